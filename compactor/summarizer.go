@@ -1,0 +1,43 @@
+// Package compactor decides what of a path leaves the context, and what
+// stands there instead. Planning and rendering are pure.
+package compactor
+
+import (
+	"context"
+
+	"nexus/turns"
+)
+
+// Summarizer writes the summary that stands for the covered part of a path.
+// Implementations: package extractive; later, model-backed ones.
+type Summarizer interface {
+	// Summarize returns a summary of in, of at most in.MaxTokens tokens by the
+	// counter in use. It returns ctx's error when ctx ends first.
+	Summarize(ctx context.Context, in Input) (Output, error)
+}
+
+// Input is what a summarizer may see. It holds no reference to anything that
+// comes after the plan's saw_through.
+type Input struct {
+	Previous  string // the summary in force, "" for none; the new one must include what it says
+	Halves    []HalfTurn
+	MaxTokens uint64
+	Focus     string // what the caller asks to keep in view; may be ""
+}
+
+// HalfTurn is one half of a normal turn: the messages newly sent, or the
+// response that came back.
+type HalfTurn struct {
+	Ref      turns.Ref
+	Depth    uint64
+	Half     turns.Half
+	Messages []turns.Message // a response is one message
+	Tokens   uint64
+}
+
+// Output is a summary and what it took.
+type Output struct {
+	Text  string
+	Tier  string // which summarizer, and which fallback of it, e.g. "extractive"
+	Usage *turns.Usage
+}

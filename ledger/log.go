@@ -1,0 +1,81 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"nexus/turns"
+)
+
+// Record is one stored event: where it stands, and its exact bytes.
+type Record struct {
+	Seq     uint64     // position in the log, from 1, strictly increasing
+	Subject string     // the chain it is on, as [Subject] spells it
+	Payload []byte     // the event's payload; the reader owns it
+	Hash    turns.Hash // as stored beside the payload: a hint until compared with HashEvent(Payload)
+	Stored  time.Time  // when the log stored it; in no hash
+}
+
+// State describes a whole log.
+type State struct {
+	Identity string // changes when the log is created anew; never reused
+	Created  time.Time
+	First    uint64 // 1, always: nothing is ever deleted
+	Last     uint64 // 0: empty
+	Count    uint64 // records stored; equals Last in a sound log
+}
+
+// Sound reports whether nothing is missing from the log: First 1 (or empty),
+// and as many records as Last says.
+func (s State) Sound() error {
+	if s.Count != s.Last || (s.Last > 0 && s.First != 1) {
+		return fmt.Errorf("%w: the log holds %d records from %d to %d: some are gone", ErrCorrupt, s.Count, s.First, s.Last)
+	}
+	return nil
+}
+
+// Log is the append-only store of events: many chains, each on a subject of
+// its own, in one order. Implementations: package memlog, package jetstream.
+// All methods are safe for concurrent use. Package ledgertest holds what every
+// implementation must pass.
+type Log interface {
+	// Append stores payload as the next record of subject if and only if the
+	// last record of subject is at expect (0: subject is empty). It returns the
+	// new record's position; on return the record is durable as the log is
+	// configured.
+	//
+	// An ambiguous answer of the store is resolved here, by looking at the
+	// record that follows expect on subject: if it holds these bytes, the append
+	// was stored, once, whichever try did it.
+	//
+	// Errors: *ConflictError: another record follows expect, and these bytes
+	// are not and never will be stored under this expectation.
+	// [ErrUnavailable]: nothing was written and nothing will be.
+	// [ErrIndeterminate]: may be written, now or later; only a further
+	// compare-and-set on subject can tell. [ErrTooLarge] before anything is sent.
+	// [ErrCorrupt]: the log is unsound and takes no appends.
+	Append(ctx context.Context, subject string, expect uint64, payload []byte) (seq uint64, err error)
+
+	// Last is the last record of subject (wildcard tokens "*" allowed), read
+	// from where appends are decided. A deposed leader may still answer with an
+	// older one, so only an Append proves a tail. [ErrNotFound]: none.
+	Last(ctx context.Context, subject string) (Record, error)
+
+	// Next is the first record of subject after position after.
+	// [ErrNotFound]: none.
+	Next(ctx context.Context, subject string, after uint64) (Record, error)
+
+	// Get is the record at seq. [ErrNotFound]: none.
+	Get(ctx context.Context, seq uint64) (Record, error)
+
+	// Read yields the records from position from on, in order, without gaps: a
+	// gap is yielded as [ErrCorrupt] and ends the sequence. With follow it goes
+	// on with new records until ctx ends, and then ends without an error; without,
+	// it ends after the record that was last when Read was called.
+	Read(ctx context.Context, from uint64, follow bool) iter.Seq2[Record, error]
+
+	// State describes the log. Errors: [ErrUnavailable].
+	State(ctx context.Context) (State, error)
+}

@@ -1,0 +1,65 @@
+// Package lineage answers questions about the forest of turns: ancestors,
+// merge bases, ranges of a path, and what of it is covered. It is pure: it
+// reads nodes through a [Reader] and does no I/O of its own.
+package lineage
+
+import "nexus/turns"
+
+// Node is what the lineage knows of one turn. Nodes never change.
+//
+// Invariant: Depth == depth(Parent)+1, and 1 for a root.
+// Invariant: the parent is stored before the child.
+type Node struct {
+	Ref     turns.Ref
+	Parent  turns.Ref // none: a root
+	Jump    turns.Ref // an ancestor farther up (Myers 1983); none: a root
+	Depth   uint64
+	Segment turns.ID // the turn, of the same session, that opened the segment
+	Kind    turns.Kind
+	Halves  turns.Halves
+
+	// Compaction in force at this node: the node itself if it is one; none if
+	// the path has none that counts.
+	Compaction turns.Ref
+
+	// Sum is the tokens of all normal halves on the root path up to and
+	// including this node, so that a stretch of a path is counted by one
+	// subtraction. Messages and Response are this node's own.
+	Sum      uint64
+	Messages uint64
+	Response uint64
+	Calls    uint64 // tool calls in the response
+
+	// Compactions only. Covered is everything on the path before Cut.
+	Cut      Cut
+	Previous turns.Ref // the compaction that was in force before
+	Replaced uint64    // tokens of the replacement
+	Imported bool
+	Dropped  bool // what it newly covered is not in the replacement
+}
+
+// Cut is a position between two halves on a root path. Everything with a
+// position below it lies before it. A turn at depth d has its messages at
+// position 2d and its response at 2d+1; a cut at 2d+1 splits the turn.
+type Cut uint64
+
+// CutBefore is the cut before half h of the turn at depth d.
+func CutBefore(d uint64, h turns.Half) Cut {
+	if h == turns.ResponseHalf {
+		return Cut(2*d + 1)
+	}
+	return Cut(2 * d)
+}
+
+// Depth is the depth of the first turn with a half at or after the cut.
+func (c Cut) Depth() uint64 { return uint64(c) / 2 }
+
+// Split reports whether the cut is inside a turn.
+func (c Cut) Split() bool { return c%2 == 1 }
+
+// Reader reads nodes. It is batched, so that a store answers in one go.
+type Reader interface {
+	// Nodes returns the nodes of refs, in their order. [ErrUnknown] if one is
+	// not there.
+	Nodes(refs ...turns.Ref) ([]Node, error)
+}

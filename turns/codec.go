@@ -1,0 +1,171 @@
+package turns
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// The limits of the format. Bytes unless said otherwise.
+const (
+	// MaxPayload is the largest event payload that decodes.
+	MaxPayload = 8 << 20
+	// MaxBody is the largest body in the clear, after decompression.
+	MaxBody = 64 << 20
+	// InlineBody is the size of a payload above which a writer moves parts to
+	// blobs, largest first.
+	InlineBody = 512 << 10
+	// MaxNesting is how deep JSON in a request, and so in a body, may nest.
+	MaxNesting = 100
+)
+
+// encMode is RFC 8949 section 4.2.1: shortest forms, sorted keys, no
+// indefinite lengths.
+var encMode = func() cbor.EncMode {
+	o := cbor.CoreDetEncOptions()
+	o.Time = cbor.TimeUnix
+	o.TagsMd = cbor.TagsForbidden
+	o.NilContainers = cbor.NilContainerAsEmpty
+	m, err := o.EncMode()
+	if err != nil {
+		panic(err)
+	}
+	return m
+}()
+
+var decMode = func() cbor.DecMode {
+	m, err := cbor.DecOptions{
+		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
+		IndefLength:       cbor.IndefLengthForbidden,
+		TagsMd:            cbor.TagsForbidden,
+		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
+		UTF8:              cbor.UTF8RejectInvalid,
+		MaxNestedLevels:   16,
+		MaxArrayElements:  1 << 20,
+		MaxMapPairs:       1 << 10,
+		IntDec:            cbor.IntDecConvertNone,
+	}.DecMode()
+	if err != nil {
+		panic(err)
+	}
+	return m
+}()
+
+// Encode is the payload of e: deterministic CBOR, the bytes that are stored
+// and hashed. It returns the errors of [Event.Validate].
+func (e *Event) Encode() ([]byte, error) {
+	if err := e.Validate(); err != nil {
+		return nil, err
+	}
+	return e.encode()
+}
+
+func (e *Event) encode() ([]byte, error) {
+	b, err := encMode.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode event %s: %w", e.ID, err)
+	}
+	if len(b) > MaxPayload {
+		return nil, tooLarge("", "the event is %d bytes, the limit is %d", len(b), MaxPayload)
+	}
+	return b, nil
+}
+
+// HeaderBytes is the encoding of e without its body: what a seal binds the
+// body to.
+func (e *Event) HeaderBytes() ([]byte, error) {
+	h := *e
+	h.Body = nil
+	return h.encode()
+}
+
+// Decode reads a payload. It accepts exactly the bytes that [Event.Encode]
+// gives for the event it returns: no other encoding of an event decodes.
+// The event keeps no reference to payload.
+//
+// Errors: [ErrTooLarge]; [ErrUnsupported] for a version or kind this build
+// does not know; [ErrMalformed] for everything else.
+func Decode(payload []byte) (*Event, error) {
+	if len(payload) > MaxPayload {
+		return nil, tooLarge("", "the event is %d bytes, the limit is %d", len(payload), MaxPayload)
+	}
+	// The version decides how the rest reads, so it is looked at by itself: a
+	// later version must answer "unsupported", not "malformed".
+	var v struct {
+		Version uint64 `cbor:"1,keyasint"`
+		Kind    uint64 `cbor:"2,keyasint"`
+	}
+	if err := looseMode.Unmarshal(payload, &v); err != nil {
+		return nil, fmt.Errorf("%w: event: %v", ErrMalformed, err)
+	}
+	if v.Version != Version {
+		if v.Version == 0 {
+			return nil, fmt.Errorf("%w: event without a version", ErrMalformed)
+		}
+		return nil, fmt.Errorf("%w: event version %d, this build knows %d", ErrUnsupported, v.Version, Version)
+	}
+	if _, known := kindNames[Kind(v.Kind)]; !known || v.Kind > 255 {
+		return nil, fmt.Errorf("%w: event kind %d", ErrUnsupported, v.Kind)
+	}
+	e := new(Event)
+	if err := decMode.Unmarshal(payload, e); err != nil {
+		return nil, fmt.Errorf("%w: event: %v", ErrMalformed, err)
+	}
+	if err := e.Validate(); err != nil {
+		return nil, err
+	}
+	again, err := e.encode()
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(again, payload) {
+		return nil, fmt.Errorf("%w: event %s is not in its canonical encoding", ErrMalformed, e.ID)
+	}
+	return e, nil
+}
+
+var looseMode = func() cbor.DecMode {
+	m, err := cbor.DecOptions{
+		DupMapKey:       cbor.DupMapKeyEnforcedAPF,
+		IndefLength:     cbor.IndefLengthForbidden,
+		TagsMd:          cbor.TagsForbidden,
+		MaxNestedLevels: 16,
+		MaxMapPairs:     1 << 10,
+	}.DecMode()
+	if err != nil {
+		panic(err)
+	}
+	return m
+}()
+
+// EncodeBody is the deterministic CBOR of a body.
+func EncodeBody(body any) ([]byte, error) {
+	b, err := encMode.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", body, err)
+	}
+	if len(b) > MaxBody {
+		return nil, tooLarge("", "the body is %d bytes, the limit is %d", len(b), MaxBody)
+	}
+	return b, nil
+}
+
+// DecodeBody reads a body of the type that body points at, accepting only its
+// canonical encoding. Errors: [ErrMalformed], [ErrTooLarge].
+func DecodeBody(b []byte, body any) error {
+	if len(b) > MaxBody {
+		return tooLarge("", "the body is %d bytes, the limit is %d", len(b), MaxBody)
+	}
+	if err := decMode.Unmarshal(b, body); err != nil {
+		return fmt.Errorf("%w: %T: %v", ErrMalformed, body, err)
+	}
+	again, err := encMode.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("%w: %T: %v", ErrMalformed, body, err)
+	}
+	if !bytes.Equal(again, b) {
+		return fmt.Errorf("%w: %T is not in its canonical encoding", ErrMalformed, body)
+	}
+	return nil
+}

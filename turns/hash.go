@@ -1,0 +1,54 @@
+package turns
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Hash is a SHA-256. Its text form is "sha256:" and 64 lower-case hex digits.
+// The zero Hash means "none".
+type Hash [32]byte
+
+// eventDomain keeps an event's hash apart from every other use of SHA-256
+// (RFC 6962 section 2.1 gives the reason).
+const eventDomain = "nexus.event.v1\x00"
+
+// HashEvent is the hash of an event's payload: SHA-256 of the domain
+// "nexus.event.v1\0" and the payload's exact bytes. The next event of the
+// chain carries it as Prev.
+func HashEvent(payload []byte) Hash {
+	h := sha256.New()
+	h.Write([]byte(eventDomain))
+	h.Write(payload)
+	return Hash(h.Sum(nil))
+}
+
+// ParseHash reads the text form; anything else is [ErrMalformed].
+func ParseHash(s string) (Hash, error) {
+	var h Hash
+	digits, ok := strings.CutPrefix(s, "sha256:")
+	if !ok || len(digits) != 2*len(h) || strings.ToLower(digits) != digits {
+		return Hash{}, fmt.Errorf("%w: %q is not a hash (sha256: and 64 lower-case hex digits)", ErrMalformed, clip(s, 80))
+	}
+	if _, err := hex.Decode(h[:], []byte(digits)); err != nil {
+		return Hash{}, fmt.Errorf("%w: %q is not a hash: %v", ErrMalformed, clip(s, 80), err)
+	}
+	return h, nil
+}
+
+// String is the text form.
+func (h Hash) String() string { return "sha256:" + hex.EncodeToString(h[:]) }
+
+// IsZero reports whether h is "none".
+func (h Hash) IsZero() bool { return h == Hash{} }
+
+// MarshalText is String.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText is ParseHash.
+func (h *Hash) UnmarshalText(b []byte) (err error) {
+	*h, err = ParseHash(string(b))
+	return err
+}

@@ -1,0 +1,81 @@
+// Package interchange brings transcripts of other agents in and renders
+// messages for providers. It is pure: bytes in, steps and messages out.
+package interchange
+
+import (
+	"time"
+
+	"nexus/turns"
+)
+
+// Step is one thing to do to a ledger to bring a transcript in; exactly one
+// of its fields is set. Steps come in an order in which each can be done.
+// Every ID is derived from the source, so that doing a step twice stores once.
+type Step struct {
+	Open       *Open
+	Append     *Append
+	Fork       *Fork
+	Compaction *Compaction
+}
+
+// Open creates a session.
+type Open struct {
+	ID        turns.ID
+	Time      time.Time
+	Model     string
+	SpawnedBy turns.Ref // Turn may be zero
+	Meta      turns.Raw // a JSON object: where it came from
+}
+
+// Append adds a turn after Parent.
+type Append struct {
+	Session  turns.ID
+	ID       turns.ID
+	Parent   turns.ID // a turn of Session, or the fork point, or zero for the first
+	Time     time.Time
+	Model    string
+	Messages []turns.Message
+	Response *turns.Message // nil: pending
+	Usage    *turns.Usage
+	Meta     turns.Raw // a JSON object: the source's record ids
+}
+
+// Fork creates session ID from turn At of another session.
+type Fork struct {
+	ID   turns.ID
+	At   turns.Ref
+	Time time.Time
+	Meta turns.Raw
+}
+
+// Compaction records a compaction that the source's own agent made.
+type Compaction struct {
+	Session      turns.ID
+	ID           turns.ID
+	Parent       turns.ID
+	Time         time.Time
+	Trigger      string          // manual or threshold
+	Replacement  []turns.Message // what the agent saw instead; nil where the source does not say
+	Summary      string
+	FirstKept    turns.ID // first turn kept verbatim; zero: none
+	TokensBefore uint64
+	Dropped      bool            // nothing stands for the covered turns
+	Cleared      []ClearedResult // tool results that the source cleared in place, nothing covered
+	Meta         turns.Raw
+}
+
+// ClearedResult names a tool result that the source's agent stopped showing.
+type ClearedResult struct {
+	Turn turns.ID // on the path of the compaction's session
+	Call string   // id of the tool call whose response was cleared
+}
+
+// Loss is one line of the loss report: something of the source that is not
+// in the ledger exactly as it stood.
+type Loss struct {
+	Line   int    `json:"line,omitzero"`   // 1-based line of the source; 0: the whole
+	What   string `json:"what"`            // stored, repaired, skipped, kept_first
+	Reason string `json:"reason"`          // a sentence
+	Count  int    `json:"count,omitzero"`  // how many such; 0 means 1
+	Record string `json:"record,omitzero"` // the source's own id, where it has one
+}

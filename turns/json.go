@@ -1,0 +1,243 @@
+package turns
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// DecodeJSON reads one JSON value from data into v, strictly: duplicate and
+// unknown members, members in another case, invalid UTF-8, lone surrogates,
+// nesting over [MaxNesting] and anything after the value are refused with a
+// [FieldError], never repaired. encoding/json does repair them in silence, and
+// so is never used on ledger content.
+func DecodeJSON(data []byte, v any) error {
+	if err := checkJSON(data); err != nil {
+		return err
+	}
+	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false))
+	if err == nil {
+		return nil
+	}
+	if fe := (*FieldError)(nil); errors.As(err, &fe) {
+		if fe.Field == "" {
+			if se := (*json.SemanticError)(nil); errors.As(err, &se) {
+				return &FieldError{Field: string(se.JSONPointer), Reason: fe.Reason, Kind: fe.Kind}
+			}
+		}
+		return fe
+	}
+	if se := (*json.SemanticError)(nil); errors.As(err, &se) {
+		reason := "wrong type"
+		switch {
+		case errors.Is(err, json.ErrUnknownName):
+			reason = "unknown field"
+		case se.JSONKind != 0 && se.Err == nil:
+			reason = fmt.Sprintf("a JSON %s can't stand here", se.JSONKind)
+		case se.Err != nil:
+			reason = strings.TrimPrefix(se.Err.Error(), "malformed: ")
+		}
+		return &FieldError{Field: string(se.JSONPointer), Reason: reason, Kind: ErrMalformed}
+	}
+	return &FieldError{Reason: err.Error(), Kind: ErrMalformed}
+}
+
+// checkJSON walks data once, token by token, for what can be said without
+// knowing the type: syntax, UTF-8, duplicates, depth.
+func checkJSON(data []byte) error {
+	d := jsontext.NewDecoder(bytes.NewReader(data))
+	for {
+		_, err := d.ReadToken()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			if se := (*jsontext.SyntacticError)(nil); errors.As(err, &se) {
+				reason := "invalid JSON"
+				if se.Err != nil {
+					reason = se.Err.Error()
+				}
+				return &FieldError{Field: string(se.JSONPointer), Reason: fmt.Sprintf("%s at byte %d", reason, se.ByteOffset), Kind: ErrMalformed}
+			}
+			return malformed("", "%v", err)
+		}
+		if d.StackDepth() > MaxNesting {
+			return tooLarge(string(d.StackPointer()), "nested deeper than %d", MaxNesting)
+		}
+		if d.StackDepth() == 0 {
+			rest := data[d.InputOffset():]
+			if len(bytes.TrimLeft(rest, " \t\r\n")) > 0 {
+				return malformed("", "something follows the JSON value at byte %d", d.InputOffset())
+			}
+			return nil
+		}
+	}
+	return malformed("", "no JSON value")
+}
+
+// EncodeJSON is the JSON of v in one line. Raw values keep their numbers and
+// their members' order.
+func EncodeJSON(v any) ([]byte, error) {
+	return json.Marshal(v, json.Deterministic(true), jsontext.EscapeForHTML(false))
+}
+
+// CanonicalJSON is data with members sorted, white space gone and strings in
+// their shortest form; numbers keep their digits (RFC 8785 would round those
+// over 2^53). It is what a request digest is taken of. Data must be valid.
+func CanonicalJSON(data []byte) ([]byte, error) {
+	v := jsontext.Value(bytes.Clone(data))
+	if err := v.Format(jsontext.ReorderRawObjects(true), jsontext.Multiline(false),
+		jsontext.SpaceAfterColon(false), jsontext.SpaceAfterComma(false),
+		jsontext.PreserveRawStrings(false), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
+		return nil, malformed("", "%v", err)
+	}
+	return v, nil
+}
+
+// MarshalJSONTo writes the value as it is.
+func (r Raw) MarshalJSONTo(e *jsontext.Encoder) error {
+	if r == nil {
+		return e.WriteToken(jsontext.Null)
+	}
+	return e.WriteValue(jsontext.Value(r))
+}
+
+// UnmarshalJSONFrom keeps the exact bytes of the next value.
+func (r *Raw) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	v, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	*r = Raw(bytes.Clone(v))
+	return nil
+}
+
+// Kind is the first byte of the value: one of n f t " 0 { [, or 0 for none.
+func (r Raw) Kind() byte {
+	if len(r) == 0 {
+		return 0
+	}
+	return byte(jsontext.Value(r).Kind())
+}
+
+// Text is the string that r holds; ok is false for another kind of value.
+func (r Raw) Text() (s string, ok bool) {
+	if r.Kind() != '"' {
+		return "", false
+	}
+	b, err := jsontext.AppendUnquote(nil, r)
+	return string(b), err == nil
+}
+
+// RawText is s as a JSON value. S must be valid UTF-8.
+func RawText(s string) Raw {
+	b, err := jsontext.AppendQuote(nil, s)
+	if err != nil {
+		panic(fmt.Sprintf("turns: RawText of invalid UTF-8: %v", err))
+	}
+	return b
+}
+
+// messageJSON and partJSON are the shapes of protocol JSON: pointers tell
+// absent from empty.
+type messageJSON struct {
+	Role         Role       `json:"role"`
+	Parts        []partJSON `json:"parts"`
+	Name         string     `json:"name,omitzero"`
+	FinishReason string     `json:"finish_reason,omitzero"`
+}
+
+type partJSON struct {
+	Type      PartType `json:"type"`
+	Content   *string  `json:"content,omitzero"`
+	ID        *string  `json:"id,omitzero"`
+	Name      *string  `json:"name,omitzero"`
+	Arguments Raw      `json:"arguments,omitempty"`
+	Response  Raw      `json:"response,omitempty"`
+	IsError   bool     `json:"is_error,omitzero"`
+	Modality  *string  `json:"modality,omitzero"`
+	MimeType  *string  `json:"mime_type,omitzero"`
+	Ref       *BlobRef `json:"ref,omitzero"`
+	Ext       Raw      `json:"ext,omitempty"`
+}
+
+// MarshalJSONTo writes the protocol's form.
+func (m Message) MarshalJSONTo(e *jsontext.Encoder) error {
+	j := messageJSON{Role: m.Role, Parts: make([]partJSON, len(m.Parts)), Name: m.Name, FinishReason: m.FinishReason}
+	for i := range m.Parts {
+		j.Parts[i] = m.Parts[i].toJSON()
+	}
+	return json.MarshalEncode(e, j)
+}
+
+// UnmarshalJSONFrom reads the protocol's form. It checks shapes only; see
+// [Message.Validate].
+func (m *Message) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	var j messageJSON
+	if err := json.UnmarshalDecode(d, &j); err != nil {
+		return err
+	}
+	*m = Message{Role: j.Role, Name: j.Name, FinishReason: j.FinishReason}
+	if len(j.Parts) > 0 {
+		m.Parts = make([]Part, len(j.Parts))
+	}
+	for i := range j.Parts {
+		p, err := j.Parts[i].part()
+		if err != nil {
+			fe := err.(*FieldError)
+			return &FieldError{Field: fmt.Sprintf("%s/parts/%d%s", d.StackPointer(), i, fe.Field), Reason: fe.Reason, Kind: fe.Kind}
+		}
+		m.Parts[i] = p
+	}
+	return nil
+}
+
+func (p *Part) toJSON() partJSON {
+	j := partJSON{Type: p.Type, IsError: p.IsError, Ref: p.Ref, Ext: p.Ext, Arguments: p.Arguments, Response: p.Response}
+	opt := func(s string) *string {
+		if s == "" {
+			return nil
+		}
+		return &s
+	}
+	j.ID, j.Name, j.Modality, j.MimeType, j.Content = opt(p.ID), opt(p.Name), opt(p.Modality), opt(p.MimeType), opt(p.Content)
+	switch p.Type {
+	case Text, Reasoning:
+		if p.Ref == nil {
+			j.Content = &p.Content
+		}
+	case Blob:
+		if p.Ref == nil {
+			s := base64.StdEncoding.EncodeToString(p.Data)
+			j.Content = &s
+		}
+	}
+	return j
+}
+
+func (j *partJSON) part() (Part, error) {
+	p := Part{Type: j.Type, IsError: j.IsError, Ref: j.Ref, Ext: j.Ext, Arguments: j.Arguments, Response: j.Response}
+	str := func(s *string) string {
+		if s == nil {
+			return ""
+		}
+		return *s
+	}
+	p.ID, p.Name, p.Modality, p.MimeType = str(j.ID), str(j.Name), str(j.Modality), str(j.MimeType)
+	if j.Type == Blob && j.Content != nil {
+		b, err := base64.StdEncoding.Strict().DecodeString(*j.Content)
+		if err != nil {
+			return p, malformed("/content", "not base64: %v", err)
+		}
+		p.Data = b
+	} else {
+		p.Content = str(j.Content)
+	}
+	return p, nil
+}

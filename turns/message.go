@@ -1,0 +1,104 @@
+package turns
+
+// Role says who a message speaks for, in the words of the OpenTelemetry GenAI
+// message schema.
+type Role string
+
+// The roles a message may have.
+const (
+	System    Role = "system"
+	User      Role = "user"
+	Assistant Role = "assistant"
+	Tool      Role = "tool"
+)
+
+// PartType is the discriminator of a [Part].
+type PartType string
+
+// The types of parts. The first six are those of the OpenTelemetry GenAI
+// message schema.
+const (
+	Text             PartType = "text"
+	ToolCall         PartType = "tool_call"
+	ToolCallResponse PartType = "tool_call_response"
+	Reasoning        PartType = "reasoning"
+	Blob             PartType = "blob"
+	URI              PartType = "uri"
+	File             PartType = "file"
+)
+
+// Raw is one JSON value, kept as the exact bytes in which it came. Nil means
+// absent. It is never decoded to a Go value and back: numbers over 2^53 and
+// the order of members survive.
+type Raw []byte
+
+// Message is a role and what it said, part by part.
+type Message struct {
+	Role         Role   `cbor:"1,keyasint"`
+	Parts        []Part `cbor:"2,keyasint,omitempty"`
+	Name         string `cbor:"3,keyasint,omitempty"`
+	FinishReason string `cbor:"4,keyasint,omitempty"` // responses only
+}
+
+// Part is one piece of a message. Which fields it may have follows from Type;
+// [Message.Validate] checks it.
+//
+//	text, reasoning     Content
+//	tool_call           ID, Name, Arguments
+//	tool_call_response  ID, Response, IsError; Name where the source gives one
+//	blob                Modality, MimeType, Data
+//	uri                 Modality, MimeType, Content (the URI)
+//	file                Modality, MimeType, Content (the provider's file id)
+//
+// Ref stands in for Content, Arguments, Response or Data where that was moved
+// to a blob for its size. Ext is a JSON object, provider → value, kept verbatim and
+// rendered only to that provider (signed reasoning lives there).
+type Part struct {
+	Type      PartType `cbor:"1,keyasint"`
+	Content   string   `cbor:"2,keyasint,omitempty"`
+	ID        string   `cbor:"3,keyasint,omitempty"`
+	Name      string   `cbor:"4,keyasint,omitempty"`
+	Arguments Raw      `cbor:"5,keyasint,omitempty"`
+	Response  Raw      `cbor:"6,keyasint,omitempty"`
+	IsError   bool     `cbor:"7,keyasint,omitempty"`
+	Modality  string   `cbor:"8,keyasint,omitempty"`
+	MimeType  string   `cbor:"9,keyasint,omitempty"`
+	Data      []byte   `cbor:"10,keyasint,omitempty"`
+	Ref       *BlobRef `cbor:"11,keyasint,omitempty"`
+	Ext       Raw      `cbor:"12,keyasint,omitempty"`
+}
+
+// BlobRef points at content that is stored beside the event, not in it.
+type BlobRef struct {
+	Digest   Hash   `cbor:"1,keyasint" json:"digest"`      // keyed: HMAC-SHA-256 under the tree's root key
+	Size     uint64 `cbor:"2,keyasint" json:"size,string"` // bytes of the content in the clear
+	MimeType string `cbor:"3,keyasint,omitempty" json:"mime_type,omitempty"`
+	Preview  string `cbor:"4,keyasint,omitempty" json:"preview,omitempty"`
+}
+
+// Usage is what a provider reported for one call, in tokens. InputTokens
+// always includes cache reads and writes, whatever the provider's own custom.
+type Usage struct {
+	InputTokens   uint64 `cbor:"1,keyasint,omitempty" json:"input_tokens"`
+	OutputTokens  uint64 `cbor:"2,keyasint,omitempty" json:"output_tokens"`
+	CacheRead     uint64 `cbor:"3,keyasint,omitempty" json:"cache_read_input_tokens,omitempty"`
+	CacheCreation uint64 `cbor:"4,keyasint,omitempty" json:"cache_creation_input_tokens,omitempty"`
+}
+
+// Calls appends to dst the ids of the tool calls in m, in order.
+func (m *Message) Calls(dst []string) []string {
+	for i := range m.Parts {
+		if m.Parts[i].Type == ToolCall {
+			dst = append(dst, m.Parts[i].ID)
+		}
+	}
+	return dst
+}
+
+// TextPart is a text part; a convenience of callers that build messages.
+func TextPart(s string) Part { return Part{Type: Text, Content: s} }
+
+// TextMessage is a message of one text part.
+func TextMessage(r Role, s string) Message {
+	return Message{Role: r, Parts: []Part{TextPart(s)}}
+}
