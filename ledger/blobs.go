@@ -1,0 +1,22 @@
+package ledger
+
+import (
+	"context"
+
+	"nexus/turns"
+)
+
+// Blobs keeps content that is too large for an event: sealed bytes under a
+// keyed digest, written once. A blob is stored before the event that refers to
+// it, so a crash between the two leaves a blob that nothing names, never an
+// event that names a missing blob. Safe for concurrent use.
+type Blobs interface {
+	// PutBlob stores sealed under digest; durable on return. A digest that is
+	// stored already is left as it is: the first copy stays.
+	// Errors: [ErrUnavailable] (retry; a half-written blob is completed),
+	// [ErrIndeterminate], [ErrTooLarge].
+	PutBlob(ctx context.Context, tenant string, digest turns.Hash, sealed []byte) error
+	// GetBlob returns what PutBlob stored. [ErrNotFound]: nothing whole;
+	// [ErrCorrupt]: a chunk fails its check.
+	GetBlob(ctx context.Context, tenant string, digest turns.Hash) ([]byte, error)
+}
