@@ -60,7 +60,6 @@ type TurnBody struct {
 	Messages []Message   `cbor:"1,keyasint,omitempty"`
 	Response *Message    `cbor:"2,keyasint,omitempty"`
 	Model    string      `cbor:"3,keyasint,omitempty"`
-	Usage    *Usage      `cbor:"4,keyasint,omitempty"`
 	Meta     Raw         `cbor:"5,keyasint,omitempty"` // a JSON object
 	Context  *ContextRef `cbor:"6,keyasint,omitempty"`
 	Preamble Hash        `cbor:"7,keyasint,omitzero"` // digest of the preamble in force
@@ -86,8 +85,7 @@ type CompactionBody struct {
 	TokensBefore  uint64       `cbor:"9,keyasint,omitzero"`
 	TokensAfter   uint64       `cbor:"10,keyasint,omitzero"`
 	Survival      Raw          `cbor:"11,keyasint,omitempty"` // survival report, a JSON object
-	Usage         *Usage       `cbor:"12,keyasint,omitempty"`
-	CostMicros    uint64       `cbor:"13,keyasint,omitzero"` // millionths of a US dollar
+	CostMicros    uint64       `cbor:"13,keyasint,omitzero"`  // millionths of a US dollar
 	DurationMS    uint64       `cbor:"14,keyasint,omitzero"`
 	Focus         string       `cbor:"15,keyasint,omitempty"`
 	FromOriginals bool         `cbor:"16,keyasint,omitempty"`

@@ -124,6 +124,10 @@ type Event struct {
 	Calls   uint64 `cbor:"15,keyasint,omitzero"` // tool calls in the response
 	Tokens  Tokens `cbor:"16,keyasint,omitzero"`
 	Span    *Span  `cbor:"17,keyasint,omitempty"` // compactions only
+	Usage   *Usage `cbor:"18,keyasint,omitempty"` // as the provider reported it
+	Open    uint64 `cbor:"19,keyasint,omitzero"`  // tool calls that wait for their response after this turn
+	Late    uint64 `cbor:"26,keyasint,omitzero"`  // responses in it to calls that were no longer open
+	Left    uint64 `cbor:"27,keyasint,omitzero"`  // open calls that it moved on from: abandoned
 
 	// Opened.
 	Origin    *Origin     `cbor:"20,keyasint,omitempty"`
