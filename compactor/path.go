@@ -1,0 +1,57 @@
+package compactor
+
+import (
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// Path is what planning and rendering see of a root path: everything from the
+// cut of the compaction in force to the head. It is loaded once and shared; no
+// function here changes it.
+type Path struct {
+	Session  turns.ID
+	Head     lineage.Node // the zero Node: before the first turn
+	InForce  *InForce     // nil: no compaction counts on this path
+	Halves   []HalfTurn   // halves of normal turns at or after the cut, in path order; compaction turns skipped
+	Overhead uint64       // tokens of system and tools, counted apart
+	Limits   turns.Limits // of the session; zero fields mean the policy's defaults
+}
+
+// InForce is the compaction in force on a path.
+type InForce struct {
+	Node lineage.Node
+	Span turns.Span
+	Body turns.CompactionBody
+}
+
+// Status says how a half turn, or what stands for it, is shown in a context.
+type Status string
+
+// The statuses, as in protocol JSON.
+const (
+	Verbatim  Status = "verbatim"
+	Elided    Status = "elided"
+	Trimmed   Status = "trimmed"
+	Cleared   Status = "cleared"
+	InSummary Status = "summary"
+	Synthetic Status = "synthetic"
+	Dropped   Status = "dropped"
+	Erased    Status = "erased"
+)
+
+// Source says where messages of a context come from.
+type Source struct {
+	Turn   turns.Ref
+	Half   turns.Half
+	Status Status
+	Tokens uint64
+	Why    string // for --explain: why it is in, shortened or out
+}
+
+// Context is the exact messages for the next model call.
+type Context struct {
+	Messages []turns.Message
+	Origins  []int    // for each message, the index in Sources that it comes from
+	Sources  []Source // path order, the summary first
+	Tokens   uint64   // of Messages, by the path's counter; Overhead is not in it
+}

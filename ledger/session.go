@@ -1,0 +1,139 @@
+package ledger
+
+import (
+	"fmt"
+
+	"nexus/turns"
+)
+
+// Tail is where a chain ends.
+type Tail struct {
+	Seq   uint64     `cbor:"1,keyasint"` // position in the log of the last event; what a compare-and-set expects
+	Index uint64     `cbor:"2,keyasint"` // its ordinal on the chain, from 0
+	Hash  turns.Hash `cbor:"3,keyasint"`
+}
+
+// Session is the state of a session: the fold over the events of its chain.
+// The zero Session is the state before the first. It has a fixed size: what
+// needs the turns themselves is looked up in the lineage.
+//
+// Invariant: after Apply of the event at Tail.Index, every decision on this
+// session can be taken from the fold and the node of Head.
+type Session struct {
+	ID       turns.ID          `cbor:"1,keyasint"`
+	Tenant   string            `cbor:"2,keyasint"`
+	Agent    string            `cbor:"3,keyasint"`
+	Kind     turns.SessionKind `cbor:"4,keyasint,omitempty"`
+	Root     turns.ID          `cbor:"5,keyasint"`
+	Origin   turns.Origin      `cbor:"6,keyasint"`
+	ForkOf   *turns.ForkOf     `cbor:"7,keyasint,omitempty"`
+	Spawned  turns.Ref         `cbor:"8,keyasint,omitzero"`
+	Recorded int64             `cbor:"9,keyasint"` // when it was opened, Unix ns
+	Tail     Tail              `cbor:"10,keyasint"`
+
+	Head      turns.Ref   `cbor:"11,keyasint,omitzero"` // the turn that the next one continues; none: before the first
+	Last      turns.Ref   `cbor:"12,keyasint,omitzero"` // the last turn on this chain
+	Segment   turns.ID    `cbor:"20,keyasint,omitzero"` // its segment, the only one that can grow
+	State     turns.State `cbor:"13,keyasint,omitzero"`
+	Successor turns.ID    `cbor:"14,keyasint,omitzero"`
+	Settings  uint64      `cbor:"15,keyasint,omitzero"` // chain index of the event that holds the settings in force
+
+	Turns       uint64      `cbor:"16,keyasint,omitzero"` // normal turns on this chain
+	Compactions uint64      `cbor:"17,keyasint,omitzero"` // compactions on this chain
+	Updated     int64       `cbor:"18,keyasint"`          // recorded time of the last event, Unix ns
+	Usage       turns.Usage `cbor:"19,keyasint"`          // summed over this chain, compactions included
+}
+
+// Apply folds in the chain's next event, stored at seq under hash.
+//
+// It checks what the chain alone can tell: ordinal, previous hash, that a turn
+// continues the head, that nothing follows a close. A chain that breaks one of
+// these was not written by this code: [ErrCorrupt].
+func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Event) error {
+	id, ok := e.Chain.Session()
+	if !ok {
+		return fmt.Errorf("%w: event %s of chain %s in the fold of a session", ErrCorrupt, e.ID, e.Chain)
+	}
+	if e.Index == 0 {
+		if !s.ID.IsZero() {
+			return fmt.Errorf("%w: chain %s is opened a second time by %s", ErrCorrupt, e.Chain, e.ID)
+		}
+		*s = Session{
+			ID: id, Tenant: tenant, Agent: e.Agent, Kind: e.Role, Root: e.Root, Origin: *e.Origin, ForkOf: e.ForkOf,
+			Spawned: e.SpawnedBy, Recorded: e.Recorded, Updated: e.Recorded, Tail: Tail{Seq: seq, Hash: hash},
+		}
+		if f := e.ForkOf; f != nil {
+			s.Head = f.At
+		}
+		return nil
+	}
+	switch {
+	case id != s.ID:
+		return fmt.Errorf("%w: event %s of chain %s in the fold of session %s", ErrCorrupt, e.ID, e.Chain, s.ID)
+	case e.Index != s.Tail.Index+1:
+		return fmt.Errorf("%w: event %s of chain %s has index %d after %d", ErrCorrupt, e.ID, e.Chain, e.Index, s.Tail.Index)
+	case e.Prev != s.Tail.Hash:
+		return fmt.Errorf("%w: event %s of chain %s follows %v, the tail is %v", ErrCorrupt, e.ID, e.Chain, e.Prev, s.Tail.Hash)
+	case seq <= s.Tail.Seq:
+		return fmt.Errorf("%w: event %s of chain %s is at %d, its predecessor at %d", ErrCorrupt, e.ID, e.Chain, seq, s.Tail.Seq)
+	}
+	if s.Final() && e.Kind != turns.KindState {
+		return fmt.Errorf("%w: event %s (%s) of chain %s follows its end", ErrCorrupt, e.ID, e.Kind, e.Chain)
+	}
+	switch e.Kind {
+	case turns.KindTurn, turns.KindCompaction:
+		if e.Parent != s.Head {
+			return fmt.Errorf("%w: turn %s has parent %v, the head is %v", ErrCorrupt, e.Ref(), e.Parent, s.Head)
+		}
+		if want := s.SegmentFor(e.ID, e.Parent); e.Segment != want {
+			return fmt.Errorf("%w: turn %s is in segment %s, it belongs in %s", ErrCorrupt, e.Ref(), e.Segment, want)
+		}
+		s.Head, s.Last, s.Segment = e.Ref(), e.Ref(), e.Segment
+		if e.Kind == turns.KindTurn {
+			s.Turns++
+		} else {
+			s.Compactions++
+		}
+		if u := e.Usage; u != nil {
+			s.Usage.InputTokens += u.InputTokens
+			s.Usage.OutputTokens += u.OutputTokens
+			s.Usage.CacheRead += u.CacheRead
+			s.Usage.CacheCreation += u.CacheCreation
+		}
+	case turns.KindMoved:
+		s.Head = e.To
+	case turns.KindChanged:
+		s.Settings = e.Index
+	case turns.KindState:
+		s.State, s.Successor = e.State, e.Successor
+	case turns.KindFlush:
+	default:
+		return fmt.Errorf("%w: event %s of kind %s on a session's chain", ErrUnsupported, e.ID, e.Kind)
+	}
+	s.Tail = Tail{Seq: seq, Index: e.Index, Hash: hash}
+	s.Updated = e.Recorded
+	return nil
+}
+
+// Final reports whether the session takes no more turns.
+func (s *Session) Final() bool {
+	return s.State == turns.Closed || s.State == turns.Reset || s.State == turns.Erased
+}
+
+// SegmentFor is the segment of turn id when it follows parent. Only the last
+// turn of the chain can be continued; a fork's first turn, and the first after
+// a head move to anywhere else, open a segment, so that a position in a segment
+// is never taken twice.
+func (s *Session) SegmentFor(id turns.ID, parent turns.Ref) turns.ID {
+	if !s.Last.IsZero() && parent == s.Last {
+		return s.Segment
+	}
+	return id
+}
+
+// Subject is where the session's chain lives.
+func (s *Session) Subject() string { return SessionSubject(s.Tenant, s.Root, s.ID) }
+
+// IgnoresInherited reports whether compactions above the fork point do not
+// count for this session: it was forked with mode full.
+func (s *Session) IgnoresInherited() bool { return s.ForkOf != nil && s.ForkOf.Mode == turns.Full }

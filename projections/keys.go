@@ -1,0 +1,77 @@
+package projections
+
+import (
+	"encoding/binary"
+
+	"nexus/turns"
+)
+
+// The key space. Every key starts with one letter; IDs are their 16 bytes,
+// numbers 8 bytes big-endian, so that keys sort by (segment, position).
+//
+//	c                                         checkpoint
+//	s session                                 session row: the fold
+//	e session index                           event at an ordinal of a session's chain: payload, or
+//	                                          a pointer into t for a turn
+//	t session segment depth                   turn's payload; a path is range scans over these
+//	n session turn                            turn row: lineage node, seq, hash
+//	i session event                           ordinal of an event, by its id
+//	k parentSession parent session turn       child of a turn
+//	f session turn child                      fork taken at a turn
+//	o session turn                            compaction on a session's chain
+//	v throughSession through session turn     compaction, by the last turn it covers
+//	a tenant 0 agent 0 session                session of an agent
+//	l tenant 0 label-digest                   label row
+//	q seq                                     where the record at seq is
+//	x chain                                   chain set aside, and why
+const (
+	pCheckpoint = 'c'
+	pSession    = 's'
+	pEvent      = 'e'
+	pTurn       = 't'
+	pNode       = 'n'
+	pID         = 'i'
+	pChild      = 'k'
+	pFork       = 'f'
+	pCompaction = 'o'
+	pCovered    = 'v'
+	pAgent      = 'a'
+	pLabel      = 'l'
+	pSeq        = 'q'
+	pAside      = 'x'
+)
+
+func key(p byte, ids ...turns.ID) []byte {
+	k := make([]byte, 1, 1+16*len(ids)+8)
+	k[0] = p
+	for _, id := range ids {
+		k = append(k, id[:]...)
+	}
+	return k
+}
+
+func num(k []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(k, n) }
+
+func textKey(p byte, parts ...string) []byte {
+	k := []byte{p}
+	for _, s := range parts {
+		k = append(append(k, s...), 0)
+	}
+	return k
+}
+
+// end is the first key after all that start with k.
+func end(k []byte) []byte {
+	e := append([]byte(nil), k...)
+	for i := len(e) - 1; i >= 0; i-- {
+		if e[i]++; e[i] != 0 {
+			return e[:i+1]
+		}
+	}
+	return nil
+}
+
+func idAt(k []byte, at int) (id turns.ID) {
+	copy(id[:], k[at:at+16])
+	return id
+}

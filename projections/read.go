@@ -1,0 +1,333 @@
+package projections
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/fxamacker/cbor/v2"
+
+	"nexus/ledger"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// view is the reads, over the store or over a batch in the making.
+type view struct{ r pebble.Reader }
+
+func (s *Store) view() view { return view{s.db} }
+
+// Session is the fold of a session, as of the checkpoint.
+// Errors: [ledger.ErrNotFound].
+func (s *Store) Session(id turns.ID) (ledger.Session, error) { return s.view().Session(id) }
+
+func (v view) Session(id turns.ID) (row ledger.Session, err error) {
+	b, ok, err := get(v.r, key(pSession, id))
+	if err != nil {
+		return row, err
+	}
+	if !ok {
+		return row, fmt.Errorf("%w: session %s", ledger.ErrNotFound, id)
+	}
+	if err := cbor.Unmarshal(b, &row); err != nil {
+		return row, fmt.Errorf("%w: projection row of session %s: %v", ledger.ErrCorrupt, id, err)
+	}
+	return row, nil
+}
+
+// Sessions yields the sessions of an agent in the order of their ids, which is
+// that of their claimed times, from after on; agent "" is every agent of the tenant.
+func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.Session, error] {
+	prefix := textKey(pAgent, tenant)
+	if agent != "" {
+		prefix = textKey(pAgent, tenant, agent)
+	}
+	return func(yield func(ledger.Session, error) bool) {
+		for k, err := range scan(s.db, prefix, end(prefix)) {
+			if err != nil {
+				yield(ledger.Session{}, err)
+				return
+			}
+			id := idAt(k.key, len(k.key)-16)
+			if agent != "" && id.Compare(after) <= 0 {
+				continue
+			}
+			row, err := s.Session(id)
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Turn is the row of a turn or compaction. Errors: [lineage.ErrUnknown].
+func (s *Store) Turn(ref turns.Ref) (Turn, error) { return s.view().Turn(ref) }
+
+func (v view) Turn(ref turns.Ref) (Turn, error) {
+	b, ok, err := get(v.r, key(pNode, ref.Session, ref.Turn))
+	if err != nil {
+		return Turn{}, err
+	}
+	if !ok {
+		return Turn{}, fmt.Errorf("%w: turn %s", lineage.ErrUnknown, ref)
+	}
+	return decodeTurn(ref, b)
+}
+
+// Nodes implements [lineage.Reader].
+func (s *Store) Nodes(refs ...turns.Ref) ([]lineage.Node, error) { return s.view().Nodes(refs...) }
+
+func (v view) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
+	ns := make([]lineage.Node, len(refs))
+	for i, r := range refs {
+		t, err := v.Turn(r)
+		if err != nil {
+			return nil, err
+		}
+		ns[i] = t.Node
+	}
+	return ns, nil
+}
+
+// Payload is the stored bytes of a turn's event.
+func (s *Store) Payload(t Turn) ([]byte, error) {
+	b, ok, err := get(s.db, num(key(pTurn, t.Ref.Session, t.Segment), t.Depth))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: projections lack the event of turn %s", ledger.ErrCorrupt, t.Ref)
+	}
+	return b, nil
+}
+
+// Range yields the payloads of a stretch of a segment, by depth.
+func (s *Store) Range(r lineage.Range) iter.Seq2[[]byte, error] {
+	lo := num(key(pTurn, r.Session, r.Segment), r.Lo)
+	hi := num(key(pTurn, r.Session, r.Segment), r.Hi+1)
+	return func(yield func([]byte, error) bool) {
+		for k, err := range scan(s.db, lo, hi) {
+			if !yield(k.value, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// EventAt is the stored bytes of the event at index of a session's chain.
+// Errors: [ledger.ErrNotFound].
+func (s *Store) EventAt(session turns.ID, index uint64) ([]byte, error) {
+	b, ok, err := get(s.db, num(key(pEvent, session), index))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: event %d of session %s", ledger.ErrNotFound, index, session)
+	}
+	return s.follow(session, b)
+}
+
+func (s *Store) follow(session turns.ID, row []byte) ([]byte, error) {
+	if row[0] == 0 {
+		return row[1:], nil
+	}
+	k := num(key(pTurn, session, idAt(row, 1)), binary.BigEndian.Uint64(row[17:]))
+	b, ok, err := get(s.db, k)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: projections lack a turn's event of session %s", ledger.ErrCorrupt, session)
+	}
+	return b, err
+}
+
+// Index is the ordinal of an event on its session's chain, by its id.
+// Errors: [ledger.ErrNotFound].
+func (s *Store) Index(session, event turns.ID) (uint64, error) {
+	b, ok, err := get(s.db, key(pID, session, event))
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		return 0, fmt.Errorf("%w: event %s of session %s", ledger.ErrNotFound, event, session)
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// Events yields the stored bytes of a session's chain from index on.
+func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {
+	k := key(pEvent, session)
+	return func(yield func([]byte, error) bool) {
+		for e, err := range scan(s.db, num(bytes.Clone(k), from), end(k)) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			b, err := s.follow(session, e.value)
+			if !yield(b, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Children is the turns whose parent is ref, those of forks included, in no
+// order that means anything.
+func (s *Store) Children(ref turns.Ref) ([]turns.Ref, error) {
+	return s.refs(key(pChild, ref.Session, ref.Turn))
+}
+
+// HasChildren reports whether any turn continues ref.
+func (s *Store) HasChildren(ref turns.Ref) (bool, error) {
+	k := key(pChild, ref.Session, ref.Turn)
+	for _, err := range scan(s.db, k, end(k)) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// Covering is the compactions whose last covered turn is ref, on any branch.
+func (s *Store) Covering(ref turns.Ref) ([]turns.Ref, error) {
+	return s.refs(key(pCovered, ref.Session, ref.Turn))
+}
+
+func (s *Store) refs(prefix []byte) (refs []turns.Ref, err error) {
+	for k, err := range scan(s.db, prefix, end(prefix)) {
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, turns.Ref{Session: idAt(k.key, 33), Turn: idAt(k.key, 49)})
+	}
+	return refs, nil
+}
+
+// Forks is the sessions forked from a turn, by id.
+func (s *Store) Forks(ref turns.Ref) (ids []turns.ID, err error) {
+	k := key(pFork, ref.Session, ref.Turn)
+	for e, err := range scan(s.db, k, end(k)) {
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, idAt(e.key, 33))
+	}
+	return ids, nil
+}
+
+// ForksOf is the fork points on a session's own turns and the sessions forked there.
+func (s *Store) ForksOf(session turns.ID) iter.Seq2[turns.ForkOf, error] {
+	prefix := key(pFork, session)
+	return func(yield func(turns.ForkOf, error) bool) {
+		for e, err := range scan(s.db, prefix, end(prefix)) {
+			if err != nil {
+				yield(turns.ForkOf{}, err)
+				return
+			}
+			// At.Session is the child here: the caller knows the parent.
+			if !yield(turns.ForkOf{At: turns.Ref{Session: idAt(e.key, 33), Turn: idAt(e.key, 17)}}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Compactions is the compactions on a session's own chain, oldest first.
+func (s *Store) Compactions(session turns.ID) (refs []turns.Ref, err error) {
+	k := key(pCompaction, session)
+	for e, err := range scan(s.db, k, end(k)) {
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, turns.Ref{Session: session, Turn: idAt(e.value, 0)})
+	}
+	return refs, nil
+}
+
+// Label is the row of a label's chain. The zero Label: never claimed.
+func (s *Store) Label(tenant, digest string) (Label, error) {
+	return s.view().labelRow(textKey(pLabel, tenant, digest))
+}
+
+func (v view) labelRow(k []byte) (l Label, err error) {
+	b, ok, err := get(v.r, k)
+	if err != nil || !ok {
+		return l, err
+	}
+	if err := cbor.Unmarshal(b, &l); err != nil {
+		return l, fmt.Errorf("%w: projection row of a label: %v", ledger.ErrCorrupt, err)
+	}
+	return l, nil
+}
+
+// Record is the copy of the record at seq: its chain's session and ordinal, or
+// its subject, and its payload. Errors: [ledger.ErrNotFound].
+func (s *Store) Record(seq uint64) (ledger.Record, error) {
+	b, ok, err := get(s.db, num([]byte{pSeq}, seq))
+	if err != nil {
+		return ledger.Record{}, err
+	}
+	if !ok {
+		return ledger.Record{}, fmt.Errorf("%w: record %d", ledger.ErrNotFound, seq)
+	}
+	var p place
+	if err := cbor.Unmarshal(b, &p); err != nil {
+		return ledger.Record{}, fmt.Errorf("%w: projection row of record %d: %v", ledger.ErrCorrupt, seq, err)
+	}
+	r := ledger.Record{Seq: seq, Subject: p.Subject, Payload: p.Payload}
+	if r.Subject == "" {
+		row, err := s.Session(p.Session)
+		if err != nil {
+			return ledger.Record{}, err
+		}
+		r.Subject = row.Subject()
+		if r.Payload, err = s.EventAt(p.Session, p.Index); err != nil {
+			return ledger.Record{}, err
+		}
+	}
+	r.Hash = turns.HashEvent(r.Payload)
+	return r, nil
+}
+
+// WhyAside says why a chain was set aside; "" if it was not.
+func (s *Store) WhyAside(c turns.Chain) (string, error) { return s.view().why(c) }
+
+func (v view) why(c turns.Chain) (string, error) {
+	b, _, err := get(v.r, textKey(pAside, c.String()))
+	return string(b), err
+}
+
+func (s *Store) countAside() (n int, err error) {
+	for _, err := range scan(s.db, []byte{pAside}, []byte{pAside + 1}) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+type pair struct{ key, value []byte }
+
+// scan yields the pairs with lo <= key < hi; their bytes are the caller's.
+func scan(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
+	return func(yield func(pair, error) bool) {
+		it, err := r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
+		if err != nil {
+			yield(pair{}, fmt.Errorf("read the projections: %w", err))
+			return
+		}
+		defer it.Close()
+		for ok := it.First(); ok; ok = it.Next() {
+			v, err := it.ValueAndErr()
+			if err != nil {
+				yield(pair{}, fmt.Errorf("read the projections: %w", err))
+				return
+			}
+			if !yield(pair{bytes.Clone(it.Key()), bytes.Clone(v)}, nil) {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield(pair{}, fmt.Errorf("read the projections: %w", err))
+		}
+	}
+}

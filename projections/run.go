@@ -1,0 +1,153 @@
+package projections
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// A batch ends at so many records or bytes, or when the log has no more ready.
+const (
+	batchRecords = 500
+	batchBytes   = 4 << 20
+)
+
+// DivergedError says that the log is not the one the projections were made
+// of, or lost records that were applied here. Appends must stop: a shorter log
+// would give positions out a second time. Unwrap gives [ledger.ErrCorrupt].
+type DivergedError struct {
+	Have Checkpoint
+	Log  ledger.State
+	Why  string
+}
+
+func (e *DivergedError) Error() string {
+	return fmt.Sprintf("the log does not match the projections: %s (projections: log %s up to %d; log: %s up to %d)",
+		e.Why, e.Have.Identity, e.Have.Seq, e.Log.Identity, e.Log.Last)
+}
+
+// Unwrap gives ErrCorrupt.
+func (e *DivergedError) Unwrap() error { return ledger.ErrCorrupt }
+
+// Check compares the checkpoint with the log, before anything is appended.
+// A log that is unsound, has another identity, is shorter than the checkpoint or
+// holds another event there gives a *DivergedError, or [ledger.ErrCorrupt].
+func (s *Store) Check(ctx context.Context, log ledger.Log) error {
+	st, err := log.State(ctx)
+	if err != nil {
+		return err
+	}
+	if err := st.Sound(); err != nil {
+		return err
+	}
+	cp := s.Applied()
+	if cp.Seq == 0 {
+		return nil
+	}
+	diverged := func(why string) error { return &DivergedError{Have: cp, Log: st, Why: why} }
+	switch {
+	case cp.Identity != st.Identity:
+		return diverged("it is another log")
+	case st.Last < cp.Seq:
+		return diverged(fmt.Sprintf("its last %d records are gone", cp.Seq-st.Last))
+	}
+	r, err := log.Get(ctx, cp.Seq)
+	if err != nil {
+		return err
+	}
+	if got := turns.HashEvent(r.Payload); got != cp.Hash {
+		return diverged(fmt.Sprintf("record %d has hash %v, applied was %v", cp.Seq, got, cp.Hash))
+	}
+	return nil
+}
+
+// Run applies the log from the checkpoint on, and follows it until ctx ends
+// (then it returns nil) or the log or the store fails.
+func (s *Store) Run(ctx context.Context, log ledger.Log) (err error) {
+	defer func() {
+		if ctx.Err() != nil {
+			err = nil
+		}
+		if err != nil {
+			err = fmt.Errorf("apply the log: %w", err)
+		}
+		s.stop(err)
+	}()
+	if err := s.Check(ctx, log); err != nil {
+		return err
+	}
+	st, err := log.State(ctx)
+	if err != nil {
+		return err
+	}
+	records, failed := s.pump(ctx, log)
+	for {
+		first, ok := <-records
+		if !ok {
+			return <-failed
+		}
+		if err := s.applyBatch(st.Identity, first, records); err != nil {
+			return err
+		}
+	}
+}
+
+// pump reads the log into a channel, so that a batch can take what is there
+// and stop. The channel is closed when reading ends, after failed has the reason.
+func (s *Store) pump(ctx context.Context, log ledger.Log) (<-chan ledger.Record, <-chan error) {
+	records := make(chan ledger.Record, 2*batchRecords)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(records)
+		for r, err := range log.Read(ctx, s.Applied().Seq+1, true) {
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case records <- r:
+			case <-ctx.Done():
+				failed <- ctx.Err()
+				return
+			}
+		}
+		failed <- ctx.Err()
+	}()
+	return records, failed
+}
+
+func (s *Store) applyBatch(identity string, first ledger.Record, more <-chan ledger.Record) error {
+	a := newApplier(s.db)
+	defer a.batch.Close()
+	cp, last := s.Applied(), first
+	bytes := 0
+	for r, n := first, 1; ; n++ {
+		if r.Seq != cp.Seq+1 {
+			return fmt.Errorf("%w: record %d follows %d", ledger.ErrCorrupt, r.Seq, cp.Seq)
+		}
+		if err := a.apply(r); err != nil {
+			return fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+		cp.Seq, last = r.Seq, r
+		if bytes += len(r.Payload); n >= batchRecords || bytes >= batchBytes {
+			break
+		}
+		var ok bool
+		select {
+		case r, ok = <-more:
+		default:
+		}
+		if !ok {
+			break
+		}
+	}
+	cp = Checkpoint{Identity: identity, Seq: cp.Seq, Hash: turns.HashEvent(last.Payload), Schema: Schema}
+	if err := a.commit(cp); err != nil {
+		return err
+	}
+	s.advance(cp, a.aside)
+	return nil
+}
