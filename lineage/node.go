@@ -31,6 +31,8 @@ type Node struct {
 	Calls    uint64 // tool calls in the response
 
 	// Compactions only. Covered is everything on the path before Cut.
+	//
+	// Invariant: Previous's cut <= Cut <= 2*Depth.
 	Cut      Cut
 	Previous turns.Ref // the compaction that was in force before
 	Replaced uint64    // tokens of the replacement
@@ -56,6 +58,9 @@ func (c Cut) Depth() uint64 { return uint64(c) / 2 }
 
 // Split reports whether the cut is inside a turn.
 func (c Cut) Split() bool { return c%2 == 1 }
+
+// halves are the two halves in path order.
+func halves() [2]turns.Half { return [2]turns.Half{turns.MessagesHalf, turns.ResponseHalf} }
 
 // Reader reads nodes. It is batched, so that a store answers in one go.
 type Reader interface {

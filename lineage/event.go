@@ -1,0 +1,186 @@
+package lineage
+
+import (
+	"fmt"
+
+	"nexus/turns"
+)
+
+// FromEvent is the node of e, a turn or a compaction, below parent (the zero
+// Node where e names no parent). It is the step of every fold of events into
+// a forest: the one that decides on an append, the projection's and the
+// verifier's.
+//
+// Forget says that the compaction in force at parent does not count. It is to
+// be set where e is on a session forked in mode full and its parent is on
+// another session.
+//
+// It reads at most one node for a turn; for a compaction a few times log2 of
+// the depth, and one for each compaction that stands right before the cut.
+// What it can't see, because that takes an index of children: that no other
+// turn continues the segment from the same parent ([Forest] checks that).
+//
+// Errors: [ErrUnfit], the reader's ([ErrUnknown] for a turn that e names).
+func FromEvent(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
+	n, err := fromEvent(r, parent, e, forget)
+	if err != nil {
+		return Node{}, fmt.Errorf("place %s %s: %w", e.Kind, e.Ref(), err)
+	}
+	return n, nil
+}
+
+func fromEvent(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
+	if err := checkPlace(parent, e); err != nil {
+		return Node{}, err
+	}
+	own := Node{Ref: e.Ref(), Segment: e.Segment, Kind: e.Kind}
+	if e.Kind == turns.KindTurn {
+		own.Halves, own.Calls = e.Halves, e.Calls
+		own.Messages, own.Response = e.Tokens.Messages, e.Tokens.Response
+		if parent.Ref.IsZero() {
+			if _, ok := add(own.Messages, own.Response); !ok {
+				return Node{}, unfit("its tokens overflow")
+			}
+			return Root(own), nil
+		}
+		return Child(r, parent, own, forget)
+	}
+
+	var ok bool
+	if own.Replaced, ok = add(e.Tokens.Messages, e.Tokens.Response); !ok {
+		return Node{}, unfit("its tokens overflow")
+	}
+	own.Imported = e.Span.Provenance == turns.Imported
+	own.Dropped = e.Span.Dropped
+	n, err := Child(r, parent, own, forget)
+	if err != nil {
+		return Node{}, err
+	}
+	n.Cut, err = cutOf(r, parent, n, e.Span)
+	return n, err
+}
+
+// checkPlace checks what needs no reading: parent, depth, segment, halves.
+func checkPlace(parent Node, e *turns.Event) error {
+	ref := e.Ref()
+	switch {
+	case !e.Kind.IsTurn():
+		return unfit("a %s event is no turn", e.Kind)
+	case ref.Session.IsZero() || ref.Turn.IsZero():
+		return unfit("it is on chain %s", e.Chain)
+	case parent.Ref != e.Parent:
+		return unfit("its parent is %s, not %s", e.Parent, parent.Ref)
+	case e.Parent == ref:
+		return unfit("it is its own parent")
+	case e.Depth != parent.Depth+1:
+		return unfit("depth %d below a parent at depth %d", e.Depth, parent.Depth)
+	case e.Segment != e.ID && (parent.Ref.IsZero() || parent.Ref.Session != ref.Session || parent.Segment != e.Segment):
+		return unfit("segment %s is neither opened by it nor that of its parent", e.Segment)
+	case e.Kind == turns.KindTurn && e.Halves == 0:
+		return unfit("it has neither messages nor a response")
+	case e.Kind == turns.KindTurn && e.Halves&^turns.Halves(turns.MessagesHalf|turns.ResponseHalf) != 0:
+		return unfit("halves %d", e.Halves)
+	case e.Kind == turns.KindCompaction && parent.Ref.IsZero():
+		return unfit("a compaction without a parent")
+	case e.Kind == turns.KindCompaction && e.Span == nil:
+		return unfit("a compaction without its span")
+	}
+	return nil
+}
+
+// cutOf is the cut of compaction n, checked against the path it stands on.
+//
+// Invariant: every half before the cut was before the previous cut or is newly
+// covered, so no half falls between two compactions.
+func cutOf(r Reader, parent, n Node, s *turns.Span) (Cut, error) {
+	if s.Previous != n.Previous {
+		return 0, unfit("it follows compaction %s, in force is %s", s.Previous, n.Previous)
+	}
+	named, err := onPath(r, parent, s.Previous, s.FirstKept, s.SawThrough)
+	if err != nil {
+		return 0, err
+	}
+	previous, firstKept := named[0].Cut, named[1]
+
+	var cut Cut
+	var last Node // the last turn before the cut
+	switch {
+	case s.Through.IsZero() && s.FirstKept.IsZero():
+		return previous, nil // nothing is covered that was not before
+	case s.FirstKept.IsZero():
+		cut, last = CutBefore(n.Depth, turns.MessagesHalf), parent
+	case firstKept.Kind != turns.KindTurn:
+		return 0, unfit("first kept %s is not a normal turn", s.FirstKept)
+	case s.Split:
+		if s.Through != s.FirstKept || firstKept.Halves != turns.Halves(turns.MessagesHalf|turns.ResponseHalf) {
+			return 0, unfit("it splits %s, which has no two halves to part or is not its last covered turn (%s)", s.FirstKept, s.Through)
+		}
+		cut, last = CutBefore(firstKept.Depth, turns.ResponseHalf), firstKept
+	default:
+		cut = CutBefore(firstKept.Depth, turns.MessagesHalf)
+		if firstKept.Depth > 1 {
+			if last, err = step(r, firstKept.Parent, firstKept.Depth-1); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if cut < previous {
+		return 0, unfit("it keeps from %s on, which is before the cut of %s: a covered half can't be kept again", s.FirstKept, s.Previous)
+	}
+	return cut, checkThrough(r, s, last, previous, cut)
+}
+
+// checkThrough checks that the last normal turn before cut, which last or an
+// ancestor of it is, is the one the span names; where it names none, that
+// nothing is newly covered.
+func checkThrough(r Reader, s *turns.Span, last Node, previous, cut Cut) (err error) {
+	for last.Kind == turns.KindCompaction {
+		if last, err = step(r, last.Parent, last.Depth-1); err != nil {
+			return err
+		}
+	}
+	if last.Ref == s.Through {
+		return nil
+	}
+	if !s.Through.IsZero() {
+		return unfit("it covers through %s, but the last turn before its cut is %s", s.Through, last.Ref)
+	}
+	for _, h := range halves() {
+		if at := CutBefore(last.Depth, h); last.Halves.Has(h) && previous <= at && at < cut {
+			return unfit("it covers nothing, but the %s of %s would be neither covered nor kept", h, last.Ref)
+		}
+	}
+	return nil
+}
+
+// onPath reads the nodes of refs (the zero Node for none), which must be
+// ancestors of n or n itself.
+func onPath(r Reader, n Node, refs ...turns.Ref) ([]Node, error) {
+	var ask []turns.Ref
+	for _, ref := range refs {
+		if !ref.IsZero() {
+			ask = append(ask, ref)
+		}
+	}
+	out := make([]Node, len(refs))
+	if len(ask) == 0 {
+		return out, nil
+	}
+	got, err := read(r, ask...)
+	if err != nil {
+		return nil, err
+	}
+	for i, ref := range refs {
+		if ref.IsZero() {
+			continue
+		}
+		out[i], got = got[0], got[1:]
+		switch is, err := IsAncestor(r, out[i], n); {
+		case err != nil:
+			return nil, err
+		case !is:
+			return nil, unfit("it names %s, which is not on its path", ref)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,130 @@
+package lineage
+
+import (
+	"fmt"
+	"math/bits"
+
+	"nexus/turns"
+)
+
+// JumpDepth is the depth of the jump pointer of a node at depth d: 0, none,
+// for a root. It depends on d alone, so that a walk knows where a jump lands
+// before it reads it, and a node that lands elsewhere is found out.
+//
+// By E. W. Myers, "An applicative random-access stack" (1983): a jump is as
+// long as the smallest term of d-1 in skew-binary, written as a sum of numbers
+// 2^k-1, the largest first. A walk to any ancestor takes fewer than
+// 3*log2(d)+1 steps.
+func JumpDepth(d uint64) uint64 {
+	if d <= 1 {
+		return 0
+	}
+	for rest := d - 1; ; {
+		term := uint64(1)<<(bits.Len64(rest+1)-1) - 1
+		if rest -= term; rest == 0 {
+			return d - term
+		}
+	}
+}
+
+// Root is the node of a turn without a parent. Own holds what is the turn's
+// own: Ref, Segment, Kind, Halves, Messages, Response, Calls. Root fills in the
+// rest. Messages+Response must not overflow.
+func Root(own Node) Node {
+	own.Parent, own.Jump, own.Compaction, own.Previous = turns.Ref{}, turns.Ref{}, turns.Ref{}, turns.Ref{}
+	own.Depth = 1
+	own.Sum = own.Messages + own.Response
+	return own
+}
+
+// Child is the node below parent of a turn whose own fields are own (see
+// [Root]; of a compaction also Cut, Replaced, Imported and Dropped). It fills in
+// Parent, Jump, Depth, Sum, Compaction and Previous, and for a compaction
+// clears what only normal turns have.
+//
+// With forget, the compaction in force at parent does not count: so it is for
+// the first turn below the fork point of a fork of mode full.
+//
+// It reads parent's jump where the new one goes beyond it: at most one node.
+// Errors: the reader's; [ErrUnfit] where the sum of tokens overflows.
+func Child(r Reader, parent, own Node, forget bool) (Node, error) {
+	jump, err := jumpBelow(r, parent)
+	if err != nil {
+		return Node{}, err
+	}
+	own.Parent, own.Jump, own.Depth = parent.Ref, jump, parent.Depth+1
+	own.Compaction, own.Previous = parent.Compaction, turns.Ref{}
+	if forget {
+		own.Compaction = turns.Ref{}
+	}
+	if own.Kind == turns.KindCompaction {
+		own.Previous, own.Compaction = own.Compaction, own.Ref
+		own.Halves, own.Messages, own.Response, own.Calls = 0, 0, 0, 0
+	}
+	sum, ok := add(parent.Sum, own.Messages, own.Response)
+	if !ok {
+		return Node{}, unfit("the tokens of the path of %s overflow", own.Ref)
+	}
+	own.Sum = sum
+	return own, nil
+}
+
+// jumpBelow is the jump of a child of p: p itself, or, where p's jump and the
+// one before it are of one length, as far as both together.
+func jumpBelow(r Reader, p Node) (turns.Ref, error) {
+	to := JumpDepth(p.Depth + 1)
+	if to == p.Depth {
+		return p.Ref, nil
+	}
+	j := p
+	if !p.Jump.IsZero() { // else p is a root, which stands for its own jump
+		var err error
+		if j, err = step(r, p.Jump, JumpDepth(p.Depth)); err != nil {
+			return turns.Ref{}, fmt.Errorf("jump of %s: %w", p.Ref, err)
+		}
+	}
+	if j.Depth == to {
+		return j.Ref, nil // j is the root
+	}
+	return j.Jump, nil
+}
+
+// step reads the node of ref, which must be at depth.
+func step(r Reader, ref turns.Ref, depth uint64) (Node, error) {
+	ns, err := read(r, ref)
+	if err != nil {
+		return Node{}, err
+	}
+	if ns[0].Depth != depth {
+		return Node{}, corrupt("%s is at depth %d, the way to it says %d", ref, ns[0].Depth, depth)
+	}
+	return ns[0], nil
+}
+
+// read reads nodes and checks that they are the ones asked for.
+func read(r Reader, refs ...turns.Ref) ([]Node, error) {
+	ns, err := r.Nodes(refs...)
+	if err != nil {
+		return nil, err
+	}
+	if len(ns) != len(refs) {
+		return nil, corrupt("asked for %d nodes, got %d", len(refs), len(ns))
+	}
+	for i := range ns {
+		if ns[i].Ref != refs[i] {
+			return nil, corrupt("asked for %s, got %s", refs[i], ns[i].Ref)
+		}
+	}
+	return ns, nil
+}
+
+// add is the sum of ns, and whether it did not overflow.
+func add(ns ...uint64) (sum uint64, ok bool) {
+	for _, n := range ns {
+		var carry uint64
+		if sum, carry = bits.Add64(sum, n, 0); carry != 0 {
+			return 0, false
+		}
+	}
+	return sum, true
+}

@@ -1,0 +1,125 @@
+package lineage
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"nexus/turns"
+)
+
+// Range is a stretch of a root path inside one segment: the turns of depth Lo
+// to Hi, both included. A store that sorts by (session, segment, depth)
+// answers it with one scan.
+type Range struct {
+	Session turns.ID
+	Segment turns.ID
+	Lo, Hi  uint64
+}
+
+// Segments is the root path of from, from depth lo (0 as 1) down to from
+// itself, as ranges, root first. It is empty where lo is below from. It reads
+// two nodes for each segment, however long the segments are.
+//
+// Errors: the reader's; [ErrCorrupt] for a segment that does not lead to its
+// opening turn.
+func Segments(r Reader, from Node, lo uint64) ([]Range, error) {
+	lo = max(lo, 1)
+	var out []Range
+	for n := from; n.Depth >= lo; {
+		open := n
+		if n.Ref.Turn != n.Segment {
+			ns, err := read(r, turns.Ref{Session: n.Ref.Session, Turn: n.Segment})
+			if err != nil {
+				return nil, segmentsError(from, err)
+			}
+			open = ns[0]
+		}
+		if open.Segment != n.Segment || open.Depth > n.Depth || open.Depth == 0 {
+			return nil, segmentsError(from, corrupt("%s, at depth %d, says that %s, at depth %d and of segment %s, opened its segment",
+				n.Ref, n.Depth, open.Ref, open.Depth, open.Segment))
+		}
+		out = append(out, Range{n.Ref.Session, n.Segment, max(open.Depth, lo), n.Depth})
+		if open.Depth <= lo {
+			break
+		}
+		var err error
+		if n, err = step(r, open.Parent, open.Depth-1); err != nil {
+			return nil, segmentsError(from, err)
+		}
+	}
+	slices.Reverse(out)
+	return out, nil
+}
+
+func segmentsError(from Node, err error) error {
+	return fmt.Errorf("segments of the path to %s: %w", from.Ref, err)
+}
+
+// Path is the turns of the root path of from, from depth lo (0 as 1) down to
+// from itself, root first. It goes from parent to parent; a store answers the
+// ranges of [Segments] faster.
+func Path(r Reader, from Node, lo uint64) ([]Node, error) {
+	lo = max(lo, 1)
+	if lo > from.Depth {
+		return nil, nil
+	}
+	out := make([]Node, 0, from.Depth-lo+1)
+	for n := from; ; {
+		out = append(out, n)
+		if n.Depth == lo {
+			break
+		}
+		var err error
+		if n, err = step(r, n.Parent, n.Depth-1); err != nil {
+			return nil, fmt.Errorf("path to %s: %w", from.Ref, err)
+		}
+	}
+	slices.Reverse(out)
+	return out, nil
+}
+
+// Compactions yields the compactions whose replacements stand, one inside the
+// other, for the covered part of n's path: the one in force first, then the
+// one it replaced, and so on. Compactions of the path that a fork of mode full
+// left behind are not among them. An error is yielded last.
+//
+// Invariant: each is an ancestor of the one before it, and n's compaction in
+// force is n or an ancestor of n. Only depths are checked here.
+func Compactions(r Reader, n Node) iter.Seq2[Node, error] {
+	return func(yield func(Node, error) bool) {
+		below := n.Depth + 1
+		for at := n.Compaction; !at.IsZero(); {
+			c, err := n, error(nil)
+			if at != n.Ref {
+				var ns []Node
+				if ns, err = read(r, at); err == nil {
+					c = ns[0]
+				}
+			}
+			if err == nil && (c.Kind != turns.KindCompaction || c.Depth >= below) {
+				err = corrupt("%s, a %s at depth %d, can't be in force above depth %d", at, c.Kind, c.Depth, below)
+			}
+			if err != nil {
+				yield(Node{}, fmt.Errorf("compactions of %s: %w", n.Ref, err))
+				return
+			}
+			if !yield(c, nil) {
+				return
+			}
+			below, at = c.Depth, c.Previous
+		}
+	}
+}
+
+// Chain collects [Compactions].
+func Chain(r Reader, n Node) ([]Node, error) {
+	var out []Node
+	for c, err := range Compactions(r, n) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}

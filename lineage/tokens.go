@@ -1,0 +1,49 @@
+package lineage
+
+// TokensFrom is the tokens of the normal halves on the root path of n that
+// stand at or after cut: with the cut of the compaction in force, of the kept
+// part. Replacements and elisions are not in it. It costs what [At] costs.
+//
+// Errors: the reader's; [ErrCorrupt] where sums contradict each other.
+func TokensFrom(r Reader, n Node, cut Cut) (uint64, error) {
+	d := cut.Depth()
+	switch {
+	case d == 0:
+		return n.Sum, nil
+	case d > n.Depth:
+		return 0, nil
+	}
+	at, err := At(r, n, d)
+	if err != nil {
+		return 0, err
+	}
+	// Sum includes the turn at the cut: take back what of it is kept.
+	kept := at.Response
+	if !cut.Split() {
+		kept += at.Messages
+	}
+	if kept > at.Sum || at.Sum > n.Sum {
+		return 0, corrupt("the tokens up to %s are %d, of its own %d, but up to %s %d", at.Ref, at.Sum, kept, n.Ref, n.Sum)
+	}
+	return n.Sum - at.Sum + kept, nil
+}
+
+// TokensBetween is the tokens of the normal halves on the root path of n with
+// a position in [lo, hi); 0 where hi <= lo. It costs what two of [At] cost.
+func TokensBetween(r Reader, n Node, lo, hi Cut) (uint64, error) {
+	if hi <= lo {
+		return 0, nil
+	}
+	from, err := TokensFrom(r, n, lo)
+	if err != nil {
+		return 0, err
+	}
+	rest, err := TokensFrom(r, n, hi)
+	if err != nil {
+		return 0, err
+	}
+	if rest > from {
+		return 0, corrupt("the path to %s holds %d tokens from %d on, but %d from %d on", n.Ref, from, lo, rest, hi)
+	}
+	return from - rest, nil
+}
