@@ -38,23 +38,29 @@ func (v view) Session(id turns.ID) (row ledger.Session, err error) {
 }
 
 // Sessions yields the sessions of an agent in the order of their ids, which is
-// that of their claimed times, from after on; agent "" is every agent of the tenant.
+// that of their claimed times, those after session after (zero: all). Agent ""
+// is every agent of the tenant, one after the other.
 func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.Session, error] {
 	prefix := textKey(pAgent, tenant)
 	if agent != "" {
 		prefix = textKey(pAgent, tenant, agent)
 	}
 	return func(yield func(ledger.Session, error) bool) {
-		for k, err := range scan(s.db, prefix, end(prefix)) {
+		lo := prefix
+		if !after.IsZero() {
+			row, err := s.Session(after)
 			if err != nil {
 				yield(ledger.Session{}, err)
 				return
 			}
-			id := idAt(k.key, len(k.key)-16)
-			if agent != "" && id.Compare(after) <= 0 {
-				continue
+			lo = append(append(textKey(pAgent, tenant, row.Agent), after[:]...), 0)
+		}
+		for k, err := range scan(s.db, lo, end(prefix)) {
+			if err != nil {
+				yield(ledger.Session{}, err)
+				return
 			}
-			row, err := s.Session(id)
+			row, err := s.Session(idAt(k.key, len(k.key)-16))
 			if !yield(row, err) || err != nil {
 				return
 			}

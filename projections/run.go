@@ -3,7 +3,6 @@ package projections
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"nexus/ledger"
 	"nexus/turns"
