@@ -1,0 +1,172 @@
+package interchange
+
+import (
+	"nexus/turns"
+)
+
+const ccSource = "claude-code"
+
+// branchOf finds the branch of rec and the place on it that rec follows.
+func (k *ccTree) branchOf(rec *ccRecord, a *ccAnchor) *ccAnchor {
+	switch {
+	case a == nil && rec.sidechain:
+		return k.tailOrRoot(k.sideBranch(rec, nil), rec.agent != "")
+	case a == nil:
+		return &ccAnchor{b: k.mainBranch(rec)}
+	case a.b.side && rec.sidechain && (rec.agent == "" || a.b.agent == "" || rec.agent == a.b.agent):
+		return a
+	case rec.sidechain:
+		return k.tailOrRoot(k.sideBranch(rec, a), true)
+	case a.b.side:
+		k.loss.add(rec.line, "repaired", "its parent is in a sub-agent's chain; it follows the last turn of its session", rec.uuid)
+		return k.tailAnchor(k.mainBranch(rec))
+	case rec.session == "" || rec.session == a.b.source:
+		return a
+	case k.mains[rec.session] != nil:
+		k.loss.add(rec.line, "repaired", "its parent is in another session; it follows the last turn of its own", rec.uuid)
+		return k.tailAnchor(k.current[rec.session])
+	case a.t == nil:
+		return &ccAnchor{b: k.mainBranch(rec)}
+	}
+	// A session that goes on where another stood: a resumed copy.
+	k.emit(a.t)
+	b := k.newBranch(rec, "session", "")
+	b.source, b.fork, b.meta.Session = rec.session, a.t, rec.session
+	b.id = turns.DeriveID(rec.time, ccSource, rec.session, "session", "")
+	k.mains[rec.session] = b
+	return &ccAnchor{b: b, t: a.t, phase: ccAfter}
+}
+
+func (k *ccTree) tailOrRoot(b *ccBranch, tail bool) *ccAnchor {
+	if tail {
+		return k.tailAnchor(b)
+	}
+	return &ccAnchor{b: b}
+}
+
+// mainBranch is the session of rec's sessionId.
+func (k *ccTree) mainBranch(rec *ccRecord) *ccBranch {
+	if b := k.mains[rec.session]; b != nil {
+		return b
+	}
+	b := k.newBranch(rec, "session", "")
+	b.spawned = k.opt.SpawnedBy
+	k.mains[rec.session] = b
+	return b
+}
+
+// sideBranch is the session of a sub-agent: by its agentId or, in files that
+// have none, by the uuid of its root. Parent is its place if it is in a main chain.
+func (k *ccTree) sideBranch(rec *ccRecord, parent *ccAnchor) *ccBranch {
+	name := rec.agent
+	if name == "" {
+		name = rec.uuid
+	}
+	key := ccKeyOf(rec.session, name)
+	if b := k.sides[key]; b != nil {
+		return b
+	}
+	b := k.newBranch(rec, "sidechain", name)
+	b.side, b.agent = true, rec.agent
+	b.meta.Agent, b.meta.Sidechain = name, true
+	b.spawned = k.opt.SpawnedBy
+	main := k.current[rec.session]
+	if parent != nil {
+		main = parent.b
+	}
+	if main != nil && !main.side {
+		k.spawnedBy(b, main)
+	}
+	k.sides[key] = b
+	return b
+}
+
+// spawnedBy links a sub-agent to main. The turn with the call is seldom
+// finished while the agent works, so it is linked only if it was given;
+// otherwise its ID stands in the meta.
+func (k *ccTree) spawnedBy(b, main *ccBranch) {
+	b.spawned = turns.Ref{Session: main.id}
+	t := main.tail
+	if t.open() && t.body.results && t.parent != nil {
+		t = t.parent
+	}
+	switch {
+	case t == nil:
+	case t.emitted:
+		b.spawned.Turn = t.id
+	default:
+		b.meta.SpawnedByTurn = t.id.String()
+	}
+	k.openBranch(main)
+}
+
+func (k *ccTree) newBranch(rec *ccRecord, kind, name string) *ccBranch {
+	return &ccBranch{
+		id:     turns.DeriveID(rec.time, ccSource, rec.session, kind, name),
+		source: rec.session,
+		time:   rec.time,
+		ctx:    rec.context(),
+		meta:   ccMeta{Source: ccSource, Session: rec.session, ccContext: rec.context()},
+	}
+}
+
+// forkAt is a new branch from t, which is given first, and with it what the
+// rewind gave up.
+func (k *ccTree) forkAt(rec *ccRecord, t *ccTurn) *ccBranch {
+	from := t.b
+	k.emit(t)
+	if t.cont != nil && from.tail != nil {
+		k.emit(from.tail)
+	}
+	b := k.newBranch(rec, "fork", rec.uuid)
+	b.source, b.side, b.agent, b.fork = from.source, from.side, from.agent, t
+	b.meta.Agent, b.meta.Sidechain, b.meta.UUID = from.meta.Agent, from.meta.Sidechain, rec.uuid
+	return b
+}
+
+// restart is a new session for a prompt that goes back to before the first
+// turn of b.
+func (k *ccTree) restart(rec *ccRecord, b *ccBranch) *ccBranch {
+	if b.tail != nil {
+		k.emit(b.tail)
+	}
+	n := k.newBranch(rec, "restart", rec.uuid)
+	n.source, n.side, n.agent = b.source, b.side, b.agent
+	n.meta.Agent, n.meta.Sidechain, n.meta.Restarts = b.meta.Agent, b.meta.Sidechain, b.id.String()
+	n.spawned = b.spawned
+	k.loss.add(rec.line, "stored", "a rewind to before the first turn is a session of its own: there is no turn to fork from", rec.uuid)
+	return n
+}
+
+// newTurn opens a turn after parent on b. Its ID is that of its first line.
+func (k *ccTree) newTurn(rec *ccRecord, b *ccBranch, parent *ccTurn) *ccTurn {
+	t := &ccTurn{
+		b: b, parent: parent,
+		id:   turns.DeriveID(rec.time, ccSource, b.source, "turn", rec.uuid),
+		body: &ccBody{time: rec.time},
+	}
+	k.link(t)
+	return t
+}
+
+func (k *ccTree) link(t *ccTurn) {
+	if t.parent != nil {
+		t.depth = t.parent.depth + 1
+		if t.parent.b == t.b {
+			t.parent.cont = t
+		}
+	}
+	t.b.tail = t
+	if len(k.open) >= 64 && len(k.open) == cap(k.open) {
+		n := 0
+		for _, o := range k.open {
+			if !o.emitted {
+				k.open[n] = o
+				n++
+			}
+		}
+		clear(k.open[n:])
+		k.open = k.open[:n]
+	}
+	k.open = append(k.open, t)
+}

@@ -1,0 +1,165 @@
+package interchange
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/turns"
+)
+
+// boundary begins a compaction after everything on its branch. Its summary is
+// on the line after it, as a rule.
+func (k *ccTree) boundary(rec *ccRecord, a *ccAnchor) *ccAnchor {
+	parent := a.b.tail
+	if parent == nil {
+		parent = a.t // of a fork without turns of its own
+	}
+	if parent == nil {
+		k.loss.add(rec.line, "repaired", "a compaction with nothing before it in the file; its summary is kept as an ordinary message", rec.uuid)
+		return a
+	}
+	t := k.newCompaction(rec, a.b, parent)
+	var m struct {
+		Trigger turns.Raw `json:"trigger"`
+		Before  turns.Raw `json:"preTokens"`
+	}
+	_ = json.Unmarshal(rec.compact, &m) // absent or odd: the zero values
+	if ccText(m.Trigger) == "manual" {
+		t.body.step.Trigger = "manual"
+	}
+	_ = json.Unmarshal(m.Before, &t.body.step.TokensBefore)
+	return &ccAnchor{b: t.b, t: t, phase: ccAfter}
+}
+
+// newCompaction is a compaction after parent, which is given.
+func (k *ccTree) newCompaction(rec *ccRecord, b *ccBranch, parent *ccTurn) *ccTurn {
+	k.emit(parent)
+	t := &ccTurn{
+		b: b, parent: parent, compaction: true,
+		id:   turns.DeriveID(rec.time, ccSource, b.source, "compaction", rec.uuid),
+		body: &ccBody{time: rec.time, step: Compaction{Trigger: "threshold"}},
+	}
+	t.body.meta.UUID, t.body.meta.Metadata = rec.uuid, rec.compact
+	k.link(t)
+	return t
+}
+
+// summary takes the line that stands for what was compacted.
+func (k *ccTree) summary(rec *ccRecord, a *ccAnchor) *ccAnchor {
+	t := a.t
+	if t == nil || !t.compaction || t.emitted {
+		t = a.b.tail
+	}
+	switch {
+	case t == nil:
+		k.loss.add(rec.line, "repaired", "a summary with nothing before it in the file is kept as an ordinary message", rec.uuid)
+		rec.kind = ccUser
+		return k.user(rec, a)
+	case !t.compaction:
+		k.loss.add(rec.line, "repaired", "a summary without its compact_boundary line is taken as a compaction", rec.uuid)
+		t = k.newCompaction(rec, a.b, t)
+	case t.emitted:
+		k.loss.add(rec.line, "repaired", "a second summary of one compaction is kept as an ordinary message", rec.uuid)
+		rec.kind = ccUser
+		return k.user(rec, a)
+	}
+	pieces, _ := k.userPieces(rec)
+	c := &t.body.step
+	for _, p := range pieces {
+		if p.call != nil {
+			p.msg = k.strayResult(rec, p.msg.Parts[0], "it stands in a summary")
+		}
+		c.Replacement = append(c.Replacement, p.msg)
+		for _, part := range p.msg.Parts {
+			if part.Type == turns.Text {
+				c.Summary += part.Content
+			}
+		}
+	}
+	t.body.meta.Messages = append(t.body.meta.Messages, rec.uuid)
+	t.body.summed = true
+	k.emit(t)
+	return &ccAnchor{b: t.b, t: t, phase: ccAfter}
+}
+
+// micro takes a microcompaction: tool results that are no longer shown. It
+// happens before a call, so it goes before the turn whose messages are being
+// gathered; those follow it.
+func (k *ccTree) micro(rec *ccRecord, a *ccAnchor) *ccAnchor {
+	b := a.b
+	next, parent := b.tail, b.tail
+	switch {
+	case b.tail == nil:
+		parent = a.t
+	case b.tail.open():
+		parent = b.tail.parent
+	}
+	if parent == nil {
+		k.loss.add(rec.line, "skipped", "a microcompaction with nothing before it in the file", rec.uuid)
+		return a
+	}
+	cleared := k.cleared(rec, b, parent)
+	if len(cleared) == 0 {
+		return a
+	}
+	t := k.newCompaction(rec, b, parent)
+	t.body.step.Cleared, t.body.summed = cleared, true
+	var m struct {
+		Trigger turns.Raw `json:"trigger"`
+		Before  turns.Raw `json:"preTokens"`
+	}
+	_ = json.Unmarshal(rec.compact, &m)
+	if ccText(m.Trigger) == "manual" {
+		t.body.step.Trigger = "manual"
+	}
+	_ = json.Unmarshal(m.Before, &t.body.step.TokensBefore)
+	k.emit(t)
+	if next.open() { // put next after t
+		next.parent, t.cont, b.tail = t, next, next
+		next.depth = t.depth + 1
+		return a
+	}
+	return &ccAnchor{b: b, t: t, phase: ccAfter}
+}
+
+// cleared maps the ids of cleared results to the turns that hold them, which
+// are on the path down to parent.
+func (k *ccTree) cleared(rec *ccRecord, b *ccBranch, parent *ccTurn) (out []ClearedResult) {
+	var m struct {
+		IDs         turns.Raw `json:"compactedToolIds"`
+		Attachments turns.Raw `json:"clearedAttachmentUUIDs"`
+	}
+	_ = json.Unmarshal(rec.compact, &m)
+	var ids, attachments []turns.Raw
+	_ = json.Unmarshal(m.IDs, &ids)
+	_ = json.Unmarshal(m.Attachments, &attachments)
+	if len(attachments) > 0 {
+		k.loss.add(rec.line, "skipped", fmt.Sprintf("%d cleared attachments of a microcompaction; attachments are not stored", len(attachments)), rec.uuid)
+	}
+	var missing []string
+	for _, raw := range ids {
+		id := ccText(raw)
+		c := k.calls[ccKeyOf(id)]
+		if c == nil || c.answer == nil || !ccOnPath(parent, c.answer) {
+			missing = append(missing, id)
+			continue
+		}
+		out = append(out, ClearedResult{Turn: c.answer.id, Call: id})
+	}
+	if len(missing) > 0 || len(ids) == 0 {
+		k.loss.add(rec.line, "skipped", fmt.Sprintf("a microcompaction names %d results, %d of them not on the path before it: %s",
+			len(ids), len(missing), ccClip(strings.ToValidUTF8(strings.Join(missing, " "), ""), 200)), rec.uuid)
+	}
+	return out
+}
+
+// ccOnPath reports whether t is an ancestor of leaf, or leaf itself. It walks
+// forks, not turns: a branch is a line.
+func ccOnPath(leaf, t *ccTurn) bool {
+	for leaf != nil && leaf.b != t.b {
+		leaf = leaf.b.fork
+	}
+	return leaf != nil && t.depth <= leaf.depth
+}

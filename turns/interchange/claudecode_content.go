@@ -1,0 +1,277 @@
+package interchange
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// ccMember is one member of a JSON object, in its place.
+type ccMember struct {
+	name string
+	v    turns.Raw
+}
+
+type ccObject []ccMember
+
+// ccMembers are the members of the object r; nil for another value.
+func ccMembers(r turns.Raw) ccObject {
+	if r.Kind() != '{' {
+		return nil
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(r))
+	if _, err := d.ReadToken(); err != nil {
+		return nil
+	}
+	var o ccObject
+	for d.PeekKind() == '"' {
+		t, err := d.ReadToken()
+		if err != nil {
+			return nil
+		}
+		name := t.String()
+		v, err := d.ReadValue()
+		if err != nil {
+			return nil
+		}
+		o = append(o, ccMember{name, turns.Raw(bytes.Clone(v))})
+	}
+	return o
+}
+
+func (o ccObject) get(name string) turns.Raw {
+	for _, m := range o {
+		if m.name == name {
+			return m.v
+		}
+	}
+	return nil
+}
+
+func (o ccObject) text(name string) string { return ccText(o.get(name)) }
+
+// without is o less the named members.
+func (o ccObject) without(names ...string) ccObject {
+	return slices.DeleteFunc(slices.Clone(o), func(m ccMember) bool { return slices.Contains(names, m.name) })
+}
+
+func (o ccObject) raw() turns.Raw {
+	b := []byte{'{'}
+	for i, m := range o {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, turns.RawText(m.name)...), ':'), m.v...)
+	}
+	return append(b, '}')
+}
+
+// ccExt is a part's Ext: what only Anthropic may be shown, and what of the
+// source has no place in a part, kept so that nothing is lost.
+func ccExt(anthropic, rest ccObject) turns.Raw {
+	var o ccObject
+	if len(anthropic) > 0 {
+		o = append(o, ccMember{"anthropic", anthropic.raw()})
+	}
+	if len(rest) > 0 {
+		o = append(o, ccMember{"claude-code", rest.raw()})
+	}
+	if o == nil {
+		return nil
+	}
+	return o.raw()
+}
+
+// ccPart is the part for one content block of a message by role. A block that
+// has no counterpart becomes a text part that carries it whole in Ext;
+// repaired then says why.
+func ccPart(role turns.Role, block turns.Raw) (p turns.Part, repaired string) {
+	p, repaired = ccBlock(block)
+	if repaired == "" && (p.Type == turns.ToolCall) && role != turns.Assistant {
+		repaired = "a tool call outside an assistant message"
+	}
+	if repaired == "" {
+		m := turns.Message{Role: role, Parts: []turns.Part{p}}
+		if err := m.Validate(""); err != nil {
+			repaired = fmt.Sprintf("a %s that the ledger can't hold as one: %v", p.Type, err)
+		}
+	}
+	if repaired == "" {
+		return p, ""
+	}
+	return ccKeep(block), repaired
+}
+
+// ccKeep is a text part that stands for a block of another kind.
+func ccKeep(block turns.Raw) turns.Part {
+	typ := ccMembers(block).text("type")
+	if typ == "" {
+		typ = "unnamed"
+	}
+	typ = strings.ToValidUTF8(ccClip(typ, 80), "")
+	p := turns.Part{Type: turns.Text, Content: "[claude-code: " + typ + " block]"}
+	p.Ext = ccExt(nil, ccObject{{"block", block}})
+	m := turns.Message{Role: turns.User, Parts: []turns.Part{p}}
+	if m.Validate("") != nil { // nested too deep to be JSON here: as text then
+		p.Ext, p.Content = nil, p.Content+"\n"+strings.ToValidUTF8(string(block), "\uFFFD")
+	}
+	return p
+}
+
+func ccBlock(block turns.Raw) (turns.Part, string) {
+	if block.Kind() == '"' {
+		return turns.TextPart(ccText(block)), ""
+	}
+	o := ccMembers(block)
+	typ := o.text("type")
+	var p turns.Part
+	switch typ {
+	case "text":
+		if o.get("text").Kind() != '"' {
+			return p, "a text block without text"
+		}
+		p = turns.TextPart(o.text("text"))
+		p.Ext = ccExt(nil, o.without("type", "text"))
+	case "thinking":
+		p = turns.Part{Type: turns.Reasoning, Content: o.text("thinking")}
+		var sig ccObject
+		if s := o.get("signature"); s != nil {
+			sig = ccObject{{"signature", s}}
+		}
+		p.Ext = ccExt(sig, o.without("type", "thinking", "signature"))
+	case "redacted_thinking":
+		p = turns.Part{Type: turns.Reasoning}
+		if o.get("data") == nil {
+			return p, "a redacted_thinking block without data"
+		}
+		p.Ext = ccExt(ccObject{{"data", o.get("data")}}, o.without("type", "data"))
+	case "tool_use":
+		p = turns.Part{Type: turns.ToolCall, ID: o.text("id"), Name: o.text("name"), Arguments: o.get("input")}
+		if p.Arguments == nil {
+			p.Arguments = turns.Raw("{}")
+		}
+		p.Ext = ccExt(nil, o.without("type", "id", "name", "input"))
+	case "tool_result":
+		p = turns.Part{Type: turns.ToolCallResponse, ID: o.text("tool_use_id"), IsError: ccTrue(o.get("is_error"))}
+		p.Response = ccResponse(o.get("content"))
+		p.Ext = ccExt(nil, o.without("type", "tool_use_id", "content", "is_error"))
+	case "image", "document":
+		return ccMedia(typ, o)
+	default:
+		return p, fmt.Sprintf("a block of the type %q", ccClip(typ, 80))
+	}
+	return p, ""
+}
+
+// ccMedia is the part of an image or document block.
+func ccMedia(modality string, o ccObject) (turns.Part, string) {
+	src := ccMembers(o.get("source"))
+	var p turns.Part
+	var used []string
+	switch kind := src.text("type"); kind {
+	case "base64":
+		data, err := base64.StdEncoding.Strict().DecodeString(src.text("data"))
+		if err != nil || bytes.ContainsAny([]byte(src.text("data")), "\r\n") {
+			return p, "an " + modality + " whose data is not base64"
+		}
+		p = turns.Part{Type: turns.Blob, Modality: modality, MimeType: src.text("media_type"), Data: data}
+		used = []string{"type", "media_type", "data"}
+	case "url":
+		p = turns.Part{Type: turns.URI, Modality: modality, Content: src.text("url")}
+		used = []string{"type", "url"}
+	case "file":
+		p = turns.Part{Type: turns.File, Modality: modality, Content: src.text("file_id")}
+		used = []string{"type", "file_id"}
+	case "text":
+		p = turns.TextPart(src.text("data"))
+		used = []string{"type", "data"}
+	default:
+		return p, fmt.Sprintf("an %s with a source of the type %q", modality, ccClip(kind, 80))
+	}
+	rest := o.without("type", "source")
+	if left := src.without(used...); len(left) > 0 {
+		rest = append(rest, ccMember{"source", left.raw()})
+	}
+	p.Ext = ccExt(nil, rest)
+	return p, ""
+}
+
+// ccResponse is the response of a tool result: a string as it stands, a list
+// as the list of its parts. A missing content is an empty string.
+func ccResponse(content turns.Raw) turns.Raw {
+	switch content.Kind() {
+	case 0, 'n':
+		return turns.Raw(`""`)
+	case '[':
+	default:
+		return content
+	}
+	var blocks []turns.Raw
+	if err := json.Unmarshal(content, &blocks); err != nil {
+		return content
+	}
+	parts := make([]turns.Part, len(blocks))
+	for i, b := range blocks {
+		parts[i], _ = ccPart(turns.User, b)
+	}
+	b, err := turns.EncodeJSON(turns.Message{Role: turns.Tool, Parts: parts})
+	if err != nil {
+		return content
+	}
+	return ccMembers(b).get("parts")
+}
+
+// ccOdd counts the blocks within a tool result that have no counterpart.
+func ccOdd(result turns.Raw) (n int) {
+	content := ccMembers(result).get("content")
+	var blocks []turns.Raw
+	if content.Kind() != '[' || json.Unmarshal(content, &blocks) != nil {
+		return 0
+	}
+	for _, b := range blocks {
+		if _, repaired := ccPart(turns.User, b); repaired != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// ccUsage reads the provider's usage. Anthropic's input_tokens leaves the
+// cache out; ours has it in. Nil where nothing was used (lines that Claude
+// Code made up itself).
+func ccUsage(r turns.Raw) *turns.Usage {
+	o := ccMembers(r)
+	n := func(name string) uint64 {
+		var v uint64
+		if json.Unmarshal(o.get(name), &v) != nil {
+			return 0
+		}
+		return v
+	}
+	u := turns.Usage{CacheRead: n("cache_read_input_tokens"), CacheCreation: n("cache_creation_input_tokens"), OutputTokens: n("output_tokens")}
+	u.InputTokens = n("input_tokens")
+	for _, c := range []uint64{u.CacheRead, u.CacheCreation} {
+		u.InputTokens += min(c, math.MaxUint64-u.InputTokens)
+	}
+	if u == (turns.Usage{}) {
+		return nil
+	}
+	return &u
+}
+
+// ccWord is s if it may stand as a short machine-made word, else "".
+func ccWord(s string) string {
+	m := turns.Message{Role: turns.Assistant, FinishReason: s}
+	if m.Validate("") != nil {
+		return ""
+	}
+	return s
+}

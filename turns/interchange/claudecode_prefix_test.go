@@ -1,0 +1,107 @@
+package interchange
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus/turns"
+)
+
+// claudeSteps reads without the checks of readClaude, for many cuts.
+func claudeSteps(t testing.TB, b []byte, final bool) (steps []Step) {
+	t.Helper()
+	for s, err := range ClaudeCode(bytes.NewReader(b), ClaudeOptions{Final: final}).Steps() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// claudeDigests are the bytes of each step, shortened, for comparing many.
+func claudeDigests(t testing.TB, steps []Step) []string {
+	t.Helper()
+	out := make([]string, len(steps))
+	for i, s := range steps {
+		b, err := turns.EncodeJSON(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := turns.HashEvent(b)
+		out[i] = string(h[:])
+	}
+	return out
+}
+
+func isPrefix(short, long []string) bool {
+	return len(short) <= len(long) && cmp.Equal(short, long[:len(short)])
+}
+
+// A file cut at any line, or inside one, gives a prefix of the steps of the whole.
+func TestClaudePrefix(t *testing.T) {
+	for _, file := range claudeFiles(t) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := claudeDigests(t, claudeSteps(t, b, false))
+		final := claudeDigests(t, claudeSteps(t, b, true))
+		if !isPrefix(whole, final) {
+			t.Errorf("%s: the end gave other steps", claudeShort(file))
+		}
+		var cuts []int
+		for i, c := range b {
+			if c == '\n' {
+				cuts = append(cuts, i, i+1, i-(i*7)%40-1)
+			}
+		}
+		every := max(1, len(cuts)*len(b)/(60<<20)) // sample the big ones: 60 MB of reading a file
+		n := 0
+		last := 0
+		for i, cut := range cuts {
+			if i%every != 0 {
+				continue
+			}
+			n++
+			got := claudeDigests(t, claudeSteps(t, b[:max(cut, 0)], false))
+			if !isPrefix(got, whole) {
+				t.Fatalf("%s: cut at byte %d: %d steps, not a prefix of the whole file's %d", claudeShort(file), cut, len(got), len(whole))
+			}
+			last = max(last, len(got))
+		}
+		if len(whole) > 2 && every == 1 && last != len(whole) {
+			t.Errorf("%s: the longest cut gave %d of %d steps", claudeShort(file), last, len(whole))
+		}
+		t.Logf("%s: %d cuts, %d steps, %d with Final", claudeShort(file), n, len(whole), len(final))
+	}
+}
+
+// Five copies of one growing session: each gives the steps of the one before, and more.
+func TestClaudeGrowing(t *testing.T) {
+	names := []string{"8e-ce5fc12e98-0", "2c-1a2a1e88ce-0", "bd-e5096363d6-2", "bd-e5096363d6-0", "ba-59c426c910-0"}
+	files := make(map[string]string)
+	for _, f := range claudeFiles(t) {
+		files[strings.TrimPrefix(claudeShort(f), "claude-code-entire-cli/")] = f
+	}
+	var before []string
+	for _, name := range names {
+		b, err := os.ReadFile(files[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := claudeDigests(t, claudeSteps(t, b, false))
+		if again := claudeDigests(t, claudeSteps(t, b, false)); !cmp.Equal(got, again) {
+			t.Errorf("%s: two readings differ", name)
+		}
+		if !isPrefix(before, got) || len(got) <= len(before) {
+			t.Errorf("%s: %d steps do not extend the %d before", name, len(got), len(before))
+		}
+		t.Logf("%s: %d steps, %d new", name, len(got), len(got)-len(before))
+		before = got
+	}
+}

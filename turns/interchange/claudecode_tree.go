@@ -1,0 +1,270 @@
+package interchange
+
+import (
+	"time"
+
+	"nexus/turns"
+)
+
+// ccPhase is where in a turn a line stands.
+type ccPhase uint8
+
+const (
+	ccBefore   ccPhase = iota // before the branch's first turn
+	ccMessages                // in the messages half
+	ccAfter                   // in the response, or a compaction
+)
+
+// ccAnchor is what a line's uuid stands for: the place that a child continues.
+// Lines that are looked through share their parent's.
+type ccAnchor struct {
+	b        *ccBranch
+	t        *ccTurn
+	phase    ccPhase
+	pos      int  // in the messages half: how many messages stand up to this line
+	prompted bool // a prompt hangs here: a second one is a rewind
+}
+
+// ccBranch is one session of the ledger.
+type ccBranch struct {
+	id      turns.ID
+	source  string // sessionId
+	agent   string // of a sidechain
+	side    bool
+	opened  bool
+	time    time.Time
+	fork    *ccTurn // the turn that it was forked from
+	spawned turns.Ref
+	meta    ccMeta
+	ctx     ccContext // as last said in a turn's meta
+	tail    *ccTurn
+}
+
+// ccTurn is a turn or compaction. Its body is gone once it was given.
+type ccTurn struct {
+	b          *ccBranch
+	id         turns.ID
+	parent     *ccTurn
+	cont       *ccTurn // what continues it on the same branch
+	depth      int
+	emitted    bool
+	responded  bool
+	compaction bool
+	body       *ccBody
+}
+
+// open reports whether more messages may join t.
+func (t *ccTurn) open() bool { return t != nil && !t.emitted && !t.responded && !t.compaction }
+
+// ccBody is the content of a turn that is not finished.
+type ccBody struct {
+	time    time.Time
+	model   string
+	msgs    []turns.Message
+	order   []int // of each message: the order of the call it answers, or -1
+	results bool
+	texts   bool
+	resp    *turns.Message
+	usage   *turns.Usage
+	meta    ccMeta
+	ctx     ccContext
+	step    Compaction // of a compaction: what is known so far
+	summed  bool       // its summary line was read
+}
+
+// ccCall is a tool call by its id.
+type ccCall struct {
+	turn   *ccTurn
+	order  int
+	answer *ccTurn // the turn that holds its result; nil: none yet
+}
+
+// ccTree is the fold over the records of a transcript.
+type ccTree struct {
+	opt     ClaudeOptions
+	out     []Step
+	loss    ccLosses
+	index   map[ccKey]*ccAnchor
+	content map[ccKey]ccKey      // of lines with content: a hash of it, to tell copies apart
+	mains   map[string]*ccBranch // by sessionId
+	sides   map[ccKey]*ccBranch  // sub-agents by sessionId and agent
+	current map[string]*ccBranch // by sessionId: its branch that was last written to, no sidechain
+	msgs    map[ccKey]*ccTurn    // by branch and message id: the turn that holds the response
+	calls   map[ccKey]*ccCall
+	open    []*ccTurn // not yet given, oldest first; given ones are dropped from time to time
+	nCalls  int
+	seq     int
+	waiting []ccWaiting
+	held    int // bytes of waiting
+}
+
+func newCCTree(opt ClaudeOptions) *ccTree {
+	return &ccTree{
+		opt: opt, index: make(map[ccKey]*ccAnchor), content: make(map[ccKey]ccKey), mains: make(map[string]*ccBranch),
+		sides: make(map[ccKey]*ccBranch), current: make(map[string]*ccBranch), msgs: make(map[ccKey]*ccTurn),
+		calls: make(map[ccKey]*ccCall),
+	}
+}
+
+// Lines are now and then written before their parents (a result one line
+// before its call). A line whose parent is not there waits for it, this many
+// lines or bytes at most; then it is an orphan.
+const (
+	maxCCWait      = 16
+	maxCCWaitBytes = 64 << 20
+)
+
+type ccWaiting struct {
+	rec *ccRecord
+	seq int
+}
+
+// feed takes the next record of the file.
+func (k *ccTree) feed(rec *ccRecord) {
+	if rec.resultCopy {
+		k.loss.count("skipped", "structured copies of tool results (toolUseResult); the results themselves are stored")
+	}
+	if rec.kind == ccBookkeeping {
+		k.loss.count("skipped", "bookkeeping lines: "+ccTypeName(rec.typ))
+		return
+	}
+	k.seq++
+	k.try(rec)
+	k.expire(false)
+}
+
+func ccTypeName(typ string) string {
+	if s := ccWord(ccClip(typ, 60)); s != "" {
+		return s
+	}
+	return "unnamed type"
+}
+
+// finish takes the end of the file as the end of the transcript.
+func (k *ccTree) finish() {
+	k.expire(true)
+	for _, t := range k.open {
+		k.emit(t)
+	}
+	k.open = nil
+}
+
+func (k *ccTree) try(rec *ccRecord) {
+	if _, ok := k.index[ccKeyOf(rec.uuid)]; ok {
+		k.duplicate(rec)
+		return
+	}
+	var a *ccAnchor
+	if rec.parent != "" {
+		a = k.index[ccKeyOf(rec.parent)]
+		if a == nil {
+			k.waiting = append(k.waiting, ccWaiting{rec, k.seq})
+			k.held += rec.size
+			return
+		}
+	}
+	k.place(rec, a)
+	k.release(rec.uuid)
+}
+
+// release places what waited for uuid, in file order.
+func (k *ccTree) release(uuid string) {
+	for i := 0; i < len(k.waiting); i++ {
+		if w := k.waiting[i]; w.rec.parent == uuid {
+			k.take(i)
+			k.try(w.rec)
+			i = -1
+		}
+	}
+}
+
+func (k *ccTree) take(i int) {
+	k.held -= k.waiting[i].rec.size
+	k.waiting = append(k.waiting[:i:i], k.waiting[i+1:]...)
+}
+
+// expire makes orphans of what has waited too long: they go after the last
+// turn of their session.
+func (k *ccTree) expire(all bool) {
+	for len(k.waiting) > 0 && (all || k.seq-k.waiting[0].seq > maxCCWait || k.held > maxCCWaitBytes) {
+		rec := k.waiting[0].rec
+		k.take(0)
+		if _, ok := k.index[ccKeyOf(rec.uuid)]; ok {
+			k.duplicate(rec)
+			continue
+		}
+		var a *ccAnchor
+		if b := k.current[rec.session]; b != nil && !rec.sidechain {
+			a = k.tailAnchor(b)
+		}
+		k.loss.add(rec.line, "repaired", "its parent is not in the file; it follows the last turn of its session", rec.uuid)
+		k.place(rec, a)
+		k.release(rec.uuid)
+	}
+}
+
+func (r *ccRecord) contentKey() ccKey {
+	parts := []string{r.typ, string(r.msg.Content), string(r.compact)}
+	return ccKeyOf(parts...)
+}
+
+func (k *ccTree) duplicate(rec *ccRecord) {
+	if rec.kind == ccThrough || rec.kind == ccStop {
+		k.loss.count("skipped", "bookkeeping lines: "+ccTypeName(rec.typ))
+		return
+	}
+	if k.content[ccKeyOf(rec.uuid)] == rec.contentKey() {
+		k.loss.count("kept_first", "copies of a line with the same uuid and content")
+		return
+	}
+	k.loss.add(rec.line, "kept_first", "another line with the same uuid and other content; it is not stored", rec.uuid)
+}
+
+// place puts rec where it belongs. A is its parent's place, nil for a root.
+func (k *ccTree) place(rec *ccRecord, a *ccAnchor) {
+	a = k.branchOf(rec, a)
+	k.setCurrent(a.b)
+	k.content[ccKeyOf(rec.uuid)] = rec.contentKey()
+	if rec.defect != "" {
+		k.loss.add(rec.line, "skipped", rec.defect, rec.uuid)
+		rec.kind = ccThrough
+	}
+	at := a
+	switch rec.kind {
+	case ccThrough, ccStop:
+		k.loss.count("skipped", "bookkeeping lines: "+ccTypeName(rec.typ))
+		if rec.kind == ccStop && a.t != nil && a.t.responded {
+			k.emit(a.t)
+		}
+	case ccUser, ccQueued:
+		at = k.user(rec, a)
+	case ccAssistant:
+		at = k.assistant(rec, a)
+	case ccBoundary:
+		at = k.boundary(rec, a)
+	case ccSummary:
+		at = k.summary(rec, a)
+	case ccMicro:
+		at = k.micro(rec, a)
+	}
+	k.index[ccKeyOf(rec.uuid)] = at
+	k.setCurrent(at.b)
+}
+
+func (k *ccTree) setCurrent(b *ccBranch) {
+	if !b.side {
+		k.current[b.source] = b
+	}
+}
+
+// tailAnchor is the place after everything on b.
+func (k *ccTree) tailAnchor(b *ccBranch) *ccAnchor {
+	t := b.tail
+	switch {
+	case t == nil:
+		return &ccAnchor{b: b}
+	case t.open():
+		return &ccAnchor{b: b, t: t, phase: ccMessages, pos: len(t.body.msgs)}
+	}
+	return &ccAnchor{b: b, t: t, phase: ccAfter}
+}
