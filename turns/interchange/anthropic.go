@@ -1,0 +1,296 @@
+package interchange
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// Limits of Anthropic's Messages API, from its error texts
+// (strict/anthropic.go has them).
+const (
+	anthropicToolName = 128     // of a tool's definition, in characters; a tool_use takes 200
+	anthropicImage    = 5 << 20 // bytes of base64
+)
+
+// Anthropic renders the system member and the messages of a Messages request.
+//
+//   - Sections, then the system messages that the context begins with (a
+//     compaction's summary is one), are text blocks of System, in order. A
+//     system message further on becomes a user text marked "[System message]".
+//   - Consecutive messages of one role are one message. The first is the
+//     user's: a short marked text where the context begins with the assistant.
+//   - The results of a message's calls come first in the user message after
+//     it, in the order of the calls. Calls may be open at the end.
+//   - Reasoning is a thinking block where ext.anthropic has a signature, a
+//     redacted_thinking block where that has data, both byte for byte; else it
+//     is left out, since the API takes no unsigned thinking. Thinking that
+//     nothing follows in its message is left out too: the API refuses a
+//     message that ends in it.
+//   - An input that is no object is {"value": …}.
+//   - Blank texts are left out, and so are messages that have nothing else; a
+//     failed call without a text gets a marked one. A final assistant message
+//     loses its trailing white space. Each of these is a 400 otherwise.
+//   - Images are base64 or url blocks of user messages and results, else a
+//     placeholder: elsewhere, over 5 MiB of base64, in a failed call's result
+//     (text alone is allowed there), and for other media.
+//   - Ids with characters other than [a-zA-Z0-9_-], or used twice, are
+//     replaced by derived ones; such characters in a tool's name become _.
+//
+// Messages is empty where nothing but system text remains: the API wants a
+// message, but it is the caller's to say one. Errors: as [OpenAI].
+func Anthropic(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
+	xs, err := exchanges(ms)
+	if err != nil {
+		return Rendered{}, fmt.Errorf("render anthropic: %w", err)
+	}
+	var w anthropicWriter
+	w.ids.fits = func(id string) bool {
+		return id != "" && !strings.ContainsFunc(id, func(r rune) bool { return !wordRune(r) })
+	}
+	for _, s := range system {
+		w.system = appendText(w.system, s.Content)
+	}
+	leading := true
+	for i := range xs {
+		x := &xs[i]
+		if x.role == turns.System && leading {
+			for _, p := range x.parts {
+				w.system = appendText(w.system, textOf(p))
+			}
+			continue
+		}
+		leading = false
+		w.exchange(x)
+	}
+	w.finish()
+	r := newRendered(tools, len(w.messages))
+	if len(w.system) > 0 {
+		if r.System, err = turns.EncodeJSON(w.system); err != nil {
+			return Rendered{}, fmt.Errorf("render anthropic system: %w", err)
+		}
+	}
+	for _, m := range w.messages {
+		if err := r.add("anthropic", m); err != nil {
+			return Rendered{}, err
+		}
+	}
+	return r, nil
+}
+
+type anthropicMessage struct {
+	Role    string           `json:"role"`
+	Content anthropicContent `json:"content"`
+}
+
+// anthropicBlock is any block of content; which members it has follows from
+// its type.
+type anthropicBlock struct {
+	Type      string           `json:"type"`
+	Text      string           `json:"text,omitzero"`
+	Thinking  *string          `json:"thinking,omitzero"`
+	Signature turns.Raw        `json:"signature,omitzero"`
+	Data      turns.Raw        `json:"data,omitzero"`
+	Source    *anthropicSource `json:"source,omitzero"`
+	ID        string           `json:"id,omitzero"`
+	Name      string           `json:"name,omitzero"`
+	Input     turns.Raw        `json:"input,omitzero"`
+	ToolUseID string           `json:"tool_use_id,omitzero"`
+	Content   anthropicContent `json:"content,omitzero"`
+	IsError   bool             `json:"is_error,omitzero"`
+}
+
+// anthropicContent is a list of blocks that is written as a string where it is
+// one text, and read from either form.
+type anthropicContent []anthropicBlock
+
+func (c anthropicContent) MarshalJSONTo(e *jsontext.Encoder) error {
+	if len(c) == 1 && c[0].Type == "text" {
+		return e.WriteToken(jsontext.String(c[0].Text))
+	}
+	return json.MarshalEncode(e, []anthropicBlock(c))
+}
+
+func (c *anthropicContent) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() != '"' {
+		return json.UnmarshalDecode(d, (*[]anthropicBlock)(c))
+	}
+	var s string
+	if err := json.UnmarshalDecode(d, &s); err != nil {
+		return err
+	}
+	*c = anthropicContent{{Type: "text", Text: s}}
+	return nil
+}
+
+type anthropicSource struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type,omitzero"`
+	Data      string `json:"data,omitzero"`
+	URL       string `json:"url,omitzero"`
+}
+
+func (b *anthropicBlock) thinks() bool { return b.Type == "thinking" || b.Type == "redacted_thinking" }
+
+type anthropicWriter struct {
+	system   []anthropicBlock
+	messages []anthropicMessage
+	ids      wireIDs
+}
+
+func (w *anthropicWriter) exchange(x *exchange) {
+	if x.role != turns.Assistant {
+		w.say("user", anthropicSaid(x))
+		return
+	}
+	ids := w.ids.of(x.calls)
+	w.say("assistant", anthropicReply(x, ids))
+	var results []anthropicBlock
+	for i, r := range x.results {
+		if r != nil {
+			results = append(results, anthropicResult(r, ids[i]))
+		}
+	}
+	w.say("user", results)
+}
+
+// say adds blocks to the last message, or as a new one if that is of the other
+// role.
+func (w *anthropicWriter) say(role string, blocks []anthropicBlock) {
+	if len(blocks) == 0 {
+		return
+	}
+	if n := len(w.messages); n > 0 && w.messages[n-1].Role != role {
+		w.closeThinking()
+	}
+	if n := len(w.messages); n > 0 && w.messages[n-1].Role == role {
+		w.messages[n-1].Content = append(w.messages[n-1].Content, blocks...)
+		return
+	}
+	w.messages = append(w.messages, anthropicMessage{role, blocks})
+}
+
+// closeThinking takes thinking blocks off the end of the last message, and the
+// message if nothing else is in it.
+func (w *anthropicWriter) closeThinking() {
+	n := len(w.messages) - 1
+	c := w.messages[n].Content
+	for len(c) > 0 && c[len(c)-1].thinks() {
+		c = c[:len(c)-1]
+	}
+	if w.messages[n].Content = c; len(c) == 0 {
+		w.messages = w.messages[:n]
+	}
+}
+
+func (w *anthropicWriter) finish() {
+	if len(w.messages) == 0 {
+		return
+	}
+	w.closeThinking()
+	if n := len(w.messages); n > 0 && w.messages[n-1].Role == "assistant" {
+		c := w.messages[n-1].Content
+		if last := &c[len(c)-1]; last.Type == "text" {
+			last.Text = strings.TrimRightFunc(last.Text, white)
+		}
+	}
+	if len(w.messages) > 0 && w.messages[0].Role == "assistant" {
+		first := anthropicMessage{"user", appendText(nil, markContinued)}
+		w.messages = append([]anthropicMessage{first}, w.messages...)
+	}
+}
+
+func appendText(to []anthropicBlock, s string) []anthropicBlock {
+	if blank(s) {
+		return to
+	}
+	return append(to, anthropicBlock{Type: "text", Text: s})
+}
+
+func anthropicReply(x *exchange, ids []string) []anthropicBlock {
+	var out []anthropicBlock
+	for _, p := range x.parts {
+		switch p.Type {
+		case turns.ToolCall:
+			out = append(out, anthropicBlock{Type: "tool_use", ID: ids[0], Name: toolName(p.Name, anthropicToolName), Input: object(arguments(p))})
+			ids = ids[1:]
+		case turns.Reasoning:
+			if b, ok := anthropicThinking(p); ok {
+				out = append(out, b)
+			}
+		default:
+			out = appendText(out, textOf(p))
+		}
+	}
+	return out
+}
+
+func anthropicSaid(x *exchange) []anthropicBlock {
+	var out []anthropicBlock
+	for _, p := range x.parts {
+		if x.role == turns.System {
+			if s := textOf(p); !blank(s) {
+				out = appendText(out, markSystem+s)
+			}
+			continue
+		}
+		if b, ok := anthropicPicture(p); ok {
+			out = append(out, b)
+		} else {
+			out = appendText(out, textOf(p))
+		}
+	}
+	return out
+}
+
+// anthropicThinking is the signed block that p was made from. Text, signature
+// and data are those the provider gave, or it refuses them.
+func anthropicThinking(p *turns.Part) (anthropicBlock, bool) {
+	var ext struct {
+		Signature turns.Raw `json:"signature"`
+		Data      turns.Raw `json:"data"`
+	}
+	if p.Ref != nil || !extOf(p, "anthropic", &ext) {
+		return anthropicBlock{}, false
+	}
+	if s, ok := ext.Signature.Text(); ok && s != "" {
+		return anthropicBlock{Type: "thinking", Thinking: &p.Content, Signature: ext.Signature}, true
+	}
+	if s, ok := ext.Data.Text(); ok && s != "" {
+		return anthropicBlock{Type: "redacted_thinking", Data: ext.Data}, true
+	}
+	return anthropicBlock{}, false
+}
+
+func anthropicPicture(p *turns.Part) (anthropicBlock, bool) {
+	pic, ok := pictureOf(p)
+	switch {
+	case !ok || len(pic.base64) > anthropicImage:
+		return anthropicBlock{}, false
+	case pic.url != "":
+		return anthropicBlock{Type: "image", Source: &anthropicSource{Type: "url", URL: pic.url}}, true
+	}
+	return anthropicBlock{Type: "image", Source: &anthropicSource{Type: "base64", MediaType: pic.mime, Data: pic.base64}}, true
+}
+
+// anthropicResult is the tool_result block of r: a string where it is one
+// text, no content where it is blank, else blocks.
+func anthropicResult(r *turns.Part, id string) anthropicBlock {
+	var c anthropicContent
+	parts := resultParts(r)
+	for i := range parts {
+		if b, ok := anthropicPicture(&parts[i]); ok && !r.IsError {
+			c = append(c, b)
+		} else {
+			c = appendText(c, textOf(&parts[i]))
+		}
+	}
+	if len(c) == 0 && r.IsError {
+		c = appendText(c, markFailed)
+	}
+	return anthropicBlock{Type: "tool_result", ToolUseID: id, IsError: r.IsError, Content: c}
+}

@@ -1,0 +1,216 @@
+package interchange
+
+import (
+	"fmt"
+
+	"nexus/turns"
+)
+
+// geminiToolName is the limit of a function's name, in characters.
+const geminiToolName = 64
+
+// Gemini renders systemInstruction (as System) and contents (as Messages) of a
+// generateContent request.
+//
+//   - System text is treated as by [Anthropic]: sections and leading system
+//     messages in System, a later one a marked user text, first content the
+//     user's.
+//   - Calls are functionCall parts; their results are functionResponse parts in
+//     the order of the calls, alone in the content that follows, since the API
+//     wants as many responses there as calls. Ids are left out: not every
+//     endpoint knows them, and the order pairs.
+//   - args that are no object are {"value": …}. A response that is an object
+//     stands as it is; any other is {"output": …}, of a failed call {"error": …}.
+//   - Images are inlineData or fileData, those of results in a user content
+//     after the responses.
+//   - ext.gemini.thoughtSignature of any part stands beside it, byte for byte.
+//     Reasoning without one is left out.
+//
+// Errors: as [OpenAI].
+func Gemini(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
+	xs, err := exchanges(ms)
+	if err != nil {
+		return Rendered{}, fmt.Errorf("render gemini: %w", err)
+	}
+	var w geminiWriter
+	for _, s := range system {
+		w.system = appendGemini(w.system, s.Content)
+	}
+	leading := true
+	for i := range xs {
+		x := &xs[i]
+		if x.role == turns.System && leading {
+			for _, p := range x.parts {
+				w.system = appendGemini(w.system, textOf(p))
+			}
+			continue
+		}
+		leading = false
+		w.exchange(x)
+	}
+	if len(w.contents) > 0 && w.contents[0].Role == "model" {
+		first := geminiContent{Role: "user", Parts: appendGemini(nil, markContinued)}
+		w.contents = append([]geminiContent{first}, w.contents...)
+	}
+	r := newRendered(tools, len(w.contents))
+	if len(w.system) > 0 {
+		if r.System, err = turns.EncodeJSON(geminiContent{Parts: w.system}); err != nil {
+			return Rendered{}, fmt.Errorf("render gemini system: %w", err)
+		}
+	}
+	for _, c := range w.contents {
+		if err := r.add("gemini", c); err != nil {
+			return Rendered{}, err
+		}
+	}
+	return r, nil
+}
+
+type geminiContent struct {
+	Role  string       `json:"role,omitzero"`
+	Parts []geminiPart `json:"parts"`
+}
+
+type geminiPart struct {
+	Text             *string         `json:"text,omitzero"`
+	Thought          bool            `json:"thought,omitzero"`
+	InlineData       *geminiData     `json:"inlineData,omitzero"`
+	FileData         *geminiData     `json:"fileData,omitzero"`
+	FunctionCall     *geminiCall     `json:"functionCall,omitzero"`
+	FunctionResponse *geminiResponse `json:"functionResponse,omitzero"`
+	ThoughtSignature turns.Raw       `json:"thoughtSignature,omitzero"`
+}
+
+type geminiData struct {
+	MimeType string `json:"mimeType,omitzero"`
+	Data     string `json:"data,omitzero"`
+	FileURI  string `json:"fileUri,omitzero"`
+}
+
+type geminiCall struct {
+	Name string    `json:"name"`
+	Args turns.Raw `json:"args"`
+}
+
+type geminiResponse struct {
+	Name     string    `json:"name"`
+	Response turns.Raw `json:"response"`
+}
+
+type geminiWriter struct {
+	system   []geminiPart
+	contents []geminiContent
+	closed   bool // the last content holds responses: nothing joins it
+}
+
+func (w *geminiWriter) say(role string, parts []geminiPart) {
+	if len(parts) == 0 {
+		return
+	}
+	if n := len(w.contents); n > 0 && w.contents[n-1].Role == role && !w.closed {
+		w.contents[n-1].Parts = append(w.contents[n-1].Parts, parts...)
+		return
+	}
+	w.contents = append(w.contents, geminiContent{role, parts})
+	w.closed = false
+}
+
+func (w *geminiWriter) exchange(x *exchange) {
+	var parts, responses, shown []geminiPart
+	for _, p := range x.parts {
+		parts = appendGeminiPart(parts, p, x.role)
+	}
+	if x.role != turns.Assistant {
+		w.say("user", parts)
+		return
+	}
+	w.say("model", parts)
+	for i, r := range x.results {
+		if r == nil {
+			continue
+		}
+		v, images := geminiResult(r)
+		shown = append(shown, images...)
+		responses = append(responses, geminiPart{FunctionResponse: &geminiResponse{toolName(x.calls[i].Name, geminiToolName), v}})
+	}
+	if len(responses) > 0 {
+		w.say("user", responses)
+		w.closed = true
+		if x.missing == 0 {
+			w.say("user", shown)
+		}
+	}
+}
+
+func appendGemini(to []geminiPart, s string) []geminiPart {
+	if blank(s) {
+		return to
+	}
+	return append(to, geminiPart{Text: &s})
+}
+
+func appendGeminiPart(to []geminiPart, p *turns.Part, role turns.Role) []geminiPart {
+	var ext struct {
+		ThoughtSignature turns.Raw `json:"thoughtSignature"`
+	}
+	extOf(p, "gemini", &ext)
+	if s, ok := ext.ThoughtSignature.Text(); !ok || s == "" {
+		ext.ThoughtSignature = nil
+	}
+	signed := ext.ThoughtSignature != nil && p.Ref == nil && role == turns.Assistant
+	switch {
+	case p.Type == turns.ToolCall:
+		g := geminiPart{FunctionCall: &geminiCall{toolName(p.Name, geminiToolName), object(arguments(p))}}
+		if signed {
+			g.ThoughtSignature = ext.ThoughtSignature
+		}
+		return append(to, g)
+	case signed && (p.Type == turns.Text || p.Type == turns.Reasoning):
+		return append(to, geminiPart{Text: &p.Content, Thought: p.Type == turns.Reasoning, ThoughtSignature: ext.ThoughtSignature})
+	case role == turns.User:
+		if pic, ok := pictureOf(p); ok {
+			return append(to, pic.gemini())
+		}
+	case role == turns.System:
+		if s := textOf(p); !blank(s) {
+			return appendGemini(to, markSystem+s)
+		}
+		return to
+	}
+	return appendGemini(to, textOf(p))
+}
+
+func (p picture) gemini() geminiPart {
+	if p.url != "" {
+		return geminiPart{FileData: &geminiData{MimeType: p.mime, FileURI: p.url}}
+	}
+	return geminiPart{InlineData: &geminiData{MimeType: p.mime, Data: p.base64}}
+}
+
+// geminiResult is the response object of r and the images in it.
+func geminiResult(r *turns.Part) (v turns.Raw, images []geminiPart) {
+	if r.Ref == nil && r.Response.Kind() == '{' && !r.IsError {
+		return r.Response, nil
+	}
+	v = r.Response
+	if _, list := partList(r.Response); list || r.Ref != nil {
+		var text string
+		for _, p := range resultParts(r) {
+			s := textOf(&p)
+			if pic, ok := pictureOf(&p); ok {
+				images = append(images, pic.gemini())
+				s = "[image, shown after the tool results]"
+			}
+			if text != "" && s != "" {
+				text += "\n"
+			}
+			text += s
+		}
+		v = turns.RawText(text)
+	}
+	key := `{"output":`
+	if r.IsError {
+		key = `{"error":`
+	}
+	return append(append(turns.Raw(key), v...), '}'), images
+}

@@ -1,0 +1,63 @@
+package interchange
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// Rendered is a context in the request form of one provider. Messages are
+// apart, so that a caller can page by message. The bytes depend on the
+// arguments alone: the same context renders to the same bytes on any daemon,
+// and a context that grew at its end renders to a list with the same
+// beginning, but for what joins or trims its last message ([Anthropic],
+// [Gemini]).
+type Rendered struct {
+	// System is the request's system member where the format has one; nil
+	// where system text is part of Messages, or where there is none.
+	System jsontext.Value `json:"system,omitzero"`
+	// Tools are the tool definitions as they were given. Each provider has a
+	// form of its own; the ledger keeps the agent's and converts none.
+	Tools    []jsontext.Value `json:"tools,omitempty"`
+	Messages []jsontext.Value `json:"messages"`
+}
+
+// OTel renders the ledger's own JSON, the shape of the OpenTelemetry GenAI
+// message schema: every part as it is, ext and refs included. System is a list
+// of {name, content}. Pairs are not checked: this is the form to look at
+// history in, not only to send.
+func OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
+	r := newRendered(tools, len(ms))
+	if len(system) > 0 {
+		v, err := turns.EncodeJSON(system)
+		if err != nil {
+			return Rendered{}, fmt.Errorf("render otel system: %w", err)
+		}
+		r.System = v
+	}
+	for i := range ms {
+		if err := r.add("otel", ms[i]); err != nil {
+			return Rendered{}, err
+		}
+	}
+	return r, nil
+}
+
+func newRendered(tools []turns.Raw, n int) Rendered {
+	r := Rendered{Messages: make([]jsontext.Value, 0, n)}
+	for _, t := range tools {
+		r.Tools = append(r.Tools, jsontext.Value(t))
+	}
+	return r
+}
+
+func (r *Rendered) add(format string, m any) error {
+	v, err := turns.EncodeJSON(m)
+	if err != nil {
+		return fmt.Errorf("render %s message %d: %w", format, len(r.Messages), err)
+	}
+	r.Messages = append(r.Messages, v)
+	return nil
+}

@@ -1,0 +1,167 @@
+package interchange
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/turns"
+)
+
+// Texts that stand for what a format can't hold. They are in brackets, short,
+// and never change: a changed marker is a changed context.
+const (
+	// markContinued is the user text before a context that begins with the
+	// assistant, where the format wants a user first.
+	markContinued = "[The conversation continues; what came before is not shown.]"
+	// markSystem is put before a system text that stands in the middle of a
+	// context, where the format has no such role there.
+	markSystem = "[System message]\n"
+	// markFailed is the result of a call that failed without a word.
+	markFailed = "[The tool failed and returned nothing.]"
+)
+
+// placeholder says in text what p is, for a format that can't show it.
+func placeholder(p *turns.Part) string {
+	kind := p.MimeType
+	if kind == "" {
+		kind = p.Modality
+	}
+	if kind == "" {
+		kind = string(p.Type)
+	}
+	switch {
+	case p.Ref != nil && p.Ref.Preview != "":
+		return fmt.Sprintf("[%s of %d bytes, stored as %s, beginning with]\n%s", kind, p.Ref.Size, p.Ref.Digest, p.Ref.Preview)
+	case p.Ref != nil:
+		return fmt.Sprintf("[%s of %d bytes, stored as %s]", kind, p.Ref.Size, p.Ref.Digest)
+	case p.Type == turns.Blob:
+		return fmt.Sprintf("[%s of %d bytes, not shown]", kind, len(p.Data))
+	case p.Type == turns.URI && !strings.HasPrefix(p.Content, "data:"):
+		return fmt.Sprintf("[%s at %s]", kind, p.Content)
+	case p.Type == turns.File:
+		return fmt.Sprintf("[%s in file %s]", kind, p.Content)
+	}
+	return fmt.Sprintf("[%s, not shown]", kind)
+}
+
+// textOf is what p says as text: its content, or a placeholder. Reasoning has
+// none.
+func textOf(p *turns.Part) string {
+	switch {
+	case p.Type == turns.Reasoning:
+		return ""
+	case p.Type == turns.Text && p.Ref == nil:
+		return p.Content
+	}
+	return placeholder(p)
+}
+
+// blank reports whether s is empty or white space alone. Anthropic's server
+// strips text as Python does, which counts the separators U+001C to U+001F.
+func blank(s string) bool { return strings.TrimLeftFunc(s, white) == "" }
+
+func white(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
+
+// picture is an image that a provider can be shown: its bytes in base64, or
+// where to fetch it.
+type picture struct{ mime, base64, url string }
+
+// pictureOf is the image in p; ok is false where p holds none that providers
+// take (JPEG, PNG, GIF, WebP; http and https).
+func pictureOf(p *turns.Part) (pic picture, ok bool) {
+	switch {
+	case p.Ref != nil:
+		return picture{}, false
+	case p.Type == turns.Blob && len(p.Data) > 0:
+		mime, ok := imageType(p.MimeType)
+		return picture{mime: mime, base64: base64.StdEncoding.EncodeToString(p.Data)}, ok
+	case p.Type != turns.URI:
+		return picture{}, false
+	}
+	if mime, data, ok := dataURI(p.Content); ok {
+		mime, ok = imageType(mime)
+		return picture{mime: mime, base64: data}, ok
+	}
+	if p.Modality != "image" && !strings.HasPrefix(p.MimeType, "image/") {
+		return picture{}, false
+	}
+	ok = strings.HasPrefix(p.Content, "https://") || strings.HasPrefix(p.Content, "http://")
+	return picture{mime: p.MimeType, url: p.Content}, ok
+}
+
+func imageType(mime string) (string, bool) {
+	switch m := strings.ToLower(mime); m {
+	case "image/jpg":
+		return "image/jpeg", true
+	case "image/jpeg", "image/png", "image/gif", "image/webp":
+		return m, true
+	}
+	return "", false
+}
+
+// dataURI splits a data: URI in base64 (RFC 2397); data is valid base64 and
+// not empty.
+func dataURI(s string) (mime, data string, ok bool) {
+	s, ok = strings.CutPrefix(s, "data:")
+	if !ok {
+		return "", "", false
+	}
+	mime, data, ok = strings.Cut(s, ";base64,")
+	if !ok || data == "" {
+		return "", "", false
+	}
+	_, err := base64.StdEncoding.Strict().DecodeString(data)
+	return mime, data, err == nil && !strings.ContainsAny(data, "\r\n")
+}
+
+// resultParts is what a tool returned as a list of text, blob, uri and file
+// parts: the response itself where it is such a list, else one text, which is
+// the string or the JSON of any other value.
+func resultParts(p *turns.Part) []turns.Part {
+	if p.Ref != nil {
+		return []turns.Part{turns.TextPart(placeholder(p))}
+	}
+	if s, ok := p.Response.Text(); ok {
+		return []turns.Part{turns.TextPart(s)}
+	}
+	if parts, ok := partList(p.Response); ok {
+		return parts
+	}
+	return []turns.Part{turns.TextPart(string(p.Response))}
+}
+
+func partList(r turns.Raw) ([]turns.Part, bool) {
+	if r.Kind() != '[' {
+		return nil, false
+	}
+	m := turns.Message{Role: turns.Tool}
+	list := append(append([]byte(`{"role":"tool","parts":`), r...), '}')
+	if turns.DecodeJSON(list, &m) != nil || len(m.Parts) == 0 || m.Validate("") != nil {
+		return nil, false
+	}
+	for i := range m.Parts {
+		switch m.Parts[i].Type {
+		case turns.Text, turns.Blob, turns.URI, turns.File:
+		default:
+			return nil, false
+		}
+	}
+	return m.Parts, true
+}
+
+// extOf reads the named member of p.Ext into v. Members that v does not know
+// are left alone; ok is false where there is none, or another kind of value.
+func extOf(p *turns.Part, provider string, v any) (ok bool) {
+	if p.Ext == nil {
+		return false
+	}
+	var ext map[string]turns.Raw
+	if json.Unmarshal(p.Ext, &ext) != nil || ext[provider] == nil {
+		return false
+	}
+	return json.Unmarshal(ext[provider], v) == nil
+}

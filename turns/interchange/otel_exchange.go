@@ -1,0 +1,194 @@
+package interchange
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"nexus/turns"
+)
+
+// ErrUnpaired: a tool call without its results, or a result without its call.
+// No provider takes such a context. Whoever builds a context closes pairs (a
+// marked synthetic result for an abandoned call); a renderer invents none.
+var ErrUnpaired = errors.New("tool calls and results do not pair")
+
+// exchange is a stretch of a context that stays together in every format: a
+// message of the assistant with the results of its calls, or something said to
+// it.
+type exchange struct {
+	role    turns.Role // System, User or Assistant
+	name    string
+	parts   []*turns.Part // all but tool call responses
+	calls   []*turns.Part // those of parts that are calls
+	results []*turns.Part // same length and order as calls; nil: still open
+	missing int           // results that are nil
+}
+
+// exchanges groups ms. Results go to their call wherever between it and the
+// next assistant message they stand; what else was said in between follows
+// them. Assistant messages after one with unanswered calls join it: parallel
+// calls that a transcript wrote as one message each. Calls may be open at the
+// very end, with some results given or none. [ErrUnpaired] otherwise.
+func exchanges(ms []turns.Message) ([]exchange, error) {
+	var xs []exchange
+	open := -1 // the exchange whose calls lack results
+	for i := range ms {
+		m := &ms[i]
+		switch m.Role {
+		case turns.Assistant:
+			at := open
+			if open < 0 {
+				xs = append(xs, exchange{role: m.Role, name: m.Name})
+				at = len(xs) - 1
+			} else if open != len(xs)-1 || xs[open].missing != len(xs[open].calls) {
+				return nil, unansweredError(&xs[open], i)
+			}
+			if err := xs[at].say(m, i); err != nil {
+				return nil, err
+			}
+			if xs[at].missing > 0 {
+				open = at
+			}
+		case turns.System, turns.User, turns.Tool:
+			said := exchange{role: m.Role, name: m.Name}
+			if m.Role == turns.Tool {
+				said.role, said.name = turns.User, ""
+			}
+			for j := range m.Parts {
+				p := &m.Parts[j]
+				if p.Type != turns.ToolCallResponse {
+					said.parts = append(said.parts, p)
+					continue
+				}
+				if open < 0 || !xs[open].answer(p) {
+					return nil, fmt.Errorf("%w: message %d answers %q, which is no open call", ErrUnpaired, i, p.ID)
+				}
+				if xs[open].missing == 0 {
+					open = -1
+				}
+			}
+			if len(said.parts) > 0 {
+				xs = append(xs, said)
+			}
+		default:
+			return nil, fmt.Errorf("%w: message %d has the role %q", turns.ErrMalformed, i, m.Role)
+		}
+	}
+	if open >= 0 && open != len(xs)-1 {
+		return nil, unansweredError(&xs[open], len(ms))
+	}
+	return xs, nil
+}
+
+func unansweredError(x *exchange, at int) error {
+	for i, r := range x.results {
+		if r == nil {
+			return fmt.Errorf("%w: call %q has no result before message %d", ErrUnpaired, x.calls[i].ID, at)
+		}
+	}
+	return ErrUnpaired
+}
+
+func (x *exchange) say(m *turns.Message, at int) error {
+	for j := range m.Parts {
+		p := &m.Parts[j]
+		switch p.Type {
+		case turns.ToolCallResponse:
+			return fmt.Errorf("%w: assistant message %d holds a result", ErrUnpaired, at)
+		case turns.ToolCall:
+			for _, c := range x.calls {
+				if c.ID == p.ID {
+					return fmt.Errorf("%w: two open calls %q up to message %d", ErrUnpaired, p.ID, at)
+				}
+			}
+			x.calls = append(x.calls, p)
+			x.results = append(x.results, nil)
+			x.missing++
+		}
+		x.parts = append(x.parts, p)
+	}
+	return nil
+}
+
+func (x *exchange) answer(p *turns.Part) bool {
+	for i, c := range x.calls {
+		if c.ID == p.ID && x.results[i] == nil {
+			x.results[i] = p
+			x.missing--
+			return true
+		}
+	}
+	return false
+}
+
+// wireIDs gives calls the ids under which a provider sees them: their own
+// where the provider takes it and it stands for no earlier call of the same
+// request, else one derived from it. Ids come from many providers and repeat
+// (functions.eval:301 in two messages); every provider refuses some of them.
+type wireIDs struct {
+	fits func(id string) bool
+	used map[string]bool
+}
+
+func (w *wireIDs) of(calls []*turns.Part) []string {
+	if w.used == nil {
+		w.used = make(map[string]bool)
+	}
+	ids := make([]string, len(calls))
+	for i, c := range calls {
+		id := c.ID
+		for n := 0; !w.fits(id) || w.used[id]; n++ {
+			h := sha256.Sum256([]byte(strconv.Itoa(n) + "\x00" + c.ID))
+			id = "call_" + hex.EncodeToString(h[:12])
+		}
+		w.used[id] = true
+		ids[i] = id
+	}
+	return ids
+}
+
+// wordRune reports whether r may stand in a tool's name or a call's id with
+// every provider: [a-zA-Z0-9_-].
+func wordRune(r rune) bool {
+	return r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+}
+
+// toolName is name with what providers refuse replaced by _, cut to max
+// characters.
+func toolName(name string, max int) string {
+	s := strings.Map(func(r rune) rune {
+		if wordRune(r) {
+			return r
+		}
+		return '_'
+	}, name)
+	if s == "" {
+		return "_"
+	}
+	return s[:min(len(s), max)]
+}
+
+// object is v if that is a JSON object, else {"value": v}: tool inputs and
+// Gemini's results must be objects.
+func object(v turns.Raw) turns.Raw {
+	switch v.Kind() {
+	case '{':
+		return v
+	case 0:
+		return turns.Raw("{}")
+	}
+	return append(append(turns.Raw(`{"value":`), v...), '}')
+}
+
+// arguments of a call, whatever they are; those moved to a blob are told as a
+// placeholder.
+func arguments(p *turns.Part) turns.Raw {
+	if p.Ref != nil {
+		return turns.RawText(placeholder(p))
+	}
+	return p.Arguments
+}
