@@ -1,0 +1,137 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// Code is the word of an error in the contract. The list is append-only.
+type Code string
+
+// The codes.
+const (
+	Malformed     Code = "malformed"
+	Unsupported   Code = "unsupported"
+	Denied        Code = "denied"
+	NotFound      Code = "not_found"
+	Conflict      Code = "conflict"
+	IDReused      Code = "id_reused"
+	Closed        Code = "closed"
+	Erased        Code = "erased"
+	TooLarge      Code = "too_large"
+	Unprocessable Code = "unprocessable"
+	Nothing       Code = "nothing_to_compact"
+	Busy          Code = "busy"
+	Unavailable   Code = "unavailable"
+	Indeterminate Code = "indeterminate"
+	Corrupt       Code = "corrupt"
+	Internal      Code = "internal"
+)
+
+// ErrNothing: understood, and nothing legal to compact.
+var ErrNothing = errors.New("nothing to compact")
+
+// ErrInternal: a defect of the daemon.
+var ErrInternal = errors.New("internal")
+
+// codes pins code, sentinel, status and exit code; the first match of
+// errors.Is decides, so an error that wraps two is the more specific one.
+var codes = []struct {
+	code     Code
+	sentinel error
+	status   int
+	exit     int
+}{
+	{Erased, ledger.ErrErased, 410, 4},
+	{Unsupported, ledger.ErrUnsupported, 400, 2},
+	{TooLarge, ledger.ErrTooLarge, 413, 2},
+	{Malformed, ledger.ErrMalformed, 400, 2},
+	{Denied, ledger.ErrDenied, 403, 8},
+	{IDReused, ledger.ErrIDReused, 409, 3},
+	{Closed, ledger.ErrClosed, 409, 3},
+	{Conflict, ledger.ErrConflict, 409, 3},
+	{NotFound, ledger.ErrNotFound, 404, 4},
+	{Nothing, ErrNothing, 422, 9},
+	{Unprocessable, ledger.ErrUnprocessable, 422, 9},
+	{Busy, ledger.ErrBusy, 429, 5},
+	{Indeterminate, ledger.ErrIndeterminate, 504, 7},
+	{Unavailable, ledger.ErrUnavailable, 503, 5},
+	{Corrupt, ledger.ErrCorrupt, 500, 6},
+	{Internal, ErrInternal, 500, 1},
+}
+
+// Error is an error as it goes over the wire. Unwrap gives the sentinel of its
+// code, so errors.Is works on both sides alike.
+type Error struct {
+	Code    Code           `json:"code"`
+	Message string         `json:"message"`
+	Details map[string]any `json:"details,omitempty"`
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
+
+// Unwrap gives the code's sentinel; nil for a code this build does not know.
+func (e *Error) Unwrap() error {
+	for _, c := range codes {
+		if c.code == e.Code {
+			return c.sentinel
+		}
+	}
+	return nil
+}
+
+// Status is the HTTP-like status of the code.
+func (e *Error) Status() int {
+	for _, c := range codes {
+		if c.code == e.Code {
+			return c.status
+		}
+	}
+	return 500
+}
+
+// Exit is the exit code of a command that ends with err.
+func Exit(err error) int {
+	if err == nil {
+		return 0
+	}
+	for _, c := range codes {
+		if errors.Is(err, c.sentinel) {
+			return c.exit
+		}
+	}
+	return 1
+}
+
+// FromError is err as it goes over the wire. What matches no sentinel is a
+// defect: its text goes to the log, not to the caller.
+func FromError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	out := &Error{Code: Internal, Message: "the daemon met a defect; its log has it"}
+	for _, c := range codes {
+		if errors.Is(err, c.sentinel) {
+			out = &Error{Code: c.code, Message: err.Error()}
+			break
+		}
+	}
+	var f *turns.FieldError
+	if errors.As(err, &f) {
+		out.Message = f.Reason
+		if f.Field != "" {
+			out.Message = f.Field + ": " + f.Reason
+			out.Details = map[string]any{"field": f.Field}
+		}
+	}
+	return out
+}
+
+// Errorf makes an error of a code; pairs are details.
+func Errorf(code Code, details map[string]any, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Details: details}
+}

@@ -1,0 +1,603 @@
+package api
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// Time is RFC 3339 in UTC, to the nanosecond, on the wire.
+type Time time.Time
+
+// MarshalText writes RFC 3339 with as many digits as needed.
+func (t Time) MarshalText() ([]byte, error) {
+	return []byte(time.Time(t).UTC().Format(time.RFC3339Nano)), nil
+}
+
+// UnmarshalText reads RFC 3339, with any offset.
+func (t *Time) UnmarshalText(b []byte) error {
+	v, err := time.Parse(time.RFC3339Nano, string(b))
+	if err != nil {
+		return &turns.FieldError{Reason: "not a time (RFC 3339)", Kind: turns.ErrMalformed}
+	}
+	*t = Time(v)
+	return nil
+}
+
+// UnixTime is ns since 1970 as a Time.
+func UnixTime(ns int64) Time { return Time(time.Unix(0, ns).UTC()) }
+
+// Policy is a policy by name, or by name with overrides.
+type Policy struct {
+	Name string    `json:"name"`
+	Set  turns.Raw `json:"set,omitempty"`
+}
+
+// UnmarshalJSONFrom takes a string for the name alone.
+func (p *Policy) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() == '"' {
+		return json.UnmarshalDecode(d, &p.Name)
+	}
+	type plain Policy
+	return json.UnmarshalDecode(d, (*plain)(p))
+}
+
+// System is the system part: a string, or named sections.
+type System []turns.Section
+
+// UnmarshalJSONFrom takes a string for one section without a name.
+func (s *System) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() == '"' {
+		var text string
+		if err := json.UnmarshalDecode(d, &text); err != nil {
+			return err
+		}
+		*s = System{{Content: text}}
+		return nil
+	}
+	return json.UnmarshalDecode(d, (*[]turns.Section)(s))
+}
+
+// SessionSettings are the settings that create and set share. A nil field is
+// left as it is.
+type SessionSettings struct {
+	Label  *string       `json:"label,omitempty"`
+	Policy *Policy       `json:"policy,omitempty"`
+	Model  *string       `json:"model,omitempty"`
+	System *System       `json:"system,omitempty"`
+	Tools  *[]turns.Raw  `json:"tools,omitempty"`
+	Limits *turns.Limits `json:"limits,omitempty"`
+	User   *string       `json:"user,omitempty"`
+	Meta   turns.Raw     `json:"meta,omitempty"`
+	Reset  turns.Raw     `json:"reset,omitempty"`
+}
+
+// CreateSession is session.create.
+type CreateSession struct {
+	ID        turns.ID          `json:"id,omitzero"`
+	Kind      turns.SessionKind `json:"kind,omitempty"`
+	SpawnedBy *SpawnedBy        `json:"spawned_by,omitempty"`
+	SessionSettings
+}
+
+// SpawnedBy names the session, and its turn if there is one, that a sub-session serves.
+type SpawnedBy struct {
+	Session turns.ID `json:"session"`
+	Turn    turns.ID `json:"turn,omitzero"`
+}
+
+// SetSession is session.set.
+type SetSession struct {
+	ID turns.ID `json:"id,omitzero"`
+	SessionSettings
+}
+
+// ForkedFrom names a fork point.
+type ForkedFrom struct {
+	Session turns.ID   `json:"session"`
+	Turn    turns.ID   `json:"turn"`
+	Hash    turns.Hash `json:"hash"`
+	Mode    string     `json:"mode"`
+}
+
+// PolicyInForce is a policy with the digest of its content.
+type PolicyInForce struct {
+	Name   string     `json:"name"`
+	Set    turns.Raw  `json:"set,omitempty"`
+	Digest turns.Hash `json:"digest"`
+}
+
+// Session is a session as every session call returns it.
+type Session struct {
+	ID          turns.ID          `json:"id"`
+	Label       string            `json:"label,omitempty"`
+	Agent       string            `json:"agent"`
+	Kind        turns.SessionKind `json:"kind"`
+	State       string            `json:"state"`
+	Head        *turns.ID         `json:"head"`                  // null: no turn yet
+	HeadSession turns.ID          `json:"head_session,omitzero"` // where the head is inherited from, if it is
+	Depth       uint64            `json:"depth"`                 // turns on the path of the head
+	Turns       uint64            `json:"turns"`                 // normal turns of the session's own
+	Compactions uint64            `json:"compactions"`           // of the session's own
+	Tokens      uint64            `json:"tokens"`                // of the context, without overhead
+	Overhead    uint64            `json:"overhead"`              // of system and tools
+	Budget      uint64            `json:"budget"`                // what tokens and overhead may take together
+	Pressure    float64           `json:"pressure"`              // (tokens + overhead) / budget
+	ForkedFrom  *ForkedFrom       `json:"forked_from,omitempty"`
+	SpawnedBy   *SpawnedBy        `json:"spawned_by,omitempty"`
+	Policy      PolicyInForce     `json:"policy"`
+	Model       string            `json:"model,omitempty"`
+	Limits      turns.Limits      `json:"limits,omitzero"`
+	User        string            `json:"user,omitempty"`
+	Meta        turns.Raw         `json:"meta,omitempty"`
+	Successor   turns.ID          `json:"successor,omitzero"`
+	Usage       turns.Usage       `json:"usage_total"`
+	Created     Time              `json:"created"`
+	Updated     Time              `json:"updated"`
+	Hash        turns.Hash        `json:"hash"` // of the chain's last event
+	Position    string            `json:"position"`
+	Mode        string            `json:"mode,omitempty"` // fork.create only
+}
+
+// Page asks for a stretch of a list.
+type Page struct {
+	After string `json:"after,omitempty"`
+	Limit int    `json:"limit,omitempty"`
+}
+
+// SessionList is session.list's reply.
+type SessionList struct {
+	Sessions []Session `json:"sessions"`
+	Next     string    `json:"next,omitempty"`
+}
+
+// Resolve is session.resolve.
+type Resolve struct {
+	Label string `json:"label"`
+}
+
+// Read is what every read may say about freshness.
+type Read struct {
+	MinPosition string `json:"min_position,omitempty"`
+	StaleOK     bool   `json:"stale_ok,omitempty"`
+}
+
+// MoveSession is session.move. To is a turn of the session's own or inherited
+// path, or null for the start.
+type MoveSession struct {
+	ID     turns.ID  `json:"id,omitzero"`
+	To     *turns.ID `json:"to"`
+	IfHead turns.ID  `json:"if_head,omitzero"`
+	Note   string    `json:"note,omitempty"`
+}
+
+// CloseSession is session.close.
+type CloseSession struct {
+	ID    turns.ID `json:"id,omitzero"`
+	Cause string   `json:"cause,omitempty"`
+}
+
+// ContextUsed says what context a call was made with.
+type ContextUsed struct {
+	Recipe      turns.Raw `json:"recipe,omitempty"`
+	Fingerprint string    `json:"fingerprint,omitempty"`
+}
+
+// AppendTurn is turn.append.
+type AppendTurn struct {
+	ID       turns.ID        `json:"id,omitzero"`
+	Parent   turns.ID        `json:"parent,omitzero"`
+	Messages []turns.Message `json:"messages"`
+	Response *turns.Message  `json:"response,omitempty"`
+	Model    string          `json:"model,omitempty"`
+	Usage    *turns.Usage    `json:"usage,omitempty"`
+	Time     *Time           `json:"time,omitempty"`
+	Meta     turns.Raw       `json:"meta,omitempty"`
+	Context  *ContextUsed    `json:"context,omitempty"`
+}
+
+// Gauge is how full the context is.
+type Gauge struct {
+	Tokens    uint64  `json:"tokens"`
+	Budget    uint64  `json:"budget"`
+	Pressure  float64 `json:"pressure"`
+	Estimated bool    `json:"estimated"`
+}
+
+// CompactionState is idle, due, preparing, ready or paused.
+type CompactionState struct {
+	State string `json:"state"`
+}
+
+// FlushState says whether a memory flush is due.
+type FlushState struct {
+	Due   bool   `json:"due"`
+	Cycle uint64 `json:"cycle"`
+}
+
+// Appended is turn.append's reply.
+type Appended struct {
+	ID         turns.ID        `json:"id"`
+	Session    turns.ID        `json:"session"`
+	Parent     *turns.ID       `json:"parent"`
+	Depth      uint64          `json:"depth"`
+	Hash       turns.Hash      `json:"hash"`
+	Position   string          `json:"position"`
+	Context    Gauge           `json:"context"`
+	Compaction CompactionState `json:"compaction"`
+	Flush      FlushState      `json:"flush"`
+	Open       []string        `json:"open_calls,omitempty"` // tool calls that wait for their response
+	Abandoned  []string        `json:"abandoned_calls,omitempty"`
+	Late       []string        `json:"late_calls,omitempty"`
+	Duplicate  bool            `json:"duplicate,omitempty"` // the id was stored before; nothing was stored now
+}
+
+// GetTurn is turn.get; also compaction.get.
+type GetTurn struct {
+	ID turns.ID `json:"id"`
+	Read
+}
+
+// ListTurns is turn.list.
+type ListTurns struct {
+	Page
+	Order string `json:"order,omitempty"` // asc (default), desc
+	Full  bool   `json:"full,omitempty"`  // with messages and responses
+	Read
+}
+
+// Turn is a turn or compaction; section 4 of the contract. A list without full
+// leaves messages and response out.
+type Turn struct {
+	ID            turns.ID        `json:"id"`
+	Session       turns.ID        `json:"session"`
+	Parent        *turns.ID       `json:"parent"`
+	ParentSession turns.ID        `json:"parent_session,omitzero"` // where it is not the turn's own
+	Type          string          `json:"type"`                    // normal, compaction
+	Depth         uint64          `json:"depth"`
+	Time          *Time           `json:"time,omitempty"` // as the client claimed it
+	Recorded      Time            `json:"recorded"`
+	Model         string          `json:"model,omitempty"`
+	Messages      []turns.Message `json:"messages,omitempty"`
+	Response      *turns.Message  `json:"response"`
+	Usage         *turns.Usage    `json:"usage,omitempty"`
+	TokenCount    uint64          `json:"token_count"`
+	ToolCalls     uint64          `json:"tool_call_count"`
+	Pending       bool            `json:"pending,omitempty"`
+	OpenCalls     uint64          `json:"open_call_count,omitempty"`
+	HasChildren   bool            `json:"has_children"`
+	Meta          turns.Raw       `json:"meta,omitempty"`
+	Context       *ContextUsed    `json:"context,omitempty"`
+	Hash          turns.Hash      `json:"hash"`
+	PrevHash      turns.Hash      `json:"prev_hash"`
+	Position      string          `json:"position"`
+	Compaction    *Compaction     `json:"compaction"`
+}
+
+// TurnList is turn.list's and compaction.expand's reply.
+type TurnList struct {
+	Turns []Turn `json:"turns"`
+	Next  string `json:"next,omitempty"`
+}
+
+// Compaction is the compaction part of a turn.
+type Compaction struct {
+	Policy        string          `json:"policy"`
+	PolicyDigest  turns.Hash      `json:"policy_digest,omitzero"`
+	Trigger       turns.Trigger   `json:"trigger"`
+	Mode          string          `json:"mode"`
+	Tier          string          `json:"tier,omitempty"`
+	Provenance    string          `json:"provenance"`
+	Replacement   []turns.Message `json:"replacement"`
+	Summary       *string         `json:"summary"`
+	Through       *turns.ID       `json:"summarized_through"`
+	FirstKept     *turns.ID       `json:"first_kept"`
+	Split         bool            `json:"split"`
+	SawThrough    *turns.ID       `json:"saw_through"`
+	Elisions      []Elision       `json:"elisions,omitempty"`
+	Dropped       bool            `json:"dropped,omitempty"`
+	Covered       uint64          `json:"covered"`
+	TokensBefore  uint64          `json:"tokens_before"`
+	TokensAfter   uint64          `json:"tokens_after"`
+	Survival      turns.Raw       `json:"survival,omitempty"`
+	Usage         *turns.Usage    `json:"usage,omitempty"`
+	CostMicros    uint64          `json:"cost_micros,omitempty"`
+	Focus         string          `json:"focus,omitempty"`
+	FromOriginals bool            `json:"from_originals,omitempty"`
+	DurationMS    uint64          `json:"duration_ms"`
+}
+
+// Elision is one part that is shown shortened.
+type Elision struct {
+	Turn    turns.ID `json:"turn"`
+	Half    string   `json:"half"`
+	Message uint64   `json:"message"`
+	Part    uint64   `json:"part"`
+	Method  string   `json:"method"`
+	Before  uint64   `json:"chars_before"`
+	After   uint64   `json:"chars_after"`
+}
+
+// GetContext is context.get.
+type GetContext struct {
+	At      turns.ID `json:"at,omitzero"`
+	Format  string   `json:"format,omitempty"` // otel (default), openai, anthropic, gemini
+	Policy  *Policy  `json:"policy,omitempty"`
+	Budget  uint64   `json:"budget,omitempty"`
+	Query   string   `json:"query,omitempty"`
+	Explain bool     `json:"explain,omitempty"`
+	Inline  bool     `json:"inline,omitempty"`
+	Page
+	Read
+}
+
+// Source says where a part of a context comes from.
+type Source struct {
+	Turn    turns.ID `json:"turn"`
+	Session turns.ID `json:"session,omitzero"` // where it is not the session asked for
+	Half    string   `json:"half"`
+	Status  string   `json:"status"`
+	Tokens  uint64   `json:"tokens"`
+	Why     string   `json:"why,omitempty"`
+}
+
+// Context is context.get's reply.
+type Context struct {
+	Messages    []turns.Raw     `json:"messages"`
+	System      turns.Raw       `json:"system"` // in the format's own form; null where there is none
+	Tools       []turns.Raw     `json:"tools,omitempty"`
+	Tokens      uint64          `json:"tokens"`
+	Budget      uint64          `json:"budget"`
+	Overhead    uint64          `json:"overhead"`
+	Fingerprint string          `json:"fingerprint"`
+	Recipe      turns.Raw       `json:"recipe"`
+	Sources     []Source        `json:"sources"`
+	Compaction  CompactionState `json:"compaction"`
+	Compacted   *turns.ID       `json:"compacted,omitempty"` // the compaction that this call committed
+	Flush       FlushState      `json:"flush"`
+	Position    string          `json:"position"`
+	Next        string          `json:"next,omitempty"`
+}
+
+// Overflow is context.overflow.
+type Overflow struct {
+	Error  string `json:"error"`
+	Status int    `json:"status,omitempty"`
+	Model  string `json:"model,omitempty"`
+	WaitMS int    `json:"wait_ms,omitempty"`
+	Format string `json:"format,omitempty"`
+	Page
+}
+
+// RunCompaction is compaction.run.
+type RunCompaction struct {
+	ID            turns.ID `json:"id,omitzero"`
+	Policy        *Policy  `json:"policy,omitempty"`
+	At            turns.ID `json:"at,omitzero"`
+	DryRun        bool     `json:"dry_run,omitempty"`
+	FromOriginals bool     `json:"from_originals,omitempty"`
+	Focus         string   `json:"focus,omitempty"`
+	WaitMS        int      `json:"wait_ms,omitempty"`
+}
+
+// CompactionRun is compaction.run's reply: the turn, or for a dry run the plan.
+type CompactionRun struct {
+	Compaction *Turn  `json:"compaction,omitempty"`
+	Plan       *Plan  `json:"plan,omitempty"`
+	State      string `json:"state"` // done, planned
+}
+
+// Plan is a compaction that was not made.
+type Plan struct {
+	Digest       turns.Hash    `json:"digest"`
+	Policy       string        `json:"policy"`
+	Trigger      turns.Trigger `json:"trigger"`
+	Through      *turns.ID     `json:"summarized_through"`
+	FirstKept    *turns.ID     `json:"first_kept"`
+	Split        bool          `json:"split"`
+	Covered      uint64        `json:"covered"`
+	Kept         uint64        `json:"kept"` // half turns kept
+	TokensBefore uint64        `json:"tokens_before"`
+	TokensTarget uint64        `json:"tokens_target"`
+	TokensKept   uint64        `json:"tokens_kept"`
+	SummaryMax   uint64        `json:"summary_max"`
+}
+
+// ListCompactions is compaction.list.
+type ListCompactions struct {
+	Page
+	Read
+}
+
+// ExpandCompaction is compaction.expand.
+type ExpandCompaction struct {
+	ID     turns.ID  `json:"id"`
+	Levels turns.Raw `json:"levels,omitempty"` // 1 (default) or "all"
+	Full   bool      `json:"full,omitempty"`
+	Page
+	Read
+}
+
+// RecordCompaction is compaction.record: a compaction that another system made,
+// brought in by an importer. Its provenance is "imported".
+type RecordCompaction struct {
+	ID           turns.ID        `json:"id,omitzero"`
+	Parent       turns.ID        `json:"parent,omitzero"`
+	Time         *Time           `json:"time,omitempty"`
+	Trigger      string          `json:"trigger,omitempty"`
+	Replacement  []turns.Message `json:"replacement,omitempty"`
+	Summary      string          `json:"summary,omitempty"`
+	FirstKept    turns.ID        `json:"first_kept,omitzero"`
+	TokensBefore uint64          `json:"tokens_before,omitempty"`
+	Dropped      bool            `json:"dropped,omitempty"`
+	Cleared      []ClearedResult `json:"cleared,omitempty"`
+	Meta         turns.Raw       `json:"meta,omitempty"`
+}
+
+// ClearedResult names a tool result that is shown cleared.
+type ClearedResult struct {
+	Turn turns.ID `json:"turn"`
+	Call string   `json:"call"`
+}
+
+// CreateFork is fork.create.
+type CreateFork struct {
+	ID     turns.ID  `json:"id,omitzero"`
+	Turn   turns.ID  `json:"turn"`
+	Mode   string    `json:"mode,omitempty"`
+	Label  *string   `json:"label,omitempty"`
+	Policy *Policy   `json:"policy,omitempty"`
+	Meta   turns.Raw `json:"meta,omitempty"`
+}
+
+// GetPath is lineage.path.
+type GetPath struct {
+	At turns.ID `json:"at,omitzero"`
+	Page
+	Read
+}
+
+// PathTurn is one turn of a path.
+type PathTurn struct {
+	ID      turns.ID `json:"id"`
+	Session turns.ID `json:"session"`
+	Depth   uint64   `json:"depth"`
+	Type    string   `json:"type"`
+}
+
+// Path is lineage.path's reply, root first.
+type Path struct {
+	Turns []PathTurn `json:"turns"`
+	Next  string     `json:"next,omitempty"`
+}
+
+// GetTree is lineage.tree.
+type GetTree struct {
+	Page
+	Read
+}
+
+// TreeSession is one session of a tree of forks.
+type TreeSession struct {
+	ID         turns.ID    `json:"id"`
+	Label      string      `json:"label,omitempty"`
+	State      string      `json:"state"`
+	ForkedFrom *ForkedFrom `json:"forked_from,omitempty"`
+	ForkDepth  uint64      `json:"fork_depth"` // depth of the fork point; 0: the root session
+	Head       *turns.ID   `json:"head"`
+	Depth      uint64      `json:"depth"`
+	Turns      uint64      `json:"turns"`
+	Branches   []Branch    `json:"branches"`
+}
+
+// Branch is one segment of a session.
+type Branch struct {
+	Segment     turns.ID   `json:"segment"`
+	Parent      *turns.ID  `json:"parent"`
+	From        uint64     `json:"from"` // depths, inclusive
+	To          uint64     `json:"to"`
+	Compactions []PathTurn `json:"compactions,omitempty"`
+}
+
+// Tree is lineage.tree's reply: parents before their forks.
+type Tree struct {
+	Root     turns.ID      `json:"root"`
+	Sessions []TreeSession `json:"sessions"`
+	Next     string        `json:"next,omitempty"`
+}
+
+// Verify is audit.verify.
+type Verify struct {
+	Sessions []turns.ID `json:"sessions,omitempty"` // none: everything
+}
+
+// Verified is audit.verify's reply.
+type Verified struct {
+	OK          bool      `json:"ok"`
+	Events      uint64    `json:"events"`
+	Sessions    uint64    `json:"sessions"`
+	Turns       uint64    `json:"turns"`
+	Compactions uint64    `json:"compactions"`
+	Blobs       uint64    `json:"blobs"`
+	Last        uint64    `json:"last,string"` // log position verified through
+	Problems    []Problem `json:"problems"`
+	DurationMS  uint64    `json:"duration_ms"`
+}
+
+// Problem is something that verification found.
+type Problem struct {
+	Code    Code     `json:"code"`
+	Session turns.ID `json:"session,omitzero"`
+	Event   turns.ID `json:"event,omitzero"`
+	Seq     uint64   `json:"seq,omitempty"`
+	Message string   `json:"message"`
+}
+
+// ExportSession is session.export: raw events, each session's ancestors first.
+type ExportSession struct {
+	Page
+	Read
+}
+
+// Exported is one page of an export.
+type Exported struct {
+	Records []ExportRecord `json:"records"`
+	Next    string         `json:"next,omitempty"`
+}
+
+// ExportRecord is one line of an export; exactly one field is set. Lines come
+// in an order in which they can be imported.
+type ExportRecord struct {
+	Ledger *ExportHeader `json:"nexus_export,omitempty"`
+	Key    *ExportKey    `json:"key,omitempty"`
+	Blob   *ExportBlob   `json:"blob,omitempty"`
+	Event  *ExportEvent  `json:"event,omitempty"`
+}
+
+// ExportHeader opens an export.
+type ExportHeader struct {
+	Version int      `json:"version"`
+	Ledger  string   `json:"ledger"`
+	Session turns.ID `json:"session"`
+}
+
+// ExportKey is a content key. Whoever has the export can read it.
+type ExportKey struct {
+	ID  turns.ID `json:"id"`
+	Key []byte   `json:"key"`
+}
+
+// ExportBlob is a sealed blob.
+type ExportBlob struct {
+	Digest turns.Hash `json:"digest"`
+	Sealed []byte     `json:"sealed"`
+}
+
+// ExportEvent is an event's exact payload and its hash.
+type ExportEvent struct {
+	Payload []byte     `json:"payload"`
+	Hash    turns.Hash `json:"hash"`
+}
+
+// ImportRecords is session.import.
+type ImportRecords struct {
+	Records []ExportRecord `json:"records"`
+}
+
+// Imported is session.import's reply.
+type Imported struct {
+	Stored   uint64 `json:"stored"`
+	Existing uint64 `json:"existing"`
+}
+
+// Notification is what notify subjects carry: a hint, with a position to read from.
+type Notification struct {
+	What     string    `json:"what"`
+	Session  turns.ID  `json:"session"`
+	Turn     turns.ID  `json:"turn,omitzero"`
+	Position string    `json:"position"`
+	Detail   turns.Raw `json:"detail,omitempty"`
+}
