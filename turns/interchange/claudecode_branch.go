@@ -138,10 +138,20 @@ func (k *ccTree) restart(rec *ccRecord, b *ccBranch) *ccBranch {
 	return n
 }
 
-// newTurn opens a turn after parent on b. Its ID is that of its first line.
-func (k *ccTree) newTurn(rec *ccRecord, b *ccBranch, parent *ccTurn) *ccTurn {
+// last is the turn that the next on b continues: its tail or, while it has
+// none, the turn that it was forked from. A branch is a line: nothing else is
+// ever continued on it.
+func (b *ccBranch) last() *ccTurn {
+	if b.tail != nil {
+		return b.tail
+	}
+	return b.fork
+}
+
+// newTurn opens a turn at the end of b. Its ID is that of its first line.
+func (k *ccTree) newTurn(rec *ccRecord, b *ccBranch) *ccTurn {
 	t := &ccTurn{
-		b: b, parent: parent,
+		b: b, parent: b.last(),
 		id:   turns.DeriveID(rec.time, ccSource, b.source, "turn", rec.uuid),
 		body: &ccBody{time: rec.time},
 	}

@@ -12,10 +12,7 @@ import (
 // boundary begins a compaction after everything on its branch. Its summary is
 // on the line after it, as a rule.
 func (k *ccTree) boundary(rec *ccRecord, a *ccAnchor) *ccAnchor {
-	parent := a.b.tail
-	if parent == nil {
-		parent = a.t // of a fork without turns of its own
-	}
+	parent := a.b.last()
 	if parent == nil {
 		k.loss.add(rec.line, "repaired", "a compaction with nothing before it in the file; its summary is kept as an ordinary message", rec.uuid)
 		return a
@@ -50,7 +47,7 @@ func (k *ccTree) newCompaction(rec *ccRecord, b *ccBranch, parent *ccTurn) *ccTu
 func (k *ccTree) summary(rec *ccRecord, a *ccAnchor) *ccAnchor {
 	t := a.t
 	if t == nil || !t.compaction || t.emitted {
-		t = a.b.tail
+		t = a.b.last()
 	}
 	switch {
 	case t == nil:
@@ -89,12 +86,9 @@ func (k *ccTree) summary(rec *ccRecord, a *ccAnchor) *ccAnchor {
 // gathered; those follow it.
 func (k *ccTree) micro(rec *ccRecord, a *ccAnchor) *ccAnchor {
 	b := a.b
-	next, parent := b.tail, b.tail
-	switch {
-	case b.tail == nil:
-		parent = a.t
-	case b.tail.open():
-		parent = b.tail.parent
+	next, parent := b.tail, b.last()
+	if next.open() {
+		parent = next.parent
 	}
 	if parent == nil {
 		k.loss.add(rec.line, "skipped", "a microcompaction with nothing before it in the file", rec.uuid)

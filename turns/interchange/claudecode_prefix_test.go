@@ -3,6 +3,7 @@ package interchange
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,7 +40,7 @@ func claudeDigests(t testing.TB, steps []Step) []string {
 }
 
 func isPrefix(short, long []string) bool {
-	return len(short) <= len(long) && cmp.Equal(short, long[:len(short)])
+	return len(short) <= len(long) && slices.Equal(short, long[:len(short)])
 }
 
 // A file cut at any line, or inside one, gives a prefix of the steps of the whole.
@@ -60,7 +61,7 @@ func TestClaudePrefix(t *testing.T) {
 				cuts = append(cuts, i, i+1, i-(i*7)%40-1)
 			}
 		}
-		every := max(1, len(cuts)*len(b)/(60<<20)) // sample the big ones: 60 MB of reading a file
+		every := max(1, len(cuts)*len(b)/(24<<20)) // sample the big ones: 24 MB of reading a file
 		n := 0
 		last := 0
 		for i, cut := range cuts {

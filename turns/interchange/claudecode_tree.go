@@ -261,10 +261,10 @@ func (k *ccTree) setCurrent(b *ccBranch) {
 func (k *ccTree) tailAnchor(b *ccBranch) *ccAnchor {
 	t := b.tail
 	switch {
-	case t == nil:
+	case t == nil && b.fork == nil:
 		return &ccAnchor{b: b}
 	case t.open():
 		return &ccAnchor{b: b, t: t, phase: ccMessages, pos: len(t.body.msgs)}
 	}
-	return &ccAnchor{b: b, t: t, phase: ccAfter}
+	return &ccAnchor{b: b, t: b.last(), phase: ccAfter}
 }

@@ -55,7 +55,7 @@ func (k *ccTree) addMessage(rec *ccRecord, t **ccTurn, p ccPiece) {
 	if len((*t).body.msgs) >= turns.MaxMessages {
 		k.emit(*t)
 		k.loss.add(rec.line, "repaired", fmt.Sprintf("more than %d messages for one turn; they go on in another", turns.MaxMessages), rec.uuid)
-		*t = k.newTurn(rec, (*t).b, *t)
+		*t = k.newTurn(rec, (*t).b)
 	}
 	b := (*t).body
 	order := -1
@@ -168,7 +168,7 @@ func (k *ccTree) resultTurn(rec *ccRecord, c *ccCall) *ccTurn {
 	case n.open():
 		return n
 	case n == nil:
-		return k.newTurn(rec, c.turn.b, c.turn)
+		return k.newTurn(rec, c.turn.b)
 	}
 	return nil
 }
@@ -179,15 +179,15 @@ func (k *ccTree) promptTurn(rec *ccRecord, a *ccAnchor, real bool) *ccTurn {
 	t := a.t
 	switch {
 	case t == nil && a.b.tail == nil:
-		return k.newTurn(rec, a.b, nil)
+		return k.newTurn(rec, a.b)
 	case t == nil && real && !a.b.tail.b.side:
-		return k.newTurn(rec, k.restart(rec, a.b), nil)
+		return k.newTurn(rec, k.restart(rec, a.b))
 	case t == nil:
 		return k.joinTail(rec, a.b)
 	case a.b != t.b && a.b.tail == nil: // a fork's first turn
-		return k.newTurn(rec, a.b, t)
+		return k.newTurn(rec, a.b)
 	case a.b != t.b && real && a.prompted:
-		return k.newTurn(rec, k.forkAt(rec, t), t)
+		return k.newTurn(rec, k.forkAt(rec, t))
 	case a.b != t.b:
 		return k.joinTail(rec, a.b)
 	case a.phase == ccMessages && t.open():
@@ -203,11 +203,11 @@ func (k *ccTree) promptTurn(rec *ccRecord, a *ccAnchor, real bool) *ccTurn {
 	}
 	switch n := t.cont; {
 	case n == nil:
-		return k.newTurn(rec, t.b, t)
+		return k.newTurn(rec, t.b)
 	case n.open() && (!real || !n.body.texts && !a.prompted):
 		return n
 	case real:
-		return k.newTurn(rec, k.forkAt(rec, t), t)
+		return k.newTurn(rec, k.forkAt(rec, t))
 	}
 	return k.joinTail(rec, t.b)
 }
@@ -216,7 +216,7 @@ func (k *ccTree) joinTail(rec *ccRecord, b *ccBranch) *ccTurn {
 	if b.tail.open() {
 		return b.tail
 	}
-	return k.newTurn(rec, b, b.tail)
+	return k.newTurn(rec, b)
 }
 
 // rewindInto branches off inside the messages half of a turn. A fork starts
@@ -242,7 +242,7 @@ func (k *ccTree) rewindInto(rec *ccRecord, a *ccAnchor) *ccTurn {
 		b = k.forkAt(rec, t.parent)
 		k.emit(t)
 	}
-	n := k.newTurn(rec, b, t.parent)
+	n := k.newTurn(rec, b)
 	n.body.msgs, n.body.order = msgs, order
 	for i := range msgs {
 		if order[i] < 0 {
@@ -269,7 +269,7 @@ func (k *ccTree) assistant(rec *ccRecord, a *ccAnchor) *ccAnchor {
 		k.loss.add(rec.line, "repaired", "a block of a response that was finished; it is kept as a response of its own", rec.uuid)
 		b := t.b
 		k.emit(b.tail)
-		t = k.newTurn(rec, b, b.tail)
+		t = k.newTurn(rec, b)
 	}
 	k.msgs[key] = t
 	if !t.responded {
@@ -335,11 +335,11 @@ func (k *ccTree) responseTurn(rec *ccRecord, a *ccAnchor) *ccTurn {
 	t := a.t
 	switch {
 	case t == nil && a.b.tail == nil:
-		return k.newTurn(rec, a.b, nil)
+		return k.newTurn(rec, a.b)
 	case t == nil:
 		return k.joinTail(rec, a.b)
 	case a.b != t.b && a.b.tail == nil:
-		return k.newTurn(rec, a.b, t)
+		return k.newTurn(rec, a.b)
 	case a.b != t.b:
 		return k.joinTail(rec, a.b)
 	case a.phase == ccMessages && t.open():
@@ -349,9 +349,9 @@ func (k *ccTree) responseTurn(rec *ccRecord, a *ccAnchor) *ccTurn {
 	}
 	switch n := t.cont; {
 	case n == nil:
-		return k.newTurn(rec, t.b, t)
+		return k.newTurn(rec, t.b)
 	case n.open() && n.body.results:
 		return n
 	}
-	return k.newTurn(rec, k.forkAt(rec, t), t)
+	return k.newTurn(rec, k.forkAt(rec, t))
 }

@@ -1,0 +1,89 @@
+package interchange
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// randomClaude draws a transcript of tangled lines: parents, ids and sessions
+// from small pools, so that rewinds, duplicates, orphans, late and early lines,
+// compactions and sub-agents meet in every way.
+func randomClaude(t *rapid.T) string {
+	pick := func(label string, from ...string) string { return rapid.SampledFrom(from).Draw(t, label) }
+	var b strings.Builder
+	n := rapid.IntRange(1, 40).Draw(t, "lines")
+	for i := range n {
+		parent := "null"
+		switch rapid.IntRange(0, 9).Draw(t, "parent") {
+		case 0:
+		case 1, 2, 3:
+			parent = fmt.Sprintf(`"l%d"`, rapid.IntRange(0, n).Draw(t, "any"))
+		default:
+			parent = fmt.Sprintf(`"l%d"`, max(i-1, 0))
+		}
+		uuid := i
+		if rapid.IntRange(0, 19).Draw(t, "dup") == 0 {
+			uuid = rapid.IntRange(0, n).Draw(t, "uuid")
+		}
+		call := fmt.Sprint("c", rapid.IntRange(0, 6).Draw(t, "call"))
+		kind := pick("kind", "text", "text", "use", "use", "result", "result", "prompt", "prompt", "meta", "boundary", "summary", "micro", "stop", "queued")
+		var rest string
+		switch kind {
+		case "text", "use":
+			block := `{"type":"text","text":"x"}`
+			if kind == "use" {
+				block = fmt.Sprintf(`{"type":"tool_use","id":%q,"name":"B","input":{}}`, call)
+			}
+			rest = fmt.Sprintf(`"type":"assistant","message":{"id":"m%d","content":[%s]}`, rapid.IntRange(i/2, i+1).Draw(t, "message"), block)
+		case "result":
+			rest = fmt.Sprintf(`"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":%q,"content":"%d"}]}`, call, i)
+		case "prompt":
+			rest = `"type":"user","message":{"content":"p"}`
+		case "meta":
+			rest = `"type":"user","isMeta":true,"message":{"content":"p"}`
+		case "boundary":
+			rest = `"type":"system","subtype":"compact_boundary","compactMetadata":{"trigger":"auto","preTokens":7}`
+		case "summary":
+			rest = `"type":"user","isCompactSummary":true,"message":{"content":"s"}`
+		case "micro":
+			rest = fmt.Sprintf(`"type":"system","subtype":"microcompact_boundary","microcompactMetadata":{"compactedToolIds":["c0",%q]}`, call)
+		case "stop":
+			rest = `"type":"system","subtype":"turn_duration"`
+		case "queued":
+			rest = `"type":"attachment","attachment":{"type":"queued_command","prompt":"q"}`
+		}
+		side := ""
+		if rapid.IntRange(0, 9).Draw(t, "side") == 0 {
+			side = `"isSidechain":true,` + pick("agent", "", `"agentId":"g",`)
+		}
+		fmt.Fprintf(&b, `{"parentUuid":%s,"uuid":"l%d","sessionId":%q,"timestamp":"2026-01-01T00:00:%02dZ",%s%s}`+"\n",
+			parent, uuid, pick("session", "S", "S", "S", "S", "S", "R"), i, side, rest)
+	}
+	return b.String()
+}
+
+// Whatever the tangle: steps that can be done one by one, and of a shorter
+// copy a prefix of them.
+func TestClaudeRandom(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		text := randomClaude(r)
+		steps, losses := readClaude(t, []byte(text), true)
+		whole := claudeDigests(t, steps)
+		for cut, c := range text {
+			if c != '\n' {
+				continue
+			}
+			for _, at := range []int{cut, cut + 1, cut - 9} {
+				if !isPrefix(claudeDigests(t, claudeSteps(t, []byte(text[:at]), false)), whole) {
+					r.Fatalf("cut at byte %d: not a prefix", at)
+				}
+			}
+		}
+		if len(steps) == 0 && len(losses) == 0 {
+			r.Fatal("nothing came of it, and nothing says so")
+		}
+	})
+}
