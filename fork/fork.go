@@ -1,0 +1,62 @@
+// Package fork decides which fork is legal at a turn, and what the child sees
+// there. It is pure.
+package fork
+
+import (
+	"errors"
+	"fmt"
+
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// ErrIllegal: no such fork can be taken at this turn.
+var ErrIllegal = errors.New("illegal fork")
+
+// At is the fork of the given mode at a turn: what the child's first event
+// says of it. Any turn or compaction can be forked from, also one with open
+// tool calls; nothing is copied. Hash is that of the event that holds the turn.
+func At(point lineage.Node, hash turns.Hash, mode turns.ForkMode) (*turns.ForkOf, error) {
+	switch {
+	case point.Ref.IsZero():
+		return nil, fmt.Errorf("%w: a fork starts at a turn", ErrIllegal)
+	case hash.IsZero():
+		return nil, fmt.Errorf("%w: the fork point has no hash", ErrIllegal)
+	case mode < turns.AsSeen || mode > turns.Summary:
+		return nil, fmt.Errorf("%w: %s", ErrIllegal, mode)
+	}
+	return &turns.ForkOf{At: point.Ref, Hash: hash, Mode: mode}, nil
+}
+
+// InForce is the compaction that the child's first call sees: the fork point's
+// own, or none in mode full.
+func InForce(point lineage.Node, mode turns.ForkMode) turns.Ref {
+	if mode == turns.Full {
+		return turns.Ref{}
+	}
+	return point.Compaction
+}
+
+// Reusable reports whether the replacement of a compaction, made on whatever
+// branch, may stand in a fork at point: every input of its summarizer came from
+// the fork point or above it (invariant 7), and what it keeps is on the path.
+// Without this a summary tells a fork what happened after it was taken.
+func Reusable(r lineage.Reader, point lineage.Node, s *turns.Span) (bool, error) {
+	if s.SawThrough.IsZero() || s.Through.IsZero() || len(s.Elisions) > 0 {
+		return false, nil
+	}
+	for _, ref := range []turns.Ref{s.SawThrough, s.Through, s.FirstKept, s.Previous} {
+		if ref.IsZero() {
+			continue
+		}
+		ns, err := r.Nodes(ref)
+		if err != nil {
+			return false, err
+		}
+		ok, err := lineage.IsAncestor(r, ns[0], point)
+		if err != nil || !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}

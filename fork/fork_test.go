@@ -1,0 +1,87 @@
+package fork
+
+import (
+	"errors"
+	"testing"
+
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// forest is t1..t5 in one session, then a compaction that covers t1 to t3 and
+// keeps t4 and t5, as the Nexus seed draws it.
+func forest(t *testing.T) (*lineage.Forest, []lineage.Node, *turns.Span) {
+	t.Helper()
+	s := turns.ID{15: 1}
+	id := func(n byte) turns.ID { return turns.ID{0: 1, 15: n} }
+	f := new(lineage.Forest)
+	var nodes []lineage.Node
+	var parent turns.Ref
+	add := func(e *turns.Event) lineage.Node {
+		e.Chain, e.Parent, e.Segment = turns.SessionChain(s), parent, id(1)
+		n, err := f.AddEvent(e, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes, parent = append(nodes, n), n.Ref
+		return n
+	}
+	for i := byte(1); i <= 5; i++ {
+		add(&turns.Event{ID: id(i), Kind: turns.KindTurn, Depth: uint64(i), Halves: 3})
+	}
+	span := &turns.Span{
+		Through: nodes[2].Ref, FirstKept: nodes[3].Ref, SawThrough: nodes[2].Ref, Provenance: turns.ByNexus, Covered: 3,
+	}
+	add(&turns.Event{ID: id(6), Kind: turns.KindCompaction, Depth: 6, Span: span})
+	return f, nodes, span
+}
+
+func TestSummaryIsReusedOnlyWhereItSawNothingLater(t *testing.T) {
+	f, nodes, span := forest(t)
+	for _, tc := range []struct {
+		point int // index of the fork point
+		want  bool
+	}{
+		{0, false}, // t1: the summary tells of t2 and t3, which come after
+		{1, false},
+		{2, false}, // t3: t4, which the compaction keeps, is not on the path
+		{3, true},
+		{4, true},
+		{5, true},
+	} {
+		got, err := Reusable(f, nodes[tc.point], span)
+		if err != nil || got != tc.want {
+			t.Errorf("fork at %s: reusable %v, %v; want %v", nodes[tc.point].Ref, got, err, tc.want)
+		}
+	}
+	late := *span
+	late.SawThrough = nodes[4].Ref // a summarizer that was shown t5
+	if got, err := Reusable(f, nodes[3], &late); err != nil || got {
+		t.Errorf("fork at t4 of a summary that saw t5: reusable %v, %v; want false", got, err)
+	}
+}
+
+func TestInForce(t *testing.T) {
+	_, nodes, _ := forest(t)
+	c := nodes[5]
+	if got := InForce(c, turns.AsSeen); got != c.Ref {
+		t.Errorf("as seen at the compaction: %v in force, want %v", got, c.Ref)
+	}
+	if got := InForce(c, turns.Full); !got.IsZero() {
+		t.Errorf("full at the compaction: %v in force, want none", got)
+	}
+	if got := InForce(nodes[4], turns.AsSeen); !got.IsZero() {
+		t.Errorf("as seen before the compaction: %v in force, want none", got)
+	}
+}
+
+func TestAt(t *testing.T) {
+	_, nodes, _ := forest(t)
+	if _, err := At(lineage.Node{}, turns.Hash{1}, turns.AsSeen); !errors.Is(err, ErrIllegal) {
+		t.Errorf("fork before the first turn: %v, want ErrIllegal", err)
+	}
+	got, err := At(nodes[1], turns.Hash{1}, turns.Full)
+	if err != nil || *got != (turns.ForkOf{At: nodes[1].Ref, Hash: turns.Hash{1}, Mode: turns.Full}) {
+		t.Errorf("fork at t2: %+v, %v", got, err)
+	}
+}
