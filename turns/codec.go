@@ -18,6 +18,14 @@ const (
 	InlineBody = 512 << 10
 	// MaxNesting is how deep JSON in a request, and so in a body, may nest.
 	MaxNesting = 100
+	// MaxElements is how many elements one list of an event, and all lists of a
+	// body together, may have. It bounds what decoding allocates: an empty part
+	// takes one byte in CBOR and a few hundred in memory.
+	MaxElements = 1 << 18
+	// MaxCount is the largest count in a header (positions, tokens, sizes). Such
+	// numbers are exact in JSON readers that hold numbers as doubles, and a
+	// thousand of them don't overflow a sum.
+	MaxCount = 1<<53 - 1
 )
 
 // encMode is RFC 8949 section 4.2.1: shortest forms, sorted keys, no
@@ -42,7 +50,7 @@ var decMode = func() cbor.DecMode {
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
 		UTF8:              cbor.UTF8RejectInvalid,
 		MaxNestedLevels:   16,
-		MaxArrayElements:  1 << 20,
+		MaxArrayElements:  MaxElements,
 		MaxMapPairs:       1 << 10,
 		IntDec:            cbor.IntDecConvertNone,
 	}.DecMode()
@@ -53,12 +61,21 @@ var decMode = func() cbor.DecMode {
 }()
 
 // Encode is the payload of e: deterministic CBOR, the bytes that are stored
-// and hashed. It returns the errors of [Event.Validate].
+// and hashed. It returns the errors of [Event.Validate], and never bytes that
+// [Decode] refuses: a stored event can't be taken back, so it is read once
+// before anyone stores it.
 func (e *Event) Encode() ([]byte, error) {
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
-	return e.encode()
+	b, err := e.encode()
+	if err != nil {
+		return nil, err
+	}
+	if err := decMode.Unmarshal(b, new(Event)); err != nil {
+		return nil, fmt.Errorf("%w: event %s would not decode: %v", ErrMalformed, e.ID, err)
+	}
+	return b, nil
 }
 
 func (e *Event) encode() ([]byte, error) {
@@ -73,7 +90,7 @@ func (e *Event) encode() ([]byte, error) {
 }
 
 // HeaderBytes is the encoding of e without its body: what a seal binds the
-// body to.
+// body to. So a sealed event takes no more changes.
 func (e *Event) HeaderBytes() ([]byte, error) {
 	h := *e
 	h.Body = nil
@@ -105,7 +122,7 @@ func Decode(payload []byte) (*Event, error) {
 		}
 		return nil, fmt.Errorf("%w: event version %d, this build knows %d", ErrUnsupported, v.Version, Version)
 	}
-	if _, known := kindNames[Kind(v.Kind)]; !known || v.Kind > 255 {
+	if v.Kind > 255 || !Kind(v.Kind).defined() {
 		return nil, fmt.Errorf("%w: event kind %d", ErrUnsupported, v.Kind)
 	}
 	e := new(Event)
@@ -125,47 +142,20 @@ func Decode(payload []byte) (*Event, error) {
 	return e, nil
 }
 
+// looseMode reads no more than version and kind, of whatever later versions may
+// hold: tags, floats, longer lists. What every version must keep is the outer
+// map and the unsigned integers at its keys 1 and 2.
 var looseMode = func() cbor.DecMode {
 	m, err := cbor.DecOptions{
-		DupMapKey:       cbor.DupMapKeyEnforcedAPF,
-		IndefLength:     cbor.IndefLengthForbidden,
-		TagsMd:          cbor.TagsForbidden,
-		MaxNestedLevels: 16,
-		MaxMapPairs:     1 << 10,
+		DupMapKey:        cbor.DupMapKeyEnforcedAPF,
+		IndefLength:      cbor.IndefLengthAllowed,
+		TagsMd:           cbor.TagsAllowed,
+		MaxNestedLevels:  64,
+		MaxArrayElements: MaxPayload,
+		MaxMapPairs:      MaxPayload,
 	}.DecMode()
 	if err != nil {
 		panic(err)
 	}
 	return m
 }()
-
-// EncodeBody is the deterministic CBOR of a body.
-func EncodeBody(body any) ([]byte, error) {
-	b, err := encMode.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("encode %T: %w", body, err)
-	}
-	if len(b) > MaxBody {
-		return nil, tooLarge("", "the body is %d bytes, the limit is %d", len(b), MaxBody)
-	}
-	return b, nil
-}
-
-// DecodeBody reads a body of the type that body points at, accepting only its
-// canonical encoding. Errors: [ErrMalformed], [ErrTooLarge].
-func DecodeBody(b []byte, body any) error {
-	if len(b) > MaxBody {
-		return tooLarge("", "the body is %d bytes, the limit is %d", len(b), MaxBody)
-	}
-	if err := decMode.Unmarshal(b, body); err != nil {
-		return fmt.Errorf("%w: %T: %v", ErrMalformed, body, err)
-	}
-	again, err := encMode.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("%w: %T: %v", ErrMalformed, body, err)
-	}
-	if !bytes.Equal(again, b) {
-		return fmt.Errorf("%w: %T is not in its canonical encoding", ErrMalformed, body)
-	}
-	return nil
-}

@@ -17,7 +17,7 @@ const (
 	KindMoved      Kind = 4  // the head went to another turn of the session's own or inherited path
 	KindChanged    Kind = 5  // settings
 	KindState      Kind = 6  // closed, and later paused, reset, erased
-	KindFlush      Kind = 7  // reserved: memory flush
+	KindFlush      Kind = 7  // reserved: memory flush; unsupported until its fields are defined
 	KindClaimed    Kind = 16 // on a label's chain: the session that the label resolves to
 )
 
@@ -32,6 +32,13 @@ func (k Kind) String() string {
 		return s
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// defined reports whether this build knows what an event of kind k means. A
+// number that is only reserved is not: to take such an event would be to skip it.
+func (k Kind) defined() bool {
+	_, named := kindNames[k]
+	return named && k != KindFlush
 }
 
 // IsTurn reports whether the event is a node of the lineage.
@@ -142,7 +149,7 @@ type Event struct {
 	State     State `cbor:"31,keyasint,omitzero"`
 	Successor ID    `cbor:"32,keyasint,omitzero"`
 
-	Blobs    []BlobLink `cbor:"40,keyasint,omitempty"` // what the body refers to, so that it can be checked without a key
+	Blobs    []BlobLink `cbor:"40,keyasint,omitempty"` // what the body refers to, sorted by digest, so that it can be checked without a key
 	Encoding Encoding   `cbor:"41,keyasint,omitzero"`
 	Keys     []ID       `cbor:"42,keyasint,omitempty"` // content keys, sorted; more than one: a key derived from all
 	Body     []byte     `cbor:"43,keyasint,omitempty"`

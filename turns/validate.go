@@ -14,6 +14,7 @@ const (
 	MaxParts    = 4096 // parts in one message
 	MaxName     = 512  // bytes of a role-like word: tool name, call id, mime type, model
 	MaxLabel    = 256  // bytes
+	MaxKeys     = 1024 // content keys of one event
 )
 
 var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
@@ -137,6 +138,17 @@ func (p *Part) validate(field string) error {
 	if !utf8.ValidString(p.Content) {
 		return malformed(field+"/content", "not UTF-8")
 	}
+	if r := p.Ref; r != nil {
+		if p.Content != "" || p.Arguments != nil || p.Response != nil || p.Data != nil {
+			return malformed(field+"/ref", "stands beside the content that it should stand for")
+		}
+		if r.Digest.IsZero() || r.Size > MaxBody || !utf8.ValidString(r.Preview) {
+			return malformed(field+"/ref", "no digest, a size over %d, or a preview that is not UTF-8", MaxBody)
+		}
+		if err := word(field+"/ref/mime_type", r.MimeType); err != nil {
+			return err
+		}
+	}
 	if p.Ext != nil && p.Ext.Kind() != '{' {
 		return malformed(field+"/ext", "not a JSON object")
 	}
@@ -203,143 +215,6 @@ func ValidateLabel(field, s string) error {
 	}
 	if _, err := ParseID(s); err == nil {
 		return malformed(field, "a label can't have the form of an id")
-	}
-	return nil
-}
-
-// Validate checks what of an event can be checked by itself. Its relation to
-// the chain and the lineage is package ledger's to check.
-func (e *Event) Validate() error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: event %s (%s): %s", ErrMalformed, e.ID, e.Kind, fmt.Sprintf(format, args...))
-	}
-	switch {
-	case e.Version != Version:
-		return bad("version %d", e.Version)
-	case e.ID.IsZero():
-		return bad("no id")
-	case e.Index == 0 != e.Prev.IsZero():
-		return bad("index %d with prev %v", e.Index, e.Prev)
-	case e.Recorded <= 0:
-		return bad("no recorded time")
-	case len(e.Actor) > 200 || !utf8.ValidString(e.Actor):
-		return bad("actor")
-	case e.Encoding > Zstd|Sealed:
-		return fmt.Errorf("%w: body encoding %d", ErrUnsupported, e.Encoding)
-	case e.Encoding&Sealed != 0 && len(e.Keys) == 0:
-		return bad("sealed without a key")
-	case !slices.IsSortedFunc(e.Keys, ID.Compare) || len(slices.Compact(slices.Clone(e.Keys))) != len(e.Keys):
-		return bad("keys are not sorted and distinct")
-	case len(e.Keys) > 1024:
-		return bad("%d keys", len(e.Keys))
-	case e.Halves > Halves(MessagesHalf|ResponseHalf):
-		return bad("halves %d", e.Halves)
-	}
-	switch e.Chain.Entity {
-	case SessionEntity:
-		if _, err := ParseID(e.Chain.ID); err != nil {
-			return bad("chain %q", clip(e.Chain.ID, 40))
-		}
-	case LabelEntity, AgentEntity, TenantEntity, ChannelEntity:
-		if !nameRE.MatchString(e.Chain.ID) {
-			return bad("chain %q", clip(e.Chain.ID, 40))
-		}
-	default:
-		return bad("chain entity %q", clip(string(e.Chain.Entity), 8))
-	}
-	session := e.Chain.Entity == SessionEntity
-	if session == (e.Kind == KindClaimed) {
-		return bad("does not belong on chain %s", e.Chain)
-	}
-	if session && (e.Kind == KindOpened) != (e.Index == 0) {
-		return bad("at index %d", e.Index)
-	}
-	// Which fields go with which kind.
-	for _, f := range []struct {
-		name string
-		set  bool
-		on   []Kind
-	}{
-		{"parent", !e.Parent.IsZero(), []Kind{KindTurn, KindCompaction}},
-		{"depth", e.Depth != 0, []Kind{KindTurn, KindCompaction}},
-		{"segment", !e.Segment.IsZero(), []Kind{KindTurn, KindCompaction}},
-		{"halves", e.Halves != 0, []Kind{KindTurn}},
-		{"calls", e.Calls != 0, []Kind{KindTurn}},
-		{"tokens", !e.Tokens.IsZero(), []Kind{KindTurn, KindCompaction}},
-		{"span", e.Span != nil, []Kind{KindCompaction}},
-		{"usage", e.Usage != nil, []Kind{KindTurn, KindCompaction}},
-		{"open", e.Open != 0, []Kind{KindTurn, KindCompaction}},
-		{"late", e.Late != 0, []Kind{KindTurn}},
-		{"left", e.Left != 0, []Kind{KindTurn}},
-		{"origin", e.Origin != nil, []Kind{KindOpened}},
-		{"fork_of", e.ForkOf != nil, []Kind{KindOpened}},
-		{"root", !e.Root.IsZero(), []Kind{KindOpened}},
-		{"agent", e.Agent != "", []Kind{KindOpened, KindClaimed}},
-		{"role", e.Role != "", []Kind{KindOpened}},
-		{"spawned_by", !e.SpawnedBy.IsZero(), []Kind{KindOpened}},
-		{"to", !e.To.IsZero(), []Kind{KindMoved, KindClaimed}},
-		{"state", e.State != 0, []Kind{KindState}},
-		{"successor", !e.Successor.IsZero(), []Kind{KindState}},
-	} {
-		if f.set && !slices.Contains(f.on, e.Kind) {
-			return bad("has a %s", f.name)
-		}
-	}
-	switch e.Kind {
-	case KindOpened:
-		if e.Origin == nil || e.Root.IsZero() || !ValidName(e.Agent) {
-			return bad("lacks origin, root or agent")
-		}
-		if f := e.ForkOf; f != nil && (f.At.IsZero() || f.Hash.IsZero() || f.Mode < AsSeen || f.Mode > Summary) {
-			return bad("fork point")
-		}
-		switch e.Role {
-		case "", Peer, Main, Task:
-		default:
-			return bad("role %q", clip(string(e.Role), 40))
-		}
-	case KindTurn:
-		if e.Depth == 0 || e.Segment.IsZero() {
-			return bad("lacks depth or segment")
-		}
-		if (e.Depth == 1) != e.Parent.IsZero() {
-			return bad("depth %d with parent %v", e.Depth, e.Parent)
-		}
-		if e.Halves == 0 {
-			return bad("has neither messages nor a response")
-		}
-	case KindCompaction:
-		if e.Depth < 2 || e.Parent.IsZero() || e.Segment.IsZero() {
-			return bad("lacks parent, depth or segment")
-		}
-		if e.Span == nil {
-			return bad("lacks its span")
-		}
-		return e.Span.validate(bad)
-	case KindState:
-		if e.State < Paused || e.State > Erased {
-			return bad("state %d", e.State)
-		}
-	case KindClaimed:
-		if e.To.Session.IsZero() || !e.To.Turn.IsZero() || !ValidName(e.Agent) {
-			return bad("claims nothing")
-		}
-	}
-	return nil
-}
-
-func (s *Span) validate(bad func(string, ...any) error) error {
-	switch {
-	case s.Provenance != ByNexus && s.Provenance != Imported:
-		return bad("provenance %d", s.Provenance)
-	case s.Dropped && s.Provenance != Imported:
-		return bad("drops turns without being imported")
-	case s.Split && (s.Through.IsZero() || s.Through != s.FirstKept):
-		return bad("split, but ends at %v and keeps from %v", s.Through, s.FirstKept)
-	case !s.Split && !s.Through.IsZero() && s.Through == s.FirstKept:
-		return bad("covers and keeps %v without a split", s.Through)
-	case s.Through.IsZero() && s.Covered != 0:
-		return bad("covers %d turns but names no last one", s.Covered)
 	}
 	return nil
 }

@@ -1,0 +1,68 @@
+package seal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"nexus/turns"
+)
+
+// The coders are made at first use and then shared: each holds buffers that
+// cost more than a body does. Their EncodeAll and DecodeAll are safe for
+// concurrent use.
+var (
+	encoder = sync.OnceValue(func() *zstd.Encoder {
+		// No checksum: the seal, or else the event's hash, checks the bytes.
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
+		if err != nil {
+			panic(err)
+		}
+		return e
+	})
+	decoder = sync.OnceValue(func() *zstd.Decoder {
+		d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(turns.MaxBody), zstd.WithDecoderMaxWindow(turns.MaxBody),
+			zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true))
+		if err != nil {
+			panic(err)
+		}
+		return d
+	})
+)
+
+// minCompress is the size in bytes below which zstd does not pay.
+const minCompress = 64
+
+// compress is b or, where that is smaller, the zstd of b. The result is not b's
+// memory.
+func compress(b []byte) ([]byte, turns.Encoding) {
+	if len(b) >= minCompress {
+		if z := encoder().EncodeAll(b, make([]byte, 0, len(b))); len(z) < len(b) {
+			return z, turns.Zstd
+		}
+	}
+	return bytes.Clone(b), 0
+}
+
+// decompress is the inverse of compress. The result is not packed's memory.
+// A frame that claims or holds more than [turns.MaxBody] bytes is refused
+// before they are allocated.
+func decompress(enc turns.Encoding, packed []byte) ([]byte, error) {
+	if enc&turns.Zstd == 0 {
+		if len(packed) > turns.MaxBody {
+			return nil, fmt.Errorf("%w: %d bytes, the limit is %d", turns.ErrTooLarge, len(packed), turns.MaxBody)
+		}
+		return bytes.Clone(packed), nil
+	}
+	b, err := decoder().DecodeAll(packed, nil)
+	switch {
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return nil, fmt.Errorf("%w: over %d bytes when decompressed", turns.ErrTooLarge, turns.MaxBody)
+	case err != nil:
+		return nil, fmt.Errorf("%w: decompress: %v", turns.ErrCorrupt, err)
+	}
+	return b, nil
+}

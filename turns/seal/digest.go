@@ -1,0 +1,102 @@
+package seal
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+
+	"nexus/turns"
+)
+
+// RequestDigest is what tells one request from another under the same id, for
+// ever: HMAC-SHA-256, under a key derived from k, of what (noun.verb) and the
+// canonical request. Keyed, so that a header gives no hold to guess a body by.
+// K is zero where sealing is off; then it is no more than a hash.
+func RequestDigest(k Key, what string, canonical []byte) turns.Hash {
+	return mac(k.derive(requestKey), []byte(what), canonical)
+}
+
+// BlobDigest is the digest that content is stored under. Equal content has
+// equal digests within what shares k, a tree of forks, and nowhere else.
+func BlobDigest(k Key, content []byte) turns.Hash {
+	return mac(k.derive(blobDigestKey), content)
+}
+
+// LabelDigest is the token of a label in a subject: 32 lower-case hex digits,
+// the first 128 bits of an HMAC-SHA-256. K is zero where sealing is off.
+func LabelDigest(k Key, tenant, agent, label string) string {
+	h := mac(k.derive(labelKey), []byte(tenant), []byte(agent), []byte(label))
+	return hex.EncodeToString(h[:16])
+}
+
+// mac is HMAC-SHA-256 of parts, each after its length in 8 bytes, most
+// significant first: ("ab","c") and ("a","bc") differ.
+func mac(k Key, parts ...[]byte) turns.Hash {
+	h := hmac.New(sha256.New, k[:])
+	var n [8]byte
+	for _, p := range parts {
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write(p)
+	}
+	return turns.Hash(h.Sum(nil))
+}
+
+// blobDomain starts what the seal of a blob binds it to: domain, encoding, digest.
+const blobDomain = "nexus.blob.v1\x00"
+
+func blobAAD(enc turns.Encoding, digest turns.Hash) []byte {
+	return append(append([]byte(blobDomain), byte(enc)), digest[:]...)
+}
+
+// SealBlob compresses content, where that makes it smaller, and seals it under
+// k, bound to digest. The first byte of the result is the encoding.
+// Errors: [turns.ErrTooLarge] over [turns.MaxBody], and rand's.
+func SealBlob(k Key, digest turns.Hash, content []byte, rand io.Reader) ([]byte, error) {
+	if len(content) > turns.MaxBody {
+		return nil, fmt.Errorf("%w: seal blob %s: %d bytes, the limit is %d", turns.ErrTooLarge, digest, len(content), turns.MaxBody)
+	}
+	packed, enc := compress(content)
+	enc |= turns.Sealed
+	sealed, err := encrypt(k.derive(blobKey), []byte{byte(enc)}, packed, blobAAD(enc, digest), rand)
+	if err != nil {
+		return nil, fmt.Errorf("seal blob %s: %w", digest, err)
+	}
+	return sealed, nil
+}
+
+// OpenBlob is the content that [SealBlob] was given. Errors:
+// [turns.ErrCorrupt] for a wrong key, altered bytes, or content that does not
+// have the digest; [turns.ErrUnsupported], [turns.ErrTooLarge].
+func OpenBlob(k Key, digest turns.Hash, sealed []byte) ([]byte, error) {
+	content, err := openBlob(k, digest, sealed)
+	if err != nil {
+		return nil, fmt.Errorf("open blob %s: %w", digest, err)
+	}
+	return content, nil
+}
+
+func openBlob(k Key, digest turns.Hash, sealed []byte) ([]byte, error) {
+	if len(sealed) == 0 {
+		return nil, fmt.Errorf("%w: empty", turns.ErrCorrupt)
+	}
+	enc := turns.Encoding(sealed[0])
+	if enc&^turns.Zstd != turns.Sealed {
+		return nil, fmt.Errorf("%w: encoding %d", turns.ErrUnsupported, enc)
+	}
+	packed, err := decrypt(k.derive(blobKey), sealed[1:], blobAAD(enc, digest))
+	if err != nil {
+		return nil, err
+	}
+	content, err := decompress(enc, packed)
+	if err != nil {
+		return nil, err
+	}
+	if got := BlobDigest(k, content); !hmac.Equal(got[:], digest[:]) {
+		return nil, fmt.Errorf("%w: the content has digest %s", turns.ErrCorrupt, got)
+	}
+	return content, nil
+}

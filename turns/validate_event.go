@@ -1,0 +1,235 @@
+package turns
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
+
+// Validate checks what of an event can be checked by itself. Its relation to
+// the chain and the lineage is package ledger's to check.
+func (e *Event) Validate() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: event %s (%s): %s", ErrMalformed, e.ID, e.Kind, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case e.Version != Version:
+		return bad("version %d", e.Version)
+	case !e.Kind.defined():
+		return fmt.Errorf("%w: event kind %s", ErrUnsupported, e.Kind)
+	case e.ID.IsZero():
+		return bad("no id")
+	case e.Index == 0 != e.Prev.IsZero():
+		return bad("index %d with prev %v", e.Index, e.Prev)
+	case e.Recorded <= 0:
+		return bad("no recorded time")
+	case len(e.Actor) > 200 || !utf8.ValidString(e.Actor):
+		return bad("actor")
+	case e.Encoding > Zstd|Sealed:
+		return fmt.Errorf("%w: body encoding %d", ErrUnsupported, e.Encoding)
+	case (e.Encoding&Sealed != 0) != (len(e.Keys) > 0):
+		return bad("encoding %d with %d keys", e.Encoding, len(e.Keys))
+	case e.Encoding != 0 && len(e.Body) == 0:
+		return bad("encoding %d without a body", e.Encoding)
+	case len(e.Keys) > MaxKeys:
+		return bad("%d keys", len(e.Keys))
+	case !ascending(e.Keys, ID.Compare) || len(e.Keys) > 0 && e.Keys[0].IsZero():
+		return bad("keys are not sorted, distinct and set")
+	case !ascending(e.Blobs, BlobLink.compare) || len(e.Blobs) > 0 && e.Blobs[0].Digest.IsZero():
+		return bad("blobs are not sorted, distinct and set")
+	case len(e.Blobs) > MaxElements:
+		return bad("%d blobs", len(e.Blobs))
+	case e.Halves > Halves(MessagesHalf|ResponseHalf):
+		return bad("halves %d", e.Halves)
+	}
+	switch e.Chain.Entity {
+	case SessionEntity:
+		if _, err := ParseID(e.Chain.ID); err != nil {
+			return bad("chain %q", clip(e.Chain.ID, 40))
+		}
+	case LabelEntity, AgentEntity, TenantEntity, ChannelEntity:
+		if !nameRE.MatchString(e.Chain.ID) {
+			return bad("chain %q", clip(e.Chain.ID, 40))
+		}
+	default:
+		return bad("chain entity %q", clip(string(e.Chain.Entity), 8))
+	}
+	if err := e.checkCounts(bad); err != nil {
+		return err
+	}
+	on, session := SessionEntity, e.Chain.Entity == SessionEntity
+	if e.Kind == KindClaimed {
+		on = LabelEntity
+	}
+	if e.Chain.Entity != on {
+		return bad("does not belong on chain %s", e.Chain)
+	}
+	if session && (e.Kind == KindOpened) != (e.Index == 0) {
+		return bad("at index %d", e.Index)
+	}
+	if err := e.checkFields(bad); err != nil {
+		return err
+	}
+	return e.checkKind(bad)
+}
+
+// checkFields checks which fields go with which kind.
+func (e *Event) checkFields(bad refusal) error {
+	for _, f := range []struct {
+		name string
+		set  bool
+		on   []Kind
+	}{
+		{"parent", !e.Parent.IsZero(), []Kind{KindTurn, KindCompaction}},
+		{"depth", e.Depth != 0, []Kind{KindTurn, KindCompaction}},
+		{"segment", !e.Segment.IsZero(), []Kind{KindTurn, KindCompaction}},
+		{"halves", e.Halves != 0, []Kind{KindTurn}},
+		{"calls", e.Calls != 0, []Kind{KindTurn}},
+		{"tokens", !e.Tokens.IsZero(), []Kind{KindTurn, KindCompaction}},
+		{"span", e.Span != nil, []Kind{KindCompaction}},
+		{"usage", e.Usage != nil, []Kind{KindTurn, KindCompaction}},
+		{"open", e.Open != 0, []Kind{KindTurn, KindCompaction}},
+		{"late", e.Late != 0, []Kind{KindTurn}},
+		{"left", e.Left != 0, []Kind{KindTurn}},
+		{"origin", e.Origin != nil, []Kind{KindOpened}},
+		{"fork_of", e.ForkOf != nil, []Kind{KindOpened}},
+		{"root", !e.Root.IsZero(), []Kind{KindOpened}},
+		{"agent", e.Agent != "", []Kind{KindOpened, KindClaimed}},
+		{"role", e.Role != "", []Kind{KindOpened}},
+		{"spawned_by", !e.SpawnedBy.IsZero(), []Kind{KindOpened}},
+		{"to", !e.To.IsZero(), []Kind{KindMoved, KindClaimed}},
+		{"state", e.State != 0, []Kind{KindState}},
+		{"successor", !e.Successor.IsZero(), []Kind{KindState}},
+	} {
+		if f.set && !slices.Contains(f.on, e.Kind) {
+			return bad("has a %s", f.name)
+		}
+	}
+	return nil
+}
+
+// checkKind checks what an event of its kind must have.
+func (e *Event) checkKind(bad refusal) error {
+	switch e.Kind {
+	case KindOpened:
+		if e.Origin == nil || e.Root.IsZero() || !ValidName(e.Agent) {
+			return bad("lacks origin, root or agent")
+		}
+		self, _ := e.Chain.Session()
+		if e.Origin.Session != self || !ValidName(e.Origin.Tenant) {
+			return bad("origin is session %s of %q", e.Origin.Session, clip(e.Origin.Tenant, 80))
+		}
+		if (e.ForkOf == nil) != (e.Root == self) {
+			return bad("root %s", e.Root)
+		}
+		if f := e.ForkOf; f != nil && (!f.At.whole() || f.At.Session == self || f.Hash.IsZero() || f.Mode < AsSeen || f.Mode > Summary) {
+			return bad("fork point")
+		}
+		switch e.Role {
+		case "", Peer, Main, Task:
+		default:
+			return bad("role %q", clip(string(e.Role), 40))
+		}
+	case KindTurn:
+		if e.Depth == 0 || e.Segment.IsZero() {
+			return bad("lacks depth or segment")
+		}
+		if (e.Depth == 1) != e.Parent.IsZero() || !e.Parent.IsZero() && !e.Parent.whole() {
+			return bad("depth %d with parent %v", e.Depth, e.Parent)
+		}
+		if e.Halves == 0 {
+			return bad("has neither messages nor a response")
+		}
+	case KindCompaction:
+		if e.Depth < 2 || !e.Parent.whole() || e.Segment.IsZero() {
+			return bad("lacks parent, depth or segment")
+		}
+		if e.Span == nil {
+			return bad("lacks its span")
+		}
+		return e.Span.validate(bad)
+	case KindMoved:
+		if !e.To.IsZero() && !e.To.whole() {
+			return bad("moves to %s", e.To)
+		}
+	case KindState:
+		if e.State < Paused || e.State > Erased {
+			return bad("state %d", e.State)
+		}
+		if !e.Successor.IsZero() && e.State != Reset {
+			return bad("%s, but has a successor", e.State)
+		}
+	case KindClaimed:
+		if e.To.Session.IsZero() || !e.To.Turn.IsZero() || !ValidName(e.Agent) {
+			return bad("claims nothing")
+		}
+	}
+	return nil
+}
+
+func (s *Span) validate(bad refusal) error {
+	for _, r := range []Ref{s.Through, s.FirstKept, s.SawThrough, s.Previous} {
+		if !r.IsZero() && !r.whole() {
+			return bad("its span names half a turn, %s", r)
+		}
+	}
+	if len(s.Elisions) > MaxElements {
+		return bad("%d elisions", len(s.Elisions))
+	}
+	for i, el := range s.Elisions {
+		if !el.Turn.whole() || el.Half != MessagesHalf && el.Half != ResponseHalf || el.Half == ResponseHalf && el.Message != 0 ||
+			el.Message >= MaxMessages || el.Part >= MaxParts {
+			return bad("elision %d: part %d of message %d in the %s of %s", i, el.Part, el.Message, el.Half, el.Turn)
+		}
+	}
+	switch {
+	case s.Provenance != ByNexus && s.Provenance != Imported:
+		return bad("provenance %d", s.Provenance)
+	case s.Dropped && s.Provenance != Imported:
+		return bad("drops turns without being imported")
+	case s.Split && (s.Through.IsZero() || s.Through != s.FirstKept):
+		return bad("split, but ends at %v and keeps from %v", s.Through, s.FirstKept)
+	case !s.Split && !s.Through.IsZero() && s.Through == s.FirstKept:
+		return bad("covers and keeps %v without a split", s.Through)
+	case s.Through.IsZero() && s.Covered != 0:
+		return bad("covers %d turns but names no last one", s.Covered)
+	}
+	return nil
+}
+
+// checkCounts checks that no count is over [MaxCount].
+func (e *Event) checkCounts(bad refusal) error {
+	counts := []uint64{e.Index, e.Depth, e.Calls, e.Open, e.Late, e.Left, e.Tokens.Messages, e.Tokens.Response}
+	if u := e.Usage; u != nil {
+		counts = append(counts, u.InputTokens, u.OutputTokens, u.CacheRead, u.CacheCreation)
+	}
+	if e.Span != nil {
+		counts = append(counts, e.Span.Covered)
+	}
+	for _, b := range e.Blobs {
+		counts = append(counts, b.Size)
+	}
+	if n := slices.Max(counts); n > MaxCount {
+		return bad("the count %d is over %d", n, uint64(MaxCount))
+	}
+	return word("", e.Tokens.Counter)
+}
+
+// refusal makes the error that says what is wrong with an event.
+type refusal func(format string, args ...any) error
+
+// whole reports whether r names a session and a turn of it.
+func (r Ref) whole() bool { return !r.Session.IsZero() && !r.Turn.IsZero() }
+
+func (b BlobLink) compare(o BlobLink) int { return bytes.Compare(b.Digest[:], o.Digest[:]) }
+
+// ascending reports whether s is sorted and without duplicates.
+func ascending[T any](s []T, compare func(a, b T) int) bool {
+	for i := 1; i < len(s); i++ {
+		if compare(s[i-1], s[i]) >= 0 {
+			return false
+		}
+	}
+	return true
+}
