@@ -1,6 +1,7 @@
 package interchange
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 
@@ -15,6 +16,8 @@ import (
 const (
 	anthropicToolName = 128     // of a tool's definition, in characters; a tool_use takes 200
 	anthropicImage    = 5 << 20 // bytes of base64
+
+	mimePDF = "application/pdf"
 )
 
 // Anthropic renders the system member and the messages of a Messages request.
@@ -35,8 +38,8 @@ const (
 //   - Blank texts are left out, and so are messages that have nothing else; a
 //     failed call without a text gets a marked one. A final assistant message
 //     loses its trailing white space. Each of these is a 400 otherwise.
-//   - Images are base64 or url blocks of user messages and results, else a
-//     placeholder: elsewhere, over 5 MiB of base64, in a failed call's result
+//   - Images and PDFs are base64 or url blocks of user messages and results,
+//     else a placeholder: elsewhere, over 5 MiB of base64, in a failed call's result
 //     (text alone is allowed there), and for other media.
 //   - Ids with characters other than [a-zA-Z0-9_-], or used twice, are
 //     replaced by derived ones; such characters in a tool's name become _.
@@ -238,7 +241,7 @@ func anthropicSaid(x *exchange) []anthropicBlock {
 			}
 			continue
 		}
-		if b, ok := anthropicPicture(p); ok {
+		if b, ok := anthropicMedia(p); ok {
 			out = append(out, b)
 		} else {
 			out = appendText(out, textOf(p))
@@ -266,7 +269,11 @@ func anthropicThinking(p *turns.Part) (anthropicBlock, bool) {
 	return anthropicBlock{}, false
 }
 
-func anthropicPicture(p *turns.Part) (anthropicBlock, bool) {
+// anthropicMedia is the image or document block of p.
+func anthropicMedia(p *turns.Part) (anthropicBlock, bool) {
+	if s := pdfOf(p); s != nil {
+		return anthropicBlock{Type: "document", Source: s}, true
+	}
 	pic, ok := pictureOf(p)
 	switch {
 	case !ok || len(pic.base64) > anthropicImage:
@@ -277,13 +284,27 @@ func anthropicPicture(p *turns.Part) (anthropicBlock, bool) {
 	return anthropicBlock{Type: "image", Source: &anthropicSource{Type: "base64", MediaType: pic.mime, Data: pic.base64}}, true
 }
 
+// pdfOf is the source of a PDF, the one kind of document that takes bytes or
+// an address; nil where p is none.
+func pdfOf(p *turns.Part) *anthropicSource {
+	web := strings.HasPrefix(p.Content, "https://") || strings.HasPrefix(p.Content, "http://")
+	switch {
+	case p.Ref != nil:
+	case p.Type == turns.Blob && len(p.Data) > 0 && p.MimeType == mimePDF:
+		return &anthropicSource{Type: "base64", MediaType: mimePDF, Data: base64.StdEncoding.EncodeToString(p.Data)}
+	case p.Type == turns.URI && web && (p.MimeType == mimePDF || p.Modality == "document"):
+		return &anthropicSource{Type: "url", URL: p.Content}
+	}
+	return nil
+}
+
 // anthropicResult is the tool_result block of r: a string where it is one
 // text, no content where it is blank, else blocks.
 func anthropicResult(r *turns.Part, id string) anthropicBlock {
 	var c anthropicContent
 	parts := resultParts(r)
 	for i := range parts {
-		if b, ok := anthropicPicture(&parts[i]); ok && !r.IsError {
+		if b, ok := anthropicMedia(&parts[i]); ok && !r.IsError {
 			c = append(c, b)
 		} else {
 			c = appendText(c, textOf(&parts[i]))

@@ -14,7 +14,7 @@ import (
 // (cache_control, citations). A section has no name.
 //
 // Errors: [turns.ErrMalformed], [turns.ErrTooLarge]; [turns.ErrUnsupported]
-// for a kind of block that has no part of ours (documents, server tools).
+// for a kind of block that has no part of ours (server tools, documents in plain text).
 func FromAnthropic(system, messages []byte) ([]turns.Section, []turns.Message, error) {
 	var sections []turns.Section
 	if system != nil {
@@ -117,24 +117,24 @@ func (b *anthropicBlock) part() (turns.Part, error) {
 		}
 		response, err := resultOf(parts)
 		return turns.Part{Type: turns.ToolCallResponse, ID: b.ToolUseID, Response: response, IsError: b.IsError}, err
-	case "image":
-		return b.image()
+	case "image", "document":
+		return b.media()
 	}
 	return turns.Part{}, fmt.Errorf("%w: block of type %q", turns.ErrUnsupported, b.Type)
 }
 
-func (b *anthropicBlock) image() (turns.Part, error) {
+func (b *anthropicBlock) media() (turns.Part, error) {
 	switch s := b.Source; {
 	case s != nil && s.Type == "url":
-		return turns.Part{Type: turns.URI, Modality: "image", Content: s.URL}, nil
+		return turns.Part{Type: turns.URI, Modality: b.Type, Content: s.URL}, nil
 	case s != nil && s.Type == "base64":
 		data, err := base64.StdEncoding.Strict().DecodeString(s.Data)
 		if err != nil {
-			return turns.Part{}, fmt.Errorf("%w: image: %w", turns.ErrMalformed, err)
+			return turns.Part{}, fmt.Errorf("%w: %s: %w", turns.ErrMalformed, b.Type, err)
 		}
-		return turns.Part{Type: turns.Blob, Modality: "image", MimeType: s.MediaType, Data: data}, nil
+		return turns.Part{Type: turns.Blob, Modality: b.Type, MimeType: s.MediaType, Data: data}, nil
 	}
-	return turns.Part{}, fmt.Errorf("%w: source of an image", turns.ErrUnsupported)
+	return turns.Part{}, fmt.Errorf("%w: source of a %s", turns.ErrUnsupported, b.Type)
 }
 
 // anthropicExt is {"anthropic":{member: v}}; nil where v is absent.

@@ -132,17 +132,19 @@ func (x *exchange) answer(p *turns.Part) bool {
 type wireIDs struct {
 	fits func(id string) bool
 	used map[string]bool
+	next map[string]int // how often an id was derived: the n-th repeat is found at once
 }
 
 func (w *wireIDs) of(calls []*turns.Part) []string {
 	if w.used == nil {
-		w.used = make(map[string]bool)
+		w.used, w.next = make(map[string]bool), make(map[string]int)
 	}
 	ids := make([]string, len(calls))
 	for i, c := range calls {
 		id := c.ID
-		for n := 0; !w.fits(id) || w.used[id]; n++ {
-			h := sha256.Sum256([]byte(strconv.Itoa(n) + "\x00" + c.ID))
+		for !w.fits(id) || w.used[id] {
+			h := sha256.Sum256([]byte(strconv.Itoa(w.next[c.ID]) + "\x00" + c.ID))
+			w.next[c.ID]++
 			id = "call_" + hex.EncodeToString(h[:12])
 		}
 		w.used[id] = true
