@@ -158,13 +158,13 @@ type partJSON struct {
 	Content   *string  `json:"content,omitzero"`
 	ID        *string  `json:"id,omitzero"`
 	Name      *string  `json:"name,omitzero"`
-	Arguments Raw      `json:"arguments,omitempty"`
-	Response  Raw      `json:"response,omitempty"`
+	Arguments Raw      `json:"arguments,omitzero"`
+	Response  Raw      `json:"response,omitzero"`
 	IsError   bool     `json:"is_error,omitzero"`
 	Modality  *string  `json:"modality,omitzero"`
 	MimeType  *string  `json:"mime_type,omitzero"`
 	Ref       *BlobRef `json:"ref,omitzero"`
-	Ext       Raw      `json:"ext,omitempty"`
+	Ext       Raw      `json:"ext,omitzero"`
 }
 
 // MarshalJSONTo writes the protocol's form.

@@ -33,7 +33,7 @@ func UnixTime(ns int64) Time { return Time(time.Unix(0, ns).UTC()) }
 // Policy is a policy by name, or by name with overrides.
 type Policy struct {
 	Name string    `json:"name"`
-	Set  turns.Raw `json:"set,omitempty"`
+	Set  turns.Raw `json:"set,omitzero"`
 }
 
 // UnmarshalJSONFrom takes a string for the name alone.
@@ -68,11 +68,11 @@ type SessionSettings struct {
 	Policy *Policy       `json:"policy,omitempty"`
 	Model  *string       `json:"model,omitempty"`
 	System *System       `json:"system,omitempty"`
-	Tools  *[]turns.Raw  `json:"tools,omitempty"`
+	Tools  *[]turns.Raw  `json:"tools,omitzero"`
 	Limits *turns.Limits `json:"limits,omitempty"`
 	User   *string       `json:"user,omitempty"`
-	Meta   turns.Raw     `json:"meta,omitempty"`
-	Reset  turns.Raw     `json:"reset,omitempty"`
+	Meta   turns.Raw     `json:"meta,omitzero"`
+	Reset  turns.Raw     `json:"reset,omitzero"`
 }
 
 // CreateSession is session.create.
@@ -106,7 +106,7 @@ type ForkedFrom struct {
 // PolicyInForce is a policy with the digest of its content.
 type PolicyInForce struct {
 	Name   string     `json:"name"`
-	Set    turns.Raw  `json:"set,omitempty"`
+	Set    turns.Raw  `json:"set,omitzero"`
 	Digest turns.Hash `json:"digest"`
 }
 
@@ -132,7 +132,7 @@ type Session struct {
 	Model       string            `json:"model,omitempty"`
 	Limits      turns.Limits      `json:"limits,omitzero"`
 	User        string            `json:"user,omitempty"`
-	Meta        turns.Raw         `json:"meta,omitempty"`
+	Meta        turns.Raw         `json:"meta,omitzero"`
 	Successor   turns.ID          `json:"successor,omitzero"`
 	Usage       turns.Usage       `json:"usage_total"`
 	Created     Time              `json:"created"`
@@ -182,7 +182,7 @@ type CloseSession struct {
 
 // ContextUsed says what context a call was made with.
 type ContextUsed struct {
-	Recipe      turns.Raw `json:"recipe,omitempty"`
+	Recipe      turns.Raw `json:"recipe,omitzero"`
 	Fingerprint string    `json:"fingerprint,omitempty"`
 }
 
@@ -195,7 +195,7 @@ type AppendTurn struct {
 	Model    string          `json:"model,omitempty"`
 	Usage    *turns.Usage    `json:"usage,omitempty"`
 	Time     *Time           `json:"time,omitempty"`
-	Meta     turns.Raw       `json:"meta,omitempty"`
+	Meta     turns.Raw       `json:"meta,omitzero"`
 	Context  *ContextUsed    `json:"context,omitempty"`
 }
 
@@ -269,7 +269,7 @@ type Turn struct {
 	Pending       bool            `json:"pending,omitempty"`
 	OpenCalls     uint64          `json:"open_call_count,omitempty"`
 	HasChildren   bool            `json:"has_children"`
-	Meta          turns.Raw       `json:"meta,omitempty"`
+	Meta          turns.Raw       `json:"meta,omitzero"`
 	Context       *ContextUsed    `json:"context,omitempty"`
 	Hash          turns.Hash      `json:"hash"`
 	PrevHash      turns.Hash      `json:"prev_hash"`
@@ -302,7 +302,7 @@ type Compaction struct {
 	Covered       uint64          `json:"covered"`
 	TokensBefore  uint64          `json:"tokens_before"`
 	TokensAfter   uint64          `json:"tokens_after"`
-	Survival      turns.Raw       `json:"survival,omitempty"`
+	Survival      turns.Raw       `json:"survival,omitzero"`
 	Usage         *turns.Usage    `json:"usage,omitempty"`
 	CostMicros    uint64          `json:"cost_micros,omitempty"`
 	Focus         string          `json:"focus,omitempty"`
@@ -348,7 +348,7 @@ type Source struct {
 type Context struct {
 	Messages    []turns.Raw     `json:"messages"`
 	System      turns.Raw       `json:"system"` // in the format's own form; null where there is none
-	Tools       []turns.Raw     `json:"tools,omitempty"`
+	Tools       []turns.Raw     `json:"tools,omitzero"`
 	Tokens      uint64          `json:"tokens"`
 	Budget      uint64          `json:"budget"`
 	Overhead    uint64          `json:"overhead"`
@@ -415,7 +415,7 @@ type ListCompactions struct {
 // ExpandCompaction is compaction.expand.
 type ExpandCompaction struct {
 	ID     turns.ID  `json:"id"`
-	Levels turns.Raw `json:"levels,omitempty"` // 1 (default) or "all"
+	Levels turns.Raw `json:"levels,omitzero"` // 1 (default) or "all"
 	Full   bool      `json:"full,omitempty"`
 	Page
 	Read
@@ -434,7 +434,7 @@ type RecordCompaction struct {
 	TokensBefore uint64          `json:"tokens_before,omitempty"`
 	Dropped      bool            `json:"dropped,omitempty"`
 	Cleared      []ClearedResult `json:"cleared,omitempty"`
-	Meta         turns.Raw       `json:"meta,omitempty"`
+	Meta         turns.Raw       `json:"meta,omitzero"`
 }
 
 // ClearedResult names a tool result that is shown cleared.
@@ -450,7 +450,7 @@ type CreateFork struct {
 	Mode   string    `json:"mode,omitempty"`
 	Label  *string   `json:"label,omitempty"`
 	Policy *Policy   `json:"policy,omitempty"`
-	Meta   turns.Raw `json:"meta,omitempty"`
+	Meta   turns.Raw `json:"meta,omitzero"`
 }
 
 // GetPath is lineage.path.
@@ -599,5 +599,5 @@ type Notification struct {
 	Session  turns.ID  `json:"session"`
 	Turn     turns.ID  `json:"turn,omitzero"`
 	Position string    `json:"position"`
-	Detail   turns.Raw `json:"detail,omitempty"`
+	Detail   turns.Raw `json:"detail,omitzero"`
 }
