@@ -1,0 +1,144 @@
+package turns
+
+// The events of the golden files: one or more of each kind, each field of the
+// format in at least one of them. They are frozen like the files: a new case is
+// a new sample.
+
+type sample struct {
+	name  string
+	event Event
+	body  any // nil: no body
+}
+
+func sampleID(n byte) ID {
+	return ID{0x01, 0x9a, 0x00, 0x00, 0x00, n, 1, 2, 3, 4, 5, 6, 7, 8, 9, n}
+}
+
+func sampleHash(n byte) (h Hash) {
+	for i := range h {
+		h[i] = n + byte(i)
+	}
+	return h
+}
+
+func sampleRef(session, turn byte) Ref {
+	return Ref{Session: sampleID(session), Turn: sampleID(turn)}
+}
+
+const sampleTime = 1_790_000_000_123_456_789
+
+func head(kind Kind, n byte) Event {
+	e := Event{Version: 1, Kind: kind, ID: sampleID(n), Chain: SessionChain(sampleID(1)), Index: uint64(n), Prev: sampleHash(n),
+		Recorded: sampleTime, Actor: "acme/coder", Digest: sampleHash(n + 100)}
+	return e
+}
+
+func samples() []sample {
+	settings := Settings{
+		Policy:   PolicyRef{Name: "balanced", Set: Raw(`{"keep_turns": 4}`), Digest: sampleHash(50)},
+		Model:    "large-1",
+		Preamble: Preamble{System: []Section{{Name: "rules", Content: "Be brief."}, {Content: "Zürich ✓"}}, Tools: []Raw{Raw(`{"name":"ls","parameters":{}}`)}},
+		Limits:   Limits{ContextWindow: 200000, MaxOutputTokens: 8192, SafetyMargin: 1000},
+		Meta:     Raw(`{"n": 9007199254740993}`), User: "u-1", Reset: Raw(`{"at":"04:00"}`),
+	}
+	origin := &Origin{Ledger: [16]byte{0xa, 0xb, 0xc, 15: 1}, Tenant: "acme", Session: sampleID(1)}
+
+	opened := head(KindOpened, 0)
+	opened.Prev = Hash{}
+	opened.Origin, opened.Root, opened.Agent = origin, sampleID(1), "coder"
+
+	forked := opened
+	forked.Claimed, forked.Role, forked.SpawnedBy = -5, Task, Ref{Session: sampleID(9)}
+	forked.Root = sampleID(2)
+	forked.ForkOf = &ForkOf{At: sampleRef(2, 7), Hash: sampleHash(60), Mode: Summary}
+
+	minimal := Event{Version: 1, Kind: KindTurn, ID: sampleID(3), Chain: SessionChain(sampleID(1)), Index: 1, Prev: sampleHash(1), Recorded: 1,
+		Depth: 1, Segment: sampleID(3), Halves: 1}
+
+	turn := head(KindTurn, 4)
+	turn.Claimed, turn.Parent, turn.Depth, turn.Segment = sampleTime-7, sampleRef(1, 3), 24, sampleID(3)
+	turn.Halves, turn.Calls, turn.Tokens = 3, 1, Tokens{Counter: "approx-1", Messages: 300, Response: 70000}
+	turn.Usage = &Usage{InputTokens: 1000, OutputTokens: 65536, CacheRead: 900, CacheCreation: MaxCount}
+	turn.Open, turn.Late, turn.Left = 1, 2, 3
+	turn.Blobs = []BlobLink{{Digest: sampleHash(1), Size: 1 << 20}, {Digest: sampleHash(2), Size: 0}}
+
+	compaction := head(KindCompaction, 5)
+	compaction.Parent, compaction.Depth, compaction.Segment = sampleRef(1, 4), 25, sampleID(3)
+	compaction.Tokens = Tokens{Counter: "approx-1", Messages: 12}
+	compaction.Span = &Span{Through: sampleRef(1, 3), FirstKept: sampleRef(1, 3), Split: true, SawThrough: sampleRef(1, 3), Previous: sampleRef(1, 2),
+		Provenance: ByNexus, Covered: 3, Elisions: []Elision{{Turn: sampleRef(1, 3), Half: MessagesHalf, Message: 2, Part: 1}, {Turn: sampleRef(1, 4), Half: ResponseHalf, Part: 3}}}
+
+	dropped := head(KindCompaction, 6)
+	dropped.Parent, dropped.Depth, dropped.Segment = sampleRef(1, 5), 26, sampleID(3)
+	dropped.Span = &Span{Through: sampleRef(1, 5), Provenance: Imported, Dropped: true, Covered: 1}
+
+	moved := head(KindMoved, 7)
+	moved.To = sampleRef(1, 3)
+	back := head(KindMoved, 8)
+	changed := head(KindChanged, 9)
+	reset := head(KindState, 10)
+	reset.State, reset.Successor = Reset, sampleID(20)
+	closed := head(KindState, 11)
+	closed.State = Closed
+	claimed := head(KindClaimed, 0)
+	claimed.Chain, claimed.Prev, claimed.Digest = Chain{Entity: LabelEntity, ID: "0123456789abcdef0123456789abcdef"}, Hash{}, Hash{}
+	claimed.Agent, claimed.To = "coder", Ref{Session: sampleID(1)}
+
+	return []sample{
+		{"opened", opened, &OpenedBody{Label: "coder/telegram", Settings: settings}},
+		{"opened-fork", forked, &OpenedBody{Settings: Settings{Policy: PolicyRef{Name: "balanced"}}}},
+		{"turn-minimal", minimal, &TurnBody{Messages: []Message{TextMessage(User, "hi")}}},
+		{"turn", turn, &TurnBody{Messages: sampleMessages(), Response: sampleResponse(), Model: "large-1", Meta: Raw(`{"k":[1,2]}`),
+			Context: &ContextRef{Recipe: Raw(`{"v":1}`), Fingerprint: "f-1"}, Preamble: sampleHash(70)}},
+		{"turn-no-body", minimal, nil},
+		{"compaction", compaction, &CompactionBody{
+			Policy: settings.Policy, Trigger: Trigger{Kind: "threshold", Detail: Raw(`{"over":12}`)}, Mode: "before_call", Tier: "extractive",
+			Plan: sampleHash(80), Replacement: []Message{TextMessage(User, "<summary>x</summary>")}, Summary: "x",
+			Elided:       []ElidedPart{{Method: "trimmed", Show: "a…b", Before: 5000, After: 3}, {Method: "cleared", Before: 10}},
+			TokensBefore: 90000, TokensAfter: 12, Survival: Raw(`{"names":3}`), CostMicros: 1500, DurationMS: 20, Focus: "tests",
+			FromOriginals: true, Memories: Raw(`[]`), Flush: "skipped", Meta: Raw(`{}`)}},
+		{"compaction-imported", dropped, &CompactionBody{Policy: PolicyRef{Name: "import"}, Trigger: Trigger{Kind: "manual"}, Mode: "manual"}},
+		{"moved", moved, &MovedBody{Note: "undo"}},
+		{"moved-to-start", back, &MovedBody{}},
+		{"changed", changed, &ChangedBody{Label: "coder/telegram", Settings: settings}},
+		{"state-reset", reset, &StateBody{Cause: "idle"}},
+		{"state-closed", closed, nil},
+		{"claimed", claimed, &ClaimedBody{Label: "coder/telegram"}},
+	}
+}
+
+func sampleMessages() []Message {
+	ref := &BlobRef{Digest: sampleHash(1), Size: 1 << 20, MimeType: "text/plain", Preview: "first line"}
+	return []Message{
+		{Role: System, Parts: []Part{TextPart("note")}},
+		{Role: Tool, Name: "shell", Parts: []Part{
+			{Type: ToolCallResponse, ID: "call-1", Name: "ls", Response: Raw(`"a\nb"`), IsError: true},
+			{Type: ToolCallResponse, ID: "call-2", Ref: ref},
+		}},
+		{Role: User, Parts: []Part{
+			TextPart(""), {Type: Blob, Modality: "image", MimeType: "image/png", Data: []byte{0x89, 'P', 0, 0xff}},
+			{Type: URI, Modality: "image", MimeType: "image/png", Content: "https://example.org/a.png"},
+			{Type: File, Modality: "document", MimeType: "application/pdf", Content: "file-1"},
+			{Type: Blob, MimeType: "text/plain", Ref: &BlobRef{Digest: sampleHash(2)}},
+		}},
+		{Role: User},
+	}
+}
+
+func sampleResponse() *Message {
+	return &Message{Role: Assistant, FinishReason: "tool_calls", Parts: []Part{
+		{Type: Reasoning, Content: "think", Ext: Raw(`{"anthropic":{"signature":"AAA="}}`)},
+		{Type: ToolCall, ID: "call-3", Name: "ls", Arguments: Raw(`{"b":1, "a":1e400}`)},
+	}}
+}
+
+// made is the event with its body in it, unsealed and uncompressed.
+func (s sample) made() (*Event, error) {
+	e := s.event
+	if s.body == nil {
+		return &e, nil
+	}
+	b, err := EncodeBody(s.body)
+	e.Body = b
+	return &e, err
+}
