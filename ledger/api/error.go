@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-json-experiment/json"
+
 	"nexus/ledger"
 	"nexus/turns"
 )
@@ -134,4 +136,12 @@ func FromError(err error) *Error {
 // Errorf makes an error of a code; pairs are details.
 func Errorf(code Code, details map[string]any, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Details: details}
+}
+
+// unmarshalLenient reads a reply: members this build does not know are ignored.
+func unmarshalLenient(b []byte, v any) error {
+	if err := json.Unmarshal(b, v); err != nil {
+		return Errorf(Internal, nil, "the reply can't be read: %v", err)
+	}
+	return nil
 }

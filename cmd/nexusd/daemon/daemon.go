@@ -1,0 +1,271 @@
+// Package daemon wires the parts of nexusd together: the embedded or external
+// NATS server, the log, the projections, the keys, the engine, the service and
+// HTTP. The quickstart and tests start it too.
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/cmd/nexusd/daemon/natsapi"
+	"nexus/compactor"
+	"nexus/compactor/extractive"
+	"nexus/ledger/api"
+	"nexus/ledger/jetstream"
+	"nexus/ledger/jetstream/embed"
+	"nexus/projections"
+	"nexus/turns"
+	"nexus/turns/seal"
+	"nexus/turns/tokens"
+)
+
+// Daemon is a running nexusd.
+type Daemon struct {
+	cfg     Config
+	logger  *slog.Logger
+	engine  *engine.Engine
+	service *natsapi.Service
+	store   *projections.Store
+	log     *jetstream.Log
+	server  *embed.Server // nil on an external server
+	url     string
+	web     *web
+	client  *nats.Conn // where the service lives
+
+	stopRun context.CancelFunc
+	run     chan error // the projections' Run
+	failed  chan error // the first part that ended by itself
+	closers []func(context.Context) error // in the order of opening
+	once    sync.Once
+	closed  error
+}
+
+// Open starts a daemon and returns when it can serve: the projections have
+// applied all that was on the log. On an error everything that was opened is
+// closed again.
+func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: configuration: %w", turns.ErrMalformed, err)
+	}
+	d := &Daemon{cfg: cfg.withDefaults(), failed: make(chan error, 4)}
+	d.logger = d.cfg.Logger
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := os.MkdirAll(d.cfg.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	ledgerConn, err := d.connect()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.openLog(ctx, ledgerConn); err != nil {
+		return nil, err
+	}
+	if err := d.openStore(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.serve(ctx); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// connect opens the server, if it is ours, and both connections.
+func (d *Daemon) connect() (*nats.Conn, error) {
+	if d.cfg.NATS != "" {
+		d.url = d.cfg.NATS
+		nc, err := nats.Connect(d.cfg.NATS, nats.Name("nexusd"), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(false))
+		if err != nil {
+			return nil, fmt.Errorf("connect to %s: %w", d.cfg.NATS, err)
+		}
+		d.opened(func(context.Context) error { nc.Close(); return nil })
+		d.client = nc
+		return nc, nil
+	}
+	server, err := embed.Start(embed.Config{DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, Logger: d.logger})
+	if err != nil {
+		return nil, err
+	}
+	d.server, d.url = server, server.ClientURL()
+	d.opened(func(context.Context) error { return server.Close() })
+	ledgerConn, err := server.LedgerConn()
+	if err != nil {
+		return nil, err
+	}
+	d.opened(func(context.Context) error { ledgerConn.Close(); return nil })
+	if d.client, err = server.ServiceConn(); err != nil {
+		return nil, err
+	}
+	client := d.client
+	d.opened(func(context.Context) error { client.Close(); return nil })
+	return ledgerConn, nil
+}
+
+func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
+	stream, err := js.New(nc)
+	if err != nil {
+		return err
+	}
+	c := jetstream.Config{Replicas: d.cfg.Replicas, Create: d.cfg.Create}
+	var id identity
+	if d.server != nil {
+		if id, err = loadIdentity(d.cfg.Data); err != nil {
+			return err
+		}
+		c.Ledger, c.Create = id.Ledger, !id.Ready
+	} else if c.Create {
+		c.Ledger = uuid.NewString()
+	}
+	if d.log, err = jetstream.Open(ctx, stream, c); err != nil {
+		return err
+	}
+	if d.server != nil && !id.Ready {
+		id.Ready = true
+		return saveIdentity(d.cfg.Data, id)
+	}
+	return nil
+}
+
+// openStore opens the projections and replays what they lack, before anything
+// is served or appended.
+func (d *Daemon) openStore(ctx context.Context) (err error) {
+	if d.store, err = projections.Open(projections.Config{Dir: filepath.Join(d.cfg.Data, "projections"), Logger: d.logger}); err != nil {
+		return err
+	}
+	d.opened(func(context.Context) error { return d.store.Close() })
+	if err := d.store.Check(ctx, d.log); err != nil {
+		return err
+	}
+	st, err := d.log.State(ctx)
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	d.run = make(chan error, 1)
+	go func() {
+		err := d.store.Run(running, d.log)
+		if err != nil {
+			d.logger.Error("projections stopped", "err", err)
+			d.failed <- err
+		}
+		d.run <- err
+	}()
+	d.opened(func(context.Context) error { stop(); <-d.run; return nil })
+	if n := st.Last - d.store.Applied().Seq; n > 10_000 {
+		d.logger.Info("replaying the log into the projections", "records", n)
+	}
+	return d.store.WaitFor(ctx, st.Last)
+}
+
+func (d *Daemon) serve(ctx context.Context) error {
+	uid, err := uuid.Parse(d.log.Ledger())
+	if err != nil {
+		return fmt.Errorf("%w: the stream names no ledger: %w", turns.ErrCorrupt, err)
+	}
+	registry := prometheus.NewRegistry()
+	counter := tokens.Approx{}
+	d.engine = &engine.Engine{
+		Ledger: uid, Log: d.log, Blobs: d.log.Blobs(), Store: d.store, Counter: counter,
+		Tiers:  []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter})}},
+		Now:    time.Now, Rand: rand.Reader, Logger: d.logger, Metrics: engine.NewMetrics(registry), Notify: d.notify,
+	}
+	if d.cfg.Seal == "on" {
+		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))
+		if err != nil {
+			return err
+		}
+		d.opened(func(context.Context) error { return keys.Close() })
+		d.engine.Keys = keys
+	}
+	if d.service, err = natsapi.Start(d.client, d.engine, d.cfg.Version, d.logger); err != nil {
+		return err
+	}
+	d.opened(d.service.Stop)
+	go func() {
+		<-d.service.Stopped()
+		d.failed <- errors.New("the NATS service stopped")
+	}()
+	if d.cfg.HTTP != "off" {
+		if d.web, err = startWeb(d.cfg.HTTP, registry, d.ready, d.logger); err != nil {
+			return err
+		}
+		d.opened(d.web.stop)
+	}
+	return d.client.Flush()
+}
+
+// ready reports why the daemon is not fit to serve; nil if it is.
+func (d *Daemon) ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	st, err := d.log.State(ctx)
+	if err != nil {
+		return err
+	}
+	if err := st.Sound(); err != nil {
+		return err
+	}
+	if err := d.store.WaitFor(ctx, st.Last); err != nil {
+		return err
+	}
+	if n := d.store.Aside(); n > 0 {
+		return fmt.Errorf("%w: %d chains are set aside; ledgerctl verify says why", turns.ErrCorrupt, n)
+	}
+	return nil
+}
+
+func (d *Daemon) notify(tenant, agent string, n api.Notification) {
+	b, err := turns.EncodeJSON(n)
+	if err != nil {
+		return
+	}
+	// A hint: what is lost here is found by listing after the last position.
+	if err := d.client.Publish(fmt.Sprintf("nexus.v1.%s.%s.notify.%s.%s", tenant, agent, n.Session, n.What), b); err != nil {
+		d.logger.Warn("notify", "err", err)
+	}
+}
+
+// ClientURL is where clients connect.
+func (d *Daemon) ClientURL() string { return d.url }
+
+// HTTPURL is where health and metrics are; "" when off.
+func (d *Daemon) HTTPURL() string {
+	if d.web == nil {
+		return ""
+	}
+	return d.web.url
+}
+
+// Failed yields why a part ended by itself. The daemon is then to be closed.
+func (d *Daemon) Failed() <-chan error { return d.failed }
+
+func (d *Daemon) opened(f func(context.Context) error) { d.closers = append(d.closers, f) }
+
+// Close stops serving, lets requests end as long as ctx lets them, and closes
+// everything in reverse order of opening. It can be called twice.
+func (d *Daemon) Close(ctx context.Context) error {
+	d.once.Do(func() {
+		var errs []error
+		for i := len(d.closers) - 1; i >= 0; i-- {
+			errs = append(errs, d.closers[i](ctx))
+		}
+		d.closed = errors.Join(errs...)
+	})
+	return d.closed
+}

@@ -1,0 +1,313 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"nexus/compactor"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/projections"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// Append is turn.append.
+func (e *Engine) Append(ctx context.Context, c Caller, session turns.ID, req api.AppendTurn, canonical []byte) (*api.Appended, error) {
+	began := time.Now()
+	if err := validateAppend(&req); err != nil {
+		return nil, err
+	}
+	r := request{id: req.ID, what: "turn.append", canonical: canonical}
+	var ack *api.Appended
+	err := e.mutate(ctx, c, session, func(ch *chain, s *ledger.Session) (*draft, error) {
+		ev, done, err := e.begin(s, r, turns.KindTurn)
+		if err != nil {
+			return nil, err
+		}
+		if done {
+			ack, err = e.ackAgain(s, ev)
+			return nil, err
+		}
+		d, a, err := e.draftTurn(ctx, c, ch, s, ev, req)
+		ack = a
+		return d, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.Metrics.observeAppend(time.Since(began))
+	if !ack.Duplicate && e.Notify != nil {
+		e.Notify(c.Tenant, c.Agent, api.Notification{What: "turn.appended", Session: session, Turn: ack.ID, Position: ack.Position})
+	}
+	return ack, nil
+}
+
+func validateAppend(req *api.AppendTurn) error {
+	if err := turns.ValidateMessages("/messages", req.Messages); err != nil {
+		return err
+	}
+	if err := turns.ValidateResponse("/response", req.Response); err != nil {
+		return err
+	}
+	switch {
+	case len(req.Messages) == 0 && req.Response == nil:
+		return fieldErr("/messages", "a turn has messages, a response, or both")
+	case len(req.Model) > turns.MaxName:
+		return fieldErr("/model", "longer than %d bytes", turns.MaxName)
+	case req.Meta != nil && req.Meta.Kind() != '{':
+		return fieldErr("/meta", "not a JSON object")
+	}
+	for _, m := range req.Messages {
+		for _, p := range m.Parts {
+			if p.Ref != nil {
+				return fieldErr("/messages", "a ref is the daemon's to make; send the content")
+			}
+		}
+	}
+	return nil
+}
+
+// draftTurn decides where a turn goes and what it does to the open calls.
+func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.Session, ev *turns.Event, req api.AppendTurn) (*draft, *api.Appended, error) {
+	head, err := e.headNode(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := e.attaches(s, head, req.Parent); err != nil {
+		return nil, nil, err
+	}
+	_, set, err := e.inForce(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	open, err := e.openCalls(ctx, c.Tenant, s, ch, head)
+	if err != nil {
+		return nil, nil, err
+	}
+	turned, err := open.After(req.Messages, req.Response, func(id string) (bool, error) { return e.calledOn(ctx, c.Tenant, head, id) })
+	if err != nil {
+		return nil, nil, err
+	}
+
+	ev.Parent, ev.Depth = s.Head, head.Depth+1
+	ev.Segment = s.SegmentFor(ev.ID, s.Head)
+	ev.Open, ev.Late, ev.Left = uint64(len(turned.Open)), uint64(len(turned.Late)), uint64(len(turned.Left))
+	ev.Usage = req.Usage
+	if req.Time != nil {
+		ev.Claimed = time.Time(*req.Time).UnixNano()
+	}
+	ev.Tokens.Counter = e.Counter.Name()
+	if len(req.Messages) > 0 {
+		ev.Halves |= turns.Halves(turns.MessagesHalf)
+		ev.Tokens.Messages = tokens.Messages(e.Counter, req.Messages)
+	}
+	if req.Response != nil {
+		ev.Halves |= turns.Halves(turns.ResponseHalf)
+		ev.Tokens.Response = e.Counter.Message(req.Response)
+		ev.Calls = uint64(len(req.Response.Calls(nil)))
+	}
+	body := &turns.TurnBody{Messages: req.Messages, Response: req.Response, Model: req.Model, Meta: req.Meta}
+	if body.Preamble, err = preambleDigest(set.Preamble); err != nil {
+		return nil, nil, err
+	}
+	if u := req.Context; u != nil {
+		body.Context = &turns.ContextRef{Recipe: u.Recipe, Fingerprint: u.Fingerprint}
+	}
+
+	ev.Chain = turns.SessionChain(s.ID)
+	node, err := lineage.Grow(e.Store, head, ev, s.IgnoresInherited() && s.Head.Session != s.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	ack := &api.Appended{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Open: turned.Open, Abandoned: turned.Left, Late: turned.Late}
+	if !ev.Parent.IsZero() {
+		ack.Parent = &ev.Parent.Turn
+	}
+	if err := e.fillGauge(ack, s, &set, node); err != nil {
+		return nil, nil, err
+	}
+	return &draft{event: ev, body: body, after: func(seq uint64, hash turns.Hash) {
+		ack.Hash, ack.Position = hash, position(seq)
+		ch.open, ch.openAt = turned.Open, ev.Ref()
+	}}, ack, nil
+}
+
+// attaches checks that a turn with the given parent continues the head: no
+// parent named, the head itself, or the nearest normal ancestor of the head with
+// only compactions between, since a background compaction must not make an
+// agent's append fail.
+func (e *Engine) attaches(s *ledger.Session, head lineage.Node, parent turns.ID) error {
+	if parent.IsZero() {
+		return nil
+	}
+	for n := head; !n.Ref.IsZero(); {
+		if n.Ref.Turn == parent {
+			return nil
+		}
+		if n.Kind != turns.KindCompaction {
+			break
+		}
+		up, err := e.Store.Nodes(n.Parent)
+		if err != nil {
+			return err
+		}
+		n = up[0]
+	}
+	return headMoved(s, "parent is "+parent.String())
+}
+
+// fillGauge sets what an ack says of the context that the next call gets.
+func (e *Engine) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Settings, head lineage.Node) error {
+	g, pol, err := e.gauge(s, set, head)
+	if err != nil {
+		return err
+	}
+	ack.Context = g
+	ack.Compaction.State = "idle"
+	p := compactor.Path{Session: s.ID, Head: head, Overhead: overhead(e.Counter, set.Preamble), Limits: set.Limits}
+	if _, due := compactor.Due(p, pol, g.Tokens); due {
+		ack.Compaction.State = "due"
+	}
+	return nil
+}
+
+// ackAgain is the ack of a turn that is stored, as its first append got it.
+func (e *Engine) ackAgain(s *ledger.Session, ev *turns.Event) (*api.Appended, error) {
+	t, err := e.Store.Turn(ev.Ref())
+	if err != nil {
+		return nil, err
+	}
+	_, set, err := e.inForce(s)
+	if err != nil {
+		return nil, err
+	}
+	ack := &api.Appended{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Hash: t.Hash, Position: position(t.Seq), Duplicate: true}
+	if !ev.Parent.IsZero() {
+		ack.Parent = &ev.Parent.Turn
+	}
+	return ack, e.fillGauge(ack, s, &set, t.Node)
+}
+
+func preambleDigest(p turns.Preamble) (turns.Hash, error) {
+	if len(p.System) == 0 && len(p.Tools) == 0 {
+		return turns.Hash{}, nil
+	}
+	b, err := turns.EncodeBody(&p)
+	if err != nil {
+		return turns.Hash{}, err
+	}
+	return turns.HashEvent(b), nil
+}
+
+// openCalls is the calls that wait for their response at head: those of the
+// nearest response up the path, less what pending turns below it answered.
+func (e *Engine) openCalls(ctx context.Context, tenant string, s *ledger.Session, ch *chain, head lineage.Node) (ledger.Calls, error) {
+	if ch != nil && ch.openAt == head.Ref && !head.Ref.IsZero() {
+		return ch.open, nil
+	}
+	var path []*turns.TurnBody
+	for n := head; !n.Ref.IsZero(); {
+		t, err := e.Store.Turn(n.Ref)
+		if err != nil {
+			return nil, err
+		}
+		if t.Open == 0 && len(path) == 0 {
+			return nil, nil
+		}
+		if n.Kind == turns.KindTurn {
+			b, err := e.turnBody(t)
+			if err != nil {
+				return nil, err
+			}
+			path = append(path, b)
+			if n.Halves.Has(turns.ResponseHalf) || hasAssistant(b.Messages) {
+				break
+			}
+		}
+		if n.Parent.IsZero() {
+			break
+		}
+		up, err := e.Store.Nodes(n.Parent)
+		if err != nil {
+			return nil, err
+		}
+		n = up[0]
+	}
+	var open ledger.Calls
+	for _, b := range slices.Backward(path) {
+		t, err := open.After(b.Messages, b.Response, func(string) (bool, error) { return true, nil })
+		if err != nil {
+			return nil, err
+		}
+		open = t.Open
+	}
+	return open, nil
+}
+
+func hasAssistant(ms []turns.Message) bool {
+	return slices.ContainsFunc(ms, func(m turns.Message) bool { return m.Role == turns.Assistant })
+}
+
+// calledOn reports whether a call of this id was made anywhere on the path to
+// head. It reads the path's content, newest first, and so is for the rare
+// response that answers no open call.
+func (e *Engine) calledOn(ctx context.Context, tenant string, head lineage.Node, id string) (bool, error) {
+	if head.Ref.IsZero() {
+		return false, nil
+	}
+	ranges, err := lineage.Segments(e.Store, head, 1)
+	if err != nil {
+		return false, err
+	}
+	for _, r := range slices.Backward(ranges) {
+		for payload, err := range e.Store.Range(r) {
+			if err != nil {
+				return false, err
+			}
+			ev, err := turns.Decode(payload)
+			if err != nil {
+				return false, err
+			}
+			if ev.Kind != turns.KindTurn {
+				continue
+			}
+			var b turns.TurnBody
+			if err := e.open(ev, &b); err != nil {
+				if errors.Is(err, turns.ErrErased) {
+					continue
+				}
+				return false, err
+			}
+			ms := b.Messages
+			if b.Response != nil {
+				ms = append(slices.Clip(ms), *b.Response)
+			}
+			for i := range ms {
+				if slices.Contains(ms[i].Calls(nil), id) {
+					return true, nil
+				}
+			}
+		}
+	}
+	return false, nil
+}
+
+// turnBody is the body of a normal turn.
+func (e *Engine) turnBody(t projections.Turn) (*turns.TurnBody, error) {
+	payload, err := e.Store.Payload(t)
+	if err != nil {
+		return nil, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	b := new(turns.TurnBody)
+	return b, e.open(ev, b)
+}
+
+func timeNano(t api.Time) int64 { return time.Time(t).UnixNano() }

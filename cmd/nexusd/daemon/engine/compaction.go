@@ -1,0 +1,489 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"nexus/compactor"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/projections"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// compaction is one compaction to be made on a session.
+type compaction struct {
+	request request
+	policy  *api.Policy
+	trigger turns.Trigger
+	opts    compactor.Options
+	ifDue   bool // only if the policy's own trigger says so
+}
+
+// Compact is compaction.run.
+func (e *Engine) Compact(ctx context.Context, c Caller, session turns.ID, req api.RunCompaction, canonical []byte) (*api.CompactionRun, error) {
+	if req.DryRun || !req.At.IsZero() {
+		plan, err := e.preview(ctx, c, session, req)
+		if err != nil {
+			return nil, err
+		}
+		if !req.DryRun {
+			return nil, fieldErr("/at", "a compaction is committed at the head; at goes with dry_run")
+		}
+		return &api.CompactionRun{Plan: planView(plan), State: "planned"}, nil
+	}
+	k := compaction{
+		request: request{id: req.ID, what: "compaction.run", canonical: canonical}, policy: req.Policy,
+		trigger: turns.Trigger{Kind: "manual"}, opts: compactor.Options{Focus: req.Focus, FromOriginals: req.FromOriginals},
+	}
+	ref, err := e.compact(ctx, c, session, k)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.GetTurn(ctx, c, session, api.GetTurn{ID: ref.Turn})
+	if err != nil {
+		return nil, err
+	}
+	return &api.CompactionRun{Compaction: t, State: "done"}, nil
+}
+
+// compactIfDue commits the compaction that the session's policy wants before
+// the next call, if it wants one. That there is nothing to gain is no error here.
+func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (*turns.ID, error) {
+	s, err := e.row(ctx, c, session, true)
+	if err != nil || s.Final() {
+		return nil, err
+	}
+	_, set, err := e.inForce(s)
+	if err != nil {
+		return nil, err
+	}
+	head, err := e.headNode(s)
+	if err != nil {
+		return nil, err
+	}
+	g, pol, err := e.gauge(s, &set, head)
+	if err != nil {
+		return nil, err
+	}
+	p := compactor.Path{Session: s.ID, Head: head, Overhead: overhead(e.Counter, set.Preamble), Limits: set.Limits}
+	if _, due := compactor.Due(p, pol, g.Tokens); !due || pol.Mode == compactor.Manual {
+		return nil, nil
+	}
+	ref, err := e.compact(ctx, c, session, compaction{request: request{what: "compaction.run"}, ifDue: true})
+	if errors.Is(err, api.ErrNothing) {
+		return nil, nil
+	}
+	if err != nil || ref.IsZero() {
+		return nil, err
+	}
+	return &ref.Turn, nil
+}
+
+// compact plans on the head, summarizes without holding the session, and
+// commits by compare-and-set. When the session went on meanwhile, the plan is
+// rebased if that is legal (invariant 9), and made anew if it is not.
+//
+// Crash states: before the commit nothing is written; after it the compaction
+// is there whole.
+func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k compaction) (turns.Ref, error) {
+	began := e.Now()
+	e.notify(c, session, "compaction.started", turns.ID{}, nil)
+	for try := 0; try < 5; try++ {
+		w, err := e.planCompaction(ctx, c, session, k)
+		if err != nil || !w.stored.IsZero() || w.plan == nil {
+			return w.stored, err
+		}
+		res, err := compactor.Run(ctx, w.plan, e.tiers(w.policy), e.Counter)
+		if err != nil {
+			e.notify(c, session, "compaction.failed", turns.ID{}, nil)
+			return turns.Ref{}, err
+		}
+		res.Body.DurationMS = uint64(e.Now().Sub(began) / time.Millisecond)
+		ref, err := e.commitCompaction(ctx, c, session, k, w, res)
+		if errors.Is(err, compactor.ErrStale) {
+			continue
+		}
+		if err == nil {
+			e.Metrics.compacted(res.Body.Tier, e.Now().Sub(began))
+			e.notify(c, session, "compaction.applied", ref.Turn, map[string]any{
+				"tokens_saved": int64(res.Body.TokensBefore) - int64(res.Body.TokensAfter), "targets_count": res.Span.Covered,
+				"duration_ms": res.Body.DurationMS, "tier": res.Body.Tier, "elisions": len(res.Span.Elisions)})
+		}
+		return ref, err
+	}
+	return turns.Ref{}, fmt.Errorf("%w: the session kept moving while it was compacted", ledger.ErrUnavailable)
+}
+
+// planned is a plan, and what it was made on.
+type planned struct {
+	plan   *compactor.Plan
+	policy compactor.Policy
+	ref    turns.PolicyRef
+	path   compactor.Path
+	stored turns.Ref // the request was stored before
+}
+
+func (e *Engine) planCompaction(ctx context.Context, c Caller, session turns.ID, k compaction) (w planned, err error) {
+	s, err := e.row(ctx, c, session, true)
+	if err != nil {
+		return w, err
+	}
+	if !k.request.id.IsZero() {
+		digest, err := e.digest(s.ID, k.request)
+		if err != nil {
+			return w, err
+		}
+		if ev, err := e.stored(s, k.request, digest); ev != nil || err != nil {
+			if ev != nil {
+				w.stored = ev.Ref()
+			}
+			return w, err
+		}
+	}
+	if err := takes(s); err != nil {
+		return w, err
+	}
+	head, err := e.headNode(s)
+	if err != nil {
+		return w, err
+	}
+	return e.planAt(ctx, s, head, k)
+}
+
+func (e *Engine) planAt(ctx context.Context, s *ledger.Session, head lineage.Node, k compaction) (w planned, err error) {
+	_, set, err := e.inForce(s)
+	if err != nil {
+		return w, err
+	}
+	w.ref = set.Policy
+	if k.policy != nil {
+		w.ref = turns.PolicyRef{Name: k.policy.Name, Set: k.policy.Set}
+	}
+	if w.policy, err = compactor.Resolve(w.ref); err != nil {
+		return w, err
+	}
+	w.ref.Digest = w.policy.Digest()
+	if w.path, err = e.path(ctx, s, &set, head); err != nil {
+		return w, err
+	}
+	trigger := k.trigger
+	if k.ifDue {
+		cx, err := compactor.Render(w.path, e.Counter)
+		if err != nil {
+			return w, err
+		}
+		var due bool
+		if trigger, due = compactor.Due(w.path, w.policy, cx.Tokens); !due {
+			return w, nil
+		}
+	}
+	if k.opts.FromOriginals {
+		if k.opts.Originals, err = e.halves(ctx, s, head, 0); err != nil {
+			return w, err
+		}
+	}
+	w.plan, err = compactor.NewPlan(w.path, w.policy, trigger, k.opts)
+	return w, planError(err)
+}
+
+// planError is a planning error as the contract names it.
+func planError(err error) error {
+	switch {
+	case errors.Is(err, compactor.ErrNothing):
+		return &api.Error{Code: api.Nothing, Message: err.Error()}
+	case errors.Is(err, compactor.ErrOverhead), errors.Is(err, compactor.ErrOverBudget):
+		out := &api.Error{Code: api.Unprocessable, Message: err.Error()}
+		var b *compactor.BudgetError
+		if errors.As(err, &b) {
+			out.Details = map[string]any{"overhead": b.Overhead, "protected": b.Protected, "budget": b.Budget}
+		}
+		return out
+	}
+	return err
+}
+
+func (e *Engine) commitCompaction(ctx context.Context, c Caller, session turns.ID, k compaction, w planned, res compactor.Result) (ref turns.Ref, err error) {
+	err = e.mutate(ctx, c, session, func(_ *chain, s *ledger.Session) (*draft, error) {
+		ev, done, err := e.begin(s, k.request, turns.KindCompaction)
+		if done || err != nil {
+			if ev != nil {
+				ref = ev.Ref()
+			}
+			return nil, err
+		}
+		head, err := e.headNode(s)
+		if err != nil {
+			return nil, err
+		}
+		if head.Ref != w.path.Head.Ref {
+			if res, err = e.rebase(ctx, s, head, w, res); err != nil {
+				return nil, err
+			}
+		}
+		body := res.Body
+		body.Policy = w.ref
+		return e.draftCompaction(s, head, ev, res.Span, res.Usage, &body, w.plan.Covered, &ref)
+	})
+	return ref, err
+}
+
+// rebase carries a summary that was made on an older head to the head of now.
+func (e *Engine) rebase(ctx context.Context, s *ledger.Session, head lineage.Node, w planned, res compactor.Result) (compactor.Result, error) {
+	_, set, err := e.inForce(s)
+	if err != nil {
+		return res, err
+	}
+	now, err := e.path(ctx, s, &set, head)
+	if err != nil {
+		return res, err
+	}
+	old, err := lineage.IsAncestor(e.Store, w.path.Head, head)
+	if err != nil {
+		return res, err
+	}
+	if !old {
+		return res, compactor.ErrStale
+	}
+	plan, err := w.plan.Rebase(now)
+	if err != nil {
+		return res, err
+	}
+	return plan.Resize(res), nil
+}
+
+// draftCompaction drafts the event of a compaction at the head.
+func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns.Event, span turns.Span, usage *turns.Usage, body *turns.CompactionBody, covered []compactor.HalfTurn, ref *turns.Ref) (*draft, error) {
+	t, err := e.Store.Turn(head.Ref)
+	if err != nil {
+		return nil, err
+	}
+	ev.Chain = turns.SessionChain(s.ID)
+	ev.Parent, ev.Depth, ev.Segment = s.Head, head.Depth+1, s.SegmentFor(ev.ID, s.Head)
+	ev.Open, ev.Usage, ev.Span = t.Open, usage, &span
+	span.Previous = inForceAt(s, head)
+	ev.Tokens = turns.Tokens{Counter: e.Counter.Name(), Messages: tokens.Messages(e.Counter, body.Replacement)}
+	if _, err := lineage.Grow(e.Store, head, ev, s.IgnoresInherited() && s.Head.Session != s.ID); err != nil {
+		return nil, err
+	}
+	var previous []turns.ID
+	if !span.Previous.IsZero() {
+		if previous, err = e.keysOf(span.Previous); err != nil {
+			return nil, err
+		}
+	}
+	*ref = turns.Ref{Session: s.ID, Turn: ev.ID}
+	return &draft{event: ev, body: body, keys: sealers(s, compactor.Path{}, covered, previous)}, nil
+}
+
+// preview plans a compaction and writes nothing.
+func (e *Engine) preview(ctx context.Context, c Caller, session turns.ID, req api.RunCompaction) (*compactor.Plan, error) {
+	s, head, err := e.headOf(ctx, c, session, req.At, api.Read{})
+	if err != nil {
+		return nil, err
+	}
+	w, err := e.planAt(ctx, s, head, compaction{policy: req.Policy, trigger: turns.Trigger{Kind: "manual"},
+		opts: compactor.Options{Focus: req.Focus, FromOriginals: req.FromOriginals}})
+	return w.plan, err
+}
+
+func planView(p *compactor.Plan) *api.Plan {
+	v := &api.Plan{
+		Digest: p.Digest, Policy: p.Policy.Name, Trigger: p.Trigger, Split: p.Span.Split, Covered: p.Span.Covered,
+		Kept: uint64(len(p.Kept)), TokensBefore: p.TokensBefore, TokensTarget: p.TargetTokens, SummaryMax: p.SummaryTokens,
+	}
+	for _, h := range p.Kept {
+		v.TokensKept += h.Tokens
+	}
+	if r := p.Span.Through; !r.IsZero() {
+		v.Through = &r.Turn
+	}
+	if r := p.Span.FirstKept; !r.IsZero() {
+		v.FirstKept = &r.Turn
+	}
+	return v
+}
+
+// tiers is the summarizers that a policy names, in its order; all of them if
+// it names none.
+func (e *Engine) tiers(p compactor.Policy) []compactor.Tier {
+	if len(p.Tiers) == 0 {
+		return e.Tiers
+	}
+	var out []compactor.Tier
+	for _, name := range p.Tiers {
+		for _, t := range e.Tiers {
+			if t.Name == name {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
+// ListCompactions is compaction.list: those on the path of the head, newest first.
+func (e *Engine) ListCompactions(ctx context.Context, c Caller, session turns.ID, req api.ListCompactions) (*api.TurnList, error) {
+	s, head, err := e.headOf(ctx, c, session, turns.ID{}, req.Read)
+	if err != nil {
+		return nil, err
+	}
+	after, err := optionalID("/after", req.After)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := limitOf(req.Page, 100, 1000)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.TurnList{Turns: []api.Turn{}}
+	head.Compaction = inForceAt(s, head)
+	skipping := !after.IsZero()
+	size := 0
+	for n, err := range lineage.Compactions(e.Store, head) {
+		if err != nil {
+			return nil, err
+		}
+		if skipping {
+			skipping = n.Ref.Turn != after
+			continue
+		}
+		if len(out.Turns) == limit || size > pageBytes {
+			out.Next = out.Turns[len(out.Turns)-1].ID.String()
+			break
+		}
+		t, err := e.Store.Turn(n.Ref)
+		if err != nil {
+			return nil, err
+		}
+		v, err := e.turn(ctx, c, s.ID, t, true)
+		if err != nil {
+			return nil, err
+		}
+		k, err := sizeOf(v)
+		if err != nil {
+			return nil, err
+		}
+		size += k
+		out.Turns = append(out.Turns, *v)
+	}
+	return out, nil
+}
+
+// Expand is compaction.expand: the turns that a compaction stands for. One
+// level: those it covered itself, behind the compaction that its summary
+// includes. All levels: every normal turn before its cut.
+func (e *Engine) Expand(ctx context.Context, c Caller, session turns.ID, req api.ExpandCompaction) (*api.TurnList, error) {
+	all := false
+	switch l := string(req.Levels); l {
+	case "", "1":
+	case `"all"`:
+		all = true
+	default:
+		return nil, fieldErr("/levels", "%.20s is not one of 1, \"all\"", l)
+	}
+	if err := e.ready(ctx, req.Read); err != nil {
+		return nil, err
+	}
+	n, err := e.locate(ctx, c, session, req.ID, req.Read)
+	if err != nil {
+		return nil, err
+	}
+	if n.Kind != turns.KindCompaction {
+		return nil, &api.Error{Code: api.Unprocessable, Message: fmt.Sprintf("turn %s is not a compaction", req.ID)}
+	}
+	limit, err := limitOf(req.Page, 100, 10_000)
+	if err != nil {
+		return nil, err
+	}
+	lo, err := e.expandFrom(n, all, req.After)
+	if err != nil || lo == 0 {
+		return &api.TurnList{Turns: []api.Turn{}}, err
+	}
+	hi := n.Cut.Depth()
+	if !n.Cut.Split() {
+		hi--
+	}
+	out := &api.TurnList{Turns: []api.Turn{}}
+	size := 0
+	err = e.pathTurns(n, lo, min(hi, n.Depth-1), func(t projections.Turn) (bool, error) {
+		if t.Kind == turns.KindCompaction && (all || t.Ref != n.Previous) {
+			return true, nil
+		}
+		v, err := e.turn(ctx, c, session, t, true)
+		if err != nil {
+			return false, err
+		}
+		k, err := sizeOf(v)
+		if err != nil {
+			return false, err
+		}
+		if len(out.Turns) == limit || (len(out.Turns) > 0 && size+k > pageBytes) {
+			out.Next = out.Turns[len(out.Turns)-1].ID.String()
+			return false, nil
+		}
+		out.Turns, size = append(out.Turns, *v), size+k
+		return true, nil
+	})
+	return out, err
+}
+
+// expandFrom is the depth at which an expansion goes on; 0: there is nothing.
+func (e *Engine) expandFrom(n lineage.Node, all bool, after string) (uint64, error) {
+	lo := uint64(1)
+	if !all && !n.Previous.IsZero() {
+		up, err := e.Store.Nodes(n.Previous)
+		if err != nil {
+			return 0, err
+		}
+		if up[0].Cut == n.Cut {
+			return 0, nil
+		}
+		lo = up[0].Cut.Depth()
+	}
+	if after != "" {
+		id, err := optionalID("/after", after)
+		if err != nil {
+			return 0, err
+		}
+		a, err := e.onPath(n, id)
+		if err != nil {
+			return 0, err
+		}
+		lo = max(lo, a+1)
+	}
+	return lo, nil
+}
+
+// onPath is the depth of the turn of this id on the path of n.
+func (e *Engine) onPath(n lineage.Node, id turns.ID) (uint64, error) {
+	s, err := e.Store.Session(n.Ref.Session)
+	if err != nil {
+		return 0, err
+	}
+	t, err := e.find(&s, id)
+	if err != nil {
+		return 0, fieldErr("/after", "not a turn of this list")
+	}
+	ok, err := lineage.IsAncestor(e.Store, t, n)
+	if err != nil || !ok {
+		return 0, errors.Join(fieldErr("/after", "not a turn of this list"), err)
+	}
+	return t.Depth, nil
+}
+
+func (e *Engine) notify(c Caller, session turns.ID, what string, turn turns.ID, detail map[string]any) {
+	if e.Notify == nil {
+		return
+	}
+	n := api.Notification{What: what, Session: session, Turn: turn, Position: position(e.Store.Applied().Seq)}
+	if detail != nil {
+		if b, err := turns.EncodeJSON(detail); err == nil {
+			n.Detail = b
+		}
+	}
+	e.Notify(c.Tenant, c.Agent, n)
+}

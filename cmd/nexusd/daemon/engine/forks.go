@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/compactor"
+	"nexus/fork"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// Fork is fork.create. It stores one event and copies nothing, at any depth;
+// mode summary stores a second, the summary at the fork point, unless a legal
+// one is inherited.
+//
+// Crash states: between the two events the fork exists and sees what the fork
+// point saw; a retry with the same id adds the summary.
+func (e *Engine) Fork(ctx context.Context, c Caller, session turns.ID, req api.CreateFork, canonical []byte) (*api.Session, error) {
+	if c.Operator() {
+		return nil, &api.Error{Code: api.Denied, Message: "the operator reads all agents and creates nothing; name an agent"}
+	}
+	mode, err := turns.ParseForkMode(req.Mode)
+	if err != nil {
+		return nil, err
+	}
+	point, err := e.locate(ctx, c, session, req.Turn, api.Read{})
+	if err != nil {
+		return nil, err
+	}
+	parent, err := e.row(ctx, c, session, false)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.Store.Turn(point.Ref)
+	if err != nil {
+		return nil, err
+	}
+	of, err := fork.At(point, t.Hash, mode)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ledger.ErrUnprocessable, err)
+	}
+	id, err := e.newID(req.ID)
+	if err != nil {
+		return nil, err
+	}
+	_, set, err := e.inForce(parent)
+	if err != nil {
+		return nil, err
+	}
+	set.Meta = nil
+	label, err := e.applySettings(&set, "", api.SessionSettings{Label: req.Label, Policy: req.Policy, Meta: req.Meta})
+	if err != nil {
+		return nil, err
+	}
+	// A fork keeps its parent's kind or narrows it; it never widens it.
+	ev := &turns.Event{
+		ID: id, Kind: turns.KindOpened, Root: parent.Root, Agent: c.Agent, Role: parent.Kind, ForkOf: of,
+		Origin: &turns.Origin{Ledger: e.Ledger, Tenant: c.Tenant, Session: id},
+	}
+	out, err := e.openSession(ctx, c, request{id: id, what: "fork.create", canonical: canonical}, ev, label, set)
+	if err != nil {
+		return nil, err
+	}
+	if mode == turns.Summary && (out.Turns == 0 && out.Compactions == 0) {
+		if err := e.summarizeFork(ctx, c, id, point); err != nil {
+			return nil, err
+		}
+		if out, err = e.Get(ctx, c, id, api.Read{}); err != nil {
+			return nil, err
+		}
+	}
+	out.Mode = mode.String()
+	return out, nil
+}
+
+// summarizeFork gives a fork a summary to start from: one made elsewhere on
+// the tree that saw nothing beyond the fork point, or a new one. A fork whose
+// path has nothing to summarize starts as seen.
+func (e *Engine) summarizeFork(ctx context.Context, c Caller, id turns.ID, point lineage.Node) error {
+	reused, err := e.reuse(ctx, c, id, point)
+	if reused || err != nil {
+		return err
+	}
+	_, err = e.compact(ctx, c, id, compaction{trigger: turns.Trigger{Kind: "manual"}, request: request{what: "fork.summary"}})
+	if errors.Is(err, api.ErrNothing) {
+		return nil
+	}
+	return err
+}
+
+// reuse looks for a compaction, on any branch, that covers the most of the
+// fork point's path and is legal there, and stores its replacement on the fork.
+func (e *Engine) reuse(ctx context.Context, c Caller, id turns.ID, point lineage.Node) (bool, error) {
+	var floor lineage.Cut
+	if !point.Compaction.IsZero() {
+		ns, err := e.Store.Nodes(point.Compaction)
+		if err != nil {
+			return false, err
+		}
+		floor = ns[0].Cut
+	}
+	for n := point; !n.Ref.IsZero() && n.Depth >= floor.Depth(); {
+		covering, err := e.Store.Covering(n.Ref)
+		if err != nil {
+			return false, err
+		}
+		for _, ref := range covering {
+			ok, err := e.reuseOne(ctx, c, id, point, ref)
+			if ok || err != nil {
+				return ok, err
+			}
+		}
+		if n.Parent.IsZero() {
+			break
+		}
+		up, err := e.Store.Nodes(n.Parent)
+		if err != nil {
+			return false, err
+		}
+		n = up[0]
+	}
+	return false, nil
+}
+
+func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point lineage.Node, ref turns.Ref) (bool, error) {
+	t, err := e.Store.Turn(ref)
+	if err != nil {
+		return false, err
+	}
+	payload, err := e.Store.Payload(t)
+	if err != nil {
+		return false, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return false, err
+	}
+	ok, err := fork.Reusable(e.Store, point, ev.Span)
+	// What it stands on must be what the fork stands on, or its text would not
+	// include what the fork's own compaction in force covers.
+	if err != nil || !ok || ev.Span.Previous != point.Compaction {
+		return false, err
+	}
+	var body turns.CompactionBody
+	if err := e.open(ev, &body); err != nil {
+		if errors.Is(err, turns.ErrErased) {
+			return false, nil
+		}
+		return false, err
+	}
+	s, err := e.row(ctx, c, id, true)
+	if err != nil {
+		return false, err
+	}
+	body.Mode = "reused"
+	body.Meta = turns.Raw(fmt.Sprintf(`{"reused":{"session":%q,"turn":%q}}`, ref.Session, ref.Turn))
+	var made turns.Ref
+	err = e.mutate(ctx, c, s.ID, func(_ *chain, s *ledger.Session) (*draft, error) {
+		own, done, err := e.begin(s, request{what: "fork.summary"}, turns.KindCompaction)
+		if done || err != nil {
+			return nil, err
+		}
+		head, err := e.headNode(s)
+		if err != nil {
+			return nil, err
+		}
+		d, err := e.draftCompaction(s, head, own, *ev.Span, nil, &body, nil, &made)
+		if err == nil {
+			d.keys = append(d.keys, ev.Keys...)
+		}
+		return d, err
+	})
+	return err == nil, err
+}
+
+// Record is compaction.record: what another system's agent saw instead of its
+// history, brought in with that history.
+func (e *Engine) Record(ctx context.Context, c Caller, session turns.ID, req api.RecordCompaction, canonical []byte) (*api.Turn, error) {
+	if err := turns.ValidateMessages("/replacement", req.Replacement); err != nil {
+		return nil, err
+	}
+	var ref turns.Ref
+	r := request{id: req.ID, what: "compaction.record", canonical: canonical}
+	err := e.mutate(ctx, c, session, func(_ *chain, s *ledger.Session) (*draft, error) {
+		ev, done, err := e.begin(s, r, turns.KindCompaction)
+		if done || err != nil {
+			if ev != nil {
+				ref = ev.Ref()
+			}
+			return nil, err
+		}
+		head, err := e.headNode(s)
+		if err != nil {
+			return nil, err
+		}
+		if head.Ref.IsZero() {
+			return nil, &api.Error{Code: api.Nothing, Message: "the session has no turn to compact"}
+		}
+		if err := e.attaches(s, head, req.Parent); err != nil {
+			return nil, err
+		}
+		return e.draftRecorded(ctx, s, head, ev, req, &ref)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.GetTurn(ctx, c, session, api.GetTurn{ID: ref.Turn})
+}
+
+func (e *Engine) draftRecorded(ctx context.Context, s *ledger.Session, head lineage.Node, ev *turns.Event, req api.RecordCompaction, ref *turns.Ref) (*draft, error) {
+	_, set, err := e.inForce(s)
+	if err != nil {
+		return nil, err
+	}
+	p, err := e.path(ctx, s, &set, head)
+	if err != nil {
+		return nil, err
+	}
+	var first turns.Ref
+	if !req.FirstKept.IsZero() {
+		n, err := e.find(s, req.FirstKept)
+		if err != nil {
+			return nil, err
+		}
+		first = n.Ref
+	}
+	rec := compactor.Recorded{
+		FirstKept: first, Replacement: req.Replacement, Summary: req.Summary, Trigger: req.Trigger,
+		TokensBefore: req.TokensBefore, Dropped: req.Dropped,
+	}
+	for _, x := range req.Cleared {
+		n, err := e.find(s, x.Turn)
+		if err != nil {
+			return nil, err
+		}
+		rec.Cleared = append(rec.Cleared, compactor.ClearedCall{Turn: n.Ref, Call: x.Call})
+	}
+	res, err := compactor.Record(p, rec, e.Counter)
+	if err != nil {
+		return nil, planError(err)
+	}
+	if req.Time != nil {
+		ev.Claimed = timeNano(*req.Time)
+	}
+	res.Body.Meta = req.Meta
+	covered := p.Halves
+	return e.draftCompaction(s, head, ev, res.Span, nil, &res.Body, covered, ref)
+}

@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"nexus/turns"
+)
+
+// Metrics are the daemon's figures for Prometheus. A nil *Metrics counts nothing.
+type Metrics struct {
+	events     *prometheus.CounterVec
+	conflicts  prometheus.Counter
+	appends    prometheus.Histogram
+	requests   *prometheus.HistogramVec
+	refused    *prometheus.CounterVec
+	inFlight   prometheus.Gauge
+	compaction *prometheus.HistogramVec
+	applied    prometheus.Gauge
+	aside      prometheus.Gauge
+}
+
+// NewMetrics registers the figures with r.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	buckets := prometheus.ExponentialBuckets(0.0001, 2, 18)
+	m := &Metrics{
+		events:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_events_total", Help: "Events stored by this daemon, by kind."}, []string{"kind"}),
+		conflicts:  prometheus.NewCounter(prometheus.CounterOpts{Name: "nexus_append_conflicts_total", Help: "Compare-and-set appends that another writer was faster for; each is decided again."}),
+		appends:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "nexus_append_seconds", Help: "Time of turn.append from decode to durable ack.", Buckets: buckets}),
+		requests:   prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "nexus_request_seconds", Help: "Time of a request, by verb.", Buckets: buckets}, []string{"verb"}),
+		refused:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_errors_total", Help: "Requests answered with an error, by verb and code."}, []string{"verb", "code"}),
+		inFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_requests_in_flight", Help: "Requests being worked on."}),
+		compaction: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "nexus_compaction_seconds", Help: "Time of a compaction, by summarizer tier.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)}, []string{"tier"}),
+		applied:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_projections_position", Help: "Log position that the projections have applied."}),
+		aside:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_chains_set_aside", Help: "Chains that are read-only because an event on them could not be applied."}),
+	}
+	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.refused, m.inFlight, m.compaction, m.applied, m.aside)
+	return m
+}
+
+func (m *Metrics) appended(k turns.Kind) {
+	if m != nil {
+		m.events.WithLabelValues(k.String()).Inc()
+	}
+}
+
+func (m *Metrics) conflict() {
+	if m != nil {
+		m.conflicts.Inc()
+	}
+}
+
+func (m *Metrics) observeAppend(d time.Duration) {
+	if m != nil {
+		m.appends.Observe(d.Seconds())
+	}
+}
+
+func (m *Metrics) compacted(tier string, d time.Duration) {
+	if m != nil {
+		m.compaction.WithLabelValues(tier).Observe(d.Seconds())
+	}
+}
+
+// Begin counts a request; the function it returns ends it with its error code, "" for none.
+func (m *Metrics) Begin(verb string) func(code string) {
+	if m == nil {
+		return func(string) {}
+	}
+	began := time.Now()
+	m.inFlight.Inc()
+	return func(code string) {
+		m.inFlight.Dec()
+		m.requests.WithLabelValues(verb).Observe(time.Since(began).Seconds())
+		if code != "" {
+			m.refused.WithLabelValues(verb, code).Inc()
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"nexus/compactor"
+	"nexus/ledger"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// path loads what planning and rendering see at a node: the compaction in
+// force there and the halves from its cut on. It costs one range scan for each
+// segment since the cut, whatever the length of the history before it.
+func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Settings, head lineage.Node) (compactor.Path, error) {
+	p := compactor.Path{Session: s.ID, Head: head, Overhead: overhead(e.Counter, set.Preamble), Limits: set.Limits}
+	if head.Ref.IsZero() {
+		return p, nil
+	}
+	var cut lineage.Cut
+	if in := inForceAt(s, head); !in.IsZero() {
+		t, err := e.Store.Turn(in)
+		if err != nil {
+			return p, err
+		}
+		payload, err := e.Store.Payload(t)
+		if err != nil {
+			return p, err
+		}
+		ev, err := turns.Decode(payload)
+		if err != nil {
+			return p, err
+		}
+		p.InForce = &compactor.InForce{Node: t.Node, Span: *ev.Span}
+		if err := e.open(ev, &p.InForce.Body); err != nil {
+			return p, err
+		}
+		if err := e.inline(ctx, s.Tenant, s.Root, &p.InForce.Body); err != nil {
+			return p, err
+		}
+		cut = t.Cut
+	}
+	halves, err := e.halves(ctx, s, head, cut)
+	p.Halves = halves
+	return p, err
+}
+
+// halves is the halves of normal turns on the path of head, from cut on. What
+// an erased ancestor held is left out.
+func (e *Engine) halves(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut) ([]compactor.HalfTurn, error) {
+	if cut.Depth() > head.Depth {
+		return nil, nil
+	}
+	ranges, err := lineage.Segments(e.Store, head, max(cut.Depth(), 1))
+	if err != nil {
+		return nil, err
+	}
+	var out []compactor.HalfTurn
+	for _, r := range ranges {
+		for payload, err := range e.Store.Range(r) {
+			if err != nil {
+				return nil, err
+			}
+			ev, err := turns.Decode(payload)
+			if err != nil {
+				return nil, err
+			}
+			if ev.Kind != turns.KindTurn {
+				continue
+			}
+			b := new(turns.TurnBody)
+			if err := e.open(ev, b); err != nil {
+				if errors.Is(err, turns.ErrErased) {
+					continue
+				}
+				return nil, err
+			}
+			if len(ev.Blobs) > 0 {
+				if err := e.inline(ctx, s.Tenant, s.Root, b); err != nil {
+					return nil, err
+				}
+			}
+			h := compactor.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth}
+			if ev.Halves.Has(turns.MessagesHalf) && lineage.CutBefore(ev.Depth, turns.MessagesHalf) >= cut {
+				h.Half, h.Messages, h.Tokens = turns.MessagesHalf, b.Messages, ev.Tokens.Messages
+				out = append(out, h)
+			}
+			if ev.Halves.Has(turns.ResponseHalf) && lineage.CutBefore(ev.Depth, turns.ResponseHalf) >= cut {
+				h.Half, h.Messages, h.Tokens = turns.ResponseHalf, []turns.Message{*b.Response}, ev.Tokens.Response
+				out = append(out, h)
+			}
+		}
+	}
+	return out, nil
+}
+
+// sealers is the content keys that a compaction of plan's halves must be sealed
+// under: those of every session that any of its text came from, so that erasing
+// one of them makes the summary unreadable too.
+func sealers(s *ledger.Session, p compactor.Path, covered []compactor.HalfTurn, previous []turns.ID) []turns.ID {
+	keys := append([]turns.ID{s.ID}, previous...)
+	for _, h := range covered {
+		if !slices.Contains(keys, h.Ref.Session) {
+			keys = append(keys, h.Ref.Session)
+		}
+	}
+	slices.SortFunc(keys, turns.ID.Compare)
+	return slices.Compact(keys)
+}
+
+// keysOf is the content keys that an event is sealed under.
+func (e *Engine) keysOf(ref turns.Ref) ([]turns.ID, error) {
+	t, err := e.Store.Turn(ref)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := e.Store.Payload(t)
+	if err != nil {
+		return nil, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return nil, fmt.Errorf("turn %s: %w", ref, err)
+	}
+	return ev.Keys, nil
+}

@@ -1,0 +1,355 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+// GetTurn is turn.get, for own turns on any branch and inherited ones.
+func (e *Engine) GetTurn(ctx context.Context, c Caller, session turns.ID, req api.GetTurn) (*api.Turn, error) {
+	if err := e.ready(ctx, req.Read); err != nil {
+		return nil, err
+	}
+	n, err := e.locate(ctx, c, session, req.ID, req.Read)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.Store.Turn(n.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return e.turn(ctx, c, session, t, true)
+}
+
+// locate finds a turn; before it says not found the projections have passed
+// the tail.
+func (e *Engine) locate(ctx context.Context, c Caller, session, id turns.ID, r api.Read) (lineage.Node, error) {
+	for fresh := false; ; fresh = true {
+		s, err := e.row(ctx, c, session, fresh)
+		if err != nil {
+			return lineage.Node{}, err
+		}
+		n, err := e.find(s, id)
+		if err == nil || fresh || r.StaleOK || !errors.Is(err, ledger.ErrNotFound) {
+			return n, err
+		}
+	}
+}
+
+// turn is a turn as the contract shows it, seen from session.
+func (e *Engine) turn(ctx context.Context, c Caller, session turns.ID, t projections.Turn, full bool) (*api.Turn, error) {
+	payload, err := e.Store.Payload(t)
+	if err != nil {
+		return nil, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	has, err := e.Store.HasChildren(t.Ref)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.Turn{
+		ID: ev.ID, Session: t.Ref.Session, Type: "normal", Depth: ev.Depth, Recorded: api.UnixTime(ev.Recorded),
+		Usage: ev.Usage, TokenCount: ev.Tokens.Messages + ev.Tokens.Response, ToolCalls: ev.Calls, OpenCalls: ev.Open,
+		HasChildren: has, Hash: t.Hash, PrevHash: ev.Prev, Position: position(t.Seq),
+	}
+	if !ev.Parent.IsZero() {
+		out.Parent = &ev.Parent.Turn
+		if ev.Parent.Session != t.Ref.Session {
+			out.ParentSession = ev.Parent.Session
+		}
+	}
+	if ev.Claimed != 0 {
+		at := api.UnixTime(ev.Claimed)
+		out.Time = &at
+	}
+	if ev.Kind == turns.KindCompaction {
+		out.Type = "compaction"
+		return out, e.fillCompaction(out, ev, full)
+	}
+	out.Pending = !ev.Halves.Has(turns.ResponseHalf)
+	var b turns.TurnBody
+	if err := e.open(ev, &b); err != nil {
+		return nil, err
+	}
+	out.Model, out.Meta = b.Model, b.Meta
+	if b.Context != nil {
+		out.Context = &api.ContextUsed{Recipe: b.Context.Recipe, Fingerprint: b.Context.Fingerprint}
+	}
+	if full {
+		out.Messages, out.Response = b.Messages, b.Response
+		if out.Messages == nil {
+			out.Messages = []turns.Message{}
+		}
+	}
+	return out, nil
+}
+
+func (e *Engine) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error {
+	var b turns.CompactionBody
+	if err := e.open(ev, &b); err != nil {
+		return err
+	}
+	s := ev.Span
+	opt := func(r turns.Ref) *turns.ID {
+		if r.IsZero() {
+			return nil
+		}
+		return &r.Turn
+	}
+	out.Meta = b.Meta
+	k := &api.Compaction{
+		Policy: b.Policy.Name, PolicyDigest: b.Policy.Digest, Trigger: b.Trigger, Mode: b.Mode, Tier: b.Tier,
+		Provenance: s.Provenance.String(), Through: opt(s.Through), FirstKept: opt(s.FirstKept), Split: s.Split,
+		SawThrough: opt(s.SawThrough), Dropped: s.Dropped, Covered: s.Covered, TokensBefore: b.TokensBefore,
+		TokensAfter: b.TokensAfter, Survival: b.Survival, Usage: ev.Usage, CostMicros: b.CostMicros, Focus: b.Focus,
+		FromOriginals: b.FromOriginals, DurationMS: b.DurationMS,
+	}
+	for i, el := range s.Elisions {
+		x := api.Elision{Turn: el.Turn.Turn, Half: el.Half.String(), Message: el.Message, Part: el.Part}
+		if i < len(b.Elided) {
+			x.Method, x.Before, x.After = b.Elided[i].Method, b.Elided[i].Before, b.Elided[i].After
+		}
+		k.Elisions = append(k.Elisions, x)
+	}
+	if full {
+		k.Replacement = b.Replacement
+		if b.Summary != "" {
+			k.Summary = &b.Summary
+		}
+	}
+	out.Compaction = k
+	return nil
+}
+
+// pathTurns yields the rows of the path to head from depth lo to hi, root first.
+func (e *Engine) pathTurns(head lineage.Node, lo, hi uint64, yield func(projections.Turn) (bool, error)) error {
+	if head.Ref.IsZero() || lo > hi {
+		return nil
+	}
+	ranges, err := lineage.Segments(e.Store, head, max(lo, 1))
+	if err != nil {
+		return err
+	}
+	for _, r := range ranges {
+		r.Lo, r.Hi = max(r.Lo, lo), min(r.Hi, hi)
+		if r.Lo > r.Hi {
+			continue
+		}
+		for payload, err := range e.Store.Range(r) {
+			if err != nil {
+				return err
+			}
+			ev, err := turns.Decode(payload)
+			if err != nil {
+				return err
+			}
+			t, err := e.Store.Turn(ev.Ref())
+			if err != nil {
+				return err
+			}
+			if more, err := yield(t); err != nil || !more {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ListTurns is turn.list: the path of the head, through forks and compactions.
+// After is a depth or a turn's id; Next is the depth to go on from.
+func (e *Engine) ListTurns(ctx context.Context, c Caller, session turns.ID, req api.ListTurns) (*api.TurnList, error) {
+	s, head, err := e.headOf(ctx, c, session, turns.ID{}, req.Read)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := limitOf(req.Page, 100, 10_000)
+	if err != nil {
+		return nil, err
+	}
+	desc := false
+	switch req.Order {
+	case "", "asc":
+	case "desc":
+		desc = true
+	default:
+		return nil, fieldErr("/order", "%q is not one of asc, desc", req.Order)
+	}
+	cur, err := e.cursor(s, head, req.After, desc)
+	if err != nil {
+		return nil, err
+	}
+	lo, hi := cur.lo, cur.hi
+	out := &api.TurnList{Turns: []api.Turn{}}
+	size := 0
+	add := func(t projections.Turn) (bool, error) {
+		v, err := e.turn(ctx, c, s.ID, t, req.Full)
+		if err != nil {
+			return false, err
+		}
+		n, err := sizeOf(v)
+		if err != nil {
+			return false, err
+		}
+		if len(out.Turns) > 0 && size+n > pageBytes {
+			out.Next = cur.next(out.Turns[len(out.Turns)-1].Depth)
+			return false, nil
+		}
+		out.Turns, size = append(out.Turns, *v), size+n
+		if len(out.Turns) == limit {
+			if (desc && t.Depth > 1) || (!desc && t.Depth < hi) {
+				out.Next = cur.next(t.Depth)
+			}
+			return false, nil
+		}
+		return true, nil
+	}
+	if !desc {
+		return out, e.pathTurns(cur.head, lo, hi, add)
+	}
+	var page []projections.Turn
+	from := lo
+	if hi > uint64(limit) {
+		from = max(lo, hi-uint64(limit)+1)
+	}
+	if err := e.pathTurns(cur.head, from, hi, func(t projections.Turn) (bool, error) { page = append(page, t); return true, nil }); err != nil {
+		return nil, err
+	}
+	for _, t := range slices.Backward(page) {
+		if more, err := add(t); err != nil || !more {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// cursor is a place in a list of turns. It pins the head that the first page
+// had, so that pages taken while turns are appended, or the head moves, are of
+// one path.
+type cursor struct {
+	head   lineage.Node
+	lo, hi uint64
+	desc   bool
+}
+
+func (c cursor) next(depth uint64) string {
+	return fmt.Sprintf("%d~%s~%s", depth, c.head.Ref.Session, c.head.Ref.Turn)
+}
+
+// cursor reads After: what next gave, or the id of a turn on the path.
+func (e *Engine) cursor(s *ledger.Session, head lineage.Node, after string, desc bool) (cursor, error) {
+	c := cursor{head: head, lo: 1, hi: head.Depth, desc: desc}
+	if after == "" {
+		return c, nil
+	}
+	bad := fieldErr("/after", "neither a turn of the path nor what a page gave as next")
+	depth, ref, paged := strings.Cut(after, "~")
+	var at uint64
+	if paged {
+		sess, turn, _ := strings.Cut(ref, "~")
+		sid, err1 := turns.ParseID(sess)
+		tid, err2 := turns.ParseID(turn)
+		d, err3 := strconv.ParseUint(depth, 10, 64)
+		if errors.Join(err1, err2, err3) != nil {
+			return c, bad
+		}
+		n, err := e.find(s, tid)
+		if err != nil || n.Ref.Session != sid {
+			return c, bad
+		}
+		c.head, c.hi, at = n, n.Depth, d
+	} else {
+		id, err := turns.ParseID(after)
+		if err != nil {
+			return c, bad
+		}
+		n, err := e.find(s, id)
+		if err != nil {
+			return c, err
+		}
+		if ok, err := lineage.IsAncestor(e.Store, n, head); err != nil || !ok {
+			return c, errors.Join(bad, err)
+		}
+		at = n.Depth
+	}
+	if at < 1 || at > c.hi {
+		return c, bad
+	}
+	if desc {
+		c.hi = at - 1
+	} else {
+		c.lo = at + 1
+	}
+	return c, nil
+}
+
+// headOf is a session and the node that a read starts from: its head, or the
+// turn named.
+func (e *Engine) headOf(ctx context.Context, c Caller, session, at turns.ID, r api.Read) (*ledger.Session, lineage.Node, error) {
+	if err := e.ready(ctx, r); err != nil {
+		return nil, lineage.Node{}, err
+	}
+	s, err := e.row(ctx, c, session, !r.StaleOK)
+	if err != nil {
+		return nil, lineage.Node{}, err
+	}
+	if !at.IsZero() {
+		n, err := e.find(s, at)
+		return s, n, err
+	}
+	head, err := e.headNode(s)
+	return s, head, err
+}
+
+// Path is lineage.path: ids and depths, root first.
+func (e *Engine) Path(ctx context.Context, c Caller, session turns.ID, req api.GetPath) (*api.Path, error) {
+	s, head, err := e.headOf(ctx, c, session, req.At, req.Read)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := limitOf(req.Page, 1000, 2000)
+	if err != nil {
+		return nil, err
+	}
+	cur, err := e.cursor(s, head, req.After, false)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.Path{Turns: []api.PathTurn{}}
+	err = e.pathTurns(cur.head, cur.lo, cur.hi, func(t projections.Turn) (bool, error) {
+		out.Turns = append(out.Turns, pathTurn(t.Node))
+		if len(out.Turns) == limit {
+			if t.Depth < cur.hi {
+				out.Next = cur.next(t.Depth)
+			}
+			return false, nil
+		}
+		return true, nil
+	})
+	return out, err
+}
+
+func pathTurn(n lineage.Node) api.PathTurn {
+	p := api.PathTurn{ID: n.Ref.Turn, Session: n.Ref.Session, Depth: n.Depth, Type: "normal"}
+	if n.Kind == turns.KindCompaction {
+		p.Type = "compaction"
+	}
+	return p
+}
+
+func sizeOf(v any) (int, error) {
+	b, err := turns.EncodeJSON(v)
+	return len(b), err
+}

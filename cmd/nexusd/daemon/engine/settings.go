@@ -1,0 +1,383 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/compactor"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// inForce is a session's label and settings at its tail.
+func (e *Engine) inForce(s *ledger.Session) (label string, set turns.Settings, err error) {
+	payload, err := e.Store.EventAt(s.ID, s.Settings)
+	if err != nil {
+		return "", set, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return "", set, err
+	}
+	if ev.Kind == turns.KindOpened {
+		var b turns.OpenedBody
+		err = e.open(ev, &b)
+		return b.Label, b.Settings, err
+	}
+	var b turns.ChangedBody
+	err = e.open(ev, &b)
+	return b.Label, b.Settings, err
+}
+
+// overhead is the tokens of system and tools: what stands before the messages
+// of every call, and what no compaction can shrink.
+func overhead(c tokens.Counter, p turns.Preamble) (n uint64) {
+	for _, s := range p.System {
+		n += 4 + c.Text(s.Name) + c.Text(s.Content)
+	}
+	for _, t := range p.Tools {
+		n += 8 + c.Text(string(t))
+	}
+	return n
+}
+
+// gauge is how full the context at a node is.
+func (e *Engine) gauge(s *ledger.Session, set *turns.Settings, head lineage.Node) (api.Gauge, compactor.Policy, error) {
+	pol, err := compactor.Resolve(set.Policy)
+	if err != nil {
+		return api.Gauge{}, pol, err
+	}
+	n, err := e.contextTokens(s, head)
+	if err != nil {
+		return api.Gauge{}, pol, err
+	}
+	g := api.Gauge{Tokens: n, Budget: pol.Budget(set.Limits), Estimated: true}
+	if g.Budget > 0 {
+		g.Pressure = float64(g.Tokens+overhead(e.Counter, set.Preamble)) / float64(g.Budget)
+	}
+	return g, pol, nil
+}
+
+// contextTokens is the tokens of the messages at a node: the replacement in
+// force and what is kept behind it. It reads O(log n) nodes.
+func (e *Engine) contextTokens(s *ledger.Session, head lineage.Node) (uint64, error) {
+	if head.Ref.IsZero() {
+		return 0, nil
+	}
+	in := inForceAt(s, head)
+	if in.IsZero() {
+		return head.Sum, nil
+	}
+	c, err := e.Store.Nodes(in)
+	if err != nil {
+		return 0, err
+	}
+	kept, err := lineage.TokensFrom(e.Store, head, c[0].Cut)
+	return kept + c[0].Replaced, err
+}
+
+// inForceAt is the compaction that counts for session s when its head is at
+// node n: none where n is inherited and the session was forked with mode full.
+func inForceAt(s *ledger.Session, n lineage.Node) turns.Ref {
+	if s.IgnoresInherited() && n.Ref.Session != s.ID {
+		return turns.Ref{}
+	}
+	return n.Compaction
+}
+
+// headTurn is the row of the session's head; the zero Turn before the first.
+func (e *Engine) headNode(s *ledger.Session) (lineage.Node, error) {
+	if s.Head.IsZero() {
+		return lineage.Node{}, nil
+	}
+	ns, err := e.Store.Nodes(s.Head)
+	if err != nil {
+		return lineage.Node{}, err
+	}
+	return ns[0], nil
+}
+
+// session is s as the contract shows it.
+func (e *Engine) session(s *ledger.Session) (*api.Session, error) {
+	label, set, err := e.inForce(s)
+	erased := errors.Is(err, turns.ErrErased)
+	if err != nil && !erased {
+		return nil, err
+	}
+	head, err := e.headNode(s)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.Session{
+		ID: s.ID, Label: label, Agent: s.Agent, Kind: s.Kind, State: s.State.String(), Depth: head.Depth,
+		Turns: s.Turns, Compactions: s.Compactions, Model: set.Model, Limits: set.Limits, User: set.User, Meta: set.Meta,
+		Policy:    api.PolicyInForce{Name: set.Policy.Name, Set: set.Policy.Set, Digest: set.Policy.Digest},
+		Successor: s.Successor, Usage: s.Usage, Created: api.UnixTime(s.Recorded), Updated: api.UnixTime(s.Updated),
+		Hash: s.Tail.Hash, Position: position(s.Tail.Seq),
+	}
+	if !s.Head.IsZero() {
+		out.Head = &s.Head.Turn
+		if s.Head.Session != s.ID {
+			out.HeadSession = s.Head.Session
+		}
+	}
+	if f := s.ForkOf; f != nil {
+		out.ForkedFrom = &api.ForkedFrom{Session: f.At.Session, Turn: f.At.Turn, Hash: f.Hash, Mode: f.Mode.String()}
+	}
+	if sp := s.Spawned; !sp.IsZero() {
+		out.SpawnedBy = &api.SpawnedBy{Session: sp.Session, Turn: sp.Turn}
+	}
+	if erased {
+		out.State = turns.Erased.String()
+		return out, nil
+	}
+	g, _, err := e.gauge(s, &set, head)
+	if err != nil {
+		return nil, err
+	}
+	out.Tokens, out.Budget, out.Pressure = g.Tokens, g.Budget, g.Pressure
+	out.Overhead = overhead(e.Counter, set.Preamble)
+	return out, nil
+}
+
+// Get is session.get.
+func (e *Engine) Get(ctx context.Context, c Caller, id turns.ID, r api.Read) (*api.Session, error) {
+	if err := e.ready(ctx, r); err != nil {
+		return nil, err
+	}
+	s, err := e.row(ctx, c, id, !r.StaleOK)
+	if err != nil {
+		return nil, err
+	}
+	return e.session(s)
+}
+
+// List is session.list: by id, which is by claimed time.
+func (e *Engine) List(ctx context.Context, c Caller, p api.Page, r api.Read) (*api.SessionList, error) {
+	if err := e.ready(ctx, r); err != nil {
+		return nil, err
+	}
+	after, err := optionalID("/after", p.After)
+	if err != nil {
+		return nil, err
+	}
+	if !after.IsZero() {
+		if _, err := e.row(ctx, c, after, false); err != nil {
+			return nil, fieldErr("/after", "not a session of this list")
+		}
+	}
+	limit, err := limitOf(p, 100, 1000)
+	if err != nil {
+		return nil, err
+	}
+	agent := c.Agent
+	if c.Operator() {
+		agent = ""
+	}
+	out := &api.SessionList{Sessions: []api.Session{}}
+	size := 0
+	for s, err := range e.Store.Sessions(c.Tenant, agent, after) {
+		if err != nil {
+			return nil, err
+		}
+		if len(out.Sessions) == limit || size > pageBytes {
+			out.Next = out.Sessions[len(out.Sessions)-1].ID.String()
+			break
+		}
+		v, err := e.session(&s)
+		if err != nil {
+			return nil, err
+		}
+		size += 600 + len(v.Label) + len(v.Meta) + len(v.Policy.Set)
+		out.Sessions = append(out.Sessions, *v)
+	}
+	return out, nil
+}
+
+// pageBytes is about how many bytes of content a page may hold. A page always
+// holds one item; natsapi refuses a reply that still does not fit.
+const pageBytes = 256 << 10
+
+func limitOf(p api.Page, def, most int) (int, error) {
+	switch {
+	case p.Limit < 0 || p.Limit > most:
+		return 0, fieldErr("/limit", "%d is not from 1 to %d", p.Limit, most)
+	case p.Limit == 0:
+		return def, nil
+	}
+	return p.Limit, nil
+}
+
+func optionalID(field, s string) (turns.ID, error) {
+	if s == "" {
+		return turns.ID{}, nil
+	}
+	id, err := turns.ParseID(s)
+	if err != nil {
+		return id, fieldErr(field, "not an id")
+	}
+	return id, nil
+}
+
+// Set is session.set.
+func (e *Engine) Set(ctx context.Context, c Caller, id turns.ID, req api.SetSession, canonical []byte) (*api.Session, error) {
+	r := request{id: req.ID, what: "session.set", canonical: canonical}
+	err := e.mutate(ctx, c, id, func(_ *chain, s *ledger.Session) (*draft, error) {
+		ev, done, err := e.begin(s, r, turns.KindChanged)
+		if done || err != nil {
+			return nil, err
+		}
+		label, set, err := e.inForce(s)
+		if err != nil {
+			return nil, err
+		}
+		was := label
+		if label, err = e.applySettings(&set, label, req.SessionSettings); err != nil {
+			return nil, err
+		}
+		if label != was {
+			if err := e.claim(ctx, Caller{c.Tenant, s.Agent}, label, s.ID); err != nil {
+				return nil, err
+			}
+		}
+		return &draft{event: ev, body: &turns.ChangedBody{Label: label, Settings: set}}, nil
+	})
+	return e.after(ctx, c, id, err)
+}
+
+// Close is session.close.
+func (e *Engine) CloseSession(ctx context.Context, c Caller, id turns.ID, req api.CloseSession, canonical []byte) (*api.Session, error) {
+	r := request{id: req.ID, what: "session.close", canonical: canonical}
+	err := e.mutate(ctx, c, id, func(_ *chain, s *ledger.Session) (*draft, error) {
+		if s.State == turns.Closed {
+			return nil, nil
+		}
+		ev, done, err := e.begin(s, r, turns.KindState)
+		if done || err != nil {
+			return nil, err
+		}
+		ev.State = turns.Closed
+		return &draft{event: ev, body: &turns.StateBody{Cause: req.Cause}}, nil
+	})
+	return e.after(ctx, c, id, err)
+}
+
+// Move is session.move. The head goes to any turn of the tree's path that is the
+// session's own or inherited; nothing is deleted, and it can go forward again.
+func (e *Engine) Move(ctx context.Context, c Caller, id turns.ID, req api.MoveSession, canonical []byte) (*api.Session, error) {
+	r := request{id: req.ID, what: "session.move", canonical: canonical}
+	err := e.mutate(ctx, c, id, func(_ *chain, s *ledger.Session) (*draft, error) {
+		ev, done, err := e.begin(s, r, turns.KindMoved)
+		if done || err != nil {
+			return nil, err
+		}
+		if !req.IfHead.IsZero() && req.IfHead != s.Head.Turn {
+			return nil, headMoved(s, "the head is not "+req.IfHead.String())
+		}
+		if req.To != nil {
+			t, err := e.find(s, *req.To)
+			if err != nil {
+				return nil, err
+			}
+			ev.To = t.Ref
+		} else if s.ForkOf != nil {
+			return nil, fieldErr("/to", "a fork can't go before its inherited turns; name a turn")
+		}
+		if ev.To == s.Head {
+			return nil, nil
+		}
+		return &draft{event: ev, body: &turns.MovedBody{Note: req.Note}}, nil
+	})
+	return e.after(ctx, c, id, err)
+}
+
+// begin starts an event of a session that takes changes. Done: the same
+// request stored it before.
+func (e *Engine) begin(s *ledger.Session, r request, k turns.Kind) (ev *turns.Event, done bool, err error) {
+	digest, err := e.digest(s.ID, r)
+	if err != nil {
+		return nil, false, err
+	}
+	was, err := e.stored(s, r, digest)
+	if was != nil || err != nil {
+		return was, was != nil, err
+	}
+	if err := takes(s); err != nil {
+		return nil, false, err
+	}
+	id, err := e.newID(r.id)
+	if err != nil {
+		return nil, false, err
+	}
+	return &turns.Event{ID: id, Kind: k, Digest: digest}, false, nil
+}
+
+// takes reports why a session takes no more events.
+func takes(s *ledger.Session) error {
+	if !s.Final() {
+		return nil
+	}
+	if s.State == turns.Erased {
+		return &api.Error{Code: api.Erased, Message: fmt.Sprintf("session %s is erased", s.ID)}
+	}
+	out := &api.Error{Code: api.Closed, Message: fmt.Sprintf("session %s is %s", s.ID, s.State)}
+	if !s.Successor.IsZero() {
+		out.Details = map[string]any{"successor": s.Successor.String()}
+	}
+	return out
+}
+
+func headMoved(s *ledger.Session, why string) error {
+	out := &api.Error{Code: api.Conflict, Message: fmt.Sprintf("%s: the head is %s", why, s.Head.Turn), Details: map[string]any{"head": s.Head.Turn.String()}}
+	if s.Head.IsZero() {
+		out.Message, out.Details = why+": the session has no turn yet", map[string]any{"head": nil}
+	}
+	return out
+}
+
+// after is the session behind a mutation that ended with err.
+func (e *Engine) after(ctx context.Context, c Caller, id turns.ID, err error) (*api.Session, error) {
+	if err != nil {
+		return nil, err
+	}
+	return e.Get(ctx, c, id, api.Read{})
+}
+
+// find is a turn of the session's own chain or of what it inherits, by its id:
+// own turns on any branch, others if they are on the path of the fork point.
+func (e *Engine) find(s *ledger.Session, id turns.ID) (lineage.Node, error) {
+	at := turns.Ref{Session: s.ID, Turn: id}
+	for sess := s; ; {
+		t, err := e.Store.Turn(turns.Ref{Session: sess.ID, Turn: id})
+		if err == nil {
+			if sess == s {
+				return t.Node, nil
+			}
+			point, err := e.Store.Nodes(at)
+			if err != nil {
+				return lineage.Node{}, err
+			}
+			ok, err := lineage.IsAncestor(e.Store, t.Node, point[0])
+			if err != nil || ok {
+				return t.Node, err
+			}
+		} else if !errors.Is(err, lineage.ErrUnknown) {
+			return lineage.Node{}, err
+		}
+		if sess.ForkOf == nil {
+			return lineage.Node{}, &api.Error{Code: api.NotFound, Message: fmt.Sprintf("no turn %s on session %s or what it inherits", id, s.ID)}
+		}
+		if sess == s {
+			at = s.ForkOf.At
+		}
+		up, err := e.Store.Session(sess.ForkOf.At.Session)
+		if err != nil {
+			return lineage.Node{}, err
+		}
+		sess = &up
+	}
+}

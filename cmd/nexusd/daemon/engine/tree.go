@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Tree is lineage.tree: the whole tree of forks that a session belongs to,
+// parents before their forks, as far as the caller may see it.
+func (e *Engine) Tree(ctx context.Context, c Caller, session turns.ID, req api.GetTree) (*api.Tree, error) {
+	if err := e.ready(ctx, req.Read); err != nil {
+		return nil, err
+	}
+	s, err := e.row(ctx, c, session, !req.StaleOK)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := limitOf(req.Page, 200, 1000)
+	if err != nil {
+		return nil, err
+	}
+	after, err := optionalID("/after", req.After)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.Tree{Root: s.Root, Sessions: []api.TreeSession{}}
+	skipping := !after.IsZero()
+	err = e.walkTree(s.Root, func(n *ledger.Session) (bool, error) {
+		if skipping {
+			skipping = n.ID != after
+			return true, nil
+		}
+		if visible(c, n) != nil {
+			return true, nil
+		}
+		if len(out.Sessions) == limit {
+			out.Next = out.Sessions[limit-1].ID.String()
+			return false, nil
+		}
+		v, err := e.treeSession(n)
+		if err != nil {
+			return false, err
+		}
+		out.Sessions = append(out.Sessions, *v)
+		return true, nil
+	})
+	return out, err
+}
+
+// walkTree visits a session and then its forks, each before its own.
+func (e *Engine) walkTree(root turns.ID, visit func(*ledger.Session) (bool, error)) error {
+	stack := []turns.ID{root}
+	for len(stack) > 0 {
+		id := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		s, err := e.Store.Session(id)
+		if err != nil {
+			return err
+		}
+		if more, err := visit(&s); err != nil || !more {
+			return err
+		}
+		var forks []turns.ID
+		for f, err := range e.Store.ForksOf(id) {
+			if err != nil {
+				return err
+			}
+			forks = append(forks, f.At.Session)
+		}
+		for i := len(forks) - 1; i >= 0; i-- {
+			stack = append(stack, forks[i])
+		}
+	}
+	return nil
+}
+
+func (e *Engine) treeSession(s *ledger.Session) (*api.TreeSession, error) {
+	v, err := e.session(s)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.TreeSession{
+		ID: s.ID, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns,
+		Branches: []api.Branch{},
+	}
+	if f := s.ForkOf; f != nil {
+		at, err := e.Store.Turn(f.At)
+		if err != nil {
+			return nil, err
+		}
+		out.ForkDepth = at.Depth
+	}
+	open := make(map[turns.ID]int)
+	for payload, err := range e.Store.Events(s.ID, 1) {
+		if err != nil {
+			return nil, err
+		}
+		ev, err := turns.Decode(payload)
+		if err != nil {
+			return nil, err
+		}
+		if !ev.Kind.IsTurn() {
+			continue
+		}
+		i, ok := open[ev.Segment]
+		if !ok {
+			i = len(out.Branches)
+			open[ev.Segment] = i
+			b := api.Branch{Segment: ev.Segment, From: ev.Depth}
+			if !ev.Parent.IsZero() {
+				b.Parent = &ev.Parent.Turn
+			}
+			out.Branches = append(out.Branches, b)
+		}
+		b := &out.Branches[i]
+		b.To = ev.Depth
+		if ev.Kind == turns.KindCompaction {
+			b.Compactions = append(b.Compactions, api.PathTurn{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Type: "compaction"})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,67 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+
+	"nexus/turns"
+)
+
+// identity is what a data folder says of the ledger it belongs to. It is
+// written before the stream is created, and marked ready after: a folder that is
+// ready without its stream has lost it, and no new one is made in its place.
+type identity struct {
+	Ledger string `json:"ledger"` // UUID
+	Ready  bool   `json:"ready"`
+}
+
+const identityFile = "ledger.json"
+
+func loadIdentity(dir string) (identity, error) {
+	var id identity
+	b, err := os.ReadFile(filepath.Join(dir, identityFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		id.Ledger = uuid.NewString()
+		return id, saveIdentity(dir, id)
+	}
+	if err != nil {
+		return id, err
+	}
+	if err := turns.DecodeJSON(b, &id); err != nil {
+		return id, fmt.Errorf("%s: %w", filepath.Join(dir, identityFile), err)
+	}
+	if _, err := uuid.Parse(id.Ledger); err != nil {
+		return id, fmt.Errorf("%s: ledger: %w", filepath.Join(dir, identityFile), err)
+	}
+	return id, nil
+}
+
+// saveIdentity replaces the file in one step, durably.
+func saveIdentity(dir string, id identity) error {
+	b, err := turns.EncodeJSON(id)
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(dir, identityFile+".tmp")
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(b, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, filepath.Join(dir, identityFile)); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,233 @@
+// Package natsapi serves the outside contract over NATS: it takes subjects and
+// requests apart, calls the engine, and puts replies and errors together. It
+// decides nothing.
+package natsapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Limits of the service.
+const (
+	// maxInFlight is how many requests are worked on at a time; more are busy.
+	maxInFlight = 1024
+	// timeout ends a request that no wait_ms makes longer.
+	timeout = 30 * time.Second
+)
+
+// Service is the endpoints on one connection.
+type Service struct {
+	nc      *nats.Conn
+	engine  *engine.Engine
+	logger  *slog.Logger
+	service micro.Service
+	slots   chan struct{}
+	base    context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	stopped chan struct{}
+	once    sync.Once
+}
+
+// Start registers the service nexus with its endpoints.
+func Start(nc *nats.Conn, e *engine.Engine, version string, logger *slog.Logger) (*Service, error) {
+	base, cancel := context.WithCancel(context.Background())
+	s := &Service{nc: nc, engine: e, logger: logger, slots: make(chan struct{}, maxInFlight), base: base, cancel: cancel, stopped: make(chan struct{})}
+	var err error
+	s.service, err = micro.AddService(nc, micro.Config{
+		Name: "nexus", Version: version, Description: "a ledger for the conversations of AI agents",
+		Metadata:    map[string]string{"contract": "v1"},
+		DoneHandler: func(micro.Service) { s.once.Do(func() { close(s.stopped) }) },
+		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
+			logger.Error("service", "subject", e.Subject, "err", e.Description)
+		},
+	})
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("register the service: %w", err)
+	}
+	for _, v := range verbs {
+		subject := "nexus.v1.*.*." + v.name
+		if v.session {
+			subject += ".*"
+		}
+		err := s.service.AddEndpoint(strings.ReplaceAll(v.name, ".", "-"), s.handler(v),
+			micro.WithEndpointSubject(subject),
+			micro.WithEndpointMetadata(map[string]string{"verb": v.name, "summary": v.summary, "request": schemaOf(v.request), "reply": schemaOf(v.reply)}))
+		if err != nil {
+			cancel()
+			return nil, fmt.Errorf("register %s: %w", v.name, err)
+		}
+	}
+	return s, nil
+}
+
+// Stopped is closed when the service has stopped, whoever stopped it.
+func (s *Service) Stopped() <-chan struct{} { return s.stopped }
+
+// Stop takes no more requests and waits for those being worked on, as long as
+// ctx lets it.
+func (s *Service) Stop(ctx context.Context) error {
+	err := s.service.Stop()
+	done := make(chan struct{})
+	go func() { s.running.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.cancel()
+		<-done
+	}
+	s.cancel()
+	return err
+}
+
+// handler hands each request to a goroutine of its own: micro calls handlers
+// of an endpoint one at a time, and nothing in one session may block another.
+func (s *Service) handler(v verb) micro.HandlerFunc {
+	return func(r micro.Request) {
+		select {
+		case s.slots <- struct{}{}:
+		default:
+			s.reply(r, v, nil, &api.Error{Code: api.Busy, Message: "the daemon works on as many requests as it may", Details: map[string]any{"retry_after_ms": 200}})
+			return
+		}
+		s.running.Add(1)
+		go func() {
+			defer func() { <-s.slots; s.running.Done() }()
+			end := s.engine.Metrics.Begin(v.name)
+			out, err := s.serve(r, v)
+			code := ""
+			if err != nil {
+				code = string(api.FromError(err).Code)
+			}
+			s.reply(r, v, out, err)
+			end(code)
+		}()
+	}
+}
+
+// call is one request taken apart.
+type call struct {
+	engine    *engine.Engine
+	caller    engine.Caller
+	session   turns.ID
+	data      []byte
+	canonical []byte // for the request digest: without id and wait_ms, members sorted
+}
+
+func (s *Service) serve(r micro.Request, v verb) (out any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			// The stack names code, never content.
+			s.logger.Error("a defect", "verb", v.name, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			out, err = nil, api.ErrInternal
+		}
+	}()
+	c, err := s.take(r, v)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(s.base, timeout)
+	defer cancel()
+	return v.serve(ctx, c)
+}
+
+func (s *Service) take(r micro.Request, v verb) (*call, error) {
+	t := strings.Split(r.Subject(), ".")
+	if len(t) < 6 {
+		return nil, &api.Error{Code: api.Malformed, Message: "subject"}
+	}
+	c := &call{engine: s.engine, caller: engine.Caller{Tenant: t[2], Agent: t[3]}, data: r.Data()}
+	if !turns.ValidName(c.caller.Tenant) || (!turns.ValidName(c.caller.Agent) && !c.caller.Operator()) {
+		return nil, &api.Error{Code: api.Malformed, Message: "subject: tenant and agent are [a-z0-9][a-z0-9-]{0,63}"}
+	}
+	if len(c.data) == 0 {
+		c.data = []byte("{}")
+	}
+	if v.session {
+		id, err := turns.ParseID(t[len(t)-1])
+		if err != nil {
+			return nil, &api.Error{Code: api.Malformed, Message: "subject: the last token is not a session id"}
+		}
+		c.session = id
+	}
+	return c, nil
+}
+
+// decode reads the request strictly, and makes its canonical form for verbs
+// that change something.
+func decode[T any](c *call, v *T) error {
+	if err := turns.DecodeJSON(c.data, v); err != nil {
+		return err
+	}
+	var err error
+	c.canonical, err = canonical(c.data)
+	return err
+}
+
+// canonical is a request without what does not make it another one: its id
+// and how long the caller waits.
+func canonical(data []byte) ([]byte, error) {
+	b, err := turns.CanonicalJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	var members map[string]jsontext.Value
+	if err := turns.DecodeJSON(b, &members); err != nil {
+		return nil, err
+	}
+	delete(members, "id")
+	delete(members, "wait_ms")
+	return turns.EncodeJSON(members)
+}
+
+func (s *Service) reply(r micro.Request, v verb, out any, err error) {
+	if err != nil {
+		s.fail(r, v, err)
+		return
+	}
+	b, err := turns.EncodeJSON(out)
+	if err != nil {
+		s.fail(r, v, err)
+		return
+	}
+	if most := s.nc.MaxPayload(); int64(len(b)) > most {
+		s.fail(r, v, &api.Error{Code: api.TooLarge, Message: fmt.Sprintf("the reply has %d bytes, a message may have %d; ask for less with limit", len(b), most),
+			Details: map[string]any{"limit": strconv.FormatInt(most, 10)}})
+		return
+	}
+	if err := r.Respond(b); err != nil {
+		s.logger.Error("reply", "verb", v.name, "err", err)
+	}
+}
+
+func (s *Service) fail(r micro.Request, v verb, err error) {
+	e := api.FromError(err)
+	if e.Code == api.Internal || e.Code == api.Corrupt {
+		s.logger.Error("request failed", "verb", v.name, "code", e.Code, "err", err)
+	}
+	b, merr := turns.EncodeJSON(struct {
+		Error *api.Error `json:"error"`
+	}{e})
+	if merr != nil {
+		b = []byte(`{"error":{"code":"internal","message":"an error that can't be written"}}`)
+	}
+	if err := r.Error(string(e.Code), e.Message, b); err != nil {
+		s.logger.Error("reply", "verb", v.name, "err", err)
+	}
+}

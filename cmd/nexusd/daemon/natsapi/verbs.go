@@ -1,0 +1,124 @@
+package natsapi
+
+import (
+	"context"
+
+	"nexus/ledger/api"
+)
+
+// verb is one call of the contract.
+type verb struct {
+	name    string // noun.verb, as in the subject
+	session bool   // the subject ends with a session
+	summary string
+	request any // zero value, for the schema
+	reply   any
+	serve   func(context.Context, *call) (any, error)
+}
+
+// on makes a verb of a typed function.
+func on[Req, Rep any](name string, session bool, summary string, f func(context.Context, *call, Req) (*Rep, error)) verb {
+	var req Req
+	var rep Rep
+	return verb{name: name, session: session, summary: summary, request: req, reply: rep,
+		serve: func(ctx context.Context, c *call) (any, error) {
+			var r Req
+			if err := decode(c, &r); err != nil {
+				return nil, err
+			}
+			out, err := f(ctx, c, r)
+			if err != nil {
+				return nil, err
+			}
+			return out, nil
+		}}
+}
+
+// Requests that no Go client needs a type for.
+type (
+	listSessions struct {
+		api.Page
+		api.Read
+	}
+	getSession struct{ api.Read }
+)
+
+// verbs is the table of the contract; docs/API.md has an example for each.
+var verbs = []verb{
+	on("session.create", false, "open a session", func(ctx context.Context, c *call, r api.CreateSession) (*api.Session, error) {
+		return c.engine.Create(ctx, c.caller, r, c.canonical)
+	}),
+	on("session.get", true, "a session by id", func(ctx context.Context, c *call, r getSession) (*api.Session, error) {
+		return c.engine.Get(ctx, c.caller, c.session, r.Read)
+	}),
+	on("session.list", false, "the agent's sessions", func(ctx context.Context, c *call, r listSessions) (*api.SessionList, error) {
+		return c.engine.List(ctx, c.caller, r.Page, r.Read)
+	}),
+	on("session.resolve", false, "the session that a label stands for", func(ctx context.Context, c *call, r api.Resolve) (*api.Session, error) {
+		return c.engine.Resolve(ctx, c.caller, r.Label)
+	}),
+	on("session.set", true, "change settings", func(ctx context.Context, c *call, r api.SetSession) (*api.Session, error) {
+		return c.engine.Set(ctx, c.caller, c.session, r, c.canonical)
+	}),
+	on("session.close", true, "take no more turns", func(ctx context.Context, c *call, r api.CloseSession) (*api.Session, error) {
+		return c.engine.CloseSession(ctx, c.caller, c.session, r, c.canonical)
+	}),
+	on("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
+		return c.engine.Move(ctx, c.caller, c.session, r, c.canonical)
+	}),
+	on("session.export", true, "raw events with ancestor chains", func(ctx context.Context, c *call, r api.ExportSession) (*api.Exported, error) {
+		return c.engine.Export(ctx, c.caller, c.session, r)
+	}),
+	on("session.import", false, "store an export's events", func(ctx context.Context, c *call, r api.ImportRecords) (*api.Imported, error) {
+		return c.engine.Import(ctx, c.caller, r)
+	}),
+	on("turn.append", true, "append a turn", func(ctx context.Context, c *call, r api.AppendTurn) (*api.Appended, error) {
+		return c.engine.Append(ctx, c.caller, c.session, r, c.canonical)
+	}),
+	on("turn.get", true, "a turn by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
+		return c.engine.GetTurn(ctx, c.caller, c.session, r)
+	}),
+	on("turn.list", true, "the path of the head", func(ctx context.Context, c *call, r api.ListTurns) (*api.TurnList, error) {
+		return c.engine.ListTurns(ctx, c.caller, c.session, r)
+	}),
+	on("context.get", true, "the messages for the next model call", func(ctx context.Context, c *call, r api.GetContext) (*api.Context, error) {
+		return c.engine.Context(ctx, c.caller, c.session, r)
+	}),
+	on("compaction.run", true, "compact now", func(ctx context.Context, c *call, r api.RunCompaction) (*api.CompactionRun, error) {
+		return c.engine.Compact(ctx, c.caller, c.session, r, c.canonical)
+	}),
+	on("compaction.list", true, "compactions in force, newest first", func(ctx context.Context, c *call, r api.ListCompactions) (*api.TurnList, error) {
+		return c.engine.ListCompactions(ctx, c.caller, c.session, r)
+	}),
+	on("compaction.get", true, "a compaction by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
+		t, err := c.engine.GetTurn(ctx, c.caller, c.session, r)
+		if err == nil && t.Compaction == nil {
+			return nil, &api.Error{Code: api.NotFound, Message: "turn " + r.ID.String() + " is not a compaction"}
+		}
+		return t, err
+	}),
+	on("compaction.expand", true, "the turns that a compaction stands for", func(ctx context.Context, c *call, r api.ExpandCompaction) (*api.TurnList, error) {
+		return c.engine.Expand(ctx, c.caller, c.session, r)
+	}),
+	on("compaction.record", true, "record a compaction that another system made", func(ctx context.Context, c *call, r api.RecordCompaction) (*api.Turn, error) {
+		return c.engine.Record(ctx, c.caller, c.session, r, c.canonical)
+	}),
+	on("fork.create", true, "a new session from a turn", func(ctx context.Context, c *call, r api.CreateFork) (*api.Session, error) {
+		return c.engine.Fork(ctx, c.caller, c.session, r, forkCanonical(c))
+	}),
+	on("lineage.path", true, "turn ids with depth, root first", func(ctx context.Context, c *call, r api.GetPath) (*api.Path, error) {
+		return c.engine.Path(ctx, c.caller, c.session, r)
+	}),
+	on("lineage.tree", true, "the tree of forks", func(ctx context.Context, c *call, r api.GetTree) (*api.Tree, error) {
+		return c.engine.Tree(ctx, c.caller, c.session, r)
+	}),
+	on("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
+		return c.engine.Verify(ctx, c.caller, r)
+	}),
+}
+
+// forkCanonical is the canonical form of a fork, with the session it is taken
+// from, which stands in the subject.
+func forkCanonical(c *call) []byte {
+	return append([]byte(c.session.String()+" "), c.canonical...)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+	"github.com/pelletier/go-toml/v2"
+
+	"nexus/cmd/nexusd/daemon"
+)
+
+const usage = `Usage: nexusd [flags]
+
+Runs the ledger: an embedded NATS server with JetStream, or --nats URL.
+When it can serve it prints one JSON line with nats_url, http_url and data.
+
+  --listen HOST:PORT   NATS for clients, port 0 picks one (default 127.0.0.1:4222)
+  --http HOST:PORT     /healthz, /readyz, /metrics, or off (default 127.0.0.1:8422)
+  --data DIR           stream, projections and keys (default ./nexus-data)
+  --nats URL           use an external NATS server or cluster instead
+  --replicas N         copies on the cluster: 1, 3 or 5 (default 3 with --nats)
+  --create             create the streams on the external server if they are missing
+  --seal on|off        encrypt bodies under a key of each session (default on; off with --nats)
+  --max-store BYTES    most bytes of the stream's files
+  --log-level LEVEL    debug, info, warn or error (default info)
+  --config FILE        TOML with the same names, as max_store = 1000000000
+  --version, --help
+
+Each flag has an environment variable: NEXUS_LISTEN, NEXUS_MAX_STORE, …
+Flags win over the environment, and the environment over the file.
+
+Example:
+  $ nexusd --data /var/lib/nexus --listen 127.0.0.1:4222
+  {"ready":true,"nats_url":"nats://127.0.0.1:4222","http_url":"http://127.0.0.1:8422","data":"/var/lib/nexus"}
+`
+
+var (
+	errHelp    = errors.New("help")
+	errVersion = errors.New("version")
+)
+
+// parse is the configuration: file, then environment, then flags.
+func parse(args, environ []string) (daemon.Config, error) {
+	var cfg, flags daemon.Config
+	var file string
+	var showVersion bool
+	fs := flag.NewFlagSet("nexusd", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.StringVar(&flags.Listen, "listen", "", "")
+	fs.StringVar(&flags.HTTP, "http", "", "")
+	fs.StringVar(&flags.Data, "data", "", "")
+	fs.StringVar(&flags.NATS, "nats", "", "")
+	fs.IntVar(&flags.Replicas, "replicas", 0, "")
+	fs.BoolVar(&flags.Create, "create", false, "")
+	fs.StringVar(&flags.Seal, "seal", "", "")
+	fs.Int64Var(&flags.MaxStore, "max-store", 0, "")
+	fs.StringVar(&flags.LogLevel, "log-level", "", "")
+	fs.StringVar(&file, "config", "", "")
+	fs.BoolVar(&showVersion, "version", false, "")
+	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return cfg, errHelp
+	} else if err != nil {
+		return cfg, err
+	}
+	if showVersion {
+		return cfg, errVersion
+	}
+	if fs.NArg() > 0 {
+		return cfg, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	vars := env.ToMap(environ)
+	if file == "" {
+		file = vars["NEXUS_CONFIG"]
+	}
+	if file != "" {
+		if err := readFile(file, &cfg); err != nil {
+			return cfg, err
+		}
+	}
+	if err := env.ParseWithOptions(&cfg, env.Options{Environment: vars, Prefix: "NEXUS_"}); err != nil {
+		return cfg, fmt.Errorf("environment: %w", err)
+	}
+	fs.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "listen":
+			cfg.Listen = flags.Listen
+		case "http":
+			cfg.HTTP = flags.HTTP
+		case "data":
+			cfg.Data = flags.Data
+		case "nats":
+			cfg.NATS = flags.NATS
+		case "replicas":
+			cfg.Replicas = flags.Replicas
+		case "create":
+			cfg.Create = flags.Create
+		case "seal":
+			cfg.Seal = flags.Seal
+		case "max-store":
+			cfg.MaxStore = flags.MaxStore
+		case "log-level":
+			cfg.LogLevel = flags.LogLevel
+		}
+	})
+	return cfg, cfg.Validate()
+}
+
+func readFile(name string, cfg *daemon.Config) error {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	err = toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields().Decode(cfg)
+	var strict *toml.StrictMissingError
+	if errors.As(err, &strict) {
+		return fmt.Errorf("configuration %s:\n%s", name, strings.TrimRight(strict.String(), "\n"))
+	}
+	if err != nil {
+		return fmt.Errorf("configuration %s: %w", name, err)
+	}
+	return nil
+}

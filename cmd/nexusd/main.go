@@ -1,0 +1,102 @@
+// Command nexusd is the daemon of a ledger for the conversations of AI agents.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"nexus/cmd/nexusd/daemon"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+}
+
+// drain is how long requests may take to end after SIGTERM.
+const drain = 20 * time.Second
+
+// run is main with its world given; it returns the exit code.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	cfg, err := parse(args, environ)
+	switch {
+	case errors.Is(err, errHelp):
+		fmt.Fprint(stdout, usage)
+		return 0
+	case errors.Is(err, errVersion):
+		fmt.Fprintln(stdout, "nexusd", version())
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nexusd --help lists the flags\n", err)
+		return 2
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.LogLevel)); err != nil && cfg.LogLevel != "" {
+		fmt.Fprintf(stderr, "nexusd: error: log level: %v\n", err)
+		return 2
+	}
+	cfg.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	cfg.Version = version()
+	d, err := daemon.Open(ctx, cfg)
+	if err != nil {
+		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
+		return max(1, api.Exit(err))
+	}
+	if err := announce(stdout, d, cfg); err != nil {
+		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
+	}
+	code := 0
+	select {
+	case <-ctx.Done():
+	case err := <-d.Failed():
+		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
+		code = max(1, api.Exit(err))
+	}
+	ending, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	if err := d.Close(ending); err != nil {
+		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
+		return max(1, code)
+	}
+	return code
+}
+
+// announce prints the one line that says the daemon can serve.
+func announce(w io.Writer, d *daemon.Daemon, cfg daemon.Config) error {
+	data := cfg.Data
+	if data == "" {
+		data = "./nexus-data"
+	}
+	b, err := turns.EncodeJSON(struct {
+		Ready   bool   `json:"ready"`
+		NATS    string `json:"nats_url"`
+		HTTP    string `json:"http_url"`
+		Data    string `json:"data"`
+		Version string `json:"version"`
+	}{true, d.ClientURL(), d.HTTPURL(), data, cfg.Version})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", b)
+	return err
+}
+
+// version is the module's version, or the commit it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version[min(len(info.Main.Version)-1, 1):]
+	}
+	return "0.1.0-dev"
+}
