@@ -231,6 +231,9 @@ func (j *partJSON) part() (Part, error) {
 	}
 	p.ID, p.Name, p.Modality, p.MimeType = str(j.ID), str(j.Name), str(j.Modality), str(j.MimeType)
 	if j.Type == Blob && j.Content != nil {
+		if strings.ContainsAny(*j.Content, "\r\n") { // which the decoder skips, strict or not
+			return p, malformed("/content", "not base64: a line end")
+		}
 		b, err := base64.StdEncoding.Strict().DecodeString(*j.Content)
 		if err != nil {
 			return p, malformed("/content", "not base64: %v", err)

@@ -1,0 +1,620 @@
+package turns
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// TestMutations: each change of one byte of a golden payload is refused, or is
+// another event: with another hash, and encoding to the changed bytes.
+func TestMutations(t *testing.T) {
+	refused, other := 0, 0
+	for _, path := range goldenFiles(t) {
+		payload, _, _ := goldenPayload(t, path)
+		hash := HashEvent(payload)
+		for i := range payload {
+			for x := 1; x < 256; x++ {
+				if x&(x-1) != 0 && (i+x)%16 != 0 { // every bit, and a sixteenth of the rest
+					continue
+				}
+				b := bytes.Clone(payload)
+				b[i] ^= byte(x)
+				if HashEvent(b) == hash {
+					t.Fatalf("%s: byte %d changed, the hash not", path, i)
+				}
+				e, err := Decode(b)
+				if err != nil {
+					if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrTooLarge) {
+						t.Fatalf("%s: byte %d: untyped error %v", path, i, err)
+					}
+					refused++
+					continue
+				}
+				other++
+				if again, err := e.Encode(); err != nil || !bytes.Equal(again, b) {
+					t.Fatalf("%s: byte %d ^ %#x decodes to an event that encodes otherwise: %v", path, i, x, err)
+				}
+			}
+		}
+		for i := range payload { // and no prefix is an event
+			if _, err := Decode(payload[:i]); err == nil {
+				t.Fatalf("%s: its first %d bytes decode", path, i)
+			}
+		}
+		if _, err := Decode(append(bytes.Clone(payload), 0)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: with a byte more: %v", path, err)
+		}
+	}
+	t.Logf("%d changes refused, %d are other events", refused, other)
+}
+
+// item is a CBOR item taken apart by the test's own reader, so that it can be
+// written again in ways that the codec never would.
+type item struct {
+	major byte
+	arg   uint64
+	bytes []byte
+	kids  []item // of an array; of a map key, value, key, …
+}
+
+func parse(b []byte) (it item, rest []byte) {
+	it.major, it.arg = b[0]>>5, uint64(b[0]&31)
+	b = b[1:]
+	if it.arg >= 24 {
+		n := 1 << (it.arg - 24)
+		it.arg = 0
+		for _, c := range b[:n] {
+			it.arg = it.arg<<8 | uint64(c)
+		}
+		b = b[n:]
+	}
+	kids := it.arg
+	switch it.major {
+	case 2, 3:
+		it.bytes, b = b[:it.arg], b[it.arg:]
+		return it, b
+	case 4:
+	case 5:
+		kids *= 2
+	default:
+		return it, b
+	}
+	for range kids {
+		var k item
+		k, b = parse(b)
+		it.kids = append(it.kids, k)
+	}
+	return it, b
+}
+
+// writer writes items; at the target-th chance to deviate, it does.
+type writer struct {
+	how    string
+	target int
+	chance int
+}
+
+func (w *writer) deviate() bool { w.chance++; return w.chance-1 == w.target }
+
+func shortest(major byte, arg uint64) []byte {
+	m := major << 5
+	switch {
+	case arg < 24:
+		return []byte{m | byte(arg)}
+	case arg < 1<<8:
+		return []byte{m | 24, byte(arg)}
+	case arg < 1<<16:
+		return binary.BigEndian.AppendUint16([]byte{m | 25}, uint16(arg))
+	case arg < 1<<32:
+		return binary.BigEndian.AppendUint32([]byte{m | 26}, uint32(arg))
+	}
+	return binary.BigEndian.AppendUint64([]byte{m | 27}, arg)
+}
+
+func (w *writer) write(it item) []byte {
+	h := shortest(it.major, it.arg)
+	if w.how == "longer head" && it.major < 7 && len(h) < 9 && w.deviate() {
+		h = binary.BigEndian.AppendUint64([]byte{it.major<<5 | 27}, it.arg)
+	}
+	kids := it.kids
+	switch it.major {
+	case 2, 3:
+		if w.how == "indefinite length" && w.deviate() {
+			return slices.Concat([]byte{it.major<<5 | 31}, shortest(it.major, it.arg), it.bytes, []byte{0xff})
+		}
+		return append(h, it.bytes...)
+	case 5:
+		if w.how == "unsorted keys" && len(kids) >= 4 && w.deviate() {
+			kids = slices.Concat(kids[2:4], kids[:2], kids[4:])
+		}
+		if w.how == "duplicate key" && len(kids) >= 2 && w.deviate() {
+			kids = slices.Concat(kids[:2], kids)
+			h = shortest(5, it.arg+1)
+		}
+		if w.how == "unknown key" && w.deviate() {
+			kids = slices.Concat(kids, []item{{major: 0, arg: 9999}, {major: 0}})
+			h = shortest(5, it.arg+1)
+		}
+		if w.how == "text key" && w.deviate() {
+			kids = slices.Concat(kids, []item{{major: 3, arg: 1, bytes: []byte("1")}, {major: 0}})
+			h = shortest(5, it.arg+1)
+		}
+	case 4:
+		if w.how == "longer array" && w.deviate() {
+			kids = append(slices.Clone(kids), item{major: 0})
+			h = shortest(4, it.arg+1)
+		}
+	}
+	if w.how == "null" && w.deviate() {
+		return []byte{0xf6}
+	}
+	if w.how == "tag" && w.deviate() {
+		h = append([]byte{0xc1}, h...)
+	}
+	end := []byte(nil)
+	if (it.major == 4 || it.major == 5) && w.how == "indefinite length" && w.deviate() {
+		h, end = []byte{it.major<<5 | 31}, []byte{0xff}
+	}
+	for _, k := range kids {
+		h = append(h, w.write(k)...)
+	}
+	return append(h, end...)
+}
+
+// TestNonCanonical writes each golden payload, and each body, again in every
+// other way that CBOR allows, one deviation at a time. None decodes.
+func TestNonCanonical(t *testing.T) {
+	ways := []string{"longer head", "indefinite length", "unsorted keys", "duplicate key", "unknown key", "text key", "longer array", "null", "tag"}
+	for _, s := range samples() {
+		e, err := s.made()
+		if err != nil {
+			t.Fatal(err)
+		}
+		payload, err := e.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tries := map[string]func([]byte) error{"event": func(b []byte) error { _, err := Decode(b); return err }}
+		data := map[string][]byte{"event": payload}
+		if s.body != nil {
+			data["body"] = e.Body
+			tries["body"] = func(b []byte) error { return DecodeBody(b, reflect.New(reflect.TypeOf(s.body).Elem()).Interface()) }
+		}
+		for what, b := range data {
+			tree, rest := parse(b)
+			if len(rest) != 0 || !bytes.Equal((&writer{}).write(tree), b) {
+				t.Fatalf("%s %s: the test's own codec is wrong", s.name, what)
+			}
+			for _, how := range ways {
+				for target := 0; ; target++ {
+					w := &writer{how: how, target: target}
+					odd := w.write(tree)
+					if w.chance <= target {
+						break
+					}
+					if bytes.Equal(odd, b) {
+						t.Fatalf("%s %s: %s %d deviates not", s.name, what, how, target)
+					}
+					if how == "longer array" && tries[what](odd) == nil {
+						// A longer list of elements is another value; it must still be its own encoding.
+						continue
+					}
+					err := tries[what](odd)
+					if err == nil {
+						t.Errorf("%s %s decodes with %s (%d): %x", s.name, what, how, target, odd)
+					} else if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnsupported) {
+						t.Errorf("%s %s with %s (%d): %v", s.name, what, how, target, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestVersionsAndKinds: what a later build may write is unsupported, never
+// malformed and never skipped.
+func TestVersionsAndKinds(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		v    any
+		want error
+	}{
+		{"a later version", map[int]any{1: 2, 2: 2}, ErrUnsupported},
+		{"a later version of other fields", map[int]any{1: 2, 2: 2, 3: 1.5, 4: map[string]any{"x": cbor.Tag{Number: 1, Content: 0}}, 99: nil}, ErrUnsupported},
+		{"a later version without a kind", map[int]any{1: 3}, ErrUnsupported},
+		{"the last version", map[int]any{1: uint64(1<<64 - 1)}, ErrUnsupported},
+		{"an unknown kind", map[int]any{1: 1, 2: 8}, ErrUnsupported},
+		{"a reserved kind", map[int]any{1: 1, 2: 7}, ErrUnsupported},
+		{"a kind that is 2 in its low byte", map[int]any{1: 1, 2: 258}, ErrUnsupported},
+		{"no kind", map[int]any{1: 1}, ErrUnsupported},
+		{"version 0", map[int]any{1: 0, 2: 2}, ErrMalformed},
+		{"no version", map[int]any{2: 2}, ErrMalformed},
+		{"a version as text", map[int]any{1: "1", 2: 2}, ErrMalformed},
+		{"a negative version", map[int]any{1: -1, 2: 2}, ErrMalformed},
+		{"a float as version", map[int]any{1: 1.5, 2: 2}, ErrMalformed},
+		{"not a map", []int{1, 2}, ErrMalformed},
+		{"nothing but version and kind", map[int]any{1: 1, 2: 2}, ErrMalformed},
+	} {
+		b, err := cbor.Marshal(tt.v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Decode(b); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+		}
+	}
+	if _, err := Decode(nil); !errors.Is(err, ErrMalformed) {
+		t.Errorf("nothing: %v", err)
+	}
+	if _, err := Decode(make([]byte, MaxPayload+1)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("too much: %v", err)
+	}
+}
+
+// TestEventValidate changes one thing of a valid event at a time.
+func TestEventValidate(t *testing.T) {
+	byName := map[string]sample{}
+	for _, s := range samples() {
+		byName[s.name] = s
+	}
+	half := Ref{Session: sampleID(1)}
+	for _, tt := range []struct {
+		sample, name string
+		change       func(e *Event)
+		want         error
+	}{
+		{"turn", "version", func(e *Event) { e.Version = 2 }, ErrMalformed},
+		{"turn", "no id", func(e *Event) { e.ID = ID{} }, ErrMalformed},
+		{"turn", "no prev", func(e *Event) { e.Prev = Hash{} }, ErrMalformed},
+		{"opened", "prev", func(e *Event) { e.Prev = sampleHash(1) }, ErrMalformed},
+		{"turn", "index 0", func(e *Event) { e.Index, e.Prev = 0, Hash{} }, ErrMalformed},
+		{"turn", "not recorded", func(e *Event) { e.Recorded = 0 }, ErrMalformed},
+		{"turn", "actor not UTF-8", func(e *Event) { e.Actor = "a\xff" }, ErrMalformed},
+		{"turn", "actor too long", func(e *Event) { e.Actor = strings.Repeat("a", 201) }, ErrMalformed},
+		{"turn", "counter not UTF-8", func(e *Event) { e.Tokens.Counter = "\xff" }, ErrMalformed},
+		{"turn", "huge count", func(e *Event) { e.Tokens.Messages = MaxCount + 1 }, ErrMalformed},
+		{"turn", "huge usage", func(e *Event) { e.Usage = &Usage{InputTokens: 1<<64 - 1} }, ErrMalformed},
+		{"turn", "huge blob", func(e *Event) { e.Blobs = []BlobLink{{Digest: sampleHash(1), Size: 1 << 60}} }, ErrMalformed},
+		{"turn", "blobs unsorted", func(e *Event) { e.Blobs = []BlobLink{e.Blobs[1], e.Blobs[0]} }, ErrMalformed},
+		{"turn", "blob twice", func(e *Event) { e.Blobs = []BlobLink{e.Blobs[0], e.Blobs[0]} }, ErrMalformed},
+		{"turn", "blob without digest", func(e *Event) { e.Blobs = []BlobLink{{Size: 1}} }, ErrMalformed},
+		{"turn", "encoding", func(e *Event) { e.Encoding = 4 }, ErrUnsupported},
+		{"turn", "sealed without a key", func(e *Event) { e.Encoding = Sealed }, ErrMalformed},
+		{"turn", "a key without a seal", func(e *Event) { e.Keys = []ID{sampleID(1)} }, ErrMalformed},
+		{"turn", "zero key", func(e *Event) { e.Encoding, e.Keys = Sealed, []ID{{}} }, ErrMalformed},
+		{"turn", "key twice", func(e *Event) { e.Encoding, e.Keys = Sealed, []ID{sampleID(1), sampleID(1)} }, ErrMalformed},
+		{"turn", "keys unsorted", func(e *Event) { e.Encoding, e.Keys = Sealed, []ID{sampleID(2), sampleID(1)} }, ErrMalformed},
+		{"turn", "encoding without a body", func(e *Event) { e.Encoding, e.Body = Zstd, nil }, ErrMalformed},
+		{"turn", "halves", func(e *Event) { e.Halves = 4 }, ErrMalformed},
+		{"turn", "no halves", func(e *Event) { e.Halves = 0 }, ErrMalformed},
+		{"turn", "half a parent", func(e *Event) { e.Parent = half }, ErrMalformed},
+		{"turn", "no parent", func(e *Event) { e.Parent = Ref{} }, ErrMalformed},
+		{"turn", "depth 0", func(e *Event) { e.Depth = 0 }, ErrMalformed},
+		{"turn", "no segment", func(e *Event) { e.Segment = ID{} }, ErrMalformed},
+		{"turn", "span", func(e *Event) { e.Span = &Span{Provenance: ByNexus} }, ErrMalformed},
+		{"turn", "reserved kind", func(e *Event) { e.Kind = KindFlush }, ErrUnsupported},
+		{"turn", "unknown kind", func(e *Event) { e.Kind = 99 }, ErrUnsupported},
+		{"turn", "chain of a label", func(e *Event) { e.Chain = Chain{Entity: LabelEntity, ID: "x"} }, ErrMalformed},
+		{"turn", "session in lower case", func(e *Event) { e.Chain.ID = strings.ToLower(e.Chain.ID) }, ErrMalformed},
+		{"turn", "unknown entity", func(e *Event) { e.Chain.Entity = "z" }, ErrMalformed},
+		{"opened", "no origin", func(e *Event) { e.Origin = nil }, ErrMalformed},
+		{"opened", "another origin", func(e *Event) { e.Origin = &Origin{Tenant: "acme", Session: sampleID(7)} }, ErrMalformed},
+		{"opened", "origin's tenant", func(e *Event) { e.Origin = &Origin{Tenant: "ACME", Session: sampleID(1)} }, ErrMalformed},
+		{"opened", "another root, no fork", func(e *Event) { e.Root = sampleID(2) }, ErrMalformed},
+		{"opened-fork", "its own root", func(e *Event) { e.Root = sampleID(1) }, ErrMalformed},
+		{"opened-fork", "half a fork point", func(e *Event) { e.ForkOf = &ForkOf{At: Ref{Session: sampleID(2)}, Hash: sampleHash(1), Mode: Full} }, ErrMalformed},
+		{"opened-fork", "of itself", func(e *Event) { e.ForkOf = &ForkOf{At: sampleRef(1, 2), Hash: sampleHash(1), Mode: Full} }, ErrMalformed},
+		{"opened-fork", "mode", func(e *Event) { e.ForkOf = &ForkOf{At: sampleRef(2, 2), Hash: sampleHash(1), Mode: 4} }, ErrMalformed},
+		{"opened", "role", func(e *Event) { e.Role = "boss" }, ErrMalformed},
+		{"opened", "agent", func(e *Event) { e.Agent = "A" }, ErrMalformed},
+		{"compaction", "no span", func(e *Event) { e.Span = nil }, ErrMalformed},
+		{"compaction", "half a ref in the span", func(e *Event) { s := *e.Span; s.SawThrough = half; e.Span = &s }, ErrMalformed},
+		{"compaction", "half 3", func(e *Event) { s := *e.Span; s.Elisions = []Elision{{Turn: sampleRef(1, 3), Half: 3}}; e.Span = &s }, ErrMalformed},
+		{"compaction", "message 1 of a response", func(e *Event) {
+			s := *e.Span
+			s.Elisions = []Elision{{Turn: sampleRef(1, 3), Half: ResponseHalf, Message: 1}}
+			e.Span = &s
+		}, ErrMalformed},
+		{"compaction", "dropped by nexus", func(e *Event) { s := *e.Span; s.Dropped = true; e.Span = &s }, ErrMalformed},
+		{"compaction", "provenance", func(e *Event) { s := *e.Span; s.Provenance = 3; e.Span = &s }, ErrMalformed},
+		{"compaction", "split apart", func(e *Event) { s := *e.Span; s.FirstKept = sampleRef(1, 9); e.Span = &s }, ErrMalformed},
+		{"moved", "to half a turn", func(e *Event) { e.To = half }, ErrMalformed},
+		{"state-closed", "state 0", func(e *Event) { e.State = 0 }, ErrMalformed},
+		{"state-closed", "state 5", func(e *Event) { e.State = 5 }, ErrMalformed},
+		{"state-closed", "successor", func(e *Event) { e.Successor = sampleID(5) }, ErrMalformed},
+		{"claimed", "chain of an agent", func(e *Event) { e.Chain.Entity = AgentEntity }, ErrMalformed},
+		{"claimed", "chain of a session", func(e *Event) { e.Chain = SessionChain(sampleID(1)) }, ErrMalformed},
+		{"claimed", "claims a turn", func(e *Event) { e.To = sampleRef(1, 2) }, ErrMalformed},
+	} {
+		e, err := byName[tt.sample].made()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Validate(); err != nil {
+			t.Fatalf("%s: %v", tt.sample, err)
+		}
+		tt.change(e)
+		if err := e.Validate(); !errors.Is(err, tt.want) {
+			t.Errorf("%s, %s: %v, want %v", tt.sample, tt.name, err, tt.want)
+		}
+		if _, err := e.Encode(); !errors.Is(err, tt.want) {
+			t.Errorf("%s, %s: encodes: %v", tt.sample, tt.name, err)
+		}
+		if b, err := e.encode(); err == nil { // what the check lets out, the other side must not let in
+			if _, err := Decode(b); err == nil {
+				t.Errorf("%s, %s: decodes", tt.sample, tt.name)
+			}
+		}
+	}
+}
+
+// TestBodiesThatDoNotEncode: what could be written but not read back.
+func TestBodiesThatDoNotEncode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		body any
+		want error
+	}{
+		"no body":              {nil, ErrMalformed},
+		"a nil body":           {(*TurnBody)(nil), ErrMalformed},
+		"model not UTF-8":      {&TurnBody{Model: "\xff"}, ErrMalformed},
+		"half a rune":          {&CompactionBody{Summary: "a\xe2\x82"}, ErrMalformed},
+		"a surrogate":          {&MovedBody{Note: "\xed\xa0\x80"}, ErrMalformed},
+		"meta not JSON":        {&TurnBody{Meta: Raw("{")}, ErrMalformed},
+		"two values":           {&TurnBody{Meta: Raw("1 2")}, ErrMalformed},
+		"duplicate members":    {&TurnBody{Meta: Raw(`{"a":1,"a":2}`)}, ErrMalformed},
+		"arguments not JSON":   {&TurnBody{Response: &Message{Parts: []Part{{Arguments: Raw("x")}}}}, ErrMalformed},
+		"tool not JSON":        {&OpenedBody{Settings: Settings{Preamble: Preamble{Tools: []Raw{Raw("nul")}}}}, ErrMalformed},
+		"JSON too deep":        {&TurnBody{Meta: Raw(strings.Repeat("[", 101) + strings.Repeat("]", 101))}, ErrTooLarge},
+		"too many parts":       {&TurnBody{Messages: []Message{{Parts: make([]Part, MaxElements)}}}, ErrTooLarge},
+		"too long":             {&MovedBody{Note: strings.Repeat("x", MaxBody)}, ErrTooLarge},
+		"too many parts, deep": {&TurnBody{Messages: slices.Repeat([]Message{{Parts: make([]Part, 4096)}}, 65)}, ErrTooLarge},
+	} {
+		if _, err := EncodeBody(tt.body); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+	if _, err := EncodeBody(&TurnBody{Meta: Raw(`{"x":"\u0000"}`), Model: "a\x00b"}); err != nil {
+		t.Errorf("NUL in text: %v", err)
+	}
+}
+
+// TestEmptyIsAbsent: nil and empty lists and bytes have one encoding.
+func TestEmptyIsAbsent(t *testing.T) {
+	full := TurnBody{Messages: []Message{}, Meta: Raw{}, Response: &Message{Role: Assistant, Parts: []Part{{Type: Blob, Data: []byte{}}}}}
+	bare := TurnBody{Response: &Message{Role: Assistant, Parts: []Part{{Type: Blob}}}}
+	a, err := EncodeBody(&full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := EncodeBody(&bare); err != nil || !bytes.Equal(a, b) {
+		t.Errorf("%x and %x, %v", a, b, err)
+	}
+	e := samples()[2].event
+	e.Blobs, e.Keys, e.Body = []BlobLink{}, []ID{}, []byte{}
+	got, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tree, _ := parse(got); len(tree.kids) != 2*10 {
+		t.Errorf("the minimal turn has %d header keys, want 10", len(tree.kids)/2)
+	}
+}
+
+// TestBombsDoNotAllocate: what a few bytes announce is not allocated.
+func TestBombsDoNotAllocate(t *testing.T) {
+	deep := bytes.Repeat([]byte{0x81}, 1<<20)
+	huge := []byte{0xa1, 0x01, 0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	text := []byte{0xa1, 0x01, 0x7b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	// 64 messages of 2^18-1 empty parts each: 16 MiB that would take 4 GiB.
+	many := []byte{0xa1, 0x01, 0x98, 64}
+	for range 64 {
+		many = append(many, 0xa1, 0x02, 0x9a, 0, 3, 0xff, 0xff)
+		many = append(many, bytes.Repeat([]byte{0xa0}, 1<<18-1)...)
+	}
+	for name, b := range map[string][]byte{"deep": deep, "huge": huge, "text": text, "many": many} {
+		r := testing.Benchmark(func(b1 *testing.B) {
+			b1.ReportAllocs()
+			for range b1.N {
+				if err := DecodeBody(b, new(TurnBody)); err == nil {
+					b1.Error("decodes")
+				}
+				if len(b) < MaxPayload {
+					if _, err := Decode(b); err == nil {
+						b1.Error("decodes as an event")
+					}
+				}
+				if b1.N > 1 {
+					break
+				}
+			}
+		})
+		if got := r.MemBytes; got > 64<<20 {
+			t.Errorf("%s: %d bytes allocated", name, got)
+		}
+	}
+}
+
+// TestRoundTrip: random events and bodies of every kind.
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e, body := drawEvent(t)
+		if body != nil {
+			b, err := EncodeBody(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Body = b
+			again := reflect.New(reflect.TypeOf(body).Elem()).Interface()
+			if err := DecodeBody(b, again); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(body, again); d != "" {
+				t.Fatalf("body (-encoded +decoded):\n%s", d)
+			}
+		}
+		p, err := e.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Decode(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(e, got); d != "" {
+			t.Fatalf("event (-encoded +decoded):\n%s", d)
+		}
+		h, err := e.HeaderBytes()
+		if err != nil || len(h) > len(p) || len(e.Body) == 0 && !bytes.Equal(h, p) {
+			t.Fatalf("header %x of %x: %v", h, p, err)
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, path := range goldenFiles(f) {
+		payload, _, _ := goldenPayload(f, path)
+		f.Add(payload)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := Decode(b)
+		if err != nil {
+			if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrTooLarge) {
+				t.Fatalf("untyped error: %v", err)
+			}
+			return
+		}
+		again, err := e.Encode()
+		if err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("decodes, but encodes to %x: %v", again, err)
+		}
+		for _, how := range []string{"longer head", "indefinite length", "unsorted keys", "duplicate key"} {
+			w := &writer{how: how, target: len(b) % 7}
+			tree, _ := parse(b)
+			if odd := w.write(tree); w.chance > w.target && !bytes.Equal(odd, b) {
+				if _, err := Decode(odd); err == nil {
+					t.Fatalf("decodes with %s: %x", how, odd)
+				}
+			}
+		}
+	})
+}
+
+func FuzzDecodeBody(f *testing.F) {
+	for _, s := range samples() {
+		if s.body != nil {
+			b, err := EncodeBody(s.body)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(b)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, body := range []any{new(TurnBody), new(CompactionBody), new(OpenedBody)} {
+			err := DecodeBody(b, body)
+			if err != nil {
+				if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrTooLarge) {
+					t.Fatalf("untyped error: %v", err)
+				}
+				continue
+			}
+			again, err := encMode.Marshal(body)
+			if err != nil || !bytes.Equal(again, b) {
+				t.Fatalf("decodes, but encodes to %x: %v", again, err)
+			}
+			if checkRaw(reflect.ValueOf(body)) == nil {
+				if _, err := EncodeBody(body); err != nil {
+					t.Fatalf("decodes, but is not encoded: %v", err)
+				}
+			}
+		}
+	})
+}
+
+func TestElements(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, body := drawEvent(t)
+		if body == nil {
+			return
+		}
+		b, err := EncodeBody(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, _ := parse(b)
+		var count func(it item) uint64
+		count = func(it item) (n uint64) {
+			if it.major == 4 {
+				n = it.arg
+			}
+			for _, k := range it.kids {
+				n += count(k)
+			}
+			return n
+		}
+		if got, want := elements(b), count(tree); got != want {
+			t.Fatalf("%d elements, want %d", got, want)
+		}
+	})
+}
+
+func benchTurn(b *testing.B) (*Event, *TurnBody) {
+	e := samples()[3].event
+	body := &TurnBody{Messages: []Message{TextMessage(User, strings.Repeat("Some words of a user. ", 46))}, Model: "large-1",
+		Response: &Message{Role: Assistant, Parts: []Part{TextPart(strings.Repeat("And an answer to them. ", 40)),
+			{Type: ToolCall, ID: "call-1", Name: "ls", Arguments: Raw(`{"path":"/tmp"}`)}}}}
+	enc, err := EncodeBody(body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	e.Body = enc
+	return &e, body
+}
+
+func BenchmarkEncode(b *testing.B) {
+	e, body := benchTurn(b)
+	for _, bb := range []struct {
+		name string
+		f    func() ([]byte, error)
+	}{{"event", e.Encode}, {"header", e.HeaderBytes}, {"body", func() ([]byte, error) { return EncodeBody(body) }}} {
+		b.Run(bb.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := bb.f(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	e, _ := benchTurn(b)
+	p, err := e.Encode()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, bb := range []struct {
+		name string
+		f    func() error
+	}{{"event", func() error { _, err := Decode(p); return err }}, {"body", func() error { return DecodeBody(e.Body, new(TurnBody)) }}} {
+		b.Run(bb.name, func(b *testing.B) {
+			b.SetBytes(int64(len(p)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := bb.f(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package turns
+
+import (
+	"slices"
+
+	"pgregory.net/rapid"
+)
+
+// drawEvent draws a valid event of any kind, and a body of its kind or none.
+func drawEvent(t *rapid.T) (*Event, any) {
+	kind := rapid.SampledFrom([]Kind{KindOpened, KindTurn, KindCompaction, KindMoved, KindChanged, KindState, KindClaimed}).Draw(t, "kind")
+	self := drawID(t)
+	e := &Event{Version: 1, Kind: kind, ID: drawID(t), Chain: SessionChain(self), Recorded: rapid.Int64Range(1, 1<<63-1).Draw(t, "recorded"),
+		Claimed: rapid.Int64().Draw(t, "claimed"), Actor: rapid.StringN(0, 20, 200).Draw(t, "actor"), Digest: drawHash(t)}
+	if rapid.Bool().Draw(t, "blobs") {
+		e.Blobs = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) BlobLink { return BlobLink{Digest: drawHash(t), Size: drawCount(t)} }), 1, 4,
+			func(b BlobLink) Hash { return b.Digest }).Draw(t, "links")
+		slices.SortFunc(e.Blobs, BlobLink.compare)
+	}
+	if kind != KindOpened {
+		e.Index, e.Prev = max(1, drawCount(t)), drawHash(t)
+	}
+	body := drawKind(t, e, self)
+	if rapid.Bool().Draw(t, "no body") {
+		return e, nil
+	}
+	return e, body
+}
+
+func drawKind(t *rapid.T, e *Event, self ID) any {
+	if e.Kind.IsTurn() {
+		e.Parent, e.Segment, e.Depth = drawRef(t), drawID(t), max(2, drawCount(t))
+		e.Tokens = Tokens{Counter: rapid.SampledFrom([]string{"", "approx-1"}).Draw(t, "counter"), Messages: drawCount(t), Response: drawCount(t)}
+		e.Open = drawCount(t)
+		if rapid.Bool().Draw(t, "usage") {
+			e.Usage = &Usage{drawCount(t), drawCount(t), drawCount(t), drawCount(t)}
+		}
+	}
+	switch e.Kind {
+	case KindOpened:
+		e.Origin = &Origin{Ledger: drawID(t), Tenant: "acme", Session: self}
+		e.Root, e.Agent = self, "coder"
+		e.Role = rapid.SampledFrom([]SessionKind{"", Peer, Main, Task}).Draw(t, "role")
+		if rapid.Bool().Draw(t, "fork") {
+			e.Root = drawID(t)
+			e.ForkOf = &ForkOf{At: drawRef(t), Hash: drawHash(t), Mode: ForkMode(rapid.IntRange(1, 3).Draw(t, "mode"))}
+		}
+		if rapid.Bool().Draw(t, "spawned") {
+			e.SpawnedBy = Ref{Session: drawID(t)}
+		}
+		return &OpenedBody{Label: drawText(t), Settings: drawSettings(t)}
+	case KindTurn:
+		if rapid.Bool().Draw(t, "root") {
+			e.Parent, e.Depth = Ref{}, 1
+		}
+		e.Halves, e.Calls, e.Late, e.Left = Halves(rapid.IntRange(1, 3).Draw(t, "halves")), drawCount(t), drawCount(t), drawCount(t)
+		b := &TurnBody{Messages: drawMessages(t), Model: drawText(t), Meta: drawRaw(t), Preamble: drawHash(t)}
+		if rapid.Bool().Draw(t, "response") {
+			m := drawMessage(t)
+			b.Response = &m
+		}
+		if rapid.Bool().Draw(t, "context") {
+			b.Context = &ContextRef{Recipe: drawRaw(t), Fingerprint: drawText(t)}
+		}
+		return b
+	case KindCompaction:
+		e.Span = &Span{Through: drawRef(t), FirstKept: drawRef(t), SawThrough: drawRef(t), Provenance: ByNexus, Covered: drawCount(t)}
+		if rapid.Bool().Draw(t, "split") {
+			e.Span.FirstKept, e.Span.Split = e.Span.Through, true
+		}
+		b := &CompactionBody{Policy: PolicyRef{Name: drawText(t), Set: drawRaw(t), Digest: drawHash(t)}, Trigger: Trigger{Kind: "manual", Detail: drawRaw(t)},
+			Mode: "manual", Replacement: drawMessages(t), Summary: drawText(t), CostMicros: rapid.Uint64().Draw(t, "cost")}
+		for range rapid.IntRange(0, 3).Draw(t, "elisions") {
+			e.Span.Elisions = append(e.Span.Elisions, Elision{Turn: drawRef(t), Half: MessagesHalf, Message: 3, Part: 4})
+			b.Elided = append(b.Elided, ElidedPart{Method: "trimmed", Show: drawText(t), Before: drawCount(t)})
+		}
+		return b
+	case KindMoved:
+		if rapid.Bool().Draw(t, "somewhere") {
+			e.To = drawRef(t)
+		}
+		return &MovedBody{Note: drawText(t)}
+	case KindChanged:
+		return &ChangedBody{Label: drawText(t), Settings: drawSettings(t)}
+	case KindState:
+		e.State = State(rapid.IntRange(1, 4).Draw(t, "state"))
+		if e.State == Reset {
+			e.Successor = drawID(t)
+		}
+		return &StateBody{Cause: drawText(t)}
+	default:
+		e.Chain = Chain{Entity: LabelEntity, ID: "0123456789abcdef0123456789abcdef"}
+		e.Agent, e.To = "coder", Ref{Session: drawID(t)}
+		return &ClaimedBody{Label: drawText(t)}
+	}
+}
+
+func drawSettings(t *rapid.T) Settings {
+	s := Settings{Policy: PolicyRef{Name: drawText(t)}, Model: drawText(t), Limits: Limits{ContextWindow: drawCount(t)}, Meta: drawRaw(t), User: drawText(t)}
+	for range rapid.IntRange(0, 2).Draw(t, "sections") {
+		s.Preamble.System = append(s.Preamble.System, Section{Name: drawText(t), Content: drawText(t)})
+		s.Preamble.Tools = append(s.Preamble.Tools, Raw(`{}`))
+	}
+	return s
+}
+
+func drawMessages(t *rapid.T) (ms []Message) {
+	for range rapid.IntRange(0, 3).Draw(t, "messages") {
+		ms = append(ms, drawMessage(t))
+	}
+	return ms
+}
+
+func drawMessage(t *rapid.T) Message {
+	m := Message{Role: rapid.SampledFrom([]Role{System, User, Assistant, Tool}).Draw(t, "role"), Name: drawText(t)}
+	for range rapid.IntRange(0, 3).Draw(t, "parts") {
+		p := Part{Type: rapid.SampledFrom([]PartType{Text, ToolCall, ToolCallResponse, Reasoning, Blob, URI, File}).Draw(t, "type"),
+			Content: drawText(t), Arguments: drawRaw(t), IsError: rapid.Bool().Draw(t, "error"), Ext: drawRaw(t)}
+		if b := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "data"); len(b) > 0 {
+			p.Data = b
+		}
+		if rapid.Bool().Draw(t, "ref") {
+			p.Ref = &BlobRef{Digest: drawHash(t), Size: drawCount(t), Preview: drawText(t)}
+		}
+		m.Parts = append(m.Parts, p)
+	}
+	return m
+}
+
+func drawRaw(t *rapid.T) Raw {
+	return rapid.SampledFrom([]Raw{nil, Raw("null"), Raw(`""`), Raw("12345678901234567890"), Raw(`{"b":[1e999],"a":{}}`), Raw(" [1 ] ")}).Draw(t, "raw")
+}
+
+func drawText(t *rapid.T) string { return rapid.StringN(0, 12, -1).Draw(t, "text") }
+
+func drawCount(t *rapid.T) uint64 { return rapid.Uint64Range(0, MaxCount).Draw(t, "count") }
+
+func drawID(t *rapid.T) ID {
+	b := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id")
+	b[15] |= 1
+	return ID(b)
+}
+
+func drawHash(t *rapid.T) Hash {
+	b := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "hash")
+	b[31] |= 1
+	return Hash(b)
+}
+
+func drawRef(t *rapid.T) Ref { return Ref{Session: drawID(t), Turn: drawID(t)} }

@@ -1,0 +1,17 @@
+package seal
+
+// goldenDerived is frozen: see TestGoldenDerived. The values were computed a
+// second time by a program in another language from what docs/FORMAT.md says.
+var goldenDerived = map[string]string{
+	"blob":            "024e4e4e4e4e4e4e4e4e4e4e4e88001fde60a04cb375845757c7cd3781702b",
+	"blob digest":     "sha256:1dcb65f8a89a7a32aa3dc337ce61084c7c7c11671c247d0d8efea826e9ab0373",
+	"blob digest key": "b24d38437f09d0e1eb468cd4787d2ea2f97b8aa21459df08a47310eeec87b128",
+	"blob key":        "6789c273992b1642c9f32ee16d1f313bea6c73766c96f31a0324d07c6e213a55",
+	"body key":        "3d6e0edf889adec16c57fd7f67e2e37d74c6b4a03ef0c723ef327244f0570af8",
+	"combined":        "60cae57d9e40542caba7ea4365c546576d0d025b37b2c0c007c64c00fa7902c1",
+	"label":           "5898c195b0f1d07fed4fedf1f1ca4cfe",
+	"label key":       "038961dd202ced53ae9309d8e4944fa7463f9735ef06f34477961cd007b809ac",
+	"label, no key":   "0cc16565b7fc74808a303ff3ad5b007e",
+	"request":         "sha256:62f37e9951b672a2b5fbfb92b5ba83e4779d936e555bb0e71acedf4bb6451750",
+	"request key":     "f722031599d9fbee8bf6c87db5cc3a839b5fcaee77e61aa00586eed405dd5ba9",
+}

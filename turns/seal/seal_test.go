@@ -1,0 +1,490 @@
+package seal
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"pgregory.net/rapid"
+
+	"nexus/turns"
+)
+
+var update = flag.Bool("update", false, "write golden files that are missing; one that is there is never written over")
+
+// The keys of the golden files: bytes 0 to 31, and 32 to 63.
+func goldenKey(n byte) (k Key) {
+	for i := range k {
+		k[i] = 32*n + byte(i)
+	}
+	return k
+}
+
+func goldenID(n byte) turns.ID { return turns.ID{0x01, 0x9a, 15: n} }
+
+func goldenRing(t testing.TB) *Memory {
+	m := new(Memory)
+	for n := range byte(2) {
+		if err := m.Put(goldenID(n+1), goldenKey(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+func turnEvent() *turns.Event {
+	return &turns.Event{Version: 1, Kind: turns.KindTurn, ID: goldenID(7), Chain: turns.SessionChain(goldenID(1)), Index: 1,
+		Prev: turns.HashEvent(nil), Recorded: 1_790_000_000_000_000_000, Depth: 1, Segment: goldenID(7), Halves: 1}
+}
+
+func turnBody(t testing.TB, text string) (*turns.TurnBody, []byte) {
+	body := &turns.TurnBody{Messages: []turns.Message{turns.TextMessage(turns.User, text)}}
+	b, err := turns.EncodeBody(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body, b
+}
+
+// TestGoldenSealed: events that were sealed once open for ever.
+func TestGoldenSealed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text string
+		ring bool
+		keys []turns.ID
+		enc  turns.Encoding
+	}{
+		"sealed":          {"hi", true, []turns.ID{goldenID(1)}, turns.Sealed},
+		"sealed-two-keys": {"hi", true, []turns.ID{goldenID(1), goldenID(2)}, turns.Sealed},
+		"sealed-zstd":     {strings.Repeat("all work and no play ", 50), true, []turns.ID{goldenID(1)}, turns.Sealed | turns.Zstd},
+		"zstd":            {strings.Repeat("all work and no play ", 50), false, nil, turns.Zstd},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := "../testdata/golden/" + name + ".txt"
+			want, body := turnBody(t, tt.text)
+			ring := Keyring(goldenRing(t))
+			if _, err := os.Stat(path); err != nil && *update {
+				e, r := turnEvent(), ring
+				if !tt.ring {
+					r = nil
+				}
+				if err := Seal(e, body, r, tt.keys, bytes.NewReader(bytes.Repeat([]byte{0x4e}, nonceSize))); err != nil {
+					t.Fatal(err)
+				}
+				writeGolden(t, path, e)
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, rest, _ := strings.Cut(string(text), "payload\n")
+			digits, _, _ := strings.Cut(rest, "event\n")
+			payload, err := hex.DecodeString(strings.ReplaceAll(digits, "\n", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := turns.Decode(payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tt.keys, e.Keys); d != "" || e.Encoding != tt.enc {
+				t.Errorf("encoding %d, keys %s", e.Encoding, d)
+			}
+			b, err := Open(e, ring)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := new(turns.TurnBody)
+			if err := turns.DecodeBody(b, got); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("(-want +got)\n%s", d)
+			}
+			again := turnEvent()
+			if tt.enc == turns.Sealed { // what zstd makes of a body may change with its version
+				if err := Seal(again, body, ring, tt.keys, bytes.NewReader(e.Body)); err != nil {
+					t.Fatal(err)
+				}
+				if d := cmp.Diff(e, again); d != "" {
+					t.Errorf("sealed again (-file +now)\n%s", d)
+				}
+			}
+		})
+	}
+}
+
+func writeGolden(t *testing.T, path string, e *turns.Event) {
+	p, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := cbor.Diagnose(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "hash %s\npayload\n", turns.HashEvent(p))
+	for rest := p; len(rest) > 0; rest = rest[min(32, len(rest)):] {
+		fmt.Fprintf(&b, "%x\n", rest[:min(32, len(rest))])
+	}
+	fmt.Fprintf(&b, "event\n%s\n", d)
+	if e.Encoding == 0 {
+		t.Fatal("nothing was done to the body")
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGoldenDerived: derived keys and digests are part of the format.
+func TestGoldenDerived(t *testing.T) {
+	k := goldenKey(0)
+	two, err := combined(goldenRing(t), []turns.ID{goldenID(1), goldenID(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob, err := SealBlob(k, BlobDigest(k, []byte("hi")), []byte("hi"), bytes.NewReader(bytes.Repeat([]byte{0x4e}, nonceSize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{
+		"body key": hexKey(k.derive(bodyKey)), "request key": hexKey(k.derive(requestKey)), "blob key": hexKey(k.derive(blobKey)),
+		"blob digest key": hexKey(k.derive(blobDigestKey)), "label key": hexKey(k.derive(labelKey)), "combined": hexKey(two),
+		"request": RequestDigest(k, "turn.append", []byte(`{"a":1}`)).String(), "blob digest": BlobDigest(k, []byte("hi")).String(),
+		"label": LabelDigest(k, "acme", "coder", "telegram"), "label, no key": LabelDigest(Key{}, "acme", "coder", "telegram"),
+		"blob": hex.EncodeToString(blob),
+	}
+	if d := cmp.Diff(goldenDerived, got); d != "" {
+		t.Errorf("(-frozen +now)\n%s", d)
+	}
+	seen := map[string]string{}
+	for name, v := range got {
+		if other, ok := seen[v]; ok {
+			t.Errorf("%s and %s are equal", name, other)
+		}
+		seen[v] = name
+	}
+}
+
+func hexKey(k Key) string { return hex.EncodeToString(k[:]) }
+
+// TestSealProperties: what is sealed opens; any other key, byte or header does not.
+func TestSealProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		body := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 0, 300), rapid.SliceOfN(rapid.SampledFrom([]byte("ab")), 100, 2000)).Draw(t, "body")
+		ring := new(Memory)
+		var keys []turns.ID
+		for n := range rapid.IntRange(1, 4).Draw(t, "keys") {
+			keys = append(keys, idOf(n))
+			if _, err := ring.Create(idOf(n), rand.Reader); err != nil {
+				t.Fatal(err)
+			}
+		}
+		given := append([]turns.ID{keys[len(keys)-1]}, keys...) // in any order, and twice
+		e := turnEvent()
+		if err := Seal(e, body, ring, given, rand.Reader); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		if len(e.Keys) != len(keys) || e.Encoding&turns.Sealed == 0 || len(e.Body) > len(body)+nonceSize+tagSize || len(body) > 20 && bytes.Contains(e.Body, body) {
+			t.Fatalf("keys %v, encoding %d, %d bytes of %d", e.Keys, e.Encoding, len(e.Body), len(body))
+		}
+		got, err := Open(e, ring)
+		if err != nil || !bytes.Equal(got, body) {
+			t.Fatalf("Open: %x, %v", got, err)
+		}
+		corrupt := func(what string, e *turns.Event, ring Keyring) {
+			if _, err := Open(e, ring); !errors.Is(err, turns.ErrCorrupt) {
+				t.Fatalf("%s: %v, want ErrCorrupt", what, err)
+			}
+		}
+		altered := *e
+		altered.Body = bytes.Clone(e.Body)
+		altered.Body[rapid.IntRange(0, len(e.Body)-1).Draw(t, "at")] ^= byte(rapid.IntRange(1, 255).Draw(t, "xor"))
+		corrupt("altered", &altered, ring)
+		short := *e
+		short.Body = e.Body[:rapid.IntRange(0, len(e.Body)-1).Draw(t, "cut")]
+		corrupt("cut", &short, ring)
+		for i, change := range []func(e *turns.Event){
+			func(e *turns.Event) { e.ID = idOf(99) }, func(e *turns.Event) { e.Index++ }, func(e *turns.Event) { e.Actor = "x/y" },
+			func(e *turns.Event) { e.Encoding ^= turns.Zstd }, func(e *turns.Event) { e.Tokens.Messages++ }, func(e *turns.Event) { e.Prev[0]++ },
+		} {
+			moved := *e
+			change(&moved)
+			corrupt(fmt.Sprint("header ", i), &moved, ring)
+		}
+		wrong := new(Memory)
+		for _, id := range keys {
+			if _, err := wrong.Create(id, rand.Reader); err != nil {
+				t.Fatal(err)
+			}
+		}
+		corrupt("another key", e, wrong)
+		if err := ring.Destroy(rapid.SampledFrom(keys).Draw(t, "destroyed")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(e, ring); !errors.Is(err, turns.ErrErased) {
+			t.Fatalf("after one key of %d is destroyed: %v", len(keys), err)
+		}
+		if _, err := Open(e, new(Memory)); !errors.Is(err, ErrNoKey) {
+			t.Fatalf("no key: %v", err)
+		}
+		if _, err := Open(e, nil); !errors.Is(err, ErrNoKey) {
+			t.Fatalf("no ring: %v", err)
+		}
+
+		k, err := newKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest := BlobDigest(k, body)
+		sealed, err := SealBlob(k, digest, body, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := OpenBlob(k, digest, sealed); err != nil || !bytes.Equal(got, body) {
+			t.Fatalf("OpenBlob: %x, %v", got, err)
+		}
+		bad := bytes.Clone(sealed)
+		bad[rapid.IntRange(0, len(bad)-1).Draw(t, "blob at")] ^= byte(rapid.IntRange(1, 255).Draw(t, "blob xor"))
+		other := digest
+		other[0]++
+		lying, err := SealBlob(k, other, body, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, try := range map[string]func() ([]byte, error){
+			"altered":        func() ([]byte, error) { return OpenBlob(k, digest, bad) },
+			"another key":    func() ([]byte, error) { return OpenBlob(Key{1}, digest, sealed) },
+			"another digest": func() ([]byte, error) { return OpenBlob(k, other, sealed) },
+			"a lie":          func() ([]byte, error) { return OpenBlob(k, other, lying) },
+			"nothing":        func() ([]byte, error) { return OpenBlob(k, digest, nil) },
+		} {
+			if _, err := try(); !errors.Is(err, turns.ErrCorrupt) && !(what == "altered" && errors.Is(err, turns.ErrUnsupported)) {
+				t.Fatalf("blob, %s: %v", what, err)
+			}
+		}
+	})
+}
+
+func TestSealOff(t *testing.T) {
+	for _, body := range [][]byte{[]byte("short"), bytes.Repeat([]byte("long "), 100)} {
+		e := turnEvent()
+		if err := Seal(e, body, nil, []turns.ID{goldenID(1)}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if e.Keys != nil || e.Encoding&turns.Sealed != 0 || e.Validate() != nil || len(e.Body) > len(body) {
+			t.Errorf("%+v", e)
+		}
+		got, err := Open(e, nil)
+		if err != nil || !bytes.Equal(got, body) {
+			t.Errorf("Open: %q, %v", got, err)
+		}
+		clear(got)
+		clear(body)
+		if again, err := Open(e, nil); err != nil || bytes.Equal(again, got) {
+			t.Errorf("what Seal was given or Open gave is e's memory: %v", err)
+		}
+	}
+}
+
+func TestSealRefuses(t *testing.T) {
+	ring := goldenRing(t)
+	one := []turns.ID{goldenID(1)}
+	for name, tt := range map[string]struct {
+		body []byte
+		keys []turns.ID
+		rand []byte
+		want error
+	}{
+		"no keys": {nil, nil, make([]byte, 12), turns.ErrMalformed},
+		"too many keys": {nil, func() (ids []turns.ID) {
+			for n := range turns.MaxKeys + 1 {
+				ids = append(ids, idOf(n))
+			}
+			return ids
+		}(), make([]byte, 12), turns.ErrMalformed},
+		"unknown key":   {nil, []turns.ID{goldenID(9)}, make([]byte, 12), ErrNoKey},
+		"too large":     {make([]byte, turns.MaxBody+1), one, make([]byte, 12), turns.ErrTooLarge},
+		"no randomness": {nil, one, make([]byte, 11), nil},
+	} {
+		e := turnEvent()
+		err := Seal(e, tt.body, ring, tt.keys, bytes.NewReader(tt.rand))
+		if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+		if d := cmp.Diff(turnEvent(), e); d != "" {
+			t.Errorf("%s changed the event:\n%s", name, d)
+		}
+	}
+	if _, err := SealBlob(Key{}, turns.Hash{}, make([]byte, turns.MaxBody+1), rand.Reader); !errors.Is(err, turns.ErrTooLarge) {
+		t.Errorf("blob too large: %v", err)
+	}
+}
+
+// TestZstdBombs: a body that announces or holds more than the limit is refused.
+func TestZstdBombs(t *testing.T) {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := w.EncodeAll(make([]byte, turns.MaxBody/2+1), nil)
+	var stream bytes.Buffer // a stream's frame does not announce its size
+	sw, err := zstd.NewWriter(&stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sw.Write(make([]byte, turns.MaxBody+1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := sw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		b    []byte
+		want error
+	}{
+		"one frame":     {w.EncodeAll(make([]byte, turns.MaxBody+1), nil), turns.ErrTooLarge},
+		"two frames":    {append(bytes.Clone(frame), frame...), turns.ErrTooLarge},
+		"stream":        {stream.Bytes(), turns.ErrTooLarge},
+		"4 GiB claimed": {[]byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0xff, 0xff, 0xff, 0xff, 1, 0, 0}, turns.ErrTooLarge},
+		"garbage":       {[]byte("garbage"), turns.ErrCorrupt},
+		"cut":           {frame[:len(frame)/2], turns.ErrCorrupt},
+	} {
+		e := turnEvent()
+		e.Encoding, e.Body = turns.Zstd, tt.b
+		if _, err := Open(e, nil); !errors.Is(err, tt.want) {
+			t.Errorf("%s (%d bytes): %v, want %v", name, len(tt.b), err, tt.want)
+		}
+	}
+	e := turnEvent()
+	e.Encoding, e.Body = turns.Zstd, w.EncodeAll(make([]byte, turns.MaxBody), nil)
+	if b, err := Open(e, nil); err != nil || len(b) != turns.MaxBody {
+		t.Errorf("the largest body: %d bytes, %v", len(b), err)
+	}
+	e.Encoding = 4
+	if _, err := Open(e, nil); !errors.Is(err, turns.ErrUnsupported) {
+		t.Errorf("unknown encoding: %v", err)
+	}
+}
+
+func TestKeyIsNotPrinted(t *testing.T) {
+	k := goldenKey(1)
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		if s := fmt.Sprintf(format, k); s != "key" {
+			t.Errorf("%s prints %s", format, s)
+		}
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(w.EncodeAll([]byte("hello hello hello hello"), nil), byte(1))
+	f.Add(make([]byte, 40), byte(3))
+	ring := goldenRing(f)
+	f.Fuzz(func(t *testing.T, b []byte, enc byte) {
+		e := turnEvent()
+		e.Encoding, e.Body, e.Keys = turns.Encoding(enc), b, []turns.ID{goldenID(1)}
+		if got, err := Open(e, ring); err != nil && !errors.Is(err, turns.ErrCorrupt) && !errors.Is(err, turns.ErrTooLarge) && !errors.Is(err, turns.ErrUnsupported) ||
+			err == nil && enc&2 != 0 || len(got) > turns.MaxBody {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+		if got, err := OpenBlob(goldenKey(0), turns.Hash{}, b); err == nil {
+			t.Fatalf("a blob opens: %x", got)
+		}
+	})
+}
+
+func benchBody(b *testing.B) []byte {
+	text := strings.Repeat("Some words of a user, then other ones; ", 20)
+	noise := make([]byte, 600)
+	if _, err := rand.Read(noise); err != nil {
+		b.Fatal(err)
+	}
+	_, body := turnBody(b, text+hex.EncodeToString(noise))
+	return body
+}
+
+func BenchmarkSeal(b *testing.B) {
+	body, ring := benchBody(b), goldenRing(b)
+	for n := 1; n <= 2; n++ {
+		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := Seal(turnEvent(), body, ring, []turns.ID{goldenID(1), goldenID(2)}[:n], rand.Reader); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkOpen(b *testing.B) {
+	body, ring := benchBody(b), goldenRing(b)
+	e := turnEvent()
+	if err := Seal(e, body, ring, []turns.ID{goldenID(1)}, rand.Reader); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Open(e, ring); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDerive(b *testing.B) {
+	k := goldenKey(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		gcm(k.derive(bodyKey))
+	}
+}
+
+func BenchmarkStore(b *testing.B) {
+	s, err := OpenStore(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	b.Run("create", func(b *testing.B) {
+		for b.Loop() {
+			n++
+			if _, err := s.Create(idOf(n), rand.Reader); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("key, in memory", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := s.Key(idOf(n)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("key, from disk", func(b *testing.B) {
+		for b.Loop() {
+			s.forget(idOf(n))
+			if _, err := s.Key(idOf(n)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
