@@ -41,8 +41,9 @@ const (
 	tagSize   = 16
 )
 
-// gcm is not cached: making one takes a tenth of what sealing a 2 KiB body
-// takes (BenchmarkDerive), and a cache would hold keys that were destroyed.
+// gcm is not cached: deriving the key and making it takes about an eighth of
+// what sealing a 2 KiB body takes (1.5 of 11.5 µs, BenchmarkDerive), and a cache
+// would hold keys that were destroyed.
 func gcm(k Key) cipher.AEAD {
 	block, err := aes.NewCipher(k[:])
 	if err != nil {

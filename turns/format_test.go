@@ -1,0 +1,102 @@
+package turns
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func formatPage(t *testing.T) string {
+	b, err := os.ReadFile("../docs/FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestFormatTables: the tables of docs/FORMAT.md have the fields of the code,
+// with their numbers, and say which of them are absent if zero.
+func TestFormatTables(t *testing.T) {
+	got := map[string][]string{}
+	name := ""
+	title := regexp.MustCompile(`^(?:## \d+\. )?([A-Z]\w+)(?: \(key \d+ is not used\))?(?:[:.]|\n)`)
+	for line := range strings.Lines(formatPage(t)) {
+		if m := title.FindStringSubmatch(line); m != nil {
+			name = m[1]
+		}
+		cells := strings.Split(line, "|")
+		if len(cells) != 7 || name == "Kinds" {
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if _, err := strconv.Atoi(cells[1]); err == nil {
+			got[name] = append(got[name], fmt.Sprintf("%s %s %s", cells[1], cells[2], cells[4]))
+		}
+	}
+	want := map[string][]string{}
+	for _, v := range []any{Event{}, Span{}, Usage{}, OpenedBody{}, ChangedBody{}, Settings{}, PolicyRef{}, Preamble{}, Section{}, Limits{}, TurnBody{},
+		ContextRef{}, Message{}, Part{}, BlobRef{}, CompactionBody{}, Trigger{}, ElidedPart{}, MovedBody{}, StateBody{}, ClaimedBody{}} {
+		typ := reflect.TypeOf(v)
+		rows := map[int]string{}
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			var key int
+			fmt.Sscanf(f.Tag.Get("cbor"), "%d", &key)
+			absent := ""
+			if strings.Contains(f.Tag.Get("cbor"), "omit") {
+				absent = "yes"
+			}
+			rows[key] = fmt.Sprintf("%d %s %s", key, f.Name, absent)
+		}
+		for key := range 100 {
+			if r, ok := rows[key]; ok {
+				want[typ.Name()] = append(want[typ.Name()], r)
+			}
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("docs/FORMAT.md (-code +page)\n%s", d)
+	}
+}
+
+// TestFormatExample: the annotated bytes on the page are those of the golden
+// file, and have the hash that the page says.
+func TestFormatExample(t *testing.T) {
+	_, rest, ok := strings.Cut(formatPage(t), "## 12. A worked example")
+	parts := strings.Split(rest, "```")
+	if !ok || len(parts) < 3 {
+		t.Fatal("docs/FORMAT.md has no example")
+	}
+	var got []byte
+	for line := range strings.Lines(parts[1]) {
+		bytesOf, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "  # ")
+		b, err := hex.DecodeString(strings.ReplaceAll(bytesOf, " ", ""))
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		got = append(got, b...)
+	}
+	want, hash, _ := goldenPayload(t, "testdata/golden/turn-minimal.txt")
+	if !bytes.Equal(got, want) {
+		t.Errorf("the page has\n%x, the file\n%x", got, want)
+	}
+	e, err := Decode(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{"`" + hash + "`", fmt.Sprintf("these %d bytes", len(want)), fmt.Sprintf("`%x`", eventDomain), e.ID.String(), e.Chain.ID} {
+		if !strings.Contains(rest, s) {
+			t.Errorf("the example does not say %s", s)
+		}
+	}
+}
