@@ -141,6 +141,11 @@ func (w *world) check(label string, cut bool) {
 		}
 		w.seen[again] = true
 		w.d.cutPower(func() bool { return false })
+		for _, side := range copies {
+			if _, err := w.d.Read(w.s.path(side, idOf(1), keyFile)); err != nil {
+				fatal("after Create and a power cut copy %s is gone", side)
+			}
+		}
 		w.s = mustOpen(w.t, w.d)
 		if got, err := w.s.Key(idOf(1)); err != nil || got != again {
 			fatal("after Create and a power cut: %v", err)
