@@ -33,6 +33,7 @@ type HalfTurn struct {
 	Half     turns.Half
 	Messages []turns.Message // a response is one message
 	Tokens   uint64
+	Erased   bool // its content key is gone: Messages is nil
 }
 
 // Output is a summary and what it took.

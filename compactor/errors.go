@@ -1,0 +1,46 @@
+package compactor
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The decisions of this package, for errors.Is.
+var (
+	// ErrNothing: nothing can be compacted, or it would not be worth it. The
+	// text says why.
+	ErrNothing = errors.New("nothing to compact")
+	// ErrOverhead: system part and tools alone fill the budget. See [BudgetError].
+	ErrOverhead = errors.New("overhead over budget")
+	// ErrOverBudget: a context does not fit its budget. See [BudgetError].
+	ErrOverBudget = errors.New("over budget")
+	// ErrStale: a plan does not hold on the path as it is now; plan again.
+	ErrStale = errors.New("plan is stale")
+	// ErrRefused: a summary fails a check of shape or size.
+	ErrRefused = errors.New("summary refused")
+)
+
+// BudgetError is an [ErrOverhead] or [ErrOverBudget] with its numbers, in
+// tokens.
+type BudgetError struct {
+	Kind      error
+	Budget    uint64
+	Overhead  uint64 // system and tools
+	Messages  uint64 // of the context
+	Protected uint64 // of the messages, what no legal cut can take out
+}
+
+func (e *BudgetError) Error() string {
+	return fmt.Sprintf("%v: %d tokens, overhead %d and messages %d of which %d can't be compacted",
+		e.Kind, e.Budget, e.Overhead, e.Messages, e.Protected)
+}
+
+func (e *BudgetError) Unwrap() error { return e.Kind }
+
+func nothing(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrNothing, fmt.Sprintf(format, args...))
+}
+
+func stale(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrStale, fmt.Sprintf(format, args...))
+}

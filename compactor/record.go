@@ -1,0 +1,128 @@
+package compactor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// Recorded is a compaction that another system made, as an import tells of it.
+type Recorded struct {
+	FirstKept    turns.Ref // none: nothing is kept
+	Replacement  []turns.Message
+	Summary      string
+	Trigger      string // "" is threshold
+	TokensBefore uint64 // as the source says; 0: counted here
+	Dropped      bool   // nothing stands for the covered turns
+	Cleared      []ClearedCall
+}
+
+// ClearedCall names a tool result that the source stopped showing.
+type ClearedCall struct {
+	Turn turns.Ref
+	Call string
+}
+
+// clearedShow is shown for a result that was cleared without a word of its own.
+const clearedShow = "[Old tool result content cleared]"
+
+// Record is the compaction that rec describes, at the head of p. It is taken
+// as it is: other systems cut where they like, and rendering copes. With
+// nothing but Cleared it covers nothing, and what stood for the covered part stands on.
+//
+// Errors: [turns.FieldError] for a first kept turn or a cleared result that is
+// not on the path; [ErrNothing] where it changes nothing.
+func Record(p Path, rec Recorded, c tokens.Counter) (Result, error) {
+	elisionsOnly := rec.FirstKept.IsZero() && len(rec.Replacement) == 0 && rec.Summary == "" && !rec.Dropped && len(rec.Cleared) > 0
+	cut := len(p.Halves)
+	switch {
+	case elisionsOnly:
+		cut = 0
+	case !rec.FirstKept.IsZero():
+		cut = slices.IndexFunc(p.Halves, func(h HalfTurn) bool { return h.Ref == rec.FirstKept })
+		if cut < 0 {
+			if p.InForce == nil {
+				return Result{}, &turns.FieldError{Field: "/first_kept", Reason: fmt.Sprintf("%v is not on the path", rec.FirstKept), Kind: turns.ErrMalformed}
+			}
+			cut = 0 // kept by the source though covered before: what is covered stays so
+		}
+	}
+	var r Result
+	r.Span = p.span(cut)
+	r.Span.Provenance, r.Span.SawThrough = turns.Imported, p.last()
+	r.Span.Dropped = rec.Dropped && r.Span.Covered > 0
+	r.Body = turns.CompactionBody{
+		Trigger: turns.Trigger{Kind: cmp.Or(rec.Trigger, TriggerThreshold)}, Mode: string(Manual),
+		Replacement: rec.Replacement, Summary: rec.Summary,
+	}
+	if elisionsOnly && p.InForce != nil {
+		r.Body.Replacement, r.Body.Summary = p.InForce.Body.Replacement, p.InForce.Body.Summary
+	}
+	if len(r.Body.Replacement) == 0 && r.Body.Summary != "" {
+		r.Body.Replacement = []turns.Message{turns.TextMessage(turns.User, r.Body.Summary)}
+	}
+	var err error
+	if r.Span.Elisions, r.Body.Elided, err = p.cleared(cut, rec.Cleared); err != nil {
+		return Result{}, err
+	}
+	if cut == 0 && len(r.Span.Elisions) == 0 && len(rec.Replacement) == 0 && rec.Summary == "" {
+		return Result{}, nothing("the recorded compaction covers nothing and shows nothing shorter")
+	}
+	r.Replaced = tokens.Messages(c, r.Body.Replacement)
+	r.Body.TokensBefore = cmp.Or(rec.TokensBefore, p.tokens())
+	after := p
+	after.InForce = &InForce{Span: r.Span, Body: r.Body}
+	after.Halves = p.Halves[cut:]
+	r.Body.TokensAfter = r.Replaced + after.shownFrom(0)
+	return r, nil
+}
+
+// cleared is the elisions in force after half cut, and those of calls, in path order.
+func (p Path) cleared(cut int, calls []ClearedCall) ([]turns.Elision, []turns.ElidedPart, error) {
+	kept := p.Halves[cut:]
+	type at struct {
+		key           halfKey
+		message, part uint64
+	}
+	shown := map[at]turns.ElidedPart{}
+	old, parts := p.keptElisions(kept)
+	for i, e := range old {
+		shown[at{halfKey{e.Turn, e.Half}, e.Message, e.Part}] = parts[i]
+	}
+	want := make(map[ClearedCall]bool, len(calls))
+	for _, c := range calls {
+		want[c] = true
+	}
+	var elisions []turns.Elision
+	var out []turns.ElidedPart
+	for i := range p.Halves {
+		h := &p.Halves[i]
+		for m := range h.Messages {
+			for k := range h.Messages[m].Parts {
+				q := &h.Messages[m].Parts[k]
+				here := at{halfKey{h.Ref, h.Half}, uint64(m), uint64(k)}
+				e, ok := shown[here]
+				if name := (ClearedCall{h.Ref, q.ID}); q.Type == turns.ToolCallResponse && want[name] {
+					delete(want, name)
+					before := uint64(len([]rune(resultText(q))))
+					e, ok = turns.ElidedPart{Method: string(Cleared), Show: clearedShow, Before: before, After: uint64(len(clearedShow))}, true
+				}
+				if ok && i >= cut {
+					elisions = append(elisions, turns.Elision{Turn: h.Ref, Half: h.Half, Message: uint64(m), Part: uint64(k)})
+					out = append(out, e)
+				}
+			}
+		}
+	}
+	for i, c := range calls {
+		if want[c] && p.InForce == nil {
+			return nil, nil, &turns.FieldError{
+				Field: fmt.Sprintf("/cleared/%d", i), Reason: fmt.Sprintf("no response to the call %.80q in turn %v is on the path", c.Call, c.Turn), Kind: turns.ErrMalformed,
+			}
+		}
+	}
+	return elisions, out, nil
+}

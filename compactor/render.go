@@ -1,0 +1,300 @@
+package compactor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// OpenCalls says what stands for tool calls that wait at the head.
+type OpenCalls int
+
+// What may stand for them.
+const (
+	// AnswerOpen: a synthetic response marked pending. The context can be sent.
+	AnswerOpen OpenCalls = 0
+	// KeepOpen: nothing. The caller is about to append the results.
+	KeepOpen OpenCalls = 1
+)
+
+// RenderOptions are what a caller may ask of a rendering. The zero value is [Render]'s.
+type RenderOptions struct {
+	Open OpenCalls
+}
+
+// Render is the context at the head of p, for the next model call: the
+// replacement in force, then the kept halves in path order, elisions applied.
+//
+// Invariant: each tool call is followed at once by exactly one response. A call
+// that was moved on from, or still waits, gets a marked synthetic one; a
+// response that no call waits for becomes text marked late, in a user message.
+// Results come before what else was sent with them.
+//
+// It is deterministic, and the messages before the newest turn do not change
+// when one is appended, unless a call of theirs is answered by it. Messages
+// share memory with the path. Error: [turns.ErrCorrupt] for elisions that do
+// not fit their halves.
+func Render(p Path, c tokens.Counter) (Context, error) { return RenderWith(p, c, RenderOptions{}) }
+
+// RenderWith is Render with options.
+func RenderWith(p Path, c tokens.Counter, opt RenderOptions) (Context, error) {
+	r := renderer{counter: c}
+	if f := p.InForce; f != nil {
+		if n := len(f.Body.Elided); n != len(f.Span.Elisions) && len(f.Body.Replacement) > 0 {
+			return Context{}, fmt.Errorf("%w: compaction %v: %d elisions, %d texts for them", turns.ErrCorrupt, f.Node.Ref, len(f.Span.Elisions), n)
+		}
+		if len(f.Body.Replacement) > 0 {
+			r.source(Source{
+				Turn: f.Node.Ref, Half: turns.ResponseHalf, Status: InSummary,
+				Why: fmt.Sprintf("stands for everything before the cut, by %s", cmp.Or(f.Body.Tier, f.Span.Provenance.String())),
+			}, -1)
+			for _, m := range f.Body.Replacement {
+				r.emit(m, 0)
+			}
+		}
+	}
+	shown, err := p.elide()
+	if err != nil {
+		return Context{}, err
+	}
+	for i := range shown {
+		r.half(i, &shown[i])
+	}
+	r.end(opt.Open)
+	return r.context(), nil
+}
+
+// renderer builds a context half by half.
+type renderer struct {
+	counter tokens.Counter
+	out     Context
+	after   []int     // for each source, the index of the half it stands with; -1: the replacement
+	open    []call    // calls of the last assistant message that wait for a response
+	held    []message // late results, while calls wait: nothing may come between
+}
+
+// call is a tool call in the output.
+type call struct {
+	id, name string
+	half     int // index of the half it was made in
+	source   Source
+	at       int // index of its message in the output
+}
+
+// message is a message and the index of its source.
+type message struct {
+	turns.Message
+	source int
+}
+
+func (r *renderer) source(s Source, half int) int {
+	r.out.Sources = append(r.out.Sources, s)
+	r.after = append(r.after, half)
+	return len(r.out.Sources) - 1
+}
+
+func (r *renderer) emit(m turns.Message, source int) {
+	n := r.counter.Message(&m)
+	r.out.Messages = append(r.out.Messages, m)
+	r.out.Origins = append(r.out.Origins, source)
+	r.out.Sources[source].Tokens += n
+	r.out.Tokens += n
+}
+
+// half renders half number i of the path.
+func (r *renderer) half(i int, h *shownHalf) {
+	src := r.source(h.source, i)
+	for k := 0; k < len(h.Messages); {
+		if !isAssistant(&h.HalfTurn, k) {
+			end := runEnd(&h.HalfTurn, k)
+			r.run(h.Messages[k:end], src)
+			k = end
+			continue
+		}
+		r.abandon()
+		m := h.Messages[k]
+		k++
+		if len(m.Parts) == 0 {
+			continue // nothing was said; providers refuse an empty message
+		}
+		r.emit(m, src)
+		for j := range m.Parts {
+			if p := &m.Parts[j]; p.Type == turns.ToolCall {
+				r.open = append(r.open, call{p.ID, p.Name, i, h.source, len(r.out.Messages) - 1})
+			}
+		}
+	}
+}
+
+// run renders what was sent between two assistant messages: results of open
+// calls first, then responses for the calls that it leaves behind, then the rest.
+func (r *renderer) run(ms []turns.Message, src int) {
+	var results, rest []turns.Message
+	late := map[*turns.Part]bool{}
+	goesOn, ordered := false, true
+	for i := range ms {
+		var res, other []turns.Part
+		for j := range ms[i].Parts {
+			p := &ms[i].Parts[j]
+			switch {
+			case p.Type != turns.ToolCallResponse:
+				goesOn = true
+				other = append(other, *p)
+			case r.answer(p.ID):
+				ordered = ordered && len(rest) == 0 && len(other) == 0
+				res = append(res, *p)
+			default:
+				late[p] = true
+				other = append(other, lateText(p))
+			}
+		}
+		if len(res) > 0 {
+			m := ms[i]
+			m.Parts = res
+			results = append(results, m)
+		}
+		if len(other) > 0 {
+			m := ms[i]
+			m.Parts = other
+			if m.Role == turns.Tool {
+				m.Role = turns.User
+			}
+			rest = append(rest, m)
+		}
+	}
+	if ordered && goesOn && len(late) == 0 && len(r.open) == 0 && !toolText(ms) {
+		// Nothing is out of place: a message that holds results and then text
+		// stays one message.
+		r.release()
+		for _, m := range ms {
+			if len(m.Parts) > 0 {
+				r.emit(m, src)
+			}
+		}
+		return
+	}
+	for _, m := range results {
+		r.emit(m, src)
+	}
+	if goesOn {
+		r.abandon()
+	}
+	for _, m := range rest {
+		if len(r.open) > 0 { // only late results: the open calls go on waiting
+			r.held = append(r.held, message{m, src})
+			continue
+		}
+		r.release()
+		r.emit(m, src)
+	}
+	if len(r.open) == 0 {
+		r.release()
+	}
+}
+
+// toolText reports whether a tool message holds more than results.
+func toolText(ms []turns.Message) bool {
+	for i := range ms {
+		if ms[i].Role == turns.Tool && slices.ContainsFunc(ms[i].Parts, func(p turns.Part) bool { return p.Type != turns.ToolCallResponse }) {
+			return true
+		}
+	}
+	return false
+}
+
+// answer takes id off the open calls; false if it is not one.
+func (r *renderer) answer(id string) bool {
+	k := slices.IndexFunc(r.open, func(c call) bool { return c.id == id })
+	if k < 0 {
+		return false
+	}
+	r.open = slices.Delete(r.open, k, k+1)
+	return true
+}
+
+// abandon answers the open calls, which the path moved on from.
+func (r *renderer) abandon() {
+	r.synthesize("[no response was recorded: the call was abandoned]", "the call was moved on from without a response")
+	r.release()
+}
+
+// synthesize answers the open calls with text.
+func (r *renderer) synthesize(text, why string) {
+	if len(r.open) == 0 {
+		return
+	}
+	first := r.open[0]
+	src := r.source(Source{Turn: first.source.Turn, Half: first.source.Half, Status: Synthetic, Why: why}, first.half)
+	m := turns.Message{Role: turns.Tool}
+	for _, c := range r.open {
+		m.Parts = append(m.Parts, turns.Part{Type: turns.ToolCallResponse, ID: c.id, Name: c.name, Response: turns.RawText(text)})
+	}
+	r.emit(m, src)
+	r.open = r.open[:0]
+}
+
+// release emits the late results that were held.
+func (r *renderer) release() {
+	for _, m := range r.held {
+		r.emit(m.Message, m.source)
+	}
+	r.held = r.held[:0]
+}
+
+func (r *renderer) end(open OpenCalls) {
+	if open == AnswerOpen || len(r.open) == 0 {
+		r.synthesize("[no response yet: the call is pending]", "the call waits for its response")
+		r.release()
+		return
+	}
+	// The results will be appended: what was held goes before the calls.
+	at := r.open[0].at
+	for _, m := range r.held {
+		n := r.counter.Message(&m.Message)
+		r.out.Messages = slices.Insert(r.out.Messages, at, m.Message)
+		r.out.Origins = slices.Insert(r.out.Origins, at, m.source)
+		r.out.Sources[m.source].Tokens += n
+		r.out.Tokens += n
+		at++
+	}
+}
+
+// context is what was built, sources in path order: a synthetic response is
+// made when its call is left behind, and belongs right after that call.
+func (r *renderer) context() Context {
+	order := make([]int, len(r.out.Sources))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(r.after[a], r.after[b]), cmp.Compare(a, b))
+	})
+	place := make([]int, len(order))
+	sorted := make([]Source, len(order))
+	for to, from := range order {
+		place[from], sorted[to] = to, r.out.Sources[from]
+	}
+	r.out.Sources = sorted
+	for i, o := range r.out.Origins {
+		r.out.Origins[i] = place[o]
+	}
+	return r.out
+}
+
+// Fit checks that a context fits budget, overhead included. The error is a
+// [BudgetError] of kind [ErrOverBudget], or [ErrOverhead] where overhead alone
+// is over.
+func Fit(p Path, ctx Context, budget uint64) error {
+	if p.Overhead+ctx.Tokens <= budget {
+		return nil
+	}
+	e := &BudgetError{Kind: ErrOverBudget, Budget: budget, Overhead: p.Overhead, Messages: ctx.Tokens, Protected: protected(p)}
+	if p.Overhead >= budget {
+		e.Kind = ErrOverhead
+	}
+	return e
+}
+

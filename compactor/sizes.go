@@ -1,0 +1,84 @@
+package compactor
+
+import "nexus/turns"
+
+// sizes are a policy's numbers for one window. All but budget and trigger
+// leave overhead out.
+//
+// Invariant: keep + summary <= target <= room <= budget.
+type sizes struct {
+	window  uint64
+	budget  uint64 // input tokens, overhead included
+	room    uint64 // budget − overhead: what messages may fill
+	trigger uint64 // a context of more tokens is due, overhead included
+	target  uint64 // messages after a compaction
+	summary uint64 // the replacement, framing included
+	keep    uint64 // newest tokens kept
+}
+
+// Budget is how many input tokens, overhead included, a call may have: window
+// − max output − safety margin, and never less than a quarter of the window,
+// so that limits that contradict each other still leave something to work
+// with. Zero limits are the policy's; see [Policy.MaxOutputTokens].
+func (p Policy) Budget(limits turns.Limits) uint64 {
+	w := p.window(limits)
+	output, margin := limits.MaxOutputTokens, limits.SafetyMargin
+	if output == 0 {
+		output = min(p.MaxOutputTokens, w/4)
+	}
+	if margin == 0 {
+		margin = min(p.SafetyMargin, w/50)
+	}
+	return max(less(less(w, output), margin), w/4, 1)
+}
+
+func (p Policy) window(limits turns.Limits) uint64 {
+	w := limits.ContextWindow
+	if w == 0 {
+		w = p.ContextWindow
+	}
+	return min(w, maxTokens)
+}
+
+// sizesFor scales p to a path. An overflow halves what stays: the provider
+// refused a context which the counter took for small enough. A budget other
+// than 0 stands in for the policy's.
+func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes {
+	s := sizes{window: p.window(path.Limits), budget: p.Budget(path.Limits)}
+	if budget > 0 {
+		s.budget = min(budget, maxTokens)
+	}
+	aggressive, overhead := trigger.Kind == TriggerOverflow, path.Overhead
+	s.room = less(s.budget, overhead)
+	s.trigger = s.budget
+	if p.ReserveTokens > 0 {
+		s.trigger = min(s.trigger, s.window-min(p.ReserveTokens, s.window/4))
+	}
+	if p.TriggerRatio > 0 {
+		s.trigger = min(s.trigger, overhead+share(s.room, p.TriggerRatio))
+	}
+	s.target = share(s.room, p.TargetRatio)
+	if p.TargetTokens > 0 {
+		s.target = min(s.target, p.TargetTokens)
+	}
+	if aggressive {
+		s.target /= 2
+	}
+	s.summary = share(s.room, p.SummaryMaxRatio)
+	if p.SummaryMaxTokens > 0 {
+		s.summary = min(s.summary, p.SummaryMaxTokens)
+	}
+	s.summary = min(s.summary, s.target/2)
+	s.keep = min(p.KeepTokens, s.target-s.summary)
+	if aggressive {
+		s.keep /= 2
+	}
+	return s
+}
+
+// share is ratio of n, rounded down. One multiplication, so that every
+// machine rounds alike.
+func share(n uint64, ratio float64) uint64 { return uint64(float64(n) * ratio) }
+
+// less is a − b, and 0 where b is larger.
+func less(a, b uint64) uint64 { return a - min(a, b) }
