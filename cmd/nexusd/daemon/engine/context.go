@@ -123,7 +123,7 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 	if err != nil {
 		return nil, over(err.Error())
 	}
-	v.path = plan.Apply(v.path, res)
+	v.path = plan.Apply(v.path, res, e.Counter)
 	if v.context, err = compactor.Render(v.path, e.Counter); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,494 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"nexus/compactor"
+	"nexus/ledger/api"
+	"nexus/ledger/memlog"
+	"nexus/projections"
+	"nexus/turns"
+	"nexus/turns/interchange/strict"
+	"nexus/turns/seal"
+	"nexus/turns/tokens"
+)
+
+// world is a log and keys that any number of engines share.
+type world struct {
+	log  *memlog.Log
+	keys *seal.Memory
+}
+
+func newWorld() *world { return &world{log: memlog.New(memlog.Config{}), keys: new(seal.Memory)} }
+
+// engine starts an engine with projections of its own.
+func (w *world) engine(t *testing.T) *Engine {
+	t.Helper()
+	store, err := projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- store.Run(ctx, w.log) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("projections: %v", err)
+		}
+		if err := store.Close(); err != nil {
+			t.Errorf("close projections: %v", err)
+		}
+	})
+	return &Engine{
+		Ledger: [16]byte{1}, Log: w.log, Blobs: new(memlog.Blobs), Store: store, Keys: w.keys, Counter: tokens.Approx{},
+		Tiers: []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}}}, Now: time.Now, Rand: rand.Reader,
+	}
+}
+
+// firstWords is a summarizer that keeps the first words of the text it is given.
+type firstWords struct{}
+
+func (firstWords) Summarize(_ context.Context, in compactor.Input) (compactor.Output, error) {
+	text := in.Previous
+	for _, h := range in.Halves {
+		text += fmt.Sprintf(" [%d %s]", h.Depth, h.Half)
+	}
+	return compactor.Output{Text: text[max(0, len(text)-int(in.MaxTokens)*2):]}, nil
+}
+
+var alice = Caller{Tenant: "default", Agent: "alice"}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func newID(t *testing.T) turns.ID {
+	t.Helper()
+	return must(turns.NewID(time.Now(), rand.Reader))(t)
+}
+
+func canon(v any) []byte {
+	b, err := turns.EncodeJSON(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func create(t *testing.T, e *Engine, window uint64, policy string) *api.Session {
+	t.Helper()
+	r := api.CreateSession{}
+	r.Limits = &turns.Limits{ContextWindow: window}
+	r.Policy = &api.Policy{Name: policy}
+	return must(e.Create(t.Context(), alice, r, []byte("{}")))(t)
+}
+
+func say(user, assistant string) api.AppendTurn {
+	r := api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, user)}}
+	if assistant != "" {
+		m := turns.TextMessage(turns.Assistant, assistant)
+		r.Response = &m
+	}
+	return r
+}
+
+func add(t *testing.T, e *Engine, s turns.ID, r api.AppendTurn) *api.Appended {
+	t.Helper()
+	return must(e.Append(t.Context(), alice, s, r, canon(r)))(t)
+}
+
+func verified(t *testing.T, e *Engine) *api.Verified {
+	t.Helper()
+	v := must(e.Verify(t.Context(), Caller{"default", "_"}, api.Verify{}))(t)
+	for _, p := range v.Problems {
+		t.Errorf("verify: %+v", p)
+	}
+	return v
+}
+
+func code(err error) api.Code {
+	if err == nil {
+		return ""
+	}
+	return api.FromError(err).Code
+}
+
+func TestAppendAndRead(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 0, "nexus")
+	var ids []turns.ID
+	for i := range 5 {
+		a := add(t, e, s.ID, say(fmt.Sprintf("question %d", i), fmt.Sprintf("answer %d", i)))
+		if a.Depth != uint64(i+1) || a.Context.Tokens == 0 {
+			t.Errorf("turn %d: %+v", i, a)
+		}
+		ids = append(ids, a.ID)
+	}
+	got := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t)
+	if *got.Head != ids[4] || got.Depth != 5 || got.Turns != 5 || got.State != "open" {
+		t.Errorf("session: %+v", got)
+	}
+	list := must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Page: api.Page{Limit: 2}, Full: true}))(t)
+	if len(list.Turns) != 2 || list.Turns[0].ID != ids[0] || list.Next == "" {
+		t.Fatalf("first page: %+v", list)
+	}
+	list = must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Page: api.Page{After: list.Next}}))(t)
+	if len(list.Turns) != 3 || list.Turns[0].ID != ids[2] || list.Next != "" {
+		t.Fatalf("second page: %+v", list)
+	}
+	back := must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Order: "desc", Page: api.Page{Limit: 2}}))(t)
+	if len(back.Turns) != 2 || back.Turns[0].ID != ids[4] {
+		t.Fatalf("backwards: %+v", back)
+	}
+	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: "openai"}))(t)
+	if len(cx.Messages) != 10 || len(cx.Sources) != 10 {
+		t.Errorf("context: %d messages, %d sources", len(cx.Messages), len(cx.Sources))
+	}
+	if err := strict.OpenAI(canon(cx.Messages)); err != nil {
+		t.Error(err)
+	}
+	if v := verified(t, e); v.Turns != 5 || v.Sessions != 1 {
+		t.Errorf("verified: %+v", v)
+	}
+	if _, err := e.Get(t.Context(), Caller{"default", "bob"}, s.ID, api.Read{}); code(err) != api.NotFound {
+		t.Errorf("another agent's session: %v, want not_found", err)
+	}
+}
+
+// A retry of a stored append stores nothing twice: on the same daemon, on one
+// that lags behind, after a head move, and the same id with another request is
+// refused.
+func TestSameIDIsStoredOnce(t *testing.T) {
+	w := newWorld()
+	e, other := w.engine(t), w.engine(t)
+	s := create(t, e, 0, "nexus")
+	r := say("one", "two")
+	r.ID = newID(t)
+	first := add(t, e, s.ID, r)
+	second := add(t, e, s.ID, say("three", "four"))
+	for name, d := range map[string]*Engine{"the same daemon": e, "a second daemon": other} {
+		again := must(d.Append(t.Context(), alice, s.ID, r, canon(r)))(t)
+		if again.Hash != first.Hash || !again.Duplicate || again.Position != first.Position {
+			t.Errorf("retry on %s: %+v, first was %+v", name, again, first)
+		}
+	}
+	must(other.Move(t.Context(), alice, s.ID, api.MoveSession{To: &first.ID}, nil))(t)
+	for name, d := range map[string]*Engine{"the same daemon": e, "a second daemon": other} {
+		again := must(d.Append(t.Context(), alice, s.ID, r, canon(r)))(t)
+		if again.Hash != first.Hash || !again.Duplicate {
+			t.Errorf("retry on %s after a head move: %+v", name, again)
+		}
+		changed := r
+		changed.Model = "another"
+		if _, err := d.Append(t.Context(), alice, s.ID, changed, canon(changed)); code(err) != api.IDReused {
+			t.Errorf("the same id with another request on %s: %v, want id_reused", name, err)
+		}
+	}
+	if st := must(w.log.State(t.Context()))(t); st.Last != 4 {
+		t.Errorf("the log has %d records, want 4: opened, two turns, one move", st.Last)
+	}
+	_ = second
+	verified(t, e)
+}
+
+func TestStaleParentIsConflict(t *testing.T) {
+	w := newWorld()
+	e, other := w.engine(t), w.engine(t)
+	s := create(t, e, 0, "nexus")
+	one := add(t, e, s.ID, say("1", "a"))
+	two := add(t, other, s.ID, say("2", "b"))
+	r := say("3", "c")
+	r.Parent = one.ID
+	_, err := e.Append(t.Context(), alice, s.ID, r, canon(r))
+	var x *api.Error
+	if !errors.As(err, &x) || x.Code != api.Conflict || x.Details["head"] != two.ID.String() {
+		t.Errorf("append after a stale parent: %v, want conflict with head %s", err, two.ID)
+	}
+	r.Parent = two.ID
+	add(t, e, s.ID, r)
+}
+
+func TestToolCallsAcrossAppends(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 0, "nexus")
+	call := func(id string) turns.Part {
+		return turns.Part{Type: turns.ToolCall, ID: id, Name: "run", Arguments: turns.Raw(`{}`)}
+	}
+	result := func(id string) turns.Message {
+		return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: turns.Raw(`"ok"`)}}}
+	}
+	r := say("go", "")
+	r.Response = &turns.Message{Role: turns.Assistant, Parts: []turns.Part{call("a"), call("b"), call("c")}}
+	if a := add(t, e, s.ID, r); len(a.Open) != 3 {
+		t.Fatalf("open after the calls: %v", a.Open)
+	}
+	if a := add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{result("b")}}); len(a.Open) != 2 {
+		t.Fatalf("open after one result: %v", a.Open)
+	}
+	second := w.engine(t) // has no memory of the open calls
+	a := must(second.Append(t.Context(), alice, s.ID, say("never mind", "fine"), nil))(t)
+	if len(a.Abandoned) != 2 || len(a.Open) != 0 {
+		t.Fatalf("after moving on: %+v", a)
+	}
+	late := add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{result("a")}})
+	if len(late.Late) != 1 {
+		t.Errorf("a late result: %+v", late)
+	}
+	unknown := api.AppendTurn{Messages: []turns.Message{result("nope")}}
+	if _, err := e.Append(t.Context(), alice, s.ID, unknown, canon(unknown)); code(err) != api.Malformed {
+		t.Errorf("a result of no known call: %v, want malformed", err)
+	}
+	for _, f := range []string{"openai", "anthropic"} {
+		cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: f}))(t)
+		var err error
+		if f == "openai" {
+			err = strict.OpenAI(canon(cx.Messages))
+		} else {
+			err = strict.Anthropic(nil, canon(cx.Messages))
+		}
+		if err != nil {
+			t.Errorf("%s: %v\n%s", f, err, canon(cx.Messages))
+		}
+	}
+	verified(t, e)
+}
+
+func long(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = "abcdefgh "[i%9]
+	}
+	return string(b)
+}
+
+func TestCompactionIsATurn(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 8000, "nexus")
+	for i := range 12 {
+		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(800)), fmt.Sprintf("answer %d %s", i, long(800))))
+	}
+	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Explain: true}))(t)
+	if cx.Compacted != nil {
+		t.Fatalf("compacted too early: %d tokens of %d", cx.Tokens, cx.Budget)
+	}
+	parent := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Head
+	var compacted []turns.ID
+	for i := range 30 {
+		r := say(fmt.Sprintf("more %d %s", i, long(800)), long(400))
+		if len(compacted) == 0 {
+			r.Parent = *parent // stays the head, but for compactions between
+		}
+		a := add(t, e, s.ID, r)
+		parent = &a.ID
+		cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: "anthropic"}))(t)
+		if cx.Compacted != nil {
+			compacted = append(compacted, *cx.Compacted)
+		}
+		if cx.Tokens+cx.Overhead > cx.Budget {
+			t.Fatalf("turn %d: %d tokens of %d", i, cx.Tokens, cx.Budget)
+		}
+		if err := strict.Anthropic(canon(cx.System), canon(cx.Messages)); err != nil {
+			t.Fatalf("turn %d: %v", i, err)
+		}
+	}
+	if len(compacted) < 2 {
+		t.Fatalf("%d compactions, want several", len(compacted))
+	}
+	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: compacted[1]}))(t)
+	if k.Type != "compaction" || k.Compaction.Through == nil || k.Compaction.FirstKept == nil || k.Compaction.TokensAfter >= k.Compaction.TokensBefore {
+		t.Errorf("second compaction: %+v", k.Compaction)
+	}
+	if _, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{DryRun: true}, nil); err != nil && code(err) != api.Nothing {
+		t.Error(err)
+	}
+	run := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	if _, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")); code(err) != api.Nothing {
+		t.Errorf("the same plan again: %v, want nothing_to_compact", err)
+	}
+	one := must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: run.Compaction.ID}))(t)
+	all := must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: run.Compaction.ID, Levels: turns.Raw(`"all"`)}))(t)
+	if len(one.Turns) == 0 || len(all.Turns) <= len(one.Turns) || all.Turns[0].Depth != 1 {
+		t.Errorf("expand: one level %d turns, all %d", len(one.Turns), len(all.Turns))
+	}
+	if v := verified(t, e); v.Compactions != uint64(len(compacted)+1) {
+		t.Errorf("verified %d compactions, want %d", v.Compactions, len(compacted)+1)
+	}
+}
+
+func TestForksSeeWhatTheirModeSays(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 8000, "nexus")
+	var ids []turns.ID
+	for i := range 8 {
+		ids = append(ids, add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(900)), fmt.Sprintf("answer %d", i))).ID)
+	}
+	run := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	texts := func(id turns.ID) int {
+		return len(must(e.Context(t.Context(), alice, id, api.GetContext{Budget: 100_000}))(t).Messages)
+	}
+	parent := texts(s.ID)
+	f := func(turn turns.ID, mode string) *api.Session {
+		return must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: turn, Mode: mode}, []byte(mode+turn.String())))(t)
+	}
+	if got := texts(f(run.Compaction.ID, "as_seen").ID); got != parent {
+		t.Errorf("as_seen at the compaction: %d messages, the parent sees %d", got, parent)
+	}
+	if got := texts(f(run.Compaction.ID, "full").ID); got != 16 {
+		t.Errorf("full at the compaction: %d messages, want all 16", got)
+	}
+	if got := texts(f(ids[2], "as_seen").ID); got != 6 {
+		t.Errorf("as_seen at turn 3: %d messages, want 6: nothing that came later", got)
+	}
+	sum := f(ids[7], "summary")
+	if sum.Compactions != 1 {
+		t.Errorf("mode summary at the last turn: %d compactions, want the reused one", sum.Compactions)
+	}
+	a := add(t, e, sum.ID, say("on the fork", "yes"))
+	if a.Depth != 10 {
+		t.Errorf("depth on the fork: %d, want 10: 8 turns, a compaction, this", a.Depth)
+	}
+	full := f(run.Compaction.ID, "full")
+	add(t, e, full.ID, say("in full", "yes"))
+	if got := texts(full.ID); got != 18 {
+		t.Errorf("full, one turn later: %d messages, want 18", got)
+	}
+	tree := must(e.Tree(t.Context(), alice, sum.ID, api.GetTree{}))(t)
+	if len(tree.Sessions) != 6 || tree.Root != s.ID {
+		t.Errorf("tree: %d sessions from %s", len(tree.Sessions), tree.Root)
+	}
+	verified(t, e)
+}
+
+func TestHeadMovesBackAndForward(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 0, "nexus")
+	var ids []turns.ID
+	for i := range 4 {
+		ids = append(ids, add(t, e, s.ID, say(fmt.Sprint("q", i), fmt.Sprint("a", i))).ID)
+	}
+	move := func(to *turns.ID) {
+		must(e.Move(t.Context(), alice, s.ID, api.MoveSession{To: to}, nil))(t)
+	}
+	move(&ids[1])
+	side := add(t, e, s.ID, say("other way", "ok"))
+	if side.Depth != 3 || *side.Parent != ids[1] {
+		t.Errorf("after the move: %+v", side)
+	}
+	move(&ids[3])
+	add(t, e, s.ID, say("forward again", "ok"))
+	move(nil)
+	if a := add(t, e, s.ID, say("from the start", "ok")); a.Depth != 1 || a.Parent != nil {
+		t.Errorf("after the move to the start: %+v", a)
+	}
+	bogus := newID(t)
+	if _, err := e.Move(t.Context(), alice, s.ID, api.MoveSession{To: &bogus}, nil); code(err) != api.NotFound {
+		t.Errorf("a move to nowhere: %v, want not_found", err)
+	}
+	verified(t, e)
+}
+
+func TestExportKeepsHashes(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 8000, "nexus")
+	var last turns.ID
+	for i := range 8 {
+		last = add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(900)), fmt.Sprintf("answer %d", i))).ID
+	}
+	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	fork := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last}, []byte("f")))(t)
+	add(t, e, fork.ID, say("on the fork", "yes"))
+	var records []api.ExportRecord
+	for after := ""; ; {
+		p := must(e.Export(t.Context(), alice, fork.ID, api.ExportSession{Page: api.Page{After: after, Limit: 3}}))(t)
+		records = append(records, p.Records...)
+		if after = p.Next; after == "" {
+			break
+		}
+	}
+	to := newWorld().engine(t)
+	first := must(to.Import(t.Context(), alice, api.ImportRecords{Records: records}))(t)
+	again := must(to.Import(t.Context(), alice, api.ImportRecords{Records: records}))(t)
+	if first.Stored == 0 || again.Stored != 0 || again.Existing != first.Stored {
+		t.Errorf("imported %+v, then %+v", first, again)
+	}
+	a := must(e.Get(t.Context(), alice, fork.ID, api.Read{}))(t)
+	b := must(to.Get(t.Context(), alice, fork.ID, api.Read{}))(t)
+	if a.Hash != b.Hash {
+		t.Errorf("hash %v became %v", a.Hash, b.Hash)
+	}
+	if must(e.Context(t.Context(), alice, fork.ID, api.GetContext{}))(t).Fingerprint != must(to.Context(t.Context(), alice, fork.ID, api.GetContext{}))(t).Fingerprint {
+		t.Error("the context differs after import")
+	}
+	records[len(records)-1].Event.Payload[40] ^= 1
+	if _, err := newWorld().engine(t).Import(t.Context(), alice, api.ImportRecords{Records: records}); code(err) != api.Corrupt {
+		t.Errorf("import of a changed event: %v, want corrupt", err)
+	}
+	verified(t, to)
+}
+
+func TestLabels(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	label := "telegram/42"
+	open := func(c Caller) (*api.Session, error) {
+		r := api.CreateSession{ID: newID(t)}
+		r.Label = &label
+		return e.Create(t.Context(), c, r, canon(r))
+	}
+	s := must(open(alice))(t)
+	if got := must(e.Resolve(t.Context(), alice, label))(t); got.ID != s.ID || got.Label != label {
+		t.Errorf("resolve: %+v", got)
+	}
+	if _, err := open(alice); code(err) != api.Conflict {
+		t.Errorf("a second session with the label: %v, want conflict", err)
+	}
+	must(open(Caller{"default", "bob"}))(t) // another agent's labels are its own
+	must(e.CloseSession(t.Context(), alice, s.ID, api.CloseSession{}, nil))(t)
+	if _, err := e.Append(t.Context(), alice, s.ID, say("x", "y"), nil); code(err) != api.Closed {
+		t.Errorf("append to a closed session: %v, want closed", err)
+	}
+	s2 := must(open(alice))(t)
+	if got := must(e.Resolve(t.Context(), alice, label))(t); got.ID != s2.ID {
+		t.Errorf("resolve after the close: %s, want %s", got.ID, s2.ID)
+	}
+	verified(t, e)
+}
+
+// What is too large for an event goes to blobs, and comes back.
+func TestLargePartsBecomeBlobs(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 0, "nexus")
+	big := long(900_000)
+	a := add(t, e, s.ID, say("read this: "+big, "done"))
+	got := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: a.ID}))(t)
+	if ref := got.Messages[0].Parts[0].Ref; ref == nil || ref.Size != uint64(len(big)+11) {
+		t.Fatalf("no blob: %+v", got.Messages[0].Parts[0].Ref)
+	}
+	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Budget: 10_000_000}))(t)
+	if len(cx.Messages[0]) < len(big) {
+		t.Errorf("the context shows %d bytes of %d", len(cx.Messages[0]), len(big))
+	}
+	verified(t, e)
+}
+
