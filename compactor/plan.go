@@ -1,259 +1,309 @@
 package compactor
 
 import (
+	"fmt"
 	"slices"
 
 	"nexus/lineage"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
-// Plan says what of a path is to be covered, what stays, and what the
-// summarizer may see. It is made without I/O and can be shown before it is run.
+// Plan says what a compaction takes out of a path, what stays, and what a
+// summarizer may see. It is made and changed by pure functions only; the
+// slices of halves are the path's.
 //
 // Invariant: Covered and Kept together are the halves of the path, in order,
 // and no tool call is open between them.
 type Plan struct {
-	Digest        turns.Hash // of everything that would make it another plan
-	Policy        Policy
-	Trigger       turns.Trigger
-	Cut           lineage.Cut
-	Span          turns.Span
-	Covered       []HalfTurn // newly covered, path order
-	Kept          []HalfTurn
-	Originals     []HalfTurn // from originals: all halves before the cut, from the root
-	InForce       *InForce   // the compaction whose replacement the new one must include
-	Elided        []turns.ElidedPart
-	SummaryTokens uint64 // most tokens of the summary
-	TokensBefore  uint64 // of the messages, overhead left out
+	Digest    turns.Hash // the same plan again changes nothing: see digest
+	Policy    Policy
+	PolicyRef turns.PolicyRef // as it will be recorded
+	Trigger   turns.Trigger
+	Path      Path // that it was planned on
+	Cut       lineage.Cut
+	Span      turns.Span         // complete
+	Elided    []turns.ElidedPart // what is shown for Span.Elisions
+	Covered   []HalfTurn         // newly covered: from the previous cut to the new one
+	Kept      []HalfTurn         // from the cut on
+	Reads     []HalfTurn         // what the summarizer reads: Covered, or the originals before the cut
+	Previous  string             // the summary in force, which the new one must include; "" where Reads holds all
+	First     string             // the first request, quoted in the replacement; "" for none
+
+	SummaryTokens uint64 // bound of the summary's text
+	TokensBefore  uint64 // messages of the context now
 	TokensKept    uint64
-	TargetTokens  uint64
+	TargetTokens  uint64 // messages of the context after; overshot only where no legal cut reaches it
 	Focus         string
 	FromOriginals bool
+	Tiers         []string // summarizers by name, as the caller has them
+	Budget        uint64   // that the caller set; 0: the policy's
 }
 
 // Options are what a caller may ask of a plan.
 type Options struct {
-	Focus         string
-	FromOriginals bool       // summarize from the turns themselves, not from the summary in force
-	Originals     []HalfTurn // with FromOriginals: every half from the root on
-	Budget        uint64     // input tokens, overhead included; 0: the policy's
+	Focus         string // what to keep in view; may be ""
+	FromOriginals bool   // summarize from the originals, not from the last summary
+	Originals     []HalfTurn
+	PrevPlan      turns.Hash      // digest of a plan that is known to change nothing; zero: none
+	Ref           turns.PolicyRef // how the policy was named; zero: its name and digest
+	Tiers         []string        // names of the summarizers that will run; part of the digest
+	Budget        uint64          // input tokens, overhead included, for a view; 0: the policy's
 }
 
-// minSummary is the fewest tokens a summary is given.
-const minSummary = 64
+// minSummary is the least bound of a summary that is asked for, in tokens:
+// below it a summarizer has nothing to work with. A result that frees nothing
+// is refused all the same.
+const minSummary = 16
 
-// NewPlan plans a compaction of p. It walks the halves a few times and counts
-// no token anew.
+// NewPlan plans the compaction of p. Automatic triggers take it only where it
+// frees enough; manual and overflow ones, and a context over its budget,
+// wherever it frees anything.
 //
-// Errors: [ErrNothing], and a [BudgetError] of kind [ErrOverhead].
+// Originals are the halves of normal turns from the root on, with
+// FromOriginals; those at or after the cut are not read.
+//
+// It costs O(halves), with no counting: [HalfTurn.Tokens] is taken as it is.
+//
+// Errors: [ErrNothing], whose text says why; [ErrOverhead] as a [BudgetError].
 func NewPlan(p Path, pol Policy, trigger turns.Trigger, opt Options) (*Plan, error) {
-	s := pol.sizes(p.Limits, p.Overhead, trigger.Kind == TriggerOverflow)
-	if opt.Budget > 0 && opt.Budget < s.budget {
-		room := less(opt.Budget, p.Overhead)
-		s.target = min(s.target, room)
-		s.summary = min(s.summary, s.target/2)
-		s.keep = min(s.keep, s.target-s.summary)
-		s.budget, s.room = opt.Budget, room
-	}
+	s := pol.sizesFor(p, trigger, opt.Budget)
 	if s.room == 0 {
-		return nil, &BudgetError{Kind: ErrOverhead, Budget: s.budget, Overhead: p.Overhead}
-	}
-	digest, err := planDigest(p, pol, opt)
-	if err != nil {
-		return nil, err
-	}
-	if p.InForce != nil && p.InForce.Body.Plan == digest && opt.Budget == 0 {
-		return nil, nothing("compaction %s was made on this plan, and nothing came since", p.InForce.Node.Ref.Turn)
-	}
-	total := sum(p.Halves)
-	keep := s.keep
-	if trigger.Kind == TriggerManual && pol.ManualKeepRatio > 0 {
-		keep = min(keep, share(total, pol.ManualKeepRatio))
-	}
-	at, ok := chooseCut(p.Halves, keep, less(s.target, s.summary))
-	if !ok && !(opt.FromOriginals && p.InForce != nil) {
-		return nil, nothing("no cut is legal in the %d half turns since the last compaction: a tool call is open across each", len(p.Halves))
+		return nil, overheadError(p, s)
 	}
 	plan := &Plan{
-		Digest: digest, Policy: pol, Trigger: trigger, InForce: p.InForce, TargetTokens: s.target,
-		Focus: opt.Focus, FromOriginals: opt.FromOriginals,
+		Policy: pol, PolicyRef: opt.Ref, Trigger: trigger, Path: p, TargetTokens: s.target,
+		Focus: opt.Focus, FromOriginals: opt.FromOriginals, Tiers: opt.Tiers, Budget: opt.Budget,
 	}
-	plan.cutAt(p, at)
-	if opt.FromOriginals {
-		plan.Originals = before(opt.Originals, plan.Cut)
+	if plan.PolicyRef.Name == "" {
+		plan.PolicyRef = turns.PolicyRef{Name: pol.Name}
 	}
-	covered := sum(plan.Covered) + replaced(p)
-	if plan.FromOriginals {
-		covered = max(covered, sum(plan.Originals))
+	plan.PolicyRef.Digest = pol.Digest()
+	if err := plan.checkRepeated(opt.PrevPlan); err != nil {
+		return nil, err
 	}
-	plan.SummaryTokens = max(min(s.summary, covered/2), min(minSummary, covered))
-	asked := trigger.Kind == TriggerManual || trigger.Kind == TriggerOverflow
-	if gain := less(covered, plan.SummaryTokens); !asked && gain < share(plan.TokensBefore, pol.MinReclaimRatio) {
-		return nil, nothing("it would free %d of %d tokens, less than the policy's least progress", gain, plan.TokensBefore)
+	cut, err := chooseCut(p, plan.keep(s), s)
+	if err != nil {
+		if !opt.FromOriginals || p.InForce == nil {
+			return nil, err
+		}
+		cut = 0 // what was covered before is summarized anew; nothing else changes
+	}
+	plan.place(cut)
+	if err := plan.read(opt.Originals); err != nil {
+		return nil, err
+	}
+	plan.bound(s)
+	if err := plan.checkWorth(s); err != nil {
+		return nil, err
 	}
 	return plan, nil
 }
 
-// chooseCut is the index of the first half kept: the newest halves of at most
-// keep tokens, moved back to where no call is open. Where that keeps more than
-// most, it moves forward instead. The last legal position before the end is
-// taken before the end itself, so that the newest exchange stays if it can.
-func chooseCut(halves []HalfTurn, keep, most uint64) (int, bool) {
-	if len(halves) == 0 {
-		return 0, false
-	}
-	legal := legalCuts(halves)
-	suffix := make([]uint64, len(halves)+1)
-	for i := len(halves) - 1; i >= 0; i-- {
-		suffix[i] = suffix[i+1] + halves[i].Tokens
-	}
-	want := len(halves)
-	for want > 0 && suffix[want-1] <= keep {
-		want--
-	}
-	back := want
-	for back > 0 && (!legal[back] || back == len(halves)) {
-		back--
-	}
-	if back > 0 && suffix[back] <= most {
-		return back, true
-	}
-	for i := max(want, 1); i < len(halves); i++ {
-		if legal[i] && suffix[i] <= most {
-			return i, true
-		}
-	}
-	if legal[len(halves)] && (back == 0 || suffix[back] > most) {
-		// Only the end is left, or the newest exchange alone is over the target.
-		if back == 0 || len(halves) > 0 && suffix[len(halves)-1] > most {
-			return len(halves), true
-		}
-	}
-	return back, back > 0
+func overheadError(p Path, s sizes) error {
+	return &BudgetError{Kind: ErrOverhead, Budget: s.budget, Overhead: p.Overhead, Messages: p.tokens(), Protected: protected(p)}
 }
 
-// cutAt fills in what follows from keeping the halves from index at on.
-func (pl *Plan) cutAt(p Path, at int) {
-	pl.Covered, pl.Kept = p.Halves[:at], p.Halves[at:]
-	pl.TokensBefore, pl.TokensKept = sum(p.Halves)+replaced(p), sum(pl.Kept)
-	sp := turns.Span{Provenance: turns.ByNexus, Covered: countTurns(pl.Covered)}
-	if f := p.InForce; f != nil {
-		sp.Previous = f.Node.Ref
+// keep is how many of the newest tokens the plan keeps.
+func (plan *Plan) keep(s sizes) uint64 {
+	if r := plan.Policy.ManualKeepRatio; r > 0 && plan.Trigger.Kind == TriggerManual {
+		return min(s.keep, share(plan.Path.tokens(), r))
 	}
-	switch {
-	case at == 0:
-		// Nothing newly covered: the same cut with another summary.
-		sp.Through, sp.FirstKept, sp.Split = p.InForce.Span.Through, p.InForce.Span.FirstKept, p.InForce.Span.Split
-		pl.Cut = p.InForce.Node.Cut
-	case at == len(p.Halves):
-		sp.Through = p.Halves[at-1].Ref
-		pl.Cut = lineage.CutBefore(p.Head.Depth+1, turns.MessagesHalf)
-	default:
-		last, first := p.Halves[at-1], p.Halves[at]
-		sp.Through, sp.FirstKept = last.Ref, first.Ref
-		sp.Split = last.Ref == first.Ref
-		pl.Cut = lineage.CutBefore(first.Depth, turns.MessagesHalf)
-		if sp.Split {
-			pl.Cut = lineage.CutBefore(first.Depth, turns.ResponseHalf)
-		}
-	}
-	sp.SawThrough = sp.Through
-	pl.Elided = nil
-	if f := p.InForce; f != nil {
-		for i, el := range f.Span.Elisions {
-			if i < len(f.Body.Elided) && slices.ContainsFunc(pl.Kept, func(h HalfTurn) bool { return h.Ref == el.Turn && h.Half == el.Half }) {
-				sp.Elisions = append(sp.Elisions, el)
-				pl.Elided = append(pl.Elided, f.Body.Elided[i])
+	return s.keep
+}
+
+// place sets what follows from a cut before half number cut of the path.
+func (plan *Plan) place(cut int) {
+	p := plan.Path
+	plan.Covered, plan.Kept = p.Halves[:cut:cut], p.Halves[cut:]
+	plan.Cut, plan.Span = p.cutAt(cut), p.span(cut)
+	plan.Span.Elisions, plan.Elided = p.keptElisions(plan.Kept)
+	plan.Digest = plan.digest(p.previous())
+	plan.TokensBefore, plan.TokensKept = p.tokens(), p.shownFrom(cut)
+}
+
+// read sets what the summarizer may see.
+func (plan *Plan) read(originals []HalfTurn) error {
+	p := plan.Path
+	plan.Reads, plan.Previous = plan.Covered, p.previousSummary()
+	if plan.FromOriginals {
+		plan.Reads, plan.Previous = originals, ""
+		for i := range originals {
+			if lineage.CutBefore(originals[i].Depth, originals[i].Half) >= plan.Cut {
+				plan.Reads = originals[:i:i]
+				break
 			}
 		}
-	}
-	pl.Span = sp
-}
-
-// Rebase is the plan on the path as it is now, after turns came: the kept part
-// has grown, everything else is as it was (invariant 9). The caller has checked
-// that the new head continues the old one. [ErrStale]: the compaction in force
-// is another one, or what was to be covered is not on the path.
-func (pl *Plan) Rebase(now Path) (*Plan, error) {
-	var was, is turns.Ref
-	if pl.InForce != nil {
-		was = pl.InForce.Node.Ref
-	}
-	if now.InForce != nil {
-		is = now.InForce.Node.Ref
-	}
-	if was != is {
-		return nil, stale("it was made on compaction %s, in force is %s", was, is)
-	}
-	n := len(pl.Covered)
-	if len(now.Halves) < n+len(pl.Kept) {
-		return nil, stale("the path has become shorter")
-	}
-	for i, h := range append(slices.Clip(pl.Covered), pl.Kept...) {
-		if now.Halves[i].Ref != h.Ref || now.Halves[i].Half != h.Half {
-			return nil, stale("turn %s is not on the path any more", h.Ref)
+		if len(plan.Reads) == 0 {
+			return nothing("no original turn lies before the cut")
 		}
 	}
-	next := *pl
-	if n == len(now.Halves) || !legalCuts(now.Halves)[n] {
-		return nil, stale("a tool call is open across its cut")
+	plan.First = p.firstRequest(plan.Policy, plan.Reads)
+	if n := len(plan.Reads); n > 0 {
+		plan.Span.SawThrough = plan.Reads[n-1].Ref
 	}
-	next.cutAt(now, n)
-	return &next, nil
+	if !plan.FromOriginals {
+		plan.Span.SawThrough = p.laterSeen(plan.Span.SawThrough, len(plan.Covered))
+	}
+	return nil
 }
 
-// planDigest names a plan by what it is made on: the end of the path, the
-// policy and what was asked. Made again on the same, it changes nothing.
-func planDigest(p Path, pol Policy, opt Options) (turns.Hash, error) {
-	in := struct {
-		_       struct{} `cbor:",toarray"`
-		Last    turns.Ref
-		Half    turns.Half
-		Policy  turns.Hash
-		Focus   string
-		Origins bool
-	}{Policy: pol.Digest(), Focus: opt.Focus, Origins: opt.FromOriginals}
-	if n := len(p.Halves); n > 0 {
-		in.Last, in.Half = p.Halves[n-1].Ref, p.Halves[n-1].Half
-	} else if p.InForce != nil {
-		in.Last, in.Half = p.InForce.Span.Through, turns.ResponseHalf
-	}
-	b, err := turns.EncodeBody(in)
-	if err != nil {
-		return turns.Hash{}, err
-	}
-	return turns.HashEvent(append([]byte("nexus.plan.v1\x00"), b...)), nil
+// bound sets what the summary may take: the policy's share, and no more than
+// the last summary and half of what is newly covered, so that every
+// compaction frees at least the other half.
+func (plan *Plan) bound(s sizes) {
+	replaced := plan.Path.replaced()
+	covered := plan.TokensBefore - plan.TokensKept - replaced
+	room := min(s.summary, replaced+covered/2)
+	plan.First = clipTokens(plan.First, room/4)
+	plan.SummaryTokens = max(less(room, frameTokens(plan.Policy, plan.First)), minSummary)
 }
 
-func sum(hs []HalfTurn) (n uint64) {
-	for i := range hs {
-		n += hs[i].Tokens
+// worst is the tokens of the replacement where the summary is as long as it may be.
+func (plan *Plan) worst() uint64 { return plan.SummaryTokens + frameTokens(plan.Policy, plan.First) }
+
+func (plan *Plan) checkWorth(s sizes) error {
+	if len(plan.Covered) == 0 {
+		if plan.FromOriginals && plan.Path.InForce != nil {
+			return nil
+		}
+		return nothing("no half turn would be covered")
 	}
-	return n
+	asked := plan.Trigger.Kind == TriggerManual || plan.Trigger.Kind == TriggerOverflow
+	if asked || plan.TokensBefore > s.room {
+		return nil // any progress will do
+	}
+	reclaim := less(plan.TokensBefore, plan.TokensKept+plan.worst())
+	if least := share(plan.TokensBefore, plan.Policy.MinReclaimRatio); reclaim == 0 || reclaim < least {
+		return nothing("it would free about %d of %d tokens, the least progress is %d", reclaim, plan.TokensBefore, least)
+	}
+	return nil
 }
 
-// replaced is the tokens of the replacement in force.
-func replaced(p Path) uint64 {
-	if p.InForce == nil {
-		return 0
+// chooseCut is the index of the first half that is kept. The newest keep
+// tokens stay; from there the cut moves back to the nearest legal position, or
+// forward to the next where the part kept that way would not fit beside a
+// summary within the target. Where no legal cut reaches the target, the newest
+// part that fits the budget stays; where none fits, nothing is kept, or, with
+// calls open at the head, as little as is legal.
+func chooseCut(p Path, keep uint64, s sizes) (int, error) {
+	n := len(p.Halves)
+	if n == 0 {
+		return 0, nothing("no turn follows the last compaction")
 	}
-	return p.InForce.Node.Replaced
-}
+	want, kept := n, uint64(0)
+	elided := p.elidedSavings()
+	for want > 0 {
+		t := p.shown(want-1, elided)
+		if kept+t > keep {
+			break
+		}
+		kept += t
+		want--
+	}
+	if want == 0 {
+		return 0, nothing("all %d tokens after the last compaction are among the newest %d, which are kept", kept, keep)
+	}
 
-func countTurns(hs []HalfTurn) (n uint64) {
-	for i := range hs {
-		if i == 0 || hs[i].Ref != hs[i-1].Ref {
-			n++
+	legal := legalCuts(p.Halves)
+	back := min(want, n-1)
+	for back > 0 && !legal[back] {
+		back--
+	}
+	backTokens := p.shownFrom(back)
+	if back > 0 && backTokens+s.summary <= s.target {
+		return back, nil
+	}
+	for cut := back + 1; cut < n; cut++ {
+		if legal[cut] { // past want, so it keeps fewer than keep tokens
+			return cut, nil
 		}
 	}
-	return n
+	switch {
+	case back > 0 && (backTokens+s.summary <= s.room || !legal[n]):
+		return back, nil
+	case back == 0 && p.tokens() <= s.room:
+		return 0, nothing("no position before the newest part is free of open tool calls")
+	case legal[n]:
+		return n, nil
+	}
+	return 0, nothing("tool calls are open across every position of the path")
 }
 
-// before is the halves before a cut.
-func before(hs []HalfTurn, c lineage.Cut) []HalfTurn {
-	n := 0
-	for n < len(hs) && lineage.CutBefore(hs[n].Depth, hs[n].Half) < c {
-		n++
+// protected is the tokens of the newest halves that no legal cut takes out.
+func protected(p Path) uint64 {
+	legal := legalCuts(p.Halves)
+	for cut := len(p.Halves); cut > 0; cut-- {
+		if legal[cut] {
+			return p.shownFrom(cut)
+		}
 	}
-	return hs[:n]
+	return p.shownFrom(0)
+}
+
+// String is one line: what, why, and the sizes.
+func (plan *Plan) String() string {
+	return fmt.Sprintf("%s by %s: covers %d halves through %v, keeps %d from %v, %d tokens to at most %d",
+		plan.Trigger.Kind, plan.Policy.Name, len(plan.Covered), plan.Span.Through, len(plan.Kept), plan.Span.FirstKept,
+		plan.TokensBefore, plan.TokensKept+plan.worst())
+}
+
+// Rebase is the plan on the path as it is now, for a head that moved while a
+// summary was made. Only what is kept, and the sizes, may differ: the summary
+// that was made for plan stands for the rebased one too ([Plan.Resize]).
+//
+// Errors: [ErrStale] unless the compaction in force is the one that plan was
+// made on, and what plan covers and first keeps, elisions included, is on the
+// path; [ErrOverhead] as a [BudgetError].
+func (plan *Plan) Rebase(now Path) (*Plan, error) {
+	old, cut := plan.Path, len(plan.Covered)
+	if now.previous() != old.previous() {
+		return nil, stale("compaction %v is in force, it was planned on %v", now.previous(), old.previous())
+	}
+	if len(now.Halves) < cut || !slices.EqualFunc(now.Halves[:cut], plan.Covered, sameHalf) {
+		return nil, stale("what it covers, through %v, is not on the path to %v", plan.Span.Through, now.Head.Ref)
+	}
+	if len(plan.Kept) > 0 && (len(now.Halves) == cut || !sameHalf(now.Halves[cut], plan.Kept[0])) {
+		return nil, stale("%v, which it keeps first, is not on the path to %v", plan.Span.FirstKept, now.Head.Ref)
+	}
+	if seen := plan.Span.SawThrough; old.holds(seen) && !now.holds(seen) {
+		return nil, stale("%v, which its summarizer saw, is not on the path to %v", seen, now.Head.Ref)
+	}
+	out := *plan
+	out.Path = now
+	out.place(cut)
+	out.Span.SawThrough = plan.Span.SawThrough
+	if len(out.Elided) != len(plan.Elided) {
+		return nil, stale("%d of the %d parts it shows shortened are on the path to %v", len(out.Elided), len(plan.Elided), now.Head.Ref)
+	}
+	s := out.Policy.sizesFor(now, out.Trigger, out.Budget)
+	if s.room == 0 {
+		return nil, overheadError(now, s)
+	}
+	out.TargetTokens = s.target
+	return &out, nil
+}
+
+func sameHalf(a, b HalfTurn) bool { return a.Ref == b.Ref && a.Half == b.Half }
+
+// Resize is res, made by plan before it was rebased, with the cut and the
+// sizes of the rebased plan.
+func (plan *Plan) Resize(res Result) Result {
+	res.Span, res.Body.Elided, res.Body.Plan = plan.Span, plan.Elided, plan.Digest
+	res.Body.TokensBefore, res.Body.TokensAfter = plan.TokensBefore, plan.TokensKept+res.Replaced
+	return res
+}
+
+// Apply is p, the plan's path, as res would leave it: a view, for nothing is
+// committed and the compaction in it has no name.
+func (plan *Plan) Apply(p Path, res Result, c tokens.Counter) Path {
+	p.InForce = &InForce{
+		Node: lineage.Node{
+			Kind: turns.KindCompaction, Depth: p.Head.Depth + 1, Parent: p.Head.Ref, Cut: plan.Cut,
+			Previous: res.Span.Previous, Replaced: tokens.Messages(c, res.Body.Replacement),
+		},
+		Span: res.Span, Body: res.Body,
+	}
+	p.Halves = plan.Kept
+	return p
 }

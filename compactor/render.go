@@ -297,4 +297,3 @@ func Fit(p Path, ctx Context, budget uint64) error {
 	}
 	return e
 }
-

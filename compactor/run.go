@@ -2,237 +2,166 @@ package compactor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
-// Tier is a summarizer under the name that policies and compactions use.
+// Tier is a summarizer under the name that policies know it by.
 type Tier struct {
 	Name       string
 	Summarizer Summarizer
 }
 
-// NoticeTier is the last tier, which always fits.
+// NoticeTier is the name of the last tier, which is built in and always fits:
+// it says that turns were left out, and nothing of what was in them.
 const NoticeTier = "notice"
 
-// Result is a compaction that was made but not yet stored.
+// Result is a compaction, ready to be committed.
 type Result struct {
-	Span  turns.Span
-	Body  turns.CompactionBody
-	Usage *turns.Usage
+	Span     turns.Span
+	Body     turns.CompactionBody
+	Replaced uint64       // tokens of the replacement
+	Usage    *turns.Usage // of the summarizers, on all tries; nil where none was reported
+	Tried    []Attempt    // tiers that failed before, in order
 }
 
-// Run executes a plan: the first tier whose summary passes the checks of shape
-// and size stands; the notice does if none passes. It returns ctx's error when
-// ctx ends, and otherwise none: a summarizer that fails costs its tier only.
-func Run(ctx context.Context, pl *Plan, tiers []Tier, c tokens.Counter) (Result, error) {
-	in := Input{Previous: previousText(pl), Halves: pl.Covered, MaxTokens: pl.SummaryTokens, Focus: pl.Focus}
-	if pl.FromOriginals {
-		in.Previous, in.Halves = "", pl.Originals
-	}
-	for _, t := range tiers {
-		out, err := t.Summarizer.Summarize(ctx, in)
+// Attempt is a tier that was tried in vain, and why.
+type Attempt struct {
+	Tier string
+	Err  error
+}
+
+// Run makes the summary of plan by the first of tiers whose text passes the
+// checks, in the policy's order where it names tiers, and the notice where
+// none does. Counter must be the one that the path's tokens were counted by.
+//
+// When ctx's deadline passes, the notice is taken. When ctx is canceled, Run
+// returns its error. Other errors: [ErrNothing] where not even a notice would
+// free a token.
+func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) (Result, error) {
+	var tried []Attempt
+	var usage *turns.Usage
+	for _, t := range plan.order(tiers) {
 		if ctx.Err() != nil {
-			return Result{}, ctx.Err()
+			break
 		}
+		out, err := t.Summarizer.Summarize(ctx, plan.Input())
+		usage = addUsage(usage, out.Usage)
 		if err == nil {
-			err = check(pl, out.Text, c)
+			if out.Tier == "" {
+				out.Tier = t.Name
+			}
+			var r Result
+			if r, err = Compose(plan, out, counter); err == nil {
+				r.Usage, r.Tried = usage, tried
+				return r, nil
+			}
 		}
+		tried = append(tried, Attempt{t.Name, err})
+	}
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return Result{}, fmt.Errorf("summarize through %v: %w", plan.Span.Through, err)
+	}
+	r, err := Compose(plan, Output{Text: plan.notice(counter), Tier: NoticeTier}, counter)
+	if err != nil {
+		return Result{}, nothing("a notice would not be smaller than what it stands for: %v", err)
+	}
+	r.Usage, r.Tried = usage, tried
+	return r, nil
+}
+
+// Input is what a summarizer of plan may see.
+func (plan *Plan) Input() Input {
+	return Input{Previous: plan.Previous, Halves: plan.Reads, MaxTokens: plan.SummaryTokens, Focus: plan.Focus}
+}
+
+// order is the tiers that the policy names, in its order; all where it names none.
+func (plan *Plan) order(tiers []Tier) []Tier {
+	if len(plan.Policy.Tiers) == 0 {
+		return tiers
+	}
+	var out []Tier
+	for _, name := range plan.Policy.Tiers {
+		if i := slices.IndexFunc(tiers, func(t Tier) bool { return t.Name == name }); i >= 0 {
+			out = append(out, tiers[i])
+		}
+	}
+	return out
+}
+
+// notice says what is left out; it carries the last summary on where that fits.
+func (plan *Plan) notice(c tokens.Counter) string {
+	text := fmt.Sprintf("[%d earlier turns are left out here, without a summary. They are on the ledger.]", max(plan.Span.Covered, 1))
+	if previous := plan.Path.previousSummary(); previous != "" {
+		if whole := previous + "\n\n" + text; c.Text(whole) <= plan.SummaryTokens {
+			return whole
+		}
+	}
+	return text
+}
+
+// Compose is the compaction of plan with the summary out: a tier's, or one
+// that an agent wrote. It checks shape and size.
+//
+// Errors: [ErrRefused] for text that is empty, not UTF-8, longer than the
+// plan allows, or that frees nothing.
+func Compose(plan *Plan, out Output, c tokens.Counter) (Result, error) {
+	out.Text = strings.TrimSpace(out.Text)
+	refuse := func(format string, args ...any) (Result, error) {
+		return Result{}, fmt.Errorf("%w: by %s: %s", ErrRefused, out.Tier, fmt.Sprintf(format, args...))
+	}
+	if out.Text == "" || !utf8.ValidString(out.Text) {
+		return refuse("empty, or not UTF-8")
+	}
+	if n := c.Text(out.Text); n > plan.SummaryTokens && out.Tier != NoticeTier {
+		return refuse("%d tokens, the plan allows %d", n, plan.SummaryTokens)
+	}
+	message := frame(plan.Policy, plan.Span.Covered, plan.First, out.Text)
+	replaced := c.Message(&message)
+	after := plan.TokensKept + replaced
+	if after >= plan.TokensBefore && len(plan.Covered) > 0 {
+		return refuse("%d tokens after, %d before", after, plan.TokensBefore)
+	}
+	r := Result{Span: plan.Span, Usage: out.Usage, Replaced: replaced}
+	r.Body = turns.CompactionBody{
+		Policy: plan.PolicyRef, Trigger: plan.Trigger, Mode: string(plan.mode()), Tier: out.Tier, Plan: plan.Digest,
+		Replacement: []turns.Message{message}, Summary: out.Text, Elided: plan.Elided,
+		TokensBefore: plan.TokensBefore, TokensAfter: after,
+		Survival: survival(plan.Covered, plan.Kept, []turns.Message{message}),
+		Focus:    plan.Focus, FromOriginals: plan.FromOriginals,
+	}
+	if plan.First != "" {
+		meta, err := turns.EncodeJSON(compactionMeta{FirstRequest: plan.First})
 		if err != nil {
-			continue
+			return refuse("its first request: %v", err)
 		}
-		name := out.Tier
-		if name == "" {
-			name = t.Name
-		}
-		if r := pl.result(out.Text, name, c); r.Body.TokensAfter < r.Body.TokensBefore {
-			r.Usage = out.Usage
-			return r, nil
-		}
+		r.Body.Meta = meta
 	}
-	return pl.result(notice(pl), NoticeTier, c), nil
+	return r, nil
 }
 
-// check refuses a summary that is empty, not UTF-8 text, or over its size.
-func check(pl *Plan, text string, c tokens.Counter) error {
-	switch n := c.Text(text); {
-	case strings.TrimSpace(text) == "":
-		return fmt.Errorf("%w: it is empty", ErrRefused)
-	case strings.ToValidUTF8(text, "") != text:
-		return fmt.Errorf("%w: it is not UTF-8", ErrRefused)
-	case n > pl.SummaryTokens:
-		return fmt.Errorf("%w: it has %d tokens, it may have %d", ErrRefused, n, pl.SummaryTokens)
+func (plan *Plan) mode() Mode {
+	if plan.Trigger.Kind == TriggerManual {
+		return Manual
 	}
-	return nil
+	return plan.Policy.Mode
 }
 
-// notice is what stands for turns that nothing could summarize. It says so.
-func notice(pl *Plan) string {
-	s := fmt.Sprintf("[%d earlier turns are not shown here, and no summary of them could be made. They are in the ledger and can be expanded.]", pl.Span.Covered)
-	if prev := previousText(pl); prev != "" && !pl.FromOriginals {
-		s = prev + "\n\n" + s
-	}
-	return s
-}
-
-// previousText is the summary in force, which the new one must include.
-func previousText(pl *Plan) string {
-	if pl.InForce == nil {
-		return ""
-	}
-	b := &pl.InForce.Body
-	if b.Summary != "" {
-		return b.Summary
-	}
-	var text []string
-	for _, m := range b.Replacement {
-		for _, p := range m.Parts {
-			if p.Type == turns.Text && !strings.HasPrefix(p.Content, firstRequestMark) {
-				text = append(text, p.Content)
-			}
-		}
-	}
-	return strings.Join(text, "\n\n")
-}
-
-func (pl *Plan) result(summary, tier string, c tokens.Counter) Result {
-	m := turns.Message{Role: pl.Policy.ReplacementRole, Parts: []turns.Part{turns.TextPart(frame(pl, summary))}}
-	if m.Role == "" {
-		m.Role = turns.User
-	}
-	if first := firstRequest(pl); first != "" {
-		m.Parts = append(m.Parts, turns.TextPart(first))
-	}
-	r := Result{Span: pl.Span, Body: turns.CompactionBody{
-		Trigger: pl.Trigger, Mode: string(pl.Policy.Mode), Tier: tier, Plan: pl.Digest, Replacement: []turns.Message{m},
-		Summary: summary, Elided: pl.Elided, Focus: pl.Focus, FromOriginals: pl.FromOriginals,
-	}}
-	if pl.Trigger.Kind == TriggerManual {
-		r.Body.Mode = string(Manual)
-	}
-	r.Body.Survival = survival(pl, r.Body.Replacement)
-	r = pl.Resize(r)
-	r.Body.TokensAfter = tokens.Messages(c, r.Body.Replacement) + pl.TokensKept
-	return r
-}
-
-// Resize is a result with the span and sizes of this plan: for a summary that
-// was made on an older head, carried over by [Plan.Rebase].
-func (pl *Plan) Resize(r Result) Result {
-	was := r.Body.TokensBefore
-	r.Span, r.Body.Elided = pl.Span, pl.Elided
-	r.Body.TokensBefore = pl.TokensBefore
-	if was > 0 {
-		r.Body.TokensAfter += pl.TokensBefore - was
-	}
-	return r
-}
-
-// Apply is the path as it would be with r stored at its head.
-func (pl *Plan) Apply(p Path, r Result, c tokens.Counter) Path {
-	f := &InForce{Span: r.Span, Body: r.Body}
-	f.Node.Cut, f.Node.Kind, f.Node.Replaced = pl.Cut, turns.KindCompaction, tokens.Messages(c, r.Body.Replacement)
-	p.InForce, p.Halves = f, pl.Kept
-	return p
-}
-
-const (
-	defaultHeader = "Summary of the %d earlier turns of this conversation, made when they left the context. It is a record, not instructions; the turns themselves are kept and can be expanded."
-	openTag       = "<summary>"
-	closeTag      = "</summary>"
-)
-
-// frame puts a summary into its message: a header that names it as one, and
-// the text between tags that the text itself cannot close.
-func frame(pl *Plan, summary string) string {
-	header := pl.Policy.ReplacementHeader
-	if header == "" {
-		header = defaultHeader
-	}
-	header = strings.Replace(header, "%d", fmt.Sprint(coveredInAll(pl)), 1)
-	return header + "\n" + openTag + "\n" + escape(summary) + "\n" + closeTag
-}
-
-// escape keeps a text from closing or opening the tags it stands between.
-func escape(s string) string {
-	s = strings.ReplaceAll(s, closeTag, `<\/summary>`)
-	return strings.ReplaceAll(s, openTag, `<\summary>`)
-}
-
-// coveredInAll counts the turns that the new replacement stands for.
-func coveredInAll(pl *Plan) uint64 {
-	n := pl.Span.Covered
-	if pl.InForce != nil {
-		n += pl.InForce.Turns()
-	}
-	return n
-}
-
-// Turns is how many turns the compaction stands for, those of the ones inside
-// it included.
-func (f *InForce) Turns() uint64 {
-	d := f.Node.Cut.Depth()
-	if d == 0 {
-		return f.Span.Covered
-	}
-	if !f.Node.Cut.Split() {
-		d--
-	}
-	return d
-}
-
-const (
-	firstRequestMark = "The first request of this conversation, in its own words:\n"
-	firstRequestMax  = 4000 // bytes
-)
-
-// firstRequest quotes the first user text of the session where the policy asks
-// for it: from the covered turns, or from the replacement before.
-func firstRequest(pl *Plan) string {
-	if !pl.Policy.KeepFirstRequest {
-		return ""
-	}
-	if f := pl.InForce; f != nil {
-		for _, m := range f.Body.Replacement {
-			for _, p := range m.Parts {
-				if strings.HasPrefix(p.Content, firstRequestMark) {
-					return p.Content
-				}
-			}
-		}
-		return ""
-	}
-	for i := range pl.Covered {
-		for _, m := range pl.Covered[i].Messages {
-			if m.Role != turns.User {
-				continue
-			}
-			for _, p := range m.Parts {
-				if text := strings.TrimSpace(p.Content); p.Type == turns.Text && text != "" {
-					if len(text) > firstRequestMax || uint64(len(text)) > pl.TargetTokens {
-						text = strings.ToValidUTF8(text[:min(len(text), firstRequestMax, int(pl.TargetTokens))], "") + " […]"
-					}
-					return firstRequestMark + text
-				}
-			}
-		}
-	}
-	return ""
-}
-
-// Fit reports whether a rendered context keeps to its budget: a [BudgetError]
-// of kind [ErrOverhead] or [ErrOverBudget] if it does not.
-func Fit(p Path, cx Context, budget uint64) error {
-	b := &BudgetError{Kind: ErrOverBudget, Budget: budget, Overhead: p.Overhead, Messages: cx.Tokens, Protected: cx.Tokens}
+func addUsage(a, b *turns.Usage) *turns.Usage {
 	switch {
-	case p.Overhead >= budget:
-		b.Kind = ErrOverhead
+	case a == nil:
 		return b
-	case p.Overhead+cx.Tokens > budget:
-		return b
+	case b == nil:
+		return a
 	}
-	return nil
+	return &turns.Usage{
+		InputTokens: a.InputTokens + b.InputTokens, OutputTokens: a.OutputTokens + b.OutputTokens,
+		CacheRead: a.CacheRead + b.CacheRead, CacheCreation: a.CacheCreation + b.CacheCreation,
+	}
 }

@@ -18,28 +18,36 @@ type survived struct {
 }
 
 // survival is the report of what a compaction keeps in sight: of the distinct
-// file paths, numbers and identifiers in what it newly covers, how many stand in
-// the replacement or the kept turns. No model judges it; the scan knows nothing
-// of any summarizer.
-func survival(pl *Plan, replacement []turns.Message) turns.Raw {
-	seen := make(map[string]string)
-	for i := range pl.Kept {
-		scanMessages(pl.Kept[i].Messages, func(kind, fact string) { seen[fact] = kind })
-	}
-	scanMessages(replacement, func(kind, fact string) { seen[fact] = kind })
-	report := map[string]*survived{"paths": {}, "numbers": {}, "identifiers": {}}
-	counted := make(map[string]bool)
-	for i := range pl.Covered {
-		scanMessages(pl.Covered[i].Messages, func(kind, fact string) {
-			if counted[fact] || len(counted) >= maxFacts {
-				return
-			}
-			counted[fact] = true
-			report[kind].Total++
-			if _, ok := seen[fact]; ok {
-				report[kind].Kept++
+// file paths, numbers, identifiers, commands and error lines in what it newly
+// covers, how many stand in the replacement or the kept turns. No model judges
+// it; the scan knows nothing of any summarizer. It is one pass over the text.
+func survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
+	total := make(map[fact]bool) // true: still in the context
+	var report survivalReport
+	for i := range covered {
+		scanMessages(covered[i].Messages, func(f fact) {
+			if len(total) < maxFacts {
+				total[f] = false
+			} else if _, ok := total[f]; !ok {
+				report.Partial = true
 			}
 		})
+	}
+	seen := func(f fact) {
+		if _, ok := total[f]; ok {
+			total[f] = true
+		}
+	}
+	for i := range kept {
+		scanMessages(kept[i].Messages, seen)
+	}
+	scanMessages(replacement, seen)
+	for f, in := range total {
+		s := report.of(f.kind)
+		s.Total++
+		if in {
+			s.Kept++
+		}
 	}
 	b, err := turns.EncodeJSON(report)
 	if err != nil {
@@ -48,12 +56,42 @@ func survival(pl *Plan, replacement []turns.Message) turns.Raw {
 	return b
 }
 
-func scanMessages(ms []turns.Message, found func(kind, fact string)) {
+// survivalReport is the report as JSON.
+type survivalReport struct {
+	Paths       survived `json:"paths"`
+	Identifiers survived `json:"identifiers"`
+	Numbers     survived `json:"numbers"`
+	Commands    survived `json:"commands"`
+	Errors      survived `json:"errors"`
+	Partial     bool     `json:"partial,omitzero"` // there were more facts than maxFacts
+}
+
+func (r *survivalReport) of(kind string) *survived {
+	switch kind {
+	case "paths":
+		return &r.Paths
+	case "identifiers":
+		return &r.Identifiers
+	case "numbers":
+		return &r.Numbers
+	case "commands":
+		return &r.Commands
+	}
+	return &r.Errors
+}
+
+// fact is a piece of text that someone may need again.
+type fact struct{ kind, text string }
+
+func scanMessages(ms []turns.Message, found func(fact)) {
 	for i := range ms {
 		for j := range ms[i].Parts {
 			p := &ms[i].Parts[j]
 			scan(p.Content, found)
-			scan(string(p.Arguments), found)
+			if p.Arguments != nil {
+				scan(string(p.Arguments), found)
+				foundCommand(string(p.Arguments), found)
+			}
 			if s, ok := p.Response.Text(); ok {
 				scan(s, found)
 			} else {
@@ -63,8 +101,60 @@ func scanMessages(ms []turns.Message, found func(kind, fact string)) {
 	}
 }
 
+// foundCommand reports the first line of the member "command" of a call's
+// arguments, where it is a string.
+func foundCommand(args string, found func(fact)) {
+	_, rest, ok := strings.Cut(args, `"command":`)
+	rest = strings.TrimLeft(rest, " \t\r\n")
+	if !ok || !strings.HasPrefix(rest, `"`) {
+		return
+	}
+	end := 1
+	for end < len(rest) && rest[end] != '"' {
+		if rest[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	if end >= len(rest) {
+		return
+	}
+	if s, ok := turns.Raw(rest[:end+1]).Text(); ok {
+		first, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+		foundLine("commands", first, found)
+	}
+}
+
+// foundLine reports a whole line, clipped: it is found again where it is
+// quoted on a line of its own.
+func foundLine(kind, line string, found func(fact)) {
+	line = strings.Trim(line, " \t\r-*>`$")
+	line = line[:min(len(line), 200)]
+	if len(line) > 2 {
+		found(fact{kind, line})
+	}
+}
+
+// isError reports whether a line reads as an error's.
+func isError(line string) bool {
+	for _, w := range [...]string{"error", "Error", "ERROR", "panic:", "FAIL", "fatal", "Exception", "failed"} {
+		if strings.Contains(line, w) {
+			return true
+		}
+	}
+	return false
+}
+
 // scan finds facts in a text, in one pass.
-func scan(s string, found func(kind, fact string)) {
+func scan(s string, found func(fact)) {
+	for line := range strings.SplitSeq(s, "\n") {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "$ ") || strings.HasPrefix(line, "- $ ") {
+			foundLine("commands", line, found)
+		} else if isError(line) {
+			foundLine("errors", line, found)
+		}
+	}
 	for _, w := range strings.FieldsFunc(s, func(r rune) bool {
 		return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;()[]{}<>=|*&!?\\", r)
 	}) {
@@ -73,7 +163,7 @@ func scan(s string, found func(kind, fact string)) {
 			continue
 		}
 		if kind := kindOf(w); kind != "" {
-			found(kind, w)
+			found(fact{kind, w})
 		}
 	}
 }

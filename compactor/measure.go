@@ -1,0 +1,303 @@
+package compactor
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// previous is the compaction in force; none for no compaction.
+func (p Path) previous() turns.Ref {
+	if p.InForce == nil {
+		return turns.Ref{}
+	}
+	return p.InForce.Node.Ref
+}
+
+// last is the last normal turn of the path, as far as the path tells.
+func (p Path) last() turns.Ref {
+	if n := len(p.Halves); n > 0 {
+		return p.Halves[n-1].Ref
+	}
+	if p.InForce != nil {
+		return p.InForce.Span.Through
+	}
+	return turns.Ref{}
+}
+
+// holds reports whether ref has a half at or after the cut in force.
+func (p Path) holds(ref turns.Ref) bool {
+	for i := range p.Halves {
+		if p.Halves[i].Ref == ref {
+			return true
+		}
+	}
+	return false
+}
+
+// splitAt reports whether a cut before half i parts two halves of one turn.
+func (p Path) splitAt(i int) bool {
+	switch {
+	case i >= len(p.Halves):
+		return false
+	case i > 0:
+		return p.Halves[i-1].Ref == p.Halves[i].Ref
+	}
+	return p.InForce != nil && p.InForce.Node.Cut == lineage.CutBefore(p.Halves[0].Depth, turns.ResponseHalf)
+}
+
+// cutAt is the cut before half i; with i the number of halves, after all of
+// the path. A turn that has a response alone is cut before the place of its messages.
+func (p Path) cutAt(i int) lineage.Cut {
+	switch {
+	case i >= len(p.Halves):
+		return lineage.CutBefore(p.Head.Depth+1, turns.MessagesHalf)
+	case p.splitAt(i):
+		return lineage.CutBefore(p.Halves[i].Depth, turns.ResponseHalf)
+	}
+	return lineage.CutBefore(p.Halves[i].Depth, turns.MessagesHalf)
+}
+
+// span is what a compaction with the cut before half i says of the path; what
+// was seen and the elisions are left to the caller.
+func (p Path) span(i int) turns.Span {
+	s := turns.Span{Provenance: turns.ByNexus, Previous: p.previous(), Split: p.splitAt(i)}
+	if i < len(p.Halves) {
+		s.FirstKept = p.Halves[i].Ref
+	}
+	switch {
+	case i > 0:
+		s.Through = p.Halves[i-1].Ref
+	case s.Split:
+		s.Through = s.FirstKept
+	case p.InForce != nil:
+		s.Through = p.InForce.Span.Through
+	}
+	for k := range p.Halves[:i] {
+		if k == 0 || p.Halves[k].Ref != p.Halves[k-1].Ref {
+			s.Covered++
+		}
+	}
+	return s
+}
+
+// laterSeen is the later of seen, the last turn before half i, and what the
+// summary in force was made from: that may lie after its cut.
+func (p Path) laterSeen(seen turns.Ref, i int) turns.Ref {
+	if p.InForce == nil {
+		return seen
+	}
+	before := p.InForce.Span.SawThrough
+	if seen.IsZero() {
+		return before
+	}
+	for k := i; k < len(p.Halves); k++ {
+		if p.Halves[k].Ref == before {
+			return before
+		}
+	}
+	return seen
+}
+
+// replaced is the tokens of the replacement in force.
+func (p Path) replaced() uint64 {
+	if p.InForce == nil {
+		return 0
+	}
+	if n := p.InForce.Node.Replaced; n > 0 {
+		return n
+	}
+	return tokens.Messages(tokens.Approx{}, p.InForce.Body.Replacement)
+}
+
+// tokens is the tokens of the context's messages as they are.
+func (p Path) tokens() uint64 { return p.replaced() + p.shownFrom(0) }
+
+// shownFrom is the tokens of the halves from half i on, elisions applied.
+func (p Path) shownFrom(i int) (n uint64) {
+	elided := p.elidedSavings()
+	for ; i < len(p.Halves); i++ {
+		n += p.shown(i, elided)
+	}
+	return n
+}
+
+func (p Path) shown(i int, elided map[halfKey]uint64) uint64 {
+	h := &p.Halves[i]
+	if elided == nil {
+		return h.Tokens
+	}
+	return less(h.Tokens, elided[halfKey{h.Ref, h.Half}])
+}
+
+type halfKey struct {
+	ref  turns.Ref
+	half turns.Half
+}
+
+// elidedSavings is, for each half with elisions in force, the tokens that they
+// save, from the characters that the compaction recorded. Nil for none.
+func (p Path) elidedSavings() map[halfKey]uint64 {
+	if p.InForce == nil || len(p.InForce.Body.Elided) == 0 {
+		return nil
+	}
+	m := make(map[halfKey]uint64)
+	for i, e := range p.InForce.Span.Elisions {
+		if i < len(p.InForce.Body.Elided) {
+			b := &p.InForce.Body.Elided[i]
+			m[halfKey{e.Turn, e.Half}] += less(b.Before, b.After) * 10 / 37 // as tokens.Approx counts ASCII
+		}
+	}
+	return m
+}
+
+// keptElisions are the elisions in force whose half is kept, in their order.
+func (p Path) keptElisions(kept []HalfTurn) ([]turns.Elision, []turns.ElidedPart) {
+	if p.InForce == nil || len(p.InForce.Span.Elisions) == 0 {
+		return nil, nil
+	}
+	on := make(map[halfKey]bool, len(kept))
+	for i := range kept {
+		on[halfKey{kept[i].Ref, kept[i].Half}] = true
+	}
+	var elisions []turns.Elision
+	var parts []turns.ElidedPart
+	for i, e := range p.InForce.Span.Elisions {
+		if i < len(p.InForce.Body.Elided) && on[halfKey{e.Turn, e.Half}] {
+			elisions = append(elisions, e)
+			parts = append(parts, p.InForce.Body.Elided[i])
+		}
+	}
+	return elisions, parts
+}
+
+// previousSummary is the text that the next summary must include: the summary
+// in force, or where another system left only messages, their text.
+func (p Path) previousSummary() string {
+	if p.InForce == nil {
+		return ""
+	}
+	if s := p.InForce.Body.Summary; s != "" {
+		return s
+	}
+	var out []string
+	for i := range p.InForce.Body.Replacement {
+		if s := textOf(&p.InForce.Body.Replacement[i]); s != "" {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, "\n\n")
+}
+
+// compactionMeta is what compactions of this package keep in their body's meta.
+type compactionMeta struct {
+	FirstRequest string `json:"first_request,omitzero"`
+}
+
+// firstRequest is the text of the session's first user message: as the
+// compaction in force quotes it, else from reads where they begin at the root.
+func (p Path) firstRequest(pol Policy, reads []HalfTurn) string {
+	if !pol.KeepFirstRequest {
+		return ""
+	}
+	if p.InForce != nil && p.InForce.Body.Meta != nil {
+		var m compactionMeta
+		if turns.DecodeJSON(p.InForce.Body.Meta, &m) == nil && m.FirstRequest != "" {
+			return m.FirstRequest
+		}
+	}
+	if len(reads) == 0 || reads[0].Depth != 1 {
+		return ""
+	}
+	for i := range reads {
+		for j := range reads[i].Messages {
+			if m := &reads[i].Messages[j]; m.Role == turns.User {
+				if s := textOf(m); s != "" {
+					return s
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// textOf is the text parts of m; of one that was moved to a blob, its preview.
+func textOf(m *turns.Message) string {
+	var out []string
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		switch {
+		case p.Type != turns.Text:
+		case p.Ref != nil && p.Ref.Preview != "":
+			out = append(out, p.Ref.Preview)
+		case p.Content != "":
+			out = append(out, p.Content)
+		}
+	}
+	return strings.TrimSpace(strings.Join(out, "\n"))
+}
+
+// clipTokens is s, cut to about n tokens at the end of a rune, and marked.
+func clipTokens(s string, n uint64) string {
+	if (tokens.Approx{}).Text(s) <= n {
+		return s
+	}
+	const mark = " [cut]"
+	used := (tokens.Approx{}).Text(mark)
+	tenths := uint64(0) // of 1/37 token, as tokens.Approx counts
+	for i, r := range s {
+		if r < 0x80 {
+			tenths += 10
+		} else {
+			tenths += 30
+		}
+		if tenths/37+1+used > n {
+			if i == 0 {
+				return ""
+			}
+			return strings.TrimSpace(s[:i]) + mark
+		}
+	}
+	return s
+}
+
+// digest names what a plan follows from: the last normal turn, the compaction
+// in force, policy, summarizers, focus, sizes. A trigger is not in it but for
+// an overflow, which plans for less: so a compaction that is asked for again
+// for another reason is the same plan.
+func (plan *Plan) digest(previous turns.Ref) turns.Hash {
+	p := plan.Path
+	h := sha256.New()
+	put := func(format string, args ...any) {
+		s := fmt.Sprintf(format, args...)
+		fmt.Fprintf(h, "%d:%s", len(s), s)
+	}
+	put("nexus.plan.v1")
+	put("%s", p.last())
+	put("%s", previous)
+	put("%s", plan.PolicyRef.Digest)
+	put("%s", plan.Focus)
+	put("%t %t", plan.FromOriginals, plan.Trigger.Kind == TriggerOverflow)
+	put("%d %d %d %d %d", p.Limits.ContextWindow, p.Limits.MaxOutputTokens, p.Limits.SafetyMargin, p.Overhead, plan.Budget)
+	for _, t := range plan.Tiers {
+		put("%s", t)
+	}
+	return turns.Hash(h.Sum(nil))
+}
+
+// checkRepeated is [ErrNothing] where the head is the compaction that this
+// very plan made, or the caller knows the plan to be fruitless.
+func (plan *Plan) checkRepeated(known turns.Hash) error {
+	p := plan.Path
+	if f := p.InForce; f != nil && p.Head.Ref == f.Node.Ref && !f.Body.Plan.IsZero() && plan.digest(f.Span.Previous) == f.Body.Plan {
+		return nothing("compaction %v was made by the same plan, and nothing follows it", f.Node.Ref)
+	}
+	if !known.IsZero() && plan.digest(p.previous()) == known {
+		return nothing("plan %v was tried before", known)
+	}
+	return nil
+}
