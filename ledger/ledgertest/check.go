@@ -1,0 +1,80 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// patience is how long a step of a test may take before it has failed.
+const patience = 30 * time.Second
+
+// CheckLog reads the whole log and checks what must always hold: the state is
+// sound, positions are contiguous from 1, each hash is the hash of its payload,
+// and Get, Next and Last agree with the order of Read. It gives the records.
+func CheckLog(t testing.TB, log ledger.Log) []ledger.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	st, err := log.State(ctx)
+	if err != nil {
+		t.Fatalf("check: state: %v", err)
+	}
+	if err := st.Sound(); err != nil {
+		t.Errorf("check: %v", err)
+	}
+	var all []ledger.Record
+	last := map[string]uint64{}
+	for r, err := range log.Read(ctx, 1, false) {
+		if err != nil {
+			t.Fatalf("check: read after %d records: %v", len(all), err)
+		}
+		if err := checkRecord(ctx, log, r, uint64(len(all))+1, last[r.Subject]); err != nil {
+			t.Errorf("check: %v", err)
+		}
+		last[r.Subject] = r.Seq
+		all = append(all, r)
+	}
+	if got := uint64(len(all)); got != st.Last {
+		t.Errorf("check: read %d records, the state says %d", got, st.Last)
+	}
+	for subject, seq := range last {
+		if r, err := log.Last(ctx, subject); err != nil || r.Seq != seq {
+			t.Errorf("check: Last(%s) = %d, %v, want %d", subject, r.Seq, err, seq)
+		}
+		if r, err := log.Next(ctx, subject, seq); !errors.Is(err, ledger.ErrNotFound) {
+			t.Errorf("check: Next(%s, %d) = %d, %v, want not found", subject, seq, r.Seq, err)
+		}
+	}
+	return all
+}
+
+func checkRecord(ctx context.Context, log ledger.Log, r ledger.Record, seq, prev uint64) error {
+	if r.Seq != seq {
+		return fmt.Errorf("record at %d where %d is due", r.Seq, seq)
+	}
+	if h := turns.HashEvent(r.Payload); r.Hash != h {
+		return fmt.Errorf("record %d carries %v, its payload hashes to %v", r.Seq, r.Hash, h)
+	}
+	if r.Stored.IsZero() {
+		return fmt.Errorf("record %d has no stored time", r.Seq)
+	}
+	got, err := log.Get(ctx, seq)
+	if err != nil {
+		return fmt.Errorf("get %d: %w", seq, err)
+	}
+	if d := cmp.Diff(r, got); d != "" {
+		return fmt.Errorf("Read and Get differ at %d (-read +get):\n%s", seq, d)
+	}
+	if got, err = log.Next(ctx, r.Subject, prev); err != nil || got.Seq != seq {
+		return fmt.Errorf("Next(%s, %d) = %d, %v, want %d", r.Subject, prev, got.Seq, err, seq)
+	}
+	return nil
+}
