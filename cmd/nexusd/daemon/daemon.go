@@ -46,8 +46,8 @@ type Daemon struct {
 	client  *nats.Conn // where the service lives
 
 	stopRun context.CancelFunc
-	run     chan error // the projections' Run
-	failed  chan error // the first part that ended by itself
+	run     chan error                    // the projections' Run
+	failed  chan error                    // the first part that ended by itself
 	closers []func(context.Context) error // in the order of opening
 	once    sync.Once
 	closed  error
@@ -182,8 +182,8 @@ func (d *Daemon) serve(ctx context.Context) error {
 	counter := tokens.Approx{}
 	d.engine = &engine.Engine{
 		Ledger: uid, Log: d.log, Blobs: d.log.Blobs(), Store: d.store, Counter: counter,
-		Tiers:  []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter})}},
-		Now:    time.Now, Rand: rand.Reader, Logger: d.logger, Metrics: engine.NewMetrics(registry), Notify: d.notify,
+		Tiers: []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter})}},
+		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Metrics: engine.NewMetrics(registry), Notify: d.notify,
 	}
 	if d.cfg.Seal == "on" {
 		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))

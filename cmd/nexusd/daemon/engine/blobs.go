@@ -65,7 +65,10 @@ func (e *Engine) move(ctx context.Context, tenant string, k seal.Key, p *turns.P
 		ref.Preview = preview(string(content))
 	}
 	if e.Keys != nil {
-		sealed, err := seal.SealBlob(k, ref.Digest, content, e.Rand)
+		// The nonce follows from the digest, which is keyed and names the content:
+		// the same content is sealed to the same bytes, and a try that a crash cut
+		// short is completed by the next.
+		sealed, err := seal.SealBlob(k, ref.Digest, content, bytes.NewReader(ref.Digest[:]))
 		if err != nil {
 			return err
 		}
