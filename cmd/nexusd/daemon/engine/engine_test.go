@@ -338,7 +338,7 @@ func TestForksSeeWhatTheirModeSays(t *testing.T) {
 	s := create(t, e, 8000, "nexus")
 	var ids []turns.ID
 	for i := range 8 {
-		ids = append(ids, add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(900)), fmt.Sprintf("answer %d", i))).ID)
+		ids = append(ids, add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i))).ID)
 	}
 	run := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 	texts := func(id turns.ID) int {
@@ -412,7 +412,7 @@ func TestExportKeepsHashes(t *testing.T) {
 	s := create(t, e, 8000, "nexus")
 	var last turns.ID
 	for i := range 8 {
-		last = add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(900)), fmt.Sprintf("answer %d", i))).ID
+		last = add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i))).ID
 	}
 	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 	fork := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last}, []byte("f")))(t)

@@ -1,0 +1,128 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+func start(t *testing.T, dir string) (*Daemon, *api.Client) {
+	t.Helper()
+	d, err := Open(t.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(d.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		nc.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := d.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return d, api.NewClient(nc, "default", "main")
+}
+
+func TestARestartKeepsEverything(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	ctx := t.Context()
+	s, err := c.Create(ctx, api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *api.Appended
+	for i := range 20 {
+		m := turns.TextMessage(turns.Assistant, fmt.Sprint("answer ", i))
+		last, err = c.Append(ctx, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, fmt.Sprint("question ", i))}, Response: &m})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := c.Context(ctx, s.ID, api.GetContext{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Conn().Close()
+	if err := d.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	_, c = start(t, dir)
+	got, err := c.Session(ctx, s.ID)
+	if err != nil || got.Hash != last.Hash || got.Depth != 20 {
+		t.Fatalf("after the restart: %+v, %v; want hash %v", got, err, last.Hash)
+	}
+	after, err := c.Context(ctx, s.ID, api.GetContext{})
+	if err != nil || after.Fingerprint != before.Fingerprint {
+		t.Errorf("context after the restart: %v, %v; want %v", after.Fingerprint, err, before.Fingerprint)
+	}
+	v, err := c.As(api.Operator).Verify(ctx)
+	if err != nil || !v.OK || v.Turns != 20 {
+		t.Errorf("verify: %+v, %v", v, err)
+	}
+}
+
+// A client has no way around the service to the stream.
+func TestClientsCannotReachTheStream(t *testing.T) {
+	_, c := start(t, t.TempDir())
+	for _, subject := range []string{"$JS.API.INFO", "$JS.API.STREAM.INFO.NEXUS_LEDGER", "agents.00.default.s.01ARZ3NDEKTSV4RRFFQ69G5FAV"} {
+		if m, err := c.Conn().Request(subject, nil, 300*time.Millisecond); err == nil {
+			t.Errorf("%s answered %s", subject, m.Data)
+		}
+	}
+}
+
+func TestErrorsAreTyped(t *testing.T) {
+	_, c := start(t, t.TempDir())
+	ctx := t.Context()
+	s, err := c.Create(ctx, api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		subject, body string
+		code          api.Code
+		field         string
+	}{
+		{"session.create", `{"lable":"x"}`, api.Malformed, "/lable"},
+		{"session.create", `{"kind":"main"}`, api.Denied, ""},
+		{"session.create", `{"policy":"none"}`, api.Malformed, "/policy/name"},
+		{"turn.append." + s.ID.String(), `{"messages":[]}`, api.Malformed, "/messages"},
+		{"turn.append." + s.ID.String(), `{"messages":[{"role":"user","ROLE":"system","parts":[]}]}`, api.Malformed, "/messages/0/ROLE"},
+		{"turn.append." + s.ID.String(), `{"messages":[{"role":"robot","parts":[]}]}`, api.Malformed, "/messages/0/role"},
+		{"turn.append." + s.ID.String(), "{\"messages\":[{\"role\":\"user\",\"parts\":[{\"type\":\"text\",\"content\":\"a\xff\"}]}]}", api.Malformed, "/messages/0/parts/0/content"},
+		{"turn.append.01ARZ3NDEKTSV4RRFFQ69G5FAV", `{"messages":[{"role":"user","parts":[]}]}`, api.NotFound, ""},
+		{"session.get.not-an-id", `{}`, api.Malformed, ""},
+		{"compaction.run." + s.ID.String(), `{}`, api.Nothing, ""},
+		{"context.get." + s.ID.String(), `{"format":"latin"}`, api.Malformed, "/format"},
+	} {
+		m, err := c.Conn().Request("nexus.v1.default.main."+tc.subject, []byte(tc.body), 5*time.Second)
+		if err != nil {
+			t.Fatalf("%s: %v", tc.subject, err)
+		}
+		var got struct {
+			Error *api.Error `json:"error"`
+		}
+		if err := turns.DecodeJSON(m.Data, &got); err != nil || got.Error == nil {
+			t.Errorf("%s %s: answered %s", tc.subject, tc.body, m.Data)
+			continue
+		}
+		field, _ := got.Error.Details["field"].(string)
+		if got.Error.Code != tc.code || field != tc.field {
+			t.Errorf("%s %s: %s %q (%s), want %s %q", tc.subject, tc.body, got.Error.Code, field, got.Error.Message, tc.code, tc.field)
+		}
+		if m.Header.Get("Nats-Service-Error-Code") != string(tc.code) {
+			t.Errorf("%s: header %v", tc.subject, m.Header)
+		}
+	}
+}
