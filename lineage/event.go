@@ -6,7 +6,7 @@ import (
 	"nexus/turns"
 )
 
-// FromEvent is the node of e, a turn or a compaction, below parent (the zero
+// Grow is the node of e, a turn or a compaction, below parent (the zero
 // Node where e names no parent). It is the step of every fold of events into
 // a forest: the one that decides on an append, the projection's and the
 // verifier's.
@@ -21,15 +21,15 @@ import (
 // turn continues the segment from the same parent ([Forest] checks that).
 //
 // Errors: [ErrUnfit], the reader's ([ErrUnknown] for a turn that e names).
-func FromEvent(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
-	n, err := fromEvent(r, parent, e, forget)
+func Grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
+	n, err := grow(r, parent, e, forget)
 	if err != nil {
 		return Node{}, fmt.Errorf("place %s %s: %w", e.Kind, e.Ref(), err)
 	}
 	return n, nil
 }
 
-func fromEvent(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
+func grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
 	if err := checkPlace(parent, e); err != nil {
 		return Node{}, err
 	}

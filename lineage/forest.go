@@ -36,10 +36,10 @@ func (f *Forest) Len() int { return len(f.nodes) }
 // children. The forest owns the slice: read only.
 func (f *Forest) All() []Node { return f.nodes }
 
-// AddEvent adds the node of e, as [FromEvent] makes it, and returns it. Its
+// AddEvent adds the node of e, as [Grow] makes it, and returns it. Its
 // parent must have been added. Nothing is added on an error.
 //
-// Errors: FromEvent's; [ErrUnknown] for a missing parent; [ErrUnfit] for a turn
+// Errors: Grow's; [ErrUnknown] for a missing parent; [ErrUnfit] for a turn
 // that is there already or continues a segment that goes on otherwise.
 func (f *Forest) AddEvent(e *turns.Event, forget bool) (Node, error) {
 	var parent Node
@@ -50,7 +50,7 @@ func (f *Forest) AddEvent(e *turns.Event, forget bool) (Node, error) {
 		}
 		parent = ns[0]
 	}
-	n, err := FromEvent(f, parent, e, forget)
+	n, err := Grow(f, parent, e, forget)
 	if err != nil {
 		return Node{}, err
 	}

@@ -84,6 +84,9 @@ func Path(r Reader, from Node, lo uint64) ([]Node, error) {
 // one it replaced, and so on. Compactions of the path that a fork of mode full
 // left behind are not among them. An error is yielded last.
 //
+// A session forked in mode full that has no turn of its own yet sees its fork
+// point without any: its caller clears n.Compaction first.
+//
 // Invariant: each is an ancestor of the one before it, and n's compaction in
 // force is n or an ancestor of n. Only depths are checked here.
 func Compactions(r Reader, n Node) iter.Seq2[Node, error] {

@@ -1,0 +1,227 @@
+package lineage
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"nexus/turns"
+)
+
+// line is a session A of normal turns t1..t5, compaction c1 (covers t1 to t3),
+// turns t6 to t8.
+func line(t *testing.T) *world {
+	w := newWorld()
+	script(t, w, `
+A t1
+A t2
+A t3
+A t4
+A t5
+A c1 compact through=t3 keep=t4
+A t6
+A t7
+A t8
+B b1 parent=t2
+`)
+	return w
+}
+
+func refOf(session, name string) turns.Ref {
+	return turns.Ref{Session: idOf(session), Turn: idOf(name)}
+}
+
+// TestRefuses holds what each event must not do, one change to a legal event
+// at a time.
+func TestRefuses(t *testing.T) {
+	at := func(name string) turns.Ref { return refOf("A", name) }
+	tests := []struct {
+		name    string
+		compact bool
+		forget  bool
+		change  func(*turns.Event)
+		is      error
+		text    string
+	}{
+		{name: "legal turn", change: func(*turns.Event) {}},
+		{name: "legal compaction", compact: true, change: func(*turns.Event) {}},
+		{name: "no turn", change: func(e *turns.Event) { e.Kind = turns.KindMoved }, is: ErrUnfit, text: "is no turn"},
+		{name: "chain of a label", change: func(e *turns.Event) { e.Chain = turns.Chain{Entity: turns.LabelEntity, ID: "x"} }, is: ErrUnfit, text: "on chain"},
+		{name: "unknown parent", change: func(e *turns.Event) { e.Parent = at("t99") }, is: ErrUnknown, text: "parent"},
+		{name: "own parent", change: func(e *turns.Event) { e.Parent = e.Ref() }, is: ErrUnknown, text: "parent"},
+		{name: "depth short", change: func(e *turns.Event) { e.Depth-- }, is: ErrUnfit, text: "depth 9 below a parent at depth 9"},
+		{name: "depth long", change: func(e *turns.Event) { e.Depth++ }, is: ErrUnfit, text: "depth 11"},
+		{name: "foreign segment", change: func(e *turns.Event) { e.Segment = idOf("b1") }, is: ErrUnfit, text: "segment"},
+		{name: "segment across sessions", change: func(e *turns.Event) { e.Chain = turns.SessionChain(idOf("B")) }, is: ErrUnfit, text: "segment"},
+		{name: "segment that went on", change: func(e *turns.Event) { e.Parent, e.Depth = at("t7"), 9 }, is: ErrUnfit, text: "goes on to 9"},
+		{name: "no halves", change: func(e *turns.Event) { e.Halves = 0 }, is: ErrUnfit, text: "neither"},
+		{name: "too many halves", change: func(e *turns.Event) { e.Halves = 7 }, is: ErrUnfit, text: "halves 7"},
+		{name: "there already", change: func(e *turns.Event) { e.ID, e.Segment = idOf("t3"), idOf("t3") }, is: ErrUnfit, text: "there already"},
+		{name: "tokens overflow", change: func(e *turns.Event) { e.Tokens = turns.Tokens{Messages: math.MaxUint64, Response: 1} }, is: ErrUnfit, text: "overflow"},
+
+		{name: "root compaction", compact: true, change: func(e *turns.Event) { e.Parent, e.Depth, e.Segment = turns.Ref{}, 1, e.ID }, is: ErrUnfit, text: "without a parent"},
+		{name: "no span", compact: true, change: func(e *turns.Event) { e.Span = nil }, is: ErrUnfit, text: "span"},
+		{name: "replacement overflows", compact: true, change: func(e *turns.Event) { e.Tokens = turns.Tokens{Messages: math.MaxUint64, Response: 1} }, is: ErrUnfit, text: "overflow"},
+		{name: "wrong previous", compact: true, change: func(e *turns.Event) { e.Span.Previous = turns.Ref{} }, is: ErrUnfit, text: "follows compaction none"},
+		{name: "forgotten previous", compact: true, forget: true, change: func(*turns.Event) {}, is: ErrUnfit, text: "in force is none"},
+		{name: "unknown first kept", compact: true, change: func(e *turns.Event) { e.Span.FirstKept = at("t99") }, is: ErrUnknown},
+		{name: "first kept elsewhere", compact: true, change: func(e *turns.Event) { e.Span.FirstKept = refOf("B", "b1") }, is: ErrUnfit, text: "not on its path"},
+		{name: "saw what it could not", compact: true, change: func(e *turns.Event) { e.Span.SawThrough = refOf("B", "b1") }, is: ErrUnfit, text: "not on its path"},
+		{name: "keeps a compaction", compact: true, change: func(e *turns.Event) { e.Span.FirstKept = at("c1") }, is: ErrUnfit, text: "not a normal turn"},
+		{name: "keeps what was covered", compact: true, change: func(e *turns.Event) { e.Span.FirstKept, e.Span.Through = at("t3"), at("t2") }, is: ErrUnfit, text: "before the cut"},
+		{name: "gap", compact: true, change: func(e *turns.Event) { e.Span.Through = at("t5") }, is: ErrUnfit, text: "last turn before its cut is " + at("t6").String()},
+		{name: "overlap", compact: true, change: func(e *turns.Event) { e.Span.Through = at("t8") }, is: ErrUnfit, text: "last turn before its cut"},
+		{name: "covers through a compaction", compact: true, change: func(e *turns.Event) { e.Span.Through, e.Span.FirstKept = at("c1"), at("t6") }, is: ErrUnfit, text: "last turn before its cut is " + at("t5").String()},
+		{name: "covers none, but leaves some out", compact: true, change: func(e *turns.Event) { e.Span.Through = turns.Ref{} }, is: ErrUnfit, text: "neither covered nor kept"},
+		{name: "keeps none, covers not all", compact: true, change: func(e *turns.Event) { e.Span.FirstKept = turns.Ref{} }, is: ErrUnfit, text: "last turn before its cut is " + at("t8").String()},
+		{name: "splits two turns", compact: true, change: func(e *turns.Event) { e.Span.Split = true }, is: ErrUnfit, text: "splits"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := line(t)
+			e := w.event(idOf("A"), idOf("new"), at("t8"))
+			if test.compact {
+				e.Kind, e.Halves = turns.KindCompaction, 0
+				e.Span = &turns.Span{
+					Through: at("t6"), FirstKept: at("t7"), SawThrough: at("t6"), Previous: at("c1"), Provenance: turns.ByNexus,
+				}
+			}
+			test.change(e)
+			before := w.Len()
+			n, err := w.add(e, test.forget)
+			if test.is == nil {
+				must(t, err)
+				return
+			}
+			if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("error = %v; want %v with %q", err, test.is, test.text)
+			}
+			if (test.is == ErrUnfit) != errors.Is(err, turns.ErrCorrupt) {
+				t.Errorf("error = %v: only an unfit event is corrupt", err)
+			}
+			if n != (Node{}) || w.Len() != before {
+				t.Errorf("refused, but gave %v and left %d nodes, had %d", n, w.Len(), before)
+			}
+		})
+	}
+}
+
+// TestOtherParent: a caller that hands over the wrong node is told so.
+func TestOtherParent(t *testing.T) {
+	w := line(t)
+	e := w.event(idOf("A"), idOf("new"), refOf("A", "t8"))
+	if _, err := Grow(w, w.node(refOf("A", "t7")), e, false); !errors.Is(err, ErrUnfit) {
+		t.Errorf("error = %v, want ErrUnfit", err)
+	}
+}
+
+// TestAdd: a forest takes the nodes of another, and no others.
+func TestAdd(t *testing.T) {
+	w := line(t)
+	var f Forest
+	for _, n := range w.All() {
+		must(t, f.Add(n))
+	}
+	diff(t, "nodes", w.All(), f.All())
+
+	t8 := w.node(refOf("A", "t8"))
+	for name, change := range map[string]func(*Node){
+		"there already":   func(*Node) {},
+		"unknown parent":  func(n *Node) { n.Parent = refOf("A", "t99") },
+		"depth":           func(n *Node) { n.Ref.Turn = idOf("x"); n.Segment = n.Ref.Turn; n.Depth++ },
+		"jump":            func(n *Node) { n.Ref.Turn = idOf("x"); n.Segment = n.Ref.Turn; n.Jump = refOf("A", "t1") },
+		"segment":         func(n *Node) { n.Ref.Turn = idOf("x"); n.Segment = idOf("b1") },
+		"segment goes on": func(n *Node) { n.Ref.Turn = idOf("x") },
+		"root's segment":  func(n *Node) { *n = Node{Ref: refOf("A", "x"), Depth: 1, Segment: idOf("t1")} },
+		"root's depth":    func(n *Node) { *n = Node{Ref: refOf("A", "x"), Depth: 2, Segment: idOf("x")} },
+	} {
+		n := t8
+		change(&n)
+		want := ErrUnfit
+		if name == "unknown parent" {
+			want = ErrUnknown
+		}
+		if err := f.Add(n); !errors.Is(err, want) {
+			t.Errorf("%s: error = %v, want %v", name, err, want)
+		}
+	}
+	if f.Len() != w.Len() {
+		t.Errorf("%d nodes after refusals, had %d", f.Len(), w.Len())
+	}
+}
+
+// bent is a reader that lies about one node.
+type bent struct {
+	Reader
+	ref  turns.Ref
+	bend func(*Node)
+}
+
+func (b bent) Nodes(refs ...turns.Ref) ([]Node, error) {
+	ns, err := b.Reader.Nodes(refs...)
+	for i := range ns {
+		if refs[i] == b.ref {
+			b.bend(&ns[i])
+		}
+	}
+	return ns, err
+}
+
+// short is a reader that answers with too little.
+type short struct{ Reader }
+
+func (s short) Nodes(refs ...turns.Ref) ([]Node, error) {
+	ns, err := s.Reader.Nodes(refs...)
+	return ns[:len(ns)-1], err
+}
+
+// TestBrokenForest: a store that contradicts itself ends every walk with
+// ErrCorrupt; none loops.
+func TestBrokenForest(t *testing.T) {
+	w := line(t)
+	t8, b1 := w.node(refOf("A", "t8")), w.node(refOf("B", "b1"))
+	walks := map[string]func(Reader) error{
+		"at":         func(r Reader) error { _, err := At(r, t8, 1); return err },
+		"ancestor":   func(r Reader) error { _, err := IsAncestor(r, b1, t8); return err },
+		"merge base": func(r Reader) error { _, _, err := MergeBase(r, t8, b1); return err },
+		"path":       func(r Reader) error { _, err := Path(r, t8, 0); return err },
+		"segments":   func(r Reader) error { _, err := Segments(r, t8, 0); return err },
+		"chain":      func(r Reader) error { _, err := Chain(r, t8); return err },
+		"tokens":     func(r Reader) error { _, err := TokensFrom(r, t8, 2); return err },
+	}
+	for _, test := range []struct {
+		name  string
+		r     Reader
+		walks string // those that must notice
+	}{
+		{"short answers", short{w}, "at, ancestor, merge base, path, segments, chain, tokens"},
+		{"cycle by parent", bent{w, refOf("A", "t7"), func(n *Node) { n.Parent = t8.Ref }}, "ancestor, merge base, path"},
+		{"cycle by jump", bent{w, t8.Parent, func(n *Node) { n.Jump = t8.Ref }}, "at, tokens"},
+		{"depth off", bent{w, t8.Jump, func(n *Node) { n.Depth++ }}, "at, ancestor, merge base, tokens, path"},
+		{"another node", bent{w, refOf("A", "t1"), func(n *Node) { n.Ref = b1.Ref }}, "at, path, segments, tokens"},
+		{"segment's opening below it", bent{w, refOf("A", "t1"), func(n *Node) { n.Depth = 99 }}, "at, path, segments, tokens"},
+		{"compaction in force is a turn", bent{w, refOf("A", "c1"), func(n *Node) { n.Kind = turns.KindTurn }}, "chain"},
+		{"compaction's previous is itself", bent{w, refOf("A", "c1"), func(n *Node) { n.Previous = n.Ref }}, "chain"},
+		{"sum shrinks", bent{w, refOf("A", "t1"), func(n *Node) { n.Sum = math.MaxUint64 }}, "tokens"},
+	} {
+		for name, walk := range walks {
+			err := walk(test.r)
+			want := slices.Contains(strings.Split(test.walks, ", "), name)
+			if errors.Is(err, ErrCorrupt) != want || !want && err != nil {
+				t.Errorf("%s: %s: error = %v, want ErrCorrupt: %v", test.name, name, err, want)
+			}
+		}
+	}
+	for name, walk := range walks {
+		if err := walk(&Forest{}); !errors.Is(err, ErrUnknown) {
+			t.Errorf("empty reader: %s: error = %v, want ErrUnknown", name, err)
+		}
+	}
+	for _, d := range []uint64{0, 10} {
+		if _, err := At(w, t8, d); !errors.Is(err, ErrUnknown) {
+			t.Errorf("At depth %d of 9: error = %v, want ErrUnknown", d, err)
+		}
+	}
+}
