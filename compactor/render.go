@@ -133,8 +133,7 @@ func (r *renderer) half(i int, h *shownHalf) {
 // calls first, then responses for the calls that it leaves behind, then the rest.
 func (r *renderer) run(ms []turns.Message, src int) {
 	var results, rest []turns.Message
-	late := map[*turns.Part]bool{}
-	goesOn, ordered := false, true
+	goesOn, ordered, late := false, true, false
 	for i := range ms {
 		var res, other []turns.Part
 		for j := range ms[i].Parts {
@@ -147,7 +146,7 @@ func (r *renderer) run(ms []turns.Message, src int) {
 				ordered = ordered && len(rest) == 0 && len(other) == 0
 				res = append(res, *p)
 			default:
-				late[p] = true
+				late = true
 				other = append(other, lateText(p))
 			}
 		}
@@ -165,10 +164,9 @@ func (r *renderer) run(ms []turns.Message, src int) {
 			rest = append(rest, m)
 		}
 	}
-	if ordered && goesOn && len(late) == 0 && len(r.open) == 0 && !toolText(ms) {
+	if ordered && goesOn && !late && len(r.open) == 0 && len(r.held) == 0 && !toolText(ms) {
 		// Nothing is out of place: a message that holds results and then text
 		// stays one message.
-		r.release()
 		for _, m := range ms {
 			if len(m.Parts) > 0 {
 				r.emit(m, src)

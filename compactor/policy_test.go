@@ -1,0 +1,184 @@
+package compactor
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"nexus/turns"
+)
+
+// TestBuiltinDigests pins every version that was published: sessions name
+// policies by digest. A change of numbers is a new version beside these.
+func TestBuiltinDigests(t *testing.T) {
+	want := map[string]string{
+		"nexus/1":    "sha256:82263748a8a7737204440c1509cb78cb5bc739eb3449d4e39f1bd82763906c7e",
+		"balanced/1": "sha256:6faed00f41b39849173c40194a7ee32e6b64bcc9887b2885f81724cf6ef3d836",
+	}
+	got := map[string]string{}
+	for _, p := range builtins() {
+		if err := p.Validate(); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+		got[p.Name+"/"+string(rune('0'+p.Version))] = p.Digest().String()
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("digests of built-in policies (-published +now):\n%s", diff)
+	}
+}
+
+// TestSeedNumbers: NEX-7.
+func TestSeedNumbers(t *testing.T) {
+	p, ok := Builtin("nexus")
+	if !ok || p.ReserveTokens != 20_000 || p.KeepTokens != 30_000 || p.ReplacementRole != turns.System {
+		t.Fatalf("%+v", p)
+	}
+	for _, c := range []struct {
+		tokens uint64
+		due    bool
+	}{{0, false}, {179_999, false}, {180_000, false}, {180_001, true}} {
+		trigger, due := Due(Path{}, p, c.tokens)
+		if due != c.due {
+			t.Errorf("%d tokens of 200000: due %v, want %v", c.tokens, due, c.due)
+		}
+		if want := `{"tokens":180001,"overhead":0,"threshold":180000,"budget":182000}`; due && string(trigger.Detail) != want {
+			t.Errorf("detail %s, want %s", trigger.Detail, want)
+		}
+	}
+	// Overhead counts as the context that it is part of.
+	if _, due := Due(Path{Overhead: 10_000}, p, 170_001); !due {
+		t.Error("170001 tokens and 10000 of overhead are not due")
+	}
+	if _, due := Due(Path{Overhead: 190_000}, p, 100); due {
+		t.Error("due though overhead leaves no room: no compaction can help")
+	}
+	p.Mode = Manual
+	if _, due := Due(Path{}, p, 190_000); due {
+		t.Error("due under a policy that compacts only when asked")
+	}
+}
+
+func TestBalancedTrigger(t *testing.T) {
+	p, _ := Builtin("balanced")
+	for _, c := range []struct {
+		window, overhead, budget, threshold uint64
+	}{
+		{0, 0, 182_000, 136_500},
+		{200_000, 12_000, 182_000, 139_500}, // 12000 + 3/4 of what it leaves
+		{32_000, 0, 23_360, 17_520},
+		{8_000, 0, 5_840, 4_380},
+		{1_000_000, 0, 982_000, 736_500},
+	} {
+		path := Path{Overhead: c.overhead, Limits: turns.Limits{ContextWindow: c.window}}
+		if got := p.Budget(path.Limits); got != c.budget {
+			t.Errorf("window %d: budget %d, want %d", c.window, got, c.budget)
+		}
+		if got := Threshold(path, p); got != c.threshold {
+			t.Errorf("window %d, overhead %d: threshold %d, want %d", c.window, c.overhead, got, c.threshold)
+		}
+	}
+	if got := Pressure(Path{Overhead: 2_000}, p, 180_000); got != 1 {
+		t.Errorf("pressure %v, want 1", got)
+	}
+}
+
+// TestSizes: in every window, under every policy that validates, what is kept
+// and the summary fit the target, and the target what overhead leaves.
+func TestSizes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, _ := Builtin(rapid.SampledFrom(Names()).Draw(t, "policy"))
+		size := rapid.Uint64Range(0, 300_000)
+		p.ReserveTokens, p.TargetTokens = size.Draw(t, "reserve"), size.Draw(t, "target tokens")
+		p.KeepTokens = rapid.Uint64Range(1, maxTokens).Draw(t, "keep")
+		p.TriggerRatio = rapid.Float64Range(0, 1).Draw(t, "trigger")
+		p.TargetRatio = rapid.Float64Range(0.01, 0.9).Draw(t, "target")
+		p.SummaryMaxRatio = rapid.Float64Range(0.001, 0.5).Draw(t, "summary")
+		if p.TriggerRatio != 0 && p.TargetRatio >= p.TriggerRatio {
+			p.TriggerRatio = 0
+		}
+		if err := p.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		path := Path{Overhead: size.Draw(t, "overhead"), Limits: turns.Limits{
+			ContextWindow: rapid.Uint64Range(0, 2_000_000).Draw(t, "window"), MaxOutputTokens: size.Draw(t, "output"), SafetyMargin: size.Draw(t, "margin"),
+		}}
+		kind := rapid.SampledFrom([]string{TriggerThreshold, TriggerOverflow}).Draw(t, "kind")
+		s := p.sizesFor(path, turns.Trigger{Kind: kind}, 0)
+		if s.keep+s.summary > s.target || s.target > s.room || s.room > s.budget || s.trigger > s.budget && s.room > 0 || s.budget == 0 {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
+
+func TestWith(t *testing.T) {
+	base, _ := Builtin("balanced")
+	got, err := base.With(turns.Raw(`{"keep_tokens":5000,"tiers":["extractive"]}`))
+	must(t, err)
+	want := base
+	want.KeepTokens, want.Tiers = 5000, []string{"extractive"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got.Digest() == base.Digest() {
+		t.Error("another policy has the same digest")
+	}
+	if same, err := base.With(turns.Raw(`{}`)); err != nil || same.Digest() != base.Digest() {
+		t.Errorf("no override changes the digest, or %v", err)
+	}
+	for _, c := range []struct{ set, fields string }{
+		{`{"keep":1}`, "/policy/set/keep"},
+		{`{"Keep_Tokens":1}`, "/policy/set/Keep_Tokens"},
+		{`{"keep_tokens":"many"}`, "/policy/set/keep_tokens"},
+		{`{"keep_tokens":-1}`, "/policy/set/keep_tokens"},
+		{`{"keep_tokens":1,"keep_tokens":2}`, "/policy/set/keep_tokens"},
+		{`{"name":"mine"}`, "/policy/set/name"},
+		{`{"mode":"sometimes"}`, "/policy/set/mode"},
+		{`[1]`, "/policy/set"},
+		{`{"keep_tokens":0,"target_ratio":0.95,"max_strikes":99}`, "/policy/set/target_ratio /policy/set/keep_tokens /policy/set/max_strikes /policy/set/target_ratio"},
+	} {
+		_, err := base.With(turns.Raw(c.set))
+		if fields := strings.Join(faultFields(err), " "); fields != c.fields || !errors.Is(err, turns.ErrMalformed) {
+			t.Errorf("%s: faults at %s, want %s (%v)", c.set, fields, c.fields, err)
+		}
+	}
+}
+
+func faultFields(err error) (out []string) {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range j.Unwrap() {
+			out = append(out, faultFields(e)...)
+		}
+		return out
+	}
+	if fe := (*turns.FieldError)(nil); errors.As(err, &fe) {
+		return []string{fe.Field}
+	}
+	return nil
+}
+
+func TestResolve(t *testing.T) {
+	if got := Names(); !slices.Equal(got, []string{"balanced", "nexus"}) {
+		t.Errorf("names %v", got)
+	}
+	ref := turns.PolicyRef{Name: "nexus", Set: turns.Raw(`{"keep_tokens":100}`)}
+	p, err := Resolve(ref)
+	must(t, err)
+	ref.Digest = p.Digest()
+	again, err := Resolve(ref)
+	must(t, err)
+	if diff := cmp.Diff(p, again); diff != "" {
+		t.Errorf("by digest (-by name +by digest):\n%s", diff)
+	}
+	ref.Digest[0]++
+	if _, err := Resolve(ref); !errors.Is(err, turns.ErrUnsupported) {
+		t.Errorf("unknown digest: %v", err)
+	}
+	_, err = Resolve(turns.PolicyRef{Name: "lost"})
+	if got := faultFields(err); !slices.Equal(got, []string{"/policy/name"}) {
+		t.Errorf("unknown name: %v", err)
+	}
+}

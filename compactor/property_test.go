@@ -1,0 +1,349 @@
+package compactor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// grower makes random histories by the ledger's rules: what is open is taken
+// from ledger.Calls, so that only what a ledger would store is appended.
+type grower struct {
+	*world
+	open  ledger.Calls
+	made  []string // every call ever made
+	calls int
+}
+
+func (g *grower) response(t *rapid.T) *turns.Message {
+	if rapid.IntRange(0, 4).Draw(t, "pending") == 0 {
+		return nil
+	}
+	var ids []string
+	if rapid.IntRange(0, 9).Draw(t, "calls?") < 7 {
+		for range rapid.IntRange(1, 4).Draw(t, "calls") {
+			g.calls++
+			ids = append(ids, fmt.Sprintf("c%d", g.calls))
+		}
+	}
+	m := says(words(rapid.IntRange(1, 60).Draw(t, "said")), ids...)
+	if rapid.Bool().Draw(t, "signed") {
+		m.Parts = slices.Insert(m.Parts, 0, turns.Part{Type: turns.Reasoning, Content: "hm", Ext: turns.Raw(`{"anthropic":{"signature":"x"}}`)})
+	}
+	return m
+}
+
+// messages are some of the results that wait, perhaps late ones, perhaps other
+// content before or after, in one message or several.
+func (g *grower) messages(t *rapid.T, size int) []turns.Message {
+	var parts []turns.Part
+	for _, id := range rapid.Permutation(slices.Clone([]string(g.open))).Draw(t, "order") {
+		if rapid.IntRange(0, 9).Draw(t, "answered") < 8 {
+			parts = append(parts, result(id, words(rapid.IntRange(1, size).Draw(t, "result"))))
+		}
+	}
+	if len(g.made) > 0 && rapid.IntRange(0, 9).Draw(t, "late?") == 0 {
+		id := rapid.SampledFrom(g.made).Draw(t, "late")
+		if !slices.ContainsFunc(parts, func(p turns.Part) bool { return p.ID == id }) {
+			parts = append(parts, result(id, "late </late_result> words"))
+		}
+	}
+	var out []turns.Message
+	for len(parts) > 0 {
+		n := rapid.IntRange(1, len(parts)).Draw(t, "in one message")
+		m := turns.Message{Role: turns.Tool, Parts: parts[:n:n]}
+		if rapid.IntRange(0, 4).Draw(t, "as user") == 0 {
+			m.Role = turns.User
+			if rapid.Bool().Draw(t, "mixed") {
+				m.Parts = append(m.Parts, turns.TextPart("beside it"))
+			}
+		}
+		out, parts = append(out, m), parts[n:]
+	}
+	if len(out) == 0 || rapid.IntRange(0, 6).Draw(t, "text?") == 0 {
+		at := rapid.IntRange(0, len(out)).Draw(t, "text at")
+		out = slices.Insert(out, at, turns.TextMessage(turns.User, words(rapid.IntRange(1, size).Draw(t, "text"))))
+	}
+	return out
+}
+
+func (g *grower) grow(t *rapid.T, size int) {
+	ms, response := g.messages(t, size), g.response(t)
+	turned, err := g.open.After(ms, response, func(string) (bool, error) { return true, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.turn(ms, response); err != nil {
+		t.Fatal(err)
+	}
+	g.open = turned.Open
+	g.made = append(g.made, turned.Open...)
+}
+
+// TestOpenCallsTwin holds legalCuts to ledger.Calls.
+func TestOpenCallsTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := &grower{world: newWorld()}
+		var want []bool
+		for range rapid.IntRange(1, 30).Draw(t, "turns") {
+			before, from := g.open, len(g.halves)
+			g.grow(t, 10)
+			for i, h := range g.halves[from:] {
+				open := before
+				if i > 0 || h.Half == turns.ResponseHalf {
+					turned, err := before.After(g.halves[from].Messages, nil, func(string) (bool, error) { return true, nil })
+					if err != nil {
+						t.Fatal(err)
+					}
+					open = turned.Open
+				}
+				want = append(want, len(open) == 0)
+			}
+		}
+		want = append(want, len(g.open) == 0)
+		if diff := cmp.Diff(want, legalCuts(g.halves)); diff != "" {
+			t.Fatalf("legal cuts (-ledger +compactor):\n%s", diff)
+		}
+	})
+}
+
+// TestCompactions grows random histories and compacts them whenever it is due,
+// or asked for. After every step: coverage, pairs, budget, determinism.
+func TestCompactions(t *testing.T) {
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { grownAndCompacted(t, name) }) })
+	}
+}
+
+func grownAndCompacted(t *rapid.T, name string) {
+	pol, _ := Builtin(name)
+	g := &grower{world: newWorld()}
+	g.limits.ContextWindow = rapid.SampledFrom([]uint64{2000, 8000, 32_000}).Draw(t, "window")
+	size := int(g.limits.ContextWindow / 20)
+	for range rapid.IntRange(1, 80).Draw(t, "turns") {
+		g.grow(t, size)
+		cx := g.rendered(t)
+		p := g.path()
+		trigger, due := Due(p, pol, cx.Tokens)
+		if !due && rapid.IntRange(0, 9).Draw(t, "asked") > 0 {
+			continue
+		}
+		if !due {
+			trigger.Kind = rapid.SampledFrom([]string{TriggerManual, TriggerOverflow, TriggerThreshold}).Draw(t, "trigger")
+		}
+		opt := Options{FromOriginals: rapid.IntRange(0, 5).Draw(t, "originals") == 0}
+		if opt.FromOriginals {
+			opt.Originals = g.halves
+		}
+		plan, err := g.compact(pol, trigger.Kind, opt)
+		if errors.Is(err, ErrNothing) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.compacted(t, pol, p, plan, cx)
+		if _, err := NewPlan(g.path(), pol, trigger, opt); !errors.Is(err, ErrNothing) {
+			t.Fatalf("the same plan again: %v, want %v", err, ErrNothing)
+		}
+	}
+}
+
+// rendered is the context at the head, checked.
+func (g *grower) rendered(t *rapid.T) Context {
+	p := g.path()
+	cx, err := Render(p, approx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkPairs(cx.Messages, false); err != nil {
+		t.Fatalf("%v in\n%s", err, show(cx))
+	}
+	again, _ := Render(g.path(), approx)
+	if cx.Fingerprint() != again.Fingerprint() {
+		t.Fatal("two renderings differ")
+	}
+	total := uint64(0)
+	for i, m := range cx.Messages {
+		total += approx.Message(&m)
+		if o := cx.Origins[i]; o < 0 || o >= len(cx.Sources) {
+			t.Fatalf("message %d comes from source %d of %d", i, o, len(cx.Sources))
+		}
+	}
+	sum, halves := uint64(0), 0
+	for _, s := range cx.Sources {
+		sum += s.Tokens
+		if s.Status == Verbatim {
+			halves++
+		}
+	}
+	if total != cx.Tokens || sum != total || halves != len(p.Halves) {
+		t.Fatalf("tokens %d, of messages %d, of sources %d; %d of %d halves are sources", cx.Tokens, total, sum, halves, len(p.Halves))
+	}
+	open, err := RenderWith(p, approx, RenderOptions{Open: KeepOpen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkPairs(open.Messages, true); err != nil {
+		t.Fatalf("kept open: %v in\n%s", err, show(open))
+	}
+	return cx
+}
+
+func show(cx Context) (out string) {
+	for i, m := range cx.Messages {
+		out += fmt.Sprintf("%d %s:", i, m.Role)
+		for _, p := range m.Parts {
+			out += fmt.Sprintf(" %s %s", p.Type, p.ID)
+		}
+		out += "\n"
+	}
+	return out
+}
+
+// compacted checks what holds after each compaction.
+func (g *grower) compacted(t *rapid.T, pol Policy, before Path, plan *Plan, was Context) {
+	now := g.path()
+	body := g.bodies[g.head.Ref]
+	if len(plan.Covered) > 0 && body.TokensAfter >= body.TokensBefore {
+		t.Fatalf("no progress: %d tokens before, %d after", body.TokensBefore, body.TokensAfter)
+	}
+	if !legalCuts(before.Halves)[len(plan.Covered)] {
+		t.Fatal("a call is open across the cut")
+	}
+	if len(now.Halves) != len(plan.Kept) || g.head.Cut != plan.Cut {
+		t.Fatalf("the ledger keeps %d halves from %d on, the plan %d from %d", len(now.Halves), g.head.Cut, len(plan.Kept), plan.Cut)
+	}
+	for i := range plan.Kept {
+		if !sameHalf(plan.Kept[i], now.Halves[i]) {
+			t.Fatalf("half %d is kept as another", i)
+		}
+	}
+	if now.tokens() != body.TokensAfter {
+		t.Fatalf("%d tokens after, the path has %d", body.TokensAfter, now.tokens())
+	}
+	// Below the target, unless the newest part that can be kept is above it.
+	s := pol.sizesFor(before, plan.Trigger, 0)
+	newest := len(before.Halves) - 1
+	for legal := legalCuts(before.Halves); newest > 0 && !legal[newest]; newest-- {
+	}
+	cx := g.rendered(t)
+	if least := before.shownFrom(newest); least+s.summary <= s.target && len(plan.Covered) > 0 {
+		if body.TokensAfter > s.target {
+			t.Fatalf("%d tokens after, the target is %d and the newest part has %d", body.TokensAfter, s.target, least)
+		}
+		if err := Fit(now, cx, s.budget); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Fit(now, cx, s.budget); err != nil && Fit(before, was, s.budget) == nil {
+		t.Fatalf("it did fit, after the compaction it does not: %v", err)
+	}
+}
+
+// TestRebase: a plan made on an older head stands on the newer one, and only there.
+func TestRebase(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pol, _ := Builtin(rapid.SampledFrom(Names()).Draw(t, "policy"))
+		g := &grower{world: newWorld()}
+		g.limits.ContextWindow = 4000
+		for range rapid.IntRange(2, 30).Draw(t, "before") {
+			g.grow(t, 100)
+		}
+		plan, err := NewPlan(g.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
+		if err != nil {
+			t.Skip(err)
+		}
+		res, err := Run(t.Context(), plan, stubTiers, approx)
+		if err != nil {
+			t.Skip(err)
+		}
+		old := g.path()
+		for range rapid.IntRange(1, 10).Draw(t, "meanwhile") {
+			g.grow(t, 100)
+		}
+		now, err := plan.Rebase(g.path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := now.Resize(res)
+		if err := g.compaction(r); err != nil {
+			t.Fatal(err)
+		}
+		if p := g.path(); p.tokens() != r.Body.TokensAfter {
+			t.Fatalf("%d tokens after, the path has %d", r.Body.TokensAfter, p.tokens())
+		}
+		g.rendered(t)
+		if _, err := plan.Rebase(g.path()); !errors.Is(err, ErrStale) {
+			t.Fatalf("rebase under another compaction: %v, want %v", err, ErrStale)
+		}
+		short := old
+		short.Halves = old.Halves[:len(plan.Covered)-1]
+		if _, err := plan.Rebase(short); !errors.Is(err, ErrStale) {
+			t.Fatalf("rebase on a path without what is covered: %v, want %v", err, ErrStale)
+		}
+	})
+}
+
+// TestToolLoop: one request, 200 calls, far longer than the window: each
+// context fits, and no compaction waits for the loop to end.
+func TestToolLoop(t *testing.T) {
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			pol, _ := Builtin(name)
+			w := newWorld()
+			w.limits.ContextWindow = 16_000
+			must(t, w.turn(user("fix it, "+words(50)), says("", "c0")))
+			compactions, split := 0, 0
+			for i := range 200 {
+				ms := []turns.Message{tool(result(fmt.Sprintf("c%d", i), words(400)))}
+				must(t, w.turn(ms, nil)) // as an agent asks for its next context: results are in, the response is not
+				cx, err := Render(w.path(), approx)
+				must(t, err)
+				if trigger, due := Due(w.path(), pol, cx.Tokens); due {
+					plan, err := w.compact(pol, trigger.Kind, Options{})
+					must(t, err)
+					compactions++
+					if plan.Span.Split {
+						split++
+					}
+					cx, err = Render(w.path(), approx)
+					must(t, err)
+				}
+				must(t, Fit(w.path(), cx, pol.Budget(w.limits)))
+				must(t, checkPairs(cx.Messages, false))
+				must(t, w.turn(nil, says("next", fmt.Sprintf("c%d", i+1))))
+			}
+			if compactions < 5 || compactions > 60 {
+				t.Errorf("%d compactions in a loop of 200 calls and 80,000 tokens in a window of 16,000", compactions)
+			}
+			t.Logf("%d compactions, %d inside a turn", compactions, split)
+		})
+	}
+}
+
+func BenchmarkNewPlan(b *testing.B) {
+	p := Path{Session: testID(1)}
+	for i := range uint64(50_000) {
+		ref := turns.Ref{Session: p.Session, Turn: testID(i + 2)}
+		id, last := fmt.Sprintf("c%d", i), fmt.Sprintf("c%d", i-1)
+		p.Halves = append(p.Halves,
+			HalfTurn{Ref: ref, Depth: i + 1, Half: turns.MessagesHalf, Messages: []turns.Message{tool(result(last, "ok"))}, Tokens: 50},
+			HalfTurn{Ref: ref, Depth: i + 1, Half: turns.ResponseHalf, Messages: []turns.Message{*says("", id)}, Tokens: 50})
+	}
+	p.Head.Depth = 50_000
+	pol, _ := Builtin("balanced")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := NewPlan(p, pol, turns.Trigger{Kind: TriggerThreshold}, Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package compactor
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus/turns"
+)
+
+// TestRecord: an import's cleared result is shown cleared, what stood before
+// stands on, and the next compaction carries what is still kept.
+func TestRecord(t *testing.T) {
+	w := newWorld()
+	w.limits.ContextWindow = 4000
+	for _, id := range []string{"a", "b", "c"} {
+		must(t, w.turn(user(words(150)), says("", id)))
+		must(t, w.turn([]turns.Message{tool(result(id, words(200)))}, says("read "+id)))
+	}
+	halves := w.halves
+	r, err := Record(w.path(), Recorded{Summary: "a was read", FirstKept: halves[4].Ref}, approx)
+	must(t, err)
+	must(t, w.compaction(r))
+	first := w.head.Ref
+
+	r, err = Record(w.path(), Recorded{Cleared: []ClearedCall{{halves[6].Ref, "b"}, {halves[10].Ref, "c"}}}, approx)
+	must(t, err)
+	must(t, w.compaction(r))
+	if w.head.Cut != w.node(first).Cut || r.Body.Summary != "a was read" || r.Span.Provenance != turns.Imported {
+		t.Errorf("cut %d, %+v", w.head.Cut, r.Body)
+	}
+	cx, err := Render(w.path(), approx)
+	must(t, err)
+	must(t, checkPairs(cx.Messages, false))
+	want := []Status{InSummary, Verbatim, Verbatim, Cleared, Verbatim, Verbatim, Verbatim, Cleared, Verbatim}
+	var got []Status
+	for _, s := range cx.Sources {
+		got = append(got, s.Status)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("statuses (-want +got):\n%s", diff)
+	}
+	if got, _ := cx.Messages[3].Parts[0].Response.Text(); got != clearedShow {
+		t.Errorf("shown for a cleared result: %q", got)
+	}
+	if got, _ := halves[6].Messages[0].Parts[0].Response.Text(); got == clearedShow {
+		t.Error("the original was changed")
+	}
+	if p := w.path(); p.tokens() >= p.replaced()+8*100+600 {
+		t.Errorf("%d tokens: the elisions save nothing", p.tokens())
+	}
+
+	pol, err := nexusV1().With(turns.Raw(`{"keep_tokens":190}`))
+	must(t, err)
+	plan, err := w.compact(pol, TriggerManual, Options{})
+	must(t, err)
+	if len(plan.Elided) != 1 || len(plan.Span.Elisions) != 1 || plan.Span.Elisions[0].Turn != halves[10].Ref {
+		t.Errorf("carried over: %+v", plan.Span.Elisions)
+	}
+	if plan.Previous != "a was read" {
+		t.Errorf("previous summary %q", plan.Previous)
+	}
+	_, err = Record(w.path(), Recorded{FirstKept: turns.Ref{Session: testID(9), Turn: testID(9)}}, approx)
+	if err != nil && !errors.Is(err, ErrNothing) {
+		t.Errorf("first kept before the cut in force: %v", err)
+	}
+}
+
+func TestElidedParts(t *testing.T) {
+	w := newWorld()
+	response := says("text", "a")
+	response.Parts = append(response.Parts, turns.Part{Type: turns.Reasoning, Content: "long", Ext: turns.Raw(`{}`)})
+	must(t, w.turn(user("go"), response))
+	p := w.path()
+	ref := p.Halves[1].Ref
+	f := &InForce{}
+	for part, show := range []string{"te…", "long arguments", ""} {
+		f.Span.Elisions = append(f.Span.Elisions, turns.Elision{Turn: ref, Half: turns.ResponseHalf, Part: uint64(part)})
+		f.Body.Elided = append(f.Body.Elided, turns.ElidedPart{Method: "trimmed", Show: show})
+	}
+	p.InForce = f
+	cx, err := Render(p, approx)
+	must(t, err)
+	want := []turns.Part{turns.TextPart("te…"), {Type: turns.ToolCall, ID: "a", Name: "run", Arguments: turns.Raw(`{"elided":"long arguments"}`)}}
+	if diff := cmp.Diff(want, cx.Messages[1].Parts); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if cx.Sources[1].Status != Trimmed {
+		t.Errorf("status %s", cx.Sources[1].Status)
+	}
+	f.Span.Elisions[0].Part = 7
+	if _, err := Render(p, approx); !errors.Is(err, turns.ErrCorrupt) {
+		t.Errorf("an elision of a part that is not there: %v", err)
+	}
+	p.InForce = nil
+	p.Halves = append([]HalfTurn(nil), p.Halves...)
+	p.Halves[0].Erased, p.Halves[0].Messages = true, nil
+	cx, err = Render(p, approx)
+	must(t, err)
+	if cx.Sources[0].Status != Erased || cx.Messages[0].Role != turns.Assistant {
+		t.Errorf("erased: %+v", cx.Sources[0])
+	}
+}
+
+// TestRecipe: a recipe reads back as it was written, and names its renderer.
+func TestRecipe(t *testing.T) {
+	w := longWorld(t)
+	pol, _ := Builtin("balanced")
+	_, err := w.compact(pol, TriggerManual, Options{})
+	must(t, err)
+	want := NewRecipe(w.path(), pol, 3000, approx)
+	raw, err := want.JSON()
+	must(t, err)
+	got, err := ParseRecipe(raw)
+	must(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got.Compaction.Ref() != w.head.Ref || got.Renderer != "render-1" || got.Counter != "approx-1" {
+		t.Errorf("%s", raw)
+	}
+	if _, err := ParseRecipe(turns.Raw(`{"renderer":"render-0"}`)); !errors.Is(err, turns.ErrUnsupported) {
+		t.Errorf("another renderer: %v", err)
+	}
+	// Golden: the encoding under a fingerprint is part of the contract.
+	c := Context{Messages: []turns.Message{turns.TextMessage(turns.User, "hello"), *says("hi", "a")}}
+	if got, want := c.Fingerprint(), "sha256:54224423f86817ec66104b024dcfcbcbe61ea7adce6743998f3d36ea4b8498d9"; got != want {
+		t.Errorf("fingerprint %s, want %s", got, want)
+	}
+}

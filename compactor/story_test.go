@@ -1,0 +1,171 @@
+package compactor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// TestStories runs the scripts in testdata/stories. Each tells one session:
+//
+//	policy name=nexus        with overrides, a JSON object, as input
+//	turns                    a line each, see line
+//	compact trigger=manual   plan, run, commit; prints the plan
+//	coverage                 the state of every half
+//	context                  what the next call sees
+//
+// To accept new output: go test ./compactor -run TestStories -rewrite
+func TestStories(t *testing.T) {
+	datadriven.Walk(t, "testdata/stories", func(t *testing.T, file string) {
+		s := &story{world: newWorld()}
+		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+			out, err := s.run(t, d)
+			if err != nil {
+				out += fmt.Sprintf("error: %s\n", s.rename(err.Error()))
+			}
+			return out
+		})
+	})
+}
+
+type story struct {
+	*world
+	policy      Policy
+	compactions int
+}
+
+func (s *story) rename(text string) string {
+	for ref, name := range s.names {
+		if !ref.IsZero() {
+			text = strings.ReplaceAll(text, ref.String(), name)
+		}
+	}
+	return text
+}
+
+func (s *story) run(t *testing.T, d *datadriven.TestData) (string, error) {
+	arg := func(key, otherwise string) string {
+		d.MaybeScanArgs(t, key, &otherwise)
+		return otherwise
+	}
+	switch d.Cmd {
+	case "policy":
+		p, ok := Builtin(arg("name", ""))
+		if !ok {
+			return "", fmt.Errorf("no such policy")
+		}
+		var err error
+		s.policy, err = p.With(turns.Raw(d.Input))
+		return "", err
+	case "turns":
+		for line := range strings.Lines(d.Input) {
+			if err := s.line(strings.Fields(line)); err != nil {
+				return "", err
+			}
+		}
+		return "", nil
+	case "compact":
+		plan, err := s.compact(s.policy, arg("trigger", TriggerThreshold), Options{Focus: arg("focus", "")})
+		if err != nil {
+			return "", err
+		}
+		s.compactions++
+		s.names[s.head.Ref] = fmt.Sprintf("C%d", s.compactions)
+		return s.plan(plan), nil
+	case "coverage":
+		return s.coverage()
+	case "context":
+		return s.context()
+	}
+	return "", fmt.Errorf("no command %q", d.Cmd)
+}
+
+// line appends one turn: NAME, then "user TEXT", "results ID=TEXT …", or both
+// with "++" between, then "-> TEXT" or "-> call ID …"; without an arrow it is pending.
+func (s *story) line(f []string) error {
+	name, rest := f[0], strings.Join(f[1:], " ")
+	sent, said, answered := strings.Cut(rest, " -> ")
+	var ms []turns.Message
+	for part := range strings.SplitSeq(sent, " ++ ") {
+		kind, text, _ := strings.Cut(part, " ")
+		switch kind {
+		case "user":
+			ms = append(ms, user(text)...)
+		case "results":
+			for r := range strings.SplitSeq(text, " ") {
+				id, out, _ := strings.Cut(r, "=")
+				ms = append(ms, tool(result(id, out)))
+			}
+		}
+	}
+	var response *turns.Message
+	if answered {
+		response = says(said)
+		if calls, ok := strings.CutPrefix(said, "call "); ok {
+			response = says("", strings.Fields(calls)...)
+		}
+	}
+	err := s.turn(ms, response)
+	s.names[s.head.Ref] = name
+	return err
+}
+
+func (s *story) plan(p *Plan) string {
+	split := ""
+	if p.Span.Split {
+		split = ", split"
+	}
+	b := s.bodies[s.head.Ref]
+	return fmt.Sprintf("parent %s, previous %s, through %s, first kept %s%s, saw through %s, covers %d turns\n%d tokens to %d by %s\nsummary: %s\n",
+		s.names[s.head.Parent], s.names[p.Span.Previous], s.names[p.Span.Through], s.names[p.Span.FirstKept], split,
+		s.names[p.Span.SawThrough], p.Span.Covered, b.TokensBefore, b.TokensAfter, b.Tier, strings.ReplaceAll(b.Summary, "\n", " / "))
+}
+
+func (s *story) coverage() (string, error) {
+	path, err := lineage.Path(&s.forest, s.head, 1)
+	if err != nil {
+		return "", err
+	}
+	chain, err := lineage.Chain(&s.forest, s.head)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, h := range lineage.Cover(path, chain, nil) {
+		fmt.Fprintf(&b, "%s %s: %s", s.names[h.Ref], h.Half, h.State)
+		if !h.By.IsZero() {
+			fmt.Fprintf(&b, " by %s", s.names[h.By])
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), s.check()
+}
+
+func (s *story) context() (string, error) {
+	cx, err := Render(s.path(), approx)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for i, m := range cx.Messages {
+		src := cx.Sources[cx.Origins[i]]
+		fmt.Fprintf(&b, "%s %s %s | %s:", s.names[src.Turn], src.Half, src.Status, m.Role)
+		for _, p := range m.Parts {
+			switch p.Type {
+			case turns.Text:
+				fmt.Fprintf(&b, " %s", strings.ReplaceAll(p.Content, "\n", " / "))
+			case turns.ToolCall:
+				fmt.Fprintf(&b, " call(%s)", p.ID)
+			case turns.ToolCallResponse:
+				fmt.Fprintf(&b, " result(%s)=%s", p.ID, p.Response)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), checkPairs(cx.Messages, false)
+}
