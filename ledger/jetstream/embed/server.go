@@ -232,8 +232,13 @@ func freeSpace(dir string) (int64, error) {
 type serverLog struct{ l *slog.Logger }
 
 func (s serverLog) Noticef(f string, a ...any) { s.l.Debug("nats", "msg", fmt.Sprintf(f, a...)) }
-func (s serverLog) Warnf(f string, a ...any)   { s.l.Warn("nats", "msg", fmt.Sprintf(f, a...)) }
-func (s serverLog) Errorf(f string, a ...any)  { s.l.Error("nats", "msg", fmt.Sprintf(f, a...)) }
-func (s serverLog) Fatalf(f string, a ...any)  { s.l.Error("nats", "msg", fmt.Sprintf(f, a...)) }
-func (s serverLog) Debugf(string, ...any)      {}
-func (s serverLog) Tracef(string, ...any)      {}
+func (s serverLog) Warnf(f string, a ...any) {
+	if strings.HasPrefix(f, "Plaintext passwords") {
+		return // made at start, known to this process alone
+	}
+	s.l.Warn("nats", "msg", fmt.Sprintf(f, a...))
+}
+func (s serverLog) Errorf(f string, a ...any) { s.l.Error("nats", "msg", fmt.Sprintf(f, a...)) }
+func (s serverLog) Fatalf(f string, a ...any) { s.l.Error("nats", "msg", fmt.Sprintf(f, a...)) }
+func (s serverLog) Debugf(string, ...any)     {}
+func (s serverLog) Tracef(string, ...any)     {}

@@ -491,4 +491,3 @@ func TestLargePartsBecomeBlobs(t *testing.T) {
 	}
 	verified(t, e)
 }
-
