@@ -1,0 +1,70 @@
+package compactor
+
+import (
+	"errors"
+	"testing"
+
+	"nexus/turns"
+)
+
+// TestLateWhileOthersWait: a late result that comes while other calls wait
+// stands behind their results, whichever message brings those.
+func TestLateWhileOthersWait(t *testing.T) {
+	w := newWorld()
+	must(t, w.turn(user("go"), says("", "a")))
+	must(t, w.turn(user("never mind"), says("", "b", "c")))
+	must(t, w.turn([]turns.Message{tool(result("b", "1"), result("a", "late"))}, nil))
+	for _, open := range []OpenCalls{AnswerOpen, KeepOpen} {
+		cx, err := RenderWith(w.path(), approx, RenderOptions{Open: open})
+		must(t, err)
+		if err := checkPairs(cx.Messages, open == KeepOpen); err != nil {
+			t.Errorf("open %d: %v in\n%s", open, err, show(cx))
+		}
+	}
+	must(t, w.turn([]turns.Message{{Role: turns.User, Parts: []turns.Part{result("c", "2"), turns.TextPart("and go on")}}}, says("ok")))
+	cx, err := Render(w.path(), approx)
+	must(t, err)
+	if err := checkPairs(cx.Messages, false); err != nil {
+		t.Errorf("%v in\n%s", err, show(cx))
+	}
+}
+
+// TestRebaseUnderAnother: the same halves, but another compaction in force.
+func TestRebaseUnderAnother(t *testing.T) {
+	w := longWorld(t)
+	pol, err := nexusV1().With(turns.Raw(`{"keep_tokens":450}`))
+	must(t, err)
+	plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
+	must(t, err)
+	now := w.path()
+	_, err = plan.Rebase(now)
+	must(t, err)
+	now.InForce = &InForce{}
+	now.InForce.Node.Ref = turns.Ref{Session: testID(5), Turn: testID(6)}
+	if _, err := plan.Rebase(now); !errors.Is(err, ErrStale) {
+		t.Errorf("%v, want %v", err, ErrStale)
+	}
+}
+
+// TestSawThroughStays: a summary that was made from turns after its cut goes
+// into the next one, which then has seen them too (invariant 7).
+func TestSawThroughStays(t *testing.T) {
+	w := longWorld(t)
+	pol, err := nexusV1().With(turns.Raw(`{"keep_tokens":1000}`))
+	must(t, err)
+	plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
+	must(t, err)
+	r, err := Run(t.Context(), plan, stubTiers, approx)
+	must(t, err)
+	r.Span.SawThrough = w.head.Ref // as of an agent that summarized itself
+	last := w.head.Ref
+	must(t, w.compaction(r))
+	must(t, w.turn(user(words(100)), says(words(100))))
+	pol.KeepTokens = 600
+	if plan, err = NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{}); err != nil || plan.Span.SawThrough != last {
+		t.Errorf("saw through %v, want %v (%v)", plan.Span.SawThrough, last, err)
+	}
+	if len(plan.Covered) == 0 || plan.Span.Through == last {
+		t.Fatal("the test covers nothing, or too much")
+	}
+}
