@@ -2,6 +2,7 @@ package compactor
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"nexus/turns"
@@ -26,6 +27,13 @@ func TestLateWhileOthersWait(t *testing.T) {
 	must(t, err)
 	if err := checkPairs(cx.Messages, false); err != nil {
 		t.Errorf("%v in\n%s", err, show(cx))
+	}
+	var texts []string
+	for _, m := range cx.Messages[len(cx.Messages)-3:] {
+		texts = append(texts, textOf(&m))
+	}
+	if !strings.HasPrefix(texts[0], "[Late:") || texts[1] != "and go on" || texts[2] != "ok" {
+		t.Errorf("the late result is not between the results and what came after it: %q", texts)
 	}
 }
 
