@@ -3,13 +3,10 @@ package jetstream
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
@@ -22,109 +19,65 @@ const (
 	expectHeader = "Nats-Expected-Last-Subject-Sequence"
 	// headerRoom is what headers may take of a message.
 	headerRoom = 512
-	// tries is how often an append is sent under one expectation.
-	tries = 5
 )
 
 // Append implements [ledger.Log].
 //
 // Crash states: before the server stores it, nothing; after, the record, whose
-// ack the caller may never see. R1 and R3 answer a repeated append differently
-// (10071, 10164), so no answer but an ack is believed: the record that follows
-// expect on the subject decides. It can be there once only, so the same bytes
-// can be sent again without fear.
+// ack the caller may never see. [ledger.ErrUnavailable] speaks of this call
+// alone: an earlier one that was left open stays open.
 func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
 	if err := checkSubject(subject); err != nil {
 		return 0, err
 	}
-	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("%w: append to %s: %w", ledger.ErrUnavailable, subject, err)
-	}
 	if int64(len(payload)) > l.max {
 		return 0, fmt.Errorf("%w: append to %s: %d bytes, a message may have %d", ledger.ErrTooLarge, subject, len(payload), l.max)
 	}
+	if err := l.unsound.Load(); err != nil {
+		return 0, fmt.Errorf("append to %s: %w", subject, *err)
+	}
 	hash := turns.HashEvent(payload).String()
-	sent := false
-	try := func() (uint64, error) {
-		seq, err := l.send(ctx, subject, expect, payload, hash)
-		if err == nil {
-			return seq, nil
-		}
-		sent = sent || !neverSent(err)
-		seq, rerr := l.resolve(ctx, subject, expect, payload, err)
-		if rerr == nil || errors.Is(rerr, ledger.ErrConflict) {
-			if rerr != nil {
-				rerr = backoff.Permanent(rerr)
-			}
-			return seq, rerr
-		}
-		return 0, fmt.Errorf("append to %s: %w", subject, err)
-	}
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = 20*time.Millisecond, time.Second
-	seq, err := backoff.Retry(ctx, try, backoff.WithBackOff(b), backoff.WithMaxTries(tries))
-	var p *backoff.PermanentError
-	switch {
-	case err == nil:
-		return seq, nil
-	case errors.As(err, &p):
-		return 0, p.Unwrap()
-	case errors.Is(err, ledger.ErrConflict):
-		return 0, err
-	case sent:
-		return 0, fmt.Errorf("%w: %w", ledger.ErrIndeterminate, err)
-	}
-	return 0, fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)
+	return settle(ctx, write{
+		subject: subject, expect: expect,
+		send: func(ctx context.Context) (uint64, error) { return l.send(ctx, subject, expect, payload, hash) },
+		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return next(ctx, l.stream, subject, expect) },
+		same: func(m *js.RawStreamMsg) (bool, error) {
+			_, err := checked(m.Sequence, m.Subject, m.Data, m.Header, m.Time)
+			return bytes.Equal(m.Data, payload), err
+		},
+	})
 }
 
 // publish is one try.
 func (l *Log) publish(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	m := &nats.Msg{Subject: subject, Data: payload, Header: nats.Header{
+	return publish(ctx, l.js, &nats.Msg{Subject: subject, Data: payload, Header: nats.Header{
 		expectHeader: {strconv.FormatUint(expect, 10)}, hashHeader: {hash},
-	}}
-	ack, err := l.js.PublishMsg(ctx, m, js.WithRetryAttempts(0))
+	}})
+}
+
+// publish sends m once and waits for the answer. The client's own retry is off:
+// it would hide which try was answered.
+func publish(ctx context.Context, j js.JetStream, m *nats.Msg) (uint64, error) {
+	if err := ended(ctx); err != nil {
+		return 0, err
+	}
+	if j.Conn().IsClosed() { // asked before, because a connection closed later says the same
+		return 0, fmt.Errorf("%w: %w", errNotSent, nats.ErrConnectionClosed)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ack, err := j.PublishMsg(ctx, m, js.WithRetryAttempts(0))
 	if err != nil {
 		return 0, err
 	}
 	return ack.Sequence, nil
 }
 
-// resolve looks at what follows expect on the subject: these bytes, and the
-// append was stored; others, and it never will be; nothing, and it is open,
-// unless the server said that the tail is elsewhere and it is.
-func (l *Log) resolve(ctx context.Context, subject string, expect uint64, payload []byte, answer error) (uint64, error) {
-	seq, err := l.follows(ctx, subject, expect, payload)
-	if !errors.Is(err, ledger.ErrNotFound) || !wrongTail(answer) {
-		return seq, err
-	}
-	tail, err := l.Last(ctx, subject)
-	switch {
-	case err == nil && tail.Seq > expect: // stored between the two looks, ours or another's
-		return l.follows(ctx, subject, expect, payload)
-	case err == nil && tail.Seq < expect, errors.Is(err, ledger.ErrNotFound) && expect != 0:
-		return 0, &ledger.ConflictError{Subject: subject, Want: expect}
-	}
-	return 0, errors.Join(ledger.ErrNotFound, err) // another append to the subject is in flight
-}
-
-func (l *Log) follows(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
-	r, err := l.Next(ctx, subject, expect)
-	if err != nil {
-		return 0, err
-	}
-	if bytes.Equal(r.Payload, payload) {
-		return r.Seq, nil
-	}
-	return 0, &ledger.ConflictError{Subject: subject, Want: expect, Got: r.Seq}
-}
-
-// wrongTail reports whether the server refused the expectation. It says so by
-// two codes: 10071, and 10164 where another append is in flight.
-func wrongTail(err error) bool {
-	var api *js.APIError
-	return errors.As(err, &api) && (api.ErrorCode == js.JSErrCodeStreamWrongLastSequence || api.ErrorCode == 10164)
+// next is the first message of subject past after, as the stream's leader has it.
+func next(ctx context.Context, s js.Stream, subject string, after uint64) (*js.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.GetMsg(ctx, after+1, js.WithGetMsgSubject(subject))
 }
 
 // checkSubject refuses what is not one chain's subject.
@@ -139,10 +92,4 @@ func checkSubject(s string) error {
 		}
 	}
 	return nil
-}
-
-// neverSent reports whether a failed publish certainly reached no server.
-func neverSent(err error) bool {
-	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) ||
-		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, js.ErrNoStreamResponse)
 }

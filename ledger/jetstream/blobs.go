@@ -1,140 +1,191 @@
 package jetstream
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
-	"time"
+	"strings"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"nexus/ledger"
 	"nexus/turns"
 )
 
-// chunk is how many bytes of a blob one message holds.
-const chunk = 256 << 10
-
 const (
-	totalHeader = "Nexus-Blob-Size"
-	sumHeader   = "Nexus-Chunk-Sha256"
+	chunkSize = 256 << 10
+
+	chunkHeader  = "Nexus-Chunk-Sha256" // of the chunk, hex
+	blobHeader   = "Nexus-Blob-Sha256"  // of the whole sealed blob, hex; on chunk 0
+	chunksHeader = "Nexus-Blob-Chunks"  // how many, on chunk 0
+	sizeHeader   = "Nexus-Blob-Size"    // of the whole, in bytes; on chunk 0
 )
 
-// Blobs is the blobs on the stream NEXUS_BLOBS, one subject a chunk. A chunk is
-// written once: the stream refuses a second message on its subject.
+// Blobs is [ledger.Blobs] on a JetStream stream. Safe for concurrent use.
+//
+// Chunk 0 is at blobs.<tenant>.<digest>.0, chunk n at
+// blobs.<tenant>.<digest>.<sum>.<n>, where sum is from the SHA-256 of the
+// sealed bytes. Every chunk is written once, by a compare-and-set that expects
+// its subject to be empty.
+//
+// Chunk 0 is written last: it is the commit point, and names the sum of its
+// followers. So a crash leaves chunks that nothing names, and two writers who
+// sealed the same content differently never mix theirs: the first chunk 0 wins.
 type Blobs struct {
 	js     js.JetStream
 	stream js.Stream
 }
 
-func chunkSubject(tenant string, digest turns.Hash, n int) string {
-	return fmt.Sprintf("blobs.%s.%s.%d", tenant, hex.EncodeToString(digest[:]), n)
-}
+// maxBlob is the largest content with what sealing adds to it, in bytes.
+const maxBlob = turns.MaxBody + 1024
 
-// PutBlob implements [ledger.Blobs]. Chunks go last first: the first one, which
-// readers ask for, is there only when all are. A crash in between leaves chunks
-// that the next try finds in place: the same content is sealed to the same
-// bytes.
+var _ ledger.Blobs = (*Blobs)(nil)
+
+// PutBlob implements [ledger.Blobs].
 func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, sealed []byte) error {
-	if len(sealed) > turns.MaxBody+1024 {
-		return fmt.Errorf("%w: blob of %d bytes", ledger.ErrTooLarge, len(sealed))
-	}
-	if _, err := b.GetBlob(ctx, tenant, digest); !errors.Is(err, ledger.ErrNotFound) {
+	base, err := blobSubject(tenant, digest)
+	if err != nil {
 		return err
 	}
-	for n := max(0, (len(sealed)-1)/chunk); n >= 0; n-- {
-		part := sealed[n*chunk : min(len(sealed), (n+1)*chunk)]
-		sum := sha256.Sum256(part)
-		err := b.putChunk(ctx, &nats.Msg{Subject: chunkSubject(tenant, digest, n), Data: part, Header: nats.Header{
-			totalHeader: {strconv.Itoa(len(sealed))}, sumHeader: {hex.EncodeToString(sum[:])}, expectHeader: {"0"},
-		}})
-		if errors.Is(err, ledger.ErrConflict) {
-			return b.await(ctx, tenant, digest)
-		}
-		if err != nil {
-			return err
-		}
+	if len(sealed) > maxBlob {
+		return fmt.Errorf("put blob %v: %w: %d bytes, the limit is %d", digest, ledger.ErrTooLarge, len(sealed), maxBlob)
+	}
+	if _, err := b.last(ctx, base+".0"); err == nil {
+		return nil // the first copy stays
+	}
+	sum := sha256.Sum256(sealed)
+	chunks := split(sealed)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	for n := 1; n < len(chunks); n++ {
+		g.Go(func() error {
+			return b.put(gctx, followerSubject(base, sum, n), nil, chunks[n])
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("put blob %v: %w", digest, err)
+	}
+	header := nats.Header{
+		blobHeader:   {hex.EncodeToString(sum[:])},
+		chunksHeader: {strconv.Itoa(len(chunks))},
+		sizeHeader:   {strconv.Itoa(len(sealed))},
+	}
+	if err := b.put(ctx, base+".0", header, chunks[0]); err != nil {
+		return fmt.Errorf("put blob %v: %w", digest, err)
 	}
 	return nil
 }
 
-// await waits for another writer's copy to be whole. The writer that stored the
-// last chunk goes on; all others end here.
-func (b *Blobs) await(ctx context.Context, tenant string, digest turns.Hash) error {
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		_, err := b.GetBlob(ctx, tenant, digest)
-		return struct{}{}, err
-	}, backoff.WithMaxElapsedTime(5*time.Second))
-	if err != nil {
-		return fmt.Errorf("%w: another copy of blob %s is half written: %w", ledger.ErrUnavailable, digest, err)
-	}
-	return nil
+// put stores one chunk; one that is there already stays.
+func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chunk []byte) error {
+	_, err := settle(ctx, write{
+		subject: subject,
+		send: func(ctx context.Context) (uint64, error) {
+			// Headers of its own for each try: the client writes into them.
+			h := nats.Header{expectHeader: {"0"}, chunkHeader: {digits(chunk)}}
+			maps.Copy(h, header)
+			return publish(ctx, b.js, &nats.Msg{Subject: subject, Header: h, Data: chunk})
+		},
+		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return b.last(ctx, subject) },
+		same: func(*js.RawStreamMsg) (bool, error) { return true, nil },
+	})
+	return err
 }
 
-// putChunk stores one chunk; [ledger.ErrConflict] if other bytes are there.
-func (b *Blobs) putChunk(ctx context.Context, m *nats.Msg) error {
-	var last error
-	for range tries {
-		tctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		_, err := b.js.PublishMsg(tctx, m, js.WithRetryAttempts(0))
-		cancel()
-		if err == nil {
-			return nil
-		}
-		last = err
-		was, err := b.stream.GetLastMsgForSubject(ctx, m.Subject)
-		if err == nil {
-			if string(was.Data) == string(m.Data) {
-				return nil
-			}
-			return fmt.Errorf("%w: %s holds other bytes", ledger.ErrConflict, m.Subject)
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return fmt.Errorf("%w: store %s: %w", ledger.ErrUnavailable, m.Subject, last)
+// last is the message of subject, as the stream's leader has it.
+func (b *Blobs) last(ctx context.Context, subject string) (*js.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return b.stream.GetLastMsgForSubject(ctx, subject)
 }
 
 // GetBlob implements [ledger.Blobs].
 func (b *Blobs) GetBlob(ctx context.Context, tenant string, digest turns.Hash) ([]byte, error) {
-	first, err := b.stream.GetLastMsgForSubject(ctx, chunkSubject(tenant, digest, 0))
-	if errors.Is(err, js.ErrMsgNotFound) {
-		return nil, fmt.Errorf("%w: blob %s", ledger.ErrNotFound, digest)
-	}
+	base, err := blobSubject(tenant, digest)
 	if err != nil {
-		return nil, fmt.Errorf("%w: blob %s: %w", ledger.ErrUnavailable, digest, err)
+		return nil, err
 	}
-	return b.gather(ctx, tenant, digest, first)
+	sealed, err := b.get(ctx, base)
+	if err != nil {
+		return nil, fmt.Errorf("get blob %v: %w", digest, err)
+	}
+	return sealed, nil
 }
 
-func (b *Blobs) gather(ctx context.Context, tenant string, digest turns.Hash, first *js.RawStreamMsg) ([]byte, error) {
-	total, err := strconv.Atoi(first.Header.Get(totalHeader))
-	if err != nil || total < 0 || total > turns.MaxBody+1024 {
-		return nil, fmt.Errorf("%w: blob %s: size %q", ledger.ErrCorrupt, digest, first.Header.Get(totalHeader))
+func (b *Blobs) get(ctx context.Context, base string) ([]byte, error) {
+	first, err := b.chunk(ctx, base+".0")
+	if err != nil {
+		return nil, err
 	}
-	out := make([]byte, 0, total)
-	for n, m := 0, first; ; {
-		sum := sha256.Sum256(m.Data)
-		if hex.EncodeToString(sum[:]) != m.Header.Get(sumHeader) {
-			return nil, fmt.Errorf("%w: blob %s: chunk %d fails its check", ledger.ErrCorrupt, digest, n)
-		}
-		out = append(out, m.Data...)
-		if len(out) >= total {
-			break
-		}
-		n++
-		if m, err = b.stream.GetLastMsgForSubject(ctx, chunkSubject(tenant, digest, n)); err != nil {
-			return nil, fmt.Errorf("%w: blob %s: chunk %d: %w", ledger.ErrCorrupt, digest, n, err)
-		}
+	chunks, err1 := strconv.Atoi(first.Header.Get(chunksHeader))
+	size, err2 := strconv.Atoi(first.Header.Get(sizeHeader))
+	sum, err3 := hex.DecodeString(first.Header.Get(blobHeader))
+	if err := errors.Join(err1, err2, err3); err != nil || size < 0 || chunks != count(size) || len(sum) != sha256.Size {
+		return nil, fmt.Errorf("%w: headers of chunk 0: %v", ledger.ErrCorrupt, first.Header)
 	}
-	if len(out) != total {
-		return nil, fmt.Errorf("%w: blob %s has %d bytes, not %d", ledger.ErrCorrupt, digest, len(out), total)
+	sealed := first.Data
+	for n := 1; n < chunks; n++ {
+		m, err := b.chunk(ctx, followerSubject(base, [32]byte(sum), n))
+		if errors.Is(err, ledger.ErrNotFound) { // it was stored before chunk 0
+			return nil, fmt.Errorf("%w: chunk %d of %d is gone", ledger.ErrCorrupt, n, chunks)
+		}
+		if err != nil {
+			return nil, err
+		}
+		sealed = append(sealed, m.Data...)
 	}
-	return out, nil
+	if got := sha256.Sum256(sealed); len(sealed) != size || !bytes.Equal(got[:], sum) {
+		return nil, fmt.Errorf("%w: %d bytes hash to %x; chunk 0 says %d bytes and %x", ledger.ErrCorrupt, len(sealed), got, size, sum)
+	}
+	return sealed, nil
+}
+
+// chunk reads one chunk and checks it.
+func (b *Blobs) chunk(ctx context.Context, subject string) (*js.RawStreamMsg, error) {
+	m, err := b.last(ctx, subject)
+	if err != nil {
+		return nil, readError(err)
+	}
+	if got, want := digits(m.Data), m.Header.Get(chunkHeader); got != want {
+		return nil, fmt.Errorf("%w: chunk %s hashes to %s, its header says %q", ledger.ErrCorrupt, subject, got, want)
+	}
+	return m, nil
+}
+
+// blobSubject is what the subjects of a blob's chunks begin with.
+func blobSubject(tenant string, digest turns.Hash) (string, error) {
+	if tenant == "" || strings.ContainsAny(tenant, ".*> \t\r\n") {
+		return "", fmt.Errorf("blob %v: %w tenant %q", digest, ledger.ErrMalformed, tenant)
+	}
+	return "blobs." + tenant + "." + hex.EncodeToString(digest[:]), nil
+}
+
+// followerSubject is where chunk n >= 1 is. Sixteen bytes of the sum keep
+// differently sealed copies apart; the whole is checked on reading.
+func followerSubject(base string, sum [32]byte, n int) string {
+	return fmt.Sprintf("%s.%x.%d", base, sum[:16], n)
+}
+
+// count is how many chunks size bytes take: at least one.
+func count(size int) int { return max(1, (size+chunkSize-1)/chunkSize) }
+
+// split cuts sealed into count(len(sealed)) chunks that share its memory.
+func split(sealed []byte) [][]byte {
+	chunks := make([][]byte, count(len(sealed)))
+	for n := range chunks {
+		chunks[n] = sealed[n*chunkSize : min((n+1)*chunkSize, len(sealed))]
+	}
+	return chunks
+}
+
+func digits(b []byte) string {
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
 }

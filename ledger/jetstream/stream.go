@@ -1,4 +1,3 @@
-// Package jetstream keeps a ledger's log and blobs in NATS JetStream.
 package jetstream
 
 import (
@@ -7,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	js "github.com/nats-io/nats.go/jetstream"
@@ -26,23 +26,28 @@ const (
 
 // Config says how the streams are kept.
 type Config struct {
-	Replicas int    // 1, 3 or 5
-	Create   bool   // create what is missing; otherwise a missing stream is an error
-	Ledger   string // UUID to give to a stream that is created
+	Replicas int  // 1, 3 or 5; 0: 1 for a stream that is created, else as it is
+	Create   bool // create what is missing; otherwise a missing stream is an error
+	// Ledger is the UUID to give to a stream that is created. Without Create it
+	// must be the one that the stream has; "" takes any. With Create a stream
+	// that is there keeps its own: ask [Log.Ledger].
+	Ledger string
 }
 
 // Log is the log on the stream NEXUS_LEDGER. Safe for concurrent use.
 type Log struct {
-	js     js.JetStream
-	stream js.Stream
-	blobs  *Blobs
-	id     string
-	made   time.Time
-	max    int64
-	send   func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error)
+	js      js.JetStream
+	stream  js.Stream
+	blobs   *Blobs
+	id      string
+	made    time.Time
+	max     int64                 // bytes of a payload
+	unsound atomic.Pointer[error] // once set, appends are refused
+	send    func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error)
 }
 
-// streamConfig is what the ledger's stream must be. What is zero is off: no
+// streamConfig is what the ledger's stream must be. Direct access is off: reads
+// by key serve decisions and must be answered by the leader. What is zero is off: no
 // limits, no TTL, no rollup, no schedules (which switch deny-purge off), no
 // compression (its bugs are not worth the space, bodies are compressed). Message
 // ids are not used, so the duplicate window is as short as it may be.
@@ -55,10 +60,12 @@ func streamConfig(c Config) js.StreamConfig {
 	}
 }
 
+// blobsConfig is the same: a chunk is written once by a compare-and-set that
+// expects its subject to be empty, so the stream needs no limit a subject, and
+// no limit of any kind can ever drop a chunk.
 func blobsConfig(c Config) js.StreamConfig {
 	s := streamConfig(c)
 	s.Name, s.Subjects = BlobsName, []string{"blobs.>"}
-	s.MaxMsgsPerSubject, s.DiscardNewPerSubject = 1, true // a chunk is written once
 	return s
 }
 
@@ -66,20 +73,35 @@ func blobsConfig(c Config) js.StreamConfig {
 // configuration, as the server has it, field by field with what it must be.
 // Errors: [ledger.ErrNotFound] for a stream that is missing,
 // [ledger.ErrCorrupt] for one that is configured otherwise, [ledger.ErrUnavailable].
+// A log from which records are missing opens, so that it can be read and
+// repaired, but takes no appends.
 func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
-	stream, err := openStream(ctx, j, streamConfig(c), c.Create)
-	if err != nil {
-		return nil, err
+	switch c.Replicas {
+	case 0, 1, 3, 5:
+	default: // two replicas lose their quorum with either of them
+		return nil, fmt.Errorf("%w: %d replicas: 1, 3 or 5 can hold a ledger", ledger.ErrMalformed, c.Replicas)
 	}
-	blobs, err := openStream(ctx, j, blobsConfig(c), c.Create)
+	if c.Create && c.Ledger == "" {
+		return nil, fmt.Errorf("%w: a stream that may be created needs the ledger's UUID", ledger.ErrMalformed)
+	}
+	stream, err := openStream(ctx, j, streamConfig(c), c)
 	if err != nil {
 		return nil, err
 	}
 	info := stream.CachedInfo()
 	l := &Log{js: j, stream: stream, id: info.Config.Metadata[metaLedger], made: info.Created, max: j.Conn().MaxPayload() - headerRoom}
-	l.blobs = &Blobs{js: j, stream: blobs}
 	l.send = l.publish
-	return l, nil
+	c.Ledger = l.id // the two streams belong together, whoever created the first
+	blobs, err := openStream(ctx, j, blobsConfig(c), c)
+	if err != nil {
+		return nil, err
+	}
+	if id := blobs.CachedInfo().Config.Metadata[metaLedger]; id != l.id {
+		return nil, fmt.Errorf("%w: stream %s belongs to ledger %s, stream %s to %s", ledger.ErrCorrupt, BlobsName, id, StreamName, l.id)
+	}
+	l.blobs = &Blobs{js: j, stream: blobs}
+	_, err = l.State(ctx) // notes it if the log is unsound
+	return l, err
 }
 
 // Ledger is the UUID of the ledger that the stream belongs to.
@@ -88,13 +110,17 @@ func (l *Log) Ledger() string { return l.id }
 // Blobs is the blobs beside the log.
 func (l *Log) Blobs() *Blobs { return l.blobs }
 
-func openStream(ctx context.Context, j js.JetStream, want js.StreamConfig, create bool) (js.Stream, error) {
+func openStream(ctx context.Context, j js.JetStream, want js.StreamConfig, c Config) (js.Stream, error) {
 	s, err := j.Stream(ctx, want.Name)
 	if errors.Is(err, js.ErrStreamNotFound) {
-		if !create {
+		if !c.Create {
 			return nil, fmt.Errorf("%w: stream %s is missing; it is not created anew in place of one that should be there", ledger.ErrNotFound, want.Name)
 		}
+		want.Replicas = max(want.Replicas, 1)
 		s, err = j.CreateStream(ctx, want)
+		if errors.Is(err, js.ErrStreamNameAlreadyInUse) { // another daemon was first
+			s, err = j.Stream(ctx, want.Name)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: stream %s: %w", ledger.ErrUnavailable, want.Name, err)
@@ -103,51 +129,33 @@ func openStream(ctx context.Context, j js.JetStream, want js.StreamConfig, creat
 	if err != nil {
 		return nil, fmt.Errorf("%w: stream %s: %w", ledger.ErrUnavailable, want.Name, err)
 	}
+	if id := info.Config.Metadata[metaLedger]; c.Create || c.Ledger == "" {
+		want.Metadata[metaLedger] = id
+	}
+	if c.Replicas == 0 {
+		want.Replicas = info.Config.Replicas
+	}
 	if diff := drift(want, info.Config); len(diff) > 0 {
 		return nil, fmt.Errorf("%w: stream %s is not configured as a ledger: %s", ledger.ErrCorrupt, want.Name, strings.Join(diff, "; "))
 	}
 	return s, nil
 }
 
-// drift lists how a configuration differs from what it must be.
-func drift(want, got js.StreamConfig) (diff []string) {
-	check := func(field string, want, got any) {
-		if w, g := fmt.Sprint(want), fmt.Sprint(got); w != g {
-			diff = append(diff, fmt.Sprintf("%s is %s, must be %s", field, g, w))
-		}
-	}
-	check("subjects", want.Subjects, got.Subjects)
-	check("storage", want.Storage, got.Storage)
-	check("retention", want.Retention, got.Retention)
-	check("max_msgs", want.MaxMsgs, got.MaxMsgs)
-	check("max_bytes", want.MaxBytes, got.MaxBytes)
-	check("max_age", want.MaxAge, got.MaxAge)
-	check("max_msg_size", want.MaxMsgSize, got.MaxMsgSize)
-	check("max_msgs_per_subject", want.MaxMsgsPerSubject, got.MaxMsgsPerSubject)
-	check("discard", want.Discard, got.Discard)
-	check("deny_delete", want.DenyDelete, got.DenyDelete)
-	check("deny_purge", want.DenyPurge, got.DenyPurge)
-	check("allow_rollup_hdrs", want.AllowRollup, got.AllowRollup)
-	check("sealed", want.Sealed, got.Sealed)
-	check("num_replicas", want.Replicas, got.Replicas)
-	check("compression", want.Compression, got.Compression)
-	check("mirror", want.Mirror != nil, got.Mirror != nil)
-	check("sources", len(want.Sources), len(got.Sources))
-	check("republish", want.RePublish != nil, got.RePublish != nil)
-	check("subject_transform", want.SubjectTransform != nil, got.SubjectTransform != nil)
-	check("allow_msg_ttl", want.AllowMsgTTL, got.AllowMsgTTL)
-	check("metadata "+metaFormat, format, got.Metadata[metaFormat])
-	if got.Metadata[metaLedger] == "" {
-		diff = append(diff, "metadata "+metaLedger+" is missing")
-	}
-	return diff
+// State implements [ledger.Log]. The identity is the ledger's UUID and the
+// instant at which the stream was created, so a stream made anew under the same
+// UUID is another. A state that is not sound stops appends through l.
+func (l *Log) State(ctx context.Context) (ledger.State, error) {
+	st, _, err := l.state(ctx)
+	return st, err
 }
 
-// State implements [ledger.Log].
-func (l *Log) State(ctx context.Context) (ledger.State, error) {
+// state is State, and how many bytes the log takes.
+func (l *Log) state(ctx context.Context) (ledger.State, uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	info, err := l.stream.Info(ctx)
 	if err != nil {
-		return ledger.State{}, fmt.Errorf("%w: state of the log: %w", ledger.ErrUnavailable, err)
+		return ledger.State{}, 0, fmt.Errorf("state of the log: %w", readError(err))
 	}
 	st := ledger.State{
 		Identity: info.Config.Metadata[metaLedger] + "/" + strconv.FormatInt(info.Created.UnixNano(), 36),
@@ -156,5 +164,16 @@ func (l *Log) State(ctx context.Context) (ledger.State, error) {
 	if st.Last == 0 {
 		st.First = 1
 	}
-	return st, nil
+	err = st.Sound()
+	switch {
+	case err != nil:
+	case info.State.NumDeleted > 0:
+		err = fmt.Errorf("%w: %d records were deleted", ledger.ErrCorrupt, info.State.NumDeleted)
+	case !st.Created.Equal(l.made):
+		err = fmt.Errorf("%w: the stream was created anew at %v", ledger.ErrCorrupt, st.Created)
+	}
+	if err != nil {
+		l.unsound.CompareAndSwap(nil, &err)
+	}
+	return st, info.State.Bytes, nil
 }

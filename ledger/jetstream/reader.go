@@ -1,0 +1,205 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
+
+	"nexus/ledger"
+)
+
+const (
+	replayBatch = 5000             // messages in flight while replaying
+	liveBatch   = 500              // and while following
+	replayBytes = 64 << 20         // what a batch may hold, estimated from the stream's mean
+	idle        = 2 * time.Second  // without a record for so long, the stream is looked at
+	forgotten   = 30 * time.Second // after which the server drops a consumer without a reader
+)
+
+// Read implements [ledger.Log]. Each read has an ordered consumer of its own,
+// which holds no state on the server that anyone depends on; when it breaks or
+// stalls, another goes on from the next record.
+func (l *Log) Read(ctx context.Context, from uint64, follow bool) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		r := reader{log: l, next: max(from, 1), follow: follow, yield: yield, pause: newPause(50*time.Millisecond, 2*time.Second)}
+		if err := r.read(ctx); err != nil && !(follow && ctx.Err() != nil) {
+			yield(ledger.Record{}, fmt.Errorf("read at %d: %w", r.next, err))
+		}
+	}
+}
+
+// reader is one Read.
+type reader struct {
+	log    *Log
+	next   uint64 // position of the next record to yield
+	follow bool
+	yield  func(ledger.Record, error) bool
+	pause  pause
+	faults int // in a row
+}
+
+// errLeft: the one who reads has had enough.
+var errLeft = errors.New("the read was left")
+
+func (r *reader) read(ctx context.Context) error {
+	end, batch, err := r.start(ctx)
+	if err != nil {
+		return err
+	}
+	if err = r.until(ctx, end, batch); err == nil && r.follow {
+		err = r.until(ctx, math.MaxUint64, min(batch, liveBatch))
+	}
+	if errors.Is(err, errLeft) {
+		return nil
+	}
+	return err
+}
+
+// start is where the log ends now, and how many messages to have in flight. A
+// consumer that is created past the end is accepted by the server and skips
+// what is stored there next, so that is refused here.
+func (r *reader) start(ctx context.Context) (end uint64, batch int, err error) {
+	st, size, err := r.log.state(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := r.check(st); err != nil {
+		return 0, 0, err
+	}
+	batch = replayBatch
+	if st.Count > 0 {
+		batch = min(max(int(replayBytes/(size/st.Count+1)), 8), replayBatch)
+	}
+	return st.Last, batch, nil
+}
+
+// check compares the reader's position with the log's state.
+func (r *reader) check(st ledger.State) error {
+	if r.next > st.Last+1 {
+		return fmt.Errorf("%w: the log ends at %d", ledger.ErrCorrupt, st.Last)
+	}
+	if !st.Created.Equal(r.log.made) {
+		return fmt.Errorf("%w: the stream was created anew at %v", ledger.ErrCorrupt, st.Created)
+	}
+	return nil
+}
+
+// until yields the records up to end, from as many consumers as it takes.
+func (r *reader) until(ctx context.Context, end uint64, batch int) error {
+	for r.next <= end {
+		err := r.consume(ctx, end, batch)
+		if err == nil || errors.Is(err, errLeft) || errors.Is(err, ledger.ErrCorrupt) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+		r.faults++
+		gone := r.log.js.Conn().IsClosed() || errors.Is(err, js.ErrStreamNotFound)
+		if gone || !r.follow && r.faults >= tries {
+			return readError(err)
+		}
+		if !r.pause.wait(ctx) {
+			return fmt.Errorf("%w: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// errStalled: records are there, but the consumer does not deliver them.
+var errStalled = errors.New("the consumer has stalled")
+
+// consume yields records from one consumer until end, or until it breaks.
+func (r *reader) consume(ctx context.Context, end uint64, batch int) error {
+	cctx, cancel := context.WithTimeout(ctx, patience)
+	c, err := r.log.js.OrderedConsumer(cctx, StreamName, js.OrderedConsumerConfig{
+		DeliverPolicy: js.DeliverByStartSequencePolicy, OptStartSeq: r.next,
+		InactiveThreshold: forgotten, MaxResetAttempts: 1,
+	})
+	cancel()
+	if err != nil {
+		return err
+	}
+	it, err := c.Messages(js.PullMaxMessages(batch))
+	if err != nil {
+		return err
+	}
+	unwatch := context.AfterFunc(ctx, it.Stop)
+	defer func() {
+		unwatch()
+		it.Stop()
+		r.drop(ctx, c)
+	}()
+	for r.next <= end {
+		m, err := it.Next(js.NextMaxWait(idle))
+		if errors.Is(err, nats.ErrTimeout) {
+			if err = r.look(ctx); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if err := r.deliver(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look finds out why nothing comes: there is nothing (nil), the log has lost
+// its tail, or the consumer has stalled.
+func (r *reader) look(ctx context.Context) error {
+	st, err := r.log.State(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.check(st); err != nil {
+		return err
+	}
+	if st.Last >= r.next {
+		return errStalled
+	}
+	return nil
+}
+
+// deliver yields m.
+func (r *reader) deliver(m js.Msg) error {
+	meta, err := m.Metadata()
+	if err != nil {
+		return fmt.Errorf("metadata of a delivered message: %w", err)
+	}
+	if seq := meta.Sequence.Stream; seq != r.next {
+		return fmt.Errorf("%w: the log has no record from %d to %d", ledger.ErrCorrupt, r.next, seq-1)
+	}
+	rec, err := checked(meta.Sequence.Stream, m.Subject(), m.Data(), m.Headers(), meta.Timestamp)
+	if err != nil {
+		return err
+	}
+	r.next++
+	if r.faults > 0 {
+		r.faults = 0
+		r.pause.b.Reset()
+	}
+	if !r.yield(rec, nil) {
+		return errLeft
+	}
+	return nil
+}
+
+// drop deletes the consumer; if that fails, the server does it before long.
+func (r *reader) drop(ctx context.Context, c js.Consumer) {
+	info := c.CachedInfo()
+	if info == nil || r.log.js.Conn().IsClosed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = r.log.js.DeleteConsumer(ctx, StreamName, info.Name)
+}
