@@ -227,7 +227,7 @@ func (e *Engine) commitCompaction(ctx context.Context, c Caller, session turns.I
 		}
 		body := res.Body
 		body.Policy = w.ref
-		return e.draftCompaction(s, head, ev, res.Span, res.Usage, &body, w.plan.Covered, &ref)
+		return e.draftCompaction(s, head, ev, res.Span, res.Usage, &body, w.plan.Reads, &ref)
 	})
 	return ref, err
 }

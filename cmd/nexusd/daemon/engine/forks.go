@@ -157,7 +157,7 @@ func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point line
 		return false, err
 	}
 	body.Mode = "reused"
-	body.Meta = turns.Raw(fmt.Sprintf(`{"reused":{"session":%q,"turn":%q}}`, ref.Session, ref.Turn))
+	body.Trigger.Detail = turns.Raw(fmt.Sprintf(`{"reused":{"session":%q,"turn":%q}}`, ref.Session, ref.Turn))
 	var made turns.Ref
 	err = e.mutate(ctx, c, s.ID, func(_ *chain, s *ledger.Session) (*draft, error) {
 		own, done, err := e.begin(s, request{what: "fork.summary"}, turns.KindCompaction)

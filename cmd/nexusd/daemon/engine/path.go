@@ -48,8 +48,8 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 	return p, err
 }
 
-// halves is the halves of normal turns on the path of head, from cut on. What
-// an erased ancestor held is left out.
+// halves is the halves of normal turns on the path of head, from cut on. Those
+// of an erased session are there, empty and marked.
 func (e *Engine) halves(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut) ([]compactor.HalfTurn, error) {
 	if cut.Depth() > head.Depth {
 		return nil, nil
@@ -72,24 +72,24 @@ func (e *Engine) halves(ctx context.Context, s *ledger.Session, head lineage.Nod
 				continue
 			}
 			b := new(turns.TurnBody)
-			if err := e.open(ev, b); err != nil {
-				if errors.Is(err, turns.ErrErased) {
-					continue
-				}
+			err = e.open(ev, b)
+			if err == nil && len(ev.Blobs) > 0 {
+				err = e.inline(ctx, s.Tenant, s.Root, b)
+			}
+			erased := errors.Is(err, turns.ErrErased)
+			if err != nil && !erased {
 				return nil, err
 			}
-			if len(ev.Blobs) > 0 {
-				if err := e.inline(ctx, s.Tenant, s.Root, b); err != nil {
-					return nil, err
-				}
-			}
-			h := compactor.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth}
+			h := compactor.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth, Erased: erased}
 			if ev.Halves.Has(turns.MessagesHalf) && lineage.CutBefore(ev.Depth, turns.MessagesHalf) >= cut {
 				h.Half, h.Messages, h.Tokens = turns.MessagesHalf, b.Messages, ev.Tokens.Messages
 				out = append(out, h)
 			}
 			if ev.Halves.Has(turns.ResponseHalf) && lineage.CutBefore(ev.Depth, turns.ResponseHalf) >= cut {
-				h.Half, h.Messages, h.Tokens = turns.ResponseHalf, []turns.Message{*b.Response}, ev.Tokens.Response
+				h.Half, h.Messages, h.Tokens = turns.ResponseHalf, nil, ev.Tokens.Response
+				if !erased {
+					h.Messages = []turns.Message{*b.Response}
+				}
 				out = append(out, h)
 			}
 		}

@@ -26,7 +26,7 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 		return nil, err
 	}
 	v := &verifier{e: e, c: c, out: &api.Verified{Last: st.Last, Problems: []api.Problem{}}, forest: new(lineage.Forest),
-		sessions: make(map[turns.ID]*ledger.Session), open: make(map[turns.Ref]ledger.Calls), hashes: make(map[turns.Ref]turns.Hash)}
+		sessions: make(map[turns.ID]*ledger.Session), open: make(map[turns.Ref]ledger.Calls), hashes: make(map[turns.Ref]turns.Hash), leaves: make(map[turns.Ref]*turns.Event)}
 	if len(req.Sessions) > 0 {
 		if v.only, err = v.needed(ctx, req.Sessions); err != nil {
 			return nil, err
@@ -54,6 +54,9 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 			}
 		}
 	}
+	if err := v.coverage(ctx); err != nil {
+		return nil, err
+	}
 	v.out.OK = len(v.out.Problems) == 0
 	v.out.DurationMS = uint64(e.Now().Sub(began) / time.Millisecond)
 	return v.out, nil
@@ -70,7 +73,7 @@ type verifier struct {
 	forest   *lineage.Forest
 	hashes   map[turns.Ref]turns.Hash
 	open     map[turns.Ref]ledger.Calls
-	bad      map[turns.ID]bool
+	leaves   map[turns.Ref]*turns.Event // compactions that no later one includes
 }
 
 func (v *verifier) problem(p api.Problem) {
@@ -202,24 +205,46 @@ func (v *verifier) turn(s *ledger.Session, r ledger.Record, ev *turns.Event) err
 	return v.calls(ref, ev)
 }
 
-// compaction checks coverage on the whole root path: each half of each normal
-// turn is in exactly one state.
+// coverage checks whole root paths: each half of each normal turn is in
+// exactly one state. It does so where no later compaction includes this one:
+// each stretch of a path was checked when its own compaction was placed, and
+// the last one of a chain sees them all.
+func (v *verifier) coverage(ctx context.Context) error {
+	for ref, ev := range v.leaves {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := v.covered(ref, ev); err != nil {
+			v.problem(api.Problem{Code: api.Corrupt, Session: ref.Session, Event: ref.Turn, Message: err.Error()})
+		}
+	}
+	return nil
+}
+
+func (v *verifier) covered(ref turns.Ref, ev *turns.Event) error {
+	ns, err := v.forest.Nodes(ref)
+	if err != nil {
+		return err
+	}
+	path, err := lineage.Path(v.forest, ns[0], 1)
+	if err != nil {
+		return err
+	}
+	chain, err := lineage.Chain(v.forest, ns[0])
+	if err != nil {
+		return err
+	}
+	return lineage.CheckCoverage(path, chain, ev.Span.Elisions)
+}
+
+// compaction checks a compaction's own claims; see coverage for the path's.
 func (v *verifier) compaction(n lineage.Node, ev *turns.Event) error {
 	v.open[n.Ref] = v.open[n.Parent]
 	if uint64(len(v.open[n.Ref])) != ev.Open {
 		return fmt.Errorf("%w: it says %d calls are open, %d are", ledger.ErrCorrupt, ev.Open, len(v.open[n.Ref]))
 	}
-	path, err := lineage.Path(v.forest, n, 1)
-	if err != nil {
-		return err
-	}
-	chain, err := lineage.Chain(v.forest, n)
-	if err != nil {
-		return err
-	}
-	if err := lineage.CheckCoverage(path, chain, ev.Span.Elisions); err != nil {
-		return err
-	}
+	delete(v.leaves, n.Previous)
+	v.leaves[n.Ref] = ev
 	var b turns.CompactionBody
 	if err := v.e.open(ev, &b); err != nil {
 		return err
