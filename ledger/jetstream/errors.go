@@ -83,7 +83,10 @@ func lastSequence(description string) (uint64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(m[1], 10, 64)
-	return n, err == nil
+	if err != nil {
+		return 0, false
+	}
+	return n, true
 }
 
 // readError maps what a look-up failed with.

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -34,6 +35,9 @@ const (
 // MaxPayload is the largest message, in bytes. The server warns above it.
 const MaxPayload = 8 << 20
 
+// storeDir is under the data folder.
+const storeDir = "jetstream"
+
 // ErrLocked: another process uses the data folder.
 var ErrLocked = errors.New("data folder is in use")
 
@@ -41,7 +45,7 @@ var ErrLocked = errors.New("data folder is in use")
 type Config struct {
 	DataDir  string       // store under DataDir/jetstream, lock at DataDir/lock
 	Listen   string       // host:port for clients; port 0 picks one; "" none
-	MaxStore int64        // bytes of the stream's files; 0: 80 % of what is free
+	MaxStore int64        // bytes of the stream's files; 0: 80 % of what is free and what they take already
 	NoSync   bool         // ack before fsync: for benchmarks that name it, never for a ledger
 	Logger   *slog.Logger // nil: silent
 }
@@ -51,6 +55,7 @@ type Server struct {
 	srv      *server.Server
 	lock     *os.File
 	password string
+	logger   *slog.Logger
 
 	// Fsync is the median time of one write and fsync of 4 KiB on DataDir, as
 	// measured at start. Under 50 µs it probably does not reach a disk.
@@ -63,7 +68,7 @@ func Start(c Config) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{}
+	s := &Server{logger: c.Logger}
 	var err error
 	if s.lock, err = lock(c.DataDir); err != nil {
 		return nil, err
@@ -80,7 +85,7 @@ func (s *Server) start(c Config) error {
 		return fmt.Errorf("fsync in %s: %w", c.DataDir, err)
 	}
 	if c.MaxStore == 0 {
-		if c.MaxStore, err = freeSpace(c.DataDir); err != nil {
+		if c.MaxStore, err = defaultStore(c.DataDir); err != nil {
 			return err
 		}
 	}
@@ -92,7 +97,7 @@ func (s *Server) start(c Config) error {
 	ledger, agents := server.NewAccount(LedgerAccount), server.NewAccount(AgentsAccount)
 	o := &server.Options{
 		ServerName: "nexusd", NoSigs: true, NoLog: true, MaxPayload: MaxPayload, DontListen: c.Listen == "",
-		JetStream: true, StoreDir: filepath.Join(c.DataDir, "jetstream"), JetStreamMaxStore: c.MaxStore, JetStreamMaxMemory: 64 << 20,
+		JetStream: true, StoreDir: filepath.Join(c.DataDir, storeDir), JetStreamMaxStore: c.MaxStore, JetStreamMaxMemory: 64 << 20,
 		SyncAlways: !c.NoSync, NoSystemAccount: false,
 		Accounts: []*server.Account{ledger, agents},
 		Users: []*server.User{
@@ -136,14 +141,18 @@ func (s *Server) start(c Config) error {
 
 // LedgerConn is a new in-process connection into the account that owns the
 // stream. The caller closes it.
-func (s *Server) LedgerConn() (*nats.Conn, error) {
-	return nats.Connect("", nats.InProcessServer(s.srv), nats.Name("nexusd ledger"), nats.UserInfo("ledger", s.password))
-}
+func (s *Server) LedgerConn() (*nats.Conn, error) { return s.connect("ledger", s.password) }
 
 // ServiceConn is a new in-process connection into the clients' account. The
 // caller closes it.
-func (s *Server) ServiceConn() (*nats.Conn, error) {
-	return nats.Connect("", nats.InProcessServer(s.srv), nats.Name("nexusd service"), nats.UserInfo("agent", s.password+"-agent"))
+func (s *Server) ServiceConn() (*nats.Conn, error) { return s.connect("agent", s.password+"-agent") }
+
+func (s *Server) connect(user, password string) (*nats.Conn, error) {
+	return nats.Connect("", nats.InProcessServer(s.srv), nats.Name("nexusd "+user), nats.UserInfo(user, password),
+		nats.ReconnectBufSize(-1), // nothing is kept to be sent later: a write is sent now or is refused
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			s.logger.Warn("nats connection", "user", user, "err", err)
+		}))
 }
 
 // ClientURL is where clients connect; "" if the server does not listen.
@@ -176,7 +185,11 @@ func lock(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+	}
+	if err != nil {
 		who := make([]byte, 32)
 		n, _ := f.Read(who)
 		_ = f.Close()
@@ -220,12 +233,37 @@ func probe(dir string) (time.Duration, error) {
 	return took[len(took)/2], nil
 }
 
-func freeSpace(dir string) (int64, error) {
+// defaultStore is 80 % of what the store has and could have: what is free, and
+// what it takes already. Of the free space alone, a store that has grown would
+// be over its limit at the next start, and take no more appends.
+func defaultStore(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, fmt.Errorf("free space of %s: %w", dir, err)
 	}
-	return int64(st.Bavail) * int64(st.Bsize) / 10 * 8, nil
+	used, err := size(filepath.Join(dir, storeDir))
+	if err != nil {
+		return 0, fmt.Errorf("size of the store: %w", err)
+	}
+	return (int64(st.Bavail)*int64(st.Bsize) + used) / 10 * 8, nil
+}
+
+// size is the bytes of the files under dir; 0 if there is no dir.
+func size(dir string) (sum int64, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			sum += info.Size()
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return sum, nil
+	}
+	return sum, err
 }
 
 // serverLog hands the server's lines on. Its notices are chatter to us.

@@ -1,0 +1,130 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
+
+	"nexus/ledger"
+)
+
+func TestClassify(t *testing.T) {
+	type answer struct {
+		V     verdict
+		Tail  uint64
+		Known bool
+	}
+	api := func(code js.ErrorCode, text string) error {
+		return fmt.Errorf("nats: %w", &js.APIError{ErrorCode: code, Description: text})
+	}
+	for _, c := range []struct {
+		err  error
+		want answer
+	}{
+		{api(10071, "wrong last sequence: 42"), answer{moved, 42, true}},
+		{api(10071, "wrong last sequence: 0"), answer{moved, 0, true}},
+		{api(10071, "wrong last sequence"), answer{V: moved}},
+		{api(10071, "wrong last sequence: 99999999999999999999999"), answer{V: moved}},
+		{api(10164, "wrong last sequence"), answer{V: busy}},
+		{api(10158, "duplicate message id is in process"), answer{V: open}},
+		{api(10201, "contains duplicate message id"), answer{V: open}},
+		{api(10077, "write error"), answer{V: open}},
+		{api(10008, "temporarily unavailable"), answer{V: open}},
+		{api(10167, "too many requests"), answer{V: refused}},
+		{api(10054, "message size exceeds maximum allowed"), answer{V: tooLarge}},
+		{nats.ErrMaxPayload, answer{V: tooLarge}},
+		{js.ErrNoStreamResponse, answer{V: refused}},
+		{nats.ErrNoResponders, answer{V: refused}},
+		{fmt.Errorf("%w: %w", errNotSent, nats.ErrConnectionClosed), answer{V: refused}},
+		{nats.ErrConnectionClosed, answer{V: open}}, // closed while the try was under way
+		{nats.ErrTimeout, answer{V: open}},
+		{context.DeadlineExceeded, answer{V: open}},
+		{js.ErrInvalidJSAck, answer{V: open}},
+		{errors.New("anything else"), answer{V: open}},
+	} {
+		var got answer
+		got.V, got.Tail, got.Known = classify(c.err)
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%v (-want +got):\n%s", c.err, d)
+		}
+	}
+}
+
+// TestSettle scripts the store: what each try and each look answers.
+func TestSettle(t *testing.T) {
+	const mine, other = "mine", "other"
+	moved42 := &js.APIError{ErrorCode: 10071, Description: "wrong last sequence: 42"}
+	moved3 := &js.APIError{ErrorCode: 10071, Description: "wrong last sequence: 3"}
+	busy := &js.APIError{ErrorCode: 10164, Description: "wrong last sequence"}
+	none := js.ErrMsgNotFound
+	type look struct {
+		data string
+		err  error
+	}
+	for _, c := range []struct {
+		name  string
+		tries []error // the last one repeats
+		looks []look  // the same
+		kind  error
+		got   uint64 // of a conflict
+		seq   uint64
+	}{
+		{name: "acked", tries: []error{nil}, seq: 8},
+		{name: "refused by my own record", tries: []error{moved42}, looks: []look{{data: mine}}, seq: 9},
+		{name: "refused by another's", tries: []error{moved42}, looks: []look{{data: other}}, kind: ledger.ErrConflict, got: 9},
+		{name: "a stale look finds nothing, the next finds mine", tries: []error{busy}, looks: []look{{err: none}, {data: mine}}, seq: 9},
+		{name: "a stale look never makes a conflict", tries: []error{busy}, looks: []look{{err: none}}, kind: ledger.ErrIndeterminate},
+		{name: "moved, but nobody shows by what", tries: []error{moved42}, looks: []look{{err: none}}, kind: ledger.ErrIndeterminate},
+		{name: "the tail never was there", tries: []error{moved3}, kind: ledger.ErrConflict},
+		{name: "busy, then free", tries: []error{busy, nil}, looks: []look{{err: none}}, seq: 8},
+		{name: "no leader at all", tries: []error{js.ErrNoStreamResponse}, looks: []look{{err: js.ErrNoStreamResponse}}, kind: ledger.ErrUnavailable},
+		{name: "no answer, then no leader", tries: []error{nats.ErrTimeout, js.ErrNoStreamResponse}, looks: []look{{err: nats.ErrTimeout}}, kind: ledger.ErrIndeterminate},
+		{name: "no answer, then the tail never was there", tries: []error{nats.ErrTimeout, moved3}, looks: []look{{err: none}}, kind: ledger.ErrIndeterminate},
+		{name: "too large", tries: []error{nats.ErrMaxPayload}, kind: ledger.ErrTooLarge},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tried, looked := 0, 0
+			seq, err := settle(context.Background(), write{
+				subject: "s", expect: 7,
+				send: func(context.Context) (uint64, error) {
+					tried++
+					return 8, c.tries[min(tried, len(c.tries))-1]
+				},
+				next: func(context.Context) (*js.RawStreamMsg, error) {
+					looked++
+					l := c.looks[min(looked, len(c.looks))-1]
+					return &js.RawStreamMsg{Sequence: 9, Data: []byte(l.data)}, l.err
+				},
+				same: func(m *js.RawStreamMsg) (bool, error) { return string(m.Data) == mine, nil },
+			})
+			if !errors.Is(err, c.kind) || seq != c.seq {
+				t.Fatalf("%d, %v; want %d, %v", seq, err, c.seq, c.kind)
+			}
+			var conflict *ledger.ConflictError
+			if errors.As(err, &conflict) {
+				if d := cmp.Diff(&ledger.ConflictError{Subject: "s", Want: 7, Got: c.got}, conflict); d != "" {
+					t.Errorf("conflict (-want +got):\n%s", d)
+				}
+			}
+			if tried > tries {
+				t.Errorf("%d tries, at most %d", tried, tries)
+			}
+		})
+	}
+}
+
+func TestSettleEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err := settle(ctx, write{subject: "s",
+		send: func(context.Context) (uint64, error) { cancel(); return 0, context.Canceled },
+		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return nil, ctx.Err() },
+	})
+	if !errors.Is(err, ledger.ErrIndeterminate) || !errors.Is(err, context.Canceled) {
+		t.Errorf("ended while a try was under way: %v; want indeterminate, canceled", err)
+	}
+}
