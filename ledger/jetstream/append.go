@@ -64,7 +64,7 @@ func publish(ctx context.Context, j js.JetStream, m *nats.Msg) (uint64, error) {
 	if j.Conn().IsClosed() { // asked before, because a connection closed later says the same
 		return 0, fmt.Errorf("%w: %w", errNotSent, nats.ErrConnectionClosed)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, tryPatience)
 	defer cancel()
 	ack, err := j.PublishMsg(ctx, m, js.WithRetryAttempts(0))
 	if err != nil {

@@ -16,7 +16,10 @@ const (
 	// tries is how often a write is sent under one expectation. With the pauses
 	// between them they outlast the election of a stream's leader.
 	tries = 8
-	// patience is how long one try, or one look, waits for its answer.
+	// tryPatience is how long one try waits for its answer. A leader that steps
+	// down answers nothing, so this is what a change of leader costs an append.
+	tryPatience = 2 * time.Second
+	// patience is how long one look waits.
 	patience = 5 * time.Second
 )
 

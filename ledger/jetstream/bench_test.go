@@ -1,0 +1,140 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"nexus/ledger/jetstream/embed"
+	"nexus/turns"
+)
+
+// benchLog is a fresh R1 ledger on an embedded server, every ack after an fsync
+// unless noSync.
+func benchLog(b *testing.B, noSync bool) *Log {
+	b.Helper()
+	s, err := embed.Start(embed.Config{DataDir: b.TempDir(), MaxStore: 16 << 30, NoSync: noSync})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	nc, err := s.LedgerConn()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(nc.Close)
+	l, err := Open(context.Background(), stream(b, nc), Config{Create: true, Ledger: uuid.NewString()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return l
+}
+
+const benchPayload = 1 << 10
+
+// appender is Append, or the bare publish that it stands on with the same headers.
+type appender func(ctx context.Context, l *Log, subject string, tail uint64, p []byte) (uint64, error)
+
+var appenders = []struct {
+	name string
+	do   appender
+}{
+	{"append", func(ctx context.Context, l *Log, s string, tail uint64, p []byte) (uint64, error) {
+		return l.Append(ctx, s, tail, p)
+	}},
+	{"bare", func(ctx context.Context, l *Log, s string, tail uint64, p []byte) (uint64, error) {
+		ack, err := l.js.PublishMsg(ctx, &nats.Msg{Subject: s, Data: p, Header: nats.Header{
+			expectHeader: {strconv.FormatUint(tail, 10)}, hashHeader: {turns.HashEvent(p).String()}}})
+		if err != nil {
+			return 0, err
+		}
+		return ack.Sequence, nil
+	}},
+}
+
+func BenchmarkSequential(b *testing.B) {
+	for _, a := range appenders {
+		b.Run(a.name, func(b *testing.B) {
+			l, p := benchLog(b, false), make([]byte, benchPayload)
+			b.ReportAllocs()
+			b.SetBytes(benchPayload)
+			var tail uint64
+			for b.Loop() {
+				var err error
+				if tail, err = a.do(context.Background(), l, subjectA, tail, p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkParallel has 64 writers, each on a subject of its own.
+func BenchmarkParallel(b *testing.B) {
+	const writers = 64
+	for _, a := range appenders {
+		b.Run(a.name, func(b *testing.B) {
+			l, p := benchLog(b, false), make([]byte, benchPayload)
+			b.ReportAllocs()
+			b.SetBytes(benchPayload)
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for w := range writers {
+				wg.Go(func() {
+					subject := fmt.Sprint("agents.00.t.s.W", w)
+					for tail := uint64(0); left.Add(-1) >= 0; {
+						var err error
+						if tail, err = a.do(context.Background(), l, subject, tail, p); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// BenchmarkRead replays a log of 50,000 records of 1 KiB; an op is one replay.
+func BenchmarkRead(b *testing.B) {
+	const records = 50_000
+	l, p := benchLog(b, true), make([]byte, benchPayload)
+	var wg sync.WaitGroup
+	for w := range 50 {
+		wg.Go(func() {
+			subject := fmt.Sprint("agents.00.t.s.W", w)
+			var tail uint64
+			for range records / 50 {
+				var err error
+				if tail, err = l.Append(context.Background(), subject, tail, p); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.SetBytes(records * benchPayload)
+	for b.Loop() {
+		n := 0
+		for _, err := range l.Read(context.Background(), 1, false) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		if n != records {
+			b.Fatalf("%d records, want %d", n, records)
+		}
+	}
+	b.ReportMetric(records*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+}
