@@ -47,6 +47,10 @@ func (w *world) engine(t *testing.T) *Engine {
 			t.Errorf("close projections: %v", err)
 		}
 	})
+	return newEngine(w, store)
+}
+
+func newEngine(w *world, store *projections.Store) *Engine {
 	return &Engine{
 		Ledger: [16]byte{1}, Log: w.log, Blobs: new(memlog.Blobs), Store: store, Keys: w.keys, Counter: tokens.Approx{},
 		Tiers: []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}}}, Now: time.Now, Rand: rand.Reader,

@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/ledger/memlog"
+	"nexus/lineage"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+var benchTurns = flag.Int("bench-turns", 10_000, "the longest session that BenchmarkGrowth builds, in turns: 1000, 10000, …")
+
+// BenchmarkGrowth shows how the cost of each operation grows with the turns
+// that are stored. The log is in memory, so that what is measured is the
+// engine, the sealing and the projections, not a disk.
+func BenchmarkGrowth(b *testing.B) {
+	for n := 1000; n <= *benchTurns; n *= 10 {
+		g := grow(b, n)
+		for _, op := range []struct {
+			name string
+			run  func(*grown, *testing.B)
+		}{
+			{"append", (*grown).append}, {"context", (*grown).context}, {"fork", (*grown).forkAt},
+			{"merge-base", (*grown).mergeBase}, {"ancestor", (*grown).ancestor}, {"traverse", (*grown).traverse}, {"rebuild", (*grown).rebuild},
+		} {
+			b.Run(fmt.Sprintf("%s/n=%d", op.name, n), func(b *testing.B) { op.run(g, b) })
+		}
+	}
+}
+
+type grown struct {
+	w    *world
+	e    *Engine
+	s    turns.ID
+	n    int
+	fork turns.ID // forked at half of the path
+	rng  uint64
+}
+
+// grow builds one session of n turns of about 1 KiB, compacted every thousand.
+func grow(b *testing.B, n int) *grown {
+	b.Helper()
+	g := &grown{w: newWorld(), n: n, rng: 1}
+	store, err := projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- store.Run(ctx, g.w.log) }()
+	b.Cleanup(func() {
+		cancel()
+		<-done
+		if err := store.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	g.e = newEngine(g.w, store)
+	var r api.CreateSession
+	r.Limits = &turns.Limits{ContextWindow: 100_000}
+	r.Policy = &api.Policy{Name: "balanced"}
+	s, err := g.e.Create(ctx, alice, r, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	g.s = s.ID
+	text := long(500)
+	for i := range n {
+		a, err := g.e.Append(ctx, alice, g.s, say(text, text), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if i == n/2 {
+			f, err := g.e.Fork(ctx, alice, g.s, api.CreateFork{Turn: a.ID}, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			g.fork = f.ID
+			if _, err := g.e.Append(ctx, alice, g.fork, say(text, text), nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if i%1000 == 900 {
+			if _, err := g.e.Compact(ctx, alice, g.s, api.RunCompaction{}, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	return g
+}
+
+func (g *grown) append(b *testing.B) {
+	text := long(500)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := g.e.Append(b.Context(), alice, g.fork, say(text, text), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (g *grown) context(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := g.e.Context(b.Context(), alice, g.s, api.GetContext{Budget: 1 << 30}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (g *grown) forkAt(b *testing.B) {
+	head, _ := g.nodes(b)
+	for b.Loop() {
+		at, err := lineage.At(g.e.Store, head, g.depth(head))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := g.e.Fork(b.Context(), alice, g.s, api.CreateFork{Turn: at.Ref.Turn}, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (g *grown) nodes(b *testing.B) (head, other lineage.Node) {
+	s, err := g.e.Store.Session(g.s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f, err := g.e.Store.Session(g.fork)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ns, err := g.e.Store.Nodes(s.Head, f.Head)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return ns[0], ns[1]
+}
+
+func (g *grown) depth(n lineage.Node) uint64 {
+	g.rng = g.rng*6364136223846793005 + 1442695040888963407
+	return 1 + (g.rng>>11)%n.Depth
+}
+
+func (g *grown) mergeBase(b *testing.B) {
+	head, other := g.nodes(b)
+	for b.Loop() {
+		if _, ok, err := lineage.MergeBase(g.e.Store, head, other); err != nil || !ok {
+			b.Fatal(ok, err)
+		}
+	}
+}
+
+func (g *grown) ancestor(b *testing.B) {
+	head, _ := g.nodes(b)
+	for b.Loop() {
+		if _, err := lineage.At(g.e.Store, head, g.depth(head)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (g *grown) traverse(b *testing.B) {
+	head, _ := g.nodes(b)
+	for b.Loop() {
+		ranges, err := lineage.Segments(g.e.Store, head, 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n := 0
+		for _, r := range ranges {
+			for _, err := range g.e.Store.Range(r) {
+				if err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+		}
+		if n < g.n {
+			b.Fatalf("%d turns", n)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(g.n), "ns/turn")
+}
+
+func (g *grown) rebuild(b *testing.B) {
+	st, err := g.w.log.State(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		replayInto(b, g.w.log, st)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(st.Last), "ns/event")
+}
+
+func replayInto(b *testing.B, log *memlog.Log, st ledger.State) {
+	store, err := projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- store.Run(ctx, log) }()
+	if err := store.WaitFor(ctx, st.Last); err != nil {
+		b.Fatal(err)
+	}
+	cancel()
+	<-done
+	if err := store.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
