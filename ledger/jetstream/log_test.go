@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -47,11 +48,17 @@ func opened(t *testing.T, nc *nats.Conn, replicas int) *Log {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	l, err := Open(ctx, j, Config{Replicas: replicas, Create: true, Ledger: uuid.NewString()})
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := Open(ctx, j, Config{Replicas: replicas, Create: true, Ledger: uuid.NewString()})
+		if err == nil {
+			return l
+		}
+		// A cluster that has just elected its leader may not have seen all peers.
+		if !errors.Is(err, ledger.ErrUnavailable) || ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		<-time.After(50 * time.Millisecond)
 	}
-	return l
 }
 
 // cluster is a fresh R3 cluster in this process.
