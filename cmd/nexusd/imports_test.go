@@ -1,0 +1,171 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// allowed says, for each package of the module, which others of it production
+// code may import. A package that is not listed may import none.
+var allowed = map[string][]string{
+	"turns":                     {},
+	"turns/seal":                {"turns"},
+	"turns/tokens":              {"turns"},
+	"turns/interchange":         {"turns"},
+	"turns/interchange/strict":  {"turns"},
+	"lineage":                   {"turns"},
+	"ledger":                    {"turns"},
+	"ledger/memlog":             {"turns", "ledger"},
+	"ledger/ledgertest":         {"turns", "ledger"},
+	"ledger/jetstream":          {"turns", "ledger"},
+	"ledger/jetstream/embed":    {},
+	"ledger/api":                {"turns", "ledger"},
+	"fork":                      {"turns", "lineage"},
+	"compactor":                 {"turns", "turns/tokens", "lineage"},
+	"compactor/extractive":      {"turns", "turns/tokens", "compactor"},
+	"projections":               {"turns", "ledger", "lineage"},
+	"cmd/nexusd":                {"turns", "ledger/api", "cmd/nexusd/daemon"},
+	"cmd/nexusd/daemon/natsapi": {"turns", "ledger/api", "cmd/nexusd/daemon/engine"},
+	"cmd/nexusd/daemon/engine":  {"turns", "turns/seal", "turns/tokens", "turns/interchange", "lineage", "ledger", "ledger/api", "fork", "compactor", "projections"},
+	"cmd/nexusd/daemon":         nil, // the wiring: everything
+	"cmd/ledgerctl":             {"turns", "turns/interchange", "lineage", "ledger/api", "cmd/nexusd/daemon"},
+}
+
+// only says which packages may import something from outside.
+var only = map[string][]string{
+	"github.com/cockroachdb/pebble":       {"projections"},
+	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
+	"github.com/nats-io/nats.go":          {"ledger/jetstream", "ledger/jetstream/embed", "ledger/api", "cmd/nexusd/daemon", "cmd/nexusd/daemon/natsapi", "cmd/ledgerctl"},
+	"github.com/prometheus/client_golang": {"cmd/nexusd/daemon", "cmd/nexusd/daemon/engine"},
+	"encoding/json":                       {}, // repairs what it should refuse: duplicate keys, bad UTF-8
+	"math/rand":                           {},
+	"net/http":                            {"cmd/nexusd/daemon"},
+}
+
+// pure packages touch no network, disk or clock.
+var pure = []string{"turns", "turns/tokens", "turns/interchange", "turns/interchange/strict", "lineage", "ledger", "fork", "compactor", "compactor/extractive"}
+
+func TestImports(t *testing.T) {
+	walk(t, func(path string, production bool) {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkg := filepath.ToSlash(filepath.Dir(path))
+		if !production {
+			return
+		}
+		for _, spec := range f.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if own, ok := strings.CutPrefix(name, "nexus/"); ok {
+				may, known := allowed[pkg]
+				if !known {
+					t.Errorf("%s: package %s is not in the table of imports", path, pkg)
+				} else if may != nil && !slices.Contains(may, own) {
+					t.Errorf("%s: %s may not import %s", path, pkg, own)
+				}
+			}
+			for prefix, may := range only {
+				if (name == prefix || strings.HasPrefix(name, prefix+"/")) && name != "math/rand/v2" && !slices.Contains(may, pkg) {
+					t.Errorf("%s: only %v may import %s", path, may, name)
+				}
+			}
+			if slices.Contains(pure, pkg) && (name == "os" || name == "net" || strings.HasPrefix(name, "net/")) {
+				t.Errorf("%s: %s is pure and may not import %s", path, pkg, name)
+			}
+		}
+	})
+}
+
+// A pure package takes its clock as an argument.
+func TestPurePackagesReadNoClock(t *testing.T) {
+	clock := regexp.MustCompile(`\btime\.(Now|Since|Sleep|After|Tick)\(`)
+	walk(t, func(path string, production bool) {
+		if !production || !slices.Contains(pure, filepath.ToSlash(filepath.Dir(path))) {
+			return
+		}
+		b, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := clock.Find(b); m != nil {
+			t.Errorf("%s reads the clock: %s", path, m)
+		}
+	})
+}
+
+func TestTopLevelFolders(t *testing.T) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := []string{"ledger", "turns", "lineage", "compactor", "fork", "projections", "cmd", "docs", ".ci", ".git", "nexus-data"}
+	for _, e := range entries {
+		if e.IsDir() && !slices.Contains(may, e.Name()) {
+			t.Errorf("%s is not one of the top-level folders %v", e.Name(), may)
+		}
+	}
+}
+
+// Every relative link of a Markdown page leads to a file.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".md") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range link.FindAllSubmatch(b, -1) {
+			to := string(m[1])
+			if strings.Contains(to, "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), to)); err != nil {
+				t.Errorf("%s links to %s, which is not there", path, to)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func walk(t *testing.T, visit func(path string, production bool)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "nexus-data") {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".go") {
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			visit(rel, !strings.HasSuffix(path, "_test.go"))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
