@@ -1,0 +1,286 @@
+package projections
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"nexus/ledger"
+	"nexus/ledger/memlog"
+	"nexus/turns"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// author writes sessions onto a log, by the same fold that everything uses.
+type author struct {
+	t    *testing.T
+	log  *memlog.Log
+	rng  *rand.Rand
+	all  []*session
+	next uint64
+}
+
+type session struct {
+	ledger.Session
+	depth map[turns.Ref]uint64
+	turns []turns.Ref
+	hash  map[turns.Ref]turns.Hash
+}
+
+func newAuthor(t *testing.T, seed uint64) *author {
+	return &author{t: t, log: memlog.New(memlog.Config{}), rng: rand.New(rand.NewPCG(seed, 1))}
+}
+
+func (a *author) id() turns.ID {
+	a.next++
+	return turns.DeriveID(time.UnixMilli(int64(a.next)), fmt.Sprint(a.next))
+}
+
+func (a *author) put(s *session, e *turns.Event) {
+	a.t.Helper()
+	e.Version, e.Recorded = turns.Version, int64(a.next+1)
+	if e.Kind != turns.KindOpened {
+		e.Chain = turns.SessionChain(s.ID)
+		e.Index, e.Prev = s.Tail.Index+1, s.Tail.Hash
+	}
+	payload, err := e.Encode()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	next := s.Session
+	if err := next.Apply("default", s.Tail.Seq+1, turns.HashEvent(payload), e); err != nil {
+		a.t.Fatal(err)
+	}
+	seq, err := a.log.Append(a.t.Context(), next.Subject(), s.Tail.Seq, payload)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	next.Tail.Seq = seq
+	s.Session = next
+	if e.Kind.IsTurn() {
+		s.turns = append(s.turns, e.Ref())
+		s.depth[e.Ref()], s.hash[e.Ref()] = e.Depth, turns.HashEvent(payload)
+	}
+}
+
+func (a *author) open(of *session) *session {
+	id := a.id()
+	s := &session{depth: map[turns.Ref]uint64{}, hash: map[turns.Ref]turns.Hash{}}
+	e := &turns.Event{Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Root: id, Agent: "main",
+		Origin: &turns.Origin{Ledger: [16]byte{1}, Tenant: "default", Session: id}}
+	if of != nil {
+		at := of.turns[a.rng.IntN(len(of.turns))]
+		e.Root, e.ForkOf = of.Root, &turns.ForkOf{At: at, Hash: of.hash[at], Mode: turns.AsSeen}
+		s.depth[at] = of.depth[at]
+	}
+	a.put(s, e)
+	a.all = append(a.all, s)
+	return s
+}
+
+func (a *author) turn(s *session) {
+	e := &turns.Event{Kind: turns.KindTurn, ID: a.id(), Parent: s.Head, Depth: s.depth[s.Head] + 1, Halves: 3,
+		Tokens: turns.Tokens{Counter: "approx-1", Messages: 3, Response: 5}}
+	e.Segment = s.SegmentFor(e.ID, s.Head)
+	a.put(s, e)
+}
+
+// write does n random things: turns, forks, head moves, new sessions.
+func (a *author) write(n int) {
+	for range n {
+		if len(a.all) == 0 || a.rng.IntN(20) == 0 {
+			a.open(nil)
+			continue
+		}
+		s := a.all[a.rng.IntN(len(a.all))]
+		switch k := a.rng.IntN(12); {
+		case k == 0 && len(s.turns) > 0:
+			a.open(s)
+		case k == 1 && len(s.turns) > 0:
+			a.put(s, &turns.Event{Kind: turns.KindMoved, ID: a.id(), To: s.turns[a.rng.IntN(len(s.turns))]})
+		default:
+			a.turn(s)
+		}
+	}
+}
+
+func openStore(t *testing.T, fs vfs.FS) *Store {
+	t.Helper()
+	s, err := Open(Config{Dir: "p", FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run applies the log up to last, then stops.
+func run(t *testing.T, s *Store, log ledger.Log, last uint64) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, log) }()
+	if err := s.WaitFor(ctx, last); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func last(t *testing.T, log ledger.Log) uint64 {
+	t.Helper()
+	st, err := log.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Last
+}
+
+// dump is every key and value.
+func dump(t *testing.T, s *Store) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	for p, err := range scan(s.db, []byte{0}, []byte{0xff}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%x=%x\n", p.key, p.value)
+	}
+	return b.Bytes()
+}
+
+// A store that is deleted, or cut off by a crash at any batch, comes back with
+// the same content to the byte.
+func TestRebuildIsIdentical(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	a := newAuthor(t, seed)
+	a.write(600)
+	whole := openStore(t, vfs.NewMem())
+	defer whole.Close()
+	run(t, whole, a.log, last(t, a.log))
+	want := dump(t, whole)
+
+	fs := vfs.NewCrashableMem()
+	for cut := uint64(1); cut < last(t, a.log); cut += 1 + uint64(a.rng.IntN(150)) {
+		s := openStore(t, fs)
+		at := max(cut, s.Applied().Seq)
+		run(t, s, a.log, at)
+		crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: a.rng.IntN(101), RNG: a.rng})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fs = crashed
+	}
+	s := openStore(t, fs)
+	defer s.Close()
+	run(t, s, a.log, last(t, a.log))
+	if got := dump(t, s); !bytes.Equal(got, want) {
+		t.Errorf("after crashes the store has %d bytes of rows, a fresh one %d", len(got), len(want))
+	}
+	if err := s.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, s, a.log, last(t, a.log))
+	if got := dump(t, s); !bytes.Equal(got, want) {
+		t.Error("after Clear and a rebuild the store differs")
+	}
+}
+
+// A log that is not the one that was applied stops the projections before
+// anything is appended to it.
+func TestDiverged(t *testing.T) {
+	a := newAuthor(t, 7)
+	a.write(50)
+	s := openStore(t, vfs.NewMem())
+	defer s.Close()
+	run(t, s, a.log, last(t, a.log))
+	if err := s.Check(t.Context(), a.log); err != nil {
+		t.Errorf("its own log: %v", err)
+	}
+	other := newAuthor(t, 8)
+	other.write(80)
+	var d *DivergedError
+	if err := s.Check(t.Context(), other.log); !errors.As(err, &d) || !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("another log: %v, want diverged", err)
+	}
+	n := last(t, a.log)
+	a.log.Truncate(n - 3)
+	if err := s.Check(t.Context(), a.log); !errors.As(err, &d) {
+		t.Errorf("a log that lost its end: %v, want diverged", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := s.Run(ctx, a.log); !errors.As(err, &d) {
+		t.Errorf("run on it: %v, want diverged", err)
+	}
+	if err := s.WaitFor(ctx, n+1); !errors.Is(err, ledger.ErrUnavailable) {
+		t.Errorf("wait after that: %v, want unavailable", err)
+	}
+}
+
+// What is wrong with one chain sets that chain aside, says why, keeps its bytes
+// and stops no other.
+func TestABadChainIsSetAside(t *testing.T) {
+	a := newAuthor(t, 9)
+	good, bad := a.open(nil), a.open(nil)
+	a.turn(good)
+	a.turn(bad)
+	// A turn that claims a depth of its own.
+	e := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: a.id(), Chain: turns.SessionChain(bad.ID), Index: 2, Prev: bad.Tail.Hash,
+		Recorded: 1, Parent: bad.Head, Depth: 40, Segment: bad.Segment, Halves: 1}
+	payload, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq, err := a.log.Append(t.Context(), bad.Subject(), bad.Tail.Seq, payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.turn(good)
+	s := openStore(t, vfs.NewMem())
+	defer s.Close()
+	run(t, s, a.log, last(t, a.log))
+	if n := s.Aside(); n != 1 {
+		t.Errorf("%d chains aside, want 1", n)
+	}
+	if why, err := s.WhyAside(turns.SessionChain(bad.ID)); err != nil || why == "" {
+		t.Errorf("why: %q, %v", why, err)
+	}
+	if row, err := s.Session(good.ID); err != nil || row.Turns != 2 {
+		t.Errorf("the other session: %+v, %v", row, err)
+	}
+	if row, err := s.Session(bad.ID); err != nil || row.Turns != 1 {
+		t.Errorf("the bad session: %+v, %v; want it as it was", row, err)
+	}
+	if r, err := s.Record(seq); err != nil || !bytes.Equal(r.Payload, payload) {
+		t.Errorf("the bad record's copy: %v", err)
+	}
+}
+
+// Every record of the log has its exact copy here.
+func TestEveryRecordIsKept(t *testing.T) {
+	a := newAuthor(t, 10)
+	a.write(200)
+	s := openStore(t, vfs.NewMem())
+	defer s.Close()
+	run(t, s, a.log, last(t, a.log))
+	for r, err := range a.log.Read(t.Context(), 1, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Record(r.Seq)
+		if err != nil || got.Subject != r.Subject || !bytes.Equal(got.Payload, r.Payload) || got.Hash != r.Hash {
+			t.Fatalf("record %d: %+v, %v", r.Seq, got, err)
+		}
+	}
+}
