@@ -135,6 +135,9 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	if d.log, err = jetstream.Open(ctx, stream, c); err != nil {
 		return err
 	}
+	if d.server != nil && d.log.Ledger() != id.Ledger {
+		return fmt.Errorf("%w: the stream belongs to ledger %s, the data folder to %s", turns.ErrCorrupt, d.log.Ledger(), id.Ledger)
+	}
 	if d.server != nil && !id.Ready {
 		id.Ready = true
 		return saveIdentity(d.cfg.Data, id)
