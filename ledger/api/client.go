@@ -61,8 +61,12 @@ func (c *Client) Call(ctx context.Context, verb string, session turns.ID, in, ou
 	if !session.IsZero() {
 		subject += "." + session.String()
 	}
+	wait := requestTimeout
+	if verb == "audit.verify" { // reads the whole ledger
+		wait = verifyTimeout
+	}
 	try := func() (struct{}, error) {
-		err := c.once(ctx, subject, b, out)
+		err := c.once(ctx, wait, subject, b, out)
 		var e *Error
 		if errors.As(err, &e) && (e.Code == Busy || e.Code == Unavailable || e.Code == Indeterminate) && ctx.Err() == nil {
 			return struct{}{}, err
@@ -80,11 +84,14 @@ func (c *Client) Call(ctx context.Context, verb string, session turns.ID, in, ou
 	return err
 }
 
-// requestTimeout is how long one try waits for its reply.
-const requestTimeout = 35 * time.Second
+// How long one try waits for its reply: longer than the daemon works on it.
+const (
+	requestTimeout = 35 * time.Second
+	verifyTimeout  = 31 * time.Minute
+)
 
-func (c *Client) once(ctx context.Context, subject string, b []byte, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+func (c *Client) once(ctx context.Context, wait time.Duration, subject string, b []byte, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	m, err := c.nc.RequestWithContext(ctx, subject, b)
 	switch {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -73,6 +75,28 @@ func TestARestartKeepsEverything(t *testing.T) {
 	}
 }
 
+// The operator reads everything and changes nothing.
+func TestTheOperatorChangesNothing(t *testing.T) {
+	_, c := start(t, t.TempDir())
+	ctx := t.Context()
+	s, err := c.Create(ctx, api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := c.As(api.Operator)
+	_, appendErr := op.Append(ctx, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "x")}})
+	_, createErr := op.Create(ctx, api.CreateSession{})
+	_, closeErr := op.Close(ctx, s.ID, api.CloseSession{})
+	for what, err := range map[string]error{"append": appendErr, "create": createErr, "close": closeErr} {
+		if !errors.Is(err, ledger.ErrDenied) {
+			t.Errorf("%s by the operator: %v, want denied", what, err)
+		}
+	}
+	if got, err := op.Session(ctx, s.ID); err != nil || got.Hash != s.Hash {
+		t.Errorf("the operator reads %+v, %v", got, err)
+	}
+}
+
 // A client has no way around the service to the stream.
 func TestClientsCannotReachTheStream(t *testing.T) {
 	_, c := start(t, t.TempDir())
@@ -106,6 +130,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		{"turn.append.01ARZ3NDEKTSV4RRFFQ69G5FAV", `{"messages":[{"role":"user","parts":[]}]}`, api.NotFound, ""},
 		{"session.get.not-an-id", `{}`, api.Malformed, ""},
 		{"compaction.run." + s.ID.String(), `{}`, api.Nothing, ""},
+		{"search.query", `{"text":"x"}`, api.Unsupported, ""},
 		{"context.get." + s.ID.String(), `{"format":"latin"}`, api.Malformed, "/format"},
 	} {
 		m, err := c.Conn().Request("nexus.v1.default.main."+tc.subject, []byte(tc.body), 5*time.Second)

@@ -40,6 +40,9 @@ var errStale = errors.New("stale")
 // event is on the log; a caller that never heard of it retries with the same id
 // and is told so, by whichever daemon.
 func (e *Engine) mutate(ctx context.Context, c Caller, id turns.ID, decide func(ch *chain, s *ledger.Session) (*draft, error)) error {
+	if c.Operator() {
+		return &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name the session's agent"}
+	}
 	ch, release, err := e.hold(ctx, c.Tenant+"/"+id.String())
 	if err != nil {
 		return err

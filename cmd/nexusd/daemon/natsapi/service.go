@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,8 +27,9 @@ import (
 const (
 	// maxInFlight is how many requests are worked on at a time; more are busy.
 	maxInFlight = 1024
-	// timeout ends a request that no wait_ms makes longer.
-	timeout = 30 * time.Second
+	// timeout ends a request; a verification reads the whole ledger and has longer.
+	timeout       = 30 * time.Second
+	verifyTimeout = 30 * time.Minute
 )
 
 // Service is the endpoints on one connection.
@@ -61,7 +63,7 @@ func Start(nc *nats.Conn, e *engine.Engine, version string, logger *slog.Logger)
 		cancel()
 		return nil, fmt.Errorf("register the service: %w", err)
 	}
-	for _, v := range verbs {
+	for _, v := range slices.Concat(verbs, unbuilt) {
 		subject := "nexus.v1.*.*." + v.name
 		if v.session {
 			subject += ".*"
@@ -142,7 +144,11 @@ func (s *Service) serve(r micro.Request, v verb) (out any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(s.base, timeout)
+	most := timeout
+	if v.name == "audit.verify" {
+		most = verifyTimeout
+	}
+	ctx, cancel := context.WithTimeout(s.base, most)
 	defer cancel()
 	return v.serve(ctx, c)
 }

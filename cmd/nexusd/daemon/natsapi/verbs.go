@@ -117,6 +117,23 @@ var verbs = []verb{
 	}),
 }
 
+// unbuilt are the calls of the contract that this version does not have. They
+// are answered, so that a client is told so and does not wait.
+var unbuilt = []verb{
+	later("session.reset", true), later("session.erase", true), later("context.overflow", true),
+	later("compaction.take", true), later("compaction.submit", true), later("flush.begin", true), later("flush.done", true),
+	later("memory.save", false), later("memory.withdraw", false), later("memory.list", false), later("memory.search", false), later("memory.document", false),
+	later("event.append", false), later("event.list", false), later("search.query", false), later("blob.put", false), later("blob.get", false),
+	later("policy.list", false), later("policy.get", false), later("policy.put", false), later("audit.checkpoint", false), later("audit.proof", true),
+}
+
+func later(name string, session bool) verb {
+	return verb{name: name, session: session, summary: "not built yet", request: struct{}{}, reply: struct{}{},
+		serve: func(context.Context, *call) (any, error) {
+			return nil, &api.Error{Code: api.Unsupported, Message: name + " is not built yet"}
+		}}
+}
+
 // forkCanonical is the canonical form of a fork, with the session it is taken
 // from, which stands in the subject.
 func forkCanonical(c *call) []byte {

@@ -1,0 +1,64 @@
+package ledger
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"nexus/turns"
+)
+
+func called(ids ...string) *turns.Message {
+	m := &turns.Message{Role: turns.Assistant}
+	for _, id := range ids {
+		m.Parts = append(m.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: "f", Arguments: turns.Raw(`{}`)})
+	}
+	return m
+}
+
+func result(ids ...string) turns.Message {
+	m := turns.Message{Role: turns.Tool}
+	for _, id := range ids {
+		m.Parts = append(m.Parts, turns.Part{Type: turns.ToolCallResponse, ID: id, Response: turns.Raw(`"ok"`)})
+	}
+	return m
+}
+
+func TestCallsAfter(t *testing.T) {
+	user := turns.TextMessage(turns.User, "go on")
+	for _, tc := range []struct {
+		name     string
+		open     Calls
+		messages []turns.Message
+		response *turns.Message
+		want     Turned
+	}{
+		{"a response opens its calls", nil, []turns.Message{user}, called("a", "b"), Turned{Open: Calls{"a", "b"}}},
+		{"results close them", Calls{"a", "b"}, []turns.Message{result("a"), result("b")}, called("c"), Turned{Open: Calls{"c"}}},
+		{"some results leave the rest open", Calls{"a", "b"}, []turns.Message{result("b")}, nil, Turned{Open: Calls{"a"}}},
+		{"text moves on", Calls{"a"}, []turns.Message{user}, nil, Turned{Left: []string{"a"}}},
+		{"text beside the results moves on from the rest", Calls{"a", "b"}, []turns.Message{user, result("a")}, nil, Turned{Left: []string{"b"}}},
+		{"a response moves on", Calls{"a"}, nil, called(), Turned{Left: []string{"a"}}},
+		{"a late result", nil, []turns.Message{result("a")}, nil, Turned{Late: []string{"a"}}},
+		{"a second result is late", Calls{"a"}, []turns.Message{result("a"), result("a")}, nil, Turned{Late: []string{"a"}}},
+		{"calls that came with the request", nil, []turns.Message{user, *called("x"), result("x"), *called("y")}, nil, Turned{Open: Calls{"y"}}},
+		{"and are left there", nil, []turns.Message{*called("x"), user}, called("z"), Turned{Open: Calls{"z"}, Left: []string{"x"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := tc.open.After(tc.messages, tc.response, func(id string) (bool, error) { return id == "a", nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+	_, err := Calls{"a"}.After([]turns.Message{result("never")}, nil, func(string) (bool, error) { return false, nil })
+	var f *turns.FieldError
+	if !errors.Is(err, ErrMalformed) || !errors.As(err, &f) || f.Field != "/messages/0/parts/0/id" {
+		t.Errorf("a result of no known call: %v", err)
+	}
+}
