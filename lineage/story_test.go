@@ -1,6 +1,7 @@
 package lineage
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -114,7 +115,7 @@ func (s *story) list(ns []Node) string {
 	for _, n := range ns {
 		names = append(names, s.names[n.Ref])
 	}
-	return strings.Join(names, " ") + "\n"
+	return cmp.Or(strings.Join(names, " "), "none") + "\n"
 }
 
 func (s *story) segments(n Node, lo uint64) (string, error) {
