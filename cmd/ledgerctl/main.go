@@ -68,8 +68,6 @@ func hint(err error) string {
 	switch {
 	case errors.As(err, &usageError{}):
 		return "ledgerctl help lists the verbs, ledgerctl help VERB one with an example"
-	case errors.Is(err, nats.ErrNoServers):
-		return "is nexusd running? start it with: nexusd"
 	case errors.As(err, &x) && x.Code == api.Unavailable:
 		return "is nexusd running on that server? start it with: nexusd"
 	case errors.As(err, &x) && x.Code == api.NotFound:
@@ -83,7 +81,7 @@ func (e *env) client(def string) (*api.Client, error) {
 	if e.nc == nil {
 		nc, err := nats.Connect(e.server, nats.Name("ledgerctl"))
 		if err != nil {
-			return nil, fmt.Errorf("connect to %s: %w", e.server, err)
+			return nil, api.Errorf(api.Unavailable, nil, "connect to %s: %v", e.server, err)
 		}
 		e.nc = nc
 	}
@@ -111,7 +109,13 @@ func (e *env) say(format string, args ...any) {
 }
 
 func commands(e *env) *cobra.Command {
-	root := &cobra.Command{Use: "ledgerctl", Short: "a ledger for the conversations of AI agents", SilenceErrors: true, SilenceUsage: true}
+	root := &cobra.Command{Use: "ledgerctl", Short: "a ledger for the conversations of AI agents", SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("there is no verb %q", args[0])}
+			}
+			return cmd.Help()
+		}}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	def := os.Getenv("NEXUS_URL")
 	if def == "" {

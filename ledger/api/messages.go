@@ -64,13 +64,13 @@ func (s *System) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // SessionSettings are the settings that create and set share. A nil field is
 // left as it is.
 type SessionSettings struct {
-	Label  *string       `json:"label,omitempty"`
-	Policy *Policy       `json:"policy,omitempty"`
-	Model  *string       `json:"model,omitempty"`
-	System *System       `json:"system,omitempty"`
+	Label  *string       `json:"label,omitempty,omitzero"`
+	Policy *Policy       `json:"policy,omitempty,omitzero"`
+	Model  *string       `json:"model,omitempty,omitzero"`
+	System *System       `json:"system,omitempty,omitzero"`
 	Tools  *[]turns.Raw  `json:"tools,omitzero"`
-	Limits *turns.Limits `json:"limits,omitempty"`
-	User   *string       `json:"user,omitempty"`
+	Limits *turns.Limits `json:"limits,omitempty,omitzero"`
+	User   *string       `json:"user,omitempty,omitzero"`
 	Meta   turns.Raw     `json:"meta,omitzero"`
 	Reset  turns.Raw     `json:"reset,omitzero"`
 }
@@ -78,8 +78,8 @@ type SessionSettings struct {
 // CreateSession is session.create.
 type CreateSession struct {
 	ID        turns.ID          `json:"id,omitzero"`
-	Kind      turns.SessionKind `json:"kind,omitempty"`
-	SpawnedBy *SpawnedBy        `json:"spawned_by,omitempty"`
+	Kind      turns.SessionKind `json:"kind,omitempty,omitzero"`
+	SpawnedBy *SpawnedBy        `json:"spawned_by,omitempty,omitzero"`
 	SessionSettings
 }
 
@@ -113,7 +113,7 @@ type PolicyInForce struct {
 // Session is a session as every session call returns it.
 type Session struct {
 	ID          turns.ID          `json:"id"`
-	Label       string            `json:"label,omitempty"`
+	Label       string            `json:"label,omitempty,omitzero"`
 	Agent       string            `json:"agent"`
 	Kind        turns.SessionKind `json:"kind"`
 	State       string            `json:"state"`
@@ -126,12 +126,12 @@ type Session struct {
 	Overhead    uint64            `json:"overhead"`              // of system and tools
 	Budget      uint64            `json:"budget"`                // what tokens and overhead may take together
 	Pressure    float64           `json:"pressure"`              // (tokens + overhead) / budget
-	ForkedFrom  *ForkedFrom       `json:"forked_from,omitempty"`
-	SpawnedBy   *SpawnedBy        `json:"spawned_by,omitempty"`
+	ForkedFrom  *ForkedFrom       `json:"forked_from,omitempty,omitzero"`
+	SpawnedBy   *SpawnedBy        `json:"spawned_by,omitempty,omitzero"`
 	Policy      PolicyInForce     `json:"policy"`
-	Model       string            `json:"model,omitempty"`
+	Model       string            `json:"model,omitempty,omitzero"`
 	Limits      turns.Limits      `json:"limits,omitzero"`
-	User        string            `json:"user,omitempty"`
+	User        string            `json:"user,omitempty,omitzero"`
 	Meta        turns.Raw         `json:"meta,omitzero"`
 	Successor   turns.ID          `json:"successor,omitzero"`
 	Usage       turns.Usage       `json:"usage_total"`
@@ -139,19 +139,19 @@ type Session struct {
 	Updated     Time              `json:"updated"`
 	Hash        turns.Hash        `json:"hash"` // of the chain's last event
 	Position    string            `json:"position"`
-	Mode        string            `json:"mode,omitempty"` // fork.create only
+	Mode        string            `json:"mode,omitempty,omitzero"` // fork.create only
 }
 
 // Page asks for a stretch of a list.
 type Page struct {
-	After string `json:"after,omitempty"`
-	Limit int    `json:"limit,omitempty"`
+	After string `json:"after,omitempty,omitzero"`
+	Limit int    `json:"limit,omitempty,omitzero"`
 }
 
 // SessionList is session.list's reply.
 type SessionList struct {
 	Sessions []Session `json:"sessions"`
-	Next     string    `json:"next,omitempty"`
+	Next     string    `json:"next,omitempty,omitzero"`
 }
 
 // Resolve is session.resolve.
@@ -161,8 +161,8 @@ type Resolve struct {
 
 // Read is what every read may say about freshness.
 type Read struct {
-	MinPosition string `json:"min_position,omitempty"`
-	StaleOK     bool   `json:"stale_ok,omitempty"`
+	MinPosition string `json:"min_position,omitempty,omitzero"`
+	StaleOK     bool   `json:"stale_ok,omitempty,omitzero"`
 }
 
 // MoveSession is session.move. To is a turn of the session's own or inherited
@@ -171,19 +171,19 @@ type MoveSession struct {
 	ID     turns.ID  `json:"id,omitzero"`
 	To     *turns.ID `json:"to"`
 	IfHead turns.ID  `json:"if_head,omitzero"`
-	Note   string    `json:"note,omitempty"`
+	Note   string    `json:"note,omitempty,omitzero"`
 }
 
 // CloseSession is session.close.
 type CloseSession struct {
 	ID    turns.ID `json:"id,omitzero"`
-	Cause string   `json:"cause,omitempty"`
+	Cause string   `json:"cause,omitempty,omitzero"`
 }
 
 // ContextUsed says what context a call was made with.
 type ContextUsed struct {
 	Recipe      turns.Raw `json:"recipe,omitzero"`
-	Fingerprint string    `json:"fingerprint,omitempty"`
+	Fingerprint string    `json:"fingerprint,omitempty,omitzero"`
 }
 
 // AppendTurn is turn.append.
@@ -191,12 +191,12 @@ type AppendTurn struct {
 	ID       turns.ID        `json:"id,omitzero"`
 	Parent   turns.ID        `json:"parent,omitzero"`
 	Messages []turns.Message `json:"messages"`
-	Response *turns.Message  `json:"response,omitempty"`
-	Model    string          `json:"model,omitempty"`
-	Usage    *turns.Usage    `json:"usage,omitempty"`
-	Time     *Time           `json:"time,omitempty"`
+	Response *turns.Message  `json:"response,omitempty,omitzero"`
+	Model    string          `json:"model,omitempty,omitzero"`
+	Usage    *turns.Usage    `json:"usage,omitempty,omitzero"`
+	Time     *Time           `json:"time,omitempty,omitzero"`
 	Meta     turns.Raw       `json:"meta,omitzero"`
-	Context  *ContextUsed    `json:"context,omitempty"`
+	Context  *ContextUsed    `json:"context,omitempty,omitzero"`
 }
 
 // Gauge is how full the context is.
@@ -229,10 +229,10 @@ type Appended struct {
 	Context    Gauge           `json:"context"`
 	Compaction CompactionState `json:"compaction"`
 	Flush      FlushState      `json:"flush"`
-	Open       []string        `json:"open_calls,omitempty"` // tool calls that wait for their response
-	Abandoned  []string        `json:"abandoned_calls,omitempty"`
-	Late       []string        `json:"late_calls,omitempty"`
-	Duplicate  bool            `json:"duplicate,omitempty"` // the id was stored before; nothing was stored now
+	Open       []string        `json:"open_calls,omitempty,omitzero"` // tool calls that wait for their response
+	Abandoned  []string        `json:"abandoned_calls,omitempty,omitzero"`
+	Late       []string        `json:"late_calls,omitempty,omitzero"`
+	Duplicate  bool            `json:"duplicate,omitempty,omitzero"` // the id was stored before; nothing was stored now
 }
 
 // GetTurn is turn.get; also compaction.get.
@@ -244,8 +244,8 @@ type GetTurn struct {
 // ListTurns is turn.list.
 type ListTurns struct {
 	Page
-	Order string `json:"order,omitempty"` // asc (default), desc
-	Full  bool   `json:"full,omitempty"`  // with messages and responses
+	Order string `json:"order,omitempty,omitzero"` // asc (default), desc
+	Full  bool   `json:"full,omitempty,omitzero"`  // with messages and responses
 	Read
 }
 
@@ -258,19 +258,19 @@ type Turn struct {
 	ParentSession turns.ID        `json:"parent_session,omitzero"` // where it is not the turn's own
 	Type          string          `json:"type"`                    // normal, compaction
 	Depth         uint64          `json:"depth"`
-	Time          *Time           `json:"time,omitempty"` // as the client claimed it
+	Time          *Time           `json:"time,omitempty,omitzero"` // as the client claimed it
 	Recorded      Time            `json:"recorded"`
-	Model         string          `json:"model,omitempty"`
-	Messages      []turns.Message `json:"messages,omitempty"`
+	Model         string          `json:"model,omitempty,omitzero"`
+	Messages      []turns.Message `json:"messages,omitempty,omitzero"`
 	Response      *turns.Message  `json:"response"`
-	Usage         *turns.Usage    `json:"usage,omitempty"`
+	Usage         *turns.Usage    `json:"usage,omitempty,omitzero"`
 	TokenCount    uint64          `json:"token_count"`
 	ToolCalls     uint64          `json:"tool_call_count"`
-	Pending       bool            `json:"pending,omitempty"`
-	OpenCalls     uint64          `json:"open_call_count,omitempty"`
+	Pending       bool            `json:"pending,omitempty,omitzero"`
+	OpenCalls     uint64          `json:"open_call_count,omitempty,omitzero"`
 	HasChildren   bool            `json:"has_children"`
 	Meta          turns.Raw       `json:"meta,omitzero"`
-	Context       *ContextUsed    `json:"context,omitempty"`
+	Context       *ContextUsed    `json:"context,omitempty,omitzero"`
 	Hash          turns.Hash      `json:"hash"`
 	PrevHash      turns.Hash      `json:"prev_hash"`
 	Position      string          `json:"position"`
@@ -280,7 +280,7 @@ type Turn struct {
 // TurnList is turn.list's and compaction.expand's reply.
 type TurnList struct {
 	Turns []Turn `json:"turns"`
-	Next  string `json:"next,omitempty"`
+	Next  string `json:"next,omitempty,omitzero"`
 }
 
 // Compaction is the compaction part of a turn.
@@ -289,7 +289,7 @@ type Compaction struct {
 	PolicyDigest  turns.Hash      `json:"policy_digest,omitzero"`
 	Trigger       turns.Trigger   `json:"trigger"`
 	Mode          string          `json:"mode"`
-	Tier          string          `json:"tier,omitempty"`
+	Tier          string          `json:"tier,omitempty,omitzero"`
 	Provenance    string          `json:"provenance"`
 	Replacement   []turns.Message `json:"replacement"`
 	Summary       *string         `json:"summary"`
@@ -297,16 +297,16 @@ type Compaction struct {
 	FirstKept     *turns.ID       `json:"first_kept"`
 	Split         bool            `json:"split"`
 	SawThrough    *turns.ID       `json:"saw_through"`
-	Elisions      []Elision       `json:"elisions,omitempty"`
-	Dropped       bool            `json:"dropped,omitempty"`
+	Elisions      []Elision       `json:"elisions,omitempty,omitzero"`
+	Dropped       bool            `json:"dropped,omitempty,omitzero"`
 	Covered       uint64          `json:"covered"`
 	TokensBefore  uint64          `json:"tokens_before"`
 	TokensAfter   uint64          `json:"tokens_after"`
 	Survival      turns.Raw       `json:"survival,omitzero"`
-	Usage         *turns.Usage    `json:"usage,omitempty"`
-	CostMicros    uint64          `json:"cost_micros,omitempty"`
-	Focus         string          `json:"focus,omitempty"`
-	FromOriginals bool            `json:"from_originals,omitempty"`
+	Usage         *turns.Usage    `json:"usage,omitempty,omitzero"`
+	CostMicros    uint64          `json:"cost_micros,omitempty,omitzero"`
+	Focus         string          `json:"focus,omitempty,omitzero"`
+	FromOriginals bool            `json:"from_originals,omitempty,omitzero"`
 	DurationMS    uint64          `json:"duration_ms"`
 }
 
@@ -324,12 +324,12 @@ type Elision struct {
 // GetContext is context.get.
 type GetContext struct {
 	At      turns.ID `json:"at,omitzero"`
-	Format  string   `json:"format,omitempty"` // otel (default), openai, anthropic, gemini
-	Policy  *Policy  `json:"policy,omitempty"`
-	Budget  uint64   `json:"budget,omitempty"`
-	Query   string   `json:"query,omitempty"`
-	Explain bool     `json:"explain,omitempty"`
-	Inline  bool     `json:"inline,omitempty"`
+	Format  string   `json:"format,omitempty,omitzero"` // otel (default), openai, anthropic, gemini
+	Policy  *Policy  `json:"policy,omitempty,omitzero"`
+	Budget  uint64   `json:"budget,omitempty,omitzero"`
+	Query   string   `json:"query,omitempty,omitzero"`
+	Explain bool     `json:"explain,omitempty,omitzero"`
+	Inline  bool     `json:"inline,omitempty,omitzero"`
 	Page
 	Read
 }
@@ -341,7 +341,7 @@ type Source struct {
 	Half    string   `json:"half"`
 	Status  string   `json:"status"`
 	Tokens  uint64   `json:"tokens"`
-	Why     string   `json:"why,omitempty"`
+	Why     string   `json:"why,omitempty,omitzero"`
 }
 
 // Context is context.get's reply.
@@ -356,37 +356,37 @@ type Context struct {
 	Recipe      turns.Raw       `json:"recipe"`
 	Sources     []Source        `json:"sources"`
 	Compaction  CompactionState `json:"compaction"`
-	Compacted   *turns.ID       `json:"compacted,omitempty"` // the compaction that this call committed
+	Compacted   *turns.ID       `json:"compacted,omitempty,omitzero"` // the compaction that this call committed
 	Flush       FlushState      `json:"flush"`
 	Position    string          `json:"position"`
-	Next        string          `json:"next,omitempty"`
+	Next        string          `json:"next,omitempty,omitzero"`
 }
 
 // Overflow is context.overflow.
 type Overflow struct {
 	Error  string `json:"error"`
-	Status int    `json:"status,omitempty"`
-	Model  string `json:"model,omitempty"`
-	WaitMS int    `json:"wait_ms,omitempty"`
-	Format string `json:"format,omitempty"`
+	Status int    `json:"status,omitempty,omitzero"`
+	Model  string `json:"model,omitempty,omitzero"`
+	WaitMS int    `json:"wait_ms,omitempty,omitzero"`
+	Format string `json:"format,omitempty,omitzero"`
 	Page
 }
 
 // RunCompaction is compaction.run.
 type RunCompaction struct {
 	ID            turns.ID `json:"id,omitzero"`
-	Policy        *Policy  `json:"policy,omitempty"`
+	Policy        *Policy  `json:"policy,omitempty,omitzero"`
 	At            turns.ID `json:"at,omitzero"`
-	DryRun        bool     `json:"dry_run,omitempty"`
-	FromOriginals bool     `json:"from_originals,omitempty"`
-	Focus         string   `json:"focus,omitempty"`
-	WaitMS        int      `json:"wait_ms,omitempty"`
+	DryRun        bool     `json:"dry_run,omitempty,omitzero"`
+	FromOriginals bool     `json:"from_originals,omitempty,omitzero"`
+	Focus         string   `json:"focus,omitempty,omitzero"`
+	WaitMS        int      `json:"wait_ms,omitempty,omitzero"`
 }
 
 // CompactionRun is compaction.run's reply: the turn, or for a dry run the plan.
 type CompactionRun struct {
-	Compaction *Turn  `json:"compaction,omitempty"`
-	Plan       *Plan  `json:"plan,omitempty"`
+	Compaction *Turn  `json:"compaction,omitempty,omitzero"`
+	Plan       *Plan  `json:"plan,omitempty,omitzero"`
 	State      string `json:"state"` // done, planned
 }
 
@@ -416,7 +416,7 @@ type ListCompactions struct {
 type ExpandCompaction struct {
 	ID     turns.ID  `json:"id"`
 	Levels turns.Raw `json:"levels,omitzero"` // 1 (default) or "all"
-	Full   bool      `json:"full,omitempty"`
+	Full   bool      `json:"full,omitempty,omitzero"`
 	Page
 	Read
 }
@@ -426,14 +426,14 @@ type ExpandCompaction struct {
 type RecordCompaction struct {
 	ID           turns.ID        `json:"id,omitzero"`
 	Parent       turns.ID        `json:"parent,omitzero"`
-	Time         *Time           `json:"time,omitempty"`
-	Trigger      string          `json:"trigger,omitempty"`
-	Replacement  []turns.Message `json:"replacement,omitempty"`
-	Summary      string          `json:"summary,omitempty"`
+	Time         *Time           `json:"time,omitempty,omitzero"`
+	Trigger      string          `json:"trigger,omitempty,omitzero"`
+	Replacement  []turns.Message `json:"replacement,omitempty,omitzero"`
+	Summary      string          `json:"summary,omitempty,omitzero"`
 	FirstKept    turns.ID        `json:"first_kept,omitzero"`
-	TokensBefore uint64          `json:"tokens_before,omitempty"`
-	Dropped      bool            `json:"dropped,omitempty"`
-	Cleared      []ClearedResult `json:"cleared,omitempty"`
+	TokensBefore uint64          `json:"tokens_before,omitempty,omitzero"`
+	Dropped      bool            `json:"dropped,omitempty,omitzero"`
+	Cleared      []ClearedResult `json:"cleared,omitempty,omitzero"`
 	Meta         turns.Raw       `json:"meta,omitzero"`
 }
 
@@ -447,9 +447,9 @@ type ClearedResult struct {
 type CreateFork struct {
 	ID     turns.ID  `json:"id,omitzero"`
 	Turn   turns.ID  `json:"turn"`
-	Mode   string    `json:"mode,omitempty"`
-	Label  *string   `json:"label,omitempty"`
-	Policy *Policy   `json:"policy,omitempty"`
+	Mode   string    `json:"mode,omitempty,omitzero"`
+	Label  *string   `json:"label,omitempty,omitzero"`
+	Policy *Policy   `json:"policy,omitempty,omitzero"`
 	Meta   turns.Raw `json:"meta,omitzero"`
 }
 
@@ -471,7 +471,7 @@ type PathTurn struct {
 // Path is lineage.path's reply, root first.
 type Path struct {
 	Turns []PathTurn `json:"turns"`
-	Next  string     `json:"next,omitempty"`
+	Next  string     `json:"next,omitempty,omitzero"`
 }
 
 // GetTree is lineage.tree.
@@ -483,9 +483,9 @@ type GetTree struct {
 // TreeSession is one session of a tree of forks.
 type TreeSession struct {
 	ID         turns.ID    `json:"id"`
-	Label      string      `json:"label,omitempty"`
+	Label      string      `json:"label,omitempty,omitzero"`
 	State      string      `json:"state"`
-	ForkedFrom *ForkedFrom `json:"forked_from,omitempty"`
+	ForkedFrom *ForkedFrom `json:"forked_from,omitempty,omitzero"`
 	ForkDepth  uint64      `json:"fork_depth"` // depth of the fork point; 0: the root session
 	Head       *turns.ID   `json:"head"`
 	Depth      uint64      `json:"depth"`
@@ -499,19 +499,19 @@ type Branch struct {
 	Parent      *turns.ID  `json:"parent"`
 	From        uint64     `json:"from"` // depths, inclusive
 	To          uint64     `json:"to"`
-	Compactions []PathTurn `json:"compactions,omitempty"`
+	Compactions []PathTurn `json:"compactions,omitempty,omitzero"`
 }
 
 // Tree is lineage.tree's reply: parents before their forks.
 type Tree struct {
 	Root     turns.ID      `json:"root"`
 	Sessions []TreeSession `json:"sessions"`
-	Next     string        `json:"next,omitempty"`
+	Next     string        `json:"next,omitempty,omitzero"`
 }
 
 // Verify is audit.verify.
 type Verify struct {
-	Sessions []turns.ID `json:"sessions,omitempty"` // none: everything
+	Sessions []turns.ID `json:"sessions,omitempty,omitzero"` // none: everything
 }
 
 // Verified is audit.verify's reply.
@@ -532,7 +532,7 @@ type Problem struct {
 	Code    Code     `json:"code"`
 	Session turns.ID `json:"session,omitzero"`
 	Event   turns.ID `json:"event,omitzero"`
-	Seq     uint64   `json:"seq,omitempty"`
+	Seq     uint64   `json:"seq,omitempty,omitzero"`
 	Message string   `json:"message"`
 }
 
@@ -545,16 +545,16 @@ type ExportSession struct {
 // Exported is one page of an export.
 type Exported struct {
 	Records []ExportRecord `json:"records"`
-	Next    string         `json:"next,omitempty"`
+	Next    string         `json:"next,omitempty,omitzero"`
 }
 
 // ExportRecord is one line of an export; exactly one field is set. Lines come
 // in an order in which they can be imported.
 type ExportRecord struct {
-	Ledger *ExportHeader `json:"nexus_export,omitempty"`
-	Key    *ExportKey    `json:"key,omitempty"`
-	Blob   *ExportBlob   `json:"blob,omitempty"`
-	Event  *ExportEvent  `json:"event,omitempty"`
+	Ledger *ExportHeader `json:"nexus_export,omitempty,omitzero"`
+	Key    *ExportKey    `json:"key,omitempty,omitzero"`
+	Blob   *ExportBlob   `json:"blob,omitempty,omitzero"`
+	Event  *ExportEvent  `json:"event,omitempty,omitzero"`
 }
 
 // ExportHeader opens an export.

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"nexus/cmd/nexusd/daemon"
+	"nexus/turns"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"ledgerctl": func() {
+			os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		},
+	})
+}
+
+// Each script runs the command against a daemon of its own.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			d, err := daemon.Open(context.Background(), daemon.Config{Data: env.Getenv("WORK") + "/ledger", Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+			if err != nil {
+				return err
+			}
+			env.Defer(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				defer cancel()
+				if err := d.Close(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			env.Setenv("NEXUS_URL", d.ClientURL())
+			return os.WriteFile(env.Getenv("WORK")+"/shipped.jsonl", recorded, 0o600)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// jsonlines FILE: every line is one JSON object.
+			"jsonlines": func(ts *testscript.TestScript, _ bool, args []string) {
+				text := ts.ReadFile(args[0])
+				if text == "" {
+					ts.Fatalf("%s is empty", args[0])
+				}
+				for line := range splitLines(text) {
+					var v map[string]turns.Raw
+					if err := turns.DecodeJSON([]byte(line), &v); err != nil {
+						ts.Fatalf("%s: %v", line, err)
+					}
+				}
+			},
+			// field NAME=KEY: the text member KEY of the JSON on stdout.
+			"field": func(ts *testscript.TestScript, _ bool, args []string) {
+				var v map[string]turns.Raw
+				if err := turns.DecodeJSON([]byte(ts.ReadFile("stdout")), &v); err != nil {
+					ts.Fatalf("stdout: %v", err)
+				}
+				s, ok := v[args[1]].Text()
+				if !ok {
+					ts.Fatalf("no text %s", args[1])
+				}
+				ts.Setenv(args[0], s)
+			},
+		},
+	})
+}
+
+func splitLines(s string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for len(s) > 0 {
+			i := 0
+			for i < len(s) && s[i] != '\n' {
+				i++
+			}
+			if i > 0 && !yield(s[:i]) {
+				return
+			}
+			s = s[min(i+1, len(s)):]
+		}
+	}
+}
