@@ -71,7 +71,7 @@ func checkRecord(ctx context.Context, log ledger.Log, r ledger.Record, seq, prev
 		return fmt.Errorf("get %d: %w", seq, err)
 	}
 	if d := cmp.Diff(r, got); d != "" {
-		return fmt.Errorf("Read and Get differ at %d (-read +get):\n%s", seq, d)
+		return fmt.Errorf("record from Read and Get differs at %d (-read +get):\n%s", seq, d)
 	}
 	if got, err = log.Next(ctx, r.Subject, prev); err != nil || got.Seq != seq {
 		return fmt.Errorf("Next(%s, %d) = %d, %v, want %d", r.Subject, prev, got.Seq, err, seq)

@@ -45,7 +45,6 @@ type Daemon struct {
 	web     *web
 	client  *nats.Conn // where the service lives
 
-	stopRun context.CancelFunc
 	run     chan error                    // the projections' Run
 	failed  chan error                    // the first part that ended by itself
 	closers []func(context.Context) error // in the order of opening

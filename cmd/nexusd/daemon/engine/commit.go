@@ -28,10 +28,6 @@ type request struct {
 	canonical []byte // the canonical JSON of the request without its id
 }
 
-// errStale says that a decision was taken on a fold that may be behind, and
-// came out negative: it is taken again on a fresh one before anyone hears of it.
-var errStale = errors.New("stale")
-
 // mutate runs decide on the fold of the session's tail and stores what it
 // drafts, expecting that tail. When another daemon was faster, or a negative
 // decision was taken on a fold that may be old, it is decided again.
