@@ -127,7 +127,7 @@ func commands(e *env) *cobra.Command {
 	f.StringVar(&e.agent, "agent", "", "agent (default: main where a verb creates, the operator where it reads)")
 	f.BoolVar(&e.json, "json", false, "JSON: one object, or one object a line")
 	f.BoolVar(&e.quiet, "quiet", false, "no talk on stderr")
-	root.AddCommand(quickstartCmd(e), importCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), logCmd(e), showCmd(e), treeCmd(e),
+	root.AddCommand(quickstartCmd(e), importCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), logCmd(e), tailCmd(e), showCmd(e), treeCmd(e),
 		pathCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), verifyCmd(e), versionCmd(e))
 	return root
 }

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// poll is how often a follower looks by itself: notifications are hints, and
+// one can be lost.
+const poll = 5 * time.Second
+
+func tailCmd(e *env) *cobra.Command {
+	var follow bool
+	var n int
+	c := verb("tail SESSION", "the newest turns, oldest of them first; -f goes on with what is appended", "ledgerctl tail 01J8 -f", 1, 1, func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		c, s, err := e.session(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		hints := make(chan *nats.Msg, 64)
+		if follow {
+			// Before the first read, so that nothing falls between.
+			sub, err := c.Conn().ChanSubscribe(c.NotifySubject(s.ID, ">"), hints)
+			if err != nil {
+				return err
+			}
+			defer sub.Unsubscribe()
+		}
+		last, err := e.newest(ctx, c, s.ID, n)
+		for err == nil && follow {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-hints:
+			case <-time.After(poll):
+			}
+			last, err = e.since(ctx, c, s.ID, last)
+		}
+		return err
+	})
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until interrupted")
+	c.Flags().IntVarP(&n, "lines", "n", 10, "how many turns to begin with")
+	return c
+}
+
+// newest prints the last n turns of the path and returns the id of the last.
+func (e *env) newest(ctx context.Context, c *api.Client, s turns.ID, n int) (last turns.ID, err error) {
+	var page []api.Turn
+	for t, err := range c.Turns(ctx, s, api.ListTurns{Order: "desc", Full: true, Page: api.Page{Limit: max(n, 1)}}) {
+		if err != nil {
+			return last, err
+		}
+		if page = append(page, t); len(page) >= max(n, 1) {
+			break
+		}
+	}
+	for i := len(page) - 1; i >= 0; i-- {
+		if err := e.printTurn(&page[i]); err != nil {
+			return last, err
+		}
+		last = page[i].ID
+	}
+	return last, nil
+}
+
+// since prints what follows last on the path. After a head move to before it,
+// it begins again at the new head.
+func (e *env) since(ctx context.Context, c *api.Client, s, last turns.ID) (turns.ID, error) {
+	r := api.ListTurns{Full: true}
+	if !last.IsZero() {
+		r.After = last.String()
+	}
+	for t, err := range c.Turns(ctx, s, r) {
+		if api.Exit(err) == 2 { // last is not on the path any more
+			e.say("the head moved to another branch")
+			return e.newest(ctx, c, s, 1)
+		}
+		if err != nil {
+			return last, err
+		}
+		if err := e.printTurn(&t); err != nil {
+			return last, err
+		}
+		last = t.ID
+	}
+	return last, nil
+}
+
+func (e *env) printTurn(t *api.Turn) error {
+	if e.json {
+		return e.print(t)
+	}
+	_, err := fmt.Fprintln(e.out, turnLine(t))
+	return err
+}
