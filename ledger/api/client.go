@@ -211,22 +211,22 @@ func (c *Client) Turn(ctx context.Context, session, id turns.ID) (*Turn, error) 
 
 // Turns is turn.list, page after page.
 func (c *Client) Turns(ctx context.Context, session turns.ID, r ListTurns) iter.Seq2[Turn, error] {
-	return c.turns(ctx, "turn.list", session, func(after string) any { r.After = after; return r })
+	return c.turns(ctx, "turn.list", session, r.After, func(after string) any { r.After = after; return r })
 }
 
 // Expand is compaction.expand, page after page.
 func (c *Client) Expand(ctx context.Context, session turns.ID, r ExpandCompaction) iter.Seq2[Turn, error] {
-	return c.turns(ctx, "compaction.expand", session, func(after string) any { r.After = after; return r })
+	return c.turns(ctx, "compaction.expand", session, r.After, func(after string) any { r.After = after; return r })
 }
 
 // Compactions is compaction.list, page after page.
 func (c *Client) Compactions(ctx context.Context, session turns.ID) iter.Seq2[Turn, error] {
-	return c.turns(ctx, "compaction.list", session, func(after string) any { return ListCompactions{Page: Page{After: after}} })
+	return c.turns(ctx, "compaction.list", session, "", func(after string) any { return ListCompactions{Page: Page{After: after}} })
 }
 
-func (c *Client) turns(ctx context.Context, verb string, session turns.ID, page func(after string) any) iter.Seq2[Turn, error] {
+func (c *Client) turns(ctx context.Context, verb string, session turns.ID, after string, page func(after string) any) iter.Seq2[Turn, error] {
 	return func(yield func(Turn, error) bool) {
-		for after := ""; ; {
+		for after := after; ; {
 			var out TurnList
 			if err := c.Call(ctx, verb, session, page(after), &out); err != nil {
 				yield(Turn{}, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,25 @@ func TestARestartKeepsEverything(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	var tail []uint64
+	first := api.ListTurns{Page: api.Page{Limit: 17}}
+	for x, err := range c.Turns(ctx, s.ID, first) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first.After = x.ID.String(); x.Depth == 17 {
+			break
+		}
+	}
+	for x, err := range c.Turns(ctx, s.ID, first) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tail = append(tail, x.Depth)
+	}
+	if !slices.Equal(tail, []uint64{18, 19, 20}) {
+		t.Errorf("turns after the seventeenth: %v", tail)
 	}
 	before, err := c.Context(ctx, s.ID, api.GetContext{})
 	if err != nil {
