@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"math"
 
 	"nexus/turns"
 )
@@ -95,10 +96,10 @@ func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Eve
 			s.Compactions++
 		}
 		if u := e.Usage; u != nil {
-			s.Usage.InputTokens += u.InputTokens
-			s.Usage.OutputTokens += u.OutputTokens
-			s.Usage.CacheRead += u.CacheRead
-			s.Usage.CacheCreation += u.CacheCreation
+			add(&s.Usage.InputTokens, u.InputTokens)
+			add(&s.Usage.OutputTokens, u.OutputTokens)
+			add(&s.Usage.CacheRead, u.CacheRead)
+			add(&s.Usage.CacheCreation, u.CacheCreation)
 		}
 	case turns.KindMoved:
 		s.Head = e.To
@@ -106,13 +107,19 @@ func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Eve
 		s.Settings = e.Index
 	case turns.KindState:
 		s.State, s.Successor = e.State, e.Successor
-	case turns.KindFlush:
 	default:
 		return fmt.Errorf("%w: event %s of kind %s on a session's chain", ErrUnsupported, e.ID, e.Kind)
 	}
 	s.Tail = Tail{Seq: seq, Index: e.Index, Hash: hash}
 	s.Updated = e.Recorded
 	return nil
+}
+
+// add adds up claims of clients: a sum that would overflow stays at its most.
+func add(sum *uint64, n uint64) {
+	if *sum += n; *sum < n {
+		*sum = math.MaxUint64
+	}
 }
 
 // Final reports whether the session takes no more turns.

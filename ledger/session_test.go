@@ -73,6 +73,11 @@ func TestSubjects(t *testing.T) {
 	if err != nil || tenant != "default" || chain != turns.SessionChain(root) {
 		t.Errorf("parsed: %s %v %v", tenant, chain, err)
 	}
+	for _, bad := range []string{"", "agents", "agents.zz.default.s.X", "agents.0.default.s.X", "agents.00.Default.s.X", "agents.00.default..X", "agents.00.default.s.", "blobs.00.default.s.X"} {
+		if _, _, err := ParseSubject(bad); !errors.Is(err, ErrMalformed) {
+			t.Errorf("subject %q: %v, want malformed", bad, err)
+		}
+	}
 	child := turns.MustParseID("01BX5ZZKBKACTAV9WEVGEMMVRZ")
 	if a, b := SessionSubject("default", root, child)[:9], got[:9]; a != b {
 		t.Errorf("a fork is in shard %s, its root in %s", a, b)

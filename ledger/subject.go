@@ -31,8 +31,12 @@ func AnyShard(tenant string, c turns.Chain) string {
 // ParseSubject takes a subject apart. Errors: [ErrMalformed].
 func ParseSubject(s string) (tenant string, c turns.Chain, err error) {
 	t := strings.Split(s, ".")
-	if len(t) != 5 || t[0] != "agents" || len(t[1]) != 2 {
+	if len(t) != 5 || t[0] != "agents" || !isShard(t[1]) || !turns.ValidName(t[2]) || t[3] == "" || t[4] == "" {
 		return "", c, fmt.Errorf("%w: subject %q", ErrMalformed, s)
 	}
 	return t[2], turns.Chain{Entity: turns.Entity(t[3]), ID: t[4]}, nil
+}
+
+func isShard(s string) bool {
+	return len(s) == 2 && strings.Trim(s, "0123456789abcdef") == ""
 }
