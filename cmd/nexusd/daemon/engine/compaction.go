@@ -277,7 +277,7 @@ func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns
 		}
 	}
 	*ref = turns.Ref{Session: s.ID, Turn: ev.ID}
-	return &draft{event: ev, body: body, keys: sealers(s, compactor.Path{}, covered, previous)}, nil
+	return &draft{event: ev, body: body, keys: sealers(s, covered, previous)}, nil
 }
 
 // preview plans a compaction and writes nothing.

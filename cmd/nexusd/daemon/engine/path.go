@@ -97,10 +97,10 @@ func (e *Engine) halves(ctx context.Context, s *ledger.Session, head lineage.Nod
 	return out, nil
 }
 
-// sealers is the content keys that a compaction of plan's halves must be sealed
+// sealers is the content keys that a compaction of some halves must be sealed
 // under: those of every session that any of its text came from, so that erasing
 // one of them makes the summary unreadable too.
-func sealers(s *ledger.Session, p compactor.Path, covered []compactor.HalfTurn, previous []turns.ID) []turns.ID {
+func sealers(s *ledger.Session, covered []compactor.HalfTurn, previous []turns.ID) []turns.ID {
 	keys := append([]turns.ID{s.ID}, previous...)
 	for _, h := range covered {
 		if !slices.Contains(keys, h.Ref.Session) {
