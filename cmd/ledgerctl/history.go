@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -12,84 +13,9 @@ import (
 	"nexus/turns"
 )
 
-func sessionsCmd(e *env) *cobra.Command {
-	return verb("sessions", "the sessions, oldest first", "ledgerctl sessions", 0, 0, func(cmd *cobra.Command, _ []string) error {
-		c, err := e.client(api.Operator)
-		if err != nil {
-			return err
-		}
-		if !e.json {
-			fmt.Fprintf(e.out, "%-26s  %-10s %-7s %6s %5s %8s %5s  %s\n", "session", "agent", "state", "turns", "comp", "tokens", "full", "label")
-		}
-		for s, err := range c.Sessions(cmd.Context()) {
-			if err != nil {
-				return err
-			}
-			if e.json {
-				if err := e.print(s); err != nil {
-					return err
-				}
-				continue
-			}
-			fmt.Fprintf(e.out, "%s  %-10s %-7s %6d %5d %8d %4.0f%%  %s\n", s.ID, s.Agent, s.State, s.Turns, s.Compactions, s.Tokens, 100*s.Pressure, s.Label)
-		}
-		return nil
-	})
-}
-
-func appendCmd(e *env) *cobra.Command {
-	var user, assistant string
-	c := verb("append SESSION", "append a turn: texts by flag, or a turn.append request as JSON on stdin; SESSION new creates one",
-		`ledgerctl append new --user "hello" --assistant "hi"`, 1, 1, func(cmd *cobra.Command, args []string) error {
-			var r api.AppendTurn
-			if user == "" && assistant == "" {
-				b, err := io.ReadAll(e.in)
-				if err != nil {
-					return err
-				}
-				if err := turns.DecodeJSON(b, &r); err != nil {
-					return err
-				}
-			}
-			if user != "" {
-				r.Messages = []turns.Message{turns.TextMessage(turns.User, user)}
-			}
-			if assistant != "" {
-				m := turns.TextMessage(turns.Assistant, assistant)
-				r.Response = &m
-			}
-			var c *api.Client
-			var s *api.Session
-			var err error
-			if args[0] == "new" {
-				if c, err = e.client("main"); err != nil {
-					return err
-				}
-				s, err = c.Create(cmd.Context(), api.CreateSession{})
-			} else {
-				c, s, err = e.session(cmd.Context(), args[0])
-			}
-			if err != nil {
-				return err
-			}
-			a, err := c.Append(cmd.Context(), s.ID, r)
-			if err != nil {
-				return err
-			}
-			if e.json {
-				return e.print(a)
-			}
-			fmt.Fprintf(e.out, "turn %s at depth %d of session %s, %d of %d tokens\n", a.ID, a.Depth, a.Session, a.Context.Tokens, a.Context.Budget)
-			return nil
-		})
-	c.Flags().StringVar(&user, "user", "", "the user's text")
-	c.Flags().StringVar(&assistant, "assistant", "", "the assistant's text")
-	return c
-}
-
 func logCmd(e *env) *cobra.Command {
 	var limit int
-	c := verb("log SESSION", "the path of the head, newest first", "ledgerctl log 01J8", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("log SESSION", "the turns of a session, newest first", 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, s, err := e.session(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -102,7 +28,7 @@ func logCmd(e *env) *cobra.Command {
 			if e.json {
 				err = e.print(t)
 			} else {
-				_, err = fmt.Fprintln(e.out, turnLine(&t))
+				_, err = fmt.Fprintln(e.out, turnLine(&t, e.width))
 			}
 			if err != nil {
 				return err
@@ -117,24 +43,37 @@ func logCmd(e *env) *cobra.Command {
 	return c
 }
 
-func turnLine(t *api.Turn) string {
+// turnLine is a turn on one line: id, depth, time, tokens, and a few words of
+// what was said, cut to width where that is not 0.
+func turnLine(t *api.Turn, width int) string {
 	at := time.Time(t.Recorded)
 	if t.Time != nil {
 		at = time.Time(*t.Time)
 	}
-	what := ""
-	switch {
-	case t.Compaction != nil:
-		what = fmt.Sprintf("◆ compaction (%s, %s): %d turns covered, %d → %d tokens", t.Compaction.Policy, t.Compaction.Tier, t.Compaction.Covered, t.Compaction.TokensBefore, t.Compaction.TokensAfter)
-	default:
-		what = describe(t.Messages)
-		if t.Response != nil {
-			what += " ⇒ " + describe([]turns.Message{*t.Response})
-		} else {
-			what += " ⇒ pending"
-		}
+	room := 100
+	if width > 0 {
+		room = max(20, width-51)
 	}
-	return fmt.Sprintf("%s %5d  %s %7d tok  %s", short(t.ID), t.Depth, at.UTC().Format("2006-01-02 15:04:05"), t.TokenCount, what)
+	var what string
+	if k := t.Compaction; k != nil {
+		what = folded.Render(clip(fmt.Sprintf("◆ %s covered by a summary (%s, %s), %s → %s tokens", plural(k.Covered, "turn"), k.Policy, tier(k), grouped(k.TokensBefore), grouped(k.TokensAfter)), room))
+	} else {
+		asked, answer := describe(t.Messages), "pending"
+		if t.Response != nil {
+			answer = describe([]turns.Message{*t.Response})
+		}
+		asked = clip(asked, room*2/3)
+		what = asked + faint.Render(" ⇒ ") + clip(answer, max(10, room-3-len([]rune(asked))))
+	}
+	return fmt.Sprintf("%s %s  %s %s  %s", idStyle.Render(short(t.ID)), fmt.Sprintf("%5d", t.Depth), faint.Render(at.UTC().Format("2006-01-02 15:04:05")), fmt.Sprintf("%7s", grouped(t.TokenCount)), what)
+}
+
+// tier is who wrote a summary.
+func tier(k *api.Compaction) string {
+	if k.Tier == "" {
+		return k.Provenance
+	}
+	return k.Tier
 }
 
 // describe is a few words for some messages.
@@ -145,8 +84,8 @@ func describe(ms []turns.Message) string {
 		for _, p := range m.Parts {
 			switch p.Type {
 			case turns.Text:
-				if s := clip(p.Content, 60); s != "" {
-					out = append(out, fmt.Sprintf("%q", s))
+				if s := clip(p.Content, 200); s != "" {
+					out = append(out, "“"+s+"”")
 				}
 			case turns.ToolCall:
 				out = append(out, p.Name+"()")
@@ -161,17 +100,29 @@ func describe(ms []turns.Message) string {
 	return strings.Join(out, " ")
 }
 
-// clip is the first n characters of s on one line.
+// clip is the first n characters of s on one line, with nothing in it that a
+// terminal would act on.
 func clip(s string, n int) string {
-	r := []rune(strings.Join(strings.Fields(s), " "))
+	r := []rune(strings.Join(strings.Fields(printable(s)), " "))
 	if len(r) <= n {
 		return string(r)
 	}
-	return string(r[:n]) + "…"
+	return string(r[:max(0, n-1)]) + "…"
+}
+
+// printable is s without control characters, line breaks and tabs excepted: a
+// transcript must not steer the terminal that shows it.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == '\u202e' || r == '\u2066' || r == '\u2067' {
+			return '\ufffd'
+		}
+		return r
+	}, s)
 }
 
 func showCmd(e *env) *cobra.Command {
-	return verb("show TURN", "one turn, whole", "ledgerctl show 01J8@head~2", 1, 1, func(cmd *cobra.Command, args []string) error {
+	return verb("show TURN", "one turn, whole", 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, s, id, err := e.turn(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -183,19 +134,44 @@ func showCmd(e *env) *cobra.Command {
 		if e.json {
 			return e.print(t)
 		}
-		fmt.Fprintf(e.out, "turn     %s\nsession  %s\ntype     %s, depth %d\nhash     %s\nprev     %s\n", t.ID, t.Session, t.Type, t.Depth, t.Hash, t.PrevHash)
-		if k := t.Compaction; k != nil {
-			fmt.Fprintf(e.out, "policy   %s, tier %s, trigger %s, %s\ncovers   %d turns, through %s, keeps from %s (split %v)\ntokens   %d → %d\n\n", k.Policy, k.Tier, k.Trigger.Kind, k.Provenance, k.Covered, opt(k.Through), opt(k.FirstKept), k.Split, k.TokensBefore, k.TokensAfter)
-			showMessages(e.out, k.Replacement)
-			return nil
-		}
-		fmt.Fprintln(e.out)
-		showMessages(e.out, t.Messages)
-		if t.Response != nil {
-			showMessages(e.out, []turns.Message{*t.Response})
-		}
+		showTurn(e.out, t)
 		return nil
 	})
+}
+
+func showTurn(w io.Writer, t *api.Turn) {
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s %s\n", faint.Render(fmt.Sprintf("%-8s", name)), fmt.Sprintf(format, args...))
+	}
+	row("turn", "%s", idStyle.Render(t.ID.String()))
+	row("session", "%s", t.Session)
+	row("type", "%s, depth %d, %s tokens", t.Type, t.Depth, grouped(t.TokenCount))
+	if t.Time != nil {
+		row("time", "%s", time.Time(*t.Time).UTC().Format(time.DateTime))
+	}
+	row("recorded", "%s", time.Time(t.Recorded).UTC().Format(time.DateTime))
+	if t.Model != "" {
+		row("model", "%s", printable(t.Model))
+	}
+	if u := t.Usage; u != nil {
+		row("used", "%s tokens in (%s from cache), %s out", grouped(u.InputTokens), grouped(u.CacheRead), grouped(u.OutputTokens))
+	}
+	row("hash", "%s", t.Hash)
+	row("previous", "%s", t.PrevHash)
+	if k := t.Compaction; k != nil {
+		row("policy", "%s, %s, trigger %s, %s", k.Policy, tier(k), k.Trigger.Kind, k.Provenance)
+		row("covers", "%s, through %s; kept from %s%s", plural(k.Covered, "turn"), opt(k.Through), opt(k.FirstKept), map[bool]string{true: ", whose request is covered too"}[k.Split])
+		row("tokens", "%s → %s", grouped(k.TokensBefore), grouped(k.TokensAfter))
+		showMessages(w, k.Replacement)
+		return
+	}
+	showMessages(w, t.Messages)
+	switch {
+	case t.Response != nil:
+		showMessages(w, []turns.Message{*t.Response})
+	case t.Pending:
+		fmt.Fprintln(w, faint.Render("(no response yet)"))
+	}
 }
 
 func opt(id *turns.ID) string {
@@ -207,25 +183,24 @@ func opt(id *turns.ID) string {
 
 func showMessages(w io.Writer, ms []turns.Message) {
 	for _, m := range ms {
-		fmt.Fprintf(w, "── %s\n", m.Role)
+		fmt.Fprintf(w, "\n%s\n", title.Render(string(m.Role)))
 		for _, p := range m.Parts {
 			switch p.Type {
-			case turns.Text, turns.Reasoning:
-				if p.Type == turns.Reasoning {
-					fmt.Fprint(w, "(reasoning) ")
-				}
-				fmt.Fprintln(w, p.Content)
+			case turns.Text:
+				fmt.Fprintln(w, printable(p.Content))
+			case turns.Reasoning:
+				fmt.Fprintln(w, faint.Render("(reasoning) "+printable(p.Content)))
 			case turns.ToolCall:
-				fmt.Fprintf(w, "→ %s %s\n", p.Name, p.Arguments)
+				fmt.Fprintf(w, "%s %s\n", tool.Render("→ "+printable(p.Name)), printable(string(p.Arguments)))
 			case turns.ToolCallResponse:
 				text, ok := p.Response.Text()
 				if !ok {
 					text = string(p.Response)
 				}
 				if p.Ref != nil {
-					text = fmt.Sprintf("%s… (%d bytes in blob %s)", p.Ref.Preview, p.Ref.Size, p.Ref.Digest)
+					text = fmt.Sprintf("%s… (%s bytes in blob %s)", p.Ref.Preview, grouped(p.Ref.Size), p.Ref.Digest)
 				}
-				fmt.Fprintf(w, "← %s\n", text)
+				fmt.Fprintf(w, "%s %s\n", tool.Render("←"), printable(text))
 			default:
 				fmt.Fprintf(w, "[%s %s]\n", p.Type, p.MimeType)
 			}
@@ -234,7 +209,7 @@ func showMessages(w io.Writer, ms []turns.Message) {
 }
 
 func pathCmd(e *env) *cobra.Command {
-	return verb("path SESSION|TURN", "ids with depth, root first", "ledgerctl path 01J8@head", 1, 1, func(cmd *cobra.Command, args []string) error {
+	return verb("path SESSION|TURN", "turn ids from the root", 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, s, at, err := e.place(cmd, args[0])
 		if err != nil {
 			return err
@@ -264,84 +239,4 @@ func (e *env) place(cmd *cobra.Command, name string) (*api.Client, *api.Session,
 		}
 	}
 	return e.turn(cmd.Context(), name)
-}
-
-func treeCmd(e *env) *cobra.Command {
-	return verb("tree SESSION", "the tree of forks that a session belongs to", "ledgerctl tree 01J8", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, err := e.session(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		t, err := c.Tree(cmd.Context(), s.ID)
-		if err != nil {
-			return err
-		}
-		if e.json {
-			return e.print(t)
-		}
-		printTree(e.out, t, s.ID)
-		return nil
-	})
-}
-
-// printTree draws sessions as branches: each with its depths, its compactions
-// and the turn it was forked at.
-func printTree(w io.Writer, t *api.Tree, here turns.ID) {
-	kids := make(map[turns.ID][]api.TreeSession)
-	known := make(map[turns.ID]bool)
-	for _, s := range t.Sessions {
-		known[s.ID] = true
-	}
-	var roots []api.TreeSession
-	for _, s := range t.Sessions {
-		if f := s.ForkedFrom; f != nil && known[f.Session] {
-			kids[f.Session] = append(kids[f.Session], s)
-		} else {
-			roots = append(roots, s)
-		}
-	}
-	var draw func(s api.TreeSession, lead, branch string)
-	draw = func(s api.TreeSession, lead, branch string) {
-		name := short(s.ID)
-		if s.Label != "" {
-			name += " " + s.Label
-		}
-		mark := ""
-		if s.ID == here {
-			mark = "  ◀"
-		}
-		from := ""
-		if f := s.ForkedFrom; f != nil {
-			from = fmt.Sprintf(", forked at depth %d (%s)", s.ForkDepth, f.Mode)
-		}
-		fmt.Fprintf(w, "%s%s● %s  %d turns, depth %d, %s%s%s\n", lead, branch, name, s.Turns, s.Depth, s.State, from, mark)
-		switch branch {
-		case "├─":
-			lead += "│ "
-		case "└─":
-			lead += "  "
-		}
-		under := "  "
-		if len(kids[s.ID]) > 0 {
-			under = "│ "
-		}
-		for i, b := range s.Branches {
-			if len(s.Branches) > 1 {
-				fmt.Fprintf(w, "%s%s─ segment %d: depth %d to %d\n", lead, under, i+1, b.From, b.To)
-			}
-			for _, k := range b.Compactions {
-				fmt.Fprintf(w, "%s%s◆ compaction %s at depth %d\n", lead, under, short(k.ID), k.Depth)
-			}
-		}
-		for i, k := range kids[s.ID] {
-			b := "├─"
-			if i == len(kids[s.ID])-1 {
-				b = "└─"
-			}
-			draw(k, lead, b)
-		}
-	}
-	for _, r := range roots {
-		draw(r, "", "")
-	}
 }

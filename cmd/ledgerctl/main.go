@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -25,19 +27,22 @@ func main() {
 // env is what every verb works with.
 type env struct {
 	server, tenant, agent string
-	json, quiet           bool
+	json, quiet, noColor  bool
 	in                    io.Reader
 	out, err              io.Writer
+	width                 int  // of the terminal behind out, in cells; 0: not a terminal
+	talks                 bool // err is a terminal
 	nc                    *nats.Conn
 }
 
 // run is main with its world given; it returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
-	e := &env{in: in, out: out, err: errw}
+	e := &env{in: in, out: out, err: errw, noColor: slices.Contains(args, "--no-color")}
+	e.dress()
 	root := commands(e)
 	root.SetArgs(args)
-	root.SetOut(out)
-	root.SetErr(errw)
+	root.SetOut(e.out)
+	root.SetErr(e.err)
 	err := root.ExecuteContext(ctx)
 	if e.nc != nil {
 		e.nc.Close()
@@ -50,9 +55,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	if errors.As(err, &x) {
 		text = x.Message
 	}
-	fmt.Fprintf(errw, "ledgerctl: error: %s\n", text)
+	fmt.Fprintf(e.err, "ledgerctl: %s %s\n", bad.Render("error:"), text)
 	if h := hint(err); h != "" {
-		fmt.Fprintf(errw, "hint: %s\n", h)
+		fmt.Fprintf(e.err, "%s %s\n", faint.Render("hint:"), h)
 	}
 	var u usageError
 	if errors.As(err, &u) {
@@ -109,14 +114,17 @@ func (e *env) say(format string, args ...any) {
 }
 
 func commands(e *env) *cobra.Command {
-	root := &cobra.Command{Use: "ledgerctl", Short: "a ledger for the conversations of AI agents", SilenceErrors: true, SilenceUsage: true,
-		Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+	root := &cobra.Command{Use: "ledgerctl", SilenceErrors: true, SilenceUsage: true,
+		Args:              cobra.ArbitraryArgs,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageError{fmt.Errorf("there is no verb %q", args[0])}
 			}
 			return cmd.Help()
 		}}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(e.out, manualOf(cmd)) })
 	def := os.Getenv("NEXUS_URL")
 	if def == "" {
 		def = nats.DefaultURL
@@ -127,16 +135,36 @@ func commands(e *env) *cobra.Command {
 	f.StringVar(&e.agent, "agent", "", "agent (default: main where a verb creates, the operator where it reads)")
 	f.BoolVar(&e.json, "json", false, "JSON: one object, or one object a line")
 	f.BoolVar(&e.quiet, "quiet", false, "no talk on stderr")
+	f.BoolVar(&e.noColor, "no-color", false, "no colour")
 	root.AddCommand(quickstartCmd(e), importCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), logCmd(e), tailCmd(e), showCmd(e), treeCmd(e),
 		pathCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), verifyCmd(e), versionCmd(e))
+	for _, c := range root.Commands() {
+		if strings.Contains(c.Use, "SESSION") || strings.Contains(c.Use, "TURN") || strings.Contains(c.Use, "COMPACTION") {
+			c.ValidArgsFunction = e.liveNames
+		}
+		for _, sub := range c.Commands() {
+			sub.ValidArgsFunction = e.liveNames
+		}
+	}
 	return root
 }
 
-// verb makes a command whose arguments are counted by us, for the error's sake.
-func verb(use, short, example string, least, most int, f func(*cobra.Command, []string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Example: "  $ " + example, Args: func(_ *cobra.Command, args []string) error {
+// manualOf is the help of a verb: its own, or that of the verb it is part of.
+func manualOf(cmd *cobra.Command) string {
+	for c := cmd; c.HasParent(); c = c.Parent() {
+		if text, ok := manual[c.Name()]; ok {
+			return text
+		}
+	}
+	return manual[""]
+}
+
+// verb makes a command whose arguments are counted by us, for the error's
+// sake. Its help is in [manual].
+func verb(use, short string, least, most int, f func(*cobra.Command, []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || (most >= 0 && len(args) > most) {
-			return usageError{fmt.Errorf("usage: ledgerctl %s", use)}
+			return usageError{fmt.Errorf("usage: ledgerctl %s", strings.TrimPrefix(cmd.CommandPath()+strings.TrimPrefix(use, cmd.Name()), "ledgerctl "))}
 		}
 		return nil
 	}, RunE: f}

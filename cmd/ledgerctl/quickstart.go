@@ -26,7 +26,7 @@ const recordedWindow = 40_000
 
 func quickstartCmd(e *env) *cobra.Command {
 	var data string
-	c := verb("quickstart [FILE]", "the main job on a real transcript, with no daemon and no key", "ledgerctl quickstart ~/.claude/projects/shelf/session.jsonl", 0, 1,
+	c := verb("quickstart [FILE]", "the main job on a real transcript", 0, 1,
 		func(cmd *cobra.Command, args []string) error {
 			dir := data
 			if dir == "" {
@@ -74,17 +74,18 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 		return err
 	}
 	defer stop()
-	title := func(format string, args ...any) {
+	chapter := func(format string, args ...any) {
 		if !e.json {
-			fmt.Fprintf(e.out, "\n▸ "+format+"\n", args...)
+			fmt.Fprintf(e.out, "\n%s\n", title.Render(fmt.Sprintf("▸ "+format, args...)))
 		}
 	}
-	title("import a real transcript into a new ledger in %s", dir)
+	chapter("import a real transcript into a new ledger in %s", dir)
 	in, window, name := bytes.NewReader(recorded), uint64(recordedWindow), "-"
 	if file != "" {
 		window, name = 0, file
 	}
-	rep, err := importFile(ctx, c, name, in, "auto", true, window)
+	im := importer{c: c, stdin: in, format: "auto", final: true, window: window}
+	rep, err := im.file(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 		rep.File = "the shipped transcript"
 	}
 	if !e.json {
-		printReport(e.out, rep)
+		printReport(e.out, rep, false)
 	}
 	if len(rep.Sessions) == 0 {
 		return errors.New("the file holds no session")
@@ -102,7 +103,7 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 		return err
 	}
 
-	title("compact: a summary stands for the older turns, nothing is deleted")
+	chapter("compact: a summary stands for the older turns, nothing is deleted")
 	run, err := c.Compact(ctx, s.ID, api.RunCompaction{})
 	if err != nil && !errors.Is(err, api.ErrNothing) {
 		return err
@@ -112,10 +113,10 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 			fmt.Fprintln(e.out, err)
 		} else {
 			x := run.Compaction.Compaction
-			fmt.Fprintf(e.out, "compaction %s: %d turns covered, %d → %d tokens\n", short(run.Compaction.ID), x.Covered, x.TokensBefore, x.TokensAfter)
+			fmt.Fprintf(e.out, "compaction %s: %s covered, %s → %s tokens\n", idStyle.Render(short(run.Compaction.ID)), plural(x.Covered, "turn"), grouped(x.TokensBefore), grouped(x.TokensAfter))
 		}
 	}
-	title("fork from a turn in the middle, rewind the fork, go forward again")
+	chapter("fork from a turn in the middle, rewind the fork, go forward again")
 	fork, err := forkMiddle(ctx, c, s)
 	if err != nil {
 		return err
@@ -127,15 +128,15 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 	if !e.json {
 		printTree(e.out, tree, s.ID)
 	}
-	title("the context of the next model call")
+	chapter("the context of the next model call")
 	cx, err := c.Context(ctx, s.ID, api.GetContext{})
 	if err != nil {
 		return err
 	}
 	if !e.json {
-		printContext(e.out, cx)
+		printContext(e.out, cx, false)
 	}
-	title("export, import into a second, empty ledger, compare, verify both")
+	chapter("export, import into a second, empty ledger, compare, verify both")
 	same, second, err := e.copyOver(ctx, c, dir, rep.Sessions, fork)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ const poll = 5 * time.Second
 func tailCmd(e *env) *cobra.Command {
 	var follow bool
 	var n int
-	c := verb("tail SESSION", "the newest turns, oldest of them first; -f goes on with what is appended", "ledgerctl tail 01J8 -f", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("tail SESSION", "the newest turns, and those that come", 1, 1, func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		c, s, err := e.session(ctx, args[0])
 		if err != nil {
@@ -98,6 +98,6 @@ func (e *env) printTurn(t *api.Turn) error {
 	if e.json {
 		return e.print(t)
 	}
-	_, err := fmt.Fprintln(e.out, turnLine(t))
+	_, err := fmt.Fprintln(e.out, turnLine(t, e.width))
 	return err
 }

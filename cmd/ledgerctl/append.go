@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+func appendCmd(e *env) *cobra.Command {
+	var user, assistant string
+	c := verb("append SESSION", "add a turn", 1, 1, func(cmd *cobra.Command, args []string) error {
+		var r api.AppendTurn
+		if user == "" && assistant == "" {
+			b, err := io.ReadAll(e.in)
+			if err != nil {
+				return err
+			}
+			if err := turns.DecodeJSON(b, &r); err != nil {
+				return err
+			}
+		}
+		if user != "" {
+			r.Messages = []turns.Message{turns.TextMessage(turns.User, user)}
+		}
+		if assistant != "" {
+			m := turns.TextMessage(turns.Assistant, assistant)
+			r.Response = &m
+		}
+		var c *api.Client
+		var s *api.Session
+		var err error
+		if args[0] == "new" {
+			if c, err = e.client("main"); err != nil {
+				return err
+			}
+			s, err = c.Create(cmd.Context(), api.CreateSession{})
+		} else {
+			c, s, err = e.session(cmd.Context(), args[0])
+		}
+		if err != nil {
+			return err
+		}
+		a, err := c.Append(cmd.Context(), s.ID, r)
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return e.print(a)
+		}
+		fmt.Fprintf(e.out, "turn %s at depth %d of session %s, %d of %d tokens\n", a.ID, a.Depth, a.Session, a.Context.Tokens, a.Context.Budget)
+		return nil
+	})
+	c.Flags().StringVar(&user, "user", "", "the user's text")
+	c.Flags().StringVar(&assistant, "assistant", "", "the assistant's text")
+	return c
+}

@@ -1,0 +1,259 @@
+package main
+
+// manual is the help of a verb: what it is for, what it takes, and examples
+// that can be typed. A test holds every flag against the text.
+var manual = map[string]string{
+	"": `ledgerctl reads, changes and audits a ledger of AI agents' conversations.
+
+Begin
+  quickstart [FILE]         the main job on a real transcript: no daemon, no key
+  import FILE…              bring transcripts in; again stores nothing twice
+  export SESSION            take a session out: raw events, or a provider's form
+
+Read
+  sessions                  list them; also new, show, set, close
+  log SESSION               the turns of a session, newest first
+  tail SESSION [-f]         the newest turns, and those that come
+  show TURN                 one turn, whole
+  tree SESSION              its forks and compactions, drawn
+  path SESSION|TURN         turn ids from the root
+  context SESSION|TURN      what the model would see
+
+Change
+  append SESSION|new        add a turn
+  compact SESSION           let a summary stand for the older turns
+  expand COMPACTION         the turns that a summary stands for
+  rewind SESSION TURN       move the head, back or forward
+  fork TURN                 a new session from any turn
+
+Audit
+  verify [SESSION…]         check every event, hash, parent and blob
+
+Also: completion SHELL, version, help VERB.
+
+Every verb takes
+  --server URL   the NATS server (NEXUS_URL, else nats://127.0.0.1:4222)
+  --tenant NAME  the tenant (default)
+  --agent NAME   speak for this agent (else: main to create, the operator to read)
+  --json         one JSON object, or one a line
+  --quiet        no talk on stderr
+  --no-color     no colour (NO_COLOR does it too)
+
+A session is named by its id, the beginning of one, or its label.
+A turn is named by its id or the beginning or end of one, or as
+SESSION@head, SESSION@head~3, SESSION/TURN.
+
+Exit status: 0 done, 1 a defect of ours, 2 wrong use, 3 conflict, 4 not found,
+5 unavailable or busy, 6 corrupt, 7 unknown outcome, 8 denied, 9 nothing to do.
+`,
+	"quickstart": `ledgerctl quickstart [FILE] [--data DIR]
+
+Starts a daemon of its own, imports a real transcript (FILE, or the one that
+ships with the project), compacts it, forks it in the middle, rewinds and goes
+forward, copies all of it into a second ledger, and verifies both. It reaches
+no network and needs no key.
+
+  --data DIR   keep the ledger in DIR (else: a temporary folder, removed)
+
+Examples
+  ledgerctl quickstart
+  ledgerctl quickstart --data ./ledger ~/.claude/projects/shelf/session.jsonl
+`,
+	"import": `ledgerctl import [--format F] [--final] [--losses] FILE|DIR…
+
+Brings transcripts in: their turns, rewinds as forks, recorded compactions as
+compactions. Ids come from the transcript itself, so doing it again stores
+nothing twice, an interrupted import is resumed by repeating it, and a file
+that grew adds only what is new. A folder is searched for *.jsonl and *.json.
+- is standard input. What could not be kept exactly as it stood is listed.
+
+  --format F   auto (default: told from the content), claude-code, jsonl (an export of ours)
+  --final      the file will not grow: take its unfinished last turn too
+  --losses     list each loss with its line, not only how many of each kind
+
+Examples
+  ledgerctl import ~/.claude/projects
+  ledgerctl import --json --final session.jsonl | jq .losses
+`,
+	"export": `ledgerctl export SESSION [--format F] [-o FILE]
+
+Takes a session out. jsonl holds its raw events and those of its ancestors up
+to each fork point, with the content keys: whoever has the file can read it.
+Imported into another ledger every hash is the same. The other formats are the
+context of the head, as a provider takes it.
+
+  --format F         jsonl (default), otel, openai, anthropic, gemini
+  -o, --output FILE  write to FILE (else: stdout)
+
+Examples
+  ledgerctl export 01J8 -o session.jsonl
+  ledgerctl export support-42 --format openai | jq '.messages | length'
+`,
+	"sessions": `ledgerctl sessions [list|show|new|set|close] …
+
+  sessions [list]           the sessions, oldest first: size, how full, label
+  sessions show SESSION     one session, with its settings
+  sessions new              open one, print its id
+  sessions set SESSION      change settings
+  sessions close SESSION    take no more turns; reading stays
+
+For new and set:
+  --label NAME     a name of your own
+  --model NAME     the model
+  --system FILE    the system text (- is stdin)
+  --tools FILE     the tools, a JSON array
+  --policy NAME    the compaction policy: nexus, balanced
+  --window N       the model's context window, in tokens
+  --output N       what of it is kept free for the answer, in tokens
+
+For close:
+  --cause TEXT     why, for the record
+
+Examples
+  ledgerctl sessions
+  ledgerctl sessions new --label support-42 --window 200000
+  ledgerctl sessions set support-42 --system prompt.md --tools tools.json
+`,
+	"append": `ledgerctl append SESSION|new [--user TEXT] [--assistant TEXT]
+
+Adds a turn after the head. Without the flags it reads a turn.append request
+as JSON on stdin: {"messages": […], "response": {…}}. new opens a session.
+
+  --user TEXT        what the user says
+  --assistant TEXT   what the model answers; without it the turn is pending
+
+Examples
+  ledgerctl append new --user "What is 6 times 7?" --assistant 42
+  ledgerctl append 01J8 < turn.json
+`,
+	"log": `ledgerctl log SESSION [-n N]
+
+The turns on the path of the head, newest first, through forks and compactions: nothing that was ever said is missing here.
+
+  -n, --limit N   at most N turns
+
+Examples
+  ledgerctl log support-42 -n 20
+  ledgerctl log 01J8 --json | jq -r .hash
+`,
+	"tail": `ledgerctl tail SESSION [-f] [-n N]
+
+The newest turns, oldest of them first. With -f it goes on with what is
+appended, through lost connections and head moves, until interrupted.
+
+  -f, --follow      go on until interrupted
+  -n, --lines N     how many turns to begin with (10)
+
+Examples
+  ledgerctl tail support-42 -f
+  ledgerctl tail 01J8 -n 1 --json
+`,
+	"show": `ledgerctl show TURN
+
+One turn, whole: every message, tool call and result, its hash and that of the
+event before it. A compaction shows what it covers and what stands for it.
+
+Examples
+  ledgerctl show support-42@head
+  ledgerctl show 01J8/4XK2PQRS --json | jq .usage
+`,
+	"tree": `ledgerctl tree SESSION
+
+The tree of forks that a session belongs to, with each session's compactions.
+
+Examples
+  ledgerctl tree support-42
+`,
+	"path": `ledgerctl path SESSION|TURN
+
+The ids of the turns from the root to the head or the turn, with depth.
+
+Examples
+  ledgerctl path support-42
+  ledgerctl path 01J8@head~10 --json
+`,
+	"context": `ledgerctl context SESSION|TURN [--format F] [--policy P] [--budget N] [--explain]
+
+What the model would see at the head, or was to see at any turn since: the
+messages, where each comes from, and how full the window is. Looking writes
+nothing; with --agent it is the agent's own call and may commit a compaction
+that is due.
+
+  --format F    the messages as JSON: otel, openai, anthropic, gemini
+  --policy P    look with another policy
+  --budget N    look with another budget, in tokens
+  --explain     say for each half turn why it is in, shortened or out
+
+Examples
+  ledgerctl context support-42 --explain
+  ledgerctl context 01J8@head~3 --format anthropic | jq .messages
+`,
+	"compact": `ledgerctl compact SESSION [--dry-run] [--policy P] [--focus TEXT] [--from-originals]
+
+Lets a summary stand for the older turns. They stay in the ledger: expand
+shows them, log never leaves them out.
+
+  --dry-run          only say what would be done
+  --policy P         by another policy than the session's
+  --focus TEXT       what the summary should keep in view
+  --from-originals   from the turns themselves, not from the summary in force
+
+Examples
+  ledgerctl compact support-42 --dry-run
+  ledgerctl compact support-42 --focus "the failing migration"
+`,
+	"expand": `ledgerctl expand COMPACTION [--all]
+
+The turns that a compaction's summary stands for, oldest first.
+
+  --all   through every older compaction inside it, down to the originals
+
+Examples
+  ledgerctl expand support-42@head
+  ledgerctl expand 01J8/4XK2PQRS --all
+`,
+	"rewind": `ledgerctl rewind SESSION TURN
+
+Moves the head of a session to another of its turns, back or forward. Nothing
+is deleted; what follows is appended from there.
+
+Examples
+  ledgerctl rewind support-42 support-42@head~3
+`,
+	"fork": `ledgerctl fork TURN [--mode M] [--label NAME]
+
+A new session that begins at any turn of another, and shares its history.
+
+  --mode M       as_seen (default): it sees what that turn's next call would see
+                 full: every turn, compactions above left aside
+                 summary: as_seen, and begins with a summary at the fork point
+  --label NAME   a label for the new session
+
+Examples
+  ledgerctl fork support-42@head~3
+  ledgerctl fork 01J8/4XK2PQRS --mode full --label second-try
+`,
+	"verify": `ledgerctl verify [SESSION…]
+
+Reads every event of the ledger, or of some sessions, and checks its bytes,
+hash, predecessor, parent, coverage, content key and blobs. Exit status 6
+where anything is wrong.
+
+Examples
+  ledgerctl verify
+  ledgerctl verify support-42 --json
+`,
+	"version": `ledgerctl version
+
+Examples
+  ledgerctl version --json
+`,
+	"completion": `ledgerctl completion bash|zsh|fish|powershell
+
+A script that completes verbs, flags and the names of live sessions.
+
+Examples
+  source <(ledgerctl completion bash)
+  ledgerctl completion zsh > "${fpath[1]}/_ledgerctl"
+`,
+}

@@ -1,0 +1,413 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+// report is what the import of one file did.
+type report struct {
+	File        string             `json:"file"`
+	Format      string             `json:"format"`
+	Sessions    []turns.ID         `json:"sessions"`
+	Turns       int                `json:"turns"`
+	Forks       int                `json:"forks"`
+	Compactions int                `json:"compactions"`
+	Stored      int                `json:"stored"`
+	Existing    int                `json:"existing"`
+	KeptFirst   int                `json:"kept_first"`
+	Losses      []interchange.Loss `json:"losses"`
+}
+
+// reader is a transcript read as steps.
+type reader interface {
+	Steps() iter.Seq2[interchange.Step, error]
+	Losses() []interchange.Loss
+}
+
+// format is one that transcripts come in.
+type format struct {
+	name  string
+	sniff func(head []byte) bool
+	open  func(r io.Reader, final bool) reader
+}
+
+// formats are tried in this order where the format is to be told.
+var formats = []format{
+	{"claude-code", interchange.SniffClaudeCode, func(r io.Reader, final bool) reader {
+		return interchange.ClaudeCode(r, interchange.ClaudeOptions{Final: final})
+	}},
+}
+
+// exported is the beginning of an export of ours.
+const exported = `{"nexus_export":`
+
+func formatNames() string {
+	names := []string{"auto"}
+	for _, f := range formats {
+		names = append(names, f.name)
+	}
+	return strings.Join(append(names, "jsonl"), ", ")
+}
+
+// importer brings files in; window, where it is not 0, is the context window
+// of the sessions that it opens.
+type importer struct {
+	c      *api.Client
+	stdin  io.Reader
+	format string
+	final  bool
+	window uint64
+	read   func(int) // told how many bytes were read
+}
+
+func importCmd(e *env) *cobra.Command {
+	im := importer{stdin: e.in}
+	var losses bool
+	c := verb("import FILE|DIR…", "bring transcripts in; again stores nothing twice", 1, -1, func(cmd *cobra.Command, args []string) (err error) {
+		files, size, err := transcripts(args)
+		if err != nil {
+			return err
+		}
+		if im.c, err = e.client("main"); err != nil {
+			return err
+		}
+		bar := e.progress(size, "importing")
+		im.read = func(n int) { _ = bar.Add(n) }
+		defer bar.Close()
+		var all report
+		failed := 0
+		for i, f := range files {
+			r, err := im.file(cmd.Context(), f.name)
+			_ = bar.Clear()
+			var unknown unknownFormat
+			switch {
+			case cmd.Context().Err() != nil:
+				e.say("stopped after %d of %d files; the same command goes on from here", i, len(files))
+				return err
+			case f.found && (errors.As(err, &unknown) || errors.Is(err, turns.ErrMalformed)):
+				e.say("skipped %s: %v", f.name, err)
+				failed++
+				continue
+			case err != nil:
+				return fmt.Errorf("%s: %w", f.name, err)
+			}
+			if e.json {
+				err = e.print(r)
+			} else {
+				printReport(e.out, r, losses)
+			}
+			if err != nil {
+				return err
+			}
+			all.add(r)
+		}
+		if len(files) > 1 && !e.json {
+			fmt.Fprintf(e.out, "%s %d of %d files: %s\n", bold.Render("all"), len(files)-failed, len(files), all.summary())
+		}
+		return nil
+	})
+	c.Flags().BoolVar(&im.final, "final", false, "the file will not grow: take its unfinished last turn too")
+	c.Flags().BoolVar(&losses, "losses", false, "list each loss")
+	c.Flags().StringVar(&im.format, "format", "auto", formatNames())
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(strings.Split(formatNames(), ", "), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// found is a file to import; found says that a folder was searched for it.
+type found struct {
+	name  string
+	found bool
+}
+
+// transcripts are the files that args name, folders searched, and their size.
+func transcripts(args []string) (files []found, size int64, err error) {
+	for _, a := range args {
+		if a == "-" {
+			files = append(files, found{name: a})
+			continue
+		}
+		st, err := os.Stat(a)
+		if err != nil {
+			return nil, 0, usageError{err}
+		}
+		if !st.IsDir() {
+			files, size = append(files, found{name: a}), size+st.Size()
+			continue
+		}
+		n := len(files)
+		err = filepath.WalkDir(a, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(name)) {
+				return err
+			}
+			if st, err := d.Info(); err == nil {
+				size += st.Size()
+			}
+			files = append(files, found{name, true})
+			return nil
+		})
+		if err != nil {
+			return nil, 0, usageError{err}
+		}
+		if len(files) == n {
+			return nil, 0, usageError{fmt.Errorf("%s holds no .jsonl or .json file", a)}
+		}
+	}
+	return files, size, nil
+}
+
+type unknownFormat struct{}
+
+func (unknownFormat) Error() string { return "the format is none of " + formatNames() }
+
+// counted tells how many bytes were read.
+type counted struct {
+	io.Reader
+	read func(int)
+}
+
+func (c counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	if c.read != nil {
+		c.read(n)
+	}
+	return n, err
+}
+
+func (im *importer) file(ctx context.Context, name string) (*report, error) {
+	in := im.stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		defer f.Close()
+		in = f
+	}
+	br := bufio.NewReaderSize(counted{in, im.read}, 1<<20)
+	head, err := br.Peek(64 << 10)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+		return nil, err
+	}
+	r := &report{File: name, Format: im.format, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
+	auto := im.format == "auto"
+	if im.format == "jsonl" || auto && strings.HasPrefix(string(head), exported) {
+		r.Format = "jsonl"
+		return r, importExport(ctx, im.c, br, r)
+	}
+	for _, f := range formats {
+		if f.name == im.format || auto && f.sniff(head) {
+			r.Format = f.name
+			return r, im.steps(ctx, f.open(br, im.final), r)
+		}
+	}
+	if !auto {
+		return nil, usageError{fmt.Errorf("format %q is none of %s", im.format, formatNames())}
+	}
+	return nil, usageError{unknownFormat{}}
+}
+
+// steps does the steps of a transcript in order. Those before an error stand;
+// doing them again stores nothing.
+func (im *importer) steps(ctx context.Context, r reader, rep *report) error {
+	for st, err := range r.Steps() {
+		if err != nil {
+			return err
+		}
+		dup, err := im.step(ctx, st, rep)
+		var x *api.Error
+		switch {
+		case errors.As(err, &x) && x.Code == api.IDReused:
+			rep.KeptFirst++
+			rep.Losses = append(rep.Losses, interchange.Loss{What: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: stepID(st).String()})
+		case err != nil:
+			return err
+		case dup:
+			rep.Existing++
+		default:
+			rep.Stored++
+		}
+	}
+	rep.Losses = append(rep.Losses, r.Losses()...)
+	return nil
+}
+
+func stepID(st interchange.Step) turns.ID {
+	switch {
+	case st.Open != nil:
+		return st.Open.ID
+	case st.Fork != nil:
+		return st.Fork.ID
+	case st.Append != nil:
+		return st.Append.ID
+	}
+	return st.Compaction.ID
+}
+
+// step does one step; dup says that it had been done before.
+func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) (dup bool, err error) {
+	switch {
+	case st.Open != nil:
+		rep.Sessions = append(rep.Sessions, st.Open.ID)
+		return im.open(ctx, st.Open)
+	case st.Fork != nil:
+		rep.Forks++
+		rep.Sessions = append(rep.Sessions, st.Fork.ID)
+		s, err := im.c.Fork(ctx, st.Fork.At.Session, api.CreateFork{ID: st.Fork.ID, Turn: st.Fork.At.Turn, Meta: st.Fork.Meta})
+		return err == nil && s.Turns > 0, err
+	case st.Append != nil:
+		rep.Turns++
+		a := st.Append
+		at := api.Time(a.Time)
+		ack, err := im.c.Append(ctx, a.Session, api.AppendTurn{ID: a.ID, Parent: a.Parent, Messages: a.Messages, Response: a.Response,
+			Model: a.Model, Usage: a.Usage, Time: &at, Meta: a.Meta})
+		return err == nil && ack.Duplicate, err
+	default:
+		rep.Compactions++
+		return false, im.compaction(ctx, st.Compaction, rep)
+	}
+}
+
+func (im *importer) open(ctx context.Context, o *interchange.Open) (dup bool, err error) {
+	r := api.CreateSession{ID: o.ID}
+	r.Meta, r.Model = o.Meta, &o.Model
+	if im.window > 0 {
+		r.Limits = &turns.Limits{ContextWindow: im.window}
+	}
+	if sp := o.SpawnedBy; !sp.IsZero() {
+		r.SpawnedBy = &api.SpawnedBy{Session: sp.Session, Turn: sp.Turn}
+	}
+	s, err := im.c.Create(ctx, r)
+	return err == nil && s.Turns > 0, err
+}
+
+func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, rep *report) error {
+	at := api.Time(k.Time)
+	r := api.RecordCompaction{ID: k.ID, Parent: k.Parent, Time: &at, Trigger: k.Trigger, Replacement: k.Replacement, Summary: k.Summary,
+		FirstKept: k.FirstKept, TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
+	for _, x := range k.Cleared {
+		r.Cleared = append(r.Cleared, api.ClearedResult{Turn: x.Turn, Call: x.Call})
+	}
+	_, err := im.c.Record(ctx, k.Session, r)
+	if errors.Is(err, api.ErrNothing) {
+		rep.Losses = append(rep.Losses, interchange.Loss{What: "skipped", Reason: "a recorded compaction that covers nothing", Record: k.ID.String()})
+		return nil
+	}
+	return err
+}
+
+// importExport brings an export of ours in, in batches.
+func importExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *report) error {
+	const batchBytes = 256 << 10
+	var batch []api.ExportRecord
+	size := 0
+	send := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		got, err := c.Import(ctx, batch)
+		if err == nil {
+			rep.Stored += int(got.Stored)
+			rep.Existing += int(got.Existing)
+		}
+		batch, size = nil, 0
+		return err
+	}
+	for line := 1; ; line++ {
+		b, err := r.ReadBytes('\n')
+		if len(b) > 1 {
+			var x api.ExportRecord
+			if err := turns.DecodeJSON(b, &x); err != nil {
+				return fmt.Errorf("line %d: %w", line, err)
+			}
+			if x.Ledger != nil {
+				rep.Sessions = append(rep.Sessions, x.Ledger.Session)
+			}
+			if size > 0 && size+len(b) > batchBytes {
+				if err := send(); err != nil {
+					return err
+				}
+			}
+			batch, size = append(batch, x), size+len(b)
+		}
+		if err == io.EOF {
+			return send()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *report) add(o *report) {
+	r.Sessions = append(r.Sessions, o.Sessions...)
+	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
+	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
+}
+
+func (r *report) summary() string {
+	what := fmt.Sprintf("%d sessions", len(r.Sessions))
+	if r.Format != "jsonl" {
+		what += fmt.Sprintf(", %d turns, %d forks, %d compactions", r.Turns, r.Forks, r.Compactions)
+	}
+	out := fmt.Sprintf("%s: %d stored, %d were there already", what, r.Stored, r.Existing)
+	if r.KeptFirst > 0 {
+		out += fmt.Sprintf(", %d kept as first stored", r.KeptFirst)
+	}
+	return out
+}
+
+// printReport prints a report, its losses by kind, or each with its line.
+func printReport(w io.Writer, r *report, each bool) {
+	fmt.Fprintf(w, "%s (%s): %s\n", bold.Render(r.File), r.Format, r.summary())
+	for _, s := range r.Sessions {
+		fmt.Fprintf(w, "  session %s\n", idStyle.Render(s.String()))
+	}
+	if len(r.Losses) == 0 {
+		return
+	}
+	type kind struct{ what, reason string }
+	var order []kind
+	count := make(map[kind]int)
+	var rows [][]string
+	for _, l := range r.Losses {
+		k, n := kind{l.What, l.Reason}, max(l.Count, 1)
+		if count[k] == 0 {
+			order = append(order, k)
+		}
+		count[k] += n
+		if each {
+			rows = append(rows, []string{"  " + l.What, fmt.Sprint(n), line(l.Line), l.Reason, l.Record})
+		}
+	}
+	head := []string{"  what", "times", "line", "why", "record"}
+	if !each {
+		head = []string{"  what", "times", "why"}
+		for _, k := range order {
+			rows = append(rows, []string{"  " + k.what, fmt.Sprint(count[k]), k.reason})
+		}
+	}
+	fmt.Fprint(w, columns(head, rows, 1))
+}
+
+func line(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
