@@ -28,15 +28,6 @@ func At(point lineage.Node, hash turns.Hash, mode turns.ForkMode) (*turns.ForkOf
 	return &turns.ForkOf{At: point.Ref, Hash: hash, Mode: mode}, nil
 }
 
-// InForce is the compaction that the child's first call sees: the fork point's
-// own, or none in mode full.
-func InForce(point lineage.Node, mode turns.ForkMode) turns.Ref {
-	if mode == turns.Full {
-		return turns.Ref{}
-	}
-	return point.Compaction
-}
-
 // Reusable reports whether the replacement of a compaction, made on whatever
 // branch, may stand in a fork at point: every input of its summarizer came from
 // the fork point or above it (invariant 7), and what it keeps is on the path.

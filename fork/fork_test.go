@@ -61,20 +61,6 @@ func TestSummaryIsReusedOnlyWhereItSawNothingLater(t *testing.T) {
 	}
 }
 
-func TestInForce(t *testing.T) {
-	_, nodes, _ := forest(t)
-	c := nodes[5]
-	if got := InForce(c, turns.AsSeen); got != c.Ref {
-		t.Errorf("as seen at the compaction: %v in force, want %v", got, c.Ref)
-	}
-	if got := InForce(c, turns.Full); !got.IsZero() {
-		t.Errorf("full at the compaction: %v in force, want none", got)
-	}
-	if got := InForce(nodes[4], turns.AsSeen); !got.IsZero() {
-		t.Errorf("as seen before the compaction: %v in force, want none", got)
-	}
-}
-
 func TestAt(t *testing.T) {
 	_, nodes, _ := forest(t)
 	if _, err := At(lineage.Node{}, turns.Hash{1}, turns.AsSeen); !errors.Is(err, ErrIllegal) {

@@ -52,7 +52,9 @@ type Log interface {
 	//
 	// Errors: *ConflictError: another record follows expect, and these bytes
 	// are not and never will be stored under this expectation.
-	// [ErrUnavailable]: nothing was written and nothing will be.
+	// [ErrUnavailable]: this call wrote nothing and nothing of it will be
+	// written; it says nothing of earlier calls. [ErrMalformed]: no subject of a
+	// chain.
 	// [ErrIndeterminate]: may be written, now or later; only a further
 	// compare-and-set on subject can tell. [ErrTooLarge] before anything is sent.
 	// [ErrCorrupt]: the log is unsound and takes no appends.

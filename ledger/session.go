@@ -141,6 +141,23 @@ func (s *Session) SegmentFor(id turns.ID, parent turns.Ref) turns.ID {
 // Subject is where the session's chain lives.
 func (s *Session) Subject() string { return SessionSubject(s.Tenant, s.Root, s.ID) }
 
-// IgnoresInherited reports whether compactions above the fork point do not
-// count for this session: it was forked with mode full.
-func (s *Session) IgnoresInherited() bool { return s.ForkOf != nil && s.ForkOf.Mode == turns.Full }
+// Ignores reports whether s, with its head at a turn of session at, leaves the
+// compactions above that turn aside: the turn is inherited, and a fork of mode
+// full lies on the way to it. up gives a session by its id; it is asked once for
+// each fork on the way but the last.
+func (s *Session) Ignores(at turns.ID, up func(turns.ID) (Session, error)) (bool, error) {
+	for !at.IsZero() && s.ID != at && s.ForkOf != nil {
+		if s.ForkOf.Mode == turns.Full {
+			return true, nil
+		}
+		if s.ForkOf.At.Session == at {
+			break
+		}
+		parent, err := up(s.ForkOf.At.Session)
+		if err != nil {
+			return false, err
+		}
+		s = &parent
+	}
+	return false, nil
+}

@@ -123,7 +123,11 @@ func (a *applier) turn(s *ledger.Session, r ledger.Record, e *turns.Event) error
 		}
 		parent = p.Node
 	}
-	node, err := lineage.Grow(a, parent, e, s.IgnoresInherited() && e.Parent.Session != s.ID)
+	forget, err := s.Ignores(e.Parent.Session, a.Session)
+	if err != nil {
+		return err
+	}
+	node, err := lineage.Grow(a, parent, e, forget)
 	if err != nil {
 		return err
 	}

@@ -194,7 +194,8 @@ func (s State) String() string {
 	return fmt.Sprintf("state(%d)", uint8(s))
 }
 
-// Tokens counts the two halves of a turn by the counter named.
+// Tokens counts the two halves of a turn by the counter named. On a compaction
+// Messages is its replacement, and Response is zero.
 type Tokens struct {
 	_        struct{} `cbor:",toarray"`
 	Counter  string   // which counter, e.g. "approx-1"

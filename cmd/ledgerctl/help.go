@@ -11,12 +11,14 @@ Begin
   export SESSION            take a session out: raw events, or a provider's form
 
 Read
-  sessions                  list them; also new, show, set, close
+  sessions                  list them; also new, show, set, reset, close
   log SESSION               the turns of a session, newest first
   tail SESSION [-f]         the newest turns, and those that come
   show TURN                 one turn, whole
   tree SESSION              its forks and compactions, drawn
   path SESSION|TURN         turn ids from the root
+  merge-base A B            where two sessions or turns part
+  diff A B                  what each has since they parted
   context SESSION|TURN      what the model would see
 
 Change
@@ -89,16 +91,17 @@ Examples
   ledgerctl export 01J8 -o session.jsonl
   ledgerctl export support-42 --format openai | jq '.messages | length'
 `,
-	"sessions": `ledgerctl sessions [list|show|new|set|close] …
+	"sessions": `ledgerctl sessions [list|show|new|set|reset|close] …
 
   sessions [list]           the sessions, oldest first: size, how full, label
   sessions show SESSION     one session, with its settings
   sessions new              open one, print its id
   sessions set SESSION      change settings
+  sessions reset SESSION    close it and go on in a fresh successor
   sessions close SESSION    take no more turns; reading stays
 
 For new and set:
-  --label NAME     a name of your own
+  --label NAME     a name of your own; a reset takes it along
   --model NAME     the model
   --system FILE    the system text (- is stdin)
   --tools FILE     the tools, a JSON array
@@ -106,7 +109,7 @@ For new and set:
   --window N       the model's context window, in tokens
   --output N       what of it is kept free for the answer, in tokens
 
-For close:
+For reset and close:
   --cause TEXT     why, for the record
 
 Examples
@@ -126,9 +129,10 @@ Examples
   ledgerctl append new --user "What is 6 times 7?" --assistant 42
   ledgerctl append 01J8 < turn.json
 `,
-	"log": `ledgerctl log SESSION [-n N]
+	"log": `ledgerctl log SESSION|TURN [-n N]
 
-The turns on the path of the head, newest first, through forks and compactions: nothing that was ever said is missing here.
+The turns on the path of the head, or of a turn, newest first, through forks
+and compactions: nothing that was ever said is missing here.
 
   -n, --limit N   at most N turns
 
@@ -136,13 +140,14 @@ Examples
   ledgerctl log support-42 -n 20
   ledgerctl log 01J8 --json | jq -r .hash
 `,
-	"tail": `ledgerctl tail SESSION [-f] [-n N]
+	"tail": `ledgerctl tail SESSION [-f] [-n N] [--after TURN]
 
 The newest turns, oldest of them first. With -f it goes on with what is
 appended, through lost connections and head moves, until interrupted.
 
   -f, --follow      go on until interrupted
   -n, --lines N     how many turns to begin with (10)
+  --after TURN      begin after this turn: go on where you stopped
 
 Examples
   ledgerctl tail support-42 -f
@@ -171,6 +176,22 @@ The ids of the turns from the root to the head or the turn, with depth.
 Examples
   ledgerctl path support-42
   ledgerctl path 01J8@head~10 --json
+`,
+	"merge-base": `ledgerctl merge-base A B
+
+The last turn that two sessions or turns have in common. Exit status 4 where
+they have none.
+
+Examples
+  ledgerctl merge-base support-42 support-42-b
+`,
+	"diff": `ledgerctl diff A B
+
+What A and B, two sessions or turns, each have since they parted.
+
+Examples
+  ledgerctl diff support-42 support-42-b
+  ledgerctl diff 01J8@head 01J8/4XK2PQRS --json
 `,
 	"context": `ledgerctl context SESSION|TURN [--format F] [--policy P] [--budget N] [--explain]
 

@@ -15,13 +15,13 @@ import (
 
 func logCmd(e *env) *cobra.Command {
 	var limit int
-	c := verb("log SESSION", "the turns of a session, newest first", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, err := e.session(cmd.Context(), args[0])
+	c := verb("log SESSION|TURN", "the turns of a session, newest first", 1, 1, func(cmd *cobra.Command, args []string) error {
+		c, s, at, err := e.place(cmd, args[0])
 		if err != nil {
 			return err
 		}
 		n := 0
-		for t, err := range c.Turns(cmd.Context(), s.ID, api.ListTurns{Order: "desc", Full: true}) {
+		for t, err := range c.Turns(cmd.Context(), s.ID, api.ListTurns{At: at, Order: "desc", Full: true, Page: api.Page{Limit: limit}}) {
 			if err != nil {
 				return err
 			}
@@ -233,10 +233,16 @@ func pathCmd(e *env) *cobra.Command {
 
 // place is a session, or a turn of one; at is zero for a session.
 func (e *env) place(cmd *cobra.Command, name string) (*api.Client, *api.Session, turns.ID, error) {
-	if !strings.ContainsAny(name, "@/") {
-		if c, s, err := e.session(cmd.Context(), name); err == nil {
-			return c, s, turns.ID{}, nil
-		}
+	if strings.ContainsAny(name, "@/") {
+		return e.turn(cmd.Context(), name)
 	}
-	return e.turn(cmd.Context(), name)
+	c, s, err := e.session(cmd.Context(), name)
+	if !coded(err, api.NotFound) {
+		return c, s, turns.ID{}, err
+	}
+	c, s, t, err := e.turn(cmd.Context(), name)
+	if coded(err, api.NotFound) {
+		err = api.Errorf(api.NotFound, nil, "no session or turn is called %q", name)
+	}
+	return c, s, t, err
 }

@@ -230,9 +230,8 @@ func (im *importer) steps(ctx context.Context, r reader, rep *report) error {
 			return err
 		}
 		dup, err := im.step(ctx, st, rep)
-		var x *api.Error
 		switch {
-		case errors.As(err, &x) && x.Code == api.IDReused:
+		case coded(err, api.IDReused):
 			rep.KeptFirst++
 			rep.Losses = append(rep.Losses, interchange.Loss{What: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: stepID(st).String()})
 		case err != nil:

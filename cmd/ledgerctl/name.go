@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -120,3 +121,9 @@ func (e *env) turnIn(ctx context.Context, c *api.Client, s *api.Session, name st
 
 // short is the end of an id, which tells apart what one millisecond made.
 func short(id turns.ID) string { return id.String()[18:] }
+
+// coded reports whether err is an answer with this code.
+func coded(err error, c api.Code) bool {
+	var x *api.Error
+	return errors.As(err, &x) && x.Code == c
+}

@@ -18,7 +18,7 @@ import (
 func sessionsCmd(e *env) *cobra.Command {
 	list := func(cmd *cobra.Command, _ []string) error { return e.listSessions(cmd.Context()) }
 	c := verb("sessions", "list, open, change and close sessions", 0, 0, list)
-	c.AddCommand(verb("list", "the sessions, oldest first", 0, 0, list), showSessionCmd(e), newSessionCmd(e), setSessionCmd(e), closeSessionCmd(e))
+	c.AddCommand(verb("list", "the sessions, oldest first", 0, 0, list), showSessionCmd(e), newSessionCmd(e), setSessionCmd(e), resetSessionCmd(e), closeSessionCmd(e))
 	return c
 }
 
@@ -252,6 +252,27 @@ func closeSessionCmd(e *env) *cobra.Command {
 			return e.print(s)
 		}
 		_, err = fmt.Fprintf(e.out, "session %s is %s\n", s.ID, s.State)
+		return err
+	})
+	c.Flags().StringVar(&cause, "cause", "", "why, for the record")
+	return c
+}
+
+func resetSessionCmd(e *env) *cobra.Command {
+	var cause string
+	c := verb("reset SESSION", "close it and go on in a fresh successor", 1, 1, func(cmd *cobra.Command, args []string) error {
+		c, s, err := e.session(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		next, err := c.Reset(cmd.Context(), s.ID, api.ResetSession{Cause: cause})
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return e.print(next)
+		}
+		_, err = fmt.Fprintln(e.out, next.ID)
 		return err
 	})
 	c.Flags().StringVar(&cause, "cause", "", "why, for the record")

@@ -19,6 +19,7 @@ const poll = 5 * time.Second
 func tailCmd(e *env) *cobra.Command {
 	var follow bool
 	var n int
+	var after string
 	c := verb("tail SESSION", "the newest turns, and those that come", 1, 1, func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		c, s, err := e.session(ctx, args[0])
@@ -34,7 +35,14 @@ func tailCmd(e *env) *cobra.Command {
 			}
 			defer sub.Unsubscribe()
 		}
-		last, err := e.newest(ctx, c, s.ID, n)
+		var last turns.ID
+		if after != "" {
+			if _, _, last, err = e.turnIn(ctx, c, s, after); err == nil {
+				last, err = e.since(ctx, c, s.ID, last)
+			}
+		} else {
+			last, err = e.newest(ctx, c, s.ID, n)
+		}
 		for err == nil && follow {
 			select {
 			case <-ctx.Done():
@@ -46,6 +54,7 @@ func tailCmd(e *env) *cobra.Command {
 		}
 		return err
 	})
+	c.Flags().StringVar(&after, "after", "", "begin after this turn")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until interrupted")
 	c.Flags().IntVarP(&n, "lines", "n", 10, "how many turns to begin with")
 	return c

@@ -186,6 +186,13 @@ func (c *Client) Close(ctx context.Context, id turns.ID, r CloseSession) (*Sessi
 	return out, c.Call(ctx, "session.close", id, r, out)
 }
 
+// Reset is session.reset; it returns the successor.
+func (c *Client) Reset(ctx context.Context, id turns.ID, r ResetSession) (*Session, error) {
+	ensure(&r.ID)
+	out := new(Session)
+	return out, c.Call(ctx, "session.reset", id, r, out)
+}
+
 // Move is session.move.
 func (c *Client) Move(ctx context.Context, id turns.ID, r MoveSession) (*Session, error) {
 	ensure(&r.ID)
@@ -305,6 +312,12 @@ func (c *Client) Path(ctx context.Context, session turns.ID, r GetPath) iter.Seq
 			}
 		}
 	}
+}
+
+// Base is lineage.base.
+func (c *Client) Base(ctx context.Context, session turns.ID, r GetBase) (*Base, error) {
+	out := new(Base)
+	return out, c.Call(ctx, "lineage.base", session, r, out)
 }
 
 // Tree is lineage.tree; its pages are put together.

@@ -180,6 +180,12 @@ type CloseSession struct {
 	Cause string   `json:"cause,omitempty,omitzero"`
 }
 
+// ResetSession is session.reset.
+type ResetSession struct {
+	ID    turns.ID `json:"id,omitzero"`
+	Cause string   `json:"cause,omitempty,omitzero"`
+}
+
 // ContextUsed says what context a call was made with.
 type ContextUsed struct {
 	Recipe      turns.Raw `json:"recipe,omitzero"`
@@ -243,6 +249,7 @@ type GetTurn struct {
 
 // ListTurns is turn.list.
 type ListTurns struct {
+	At turns.ID `json:"at,omitzero"` // list the path of this turn; default: the head
 	Page
 	Order string `json:"order,omitempty,omitzero"` // asc (default), desc
 	Full  bool   `json:"full,omitempty,omitzero"`  // with messages and responses
@@ -472,6 +479,56 @@ type PathTurn struct {
 type Path struct {
 	Turns []PathTurn `json:"turns"`
 	Next  string     `json:"next,omitempty,omitzero"`
+}
+
+// PutBlob is blob.put: a piece of content, or pieces to put together.
+type PutBlob struct {
+	Session turns.ID     `json:"session"`
+	Data    []byte       `json:"data,omitempty,omitzero"`   // base64
+	Pieces  []turns.Hash `json:"pieces,omitempty,omitzero"` // digests that earlier calls returned, in order
+}
+
+// BlobInfo is blob.put's reply: what a part's ref says.
+type BlobInfo struct {
+	Digest turns.Hash `json:"digest"`
+	Size   uint64     `json:"size"` // bytes
+}
+
+// GetBlob is blob.get.
+type GetBlob struct {
+	Session turns.ID   `json:"session"`
+	Digest  turns.Hash `json:"digest"`
+	Offset  uint64     `json:"offset,omitempty,omitzero"` // bytes
+}
+
+// BlobData is blob.get's reply.
+type BlobData struct {
+	Digest turns.Hash `json:"digest"`
+	Size   uint64     `json:"size"` // of the whole, bytes
+	Offset uint64     `json:"offset"`
+	Data   []byte     `json:"data"`                    // base64
+	Next   uint64     `json:"next,omitempty,omitzero"` // offset of what follows; absent at the end
+}
+
+// GetBase is lineage.base: the last turn that two paths have in common. Each is
+// the path of a session's head, or of a turn.
+type GetBase struct {
+	At    turns.ID `json:"at,omitzero"`
+	Other Place    `json:"other"`
+	Read
+}
+
+// Place is a session's head, or a turn on its path.
+type Place struct {
+	Session turns.ID `json:"session"`
+	Turn    turns.ID `json:"turn,omitzero"`
+}
+
+// Base is lineage.base's reply.
+type Base struct {
+	Base  *PathTurn `json:"base"`  // null: the two are of different trees
+	Here  *PathTurn `json:"here"`  // where the first path ends; null: at no turn
+	Other *PathTurn `json:"other"` // where the other one does
 }
 
 // GetTree is lineage.tree.

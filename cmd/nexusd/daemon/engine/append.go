@@ -21,6 +21,9 @@ func (e *Engine) Append(ctx context.Context, c Caller, session turns.ID, req api
 	if err := validateAppend(&req); err != nil {
 		return nil, err
 	}
+	if err := e.adopt(ctx, c, session, &turns.TurnBody{Messages: req.Messages, Response: req.Response}); err != nil {
+		return nil, err
+	}
 	r := request{id: req.ID, what: "turn.append", canonical: canonical}
 	var ack *api.Appended
 	err := e.mutate(ctx, c, session, func(ch *chain, s *ledger.Session) (*draft, error) {
@@ -60,13 +63,6 @@ func validateAppend(req *api.AppendTurn) error {
 		return fieldErr("/model", "longer than %d bytes", turns.MaxName)
 	case req.Meta != nil && req.Meta.Kind() != '{':
 		return fieldErr("/meta", "not a JSON object")
-	}
-	for _, m := range req.Messages {
-		for _, p := range m.Parts {
-			if p.Ref != nil {
-				return fieldErr("/messages", "a ref is the daemon's to make; send the content")
-			}
-		}
 	}
 	return nil
 }
@@ -119,7 +115,11 @@ func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.S
 	}
 
 	ev.Chain = turns.SessionChain(s.ID)
-	node, err := lineage.Grow(e.Store, head, ev, s.IgnoresInherited() && s.Head.Session != s.ID)
+	forget, err := s.Ignores(s.Head.Session, e.Store.Session)
+	if err != nil {
+		return nil, nil, err
+	}
+	node, err := lineage.Grow(e.Store, head, ev, forget)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -3,11 +3,13 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"unicode/utf8"
 
 	"nexus/ledger"
+	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -60,25 +62,175 @@ func (e *Engine) offload(ctx context.Context, tenant string, root turns.ID, ev *
 
 func (e *Engine) move(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
 	content := content(p)
-	ref := &turns.BlobRef{Digest: seal.BlobDigest(k, content), Size: uint64(len(content)), MimeType: p.MimeType}
+	digest, err := e.store(ctx, tenant, k, content)
+	if err != nil {
+		return err
+	}
+	ref := &turns.BlobRef{Digest: digest, Size: uint64(len(content)), MimeType: p.MimeType}
 	if p.Type != turns.Blob {
 		ref.Preview = preview(string(content))
 	}
+	p.Content, p.Arguments, p.Response, p.Data, p.Ref = "", nil, nil, nil, ref
+	return nil
+}
+
+// store stores content as a blob of the tree whose key is k.
+func (e *Engine) store(ctx context.Context, tenant string, k seal.Key, content []byte) (turns.Hash, error) {
+	digest := seal.BlobDigest(k, content)
 	if e.Keys != nil {
 		// The nonce follows from the digest, which is keyed and names the content:
 		// the same content is sealed to the same bytes, and a try that a crash cut
 		// short is completed by the next.
-		sealed, err := seal.SealBlob(k, ref.Digest, content, bytes.NewReader(ref.Digest[:]))
+		sealed, err := seal.SealBlob(k, digest, content, bytes.NewReader(digest[:]))
 		if err != nil {
-			return err
+			return digest, err
 		}
 		content = sealed
 	}
-	if err := e.Blobs.PutBlob(ctx, tenant, ref.Digest, content); err != nil {
+	return digest, e.Blobs.PutBlob(ctx, tenant, digest, content)
+}
+
+// blob is the content that store stored.
+func (e *Engine) blob(ctx context.Context, tenant string, k seal.Key, digest turns.Hash) ([]byte, error) {
+	b, err := e.Blobs.GetBlob(ctx, tenant, digest)
+	if err == nil && e.Keys != nil {
+		b, err = seal.OpenBlob(k, digest, b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("blob %s: %w", digest, err)
+	}
+	return b, nil
+}
+
+// PutBlob is blob.put: content for the parts of turns still to come, such as
+// an attachment larger than a message may be. It is sent in pieces; a last call
+// that names them puts them together. Content is known by its digest within one
+// tree of forks, and put twice is stored once.
+//
+// Crash states: pieces that nothing names, which a retry finds stored.
+func (e *Engine) PutBlob(ctx context.Context, c Caller, req api.PutBlob) (*api.BlobInfo, error) {
+	s, k, err := e.tree(ctx, c, req.Session)
+	if err != nil {
+		return nil, err
+	}
+	if c.Operator() {
+		return nil, &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name the session's agent"}
+	}
+	if err := takes(s); err != nil {
+		return nil, err
+	}
+	data := []byte(req.Data)
+	switch {
+	case len(req.Pieces) > 0 && len(data) > 0:
+		return nil, fieldErr("/pieces", "a call brings data or puts pieces together, not both")
+	case len(req.Pieces) == 0 && len(data) == 0:
+		return nil, fieldErr("/data", "no data")
+	}
+	for i, d := range req.Pieces {
+		piece, err := e.blob(ctx, s.Tenant, k, d)
+		if err != nil {
+			return nil, foreign(fmt.Sprintf("/pieces/%d", i), d, err)
+		}
+		if len(data)+len(piece) > maxAttachment {
+			return nil, fmt.Errorf("%w: the pieces make more than %d bytes", ledger.ErrTooLarge, maxAttachment)
+		}
+		data = append(data, piece...)
+	}
+	digest, err := e.store(ctx, s.Tenant, k, data)
+	if err != nil {
+		return nil, err
+	}
+	return &api.BlobInfo{Digest: digest, Size: uint64(len(data))}, nil
+}
+
+// maxAttachment is the most bytes that one blob may hold.
+const maxAttachment = 32 << 20
+
+// blobPage is how much of a blob one reply holds.
+const blobPage = 512 << 10
+
+// GetBlob is blob.get: a stretch of a blob's content.
+func (e *Engine) GetBlob(ctx context.Context, c Caller, req api.GetBlob) (*api.BlobData, error) {
+	s, k, err := e.tree(ctx, c, req.Session)
+	if err != nil {
+		return nil, err
+	}
+	b, err := e.blob(ctx, s.Tenant, k, req.Digest)
+	if err != nil {
+		return nil, foreign("/digest", req.Digest, err)
+	}
+	if req.Offset > uint64(len(b)) {
+		return nil, fieldErr("/offset", "the blob has %d bytes", len(b))
+	}
+	out := &api.BlobData{Digest: req.Digest, Size: uint64(len(b)), Offset: req.Offset}
+	rest := b[req.Offset:]
+	if len(rest) > blobPage {
+		rest, out.Next = rest[:blobPage], req.Offset+blobPage
+	}
+	out.Data = rest
+	return out, nil
+}
+
+// tree is a session and the content key of its tree's blobs.
+func (e *Engine) tree(ctx context.Context, c Caller, id turns.ID) (*ledger.Session, seal.Key, error) {
+	if id.IsZero() {
+		return nil, seal.Key{}, fieldErr("/session", "a blob belongs to a session's tree; name the session")
+	}
+	s, err := e.row(ctx, c, id, false)
+	if err != nil {
+		return nil, seal.Key{}, err
+	}
+	k, err := e.key(s.Root)
+	return s, k, err
+}
+
+// foreign is the answer to a digest that a request names and this tree's key
+// does not open. Whether another tree has it is nobody's business, so it is not
+// found; that a blob of this tree is damaged is for verify to say.
+func foreign(field string, digest turns.Hash, err error) error {
+	if errors.Is(err, ledger.ErrNotFound) || errors.Is(err, turns.ErrCorrupt) {
+		return &api.Error{Code: api.NotFound, Message: fmt.Sprintf("no blob %s in this session's tree of forks; blob.put stores one", digest),
+			Details: map[string]any{"field": field}}
+	}
+	return err
+}
+
+// adopt puts the content of blobs that a request refers to in their place. It
+// is validated like content that came with the request, and stored under the same
+// digest again.
+func (e *Engine) adopt(ctx context.Context, c Caller, session turns.ID, b *turns.TurnBody) error {
+	parts := partsOf(b)
+	if !slices.ContainsFunc(parts, func(p *turns.Part) bool { return p.Ref != nil }) {
+		return nil
+	}
+	s, _, err := e.tree(ctx, c, session)
+	if err != nil {
 		return err
 	}
-	p.Content, p.Arguments, p.Response, p.Data, p.Ref = "", nil, nil, nil, ref
-	return nil
+	total := uint64(0)
+	for _, p := range parts {
+		if p.Ref == nil {
+			continue
+		}
+		if total += p.Ref.Size; total > maxAttachment {
+			return fmt.Errorf("%w: the turn's attachments have more than %d bytes", ledger.ErrTooLarge, maxAttachment)
+		}
+		ref := *p.Ref
+		err := e.inlinePart(ctx, s.Tenant, s.Root, p)
+		if err != nil {
+			return foreign("/messages", ref.Digest, err)
+		}
+		if uint64(contentSize(p)) != ref.Size {
+			return fieldErr("/messages", "blob %s has %d bytes, the ref says %d", ref.Digest, contentSize(p), ref.Size)
+		}
+		if p.MimeType == "" && p.Type == turns.Blob {
+			p.MimeType = ref.MimeType
+		}
+	}
+	if err := turns.ValidateMessages("/messages", b.Messages); err != nil {
+		return err
+	}
+	return turns.ValidateResponse("/response", b.Response)
 }
 
 // inline puts the content of blobs back into the parts of a body.
@@ -87,31 +239,33 @@ func (e *Engine) inline(ctx context.Context, tenant string, root turns.ID, body 
 		if p.Ref == nil {
 			continue
 		}
-		b, err := e.Blobs.GetBlob(ctx, tenant, p.Ref.Digest)
-		if err != nil {
-			return fmt.Errorf("blob %s: %w", p.Ref.Digest, err)
-		}
-		k, err := e.key(root)
-		if err != nil {
+		if err := e.inlinePart(ctx, tenant, root, p); err != nil {
 			return err
 		}
-		if e.Keys != nil {
-			if b, err = seal.OpenBlob(k, p.Ref.Digest, b); err != nil {
-				return fmt.Errorf("blob %s: %w", p.Ref.Digest, err)
-			}
-		}
-		switch p.Type {
-		case turns.ToolCall:
-			p.Arguments = b
-		case turns.ToolCallResponse:
-			p.Response = b
-		case turns.Blob:
-			p.Data = b
-		default:
-			p.Content = string(b)
-		}
-		p.Ref = nil
 	}
+	return nil
+}
+
+func (e *Engine) inlinePart(ctx context.Context, tenant string, root turns.ID, p *turns.Part) error {
+	k, err := e.key(root)
+	if err != nil {
+		return err
+	}
+	b, err := e.blob(ctx, tenant, k, p.Ref.Digest)
+	if err != nil {
+		return err
+	}
+	switch p.Type {
+	case turns.ToolCall:
+		p.Arguments = b
+	case turns.ToolCallResponse:
+		p.Response = b
+	case turns.Blob:
+		p.Data = b
+	default:
+		p.Content = string(b)
+	}
+	p.Ref = nil
 	return nil
 }
 

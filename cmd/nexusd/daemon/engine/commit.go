@@ -55,6 +55,11 @@ func (e *Engine) mutate(ctx context.Context, c Caller, id turns.ID, decide func(
 			fresh = true
 			continue
 		}
+		if errors.Is(err, ledger.ErrClosed) {
+			if err := e.succeeded(ctx, s); err != nil {
+				return err
+			}
+		}
 		if err != nil || d == nil {
 			return err
 		}

@@ -265,9 +265,15 @@ func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns
 	ev.Chain = turns.SessionChain(s.ID)
 	ev.Parent, ev.Depth, ev.Segment = s.Head, head.Depth+1, s.SegmentFor(ev.ID, s.Head)
 	ev.Open, ev.Usage, ev.Span = t.Open, usage, &span
-	span.Previous = inForceAt(s, head)
+	forget, err := s.Ignores(s.Head.Session, e.Store.Session)
+	if err != nil {
+		return nil, err
+	}
+	if !forget {
+		span.Previous = head.Compaction
+	}
 	ev.Tokens = turns.Tokens{Counter: e.Counter.Name(), Messages: tokens.Messages(e.Counter, body.Replacement)}
-	if _, err := lineage.Grow(e.Store, head, ev, s.IgnoresInherited() && s.Head.Session != s.ID); err != nil {
+	if _, err := lineage.Grow(e.Store, head, ev, forget); err != nil {
 		return nil, err
 	}
 	var previous []turns.ID
@@ -340,7 +346,9 @@ func (e *Engine) ListCompactions(ctx context.Context, c Caller, session turns.ID
 		return nil, err
 	}
 	out := &api.TurnList{Turns: []api.Turn{}}
-	head.Compaction = inForceAt(s, head)
+	if head.Compaction, err = e.inForceAt(s, head); err != nil {
+		return nil, err
+	}
 	skipping := !after.IsZero()
 	size := 0
 	for n, err := range lineage.Compactions(e.Store, head) {

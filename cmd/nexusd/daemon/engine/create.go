@@ -244,11 +244,17 @@ func (e *Engine) Resolve(ctx context.Context, c Caller, label string) (*api.Sess
 	if row.Session.IsZero() {
 		return nil, none
 	}
-	s, err := e.Get(ctx, c, row.Session, api.Read{})
+	s, err := e.row(ctx, c, row.Session, true)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil, none
 	}
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	if s.State == turns.Reset && !s.Successor.IsZero() {
+		return e.succeed(ctx, s)
+	}
+	return e.session(s)
 }
 
 // applySettings changes what req names, and returns the label.

@@ -1,16 +1,19 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/compactor"
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/memlog"
 	"nexus/projections"
@@ -492,6 +495,179 @@ func TestLargePartsBecomeBlobs(t *testing.T) {
 	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Budget: 10_000_000}))(t)
 	if len(cx.Messages[0]) < len(big) {
 		t.Errorf("the context shows %d bytes of %d", len(cx.Messages[0]), len(big))
+	}
+	verified(t, e)
+}
+
+func TestResetGoesOnInASuccessor(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	label := "plan"
+	r := api.CreateSession{SessionSettings: api.SessionSettings{Label: &label, System: &api.System{{Content: "be terse"}}}}
+	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t)
+	add(t, e, s.ID, say("one", "1"))
+	id := newID(t)
+	next := must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{ID: id}, []byte("{}")))(t)
+	if next.ID == s.ID || next.Label != label || next.Depth != 0 || next.Overhead != must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Overhead {
+		t.Errorf("successor: %+v", next)
+	}
+	if got := must(e.Resolve(t.Context(), alice, label))(t).ID; got != next.ID {
+		t.Errorf("the label resolves to %s, want %s", got, next.ID)
+	}
+	again := must(w.engine(t).Reset(t.Context(), alice, s.ID, api.ResetSession{ID: id}, []byte("{}")))(t)
+	if again.ID != next.ID {
+		t.Errorf("the same reset again, on a second daemon: successor %s, want %s", again.ID, next.ID)
+	}
+	_, err := e.Append(t.Context(), alice, s.ID, say("two", "2"), nil)
+	if x := api.FromError(err); x.Code != api.Closed || x.Details["successor"] != next.ID.String() {
+		t.Errorf("append to the old session: %v %v", err, x)
+	}
+	verified(t, e)
+}
+
+// A daemon that dies between the two events of a reset leaves a session without
+// a successor; the next look-up of the label, or the next refused append, opens it.
+func TestResetIsFinishedByWhoComesNext(t *testing.T) {
+	for name, finish := range map[string]func(*testing.T, *Engine, turns.ID, string){
+		"resolve": func(t *testing.T, e *Engine, _ turns.ID, label string) {
+			must(e.Resolve(t.Context(), alice, label))(t)
+		},
+		"append": func(t *testing.T, e *Engine, s turns.ID, _ string) {
+			if _, err := e.Append(t.Context(), alice, s, say("x", "y"), nil); code(err) != api.Closed {
+				t.Errorf("append: %v, want closed", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			e := w.engine(t)
+			label := "plan"
+			s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
+			successor := newID(t)
+			err := e.mutate(t.Context(), alice, s.ID, func(_ *chain, s *ledger.Session) (*draft, error) {
+				ev, _, err := e.begin(s, request{id: newID(t), what: "session.reset"}, turns.KindState)
+				if err != nil {
+					return nil, err
+				}
+				ev.State, ev.Successor = turns.Reset, successor
+				return &draft{event: ev, body: &turns.StateBody{}}, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			second := w.engine(t)
+			finish(t, second, s.ID, label)
+			if got := must(second.Get(t.Context(), alice, successor, api.Read{}))(t); got.Label != label || got.State != "open" {
+				t.Errorf("successor: %+v", got)
+			}
+			if got := must(e.Resolve(t.Context(), alice, label))(t).ID; got != successor {
+				t.Errorf("the label resolves to %s, want %s", got, successor)
+			}
+			verified(t, second)
+		})
+	}
+}
+
+// What a fork of mode full leaves aside, its own forks leave aside too, wherever
+// on the inherited path their heads go.
+func TestForkOfAFullForkSeesNoCompaction(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 8000, "nexus")
+	for i := range 8 {
+		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i)))
+	}
+	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	x := add(t, e, s.ID, say("x", "x")).ID
+	y := add(t, e, s.ID, say("y", "y")).ID
+	full := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: y, Mode: "full"}, []byte("1")))(t)
+	z := add(t, e, full.ID, say("z", "z")).ID
+	f := must(e.Fork(t.Context(), alice, full.ID, api.CreateFork{Turn: z}, []byte("2")))(t)
+	messages := func() int {
+		return len(must(e.Context(t.Context(), alice, f.ID, api.GetContext{Budget: 100_000}))(t).Messages)
+	}
+	if got := messages(); got != 22 {
+		t.Errorf("at the fork point: %d messages, want 22", got)
+	}
+	must(e.Move(t.Context(), alice, f.ID, api.MoveSession{To: &x}, nil))(t)
+	if got := messages(); got != 18 {
+		t.Errorf("above the full fork's point: %d messages, want 18", got)
+	}
+	add(t, e, f.ID, say("w", "w"))
+	if got := messages(); got != 20 {
+		t.Errorf("after a turn there: %d messages, want 20", got)
+	}
+	verified(t, e)
+}
+
+func TestMergeBaseOfTwoSessions(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 0, "nexus")
+	a := add(t, e, s.ID, say("a", "a")).ID
+	b := add(t, e, s.ID, say("b", "b")).ID
+	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: a}, []byte("{}")))(t)
+	c := add(t, e, f.ID, say("c", "c")).ID
+	got := must(e.Base(t.Context(), alice, s.ID, api.GetBase{Other: api.Place{Session: f.ID}}))(t)
+	if got.Base == nil || got.Base.ID != a || got.Here.ID != b || got.Other.ID != c {
+		t.Errorf("base %+v of %+v and %+v", got.Base, got.Here, got.Other)
+	}
+	other := create(t, e, 0, "nexus")
+	add(t, e, other.ID, say("o", "o"))
+	if got := must(e.Base(t.Context(), alice, s.ID, api.GetBase{Other: api.Place{Session: other.ID}}))(t); got.Base != nil {
+		t.Errorf("of two trees: %+v", got.Base)
+	}
+	if _, err := e.Base(t.Context(), Caller{"default", "bob"}, s.ID, api.GetBase{Other: api.Place{Session: f.ID}}); code(err) != api.NotFound {
+		t.Errorf("another agent's sessions: %v, want not_found", err)
+	}
+	list := must(e.ListTurns(t.Context(), alice, f.ID, api.ListTurns{At: a}))(t)
+	if len(list.Turns) != 1 || list.Turns[0].ID != a {
+		t.Errorf("list at the fork point: %+v", list.Turns)
+	}
+}
+
+func TestAttachmentsComeInPieces(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 0, "nexus")
+	whole := make([]byte, 1_500_000)
+	for i := range whole {
+		whole[i] = byte(i * i >> 3)
+	}
+	var pieces []turns.Hash
+	for piece := range slices.Chunk(whole, 400_000) {
+		pieces = append(pieces, must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Data: piece}))(t).Digest)
+	}
+	info := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Pieces: pieces}))(t)
+	part := turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Ref: &turns.BlobRef{Digest: info.Digest, Size: info.Size}}
+	r := say("look", "a picture")
+	r.Messages[0].Parts = append(r.Messages[0].Parts, part)
+	add(t, e, s.ID, r)
+	var got []byte
+	for off := uint64(0); ; {
+		b := must(e.GetBlob(t.Context(), alice, api.GetBlob{Session: s.ID, Digest: info.Digest, Offset: off}))(t)
+		if got = append(got, b.Data...); b.Next == 0 {
+			break
+		}
+		off = b.Next
+	}
+	if !bytes.Equal(got, whole) {
+		t.Errorf("the blob came back as %d bytes that differ", len(got))
+	}
+	wrong := part
+	wrong.Ref = &turns.BlobRef{Digest: info.Digest, Size: 7}
+	r = say("look", "x")
+	r.Messages[0].Parts = append(r.Messages[0].Parts, wrong)
+	if _, err := e.Append(t.Context(), alice, s.ID, r, nil); code(err) != api.Malformed {
+		t.Errorf("a ref with a wrong size: %v, want malformed", err)
+	}
+	other := create(t, e, 0, "nexus")
+	r.Messages[0].Parts[1] = part
+	if _, err := e.Append(t.Context(), alice, other.ID, r, nil); code(err) != api.NotFound {
+		t.Errorf("a ref to a blob of another tree: %v, want not_found", err)
+	}
+	if _, err := e.GetBlob(t.Context(), alice, api.GetBlob{Session: other.ID, Digest: info.Digest}); code(err) != api.NotFound {
+		t.Errorf("a blob of another tree: %v, want not_found", err)
 	}
 	verified(t, e)
 }

@@ -21,7 +21,11 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 		return p, nil
 	}
 	var cut lineage.Cut
-	if in := inForceAt(s, head); !in.IsZero() {
+	in, err := e.inForceAt(s, head)
+	if err != nil {
+		return p, err
+	}
+	if !in.IsZero() {
 		t, err := e.Store.Turn(in)
 		if err != nil {
 			return p, err

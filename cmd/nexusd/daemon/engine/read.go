@@ -171,7 +171,7 @@ func (e *Engine) pathTurns(head lineage.Node, lo, hi uint64, yield func(projecti
 // ListTurns is turn.list: the path of the head, through forks and compactions.
 // After is a depth or a turn's id; Next is the depth to go on from.
 func (e *Engine) ListTurns(ctx context.Context, c Caller, session turns.ID, req api.ListTurns) (*api.TurnList, error) {
-	s, head, err := e.headOf(ctx, c, session, turns.ID{}, req.Read)
+	s, head, err := e.headOf(ctx, c, session, req.At, req.Read)
 	if err != nil {
 		return nil, err
 	}

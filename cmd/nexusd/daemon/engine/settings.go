@@ -68,9 +68,9 @@ func (e *Engine) contextTokens(s *ledger.Session, head lineage.Node) (uint64, er
 	if head.Ref.IsZero() {
 		return 0, nil
 	}
-	in := inForceAt(s, head)
-	if in.IsZero() {
-		return head.Sum, nil
+	in, err := e.inForceAt(s, head)
+	if err != nil || in.IsZero() {
+		return head.Sum, err
 	}
 	c, err := e.Store.Nodes(in)
 	if err != nil {
@@ -81,15 +81,16 @@ func (e *Engine) contextTokens(s *ledger.Session, head lineage.Node) (uint64, er
 }
 
 // inForceAt is the compaction that counts for session s when its head is at
-// node n: none where n is inherited and the session was forked with mode full.
-func inForceAt(s *ledger.Session, n lineage.Node) turns.Ref {
-	if s.IgnoresInherited() && n.Ref.Session != s.ID {
-		return turns.Ref{}
+// node n.
+func (e *Engine) inForceAt(s *ledger.Session, n lineage.Node) (turns.Ref, error) {
+	ignores, err := s.Ignores(n.Ref.Session, e.Store.Session)
+	if err != nil || ignores {
+		return turns.Ref{}, err
 	}
-	return n.Compaction
+	return n.Compaction, nil
 }
 
-// headTurn is the row of the session's head; the zero Turn before the first.
+// headNode is the node of the session's head; the zero Node before the first.
 func (e *Engine) headNode(s *ledger.Session) (lineage.Node, error) {
 	if s.Head.IsZero() {
 		return lineage.Node{}, nil

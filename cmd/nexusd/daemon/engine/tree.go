@@ -5,6 +5,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/lineage"
 	"nexus/turns"
 )
 
@@ -47,6 +48,40 @@ func (e *Engine) Tree(ctx context.Context, c Caller, session turns.ID, req api.G
 		out.Sessions = append(out.Sessions, *v)
 		return true, nil
 	})
+	return out, err
+}
+
+// Base is lineage.base: the last turn that two paths have in common.
+func (e *Engine) Base(ctx context.Context, c Caller, session turns.ID, req api.GetBase) (*api.Base, error) {
+	if req.Other.Session.IsZero() {
+		return nil, fieldErr("/other/session", "the other session is not named")
+	}
+	_, a, err := e.headOf(ctx, c, session, req.At, req.Read)
+	if err != nil {
+		return nil, err
+	}
+	_, b, err := e.headOf(ctx, c, req.Other.Session, req.Other.Turn, req.Read)
+	if err != nil {
+		return nil, err
+	}
+	out := new(api.Base)
+	for _, x := range []struct {
+		n  lineage.Node
+		to **api.PathTurn
+	}{{a, &out.Here}, {b, &out.Other}} {
+		if !x.n.Ref.IsZero() {
+			t := pathTurn(x.n)
+			*x.to = &t
+		}
+	}
+	if a.Ref.IsZero() || b.Ref.IsZero() {
+		return out, nil
+	}
+	base, ok, err := lineage.MergeBase(e.Store, a, b)
+	if err == nil && ok {
+		t := pathTurn(base)
+		out.Base = &t
+	}
 	return out, err
 }
 

@@ -183,7 +183,15 @@ func (v *verifier) fold(ctx context.Context, tenant string, id turns.ID, r ledge
 }
 
 func (v *verifier) turn(s *ledger.Session, r ledger.Record, ev *turns.Event) error {
-	forget := s.IgnoresInherited() && ev.Parent.Session != s.ID
+	forget, err := s.Ignores(ev.Parent.Session, func(id turns.ID) (ledger.Session, error) {
+		if up := v.sessions[id]; up != nil {
+			return *up, nil
+		}
+		return ledger.Session{}, fmt.Errorf("%w: session %s is not before its fork", ledger.ErrCorrupt, id)
+	})
+	if err != nil {
+		return err
+	}
 	node, err := v.forest.AddEvent(ev, forget)
 	if err != nil {
 		return err

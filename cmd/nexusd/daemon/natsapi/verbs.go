@@ -63,6 +63,9 @@ var verbs = []verb{
 	on("session.close", true, "take no more turns", func(ctx context.Context, c *call, r api.CloseSession) (*api.Session, error) {
 		return c.engine.CloseSession(ctx, c.caller, c.session, r, c.canonical)
 	}),
+	on("session.reset", true, "close, and go on in a fresh successor", func(ctx context.Context, c *call, r api.ResetSession) (*api.Session, error) {
+		return c.engine.Reset(ctx, c.caller, c.session, r, c.canonical)
+	}),
 	on("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
 		return c.engine.Move(ctx, c.caller, c.session, r, c.canonical)
 	}),
@@ -109,8 +112,17 @@ var verbs = []verb{
 	on("lineage.path", true, "turn ids with depth, root first", func(ctx context.Context, c *call, r api.GetPath) (*api.Path, error) {
 		return c.engine.Path(ctx, c.caller, c.session, r)
 	}),
+	on("lineage.base", true, "the last turn that two paths have in common", func(ctx context.Context, c *call, r api.GetBase) (*api.Base, error) {
+		return c.engine.Base(ctx, c.caller, c.session, r)
+	}),
 	on("lineage.tree", true, "the tree of forks", func(ctx context.Context, c *call, r api.GetTree) (*api.Tree, error) {
 		return c.engine.Tree(ctx, c.caller, c.session, r)
+	}),
+	on("blob.put", false, "store content for turns to come", func(ctx context.Context, c *call, r api.PutBlob) (*api.BlobInfo, error) {
+		return c.engine.PutBlob(ctx, c.caller, r)
+	}),
+	on("blob.get", false, "the content of a blob", func(ctx context.Context, c *call, r api.GetBlob) (*api.BlobData, error) {
+		return c.engine.GetBlob(ctx, c.caller, r)
 	}),
 	on("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
 		return c.engine.Verify(ctx, c.caller, r)
@@ -120,10 +132,10 @@ var verbs = []verb{
 // unbuilt are the calls of the contract that this version does not have. They
 // are answered, so that a client is told so and does not wait.
 var unbuilt = []verb{
-	later("session.reset", true), later("session.erase", true), later("context.overflow", true),
+	later("session.erase", true), later("context.overflow", true),
 	later("compaction.take", true), later("compaction.submit", true), later("flush.begin", true), later("flush.done", true),
 	later("memory.save", false), later("memory.withdraw", false), later("memory.list", false), later("memory.search", false), later("memory.document", false),
-	later("event.append", false), later("event.list", false), later("search.query", false), later("blob.put", false), later("blob.get", false),
+	later("event.append", false), later("event.list", false), later("search.query", false),
 	later("policy.list", false), later("policy.get", false), later("policy.put", false), later("audit.checkpoint", false), later("audit.proof", true),
 }
 

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// end is where a path that a person named ends: a session's head, or a turn.
+type end struct {
+	c *api.Client
+	s *api.Session
+	t turns.ID // zero: the head
+}
+
+func (e *env) ends(cmd *cobra.Command, args []string) (a, b end, base *api.Base, err error) {
+	if a.c, a.s, a.t, err = e.place(cmd, args[0]); err != nil {
+		return
+	}
+	if b.c, b.s, b.t, err = e.place(cmd, args[1]); err != nil {
+		return
+	}
+	// The two may be of different agents: the operator reads both.
+	base, err = a.c.As(api.Operator).Base(cmd.Context(), a.s.ID, api.GetBase{At: a.t, Other: api.Place{Session: b.s.ID, Turn: b.t}})
+	return
+}
+
+func mergeBaseCmd(e *env) *cobra.Command {
+	return verb("merge-base SESSION|TURN SESSION|TURN", "where two sessions or turns part", 2, 2, func(cmd *cobra.Command, args []string) error {
+		_, _, base, err := e.ends(cmd, args)
+		if err != nil {
+			return err
+		}
+		if base.Base == nil {
+			return api.Errorf(api.NotFound, nil, "%s and %s have no turn in common", args[0], args[1])
+		}
+		if e.json {
+			return e.print(base)
+		}
+		_, err = fmt.Fprintf(e.out, "%s  depth %d of session %s\n", idStyle.Render(base.Base.ID.String()), base.Base.Depth, base.Base.Session)
+		return err
+	})
+}
+
+func diffCmd(e *env) *cobra.Command {
+	return verb("diff SESSION|TURN SESSION|TURN", "what each has since they parted", 2, 2, func(cmd *cobra.Command, args []string) error {
+		a, b, base, err := e.ends(cmd, args)
+		if err != nil {
+			return err
+		}
+		if e.json {
+			err = e.print(base)
+		} else if base.Base == nil {
+			fmt.Fprintln(e.out, "no turn in common")
+		} else {
+			fmt.Fprintf(e.out, "  in common through %s at depth %d\n", idStyle.Render(short(base.Base.ID)), base.Base.Depth)
+		}
+		if err != nil {
+			return err
+		}
+		if err := e.printSince(cmd.Context(), a, base, bad.Render("<")); err != nil {
+			return err
+		}
+		return e.printSince(cmd.Context(), b, base, good.Render(">"))
+	})
+}
+
+// printSince prints the turns of a path below the base, each marked.
+func (e *env) printSince(ctx context.Context, x end, base *api.Base, mark string) error {
+	r := api.ListTurns{At: x.t, Full: true}
+	if base.Base != nil {
+		r.After = base.Base.ID.String()
+	}
+	for t, err := range x.c.Turns(ctx, x.s.ID, r) {
+		if err != nil {
+			return err
+		}
+		if e.json {
+			err = e.print(t)
+		} else {
+			_, err = fmt.Fprintln(e.out, mark+" "+turnLine(&t, max(0, e.width-2)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
