@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,14 +45,27 @@ type reader interface {
 type format struct {
 	name  string
 	sniff func(head []byte) bool
-	open  func(r io.Reader, final bool) reader
+	open  func(r io.Reader, o source) reader
 }
 
 // formats are tried in this order where the format is to be told.
 var formats = []format{
-	{"claude-code", interchange.SniffClaudeCode, func(r io.Reader, final bool) reader {
-		return interchange.ClaudeCode(r, interchange.ClaudeOptions{Final: final})
+	{"claude-code", interchange.SniffClaudeCode, func(r io.Reader, o source) reader {
+		return interchange.ClaudeCode(r, interchange.ClaudeOptions{Final: o.final})
 	}},
+	chat(interchange.ChatOTel), chat(interchange.ChatAnthropic), chat(interchange.ChatOpenAI),
+}
+
+// source is what a format is told of its file.
+type source struct {
+	name  string
+	final bool
+}
+
+func chat(form interchange.ChatForm) format {
+	return format{string(form), func(head []byte) bool { return interchange.SniffChat(head, form) }, func(r io.Reader, o source) reader {
+		return interchange.Chat(r, interchange.ChatOptions{Form: form, Final: o.final, Source: filepath.Base(o.name)})
+	}}
 }
 
 // exported is the beginning of an export of ours.
@@ -173,7 +187,9 @@ func transcripts(args []string) (files []found, size int64, err error) {
 
 type unknownFormat struct{}
 
-func (unknownFormat) Error() string { return "the format is none of " + formatNames() }
+func (unknownFormat) Error() string {
+	return "the format is none of " + strings.TrimPrefix(formatNames(), "auto, ")
+}
 
 // counted tells how many bytes were read.
 type counted struct {
@@ -213,7 +229,7 @@ func (im *importer) file(ctx context.Context, name string) (*report, error) {
 	for _, f := range formats {
 		if f.name == im.format || auto && f.sniff(head) {
 			r.Format = f.name
-			return r, im.steps(ctx, f.open(br, im.final), r)
+			return r, im.steps(ctx, f.open(br, source{name, im.final}), r)
 		}
 	}
 	if !auto {
@@ -272,9 +288,8 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 	case st.Append != nil:
 		rep.Turns++
 		a := st.Append
-		at := api.Time(a.Time)
 		ack, err := im.c.Append(ctx, a.Session, api.AppendTurn{ID: a.ID, Parent: a.Parent, Messages: a.Messages, Response: a.Response,
-			Model: a.Model, Usage: a.Usage, Time: &at, Meta: a.Meta})
+			Model: a.Model, Usage: a.Usage, Time: moment(a.Time), Meta: a.Meta})
 		return err == nil && ack.Duplicate, err
 	default:
 		rep.Compactions++
@@ -285,6 +300,12 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 func (im *importer) open(ctx context.Context, o *interchange.Open) (dup bool, err error) {
 	r := api.CreateSession{ID: o.ID}
 	r.Meta, r.Model = o.Meta, &o.Model
+	if len(o.System) > 0 {
+		r.System = (*api.System)(&o.System)
+	}
+	if len(o.Tools) > 0 {
+		r.Tools = &o.Tools
+	}
 	if im.window > 0 {
 		r.Limits = &turns.Limits{ContextWindow: im.window}
 	}
@@ -295,9 +316,16 @@ func (im *importer) open(ctx context.Context, o *interchange.Open) (dup bool, er
 	return err == nil && s.Turns > 0, err
 }
 
+// moment is a time that the source gives; nil where it gives none.
+func moment(t time.Time) *api.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return (*api.Time)(&t)
+}
+
 func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, rep *report) error {
-	at := api.Time(k.Time)
-	r := api.RecordCompaction{ID: k.ID, Parent: k.Parent, Time: &at, Trigger: k.Trigger, Replacement: k.Replacement, Summary: k.Summary,
+	r := api.RecordCompaction{ID: k.ID, Parent: k.Parent, Time: moment(k.Time), Trigger: k.Trigger, Replacement: k.Replacement, Summary: k.Summary,
 		FirstKept: k.FirstKept, TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
 	for _, x := range k.Cleared {
 		r.Cleared = append(r.Cleared, api.ClearedResult{Turn: x.Turn, Call: x.Call})
@@ -374,7 +402,12 @@ func (r *report) summary() string {
 // printReport prints a report, its losses by kind, or each with its line.
 func printReport(w io.Writer, r *report, each bool) {
 	fmt.Fprintf(w, "%s (%s): %s\n", bold.Render(r.File), r.Format, r.summary())
-	for _, s := range r.Sessions {
+	const most = 8
+	for i, s := range r.Sessions {
+		if i == most && len(r.Sessions) > most+1 {
+			fmt.Fprintf(w, "  … and %d more; ledgerctl sessions lists them\n", len(r.Sessions)-most)
+			break
+		}
 		fmt.Fprintf(w, "  session %s\n", idStyle.Render(s.String()))
 	}
 	if len(r.Losses) == 0 {

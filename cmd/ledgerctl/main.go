@@ -68,6 +68,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 
 type usageError struct{ error }
 
+func (u usageError) Unwrap() error { return u.error }
+
 func hint(err error) string {
 	var x *api.Error
 	switch {

@@ -19,20 +19,7 @@ import (
 // claudeFiles are the real Claude Code transcripts beside the project.
 func claudeFiles(t *testing.T) []string {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
-	data := filepath.Join(dir, "..", "shared", "data")
+	data := sharedData(t)
 	var files []string
 	for _, pattern := range []string{
 		"claude-code-*/*.jsonl", "agentcmd-fixtures/claude*.jsonl", "multi-agent-fixtures/stage0/agents/claude/*.jsonl",

@@ -24,7 +24,9 @@ type Open struct {
 	Time      time.Time
 	Model     string
 	SpawnedBy turns.Ref // Turn may be zero
-	Meta      turns.Raw // a JSON object: where it came from
+	System    []turns.Section
+	Tools     []turns.Raw // JSON objects
+	Meta      turns.Raw   // a JSON object: where it came from
 }
 
 // Append adds a turn after Parent.

@@ -1,0 +1,532 @@
+package interchange
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// ChatForm is the form that chat messages are written in.
+type ChatForm string
+
+// The forms of chat messages. The zero form is told from each conversation.
+const (
+	ChatOpenAI    ChatForm = "openai"
+	ChatAnthropic ChatForm = "anthropic"
+	ChatOTel      ChatForm = "otel"
+)
+
+// ChatOptions say how chat JSON is read.
+type ChatOptions struct {
+	// Form is the messages' form; zero: told from each conversation.
+	Form ChatForm
+	// Final says that no answer follows the last messages: they are given as a
+	// pending turn. Without it they are held back.
+	Final bool
+	// Source tells this file's conversations from those of another that begin
+	// with the same words and bring no id: its base name, say.
+	Source string
+}
+
+// ChatReader reads conversations as chat JSON: messages as they stand in
+// requests to OpenAI (chat completions), to Anthropic, or in OpenTelemetry's
+// GenAI attributes. A file is one or more JSON values, lines or not. Each is
+//
+//   - a list of messages, which is one conversation;
+//   - an object with messages, traj or gen_ai.input.messages, which is one
+//     too: its system, tools and model are taken, what else it holds is kept in
+//     the session's meta;
+//   - a list of such objects.
+//
+// Each assistant message ends a turn. A session's id comes from the
+// conversation's id (id, conversation_id, session_id, gen_ai.conversation.id, or
+// task_id and trial), else from its place in the file and its first message;
+// a turn's from its place in the session. So a longer copy adds what is new.
+//
+// One conversation is held in memory at a time. Not safe for concurrent use.
+type ChatReader struct {
+	dec   *jsontext.Decoder
+	opt   ChatOptions
+	index int // conversations so far
+	out   []Step
+	loss  []Loss
+	list  bool // inside a top-level list of objects
+	err   error
+}
+
+// Chat is a reader of the conversations in r.
+func Chat(r io.Reader, opt ChatOptions) *ChatReader {
+	return &ChatReader{dec: jsontext.NewDecoder(r), opt: opt}
+}
+
+// Next is the next step, or [io.EOF] after the last. [turns.ErrMalformed]: not
+// JSON, or not chat messages; the steps given before it stand.
+func (c *ChatReader) Next() (Step, error) {
+	for len(c.out) == 0 {
+		if c.err != nil {
+			return Step{}, c.err
+		}
+		c.err = c.read()
+	}
+	s := c.out[0]
+	c.out = c.out[1:]
+	return s, nil
+}
+
+// Steps are the steps that [ChatReader.Next] gives; an error is the last pair.
+func (c *ChatReader) Steps() iter.Seq2[Step, error] {
+	return func(yield func(Step, error) bool) {
+		for {
+			s, err := c.Next()
+			if err == io.EOF {
+				return
+			}
+			if !yield(s, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Losses is what of the source is not in the ledger as it stood.
+func (c *ChatReader) Losses() []Loss { return c.loss }
+
+// read reads one conversation.
+func (c *ChatReader) read() error {
+	raw, err := c.value()
+	if err != nil {
+		return err
+	}
+	conv, err := newConversation(raw)
+	if err == nil {
+		err = c.conversation(conv)
+	}
+	c.index++
+	if errors.Is(err, turns.ErrMalformed) || errors.Is(err, turns.ErrUnsupported) || errors.Is(err, turns.ErrTooLarge) {
+		if c.list { // one bad entry does not take the others with it
+			c.loss = append(c.loss, Loss{What: "skipped", Reason: "a conversation that can't be read: " + err.Error(), Record: strconv.Itoa(c.index - 1)})
+			return nil
+		}
+	}
+	return err
+}
+
+// value is the next conversation's JSON: a top-level value, or an entry of a
+// top-level list of objects that are no messages.
+func (c *ChatReader) value() (turns.Raw, error) {
+	wrap := func(err error) error {
+		if err == io.EOF {
+			return err
+		}
+		var bad *jsontext.SyntacticError
+		if errors.As(err, &bad) {
+			return fmt.Errorf("read chat JSON: %w: %w", turns.ErrMalformed, err)
+		}
+		return fmt.Errorf("read chat JSON: %w", err)
+	}
+	if c.list && c.dec.PeekKind() == ']' {
+		if _, err := c.dec.ReadToken(); err != nil {
+			return nil, wrap(err)
+		}
+		c.list = false
+	}
+	if !c.list && c.dec.PeekKind() == '[' {
+		if _, err := c.dec.ReadToken(); err != nil {
+			return nil, wrap(err)
+		}
+		if c.dec.PeekKind() == ']' {
+			_, err := c.dec.ReadToken()
+			return turns.Raw("[]"), wrapNil(err, wrap)
+		}
+		first, err := c.dec.ReadValue()
+		if err != nil {
+			return nil, wrap(err)
+		}
+		first = bytes.Clone(first)
+		if !isMessage(first) {
+			c.list = true
+			return turns.Raw(first), nil
+		}
+		all := append([]byte("["), first...)
+		for c.dec.PeekKind() != ']' {
+			v, err := c.dec.ReadValue()
+			if err != nil {
+				return nil, wrap(err)
+			}
+			all = append(append(all, ','), v...)
+		}
+		_, err = c.dec.ReadToken()
+		return turns.Raw(append(all, ']')), wrapNil(err, wrap)
+	}
+	v, err := c.dec.ReadValue()
+	if err != nil {
+		return nil, wrap(err)
+	}
+	return turns.Raw(bytes.Clone(v)), nil
+}
+
+func wrapNil(err error, wrap func(error) error) error {
+	if err == nil {
+		return nil
+	}
+	return wrap(err)
+}
+
+// isMessage reports whether v is an object with a role.
+func isMessage(v []byte) bool {
+	var m struct {
+		Role *string `json:"role"`
+	}
+	return decodeLoose(v, &m) == nil && m.Role != nil
+}
+
+// conversation gives the steps of one conversation.
+func (c *ChatReader) conversation(v *conversation) error {
+	system, ms, err := v.read(c.opt.Form)
+	if err != nil {
+		return err
+	}
+	c.loss = append(c.loss, v.dropped()...)
+	for len(ms) > 0 && ms[0].Role == turns.System && system == nil {
+		for _, p := range ms[0].Parts {
+			system = append(system, turns.Section{Content: p.Content})
+		}
+		ms = ms[1:]
+	}
+	if len(ms) == 0 {
+		c.loss = append(c.loss, Loss{What: "skipped", Reason: "a conversation without messages", Record: v.id})
+		return nil
+	}
+	key := v.id
+	if key == "" {
+		b, err := turns.EncodeJSON(ms[0])
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(b)
+		key = strconv.Itoa(c.index) + " " + hex.EncodeToString(sum[:])
+	}
+	session := turns.DeriveID(v.created, "chat", c.opt.Source, key)
+	c.out = append(c.out, Step{Open: &Open{ID: session, Time: v.created, Model: v.model, System: system, Tools: v.tools, Meta: v.meta()}})
+	return c.turns(v, session, ms)
+}
+
+// turns gives a conversation's turns, each ended by an assistant message.
+func (c *ChatReader) turns(v *conversation, session turns.ID, ms []turns.Message) error {
+	called := make(map[string]bool)
+	var parent turns.ID
+	var half []turns.Message
+	n := 0
+	give := func(response *turns.Message) {
+		id := turns.DeriveID(v.created, "chat turn", session.String(), strconv.Itoa(n))
+		c.out = append(c.out, Step{Append: &Append{Session: session, ID: id, Parent: parent, Time: v.created, Model: v.model, Messages: half, Response: response}})
+		parent, half = id, nil
+		n++
+	}
+	for i := range ms {
+		m := ms[i]
+		if m.Role == turns.Assistant {
+			for _, id := range m.Calls(nil) {
+				called[id] = true
+			}
+			give(&m)
+			continue
+		}
+		m.FinishReason = ""
+		half = append(half, c.orphans(m, called, v.id)...)
+	}
+	if len(half) > 0 {
+		if c.opt.Final {
+			give(nil)
+		} else {
+			c.loss = append(c.loss, Loss{What: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(half), Record: v.id})
+		}
+	}
+	return nil
+}
+
+// orphans is m with the responses to calls that the conversation never made as
+// text of the user's, since a response must have its call.
+func (c *ChatReader) orphans(m turns.Message, called map[string]bool, record string) []turns.Message {
+	lost := func(p turns.Part) bool { return p.Type == turns.ToolCallResponse && !called[p.ID] }
+	if !slices.ContainsFunc(m.Parts, lost) {
+		return []turns.Message{m}
+	}
+	kept := turns.Message{Role: m.Role, Name: m.Name}
+	text := turns.Message{Role: turns.User}
+	for _, p := range m.Parts {
+		if !lost(p) {
+			kept.Parts = append(kept.Parts, p)
+			continue
+		}
+		s, ok := p.Response.Text()
+		if !ok {
+			s = string(p.Response)
+		}
+		text.Parts = append(text.Parts, turns.TextPart(fmt.Sprintf("[result of a tool call that is not in the transcript, id %q]\n%s", p.ID, s)))
+		c.loss = append(c.loss, Loss{What: "repaired", Reason: "a tool result without its call became text", Record: record})
+	}
+	if len(kept.Parts) == 0 {
+		return []turns.Message{text}
+	}
+	return []turns.Message{kept, text}
+}
+
+// SniffChat reports whether head, the first bytes of a file, looks like chat
+// JSON of this form.
+func SniffChat(head []byte, form ChatForm) bool {
+	var names []string
+	d := jsontext.NewDecoder(bytes.NewReader(head))
+	for len(names) < 400 {
+		t, err := d.ReadToken()
+		if err != nil {
+			break
+		}
+		if t.Kind() == '"' {
+			names = append(names, t.String())
+		}
+	}
+	has := func(s ...string) bool {
+		return slices.ContainsFunc(s, func(s string) bool { return slices.Contains(names, s) })
+	}
+	if !has("role") {
+		return false
+	}
+	otel := has("parts", "gen_ai.input.messages")
+	anthropic := !otel && has("tool_use", "tool_result", "thinking", "redacted_thinking", "input_schema", "cache_control")
+	switch form {
+	case ChatOTel:
+		return otel
+	case ChatAnthropic:
+		return anthropic
+	}
+	return !otel && !anthropic && has("content", "tool_calls")
+}
+
+// conversation is one entry of a chat file.
+type conversation struct {
+	id       string
+	created  time.Time
+	model    string
+	system   turns.Raw
+	tools    []turns.Raw
+	messages turns.Raw
+	answer   turns.Raw // messages that came back, beside those that were sent
+	rest     map[string]turns.Raw
+}
+
+// maxMeta is how much of a conversation's other members is kept, in bytes.
+const maxMeta = 64 << 10
+
+func newConversation(raw turns.Raw) (*conversation, error) {
+	v := new(conversation)
+	if raw.Kind() == '[' {
+		v.messages = raw
+		return v, nil
+	}
+	if raw.Kind() != '{' {
+		return nil, fmt.Errorf("%w: a conversation is a list of messages or an object, not %s", turns.ErrMalformed, jsontext.Kind(raw.Kind()))
+	}
+	var members map[string]turns.Raw
+	if err := turns.DecodeJSON(raw, &members); err != nil {
+		return nil, err
+	}
+	take := func(names ...string) (out turns.Raw) {
+		for _, n := range names {
+			if m, ok := members[n]; ok && m.Kind() != 'n' && out == nil {
+				out = m
+				delete(members, n)
+			}
+		}
+		return out
+	}
+	v.messages = unquoted(take("messages", "traj", "gen_ai.input.messages"))
+	if v.messages.Kind() != '[' {
+		return nil, fmt.Errorf("%w: an object without messages", turns.ErrMalformed)
+	}
+	v.answer = unquoted(take("gen_ai.output.messages"))
+	v.system = unquoted(take("system", "gen_ai.system_instructions"))
+	if t := unquoted(take("tools", "gen_ai.tool.definitions")); t != nil {
+		if err := turns.DecodeJSON(t, &v.tools); err != nil {
+			return nil, fmt.Errorf("tools: %w", err)
+		}
+	}
+	v.model = text(take("model", "gen_ai.response.model", "gen_ai.request.model"))
+	v.created = moment(take("created", "created_at", "timestamp", "time"))
+	for _, n := range []string{"id", "conversation_id", "session_id", "gen_ai.conversation.id"} {
+		if m, ok := members[n]; ok && v.id == "" {
+			v.id = text(m)
+		}
+	}
+	if m, ok := members["task_id"]; ok && v.id == "" {
+		v.id = "task " + text(m) + " trial " + text(members["trial"])
+	}
+	v.rest = members
+	return v, nil
+}
+
+// placed are the members of a message that have a place in ours, in any form.
+var placed = []string{"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "refusal", "parts", "finish_reason"}
+
+// dropped counts the members of messages that have no place in ours.
+func (v *conversation) dropped() []Loss {
+	var ms []map[string]turns.Raw
+	if decodeLoose(v.messages, &ms) != nil {
+		return nil
+	}
+	count := make(map[string]int)
+	for _, m := range ms {
+		for k, x := range m {
+			if x.Kind() != 'n' && !slices.Contains(placed, k) {
+				count[k]++
+			}
+		}
+	}
+	var out []Loss
+	for _, k := range slices.Sorted(maps.Keys(count)) {
+		out = append(out, Loss{What: "skipped", Reason: "a member of messages that has no place: " + strconv.Quote(k), Count: count[k], Record: v.id})
+	}
+	if size := v.restSize(); size > maxMeta {
+		out = append(out, Loss{What: "skipped", Reason: fmt.Sprintf("%d bytes beside the messages, more than meta holds", size), Record: v.id})
+	}
+	return out
+}
+
+func (v *conversation) restSize() (n int) {
+	for k, x := range v.rest {
+		n += len(k) + len(x)
+	}
+	return n
+}
+
+// meta is what else the conversation's object held.
+func (v *conversation) meta() turns.Raw {
+	m := map[string]turns.Raw{"source": turns.RawText("chat")}
+	if len(v.rest) > 0 && v.restSize() <= maxMeta {
+		if b, err := turns.EncodeJSON(v.rest); err == nil {
+			m["record"] = b
+		}
+	}
+	b, err := turns.EncodeJSON(m)
+	if err != nil { // its members were checked when they were read
+		return nil
+	}
+	return b
+}
+
+// read is the system part and the messages.
+func (v *conversation) read(form ChatForm) (system []turns.Section, ms []turns.Message, err error) {
+	if form == "" {
+		form = ChatOpenAI
+		for _, f := range []ChatForm{ChatOTel, ChatAnthropic} {
+			if SniffChat(v.messages, f) {
+				form = f
+				break
+			}
+		}
+	}
+	switch form {
+	case ChatAnthropic:
+		return FromAnthropic(v.system, v.messages)
+	case ChatOTel:
+		return v.readOTel()
+	}
+	if v.system != nil {
+		if system, err = sections(v.system); err != nil {
+			return nil, nil, err
+		}
+	}
+	ms, err = FromOpenAI(v.messages)
+	return system, ms, err
+}
+
+func (v *conversation) readOTel() (system []turns.Section, ms []turns.Message, err error) {
+	if v.system != nil {
+		if system, err = sections(v.system); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, raw := range []turns.Raw{v.messages, v.answer} {
+		if raw == nil {
+			continue
+		}
+		var part []turns.Message
+		if err := decodeLoose(raw, &part); err != nil {
+			return nil, nil, fmt.Errorf("read otel messages: %w", err)
+		}
+		for i := range part {
+			if err := part[i].Validate(fmt.Sprintf("/%d", i)); err != nil {
+				return nil, nil, fmt.Errorf("read otel message %d: %w", i, err)
+			}
+		}
+		ms = append(ms, part...)
+	}
+	return system, ms, nil
+}
+
+// sections is a system part: a text, or a list of objects with content or text.
+func sections(raw turns.Raw) (out []turns.Section, err error) {
+	if s, ok := raw.Text(); ok {
+		return []turns.Section{{Content: s}}, nil
+	}
+	var list []struct {
+		Name    string `json:"name"`
+		Content string `json:"content"`
+		Text    string `json:"text"`
+	}
+	if err := decodeLoose(raw, &list); err != nil {
+		return nil, fmt.Errorf("system: %w", err)
+	}
+	for _, s := range list {
+		out = append(out, turns.Section{Name: s.Name, Content: s.Content + s.Text})
+	}
+	return out, nil
+}
+
+// unquoted is raw, or the JSON in it where an attribute holds JSON as text.
+func unquoted(raw turns.Raw) turns.Raw {
+	if s, ok := raw.Text(); ok && len(s) > 1 && (s[0] == '[' || s[0] == '{') {
+		var in turns.Raw
+		if turns.DecodeJSON([]byte(s), &in) == nil {
+			return in
+		}
+	}
+	return raw
+}
+
+// text is a string's text, or another value's JSON.
+func text(raw turns.Raw) string {
+	if s, ok := raw.Text(); ok {
+		return s
+	}
+	return string(raw)
+}
+
+// moment reads a time as RFC 3339 or as seconds, or milliseconds, since 1970;
+// the zero Time where it is neither.
+func moment(raw turns.Raw) time.Time {
+	s := text(raw)
+	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
+		return t.UTC()
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	switch {
+	case err != nil || f <= 0 || f > 1e15:
+		return time.Time{}
+	case f > 1e11:
+		return time.UnixMilli(int64(f)).UTC()
+	}
+	return time.UnixMilli(int64(f * 1000)).UTC()
+}

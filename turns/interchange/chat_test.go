@@ -1,0 +1,265 @@
+package interchange
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"nexus/turns"
+)
+
+func readChat(t *testing.T, text string, opt ChatOptions) ([]Step, []Loss) {
+	t.Helper()
+	r := Chat(iotest.OneByteReader(strings.NewReader(text)), opt)
+	var out []Step
+	for s, err := range r.Steps() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	return out, r.Losses()
+}
+
+// outline is what matters of steps, one line each: sessions and turns are
+// numbered as they come.
+func outline(steps []Step) (out []string) {
+	for _, s := range steps {
+		switch {
+		case s.Open != nil:
+			var sys []string
+			for _, x := range s.Open.System {
+				sys = append(sys, x.Content)
+			}
+			out = append(out, "open "+s.Open.Model+" ["+strings.Join(sys, "|")+"]")
+		case s.Append != nil:
+			var ms []string
+			for _, m := range s.Append.Messages {
+				ms = append(ms, brief(m))
+			}
+			r := "pending"
+			if s.Append.Response != nil {
+				r = brief(*s.Append.Response)
+			}
+			out = append(out, "turn "+strings.Join(ms, ", ")+" => "+r)
+		}
+	}
+	return out
+}
+
+func brief(m turns.Message) string {
+	out := string(m.Role) + "("
+	for i, p := range m.Parts {
+		if i > 0 {
+			out += " "
+		}
+		switch p.Type {
+		case turns.ToolCall:
+			out += "call " + p.ID + " " + p.Name + string(p.Arguments)
+		case turns.ToolCallResponse:
+			out += "result " + p.ID + " " + string(p.Response)
+		default:
+			out += p.Content
+		}
+	}
+	return out + ")"
+}
+
+func TestChat(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text  string
+		final bool
+		want  []string
+		loss  []string
+	}{
+		"openai list": {
+			text: `[{"role":"system","content":"be terse"},{"role":"user","content":"hi"},
+			 {"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"ls","arguments":"{\"p\":1.50}"}}]},
+			 {"role":"tool","tool_call_id":"c1","content":"a"},{"role":"assistant","content":"done"},{"role":"user","content":"more"}]`,
+			want: []string{"open  [be terse]", `turn user(hi) => assistant(call c1 ls{"p":1.50})`, `turn tool(result c1 "a") => assistant(done)`},
+			loss: []string{"skipped 1 messages at the end without an answer; --final takes them"},
+		},
+		"final": {
+			text: `[{"role":"user","content":"hi"}]`, final: true,
+			want: []string{"open  []", "turn user(hi) => pending"},
+		},
+		"request": {
+			text: `{"model":"m","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yo","audio":{"id":"a"}}]}`,
+			want: []string{"open m []", "turn user(hi) => assistant(yo)"},
+			loss: []string{`skipped 1 a member of messages that has no place: "audio"`},
+		},
+		"anthropic": {
+			text: `{"system":"s","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"ls","input":{}}]},
+			 {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"a"},{"type":"text","text":"and?"}]},{"role":"assistant","content":"b"}]}`,
+			want: []string{"open  [s]", "turn user(hi) => assistant(call t1 ls{})", `turn tool(result t1 "a"), user(and?) => assistant(b)`},
+		},
+		"otel attributes, as text": {
+			text: `{"gen_ai.conversation.id":"c","gen_ai.request.model":"m","gen_ai.input.messages":"[{\"role\":\"user\",\"parts\":[{\"type\":\"text\",\"content\":\"hi\"}]}]",
+			 "gen_ai.output.messages":[{"role":"assistant","parts":[{"type":"text","content":"yo"}],"finish_reason":"stop"}]}`,
+			want: []string{"open m []", "turn user(hi) => assistant(yo)"},
+		},
+		"lines, and a list of objects": {
+			text: `{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"1"}]}
+{"messages":[{"role":"user","content":"b"},{"role":"assistant","content":"2"}]}
+[{"traj":[{"role":"user","content":"c"},{"role":"assistant","content":"3"}]},{"traj":[{"role":"wizard","content":"d"}]},{"traj":[]}]`,
+			want: []string{"open  []", "turn user(a) => assistant(1)", "open  []", "turn user(b) => assistant(2)", "open  []", "turn user(c) => assistant(3)"},
+			loss: []string{`skipped 0 a conversation that can't be read: read openai message 0: unsupported: role "wizard"`, "skipped 0 a conversation without messages"},
+		},
+		"a result without its call": {
+			text: `[{"role":"user","content":"a"},{"role":"tool","tool_call_id":"x","content":"lost"},{"role":"assistant","content":"1"}]`,
+			want: []string{"open  []", "turn user(a), user([result of a tool call that is not in the transcript, id \"x\"]\nlost) => assistant(1)"},
+			loss: []string{"repaired 0 a tool result without its call became text"},
+		},
+		"two answers, one after the other": {
+			text: `[{"role":"assistant","content":"1"},{"role":"assistant","content":"2"}]`,
+			want: []string{"open  []", "turn  => assistant(1)", "turn  => assistant(2)"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			steps, losses := readChat(t, tc.text, ChatOptions{Final: tc.final})
+			if d := cmp.Diff(tc.want, outline(steps)); d != "" {
+				t.Errorf("steps (-want +got):\n%s", d)
+			}
+			var loss []string
+			for _, l := range losses {
+				loss = append(loss, l.What+" "+string('0'+rune(l.Count))+" "+l.Reason)
+			}
+			if d := cmp.Diff(tc.loss, loss); d != "" {
+				t.Errorf("losses (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestChatErrors(t *testing.T) {
+	for _, text := range []string{`{`, `[{"role":"user","content":"a"}`, `{"messages":7}`, `"x"`, `[{"role":"user","content":"a","content":"b"}]`, `{"role":1}`} {
+		r := Chat(strings.NewReader(text), ChatOptions{Final: true})
+		var err error
+		for _, err = range r.Steps() {
+		}
+		if !errors.Is(err, turns.ErrMalformed) {
+			t.Errorf("%s: %v, want malformed", text, err)
+		}
+	}
+}
+
+// A longer copy gives the steps of the shorter one and more; another file, or
+// another conversation with the same beginning, gives other ids.
+func TestChatIdentity(t *testing.T) {
+	short := `[{"role":"user","content":"a"},{"role":"assistant","content":"1"}]`
+	long := `[{"role":"user","content":"a"},{"role":"assistant","content":"1"},{"role":"user","content":"b"},{"role":"assistant","content":"2"}]`
+	one, _ := readChat(t, short, ChatOptions{Source: "f"})
+	two, _ := readChat(t, long, ChatOptions{Source: "f"})
+	if d := cmp.Diff(one, two[:len(one)]); d != "" || len(two) != len(one)+1 {
+		t.Errorf("the longer copy (-short +long):\n%s", d)
+	}
+	other, _ := readChat(t, short, ChatOptions{Source: "g"})
+	if other[0].Open.ID == one[0].Open.ID {
+		t.Error("two files, one session")
+	}
+	twice, _ := readChat(t, short+short, ChatOptions{Source: "f"})
+	if twice[0].Open.ID == twice[2].Open.ID {
+		t.Error("two conversations of a file, one session")
+	}
+	stamped, _ := readChat(t, `{"id":"x","created":1700000000,"messages":`+short+`}`, ChatOptions{})
+	if got, want := stamped[0].Open.ID.Time(), time.Unix(1700000000, 0).UTC(); !got.Equal(want) {
+		t.Errorf("time of the id %v, want %v", got, want)
+	}
+}
+
+// The trajectories of tau-bench, against a count that knows nothing of the reader.
+func TestChatRealTrajectories(t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join(sharedData(t), "tau-bench", "*.json"))
+	if len(files) == 0 {
+		t.Skip("no ../shared/data/tau-bench")
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plain []struct {
+			Traj []struct {
+				Role  string      `json:"role"`
+				Calls []turns.Raw `json:"tool_calls"`
+			} `json:"traj"`
+		}
+		if err := decodeLoose(b, &plain); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]int{"conversations": len(plain)}
+		for _, p := range plain {
+			for _, m := range p.Traj {
+				want[m.Role]++
+				want["calls"] += len(m.Calls)
+			}
+		}
+		got := map[string]int{}
+		r := Chat(strings.NewReader(string(b)), ChatOptions{Final: true})
+		ids := map[turns.ID]bool{}
+		for s, err := range r.Steps() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o := s.Open; o != nil {
+				got["conversations"]++
+				got["system"] += len(o.System)
+				if ids[o.ID] {
+					t.Errorf("session %s twice", o.ID)
+				}
+				ids[o.ID] = true
+				continue
+			}
+			ms := s.Append.Messages
+			if s.Append.Response != nil {
+				ms = append(slices.Clip(ms), *s.Append.Response)
+			}
+			for _, m := range ms {
+				got[string(m.Role)]++
+				got["calls"] += len(m.Calls(nil))
+			}
+		}
+		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("%s (-count of the source +steps):\n%s", filepath.Base(name), d)
+		}
+		t.Logf("%s: %v, losses %v", filepath.Base(name), got, r.Losses())
+	}
+}
+
+func FuzzChat(f *testing.F) {
+	f.Add([]byte(`[{"role":"user","content":"a"},{"role":"assistant","content":"1"}]`))
+	f.Add([]byte(`{"id":"x","gen_ai.input.messages":"[{\"role\":\"user\",\"parts\":[]}]"}`))
+	f.Add([]byte(`[{"traj":[{"role":"tool","tool_call_id":"x","content":"l"}]},{}]`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := Chat(strings.NewReader(string(b)), ChatOptions{Final: true})
+		open := map[turns.ID]bool{}
+		for s, err := range r.Steps() {
+			if err != nil {
+				if err == io.EOF {
+					t.Fatal("the end as an error")
+				}
+				return
+			}
+			switch {
+			case s.Open != nil:
+				open[s.Open.ID] = true
+			case s.Append != nil:
+				if !open[s.Append.Session] {
+					t.Fatalf("a turn of session %s, which is not open", s.Append.Session)
+				}
+				if err := turns.ValidateMessages("", s.Append.Messages); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
