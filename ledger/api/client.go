@@ -253,14 +253,23 @@ func (c *Client) turns(ctx context.Context, verb string, session turns.ID, after
 
 // Context is context.get; the pages of one context are put together.
 func (c *Client) Context(ctx context.Context, session turns.ID, r GetContext) (*Context, error) {
+	return c.context(ctx, "context.get", session, func(after string) any { r.After = after; return r })
+}
+
+// Overflow is context.overflow; the pages of the context are put together.
+func (c *Client) Overflow(ctx context.Context, session turns.ID, r Overflow) (*Context, error) {
+	ensure(&r.ID)
+	return c.context(ctx, "context.overflow", session, func(after string) any { r.After = after; return r })
+}
+
+func (c *Client) context(ctx context.Context, verb string, session turns.ID, page func(after string) any) (*Context, error) {
 	out := new(Context)
-	if err := c.Call(ctx, "context.get", session, r, out); err != nil {
+	if err := c.Call(ctx, verb, session, page(""), out); err != nil {
 		return nil, err
 	}
 	for next := out.Next; next != ""; {
-		r.After = next
 		var more Context
-		if err := c.Call(ctx, "context.get", session, r, &more); err != nil {
+		if err := c.Call(ctx, verb, session, page(next), &more); err != nil {
 			return nil, err
 		}
 		out.Messages = append(out.Messages, more.Messages...)

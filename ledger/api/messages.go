@@ -371,11 +371,12 @@ type Context struct {
 
 // Overflow is context.overflow.
 type Overflow struct {
-	Error  string `json:"error"`
-	Status int    `json:"status,omitempty,omitzero"`
-	Model  string `json:"model,omitempty,omitzero"`
-	WaitMS int    `json:"wait_ms,omitempty,omitzero"`
-	Format string `json:"format,omitempty,omitzero"`
+	ID     turns.ID `json:"id,omitzero"`
+	Error  string   `json:"error"` // the provider's body or message
+	Status int      `json:"status,omitempty,omitzero"`
+	Model  string   `json:"model,omitempty,omitzero"`
+	WaitMS int      `json:"wait_ms,omitempty,omitzero"`
+	Format string   `json:"format,omitempty,omitzero"`
 	Page
 }
 

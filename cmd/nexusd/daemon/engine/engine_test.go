@@ -671,3 +671,59 @@ func TestAttachmentsComeInPieces(t *testing.T) {
 	}
 	verified(t, e)
 }
+
+func TestOverflowIsMended(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 200_000, "balanced")
+	for i := range 30 {
+		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d %s", i, long(2000))))
+	}
+	before := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	for _, tc := range []struct {
+		status     int
+		text, kind string
+	}{
+		{429, "Request too large for m on tokens per min (TPM): Limit 30000, Requested 342389", "rate_limit"},
+		{500, "overloaded", "other"},
+	} {
+		_, err := e.Overflow(t.Context(), alice, s.ID, api.Overflow{Error: tc.text, Status: tc.status}, nil)
+		if x := api.FromError(err); x.Code != api.Unprocessable || x.Details["kind"] != tc.kind {
+			t.Errorf("%s: %v, want unprocessable, %s", tc.text, err, tc.kind)
+		}
+	}
+	// The provider counts twice what we count, against a window of 25,000.
+	said := fmt.Sprintf("prompt is too long: %d tokens > 25000 maximum", 2*before.Tokens)
+	r := api.Overflow{ID: newID(t), Error: said, Status: 400, Format: "anthropic"}
+	cx := must(e.Overflow(t.Context(), alice, s.ID, r, []byte("{}")))(t)
+	if cx.Compacted == nil || 2*cx.Tokens > 25_000 {
+		t.Errorf("compacted %v to %d tokens, want at most half of 25000", cx.Compacted, cx.Tokens)
+	}
+	if err := strict.Anthropic(canon(cx.System), canon(cx.Messages)); err != nil {
+		t.Error(err)
+	}
+	again := must(e.Overflow(t.Context(), alice, s.ID, r, []byte("{}")))(t)
+	if *again.Compacted != *cx.Compacted || again.Fingerprint != cx.Fingerprint {
+		t.Errorf("the same request again: %+v", again)
+	}
+	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t)
+	if k.Compaction.Trigger.Kind != "overflow" || !bytes.Contains(k.Compaction.Trigger.Detail, []byte(`"window":25000`)) {
+		t.Errorf("trigger %+v", k.Compaction.Trigger)
+	}
+	// Until nothing is left to shorten, each one makes it shorter.
+	last := cx.Tokens
+	for i := 0; ; i++ {
+		cx, err := e.Overflow(t.Context(), alice, s.ID, api.Overflow{Error: "context_length_exceeded", Status: 400}, nil)
+		if err != nil {
+			if x := api.FromError(err); x.Code != api.Unprocessable || x.Details["protected"] == nil {
+				t.Errorf("at the end: %v", err)
+			}
+			break
+		}
+		if cx.Tokens >= last || i > 20 {
+			t.Fatalf("overflow %d: %d tokens after %d", i, cx.Tokens, last)
+		}
+		last = cx.Tokens
+	}
+	verified(t, e)
+}

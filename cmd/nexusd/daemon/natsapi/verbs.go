@@ -87,6 +87,9 @@ var verbs = []verb{
 	on("context.get", true, "the messages for the next model call", func(ctx context.Context, c *call, r api.GetContext) (*api.Context, error) {
 		return c.engine.Context(ctx, c.caller, c.session, r)
 	}),
+	on("context.overflow", true, "the provider refused the context as too long", func(ctx context.Context, c *call, r api.Overflow) (*api.Context, error) {
+		return c.engine.Overflow(ctx, c.caller, c.session, r, c.canonical)
+	}),
 	on("compaction.run", true, "compact now", func(ctx context.Context, c *call, r api.RunCompaction) (*api.CompactionRun, error) {
 		return c.engine.Compact(ctx, c.caller, c.session, r, c.canonical)
 	}),
@@ -132,7 +135,7 @@ var verbs = []verb{
 // unbuilt are the calls of the contract that this version does not have. They
 // are answered, so that a client is told so and does not wait.
 var unbuilt = []verb{
-	later("session.erase", true), later("context.overflow", true),
+	later("session.erase", true),
 	later("compaction.take", true), later("compaction.submit", true), later("flush.begin", true), later("flush.done", true),
 	later("memory.save", false), later("memory.withdraw", false), later("memory.list", false), later("memory.search", false), later("memory.document", false),
 	later("event.append", false), later("event.list", false), later("search.query", false),
