@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -263,20 +264,36 @@ func (c *Client) Overflow(ctx context.Context, session turns.ID, r Overflow) (*C
 }
 
 func (c *Client) context(ctx context.Context, verb string, session turns.ID, page func(after string) any) (*Context, error) {
-	out := new(Context)
-	if err := c.Call(ctx, verb, session, page(""), out); err != nil {
-		return nil, err
-	}
-	for next := out.Next; next != ""; {
-		var more Context
-		if err := c.Call(ctx, verb, session, page(next), &more); err != nil {
+	var out *Context
+	var partial strings.Builder
+	tries := 0
+	again := func() bool { tries++; return tries < 4 }
+	for next := ""; ; {
+		p := new(Context)
+		if err := c.Call(ctx, verb, session, page(next), p); err != nil {
 			return nil, err
 		}
-		out.Messages = append(out.Messages, more.Messages...)
-		next = more.Next
+		if partial.WriteString(p.Partial); p.PartialEnd {
+			p.Messages = append(p.Messages, turns.Raw(partial.String()))
+			partial.Reset()
+		}
+		if next = p.Next; out == nil {
+			out = p
+		} else if p.Fingerprint != out.Fingerprint {
+			// The session's settings changed between two pages.
+			if out, next = nil, ""; !again() {
+				return nil, Errorf(Conflict, nil, "the context kept changing while it was read")
+			}
+			partial.Reset()
+			continue
+		} else {
+			out.Messages, out.Sources = append(out.Messages, p.Messages...), append(out.Sources, p.Sources...)
+		}
+		if next == "" {
+			out.Next, out.Partial, out.PartialEnd = "", "", false
+			return out, nil
+		}
 	}
-	out.Next = ""
-	return out, nil
 }
 
 // Compact is compaction.run.
@@ -370,6 +387,27 @@ func (c *Client) Export(ctx context.Context, session turns.ID) iter.Seq2[ExportR
 func (c *Client) Import(ctx context.Context, records []ExportRecord) (*Imported, error) {
 	out := new(Imported)
 	return out, c.Call(ctx, "session.import", turns.ID{}, ImportRecords{records}, out)
+}
+
+// PutBlob is blob.put.
+func (c *Client) PutBlob(ctx context.Context, r PutBlob) (*BlobInfo, error) {
+	out := new(BlobInfo)
+	return out, c.Call(ctx, "blob.put", turns.ID{}, r, out)
+}
+
+// Blob is the whole content of a blob, by as many blob.get as it takes.
+func (c *Client) Blob(ctx context.Context, session turns.ID, digest turns.Hash) ([]byte, error) {
+	var all []byte
+	for r := (GetBlob{Session: session, Digest: digest}); ; {
+		var page BlobData
+		if err := c.Call(ctx, "blob.get", turns.ID{}, r, &page); err != nil {
+			return nil, err
+		}
+		if all = append(all, page.Data...); page.Next == 0 {
+			return all, nil
+		}
+		r.Offset = page.Next
+	}
 }
 
 // Verify is audit.verify.

@@ -354,7 +354,9 @@ type Source struct {
 // Context is context.get's reply.
 type Context struct {
 	Messages    []turns.Raw     `json:"messages"`
-	System      turns.Raw       `json:"system"` // in the format's own form; null where there is none
+	Partial     string          `json:"partial,omitempty,omitzero"`     // a piece of the JSON of a message larger than a page
+	PartialEnd  bool            `json:"partial_end,omitempty,omitzero"` // it is the last piece
+	System      turns.Raw       `json:"system"`                         // in the format's own form; null where there is none
 	Tools       []turns.Raw     `json:"tools,omitzero"`
 	Tokens      uint64          `json:"tokens"`
 	Budget      uint64          `json:"budget"`
@@ -548,7 +550,9 @@ type TreeSession struct {
 	Head       *turns.ID   `json:"head"`
 	Depth      uint64      `json:"depth"`
 	Turns      uint64      `json:"turns"`
-	Branches   []Branch    `json:"branches"`
+	Branches   []Branch    `json:"branches"` // the first ones
+
+	BranchCount uint64 `json:"branch_count"` // all of them
 }
 
 // Branch is one segment of a session.
@@ -557,7 +561,9 @@ type Branch struct {
 	Parent      *turns.ID  `json:"parent"`
 	From        uint64     `json:"from"` // depths, inclusive
 	To          uint64     `json:"to"`
-	Compactions []PathTurn `json:"compactions,omitempty,omitzero"`
+	Compactions []PathTurn `json:"compactions,omitempty,omitzero"` // the first ones
+
+	CompactionCount uint64 `json:"compaction_count"` // all of them
 }
 
 // Tree is lineage.tree's reply: parents before their forks.
@@ -611,6 +617,7 @@ type Exported struct {
 type ExportRecord struct {
 	Ledger *ExportHeader `json:"nexus_export,omitempty,omitzero"`
 	Key    *ExportKey    `json:"key,omitempty,omitzero"`
+	Piece  *ExportPiece  `json:"piece,omitempty,omitzero"`
 	Blob   *ExportBlob   `json:"blob,omitempty,omitzero"`
 	Event  *ExportEvent  `json:"event,omitempty,omitzero"`
 }
@@ -630,8 +637,15 @@ type ExportKey struct {
 
 // ExportBlob is a sealed blob.
 type ExportBlob struct {
-	Digest turns.Hash `json:"digest"`
-	Sealed []byte     `json:"sealed"`
+	Root   turns.ID     `json:"root"` // root session of the tree, whose key opens it
+	Digest turns.Hash   `json:"digest"`
+	Sealed []byte       `json:"sealed,omitempty,omitzero"`
+	Pieces []turns.Hash `json:"pieces,omitempty,omitzero"` // in place of Sealed: pieces that came before, in order
+}
+
+// ExportPiece is a piece of a sealed blob that is too large for one message.
+type ExportPiece struct {
+	Sealed []byte `json:"sealed"`
 }
 
 // ExportEvent is an event's exact payload and its hash.

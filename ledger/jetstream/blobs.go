@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	chunkSize = 256 << 10
+	chunkSize = 256 << 10 // at most; less where messages are smaller
 
 	chunkHeader  = "Nexus-Chunk-Sha256" // of the chunk, hex
 	blobHeader   = "Nexus-Blob-Sha256"  // of the whole sealed blob, hex; on chunk 0
@@ -36,11 +36,13 @@ const (
 // its subject to be empty.
 //
 // Chunk 0 is written last: it is the commit point, and names the sum of its
-// followers. So a crash leaves chunks that nothing names, and two writers who
+// followers. Where chunks are smaller than usual their size is part of sum, so
+// that writers with other limits write elsewhere. So a crash leaves chunks that nothing names, and two writers who
 // sealed the same content differently never mix theirs: the first chunk 0 wins.
 type Blobs struct {
 	js     js.JetStream
 	stream js.Stream
+	chunk  int // bytes of a chunk that is written here
 }
 
 // maxBlob is the largest content with what sealing adds to it, in bytes.
@@ -61,12 +63,12 @@ func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, s
 		return nil // the first copy stays
 	}
 	sum := sha256.Sum256(sealed)
-	chunks := split(sealed)
+	chunks := split(sealed, b.chunk)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
 	for n := 1; n < len(chunks); n++ {
 		g.Go(func() error {
-			return b.put(gctx, followerSubject(base, sum, n), nil, chunks[n])
+			return b.put(gctx, followerSubject(base, sum, b.chunk, n), nil, chunks[n])
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -120,19 +122,20 @@ func (b *Blobs) GetBlob(ctx context.Context, tenant string, digest turns.Hash) (
 }
 
 func (b *Blobs) get(ctx context.Context, base string) ([]byte, error) {
-	first, err := b.chunk(ctx, base+".0")
+	first, err := b.read(ctx, base+".0")
 	if err != nil {
 		return nil, err
 	}
 	chunks, err1 := strconv.Atoi(first.Header.Get(chunksHeader))
 	size, err2 := strconv.Atoi(first.Header.Get(sizeHeader))
 	sum, err3 := hex.DecodeString(first.Header.Get(blobHeader))
-	if err := errors.Join(err1, err2, err3); err != nil || size < 0 || chunks != count(size) || len(sum) != sha256.Size {
+	if err := errors.Join(err1, err2, err3); err != nil || size < 0 || len(sum) != sha256.Size ||
+		(chunks > 1 && len(first.Data) == 0) || (chunks > 1 && chunks != count(size, len(first.Data))) || (chunks == 1 && size != len(first.Data)) || chunks < 1 {
 		return nil, fmt.Errorf("%w: headers of chunk 0: %v", ledger.ErrCorrupt, first.Header)
 	}
-	sealed := first.Data
+	sealed, each := first.Data, len(first.Data)
 	for n := 1; n < chunks; n++ {
-		m, err := b.chunk(ctx, followerSubject(base, [32]byte(sum), n))
+		m, err := b.read(ctx, followerSubject(base, [32]byte(sum), each, n))
 		if errors.Is(err, ledger.ErrNotFound) { // it was stored before chunk 0
 			return nil, fmt.Errorf("%w: chunk %d of %d is gone", ledger.ErrCorrupt, n, chunks)
 		}
@@ -147,8 +150,8 @@ func (b *Blobs) get(ctx context.Context, base string) ([]byte, error) {
 	return sealed, nil
 }
 
-// chunk reads one chunk and checks it.
-func (b *Blobs) chunk(ctx context.Context, subject string) (*js.RawStreamMsg, error) {
+// read reads one chunk and checks it.
+func (b *Blobs) read(ctx context.Context, subject string) (*js.RawStreamMsg, error) {
 	m, err := b.last(ctx, subject)
 	if err != nil {
 		return nil, readError(err)
@@ -169,18 +172,21 @@ func blobSubject(tenant string, digest turns.Hash) (string, error) {
 
 // followerSubject is where chunk n >= 1 is. Sixteen bytes of the sum keep
 // differently sealed copies apart; the whole is checked on reading.
-func followerSubject(base string, sum [32]byte, n int) string {
+func followerSubject(base string, sum [32]byte, chunk, n int) string {
+	if chunk != chunkSize {
+		return fmt.Sprintf("%s.%x-%d.%d", base, sum[:16], chunk, n)
+	}
 	return fmt.Sprintf("%s.%x.%d", base, sum[:16], n)
 }
 
 // count is how many chunks size bytes take: at least one.
-func count(size int) int { return max(1, (size+chunkSize-1)/chunkSize) }
+func count(size, chunk int) int { return max(1, (size+chunk-1)/chunk) }
 
-// split cuts sealed into count(len(sealed)) chunks that share its memory.
-func split(sealed []byte) [][]byte {
-	chunks := make([][]byte, count(len(sealed)))
+// split cuts sealed into count(len(sealed), chunk) chunks that share its memory.
+func split(sealed []byte, chunk int) [][]byte {
+	chunks := make([][]byte, count(len(sealed), chunk))
 	for n := range chunks {
-		chunks[n] = sealed[n*chunkSize : min((n+1)*chunkSize, len(sealed))]
+		chunks[n] = sealed[n*chunk : min((n+1)*chunk, len(sealed))]
 	}
 	return chunks
 }

@@ -29,7 +29,7 @@ func TestBlobHalfWritten(t *testing.T) {
 				first := sealed["same"]
 				sum := sha256.Sum256(first)
 				for n := 1; n <= stored; n++ {
-					if err := b.put(ctx, followerSubject(base, sum, n), nil, split(first)[n]); err != nil {
+					if err := b.put(ctx, followerSubject(base, sum, chunkSize, n), nil, split(first, chunkSize)[n]); err != nil {
 						t.Fatal(err)
 					}
 				}

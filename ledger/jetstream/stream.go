@@ -99,7 +99,7 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 	if id := blobs.CachedInfo().Config.Metadata[metaLedger]; id != l.id {
 		return nil, fmt.Errorf("%w: stream %s belongs to ledger %s, stream %s to %s", ledger.ErrCorrupt, BlobsName, id, StreamName, l.id)
 	}
-	l.blobs = &Blobs{js: j, stream: blobs}
+	l.blobs = &Blobs{js: j, stream: blobs, chunk: min(chunkSize, int(l.max))}
 	_, err = l.State(ctx) // notes it if the log is unsound
 	return l, err
 }

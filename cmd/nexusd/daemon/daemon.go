@@ -186,6 +186,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		Ledger: uid, Log: d.log, Blobs: d.log.Blobs(), Store: d.store, Counter: counter,
 		Tiers: []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter})}},
 		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Metrics: engine.NewMetrics(registry), Notify: d.notify,
+		MaxPayload: int(d.client.MaxPayload()),
 	}
 	if d.cfg.Seal == "on" {
 		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))

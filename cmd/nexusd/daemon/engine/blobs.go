@@ -14,8 +14,9 @@ import (
 	"nexus/turns/seal"
 )
 
-// minBlob is the smallest part that is worth a blob of its own, in bytes.
-const minBlob = 4 << 10
+// minBlob is the smallest part that is worth a blob of its own, in bytes. Where
+// messages are small a turn of many parts has only small ones to give.
+func (e *Engine) minBlob() int { return min(4<<10, e.payload()/256) }
 
 // previewBytes is how much of a moved part stands in its place.
 const previewBytes = 256
@@ -30,7 +31,7 @@ func (e *Engine) offload(ctx context.Context, tenant string, root turns.ID, ev *
 	for _, p := range parts {
 		total += contentSize(p)
 	}
-	if total > turns.InlineBody {
+	if total > e.inlineBytes() {
 		slices.SortStableFunc(parts, func(a, b *turns.Part) int { return contentSize(b) - contentSize(a) })
 		k, err := e.key(root)
 		if err != nil {
@@ -38,7 +39,7 @@ func (e *Engine) offload(ctx context.Context, tenant string, root turns.ID, ev *
 		}
 		for _, p := range parts {
 			n := contentSize(p)
-			if total <= turns.InlineBody || n < minBlob {
+			if total <= e.inlineBytes() || n < e.minBlob() {
 				break
 			}
 			if err := e.move(ctx, tenant, k, p); err != nil {
@@ -46,7 +47,7 @@ func (e *Engine) offload(ctx context.Context, tenant string, root turns.ID, ev *
 			}
 			total -= n
 		}
-		if total > turns.MaxPayload/2 {
+		if total > e.payload()/2 {
 			return fmt.Errorf("%w: %d bytes are left in parts too small to move", ledger.ErrTooLarge, total)
 		}
 	}
@@ -90,8 +91,19 @@ func (e *Engine) store(ctx context.Context, tenant string, k seal.Key, content [
 	return digest, e.Blobs.PutBlob(ctx, tenant, digest, content)
 }
 
-// blob is the content that store stored.
+// blobName names a blob's content; the key tells one tree's from another's.
+type blobName struct {
+	tenant string
+	key    seal.Key
+	digest turns.Hash
+}
+
+// blob is the content that store stored; not to be changed.
 func (e *Engine) blob(ctx context.Context, tenant string, k seal.Key, digest turns.Hash) ([]byte, error) {
+	name := blobName{tenant, k, digest}
+	if b, ok := e.contents.get(name); ok {
+		return b, nil
+	}
 	b, err := e.Blobs.GetBlob(ctx, tenant, digest)
 	if err == nil && e.Keys != nil {
 		b, err = seal.OpenBlob(k, digest, b)
@@ -99,6 +111,7 @@ func (e *Engine) blob(ctx context.Context, tenant string, k seal.Key, digest tur
 	if err != nil {
 		return nil, fmt.Errorf("blob %s: %w", digest, err)
 	}
+	e.contents.put(name, b, len(b))
 	return b, nil
 }
 
@@ -146,9 +159,6 @@ func (e *Engine) PutBlob(ctx context.Context, c Caller, req api.PutBlob) (*api.B
 // maxAttachment is the most bytes that one blob may hold.
 const maxAttachment = 32 << 20
 
-// blobPage is how much of a blob one reply holds.
-const blobPage = 512 << 10
-
 // GetBlob is blob.get: a stretch of a blob's content.
 func (e *Engine) GetBlob(ctx context.Context, c Caller, req api.GetBlob) (*api.BlobData, error) {
 	s, k, err := e.tree(ctx, c, req.Session)
@@ -164,8 +174,8 @@ func (e *Engine) GetBlob(ctx context.Context, c Caller, req api.GetBlob) (*api.B
 	}
 	out := &api.BlobData{Digest: req.Digest, Size: uint64(len(b)), Offset: req.Offset}
 	rest := b[req.Offset:]
-	if len(rest) > blobPage {
-		rest, out.Next = rest[:blobPage], req.Offset+blobPage
+	if most := e.pieceBytes(); len(rest) > most {
+		rest, out.Next = rest[:most], req.Offset+uint64(most)
 	}
 	out.Data = rest
 	return out, nil

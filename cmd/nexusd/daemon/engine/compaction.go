@@ -359,7 +359,7 @@ func (e *Engine) ListCompactions(ctx context.Context, c Caller, session turns.ID
 			skipping = n.Ref.Turn != after
 			continue
 		}
-		if len(out.Turns) == limit || size > pageBytes {
+		if len(out.Turns) == limit || size > e.pageBytes() {
 			out.Next = out.Turns[len(out.Turns)-1].ID.String()
 			break
 		}
@@ -429,7 +429,7 @@ func (e *Engine) Expand(ctx context.Context, c Caller, session turns.ID, req api
 		if err != nil {
 			return false, err
 		}
-		if len(out.Turns) == limit || (len(out.Turns) > 0 && size+k > pageBytes) {
+		if len(out.Turns) == limit || (len(out.Turns) > 0 && size+k > e.pageBytes()) {
 			out.Next = out.Turns[len(out.Turns)-1].ID.String()
 			return false, nil
 		}

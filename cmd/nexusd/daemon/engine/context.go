@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -30,10 +31,11 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 	if req.Query != "" {
 		return nil, &api.Error{Code: api.Unsupported, Message: "query: recall by a query is not built yet", Details: map[string]any{"field": "/query"}}
 	}
-	at, skip, err := contextCursor(req.After)
+	cur, err := parseContextCursor(req.After)
 	if err != nil {
 		return nil, err
 	}
+	at := cur.at
 	if at.IsZero() {
 		at = req.At
 	}
@@ -47,16 +49,54 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 	if err != nil {
 		return nil, err
 	}
-	v, err := e.contextAt(ctx, s, head, req)
-	if err != nil {
-		return nil, err
+	name := contextName{session: session, settings: s.Settings, head: head.Ref, format: req.Format, budget: req.Budget, explain: req.Explain}
+	if req.Policy != nil {
+		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
-	out, err := e.renderContext(render, v, req)
-	if err != nil {
-		return nil, err
+	whole, ok := e.pages.get(name)
+	if !cur.begun || !ok {
+		v, err := e.contextAt(ctx, s, head, req)
+		if err != nil {
+			return nil, err
+		}
+		out, err := e.renderContext(render, v, req)
+		if err != nil {
+			return nil, err
+		}
+		whole = *out
 	}
+	out := whole
 	out.Compacted, out.Position = compacted, position(s.Tail.Seq)
-	return out, pageContext(out, v.path.Head, skip, req.Limit)
+	if err := pageContext(&out, head, cur, req.Limit, e.contextBytes(), e.payload()/2); err != nil {
+		return nil, err
+	}
+	if out.Next != "" && (!ok || !cur.begun) {
+		e.pages.put(name, whole, contextSize(&whole))
+	}
+	return &out, nil
+}
+
+// contextName names a context that is being paged, so that its pages after the
+// first are not rendered again.
+type contextName struct {
+	session  turns.ID
+	settings uint64 // index of the event that they stand in
+	head     turns.Ref
+	format   string
+	policy   string
+	budget   uint64
+	explain  bool
+}
+
+func contextSize(c *api.Context) int {
+	n := len(c.System) + len(c.Recipe) + 200*len(c.Sources)
+	for _, m := range c.Messages {
+		n += len(m)
+	}
+	for _, t := range c.Tools {
+		n += len(t)
+	}
+	return n
 }
 
 // contextView is a context in the making.
@@ -189,47 +229,101 @@ func raws(vs []jsontext.Value) []turns.Raw {
 	return out
 }
 
-// pageContext leaves the messages from skip on that fit a page. A page pins
-// the turn of the first one, so that all are of one context; sources, system and
-// tools stand on the first page only.
-func pageContext(out *api.Context, head lineage.Node, skip, limit int) error {
-	if skip > len(out.Messages) {
+// pageContext leaves what fits a page: system and tools on the first one, then
+// messages, then sources. A page pins the turn of the first one, so that all are
+// of one context. A page is about most bytes; a message that is larger comes
+// alone, and one of more than largest bytes in pieces of its JSON.
+func pageContext(out *api.Context, head lineage.Node, cur contextCursor, limit, most, largest int) error {
+	if cur.messages > len(out.Messages) || cur.sources > len(out.Sources) || (cur.offset > 0 && cur.messages == len(out.Messages)) {
 		return fieldErr("/after", "past the end of the context")
 	}
-	if skip > 0 {
-		out.Sources, out.System, out.Tools = nil, nil, nil
-	}
-	all := out.Messages
-	out.Messages = all[skip:]
-	size := len(out.System)
+	size := len(out.System) + 512 + len(out.Recipe)
 	for _, t := range out.Tools {
-		size += len(t)
+		size += len(t) + 1
 	}
-	size += 120 * len(out.Sources)
-	for i, m := range out.Messages {
-		size += len(m) + 1
-		if i > 0 && (size > contextPage || (limit > 0 && i >= limit)) {
-			out.Messages = out.Messages[:i]
-			out.Next = fmt.Sprintf("%s~%d", head.Ref.Turn, skip+i)
+	if cur.begun {
+		out.System, out.Tools, size = nil, nil, 512+len(out.Recipe)
+	}
+	next := cur
+	next.at = head.Ref.Turn
+	all, sources := out.Messages[cur.messages:], out.Sources[cur.sources:]
+	out.Messages, out.Sources = []turns.Raw{}, []api.Source{}
+	for _, m := range all {
+		if len(m) > largest {
+			if len(out.Messages) > 0 || (!cur.begun && size > most/2) {
+				break
+			}
+			piece := m[min(next.offset, len(m)):]
+			if len(piece) > largest/2 { // escaped again inside a JSON string
+				piece = piece[:cutRune(piece, largest/2)]
+			}
+			out.Partial = string(piece)
+			if next.offset += len(piece); next.offset >= len(m) {
+				out.PartialEnd = true
+				next.messages, next.offset = next.messages+1, 0
+			}
 			break
 		}
+		size += len(m) + 1
+		if begun := cur.begun || len(out.Messages) > 0; (!begun && size > largest) || (len(out.Messages) > 0 && (size > most || (limit > 0 && len(out.Messages) >= limit))) {
+			break
+		}
+		out.Messages = append(out.Messages, m)
+		next.messages++
+	}
+	if done := next.messages == cur.messages+len(all); done {
+		for _, src := range sources {
+			if size += 200 + len(src.Why); len(out.Sources) > 0 && size > most {
+				break
+			}
+			out.Sources = append(out.Sources, src)
+			next.sources++
+		}
+	}
+	if next.messages < cur.messages+len(all) || next.sources < cur.sources+len(sources) {
+		out.Next = next.String()
 	}
 	return nil
 }
 
-// contextPage is about how many bytes a page of a context holds.
-const contextPage = 700 << 10
+// cutRune is the largest n up to most where b has a whole character before it.
+func cutRune(b []byte, most int) int {
+	for n := most; n > most-utf8.UTFMax && n > 0; n-- {
+		if utf8.RuneStart(b[n]) {
+			return n
+		}
+	}
+	return most
+}
 
-func contextCursor(after string) (at turns.ID, skip int, err error) {
+// contextCursor is where a page of a context begins.
+type contextCursor struct {
+	at                turns.ID
+	messages, sources int // that earlier pages held
+	offset            int // bytes of the next message that earlier pages held
+	begun             bool
+}
+
+func (c contextCursor) String() string {
+	return fmt.Sprintf("%s~%d~%d~%d", c.at, c.messages, c.offset, c.sources)
+}
+
+func parseContextCursor(after string) (c contextCursor, err error) {
 	if after == "" {
-		return turns.ID{}, 0, nil
+		return c, nil
 	}
-	bad := fieldErr("/after", "not what a page gave as next")
-	id, n, ok := strings.Cut(after, "~")
-	at, err = turns.ParseID(id)
-	skip, err2 := strconv.Atoi(n)
-	if !ok || err != nil || err2 != nil || skip < 1 {
-		return at, 0, bad
+	f := strings.Split(after, "~")
+	ok := len(f) == 4
+	if ok {
+		c.at, err = turns.ParseID(f[0])
+		for i, to := range []*int{&c.messages, &c.offset, &c.sources} {
+			n, nerr := strconv.ParseUint(f[i+1], 10, 31)
+			*to, err = int(n), errors.Join(err, nerr)
+		}
 	}
-	return at, skip, nil
+	c.begun = true
+	if !ok || err != nil {
+		return contextCursor{}, fieldErr("/after", "not what a page gave as next")
+	}
+	return c, nil
 }

@@ -46,6 +46,13 @@ type Engine struct {
 	Notify  func(tenant, agent string, n api.Notification) // called after a commit; must not block
 	Metrics *Metrics
 
+	// MaxPayload is the largest message of the connection that replies go out
+	// on, in bytes; 0: 8 MiB. Pages, and what an event holds itself, keep to it.
+	MaxPayload int
+
+	contents cache[blobName, []byte]         // opened and checked
+	pages    cache[contextName, api.Context] // whole contexts that are being paged
+
 	mu     sync.Mutex
 	chains map[string]*chain // by subject pattern; guarded by mu
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,7 +35,7 @@ func (e *Engine) Export(ctx context.Context, c Caller, session turns.ID, req api
 	if err != nil {
 		return nil, err
 	}
-	at, from, err := exportCursor(req.After, len(chains))
+	cur, err := parseExportCursor(req.After, len(chains))
 	if err != nil {
 		return nil, err
 	}
@@ -48,41 +49,84 @@ func (e *Engine) Export(ctx context.Context, c Caller, session turns.ID, req api
 			Version: ExportVersion, Ledger: uuid.UUID(e.Ledger).String(), Session: session}})
 	}
 	size := 0
-	for ; at < len(chains); at, from = at+1, 0 {
-		ch := chains[at]
-		if from == 0 && e.Keys != nil {
+	for ; cur.chain < len(chains); cur = (exportCursor{chain: cur.chain + 1}) {
+		ch := chains[cur.chain]
+		if cur.index == 0 && cur.record == 0 && e.Keys != nil {
 			k, err := e.Keys.Key(ch.id)
 			if err != nil {
 				return nil, err
 			}
 			out.Records = append(out.Records, api.ExportRecord{Key: &api.ExportKey{ID: ch.id, Key: k[:]}})
 		}
-		for index := from; index <= ch.last; index++ {
-			if len(out.Records) >= limit || size > pageBytes {
-				out.Next = fmt.Sprintf("%d.%d", at, index)
-				return out, nil
-			}
-			payload, err := e.Store.EventAt(ch.id, index)
+		for ; cur.index <= ch.last; cur.index, cur.record = cur.index+1, 0 {
+			records, err := e.exportRecords(ctx, c.Tenant, s.Root, ch.id, cur.index)
 			if err != nil {
 				return nil, err
 			}
-			ev, err := turns.Decode(payload)
-			if err != nil {
-				return nil, err
-			}
-			for _, b := range ev.Blobs {
-				sealed, err := e.Blobs.GetBlob(ctx, c.Tenant, b.Digest)
-				if err != nil {
-					return nil, err
+			for ; cur.record < len(records); cur.record++ {
+				r := records[cur.record]
+				n := recordBytes(&r)
+				if len(out.Records) >= limit || (size > 0 && size+n > e.payload()*3/4) || size > e.pageBytes() {
+					out.Next = cur.String()
+					return out, nil
 				}
-				out.Records = append(out.Records, api.ExportRecord{Blob: &api.ExportBlob{Digest: b.Digest, Sealed: sealed}})
-				size += len(sealed) * 4 / 3
+				out.Records, size = append(out.Records, r), size+n
 			}
-			out.Records = append(out.Records, api.ExportRecord{Event: &api.ExportEvent{Payload: payload, Hash: turns.HashEvent(payload)}})
-			size += len(payload)*4/3 + 100
 		}
 	}
 	return out, nil
+}
+
+// exportRecords is the lines of one event: its blobs, then itself. A blob that
+// is larger than a message may be goes out in pieces.
+func (e *Engine) exportRecords(ctx context.Context, tenant string, root, session turns.ID, index uint64) ([]api.ExportRecord, error) {
+	payload, err := e.Store.EventAt(session, index)
+	if err != nil {
+		return nil, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	var out []api.ExportRecord
+	for _, b := range ev.Blobs {
+		sealed, err := e.Blobs.GetBlob(ctx, tenant, b.Digest)
+		if err != nil {
+			return nil, err
+		}
+		blob := &api.ExportBlob{Root: root, Digest: b.Digest}
+		if len(sealed) <= e.pieceBytes() {
+			blob.Sealed = sealed
+		} else {
+			for piece := range slices.Chunk(sealed, e.pieceBytes()) {
+				out = append(out, api.ExportRecord{Piece: &api.ExportPiece{Sealed: piece}})
+				blob.Pieces = append(blob.Pieces, pieceDigest(piece))
+			}
+		}
+		out = append(out, api.ExportRecord{Blob: blob})
+	}
+	return append(out, api.ExportRecord{Event: &api.ExportEvent{Payload: payload, Hash: turns.HashEvent(payload)}}), nil
+}
+
+// recordBytes is about how many bytes of JSON a record is.
+func recordBytes(r *api.ExportRecord) int {
+	switch {
+	case r.Piece != nil:
+		return 100 + len(r.Piece.Sealed)*4/3
+	case r.Blob != nil:
+		return 300 + len(r.Blob.Sealed)*4/3 + 80*len(r.Blob.Pieces)
+	case r.Event != nil:
+		return 200 + len(r.Event.Payload)*4/3
+	}
+	return 200
+}
+
+// pieceDigest names a piece of a sealed blob on its way into a ledger.
+func pieceDigest(piece []byte) turns.Hash {
+	h := sha256.New()
+	h.Write([]byte("nexus.piece.v1\x00"))
+	h.Write(piece)
+	return turns.Hash(h.Sum(nil))
 }
 
 type exported struct {
@@ -113,17 +157,30 @@ func (e *Engine) ancestry(c Caller, s *ledger.Session) ([]exported, error) {
 	return chains, nil
 }
 
-func exportCursor(after string, chains int) (at int, index uint64, err error) {
+// exportCursor is the next record of an export.
+type exportCursor struct {
+	chain  int
+	index  uint64
+	record int // of the event's records
+}
+
+func (c exportCursor) String() string { return fmt.Sprintf("%d.%d.%d", c.chain, c.index, c.record) }
+
+func parseExportCursor(after string, chains int) (c exportCursor, err error) {
 	if after == "" {
-		return 0, 0, nil
+		return c, nil
 	}
-	a, i, ok := strings.Cut(after, ".")
-	at, err1 := strconv.Atoi(a)
-	index, err2 := strconv.ParseUint(i, 10, 64)
-	if !ok || err1 != nil || err2 != nil || at < 0 || at >= chains {
-		return 0, 0, fieldErr("/after", "not what a page gave as next")
+	f := strings.Split(after, ".")
+	if len(f) == 3 {
+		var e1, e2, e3 error
+		c.chain, e1 = strconv.Atoi(f[0])
+		c.index, e2 = strconv.ParseUint(f[1], 10, 64)
+		c.record, e3 = strconv.Atoi(f[2])
+		if errors.Join(e1, e2, e3) == nil && c.chain >= 0 && c.chain < chains && c.record >= 0 {
+			return c, nil
+		}
 	}
-	return at, index, nil
+	return c, fieldErr("/after", "not what a page gave as next")
 }
 
 // Import is session.import: records of an export, in their order. Each event
@@ -150,16 +207,57 @@ func (e *Engine) importRecord(ctx context.Context, c Caller, r *api.ExportRecord
 		}
 		return nil
 	case r.Key != nil:
-		return e.importKey(r.Key)
+		return e.importKey(c, r.Key)
+	case r.Piece != nil:
+		return e.Blobs.PutBlob(ctx, c.Tenant, pieceDigest(r.Piece.Sealed), r.Piece.Sealed)
 	case r.Blob != nil:
-		return e.Blobs.PutBlob(ctx, c.Tenant, r.Blob.Digest, r.Blob.Sealed)
+		return e.importBlob(ctx, c, r.Blob)
 	case r.Event != nil:
 		return e.importEvent(ctx, c, r.Event, out)
 	}
-	return fieldErr("", "neither nexus_export, key, blob nor event")
+	return fieldErr("", "neither nexus_export, key, piece, blob nor event")
 }
 
-func (e *Engine) importKey(k *api.ExportKey) error {
+// importBlob stores a blob whose content has the digest that it is named by,
+// under the key of its tree. What does not open is not stored: a blob is written
+// once, and a wrong first copy would stand in the way of the right one.
+func (e *Engine) importBlob(ctx context.Context, c Caller, b *api.ExportBlob) error {
+	sealed := b.Sealed
+	for i, d := range b.Pieces {
+		piece, err := e.Blobs.GetBlob(ctx, c.Tenant, d)
+		if err != nil {
+			return fmt.Errorf("piece %d of blob %s: %w", i, b.Digest, err)
+		}
+		if pieceDigest(piece) != d {
+			return fieldErr(fmt.Sprintf("/blob/pieces/%d", i), "not a piece")
+		}
+		if len(sealed)+len(piece) > turns.MaxBody {
+			return fmt.Errorf("%w: blob %s has more than %d bytes", ledger.ErrTooLarge, b.Digest, turns.MaxBody)
+		}
+		sealed = append(sealed, piece...)
+	}
+	k, err := e.key(b.Root)
+	if err != nil {
+		return fmt.Errorf("the key of blob %s: %w", b.Digest, err)
+	}
+	if e.Keys != nil {
+		_, err = seal.OpenBlob(k, b.Digest, sealed)
+	} else if seal.BlobDigest(k, sealed) != b.Digest {
+		err = fmt.Errorf("%w: blob %s has other content", ledger.ErrCorrupt, b.Digest)
+	}
+	if err != nil {
+		return err
+	}
+	return e.Blobs.PutBlob(ctx, c.Tenant, b.Digest, sealed)
+}
+
+func (e *Engine) importKey(c Caller, k *api.ExportKey) error {
+	if k.ID == turns.ID(e.Ledger) {
+		return fieldErr("/key/id", "a session's key has a session's id")
+	}
+	if s, err := e.Store.Session(k.ID); err == nil && visible(c, &s) != nil {
+		return &api.Error{Code: api.IDReused, Message: fmt.Sprintf("session %s is stored for another agent", k.ID)}
+	}
 	if len(k.Key) != len(seal.Key{}) {
 		return fieldErr("/key/key", "%d bytes, a key has %d", len(k.Key), len(seal.Key{}))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"nexus/compactor"
 	"nexus/fork"
@@ -169,12 +170,35 @@ func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point line
 			return nil, err
 		}
 		d, err := e.draftCompaction(s, head, own, *ev.Span, nil, &body, nil, &made)
-		if err == nil {
-			d.keys = append(d.keys, ev.Keys...)
+		if err != nil {
+			return nil, err
 		}
-		return d, err
+		inherited, err := e.ancestors(s)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range ev.Keys {
+			// The branch that the summary was made on has said nothing that is in it.
+			if slices.Contains(inherited, k) {
+				d.keys = append(d.keys, k)
+			}
+		}
+		return d, nil
 	})
 	return err == nil, err
+}
+
+// ancestors is a session and those that it inherits from.
+func (e *Engine) ancestors(s *ledger.Session) ([]turns.ID, error) {
+	ids := []turns.ID{s.ID}
+	for f := s.ForkOf; f != nil; {
+		up, err := e.Store.Session(f.At.Session)
+		if err != nil {
+			return nil, err
+		}
+		ids, f = append(ids, up.ID), up.ForkOf
+	}
+	return ids, nil
 }
 
 // Record is compaction.record: what another system's agent saw instead of its

@@ -203,7 +203,7 @@ func (e *Engine) ListTurns(ctx context.Context, c Caller, session turns.ID, req 
 		if err != nil {
 			return false, err
 		}
-		if len(out.Turns) > 0 && size+n > pageBytes {
+		if len(out.Turns) > 0 && size+n > e.pageBytes() {
 			out.Next = cur.next(out.Turns[len(out.Turns)-1].Depth)
 			return false, nil
 		}
@@ -323,6 +323,8 @@ func (e *Engine) Path(ctx context.Context, c Caller, session turns.ID, req api.G
 	if err != nil {
 		return nil, err
 	}
+	const turnBytes = 128 // of one turn's JSON, at most
+	limit = min(limit, e.pageBytes()/turnBytes)
 	cur, err := e.cursor(s, head, req.After, false)
 	if err != nil {
 		return nil, err

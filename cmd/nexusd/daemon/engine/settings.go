@@ -185,7 +185,7 @@ func (e *Engine) List(ctx context.Context, c Caller, p api.Page, r api.Read) (*a
 		if err != nil {
 			return nil, err
 		}
-		if len(out.Sessions) == limit || size > pageBytes {
+		if len(out.Sessions) == limit || size > e.pageBytes() {
 			out.Next = out.Sessions[len(out.Sessions)-1].ID.String()
 			break
 		}
@@ -198,10 +198,6 @@ func (e *Engine) List(ctx context.Context, c Caller, p api.Page, r api.Read) (*a
 	}
 	return out, nil
 }
-
-// pageBytes is about how many bytes of content a page may hold. A page always
-// holds one item; natsapi refuses a reply that still does not fit.
-const pageBytes = 256 << 10
 
 func limitOf(p api.Page, def, most int) (int, error) {
 	switch {

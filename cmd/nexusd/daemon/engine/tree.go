@@ -29,6 +29,7 @@ func (e *Engine) Tree(ctx context.Context, c Caller, session turns.ID, req api.G
 	}
 	out := &api.Tree{Root: s.Root, Sessions: []api.TreeSession{}}
 	skipping := !after.IsZero()
+	size := 0
 	err = e.walkTree(s.Root, func(n *ledger.Session) (bool, error) {
 		if skipping {
 			skipping = n.ID != after
@@ -44,6 +45,14 @@ func (e *Engine) Tree(ctx context.Context, c Caller, session turns.ID, req api.G
 		v, err := e.treeSession(n)
 		if err != nil {
 			return false, err
+		}
+		k, err := sizeOf(v)
+		if err != nil {
+			return false, err
+		}
+		if size += k; len(out.Sessions) > 0 && size > e.pageBytes() {
+			out.Next = out.Sessions[len(out.Sessions)-1].ID.String()
+			return false, nil
 		}
 		out.Sessions = append(out.Sessions, *v)
 		return true, nil
@@ -112,6 +121,13 @@ func (e *Engine) walkTree(root turns.ID, visit func(*ledger.Session) (bool, erro
 	return nil
 }
 
+// A tree names at most so many branches of a session, and compactions of a
+// branch, the first ones; the rest are counted.
+const (
+	maxTreeBranches    = 64
+	maxTreeCompactions = 16
+)
+
 func (e *Engine) treeSession(s *ledger.Session) (*api.TreeSession, error) {
 	v, err := e.session(s)
 	if err != nil {
@@ -142,6 +158,9 @@ func (e *Engine) treeSession(s *ledger.Session) (*api.TreeSession, error) {
 		}
 		i, ok := open[ev.Segment]
 		if !ok {
+			if out.BranchCount++; out.BranchCount > maxTreeBranches {
+				continue
+			}
 			i = len(out.Branches)
 			open[ev.Segment] = i
 			b := api.Branch{Segment: ev.Segment, From: ev.Depth}
@@ -153,6 +172,9 @@ func (e *Engine) treeSession(s *ledger.Session) (*api.TreeSession, error) {
 		b := &out.Branches[i]
 		b.To = ev.Depth
 		if ev.Kind == turns.KindCompaction {
+			if b.CompactionCount++; b.CompactionCount > maxTreeCompactions {
+				continue
+			}
 			b.Compactions = append(b.Compactions, api.PathTurn{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Type: "compaction"})
 		}
 	}

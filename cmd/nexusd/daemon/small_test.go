@@ -1,0 +1,185 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// On a server whose messages are 64 KiB at most: contexts of megabytes, parts of
+// megabytes, long lists and exports all come whole, and no reply is too large.
+func TestSmallMessages(t *testing.T) {
+	c := smallServer(t)
+	ctx := t.Context()
+	s, err := c.Create(ctx, api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 4_000_000}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(i, n int) string { return strings.Repeat(fmt.Sprintf("%d \"é\\ ", i), n) }
+	var said []string
+	say := func(part turns.Part) {
+		m := turns.TextMessage(turns.Assistant, "read")
+		r := api.AppendTurn{Messages: []turns.Message{{Role: turns.User, Parts: []turns.Part{part}}}, Response: &m}
+		if _, err := c.Append(ctx, s.ID, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 150 {
+		said = append(said, text(i, 3000))
+		say(turns.TextPart(said[i]))
+	}
+	huge := text(7, 200_000)
+	put := api.PutBlob{Session: s.ID}
+	for b := []byte(huge); len(b) > 0; {
+		n := min(len(b), 30_000)
+		info, err := c.PutBlob(ctx, api.PutBlob{Session: s.ID, Data: b[:n]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		put.Pieces, b = append(put.Pieces, info.Digest), b[n:]
+	}
+	info, err := c.PutBlob(ctx, put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said = append(said, huge)
+	say(turns.Part{Type: turns.Text, Ref: &turns.BlobRef{Digest: info.Digest, Size: info.Size}})
+
+	cx, err := c.Context(ctx, s.ID, api.GetContext{Budget: 4_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cx.Messages) != 2*len(said) || len(cx.Sources) != 2*len(said) {
+		t.Fatalf("%d messages, %d sources, want %d", len(cx.Messages), len(cx.Sources), 2*len(said))
+	}
+	total := 0
+	for i, want := range said {
+		var m turns.Message
+		if err := turns.DecodeJSON(cx.Messages[2*i], &m); err != nil || m.Parts[0].Content != want {
+			t.Fatalf("message %d: %d bytes of %d, %v", 2*i, len(m.Parts[0].Content), len(want), err)
+		}
+		total += len(want)
+	}
+	if total < 5_000_000 {
+		t.Errorf("the context has %d bytes, too few for this test", total)
+	}
+	if got, err := c.Blob(ctx, s.ID, info.Digest); err != nil || !bytes.Equal(got, []byte(huge)) {
+		t.Errorf("blob: %d bytes, %v", len(got), err)
+	}
+
+	// Lists are complete and of one path while turns are appended.
+	done := make(chan error, 1)
+	go func() {
+		for i := range 200 {
+			m := turns.TextMessage(turns.Assistant, fmt.Sprint("meanwhile ", i))
+			if _, err := c.Append(ctx, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "more")}, Response: &m}); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for _, order := range []string{"asc", "desc"} {
+		var depths []uint64
+		for x, err := range c.Turns(ctx, s.ID, api.ListTurns{Order: order, Full: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			depths = append(depths, x.Depth)
+		}
+		for i := range depths {
+			want := uint64(i + 1)
+			if order == "desc" {
+				want = uint64(len(depths) - i)
+			}
+			if depths[i] != want {
+				t.Fatalf("%s: item %d of %d has depth %d", order, i, len(depths), depths[i])
+			}
+		}
+		if len(depths) < len(said) {
+			t.Errorf("%s: %d turns", order, len(depths))
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, err := range c.Path(ctx, s.ID, api.GetPath{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if want := len(said) + 200; n != want {
+		t.Errorf("path of %d turns, want %d", n, want)
+	}
+
+	// An export comes in pieces, and goes into another ledger whole.
+	to := smallServer(t)
+	var batch []api.ExportRecord
+	for r, err := range c.Export(ctx, s.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batch = append(batch, r); len(batch) == 1 {
+			if _, err := to.Import(ctx, batch); err != nil {
+				t.Fatal(err)
+			}
+			batch = nil
+		}
+	}
+	there, err := to.Context(ctx, s.ID, api.GetContext{Budget: 4_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := c.Context(ctx, s.ID, api.GetContext{Budget: 4_000_000})
+	if err != nil || here.Fingerprint != there.Fingerprint {
+		t.Errorf("fingerprint %s here, %s there, %v", here.Fingerprint, there.Fingerprint, err)
+	}
+	for _, c := range []*api.Client{c, to} {
+		if v, err := c.As(api.Operator).Verify(ctx); err != nil || !v.OK {
+			t.Errorf("verify: %+v, %v", v, err)
+		}
+	}
+}
+
+// smallServer is a daemon on an external server that takes messages of 64 KiB.
+func smallServer(t *testing.T) *api.Client {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{ServerName: "small", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, MaxPayload: 64 << 10,
+		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server is not ready")
+	}
+	d, err := Open(t.Context(), Config{NATS: s.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := d.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return api.NewClient(nc, "default", "main")
+}
