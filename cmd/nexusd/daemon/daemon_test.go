@@ -18,7 +18,12 @@ import (
 
 func start(t *testing.T, dir string) (*Daemon, *api.Client) {
 	t.Helper()
-	d, err := Open(t.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	return startWith(t, Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+}
+
+func startWith(t *testing.T, c Config) (*Daemon, *api.Client) {
+	t.Helper()
+	d, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -213,5 +213,16 @@ func (e *Engine) ready(ctx context.Context, r api.Read) error {
 	if err != nil {
 		return err
 	}
+	if e.Store.Applied().Seq >= seq {
+		return nil
+	}
+	// Nothing has the position yet: a wait would be for whatever comes next.
+	st, err := e.Log.State(ctx)
+	if err != nil {
+		return err
+	}
+	if seq > st.Last {
+		return fieldErr("/min_position", "a position that this ledger has not reached")
+	}
 	return e.Store.WaitFor(ctx, seq)
 }
