@@ -123,7 +123,13 @@ func (a *applier) turn(s *ledger.Session, r ledger.Record, e *turns.Event) error
 		}
 		parent = p.Node
 	}
-	forget, err := s.Ignores(e.Parent.Session, a.Session)
+	forget, err := s.Ignores(e.Parent.Session, func(id turns.ID) (ledger.Session, error) {
+		up, err := a.row(id) // the batch may hold what the store does not yet
+		if err != nil {
+			return ledger.Session{}, err
+		}
+		return *up, nil
+	})
 	if err != nil {
 		return err
 	}

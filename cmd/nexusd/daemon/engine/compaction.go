@@ -92,16 +92,19 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 // is there whole.
 func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k compaction) (turns.Ref, error) {
 	began := e.Now()
-	e.notify(c, session, "compaction.started", turns.ID{}, nil)
 	for try := 0; try < 5; try++ {
 		w, err := e.planCompaction(ctx, c, session, k)
 		if err != nil || !w.stored.IsZero() || w.plan == nil {
 			return w.stored, err
 		}
+		if try == 0 {
+			e.notify(c, session, "compaction.started", turns.ID{}, map[string]any{
+				"messages_count": len(w.path.Halves), "targets_count": len(w.plan.Covered), "force": w.plan.Trigger.Kind != compactor.TriggerThreshold})
+		}
 		res, err := compactor.Run(ctx, w.plan, e.tiers(w.policy), e.Counter)
 		if err != nil {
 			e.notify(c, session, "compaction.failed", turns.ID{}, nil)
-			return turns.Ref{}, err
+			return turns.Ref{}, planError(err)
 		}
 		res.Body.DurationMS = uint64(e.Now().Sub(began) / time.Millisecond)
 		ref, err := e.commitCompaction(ctx, c, session, k, w, res)

@@ -217,7 +217,17 @@ func (s *Service) reply(r micro.Request, v verb, out any, err error) {
 			Details: map[string]any{"limit": strconv.FormatInt(most, 10)}})
 		return
 	}
-	if err := r.Respond(b); err != nil {
+	s.send(r, v, nil, b)
+}
+
+// send replies on the connection itself: micro reads what its own Respond and
+// Error leave in the request as soon as the handler has returned, and ours
+// returns before the reply is there.
+func (s *Service) send(r micro.Request, v verb, h nats.Header, b []byte) {
+	if r.Reply() == "" {
+		return // nobody waits
+	}
+	if err := s.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: h, Data: b}); err != nil {
 		s.logger.Error("reply", "verb", v.name, "err", err)
 	}
 }
@@ -233,7 +243,15 @@ func (s *Service) fail(r micro.Request, v verb, err error) {
 	if merr != nil {
 		b = []byte(`{"error":{"code":"internal","message":"an error that can't be written"}}`)
 	}
-	if err := r.Error(string(e.Code), e.Message, b); err != nil {
-		s.logger.Error("reply", "verb", v.name, "err", err)
-	}
+	s.send(r, v, nats.Header{micro.ErrorHeader: {headerText(e.Message)}, micro.ErrorCodeHeader: {string(e.Code)}}, b)
+}
+
+// headerText is a message as a header may hold it: one line.
+func headerText(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
 }
