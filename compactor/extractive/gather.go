@@ -1,0 +1,262 @@
+package extractive
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"nexus/compactor"
+	"nexus/turns"
+)
+
+// unit is a sentence that may stand in a summary.
+type unit struct {
+	text  string
+	depth uint64
+	order int // ordinal of its half
+	place int // among the units of its half, all messages counted
+	worth float64
+	lead  bool // begins a message
+	task  bool // of the first message of a user: the task itself
+}
+
+const (
+	maxPool  = 1_200 // units of one kind that are held at a time
+	maxToDo  = 12
+	maxTasks = 12 // leading units of the first request
+)
+
+// history is what was taken from an earlier summary and the turns since.
+type history struct {
+	asks    []unit // of users
+	says    []unit // of agents
+	acts    *actions
+	facts   *inventory
+	todo    []string // open entries of the last to-do list
+	old     []string // entries of an earlier summary's REMAINING
+	last    []unit   // units of the last message of an agent
+	waiting []unit   // units of a user's message that no agent has answered
+	now     int
+	task    bool // the first request is known
+}
+
+func newHistory() *history {
+	return &history{acts: newActions(), facts: newInventory()}
+}
+
+// half takes in what a half turn says.
+func (h *history) half(t *compactor.HalfTurn) {
+	h.now++
+	h.facts.next(h.now)
+	place := 0
+	for i := range t.Messages {
+		h.message(&t.Messages[i], t.Depth, &place)
+	}
+	h.asks = bound(h.asks)
+	h.says = bound(h.says)
+}
+
+func (h *history) message(m *turns.Message, depth uint64, place *int) {
+	attached := 0
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		switch p.Type {
+		case turns.Text:
+			h.text(m.Role, p.Content, depth, place)
+		case turns.Reasoning:
+			h.facts.scan(p.Content, fromResult)
+		case turns.ToolCall:
+			h.toolCall(p, depth)
+		case turns.ToolCallResponse:
+			text := responseText(p.Response)
+			h.facts.scan(text, fromResult)
+			h.acts.response(p, text, h.now, depth)
+		case turns.Blob, turns.URI, turns.File:
+			attached++
+		}
+	}
+	if attached > 0 && m.Role == turns.User {
+		h.asks = append(h.asks, unit{text: "[attachments]", depth: depth, order: h.now, place: *place, worth: .5})
+	}
+}
+
+func (h *history) text(role turns.Role, s string, depth uint64, place *int) {
+	from, weight := fromUser, askWeight
+	switch role {
+	case turns.Assistant:
+		from, weight = fromAgent, sayWeight
+		h.waiting, h.last = nil, nil
+	case turns.User:
+		h.waiting = nil
+	default:
+		h.facts.scan(s, fromResult)
+		return
+	}
+	h.facts.scan(s, from)
+	taken := 0
+	first := role == turns.User && !h.task
+	var got []unit
+	units(s, func(text string) {
+		if taken++; taken > 600 {
+			return
+		}
+		u := unit{text: text, depth: depth, order: h.now, place: *place, lead: len(got) == 0, worth: weight(text)}
+		*place++
+		if first && len(got) < maxTasks && u.worth > .5 {
+			u.task = true
+		}
+		got = append(got, u)
+	})
+	if first && slices.ContainsFunc(got, func(u unit) bool { return u.task }) {
+		h.task = true
+	}
+	if role == turns.User {
+		h.asks, h.waiting = append(h.asks, got...), got
+	} else {
+		h.says, h.last = append(h.says, got...), got
+	}
+}
+
+func (h *history) toolCall(p *turns.Part, depth uint64) {
+	h.facts.scan(flat(p.Arguments), fromCall)
+	var args map[string]turns.Raw
+	if p.Arguments.Kind() == '{' {
+		_ = turns.DecodeJSON(p.Arguments, &args) // arguments of another shape are described by their text
+	}
+	if todo, ok := openEntries(args); ok {
+		h.todo, h.old = todo, nil
+		return
+	}
+	h.acts.call(p, args, h.now, depth)
+}
+
+// openEntries is what a to-do list leaves to be done; false where the
+// arguments are not such a list.
+func openEntries(args map[string]turns.Raw) (open []string, ok bool) {
+	var list []map[string]turns.Raw
+	for _, k := range [...]string{"todos", "plan"} {
+		if v := args[k]; v.Kind() == '[' && turns.DecodeJSON(v, &list) == nil {
+			ok = true
+			break
+		}
+	}
+	for _, e := range list {
+		status, _ := e["status"].Text()
+		what, _ := e["content"].Text()
+		if what == "" {
+			what, _ = e["step"].Text()
+		}
+		if what == "" || status == "completed" || status == "cancelled" || len(open) >= maxToDo {
+			continue
+		}
+		if status == "in_progress" {
+			what += " (in progress)"
+		}
+		open = append(open, oneLine(what, 240))
+	}
+	return open, ok
+}
+
+// bound keeps a pool under its size: the task, the newest half, and of the
+// rest those that are worth most.
+func bound(pool []unit) []unit {
+	if len(pool) <= maxPool {
+		return pool
+	}
+	fresh := pool[len(pool)-maxPool/4:]
+	old := slices.Clone(pool[:len(pool)-maxPool/4])
+	slices.SortStableFunc(old, func(a, b unit) int {
+		if a.task != b.task {
+			if a.task {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.worth, a.worth), cmp.Compare(b.order, a.order))
+	})
+	out := append(old[:maxPool/4], fresh...)
+	slices.SortStableFunc(out, inOrder)
+	return out
+}
+
+func inOrder(a, b unit) int {
+	return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.place, b.place))
+}
+
+// responseText is a tool's response as text.
+func responseText(r turns.Raw) string {
+	if s, ok := r.Text(); ok {
+		return s
+	}
+	if r.Kind() == '[' {
+		var blocks []struct {
+			Text string `json:"text"`
+		}
+		if turns.DecodeJSON(r, &blocks) == nil {
+			var b strings.Builder
+			for _, x := range blocks {
+				b.WriteString(x.Text)
+				b.WriteByte('\n')
+			}
+			return b.String()
+		}
+	}
+	return flat(r)
+}
+
+func stringsOf(r turns.Raw) (out []string) {
+	_ = turns.DecodeJSON(r, &out) // not a list of strings: none
+	return out
+}
+
+// flat is a JSON text with the escapes of its strings undone, so that words
+// stand apart: {"a":"x\ny"} is {"a":"x y"}.
+func flat(r turns.Raw) string {
+	s := string(r)
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			b.WriteByte(s[i])
+			continue
+		}
+		i++
+		switch s[i] {
+		case 'n', 'r', 't', 'b', 'f':
+			b.WriteByte('\n')
+		case 'u':
+			i += writeEscaped(&b, s[i+1:])
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}
+
+// writeEscaped writes the rune of four hexadecimal digits, and returns how
+// many bytes of s that took. Half a surrogate pair is written as a space.
+func writeEscaped(b *strings.Builder, s string) int {
+	if len(s) < 4 {
+		return 0
+	}
+	var r rune
+	for _, c := range []byte(s[:4]) {
+		d := strings.IndexByte("0123456789abcdef", c|0x20)
+		if c >= '0' && c <= '9' {
+			d = int(c - '0')
+		}
+		if d < 0 {
+			return 0
+		}
+		r = r<<4 | rune(d)
+	}
+	if !utf8.ValidRune(r) {
+		r = ' '
+	}
+	b.WriteRune(r)
+	return 4
+}

@@ -1,0 +1,250 @@
+package extractive
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	maxFacts   = 60_000 // facts counted at a time; the least are dropped beyond it
+	maxRanked  = 3_000  // facts that a summary chooses from
+	minFactLen = 4
+	maxFactLen = 160
+)
+
+// source says who wrote a text.
+type source int
+
+const (
+	fromUser source = iota
+	fromAgent
+	fromCall
+	fromResult
+	sources
+)
+
+// fact is a path, an address, an identifier or a number that later turns may
+// name again.
+type fact struct {
+	text   string
+	counts [sources]uint16 // halves that name it, by who wrote them
+	halves uint32
+	first  int // ordinal of the half
+	last   int
+	active int // last ordinal where a user, the agent or a call named it; -1: none
+	prior  float64
+}
+
+// inventory counts facts.
+type inventory struct {
+	facts map[string]*fact
+	now   int
+	seen  map[*fact]uint8 // sources that named it in this half
+}
+
+func newInventory() *inventory {
+	return &inventory{facts: make(map[string]*fact), seen: make(map[*fact]uint8)}
+}
+
+// next begins half number now.
+func (v *inventory) next(now int) {
+	clear(v.seen)
+	v.now = now
+	if len(v.facts) > maxFacts {
+		v.prune()
+	}
+}
+
+// prune drops the lesser half of the facts.
+func (v *inventory) prune() {
+	all := v.ranked(nil)
+	for _, f := range all[len(all)/2:] {
+		delete(v.facts, f.text)
+	}
+}
+
+func (v *inventory) scan(s string, from source) {
+	head, tail := ends(s, headFacts, tailFacts)
+	add := func(w string) { v.add(w, from) }
+	scanFacts(head, add)
+	scanFacts(tail, add)
+}
+
+func (v *inventory) add(w string, from source) {
+	f := v.facts[w]
+	if f == nil {
+		if len(v.facts) > 2*maxFacts {
+			return // one half of very many facts; next prunes
+		}
+		f = &fact{text: strings.Clone(w), first: v.now, active: -1}
+		v.facts[f.text] = f
+	}
+	bit := uint8(1) << from
+	seen := v.seen[f]
+	if seen&bit != 0 {
+		return
+	}
+	if seen == 0 {
+		f.halves++
+	}
+	v.seen[f] = seen | bit
+	if f.counts[from] < math.MaxUint16 {
+		f.counts[from]++
+	}
+	f.last = v.now
+	if from != fromResult {
+		f.active = v.now
+	}
+}
+
+// remember adds a fact of an earlier summary, the best at rank 0.
+func (v *inventory) remember(w string, rank int) {
+	if len(w) < minFactLen || len(w) > maxFactLen {
+		return
+	}
+	if v.facts[w] == nil {
+		v.facts[w] = &fact{text: w, active: -1, prior: 2.2 / (1 + float64(rank)/60)}
+	}
+}
+
+// ranked is the facts by score, the best first. Nil cost means that size
+// does not count.
+func (v *inventory) ranked(cost func(string) float64) []*fact {
+	type scored struct {
+		*fact
+		score float64
+	}
+	all := make([]scored, 0, len(v.facts))
+	for _, f := range v.facts {
+		s := f.score(v.now)
+		if cost != nil {
+			s /= math.Pow(cost(f.text), .5)
+		}
+		all = append(all, scored{f, s})
+	}
+	slices.SortFunc(all, func(a, b scored) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.text, b.text))
+	})
+	out := make([]*fact, len(all))
+	for i := range all {
+		out[i] = all[i].fact
+	}
+	return out
+}
+
+// score is how likely a fact is to be named again.
+func (f *fact) score(now int) float64 {
+	l := func(n uint16) float64 { return math.Log1p(float64(n)) }
+	s := 1.4*l(f.counts[fromUser]) + 1.2*l(f.counts[fromAgent]) + 1.5*l(f.counts[fromCall]) + .35*l(f.counts[fromResult])
+	s += .6 * math.Log1p(float64(f.halves))
+	age := float64(now - f.last)
+	s += .5 / (1 + age/12)
+	if f.active >= 0 {
+		s += 1.2 / (1 + float64(now-f.active)/25)
+	}
+	return max(0, s+f.prior)
+}
+
+// factsIn counts the facts of a sentence.
+func factsIn(s string) (n int) {
+	scanFacts(s, func(string) { n++ })
+	return n
+}
+
+// scanFacts finds the facts of a text, in one pass.
+func scanFacts(s string, found func(string)) {
+	for i := 0; i < len(s); {
+		for i < len(s) && !factByte(s[i]) {
+			i++
+		}
+		start := i
+		if i > 0 && s[i-1] == '\\' && strings.IndexByte("nrt", s[i]) >= 0 {
+			start++ // an escape in code that is quoted
+			i++
+		}
+		for i < len(s) && factByte(s[i]) {
+			i++
+		}
+		if i-start < minFactLen || i-start > 4*maxFactLen {
+			continue
+		}
+		w := trimFact(s[start:i])
+		if len(w) >= minFactLen && len(w) <= maxFactLen && utf8.ValidString(w) && telling(w) {
+			found(w)
+		}
+	}
+}
+
+// factByte says which bytes a fact is made of. Those of other scripts count:
+// a path may be named in any.
+func factByte(c byte) bool {
+	switch c {
+	case '_', '-', '.', '/', ':', '@', '#', '%', '+', '~':
+		return true
+	}
+	return wordByte(c)
+}
+
+func trimFact(w string) string {
+	w = strings.Trim(w, ".:-#+%~@")
+	// A line number, and what a search prints behind it, belong to the mention
+	// and not to the file.
+	for i := 1; i+1 < len(w); i++ {
+		if w[i] == ':' && w[i+1] >= '0' && w[i+1] <= '9' && strings.Contains(w[:i], ".") && !strings.Contains(w[:i], "://") {
+			return w[:i]
+		}
+	}
+	return w
+}
+
+// telling reports whether a word is a path, an address, an identifier or a
+// number of weight, and not a plain word of any language.
+func telling(w string) bool {
+	digits, letters, joints, inner, high := 0, 0, 0, 0, 0
+	lower := false
+	for i, r := range w {
+		switch {
+		case r >= '0' && r <= '9':
+			digits++
+		case r < utf8.RuneSelf && unicode.IsLetter(r):
+			letters++
+			if r >= 'A' && r <= 'Z' {
+				if i > 0 && lower {
+					inner++
+				}
+				lower = false
+			} else {
+				lower = true
+			}
+		case r >= utf8.RuneSelf:
+			if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) {
+				return false
+			}
+			high++
+		default:
+			joints++
+		}
+	}
+	switch {
+	case letters == 0 && high == 0:
+		return digits >= 3 && digits+joints == len(w)
+	case high > 0:
+		return letters+digits > 0 && joints > 0
+	case joints > 0:
+		return letters > 2 && !plainJoint(w, digits)
+	}
+	return digits > 0 && letters > 1 || inner > 0
+}
+
+// plainJoint reports words of prose that happen to hold a joint: "well-known",
+// "and/or", "note:this".
+func plainJoint(w string, digits int) bool {
+	if digits > 0 || strings.ContainsAny(w, "_.") {
+		return false
+	}
+	return strings.Count(w, "-") == 1 && !strings.ContainsAny(w, "/:@#") && len(w) < 12
+}

@@ -1,0 +1,108 @@
+package extractive
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// parse reads a summary of this package back, section by section. Lines that
+// do not belong to one are foreign; a text that does not begin with a
+// section's name is foreign as a whole.
+func parse(text string) (got map[string][]string, foreign []string) {
+	got = make(map[string][]string)
+	section := ""
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimRight(line, " \r")
+		switch item, ok := strings.CutPrefix(line, "- "); {
+		case strings.TrimSpace(line) == "":
+		case len(foreign) == 0 && slices.Contains(sectionNames[:], line):
+			section = line
+		case ok && section != "" && len(foreign) == 0:
+			got[section] = append(got[section], item)
+		default:
+			foreign = append(foreign, line)
+		}
+	}
+	return got, foreign
+}
+
+// pointer splits an item from the turn that it points at.
+func pointer(item string) (text string, depth uint64) {
+	i := strings.LastIndex(item, " [t")
+	if i <= 0 || !strings.HasSuffix(item, "]") {
+		return item, 0
+	}
+	n, err := strconv.ParseUint(item[i+3:len(item)-1], 10, 64)
+	if err != nil {
+		return item, 0
+	}
+	return item[:i], n
+}
+
+// recall takes an earlier summary in. What it says competes with what the
+// turns say: the task and its limits hold their place by their weight, and
+// everything else gives way as newer things come.
+func (h *history) recall(previous string) {
+	got, foreign := parse(previous)
+	for i, item := range got[task] {
+		h.recallUnits(&h.asks, item, i-len(got[task]), i == 0, askWeight)
+		h.task = true
+	}
+	for i, item := range got[decisions] {
+		h.recallUnits(&h.says, item, i-len(got[decisions]), false, sayWeight)
+	}
+	for i, item := range got[progress] {
+		text, depth := pointer(item)
+		h.acts.recall(text, depth, i-len(got[progress]))
+	}
+	for _, item := range got[remaining] {
+		text, _ := pointer(item)
+		h.old = append(h.old, text)
+	}
+	rank := 0
+	for _, item := range got[data] {
+		recallData(item, func(w string) {
+			h.facts.remember(w, rank)
+			rank++
+		})
+	}
+	for _, s := range [...]string{task, decisions, progress, remaining} {
+		for _, item := range got[s] {
+			text, _ := pointer(item)
+			scanFacts(text, func(w string) { h.facts.remember(w, 40) })
+		}
+	}
+	h.recallForeign(foreign)
+}
+
+func (h *history) recallUnits(pool *[]unit, item string, order int, first bool, weight func(string) float64) {
+	text, depth := pointer(item)
+	place := 0
+	for part := range strings.SplitSeq(text, gap) {
+		unitsOfLine(part, func(s string) {
+			*pool = append(*pool, unit{text: s, depth: depth, order: order, place: place, worth: weight(s), lead: place == 0, task: first})
+			place++
+		})
+		place++ // what stood between is gone
+	}
+}
+
+// recallForeign takes in a summary that something else wrote. It says what
+// the task is, so its first lines are held like a first request.
+func (h *history) recallForeign(lines []string) {
+	place := 0
+	for i, line := range lines {
+		if i >= 2000 {
+			break
+		}
+		scanFacts(line, func(w string) { h.facts.remember(w, 20+i) })
+		unitsOfLine(strings.TrimSpace(line), func(s string) {
+			u := unit{text: s, order: -1, place: place, worth: .5 + max(askWeight(s), sayWeight(s)), lead: place == 0, task: !h.task && place < 4}
+			h.asks = append(h.asks, u)
+			place++
+		})
+	}
+	h.task = h.task || place > 0
+	h.asks = bound(h.asks)
+}

@@ -1,0 +1,205 @@
+package extractive
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The names of the sections, in their order.
+const (
+	task      = "TASK"
+	decisions = "DECISIONS"
+	progress  = "PROGRESS"
+	remaining = "REMAINING"
+	data      = "DATA"
+)
+
+var sectionNames = [...]string{task, decisions, progress, remaining, data}
+
+// The shares of the budget, in hundredths. DATA takes what the others leave.
+const (
+	taskShare      = 24
+	decisionsShare = 14
+	progressShare  = 20
+	remainingShare = 8
+)
+
+const (
+	gap     = " … " // between units of one item that did not stand together
+	inView  = "asked to keep in view: "
+	maxView = 400
+)
+
+// draft is the items of each section.
+type draft map[string][]string
+
+// draft fills the sections: first what was asked and is open, then what was
+// done and said, then the facts that none of these name.
+func (s *Summarizer) draft(h *history, focus string, most uint64) draft {
+	d := make(draft)
+	cost := func(text string) uint64 { return s.counter.Text(text) + 2 }
+	share := func(n uint64) uint64 { return most * n / 100 }
+	left := most
+
+	forTask := share(taskShare)
+	if focus != "" {
+		item := inView + oneLine(focus, maxView)
+		if c := cost(item); c <= forTask {
+			d[task] = []string{item}
+			forTask -= c
+		}
+	}
+	d[task] = append(items(choose(h.asks, h.now, forTask, cost)), d[task]...)
+	d[remaining] = h.remaining(share(remainingShare), cost)
+	d[progress] = h.progress(share(progressShare), cost)
+	d[decisions] = items(choose(h.says, h.now, share(decisionsShare), cost))
+	left = less(left, s.counter.Text(d.String())+4)
+	d[data] = h.facts.data(d.String(), left, s.counter.Text)
+	if left = less(most, s.counter.Text(d.String())+4); left > most/20 {
+		d[decisions] = items(choose(h.says, h.now, share(decisionsShare)+left, cost))
+	}
+	return d
+}
+
+// String is the draft as text: each section's name alone on its line, then
+// its items, one line each, that begin with "- ".
+func (d draft) String() string {
+	var b strings.Builder
+	for _, name := range sectionNames {
+		if len(d[name]) == 0 {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(name)
+		for _, item := range d[name] {
+			b.WriteString("\n- ")
+			b.WriteString(item)
+		}
+	}
+	return b.String()
+}
+
+// fit is the draft as text of at most most tokens. The draft was made to fit;
+// a counter whose counts do not add up costs it its last items.
+func (s *Summarizer) fit(d draft, most uint64) string {
+	for _, name := range [...]string{data, decisions, progress, remaining, task} {
+		for {
+			text := d.String()
+			if s.counter.Text(text) <= most {
+				return text
+			}
+			n := len(d[name])
+			if n == 0 {
+				break
+			}
+			last := d[name][n-1]
+			if i := strings.LastIndexByte(last, ' '); name == data && i > len(last)/2 {
+				d[name][n-1] = last[:i]
+			} else {
+				d[name] = d[name][:n-1]
+			}
+		}
+	}
+	return ""
+}
+
+// smallest is the start of what was asked first, where not even one item fits.
+func (s *Summarizer) smallest(h *history, most uint64) string {
+	first := append(slices.Clone(h.asks), h.says...)
+	if len(first) == 0 {
+		return ""
+	}
+	for n := len(first[0].text); n > 0; n /= 2 {
+		if text := task + "\n- " + oneLine(first[0].text, n); s.counter.Text(text) <= most {
+			return text
+		}
+	}
+	return ""
+}
+
+// items puts units on lines: those of one half together, with a pointer to
+// their turn.
+func items(units []unit) (out []string) {
+	var b strings.Builder
+	for i, u := range units {
+		b.WriteString(u.text)
+		if i+1 < len(units) && units[i+1].order == u.order {
+			if units[i+1].place == u.place+1 {
+				b.WriteByte(' ')
+			} else {
+				b.WriteString(gap)
+			}
+			continue
+		}
+		out = append(out, point(b.String(), u.depth))
+		b.Reset()
+	}
+	return out
+}
+
+func point(text string, depth uint64) string {
+	if depth == 0 {
+		return text
+	}
+	return fmt.Sprintf("%s [t%d]", text, depth)
+}
+
+// progress is what was done, in the order of the last mention.
+func (h *history) progress(share uint64, cost func(string) uint64) (out []string) {
+	var in []*action
+	for _, act := range h.acts.ranked(h.now) {
+		c := cost(act.line()) + 3
+		if c > share {
+			if share < 12 {
+				break
+			}
+			continue
+		}
+		share -= c
+		in = append(in, act)
+	}
+	slices.SortStableFunc(in, func(a, b *action) int { return a.order - b.order })
+	for _, act := range in {
+		out = append(out, point(act.line(), act.depth))
+	}
+	return out
+}
+
+// remaining is what is open: the to-do list, calls that wait, what was asked
+// last, and what the agent said it would do next.
+func (h *history) remaining(share uint64, cost func(string) uint64) (out []string) {
+	add := func(item string, depth uint64) {
+		item = point(item, depth)
+		if c := cost(item); c <= share && !slices.Contains(out, item) {
+			share -= c
+			out = append(out, item)
+		}
+	}
+	for i, u := range h.waiting {
+		if i < 2 {
+			add("not answered yet: "+u.text, u.depth)
+		}
+	}
+	for _, t := range h.todo {
+		add(t, 0)
+	}
+	for _, act := range h.acts.waiting() {
+		add("no response yet: "+act.label, act.depth)
+	}
+	for _, u := range h.last {
+		if announces(strings.ToLower(u.text)) {
+			add(u.text, u.depth)
+		}
+	}
+	for i, t := range h.old {
+		if i < 3 && !strings.HasPrefix(t, "no response yet: ") && !strings.HasPrefix(t, "not answered yet: ") {
+			add(t, 0)
+		}
+	}
+	return out
+}
+
+func less(a, b uint64) uint64 { return a - min(a, b) }
