@@ -53,6 +53,12 @@ var formats = []format{
 	{"claude-code", interchange.SniffClaudeCode, func(r io.Reader, o source) reader {
 		return interchange.ClaudeCode(r, interchange.ClaudeOptions{Final: o.final})
 	}},
+	{"pi", interchange.SniffPi, func(r io.Reader, o source) reader {
+		return interchange.Pi(r, interchange.PiOptions{Final: o.final})
+	}},
+	{"gemini-cli", interchange.SniffGeminiCLI, func(r io.Reader, o source) reader {
+		return interchange.GeminiCLI(r, interchange.GeminiCLIOptions{Final: o.final})
+	}},
 	chat(interchange.ChatOTel), chat(interchange.ChatAnthropic), chat(interchange.ChatOpenAI),
 }
 
@@ -250,6 +256,8 @@ func (im *importer) steps(ctx context.Context, r reader, rep *report) error {
 		case coded(err, api.IDReused):
 			rep.KeptFirst++
 			rep.Losses = append(rep.Losses, interchange.Loss{What: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: stepID(st).String()})
+		case err != nil && rep.KeptFirst > 0:
+			return fmt.Errorf("%w (an earlier import took a turn that has changed since, perhaps with --final while the file still grew)", err)
 		case err != nil:
 			return err
 		case dup:
@@ -293,7 +301,7 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 		return err == nil && ack.Duplicate, err
 	default:
 		rep.Compactions++
-		return false, im.compaction(ctx, st.Compaction, rep)
+		return im.compaction(ctx, st.Compaction, rep)
 	}
 }
 
@@ -324,18 +332,18 @@ func moment(t time.Time) *api.Time {
 	return (*api.Time)(&t)
 }
 
-func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, rep *report) error {
+func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, rep *report) (dup bool, err error) {
 	r := api.RecordCompaction{ID: k.ID, Parent: k.Parent, Time: moment(k.Time), Trigger: k.Trigger, Replacement: k.Replacement, Summary: k.Summary,
 		FirstKept: k.FirstKept, TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
 	for _, x := range k.Cleared {
 		r.Cleared = append(r.Cleared, api.ClearedResult{Turn: x.Turn, Call: x.Call})
 	}
-	_, err := im.c.Record(ctx, k.Session, r)
+	t, err := im.c.Record(ctx, k.Session, r)
 	if errors.Is(err, api.ErrNothing) {
 		rep.Losses = append(rep.Losses, interchange.Loss{What: "skipped", Reason: "a recorded compaction that covers nothing", Record: k.ID.String()})
-		return nil
+		return true, nil // nothing was stored
 	}
-	return err
+	return err == nil && t.Duplicate, err
 }
 
 // importExport brings an export of ours in, in batches.

@@ -282,6 +282,7 @@ type Turn struct {
 	PrevHash      turns.Hash      `json:"prev_hash"`
 	Position      string          `json:"position"`
 	Compaction    *Compaction     `json:"compaction"`
+	Duplicate     bool            `json:"duplicate,omitempty,omitzero"` // compaction.record: the id was stored before; nothing was stored now
 }
 
 // TurnList is turn.list's and compaction.expand's reply.

@@ -86,19 +86,7 @@ func (c *ChatReader) Next() (Step, error) {
 }
 
 // Steps are the steps that [ChatReader.Next] gives; an error is the last pair.
-func (c *ChatReader) Steps() iter.Seq2[Step, error] {
-	return func(yield func(Step, error) bool) {
-		for {
-			s, err := c.Next()
-			if err == io.EOF {
-				return
-			}
-			if !yield(s, err) || err != nil {
-				return
-			}
-		}
-	}
-}
+func (c *ChatReader) Steps() iter.Seq2[Step, error] { return stepsOf(c.Next) }
 
 // Losses is what of the source is not in the ledger as it stood.
 func (c *ChatReader) Losses() []Loss { return c.loss }

@@ -91,19 +91,7 @@ func (c *ClaudeReader) Next() (Step, error) {
 
 // Steps are the steps that [ClaudeReader.Next] gives; an error is the last
 // pair. They can be ranged over once.
-func (c *ClaudeReader) Steps() iter.Seq2[Step, error] {
-	return func(yield func(Step, error) bool) {
-		for {
-			s, err := c.Next()
-			if err == io.EOF {
-				return
-			}
-			if !yield(s, err) || err != nil {
-				return
-			}
-		}
-	}
-}
+func (c *ClaudeReader) Steps() iter.Seq2[Step, error] { return stepsOf(c.Next) }
 
 // Losses is the loss report of what was read so far: single defects in file
 // order, then counts by reason.

@@ -208,12 +208,13 @@ func (e *Engine) Record(ctx context.Context, c Caller, session turns.ID, req api
 		return nil, err
 	}
 	var ref turns.Ref
+	var duplicate bool
 	r := request{id: req.ID, what: "compaction.record", canonical: canonical}
 	err := e.mutate(ctx, c, session, func(_ *chain, s *ledger.Session) (*draft, error) {
 		ev, done, err := e.begin(s, r, turns.KindCompaction)
 		if done || err != nil {
 			if ev != nil {
-				ref = ev.Ref()
+				ref, duplicate = ev.Ref(), true
 			}
 			return nil, err
 		}
@@ -232,7 +233,11 @@ func (e *Engine) Record(ctx context.Context, c Caller, session turns.ID, req api
 	if err != nil {
 		return nil, err
 	}
-	return e.GetTurn(ctx, c, session, api.GetTurn{ID: ref.Turn})
+	t, err := e.GetTurn(ctx, c, session, api.GetTurn{ID: ref.Turn})
+	if err == nil {
+		t.Duplicate = duplicate
+	}
+	return t, err
 }
 
 func (e *Engine) draftRecorded(ctx context.Context, s *ledger.Session, head lineage.Node, ev *turns.Event, req api.RecordCompaction, ref *turns.Ref) (*draft, error) {

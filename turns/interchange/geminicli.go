@@ -1,0 +1,434 @@
+package interchange
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// GeminiCLIOptions say how a Gemini CLI chat is read.
+type GeminiCLIOptions struct {
+	// Final says that the chat has ended: its last message is given too. Without
+	// it that one is held back, since Gemini CLI rewrites the file and may still
+	// add tool calls to it; so a longer copy gives the same steps and more.
+	Final bool
+}
+
+// GeminiCLIReader reads a chat that Gemini CLI saved: one JSON document with
+// sessionId, startTime and messages. A model's message ends a turn; its tool
+// calls hold their results, which become the messages of the next.
+//
+// Messages are read one at a time; the document may be of any size. Not safe
+// for concurrent use.
+type GeminiCLIReader struct {
+	dec     *jsontext.Decoder
+	opt     GeminiCLIOptions
+	session turns.ID
+	source  string    // sessionId
+	start   time.Time // startTime
+	opened  bool
+	held    *geminiCLIMessage // read, and not known to be complete
+	parent  turns.ID
+	half    []turns.Message // said since the last turn
+	at      time.Time       // of the last message
+	ids     []string        // of the records in half
+	turns   int
+	entry   int // messages read
+	loss    ccLosses
+	state   geminiCLIState
+	out     []Step
+	err     error
+}
+
+type geminiCLIState uint8
+
+const (
+	geminiCLIBefore   geminiCLIState = iota // the document's members
+	geminiCLIMessages                       // inside messages
+	geminiCLIEnd
+)
+
+type geminiCLIMessage struct {
+	ID       string          `json:"id"`
+	Time     string          `json:"timestamp"`
+	Type     string          `json:"type"`
+	Content  jsontext.Value  `json:"content"`
+	Thoughts []geminiThought `json:"thoughts"`
+	Calls    []geminiCLICall `json:"toolCalls"`
+	Tokens   *geminiTokens   `json:"tokens"`
+	Model    string          `json:"model"`
+
+	Rest jsontext.Value `json:",embed"`
+}
+
+type geminiThought struct {
+	Subject     string `json:"subject"`
+	Description string `json:"description"`
+}
+
+type geminiCLICall struct {
+	ID     string         `json:"id"`
+	Name   string         `json:"name"`
+	Args   jsontext.Value `json:"args"`
+	Result jsontext.Value `json:"result"`
+	Status string         `json:"status"`
+}
+
+type geminiTokens struct {
+	Input    uint64 `json:"input"` // cached ones included
+	Output   uint64 `json:"output"`
+	Cached   uint64 `json:"cached"`
+	Thoughts uint64 `json:"thoughts"`
+	Tool     uint64 `json:"tool"`
+}
+
+// GeminiCLI is a reader of the chat in r.
+func GeminiCLI(r io.Reader, opt GeminiCLIOptions) *GeminiCLIReader {
+	return &GeminiCLIReader{dec: jsontext.NewDecoder(r), opt: opt}
+}
+
+// Next is the next step, or [io.EOF] after the last. [turns.ErrMalformed]: not
+// such a document; the steps given before it stand.
+func (g *GeminiCLIReader) Next() (Step, error) {
+	for len(g.out) == 0 {
+		if g.err != nil {
+			return Step{}, g.err
+		}
+		if err := g.read(); err != nil {
+			if bad := (*jsontext.SyntacticError)(nil); errors.As(err, &bad) || errors.Is(err, io.ErrUnexpectedEOF) {
+				err = fmt.Errorf("%w: %w", turns.ErrMalformed, err)
+			}
+			if err != io.EOF {
+				err = fmt.Errorf("read gemini chat, message %d: %w", g.entry, err)
+			}
+			g.err = err
+		}
+	}
+	s := g.out[0]
+	g.out = g.out[1:]
+	return s, nil
+}
+
+// Steps are the steps that [GeminiCLIReader.Next] gives; an error is the last pair.
+func (g *GeminiCLIReader) Steps() iter.Seq2[Step, error] { return stepsOf(g.Next) }
+
+// Losses is the loss report of what was read so far. Lines count messages.
+func (g *GeminiCLIReader) Losses() []Loss { return g.loss.report() }
+
+// stepsOf ranges over a reader's steps.
+func stepsOf(next func() (Step, error)) iter.Seq2[Step, error] {
+	return func(yield func(Step, error) bool) {
+		for {
+			s, err := next()
+			if err == io.EOF {
+				return
+			}
+			if !yield(s, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (g *GeminiCLIReader) read() error {
+	switch g.state {
+	case geminiCLIBefore:
+		return g.member()
+	case geminiCLIMessages:
+		return g.message()
+	}
+	return io.EOF
+}
+
+// member reads one member of the document.
+func (g *GeminiCLIReader) member() error {
+	if g.dec.StackDepth() == 0 {
+		t, err := g.dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		if t.Kind() != '{' {
+			return fmt.Errorf("%w: not an object", turns.ErrMalformed)
+		}
+	}
+	if g.dec.PeekKind() == '}' {
+		if _, err := g.dec.ReadToken(); err != nil {
+			return err
+		}
+		return g.end()
+	}
+	t, err := g.dec.ReadToken()
+	if err != nil {
+		return err
+	}
+	name := t.String()
+	if name == "messages" && g.dec.PeekKind() == '[' {
+		if g.source == "" {
+			return fmt.Errorf("%w: no sessionId before messages", turns.ErrMalformed)
+		}
+		if _, err := g.dec.ReadToken(); err != nil {
+			return err
+		}
+		g.state = geminiCLIMessages
+		return nil
+	}
+	v, err := g.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	switch name {
+	case "sessionId":
+		g.source = text(turns.Raw(v))
+	case "startTime":
+		g.start = moment(turns.Raw(v))
+	case "projectHash", "lastUpdated", "kind":
+	default:
+		g.loss.count("skipped", "members of the document without a place: "+strconv.Quote(name))
+	}
+	return nil
+}
+
+func (g *GeminiCLIReader) message() error {
+	if g.dec.PeekKind() == ']' {
+		if _, err := g.dec.ReadToken(); err != nil {
+			return err
+		}
+		g.state = geminiCLIBefore
+		return nil
+	}
+	raw, err := g.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	g.entry++
+	m := new(geminiCLIMessage)
+	if err := decodeLoose(bytes.Clone(raw), m); err != nil {
+		g.loss.add(g.entry, "skipped", "a message that can't be read: "+err.Error(), "")
+		return nil
+	}
+	if g.held != nil {
+		g.give(g.held)
+	}
+	g.held = m
+	return nil
+}
+
+// end is the end of the document: what is held back is given if no more comes.
+func (g *GeminiCLIReader) end() error {
+	g.state = geminiCLIEnd
+	if g.held != nil && g.opt.Final {
+		g.give(g.held)
+		if len(g.half) > 0 {
+			g.turn(g.at, g.held, nil)
+		}
+	}
+	return nil
+}
+
+func (g *GeminiCLIReader) open() {
+	if g.opened {
+		return
+	}
+	g.opened = true
+	g.session = turns.DeriveID(g.start, "gemini-cli", g.source)
+	meta, _ := turns.EncodeJSON(map[string]string{"source": "gemini-cli", "session_id": g.source})
+	g.out = append(g.out, Step{Open: &Open{ID: g.session, Time: g.start, Meta: meta}})
+}
+
+func (g *GeminiCLIReader) give(m *geminiCLIMessage) {
+	g.open()
+	g.at = moment(turns.RawText(m.Time))
+	switch m.Type {
+	case "user":
+		g.half = append(g.half, turns.Message{Role: turns.User, Parts: g.parts(m)})
+		g.ids = append(g.ids, m.ID)
+	case "gemini":
+		response, results := g.response(m)
+		g.turn(g.at, m, &response)
+		g.half = results
+	default:
+		g.loss.count("skipped", "messages of type "+strconv.Quote(m.Type))
+	}
+	if m.Rest != nil {
+		var rest map[string]turns.Raw
+		if json.Unmarshal(m.Rest, &rest) == nil {
+			for k := range rest {
+				g.loss.count("skipped", "members of messages without a place: "+strconv.Quote(k))
+			}
+		}
+	}
+}
+
+func (g *GeminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turns.Message) {
+	a := &Append{Session: g.session, Parent: g.parent, Time: at, Messages: g.half, Response: response}
+	key := m.ID
+	if response == nil {
+		key += " pending"
+	} else {
+		a.Model = m.Model
+		if t := m.Tokens; t != nil {
+			a.Usage = &turns.Usage{InputTokens: t.Input + t.Tool, OutputTokens: t.Output + t.Thoughts, CacheRead: t.Cached}
+		}
+	}
+	if m.ID == "" {
+		key = strconv.Itoa(g.turns)
+	}
+	a.ID = turns.DeriveID(at, "gemini-cli", g.source, key)
+	meta := map[string]any{"message_id": m.ID}
+	if len(g.ids) > 0 {
+		meta["messages"] = g.ids
+	}
+	a.Meta, _ = turns.EncodeJSON(meta)
+	if a.Messages == nil {
+		a.Messages = []turns.Message{}
+	}
+	g.out = append(g.out, Step{Append: a})
+	g.parent, g.half, g.ids = a.ID, nil, nil
+	g.turns++
+}
+
+// parts is what a message says: a text, or Gemini's own parts.
+func (g *GeminiCLIReader) parts(m *geminiCLIMessage) (out []turns.Part) {
+	if s, ok := turns.Raw(m.Content).Text(); ok {
+		if s == "" {
+			return nil
+		}
+		return []turns.Part{turns.TextPart(s)}
+	}
+	var list []struct {
+		Text   *string `json:"text"`
+		Inline *struct {
+			MimeType string `json:"mimeType"`
+			Data     string `json:"data"`
+		} `json:"inlineData"`
+		File *struct {
+			MimeType string `json:"mimeType"`
+			URI      string `json:"fileUri"`
+		} `json:"fileData"`
+	}
+	if m.Content.Kind() == '[' && decodeLoose(m.Content, &list) == nil {
+		for i, p := range list {
+			switch {
+			case p.Text != nil:
+				out = append(out, turns.TextPart(*p.Text))
+			case p.Inline != nil:
+				b, err := base64.StdEncoding.DecodeString(p.Inline.Data)
+				if err != nil {
+					g.loss.add(g.entry, "skipped", "inline data that is not base64", m.ID)
+					continue
+				}
+				out = append(out, turns.Part{Type: turns.Blob, Modality: modality(p.Inline.MimeType), MimeType: p.Inline.MimeType, Data: b})
+			case p.File != nil:
+				out = append(out, turns.Part{Type: turns.URI, Modality: modality(p.File.MimeType), MimeType: p.File.MimeType, Content: p.File.URI})
+			default:
+				g.loss.add(g.entry, "skipped", fmt.Sprintf("part %d of a message is of no known kind", i), m.ID)
+			}
+		}
+		return out
+	}
+	if len(m.Content) > 0 && m.Content.Kind() != 'n' {
+		g.loss.add(g.entry, "repaired", "content of no known form is kept as its JSON", m.ID)
+		return []turns.Part{turns.TextPart(string(m.Content))}
+	}
+	return nil
+}
+
+// modality is the first half of a MIME type.
+func modality(mime string) string {
+	for i := range mime {
+		if mime[i] == '/' {
+			return mime[:i]
+		}
+	}
+	return mime
+}
+
+// response is the model's message, and the results of its calls.
+func (g *GeminiCLIReader) response(m *geminiCLIMessage) (response turns.Message, results []turns.Message) {
+	response.Role = turns.Assistant
+	for _, t := range m.Thoughts {
+		s := t.Description
+		if t.Subject != "" {
+			s = t.Subject + "\n" + s
+		}
+		response.Parts = append(response.Parts, turns.Part{Type: turns.Reasoning, Content: s})
+	}
+	response.Parts = append(response.Parts, g.parts(m)...)
+	for i, c := range m.Calls {
+		if c.ID == "" || slices.Contains(response.Calls(nil), c.ID) {
+			c.ID = fmt.Sprintf("%s-%d", m.ID, i)
+			g.loss.add(g.entry, "repaired", "a tool call without an id of its own was given one", m.ID)
+		}
+		args := turns.Raw(c.Args)
+		if args == nil {
+			args = turns.Raw("{}")
+		}
+		response.Parts = append(response.Parts, turns.Part{Type: turns.ToolCall, ID: c.ID, Name: c.Name, Arguments: args})
+		results = append(results, g.result(&c)...)
+	}
+	for range m.Calls {
+		g.loss.count("skipped", "what the terminal showed of a tool call; call and result are stored")
+	}
+	return response, results
+}
+
+// result is what came back for a call; nothing where it was never answered.
+func (g *GeminiCLIReader) result(c *geminiCLICall) []turns.Message {
+	part := turns.Part{Type: turns.ToolCallResponse, ID: c.ID, Name: c.Name, IsError: c.Status == "error" || c.Status == "cancelled"}
+	var list []struct {
+		Response *struct {
+			Response turns.Raw `json:"response"`
+		} `json:"functionResponse"`
+	}
+	switch {
+	case len(c.Result) == 0 || c.Result.Kind() == 'n':
+		return nil
+	case c.Result.Kind() == '[' && decodeLoose(c.Result, &list) == nil && len(list) == 1 && list[0].Response != nil && list[0].Response.Response != nil:
+		part.Response = list[0].Response.Response
+		var only map[string]turns.Raw
+		if decodeLoose(part.Response, &only) == nil && len(only) == 1 {
+			for _, name := range []string{"output", "error"} {
+				if v, ok := only[name]; ok && v.Kind() == '"' {
+					part.Response, part.IsError = v, part.IsError || name == "error"
+				}
+			}
+		}
+	default:
+		part.Response = turns.Raw(c.Result)
+	}
+	return []turns.Message{{Role: turns.Tool, Parts: []turns.Part{part}}}
+}
+
+// SniffGeminiCLI reports whether head, the first bytes of a file, looks like a
+// chat of Gemini CLI: an object that begins with sessionId and projectHash.
+func SniffGeminiCLI(head []byte) bool {
+	d := jsontext.NewDecoder(bytes.NewReader(head))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return false
+	}
+	var names []string
+	for d.PeekKind() == '"' && len(names) < 6 {
+		t, err := d.ReadToken()
+		if err != nil {
+			return false
+		}
+		if names = append(names, t.String()); t.String() == "messages" {
+			break
+		}
+		if d.SkipValue() != nil {
+			break
+		}
+	}
+	return slices.Contains(names, "sessionId") && slices.Contains(names, "projectHash")
+}

@@ -1,0 +1,176 @@
+package interchange
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus/turns"
+)
+
+const geminiCLIChat = `{"sessionId":"s-1","projectHash":"h","startTime":"2026-01-15T20:51:48.582Z","lastUpdated":"2026-01-15T20:52:29.285Z","messages":[
+{"id":"u1","timestamp":"2026-01-15T20:51:48.582Z","type":"user","content":"make a file"},
+{"id":"g1","timestamp":"2026-01-15T20:51:52.837Z","type":"gemini","content":"I will.","thoughts":[{"subject":"Plan","description":"Write it.","timestamp":"x"}],
+ "toolCalls":[{"id":"w1","name":"write_file","args":{"p":1.50},"result":[{"functionResponse":{"id":"w1","name":"write_file","response":{"output":"done"}}}],"status":"success","displayName":"W"},
+  {"id":"w2","name":"run","args":{},"result":[{"functionResponse":{"id":"w2","name":"run","response":{"error":"no"}}}],"status":"error"},
+  {"id":"w3","name":"run","args":{},"status":"cancelled"}],
+ "tokens":{"input":100,"output":5,"cached":80,"thoughts":7,"tool":1,"total":113},"model":"gemini-2.5-flash"},
+{"id":"i1","timestamp":"2026-01-15T20:52:00Z","type":"info","content":"update available"},
+{"id":"g2","timestamp":"2026-01-15T20:52:05Z","type":"gemini","content":"Made.","model":"gemini-2.5-flash","later":1},
+{"id":"u2","timestamp":"2026-01-15T20:53:00Z","type":"user","content":[{"text":"and this?"},{"inlineData":{"mimeType":"image/png","data":"aGk="}}]}]}`
+
+func readGeminiCLI(t *testing.T, text string, final bool) ([]Step, []Loss) {
+	t.Helper()
+	g := GeminiCLI(strings.NewReader(text), GeminiCLIOptions{Final: final})
+	var out []Step
+	for s, err := range g.Steps() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	return out, g.Losses()
+}
+
+func TestGeminiCLI(t *testing.T) {
+	steps, losses := readGeminiCLI(t, geminiCLIChat, true)
+	want := []string{
+		"open  []",
+		`turn user(make a file) => assistant(Plan` + "\n" + `Write it. I will. call w1 write_file{"p":1.50} call w2 run{} call w3 run{})`,
+		`turn tool(result w1 "done"), tool(result w2 "no") => assistant(Made.)`,
+		"turn user(and this? ) => pending",
+	}
+	if d := cmp.Diff(want, outline(steps)); d != "" {
+		t.Errorf("steps (-want +got):\n%s", d)
+	}
+	if u := steps[1].Append.Usage; u == nil || *u != (turns.Usage{InputTokens: 101, OutputTokens: 12, CacheRead: 80}) {
+		t.Errorf("usage %+v", u)
+	}
+	if p := steps[2].Append.Messages[1].Parts[0]; !p.IsError {
+		t.Error("the error of a call is no error")
+	}
+	wantLoss := []Loss{
+		{What: "skipped", Reason: `members of messages without a place: "later"`, Count: 1},
+		{What: "skipped", Reason: `messages of type "info"`, Count: 1},
+		{What: "skipped", Reason: "what the terminal showed of a tool call; call and result are stored", Count: 3},
+	}
+	if d := cmp.Diff(wantLoss, losses); d != "" {
+		t.Errorf("losses (-want +got):\n%s", d)
+	}
+	held, _ := readGeminiCLI(t, geminiCLIChat, false)
+	if d := cmp.Diff(steps[:3], held); d != "" {
+		t.Errorf("while it grows (-final +growing):\n%s", d)
+	}
+	if !SniffGeminiCLI([]byte(geminiCLIChat[:200])) || SniffGeminiCLI([]byte(`{"sessionId":"x","messages":[]}`)) {
+		t.Error("not told from its beginning")
+	}
+}
+
+func TestGeminiCLIErrors(t *testing.T) {
+	for _, text := range []string{`[]`, `{`, `{"messages":[]}`, geminiCLIChat[:len(geminiCLIChat)-40], `{"sessionId":"x","sessionId":"y"}`} {
+		var err error
+		for _, err = range GeminiCLI(strings.NewReader(text), GeminiCLIOptions{Final: true}).Steps() {
+		}
+		if !errors.Is(err, turns.ErrMalformed) {
+			t.Errorf("%.40s: %v, want malformed", text, err)
+		}
+	}
+}
+
+// Real chats against an independent count; a longer copy gives what the shorter
+// one gave, and more.
+func TestGeminiCLIReal(t *testing.T) {
+	var files []string
+	for _, p := range []string{"gemini-cli-entire-cli/*.json", "agentcmd-fixtures/gemini*.json"} {
+		m, _ := filepath.Glob(filepath.Join(sharedData(t), p))
+		files = append(files, m...)
+	}
+	if len(files) == 0 {
+		t.Skip("real transcripts are not beside the project (../shared/data)")
+	}
+	bySession := make(map[turns.ID][][]Step)
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plain struct {
+			Messages []struct {
+				Type  string `json:"type"`
+				Calls []struct {
+					Result turns.Raw `json:"result"`
+				} `json:"toolCalls"`
+				Tokens struct {
+					Input uint64 `json:"input"`
+				} `json:"tokens"`
+			} `json:"messages"`
+		}
+		if err := decodeLoose(b, &plain); err != nil {
+			t.Fatal(err)
+		}
+		want, got := map[string]int{}, map[string]int{}
+		for _, m := range plain.Messages {
+			want[m.Type]++
+			want["input"] += int(m.Tokens.Input)
+			for _, c := range m.Calls {
+				want["calls"]++
+				if c.Result != nil {
+					want["results"]++
+				}
+			}
+		}
+		delete(want, "info")
+		steps, _ := readGeminiCLI(t, string(b), true)
+		for _, s := range steps[1:] {
+			for _, m := range s.Append.Messages {
+				if m.Role == turns.Tool {
+					got["results"]++
+				} else {
+					got["user"]++
+				}
+			}
+			if r := s.Append.Response; r != nil {
+				got["gemini"]++
+				got["calls"] += len(r.Calls(nil))
+				got["input"] += int(s.Append.Usage.InputTokens)
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-count of the source +steps):\n%s", filepath.Base(name), d)
+		}
+		growing, _ := readGeminiCLI(t, string(b), false)
+		bySession[steps[0].Open.ID] = append(bySession[steps[0].Open.ID], growing)
+	}
+	for id, copies := range bySession {
+		for _, a := range copies {
+			for _, b := range copies {
+				if n := min(len(a), len(b)); !cmp.Equal(a[:n], b[:n]) {
+					t.Errorf("session %s: copies differ:\n%s", id, cmp.Diff(a[:n], b[:n]))
+				}
+			}
+		}
+	}
+}
+
+func FuzzGeminiCLI(f *testing.F) {
+	f.Add([]byte(geminiCLIChat))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		g := GeminiCLI(strings.NewReader(string(b)), GeminiCLIOptions{Final: true})
+		var parent turns.ID
+		for s, err := range g.Steps() {
+			if err != nil {
+				return
+			}
+			if s.Append != nil {
+				if s.Append.Parent != parent {
+					t.Fatalf("turn %s follows %s, not %s", s.Append.ID, s.Append.Parent, parent)
+				}
+				parent = s.Append.ID
+			}
+		}
+	})
+}

@@ -1,0 +1,325 @@
+package interchange
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// PiOptions say how a pi session is read.
+type PiOptions struct {
+	// Final says that the session has ended: what was said without an answer is
+	// given as pending turns, and a torn last line is reported.
+	Final bool
+	// MaxLine is the longest line read, in bytes; a longer one is skipped and
+	// reported. Zero means [DefaultMaxLine].
+	MaxLine int
+}
+
+// PiReader reads a session of the pi coding agent (JSON lines, versions 1 to
+// 3) as steps. An assistant message ends a turn, so that each line can be read as
+// it comes: the steps of a shorter copy are a prefix of those of a longer one.
+//
+// In version 1 the entries are one line of work. From version 2 on each names
+// its parent: the second child of a turn is a fork there. A compaction's
+// firstKeptEntry becomes the turn that holds it. What pi shows its model in a form
+// of its own (commands that the user ran, summaries of branches that were left,
+// messages of extensions) is kept as user text.
+//
+// Held in memory are the entries' places (about 100 bytes each) and what was
+// said since the last turn. Not safe for concurrent use.
+type PiReader struct {
+	lines *ccLines
+	opt   PiOptions
+	loss  ccLosses
+	out   []Step
+	err   error
+
+	source  string // the session's id
+	session turns.ID
+	start   time.Time
+	cwd     string
+	level   string // thinking level in force
+	said    string // thinking level that the last turn has
+	entries []*piNode
+	byID    map[string]*piNode
+	tips    map[turns.ID]turns.ID // last turn of each session
+	called  map[string]bool
+}
+
+// piNode is an entry's place in the tree.
+type piNode struct {
+	parent   *piNode
+	children int
+	turn     turns.Ref       // last turn on the path; zero: none
+	half     []turns.Message // said since, this entry included
+	records  []string        // of the entries in half
+	at       time.Time
+	mine     turns.ID // the turn that holds this entry, once there is one
+	first    bool     // this entry is the first of its half
+}
+
+// Pi is a reader of the session in r.
+func Pi(r io.Reader, opt PiOptions) *PiReader {
+	if opt.MaxLine <= 0 {
+		opt.MaxLine = DefaultMaxLine
+	}
+	return &PiReader{lines: newCCLines(r, opt.MaxLine), opt: opt, byID: make(map[string]*piNode), tips: make(map[turns.ID]turns.ID), called: make(map[string]bool)}
+}
+
+// Next is the next step, or [io.EOF] after the last. [turns.ErrMalformed]: the
+// file does not begin with a session; another error is the source's own.
+func (p *PiReader) Next() (Step, error) {
+	for len(p.out) == 0 {
+		if p.err != nil {
+			return Step{}, p.err
+		}
+		p.err = p.line()
+	}
+	s := p.out[0]
+	p.out = p.out[1:]
+	return s, nil
+}
+
+// Steps are the steps that [PiReader.Next] gives; an error is the last pair.
+func (p *PiReader) Steps() iter.Seq2[Step, error] { return stepsOf(p.Next) }
+
+// Losses is the loss report of what was read so far.
+func (p *PiReader) Losses() []Loss { return p.loss.report() }
+
+func (p *PiReader) line() error {
+	line, err := p.lines.next()
+	switch {
+	case err == io.EOF:
+		if p.opt.Final {
+			p.end()
+		}
+		return io.EOF
+	case errors.Is(err, errLineTooLong):
+		p.loss.add(line.n, "skipped", fmt.Sprintf("the line is longer than %d bytes", p.opt.MaxLine), "")
+		return nil
+	case err != nil:
+		return fmt.Errorf("read pi session, line %d: %w", line.n, err)
+	}
+	for _, b := range lineObjects(line, p.opt.Final, &p.loss) {
+		var e piEntry
+		if err := decodeLoose(b, &e); err != nil {
+			p.loss.add(line.n, "skipped", "an entry that can't be read: "+err.Error(), "")
+			continue
+		}
+		if p.session.IsZero() && e.Type != "session" {
+			return fmt.Errorf("read pi session, line %d: %w: it does not begin with a session", line.n, turns.ErrMalformed)
+		}
+		p.entry(line.n, &e)
+	}
+	return nil
+}
+
+// entry takes one entry. The first is the session's header, which has index 0.
+func (p *PiReader) entry(line int, e *piEntry) {
+	if e.Type == "session" {
+		if !p.session.IsZero() {
+			p.loss.add(line, "skipped", "a second session header", e.ID)
+			return
+		}
+		p.open(e)
+		p.entries = append(p.entries, &piNode{})
+		return
+	}
+	n := &piNode{at: moment(turns.RawText(e.Time))}
+	p.place(line, n, e)
+	p.entries = append(p.entries, n)
+	switch e.Type {
+	case "message":
+		p.message(line, n, e)
+	case "custom_message":
+		p.say(n, e.record(line), turns.Message{Role: turns.User, Parts: piParts(e.Content, &p.loss, line)})
+	case "branch_summary":
+		p.say(n, e.record(line), turns.TextMessage(turns.User, "[summary of a branch that was left]\n"+e.Summary))
+		p.loss.count("repaired", "summaries of branches that were left are kept as user text")
+	case "compaction":
+		p.compaction(line, n, e)
+	case "thinking_level_change":
+		p.level = e.Level
+	case "model_change": // each response names its model
+	default:
+		p.loss.count("skipped", "entries of type "+strconv.Quote(e.Type))
+	}
+}
+
+func (p *PiReader) open(e *piEntry) {
+	p.source, p.start, p.cwd, p.level = e.ID, moment(turns.RawText(e.Time)), e.Cwd, e.Level
+	p.session = turns.DeriveID(p.start, "pi", p.source)
+	from := e.BranchedFrom
+	if from == "" {
+		from = e.ParentSession
+	}
+	if from != "" {
+		p.loss.add(1, "repaired", "branched from another session's file; the history copied from there is this session's own", e.ID)
+	}
+	p.out = append(p.out, Step{Open: &Open{ID: p.session, Time: p.start, Model: e.Model, Meta: piMeta{Source: "pi", Session: p.source, Cwd: p.cwd, BranchedFrom: from, Level: p.level}.raw()}})
+	p.said = p.level
+}
+
+// place finds an entry's parent: the one that it names, else the entry before.
+func (p *PiReader) place(line int, n *piNode, e *piEntry) {
+	n.parent = p.entries[len(p.entries)-1]
+	if e.ID != "" {
+		p.byID[e.ID] = n
+		switch up, ok := p.byID[e.Parent]; {
+		case ok && up != n:
+			n.parent = up
+		case e.Parent == "":
+			n.parent = p.entries[0]
+		default:
+			p.loss.add(line, "repaired", "its parent is not in the file; it follows the entry before it", e.ID)
+		}
+	}
+	n.parent.children++
+	n.turn, n.half, n.records = n.parent.turn, n.parent.half, n.parent.records
+}
+
+// say adds a message to what was said since the last turn.
+func (p *PiReader) say(n *piNode, record string, m turns.Message) {
+	n.first = len(n.half) == 0
+	n.half = append(slices.Clip(n.half), m)
+	n.records = append(slices.Clip(n.records), record)
+}
+
+func (p *PiReader) message(line int, n *piNode, e *piEntry) {
+	var m piMessage
+	if err := decodeLoose(e.Message, &m); err != nil {
+		p.loss.add(line, "skipped", "a message that can't be read: "+err.Error(), e.ID)
+		return
+	}
+	record := e.record(line)
+	switch m.Role {
+	case "assistant":
+		r := p.response(line, &m)
+		p.turn(n, record, &r, &m)
+	case "user":
+		p.say(n, record, turns.Message{Role: turns.User, Parts: piParts(m.Content, &p.loss, line)})
+	case "toolResult":
+		p.say(n, record, p.result(line, &m))
+	case "bashExecution":
+		p.say(n, record, turns.TextMessage(turns.User, m.bash()))
+		p.loss.count("repaired", "commands that the user ran are kept as user text")
+	default:
+		parts := piParts(m.Content, &p.loss, line)
+		if len(parts) == 0 {
+			p.loss.add(line, "skipped", "a message of role "+strconv.Quote(m.Role), e.ID)
+			return
+		}
+		p.say(n, record, turns.Message{Role: turns.User, Parts: parts})
+		p.loss.count("repaired", "messages of role "+strconv.Quote(m.Role)+" are kept as user text")
+	}
+}
+
+// turn gives the turn that a response, or the end of a branch, completes.
+func (p *PiReader) turn(n *piNode, record string, response *turns.Message, m *piMessage) {
+	session := p.home(n)
+	key := record
+	if response == nil {
+		key += " pending"
+	}
+	a := &Append{Session: session, ID: turns.DeriveID(n.at, "pi", p.source, key), Parent: n.turn.Turn, Time: n.at, Messages: n.half, Response: response}
+	meta := piMeta{Messages: n.records}
+	if p.level != p.said {
+		meta.Level, p.said = p.level, p.level
+	}
+	if m != nil {
+		a.Model, a.Usage = m.Model, m.usage()
+		meta.Record, meta.Error, meta.Provider = record, m.Error, m.Provider
+		if m.Usage != nil {
+			meta.Cost = turns.Raw(m.Usage.Cost)
+		}
+	}
+	a.Meta = meta.raw()
+	if a.Messages == nil {
+		a.Messages = []turns.Message{}
+	}
+	p.out = append(p.out, Step{Append: a})
+	for up := n.parent; up != nil && up.mine.IsZero() && len(up.half) > 0; up = up.parent {
+		up.mine = a.ID // the first branch that answers it
+	}
+	n.mine = a.ID
+	n.turn, n.half, n.records = turns.Ref{Session: session, Turn: a.ID}, nil, nil
+	p.tips[session] = a.ID
+}
+
+// home is the session that goes on after n's last turn: that turn's own if
+// nothing else did yet, a fork if something did, and a session of its own where a
+// branch begins before the first turn.
+func (p *PiReader) home(n *piNode) turns.ID {
+	from := n.turn.Session
+	if from.IsZero() {
+		from = p.session
+	}
+	if p.tips[from] == n.turn.Turn {
+		return from
+	}
+	id := turns.DeriveID(n.at, "pi branch", p.source, strconv.Itoa(len(p.entries)))
+	meta := piMeta{Source: "pi", Session: p.source}.raw()
+	if n.turn.IsZero() {
+		p.out = append(p.out, Step{Open: &Open{ID: id, Time: n.at, Meta: meta}})
+	} else {
+		p.out = append(p.out, Step{Fork: &Fork{ID: id, At: n.turn, Time: n.at, Meta: meta}})
+	}
+	return id
+}
+
+func (p *PiReader) compaction(line int, n *piNode, e *piEntry) {
+	if n.turn.IsZero() {
+		p.loss.add(line, "skipped", "a compaction before the first turn", e.ID)
+		return
+	}
+	var first *piNode
+	switch {
+	case e.FirstKeptID != "":
+		first = p.byID[e.FirstKeptID]
+	case e.FirstKept != nil && *e.FirstKept > 0 && *e.FirstKept < len(p.entries):
+		first = p.entries[*e.FirstKept]
+	}
+	k := &Compaction{Session: p.home(n), ID: turns.DeriveID(n.at, "pi", p.source, e.record(line)), Parent: n.turn.Turn, Time: n.at,
+		Trigger: "threshold", Summary: e.Summary, TokensBefore: e.TokensBefore, Meta: piMeta{Record: e.record(line), Details: turns.Raw(e.Details)}.raw()}
+	switch {
+	case first == nil:
+		p.loss.add(line, "repaired", "the first entry that the compaction keeps is not in the file; it keeps nothing", e.ID)
+	case !first.mine.IsZero():
+		k.FirstKept = first.mine
+		if !first.first {
+			p.loss.add(line, "repaired", "the compaction keeps a part of a turn; the ledger keeps the whole turn", e.ID)
+		}
+	}
+	p.out = append(p.out, Step{Compaction: k})
+}
+
+// end gives what was said and never answered, on each branch.
+func (p *PiReader) end() {
+	for _, n := range p.entries {
+		if n.children == 0 && len(n.half) > 0 && n.mine.IsZero() {
+			p.turn(n, n.records[len(n.records)-1], nil, nil)
+		}
+	}
+}
+
+// SniffPi reports whether head, the first bytes of a file, looks like a pi
+// session: its first line is an object of type session with an id and a cwd.
+func SniffPi(head []byte) bool {
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	var e struct {
+		Type string         `json:"type"`
+		ID   string         `json:"id"`
+		Cwd  jsontext.Value `json:"cwd"`
+	}
+	return decodeLoose(line, &e) == nil && e.Type == "session" && e.ID != "" && e.Cwd != nil
+}

@@ -1,0 +1,226 @@
+package interchange
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// piEntry is one line of a pi session, of whatever type.
+type piEntry struct {
+	Type    string         `json:"type"`
+	ID      string         `json:"id"`
+	Parent  string         `json:"parentId"`
+	Time    string         `json:"timestamp"`
+	Message jsontext.Value `json:"message"`
+
+	Content      jsontext.Value `json:"content"` // custom_message
+	Summary      string         `json:"summary"`
+	FirstKept    *int           `json:"firstKeptEntryIndex"`
+	FirstKeptID  string         `json:"firstKeptEntryId"`
+	TokensBefore uint64         `json:"tokensBefore"`
+	Details      jsontext.Value `json:"details"`
+
+	Cwd           string `json:"cwd"`
+	Model         string `json:"modelId"`
+	Level         string `json:"thinkingLevel"`
+	BranchedFrom  string `json:"branchedFrom"`
+	ParentSession string `json:"parentSession"`
+}
+
+// record is the entry's own id, or its line where the format has none.
+func (e *piEntry) record(line int) string {
+	if e.ID != "" {
+		return e.ID
+	}
+	return strconv.Itoa(line)
+}
+
+type piMessage struct {
+	Role     string         `json:"role"`
+	Content  jsontext.Value `json:"content"`
+	API      string         `json:"api"`
+	Provider string         `json:"provider"`
+	Model    string         `json:"model"`
+	Usage    *piUsage       `json:"usage"`
+	Stop     string         `json:"stopReason"`
+	Error    string         `json:"errorMessage"`
+
+	CallID  string         `json:"toolCallId"`
+	Tool    string         `json:"toolName"`
+	IsError bool           `json:"isError"`
+	Details jsontext.Value `json:"details"`
+
+	Command   string `json:"command"`
+	Output    string `json:"output"`
+	ExitCode  *int   `json:"exitCode"`
+	Cancelled bool   `json:"cancelled"`
+	Truncated bool   `json:"truncated"`
+}
+
+type piUsage struct {
+	Input      uint64         `json:"input"` // without the cache
+	Output     uint64         `json:"output"`
+	CacheRead  uint64         `json:"cacheRead"`
+	CacheWrite uint64         `json:"cacheWrite"`
+	Cost       jsontext.Value `json:"cost"`
+}
+
+func (m *piMessage) usage() *turns.Usage {
+	u := m.Usage
+	if u == nil || u.Input+u.Output+u.CacheRead+u.CacheWrite == 0 {
+		return nil
+	}
+	return &turns.Usage{InputTokens: u.Input + u.CacheRead + u.CacheWrite, OutputTokens: u.Output, CacheRead: u.CacheRead, CacheCreation: u.CacheWrite}
+}
+
+// bash is a command that the user ran, as text.
+func (m *piMessage) bash() string {
+	s := "[the user ran a command]\n$ " + m.Command + "\n" + m.Output
+	switch {
+	case m.Cancelled:
+		s += "\n[cancelled]"
+	case m.ExitCode != nil:
+		s += fmt.Sprintf("\n[exit status %d]", *m.ExitCode)
+	}
+	if m.Truncated {
+		s += "\n[the output was cut]"
+	}
+	return s
+}
+
+// piMeta is the meta object of a step.
+type piMeta struct {
+	Source       string    `json:"source,omitzero"`
+	Session      string    `json:"session_id,omitzero"`
+	Cwd          string    `json:"cwd,omitzero"`
+	BranchedFrom string    `json:"branched_from,omitzero"`
+	Messages     []string  `json:"messages,omitempty"` // records in the messages half
+	Record       string    `json:"record,omitzero"`    // of the response or compaction
+	Provider     string    `json:"provider,omitzero"`
+	Level        string    `json:"thinking_level,omitzero"`
+	Error        string    `json:"error,omitzero"`
+	Cost         turns.Raw `json:"cost,omitzero"`
+	Details      turns.Raw `json:"details,omitzero"`
+}
+
+func (m piMeta) raw() turns.Raw {
+	b, err := turns.EncodeJSON(m)
+	if err != nil { // its values came from JSON that was checked
+		return nil
+	}
+	return b
+}
+
+type piBlock struct {
+	Type      string         `json:"type"`
+	Text      string         `json:"text"`
+	Data      string         `json:"data"`
+	MimeType  string         `json:"mimeType"`
+	Thinking  string         `json:"thinking"`
+	Signature jsontext.Value `json:"thinkingSignature"`
+	Redacted  bool           `json:"redacted"`
+	ID        string         `json:"id"`
+	Name      string         `json:"name"`
+	Arguments jsontext.Value `json:"arguments"`
+}
+
+// piBlocks is a content: a text, or a list of blocks.
+func piBlocks(v jsontext.Value) (out []piBlock, ok bool) {
+	if s, isText := turns.Raw(v).Text(); isText {
+		return []piBlock{{Type: "text", Text: s}}, true
+	}
+	return out, len(v) == 0 || v.Kind() == 'n' || decodeLoose(v, &out) == nil
+}
+
+// piParts is the texts and images of a content.
+func piParts(v jsontext.Value, loss *ccLosses, line int) (out []turns.Part) {
+	blocks, ok := piBlocks(v)
+	if !ok {
+		loss.add(line, "repaired", "content of no known form is kept as its JSON", "")
+		return []turns.Part{turns.TextPart(string(v))}
+	}
+	for _, b := range blocks {
+		switch b.Type {
+		case "text":
+			out = append(out, turns.TextPart(b.Text))
+		case "image":
+			data, err := base64.StdEncoding.DecodeString(b.Data)
+			if err != nil {
+				loss.add(line, "skipped", "an image that is not base64", "")
+				continue
+			}
+			out = append(out, turns.Part{Type: turns.Blob, Modality: "image", MimeType: b.MimeType, Data: data})
+		default:
+			loss.add(line, "skipped", "content of type "+strconv.Quote(b.Type), "")
+		}
+	}
+	return out
+}
+
+// response is an assistant's message. Signed reasoning keeps its signature for
+// the provider that made it.
+func (p *PiReader) response(line int, m *piMessage) turns.Message {
+	out := turns.Message{Role: turns.Assistant, FinishReason: piFinish(m.Stop)}
+	blocks, ok := piBlocks(m.Content)
+	if !ok {
+		p.loss.add(line, "repaired", "content of no known form is kept as its JSON", "")
+		blocks = []piBlock{{Type: "text", Text: string(m.Content)}}
+	}
+	for _, b := range blocks {
+		switch b.Type {
+		case "text":
+			out.Parts = append(out.Parts, turns.TextPart(b.Text))
+		case "thinking":
+			part := turns.Part{Type: turns.Reasoning, Content: b.Thinking}
+			if len(b.Signature) > 0 && b.Signature.Kind() == '"' {
+				provider, member := "openai", "item"
+				if m.API == "anthropic-messages" {
+					provider, member = "anthropic", "signature"
+				}
+				part.Ext, _ = turns.EncodeJSON(map[string]map[string]turns.Raw{provider: {member: turns.Raw(b.Signature)}})
+			}
+			out.Parts = append(out.Parts, part)
+		case "toolCall":
+			args := turns.Raw(b.Arguments)
+			if args == nil {
+				args = turns.Raw("{}")
+			}
+			p.called[b.ID] = true
+			out.Parts = append(out.Parts, turns.Part{Type: turns.ToolCall, ID: b.ID, Name: b.Name, Arguments: args})
+		default:
+			p.loss.add(line, "skipped", "content of type "+strconv.Quote(b.Type), "")
+		}
+	}
+	return out
+}
+
+// piFinish is a stop reason in the field's words.
+func piFinish(s string) string {
+	if s == "toolUse" {
+		return "tool_call"
+	}
+	return s
+}
+
+// result is a tool's result; one whose call is not in the file is kept as text.
+func (p *PiReader) result(line int, m *piMessage) turns.Message {
+	if len(m.Details) > 0 && m.Details.Kind() != 'n' {
+		p.loss.count("skipped", "details of tool results, which the model does not see; the results are stored")
+	}
+	parts := piParts(m.Content, &p.loss, line)
+	if !p.called[m.CallID] {
+		p.loss.add(line, "repaired", "a tool result is kept as text: its call is not in the file", m.CallID)
+		return turns.Message{Role: turns.User, Parts: append([]turns.Part{turns.TextPart(fmt.Sprintf("[result of a tool call that is not in the transcript, id %q]", m.CallID))}, parts...)}
+	}
+	response, err := resultOf(parts)
+	if err != nil {
+		response = turns.RawText("")
+		p.loss.add(line, "skipped", "a tool result that can't be written: "+err.Error(), m.CallID)
+	}
+	return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: m.CallID, Name: m.Tool, Response: response, IsError: m.IsError}}}
+}

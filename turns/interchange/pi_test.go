@@ -1,0 +1,287 @@
+package interchange
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus/turns"
+)
+
+const piV1 = `{"type":"session","id":"s1","timestamp":"2025-12-09T00:53:29.825Z","cwd":"/w","provider":"anthropic","modelId":"m","thinkingLevel":"off","branchedFrom":"/x.jsonl"}
+{"type":"message","timestamp":"2025-12-09T00:54:00Z","message":{"role":"user","content":[{"type":"text","text":"look"}]}}
+{"type":"message","timestamp":"2025-12-09T00:54:01Z","message":{"role":"assistant","content":[{"type":"thinking","thinking":"hm","thinkingSignature":"sig="},{"type":"toolCall","id":"c1","name":"read","arguments":{"n":1.50}}],"api":"anthropic-messages","provider":"anthropic","model":"m2","usage":{"input":1,"output":2,"cacheRead":3,"cacheWrite":4,"totalTokens":10,"cost":{"total":0.1}},"stopReason":"toolUse"}}
+{"type":"message","timestamp":"2025-12-09T00:54:02Z","message":{"role":"toolResult","toolCallId":"c1","toolName":"read","content":[{"type":"text","text":"data"}],"details":{"x":1},"isError":false}}
+{"type":"thinking_level_change","timestamp":"2025-12-09T00:54:03Z","thinkingLevel":"high"}
+{"type":"message","timestamp":"2025-12-09T00:54:04Z","message":{"role":"assistant","content":[],"api":"anthropic-messages","provider":"anthropic","model":"m2","usage":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0},"stopReason":"aborted","errorMessage":"Request was aborted."}}
+{"type":"message","timestamp":"2025-12-09T00:54:05Z","message":{"role":"bashExecution","command":"ls","output":"a","exitCode":0,"cancelled":false,"truncated":false}}
+{"type":"message","timestamp":"2025-12-09T00:54:06Z","message":{"role":"user","content":"go on"}}
+{"type":"message","timestamp":"2025-12-09T00:54:07Z","message":{"role":"assistant","content":[{"type":"text","text":"done"}],"stopReason":"stop"}}
+{"type":"compaction","timestamp":"2025-12-09T00:54:08Z","summary":"it looked","tokensBefore":99,"firstKeptEntryIndex":6}
+{"type":"message","timestamp":"2025-12-09T00:54:09Z","message":{"role":"user","content":"and now?"}}
+`
+
+const piV3 = `{"type":"session","version":3,"id":"s3","timestamp":"2025-12-09T00:53:29.825Z","cwd":"/w"}
+{"type":"message","id":"a1","parentId":null,"timestamp":"2025-12-09T00:54:00Z","message":{"role":"user","content":"one"}}
+{"type":"message","id":"a2","parentId":"a1","timestamp":"2025-12-09T00:54:01Z","message":{"role":"assistant","content":"1"}}
+{"type":"message","id":"a3","parentId":"a2","timestamp":"2025-12-09T00:54:02Z","message":{"role":"user","content":"two"}}
+{"type":"message","id":"a4","parentId":"a3","timestamp":"2025-12-09T00:54:03Z","message":{"role":"assistant","content":"2"}}
+{"type":"branch_summary","id":"b0","parentId":"a2","timestamp":"2025-12-09T00:55:00Z","fromId":"a4","summary":"tried two"}
+{"type":"message","id":"b1","parentId":"b0","timestamp":"2025-12-09T00:55:01Z","message":{"role":"user","content":"three"}}
+{"type":"message","id":"b2","parentId":"b1","timestamp":"2025-12-09T00:55:02Z","message":{"role":"assistant","content":"3"}}
+{"type":"label","id":"l1","parentId":"b2","timestamp":"2025-12-09T00:55:03Z","targetId":"b2"}
+{"type":"message","id":"c1","parentId":"a4","timestamp":"2025-12-09T00:56:00Z","message":{"role":"user","content":"four"}}
+{"type":"message","id":"c2","parentId":"c1","timestamp":"2025-12-09T00:56:01Z","message":{"role":"assistant","content":"4"}}
+{"type":"compaction","id":"k1","parentId":"c2","timestamp":"2025-12-09T00:56:02Z","summary":"all","tokensBefore":5,"firstKeptEntryId":"c1"}
+{"type":"message","id":"d1","parentId":null,"timestamp":"2025-12-09T00:57:00Z","message":{"role":"user","content":"anew"}}
+{"type":"message","id":"d2","parentId":"d1","timestamp":"2025-12-09T00:57:01Z","message":{"role":"assistant","content":"5"}}
+`
+
+func readPi(t testing.TB, text string, final bool) ([]Step, []Loss) {
+	t.Helper()
+	p := Pi(strings.NewReader(text), PiOptions{Final: final})
+	var out []Step
+	for s, err := range p.Steps() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	return out, p.Losses()
+}
+
+// story is steps in short, with sessions and turns by number.
+func story(steps []Step) (out []string) {
+	names := make(map[turns.ID]string)
+	name := func(id turns.ID, kind string) string {
+		if id.IsZero() {
+			return "-"
+		}
+		if names[id] == "" {
+			n := 1
+			for _, v := range names {
+				if strings.HasPrefix(v, kind) {
+					n++
+				}
+			}
+			names[id] = kind + string('0'+rune(n))
+		}
+		return names[id]
+	}
+	for i, s := range steps {
+		switch {
+		case s.Open != nil:
+			out = append(out, "open "+name(s.Open.ID, "S"))
+		case s.Fork != nil:
+			out = append(out, "fork "+name(s.Fork.ID, "S")+" at "+name(s.Fork.At.Turn, "T")+" of "+name(s.Fork.At.Session, "S"))
+		case s.Append != nil:
+			a := s.Append
+			out = append(out, name(a.Session, "S")+" "+name(a.ID, "T")+" after "+name(a.Parent, "T")+strings.TrimPrefix(outline(steps[i : i+1])[0], "turn"))
+		case s.Compaction != nil:
+			k := s.Compaction
+			out = append(out, name(k.Session, "S")+" compaction after "+name(k.Parent, "T")+" keeps "+name(k.FirstKept, "T")+": "+k.Summary)
+		}
+	}
+	return out
+}
+
+func TestPi(t *testing.T) {
+	steps, losses := readPi(t, piV1, true)
+	want := []string{
+		"open S1",
+		`S1 T1 after - user(look) => assistant(hm call c1 read{"n":1.50})`,
+		`S1 T2 after T1 tool(result c1 "data") => assistant()`,
+		"S1 T3 after T2 user([the user ran a command]\n$ ls\na\n[exit status 0]), user(go on) => assistant(done)",
+		"S1 compaction after T3 keeps T3: it looked",
+		"S1 T4 after T3 user(and now?) => pending",
+	}
+	if d := cmp.Diff(want, story(steps)); d != "" {
+		t.Errorf("steps (-want +got):\n%s", d)
+	}
+	a := steps[1].Append
+	if string(a.Response.Parts[0].Ext) != `{"anthropic":{"signature":"sig="}}` || a.Response.FinishReason != "tool_call" || a.Model != "m2" {
+		t.Errorf("response %+v", a.Response)
+	}
+	if *a.Usage != (turns.Usage{InputTokens: 8, OutputTokens: 2, CacheRead: 3, CacheCreation: 4}) || !bytes.Contains(a.Meta, []byte(`"cost":{"total":0.1}`)) {
+		t.Errorf("usage %+v, meta %s", a.Usage, a.Meta)
+	}
+	if m := string(steps[2].Append.Meta); !strings.Contains(m, `"error":"Request was aborted."`) || !strings.Contains(m, `"thinking_level":"high"`) {
+		t.Errorf("meta of the aborted answer: %s", m)
+	}
+	wantLoss := []Loss{
+		{Line: 1, What: "repaired", Reason: "branched from another session's file; the history copied from there is this session's own", Record: "s1"},
+		{What: "repaired", Reason: "commands that the user ran are kept as user text", Count: 1},
+		{What: "skipped", Reason: "details of tool results, which the model does not see; the results are stored", Count: 1},
+	}
+	if d := cmp.Diff(wantLoss, losses); d != "" {
+		t.Errorf("losses (-want +got):\n%s", d)
+	}
+}
+
+func TestPiTree(t *testing.T) {
+	steps, losses := readPi(t, piV3, true)
+	want := []string{
+		"open S1",
+		"S1 T1 after - user(one) => assistant(1)",
+		"S1 T2 after T1 user(two) => assistant(2)",
+		"fork S2 at T1 of S1",
+		"S2 T3 after T1 user([summary of a branch that was left]\ntried two), user(three) => assistant(3)",
+		"S1 T4 after T2 user(four) => assistant(4)",
+		"S1 compaction after T4 keeps T4: all",
+		"open S3",
+		"S3 T5 after - user(anew) => assistant(5)",
+	}
+	if d := cmp.Diff(want, story(steps)); d != "" {
+		t.Errorf("steps (-want +got):\n%s", d)
+	}
+	if len(losses) != 2 || losses[1].Reason != `entries of type "label"` {
+		t.Errorf("losses %+v", losses)
+	}
+}
+
+func TestPiErrors(t *testing.T) {
+	for _, text := range []string{`{"type":"message"}`, "{\"x\":1}\n"} {
+		var err error
+		for _, err = range Pi(strings.NewReader(text), PiOptions{Final: true}).Steps() {
+		}
+		if !errors.Is(err, turns.ErrMalformed) {
+			t.Errorf("%s: %v, want malformed", text, err)
+		}
+	}
+	if !SniffPi([]byte(piV1[:300])) || SniffPi([]byte(geminiCLIChat)) || SniffPi([]byte(`{"type":"session_meta"}`)) {
+		t.Error("not told from its beginning")
+	}
+}
+
+// A shorter copy, cut at any byte, gives a prefix of the steps of the whole.
+func TestPiPrefix(t *testing.T) {
+	for _, text := range []string{piV1, piV3} {
+		whole, _ := readPi(t, text, false)
+		for n := strings.IndexByte(text, '\n') + 1; n < len(text); n += 7 {
+			got, _ := readPi(t, text[:n], false)
+			if len(got) > len(whole) || !cmp.Equal(got, whole[:len(got)]) {
+				t.Fatalf("cut at %d: %s", n, cmp.Diff(whole, got))
+			}
+		}
+	}
+}
+
+// The real session against a count that knows nothing of the reader.
+func TestPiReal(t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join(sharedData(t), "pi", "*.jsonl"))
+	if len(files) == 0 {
+		t.Skip("real transcripts are not beside the project (../shared/data)")
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := map[string]int{}, map[string]int{}
+		for line := range bytes.Lines(b) {
+			var e struct {
+				Type    string `json:"type"`
+				Message struct {
+					Role    string    `json:"role"`
+					Content turns.Raw `json:"content"`
+					Usage   struct {
+						Output int `json:"output"`
+					} `json:"usage"`
+				} `json:"message"`
+			}
+			if err := decodeLoose(bytes.TrimSpace(line), &e); err != nil {
+				t.Fatal(err)
+			}
+			switch e.Type {
+			case "message":
+				want[e.Message.Role]++
+				want["output"] += e.Message.Usage.Output
+				want["calls"] += bytes.Count(e.Message.Content, []byte(`"type":"toolCall"`))
+				want["signatures"] += bytes.Count(e.Message.Content, []byte(`"thinkingSignature":"`))
+			case "compaction":
+				want["compaction"]++
+			}
+		}
+		want["user"] += want["bashExecution"]
+		delete(want, "bashExecution")
+		steps, losses := readPi(t, string(b), true)
+		seen := map[turns.ID]bool{}
+		for _, s := range steps {
+			switch {
+			case s.Compaction != nil:
+				got["compaction"]++
+				if !seen[s.Compaction.FirstKept] {
+					t.Errorf("a compaction keeps from %s, which is no turn", s.Compaction.FirstKept)
+				}
+			case s.Append != nil:
+				a := s.Append
+				if seen[a.ID] || (!a.Parent.IsZero() && !seen[a.Parent]) {
+					t.Errorf("turn %s after %s", a.ID, a.Parent)
+				}
+				seen[a.ID] = true
+				for _, m := range a.Messages {
+					got[map[turns.Role]string{turns.Tool: "toolResult", turns.User: "user"}[m.Role]]++
+				}
+				if a.Response != nil {
+					got["assistant"]++
+					got["calls"] += len(a.Response.Calls(nil))
+					for _, p := range a.Response.Parts {
+						if p.Type == turns.Reasoning && p.Ext != nil {
+							got["signatures"]++
+						}
+					}
+				}
+				if a.Usage != nil {
+					got["output"] += int(a.Usage.OutputTokens)
+				}
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-count of the source +steps):\n%s", filepath.Base(name), d)
+		}
+		t.Logf("%s: %v; losses %+v", filepath.Base(name), got, losses)
+		growing, _ := readPi(t, string(b), false)
+		for n := 1000; n < len(b); n += 150_000 {
+			short, _ := readPi(t, string(b[:n]), false)
+			if !reflect.DeepEqual(short, growing[:len(short)]) {
+				t.Errorf("cut at %d: %s", n, cmp.Diff(growing[:len(short)], short))
+			}
+		}
+	}
+}
+
+func FuzzPi(f *testing.F) {
+	f.Add([]byte(piV1))
+	f.Add([]byte(piV3))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p := Pi(bytes.NewReader(b), PiOptions{Final: true})
+		turnsOf := map[turns.ID]bool{}
+		sessions := map[turns.ID]bool{}
+		for s, err := range p.Steps() {
+			if err != nil {
+				return
+			}
+			switch {
+			case s.Open != nil:
+				sessions[s.Open.ID] = true
+			case s.Fork != nil:
+				if !turnsOf[s.Fork.At.Turn] {
+					t.Fatalf("fork at %s, which is no turn", s.Fork.At.Turn)
+				}
+				sessions[s.Fork.ID] = true
+			case s.Append != nil:
+				a := s.Append
+				if !sessions[a.Session] || (!a.Parent.IsZero() && !turnsOf[a.Parent]) {
+					t.Fatalf("turn %s after %s in %s", a.ID, a.Parent, a.Session)
+				}
+				turnsOf[a.ID] = true
+			}
+		}
+	})
+}
