@@ -69,8 +69,8 @@ nothing twice, an interrupted import is resumed by repeating it, and a file
 that grew adds only what is new. A folder is searched for *.jsonl and *.json.
 - is standard input. What could not be kept exactly as it stood is listed.
 
-  --format F   auto (default: told from the content), claude-code, pi, gemini-cli,
-               openai, anthropic, otel (chat messages as JSON), jsonl (an export of ours)
+  --format F   auto (default: told from the content), claude-code, codex, pi,
+               gemini-cli, openai, anthropic, otel (chat messages as JSON), jsonl (an export of ours)
   --final      the file will not grow: take its unfinished last turn too
   --losses     list each loss with its line, not only how many of each kind
 

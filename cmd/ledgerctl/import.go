@@ -53,6 +53,9 @@ var formats = []format{
 	{"claude-code", interchange.SniffClaudeCode, func(r io.Reader, o source) reader {
 		return interchange.ClaudeCode(r, interchange.ClaudeOptions{Final: o.final})
 	}},
+	{"codex", interchange.SniffCodex, func(r io.Reader, o source) reader {
+		return interchange.Codex(r, interchange.CodexOptions{Final: o.final, Copied: o.copied})
+	}},
 	{"pi", interchange.SniffPi, func(r io.Reader, o source) reader {
 		return interchange.Pi(r, interchange.PiOptions{Final: o.final})
 	}},
@@ -64,8 +67,9 @@ var formats = []format{
 
 // source is what a format is told of its file.
 type source struct {
-	name  string
-	final bool
+	name   string
+	final  bool
+	copied bool // the parent of a forked session is not in the ledger: take its copy
 }
 
 func chat(form interchange.ChatForm) format {
@@ -211,7 +215,17 @@ func (c counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// file brings one file in. Where it is a fork of a session that the ledger
+// lacks, it is read again with the history that it copied from there.
 func (im *importer) file(ctx context.Context, name string) (*report, error) {
+	r, err := im.once(ctx, name, false)
+	if errors.Is(err, errNoParent) && name != "-" {
+		r, err = im.once(ctx, name, true)
+	}
+	return r, err
+}
+
+func (im *importer) once(ctx context.Context, name string, copied bool) (*report, error) {
 	in := im.stdin
 	if name != "-" {
 		f, err := os.Open(name)
@@ -235,7 +249,7 @@ func (im *importer) file(ctx context.Context, name string) (*report, error) {
 	for _, f := range formats {
 		if f.name == im.format || auto && f.sniff(head) {
 			r.Format = f.name
-			return r, im.steps(ctx, f.open(br, source{name, im.final}), r)
+			return r, im.steps(ctx, f.open(br, source{name, im.final, copied}), r)
 		}
 	}
 	if !auto {
@@ -243,6 +257,9 @@ func (im *importer) file(ctx context.Context, name string) (*report, error) {
 	}
 	return nil, usageError{unknownFormat{}}
 }
+
+// errNoParent: the session that a transcript was forked from is not in the ledger.
+var errNoParent = errors.New("the session that it was forked from is not in the ledger")
 
 // steps does the steps of a transcript in order. Those before an error stand;
 // doing them again stores nothing.
@@ -287,11 +304,14 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 	switch {
 	case st.Open != nil:
 		rep.Sessions = append(rep.Sessions, st.Open.ID)
-		return im.open(ctx, st.Open)
+		return im.open(ctx, st.Open, rep)
 	case st.Fork != nil:
 		rep.Forks++
 		rep.Sessions = append(rep.Sessions, st.Fork.ID)
 		s, err := im.c.Fork(ctx, st.Fork.At.Session, api.CreateFork{ID: st.Fork.ID, Turn: st.Fork.At.Turn, Meta: st.Fork.Meta})
+		if coded(err, api.NotFound) {
+			err = fmt.Errorf("%w: %w", errNoParent, err)
+		}
 		return err == nil && s.Turns > 0, err
 	case st.Append != nil:
 		rep.Turns++
@@ -305,7 +325,7 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 	}
 }
 
-func (im *importer) open(ctx context.Context, o *interchange.Open) (dup bool, err error) {
+func (im *importer) open(ctx context.Context, o *interchange.Open, rep *report) (dup bool, err error) {
 	r := api.CreateSession{ID: o.ID}
 	r.Meta, r.Model = o.Meta, &o.Model
 	if len(o.System) > 0 {
@@ -321,6 +341,11 @@ func (im *importer) open(ctx context.Context, o *interchange.Open) (dup bool, er
 		r.SpawnedBy = &api.SpawnedBy{Session: sp.Session, Turn: sp.Turn}
 	}
 	s, err := im.c.Create(ctx, r)
+	if coded(err, api.NotFound) && r.SpawnedBy != nil {
+		rep.Losses = append(rep.Losses, interchange.Loss{What: "repaired", Reason: "the session that spawned it is not in the ledger; meta names it", Record: o.ID.String()})
+		r.SpawnedBy = nil
+		s, err = im.c.Create(ctx, r)
+	}
 	return err == nil && s.Turns > 0, err
 }
 

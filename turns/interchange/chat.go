@@ -186,7 +186,7 @@ func (c *ChatReader) conversation(v *conversation) error {
 	if err != nil {
 		return err
 	}
-	c.loss = append(c.loss, v.dropped()...)
+	c.loss = append(append(c.loss, v.loss...), v.dropped()...)
 	for len(ms) > 0 && ms[0].Role == turns.System && system == nil {
 		for _, p := range ms[0].Parts {
 			system = append(system, turns.Section{Content: p.Content})
@@ -275,32 +275,70 @@ func (c *ChatReader) orphans(m turns.Message, called map[string]bool, record str
 // SniffChat reports whether head, the first bytes of a file, looks like chat
 // JSON of this form.
 func SniffChat(head []byte, form ChatForm) bool {
-	var names []string
 	d := jsontext.NewDecoder(bytes.NewReader(head))
-	for len(names) < 400 {
+	list := d.PeekKind() == '['
+	if list {
+		if _, err := d.ReadToken(); err != nil {
+			return false
+		}
+	}
+	if !chatObject(d, list) {
+		return false
+	}
+	return chatForm(head) == form
+}
+
+// chatObject reports whether the next value is an object that holds messages,
+// or, in a list, a message; a value that head cuts short is looked through as text.
+func chatObject(d *jsontext.Decoder, list bool) bool {
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return false
+	}
+	for d.PeekKind() == '"' {
+		t, err := d.ReadToken()
+		if err != nil {
+			return false
+		}
+		switch t.String() {
+		case "role":
+			if list {
+				return d.PeekKind() == '"'
+			}
+		case "messages", "traj", "gen_ai.input.messages":
+			k := d.PeekKind()
+			return k == '[' || k == '"'
+		}
+		if d.SkipValue() != nil {
+			rest := d.UnreadBuffer()
+			return bytes.Contains(rest, []byte(`"messages":`)) || bytes.Contains(rest, []byte(`"traj":`))
+		}
+	}
+	return false
+}
+
+// chatForm is the form that messages are in, by the names in them.
+func chatForm(head []byte) ChatForm {
+	names := make(map[string]bool)
+	d := jsontext.NewDecoder(bytes.NewReader(head))
+	for range 4000 {
 		t, err := d.ReadToken()
 		if err != nil {
 			break
 		}
-		if t.Kind() == '"' {
-			names = append(names, t.String())
+		if t.Kind() == '"' && len(names) < 1000 {
+			names[t.String()] = true
 		}
 	}
-	has := func(s ...string) bool {
-		return slices.ContainsFunc(s, func(s string) bool { return slices.Contains(names, s) })
+	has := func(s ...string) bool { return slices.ContainsFunc(s, func(s string) bool { return names[s] }) }
+	switch {
+	case has("parts", "gen_ai.input.messages"):
+		return ChatOTel
+	case has("tool_calls", "tool_call_id"):
+		return ChatOpenAI
+	case has("tool_use", "tool_result", "thinking", "redacted_thinking", "input_schema", "cache_control"):
+		return ChatAnthropic
 	}
-	if !has("role") {
-		return false
-	}
-	otel := has("parts", "gen_ai.input.messages")
-	anthropic := !otel && has("tool_use", "tool_result", "thinking", "redacted_thinking", "input_schema", "cache_control")
-	switch form {
-	case ChatOTel:
-		return otel
-	case ChatAnthropic:
-		return anthropic
-	}
-	return !otel && !anthropic && has("content", "tool_calls")
+	return ChatOpenAI
 }
 
 // conversation is one entry of a chat file.
@@ -313,6 +351,7 @@ type conversation struct {
 	messages turns.Raw
 	answer   turns.Raw // messages that came back, beside those that were sent
 	rest     map[string]turns.Raw
+	loss     []Loss
 }
 
 // maxMeta is how much of a conversation's other members is kept, in bytes.
@@ -417,13 +456,7 @@ func (v *conversation) meta() turns.Raw {
 // read is the system part and the messages.
 func (v *conversation) read(form ChatForm) (system []turns.Section, ms []turns.Message, err error) {
 	if form == "" {
-		form = ChatOpenAI
-		for _, f := range []ChatForm{ChatOTel, ChatAnthropic} {
-			if SniffChat(v.messages, f) {
-				form = f
-				break
-			}
-		}
+		form = chatForm(v.messages)
 	}
 	switch form {
 	case ChatAnthropic:
@@ -436,8 +469,35 @@ func (v *conversation) read(form ChatForm) (system []turns.Section, ms []turns.M
 			return nil, nil, err
 		}
 	}
-	ms, err = FromOpenAI(v.messages)
+	known, err := v.knownRoles()
+	if err != nil {
+		return nil, nil, err
+	}
+	ms, err = FromOpenAI(known)
 	return system, ms, err
+}
+
+// knownRoles is the messages but for those of roles that are no chat's: notes
+// that a program left between them.
+func (v *conversation) knownRoles() (turns.Raw, error) {
+	var all, out []turns.Raw
+	if err := turns.DecodeJSON(v.messages, &all); err != nil {
+		return nil, err
+	}
+	for _, raw := range all {
+		var m struct {
+			Role string `json:"role"`
+		}
+		if err := decodeLoose(raw, &m); err == nil && m.Role != "" && !slices.Contains([]string{"system", "developer", "user", "assistant", "tool"}, m.Role) {
+			v.loss = append(v.loss, Loss{What: "skipped", Reason: "a message of role " + strconv.Quote(m.Role), Record: v.id})
+			continue
+		}
+		out = append(out, raw)
+	}
+	if len(out) == len(all) {
+		return v.messages, nil
+	}
+	return turns.EncodeJSON(out)
 }
 
 func (v *conversation) readOTel() (system []turns.Section, ms []turns.Message, err error) {

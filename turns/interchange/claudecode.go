@@ -145,6 +145,9 @@ func SniffClaudeCode(head []byte) bool {
 				break
 			}
 		}
+		if keys["systemPayload"] || bytes.Contains(line, []byte(`","parts":[`)) && !bytes.Contains(line, []byte(`"content":`)) {
+			return false // Qwen Code writes lines of this form with other content
+		}
 		switch typ {
 		case "summary":
 			if keys["leafUuid"] {

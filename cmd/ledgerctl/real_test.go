@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange/strict"
+)
+
+// Every real transcript, of every format that is read: it comes in, again
+// stores nothing, its contexts pass both providers' rules, and as an export it
+// goes into a second ledger with the same hashes.
+func TestRealTranscripts(t *testing.T) {
+	data := filepath.Join("..", "..", "..", "shared", "data")
+	if _, err := os.Stat(data); err != nil {
+		t.Skip("real transcripts are not beside the project (../shared/data)")
+	}
+	files, _, err := transcripts([]string{data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	e := &env{out: io.Discard, err: io.Discard}
+	c, stop, err := e.local(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	im := importer{c: c, format: "auto"} // copies that still grow come first
+	formats := map[string]int{}
+	sessions := map[turns.ID]bool{}
+	var read []string
+	for _, f := range files {
+		if folder := filepath.Base(filepath.Dir(f.name)); slices.Contains([]string{"locomo", "model-tables", "provider-errors", "openhands"}, folder) {
+			continue // no transcripts of a format that is read
+		}
+		r, err := im.file(ctx, f.name)
+		if err != nil {
+			if unknown := (unknownFormat{}); !errors.As(err, &unknown) {
+				t.Errorf("%s: %v", f.name, err)
+			}
+			continue
+		}
+		read = append(read, f.name)
+		formats[r.Format]++
+		for _, s := range r.Sessions {
+			sessions[s] = true
+		}
+	}
+	im.final = true
+	for _, name := range append(read[:len(read):len(read)], read...) {
+		r, err := im.file(ctx, name)
+		if err != nil {
+			t.Errorf("%s, final: %v", name, err)
+			continue
+		}
+		for _, s := range r.Sessions {
+			sessions[s] = true
+		}
+	}
+	for _, name := range read {
+		r, err := im.file(ctx, name)
+		if err != nil || r.Stored > 0 {
+			t.Errorf("%s again: %+v, %v", name, r, err)
+		}
+	}
+	to, stop2, err := e.local(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop2()
+	views := 0
+	for id := range sessions {
+		views += checkViews(t, c, id)
+		copySession(t, c, to, id)
+		a, err := c.Session(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := to.Session(ctx, id)
+		if err != nil || a.Hash != b.Hash {
+			t.Errorf("session %s: hash %s, in the second ledger %v, %v", id, a.Hash, b, err)
+		}
+	}
+	for _, c := range []*api.Client{c, to} {
+		if v, err := c.As(api.Operator).Verify(ctx); err != nil || !v.OK {
+			t.Errorf("verify: %+v, %v", v, err)
+		}
+	}
+	t.Logf("%d files %v, %d sessions, %d contexts", len(read), formats, len(sessions), views)
+	for _, f := range []string{"claude-code", "codex", "pi", "gemini-cli", "openai"} {
+		if formats[f] == 0 {
+			t.Errorf("no file of format %s", f)
+		}
+	}
+}
+
+// checkViews renders a session for both providers.
+func checkViews(t *testing.T, c *api.Client, id turns.ID) (n int) {
+	t.Helper()
+	s, err := c.Session(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Head == nil {
+		return 0
+	}
+	for _, format := range []string{"openai", "anthropic"} {
+		cx, err := c.As(api.Operator).Context(t.Context(), id, api.GetContext{Format: format, Budget: 5_000_000})
+		if err != nil {
+			t.Errorf("session %s as %s: %v", id, format, err)
+			continue
+		}
+		ms, err := turns.EncodeJSON(cx.Messages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if format == "openai" {
+			err = strict.OpenAI(ms, strict.OpenCalls)
+		} else {
+			err = strict.Anthropic(cx.System, ms, strict.OpenCalls)
+		}
+		if err != nil {
+			t.Errorf("session %s (%s) as %s: %v", id, s.Meta, format, err)
+		}
+		n++
+	}
+	return n
+}
+
+func copySession(t *testing.T, from, to *api.Client, id turns.ID) {
+	t.Helper()
+	var batch []api.ExportRecord
+	send := func() {
+		if _, err := to.Import(context.Background(), batch); err != nil {
+			t.Fatalf("session %s: %v", id, err)
+		}
+		batch = nil
+	}
+	for r, err := range from.Export(t.Context(), id) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batch = append(batch, r); len(batch) == 20 {
+			send()
+		}
+	}
+	if len(batch) > 0 {
+		send()
+	}
+}

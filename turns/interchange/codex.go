@@ -1,0 +1,386 @@
+package interchange
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"nexus/turns"
+)
+
+// CodexOptions say how a Codex rollout is read.
+type CodexOptions struct {
+	// Final says that the rollout has ended: the last turn is given too, and a
+	// torn last line is reported.
+	Final bool
+	// MaxLine is the longest line read, in bytes; a longer one is skipped and
+	// reported. Zero means [DefaultMaxLine].
+	MaxLine int
+	// Copied says that the history which a forked agent's rollout begins with
+	// is given as turns of its parent, with the ids that the parent's own rollout
+	// gives them. Without it only the fork is given, for a ledger that has the
+	// parent.
+	Copied bool
+}
+
+// CodexReader reads a rollout of Codex CLI (JSON lines) as steps. What counts
+// is what the model saw: the response items. A model's run of reasoning, texts
+// and calls is the response of a turn; it ends where an output or a message comes
+// in. The events beside them are copies for the terminal, but for the token
+// counts, which are the turns' usage. A compacted line replaces the history.
+//
+// Items have no ids. A turn's is derived from its session's and its place in it,
+// so that the history which a forked agent's rollout copies from its parent,
+// stamped with new times, has the parent's ids; the fork is taken at the turn that
+// spawned it. Session ids are derived from the thread's, whose time is in it.
+//
+// A turn is given when what follows it is read: the steps of a shorter copy are a
+// prefix of those of a longer one. Held in memory is what was not given yet.
+// Not safe for concurrent use.
+type CodexReader struct {
+	lines *ccLines
+	opt   CodexOptions
+	loss  ccLosses
+	out   []Step
+	err   error
+
+	metas  []codexMeta // of this rollout, and of the one it was forked from
+	own    codexThread
+	parent *codexThread // while its history is being read
+	at     turns.Ref    // where the fork was taken
+
+	half     []turns.Message
+	response turns.Message // in the making
+	called   map[string]bool
+	usage    *turns.Usage
+	held     *Append // given when its usage is known, or what follows it begins
+	total    uint64  // tokens of the session when usage was last counted
+	model    string
+	time     time.Time // of the response's first item
+}
+
+// codexThread is a session that turns are given to.
+type codexThread struct {
+	id      string // Codex's
+	session turns.ID
+	at      time.Time // in the id
+	opened  bool
+	n       int      // turns and compactions so far
+	tip     turns.ID // last turn
+}
+
+// Codex is a reader of the rollout in r.
+func Codex(r io.Reader, opt CodexOptions) *CodexReader {
+	if opt.MaxLine <= 0 {
+		opt.MaxLine = DefaultMaxLine
+	}
+	return &CodexReader{lines: newCCLines(r, opt.MaxLine), opt: opt, called: make(map[string]bool), response: turns.Message{Role: turns.Assistant}}
+}
+
+// Next is the next step, or [io.EOF] after the last. [turns.ErrMalformed]: the
+// file does not begin with a session; another error is the source's own.
+func (c *CodexReader) Next() (Step, error) {
+	for len(c.out) == 0 {
+		if c.err != nil {
+			return Step{}, c.err
+		}
+		c.err = c.line()
+	}
+	s := c.out[0]
+	c.out = c.out[1:]
+	return s, nil
+}
+
+// Steps are the steps that [CodexReader.Next] gives; an error is the last pair.
+func (c *CodexReader) Steps() iter.Seq2[Step, error] { return stepsOf(c.Next) }
+
+// Losses is the loss report of what was read so far.
+func (c *CodexReader) Losses() []Loss { return c.loss.report() }
+
+func (c *CodexReader) line() error {
+	line, err := c.lines.next()
+	switch {
+	case err == io.EOF:
+		if c.opt.Final {
+			c.finish()
+			if len(c.half) > 0 {
+				c.turn(nil)
+			}
+			c.release()
+		}
+		return io.EOF
+	case errors.Is(err, errLineTooLong):
+		c.loss.add(line.n, "skipped", fmt.Sprintf("the line is longer than %d bytes", c.opt.MaxLine), "")
+		return nil
+	case err != nil:
+		return fmt.Errorf("read codex rollout, line %d: %w", line.n, err)
+	}
+	for _, b := range lineObjects(line, c.opt.Final, &c.loss) {
+		var r codexRecord
+		if err := decodeLoose(b, &r); err != nil {
+			c.loss.add(line.n, "skipped", "a record that can't be read: "+err.Error(), "")
+			continue
+		}
+		if len(c.metas) == 0 && r.Type != "session_meta" {
+			return fmt.Errorf("read codex rollout, line %d: %w: it does not begin with a session", line.n, turns.ErrMalformed)
+		}
+		if err := c.record(line.n, &r); err != nil {
+			c.loss.add(line.n, "skipped", "a record that can't be read: "+err.Error(), "")
+		}
+	}
+	return nil
+}
+
+func (c *CodexReader) record(line int, r *codexRecord) error {
+	switch r.Type {
+	case "session_meta":
+		return c.meta(line, r)
+	case "turn_context":
+		var t struct {
+			Model string `json:"model"`
+		}
+		if err := decodeLoose(r.Payload, &t); err != nil {
+			return err
+		}
+		if t.Model != "" {
+			c.model = t.Model
+		}
+	case "response_item":
+		var it codexItem
+		if err := decodeLoose(r.Payload, &it); err != nil {
+			return err
+		}
+		c.item(line, r, &it)
+	case "event_msg":
+		return c.event(r)
+	case "compacted":
+		return c.compacted(line, r)
+	default:
+		c.loss.count("skipped", "records of type "+strconv.Quote(r.Type))
+	}
+	return nil
+}
+
+// meta takes a session's header. The second one of a forked agent's rollout is
+// its parent's, and opens the history that was copied.
+func (c *CodexReader) meta(line int, r *codexRecord) error {
+	var m codexMeta
+	if err := decodeLoose(r.Payload, &m); err != nil {
+		return err
+	}
+	c.metas = append(c.metas, m)
+	switch n := len(c.metas); {
+	case n == 1:
+		c.own = newCodexThread(&m)
+		if m.ForkedFrom == "" {
+			c.open(&c.own, &m)
+		}
+	case n == 2 && c.metas[0].ForkedFrom == m.ID && m.ForkedFrom == "" && !c.own.opened:
+		t := newCodexThread(&m)
+		c.parent = &t
+	default:
+		c.loss.add(line, "repaired", "a further session header; what follows it is this session's own", m.ID)
+	}
+	return nil
+}
+
+func newCodexThread(m *codexMeta) codexThread {
+	t := codexThread{id: m.ID, at: moment(turns.RawText(m.Time))}
+	if u, err := uuid.Parse(m.ID); err == nil && u.Version() == 7 {
+		sec, nsec := u.Time().UnixTime()
+		t.at = time.Unix(sec, nsec).UTC().Truncate(time.Millisecond)
+	}
+	t.session = turns.DeriveID(t.at, "codex", m.ID)
+	return t
+}
+
+func (c *CodexReader) open(t *codexThread, m *codexMeta) {
+	if t.opened {
+		return
+	}
+	t.opened = true
+	o := &Open{ID: t.session, Time: t.at, Meta: m.raw()}
+	if s := m.Instructions.Text; s != "" {
+		o.System = []turns.Section{{Content: s}}
+	}
+	if up := m.spawner(); up != "" && m.ForkedFrom == "" {
+		o.SpawnedBy = turns.Ref{Session: newCodexThread(&codexMeta{ID: up}).session}
+	}
+	c.out = append(c.out, Step{Open: o})
+}
+
+// thread is the session that a turn goes to. It is opened when its first turn
+// is: a fork at the last turn of the history that was copied.
+func (c *CodexReader) thread() *codexThread {
+	c.release()
+	if c.parent != nil {
+		if c.opt.Copied {
+			c.open(c.parent, &c.metas[1])
+		}
+		return c.parent
+	}
+	if !c.own.opened {
+		if c.at.IsZero() {
+			c.open(&c.own, &c.metas[0])
+		} else {
+			c.own.opened, c.own.tip = true, c.at.Turn
+			c.out = append(c.out, Step{Fork: &Fork{ID: c.own.session, At: c.at, Time: c.own.at, Meta: c.metas[0].raw()}})
+		}
+	}
+	return &c.own
+}
+
+// event takes an event. One that starts a task of a forked agent's own ends
+// the history that was copied: Codex's task ids carry their time.
+func (c *CodexReader) event(r *codexRecord) error {
+	var e codexEvent
+	if err := decodeLoose(r.Payload, &e); err != nil {
+		return err
+	}
+	switch e.Type {
+	case "token_count":
+		c.count(&e)
+		return nil
+	case "task_started":
+		if u, err := uuid.Parse(e.Turn); c.parent != nil && err == nil && u.Version() == 7 {
+			sec, nsec := u.Time().UnixTime()
+			if !time.Unix(sec, nsec).Before(c.own.at) {
+				c.leave()
+			}
+		}
+	case "turn_aborted":
+		c.loss.count("skipped", "notes that a task was interrupted")
+		return nil
+	}
+	c.loss.count("skipped", "copies for the terminal: "+e.Type)
+	return nil
+}
+
+// leave ends the copied history. What came in since its last response is the
+// fork's own: Codex tells the new agent there what it is.
+func (c *CodexReader) leave() {
+	c.finish()
+	c.at, c.parent = turns.Ref{Session: c.parent.session, Turn: c.parent.tip}, nil
+	if c.at.Turn.IsZero() {
+		c.at = turns.Ref{}
+	}
+}
+
+func (c *CodexReader) count(e *codexEvent) {
+	if e.Info == nil || e.Info.Total.Total == c.total {
+		return // null, or the last one again
+	}
+	c.total = e.Info.Total.Total
+	u := e.Info.Last
+	if u.Input+u.Output == 0 {
+		return
+	}
+	usage := &turns.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheRead: u.Cached}
+	switch {
+	case len(c.response.Parts) > 0:
+		c.usage = usage
+	case c.held != nil: // newer versions count after the tools have run
+		c.held.Usage = usage
+		c.release()
+	}
+}
+
+// release gives the turn that waited for its usage.
+func (c *CodexReader) release() {
+	if c.held != nil {
+		c.out = append(c.out, Step{Append: c.held})
+		c.held = nil
+	}
+}
+
+// finish gives the turn whose response is in the making.
+func (c *CodexReader) finish() {
+	if len(c.response.Parts) == 0 {
+		return
+	}
+	r := c.response
+	c.turn(&r)
+	c.response = turns.Message{Role: turns.Assistant}
+}
+
+func (c *CodexReader) turn(response *turns.Message) {
+	t := c.thread()
+	a := &Append{Session: t.session, ID: t.next("turn"), Parent: t.tip, Messages: c.half, Response: response, Usage: c.usage, Time: c.time}
+	if response != nil {
+		a.Model = c.model
+	}
+	if a.Messages == nil {
+		a.Messages = []turns.Message{}
+	}
+	t.tip = a.ID
+	c.half, c.usage = nil, nil
+	if c.parent != nil {
+		a.Time = time.Time{} // the copy is stamped with the time of the fork
+		if !c.opt.Copied {
+			return
+		}
+	}
+	if c.held = a; a.Usage != nil || response == nil {
+		c.release()
+	}
+}
+
+// next is the id of the thread's next turn or compaction.
+func (t *codexThread) next(what string) turns.ID {
+	id := turns.DeriveID(t.at, "codex "+what, t.id, strconv.Itoa(t.n))
+	t.n++
+	return id
+}
+
+// compacted records a compaction: the replacement takes the place of all that
+// came before, outputs included that no response has seen.
+func (c *CodexReader) compacted(line int, r *codexRecord) error {
+	var k codexCompacted
+	if err := decodeLoose(r.Payload, &k); err != nil {
+		return err
+	}
+	c.time = moment(turns.RawText(r.Time))
+	c.finish()
+	if len(c.half) > 0 {
+		c.turn(nil)
+	}
+	t := c.thread()
+	if t.tip.IsZero() {
+		c.loss.add(line, "skipped", "a compaction before the first turn", "")
+		return nil
+	}
+	out := &Compaction{Session: t.session, ID: t.next("compaction"), Parent: t.tip, Time: c.time, Trigger: "threshold", Summary: k.Message}
+	for i := range k.Replacement {
+		m, ok := c.message(line, &k.Replacement[i])
+		if !ok {
+			c.loss.add(line, "skipped", "an item of a replacement that is no message: "+k.Replacement[i].Type, "")
+			continue
+		}
+		out.Replacement = append(out.Replacement, m)
+	}
+	if c.parent != nil {
+		out.Time = time.Time{}
+		if !c.opt.Copied {
+			return nil
+		}
+	}
+	c.out = append(c.out, Step{Compaction: out})
+	return nil
+}
+
+// SniffCodex reports whether head, the first bytes of a file, looks like a
+// Codex rollout: its first line is a session_meta record.
+func SniffCodex(head []byte) bool {
+	line, _, whole := bytes.Cut(head, []byte("\n"))
+	if !whole { // the header holds the instructions, and can be long
+		return bytes.Contains(line, []byte(`"type":"session_meta"`)) && bytes.HasPrefix(line, []byte(`{"timestamp":`))
+	}
+	var r codexRecord
+	return decodeLoose(line, &r) == nil && r.Type == "session_meta"
+}

@@ -1,0 +1,259 @@
+package interchange
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// codexRecord is one line of a rollout.
+type codexRecord struct {
+	Time    string         `json:"timestamp"`
+	Type    string         `json:"type"`
+	Payload jsontext.Value `json:"payload"`
+}
+
+type codexMeta struct {
+	ID           string `json:"id"`
+	Time         string `json:"timestamp"`
+	ForkedFrom   string `json:"forked_from_id"`
+	ParentThread string `json:"parent_thread_id"`
+	Cwd          string `json:"cwd"`
+	Version      string `json:"cli_version"`
+	Nickname     string `json:"agent_nickname"`
+	AgentRole    string `json:"agent_role"`
+
+	Source       jsontext.Value `json:"source"`
+	Git          jsontext.Value `json:"git"`
+	Instructions struct {
+		Text string `json:"text"`
+	} `json:"base_instructions"`
+}
+
+// spawner is the thread that started this one; "" where there is none.
+func (m *codexMeta) spawner() string {
+	var s struct {
+		Sub struct {
+			Spawn struct {
+				Parent string `json:"parent_thread_id"`
+			} `json:"thread_spawn"`
+		} `json:"subagent"`
+	}
+	if m.Source.Kind() == '{' && decodeLoose(m.Source, &s) == nil && s.Sub.Spawn.Parent != "" {
+		return s.Sub.Spawn.Parent
+	}
+	return m.ParentThread
+}
+
+func (m *codexMeta) raw() turns.Raw {
+	b, err := turns.EncodeJSON(struct {
+		Source     string    `json:"source"`
+		Session    string    `json:"session_id"`
+		ForkedFrom string    `json:"forked_from,omitzero"`
+		SpawnedBy  string    `json:"spawned_by,omitzero"`
+		Cwd        string    `json:"cwd,omitzero"`
+		Version    string    `json:"version,omitzero"`
+		Nickname   string    `json:"agent_nickname,omitzero"`
+		Role       string    `json:"agent_role,omitzero"`
+		Git        turns.Raw `json:"git,omitzero"`
+	}{"codex", m.ID, m.ForkedFrom, m.spawner(), m.Cwd, m.Version, m.Nickname, m.AgentRole, turns.Raw(m.Git)})
+	if err != nil { // strings came from JSON
+		return nil
+	}
+	return b
+}
+
+type codexEvent struct {
+	Type string `json:"type"`
+	Turn string `json:"turn_id"`
+	Info *struct {
+		Total struct {
+			Total uint64 `json:"total_tokens"`
+		} `json:"total_token_usage"`
+		Last struct {
+			Input  uint64 `json:"input_tokens"` // cached ones included
+			Cached uint64 `json:"cached_input_tokens"`
+			Output uint64 `json:"output_tokens"` // reasoning included
+		} `json:"last_token_usage"`
+	} `json:"info"`
+}
+
+type codexCompacted struct {
+	Message     string      `json:"message"`
+	Replacement []codexItem `json:"replacement_history"`
+}
+
+type codexItem struct {
+	Type      string         `json:"type"`
+	Role      string         `json:"role"`
+	Content   jsontext.Value `json:"content"`
+	Phase     string         `json:"phase"`
+	Name      string         `json:"name"`
+	CallID    string         `json:"call_id"`
+	Arguments string         `json:"arguments"`
+	Input     string         `json:"input"`
+	Action    jsontext.Value `json:"action"`
+	Output    jsontext.Value `json:"output"`
+	Summary   []codexText    `json:"summary"`
+	Encrypted string         `json:"encrypted_content"`
+}
+
+type codexText struct {
+	Type  string `json:"type"`
+	Text  string `json:"text"`
+	Image string `json:"image_url"`
+}
+
+// item takes an item that the model saw or made.
+func (c *CodexReader) item(line int, r *codexRecord, it *codexItem) {
+	m, isMessage := c.message(line, it)
+	made := (isMessage && m.Role == turns.Assistant) || it.Type == "reasoning" || strings.HasSuffix(it.Type, "_call")
+	if made {
+		c.release()
+	} else {
+		c.finish()
+	}
+	at := moment(turns.RawText(r.Time))
+	if len(c.response.Parts) == 0 {
+		c.time = at
+	}
+	switch {
+	case isMessage && made:
+		c.response.Parts = append(c.response.Parts, m.Parts...)
+	case isMessage:
+		c.half = append(c.half, m)
+	case it.Type == "reasoning":
+		c.reasoning(it, r.Payload)
+	case it.CallID != "" && strings.HasSuffix(it.Type, "_call"):
+		c.call(it)
+	case strings.HasSuffix(it.Type, "_call"): // the provider's own tool: no call to answer
+		c.response.Parts = append(c.response.Parts, turns.Part{Type: turns.Reasoning, Content: "[" + it.Type + "]", Ext: openaiItem(r.Payload)})
+		c.loss.count("repaired", "calls of the provider's own tools are kept as reasoning")
+	case strings.HasSuffix(it.Type, "_call_output"):
+		c.half = append(c.half, c.output(line, it))
+	default:
+		c.loss.count("skipped", "items of type "+strconv.Quote(it.Type))
+	}
+}
+
+// message is an item that is a message.
+func (c *CodexReader) message(line int, it *codexItem) (m turns.Message, ok bool) {
+	if it.Type != "message" {
+		return m, false
+	}
+	switch it.Role {
+	case "user":
+		m.Role = turns.User
+	case "developer", "system":
+		m.Role = turns.System
+	case "assistant":
+		m.Role = turns.Assistant
+	default:
+		c.loss.add(line, "repaired", "a message of role "+strconv.Quote(it.Role)+" is kept as the user's", "")
+		m.Role = turns.User
+	}
+	m.Parts = codexParts(it.Content, &c.loss, line)
+	if it.Phase != "" {
+		ext, _ := turns.EncodeJSON(map[string]map[string]string{"openai": {"phase": it.Phase}})
+		for i := range m.Parts {
+			m.Parts[i].Ext = ext
+		}
+	}
+	return m, true
+}
+
+// codexParts is a content: a text, or a list of texts and images.
+func codexParts(v jsontext.Value, loss *ccLosses, line int) (out []turns.Part) {
+	if s, ok := turns.Raw(v).Text(); ok {
+		return []turns.Part{turns.TextPart(s)}
+	}
+	var list []codexText
+	if len(v) > 0 && v.Kind() != 'n' && decodeLoose(v, &list) != nil {
+		loss.add(line, "repaired", "content of no known form is kept as its JSON", "")
+		return []turns.Part{turns.TextPart(string(v))}
+	}
+	for _, t := range list {
+		switch {
+		case t.Type == "input_image" && t.Image != "":
+			out = append(out, imagePart(t.Image))
+		case strings.HasSuffix(t.Type, "text"):
+			out = append(out, turns.TextPart(t.Text))
+		default:
+			loss.add(line, "skipped", "content of type "+strconv.Quote(t.Type), "")
+		}
+	}
+	return out
+}
+
+// reasoning keeps a reasoning item: its text to read, the item itself for the
+// provider, which alone can open what is encrypted in it.
+func (c *CodexReader) reasoning(it *codexItem, raw jsontext.Value) {
+	var text []string
+	for _, s := range it.Summary {
+		text = append(text, s.Text)
+	}
+	var content []codexText
+	if it.Content.Kind() == '[' && decodeLoose(it.Content, &content) == nil {
+		for _, s := range content {
+			text = append(text, s.Text)
+		}
+	}
+	if len(text) == 0 && it.Encrypted == "" {
+		c.loss.count("skipped", "reasoning items that hold nothing")
+		return
+	}
+	c.response.Parts = append(c.response.Parts, turns.Part{Type: turns.Reasoning, Content: strings.Join(text, "\n"), Ext: openaiItem(raw)})
+}
+
+func openaiItem(raw jsontext.Value) turns.Raw {
+	ext, _ := turns.EncodeJSON(map[string]map[string]turns.Raw{"openai": {"item": turns.Raw(raw)}})
+	return ext
+}
+
+// call is a call to answer. A custom tool's input is free text, which stands as
+// a JSON string.
+func (c *CodexReader) call(it *codexItem) {
+	p := turns.Part{Type: turns.ToolCall, ID: it.CallID, Name: it.Name}
+	switch {
+	case it.Type == "function_call":
+		p.Arguments = argumentsText(it.Arguments)
+	case it.Type == "custom_tool_call":
+		p.Arguments, p.Ext = turns.RawText(it.Input), turns.Raw(`{"openai":{"type":"custom"}}`)
+	default:
+		p.Arguments = turns.Raw(it.Action)
+	}
+	if p.Arguments == nil {
+		p.Arguments = turns.Raw("{}")
+	}
+	if p.Name == "" {
+		p.Name = strings.TrimSuffix(it.Type, "_call")
+	}
+	c.called[it.CallID] = true
+	c.response.Parts = append(c.response.Parts, p)
+}
+
+// output is what came back for a call; one whose call is not in the file is
+// kept as text.
+func (c *CodexReader) output(line int, it *codexItem) turns.Message {
+	response := turns.Raw(it.Output)
+	if it.Output.Kind() == '[' {
+		if r, err := resultOf(codexParts(it.Output, &c.loss, line)); err == nil {
+			response = r
+		}
+	}
+	if response == nil {
+		response = turns.RawText("")
+	}
+	if !c.called[it.CallID] {
+		c.loss.add(line, "repaired", "a tool result is kept as text: its call is not in the file", it.CallID)
+		s, ok := response.Text()
+		if !ok {
+			s = string(response)
+		}
+		return turns.TextMessage(turns.User, "[result of a tool call that is not in the transcript, id "+strconv.Quote(it.CallID)+"]\n"+s)
+	}
+	return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: it.CallID, Response: response}}}
+}

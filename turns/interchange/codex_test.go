@@ -1,0 +1,319 @@
+package interchange
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus/turns"
+)
+
+const codexParent = `{"timestamp":"2026-04-11T14:53:07.700Z","type":"session_meta","payload":{"id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","timestamp":"2026-04-11T14:53:07.660Z","cwd":"/w","cli_version":"0.1","source":"cli","base_instructions":{"text":"You are an agent."}}}
+{"timestamp":"2026-04-11T14:53:08Z","type":"response_item","payload":{"type":"message","role":"developer","content":[{"type":"input_text","text":"rules"}]}}
+{"timestamp":"2026-04-11T14:53:08Z","type":"turn_context","payload":{"model":"m-1"}}
+{"timestamp":"2026-04-11T14:53:08Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"look"},{"type":"input_image","image_url":"data:image/png;base64,aGk="}]}}
+{"timestamp":"2026-04-11T14:53:08Z","type":"event_msg","payload":{"type":"user_message","message":"look"}}
+{"timestamp":"2026-04-11T14:53:09Z","type":"response_item","payload":{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}],"content":null,"encrypted_content":"gAAA="}}
+{"timestamp":"2026-04-11T14:53:09Z","type":"response_item","payload":{"type":"reasoning","summary":[],"content":null}}
+{"timestamp":"2026-04-11T14:53:10Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look."}],"phase":"commentary"}}
+{"timestamp":"2026-04-11T14:53:11Z","type":"response_item","payload":{"type":"function_call","name":"exec","arguments":"{\"n\":1.50}","call_id":"c1"}}
+{"timestamp":"2026-04-11T14:53:11Z","type":"response_item","payload":{"type":"custom_tool_call","name":"apply_patch","input":"*** Begin","call_id":"c2","status":"completed"}}
+{"timestamp":"2026-04-11T14:53:12Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":120},"last_token_usage":{"input_tokens":100,"cached_input_tokens":80,"output_tokens":20}}}}
+{"timestamp":"2026-04-11T14:53:13Z","type":"response_item","payload":{"type":"function_call_output","call_id":"c1","output":"data"}}
+{"timestamp":"2026-04-11T14:53:13Z","type":"response_item","payload":{"type":"custom_tool_call_output","call_id":"c2","output":"{\"ok\":true}"}}
+{"timestamp":"2026-04-11T14:53:13Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":120},"last_token_usage":{"input_tokens":100,"cached_input_tokens":80,"output_tokens":20}}}}
+{"timestamp":"2026-04-11T14:53:14Z","type":"response_item","payload":{"type":"function_call","name":"spawn_agent","arguments":"","call_id":"c3"}}
+`
+
+const codexRest = `{"timestamp":"2026-04-11T14:53:15Z","type":"response_item","payload":{"type":"function_call_output","call_id":"c3","output":"{\"agent\":1}"}}
+{"timestamp":"2026-04-11T14:53:16Z","type":"compacted","payload":{"message":"","replacement_history":[{"type":"message","role":"user","content":[{"type":"input_text","text":"look"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"looked"}]}]}}
+{"timestamp":"2026-04-11T14:53:16Z","type":"event_msg","payload":{"type":"context_compacted"}}
+{"timestamp":"2026-04-11T14:53:17Z","type":"response_item","payload":{"type":"web_search_call","status":"completed"}}
+{"timestamp":"2026-04-11T14:53:18Z","type":"response_item","payload":{"type":"message","role":"assistant","content":"done"}}
+{"timestamp":"2026-04-11T14:53:19Z","type":"response_item","payload":{"type":"function_call_output","call_id":"lost","output":"x"}}
+`
+
+// codexChild is what the agent that the parent spawned writes: its header, the
+// parent's, the parent's history stamped anew, and its own.
+func codexChild() string {
+	copied := strings.ReplaceAll(codexParent, "2026-04-11T14:53:0", "2026-04-11T20:15:0")
+	return `{"timestamp":"2026-04-11T20:15:02.756Z","type":"session_meta","payload":{"id":"019d7e2f-0041-7310-951c-94020254dfc9","forked_from_id":"019d7d08-46c9-7f73-affe-4e6ca9852d56","timestamp":"2026-04-11T20:15:02.723Z","source":{"subagent":{"thread_spawn":{"parent_thread_id":"019d7d08-46c9-7f73-affe-4e6ca9852d56"}}}}}
+` + copied + `{"timestamp":"2026-04-11T20:15:02.761Z","type":"response_item","payload":{"type":"function_call_output","call_id":"c3","output":"You are the new agent."}}
+{"timestamp":"2026-04-11T20:15:02.764Z","type":"event_msg","payload":{"type":"task_started","turn_id":"019d7e2f-006a-78e0-8d88-fc868c230ea4"}}
+{"timestamp":"2026-04-11T20:15:04.113Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"review"}]}}
+{"timestamp":"2026-04-11T20:15:05Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"reviewed"}]}}
+`
+}
+
+func readCodex(t testing.TB, text string, opt CodexOptions) ([]Step, []Loss) {
+	t.Helper()
+	c := Codex(strings.NewReader(text), opt)
+	var out []Step
+	for s, err := range c.Steps() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	return out, c.Losses()
+}
+
+func TestCodex(t *testing.T) {
+	steps, losses := readCodex(t, codexParent+codexRest, CodexOptions{Final: true})
+	want := []string{
+		"open S1",
+		`S1 T1 after - system(rules), user(look ) => assistant(hm I look. call c1 exec{"n":1.50} call c2 apply_patch"*** Begin")`,
+		`S1 T2 after T1 tool(result c1 "data"), tool(result c2 "{\"ok\":true}") => assistant(call c3 spawn_agent{})`,
+		`S1 T3 after T2 tool(result c3 "{\"agent\":1}") => pending`,
+		"S1 compaction after T3 keeps -: ",
+		"S1 T4 after T3 => assistant([web_search_call] done)",
+		`S1 T5 after T4 user([result of a tool call that is not in the transcript, id "lost"]` + "\nx) => pending",
+	}
+	got := story(steps)
+	for i := range got {
+		got[i] = strings.Replace(got[i], "after T3  =>", "after T3 =>", 1)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("steps (-want +got):\n%s", d)
+	}
+	if o := steps[0].Open; len(o.System) != 1 || o.System[0].Content != "You are an agent." || o.ID.Time().Format("2006-01-02T15:04") != "2026-04-11T14:53" {
+		t.Errorf("session %+v", o)
+	}
+	a := steps[1].Append
+	if *a.Usage != (turns.Usage{InputTokens: 100, OutputTokens: 20, CacheRead: 80}) || a.Model != "m-1" || steps[2].Append.Usage != nil {
+		t.Errorf("usage %+v, model %s; of the next turn %+v", a.Usage, a.Model, steps[2].Append.Usage)
+	}
+	if ext := string(a.Response.Parts[0].Ext); !strings.Contains(ext, `"encrypted_content":"gAAA="`) {
+		t.Errorf("ext of the reasoning: %s", ext)
+	}
+	k := steps[4].Compaction
+	if len(k.Replacement) != 2 || brief(k.Replacement[1]) != "assistant(looked)" {
+		t.Errorf("replacement %+v", k.Replacement)
+	}
+	var reasons []string
+	for _, l := range losses {
+		reasons = append(reasons, l.What+" "+l.Reason)
+	}
+	wantLoss := []string{
+		"repaired a tool result is kept as text: its call is not in the file",
+		"repaired calls of the provider's own tools are kept as reasoning",
+		"skipped copies for the terminal: context_compacted",
+		"skipped copies for the terminal: user_message",
+		"skipped reasoning items that hold nothing",
+	}
+	if d := cmp.Diff(wantLoss, reasons); d != "" {
+		t.Errorf("losses (-want +got):\n%s", d)
+	}
+}
+
+func TestCodexFork(t *testing.T) {
+	parent, _ := readCodex(t, codexParent+codexRest, CodexOptions{Final: true})
+	own := `S2 T1 after T2 tool(result c3 "You are the new agent."), user(review) => assistant(reviewed)`
+	steps, _ := readCodex(t, codexChild(), CodexOptions{Final: true})
+	if d := cmp.Diff([]string{"fork S1 at T1 of S2", strings.NewReplacer("S2", "S1", "T1", "T2", "T2", "T1").Replace(own)}, story(steps)); d != "" {
+		t.Errorf("steps (-want +got):\n%s", d)
+	}
+	if at, want := steps[0].Fork.At, (turns.Ref{Session: parent[0].Open.ID, Turn: parent[2].Append.ID}); at != want {
+		t.Errorf("forked at %v, want the parent's second turn, %v", at, want)
+	}
+	copied, _ := readCodex(t, codexChild(), CodexOptions{Final: true, Copied: true})
+	if len(copied) != 5 || copied[0].Open.ID != parent[0].Open.ID || copied[1].Append.ID != parent[1].Append.ID || copied[2].Append.ID != parent[2].Append.ID || copied[3].Fork == nil {
+		t.Errorf("with the copy: %v", story(copied))
+	}
+	if !cmp.Equal(copied[1].Append.Messages, parent[1].Append.Messages) || !copied[1].Append.Time.IsZero() {
+		t.Errorf("the copy of turn 1: %+v", copied[1].Append)
+	}
+}
+
+func TestCodexErrors(t *testing.T) {
+	for _, text := range []string{`{"timestamp":"x","type":"event_msg","payload":{}}`, "{}\n"} {
+		var err error
+		for _, err = range Codex(strings.NewReader(text), CodexOptions{Final: true}).Steps() {
+		}
+		if !errors.Is(err, turns.ErrMalformed) {
+			t.Errorf("%s: %v, want malformed", text, err)
+		}
+	}
+	if !SniffCodex([]byte(codexParent[:120])) || !SniffCodex([]byte(codexParent)) || SniffCodex([]byte(piV1)) {
+		t.Error("not told from its beginning")
+	}
+}
+
+func TestCodexPrefix(t *testing.T) {
+	for _, text := range []string{codexParent + codexRest, codexChild()} {
+		whole, _ := readCodex(t, text, CodexOptions{})
+		for n := strings.IndexByte(text, '\n') + 1; n < len(text); n += 11 {
+			got, _ := readCodex(t, text[:n], CodexOptions{})
+			if len(got) > len(whole) || !reflect.DeepEqual(got, whole[:len(got)]) {
+				t.Fatalf("cut at %d: %s", n, cmp.Diff(whole, got))
+			}
+		}
+	}
+}
+
+// Real rollouts against a count that knows nothing of the reader, and forks
+// against their parent.
+func TestCodexReal(t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join(sharedData(t), "codex-git-sync", "*.jsonl"))
+	if len(files) == 0 {
+		t.Skip("real transcripts are not beside the project (../shared/data)")
+	}
+	known := make(map[turns.ID]*Append)
+	var forks []*Fork
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := countCodex(t, b)
+		steps, losses := readCodex(t, string(b), CodexOptions{Final: true, Copied: true})
+		got := map[string]int{}
+		seen := map[turns.ID]bool{}
+		calls := map[string]bool{}
+		for _, s := range steps {
+			switch {
+			case s.Fork != nil:
+				forks = append(forks, s.Fork)
+				if !seen[s.Fork.At.Turn] {
+					t.Errorf("%s: forked at %s, which is not in the copy", filepath.Base(name), s.Fork.At.Turn)
+				}
+			case s.Compaction != nil:
+				got["compacted"]++
+				got["replacement"] += len(s.Compaction.Replacement)
+			case s.Append != nil:
+				a := s.Append
+				if seen[a.ID] || (!a.Parent.IsZero() && !seen[a.Parent]) {
+					t.Errorf("turn %s after %s", a.ID, a.Parent)
+				}
+				seen[a.ID] = true
+				if !a.Time.IsZero() {
+					known[a.ID] = a
+				}
+				ms := a.Messages
+				if a.Response != nil {
+					for _, id := range a.Response.Calls(nil) {
+						calls[id] = true
+					}
+					ms = append(ms[:len(ms):len(ms)], *a.Response)
+				}
+				for _, m := range ms {
+					got["calls"] += len(m.Calls(nil))
+					for _, p := range m.Parts {
+						switch {
+						case p.Type == turns.ToolCallResponse:
+							got["outputs"]++
+							if !calls[p.ID] {
+								t.Errorf("%s: a result of %s, which was not called", filepath.Base(name), p.ID)
+							}
+						case p.Type == turns.Text:
+							got[string(m.Role)+" texts"]++
+						}
+					}
+				}
+				if a.Usage != nil {
+					got["output tokens"] += int(a.Usage.OutputTokens)
+				}
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-count of the source +steps):\n%s\n%+v", filepath.Base(name), d, losses)
+		}
+		growing, _ := readCodex(t, string(b), CodexOptions{})
+		for n := 40_000; n < len(b); n += 400_000 {
+			short, _ := readCodex(t, string(b[:n]), CodexOptions{})
+			if len(short) > 0 && !reflect.DeepEqual(short, growing[:len(short)]) {
+				t.Errorf("%s: cut at %d: the steps differ", filepath.Base(name), n)
+			}
+		}
+	}
+	if len(forks) != 2 {
+		t.Errorf("%d forks, want 2", len(forks))
+	}
+	for _, f := range forks {
+		if known[f.At.Turn] == nil {
+			t.Errorf("fork %s at %v: the parent's own rollout has no such turn", f.ID, f.At)
+		}
+	}
+}
+
+// countCodex counts a rollout's items line by line.
+func countCodex(t *testing.T, b []byte) map[string]int {
+	t.Helper()
+	n := map[string]int{}
+	total := 0
+	for line := range bytes.Lines(b) {
+		var r struct {
+			Type    string `json:"type"`
+			Payload struct {
+				Type    string `json:"type"`
+				Role    string `json:"role"`
+				Content turns.Raw
+				Call    string      `json:"call_id"`
+				History []turns.Raw `json:"replacement_history"`
+				Info    *struct {
+					Total struct {
+						Total int `json:"total_tokens"`
+					} `json:"total_token_usage"`
+					Last struct {
+						Output int `json:"output_tokens"`
+					} `json:"last_token_usage"`
+				} `json:"info"`
+			} `json:"payload"`
+		}
+		if err := decodeLoose(bytes.TrimSpace(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		p := &r.Payload
+		switch {
+		case r.Type == "compacted":
+			n["compacted"]++
+			n["replacement"] += len(p.History)
+		case r.Type == "event_msg" && p.Type == "token_count" && p.Info != nil && p.Info.Total.Total != total:
+			total = p.Info.Total.Total
+			n["output tokens"] += p.Info.Last.Output
+		case r.Type != "response_item":
+		case p.Type == "message":
+			role := strings.Replace(p.Role, "developer", "system", 1)
+			n[role+" texts"] += bytes.Count(line, []byte(`{"type":"input_text"`)) + bytes.Count(line, []byte(`{"type":"output_text"`))
+		case strings.HasSuffix(p.Type, "_call") && p.Call != "":
+			n["calls"]++
+		case strings.HasSuffix(p.Type, "_output"):
+			n["outputs"]++
+		}
+	}
+	return n
+}
+
+func FuzzCodex(f *testing.F) {
+	f.Add([]byte(codexParent + codexRest))
+	f.Add([]byte(codexChild()))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := Codex(bytes.NewReader(b), CodexOptions{Final: true, Copied: true})
+		have := map[turns.ID]bool{}
+		for s, err := range c.Steps() {
+			if err != nil {
+				return
+			}
+			switch {
+			case s.Open != nil:
+				have[s.Open.ID] = true
+			case s.Fork != nil:
+				if !have[s.Fork.At.Turn] {
+					t.Fatalf("fork at %s, which is no turn", s.Fork.At.Turn)
+				}
+				have[s.Fork.ID] = true
+			case s.Append != nil:
+				if a := s.Append; !have[a.Session] || (!a.Parent.IsZero() && !have[a.Parent]) {
+					t.Fatalf("turn %s after %s in %s", a.ID, a.Parent, a.Session)
+				}
+				have[s.Append.ID] = true
+			}
+		}
+	})
+}
