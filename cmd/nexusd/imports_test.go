@@ -38,6 +38,7 @@ var allowed = map[string][]string{
 	"cmd/nexusd/daemon/natsapi": {"turns", "ledger/api", "cmd/nexusd/daemon/engine"},
 	"cmd/nexusd/daemon/engine":  {"turns", "turns/seal", "turns/tokens", "turns/interchange", "lineage", "ledger", "ledger/api", "fork", "compactor", "projections"},
 	"cmd/nexusd/daemon":         nil, // the wiring: everything
+	"docs/examples/go":          {},  // what any client may use
 	"cmd/ledgerctl":             {"turns", "turns/interchange", "lineage", "ledger/api", "cmd/nexusd/daemon"},
 }
 
@@ -45,11 +46,11 @@ var allowed = map[string][]string{
 var only = map[string][]string{
 	"github.com/cockroachdb/pebble":       {"projections"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
-	"github.com/nats-io/nats.go":          {"ledger/jetstream", "ledger/jetstream/embed", "ledger/api", "cmd/nexusd/daemon", "cmd/nexusd/daemon/natsapi", "cmd/ledgerctl"},
+	"github.com/nats-io/nats.go":          {"ledger/jetstream", "ledger/jetstream/embed", "ledger/api", "cmd/nexusd/daemon", "cmd/nexusd/daemon/natsapi", "cmd/ledgerctl", "docs/examples/go"},
 	"github.com/prometheus/client_golang": {"cmd/nexusd/daemon", "cmd/nexusd/daemon/engine"},
-	"encoding/json":                       {}, // repairs what it should refuse: duplicate keys, bad UTF-8
+	"encoding/json":                       {"docs/examples/go"}, // repairs what it should refuse: duplicate keys, bad UTF-8
 	"math/rand":                           {},
-	"net/http":                            {"cmd/nexusd/daemon"},
+	"net/http":                            {"cmd/nexusd/daemon", "docs/examples/go"},
 }
 
 // pure packages touch no network, disk or clock.
