@@ -1,62 +1,172 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/interchange"
 )
 
 func exportCmd(e *env) *cobra.Command {
 	var format, file string
-	c := verb("export SESSION", "take a session out: raw events, or a provider's form", 1, 1,
-		func(cmd *cobra.Command, args []string) error {
-			c, s, err := e.session(cmd.Context(), args[0])
-			if err != nil {
-				return err
+	c := verb("export SESSION", "take a session out: raw events, a transcript, or a provider's form", 1, 1, func(cmd *cobra.Command, args []string) error {
+		c, s, err := e.session(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		write := func(w io.Writer) error {
+			switch format {
+			case "jsonl":
+				return exportEvents(cmd.Context(), c, s.ID, w)
+			case "claude-code":
+				return exportTranscript(cmd.Context(), c, s.ID, w)
 			}
-			var out io.Writer = e.out
-			write := func(v any) error {
-				b, err := turns.EncodeJSON(v)
-				if err != nil {
-					return err
-				}
-				if file != "" && out == e.out {
-					f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-					if err != nil {
-						return usageError{err}
-					}
-					defer f.Sync()
-					out = f
-				}
-				_, err = fmt.Fprintf(out, "%s\n", b)
-				return err
-			}
-			if format != "jsonl" {
-				cx, err := c.Context(cmd.Context(), s.ID, api.GetContext{Format: format})
-				if err != nil {
-					return err
-				}
-				return write(map[string]any{"system": cx.System, "messages": cx.Messages, "tools": cx.Tools})
-			}
-			for r, err := range c.Export(cmd.Context(), s.ID) {
-				if err != nil {
-					return err
-				}
-				if err := write(r); err != nil {
-					return err
-				}
-			}
-			if f, ok := out.(*os.File); ok && file != "" {
-				return f.Close()
-			}
-			return nil
-		})
-	c.Flags().StringVar(&format, "format", "jsonl", "jsonl, otel, openai, anthropic, gemini")
+			return exportContext(cmd.Context(), c, s.ID, format, w)
+		}
+		if file == "" {
+			return write(e.out)
+		}
+		return writeFile(file, write)
+	})
+	c.Flags().StringVar(&format, "format", "jsonl", "jsonl, claude-code, otel, openai, anthropic, gemini")
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"jsonl", "claude-code", "otel", "openai", "anthropic", "gemini"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// writeFile writes a file that is there whole or not at all, for its owner only.
+func writeFile(name string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return usageError{err}
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	w := bufio.NewWriter(f)
+	if err := write(w); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+func jsonLine(w io.Writer, v any) error {
+	b, err := turns.EncodeJSON(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", b)
+	return err
+}
+
+// exportEvents writes raw events with their keys and blobs, ancestors first.
+func exportEvents(ctx context.Context, c *api.Client, s turns.ID, w io.Writer) error {
+	for r, err := range c.Export(ctx, s) {
+		if err != nil {
+			return err
+		}
+		if err := jsonLine(w, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exportContext writes what the model would see at the head. Looking commits
+// nothing.
+func exportContext(ctx context.Context, c *api.Client, s turns.ID, format string, w io.Writer) error {
+	cx, err := c.As(api.Operator).Context(ctx, s, api.GetContext{Format: format})
+	if err != nil {
+		return err
+	}
+	return jsonLine(w, map[string]any{"system": cx.System, "messages": cx.Messages, "tools": cx.Tools})
+}
+
+// exportTranscript writes the path of the head, every turn of it, as Claude
+// Code writes its sessions.
+func exportTranscript(ctx context.Context, c *api.Client, s turns.ID, w io.Writer) error {
+	lines := interchange.NewClaudeCodeWriter(s)
+	for t, err := range c.Turns(ctx, s, api.ListTurns{Full: true}) {
+		if err != nil {
+			return err
+		}
+		told, err := tell(ctx, c, s, &t)
+		if err != nil {
+			return err
+		}
+		out, err := lines.Turn(told)
+		if err != nil {
+			return err
+		}
+		for _, l := range out {
+			if _, err := fmt.Fprintf(w, "%s\n", l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tell is a turn with the content of its blobs.
+func tell(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (interchange.Told, error) {
+	out := interchange.Told{ID: t.ID, Time: time.Time(t.Recorded), Model: t.Model, Messages: t.Messages, Response: t.Response, Usage: t.Usage}
+	if t.Time != nil {
+		out.Time = time.Time(*t.Time)
+	}
+	if k := t.Compaction; k != nil {
+		out.Compaction, out.Automatic, out.TokensBefore = true, k.Trigger.Kind != "manual", k.TokensBefore
+		if k.Summary != nil {
+			out.Summary = *k.Summary
+		}
+		return out, nil
+	}
+	all := out.Messages
+	if out.Response != nil {
+		all = append(all[:len(all):len(all)], *out.Response)
+	}
+	for _, m := range all {
+		for i := range m.Parts {
+			p := &m.Parts[i]
+			if p.Ref == nil {
+				continue
+			}
+			b, err := c.Blob(ctx, s, p.Ref.Digest)
+			if err != nil {
+				return out, err
+			}
+			switch p.Type {
+			case turns.ToolCall:
+				p.Arguments = b
+			case turns.ToolCallResponse:
+				p.Response = b
+			case turns.Blob:
+				p.Data = b
+			default:
+				p.Content = string(b)
+			}
+			p.Ref = nil
+		}
+	}
+	return out, nil
 }

@@ -82,11 +82,12 @@ Examples
 
 Takes a session out. jsonl holds its raw events and those of its ancestors up
 to each fork point, with the content keys: whoever has the file can read it.
-Imported into another ledger every hash is the same. The other formats are the
-context of the head, as a provider takes it.
+Imported into another ledger every hash is the same. claude-code is the path of
+the head as a Claude Code transcript, every turn of it. The other formats are
+the context of the head, as a provider takes it.
 
-  --format F         jsonl (default), otel, openai, anthropic, gemini
-  -o, --output FILE  write to FILE (else: stdout)
+  --format F         jsonl (default), claude-code, otel, openai, anthropic, gemini
+  -o, --output FILE  write to FILE, whole or not at all (else: stdout)
 
 Examples
   ledgerctl export 01J8 -o session.jsonl
@@ -154,14 +155,18 @@ Examples
   ledgerctl tail support-42 -f
   ledgerctl tail 01J8 -n 1 --json
 `,
-	"show": `ledgerctl show TURN
+	"show": `ledgerctl show TURN [--part N]
 
 One turn, whole: every message, tool call and result, its hash and that of the
 event before it. A compaction shows what it covers and what stands for it.
 
+  --part N   only the content of part N, byte for byte: a picture, a large
+             result, the arguments of a call
+
 Examples
   ledgerctl show support-42@head
   ledgerctl show 01J8/4XK2PQRS --json | jq .usage
+  ledgerctl show 01J8/4XK2PQRS --part 2 > picture.png
 `,
 	"tree": `ledgerctl tree SESSION
 

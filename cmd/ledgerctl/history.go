@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -122,7 +123,8 @@ func printable(s string) string {
 }
 
 func showCmd(e *env) *cobra.Command {
-	return verb("show TURN", "one turn, whole", 1, 1, func(cmd *cobra.Command, args []string) error {
+	var part int
+	c := verb("show TURN", "one turn, whole, or one part of it", 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, s, id, err := e.turn(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -131,12 +133,63 @@ func showCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if e.json {
+		switch {
+		case cmd.Flags().Changed("part"):
+			return e.showPart(cmd.Context(), c, t, part)
+		case e.json:
 			return e.print(t)
 		}
 		showTurn(e.out, t)
 		return nil
 	})
+	c.Flags().IntVar(&part, "part", 0, "the content of one part, as it is")
+	return c
+}
+
+// showPart writes a part's content as it is, from its blob if it is there.
+func (e *env) showPart(ctx context.Context, c *api.Client, t *api.Turn, n int) error {
+	var parts []turns.Part
+	for _, m := range shown(t) {
+		parts = append(parts, m.Parts...)
+	}
+	if n < 1 || n > len(parts) {
+		return usageError{fmt.Errorf("the turn has parts 1 to %d", len(parts))}
+	}
+	p := parts[n-1]
+	if e.json {
+		return e.print(turns.Message{Parts: []turns.Part{p}})
+	}
+	content := []byte(p.Content)
+	switch p.Type {
+	case turns.ToolCall:
+		content = p.Arguments
+	case turns.ToolCallResponse:
+		content = p.Response
+	case turns.Blob:
+		content = p.Data
+	}
+	if p.Ref != nil {
+		var err error
+		if content, err = c.Blob(ctx, t.Session, p.Ref.Digest); err != nil {
+			return err
+		}
+	}
+	if s, ok := turns.Raw(content).Text(); ok && p.Type == turns.ToolCallResponse {
+		content = []byte(s)
+	}
+	_, err := e.raw.Write(content)
+	return err
+}
+
+// shown is the messages of a turn in the order that they are shown in.
+func shown(t *api.Turn) []turns.Message {
+	ms := t.Messages
+	if t.Compaction != nil {
+		ms = t.Compaction.Replacement
+	} else if t.Response != nil {
+		ms = append(ms[:len(ms):len(ms)], *t.Response)
+	}
+	return ms
 }
 
 func showTurn(w io.Writer, t *api.Turn) {
@@ -162,14 +215,9 @@ func showTurn(w io.Writer, t *api.Turn) {
 		row("policy", "%s, %s, trigger %s, %s", k.Policy, tier(k), k.Trigger.Kind, k.Provenance)
 		row("covers", "%s, through %s; kept from %s%s", plural(k.Covered, "turn"), opt(k.Through), opt(k.FirstKept), map[bool]string{true: ", whose request is covered too"}[k.Split])
 		row("tokens", "%s → %s", grouped(k.TokensBefore), grouped(k.TokensAfter))
-		showMessages(w, k.Replacement)
-		return
 	}
-	showMessages(w, t.Messages)
-	switch {
-	case t.Response != nil:
-		showMessages(w, []turns.Message{*t.Response})
-	case t.Pending:
+	showMessages(w, shown(t))
+	if t.Pending {
 		fmt.Fprintln(w, faint.Render("(no response yet)"))
 	}
 }
@@ -181,31 +229,38 @@ func opt(id *turns.ID) string {
 	return short(*id)
 }
 
+// showMessages shows messages with their parts numbered, for show --part.
 func showMessages(w io.Writer, ms []turns.Message) {
+	n := 0
 	for _, m := range ms {
 		fmt.Fprintf(w, "\n%s\n", title.Render(string(m.Role)))
 		for _, p := range m.Parts {
-			switch p.Type {
-			case turns.Text:
-				fmt.Fprintln(w, printable(p.Content))
-			case turns.Reasoning:
-				fmt.Fprintln(w, faint.Render("(reasoning) "+printable(p.Content)))
-			case turns.ToolCall:
-				fmt.Fprintf(w, "%s %s\n", tool.Render("→ "+printable(p.Name)), printable(string(p.Arguments)))
-			case turns.ToolCallResponse:
-				text, ok := p.Response.Text()
-				if !ok {
-					text = string(p.Response)
-				}
-				if p.Ref != nil {
-					text = fmt.Sprintf("%s… (%s bytes in blob %s)", p.Ref.Preview, grouped(p.Ref.Size), p.Ref.Digest)
-				}
-				fmt.Fprintf(w, "%s %s\n", tool.Render("←"), printable(text))
-			default:
-				fmt.Fprintf(w, "[%s %s]\n", p.Type, p.MimeType)
-			}
+			n++
+			fmt.Fprintf(w, "%s %s\n", faint.Render(fmt.Sprintf("[%d]", n)), partText(&p))
 		}
 	}
+}
+
+func partText(p *turns.Part) string {
+	large := ""
+	if p.Ref != nil {
+		large = fmt.Sprintf("%s… (%s bytes; show --part has all of them)", printable(p.Ref.Preview), grouped(p.Ref.Size))
+	}
+	switch p.Type {
+	case turns.Text:
+		return printable(p.Content) + large
+	case turns.Reasoning:
+		return faint.Render("(reasoning) "+printable(p.Content)) + large
+	case turns.ToolCall:
+		return tool.Render("→ "+printable(p.Name)) + " " + printable(string(p.Arguments)) + large
+	case turns.ToolCallResponse:
+		text, ok := p.Response.Text()
+		if !ok {
+			text = string(p.Response)
+		}
+		return tool.Render("←") + " " + printable(text) + large
+	}
+	return fmt.Sprintf("(%s %s, %s bytes)", p.Type, printable(p.MimeType), grouped(uint64(len(p.Data)+len(p.Content)))) + large
 }
 
 func pathCmd(e *env) *cobra.Command {

@@ -30,14 +30,15 @@ type env struct {
 	json, quiet, noColor  bool
 	in                    io.Reader
 	out, err              io.Writer
-	width                 int  // of the terminal behind out, in cells; 0: not a terminal
-	talks                 bool // err is a terminal
+	raw                   io.Writer // out as it was given, for content that is not text
+	width                 int       // of the terminal behind out, in cells; 0: not a terminal
+	talks                 bool      // err is a terminal
 	nc                    *nats.Conn
 }
 
 // run is main with its world given; it returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
-	e := &env{in: in, out: out, err: errw, noColor: slices.Contains(args, "--no-color")}
+	e := &env{in: in, out: out, err: errw, raw: out, noColor: slices.Contains(args, "--no-color")}
 	e.dress()
 	root := commands(e)
 	root.SetArgs(args)

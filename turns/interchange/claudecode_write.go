@@ -1,0 +1,224 @@
+package interchange
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"nexus/turns"
+)
+
+// Told is a turn or compaction to write as a transcript.
+type Told struct {
+	ID       turns.ID
+	Time     time.Time
+	Model    string
+	Messages []turns.Message
+	Response *turns.Message
+	Usage    *turns.Usage
+
+	// A compaction has these instead. Summary is what stood for what came before.
+	Compaction   bool
+	Summary      string
+	Automatic    bool
+	TokensBefore uint64
+}
+
+// ClaudeCodeWriter writes a path as a Claude Code transcript, line by line,
+// with ids derived from the turns', so that the same path gives the same lines.
+// A block is a line, as Claude Code writes them. A call that was never answered
+// stays so. System messages within the path are written as user text with
+// isMeta; a part that the format can't hold becomes its description.
+type ClaudeCodeWriter struct {
+	session string
+	parent  *string
+	now     time.Time
+	n       int // lines of the turn
+}
+
+// NewClaudeCodeWriter is a writer of session's path.
+func NewClaudeCodeWriter(session turns.ID) *ClaudeCodeWriter {
+	return &ClaudeCodeWriter{session: uuid.UUID(session).String()}
+}
+
+type claudeOut struct {
+	Parent    *string        `json:"parentUuid"`
+	Logical   *string        `json:"logicalParentUuid,omitzero"`
+	Sidechain bool           `json:"isSidechain"`
+	Meta      bool           `json:"isMeta,omitzero"`
+	Summary   bool           `json:"isCompactSummary,omitzero"`
+	UserType  string         `json:"userType"`
+	Cwd       string         `json:"cwd"`
+	Session   string         `json:"sessionId"`
+	Version   string         `json:"version"`
+	Type      string         `json:"type"`
+	Subtype   string         `json:"subtype,omitzero"`
+	Content   string         `json:"content,omitzero"`
+	Message   *claudeMessage `json:"message,omitzero"`
+	Request   string         `json:"requestId,omitzero"`
+	Compact   *claudeCompact `json:"compactMetadata,omitzero"`
+	UUID      string         `json:"uuid"`
+	Time      string         `json:"timestamp"`
+}
+
+type claudeMessage struct {
+	ID      string       `json:"id,omitzero"`
+	Type    string       `json:"type,omitzero"`
+	Role    string       `json:"role"`
+	Model   string       `json:"model,omitzero"`
+	Content any          `json:"content"` // a text, or a list of blocks
+	Stop    *string      `json:"stop_reason,omitzero"`
+	Usage   *claudeUsage `json:"usage,omitzero"`
+}
+
+type claudeUsage struct {
+	Input         uint64 `json:"input_tokens"` // without the cache
+	CacheCreation uint64 `json:"cache_creation_input_tokens"`
+	CacheRead     uint64 `json:"cache_read_input_tokens"`
+	Output        uint64 `json:"output_tokens"`
+}
+
+type claudeCompact struct {
+	Trigger   string `json:"trigger"`
+	PreTokens uint64 `json:"preTokens"`
+}
+
+// Turn is the lines of one turn or compaction, without line breaks. Errors:
+// those of encoding, which a turn from a ledger has not.
+func (w *ClaudeCodeWriter) Turn(t Told) ([][]byte, error) {
+	w.n, w.now = 0, t.Time
+	var out []claudeOut
+	if t.Compaction {
+		out = w.compaction(&t)
+	} else {
+		for i := range t.Messages {
+			out = append(out, w.said(&t, &t.Messages[i])...)
+		}
+		if t.Response != nil {
+			out = append(out, w.answered(&t)...)
+		}
+	}
+	lines := make([][]byte, len(out))
+	for i := range out {
+		b, err := turns.EncodeJSON(&out[i])
+		if err != nil {
+			return nil, fmt.Errorf("write turn %s for claude code: %w", t.ID, err)
+		}
+		lines[i] = b
+	}
+	return lines, nil
+}
+
+// line is the next line of a turn; it follows the one before.
+func (w *ClaudeCodeWriter) line(t *Told, kind string) claudeOut {
+	id := uuid.NewSHA1(uuid.UUID(t.ID), fmt.Append(nil, w.n)).String()
+	l := claudeOut{Parent: w.parent, UserType: "external", Session: w.session, Version: "nexus", Type: kind, UUID: id,
+		Time: w.now.UTC().Format("2006-01-02T15:04:05.000Z")}
+	w.parent = &id
+	w.n++
+	return l
+}
+
+func (w *ClaudeCodeWriter) said(t *Told, m *turns.Message) (out []claudeOut) {
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		l := w.line(t, "user")
+		block := claudeBlock(p)
+		if p.Type == turns.ToolCallResponse {
+			block = claudeResult{Type: "tool_result", ID: p.ID, IsError: p.IsError, Content: resultContent(p)}
+		}
+		l.Meta = m.Role == turns.System
+		l.Message = &claudeMessage{Role: "user", Content: []any{block}}
+		out = append(out, l)
+	}
+	return out
+}
+
+type claudeResult struct {
+	ID      string `json:"tool_use_id"`
+	Type    string `json:"type"`
+	Content any    `json:"content"` // a text, or a list of blocks
+	IsError bool   `json:"is_error,omitzero"`
+}
+
+// resultContent is a result as it came: a text stays a text, a list a list.
+func resultContent(p *turns.Part) any {
+	if s, ok := p.Response.Text(); ok && p.Ref == nil {
+		return s
+	}
+	blocks := []any{}
+	for _, part := range resultParts(p) {
+		blocks = append(blocks, claudeBlock(&part))
+	}
+	return blocks
+}
+
+// claudeBlock is a text or picture as a block; one that was read from Claude
+// Code and has no form of ours, as it stood there.
+func claudeBlock(p *turns.Part) any {
+	var ext struct {
+		Block turns.Raw `json:"block"`
+	}
+	if extOf(p, "claude-code", &ext) && ext.Block != nil {
+		return ext.Block
+	}
+	if b, ok := anthropicMedia(p); ok {
+		return b
+	}
+	return anthropicBlock{Type: "text", Text: textOf(p)}
+}
+
+// answered is the response, a line for each block, all with the id of one API
+// message and its usage.
+func (w *ClaudeCodeWriter) answered(t *Told) (out []claudeOut) {
+	var blocks []anthropicBlock
+	for i := range t.Response.Parts {
+		p := &t.Response.Parts[i]
+		switch p.Type {
+		case turns.ToolCall:
+			blocks = append(blocks, anthropicBlock{Type: "tool_use", ID: p.ID, Name: p.Name, Input: object(arguments(p))})
+		case turns.Reasoning:
+			b, ok := anthropicThinking(p)
+			if !ok {
+				b = anthropicBlock{Type: "thinking", Thinking: &p.Content, Signature: turns.RawText("")}
+			}
+			blocks = append(blocks, b)
+		default:
+			blocks = append(blocks, anthropicBlock{Type: "text", Text: textOf(p)})
+		}
+	}
+	if len(blocks) == 0 {
+		blocks = []anthropicBlock{{Type: "text"}}
+	}
+	var usage *claudeUsage
+	if u := t.Usage; u != nil {
+		cached := u.CacheRead + u.CacheCreation
+		usage = &claudeUsage{Input: u.InputTokens - min(u.InputTokens, cached), CacheCreation: u.CacheCreation, CacheRead: u.CacheRead, Output: u.OutputTokens}
+	}
+	for i, b := range blocks {
+		l := w.line(t, "assistant")
+		m := &claudeMessage{ID: "msg_" + t.ID.String(), Type: "message", Role: "assistant", Model: t.Model, Content: []anthropicBlock{b}, Usage: usage}
+		if i == len(blocks)-1 && t.Response.FinishReason != "" {
+			m.Stop = &t.Response.FinishReason
+		}
+		l.Message, l.Request = m, "req_"+t.ID.String()
+		out = append(out, l)
+	}
+	return out
+}
+
+func (w *ClaudeCodeWriter) compaction(t *Told) []claudeOut {
+	before := w.parent
+	w.parent = nil
+	l := w.line(t, "system")
+	l.Logical, l.Subtype, l.Content = before, "compact_boundary", "Conversation compacted"
+	l.Compact = &claudeCompact{Trigger: "manual", PreTokens: t.TokensBefore}
+	if t.Automatic {
+		l.Compact.Trigger = "auto"
+	}
+	s := w.line(t, "user")
+	s.Summary = true
+	s.Message = &claudeMessage{Role: "user", Content: t.Summary}
+	return []claudeOut{l, s}
+}
