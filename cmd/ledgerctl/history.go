@@ -22,7 +22,7 @@ func logCmd(e *env) *cobra.Command {
 			return err
 		}
 		n := 0
-		for t, err := range c.Turns(cmd.Context(), s.ID, api.ListTurns{At: at, Order: "desc", Full: true, Page: api.Page{Limit: limit}}) {
+		for t, err := range c.Turns(cmd.Context(), s.ID, api.ListTurns{At: at, Order: "desc", Full: true, Page: api.Page{Limit: min(limit, 1000)}}) {
 			if err != nil {
 				return err
 			}

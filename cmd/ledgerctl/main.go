@@ -51,6 +51,10 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	if err == nil {
 		return 0
 	}
+	if ctx.Err() != nil {
+		fmt.Fprintln(e.err, "ledgerctl: interrupted")
+		return 130 // as shells say it
+	}
 	var x *api.Error
 	text := err.Error()
 	if errors.As(err, &x) {

@@ -66,7 +66,7 @@ func (e *env) turn(ctx context.Context, name string) (*api.Client, *api.Session,
 		if head != "head" || err != nil || n < 0 {
 			return nil, nil, turns.ID{}, usageError{fmt.Errorf("%q is not SESSION@head or SESSION@head~N", name)}
 		}
-		for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Order: "desc", Page: api.Page{Limit: n + 1}}) {
+		for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Order: "desc", Page: api.Page{Limit: min(n+1, 1000)}}) {
 			if err != nil {
 				return nil, nil, turns.ID{}, err
 			}

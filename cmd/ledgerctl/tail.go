@@ -63,7 +63,7 @@ func tailCmd(e *env) *cobra.Command {
 // newest prints the last n turns of the path and returns the id of the last.
 func (e *env) newest(ctx context.Context, c *api.Client, s turns.ID, n int) (last turns.ID, err error) {
 	var page []api.Turn
-	for t, err := range c.Turns(ctx, s, api.ListTurns{Order: "desc", Full: true, Page: api.Page{Limit: max(n, 1)}}) {
+	for t, err := range c.Turns(ctx, s, api.ListTurns{Order: "desc", Full: true, Page: api.Page{Limit: min(max(n, 1), 1000)}}) {
 		if err != nil {
 			return last, err
 		}
