@@ -36,6 +36,9 @@ func Reusable(r lineage.Reader, point lineage.Node, s *turns.Span) (bool, error)
 	if s.SawThrough.IsZero() || s.Through.IsZero() || len(s.Elisions) > 0 {
 		return false, nil
 	}
+	if s.FirstKept.IsZero() && s.Through != point.Ref {
+		return false, nil // it covers all of its own path, and says nothing of what follows here
+	}
 	for _, ref := range []turns.Ref{s.SawThrough, s.Through, s.FirstKept, s.Previous} {
 		if ref.IsZero() {
 			continue

@@ -54,6 +54,16 @@ func TestSummaryIsReusedOnlyWhereItSawNothingLater(t *testing.T) {
 			t.Errorf("fork at %s: reusable %v, %v; want %v", nodes[tc.point].Ref, got, err, tc.want)
 		}
 	}
+	whole := *span // keeps nothing
+	whole.FirstKept = turns.Ref{}
+	for i, want := range []bool{2: true, 3: false} {
+		if i < 2 {
+			continue
+		}
+		if got, err := Reusable(f, nodes[i], &whole); err != nil || got != want {
+			t.Errorf("fork at %s of a summary of all through t3: reusable %v, %v; want %v", nodes[i].Ref, got, err, want)
+		}
+	}
 	late := *span
 	late.SawThrough = nodes[4].Ref // a summarizer that was shown t5
 	if got, err := Reusable(f, nodes[3], &late); err != nil || got {

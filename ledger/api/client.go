@@ -305,6 +305,33 @@ func (c *Client) Compact(ctx context.Context, session turns.ID, r RunCompaction)
 	return out, c.Call(ctx, "compaction.run", session, r, out)
 }
 
+// Take is compaction.take; the pages of the content are put together.
+func (c *Client) Take(ctx context.Context, session turns.ID, r TakeCompaction) (*TakenCompaction, error) {
+	out := new(TakenCompaction)
+	for {
+		page := new(TakenCompaction)
+		if err := c.Call(ctx, "compaction.take", session, r, page); err != nil {
+			return nil, err
+		}
+		if out.Plan == "" {
+			*out = *page
+		} else {
+			out.Content += page.Content
+		}
+		if r.After = page.Next; r.After == "" {
+			out.Next = ""
+			return out, nil
+		}
+	}
+}
+
+// Submit is compaction.submit.
+func (c *Client) Submit(ctx context.Context, session turns.ID, r SubmitCompaction) (*Turn, error) {
+	ensure(&r.ID)
+	out := new(Turn)
+	return out, c.Call(ctx, "compaction.submit", session, r, out)
+}
+
 // Record is compaction.record.
 func (c *Client) Record(ctx context.Context, session turns.ID, r RecordCompaction) (*Turn, error) {
 	ensure(&r.ID)

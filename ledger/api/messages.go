@@ -432,6 +432,35 @@ type ExpandCompaction struct {
 	Read
 }
 
+// TakeCompaction is compaction.take.
+type TakeCompaction struct {
+	Policy        *Policy `json:"policy,omitempty,omitzero"`
+	Focus         string  `json:"focus,omitempty,omitzero"`
+	FromOriginals bool    `json:"from_originals,omitempty,omitzero"`
+	Page
+	Read
+}
+
+// TakenCompaction is compaction.take's reply: what a model of the agent's own
+// needs to write the summary. Content comes in pages, to be joined.
+type TakenCompaction struct {
+	Plan      string `json:"plan"` // to be given back with the summary
+	Prompt    string `json:"prompt,omitempty,omitzero"`
+	Content   string `json:"content"`
+	MaxTokens uint64 `json:"max_tokens"`
+	Details   *Plan  `json:"details"`
+	Next      string `json:"next,omitempty,omitzero"`
+}
+
+// SubmitCompaction is compaction.submit.
+type SubmitCompaction struct {
+	ID         turns.ID     `json:"id,omitzero"`
+	Plan       string       `json:"plan"`
+	Text       string       `json:"text"`
+	Usage      *turns.Usage `json:"usage,omitempty,omitzero"`
+	SawThrough turns.ID     `json:"saw_through,omitzero"` // last turn that the agent had in view, if that is later than the plan's
+}
+
 // RecordCompaction is compaction.record: a compaction that another system made,
 // brought in by an importer. Its provenance is "imported".
 type RecordCompaction struct {

@@ -113,9 +113,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 		}
 		if err == nil {
 			e.Metrics.compacted(res.Body.Tier, e.Now().Sub(began))
-			e.notify(c, session, "compaction.applied", ref.Turn, map[string]any{
-				"tokens_saved": int64(res.Body.TokensBefore) - int64(res.Body.TokensAfter), "targets_count": res.Span.Covered,
-				"duration_ms": res.Body.DurationMS, "tier": res.Body.Tier, "elisions": len(res.Span.Elisions)})
+			e.notifyApplied(c, session, ref, res)
 		}
 		return ref, err
 	}
@@ -484,6 +482,12 @@ func (e *Engine) onPath(n lineage.Node, id turns.ID) (uint64, error) {
 		return 0, errors.Join(fieldErr("/after", "not a turn of this list"), err)
 	}
 	return t.Depth, nil
+}
+
+func (e *Engine) notifyApplied(c Caller, session turns.ID, ref turns.Ref, res compactor.Result) {
+	e.notify(c, session, "compaction.applied", ref.Turn, map[string]any{
+		"tokens_saved": int64(res.Body.TokensBefore) - int64(res.Body.TokensAfter), "targets_count": res.Span.Covered,
+		"duration_ms": res.Body.DurationMS, "tier": res.Body.Tier, "elisions": len(res.Span.Elisions)})
 }
 
 func (e *Engine) notify(c Caller, session turns.ID, what string, turn turns.ID, detail map[string]any) {

@@ -36,6 +36,8 @@ func TestLife(t *testing.T) {
 			"move":      l.move,
 			"fork":      l.fork,
 			"compact":   l.compact,
+			"summarize": l.summarize,
+			"overflow":  l.overflow,
 			"settings":  l.settings,
 			"reset":     l.reset,
 			"other one": func(t *rapid.T) { l.at = rapid.IntRange(0, len(l.sessions)-1).Draw(t, "session") },
@@ -259,6 +261,34 @@ func (l *life) compact(t *rapid.T) {
 	_, err := l.engine().Compact(context.Background(), alice, l.session(), r, []byte(fmt.Sprint(l.n)))
 	if c := code(err); c != "" && c != api.Nothing && c != api.Unprocessable {
 		l.t.Fatalf("compact: %v", err)
+	}
+	l.n++
+}
+
+// summarize is the agent's own summary, of a plan that it took some time ago.
+func (l *life) summarize(t *rapid.T) {
+	taken, err := l.engine().Take(context.Background(), alice, l.session(), api.TakeCompaction{})
+	if c := code(err); c == api.Nothing || c == api.Unprocessable {
+		t.Skip("nothing to summarize")
+	}
+	l.must(err)
+	if rapid.Bool().Draw(t, "meanwhile") {
+		l.append(say(l.text(t), ""))
+	}
+	l.n++
+	r := api.SubmitCompaction{Plan: taken.Plan, Text: fmt.Sprintf("summary %d", l.n)}
+	_, err = l.engine().Submit(context.Background(), alice, l.session(), r, canon(r))
+	if c := code(err); c != "" && c != api.Unprocessable {
+		l.t.Fatalf("submit: %v", err)
+	}
+	l.n++
+}
+
+func (l *life) overflow(t *rapid.T) {
+	r := api.Overflow{Error: "context_length_exceeded", Status: 400, Format: "anthropic"}
+	_, err := l.engine().Overflow(context.Background(), alice, l.session(), r, []byte(fmt.Sprint(l.n)))
+	if c := code(err); c != "" && c != api.Unprocessable {
+		l.t.Fatalf("overflow: %v", err)
 	}
 	l.n++
 }

@@ -106,6 +106,12 @@ var verbs = []verb{
 	on("compaction.expand", true, "the turns that a compaction stands for", func(ctx context.Context, c *call, r api.ExpandCompaction) (*api.TurnList, error) {
 		return c.engine.Expand(ctx, c.caller, c.session, r)
 	}),
+	on("compaction.take", true, "what the agent needs to summarize by itself", func(ctx context.Context, c *call, r api.TakeCompaction) (*api.TakenCompaction, error) {
+		return c.engine.Take(ctx, c.caller, c.session, r)
+	}),
+	on("compaction.submit", true, "a summary that the agent made", func(ctx context.Context, c *call, r api.SubmitCompaction) (*api.Turn, error) {
+		return c.engine.Submit(ctx, c.caller, c.session, r, c.canonical)
+	}),
 	on("compaction.record", true, "record a compaction that another system made", func(ctx context.Context, c *call, r api.RecordCompaction) (*api.Turn, error) {
 		return c.engine.Record(ctx, c.caller, c.session, r, c.canonical)
 	}),
@@ -136,7 +142,7 @@ var verbs = []verb{
 // are answered, so that a client is told so and does not wait.
 var unbuilt = []verb{
 	later("session.erase", true),
-	later("compaction.take", true), later("compaction.submit", true), later("flush.begin", true), later("flush.done", true),
+	later("flush.begin", true), later("flush.done", true),
 	later("memory.save", false), later("memory.withdraw", false), later("memory.list", false), later("memory.search", false), later("memory.document", false),
 	later("event.append", false), later("event.list", false), later("search.query", false),
 	later("policy.list", false), later("policy.get", false), later("policy.put", false), later("audit.checkpoint", false), later("audit.proof", true),

@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"nexus/compactor"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// agentTier is the tier of a summary that the agent wrote itself.
+const agentTier = "agent"
+
+// takenPlan is a plan that an agent took, as its token says it. It holds all
+// that the plan is made of, so that any daemon can make it again: nothing is
+// remembered between take and submit.
+type takenPlan struct {
+	Head          turns.ID    `json:"head"`
+	Policy        *api.Policy `json:"policy,omitempty,omitzero"`
+	Focus         string      `json:"focus,omitzero"`
+	FromOriginals bool        `json:"from_originals,omitzero"`
+	Digest        turns.Hash  `json:"digest"`
+}
+
+func (p *takenPlan) token() (string, error) {
+	b, err := turns.EncodeJSON(p)
+	return base64.RawURLEncoding.EncodeToString(b), err
+}
+
+func parseTakenPlan(token string) (p takenPlan, err error) {
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		err = turns.DecodeJSON(b, &p)
+	}
+	if err != nil || p.Head.IsZero() {
+		return p, fieldErr("/plan", "not what compaction.take gave")
+	}
+	return p, nil
+}
+
+func (p *takenPlan) compaction() compaction {
+	return compaction{policy: p.Policy, trigger: turns.Trigger{Kind: compactor.TriggerManual},
+		opts: compactor.Options{Focus: p.Focus, FromOriginals: p.FromOriginals}}
+}
+
+// Take is compaction.take: the plan of a compaction, the prompt and the content
+// for a model of the agent's own to summarize, so that it needs to give its key
+// to nobody. It writes nothing.
+func (e *Engine) Take(ctx context.Context, c Caller, session turns.ID, req api.TakeCompaction) (*api.TakenCompaction, error) {
+	t := takenPlan{Policy: req.Policy, Focus: req.Focus, FromOriginals: req.FromOriginals}
+	at, skip := turns.ID{}, 0
+	if req.After != "" {
+		cur, err := parseContextCursor(req.After)
+		if err != nil || cur.messages != 0 || cur.sources != 0 {
+			return nil, fieldErr("/after", "not what a page gave as next")
+		}
+		at, skip = cur.at, cur.offset
+	}
+	s, head, err := e.headOf(ctx, c, session, at, req.Read)
+	if err != nil {
+		return nil, err
+	}
+	if err := takes(s); err != nil {
+		return nil, err
+	}
+	if head.Ref.IsZero() {
+		return nil, &api.Error{Code: api.Nothing, Message: "the session has no turn to compact"}
+	}
+	w, err := e.planAt(ctx, s, head, t.compaction())
+	if err != nil {
+		return nil, err
+	}
+	t.Head, t.Digest = head.Ref.Turn, w.plan.Digest
+	in := w.plan.Input()
+	out := &api.TakenCompaction{MaxTokens: in.MaxTokens, Details: planView(w.plan)}
+	if out.Plan, err = t.token(); err != nil {
+		return nil, err
+	}
+	if skip == 0 {
+		out.Prompt = compactor.Prompt(in)
+	}
+	content := compactor.Transcript(in)
+	if skip > len(content) {
+		return nil, fieldErr("/after", "past the end of the content")
+	}
+	rest := []byte(content[skip:])
+	if most := e.contextBytes() / 2; len(rest) > most {
+		rest = rest[:cutRune(rest, most)]
+		out.Next = contextCursor{at: t.Head, offset: skip + len(rest)}.String()
+	}
+	out.Content = string(rest)
+	return out, nil
+}
+
+// Submit is compaction.submit: the summary that the agent made of a plan that
+// it took. It is checked like any other and committed at the head; if the session
+// went on meanwhile it is rebased, and refused where that would not be legal.
+func (e *Engine) Submit(ctx context.Context, c Caller, session turns.ID, req api.SubmitCompaction, canonical []byte) (*api.Turn, error) {
+	t, err := parseTakenPlan(req.Plan)
+	if err != nil {
+		return nil, err
+	}
+	began := e.Now()
+	k := t.compaction()
+	k.request = request{id: req.ID, what: "compaction.submit", canonical: canonical}
+	s, head, err := e.headOf(ctx, c, session, t.Head, api.Read{})
+	if err != nil {
+		return nil, err
+	}
+	ref, err := e.submitted(s, k.request)
+	if err != nil || !ref.IsZero() {
+		return e.compactionTurn(ctx, c, session, ref, err)
+	}
+	w, err := e.planAt(ctx, s, head, k)
+	if err != nil {
+		return nil, err
+	}
+	if w.plan.Digest != t.Digest {
+		return nil, e.staleSubmit(ctx, c, session, "the session's settings are not those that the plan was made with")
+	}
+	res, err := compactor.Compose(w.plan, compactor.Output{Text: req.Text, Tier: agentTier, Usage: req.Usage}, e.Counter)
+	if err != nil {
+		return nil, &api.Error{Code: api.Unprocessable, Message: err.Error(), Details: map[string]any{"max_tokens": w.plan.SummaryTokens}}
+	}
+	res.Usage = req.Usage
+	if !req.SawThrough.IsZero() {
+		if err := e.sawThrough(s, w.plan, &res, req.SawThrough); err != nil {
+			return nil, err
+		}
+	}
+	ref, err = e.commitCompaction(ctx, c, session, k, w, res)
+	if errors.Is(err, compactor.ErrStale) {
+		return nil, e.staleSubmit(ctx, c, session, err.Error())
+	}
+	if err == nil {
+		e.Metrics.compacted(agentTier, e.Now().Sub(began))
+		e.notifyApplied(c, session, ref, res)
+	}
+	return e.compactionTurn(ctx, c, session, ref, err)
+}
+
+// sawThrough widens what the summarizer is said to have seen: an agent may have
+// had more in view than the plan gave it. A fork above that turn won't reuse it.
+func (e *Engine) sawThrough(s *ledger.Session, plan *compactor.Plan, res *compactor.Result, id turns.ID) error {
+	n, err := e.find(s, id)
+	if err != nil {
+		return err
+	}
+	head, err := e.headNode(s)
+	if err != nil {
+		return err
+	}
+	for _, x := range []struct{ above, below turns.Ref }{{plan.Span.SawThrough, n.Ref}, {n.Ref, head.Ref}} {
+		if x.above.IsZero() {
+			continue
+		}
+		ns, err := e.Store.Nodes(x.above, x.below)
+		if err != nil {
+			return err
+		}
+		if ok, err := lineage.IsAncestor(e.Store, ns[0], ns[1]); err != nil || !ok {
+			return errors.Join(err, fieldErr("/saw_through", "not from what the plan shows to the head"))
+		}
+	}
+	plan.Span.SawThrough, res.Span.SawThrough = n.Ref, n.Ref // also where it is rebased
+	return nil
+}
+
+// submitted is the compaction that an earlier try of the same request stored.
+func (e *Engine) submitted(s *ledger.Session, r request) (turns.Ref, error) {
+	digest, err := e.digest(s.ID, r)
+	if err != nil {
+		return turns.Ref{}, err
+	}
+	ev, err := e.stored(s, r, digest)
+	if ev == nil || err != nil {
+		return turns.Ref{}, err
+	}
+	return ev.Ref(), nil
+}
+
+func (e *Engine) compactionTurn(ctx context.Context, c Caller, session turns.ID, ref turns.Ref, err error) (*api.Turn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return e.GetTurn(ctx, c, session, api.GetTurn{ID: ref.Turn})
+}
+
+func (e *Engine) staleSubmit(ctx context.Context, c Caller, session turns.ID, why string) error {
+	s, err := e.row(ctx, c, session, true)
+	if err != nil {
+		return err
+	}
+	return headMoved(s, fmt.Sprintf("the plan no longer holds (%s); take another", why))
+}
