@@ -5,7 +5,7 @@ import "nexus/turns"
 // builtins are all versions of all built-in policies. A version that was
 // published is never edited: sessions pin its digest (see TestBuiltinDigests).
 func builtins() []Policy {
-	return []Policy{nexusV1(), balancedV1()}
+	return []Policy{nexusV1(), balancedV1(), balancedV2()}
 }
 
 // nexusV1 is the policy of the Nexus seed: its numbers where it gives them.
@@ -29,7 +29,16 @@ func nexusV1() Policy {
 	}
 }
 
-// balancedV1 is the default policy.
+// balancedV2 is the default policy: the first version, in the background. A
+// call is answered from what there is while the summary is made; between the
+// trigger and the budget a quarter of the budget is free for that.
+func balancedV2() Policy {
+	p := balancedV1()
+	p.Version, p.Mode = 2, Background
+	return p
+}
+
+// balancedV1 was the default policy at first.
 func balancedV1() Policy {
 	return Policy{
 		Name: "balanced", Version: 1, Counter: "approx-1", Mode: BeforeCall,

@@ -18,6 +18,7 @@ func TestBuiltinDigests(t *testing.T) {
 	want := map[string]string{
 		"nexus/1":    "sha256:82263748a8a7737204440c1509cb78cb5bc739eb3449d4e39f1bd82763906c7e",
 		"balanced/1": "sha256:6faed00f41b39849173c40194a7ee32e6b64bcc9887b2885f81724cf6ef3d836",
+		"balanced/2": "sha256:425ea84f5ec6b40772b12db8981ce772bbf0fba84454cfeeec155c84bcd52b84",
 	}
 	got := map[string]string{}
 	for _, p := range builtins() {

@@ -16,6 +16,7 @@ import (
 type Tier struct {
 	Name       string
 	Summarizer Summarizer
+	Local      bool // it asks nobody, and is done in the time of a request
 }
 
 // NoticeTier is the name of the last tier, which is built in and always fits:

@@ -44,7 +44,7 @@ func longPlan(t *testing.T, name string) *Plan {
 func TestRunTiers(t *testing.T) {
 	failing := summarizerFunc(func(context.Context, Input) (Output, error) { return Output{}, errors.New("no") })
 	tiers := func(first Summarizer) []Tier {
-		return []Tier{{"first", first}, {"second", says100("the parser was built")}}
+		return []Tier{{Name: "first", Summarizer: first}, {Name: "second", Summarizer: says100("the parser was built")}}
 	}
 	for _, c := range []struct {
 		what  string
@@ -62,7 +62,7 @@ func TestRunTiers(t *testing.T) {
 		{"policy's order", tiers(says100("good")), []string{"second", "first"}, "second", 0, 100},
 		{"policy's choice", tiers(says100("good")), []string{"third"}, NoticeTier, 0, 0},
 		{"none", nil, nil, NoticeTier, 0, 0},
-		{"all fail", []Tier{{"a", failing}, {"b", failing}}, nil, NoticeTier, 2, 0},
+		{"all fail", []Tier{{Name: "a", Summarizer: failing}, {Name: "b", Summarizer: failing}}, nil, NoticeTier, 2, 0},
 	} {
 		plan := longPlan(t, "nexus")
 		plan.Policy.Tiers = c.names
@@ -86,7 +86,7 @@ func TestRunTiers(t *testing.T) {
 
 // TestRunContext: a deadline is answered by the notice, a cancellation by its error.
 func TestRunContext(t *testing.T) {
-	waits := []Tier{{"waits", summarizerFunc(func(ctx context.Context, _ Input) (Output, error) {
+	waits := []Tier{{Name: "waits", Summarizer: summarizerFunc(func(ctx context.Context, _ Input) (Output, error) {
 		<-ctx.Done()
 		return Output{}, ctx.Err()
 	})}}
@@ -113,7 +113,7 @@ func TestFrame(t *testing.T) {
 	for range 3 {
 		plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
 		must(t, err)
-		r, err := Run(t.Context(), plan, []Tier{{"hostile", says100(hostile)}}, approx)
+		r, err := Run(t.Context(), plan, []Tier{{Name: "hostile", Summarizer: says100(hostile)}}, approx)
 		must(t, err)
 		must(t, w.compaction(r))
 		text := r.Body.Replacement[0].Parts[0].Content

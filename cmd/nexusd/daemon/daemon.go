@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -184,7 +185,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	counter := tokens.Approx{}
 	d.engine = &engine.Engine{
 		Ledger: uid, Log: d.log, Blobs: d.log.Blobs(), Store: d.store, Counter: counter,
-		Tiers: []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter})}},
+		Tiers: []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}},
 		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Metrics: engine.NewMetrics(registry), Notify: d.notify,
 		MaxPayload: int(d.client.MaxPayload()),
 	}
@@ -196,6 +197,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		d.opened(func(context.Context) error { return keys.Close() })
 		d.engine.Keys = keys
 	}
+	d.work()
 	if d.service, err = natsapi.Start(d.client, d.engine, d.cfg.Version, d.logger); err != nil {
 		return err
 	}
@@ -211,6 +213,20 @@ func (d *Daemon) serve(ctx context.Context) error {
 		d.opened(d.web.stop)
 	}
 	return d.client.Flush()
+}
+
+// work compacts in the background, on a quarter of the processors.
+func (d *Daemon) work() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for range max(1, runtime.GOMAXPROCS(0)/4) {
+		running.Go(func() { d.engine.Work(ctx) })
+	}
+	d.opened(func(context.Context) error {
+		cancel()
+		running.Wait()
+		return nil
+	})
 }
 
 // ready reports why the daemon is not fit to serve; nil if it is.

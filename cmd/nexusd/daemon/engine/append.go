@@ -172,6 +172,9 @@ func (e *Engine) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Sett
 	if _, due := compactor.Due(p, pol, g.Tokens); due {
 		ack.Compaction.State = "due"
 	}
+	if e.preparing(s.ID) {
+		ack.Compaction.State = "preparing"
+	}
 	return nil
 }
 

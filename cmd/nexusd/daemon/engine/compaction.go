@@ -22,6 +22,7 @@ type compaction struct {
 	trigger turns.Trigger
 	opts    compactor.Options
 	ifDue   bool // only if the policy's own trigger says so
+	local   bool // a request waits: only by tiers that ask nobody
 }
 
 // Compact is compaction.run.
@@ -74,7 +75,13 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 	if _, due := compactor.Due(p, pol, g.Tokens); !due || pol.Mode == compactor.Manual {
 		return nil, nil
 	}
-	ref, err := e.compact(ctx, c, session, compaction{request: request{what: "compaction.run"}, ifDue: true})
+	// In the background there is room between the trigger and the budget: the
+	// request is answered from what there is, while the summary is made.
+	fits := g.Tokens+p.Overhead <= g.Budget
+	if pol.Mode == compactor.Background && fits && e.prepare(c, session, head.Ref.Turn) {
+		return nil, nil
+	}
+	ref, err := e.compact(ctx, c, session, compaction{request: request{what: "compaction.run"}, ifDue: true, local: pol.Mode == compactor.Background})
 	if errors.Is(err, api.ErrNothing) {
 		return nil, nil
 	}
@@ -101,7 +108,11 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 			e.notify(c, session, "compaction.started", turns.ID{}, map[string]any{
 				"messages_count": len(w.path.Halves), "targets_count": len(w.plan.Covered), "force": w.plan.Trigger.Kind != compactor.TriggerThreshold})
 		}
-		res, err := compactor.Run(ctx, w.plan, e.tiers(w.policy), e.Counter)
+		tiers := e.Tiers
+		if k.local {
+			tiers = local(tiers)
+		}
+		res, err := compactor.Run(ctx, w.plan, tiers, e.Counter)
 		if err != nil {
 			e.notify(c, session, "compaction.failed", turns.ID{}, nil)
 			return turns.Ref{}, planError(err)
@@ -313,23 +324,6 @@ func planView(p *compactor.Plan) *api.Plan {
 		v.FirstKept = &r.Turn
 	}
 	return v
-}
-
-// tiers is the summarizers that a policy names, in its order; all of them if
-// it names none.
-func (e *Engine) tiers(p compactor.Policy) []compactor.Tier {
-	if len(p.Tiers) == 0 {
-		return e.Tiers
-	}
-	var out []compactor.Tier
-	for _, name := range p.Tiers {
-		for _, t := range e.Tiers {
-			if t.Name == name {
-				out = append(out, t)
-			}
-		}
-	}
-	return out
 }
 
 // ListCompactions is compaction.list: those on the path of the head, newest first.

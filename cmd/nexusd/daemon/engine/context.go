@@ -67,6 +67,9 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 	}
 	out := whole
 	out.Compacted, out.Position = compacted, position(s.Tail.Seq)
+	if e.preparing(session) {
+		out.Compaction.State = "preparing"
+	}
 	if err := pageContext(&out, head, cur, req.Limit, e.contextBytes(), e.payload()/2); err != nil {
 		return nil, err
 	}
@@ -159,7 +162,7 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 	if err != nil {
 		return nil, err
 	}
-	res, err := compactor.Run(ctx, plan, e.Tiers, e.Counter)
+	res, err := compactor.Run(ctx, plan, local(e.Tiers), e.Counter)
 	if err != nil {
 		return nil, over(err.Error())
 	}

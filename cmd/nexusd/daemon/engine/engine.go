@@ -50,6 +50,8 @@ type Engine struct {
 	// on, in bytes; 0: 8 MiB. Pages, and what an event holds itself, keep to it.
 	MaxPayload int
 
+	background background
+
 	contents cache[blobName, []byte]         // opened and checked
 	pages    cache[contextName, api.Context] // whole contexts that are being paged
 

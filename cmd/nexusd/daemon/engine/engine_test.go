@@ -57,7 +57,7 @@ func (w *world) engine(t *testing.T) *Engine {
 func newEngine(w *world, store *projections.Store) *Engine {
 	return &Engine{
 		Ledger: [16]byte{1}, Log: w.log, Blobs: new(memlog.Blobs), Store: store, Keys: w.keys, Counter: tokens.Approx{},
-		Tiers: []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}}}, Now: time.Now, Rand: rand.Reader,
+		Tiers: []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}, Local: true}}, Now: time.Now, Rand: rand.Reader,
 	}
 }
 

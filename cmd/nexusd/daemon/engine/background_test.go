@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"nexus/compactor"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange/strict"
+)
+
+// held is a summarizer that is done when it is let go.
+type held struct {
+	began chan struct{}
+	let   chan struct{}
+}
+
+func (h held) Summarize(ctx context.Context, in compactor.Input) (compactor.Output, error) {
+	h.began <- struct{}{}
+	select {
+	case <-h.let:
+	case <-ctx.Done():
+		return compactor.Output{}, ctx.Err()
+	}
+	return compactor.Output{Text: fmt.Sprintf("what was said in %d halves", len(in.Halves))}, nil
+}
+
+// works runs the engine's background until the test ends.
+func works(t *testing.T, e *Engine) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { e.Work(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	for e.prepare(alice, newID(t), turns.ID{}); ; { // until the worker is there
+		e.background.mu.Lock()
+		n := e.background.workers
+		e.background.mu.Unlock()
+		if n > 0 {
+			return
+		}
+	}
+}
+
+// No call waits for a summarizer: while one takes its time, contexts come and
+// turns are appended; its summary is committed over what was appended meanwhile.
+// A context that would not fit is shortened at once, by a tier that asks nobody.
+func TestNobodyWaitsForASummary(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
+	applied := make(chan turns.ID, 10)
+	e.Notify = func(_, _ string, n api.Notification) {
+		if n.What == "compaction.applied" {
+			applied <- n.Turn
+		}
+	}
+	works(t, e)
+	s := create(t, e, 16_000, "balanced")
+	turn := func(i, size int) *api.Appended {
+		return add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(size)), fmt.Sprintf("answer %d", i)))
+	}
+	n := 0
+	for ; ; n++ {
+		if a := turn(n, 1500); a.Compaction.State == "due" {
+			break
+		}
+	}
+	get := func() *api.Context {
+		return must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: "anthropic"}))(t)
+	}
+	cx := get()
+	<-slow.began
+	if cx.Compacted != nil || cx.Compaction.State != "preparing" || cx.Tokens+cx.Overhead > cx.Budget {
+		t.Errorf("while it is made: compacted %v, state %s, %d of %d tokens", cx.Compacted, cx.Compaction.State, cx.Tokens, cx.Budget)
+	}
+	later := turn(100, 10)
+	if later.Compaction.State != "preparing" {
+		t.Errorf("state of an append meanwhile: %s", later.Compaction.State)
+	}
+	if again := get(); !bytes.Contains(canon(again.Messages), []byte("question 100")) {
+		t.Error("the turn that was appended meanwhile is not in the context")
+	}
+	close(slow.let)
+	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: <-applied}))(t)
+	if k.Compaction.Tier != "slow" || *k.Parent != later.ID || k.Compaction.Mode != "background" {
+		t.Errorf("compaction by %s after %s, mode %s", k.Compaction.Tier, *k.Parent, k.Compaction.Mode)
+	}
+	cx = get()
+	if err := strict.Anthropic(canon(cx.System), canon(cx.Messages)); err != nil {
+		t.Error(err)
+	}
+	if !bytes.Contains(canon(cx.Messages), []byte("what was said in")) || !bytes.Contains(canon(cx.Messages), []byte("question 100")) {
+		t.Errorf("after it: %.300s", canon(cx.Messages))
+	}
+	verified(t, e)
+}
+
+func TestAContextThatDoesNotFitIsShortenedAtOnce(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
+	works(t, e)
+	s := create(t, e, 16_000, "balanced")
+	for i := range 40 {
+		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), "answer"))
+	}
+	done := make(chan *api.Context, 1)
+	go func() { done <- must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t) }()
+	select {
+	case cx := <-done:
+		if cx.Compacted == nil || cx.Tokens+cx.Overhead > cx.Budget {
+			t.Errorf("compacted %v, %d of %d tokens", cx.Compacted, cx.Tokens, cx.Budget)
+		}
+		if k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t); k.Compaction.Tier != "first-words" {
+			t.Errorf("by %s, want the tier that asks nobody", k.Compaction.Tier)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the context waits for the slow summarizer")
+	}
+	close(slow.let)
+	verified(t, e)
+}
