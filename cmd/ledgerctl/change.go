@@ -10,6 +10,9 @@ import (
 	"nexus/turns"
 )
 
+// waitForModel is how long one request waits for a summary, in milliseconds.
+const waitForModel = 20_000
+
 func compactCmd(e *env) *cobra.Command {
 	var r api.RunCompaction
 	var policy string
@@ -21,7 +24,12 @@ func compactCmd(e *env) *cobra.Command {
 		if policy != "" {
 			r.Policy = &api.Policy{Name: policy}
 		}
+		r.ID, r.WaitMS = api.NewID(), waitForModel
 		k, err := c.Compact(cmd.Context(), s.ID, r)
+		for err == nil && k.State == "running" { // a model writes the summary
+			e.say("the summary is being written …")
+			k, err = c.Compact(cmd.Context(), s.ID, r)
+		}
 		if err != nil {
 			return err
 		}

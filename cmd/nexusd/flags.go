@@ -29,6 +29,13 @@ When it can serve it prints one JSON line with nats_url, http_url and data.
   --seal on|off        encrypt bodies under a key of each session (default on; off with --nats)
   --max-store BYTES    most bytes of the stream's files
   --log-level LEVEL    debug, info, warn or error (default info)
+  --summarizer openai|anthropic
+                       have a model write the summaries; without it they are
+                       extracted, and no model is ever called
+  --summarizer-url URL, --summarizer-model NAME, --summarizer-window TOKENS
+                       where it is; openai is every server that speaks its API
+  --summarizer-key-file FILE
+                       its key (or NEXUS_SUMMARIZER_KEY; no flag takes it)
   --config FILE        TOML with the same names, as max_store = 1000000000
   --version, --help
 
@@ -61,6 +68,11 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.StringVar(&flags.Seal, "seal", "", "")
 	fs.Int64Var(&flags.MaxStore, "max-store", 0, "")
 	fs.StringVar(&flags.LogLevel, "log-level", "", "")
+	fs.StringVar(&flags.Summarizer, "summarizer", "", "")
+	fs.StringVar(&flags.SummarizerURL, "summarizer-url", "", "")
+	fs.StringVar(&flags.SummarizerModel, "summarizer-model", "", "")
+	fs.Uint64Var(&flags.SummarizerWindow, "summarizer-window", 0, "")
+	fs.StringVar(&flags.SummarizerKeyFile, "summarizer-key-file", "", "")
 	fs.StringVar(&file, "config", "", "")
 	fs.BoolVar(&showVersion, "version", false, "")
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -106,6 +118,16 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.MaxStore = flags.MaxStore
 		case "log-level":
 			cfg.LogLevel = flags.LogLevel
+		case "summarizer":
+			cfg.Summarizer = flags.Summarizer
+		case "summarizer-url":
+			cfg.SummarizerURL = flags.SummarizerURL
+		case "summarizer-model":
+			cfg.SummarizerModel = flags.SummarizerModel
+		case "summarizer-window":
+			cfg.SummarizerWindow = flags.SummarizerWindow
+		case "summarizer-key-file":
+			cfg.SummarizerKeyFile = flags.SummarizerKeyFile
 		}
 	})
 	return cfg, cfg.Validate()

@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"fork":                      {"turns", "lineage"},
 	"compactor":                 {"turns", "turns/tokens", "lineage"},
 	"compactor/extractive":      {"turns", "turns/tokens", "compactor"},
+	"compactor/llm":             {"turns", "turns/tokens", "compactor"},
 	"projections":               {"turns", "ledger", "lineage"},
 	"cmd/nexusd":                {"turns", "ledger/api", "cmd/nexusd/daemon"},
 	"cmd/nexusd/daemon/natsapi": {"turns", "ledger/api", "cmd/nexusd/daemon/engine"},
@@ -48,6 +49,8 @@ var only = map[string][]string{
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
 	"github.com/nats-io/nats.go":          {"ledger/jetstream", "ledger/jetstream/embed", "ledger/api", "cmd/nexusd/daemon", "cmd/nexusd/daemon/natsapi", "cmd/ledgerctl", "docs/examples/go"},
 	"github.com/prometheus/client_golang": {"cmd/nexusd/daemon", "cmd/nexusd/daemon/engine"},
+	"github.com/openai/openai-go":         {"compactor/llm"},
+	"github.com/anthropics":               {"compactor/llm"},
 	"encoding/json":                       {"docs/examples/go"}, // repairs what it should refuse: duplicate keys, bad UTF-8
 	"math/rand":                           {},
 	"net/http":                            {"cmd/nexusd/daemon", "docs/examples/go"},

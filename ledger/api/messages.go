@@ -396,9 +396,10 @@ type RunCompaction struct {
 
 // CompactionRun is compaction.run's reply: the turn, or for a dry run the plan.
 type CompactionRun struct {
-	Compaction *Turn  `json:"compaction,omitempty,omitzero"`
-	Plan       *Plan  `json:"plan,omitempty,omitzero"`
-	State      string `json:"state"` // done, planned
+	ID         turns.ID `json:"id,omitzero"` // of the compaction that is running
+	Compaction *Turn    `json:"compaction,omitempty,omitzero"`
+	Plan       *Plan    `json:"plan,omitempty,omitzero"`
+	State      string   `json:"state"` // done, planned, running
 }
 
 // Plan is a compaction that was not made.

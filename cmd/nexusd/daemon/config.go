@@ -36,6 +36,22 @@ type Config struct {
 	// LogLevel is debug, info, warn or error. Default info.
 	LogLevel string `toml:"log_level" env:"LOG_LEVEL"`
 
+	// Summarizer is a model that writes summaries: "openai" (that and all
+	// servers that speak its chat completions) or "anthropic"; "": none is asked.
+	// It is tried first; the extractive summarizer stands behind it.
+	Summarizer string `toml:"summarizer" env:"SUMMARIZER"`
+	// SummarizerURL is its base URL; "": the provider's own.
+	SummarizerURL string `toml:"summarizer_url" env:"SUMMARIZER_URL"`
+	// SummarizerModel is the model's name at the provider.
+	SummarizerModel string `toml:"summarizer_model" env:"SUMMARIZER_MODEL"`
+	// SummarizerWindow is the tokens that a request to it may have. Default 128000.
+	SummarizerWindow uint64 `toml:"summarizer_window" env:"SUMMARIZER_WINDOW"`
+	// SummarizerKeyFile is a file with its API key on the first line; the
+	// environment's NEXUS_SUMMARIZER_KEY wins. The key stands nowhere else: no
+	// flag takes it, for others see those, and no event, log or error holds it.
+	SummarizerKeyFile string `toml:"summarizer_key_file" env:"SUMMARIZER_KEY_FILE"`
+	SummarizerKey     string `toml:"-" env:"SUMMARIZER_KEY"`
+
 	// Logger takes the daemon's log; nil: silent. Turn content is never logged.
 	Logger *slog.Logger `toml:"-" env:"-"`
 	// Version is reported by the service.
@@ -96,6 +112,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxStore < 0 {
 		bad("max_store: %d is negative", c.MaxStore)
+	}
+	if c.Summarizer == "" && (c.SummarizerURL != "" || c.SummarizerModel != "" || c.SummarizerKeyFile != "") {
+		bad("summarizer: its settings are given, but not which provider it is: openai or anthropic")
 	}
 	switch strings.ToLower(c.LogLevel) {
 	case "debug", "info", "warn", "error":

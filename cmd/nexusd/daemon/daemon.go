@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"nexus/cmd/nexusd/daemon/natsapi"
 	"nexus/compactor"
 	"nexus/compactor/extractive"
+	"nexus/compactor/llm"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
@@ -183,9 +185,13 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 	registry := prometheus.NewRegistry()
 	counter := tokens.Approx{}
+	tiers, err := d.tiers(counter)
+	if err != nil {
+		return err
+	}
 	d.engine = &engine.Engine{
 		Ledger: uid, Log: d.log, Blobs: d.log.Blobs(), Store: d.store, Counter: counter,
-		Tiers: []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}},
+		Tiers: tiers,
 		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Metrics: engine.NewMetrics(registry), Notify: d.notify,
 		MaxPayload: int(d.client.MaxPayload()),
 	}
@@ -213,6 +219,28 @@ func (d *Daemon) serve(ctx context.Context) error {
 		d.opened(d.web.stop)
 	}
 	return d.client.Flush()
+}
+
+// tiers is the summarizers in the order that they are tried in.
+func (d *Daemon) tiers(counter tokens.Counter) ([]compactor.Tier, error) {
+	tiers := []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}}
+	if d.cfg.Summarizer == "" {
+		return tiers, nil
+	}
+	key := d.cfg.SummarizerKey
+	if key == "" && d.cfg.SummarizerKeyFile != "" {
+		b, err := os.ReadFile(d.cfg.SummarizerKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("summarizer_key_file: %w", err)
+		}
+		key, _, _ = strings.Cut(string(b), "\n")
+		key = strings.TrimSpace(key)
+	}
+	s, err := llm.New(llm.Config{Provider: d.cfg.Summarizer, BaseURL: d.cfg.SummarizerURL, Model: d.cfg.SummarizerModel, Key: key, Window: d.cfg.SummarizerWindow, Counter: counter})
+	if err != nil {
+		return nil, err
+	}
+	return append([]compactor.Tier{{Name: "llm", Summarizer: s}}, tiers...), nil
 }
 
 // work compacts in the background, on a quarter of the processors.

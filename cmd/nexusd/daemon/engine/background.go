@@ -17,9 +17,19 @@ import (
 type background struct {
 	mu      sync.Mutex
 	workers int
-	queue   chan turns.ID
-	jobs    map[turns.ID]Caller   // queued or being made
+	queue   chan *job
+	jobs    map[turns.ID]*job     // by session; queued or being made
 	vain    map[turns.ID]turns.ID // session → head at which there was nothing to gain
+}
+
+// job is one compaction to make.
+type job struct {
+	caller  Caller
+	session turns.ID
+	what    compaction
+	done    chan struct{} // closed when ref and err are set
+	ref     turns.Ref
+	err     error
 }
 
 const (
@@ -35,8 +45,8 @@ func (e *Engine) Work(ctx context.Context) {
 	b := &e.background
 	b.mu.Lock()
 	if b.queue == nil {
-		b.queue = make(chan turns.ID, maxBackground)
-		b.jobs, b.vain = make(map[turns.ID]Caller), make(map[turns.ID]turns.ID)
+		b.queue = make(chan *job, maxBackground)
+		b.jobs, b.vain = make(map[turns.ID]*job), make(map[turns.ID]turns.ID)
 	}
 	b.workers++
 	b.mu.Unlock()
@@ -49,58 +59,70 @@ func (e *Engine) Work(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case id := <-b.queue:
-			e.work(ctx, id)
+		case j := <-b.queue:
+			e.work(ctx, j)
 		}
 	}
 }
 
-func (e *Engine) work(ctx context.Context, id turns.ID) {
-	b := &e.background
-	b.mu.Lock()
-	c := b.jobs[id]
-	b.mu.Unlock()
+func (e *Engine) work(ctx context.Context, j *job) {
 	ctx, cancel := context.WithTimeout(ctx, backgroundTimeout)
 	defer cancel()
 	head := turns.ID{}
-	if s, err := e.Store.Session(id); err == nil {
+	if s, err := e.Store.Session(j.session); err == nil {
 		head = s.Head.Turn
 	}
-	_, err := e.compact(ctx, c, id, compaction{request: request{what: "compaction.run"}, ifDue: true})
+	j.ref, j.err = e.compact(ctx, j.caller, j.session, j.what)
+	b := &e.background
 	b.mu.Lock()
-	delete(b.jobs, id)
-	if errors.Is(err, api.ErrNothing) {
+	delete(b.jobs, j.session)
+	if errors.Is(j.err, api.ErrNothing) {
 		if len(b.vain) >= maxIdle {
 			clear(b.vain)
 		}
-		b.vain[id] = head
+		b.vain[j.session] = head
 	}
 	b.mu.Unlock()
-	if err != nil && !errors.Is(err, api.ErrNothing) && ctx.Err() == nil && e.Logger != nil {
-		e.Logger.Warn("a compaction in the background failed", "session", id, "code", api.FromError(err).Code)
+	close(j.done)
+	if j.err != nil && !errors.Is(j.err, api.ErrNothing) && ctx.Err() == nil && e.Logger != nil {
+		e.Logger.Warn("a compaction in the background failed", "session", j.session, "code", api.FromError(j.err).Code)
 	}
 }
 
-// prepare queues a compaction of a session, and reports whether one is queued
-// or being made. It never waits. Without workers, with a full queue, or where
-// there was nothing to gain at this head, it is none.
+// prepare queues the compaction that is due at a session's head, and reports
+// whether one is queued or being made. It never waits. Without workers, with a
+// full queue, or where there was nothing to gain at this head, it is none.
 func (e *Engine) prepare(c Caller, id, head turns.ID) bool {
+	e.background.mu.Lock()
+	vain, known := e.background.vain[id]
+	e.background.mu.Unlock()
+	if known && vain == head {
+		return false
+	}
+	j, _ := e.queue(c, id, compaction{request: request{what: "compaction.run"}, ifDue: true})
+	return j != nil
+}
+
+// queue queues a compaction. Where one of the session is under way it is that,
+// and own is false. nil: there are no workers, or no room.
+func (e *Engine) queue(c Caller, id turns.ID, k compaction) (j *job, own bool) {
 	b := &e.background
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, ok := b.jobs[id]; ok {
-		return true
+	if j := b.jobs[id]; j != nil {
+		return j, false
 	}
-	if b.workers == 0 || b.vain[id] == head {
-		return false
+	if b.workers == 0 {
+		return nil, false
 	}
+	j = &job{caller: c, session: id, what: k, done: make(chan struct{})}
 	select {
-	case b.queue <- id:
-		b.jobs[id] = c
+	case b.queue <- j:
+		b.jobs[id] = j
 		delete(b.vain, id)
-		return true
+		return j, true
 	default:
-		return false
+		return nil, false
 	}
 }
 
@@ -108,9 +130,12 @@ func (e *Engine) prepare(c Caller, id, head turns.ID) bool {
 func (e *Engine) preparing(id turns.ID) bool {
 	e.background.mu.Lock()
 	defer e.background.mu.Unlock()
-	_, ok := e.background.jobs[id]
-	return ok
+	return e.background.jobs[id] != nil
 }
+
+// asksModel reports whether a compaction would ask anybody: then no request
+// waits for it unless it says how long.
+func (e *Engine) asksModel() bool { return len(local(e.Tiers)) < len(e.Tiers) }
 
 // local is the tiers that ask nobody: what a request may wait for.
 func local(tiers []compactor.Tier) (out []compactor.Tier) {
@@ -120,4 +145,26 @@ func local(tiers []compactor.Tier) (out []compactor.Tier) {
 		}
 	}
 	return out
+}
+
+// compactLater has a compaction made by a worker, and waits for it as long as
+// the request says. done is false where it is still under way then.
+func (e *Engine) compactLater(ctx context.Context, c Caller, session turns.ID, k compaction, wait time.Duration) (ref turns.Ref, done bool, err error) {
+	j, own := e.queue(c, session, k)
+	if j == nil {
+		return ref, false, &api.Error{Code: api.Busy, Message: "no worker has room for a compaction", Details: map[string]any{"retry_after_ms": 500}}
+	}
+	if !own && j.what.request.id != k.request.id {
+		return ref, false, &api.Error{Code: api.Busy, Message: "a compaction of this session is under way", Details: map[string]any{"retry_after_ms": 500}}
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-j.done:
+		return j.ref, true, j.err
+	case <-timer.C:
+		return ref, false, nil
+	case <-ctx.Done():
+		return ref, false, nil
+	}
 }

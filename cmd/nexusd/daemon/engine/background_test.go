@@ -102,6 +102,42 @@ func TestNobodyWaitsForASummary(t *testing.T) {
 	verified(t, e)
 }
 
+// A compaction that asks a model is answered at once with its id, goes on, and
+// the same request again tells how it ended.
+func TestARunThatAsksAModelGoesOn(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
+	works(t, e)
+	s := create(t, e, 0, "nexus")
+	if _, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil); code(err) != api.Nothing {
+		t.Errorf("on an empty session: %v, want nothing_to_compact", err)
+	}
+	for i := range 40 {
+		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(5000)), "answer"))
+	}
+	r := api.RunCompaction{ID: newID(t)}
+	run := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t)
+	if run.State != "running" || run.ID != r.ID || run.Compaction != nil {
+		t.Fatalf("%+v", run)
+	}
+	<-slow.began
+	if again := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t); again.State != "running" {
+		t.Errorf("again, meanwhile: %+v", again)
+	}
+	if _, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil); code(err) != api.Busy {
+		t.Errorf("another one meanwhile: %v, want busy", err)
+	}
+	close(slow.let)
+	r.WaitMS = 20_000
+	done := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t)
+	if done.State != "done" || done.Compaction.ID != r.ID || done.Compaction.Compaction.Tier != "slow" {
+		t.Errorf("at the end: %+v", done)
+	}
+	verified(t, e)
+}
+
 func TestAContextThatDoesNotFitIsShortenedAtOnce(t *testing.T) {
 	w := newWorld()
 	e := w.engine(t)

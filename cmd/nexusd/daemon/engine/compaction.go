@@ -41,7 +41,15 @@ func (e *Engine) Compact(ctx context.Context, c Caller, session turns.ID, req ap
 		request: request{id: req.ID, what: "compaction.run", canonical: canonical}, policy: req.Policy,
 		trigger: turns.Trigger{Kind: "manual"}, opts: compactor.Options{Focus: req.Focus, FromOriginals: req.FromOriginals},
 	}
-	ref, err := e.compact(ctx, c, session, k)
+	var ref turns.Ref
+	var err error
+	if e.asksModel() {
+		if ref, err = e.runLater(ctx, c, session, &k, req.WaitMS); err == nil && ref.IsZero() {
+			return &api.CompactionRun{ID: k.request.id, State: "running"}, nil
+		}
+	} else {
+		ref, err = e.compact(ctx, c, session, k)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +59,28 @@ func (e *Engine) Compact(ctx context.Context, c Caller, session turns.ID, req ap
 	}
 	return &api.CompactionRun{Compaction: t, State: "done"}, nil
 }
+
+// runLater makes a compaction that asks a model. The zero Ref: it goes on
+// under its id, and the same request again tells how it ended.
+func (e *Engine) runLater(ctx context.Context, c Caller, session turns.ID, k *compaction, waitMS int) (turns.Ref, error) {
+	if c.Operator() {
+		return turns.Ref{}, &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name the session's agent"}
+	}
+	var err error
+	if k.request.id, err = e.newID(k.request.id); err != nil {
+		return turns.Ref{}, err
+	}
+	// What is refused is refused now, and what is stored is told.
+	w, err := e.planCompaction(ctx, c, session, *k)
+	if err != nil || !w.stored.IsZero() {
+		return w.stored, err
+	}
+	ref, _, err := e.compactLater(ctx, c, session, *k, time.Duration(min(max(waitMS, 0), maxWait))*time.Millisecond)
+	return ref, err
+}
+
+// maxWait is the longest that a request waits for a model, in milliseconds.
+const maxWait = 25_000
 
 // compactIfDue commits the compaction that the session's policy wants before
 // the next call, if it wants one. That there is nothing to gain is no error here.
@@ -81,7 +111,7 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 	if pol.Mode == compactor.Background && fits && e.prepare(c, session, head.Ref.Turn) {
 		return nil, nil
 	}
-	ref, err := e.compact(ctx, c, session, compaction{request: request{what: "compaction.run"}, ifDue: true, local: pol.Mode == compactor.Background})
+	ref, err := e.compact(ctx, c, session, compaction{request: request{what: "compaction.run"}, ifDue: true, local: true})
 	if errors.Is(err, api.ErrNothing) {
 		return nil, nil
 	}

@@ -35,7 +35,7 @@ func (e *Engine) Overflow(ctx context.Context, c Caller, session turns.ID, req a
 	ref, err := e.compact(ctx, c, session, compaction{
 		request: request{id: req.ID, what: "context.overflow", canonical: canonical},
 		trigger: turns.Trigger{Kind: compactor.TriggerOverflow, Detail: turns.Raw(fmt.Sprintf(`{"kind":%q,"window":%d,"tokens":%d}`, said.Kind, said.Window, said.Tokens))},
-		opts:    compactor.Options{Budget: budget},
+		opts:    compactor.Options{Budget: budget}, local: true,
 	})
 	if errors.Is(err, api.ErrNothing) {
 		return nil, e.nothingLeft(ctx, c, session, err)
