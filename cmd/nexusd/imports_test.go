@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"compactor/extractive":      {"turns", "turns/tokens", "compactor"},
 	"compactor/llm":             {"turns", "turns/tokens", "compactor"},
 	"projections":               {"turns", "ledger", "lineage"},
-	"cmd/nexusd":                {"turns", "ledger/api", "cmd/nexusd/daemon"},
+	"cmd/nexusd":                {"turns", "ledger/api", "compactor", "compactor/llm", "cmd/nexusd/daemon"},
 	"cmd/nexusd/daemon/natsapi": {"turns", "ledger/api", "cmd/nexusd/daemon/engine"},
 	"cmd/nexusd/daemon/engine":  {"turns", "turns/seal", "turns/tokens", "turns/interchange", "lineage", "ledger", "ledger/api", "fork", "compactor", "projections"},
 	"cmd/nexusd/daemon":         nil, // the wiring: everything

@@ -48,6 +48,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	cfg.Version = version()
+	if cfg.Models, err = models(cfg); err != nil {
+		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
+		return 2
+	}
 	d, err := daemon.Open(ctx, cfg)
 	if err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)

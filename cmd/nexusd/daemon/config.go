@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+
+	"nexus/compactor"
 )
 
 // Config says how a daemon runs. The zero value of each field is its default.
@@ -52,6 +54,9 @@ type Config struct {
 	SummarizerKeyFile string `toml:"summarizer_key_file" env:"SUMMARIZER_KEY_FILE"`
 	SummarizerKey     string `toml:"-" env:"SUMMARIZER_KEY"`
 
+	// Models are the summarizers that are tried before the extract; see
+	// [Config.Summarizer], which nexusd makes them of.
+	Models []compactor.Tier `toml:"-" env:"-"`
 	// Logger takes the daemon's log; nil: silent. Turn content is never logged.
 	Logger *slog.Logger `toml:"-" env:"-"`
 	// Version is reported by the service.

@@ -12,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +25,6 @@ import (
 	"nexus/cmd/nexusd/daemon/natsapi"
 	"nexus/compactor"
 	"nexus/compactor/extractive"
-	"nexus/compactor/llm"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
@@ -185,13 +184,10 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 	registry := prometheus.NewRegistry()
 	counter := tokens.Approx{}
-	tiers, err := d.tiers(counter)
-	if err != nil {
-		return err
-	}
+	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}
 	d.engine = &engine.Engine{
 		Ledger: uid, Log: d.log, Blobs: d.log.Blobs(), Store: d.store, Counter: counter,
-		Tiers: tiers,
+		Tiers: append(slices.Clip(d.cfg.Models), extract),
 		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Metrics: engine.NewMetrics(registry), Notify: d.notify,
 		MaxPayload: int(d.client.MaxPayload()),
 	}
@@ -219,28 +215,6 @@ func (d *Daemon) serve(ctx context.Context) error {
 		d.opened(d.web.stop)
 	}
 	return d.client.Flush()
-}
-
-// tiers is the summarizers in the order that they are tried in.
-func (d *Daemon) tiers(counter tokens.Counter) ([]compactor.Tier, error) {
-	tiers := []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}}
-	if d.cfg.Summarizer == "" {
-		return tiers, nil
-	}
-	key := d.cfg.SummarizerKey
-	if key == "" && d.cfg.SummarizerKeyFile != "" {
-		b, err := os.ReadFile(d.cfg.SummarizerKeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("summarizer_key_file: %w", err)
-		}
-		key, _, _ = strings.Cut(string(b), "\n")
-		key = strings.TrimSpace(key)
-	}
-	s, err := llm.New(llm.Config{Provider: d.cfg.Summarizer, BaseURL: d.cfg.SummarizerURL, Model: d.cfg.SummarizerModel, Key: key, Window: d.cfg.SummarizerWindow, Counter: counter})
-	if err != nil {
-		return nil, err
-	}
-	return append([]compactor.Tier{{Name: "llm", Summarizer: s}}, tiers...), nil
 }
 
 // work compacts in the background, on a quarter of the processors.

@@ -1,6 +1,8 @@
-package daemon
+package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,9 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -39,8 +46,29 @@ func TestAModelSummarizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	logs := new(lockedBuffer)
-	_, c := startWith(t, Config{Data: data, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Logger: slog.New(slog.NewTextHandler(logs, nil)),
-		Summarizer: "openai", SummarizerURL: provider.URL, SummarizerModel: "m", SummarizerKeyFile: keyFile})
+	cfg := daemon.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Logger: slog.New(slog.NewTextHandler(logs, nil)),
+		Summarizer: "openai", SummarizerURL: provider.URL, SummarizerModel: "m", SummarizerKeyFile: keyFile}
+	var err error
+	if cfg.Models, err = models(cfg); err != nil {
+		t.Fatal(err)
+	}
+	d, err := daemon.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := d.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	nc, err := nats.Connect(d.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c := api.NewClient(nc, "default", "main")
 	ctx := t.Context()
 	s, err := c.Create(ctx, api.CreateSession{})
 	if err != nil {
@@ -89,4 +117,22 @@ func TestAModelSummarizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// lockedBuffer is a log that is written and read at once.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"nexus/cmd/nexusd/daemon"
+	"nexus/compactor"
+	"nexus/compactor/llm"
+)
+
+// models is the summarizer that the configuration names; none where it names
+// none. It is made here and not by the daemon, so that a program with a daemon
+// inside does not carry the providers' libraries.
+func models(cfg daemon.Config) ([]compactor.Tier, error) {
+	if cfg.Summarizer == "" {
+		return nil, nil
+	}
+	key := cfg.SummarizerKey
+	if key == "" && cfg.SummarizerKeyFile != "" {
+		b, err := os.ReadFile(cfg.SummarizerKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("summarizer_key_file: %w", err)
+		}
+		key, _, _ = strings.Cut(string(b), "\n")
+	}
+	s, err := llm.New(llm.Config{Provider: cfg.Summarizer, BaseURL: cfg.SummarizerURL, Model: cfg.SummarizerModel,
+		Key: strings.TrimSpace(key), Window: cfg.SummarizerWindow})
+	if err != nil {
+		return nil, err
+	}
+	return []compactor.Tier{{Name: "llm", Summarizer: s}}, nil
+}
