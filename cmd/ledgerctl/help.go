@@ -28,6 +28,9 @@ Change
   rewind SESSION TURN       move the head, back or forward
   fork TURN                 a new session from any turn
 
+  policies                  the compaction policies
+  policy show NAME          one of them, with every number
+
 Audit
   verify [SESSION…]         check every event, hash, parent and blob
 
@@ -259,6 +262,21 @@ A new session that begins at any turn of another, and shares its history.
 Examples
   ledgerctl fork support-42@head~3
   ledgerctl fork 01J8/4XK2PQRS --mode full --label second-try
+`,
+	"policies": `ledgerctl policies
+
+The compaction policies that a session can be given: sessions set --policy.
+
+Examples
+  ledgerctl policies
+`,
+	"policy": `ledgerctl policy show NAME
+
+A policy with every number. Each can be overridden by its name for one session:
+session.set {"policy": {"name": NAME, "set": {…}}}.
+
+Examples
+  ledgerctl policy show balanced
 `,
 	"verify": `ledgerctl verify [SESSION…]
 

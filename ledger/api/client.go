@@ -416,6 +416,19 @@ func (c *Client) Import(ctx context.Context, records []ExportRecord) (*Imported,
 	return out, c.Call(ctx, "session.import", turns.ID{}, ImportRecords{records}, out)
 }
 
+// Policies is policy.list.
+func (c *Client) Policies(ctx context.Context) ([]PolicyInfo, error) {
+	var out PolicyList
+	err := c.Call(ctx, "policy.list", turns.ID{}, struct{}{}, &out)
+	return out.Policies, err
+}
+
+// Policy is policy.get.
+func (c *Client) Policy(ctx context.Context, r GetPolicy) (*PolicyInfo, error) {
+	out := new(PolicyInfo)
+	return out, c.Call(ctx, "policy.get", turns.ID{}, r, out)
+}
+
 // PutBlob is blob.put.
 func (c *Client) PutBlob(ctx context.Context, r PutBlob) (*BlobInfo, error) {
 	out := new(BlobInfo)

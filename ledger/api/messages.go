@@ -462,6 +462,27 @@ type SubmitCompaction struct {
 	SawThrough turns.ID     `json:"saw_through,omitzero"` // last turn that the agent had in view, if that is later than the plan's
 }
 
+// GetPolicy is policy.get.
+type GetPolicy struct {
+	Name   string     `json:"name"`
+	Set    turns.Raw  `json:"set,omitzero"`    // overrides
+	Digest turns.Hash `json:"digest,omitzero"` // of a version that is pinned; default: the newest
+}
+
+// PolicyInfo is a policy. A list leaves its settings out.
+type PolicyInfo struct {
+	Name     string     `json:"name"`
+	Version  uint64     `json:"version"`
+	Mode     string     `json:"mode"` // before_call, background, manual
+	Digest   turns.Hash `json:"digest"`
+	Settings turns.Raw  `json:"settings,omitzero"` // every number; each can be overridden by its name
+}
+
+// PolicyList is policy.list's reply.
+type PolicyList struct {
+	Policies []PolicyInfo `json:"policies"`
+}
+
 // RecordCompaction is compaction.record: a compaction that another system made,
 // brought in by an importer. Its provenance is "imported".
 type RecordCompaction struct {

@@ -133,6 +133,12 @@ var verbs = []verb{
 	on("blob.get", false, "the content of a blob", func(ctx context.Context, c *call, r api.GetBlob) (*api.BlobData, error) {
 		return c.engine.GetBlob(ctx, c.caller, r)
 	}),
+	on("policy.list", false, "the policies that a session can be given", func(_ context.Context, c *call, _ struct{}) (*api.PolicyList, error) {
+		return c.engine.Policies()
+	}),
+	on("policy.get", false, "a policy with every number", func(_ context.Context, c *call, r api.GetPolicy) (*api.PolicyInfo, error) {
+		return c.engine.Policy(r)
+	}),
 	on("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
 		return c.engine.Verify(ctx, c.caller, r)
 	}),
@@ -145,7 +151,7 @@ var unbuilt = []verb{
 	later("flush.begin", true), later("flush.done", true),
 	later("memory.save", false), later("memory.withdraw", false), later("memory.list", false), later("memory.search", false), later("memory.document", false),
 	later("event.append", false), later("event.list", false), later("search.query", false),
-	later("policy.list", false), later("policy.get", false), later("policy.put", false), later("audit.checkpoint", false), later("audit.proof", true),
+	later("policy.put", false), later("audit.checkpoint", false), later("audit.proof", true),
 }
 
 func later(name string, session bool) verb {

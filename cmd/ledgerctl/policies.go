@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"nexus/ledger/api"
+)
+
+func policiesCmd(e *env) *cobra.Command {
+	return verb("policies", "the compaction policies", 0, 0, func(cmd *cobra.Command, _ []string) error {
+		c, err := e.client(api.Operator)
+		if err != nil {
+			return err
+		}
+		list, err := c.Policies(cmd.Context())
+		if err != nil {
+			return err
+		}
+		var rows [][]string
+		for _, p := range list {
+			if e.json {
+				if err := e.print(p); err != nil {
+					return err
+				}
+				continue
+			}
+			rows = append(rows, []string{bold.Render(p.Name), fmt.Sprint(p.Version), p.Mode, faint.Render(p.Digest.String())})
+		}
+		if e.json {
+			return nil
+		}
+		_, err = io.WriteString(e.out, columns([]string{"policy", "version", "mode", "digest"}, rows, 1))
+		return err
+	})
+}
+
+func policyCmd(e *env) *cobra.Command {
+	c := verb("policy show NAME", "a policy with every number", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
+	c.AddCommand(verb("show NAME", "a policy with every number", 1, 1, func(cmd *cobra.Command, args []string) error {
+		c, err := e.client(api.Operator)
+		if err != nil {
+			return err
+		}
+		p, err := c.Policy(cmd.Context(), api.GetPolicy{Name: args[0]})
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return e.print(p)
+		}
+		fmt.Fprintf(e.out, "%s version %d, %s\n%s\n", bold.Render(p.Name), p.Version, p.Mode, faint.Render(p.Digest.String()))
+		v := jsontext.Value(p.Settings)
+		if err := v.Indent(); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(e.out, strings.TrimSpace(string(v)))
+		return err
+	}))
+	return c
+}
