@@ -67,7 +67,11 @@ func printContext(w io.Writer, cx *api.Context, all bool) {
 		if s.Turn.IsZero() {
 			turn = faint.Render("not stored")
 		}
-		rows = append(rows, []string{turn, s.Half, status(s.Status), grouped(s.Tokens), s.Why})
+		half := s.Half
+		if s.Status == "summary" {
+			half = "" // it stands for many
+		}
+		rows = append(rows, []string{turn, half, status(s.Status), grouped(s.Tokens), s.Why})
 	}
 	fmt.Fprint(w, columns([]string{"turn", "half", "shown", "tokens", ""}, rows, 3))
 	fmt.Fprintf(w, "%d messages, fingerprint %s\n", len(cx.Messages), faint.Render(cx.Fingerprint))

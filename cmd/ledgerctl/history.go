@@ -96,7 +96,7 @@ func describe(ms []turns.Message) string {
 		}
 	}
 	if results > 0 {
-		out = append([]string{fmt.Sprintf("%d results", results)}, out...)
+		out = append([]string{plural(uint64(results), "result")}, out...)
 	}
 	return strings.Join(out, " ")
 }

@@ -110,7 +110,7 @@ func (e *env) printSession(s *api.Session) error {
 	if s.Head != nil {
 		row("head", "%s at depth %d", s.Head, s.Depth)
 	}
-	row("turns", "%d, %d compactions", s.Turns, s.Compactions)
+	row("turns", "%d, %s", s.Turns, plural(s.Compactions, "compaction"))
 	row("window", "%s %s of %s tokens (%s of system and tools)", gauge(s.Pressure, 20), grouped(s.Tokens+s.Overhead), grouped(s.Budget), grouped(s.Overhead))
 	row("model", "%s", s.Model)
 	row("policy", "%s", s.Policy.Name)
