@@ -66,10 +66,14 @@ func (c *Client) Call(ctx context.Context, verb string, session turns.ID, in, ou
 	if verb == "audit.verify" { // reads the whole ledger
 		wait = verifyTimeout
 	}
+	var last *Error // what the daemon said when it was last asked
 	try := func() (struct{}, error) {
 		err := c.once(ctx, wait, subject, b, out)
 		var e *Error
-		if errors.As(err, &e) && (e.Code == Busy || e.Code == Unavailable || e.Code == Indeterminate) && ctx.Err() == nil {
+		if errors.As(err, &e) {
+			last = e
+		}
+		if e != nil && (e.Code == Busy || e.Code == Unavailable || e.Code == Indeterminate) && ctx.Err() == nil {
 			return struct{}{}, err
 		}
 		if err != nil {
@@ -81,6 +85,9 @@ func (c *Client) Call(ctx context.Context, verb string, session turns.ID, in, ou
 	var p *backoff.PermanentError
 	if errors.As(err, &p) {
 		err = p.Unwrap()
+	}
+	if last != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return last // says more than that time is over
 	}
 	return err
 }

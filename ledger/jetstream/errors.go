@@ -20,6 +20,7 @@ const (
 	codeTooManyPending js.ErrorCode = 10167 // 429: the queue of the stream's leader is full
 	codeMsgTooLarge    js.ErrorCode = 10054
 	codeHeaderTooLarge js.ErrorCode = 10097
+	codeInsufficient   js.ErrorCode = 10023 // the server's storage limit is reached
 )
 
 // verdict is what the answer to one try says by itself.
@@ -40,6 +41,10 @@ const (
 	refused
 	// tooLarge: refused for its size.
 	tooLarge
+	// full: refused because the server's storage limit is reached, before
+	// anything was stored or proposed. It will not land, and another try won't
+	// either until there is more room.
+	full
 )
 
 // classify is the verdict of a failed try. tail is the subject's last position
@@ -57,6 +62,8 @@ func classify(err error) (v verdict, tail uint64, known bool) {
 			return refused, 0, false
 		case codeMsgTooLarge, codeHeaderTooLarge:
 			return tooLarge, 0, false
+		case codeInsufficient:
+			return full, 0, false
 		}
 		return open, 0, false
 	}

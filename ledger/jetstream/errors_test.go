@@ -36,6 +36,7 @@ func TestClassify(t *testing.T) {
 		{api(10077, "write error"), answer{V: open}},
 		{api(10008, "temporarily unavailable"), answer{V: open}},
 		{api(10167, "too many requests"), answer{V: refused}},
+		{api(10023, "insufficient resources"), answer{V: full}},
 		{api(10054, "message size exceeds maximum allowed"), answer{V: tooLarge}},
 		{nats.ErrMaxPayload, answer{V: tooLarge}},
 		{js.ErrNoStreamResponse, answer{V: refused}},

@@ -61,7 +61,9 @@ func settle(ctx context.Context, w write) (uint64, error) {
 		case v == moved && known && tail < w.expect && !mayLand:
 			// The compare-and-set itself says that the tail was never there.
 			return 0, &ledger.ConflictError{Subject: w.subject, Want: w.expect}
-		case v != refused:
+		case v == full && !mayLand:
+			return 0, fmt.Errorf("append to %s: %w: the stream's storage limit is reached (max_store): %w", w.subject, ledger.ErrUnavailable, err)
+		case v != refused && v != full:
 			mayLand = true
 		}
 		m, err := w.next(ctx)

@@ -32,8 +32,8 @@ type Config struct {
 	// the embedded server, off with NATS: a cluster needs a shared key store,
 	// and there is none yet.
 	Seal string `toml:"seal" env:"SEAL"`
-	// MaxStore bounds the stream's files, in bytes. 0: 80 % of what is free at
-	// the first start.
+	// MaxStore bounds the stream's files, in bytes. 0: 45 % of what is free and
+	// what the folder takes already: the projections hold every event too.
 	MaxStore int64 `toml:"max_store" env:"MAX_STORE"`
 	// LogLevel is debug, info, warn or error. Default info.
 	LogLevel string `toml:"log_level" env:"LOG_LEVEL"`

@@ -99,7 +99,7 @@ func (d *Daemon) connect() (*nats.Conn, error) {
 		d.client = nc
 		return nc, nil
 	}
-	server, err := embed.Start(embed.Config{DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, Logger: d.logger})
+	server, err := embed.Start(embed.Config{DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, Logger: d.logger, Failed: d.diskFailed})
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +116,15 @@ func (d *Daemon) connect() (*nats.Conn, error) {
 	client := d.client
 	d.opened(func(context.Context) error { client.Close(); return nil })
 	return ledgerConn, nil
+}
+
+// diskFailed ends the daemon: its server takes no more appends, and would let
+// each of them wait for its time-out.
+func (d *Daemon) diskFailed(err error) {
+	select {
+	case d.failed <- fmt.Errorf("%w; what was acknowledged is stored: make room, and start again", err):
+	default:
+	}
 }
 
 func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {

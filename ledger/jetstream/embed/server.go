@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -45,10 +46,17 @@ var ErrLocked = errors.New("data folder is in use")
 type Config struct {
 	DataDir  string       // store under DataDir/jetstream, lock at DataDir/lock
 	Listen   string       // host:port for clients; port 0 picks one; "" none
-	MaxStore int64        // bytes of the stream's files; 0: 80 % of what is free and what they take already
+	MaxStore int64        // bytes of the stream's files; 0: 45 % of what is free and what the folder takes already
 	NoSync   bool         // ack before fsync: for benchmarks that name it, never for a ledger
 	Logger   *slog.Logger // nil: silent
+	// Failed is called once, when the disk refused a write of the stream's. The
+	// server takes no more appends then, also when there is room again; nothing
+	// that was acknowledged is lost. nil: nobody is told.
+	Failed func(error)
 }
+
+// ErrDisk: the disk refused a write of the stream's.
+var ErrDisk = errors.New("the stream's disk failed")
 
 // Server is a running server. Close it after every connection of its.
 type Server struct {
@@ -122,7 +130,7 @@ func (s *Server) start(c Config) error {
 	if s.srv, err = server.NewServer(o); err != nil {
 		return fmt.Errorf("nats server: %w", err)
 	}
-	s.srv.SetLoggerV2(serverLog{c.Logger}, false, false, false)
+	s.srv.SetLoggerV2(&serverLog{l: c.Logger, failed: c.Failed}, false, false, false)
 	s.srv.Start()
 	if !s.srv.ReadyForConnections(2 * time.Minute) {
 		s.shutdown()
@@ -233,19 +241,22 @@ func probe(dir string) (time.Duration, error) {
 	return took[len(took)/2], nil
 }
 
-// defaultStore is 80 % of what the store has and could have: what is free, and
+// defaultStore is 45 % of what the folder has and could have: what is free, and
 // what it takes already. Of the free space alone, a store that has grown would
-// be over its limit at the next start, and take no more appends.
+// be over its limit at the next start, and take no more appends. The projections
+// beside it hold every event too; the rest is room for what both write meanwhile.
+// At the limit appends are refused and nothing else stops; on a full disk the
+// server's store fails.
 func defaultStore(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, fmt.Errorf("free space of %s: %w", dir, err)
 	}
-	used, err := size(filepath.Join(dir, storeDir))
+	used, err := size(dir)
 	if err != nil {
 		return 0, fmt.Errorf("size of the store: %w", err)
 	}
-	return (int64(st.Bavail)*int64(st.Bsize) + used) / 10 * 8, nil
+	return (int64(st.Bavail)*int64(st.Bsize) + used) / 100 * 45, nil
 }
 
 // size is the bytes of the files under dir; 0 if there is no dir.
@@ -267,16 +278,34 @@ func size(dir string) (sum int64, err error) {
 }
 
 // serverLog hands the server's lines on. Its notices are chatter to us.
-type serverLog struct{ l *slog.Logger }
+type serverLog struct {
+	l      *slog.Logger
+	failed func(error)
+	once   sync.Once
+}
 
-func (s serverLog) Noticef(f string, a ...any) { s.l.Debug("nats", "msg", fmt.Sprintf(f, a...)) }
-func (s serverLog) Warnf(f string, a ...any) {
+// criticalWrite is how the server says that a stream's store failed; it has no
+// other way to say it.
+const criticalWrite = "critical write error"
+
+func (s *serverLog) Noticef(f string, a ...any) { s.l.Debug("nats", "msg", fmt.Sprintf(f, a...)) }
+func (s *serverLog) Warnf(f string, a ...any) {
 	if strings.HasPrefix(f, "Plaintext passwords") {
 		return // made at start, known to this process alone
 	}
 	s.l.Warn("nats", "msg", fmt.Sprintf(f, a...))
 }
-func (s serverLog) Errorf(f string, a ...any) { s.l.Error("nats", "msg", fmt.Sprintf(f, a...)) }
-func (s serverLog) Fatalf(f string, a ...any) { s.l.Error("nats", "msg", fmt.Sprintf(f, a...)) }
-func (s serverLog) Debugf(string, ...any)     {}
-func (s serverLog) Tracef(string, ...any)     {}
+
+func (s *serverLog) Errorf(f string, a ...any) {
+	msg := fmt.Sprintf(f, a...)
+	s.l.Error("nats", "msg", msg)
+	if s.failed != nil && strings.Contains(msg, criticalWrite) {
+		s.once.Do(func() {
+			_, why, _ := strings.Cut(msg, criticalWrite+": ")
+			s.failed(fmt.Errorf("%w: %s", ErrDisk, why))
+		})
+	}
+}
+func (s *serverLog) Fatalf(f string, a ...any) { s.l.Error("nats", "msg", fmt.Sprintf(f, a...)) }
+func (s *serverLog) Debugf(string, ...any)     {}
+func (s *serverLog) Tracef(string, ...any)     {}
