@@ -70,6 +70,16 @@ func legalCuts(halves []HalfTurn) []bool {
 		legal[i] = len(open.ids) == 0
 		open.half(&halves[i])
 	}
-	legal[len(halves)] = len(open.ids) == 0
+	legal[len(halves)] = len(open.ids) == 0 && !asks(halves)
 	return legal
+}
+
+// asks reports whether the newest half is a question that nobody has answered:
+// it is what the next call is for. Results of tools are none; what they were for
+// stands before them.
+func asks(halves []HalfTurn) bool {
+	if len(halves) == 0 || halves[len(halves)-1].Half != turns.MessagesHalf {
+		return false
+	}
+	return slices.ContainsFunc(halves[len(halves)-1].Messages, func(m turns.Message) bool { return m.Role == turns.User })
 }

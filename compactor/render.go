@@ -43,7 +43,9 @@ func Render(p Path, c tokens.Counter) (Context, error) { return RenderWith(p, c,
 func RenderWith(p Path, c tokens.Counter, opt RenderOptions) (Context, error) {
 	r := renderer{counter: c}
 	if f := p.InForce; f != nil {
-		if n := len(f.Body.Elided); n != len(f.Span.Elisions) && len(f.Body.Replacement) > 0 {
+		n := len(f.Body.Elided)
+		erased := n == 0 && len(f.Body.Replacement) == 0 // its body is gone, and with it the texts
+		if n != len(f.Span.Elisions) && !erased {
 			return Context{}, fmt.Errorf("%w: compaction %v: %d elisions, %d texts for them", turns.ErrCorrupt, f.Node.Ref, len(f.Span.Elisions), n)
 		}
 		if len(f.Body.Replacement) > 0 {
@@ -64,7 +66,21 @@ func RenderWith(p Path, c tokens.Counter, opt RenderOptions) (Context, error) {
 		r.half(i, &shown[i])
 	}
 	r.end(opt.Open)
+	r.speak()
 	return r.context(), nil
+}
+
+// speak gives the last message to the user where all are the system's: a
+// context of those alone is one that no provider takes.
+func (r *renderer) speak() {
+	for i := range r.out.Messages {
+		if r.out.Messages[i].Role != turns.System {
+			return
+		}
+	}
+	if n := len(r.out.Messages); n > 0 {
+		r.out.Messages[n-1].Role = turns.User
+	}
 }
 
 // renderer builds a context half by half.

@@ -287,7 +287,7 @@ func anthropicMedia(p *turns.Part) (anthropicBlock, bool) {
 // pdfOf is the source of a PDF, the one kind of document that takes bytes or
 // an address; nil where p is none.
 func pdfOf(p *turns.Part) *anthropicSource {
-	web := strings.HasPrefix(p.Content, "https://") || strings.HasPrefix(p.Content, "http://")
+	web := strings.HasPrefix(p.Content, "https://") // the provider fetches no other
 	switch {
 	case p.Ref != nil:
 	case p.Type == turns.Blob && len(p.Data) > 0 && p.MimeType == mimePDF:

@@ -571,7 +571,7 @@ func moment(raw turns.Raw) time.Time {
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	switch {
-	case err != nil || f <= 0 || f > 1e15:
+	case err != nil || f <= 0 || f > 2e14: // an id's time ends before
 		return time.Time{}
 	case f > 1e11:
 		return time.UnixMilli(int64(f)).UTC()
