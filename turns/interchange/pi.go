@@ -64,7 +64,7 @@ type piNode struct {
 	half     []turns.Message // said since, this entry included
 	records  []string        // of the entries in half
 	at       time.Time
-	mine     turns.ID // the turn that holds this entry, once there is one
+	mine     turns.ID // the turn that this entry completes
 	first    bool     // this entry is the first of its half
 }
 
@@ -248,9 +248,6 @@ func (p *PiReader) turn(n *piNode, record string, response *turns.Message, m *pi
 		a.Messages = []turns.Message{}
 	}
 	p.out = append(p.out, Step{Append: a})
-	for up := n.parent; up != nil && up.mine.IsZero() && len(up.half) > 0; up = up.parent {
-		up.mine = a.ID // the first branch that answers it
-	}
 	n.mine = a.ID
 	n.turn, n.half, n.records = turns.Ref{Session: session, Turn: a.ID}, nil, nil
 	p.tips[session] = a.ID
@@ -289,18 +286,36 @@ func (p *PiReader) compaction(line int, n *piNode, e *piEntry) {
 	case e.FirstKept != nil && *e.FirstKept > 0 && *e.FirstKept < len(p.entries):
 		first = p.entries[*e.FirstKept]
 	}
-	k := &Compaction{Session: p.home(n), ID: turns.DeriveID(n.at, "pi", p.source, e.record(line)), Parent: n.turn.Turn, Time: n.at,
+	session := p.home(n)
+	n.turn.Session, p.tips[session] = session, n.turn.Turn // what follows goes on there
+	k := &Compaction{Session: session, ID: turns.DeriveID(n.at, "pi", p.source, e.record(line)), Parent: n.turn.Turn, Time: n.at,
 		Trigger: "threshold", Summary: e.Summary, TokensBefore: e.TokensBefore, Meta: piMeta{Record: e.record(line), Details: turns.Raw(e.Details)}.raw()}
 	switch {
 	case first == nil:
 		p.loss.add(line, "repaired", "the first entry that the compaction keeps is not in the file; it keeps nothing", e.ID)
-	case !first.mine.IsZero():
-		k.FirstKept = first.mine
-		if !first.first {
+	default:
+		var whole bool
+		if k.FirstKept, whole = keptFrom(n, first); !whole {
 			p.loss.add(line, "repaired", "the compaction keeps a part of a turn; the ledger keeps the whole turn", e.ID)
 		}
 	}
 	p.out = append(p.out, Step{Compaction: k})
+}
+
+// keptFrom is the turn on the path to n that holds the entry first, or the one
+// after it where that is none of a turn's, such as a change of the model; zero
+// where that turn is still to come. whole is false where first is not its beginning.
+func keptFrom(n, first *piNode) (id turns.ID, whole bool) {
+	whole = true
+	for x := n; x != nil; x = x.parent {
+		if !x.mine.IsZero() {
+			id = x.mine
+		}
+		if x == first {
+			return id, first.first || len(first.half) == 0 && first.mine.IsZero()
+		}
+	}
+	return turns.ID{}, true // not on this path: what the source kept is not known
 }
 
 // end gives what was said and never answered, on each branch.

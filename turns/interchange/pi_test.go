@@ -145,6 +145,41 @@ func TestPiTree(t *testing.T) {
 	}
 }
 
+// A compaction on a branch belongs to that branch: what it keeps is the
+// branch's turn, and what follows it goes on there.
+func TestPiCompactionOnABranch(t *testing.T) {
+	text := `{"type":"session","version":3,"id":"s3","timestamp":"2025-12-09T00:53:29.825Z","cwd":"/w"}
+{"type":"message","id":"a1","parentId":null,"timestamp":"2025-12-09T00:54:00Z","message":{"role":"user","content":"one"}}
+{"type":"message","id":"a2","parentId":"a1","timestamp":"2025-12-09T00:54:01Z","message":{"role":"assistant","content":"1"}}
+{"type":"model_change","id":"m1","parentId":"a2","timestamp":"2025-12-09T00:54:01Z","modelId":"m"}
+{"type":"message","id":"a3","parentId":"m1","timestamp":"2025-12-09T00:54:02Z","message":{"role":"user","content":"two"}}
+{"type":"message","id":"a4","parentId":"a3","timestamp":"2025-12-09T00:54:03Z","message":{"role":"assistant","content":"2"}}
+{"type":"message","id":"b4","parentId":"a3","timestamp":"2025-12-09T00:55:03Z","message":{"role":"assistant","content":"2 again"}}
+{"type":"compaction","id":"k1","parentId":"b4","timestamp":"2025-12-09T00:56:02Z","summary":"one","tokensBefore":5,"firstKeptEntryId":"m1"}
+{"type":"compaction","id":"k2","parentId":"a2","timestamp":"2025-12-09T00:56:03Z","summary":"side","tokensBefore":5,"firstKeptEntryId":"a1"}
+{"type":"message","id":"c1","parentId":"k2","timestamp":"2025-12-09T00:57:00Z","message":{"role":"user","content":"three"}}
+{"type":"message","id":"c2","parentId":"c1","timestamp":"2025-12-09T00:57:01Z","message":{"role":"assistant","content":"3"}}
+`
+	steps, losses := readPi(t, text, true)
+	want := []string{
+		"open S1",
+		"S1 T1 after - user(one) => assistant(1)",
+		"S1 T2 after T1 user(two) => assistant(2)",
+		"fork S2 at T1 of S1",
+		"S2 T3 after T1 user(two) => assistant(2 again)",
+		"S2 compaction after T3 keeps T3: one",
+		"fork S3 at T1 of S1",
+		"S3 compaction after T1 keeps T1: side",
+		"S3 T4 after T1 user(three) => assistant(3)",
+	}
+	if d := cmp.Diff(want, story(steps)); d != "" {
+		t.Errorf("steps (-want +got):\n%s", d)
+	}
+	if len(losses) != 0 {
+		t.Errorf("losses %+v", losses)
+	}
+}
+
 func TestPiErrors(t *testing.T) {
 	for _, text := range []string{`{"type":"message"}`, "{\"x\":1}\n"} {
 		var err error
