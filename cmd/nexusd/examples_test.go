@@ -126,6 +126,7 @@ func checkExample(t *testing.T, c *api.Client, label string) {
 	want := []string{
 		"normal user text", // stored before it was answered
 		"normal => text",   // the regenerated answer
+		"normal user text", "normal => text",
 		"normal user text",
 		"compaction overflow",
 		"normal => text",
@@ -169,6 +170,7 @@ var script = []struct {
 	{429, `{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded"}}`},
 	{200, message(`"content":"Sunny in both."`)},
 	{200, message(`"content":"Both sunny."`)}, // regenerated
+	{200, message(`"content":"Noted."`)},
 	{400, `{"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 12213 tokens (12213 in the messages, 0 in the completion). Please reduce the length of the messages or completion.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`},
 	{200, message(`"content":"Everything."`)},
 	{200, message(`"content":"Rome is sunny."`)}, // on the fork

@@ -232,7 +232,9 @@ func main() {
 	a.converse()
 
 	// A long talk that the model's window can't hold.
-	a.ask("Now tell me everything." + string(bytes.Repeat([]byte(" Everything."), 4000)))
+	a.ask("Here is everything." + string(bytes.Repeat([]byte(" Everything."), 4000)))
+	a.converse()
+	a.ask("And now?")
 	a.converse()
 	if err := a.check(); err != nil {
 		log.Fatal(err)

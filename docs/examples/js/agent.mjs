@@ -153,7 +153,9 @@ a.said.length = 1;
 await a.converse();
 
 // A long talk that the model's window can't hold.
-await a.ask("Now tell me everything." + " Everything.".repeat(4000));
+await a.ask("Here is everything." + " Everything.".repeat(4000));
+await a.converse();
+await a.ask("And now?");
 await a.converse();
 await a.check();
 

@@ -166,7 +166,9 @@ async def main():
     await a.converse()
 
     # A long talk that the model's window can't hold.
-    await a.ask("Now tell me everything." + " Everything." * 4000)
+    await a.ask("Here is everything." + " Everything." * 4000)
+    await a.converse()
+    await a.ask("And now?")
     await a.converse()
     await a.check()
 
