@@ -59,9 +59,10 @@ type CodexReader struct {
 	response turns.Message // in the making
 	called   map[string]bool
 	usage    *turns.Usage
-	held     *Append // given when its usage is known, or what follows it begins
-	total    uint64  // tokens of the session when usage was last counted
-	model    string
+	held     *Append   // given when its usage is known, or what follows it begins
+	total    uint64    // tokens of the session when usage was last counted
+	model    string    // in force now
+	asked    string    // in force when the response began
 	time     time.Time // of the response's first item
 }
 
@@ -113,6 +114,9 @@ func (c *CodexReader) line() error {
 				c.turn(nil)
 			}
 			c.release()
+			if c.parent != nil && !c.opt.Copied {
+				c.loss.add(line.n, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.own.id)
+			}
 		}
 		return io.EOF
 	case errors.Is(err, errLineTooLong):
@@ -313,7 +317,7 @@ func (c *CodexReader) turn(response *turns.Message) {
 	t := c.thread()
 	a := &Append{Session: t.session, ID: t.next("turn"), Parent: t.tip, Messages: c.half, Response: response, Usage: c.usage, Time: c.time}
 	if response != nil {
-		a.Model = c.model
+		a.Model = c.asked
 	}
 	if a.Messages == nil {
 		a.Messages = []turns.Message{}
@@ -345,8 +349,8 @@ func (c *CodexReader) compacted(line int, r *codexRecord) error {
 	if err := decodeLoose(r.Payload, &k); err != nil {
 		return err
 	}
-	c.time = moment(turns.RawText(r.Time))
 	c.finish()
+	c.time = moment(turns.RawText(r.Time))
 	if len(c.half) > 0 {
 		c.turn(nil)
 	}

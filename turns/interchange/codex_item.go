@@ -118,7 +118,7 @@ func (c *CodexReader) item(line int, r *codexRecord, it *codexItem) {
 	}
 	at := moment(turns.RawText(r.Time))
 	if len(c.response.Parts) == 0 {
-		c.time = at
+		c.time, c.asked = at, c.model
 	}
 	switch {
 	case isMessage && made:
