@@ -5,7 +5,95 @@ import "nexus/turns"
 // builtins are all versions of all built-in policies. A version that was
 // published is never edited: sessions pin its digest (see TestBuiltinDigests).
 func builtins() []Policy {
-	return []Policy{nexusV1(), balancedV1(), balancedV2()}
+	return []Policy{nexusV1(), gsvV1(), spec008V1(), autobyteusV1(), wolffishV1(), balancedV1(), balancedV2()}
+}
+
+// Where a seed names no number, its policy has that of balanced, so that what
+// is compared is the designs.
+
+// gsvV1 is the policy of the GSV seed.
+func gsvV1() Policy {
+	return Policy{
+		Name: "gsv", Version: 1, Counter: "gsv-1", Mode: BeforeCall,
+		Measure:       Reported, // "the most accurate signal"; else characters / 4 * 1.2
+		ReserveTokens: 20_000,   // contextWindow - reserveTokens; no number in the seed
+		KeepTokens:    20_000,   // keepRecentTokens; no number in the seed
+		TargetRatio:   0.5, SummaryMaxRatio: 0.08, SummaryMaxTokens: 12_000, MinReclaimRatio: 0.05, MaxStrikes: 2,
+		Template: "gsv", ChunkRatio: 0.25, SkipRatio: 0.5,
+		ReplacementRole: turns.User, // "a single synthetic "user" message"
+		Frame:           "[Conversation summary from automatic context compaction]\n\n{summary}",
+		Notice:          "[Context contained {messages} messages that were compacted. Summary unavailable due to size limits.]",
+		ContextWindow:   200_000, MaxOutputTokens: 16_000, SafetyMargin: 2_000,
+	}
+}
+
+// spec008V1 is the policy of the SPEC-008 seed: its configuration defaults.
+func spec008V1() Policy {
+	return Policy{
+		Name: "spec-008", Version: 1, Counter: "spec008-1", Mode: BeforeCall,
+		ReserveTokens: 20_000,
+		KeepTurns:     5,   // keep_recent_turns
+		TargetRatio:   0.9, // none in the seed: five turns stay whatever they hold, if the window does
+		// "Output: ~500-1000 tokens (summary)"
+		SummaryMaxRatio: 0.08, SummaryMaxTokens: 1_000, MinReclaimRatio: 0.05, MaxStrikes: 2,
+		Template: "spec-008", SummaryModel: "claude-haiku-4-5-20251001",
+		ReplacementRole: turns.System,
+		Frame:           "[Session compacted. Summary of prior conversation:]\n\n{summary}",
+		Prune: Prune{
+			When: "always", KeepAssistants: 3, SoftTrimChars: 4_000, HeadChars: 1_500, TailChars: 1_500, TrimMark: "...",
+			ClearAfter: 10, // M; the seed names no number
+			ClearMark:  "[Tool result cleared]",
+		},
+		ContextWindow: 200_000, MaxOutputTokens: 16_000, SafetyMargin: 2_000,
+	}
+}
+
+// autobyteusV1 is the policy of the Autobyteus seed.
+func autobyteusV1() Policy {
+	return Policy{
+		Name: "autobyteus", Version: 1, Counter: "approx-1", Mode: BeforeCall,
+		// Due over token_limit - max_output_tokens - safety_margin, by what the last
+		// response reported; a session without a limit is not due by size.
+		Measure: Reported, RequireWindow: true,
+		KeepTurns:        4,      // raw_tail_turns; no number in the seed
+		LargeOutputChars: 60_000, // "too large for the transcript"; no number in the seed
+		Elide:            Elide{HeadRatio: 0.15, HeadCap: 6_000, TailRatio: 0.08, TailCap: 3_000, Mark: "[… {omitted} of {chars} characters are left out here …]"},
+		TargetRatio:      0.5, SummaryMaxRatio: 0.08, SummaryMaxTokens: 12_000, MinReclaimRatio: 0.05, MaxStrikes: 2,
+		Template: "autobyteus", ReplacementRole: turns.User,
+		ContextWindow: 200_000, MaxOutputTokens: 16_000, SafetyMargin: 2_000,
+	}
+}
+
+// wolffishV1 is the policy of the Wolffish seed: the constants of its table.
+func wolffishV1() Policy {
+	return Policy{
+		Name: "wolffish", Version: 1, Counter: "wolffish-1", Mode: BeforeCall,
+		Measure:      Higher,                                    // layer 2
+		TriggerRatio: 0.75, TargetRatio: 0.5, WholeBudget: true, // layer 1
+		Elide: Elide{
+			Tools: true, Assistants: true, Users: true, ProtectRecent: 3, MinChars: 500, Retain: 0.25,
+			HeadRatio: 0.15, HeadCap: 6_000, TailRatio: 0.08, TailCap: 3_000,
+			Mark:           "[TRUNCATED — {chars} chars original, {omitted} chars omitted,\nshowing first {head} + last {tail} chars]",
+			ImageMark:      "[Screenshot analyzed — image omitted from context]",
+			ClearReasoning: true, ForCall: true,
+			Nudge: "[Compaction Summary]\n\n{summary}\n\n" +
+				"[Status: Context was compacted. The messages above contain truncated\n" +
+				"versions of older content. This summary captures the full conversation\n" +
+				"state. Continue where you left off. Do NOT produce final output until\n" +
+				"ALL steps are complete. Do NOT re-do completed work.]",
+			NudgeNotice: "[Compaction Notice: Context was compacted by truncating older messages\n" +
+				"(showing first and last portions of each). A conversation summary could\n" +
+				"not be generated. Review the truncated content carefully to reconstruct\n" +
+				"what has been completed and what remains. Continue where you left off.\n" +
+				"Do NOT produce final output until ALL steps are complete.]",
+		},
+		Template: "wolffish", RetrySeconds: []float64{1, 2, 4, 8, 16},
+		// What follows is ours: for a session that does not fit even shortened, which
+		// in the seed overflows.
+		KeepTokens: 50_000, SummaryMaxRatio: 0.08, SummaryMaxTokens: 12_000, MinReclaimRatio: 0.05, MaxStrikes: 2,
+		ReplacementRole: turns.User, KeepFirstRequest: true,
+		ContextWindow: 200_000, // of a session that names no model; its output reserve is 0
+	}
 }
 
 // nexusV1 is the policy of the Nexus seed: its numbers where it gives them.

@@ -30,6 +30,7 @@ func (p Path) elide() ([]shownHalf, error) {
 		}
 	}
 	out := make([]shownHalf, len(p.Halves))
+	prunes := p.View.When == "always" || p.View.When == "cache_cold" && p.Cold
 	for i := range p.Halves {
 		h := &p.Halves[i]
 		s := shownHalf{*h, Source{Turn: h.Ref, Half: h.Half, Status: Verbatim, Why: "after the cut"}}
@@ -61,6 +62,9 @@ func (p Path) elide() ([]shownHalf, error) {
 			}
 		}
 		out[i] = s
+	}
+	if prunes {
+		p.View.pruned(out)
 	}
 	return out, nil
 }
@@ -114,12 +118,10 @@ func resultText(p *turns.Part) string {
 	if p.Response.Kind() != '[' {
 		return string(p.Response)
 	}
-	var parts []turns.Part
-	m := turns.Message{}
-	if err := turns.DecodeJSON([]byte(`{"role":"tool","parts":`+string(p.Response)+`}`), &m); err != nil {
+	parts, ok := resultParts(p)
+	if !ok {
 		return string(p.Response)
 	}
-	parts = m.Parts
 	var out []string
 	for i := range parts {
 		if q := &parts[i]; q.Type == turns.Text {

@@ -16,6 +16,8 @@ var (
 	ErrOverBudget = errors.New("over budget")
 	// ErrStale: a plan does not hold on the path as it is now; plan again.
 	ErrStale = errors.New("plan is stale")
+	// ErrFailed: no summarizer made a summary, and the policy wants nothing less.
+	ErrFailed = errors.New("no summary was made")
 	// ErrRefused: a summary fails a check of shape or size.
 	ErrRefused = errors.New("summary refused")
 )

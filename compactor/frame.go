@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"nexus/turns"
-	"nexus/turns/tokens"
 )
 
 // defaultHeader names the replacement for what it is. It is short: it stands
@@ -25,6 +24,26 @@ func frame(pol Policy, covered uint64, first, summary string) turns.Message {
 	return turns.TextMessage(pol.ReplacementRole, b.String())
 }
 
+// frame is the message that holds the summary out.
+func (plan *Plan) frame(out Output) turns.Message {
+	pol := plan.Policy
+	switch {
+	case plan.Nudge && out.Tier == NoticeTier:
+		return turns.TextMessage(turns.User, out.Text)
+	case plan.Nudge:
+		return turns.TextMessage(turns.User, plan.fill(pol.Elide.Nudge, escape(out.Text)))
+	case pol.Frame != "":
+		return turns.TextMessage(pol.ReplacementRole, plan.fill(pol.Frame, escape(out.Text)))
+	}
+	return frame(pol, plan.Span.Covered, plan.First, out.Text)
+}
+
+// nudgeTokens estimates what a nudge takes beside its summary.
+func (plan *Plan) nudgeTokens() uint64 {
+	m := turns.TextMessage(turns.User, plan.Policy.Elide.Nudge)
+	return plan.Path.counter().Message(&m) + 4
+}
+
 func header(pol Policy, covered uint64) string {
 	if pol.ReplacementHeader == "" {
 		return defaultHeader
@@ -35,7 +54,10 @@ func header(pol Policy, covered uint64) string {
 // frameTokens estimates what a replacement takes beside its summary.
 func frameTokens(pol Policy, first string) uint64 {
 	m := frame(pol, 0, first, "")
-	return tokens.Approx{}.Message(&m) + 4
+	if pol.Frame != "" {
+		m = turns.TextMessage(pol.ReplacementRole, pol.Frame)
+	}
+	return pol.CounterOf().Message(&m) + 4
 }
 
 // markers are the names of the tags that this package writes, and those of

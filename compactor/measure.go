@@ -3,6 +3,7 @@ package compactor
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 
 	"nexus/lineage"
@@ -103,15 +104,124 @@ func (p Path) laterSeen(seen turns.Ref, i int) turns.Ref {
 	return seen
 }
 
-// replaced is the tokens of the replacement in force.
-func (p Path) replaced() uint64 {
-	if p.InForce == nil {
+// counter is the counter that the path's tokens were counted by.
+func (p Path) counter() tokens.Counter {
+	if p.Counter == nil {
+		return tokens.Approx{}
+	}
+	return p.Counter
+}
+
+// Settled is p, counted by c: the tokens of each half, and what the elisions
+// in force take off it. Halves whose Tokens are by c already, as the ledger
+// stores them, are not counted again. It is called once, when a path is loaded.
+func (p Path) Settled(c tokens.Counter, recount bool) Path {
+	p.Counter = c
+	if !recount && (p.InForce == nil || len(p.InForce.Body.Elided) == 0) && !slices.ContainsFunc(p.Halves, func(h HalfTurn) bool { return h.Saved > 0 }) {
+		return p
+	}
+	p.Halves = slices.Clone(p.Halves)
+	for i := range p.Halves {
+		h := &p.Halves[i]
+		if recount && !h.Erased {
+			h.Tokens = tokens.Messages(c, h.Messages)
+		}
+		h.Saved = 0
+	}
+	if f := p.InForce; f != nil {
+		for i, n := range p.savedBy(f.Span.Elisions, f.Body.Elided) {
+			p.Halves[i].Saved = n
+		}
+	}
+	return p
+}
+
+// savedBy is what elisions take off the halves of p, by the index of the half.
+func (p Path) savedBy(elisions []turns.Elision, parts []turns.ElidedPart) map[int]uint64 {
+	if len(elisions) == 0 || len(elisions) != len(parts) {
+		return nil
+	}
+	at := p.index()
+	type message struct{ half, message int }
+	shown := make(map[message]map[uint64]string)
+	for i, e := range elisions {
+		k, ok := at[halfKey{e.Turn, e.Half}]
+		if !ok || p.Halves[k].Erased || e.Message >= uint64(len(p.Halves[k].Messages)) {
+			continue
+		}
+		of := message{k, int(e.Message)}
+		if shown[of] == nil {
+			shown[of] = make(map[uint64]string)
+		}
+		shown[of][e.Part] = parts[i].Show
+	}
+	out := make(map[int]uint64)
+	for of, show := range shown {
+		before := &p.Halves[of.half].Messages[of.message]
+		after := *before
+		after.Parts = make([]turns.Part, 0, len(before.Parts))
+		for k := range before.Parts {
+			q := before.Parts[k]
+			if s, ok := show[uint64(k)]; ok {
+				q = elidedPart(q, s)
+			}
+			if q.Type != "" {
+				after.Parts = append(after.Parts, q)
+			}
+		}
+		n := uint64(0)
+		if len(after.Parts) > 0 { // else nothing is left to render
+			n = p.counter().Message(&after)
+		}
+		out[of.half] += less(p.counter().Message(before), n)
+	}
+	return out
+}
+
+// Saves is the tokens, by c, that the elisions of a compaction take off the
+// halves of p from its cut on.
+func (p Path) Saves(span turns.Span, body *turns.CompactionBody, c tokens.Counter) (n uint64) {
+	p.Counter = c
+	for _, saved := range p.savedBy(span.Elisions, body.Elided) {
+		n += saved
+	}
+	return n
+}
+
+// index is where each half of p is.
+func (p Path) index() map[halfKey]int {
+	at := make(map[halfKey]int, len(p.Halves))
+	for i := range p.Halves {
+		at[halfKey{p.Halves[i].Ref, p.Halves[i].Half}] = i
+	}
+	return at
+}
+
+// saving is the tokens that one elision takes off a half.
+func saving(c tokens.Counter, h *HalfTurn, e turns.Elision, b *turns.ElidedPart) uint64 {
+	if h.Erased || e.Message >= uint64(len(h.Messages)) || e.Part >= uint64(len(h.Messages[e.Message].Parts)) {
 		return 0
 	}
-	if n := p.InForce.Node.Replaced; n > 0 {
+	part := &h.Messages[e.Message].Parts[e.Part]
+	shown := elidedPart(*part, b.Show)
+	after := uint64(0)
+	if shown.Type != "" {
+		after = c.Part(&shown)
+	}
+	return less(c.Part(part), after)
+}
+
+// replaced is the tokens of what stands for the covered part.
+func (p Path) replaced() uint64 {
+	f := p.InForce
+	if f == nil {
+		return 0
+	}
+	c := p.counter()
+	if n := f.Node.Replaced; n > 0 && c.Name() == (tokens.Approx{}).Name() {
 		return n
 	}
-	return tokens.Messages(tokens.Approx{}, p.InForce.Body.Replacement)
+	return tokens.Messages(c, f.Body.Replacement) + tokens.Messages(c, f.Body.Nudge)
 }
 
 // tokens is the tokens of the context's messages as they are.
@@ -119,60 +229,22 @@ func (p Path) tokens() uint64 { return p.replaced() + p.shownFrom(0) }
 
 // shownFrom is the tokens of the halves from half i on, elisions applied.
 func (p Path) shownFrom(i int) (n uint64) {
-	elided := p.elidedSavings()
 	for ; i < len(p.Halves); i++ {
-		n += p.shown(i, elided)
+		n += p.Halves[i].shown()
 	}
 	return n
 }
 
-func (p Path) shown(i int, elided map[halfKey]uint64) uint64 {
-	h := &p.Halves[i]
-	if elided == nil {
-		return h.Tokens
+func (h *HalfTurn) shown() uint64 {
+	if h.Erased {
+		return 0
 	}
-	return less(h.Tokens, elided[halfKey{h.Ref, h.Half}])
+	return less(h.Tokens, h.Saved)
 }
 
 type halfKey struct {
 	ref  turns.Ref
 	half turns.Half
-}
-
-// elidedSavings is, for each half with elisions in force, the tokens that they
-// save, from the characters that the compaction recorded. Nil for none.
-func (p Path) elidedSavings() map[halfKey]uint64 {
-	if p.InForce == nil || len(p.InForce.Body.Elided) == 0 {
-		return nil
-	}
-	m := make(map[halfKey]uint64)
-	for i, e := range p.InForce.Span.Elisions {
-		if i < len(p.InForce.Body.Elided) {
-			b := &p.InForce.Body.Elided[i]
-			m[halfKey{e.Turn, e.Half}] += less(b.Before, b.After) * 10 / 37 // as tokens.Approx counts ASCII
-		}
-	}
-	return m
-}
-
-// keptElisions are the elisions in force whose half is kept, in their order.
-func (p Path) keptElisions(kept []HalfTurn) ([]turns.Elision, []turns.ElidedPart) {
-	if p.InForce == nil || len(p.InForce.Span.Elisions) == 0 {
-		return nil, nil
-	}
-	on := make(map[halfKey]bool, len(kept))
-	for i := range kept {
-		on[halfKey{kept[i].Ref, kept[i].Half}] = true
-	}
-	var elisions []turns.Elision
-	var parts []turns.ElidedPart
-	for i, e := range p.InForce.Span.Elisions {
-		if i < len(p.InForce.Body.Elided) && on[halfKey{e.Turn, e.Half}] {
-			elisions = append(elisions, e)
-			parts = append(parts, p.InForce.Body.Elided[i])
-		}
-	}
-	return elisions, parts
 }
 
 // previousSummary is the text that the next summary must include: the summary
@@ -181,7 +253,11 @@ func (p Path) previousSummary() string {
 	if p.InForce == nil {
 		return ""
 	}
-	if s := p.InForce.Body.Summary; s != "" {
+	if len(p.InForce.Body.Nudge) > 0 { // its summary is of turns that are still there
+		if m := p.InForce.meta(); m.Carried != "" || len(p.InForce.Body.Replacement) == 0 {
+			return m.Carried
+		}
+	} else if s := p.InForce.Body.Summary; s != "" {
 		return s
 	}
 	var out []string
@@ -196,6 +272,17 @@ func (p Path) previousSummary() string {
 // compactionMeta is what compactions of this package keep in their body's meta.
 type compactionMeta struct {
 	FirstRequest string `json:"first_request,omitzero"`
+	// Carried is the summary that the replacement holds, where the compaction's
+	// own is another: that of a nudge.
+	Carried string `json:"carried,omitzero"`
+}
+
+// meta is what this package keeps with a compaction; nothing where it is another's.
+func (f *InForce) meta() (m compactionMeta) {
+	if f.Body.Meta != nil && turns.DecodeJSON(f.Body.Meta, &m) != nil {
+		return compactionMeta{}
+	}
+	return m
 }
 
 // firstRequest is the text of the session's first user message: as the
@@ -204,9 +291,8 @@ func (p Path) firstRequest(pol Policy, reads []HalfTurn) string {
 	if !pol.KeepFirstRequest {
 		return ""
 	}
-	if p.InForce != nil && p.InForce.Body.Meta != nil {
-		var m compactionMeta
-		if turns.DecodeJSON(p.InForce.Body.Meta, &m) == nil && m.FirstRequest != "" {
+	if p.InForce != nil {
+		if m := p.InForce.meta(); m.FirstRequest != "" {
 			return m.FirstRequest
 		}
 	}

@@ -1,8 +1,11 @@
 package compactor
 
 import (
+	"time"
+
 	"nexus/lineage"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // Path is what planning and rendering see of a root path: everything from the
@@ -15,6 +18,18 @@ type Path struct {
 	Halves   []HalfTurn   // halves of normal turns at or after the cut, in path order; compaction turns skipped
 	Overhead uint64       // tokens of system and tools, counted apart
 	Limits   turns.Limits // of the session; zero fields mean the policy's defaults
+
+	// Counter is what Tokens were counted by; nil: approx-1.
+	Counter tokens.Counter
+	// View is what is shown shortened in every context, without a compaction.
+	View Prune
+	// Changed is the depth of the last turn at which something else came in force
+	// than what its call saw: what providers counted up to there is of other contexts.
+	Changed uint64
+	// Idle is how long ago the newest turn was recorded; 0: not told.
+	Idle time.Duration
+	// Cold says that the newest turn is older than prompt caches last.
+	Cold bool
 }
 
 // InForce is the compaction in force on a path.

@@ -30,6 +30,11 @@ type Plan struct {
 	Previous  string             // the summary in force, which the new one must include; "" where Reads holds all
 	First     string             // the first request, quoted in the replacement; "" for none
 
+	// Quiet: nothing is summarized, the plan only shortens parts.
+	Quiet bool
+	// Nudge: the summary is shown after the newest message, and stands for nothing.
+	Nudge bool
+
 	SummaryTokens uint64 // bound of the summary's text
 	TokensBefore  uint64 // messages of the context now
 	TokensKept    uint64
@@ -38,6 +43,8 @@ type Plan struct {
 	FromOriginals bool
 	Tiers         []string // summarizers by name, as the caller has them
 	Budget        uint64   // that the caller set; 0: the policy's
+
+	chosen map[partAt]turns.ElidedPart // what the plan itself shortens
 }
 
 // Options are what a caller may ask of a plan.
@@ -82,9 +89,14 @@ func NewPlan(p Path, pol Policy, trigger turns.Trigger, opt Options) (*Plan, err
 	if err := plan.checkRepeated(opt.PrevPlan); err != nil {
 		return nil, err
 	}
-	cut, err := chooseCut(p, plan.keep(s), s)
+	if !opt.FromOriginals {
+		if short := plan.shorten(s); short != nil {
+			return short, nil
+		}
+	}
+	cut, err := plan.chooseCut(s)
 	if err != nil {
-		if !opt.FromOriginals || p.InForce == nil {
+		if p.InForce == nil || !opt.FromOriginals && p.replaced() <= s.summary+s.summary/2 {
 			return nil, err
 		}
 		cut = 0 // what was covered before is summarized anew; nothing else changes
@@ -104,6 +116,94 @@ func overheadError(p Path, s sizes) error {
 	return &BudgetError{Kind: ErrOverhead, Budget: s.budget, Overhead: p.Overhead, Messages: p.tokens(), Protected: protected(p)}
 }
 
+// shorten is the plan that shortens parts and covers nothing, where the policy
+// has such plans and this one is worth its while; nil where it is not.
+func (plan *Plan) shorten(s sizes) *Plan {
+	p, e := plan.Path, plan.Policy.Elide
+	if at, n := p.largeOutput(plan.Policy); n > 0 && plan.Trigger.Kind != TriggerManual {
+		out := *plan
+		text := e.ends(resultText(p.part(at)))
+		out.Quiet = true
+		out.view(map[partAt]turns.ElidedPart{at: elidedTo(p.part(at), string(Trimmed), text)})
+		if out.TokensKept < plan.Path.shownFrom(0) && (plan.Trigger.Kind == TriggerLargeOutput || out.TokensBefore > s.room) && out.after() <= s.room {
+			return &out
+		}
+	}
+	if !e.on() || len(p.Halves) == 0 {
+		return nil
+	}
+	target := s.target
+	if e.Nudge != "" {
+		target = less(target, s.summary)
+	}
+	chosen := p.shorten(e, less(p.tokens(), target))
+	if len(chosen) == 0 {
+		return nil
+	}
+	out := *plan
+	out.Quiet, out.Nudge, out.Span.Call = e.Nudge == "", e.Nudge != "", e.ForCall
+	out.view(chosen)
+	if out.Nudge {
+		out.Reads = p.halvesOf(chosen)
+		out.Previous = p.nudged()
+		out.Span.SawThrough = p.laterSeen(out.Reads[len(out.Reads)-1].Ref, len(p.Halves))
+		saved := p.shownFrom(0) - out.TokensKept
+		out.SummaryTokens = max(less(min(s.summary, saved/2), out.nudgeTokens()), minSummary)
+	}
+	// Enough of it is worth a rewrite, and leaves room; else a cut has to do it.
+	if out.after()+p.framing(0) > s.room || less(out.TokensBefore, out.after()) < max(1, share(out.TokensBefore, plan.Policy.MinReclaimRatio)) {
+		return nil
+	}
+	return &out
+}
+
+// after is the tokens of the messages after the plan, where its summary is as
+// long as it may be.
+func (plan *Plan) after() uint64 {
+	n := plan.TokensKept
+	switch f := plan.Path.InForce; {
+	case plan.Quiet && f != nil:
+		return n + plan.Path.replaced()
+	case plan.Nudge:
+		if f != nil {
+			n += tokens.Messages(plan.Path.counter(), f.Body.Replacement)
+		}
+		return n + plan.SummaryTokens + plan.nudgeTokens()
+	case plan.Quiet:
+		return n
+	}
+	return n + plan.worst()
+}
+
+// view makes the plan one that covers nothing and shows chosen parts shortened.
+func (plan *Plan) view(chosen map[partAt]turns.ElidedPart) {
+	plan.chosen = chosen
+	plan.place(0)
+}
+
+// halvesOf is the halves that hold chosen parts, in path order.
+func (p Path) halvesOf(chosen map[partAt]turns.ElidedPart) (out []HalfTurn) {
+	in := make(map[int]bool, len(chosen))
+	for at := range chosen {
+		in[at.half] = true
+	}
+	for i := range p.Halves {
+		if in[i] {
+			out = append(out, p.Halves[i])
+		}
+	}
+	return out
+}
+
+// nudged is the summary that a compaction in force shows after the newest
+// message of its time.
+func (p Path) nudged() string {
+	if p.InForce == nil || len(p.InForce.Body.Nudge) == 0 {
+		return ""
+	}
+	return p.InForce.Body.Summary
+}
+
 // keep is how many of the newest tokens the plan keeps.
 func (plan *Plan) keep(s sizes) uint64 {
 	if r := plan.Policy.ManualKeepRatio; r > 0 && plan.Trigger.Kind == TriggerManual {
@@ -116,10 +216,30 @@ func (plan *Plan) keep(s sizes) uint64 {
 func (plan *Plan) place(cut int) {
 	p := plan.Path
 	plan.Covered, plan.Kept = p.Halves[:cut:cut], p.Halves[cut:]
+	call := plan.Span.Call
 	plan.Cut, plan.Span = p.cutAt(cut), p.span(cut)
-	plan.Span.Elisions, plan.Elided = p.keptElisions(plan.Kept)
+	plan.Span.Call = call
+	if plan.Quiet || plan.Nudge { // nothing is covered that was not before
+		plan.Cut = 0
+		if p.InForce != nil {
+			plan.Cut = p.InForce.Node.Cut
+		}
+		plan.Span.Through, plan.Span.FirstKept, plan.Span.Split = turns.Ref{}, turns.Ref{}, false
+	}
+	plan.Span.Elisions, plan.Elided = p.elisions(cut, plan.chosen)
 	plan.Digest = plan.digest(p.previous())
 	plan.TokensBefore, plan.TokensKept = p.tokens(), p.shownFrom(cut)
+	if len(plan.chosen) > 0 {
+		plan.TokensKept = 0
+		for i := range plan.Kept {
+			plan.TokensKept += plan.Kept[i].Tokens
+		}
+		for i, n := range p.savedBy(plan.Span.Elisions, plan.Elided) {
+			if i >= cut {
+				plan.TokensKept -= n
+			}
+		}
+	}
 }
 
 // read sets what the summarizer may see.
@@ -155,7 +275,7 @@ func (plan *Plan) bound(s sizes) {
 	replaced := plan.Path.replaced()
 	covered := plan.TokensBefore - plan.TokensKept - replaced
 	room := min(s.summary, replaced+covered/2)
-	plan.First = clipTokens(plan.First, room/4)
+	plan.First = clipTokens(plan.First, plan.Policy.inApprox(room/4))
 	plan.SummaryTokens = max(less(room, frameTokens(plan.Policy, plan.First)), minSummary)
 }
 
@@ -164,7 +284,7 @@ func (plan *Plan) worst() uint64 { return plan.SummaryTokens + frameTokens(plan.
 
 func (plan *Plan) checkWorth(s sizes) error {
 	if len(plan.Covered) == 0 {
-		if plan.FromOriginals && plan.Path.InForce != nil {
+		if plan.Path.InForce != nil && (plan.FromOriginals || plan.worst() < plan.Path.replaced()) {
 			return nil
 		}
 		return nothing("no half turn would be covered")
@@ -181,54 +301,85 @@ func (plan *Plan) checkWorth(s sizes) error {
 }
 
 // chooseCut is the index of the first half that is kept. The newest keep
-// tokens stay; from there the cut moves back to the nearest legal position, or
-// forward to the next where the part kept that way would not fit beside a
-// summary within the target. Where no legal cut reaches the target, the newest
-// part that fits the budget stays; where none fits, nothing is kept, or, with
-// calls open at the head, as little as is legal.
-func chooseCut(p Path, keep uint64, s sizes) (int, error) {
+// tokens stay, or as many turns as the policy says; from there the cut moves
+// back to the nearest legal position, or forward to the next where the part
+// kept that way would not fit beside a summary within the target. Where no
+// legal cut reaches the target, the newest part that fits the budget stays;
+// where none fits, nothing is kept, or, with calls open at the head, as little
+// as is legal.
+//
+// Sizes are those of the kept part as it is rendered: responses that stand in
+// for missing ones, and the words around late ones, count.
+func (plan *Plan) chooseCut(s sizes) (int, error) {
+	p := plan.Path
 	n := len(p.Halves)
 	if n == 0 {
 		return 0, nothing("no turn follows the last compaction")
 	}
-	want, kept := n, uint64(0)
-	elided := p.elidedSavings()
-	for want > 0 {
-		t := p.shown(want-1, elided)
-		if kept+t > keep {
-			break
-		}
-		kept += t
-		want--
+	want, err := plan.wanted(s)
+	if err != nil {
+		return 0, err
 	}
-	if want == 0 {
-		return 0, nothing("all %d tokens after the last compaction are among the newest %d, which are kept", kept, keep)
-	}
-
 	legal := legalCuts(p.Halves)
 	back := min(want, n-1)
 	for back > 0 && !legal[back] {
 		back--
 	}
-	backTokens := p.shownFrom(back)
+	backTokens := p.rendered(back)
 	if back > 0 && backTokens+s.summary <= s.target {
 		return back, nil
 	}
 	for cut := back + 1; cut < n; cut++ {
-		if legal[cut] { // past want, so it keeps fewer than keep tokens
+		if legal[cut] && p.rendered(cut)+s.summary <= s.room { // past want, so it keeps less
 			return cut, nil
 		}
 	}
 	switch {
 	case back > 0 && (backTokens+s.summary <= s.room || !legal[n]):
 		return back, nil
-	case back == 0 && p.tokens() <= s.room:
+	case back == 0 && p.replaced()+p.rendered(0) <= s.room:
 		return 0, nothing("no position before the newest part is free of open tool calls")
 	case legal[n]:
 		return n, nil
 	}
+	for cut := n - 1; cut > 0; cut-- { // none fits: as little as is legal
+		if legal[cut] {
+			return cut, nil
+		}
+	}
 	return 0, nothing("tool calls are open across every position of the path")
 }
+
+// wanted is the index of the first half that the policy wants to keep.
+func (plan *Plan) wanted(s sizes) (int, error) {
+	p, keep := plan.Path, plan.keep(s)
+	want, kept, responses := len(p.Halves), uint64(0), uint64(0)
+	turned := plan.Policy.KeepTurns
+	if turned > 0 {
+		keep = less(s.target, s.summary)
+	}
+	for want > 0 {
+		h := &p.Halves[want-1]
+		if turned > 0 && responses == turned && (h.Half == turns.ResponseHalf || want == len(p.Halves) || h.Ref != p.Halves[want].Ref) {
+			return want, nil
+		}
+		if kept+h.shown() > keep {
+			return want, nil
+		}
+		kept += h.shown()
+		want--
+		if h.Half == turns.ResponseHalf {
+			responses++
+		}
+	}
+	if turned > 0 {
+		return 0, nothing("the %d responses after the last compaction are among the newest %d, which are kept", responses, turned)
+	}
+	return 0, nothing("all %d tokens after the last compaction are among the newest %d, which are kept", kept, keep)
+}
+
+// rendered is the tokens of the halves from half i on as they are rendered.
+func (p Path) rendered(i int) uint64 { return p.shownFrom(i) + p.framing(i) }
 
 // protected is the tokens of the newest halves that no legal cut takes out.
 func protected(p Path) uint64 {
@@ -269,10 +420,18 @@ func (plan *Plan) Rebase(now Path) (*Plan, error) {
 	if seen := plan.Span.SawThrough; old.holds(seen) && !now.holds(seen) {
 		return nil, stale("%v, which its summarizer saw, is not on the path to %v", seen, now.Head.Ref)
 	}
+	for at := range plan.chosen {
+		if at.half >= len(now.Halves) || !sameHalf(now.Halves[at.half], old.Halves[at.half]) {
+			return nil, stale("a part that it shortens is not on the path to %v", now.Head.Ref)
+		}
+	}
 	out := *plan
 	out.Path = now
-	out.place(cut)
+	out.place(cut) // the halves before those that were added stand where they did
 	out.Span.SawThrough = plan.Span.SawThrough
+	if plan.Span.Call && now.Head.Depth > old.Head.Depth && saidSince(now, old.Head.Depth) {
+		return nil, stale("the user spoke since, and it stands for one call only")
+	}
 	if len(out.Elided) != len(plan.Elided) {
 		return nil, stale("%d of the %d parts it shows shortened are on the path to %v", len(out.Elided), len(plan.Elided), now.Head.Ref)
 	}
@@ -284,6 +443,16 @@ func (plan *Plan) Rebase(now Path) (*Plan, error) {
 	return &out, nil
 }
 
+// saidSince reports whether a turn deeper than depth brought text of the user.
+func saidSince(p Path, depth uint64) bool {
+	for i := range p.Halves {
+		if h := &p.Halves[i]; h.Depth > depth && h.Half == turns.MessagesHalf && turns.Said(h.Messages) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func sameHalf(a, b HalfTurn) bool { return a.Ref == b.Ref && a.Half == b.Half }
 
 // Resize is res, made by plan before it was rebased, with the cut and the
@@ -291,6 +460,7 @@ func sameHalf(a, b HalfTurn) bool { return a.Ref == b.Ref && a.Half == b.Half }
 func (plan *Plan) Resize(res Result) Result {
 	res.Span, res.Body.Elided, res.Body.Plan = plan.Span, plan.Elided, plan.Digest
 	res.Body.TokensBefore, res.Body.TokensAfter = plan.TokensBefore, plan.TokensKept+res.Replaced
+	res.Saved = plan.saved()
 	return res
 }
 
@@ -300,10 +470,10 @@ func (plan *Plan) Apply(p Path, res Result, c tokens.Counter) Path {
 	p.InForce = &InForce{
 		Node: lineage.Node{
 			Kind: turns.KindCompaction, Depth: p.Head.Depth + 1, Parent: p.Head.Ref, Cut: plan.Cut,
-			Previous: res.Span.Previous, Replaced: tokens.Messages(c, res.Body.Replacement),
+			Previous: res.Span.Previous, Replaced: res.Replaced, Saved: res.Saved, Call: res.Span.Call,
 		},
 		Span: res.Span, Body: res.Body,
 	}
 	p.Halves = plan.Kept
-	return p
+	return p.Settled(c, false)
 }

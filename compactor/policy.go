@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // Mode says when a compaction is made.
@@ -50,9 +52,33 @@ type Policy struct {
 	// TargetTokens bounds the same in tokens. 0: no bound but the ratio's.
 	TargetTokens uint64 `json:"target_tokens,omitzero"`
 
+	// WholeBudget says that the two ratios are shares of the whole budget,
+	// overhead included, and not of what overhead leaves.
+	WholeBudget bool `json:"whole_budget,omitzero"`
+	// Measure says what counts as the size of a context.
+	Measure Measure `json:"measure,omitzero"`
+	// RequireWindow: a session that states no context window is never due by size.
+	RequireWindow bool `json:"require_window,omitzero"`
+
+	// EveryTurns: due after so many normal turns since the last compaction. 0: off.
+	EveryTurns uint64 `json:"every_turns,omitzero"`
+	// MaxMessages: due when the context has more messages. 0: off.
+	MaxMessages uint64 `json:"max_messages,omitzero"`
+	// LargeOutputChars: a newer tool result of more characters is shown
+	// shortened before the next call. 0: off.
+	LargeOutputChars uint64 `json:"large_output_chars,omitzero"`
+	// IdleSeconds and IdleRatio: a context that fills this share of the budget
+	// (like TriggerRatio) is due when its newest turn is as old: a prompt cache
+	// has gone by then, and a rewrite costs nothing more. 0: off.
+	IdleSeconds uint64  `json:"idle_seconds,omitzero"`
+	IdleRatio   float64 `json:"idle_ratio,omitzero"`
+
 	// KeepTokens is how many of the newest tokens stay verbatim. What the target
 	// leaves beside the summary bounds it. Range [1, 10000000].
 	KeepTokens uint64 `json:"keep_tokens,omitzero"`
+	// KeepTurns keeps the newest responses, with what was sent for them, in
+	// place of KeepTokens; the target bounds it as well. 0: KeepTokens counts.
+	KeepTurns uint64 `json:"keep_turns,omitzero"`
 	// ManualKeepRatio bounds what a manual compaction keeps, as a share of the
 	// messages there are, so that on a short session it does something.
 	// Range [0, 1]; 0: KeepTokens alone counts.
@@ -81,6 +107,35 @@ type Policy struct {
 	// KeepFirstRequest quotes the text of the session's first user message in
 	// every replacement, whatever the summarizer made of it; a long one is cut.
 	KeepFirstRequest bool `json:"keep_first_request,omitzero"`
+	// Frame is the text around the summary: {summary} becomes the summary,
+	// {covered} the number of turns newly covered, {messages} that of their
+	// messages. "": the header above, and the summary between tags. At most 4000 bytes.
+	Frame string `json:"frame,omitzero"`
+	// Notice is the text of the last tier, which needs no summarizer, with the
+	// places {covered} and {messages}. "": one of ours.
+	Notice string `json:"notice,omitzero"`
+	// OnFailure: "notice" commits the last tier when all summarizers failed,
+	// "fail" does not. Default notice.
+	OnFailure string `json:"on_failure,omitzero"`
+	// SummaryModel is the model that the seed of the policy has summaries made
+	// by: what an operator would configure. It is told, not enforced.
+	SummaryModel string `json:"summary_model,omitzero"`
+	// Template names the prompt of summarizers that are models. "": ours.
+	Template string `json:"template,omitzero"`
+	// ChunkRatio is the share of the summarizer's window that one request takes
+	// at most; 0: all that fits.
+	ChunkRatio float64 `json:"chunk_ratio,omitzero"`
+	// SkipRatio: a half of more than this share of the window is left out, with
+	// a note, where the whole could not be summarized. 0: never.
+	SkipRatio float64 `json:"skip_ratio,omitzero"`
+	// RetrySeconds are the waits between tries of one request. Empty: the
+	// summarizer's own.
+	RetrySeconds []float64 `json:"retry_seconds,omitempty"`
+
+	// Prune shows old tool results shortened, in every context, without a
+	// compaction. Elide shortens parts by one, and keeps them so.
+	Prune Prune `json:"prune,omitzero"`
+	Elide Elide `json:"elide,omitzero"`
 
 	// ContextWindow, MaxOutputTokens and SafetyMargin are the limits of a
 	// session that states none. Of the defaults for output and margin at most a
@@ -149,7 +204,7 @@ func (p Policy) With(set turns.Raw) (Policy, error) {
 		return Policy{}, overrideError("", "not a JSON object")
 	}
 	name, version := p.Name, p.Version
-	p.Name, p.Version, p.Tiers = "", 0, slices.Clone(p.Tiers)
+	p.Name, p.Version, p.Tiers, p.RetrySeconds = "", 0, slices.Clone(p.Tiers), slices.Clone(p.RetrySeconds)
 	if err := turns.DecodeJSON(set, &p); err != nil {
 		if fe := (*turns.FieldError)(nil); errors.As(err, &fe) {
 			return Policy{}, &turns.FieldError{Field: setPointer + fe.Field, Reason: fe.Reason, Kind: fe.Kind}
@@ -199,13 +254,29 @@ func (p Policy) Validate() error {
 	}
 	check(turns.ValidName(p.Name), "name", "%.60q is not a name", p.Name)
 	check(p.Version > 0, "version", "0")
-	check(p.Counter == "" || p.Counter == "approx-1", "counter", "%.60q is not a known counter", p.Counter)
+	_, known := tokens.Named(p.Counter)
+	check(known, "counter", "%.60q is not a known counter", p.Counter)
+	check(p.Measure == Estimate || p.Measure == Reported || p.Measure == Higher, "measure", "%.60q is not one of \"\", reported, higher", p.Measure)
 	check(p.Mode == BeforeCall || p.Mode == Background || p.Mode == Manual, "mode", "%.60q is not one of before_call, background, manual", p.Mode)
 	size("reserve_tokens", p.ReserveTokens, 0)
 	ratio("trigger_ratio", p.TriggerRatio, 0, 1)
 	ratio("target_ratio", p.TargetRatio, 0.01, 0.9)
 	size("target_tokens", p.TargetTokens, 0)
-	size("keep_tokens", p.KeepTokens, 1)
+	size("keep_tokens", p.KeepTokens, min(1, less(1, p.KeepTurns)))
+	size("keep_turns", p.KeepTurns, 0)
+	size("every_turns", p.EveryTurns, 0)
+	size("max_messages", p.MaxMessages, 0)
+	size("large_output_chars", p.LargeOutputChars, 0)
+	size("idle_seconds", p.IdleSeconds, 0)
+	ratio("idle_ratio", p.IdleRatio, 0, 1)
+	ratio("chunk_ratio", p.ChunkRatio, 0, 1)
+	ratio("skip_ratio", p.SkipRatio, 0, 1)
+	check(len(p.RetrySeconds) <= 16, "retry_seconds", "%d waits, the limit is 16", len(p.RetrySeconds))
+	for i, s := range p.RetrySeconds {
+		ratio(fmt.Sprintf("retry_seconds/%d", i), s, 0, 600)
+	}
+	p.Prune.check(check)
+	p.Elide.check(check, ratio)
 	ratio("manual_keep_ratio", p.ManualKeepRatio, 0, 1)
 	ratio("summary_max_ratio", p.SummaryMaxRatio, 0.001, 0.5)
 	size("summary_max_tokens", p.SummaryMaxTokens, 0)
@@ -216,6 +287,11 @@ func (p Policy) Validate() error {
 		check(turns.ValidName(t), fmt.Sprintf("tiers/%d", i), "%.60q is not a name", t)
 	}
 	check(p.ReplacementRole == turns.System || p.ReplacementRole == turns.User, "replacement_role", "%.60q is not one of system, user", p.ReplacementRole)
+	check(len(p.Frame) <= 4000, "frame", "%d bytes, the limit is 4000", len(p.Frame))
+	check(p.Frame == "" || strings.Contains(p.Frame, "{summary}"), "frame", "it has no {summary}")
+	check(len(p.Notice) <= 4000, "notice", "%d bytes, the limit is 4000", len(p.Notice))
+	check(p.OnFailure == "" || p.OnFailure == "notice" || p.OnFailure == "fail", "on_failure", "%.60q is not one of notice, fail", p.OnFailure)
+	check(p.Template == "" || turns.ValidName(p.Template), "template", "%.60q is not a name", p.Template)
 	check(len(p.ReplacementHeader) <= 500, "replacement_header", "%d bytes, the limit is 500", len(p.ReplacementHeader))
 	check(p.TriggerRatio == 0 || p.TargetRatio < p.TriggerRatio, "target_ratio", "%v is not below trigger_ratio, %v", p.TargetRatio, p.TriggerRatio)
 	check(p.ContextWindow >= 1000 && p.ContextWindow <= maxTokens, "context_window", "%d is outside [1000, %d]", p.ContextWindow, uint64(maxTokens))

@@ -16,9 +16,13 @@ import (
 // policies by digest. A change of numbers is a new version beside these.
 func TestBuiltinDigests(t *testing.T) {
 	want := map[string]string{
-		"nexus/1":    "sha256:82263748a8a7737204440c1509cb78cb5bc739eb3449d4e39f1bd82763906c7e",
-		"balanced/1": "sha256:6faed00f41b39849173c40194a7ee32e6b64bcc9887b2885f81724cf6ef3d836",
-		"balanced/2": "sha256:425ea84f5ec6b40772b12db8981ce772bbf0fba84454cfeeec155c84bcd52b84",
+		"autobyteus/1": "sha256:c5259ca5703f236075d35e72ce611d926dedd8484387037e6788612e95ce2c93",
+		"gsv/1":        "sha256:93695b288a75c17ea637e178e02a54e59dae7d45c82de7b2553f38d76987729e",
+		"spec-008/1":   "sha256:d36dcb8163746e0c68339f6a538720ec825f98a0fce7d216626179598458f0e5",
+		"wolffish/1":   "sha256:95d90a68c95c1c1313247d679980ae2dd2c1ab77bde3aa31b62d931d8fa0ace9",
+		"nexus/1":      "sha256:82263748a8a7737204440c1509cb78cb5bc739eb3449d4e39f1bd82763906c7e",
+		"balanced/1":   "sha256:6faed00f41b39849173c40194a7ee32e6b64bcc9887b2885f81724cf6ef3d836",
+		"balanced/2":   "sha256:425ea84f5ec6b40772b12db8981ce772bbf0fba84454cfeeec155c84bcd52b84",
 	}
 	got := map[string]string{}
 	for _, p := range builtins() {
@@ -162,7 +166,7 @@ func faultFields(err error) (out []string) {
 }
 
 func TestResolve(t *testing.T) {
-	if got := Names(); !slices.Equal(got, []string{"balanced", "nexus"}) {
+	if got := Names(); !slices.Equal(got, []string{"autobyteus", "balanced", "gsv", "nexus", "spec-008", "wolffish"}) {
 		t.Errorf("names %v", got)
 	}
 	ref := turns.PolicyRef{Name: "nexus", Set: turns.Raw(`{"keep_tokens":100}`)}

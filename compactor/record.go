@@ -76,47 +76,27 @@ func Record(p Path, rec Recorded, c tokens.Counter) (Result, error) {
 	after := p
 	after.InForce = &InForce{Span: r.Span, Body: r.Body}
 	after.Halves = p.Halves[cut:]
+	after = after.Settled(c, false)
+	for i := range after.Halves {
+		r.Saved += after.Halves[i].Saved
+	}
 	r.Body.TokensAfter = r.Replaced + after.shownFrom(0)
 	return r, nil
 }
 
 // cleared is the elisions in force after half cut, and those of calls, in path order.
 func (p Path) cleared(cut int, calls []ClearedCall) ([]turns.Elision, []turns.ElidedPart, error) {
-	kept := p.Halves[cut:]
-	type at struct {
-		key           halfKey
-		message, part uint64
-	}
-	shown := map[at]turns.ElidedPart{}
-	old, parts := p.keptElisions(kept)
-	for i, e := range old {
-		shown[at{halfKey{e.Turn, e.Half}, e.Message, e.Part}] = parts[i]
-	}
 	want := make(map[ClearedCall]bool, len(calls))
 	for _, c := range calls {
 		want[c] = true
 	}
-	var elisions []turns.Elision
-	var out []turns.ElidedPart
-	for i := range p.Halves {
-		h := &p.Halves[i]
-		for m := range h.Messages {
-			for k := range h.Messages[m].Parts {
-				q := &h.Messages[m].Parts[k]
-				here := at{halfKey{h.Ref, h.Half}, uint64(m), uint64(k)}
-				e, ok := shown[here]
-				if name := (ClearedCall{h.Ref, q.ID}); q.Type == turns.ToolCallResponse && want[name] {
-					delete(want, name)
-					before := uint64(len([]rune(resultText(q))))
-					e, ok = turns.ElidedPart{Method: string(Cleared), Show: clearedShow, Before: before, After: uint64(len(clearedShow))}, true
-				}
-				if ok && i >= cut {
-					elisions = append(elisions, turns.Elision{Turn: h.Ref, Half: h.Half, Message: uint64(m), Part: uint64(k)})
-					out = append(out, e)
-				}
-			}
+	chosen := make(map[partAt]turns.ElidedPart)
+	p.eachPart(func(at partAt, _ *turns.Message, q *turns.Part) {
+		if name := (ClearedCall{p.Halves[at.half].Ref, q.ID}); q.Type == turns.ToolCallResponse && want[name] {
+			delete(want, name)
+			chosen[at] = elidedTo(q, string(Cleared), clearedShow)
 		}
-	}
+	})
 	for i, c := range calls {
 		if want[c] && p.InForce == nil {
 			return nil, nil, &turns.FieldError{
@@ -124,5 +104,6 @@ func (p Path) cleared(cut int, calls []ClearedCall) ([]turns.Elision, []turns.El
 			}
 		}
 	}
-	return elisions, out, nil
+	elisions, parts := p.elisions(cut, chosen)
+	return elisions, parts, nil
 }

@@ -41,7 +41,7 @@ func Render(p Path, c tokens.Counter) (Context, error) { return RenderWith(p, c,
 
 // RenderWith is Render with options.
 func RenderWith(p Path, c tokens.Counter, opt RenderOptions) (Context, error) {
-	r := renderer{counter: c}
+	r := renderer{counter: c, real: c}
 	if f := p.InForce; f != nil {
 		n := len(f.Body.Elided)
 		erased := n == 0 && len(f.Body.Replacement) == 0 // its body is gone, and with it the texts
@@ -62,8 +62,16 @@ func RenderWith(p Path, c tokens.Counter, opt RenderOptions) (Context, error) {
 	if err != nil {
 		return Context{}, err
 	}
+	nudged := p.InForce == nil || len(p.InForce.Body.Nudge) == 0
 	for i := range shown {
+		if !nudged && shown[i].Depth > p.InForce.Node.Depth {
+			r.nudge(p.InForce, i-1)
+			nudged = true
+		}
 		r.half(i, &shown[i])
+	}
+	if !nudged {
+		r.nudge(p.InForce, len(shown)-1)
 	}
 	r.end(opt.Open)
 	r.speak()
@@ -83,9 +91,43 @@ func (r *renderer) speak() {
 	}
 }
 
+// nudge renders what a compaction shows after the newest message of its time:
+// after half number i, and never between a call and its response.
+func (r *renderer) nudge(f *InForce, i int) {
+	src := r.source(Source{
+		Turn: f.Node.Ref, Half: turns.ResponseHalf, Status: InSummary, Why: "what was shortened above, in a summary",
+	}, i)
+	for _, m := range f.Body.Nudge {
+		if len(r.open) > 0 {
+			r.held = append(r.held, message{m, src})
+			continue
+		}
+		r.emit(m, src)
+	}
+}
+
+// framing is the tokens that rendering adds to the halves from half i on:
+// responses for calls that have none, and the words around late ones.
+func (p Path) framing(i int) uint64 {
+	r := renderer{counter: uncounted{p.counter()}, real: p.counter()}
+	for k := range p.Halves[i:] {
+		h := &p.Halves[i+k]
+		r.half(k, &shownHalf{HalfTurn: *h, source: Source{Turn: h.Ref, Half: h.Half}})
+	}
+	r.end(AnswerOpen)
+	return r.framing
+}
+
+// uncounted is a counter to whom every message is nothing.
+type uncounted struct{ tokens.Counter }
+
+func (uncounted) Message(*turns.Message) uint64 { return 0 }
+
 // renderer builds a context half by half.
 type renderer struct {
 	counter tokens.Counter
+	real    tokens.Counter
+	framing uint64 // tokens of what no half holds
 	out     Context
 	after   []int     // for each source, the index of the half it stands with; -1: the replacement
 	open    []call    // calls of the last assistant message that wait for a response
@@ -163,8 +205,13 @@ func (r *renderer) run(ms []turns.Message, src int) {
 				res = append(res, *p)
 			default:
 				late = true
-				other = append(other, lateText(p))
+				t := lateText(p)
+				r.framing += less(r.real.Part(&t), r.real.Part(p))
+				other = append(other, t)
 			}
+		}
+		if len(res) > 0 && len(other) > 0 {
+			r.framing += 8 // another message
 		}
 		if len(res) > 0 {
 			m := ms[i]
@@ -246,6 +293,7 @@ func (r *renderer) synthesize(text, why string) {
 	for _, c := range r.open {
 		m.Parts = append(m.Parts, turns.Part{Type: turns.ToolCallResponse, ID: c.id, Name: c.name, Response: turns.RawText(text)})
 	}
+	r.framing += r.real.Message(&m)
 	r.emit(m, src)
 	r.open = r.open[:0]
 }

@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,11 +24,15 @@ type Tier struct {
 // it says that turns were left out, and nothing of what was in them.
 const NoticeTier = "notice"
 
+// ElideTier is the name of what makes a compaction that only shortens parts.
+const ElideTier = "elide"
+
 // Result is a compaction, ready to be committed.
 type Result struct {
 	Span     turns.Span
 	Body     turns.CompactionBody
-	Replaced uint64       // tokens of the replacement
+	Replaced uint64       // tokens of the replacement and the nudge
+	Saved    uint64       // tokens that all its elisions take off what is kept
 	Usage    *turns.Usage // of the summarizers, on all tries; nil where none was reported
 	Tried    []Attempt    // tiers that failed before, in order
 }
@@ -46,6 +51,9 @@ type Attempt struct {
 // returns its error. Other errors: [ErrNothing] where not even a notice would
 // free a token.
 func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) (Result, error) {
+	if plan.Quiet {
+		return plan.compose(Output{Tier: ElideTier}, nil, nil, counter), nil
+	}
 	var tried []Attempt
 	var usage *turns.Usage
 	for _, t := range plan.order(tiers) {
@@ -69,6 +77,9 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return Result{}, fmt.Errorf("summarize through %v: %w", plan.Span.Through, err)
 	}
+	if plan.Policy.OnFailure == "fail" {
+		return Result{}, fmt.Errorf("%w: %w", ErrFailed, errors.Join(errorsOf(tried)...))
+	}
 	r, err := Compose(plan, Output{Text: plan.notice(counter), Tier: NoticeTier}, counter)
 	if err != nil {
 		return Result{}, nothing("a notice would not be smaller than what it stands for: %v", err)
@@ -79,7 +90,9 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 
 // Input is what a summarizer of plan may see.
 func (plan *Plan) Input() Input {
-	return Input{Previous: plan.Previous, Halves: plan.Reads, MaxTokens: plan.SummaryTokens, Focus: plan.Focus}
+	return Input{
+		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, plan.Policy.inApprox(plan.SummaryTokens)), Focus: plan.Focus,
+	}
 }
 
 // order is the tiers that the policy names, in its order; all where it names none.
@@ -96,15 +109,37 @@ func (plan *Plan) order(tiers []Tier) []Tier {
 	return out
 }
 
+func errorsOf(tried []Attempt) (out []error) {
+	for _, t := range tried {
+		out = append(out, t.Err)
+	}
+	return out
+}
+
 // notice says what is left out; it carries the last summary on where that fits.
 func (plan *Plan) notice(c tokens.Counter) string {
 	text := fmt.Sprintf("[%d earlier turns are left out here, without a summary. They are on the ledger.]", max(plan.Span.Covered, 1))
+	if plan.Nudge { // what it shortened is still there
+		return cmp.Or(plan.Policy.Elide.NudgeNotice, "[Older messages are shown shortened here, without a summary. They are whole on the ledger.]")
+	}
+	if plan.Policy.Notice != "" {
+		text = plan.fill(plan.Policy.Notice, "")
+	}
 	if previous := plan.Path.previousSummary(); previous != "" {
 		if whole := previous + "\n\n" + text; c.Text(whole) <= plan.SummaryTokens {
 			return whole
 		}
 	}
 	return text
+}
+
+// fill is a text of the policy with its places filled.
+func (plan *Plan) fill(text, summary string) string {
+	messages := 0
+	for i := range plan.Covered {
+		messages += len(plan.Covered[i].Messages)
+	}
+	return strings.NewReplacer("{summary}", summary, "{covered}", fmt.Sprint(plan.Span.Covered), "{messages}", fmt.Sprint(messages)).Replace(text)
 }
 
 // Compose is the compaction of plan with the summary out: a tier's, or one
@@ -117,34 +152,88 @@ func Compose(plan *Plan, out Output, c tokens.Counter) (Result, error) {
 	refuse := func(format string, args ...any) (Result, error) {
 		return Result{}, fmt.Errorf("%w: by %s: %s", ErrRefused, out.Tier, fmt.Sprintf(format, args...))
 	}
+	if plan.Quiet {
+		return refuse("the plan only shortens, it has no summary")
+	}
 	if out.Text == "" || !utf8.ValidString(out.Text) {
 		return refuse("empty, or not UTF-8")
 	}
-	if n := c.Text(out.Text); n > plan.SummaryTokens && out.Tier != NoticeTier {
+	if n := c.Text(escape(out.Text)); n > plan.SummaryTokens && out.Tier != NoticeTier {
 		return refuse("%d tokens, the plan allows %d", n, plan.SummaryTokens)
 	}
-	message := frame(plan.Policy, plan.Span.Covered, plan.First, out.Text)
-	replaced := c.Message(&message)
-	after := plan.TokensKept + replaced
-	if after >= plan.TokensBefore && len(plan.Covered) > 0 {
-		return refuse("%d tokens after, %d before", after, plan.TokensBefore)
+	message := plan.frame(out)
+	r := plan.compose(out, []turns.Message{message}, nil, c)
+	if plan.Nudge {
+		r = plan.compose(out, nil, []turns.Message{message}, c)
 	}
-	r := Result{Span: plan.Span, Usage: out.Usage, Replaced: replaced}
-	r.Body = turns.CompactionBody{
-		Policy: plan.PolicyRef, Trigger: plan.Trigger, Mode: string(plan.mode()), Tier: out.Tier, Plan: plan.Digest,
-		Replacement: []turns.Message{message}, Summary: out.Text, Elided: plan.Elided,
-		TokensBefore: plan.TokensBefore, TokensAfter: after,
-		Survival: survival(plan.Covered, plan.Kept, []turns.Message{message}),
-		Focus:    plan.Focus, FromOriginals: plan.FromOriginals,
-	}
-	if plan.First != "" {
-		meta, err := turns.EncodeJSON(compactionMeta{FirstRequest: plan.First})
-		if err != nil {
-			return refuse("its first request: %v", err)
-		}
-		r.Body.Meta = meta
+	if b := &r.Body; b.TokensAfter >= b.TokensBefore && (len(plan.Covered) > 0 || !plan.FromOriginals) {
+		return refuse("%d tokens after, %d before", b.TokensAfter, b.TokensBefore)
 	}
 	return r, nil
+}
+
+// compose is the result of plan: a replacement for what is covered, or, for a
+// plan that covers nothing, what stands for it already, and a nudge.
+func (plan *Plan) compose(out Output, replacement, nudge []turns.Message, c tokens.Counter) Result {
+	summary, meta := out.Text, compactionMeta{FirstRequest: plan.First}
+	if plan.Quiet || plan.Nudge {
+		meta = compactionMeta{}
+		if f := plan.Path.InForce; f != nil {
+			replacement, meta = f.Body.Replacement, f.meta()
+			if plan.Quiet {
+				summary, nudge = f.Body.Summary, f.Body.Nudge
+			} else {
+				meta.Carried = plan.Path.previousSummary()
+			}
+		}
+	}
+	r := Result{Span: plan.Span, Usage: out.Usage, Replaced: tokens.Messages(c, replacement) + tokens.Messages(c, nudge), Saved: plan.saved()}
+	r.Body = turns.CompactionBody{
+		Policy: plan.PolicyRef, Trigger: plan.Trigger, Mode: string(plan.mode()), Tier: out.Tier, Plan: plan.Digest,
+		Replacement: replacement, Nudge: nudge, Summary: summary, Elided: plan.Elided, Meta: metaJSON(meta),
+		TokensBefore: plan.TokensBefore, TokensAfter: plan.TokensKept + r.Replaced,
+		Survival: survival(plan.Reads, plan.shownKept(), slices.Concat(replacement, nudge)),
+		Focus:    plan.Focus, FromOriginals: plan.FromOriginals,
+	}
+	return r
+}
+
+func metaJSON(m compactionMeta) turns.Raw {
+	if m == (compactionMeta{}) {
+		return nil
+	}
+	b, err := turns.EncodeJSON(m)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// saved is the tokens that all elisions after the plan take off what it keeps.
+func (plan *Plan) saved() (n uint64) {
+	for i := range plan.Kept {
+		n += plan.Kept[i].Tokens
+	}
+	return less(n, plan.TokensKept)
+}
+
+// shownKept is the kept halves with the plan's elisions applied.
+func (plan *Plan) shownKept() []HalfTurn {
+	if len(plan.chosen) == 0 {
+		return plan.Kept
+	}
+	p := plan.Path
+	p.Halves = plan.Kept
+	p.InForce = &InForce{Span: plan.Span, Body: turns.CompactionBody{Elided: plan.Elided}}
+	shown, err := p.elide()
+	if err != nil {
+		return plan.Kept
+	}
+	out := make([]HalfTurn, len(shown))
+	for i := range shown {
+		out[i] = shown[i].HalfTurn
+	}
+	return out
 }
 
 func (plan *Plan) mode() Mode {

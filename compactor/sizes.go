@@ -11,6 +11,7 @@ type sizes struct {
 	budget  uint64 // input tokens, overhead included
 	room    uint64 // budget − overhead: what messages may fill
 	trigger uint64 // a context of more tokens is due, overhead included
+	idle    uint64 // so is an idle one of more than these
 	target  uint64 // messages after a compaction
 	summary uint64 // the replacement, framing included
 	keep    uint64 // newest tokens kept
@@ -54,15 +55,33 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 	if p.ReserveTokens > 0 {
 		s.trigger = min(s.trigger, s.window-min(p.ReserveTokens, s.window/4))
 	}
-	if p.TriggerRatio > 0 {
-		s.trigger = min(s.trigger, overhead+share(s.room, p.TriggerRatio))
+	of := func(ratio float64) uint64 { // of a context, overhead included
+		if p.WholeBudget {
+			return share(s.budget, ratio)
+		}
+		return overhead + share(s.room, ratio)
 	}
+	if p.TriggerRatio > 0 {
+		s.trigger = min(s.trigger, of(p.TriggerRatio))
+	}
+	s.idle = of(p.IdleRatio)
 	s.target = share(s.room, p.TargetRatio)
+	if p.WholeBudget {
+		// Overhead may be most of the budget; then a tenth of what it leaves.
+		s.target = min(s.room, max(less(share(s.budget, p.TargetRatio), overhead), s.room/10))
+	}
 	if p.TargetTokens > 0 {
 		s.target = min(s.target, p.TargetTokens)
 	}
 	if aggressive {
 		s.target /= 2
+	}
+	// What is left must not be due again at once, whatever overhead takes.
+	if s.trigger < overhead+s.room/4 {
+		s.trigger = overhead + share(s.room, 0.75)
+	}
+	if least := less(s.trigger, overhead); s.target >= least {
+		s.target = least - least/5
 	}
 	s.summary = share(s.room, p.SummaryMaxRatio)
 	if p.SummaryMaxTokens > 0 {

@@ -11,8 +11,8 @@ import (
 // Summarizer writes the summary that stands for the covered part of a path.
 // Implementations: package extractive; later, model-backed ones.
 type Summarizer interface {
-	// Summarize returns a summary of in, of at most in.MaxTokens tokens by the
-	// counter in use. It returns ctx's error when ctx ends first.
+	// Summarize returns a summary of in, of at most in.MaxTokens tokens by
+	// the counter approx-1. It returns ctx's error when ctx ends first.
 	Summarize(ctx context.Context, in Input) (Output, error)
 }
 
@@ -33,7 +33,9 @@ type HalfTurn struct {
 	Half     turns.Half
 	Messages []turns.Message // a response is one message
 	Tokens   uint64
-	Erased   bool // its content key is gone: Messages is nil
+	Saved    uint64 // of Tokens, what elisions in force take off: see [Path.Settled]
+	Reported uint64 // of a response: input tokens of its call, as the provider counted them; 0: not told
+	Erased   bool   // its content key is gone: Messages is nil
 }
 
 // Output is a summary and what it took.

@@ -2,31 +2,149 @@ package compactor
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // The kinds of triggers that policies here know.
 const (
-	TriggerThreshold = "threshold"
-	TriggerManual    = "manual"
-	TriggerOverflow  = "overflow"
+	TriggerThreshold   = "threshold"
+	TriggerManual      = "manual"
+	TriggerOverflow    = "overflow"
+	TriggerTurns       = "turns"
+	TriggerLargeOutput = "large_output"
+	TriggerIdle        = "idle"
 )
 
+// Load is the size of a context, as far as it is known without its messages.
+type Load struct {
+	Tokens   uint64        // of the messages, by the policy's counter, overhead not included
+	Reported uint64        // of all, as [Path.Reported] says; 0: no provider counted
+	Turns    uint64        // normal turns since the compaction in force, or since the root
+	Messages uint64        // of the context; 0: not counted
+	Idle     time.Duration // since the newest turn; 0: not told
+}
+
 // Due reports whether a context is to be compacted before its next call, and
-// the trigger to plan with. Tokens are those of the context's messages, as
-// rendered or as a provider measured them, without the path's overhead, which
-// is added here.
+// the trigger to plan with. Tokens are those of the context's messages as
+// rendered, without the path's overhead, which is added here. The rest is read
+// from the path, where it has halves.
 //
 // An overhead that leaves no room is no reason to compact: nothing that a
 // compaction could do would help. Rendering then fails ([Fit]).
 func Due(p Path, pol Policy, tokens uint64) (turns.Trigger, bool) {
+	return DueAt(p, pol, p.Load(tokens))
+}
+
+// Load is the load of the path's context, whose messages have so many tokens.
+func (p Path) Load(tokens uint64) Load {
+	l := Load{Tokens: tokens, Reported: p.Reported(), Idle: p.Idle}
+	if p.View.When != "" {
+		l.Tokens = max(tokens, p.tokens()) // what the view leaves out counts: it is a view
+	}
+	for i := range p.Halves {
+		h := &p.Halves[i]
+		l.Messages += uint64(len(h.Messages))
+		if (p.InForce == nil || h.Depth > p.InForce.Node.Depth) && (i == 0 || h.Ref != p.Halves[i-1].Ref) {
+			l.Turns++
+		}
+	}
+	return l
+}
+
+// DueAt is [Due] for a load that the caller knows. Large outputs are seen only
+// on a path that has halves.
+func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 	s := pol.sizesFor(p, turns.Trigger{}, 0)
-	if pol.Mode == Manual || s.room == 0 || tokens == 0 || p.Overhead+tokens <= s.trigger {
+	total := pol.size(p.Overhead+l.Tokens, l.Reported)
+	if pol.Mode == Manual || s.room == 0 || l.Tokens == 0 {
 		return turns.Trigger{}, false
 	}
-	detail := fmt.Sprintf(`{"tokens":%d,"overhead":%d,"threshold":%d,"budget":%d}`, tokens, p.Overhead, s.trigger, s.budget)
-	return turns.Trigger{Kind: TriggerThreshold, Detail: turns.Raw(detail)}, true
+	sized := !pol.RequireWindow || p.Limits.ContextWindow > 0
+	trigger := func(kind, format string, args ...any) (turns.Trigger, bool) {
+		return turns.Trigger{Kind: kind, Detail: turns.Raw(fmt.Sprintf(format, args...))}, true
+	}
+	switch idle := uint64(l.Idle / time.Second); {
+	case sized && total > s.trigger && total == p.Overhead+l.Tokens:
+		return trigger(TriggerThreshold, `{"tokens":%d,"overhead":%d,"threshold":%d,"budget":%d}`, l.Tokens, p.Overhead, s.trigger, s.budget)
+	case sized && total > s.trigger:
+		return trigger(TriggerThreshold, `{"tokens":%d,"overhead":%d,"reported":%d,"threshold":%d,"budget":%d}`, l.Tokens, p.Overhead, l.Reported, s.trigger, s.budget)
+	case pol.EveryTurns > 0 && l.Turns >= pol.EveryTurns:
+		return trigger(TriggerTurns, `{"turns":%d,"every":%d}`, l.Turns, pol.EveryTurns)
+	case pol.MaxMessages > 0 && l.Messages > pol.MaxMessages:
+		return trigger(TriggerTurns, `{"messages":%d,"max":%d}`, l.Messages, pol.MaxMessages)
+	case sized && pol.IdleSeconds > 0 && pol.IdleRatio > 0 && idle >= pol.IdleSeconds && total > s.idle:
+		return trigger(TriggerIdle, `{"idle_seconds":%d,"tokens":%d,"threshold":%d}`, idle, l.Tokens, s.idle)
+	}
+	if _, n := p.largeOutput(pol); n > 0 {
+		return trigger(TriggerLargeOutput, `{"chars":%d,"max":%d}`, n, pol.LargeOutputChars)
+	}
+	return turns.Trigger{}, false
+}
+
+// size is what a policy takes for the size of a context, overhead included.
+func (p Policy) size(estimate, reported uint64) uint64 {
+	switch {
+	case p.Measure == Reported && reported > 0:
+		return reported
+	case p.Measure == Higher:
+		return max(estimate, reported)
+	}
+	return estimate
+}
+
+// NeedsPath reports whether the policy's triggers can be judged only on a path
+// that has its halves.
+func (p Policy) NeedsPath() bool {
+	return p.LargeOutputChars > 0 || p.MaxMessages > 0 || p.Measure != Estimate ||
+		(p.Counter != "" && p.Counter != tokens.Approx{}.Name())
+}
+
+// Reported is the size of the context by the provider's last count: its input
+// tokens for the newest response whose call saw what is in force now, and an
+// estimate of that response and all that was appended since. Overhead is in it.
+// 0: no provider counted.
+func (p Path) Reported() (total uint64) {
+	for i := len(p.Halves) - 1; i >= 0; i-- {
+		h := &p.Halves[i]
+		if h.Depth <= p.Changed || (p.InForce != nil && h.Depth < p.InForce.Node.Depth) {
+			return 0
+		}
+		total += h.shown()
+		if h.Reported > 0 && h.Half == turns.ResponseHalf {
+			return total + h.Reported
+		}
+	}
+	return 0
+}
+
+// largeOutput is the part of the newest tool results that is longer than the
+// policy allows and shown whole: where it is, and its length in UTF-16 units.
+// The largest one, if there are several; 0: none.
+func (p Path) largeOutput(pol Policy) (at partAt, chars uint64) {
+	if pol.LargeOutputChars == 0 || len(p.Halves) == 0 {
+		return at, 0
+	}
+	i := len(p.Halves) - 1
+	h := &p.Halves[i]
+	if h.Half != turns.MessagesHalf || h.Saved > 0 {
+		return at, 0
+	}
+	for m := range h.Messages {
+		for k := range h.Messages[m].Parts {
+			q := &h.Messages[m].Parts[k]
+			if q.Type != turns.ToolCallResponse {
+				continue
+			}
+			if n := units(resultText(q)); n > max(chars, pol.LargeOutputChars) {
+				at, chars = partAt{i, m, k}, n
+			}
+		}
+	}
+	return at, chars
 }
 
 // Pressure is the share of the budget that a context's messages and the
@@ -39,4 +157,9 @@ func Pressure(p Path, pol Policy, tokens uint64) float64 {
 // on p is due.
 func Threshold(p Path, pol Policy) uint64 {
 	return pol.sizesFor(p, turns.Trigger{}, 0).trigger
+}
+
+// isResult reports whether m holds results of tools.
+func isResult(m *turns.Message) bool {
+	return slices.ContainsFunc(m.Parts, func(p turns.Part) bool { return p.Type == turns.ToolCallResponse })
 }

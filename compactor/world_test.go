@@ -24,6 +24,7 @@ type world struct {
 	names   map[turns.Ref]string
 	n       uint64
 	limits  turns.Limits
+	policy  Policy // whose counter and view the path has; the zero one's are the ledger's
 }
 
 var approx = tokens.Approx{}
@@ -71,6 +72,7 @@ func (w *world) turn(ms []turns.Message, response *turns.Message) error {
 	e.Tokens = turns.Tokens{Counter: approx.Name(), Messages: tokens.Messages(approx, ms)}
 	if len(ms) > 0 {
 		e.Halves |= turns.Halves(turns.MessagesHalf)
+		e.Said = turns.Said(ms)
 		halves = append(halves, HalfTurn{Ref: e.Ref(), Depth: e.Depth, Half: turns.MessagesHalf, Messages: ms, Tokens: e.Tokens.Messages})
 	}
 	if response != nil {
@@ -90,7 +92,7 @@ func (w *world) compaction(r Result) error {
 	e := w.event(turns.KindCompaction)
 	span := r.Span
 	e.Span = &span
-	e.Tokens = turns.Tokens{Counter: approx.Name(), Messages: tokens.Messages(approx, r.Body.Replacement)}
+	e.Tokens = turns.Tokens{Counter: approx.Name(), Messages: tokens.Messages(approx, r.Body.Replacement) + tokens.Messages(approx, r.Body.Nudge), Response: w.path().Saves(r.Span, &r.Body, approx)}
 	if err := w.add(e); err != nil {
 		return err
 	}
@@ -100,7 +102,7 @@ func (w *world) compaction(r Result) error {
 
 // path is what the daemon would load at the head.
 func (w *world) path() Path {
-	p := Path{Session: w.session, Head: w.head, Limits: w.limits}
+	p := Path{Session: w.session, Head: w.head, Limits: w.limits, View: w.policy.Prune}
 	var cut lineage.Cut
 	if c := w.head.Compaction; !c.IsZero() {
 		n := w.node(c)
@@ -112,7 +114,8 @@ func (w *world) path() Path {
 			p.Halves = append(p.Halves, h)
 		}
 	}
-	return p
+	c := w.policy.CounterOf()
+	return p.Settled(c, c.Name() != approx.Name())
 }
 
 func (w *world) node(r turns.Ref) lineage.Node {
@@ -148,7 +151,7 @@ func (stub) Summarize(_ context.Context, in Input) (Output, error) {
 			}
 		}
 	}
-	for approx.Text(text) > in.MaxTokens {
+	for approx.Text(escape(text)) > in.MaxTokens {
 		text = strings.ToValidUTF8(text[:len(text)*9/10], "")
 	}
 	if strings.TrimSpace(text) == "" {
@@ -165,7 +168,7 @@ func (w *world) compact(pol Policy, trigger string, opt Options) (*Plan, error) 
 	if err != nil {
 		return nil, err
 	}
-	r, err := Run(context.Background(), plan, stubTiers, approx)
+	r, err := Run(context.Background(), plan, stubTiers, plan.Path.Counter)
 	if err != nil {
 		return nil, err
 	}

@@ -43,13 +43,17 @@ func grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
 			}
 			return Root(own), nil
 		}
-		return Child(r, parent, own, forget)
+		n, err := Child(r, parent, own, forget)
+		if err == nil && n.Call && e.Said > 0 {
+			n.Compaction, n.Call, n.Under = n.Under, false, turns.Ref{}
+		}
+		return n, err
 	}
 
-	var ok bool
-	if own.Replaced, ok = add(e.Tokens.Messages, e.Tokens.Response); !ok {
+	if _, ok := add(e.Tokens.Messages, e.Tokens.Response); !ok {
 		return Node{}, unfit("its tokens overflow")
 	}
+	own.Replaced, own.Saved, own.Call = e.Tokens.Messages, e.Tokens.Response, e.Span.Call
 	own.Imported = e.Span.Provenance == turns.Imported
 	own.Dropped = e.Span.Dropped
 	n, err := Child(r, parent, own, forget)
@@ -123,6 +127,9 @@ func cutOf(r Reader, parent, n Node, s *turns.Span) (Cut, error) {
 				return 0, err
 			}
 		}
+	}
+	if s.Call && cut != previous {
+		return 0, unfit("it stands for one call only, but covers what %s did not", s.Previous)
 	}
 	if cut < previous {
 		return 0, unfit("it keeps from %s on, which is before the cut of %s: a covered half can't be kept again", s.FirstKept, s.Previous)

@@ -32,14 +32,15 @@ func JumpDepth(d uint64) uint64 {
 // rest. Messages+Response must not overflow.
 func Root(own Node) Node {
 	own.Parent, own.Jump, own.Compaction, own.Previous = turns.Ref{}, turns.Ref{}, turns.Ref{}, turns.Ref{}
+	own.Call, own.Under = false, turns.Ref{}
 	own.Depth = 1
 	own.Sum = own.Messages + own.Response
 	return own
 }
 
 // Child is the node below parent of a turn whose own fields are own (see
-// [Root]; of a compaction also Cut, Replaced, Imported and Dropped). It fills in
-// Parent, Jump, Depth, Sum, Compaction and Previous, and for a compaction
+// [Root]; of a compaction also Cut, Replaced, Saved, Call, Imported and Dropped). It
+// fills in Parent, Jump, Depth, Sum, Compaction, Under and Previous, and for a compaction
 // clears what only normal turns have.
 //
 // With forget, the compaction in force at parent does not count: so it is for
@@ -53,13 +54,21 @@ func Child(r Reader, parent, own Node, forget bool) (Node, error) {
 		return Node{}, err
 	}
 	own.Parent, own.Jump, own.Depth = parent.Ref, jump, parent.Depth+1
-	own.Compaction, own.Previous = parent.Compaction, turns.Ref{}
+	above := parent
 	if forget {
-		own.Compaction = turns.Ref{}
+		above.Compaction, above.Call, above.Under = turns.Ref{}, false, turns.Ref{}
 	}
 	if own.Kind == turns.KindCompaction {
-		own.Previous, own.Compaction = own.Compaction, own.Ref
+		own.Previous, own.Compaction, own.Under = above.Compaction, own.Ref, turns.Ref{}
+		if own.Call {
+			own.Under = above.Compaction
+			if above.Call {
+				own.Under = above.Under
+			}
+		}
 		own.Halves, own.Messages, own.Response, own.Calls = 0, 0, 0, 0
+	} else {
+		own.Previous, own.Compaction, own.Call, own.Under = turns.Ref{}, above.Compaction, above.Call, above.Under
 	}
 	sum, ok := add(parent.Sum, own.Messages, own.Response)
 	if !ok {

@@ -21,6 +21,10 @@ type Node struct {
 	// Compaction in force at this node: the node itself if it is one; none if
 	// the path has none that counts.
 	Compaction turns.Ref
+	// Call says that Compaction stands until a turn brings text of the user.
+	// Under is the compaction that is in force then; none: none.
+	Call  bool
+	Under turns.Ref
 
 	// Sum is the tokens of all normal halves on the root path up to and
 	// including this node, so that a stretch of a path is counted by one
@@ -35,7 +39,8 @@ type Node struct {
 	// Invariant: Previous's cut <= Cut <= 2*Depth.
 	Cut      Cut
 	Previous turns.Ref // the compaction that was in force before
-	Replaced uint64    // tokens of the replacement
+	Replaced uint64    // tokens of what stands for the covered part
+	Saved    uint64    // tokens that its elisions take off the kept halves
 	Imported bool
 	Dropped  bool // what it newly covered is not in the replacement
 }

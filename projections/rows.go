@@ -13,7 +13,7 @@ import (
 
 // Schema is the version of the rows. A store of another version is discarded
 // and rebuilt from the log; nothing in it is worth migrating.
-const Schema = 1
+const Schema = 2
 
 // Checkpoint says up to where the log has been applied. It commits in the same
 // batch as the data.
@@ -53,7 +53,9 @@ type turnRow struct {
 	Cut        lineage.Cut
 	Previous   turns.Ref
 	Replaced   uint64
-	Flags      uint64 // 1 imported, 2 dropped
+	Saved      uint64
+	Under      turns.Ref
+	Flags      uint64 // 1 imported, 2 dropped, 4 call
 	Index      uint64
 	Seq        uint64
 	Hash       turns.Hash
@@ -65,7 +67,7 @@ func (t *Turn) encode() ([]byte, error) {
 	r := turnRow{
 		Parent: t.Parent, Jump: t.Jump, Depth: t.Depth, Segment: t.Segment, Kind: t.Kind, Halves: t.Halves,
 		Compaction: t.Compaction, Sum: t.Sum, Messages: t.Messages, Response: t.Response, Calls: t.Calls,
-		Cut: t.Cut, Previous: t.Previous, Replaced: t.Replaced, Index: t.Index, Seq: t.Seq, Hash: t.Hash,
+		Cut: t.Cut, Previous: t.Previous, Replaced: t.Replaced, Saved: t.Saved, Under: t.Under, Index: t.Index, Seq: t.Seq, Hash: t.Hash,
 		Open: t.Open, Recorded: t.Recorded,
 	}
 	if t.Imported {
@@ -73,6 +75,9 @@ func (t *Turn) encode() ([]byte, error) {
 	}
 	if t.Dropped {
 		r.Flags |= 2
+	}
+	if t.Call {
+		r.Flags |= 4
 	}
 	return cbor.Marshal(r)
 }
@@ -86,7 +91,8 @@ func decodeTurn(ref turns.Ref, b []byte) (Turn, error) {
 		Node: lineage.Node{
 			Ref: ref, Parent: r.Parent, Jump: r.Jump, Depth: r.Depth, Segment: r.Segment, Kind: r.Kind, Halves: r.Halves,
 			Compaction: r.Compaction, Sum: r.Sum, Messages: r.Messages, Response: r.Response, Calls: r.Calls,
-			Cut: r.Cut, Previous: r.Previous, Replaced: r.Replaced, Imported: r.Flags&1 != 0, Dropped: r.Flags&2 != 0,
+			Cut: r.Cut, Previous: r.Previous, Replaced: r.Replaced, Saved: r.Saved, Under: r.Under,
+			Imported: r.Flags&1 != 0, Dropped: r.Flags&2 != 0, Call: r.Flags&4 != 0,
 		},
 		Index: r.Index, Seq: r.Seq, Hash: r.Hash, Open: r.Open, Recorded: r.Recorded,
 	}, nil

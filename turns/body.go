@@ -92,6 +92,7 @@ type CompactionBody struct {
 	Memories      Raw          `cbor:"17,keyasint,omitempty"` // reserved: extracted memories, a JSON array
 	Flush         string       `cbor:"18,keyasint,omitempty"` // reserved: what became of the flush
 	Meta          Raw          `cbor:"19,keyasint,omitempty"`
+	Nudge         []Message    `cbor:"20,keyasint,omitempty"` // shown after the newest message that the compaction saw
 }
 
 // Trigger says why a compaction was made.

@@ -135,6 +135,7 @@ type Event struct {
 	Open    uint64 `cbor:"19,keyasint,omitzero"`  // tool calls that wait for their response after this turn
 	Late    uint64 `cbor:"26,keyasint,omitzero"`  // responses in it to calls that were no longer open
 	Left    uint64 `cbor:"27,keyasint,omitzero"`  // open calls that it moved on from: abandoned
+	Said    uint64 `cbor:"28,keyasint,omitzero"`  // messages of the user in it that hold text
 
 	// Opened.
 	Origin    *Origin     `cbor:"20,keyasint,omitempty"`
@@ -195,7 +196,8 @@ func (s State) String() string {
 }
 
 // Tokens counts the two halves of a turn by the counter named. On a compaction
-// Messages is its replacement, and Response is zero.
+// Messages is what it shows instead of the covered part, and Response what its
+// elisions take off the halves that are kept.
 type Tokens struct {
 	_        struct{} `cbor:",toarray"`
 	Counter  string   // which counter, e.g. "approx-1"
@@ -297,6 +299,7 @@ type Span struct {
 	Dropped    bool       `cbor:"7,keyasint,omitempty"` // imported only: covered halves are not in the replacement
 	Elisions   []Elision  `cbor:"8,keyasint,omitempty"` // every elision in force, path order
 	Covered    uint64     `cbor:"9,keyasint,omitzero"`  // normal turns newly covered, a split one included
+	Call       bool       `cbor:"10,keyasint,omitempty"` // in force only until a turn brings text of the user; it covers nothing
 }
 
 // Elision names a part that is shown shortened. What is shown instead is in

@@ -1,5 +1,7 @@
 package turns
 
+import "slices"
+
 // Role says who a message speaks for, in the words of the OpenTelemetry GenAI
 // message schema.
 type Role string
@@ -93,6 +95,18 @@ func (m *Message) Calls(dst []string) []string {
 		}
 	}
 	return dst
+}
+
+// Said is how many messages of ms are the user's and hold text.
+func Said(ms []Message) (n uint64) {
+	for i := range ms {
+		if ms[i].Role == User && slices.ContainsFunc(ms[i].Parts, func(p Part) bool {
+			return p.Type == Text && (p.Content != "" || p.Ref != nil)
+		}) {
+			n++
+		}
+	}
+	return n
 }
 
 // TextPart is a text part; a convenience of callers that build messages.

@@ -72,6 +72,14 @@ func samples() []sample {
 	dropped.Parent, dropped.Depth, dropped.Segment = sampleRef(1, 5), 26, sampleID(3)
 	dropped.Span = &Span{Through: sampleRef(1, 5), Provenance: Imported, Dropped: true, Covered: 1}
 
+	call := head(KindCompaction, 12)
+	call.Parent, call.Depth, call.Segment = sampleRef(1, 5), 26, sampleID(3)
+	call.Tokens = Tokens{Counter: "approx-1", Messages: 40, Response: 900}
+	call.Span = &Span{FirstKept: sampleRef(1, 3), SawThrough: sampleRef(1, 4), Provenance: ByNexus, Call: true,
+		Elisions: []Elision{{Turn: sampleRef(1, 3), Half: MessagesHalf}}}
+	said := minimal
+	said.ID, said.Said = sampleID(13), 1
+
 	moved := head(KindMoved, 7)
 	moved.To = sampleRef(1, 3)
 	back := head(KindMoved, 8)
@@ -98,6 +106,10 @@ func samples() []sample {
 			TokensBefore: 90000, TokensAfter: 12, Survival: Raw(`{"names":3}`), CostMicros: 1500, DurationMS: 20, Focus: "tests",
 			FromOriginals: true, Memories: Raw(`[]`), Flush: "skipped", Meta: Raw(`{}`)}},
 		{"compaction-imported", dropped, &CompactionBody{Policy: PolicyRef{Name: "import"}, Trigger: Trigger{Kind: "manual"}, Mode: "manual"}},
+		{"compaction-call", call, &CompactionBody{
+			Policy: PolicyRef{Name: "wolffish"}, Trigger: Trigger{Kind: "overflow"}, Mode: "before_call", Tier: "llm", Summary: "x",
+			Elided: []ElidedPart{{Method: "trimmed", Show: "a…b", Before: 5000, After: 3}}, Nudge: []Message{TextMessage(User, "x, go on")}}},
+		{"turn-said", said, &TurnBody{Messages: []Message{TextMessage(User, "hi")}}},
 		{"moved", moved, &MovedBody{Note: "undo"}},
 		{"moved-to-start", back, &MovedBody{}},
 		{"changed", changed, &ChangedBody{Label: "coder/telegram", Settings: settings}},

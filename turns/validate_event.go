@@ -92,6 +92,7 @@ func (e *Event) checkFields(bad refusal) error {
 		{"open", e.Open != 0, []Kind{KindTurn, KindCompaction}},
 		{"late", e.Late != 0, []Kind{KindTurn}},
 		{"left", e.Left != 0, []Kind{KindTurn}},
+		{"said", e.Said != 0, []Kind{KindTurn}},
 		{"origin", e.Origin != nil, []Kind{KindOpened}},
 		{"fork_of", e.ForkOf != nil, []Kind{KindOpened}},
 		{"root", !e.Root.IsZero(), []Kind{KindOpened}},
@@ -192,6 +193,8 @@ func (s *Span) validate(bad refusal) error {
 		return bad("split, but ends at %v and keeps from %v", s.Through, s.FirstKept)
 	case !s.Split && !s.Through.IsZero() && s.Through == s.FirstKept:
 		return bad("covers and keeps %v without a split", s.Through)
+	case s.Call && s.Covered != 0:
+		return bad("covers %d turns, but stands for one call only", s.Covered)
 	case s.Through.IsZero() && s.Covered != 0:
 		return bad("covers %d turns but names no last one", s.Covered)
 	}
@@ -200,7 +203,7 @@ func (s *Span) validate(bad refusal) error {
 
 // checkCounts checks that no count is over [MaxCount].
 func (e *Event) checkCounts(bad refusal) error {
-	counts := []uint64{e.Index, e.Depth, e.Calls, e.Open, e.Late, e.Left, e.Tokens.Messages, e.Tokens.Response}
+	counts := []uint64{e.Index, e.Depth, e.Calls, e.Open, e.Late, e.Left, e.Said, e.Tokens.Messages, e.Tokens.Response}
 	if u := e.Usage; u != nil {
 		counts = append(counts, u.InputTokens, u.OutputTokens, u.CacheRead, u.CacheCreation)
 	}

@@ -299,7 +299,9 @@ type Compaction struct {
 	Mode          string          `json:"mode"`
 	Tier          string          `json:"tier,omitempty,omitzero"`
 	Provenance    string          `json:"provenance"`
+	Scope         string          `json:"scope,omitempty,omitzero"` // lineage, or call: until a turn brings text of the user
 	Replacement   []turns.Message `json:"replacement"`
+	Nudge         []turns.Message `json:"nudge,omitempty,omitzero"` // shown after the newest message that it saw
 	Summary       *string         `json:"summary"`
 	Through       *turns.ID       `json:"summarized_through"`
 	FirstKept     *turns.ID       `json:"first_kept"`

@@ -8,11 +8,28 @@ import (
 	"nexus/turns"
 )
 
-// Counter counts the tokens of text and messages.
+// Counter counts the tokens of text and messages. Counters are values without
+// state, safe for concurrent use; equal input gives equal counts on every
+// machine. What they count has been validated (UTF-8, sizes); other input
+// gives some count and no panic. See [Named].
 type Counter interface {
-	Name() string // stable; stored beside every count
+	// Name is stable and stored beside every count. Another way of counting
+	// is another name.
+	Name() string
+
+	// Text counts s alone, rounded up.
 	Text(s string) uint64
+
+	// Message counts m as it is sent: its framing and its parts.
+	//
+	// Invariant: the Part of every part, added up, is at most Message.
 	Message(m *turns.Message) uint64
+
+	// Part is the share that p has in its message's count. The rest is the
+	// message's framing, which takes fractions of a token as well. A part
+	// whose content was moved to a blob counts a character for each byte of
+	// it, as the blob itself isn't read.
+	Part(p *turns.Part) uint64
 }
 
 // Approx estimates from characters alone: fast, deterministic, without a

@@ -100,6 +100,7 @@ func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.S
 	if len(req.Messages) > 0 {
 		ev.Halves |= turns.Halves(turns.MessagesHalf)
 		ev.Tokens.Messages = tokens.Messages(e.Counter, req.Messages)
+		ev.Said = turns.Said(req.Messages)
 	}
 	if req.Response != nil {
 		ev.Halves |= turns.Halves(turns.ResponseHalf)
@@ -168,9 +169,12 @@ func (e *Engine) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Sett
 	}
 	ack.Context = g
 	ack.Compaction.State = "idle"
-	p := compactor.Path{Session: s.ID, Head: head, Overhead: overhead(e.Counter, set.Preamble), Limits: set.Limits}
-	if _, due := compactor.Due(p, pol, g.Tokens); due {
-		ack.Compaction.State = "due"
+	l, err := e.load(s, g, head)
+	if err != nil {
+		return err
+	}
+	if _, due := compactor.DueAt(e.emptyPath(s, set, pol, head), pol, l); due {
+		ack.Compaction.State = e.dueState(s.ID, head.Ref.Turn)
 	}
 	if e.preparing(s.ID) {
 		ack.Compaction.State = "preparing"

@@ -126,6 +126,17 @@ func (e *Engine) queue(c Caller, id turns.ID, k compaction) (j *job, own bool) {
 	}
 }
 
+// dueState is the state of a compaction that is due at a head: paused where it
+// was tried there, and nothing could be gained.
+func (e *Engine) dueState(id, head turns.ID) string {
+	e.background.mu.Lock()
+	defer e.background.mu.Unlock()
+	if vain, known := e.background.vain[id]; known && vain == head {
+		return "paused"
+	}
+	return "due"
+}
+
 // preparing reports whether a compaction of a session is queued or being made.
 func (e *Engine) preparing(id turns.ID) bool {
 	e.background.mu.Lock()

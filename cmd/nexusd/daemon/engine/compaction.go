@@ -101,8 +101,29 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 	if err != nil {
 		return nil, err
 	}
-	p := compactor.Path{Session: s.ID, Head: head, Overhead: overhead(e.Counter, set.Preamble), Limits: set.Limits}
-	if _, due := compactor.Due(p, pol, g.Tokens); !due || pol.Mode == compactor.Manual {
+	if pol.Mode == compactor.Manual || head.Ref.IsZero() {
+		return nil, nil
+	}
+	p, due := e.emptyPath(s, &set, pol, head), false
+	if pol.NeedsPath() {
+		if p, err = e.path(ctx, s, &set, pol, head); err != nil {
+			return nil, err
+		}
+		cx, err := compactor.Render(p, p.Counter)
+		if err != nil {
+			return nil, err
+		}
+		g.Tokens = cx.Tokens
+		_, due = compactor.Due(p, pol, cx.Tokens)
+	} else {
+		l, err := e.load(s, g, head)
+		if err != nil {
+			return nil, err
+		}
+		l.Idle = e.idle(head)
+		_, due = compactor.DueAt(p, pol, l)
+	}
+	if !due {
 		return nil, nil
 	}
 	// In the background there is room between the trigger and the budget: the
@@ -142,7 +163,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 		if k.local {
 			tiers = local(tiers)
 		}
-		res, err := compactor.Run(ctx, w.plan, tiers, e.Counter)
+		res, err := compactor.Run(ctx, w.plan, tiers, w.path.Counter)
 		if err != nil {
 			e.notify(c, session, "compaction.failed", turns.ID{}, nil)
 			return turns.Ref{}, planError(err)
@@ -210,12 +231,12 @@ func (e *Engine) planAt(ctx context.Context, s *ledger.Session, head lineage.Nod
 		return w, err
 	}
 	w.ref.Digest = w.policy.Digest()
-	if w.path, err = e.path(ctx, s, &set, head); err != nil {
+	if w.path, err = e.path(ctx, s, &set, w.policy, head); err != nil {
 		return w, err
 	}
 	trigger := k.trigger
 	if k.ifDue {
-		cx, err := compactor.Render(w.path, e.Counter)
+		cx, err := compactor.Render(w.path, w.path.Counter)
 		if err != nil {
 			return w, err
 		}
@@ -269,7 +290,8 @@ func (e *Engine) commitCompaction(ctx context.Context, c Caller, session turns.I
 		}
 		body := res.Body
 		body.Policy = w.ref
-		return e.draftCompaction(s, head, ev, res.Span, res.Usage, &body, w.plan.Reads, &ref)
+		saved := w.path.Saves(res.Span, &res.Body, e.Counter)
+		return e.draftCompaction(s, head, ev, res.Span, saved, res.Usage, &body, w.plan.Reads, &ref)
 	})
 	return ref, err
 }
@@ -280,7 +302,7 @@ func (e *Engine) rebase(ctx context.Context, s *ledger.Session, head lineage.Nod
 	if err != nil {
 		return res, err
 	}
-	now, err := e.path(ctx, s, &set, head)
+	now, err := e.path(ctx, s, &set, w.policy, head)
 	if err != nil {
 		return res, err
 	}
@@ -299,7 +321,7 @@ func (e *Engine) rebase(ctx context.Context, s *ledger.Session, head lineage.Nod
 }
 
 // draftCompaction drafts the event of a compaction at the head.
-func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns.Event, span turns.Span, usage *turns.Usage, body *turns.CompactionBody, covered []compactor.HalfTurn, ref *turns.Ref) (*draft, error) {
+func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns.Event, span turns.Span, saved uint64, usage *turns.Usage, body *turns.CompactionBody, covered []compactor.HalfTurn, ref *turns.Ref) (*draft, error) {
 	t, err := e.Store.Turn(head.Ref)
 	if err != nil {
 		return nil, err
@@ -314,7 +336,8 @@ func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns
 	if !forget {
 		span.Previous = head.Compaction
 	}
-	ev.Tokens = turns.Tokens{Counter: e.Counter.Name(), Messages: tokens.Messages(e.Counter, body.Replacement)}
+	ev.Tokens = turns.Tokens{Counter: e.Counter.Name(),
+		Messages: tokens.Messages(e.Counter, body.Replacement) + tokens.Messages(e.Counter, body.Nudge), Response: saved}
 	if _, err := lineage.Grow(e.Store, head, ev, forget); err != nil {
 		return nil, err
 	}

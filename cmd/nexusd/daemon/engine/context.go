@@ -125,10 +125,10 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 	if v.policy, err = compactor.Resolve(ref); err != nil {
 		return nil, err
 	}
-	if v.path, err = e.path(ctx, s, &v.set, head); err != nil {
+	if v.path, err = e.path(ctx, s, &v.set, v.policy, head); err != nil {
 		return nil, err
 	}
-	if v.context, err = compactor.Render(v.path, e.Counter); err != nil {
+	if v.context, err = compactor.Render(v.path, v.path.Counter); err != nil {
 		return nil, err
 	}
 	v.budget = v.policy.Budget(v.set.Limits)
@@ -162,12 +162,12 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 	if err != nil {
 		return nil, err
 	}
-	res, err := compactor.Run(ctx, plan, local(e.Tiers), e.Counter)
+	res, err := compactor.Run(ctx, plan, local(e.Tiers), v.path.Counter)
 	if err != nil {
 		return nil, over(err.Error())
 	}
-	v.path = plan.Apply(v.path, res, e.Counter)
-	if v.context, err = compactor.Render(v.path, e.Counter); err != nil {
+	v.path = plan.Apply(v.path, res, v.path.Counter)
+	if v.context, err = compactor.Render(v.path, v.path.Counter); err != nil {
 		return nil, err
 	}
 	if v.context.Tokens+v.path.Overhead > v.budget {
@@ -201,12 +201,12 @@ func (e *Engine) renderContext(render renderFunc, v *contextView, req api.GetCon
 		Messages: raws(r.Messages), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
 		Budget: v.budget, Overhead: v.path.Overhead, Fingerprint: v.context.Fingerprint(), Sources: []api.Source{},
 	}
-	if out.Recipe, err = compactor.NewRecipe(v.path, v.policy, v.budget, e.Counter).JSON(); err != nil {
+	if out.Recipe, err = compactor.NewRecipe(v.path, v.policy, v.budget, v.path.Counter).JSON(); err != nil {
 		return nil, err
 	}
 	out.Compaction.State = "idle"
 	if v.due {
-		out.Compaction.State = "due"
+		out.Compaction.State = e.dueState(v.path.Session, v.path.Head.Ref.Turn)
 	}
 	for _, src := range v.context.Sources {
 		x := api.Source{Turn: src.Turn.Turn, Half: src.Half.String(), Status: string(src.Status), Tokens: src.Tokens}

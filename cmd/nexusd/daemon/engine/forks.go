@@ -143,7 +143,7 @@ func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point line
 	ok, err := fork.Reusable(e.Store, point, ev.Span)
 	// What it stands on must be what the fork stands on, or its text would not
 	// include what the fork's own compaction in force covers.
-	if err != nil || !ok || ev.Span.Previous != point.Compaction {
+	if err != nil || !ok || ev.Span.Previous != point.Compaction || ev.Span.Call {
 		return false, err
 	}
 	var body turns.CompactionBody
@@ -169,7 +169,7 @@ func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point line
 		if err != nil {
 			return nil, err
 		}
-		d, err := e.draftCompaction(s, head, own, *ev.Span, nil, &body, nil, &made)
+		d, err := e.draftCompaction(s, head, own, *ev.Span, ev.Tokens.Response, nil, &body, nil, &made)
 		if err != nil {
 			return nil, err
 		}
@@ -245,7 +245,7 @@ func (e *Engine) draftRecorded(ctx context.Context, s *ledger.Session, head line
 	if err != nil {
 		return nil, err
 	}
-	p, err := e.path(ctx, s, &set, head)
+	p, err := e.path(ctx, s, &set, compactor.Policy{}, head) // by the ledger's own counter
 	if err != nil {
 		return nil, err
 	}
@@ -277,5 +277,5 @@ func (e *Engine) draftRecorded(ctx context.Context, s *ledger.Session, head line
 	}
 	res.Body.Meta = req.Meta
 	covered := p.Halves
-	return e.draftCompaction(s, head, ev, res.Span, nil, &res.Body, covered, ref)
+	return e.draftCompaction(s, head, ev, res.Span, res.Saved, nil, &res.Body, covered, ref)
 }

@@ -76,7 +76,7 @@ func (e *Engine) overflowBudget(ctx context.Context, c Caller, session turns.ID,
 	if said.Window > 0 && (limits.ContextWindow == 0 || said.Window < limits.ContextWindow) {
 		limits.ContextWindow = said.Window
 	}
-	budget, have := float64(pol.Budget(limits)), float64(g.Tokens+overhead(e.Counter, set.Preamble))
+	budget, have := float64(pol.Budget(limits)), float64(g.Tokens+overhead(pol.CounterOf(), set.Preamble))
 	if said.Tokens > 0 && float64(said.Tokens) > have {
 		budget *= have / float64(said.Tokens)
 	}

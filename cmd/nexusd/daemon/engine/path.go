@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"nexus/compactor"
 	"nexus/ledger"
@@ -15,11 +16,17 @@ import (
 // path loads what planning and rendering see at a node: the compaction in
 // force there and the halves from its cut on. It costs one range scan for each
 // segment since the cut, whatever the length of the history before it.
-func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Settings, head lineage.Node) (compactor.Path, error) {
-	p := compactor.Path{Session: s.ID, Head: head, Overhead: overhead(e.Counter, set.Preamble), Limits: set.Limits}
+//
+// Tokens are by the policy's counter: as the ledger stores them where it is the
+// ledger's own, else counted here.
+func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Settings, pol compactor.Policy, head lineage.Node) (compactor.Path, error) {
+	p := e.emptyPath(s, set, pol, head)
 	if head.Ref.IsZero() {
 		return p, nil
 	}
+	p.Idle = e.idle(head)
+	p.View = pol.Prune
+	p.Cold = pol.IdleSeconds > 0 && p.Idle >= time.Duration(pol.IdleSeconds)*time.Second
 	var cut lineage.Cut
 	in, err := e.inForceAt(s, head)
 	if err != nil {
@@ -47,14 +54,54 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 		}
 		cut = t.Cut
 	}
-	halves, err := e.halves(ctx, s, head, cut)
-	p.Halves = halves
-	return p, err
+	preamble, err := preambleDigest(set.Preamble)
+	if err != nil {
+		return p, err
+	}
+	sc := scan{in: in, preamble: preamble}
+	if p.Halves, err = e.scan(ctx, s, head, cut, &sc); err != nil {
+		return p, err
+	}
+	p.Changed = sc.changed
+	return p.Settled(p.Counter, p.Counter.Name() != e.Counter.Name()), nil
+}
+
+// emptyPath is a path without its halves: enough for a trigger that needs sizes only.
+func (e *Engine) emptyPath(s *ledger.Session, set *turns.Settings, pol compactor.Policy, head lineage.Node) compactor.Path {
+	c := pol.CounterOf()
+	return compactor.Path{Session: s.ID, Head: head, Overhead: overhead(c, set.Preamble), Limits: set.Limits, Counter: c}
+}
+
+// scan is what a reading of halves looks out for.
+type scan struct {
+	in       turns.Ref  // the compaction in force at the head
+	preamble turns.Hash // of the system part and the tools in force
+	changed  uint64     // out: see [compactor.Path].Changed
+	other    *turns.Event
+}
+
+// see follows which compaction was in force along the path.
+func (sc *scan) see(ev *turns.Event) {
+	switch {
+	case ev.Kind == turns.KindCompaction && ev.Ref() != sc.in:
+		sc.other, sc.changed = ev, ev.Depth
+	case ev.Kind == turns.KindCompaction:
+		sc.other = nil
+	case sc.other == nil:
+	case sc.other.Span.Call && ev.Said > 0:
+		sc.changed, sc.other = ev.Depth-1, nil
+	case sc.other.Span.Call || ev.Ref().Session == sc.other.Ref().Session:
+		sc.changed = ev.Depth // its call saw another compaction
+	}
 }
 
 // halves is the halves of normal turns on the path of head, from cut on. Those
 // of an erased session are there, empty and marked.
 func (e *Engine) halves(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut) ([]compactor.HalfTurn, error) {
+	return e.scan(ctx, s, head, cut, new(scan))
+}
+
+func (e *Engine) scan(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut, sc *scan) ([]compactor.HalfTurn, error) {
 	if cut.Depth() > head.Depth {
 		return nil, nil
 	}
@@ -72,6 +119,7 @@ func (e *Engine) halves(ctx context.Context, s *ledger.Session, head lineage.Nod
 			if err != nil {
 				return nil, err
 			}
+			sc.see(ev)
 			if ev.Kind != turns.KindTurn {
 				continue
 			}
@@ -93,6 +141,9 @@ func (e *Engine) halves(ctx context.Context, s *ledger.Session, head lineage.Nod
 				h.Half, h.Messages, h.Tokens = turns.ResponseHalf, nil, ev.Tokens.Response
 				if !erased {
 					h.Messages = []turns.Message{*b.Response}
+				}
+				if ev.Usage != nil && b.Preamble == sc.preamble {
+					h.Reported = ev.Usage.InputTokens
 				}
 				out = append(out, h)
 			}

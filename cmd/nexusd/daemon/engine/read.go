@@ -110,9 +110,13 @@ func (e *Engine) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error
 		return &r.Turn
 	}
 	out.Meta = b.Meta
+	scope := "lineage"
+	if s.Call {
+		scope = "call"
+	}
 	k := &api.Compaction{
 		Policy: b.Policy.Name, PolicyDigest: b.Policy.Digest, Trigger: b.Trigger, Mode: b.Mode, Tier: b.Tier,
-		Provenance: s.Provenance.String(), Through: opt(s.Through), FirstKept: opt(s.FirstKept), Split: s.Split,
+		Provenance: s.Provenance.String(), Scope: scope, Through: opt(s.Through), FirstKept: opt(s.FirstKept), Split: s.Split,
 		SawThrough: opt(s.SawThrough), Dropped: s.Dropped, Covered: s.Covered, TokensBefore: b.TokensBefore,
 		TokensAfter: b.TokensAfter, Survival: b.Survival, Usage: ev.Usage, CostMicros: b.CostMicros, Focus: b.Focus,
 		FromOriginals: b.FromOriginals, DurationMS: b.DurationMS,
@@ -125,7 +129,7 @@ func (e *Engine) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error
 		k.Elisions = append(k.Elisions, x)
 	}
 	if full {
-		k.Replacement = b.Replacement
+		k.Replacement, k.Nudge = b.Replacement, b.Nudge
 		if b.Summary != "" {
 			k.Summary = &b.Summary
 		}

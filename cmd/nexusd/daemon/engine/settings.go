@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"nexus/compactor"
 	"nexus/ledger"
@@ -55,11 +56,45 @@ func (e *Engine) gauge(s *ledger.Session, set *turns.Settings, head lineage.Node
 	if err != nil {
 		return api.Gauge{}, pol, err
 	}
-	g := api.Gauge{Tokens: n, Budget: pol.Budget(set.Limits), Estimated: true}
+	g := api.Gauge{Tokens: scaled(n, pol), Budget: pol.Budget(set.Limits), Estimated: true}
 	if g.Budget > 0 {
-		g.Pressure = float64(g.Tokens+overhead(e.Counter, set.Preamble)) / float64(g.Budget)
+		g.Pressure = float64(g.Tokens+overhead(pol.CounterOf(), set.Preamble)) / float64(g.Budget)
 	}
 	return g, pol, nil
+}
+
+// scaled is a sum of the ledger's own counts as the policy would about count it.
+func scaled(n uint64, pol compactor.Policy) uint64 {
+	if f := tokens.Scale(pol.Counter); f != 1 {
+		return uint64(float64(n) * f)
+	}
+	return n
+}
+
+// load is what is known of the context at a node without reading it.
+func (e *Engine) load(s *ledger.Session, g api.Gauge, head lineage.Node) (compactor.Load, error) {
+	l := compactor.Load{Tokens: g.Tokens, Turns: head.Depth}
+	in, err := e.inForceAt(s, head)
+	if err != nil || head.Ref.IsZero() {
+		return l, err
+	}
+	if !in.IsZero() {
+		c, err := e.Store.Nodes(in)
+		if err != nil {
+			return l, err
+		}
+		l.Turns = head.Depth - c[0].Depth
+	}
+	return l, nil
+}
+
+// idle is how long ago the turn of a node was recorded.
+func (e *Engine) idle(n lineage.Node) time.Duration {
+	t, err := e.Store.Turn(n.Ref)
+	if err != nil {
+		return 0
+	}
+	return max(0, e.Now().Sub(time.Unix(0, t.Recorded)))
 }
 
 // contextTokens is the tokens of the messages at a node: the replacement in
@@ -77,7 +112,10 @@ func (e *Engine) contextTokens(s *ledger.Session, head lineage.Node) (uint64, er
 		return 0, err
 	}
 	kept, err := lineage.TokensFrom(e.Store, head, c[0].Cut)
-	return kept + c[0].Replaced, err
+	if c[0].Saved > kept { // a projection can't know better than to show none
+		return c[0].Replaced, err
+	}
+	return kept - c[0].Saved + c[0].Replaced, err
 }
 
 // inForceAt is the compaction that counts for session s when its head is at
@@ -136,12 +174,12 @@ func (e *Engine) session(s *ledger.Session) (*api.Session, error) {
 		out.State = turns.Erased.String()
 		return out, nil
 	}
-	g, _, err := e.gauge(s, &set, head)
+	g, pol, err := e.gauge(s, &set, head)
 	if err != nil {
 		return nil, err
 	}
 	out.Tokens, out.Budget, out.Pressure = g.Tokens, g.Budget, g.Pressure
-	out.Overhead = overhead(e.Counter, set.Preamble)
+	out.Overhead = overhead(pol.CounterOf(), set.Preamble)
 	return out, nil
 }
 

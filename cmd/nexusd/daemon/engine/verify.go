@@ -278,5 +278,9 @@ func (v *verifier) calls(ref turns.Ref, ev *turns.Event) error {
 		return fmt.Errorf("%w: its header counts %d open, %d late, %d abandoned calls; its body has %d, %d, %d",
 			ledger.ErrCorrupt, ev.Open, ev.Late, ev.Left, len(t.Open), len(t.Late), len(t.Left))
 	}
+	// Turns of before there was this count have none, and no compaction that it ends.
+	if said := turns.Said(b.Messages); ev.Said != 0 && ev.Said != said {
+		return fmt.Errorf("%w: its header counts %d messages with text of the user, its body has %d", ledger.ErrCorrupt, ev.Said, said)
+	}
 	return nil
 }
