@@ -9,7 +9,7 @@ import (
 // counters are all that [Named] knows.
 func counters() []Counter {
 	var cs []Counter
-	for _, name := range []string{"approx-1", "gsv-1", "spec008-1", "wolffish-1"} {
+	for _, name := range []string{"approx-1", "gsv-1", "spec008-1", "wolffish-1", "o200k-1"} {
 		c, ok := Named(name)
 		if !ok {
 			panic(name)

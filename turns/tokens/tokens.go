@@ -63,33 +63,39 @@ const blobTokens = 1500
 
 // Message estimates a message: its parts, and 4 tokens of framing each for
 // the message and for every part that is not text.
-func (a Approx) Message(m *turns.Message) uint64 {
+func (a Approx) Message(m *turns.Message) uint64 { return framed(a, m) }
+
+// Part estimates one part.
+func (a Approx) Part(p *turns.Part) uint64 { return framedPart(a, p) }
+
+// framed is a message by a counter of tokens, with the framing that chat
+// formats add.
+func framed(c Counter, m *turns.Message) uint64 {
 	n := uint64(4)
 	for i := range m.Parts {
-		n += a.Part(&m.Parts[i])
+		n += c.Part(&m.Parts[i])
 	}
 	return n
 }
 
-// Part estimates one part.
-func (a Approx) Part(p *turns.Part) uint64 {
+func framedPart(c Counter, p *turns.Part) uint64 {
 	switch p.Type {
 	case turns.Text:
 		if p.Ref != nil {
 			return p.Ref.Size * 10 / 37
 		}
-		return a.Text(p.Content)
+		return c.Text(p.Content)
 	case turns.Reasoning:
 		// Signed reasoning is sent back with its signature, which counts too.
-		return 4 + a.Text(p.Content) + uint64(len(p.Ext))*10/37
+		return 4 + c.Text(p.Content) + uint64(len(p.Ext))*10/37
 	case turns.Blob, turns.URI, turns.File:
 		return 4 + blobTokens
 	}
-	n := uint64(4) + a.Text(p.Name) + a.Text(p.ID)
+	n := uint64(4) + c.Text(p.Name) + c.Text(p.ID)
 	if p.Ref != nil {
 		return n + p.Ref.Size*10/37
 	}
-	return n + a.Text(string(p.Arguments)) + a.Text(string(p.Response))
+	return n + c.Text(string(p.Arguments)) + c.Text(string(p.Response))
 }
 
 // Messages adds up the messages of a half turn.
