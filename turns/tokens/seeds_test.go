@@ -150,6 +150,30 @@ func TestOrderDoesNotCount(t *testing.T) {
 	})
 }
 
+// Content counts about the same in place and moved to a blob, where it is
+// ASCII; the JSON of a moved argument lacks the member's name.
+func TestMovedCountsTheSame(t *testing.T) {
+	text := strings.Repeat("abc 12, ", 500)
+	raw := turns.RawText(text)
+	for _, test := range []struct {
+		part turns.Part
+		size int
+	}{
+		{turns.TextPart(text), len(text)},
+		{turns.Part{Type: turns.Reasoning, Content: text, Ext: turns.Raw(`{"a":"sig"}`)}, len(text)},
+		{turns.Part{Type: turns.ToolCall, ID: "c1", Name: "ls", Arguments: raw}, len(raw)},
+		{turns.Part{Type: turns.ToolCallResponse, ID: "c1", Response: raw}, len(raw)},
+	} {
+		moved := test.part
+		moved.Content, moved.Arguments, moved.Response, moved.Ref = "", nil, nil, &turns.BlobRef{Size: uint64(test.size)}
+		for _, c := range []Counter{Approx{}, GSV{}, Spec008{}, Wolffish{}} {
+			if a, b := c.Part(&test.part), c.Part(&moved); a > b+5 || b > a+5 {
+				t.Errorf("%s, %s: %d in place, %d moved", c.Name(), test.part.Type, a, b)
+			}
+		}
+	}
+}
+
 // What can't be: no counter panics or runs over.
 func TestHostileMessage(t *testing.T) {
 	m := turns.Message{Role: "\xff", Parts: []turns.Part{

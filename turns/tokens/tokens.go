@@ -87,7 +87,11 @@ func framedPart(c Counter, p *turns.Part) uint64 {
 		return c.Text(p.Content)
 	case turns.Reasoning:
 		// Signed reasoning is sent back with its signature, which counts too.
-		return 4 + c.Text(p.Content) + uint64(len(p.Ext))*10/37
+		n := 4 + uint64(len(p.Ext))*10/37
+		if p.Ref != nil {
+			return n + p.Ref.Size*10/37
+		}
+		return n + c.Text(p.Content)
 	case turns.Blob, turns.URI, turns.File:
 		return 4 + blobTokens
 	}
