@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
+	"nexus/compactor"
 	"nexus/ledger/api"
 	"nexus/projections"
 	"nexus/turns"
@@ -71,7 +72,7 @@ func newLife(t *rapid.T) *life {
 	l.done = append(l.done, working)
 	r := api.CreateSession{}
 	r.Limits = &turns.Limits{ContextWindow: rapid.SampledFrom([]uint64{0, 4000, 12_000}).Draw(t, "window")}
-	r.Policy = &api.Policy{Name: rapid.SampledFrom([]string{"nexus", "balanced"}).Draw(t, "policy")}
+	r.Policy = &api.Policy{Name: rapid.SampledFrom(compactor.Names()).Draw(t, "policy")}
 	s, err := l.engine().Create(context.Background(), alice, r, canon(r))
 	l.must(err)
 	l.sessions = []turns.ID{s.ID}
@@ -299,7 +300,7 @@ func (l *life) overflow(t *rapid.T) {
 
 func (l *life) settings(t *rapid.T) {
 	r := api.SetSession{}
-	r.Policy = &api.Policy{Name: rapid.SampledFrom([]string{"nexus", "balanced"}).Draw(t, "policy")}
+	r.Policy = &api.Policy{Name: rapid.SampledFrom(compactor.Names()).Draw(t, "policy")}
 	r.System = &api.System{{Content: l.text(t)}}
 	_, err := l.engine().Set(context.Background(), alice, l.session(), r, canon(r))
 	l.must(err)
