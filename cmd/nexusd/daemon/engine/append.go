@@ -21,9 +21,11 @@ func (e *Engine) Append(ctx context.Context, c Caller, session turns.ID, req api
 	if err := validateAppend(&req); err != nil {
 		return nil, err
 	}
-	if err := e.adopt(ctx, c, session, &turns.TurnBody{Messages: req.Messages, Response: req.Response}); err != nil {
+	sent := &turns.TurnBody{Messages: req.Messages, Response: req.Response}
+	if err := e.adopt(ctx, c, session, sent); err != nil {
 		return nil, err
 	}
+	req.Messages, req.Response = sent.Messages, sent.Response
 	r := request{id: req.ID, what: "turn.append", canonical: canonical}
 	var ack *api.Appended
 	err := e.mutate(ctx, c, session, func(ch *chain, s *ledger.Session) (*draft, error) {

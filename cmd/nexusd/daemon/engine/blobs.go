@@ -205,42 +205,57 @@ func foreign(field string, digest turns.Hash, err error) error {
 	return err
 }
 
-// adopt puts the content of blobs that a request refers to in their place. It
-// is validated like content that came with the request, and stored under the same
+// adopt puts the content of blobs that a request refers to in their place, in
+// parts of the body's own: the request's stay as they are. The content is
+// validated like content that came with the request, and stored under the same
 // digest again.
-func (e *Engine) adopt(ctx context.Context, c Caller, session turns.ID, b *turns.TurnBody) error {
-	parts := partsOf(b)
-	if !slices.ContainsFunc(parts, func(p *turns.Part) bool { return p.Ref != nil }) {
+func (e *Engine) adopt(ctx context.Context, c Caller, session turns.ID, body any) error {
+	if !slices.ContainsFunc(partsOf(body), func(p *turns.Part) bool { return p.Ref != nil }) {
 		return nil
 	}
 	s, _, err := e.tree(ctx, c, session)
 	if err != nil {
 		return err
 	}
-	total := uint64(0)
-	for _, p := range parts {
+	unshare(body)
+	field, total := fieldOf(body), uint64(0)
+	for _, p := range partsOf(body) {
 		if p.Ref == nil {
 			continue
 		}
 		if total += p.Ref.Size; total > maxAttachment {
-			return fmt.Errorf("%w: the turn's attachments have more than %d bytes", ledger.ErrTooLarge, maxAttachment)
+			return fmt.Errorf("%w: the request's attachments have more than %d bytes", ledger.ErrTooLarge, maxAttachment)
 		}
 		ref := *p.Ref
 		err := e.inlinePart(ctx, s.Tenant, s.Root, p)
 		if err != nil {
-			return foreign("/messages", ref.Digest, err)
+			return foreign(field, ref.Digest, err)
 		}
 		if uint64(contentSize(p)) != ref.Size {
-			return fieldErr("/messages", "blob %s has %d bytes, the ref says %d", ref.Digest, contentSize(p), ref.Size)
+			return fieldErr(field, "blob %s has %d bytes, the ref says %d", ref.Digest, contentSize(p), ref.Size)
 		}
 		if p.MimeType == "" && p.Type == turns.Blob {
 			p.MimeType = ref.MimeType
 		}
 	}
-	if err := turns.ValidateMessages("/messages", b.Messages); err != nil {
-		return err
+	switch b := body.(type) {
+	case *turns.TurnBody:
+		if err := turns.ValidateMessages(field, b.Messages); err != nil {
+			return err
+		}
+		return turns.ValidateResponse("/response", b.Response)
+	case *turns.CompactionBody:
+		return turns.ValidateMessages(field, b.Replacement)
 	}
-	return turns.ValidateResponse("/response", b.Response)
+	return nil
+}
+
+// fieldOf is the member of a request that a body's parts come from.
+func fieldOf(body any) string {
+	if _, ok := body.(*turns.CompactionBody); ok {
+		return "/replacement"
+	}
+	return "/messages"
 }
 
 // inline puts the content of blobs back into the parts of a body.
@@ -279,6 +294,28 @@ func (e *Engine) inlinePart(ctx context.Context, tenant string, root turns.ID, p
 	return nil
 }
 
+// unshare gives a body messages and parts of its own, so that what is done to
+// them is not done to the request that it was made from.
+func unshare(body any) {
+	own := func(ms []turns.Message) []turns.Message {
+		ms = slices.Clone(ms)
+		for i := range ms {
+			ms[i].Parts = slices.Clone(ms[i].Parts)
+		}
+		return ms
+	}
+	switch b := body.(type) {
+	case *turns.TurnBody:
+		b.Messages = own(b.Messages)
+		if b.Response != nil {
+			b.Response = &own([]turns.Message{*b.Response})[0]
+		}
+	case *turns.CompactionBody:
+		b.Replacement = own(b.Replacement)
+	}
+}
+
+// partsOf is the parts of a body that may be moved to blobs.
 func partsOf(body any) (parts []*turns.Part) {
 	add := func(ms []turns.Message) {
 		for i := range ms {

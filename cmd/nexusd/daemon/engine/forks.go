@@ -207,6 +207,11 @@ func (e *Engine) Record(ctx context.Context, c Caller, session turns.ID, req api
 	if err := turns.ValidateMessages("/replacement", req.Replacement); err != nil {
 		return nil, err
 	}
+	sent := &turns.CompactionBody{Replacement: req.Replacement}
+	if err := e.adopt(ctx, c, session, sent); err != nil {
+		return nil, err
+	}
+	req.Replacement = sent.Replacement
 	var ref turns.Ref
 	var duplicate bool
 	r := request{id: req.ID, what: "compaction.record", canonical: canonical}
