@@ -24,7 +24,7 @@ const previewBytes = 256
 // offload moves the largest parts of a body to blobs until what is left fits
 // [turns.InlineBody]. Blobs are stored, durably, before the event that names
 // them: a crash in between leaves blobs that nothing names, and a retry finds
-// them stored.
+// them stored. The parts that the body was made from stay as they are.
 func (e *Engine) offload(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, body any) error {
 	parts := partsOf(body)
 	total := 0
@@ -32,6 +32,8 @@ func (e *Engine) offload(ctx context.Context, tenant string, root turns.ID, ev *
 		total += contentSize(p)
 	}
 	if total > e.inlineBytes() {
+		unshare(body)
+		parts = partsOf(body)
 		slices.SortStableFunc(parts, func(a, b *turns.Part) int { return contentSize(b) - contentSize(a) })
 		k, err := e.key(root)
 		if err != nil {
@@ -295,7 +297,8 @@ func (e *Engine) inlinePart(ctx context.Context, tenant string, root turns.ID, p
 }
 
 // unshare gives a body messages and parts of its own, so that what is done to
-// them is not done to the request that it was made from.
+// them is not done to the request, or the plan, that it was made from: after a
+// lost compare-and-set it is decided on that again.
 func unshare(body any) {
 	own := func(ms []turns.Message) []turns.Message {
 		ms = slices.Clone(ms)

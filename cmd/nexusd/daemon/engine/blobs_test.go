@@ -2,9 +2,12 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 
+	"nexus/compactor"
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -53,4 +56,102 @@ func TestRecordedReplacementFromABlob(t *testing.T) {
 		t.Errorf("context: %.200s", strings.TrimSpace(string(canon(cx.Messages))))
 	}
 	verified(t, e)
+}
+
+// hookLog is a log that before is called in front of each append to.
+type hookLog struct {
+	ledger.Log
+	before func(subject string) error
+}
+
+func (l *hookLog) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
+	if err := l.before(subject); err != nil {
+		return 0, err
+	}
+	return l.Log.Append(ctx, subject, expect, payload)
+}
+
+// lose makes the engine's next append come after one of other's.
+func lose(t *testing.T, w *world, e, other *Engine, s turns.ID) {
+	lost := false
+	e.Log = &hookLog{Log: w.log, before: func(string) error {
+		if !lost {
+			lost = true
+			add(t, other, s, say("first", "yes"))
+		}
+		return nil
+	}}
+}
+
+// What is too large for an event is moved to blobs, and counted as it was sent,
+// however often the append has to be tried.
+func TestTokensAfterALostRace(t *testing.T) {
+	thought := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.Reasoning, Content: long(900_000)}, turns.TextPart("ok")}}
+	for name, write := range map[string]func(e *Engine, s turns.ID) (*api.Turn, error){
+		"turn.append": func(e *Engine, s turns.ID) (*api.Turn, error) {
+			r := say("q", "")
+			r.Response = &thought
+			a, err := e.Append(t.Context(), alice, s, r, canon(r))
+			if err != nil {
+				return nil, err
+			}
+			if thought.Parts[0].Ref != nil {
+				t.Error("the request was changed")
+			}
+			return e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: a.ID})
+		},
+		"compaction.record": func(e *Engine, s turns.ID) (*api.Turn, error) {
+			r := api.RecordCompaction{Replacement: []turns.Message{turns.TextMessage(turns.User, long(900_000))}}
+			return e.Record(t.Context(), alice, s, r, canon(r))
+		},
+	} {
+		count := func(race bool) uint64 {
+			w := newWorld()
+			e, other := w.engine(t), w.engine(t)
+			other.Blobs = e.Blobs
+			s := create(t, e, 0, "nexus")
+			add(t, e, s.ID, say("1", "a"))
+			if race {
+				lose(t, w, e, other, s.ID)
+			} else {
+				add(t, e, s.ID, say("first", "yes"))
+			}
+			out := must(write(e, s.ID))(t)
+			verified(t, e)
+			return out.TokenCount
+		}
+		if calm, raced := count(false), count(true); calm != raced || calm < 100_000 {
+			t.Errorf("%s: token_count %d, after a lost race %d", name, calm, raced)
+		}
+	}
+}
+
+// A summary that a fork takes over is counted with what it holds in blobs.
+func TestAReusedSummaryIsCountedWhole(t *testing.T) {
+	e := newWorld().engine(t)
+	e.MaxPayload = 64 << 10 // an event holds 16 KiB itself
+	e.Tiers = []compactor.Tier{{Name: "long", Summarizer: longSummary{}, Local: true}}
+	s := create(t, e, 400_000, "nexus")
+	var last turns.ID
+	for range 80 {
+		last = add(t, e, s.ID, say(long(15_000), "yes")).ID
+	}
+	on := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last}, []byte("1")))(t)
+	made := must(e.Compact(t.Context(), alice, on.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
+	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last, Mode: "summary"}, []byte("2")))(t)
+	got := must(e.ListCompactions(t.Context(), alice, f.ID, api.ListCompactions{}))(t).Turns[0]
+	if got.Compaction.Mode != "reused" || made.Compaction.Replacement[0].Parts[0].Ref == nil {
+		t.Fatalf("mode %s, ref %v", got.Compaction.Mode, made.Compaction.Replacement[0].Parts[0].Ref)
+	}
+	if got.TokenCount != made.TokenCount {
+		t.Errorf("%d tokens, the summary has %d", got.TokenCount, made.TokenCount)
+	}
+	verified(t, e)
+}
+
+// longSummary is a summarizer that says as much as it may.
+type longSummary struct{}
+
+func (longSummary) Summarize(_ context.Context, in compactor.Input) (compactor.Output, error) {
+	return compactor.Output{Text: long(int(in.MaxTokens) * 2)}, nil
 }

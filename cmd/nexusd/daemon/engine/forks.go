@@ -157,6 +157,9 @@ func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point line
 	if err != nil {
 		return false, err
 	}
+	if err := e.inline(ctx, s.Tenant, s.Root, &body); err != nil { // or its size would be that of the references
+		return false, err
+	}
 	body.Mode = "reused"
 	body.Trigger.Detail = turns.Raw(fmt.Sprintf(`{"reused":{"session":%q,"turn":%q}}`, ref.Session, ref.Turn))
 	var made turns.Ref
@@ -169,6 +172,7 @@ func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point line
 		if err != nil {
 			return nil, err
 		}
+		body := body
 		d, err := e.draftCompaction(s, head, own, *ev.Span, ev.Tokens.Response, nil, &body, nil, &made)
 		if err != nil {
 			return nil, err
