@@ -350,8 +350,9 @@ func (im *importer) open(ctx context.Context, o *interchange.Open, rep *report) 
 }
 
 // moment is a time that the source gives; nil where it gives none.
+// moment is a time that a source claims; nil: none, or none that an event can hold.
 func moment(t time.Time) *api.Time {
-	if t.IsZero() {
+	if _, ok := api.Time(t).UnixNano(); !ok {
 		return nil
 	}
 	return (*api.Time)(&t)

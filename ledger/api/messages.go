@@ -27,6 +27,14 @@ func (t *Time) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// UnixNano is t in ns since 1970, as events hold a claimed time. ok is false
+// for what they can't hold: times before 1678 or after 2261, and the first
+// instant of 1970, whose zero stands for no time.
+func (t Time) UnixNano() (ns int64, ok bool) {
+	ns = time.Time(t).UnixNano()
+	return ns, ns != 0 && time.Unix(0, ns).Equal(time.Time(t))
+}
+
 // UnixTime is ns since 1970 as a Time.
 func UnixTime(ns int64) Time { return Time(time.Unix(0, ns).UTC()) }
 

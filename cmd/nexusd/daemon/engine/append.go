@@ -66,7 +66,8 @@ func validateAppend(req *api.AppendTurn) error {
 	case req.Meta != nil && req.Meta.Kind() != '{':
 		return fieldErr("/meta", "not a JSON object")
 	}
-	return nil
+	_, err := claimed(req.Time)
+	return err
 }
 
 // draftTurn decides where a turn goes and what it does to the open calls.
@@ -95,8 +96,8 @@ func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.S
 	ev.Segment = s.SegmentFor(ev.ID, s.Head)
 	ev.Open, ev.Late, ev.Left = uint64(len(turned.Open)), uint64(len(turned.Late)), uint64(len(turned.Left))
 	ev.Usage = req.Usage
-	if req.Time != nil {
-		ev.Claimed = time.Time(*req.Time).UnixNano()
+	if ev.Claimed, err = claimed(req.Time); err != nil {
+		return nil, nil, err
 	}
 	ev.Tokens.Counter = e.Counter.Name()
 	if len(req.Messages) > 0 {
@@ -319,4 +320,14 @@ func (e *Engine) turnBody(t projections.Turn) (*turns.TurnBody, error) {
 	return b, e.open(ev, b)
 }
 
-func timeNano(t api.Time) int64 { return time.Time(t).UnixNano() }
+// claimed is a time that a request claims, in ns since 1970; 0: none.
+func claimed(t *api.Time) (int64, error) {
+	if t == nil {
+		return 0, nil
+	}
+	ns, ok := t.UnixNano()
+	if !ok {
+		return 0, fieldErr("/time", "before 1678, after 2261 or 1970-01-01T00:00:00Z, which can't be stored; leave out a time that is not known")
+	}
+	return ns, nil
+}

@@ -211,6 +211,9 @@ func (e *Engine) Record(ctx context.Context, c Caller, session turns.ID, req api
 	if err := turns.ValidateMessages("/replacement", req.Replacement); err != nil {
 		return nil, err
 	}
+	if _, err := claimed(req.Time); err != nil {
+		return nil, err
+	}
 	sent := &turns.CompactionBody{Replacement: req.Replacement}
 	if err := e.adopt(ctx, c, session, sent); err != nil {
 		return nil, err
@@ -281,8 +284,8 @@ func (e *Engine) draftRecorded(ctx context.Context, s *ledger.Session, head line
 	if err != nil {
 		return nil, planError(err)
 	}
-	if req.Time != nil {
-		ev.Claimed = timeNano(*req.Time)
+	if ev.Claimed, err = claimed(req.Time); err != nil {
+		return nil, err
 	}
 	res.Body.Meta = req.Meta
 	covered := p.Halves

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// A claimed time is stored as it is, or refused: never as another one.
+func TestClaimedTimes(t *testing.T) {
+	e := newWorld().engine(t)
+	s := create(t, e, 0, "nexus")
+	write := map[string]func(at *api.Time) (*api.Turn, error){
+		"turn.append": func(at *api.Time) (*api.Turn, error) {
+			r := say("x", "y")
+			r.Time = at
+			a, err := e.Append(t.Context(), alice, s.ID, r, canon(r))
+			if err != nil {
+				return nil, err
+			}
+			return e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: a.ID})
+		},
+		"compaction.record": func(at *api.Time) (*api.Turn, error) {
+			r := api.RecordCompaction{Time: at, Replacement: []turns.Message{turns.TextMessage(turns.User, "in short")}}
+			return e.Record(t.Context(), alice, s.ID, r, canon(r))
+		},
+	}
+	for _, verb := range []string{"turn.append", "compaction.record"} {
+		for when, ok := range map[string]bool{
+			"9999-12-31T23:59:59Z": false, "2500-01-01T00:00:00Z": false, "1970-01-01T00:00:00Z": false, "0001-01-01T00:00:00Z": false,
+			"1970-01-01T00:00:00.000000001Z": true, "1969-12-31T23:59:59Z": true, "1700-06-01T12:00:00+02:00": true, "2261-12-31T23:59:59.999999999Z": true,
+		} {
+			var at api.Time
+			if err := at.UnmarshalText([]byte(when)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := write[verb](&at)
+			switch {
+			case !ok && code(err) != api.Malformed:
+				t.Errorf("%s at %s: %v, want malformed", verb, when, err)
+			case ok && err != nil:
+				t.Errorf("%s at %s: %v", verb, when, err)
+			case ok && (got.Time == nil || !time.Time(*got.Time).Equal(time.Time(at))):
+				t.Errorf("%s at %s is stored as %s", verb, when, canon(got.Time))
+			}
+		}
+	}
+	verified(t, e)
+}
