@@ -77,7 +77,7 @@ func (g *grower) messages(t *rapid.T, size int) []turns.Message {
 
 func (g *grower) grow(t *rapid.T, size int) {
 	ms, response := g.messages(t, size), g.response(t)
-	turned, err := g.open.After(ms, response, func(string) (bool, error) { return true, nil })
+	turned, err := g.open.After(ms, response, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestOpenCallsTwin(t *testing.T) {
 			for i, h := range g.halves[from:] {
 				open := before
 				if i > 0 || h.Half == turns.ResponseHalf {
-					turned, err := before.After(g.halves[from].Messages, nil, func(string) (bool, error) { return true, nil })
+					turned, err := before.After(g.halves[from].Messages, nil, nil)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"slices"
 
 	"nexus/turns"
 )
@@ -23,11 +22,13 @@ type Turned struct {
 // rest open. Anything else that goes on (other content, a response) abandons
 // what is still open; rendering then supplies a marked response.
 //
-// known reports whether a call that is not open was made anywhere on the path;
-// it is asked only for those. A response to a call that never was is
+// made returns which of some ids have a call on the path to the parent; nil: all
+// have. It is asked at most once, for the ids that neither were open nor are in
+// the turn itself, each once. A response to a call that never was is
 // [ErrMalformed], as a FieldError.
-func (c Calls) After(ms []turns.Message, response *turns.Message, known func(id string) (bool, error)) (Turned, error) {
-	t := Turned{Open: slices.Clone(c)}
+func (c Calls) After(ms []turns.Message, response *turns.Message, made func(ids []string) (map[string]bool, error)) (Turned, error) {
+	f := folding{seen: make(map[string]bool), asked: make(map[string]string)}
+	f.opened(c)
 	for i := 0; i < len(ms); {
 		// A run is what was sent between two assistant messages.
 		goesOn := false
@@ -39,47 +40,79 @@ func (c Calls) After(ms []turns.Message, response *turns.Message, known func(id 
 					goesOn = true
 					continue
 				}
-				if err := t.answer(p.ID, fmt.Sprintf("/messages/%d/parts/%d/id", i, j), known); err != nil {
-					return Turned{}, err
-				}
+				f.answered(p.ID, i, j)
 			}
 		}
 		if i == start { // an assistant message that came with the request
-			t.move()
-			t.Open = ms[i].Calls(nil)
+			f.movedOn()
+			f.opened(ms[i].Calls(nil))
 			i++
 			continue
 		}
 		if goesOn {
-			t.move()
+			f.movedOn()
 		}
 	}
 	if response != nil {
-		t.move()
-		t.Open = response.Calls(nil)
+		f.movedOn()
+		f.opened(response.Calls(nil))
 	}
-	return t, nil
-}
-
-func (t *Turned) answer(id, field string, known func(string) (bool, error)) error {
-	if k := slices.Index(t.Open, id); k >= 0 {
-		t.Open = slices.Delete(t.Open, k, k+1)
-		return nil
-	}
-	if !slices.Contains(t.Left, id) {
-		ok, err := known(id)
+	if len(f.unknown) > 0 && made != nil {
+		known, err := made(f.unknown)
 		if err != nil {
-			return err
+			return Turned{}, err
 		}
-		if !ok {
-			return &turns.FieldError{Field: field, Reason: fmt.Sprintf("no call %q was made on this path", id), Kind: ErrMalformed}
+		for _, id := range f.unknown {
+			if !known[id] {
+				return Turned{}, &turns.FieldError{Field: f.asked[id], Reason: fmt.Sprintf("no call %q was made on this path", id), Kind: ErrMalformed}
+			}
 		}
 	}
-	t.Late = append(t.Late, id)
-	return nil
+	return Turned{Open: f.waiting(), Late: f.late, Left: f.left}, nil
 }
 
-func (t *Turned) move() {
-	t.Left = append(t.Left, t.Open...)
-	t.Open = nil
+// folding is a turn being folded. A step costs the same however many calls are
+// open: a turn may have a hundred thousand.
+type folding struct {
+	open    []string        // in order, those that were answered too
+	wait    map[string]bool // those of open that were not
+	seen    map[string]bool // ids open at the parent or since
+	late    []string
+	left    []string
+	unknown []string          // late, and never open here
+	asked   map[string]string // unknown id: the field that names it first
+}
+
+func (f *folding) opened(ids []string) {
+	f.open, f.wait = ids, make(map[string]bool, len(ids))
+	for _, id := range ids {
+		f.wait[id], f.seen[id] = true, true
+	}
+}
+
+func (f *folding) answered(id string, message, part int) {
+	if f.wait[id] {
+		delete(f.wait, id)
+		return
+	}
+	f.late = append(f.late, id)
+	if _, ok := f.asked[id]; !ok && !f.seen[id] {
+		f.unknown = append(f.unknown, id)
+		f.asked[id] = fmt.Sprintf("/messages/%d/parts/%d/id", message, part)
+	}
+}
+
+// waiting is the calls that are open.
+func (f *folding) waiting() (ids Calls) {
+	for _, id := range f.open {
+		if f.wait[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (f *folding) movedOn() {
+	f.left = append(f.left, f.waiting()...)
+	f.open, f.wait = nil, nil
 }

@@ -42,21 +42,31 @@ func TestCallsAfter(t *testing.T) {
 		{"text beside the results moves on from the rest", Calls{"a", "b"}, []turns.Message{user, result("a")}, nil, Turned{Left: []string{"b"}}},
 		{"a response moves on", Calls{"a"}, nil, called(), Turned{Left: []string{"a"}}},
 		{"a late result", nil, []turns.Message{result("a")}, nil, Turned{Late: []string{"a"}}},
+		{"many late results of one call", nil, []turns.Message{result("a"), result("a"), result("a")}, nil, Turned{Late: []string{"a", "a", "a"}}},
+		{"a second result of a call that came with the request", nil, []turns.Message{*called("x"), result("x"), result("x")}, nil, Turned{Late: []string{"x"}}},
 		{"a second result is late", Calls{"a"}, []turns.Message{result("a"), result("a")}, nil, Turned{Late: []string{"a"}}},
 		{"calls that came with the request", nil, []turns.Message{user, *called("x"), result("x"), *called("y")}, nil, Turned{Open: Calls{"y"}}},
 		{"and are left there", nil, []turns.Message{*called("x"), user}, called("z"), Turned{Open: Calls{"z"}, Left: []string{"x"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := tc.open.After(tc.messages, tc.response, func(id string) (bool, error) { return id == "a", nil })
+			var asked []string
+			got, err := tc.open.After(tc.messages, tc.response, func(ids []string) (map[string]bool, error) {
+				asked = append(asked, ids...)
+				return map[string]bool{"a": true}, nil
+			})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if len(asked) > 1 {
+				t.Errorf("asked for %q, each once", asked)
 			}
 			if d := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); d != "" {
 				t.Error(d)
 			}
 		})
 	}
-	_, err := Calls{"a"}.After([]turns.Message{result("never")}, nil, func(string) (bool, error) { return false, nil })
+	none := func([]string) (map[string]bool, error) { return nil, nil }
+	_, err := Calls{"a"}.After([]turns.Message{result("never")}, nil, none)
 	var f *turns.FieldError
 	if !errors.Is(err, ErrMalformed) || !errors.As(err, &f) || f.Field != "/messages/0/parts/0/id" {
 		t.Errorf("a result of no known call: %v", err)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -28,6 +27,7 @@ func (e *Engine) Append(ctx context.Context, c Caller, session turns.ID, req api
 	req.Messages, req.Response = sent.Messages, sent.Response
 	r := request{id: req.ID, what: "turn.append", canonical: canonical}
 	var ack *api.Appended
+	made := &madeCalls{e: e}
 	err := e.mutate(ctx, c, session, func(ch *chain, s *ledger.Session) (*draft, error) {
 		ev, done, err := e.begin(s, r, turns.KindTurn)
 		if err != nil {
@@ -37,7 +37,7 @@ func (e *Engine) Append(ctx context.Context, c Caller, session turns.ID, req api
 			ack, err = e.ackAgain(s, ev)
 			return nil, err
 		}
-		d, a, err := e.draftTurn(ctx, c, ch, s, ev, req)
+		d, a, err := e.draftTurn(ctx, c, ch, s, ev, req, made)
 		ack = a
 		return d, err
 	})
@@ -71,7 +71,7 @@ func validateAppend(req *api.AppendTurn) error {
 }
 
 // draftTurn decides where a turn goes and what it does to the open calls.
-func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.Session, ev *turns.Event, req api.AppendTurn) (*draft, *api.Appended, error) {
+func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.Session, ev *turns.Event, req api.AppendTurn, made *madeCalls) (*draft, *api.Appended, error) {
 	head, err := e.headNode(s)
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +87,7 @@ func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.S
 	if err != nil {
 		return nil, nil, err
 	}
-	turned, err := open.After(req.Messages, req.Response, func(id string) (bool, error) { return e.calledOn(ctx, c.Tenant, head, id) })
+	turned, err := open.After(req.Messages, req.Response, func(ids []string) (map[string]bool, error) { return made.on(ctx, head, ids) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -249,7 +249,7 @@ func (e *Engine) openCalls(ctx context.Context, tenant string, s *ledger.Session
 	}
 	var open ledger.Calls
 	for _, b := range slices.Backward(path) {
-		t, err := open.After(b.Messages, b.Response, func(string) (bool, error) { return true, nil })
+		t, err := open.After(b.Messages, b.Response, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -260,50 +260,6 @@ func (e *Engine) openCalls(ctx context.Context, tenant string, s *ledger.Session
 
 func hasAssistant(ms []turns.Message) bool {
 	return slices.ContainsFunc(ms, func(m turns.Message) bool { return m.Role == turns.Assistant })
-}
-
-// calledOn reports whether a call of this id was made anywhere on the path to
-// head. It reads the path's content, newest first, and so is for the rare
-// response that answers no open call.
-func (e *Engine) calledOn(ctx context.Context, tenant string, head lineage.Node, id string) (bool, error) {
-	if head.Ref.IsZero() {
-		return false, nil
-	}
-	ranges, err := lineage.Segments(e.Store, head, 1)
-	if err != nil {
-		return false, err
-	}
-	for _, r := range slices.Backward(ranges) {
-		for payload, err := range e.Store.Range(r) {
-			if err != nil {
-				return false, err
-			}
-			ev, err := turns.Decode(payload)
-			if err != nil {
-				return false, err
-			}
-			if ev.Kind != turns.KindTurn {
-				continue
-			}
-			var b turns.TurnBody
-			if err := e.open(ev, &b); err != nil {
-				if errors.Is(err, turns.ErrErased) {
-					continue
-				}
-				return false, err
-			}
-			ms := b.Messages
-			if b.Response != nil {
-				ms = append(slices.Clip(ms), *b.Response)
-			}
-			for i := range ms {
-				if slices.Contains(ms[i].Calls(nil), id) {
-					return true, nil
-				}
-			}
-		}
-	}
-	return false, nil
 }
 
 // turnBody is the body of a normal turn.

@@ -269,7 +269,7 @@ func (v *verifier) calls(ref turns.Ref, ev *turns.Event) error {
 	if err := v.e.open(ev, &b); err != nil {
 		return err
 	}
-	t, err := v.open[ev.Parent].After(b.Messages, b.Response, func(string) (bool, error) { return true, nil })
+	t, err := v.open[ev.Parent].After(b.Messages, b.Response, nil)
 	if err != nil {
 		return err
 	}
