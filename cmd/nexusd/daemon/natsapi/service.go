@@ -5,6 +5,7 @@ package natsapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
@@ -102,6 +104,10 @@ func (s *Service) Stop(ctx context.Context) error {
 // of an endpoint one at a time, and nothing in one session may block another.
 func (s *Service) handler(v verb) micro.HandlerFunc {
 	return func(r micro.Request) {
+		if !mayReply(r.Reply()) {
+			s.engine.Metrics.Begin(v.name)(string(api.Denied))
+			return
+		}
 		select {
 		case s.slots <- struct{}{}:
 		default:
@@ -122,6 +128,14 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 		}()
 	}
 }
+
+// mayReply reports whether a reply may go to subject. NATS permissions bind
+// what a client publishes, not the reply subject that it names, and the daemon
+// may publish what the client may not: requests of another agent, notifications,
+// records of the stream. So replies go to inboxes only, which begin with "_" in
+// every client library, and a request that names another subject is not served.
+// Empty: nobody waits, and the request is worth serving all the same.
+func mayReply(subject string) bool { return subject == "" || subject[0] == '_' }
 
 // call is one request taken apart.
 type call struct {
@@ -227,13 +241,19 @@ func (s *Service) send(r micro.Request, v verb, h nats.Header, b []byte) {
 	if r.Reply() == "" {
 		return // nobody waits
 	}
-	if err := s.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: h, Data: b}); err != nil {
+	err := s.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: h, Data: b})
+	if errors.Is(err, nats.ErrMaxPayload) {
+		h = nats.Header{micro.ErrorHeader: {"too large"}, micro.ErrorCodeHeader: {string(api.TooLarge)}}
+		b = []byte(`{"error":{"code":"too_large","message":"the reply is larger than a message may be"}}`)
+		err = s.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: h, Data: b})
+	}
+	if err != nil {
 		s.logger.Error("reply", "verb", v.name, "err", err)
 	}
 }
 
 func (s *Service) fail(r micro.Request, v verb, err error) {
-	e := api.FromError(err)
+	e := clipped(api.FromError(err))
 	if e.Code == api.Internal || e.Code == api.Corrupt {
 		s.logger.Error("request failed", "verb", v.name, "code", e.Code, "err", err)
 	}
@@ -243,7 +263,43 @@ func (s *Service) fail(r micro.Request, v verb, err error) {
 	if merr != nil {
 		b = []byte(`{"error":{"code":"internal","message":"an error that can't be written"}}`)
 	}
-	s.send(r, v, nats.Header{micro.ErrorHeader: {headerText(e.Message)}, micro.ErrorCodeHeader: {string(e.Code)}}, b)
+	s.send(r, v, nats.Header{micro.ErrorHeader: {headerText(clip(e.Message, maxHeader))}, micro.ErrorCodeHeader: {string(e.Code)}}, b)
+}
+
+// An error may quote the request, which may be as large as a message. It is
+// told in the header and in the body: both must fit into one.
+const (
+	maxMessage = 1 << 10
+	maxDetail  = 256 // of one string
+	maxHeader  = 512
+)
+
+// clipped is e with long texts cut. What the contract has in details is short.
+func clipped(e *api.Error) *api.Error {
+	out := &api.Error{Code: e.Code, Message: clip(e.Message, maxMessage)}
+	for k, v := range e.Details {
+		if s, ok := v.(string); ok {
+			v = clip(s, maxDetail)
+		}
+		if out.Details == nil {
+			out.Details = make(map[string]any, len(e.Details))
+		}
+		out.Details[k] = v
+	}
+	return out
+}
+
+// clip is s, or its beginning if it has more than most bytes.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	const cut = "…"
+	n := most - len(cut)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + cut
 }
 
 // headerText is a message as a header may hold it: one line.

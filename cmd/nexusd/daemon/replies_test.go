@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"nexus/ledger/api"
+)
+
+// A client may publish to its own agent's subjects only, and it can name any
+// reply subject: the daemon, which may publish to all of them, does not do it
+// for the client. Not as the operator, not as a notification, not to the stream.
+func TestRepliesGoToInboxesOnly(t *testing.T) {
+	_, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	nc := c.Conn()
+	seen := make(chan *nats.Msg, 1000)
+	forged := []string{"nexus.v1.default._.audit.verify", "nexus.v1.default.alice.notify.X.turn.appended", "agents.00.default.s.X", "$JS.API.STREAM.DELETE.X", "else"}
+	for _, subject := range forged {
+		if _, err := nc.ChanSubscribe(subject, seen); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		for _, subject := range forged {
+			if err := nc.PublishRequest("nexus.v1.default.bob.session.list", subject, []byte(`{}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// What was sent after them is answered after them.
+	for range 20 {
+		if _, err := nc.Request("nexus.v1.default.bob.session.list", []byte(`{}`), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(seen) > 0 {
+		m := <-seen
+		t.Errorf("the daemon published to %s: %.200s", m.Subject, m.Data)
+	}
+	own, err := nats.Connect(nc.ConnectedUrl(), nats.CustomInboxPrefix("_INBOX_bob"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	if _, err := own.Request("nexus.v1.default.bob.session.list", []byte(`{}`), 10*time.Second); err != nil {
+		t.Errorf("an inbox with a prefix of its own: %v", err)
+	}
+}
+
+// An error that quotes a request is clipped: it is answered however long the
+// request's words are.
+func TestLongWordsInErrors(t *testing.T) {
+	for name, max := range map[string]int32{"8 MiB": 0, "64 KiB": 64 << 10} {
+		t.Run(name, func(t *testing.T) {
+			var c *api.Client
+			if max == 0 {
+				_, c = startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+			} else {
+				c = smallServer(t)
+			}
+			long := strings.Repeat("é\x7f", int(c.Conn().MaxPayload()/8))
+			for field, b := range map[string]string{
+				"a value":          `{"kind":"` + long + `"}`,
+				"an unknown field": `{"` + long + `":1}`,
+				"a pointer":        `{"meta":{"` + long + `":{"a":1,"a":2}}}`,
+				"a word":           `{"` + strings.Repeat("x", int(c.Conn().MaxPayload()/2)) + `":1}`,
+			} {
+				r, err := c.Conn().Request("nexus.v1.default.main.session.create", []byte(b), 10*time.Second)
+				if err != nil {
+					t.Errorf("%s: no answer: %v", field, err)
+					continue
+				}
+				if code := r.Header.Get("Nats-Service-Error-Code"); code != string(api.Malformed) {
+					t.Errorf("%s: code %q", field, code)
+				}
+				if n := len(r.Data) + len(r.Header.Get("Nats-Service-Error")); n > 4<<10 {
+					t.Errorf("%s: an error of %d bytes", field, n)
+				}
+			}
+		})
+	}
+}
