@@ -34,13 +34,15 @@ var allowed = map[string][]string{
 	"compactor":                 {"turns", "turns/tokens", "lineage"},
 	"compactor/extractive":      {"turns", "turns/tokens", "compactor"},
 	"compactor/llm":             {"turns", "turns/tokens", "compactor"},
+	"compactor/compare":         {"turns", "turns/tokens", "compactor"},
 	"projections":               {"turns", "ledger", "lineage"},
 	"cmd/nexusd":                {"turns", "ledger/api", "compactor", "compactor/llm", "cmd/nexusd/daemon"},
 	"cmd/nexusd/daemon/natsapi": {"turns", "ledger/api", "cmd/nexusd/daemon/engine"},
 	"cmd/nexusd/daemon/engine":  {"turns", "turns/seal", "turns/tokens", "turns/interchange", "lineage", "ledger", "ledger/api", "fork", "compactor", "projections"},
 	"cmd/nexusd/daemon":         nil, // the wiring: everything
 	"docs/examples/go":          {},  // what any client may use
-	"cmd/ledgerctl":             {"turns", "turns/interchange", "lineage", "ledger/api", "cmd/nexusd/daemon"},
+	"cmd/ledgerctl": {"turns", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "compactor", "compactor/extractive", "compactor/compare",
+		"cmd/nexusd/daemon"},
 }
 
 // only says which packages may import something from outside.
@@ -57,7 +59,7 @@ var only = map[string][]string{
 }
 
 // pure packages touch no network, disk or clock.
-var pure = []string{"turns", "turns/tokens", "turns/interchange", "turns/interchange/strict", "lineage", "ledger", "fork", "compactor", "compactor/extractive"}
+var pure = []string{"turns", "turns/tokens", "turns/interchange", "turns/interchange/strict", "lineage", "ledger", "fork", "compactor", "compactor/extractive", "compactor/compare"}
 
 func TestImports(t *testing.T) {
 	walk(t, func(path string, production bool) {

@@ -1,0 +1,216 @@
+package compare
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// Kind is a kind of fact.
+type Kind int
+
+// The kinds. A word with a slash and a letter is a path; one of letters with a
+// digit, a joint (_ . -) or a capital after a small letter, and of four
+// characters or more, is an identifier; one without letters and with three
+// digits or more is a number; a line that reads as a report of an error is an
+// error line. Words are runs of ASCII letters, digits and _ . - / ~ @.
+//
+// None of this is shared with any summarizer, so that none is measured by its
+// own idea of what matters.
+const (
+	Paths Kind = iota
+	Identifiers
+	Numbers
+	Errors
+	kinds
+)
+
+// Kinds are all kinds, in order.
+func Kinds() []Kind { return []Kind{Paths, Identifiers, Numbers, Errors} }
+
+// String is the kind's name: paths, identifiers, numbers, errors.
+func (k Kind) String() string {
+	return [...]string{"paths", "identifiers", "numbers", "errors"}[k]
+}
+
+// fact is a piece of text that an agent may need again.
+type fact struct {
+	kind Kind
+	text string
+}
+
+// maxWord bounds words: a longer one is data, not something to be named again.
+const maxWord = 200
+
+// eachFact calls found for the facts of a text, repeated ones too.
+func eachFact(text string, found func(fact)) {
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = trimLine(line); isErrorLine(line) {
+			found(fact{Errors, line})
+		}
+		eachWord(line, func(w string) {
+			if k, ok := kindOf(w); ok {
+				found(fact{k, w})
+			}
+		})
+	}
+}
+
+// eachWord calls found for the words of a line, trimmed of what is punctuation there.
+func eachWord(line string, found func(string)) {
+	for i := 0; i < len(line); {
+		if !inWord(line[i]) {
+			i++
+			continue
+		}
+		from := i
+		for i < len(line) && inWord(line[i]) {
+			i++
+		}
+		if w := trimWord(line[from:i]); w != "" && len(w) <= maxWord {
+			found(w)
+		}
+	}
+}
+
+func inWord(c byte) bool {
+	return isLetter(c) || isDigit(c) || c == '_' || c >= '-' && c <= '/' || c == '~' || c == '@' // - . /
+}
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
+
+// trimWord takes off what ends a sentence, what makes a folder of a name, and
+// the "./" before a relative path, so that one thing has one spelling.
+func trimWord(w string) string {
+	w = strings.TrimLeft(strings.TrimRight(w, ".-/@~"), "-@")
+	for strings.HasPrefix(w, "./") {
+		w = w[2:]
+	}
+	switch {
+	case strings.HasPrefix(w, "//"): // of an address
+		return strings.TrimLeft(w, "/")
+	case strings.HasPrefix(w, "..") && !strings.HasPrefix(w, "../"): // an ellipsis
+		return strings.TrimLeft(w, ".")
+	}
+	return w
+}
+
+func kindOf(w string) (Kind, bool) {
+	letters, digits, slashes, joints, humps := 0, 0, 0, 0, 0
+	for i := range len(w) {
+		switch c := w[i]; {
+		case isLetter(c):
+			letters++
+			if i > 0 && c < 'a' && w[i-1] >= 'a' && w[i-1] <= 'z' {
+				humps++
+			}
+		case isDigit(c):
+			digits++
+		case c == '/':
+			slashes++
+		case c == '_' || c == '-' || c == '.':
+			joints++
+		}
+	}
+	switch {
+	case slashes > 0 && letters > 0:
+		return Paths, true
+	case letters > 0 && digits+joints+humps > 0 && len(w) >= 4:
+		return Identifiers, true
+	case letters == 0 && digits >= 3:
+		return Numbers, true
+	}
+	return 0, false
+}
+
+// errorSigns are what lines that report an error hold, in small letters. A word
+// alone would take in most code that handles errors.
+var errorSigns = [...]string{"error: ", "error[", "fatal: ", "panic: ", "exception: ", "failed: ", "failure: ", "failed to ", "undefined: ",
+	"--- fail", "traceback (", "no such file", "not found", "permission denied", "exit status "}
+
+func isErrorLine(line string) bool {
+	if len(line) < 12 || len(line) > 300 {
+		return false
+	}
+	lower := strings.ToLower(line)
+	for _, s := range errorSigns {
+		if strings.Contains(lower, s) {
+			return true
+		}
+	}
+	return false
+}
+
+func trimLine(line string) string { return strings.TrimSpace(line) }
+
+// eachText calls found for the texts of messages: what is said, what is
+// reasoned, arguments and results. Names of members are a tool's, not the
+// conversation's, and left out; so is what is no text.
+func eachText(ms []turns.Message, found func(string)) {
+	for i := range ms {
+		for j := range ms[i].Parts {
+			switch p := &ms[i].Parts[j]; p.Type {
+			case turns.Text, turns.Reasoning:
+				found(p.Content)
+			case turns.ToolCall:
+				eachString(p.Arguments, found)
+			case turns.ToolCallResponse:
+				eachString(p.Response, found)
+			}
+		}
+	}
+}
+
+// eachWritten is eachText for what a response says to others: no reasoning.
+func eachWritten(m *turns.Message, found func(string)) {
+	for j := range m.Parts {
+		switch p := &m.Parts[j]; p.Type {
+		case turns.Text:
+			found(p.Content)
+		case turns.ToolCall:
+			eachString(p.Arguments, found)
+		}
+	}
+}
+
+// eachString calls found for the strings and numbers of a JSON value.
+func eachString(v turns.Raw, found func(string)) {
+	for i := 0; i < len(v); {
+		switch c := v[i]; {
+		case c == '"':
+			end := i + 1
+			for end < len(v) && v[end] != '"' {
+				if v[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			if end >= len(v) {
+				return
+			}
+			text := v[i : end+1]
+			i = end + 1
+			for i < len(v) && (v[i] == ' ' || v[i] == '\n' || v[i] == '\t' || v[i] == '\r') {
+				i++
+			}
+			if i < len(v) && v[i] == ':' {
+				continue // a member's name
+			}
+			if b, err := jsontext.AppendUnquote(nil, text); err == nil {
+				found(string(b))
+			}
+		case isDigit(c) || c == '-':
+			end := i + 1
+			for end < len(v) && (isDigit(v[end]) || strings.IndexByte("+-.eE", v[end]) >= 0) {
+				end++
+			}
+			found(string(v[i:end]))
+			i = end
+		default:
+			i++
+		}
+	}
+}

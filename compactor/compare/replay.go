@@ -1,0 +1,269 @@
+package compare
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"nexus/compactor"
+	"nexus/turns"
+)
+
+// Options are the same for every policy of a comparison.
+type Options struct {
+	Limits turns.Limits     // of the model; zero fields are the policy's defaults
+	Tiers  []compactor.Tier // summarizers; the notice follows them
+	Each   func()           // called after each model call; nil: nobody is told
+}
+
+// Call is one model call of a replay.
+type Call struct {
+	Turn      int    // of the transcript, from 0
+	Tokens    uint64 // of the context, system and tools included
+	Compacted bool   // a compaction came into force that covers turns
+	Elided    bool   // one came into force that shortens parts which were whole
+	Rewritten uint64 // tokens written to the cache again, that is beside what is new since the last call
+	Over      bool   // the context does not fit the policy's budget
+	Usage     Usage
+}
+
+// Replay is a transcript under one policy.
+type Replay struct {
+	Policy   compactor.Policy
+	Budget   uint64 // tokens that a context may have
+	Calls    []Call
+	Survival Survival
+}
+
+// Replay makes each model call of t under pol. A context that is due is
+// compacted before its call; in the background, where it still fits, from the
+// next call on. Mode manual never compacts. A context that does not fit is counted
+// as it is, though a provider would refuse it.
+//
+// Halves stand as in a ledger to which each turn is appended pending before
+// its call: a response after a compaction is a turn of its own.
+//
+// Error: that of ctx, or of a summarizer that ctx ended.
+func (t *Transcript) Replay(ctx context.Context, pol compactor.Policy, opt Options) (*Replay, error) {
+	r := t.begin(pol, opt)
+	for i := range t.turns {
+		if err := r.turn(ctx, i); err != nil {
+			return nil, fmt.Errorf("replay under %s, turn %d of %d: %w", pol.Name, i+1, len(t.turns), err)
+		}
+	}
+	return r.out, nil
+}
+
+// replay is a replay under way.
+type replay struct {
+	t    *Transcript
+	opt  Options
+	out  *Replay
+	path compactor.Path
+
+	prepared  *prepared       // in the background, at the last call
+	made      uint64          // compactions
+	last      []turns.Message // context of the last call
+	fresh     uint64          // tokens of the halves since
+	covered   []bool          // by place: a compaction covers it
+	verbatim  []int32         // by place: see view.mark
+	summary   *page           // of the last call that was scored
+	shortened map[int32]*page // by place
+}
+
+func (t *Transcript) begin(pol compactor.Policy, opt Options) *replay {
+	return &replay{
+		t: t, opt: opt, out: &Replay{Policy: pol, Budget: pol.Budget(opt.Limits)},
+		path:    compactor.Path{Session: session, Overhead: t.overhead, Limits: opt.Limits},
+		covered: make([]bool, 2*len(t.turns)), verbatim: make([]int32, 2*len(t.turns)), shortened: make(map[int32]*page),
+	}
+}
+
+// prepared is a compaction that is made and not yet committed.
+type prepared struct {
+	plan *compactor.Plan
+	res  compactor.Result
+}
+
+// turn appends a turn and makes its call, if it has one.
+func (r *replay) turn(ctx context.Context, i int) error {
+	turn := &r.t.turns[i]
+	asked := len(turn.Messages) > 0
+	if asked {
+		r.grow(ref(turnRef, uint64(i)), turns.KindTurn)
+		r.half(i, turns.MessagesHalf)
+	}
+	if turn.Response == nil {
+		return nil
+	}
+	head := r.path.Head.Ref
+	if err := r.call(ctx, i); err != nil {
+		return err
+	}
+	if !asked || r.path.Head.Ref != head {
+		r.grow(ref(answerRef, uint64(i)), turns.KindTurn)
+	}
+	r.half(i, turns.ResponseHalf)
+	return nil
+}
+
+// grow puts a node at the head.
+func (r *replay) grow(to turns.Ref, kind turns.Kind) {
+	h := &r.path.Head
+	h.Parent, h.Ref, h.Kind, h.Depth = h.Ref, to, kind, h.Depth+1
+}
+
+// half adds a half of turn i to the head.
+func (r *replay) half(i int, half turns.Half) {
+	h := compactor.HalfTurn{Ref: r.path.Head.Ref, Depth: r.path.Head.Depth, Half: half, Messages: r.t.messages(place(i, half))}
+	for k := range h.Messages {
+		h.Tokens += r.t.counter.Message(&h.Messages[k])
+	}
+	r.fresh += h.Tokens
+	r.path.Halves = append(r.path.Halves, h)
+}
+
+// call makes the call of turn i.
+func (r *replay) call(ctx context.Context, i int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c := Call{Turn: i}
+	if err := r.commitPrepared(&c); err != nil {
+		return err
+	}
+	cx, err := r.compactIfDue(ctx, &c)
+	if err != nil {
+		return err
+	}
+	c.Tokens = r.path.Overhead + cx.Tokens
+	c.Over = compactor.Fit(r.path, cx, r.out.Budget) != nil
+	r.pay(&c, cx.Messages)
+	r.score(i, &cx)
+	r.out.Calls = append(r.out.Calls, c)
+	if r.opt.Each != nil {
+		r.opt.Each()
+	}
+	return nil
+}
+
+// commitPrepared commits what was prepared at the last call, over what was
+// appended since.
+func (r *replay) commitPrepared(c *Call) error {
+	p := r.prepared
+	if r.prepared = nil; p == nil {
+		return nil
+	}
+	plan, err := p.plan.Rebase(r.path)
+	if errors.Is(err, compactor.ErrStale) || errors.Is(err, compactor.ErrOverhead) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.commit(c, plan, plan.Resize(p.res))
+	return nil
+}
+
+// compactIfDue compacts, or prepares to, and returns the context of the call.
+func (r *replay) compactIfDue(ctx context.Context, c *Call) (compactor.Context, error) {
+	cx, err := compactor.Render(r.path, r.t.counter)
+	if err != nil {
+		return cx, err
+	}
+	pol := r.out.Policy
+	trigger, due := compactor.Due(r.path, pol, cx.Tokens)
+	if !due || pol.Mode == compactor.Manual {
+		return cx, nil
+	}
+	p, err := r.prepare(ctx, trigger)
+	if p == nil || err != nil {
+		return cx, err
+	}
+	if pol.Mode == compactor.Background && compactor.Fit(r.path, cx, r.out.Budget) == nil {
+		r.prepared = p
+		return cx, nil
+	}
+	r.commit(c, p.plan, p.res)
+	return compactor.Render(r.path, r.t.counter)
+}
+
+// prepare plans and summarizes. Nil: there is nothing to gain.
+func (r *replay) prepare(ctx context.Context, trigger turns.Trigger) (*prepared, error) {
+	opt := compactor.Options{}
+	for _, t := range r.opt.Tiers {
+		opt.Tiers = append(opt.Tiers, t.Name)
+	}
+	plan, err := compactor.NewPlan(r.path, r.out.Policy, trigger, opt)
+	if errors.Is(err, compactor.ErrNothing) || errors.Is(err, compactor.ErrOverhead) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	res, err := compactor.Run(ctx, plan, r.opt.Tiers, r.t.counter)
+	if errors.Is(err, compactor.ErrNothing) {
+		return nil, nil
+	}
+	return &prepared{plan, res}, err
+}
+
+// commit puts a compaction at the head.
+func (r *replay) commit(c *Call, plan *compactor.Plan, res compactor.Result) {
+	old := make(map[turns.Elision]bool)
+	if f := r.path.InForce; f != nil {
+		for _, e := range f.Span.Elisions {
+			old[e] = true
+		}
+	}
+	for _, e := range res.Span.Elisions {
+		c.Elided = c.Elided || !old[e]
+	}
+	c.Compacted = c.Compacted || len(plan.Covered) > 0
+	for _, h := range plan.Covered {
+		r.covered[placeOf(h.Ref, h.Half)] = true
+	}
+	r.path = plan.Apply(r.path, res, r.t.counter)
+	r.path.InForce.Node.Ref = ref(compactionRef, r.made)
+	r.made++
+	r.path.Head = r.path.InForce.Node
+}
+
+// pay counts what the cache holds of a context, and what it doesn't.
+func (r *replay) pay(c *Call, ms []turns.Message) {
+	same := commonPrefix(r.last, ms)
+	for i := range ms[:same] {
+		c.Usage.Read += r.t.counter.Message(&ms[i])
+	}
+	if len(r.out.Calls) > 0 {
+		c.Usage.Read += r.path.Overhead
+	}
+	c.Usage.Write = c.Tokens - c.Usage.Read
+	c.Usage.Output = r.t.counter.Message(r.t.turns[c.Turn].Response)
+	if c.Usage.Write > r.fresh && len(r.out.Calls) > 0 {
+		c.Rewritten = c.Usage.Write - r.fresh
+	}
+	r.last, r.fresh = ms, 0
+}
+
+// A ref names a node of a replay: its kind, and the turn's index or the
+// compaction's number.
+const (
+	turnRef       = 1 // a turn, with its response unless a compaction came between
+	answerRef     = 2 // a response alone
+	compactionRef = 3
+)
+
+var session = turns.ID{0: 1}
+
+func ref(kind byte, n uint64) turns.Ref {
+	id := turns.ID{0: 1, 7: kind}
+	binary.BigEndian.PutUint64(id[8:], n)
+	return turns.Ref{Session: session, Turn: id}
+}
+
+// placeOf is the place of a half that a ref of a turn names.
+func placeOf(r turns.Ref, half turns.Half) int {
+	return place(int(binary.BigEndian.Uint64(r.Turn[8:])), half)
+}

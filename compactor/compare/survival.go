@@ -1,0 +1,240 @@
+package compare
+
+import (
+	"slices"
+	"strings"
+
+	"nexus/compactor"
+	"nexus/turns"
+)
+
+// Share counts facts, each once for every call whose response writes it again.
+//
+// Invariant: Shown + Summary + Reachable <= All.
+type Share struct {
+	All       int `json:"all"`
+	Shown     int `json:"shown"`     // in the turns that the context of that call shows
+	Summary   int `json:"summary"`   // not there, and in the summary
+	Reachable int `json:"reachable"` // in neither, and in a turn that a compaction covers or shortens: one expand away
+}
+
+// InContext is how many stand in the context of their call.
+func (s Share) InContext() int { return s.Shown + s.Summary }
+
+func (s *Share) add(o Share) {
+	s.All, s.Shown, s.Summary, s.Reachable = s.All+o.All, s.Shown+o.Shown, s.Summary+o.Summary, s.Reachable+o.Reachable
+}
+
+// Survival says how much of what the agent wrote again was still before it.
+// What was newly sent with a call does not count: every policy shows it.
+type Survival struct {
+	// Hidden are the facts that stand in a half which the context of the call
+	// covers or shortens; Shown are those that a half after it says again. They
+	// differ from policy to policy.
+	Hidden [kinds]Share
+	// Earlier are all facts of earlier halves: the same for every policy.
+	Earlier Share
+}
+
+// Total is the hidden facts of every kind.
+func (s *Survival) Total() (sum Share) {
+	for _, k := range s.Hidden {
+		sum.add(k)
+	}
+	return sum
+}
+
+func (s *Survival) add(o *Survival) {
+	for k := range s.Hidden {
+		s.Hidden[k].add(o.Hidden[k])
+	}
+	s.Earlier.add(o.Earlier)
+}
+
+// score counts the facts that the response of a turn takes up again.
+func (r *replay) score(turn int, cx *compactor.Context) {
+	uses := r.t.facts.uses[turn]
+	if len(uses) == 0 {
+		return
+	}
+	v := r.look(turn, cx)
+	for _, u := range uses {
+		f, places := r.t.facts.facts[u.fact], r.t.facts.places[u.fact][:u.before]
+		hidden, shown := v.find(f, places)
+		s := Share{All: 1}
+		switch {
+		case shown:
+			s.Shown = 1
+		case v.summary.has(f, true):
+			s.Summary = 1
+		case v.reaches(f, places):
+			s.Reachable = 1
+		}
+		r.out.Survival.Earlier.add(s)
+		if hidden {
+			r.out.Survival.Hidden[f.kind].add(s)
+		}
+	}
+}
+
+// view is what a context shows of the halves of a transcript.
+type view struct {
+	*replay
+	mark    int32 // what verbatim halves are marked with
+	first   int32 // before it nothing is shown
+	partly  map[int32][]turns.Message
+	summary *page
+}
+
+// look reads a context's sources; it looks at no text yet.
+func (r *replay) look(turn int, cx *compactor.Context) view {
+	v := view{replay: r, mark: int32(turn) + 1, first: int32(2 * len(r.t.turns))}
+	var summary []turns.Message
+	var partly []int32 // for each source, the place it shows a part of; -1: none
+	for i, s := range cx.Sources {
+		switch at := int32(placeOf(s.Turn, s.Half)); s.Status {
+		case compactor.Synthetic:
+		case compactor.InSummary:
+			summary = append(summary, messagesOf(cx, i)...)
+		case compactor.Verbatim:
+			r.verbatim[at] = v.mark
+			v.first = min(v.first, at)
+		default:
+			if partly == nil {
+				partly = slices.Repeat([]int32{-1}, len(cx.Sources))
+				v.partly = make(map[int32][]turns.Message)
+			}
+			partly[i], v.partly[at] = at, nil
+			v.first = min(v.first, at)
+		}
+	}
+	if partly != nil {
+		for i, o := range cx.Origins {
+			if at := partly[o]; at >= 0 {
+				v.partly[at] = append(v.partly[at], cx.Messages[i])
+			}
+		}
+	}
+	r.summary = r.summary.of(summary)
+	v.summary = r.summary
+	return v
+}
+
+func messagesOf(cx *compactor.Context, source int) (ms []turns.Message) {
+	for i, o := range cx.Origins {
+		if o == source {
+			ms = append(ms, cx.Messages[i])
+		}
+	}
+	return ms
+}
+
+// find reports whether one of a fact's places is not shown whole, and whether
+// the fact stands in what is shown of them.
+func (v *view) find(f fact, places []int32) (hidden, shown bool) {
+	if len(v.partly) == 0 { // what is shown is all that follows the first
+		n, _ := slices.BinarySearch(places, v.first)
+		return n > 0, n < len(places)
+	}
+	for i := len(places) - 1; i >= 0 && !(hidden && shown); i-- {
+		at := places[i]
+		if v.verbatim[at] == v.mark {
+			shown = true
+			continue
+		}
+		hidden = true
+		if ms, partly := v.partly[at]; partly {
+			v.shortened[at] = v.shortened[at].of(ms)
+			shown = shown || v.shortened[at].has(f, false)
+		}
+		if at < v.first {
+			break
+		}
+	}
+	return hidden, shown
+}
+
+// reaches reports whether a half that a compaction covers, or shows in part,
+// holds f: it is one expand away. It looks into the text itself.
+func (v *view) reaches(f fact, places []int32) bool {
+	for _, at := range slices.Backward(places) {
+		if _, partly := v.partly[at]; !partly && !v.covered[at] {
+			continue
+		}
+		found := false
+		eachText(v.t.messages(int(at)), func(s string) { found = found || strings.Contains(s, f.text) })
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
+// page is some messages of a context, made ready to look facts up.
+type page struct {
+	messages []turns.Message
+	text     string
+	lines    map[string][]int // for each word, the lines that it stands in, ascending
+}
+
+// of is a page of ms: p itself where it is that. A nil page is empty.
+func (p *page) of(ms []turns.Message) *page {
+	if p != nil && len(p.messages) == len(ms) && commonPrefix(p.messages, ms) == len(ms) {
+		return p
+	}
+	p = &page{messages: ms, lines: make(map[string][]int)}
+	var text strings.Builder
+	eachText(ms, func(s string) {
+		text.WriteString(s)
+		text.WriteByte('\n')
+	})
+	p.text = text.String()
+	n := 0
+	for line := range strings.SplitSeq(p.text, "\n") {
+		eachWord(line, func(w string) {
+			if at := p.lines[w]; len(at) == 0 || at[len(at)-1] != n {
+				p.lines[w] = append(at, n)
+			}
+		})
+		n++
+	}
+	return p
+}
+
+// has reports whether the page names f. Where paths may be grouped, a path is
+// named too by a line with its folder and the rest of it: "dir/: a.go, b.go".
+func (p *page) has(f fact, grouped bool) bool {
+	if p == nil {
+		return false
+	}
+	if f.kind == Errors {
+		return strings.Contains(p.text, f.text)
+	}
+	if len(p.lines[f.text]) > 0 {
+		return true
+	}
+	if f.kind != Paths || !grouped {
+		return false
+	}
+	for i := 1; i < len(f.text)-1; i++ {
+		if f.text[i] == '/' && meet(p.lines[f.text[:i]], p.lines[f.text[i+1:]]) {
+			return true
+		}
+	}
+	return false
+}
+
+// meet reports whether two ascending lists share a number.
+func meet(a, b []int) bool {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] == b[0]:
+			return true
+		case a[0] < b[0]:
+			a = a[1:]
+		default:
+			b = b[1:]
+		}
+	}
+	return false
+}
