@@ -30,6 +30,7 @@ Change
 
   policies                  the compaction policies
   policy show NAME          one of them, with every number
+  compare FILE|SESSION…     policies side by side on real history: no daemon, no key
 
 Audit
   verify [SESSION…]         check every event, hash, parent and blob
@@ -277,6 +278,38 @@ session.set {"policy": {"name": NAME, "set": {…}}}.
 
 Examples
   ledgerctl policy show balanced
+`,
+	"compare": `ledgerctl compare FILE|DIR|SESSION… [--policy A,B] [--window N] [--svg FILE] [--markdown]
+
+Replays transcripts, each model call of them, through compaction policies, and
+shows what each policy would have sent, what that costs, and what it keeps. It
+needs no daemon for files, in any format that import reads; what names no file
+is a session. Of a session and its forks the longest path is replayed; the
+compactions of its own agent are passed over.
+
+  --policy A,B   these policies (else: every one)
+  --window N     the model's context window, in tokens (200000)
+  --svg FILE     plot the context at each call of the longest transcript
+  --markdown     the tables for a Markdown page
+
+The first table: calls; those before which a compaction came into force, or
+parts were shortened; those that do not fit the budget; the context, mean and
+largest; all that was sent; what of it went to the cache again; the cost with
+a prefix cache; that over the cheapest.
+
+The second: of the paths, identifiers, numbers and error lines that the agent
+writes again and that stand in a covered or shortened turn, how many are in
+the context before it writes them. "summary" leaves out those that the turns
+still shown say too. "reachable" are in the context or one expand away.
+"earlier" are all facts of earlier turns, the same ones for every policy.
+
+What is compared is what policies cut, prune and extract: no model writes a
+summary, and the agent says what it said.
+
+Examples
+  ledgerctl compare ~/.claude/projects --window 200000
+  ledgerctl compare session.jsonl --policy nexus,balanced --svg contexts.svg
+  ledgerctl compare support-42 --json | jq '.policies[] | {policy, cost}'
 `,
 	"verify": `ledgerctl verify [SESSION…]
 

@@ -236,26 +236,38 @@ func (im *importer) once(ctx context.Context, name string, copied bool) (*report
 		in = f
 	}
 	br := bufio.NewReaderSize(counted{in, im.read}, 1<<20)
-	head, err := br.Peek(64 << 10)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+	f, err := detect(br, im.format)
+	if err != nil {
 		return nil, err
 	}
-	r := &report{File: name, Format: im.format, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
-	auto := im.format == "auto"
-	if im.format == "jsonl" || auto && strings.HasPrefix(string(head), exported) {
-		r.Format = "jsonl"
+	r := &report{File: name, Format: f.name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
+	if f.open == nil {
 		return r, importExport(ctx, im.c, br, r)
 	}
+	return r, im.steps(ctx, f.open(br, source{name, im.final, copied}), r)
+}
+
+// detect is the format of what br begins with: the one of the name, or for auto
+// the first that takes it for its own. That of our exports, jsonl, has no open:
+// they are events, not steps.
+func detect(br *bufio.Reader, name string) (format, error) {
+	head, err := br.Peek(64 << 10)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+		return format{}, err
+	}
+	auto := name == "auto"
+	if name == "jsonl" || auto && strings.HasPrefix(string(head), exported) {
+		return format{name: "jsonl"}, nil
+	}
 	for _, f := range formats {
-		if f.name == im.format || auto && f.sniff(head) {
-			r.Format = f.name
-			return r, im.steps(ctx, f.open(br, source{name, im.final, copied}), r)
+		if f.name == name || auto && f.sniff(head) {
+			return f, nil
 		}
 	}
 	if !auto {
-		return nil, usageError{fmt.Errorf("format %q is none of %s", im.format, formatNames())}
+		return format{}, usageError{fmt.Errorf("format %q is none of %s", name, formatNames())}
 	}
-	return nil, usageError{unknownFormat{}}
+	return format{}, usageError{unknownFormat{}}
 }
 
 // errNoParent: the session that a transcript was forked from is not in the ledger.

@@ -144,8 +144,11 @@ func commands(e *env) *cobra.Command {
 	f.BoolVar(&e.quiet, "quiet", false, "no talk on stderr")
 	f.BoolVar(&e.noColor, "no-color", false, "no colour")
 	root.AddCommand(quickstartCmd(e), importCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), logCmd(e), tailCmd(e), showCmd(e), treeCmd(e),
-		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), versionCmd(e))
+		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), compareCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), versionCmd(e))
 	for _, c := range root.Commands() {
+		if c.ValidArgsFunction != nil {
+			continue
+		}
 		if strings.Contains(c.Use, "SESSION") || strings.Contains(c.Use, "TURN") || strings.Contains(c.Use, "COMPACTION") {
 			c.ValidArgsFunction = e.liveNames
 		}

@@ -97,3 +97,13 @@ func (e *env) progress(total int64, what string) *progressbar.ProgressBar {
 		progressbar.OptionShowBytes(true), progressbar.OptionSetWidth(24), progressbar.OptionThrottle(1e8),
 		progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())
 }
+
+// share is a bar on stderr that says how much of a work is done, and how long
+// the rest may take; it draws on a terminal only.
+func (e *env) share(total int64, what string) *progressbar.ProgressBar {
+	if !e.talks || e.quiet || e.json {
+		return progressbar.DefaultSilent(total, what)
+	}
+	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(e.err), progressbar.OptionSetDescription(what),
+		progressbar.OptionSetWidth(24), progressbar.OptionThrottle(1e8), progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())
+}

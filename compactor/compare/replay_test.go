@@ -80,6 +80,9 @@ func TestCostOfAGrowingContext(t *testing.T) {
 	if d := cmp.Diff(want, r.Calls); d != "" {
 		t.Error(d)
 	}
+	if tr.Turns() != 4 || tr.Calls() != 3 || tr.Tokens() != 100+7*14 {
+		t.Errorf("%d turns, %d calls, %d tokens", tr.Turns(), tr.Calls(), tr.Tokens())
+	}
 	var s Sum
 	s.Add(r)
 	if got, want := s.Usage, (Usage{Read: 256, Write: 184, Output: 42}); got != want {

@@ -50,6 +50,16 @@ func (t *Transcript) Calls() int { return t.calls }
 // Turns is how many turns the transcript has.
 func (t *Transcript) Turns() int { return len(t.turns) }
 
+// Tokens is the tokens of the whole path, system and tools included: what its
+// last context would have with no compaction.
+func (t *Transcript) Tokens() uint64 {
+	n := t.overhead
+	for at := range 2 * len(t.turns) {
+		n += tokens.Messages(t.counter, t.messages(at))
+	}
+	return n
+}
+
 var halves = [...]turns.Half{turns.MessagesHalf, turns.ResponseHalf}
 
 // place numbers the halves of a transcript: 2i for the messages of turn i,

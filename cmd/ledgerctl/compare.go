@@ -1,0 +1,227 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"nexus/compactor"
+	"nexus/compactor/compare"
+	"nexus/compactor/extractive"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// comparison is policies side by side on some histories.
+type comparison struct {
+	window   uint64
+	prices   compare.Prices
+	policies []compactor.Policy
+	sums     []compare.Sum // of each policy
+	each     []compared    // every history by itself
+	longest  []*compare.Replay
+	name     string // of the history that was replayed in longest
+}
+
+// compared is one history under every policy.
+type compared struct {
+	name         string
+	turns, calls int
+	sums         []compare.Sum
+}
+
+func compareCmd(e *env) *cobra.Command {
+	var names []string
+	var window uint64
+	var svg string
+	var markdown bool
+	c := verb("compare FILE|DIR|SESSION…", "policies side by side on real history", 1, -1, func(cmd *cobra.Command, args []string) error {
+		x, err := newComparison(names, window)
+		if err != nil {
+			return err
+		}
+		if err := e.compareAll(cmd.Context(), x, args); err != nil {
+			return err
+		}
+		if svg != "" {
+			if err := writeFile(svg, func(w io.Writer) error { return x.plot(w) }); err != nil {
+				return err
+			}
+			e.say("%s shows %s", svg, x.name)
+		}
+		switch {
+		case e.json:
+			return e.print(x.report())
+		case markdown:
+			_, err = io.WriteString(e.out, x.markdown())
+		default:
+			_, err = io.WriteString(e.out, x.table())
+		}
+		return err
+	})
+	f := c.Flags()
+	f.StringSliceVar(&names, "policy", compactor.Names(), "policies, by name")
+	f.Uint64Var(&window, "window", 200_000, "the model's context window, in tokens")
+	f.StringVar(&svg, "svg", "", "file for a plot of the longest history")
+	f.BoolVar(&markdown, "markdown", false, "tables for a Markdown page")
+	_ = c.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(compactor.Names(), cobra.ShellCompDirectiveNoFileComp))
+	c.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		names, _ := e.liveNames(cmd, args, begun)
+		return names, cobra.ShellCompDirectiveDefault // and files
+	}
+	return c
+}
+
+func newComparison(names []string, window uint64) (*comparison, error) {
+	x := &comparison{window: window, prices: compare.DefaultPrices}
+	for _, n := range names {
+		p, ok := compactor.Builtin(n)
+		if !ok {
+			return nil, usageError{fmt.Errorf("policy %q is none of %s", n, strings.Join(compactor.Names(), ", "))}
+		}
+		if !slices.ContainsFunc(x.policies, func(q compactor.Policy) bool { return q.Name == n }) {
+			x.policies = append(x.policies, p)
+		}
+	}
+	if len(x.policies) == 0 {
+		return nil, usageError{errors.New("--policy names none")}
+	}
+	if window < 1000 {
+		return nil, usageError{fmt.Errorf("a window of %d tokens; the least is 1000", window)}
+	}
+	x.sums = make([]compare.Sum, len(x.policies))
+	return x, nil
+}
+
+// where is an argument: a file, or the name of a session.
+type where struct {
+	found
+	session bool
+	size    int64
+}
+
+// places tells files from sessions: what has no file is a session's name.
+func places(args []string) (out []where, err error) {
+	for _, a := range args {
+		_, err := os.Stat(a)
+		if a != "-" && errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(a, `/\`) && !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(a)) {
+			out = append(out, where{found{name: a}, true, 1 << 20})
+			continue
+		}
+		files, _, err := transcripts([]string{a})
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			size := int64(1 << 20)
+			if st, err := os.Stat(f.name); err == nil {
+				size = st.Size()
+			}
+			out = append(out, where{f, false, size})
+		}
+	}
+	return out, nil
+}
+
+// compareAll replays what args name, one after another, so that no more than
+// one file is in memory.
+func (e *env) compareAll(ctx context.Context, x *comparison, args []string) error {
+	all, err := places(args)
+	if err != nil {
+		return err
+	}
+	var size int64
+	for _, w := range all {
+		size += w.size
+	}
+	bar := e.share(size*int64(1+len(x.policies)), "comparing")
+	defer bar.Close()
+	done := int64(0)
+	for _, w := range all {
+		err := e.compareOne(ctx, x, w, bar)
+		var unknown unknownFormat
+		if w.found.found && (errors.As(err, &unknown) || errors.Is(err, turns.ErrMalformed)) {
+			_ = bar.Clear()
+			e.say("skipped %s: %v", w.name, err)
+			err = nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		done += w.size * int64(1+len(x.policies))
+		_ = bar.Set64(done)
+	}
+	if len(x.each) == 0 {
+		return api.Errorf(api.Nothing, nil, "there is no model call to replay")
+	}
+	return nil
+}
+
+func (e *env) compareOne(ctx context.Context, x *comparison, w where, bar *progressbar.ProgressBar) error {
+	hs, err := e.read(ctx, w, func(n int) { _ = bar.Add(n) })
+	if err != nil {
+		return err
+	}
+	calls := 0
+	for _, h := range hs {
+		calls += h.transcript.Calls()
+	}
+	for _, h := range hs {
+		if err := x.add(ctx, h, func() { _ = bar.Add64(w.size / int64(max(calls, 1))) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *env) read(ctx context.Context, w where, read func(int)) ([]history, error) {
+	if !w.session {
+		return e.histories(ctx, w.name, read)
+	}
+	c, s, err := e.session(ctx, w.name)
+	if coded(err, api.Unavailable) {
+		return nil, api.Errorf(api.Unavailable, nil, "there is no file %s; to look for a session: %v", w.name, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := sessionHistory(ctx, c, s, cmp.Or(s.Label, s.ID.String()))
+	return []history{h}, err
+}
+
+// add replays a history under every policy.
+func (x *comparison) add(ctx context.Context, h history, each func()) error {
+	opt := compare.Options{
+		Limits: turns.Limits{ContextWindow: x.window}, Each: each,
+		Tiers: []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}},
+	}
+	one := compared{name: h.name, turns: h.transcript.Turns(), calls: h.transcript.Calls()}
+	if one.calls == 0 {
+		return nil
+	}
+	var replays []*compare.Replay
+	for i, p := range x.policies {
+		r, err := h.transcript.Replay(ctx, p, opt)
+		if err != nil {
+			return err
+		}
+		var s compare.Sum
+		s.Add(r)
+		x.sums[i].Add(r)
+		one.sums, replays = append(one.sums, s), append(replays, r)
+	}
+	x.each = append(x.each, one)
+	if x.longest == nil || one.calls > len(x.longest[0].Calls) {
+		x.longest, x.name = replays, h.name
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"nexus/compactor/compare"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange"
+	"nexus/turns/tokens"
+)
+
+// history is one path of turns to replay, and where it is from.
+type history struct {
+	name       string
+	transcript *compare.Transcript
+}
+
+// histories reads what a file holds: of each session that begins in it, with
+// its forks, the longest path. The file's own compactions are passed over. An
+// export of ours is read through a ledger of its own, in a temporary folder.
+func (e *env) histories(ctx context.Context, name string, read func(int)) ([]history, error) {
+	in := e.in
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		defer f.Close()
+		in = f
+	}
+	br := bufio.NewReaderSize(counted{in, read}, 1<<20)
+	f, err := detect(br, "auto")
+	if err != nil {
+		return nil, err
+	}
+	if f.open == nil {
+		return e.exportedHistories(ctx, br, name)
+	}
+	// A forked session's own file holds what it copied from its parent.
+	return readHistories(filepath.Base(name), f.open(br, source{name, true, true}).Steps())
+}
+
+// step of a path: a turn and the one above it.
+type pathTurn struct {
+	compare.Turn
+	above turns.ID
+	depth int
+}
+
+func readHistories(name string, steps iter.Seq2[interchange.Step, error]) (out []history, err error) {
+	root := make(map[turns.ID]turns.ID) // of each session, the one that its tree begins with
+	overhead := make(map[turns.ID]uint64)
+	deepest := make(map[turns.ID]turns.ID) // of each tree, the turn with the most above it
+	path := make(map[turns.ID]pathTurn)
+	var order []turns.ID
+	for st, err := range steps {
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case st.Open != nil:
+			root[st.Open.ID], overhead[st.Open.ID] = st.Open.ID, overheadOf(st.Open)
+			order = append(order, st.Open.ID)
+		case st.Fork != nil:
+			root[st.Fork.ID] = root[st.Fork.At.Session]
+		case st.Compaction != nil:
+			k := st.Compaction // stands between two turns and says nothing
+			path[k.ID] = pathTurn{above: k.Parent, depth: path[k.Parent].depth}
+		default:
+			a := st.Append
+			t := pathTurn{compare.Turn{Messages: a.Messages, Response: a.Response}, a.Parent, path[a.Parent].depth + 1}
+			path[a.ID] = t
+			if tree := root[a.Session]; t.depth > path[deepest[tree]].depth {
+				deepest[tree] = a.ID
+			}
+		}
+	}
+	for _, tree := range order {
+		var ts []compare.Turn
+		for id := deepest[tree]; !id.IsZero(); id = path[id].above {
+			if t := path[id]; len(t.Messages) > 0 || t.Response != nil {
+				ts = append(ts, t.Turn)
+			}
+		}
+		slices.Reverse(ts)
+		if h := (history{name, compare.New(ts, overhead[tree])}); h.transcript.Calls() > 0 {
+			out = append(out, h)
+		}
+	}
+	if len(out) > 1 {
+		for i := range out {
+			out[i].name = fmt.Sprintf("%s #%d", name, i+1)
+		}
+	}
+	return out, nil
+}
+
+// overheadOf is the tokens of a session's system and tools, as the daemon counts them.
+func overheadOf(o *interchange.Open) (n uint64) {
+	for _, s := range o.System {
+		n += 4 + (tokens.Approx{}).Text(s.Name) + (tokens.Approx{}).Text(s.Content)
+	}
+	for _, t := range o.Tools {
+		n += 8 + (tokens.Approx{}).Text(string(t))
+	}
+	return n
+}
+
+func (e *env) exportedHistories(ctx context.Context, br *bufio.Reader, name string) ([]history, error) {
+	dir, err := os.MkdirTemp("", "nexus-compare-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	c, stop, err := e.local(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	var rep report
+	if err := importExport(ctx, c, br, &rep); err != nil {
+		return nil, err
+	}
+	s, err := largest(ctx, c.As(api.Operator), rep.Sessions)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	h, err := sessionHistory(ctx, c.As(s.Agent), s, filepath.Base(name))
+	return []history{h}, err
+}
+
+// sessionHistory is the path of a session's head, on a daemon.
+func sessionHistory(ctx context.Context, c *api.Client, s *api.Session, name string) (history, error) {
+	var ts []compare.Turn
+	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Full: true}) {
+		if err != nil {
+			return history{}, err
+		}
+		told, err := tell(ctx, c, s.ID, &t)
+		if err != nil {
+			return history{}, err
+		}
+		if !told.Compaction {
+			ts = append(ts, compare.Turn{Messages: told.Messages, Response: told.Response})
+		}
+	}
+	return history{name, compare.New(ts, s.Overhead)}, nil
+}

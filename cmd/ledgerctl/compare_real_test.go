@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"nexus/compactor"
+	"nexus/turns"
+)
+
+var writeComparison = flag.Bool("write", false, "TestCompareReal writes its tables into docs/policies/comparison.md")
+
+const comparisonPage = "../../docs/policies/comparison.md"
+
+// realWindows are the windows that real transcripts are replayed in: the
+// default one, and a small one, which many of them fill.
+var realWindows = []uint64{200_000, 50_000}
+
+// TestCompareReal replays the real transcripts beside the project through every
+// built-in policy, those of the development and those held out apart. It writes
+// nothing, but with -write, the tables of docs/policies/comparison.md:
+//
+//	go test ./cmd/ledgerctl -run TestCompareReal -write
+func TestCompareReal(t *testing.T) {
+	began := time.Now()
+	var b bytes.Buffer
+	for i, title := range []string{"Development", "Held out"} {
+		hs := realHistories(t, uint32(i))
+		for _, window := range realWindows {
+			x, err := newComparison(compactor.Names(), window)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range hs {
+				if h.transcript.Tokens() < window/2 {
+					continue // no policy would do anything
+				}
+				if err := x.add(t.Context(), h, nil); err != nil {
+					t.Fatalf("%s: %v", h.name, err)
+				}
+			}
+			if len(x.each) == 0 {
+				t.Fatalf("%s: no transcript of %d tokens", title, window/2)
+			}
+			checkComparison(t, x)
+			fmt.Fprintf(&b, "\n### %s, window %s\n\n%s", title, grouped(window), x.markdown())
+		}
+	}
+	t.Logf("%v\n%s", time.Since(began).Round(time.Second), b.Bytes())
+	if *writeComparison {
+		writeTables(t, b.Bytes())
+	}
+}
+
+// realHistories are the transcripts beside the project whose file's name hashes
+// to a half, 0 or 1.
+func realHistories(t *testing.T, half uint32) (out []history) {
+	t.Helper()
+	data := filepath.Join("..", "..", "..", "shared", "data")
+	if _, err := os.Stat(data); err != nil {
+		t.Skip("real transcripts are not beside the project (../shared/data)")
+	}
+	files, _, err := transcripts([]string{data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &env{}
+	for _, f := range files {
+		h := fnv.New32a()
+		h.Write([]byte(filepath.Base(f.name)))
+		if h.Sum32()%2 != half {
+			continue
+		}
+		hs, err := e.histories(t.Context(), f.name, nil)
+		if unknown := (unknownFormat{}); errors.As(err, &unknown) || errors.Is(err, turns.ErrMalformed) {
+			continue
+		} else if err != nil {
+			t.Fatalf("%s: %v", f.name, err)
+		}
+		out = append(out, hs...)
+	}
+	return out
+}
+
+// checkComparison holds what must be so of any policy: each call is made once,
+// and what is out of the context is one expand away.
+func checkComparison(t *testing.T, x *comparison) {
+	t.Helper()
+	for _, c := range x.each {
+		for i, s := range c.sums {
+			if s.Calls != c.calls {
+				t.Errorf("%s, %s: %d calls of %d", c.name, x.policies[i].Name, s.Calls, c.calls)
+			}
+			if e := s.Survival.Earlier; e.InContext()+e.Reachable != e.All || e.All != c.sums[0].Survival.Earlier.All {
+				t.Errorf("%s, %s: facts are nowhere, or not the same ones: %+v", c.name, x.policies[i].Name, e)
+			}
+			if s.Usage.Prompt() != s.Tokens {
+				t.Errorf("%s, %s: %d tokens sent, %d paid for", c.name, x.policies[i].Name, s.Tokens, s.Usage.Prompt())
+			}
+		}
+	}
+}
+
+// writeTables puts tables where the page says that they are.
+func writeTables(t *testing.T, tables []byte) {
+	t.Helper()
+	page, err := os.ReadFile(comparisonPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := []byte("<!-- tables begin -->\n"), []byte("\n<!-- tables end -->")
+	head, rest, ok := bytes.Cut(page, begin)
+	_, tail, ok2 := bytes.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for tables", comparisonPage)
+	}
+	out := bytes.Join([][]byte{head, begin, tables, end, tail}, nil)
+	if err := os.WriteFile(comparisonPage, out, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"nexus/compactor/compare"
+)
+
+// claim says what a comparison is of.
+const claim = "Compared is what policies cut, prune and extract. The summaries are by rules, no model\n" +
+	"wrote one, and in every replay the agent says what it said in the transcript.\n"
+
+// costRows is what each policy sends, and what that costs.
+func (x *comparison) costRows() (head []string, rows [][]string) {
+	head = []string{"policy", "calls", "compactions", "elisions", "overflows", "mean", "max", "prompt", "again", "cost", "relative"}
+	least := uint64(0)
+	for i := range x.sums {
+		if c := x.prices.Cost(x.sums[i].Usage); i == 0 || c < least {
+			least = c
+		}
+	}
+	for i := range x.sums {
+		s := &x.sums[i]
+		cost := x.prices.Cost(s.Usage)
+		rows = append(rows, []string{
+			x.policies[i].Name, grouped(uint64(s.Calls)), grouped(uint64(s.Compactions)), grouped(uint64(s.Elisions)), grouped(uint64(s.Overflows)),
+			grouped(s.MeanTokens()), grouped(s.MaxTokens), grouped(s.Usage.Prompt()), grouped(s.Rewritten),
+			fmt.Sprintf("$%.2f", float64(cost)/1e6), fmt.Sprintf("%.2f×", relative(cost, least)),
+		})
+	}
+	return head, rows
+}
+
+func relative(cost, least uint64) float64 {
+	if least == 0 {
+		return 1
+	}
+	return float64(cost) / float64(least)
+}
+
+// keptRows is what each policy keeps of what the agent writes again.
+func (x *comparison) keptRows() (head []string, rows [][]string) {
+	head = []string{"policy", "hidden", "paths", "identifiers", "numbers", "errors", "all", "summary", "reachable", "earlier"}
+	for i := range x.sums {
+		s := &x.sums[i].Survival
+		total := s.Total()
+		row := []string{x.policies[i].Name, grouped(uint64(total.All))}
+		for _, k := range compare.Kinds() {
+			row = append(row, percent(s.Hidden[k].InContext(), s.Hidden[k].All))
+		}
+		rows = append(rows, append(row, percent(total.InContext(), total.All), percent(total.Summary, total.All-total.Shown),
+			percent(total.InContext()+total.Reachable, total.All), percent(s.Earlier.InContext(), s.Earlier.All)))
+	}
+	return head, rows
+}
+
+func percent(n, of int) string {
+	if of == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(of))
+}
+
+// what is the first line: what was replayed.
+func (x *comparison) what() string {
+	n, calls := uint64(len(x.each)), uint64(0)
+	for _, c := range x.each {
+		calls += uint64(c.calls)
+	}
+	p := x.prices
+	return fmt.Sprintf("%s with %s, a window of %s tokens, $%.2f / %.2f / %.2f a million tokens read from the cache / written to it / answered",
+		plural(n, "transcript"), plural(calls, "call"), grouped(x.window), float64(p.Read)/1e6, float64(p.Write)/1e6, float64(p.Output)/1e6)
+}
+
+func (x *comparison) table() string {
+	numbers := func(head []string) (cols []int) {
+		for i := 1; i < len(head); i++ {
+			cols = append(cols, i)
+		}
+		return cols
+	}
+	cost, costs := x.costRows()
+	kept, keeps := x.keptRows()
+	return faint.Render(x.what()) + "\n\n" + columns(cost, costs, numbers(cost)...) +
+		"\n" + faint.Render("of the facts that the agent writes again, those in its context:") + "\n" + columns(kept, keeps, numbers(kept)...) +
+		"\n" + claim
+}
+
+func (x *comparison) markdown() string {
+	var b strings.Builder
+	b.WriteString(strings.ToUpper(x.what()[:1]) + x.what()[1:] + ".\n")
+	for _, rows := range []func() ([]string, [][]string){x.costRows, x.keptRows} {
+		head, body := rows()
+		line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+		b.WriteByte('\n')
+		line(head)
+		b.WriteString("|---|" + strings.Repeat("---:|", len(head)-1) + "\n")
+		for _, r := range body {
+			line(r)
+		}
+	}
+	return b.String()
+}
+
+// comparedJSON is a comparison as JSON; costs in micro-dollars.
+type comparedJSON struct {
+	Window      uint64           `json:"window"`
+	Prices      compare.Prices   `json:"prices"`
+	Policies    []sumJSON        `json:"policies"`
+	Transcripts []transcriptJSON `json:"transcripts"`
+}
+
+type transcriptJSON struct {
+	Name     string    `json:"name"`
+	Turns    int       `json:"turns"`
+	Calls    int       `json:"calls"`
+	Policies []sumJSON `json:"policies"`
+}
+
+type sumJSON struct {
+	Policy      string                   `json:"policy"`
+	Version     uint64                   `json:"version"`
+	Mode        string                   `json:"mode"`
+	Calls       int                      `json:"calls"`
+	Compactions int                      `json:"compactions"`
+	Elisions    int                      `json:"elision_passes"`
+	Overflows   int                      `json:"overflows"`
+	Mean        uint64                   `json:"context_mean"`
+	Max         uint64                   `json:"context_max"`
+	Prompt      uint64                   `json:"prompt_tokens"`
+	Rewritten   uint64                   `json:"rewritten"`
+	Usage       compare.Usage            `json:"usage"`
+	Cost        uint64                   `json:"cost"`
+	Uncached    uint64                   `json:"cost_uncached"`
+	Hidden      map[string]compare.Share `json:"hidden"` // by kind, and total
+	Earlier     compare.Share            `json:"earlier"`
+}
+
+func (x *comparison) report() comparedJSON {
+	out := comparedJSON{Window: x.window, Prices: x.prices, Policies: x.sumsJSON(x.sums), Transcripts: []transcriptJSON{}}
+	for _, c := range x.each {
+		out.Transcripts = append(out.Transcripts, transcriptJSON{c.name, c.turns, c.calls, x.sumsJSON(c.sums)})
+	}
+	return out
+}
+
+func (x *comparison) sumsJSON(sums []compare.Sum) (out []sumJSON) {
+	for i := range sums {
+		s, p := &sums[i], &x.policies[i]
+		j := sumJSON{
+			Policy: p.Name, Version: p.Version, Mode: string(p.Mode), Calls: s.Calls, Compactions: s.Compactions, Elisions: s.Elisions, Overflows: s.Overflows,
+			Mean: s.MeanTokens(), Max: s.MaxTokens, Prompt: s.Usage.Prompt(), Rewritten: s.Rewritten, Usage: s.Usage,
+			Cost: x.prices.Cost(s.Usage), Uncached: x.prices.Uncached(s.Usage),
+			Hidden: map[string]compare.Share{"total": s.Survival.Total()}, Earlier: s.Survival.Earlier,
+		}
+		for _, k := range compare.Kinds() {
+			j.Hidden[k.String()] = s.Survival.Hidden[k]
+		}
+		out = append(out, j)
+	}
+	return out
+}
