@@ -45,6 +45,7 @@ func (x *comparison) plot(w io.Writer) error {
 		return plotLeft + float64(plotRight-plotLeft)*float64(call)/float64(max(calls-1, 1)),
 			float64(bottom) - float64(bottom-plotTop)*float64(tokens)/ceil
 	}
+	name := html.EscapeString(printable(x.name))
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-labelledby="t">
 <title id="t">Tokens of the context at each model call of %s, by policy</title>
@@ -56,7 +57,7 @@ text{font:13px system-ui,sans-serif}.small{font-size:12px}
 <rect class="page" width="%d" height="%d"/>
 <text class="ink" x="%d" y="24">%s: %s, window %s tokens</text>
 <text class="soft small" x="%d" y="44">context, tokens</text>
-`, plotWidth, plotHeight, html.EscapeString(x.name), plotWidth, plotHeight, plotLeft, html.EscapeString(printable(x.name)), plural(uint64(calls), "model call"), grouped(x.window), plotLeft)
+`, plotWidth, plotHeight, name, plotWidth, plotHeight, plotLeft, name, plural(uint64(calls), "model call"), grouped(x.window), plotLeft)
 	for v := 0.0; v <= ceil+step/2; v += step {
 		_, y := at(0, uint64(v))
 		fmt.Fprintf(&b, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"soft small\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">%s</text>\n",

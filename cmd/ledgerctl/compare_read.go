@@ -44,21 +44,43 @@ func (e *env) histories(ctx context.Context, name string, read func(int)) ([]his
 		return e.exportedHistories(ctx, br, name)
 	}
 	// A forked session's own file holds what it copied from its parent.
-	return readHistories(filepath.Base(name), f.open(br, source{name, true, true}).Steps())
+	paths, err := longestPaths(f.open(br, source{name, true, true}).Steps())
+	if err != nil {
+		return nil, err
+	}
+	var out []history
+	for i, p := range paths {
+		h := history{filepath.Base(name), compare.New(p.turns, p.overhead)}
+		if len(paths) > 1 {
+			h.name = fmt.Sprintf("%s #%d", h.name, i+1)
+		}
+		if h.transcript.Calls() > 0 {
+			out = append(out, h)
+		}
+	}
+	return out, nil
 }
 
-// step of a path: a turn and the one above it.
+// path is turns from a root on, and the tokens of system and tools before them.
+type path struct {
+	turns    []compare.Turn
+	overhead uint64
+}
+
+// pathTurn is a turn and the one above it.
 type pathTurn struct {
 	compare.Turn
 	above turns.ID
 	depth int
 }
 
-func readHistories(name string, steps iter.Seq2[interchange.Step, error]) (out []history, err error) {
+// longestPaths is, of each session that begins in some steps, with its forks,
+// the path with the most turns; of equal ones the first.
+func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err error) {
 	root := make(map[turns.ID]turns.ID) // of each session, the one that its tree begins with
 	overhead := make(map[turns.ID]uint64)
 	deepest := make(map[turns.ID]turns.ID) // of each tree, the turn with the most above it
-	path := make(map[turns.ID]pathTurn)
+	all := make(map[turns.ID]pathTurn)
 	var order []turns.ID
 	for st, err := range steps {
 		if err != nil {
@@ -72,32 +94,25 @@ func readHistories(name string, steps iter.Seq2[interchange.Step, error]) (out [
 			root[st.Fork.ID] = root[st.Fork.At.Session]
 		case st.Compaction != nil:
 			k := st.Compaction // stands between two turns and says nothing
-			path[k.ID] = pathTurn{above: k.Parent, depth: path[k.Parent].depth}
+			all[k.ID] = pathTurn{above: k.Parent, depth: all[k.Parent].depth}
 		default:
 			a := st.Append
-			t := pathTurn{compare.Turn{Messages: a.Messages, Response: a.Response}, a.Parent, path[a.Parent].depth + 1}
-			path[a.ID] = t
-			if tree := root[a.Session]; t.depth > path[deepest[tree]].depth {
+			t := pathTurn{compare.Turn{Messages: a.Messages, Response: a.Response}, a.Parent, all[a.Parent].depth + 1}
+			all[a.ID] = t
+			if tree := root[a.Session]; t.depth > all[deepest[tree]].depth {
 				deepest[tree] = a.ID
 			}
 		}
 	}
 	for _, tree := range order {
 		var ts []compare.Turn
-		for id := deepest[tree]; !id.IsZero(); id = path[id].above {
-			if t := path[id]; len(t.Messages) > 0 || t.Response != nil {
+		for id := deepest[tree]; !id.IsZero(); id = all[id].above {
+			if t := all[id]; len(t.Messages) > 0 || t.Response != nil {
 				ts = append(ts, t.Turn)
 			}
 		}
 		slices.Reverse(ts)
-		if h := (history{name, compare.New(ts, overhead[tree])}); h.transcript.Calls() > 0 {
-			out = append(out, h)
-		}
-	}
-	if len(out) > 1 {
-		for i := range out {
-			out[i].name = fmt.Sprintf("%s #%d", name, i+1)
-		}
+		out = append(out, path{ts, overhead[tree]})
 	}
 	return out, nil
 }

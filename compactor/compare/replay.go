@@ -41,8 +41,9 @@ type Replay struct {
 // next call on. Mode manual never compacts. A context that does not fit is counted
 // as it is, though a provider would refuse it.
 //
-// Halves stand as in a ledger to which each turn is appended pending before
-// its call: a response after a compaction is a turn of its own.
+// The path is that of a session whose agent appends what it sends before its
+// call, and the answer after it, as a turn of its own
+// (docs/decisions/0003-completing-a-pending-turn.md).
 //
 // Error: that of ctx, or of a summarizer that ctx ended.
 func (t *Transcript) Replay(ctx context.Context, pol compactor.Policy, opt Options) (*Replay, error) {
@@ -89,21 +90,17 @@ type prepared struct {
 // turn appends a turn and makes its call, if it has one.
 func (r *replay) turn(ctx context.Context, i int) error {
 	turn := &r.t.turns[i]
-	asked := len(turn.Messages) > 0
-	if asked {
+	if len(turn.Messages) > 0 {
 		r.grow(ref(turnRef, uint64(i)), turns.KindTurn)
 		r.half(i, turns.MessagesHalf)
 	}
 	if turn.Response == nil {
 		return nil
 	}
-	head := r.path.Head.Ref
 	if err := r.call(ctx, i); err != nil {
 		return err
 	}
-	if !asked || r.path.Head.Ref != head {
-		r.grow(ref(answerRef, uint64(i)), turns.KindTurn)
-	}
+	r.grow(ref(answerRef, uint64(i)), turns.KindTurn)
 	r.half(i, turns.ResponseHalf)
 	return nil
 }
@@ -250,8 +247,8 @@ func (r *replay) pay(c *Call, ms []turns.Message) {
 // A ref names a node of a replay: its kind, and the turn's index or the
 // compaction's number.
 const (
-	turnRef       = 1 // a turn, with its response unless a compaction came between
-	answerRef     = 2 // a response alone
+	turnRef       = 1 // what was newly sent
+	answerRef     = 2 // the response to it
 	compactionRef = 3
 )
 
