@@ -41,15 +41,15 @@ func (p Policy) window(limits turns.Limits) uint64 {
 	return min(w, maxTokens)
 }
 
-// sizesFor scales p to a path. An overflow halves what stays: the provider
-// refused a context which the counter took for small enough. A budget other
-// than 0 stands in for the policy's.
+// sizesFor scales p to a path. A budget other than 0 stands in for the
+// policy's. An overflow without one halves what stays: the provider refused a
+// context which the counter took for small enough.
 func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes {
 	s := sizes{window: p.window(path.Limits), budget: p.Budget(path.Limits)}
 	if budget > 0 {
 		s.budget = min(budget, maxTokens)
 	}
-	aggressive, overhead := trigger.Kind == TriggerOverflow, path.Overhead
+	aggressive, overhead := trigger.Kind == TriggerOverflow && budget == 0, path.Overhead
 	s.room = less(s.budget, overhead)
 	s.trigger = s.budget
 	if p.ReserveTokens > 0 {

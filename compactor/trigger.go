@@ -85,7 +85,12 @@ func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 	return turns.Trigger{}, false
 }
 
-// size is what a policy takes for the size of a context, overhead included.
+// Size is what a policy takes for the size of the path's context, overhead
+// included, whose messages have so many tokens by its counter.
+func (p Policy) Size(path Path, tokens uint64) uint64 {
+	return p.size(path.Overhead+tokens, path.Reported())
+}
+
 func (p Policy) size(estimate, reported uint64) uint64 {
 	switch {
 	case p.Measure == Reported && reported > 0:

@@ -67,14 +67,15 @@ func TestReplayIsWhatADaemonDoes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := cx.Tokens + cx.Overhead; got != want[0].Tokens || (cx.Compacted != nil) != (want[0].Compacted || want[0].Elided) {
+			if got := cx.Tokens + cx.Overhead; got != want[0].Counted || (cx.Compacted != nil) != (want[0].Compacted || want[0].Elided) {
 				t.Fatalf("%s, turn %d: the daemon's context has %d tokens (compacted by %v), the replay's %+v", name, want[0].Turn, got, cx.Compacted, want[0])
 			}
 			if cx.Compacted != nil {
 				compactions++
 			}
+			usage := &turns.Usage{InputTokens: want[0].Tokens} // as a provider that counts like the replay's
 			want = want[1:]
-			if _, err := c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{}, Response: turn.Response}); err != nil {
+			if _, err := c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{}, Response: turn.Response, Usage: usage}); err != nil {
 				t.Fatal(err)
 			}
 		}

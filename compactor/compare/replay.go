@@ -8,6 +8,7 @@ import (
 
 	"nexus/compactor"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // Options are the same for every policy of a comparison.
@@ -21,6 +22,7 @@ type Options struct {
 type Call struct {
 	Turn      int    // of the transcript, from 0
 	Tokens    uint64 // of the context, system and tools included
+	Counted   uint64 // the same by the policy's counter
 	Compacted bool   // a compaction came into force that covers turns
 	Elided    bool   // one came into force that shortens parts which were whole
 	Rewritten uint64 // tokens written to the cache again, that is beside what is new since the last call
@@ -62,11 +64,16 @@ type replay struct {
 	opt  Options
 	out  *Replay
 	path compactor.Path
+	// counter is the policy's: what it decides by. What is billed, and what
+	// providers are taken to report, is counted by the transcript's.
+	counter tokens.Counter
+	under   *compactor.InForce // what is in force when the compaction of one call ends
 
 	prepared  *prepared       // in the background, at the last call
 	made      uint64          // compactions
 	last      []turns.Message // context of the last call
 	fresh     uint64          // tokens of the halves since
+	sent      uint64          // tokens of the last context, system and tools included
 	covered   []bool          // by place: a compaction covers it
 	verbatim  []int32         // by place: see view.mark
 	summary   *page           // of the last call that was scored
@@ -74,9 +81,12 @@ type replay struct {
 }
 
 func (t *Transcript) begin(pol compactor.Policy, opt Options) *replay {
+	c := t.by(pol.CounterOf())
 	return &replay{
-		t: t, opt: opt, out: &Replay{Policy: pol, Budget: pol.Budget(opt.Limits)},
-		path:    compactor.Path{Session: session, Overhead: t.overhead, Limits: opt.Limits},
+		t: t, opt: opt, out: &Replay{Policy: pol, Budget: pol.Budget(opt.Limits)}, counter: c,
+		path: compactor.Path{
+			Session: session, Overhead: uint64(float64(t.overhead) * tokens.Scale(c.Name())), Limits: opt.Limits, Counter: c, View: pol.Prune,
+		},
 		covered: make([]bool, 2*len(t.turns)), verbatim: make([]int32, 2*len(t.turns)), shortened: make(map[int32]*page),
 	}
 }
@@ -114,10 +124,15 @@ func (r *replay) grow(to turns.Ref, kind turns.Kind) {
 // half adds a half of turn i to the head.
 func (r *replay) half(i int, half turns.Half) {
 	h := compactor.HalfTurn{Ref: r.path.Head.Ref, Depth: r.path.Head.Depth, Half: half, Messages: r.t.messages(place(i, half))}
-	for k := range h.Messages {
-		h.Tokens += r.t.counter.Message(&h.Messages[k])
+	h.Tokens = tokens.Messages(r.counter, h.Messages)
+	r.fresh += tokens.Messages(r.t.counter, h.Messages)
+	if half == turns.ResponseHalf {
+		h.Reported = r.sent
 	}
-	r.fresh += h.Tokens
+	if f := r.path.InForce; f != nil && f.Span.Call && half == turns.MessagesHalf && turns.Said(h.Messages) > 0 {
+		r.path.InForce, r.path.Changed = r.under, r.path.Head.Depth-1
+		r.path = r.path.Settled(r.counter, false)
+	}
 	r.path.Halves = append(r.path.Halves, h)
 }
 
@@ -134,8 +149,10 @@ func (r *replay) call(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	c.Tokens = r.path.Overhead + cx.Tokens
-	c.Over = compactor.Fit(r.path, cx, r.out.Budget) != nil
+	c.Tokens = r.t.overhead + tokens.Messages(r.t.counter, cx.Messages)
+	c.Counted = r.path.Overhead + cx.Tokens
+	c.Over = c.Tokens > r.out.Budget
+	r.sent = c.Tokens
 	r.pay(&c, cx.Messages)
 	r.score(i, &cx)
 	r.out.Calls = append(r.out.Calls, c)
@@ -165,7 +182,7 @@ func (r *replay) commitPrepared(c *Call) error {
 
 // compactIfDue compacts, or prepares to, and returns the context of the call.
 func (r *replay) compactIfDue(ctx context.Context, c *Call) (compactor.Context, error) {
-	cx, err := compactor.Render(r.path, r.t.counter)
+	cx, err := compactor.Render(r.path, r.counter)
 	if err != nil {
 		return cx, err
 	}
@@ -183,7 +200,7 @@ func (r *replay) compactIfDue(ctx context.Context, c *Call) (compactor.Context, 
 		return cx, nil
 	}
 	r.commit(c, p.plan, p.res)
-	return compactor.Render(r.path, r.t.counter)
+	return compactor.Render(r.path, r.counter)
 }
 
 // prepare plans and summarizes. Nil: there is nothing to gain.
@@ -199,7 +216,7 @@ func (r *replay) prepare(ctx context.Context, trigger turns.Trigger) (*prepared,
 	if err != nil {
 		return nil, err
 	}
-	res, err := compactor.Run(ctx, plan, r.opt.Tiers, r.t.counter)
+	res, err := compactor.Run(ctx, plan, r.opt.Tiers, r.counter)
 	if errors.Is(err, compactor.ErrNothing) {
 		return nil, nil
 	}
@@ -221,7 +238,10 @@ func (r *replay) commit(c *Call, plan *compactor.Plan, res compactor.Result) {
 	for _, h := range plan.Covered {
 		r.covered[placeOf(h.Ref, h.Half)] = true
 	}
-	r.path = plan.Apply(r.path, res, r.t.counter)
+	if f := r.path.InForce; res.Span.Call && (f == nil || !f.Span.Call) {
+		r.under = f
+	}
+	r.path = plan.Apply(r.path, res, r.counter)
 	r.path.InForce.Node.Ref = ref(compactionRef, r.made)
 	r.made++
 	r.path.Head = r.path.InForce.Node
@@ -234,7 +254,7 @@ func (r *replay) pay(c *Call, ms []turns.Message) {
 		c.Usage.Read += r.t.counter.Message(&ms[i])
 	}
 	if len(r.out.Calls) > 0 {
-		c.Usage.Read += r.path.Overhead
+		c.Usage.Read += r.t.overhead
 	}
 	c.Usage.Write = c.Tokens - c.Usage.Read
 	c.Usage.Output = r.t.counter.Message(r.t.turns[c.Turn].Response)

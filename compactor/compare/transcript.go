@@ -29,7 +29,7 @@ type Transcript struct {
 // system and tools, which stand before the messages of every call. It keeps
 // path and what that points to.
 func New(path []Turn, overhead uint64) *Transcript {
-	t := &Transcript{turns: path, overhead: overhead, counter: counter{known: make(map[*turns.Part]count)}}
+	t := &Transcript{turns: path, overhead: overhead, counter: counter{tokens.Approx{}, make(map[*turns.Part]count)}}
 	for i := range path {
 		if path[i].Response != nil {
 			t.calls++
@@ -83,10 +83,10 @@ func (t *Transcript) messages(at int) []turns.Message {
 	return nil
 }
 
-// counter is [tokens.Approx] that remembers the messages of the transcript:
-// a replay renders each of them many times.
+// counter is a counter that remembers the messages of the transcript: a replay
+// renders each of them many times.
 type counter struct {
-	tokens.Approx
+	tokens.Counter
 	known map[*turns.Part]count // by the first part; a rendered message shares it with its half
 }
 
@@ -95,18 +95,32 @@ type count struct {
 	tokens uint64
 }
 
+// by is the messages of the transcript, counted by another counter.
+func (t *Transcript) by(o tokens.Counter) counter {
+	if o.Name() == t.counter.Name() {
+		return t.counter
+	}
+	c := counter{Counter: o, known: make(map[*turns.Part]count)}
+	for at := range 2 * len(t.turns) {
+		for _, m := range t.messages(at) {
+			c.know(&m)
+		}
+	}
+	return c
+}
+
 func (c counter) know(m *turns.Message) {
 	if len(m.Parts) > 0 {
-		c.known[&m.Parts[0]] = count{len(m.Parts), c.Approx.Message(m)}
+		c.known[&m.Parts[0]] = count{len(m.Parts), c.Counter.Message(m)}
 	}
 }
 
-// Message is what tokens.Approx says of m.
+// Message is what the counter says of m.
 func (c counter) Message(m *turns.Message) uint64 {
 	if len(m.Parts) > 0 {
 		if k, ok := c.known[&m.Parts[0]]; ok && k.parts == len(m.Parts) {
 			return k.tokens
 		}
 	}
-	return c.Approx.Message(m)
+	return c.Counter.Message(m)
 }

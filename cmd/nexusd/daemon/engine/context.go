@@ -136,7 +136,7 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 		v.budget = req.Budget
 	}
 	_, v.due = compactor.Due(v.path, v.policy, v.context.Tokens)
-	if need := v.context.Tokens + v.path.Overhead; need > v.budget {
+	if need := v.policy.Size(v.path, v.context.Tokens); need > v.budget {
 		if v, err = e.squeeze(ctx, v); err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 		return nil, over(fmt.Sprintf("system and tools alone take %d", v.path.Overhead))
 	}
 	pol := v.policy
-	plan, err := compactor.NewPlan(v.path, pol, turns.Trigger{Kind: "overflow"}, compactor.Options{Budget: v.budget})
+	plan, err := compactor.NewPlan(v.path, pol, turns.Trigger{Kind: compactor.TriggerThreshold}, compactor.Options{Budget: v.budget})
 	if errors.Is(err, compactor.ErrNothing) || errors.Is(err, compactor.ErrOverhead) {
 		return nil, over(err.Error())
 	}
@@ -170,7 +170,7 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 	if v.context, err = compactor.Render(v.path, v.path.Counter); err != nil {
 		return nil, err
 	}
-	if v.context.Tokens+v.path.Overhead > v.budget {
+	if v.policy.Size(v.path, v.context.Tokens) > v.budget {
 		return nil, over(fmt.Sprintf("%d tokens of messages are left that can't be shortened", v.context.Tokens))
 	}
 	return v, nil
