@@ -293,3 +293,25 @@ func BenchmarkLongHistory(b *testing.B) {
 		summarize(b, compactor.Input{Halves: hs, MaxTokens: 4000})
 	}
 }
+
+// FuzzSummarize holds the summarizer to any text: no panic, and the bound kept.
+func FuzzSummarize(f *testing.F) {
+	for _, s := range []string{`look into C:\dir\`, "", "\\", "a\\n", "error: \xff", "```\nx", strings.Repeat("(", 300), "1.\n2.\n3.", "- [ ] do\n- [x] done"} {
+		f.Add(s, s)
+	}
+	f.Fuzz(func(t *testing.T, said, previous string) {
+		said, previous = strings.ToValidUTF8(said, "?"), strings.ToValidUTF8(previous, "?")
+		m := turns.TextMessage(turns.User, said)
+		answer := turns.TextMessage(turns.Assistant, said)
+		answer.Parts = append(answer.Parts, turns.Part{Type: turns.ToolCall, ID: "c", Name: "run", Arguments: turns.Raw(`{"command":` + string(turns.RawText(said)) + `}`)})
+		in := compactor.Input{Previous: previous, MaxTokens: 100, Halves: []compactor.HalfTurn{
+			{Depth: 1, Half: turns.MessagesHalf, Messages: []turns.Message{m}, Tokens: 9},
+			{Depth: 1, Half: turns.ResponseHalf, Messages: []turns.Message{answer}, Tokens: 9},
+			{Depth: 2, Half: turns.MessagesHalf, Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c", Response: turns.RawText(said)}}}}, Tokens: 9},
+		}}
+		out, err := New(Config{}).Summarize(t.Context(), in)
+		if err == nil && (tokens.Approx{}).Text(out.Text) > in.MaxTokens {
+			t.Errorf("%d tokens of %d", (tokens.Approx{}).Text(out.Text), in.MaxTokens)
+		}
+	})
+}

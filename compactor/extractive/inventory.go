@@ -162,7 +162,7 @@ func scanFacts(s string, found func(string)) {
 			i++
 		}
 		start := i
-		if i > 0 && s[i-1] == '\\' && strings.IndexByte("nrt", s[i]) >= 0 {
+		if i > 0 && i < len(s) && s[i-1] == '\\' && strings.IndexByte("nrt", s[i]) >= 0 {
 			start++ // an escape in code that is quoted
 			i++
 		}
