@@ -23,6 +23,14 @@ type Input struct {
 	Halves    []HalfTurn
 	MaxTokens uint64
 	Focus     string // what the caller asks to keep in view; may be ""
+
+	// Template names how a model is asked; see [FindTemplate]. "" is [DefaultTemplate].
+	Template string
+	// Style takes the place of the template's own; nil: the template's.
+	Style *Style
+	// Known are the notes that are on record already, oldest first, so that they
+	// are not written again: one note, or a page of them, an element.
+	Known []string
 }
 
 // HalfTurn is one half of a normal turn: the messages newly sent, or the
@@ -43,4 +51,11 @@ type Output struct {
 	Text  string
 	Tier  string // which summarizer, and which fallback of it, e.g. "extractive"
 	Usage *turns.Usage
+
+	// Memories are what the template asks for beside the summary, in the order
+	// of the answer, none twice and none of Input.Known; nil where it asks for none.
+	Memories []Memory
+	// CostMicros is what the requests cost, in millionths of a dollar, rounded up;
+	// 0 where no price is known.
+	CostMicros uint64
 }
