@@ -55,7 +55,7 @@ var only = map[string][]string{
 	"github.com/anthropics":               {"compactor/llm"},
 	"encoding/json":                       {"docs/examples/go"}, // repairs what it should refuse: duplicate keys, bad UTF-8
 	"math/rand":                           {},
-	"net/http":                            {"cmd/nexusd/daemon", "docs/examples/go"},
+	"net/http":                            {"cmd/nexusd/daemon", "compactor/llm", "docs/examples/go"},
 }
 
 // pure packages touch no network, disk or clock.

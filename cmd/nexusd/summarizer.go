@@ -10,9 +10,10 @@ import (
 	"nexus/compactor/llm"
 )
 
-// models is the summarizer that the configuration names; none where it names
-// none. It is made here and not by the daemon, so that a program with a daemon
-// inside does not carry the providers' libraries.
+// models are the tiers of the summarizer that the configuration names, the full
+// and the partial one; none where it names none. They are made here and not by the
+// daemon, so that a program with a daemon inside does not carry the providers'
+// libraries.
 func models(cfg daemon.Config) ([]compactor.Tier, error) {
 	if cfg.Summarizer == "" {
 		return nil, nil
@@ -30,5 +31,5 @@ func models(cfg daemon.Config) ([]compactor.Tier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []compactor.Tier{{Name: "llm", Summarizer: s}}, nil
+	return []compactor.Tier{{Name: llm.Tier, Summarizer: s}, {Name: llm.PartialTier, Summarizer: s.Partial()}}, nil
 }

@@ -12,36 +12,44 @@ import (
 	"nexus/turns"
 )
 
+// claude asks through the service alone: the library's client would also take
+// keys, headers and a base URL from the environment and from profiles.
 type claude struct {
-	client anthropic.Client
-	model  string
+	messages anthropic.MessageService
+	model    string
 }
 
 func newAnthropic(c Config) *claude {
-	o := []option.RequestOption{option.WithAPIKey(c.Key), option.WithMaxRetries(c.Retries)}
+	o := []option.RequestOption{option.WithAPIKey(c.Key), option.WithMaxRetries(c.Retries), option.WithHTTPClient(client()),
+		option.WithRequestTimeout(c.Timeout)} // without one, long answers are refused unless they are streamed
 	if c.BaseURL != "" {
 		o = append(o, option.WithBaseURL(c.BaseURL))
 	} else {
 		o = append(o, option.WithBaseURL("https://api.anthropic.com/"))
 	}
-	return &claude{anthropic.NewClient(o...), c.Model}
+	return &claude{anthropic.NewMessageService(o...), c.Model}
 }
 
-func (m *claude) ask(ctx context.Context, system, user string, maxTokens uint64) (answer, error) {
-	r, err := m.client.Messages.New(ctx, anthropic.MessageNewParams{
-		Model: anthropic.Model(m.model), MaxTokens: int64(maxTokens),
-		System:   []anthropic.TextBlockParam{{Text: system}},
-		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(user))},
-	})
+func (m *claude) ask(ctx context.Context, q request) (answer, error) {
+	var o []option.RequestOption
+	if q.once {
+		o = append(o, option.WithMaxRetries(0))
+	}
+	r, err := m.messages.New(ctx, anthropic.MessageNewParams{
+		Model: anthropic.Model(m.model), MaxTokens: int64(q.maxTokens),
+		System:   []anthropic.TextBlockParam{{Text: q.system}},
+		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(q.user))},
+	}, o...)
 	if err != nil {
 		var x *anthropic.Error
-		if errors.As(err, &x) {
-			return answer{}, failed(ctx, x.StatusCode, err)
+		if errors.As(err, &x) && x.Response != nil {
+			return answer{}, failed(ctx, x.StatusCode, x.Response.Header, err)
 		}
-		return answer{}, failed(ctx, 0, err)
+		return answer{}, failed(ctx, 0, nil, err)
 	}
-	cached := count(r.Usage.CacheReadInputTokens)
-	a := answer{usage: turns.Usage{InputTokens: count(r.Usage.InputTokens) + cached + count(r.Usage.CacheCreationInputTokens), OutputTokens: count(r.Usage.OutputTokens), CacheRead: cached}}
+	cached, written := count(r.Usage.CacheReadInputTokens), count(r.Usage.CacheCreationInputTokens)
+	a := answer{usage: turns.Usage{InputTokens: count(r.Usage.InputTokens) + cached + written, OutputTokens: count(r.Usage.OutputTokens),
+		CacheRead: cached, CacheCreation: written}}
 	if r.StopReason == "refusal" {
 		return a, fmt.Errorf("%w: it refuses", ErrAnswer)
 	}

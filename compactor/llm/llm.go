@@ -3,8 +3,9 @@
 // messages.
 //
 // Only this package knows the providers' libraries. The key and the base URL
-// come from the daemon's configuration, never from a request; no error of this
-// package holds the key, or anything that was said.
+// come from the daemon's configuration, never from a request or from the
+// environment that the libraries would read; no error of this package holds the
+// key, or anything that was said.
 package llm
 
 import (
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -22,7 +24,8 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Config says which model summarizes.
+// Config says which model summarizes. One Summarizer has one model, whatever
+// the model of the session is: a secondary model is its own Summarizer.
 type Config struct {
 	Provider string        // "openai" (and all that speak like it) or "anthropic"
 	BaseURL  string        // "": the provider's own
@@ -30,20 +33,50 @@ type Config struct {
 	Key      string        // API key; may be "" for a local server
 	Window   uint64        // tokens that a request may have; 0: 128000
 	Timeout  time.Duration // of one request, its retries included; 0: 2 minutes
-	Retries  int           // of one request, on 429 and 5xx; negative: none; 0: 2
+	Retries  int           // of one request, on 429 and 5xx, where no style says when; negative: none; 0: 2
 	Counter  tokens.Counter
+
+	// Style is how to ask under a template that has none of its own. Default:
+	// the zero Style.
+	Style compactor.Style
+	// Price is what the model costs. Default: nothing.
+	Price Price
+	// SpendLimit is how many millionths of a dollar the requests of one UTC day
+	// may cost. It is counted in memory: a new process begins at nothing. A request
+	// that was begun under the limit is finished. Default 0: no limit. Needs a
+	// Price.
+	SpendLimit uint64
+
+	Now  func() time.Time                           // nil: time.Now
+	Wait func(context.Context, time.Duration) error // until the time has passed, or ctx's error; nil: a timer
 }
 
 // Errors of a summarizer. Each says what to do; none holds what the provider
 // answered beyond its status.
 var (
-	// ErrConfig: the configuration can't be used.
+	// ErrConfig: the configuration can't be used, or knows no such template.
 	ErrConfig = errors.New("summarizer configuration")
 	// ErrProvider: the provider did not give an answer.
 	ErrProvider = errors.New("the model's provider failed")
-	// ErrAnswer: the answer is no summary.
+	// ErrAnswer: the answer is no summary. Where a template's shape refused it,
+	// the error is [compactor.ErrRefused] too.
 	ErrAnswer = errors.New("the model's answer is no summary")
+	// ErrTooLarge: a part that may not be shortened does not fit the model's
+	// window. Nothing was asked.
+	ErrTooLarge = errors.New("too large for the model's window")
+	// ErrPartial: there is no partial summary: the style skips nothing, or
+	// everything would be skipped. Nothing was asked.
+	ErrPartial = errors.New("no partial summary")
+	// ErrSpend: the day's spend limit is reached. Nothing more is asked that day.
+	ErrSpend = errors.New("the spend limit is reached")
 )
+
+// request is what a provider is asked.
+type request struct {
+	system, user string
+	maxTokens    uint64 // of the answer
+	once         bool   // the library does not try again by itself
+}
 
 // answer is what a provider gave.
 type answer struct {
@@ -52,9 +85,10 @@ type answer struct {
 	usage turns.Usage
 }
 
-// model is one provider behind its library.
+// model is one provider behind its library. Its errors are [ErrAnswer] of an
+// answer whose usage counts, a [fault], or a context's.
 type model interface {
-	ask(ctx context.Context, system, user string, maxTokens uint64) (answer, error)
+	ask(ctx context.Context, r request) (answer, error)
 }
 
 // Summarizer is a [compactor.Summarizer] that asks a model. Safe for
@@ -64,7 +98,18 @@ type Summarizer struct {
 	window  uint64
 	timeout time.Duration
 	counter tokens.Counter
+	style   compactor.Style
+	spend   *meter
+	partial bool
+	now     func() time.Time
+	wait    func(context.Context, time.Duration) error
 }
+
+// The tiers of a Summarizer, by the names that an Output says.
+const (
+	Tier        = "llm"
+	PartialTier = "llm-partial"
+)
 
 // New is a summarizer; nothing is asked yet. Errors: [ErrConfig].
 func New(c Config) (*Summarizer, error) {
@@ -80,6 +125,27 @@ func New(c Config) (*Summarizer, error) {
 			return nil, fmt.Errorf("%w: a key is not sent over http to %s; use https", ErrConfig, u.Hostname())
 		}
 	}
+	if err := c.Style.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: style: %w", ErrConfig, err)
+	}
+	if c.SpendLimit > 0 && c.Price == (Price{}) {
+		return nil, fmt.Errorf("%w: a spend limit without a price would never hold", ErrConfig)
+	}
+	c.defaults()
+	s := &Summarizer{window: c.Window, timeout: c.Timeout, counter: c.Counter, style: c.Style,
+		spend: &meter{price: c.Price, limit: c.SpendLimit}, now: c.Now, wait: c.Wait}
+	switch c.Provider {
+	case "openai":
+		s.model = newOpenAI(c)
+	case "anthropic":
+		s.model = newAnthropic(c)
+	default:
+		return nil, fmt.Errorf("%w: provider %.40q is none of openai, anthropic", ErrConfig, c.Provider)
+	}
+	return s, nil
+}
+
+func (c *Config) defaults() {
 	if c.Window == 0 {
 		c.Window = 128_000
 	}
@@ -95,16 +161,12 @@ func New(c Config) (*Summarizer, error) {
 	if c.Counter == nil {
 		c.Counter = tokens.Approx{}
 	}
-	s := &Summarizer{window: c.Window, timeout: c.Timeout, counter: c.Counter}
-	switch c.Provider {
-	case "openai":
-		s.model = newOpenAI(c)
-	case "anthropic":
-		s.model = newAnthropic(c)
-	default:
-		return nil, fmt.Errorf("%w: provider %.40q is none of openai, anthropic", ErrConfig, c.Provider)
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	return s, nil
+	if c.Wait == nil {
+		c.Wait = wait
+	}
 }
 
 func loopback(host string) bool {
@@ -112,26 +174,206 @@ func loopback(host string) bool {
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// Summarize implements [compactor.Summarizer]. What does not fit one request
-// is summarized in stretches, each with the summary of those before it.
-func (s *Summarizer) Summarize(ctx context.Context, in compactor.Input) (out compactor.Output, err error) {
-	var usage turns.Usage
-	defer func() { out.Usage = reported(usage) }()
-	stretches := s.stretches(in)
-	text := in.Previous
-	for i, halves := range stretches {
-		part := compactor.Input{Previous: text, Halves: halves, MaxTokens: in.MaxTokens, Focus: in.Focus}
-		a, err := s.ask(ctx, part)
-		usage.InputTokens += a.usage.InputTokens
-		usage.OutputTokens += a.usage.OutputTokens
-		usage.CacheRead += a.usage.CacheRead
-		if err != nil {
-			return compactor.Output{}, fmt.Errorf("stretch %d of %d: %w", i+1, len(stretches), err)
-		}
-		text = a.text
+// Partial is a summarizer that skips what is too large by the style's share of
+// the window, and says so in the summary, in place of failing on it or of
+// shortening it: the tier after s. It shares s's model and spend limit.
+// Source: GSV, tier 2.
+func (s *Summarizer) Partial() *Summarizer {
+	p := *s
+	p.partial = true
+	return &p
+}
+
+// Summarize implements [compactor.Summarizer]. What does not fit one request is
+// asked about in parts, as the style says: that of in, else that of its
+// template, else the configuration's. Output.Usage and Output.CostMicros are of
+// all answers that there were, also beside an error.
+//
+// Errors: those of this package; ctx's when it ends first.
+func (s *Summarizer) Summarize(ctx context.Context, in compactor.Input) (compactor.Output, error) {
+	j, err := s.job(in)
+	if err != nil {
+		return compactor.Output{}, err
 	}
-	out.Text, out.Tier = text, "llm"
+	out, err := j.run(ctx)
+	if ctx.Err() != nil && err != nil {
+		err = ctx.Err()
+	}
+	out.Usage, out.CostMicros = reported(j.usage), j.cost
+	return out, err
+}
+
+// job is one summary in the making.
+type job struct {
+	*Summarizer
+	template compactor.Template
+	style    compactor.Style
+	in       compactor.Input
+	known    []string // all that is on record; in.Known is what of it is sent
+
+	usage    turns.Usage
+	cost     uint64             // micro-dollars
+	memories []compactor.Memory // of the parts so far
+}
+
+func (s *Summarizer) job(in compactor.Input) (*job, error) {
+	t, ok := compactor.FindTemplate(in.Template)
+	if !ok {
+		return nil, fmt.Errorf("%w: no template %.40q", ErrConfig, in.Template)
+	}
+	j := &job{Summarizer: s, template: t, style: t.Style, in: in, known: in.Known}
+	if j.style.IsZero() {
+		j.style = s.style
+	}
+	if in.Style != nil {
+		j.style = *in.Style
+	}
+	if err := j.style.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: style: %w", ErrConfig, err)
+	}
+	if s.partial && j.style.SkipRatio == 0 {
+		return nil, fmt.Errorf("%w: template %s skips nothing", ErrPartial, t.Name)
+	}
+	j.in.Known = j.newest(in.Known)
+	return j, nil
+}
+
+// run makes the summary: cut, ask, and say what is not in it.
+func (j *job) run(ctx context.Context) (compactor.Output, error) {
+	parts, skipped, err := j.parts()
+	if err != nil {
+		return compactor.Output{}, err
+	}
+	notes := skippedNote(skipped)
+	if images := compactor.Images(j.in.Halves); j.template.Shape == compactor.Blocks && images > 0 {
+		notes = append(notes, compactor.ImagesNote(images))
+	}
+	end := ""
+	if len(notes) > 0 {
+		end = "\n\n" + strings.Join(notes, "\n")
+		j.in.MaxTokens -= min(j.in.MaxTokens/2, j.counter.Text(end))
+	}
+	summarize := j.roll
+	if j.style.Merge && len(parts) > 1 {
+		summarize = j.merge
+	}
+	text, err := summarize(ctx, parts)
+	if err != nil {
+		return compactor.Output{}, err
+	}
+	out := compactor.Output{Text: text + end, Tier: Tier, Memories: compactor.Distinct(j.memories, j.known)}
+	if j.partial {
+		out.Tier = PartialTier
+	}
 	return out, nil
+}
+
+// roll asks about part after part, each with the summary of those before it.
+func (j *job) roll(ctx context.Context, parts [][]compactor.HalfTurn) (string, error) {
+	text := j.in.Previous
+	for i, halves := range parts {
+		var err error
+		if text, err = j.part(ctx, text, halves); err != nil {
+			return "", fmt.Errorf("part %d of %d: %w", i+1, len(parts), err)
+		}
+	}
+	return text, nil
+}
+
+// merge asks about each part by itself, the earlier summary with the first, and
+// then for one summary of theirs: of neighbors first where one request does not
+// hold them all.
+func (j *job) merge(ctx context.Context, parts [][]compactor.HalfTurn) (string, error) {
+	texts := make([]string, len(parts))
+	previous := j.in.Previous
+	for i, halves := range parts {
+		var err error
+		if texts[i], err = j.part(ctx, previous, halves); err != nil {
+			return "", fmt.Errorf("part %d of %d: %w", i+1, len(parts), err)
+		}
+		previous = ""
+	}
+	for len(texts) > 1 {
+		groups := j.groups(texts)
+		if len(groups) == len(texts) {
+			return "", fmt.Errorf("merge of %d parts: %w: no two summaries fit one request", len(parts), ErrTooLarge)
+		}
+		texts = texts[:0:0]
+		for _, g := range groups {
+			if len(g) == 1 {
+				texts = append(texts, g[0])
+				continue
+			}
+			in := j.in
+			in.Known = j.onRecord()
+			text, err := j.ask(ctx, compactor.MergePrompt(in), compactor.Summaries(g, in.Known), j.in.Halves)
+			if err != nil {
+				return "", fmt.Errorf("merge of %d parts: %w", len(parts), err)
+			}
+			texts = append(texts, text)
+		}
+	}
+	return texts[0], nil
+}
+
+func (j *job) part(ctx context.Context, previous string, halves []compactor.HalfTurn) (string, error) {
+	in := j.in
+	in.Previous, in.Halves, in.Known = previous, halves, j.onRecord()
+	return j.ask(ctx, compactor.Prompt(in), compactor.Transcript(in), halves)
+}
+
+// ask asks once, with retries, and keeps the memories of the answer.
+func (j *job) ask(ctx context.Context, system, content string, halves []compactor.HalfTurn) (string, error) {
+	if err := j.spend.open(j.now()); err != nil {
+		return "", err
+	}
+	most := j.template.AnswerTokens(j.in.MaxTokens)
+	a, err := j.tries(ctx, request{system: system, user: content, maxTokens: most}, j.style.Retries)
+	if err == nil || errors.Is(err, ErrAnswer) {
+		j.charge(a, system, content)
+	}
+	if err != nil {
+		return "", err
+	}
+	a.text = strings.TrimSpace(a.text)
+	switch {
+	case a.text == "" || !utf8.ValidString(a.text):
+		return "", fmt.Errorf("%w: it is empty, or not UTF-8", ErrAnswer)
+	case a.cut:
+		return "", fmt.Errorf("%w: it was cut at its limit of %d tokens", ErrAnswer, most)
+	case j.counter.Text(a.text) > max(most, j.counter.Text(content)):
+		return "", fmt.Errorf("%w: it is longer than what it summarizes", ErrAnswer)
+	}
+	out, err := j.template.Parse(a.text, halves)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	j.memories = append(j.memories, out.Memories...)
+	return out.Text, nil
+}
+
+// onRecord are the notes on record, and after them the memories of the parts so
+// far, so that no part repeats them: the newest that fit.
+func (j *job) onRecord() []string {
+	known := slices.Clone(j.in.Known)
+	for _, m := range j.memories {
+		known = append(known, "- "+m.Text)
+	}
+	return j.newest(known)
+}
+
+// charge counts what an answer took. One without usage costs what the counter
+// estimates.
+func (j *job) charge(a answer, system, content string) {
+	j.usage.InputTokens += a.usage.InputTokens
+	j.usage.OutputTokens += a.usage.OutputTokens
+	j.usage.CacheRead += a.usage.CacheRead
+	j.usage.CacheCreation += a.usage.CacheCreation
+	u := a.usage
+	if u == (turns.Usage{}) {
+		u = turns.Usage{InputTokens: j.counter.Text(system) + j.counter.Text(content), OutputTokens: j.counter.Text(a.text)}
+	}
+	j.cost += j.spend.add(j.now(), u)
 }
 
 func reported(u turns.Usage) *turns.Usage {
@@ -139,95 +381,4 @@ func reported(u turns.Usage) *turns.Usage {
 		return nil
 	}
 	return &u
-}
-
-// ask asks once, with time for the retries that the library makes.
-func (s *Summarizer) ask(ctx context.Context, in compactor.Input) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	content := compactor.Transcript(in)
-	a, err := s.model.ask(ctx, compactor.Prompt(in), content, in.MaxTokens)
-	if err != nil {
-		return a, err
-	}
-	a.text = strings.TrimSpace(a.text)
-	switch {
-	case a.text == "" || !utf8.ValidString(a.text):
-		return a, fmt.Errorf("%w: it is empty, or not UTF-8", ErrAnswer)
-	case a.cut:
-		return a, fmt.Errorf("%w: it was cut at its limit of %d tokens", ErrAnswer, in.MaxTokens)
-	case s.counter.Text(a.text) > max(in.MaxTokens, s.counter.Text(content)):
-		return a, fmt.Errorf("%w: it is longer than what it summarizes", ErrAnswer)
-	}
-	return a, nil
-}
-
-// stretches cuts the halves where a request would not fit the window. A half
-// that alone is too large is a stretch of its own, its end left out.
-func (s *Summarizer) stretches(in compactor.Input) [][]compactor.HalfTurn {
-	fixed := s.counter.Text(compactor.Prompt(in)) + 2*in.MaxTokens + 256 // the prompt, the rolling summary, the answer
-	room := s.window - min(s.window, fixed)
-	if room < s.window/4 {
-		room = s.window / 4
-	}
-	var out [][]compactor.HalfTurn
-	size := uint64(0)
-	for _, h := range in.Halves {
-		if len(out) == 0 || size+h.Tokens > room {
-			out, size = append(out, nil), 0
-		}
-		if h.Tokens > room {
-			h = shorten(h, room)
-		}
-		out[len(out)-1] = append(out[len(out)-1], h)
-		size += h.Tokens
-	}
-	if len(out) == 0 {
-		out = append(out, nil)
-	}
-	return out
-}
-
-// shorten keeps the beginning of each text of a half, so that all have about
-// room tokens together.
-func shorten(h compactor.HalfTurn, room uint64) compactor.HalfTurn {
-	share := float64(room) / float64(h.Tokens)
-	ms := make([]turns.Message, len(h.Messages))
-	for i, m := range h.Messages {
-		ms[i] = turns.Message{Role: m.Role, Name: m.Name, Parts: append([]turns.Part(nil), m.Parts...)}
-		for j := range ms[i].Parts {
-			p := &ms[i].Parts[j]
-			p.Content = begin(p.Content, share)
-			if s, ok := p.Response.Text(); ok {
-				p.Response = turns.RawText(begin(s, share))
-			}
-		}
-	}
-	h.Messages, h.Tokens = ms, room
-	return h
-}
-
-func begin(s string, share float64) string {
-	n := int(float64(len(s)) * share)
-	if n >= len(s) {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + " […]"
-}
-
-// failed is an error of a request as it may be told: the status, and what kind
-// of fault it was. What the provider wrote may quote what it was sent.
-func failed(ctx context.Context, status int, err error) error {
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		return context.Canceled
-	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: no answer in time", ErrProvider)
-	case status > 0:
-		return fmt.Errorf("%w: status %d", ErrProvider, status)
-	}
-	return fmt.Errorf("%w: the connection or the answer broke", ErrProvider)
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"nexus/compactor"
 	"nexus/turns"
@@ -79,6 +80,16 @@ func says(status int, body string) http.HandlerFunc {
 	}
 }
 
+// echo answers with all that it was sent, header and body.
+func echo(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Echo", key)
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintf(w, `{"error":{"type":%q,"message":%q}}`, key, fmt.Sprint(r.Header, strings.Repeat("secret-words ", 9)))
+	}
+}
+
 // Scripted faults of both providers: the answer, or an error that says what
 // happened and holds neither the key nor what was said.
 func TestFaults(t *testing.T) {
@@ -113,6 +124,12 @@ func TestFaults(t *testing.T) {
 			"reset, then good": {[]http.HandlerFunc{reset, good}, nil, 0},
 			"always 500":       {[]http.HandlerFunc{says(500, "secret-words "+key)}, ErrProvider, 3},
 			"401":              {[]http.HandlerFunc{says(401, `{"error":{"message":"bad key `+key+`"}}`)}, ErrProvider, 1},
+			"key in a header":  {[]http.HandlerFunc{echo(403)}, ErrProvider, 1},
+			"all echoed":       {[]http.HandlerFunc{echo(400)}, ErrProvider, 1},
+			"all echoed as OK": {[]http.HandlerFunc{echo(200)}, nil, 0},
+			"always reset":     {[]http.HandlerFunc{reset}, ErrProvider, 3},
+			"half an answer":   {[]http.HandlerFunc{says(200, reply(provider, "TASK: secret-words", stop(provider))[:60])}, ErrProvider, 0},
+			"not UTF-8":        {[]http.HandlerFunc{says(200, strings.Replace(reply(provider, "TASK: secret-words", stop(provider)), "TASK", "\xff\xfe", 1))}, nil, 0},
 			"slow drip":        {[]http.HandlerFunc{drip}, ErrProvider, 0},
 			"malformed":        {[]http.HandlerFunc{says(200, `{"choices": secret-words`)}, ErrProvider, 0},
 			"not JSON":         {[]http.HandlerFunc{says(200, `<html>secret-words</html>`)}, nil, 0},
@@ -126,12 +143,21 @@ func TestFaults(t *testing.T) {
 				t.Parallel()
 				s, calls := serve(t, provider, tc.script...)
 				out, err := s.Summarize(t.Context(), input(3, 400))
-				if name == "not JSON" { // one library refuses the type, the other reads nothing in it
-					if err == nil {
+				switch name {
+				case "not JSON", "all echoed as OK", "not UTF-8": // the libraries differ in where they refuse it
+					if err == nil && name != "not UTF-8" {
 						t.Error("taken as an answer")
 					}
-				} else if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
-					t.Errorf("%v, want %v", err, tc.want)
+					if err == nil {
+						if !utf8.ValidString(out.Text) {
+							t.Errorf("%q", out.Text)
+						}
+						return
+					}
+				default:
+					if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
+						t.Errorf("%v, want %v", err, tc.want)
+					}
 				}
 				if tc.calls > 0 && calls.Load() != tc.calls {
 					t.Errorf("%d requests, want %d", calls.Load(), tc.calls)
@@ -141,6 +167,13 @@ func TestFaults(t *testing.T) {
 						if strings.Contains(err.Error(), secret) {
 							t.Errorf("the error holds %q: %v", secret, err)
 						}
+						if strings.Contains(fmt.Sprintf("%#v %+v", err, errors.Unwrap(err)), secret) {
+							t.Errorf("what the error wraps holds %q", secret)
+						}
+					}
+					reports := errors.Is(err, ErrAnswer) && name != "no answer" && name != "not JSON" && name != "all echoed as OK"
+					if reports != (out.Usage != nil) || out.Text != "" {
+						t.Errorf("%+v, usage %+v: usage counts on answers that report it, and only there", out, out.Usage)
 					}
 					return
 				}
@@ -161,9 +194,9 @@ func TestStretches(t *testing.T) {
 		says(200, reply("openai", fmt.Sprintf("summary %d", len(asked)), "stop"))(w, r)
 	})
 	inner := s.model
-	s.model = modelFunc(func(ctx context.Context, system, user string, n uint64) (answer, error) {
-		asked = append(asked, user)
-		return inner.ask(ctx, system, user, n)
+	s.model = modelFunc(func(ctx context.Context, r request) (answer, error) {
+		asked = append(asked, r.user)
+		return inner.ask(ctx, r)
 	})
 	in := input(30, 900)
 	in.Halves[12] = input(1, 60_000).Halves[0]
@@ -192,11 +225,9 @@ func TestStretches(t *testing.T) {
 	}
 }
 
-type modelFunc func(context.Context, string, string, uint64) (answer, error)
+type modelFunc func(context.Context, request) (answer, error)
 
-func (f modelFunc) ask(ctx context.Context, system, user string, n uint64) (answer, error) {
-	return f(ctx, system, user, n)
-}
+func (f modelFunc) ask(ctx context.Context, r request) (answer, error) { return f(ctx, r) }
 
 func TestCanceled(t *testing.T) {
 	s, _ := serve(t, "openai", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -204,6 +235,137 @@ func TestCanceled(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, cancel)
 	if _, err := s.Summarize(ctx, input(1, 100)); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want canceled", err)
+	}
+}
+
+// The deadline of who asks is told as it is, not as the provider's fault.
+func TestDeadline(t *testing.T) {
+	s, _ := serve(t, "openai", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Summarize(ctx, input(1, 100)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want the deadline", err)
+	}
+}
+
+// A redirect is not followed: neither the key nor the content goes elsewhere.
+func TestRedirect(t *testing.T) {
+	for _, provider := range []string{"openai", "anthropic"} {
+		for _, status := range []int{301, 302, 307, 308} {
+			var reached atomic.Int32
+			other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				reached.Add(1)
+				says(200, reply(provider, "TASK: taken over", stop(provider)))(w, r)
+			}))
+			defer other.Close()
+			s, _ := serve(t, provider, func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, other.URL+r.URL.Path, status)
+			})
+			s.wait = newClock().Wait
+			in := input(1, 100)
+			in.Style = &compactor.Style{Retries: []time.Duration{}}
+			out, err := s.Summarize(t.Context(), in)
+			if !errors.Is(err, ErrProvider) || out.Text != "" || reached.Load() > 0 || strings.Contains(err.Error(), key) {
+				t.Errorf("%s, %d: %+v, %v, the other server was asked %d times", provider, status, out, err, reached.Load())
+			}
+		}
+	}
+}
+
+// An answer without end is given up, before it fills the memory.
+func TestEndlessAnswer(t *testing.T) {
+	for _, provider := range []string{"openai", "anthropic"} {
+		var sent atomic.Int64
+		s, _ := serve(t, provider, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			piece := []byte(`{"id":"` + strings.Repeat("x", 1<<20))
+			for {
+				n, err := w.Write(piece)
+				if sent.Add(int64(n)); err != nil || sent.Load() > 20*maxBody {
+					return
+				}
+			}
+		})
+		s.timeout = time.Minute
+		in := input(1, 100)
+		in.Style = &compactor.Style{Retries: []time.Duration{}}
+		if _, err := s.Summarize(t.Context(), in); !errors.Is(err, ErrProvider) || sent.Load() > 4*maxBody {
+			t.Errorf("%s: %v after %d MiB", provider, err, sent.Load()>>20)
+		}
+	}
+}
+
+// Nothing that the environment says goes into a request: the configuration is all.
+func TestEnvironment(t *testing.T) {
+	for _, name := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"} {
+		t.Setenv(name, "from-the-environment")
+	}
+	for _, name := range []string{"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"} {
+		t.Setenv(name, "http://127.0.0.1:1/from-the-environment")
+	}
+	for _, name := range []string{"ANTHROPIC_CUSTOM_HEADERS", "OPENAI_CUSTOM_HEADERS"} {
+		t.Setenv(name, "X-Other: from-the-environment")
+	}
+	for _, provider := range []string{"openai", "anthropic"} {
+		s, calls := serve(t, provider, func(w http.ResponseWriter, r *http.Request) {
+			if got := fmt.Sprint(r.Header, r.URL); strings.Contains(got, "from-the-environment") {
+				t.Errorf("%s: %s", provider, got)
+			}
+			says(200, reply(provider, "TASK: all is well", stop(provider)))(w, r)
+		})
+		if _, err := s.Summarize(t.Context(), input(1, 100)); err != nil || calls.Load() != 1 {
+			t.Errorf("%s: %v, %d requests", provider, err, calls.Load())
+		}
+	}
+}
+
+// S8-18: the request names the configured model and nothing else; what the
+// session's own model is, a summarizer is never told. It names the length of
+// the answer too.
+func TestCompactUsesHaikuModel(t *testing.T) {
+	const haiku = "claude-haiku-4-5-20251001"
+	var body string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		body = string(b)
+		says(200, reply("anthropic", "- decided", "end_turn"))(w, r)
+	}))
+	defer server.Close()
+	s, err := New(Config{Provider: "anthropic", BaseURL: server.URL, Model: haiku})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := input(2, 100)
+	in.Template = "spec-008"
+	out, err := s.Summarize(t.Context(), in)
+	if err != nil || out.Text != "- decided" {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if strings.Count(body, `"model":`) != 1 || !strings.Contains(body, `"model":"`+haiku+`"`) || !strings.Contains(body, `"max_tokens":500`) {
+		t.Errorf("%s", body)
+	}
+
+	// An answer of any length may be asked for in one piece.
+	in.MaxTokens = 60_000
+	if _, err := s.Summarize(t.Context(), in); err != nil {
+		t.Errorf("a long summary: %v", err)
+	}
+}
+
+// Both blocks of GSV's answer come through both libraries.
+func TestGSV5OverHTTP(t *testing.T) {
+	for _, provider := range []string{"openai", "anthropic"} {
+		s, _ := serve(t, provider, says(200, reply(provider, "<summary>It went on.</summary>\n<memories>\n- Uses pnpm.\n</memories>", stop(provider))))
+		in := input(1, 100)
+		in.Template = "gsv"
+		out, err := s.Summarize(t.Context(), in)
+		if err != nil || out.Text != "It went on." || len(out.Memories) != 1 || out.Memories[0].Text != "Uses pnpm." {
+			t.Errorf("%s: %+v, %v", provider, out, err)
+		}
+		s, calls := serve(t, provider, says(200, reply(provider, "<summary>secret-words</summary><summary>obey</summary><memories></memories>", stop(provider))))
+		if out, err = s.Summarize(t.Context(), in); !errors.Is(err, compactor.ErrRefused) || strings.Contains(err.Error(), "secret") || out.Usage == nil || calls.Load() != 1 {
+			t.Errorf("%s: %+v, %v", provider, out, err)
+		}
 	}
 }
 

@@ -11,34 +11,40 @@ import (
 	"nexus/turns"
 )
 
+// openAI asks through the service alone: the library's client would also take
+// keys, headers and a base URL from the environment.
 type openAI struct {
-	client openai.Client
-	model  string
+	completions openai.ChatCompletionService
+	model       string
 }
 
 func newOpenAI(c Config) *openAI {
-	o := []option.RequestOption{option.WithAPIKey(c.Key), option.WithMaxRetries(c.Retries), option.WithUnsafeAllowHTTP()}
+	o := []option.RequestOption{option.WithAPIKey(c.Key), option.WithMaxRetries(c.Retries), option.WithUnsafeAllowHTTP(), option.WithHTTPClient(client())}
 	if c.BaseURL != "" {
 		o = append(o, option.WithBaseURL(c.BaseURL))
 	} else {
 		o = append(o, option.WithBaseURL("https://api.openai.com/v1/"))
 	}
-	return &openAI{openai.NewClient(o...), c.Model}
+	return &openAI{openai.NewChatCompletionService(o...), c.Model}
 }
 
-func (m *openAI) ask(ctx context.Context, system, user string, maxTokens uint64) (answer, error) {
-	r, err := m.client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
+func (m *openAI) ask(ctx context.Context, q request) (answer, error) {
+	var o []option.RequestOption
+	if q.once {
+		o = append(o, option.WithMaxRetries(0))
+	}
+	r, err := m.completions.New(ctx, openai.ChatCompletionNewParams{
 		Model:    m.model,
-		Messages: []openai.ChatCompletionMessageParamUnion{openai.SystemMessage(system), openai.UserMessage(user)},
+		Messages: []openai.ChatCompletionMessageParamUnion{openai.SystemMessage(q.system), openai.UserMessage(q.user)},
 		// The older name: every server that speaks this knows it.
-		MaxTokens: openai.Int(int64(maxTokens)),
-	})
+		MaxTokens: openai.Int(int64(q.maxTokens)),
+	}, o...)
 	if err != nil {
 		var x *openai.Error
-		if errors.As(err, &x) {
-			return answer{}, failed(ctx, x.StatusCode, err)
+		if errors.As(err, &x) && x.Response != nil {
+			return answer{}, failed(ctx, x.StatusCode, x.Response.Header, err)
 		}
-		return answer{}, failed(ctx, 0, err)
+		return answer{}, failed(ctx, 0, nil, err)
 	}
 	a := answer{usage: turns.Usage{InputTokens: count(r.Usage.PromptTokens), OutputTokens: count(r.Usage.CompletionTokens), CacheRead: count(r.Usage.PromptTokensDetails.CachedTokens)}}
 	if len(r.Choices) == 0 {
@@ -52,5 +58,6 @@ func (m *openAI) ask(ctx context.Context, system, user string, maxTokens uint64)
 	return a, nil
 }
 
-// count is a count of tokens; a provider's negative is none.
-func count(n int64) uint64 { return uint64(max(n, 0)) }
+// count is a count of tokens; a provider's negative is none, and none has more
+// than 2^40.
+func count(n int64) uint64 { return uint64(min(max(n, 0), 1<<40)) }

@@ -1,0 +1,32 @@
+package llm
+
+import (
+	"errors"
+	"net/http"
+)
+
+// maxBody bounds what is read of one answer: 16 MiB, far over the longest summary.
+const maxBody = 16 << 20
+
+// client follows no redirect: the key and the content are for the server that
+// the configuration names, and the standard client would pass a key that is not
+// in Authorization on to any other.
+func client() *http.Client {
+	return &http.Client{
+		Transport: bounded{},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return errors.New("redirects are not followed")
+		},
+	}
+}
+
+// bounded is the standard transport with answers of at most maxBody bytes.
+type bounded struct{}
+
+func (bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil {
+		res.Body = http.MaxBytesReader(nil, res.Body, maxBody)
+	}
+	return res, err
+}

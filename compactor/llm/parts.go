@@ -1,0 +1,185 @@
+package llm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"nexus/compactor"
+	"nexus/turns"
+)
+
+// parts cuts what is to be summarized where a request would be over its size:
+// the style's share of the window, and never more than the window leaves. Parts
+// hold text only, see [compactor.Plaintext]. Skipped is what a partial summary
+// leaves out, in order; it is empty otherwise.
+//
+// Cuts fall between half turns, and between the messages of one that is over
+// the size. A message that alone does not fit is shortened or, where the style
+// wants it whole, [ErrTooLarge].
+func (j *job) parts() (parts [][]compactor.HalfTurn, skipped []compactor.HalfTurn, err error) {
+	room := j.room()
+	limit, skip := room, room
+	if r := j.style.ChunkRatio; r > 0 {
+		limit = min(room, uint64(r*float64(j.window)))
+	}
+	if r := j.style.SkipRatio; r > 0 {
+		skip = min(room, uint64(r*float64(j.window)))
+	}
+	size := uint64(0)
+	for i := range j.in.Halves {
+		for _, h := range j.pieces(j.in.Halves[i], limit) {
+			switch {
+			case j.partial && h.Tokens > skip:
+				skipped = append(skipped, h)
+				continue
+			case h.Tokens > room && j.style.Whole:
+				return nil, nil, fmt.Errorf("%w: turn %d has a message of about %d tokens, a request has room for %d", ErrTooLarge, h.Depth, h.Tokens, room)
+			case h.Tokens > room:
+				h = j.shorten(h, room)
+			}
+			if len(parts) == 0 || size+h.Tokens > limit {
+				parts, size = append(parts, nil), 0
+			}
+			last := &parts[len(parts)-1]
+			*last = append(*last, h)
+			size += h.Tokens
+		}
+	}
+	switch {
+	case len(parts) == 0 && len(skipped) > 0:
+		return nil, nil, fmt.Errorf("%w: all of it is too large", ErrPartial)
+	case len(parts) == 0:
+		parts = append(parts, nil)
+	}
+	return parts, skipped, nil
+}
+
+// pieces is h as text: whole, or by message where it is over limit. Tokens is
+// what each takes in a request.
+func (j *job) pieces(h compactor.HalfTurn, limit uint64) []compactor.HalfTurn {
+	h = j.measured(compactor.Plaintext(h))
+	if h.Tokens <= limit || len(h.Messages) < 2 {
+		return []compactor.HalfTurn{h}
+	}
+	out := make([]compactor.HalfTurn, len(h.Messages))
+	for i := range h.Messages {
+		out[i] = h
+		out[i].Messages = h.Messages[i : i+1]
+		out[i] = j.measured(out[i])
+	}
+	return out
+}
+
+func (j *job) measured(h compactor.HalfTurn) compactor.HalfTurn {
+	h.Tokens = j.counter.Text(compactor.Transcript(compactor.Input{Halves: []compactor.HalfTurn{h}}))
+	return h
+}
+
+// room is what the prompt, the rolling summary, the notes on record and the
+// answer leave of the window; a quarter of it at least.
+func (j *job) room() uint64 {
+	fixed := j.counter.Text(compactor.Prompt(j.in)) + max(j.in.MaxTokens, j.counter.Text(j.in.Previous)) + j.template.AnswerTokens(j.in.MaxTokens) + 256
+	if len(j.in.Known) > 0 || j.template.AnswerTokens(1) > 1 { // memories of earlier parts will be on record
+		fixed += j.window / knownShare
+	}
+	return max(j.window-min(j.window, fixed), j.window/4)
+}
+
+// knownShare is the part of the window, one in so many, that notes on record
+// may take.
+const knownShare = 8
+
+// newest is the newest of the notes that together fit their share of the window.
+func (j *job) newest(known []string) []string {
+	left := j.window / knownShare
+	for i, note := range slices.Backward(known) {
+		n := j.counter.Text(note) + 1
+		if n > left {
+			return known[i+1:]
+		}
+		left -= n
+	}
+	return known
+}
+
+// groups are neighbors among texts that fit one request together.
+func (j *job) groups(texts []string) [][]string {
+	room := j.room()
+	var out [][]string
+	size := uint64(0)
+	for _, text := range texts {
+		n := j.counter.Text(text) + 8 // its tags
+		if len(out) == 0 || size+n > room {
+			out, size = append(out, nil), 0
+		}
+		out[len(out)-1] = append(out[len(out)-1], text)
+		size += n
+	}
+	return out
+}
+
+// shorten keeps the beginning of each text of a half, so that all have at most
+// about room tokens together.
+func (j *job) shorten(h compactor.HalfTurn, room uint64) compactor.HalfTurn {
+	whole := h
+	share := 1.0
+	for range 20 { // text is not equally dense everywhere: look again
+		if h.Tokens <= room {
+			break
+		}
+		share *= 0.98 * float64(room) / float64(h.Tokens)
+		h.Messages = make([]turns.Message, len(whole.Messages))
+		for i, m := range whole.Messages {
+			h.Messages[i] = turns.Message{Role: m.Role, Name: m.Name, Parts: slices.Clone(m.Parts)}
+			for k := range h.Messages[i].Parts {
+				p := &h.Messages[i].Parts[k]
+				p.Content = begin(p.Content, share)
+			}
+		}
+		h = j.measured(h)
+	}
+	return h
+}
+
+func begin(s string, share float64) string {
+	n := int(float64(len(s)) * share)
+	if n >= len(s) {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + " […]"
+}
+
+// skippedNote says which turns a partial summary leaves out; empty for none.
+func skippedNote(skipped []compactor.HalfTurn) []string {
+	if len(skipped) == 0 {
+		return nil
+	}
+	const most = 4 // ranges that are named
+	size := uint64(0)
+	var from, to []uint64
+	for _, h := range skipped {
+		size += h.Tokens
+		if n := len(to); n > 0 && h.Depth <= to[n-1]+1 {
+			to[n-1] = max(to[n-1], h.Depth)
+			continue
+		}
+		from, to = append(from, h.Depth), append(to, h.Depth)
+	}
+	var at []string
+	for i := range min(len(from), most) {
+		if from[i] == to[i] {
+			at = append(at, fmt.Sprint(from[i]))
+		} else {
+			at = append(at, fmt.Sprintf("%d to %d", from[i], to[i]))
+		}
+	}
+	if more := len(from) - most; more > 0 {
+		at = append(at, fmt.Sprintf("%d more", more))
+	}
+	return []string{fmt.Sprintf("[Of turns %s, about %d tokens too large to summarize: skipped]", strings.Join(at, ", "), size)}
+}

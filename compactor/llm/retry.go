@@ -1,0 +1,106 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// fault is an [ErrProvider] as it may be told: the status, and what kind of
+// fault it was. What the provider wrote may quote what it was sent, and is not
+// kept.
+type fault struct {
+	text  string
+	again bool   // another try may succeed
+	after string // Retry-After as it came
+}
+
+func (f *fault) Error() string { return ErrProvider.Error() + ": " + f.text }
+func (f *fault) Unwrap() error { return ErrProvider }
+
+// header is what is looked up of an answer's header.
+type header interface{ Get(name string) string }
+
+// failed is the error of a request: status and h are of the answer, 0 and nil
+// where there was none.
+func failed(ctx context.Context, status int, h header, err error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return context.Canceled
+	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
+		return &fault{text: "no answer in time"}
+	case status == 0:
+		return &fault{text: "the connection or the answer broke", again: true}
+	}
+	f := &fault{text: fmt.Sprintf("status %d", status), again: status == 408 || status == 409 || status == 429 || status >= 500}
+	if h != nil {
+		switch h.Get("X-Should-Retry") { // both libraries follow it
+		case "true":
+			f.again = true
+		case "false":
+			f.again = false
+		}
+		f.after = h.Get("Retry-After")
+	}
+	return f
+}
+
+// tries asks, and asks again after each of waits, while the fault is one that
+// passes and there is time. A Retry-After that is longer than the wait takes its
+// place. With nil waits the library tries again as it likes.
+func (s *Summarizer) tries(ctx context.Context, r request, waits []time.Duration) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	r.once = waits != nil
+	began := s.now()
+	for i := 0; ; i++ {
+		a, err := s.model.ask(ctx, r)
+		var f *fault
+		if !errors.As(err, &f) || !f.again || i == len(waits) {
+			return a, err
+		}
+		now := s.now()
+		d := max(waits[i], retryAfter(f.after, now))
+		if now.Sub(began)+d >= s.timeout {
+			return a, fmt.Errorf("%w; the next try would be in %v, which is too late", err, d.Round(time.Second))
+		}
+		if err := s.wait(ctx, d); err != nil {
+			return a, failed(ctx, 0, nil, err)
+		}
+	}
+}
+
+// retryAfter is how long a Retry-After asks to wait: seconds or a date; 0 where
+// it says neither. Source: RFC 9110, section 10.2.3.
+func retryAfter(v string, now time.Time) time.Duration {
+	if s, err := strconv.ParseFloat(v, 64); err == nil {
+		switch {
+		case !(s > 0): // NaN too
+			return 0
+		case s > math.MaxInt32:
+			return math.MaxInt32 * time.Second
+		}
+		return time.Duration(s * float64(time.Second))
+	}
+	for _, layout := range [...]string{time.RFC1123, time.RFC850, time.ANSIC} {
+		if t, err := time.Parse(layout, v); err == nil {
+			return max(0, t.Sub(now))
+		}
+	}
+	return 0
+}
+
+// wait returns when d has passed, or with ctx's error.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

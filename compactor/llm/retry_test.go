@@ -1,0 +1,215 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"nexus/compactor"
+	"nexus/turns"
+)
+
+// clock is a time that passes only while something waits for it.
+type clock struct {
+	now    time.Time
+	waited []time.Duration
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 11, 21, 23, 59, 0, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time { return c.now }
+
+func (c *clock) Wait(ctx context.Context, d time.Duration) error {
+	c.waited = append(c.waited, d)
+	c.now = c.now.Add(d)
+	return ctx.Err()
+}
+
+// WOL-9: tries after 1, 2, 4, 8 and 16 s, and no more; the library's own are off.
+func TestWOL9Retries(t *testing.T) {
+	for _, provider := range []string{"openai", "anthropic"} {
+		good := says(200, reply(provider, "TASK: all is well", stop(provider)))
+		answers := func(h http.Header, status int) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				for k, v := range h {
+					w.Header()[k] = v
+				}
+				w.WriteHeader(status)
+			}
+		}
+		seconds := func(s ...int) (out []time.Duration) {
+			for _, n := range s {
+				out = append(out, time.Duration(n)*time.Second)
+			}
+			return out
+		}
+		for name, tc := range map[string]struct {
+			script []http.HandlerFunc
+			waited []time.Duration
+			want   error
+			calls  int32
+		}{
+			"at once":          {[]http.HandlerFunc{good}, nil, nil, 1},
+			"third time":       {[]http.HandlerFunc{answers(nil, 500), answers(nil, 429), good}, seconds(1, 2), nil, 3},
+			"never":            {[]http.HandlerFunc{answers(nil, 503)}, seconds(1, 2, 4, 8, 16), ErrProvider, 6},
+			"connection":       {[]http.HandlerFunc{func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, good}, seconds(1), nil, 2},
+			"malformed":        {[]http.HandlerFunc{says(200, `{"choices": secret-words`), good}, seconds(1), nil, 2},
+			"bad request":      {[]http.HandlerFunc{answers(nil, 400)}, nil, ErrProvider, 1},
+			"Retry-After":      {[]http.HandlerFunc{answers(http.Header{"Retry-After": {"7"}}, 429), good}, seconds(7), nil, 2},
+			"a shorter one":    {[]http.HandlerFunc{answers(http.Header{"Retry-After": {"0"}}, 429), good}, seconds(1), nil, 2},
+			"a date":           {[]http.HandlerFunc{answers(http.Header{"Retry-After": {"Sat, 21 Nov 2026 23:59:09 GMT"}}, 429), good}, seconds(9), nil, 2},
+			"too long":         {[]http.HandlerFunc{answers(http.Header{"Retry-After": {"3600"}}, 429), good}, nil, ErrProvider, 1},
+			"should not retry": {[]http.HandlerFunc{answers(http.Header{"X-Should-Retry": {"false"}}, 500), good}, nil, ErrProvider, 1},
+			"should retry":     {[]http.HandlerFunc{answers(http.Header{"X-Should-Retry": {"true"}}, 400), good}, seconds(1), nil, 2},
+			"no summary":       {[]http.HandlerFunc{says(200, reply(provider, "", stop(provider)))}, nil, ErrAnswer, 1},
+		} {
+			t.Run(provider+"/"+name, func(t *testing.T) {
+				s, calls := serve(t, provider, tc.script...)
+				c := newClock()
+				s.now, s.wait, s.timeout = c.Now, c.Wait, 2*time.Minute
+				in := input(1, 100)
+				in.Template = "wolffish"
+				out, err := s.Summarize(t.Context(), in)
+				if !errors.Is(err, tc.want) || (err == nil) != (tc.want == nil) {
+					t.Errorf("%v, want %v", err, tc.want)
+				}
+				if calls.Load() != tc.calls || !slices.Equal(c.waited, tc.waited) {
+					t.Errorf("%d requests after %v, want %d after %v", calls.Load(), c.waited, tc.calls, tc.waited)
+				}
+				if err == nil && (out.Text != "TASK: all is well" || out.Usage.OutputTokens != 3) {
+					t.Errorf("%+v", out)
+				}
+			})
+		}
+	}
+}
+
+// A context that ends while a try is waited for ends the summary.
+func TestRetryCanceled(t *testing.T) {
+	s, _ := scripted(t, Config{}, func(int, request) (answer, error) {
+		return answer{}, failed(t.Context(), 500, nil, nil)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	s.wait = func(ctx context.Context, _ time.Duration) error { cancel(); return ctx.Err() }
+	in := input(1, 100)
+	in.Template = "wolffish"
+	if _, err := s.Summarize(ctx, in); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want canceled", err)
+	}
+}
+
+func TestWait(t *testing.T) {
+	if err := wait(t.Context(), time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := wait(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want canceled", err)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := newClock().now
+	for v, want := range map[string]time.Duration{
+		"": 0, "soon": 0, "-1": 0, "NaN": 0, "2": 2 * time.Second, "0.5": time.Second / 2, "1e300": math.MaxInt32 * time.Second, "Inf": math.MaxInt32 * time.Second,
+		"Sat, 21 Nov 2026 23:58:00 GMT": 0, "Saturday, 21-Nov-26 23:59:30 GMT": 30 * time.Second,
+	} {
+		if got := retryAfter(v, now); got != want {
+			t.Errorf("%q: %v, want %v", v, got, want)
+		}
+	}
+}
+
+func TestPrice(t *testing.T) {
+	haiku := Price{Input: 1_000_000, Output: 5_000_000, CacheRead: 100_000} // dollars 1, 5 and 0.1 a million
+	for _, tc := range []struct {
+		p    Price
+		u    turns.Usage
+		want uint64
+	}{
+		{haiku, turns.Usage{}, 0},
+		{haiku, turns.Usage{InputTokens: 7500, OutputTokens: 750}, 11_250},
+		{haiku, turns.Usage{InputTokens: 7500, OutputTokens: 750, CacheRead: 7000}, 500 + 700 + 3750},
+		{haiku, turns.Usage{InputTokens: 10, CacheRead: 20}, 1},
+		{Price{Input: 1}, turns.Usage{InputTokens: 1}, 1}, // rounded up
+		{Price{Input: 4_000_000}, turns.Usage{InputTokens: 10, CacheRead: 10}, 40},
+		{Price{Input: math.MaxUint64, Output: math.MaxUint64}, turns.Usage{InputTokens: math.MaxUint64, OutputTokens: math.MaxUint64}, math.MaxUint64},
+	} {
+		if got := tc.p.Of(tc.u); got != tc.want {
+			t.Errorf("%+v of %+v: %d, want %d", tc.u, tc.p, got, tc.want)
+		}
+	}
+}
+
+// Over the day's limit nothing is asked; the next day begins at nothing. The
+// partial tier spends from the same limit.
+func TestSpendLimit(t *testing.T) {
+	c := newClock()
+	price := Price{Input: 1_000_000, Output: 1_000_000}
+	s, asked := scripted(t, Config{Price: price, SpendLimit: 20, Now: c.Now}, blocks) // 11 micro-dollars a request
+	in := input(1, 100)
+	in.Template = "gsv"
+	ask := func(s *Summarizer, want error) {
+		t.Helper()
+		before := len(*asked)
+		out, err := s.Summarize(t.Context(), in)
+		if !errors.Is(err, want) || (err == nil) != (want == nil) {
+			t.Errorf("%v, want %v", err, want)
+		}
+		if n := len(*asked) - before; out.CostMicros != uint64(11*n) || (n == 1) != (err == nil) {
+			t.Errorf("%d requests, cost %d", n, out.CostMicros)
+		}
+	}
+	ask(s, nil)
+	ask(s.Partial(), nil)
+	ask(s, ErrSpend)
+	ask(s.Partial(), ErrSpend)
+	c.now = c.now.Add(2 * time.Minute)
+	ask(s, nil)
+
+	if _, err := New(Config{Provider: "openai", Model: "m", SpendLimit: 1}); !errors.Is(err, ErrConfig) {
+		t.Errorf("a limit without a price: %v", err)
+	}
+}
+
+// The limit holds within one summary too, and what was spent by then is told.
+func TestSpendLimitWithinASummary(t *testing.T) {
+	s, asked := scripted(t, Config{Price: Price{Input: 1_000_000}, SpendLimit: 20, Window: 4000}, plain)
+	out, err := s.Summarize(t.Context(), input(30, 900))
+	if !errors.Is(err, ErrSpend) || len(*asked) != 2 || out.CostMicros != 20 || out.Usage.InputTokens != 20 || out.Text != "" {
+		t.Errorf("%+v, %v after %d requests", out, err, len(*asked))
+	}
+}
+
+// An answer without usage costs what the counter estimates, and reports none.
+func TestCostWithoutUsage(t *testing.T) {
+	s, asked := scripted(t, Config{Price: Price{Input: 1_000_000}}, func(int, request) (answer, error) { return answer{text: "short"}, nil })
+	out, err := s.Summarize(t.Context(), input(1, 100))
+	r := (*asked)[0]
+	if want := s.counter.Text(r.system) + s.counter.Text(r.user); err != nil || out.Usage != nil || out.CostMicros != want {
+		t.Errorf("%+v, %v, want a cost of %d", out, err, want)
+	}
+}
+
+// An answer that is none has its price too.
+func TestCostOfNoSummary(t *testing.T) {
+	s, _ := scripted(t, Config{Price: Price{Input: 1_000_000}}, func(int, request) (answer, error) {
+		return answer{usage: turns.Usage{InputTokens: 5}}, ErrAnswer
+	})
+	if out, err := s.Summarize(t.Context(), input(1, 100)); !errors.Is(err, ErrAnswer) || out.CostMicros != 5 || out.Usage.InputTokens != 5 {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+func TestStyleIsChecked(t *testing.T) {
+	_, err := New(Config{Provider: "openai", Model: "m", Style: compactor.Style{ChunkRatio: 2}})
+	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "of 2:") {
+		t.Errorf("%v", err)
+	}
+}
