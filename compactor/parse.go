@@ -43,6 +43,8 @@ func (t Template) Parse(answer string, halves []HalfTurn) (Output, error) {
 	if err != nil {
 		return Output{}, err
 	}
+	// A tag of ours inside, in any case or spacing, is refused: nobody can say
+	// which of two tags the model meant, and which one it copied.
 	if out.Text == "" || tagged(out.Text) {
 		return Output{}, refused("its summary is empty, or has a tag in it")
 	}
@@ -63,9 +65,7 @@ func refused(format string, args ...any) error {
 }
 
 // parseBlocks reads <summary>…</summary> and <memories>…</memories>: each once,
-// in any order, nothing outside. A tag of ours inside a block, in any case or
-// spacing, is refused: nobody can say which of two tags the model meant, and
-// which one it copied.
+// in any order, nothing outside.
 func parseBlocks(answer string) (Output, error) {
 	blocks := map[string]string{}
 	for rest := answer; rest != ""; {
@@ -84,9 +84,6 @@ func parseBlocks(answer string) (Output, error) {
 		body, after, closed := strings.Cut(rest[len(name)+2:], "</"+name+">")
 		if !closed {
 			return Output{}, refused("<%s> is not closed", name)
-		}
-		if tagged(body) {
-			return Output{}, refused("a tag inside <%s>", name)
 		}
 		blocks[name], rest = strings.TrimSpace(body), strings.TrimSpace(after)
 	}
