@@ -219,7 +219,7 @@ func checkShape(t interface {
 	}
 	for _, r := range text {
 		if r != '\n' && (unicode.IsControl(r) || r == 0x2028 || r == 0x2029 || turnsDirection(r)) {
-			t.Errorf("holds %U", r)
+			t.Errorf("holds %U in %q", r, text)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // parse reads a summary of this package back, section by section. Lines that
@@ -13,6 +14,9 @@ func parse(text string) (got map[string][]string, foreign []string) {
 	got = make(map[string][]string)
 	section := ""
 	for line := range strings.SplitSeq(text, "\n") {
+		if strings.ContainsFunc(line, unshown) {
+			line = oneLine(line, len(line)) // another wrote it
+		}
 		line = strings.TrimRight(line, " \r")
 		switch item, ok := strings.CutPrefix(line, "- "); {
 		case strings.TrimSpace(line) == "":
@@ -25,6 +29,11 @@ func parse(text string) (got map[string][]string, foreign []string) {
 		}
 	}
 	return got, foreign
+}
+
+// unshown reports whether r is none that a summary of this package holds.
+func unshown(r rune) bool {
+	return unicode.IsControl(r) || r == 0x2028 || r == 0x2029 || turnsDirection(r)
 }
 
 // pointer splits an item from the turn that it points at.
