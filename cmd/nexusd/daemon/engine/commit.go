@@ -18,6 +18,8 @@ type draft struct {
 	body  any        // nil: no body
 	keys  []turns.ID // content keys to seal under; nil: the session's own
 	after func(seq uint64, hash turns.Hash)
+
+	release func() // called when the draft is stored or given up; nil: nothing
 }
 
 // request is what identifies a mutating call for ever: its id, and a digest of
@@ -122,6 +124,9 @@ func (e *Engine) fold(ctx context.Context, c Caller, id turns.ID, ch *chain, fre
 
 // commit seals and appends the draft behind the session's tail.
 func (e *Engine) commit(ctx context.Context, c Caller, ch *chain, s *ledger.Session, d *draft) (uint64, error) {
+	if d.release != nil {
+		defer d.release()
+	}
 	ev := d.event
 	ev.Version, ev.Chain = turns.Version, turns.SessionChain(s.ID)
 	ev.Index, ev.Prev = s.Tail.Index+1, s.Tail.Hash

@@ -8,9 +8,7 @@ import (
 	"nexus/compactor"
 	"nexus/ledger"
 	"nexus/ledger/api"
-	"nexus/projections"
 	"nexus/turns"
-	"nexus/turns/seal"
 )
 
 // defaultPolicy is what a session runs under that names no policy.
@@ -49,16 +47,18 @@ func (e *Engine) Create(ctx context.Context, c Caller, req api.CreateSession, ca
 		}
 		ev.SpawnedBy = turns.Ref{Session: sp.Session, Turn: sp.Turn}
 	}
-	return e.openSession(ctx, c, request{id: id, what: "session.create", canonical: canonical}, ev, label, settings)
+	out, err := e.openSession(ctx, c, request{id: id, what: "session.create", canonical: canonical}, ev, label, settings)
+	return out, e.taken(ctx, c, label, err)
 }
 
-// openSession stores the first event of a session's chain.
+// openSession stores the first event of a session's chain. Its label is
+// claimed before, unless that leads to it already: by the reset that named it.
 //
 // Crash states: after the key is made, a key that seals nothing; after the
-// label is claimed, a label that resolves to no session, which the next claim
-// may take over; after the event, a session. A retry with the same id ends in
-// the same session from each of them.
-func (e *Engine) openSession(ctx context.Context, c Caller, r request, ev *turns.Event, label string, settings turns.Settings) (*api.Session, error) {
+// label is claimed, a claim that stands alone and ends with its lease; after the
+// event, a session. A retry with the same id ends in the same session from each
+// of them.
+func (e *Engine) openSession(ctx context.Context, c Caller, r request, ev *turns.Event, name string, settings turns.Settings) (*api.Session, error) {
 	ch, release, err := e.hold(ctx, c.Tenant+"/"+r.id.String())
 	if err != nil {
 		return nil, err
@@ -66,6 +66,14 @@ func (e *Engine) openSession(ctx context.Context, c Caller, r request, ev *turns
 	defer release()
 	if done, err := e.opened(ctx, c, r); done != nil || err != nil {
 		return done, err
+	}
+	var l *label
+	if name != "" {
+		var release func()
+		if l, release, err = e.holdLabel(ctx, c, name, r.id); err != nil {
+			return nil, err
+		}
+		defer release() // not before the session says itself that it has the label
 	}
 	if e.Keys != nil {
 		if _, err := e.Keys.Create(r.id, e.Rand); err != nil {
@@ -75,16 +83,16 @@ func (e *Engine) openSession(ctx context.Context, c Caller, r request, ev *turns
 	if ev.Digest, err = e.digest(r.id, r); err != nil {
 		return nil, err
 	}
-	if label != "" {
-		if err := e.claim(ctx, c, label, r.id); err != nil {
-			return nil, err
-		}
-	}
 	ev.Version, ev.Chain = turns.Version, turns.SessionChain(r.id)
 	ev.Recorded, ev.Actor = e.Now().UnixNano(), c.actor()
-	payload, err := e.sealed(ctx, c.Tenant, ev.Root, ev, &turns.OpenedBody{Label: label, Settings: settings}, []turns.ID{r.id})
+	payload, err := e.sealed(ctx, c.Tenant, ev.Root, ev, &turns.OpenedBody{Label: name, Settings: settings}, []turns.ID{r.id})
 	if err != nil {
 		return nil, err
+	}
+	if l != nil && !l.leads {
+		if err := l.claim(ctx, r.id); err != nil {
+			return nil, err
+		}
 	}
 	seq, err := e.Log.Append(ctx, ledger.SessionSubject(c.Tenant, ev.Root, r.id), 0, payload)
 	if errors.Is(err, ledger.ErrConflict) {
@@ -99,6 +107,9 @@ func (e *Engine) openSession(ctx context.Context, c Caller, r request, ev *turns
 	}
 	ch.seq = seq
 	e.Metrics.appended(ev.Kind)
+	if l != nil && l.leads {
+		_ = l.claim(ctx, r.id) // a shorter way for look-ups; without it they go by the reset
+	}
 	if err := e.Store.WaitFor(ctx, seq); err != nil {
 		return nil, err
 	}
@@ -138,123 +149,6 @@ func (e *Engine) opened(ctx context.Context, c Caller, r request) (*api.Session,
 		return nil, reused
 	}
 	return e.session(&s)
-}
-
-// claim makes label resolve to session, unless it resolves to another that is
-// open: then it is a conflict that names it.
-func (e *Engine) claim(ctx context.Context, c Caller, label string, session turns.ID) error {
-	digest, err := e.labelDigest(c.Tenant, c.Agent, label)
-	if err != nil {
-		return err
-	}
-	chain := turns.Chain{Entity: turns.LabelEntity, ID: digest}
-	subject := ledger.Subject(c.Tenant, chain.ID, chain)
-	_, release, err := e.hold(ctx, subject)
-	if err != nil {
-		return err
-	}
-	defer release()
-	for {
-		row, err := e.labelRow(ctx, c.Tenant, digest)
-		if err != nil {
-			return err
-		}
-		if row.Session == session {
-			return nil
-		}
-		if !row.Session.IsZero() {
-			if _, err := e.catchUp(ctx, c.Tenant, row.Session); err != nil && !errors.Is(err, ledger.ErrNotFound) {
-				return err
-			}
-			if s, err := e.Store.Session(row.Session); err == nil && !s.Final() {
-				return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("the label resolves to session %s, which is open", row.Session),
-					Details: map[string]any{"session": row.Session.String()}}
-			}
-		}
-		id, err := e.newID(turns.ID{})
-		if err != nil {
-			return err
-		}
-		ev := &turns.Event{
-			Version: turns.Version, Kind: turns.KindClaimed, ID: id, Chain: chain, Recorded: e.Now().UnixNano(),
-			Actor: c.actor(), Agent: c.Agent, To: turns.Ref{Session: session},
-		}
-		if !row.Session.IsZero() {
-			ev.Index, ev.Prev = row.Tail.Index+1, row.Tail.Hash
-		}
-		payload, err := e.sealed(ctx, c.Tenant, session, ev, &turns.ClaimedBody{Label: label}, []turns.ID{session})
-		if err != nil {
-			return err
-		}
-		seq, err := e.Log.Append(ctx, subject, row.Tail.Seq, payload)
-		if errors.Is(err, ledger.ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		return e.Store.WaitFor(ctx, seq)
-	}
-}
-
-func (e *Engine) labelDigest(tenant, agent, label string) (string, error) {
-	var k seal.Key
-	if e.Keys != nil {
-		var err error
-		if k, err = e.Keys.Create(turns.ID(e.Ledger), e.Rand); err != nil {
-			return "", fmt.Errorf("the key of labels: %w", err)
-		}
-	}
-	return seal.LabelDigest(k, tenant, agent, label), nil
-}
-
-// labelRow is the label's row at the end of its chain.
-func (e *Engine) labelRow(ctx context.Context, tenant, digest string) (row projections.Label, err error) {
-	chain := turns.Chain{Entity: turns.LabelEntity, ID: digest}
-	last, err := e.Log.Last(ctx, ledger.Subject(tenant, digest, chain))
-	if errors.Is(err, ledger.ErrNotFound) {
-		return row, nil
-	}
-	if err != nil {
-		return row, err
-	}
-	if err := e.Store.WaitFor(ctx, last.Seq); err != nil {
-		return row, err
-	}
-	return e.Store.Label(tenant, digest)
-}
-
-// Resolve is session.resolve: the session that a label stands for.
-func (e *Engine) Resolve(ctx context.Context, c Caller, label string) (*api.Session, error) {
-	if err := turns.ValidateLabel("/label", label); err != nil {
-		return nil, err
-	}
-	none := &api.Error{Code: api.NotFound, Message: "no session has this label"}
-	if c.Operator() {
-		return nil, &api.Error{Code: api.Unprocessable, Message: "a label belongs to an agent; name the agent"}
-	}
-	digest, err := e.labelDigest(c.Tenant, c.Agent, label)
-	if err != nil {
-		return nil, err
-	}
-	row, err := e.labelRow(ctx, c.Tenant, digest)
-	if err != nil {
-		return nil, err
-	}
-	if row.Session.IsZero() {
-		return nil, none
-	}
-	s, err := e.row(ctx, c, row.Session, true)
-	if errors.Is(err, ledger.ErrNotFound) {
-		return nil, none
-	}
-	if err != nil {
-		return nil, err
-	}
-	if s.State == turns.Reset && !s.Successor.IsZero() {
-		return e.succeed(ctx, s)
-	}
-	return e.session(s)
 }
 
 // applySettings changes what req names, and returns the label.

@@ -64,7 +64,7 @@ func (e *Engine) Fork(ctx context.Context, c Caller, session turns.ID, req api.C
 	}
 	out, err := e.openSession(ctx, c, request{id: id, what: "fork.create", canonical: canonical}, ev, label, set)
 	if err != nil {
-		return nil, err
+		return nil, e.taken(ctx, c, label, err)
 	}
 	if mode == turns.Summary && (out.Turns == 0 && out.Compactions == 0) {
 		if err := e.summarizeFork(ctx, c, id, point); err != nil {

@@ -16,22 +16,27 @@ import (
 
 // inForce is a session's label and settings at its tail.
 func (e *Engine) inForce(s *ledger.Session) (label string, set turns.Settings, err error) {
+	_, label, set, err = e.settings(s)
+	return label, set, err
+}
+
+// settings is the event that the settings in force stand in, and what it says.
+func (e *Engine) settings(s *ledger.Session) (ev *turns.Event, label string, set turns.Settings, err error) {
 	payload, err := e.Store.EventAt(s.ID, s.Settings)
 	if err != nil {
-		return "", set, err
+		return nil, "", set, err
 	}
-	ev, err := turns.Decode(payload)
-	if err != nil {
-		return "", set, err
+	if ev, err = turns.Decode(payload); err != nil {
+		return nil, "", set, err
 	}
 	if ev.Kind == turns.KindOpened {
 		var b turns.OpenedBody
 		err = e.open(ev, &b)
-		return b.Label, b.Settings, err
+		return ev, b.Label, b.Settings, err
 	}
 	var b turns.ChangedBody
 	err = e.open(ev, &b)
-	return b.Label, b.Settings, err
+	return ev, b.Label, b.Settings, err
 }
 
 // overhead is the tokens of system and tools: what stands before the messages
@@ -258,7 +263,11 @@ func optionalID(field, s string) (turns.ID, error) {
 	return id, nil
 }
 
-// Set is session.set.
+// Set is session.set. Another label is claimed before the session says that it
+// has it; the one that it had is free from then on.
+//
+// Crash states: after the claim, the session with its old label; the claim ends
+// with its lease, and a retry makes another.
 func (e *Engine) Set(ctx context.Context, c Caller, id turns.ID, req api.SetSession, canonical []byte) (*api.Session, error) {
 	r := request{id: req.ID, what: "session.set", canonical: canonical}
 	err := e.mutate(ctx, c, id, func(_ *chain, s *ledger.Session) (*draft, error) {
@@ -274,13 +283,24 @@ func (e *Engine) Set(ctx context.Context, c Caller, id turns.ID, req api.SetSess
 		if label, err = e.applySettings(&set, label, req.SessionSettings); err != nil {
 			return nil, err
 		}
-		if label != was {
-			if err := e.claim(ctx, Caller{c.Tenant, s.Agent}, label, s.ID); err != nil {
-				return nil, err
-			}
+		d := &draft{event: ev, body: &turns.ChangedBody{Label: label, Settings: set}}
+		if label == was {
+			return d, nil
 		}
-		return &draft{event: ev, body: &turns.ChangedBody{Label: label, Settings: set}}, nil
+		l, release, err := e.holdLabel(ctx, c, label, s.ID)
+		if err != nil {
+			return nil, err
+		}
+		d.release = release
+		if err := l.claim(ctx, s.ID); err != nil {
+			release()
+			return nil, err
+		}
+		return d, nil
 	})
+	if req.Label != nil {
+		err = e.taken(ctx, c, *req.Label, err)
+	}
 	return e.after(ctx, c, id, err)
 }
 

@@ -1,0 +1,255 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/projections"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// A label stands for the session that claimed it last on the label's chain, or
+// that this one was reset to, as long as that session's own settings name it: a
+// session that takes another label leaves the first one free, without an event.
+//
+// A session claims first and says so itself after: the event that opens it, or
+// changes its settings, follows the claim. In between, a claim stands alone.
+
+// claimLease is how long a claim that stands alone keeps the label from others:
+// longer than any request lives, so that one under way is not overtaken, and
+// one that a crash cut short is in nobody's way for long.
+const claimLease = time.Minute
+
+// holder is who has a label.
+type holder struct {
+	id      turns.ID        // the session that others can't take it from; zero: the label is free
+	session *ledger.Session // the session that it stands for; nil: none that is there
+}
+
+// successor reports whether session was reset to id, which nobody has opened yet.
+func (h holder) successor() bool { return h.session != nil && !h.id.IsZero() && h.session.ID != h.id }
+
+// holder is who has the caller's label whose chain ends in row.
+func (e *Engine) holder(ctx context.Context, c Caller, label string, row projections.Label) (h holder, err error) {
+	seen := make(map[turns.ID]bool) // what an import says of successors may be anything
+	for id := row.Session; !id.IsZero() && !seen[id]; id = h.session.Successor {
+		seen[id] = true
+		if _, err := e.catchUp(ctx, c.Tenant, id); err != nil && !errors.Is(err, ledger.ErrNotFound) {
+			return h, err
+		}
+		s, err := e.Store.Session(id)
+		if errors.Is(err, ledger.ErrNotFound) {
+			return e.absent(ctx, label, row, h, id)
+		}
+		if err != nil {
+			return h, err
+		}
+		if s.Tenant != c.Tenant || s.Agent != c.Agent {
+			return holder{}, nil
+		}
+		h.session = &s
+		if s.State != turns.Reset || s.Successor.IsZero() {
+			break
+		}
+	}
+	if h.session == nil {
+		return h, nil
+	}
+	ev, has, _, err := e.settings(h.session)
+	switch {
+	case errors.Is(err, turns.ErrErased): // nobody can tell; nobody can take it from a session that goes on
+	case err != nil:
+		return h, err
+	case has != label && h.session.Final():
+		return holder{}, nil
+	case has != label:
+		id, err := e.alone(ctx, row, ev.Recorded)
+		return holder{id: id}, err
+	}
+	if !h.session.Final() {
+		h.id = h.session.ID
+	}
+	return h, nil
+}
+
+// absent is who has a label that leads to a session which is not there: the
+// successor of h.session, or the one that claimed it.
+func (e *Engine) absent(ctx context.Context, label string, row projections.Label, h holder, id turns.ID) (holder, error) {
+	if h.session == nil {
+		id, err := e.alone(ctx, row, 0)
+		return holder{id: id}, err
+	}
+	_, has, _, err := e.settings(h.session)
+	if err != nil || has != label {
+		return holder{}, err
+	}
+	h.id = id
+	return h, nil
+}
+
+// alone is the session of a claim that came after the time since and is not
+// yet followed by what it was made for; zero: it is too old.
+func (e *Engine) alone(ctx context.Context, row projections.Label, since int64) (turns.ID, error) {
+	r, err := e.Log.Get(ctx, row.Tail.Seq)
+	if err != nil {
+		return turns.ID{}, err
+	}
+	ev, err := turns.Decode(r.Payload)
+	if err != nil || ev.Recorded < since || e.Now().Sub(time.Unix(0, ev.Recorded)) > claimLease {
+		return turns.ID{}, err
+	}
+	return row.Session, nil
+}
+
+// label is a label's chain. Whoever has it from [Engine.holdLabel] is the only
+// one on this daemon to give it away.
+type label struct {
+	engine  *Engine
+	caller  Caller
+	name    string
+	chain   turns.Chain
+	subject string
+	row     projections.Label
+	leads   bool // by resets, to the session that asks
+}
+
+// holdLabel waits for the label's turn, and checks that session may have it:
+// [ledger.ErrConflict], which names the session that has it, where not.
+func (e *Engine) holdLabel(ctx context.Context, c Caller, name string, session turns.ID) (*label, func(), error) {
+	digest, err := e.labelDigest(c.Tenant, c.Agent, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	l := &label{engine: e, caller: c, name: name, chain: turns.Chain{Entity: turns.LabelEntity, ID: digest}}
+	l.subject = ledger.Subject(c.Tenant, digest, l.chain)
+	_, release, err := e.hold(ctx, l.subject)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := l.free(ctx, session); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return l, release, nil
+}
+
+func (l *label) free(ctx context.Context, session turns.ID) (err error) {
+	e := l.engine
+	if l.row, err = e.labelRow(ctx, l.caller.Tenant, l.chain.ID); err != nil {
+		return err
+	}
+	h, err := e.holder(ctx, l.caller, l.name, l.row)
+	if err != nil {
+		return err
+	}
+	if !h.id.IsZero() && h.id != session {
+		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has the label", h.id),
+			Details: map[string]any{"session": h.id.String()}}
+	}
+	l.leads = h.successor()
+	return nil
+}
+
+// claim makes the label stand for session, once that says so itself. Another
+// daemon may have given it away since it was seen free: then it is a conflict.
+func (l *label) claim(ctx context.Context, session turns.ID) error {
+	e := l.engine
+	for {
+		id, err := e.newID(turns.ID{})
+		if err != nil {
+			return err
+		}
+		ev := &turns.Event{
+			Version: turns.Version, Kind: turns.KindClaimed, ID: id, Chain: l.chain, Recorded: e.Now().UnixNano(),
+			Actor: l.caller.actor(), Agent: l.caller.Agent, To: turns.Ref{Session: session},
+		}
+		if !l.row.Session.IsZero() {
+			ev.Index, ev.Prev = l.row.Tail.Index+1, l.row.Tail.Hash
+		}
+		payload, err := e.sealed(ctx, l.caller.Tenant, session, ev, &turns.ClaimedBody{Label: l.name}, []turns.ID{session})
+		if err != nil {
+			return err
+		}
+		_, err = e.Log.Append(ctx, l.subject, l.row.Tail.Seq, payload)
+		if !errors.Is(err, ledger.ErrConflict) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: the label kept moving: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+		if err := l.free(ctx, session); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *Engine) labelDigest(tenant, agent, label string) (string, error) {
+	var k seal.Key
+	if e.Keys != nil {
+		var err error
+		if k, err = e.Keys.Create(turns.ID(e.Ledger), e.Rand); err != nil {
+			return "", fmt.Errorf("the key of labels: %w", err)
+		}
+	}
+	return seal.LabelDigest(k, tenant, agent, label), nil
+}
+
+// labelRow is the label's row at the end of its chain.
+func (e *Engine) labelRow(ctx context.Context, tenant, digest string) (row projections.Label, err error) {
+	chain := turns.Chain{Entity: turns.LabelEntity, ID: digest}
+	last, err := e.Log.Last(ctx, ledger.Subject(tenant, digest, chain))
+	if errors.Is(err, ledger.ErrNotFound) {
+		return row, nil
+	}
+	if err != nil {
+		return row, err
+	}
+	if err := e.Store.WaitFor(ctx, last.Seq); err != nil {
+		return row, err
+	}
+	return e.Store.Label(tenant, digest)
+}
+
+// Resolve is session.resolve: the session that a label stands for.
+func (e *Engine) Resolve(ctx context.Context, c Caller, label string) (*api.Session, error) {
+	if err := turns.ValidateLabel("/label", label); err != nil {
+		return nil, err
+	}
+	if c.Operator() {
+		return nil, &api.Error{Code: api.Unprocessable, Message: "a label belongs to an agent; name the agent"}
+	}
+	digest, err := e.labelDigest(c.Tenant, c.Agent, label)
+	if err != nil {
+		return nil, err
+	}
+	row, err := e.labelRow(ctx, c.Tenant, digest)
+	if err != nil {
+		return nil, err
+	}
+	h, err := e.holder(ctx, c, label, row)
+	if err != nil {
+		return nil, err
+	}
+	if h.session == nil {
+		return nil, &api.Error{Code: api.NotFound, Message: "no session has this label"}
+	}
+	if h.successor() {
+		return e.succeed(ctx, h.session)
+	}
+	return e.session(h.session)
+}
+
+// taken is err, which may be that a label is another's. If that one is the
+// successor of a session that was reset, and a crash kept it from being opened,
+// it is opened now, so that the caller finds it.
+func (e *Engine) taken(ctx context.Context, c Caller, label string, err error) error {
+	if label != "" && errors.Is(err, ledger.ErrConflict) {
+		_, _ = e.Resolve(ctx, c, label) // the answer is the conflict, whatever comes of it
+	}
+	return err
+}

@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// opens is a session.create with a label.
+func opens(id turns.ID, label string) api.CreateSession {
+	return api.CreateSession{ID: id, SessionSettings: api.SessionSettings{Label: &label}}
+}
+
+func labelled(t *testing.T, e *Engine, id turns.ID, label string) (*api.Session, error) {
+	t.Helper()
+	r := opens(id, label)
+	return e.Create(t.Context(), alice, r, canon(r))
+}
+
+func relabel(t *testing.T, e *Engine, s turns.ID, label string) error {
+	t.Helper()
+	r := api.SetSession{SessionSettings: api.SessionSettings{Label: &label}}
+	_, err := e.Set(t.Context(), alice, s, r, canon(r))
+	return err
+}
+
+// holds checks which session a label stands for, on each engine.
+func holds(t *testing.T, label string, want turns.ID, engines ...*Engine) {
+	t.Helper()
+	for i, e := range engines {
+		got, err := e.Resolve(t.Context(), alice, label)
+		switch {
+		case want.IsZero() && code(err) != api.NotFound:
+			t.Errorf("daemon %d: %s resolves to %v, %v; want not_found", i, label, got, err)
+		case !want.IsZero() && err != nil:
+			t.Errorf("daemon %d: %s: %v, want %s", i, label, err, want)
+		case !want.IsZero() && (got.ID != want || got.Label != label):
+			t.Errorf("daemon %d: %s resolves to %s with label %q, want %s", i, label, got.ID, got.Label, want)
+		}
+	}
+}
+
+// Of two sessions that are opened under one label at the same time one is
+// opened, on one daemon and on two; the other is told which.
+func TestTwoSessionsWantOneLabel(t *testing.T) {
+	for name, two := range map[string]bool{"one daemon": false, "two daemons": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			e := w.engine(t)
+			other := e
+			if two {
+				other = w.engine(t)
+			}
+			x, y := newID(t), newID(t)
+			reached, gate := make(chan struct{}), make(chan struct{})
+			e.Log = &hookLog{Log: w.log, before: func(subject string) error {
+				if subject == ledger.SessionSubject("default", x, x) {
+					close(reached)
+					<-gate
+				}
+				return nil
+			}}
+			first, second := make(chan error, 1), make(chan error, 1)
+			go func() { _, err := labelled(t, e, x, "main"); first <- err }()
+			<-reached // x has claimed the label, and is not there yet
+			go func() { _, err := labelled(t, other, y, "main"); second <- err }()
+			if two {
+				err := <-second
+				second <- err
+			}
+			close(gate)
+			if err := <-first; err != nil {
+				t.Errorf("the first: %v", err)
+			}
+			if err := api.FromError(<-second); err.Code != api.Conflict || err.Details["session"] != x.String() {
+				t.Errorf("the second: %v %v, want a conflict that names %s", err, err.Details, x)
+			}
+			holds(t, "main", x, e, other)
+			if _, err := w.keys.Key(y); err == nil && !two {
+				t.Error("a session that was refused has a key")
+			}
+			verified(t, other)
+		})
+	}
+}
+
+// A claim that a crash cut short ends with its lease; the session that made it
+// can be opened by a retry before that, and after it if nobody took the label.
+func TestAClaimThatStandsAlone(t *testing.T) {
+	for name, retry := range map[string]bool{"the same again": true, "another after the lease": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			e, other := w.engine(t), w.engine(t)
+			x, y := newID(t), newID(t)
+			e.Log = &hookLog{Log: w.log, before: func(subject string) error {
+				if subject == ledger.SessionSubject("default", x, x) {
+					return fmt.Errorf("%w: crash", ledger.ErrUnavailable)
+				}
+				return nil
+			}}
+			if _, err := labelled(t, e, x, "main"); err == nil {
+				t.Fatal("no crash")
+			}
+			holds(t, "main", turns.ID{}, other)
+			if _, err := labelled(t, other, y, "main"); code(err) != api.Conflict {
+				t.Errorf("another in between: %v, want conflict", err)
+			}
+			if retry {
+				must(labelled(t, other, x, "main"))(t)
+				holds(t, "main", x, e, other)
+				return
+			}
+			other.Now = func() time.Time { return time.Now().Add(claimLease + time.Second) }
+			must(labelled(t, other, y, "main"))(t)
+			holds(t, "main", y, e, other)
+			e.Log = w.log
+			if _, err := labelled(t, e, x, "main"); code(err) != api.Conflict {
+				t.Errorf("the first, late: %v, want conflict", err)
+			}
+			verified(t, e)
+		})
+	}
+}
+
+// A session that takes another label leaves the first one free at once, and
+// can come back to it if nobody has it.
+func TestARenamedSessionFreesItsLabel(t *testing.T) {
+	w := newWorld()
+	e, other := w.engine(t), w.engine(t)
+	s := must(labelled(t, e, newID(t), "plan"))(t)
+	if err := relabel(t, other, s.ID, "work"); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, "plan", turns.ID{}, e, other)
+	holds(t, "work", s.ID, e, other)
+	if err := relabel(t, e, s.ID, "plan"); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, "plan", s.ID, e, other)
+	if err := relabel(t, e, s.ID, "work"); err != nil {
+		t.Fatal(err)
+	}
+	next := must(labelled(t, other, newID(t), "plan"))(t)
+	holds(t, "plan", next.ID, e, other)
+	if err := api.FromError(relabel(t, e, s.ID, "plan")); err.Code != api.Conflict || err.Details["session"] != next.ID.String() {
+		t.Errorf("a label that another took: %v %v", err, err.Details)
+	}
+	holds(t, "work", s.ID, e, other)
+	reset := must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")))(t)
+	holds(t, "work", reset.ID, e, other)
+	verified(t, e)
+}
+
+// A change that is refused after its label was claimed leaves the label free.
+func TestARefusedChangeLeavesTheLabelFree(t *testing.T) {
+	w := newWorld()
+	e, other := w.engine(t), w.engine(t)
+	s := create(t, e, 0, "nexus")
+	closed := false
+	e.Log = &hookLog{Log: w.log, before: func(subject string) error {
+		if !closed && subject == ledger.SessionSubject("default", s.ID, s.ID) {
+			closed = true
+			must(other.CloseSession(t.Context(), alice, s.ID, api.CloseSession{}, nil))(t)
+		}
+		return nil
+	}}
+	if err := relabel(t, e, s.ID, "main"); code(err) != api.Closed {
+		t.Errorf("set on a session that was closed meanwhile: %v, want closed", err)
+	}
+	next := must(labelled(t, other, newID(t), "main"))(t)
+	holds(t, "main", next.ID, e, other)
+}
+
+// Wherever a reset is cut short after its commit, the label stands for the
+// successor, with its settings: for a look-up, and for who wants to take it.
+func TestAResetKeepsItsLabelThroughACrash(t *testing.T) {
+	for cut := 2; cut <= 3; cut++ { // the state event, the successor, its claim
+		for _, by := range []string{"resolve", "create", "append"} {
+			t.Run(fmt.Sprintf("before event %d, %s", cut, by), func(t *testing.T) {
+				w := newWorld()
+				e := w.engine(t)
+				r := opens(newID(t), "main")
+				model := "some-model"
+				r.Model = &model
+				s := must(e.Create(t.Context(), alice, r, canon(r)))(t)
+				n := 0
+				e.Log = &hookLog{Log: w.log, before: func(string) error {
+					if n++; n >= cut {
+						return fmt.Errorf("%w: crash", ledger.ErrUnavailable)
+					}
+					return nil
+				}}
+				_, _ = e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}"))
+				second, third := w.engine(t), w.engine(t)
+				var heir string
+				switch by {
+				case "resolve":
+					heir = must(second.Resolve(t.Context(), alice, "main"))(t).ID.String()
+				case "create":
+					_, err := labelled(t, second, newID(t), "main")
+					if code(err) != api.Conflict {
+						t.Fatalf("a create under the label: %v, want conflict", err)
+					}
+					heir, _ = api.FromError(err).Details["session"].(string)
+				case "append":
+					_, err := second.Append(t.Context(), alice, s.ID, say("x", "y"), nil)
+					heir, _ = api.FromError(err).Details["successor"].(string)
+				}
+				id := must(turns.ParseID(heir))(t)
+				if got := must(third.Get(t.Context(), alice, id, api.Read{}))(t); got.Label != "main" || got.Model != model || got.State != "open" {
+					t.Errorf("successor: %+v", got)
+				}
+				holds(t, "main", id, second, third)
+				must(second.Reset(t.Context(), alice, id, api.ResetSession{}, []byte("{}")))(t)
+				verified(t, third)
+			})
+		}
+	}
+}
