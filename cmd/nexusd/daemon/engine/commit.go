@@ -19,6 +19,7 @@ type draft struct {
 	keys  []turns.ID // content keys to seal under; nil: the session's own
 	after func(seq uint64, hash turns.Hash)
 
+	claimed bool   // a label was claimed for it, which is on the log already
 	release func() // called when the draft is stored or given up; nil: nothing
 }
 
@@ -37,7 +38,7 @@ type request struct {
 // Crash states: before the append returns nothing is promised. After it the
 // event is on the log; a caller that never heard of it retries with the same id
 // and is told so, by whichever daemon.
-func (e *Engine) mutate(ctx context.Context, c Caller, id turns.ID, decide func(ch *chain, s *ledger.Session) (*draft, error)) error {
+func (e *Engine) mutate(ctx context.Context, c Caller, id turns.ID, decide func(ch *chain, s *ledger.Session) (*draft, error)) (err error) {
 	if c.Operator() {
 		return &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name the session's agent"}
 	}
@@ -46,7 +47,12 @@ func (e *Engine) mutate(ctx context.Context, c Caller, id turns.ID, decide func(
 		return err
 	}
 	defer release()
-	fresh := ch.seq == 0
+	fresh, claimed := ch.seq == 0, false
+	defer func() {
+		if claimed {
+			err = written(err)
+		}
+	}()
 	for {
 		s, err := e.fold(ctx, c, id, ch, fresh)
 		if err != nil {
@@ -65,6 +71,7 @@ func (e *Engine) mutate(ctx context.Context, c Caller, id turns.ID, decide func(
 		if err != nil || d == nil {
 			return err
 		}
+		claimed = claimed || d.claimed
 		_, err = e.commit(ctx, c, ch, s, d)
 		if !errors.Is(err, ledger.ErrConflict) {
 			return err
@@ -75,6 +82,16 @@ func (e *Engine) mutate(ctx context.Context, c Caller, id turns.ID, decide func(
 			return fmt.Errorf("%w: the session kept moving: %w", ledger.ErrUnavailable, ctx.Err())
 		}
 	}
+}
+
+// written is an error as it is told when something of the request is on the log
+// already: what would say that nothing was written becomes [ledger.ErrIndeterminate].
+// A retry with the same id is then answered as the request was.
+func written(err error) error {
+	if errors.Is(err, ledger.ErrBusy) || (errors.Is(err, ledger.ErrUnavailable) && !errors.Is(err, ledger.ErrIndeterminate)) {
+		return &api.Error{Code: api.Indeterminate, Message: "it is written, its answer is not ready: " + err.Error()}
+	}
+	return err
 }
 
 // negative reports whether err is an answer that an old fold can get wrong.

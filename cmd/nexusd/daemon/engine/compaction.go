@@ -55,7 +55,7 @@ func (e *Engine) Compact(ctx context.Context, c Caller, session turns.ID, req ap
 	}
 	t, err := e.GetTurn(ctx, c, session, api.GetTurn{ID: ref.Turn})
 	if err != nil {
-		return nil, err
+		return nil, written(err)
 	}
 	return &api.CompactionRun{Compaction: t, State: "done"}, nil
 }

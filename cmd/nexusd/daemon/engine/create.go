@@ -58,7 +58,7 @@ func (e *Engine) Create(ctx context.Context, c Caller, req api.CreateSession, ca
 // label is claimed, a claim that stands alone and ends with its lease; after the
 // event, a session. A retry with the same id ends in the same session from each
 // of them.
-func (e *Engine) openSession(ctx context.Context, c Caller, r request, ev *turns.Event, name string, settings turns.Settings) (*api.Session, error) {
+func (e *Engine) openSession(ctx context.Context, c Caller, r request, ev *turns.Event, name string, settings turns.Settings) (out *api.Session, err error) {
 	ch, release, err := e.hold(ctx, c.Tenant+"/"+r.id.String())
 	if err != nil {
 		return nil, err
@@ -93,6 +93,7 @@ func (e *Engine) openSession(ctx context.Context, c Caller, r request, ev *turns
 		if err := l.claim(ctx, r.id); err != nil {
 			return nil, err
 		}
+		defer func() { err = written(err) }()
 	}
 	seq, err := e.Log.Append(ctx, ledger.SessionSubject(c.Tenant, ev.Root, r.id), 0, payload)
 	if errors.Is(err, ledger.ErrConflict) {
@@ -111,9 +112,10 @@ func (e *Engine) openSession(ctx context.Context, c Caller, r request, ev *turns
 		_ = l.claim(ctx, r.id) // a shorter way for look-ups; without it they go by the reset
 	}
 	if err := e.Store.WaitFor(ctx, seq); err != nil {
-		return nil, err
+		return nil, written(err)
 	}
-	return e.Get(ctx, c, r.id, api.Read{StaleOK: true})
+	out, err = e.Get(ctx, c, r.id, api.Read{StaleOK: true})
+	return out, written(err)
 }
 
 // opened is the session that an earlier try of the same request made; nil if

@@ -68,10 +68,10 @@ func (e *Engine) Fork(ctx context.Context, c Caller, session turns.ID, req api.C
 	}
 	if mode == turns.Summary && (out.Turns == 0 && out.Compactions == 0) {
 		if err := e.summarizeFork(ctx, c, id, point); err != nil {
-			return nil, err
+			return nil, written(err)
 		}
 		if out, err = e.Get(ctx, c, id, api.Read{}); err != nil {
-			return nil, err
+			return nil, written(err)
 		}
 	}
 	out.Mode = mode.String()
@@ -249,7 +249,7 @@ func (e *Engine) Record(ctx context.Context, c Caller, session turns.ID, req api
 	if err == nil {
 		t.Duplicate = duplicate
 	}
-	return t, err
+	return t, written(err)
 }
 
 func (e *Engine) draftRecorded(ctx context.Context, s *ledger.Session, head lineage.Node, ev *turns.Event, req api.RecordCompaction, ref *turns.Ref) (*draft, error) {

@@ -48,7 +48,7 @@ func (e *Engine) Overflow(ctx context.Context, c Caller, session turns.ID, req a
 	if err == nil {
 		out.Compacted = &ref.Turn
 	}
-	return out, err
+	return out, written(err)
 }
 
 // overflowBudget is the budget to compact to, in tokens as the session counts

@@ -36,13 +36,13 @@ func (e *Engine) Reset(ctx context.Context, c Caller, id turns.ID, req api.Reset
 	}
 	old, err := e.row(ctx, c, id, true)
 	if err != nil {
-		return nil, err
+		return nil, written(err)
 	}
 	next, err := e.succeed(ctx, old)
 	if err == nil && committed {
 		e.notify(c, id, "session.reset", turns.ID{}, map[string]any{"successor": next.ID.String()})
 	}
-	return next, err
+	return next, written(err)
 }
 
 // succeed is the successor of a session that was reset; it opens it where no

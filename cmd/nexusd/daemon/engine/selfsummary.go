@@ -188,7 +188,8 @@ func (e *Engine) compactionTurn(ctx context.Context, c Caller, session turns.ID,
 	if err != nil {
 		return nil, err
 	}
-	return e.GetTurn(ctx, c, session, api.GetTurn{ID: ref.Turn})
+	t, err := e.GetTurn(ctx, c, session, api.GetTurn{ID: ref.Turn})
+	return t, written(err)
 }
 
 func (e *Engine) staleSubmit(ctx context.Context, c Caller, session turns.ID, why string) error {

@@ -296,6 +296,7 @@ func (e *Engine) Set(ctx context.Context, c Caller, id turns.ID, req api.SetSess
 			release()
 			return nil, err
 		}
+		d.claimed = true
 		return d, nil
 	})
 	if req.Label != nil {
@@ -399,7 +400,8 @@ func (e *Engine) after(ctx context.Context, c Caller, id turns.ID, err error) (*
 	if err != nil {
 		return nil, err
 	}
-	return e.Get(ctx, c, id, api.Read{})
+	out, err := e.Get(ctx, c, id, api.Read{})
+	return out, written(err)
 }
 
 // find is a turn of the session's own chain or of what it inherits, by its id:

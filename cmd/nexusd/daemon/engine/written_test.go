@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"nexus/ledger/api"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+// behind starts an engine whose projections apply nothing more after what the
+// log has now.
+func (w *world) behind(t *testing.T) *Engine {
+	t.Helper()
+	store := must(projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()}))(t)
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- store.Run(ctx, w.log) }()
+	if err := store.WaitFor(t.Context(), must(w.log.State(t.Context()))(t).Last); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return newEngine(w, store)
+}
+
+// What is on the log is never told as if nothing had been written, and a retry
+// with the same id is answered and writes nothing.
+func TestWrittenIsNeverToldAsUnavailable(t *testing.T) {
+	label := "main"
+	id := turns.ID{1}
+	type verb struct {
+		call    func(ctx context.Context, e *Engine, s, a turns.ID) error
+		written uint64
+	}
+	for name, v := range map[string]verb{
+		"session.create": {func(ctx context.Context, e *Engine, _, _ turns.ID) error {
+			r := api.CreateSession{ID: id}
+			_, err := e.Create(ctx, alice, r, canon(r))
+			return err
+		}, 1},
+		"session.create with a label": {func(ctx context.Context, e *Engine, _, _ turns.ID) error {
+			r := opens(id, label)
+			_, err := e.Create(ctx, alice, r, canon(r))
+			return err
+		}, 2},
+		"session.move": {func(ctx context.Context, e *Engine, s, a turns.ID) error {
+			r := api.MoveSession{ID: id, To: &a}
+			_, err := e.Move(ctx, alice, s, r, canon(r))
+			return err
+		}, 1},
+		"session.set": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
+			r := api.SetSession{ID: id, SessionSettings: api.SessionSettings{Label: &label}}
+			_, err := e.Set(ctx, alice, s, r, canon(r))
+			return err
+		}, 2},
+		"session.reset": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
+			r := api.ResetSession{ID: id}
+			_, err := e.Reset(ctx, alice, s, r, canon(r))
+			return err
+		}, 1},
+		"session.close": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
+			r := api.CloseSession{ID: id}
+			_, err := e.CloseSession(ctx, alice, s, r, canon(r))
+			return err
+		}, 1},
+		"fork.create": {func(ctx context.Context, e *Engine, s, a turns.ID) error {
+			r := api.CreateFork{ID: id, Turn: a, Mode: "summary"}
+			_, err := e.Fork(ctx, alice, s, r, canon(r))
+			return err
+		}, 1},
+		"compaction.run": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
+			r := api.RunCompaction{ID: id}
+			_, err := e.Compact(ctx, alice, s, r, canon(r))
+			return err
+		}, 1},
+		"compaction.record": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
+			r := api.RecordCompaction{ID: id, Summary: "in short"}
+			_, err := e.Record(ctx, alice, s, r, canon(r))
+			return err
+		}, 1},
+		"context.overflow": {func(ctx context.Context, e *Engine, s, _ turns.ID) error {
+			r := api.Overflow{ID: id, Error: "context_length_exceeded", Status: 400}
+			_, err := e.Overflow(ctx, alice, s, r, canon(r))
+			return err
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			e := w.engine(t)
+			s := create(t, e, 8000, "nexus")
+			a := add(t, e, s.ID, say("1", "a"))
+			for range 8 {
+				add(t, e, s.ID, say(long(2000), "b"))
+			}
+			late := w.behind(t)
+			last := func() uint64 { return must(w.log.State(t.Context()))(t).Last }
+			before := last()
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			err := v.call(ctx, late, s.ID, a.ID)
+			if code(err) != api.Indeterminate || last() != before+v.written {
+				t.Errorf("%v, %d events written; want indeterminate, %d", err, last()-before, v.written)
+			}
+			again := w.engine(t)
+			if err := v.call(t.Context(), again, s.ID, a.ID); err != nil {
+				t.Errorf("the same again: %v", err)
+			}
+			end := last()
+			if err := v.call(t.Context(), again, s.ID, a.ID); err != nil || last() != end {
+				t.Errorf("the same a third time: %v, %d events written", err, last()-end)
+			}
+		})
+	}
+}
