@@ -246,6 +246,7 @@ type Appended struct {
 	Open       []string        `json:"open_calls,omitempty,omitzero"` // tool calls that wait for their response
 	Abandoned  []string        `json:"abandoned_calls,omitempty,omitzero"`
 	Late       []string        `json:"late_calls,omitempty,omitzero"`
+	CallsCut   bool            `json:"calls_cut,omitempty,omitzero"` // the lists of calls are longer than a reply may be
 	Duplicate  bool            `json:"duplicate,omitempty,omitzero"` // the id was stored before; nothing was stored now
 }
 
@@ -315,7 +316,8 @@ type Compaction struct {
 	FirstKept     *turns.ID       `json:"first_kept"`
 	Split         bool            `json:"split"`
 	SawThrough    *turns.ID       `json:"saw_through"`
-	Elisions      []Elision       `json:"elisions,omitempty,omitzero"`
+	Elisions      []Elision       `json:"elisions,omitempty,omitzero"` // the first ones
+	Elided        uint64          `json:"elided,omitempty,omitzero"`   // how many there are
 	Dropped       bool            `json:"dropped,omitempty,omitzero"`
 	Covered       uint64          `json:"covered"`
 	TokensBefore  uint64          `json:"tokens_before"`

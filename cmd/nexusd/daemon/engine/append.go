@@ -128,6 +128,7 @@ func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.S
 		return nil, nil, err
 	}
 	ack := &api.Appended{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Open: turned.Open, Abandoned: turned.Left, Late: turned.Late}
+	e.fitCalls(ack)
 	if !ev.Parent.IsZero() {
 		ack.Parent = &ev.Parent.Turn
 	}

@@ -22,35 +22,42 @@ func (e *Engine) minBlob() int { return min(4<<10, e.payload()/256) }
 const previewBytes = 256
 
 // offload moves the largest parts of a body to blobs until what is left fits
-// [turns.InlineBody]. Blobs are stored, durably, before the event that names
+// [Engine.inlineBytes] of JSON. What could not be read back in one message then is
+// refused before anything is stored: [ledger.ErrTooLarge]. Blobs are stored, durably, before the event that names
 // them: a crash in between leaves blobs that nothing names, and a retry finds
 // them stored. The parts that the body was made from stay as they are.
 func (e *Engine) offload(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, body any) error {
-	parts := partsOf(body)
-	total := 0
-	for _, p := range parts {
-		total += contentSize(p)
+	inline := 0
+	for _, p := range partsOf(body) {
+		inline += shownSize(p)
 	}
-	if total > e.inlineBytes() {
+	var moved []*turns.Part
+	rest := inline
+	if inline > e.inlineBytes() {
 		unshare(body)
-		parts = partsOf(body)
-		slices.SortStableFunc(parts, func(a, b *turns.Part) int { return contentSize(b) - contentSize(a) })
+		parts := partsOf(body)
+		slices.SortStableFunc(parts, func(a, b *turns.Part) int { return shownSize(b) - shownSize(a) })
+		for _, p := range parts {
+			n := shownSize(p)
+			if inline <= e.inlineBytes() || n < e.minBlob() {
+				break
+			}
+			moved = append(moved, p)
+			inline, rest = inline-n, rest-n+movedSize(p)
+		}
+	}
+	if err := fits(e.bodyBytes(body), rest, fixedShares(body)...); err != nil {
+		return err
+	}
+	if len(moved) > 0 {
 		k, err := e.key(root)
 		if err != nil {
 			return err
 		}
-		for _, p := range parts {
-			n := contentSize(p)
-			if total <= e.inlineBytes() || n < e.minBlob() {
-				break
-			}
+		for _, p := range moved {
 			if err := e.move(ctx, tenant, k, p); err != nil {
 				return err
 			}
-			total -= n
-		}
-		if total > e.payload()/2 {
-			return fmt.Errorf("%w: %d bytes are left in parts too small to move", ledger.ErrTooLarge, total)
 		}
 	}
 	for _, p := range partsOf(body) {

@@ -27,6 +27,9 @@ type compaction struct {
 
 // Compact is compaction.run.
 func (e *Engine) Compact(ctx context.Context, c Caller, session turns.ID, req api.RunCompaction, canonical []byte) (*api.CompactionRun, error) {
+	if err := fitsWord("/focus", req.Focus, e.wordBytes()); err != nil {
+		return nil, err
+	}
 	if req.DryRun || !req.At.IsZero() {
 		plan, err := e.preview(ctx, c, session, req)
 		if err != nil {
@@ -407,8 +410,8 @@ func (e *Engine) ListCompactions(ctx context.Context, c Caller, session turns.ID
 			skipping = n.Ref.Turn != after
 			continue
 		}
-		if len(out.Turns) == limit || size > e.pageBytes() {
-			out.Next = out.Turns[len(out.Turns)-1].ID.String()
+		if len(out.Turns) == limit {
+			out.Next = out.Turns[limit-1].ID.String()
 			break
 		}
 		t, err := e.Store.Turn(n.Ref)
@@ -423,7 +426,10 @@ func (e *Engine) ListCompactions(ctx context.Context, c Caller, session turns.ID
 		if err != nil {
 			return nil, err
 		}
-		size += k
+		if size += k; len(out.Turns) > 0 && size > e.pageBytes() {
+			out.Next = out.Turns[len(out.Turns)-1].ID.String()
+			break
+		}
 		out.Turns = append(out.Turns, *v)
 	}
 	return out, nil

@@ -209,7 +209,7 @@ func (e *Engine) applySettings(s *turns.Settings, label string, req api.SessionS
 		}
 		*f.to = f.from
 	}
-	return label, nil
+	return label, e.fitsSettings(s)
 }
 
 func fieldErr(field, format string, args ...any) error {

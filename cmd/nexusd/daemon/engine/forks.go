@@ -211,6 +211,9 @@ func (e *Engine) Record(ctx context.Context, c Caller, session turns.ID, req api
 	if err := turns.ValidateMessages("/replacement", req.Replacement); err != nil {
 		return nil, err
 	}
+	if err := fitsWord("/summary", req.Summary, e.summaryBytes()); err != nil {
+		return nil, err
+	}
 	if _, err := claimed(req.Time); err != nil {
 		return nil, err
 	}

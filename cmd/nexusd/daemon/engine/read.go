@@ -121,7 +121,9 @@ func (e *Engine) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error
 		TokensAfter: b.TokensAfter, Survival: b.Survival, Usage: ev.Usage, CostMicros: b.CostMicros, Focus: b.Focus,
 		FromOriginals: b.FromOriginals, DurationMS: b.DurationMS,
 	}
-	for i, el := range s.Elisions {
+	k.Elided = uint64(len(s.Elisions))
+	const elisionBytes = 192 // of one's JSON, at most
+	for i, el := range s.Elisions[:min(len(s.Elisions), e.wordBytes()/elisionBytes)] {
 		x := api.Elision{Turn: el.Turn.Turn, Half: el.Half.String(), Message: el.Message, Part: el.Part}
 		if i < len(b.Elided) {
 			x.Method, x.Before, x.After = b.Elided[i].Method, b.Elided[i].Before, b.Elided[i].After
@@ -131,7 +133,8 @@ func (e *Engine) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error
 	if full {
 		k.Replacement, k.Nudge = b.Replacement, b.Nudge
 		if b.Summary != "" {
-			k.Summary = &b.Summary
+			summary := clipJSON(b.Summary, e.summaryBytes())
+			k.Summary = &summary
 		}
 	}
 	out.Compaction = k

@@ -52,6 +52,9 @@ func (p *takenPlan) compaction() compaction {
 // for a model of the agent's own to summarize, so that it needs to give its key
 // to nobody. It writes nothing.
 func (e *Engine) Take(ctx context.Context, c Caller, session turns.ID, req api.TakeCompaction) (*api.TakenCompaction, error) {
+	if err := fitsWord("/focus", req.Focus, e.wordBytes()); err != nil {
+		return nil, err
+	}
 	t := takenPlan{Policy: req.Policy, Focus: req.Focus, FromOriginals: req.FromOriginals}
 	at, skip := turns.ID{}, 0
 	if req.After != "" {

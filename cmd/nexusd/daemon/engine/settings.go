@@ -228,15 +228,22 @@ func (e *Engine) List(ctx context.Context, c Caller, p api.Page, r api.Read) (*a
 		if err != nil {
 			return nil, err
 		}
-		if len(out.Sessions) == limit || size > e.pageBytes() {
-			out.Next = out.Sessions[len(out.Sessions)-1].ID.String()
+		if len(out.Sessions) == limit {
+			out.Next = out.Sessions[limit-1].ID.String()
 			break
 		}
 		v, err := e.session(&s)
 		if err != nil {
 			return nil, err
 		}
-		size += 600 + len(v.Label) + len(v.Meta) + len(v.Policy.Set)
+		n, err := sizeOf(v)
+		if err != nil {
+			return nil, err
+		}
+		if size += n; len(out.Sessions) > 0 && size > e.pageBytes() {
+			out.Next = out.Sessions[len(out.Sessions)-1].ID.String()
+			break
+		}
 		out.Sessions = append(out.Sessions, *v)
 	}
 	return out, nil
