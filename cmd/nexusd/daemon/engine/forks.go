@@ -40,7 +40,15 @@ func (e *Engine) Fork(ctx context.Context, c Caller, session turns.ID, req api.C
 	if err != nil {
 		return nil, err
 	}
-	of, err := fork.At(point, t.Hash, mode)
+	stored := mode
+	if ignores, err := parent.Ignores(point.Ref.Session, e.Store.Session); err != nil {
+		return nil, err
+	} else if ignores {
+		// The parent leaves aside the compactions above this inherited turn, and
+		// is not on the path of a fork from there: the fork has to do so itself.
+		stored, point.Compaction = turns.Full, turns.Ref{}
+	}
+	of, err := fork.At(point, t.Hash, stored)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ledger.ErrUnprocessable, err)
 	}
@@ -74,7 +82,9 @@ func (e *Engine) Fork(ctx context.Context, c Caller, session turns.ID, req api.C
 			return nil, written(err)
 		}
 	}
-	out.Mode = mode.String()
+	if out.Mode = stored.String(); mode == turns.Summary {
+		out.Mode = mode.String()
+	}
 	return out, nil
 }
 
