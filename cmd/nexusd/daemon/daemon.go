@@ -226,11 +226,19 @@ func (d *Daemon) serve(ctx context.Context) error {
 	return d.client.Flush()
 }
 
-// work compacts in the background, on a quarter of the processors.
+// modelWorkers is how many compactions may wait for a model at a time.
+const modelWorkers = 8
+
+// work compacts in the background: on a quarter of the processors, or, where
+// models write the summaries, by workers that mostly wait for them.
 func (d *Daemon) work() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	for range max(1, runtime.GOMAXPROCS(0)/4) {
+	n := max(1, runtime.GOMAXPROCS(0)/4)
+	if len(d.cfg.Models) > 0 {
+		n = max(n, modelWorkers)
+	}
+	for range n {
 		running.Go(func() { d.engine.Work(ctx) })
 	}
 	d.opened(func(context.Context) error {

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,4 +166,150 @@ func TestAContextThatDoesNotFitIsShortenedAtOnce(t *testing.T) {
 	}
 	close(slow.let)
 	verified(t, e)
+}
+
+// ready waits until no compaction of the session is queued or being made.
+func ready(e *Engine, s turns.ID) {
+	for e.preparing(s) {
+		runtime.Gosched()
+	}
+}
+
+// long40 is a session with enough to summarize.
+func long40(t *testing.T, e *Engine) (s turns.ID, ids []turns.ID) {
+	t.Helper()
+	s = create(t, e, 0, "nexus").ID
+	for i := range 40 {
+		ids = append(ids, add(t, e, s, say(fmt.Sprintf("question %d %s", i, long(5000)), "answer")).ID)
+	}
+	return s, ids
+}
+
+// restless is a summarizer under which the head moves from one branch to
+// another, so that no plan holds.
+type restless struct {
+	e     *Engine
+	s     turns.ID
+	to    [2]turns.ID
+	calls *atomic.Int64
+}
+
+func (r restless) Summarize(ctx context.Context, _ compactor.Input) (compactor.Output, error) {
+	to := r.to[r.calls.Add(1)%2]
+	_, err := r.e.Move(ctx, alice, r.s, api.MoveSession{To: &to}, nil)
+	return compactor.Output{Text: "short"}, err
+}
+
+// How a run ended is told to who asks again, and asks no model again.
+func TestAFailedRunIsTold(t *testing.T) {
+	e := newWorld().engine(t)
+	s, ids := long40(t, e)
+	must(e.Move(t.Context(), alice, s, api.MoveSession{To: &ids[35]}, nil))(t)
+	side := add(t, e, s, say("side "+long(5000), "x")).ID
+	r := restless{e, s, [2]turns.ID{side, ids[39]}, new(atomic.Int64)}
+	e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: r}}
+	var told []string
+	e.Notify = func(_, _ string, n api.Notification) { told = append(told, n.What) }
+	works(t, e)
+	q := api.RunCompaction{ID: newID(t)}
+	run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t)
+	ready(e, s)
+	calls := r.calls.Load()
+	if _, err := e.Compact(t.Context(), alice, s, api.RunCompaction{ID: q.ID}, []byte(`{"focus":"x"}`)); code(err) != api.IDReused {
+		t.Errorf("the same id for another run: %v, want id_reused", err)
+	}
+	if _, err := e.Compact(t.Context(), alice, s, q, []byte("{}")); run.State != "running" || code(err) != api.Unavailable {
+		t.Errorf("%s, then %v; want running, unavailable", run.State, err)
+	}
+	if r.calls.Load() != calls || calls != 5 {
+		t.Errorf("%d model calls, then %d; want 5", calls, r.calls.Load())
+	}
+	if want := []string{"compaction.started", "compaction.failed"}; !slices.Equal(told, want) {
+		t.Errorf("notifications %v, want %v", told, want)
+	}
+	// It may go better the next time: told once, then tried again.
+	if run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t); run.State != "running" {
+		t.Errorf("after it was told: %s, want running", run.State)
+	}
+	ready(e, s)
+}
+
+// broken is a summarizer with a defect.
+type broken struct{ calls *atomic.Int64 }
+
+func (b broken) Summarize(context.Context, compactor.Input) (compactor.Output, error) {
+	b.calls.Add(1)
+	panic("a defect")
+}
+
+// A defect in a summarizer ends its compaction, which is told to who asks, and
+// not the worker.
+func TestADefectEndsOneCompaction(t *testing.T) {
+	e := newWorld().engine(t)
+	s, _ := long40(t, e)
+	b := broken{new(atomic.Int64)}
+	e.Tiers = []compactor.Tier{{Name: "broken", Summarizer: b}}
+	var told []string
+	e.Notify = func(_, _ string, n api.Notification) { told = append(told, n.What) }
+	works(t, e)
+	q := api.RunCompaction{ID: newID(t)}
+	must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t)
+	ready(e, s)
+	for range 3 {
+		if _, err := e.Compact(t.Context(), alice, s, q, []byte("{}")); code(err) != api.Internal || b.calls.Load() != 1 {
+			t.Errorf("%v after %d calls; want internal, 1", err, b.calls.Load())
+		}
+	}
+	if want := []string{"compaction.started", "compaction.failed"}; !slices.Equal(told, want) {
+		t.Errorf("notifications %v, want %v", told, want)
+	}
+	e.Now = func() time.Time { return time.Now().Add(failedFor + time.Second) }
+	e.Tiers = []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}}}
+	q.WaitMS = 20_000
+	if run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t); run.State != "done" {
+		t.Errorf("when it is forgotten: %s, want done", run.State)
+	}
+	verified(t, e)
+}
+
+// The same id with another request is refused while the first is under way.
+func TestARunUnderWayKeepsItsID(t *testing.T) {
+	e := newWorld().engine(t)
+	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
+	works(t, e)
+	s, _ := long40(t, e)
+	apples, pears := api.RunCompaction{ID: newID(t), Focus: "apples"}, api.RunCompaction{Focus: "pears"}
+	pears.ID = apples.ID
+	must(e.Compact(t.Context(), alice, s, apples, []byte(`{"focus":"apples"}`)))(t)
+	<-slow.began
+	if run, err := e.Compact(t.Context(), alice, s, pears, []byte(`{"focus":"pears"}`)); code(err) != api.IDReused {
+		t.Errorf("%+v, %v; want id_reused", run, err)
+	}
+	close(slow.let)
+	apples.WaitMS = 20_000
+	if run := must(e.Compact(t.Context(), alice, s, apples, []byte(`{"focus":"apples"}`)))(t); run.State != "done" || run.Compaction.Compaction.Focus != "apples" {
+		t.Errorf("the first: %+v", run)
+	}
+}
+
+// One agent fills its own share of the queue, and no more.
+func TestAnAgentHasAShareOfTheQueue(t *testing.T) {
+	e := new(Engine)
+	e.background = background{
+		workers: 1, queue: make(chan *job, maxBackground), jobs: make(map[turns.ID]*job), agents: make(map[string]int),
+	}
+	n := 0
+	for range maxBackground {
+		if j, own := e.queue(alice, newID(t), compaction{}); j == nil || !own {
+			break
+		}
+		n++
+	}
+	if n != maxOfAgent {
+		t.Errorf("%d of one agent are taken, want %d", n, maxOfAgent)
+	}
+	if j, _ := e.queue(Caller{"default", "bob"}, newID(t), compaction{}); j == nil {
+		t.Error("there is no room for another agent")
+	}
 }

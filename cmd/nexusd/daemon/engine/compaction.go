@@ -73,13 +73,28 @@ func (e *Engine) runLater(ctx context.Context, c Caller, session turns.ID, k *co
 	if k.request.id, err = e.newID(k.request.id); err != nil {
 		return turns.Ref{}, err
 	}
-	// What is refused is refused now, and what is stored is told.
-	w, err := e.planCompaction(ctx, c, session, *k)
-	if err != nil || !w.stored.IsZero() {
-		return w.stored, err
+	s, err := e.row(ctx, c, session, true)
+	if err != nil {
+		return turns.Ref{}, err
 	}
-	ref, _, err := e.compactLater(ctx, c, session, *k, time.Duration(min(max(waitMS, 0), maxWait))*time.Millisecond)
-	return ref, err
+	if ref, err := e.submitted(s, k.request); err != nil || !ref.IsZero() {
+		return ref, err
+	}
+	j, err := e.requested(session, k.request)
+	if err != nil {
+		return turns.Ref{}, err
+	}
+	if j == nil {
+		// What is refused is refused now.
+		w, err := e.planCompaction(ctx, c, session, *k)
+		if err != nil || !w.stored.IsZero() {
+			return w.stored, err
+		}
+		if j, err = e.compactLater(c, session, *k); err != nil {
+			return turns.Ref{}, err
+		}
+	}
+	return e.await(ctx, j, time.Duration(min(max(waitMS, 0), maxWait))*time.Millisecond)
 }
 
 // maxWait is the longest that a request waits for a model, in milliseconds.
@@ -152,13 +167,20 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 // Crash states: before the commit nothing is written; after it the compaction
 // is there whole.
 func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k compaction) (turns.Ref, error) {
-	began := e.Now()
+	began, started, ended := e.Now(), false, false
+	defer func() { // also where a defect ends it
+		if started && !ended {
+			e.notify(c, session, "compaction.failed", turns.ID{}, nil)
+		}
+	}()
 	for try := 0; try < 5; try++ {
 		w, err := e.planCompaction(ctx, c, session, k)
 		if err != nil || !w.stored.IsZero() || w.plan == nil {
+			ended = !w.stored.IsZero() // by another daemon, which has told so
 			return w.stored, err
 		}
-		if try == 0 {
+		if !started {
+			started = true
 			e.notify(c, session, "compaction.started", turns.ID{}, map[string]any{
 				"messages_count": len(w.path.Halves), "targets_count": len(w.plan.Covered), "force": w.plan.Trigger.Kind != compactor.TriggerThreshold})
 		}
@@ -168,7 +190,6 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 		}
 		res, err := compactor.Run(ctx, w.plan, tiers, w.path.Counter)
 		if err != nil {
-			e.notify(c, session, "compaction.failed", turns.ID{}, nil)
 			return turns.Ref{}, planError(err)
 		}
 		res.Body.DurationMS = uint64(e.Now().Sub(began) / time.Millisecond)
@@ -177,6 +198,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 			continue
 		}
 		if err == nil {
+			ended = true
 			e.Metrics.compacted(res.Body.Tier, e.Now().Sub(began))
 			e.notifyApplied(c, session, ref, res)
 		}
