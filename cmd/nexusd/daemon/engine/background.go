@@ -86,6 +86,8 @@ func (e *Engine) Work(ctx context.Context) {
 func (e *Engine) work(ctx context.Context, j *job) {
 	ctx, cancel := context.WithTimeout(ctx, backgroundTimeout)
 	defer cancel()
+	ctx, end := e.Begin(ctx)
+	defer end()
 	head := turns.ID{}
 	if s, err := e.Store.Session(j.session); err == nil {
 		head = s.Head.Turn

@@ -34,15 +34,15 @@ func (c *cache[K, V]) get(k K) (v V, ok bool) {
 	return el.Value.(*cached[K, V]).value, true
 }
 
-// put keeps v of so many bytes in place of what k had; one that alone takes
-// over a quarter of the cache is not kept.
+// put keeps v of so many bytes in place of what k had; one that is larger than
+// the whole cache is not kept.
 func (c *cache[K, V]) put(k K, v V, size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if el := c.items[k]; el != nil {
 		c.drop(el)
 	}
-	if size > cacheBytes/4 {
+	if size > cacheBytes {
 		return
 	}
 	if c.items == nil {

@@ -193,6 +193,9 @@ func renderer(format string) (renderFunc, error) {
 }
 
 func (e *Engine) renderContext(render renderFunc, v *contextView, req api.GetContext) (*api.Context, error) {
+	if err := e.whole(v.context.Messages); err != nil {
+		return nil, err
+	}
 	r, err := render(v.set.Preamble.System, v.set.Preamble.Tools, v.context.Messages)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"nexus/compactor"
@@ -50,10 +51,16 @@ type Engine struct {
 	// on, in bytes; 0: 8 MiB. Pages, and what an event holds itself, keep to it.
 	MaxPayload int
 
+	// MaxContent is the most content that a request loads of a path, in bytes;
+	// 0: 48 MiB.
+	MaxContent int
+
 	background background
+	loaded     atomic.Int64 // bytes that all requests have loaded
 
 	contents cache[blobName, []byte]         // opened and checked
 	pages    cache[contextName, api.Context] // whole contexts that are being paged
+	plans    cache[takenName, *takenWhole]   // plans whose content is being paged
 
 	mu     sync.Mutex
 	chains map[string]*chain // by subject pattern; guarded by mu

@@ -15,7 +15,8 @@ import (
 
 // path loads what planning and rendering see at a node: the compaction in
 // force there and the halves from its cut on. It costs one range scan for each
-// segment since the cut, whatever the length of the history before it.
+// segment since the cut, whatever the length of the history before it. Parts
+// that there is no room for have their beginning only: see [loading].
 //
 // Tokens are by the policy's counter: as the ledger stores them where it is the
 // ledger's own, else counted here.
@@ -28,6 +29,7 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 	p.View = pol.Prune
 	p.Cold = pol.IdleSeconds > 0 && p.Idle >= time.Duration(pol.IdleSeconds)*time.Second
 	var cut lineage.Cut
+	l := &loading{e: e}
 	in, err := e.inForceAt(s, head)
 	if err != nil {
 		return p, err
@@ -49,7 +51,9 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 		if err := e.open(ev, &p.InForce.Body); err != nil {
 			return p, err
 		}
-		if err := e.inline(ctx, s.Tenant, s.Root, &p.InForce.Body); err != nil {
+		replacement := p.InForce.Body.Replacement
+		l.content += contentIn(replacement)
+		if err := l.fillParts(ctx, s.Tenant, s.Root, partsIn(replacement)); err != nil {
 			return p, err
 		}
 		cut = t.Cut
@@ -59,9 +63,10 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 		return p, err
 	}
 	sc := scan{in: in, preamble: preamble}
-	if p.Halves, err = e.scan(ctx, s, head, cut, &sc); err != nil {
+	if err := e.scan(ctx, s, head, cut, &sc, l); err != nil {
 		return p, err
 	}
+	p.Halves = l.halves
 	p.Changed = sc.changed
 	return p.Settled(p.Counter, p.Counter.Name() != e.Counter.Name()), nil
 }
@@ -98,58 +103,67 @@ func (sc *scan) see(ev *turns.Event) {
 // halves is the halves of normal turns on the path of head, from cut on. Those
 // of an erased session are there, empty and marked.
 func (e *Engine) halves(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut) ([]compactor.HalfTurn, error) {
-	return e.scan(ctx, s, head, cut, new(scan))
+	l := &loading{e: e}
+	err := e.scan(ctx, s, head, cut, new(scan), l)
+	return l.halves, err
 }
 
-func (e *Engine) scan(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut, sc *scan) ([]compactor.HalfTurn, error) {
+func (e *Engine) scan(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut, sc *scan, l *loading) error {
 	if cut.Depth() > head.Depth {
-		return nil, nil
+		return nil
 	}
 	ranges, err := lineage.Segments(e.Store, head, max(cut.Depth(), 1))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var out []compactor.HalfTurn
 	for _, r := range ranges {
 		for payload, err := range e.Store.Range(r) {
 			if err != nil {
-				return nil, err
+				return err
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
 			}
 			ev, err := turns.Decode(payload)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			sc.see(ev)
-			if ev.Kind != turns.KindTurn {
+			if sc.see(ev); ev.Kind != turns.KindTurn {
 				continue
 			}
-			b := new(turns.TurnBody)
-			err = e.open(ev, b)
-			if err == nil && len(ev.Blobs) > 0 {
-				err = e.inline(ctx, s.Tenant, s.Root, b)
-			}
-			erased := errors.Is(err, turns.ErrErased)
-			if err != nil && !erased {
-				return nil, err
-			}
-			h := compactor.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth, Erased: erased}
-			if ev.Halves.Has(turns.MessagesHalf) && lineage.CutBefore(ev.Depth, turns.MessagesHalf) >= cut {
-				h.Half, h.Messages, h.Tokens = turns.MessagesHalf, b.Messages, ev.Tokens.Messages
-				out = append(out, h)
-			}
-			if ev.Halves.Has(turns.ResponseHalf) && lineage.CutBefore(ev.Depth, turns.ResponseHalf) >= cut {
-				h.Half, h.Messages, h.Tokens = turns.ResponseHalf, nil, ev.Tokens.Response
-				if !erased {
-					h.Messages = []turns.Message{*b.Response}
-				}
-				if ev.Usage != nil && b.Preamble == sc.preamble {
-					h.Reported = ev.Usage.InputTokens
-				}
-				out = append(out, h)
+			if err := e.scanTurn(ctx, ev, cut, sc, l); err != nil {
+				return err
 			}
 		}
 	}
-	return out, nil
+	return l.fill(ctx, s.Tenant, s.Root)
+}
+
+func (e *Engine) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut, sc *scan, l *loading) error {
+	b := new(turns.TurnBody)
+	err := e.open(ev, b)
+	erased := errors.Is(err, turns.ErrErased)
+	if err != nil && !erased {
+		return err
+	}
+	h := compactor.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth, Erased: erased}
+	if ev.Halves.Has(turns.MessagesHalf) && lineage.CutBefore(ev.Depth, turns.MessagesHalf) >= cut {
+		h.Half, h.Messages, h.Tokens = turns.MessagesHalf, b.Messages, ev.Tokens.Messages
+		if err := l.add(ctx, h); err != nil {
+			return err
+		}
+	}
+	if ev.Halves.Has(turns.ResponseHalf) && lineage.CutBefore(ev.Depth, turns.ResponseHalf) >= cut {
+		h.Half, h.Messages, h.Tokens = turns.ResponseHalf, nil, ev.Tokens.Response
+		if !erased {
+			h.Messages = []turns.Message{*b.Response}
+		}
+		if ev.Usage != nil && b.Preamble == sc.preamble {
+			h.Reported = ev.Usage.InputTokens
+		}
+		return l.add(ctx, h)
+	}
+	return nil
 }
 
 // sealers is the content keys that a compaction of some halves must be sealed

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"nexus/compactor"
 	"nexus/ledger"
@@ -74,30 +75,62 @@ func (e *Engine) Take(ctx context.Context, c Caller, session turns.ID, req api.T
 	if head.Ref.IsZero() {
 		return nil, &api.Error{Code: api.Nothing, Message: "the session has no turn to compact"}
 	}
+	name := takenName{session: session, settings: s.Settings, head: head.Ref, focus: t.Focus, originals: t.FromOriginals}
+	if t.Policy != nil {
+		name.policy = t.Policy.Name + string(t.Policy.Set)
+	}
+	whole, ok := e.plans.get(name)
+	if skip == 0 || !ok {
+		if whole, err = e.takeAt(ctx, s, head, t); err != nil {
+			return nil, err
+		}
+	}
+	out := whole.first
+	if skip > 0 {
+		out.Prompt = ""
+	}
+	if skip > len(whole.content) {
+		return nil, fieldErr("/after", "past the end of the content")
+	}
+	rest := []byte(whole.content[skip:min(len(whole.content), skip+e.contextBytes()/2+utf8.UTFMax)])
+	if most := e.contextBytes() / 2; len(rest) > most {
+		rest = rest[:cutRune(rest, most)]
+		out.Next = contextCursor{at: head.Ref.Turn, offset: skip + len(rest)}.String()
+		if skip == 0 || !ok {
+			e.plans.put(name, whole, len(whole.content))
+		}
+	}
+	out.Content = string(rest)
+	return &out, nil
+}
+
+// takenName names a plan whose content is being paged, so that its pages after
+// the first are not made again.
+type takenName struct {
+	session   turns.ID
+	settings  uint64
+	head      turns.Ref
+	policy    string
+	focus     string
+	originals bool
+}
+
+// takenWhole is all that the pages of a taken plan are of.
+type takenWhole struct {
+	first   api.TakenCompaction // without content
+	content string
+}
+
+func (e *Engine) takeAt(ctx context.Context, s *ledger.Session, head lineage.Node, t takenPlan) (*takenWhole, error) {
 	w, err := e.planAt(ctx, s, head, t.compaction())
 	if err != nil {
 		return nil, err
 	}
 	t.Head, t.Digest = head.Ref.Turn, w.plan.Digest
 	in := w.plan.Input()
-	out := &api.TakenCompaction{MaxTokens: in.MaxTokens, Details: planView(w.plan)}
-	if out.Plan, err = t.token(); err != nil {
-		return nil, err
-	}
-	if skip == 0 {
-		out.Prompt = compactor.Prompt(in)
-	}
-	content := compactor.Transcript(in)
-	if skip > len(content) {
-		return nil, fieldErr("/after", "past the end of the content")
-	}
-	rest := []byte(content[skip:])
-	if most := e.contextBytes() / 2; len(rest) > most {
-		rest = rest[:cutRune(rest, most)]
-		out.Next = contextCursor{at: t.Head, offset: skip + len(rest)}.String()
-	}
-	out.Content = string(rest)
-	return out, nil
+	out := &takenWhole{first: api.TakenCompaction{MaxTokens: in.MaxTokens, Details: planView(w.plan), Prompt: compactor.Prompt(in)}, content: compactor.Transcript(in)}
+	out.first.Plan, err = t.token()
+	return out, err
 }
 
 // Submit is compaction.submit: the summary that the agent made of a plan that

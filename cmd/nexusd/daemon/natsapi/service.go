@@ -164,6 +164,8 @@ func (s *Service) serve(r micro.Request, v verb) (out any, err error) {
 	}
 	ctx, cancel := context.WithTimeout(s.base, most)
 	defer cancel()
+	ctx, end := s.engine.Begin(ctx)
+	defer end()
 	return v.serve(ctx, c)
 }
 

@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"nexus/compactor"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// A request that plans or renders loads the path since the last compaction. A
+// path has no bound: a policy may never compact, and a turn of 500 bytes may name
+// a blob of megabytes that a hundred turns before it name too. What is loaded
+// has: the newest content whole, of what is older its beginning. So a compaction
+// is planned on a history of any size, and a context that would need what is not
+// loaded is refused.
+
+const (
+	// maxContent is how many bytes of content a path is loaded with. It is more
+	// than any provider takes in one request.
+	maxContent = 48 << 20
+	// maxFrames bounds what a path takes beside its content: its turns, messages
+	// and parts, about 170,000 turns.
+	maxFrames = 256 << 20
+	// maxLoaded is how much all requests together may have loaded.
+	maxLoaded = 512 << 20
+
+	halfBytes = 256 // of a half without its parts, about
+	partBytes = 256 // of a part without its content, about
+	// clipBytes is how large a part is worth clipping.
+	clipBytes = 2 * previewBytes
+)
+
+// maxContent is the most content that a path is loaded with, in bytes.
+func (e *Engine) maxContent() int {
+	if e.MaxContent <= 0 {
+		return maxContent
+	}
+	return e.MaxContent
+}
+
+// meter counts what a request has loaded.
+type meter struct {
+	of   *atomic.Int64 // of all requests
+	used atomic.Int64
+}
+
+type meterKey struct{}
+
+// Begin makes a context in which what is loaded counts against what all
+// requests together may have in memory; past it they are busy. The function
+// that it returns is called when the request is answered.
+func (e *Engine) Begin(ctx context.Context) (context.Context, func()) {
+	m := &meter{of: &e.loaded}
+	return context.WithValue(ctx, meterKey{}, m), func() { m.of.Add(-m.used.Swap(0)) }
+}
+
+// take counts n bytes more.
+func take(ctx context.Context, n int) error {
+	m, _ := ctx.Value(meterKey{}).(*meter)
+	if m == nil {
+		return nil
+	}
+	m.used.Add(int64(n))
+	if m.of.Add(int64(n)) > maxLoaded && n > 0 {
+		return &api.Error{Code: api.Busy, Message: "the histories that are being read take all the memory that there is for them", Details: map[string]any{"retry_after_ms": 500}}
+	}
+	return nil
+}
+
+// loading is a path being loaded, root first.
+type loading struct {
+	e       *Engine
+	halves  []compactor.HalfTurn
+	content int // bytes of what is whole
+	frames  int // bytes of all the rest
+	clipped int // halves[:clipped] are clipped
+}
+
+// add appends a half. Its large parts are still in their blobs.
+func (l *loading) add(ctx context.Context, h compactor.HalfTurn) error {
+	content, frame := contentIn(h.Messages), halfBytes+partBytes*len(partsIn(h.Messages))
+	l.halves = append(l.halves, h)
+	l.content, l.frames = l.content+content, l.frames+frame
+	if err := take(ctx, content+frame); err != nil {
+		return err
+	}
+	for ; l.content > l.e.maxContent() && l.clipped < len(l.halves); l.clipped++ {
+		ms := l.halves[l.clipped].Messages
+		was := contentIn(ms)
+		for _, p := range partsIn(ms) {
+			clipPart(p)
+		}
+		left := contentIn(ms)
+		l.content, l.frames = l.content-was, l.frames+left
+		if err := take(ctx, left-was); err != nil {
+			return err
+		}
+	}
+	if l.frames > maxFrames {
+		return fmt.Errorf("%w: the path has too many turns since its last compaction to be taken at once (%d halves); turn.list reads them in pages", ledger.ErrTooLarge, len(l.halves))
+	}
+	return nil
+}
+
+// fill puts the content of blobs into the parts that there is room for, newest
+// first. The others keep their ref.
+func (l *loading) fill(ctx context.Context, tenant string, root turns.ID) error {
+	for i := len(l.halves) - 1; i >= 0; i-- {
+		if err := l.fillParts(ctx, tenant, root, partsIn(l.halves[i].Messages)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, parts []*turns.Part) error {
+	for _, p := range parts {
+		room := l.e.maxContent() - l.content
+		if p.Ref == nil || p.Ref.Digest == (turns.Hash{}) || room <= 0 || p.Ref.Size > uint64(room) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+		if err := l.e.inlinePart(ctx, tenant, root, p); err != nil {
+			return err
+		}
+		n := contentSize(p) // not what the ref says, which may be another's claim
+		l.content += n
+		if err := take(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clipPart leaves of a large part its beginning, as if it were moved to a blob.
+func clipPart(p *turns.Part) {
+	n := contentSize(p)
+	if p.Ref != nil || n+len(p.Ext) < clipBytes {
+		return
+	}
+	ref := &turns.BlobRef{Size: uint64(n), MimeType: p.MimeType}
+	if p.Type != turns.Blob {
+		c := content(p)
+		ref.Preview = preview(string(c[:min(len(c), 2*previewBytes)]))
+	}
+	p.Content, p.Arguments, p.Response, p.Data, p.Ext, p.Ref = "", nil, nil, nil, nil, ref
+}
+
+// contentIn is the bytes of content that messages hold themselves.
+func contentIn(ms []turns.Message) (n int) {
+	for _, p := range partsIn(ms) {
+		if n += contentSize(p) + len(p.Ext); p.Ref != nil {
+			n += len(p.Ref.Preview)
+		}
+	}
+	return n
+}
+
+// whole checks that messages to be shown were loaded with all their content.
+func (e *Engine) whole(ms []turns.Message) error {
+	for _, p := range partsIn(ms) {
+		if p.Ref != nil {
+			return fmt.Errorf("%w: the context has more than %d bytes of content; compaction.run makes it shorter", ledger.ErrTooLarge, e.maxContent())
+		}
+	}
+	return nil
+}
+
+func partsIn(ms []turns.Message) (parts []*turns.Part) {
+	for i := range ms {
+		for j := range ms[i].Parts {
+			parts = append(parts, &ms[i].Parts[j])
+		}
+	}
+	return parts
+}
