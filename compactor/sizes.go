@@ -41,6 +41,12 @@ func (p Policy) window(limits turns.Limits) uint64 {
 	return min(w, maxTokens)
 }
 
+// Target is the tokens of messages that a compaction by p leaves at most,
+// where some legal cut reaches it. Overhead is what stands before them.
+func (p Policy) Target(limits turns.Limits, overhead uint64) uint64 {
+	return p.sizesFor(Path{Limits: limits, Overhead: overhead}, turns.Trigger{}, 0).target
+}
+
 // sizesFor scales p to a path. A budget other than 0 stands in for the
 // policy's. An overflow without one halves what stays: the provider refused a
 // context which the counter took for small enough.

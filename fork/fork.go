@@ -31,8 +31,12 @@ func At(point lineage.Node, hash turns.Hash, mode turns.ForkMode) (*turns.ForkOf
 // Reusable reports whether the replacement of a compaction, made on whatever
 // branch, may stand in a fork at point: every input of its summarizer came from
 // the fork point or above it (invariant 7), and what it keeps is on the path.
-// Without this a summary tells a fork what happened after it was taken.
+// Without this a summary tells a fork what happened after it was taken. What
+// another system recorded is never reused: it may leave out what it stands for.
 func Reusable(r lineage.Reader, point lineage.Node, s *turns.Span) (bool, error) {
+	if s.Dropped || s.Provenance != turns.ByNexus {
+		return false, nil
+	}
 	if s.SawThrough.IsZero() || s.Through.IsZero() || len(s.Elisions) > 0 {
 		return false, nil
 	}

@@ -64,6 +64,17 @@ func TestSummaryIsReusedOnlyWhereItSawNothingLater(t *testing.T) {
 			t.Errorf("fork at %s of a summary of all through t3: reusable %v, %v; want %v", nodes[i].Ref, got, err, want)
 		}
 	}
+	for name, change := range map[string]func(*turns.Span){
+		"recorded by another system": func(s *turns.Span) { s.Provenance = turns.Imported },
+		"dropped":                    func(s *turns.Span) { s.Dropped = true },
+		"shortened parts":            func(s *turns.Span) { s.Elisions = []turns.Elision{{Turn: nodes[3].Ref, Half: turns.MessagesHalf}} },
+	} {
+		other := *span
+		change(&other)
+		if got, err := Reusable(f, nodes[3], &other); err != nil || got {
+			t.Errorf("fork at t4 of a compaction that is %s: reusable %v, %v; want false", name, got, err)
+		}
+	}
 	late := *span
 	late.SawThrough = nodes[4].Ref // a summarizer that was shown t5
 	if got, err := Reusable(f, nodes[3], &late); err != nil || got {

@@ -12,6 +12,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // Fork is fork.create. It stores one event and copies nothing, at any depth;
@@ -170,6 +171,9 @@ func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point line
 	if err := e.inline(ctx, s.Tenant, s.Root, &body); err != nil { // or its size would be that of the references
 		return false, err
 	}
+	if ok, err := e.fitsFork(s, point, t.Node, &body); err != nil || !ok {
+		return false, err
+	}
 	body.Mode = "reused"
 	body.Trigger.Detail = turns.Raw(fmt.Sprintf(`{"reused":{"session":%q,"turn":%q}}`, ref.Session, ref.Turn))
 	var made turns.Ref
@@ -200,6 +204,25 @@ func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point line
 		return d, nil
 	})
 	return err == nil, err
+}
+
+// fitsFork reports whether a summary shows something, and leaves a context at
+// the fork point no larger than the fork's own policy would leave it.
+func (e *Engine) fitsFork(s *ledger.Session, point, made lineage.Node, body *turns.CompactionBody) (bool, error) {
+	_, set, err := e.inForce(s)
+	if err != nil {
+		return false, err
+	}
+	pol, err := compactor.Resolve(set.Policy)
+	if err != nil {
+		return false, err
+	}
+	kept, err := lineage.TokensFrom(e.Store, point, made.Cut)
+	if err != nil {
+		return false, err
+	}
+	replaced := tokens.Messages(e.Counter, body.Replacement)
+	return replaced > 0 && scaled(replaced+kept, pol) <= pol.Target(set.Limits, overhead(pol.CounterOf(), set.Preamble)), nil
 }
 
 // ancestors is a session and those that it inherits from.

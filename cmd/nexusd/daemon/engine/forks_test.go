@@ -49,3 +49,53 @@ func TestForkFromAFullForkAtAnInheritedTurn(t *testing.T) {
 		})
 	}
 }
+
+// A fork starts from a summary made elsewhere only if that stands for what it
+// covers, and leaves the fork as much room as its own policy would.
+func TestASummaryForkReusesOnlyWhatServesIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		elsewhere func(t *testing.T, e *Engine, s turns.ID, ids []turns.ID)
+		policy    *api.Policy
+		want      string // mode of the compaction that the fork starts from
+	}{
+		"one of its own kind": {
+			func(t *testing.T, e *Engine, s turns.ID, _ []turns.ID) {
+				must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, []byte("{}")))(t)
+			}, nil, "reused",
+		},
+		"a truncation of another system": {
+			func(t *testing.T, e *Engine, s turns.ID, ids []turns.ID) {
+				r := api.RecordCompaction{FirstKept: ids[6], Dropped: true}
+				must(e.Record(t.Context(), alice, s, r, canon(r)))(t)
+			}, nil, "manual",
+		},
+		"a summary of another system": {
+			func(t *testing.T, e *Engine, s turns.ID, ids []turns.ID) {
+				r := api.RecordCompaction{FirstKept: ids[6], Summary: "not much"}
+				must(e.Record(t.Context(), alice, s, r, canon(r)))(t)
+			}, nil, "manual",
+		},
+		"one for a larger window": {
+			func(t *testing.T, e *Engine, s turns.ID, _ []turns.ID) {
+				must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, []byte("{}")))(t)
+			}, &api.Policy{Name: "nexus", Set: turns.Raw(`{"target_tokens":900}`)}, "manual",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newWorld().engine(t)
+			s := create(t, e, 8000, "nexus")
+			var ids []turns.ID
+			for i := range 8 {
+				ids = append(ids, add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i))).ID)
+			}
+			on := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[7]}, []byte("1")))(t)
+			tc.elsewhere(t, e, on.ID, ids)
+			f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[7], Mode: "summary", Policy: tc.policy}, []byte("2")))(t)
+			got := must(e.ListCompactions(t.Context(), alice, f.ID, api.ListCompactions{}))(t).Turns
+			if len(got) != 1 || got[0].Compaction.Mode != tc.want || got[0].Compaction.Dropped || len(got[0].Compaction.Replacement) == 0 {
+				t.Errorf("%s", canon(got))
+			}
+			verified(t, e)
+		})
+	}
+}
