@@ -213,7 +213,8 @@ type planned struct {
 	policy compactor.Policy
 	ref    turns.PolicyRef
 	path   compactor.Path
-	stored turns.Ref // the request was stored before
+	seen   []turns.ID // sessions that the summarizer saw text of, other than those it reads
+	stored turns.Ref  // the request was stored before
 }
 
 func (e *Engine) planCompaction(ctx context.Context, c Caller, session turns.ID, k compaction) (w planned, err error) {
@@ -316,7 +317,11 @@ func (e *Engine) commitCompaction(ctx context.Context, c Caller, session turns.I
 		body := res.Body
 		body.Policy = w.ref
 		saved := w.path.Saves(res.Span, &res.Body, e.Counter)
-		return e.draftCompaction(s, head, ev, res.Span, saved, res.Usage, &body, w.plan.Reads, &ref)
+		d, err := e.draftCompaction(s, head, ev, res.Span, saved, res.Usage, &body, w.plan.Reads, &ref)
+		if err == nil {
+			d.keys = append(d.keys, w.seen...)
+		}
+		return d, err
 	})
 	return ref, err
 }

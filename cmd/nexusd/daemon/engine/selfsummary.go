@@ -165,7 +165,7 @@ func (e *Engine) Submit(ctx context.Context, c Caller, session turns.ID, req api
 	}
 	res.Usage = req.Usage
 	if !req.SawThrough.IsZero() {
-		if err := e.sawThrough(s, w.plan, &res, req.SawThrough); err != nil {
+		if err := e.sawThrough(s, &w, &res, req.SawThrough); err != nil {
 			return nil, err
 		}
 	}
@@ -181,8 +181,10 @@ func (e *Engine) Submit(ctx context.Context, c Caller, session turns.ID, req api
 }
 
 // sawThrough widens what the summarizer is said to have seen: an agent may have
-// had more in view than the plan gave it. A fork above that turn won't reuse it.
-func (e *Engine) sawThrough(s *ledger.Session, plan *compactor.Plan, res *compactor.Result, id turns.ID) error {
+// had more in view than the plan gave it. A fork above that turn won't reuse it,
+// and it is sealed under the keys of all sessions on the way to that turn.
+func (e *Engine) sawThrough(s *ledger.Session, w *planned, res *compactor.Result, id turns.ID) error {
+	plan := w.plan
 	n, err := e.find(s, id)
 	if err != nil {
 		return err
@@ -202,6 +204,17 @@ func (e *Engine) sawThrough(s *ledger.Session, plan *compactor.Plan, res *compac
 		if ok, err := lineage.IsAncestor(e.Store, ns[0], ns[1]); err != nil || !ok {
 			return errors.Join(err, fieldErr("/saw_through", "not from what the plan shows to the head"))
 		}
+	}
+	from := uint64(1)
+	if len(plan.Reads) > 0 {
+		from = plan.Reads[0].Depth
+	}
+	ranges, err := lineage.Segments(e.Store, n, min(from, n.Depth))
+	if err != nil {
+		return err
+	}
+	for _, r := range ranges {
+		w.seen = append(w.seen, r.Session)
 	}
 	plan.Span.SawThrough, res.Span.SawThrough = n.Ref, n.Ref // also where it is rebased
 	return nil
