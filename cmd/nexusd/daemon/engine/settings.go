@@ -316,10 +316,10 @@ func (e *Engine) Set(ctx context.Context, c Caller, id turns.ID, req api.SetSess
 func (e *Engine) CloseSession(ctx context.Context, c Caller, id turns.ID, req api.CloseSession, canonical []byte) (*api.Session, error) {
 	r := request{id: req.ID, what: "session.close", canonical: canonical}
 	err := e.mutate(ctx, c, id, func(_ *chain, s *ledger.Session) (*draft, error) {
-		if s.State == turns.Closed {
-			return nil, nil
-		}
 		ev, done, err := e.begin(s, r, turns.KindState)
+		if s.State == turns.Closed && errors.Is(err, ledger.ErrClosed) {
+			return nil, nil // it stays so, whoever asks
+		}
 		if done || err != nil {
 			return nil, err
 		}
@@ -350,8 +350,8 @@ func (e *Engine) Move(ctx context.Context, c Caller, id turns.ID, req api.MoveSe
 		} else if s.ForkOf != nil {
 			return nil, fieldErr("/to", "a fork can't go before its inherited turns; name a turn")
 		}
-		if ev.To == s.Head {
-			return nil, nil
+		if ev.To == s.Head && req.ID.IsZero() {
+			return nil, nil // with an id it is kept, or a late retry would move the head back
 		}
 		return &draft{event: ev, body: &turns.MovedBody{Note: req.Note}}, nil
 	})
