@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -34,7 +35,7 @@ func (e *Engine) Append(ctx context.Context, c Caller, session turns.ID, req api
 			return nil, err
 		}
 		if done {
-			ack, err = e.ackAgain(s, ev)
+			ack, err = e.ackAgain(ctx, c, s, ev)
 			return nil, err
 		}
 		d, a, err := e.draftTurn(ctx, c, ch, s, ev, req, made)
@@ -187,7 +188,7 @@ func (e *Engine) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Sett
 }
 
 // ackAgain is the ack of a turn that is stored, as its first append got it.
-func (e *Engine) ackAgain(s *ledger.Session, ev *turns.Event) (*api.Appended, error) {
+func (e *Engine) ackAgain(ctx context.Context, c Caller, s *ledger.Session, ev *turns.Event) (*api.Appended, error) {
 	t, err := e.Store.Turn(ev.Ref())
 	if err != nil {
 		return nil, err
@@ -200,7 +201,35 @@ func (e *Engine) ackAgain(s *ledger.Session, ev *turns.Event) (*api.Appended, er
 	if !ev.Parent.IsZero() {
 		ack.Parent = &ev.Parent.Turn
 	}
+	if ev.Open+ev.Late+ev.Left > 0 {
+		turned, err := e.turned(ctx, c.Tenant, s, ev)
+		if err != nil && !errors.Is(err, turns.ErrErased) { // of an erased ancestor nobody can tell
+			return nil, err
+		}
+		ack.Open, ack.Abandoned, ack.Late = turned.Open, turned.Left, turned.Late
+	}
 	return ack, e.fillGauge(ack, s, &set, t.Node)
+}
+
+// turned is what a stored turn did to the calls before it.
+func (e *Engine) turned(ctx context.Context, tenant string, s *ledger.Session, ev *turns.Event) (ledger.Turned, error) {
+	var up lineage.Node
+	if !ev.Parent.IsZero() {
+		ns, err := e.Store.Nodes(ev.Parent)
+		if err != nil {
+			return ledger.Turned{}, err
+		}
+		up = ns[0]
+	}
+	open, err := e.openCalls(ctx, tenant, s, nil, up)
+	if err != nil {
+		return ledger.Turned{}, err
+	}
+	var b turns.TurnBody
+	if err := e.open(ev, &b); err != nil {
+		return ledger.Turned{}, err
+	}
+	return open.After(b.Messages, b.Response, nil)
 }
 
 func preambleDigest(p turns.Preamble) (turns.Hash, error) {

@@ -49,3 +49,54 @@ func TestClaimedTimes(t *testing.T) {
 	}
 	verified(t, e)
 }
+
+func calls(ids ...string) *turns.Message {
+	m := &turns.Message{Role: turns.Assistant}
+	for _, id := range ids {
+		m.Parts = append(m.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: "run", Arguments: turns.Raw(`{}`)})
+	}
+	return m
+}
+
+func results(ids ...string) []turns.Message {
+	m := turns.Message{Role: turns.Tool}
+	for _, id := range ids {
+		m.Parts = append(m.Parts, turns.Part{Type: turns.ToolCallResponse, ID: id, Response: turns.Raw(`"ok"`)})
+	}
+	return []turns.Message{m}
+}
+
+// A retry gets the ack that the first try got, calls included, on any daemon
+// and after the session went on.
+func TestAnAckOfARetryIsTheFirstOne(t *testing.T) {
+	w := newWorld()
+	e, other := w.engine(t), w.engine(t)
+	s := create(t, e, 0, "nexus")
+	var requests []api.AppendTurn
+	var acks []*api.Appended
+	for _, r := range []api.AppendTurn{
+		{Messages: say("go", "").Messages, Response: calls("a", "b", "c")},
+		{Messages: results("b")},
+		{Messages: append(results("a"), turns.TextMessage(turns.User, "never mind c"))},
+		{Messages: results("c", "a"), Response: calls("d")},
+		{Messages: append(results("d"), say("well", "").Messages...), Response: say("", "done").Response},
+	} {
+		r.ID = newID(t)
+		requests, acks = append(requests, r), append(acks, add(t, e, s.ID, r))
+	}
+	if x := acks[2]; len(x.Abandoned) != 1 || len(acks[3].Late) != 2 || len(acks[0].Open) != 3 || len(acks[1].Open) != 2 {
+		t.Fatalf("the acks are not what this test is about: %s", canon(acks))
+	}
+	for i, r := range requests {
+		for name, d := range map[string]*Engine{"the same daemon": e, "another": other} {
+			again := must(d.Append(t.Context(), alice, s.ID, r, canon(r)))(t)
+			if !again.Duplicate {
+				t.Errorf("append %d again on %s: no duplicate", i, name)
+			}
+			again.Duplicate = false
+			if got, want := string(canon(again)), string(canon(acks[i])); got != want {
+				t.Errorf("append %d again on %s:\n%s\nwant\n%s", i, name, got, want)
+			}
+		}
+	}
+}
