@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,5 +86,45 @@ func TestLongWordsInErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What one connection sends to one session without waiting is stored in the
+// order in which it was sent.
+func TestPipelinedAppendsKeepTheirOrder(t *testing.T) {
+	_, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	s, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acks, err := c.Conn().SubscribeSync(nats.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 200
+	for i := range n {
+		b := fmt.Sprintf(`{"messages":[{"role":"user","parts":[{"type":"text","content":"%03d"}]}]}`, i)
+		if err := c.Conn().PublishRequest("nexus.v1.default.main.turn.append."+s.ID.String(), acks.Subject, []byte(b)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		m, err := acks.NextMsg(20 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := m.Header.Get("Nats-Service-Error-Code"); code != "" {
+			t.Errorf("append %d: %s", i, m.Data)
+		}
+	}
+	var got []string
+	for x, err := range c.Turns(t.Context(), s.ID, api.ListTurns{Full: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, x.Messages[0].Parts[0].Content)
+	}
+	if len(got) != n || !slices.IsSorted(got) {
+		t.Errorf("%d turns of %d, not in the order in which they were sent: %v", len(got), n, got)
 	}
 }

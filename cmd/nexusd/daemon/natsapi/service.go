@@ -21,14 +21,13 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
 // Limits of the service.
 const (
-	// maxInFlight is how many requests are worked on at a time; more are busy.
-	maxInFlight = 1024
 	// timeout ends a request; a verification reads the whole ledger and has longer.
 	timeout       = 30 * time.Second
 	verifyTimeout = 30 * time.Minute
@@ -40,7 +39,7 @@ type Service struct {
 	engine  *engine.Engine
 	logger  *slog.Logger
 	service micro.Service
-	slots   chan struct{}
+	intake  intake
 	base    context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -51,7 +50,7 @@ type Service struct {
 // Start registers the service nexus with its endpoints.
 func Start(nc *nats.Conn, e *engine.Engine, version string, logger *slog.Logger) (*Service, error) {
 	base, cancel := context.WithCancel(context.Background())
-	s := &Service{nc: nc, engine: e, logger: logger, slots: make(chan struct{}, maxInFlight), base: base, cancel: cancel, stopped: make(chan struct{})}
+	s := &Service{nc: nc, engine: e, logger: logger, base: base, cancel: cancel, stopped: make(chan struct{})}
 	var err error
 	s.service, err = micro.AddService(nc, micro.Config{
 		Name: "nexus", Version: version, Description: "a ledger for the conversations of AI agents",
@@ -102,31 +101,44 @@ func (s *Service) Stop(ctx context.Context) error {
 
 // handler hands each request to a goroutine of its own: micro calls handlers
 // of an endpoint one at a time, and nothing in one session may block another.
+// Requests of an ordered verb on one subject run one after the other, in the
+// order in which they came.
 func (s *Service) handler(v verb) micro.HandlerFunc {
 	return func(r micro.Request) {
 		if !mayReply(r.Reply()) {
 			s.engine.Metrics.Begin(v.name)(string(api.Denied))
 			return
 		}
-		select {
-		case s.slots <- struct{}{}:
-		default:
-			s.reply(r, v, nil, &api.Error{Code: api.Busy, Message: "the daemon works on as many requests as it may", Details: map[string]any{"retry_after_ms": 200}})
+		agent, size := agentOf(r.Subject()), len(r.Data())
+		if !s.intake.enter(agent, size) {
+			s.reply(r, v, nil, &api.Error{Code: api.Busy, Message: "the daemon works on as many requests as it may, of all agents or of this one", Details: map[string]any{"retry_after_ms": 200}})
 			return
 		}
 		s.running.Add(1)
-		go func() {
-			defer func() { <-s.slots; s.running.Done() }()
+		arrived := time.Now()
+		work := func() {
+			defer func() { s.intake.leave(agent, size); s.running.Done() }()
 			end := s.engine.Metrics.Begin(v.name)
-			out, err := s.serve(r, v)
+			out, err := s.serve(r, v, arrived)
 			code := ""
 			if err != nil {
 				code = string(api.FromError(err).Code)
 			}
 			s.reply(r, v, out, err)
 			end(code)
-		}()
+		}
+		if v.ordered {
+			s.intake.inOrder(r.Subject(), work)
+		} else {
+			go work()
+		}
 	}
+}
+
+// agentOf is the tenant and agent of a request's subject.
+func agentOf(subject string) string {
+	t := strings.SplitN(subject, ".", 5)
+	return t[2] + "." + t[3]
 }
 
 // mayReply reports whether a reply may go to subject. NATS permissions bind
@@ -146,7 +158,7 @@ type call struct {
 	canonical []byte // for the request digest: without id and wait_ms, members sorted
 }
 
-func (s *Service) serve(r micro.Request, v verb) (out any, err error) {
+func (s *Service) serve(r micro.Request, v verb, arrived time.Time) (out any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			// The stack names code, never content.
@@ -162,8 +174,11 @@ func (s *Service) serve(r micro.Request, v verb) (out any, err error) {
 	if v.name == "audit.verify" {
 		most = verifyTimeout
 	}
-	ctx, cancel := context.WithTimeout(s.base, most)
+	ctx, cancel := context.WithDeadline(s.base, arrived.Add(most))
 	defer cancel()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: it waited behind other requests: %w", ledger.ErrUnavailable, ctx.Err())
+	}
 	ctx, end := s.engine.Begin(ctx)
 	defer end()
 	return v.serve(ctx, c)

@@ -10,6 +10,7 @@ import (
 type verb struct {
 	name    string // noun.verb, as in the subject
 	session bool   // the subject ends with a session
+	ordered bool   // those of one session are served in the order in which they came
 	summary string
 	request any // zero value, for the schema
 	reply   any
@@ -32,6 +33,13 @@ func on[Req, Rep any](name string, session bool, summary string, f func(context.
 			}
 			return out, nil
 		}}
+}
+
+// inOrder is a verb that changes a session, and waits for no model: what one
+// client sends is stored as it sent it, without waiting for each ack.
+func inOrder(v verb) verb {
+	v.ordered = true
+	return v
 }
 
 // Requests that no Go client needs a type for.
@@ -57,27 +65,27 @@ var verbs = []verb{
 	on("session.resolve", false, "the session that a label stands for", func(ctx context.Context, c *call, r api.Resolve) (*api.Session, error) {
 		return c.engine.Resolve(ctx, c.caller, r.Label)
 	}),
-	on("session.set", true, "change settings", func(ctx context.Context, c *call, r api.SetSession) (*api.Session, error) {
+	inOrder(on("session.set", true, "change settings", func(ctx context.Context, c *call, r api.SetSession) (*api.Session, error) {
 		return c.engine.Set(ctx, c.caller, c.session, r, c.canonical)
-	}),
-	on("session.close", true, "take no more turns", func(ctx context.Context, c *call, r api.CloseSession) (*api.Session, error) {
+	})),
+	inOrder(on("session.close", true, "take no more turns", func(ctx context.Context, c *call, r api.CloseSession) (*api.Session, error) {
 		return c.engine.CloseSession(ctx, c.caller, c.session, r, c.canonical)
-	}),
-	on("session.reset", true, "close, and go on in a fresh successor", func(ctx context.Context, c *call, r api.ResetSession) (*api.Session, error) {
+	})),
+	inOrder(on("session.reset", true, "close, and go on in a fresh successor", func(ctx context.Context, c *call, r api.ResetSession) (*api.Session, error) {
 		return c.engine.Reset(ctx, c.caller, c.session, r, c.canonical)
-	}),
-	on("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
+	})),
+	inOrder(on("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
 		return c.engine.Move(ctx, c.caller, c.session, r, c.canonical)
-	}),
+	})),
 	on("session.export", true, "raw events with ancestor chains", func(ctx context.Context, c *call, r api.ExportSession) (*api.Exported, error) {
 		return c.engine.Export(ctx, c.caller, c.session, r)
 	}),
 	on("session.import", false, "store an export's events", func(ctx context.Context, c *call, r api.ImportRecords) (*api.Imported, error) {
 		return c.engine.Import(ctx, c.caller, r)
 	}),
-	on("turn.append", true, "append a turn", func(ctx context.Context, c *call, r api.AppendTurn) (*api.Appended, error) {
+	inOrder(on("turn.append", true, "append a turn", func(ctx context.Context, c *call, r api.AppendTurn) (*api.Appended, error) {
 		return c.engine.Append(ctx, c.caller, c.session, r, c.canonical)
-	}),
+	})),
 	on("turn.get", true, "a turn by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
 		return c.engine.GetTurn(ctx, c.caller, c.session, r)
 	}),
@@ -112,9 +120,9 @@ var verbs = []verb{
 	on("compaction.submit", true, "a summary that the agent made", func(ctx context.Context, c *call, r api.SubmitCompaction) (*api.Turn, error) {
 		return c.engine.Submit(ctx, c.caller, c.session, r, c.canonical)
 	}),
-	on("compaction.record", true, "record a compaction that another system made", func(ctx context.Context, c *call, r api.RecordCompaction) (*api.Turn, error) {
+	inOrder(on("compaction.record", true, "record a compaction that another system made", func(ctx context.Context, c *call, r api.RecordCompaction) (*api.Turn, error) {
 		return c.engine.Record(ctx, c.caller, c.session, r, c.canonical)
-	}),
+	})),
 	on("fork.create", true, "a new session from a turn", func(ctx context.Context, c *call, r api.CreateFork) (*api.Session, error) {
 		return c.engine.Fork(ctx, c.caller, c.session, r, forkCanonical(c))
 	}),
