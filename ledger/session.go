@@ -48,8 +48,9 @@ type Session struct {
 // Apply folds in the chain's next event, stored at seq under hash.
 //
 // It checks what the chain alone can tell: ordinal, previous hash, that a turn
-// continues the head, that nothing follows a close. A chain that breaks one of
-// these was not written by this code: [ErrCorrupt].
+// continues the head, that nothing but an erasure follows a close, and nothing an
+// erasure. A chain that breaks one of these was not written by this code:
+// [ErrCorrupt].
 func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Event) error {
 	id, ok := e.Chain.Session()
 	if !ok {
@@ -78,7 +79,7 @@ func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Eve
 	case seq <= s.Tail.Seq:
 		return fmt.Errorf("%w: event %s of chain %s is at %d, its predecessor at %d", ErrCorrupt, e.ID, e.Chain, seq, s.Tail.Seq)
 	}
-	if s.Final() && e.Kind != turns.KindState {
+	if s.Final() && (e.State != turns.Erased || s.State == turns.Erased) {
 		return fmt.Errorf("%w: event %s (%s) of chain %s follows its end", ErrCorrupt, e.ID, e.Kind, e.Chain)
 	}
 	switch e.Kind {

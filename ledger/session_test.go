@@ -58,8 +58,45 @@ func TestSessionFold(t *testing.T) {
 	if err := put(&turns.Event{Kind: turns.KindTurn, ID: id(8), Depth: 2, Segment: id(8), Parent: ref(2)}); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a turn after the end: %v, want corrupt", err)
 	}
+	if err := put(&turns.Event{Kind: turns.KindState, ID: id(8), State: turns.Paused}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a pause after the end: %v, want corrupt", err)
+	}
+	must(put(&turns.Event{Kind: turns.KindState, ID: id(9), State: turns.Erased}))
+	if err := put(&turns.Event{Kind: turns.KindState, ID: id(10), State: turns.Erased}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a second erasure: %v, want corrupt", err)
+	}
 	if s.Turns != 2 || s.Usage.InputTokens != 7 || s.Head != ref(2) || !s.Final() {
 		t.Errorf("fold: %+v", s)
+	}
+}
+
+func TestLabelFold(t *testing.T) {
+	chain := turns.Chain{Entity: turns.LabelEntity, ID: "0123456789abcdef0123456789abcdef"}
+	subject := Subject("default", chain.ID, chain)
+	claim := func(index uint64, prev turns.Hash) *turns.Event {
+		return &turns.Event{Kind: turns.KindClaimed, ID: turns.ID{15: byte(index)}, Chain: chain, Index: index, Prev: prev, To: turns.Ref{Session: turns.ID{14: byte(index + 1)}}}
+	}
+	l := new(Label)
+	for i, tc := range []struct {
+		subject string
+		event   *turns.Event
+		ok      bool
+	}{
+		{subject, claim(1, turns.Hash{}), false},
+		{subject, claim(0, turns.Hash{}), true},
+		{subject, claim(2, turns.Hash{1}), false},
+		{subject, claim(1, turns.Hash{9}), false},
+		{subject, &turns.Event{Kind: turns.KindState, Chain: chain, Index: 1, Prev: turns.Hash{1}}, false},
+		{Subject("default", "elsewhere", chain), claim(1, turns.Hash{1}), false},
+		{subject, claim(1, turns.Hash{1}), true},
+	} {
+		want := *l
+		if tc.ok {
+			want = Label{Session: tc.event.To.Session, Tail: Tail{Seq: uint64(i), Index: tc.event.Index, Hash: turns.Hash{byte(i)}}}
+		}
+		if err := l.Apply(tc.subject, uint64(i), turns.Hash{byte(i)}, tc.event); (err == nil) != tc.ok || *l != want {
+			t.Errorf("claim %d: %+v, %v; want %+v", i, *l, err, want)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package lineage
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"nexus/turns"
 )
@@ -16,7 +18,8 @@ import (
 // another session.
 //
 // It reads at most one node for a turn; for a compaction a few times log2 of
-// the depth, and one for each compaction that stands right before the cut.
+// the depth, one for each compaction that stands right before the cut, and a few
+// for each turn with an elision.
 // What it can't see, because that takes an index of children: that no other
 // turn continues the segment from the same parent ([Forest] checks that).
 //
@@ -60,8 +63,10 @@ func grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
 	if err != nil {
 		return Node{}, err
 	}
-	n.Cut, err = cutOf(r, parent, n, e.Span)
-	return n, err
+	if n.Cut, err = cutOf(r, parent, n, e.Span); err != nil {
+		return Node{}, err
+	}
+	return n, checkElided(r, parent, n.Cut, e.Span.Elisions)
 }
 
 // checkPlace checks what needs no reading: parent, depth, segment, halves.
@@ -156,6 +161,42 @@ func checkThrough(r Reader, s *turns.Span, last Node, previous, cut Cut) (err er
 		if at := CutBefore(last.Depth, h); last.Halves.Has(h) && previous <= at && at < cut {
 			return unfit("it covers nothing, but the %s of %s would be neither covered nor kept", h, last.Ref)
 		}
+	}
+	return nil
+}
+
+// checkElided checks that elisions are of halves of the path to parent that cut
+// keeps, in path order, none twice. It goes up the path once, from elided turn to
+// elided turn.
+func checkElided(r Reader, parent Node, cut Cut, elisions []turns.Elision) error {
+	var named, at Node
+	above := parent
+	next := [3]uint64{math.MaxUint64} // position, message and part of the elision below
+	for _, e := range slices.Backward(elisions) {
+		if e.Turn != named.Ref {
+			ns, err := read(r, e.Turn)
+			if err != nil {
+				return err
+			}
+			if named = ns[0]; named.Depth > above.Depth {
+				return unfit("it elides a part of %s, which is out of order or not on its path", e.Turn)
+			}
+			if at, err = At(r, above, named.Depth); err != nil {
+				return err
+			}
+			above = at
+		}
+		if at.Ref != e.Turn || at.Kind != turns.KindTurn || !at.Halves.Has(e.Half) {
+			return unfit("it elides a part of the %s of %s, which are not on its path", e.Half, e.Turn)
+		}
+		p := [3]uint64{uint64(CutBefore(at.Depth, e.Half)), e.Message, e.Part}
+		switch {
+		case Cut(p[0]) < cut:
+			return unfit("it elides a part of the %s of %s, which it covers", e.Half, e.Turn)
+		case slices.Compare(p[:], next[:]) >= 0:
+			return unfit("its elision of part %d of message %d of the %s of %s is out of order or there twice", e.Part, e.Message, e.Half, e.Turn)
+		}
+		next = p
 	}
 	return nil
 }
