@@ -17,132 +17,90 @@ import (
 type applier struct {
 	view
 	batch    *pebble.Batch
-	sessions map[turns.ID]*ledger.Session // rows touched by the batch, written at its end
-	aside    int                          // chains set aside by the batch
+	sessions map[turns.ID]ledger.Session // rows touched by the batch, written at its end
+	aside    []Aside                     // chains set aside by the batch
 }
 
 func newApplier(db *pebble.DB) *applier {
 	b := db.NewIndexedBatch()
-	return &applier{view: view{b}, batch: b, sessions: make(map[turns.ID]*ledger.Session)}
+	return &applier{view: view{b}, batch: b, sessions: make(map[turns.ID]ledger.Session)}
 }
 
 // apply folds in one record. What is wrong with one chain sets that chain
-// aside and stops no other; an error here is the store's own.
+// aside, before anything of the record is in a row, and stops no other; an error
+// here is the store's own.
 func (a *applier) apply(r ledger.Record) error {
 	tenant, chain, err := ledger.ParseSubject(r.Subject)
 	if err != nil {
-		return a.setAside(r, chain, err)
+		return a.setAside(r, err)
 	}
-	if why, err := a.why(chain); err != nil || why != "" {
+	if why, err := a.why(r.Subject); err != nil || why != "" {
 		if err != nil {
 			return err
 		}
 		return a.keep(r)
 	}
 	if got := turns.HashEvent(r.Payload); got != r.Hash {
-		return a.setAside(r, chain, fmt.Errorf("%w: record %d has hash %v, stored beside it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash))
+		return a.setAside(r, fmt.Errorf("%w: record %d has hash %v, stored beside it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash))
 	}
 	e, err := turns.Decode(r.Payload)
 	if err == nil && e.Chain != chain {
 		err = fmt.Errorf("%w: record %d on subject %s holds an event of chain %s", ledger.ErrCorrupt, r.Seq, r.Subject, e.Chain)
 	}
 	if err != nil {
-		return a.setAside(r, chain, err)
+		return a.setAside(r, err)
 	}
 	switch chain.Entity {
 	case turns.SessionEntity:
-		err = a.session(tenant, r, e)
+		err = a.session(r, e)
 	case turns.LabelEntity:
 		err = a.label(tenant, r, e)
 	default:
 		return a.keep(r)
 	}
 	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrUnsupported) || errors.Is(err, ledger.ErrMalformed) || errors.Is(err, lineage.ErrUnknown) {
-		return a.setAside(r, chain, err)
+		return a.setAside(r, err)
 	}
 	return err
 }
 
-func (a *applier) session(tenant string, r ledger.Record, e *turns.Event) error {
-	id, _ := e.Chain.Session()
-	s, err := a.row(id)
+func (a *applier) session(r ledger.Record, e *turns.Event) error {
+	step, err := Admit(a, r.Subject, r.Seq, r.Hash, e)
 	if err != nil {
 		return err
 	}
-	next := *s
-	if err := next.Apply(tenant, r.Seq, r.Hash, e); err != nil {
-		return err
-	}
-	if next.Subject() != r.Subject {
-		return fmt.Errorf("%w: session %s is on subject %s, it belongs on %s", ledger.ErrCorrupt, id, r.Subject, next.Subject())
-	}
-	if e.Kind == turns.KindOpened {
-		if err := a.opened(tenant, e); err != nil {
-			return err
-		}
-	}
+	id := step.Session.ID
+	a.sessions[id] = step.Session
 	row := append([]byte{0}, r.Payload...)
-	if e.Kind.IsTurn() {
-		if err := a.turn(&next, r, e); err != nil {
-			return err
-		}
+	switch {
+	case e.Kind == turns.KindOpened:
+		err = a.opened(&step.Session)
+	case e.Kind.IsTurn():
+		err = a.turn(step.Node, r, e)
 		row = pointerTo(e.Segment, e.Depth)
 	}
-	*s = next
-	return errors.Join(
+	return errors.Join(err,
 		a.batch.Set(num(key(pEvent, id), e.Index), row, nil),
 		a.batch.Set(key(pID, id, e.ID), num(nil, e.Index), nil),
 		a.place(r.Seq, place{Session: id, Index: e.Index}),
 	)
 }
 
-func (a *applier) opened(tenant string, e *turns.Event) error {
-	id, _ := e.Chain.Session()
-	err := a.batch.Set(append(textKey(pAgent, tenant, e.Agent), id[:]...), nil, nil)
-	if f := e.ForkOf; f != nil {
-		at, perr := a.Turn(f.At)
-		switch {
-		case errors.Is(perr, lineage.ErrUnknown):
-			return fmt.Errorf("%w: session %s forks from %s, which is not stored before it", ledger.ErrCorrupt, id, f.At)
-		case perr != nil:
-			return perr
-		case at.Hash != f.Hash:
-			return fmt.Errorf("%w: session %s forks from %s with hash %v, stored is %v", ledger.ErrCorrupt, id, f.At, f.Hash, at.Hash)
-		}
-		err = errors.Join(err, a.batch.Set(key(pFork, f.At.Session, f.At.Turn, id), nil, nil))
+func (a *applier) opened(s *ledger.Session) error {
+	err := a.batch.Set(append(textKey(pAgent, s.Tenant, s.Agent), s.ID[:]...), nil, nil)
+	if f := s.ForkOf; f != nil {
+		err = errors.Join(err, a.batch.Set(key(pFork, f.At.Session, f.At.Turn, s.ID), nil, nil))
 	}
 	return err
 }
 
-func (a *applier) turn(s *ledger.Session, r ledger.Record, e *turns.Event) error {
-	var parent lineage.Node
-	if !e.Parent.IsZero() {
-		p, err := a.Turn(e.Parent)
-		if err != nil {
-			return err
-		}
-		parent = p.Node
-	}
-	forget, err := s.Ignores(e.Parent.Session, func(id turns.ID) (ledger.Session, error) {
-		up, err := a.row(id) // the batch may hold what the store does not yet
-		if err != nil {
-			return ledger.Session{}, err
-		}
-		return *up, nil
-	})
-	if err != nil {
-		return err
-	}
-	node, err := lineage.Grow(a, parent, e, forget)
-	if err != nil {
-		return err
-	}
+func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error {
 	t := Turn{Node: node, Index: e.Index, Seq: r.Seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
 	v, err := t.encode()
 	if err != nil {
 		return err
 	}
-	ref := e.Ref()
+	ref := node.Ref
 	err = errors.Join(
 		a.batch.Set(key(pNode, ref.Session, ref.Turn), v, nil),
 		a.batch.Set(num(key(pTurn, ref.Session, e.Segment), e.Depth), r.Payload, nil),
@@ -165,31 +123,22 @@ func (a *applier) label(tenant string, r ledger.Record, e *turns.Event) error {
 	if err != nil {
 		return err
 	}
-	first := l.Session.IsZero()
-	switch {
-	case first && e.Index != 0, !first && e.Index != l.Tail.Index+1:
-		return fmt.Errorf("%w: event %s of chain %s has index %d after %d", ledger.ErrCorrupt, e.ID, e.Chain, e.Index, l.Tail.Index)
-	case !first && e.Prev != l.Tail.Hash:
-		return fmt.Errorf("%w: event %s of chain %s follows %v, the tail is %v", ledger.ErrCorrupt, e.ID, e.Chain, e.Prev, l.Tail.Hash)
+	if err := l.Apply(r.Subject, r.Seq, r.Hash, e); err != nil {
+		return err
 	}
-	v, err := cbor.Marshal(Label{Session: e.To.Session, Tail: ledger.Tail{Seq: r.Seq, Index: e.Index, Hash: r.Hash}})
+	v, err := cbor.Marshal(l)
 	if err != nil {
 		return err
 	}
 	return errors.Join(a.batch.Set(k, v, nil), a.keep(r))
 }
 
-// row is the session's row as the batch sees it, to be changed in place.
-func (a *applier) row(id turns.ID) (*ledger.Session, error) {
+// Session is the session's row as the batch sees it.
+func (a *applier) Session(id turns.ID) (ledger.Session, error) {
 	if s, ok := a.sessions[id]; ok {
 		return s, nil
 	}
-	s, err := a.view.Session(id)
-	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
-		return nil, err
-	}
-	a.sessions[id] = &s
-	return &s, nil
+	return a.view.Session(id)
 }
 
 // keep stores a record that no row is made of, so that every record of the
@@ -207,18 +156,17 @@ func (a *applier) place(seq uint64, p place) error {
 }
 
 // setAside stops the projection of one chain at a record that can't be
-// applied, and says why. The chain is read-only from then on.
-func (a *applier) setAside(r ledger.Record, c turns.Chain, why error) error {
-	a.aside++
-	return errors.Join(a.keep(r), a.batch.Set(textKey(pAside, c.String()), []byte(why.Error()), nil))
+// applied, and says why. The chain is read-only from then on. It is known by its
+// subject, so that a second chain of the same id, opened elsewhere, does not stop
+// the first.
+func (a *applier) setAside(r ledger.Record, why error) error {
+	a.aside = append(a.aside, Aside{r.Subject, r.Seq, why.Error()})
+	return errors.Join(a.keep(r), a.batch.Set(textKey(pAside, r.Subject), append(num(nil, r.Seq), why.Error()...), nil))
 }
 
 // commit writes the rows and the checkpoint, in one batch with everything else.
 func (a *applier) commit(cp Checkpoint) error {
 	for id, s := range a.sessions {
-		if s.ID.IsZero() {
-			continue // its first event was set aside
-		}
 		v, err := cbor.Marshal(s)
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ import (
 //	a tenant 0 agent 0 session                session of an agent
 //	l tenant 0 label-digest                   label row
 //	q seq                                     where the record at seq is
-//	x chain                                   chain set aside, and why
+//	x subject 0                               chain set aside: at which seq, and why
 const (
 	pCheckpoint = 'c'
 	pSession    = 's'

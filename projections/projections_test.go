@@ -253,7 +253,7 @@ func TestABadChainIsSetAside(t *testing.T) {
 	if n := s.Aside(); n != 1 {
 		t.Errorf("%d chains aside, want 1", n)
 	}
-	if why, err := s.WhyAside(turns.SessionChain(bad.ID)); err != nil || why == "" {
+	if why, err := s.WhyAside(bad.Subject()); err != nil || why == "" {
 		t.Errorf("why: %q, %v", why, err)
 	}
 	if row, err := s.Session(good.ID); err != nil || row.Turns != 2 {

@@ -3,8 +3,10 @@ package projections
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/fxamacker/cbor/v2"
@@ -61,6 +63,9 @@ func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.
 				return
 			}
 			row, err := s.Session(idAt(k.key, len(k.key)-16))
+			if errors.Is(err, ledger.ErrNotFound) {
+				continue
+			}
 			if !yield(row, err) || err != nil {
 				return
 			}
@@ -80,6 +85,12 @@ func (v view) Turn(ref turns.Ref) (Turn, error) {
 		return Turn{}, fmt.Errorf("%w: turn %s", lineage.ErrUnknown, ref)
 	}
 	return decodeTurn(ref, b)
+}
+
+// Hash is that of the event which holds a turn.
+func (v view) Hash(ref turns.Ref) (turns.Hash, error) {
+	t, err := v.Turn(ref)
+	return t.Hash, err
 }
 
 // Nodes implements [lineage.Reader].
@@ -145,6 +156,17 @@ func (s *Store) follow(session turns.ID, row []byte) ([]byte, error) {
 		err = fmt.Errorf("%w: projections lack a turn's event of session %s", ledger.ErrCorrupt, session)
 	}
 	return b, err
+}
+
+// Has reports whether a session's chain has an event of this id.
+func (v view) Has(session, event turns.ID) (bool, error) {
+	_, ok, err := get(v.r, key(pID, session, event))
+	return ok, err
+}
+
+// Admit is [Admit] behind what the store holds.
+func (s *Store) Admit(subject string, seq uint64, hash turns.Hash, e *turns.Event) (Step, error) {
+	return Admit(s.view(), subject, seq, hash, e)
 }
 
 // Index is the ordinal of an event on its session's chain, by its id.
@@ -293,16 +315,57 @@ func (s *Store) Record(seq uint64) (ledger.Record, error) {
 	return r, nil
 }
 
-// WhyAside says why a chain was set aside; "" if it was not.
-func (s *Store) WhyAside(c turns.Chain) (string, error) { return s.view().why(c) }
+// Aside is a chain that was set aside.
+type Aside struct {
+	Subject string
+	Seq     uint64 // the record that could not be applied
+	Why     string
+}
 
-func (v view) why(c turns.Chain) (string, error) {
-	b, _, err := get(v.r, textKey(pAside, c.String()))
-	return string(b), err
+// WhyAside says why the chain on a subject was set aside; "" if it was not.
+// The shard of the subject may be "*".
+func (s *Store) WhyAside(subject string) (string, error) {
+	rest, any := strings.CutPrefix(subject, "agents.*.")
+	if !any || s.Aside() == 0 {
+		return s.view().why(subject)
+	}
+	for a, err := range s.AllAside() {
+		if err != nil {
+			return "", err
+		}
+		if _, chain, ok := strings.Cut(strings.TrimPrefix(a.Subject, "agents."), "."); ok && chain == rest {
+			return a.Why, nil
+		}
+	}
+	return "", nil
+}
+
+// AllAside yields the chains that were set aside, by subject.
+func (s *Store) AllAside() iter.Seq2[Aside, error] {
+	return func(yield func(Aside, error) bool) {
+		for p, err := range scan(s.db, []byte{pAside}, []byte{pAside + 1}) {
+			if err != nil || len(p.value) < 8 {
+				yield(Aside{}, err)
+				return
+			}
+			a := Aside{Subject: string(p.key[1 : len(p.key)-1]), Seq: binary.BigEndian.Uint64(p.value), Why: string(p.value[8:])}
+			if !yield(a, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (v view) why(subject string) (string, error) {
+	b, ok, err := get(v.r, textKey(pAside, subject))
+	if err != nil || !ok {
+		return "", err
+	}
+	return string(b[8:]), nil
 }
 
 func (s *Store) countAside() (n int, err error) {
-	for _, err := range scan(s.db, []byte{pAside}, []byte{pAside + 1}) {
+	for _, err := range s.AllAside() {
 		if err != nil {
 			return 0, err
 		}

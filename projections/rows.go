@@ -13,7 +13,7 @@ import (
 
 // Schema is the version of the rows. A store of another version is discarded
 // and rebuilt from the log; nothing in it is worth migrating.
-const Schema = 2
+const Schema = 3
 
 // Checkpoint says up to where the log has been applied. It commits in the same
 // batch as the data.
@@ -98,11 +98,8 @@ func decodeTurn(ref turns.Ref, b []byte) (Turn, error) {
 	}, nil
 }
 
-// Label is the row of a label: the session it resolves to, and the tail of its chain.
-type Label struct {
-	Session turns.ID    `cbor:"1,keyasint"`
-	Tail    ledger.Tail `cbor:"2,keyasint"`
-}
+// Label is the row of a label: the fold of its chain.
+type Label = ledger.Label
 
 // place is where the record at a position is: a session's chain and ordinal,
 // or, for other chains and what could not be read, the record itself.

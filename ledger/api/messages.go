@@ -147,7 +147,8 @@ type Session struct {
 	Updated     Time              `json:"updated"`
 	Hash        turns.Hash        `json:"hash"` // of the chain's last event
 	Position    string            `json:"position"`
-	Mode        string            `json:"mode,omitempty,omitzero"` // fork.create only
+	Mode        string            `json:"mode,omitempty,omitzero"`  // fork.create only
+	Error       Code              `json:"error,omitempty,omitzero"` // lists only: why the session can't be read; then nothing that its content says is here
 }
 
 // Page asks for a stretch of a list.
@@ -607,6 +608,7 @@ type GetTree struct {
 // TreeSession is one session of a tree of forks.
 type TreeSession struct {
 	ID         turns.ID    `json:"id"`
+	Error      Code        `json:"error,omitempty,omitzero"` // why the session can't be read
 	Label      string      `json:"label,omitempty,omitzero"`
 	State      string      `json:"state"`
 	ForkedFrom *ForkedFrom `json:"forked_from,omitempty,omitzero"`

@@ -121,7 +121,7 @@ func (e *Engine) fold(ctx context.Context, c Caller, id turns.ID, ch *chain, fre
 	}
 	s, err := e.Store.Session(id)
 	if errors.Is(err, ledger.ErrNotFound) {
-		return nil, errors.Join(notFound(id), e.whyAside(id))
+		return nil, errors.Join(notFound(id), e.whyAside(c.Tenant, id))
 	}
 	if err != nil {
 		return nil, err
@@ -130,10 +130,7 @@ func (e *Engine) fold(ctx context.Context, c Caller, id turns.ID, ch *chain, fre
 		return nil, err
 	}
 	if s.Tail.Seq < ch.seq {
-		if err := e.whyAside(id); err != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("%w: session %s: projections end at %d, the chain at %d", ledger.ErrCorrupt, id, s.Tail.Seq, ch.seq)
+		return nil, e.behind(&s, ch.seq)
 	}
 	ch.seq = s.Tail.Seq
 	return &s, nil
@@ -246,14 +243,21 @@ func (e *Engine) newID(id turns.ID) (turns.ID, error) {
 	return turns.NewID(e.Now(), e.Rand)
 }
 
-// open opens an event's body.
-func (e *Engine) open(ev *turns.Event, body any) error {
+// open opens a stored event's body.
+func (e *Engine) open(ev *turns.Event, body any) error { return openBody(e.ring(), ev, body) }
+
+// openBody opens an event's body with the keys of ring. One that can be
+// unsealed and not read is [ledger.ErrCorrupt]: nobody's request is wrong.
+func openBody(ring seal.Keyring, ev *turns.Event, body any) error {
 	if len(ev.Body) == 0 && ev.Encoding == 0 {
 		return nil
 	}
-	b, err := seal.Open(ev, e.ring())
+	b, err := seal.Open(ev, ring)
 	if err != nil {
 		return fmt.Errorf("open %s %s: %w", ev.Kind, ev.ID, err)
 	}
-	return turns.DecodeBody(b, body)
+	if err := turns.DecodeBody(b, body); err != nil {
+		return fmt.Errorf("%w: the body of %s %s: %v", ledger.ErrCorrupt, ev.Kind, ev.ID, err)
+	}
+	return nil
 }

@@ -126,7 +126,7 @@ func (e *Engine) opened(ctx context.Context, c Caller, r request) (*api.Session,
 	}
 	s, err := e.Store.Session(r.id)
 	if errors.Is(err, ledger.ErrNotFound) {
-		return nil, e.whyAside(r.id)
+		return nil, e.whyAside(c.Tenant, r.id)
 	}
 	if err != nil {
 		return nil, err

@@ -61,6 +61,7 @@ type Engine struct {
 	contents cache[blobName, []byte]         // opened and checked
 	pages    cache[contextName, api.Context] // whole contexts that are being paged
 	plans    cache[takenName, *takenWhole]   // plans whose content is being paged
+	arrivals cache[arrival, seal.Key]        // keys of sessions that an import is about to open
 
 	mu     sync.Mutex
 	chains map[string]*chain // by subject pattern; guarded by mu
@@ -164,10 +165,13 @@ func notFound(id turns.ID) error {
 
 // row reads a session from the projections. With fresh, they have first passed
 // the end that the session's chain had when the request came, so that a negative
-// answer, or one about the head, is true.
+// answer, or one about the head, is true; a chain that was set aside before its
+// end is [ledger.ErrCorrupt] then.
 func (e *Engine) row(ctx context.Context, c Caller, id turns.ID, fresh bool) (*ledger.Session, error) {
+	var end ledger.Record
 	if fresh {
-		if _, err := e.catchUp(ctx, c.Tenant, id); err != nil {
+		var err error
+		if end, err = e.end(ctx, c.Tenant, id); err != nil {
 			if errors.Is(err, ledger.ErrNotFound) {
 				return nil, notFound(id)
 			}
@@ -179,7 +183,7 @@ func (e *Engine) row(ctx context.Context, c Caller, id turns.ID, fresh bool) (*l
 		if !fresh {
 			return e.row(ctx, c, id, true)
 		}
-		return nil, errors.Join(notFound(id), e.whyAside(id))
+		return nil, errors.Join(notFound(id), e.whyAside(c.Tenant, id))
 	}
 	if err != nil {
 		return nil, err
@@ -187,26 +191,49 @@ func (e *Engine) row(ctx context.Context, c Caller, id turns.ID, fresh bool) (*l
 	if err := visible(c, &s); err != nil {
 		return nil, err
 	}
+	if s.Tail.Seq < end.Seq && s.Subject() == end.Subject {
+		return nil, e.behind(&s, end.Seq)
+	}
 	return &s, nil
+}
+
+// behind is the error of a session whose chain goes on to last, where the
+// projections, which have passed that, do not.
+func (e *Engine) behind(s *ledger.Session, last uint64) error {
+	if err := e.whyAside(s.Tenant, s.ID); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: session %s: projections end at %d, the chain at %d", ledger.ErrCorrupt, s.ID, s.Tail.Seq, last)
 }
 
 // catchUp waits until the projections have passed the end of the session's
 // chain, and returns its position.
 func (e *Engine) catchUp(ctx context.Context, tenant string, id turns.ID) (uint64, error) {
+	last, err := e.end(ctx, tenant, id)
+	return last.Seq, err
+}
+
+// end is the last record of the session's chain; the projections have passed it.
+func (e *Engine) end(ctx context.Context, tenant string, id turns.ID) (ledger.Record, error) {
 	subject := ledger.AnyShard(tenant, turns.SessionChain(id))
 	if s, err := e.Store.Session(id); err == nil && s.Tenant == tenant {
 		subject = s.Subject()
 	}
 	last, err := e.Log.Last(ctx, subject)
 	if err != nil {
-		return 0, err
+		return last, err
 	}
-	return last.Seq, e.Store.WaitFor(ctx, last.Seq)
+	return last, e.Store.WaitFor(ctx, last.Seq)
 }
 
-// whyAside is the error of a chain that the projections set aside, nil if they did not.
-func (e *Engine) whyAside(id turns.ID) error {
-	why, err := e.Store.WhyAside(turns.SessionChain(id))
+// whyAside is the error of a session whose chain, in this tenant, the
+// projections set aside; nil if they did not.
+func (e *Engine) whyAside(tenant string, id turns.ID) error {
+	subject := ledger.AnyShard(tenant, turns.SessionChain(id))
+	if s, err := e.Store.Session(id); err == nil && s.Tenant == tenant {
+		subject = s.Subject()
+	}
+	why, err := e.Store.WhyAside(subject)
 	if err != nil || why == "" {
 		return err
 	}

@@ -24,13 +24,18 @@ import (
 	"nexus/turns/tokens"
 )
 
-// world is a log and keys that any number of engines share.
+// world is a ledger, its log and its keys, that any number of engines share.
 type world struct {
+	id   [16]byte
 	log  *memlog.Log
 	keys *seal.Memory
 }
 
-func newWorld() *world { return &world{log: memlog.New(memlog.Config{}), keys: new(seal.Memory)} }
+func newWorld() *world {
+	w := &world{log: memlog.New(memlog.Config{}), keys: new(seal.Memory)}
+	_, _ = rand.Read(w.id[:]) // never fails
+	return w
+}
 
 // engine starts an engine with projections of its own.
 func (w *world) engine(t *testing.T) *Engine {
@@ -56,7 +61,7 @@ func (w *world) engine(t *testing.T) *Engine {
 
 func newEngine(w *world, store *projections.Store) *Engine {
 	return &Engine{
-		Ledger: [16]byte{1}, Log: w.log, Blobs: new(memlog.Blobs), Store: store, Keys: w.keys, Counter: tokens.Approx{},
+		Ledger: w.id, Log: w.log, Blobs: new(memlog.Blobs), Store: store, Keys: w.keys, Counter: tokens.Approx{},
 		Tiers: []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}, Local: true}}, Now: time.Now, Rand: rand.Reader,
 	}
 }

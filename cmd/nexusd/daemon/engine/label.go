@@ -212,7 +212,11 @@ func (e *Engine) labelRow(ctx context.Context, tenant, digest string) (row proje
 	if err := e.Store.WaitFor(ctx, last.Seq); err != nil {
 		return row, err
 	}
-	return e.Store.Label(tenant, digest)
+	row, err = e.Store.Label(tenant, digest)
+	if err == nil && row.Tail.Seq < last.Seq {
+		err = fmt.Errorf("%w: the label's chain goes on to %d, and can't be read behind %d", ledger.ErrCorrupt, last.Seq, row.Tail.Seq)
+	}
+	return row, err
 }
 
 // Resolve is session.resolve: the session that a label stands for.

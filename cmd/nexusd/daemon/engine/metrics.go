@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"nexus/projections"
 	"nexus/turns"
 )
 
@@ -17,12 +18,10 @@ type Metrics struct {
 	refused    *prometheus.CounterVec
 	inFlight   prometheus.Gauge
 	compaction *prometheus.HistogramVec
-	applied    prometheus.Gauge
-	aside      prometheus.Gauge
 }
 
-// NewMetrics registers the figures with r.
-func NewMetrics(r prometheus.Registerer) *Metrics {
+// NewMetrics registers the figures with r, those of the projections included.
+func NewMetrics(r prometheus.Registerer, store *projections.Store) *Metrics {
 	buckets := prometheus.ExponentialBuckets(0.0001, 2, 18)
 	m := &Metrics{
 		events:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_events_total", Help: "Events stored by this daemon, by kind."}, []string{"kind"}),
@@ -32,10 +31,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		refused:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_errors_total", Help: "Requests answered with an error, by verb and code."}, []string{"verb", "code"}),
 		inFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_requests_in_flight", Help: "Requests being worked on."}),
 		compaction: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "nexus_compaction_seconds", Help: "Time of a compaction, by summarizer tier.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)}, []string{"tier"}),
-		applied:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_projections_position", Help: "Log position that the projections have applied."}),
-		aside:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_chains_set_aside", Help: "Chains that are read-only because an event on them could not be applied."}),
 	}
-	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.refused, m.inFlight, m.compaction, m.applied, m.aside)
+	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.refused, m.inFlight, m.compaction,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_projections_position", Help: "Log position that the projections have applied."},
+			func() float64 { return float64(store.Applied().Seq) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_chains_set_aside", Help: "Chains that are read-only because an event on them could not be applied."},
+			func() float64 { return float64(store.Aside()) }))
 	return m
 }
 

@@ -147,6 +147,7 @@ func (e *Engine) headNode(s *ledger.Session) (lineage.Node, error) {
 
 // session is s as the contract shows it.
 func (e *Engine) session(s *ledger.Session) (*api.Session, error) {
+	out := outline(s)
 	label, set, err := e.inForce(s)
 	erased := errors.Is(err, turns.ErrErased)
 	if err != nil && !erased {
@@ -156,10 +157,25 @@ func (e *Engine) session(s *ledger.Session) (*api.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	out.Label, out.Depth, out.Model, out.Limits, out.User, out.Meta = label, head.Depth, set.Model, set.Limits, set.User, set.Meta
+	out.Policy = api.PolicyInForce{Name: set.Policy.Name, Set: set.Policy.Set, Digest: set.Policy.Digest}
+	if erased {
+		out.State = turns.Erased.String()
+		return out, nil
+	}
+	g, pol, err := e.gauge(s, &set, head)
+	if err != nil {
+		return nil, err
+	}
+	out.Tokens, out.Budget, out.Pressure = g.Tokens, g.Budget, g.Pressure
+	out.Overhead = overhead(pol.CounterOf(), set.Preamble)
+	return out, nil
+}
+
+// outline is what the fold alone says of a session.
+func outline(s *ledger.Session) *api.Session {
 	out := &api.Session{
-		ID: s.ID, Label: label, Agent: s.Agent, Kind: s.Kind, State: s.State.String(), Depth: head.Depth,
-		Turns: s.Turns, Compactions: s.Compactions, Model: set.Model, Limits: set.Limits, User: set.User, Meta: set.Meta,
-		Policy:    api.PolicyInForce{Name: set.Policy.Name, Set: set.Policy.Set, Digest: set.Policy.Digest},
+		ID: s.ID, Agent: s.Agent, Kind: s.Kind, State: s.State.String(), Turns: s.Turns, Compactions: s.Compactions,
 		Successor: s.Successor, Usage: s.Usage, Created: api.UnixTime(s.Recorded), Updated: api.UnixTime(s.Updated),
 		Hash: s.Tail.Hash, Position: position(s.Tail.Seq),
 	}
@@ -175,17 +191,22 @@ func (e *Engine) session(s *ledger.Session) (*api.Session, error) {
 	if sp := s.Spawned; !sp.IsZero() {
 		out.SpawnedBy = &api.SpawnedBy{Session: sp.Session, Turn: sp.Turn}
 	}
-	if erased {
-		out.State = turns.Erased.String()
-		return out, nil
-	}
-	g, pol, err := e.gauge(s, &set, head)
+	return out
+}
+
+// listed is a session as a list shows it: one that can't be read, or whose chain
+// was set aside, is there by what is known of it, and stops no other.
+func (e *Engine) listed(s *ledger.Session) *api.Session {
+	out, err := e.session(s)
 	if err != nil {
-		return nil, err
+		out = outline(s)
+	} else if e.Store.Aside() > 0 {
+		err = e.whyAside(s.Tenant, s.ID)
 	}
-	out.Tokens, out.Budget, out.Pressure = g.Tokens, g.Budget, g.Pressure
-	out.Overhead = overhead(pol.CounterOf(), set.Preamble)
-	return out, nil
+	if err != nil {
+		out.Error = api.FromError(err).Code
+	}
+	return out
 }
 
 // Get is session.get.
@@ -232,10 +253,7 @@ func (e *Engine) List(ctx context.Context, c Caller, p api.Page, r api.Read) (*a
 			out.Next = out.Sessions[limit-1].ID.String()
 			break
 		}
-		v, err := e.session(&s)
-		if err != nil {
-			return nil, err
-		}
+		v := e.listed(&s)
 		n, err := sizeOf(v)
 		if err != nil {
 			return nil, err

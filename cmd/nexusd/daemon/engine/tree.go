@@ -129,12 +129,9 @@ const (
 )
 
 func (e *Engine) treeSession(s *ledger.Session) (*api.TreeSession, error) {
-	v, err := e.session(s)
-	if err != nil {
-		return nil, err
-	}
+	v := e.listed(s)
 	out := &api.TreeSession{
-		ID: s.ID, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns,
+		ID: s.ID, Error: v.Error, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns,
 		Branches: []api.Branch{},
 	}
 	if f := s.ForkOf; f != nil {

@@ -9,6 +9,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
+	"nexus/projections"
 	"nexus/turns"
 )
 
@@ -26,7 +27,8 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 		return nil, err
 	}
 	v := &verifier{e: e, c: c, out: &api.Verified{Last: st.Last, Problems: []api.Problem{}}, forest: new(lineage.Forest),
-		sessions: make(map[turns.ID]*ledger.Session), open: make(map[turns.Ref]ledger.Calls), hashes: make(map[turns.Ref]turns.Hash), leaves: make(map[turns.Ref]*turns.Event)}
+		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label), hashes: make(map[turns.Ref]turns.Hash),
+		others: make(map[turns.Ref]bool), open: make(map[turns.Ref]ledger.Calls), leaves: make(map[turns.Ref]*turns.Event), broken: make(map[string]bool)}
 	if len(req.Sessions) > 0 {
 		if v.only, err = v.needed(ctx, req.Sessions); err != nil {
 			return nil, err
@@ -35,7 +37,7 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 		return nil, &api.Error{Code: api.Denied, Message: "only the operator verifies the whole ledger; name sessions"}
 	}
 	if err := st.Sound(); err != nil {
-		v.problem(api.Problem{Code: api.Corrupt, Message: err.Error()})
+		v.problem("", api.Problem{Code: api.Corrupt, Message: err.Error()})
 	}
 	if err := e.Store.WaitFor(ctx, st.Last); err != nil {
 		return nil, err
@@ -43,7 +45,7 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 	if st.Last > 0 {
 		for r, err := range e.Log.Read(ctx, 1, false) {
 			if errors.Is(err, ledger.ErrCorrupt) {
-				v.problem(api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error()})
+				v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error()})
 				break
 			}
 			if err != nil {
@@ -57,26 +59,61 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 	if err := v.coverage(ctx); err != nil {
 		return nil, err
 	}
+	if err := v.aside(); err != nil {
+		return nil, err
+	}
 	v.out.OK = len(v.out.Problems) == 0
 	v.out.DurationMS = uint64(e.Now().Sub(began) / time.Millisecond)
 	return v.out, nil
 }
 
 // verifier folds the log a second time, in memory, by the same pure rules as
-// everything else, and compares.
+// everything else, and compares. It is the [projections.Before] of each event.
 type verifier struct {
 	e        *Engine
 	c        Caller
 	out      *api.Verified
 	only     map[string]bool // subjects; nil: all
-	sessions map[turns.ID]*ledger.Session
+	sessions map[turns.ID]ledger.Session
+	labels   map[string]ledger.Label // by subject
 	forest   *lineage.Forest
-	hashes   map[turns.Ref]turns.Hash
-	open     map[turns.Ref]ledger.Calls
+	hashes   map[turns.Ref]turns.Hash   // of turns
+	others   map[turns.Ref]bool         // events that are no turns
+	open     map[turns.Ref]ledger.Calls // calls open behind a turn, where they are known
 	leaves   map[turns.Ref]*turns.Event // compactions that no later one includes
+	broken   map[string]bool            // subjects whose chains can't be followed further
 }
 
-func (v *verifier) problem(p api.Problem) {
+func (v *verifier) Nodes(refs ...turns.Ref) ([]lineage.Node, error) { return v.forest.Nodes(refs...) }
+
+func (v *verifier) Session(id turns.ID) (ledger.Session, error) {
+	s, ok := v.sessions[id]
+	if !ok {
+		return s, fmt.Errorf("%w: session %s", ledger.ErrNotFound, id)
+	}
+	return s, nil
+}
+
+func (v *verifier) Hash(ref turns.Ref) (turns.Hash, error) {
+	h, ok := v.hashes[ref]
+	if !ok {
+		return h, fmt.Errorf("%w: turn %s", lineage.ErrUnknown, ref)
+	}
+	return h, nil
+}
+
+func (v *verifier) Has(session, event turns.ID) (bool, error) {
+	ref := turns.Ref{Session: session, Turn: event}
+	_, turn := v.hashes[ref]
+	return turn || v.others[ref], nil
+}
+
+// problem notes a problem of a chain of a tenant. Of another tenant's it says
+// only where.
+func (v *verifier) problem(tenant string, p api.Problem) {
+	if tenant != v.c.Tenant && tenant != "" {
+		p = api.Problem{Code: p.Code, Seq: p.Seq, Message: "an event of another tenant"}
+	}
 	if len(v.out.Problems) < maxProblems {
 		v.out.Problems = append(v.out.Problems, p)
 	}
@@ -86,7 +123,11 @@ func (v *verifier) problem(p api.Problem) {
 func (v *verifier) needed(ctx context.Context, ids []turns.ID) (map[string]bool, error) {
 	only := make(map[string]bool)
 	for _, id := range ids {
-		s, err := v.e.row(ctx, v.c, id, true)
+		// One that was set aside is verified as far as it goes, and said to be.
+		if _, err := v.e.catchUp(ctx, v.c.Tenant, id); err != nil && !errors.Is(err, ledger.ErrNotFound) {
+			return nil, err
+		}
+		s, err := v.e.row(ctx, v.c, id, false)
 		if err != nil {
 			return nil, err
 		}
@@ -124,93 +165,140 @@ func (v *verifier) record(ctx context.Context, r ledger.Record) error {
 		err = fmt.Errorf("%w: an event of chain %s on subject %s", ledger.ErrCorrupt, ev.Chain, r.Subject)
 	}
 	p := api.Problem{Code: api.Corrupt, Seq: r.Seq}
+	p.Session, _ = chain.Session()
 	if err != nil {
+		v.broken[r.Subject] = true
 		p.Message = err.Error()
-		v.problem(p)
+		v.problem(tenant, p)
 		return nil
 	}
 	p.Event = ev.ID
 	if copied, err := v.e.Store.Record(r.Seq); err != nil || turns.HashEvent(copied.Payload) != r.Hash {
-		v.problem(api.Problem{Code: api.Corrupt, Seq: r.Seq, Event: ev.ID, Message: fmt.Sprintf("the projections' copy differs: %v", err)})
+		v.problem(tenant, api.Problem{Code: api.Corrupt, Session: p.Session, Seq: r.Seq, Event: ev.ID, Message: fmt.Sprintf("the projections' copy differs: %v", err)})
 	}
-	id, ok := chain.Session()
-	if !ok {
-		return nil
+	if v.broken[r.Subject] {
+		return nil // said once
 	}
-	p.Session = id
-	if err := v.fold(ctx, tenant, id, r, ev); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	switch chain.Entity {
+	case turns.SessionEntity:
+		err = v.session(ctx, r, ev)
+	case turns.LabelEntity:
+		err = v.label(tenant, r, ev)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
 		p.Code, p.Message = api.FromError(err).Code, err.Error()
 		if p.Code == api.Internal {
 			p.Code = api.Corrupt
 		}
-		v.problem(p)
+		v.problem(tenant, p)
 	}
 	return nil
 }
 
-func (v *verifier) fold(ctx context.Context, tenant string, id turns.ID, r ledger.Record, ev *turns.Event) error {
-	s := v.sessions[id]
-	if s == nil {
-		s = new(ledger.Session)
-		v.sessions[id] = s
-		v.out.Sessions++
-	}
-	if err := s.Apply(tenant, r.Seq, r.Hash, ev); err != nil {
+func (v *verifier) label(tenant string, r ledger.Record, ev *turns.Event) error {
+	l := v.labels[r.Subject]
+	if err := l.Apply(r.Subject, r.Seq, r.Hash, ev); err != nil {
+		v.broken[r.Subject] = true
 		return err
 	}
-	if s.Subject() != r.Subject {
-		return fmt.Errorf("%w: on subject %s, it belongs on %s", ledger.ErrCorrupt, r.Subject, s.Subject())
-	}
-	if row, err := v.e.Store.Session(id); err != nil || row.Tail.Index < ev.Index {
+	v.labels[r.Subject] = l
+	if row, err := v.e.Store.Label(tenant, ev.Chain.ID); err != nil || row.Tail.Index < ev.Index {
 		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
 	}
-	if f := ev.ForkOf; f != nil && v.hashes[f.At] != f.Hash {
-		return fmt.Errorf("%w: it forks from %s with hash %v, stored is %v", ledger.ErrCorrupt, f.At, f.Hash, v.hashes[f.At])
+	return nil
+}
+
+func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event) error {
+	step, err := projections.Admit(v, r.Subject, r.Seq, r.Hash, ev)
+	if err == nil && ev.Kind.IsTurn() {
+		err = v.forest.Add(step.Node)
 	}
-	for _, b := range ev.Blobs {
-		v.out.Blobs++
-		if _, err := v.e.Blobs.GetBlob(ctx, tenant, b.Digest); err != nil {
-			return fmt.Errorf("blob %s: %w", b.Digest, err)
-		}
+	if err != nil {
+		v.broken[r.Subject] = true
+		return err
+	}
+	s := &step.Session
+	if ev.Index == 0 {
+		v.out.Sessions++
+	}
+	v.sessions[s.ID] = *s
+	if ev.Kind.IsTurn() {
+		v.hashes[ev.Ref()] = r.Hash
+	} else {
+		v.others[ev.Ref()] = true
+	}
+	if err := v.content(ctx, s, ev); err != nil {
+		return err
+	}
+	if row, err := v.e.Store.Session(s.ID); err != nil || row.Tail.Index < ev.Index {
+		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
 	}
 	if ev.Kind.IsTurn() {
-		return v.turn(s, r, ev)
+		return v.row(step.Node, r)
 	}
 	return nil
 }
 
-func (v *verifier) turn(s *ledger.Session, r ledger.Record, ev *turns.Event) error {
-	forget, err := s.Ignores(ev.Parent.Session, func(id turns.ID) (ledger.Session, error) {
-		if up := v.sessions[id]; up != nil {
-			return *up, nil
-		}
-		return ledger.Session{}, fmt.Errorf("%w: session %s is not before its fork", ledger.ErrCorrupt, id)
-	})
+// content checks an event's body and blobs.
+func (v *verifier) content(ctx context.Context, s *ledger.Session, ev *turns.Event) error {
+	var open *ledger.Calls
+	if calls, known := v.open[ev.Parent]; known || ev.Parent.IsZero() {
+		open = &calls
+	}
+	_, after, err := checkBody(v.e.ring(), ev, open)
+	if after != nil && ev.Kind.IsTurn() {
+		v.open[ev.Ref()] = *after
+	}
+	switch ev.Kind {
+	case turns.KindTurn:
+		v.out.Turns++
+	case turns.KindCompaction:
+		v.out.Compactions++
+		delete(v.leaves, ev.Span.Previous)
+		v.leaves[ev.Ref()] = ev
+	}
+	v.out.Blobs += uint64(len(ev.Blobs))
+	if err != nil || len(ev.Blobs) == 0 {
+		return err
+	}
+	k, err := v.e.key(s.Root)
 	if err != nil {
 		return err
 	}
-	node, err := v.forest.AddEvent(ev, forget)
+	return v.e.linked(ctx, s.Tenant, k, ev)
+}
+
+// row compares the projections' row of a turn.
+func (v *verifier) row(node lineage.Node, r ledger.Record) error {
+	row, err := v.e.Store.Turn(node.Ref)
 	if err != nil {
-		return err
-	}
-	ref := ev.Ref()
-	v.hashes[ref] = r.Hash
-	row, err := v.e.Store.Turn(ref)
-	if err != nil {
-		return fmt.Errorf("%w: the projections lack turn %s: %w", ledger.ErrCorrupt, ref, err)
+		return fmt.Errorf("%w: the projections lack turn %s: %w", ledger.ErrCorrupt, node.Ref, err)
 	}
 	if row.Node != node || row.Seq != r.Seq || row.Hash != r.Hash {
-		return fmt.Errorf("%w: the projections' row of turn %s differs from the log", ledger.ErrCorrupt, ref)
+		return fmt.Errorf("%w: the projections' row of turn %s differs from the log", ledger.ErrCorrupt, node.Ref)
 	}
-	if ev.Kind == turns.KindCompaction {
-		v.out.Compactions++
-		return v.compaction(node, ev)
+	return nil
+}
+
+// aside adds the chains that the projections set aside and that are not among
+// the problems yet.
+func (v *verifier) aside() error {
+	for a, err := range v.e.Store.AllAside() {
+		if err != nil {
+			return err
+		}
+		if v.broken[a.Subject] || (v.only != nil && !v.only[a.Subject]) {
+			continue
+		}
+		tenant, chain, _ := ledger.ParseSubject(a.Subject)
+		p := api.Problem{Code: api.Corrupt, Seq: a.Seq, Message: "set aside: " + a.Why}
+		p.Session, _ = chain.Session()
+		v.problem(tenant, p)
 	}
-	v.out.Turns++
-	return v.calls(ref, ev)
+	return nil
 }
 
 // coverage checks whole root paths: each half of each normal turn is in
@@ -223,7 +311,7 @@ func (v *verifier) coverage(ctx context.Context) error {
 			return err
 		}
 		if err := v.covered(ref, ev); err != nil {
-			v.problem(api.Problem{Code: api.Corrupt, Session: ref.Session, Event: ref.Turn, Message: err.Error()})
+			v.problem(v.sessions[ref.Session].Tenant, api.Problem{Code: api.Corrupt, Session: ref.Session, Event: ref.Turn, Message: err.Error()})
 		}
 	}
 	return nil
@@ -243,44 +331,4 @@ func (v *verifier) covered(ref turns.Ref, ev *turns.Event) error {
 		return err
 	}
 	return lineage.CheckCoverage(path, chain, ev.Span.Elisions)
-}
-
-// compaction checks a compaction's own claims; see coverage for the path's.
-func (v *verifier) compaction(n lineage.Node, ev *turns.Event) error {
-	v.open[n.Ref] = v.open[n.Parent]
-	if uint64(len(v.open[n.Ref])) != ev.Open {
-		return fmt.Errorf("%w: it says %d calls are open, %d are", ledger.ErrCorrupt, ev.Open, len(v.open[n.Ref]))
-	}
-	delete(v.leaves, n.Previous)
-	v.leaves[n.Ref] = ev
-	var b turns.CompactionBody
-	if err := v.e.open(ev, &b); err != nil {
-		return err
-	}
-	if len(b.Elided) != len(ev.Span.Elisions) {
-		return fmt.Errorf("%w: %d elisions, %d of them described", ledger.ErrCorrupt, len(ev.Span.Elisions), len(b.Elided))
-	}
-	return nil
-}
-
-// calls checks that the calls which the header counts are those of the body.
-func (v *verifier) calls(ref turns.Ref, ev *turns.Event) error {
-	var b turns.TurnBody
-	if err := v.e.open(ev, &b); err != nil {
-		return err
-	}
-	t, err := v.open[ev.Parent].After(b.Messages, b.Response, nil)
-	if err != nil {
-		return err
-	}
-	v.open[ref] = t.Open
-	if uint64(len(t.Open)) != ev.Open || uint64(len(t.Late)) != ev.Late || uint64(len(t.Left)) != ev.Left {
-		return fmt.Errorf("%w: its header counts %d open, %d late, %d abandoned calls; its body has %d, %d, %d",
-			ledger.ErrCorrupt, ev.Open, ev.Late, ev.Left, len(t.Open), len(t.Late), len(t.Left))
-	}
-	// Turns of before there was this count have none, and no compaction that it ends.
-	if said := turns.Said(b.Messages); ev.Said != 0 && ev.Said != said {
-		return fmt.Errorf("%w: its header counts %d messages with text of the user, its body has %d", ledger.ErrCorrupt, ev.Said, said)
-	}
-	return nil
 }

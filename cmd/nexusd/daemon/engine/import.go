@@ -1,0 +1,438 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"nexus/compactor"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/projections"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// Import is session.import: records of an export, in their order. Each event
+// keeps its bytes and so its hash; one that is stored already is counted and
+// left. Nothing is stored that does not verify: an event is checked, before it is
+// appended, by the code that the projections and the verification check it by.
+//
+// What no check can tell is believed, as the word of the ledger that the session's
+// origin names: times, token counts, usage. So an agent can't bring in what this
+// ledger itself would have said.
+func (e *Engine) Import(ctx context.Context, c Caller, req api.ImportRecords) (*api.Imported, error) {
+	out := new(api.Imported)
+	for i := range req.Records {
+		if err := e.importRecord(ctx, c, &req.Records[i], out); err != nil {
+			if f := (*turns.FieldError)(nil); errors.As(err, &f) {
+				return nil, &turns.FieldError{Field: fmt.Sprintf("/records/%d%s", i, f.Field), Reason: f.Reason, Kind: f.Kind}
+			}
+			return nil, fmt.Errorf("record %d: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+func (e *Engine) importRecord(ctx context.Context, c Caller, r *api.ExportRecord, out *api.Imported) error {
+	switch {
+	case r.Ledger != nil:
+		if r.Ledger.Version != ExportVersion {
+			return &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("export version %d, this daemon knows %d", r.Ledger.Version, ExportVersion)}
+		}
+		return nil
+	case r.Key != nil:
+		return e.importKey(ctx, c, r.Key)
+	case r.Piece != nil:
+		return e.Blobs.PutBlob(ctx, c.Tenant, pieceDigest(r.Piece.Sealed), r.Piece.Sealed)
+	case r.Blob != nil:
+		return e.importBlob(ctx, c, r.Blob)
+	case r.Event != nil:
+		return e.importEvent(ctx, c, r.Event, out)
+	}
+	return fieldErr("", "neither nexus_export, key, piece, blob nor event")
+}
+
+// arrival names a content key that came before the first event of its session.
+// It is kept in memory until then: a key is stored only together with an event
+// that opens under it, so that nobody can choose the key of a session to come.
+type arrival struct {
+	Caller
+	id turns.ID
+}
+
+// arrivalBytes is what a key weighs in the cache: 65,536 of them can wait.
+const arrivalBytes = 1 << 10
+
+// importRing is the keys that an import may use: those of sessions that the
+// caller may see, and those that came with the import.
+type importRing struct {
+	e *Engine
+	c Caller
+}
+
+// importRing is nil where nothing is sealed.
+func (e *Engine) importRing(c Caller) seal.Keyring {
+	if e.Keys == nil {
+		return nil
+	}
+	return importRing{e, c}
+}
+
+func (r importRing) Key(id turns.ID) (seal.Key, error) {
+	s, err := r.e.Store.Session(id)
+	switch {
+	case errors.Is(err, ledger.ErrNotFound):
+		if k, ok := r.e.arrivals.get(arrival{r.c, id}); ok {
+			return k, nil
+		}
+	case err != nil:
+		return seal.Key{}, err
+	case visible(r.c, &s) == nil:
+		return r.e.Keys.Key(id)
+	}
+	return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
+}
+
+// treeKey is the key of the blobs of a tree.
+func (e *Engine) treeKey(c Caller, root turns.ID) (seal.Key, error) {
+	if e.Keys != nil {
+		return importRing{e, c}.Key(root)
+	}
+	if s, err := e.Store.Session(root); err == nil && visible(c, &s) != nil {
+		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, root)
+	}
+	return e.key(root)
+}
+
+// early makes of a key or blob that is not there the answer that it comes later
+// in the export, or not at all.
+func early(err error) error {
+	if errors.Is(err, seal.ErrNoKey) || errors.Is(err, ledger.ErrNotFound) {
+		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("what it needs must come before it: %v", err)}
+	}
+	return err
+}
+
+// taken is the answer to an id that is not the caller's to use; it does not say
+// whose it is.
+func taken(id turns.ID) error {
+	return &api.Error{Code: api.IDReused, Message: fmt.Sprintf("session %s is not one that you can import", id)}
+}
+
+// importBlob stores a blob whose content has the digest that it is named by,
+// under the key of its tree. What does not open is not stored: a blob is written
+// once, and a wrong first copy would stand in the way of the right one.
+func (e *Engine) importBlob(ctx context.Context, c Caller, b *api.ExportBlob) error {
+	sealed := b.Sealed
+	for i, d := range b.Pieces {
+		piece, err := e.Blobs.GetBlob(ctx, c.Tenant, d)
+		if err != nil {
+			return fmt.Errorf("piece %d of blob %s: %w", i, b.Digest, err)
+		}
+		if pieceDigest(piece) != d {
+			return fieldErr(fmt.Sprintf("/blob/pieces/%d", i), "not a piece")
+		}
+		if len(sealed)+len(piece) > turns.MaxBody {
+			return fmt.Errorf("%w: blob %s has more than %d bytes", ledger.ErrTooLarge, b.Digest, turns.MaxBody)
+		}
+		sealed = append(sealed, piece...)
+	}
+	k, err := e.treeKey(c, b.Root)
+	if err != nil {
+		return early(fmt.Errorf("the key of blob %s: %w", b.Digest, err))
+	}
+	if e.Keys != nil {
+		_, err = seal.OpenBlob(k, b.Digest, sealed)
+	} else if seal.BlobDigest(k, sealed) != b.Digest {
+		err = fmt.Errorf("%w: blob %s has other content", ledger.ErrCorrupt, b.Digest)
+	}
+	if err != nil {
+		return err
+	}
+	return e.Blobs.PutBlob(ctx, c.Tenant, b.Digest, sealed)
+}
+
+func (e *Engine) importKey(ctx context.Context, c Caller, k *api.ExportKey) error {
+	if k.ID == turns.ID(e.Ledger) {
+		return fieldErr("/key/id", "a session's key has a session's id")
+	}
+	if len(k.Key) != len(seal.Key{}) {
+		return fieldErr("/key/key", "%d bytes, a key has %d", len(k.Key), len(seal.Key{}))
+	}
+	if e.Keys == nil {
+		return &api.Error{Code: api.Unsupported, Message: "this ledger does not seal and keeps no keys; it can't take a sealed export"}
+	}
+	if _, err := e.catchUp(ctx, c.Tenant, k.ID); err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return err
+	}
+	s, err := e.Store.Session(k.ID)
+	if errors.Is(err, ledger.ErrNotFound) {
+		e.arrivals.put(arrival{c, k.ID}, seal.Key(k.Key), arrivalBytes)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if visible(c, &s) != nil {
+		return taken(k.ID)
+	}
+	return e.restoreKey(&s, seal.Key(k.Key))
+}
+
+// restoreKey takes the key of a session that is stored: the one that is here, or
+// one that is here no more and opens the session's first event.
+func (e *Engine) restoreKey(s *ledger.Session, k seal.Key) error {
+	have, err := e.Keys.Key(s.ID)
+	if err == nil && have != k {
+		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has another key here", s.ID)}
+	}
+	if !errors.Is(err, seal.ErrNoKey) {
+		return err
+	}
+	payload, err := e.Store.EventAt(s.ID, 0)
+	if err != nil {
+		return err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return err
+	}
+	if err := openBody(oneKey{s.ID, k}, ev, new(turns.OpenedBody)); err != nil {
+		return err
+	}
+	return e.Keys.Put(s.ID, k)
+}
+
+// oneKey is a ring of one key.
+type oneKey struct {
+	id  turns.ID
+	key seal.Key
+}
+
+func (k oneKey) Key(id turns.ID) (seal.Key, error) {
+	if id != k.id {
+		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
+	}
+	return k.key, nil
+}
+
+// importEvent appends an event that fits behind the end of its chain.
+//
+// Crash states: before the append, at most the key of a session that does not
+// exist, which the same import finds again; after it, the event.
+func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, out *api.Imported) error {
+	if got := turns.HashEvent(r.Payload); got != r.Hash {
+		return fmt.Errorf("%w: the event's hash is %v, the record says %v", ledger.ErrCorrupt, got, r.Hash)
+	}
+	ev, err := turns.Decode(r.Payload)
+	if err != nil {
+		return err
+	}
+	id, ok := ev.Chain.Session()
+	if !ok {
+		return fieldErr("/event", "an event of chain %s; only sessions are imported", ev.Chain)
+	}
+	ch, release, err := e.hold(ctx, c.Tenant+"/"+id.String())
+	if err != nil {
+		return err
+	}
+	defer release()
+	for {
+		s, err := e.importTail(ctx, c, ev, id)
+		if err != nil {
+			return err
+		}
+		if !s.ID.IsZero() && ev.Index <= s.Tail.Index {
+			was, err := e.Store.EventAt(id, ev.Index)
+			if err != nil {
+				return err
+			}
+			if turns.HashEvent(was) != r.Hash {
+				return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has another event at index %d", id, ev.Index)}
+			}
+			out.Existing++
+			return nil
+		}
+		if err := e.mayImport(c, s, ev); err != nil {
+			return err
+		}
+		step, after, err := e.checkImport(ctx, c, ch, s, ev, r.Hash)
+		if err != nil {
+			return err
+		}
+		if ev.Kind == turns.KindOpened && e.Keys != nil {
+			if err := e.keepKey(c, id); err != nil {
+				return err
+			}
+		}
+		seq, err := e.Log.Append(ctx, step.Session.Subject(), s.Tail.Seq, r.Payload)
+		if errors.Is(err, ledger.ErrConflict) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		ch.seq = seq
+		if ev.Kind.IsTurn() && after != nil {
+			ch.open, ch.openAt = *after, ev.Ref()
+		}
+		out.Stored++
+		e.Metrics.appended(ev.Kind)
+		if err := e.Store.WaitFor(ctx, seq); err != nil {
+			return written(err)
+		}
+		return e.whyAside(c.Tenant, id)
+	}
+}
+
+// keepKey stores the key that a session's first event was opened with.
+func (e *Engine) keepKey(c Caller, id turns.ID) error {
+	k, err := importRing{e, c}.Key(id)
+	if err != nil {
+		return early(err)
+	}
+	if err := e.Keys.Put(id, k); errors.Is(err, seal.ErrDifferent) {
+		return taken(id)
+	} else if err != nil {
+		return fmt.Errorf("keep the key of session %s: %w", id, err)
+	}
+	return nil
+}
+
+// importTail is the fold that an imported event must fit behind; the zero
+// Session for a chain's first. What a fork is of must be stored before it.
+func (e *Engine) importTail(ctx context.Context, c Caller, ev *turns.Event, id turns.ID) (*ledger.Session, error) {
+	end, err := e.end(ctx, c.Tenant, id)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return nil, err
+	}
+	s, err := e.Store.Session(id)
+	if errors.Is(err, ledger.ErrNotFound) {
+		if end.Seq > 0 {
+			return nil, e.behind(&ledger.Session{ID: id, Tenant: c.Tenant}, end.Seq)
+		}
+		if ev.Index != 0 {
+			return nil, &api.Error{Code: api.Conflict, Message: fmt.Sprintf("event %d of session %s comes before its first", ev.Index, id)}
+		}
+		if f := ev.ForkOf; f != nil {
+			_, err := e.row(ctx, c, f.At.Session, true)
+			if err == nil {
+				_, err = e.Store.Turn(f.At)
+			}
+			if err != nil {
+				return nil, &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s forks from %s, which is not stored here", id, f.At)}
+			}
+		}
+		return new(ledger.Session), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if visible(c, &s) != nil {
+		return nil, taken(id)
+	}
+	if s.Tail.Seq < end.Seq && s.Subject() == end.Subject {
+		return nil, e.behind(&s, end.Seq)
+	}
+	if ev.Index > s.Tail.Index+1 {
+		return nil, &api.Error{Code: api.Conflict, Message: fmt.Sprintf("event %d of session %s follows event %d", ev.Index, id, s.Tail.Index)}
+	}
+	return &s, nil
+}
+
+// mayImport says whether an event that is not stored here is the caller's to
+// bring, behind s: one of its own sessions, from another ledger, and sealed where
+// this ledger seals.
+func (e *Engine) mayImport(c Caller, s *ledger.Session, ev *turns.Event) error {
+	agent, origin := s.Agent, &s.Origin
+	if ev.Kind == turns.KindOpened {
+		agent, origin = ev.Agent, ev.Origin
+	}
+	denied := func(format string, args ...any) error {
+		return &api.Error{Code: api.Denied, Message: fmt.Sprintf(format, args...)}
+	}
+	if !c.Operator() {
+		switch {
+		case agent != c.Agent:
+			return denied("session %s belongs to agent %s", origin.Session, agent)
+		case ev.Role == turns.Main && ev.ForkOf == nil:
+			return denied("session %s is of kind main, which is granted by the daemon's configuration", origin.Session)
+		case origin.Ledger == e.Ledger:
+			return denied("session %s was begun in this ledger, and event %d of it is not stored here; only the operator brings that back", origin.Session, ev.Index)
+		}
+	}
+	if tenant, name, _ := strings.Cut(ev.Actor, "/"); ev.Actor != "" && (name != agent || !turns.ValidName(tenant)) {
+		return fmt.Errorf("%w: event %s of agent %s says that its actor is %q", ledger.ErrCorrupt, ev.ID, agent, ev.Actor)
+	}
+	switch sealed := ev.Encoding&turns.Sealed != 0; {
+	case e.Keys == nil && sealed:
+		return &api.Error{Code: api.Unsupported, Message: "this ledger does not seal and keeps no keys; it can't take a sealed event"}
+	case e.Keys != nil && !sealed && len(ev.Body) > 0:
+		return &api.Error{Code: api.Unsupported, Message: "this ledger seals what it stores; the event is not sealed, and no erasure could reach it"}
+	}
+	return nil
+}
+
+// checkImport makes every check of an event that is to follow s: those of the
+// projections and of the verification, and that this daemon knows the settings.
+// After is the calls that wait behind it.
+func (e *Engine) checkImport(ctx context.Context, c Caller, ch *chain, s *ledger.Session, ev *turns.Event, hash turns.Hash) (projections.Step, *ledger.Calls, error) {
+	id, _ := ev.Chain.Session()
+	subject := ledger.SessionSubject(c.Tenant, s.Root, id)
+	if ev.Kind == turns.KindOpened {
+		subject = ledger.SessionSubject(c.Tenant, ev.Root, id)
+		if e.Keys != nil && !slices.Equal(ev.Keys, []turns.ID{id}) {
+			return projections.Step{}, nil, fmt.Errorf("%w: the first event of session %s is not sealed under its own key", ledger.ErrCorrupt, id)
+		}
+	}
+	step, err := e.Store.Admit(subject, s.Tail.Seq+1, hash, ev)
+	if err != nil {
+		return step, nil, err
+	}
+	var open *ledger.Calls
+	if ev.Kind.IsTurn() {
+		head, err := e.headNode(s)
+		if err != nil {
+			return step, nil, err
+		}
+		calls, err := e.openCalls(ctx, c.Tenant, s, ch, head)
+		if err != nil {
+			return step, nil, err
+		}
+		open = &calls
+	}
+	body, after, err := checkBody(e.importRing(c), ev, open)
+	if err != nil {
+		return step, nil, early(err)
+	}
+	switch b := body.(type) {
+	case *turns.OpenedBody:
+		err = knownSettings(b.Label, &b.Settings)
+	case *turns.ChangedBody:
+		err = knownSettings(b.Label, &b.Settings)
+	}
+	if err != nil || len(ev.Blobs) == 0 {
+		return step, after, err
+	}
+	k, err := e.treeKey(c, step.Session.Root)
+	if err == nil {
+		err = e.linked(ctx, c.Tenant, k, ev)
+	}
+	return step, after, early(err)
+}
+
+// knownSettings checks that a session can go on under these settings here.
+func knownSettings(label string, set *turns.Settings) error {
+	if label != "" {
+		if err := turns.ValidateLabel("/event/label", label); err != nil {
+			return err
+		}
+	}
+	if _, err := compactor.Resolve(set.Policy); err != nil {
+		return &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("the session's policy: %v", err)}
+	}
+	return nil
+}
