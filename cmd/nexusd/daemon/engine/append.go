@@ -207,6 +207,7 @@ func (e *Engine) ackAgain(ctx context.Context, c Caller, s *ledger.Session, ev *
 			return nil, err
 		}
 		ack.Open, ack.Abandoned, ack.Late = turned.Open, turned.Left, turned.Late
+		e.fitCalls(ack)
 	}
 	return ack, e.fillGauge(ack, s, &set, t.Node)
 }
