@@ -415,30 +415,34 @@ func (e *Engine) ListCompactions(ctx context.Context, c Caller, session turns.ID
 	if err != nil {
 		return nil, err
 	}
-	after, err := optionalID("/after", req.After)
-	if err != nil {
-		return nil, err
-	}
 	limit, err := limitOf(req.Page, 100, 1000)
 	if err != nil {
 		return nil, err
 	}
+	cur, err := e.cursor(s, head, req.After, true)
+	if errors.Is(err, ledger.ErrNotFound) {
+		err = fieldErr("/after", "not a compaction of this list")
+	}
+	if err != nil {
+		return nil, err
+	}
 	out := &api.TurnList{Turns: []api.Turn{}}
+	if head = cur.head; head.Ref.IsZero() {
+		return out, nil
+	}
 	if head.Compaction, err = e.inForceAt(s, head); err != nil {
 		return nil, err
 	}
-	skipping := !after.IsZero()
 	size := 0
 	for n, err := range lineage.Compactions(e.Store, head) {
 		if err != nil {
 			return nil, err
 		}
-		if skipping {
-			skipping = n.Ref.Turn != after
+		if n.Depth > cur.hi {
 			continue
 		}
 		if len(out.Turns) == limit {
-			out.Next = out.Turns[limit-1].ID.String()
+			out.Next = cur.next(out.Turns[limit-1].Depth)
 			break
 		}
 		t, err := e.Store.Turn(n.Ref)
@@ -454,7 +458,7 @@ func (e *Engine) ListCompactions(ctx context.Context, c Caller, session turns.ID
 			return nil, err
 		}
 		if size += k; len(out.Turns) > 0 && size > e.pageBytes() {
-			out.Next = out.Turns[len(out.Turns)-1].ID.String()
+			out.Next = cur.next(out.Turns[len(out.Turns)-1].Depth)
 			break
 		}
 		out.Turns = append(out.Turns, *v)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -35,6 +36,9 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 	if err != nil {
 		return nil, err
 	}
+	if req.Limit < 0 {
+		return nil, fieldErr("/limit", "%d is below 0", req.Limit)
+	}
 	at := cur.at
 	if at.IsZero() {
 		at = req.At
@@ -49,7 +53,7 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 	if err != nil {
 		return nil, err
 	}
-	name := contextName{session: session, settings: s.Settings, head: head.Ref, format: req.Format, budget: req.Budget, explain: req.Explain}
+	name := contextName{session: session, of: cur.of, head: head.Ref, format: req.Format, budget: req.Budget, explain: req.Explain}
 	if req.Policy != nil {
 		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
@@ -64,7 +68,12 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 			return nil, err
 		}
 		whole = *out
+		name.of = digestPrefix(turns.HashEvent([]byte(req.Format + " " + whole.Fingerprint)))
 	}
+	if cur.begun && name.of != cur.of {
+		return nil, otherPages("context")
+	}
+	cur.of = name.of
 	out := whole
 	out.Compacted, out.Position = compacted, position(s.Tail.Seq)
 	if e.preparing(session) {
@@ -82,14 +91,24 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 // contextName names a context that is being paged, so that its pages after the
 // first are not rendered again.
 type contextName struct {
-	session  turns.ID
-	settings uint64 // index of the event that they stand in
-	head     turns.Ref
-	format   string
-	policy   string
-	budget   uint64
-	explain  bool
+	session turns.ID
+	of      string // what the pages are of, see contextCursor
+	head    turns.Ref
+	format  string
+	policy  string
+	budget  uint64
+	explain bool
 }
+
+// otherPages is the answer to a cursor whose pages can no longer be made: what
+// they are of depends on settings, which were changed since.
+func otherPages(what string) error {
+	return &api.Error{Code: api.Conflict, Message: "the " + what + " is not that of the first page any more: begin again, without after",
+		Details: map[string]any{"field": "/after"}}
+}
+
+// digestPrefix is enough of a digest to tell whether two are the same by accident.
+func digestPrefix(h turns.Hash) string { return hex.EncodeToString(h[:8]) }
 
 func contextSize(c *api.Context) int {
 	n := len(c.System) + len(c.Recipe) + 200*len(c.Sources)
@@ -305,13 +324,14 @@ func cutRune(b []byte, most int) int {
 // contextCursor is where a page of a context begins.
 type contextCursor struct {
 	at                turns.ID
-	messages, sources int // that earlier pages held
-	offset            int // bytes of the next message that earlier pages held
+	messages, sources int    // that earlier pages held
+	offset            int    // bytes of the next message that earlier pages held
+	of                string // beginning of a digest of what all the pages are of
 	begun             bool
 }
 
 func (c contextCursor) String() string {
-	return fmt.Sprintf("%s~%d~%d~%d", c.at, c.messages, c.offset, c.sources)
+	return fmt.Sprintf("%s~%d~%d~%d~%s", c.at, c.messages, c.offset, c.sources, c.of)
 }
 
 func parseContextCursor(after string) (c contextCursor, err error) {
@@ -319,8 +339,9 @@ func parseContextCursor(after string) (c contextCursor, err error) {
 		return c, nil
 	}
 	f := strings.Split(after, "~")
-	ok := len(f) == 4
+	ok := len(f) == 5
 	if ok {
+		c.of = f[4]
 		c.at, err = turns.ParseID(f[0])
 		for i, to := range []*int{&c.messages, &c.offset, &c.sources} {
 			n, nerr := strconv.ParseUint(f[i+1], 10, 31)

@@ -57,13 +57,13 @@ func (e *Engine) Take(ctx context.Context, c Caller, session turns.ID, req api.T
 		return nil, err
 	}
 	t := takenPlan{Policy: req.Policy, Focus: req.Focus, FromOriginals: req.FromOriginals}
-	at, skip := turns.ID{}, 0
+	at, skip, of := turns.ID{}, 0, ""
 	if req.After != "" {
 		cur, err := parseContextCursor(req.After)
 		if err != nil || cur.messages != 0 || cur.sources != 0 {
 			return nil, fieldErr("/after", "not what a page gave as next")
 		}
-		at, skip = cur.at, cur.offset
+		at, skip, of = cur.at, cur.offset, cur.of
 	}
 	s, head, err := e.headOf(ctx, c, session, at, req.Read)
 	if err != nil {
@@ -75,7 +75,7 @@ func (e *Engine) Take(ctx context.Context, c Caller, session turns.ID, req api.T
 	if head.Ref.IsZero() {
 		return nil, &api.Error{Code: api.Nothing, Message: "the session has no turn to compact"}
 	}
-	name := takenName{session: session, settings: s.Settings, head: head.Ref, focus: t.Focus, originals: t.FromOriginals}
+	name := takenName{session: session, of: of, head: head.Ref, focus: t.Focus, originals: t.FromOriginals}
 	if t.Policy != nil {
 		name.policy = t.Policy.Name + string(t.Policy.Set)
 	}
@@ -84,6 +84,10 @@ func (e *Engine) Take(ctx context.Context, c Caller, session turns.ID, req api.T
 		if whole, err = e.takeAt(ctx, s, head, t); err != nil {
 			return nil, err
 		}
+		name.of = digestPrefix(whole.first.Details.Digest)
+	}
+	if req.After != "" && name.of != of {
+		return nil, otherPages("plan")
 	}
 	out := whole.first
 	if skip > 0 {
@@ -95,7 +99,7 @@ func (e *Engine) Take(ctx context.Context, c Caller, session turns.ID, req api.T
 	rest := []byte(whole.content[skip:min(len(whole.content), skip+e.contextBytes()/2+utf8.UTFMax)])
 	if most := e.contextBytes() / 2; len(rest) > most {
 		rest = rest[:cutRune(rest, most)]
-		out.Next = contextCursor{at: head.Ref.Turn, offset: skip + len(rest)}.String()
+		out.Next = contextCursor{at: head.Ref.Turn, offset: skip + len(rest), of: name.of}.String()
 		if skip == 0 || !ok {
 			e.plans.put(name, whole, len(whole.content))
 		}
@@ -108,7 +112,7 @@ func (e *Engine) Take(ctx context.Context, c Caller, session turns.ID, req api.T
 // the first are not made again.
 type takenName struct {
 	session   turns.ID
-	settings  uint64
+	of        string // what the pages are of, see contextCursor
 	head      turns.Ref
 	policy    string
 	focus     string

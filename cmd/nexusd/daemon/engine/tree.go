@@ -57,6 +57,9 @@ func (e *Engine) Tree(ctx context.Context, c Caller, session turns.ID, req api.G
 		out.Sessions = append(out.Sessions, *v)
 		return true, nil
 	})
+	if err == nil && skipping {
+		return nil, fieldErr("/after", "not a session of this tree")
+	}
 	return out, err
 }
 
