@@ -241,35 +241,6 @@ func (s *Store) Forks(ref turns.Ref) (ids []turns.ID, err error) {
 	return ids, nil
 }
 
-// ForksOf is the fork points on a session's own turns and the sessions forked there.
-func (s *Store) ForksOf(session turns.ID) iter.Seq2[turns.ForkOf, error] {
-	prefix := key(pFork, session)
-	return func(yield func(turns.ForkOf, error) bool) {
-		for e, err := range scan(s.db, prefix, end(prefix)) {
-			if err != nil {
-				yield(turns.ForkOf{}, err)
-				return
-			}
-			// At.Session is the child here: the caller knows the parent.
-			if !yield(turns.ForkOf{At: turns.Ref{Session: idAt(e.key, 33), Turn: idAt(e.key, 17)}}, nil) {
-				return
-			}
-		}
-	}
-}
-
-// Compactions is the compactions on a session's own chain, oldest first.
-func (s *Store) Compactions(session turns.ID) (refs []turns.Ref, err error) {
-	k := key(pCompaction, session)
-	for e, err := range scan(s.db, k, end(k)) {
-		if err != nil {
-			return nil, err
-		}
-		refs = append(refs, turns.Ref{Session: session, Turn: idAt(e.value, 0)})
-	}
-	return refs, nil
-}
-
 // Label is the row of a label's chain. The zero Label: never claimed.
 func (s *Store) Label(tenant, digest string) (Label, error) {
 	return s.view().labelRow(textKey(pLabel, tenant, digest))

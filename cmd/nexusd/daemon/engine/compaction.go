@@ -502,11 +502,11 @@ func (e *Engine) Expand(ctx context.Context, c Caller, session turns.ID, req api
 	}
 	out := &api.TurnList{Turns: []api.Turn{}}
 	size := 0
-	err = e.pathTurns(n, lo, min(hi, n.Depth-1), func(t projections.Turn) (bool, error) {
+	err = e.pathTurns(ctx, n, lo, min(hi, n.Depth-1), func(t projections.Turn, ev *turns.Event) (bool, error) {
 		if t.Kind == turns.KindCompaction && (all || t.Ref != n.Previous) {
 			return true, nil
 		}
-		v, err := e.turn(ctx, c, session, t, true)
+		v, err := e.turnOf(t, ev, true)
 		if err != nil {
 			return false, err
 		}

@@ -115,12 +115,20 @@ func (e *Engine) reuse(ctx context.Context, c Caller, id turns.ID, point lineage
 		}
 		floor = ns[0].Cut
 	}
-	for n := point; !n.Ref.IsZero() && n.Depth >= floor.Depth(); {
+	const farthest, most = 4096, 64 // turns above the fork point, and compactions, that are looked at
+	looked := 0
+	for n := point; !n.Ref.IsZero() && n.Depth >= floor.Depth() && point.Depth-n.Depth < farthest; {
+		if ctx.Err() != nil {
+			return false, fmt.Errorf("%w: looked for a summary: %w", ledger.ErrUnavailable, ctx.Err())
+		}
 		covering, err := e.Store.Covering(n.Ref)
 		if err != nil {
 			return false, err
 		}
 		for _, ref := range covering {
+			if looked++; looked > most {
+				return false, nil
+			}
 			ok, err := e.reuseOne(ctx, c, id, point, ref)
 			if ok || err != nil {
 				return ok, err

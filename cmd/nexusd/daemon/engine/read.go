@@ -56,6 +56,11 @@ func (e *Engine) turn(ctx context.Context, c Caller, session turns.ID, t project
 	if err != nil {
 		return nil, err
 	}
+	return e.turnOf(t, ev, full)
+}
+
+// turnOf is turn, of an event that is read already.
+func (e *Engine) turnOf(t projections.Turn, ev *turns.Event, full bool) (*api.Turn, error) {
 	has, err := e.Store.HasChildren(t.Ref)
 	if err != nil {
 		return nil, err
@@ -141,8 +146,9 @@ func (e *Engine) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error
 	return nil
 }
 
-// pathTurns yields the rows of the path to head from depth lo to hi, root first.
-func (e *Engine) pathTurns(head lineage.Node, lo, hi uint64, yield func(projections.Turn) (bool, error)) error {
+// pathTurns yields the rows and the events of the path to head from depth lo
+// to hi, root first. What is behind the last one taken is not read.
+func (e *Engine) pathTurns(ctx context.Context, head lineage.Node, lo, hi uint64, yield func(projections.Turn, *turns.Event) (bool, error)) error {
 	if head.Ref.IsZero() || lo > hi {
 		return nil
 	}
@@ -167,7 +173,10 @@ func (e *Engine) pathTurns(head lineage.Node, lo, hi uint64, yield func(projecti
 			if err != nil {
 				return err
 			}
-			if more, err := yield(t); err != nil || !more {
+			if ctx.Err() != nil {
+				return fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
+			}
+			if more, err := yield(t, ev); err != nil || !more {
 				return err
 			}
 		}
@@ -201,8 +210,8 @@ func (e *Engine) ListTurns(ctx context.Context, c Caller, session turns.ID, req 
 	lo, hi := cur.lo, cur.hi
 	out := &api.TurnList{Turns: []api.Turn{}}
 	size := 0
-	add := func(t projections.Turn) (bool, error) {
-		v, err := e.turn(ctx, c, s.ID, t, req.Full)
+	add := func(t projections.Turn, ev *turns.Event) (bool, error) {
+		v, err := e.turnOf(t, ev, req.Full)
 		if err != nil {
 			return false, err
 		}
@@ -224,22 +233,48 @@ func (e *Engine) ListTurns(ctx context.Context, c Caller, session turns.ID, req 
 		return true, nil
 	}
 	if !desc {
-		return out, e.pathTurns(cur.head, lo, hi, add)
+		return out, e.pathTurns(ctx, cur.head, lo, hi, add)
 	}
-	var page []projections.Turn
-	from := lo
-	if hi > uint64(limit) {
-		from = max(lo, hi-uint64(limit)+1)
-	}
-	if err := e.pathTurns(cur.head, from, hi, func(t projections.Turn) (bool, error) { page = append(page, t); return true, nil }); err != nil {
-		return nil, err
-	}
-	for _, t := range slices.Backward(page) {
-		if more, err := add(t); err != nil || !more {
-			return out, err
+	return out, e.pathUp(ctx, cur.head, lo, hi, func(n lineage.Node) (bool, error) {
+		t, err := e.Store.Turn(n.Ref)
+		if err != nil {
+			return false, err
 		}
+		payload, err := e.Store.Payload(t)
+		if err != nil {
+			return false, err
+		}
+		ev, err := turns.Decode(payload)
+		if err != nil {
+			return false, err
+		}
+		return add(t, ev)
+	})
+}
+
+// pathUp yields the nodes of the path to head from depth hi up to lo. It reads
+// rows only, and none behind the last one taken.
+func (e *Engine) pathUp(ctx context.Context, head lineage.Node, lo, hi uint64, yield func(lineage.Node) (bool, error)) error {
+	if head.Ref.IsZero() || lo > hi {
+		return nil
 	}
-	return out, nil
+	n, err := lineage.At(e.Store, head, hi)
+	if err != nil {
+		return err
+	}
+	for {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+		if more, err := yield(n); err != nil || !more || n.Depth <= lo {
+			return err
+		}
+		up, err := e.Store.Nodes(n.Parent)
+		if err != nil {
+			return err
+		}
+		n = up[0]
+	}
 }
 
 // cursor is a place in a list of turns. It pins the head that the first page
@@ -337,17 +372,22 @@ func (e *Engine) Path(ctx context.Context, c Caller, session turns.ID, req api.G
 		return nil, err
 	}
 	out := &api.Path{Turns: []api.PathTurn{}}
-	err = e.pathTurns(cur.head, cur.lo, cur.hi, func(t projections.Turn) (bool, error) {
-		out.Turns = append(out.Turns, pathTurn(t.Node))
-		if len(out.Turns) == limit {
-			if t.Depth < cur.hi {
-				out.Next = cur.next(t.Depth)
-			}
-			return false, nil
-		}
+	if cur.lo > cur.hi {
+		return out, nil
+	}
+	last := min(cur.hi, cur.lo+uint64(limit)-1)
+	err = e.pathUp(ctx, cur.head, cur.lo, last, func(n lineage.Node) (bool, error) {
+		out.Turns = append(out.Turns, pathTurn(n))
 		return true, nil
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(out.Turns)
+	if last < cur.hi {
+		out.Next = cur.next(last)
+	}
+	return out, nil
 }
 
 func pathTurn(n lineage.Node) api.PathTurn {

@@ -1,11 +1,16 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
+	"nexus/projections"
 	"nexus/turns"
 )
 
@@ -28,39 +33,41 @@ func (e *Engine) Tree(ctx context.Context, c Caller, session turns.ID, req api.G
 		return nil, err
 	}
 	out := &api.Tree{Root: s.Root, Sessions: []api.TreeSession{}}
-	skipping := !after.IsZero()
-	size := 0
-	err = e.walkTree(s.Root, func(n *ledger.Session) (bool, error) {
-		if skipping {
-			skipping = n.ID != after
-			return true, nil
+	w, err := e.walkTree(s.Root, after)
+	if err != nil {
+		return nil, err
+	}
+	size, work := 0, 0
+	for {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: read the tree: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+		n, err := w.next()
+		if n == nil || err != nil {
+			return out, err
 		}
 		if visible(c, n) != nil {
-			return true, nil
+			continue
 		}
-		if len(out.Sessions) == limit {
-			out.Next = out.Sessions[limit-1].ID.String()
-			return false, nil
+		if len(out.Sessions) == limit || work > maxTreeWork {
+			out.Next = out.Sessions[len(out.Sessions)-1].ID.String()
+			return out, nil
 		}
-		v, err := e.treeSession(n)
+		v, counted, err := e.treeSession(n)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		k, err := sizeOf(v)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
+		work += counted
 		if size += k; len(out.Sessions) > 0 && size > e.pageBytes() {
 			out.Next = out.Sessions[len(out.Sessions)-1].ID.String()
-			return false, nil
+			return out, nil
 		}
 		out.Sessions = append(out.Sessions, *v)
-		return true, nil
-	})
-	if err == nil && skipping {
-		return nil, fieldErr("/after", "not a session of this tree")
 	}
-	return out, err
 }
 
 // Base is lineage.base: the last turn that two paths have in common.
@@ -97,41 +104,85 @@ func (e *Engine) Base(ctx context.Context, c Caller, session turns.ID, req api.G
 	return out, err
 }
 
-// walkTree visits a session and then its forks, each before its own.
-func (e *Engine) walkTree(root turns.ID, visit func(*ledger.Session) (bool, error)) error {
-	stack := []turns.ID{root}
-	for len(stack) > 0 {
-		id := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
+// treeWalk goes through a tree of forks, each session before its forks. It
+// holds one place for each session between the root and where it is.
+type treeWalk struct {
+	e      *Engine
+	root   turns.ID // to be visited first; zero: it was
+	places []treePlace
+}
+
+// treePlace is where a walk is among the forks of a session.
+type treePlace struct {
+	session turns.ID
+	last    projections.Fork // the one gone into; zero: none yet
+}
+
+// walkTree begins a walk at the root, or after a session of the tree.
+func (e *Engine) walkTree(root, after turns.ID) (*treeWalk, error) {
+	w := &treeWalk{e: e, root: root}
+	if after.IsZero() {
+		return w, nil
+	}
+	w.root = turns.ID{}
+	last := projections.Fork{}
+	for id := after; ; {
+		w.places = append(w.places, treePlace{id, last})
 		s, err := e.Store.Session(id)
+		if errors.Is(err, ledger.ErrNotFound) || (err == nil && s.Root != root) {
+			return nil, fieldErr("/after", "not a session of this tree")
+		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if more, err := visit(&s); err != nil || !more {
-			return err
+		if s.ForkOf == nil {
+			break
 		}
-		var forks []turns.ID
-		for f, err := range e.Store.ForksOf(id) {
-			if err != nil {
-				return err
-			}
-			forks = append(forks, f.At.Session)
+		last = projections.Fork{At: s.ForkOf.At.Turn, Session: id}
+		id = s.ForkOf.At.Session
+	}
+	slices.Reverse(w.places)
+	return w, nil
+}
+
+// next is the session that follows; nil at the end.
+func (w *treeWalk) next() (*ledger.Session, error) {
+	id := w.root
+	w.root = turns.ID{}
+	for id.IsZero() && len(w.places) > 0 {
+		at := &w.places[len(w.places)-1]
+		f, err := w.e.Store.NextFork(at.session, at.last)
+		if err != nil {
+			return nil, err
 		}
-		for i := len(forks) - 1; i >= 0; i-- {
-			stack = append(stack, forks[i])
+		if id, at.last = f.Session, f; id.IsZero() {
+			w.places = w.places[:len(w.places)-1]
 		}
 	}
-	return nil
+	if id.IsZero() {
+		return nil, nil
+	}
+	w.places = append(w.places, treePlace{session: id})
+	s, err := w.e.Store.Session(id)
+	return &s, err
 }
 
 // A tree names at most so many branches of a session, and compactions of a
-// branch, the first ones; the rest are counted.
+// branch, the first ones; the rest are counted, up to maxTreeCounted of a
+// session. A page ends when it has counted maxTreeWork.
 const (
 	maxTreeBranches    = 64
 	maxTreeCompactions = 16
+	maxTreeCounted     = 10_000
+	maxTreeWork        = 100_000
+
+	branchBytes     = 256 // of a branch's JSON without its compactions, at most
+	compactionBytes = 160 // of one's JSON, at most
 )
 
-func (e *Engine) treeSession(s *ledger.Session) (*api.TreeSession, error) {
+// treeSession is a session as the tree shows it, and how many rows it read. Of
+// the turns it reads those that begin a segment, and those that are compactions.
+func (e *Engine) treeSession(s *ledger.Session) (*api.TreeSession, int, error) {
 	v := e.listed(s)
 	out := &api.TreeSession{
 		ID: s.ID, Error: v.Error, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns,
@@ -140,43 +191,62 @@ func (e *Engine) treeSession(s *ledger.Session) (*api.TreeSession, error) {
 	if f := s.ForkOf; f != nil {
 		at, err := e.Store.Turn(f.At)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		out.ForkDepth = at.Depth
 	}
-	open := make(map[turns.ID]int)
-	for payload, err := range e.Store.Events(s.ID, 1) {
+	type branch struct {
+		lineage.Range
+		opened projections.Turn
+	}
+	var branches []branch
+	for r, err := range e.Store.Segments(s.ID) {
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		ev, err := turns.Decode(payload)
+		t, err := e.Store.Turn(turns.Ref{Session: s.ID, Turn: r.Segment})
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		if !ev.Kind.IsTurn() {
-			continue
-		}
-		i, ok := open[ev.Segment]
-		if !ok {
-			if out.BranchCount++; out.BranchCount > maxTreeBranches {
-				continue
-			}
-			i = len(out.Branches)
-			open[ev.Segment] = i
-			b := api.Branch{Segment: ev.Segment, From: ev.Depth}
-			if !ev.Parent.IsZero() {
-				b.Parent = &ev.Parent.Turn
-			}
-			out.Branches = append(out.Branches, b)
-		}
-		b := &out.Branches[i]
-		b.To = ev.Depth
-		if ev.Kind == turns.KindCompaction {
-			if b.CompactionCount++; b.CompactionCount > maxTreeCompactions {
-				continue
-			}
-			b.Compactions = append(b.Compactions, api.PathTurn{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Type: "compaction"})
+		if branches = append(branches, branch{r, t}); len(branches) == maxTreeCounted {
+			break
 		}
 	}
-	return out, nil
+	slices.SortFunc(branches, func(a, b branch) int { return cmp.Compare(a.opened.Index, b.opened.Index) })
+	out.BranchCount = uint64(len(branches))
+	room := e.payload() / 4
+	shown := make(map[turns.ID]*api.Branch)
+	for _, b := range branches[:min(len(branches), maxTreeBranches, 1+room/branchBytes)] {
+		x := api.Branch{Segment: b.Segment, From: b.Lo, To: b.Hi}
+		if p := b.opened.Parent; !p.IsZero() {
+			x.Parent = &p.Turn
+		}
+		out.Branches = append(out.Branches, x)
+	}
+	for i := range out.Branches {
+		shown[out.Branches[i].Segment] = &out.Branches[i]
+	}
+	counted := 0
+	for ref, err := range e.Store.CompactionsOf(s.ID) {
+		if err != nil {
+			return nil, 0, err
+		}
+		t, err := e.Store.Turn(ref)
+		if err != nil {
+			return nil, 0, err
+		}
+		if counted++; counted > maxTreeCounted {
+			break
+		}
+		b := shown[t.Segment]
+		if b == nil {
+			continue
+		}
+		if b.CompactionCount++; b.CompactionCount > maxTreeCompactions || room < compactionBytes {
+			continue
+		}
+		room -= compactionBytes
+		b.Compactions = append(b.Compactions, pathTurn(t.Node))
+	}
+	return out, 1 + len(branches) + counted, nil
 }

@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// A page reads about what it holds, however large the turns behind it are.
+func TestPagesReadWhatTheyHold(t *testing.T) {
+	e := newWorld().engine(t)
+	s := create(t, e, 0, "nexus")
+	rng := rand.New(rand.NewPCG(1, 2))
+	text := make([]byte, 300_000) // that does not compress
+	for i := range text {
+		text[i] = byte(' ' + rng.IntN(90))
+	}
+	const n = 100
+	for range n {
+		add(t, e, s.ID, say(string(text), "x"))
+	}
+	for name, page := range map[string]func() (int, error){
+		"turn.list": func() (int, error) {
+			l, err := e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Full: true, Page: api.Page{Limit: 10_000}})
+			return len(l.Turns), err
+		},
+		"turn.list desc": func() (int, error) {
+			l, err := e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Full: true, Order: "desc", Page: api.Page{Limit: 10_000}})
+			return len(l.Turns), err
+		},
+		"lineage.path": func() (int, error) {
+			l, err := e.Path(t.Context(), alice, s.ID, api.GetPath{})
+			if err == nil && len(l.Turns) != n {
+				t.Errorf("lineage.path: %d turns", len(l.Turns))
+			}
+			return 1, err
+		},
+		"lineage.tree": func() (int, error) {
+			l, err := e.Tree(t.Context(), alice, s.ID, api.GetTree{})
+			return len(l.Sessions), err
+		},
+	} {
+		mib := allocated(func() {
+			if got, err := page(); err != nil || got != 1 {
+				t.Errorf("%s: a page of %d, %v", name, got, err)
+			}
+		})
+		if mib > 12 {
+			t.Errorf("%s: a page of 1 reads %d MiB; all turns have %d", name, mib, n*len(text)>>20)
+		}
+	}
+}
+
+// slowTree is the tree as the sessions' events say it, read one by one.
+func slowTree(t *testing.T, e *Engine, id turns.ID) []api.TreeSession {
+	t.Helper()
+	s := must(e.Store.Session(id))(t)
+	v := must(e.session(&s))(t)
+	out := api.TreeSession{ID: id, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns, Branches: []api.Branch{}}
+	if s.ForkOf != nil {
+		out.ForkDepth = must(e.Store.Turn(s.ForkOf.At))(t).Depth
+	}
+	at := make(map[turns.ID]int)
+	var own []turns.ID
+	for payload, err := range e.Store.Events(id, 1) {
+		ev := must(turns.Decode(must(payload, err)(t)))(t)
+		if !ev.Kind.IsTurn() {
+			continue
+		}
+		own = append(own, ev.ID)
+		i, ok := at[ev.Segment]
+		if !ok {
+			i = len(out.Branches)
+			at[ev.Segment] = i
+			b := api.Branch{Segment: ev.Segment, From: ev.Depth}
+			if !ev.Parent.IsZero() {
+				b.Parent = &ev.Parent.Turn
+			}
+			out.Branches = append(out.Branches, b)
+		}
+		b := &out.Branches[i]
+		if b.To = ev.Depth; ev.Kind == turns.KindCompaction {
+			b.CompactionCount++
+			b.Compactions = append(b.Compactions, api.PathTurn{ID: ev.ID, Session: id, Depth: ev.Depth, Type: "compaction"})
+		}
+	}
+	out.BranchCount = uint64(len(out.Branches))
+	all := []api.TreeSession{out}
+	slices.SortFunc(own, turns.ID.Compare)
+	for _, turn := range own {
+		for _, f := range must(e.Store.Forks(turns.Ref{Session: id, Turn: turn}))(t) {
+			all = append(all, slowTree(t, e, f)...)
+		}
+	}
+	return all
+}
+
+// On random trees of forks, branches and compactions: the tree is what the
+// events say, in pages of any size, and lists up and down the path are each
+// other's reverse, in pages too.
+func TestTreesAndListsInPages(t *testing.T) {
+	e := newWorld().engine(t)
+	rng := rand.New(rand.NewPCG(3, 4))
+	root := create(t, e, 0, "nexus")
+	sessions := []turns.ID{root.ID}
+	own := make(map[turns.ID][]turns.ID)
+	for i := range 300 {
+		s := sessions[rng.IntN(len(sessions))]
+		ids := own[s]
+		switch k := rng.IntN(10); {
+		case k == 0 && len(ids) > 0:
+			f := must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: ids[rng.IntN(len(ids))]}, []byte("{}")))(t)
+			sessions = append(sessions, f.ID)
+		case k == 1 && len(ids) > 0:
+			must(e.Move(t.Context(), alice, s, api.MoveSession{To: &ids[rng.IntN(len(ids))]}, nil))(t)
+		case k == 2 && len(ids) > 0:
+			r := api.RecordCompaction{Replacement: []turns.Message{turns.TextMessage(turns.User, "summary")}}
+			if c, err := e.Record(t.Context(), alice, s, r, canon(r)); err == nil {
+				own[s] = append(own[s], c.ID)
+			}
+		default:
+			own[s] = append(own[s], add(t, e, s, say(fmt.Sprint(i), "ok")).ID)
+		}
+	}
+	want := slowTree(t, e, root.ID)
+	if len(want) != len(sessions) || len(sessions) < 10 {
+		t.Fatalf("%d sessions in the tree of %d", len(want), len(sessions))
+	}
+	for _, limit := range []int{1, 3, 7, 1000} {
+		var got []api.TreeSession
+		for r := (api.GetTree{Page: api.Page{Limit: limit}}); ; {
+			page := must(e.Tree(t.Context(), alice, sessions[rng.IntN(len(sessions))], r))(t)
+			got = append(got, page.Sessions...)
+			if r.After = page.Next; r.After == "" {
+				break
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("in pages of %d: %s", limit, d)
+		}
+		for _, s := range sessions {
+			list := func(order string) (ids []turns.ID) {
+				for r := (api.ListTurns{Order: order, Page: api.Page{Limit: limit}}); ; {
+					page := must(e.ListTurns(t.Context(), alice, s, r))(t)
+					for _, x := range page.Turns {
+						ids = append(ids, x.ID)
+					}
+					if r.After = page.Next; r.After == "" {
+						return ids
+					}
+				}
+			}
+			up, down := list("desc"), list("asc")
+			slices.Reverse(up)
+			if d := cmp.Diff(down, up); d != "" {
+				t.Errorf("in pages of %d, up and down: %s", limit, d)
+			}
+			var path []turns.ID
+			for r := (api.GetPath{Page: api.Page{Limit: limit}}); ; {
+				page := must(e.Path(t.Context(), alice, s, r))(t)
+				for _, x := range page.Turns {
+					path = append(path, x.ID)
+				}
+				if r.After = page.Next; r.After == "" {
+					break
+				}
+			}
+			if d := cmp.Diff(down, path); d != "" {
+				t.Errorf("in pages of %d, the path: %s", limit, d)
+			}
+		}
+	}
+	if _, err := e.Tree(t.Context(), alice, root.ID, api.GetTree{Page: api.Page{After: create(t, e, 0, "nexus").ID.String()}}); code(err) != api.Malformed {
+		t.Errorf("a page after a session of another tree: %v", err)
+	}
+}
+
+// On a server of small messages the tree of a session with very many branches
+// and compactions has room in one.
+func TestTreeOfSmallMessages(t *testing.T) {
+	e := newWorld().engine(t)
+	e.MaxPayload = 64 << 10
+	label := strings.Repeat("x", turns.MaxLabel)
+	s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
+	first := add(t, e, s.ID, say("q", "a"))
+	for range 80 {
+		must(e.Move(t.Context(), alice, s.ID, api.MoveSession{To: &first.ID}, nil))(t)
+		for range 8 {
+			add(t, e, s.ID, say("q", "a"))
+			r := api.RecordCompaction{Replacement: []turns.Message{turns.TextMessage(turns.User, "summary")}}
+			must(e.Record(t.Context(), alice, s.ID, r, canon(r)))(t)
+		}
+	}
+	v := must(e.Tree(t.Context(), alice, s.ID, api.GetTree{}))(t)
+	if n := len(canon(v)); n > e.MaxPayload || v.Sessions[0].BranchCount != 80 {
+		t.Errorf("%d bytes, %d branches", n, v.Sessions[0].BranchCount)
+	}
+}

@@ -1,0 +1,81 @@
+package projections
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// Segments yields the segments of a session's own turns, by id. It costs three
+// seeks each, however many turns they have.
+func (s *Store) Segments(session turns.ID) iter.Seq2[lineage.Range, error] {
+	prefix := key(pTurn, session)
+	return func(yield func(lineage.Range, error) bool) {
+		it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end(prefix)})
+		if err != nil {
+			yield(lineage.Range{}, fmt.Errorf("read the projections: %w", err))
+			return
+		}
+		defer it.Close()
+		depth := func() uint64 { return binary.BigEndian.Uint64(it.Key()[33:]) }
+		for ok := it.First(); ok; {
+			r := lineage.Range{Session: session, Segment: idAt(it.Key(), 17), Lo: depth()}
+			next := end(key(pTurn, session, r.Segment))
+			if it.SeekLT(next) {
+				r.Hi = depth()
+			}
+			if !yield(r, nil) {
+				return
+			}
+			ok = it.SeekGE(next)
+		}
+		if err := it.Error(); err != nil {
+			yield(lineage.Range{}, fmt.Errorf("read the projections: %w", err))
+		}
+	}
+}
+
+// Fork is a session forked from another.
+type Fork struct {
+	At      turns.ID // turn of the parent that it was forked from
+	Session turns.ID // the fork; zero: none
+}
+
+// NextFork is the fork of a session that follows another one in the order of
+// fork points and ids; the first one after the zero Fork. The zero Fork: there
+// is none.
+func (s *Store) NextFork(session turns.ID, after Fork) (Fork, error) {
+	prefix := key(pFork, session)
+	lo := prefix
+	if after != (Fork{}) {
+		lo = append(key(pFork, session, after.At, after.Session), 0)
+	}
+	for e, err := range scan(s.db, lo, end(prefix)) {
+		if err != nil {
+			return Fork{}, err
+		}
+		return Fork{At: idAt(e.key, 17), Session: idAt(e.key, 33)}, nil
+	}
+	return Fork{}, nil
+}
+
+// CompactionsOf yields the compactions on a session's own chain, oldest first.
+func (s *Store) CompactionsOf(session turns.ID) iter.Seq2[turns.Ref, error] {
+	k := key(pCompaction, session)
+	return func(yield func(turns.Ref, error) bool) {
+		for e, err := range scan(s.db, k, end(k)) {
+			if err != nil {
+				yield(turns.Ref{}, err)
+				return
+			}
+			if !yield(turns.Ref{Session: session, Turn: idAt(e.value, 0)}, nil) {
+				return
+			}
+		}
+	}
+}
