@@ -45,6 +45,11 @@ func (e *Engine) Create(ctx context.Context, c Caller, req api.CreateSession, ca
 		if _, err := e.row(ctx, c, sp.Session, false); err != nil {
 			return nil, err
 		}
+		if !sp.Turn.IsZero() {
+			if _, err := e.locate(ctx, c, sp.Session, sp.Turn, api.Read{}); err != nil {
+				return nil, err
+			}
+		}
 		ev.SpawnedBy = turns.Ref{Session: sp.Session, Turn: sp.Turn}
 	}
 	out, err := e.openSession(ctx, c, request{id: id, what: "session.create", canonical: canonical}, ev, label, settings)
