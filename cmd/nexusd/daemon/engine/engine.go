@@ -56,7 +56,8 @@ type Engine struct {
 	MaxContent int
 
 	background background
-	loaded     atomic.Int64 // bytes that all requests have loaded
+	loaded     atomic.Int64    // bytes that all requests have loaded
+	verifying  [2]atomic.Int32 // verifications that run: of all, of some sessions
 
 	contents cache[blobName, []byte]         // opened and checked
 	pages    cache[contextName, api.Context] // whole contexts that are being paged

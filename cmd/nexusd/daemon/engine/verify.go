@@ -2,8 +2,8 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"nexus/ledger"
@@ -13,8 +13,9 @@ import (
 	"nexus/turns"
 )
 
-// maxProblems is how many problems one verification lists.
-const maxProblems = 1000
+// maxProblems is how many problems one verification lists; fewer where that is
+// more than half a message. problemBytes is how long the text of one is.
+const maxProblems, problemBytes = 1000, 512
 
 // Verify is audit.verify: the whole log, or the chains of some sessions, read
 // from the stream and checked against everything that can be checked: bytes and
@@ -22,6 +23,11 @@ const maxProblems = 1000
 // copies. It believes nothing that the projections derived.
 func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Verified, error) {
 	began := e.Now()
+	leave, err := e.enterVerify(len(req.Sessions) > 0)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	st, err := e.Log.State(ctx)
 	if err != nil {
 		return nil, err
@@ -30,7 +36,7 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label), hashes: make(map[turns.Ref]turns.Hash),
 		others: make(map[turns.Ref]bool), open: make(map[turns.Ref]ledger.Calls), leaves: make(map[turns.Ref]*turns.Event), broken: make(map[string]bool)}
 	if len(req.Sessions) > 0 {
-		if v.only, err = v.needed(ctx, req.Sessions); err != nil {
+		if v.chains, err = v.needed(ctx, req.Sessions); err != nil {
 			return nil, err
 		}
 	} else if !c.Operator() {
@@ -42,19 +48,8 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 	if err := e.Store.WaitFor(ctx, st.Last); err != nil {
 		return nil, err
 	}
-	if st.Last > 0 {
-		for r, err := range e.Log.Read(ctx, 1, false) {
-			if errors.Is(err, ledger.ErrCorrupt) {
-				v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error()})
-				break
-			}
-			if err != nil {
-				return nil, err
-			}
-			if err := v.record(ctx, r); err != nil {
-				return nil, err
-			}
-		}
+	if err := v.read(ctx, st.Last); err != nil {
+		return nil, err
 	}
 	if err := v.coverage(ctx); err != nil {
 		return nil, err
@@ -73,7 +68,7 @@ type verifier struct {
 	e        *Engine
 	c        Caller
 	out      *api.Verified
-	only     map[string]bool // subjects; nil: all
+	chains   []string // subjects, those of ancestors first; nil: the whole log
 	sessions map[turns.ID]ledger.Session
 	labels   map[string]ledger.Label // by subject
 	forest   *lineage.Forest
@@ -114,42 +109,13 @@ func (v *verifier) problem(tenant string, p api.Problem) {
 	if tenant != v.c.Tenant && tenant != "" {
 		p = api.Problem{Code: p.Code, Seq: p.Seq, Message: "an event of another tenant"}
 	}
-	if len(v.out.Problems) < maxProblems {
+	p.Message = clipJSON(p.Message, problemBytes)
+	if len(v.out.Problems) < min(maxProblems, v.e.payload()/2/(2*problemBytes)) {
 		v.out.Problems = append(v.out.Problems, p)
 	}
 }
 
-// needed is the subjects of the sessions named and of what they inherit from.
-func (v *verifier) needed(ctx context.Context, ids []turns.ID) (map[string]bool, error) {
-	only := make(map[string]bool)
-	for _, id := range ids {
-		// One that was set aside is verified as far as it goes, and said to be.
-		if _, err := v.e.catchUp(ctx, v.c.Tenant, id); err != nil && !errors.Is(err, ledger.ErrNotFound) {
-			return nil, err
-		}
-		s, err := v.e.row(ctx, v.c, id, false)
-		if err != nil {
-			return nil, err
-		}
-		for {
-			only[s.Subject()] = true
-			if s.ForkOf == nil {
-				break
-			}
-			up, err := v.e.Store.Session(s.ForkOf.At.Session)
-			if err != nil {
-				return nil, err
-			}
-			s = &up
-		}
-	}
-	return only, nil
-}
-
 func (v *verifier) record(ctx context.Context, r ledger.Record) error {
-	if v.only != nil && !v.only[r.Subject] {
-		return nil
-	}
 	v.out.Events++
 	tenant, chain, err := ledger.ParseSubject(r.Subject)
 	if err == nil {
@@ -290,7 +256,7 @@ func (v *verifier) aside() error {
 		if err != nil {
 			return err
 		}
-		if v.broken[a.Subject] || (v.only != nil && !v.only[a.Subject]) {
+		if v.broken[a.Subject] || (v.chains != nil && !slices.Contains(v.chains, a.Subject)) {
 			continue
 		}
 		tenant, chain, _ := ledger.ParseSubject(a.Subject)

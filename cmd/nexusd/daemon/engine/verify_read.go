@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// How many verifications run at a time: they are long, and read what nothing
+// caches. The whole ledger's does not wait for those of sessions.
+const maxVerifyAll, maxVerifySome = 1, 2
+
+// enterVerify takes a place for a verification, of some sessions or of all.
+func (e *Engine) enterVerify(some bool) (leave func(), err error) {
+	var running *atomic.Int32
+	most := int32(maxVerifyAll)
+	if running = &e.verifying[0]; some {
+		running, most = &e.verifying[1], maxVerifySome
+	}
+	if running.Add(1) > most {
+		running.Add(-1)
+		return nil, &api.Error{Code: api.Busy, Message: "as many verifications run as may", Details: map[string]any{"retry_after_ms": 1000}}
+	}
+	return func() { running.Add(-1) }, nil
+}
+
+// needed is the subjects of the sessions named and of what they inherit from,
+// ancestors first.
+func (v *verifier) needed(ctx context.Context, ids []turns.ID) ([]string, error) {
+	out, seen := []string{}, make(map[string]bool)
+	for _, id := range ids {
+		// One that was set aside is verified as far as it goes, and said to be.
+		if _, err := v.e.catchUp(ctx, v.c.Tenant, id); err != nil && !errors.Is(err, ledger.ErrNotFound) {
+			return nil, err
+		}
+		s, err := v.e.row(ctx, v.c, id, false)
+		if err != nil {
+			return nil, err
+		}
+		var up []string
+		for !seen[s.Subject()] {
+			seen[s.Subject()] = true
+			if up = append(up, s.Subject()); s.ForkOf == nil {
+				break
+			}
+			parent, err := v.e.Store.Session(s.ForkOf.At.Session)
+			if err != nil {
+				return nil, err
+			}
+			s = &parent
+		}
+		slices.Reverse(up)
+		out = append(out, up...)
+	}
+	return out, nil
+}
+
+// read takes the records up to last: of the whole log in its order, or of the
+// chains that are needed, one after the other. Of those it reads nothing else, so
+// that an agent learns, and costs, nothing beyond its own sessions.
+func (v *verifier) read(ctx context.Context, last uint64) error {
+	if v.chains == nil {
+		if last == 0 {
+			return nil
+		}
+		for r, err := range v.e.Log.Read(ctx, 1, false) {
+			if more, err := v.take(ctx, r, err); !more || err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, subject := range v.chains {
+		for after := uint64(0); ; {
+			r, err := v.e.Log.Next(ctx, subject, after)
+			if errors.Is(err, ledger.ErrNotFound) || (err == nil && r.Seq > last) {
+				break
+			}
+			more, err := v.take(ctx, r, err)
+			if err != nil {
+				return err
+			}
+			if !more {
+				break
+			}
+			after = r.Seq
+		}
+	}
+	return nil
+}
+
+// take checks a record as it was read. No more: what is behind it can't be read.
+func (v *verifier) take(ctx context.Context, r ledger.Record, err error) (more bool, _ error) {
+	if errors.Is(err, ledger.ErrCorrupt) {
+		v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error()})
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, v.record(ctx, r)
+}
