@@ -35,6 +35,8 @@ type Plan struct {
 	// Nudge: the summary is shown after the newest message, and stands for nothing.
 	Nudge bool
 
+	Known []string // notes on record, which a summarizer need not write again
+
 	SummaryTokens uint64 // bound of the summary's text
 	TokensBefore  uint64 // messages of the context now
 	TokensKept    uint64
@@ -52,6 +54,7 @@ type Options struct {
 	Focus         string // what to keep in view; may be ""
 	FromOriginals bool   // summarize from the originals, not from the last summary
 	Originals     []HalfTurn
+	Known         []string        // notes on record, oldest first
 	PrevPlan      turns.Hash      // digest of a plan that is known to change nothing; zero: none
 	Ref           turns.PolicyRef // how the policy was named; zero: its name and digest
 	Tiers         []string        // names of the summarizers that will run; part of the digest
@@ -80,7 +83,7 @@ func NewPlan(p Path, pol Policy, trigger turns.Trigger, opt Options) (*Plan, err
 	}
 	plan := &Plan{
 		Policy: pol, PolicyRef: opt.Ref, Trigger: trigger, Path: p, TargetTokens: s.target,
-		Focus: opt.Focus, FromOriginals: opt.FromOriginals, Tiers: opt.Tiers, Budget: opt.Budget,
+		Focus: opt.Focus, FromOriginals: opt.FromOriginals, Tiers: opt.Tiers, Budget: opt.Budget, Known: opt.Known,
 	}
 	if plan.PolicyRef.Name == "" {
 		plan.PolicyRef = turns.PolicyRef{Name: pol.Name}

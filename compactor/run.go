@@ -24,6 +24,11 @@ type Tier struct {
 // it says that turns were left out, and nothing of what was in them.
 const NoticeTier = "notice"
 
+// maxWritten bounds a summary that a model writes, in tokens of approx-1: it is
+// paid by the token, and a longer one is read no better. An extract may take
+// all that the policy gives it.
+const maxWritten = 12_000
+
 // ElideTier is the name of what makes a compaction that only shortens parts.
 const ElideTier = "elide"
 
@@ -56,19 +61,24 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 	}
 	var tried []Attempt
 	var usage *turns.Usage
+	cost := uint64(0)
 	for _, t := range plan.order(tiers) {
 		if ctx.Err() != nil {
 			break
 		}
-		out, err := t.Summarizer.Summarize(ctx, plan.Input())
-		usage = addUsage(usage, out.Usage)
+		in := plan.Input()
+		if !t.Local {
+			in.MaxTokens = min(in.MaxTokens, maxWritten)
+		}
+		out, err := t.Summarizer.Summarize(ctx, in)
+		usage, cost = addUsage(usage, out.Usage), cost+out.CostMicros
 		if err == nil {
 			if out.Tier == "" {
 				out.Tier = t.Name
 			}
 			var r Result
 			if r, err = Compose(plan, out, counter); err == nil {
-				r.Usage, r.Tried = usage, tried
+				r.Usage, r.Tried, r.Body.CostMicros = usage, tried, cost
 				return r, nil
 			}
 		}
@@ -84,7 +94,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 	if err != nil {
 		return Result{}, nothing("a notice would not be smaller than what it stands for: %v", err)
 	}
-	r.Usage, r.Tried = usage, tried
+	r.Usage, r.Tried, r.Body.CostMicros = usage, tried, cost
 	return r, nil
 }
 
@@ -92,6 +102,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 func (plan *Plan) Input() Input {
 	return Input{
 		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, plan.Policy.inApprox(plan.SummaryTokens)), Focus: plan.Focus,
+		Template: plan.Policy.Template, Style: plan.Policy.Style(), Known: plan.Known,
 	}
 }
 
@@ -107,6 +118,18 @@ func (plan *Plan) order(tiers []Tier) []Tier {
 		}
 	}
 	return out
+}
+
+// Answer is what an agent wrote for the plan's prompt, read as its template
+// says. A text without any of the marks that the template asks for is a summary
+// as it is. Error: [ErrRefused].
+func (plan *Plan) Answer(text string) (Output, error) {
+	t, _ := FindTemplate(plan.Policy.Template)
+	text = strings.TrimSpace(text)
+	if t.Shape == Blocks && !strings.Contains(text, "<summary>") || t.Shape == Facts && !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "```") {
+		return Output{Text: text}, nil
+	}
+	return t.Parse(text, plan.Reads)
 }
 
 func errorsOf(tried []Attempt) (out []error) {
@@ -193,9 +216,33 @@ func (plan *Plan) compose(out Output, replacement, nudge []turns.Message, c toke
 		Replacement: replacement, Nudge: nudge, Summary: summary, Elided: plan.Elided, Meta: metaJSON(meta),
 		TokensBefore: plan.TokensBefore, TokensAfter: plan.TokensKept + r.Replaced,
 		Survival: survival(plan.Reads, plan.shownKept(), slices.Concat(replacement, nudge)),
-		Focus:    plan.Focus, FromOriginals: plan.FromOriginals,
+		Focus:    plan.Focus, FromOriginals: plan.FromOriginals, Memories: memoriesJSON(out.Memories),
 	}
 	return r
+}
+
+// memoriesJSON is memories as a compaction holds them; nil for none.
+func memoriesJSON(ms []Memory) turns.Raw {
+	if len(ms) == 0 {
+		return nil
+	}
+	type memory struct {
+		Kind   string     `json:"kind,omitzero"`
+		Text   string     `json:"text"`
+		Source []turnName `json:"source,omitempty"`
+	}
+	out := make([]memory, len(ms))
+	for i, m := range ms {
+		out[i] = memory{Kind: m.Kind, Text: m.Text}
+		for _, ref := range m.Source {
+			out[i].Source = append(out[i].Source, named(ref))
+		}
+	}
+	b, err := turns.EncodeJSON(out)
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 func metaJSON(m compactionMeta) turns.Raw {

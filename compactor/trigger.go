@@ -102,9 +102,9 @@ func (p Policy) size(estimate, reported uint64) uint64 {
 }
 
 // NeedsPath reports whether the policy's triggers can be judged only on a path
-// that has its halves.
-func (p Policy) NeedsPath() bool {
-	return p.LargeOutputChars > 0 || p.MaxMessages > 0 || p.Measure != Estimate ||
+// that has its halves. A turn is taken to have up to eight messages.
+func (p Policy) NeedsPath(l Load) bool {
+	return p.LargeOutputChars > 0 || p.MaxMessages > 0 && l.Turns > p.MaxMessages/8 || p.Measure != Estimate ||
 		(p.Counter != "" && p.Counter != tokens.Approx{}.Name())
 }
 

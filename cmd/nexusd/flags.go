@@ -36,6 +36,9 @@ When it can serve it prints one JSON line with nats_url, http_url and data.
                        where it is; openai is every server that speaks its API
   --summarizer-key-file FILE
                        its key (or NEXUS_SUMMARIZER_KEY; no flag takes it)
+  --summarizer-spend-limit DOLLARS
+                       most that summaries may cost in a UTC day; then they are
+                       extracted
   --config FILE        TOML with the same names, as max_store = 1000000000
   --version, --help
 
@@ -73,6 +76,7 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.StringVar(&flags.SummarizerModel, "summarizer-model", "", "")
 	fs.Uint64Var(&flags.SummarizerWindow, "summarizer-window", 0, "")
 	fs.StringVar(&flags.SummarizerKeyFile, "summarizer-key-file", "", "")
+	fs.Float64Var(&flags.SummarizerSpendLimit, "summarizer-spend-limit", 0, "")
 	fs.StringVar(&file, "config", "", "")
 	fs.BoolVar(&showVersion, "version", false, "")
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -128,6 +132,8 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.SummarizerWindow = flags.SummarizerWindow
 		case "summarizer-key-file":
 			cfg.SummarizerKeyFile = flags.SummarizerKeyFile
+		case "summarizer-spend-limit":
+			cfg.SummarizerSpendLimit = flags.SummarizerSpendLimit
 		}
 	})
 	return cfg, cfg.Validate()

@@ -26,8 +26,17 @@ func models(cfg daemon.Config) ([]compactor.Tier, error) {
 		}
 		key, _, _ = strings.Cut(string(b), "\n")
 	}
+	row, known := cfg.FindModel(cfg.SummarizerModel)
+	if cfg.SummarizerSpendLimit > 0 && row.Price.Input == 0 && row.Price.Output == 0 {
+		return nil, fmt.Errorf("summarizer_spend_limit: no price of model %q is known; add a [[model]] row with price_input and price_output", cfg.SummarizerModel)
+	}
+	window := cfg.SummarizerWindow
+	if budget := row.InputBudget(); window == 0 && known && budget < 128_000 {
+		window = budget
+	}
 	s, err := llm.New(llm.Config{Provider: cfg.Summarizer, BaseURL: cfg.SummarizerURL, Model: cfg.SummarizerModel,
-		Key: strings.TrimSpace(key), Window: cfg.SummarizerWindow})
+		Key: strings.TrimSpace(key), Window: window, SpendLimit: uint64(cfg.SummarizerSpendLimit * 1e6),
+		Price: llm.Price{Input: row.Price.Input, Output: row.Price.Output, CacheRead: row.Price.CacheRead}})
 	if err != nil {
 		return nil, err
 	}

@@ -324,6 +324,7 @@ type Compaction struct {
 	TokensBefore  uint64          `json:"tokens_before"`
 	TokensAfter   uint64          `json:"tokens_after"`
 	Survival      turns.Raw       `json:"survival,omitzero"`
+	Memories      turns.Raw       `json:"memories,omitzero"` // [{kind?, text, source?: [{session, turn}]}]
 	Usage         *turns.Usage    `json:"usage,omitempty,omitzero"`
 	CostMicros    uint64          `json:"cost_micros,omitempty,omitzero"`
 	Focus         string          `json:"focus,omitempty,omitzero"`

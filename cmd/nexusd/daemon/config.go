@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 
 	"nexus/compactor"
+	"nexus/turns/tokens"
 )
 
 // Config says how a daemon runs. The zero value of each field is its default.
@@ -53,6 +55,14 @@ type Config struct {
 	// flag takes it, for others see those, and no event, log or error holds it.
 	SummarizerKeyFile string `toml:"summarizer_key_file" env:"SUMMARIZER_KEY_FILE"`
 	SummarizerKey     string `toml:"-" env:"SUMMARIZER_KEY"`
+	// SummarizerSpendLimit is the most that summaries may cost in a UTC day, in US
+	// dollars, by the price of the model table; then the extract takes their place.
+	// 0: no limit. It is counted in memory: a restart begins at nothing.
+	SummarizerSpendLimit float64 `toml:"summarizer_spend_limit" env:"SUMMARIZER_SPEND_LIMIT"`
+
+	// Model is rows of the model table, beside and before those that come with
+	// nexusd: the limits of sessions that name a model and state no window.
+	Model []ModelRow `toml:"model" env:"-"`
 
 	// Models are the summarizers that are tried before the extract; see
 	// [Config.Summarizer], which nexusd makes them of.
@@ -61,6 +71,36 @@ type Config struct {
 	Logger *slog.Logger `toml:"-" env:"-"`
 	// Version is reported by the service.
 	Version string `toml:"-" env:"-"`
+}
+
+// ModelRow is a row of the model table in a configuration file: sizes in
+// tokens, prices in US dollars a million tokens.
+type ModelRow struct {
+	Name           string  `toml:"name"`
+	ContextWindow  uint64  `toml:"context_window"`
+	OutputReserve  uint64  `toml:"output_reserve"`
+	SeparateOutput bool    `toml:"separate_output"` // the answer takes nothing of the window
+	Input          float64 `toml:"price_input"`
+	Output         float64 `toml:"price_output"`
+	CacheRead      float64 `toml:"price_cache_read"`
+	CacheWrite     float64 `toml:"price_cache_write"`
+}
+
+// models is the model table: the rows of c before those that come with nexusd.
+func (c Config) models() tokens.Models { return tokens.KnownModels().With(c.rows()...) }
+
+// FindModel is the row of a model in the table, by its name.
+func (c Config) FindModel(name string) (tokens.Model, bool) { return c.models().Find(name) }
+
+func (c Config) rows() (out []tokens.Model) {
+	micros := func(dollars float64) uint64 { return uint64(dollars * 1e6) }
+	for _, r := range c.Model {
+		out = append(out, tokens.Model{
+			Name: r.Name, ContextWindow: r.ContextWindow, OutputReserve: r.OutputReserve, SeparateOutput: r.SeparateOutput,
+			Price: tokens.Price{Input: micros(r.Input), Output: micros(r.Output), CacheRead: micros(r.CacheRead), CacheWrite: micros(r.CacheWrite)},
+		})
+	}
+	return out
 }
 
 // withDefaults is c with its zero fields filled in.
@@ -117,6 +157,20 @@ func (c Config) Validate() error {
 	}
 	if c.MaxStore < 0 {
 		bad("max_store: %d is negative", c.MaxStore)
+	}
+	for i, r := range c.Model {
+		prices := []float64{r.Input, r.Output, r.CacheRead, r.CacheWrite}
+		switch {
+		case r.Name == "":
+			bad("model: row %d has no name", i+1)
+		case r.ContextWindow < 1000 || r.OutputReserve >= r.ContextWindow:
+			bad("model %q: a window of %d tokens with %d for the answer", r.Name, r.ContextWindow, r.OutputReserve)
+		case slices.Max(prices) > 1e6 || !(slices.Min(prices) >= 0):
+			bad("model %q: a price is not a number of dollars", r.Name)
+		}
+	}
+	if !(c.SummarizerSpendLimit >= 0 && c.SummarizerSpendLimit < 1e9) {
+		bad("summarizer_spend_limit: %v is not a number of dollars", c.SummarizerSpendLimit)
 	}
 	if c.Summarizer == "" && (c.SummarizerURL != "" || c.SummarizerModel != "" || c.SummarizerKeyFile != "") {
 		bad("summarizer: its settings are given, but not which provider it is: openai or anthropic")

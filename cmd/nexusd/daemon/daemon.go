@@ -198,7 +198,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		Ledger: uid, Log: d.log, Blobs: d.log.Blobs(), Store: d.store, Counter: counter,
 		Tiers: append(slices.Clip(d.cfg.Models), extract),
 		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Metrics: engine.NewMetrics(registry, d.store), Notify: d.notify,
-		MaxPayload: int(d.client.MaxPayload()),
+		MaxPayload: int(d.client.MaxPayload()), Models: d.cfg.models(),
 	}
 	if d.cfg.Seal == "on" {
 		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))

@@ -123,7 +123,11 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 		return nil, nil
 	}
 	p, due := e.emptyPath(s, &set, pol, head), false
-	if pol.NeedsPath() {
+	l, err := e.load(s, g, head)
+	if err != nil {
+		return nil, err
+	}
+	if pol.NeedsPath(l) {
 		if p, err = e.path(ctx, s, &set, pol, head); err != nil {
 			return nil, err
 		}
@@ -134,10 +138,6 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 		g.Tokens = cx.Tokens
 		_, due = compactor.Due(p, pol, cx.Tokens)
 	} else {
-		l, err := e.load(s, g, head)
-		if err != nil {
-			return nil, err
-		}
 		l.Idle = e.idle(head)
 		_, due = compactor.DueAt(p, pol, l)
 	}

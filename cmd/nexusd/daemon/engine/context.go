@@ -150,7 +150,7 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 	if v.context, err = compactor.Render(v.path, v.path.Counter); err != nil {
 		return nil, err
 	}
-	v.budget = v.policy.Budget(v.set.Limits)
+	v.budget = v.policy.Budget(e.limits(&v.set))
 	if req.Budget != 0 {
 		v.budget = req.Budget
 	}

@@ -54,6 +54,9 @@ type Engine struct {
 	// MaxContent is the most content that a request loads of a path, in bytes;
 	// 0: 48 MiB.
 	MaxContent int
+	// Models is the limits of models by name, for sessions that state none. The
+	// zero table knows none.
+	Models tokens.Models
 
 	background background
 	loaded     atomic.Int64    // bytes that all requests have loaded

@@ -72,7 +72,7 @@ func (e *Engine) overflowBudget(ctx context.Context, c Caller, session turns.ID,
 	if err != nil {
 		return 0, err
 	}
-	limits := set.Limits
+	limits := e.limits(&set)
 	if said.Window > 0 && (limits.ContextWindow == 0 || said.Window < limits.ContextWindow) {
 		limits.ContextWindow = said.Window
 	}

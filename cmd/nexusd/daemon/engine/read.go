@@ -136,6 +136,7 @@ func (e *Engine) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error
 		k.Elisions = append(k.Elisions, x)
 	}
 	if full {
+		k.Memories = b.Memories
 		k.Replacement, k.Nudge = b.Replacement, b.Nudge
 		if b.Summary != "" {
 			summary := clipJSON(b.Summary, e.summaryBytes())

@@ -163,7 +163,12 @@ func (e *Engine) Submit(ctx context.Context, c Caller, session turns.ID, req api
 	if w.plan.Digest != t.Digest {
 		return nil, e.staleSubmit(ctx, c, session, "the session's settings are not those that the plan was made with")
 	}
-	res, err := compactor.Compose(w.plan, compactor.Output{Text: req.Text, Tier: agentTier, Usage: req.Usage}, w.path.Counter)
+	out, err := w.plan.Answer(req.Text)
+	var res compactor.Result
+	if err == nil {
+		out.Tier, out.Usage = agentTier, req.Usage
+		res, err = compactor.Compose(w.plan, out, w.path.Counter)
+	}
 	if err != nil {
 		return nil, &api.Error{Code: api.Unprocessable, Message: err.Error(), Details: map[string]any{"max_tokens": w.plan.SummaryTokens}}
 	}

@@ -61,11 +61,26 @@ func (e *Engine) gauge(s *ledger.Session, set *turns.Settings, head lineage.Node
 	if err != nil {
 		return api.Gauge{}, pol, err
 	}
-	g := api.Gauge{Tokens: scaled(n, pol), Budget: pol.Budget(set.Limits), Estimated: true}
+	g := api.Gauge{Tokens: scaled(n, pol), Budget: pol.Budget(e.limits(set)), Estimated: true}
 	if g.Budget > 0 {
 		g.Pressure = float64(g.Tokens+overhead(pol.CounterOf(), set.Preamble)) / float64(g.Budget)
 	}
 	return g, pol, nil
+}
+
+// limits are the session's, and where it states no window those of its model.
+func (e *Engine) limits(set *turns.Settings) turns.Limits {
+	l := set.Limits
+	if l.ContextWindow > 0 || set.Model == "" {
+		return l
+	}
+	if m, ok := e.Models.Find(set.Model); ok {
+		l.ContextWindow = m.ContextWindow
+		if l.MaxOutputTokens == 0 {
+			l.MaxOutputTokens = m.OutputReserve
+		}
+	}
+	return l
 }
 
 // scaled is a sum of the ledger's own counts as the policy would about count it.
