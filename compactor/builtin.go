@@ -124,12 +124,14 @@ func nexusV1() Policy {
 func balancedV3() Policy {
 	p := balancedV2()
 	p.Version = 3
-	// Between the trigger and the budget a seventh of the budget is free for what
-	// comes in while a summary is made; when that is not enough, the extract
-	// takes its place at once.
-	p.TriggerRatio = 0.85
-	p.KeepTokens = 5_000
-	p.SummaryMaxRatio, p.SummaryMaxTokens = 0.2, 40_000 // a model writes 12,000 at most
+	// A quarter of the window up to 200,000 tokens stays free, 50,000 of a larger
+	// one: from there on a rewrite is paid back within a few calls, for each call
+	// reads the whole context. In small windows it is what a tenth of the budget
+	// leaves. What comes in while a summary is made has that room; when it is not
+	// enough, the extract takes the summary's place at once.
+	p.ReserveTokens, p.TriggerRatio = 50_000, 0.9
+	p.KeepTokens = 4_000
+	p.SummaryMaxRatio, p.SummaryMaxTokens = 0.17, 40_000 // a model writes 12,000 at most
 	p.MaxMessages = 1_900                               // OpenAI takes 2,048 in one request
 	return p
 }

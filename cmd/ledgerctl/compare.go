@@ -69,7 +69,7 @@ func compareCmd(e *env) *cobra.Command {
 		return err
 	})
 	f := c.Flags()
-	f.StringSliceVar(&names, "policy", compactor.Names(), "policies, by name")
+	f.StringArrayVar(&names, "policy", compactor.Names(), "policies, by name, and settings of theirs")
 	f.Uint64Var(&window, "window", 200_000, "the model's context window, in tokens")
 	f.StringVar(&svg, "svg", "", "file for a plot of the longest history")
 	f.BoolVar(&markdown, "markdown", false, "tables for a Markdown page")
@@ -83,12 +83,12 @@ func compareCmd(e *env) *cobra.Command {
 
 func newComparison(names []string, window uint64) (*comparison, error) {
 	x := &comparison{window: window, prices: compare.DefaultPrices}
-	for _, n := range names {
-		p, ok := compactor.Builtin(n)
-		if !ok {
-			return nil, usageError{fmt.Errorf("policy %q is none of %s", n, strings.Join(compactor.Names(), ", "))}
+	for _, n := range splitPolicies(strings.Join(names, ",")) {
+		p, err := policyOf(n)
+		if err != nil {
+			return nil, err
 		}
-		if !slices.ContainsFunc(x.policies, func(q compactor.Policy) bool { return q.Name == n }) {
+		if !slices.ContainsFunc(x.policies, func(q compactor.Policy) bool { return q.Name == p.Name }) {
 			x.policies = append(x.policies, p)
 		}
 	}
@@ -100,6 +100,43 @@ func newComparison(names []string, window uint64) (*comparison, error) {
 	}
 	x.sums = make([]compare.Sum, len(x.policies))
 	return x, nil
+}
+
+// policyOf is the policy that an argument names: a built-in one, or one with
+// settings of its own, as balanced{"keep_tokens":8000}, which then is its name.
+func policyOf(arg string) (compactor.Policy, error) {
+	name, set, _ := strings.Cut(arg, "{")
+	p, ok := compactor.Builtin(strings.TrimSpace(name))
+	if !ok {
+		return p, usageError{fmt.Errorf("policy %q is none of %s", name, strings.Join(compactor.Names(), ", "))}
+	}
+	if set == "" {
+		return p, nil
+	}
+	p, err := p.With(turns.Raw("{" + set))
+	if err != nil {
+		return p, usageError{fmt.Errorf("policy %s: %w", arg, err)}
+	}
+	p.Name = arg
+	return p, nil
+}
+
+// splitPolicies splits at the commas that stand in no settings.
+func splitPolicies(list string) (out []string) {
+	depth, from := 0, 0
+	for i, r := range list {
+		switch r {
+		case '{':
+			depth++
+		case '}':
+			depth--
+		case ',':
+			if depth == 0 {
+				out, from = append(out, list[from:i]), i+1
+			}
+		}
+	}
+	return append(out, list[from:])
 }
 
 // where is an argument: a file, or the name of a session.

@@ -17,6 +17,8 @@ import (
 
 var writeComparison = flag.Bool("write", false, "TestCompareReal writes its tables into docs/policies/comparison.md")
 
+var comparedPolicies = flag.String("policies", "", "policies that TestCompareReal compares, as ledgerctl compare takes them; all by default")
+
 const comparisonPage = "../../docs/policies/comparison.md"
 
 // realWindows are the windows that real transcripts are replayed in: the
@@ -30,11 +32,15 @@ var realWindows = []uint64{200_000, 50_000}
 //	go test ./cmd/ledgerctl -run TestCompareReal -write
 func TestCompareReal(t *testing.T) {
 	began := time.Now()
+	names := compactor.Names()
+	if *comparedPolicies != "" {
+		names = []string{*comparedPolicies}
+	}
 	var b bytes.Buffer
 	for i, title := range []string{"Development", "Held out"} {
 		hs := realHistories(t, uint32(i))
 		for _, window := range realWindows {
-			x, err := newComparison(compactor.Names(), window)
+			x, err := newComparison(names, window)
 			if err != nil {
 				t.Fatal(err)
 			}

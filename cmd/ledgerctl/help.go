@@ -287,7 +287,8 @@ needs no daemon for files, in any format that import reads; what names no file
 is a session. Of a session and its forks the longest path is replayed; the
 compactions of its own agent are passed over.
 
-  --policy A,B   these policies (else: every one)
+  --policy A,B   these policies (else: every one); with settings of your own:
+                 --policy 'balanced{"keep_tokens":8000},nexus'
   --window N     the model's context window, in tokens (200000)
   --svg FILE     plot the context at each call of the longest transcript
   --markdown     the tables for a Markdown page
