@@ -64,6 +64,9 @@ func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 		return turns.Trigger{}, false
 	}
 	sized := !pol.RequireWindow || p.Limits.ContextWindow > 0
+	if f := p.InForce; f != nil && total > s.trigger && p.Overhead+l.Tokens <= s.trigger && l.Tokens < f.Body.TokensAfter+s.room/5 {
+		total = p.Overhead + l.Tokens // the last compaction did not take away what the provider counts; another won't
+	}
 	trigger := func(kind, format string, args ...any) (turns.Trigger, bool) {
 		return turns.Trigger{Kind: kind, Detail: turns.Raw(fmt.Sprintf(format, args...))}, true
 	}
@@ -85,12 +88,20 @@ func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 	return turns.Trigger{}, false
 }
 
-// Size is what a policy takes for the size of the path's context, overhead
-// included, whose messages have so many tokens by its counter.
-func (p Policy) Size(path Path, tokens uint64) uint64 {
-	return p.size(path.Overhead+tokens, path.Reported())
+// Fits reports whether the path's context, whose messages have so many tokens
+// by the policy's counter, fits a budget. A policy that goes by what providers
+// report takes their count where it is the lower one: such a call was made.
+// Where theirs is the higher it is due, but not refused: what a provider counts
+// and we do not see, no compaction takes away.
+func (p Policy) Fits(path Path, tokens, budget uint64) bool {
+	size := path.Overhead + tokens
+	if reported := path.Reported(); p.Measure != Estimate && reported > 0 {
+		size = min(size, reported)
+	}
+	return size <= budget
 }
 
+// size is what a policy takes for the size of a context, overhead included.
 func (p Policy) size(estimate, reported uint64) uint64 {
 	switch {
 	case p.Measure == Reported && reported > 0:

@@ -146,7 +146,7 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 	}
 	// In the background there is room between the trigger and the budget: the
 	// request is answered from what there is, while the summary is made.
-	fits := pol.Size(p, g.Tokens) <= g.Budget
+	fits := pol.Fits(p, g.Tokens, g.Budget)
 	if pol.Mode == compactor.Background && fits && e.prepare(c, session, head.Ref.Turn) {
 		return nil, nil
 	}

@@ -155,7 +155,7 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 		v.budget = req.Budget
 	}
 	_, v.due = compactor.Due(v.path, v.policy, v.context.Tokens)
-	if need := v.policy.Size(v.path, v.context.Tokens); need > v.budget {
+	if !v.policy.Fits(v.path, v.context.Tokens, v.budget) {
 		if v, err = e.squeeze(ctx, v); err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 	if v.context, err = compactor.Render(v.path, v.path.Counter); err != nil {
 		return nil, err
 	}
-	if v.policy.Size(v.path, v.context.Tokens) > v.budget {
+	if !v.policy.Fits(v.path, v.context.Tokens, v.budget) {
 		return nil, over(fmt.Sprintf("%d tokens of messages are left that can't be shortened", v.context.Tokens))
 	}
 	return v, nil

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"nexus/compactor"
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
@@ -157,12 +158,12 @@ func TestRealToolLoopLongerThanTheWindow(t *testing.T) {
 			if filepath.Base(file) != want {
 				continue
 			}
-			for _, policy := range []string{"nexus", "balanced"} {
+			for _, policy := range compactor.Names() {
 				t.Run(fmt.Sprint(want, " ", policy), func(t *testing.T) {
 					w := newWorld()
 					e := w.engine(t)
 					compacted, split := 0, 0
-					replay(t, e, file, 60_000, policy, func(s turns.ID) {
+					replay(t, e, file, 40_000, policy, func(s turns.ID) {
 						if cx := validContext(t, e, s); cx.Compacted != nil {
 							compacted++
 							k := must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *cx.Compacted}))(t)
@@ -190,7 +191,7 @@ func TestTenCompactionsAccountForEveryHalf(t *testing.T) {
 			continue
 		}
 		e := newWorld().engine(t)
-		sessions, _ := replay(t, e, file, 40_000, "balanced", func(s turns.ID) {
+		sessions, _ := replay(t, e, file, 24_000, "balanced", func(s turns.ID) {
 			must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
 		})
 		s := must(e.Store.Session(sessions[0]))(t)
