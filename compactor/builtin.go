@@ -132,7 +132,7 @@ func balancedV3() Policy {
 	p.ReserveTokens, p.TriggerRatio = 50_000, 0.9
 	p.KeepTokens = 4_000
 	p.SummaryMaxRatio, p.SummaryMaxTokens = 0.17, 40_000 // a model writes 12,000 at most
-	p.MaxMessages = 1_900                               // OpenAI takes 2,048 in one request
+	p.MaxMessages = 1_900                                // OpenAI takes 2,048 in one request
 	return p
 }
 

@@ -296,9 +296,9 @@ type Span struct {
 	SawThrough Ref        `cbor:"4,keyasint,omitzero"`  // last position any input of the summarizer came from
 	Previous   Ref        `cbor:"5,keyasint,omitzero"`  // the compaction that was in force
 	Provenance Provenance `cbor:"6,keyasint"`
-	Dropped    bool       `cbor:"7,keyasint,omitempty"` // imported only: covered halves are not in the replacement
-	Elisions   []Elision  `cbor:"8,keyasint,omitempty"` // every elision in force, path order
-	Covered    uint64     `cbor:"9,keyasint,omitzero"`  // normal turns newly covered, a split one included
+	Dropped    bool       `cbor:"7,keyasint,omitempty"`  // imported only: covered halves are not in the replacement
+	Elisions   []Elision  `cbor:"8,keyasint,omitempty"`  // every elision in force, path order
+	Covered    uint64     `cbor:"9,keyasint,omitzero"`   // normal turns newly covered, a split one included
 	Call       bool       `cbor:"10,keyasint,omitempty"` // in force only until a turn brings text of the user; it covers nothing
 }
 
