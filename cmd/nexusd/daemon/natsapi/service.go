@@ -21,7 +21,6 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"nexus/cmd/nexusd/daemon/engine"
-	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -177,7 +176,7 @@ func (s *Service) serve(r micro.Request, v verb, arrived time.Time) (out any, er
 	ctx, cancel := context.WithDeadline(s.base, arrived.Add(most))
 	defer cancel()
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: it waited behind other requests: %w", ledger.ErrUnavailable, ctx.Err())
+		return nil, &api.Error{Code: api.Unavailable, Message: "it waited behind other requests: " + ctx.Err().Error()}
 	}
 	ctx, end := s.engine.Begin(ctx)
 	defer end()
