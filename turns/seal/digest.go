@@ -25,6 +25,24 @@ func BlobDigest(k Key, content []byte) turns.Hash {
 	return mac(k.derive(blobDigestKey), content)
 }
 
+// UnsealedKey is what the digests of a tree's blobs are made with where nothing
+// is sealed. It is no secret: it tells the trees apart, so that a blob is found
+// by who names a session of its own tree, and a digest says nothing of another's.
+func UnsealedKey(root turns.ID) Key {
+	return sha256.Sum256(append([]byte(unsealedPrefix), root[:]...))
+}
+
+const unsealedPrefix = "nexus.unsealed.v1\x00"
+
+// CheckBlob checks that content has a digest.
+// Errors: [turns.ErrCorrupt].
+func CheckBlob(k Key, digest turns.Hash, content []byte) error {
+	if got := BlobDigest(k, content); !hmac.Equal(got[:], digest[:]) {
+		return fmt.Errorf("%w: the content has digest %s", turns.ErrCorrupt, got)
+	}
+	return nil
+}
+
 // LabelDigest is the token of a label in a subject: 32 lower-case hex digits,
 // the first 128 bits of an HMAC-SHA-256. K is zero where sealing is off.
 func LabelDigest(k Key, tenant, agent, label string) string {
@@ -95,8 +113,8 @@ func openBlob(k Key, digest turns.Hash, sealed []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if got := BlobDigest(k, content); !hmac.Equal(got[:], digest[:]) {
-		return nil, fmt.Errorf("%w: the content has digest %s", turns.ErrCorrupt, got)
+	if err := CheckBlob(k, digest, content); err != nil {
+		return nil, err
 	}
 	return content, nil
 }

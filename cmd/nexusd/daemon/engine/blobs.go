@@ -50,7 +50,7 @@ func (e *Engine) offload(ctx context.Context, tenant string, root turns.ID, ev *
 		return err
 	}
 	if len(moved) > 0 {
-		k, err := e.key(root)
+		k, err := e.blobKey(root)
 		if err != nil {
 			return err
 		}
@@ -100,6 +100,14 @@ func (e *Engine) store(ctx context.Context, tenant string, k seal.Key, content [
 	return digest, e.Blobs.PutBlob(ctx, tenant, digest, content)
 }
 
+// blobKey is the key of the blobs of a tree of forks.
+func (e *Engine) blobKey(root turns.ID) (seal.Key, error) {
+	if e.Keys == nil {
+		return seal.UnsealedKey(root), nil
+	}
+	return e.Keys.Key(root)
+}
+
 // blobName names a blob's content; the key tells one tree's from another's.
 type blobName struct {
 	tenant string
@@ -114,8 +122,12 @@ func (e *Engine) blob(ctx context.Context, tenant string, k seal.Key, digest tur
 		return b, nil
 	}
 	b, err := e.Blobs.GetBlob(ctx, tenant, digest)
-	if err == nil && e.Keys != nil {
+	switch {
+	case err != nil:
+	case e.Keys != nil:
 		b, err = seal.OpenBlob(k, digest, b)
+	default:
+		err = seal.CheckBlob(k, digest, b)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("blob %s: %w", digest, err)
@@ -190,7 +202,7 @@ func (e *Engine) GetBlob(ctx context.Context, c Caller, req api.GetBlob) (*api.B
 	return out, nil
 }
 
-// tree is a session and the content key of its tree's blobs.
+// tree is a session and the key of its tree's blobs.
 func (e *Engine) tree(ctx context.Context, c Caller, id turns.ID) (*ledger.Session, seal.Key, error) {
 	if id.IsZero() {
 		return nil, seal.Key{}, fieldErr("/session", "a blob belongs to a session's tree; name the session")
@@ -199,7 +211,7 @@ func (e *Engine) tree(ctx context.Context, c Caller, id turns.ID) (*ledger.Sessi
 	if err != nil {
 		return nil, seal.Key{}, err
 	}
-	k, err := e.key(s.Root)
+	k, err := e.blobKey(s.Root)
 	return s, k, err
 }
 
@@ -281,7 +293,7 @@ func (e *Engine) inline(ctx context.Context, tenant string, root turns.ID, body 
 }
 
 func (e *Engine) inlinePart(ctx context.Context, tenant string, root turns.ID, p *turns.Part) error {
-	k, err := e.key(root)
+	k, err := e.blobKey(root)
 	if err != nil {
 		return err
 	}

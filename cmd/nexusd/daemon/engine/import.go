@@ -104,7 +104,7 @@ func (e *Engine) treeKey(c Caller, root turns.ID) (seal.Key, error) {
 	if s, err := e.Store.Session(root); err == nil && visible(c, &s) != nil {
 		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, root)
 	}
-	return e.key(root)
+	return e.blobKey(root)
 }
 
 // early makes of a key or blob that is not there the answer that it comes later

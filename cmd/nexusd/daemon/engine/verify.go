@@ -230,7 +230,7 @@ func (v *verifier) content(ctx context.Context, s *ledger.Session, ev *turns.Eve
 	if err != nil || len(ev.Blobs) == 0 {
 		return err
 	}
-	k, err := v.e.key(s.Root)
+	k, err := v.e.blobKey(s.Root)
 	if err != nil {
 		return err
 	}

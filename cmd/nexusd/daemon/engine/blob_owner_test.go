@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"testing"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// A blob belongs to its tree of forks, sealed or not: what another agent, or
+// another session of the same one, has stored can't be read, named, or found out
+// by its digest.
+func TestABlobBelongsToItsTree(t *testing.T) {
+	for _, sealed := range []bool{true, false} {
+		t.Run(map[bool]string{true: "sealed", false: "unsealed"}[sealed], func(t *testing.T) {
+			e := newWorld().engine(t)
+			if !sealed {
+				e.Keys = nil
+			}
+			s := create(t, e, 0, "nexus")
+			content := []byte("what alice attached")
+			info := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Data: content}))(t)
+			at := add(t, e, s.ID, named(1, info))
+			fork := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: at.ID}, []byte("{}")))(t)
+			got := must(e.GetBlob(t.Context(), alice, api.GetBlob{Session: fork.ID, Digest: info.Digest}))(t)
+			if string(got.Data) != string(content) {
+				t.Errorf("in the fork: %q", got.Data)
+			}
+			if again := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: fork.ID, Data: content}))(t); again.Digest != info.Digest {
+				t.Error("the same content has another digest in the fork")
+			}
+			bob := Caller{"default", "bob"}
+			for _, c := range []Caller{alice, bob} {
+				own := must(e.Create(t.Context(), c, api.CreateSession{}, []byte("{}")))(t)
+				for _, digest := range []turns.Hash{info.Digest, seal.BlobDigest(seal.Key{}, content), seal.BlobDigest(seal.UnsealedKey(s.ID), content)} {
+					if _, err := e.GetBlob(t.Context(), c, api.GetBlob{Session: own.ID, Digest: digest}); code(err) != api.NotFound {
+						t.Errorf("blob.get of another tree's blob: %v", err)
+					}
+					if _, err := e.PutBlob(t.Context(), c, api.PutBlob{Session: own.ID, Pieces: []turns.Hash{digest}}); code(err) != api.NotFound {
+						t.Errorf("blob.put of another tree's blob: %v", err)
+					}
+					r := named(1, &api.BlobInfo{Digest: digest, Size: info.Size})
+					if _, err := e.Append(t.Context(), c, own.ID, r, canon(r)); code(err) != api.NotFound {
+						t.Errorf("turn.append of another tree's blob: %v", err)
+					}
+				}
+				if mine := must(e.PutBlob(t.Context(), c, api.PutBlob{Session: own.ID, Data: content}))(t); mine.Digest == info.Digest {
+					t.Error("the same content has the same digest in another tree")
+				}
+			}
+			verified(t, e)
+		})
+	}
+}
