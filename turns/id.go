@@ -85,12 +85,15 @@ func (id ID) Time() time.Time { return time.UnixMilli(int64(ulid.ULID(id).Time()
 // Compare orders IDs by their bytes, which is also the order of their strings.
 func (id ID) Compare(o ID) int { return bytes.Compare(id[:], o[:]) }
 
-// MarshalText and UnmarshalText are String and ParseID.
+// MarshalText is String.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText is ParseID.
+// UnmarshalText is ParseID, but refuses the zero ID: who writes an id means
+// one, and "none" is written by leaving it out.
 func (id *ID) UnmarshalText(b []byte) (err error) {
-	*id, err = ParseID(string(b))
+	if *id, err = ParseID(string(b)); err == nil && id.IsZero() {
+		err = fmt.Errorf("%w: the zero id names nothing; leave the member out", ErrMalformed)
+	}
 	return err
 }
 

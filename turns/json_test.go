@@ -198,3 +198,18 @@ func FuzzDecodeJSON(f *testing.F) {
 		}
 	})
 }
+
+// The zero id is not a way to write that there is none: a request that names it
+// would be taken for one that does not.
+func TestTheZeroIDIsNoID(t *testing.T) {
+	var v struct {
+		ID ID `json:"id,omitzero"`
+	}
+	err := DecodeJSON([]byte(`{"id":"00000000000000000000000000"}`), &v)
+	if f := (*FieldError)(nil); !errors.As(err, &f) || f.Field != "/id" || !errors.Is(err, ErrMalformed) {
+		t.Errorf("%v, want malformed at /id", err)
+	}
+	if err := DecodeJSON([]byte(`{}`), &v); err != nil || !v.ID.IsZero() {
+		t.Errorf("left out: %v, %v", v.ID, err)
+	}
+}

@@ -297,7 +297,7 @@ func optionalID(field, s string) (turns.ID, error) {
 		return turns.ID{}, nil
 	}
 	id, err := turns.ParseID(s)
-	if err != nil {
+	if err != nil || id.IsZero() {
 		return id, fieldErr(field, "not an id")
 	}
 	return id, nil
