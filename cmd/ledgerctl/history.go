@@ -217,7 +217,10 @@ func showTurn(w io.Writer, t *api.Turn) {
 		row("tokens", "%s → %s", grouped(k.TokensBefore), grouped(k.TokensAfter))
 	}
 	showMessages(w, shown(t))
-	if t.Pending {
+	switch {
+	case t.Error != "":
+		fmt.Fprintln(w, faint.Render("(can't be read: "+string(t.Error)+")"))
+	case t.Pending:
 		fmt.Fprintln(w, faint.Render("(no response yet)"))
 	}
 }

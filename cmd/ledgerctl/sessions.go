@@ -38,7 +38,7 @@ func (e *env) listSessions(ctx context.Context) error {
 			}
 			continue
 		}
-		rows = append(rows, []string{idStyle.Render(s.ID.String()), s.Agent, s.State, fmt.Sprint(s.Turns), fmt.Sprint(s.Compactions), grouped(s.Tokens),
+		rows = append(rows, []string{idStyle.Render(s.ID.String()), s.Agent, state(&s), fmt.Sprint(s.Turns), fmt.Sprint(s.Compactions), grouped(s.Tokens),
 			gauge(s.Pressure, 10) + fmt.Sprintf(" %3.0f%%", 100*s.Pressure), age(time.Time(s.Updated)), s.Label})
 	}
 	if e.json {
@@ -50,6 +50,14 @@ func (e *env) listSessions(ctx context.Context) error {
 	}
 	_, err = io.WriteString(e.out, columns([]string{"session", "agent", "state", "turns", "compactions", "tokens", "window used", "changed", "label"}, rows, 3, 4, 5))
 	return err
+}
+
+// state is a session's, and why it can't be read.
+func state(s *api.Session) string {
+	if s.Error != "" {
+		return s.State + " (" + string(s.Error) + ")"
+	}
+	return s.State
 }
 
 // grouped is n with its thousands apart.

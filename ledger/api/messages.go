@@ -293,6 +293,7 @@ type Turn struct {
 	Position      string          `json:"position"`
 	Compaction    *Compaction     `json:"compaction"`
 	Duplicate     bool            `json:"duplicate,omitempty,omitzero"` // compaction.record: the id was stored before; nothing was stored now
+	Error         Code            `json:"error,omitempty,omitzero"`     // turn.list only: why the turn's content can't be read
 }
 
 // TurnList is turn.list's and compaction.expand's reply.

@@ -600,7 +600,23 @@ func TestAnUnreadableSessionStopsNoList(t *testing.T) {
 			t.Errorf("session %s: error %q, want %q", id, got[id], code)
 		}
 	}
-	// Neither does it stop a tree.
+	// Neither does a turn stop the list of its session's turns.
+	row := must(e.Store.Session(s.ID))(t)
+	x := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: newID(t), Chain: turns.SessionChain(s.ID), Index: row.Tail.Index + 1, Prev: row.Tail.Hash,
+		Recorded: 1, Parent: row.Head, Depth: 2, Segment: row.Segment, Halves: 1}
+	raw(t, w, e, row.Subject(), sealedUnder(t, w.keys, x, []byte{0xff}, s.ID))
+	last := add(t, e, s.ID, say("three", "four"))
+	for _, order := range []string{"asc", "desc"} {
+		list := must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Order: order, Full: true}))(t).Turns
+		if len(list) != 3 || list[1].Error != api.Corrupt || list[0].Error != "" || list[2].Error != "" {
+			t.Errorf("turns, %s: %s", order, canon(list))
+		}
+	}
+	if _, err := e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: x.ID}); code(err) != api.Corrupt {
+		t.Errorf("the turn itself: %v, want corrupt", err)
+	}
+	must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: last.ID}))(t)
+	// And no session stops a tree.
 	bad := newID(t)
 	ev = opened(bad, alice)
 	ev.Root, ev.ForkOf = s.ID, &turns.ForkOf{At: turns.Ref{Session: s.ID, Turn: a.ID}, Hash: a.Hash, Mode: turns.AsSeen}

@@ -46,7 +46,8 @@ func (e *Engine) locate(ctx context.Context, c Caller, session, id turns.ID, r a
 	}
 }
 
-// turn is a turn as the contract shows it, seen from session.
+// turn is a turn as the contract shows it, seen from session. One whose body
+// can't be read comes with the error, by what its header says.
 func (e *Engine) turn(ctx context.Context, c Caller, session turns.ID, t projections.Turn, full bool) (*api.Turn, error) {
 	payload, err := e.Store.Payload(t)
 	if err != nil {
@@ -87,7 +88,7 @@ func (e *Engine) turnOf(t projections.Turn, ev *turns.Event, full bool) (*api.Tu
 	out.Pending = !ev.Halves.Has(turns.ResponseHalf)
 	var b turns.TurnBody
 	if err := e.open(ev, &b); err != nil {
-		return nil, err
+		return out, err
 	}
 	out.Model, out.Meta = b.Model, b.Meta
 	if b.Context != nil {
@@ -213,8 +214,11 @@ func (e *Engine) ListTurns(ctx context.Context, c Caller, session turns.ID, req 
 	size := 0
 	add := func(t projections.Turn, ev *turns.Event) (bool, error) {
 		v, err := e.turnOf(t, ev, req.Full)
-		if err != nil {
+		switch {
+		case v == nil:
 			return false, err
+		case err != nil: // it stops no list
+			v.Error = api.FromError(err).Code
 		}
 		n, err := sizeOf(v)
 		if err != nil {
