@@ -170,7 +170,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 	began, started, ended := e.Now(), false, false
 	defer func() { // also where a defect ends it
 		if started && !ended {
-			e.notify(c, session, "compaction.failed", turns.ID{}, nil)
+			e.notify(c, session, "compaction.failed", turns.ID{}, "", nil)
 		}
 	}()
 	for try := 0; try < 5; try++ {
@@ -181,7 +181,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 		}
 		if !started {
 			started = true
-			e.notify(c, session, "compaction.started", turns.ID{}, map[string]any{
+			e.notify(c, session, "compaction.started", turns.ID{}, "", map[string]any{
 				"messages_count": len(w.path.Halves), "targets_count": len(w.plan.Covered), "force": w.plan.Trigger.Kind != compactor.TriggerThreshold})
 		}
 		tiers := e.Tiers
@@ -193,14 +193,14 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 			return turns.Ref{}, planError(err)
 		}
 		res.Body.DurationMS = uint64(e.Now().Sub(began) / time.Millisecond)
-		ref, err := e.commitCompaction(ctx, c, session, k, w, res)
+		ref, at, err := e.commitCompaction(ctx, c, session, k, w, res)
 		if errors.Is(err, compactor.ErrStale) {
 			continue
 		}
 		if err == nil {
 			ended = true
 			e.Metrics.compacted(res.Body.Tier, e.Now().Sub(began))
-			e.notifyApplied(c, session, ref, res)
+			e.notifyApplied(c, session, ref, at, res)
 		}
 		return ref, err
 	}
@@ -296,7 +296,9 @@ func planError(err error) error {
 	return err
 }
 
-func (e *Engine) commitCompaction(ctx context.Context, c Caller, session turns.ID, k compaction, w planned, res compactor.Result) (ref turns.Ref, err error) {
+// commitCompaction stores a compaction, and returns its name and position; ""
+// where the same request stored it before.
+func (e *Engine) commitCompaction(ctx context.Context, c Caller, session turns.ID, k compaction, w planned, res compactor.Result) (ref turns.Ref, at string, err error) {
 	err = e.mutate(ctx, c, session, func(_ *chain, s *ledger.Session) (*draft, error) {
 		ev, done, err := e.begin(s, k.request, turns.KindCompaction)
 		if done || err != nil {
@@ -320,10 +322,11 @@ func (e *Engine) commitCompaction(ctx context.Context, c Caller, session turns.I
 		d, err := e.draftCompaction(s, head, ev, res.Span, saved, res.Usage, &body, w.plan.Reads, &ref)
 		if err == nil {
 			d.keys = append(d.keys, w.seen...)
+			d.after = func(seq uint64, _ turns.Hash) { at = position(seq) }
 		}
 		return d, err
 	})
-	return ref, err
+	return ref, at, err
 }
 
 // rebase carries a summary that was made on an older head to the head of now.
@@ -568,17 +571,21 @@ func (e *Engine) onPath(n lineage.Node, id turns.ID) (uint64, error) {
 	return t.Depth, nil
 }
 
-func (e *Engine) notifyApplied(c Caller, session turns.ID, ref turns.Ref, res compactor.Result) {
-	e.notify(c, session, "compaction.applied", ref.Turn, map[string]any{
+func (e *Engine) notifyApplied(c Caller, session turns.ID, ref turns.Ref, at string, res compactor.Result) {
+	e.notify(c, session, "compaction.applied", ref.Turn, at, map[string]any{
 		"tokens_saved": int64(res.Body.TokensBefore) - int64(res.Body.TokensAfter), "targets_count": res.Span.Covered,
 		"duration_ms": res.Body.DurationMS, "tier": res.Body.Tier, "elisions": len(res.Span.Elisions)})
 }
 
-func (e *Engine) notify(c Caller, session turns.ID, what string, turn turns.ID, detail map[string]any) {
+// notify tells of what is at a position; "": of what is known here now.
+func (e *Engine) notify(c Caller, session turns.ID, what string, turn turns.ID, at string, detail map[string]any) {
 	if e.Notify == nil {
 		return
 	}
-	n := api.Notification{What: what, Session: session, Turn: turn, Position: position(e.Store.Applied().Seq)}
+	if at == "" {
+		at = position(e.Store.Applied().Seq)
+	}
+	n := api.Notification{What: what, Session: session, Turn: turn, Position: at}
 	if detail != nil {
 		if b, err := turns.EncodeJSON(detail); err == nil {
 			n.Detail = b

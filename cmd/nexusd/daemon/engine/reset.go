@@ -40,7 +40,7 @@ func (e *Engine) Reset(ctx context.Context, c Caller, id turns.ID, req api.Reset
 	}
 	next, err := e.succeed(ctx, old)
 	if err == nil && committed {
-		e.notify(c, id, "session.reset", turns.ID{}, map[string]any{"successor": next.ID.String()})
+		e.notify(c, id, "session.reset", turns.ID{}, next.Position, map[string]any{"successor": next.ID.String()})
 	}
 	return next, written(err)
 }

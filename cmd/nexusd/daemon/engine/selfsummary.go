@@ -178,13 +178,13 @@ func (e *Engine) Submit(ctx context.Context, c Caller, session turns.ID, req api
 			return nil, err
 		}
 	}
-	ref, err = e.commitCompaction(ctx, c, session, k, w, res)
+	ref, at, err := e.commitCompaction(ctx, c, session, k, w, res)
 	if errors.Is(err, compactor.ErrStale) {
 		return nil, e.staleSubmit(ctx, c, session, err.Error())
 	}
 	if err == nil {
 		e.Metrics.compacted(agentTier, e.Now().Sub(began))
-		e.notifyApplied(c, session, ref, res)
+		e.notifyApplied(c, session, ref, at, res)
 	}
 	return e.compactionTurn(ctx, c, session, ref, err)
 }

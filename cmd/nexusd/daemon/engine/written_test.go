@@ -124,3 +124,31 @@ func TestWrittenIsNeverToldAsUnavailable(t *testing.T) {
 		})
 	}
 }
+
+// Who lists after the position of a notification finds what it tells of.
+func TestANotificationHasThePositionOfItsEvent(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 8000, "nexus")
+	told := make(map[string]uint64)
+	e.Notify = func(_, _ string, n api.Notification) {
+		told[n.What] = must(parsePosition(n.Position))(t)
+		if last := must(w.log.State(t.Context()))(t).Last; n.What != "compaction.started" && told[n.What] != last {
+			t.Errorf("%s at %d, its event is at %d", n.What, told[n.What], last)
+		}
+	}
+	for range 8 {
+		add(t, e, s.ID, say(long(2000), "b"))
+	}
+	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	add(t, e, s.ID, say(long(4000), "b"))
+	add(t, e, s.ID, say(long(4000), "b"))
+	taken := must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
+	must(e.Submit(t.Context(), alice, s.ID, api.SubmitCompaction{Plan: taken.Plan, Text: "in short"}, []byte("{}")))(t)
+	must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")))(t)
+	for _, what := range []string{"turn.appended", "compaction.started", "compaction.applied", "session.reset"} {
+		if told[what] == 0 {
+			t.Errorf("%s was not told", what)
+		}
+	}
+}
