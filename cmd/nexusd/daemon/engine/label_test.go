@@ -1,12 +1,18 @@
 package engine
 
 import (
+	"context"
+	"crypto/rand"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/ledger/ledgertest"
 	"nexus/turns"
 )
 
@@ -218,6 +224,146 @@ func TestAResetKeepsItsLabelThroughACrash(t *testing.T) {
 				must(second.Reset(t.Context(), alice, id, api.ResetSession{}, []byte("{}")))(t)
 				verified(t, third)
 			})
+		}
+	}
+}
+
+// Whatever is asked of two daemons whose writes fail, are lost, or land late,
+// no two open sessions have one label, and it leads to the one that has it.
+func TestLabelsAtRandom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := newLabels(t)
+		defer l.stop()
+		t.Repeat(map[string]func(*rapid.T){
+			"create": l.create, "again": l.again, "set": l.set, "close": l.close, "reset": l.reset, "resolve": l.resolve,
+			"wait": l.wait, "": l.check,
+		})
+	})
+}
+
+type labels struct {
+	*life
+	faults   []*ledgertest.Faults
+	now      atomic.Int64
+	sessions []turns.ID
+	asked    []api.CreateSession
+}
+
+func newLabels(t *rapid.T) *labels {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &labels{life: &life{t: t, w: newWorld(), cancel: cancel}}
+	for range 2 {
+		e, f := l.start(ctx), new(ledgertest.Faults)
+		e.Log = ledgertest.Flaky(l.w.log, f)
+		e.Now = func() time.Time { return time.Unix(1_700_000_000, l.now.Add(1000)) }
+		l.engines, l.faults = append(l.engines, e), append(l.faults, f)
+	}
+	return l
+}
+
+var allLabels = []string{"a", "b"}
+
+func (l *labels) label(t *rapid.T) *string {
+	x := rapid.SampledFrom(allLabels).Draw(t, "label")
+	return &x
+}
+
+// on does one thing on one daemon, under some faults.
+func (l *labels) on(t *rapid.T, do func(e *Engine) error) {
+	i := rapid.IntRange(0, 1).Draw(t, "daemon")
+	l.faults[i].Script(rapid.SliceOfN(rapid.SampledFrom([]ledgertest.Fault{0, 0, ledgertest.Persisted, ledgertest.Lost, ledgertest.Late}), 0, 4).Draw(t, "faults")...)
+	err := do(l.engines[i])
+	l.faults[i].Script()
+	switch c := code(err); c {
+	case "", api.Conflict, api.Closed, api.NotFound, api.Indeterminate:
+		t.Logf("%q", c)
+	default:
+		t.Fatalf("%v", err)
+	}
+}
+
+func (l *labels) some(t *rapid.T) turns.ID {
+	if len(l.sessions) == 0 {
+		t.Skip("no session")
+	}
+	return rapid.SampledFrom(l.sessions).Draw(t, "session")
+}
+
+func (l *labels) create(t *rapid.T) {
+	id, err := turns.NewID(l.engines[0].Now(), rand.Reader)
+	l.must(err)
+	r := opens(id, *l.label(t))
+	l.asked = append(l.asked, r)
+	l.on(t, func(e *Engine) error { _, err := e.Create(context.Background(), alice, r, canon(r)); return err })
+}
+
+func (l *labels) again(t *rapid.T) {
+	if len(l.asked) == 0 {
+		t.Skip("nothing was asked")
+	}
+	r := rapid.SampledFrom(l.asked).Draw(t, "request")
+	l.on(t, func(e *Engine) error { _, err := e.Create(context.Background(), alice, r, canon(r)); return err })
+}
+
+func (l *labels) set(t *rapid.T) {
+	r := api.SetSession{SessionSettings: api.SessionSettings{Label: l.label(t)}}
+	s := l.some(t)
+	l.on(t, func(e *Engine) error { _, err := e.Set(context.Background(), alice, s, r, canon(r)); return err })
+}
+
+func (l *labels) close(t *rapid.T) {
+	s := l.some(t)
+	l.on(t, func(e *Engine) error {
+		_, err := e.CloseSession(context.Background(), alice, s, api.CloseSession{}, nil)
+		return err
+	})
+}
+
+func (l *labels) reset(t *rapid.T) {
+	s := l.some(t)
+	l.on(t, func(e *Engine) error {
+		_, err := e.Reset(context.Background(), alice, s, api.ResetSession{}, nil)
+		return err
+	})
+}
+
+func (l *labels) resolve(t *rapid.T) {
+	name := *l.label(t)
+	l.on(t, func(e *Engine) error { _, err := e.Resolve(context.Background(), alice, name); return err })
+}
+
+// wait lets late writes land, and leases end.
+func (l *labels) wait(t *rapid.T) {
+	for _, f := range l.faults {
+		_ = f.Deliver(context.Background())
+	}
+	l.now.Add(int64(rapid.SampledFrom([]time.Duration{time.Second, claimLease + time.Second}).Draw(t, "time")))
+}
+
+func (l *labels) check(t *rapid.T) {
+	ctx := context.Background()
+	last, err := l.w.log.State(ctx)
+	l.must(err)
+	l.must(l.engines[0].Store.WaitFor(ctx, last.Last))
+	list, err := l.engines[0].List(ctx, alice, api.Page{Limit: 1000}, api.Read{})
+	l.must(err)
+	l.sessions = l.sessions[:0]
+	has := make(map[string]turns.ID)
+	for _, s := range list.Sessions {
+		l.sessions = append(l.sessions, s.ID)
+		if s.State != "open" || s.Label == "" {
+			continue
+		}
+		if first, ok := has[s.Label]; ok {
+			t.Fatalf("%s and %s both have the label %s", first, s.ID, s.Label)
+		}
+		has[s.Label] = s.ID
+	}
+	for name, want := range has {
+		for i, e := range l.engines {
+			if got, err := e.Resolve(ctx, alice, name); err != nil || got.ID != want {
+				t.Fatalf("daemon %d: %s resolves to %+v, %v; want %s", i, name, got, err, want)
+			}
 		}
 	}
 }
