@@ -215,7 +215,9 @@ func (r *renderer) run(ms []turns.Message, src int) {
 		}
 		if len(res) > 0 {
 			m := ms[i]
-			m.Parts = res
+			if len(other) > 0 { // else its parts are as they were: shared, not copied
+				m.Parts = res
+			}
 			results = append(results, m)
 		}
 		if len(other) > 0 {
