@@ -36,7 +36,7 @@ func (e *Engine) Append(ctx context.Context, c Caller, session turns.ID, req api
 		}
 		if done {
 			ack, err = e.ackAgain(ctx, c, s, ev)
-			return nil, err
+			return nil, written(err)
 		}
 		d, a, err := e.draftTurn(ctx, c, ch, s, ev, req, made)
 		ack = a

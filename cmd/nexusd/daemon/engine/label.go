@@ -148,8 +148,11 @@ func (l *label) free(ctx context.Context, session turns.ID) (err error) {
 		return err
 	}
 	if !h.id.IsZero() && h.id != session {
-		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has the label", h.id),
-			Details: map[string]any{"session": h.id.String()}}
+		why := fmt.Sprintf("session %s has the label", h.id)
+		if h.session == nil {
+			why = fmt.Sprintf("session %s is being given the label; if that does not end, it is free in %v", h.id, claimLease)
+		}
+		return &api.Error{Code: api.Conflict, Message: why, Details: map[string]any{"session": h.id.String()}}
 	}
 	l.leads = h.successor()
 	return nil
