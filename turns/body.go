@@ -13,6 +13,7 @@ type Settings struct {
 	Meta     Raw       `cbor:"5,keyasint,omitempty"` // a JSON object
 	User     string    `cbor:"6,keyasint,omitempty"`
 	Reset    Raw       `cbor:"7,keyasint,omitempty"` // a JSON object, reserved for reset rules
+	Apart    *BlobRef  `cbor:"8,keyasint,omitempty"` // the preamble's encoding, where that is a blob of the tree; Preamble is empty then
 }
 
 // PolicyRef names a policy and pins its content.

@@ -101,6 +101,9 @@ func drawSettings(t *rapid.T) Settings {
 		s.Preamble.System = append(s.Preamble.System, Section{Name: drawText(t), Content: drawText(t)})
 		s.Preamble.Tools = append(s.Preamble.Tools, Raw(`{}`))
 	}
+	if rapid.Bool().Draw(t, "apart") {
+		s.Preamble, s.Apart = Preamble{}, &BlobRef{Digest: drawHash(t), Size: drawCount(t)}
+	}
 	return s
 }
 

@@ -92,6 +92,9 @@ func samples() []sample {
 	claimed.Chain, claimed.Prev, claimed.Digest = Chain{Entity: LabelEntity, ID: "0123456789abcdef0123456789abcdef"}, Hash{}, Hash{}
 	claimed.Agent, claimed.To = "coder", Ref{Session: sampleID(1)}
 
+	apart := changed
+	apart.Blobs = []BlobLink{{Digest: sampleHash(90), Size: 70000}}
+
 	return []sample{
 		{"opened", opened, &OpenedBody{Label: "coder/telegram", Settings: settings}},
 		{"opened-fork", forked, &OpenedBody{Settings: Settings{Policy: PolicyRef{Name: "balanced"}}}},
@@ -113,6 +116,7 @@ func samples() []sample {
 		{"moved", moved, &MovedBody{Note: "undo"}},
 		{"moved-to-start", back, &MovedBody{}},
 		{"changed", changed, &ChangedBody{Label: "coder/telegram", Settings: settings}},
+		{"changed-apart", apart, &ChangedBody{Settings: Settings{Policy: settings.Policy, Apart: &BlobRef{Digest: sampleHash(90), Size: 70000}}}},
 		{"state-reset", reset, &StateBody{Cause: "idle"}},
 		{"state-closed", closed, nil},
 		{"claimed", claimed, &ClaimedBody{Label: "coder/telegram"}},

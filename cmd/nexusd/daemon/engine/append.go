@@ -80,7 +80,7 @@ func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.S
 	if err := e.attaches(s, head, req.Parent); err != nil {
 		return nil, nil, err
 	}
-	_, set, err := e.inForce(s)
+	_, set, err := e.inForce(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,7 +112,7 @@ func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.S
 		ev.Calls = uint64(len(req.Response.Calls(nil)))
 	}
 	body := &turns.TurnBody{Messages: req.Messages, Response: req.Response, Model: req.Model, Meta: req.Meta}
-	if body.Preamble, err = preambleDigest(set.Preamble); err != nil {
+	if body.Preamble, err = e.preambleDigest(&set); err != nil {
 		return nil, nil, err
 	}
 	if u := req.Context; u != nil {
@@ -193,7 +193,7 @@ func (e *Engine) ackAgain(ctx context.Context, c Caller, s *ledger.Session, ev *
 	if err != nil {
 		return nil, err
 	}
-	_, set, err := e.inForce(s)
+	_, set, err := e.inForce(ctx, s)
 	if err != nil {
 		return nil, err
 	}

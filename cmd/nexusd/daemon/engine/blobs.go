@@ -27,6 +27,9 @@ const previewBytes = 256
 // them: a crash in between leaves blobs that nothing names, and a retry finds
 // them stored. The parts that the body was made from stay as they are.
 func (e *Engine) offload(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, body any) error {
+	if set := settingsOf(body); set != nil {
+		return e.setApart(ctx, tenant, root, ev, set)
+	}
 	inline := 0
 	for _, p := range partsOf(body) {
 		inline += shownSize(p)

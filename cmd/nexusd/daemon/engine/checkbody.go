@@ -51,6 +51,8 @@ func checkBody(ring seal.Keyring, ev *turns.Event, open *ledger.Calls) (body any
 		}
 	}
 	switch b := body.(type) {
+	case *turns.OpenedBody, *turns.ChangedBody:
+		err = checkApart(links, settingsOf(b))
 	case *turns.TurnBody:
 		after, err = turnContent(ev, b, open)
 	case *turns.CompactionBody:
@@ -103,6 +105,21 @@ func turnContent(ev *turns.Event, b *turns.TurnBody, open *ledger.Calls) (*ledge
 	return &t.Open, nil
 }
 
+// checkApart checks that a preamble is in the settings or in a blob that the
+// header links to, not in both.
+func checkApart(links map[turns.Hash]uint64, set *turns.Settings) error {
+	if set.Apart == nil {
+		return nil
+	}
+	if size, ok := links[set.Apart.Digest]; !ok || size != set.Apart.Size {
+		return fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, set.Apart.Digest, set.Apart.Size)
+	}
+	if len(set.Preamble.System)+len(set.Preamble.Tools) > 0 {
+		return fmt.Errorf("%w: its settings have system and tools in two places", ledger.ErrCorrupt)
+	}
+	return nil
+}
+
 func compactionContent(ev *turns.Event, b *turns.CompactionBody, open *ledger.Calls) error {
 	if open != nil && uint64(len(*open)) != ev.Open {
 		return fmt.Errorf("%w: it says %d calls are open, %d are", ledger.ErrCorrupt, ev.Open, len(*open))
@@ -119,8 +136,8 @@ func compactionContent(ev *turns.Event, b *turns.CompactionBody, open *ledger.Ca
 }
 
 // linked checks that the blobs which an event links to are there, whole, and open
-// under k, the key of its tree.
-func (e *Engine) linked(ctx context.Context, tenant string, k seal.Key, ev *turns.Event) error {
+// under k, the key of its tree, and that one of settings holds a preamble.
+func (e *Engine) linked(ctx context.Context, tenant string, k seal.Key, ev *turns.Event, body any) error {
 	for _, l := range ev.Blobs {
 		b, err := e.blob(ctx, tenant, k, l.Digest)
 		if err != nil {
@@ -128,6 +145,11 @@ func (e *Engine) linked(ctx context.Context, tenant string, k seal.Key, ev *turn
 		}
 		if uint64(len(b)) != l.Size {
 			return fmt.Errorf("%w: blob %s has %d bytes, the event that links to it says %d", ledger.ErrCorrupt, l.Digest, len(b), l.Size)
+		}
+		if set := settingsOf(body); set != nil && set.Apart != nil && set.Apart.Digest == l.Digest {
+			if _, err := decodePreamble(b); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

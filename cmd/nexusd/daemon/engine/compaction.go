@@ -107,7 +107,7 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 	if err != nil || s.Final() {
 		return nil, err
 	}
-	_, set, err := e.inForce(s)
+	_, set, err := e.inForce(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (e *Engine) planCompaction(ctx context.Context, c Caller, session turns.ID,
 }
 
 func (e *Engine) planAt(ctx context.Context, s *ledger.Session, head lineage.Node, k compaction) (w planned, err error) {
-	_, set, err := e.inForce(s)
+	_, set, err := e.inForce(ctx, s)
 	if err != nil {
 		return w, err
 	}
@@ -331,7 +331,7 @@ func (e *Engine) commitCompaction(ctx context.Context, c Caller, session turns.I
 
 // rebase carries a summary that was made on an older head to the head of now.
 func (e *Engine) rebase(ctx context.Context, s *ledger.Session, head lineage.Node, w planned, res compactor.Result) (compactor.Result, error) {
-	_, set, err := e.inForce(s)
+	_, set, err := e.inForce(ctx, s)
 	if err != nil {
 		return res, err
 	}

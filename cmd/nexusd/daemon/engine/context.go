@@ -134,7 +134,7 @@ type contextView struct {
 func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext) (*contextView, error) {
 	v := new(contextView)
 	var err error
-	if _, v.set, err = e.inForce(s); err != nil {
+	if _, v.set, err = e.inForce(ctx, s); err != nil {
 		return nil, err
 	}
 	ref := v.set.Policy

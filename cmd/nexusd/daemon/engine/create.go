@@ -155,7 +155,7 @@ func (e *Engine) opened(ctx context.Context, c Caller, r request) (*api.Session,
 	if ev.Digest != digest {
 		return nil, reused
 	}
-	return e.session(&s)
+	return e.session(ctx, &s)
 }
 
 // applySettings changes what req names, and returns the label.
@@ -183,6 +183,9 @@ func (e *Engine) applySettings(s *turns.Settings, label string, req api.SessionS
 			return "", fieldErr("/model", "longer than %d bytes", turns.MaxName)
 		}
 		s.Model = *req.Model
+	}
+	if req.System != nil || req.Tools != nil {
+		s.Apart = nil
 	}
 	if req.System != nil {
 		s.Preamble.System = *req.System

@@ -65,7 +65,11 @@ type Engine struct {
 	contents cache[blobName, []byte]         // opened and checked
 	pages    cache[contextName, api.Context] // whole contexts that are being paged
 	plans    cache[takenName, *takenWhole]   // plans whose content is being paged
-	arrivals cache[arrival, seal.Key]        // keys of sessions that an import is about to open
+
+	preambles cache[blobName, *turns.Preamble] // large ones, decoded
+	overheads cache[preambleName, uint64]      // their tokens
+	digests   cache[preambleName, turns.Hash]
+	arrivals  cache[arrival, seal.Key] // keys of sessions that an import is about to open
 
 	mu     sync.Mutex
 	chains map[string]*chain // by subject pattern; guarded by mu

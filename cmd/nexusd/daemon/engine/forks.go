@@ -57,7 +57,7 @@ func (e *Engine) Fork(ctx context.Context, c Caller, session turns.ID, req api.C
 	if err != nil {
 		return nil, err
 	}
-	_, set, err := e.inForce(parent)
+	_, set, err := e.inForce(ctx, parent)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point line
 	if err := e.inline(ctx, s.Tenant, s.Root, &body); err != nil { // or its size would be that of the references
 		return false, err
 	}
-	if ok, err := e.fitsFork(s, point, t.Node, &body); err != nil || !ok {
+	if ok, err := e.fitsFork(ctx, s, point, t.Node, &body); err != nil || !ok {
 		return false, err
 	}
 	body.Mode = "reused"
@@ -216,8 +216,8 @@ func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point line
 
 // fitsFork reports whether a summary shows something, and leaves a context at
 // the fork point no larger than the fork's own policy would leave it.
-func (e *Engine) fitsFork(s *ledger.Session, point, made lineage.Node, body *turns.CompactionBody) (bool, error) {
-	_, set, err := e.inForce(s)
+func (e *Engine) fitsFork(ctx context.Context, s *ledger.Session, point, made lineage.Node, body *turns.CompactionBody) (bool, error) {
+	_, set, err := e.inForce(ctx, s)
 	if err != nil {
 		return false, err
 	}
@@ -230,7 +230,7 @@ func (e *Engine) fitsFork(s *ledger.Session, point, made lineage.Node, body *tur
 		return false, err
 	}
 	replaced := tokens.Messages(e.Counter, body.Replacement)
-	return replaced > 0 && scaled(replaced+kept, pol) <= pol.Target(set.Limits, overhead(pol.CounterOf(), set.Preamble)), nil
+	return replaced > 0 && scaled(replaced+kept, pol) <= pol.Target(set.Limits, e.overhead(pol.CounterOf(), &set)), nil
 }
 
 // ancestors is a session and those that it inherits from.
@@ -297,7 +297,7 @@ func (e *Engine) Record(ctx context.Context, c Caller, session turns.ID, req api
 }
 
 func (e *Engine) draftRecorded(ctx context.Context, s *ledger.Session, head lineage.Node, ev *turns.Event, req api.RecordCompaction, ref *turns.Ref) (*draft, error) {
-	_, set, err := e.inForce(s)
+	_, set, err := e.inForce(ctx, s)
 	if err != nil {
 		return nil, err
 	}

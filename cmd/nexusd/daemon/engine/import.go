@@ -419,7 +419,7 @@ func (e *Engine) checkImport(ctx context.Context, c Caller, ch *chain, s *ledger
 	}
 	k, err := e.treeKey(c, step.Session.Root)
 	if err == nil {
-		err = e.linked(ctx, c.Tenant, k, ev)
+		err = e.linked(ctx, c.Tenant, k, ev, body)
 	}
 	return step, after, early(err)
 }

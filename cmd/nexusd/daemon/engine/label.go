@@ -248,7 +248,7 @@ func (e *Engine) Resolve(ctx context.Context, c Caller, label string) (*api.Sess
 	if h.successor() {
 		return e.succeed(ctx, h.session)
 	}
-	return e.session(h.session)
+	return e.session(ctx, h.session)
 }
 
 // taken is err, which may be that a label is another's. If that one is the

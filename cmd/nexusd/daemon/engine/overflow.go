@@ -60,7 +60,7 @@ func (e *Engine) overflowBudget(ctx context.Context, c Caller, session turns.ID,
 	if err != nil {
 		return 0, err
 	}
-	_, set, err := e.inForce(s)
+	_, set, err := e.inForce(ctx, s)
 	if err != nil {
 		return 0, err
 	}
@@ -76,7 +76,7 @@ func (e *Engine) overflowBudget(ctx context.Context, c Caller, session turns.ID,
 	if said.Window > 0 && (limits.ContextWindow == 0 || said.Window < limits.ContextWindow) {
 		limits.ContextWindow = said.Window
 	}
-	budget, have := float64(pol.Budget(limits)), float64(g.Tokens+overhead(pol.CounterOf(), set.Preamble))
+	budget, have := float64(pol.Budget(limits)), float64(g.Tokens+e.overhead(pol.CounterOf(), &set))
 	if said.Tokens > 0 && float64(said.Tokens) > have {
 		budget *= have / float64(said.Tokens)
 	}

@@ -62,7 +62,7 @@ func TestPagesReadWhatTheyHold(t *testing.T) {
 func slowTree(t *testing.T, e *Engine, id turns.ID) []api.TreeSession {
 	t.Helper()
 	s := must(e.Store.Session(id))(t)
-	v := must(e.session(&s))(t)
+	v := must(e.session(t.Context(), &s))(t)
 	out := api.TreeSession{ID: id, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns, Branches: []api.Branch{}}
 	if s.ForkOf != nil {
 		out.ForkDepth = must(e.Store.Turn(s.ForkOf.At))(t).Depth

@@ -58,7 +58,7 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 		}
 		cut = t.Cut
 	}
-	preamble, err := preambleDigest(set.Preamble)
+	preamble, err := e.preambleDigest(set)
 	if err != nil {
 		return p, err
 	}
@@ -74,7 +74,7 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 // emptyPath is a path without its halves: enough for a trigger that needs sizes only.
 func (e *Engine) emptyPath(s *ledger.Session, set *turns.Settings, pol compactor.Policy, head lineage.Node) compactor.Path {
 	c := pol.CounterOf()
-	return compactor.Path{Session: s.ID, Head: head, Overhead: overhead(c, set.Preamble), Limits: e.limits(set), Counter: c}
+	return compactor.Path{Session: s.ID, Head: head, Overhead: e.overhead(c, set), Limits: e.limits(set), Counter: c}
 }
 
 // scan is what a reading of halves looks out for.

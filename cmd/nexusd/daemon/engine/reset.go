@@ -49,10 +49,11 @@ func (e *Engine) Reset(ctx context.Context, c Caller, id turns.ID, req api.Reset
 // daemon has yet. Its request is the same whoever makes it, so it is opened once.
 func (e *Engine) succeed(ctx context.Context, old *ledger.Session) (*api.Session, error) {
 	c := Caller{Tenant: old.Tenant, Agent: old.Agent}
-	label, set, err := e.inForce(old)
+	label, set, err := e.inForce(ctx, old)
 	if err != nil {
 		return nil, fmt.Errorf("settings for the successor of session %s: %w", old.ID, err)
 	}
+	set.Apart = nil // a blob of the old session's tree
 	id := old.Successor
 	open := func(label string) (*api.Session, error) {
 		ev := &turns.Event{

@@ -15,12 +15,15 @@ import (
 )
 
 // inForce is a session's label and settings at its tail.
-func (e *Engine) inForce(s *ledger.Session) (label string, set turns.Settings, err error) {
-	_, label, set, err = e.settings(s)
+func (e *Engine) inForce(ctx context.Context, s *ledger.Session) (label string, set turns.Settings, err error) {
+	if _, label, set, err = e.settings(s); err == nil {
+		err = e.fetchApart(ctx, s.Tenant, s.Root, &set)
+	}
 	return label, set, err
 }
 
 // settings is the event that the settings in force stand in, and what it says.
+// A large preamble is still in its blob.
 func (e *Engine) settings(s *ledger.Session) (ev *turns.Event, label string, set turns.Settings, err error) {
 	payload, err := e.Store.EventAt(s.ID, s.Settings)
 	if err != nil {
@@ -63,7 +66,7 @@ func (e *Engine) gauge(s *ledger.Session, set *turns.Settings, head lineage.Node
 	}
 	g := api.Gauge{Tokens: scaled(n, pol), Budget: pol.Budget(e.limits(set)), Estimated: true}
 	if g.Budget > 0 {
-		g.Pressure = float64(g.Tokens+overhead(pol.CounterOf(), set.Preamble)) / float64(g.Budget)
+		g.Pressure = float64(g.Tokens+e.overhead(pol.CounterOf(), set)) / float64(g.Budget)
 	}
 	return g, pol, nil
 }
@@ -161,9 +164,9 @@ func (e *Engine) headNode(s *ledger.Session) (lineage.Node, error) {
 }
 
 // session is s as the contract shows it.
-func (e *Engine) session(s *ledger.Session) (*api.Session, error) {
+func (e *Engine) session(ctx context.Context, s *ledger.Session) (*api.Session, error) {
 	out := outline(s)
-	label, set, err := e.inForce(s)
+	label, set, err := e.inForce(ctx, s)
 	erased := errors.Is(err, turns.ErrErased)
 	if err != nil && !erased {
 		return nil, err
@@ -183,7 +186,7 @@ func (e *Engine) session(s *ledger.Session) (*api.Session, error) {
 		return nil, err
 	}
 	out.Tokens, out.Budget, out.Pressure = g.Tokens, g.Budget, g.Pressure
-	out.Overhead = overhead(pol.CounterOf(), set.Preamble)
+	out.Overhead = e.overhead(pol.CounterOf(), &set)
 	return out, nil
 }
 
@@ -211,8 +214,8 @@ func outline(s *ledger.Session) *api.Session {
 
 // listed is a session as a list shows it: one that can't be read, or whose chain
 // was set aside, is there by what is known of it, and stops no other.
-func (e *Engine) listed(s *ledger.Session) *api.Session {
-	out, err := e.session(s)
+func (e *Engine) listed(ctx context.Context, s *ledger.Session) *api.Session {
+	out, err := e.session(ctx, s)
 	if err != nil {
 		out = outline(s)
 	} else if e.Store.Aside() > 0 {
@@ -233,7 +236,7 @@ func (e *Engine) Get(ctx context.Context, c Caller, id turns.ID, r api.Read) (*a
 	if err != nil {
 		return nil, err
 	}
-	return e.session(s)
+	return e.session(ctx, s)
 }
 
 // List is session.list: by id, which is by claimed time.
@@ -268,7 +271,7 @@ func (e *Engine) List(ctx context.Context, c Caller, p api.Page, r api.Read) (*a
 			out.Next = out.Sessions[limit-1].ID.String()
 			break
 		}
-		v := e.listed(&s)
+		v := e.listed(ctx, &s)
 		n, err := sizeOf(v)
 		if err != nil {
 			return nil, err
@@ -315,7 +318,7 @@ func (e *Engine) Set(ctx context.Context, c Caller, id turns.ID, req api.SetSess
 		if done || err != nil {
 			return nil, err
 		}
-		label, set, err := e.inForce(s)
+		label, set, err := e.inForce(ctx, s)
 		if err != nil {
 			return nil, err
 		}

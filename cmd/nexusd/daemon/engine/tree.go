@@ -53,7 +53,7 @@ func (e *Engine) Tree(ctx context.Context, c Caller, session turns.ID, req api.G
 			out.Next = out.Sessions[len(out.Sessions)-1].ID.String()
 			return out, nil
 		}
-		v, counted, err := e.treeSession(n)
+		v, counted, err := e.treeSession(ctx, n)
 		if err != nil {
 			return nil, err
 		}
@@ -182,8 +182,8 @@ const (
 
 // treeSession is a session as the tree shows it, and how many rows it read. Of
 // the turns it reads those that begin a segment, and those that are compactions.
-func (e *Engine) treeSession(s *ledger.Session) (*api.TreeSession, int, error) {
-	v := e.listed(s)
+func (e *Engine) treeSession(ctx context.Context, s *ledger.Session) (*api.TreeSession, int, error) {
+	v := e.listed(ctx, s)
 	out := &api.TreeSession{
 		ID: s.ID, Error: v.Error, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns,
 		Branches: []api.Branch{},

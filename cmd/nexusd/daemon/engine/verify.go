@@ -214,7 +214,7 @@ func (v *verifier) content(ctx context.Context, s *ledger.Session, ev *turns.Eve
 	if calls, known := v.open[ev.Parent]; known || ev.Parent.IsZero() {
 		open = &calls
 	}
-	_, after, err := checkBody(v.e.ring(), ev, open)
+	body, after, err := checkBody(v.e.ring(), ev, open)
 	if after != nil && ev.Kind.IsTurn() {
 		v.open[ev.Ref()] = *after
 	}
@@ -234,7 +234,7 @@ func (v *verifier) content(ctx context.Context, s *ledger.Session, ev *turns.Eve
 	if err != nil {
 		return err
 	}
-	return v.e.linked(ctx, s.Tenant, k, ev)
+	return v.e.linked(ctx, s.Tenant, k, ev, body)
 }
 
 // row compares the projections' row of a turn.

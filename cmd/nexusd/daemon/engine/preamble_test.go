@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// sizeLog adds up what is appended.
+type sizeLog struct {
+	ledger.Log
+	bytes int
+}
+
+func (l *sizeLog) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
+	l.bytes += len(payload)
+	return l.Log.Append(ctx, subject, expect, payload)
+}
+
+// noise is text that does not compress much.
+func noise(n int) string {
+	rng := rand.New(rand.NewPCG(uint64(n), 7))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte('!' + rng.IntN(90))
+	}
+	return string(b)
+}
+
+// A large system part is stored once in a tree of forks: neither a set of
+// something else nor a fork stores it again, and all of them show it.
+func TestALargeSystemPartIsStoredOnce(t *testing.T) {
+	for _, sealed := range []bool{true, false} {
+		t.Run(map[bool]string{true: "sealed", false: "unsealed"}[sealed], func(t *testing.T) {
+			w := newWorld()
+			e := w.engine(t)
+			if !sealed {
+				e.Keys = nil
+			}
+			log := &sizeLog{Log: w.log}
+			e.Log = log
+			system := noise(1 << 20)
+			tools := []turns.Raw{turns.Raw(`{"name":"ls","parameters":{}}`)}
+			s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{System: &api.System{{Content: system}}, Tools: &tools}}, []byte("{}")))(t)
+			overheadOf := func(id turns.ID) uint64 { return must(e.Get(t.Context(), alice, id, api.Read{}))(t).Overhead }
+			want := overheadOf(s.ID)
+			if want < 100_000 {
+				t.Errorf("overhead %d", want)
+			}
+			first := add(t, e, s.ID, say("q", "a"))
+			sessions := []turns.ID{s.ID}
+			for i := range 10 {
+				m := fmt.Sprint("model-", i)
+				must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Model: &m}}, []byte(m)))(t)
+				f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: first.ID}, []byte("{}")))(t)
+				sessions = append(sessions, f.ID)
+			}
+			if log.bytes > 64<<10 {
+				t.Errorf("20 events and a turn have %d bytes", log.bytes)
+			}
+			next := must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")))(t)
+			sessions = append(sessions, next.ID)
+			for _, id := range sessions {
+				cx := must(e.Context(t.Context(), alice, id, api.GetContext{Format: "anthropic", Budget: 10_000_000}))(t)
+				if n := len(cx.System); n < len(system) || len(cx.Tools) != 1 {
+					t.Errorf("session %s shows %d bytes of system and %d tools", id, n, len(cx.Tools))
+				}
+				if got := overheadOf(id); got != want {
+					t.Errorf("session %s: overhead %d, want %d", id, got, want)
+				}
+			}
+			// The tools alone are set: the system part stays.
+			none := []turns.Raw{}
+			must(e.Set(t.Context(), alice, next.ID, api.SetSession{SessionSettings: api.SessionSettings{Tools: &none}}, []byte("1")))(t)
+			cx := must(e.Context(t.Context(), alice, next.ID, api.GetContext{Format: "anthropic", Budget: 10_000_000}))(t)
+			if len(cx.Tools) != 0 || len(cx.System) < len(system) {
+				t.Errorf("after a set of tools: %d tools, %d bytes of system", len(cx.Tools), len(cx.System))
+			}
+			short := api.System{{Content: "short"}}
+			must(e.Set(t.Context(), alice, next.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &short}}, []byte("2")))(t)
+			if n := overheadOf(next.ID); n > 20 {
+				t.Errorf("after a set of system: overhead %d", n)
+			}
+			verified(t, e)
+
+			to := newWorld().engine(t)
+			if !sealed {
+				to.Keys = nil
+			}
+			for r := (api.ExportSession{}); ; {
+				page := must(e.Export(t.Context(), alice, sessions[1], r))(t)
+				must(to.Import(t.Context(), alice, api.ImportRecords{Records: page.Records}))(t)
+				if r.After = page.Next; r.After == "" {
+					break
+				}
+			}
+			if got := must(to.Get(t.Context(), alice, sessions[1], api.Read{}))(t); got.Overhead != want {
+				t.Errorf("after an import: overhead %d, want %d", got.Overhead, want)
+			}
+			verified(t, to)
+
+			other := w.engine(t)
+			other.Keys, other.Blobs = e.Keys, e.Blobs
+			if got := must(other.Get(t.Context(), alice, s.ID, api.Read{}))(t); got.Overhead != want {
+				t.Errorf("on another daemon: overhead %d, want %d", got.Overhead, want)
+			}
+		})
+	}
+}
