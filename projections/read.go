@@ -199,6 +199,35 @@ func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {
 	}
 }
 
+// SettingsAt is the stored bytes of the event that a session's settings stood
+// in when it had the event at index: the newest opened or changed one up to it.
+// It looks at a few bytes of each event behind. Errors: [ledger.ErrNotFound].
+func (s *Store) SettingsAt(session turns.ID, index uint64) ([]byte, error) {
+	k := key(pEvent, session)
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: k, UpperBound: num(bytes.Clone(k), index+1)})
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	for ok := it.Last(); ok; ok = it.Prev() {
+		row := it.Value()
+		if row[0] != 0 {
+			continue // a turn's
+		}
+		ev, err := turns.Decode(row[1:])
+		if err != nil {
+			return nil, err
+		}
+		if ev.Kind == turns.KindOpened || ev.Kind == turns.KindChanged {
+			return bytes.Clone(row[1:]), nil
+		}
+	}
+	if err := it.Error(); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: settings of session %s at event %d", ledger.ErrNotFound, session, index)
+}
+
 // Children is the turns whose parent is ref, those of forks included, in no
 // order that means anything.
 func (s *Store) Children(ref turns.Ref) ([]turns.Ref, error) {

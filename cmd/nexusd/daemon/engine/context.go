@@ -134,7 +134,12 @@ type contextView struct {
 func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext) (*contextView, error) {
 	v := new(contextView)
 	var err error
-	if _, v.set, err = e.inForce(ctx, s); err != nil {
+	if req.At.IsZero() {
+		_, v.set, err = e.inForce(ctx, s)
+	} else {
+		v.set, err = e.settingsAt(ctx, s, head)
+	}
+	if err != nil {
 		return nil, err
 	}
 	ref := v.set.Policy

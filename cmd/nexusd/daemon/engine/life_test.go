@@ -58,6 +58,14 @@ type life struct {
 	sessions []turns.ID
 	at       int
 	n        int // calls and texts so far
+	served   []served
+}
+
+// served is a context that was served at a turn, while that was the newest
+// event but for compactions: under the settings that came before it.
+type served struct {
+	session, at turns.ID
+	fingerprint string
 }
 
 func newLife(t *rapid.T) *life {
@@ -329,6 +337,7 @@ func (l *life) check(*rapid.T) {
 			continue // what is protected does not fit; it says so
 		}
 		l.must(err)
+		l.remember(cx)
 		if cx.Tokens+cx.Overhead > cx.Budget {
 			l.t.Fatalf("%d tokens and %d of overhead in a budget of %d", cx.Tokens, cx.Overhead, cx.Budget)
 		}
@@ -342,6 +351,33 @@ func (l *life) check(*rapid.T) {
 		}
 		if format == "anthropic" {
 			l.signatures(cx)
+		}
+	}
+}
+
+// remember notes a context, to be asked for again when all is over.
+func (l *life) remember(cx *api.Context) {
+	r, err := compactor.ParseRecipe(cx.Recipe)
+	l.must(err)
+	if r.Head.Ref().IsZero() || r.Head.Ref().Session != l.session() {
+		return
+	}
+	s, err := l.engine().Store.Session(l.session())
+	l.must(err)
+	t, err := l.engine().Store.Turn(r.Head.Ref())
+	l.must(err)
+	if s.Settings <= t.Index {
+		l.served = append(l.served, served{l.session(), t.Ref.Turn, cx.Fingerprint})
+	}
+}
+
+// replay asks for every context that was served, at its turn.
+func (l *life) replay() {
+	for _, was := range l.served {
+		cx, err := l.engine().Context(context.Background(), alice, was.session, api.GetContext{At: was.at})
+		l.must(err)
+		if cx.Fingerprint != was.fingerprint {
+			l.t.Fatalf("session %s at %s: the context is %s now, %s was served", was.session, was.at, cx.Fingerprint, was.fingerprint)
 		}
 	}
 }
@@ -387,6 +423,7 @@ func (l *life) idle() {
 // end verifies the ledger and compares with a daemon that starts from nothing.
 func (l *life) end() {
 	l.idle()
+	l.replay()
 	v, err := l.engine().Verify(context.Background(), Caller{"default", "_"}, api.Verify{})
 	l.must(err)
 	if !v.OK {

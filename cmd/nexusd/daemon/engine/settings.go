@@ -29,6 +29,36 @@ func (e *Engine) settings(s *ledger.Session) (ev *turns.Event, label string, set
 	if err != nil {
 		return nil, "", set, err
 	}
+	return e.settingsIn(payload)
+}
+
+// settingsAt is the settings that a context at a node was made with: those in
+// force when the turn was stored. At a turn that the session inherits, which no
+// call of its own was made at, they are its first ones.
+func (e *Engine) settingsAt(ctx context.Context, s *ledger.Session, n lineage.Node) (set turns.Settings, err error) {
+	index := uint64(0)
+	if n.Ref.Session == s.ID {
+		t, err := e.Store.Turn(n.Ref)
+		if err != nil {
+			return set, err
+		}
+		index = t.Index
+	}
+	if s.Settings <= index {
+		_, set, err = e.inForce(ctx, s)
+		return set, err
+	}
+	payload, err := e.Store.SettingsAt(s.ID, index)
+	if err != nil {
+		return set, err
+	}
+	if _, _, set, err = e.settingsIn(payload); err == nil {
+		err = e.fetchApart(ctx, s.Tenant, s.Root, &set)
+	}
+	return set, err
+}
+
+func (e *Engine) settingsIn(payload []byte) (ev *turns.Event, label string, set turns.Settings, err error) {
 	if ev, err = turns.Decode(payload); err != nil {
 		return nil, "", set, err
 	}

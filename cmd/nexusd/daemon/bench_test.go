@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"nexus/compactor"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// held is a summarizer that is at work until it is let go.
+type held struct{ begun, end chan struct{} }
+
+func (h *held) Summarize(ctx context.Context, _ compactor.Input) (compactor.Output, error) {
+	h.begun <- struct{}{}
+	select {
+	case <-h.end:
+		return compactor.Output{Text: "what was said so far"}, nil
+	case <-ctx.Done():
+		return compactor.Output{}, ctx.Err()
+	}
+}
+
+// BenchmarkAppendWhileCompacting measures what an append costs while a
+// summarizer is at work on the same session, against one without, in turns, so
+// that a noisy machine is as noisy for both. It reports the median of the ratios
+// of the 99th percentiles of each pair of rounds, and of the medians:
+//
+//	go test ./cmd/nexusd/daemon -run '^$' -bench AppendWhileCompacting -benchtime 20x
+func BenchmarkAppendWhileCompacting(b *testing.B) {
+	h := &held{make(chan struct{}), make(chan struct{})}
+	d, err := Open(b.Context(), Config{
+		Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30,
+		Models: []compactor.Tier{{Name: "held", Summarizer: h}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	nc, err := nats.Connect(d.ClientURL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		nc.Close()
+		if err := d.Close(context.Background()); err != nil {
+			b.Error(err)
+		}
+	}()
+	c := api.NewClient(nc, "default", "main")
+	s, err := c.Create(b.Context(), api.CreateSession{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const each = 300
+	text := strings.Repeat("some text of a turn, ", 40)
+	round := func() []time.Duration {
+		took := make([]time.Duration, each)
+		for i := range took {
+			m := turns.TextMessage(turns.Assistant, text)
+			began := time.Now()
+			if _, err := c.Append(b.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, text)}, Response: &m}); err != nil {
+				b.Fatal(err)
+			}
+			took[i] = time.Since(began)
+		}
+		slices.Sort(took)
+		return took
+	}
+	round() // what a compaction can cover
+	var p99, p50 []float64
+	for b.Loop() {
+		var without []time.Duration
+		if len(p99)%2 == 0 { // as often before as after: a session grows, a machine warms up
+			without = round()
+		}
+		run, err := c.Compact(b.Context(), s.ID, api.RunCompaction{})
+		if err != nil || run.State != "running" {
+			b.Fatal(fmt.Sprintf("%+v", run), err)
+		}
+		<-h.begun
+		with := round()
+		h.end <- struct{}{}
+		for {
+			x, err := c.Session(b.Context(), s.ID)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if int(x.Compactions) == len(p99)+1 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if without == nil {
+			without = round()
+		}
+		p99 = append(p99, float64(with[each*99/100])/float64(without[each*99/100]))
+		p50 = append(p50, float64(with[each/2])/float64(without[each/2]))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(p99), "p99-ratio")
+	b.ReportMetric(median(p50), "p50-ratio")
+}
+
+func median(xs []float64) float64 {
+	slices.Sort(xs)
+	return xs[len(xs)/2]
+}
