@@ -221,8 +221,10 @@ func (k oneKey) Key(id turns.ID) (seal.Key, error) {
 
 // importEvent appends an event that fits behind the end of its chain.
 //
-// Crash states: before the append, at most the key of a session that does not
-// exist, which the same import finds again; after it, the event.
+// Crash states: before the append nothing. Between the first event of a session
+// and its key, which is stored after it so that no import leaves a key for a
+// session that it did not open, a session that can't be read: the same import
+// brings its key again, and that is kept if it opens the event.
 func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, out *api.Imported) error {
 	if got := turns.HashEvent(r.Payload); got != r.Hash {
 		return fmt.Errorf("%w: the event's hash is %v, the record says %v", ledger.ErrCorrupt, got, r.Hash)
@@ -263,8 +265,9 @@ func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, 
 		if err != nil {
 			return err
 		}
+		var key *seal.Key
 		if ev.Kind == turns.KindOpened && e.Keys != nil {
-			if err := e.keepKey(c, id); err != nil {
+			if key, err = e.newKey(c, id); err != nil {
 				return err
 			}
 		}
@@ -274,6 +277,11 @@ func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, 
 		}
 		if err != nil {
 			return err
+		}
+		if key != nil {
+			if err := e.Keys.Put(id, *key); err != nil {
+				return &api.Error{Code: api.Indeterminate, Message: fmt.Sprintf("session %s is stored, its key is not yet; import it again: %v", id, err)}
+			}
 		}
 		ch.seq = seq
 		if ev.Kind.IsTurn() && after != nil {
@@ -288,18 +296,21 @@ func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, 
 	}
 }
 
-// keepKey stores the key that a session's first event was opened with.
-func (e *Engine) keepKey(c Caller, id turns.ID) error {
+// newKey is the key that a session's first event was opened with, if no other is
+// stored under its id.
+func (e *Engine) newKey(c Caller, id turns.ID) (*seal.Key, error) {
 	k, err := importRing{e, c}.Key(id)
 	if err != nil {
-		return early(err)
+		return nil, early(err)
 	}
-	if err := e.Keys.Put(id, k); errors.Is(err, seal.ErrDifferent) {
-		return taken(id)
-	} else if err != nil {
-		return fmt.Errorf("keep the key of session %s: %w", id, err)
+	have, err := e.Keys.Key(id)
+	switch {
+	case errors.Is(err, seal.ErrNoKey), err == nil && have == k:
+		return &k, nil
+	case err == nil:
+		return nil, taken(id)
 	}
-	return nil
+	return nil, fmt.Errorf("the key of session %s: %w", id, err)
 }
 
 // importTail is the fold that an imported event must fit behind; the zero

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -386,6 +387,44 @@ func TestAnImportRestoresAKey(t *testing.T) {
 	}
 	must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	verified(t, e)
+}
+
+// failingKeys is a key store whose disk refuses what is put.
+type failingKeys struct{ *seal.Memory }
+
+func (failingKeys) Put(turns.ID, seal.Key) error { return errors.New("disk full") }
+
+// A crash between a session's first event and its key is made good by the same
+// import; an import that fails before leaves no key.
+func TestAnImportThatEndsHalfWayIsMadeGood(t *testing.T) {
+	x := newAbroad(t, bob)
+	records := x.records(t)
+	w := newWorld()
+	e := w.engine(t)
+	e.Log = refusing{w.log}
+	if err := importAs(t, e, bob, records...); code(err) != api.Unavailable {
+		t.Errorf("a log that takes nothing: %v, want unavailable", err)
+	}
+	if _, err := w.keys.Key(x.id); !errors.Is(err, seal.ErrNoKey) {
+		t.Errorf("the key of a session that is not stored: %v", err)
+	}
+	e.Log, e.Keys = w.log, failingKeys{w.keys}
+	if err := importAs(t, e, bob, records...); code(err) != api.Indeterminate {
+		t.Errorf("a key store that takes nothing: %v, want indeterminate", err)
+	}
+	e.Keys = w.keys
+	if err := importAs(t, e, bob, records...); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	verified(t, e)
+	must(e.Append(t.Context(), bob, x.id, say("four", "yes"), nil))(t)
+}
+
+// refusing is a log that takes nothing.
+type refusing struct{ ledger.Log }
+
+func (refusing) Append(context.Context, string, uint64, []byte) (uint64, error) {
+	return 0, ledger.ErrUnavailable
 }
 
 // A daemon whose projections lag imports a fork right behind its parent.
