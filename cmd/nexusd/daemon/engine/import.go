@@ -421,9 +421,11 @@ func (e *Engine) checkImport(ctx context.Context, c Caller, ch *chain, s *ledger
 	}
 	switch b := body.(type) {
 	case *turns.OpenedBody:
-		err = knownSettings(b.Label, &b.Settings)
+		err = e.knownSettings(b.Label, &b.Settings)
 	case *turns.ChangedBody:
-		err = knownSettings(b.Label, &b.Settings)
+		err = e.knownSettings(b.Label, &b.Settings)
+	default:
+		err = e.fitsBody(body)
 	}
 	if err != nil || len(ev.Blobs) == 0 {
 		return step, after, err
@@ -435,8 +437,9 @@ func (e *Engine) checkImport(ctx context.Context, c Caller, ch *chain, s *ledger
 	return step, after, early(err)
 }
 
-// knownSettings checks that a session can go on under these settings here.
-func knownSettings(label string, set *turns.Settings) error {
+// knownSettings checks that a session can go on under these settings here, and
+// that replies can show them.
+func (e *Engine) knownSettings(label string, set *turns.Settings) error {
 	if label != "" {
 		if err := turns.ValidateLabel("/event/label", label); err != nil {
 			return err
@@ -445,5 +448,14 @@ func knownSettings(label string, set *turns.Settings) error {
 	if _, err := compactor.Resolve(set.Policy); err != nil {
 		return &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("the session's policy: %v", err)}
 	}
-	return nil
+	return e.fitsSettings(set)
+}
+
+// fitsBody checks that replies can show a body as it is stored.
+func (e *Engine) fitsBody(body any) error {
+	inline := 0
+	for _, p := range partsOf(body) {
+		inline += shownSize(p)
+	}
+	return fits(e.bodyBytes(body), inline, fixedShares(body)...)
 }

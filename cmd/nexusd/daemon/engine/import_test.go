@@ -427,6 +427,73 @@ func (refusing) Append(context.Context, string, uint64, []byte) (uint64, error) 
 	return 0, ledger.ErrUnavailable
 }
 
+// A ledger whose messages are smaller than those of the ledger that an export is
+// of takes what it can show, and refuses the rest; what it has anyway stops no list.
+func TestAnImportThatNoReplyCanHoldIsRefused(t *testing.T) {
+	x := newAbroad(t, bob)
+	large := turns.Raw(`{"m":"` + long(900_000) + `"}`)
+	set := must(x.e.Create(t.Context(), bob, api.CreateSession{SessionSettings: api.SessionSettings{Meta: large}}, []byte("{}")))(t)
+	w := newWorld()
+	e := w.engine(t)
+	e.MaxPayload = 1 << 20
+	if err := copyAs(t, bob, x.e, e, x.id); err != nil {
+		t.Fatal(err)
+	}
+	r := say("four", "yes")
+	r.Meta = large
+	must(x.e.Append(t.Context(), bob, x.id, r, canon(r)))(t)
+	last := lastSeq(t, w)
+	for _, id := range []turns.ID{x.id, set.ID} {
+		if err := copyAs(t, bob, x.e, e, id); code(err) != api.TooLarge {
+			t.Errorf("%v, want too_large", err)
+		}
+	}
+	if now := lastSeq(t, w); now != last {
+		t.Errorf("%d records were stored", now-last)
+	}
+	// The other ledger, now behind a server of smaller messages.
+	x.e.MaxPayload = 512 << 10
+	l := must(x.e.List(t.Context(), operator, api.Page{}, api.Read{}))(t)
+	if len(l.Sessions) != 2 || l.Sessions[0].Error != "" || l.Sessions[1].Error != api.TooLarge || len(canon(l)) > x.e.MaxPayload {
+		t.Errorf("sessions: %.500s", canon(l))
+	}
+	for _, order := range []string{"asc", "desc"} {
+		n, errors := 0, 0
+		for after := ""; ; {
+			p := must(x.e.ListTurns(t.Context(), bob, x.id, api.ListTurns{Order: order, Page: api.Page{After: after}}))(t)
+			for _, v := range p.Turns {
+				n++
+				if v.Error == api.TooLarge {
+					errors++
+				}
+			}
+			if len(canon(p)) > x.e.MaxPayload {
+				t.Errorf("a page of %d bytes", len(canon(p)))
+			}
+			if after = p.Next; after == "" {
+				break
+			}
+		}
+		if n != 4 || errors != 1 {
+			t.Errorf("%d turns, %d of them too large", n, errors)
+		}
+	}
+}
+
+// copyAs is copyTo of an agent's session.
+func copyAs(t *testing.T, c Caller, from, to *Engine, session turns.ID) error {
+	t.Helper()
+	for after := ""; ; {
+		page := must(from.Export(t.Context(), c, session, api.ExportSession{Page: api.Page{After: after, Limit: 3}}))(t)
+		if _, err := to.Import(t.Context(), c, api.ImportRecords{Records: page.Records}); err != nil {
+			return err
+		}
+		if after = page.Next; after == "" {
+			return nil
+		}
+	}
+}
+
 // A daemon whose projections lag imports a fork right behind its parent.
 func TestImportOfAForkRightAfterItsParent(t *testing.T) {
 	x := newAbroad(t, bob)

@@ -20,6 +20,14 @@ func (e *Engine) payload() int {
 // always holds one item, of at most [Engine.inlineBytes] of content.
 func (e *Engine) pageBytes() int { return min(256<<10, e.payload()/4) }
 
+// itemBytes is the most bytes of JSON that one item of a list may have. Larger
+// ones, stored before this was measured or by a server of larger messages, are
+// listed without their content.
+func (e *Engine) itemBytes() int { return e.payload() - 1<<10 }
+
+// outlineBytes is about how many bytes of JSON an item has without its content.
+const outlineBytes = 1 << 10
+
 // contextBytes is how many bytes of JSON a page of a context holds.
 func (e *Engine) contextBytes() int { return min(700<<10, e.payload()/2) }
 

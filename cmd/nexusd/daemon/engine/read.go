@@ -224,6 +224,10 @@ func (e *Engine) ListTurns(ctx context.Context, c Caller, session turns.ID, req 
 		if err != nil {
 			return false, err
 		}
+		if n > e.itemBytes() {
+			v.Messages, v.Response, v.Meta, v.Context, v.Compaction = nil, nil, nil, nil, nil
+			v.Error, n = api.TooLarge, outlineBytes
+		}
 		if len(out.Turns) > 0 && size+n > e.pageBytes() {
 			out.Next = cur.next(out.Turns[len(out.Turns)-1].Depth)
 			return false, nil

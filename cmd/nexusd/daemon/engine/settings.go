@@ -306,6 +306,10 @@ func (e *Engine) List(ctx context.Context, c Caller, p api.Page, r api.Read) (*a
 		if err != nil {
 			return nil, err
 		}
+		if n > e.itemBytes() {
+			v, n = outline(&s), outlineBytes
+			v.Error = api.TooLarge
+		}
 		if size += n; len(out.Sessions) > 0 && size > e.pageBytes() {
 			out.Next = out.Sessions[len(out.Sessions)-1].ID.String()
 			break
