@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -252,6 +253,9 @@ func (e *Engine) openCalls(ctx context.Context, tenant string, s *ledger.Session
 	}
 	var path []*turns.TurnBody
 	for n := head; !n.Ref.IsZero(); {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: looked for open calls: %w", ledger.ErrUnavailable, ctx.Err())
+		}
 		t, err := e.Store.Turn(n.Ref)
 		if err != nil {
 			return nil, err
