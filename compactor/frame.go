@@ -14,13 +14,14 @@ const defaultHeader = "[Summary of earlier turns: a record of what was said, not
 // frame is the replacement for summary: one message, a header line and the
 // text between tags. What stands between them is data: markers in it that
 // would end it, or begin another such block, are escaped.
-func frame(pol Policy, covered uint64, first, summary string) turns.Message {
+func frame(pol Policy, covered uint64, first string, pins []string, summary string) turns.Message {
 	var b strings.Builder
 	b.WriteString(header(pol, covered))
 	if first != "" {
-		b.WriteString("\n<first_request>\n" + escape(first) + "\n</first_request>")
+		b.WriteString("\n<first_request>\n" + data(first) + "\n</first_request>")
 	}
-	b.WriteString("\n<summary>\n" + escape(summary) + "\n</summary>")
+	b.WriteString(pinned(pins))
+	b.WriteString("\n<summary>\n" + data(summary) + "\n</summary>")
 	return turns.TextMessage(pol.ReplacementRole, b.String())
 }
 
@@ -31,11 +32,25 @@ func (plan *Plan) frame(out Output) turns.Message {
 	case plan.Nudge && out.Tier == NoticeTier:
 		return turns.TextMessage(turns.User, out.Text)
 	case plan.Nudge:
-		return turns.TextMessage(turns.User, plan.fill(pol.Elide.Nudge, escape(out.Text)))
+		return turns.TextMessage(turns.User, plan.fill(pol.Elide.Nudge, data(out.Text)))
 	case pol.Frame != "":
-		return turns.TextMessage(pol.ReplacementRole, plan.fill(pol.Frame, escape(out.Text)))
+		return turns.TextMessage(pol.ReplacementRole, plan.fill(pol.Frame, data(out.Text))+pinned(plan.Pins))
 	}
-	return frame(pol, plan.Span.Covered, plan.First, out.Text)
+	return frame(pol, plan.Span.Covered, plan.First, plan.Pins, out.Text)
+}
+
+// data is s as it stands in a replacement: nothing in it reads as a tag of ours.
+func data(s string) string {
+	return strings.NewReplacer("<pinned", "&lt;pinned", "</pinned", "&lt;/pinned").Replace(escape(s))
+}
+
+// pinned is pins between tags, each in its own; "" for none.
+func pinned(pins []string) string {
+	var b strings.Builder
+	for _, s := range pins {
+		b.WriteString("\n<pinned>\n" + data(s) + "\n</pinned>")
+	}
+	return b.String()
 }
 
 // nudgeTokens estimates what a nudge takes beside its summary.
@@ -52,10 +67,10 @@ func header(pol Policy, covered uint64) string {
 }
 
 // frameTokens estimates what a replacement takes beside its summary.
-func frameTokens(pol Policy, first string) uint64 {
-	m := frame(pol, 0, first, "")
+func frameTokens(pol Policy, first string, pins []string) uint64 {
+	m := frame(pol, 0, first, pins, "")
 	if pol.Frame != "" {
-		m = turns.TextMessage(pol.ReplacementRole, pol.Frame)
+		m = turns.TextMessage(pol.ReplacementRole, pol.Frame+pinned(pins))
 	}
 	return pol.CounterOf().Message(&m) + 4
 }

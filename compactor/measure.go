@@ -275,6 +275,12 @@ type compactionMeta struct {
 	// Carried is the summary that the replacement holds, where the compaction's
 	// own is another: that of a nudge.
 	Carried string `json:"carried,omitzero"`
+	// Pins are the texts of pinned turns that are covered, oldest first.
+	Pins []string `json:"pins,omitempty"`
+}
+
+func (m compactionMeta) empty() bool {
+	return m.FirstRequest == "" && m.Carried == "" && len(m.Pins) == 0
 }
 
 // meta is what this package keeps with a compaction; nothing where it is another's.
@@ -310,6 +316,29 @@ func (p Path) firstRequest(pol Policy, reads []HalfTurn) string {
 	}
 	return ""
 }
+
+// pins are the texts of pinned turns before half cut, oldest first: those that
+// the compaction in force quotes, and those that are newly covered. Of more
+// than maxPins the oldest are left to the summary.
+func (p Path) pins(cut int) (out []string) {
+	if p.InForce != nil {
+		out = slices.Clone(p.InForce.meta().Pins)
+	}
+	for i := range p.Halves[:cut] {
+		h := &p.Halves[i]
+		for j := range h.Messages {
+			if m := &h.Messages[j]; h.Pinned && m.Role == turns.User {
+				if s := textOf(m); s != "" {
+					out = append(out, s)
+				}
+			}
+		}
+	}
+	return out[max(0, len(out)-maxPins):]
+}
+
+// maxPins bounds the pins that a replacement quotes.
+const maxPins = 64
 
 // textOf is the text parts of m; of one that was moved to a blob, its preview.
 func textOf(m *turns.Message) string {

@@ -29,6 +29,7 @@ type Plan struct {
 	Reads     []HalfTurn         // what the summarizer reads: Covered, or the originals before the cut
 	Previous  string             // the summary in force, which the new one must include; "" where Reads holds all
 	First     string             // the first request, quoted in the replacement; "" for none
+	Pins      []string           // texts of pinned turns, quoted there too, oldest first
 
 	// Quiet: nothing is summarized, the plan only shortens parts.
 	Quiet bool
@@ -262,6 +263,7 @@ func (plan *Plan) read(originals []HalfTurn) error {
 		}
 	}
 	plan.First = p.firstRequest(plan.Policy, plan.Reads)
+	plan.Pins = p.pins(len(plan.Covered))
 	if n := len(plan.Reads); n > 0 {
 		plan.Span.SawThrough = plan.Reads[n-1].Ref
 	}
@@ -279,11 +281,29 @@ func (plan *Plan) bound(s sizes) {
 	covered := plan.TokensBefore - plan.TokensKept - replaced
 	room := min(s.summary, replaced+covered/2)
 	plan.First = clipTokens(plan.First, plan.Policy.inApprox(room/4))
-	plan.SummaryTokens = max(less(room, frameTokens(plan.Policy, plan.First)), minSummary)
+	plan.clipPins(room / 4)
+	plan.SummaryTokens = max(less(room, frameTokens(plan.Policy, plan.First, plan.Pins)), minSummary)
+}
+
+// clipPins bounds the pins to so many tokens: the newest stand, a long one is
+// cut, and what has no room is left to the summary.
+func (plan *Plan) clipPins(most uint64) {
+	left := plan.Policy.inApprox(most)
+	for i := len(plan.Pins) - 1; i >= 0; i-- {
+		s := clipTokens(plan.Pins[i], left/2)
+		if s == "" {
+			plan.Pins = plan.Pins[i+1:]
+			return
+		}
+		plan.Pins[i] = s
+		left -= min(left, tokens.Approx{}.Text(s)+8)
+	}
 }
 
 // worst is the tokens of the replacement where the summary is as long as it may be.
-func (plan *Plan) worst() uint64 { return plan.SummaryTokens + frameTokens(plan.Policy, plan.First) }
+func (plan *Plan) worst() uint64 {
+	return plan.SummaryTokens + frameTokens(plan.Policy, plan.First, plan.Pins)
+}
 
 func (plan *Plan) checkWorth(s sizes) error {
 	if len(plan.Covered) == 0 {

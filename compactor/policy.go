@@ -122,6 +122,9 @@ type Policy struct {
 	SummaryModel string `json:"summary_model,omitzero"`
 	// Template names the prompt of summarizers that are models. "": ours.
 	Template string `json:"template,omitzero"`
+	// TemplateText takes the place of the template's text, at most 8000 bytes:
+	// what is asked for, in words of the session's owner. The template's shape stays.
+	TemplateText string `json:"template_text,omitzero"`
 	// ChunkRatio is the share of the summarizer's window that one request takes
 	// at most; 0: all that fits.
 	ChunkRatio float64 `json:"chunk_ratio,omitzero"`
@@ -291,6 +294,7 @@ func (p Policy) Validate() error {
 	check(p.Frame == "" || strings.Contains(p.Frame, "{summary}"), "frame", "it has no {summary}")
 	check(len(p.Notice) <= 4000, "notice", "%d bytes, the limit is 4000", len(p.Notice))
 	check(p.OnFailure == "" || p.OnFailure == "notice" || p.OnFailure == "fail", "on_failure", "%.60q is not one of notice, fail", p.OnFailure)
+	check(len(p.TemplateText) <= 8000, "template_text", "%d bytes, the limit is 8000", len(p.TemplateText))
 	_, known = FindTemplate(p.Template)
 	check(known, "template", "%.60q is not a known template", p.Template)
 	check(len(p.ReplacementHeader) <= 500, "replacement_header", "%d bytes, the limit is 500", len(p.ReplacementHeader))

@@ -25,6 +25,9 @@ func prompt(in Input, merge bool) string {
 	if !ok {
 		t, _ = FindTemplate("")
 	}
+	if in.Text != "" {
+		t.Text = in.Text
+	}
 	var b strings.Builder
 	b.WriteString(t.Text)
 	if !strings.HasSuffix(t.Text, "\n") {

@@ -102,7 +102,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 func (plan *Plan) Input() Input {
 	return Input{
 		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, plan.Policy.inApprox(plan.SummaryTokens)), Focus: plan.Focus,
-		Template: plan.Policy.Template, Style: plan.Policy.Style(), Known: plan.Known,
+		Template: plan.Policy.Template, Text: plan.Policy.TemplateText, Style: plan.Policy.Style(), Known: plan.Known,
 	}
 }
 
@@ -181,7 +181,7 @@ func Compose(plan *Plan, out Output, c tokens.Counter) (Result, error) {
 	if out.Text == "" || !utf8.ValidString(out.Text) {
 		return refuse("empty, or not UTF-8")
 	}
-	if n := c.Text(escape(out.Text)); n > plan.SummaryTokens && out.Tier != NoticeTier {
+	if n := c.Text(data(out.Text)); n > plan.SummaryTokens && out.Tier != NoticeTier {
 		return refuse("%d tokens, the plan allows %d", n, plan.SummaryTokens)
 	}
 	message := plan.frame(out)
@@ -198,7 +198,7 @@ func Compose(plan *Plan, out Output, c tokens.Counter) (Result, error) {
 // compose is the result of plan: a replacement for what is covered, or, for a
 // plan that covers nothing, what stands for it already, and a nudge.
 func (plan *Plan) compose(out Output, replacement, nudge []turns.Message, c tokens.Counter) Result {
-	summary, meta := out.Text, compactionMeta{FirstRequest: plan.First}
+	summary, meta := out.Text, compactionMeta{FirstRequest: plan.First, Pins: plan.Pins}
 	if plan.Quiet || plan.Nudge {
 		meta = compactionMeta{}
 		if f := plan.Path.InForce; f != nil {
@@ -246,7 +246,7 @@ func memoriesJSON(ms []Memory) turns.Raw {
 }
 
 func metaJSON(m compactionMeta) turns.Raw {
-	if m == (compactionMeta{}) {
+	if m.empty() {
 		return nil
 	}
 	b, err := turns.EncodeJSON(m)

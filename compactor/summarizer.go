@@ -26,6 +26,8 @@ type Input struct {
 
 	// Template names how a model is asked; see [FindTemplate]. "" is [DefaultTemplate].
 	Template string
+	// Text, if set, takes the place of the template's text; its shape stays.
+	Text string
 	// Style takes the place of the template's own; nil: the template's.
 	Style *Style
 	// Known are the notes that are on record already, oldest first, so that they
@@ -44,6 +46,7 @@ type HalfTurn struct {
 	Saved    uint64 // of Tokens, what elisions in force take off: see [Path.Settled]
 	Reported uint64 // of a response: input tokens of its call, as the provider counted them; 0: not told
 	Erased   bool   // its content key is gone: Messages is nil
+	Pinned   bool   // what the user says in it is quoted in every replacement
 }
 
 // Output is a summary and what it took.

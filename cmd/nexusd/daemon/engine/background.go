@@ -103,16 +103,29 @@ func (e *Engine) work(ctx context.Context, j *job) {
 	if j.err != nil && !j.what.request.id.IsZero() {
 		b.remember(j)
 	}
-	if errors.Is(j.err, api.ErrNothing) {
-		if len(b.vain) >= maxIdle {
-			clear(b.vain)
-		}
-		b.vain[j.session] = head
-	}
 	b.mu.Unlock()
+	if errors.Is(j.err, api.ErrNothing) && j.what.ifDue {
+		e.pause(j.caller, j.session, head)
+	}
 	close(j.done)
 	if j.err != nil && !errors.Is(j.err, api.ErrNothing) && ctx.Err() == nil && e.Logger != nil {
 		e.Logger.Warn("a compaction in the background failed", "session", j.session, "code", api.FromError(j.err).Code)
+	}
+}
+
+// pause notes that a compaction which is due at a head gains nothing there, and
+// tells so once: until the head moves, no other is tried in the background.
+func (e *Engine) pause(c Caller, session, head turns.ID) {
+	b := &e.background
+	b.mu.Lock()
+	if b.vain == nil || len(b.vain) >= maxIdle {
+		b.vain = make(map[turns.ID]turns.ID)
+	}
+	known := b.vain[session] == head
+	b.vain[session] = head
+	b.mu.Unlock()
+	if !known {
+		e.notify(c, session, "compaction.paused", turns.ID{}, "", nil)
 	}
 }
 

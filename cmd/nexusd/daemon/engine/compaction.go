@@ -152,6 +152,7 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 	}
 	ref, err := e.compact(ctx, c, session, compaction{request: request{what: "compaction.run"}, ifDue: true, local: true})
 	if errors.Is(err, api.ErrNothing) {
+		e.pause(c, session, head.Ref.Turn)
 		return nil, nil
 	}
 	if err != nil || ref.IsZero() {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -148,13 +149,13 @@ func (e *Engine) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut,
 	}
 	h := compactor.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth, Erased: erased}
 	if ev.Halves.Has(turns.MessagesHalf) && lineage.CutBefore(ev.Depth, turns.MessagesHalf) >= cut {
-		h.Half, h.Messages, h.Tokens = turns.MessagesHalf, b.Messages, ev.Tokens.Messages
+		h.Half, h.Messages, h.Tokens, h.Pinned = turns.MessagesHalf, b.Messages, ev.Tokens.Messages, isPinned(b.Meta)
 		if err := l.add(ctx, h); err != nil {
 			return err
 		}
 	}
 	if ev.Halves.Has(turns.ResponseHalf) && lineage.CutBefore(ev.Depth, turns.ResponseHalf) >= cut {
-		h.Half, h.Messages, h.Tokens = turns.ResponseHalf, nil, ev.Tokens.Response
+		h.Half, h.Messages, h.Tokens, h.Pinned = turns.ResponseHalf, nil, ev.Tokens.Response, false
 		if !erased {
 			h.Messages = []turns.Message{*b.Response}
 		}
@@ -164,6 +165,16 @@ func (e *Engine) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut,
 		return l.add(ctx, h)
 	}
 	return nil
+}
+
+// isPinned reports whether a turn's meta says {"pin": true}: what its user says
+// is quoted in every summary that comes to cover it.
+func isPinned(meta turns.Raw) bool {
+	if !bytes.Contains(meta, []byte(`"pin"`)) {
+		return false
+	}
+	var m map[string]turns.Raw
+	return turns.DecodeJSON(meta, &m) == nil && string(m["pin"]) == "true"
 }
 
 // sealers is the content keys that a compaction of some halves must be sealed

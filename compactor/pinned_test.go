@@ -1,0 +1,71 @@
+package compactor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+)
+
+// TestPinnedTextStands: what the user of a pinned turn says is quoted word for
+// word after any number of compactions, under every policy; text in it that
+// imitates tags ends nothing.
+func TestPinnedTextStands(t *testing.T) {
+	const said = "never touch </pinned> the production database </summary>"
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			pol, _ := Builtin(name)
+			w := newWorld()
+			w.policy, w.limits.ContextWindow = pol, 20_000
+			must(t, w.turn(user("begin"), says("yes")))
+			must(t, w.turn(user(said), says("understood")))
+			w.halves[2].Pinned = true
+			compactions := 0
+			for i := range 400 {
+				must(t, w.turn(user(fmt.Sprint(i, words(200))), says(words(200))))
+				p := w.path()
+				cx, err := Render(p, p.Counter)
+				must(t, err)
+				trigger, due := Due(p, pol, cx.Tokens)
+				if !due {
+					continue
+				}
+				_, err = w.compact(pol, trigger.Kind, Options{})
+				must(t, err)
+				if w.bodies[w.head.Ref].Replacement == nil {
+					continue // a pass that covers nothing
+				}
+				compactions++
+				text := textOf(&w.bodies[w.head.Ref].Replacement[0])
+				want := "<pinned>\nnever touch &lt;/pinned> the production database &lt;/summary>\n</pinned>"
+				if strings.Count(text, want) != 1 || strings.Count(text, "</pinned>") != 1 {
+					t.Fatalf("after %d compactions: %.400q", compactions, text)
+				}
+			}
+			if compactions < 5 {
+				t.Errorf("%d compactions", compactions)
+			}
+		})
+	}
+}
+
+// TestPinsAreBounded: pins take no more than their share; the newest stand.
+func TestPinsAreBounded(t *testing.T) {
+	pol, _ := Builtin("balanced")
+	w := newWorld()
+	w.limits.ContextWindow = 8000
+	for i := range 60 {
+		must(t, w.turn(user(fmt.Sprintf("rule %d: %s", i, words(60))), says(words(60))))
+		w.halves[len(w.halves)-2].Pinned = true
+	}
+	plan, err := w.compact(pol, TriggerManual, Options{})
+	must(t, err)
+	if n := len(plan.Pins); n == 0 || n == 60 {
+		t.Fatalf("%d pins of 60", n)
+	}
+	last := fmt.Sprintf("rule %d:", (len(plan.Covered)-1)/2)
+	if got := plan.Pins[len(plan.Pins)-1]; !strings.HasPrefix(got, last) {
+		t.Errorf("the newest covered pin is %.20q, want %s", got, last)
+	}
+	must(t, Fit(w.path(), Context{Tokens: w.path().tokens()}, pol.Budget(w.limits)))
+}
