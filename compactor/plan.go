@@ -422,6 +422,26 @@ func (plan *Plan) String() string {
 		plan.TokensBefore, plan.TokensKept+plan.worst())
 }
 
+// Targets is how many messages the plan compacts: those that it covers, or
+// those that it shortens and that stood whole, each result of a tool for one. A
+// result that loses nothing but its images is none.
+func (plan *Plan) Targets() int {
+	n := 0
+	for i := range plan.Covered {
+		n += len(plan.Covered[i].Messages)
+	}
+	seen := make(map[partAt]bool)
+	for at, part := range plan.chosen {
+		if plan.Path.part(at).Type != turns.ToolCallResponse {
+			at.part = 0 // its message's
+		}
+		if part.Method != string(Elided) {
+			seen[at] = true
+		}
+	}
+	return n + len(seen)
+}
+
 // Rebase is the plan on the path as it is now, for a head that moved while a
 // summary was made. Only what is kept, and the sizes, may differ: the summary
 // that was made for plan stands for the rebased one too ([Plan.Resize]).

@@ -1,0 +1,561 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// Rows WOL-1 to WOL-10, 15 and 19: what the Wolffish seed promises of a policy.
+// What needs a session is in cmd/nexusd/daemon/engine/conform_test.go, the split
+// of long summaries and the tries of one request in compactor/llm.
+
+// wolffishWorld is a world under the policy, in a window of so many tokens.
+func wolffishWorld(t *testing.T, window uint64) *world {
+	w := newWorld()
+	w.policy = mustBuiltin(t, "wolffish")
+	w.limits.ContextWindow = window
+	return w
+}
+
+// lines is text of n characters, each line its own.
+func lines(name string, n int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < n; i++ {
+		fmt.Fprintf(&b, "%s line %d\n", name, i)
+	}
+	return b.String()[:n]
+}
+
+// read is a turn in which the agent calls a tool for each text, and the turn of
+// the results.
+func (w *world) read(t *testing.T, texts ...string) {
+	t.Helper()
+	var ids []string
+	var results []turns.Message
+	for i, text := range texts {
+		id := fmt.Sprintf("c%d.%d", w.n, i)
+		ids = append(ids, id)
+		results = append(results, tool(result(id, text)))
+	}
+	must(t, w.turn(nil, says("", ids...)))
+	must(t, w.turn(results, nil))
+}
+
+// scribe is a summarizer that answers with text, and keeps what it was given.
+type scribe struct {
+	text string
+	in   []Input
+}
+
+func (s *scribe) Summarize(_ context.Context, in Input) (Output, error) {
+	s.in = append(s.in, in)
+	if s.text == "" {
+		return Output{}, errors.New("no model answers")
+	}
+	return Output{Text: s.text}, nil
+}
+
+// pass plans by w's policy, has s summarize, and commits.
+func (w *world) pass(t *testing.T, kind string, s Summarizer) (*Plan, Result) {
+	t.Helper()
+	plan, err := NewPlan(w.path(), w.policy, turns.Trigger{Kind: kind}, Options{})
+	must(t, err)
+	r, err := Run(t.Context(), plan, []Tier{{Name: "scribe", Summarizer: s}}, plan.Path.Counter)
+	must(t, err)
+	must(t, w.compaction(r))
+	return plan, r
+}
+
+// context is what the next call is made with; its pairs are whole.
+func (w *world) context(t *testing.T) Context {
+	t.Helper()
+	p := w.path()
+	cx, err := Render(p, p.Counter)
+	must(t, err)
+	if err := checkPairs(cx.Messages, false); err != nil {
+		t.Errorf("%v in\n%s", err, show(cx))
+	}
+	return cx
+}
+
+// toolTexts are the results of tools in a context, in order.
+func toolTexts(cx Context) (out []string) {
+	for _, m := range cx.Messages {
+		for _, p := range m.Parts {
+			if p.Type == turns.ToolCallResponse {
+				out = append(out, resultText(&p))
+			}
+		}
+	}
+	return out
+}
+
+// WOL-1: a token is 1.5 characters; over 75 % of the budget a context is due,
+// system and tools included, and a pass brings it to 50 % or less.
+func TestWOL1(t *testing.T) {
+	w := wolffishWorld(t, 100_000)
+	pol := w.policy
+	for text, want := range map[string]uint64{strings.Repeat("x", 1500): 1000, strings.Repeat("é", 1500): 1000, strings.Repeat("🐺", 750): 1000} {
+		if got := pol.CounterOf().Text(text); got != want {
+			t.Errorf("%d tokens for %d bytes of %.4s, want %d", got, len(text), text, want)
+		}
+	}
+	for _, c := range []struct {
+		overhead, tokens uint64
+		due              bool
+	}{{0, 75_000, false}, {0, 75_001, true}, {26_000, 49_000, false}, {26_000, 49_001, true}} {
+		p := Path{Overhead: c.overhead, Limits: w.limits}
+		trigger, due := Due(p, pol, c.tokens)
+		if due != c.due || due && trigger.Kind != TriggerThreshold {
+			t.Errorf("%d tokens and %d of overhead: due %v by %q, want %v", c.tokens, c.overhead, due, trigger.Kind, c.due)
+		}
+	}
+	must(t, w.turn(user("read them all"), nil))
+	for i := range 12 {
+		w.read(t, lines(fmt.Sprint("page ", i), 9_600))
+	}
+	before := w.context(t)
+	if _, due := Due(w.path(), pol, before.Tokens); !due {
+		t.Fatalf("%d tokens are not due", before.Tokens)
+	}
+	plan, _ := w.pass(t, TriggerThreshold, &scribe{text: "TASK: read"})
+	after := w.context(t)
+	if after.Tokens > 50_000 {
+		t.Errorf("%d tokens after the pass, want at most half of the budget", after.Tokens)
+	}
+	if n := plan.Targets(); n < 3 || n > 8 { // of nine that may be: 31,000 of 77,000 tokens have to go, 4,800 a target
+		t.Errorf("%d targets, want as many as the excess takes and no more", n)
+	}
+}
+
+// WOL-2: the higher of the estimate and the last reported input tokens counts;
+// a report is valid for the context that it was made on, plus what came since.
+func TestWOL2(t *testing.T) {
+	w := wolffishWorld(t, 100_000)
+	for _, c := range []struct {
+		estimate, reported uint64
+		due                bool
+	}{{50_000, 0, false}, {50_000, 75_000, false}, {50_000, 75_001, true}, {75_001, 10, true}} {
+		trigger, due := DueAt(Path{Limits: w.limits}, w.policy, Load{Tokens: c.estimate, Reported: c.reported})
+		if due != c.due {
+			t.Errorf("estimate %d, reported %d: due %v, want %v", c.estimate, c.reported, due, c.due)
+		}
+		if due && c.reported > c.estimate && !strings.Contains(string(trigger.Detail), `"reported":75001`) {
+			t.Errorf("the decision does not say what was reported: %s", trigger.Detail)
+		}
+	}
+	must(t, w.turn(user("read them all"), nil))
+	for i := range 8 {
+		w.read(t, lines(fmt.Sprint("page ", i), 4_500))
+	}
+	must(t, w.turn(nil, says("so far")))
+	w.halves[len(w.halves)-1].Reported = 76_000 // three times the estimate
+	w.read(t, lines("one more", 1_500))
+	p := w.path()
+	since := p.Halves[len(p.Halves)-1].Tokens + p.Halves[len(p.Halves)-2].Tokens + p.Halves[len(p.Halves)-3].Tokens
+	if got := p.Reported(); got != 76_000+since || since < 1_000 {
+		t.Errorf("reported %d, want 76000 and the estimate of what came since, %d", got, since)
+	}
+	cx := w.context(t)
+	if _, due := Due(p, w.policy, cx.Tokens); !due || cx.Tokens > 50_000 {
+		t.Errorf("due %v at an estimate of %d tokens, a provider reports 76000", due, cx.Tokens)
+	}
+	w.pass(t, TriggerOverflow, &scribe{text: "TASK: read"})
+	if got := w.path().Reported(); got != 0 {
+		t.Errorf("after a compaction %d tokens are reported, of another context", got)
+	}
+}
+
+// WOL-3: an overflow has the largest messages shortened below any threshold.
+// That every provider's error is known is TestReadRealProviderErrors; what comes
+// back to retry with is in the engine's test of this row.
+func TestWOL3(t *testing.T) {
+	w := wolffishWorld(t, 100_000)
+	must(t, w.turn(user("read them all"), nil))
+	sizes := []int{12_000, 15_000, 10_000, 14_000, 700, 600, 1_000, 1_000, 1_000}
+	for i, n := range sizes {
+		w.read(t, lines(fmt.Sprint("page ", i), n))
+	}
+	before := w.context(t)
+	if _, due := Due(w.path(), w.policy, before.Tokens); due {
+		t.Fatal("due: the test is of a context that is not")
+	}
+	plan, err := NewPlan(w.path(), w.policy, turns.Trigger{Kind: TriggerOverflow}, Options{Budget: before.Tokens * 3 / 4})
+	must(t, err)
+	var got []int
+	for at := range plan.chosen {
+		got = append(got, len(resultText(plan.Path.part(at))))
+	}
+	slices.Sort(got)
+	if want := []int{10_000, 12_000, 14_000, 15_000}; !slices.Equal(got, want) || plan.after() > before.Tokens*3/4 {
+		t.Errorf("shortened are results of %v characters, to %d tokens; want the largest, %v", got, plan.after(), want)
+	}
+}
+
+// choice is the path of WOL-4 and WOL-5, and what may be shortened in the order
+// of the seed: the largest results, the oldest texts of the assistant, those of
+// the user. Everything else is protected.
+func choice(t *testing.T) (w *world, order []partAt) {
+	w = wolffishWorld(t, 0)
+	name := map[string]int{}
+	result := func(name string, n int, failed bool) turns.Part {
+		p := result("call "+name, lines(name, n))
+		p.IsError = failed
+		return p
+	}
+	sent := func(user string, size int, results ...turns.Part) {
+		var ms []turns.Message
+		for _, r := range results {
+			ms = append(ms, tool(r))
+		}
+		if user != "" {
+			ms = append(ms, turns.TextMessage(turns.User, lines(user, size)))
+		}
+		must(t, w.turn(ms, nil))
+		name[user] = len(w.halves) - 1
+		for _, r := range results {
+			name[strings.TrimPrefix(r.ID, "call ")] = len(w.halves) - 1
+		}
+	}
+	said := func(text string, size int, calls ...string) {
+		for i := range calls {
+			calls[i] = "call " + calls[i]
+		}
+		must(t, w.turn(nil, says(lines(text, size), calls...)))
+		name[text] = len(w.halves) - 1
+	}
+	sent("task", 5_000)
+	said("a1", 900, "r1", "r2", "failed", "small")
+	sent("u1", 800, result("r1", 3_000, false), result("r2", 9_000, false), result("failed", 20_000, true), result("small", 499, false))
+	said("a2", 4_000, "r3", "r4")
+	sent("u2", 6_000, result("r3", 500, false), result("r4", 30_000, false))
+	said("a3", 499)
+	sent("u3", 499)
+	said("a4", 700, "late1", "late2", "late3")
+	sent("u4", 7_000, result("late1", 50_000, false), result("late2", 600, false), result("late3", 700, false))
+	said("a5", 5_000)
+	sent("u5", 700)
+	said("a6", 5_000)
+	sent("u6", 700)
+	part := map[string]partAt{
+		"r1": {name["r1"], 0, 0}, "r2": {name["r2"], 1, 0}, "r3": {name["r3"], 0, 0}, "r4": {name["r4"], 1, 0},
+		"a1": {name["a1"], 0, 0}, "a2": {name["a2"], 0, 0}, "u1": {name["u1"], 4, 0}, "u2": {name["u2"], 2, 0},
+	}
+	for _, n := range []string{"r4", "r2", "r1", "r3", "a1", "a2", "u1", "u2"} {
+		order = append(order, part[n])
+	}
+	return w, order
+}
+
+// WOL-4: passes over results, assistants and users in the seed's order, greedy
+// until projected savings cover the excess; the constants of its table.
+func TestWOL4(t *testing.T) {
+	w, order := choice(t)
+	p := w.path()
+	projected := uint64(0)
+	for k, at := range order {
+		chosen := p.shorten(w.policy.Elide, projected+1)
+		var got []partAt
+		for at := range chosen {
+			got = append(got, at)
+		}
+		want := slices.Clone(order[:k+1])
+		slices.SortFunc(got, partAt.compare)
+		slices.SortFunc(want, partAt.compare)
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(partAt{})); diff != "" {
+			t.Fatalf("to save %d tokens (-want +got):\n%s", projected+1, diff)
+		}
+		size := p.Counter.Part(p.part(at))
+		projected += size - size/4 // COMPACTION_RATIO
+	}
+	if chosen := p.shorten(w.policy.Elide, 0); len(chosen) != 0 {
+		t.Errorf("nothing is over, and %d parts are shortened", len(chosen))
+	}
+	pol, e := w.policy, w.policy.Elide
+	got := []any{pol.Counter, pol.TriggerRatio, pol.TargetRatio, e.ProtectRecent, e.MinChars, e.Retain, e.HeadRatio, e.HeadCap, e.TailRatio, e.TailCap}
+	want := []any{"wolffish-1", 0.75, 0.5, uint64(3), uint64(500), 0.25, 0.15, uint64(6_000), 0.08, uint64(3_000)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the table of constants (-seed +policy):\n%s", diff)
+	}
+}
+
+// WOL-5: never shortened are the first user message, the last three of each
+// role, results that are errors, and what has fewer than 500 characters; an
+// earlier summary is compacted again.
+func TestWOL5(t *testing.T) {
+	w, order := choice(t)
+	p := w.path()
+	chosen := p.shorten(w.policy.Elide, maxTokens)
+	for _, at := range order {
+		delete(chosen, at)
+	}
+	for at := range chosen {
+		t.Errorf("%.20q is shortened, which is protected", partText(p.part(at)))
+	}
+
+	w = wolffishWorld(t, 20_000)
+	must(t, w.turn(user("read them all"), nil))
+	first, second := &scribe{text: "TASK: the first summary"}, &scribe{text: "TASK: the second one"}
+	for i := range 10 {
+		w.read(t, lines(fmt.Sprint("page ", i), 2_400))
+	}
+	w.pass(t, TriggerThreshold, first)
+	for i := range 8 {
+		w.read(t, lines(fmt.Sprint("leaf ", i), 2_400))
+	}
+	w.pass(t, TriggerThreshold, second)
+	if in := second.in[0]; in.Previous != first.text {
+		t.Errorf("the second summary was made from %q, not from the first one", in.Previous)
+	}
+	var nudges []string
+	for _, m := range w.context(t).Messages {
+		if text := textOf(&m); strings.Contains(text, "[Compaction Summary]") {
+			nudges = append(nudges, text)
+		}
+	}
+	if len(nudges) != 1 || !strings.Contains(nudges[0], second.text) || strings.Contains(nudges[0], first.text) {
+		t.Errorf("the summaries in the context: %q, want the second one alone", nudges)
+	}
+}
+
+const screenshot = `{"type":"blob","modality":"image","mime_type":"image/png","content":"AAAA"}`
+
+// WOL-6: images go from every result of a tool, the newest and the failed ones
+// too; the marker stands first, once. A user's image stays.
+func TestWOL6(t *testing.T) {
+	const mark = "[Screenshot analyzed — image omitted from context]"
+	w := wolffishWorld(t, 20_000)
+	look := user("what is this?")
+	look[0].Parts = append(look[0].Parts, turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: []byte("png")})
+	must(t, w.turn(look, says("", "a", "b", "c", "d")))
+	with := func(id, text string) turns.Part {
+		response := turns.Raw("[" + screenshot + "]")
+		if text != "" {
+			response = turns.Raw(`[{"type":"text","content":` + string(turns.RawText(text)) + `},` + screenshot + `]`)
+		}
+		return turns.Part{Type: turns.ToolCallResponse, ID: id, Response: response}
+	}
+	failed := with("c", "no such window")
+	failed.IsError = true
+	must(t, w.turn([]turns.Message{tool(with("a", "a dialog"), with("b", mark+"\nseen before"), failed, with("d", ""))}, nil))
+	for i := range 7 {
+		w.read(t, lines(fmt.Sprint("page ", i), 1_500))
+	}
+	w.pass(t, TriggerThreshold, &scribe{text: "TASK: look"})
+	cx := w.context(t)
+	want := []string{mark + "\na dialog", mark + "\nseen before", mark + "\nno such window", mark}
+	if got := toolTexts(cx)[:4]; !slices.Equal(got, want) {
+		t.Errorf("results %q, want %q", got, want)
+	}
+	if n := Images([]HalfTurn{{Messages: cx.Messages}}); n != 1 {
+		t.Errorf("%d images in the context, want the user's", n)
+	}
+}
+
+// WOL-7: 15 % of the beginning and 8 % of the end stay, at most 6,000 and 3,000
+// characters, with the seed's notice between; reasoning goes, calls stay.
+func TestWOL7(t *testing.T) {
+	e := mustBuiltin(t, "wolffish").Elide
+	whole := lines("mail", 45_000)
+	// The numbers of the seed's own example.
+	want := whole[:6_000] + "\n[TRUNCATED — 45,000 chars original, 36,000 chars omitted,\nshowing first 6,000 + last 3,000 chars]\n" + whole[42_000:]
+	if got := e.ends(whole); got != want {
+		t.Errorf("%.100s … of %d bytes, want %.100s … of %d", got[5_950:], len(got), want[5_950:], len(want))
+	}
+	part := lines("page", 2_000)
+	want = part[:300] + "\n[TRUNCATED — 2,000 chars original, 1,540 chars omitted,\nshowing first 300 + last 160 chars]\n" + part[1_840:]
+	if got := e.ends(part); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	// JavaScript counts a wolf as two; none is cut in half.
+	wolves := strings.Repeat("🐺", 1_001)
+	if got := e.ends(wolves); !strings.HasPrefix(got, strings.Repeat("🐺", 150)+"\n[TRUNCATED — 2,002 chars original, 1,542 chars omitted") || strings.ContainsRune(got, '\uFFFD') {
+		t.Errorf("%.700q", got)
+	}
+
+	w := wolffishWorld(t, 20_000)
+	thought := says(lines("plan", 3_000), "a", "b")
+	thought.Parts = append([]turns.Part{{Type: turns.Reasoning, Content: "let me think"}}, thought.Parts...)
+	must(t, w.turn(user("go"), thought))
+	must(t, w.turn([]turns.Message{tool(result("a", lines("page", 2_000)), result("b", "ok"))}, nil))
+	for i := range 3 {
+		w.read(t, lines(fmt.Sprint("page ", i), 4_000)) // the last three of each role
+	}
+	must(t, w.turn(user(lines("more", 9_000)), nil))
+	w.pass(t, TriggerThreshold, &scribe{text: "TASK: go"})
+	cx := w.context(t)
+	var got turns.Message
+	for _, m := range cx.Messages {
+		if m.Role == turns.Assistant {
+			got = m
+			break
+		}
+	}
+	if len(got.Parts) != 3 || got.Parts[0].Type != turns.Text || !strings.Contains(got.Parts[0].Content, "[TRUNCATED — 3,000 chars original") {
+		t.Fatalf("the assistant's message: %+v", got)
+	}
+	if diff := cmp.Diff(thought.Parts[2:], got.Parts[1:]); diff != "" {
+		t.Errorf("its calls (-before +after):\n%s", diff)
+	}
+}
+
+// WOL-8: one request, by the five-section template, summarizes the originals of
+// the targets; nothing is cut, so nothing is covered.
+func TestWOL8(t *testing.T) {
+	w := wolffishWorld(t, 20_000)
+	must(t, w.turn(user("read them all"), nil))
+	for i := range 10 {
+		w.read(t, lines(fmt.Sprint("page ", i), 2_400))
+	}
+	s := &scribe{text: "TASK: read\nPROGRESS: 1. all\nREMAINING: none\nDATA: none\nDECISIONS: none"}
+	plan, r := w.pass(t, TriggerThreshold, s)
+	if len(s.in) != 1 || s.in[0].Template != "wolffish" || s.in[0].Style == nil || !s.in[0].Style.Merge {
+		t.Fatalf("%d requests, %+v", len(s.in), s.in)
+	}
+	prompt := Prompt(s.in[0])
+	at := -1
+	for _, section := range []string{"TASK:", "PROGRESS:", "REMAINING:", "DATA:", "DECISIONS:"} {
+		i := strings.Index(prompt, "\n"+section)
+		if i <= at {
+			t.Errorf("%s is not asked for in its place", section)
+		}
+		at = i
+	}
+	given := Transcript(s.in[0])
+	for at := range plan.chosen {
+		if text := resultText(plan.Path.part(at)); !strings.Contains(given, text) {
+			t.Errorf("the original %.12q is not whole in what is summarized", text)
+		}
+	}
+	if r.Body.Summary != s.text || !r.Span.Through.IsZero() || r.Span.Covered != 0 || len(r.Span.Elisions) != len(plan.chosen) || !r.Span.Call {
+		t.Errorf("summary %q, covers %d turns through %v, %d elisions of %d", r.Body.Summary, r.Span.Covered, r.Span.Through, len(r.Span.Elisions), len(plan.chosen))
+	}
+	path, err := lineage.Path(&w.forest, w.head, 1)
+	must(t, err)
+	chain, err := lineage.Chain(&w.forest, w.head)
+	must(t, err)
+	for _, h := range lineage.Cover(path, chain, lineage.ElidedBy(r.Span.Elisions)) {
+		if h.State != lineage.Verbatim && h.State != lineage.Elided {
+			t.Errorf("%v %v is %v", h.Ref, h.Half, h.State)
+		}
+	}
+}
+
+// WOL-9: a request is tried again after 1, 2, 4, 8 and 16 seconds (package llm
+// holds to it); when all fail the seed's notice stands for the summary.
+func TestWOL9(t *testing.T) {
+	w := wolffishWorld(t, 20_000)
+	must(t, w.turn(user("read them all"), nil))
+	for i := range 10 {
+		w.read(t, lines(fmt.Sprint("page ", i), 2_400))
+	}
+	s := &scribe{}
+	_, r := w.pass(t, TriggerThreshold, s)
+	if want := []time.Duration{1e9, 2e9, 4e9, 8e9, 16e9}; len(s.in) != 1 || !slices.Equal(s.in[0].Style.Retries, want) {
+		t.Errorf("asked to wait %v, want %v", s.in[0].Style, want)
+	}
+	const notice = `[Compaction Notice: Context was compacted by truncating older messages
+(showing first and last portions of each). A conversation summary could
+not be generated. Review the truncated content carefully to reconstruct
+what has been completed and what remains. Continue where you left off.
+Do NOT produce final output until ALL steps are complete.]`
+	ms := w.context(t).Messages
+	if last := ms[len(ms)-1]; last.Role != turns.User || textOf(&last) != notice || r.Body.Tier != NoticeTier {
+		t.Errorf("by %s: %s says\n%s", r.Body.Tier, last.Role, textOf(&last))
+	}
+}
+
+// WOL-10: the summary and the nudge to go on are a user message after the newest
+// message, and never between a call and its result.
+func TestWOL10(t *testing.T) {
+	const summary = "TASK: Read all unread emails and produce a briefing."
+	const nudge = "[Compaction Summary]\n\n" + summary + `
+
+[Status: Context was compacted. The messages above contain truncated
+versions of older content. This summary captures the full conversation
+state. Continue where you left off. Do NOT produce final output until
+ALL steps are complete. Do NOT re-do completed work.]`
+	for _, open := range []bool{false, true} {
+		w := wolffishWorld(t, 20_000)
+		must(t, w.turn(user("read them all"), nil))
+		for i := range 10 {
+			w.read(t, lines(fmt.Sprint("page ", i), 2_400))
+		}
+		if open {
+			must(t, w.turn(nil, says("", "x", "y")))
+			must(t, w.turn([]turns.Message{tool(result("x", "done"))}, nil))
+		}
+		w.pass(t, TriggerThreshold, &scribe{text: summary})
+		ms := w.context(t).Messages
+		if last := ms[len(ms)-1]; last.Role != turns.User || textOf(&last) != nudge {
+			t.Errorf("open %v: at the end %s says\n%s", open, last.Role, textOf(&last))
+		}
+		if open {
+			must(t, w.turn([]turns.Message{tool(result("y", "done too"))}, nil))
+		}
+		must(t, w.turn(nil, says("I go on")))
+		ms = w.context(t).Messages
+		if m := ms[len(ms)-2]; textOf(&m) != nudge || textOf(&ms[len(ms)-1]) != "I go on" {
+			t.Errorf("open %v: later the nudge is not where it was:\n%s", open, show(w.context(t)))
+		}
+		if p := ms[len(ms)-3].Parts[0]; open && p.ID != "y" {
+			t.Errorf("before the nudge stands %+v, want the last result of the open pair", p)
+		}
+	}
+}
+
+// WOL-15: the decision is told with its numbers. Those of the seed's sample line
+// are due; the line itself says that they are not, above its own threshold.
+func TestWOL15(t *testing.T) {
+	pol := mustBuiltin(t, "wolffish")
+	const overhead = 30_000
+	p := Path{Overhead: overhead, Limits: turns.Limits{ContextWindow: 1_000_000, MaxOutputTokens: 32_768}}
+	trigger, due := DueAt(p, pol, Load{Tokens: 839_203 - overhead, Reported: 541_090})
+	if want := `{"tokens":809203,"overhead":30000,"threshold":725424,"budget":967232}`; !due || string(trigger.Detail) != want {
+		t.Errorf("due %v: %s, want %s", due, trigger.Detail, want)
+	}
+	if _, due = DueAt(p, pol, Load{Tokens: 500_000, Reported: 541_090}); due {
+		t.Error("541,090 of 967,232 are due, where the estimate is no higher")
+	}
+}
+
+// WOL-19: targets are selected and their originals saved before anything is
+// changed; then images go, targets are truncated, the originals are summarized,
+// and the summary comes last. That it is told at once is in the engine's test.
+func TestWOL19(t *testing.T) {
+	w := wolffishWorld(t, 20_000)
+	must(t, w.turn(user("read them all"), says("", "shot")))
+	page := lines("page", 9_000)
+	must(t, w.turn([]turns.Message{tool(turns.Part{Type: turns.ToolCallResponse, ID: "shot",
+		Response: turns.Raw(`[` + screenshot + `,{"type":"text","content":` + string(turns.RawText(page)) + `}]`)})}, nil))
+	for i := range 6 {
+		w.read(t, lines(fmt.Sprint("leaf ", i), 2_400))
+	}
+	s := &scribe{text: "TASK: read"}
+	w.pass(t, TriggerThreshold, s)
+	if given := Transcript(s.in[0]); !strings.Contains(given, page) {
+		t.Error("what is summarized is not the original")
+	}
+	if Images(s.in[0].Halves) != 1 {
+		t.Error("the original came without its image: it was saved too late")
+	}
+	marked := "[Screenshot analyzed — image omitted from context]\n" + page
+	got := toolTexts(w.context(t))[0]
+	if want := w.policy.Elide.ends(marked); got != want {
+		t.Errorf("shown is %.120q, want the ends of the text that the images went from, %.120q", got, want)
+	}
+	ms := w.context(t).Messages
+	if !strings.HasPrefix(textOf(&ms[len(ms)-1]), "[Compaction Summary]") {
+		t.Errorf("the summary is not last: %s", textOf(&ms[len(ms)-1]))
+	}
+}
