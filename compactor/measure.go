@@ -405,10 +405,14 @@ func (plan *Plan) digest(previous turns.Ref) turns.Hash {
 }
 
 // checkRepeated is [ErrNothing] where the head is the compaction that this
-// very plan made, or the caller knows the plan to be fruitless.
+// very plan made, or the caller knows the plan to be fruitless. One that was
+// due and only shortened parts is not what somebody asks for.
 func (plan *Plan) checkRepeated(known turns.Hash) error {
 	p := plan.Path
-	if f := p.InForce; f != nil && p.Head.Ref == f.Node.Ref && !f.Body.Plan.IsZero() && plan.digest(f.Span.Previous) == f.Body.Plan {
+	shortened := func(f *InForce) bool {
+		return plan.Trigger.Kind == TriggerManual && f.Body.Trigger.Kind != TriggerManual && f.Span.Through.IsZero() && f.Span.FirstKept.IsZero()
+	}
+	if f := p.InForce; f != nil && p.Head.Ref == f.Node.Ref && !shortened(f) && !f.Body.Plan.IsZero() && plan.digest(f.Span.Previous) == f.Body.Plan {
 		return nothing("compaction %v was made by the same plan, and nothing follows it", f.Node.Ref)
 	}
 	if !known.IsZero() && plan.digest(p.previous()) == known {

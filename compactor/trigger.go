@@ -45,6 +45,9 @@ func (p Path) Load(tokens uint64) Load {
 	if p.View.When != "" {
 		l.Tokens = max(tokens, p.tokens()) // what the view leaves out counts: it is a view
 	}
+	if p.InForce != nil {
+		l.Messages = uint64(len(p.InForce.Body.Replacement) + len(p.InForce.Body.Nudge))
+	}
 	for i := range p.Halves {
 		h := &p.Halves[i]
 		l.Messages += uint64(len(h.Messages))
@@ -63,7 +66,7 @@ func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 	if pol.Mode == Manual || s.room == 0 || l.Tokens == 0 {
 		return turns.Trigger{}, false
 	}
-	sized := !pol.RequireWindow || p.Limits.ContextWindow > 0
+	sized := !pol.Unlimited(p.Limits)
 	if f := p.InForce; f != nil && total > s.trigger && p.Overhead+l.Tokens <= s.trigger && l.Tokens < f.Body.TokensAfter+s.room/5 {
 		total = p.Overhead + l.Tokens // the last compaction did not take away what the provider counts; another won't
 	}
@@ -86,6 +89,13 @@ func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 		return trigger(TriggerLargeOutput, `{"chars":%d,"max":%d}`, n, pol.LargeOutputChars)
 	}
 	return turns.Trigger{}, false
+}
+
+// Unlimited reports whether the policy has no budget for a session of such
+// limits: it requires a window, and none is stated. Then only a budget that was
+// asked for can be passed.
+func (p Policy) Unlimited(limits turns.Limits) bool {
+	return p.RequireWindow && limits.ContextWindow == 0
 }
 
 // Fits reports whether the path's context, whose messages have so many tokens

@@ -49,6 +49,13 @@ func printContext(w io.Writer, cx *api.Context, all bool) {
 	used := cx.Tokens + cx.Overhead
 	share := float64(used) / float64(max(cx.Budget, 1))
 	fmt.Fprintf(w, "%s %.0f%%  %s of %s tokens (estimated), %s of them system and tools\n", gauge(share, 40), 100*share, grouped(used), grouped(cx.Budget), grouped(cx.Overhead))
+	if all && len(cx.Preamble) > 0 {
+		var rows [][]string
+		for _, p := range cx.Preamble {
+			rows = append(rows, []string{p.Type, p.Name, grouped(p.Tokens)})
+		}
+		fmt.Fprint(w, columns([]string{"part", "name", "tokens"}, rows, 2))
+	}
 	const head, tail = 6, 10
 	var rows [][]string
 	for i, s := range cx.Sources {

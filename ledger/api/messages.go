@@ -367,6 +367,13 @@ type Source struct {
 	Why     string   `json:"why,omitempty,omitzero"`
 }
 
+// PreamblePart is a section of the system part, or all tools, by its tokens.
+type PreamblePart struct {
+	Type   string `json:"type"` // system, tools
+	Name   string `json:"name,omitempty,omitzero"`
+	Tokens uint64 `json:"tokens"`
+}
+
 // Context is context.get's reply.
 type Context struct {
 	Messages    []turns.Raw     `json:"messages"`
@@ -380,6 +387,7 @@ type Context struct {
 	Fingerprint string          `json:"fingerprint"`
 	Recipe      turns.Raw       `json:"recipe"`
 	Sources     []Source        `json:"sources"`
+	Preamble    []PreamblePart  `json:"preamble,omitempty,omitzero"` // with explain: what each part of overhead takes
 	Compaction  CompactionState `json:"compaction"`
 	Compacted   *turns.ID       `json:"compacted,omitempty,omitzero"` // the compaction that this call committed
 	Flush       FlushState      `json:"flush"`

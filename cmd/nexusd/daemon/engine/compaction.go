@@ -146,7 +146,7 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 	}
 	// In the background there is room between the trigger and the budget: the
 	// request is answered from what there is, while the summary is made.
-	fits := pol.Fits(p, g.Tokens, g.Budget)
+	fits := pol.Unlimited(p.Limits) || pol.Fits(p, g.Tokens, g.Budget)
 	if pol.Mode == compactor.Background && fits && e.prepare(c, session, head.Ref.Turn) {
 		return nil, nil
 	}
@@ -183,7 +183,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 		if !started {
 			started = true
 			e.notify(c, session, "compaction.started", turns.ID{}, "", map[string]any{
-				"messages_count": len(w.path.Halves), "targets_count": len(w.plan.Covered), "force": w.plan.Trigger.Kind != compactor.TriggerThreshold})
+				"messages_count": w.path.Load(0).Messages, "targets_count": w.plan.Targets(), "force": w.plan.Trigger.Kind == compactor.TriggerOverflow})
 		}
 		tiers := e.Tiers
 		if k.local {
@@ -201,7 +201,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 		if err == nil {
 			ended = true
 			e.Metrics.compacted(res.Body.Tier, e.Now().Sub(began))
-			e.notifyApplied(c, session, ref, at, res)
+			e.notifyApplied(c, session, ref, at, w.plan, res)
 		}
 		return ref, err
 	}
@@ -500,8 +500,8 @@ func (e *Engine) Expand(ctx context.Context, c Caller, session turns.ID, req api
 	if err != nil || lo == 0 {
 		return &api.TurnList{Turns: []api.Turn{}}, err
 	}
-	hi := n.Cut.Depth()
-	if !n.Cut.Split() {
+	hi := n.Cut.Depth() // a cut of 0 covers nothing
+	if !n.Cut.Split() && hi > 0 {
 		hi--
 	}
 	out := &api.TurnList{Turns: []api.Turn{}}
@@ -572,9 +572,9 @@ func (e *Engine) onPath(n lineage.Node, id turns.ID) (uint64, error) {
 	return t.Depth, nil
 }
 
-func (e *Engine) notifyApplied(c Caller, session turns.ID, ref turns.Ref, at string, res compactor.Result) {
+func (e *Engine) notifyApplied(c Caller, session turns.ID, ref turns.Ref, at string, plan *compactor.Plan, res compactor.Result) {
 	e.notify(c, session, "compaction.applied", ref.Turn, at, map[string]any{
-		"tokens_saved": int64(res.Body.TokensBefore) - int64(res.Body.TokensAfter), "targets_count": res.Span.Covered,
+		"tokens_saved": int64(res.Body.TokensBefore) - int64(res.Body.TokensAfter), "targets_count": plan.Targets(),
 		"duration_ms": res.Body.DurationMS, "tier": res.Body.Tier, "elisions": len(res.Span.Elisions)})
 }
 

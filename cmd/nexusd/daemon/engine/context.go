@@ -160,6 +160,9 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 		v.budget = req.Budget
 	}
 	_, v.due = compactor.Due(v.path, v.policy, v.context.Tokens)
+	if req.Budget == 0 && v.policy.Unlimited(v.path.Limits) {
+		return v, nil
+	}
 	if !v.policy.Fits(v.path, v.context.Tokens, v.budget) {
 		if v, err = e.squeeze(ctx, v); err != nil {
 			return nil, err
@@ -231,6 +234,9 @@ func (e *Engine) renderContext(render renderFunc, v *contextView, req api.GetCon
 	if out.Recipe, err = compactor.NewRecipe(v.path, v.policy, v.budget, v.path.Counter).JSON(); err != nil {
 		return nil, err
 	}
+	if req.Explain {
+		out.Preamble = preambleParts(v.path.Counter, v.set.Preamble)
+	}
 	out.Compaction.State = "idle"
 	if v.due {
 		out.Compaction.State = e.dueState(v.path.Session, v.path.Head.Ref.Turn)
@@ -268,11 +274,14 @@ func pageContext(out *api.Context, head lineage.Node, cur contextCursor, limit, 
 		return fieldErr("/after", "past the end of the context")
 	}
 	size := len(out.System) + 512 + len(out.Recipe)
+	for _, p := range out.Preamble {
+		size += len(p.Name) + 64
+	}
 	for _, t := range out.Tools {
 		size += len(t) + 1
 	}
 	if cur.begun {
-		out.System, out.Tools, size = nil, nil, 512+len(out.Recipe)
+		out.System, out.Tools, out.Preamble, size = nil, nil, nil, 512+len(out.Recipe)
 	}
 	next := cur
 	next.at = head.Ref.Turn

@@ -82,7 +82,7 @@ func (e *Engine) turnOf(t projections.Turn, ev *turns.Event, full bool) (*api.Tu
 		out.Time = &at
 	}
 	if ev.Kind == turns.KindCompaction {
-		out.Type = "compaction"
+		out.Type, out.TokenCount = "compaction", ev.Tokens.Messages // the other number is what its elisions save
 		return out, e.fillCompaction(out, ev, full)
 	}
 	out.Pending = !ev.Halves.Has(turns.ResponseHalf)

@@ -184,7 +184,7 @@ func (e *Engine) Submit(ctx context.Context, c Caller, session turns.ID, req api
 	}
 	if err == nil {
 		e.Metrics.compacted(agentTier, e.Now().Sub(began))
-		e.notifyApplied(c, session, ref, at, res)
+		e.notifyApplied(c, session, ref, at, w.plan, res)
 	}
 	return e.compactionTurn(ctx, c, session, ref, err)
 }

@@ -84,6 +84,18 @@ func overhead(c tokens.Counter, p turns.Preamble) (n uint64) {
 	return n
 }
 
+// preambleParts is overhead, by the sections of the system part in their order
+// and the tools together.
+func preambleParts(c tokens.Counter, p turns.Preamble) (out []api.PreamblePart) {
+	for _, s := range p.System {
+		out = append(out, api.PreamblePart{Type: "system", Name: s.Name, Tokens: overhead(c, turns.Preamble{System: []turns.Section{s}})})
+	}
+	if n := overhead(c, turns.Preamble{Tools: p.Tools}); n > 0 {
+		out = append(out, api.PreamblePart{Type: "tools", Tokens: n})
+	}
+	return out
+}
+
 // gauge is how full the context at a node is.
 func (e *Engine) gauge(s *ledger.Session, set *turns.Settings, head lineage.Node) (api.Gauge, compactor.Policy, error) {
 	pol, err := compactor.Resolve(set.Policy)

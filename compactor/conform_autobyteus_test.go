@@ -1,0 +1,214 @@
+package compactor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus/turns"
+)
+
+// Rows AUT-1 to AUT-4: what the Autobyteus seed promises of a policy. That a
+// session without a limit is given whole is in the engine's test of AUT-2.
+
+func autobyteusWorld(t *testing.T, set string) *world {
+	w := newWorld()
+	pol, err := mustBuiltin(t, "autobyteus").With(turns.Raw(set))
+	must(t, err)
+	w.policy = pol
+	return w
+}
+
+// talk appends turns with a question and an answer each, of about 2n tokens.
+func (w *world) talk(t *testing.T, name string, turns, n int) {
+	t.Helper()
+	for i := range turns {
+		must(t, w.turn(user(fmt.Sprintf("%s question %d %s", name, i, words(n))), says(fmt.Sprintf("%s answer %d %s", name, i, words(n)))))
+	}
+}
+
+// AUT-1: after a compaction the snapshot, what stands for the past and the
+// recent tail, is the base that new turns are appended to; the next compaction
+// begins a new epoch.
+func TestAUT1(t *testing.T) {
+	w := autobyteusWorld(t, `{}`)
+	w.talk(t, "first", 8, 60)
+	tail := w.context(t).Messages[8:] // of the newest four turns
+	var base []turns.Message
+	for epoch := range 2 {
+		s := &scribe{text: fmt.Sprintf("episode %d", epoch)}
+		w.pass(t, TriggerManual, s)
+		cx := w.context(t)
+		if m := cx.Messages[0]; m.Role != turns.User || !strings.Contains(textOf(&m), s.text) {
+			t.Errorf("epoch %d begins with %s: %s", epoch, m.Role, textOf(&m))
+		}
+		if diff := cmp.Diff(tail, cx.Messages[1:]); diff != "" {
+			t.Errorf("epoch %d: the raw tail (-as sent +in the context):\n%s", epoch, diff)
+		}
+		base = cx.Messages
+		for i := range 6 {
+			w.talk(t, fmt.Sprintf("epoch %d.%d", epoch, i), 1, 60)
+			next := w.context(t).Messages
+			if diff := cmp.Diff(base, next[:len(base)]); diff != "" || len(next) != len(base)+2 {
+				t.Fatalf("epoch %d: turn %d changed the base:\n%s", epoch, i, diff)
+			}
+			base = next
+		}
+		tail = base[len(base)-8:]
+		if epoch == 1 && s.in[0].Previous != "episode 0" {
+			t.Errorf("the second epoch was made from %q", s.in[0].Previous)
+		}
+	}
+}
+
+// AUT-2: the input budget is token_limit - max_output_tokens - safety_margin;
+// without a limit nothing is due by size, but by other triggers it is.
+func TestAUT2(t *testing.T) {
+	pol := mustBuiltin(t, "autobyteus")
+	limits := turns.Limits{ContextWindow: 128_000, MaxOutputTokens: 8_000, SafetyMargin: 1_500}
+	const budget = 118_500
+	if got := pol.Budget(limits); got != budget {
+		t.Errorf("budget %d, want %d", got, budget)
+	}
+	for _, c := range []struct {
+		limits             turns.Limits
+		estimate, reported uint64
+		turns              uint64
+		kind               string // "": not due
+	}{
+		{limits, 1_000, budget, 0, ""},
+		{limits, 1_000, budget + 1, 0, TriggerThreshold},
+		{limits, budget + 1, 1_000, 0, ""}, // what the response reported counts, not the estimate
+		{limits, budget + 1, 0, 0, TriggerThreshold},
+		{turns.Limits{}, 900_000, 900_000, 0, ""},
+		{turns.Limits{}, 900_000, 900_000, 5, TriggerTurns},
+	} {
+		p := pol
+		p.EveryTurns = c.turns
+		trigger, due := DueAt(Path{Limits: c.limits}, p, Load{Tokens: c.estimate, Reported: c.reported, Turns: 5})
+		if due != (c.kind != "") || trigger.Kind != c.kind {
+			t.Errorf("%+v: due %v by %q", c, due, trigger.Kind)
+		}
+	}
+	if !pol.Unlimited(turns.Limits{MaxOutputTokens: 8_000}) || pol.Unlimited(limits) {
+		t.Error("a session is without a limit exactly where it states no window")
+	}
+}
+
+// AUT-3: due by what the last response reported, before the next call; by the
+// number of turns; by a tool's output that is too large, of which the newest is
+// shortened and nothing else; and when it is asked for.
+func TestAUT3(t *testing.T) {
+	w := autobyteusWorld(t, `{}`)
+	w.limits = turns.Limits{ContextWindow: 100_000, MaxOutputTokens: 8_000, SafetyMargin: 2_000}
+	w.talk(t, "some", 3, 60)
+	due := func() string {
+		trigger, _ := Due(w.path(), w.policy, w.context(t).Tokens)
+		return trigger.Kind
+	}
+	if got := due(); got != "" {
+		t.Errorf("due by %s at the start", got)
+	}
+	w.halves[len(w.halves)-1].Reported = 90_001
+	if got := due(); got != TriggerThreshold {
+		t.Errorf("due by %q after a response that reports 90001 of 90000", got)
+	}
+	w.halves[len(w.halves)-1].Reported = 0
+
+	w.policy.EveryTurns = 4
+	if got := due(); got != "" {
+		t.Errorf("due by %s after three turns", got)
+	}
+	w.talk(t, "one more", 1, 60)
+	if got := due(); got != TriggerTurns {
+		t.Errorf("due by %q after four turns", got)
+	}
+	w.policy.EveryTurns = 0
+
+	w.read(t, lines("large", 70_000)) // an older one, which was let through
+	w.halves[len(w.halves)-1].Messages[0].Parts[0] = result(w.halves[len(w.halves)-1].Messages[0].Parts[0].ID, lines("older", 59_000))
+	w.read(t, lines("small", 1_000), lines("large", 60_000))
+	if got := due(); got != "" {
+		t.Errorf("due by %s with an output of 60000 characters", got)
+	}
+	w.read(t, lines("small", 1_000), lines("large", 60_001))
+	if got := due(); got != TriggerLargeOutput {
+		t.Fatalf("due by %q with an output of 60001 characters", got)
+	}
+	before := toolTexts(w.context(t))
+	plan, r := w.pass(t, TriggerLargeOutput, &scribe{})
+	after := toolTexts(w.context(t))
+	changed := 0
+	for i := range before {
+		if before[i] != after[i] {
+			changed++
+		}
+	}
+	last := after[len(after)-1]
+	if changed != 1 || len(last) > 9_200 || !strings.HasPrefix(last, "large line 0\n") || !strings.Contains(last, "of 60,001 characters are left out here") {
+		t.Errorf("%d outputs changed, the newest to %d characters", changed, len(last))
+	}
+	if r.Body.Tier != ElideTier || r.Span.Covered != 0 || plan.Targets() != 1 {
+		t.Errorf("by %s, %d turns covered, %d targets; want the newest output, without a summary", r.Body.Tier, r.Span.Covered, plan.Targets())
+	}
+	if got := due(); got != "" {
+		t.Errorf("due by %s after it was shortened", got)
+	}
+	if plan, _ := w.pass(t, TriggerManual, &scribe{text: "asked for"}); plan.Span.Covered == 0 {
+		t.Error("asked for, nothing was compacted")
+	}
+}
+
+// AUT-4: all turns but the raw tail are summarized, by any summarizer, into an
+// episodic summary and semantic facts, typed, each once, with their source turns.
+func TestAUT4(t *testing.T) {
+	w := autobyteusWorld(t, `{"keep_turns":2}`)
+	w.talk(t, "some", 6, 60)
+	refs := map[uint64]turns.Ref{}
+	for _, h := range w.halves {
+		refs[h.Depth] = h.Ref
+	}
+	const answer = `{"episodic_summary":"They spoke of six things.","semantic_facts":[
+		{"type":"preference","text":"Likes tea","turns":[1,2]},
+		{"type":"fact","text":"The port is 8080.","turns":[3]},
+		{"type":"preference","text":"Likes tea.","turns":[4,6]}]}`
+	asked := 0
+	model := summarizerFunc(func(_ context.Context, in Input) (Output, error) {
+		asked++
+		tmpl, ok := FindTemplate(in.Template)
+		if !ok || tmpl.Shape != Facts {
+			t.Errorf("asked by the template %q", in.Template)
+		}
+		return tmpl.Parse(answer, in.Halves)
+	})
+	plan, r := w.pass(t, TriggerManual, model)
+	if asked != 1 || plan.Span.Covered != 4 || len(plan.Kept) != 4 || plan.Span.Through != refs[4] || plan.Span.FirstKept != refs[5] {
+		t.Errorf("asked %d times; covers %d turns through %v, keeps %d halves", asked, plan.Span.Covered, plan.Span.Through, len(plan.Kept))
+	}
+	if r.Body.Summary != "They spoke of six things." {
+		t.Errorf("summary %q", r.Body.Summary)
+	}
+	source := func(depths ...uint64) (out []turnName) { // turn 6 was not summarized
+		for _, d := range depths {
+			out = append(out, named(refs[d]))
+		}
+		return out
+	}
+	want, err := turns.EncodeJSON([]map[string]any{
+		{"kind": "preference", "text": "Likes tea", "source": source(1, 2, 4)},
+		{"kind": "fact", "text": "The port is 8080.", "source": source(3)},
+	})
+	must(t, err)
+	var a, b any
+	must(t, turns.DecodeJSON(want, &a))
+	must(t, turns.DecodeJSON(r.Body.Memories, &b))
+	if diff := cmp.Diff(a, b); diff != "" {
+		t.Errorf("semantic facts (-want +got):\n%s", diff)
+	}
+	if got := mustBuiltin(t, "autobyteus").KeepTurns; got != 4 {
+		t.Errorf("raw_tail_turns is %d", got)
+	}
+}
