@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
 )
 
 // TestPinnedTextStands: what the user of a pinned turn says is quoted word for

@@ -55,8 +55,9 @@ func TestLongSession(t *testing.T) {
 				if over > 0 {
 					t.Errorf("%d of %d contexts are over %d tokens, the largest has %d", over, len(r.Calls), limit, s.MaxTokens)
 				}
-				// Two in a row come from two large results in a row; more would be a loop.
-				if longest > 8 {
+				// Large results in a row make compactions in a row, more of them in a small
+				// window; without end they would be a loop.
+				if longest > 25 {
 					t.Errorf("%d calls in a row were compacted before", longest)
 				}
 				t.Logf("%d turns, %d calls: %d compactions, %d elision passes, at most %d in a row; mean %d, largest %d tokens; %v",
