@@ -240,11 +240,11 @@ func resultParts(p *turns.Part) ([]turns.Part, bool) {
 	if p.Response.Kind() != '[' {
 		return nil, false
 	}
-	m := turns.Message{}
-	if err := turns.DecodeJSON([]byte(`{"role":"tool","parts":`+string(p.Response)+`}`), &m); err != nil {
+	var parts []turns.Part
+	if err := turns.DecodeJSON(p.Response, &parts); err != nil {
 		return nil, false
 	}
-	return m.Parts, true
+	return parts, true
 }
 
 // units is the length of s in UTF-16 units.

@@ -198,6 +198,25 @@ func (m *Message) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
+// MarshalJSONTo writes the protocol's form, of a part that stands alone: in a
+// list that is a tool's result.
+func (p Part) MarshalJSONTo(e *jsontext.Encoder) error { return json.MarshalEncode(e, p.toJSON()) }
+
+// UnmarshalJSONFrom reads the protocol's form. It checks shapes only.
+func (p *Part) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	var j partJSON
+	if err := json.UnmarshalDecode(d, &j); err != nil {
+		return err
+	}
+	q, err := j.part()
+	if err != nil {
+		fe := err.(*FieldError)
+		return &FieldError{Field: string(d.StackPointer()) + fe.Field, Reason: fe.Reason, Kind: fe.Kind}
+	}
+	*p = q
+	return nil
+}
+
 func (p *Part) toJSON() partJSON {
 	j := partJSON{Type: p.Type, IsError: p.IsError, Ref: p.Ref, Ext: p.Ext, Arguments: p.Arguments, Response: p.Response}
 	opt := func(s string) *string {

@@ -106,6 +106,29 @@ func TestDecodeJSONKeeps(t *testing.T) {
 	}
 }
 
+// A part alone, in a list that is a tool's result, has the protocol's form too.
+func TestPartsAlone(t *testing.T) {
+	want := []Part{TextPart(""), TextPart("a"), {Type: Blob, Modality: "image", MimeType: "image/png", Data: []byte{0, 0xff}}}
+	b, err := EncodeJSON(want)
+	const form = `[{"type":"text","content":""},{"type":"text","content":"a"},{"type":"blob","content":"AP8=","modality":"image","mime_type":"image/png"}]`
+	if err != nil || string(b) != form {
+		t.Errorf("%s, %v, want %s", b, err, form)
+	}
+	var got []Part
+	if err := DecodeJSON(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+	for in, field := range map[string]string{`[{"type":"blob","content":"%"}]`: "/0/content", `[{"Type":"text"}]`: "/0/Type"} {
+		var fe *FieldError
+		if err := DecodeJSON([]byte(in), &got); !errors.As(err, &fe) || fe.Field != field {
+			t.Errorf("%s: %v, want a FieldError at %s", in, err, field)
+		}
+	}
+}
+
 // TestPartValidate is about what stands beside a ref; the rest of
 // Message.Validate is in the daemon's tables.
 func TestPartValidate(t *testing.T) {
