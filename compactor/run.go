@@ -66,15 +66,19 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 		if ctx.Err() != nil {
 			break
 		}
-		in := plan.Input()
+		in, images := plan.Input(), plan.imagesNote()
 		if !t.Local {
 			in.MaxTokens = min(in.MaxTokens, maxWritten)
 		}
+		in.MaxTokens = max(1, less(in.MaxTokens, (tokens.Approx{}).Text(images)))
 		out, err := t.Summarizer.Summarize(ctx, in)
 		usage, cost = addUsage(usage, out.Usage), cost+out.CostMicros
 		if err == nil {
 			if out.Tier == "" {
 				out.Tier = t.Name
+			}
+			if text := strings.TrimSpace(out.Text); text != "" && !strings.HasSuffix(text, strings.TrimSpace(images)) {
+				out.Text = text + images
 			}
 			var r Result
 			if r, err = Compose(plan, out, counter); err == nil {
@@ -88,6 +92,9 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 		return Result{}, fmt.Errorf("summarize through %v: %w", plan.Span.Through, err)
 	}
 	if plan.Policy.OnFailure == "fail" {
+		if len(tried) == 0 {
+			return Result{}, fmt.Errorf("%w: none of the policy's summarizers is there", ErrFailed)
+		}
 		return Result{}, fmt.Errorf("%w: %w", ErrFailed, errors.Join(errorsOf(tried)...))
 	}
 	r, err := Compose(plan, Output{Text: plan.notice(counter), Tier: NoticeTier}, counter)
@@ -104,6 +111,21 @@ func (plan *Plan) Input() Input {
 		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, plan.Policy.inApprox(plan.SummaryTokens)), Focus: plan.Focus,
 		Template: plan.Policy.Template, Text: plan.Policy.TemplateText, Style: plan.Policy.Style(), Known: plan.Known,
 	}
+}
+
+// imagesNote is what a summary under GSV's template ends with where images stood
+// in what it is of: how many. "" for none. Package llm writes it too, within the
+// answer's bound.
+func (plan *Plan) imagesNote() string {
+	t, _ := FindTemplate(plan.Policy.Template)
+	n := 0
+	if t.Shape == Blocks {
+		n = Images(plan.Reads)
+	}
+	if n == 0 {
+		return ""
+	}
+	return "\n\n" + ImagesNote(n)
 }
 
 // order is the tiers that the policy names, in its order; all where it names none.
