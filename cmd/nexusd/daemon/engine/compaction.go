@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"nexus/compactor"
@@ -151,8 +152,13 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 		return nil, nil
 	}
 	ref, err := e.compact(ctx, c, session, compaction{request: request{what: "compaction.run"}, ifDue: true, local: true})
-	if errors.Is(err, api.ErrNothing) {
+	switch {
+	case errors.Is(err, api.ErrNothing):
 		e.pause(c, session, head.Ref.Turn)
+		return nil, nil
+	case errors.Is(err, compactor.ErrFailed):
+		// A policy that takes no notice for a summary goes on with what there is, as
+		// long as it fits. The next call tries again.
 		return nil, nil
 	}
 	if err != nil || ref.IsZero() {
@@ -281,9 +287,11 @@ func (e *Engine) planAt(ctx context.Context, s *ledger.Session, head lineage.Nod
 	return w, planError(err)
 }
 
-// planError is a planning error as the contract names it.
+// planError is an error of planning or summarizing as the contract names it.
 func planError(err error) error {
 	switch {
+	case errors.Is(err, compactor.ErrFailed):
+		return failedError{&api.Error{Code: api.Unavailable, Message: strings.ReplaceAll(err.Error(), "\n", "; "), Details: map[string]any{"on_failure": "fail"}}}
 	case errors.Is(err, compactor.ErrNothing):
 		return &api.Error{Code: api.Nothing, Message: err.Error()}
 	case errors.Is(err, compactor.ErrOverhead), errors.Is(err, compactor.ErrOverBudget):
@@ -296,6 +304,11 @@ func planError(err error) error {
 	}
 	return err
 }
+
+// failedError is [compactor.ErrFailed] as the contract names it.
+type failedError struct{ error }
+
+func (f failedError) Unwrap() []error { return []error{f.error, compactor.ErrFailed} }
 
 // commitCompaction stores a compaction, and returns its name and position; ""
 // where the same request stored it before.
