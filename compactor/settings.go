@@ -3,6 +3,7 @@ package compactor
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"nexus/turns/tokens"
 )
@@ -23,7 +24,7 @@ const (
 // Users' and assistants' messages, images and files are never touched.
 type Prune struct {
 	// When is "always", or "cache_cold": only in a context whose newest turn is
-	// at least IdleSeconds old. "": never.
+	// at least the policy's IdleSeconds old, or 300 where it has none. "": never.
 	When string `json:"when,omitzero"`
 	// KeepAssistants is how many of the newest assistant messages, and all
 	// after the oldest of them, nothing is shortened behind.
@@ -47,6 +48,19 @@ func (p Prune) check(check checkFunc) {
 	check(max(p.KeepAssistants, p.SoftTrimChars, p.HeadChars, p.TailChars, p.ClearAfter) <= maxTokens, "prune", "a number is over %d", uint64(maxTokens))
 	check(len(p.TrimMark) <= 500 && len(p.ClearMark) <= 500, "prune", "a mark is over 500 bytes")
 }
+
+// Cold reports whether a prompt cache is taken to have gone after so long.
+func (p Policy) Cold(idle time.Duration) bool {
+	after := p.IdleSeconds
+	if after == 0 {
+		after = cacheSeconds
+	}
+	return uint64(max(0, idle)/time.Second) >= after
+}
+
+// cacheSeconds is how long providers keep a prompt cache that nobody reads:
+// five minutes, by Anthropic's and OpenAI's documentation.
+const cacheSeconds = 300
 
 // Elide shortens parts of messages that stay, by a compaction that covers
 // nothing: tool results first, the largest first; then assistants' texts and

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"nexus/compactor"
 	"nexus/ledger"
@@ -28,7 +27,7 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 	}
 	p.Idle = e.idle(head)
 	p.View = pol.Prune
-	p.Cold = pol.IdleSeconds > 0 && p.Idle >= time.Duration(pol.IdleSeconds)*time.Second
+	p.Cold = pol.Cold(p.Idle)
 	var cut lineage.Cut
 	l := &loading{e: e}
 	in, err := e.inForceAt(s, head)
