@@ -234,6 +234,9 @@ func (s *Summarizer) job(in compactor.Input) (*job, error) {
 	if s.partial && j.style.SkipRatio == 0 {
 		return nil, fmt.Errorf("%w: template %s skips nothing", ErrPartial, t.Name)
 	}
+	// The earlier summary and the answer stand in one request: with a larger share
+	// each, a small window would not hold both.
+	j.in.MaxTokens = max(1, min(in.MaxTokens, s.window/answerShare))
 	j.in.Known = j.newest(in.Known)
 	return j, nil
 }

@@ -91,6 +91,10 @@ func (j *job) room() uint64 {
 // may take.
 const knownShare = 8
 
+// answerShare is the part of the window, one in so many, that a summary may
+// have at most.
+const answerShare = 8
+
 // newest is the newest of the notes that together fit their share of the window.
 func (j *job) newest(known []string) []string {
 	left := j.window / knownShare

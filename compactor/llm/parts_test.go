@@ -228,6 +228,29 @@ func TestManyMessages(t *testing.T) {
 	}
 }
 
+// A policy's summary may be longer than a small model's window: such a model is
+// asked for less, and every request fits.
+func TestSmallWindow(t *testing.T) {
+	const window = 8000
+	for _, template := range []string{"gsv", "spec-008", ""} {
+		reply := plain
+		if template == "gsv" {
+			reply = blocks
+		}
+		s, asked := scripted(t, Config{Window: window}, reply)
+		in := input(40, 900)
+		in.Template, in.MaxTokens = template, 12_000
+		if _, err := s.Summarize(t.Context(), in); err != nil {
+			t.Errorf("%q: %v", template, err)
+		}
+		for _, r := range *asked {
+			if n := (tokens.Approx{}).Text(r.system) + (tokens.Approx{}).Text(r.user) + r.maxTokens; n > window {
+				t.Errorf("%q: a request of %d tokens", template, n)
+			}
+		}
+	}
+}
+
 // GSV-13: images are counted in the summary, and no byte of theirs is sent.
 func TestGSV13Images(t *testing.T) {
 	s, asked := scripted(t, Config{Window: 8000}, blocks)
