@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"nexus/compactor"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange/strict"
+)
+
+// The rows of the GSV seed that are a session's.
+
+// opened is a session under a policy with settings of its own. Window 0 is the
+// policy's.
+func opened(t *testing.T, e *Engine, c Caller, policy, set string, limits turns.Limits) *api.Session {
+	t.Helper()
+	label := fmt.Sprintf("s-%s", newID(t))
+	r := api.CreateSession{SessionSettings: api.SessionSettings{Label: &label, Policy: &api.Policy{Name: policy, Set: turns.Raw(set)}}}
+	if limits != (turns.Limits{}) {
+		r.Limits = &limits
+	}
+	return must(e.Create(t.Context(), c, r, canon(r)))(t)
+}
+
+// counted is r with what a provider says that its call took.
+func counted(r api.AppendTurn, input, output uint64) api.AppendTurn {
+	r.Usage = &turns.Usage{InputTokens: input, OutputTokens: output}
+	return r
+}
+
+// look is the context for the next call.
+func look(t *testing.T, e *Engine, s turns.ID) *api.Context {
+	t.Helper()
+	cx := must(e.Context(t.Context(), alice, s, api.GetContext{Format: "anthropic"}))(t)
+	if err := strict.Anthropic(canon(cx.System), canon(cx.Messages)); err != nil {
+		t.Fatal(err)
+	}
+	return cx
+}
+
+// GSV-2: the compaction comes in the request for the context that needs it,
+// before the model is called, and not earlier.
+func TestGSV2(t *testing.T) {
+	e := newWorld().engine(t)
+	s := opened(t, e, alice, "gsv", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
+	const threshold = 12_000 // 16,000 less a quarter, which is less than 20,000
+	compacted := 0
+	for i := range 80 {
+		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(900)), long(400)))
+		if n := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Compactions; n != uint64(compacted) {
+			t.Fatalf("turn %d: an append compacted", i)
+		}
+		cx := look(t, e, s.ID)
+		if cx.Tokens+cx.Overhead > threshold {
+			t.Fatalf("turn %d: %d tokens", i, cx.Tokens)
+		}
+		if cx.Compacted != nil {
+			compacted++
+			k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t)
+			if k.Compaction.Trigger.Kind != compactor.TriggerThreshold || k.Compaction.TokensBefore <= threshold || k.Compaction.Mode != "before_call" {
+				t.Errorf("compaction of %d tokens by %s %s", k.Compaction.TokensBefore, k.Compaction.Trigger.Kind, k.Compaction.Trigger.Detail)
+			}
+		}
+	}
+	if compacted < 2 {
+		t.Errorf("%d compactions", compacted)
+	}
+}
+
+// failing is a summarizer that fails.
+type failing struct{}
+
+func (failing) Summarize(context.Context, compactor.Input) (compactor.Output, error) {
+	return compactor.Output{}, errors.New("no")
+}
+
+// GSV-6: the tier that made a summary stands in the ledger and in the
+// notification. Under on_failure "fail" nothing takes a summary's place: the
+// session goes on as long as its context fits, and who asks for a compaction is
+// told that there is none.
+func TestGSV6(t *testing.T) {
+	limits := turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100}
+	for _, c := range []struct {
+		tier compactor.Summarizer
+		want string
+	}{{firstWords{}, "only"}, {failing{}, compactor.NoticeTier}} {
+		e := newWorld().engine(t)
+		e.Tiers = []compactor.Tier{{Name: "only", Summarizer: c.tier, Local: true}}
+		var told []string
+		e.Notify = func(_, _ string, n api.Notification) {
+			if strings.HasPrefix(n.What, "compaction.") {
+				told = append(told, n.What+" "+string(n.Detail))
+			}
+		}
+		s := opened(t, e, alice, "gsv", `{"keep_tokens":2000}`, limits)
+		var k *turns.ID
+		for i := 0; k == nil; i++ {
+			add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(900)), long(400)))
+			k = look(t, e, s.ID).Compacted
+		}
+		got := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *k}))(t)
+		if got.Compaction.Tier != c.want || len(told) != 2 || !strings.Contains(told[1], `"tier":"`+c.want+`"`) || !strings.HasPrefix(told[1], "compaction.applied") {
+			t.Errorf("by %s, want %s; told %v", got.Compaction.Tier, c.want, told)
+		}
+		if n := got.Compaction.Summary; c.want == compactor.NoticeTier && !strings.HasSuffix(*n, " messages that were compacted. Summary unavailable due to size limits.]") {
+			t.Errorf("notice %q", *n)
+		}
+	}
+
+	e := newWorld().engine(t)
+	e.Tiers = []compactor.Tier{{Name: "only", Summarizer: failing{}, Local: true}}
+	applied := 0
+	e.Notify = func(_, _ string, n api.Notification) {
+		if n.What == "compaction.applied" {
+			applied++
+		}
+	}
+	s := opened(t, e, alice, "gsv", `{"keep_tokens":2000,"on_failure":"fail"}`, limits)
+	state := ""
+	for i := 0; state != "due"; i++ {
+		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(900)), long(400)))
+		state = look(t, e, s.ID).Compaction.State
+	}
+	_, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil)
+	if code(err) != api.Unavailable || !strings.Contains(err.Error(), "no summary was made") {
+		t.Errorf("compaction.run: %v, want unavailable", err)
+	}
+	add(t, e, s.ID, say(long(20_000), ""))
+	if _, err := e.Context(t.Context(), alice, s.ID, api.GetContext{}); code(err) != api.Unprocessable {
+		t.Errorf("a context over its budget: %v, want unprocessable", err)
+	}
+	if n := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Compactions; n != 0 || applied != 0 {
+		t.Errorf("%d compactions, %d told", n, applied)
+	}
+	e.Tiers[0].Summarizer = firstWords{}
+	if look(t, e, s.ID).Compacted == nil {
+		t.Error("once there is a summary again, nothing is compacted")
+	}
+	verified(t, e)
+}
+
+// GSV-14: after a reset the first call goes by the estimate, every later one by
+// what the provider reported: within one call the count is a real one.
+func TestGSV14(t *testing.T) {
+	e := newWorld().engine(t)
+	s := opened(t, e, alice, "gsv", `{}`, turns.Limits{})
+	check := func(what string, s turns.ID, want string) {
+		t.Helper()
+		got := look(t, e, s).Compaction.State
+		if got == "paused" { // due, and so short that nothing can be gained
+			got = "due"
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	add(t, e, s.ID, say("hello", ""))
+	check("the first call", s.ID, "idle")
+	add(t, e, s.ID, counted(api.AppendTurn{Messages: []turns.Message{}, Response: say("", "yes").Response}, 185_000, 5))
+	check("185,000 reported", s.ID, "due")
+
+	next := must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{ID: newID(t)}, []byte("{}")))(t)
+	if next.Usage != (turns.Usage{}) || next.Tokens != 0 {
+		t.Errorf("the counters go on: %+v, %d tokens", next.Usage, next.Tokens)
+	}
+	add(t, e, next.ID, say("hello", ""))
+	check("the first call after a reset", next.ID, "idle")
+	add(t, e, next.ID, counted(api.AppendTurn{Messages: []turns.Message{}, Response: say("", "yes").Response}, 179_900, 5))
+	check("179,900 reported", next.ID, "idle")
+	add(t, e, next.ID, say(long(1000), ""))
+	check("with what was said since", next.ID, "due")
+	add(t, e, next.ID, counted(api.AppendTurn{Messages: []turns.Message{}, Response: say("", "yes").Response}, 20_000, 5))
+	check("20,000 reported", next.ID, "idle")
+	add(t, e, next.ID, counted(say("more", "yes"), 185_000, 5))
+	check("185,000 reported", next.ID, "due")
+	system := api.System{{Content: "another system part"}}
+	must(e.Set(t.Context(), alice, next.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
+	check("reported of another system part", next.ID, "idle")
+}

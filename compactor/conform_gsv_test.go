@@ -1,0 +1,291 @@
+package compactor
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus/turns"
+)
+
+// The rows of the GSV seed that are planning and rendering. Those of its
+// summarizer are in package llm, GSV-14 is in the engine.
+
+// measured is the size that the policy takes p's context for: the least
+// threshold at which it is not due.
+func measured(p Path, pol Policy) uint64 {
+	pol.ReserveTokens = 1
+	least := p.Overhead + 1
+	n := sort.Search(1<<20, func(n int) bool {
+		p.Limits = turns.Limits{ContextWindow: least + uint64(n) + 2, MaxOutputTokens: 1, SafetyMargin: 1}
+		_, due := Due(p, pol, p.tokens())
+		return !due
+	})
+	return least + uint64(n)
+}
+
+// gsvEstimate is the seed's JSON.stringify(message).length / 4 * 1.2, rounded
+// up for each message.
+func gsvEstimate(t *testing.T, ms ...turns.Message) (n uint64) {
+	t.Helper()
+	for i := range ms {
+		b, err := turns.EncodeJSON(&ms[i])
+		must(t, err)
+		n += (uint64(len(utf16.Encode([]rune(string(b)))))*12 + 39) / 40
+	}
+	return n
+}
+
+// gsvSized is a world under the policy gsv, of n turns: a question, a call, its
+// result of about size tokens, and an answer.
+func gsvSized(t *testing.T, n, size int) *world {
+	t.Helper()
+	w := newWorld()
+	w.policy = mustBuiltin(t, "gsv")
+	for i := range n {
+		id := fmt.Sprintf("c%d", i)
+		must(t, w.turn(user(fmt.Sprintf("question %d 漢字😀", i)), says("", id)))
+		must(t, w.turn([]turns.Message{tool(result(id, words(size+7*i)))}, says(fmt.Sprintf("answer %d", i))))
+	}
+	return w
+}
+
+func gsvWith(t *testing.T, set string) Policy {
+	t.Helper()
+	pol, err := mustBuiltin(t, "gsv").With(turns.Raw(set))
+	must(t, err)
+	return pol
+}
+
+// GSV-1: what the provider last reported of this very context, and an estimate of
+// what was appended since; without a report, characters of the JSON / 4 × 1.2.
+func TestGSV1(t *testing.T) {
+	w := gsvSized(t, 4, 100)
+	pol := w.policy
+	all := func() (ms []turns.Message) {
+		for _, h := range w.path().Halves {
+			ms = append(ms, h.Messages...)
+		}
+		return ms
+	}
+	check := func(what string, p Path, want uint64) {
+		t.Helper()
+		if got := measured(p, pol); got != want {
+			t.Errorf("%s: %d tokens, want %d", what, got, want)
+		}
+	}
+	check("no report", w.path(), gsvEstimate(t, all()...))
+	p := w.path()
+	p.Overhead = 500 // a report has it, an estimate has not
+	check("no report, beside an overhead", p, 500+gsvEstimate(t, all()...))
+
+	last := len(w.halves) - 1
+	w.halves[last-2].Reported = 111 // of an older call
+	w.halves[last].Reported = 5000
+	check("reported", w.path(), 5000+gsvEstimate(t, w.halves[last].Messages...))
+	p = w.path()
+	p.Overhead = 500
+	check("reported, beside an overhead", p, 5000+gsvEstimate(t, w.halves[last].Messages...))
+	w.halves[last].Reported = 20 // less than the estimate: the report counts all the same
+	check("reported less", w.path(), 20+gsvEstimate(t, w.halves[last].Messages...))
+
+	w.halves[last].Reported = 5000
+	more := user("more 漢字😀 " + words(300))
+	must(t, w.turn(more, nil))
+	check("appended since", w.path(), 5000+gsvEstimate(t, append(more, w.halves[last].Messages...)...))
+	p = w.path()
+	p.Changed = w.halves[last].Depth // another preamble, another compaction
+	check("measured on another context", p, gsvEstimate(t, all()...))
+
+	_, err := w.compact(gsvWith(t, `{"keep_tokens":450}`), TriggerManual, Options{})
+	must(t, err)
+	if w.path().Halves[0].Depth > w.halves[last].Depth {
+		t.Fatal("the reported response is not kept: the next check would say nothing")
+	}
+	cx, err := Render(w.path(), w.path().Counter)
+	must(t, err)
+	check("measured before the compaction", w.path(), gsvEstimate(t, cx.Messages...))
+	if n := w.path().Reported(); n != 0 {
+		t.Errorf("a report of before the compaction counts as %d tokens after it", n)
+	}
+	must(t, w.turn(nil, says("and on "+words(2000))))
+	w.halves[len(w.halves)-1].Reported = 2600
+	check("reported after the compaction", w.path(), 2600+gsvEstimate(t, w.halves[len(w.halves)-1].Messages...))
+}
+
+// GSV-2: due before the call, over context_window − reserve_tokens.
+func TestGSV2(t *testing.T) {
+	for _, c := range []struct {
+		set               string
+		window, threshold uint64
+	}{
+		{`{}`, 0, 180_000},
+		{`{}`, 200_000, 180_000},
+		{`{}`, 128_000, 108_000},
+		{`{}`, 1_000_000, 980_000},
+		{`{"reserve_tokens":30000}`, 200_000, 170_000},
+		{`{"context_window":100000}`, 0, 80_000},
+		{`{}`, 40_000, 29_200}, // reserve a quarter at most, and never over the budget
+	} {
+		pol := gsvWith(t, c.set)
+		if pol.Mode != BeforeCall {
+			t.Fatalf("mode %s", pol.Mode)
+		}
+		limits := turns.Limits{ContextWindow: c.window}
+		reported := Path{Limits: limits, Halves: []HalfTurn{{Half: turns.ResponseHalf, Depth: 1}}}
+		for _, over := range []uint64{0, 1} {
+			if _, due := Due(Path{Limits: limits}, pol, c.threshold+over); due != (over == 1) {
+				t.Errorf("%s, window %d: an estimate of %d is due: %v", c.set, c.window, c.threshold+over, due)
+			}
+			if _, due := Due(Path{Limits: limits, Overhead: 9000}, pol, c.threshold-9000+over); due != (over == 1) {
+				t.Errorf("%s, window %d: system and tools do not count", c.set, c.window)
+			}
+			reported.Halves[0].Reported = c.threshold + over
+			trigger, due := Due(reported, pol, 10)
+			if due != (over == 1) {
+				t.Errorf("%s, window %d: %d reported is due: %v", c.set, c.window, c.threshold+over, due)
+			}
+			want := fmt.Sprintf(`{"tokens":10,"overhead":0,"reported":%d,"threshold":%d,"budget":%d}`, c.threshold+1, c.threshold, pol.Budget(limits))
+			if due && (trigger.Kind != TriggerThreshold || string(trigger.Detail) != want) {
+				t.Errorf("trigger %s %s, want %s", trigger.Kind, trigger.Detail, want)
+			}
+		}
+	}
+}
+
+// GSV-3: the newest keep_tokens stay, walking back, to the byte; everything before
+// is summarized. A cut inside a tool call's pair moves back before the call.
+func TestGSV3(t *testing.T) {
+	moved := 0
+	for keep := uint64(200); keep < 3000; keep += 37 {
+		w := gsvSized(t, 12, 150)
+		before := w.path()
+		want, sum := len(before.Halves), uint64(0)
+		for want > 0 && sum+before.Halves[want-1].Tokens <= keep {
+			want--
+			sum += before.Halves[want].Tokens
+		}
+		if before.Halves[want].Half == turns.MessagesHalf && before.Halves[want].Messages[0].Role == turns.Tool {
+			want-- // its call
+			moved++
+		}
+		plan, err := w.compact(gsvWith(t, fmt.Sprintf(`{"keep_tokens":%d}`, keep)), TriggerManual, Options{})
+		must(t, err)
+		if len(plan.Covered) != want || len(plan.Reads) != want {
+			t.Fatalf("keep %d: covers %d halves and reads %d, want %d", keep, len(plan.Covered), len(plan.Reads), want)
+		}
+		cx, err := Render(w.path(), w.path().Counter)
+		must(t, err)
+		var tail []turns.Message
+		for _, h := range before.Halves[want:] {
+			tail = append(tail, h.Messages...)
+		}
+		if d := cmp.Diff(string(jsonOf(t, tail)), string(jsonOf(t, cx.Messages[1:]))); d != "" {
+			t.Fatalf("keep %d: the recent part (-said +shown):\n%s", keep, d)
+		}
+	}
+	if moved == 0 {
+		t.Error("no cut fell between a call and its result")
+	}
+}
+
+func jsonOf(t *testing.T, v any) []byte {
+	t.Helper()
+	b, err := turns.EncodeJSON(v)
+	must(t, err)
+	return b
+}
+
+// GSV-7: the summary is one user message behind the seed's line, first in the
+// context; the next compaction takes its place.
+func TestGSV7(t *testing.T) {
+	w := gsvSized(t, 8, 100)
+	pol := gsvWith(t, `{"keep_tokens":400}`)
+	for round := range 3 {
+		text := fmt.Sprintf("summary %d", round)
+		plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
+		must(t, err)
+		r, err := Run(t.Context(), plan, []Tier{{Name: "says", Summarizer: says100(text)}}, w.path().Counter)
+		must(t, err)
+		must(t, w.compaction(r))
+		cx, err := Render(w.path(), w.path().Counter)
+		must(t, err)
+		want := turns.TextMessage(turns.User, "[Conversation summary from automatic context compaction]\n\n"+text)
+		if d := cmp.Diff([]turns.Message{want}, r.Body.Replacement); d != "" {
+			t.Errorf("replacement (-want +got):\n%s", d)
+		}
+		summaries := 0
+		for i, m := range cx.Messages {
+			if cx.Sources[cx.Origins[i]].Status == InSummary {
+				summaries++
+				if d := cmp.Diff(want, m); d != "" || i != 0 {
+					t.Errorf("message %d (-want +got):\n%s", i, d)
+				}
+			}
+		}
+		if summaries != 1 || (round > 0 && plan.Previous != fmt.Sprintf("summary %d", round-1)) {
+			t.Errorf("round %d: %d summaries, the one before was %q", round, summaries, plan.Previous)
+		}
+		for i := range 4 {
+			id := fmt.Sprintf("r%d-%d", round, i)
+			must(t, w.turn(user("go on"), says("", id)))
+			must(t, w.turn([]turns.Message{tool(result(id, words(150)))}, says("done")))
+		}
+	}
+}
+
+// GSV-13, of every summarizer: the images of what is summarized are counted in
+// the summary; the notice is the seed's sentence alone.
+func TestGSV13(t *testing.T) {
+	w := newWorld()
+	w.policy = mustBuiltin(t, "gsv")
+	image := turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: []byte("\x89PNG")}
+	for i := range 3 {
+		ms := user(fmt.Sprintf("look at %d %s", i, words(400)))
+		ms[0].Parts = append(ms[0].Parts, image)
+		must(t, w.turn(ms, says("seen")))
+	}
+	must(t, w.turn(user(words(200)), says(words(200))))
+	plan, err := NewPlan(w.path(), gsvWith(t, `{"keep_tokens":485}`), turns.Trigger{Kind: TriggerManual}, Options{})
+	must(t, err)
+	if len(plan.Covered) != 6 {
+		t.Fatalf("covers %d halves", len(plan.Covered))
+	}
+	counted := "what was said\n\n" + ImagesNote(3)
+	for _, c := range []struct {
+		what, text, want string
+		local            bool
+	}{
+		{"a tier that does not count", "what was said", counted, true},
+		{"a tier that counts", counted, counted, false},
+	} {
+		r, err := Run(t.Context(), plan, []Tier{{Name: "says", Summarizer: says100(c.text), Local: c.local}}, w.path().Counter)
+		must(t, err)
+		if r.Body.Summary != c.want {
+			t.Errorf("%s: %q, want %q", c.what, r.Body.Summary, c.want)
+		}
+	}
+	// There is room for the note, however long the summarizer writes.
+	full := summarizerFunc(func(_ context.Context, in Input) (Output, error) {
+		text := words(int(in.MaxTokens))
+		for approx.Text(text) > in.MaxTokens {
+			text = text[:len(text)-4]
+		}
+		return Output{Text: text}, nil
+	})
+	r, err := Run(t.Context(), plan, []Tier{{Name: "full", Summarizer: full}}, w.path().Counter)
+	must(t, err)
+	if r.Body.Tier != "full" || !strings.HasSuffix(r.Body.Summary, ImagesNote(3)) {
+		t.Errorf("a full summary: tier %s, %v", r.Body.Tier, r.Tried)
+	}
+	r, err = Run(t.Context(), plan, nil, w.path().Counter)
+	must(t, err)
+	if want := "[Context contained 6 messages that were compacted. Summary unavailable due to size limits.]"; r.Body.Summary != want {
+		t.Errorf("notice %q, want %q", r.Body.Summary, want)
+	}
+}
