@@ -47,7 +47,7 @@ type Policy struct {
 	// Range [0, 1]; 0: this trigger is off.
 	TriggerRatio float64 `json:"trigger_ratio,omitzero"`
 	// TargetRatio is the share of the budget, less overhead, that the messages
-	// fill at most after a compaction. Range (0, 0.9].
+	// fill at most after a compaction. Range [0.01, 0.9].
 	TargetRatio float64 `json:"target_ratio,omitzero"`
 	// TargetTokens bounds the same in tokens. 0: no bound but the ratio's.
 	TargetTokens uint64 `json:"target_tokens,omitzero"`
@@ -74,7 +74,7 @@ type Policy struct {
 	IdleRatio   float64 `json:"idle_ratio,omitzero"`
 
 	// KeepTokens is how many of the newest tokens stay verbatim. What the target
-	// leaves beside the summary bounds it. Range [1, 10000000].
+	// leaves beside the summary bounds it. Range [1, 2^40]; 0 with KeepTurns.
 	KeepTokens uint64 `json:"keep_tokens,omitzero"`
 	// KeepTurns keeps the newest responses, with what was sent for them, in
 	// place of KeepTokens; the target bounds it as well. 0: KeepTokens counts.
@@ -85,7 +85,7 @@ type Policy struct {
 	ManualKeepRatio float64 `json:"manual_keep_ratio,omitzero"`
 
 	// SummaryMaxRatio and SummaryMaxTokens bound the summary: a share of the
-	// budget less overhead, in (0, 0.5], and a cap in tokens, 0 for none.
+	// budget less overhead, in [0.001, 0.5], and a cap in tokens, 0 for none.
 	SummaryMaxRatio  float64 `json:"summary_max_ratio,omitzero"`
 	SummaryMaxTokens uint64  `json:"summary_max_tokens,omitzero"`
 	// MinReclaimRatio is the least progress: an automatic compaction that frees
