@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -42,7 +43,9 @@ func survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
 		scanMessages(kept[i].Messages, seen)
 	}
 	scanMessages(replacement, seen)
+	lines := wordLines(replacement)
 	for f, in := range total {
+		in = in || f.kind == "paths" && lines.group(f.text)
 		s := report.of(f.kind)
 		s.Total++
 		if in {
@@ -54,6 +57,42 @@ func survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
 		return nil
 	}
 	return b
+}
+
+// wordLine says in which lines of a text each word stands.
+type wordLine map[string][]int
+
+// wordLines is the words of messages' texts, by line.
+func wordLines(ms []turns.Message) wordLine {
+	at, n := make(wordLine), 0
+	for i := range ms {
+		for line := range strings.SplitSeq(textOf(&ms[i]), "\n") {
+			n++
+			for _, w := range wordsOf(line) {
+				if in := at[w]; len(in) == 0 || in[len(in)-1] != n {
+					at[w] = append(in, n)
+				}
+			}
+		}
+	}
+	return at
+}
+
+// group reports whether one line has a path's folder and the rest of it, as in
+// "under src/a: x.go y.go".
+func (l wordLine) group(path string) bool {
+	for i := 1; i < len(path)-1; i++ {
+		if path[i] != '/' {
+			continue
+		}
+		rest := l[path[i+1:]]
+		for _, n := range l[path[:i]] {
+			if _, ok := slices.BinarySearch(rest, n); ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // survivalReport is the report as JSON.
@@ -155,10 +194,7 @@ func scan(s string, found func(fact)) {
 			foundLine("errors", line, found)
 		}
 	}
-	for _, w := range strings.FieldsFunc(s, func(r rune) bool {
-		return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;()[]{}<>=|*&!?\\", r)
-	}) {
-		w = strings.Trim(w, ".:-")
+	for _, w := range wordsOf(s) {
 		if len(w) < 3 || len(w) > 200 {
 			continue
 		}
@@ -166,6 +202,17 @@ func scan(s string, found func(fact)) {
 			found(fact{kind, w})
 		}
 	}
+}
+
+// wordsOf is the words of a text, without what is punctuation at their ends.
+func wordsOf(s string) []string {
+	all := strings.FieldsFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;()[]{}<>=|*&!?\\", r)
+	})
+	for i, w := range all {
+		all[i] = strings.Trim(w, ".:-")
+	}
+	return all
 }
 
 func kindOf(w string) string {
