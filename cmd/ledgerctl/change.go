@@ -37,11 +37,15 @@ func compactCmd(e *env) *cobra.Command {
 			return e.print(k)
 		}
 		if p := k.Plan; p != nil {
+			if p.Covered == 0 && p.Shortened > 0 {
+				fmt.Fprintf(e.out, "would shorten %s and cover nothing; %s tokens now, at most %s after\n", plural(p.Shortened, "part"), grouped(p.TokensBefore), grouped(p.TokensKept+p.SummaryMax))
+				return nil
+			}
 			fmt.Fprintf(e.out, "would cover %d turns through %s and keep %d half turns (%d tokens) from %s; %d tokens now, at most %d after\n", p.Covered, opt(p.Through), p.Kept, p.TokensKept, opt(p.FirstKept), p.TokensBefore, p.TokensKept+p.SummaryMax)
 			return nil
 		}
 		x := k.Compaction.Compaction
-		fmt.Fprintf(e.out, "compaction %s: %d turns covered by a summary (%s), %d → %d tokens\n", k.Compaction.ID, x.Covered, x.Tier, x.TokensBefore, x.TokensAfter)
+		fmt.Fprintf(e.out, "compaction %s: %s (%s), %s → %s tokens\n", k.Compaction.ID, did(x), tier(x), grouped(x.TokensBefore), grouped(x.TokensAfter))
 		return nil
 	})
 	c.Flags().StringVar(&policy, "policy", "", "another policy")

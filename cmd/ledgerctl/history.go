@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -57,7 +58,7 @@ func turnLine(t *api.Turn, width int) string {
 	}
 	var what string
 	if k := t.Compaction; k != nil {
-		what = folded.Render(clip(fmt.Sprintf("◆ %s covered by a summary (%s, %s), %s → %s tokens", plural(k.Covered, "turn"), k.Policy, tier(k), grouped(k.TokensBefore), grouped(k.TokensAfter)), room))
+		what = folded.Render(clip(fmt.Sprintf("◆ %s (%s, %s), %s → %s tokens", did(k), k.Policy, tier(k), grouped(k.TokensBefore), grouped(k.TokensAfter)), room))
 	} else {
 		asked, answer := describe(t.Messages), "pending"
 		if t.Response != nil {
@@ -67,6 +68,17 @@ func turnLine(t *api.Turn, width int) string {
 		what = asked + faint.Render(" ⇒ ") + clip(answer, max(10, room-3-len([]rune(asked))))
 	}
 	return fmt.Sprintf("%s %s  %s %s  %s", idStyle.Render(short(t.ID)), fmt.Sprintf("%5d", t.Depth), faint.Render(at.UTC().Format("2006-01-02 15:04:05")), fmt.Sprintf("%7s", grouped(t.TokenCount)), what)
+}
+
+// did is what a compaction did, in a few words.
+func did(k *api.Compaction) string {
+	switch parts := plural(uint64(len(k.Elisions)), "part"); {
+	case k.Covered > 0 && len(k.Elisions) > 0:
+		return plural(k.Covered, "turn") + " covered by a summary, " + parts + " shortened"
+	case k.Covered == 0 && len(k.Elisions) > 0:
+		return parts + " shortened"
+	}
+	return plural(k.Covered, "turn") + " covered by a summary"
 }
 
 // tier is who wrote a summary.
@@ -185,7 +197,7 @@ func (e *env) showPart(ctx context.Context, c *api.Client, t *api.Turn, n int) e
 func shown(t *api.Turn) []turns.Message {
 	ms := t.Messages
 	if t.Compaction != nil {
-		ms = t.Compaction.Replacement
+		ms = slices.Concat(t.Compaction.Replacement, t.Compaction.Nudge)
 	} else if t.Response != nil {
 		ms = append(ms[:len(ms):len(ms)], *t.Response)
 	}
@@ -215,6 +227,19 @@ func showTurn(w io.Writer, t *api.Turn) {
 		row("policy", "%s, %s, trigger %s, %s", k.Policy, tier(k), k.Trigger.Kind, k.Provenance)
 		row("covers", "%s, through %s; kept from %s%s", plural(k.Covered, "turn"), opt(k.Through), opt(k.FirstKept), map[bool]string{true: ", whose request is covered too"}[k.Split])
 		row("tokens", "%s → %s", grouped(k.TokensBefore), grouped(k.TokensAfter))
+		if k.Scope == "call" {
+			row("scope", "this call: until the user says something")
+		}
+		for i, x := range k.Elisions {
+			if i == 20 {
+				row("shorter", "and %s more", plural(uint64(len(k.Elisions)-i), "part"))
+				break
+			}
+			row("shorter", "%s %s %d.%d: %s, %s → %s characters", short(x.Turn), x.Half, x.Message, x.Part, x.Method, grouped(x.Before), grouped(x.After))
+		}
+		if k.CostMicros > 0 {
+			row("cost", "$%.4f", float64(k.CostMicros)/1e6)
+		}
 	}
 	showMessages(w, shown(t))
 	switch {

@@ -438,6 +438,7 @@ type Plan struct {
 	TokensBefore uint64        `json:"tokens_before"`
 	TokensTarget uint64        `json:"tokens_target"`
 	TokensKept   uint64        `json:"tokens_kept"`
+	Shortened    uint64        `json:"shortened,omitempty,omitzero"` // parts that it would show shortened, where it covers nothing
 	SummaryMax   uint64        `json:"summary_max"`
 }
 

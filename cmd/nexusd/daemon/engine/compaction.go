@@ -414,8 +414,9 @@ func planView(p *compactor.Plan) *api.Plan {
 		Digest: p.Digest, Policy: p.Policy.Name, Trigger: p.Trigger, Split: p.Span.Split, Covered: p.Span.Covered,
 		Kept: uint64(len(p.Kept)), TokensBefore: p.TokensBefore, TokensTarget: p.TargetTokens, SummaryMax: p.SummaryTokens,
 	}
-	for _, h := range p.Kept {
-		v.TokensKept += h.Tokens
+	v.TokensKept = p.TokensKept
+	if p.Quiet || p.Nudge {
+		v.Shortened = uint64(len(p.Elided))
 	}
 	if r := p.Span.Through; !r.IsZero() {
 		v.Through = &r.Turn
