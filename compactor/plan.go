@@ -47,7 +47,9 @@ type Plan struct {
 	Tiers         []string // summarizers by name, as the caller has them
 	Budget        uint64   // that the caller set; 0: the policy's
 
-	chosen map[partAt]turns.ElidedPart // what the plan itself shortens
+	chosen    map[partAt]turns.ElidedPart // what the plan itself shortens
+	keptFirst string                      // First and Pins as later compactions get them
+	keptPins  []string
 }
 
 // Options are what a caller may ask of a plan.
@@ -124,12 +126,16 @@ func overheadError(p Path, s sizes) error {
 // has such plans and this one is worth its while; nil where it is not.
 func (plan *Plan) shorten(s sizes) *Plan {
 	p, e := plan.Path, plan.Policy.Elide
-	if at, n := p.largeOutput(plan.Policy); n > 0 && plan.Trigger.Kind != TriggerManual {
+	if large, _ := p.largeOutputs(plan.Policy); len(large) > 0 && plan.Trigger.Kind != TriggerManual {
+		chosen := make(map[partAt]turns.ElidedPart, len(large))
+		for _, at := range large {
+			q := p.part(at)
+			chosen[at] = elidedTo(q, string(Trimmed), e.ends(resultText(q)))
+		}
 		out := *plan
-		text := e.ends(resultText(p.part(at)))
 		out.Quiet = true
-		out.view(map[partAt]turns.ElidedPart{at: elidedTo(p.part(at), string(Trimmed), text)})
-		if out.TokensKept < plan.Path.shownFrom(0) && (plan.Trigger.Kind == TriggerLargeOutput || out.TokensBefore > s.room) && out.after() <= s.room {
+		out.view(chosen)
+		if out.TokensKept < p.shownFrom(0) && (plan.Trigger.Kind == TriggerLargeOutput || out.TokensBefore > s.room) && out.after() <= s.room {
 			return &out
 		}
 	}
@@ -280,10 +286,21 @@ func (plan *Plan) bound(s sizes) {
 	replaced := plan.Path.replaced()
 	covered := plan.TokensBefore - plan.TokensKept - replaced
 	room := min(s.summary, replaced+covered/2)
+	// What is kept for later compactions is bounded by itself; what this one
+	// quotes, by its room.
+	plan.keptFirst, plan.keptPins = clipTokens(plan.First, maxQuoted), make([]string, len(plan.Pins))
+	for i, s := range plan.Pins {
+		plan.keptPins[i] = clipTokens(s, maxQuoted)
+	}
 	plan.First = clipTokens(plan.First, plan.Policy.inApprox(room/4))
+	plan.Pins = slices.Clone(plan.keptPins)
 	plan.clipPins(room / 4)
 	plan.SummaryTokens = max(less(room, frameTokens(plan.Policy, plan.First, plan.Pins)), minSummary)
 }
+
+// maxQuoted bounds one text that is quoted from compaction to compaction, in
+// tokens of approx-1.
+const maxQuoted = 2000
 
 // clipPins bounds the pins to so many tokens: the newest stand, a long one is
 // cut, and what has no room is left to the summary.
@@ -303,6 +320,15 @@ func (plan *Plan) clipPins(most uint64) {
 // worst is the tokens of the replacement where the summary is as long as it may be.
 func (plan *Plan) worst() uint64 {
 	return plan.SummaryTokens + frameTokens(plan.Policy, plan.First, plan.Pins)
+}
+
+// most is the tokens of all that stands for what the plan takes out: the
+// replacement, or the one in force and the nudge.
+func (plan *Plan) most() uint64 {
+	if plan.Nudge {
+		return plan.after() - plan.TokensKept
+	}
+	return plan.worst()
 }
 
 func (plan *Plan) checkWorth(s sizes) error {

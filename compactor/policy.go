@@ -280,6 +280,7 @@ func (p Policy) Validate() error {
 	}
 	p.Prune.check(check)
 	p.Elide.check(check, ratio)
+	check(p.LargeOutputChars == 0 || strings.TrimSpace(p.Elide.Mark) != "", "elide/mark", "blank, though large outputs are shortened")
 	ratio("manual_keep_ratio", p.ManualKeepRatio, 0, 1)
 	ratio("summary_max_ratio", p.SummaryMaxRatio, 0.001, 0.5)
 	size("summary_max_tokens", p.SummaryMaxTokens, 0)
@@ -291,7 +292,8 @@ func (p Policy) Validate() error {
 	}
 	check(p.ReplacementRole == turns.System || p.ReplacementRole == turns.User, "replacement_role", "%.60q is not one of system, user", p.ReplacementRole)
 	check(len(p.Frame) <= 4000, "frame", "%d bytes, the limit is 4000", len(p.Frame))
-	check(p.Frame == "" || strings.Contains(p.Frame, "{summary}"), "frame", "it has no {summary}")
+	check(p.Frame == "" || strings.Count(p.Frame, "{summary}") == 1, "frame", "it has not one {summary}")
+	check(p.Notice == "" || strings.TrimSpace(p.Notice) != "", "notice", "blank")
 	check(len(p.Notice) <= 4000, "notice", "%d bytes, the limit is 4000", len(p.Notice))
 	check(p.OnFailure == "" || p.OnFailure == "notice" || p.OnFailure == "fail", "on_failure", "%.60q is not one of notice, fail", p.OnFailure)
 	check(len(p.TemplateText) <= 8000, "template_text", "%d bytes, the limit is 8000", len(p.TemplateText))

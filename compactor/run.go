@@ -211,6 +211,9 @@ func Compose(plan *Plan, out Output, c tokens.Counter) (Result, error) {
 	if plan.Nudge {
 		r = plan.compose(out, nil, []turns.Message{message}, c)
 	}
+	if most := plan.most() + 16; r.Replaced > most && out.Tier != NoticeTier {
+		return refuse("%d tokens with all around it, the plan allows %d", r.Replaced, most)
+	}
 	if b := &r.Body; b.TokensAfter >= b.TokensBefore && (len(plan.Covered) > 0 || !plan.FromOriginals) {
 		return refuse("%d tokens after, %d before", b.TokensAfter, b.TokensBefore)
 	}
@@ -220,7 +223,7 @@ func Compose(plan *Plan, out Output, c tokens.Counter) (Result, error) {
 // compose is the result of plan: a replacement for what is covered, or, for a
 // plan that covers nothing, what stands for it already, and a nudge.
 func (plan *Plan) compose(out Output, replacement, nudge []turns.Message, c tokens.Counter) Result {
-	summary, meta := out.Text, compactionMeta{FirstRequest: plan.First, Pins: plan.Pins}
+	summary, meta := out.Text, compactionMeta{FirstRequest: plan.keptFirst, Pins: plan.keptPins}
 	if plan.Quiet || plan.Nudge {
 		meta = compactionMeta{}
 		if f := plan.Path.InForce; f != nil {

@@ -107,7 +107,9 @@ func (e Elide) check(check checkFunc, ratio func(field string, v, lo, hi float64
 	check(max(e.ProtectRecent, e.MinChars, e.HeadCap, e.TailCap) <= maxTokens, "elide", "a number is over %d", uint64(maxTokens))
 	check(len(e.Mark) <= 500 && len(e.ImageMark) <= 500, "elide", "a mark is over 500 bytes")
 	check(len(e.Nudge) <= 4000 && len(e.NudgeNotice) <= 4000, "elide", "a text is over 4000 bytes")
-	check(e.Nudge == "" || strings.Contains(e.Nudge, "{summary}"), "elide/nudge", "it has no {summary}")
+	check(e.Nudge == "" || strings.Count(e.Nudge, "{summary}") == 1, "elide/nudge", "it has not one {summary}")
+	check(e.NudgeNotice == "" || strings.TrimSpace(e.NudgeNotice) != "", "elide/nudge_notice", "blank")
+	check(!e.on() || strings.TrimSpace(e.Mark) != "", "elide/mark", "blank: what is shortened could be nothing but white space")
 	check(e.Nudge == "" && !e.ForCall || e.on(), "elide", "nothing is shortened")
 }
 

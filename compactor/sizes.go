@@ -83,9 +83,10 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 		s.target /= 2
 	}
 	// What is left must not be due again at once, whatever overhead takes.
-	if s.trigger < overhead+s.room/4 {
+	if s.trigger <= overhead { // a reserve, or a share of the whole, that overhead fills
 		s.trigger = overhead + share(s.room, 0.75)
 	}
+	s.trigger = max(s.trigger, overhead+max(s.room/20, 1))
 	if least := less(s.trigger, overhead); s.target >= least {
 		s.target = least - least/5
 	}

@@ -85,7 +85,7 @@ func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 	case sized && pol.IdleSeconds > 0 && pol.IdleRatio > 0 && idle >= pol.IdleSeconds && total > s.idle:
 		return trigger(TriggerIdle, `{"idle_seconds":%d,"tokens":%d,"threshold":%d}`, idle, l.Tokens, s.idle)
 	}
-	if _, n := p.largeOutput(pol); n > 0 {
+	if _, n := p.largeOutputs(pol); n > 0 {
 		return trigger(TriggerLargeOutput, `{"chars":%d,"max":%d}`, n, pol.LargeOutputChars)
 	}
 	return turns.Trigger{}, false
@@ -147,30 +147,29 @@ func (p Path) Reported() (total uint64) {
 	return 0
 }
 
-// largeOutput is the part of the newest tool results that is longer than the
-// policy allows and shown whole: where it is, and its length in UTF-16 units.
-// The largest one, if there are several; 0: none.
-func (p Path) largeOutput(pol Policy) (at partAt, chars uint64) {
-	if pol.LargeOutputChars == 0 || len(p.Halves) == 0 {
-		return at, 0
+// largeOutputs are the results of tools behind the newest response that are
+// longer than the policy allows and shown whole, and the length of the largest
+// in UTF-16 units; 0: there are none.
+func (p Path) largeOutputs(pol Policy) (at []partAt, largest uint64) {
+	if pol.LargeOutputChars == 0 {
+		return nil, 0
 	}
-	i := len(p.Halves) - 1
-	h := &p.Halves[i]
-	if h.Half != turns.MessagesHalf || h.Saved > 0 {
-		return at, 0
-	}
-	for m := range h.Messages {
-		for k := range h.Messages[m].Parts {
-			q := &h.Messages[m].Parts[k]
-			if q.Type != turns.ToolCallResponse {
-				continue
-			}
-			if n := units(resultText(q)); n > max(chars, pol.LargeOutputChars) {
-				at, chars = partAt{i, m, k}, n
+	shown := p.elidedAt()
+	for i := len(p.Halves) - 1; i >= 0 && p.Halves[i].Half == turns.MessagesHalf; i-- {
+		h := &p.Halves[i]
+		for m := range h.Messages {
+			for k := range h.Messages[m].Parts {
+				q, here := &h.Messages[m].Parts[k], partAt{i, m, k}
+				if q.Type != turns.ToolCallResponse || shown[here] {
+					continue
+				}
+				if n := units(resultText(q)); n > pol.LargeOutputChars {
+					at, largest = append(at, here), max(largest, n)
+				}
 			}
 		}
 	}
-	return at, chars
+	return at, largest
 }
 
 // Pressure is the share of the budget that a context's messages and the
