@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -146,6 +147,41 @@ func TestSettingsRanges(t *testing.T) {
 	}
 	if n < 30 {
 		t.Errorf("%d ranges are read", n)
+	}
+}
+
+// The numbers that balanced comes to in some windows are those of its page.
+func TestBalancedPage(t *testing.T) {
+	b, err := os.ReadFile(policiesDocs + "balanced.md")
+	must(t, err)
+	pol := mustBuiltin(t, "balanced")
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		var v []uint64
+		for _, cell := range strings.Split(strings.Trim(line, "| \n"), " | ") {
+			x, err := strconv.ParseUint(strings.ReplaceAll(cell, ",", ""), 10, 64)
+			if err == nil {
+				v = append(v, x)
+			}
+		}
+		if len(v) != 5 {
+			continue
+		}
+		n++
+		s := pol.sizesFor(Path{Limits: turns.Limits{ContextWindow: v[0]}}, turns.Trigger{}, 0)
+		if got := []uint64{s.window, s.budget, s.trigger, s.target, s.summary}; !slices.Equal(got, v) || s.keep != min(4_000, s.target-s.summary) {
+			t.Errorf("the page has %v, the policy %v and keeps %d", v, got, s.keep)
+		}
+	}
+	if n < 4 {
+		t.Errorf("%d rows of numbers", n)
+	}
+	// Where the trigger's two bounds meet.
+	for _, window := range []uint64{108_000, 338_000} {
+		at := Threshold(Path{Limits: turns.Limits{ContextWindow: window}}, pol)
+		if ratio := share(pol.Budget(turns.Limits{ContextWindow: window}), pol.TriggerRatio); at != ratio || at != window-min(pol.ReserveTokens, window/4) {
+			t.Errorf("in %d: due at %d, the ratio says %d, the reserve %d", window, at, ratio, window-min(pol.ReserveTokens, window/4))
+		}
 	}
 }
 

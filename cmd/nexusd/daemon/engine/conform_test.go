@@ -206,6 +206,42 @@ func TestWOL8(t *testing.T) {
 	verified(t, e)
 }
 
+// WOL-8, with a model: by mode background it writes the summary while calls go
+// on; what came meanwhile stands behind the summary.
+func TestWOL8InBackground(t *testing.T) {
+	e := newWorld().engine(t)
+	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	e.Tiers = append([]compactor.Tier{{Name: "llm", Summarizer: slow}}, e.Tiers...)
+	applied := make(chan turns.ID, 10)
+	e.Notify = func(_, _ string, n api.Notification) {
+		if n.What == "compaction.applied" {
+			applied <- n.Turn
+		}
+	}
+	works(t, e)
+	r := api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 100_000},
+		Policy: &api.Policy{Name: "wolffish", Set: turns.Raw(`{"mode":"background"}`)}}}
+	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t)
+	add(t, e, s.ID, say("read them all", ""))
+	reads(t, e, s.ID, "a", 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600, 9_600)
+	if cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t); cx.Compacted != nil || cx.Compaction.State != "preparing" {
+		t.Errorf("compacted %v, state %s", cx.Compacted, cx.Compaction.State)
+	}
+	<-slow.began
+	reads(t, e, s.ID, "meanwhile", 700)
+	close(slow.let)
+	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: <-applied}))(t).Compaction
+	if k.Tier != "llm" || k.Covered != 0 || len(k.Elisions) != 8 || k.Scope != "call" {
+		t.Errorf("by %s, %d turns covered, %d elisions, scope %s", k.Tier, k.Covered, len(k.Elisions), k.Scope)
+	}
+	_, ms := whole(t, e, s.ID)
+	n := len(ms)
+	if !strings.HasPrefix(ms[n-1].Parts[0].Content, "[Compaction Summary]") || !strings.HasPrefix(shownText(&ms[n-2].Parts[0]), "page meanwhile.0") {
+		t.Errorf("at the end: %.60q, %.60q", shownText(&ms[n-2].Parts[0]), ms[n-1].Parts[0].Content)
+	}
+	verified(t, e)
+}
+
 // WOL-13: a session that names a model has that model's budget.
 func TestWOL13(t *testing.T) {
 	e := newWorld().engine(t)
@@ -314,8 +350,11 @@ func TestWOL15(t *testing.T) {
 func TestWOL16(t *testing.T) {
 	e := newWorld().engine(t)
 	s := due(t, e)
-	truncated := func() (n int) {
-		_, ms := whole(t, e, s.ID)
+	truncated := func(compacts bool) (n int) {
+		cx, ms := whole(t, e, s.ID)
+		if (cx.Compacted != nil) != compacts {
+			t.Errorf("compacted %v, want one %v", cx.Compacted, compacts)
+		}
 		for _, m := range ms {
 			for i := range m.Parts {
 				n += strings.Count(shownText(&m.Parts[i]), "[TRUNCATED")
@@ -323,11 +362,11 @@ func TestWOL16(t *testing.T) {
 		}
 		return n
 	}
-	if truncated() == 0 {
+	if truncated(true) == 0 {
 		t.Fatal("nothing is truncated")
 	}
 	reads(t, e, s.ID, "b", 600) // the same turn of the user's goes on
-	if truncated() == 0 {
+	if truncated(false) == 0 {
 		t.Error("a tool's result ended what stands until the user speaks")
 	}
 	list := must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Full: true}))(t)
