@@ -138,6 +138,9 @@ func TestS8_3(t *testing.T) {
 	w.limits.ContextWindow = 8000
 	chars := 0
 	for i := 0; ; i++ {
+		if i == 100 {
+			t.Fatal("never due")
+		}
 		w.toolTurns(t, 1, 5000)
 		p := w.path()
 		total := uint64(0)

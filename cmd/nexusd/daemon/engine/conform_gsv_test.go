@@ -99,9 +99,12 @@ func TestGSV6(t *testing.T) {
 		}
 		s := opened(t, e, alice, "gsv", `{"keep_tokens":2000}`, limits)
 		var k *turns.ID
-		for i := 0; k == nil; i++ {
+		for i := 0; k == nil && i < 100; i++ {
 			add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(900)), long(400)))
 			k = look(t, e, s.ID).Compacted
+		}
+		if k == nil {
+			t.Fatal("never compacted")
 		}
 		got := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *k}))(t)
 		if got.Compaction.Tier != c.want || len(told) != 2 || !strings.Contains(told[1], `"tier":"`+c.want+`"`) || !strings.HasPrefix(told[1], "compaction.applied") {
@@ -123,6 +126,9 @@ func TestGSV6(t *testing.T) {
 	s := opened(t, e, alice, "gsv", `{"keep_tokens":2000,"on_failure":"fail"}`, limits)
 	state := ""
 	for i := 0; state != "due"; i++ {
+		if i == 100 {
+			t.Fatal("never due")
+		}
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(900)), long(400)))
 		state = look(t, e, s.ID).Compaction.State
 	}
