@@ -99,8 +99,8 @@ func TestAUT2(t *testing.T) {
 }
 
 // AUT-3: due by what the last response reported, before the next call; by the
-// number of turns; by a tool's output that is too large, of which the newest is
-// shortened and nothing else; and when it is asked for.
+// number of turns; by a tool's output that is too large, where those that came
+// with the newest results are shortened and nothing else; and when it is asked for.
 func TestAUT3(t *testing.T) {
 	w := autobyteusWorld(t, `{}`)
 	w.limits = turns.Limits{ContextWindow: 100_000, MaxOutputTokens: 8_000, SafetyMargin: 2_000}
@@ -134,7 +134,7 @@ func TestAUT3(t *testing.T) {
 	if got := due(); got != "" {
 		t.Errorf("due by %s with an output of 60000 characters", got)
 	}
-	w.read(t, lines("small", 1_000), lines("large", 60_001))
+	w.read(t, lines("small", 1_000), lines("other", 61_000), lines("large", 60_001))
 	if got := due(); got != TriggerLargeOutput {
 		t.Fatalf("due by %q with an output of 60001 characters", got)
 	}
@@ -148,11 +148,11 @@ func TestAUT3(t *testing.T) {
 		}
 	}
 	last := after[len(after)-1]
-	if changed != 1 || len(last) > 9_200 || !strings.HasPrefix(last, "large line 0\n") || !strings.Contains(last, "of 60,001 characters are left out here") {
+	if changed != 2 || len(last) > 9_200 || !strings.HasPrefix(last, "large line 0\n") || !strings.Contains(last, "of 60,001 characters are left out here") {
 		t.Errorf("%d outputs changed, the newest to %d characters", changed, len(last))
 	}
-	if r.Body.Tier != ElideTier || r.Span.Covered != 0 || plan.Targets() != 1 {
-		t.Errorf("by %s, %d turns covered, %d targets; want the newest output, without a summary", r.Body.Tier, r.Span.Covered, plan.Targets())
+	if r.Body.Tier != ElideTier || r.Span.Covered != 0 || plan.Targets() != 2 {
+		t.Errorf("by %s, %d turns covered, %d targets; want the newest outputs, without a summary", r.Body.Tier, r.Span.Covered, plan.Targets())
 	}
 	if got := due(); got != "" {
 		t.Errorf("due by %s after it was shortened", got)
