@@ -238,6 +238,9 @@ func TestS8_24(t *testing.T) {
 		if g.Budget != 16_000-4_000-320 || g.Overhead != 1000+4 || g.Pressure != want || a.Context.Pressure != want || a.Context.Budget != g.Budget || want <= last {
 			t.Errorf("turn %d: session.get %v of %d + %d / %d, append %v", i, g.Pressure, g.Tokens, g.Overhead, g.Budget, a.Context.Pressure)
 		}
+		if n := uint64(i + 1); g.Tokens < 500*n || g.Tokens > 515*n { // 2,000 characters a turn, by the policy's counter
+			t.Errorf("turn %d: %d tokens", i, g.Tokens)
+		}
 		last = want
 	}
 }
