@@ -202,33 +202,38 @@ func TestS8_4(t *testing.T) {
 	}
 }
 
-// S8-5: a result older than 10 assistant turns becomes "[Tool result cleared]",
-// whatever its length; an error stays one.
+// S8-5: a result older than 10 assistant turns becomes "[Tool result cleared]";
+// an error stays one. One that is no longer than those words stays: in place of
+// it they would take room, where pruning is there to make some.
 func TestS8_5(t *testing.T) {
+	const shortResult = "a result of some words, or a few lines"
 	for _, c := range []struct {
 		set    string
 		behind int
 		want   string
 	}{
-		{`{}`, 9, "short"},
+		{`{}`, 9, shortResult},
 		{`{}`, 10, "[Tool result cleared]"},
 		{`{}`, 40, "[Tool result cleared]"},
-		{`{"prune":{"clear_after_assistants":4}}`, 3, "short"},
+		{`{"prune":{"clear_after_assistants":4}}`, 3, shortResult},
 		{`{"prune":{"clear_after_assistants":4}}`, 4, "[Tool result cleared]"},
-		{`{"prune":{"clear_after_assistants":0}}`, 40, "short"},
+		{`{"prune":{"clear_after_assistants":0}}`, 40, shortResult},
 		{`{"prune":{"clear_mark":"[gone]"}}`, 10, "[gone]"},
-		{`{"prune":{"when":""}}`, 40, "short"},
+		{`{"prune":{"when":""}}`, 40, shortResult},
 	} {
-		r := result("c", "short")
+		r := result("c", shortResult)
 		r.IsError = true
 		cx := behind(t, spec008(t, c.set), c.behind, r)
 		got := resultIn(t, cx)
 		if s, _ := got.Response.Text(); s != c.want || !got.IsError || got.ID != "c" {
 			t.Errorf("%s, behind %d: %q, want %q", c.set, c.behind, s, c.want)
 		}
-		if cleared := cx.Sources[2].Status == Cleared; cleared != (c.want != "short") {
+		if cleared := cx.Sources[2].Status == Cleared; cleared != (c.want != shortResult) {
 			t.Errorf("%s, behind %d: status %s", c.set, c.behind, cx.Sources[2].Status)
 		}
+	}
+	if got := resultIn(t, behind(t, spec008(t, `{}`), 40, result("c", "ok"))); string(got.Response) != `"ok"` {
+		t.Errorf("a short result became %s", got.Response)
 	}
 }
 

@@ -178,6 +178,20 @@ func (p Path) savedBy(elisions []turns.Elision, parts []turns.ElidedPart) map[in
 	return out
 }
 
+// lasting is p without what stands for one call only: its parts whole, and no
+// summary of them.
+func (p Path) lasting() Path {
+	if p.InForce == nil || !p.InForce.Span.Call {
+		return p
+	}
+	f := *p.InForce
+	f.Span.Elisions, f.Body.Elided, f.Body.Nudge = nil, nil, nil
+	f.Body.Summary = p.previousSummary()
+	f.Node.Replaced, f.Node.Saved = 0, 0
+	p.InForce = &f
+	return p.Settled(p.counter(), false)
+}
+
 // Saves is the tokens, by c, that the elisions of a compaction take off the
 // halves of p from its cut on.
 func (p Path) Saves(span turns.Span, body *turns.CompactionBody, c tokens.Counter) (n uint64) {

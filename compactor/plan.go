@@ -100,6 +100,14 @@ func NewPlan(p Path, pol Policy, trigger turns.Trigger, opt Options) (*Plan, err
 			return short, nil
 		}
 	}
+	if trigger.Kind == TriggerLargeOutput && p.tokens() <= s.room {
+		return nil, nothing("a large result gets no shorter, and the context fits")
+	}
+	// A cut is for good: what was shortened for one call stands whole again.
+	plan.Path = p.lasting()
+	p = plan.Path
+	s.summary = max(s.summary, frameTokens(pol, "", nil)+minSummary)
+	s.keep = min(s.keep, less(s.target, s.summary))
 	cut, err := plan.chooseCut(s)
 	if err != nil {
 		if p.InForce == nil || !opt.FromOriginals && p.replaced() <= s.summary+s.summary/2 {
@@ -402,7 +410,7 @@ func (plan *Plan) chooseCut(s sizes) (int, error) {
 // wanted is the index of the first half that the policy wants to keep.
 func (plan *Plan) wanted(s sizes) (int, error) {
 	p, keep := plan.Path, plan.keep(s)
-	want, kept, responses := len(p.Halves), uint64(0), uint64(0)
+	want, kept, responses, messages := len(p.Halves), uint64(0), uint64(0), uint64(0)
 	turned := plan.Policy.KeepTurns
 	if turned > 0 {
 		keep = less(s.target, s.summary)
@@ -413,6 +421,12 @@ func (plan *Plan) wanted(s sizes) (int, error) {
 			return want, nil
 		}
 		if kept+h.shown() > keep {
+			return want, nil
+		}
+		// What is due by a number keeps half of that number at most.
+		messages += uint64(len(h.Messages))
+		if plan.Trigger.Kind == TriggerTurns && (plan.Policy.MaxMessages > 0 && messages > plan.Policy.MaxMessages/2 ||
+			plan.Policy.EveryTurns > 0 && h.Half == turns.ResponseHalf && responses >= max(1, plan.Policy.EveryTurns/2)) {
 			return want, nil
 		}
 		kept += h.shown()
@@ -477,6 +491,9 @@ func (plan *Plan) Targets() int {
 // path; [ErrOverhead] as a [BudgetError].
 func (plan *Plan) Rebase(now Path) (*Plan, error) {
 	old, cut := plan.Path, len(plan.Covered)
+	if !plan.Quiet && !plan.Nudge {
+		now = now.lasting()
+	}
 	if now.previous() != old.previous() {
 		return nil, stale("compaction %v is in force, it was planned on %v", now.previous(), old.previous())
 	}

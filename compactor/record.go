@@ -38,6 +38,9 @@ const clearedShow = "[Old tool result content cleared]"
 func Record(p Path, rec Recorded, c tokens.Counter) (Result, error) {
 	elisionsOnly := rec.FirstKept.IsZero() && len(rec.Replacement) == 0 && rec.Summary == "" && !rec.Dropped && len(rec.Cleared) > 0
 	cut := len(p.Halves)
+	if !elisionsOnly {
+		p = p.lasting()
+	}
 	switch {
 	case elisionsOnly:
 		cut = 0
@@ -58,10 +61,13 @@ func Record(p Path, rec Recorded, c tokens.Counter) (Result, error) {
 		Trigger: turns.Trigger{Kind: cmp.Or(rec.Trigger, TriggerThreshold)}, Mode: string(Manual),
 		Replacement: rec.Replacement, Summary: rec.Summary,
 	}
-	if elisionsOnly && p.InForce != nil {
-		r.Body.Replacement, r.Body.Summary = p.InForce.Body.Replacement, p.InForce.Body.Summary
+	if f := p.InForce; elisionsOnly && f != nil { // all that it showed, for as long as it did
+		r.Body.Replacement, r.Body.Summary, r.Body.Nudge, r.Body.Meta = f.Body.Replacement, f.Body.Summary, f.Body.Nudge, f.Body.Meta
+		if r.Span.Call = f.Span.Call; r.Span.Call {
+			r.Span.Through, r.Span.FirstKept, r.Span.Split = turns.Ref{}, turns.Ref{}, false
+		}
 	}
-	if len(r.Body.Replacement) == 0 && r.Body.Summary != "" {
+	if len(r.Body.Replacement) == 0 && r.Body.Summary != "" && !elisionsOnly {
 		r.Body.Replacement = []turns.Message{turns.TextMessage(turns.User, r.Body.Summary)}
 	}
 	var err error
@@ -71,7 +77,7 @@ func Record(p Path, rec Recorded, c tokens.Counter) (Result, error) {
 	if cut == 0 && len(r.Span.Elisions) == 0 && len(rec.Replacement) == 0 && rec.Summary == "" {
 		return Result{}, nothing("the recorded compaction covers nothing and shows nothing shorter")
 	}
-	r.Replaced = tokens.Messages(c, r.Body.Replacement)
+	r.Replaced = tokens.Messages(c, r.Body.Replacement) + tokens.Messages(c, r.Body.Nudge)
 	r.Body.TokensBefore = cmp.Or(rec.TokensBefore, p.tokens())
 	after := p
 	after.InForce = &InForce{Span: r.Span, Body: r.Body}
@@ -94,7 +100,9 @@ func (p Path) cleared(cut int, calls []ClearedCall) ([]turns.Elision, []turns.El
 	p.eachPart(func(at partAt, _ *turns.Message, q *turns.Part) {
 		if name := (ClearedCall{p.Halves[at.half].Ref, q.ID}); q.Type == turns.ToolCallResponse && want[name] {
 			delete(want, name)
-			chosen[at] = elidedTo(q, string(Cleared), clearedShow)
+			if e := elidedTo(q, string(Cleared), clearedShow); e.Before > e.After { // else it stays: nothing would be saved
+				chosen[at] = e
+			}
 		}
 	})
 	for i, c := range calls {

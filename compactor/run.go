@@ -97,7 +97,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 		}
 		return Result{}, fmt.Errorf("%w: %w", ErrFailed, errors.Join(errorsOf(tried)...))
 	}
-	r, err := Compose(plan, Output{Text: plan.notice(counter), Tier: NoticeTier}, counter)
+	r, err := Compose(plan, Output{Text: clipTokens(plan.notice(counter), max(plan.Policy.inApprox(plan.SummaryTokens), 100)), Tier: NoticeTier}, counter)
 	if err != nil {
 		return Result{}, nothing("a notice would not be smaller than what it stands for: %v", err)
 	}

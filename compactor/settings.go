@@ -35,7 +35,8 @@ type Prune struct {
 	HeadChars     uint64 `json:"head_chars,omitzero"`
 	TailChars     uint64 `json:"tail_chars,omitzero"`
 	TrimMark      string `json:"trim_mark,omitzero"`
-	// A result behind ClearAfter assistant messages becomes ClearMark. 0: never.
+	// A result behind ClearAfter assistant messages becomes ClearMark, where that
+	// is shorter. 0: never.
 	ClearAfter uint64 `json:"clear_after_assistants,omitzero"`
 	ClearMark  string `json:"clear_mark,omitzero"`
 }

@@ -370,9 +370,9 @@ func (v Prune) result(p *turns.Part, behind uint64) (turns.Part, Status) {
 	clears := v.ClearAfter > 0 && behind >= v.ClearAfter
 	text := func(s string) (string, Status) {
 		switch n := uint64(utf8.RuneCountInString(s)); {
-		case clears && s != v.ClearMark:
+		case clears && n > uint64(utf8.RuneCountInString(v.ClearMark)):
 			return v.ClearMark, Cleared
-		case !clears && n > v.SoftTrimChars:
+		case !clears && n > max(v.SoftTrimChars, v.HeadChars+v.TailChars+uint64(utf8.RuneCountInString(v.TrimMark))):
 			return headRunes(s, v.HeadChars) + v.TrimMark + tailRunes(s, v.TailChars), Trimmed
 		}
 		return s, ""

@@ -331,7 +331,25 @@ func (e *Engine) draftRecorded(ctx context.Context, s *ledger.Session, head line
 	if ev.Claimed, err = claimed(req.Time); err != nil {
 		return nil, err
 	}
-	res.Body.Meta = req.Meta
+	if res.Body.Meta, err = mergedMeta(res.Body.Meta, req.Meta); err != nil {
+		return nil, err
+	}
 	covered := p.Halves
 	return e.draftCompaction(s, head, ev, res.Span, res.Saved, nil, &res.Body, covered, ref)
+}
+
+// mergedMeta is the members of two JSON objects, own before those that a request
+// gives; nil for none.
+func mergedMeta(own, given turns.Raw) (turns.Raw, error) {
+	if len(own) == 0 || len(given) == 0 {
+		return append(own, given...), nil
+	}
+	var all, mine map[string]turns.Raw
+	if err := errors.Join(turns.DecodeJSON(given, &all), turns.DecodeJSON(own, &mine)); err != nil {
+		return nil, err
+	}
+	for k, v := range mine {
+		all[k] = v
+	}
+	return turns.EncodeJSON(all)
 }
