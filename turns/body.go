@@ -91,7 +91,7 @@ type CompactionBody struct {
 	Focus         string       `cbor:"15,keyasint,omitempty"`
 	FromOriginals bool         `cbor:"16,keyasint,omitempty"`
 	Memories      Raw          `cbor:"17,keyasint,omitempty"` // reserved: extracted memories, a JSON array
-	Flush         string       `cbor:"18,keyasint,omitempty"` // reserved: what became of the flush
+	Flush         string       `cbor:"18,keyasint,omitempty"` // what became of the flush of its cycle: done, silent, failed, expired, skipped
 	Meta          Raw          `cbor:"19,keyasint,omitempty"`
 	Nudge         []Message    `cbor:"20,keyasint,omitempty"` // shown after the newest message that the compaction saw
 }
@@ -118,6 +118,14 @@ type MovedBody struct {
 // StateBody is the body of a state event.
 type StateBody struct {
 	Cause string `cbor:"1,keyasint,omitempty"`
+}
+
+// FlushBody is the body of a flush event: what the agent reported at its end.
+// One that begins a flush has no body.
+type FlushBody struct {
+	Saved    uint64 `cbor:"1,keyasint,omitzero"`  // memories
+	Response string `cbor:"2,keyasint,omitempty"` // where it was not silent; shown to nobody
+	Error    string `cbor:"3,keyasint,omitempty"`
 }
 
 // ClaimedBody is the body of a claimed event. It is sealed under the session's key.

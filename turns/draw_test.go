@@ -8,7 +8,7 @@ import (
 
 // drawEvent draws a valid event of any kind, and a body of its kind or none.
 func drawEvent(t *rapid.T) (*Event, any) {
-	kind := rapid.SampledFrom([]Kind{KindOpened, KindTurn, KindCompaction, KindMoved, KindChanged, KindState, KindClaimed}).Draw(t, "kind")
+	kind := rapid.SampledFrom([]Kind{KindOpened, KindTurn, KindCompaction, KindMoved, KindChanged, KindState, KindFlush, KindClaimed}).Draw(t, "kind")
 	self := drawID(t)
 	e := &Event{Version: 1, Kind: kind, ID: drawID(t), Chain: SessionChain(self), Recorded: rapid.Int64Range(1, 1<<63-1).Draw(t, "recorded"),
 		Claimed: rapid.Int64().Draw(t, "claimed"), Actor: rapid.StringN(0, 20, 200).Draw(t, "actor"), Digest: drawHash(t)}
@@ -88,6 +88,19 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 			e.Successor = drawID(t)
 		}
 		return &StateBody{Cause: drawText(t)}
+	case KindFlush:
+		f := &Flush{State: FlushState(rapid.IntRange(1, 4).Draw(t, "flush")), Cycle: 1, Try: rapid.Uint64Range(1, MaxFlushTries).Draw(t, "try")}
+		if rapid.Bool().Draw(t, "later cycle") {
+			f.Cycle, f.After = max(2, drawCount(t)), drawRef(t)
+		}
+		if e.Flush = f; f.State == FlushBegun {
+			f.Lease = rapid.Int64Range(1, 1<<63-1).Draw(t, "lease")
+			return nil
+		}
+		if rapid.Bool().Draw(t, "usage") {
+			e.Usage = &Usage{drawCount(t), drawCount(t), drawCount(t), drawCount(t)}
+		}
+		return &FlushBody{Saved: drawCount(t), Response: drawText(t), Error: drawText(t)}
 	default:
 		e.Chain = Chain{Entity: LabelEntity, ID: "0123456789abcdef0123456789abcdef"}
 		e.Agent, e.To = "coder", Ref{Session: drawID(t)}

@@ -17,7 +17,7 @@ const (
 	KindMoved      Kind = 4  // the head went to another turn of the session's own or inherited path
 	KindChanged    Kind = 5  // settings
 	KindState      Kind = 6  // closed, and later paused, reset, erased
-	KindFlush      Kind = 7  // reserved: memory flush; unsupported until its fields are defined
+	KindFlush      Kind = 7  // a memory flush before a compaction was begun or ended
 	KindClaimed    Kind = 16 // on a label's chain: the session that the label resolves to
 )
 
@@ -34,11 +34,10 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// defined reports whether this build knows what an event of kind k means. A
-// number that is only reserved is not: to take such an event would be to skip it.
+// defined reports whether this build knows what an event of kind k means.
 func (k Kind) defined() bool {
 	_, named := kindNames[k]
-	return named && k != KindFlush
+	return named
 }
 
 // IsTurn reports whether the event is a node of the lineage.
@@ -146,9 +145,10 @@ type Event struct {
 	SpawnedBy Ref         `cbor:"25,keyasint,omitzero"`
 
 	// Moved, state, claimed.
-	To        Ref   `cbor:"30,keyasint,omitzero"` // moved: the new head (none: before the first turn); claimed: the session, Turn zero
-	State     State `cbor:"31,keyasint,omitzero"`
-	Successor ID    `cbor:"32,keyasint,omitzero"`
+	To        Ref    `cbor:"30,keyasint,omitzero"` // moved: the new head (none: before the first turn); claimed: the session, Turn zero
+	State     State  `cbor:"31,keyasint,omitzero"`
+	Successor ID     `cbor:"32,keyasint,omitzero"`
+	Flush     *Flush `cbor:"33,keyasint,omitempty"` // flush events only
 
 	Blobs    []BlobLink `cbor:"40,keyasint,omitempty"` // what the body refers to, sorted by digest, so that it can be checked without a key
 	Encoding Encoding   `cbor:"41,keyasint,omitzero"`
@@ -310,6 +310,49 @@ type Elision struct {
 	Half    Half
 	Message uint64 // index in the half; 0 in a response
 	Part    uint64
+}
+
+// Flush says what became of the memory flush of a cycle: the stretch from one
+// compaction that covers turns to the next. The agent is asked once in it to
+// save what it wants to keep.
+type Flush struct {
+	State FlushState `cbor:"1,keyasint"`
+	Cycle uint64     `cbor:"2,keyasint"`          // from 1: the compactions in force at the head that cover turns, and one
+	After Ref        `cbor:"3,keyasint,omitzero"` // the last of those compactions; none: the first cycle
+	Try   uint64     `cbor:"4,keyasint"`          // from 1; a second one where the first was given up
+	Lease int64      `cbor:"5,keyasint,omitzero"` // begun only: Unix ns until which nobody else begins it
+}
+
+// SameCycle reports whether both are of one cycle.
+func (f *Flush) SameCycle(o *Flush) bool { return f.Cycle == o.Cycle && f.After == o.After }
+
+// MaxFlushTries is how often the flush of a cycle is begun at most.
+const MaxFlushTries = 2
+
+// FlushState is what a flush event puts the flush of its cycle in.
+type FlushState uint8
+
+// The states of a flush. Begun ends in one of the others, or with its lease.
+const (
+	FlushBegun  FlushState = 1
+	FlushDone   FlushState = 2 // with a reply that was recorded, and shown to nobody
+	FlushSilent FlushState = 3 // with the policy's silent token as the reply
+	FlushFailed FlushState = 4
+)
+
+// String is the word of protocol JSON.
+func (s FlushState) String() string {
+	switch s {
+	case FlushBegun:
+		return "begun"
+	case FlushDone:
+		return "done"
+	case FlushSilent:
+		return "silent"
+	case FlushFailed:
+		return "failed"
+	}
+	return fmt.Sprintf("flush(%d)", uint8(s))
 }
 
 // BlobLink names a blob that a body refers to.

@@ -44,8 +44,8 @@ func TestFormatTables(t *testing.T) {
 		}
 	}
 	want := map[string][]string{}
-	for _, v := range []any{Event{}, Span{}, Usage{}, OpenedBody{}, ChangedBody{}, Settings{}, PolicyRef{}, Preamble{}, Section{}, Limits{}, TurnBody{},
-		ContextRef{}, Message{}, Part{}, BlobRef{}, CompactionBody{}, Trigger{}, ElidedPart{}, MovedBody{}, StateBody{}, ClaimedBody{}} {
+	for _, v := range []any{Event{}, Span{}, Usage{}, Flush{}, OpenedBody{}, ChangedBody{}, Settings{}, PolicyRef{}, Preamble{}, Section{}, Limits{}, TurnBody{},
+		ContextRef{}, Message{}, Part{}, BlobRef{}, CompactionBody{}, Trigger{}, ElidedPart{}, MovedBody{}, StateBody{}, FlushBody{}, ClaimedBody{}} {
 		typ := reflect.TypeOf(v)
 		rows := map[int]string{}
 		for i := range typ.NumField() {

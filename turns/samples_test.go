@@ -94,6 +94,15 @@ func samples() []sample {
 
 	apart := changed
 	apart.Blobs = []BlobLink{{Digest: sampleHash(90), Size: 70000}}
+	begun := head(KindFlush, 14)
+	begun.Flush = &Flush{State: FlushBegun, Cycle: 1, Try: 1, Lease: sampleTime + 300_000_000_000}
+	silent := head(KindFlush, 15)
+	silent.Flush = &Flush{State: FlushSilent, Cycle: 3, After: sampleRef(1, 5), Try: 2}
+	silent.Usage = &Usage{InputTokens: 176_001, OutputTokens: 90, CacheRead: 175_000}
+	answered := head(KindFlush, 16)
+	answered.Flush = &Flush{State: FlushDone, Cycle: 1, Try: 1}
+	failed := head(KindFlush, 17)
+	failed.Flush = &Flush{State: FlushFailed, Cycle: 1, Try: 1}
 
 	return []sample{
 		{"opened", opened, &OpenedBody{Label: "coder/telegram", Settings: settings}},
@@ -119,6 +128,10 @@ func samples() []sample {
 		{"changed-apart", apart, &ChangedBody{Settings: Settings{Policy: settings.Policy, Apart: &BlobRef{Digest: sampleHash(90), Size: 70000}}}},
 		{"state-reset", reset, &StateBody{Cause: "idle"}},
 		{"state-closed", closed, nil},
+		{"flush-begun", begun, nil},
+		{"flush-silent", silent, &FlushBody{Saved: 3}},
+		{"flush-done", answered, &FlushBody{Response: "I saved two facts."}},
+		{"flush-failed", failed, &FlushBody{Error: "rate_limit"}},
 		{"claimed", claimed, &ClaimedBody{Label: "coder/telegram"}},
 	}
 }

@@ -88,7 +88,7 @@ func (e *Event) checkFields(bad refusal) error {
 		{"calls", e.Calls != 0, []Kind{KindTurn}},
 		{"tokens", !e.Tokens.IsZero(), []Kind{KindTurn, KindCompaction}},
 		{"span", e.Span != nil, []Kind{KindCompaction}},
-		{"usage", e.Usage != nil, []Kind{KindTurn, KindCompaction}},
+		{"usage", e.Usage != nil, []Kind{KindTurn, KindCompaction, KindFlush}},
 		{"open", e.Open != 0, []Kind{KindTurn, KindCompaction}},
 		{"late", e.Late != 0, []Kind{KindTurn}},
 		{"left", e.Left != 0, []Kind{KindTurn}},
@@ -102,6 +102,7 @@ func (e *Event) checkFields(bad refusal) error {
 		{"to", !e.To.IsZero(), []Kind{KindMoved, KindClaimed}},
 		{"state", e.State != 0, []Kind{KindState}},
 		{"successor", !e.Successor.IsZero(), []Kind{KindState}},
+		{"flush", e.Flush != nil, []Kind{KindFlush}},
 	} {
 		if f.set && !slices.Contains(f.on, e.Kind) {
 			return bad("has a %s", f.name)
@@ -161,6 +162,11 @@ func (e *Event) checkKind(bad refusal) error {
 		if !e.Successor.IsZero() && e.State != Reset {
 			return bad("%s, but has a successor", e.State)
 		}
+	case KindFlush:
+		if e.Flush == nil {
+			return bad("lacks its flush")
+		}
+		return e.Flush.validate(e, bad)
 	case KindClaimed:
 		if e.To.Session.IsZero() || !e.To.Turn.IsZero() || !ValidName(e.Agent) {
 			return bad("claims nothing")
@@ -201,6 +207,22 @@ func (s *Span) validate(bad refusal) error {
 	return nil
 }
 
+func (f *Flush) validate(e *Event, bad refusal) error {
+	switch {
+	case f.State < FlushBegun || f.State > FlushFailed:
+		return bad("flush state %d", f.State)
+	case f.Cycle == 0 || (f.Cycle == 1) != f.After.IsZero() || !f.After.IsZero() && !f.After.whole():
+		return bad("cycle %d after %v", f.Cycle, f.After)
+	case f.Try < 1 || f.Try > MaxFlushTries:
+		return bad("try %d", f.Try)
+	case (f.State == FlushBegun) != (f.Lease > 0) || f.Lease < 0:
+		return bad("%s with a lease until %d", f.State, f.Lease)
+	case f.State == FlushBegun && e.Usage != nil:
+		return bad("begun, but has a usage")
+	}
+	return nil
+}
+
 // checkCounts checks that no count is over [MaxCount].
 func (e *Event) checkCounts(bad refusal) error {
 	counts := []uint64{e.Index, e.Depth, e.Calls, e.Open, e.Late, e.Left, e.Said, e.Tokens.Messages, e.Tokens.Response}
@@ -209,6 +231,9 @@ func (e *Event) checkCounts(bad refusal) error {
 	}
 	if e.Span != nil {
 		counts = append(counts, e.Span.Covered)
+	}
+	if e.Flush != nil {
+		counts = append(counts, e.Flush.Cycle)
 	}
 	for _, b := range e.Blobs {
 		counts = append(counts, b.Size)
