@@ -42,8 +42,14 @@ type Session struct {
 	Turns       uint64      `cbor:"16,keyasint,omitzero"` // normal turns on this chain
 	Compactions uint64      `cbor:"17,keyasint,omitzero"` // compactions on this chain
 	Updated     int64       `cbor:"18,keyasint"`          // recorded time of the last event, Unix ns
-	Usage       turns.Usage `cbor:"19,keyasint"`          // summed over this chain, compactions included
+	Usage       turns.Usage `cbor:"19,keyasint"`          // summed over this chain, compactions and flushes included
+
+	Flushes [keptFlushes]turns.Flush `cbor:"21,keyasint,omitzero"` // of the last cycles that one was begun in, newest first
 }
+
+// keptFlushes is how many cycles back a head can go and find the flush that
+// ran there: before that it is due again.
+const keptFlushes = 8
 
 // Apply folds in the chain's next event, stored at seq under hash.
 //
@@ -96,24 +102,64 @@ func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Eve
 		} else {
 			s.Compactions++
 		}
-		if u := e.Usage; u != nil {
-			add(&s.Usage.InputTokens, u.InputTokens)
-			add(&s.Usage.OutputTokens, u.OutputTokens)
-			add(&s.Usage.CacheRead, u.CacheRead)
-			add(&s.Usage.CacheCreation, u.CacheCreation)
-		}
+		s.addUsage(e.Usage)
 	case turns.KindMoved:
 		s.Head = e.To
 	case turns.KindChanged:
 		s.Settings = e.Index
 	case turns.KindState:
 		s.State, s.Successor = e.State, e.Successor
+	case turns.KindFlush:
+		if err := s.applyFlush(e); err != nil {
+			return err
+		}
+		s.addUsage(e.Usage)
 	default:
 		return fmt.Errorf("%w: event %s of kind %s on a session's chain", ErrUnsupported, e.ID, e.Kind)
 	}
 	s.Tail = Tail{Seq: seq, Index: e.Index, Hash: hash}
 	s.Updated = e.Recorded
 	return nil
+}
+
+// applyFlush folds in a flush event. The one that it follows moves to the front.
+func (s *Session) applyFlush(e *turns.Event) error {
+	f, at := *e.Flush, 0
+	for at < len(s.Flushes)-1 && !s.Flushes[at].SameCycle(&f) {
+		at++
+	}
+	was := s.FlushOf(f.Cycle, f.After)
+	ok := was.State == turns.FlushBegun && f.Try == was.Try
+	if f.State == turns.FlushBegun {
+		ok = was.State == 0 && f.Try == 1 || was.State == turns.FlushBegun && f.Try == was.Try+1
+	}
+	if !ok {
+		return fmt.Errorf("%w: flush %s of chain %s: %s, try %d of cycle %d, follows %s, try %d", ErrCorrupt, e.ID, e.Chain, f.State, f.Try, f.Cycle, was.State, was.Try)
+	}
+	copy(s.Flushes[1:at+1], s.Flushes[:at])
+	s.Flushes[0] = f
+	return nil
+}
+
+// FlushOf is the last flush event of a cycle, which began with compaction after;
+// the zero Flush: none of the last cycles that one was begun in.
+func (s *Session) FlushOf(cycle uint64, after turns.Ref) turns.Flush {
+	for i := range s.Flushes {
+		if f := &s.Flushes[i]; f.SameCycle(&turns.Flush{Cycle: cycle, After: after}) {
+			return *f
+		}
+	}
+	return turns.Flush{}
+}
+
+func (s *Session) addUsage(u *turns.Usage) {
+	if u == nil {
+		return
+	}
+	add(&s.Usage.InputTokens, u.InputTokens)
+	add(&s.Usage.OutputTokens, u.OutputTokens)
+	add(&s.Usage.CacheRead, u.CacheRead)
+	add(&s.Usage.CacheCreation, u.CacheCreation)
 }
 
 // add adds up claims of clients: a sum that would overflow stays at its most.

@@ -63,8 +63,12 @@ func grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
 	if err != nil {
 		return Node{}, err
 	}
-	if n.Cut, err = cutOf(r, parent, n, e.Span); err != nil {
+	previous := Cut(0)
+	if n.Cut, previous, err = cutOf(r, parent, n, e.Span); err != nil {
 		return Node{}, err
+	}
+	if n.Cut > previous {
+		n.Cycles++
 	}
 	return n, checkElided(r, parent, n.Cut, e.Span.Elisions)
 }
@@ -97,49 +101,48 @@ func checkPlace(parent Node, e *turns.Event) error {
 	return nil
 }
 
-// cutOf is the cut of compaction n, checked against the path it stands on.
+// cutOf is the cut of compaction n and the one in force before it, checked against the path it stands on.
 //
 // Invariant: every half before the cut was before the previous cut or is newly
 // covered, so no half falls between two compactions.
-func cutOf(r Reader, parent, n Node, s *turns.Span) (Cut, error) {
+func cutOf(r Reader, parent, n Node, s *turns.Span) (cut, previous Cut, err error) {
 	if s.Previous != n.Previous {
-		return 0, unfit("it follows compaction %s, in force is %s", s.Previous, n.Previous)
+		return 0, 0, unfit("it follows compaction %s, in force is %s", s.Previous, n.Previous)
 	}
 	named, err := onPath(r, parent, s.Previous, s.FirstKept, s.SawThrough)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	previous, firstKept := named[0].Cut, named[1]
 
-	var cut Cut
 	var last Node // the last turn before the cut
 	switch {
 	case s.Through.IsZero() && s.FirstKept.IsZero():
-		return previous, nil // nothing is covered that was not before
+		return previous, previous, nil // nothing is covered that was not before
 	case s.FirstKept.IsZero():
 		cut, last = CutBefore(n.Depth, turns.MessagesHalf), parent
 	case firstKept.Kind != turns.KindTurn:
-		return 0, unfit("first kept %s is not a normal turn", s.FirstKept)
+		return 0, 0, unfit("first kept %s is not a normal turn", s.FirstKept)
 	case s.Split:
 		if s.Through != s.FirstKept || firstKept.Halves != turns.Halves(turns.MessagesHalf|turns.ResponseHalf) {
-			return 0, unfit("it splits %s, which has no two halves to part or is not its last covered turn (%s)", s.FirstKept, s.Through)
+			return 0, 0, unfit("it splits %s, which has no two halves to part or is not its last covered turn (%s)", s.FirstKept, s.Through)
 		}
 		cut, last = CutBefore(firstKept.Depth, turns.ResponseHalf), firstKept
 	default:
 		cut = CutBefore(firstKept.Depth, turns.MessagesHalf)
 		if firstKept.Depth > 1 {
 			if last, err = step(r, firstKept.Parent, firstKept.Depth-1); err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 		}
 	}
 	if s.Call && cut != previous {
-		return 0, unfit("it stands for one call only, but covers what %s did not", s.Previous)
+		return 0, 0, unfit("it stands for one call only, but covers what %s did not", s.Previous)
 	}
 	if cut < previous {
-		return 0, unfit("it keeps from %s on, which is before the cut of %s: a covered half can't be kept again", s.FirstKept, s.Previous)
+		return 0, 0, unfit("it keeps from %s on, which is before the cut of %s: a covered half can't be kept again", s.FirstKept, s.Previous)
 	}
-	return cut, checkThrough(r, s, last, previous, cut)
+	return cut, previous, checkThrough(r, s, last, previous, cut)
 }
 
 // checkThrough checks that the last normal turn before cut, which last or an

@@ -32,7 +32,7 @@ func JumpDepth(d uint64) uint64 {
 // rest. Messages+Response must not overflow.
 func Root(own Node) Node {
 	own.Parent, own.Jump, own.Compaction, own.Previous = turns.Ref{}, turns.Ref{}, turns.Ref{}, turns.Ref{}
-	own.Call, own.Under = false, turns.Ref{}
+	own.Call, own.Under, own.Cycles = false, turns.Ref{}, 0
 	own.Depth = 1
 	own.Sum = own.Messages + own.Response
 	return own
@@ -40,8 +40,8 @@ func Root(own Node) Node {
 
 // Child is the node below parent of a turn whose own fields are own (see
 // [Root]; of a compaction also Cut, Replaced, Saved, Call, Imported and Dropped). It
-// fills in Parent, Jump, Depth, Sum, Compaction, Under and Previous, and for a compaction
-// clears what only normal turns have.
+// fills in Parent, Jump, Depth, Sum, Compaction, Under, Previous and Cycles (of a
+// compaction without itself), and for a compaction clears what only normal turns have.
 //
 // With forget, the compaction in force at parent does not count: so it is for
 // the first turn below the fork point of a fork of mode full.
@@ -56,8 +56,9 @@ func Child(r Reader, parent, own Node, forget bool) (Node, error) {
 	own.Parent, own.Jump, own.Depth = parent.Ref, jump, parent.Depth+1
 	above := parent
 	if forget {
-		above.Compaction, above.Call, above.Under = turns.Ref{}, false, turns.Ref{}
+		above.Compaction, above.Call, above.Under, above.Cycles = turns.Ref{}, false, turns.Ref{}, 0
 	}
+	own.Cycles = above.Cycles
 	if own.Kind == turns.KindCompaction {
 		own.Previous, own.Compaction, own.Under = above.Compaction, own.Ref, turns.Ref{}
 		if own.Call {

@@ -26,6 +26,10 @@ type Node struct {
 	Call  bool
 	Under turns.Ref
 
+	// Cycles is how many of the compactions in force on the root path, this node
+	// included, cover turns that none before them did.
+	Cycles uint64
+
 	// Sum is the tokens of all normal halves on the root path up to and
 	// including this node, so that a stretch of a path is counted by one
 	// subtraction. Messages and Response are this node's own.

@@ -126,3 +126,25 @@ func Chain(r Reader, n Node) ([]Node, error) {
 	}
 	return out, nil
 }
+
+// Cycle is the cycle of compaction that the path to n is in: how many compactions
+// in force on it cover turns, and one; and the last of those, none in the first
+// cycle. With forget the compactions of the path do not count, as in [Child].
+//
+// It reads the compactions since the cycle began, which cover nothing.
+// Errors: those of [Compactions].
+func Cycle(r Reader, n Node, forget bool) (cycle uint64, after turns.Ref, err error) {
+	if forget || n.Cycles == 0 {
+		return 1, turns.Ref{}, nil
+	}
+	for c, err := range Compactions(r, n) {
+		if err != nil {
+			return 0, turns.Ref{}, err
+		}
+		if c.Cycles < n.Cycles {
+			break
+		}
+		after = c.Ref
+	}
+	return n.Cycles + 1, after, nil
+}

@@ -118,6 +118,12 @@ func checkNode(t *rapid.T, w *world, ref turns.Ref) {
 	if n.Depth != uint64(len(path)) || n.Compaction != inForce || n.Sum != w.slowTokens(ref, 0, math.MaxUint64) {
 		t.Fatalf("node %+v\nwant depth %d, compaction %s, sum %d", n, len(path), inForce, w.slowTokens(ref, 0, math.MaxUint64))
 	}
+	wantCycle, wantAfter := w.slowCycle(ref)
+	cycle, after, err := Cycle(w, n, false)
+	must(t, err)
+	if cycle != wantCycle || after != wantAfter {
+		t.Fatalf("node %+v\nin cycle %d after %s, want %d after %s", n, cycle, after, wantCycle, wantAfter)
+	}
 	nodes, err := w.Nodes(path...)
 	must(t, err)
 	got, err := Path(w, n, 0)

@@ -104,6 +104,18 @@ func (w *world) slowChain(ref turns.Ref) (chain []turns.Ref) {
 	return chain
 }
 
+// slowCycle counts the compactions that count at ref and cut later than the one
+// before them, and names the last.
+func (w *world) slowCycle(ref turns.Ref) (cycle uint64, after turns.Ref) {
+	cycle, cut := 1, Cut(0)
+	for _, at := range slices.Backward(w.slowChain(ref)) {
+		if n := w.node(at); n.Cut > cut {
+			cycle, after, cut = cycle+1, at, n.Cut
+		}
+	}
+	return cycle, after
+}
+
 // slowCover lives through the path: each turn adds its halves, each compaction
 // marks what of them it takes out of the context.
 func (w *world) slowCover(ref turns.Ref) []HalfState {

@@ -72,6 +72,8 @@ func Admit(b Before, subject string, seq uint64, hash turns.Hash, e *turns.Event
 		err = admitFork(b, &s, e)
 	case turns.KindMoved:
 		err = admitHead(b, &s, e.To)
+	case turns.KindFlush:
+		err = admitFlush(b, &s, e.Flush)
 	case turns.KindTurn, turns.KindCompaction:
 		step.Node, err = admitTurn(b, &s, e)
 	}
@@ -138,6 +140,31 @@ func admitHead(b Before, s *ledger.Session, to turns.Ref) error {
 	ok, err := lineage.IsAncestor(b, ns[0], point[0])
 	if err == nil && !ok {
 		err = bad("which is neither its own nor on the path of its fork point")
+	}
+	return err
+}
+
+// admitFlush checks that a flush that is begun is of the cycle that the head is
+// in. It may end later; which one it ends, the fold has checked.
+func admitFlush(b Before, s *ledger.Session, f *turns.Flush) error {
+	if f.State != turns.FlushBegun {
+		return nil
+	}
+	var head lineage.Node
+	if !s.Head.IsZero() {
+		ns, err := b.Nodes(s.Head)
+		if err != nil {
+			return err
+		}
+		head = ns[0]
+	}
+	forget, err := s.Ignores(s.Head.Session, b.Session)
+	if err != nil {
+		return err
+	}
+	cycle, after, err := lineage.Cycle(b, head, forget)
+	if err == nil && !f.SameCycle(&turns.Flush{Cycle: cycle, After: after}) {
+		err = fmt.Errorf("%w: a flush of cycle %d after %s, the head of session %s is in cycle %d after %s", ledger.ErrCorrupt, f.Cycle, f.After, s.ID, cycle, after)
 	}
 	return err
 }

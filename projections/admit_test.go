@@ -49,6 +49,15 @@ func TestAdmit(t *testing.T) {
 			return &turns.Event{Kind: turns.KindCompaction, Parent: own.Head, Depth: 3, Segment: own.Segment, Span: &turns.Span{
 				Provenance: turns.ByNexus, Elisions: []turns.Elision{el, el}}}
 		}},
+		"a flush of the first cycle": {event: func(*author, *session, *session) *turns.Event {
+			return &turns.Event{Kind: turns.KindFlush, Flush: &turns.Flush{State: turns.FlushBegun, Cycle: 1, Try: 1, Lease: 1}}
+		}},
+		"a flush of a cycle to come": {why: "in cycle 1", event: func(_ *author, own, _ *session) *turns.Event {
+			return &turns.Event{Kind: turns.KindFlush, Flush: &turns.Flush{State: turns.FlushBegun, Cycle: 2, After: own.turns[0], Try: 1, Lease: 1}}
+		}},
+		"the end of a flush that was not begun": {why: "follows flush(0)", event: func(*author, *session, *session) *turns.Event {
+			return &turns.Event{Kind: turns.KindFlush, Flush: &turns.Flush{State: turns.FlushDone, Cycle: 1, Try: 1}}
+		}},
 		"elisions out of order": {why: "out of order", event: func(_ *author, own, _ *session) *turns.Event {
 			return &turns.Event{Kind: turns.KindCompaction, Parent: own.Head, Depth: 3, Segment: own.Segment, Span: &turns.Span{
 				Provenance: turns.ByNexus, Elisions: []turns.Elision{{Turn: own.turns[1], Half: turns.MessagesHalf}, {Turn: own.turns[0], Half: turns.MessagesHalf}}}}

@@ -13,7 +13,7 @@ import (
 
 // Schema is the version of the rows. A store of another version is discarded
 // and rebuilt from the log; nothing in it is worth migrating.
-const Schema = 3
+const Schema = 4
 
 // Checkpoint says up to where the log has been applied. It commits in the same
 // batch as the data.
@@ -61,6 +61,7 @@ type turnRow struct {
 	Hash       turns.Hash
 	Open       uint64
 	Recorded   int64
+	Cycles     uint64
 }
 
 func (t *Turn) encode() ([]byte, error) {
@@ -68,7 +69,7 @@ func (t *Turn) encode() ([]byte, error) {
 		Parent: t.Parent, Jump: t.Jump, Depth: t.Depth, Segment: t.Segment, Kind: t.Kind, Halves: t.Halves,
 		Compaction: t.Compaction, Sum: t.Sum, Messages: t.Messages, Response: t.Response, Calls: t.Calls,
 		Cut: t.Cut, Previous: t.Previous, Replaced: t.Replaced, Saved: t.Saved, Under: t.Under, Index: t.Index, Seq: t.Seq, Hash: t.Hash,
-		Open: t.Open, Recorded: t.Recorded,
+		Open: t.Open, Recorded: t.Recorded, Cycles: t.Cycles,
 	}
 	if t.Imported {
 		r.Flags |= 1
@@ -91,7 +92,7 @@ func decodeTurn(ref turns.Ref, b []byte) (Turn, error) {
 		Node: lineage.Node{
 			Ref: ref, Parent: r.Parent, Jump: r.Jump, Depth: r.Depth, Segment: r.Segment, Kind: r.Kind, Halves: r.Halves,
 			Compaction: r.Compaction, Sum: r.Sum, Messages: r.Messages, Response: r.Response, Calls: r.Calls,
-			Cut: r.Cut, Previous: r.Previous, Replaced: r.Replaced, Saved: r.Saved, Under: r.Under,
+			Cut: r.Cut, Previous: r.Previous, Replaced: r.Replaced, Saved: r.Saved, Under: r.Under, Cycles: r.Cycles,
 			Imported: r.Flags&1 != 0, Dropped: r.Flags&2 != 0, Call: r.Flags&4 != 0,
 		},
 		Index: r.Index, Seq: r.Seq, Hash: r.Hash, Open: r.Open, Recorded: r.Recorded,
