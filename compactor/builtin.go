@@ -5,7 +5,7 @@ import "nexus/turns"
 // builtins are all versions of all built-in policies. A version that was
 // published is never edited: sessions pin its digest (see TestBuiltinDigests).
 func builtins() []Policy {
-	return []Policy{nexusV1(), gsvV1(), spec008V1(), autobyteusV1(), wolffishV1(), balancedV1(), balancedV2(), balancedV3()}
+	return []Policy{nexusV1(), gsvV1(), spec008V1(), spec008V2(), autobyteusV1(), wolffishV1(), balancedV1(), balancedV2(), balancedV3()}
 }
 
 // Where a seed names no number, its policy has that of balanced, so that what
@@ -46,6 +46,22 @@ func spec008V1() Policy {
 		},
 		ContextWindow: 200_000, MaxOutputTokens: 16_000, SafetyMargin: 2_000,
 	}
+}
+
+// spec008V2 is the second version: the first one, with the memory flush.
+func spec008V2() Policy {
+	p := spec008V1()
+	p.Version = 2
+	p.Flush = Flush{
+		Threshold: 4_000, // flush_threshold
+		Prompt: "Pre-compaction memory flush. The session is near its context limit. " + // FLUSH_SYSTEM_PROMPT
+			"Review the conversation and save any durable context to memory using save_memory. " +
+			"Include user preferences, decisions, key facts, and anything that should persist. " +
+			"Reply with SILENT after saving, or SILENT if nothing needs saving.",
+		SilentToken:  "SILENT",
+		LeaseSeconds: 300, // none in the seed: a call with a whole context, and a few of its tools
+	}
+	return p
 }
 
 // autobyteusV1 is the policy of the Autobyteus seed.

@@ -140,6 +140,9 @@ type Policy struct {
 	Prune Prune `json:"prune,omitzero"`
 	Elide Elide `json:"elide,omitzero"`
 
+	// Flush asks the agent, before a compaction, to save what it wants to keep.
+	Flush Flush `json:"flush,omitzero"`
+
 	// ContextWindow, MaxOutputTokens and SafetyMargin are the limits of a
 	// session that states none. Of the defaults for output and margin at most a
 	// quarter and a fiftieth of the window count. Window: default 200000, at
@@ -281,6 +284,7 @@ func (p Policy) Validate() error {
 	p.Prune.check(check)
 	p.Elide.check(check, ratio)
 	check(p.LargeOutputChars == 0 || strings.TrimSpace(p.Elide.Mark) != "", "elide/mark", "blank, though large outputs are shortened")
+	p.Flush.check(check)
 	ratio("manual_keep_ratio", p.ManualKeepRatio, 0, 1)
 	ratio("summary_max_ratio", p.SummaryMaxRatio, 0.001, 0.5)
 	size("summary_max_tokens", p.SummaryMaxTokens, 0)

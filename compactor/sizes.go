@@ -12,6 +12,7 @@ type sizes struct {
 	room    uint64 // budget − overhead: what messages may fill
 	trigger uint64 // a context of more tokens is due, overhead included
 	idle    uint64 // so is an idle one of more than these
+	flush   uint64 // a memory flush is due in a context of more, overhead included
 	target  uint64 // messages after a compaction
 	summary uint64 // the replacement, framing included
 	keep    uint64 // newest tokens kept
@@ -90,6 +91,7 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 	if least := less(s.trigger, overhead); s.target >= least {
 		s.target = least - least/5
 	}
+	s.flush = less(s.trigger, min(p.Flush.Threshold, s.window/16))
 	s.summary = share(s.room, p.SummaryMaxRatio)
 	if p.SummaryMaxTokens > 0 {
 		s.summary = min(s.summary, p.SummaryMaxTokens)

@@ -62,14 +62,10 @@ func (p Path) Load(tokens uint64) Load {
 // on a path that has halves.
 func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 	s := pol.sizesFor(p, turns.Trigger{}, 0)
-	total := pol.size(p.Overhead+l.Tokens, l.Reported)
 	if pol.Mode == Manual || s.room == 0 || l.Tokens == 0 {
 		return turns.Trigger{}, false
 	}
-	sized := !pol.Unlimited(p.Limits)
-	if f := p.InForce; f != nil && total > s.trigger && p.Overhead+l.Tokens <= s.trigger && l.Tokens < f.Body.TokensAfter+s.room/5 {
-		total = p.Overhead + l.Tokens // the last compaction did not take away what the provider counts; another won't
-	}
+	total, sized := p.total(pol, l, s), !pol.Unlimited(p.Limits)
 	trigger := func(kind, format string, args ...any) (turns.Trigger, bool) {
 		return turns.Trigger{Kind: kind, Detail: turns.Raw(fmt.Sprintf(format, args...))}, true
 	}
@@ -89,6 +85,15 @@ func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 		return trigger(TriggerLargeOutput, `{"chars":%d,"max":%d}`, n, pol.LargeOutputChars)
 	}
 	return turns.Trigger{}, false
+}
+
+// total is the size of a context as a policy goes by it, overhead included.
+func (p Path) total(pol Policy, l Load, s sizes) uint64 {
+	total := pol.size(p.Overhead+l.Tokens, l.Reported)
+	if f := p.InForce; f != nil && total > s.trigger && p.Overhead+l.Tokens <= s.trigger && l.Tokens < f.Body.TokensAfter+s.room/5 {
+		return p.Overhead + l.Tokens // the last compaction did not take away what the provider counts; another won't
+	}
+	return total
 }
 
 // Unlimited reports whether the policy has no budget for a session of such

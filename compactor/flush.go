@@ -1,0 +1,56 @@
+package compactor
+
+import (
+	"strings"
+
+	"nexus/turns"
+)
+
+// Flush is the memory flush before a compaction: a turn that the agent takes
+// with its own model and tools, and that is kept in no history. It runs once in
+// each cycle, from one compaction that covers turns to the next.
+// Source: SPEC-008, "Pre-Compaction Memory Flush".
+type Flush struct {
+	// Threshold: due so many tokens before a compaction is due by size. At most a
+	// sixteenth of the window counts. 0: there is no flush.
+	Threshold uint64 `json:"threshold,omitzero"`
+	// Prompt is what the agent is told, in place of a user's message.
+	// At most 4000 bytes.
+	Prompt string `json:"prompt,omitzero"`
+	// SilentToken is the whole reply of an agent that has nothing to say.
+	// At most 100 bytes.
+	SilentToken string `json:"silent_token,omitzero"`
+	// LeaseSeconds is how long an agent that began has time to end it: then it is
+	// due a second time, and no third. Range [1, 3600].
+	LeaseSeconds uint64 `json:"lease_seconds,omitzero"`
+}
+
+// On reports whether there is a flush.
+func (f Flush) On() bool { return f.Threshold > 0 }
+
+// Silent reports whether a reply says nothing: it is the token, and no more.
+// One that only mentions it ("SILENTLY saved …") is not silent.
+func (f Flush) Silent(reply string) bool {
+	return strings.TrimSpace(reply) == f.SilentToken
+}
+
+func (f Flush) check(check checkFunc) {
+	check(f.Threshold <= maxTokens, "flush/threshold", "%d is outside [0, %d]", f.Threshold, uint64(maxTokens))
+	check(len(f.Prompt) <= 4000, "flush/prompt", "%d bytes, the limit is 4000", len(f.Prompt))
+	check(len(f.SilentToken) <= 100, "flush/silent_token", "%d bytes, the limit is 100", len(f.SilentToken))
+	if f.On() {
+		check(f.Prompt != "", "flush/prompt", "there is none")
+		check(f.SilentToken != "" && f.SilentToken == strings.TrimSpace(f.SilentToken), "flush/silent_token", "%.60q is empty, or has space around it", f.SilentToken)
+		check(f.LeaseSeconds >= 1 && f.LeaseSeconds <= 3600, "flush/lease_seconds", "%d is outside [1, 3600]", f.LeaseSeconds)
+	}
+}
+
+// FlushDue reports whether a context is large enough for the flush of its
+// cycle: it is before [DueAt] says that it is due by size, and from then on.
+func FlushDue(p Path, pol Policy, l Load) bool {
+	s := pol.sizesFor(p, turns.Trigger{}, 0)
+	if !pol.Flush.On() || pol.Mode == Manual || s.room == 0 || l.Tokens == 0 || pol.Unlimited(p.Limits) {
+		return false
+	}
+	return p.total(pol, l, s) > s.flush
+}
