@@ -240,6 +240,9 @@ func showTurn(w io.Writer, t *api.Turn) {
 		if k.CostMicros > 0 {
 			row("cost", "$%.4f", float64(k.CostMicros)/1e6)
 		}
+		if k.Flush != "" {
+			row("flush", "%s", k.Flush)
+		}
 	}
 	showMessages(w, shown(t))
 	switch {

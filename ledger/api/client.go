@@ -346,6 +346,20 @@ func (c *Client) Record(ctx context.Context, session turns.ID, r RecordCompactio
 	return out, c.Call(ctx, "compaction.record", session, r, out)
 }
 
+// BeginFlush is flush.begin.
+func (c *Client) BeginFlush(ctx context.Context, session turns.ID, r BeginFlush) (*BegunFlush, error) {
+	ensure(&r.ID)
+	out := new(BegunFlush)
+	return out, c.Call(ctx, "flush.begin", session, r, out)
+}
+
+// DoneFlush is flush.done.
+func (c *Client) DoneFlush(ctx context.Context, session turns.ID, r DoneFlush) (*EndedFlush, error) {
+	ensure(&r.ID)
+	out := new(EndedFlush)
+	return out, c.Call(ctx, "flush.done", session, r, out)
+}
+
 // Fork is fork.create.
 func (c *Client) Fork(ctx context.Context, session turns.ID, r CreateFork) (*Session, error) {
 	ensure(&r.ID)

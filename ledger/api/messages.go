@@ -227,7 +227,8 @@ type CompactionState struct {
 	State string `json:"state"`
 }
 
-// FlushState says whether a memory flush is due.
+// FlushState says whether a memory flush is due, and in which cycle. The zero
+// value: the session's policy has none.
 type FlushState struct {
 	Due   bool   `json:"due"`
 	Cycle uint64 `json:"cycle"`
@@ -243,7 +244,7 @@ type Appended struct {
 	Position   string          `json:"position"`
 	Context    Gauge           `json:"context"`
 	Compaction CompactionState `json:"compaction"`
-	Flush      FlushState      `json:"flush"`
+	Flush      FlushState      `json:"flush,omitzero"`
 	Open       []string        `json:"open_calls,omitempty,omitzero"` // tool calls that wait for their response
 	Abandoned  []string        `json:"abandoned_calls,omitempty,omitzero"`
 	Late       []string        `json:"late_calls,omitempty,omitzero"`
@@ -330,6 +331,7 @@ type Compaction struct {
 	CostMicros    uint64          `json:"cost_micros,omitempty,omitzero"`
 	Focus         string          `json:"focus,omitempty,omitzero"`
 	FromOriginals bool            `json:"from_originals,omitempty,omitzero"`
+	Flush         string          `json:"flush,omitempty,omitzero"` // what became of the flush before it: done, silent, failed, expired, skipped
 	DurationMS    uint64          `json:"duration_ms"`
 }
 
@@ -390,7 +392,7 @@ type Context struct {
 	Preamble    []PreamblePart  `json:"preamble,omitempty,omitzero"` // with explain: what each part of overhead takes
 	Compaction  CompactionState `json:"compaction"`
 	Compacted   *turns.ID       `json:"compacted,omitempty,omitzero"` // the compaction that this call committed
-	Flush       FlushState      `json:"flush"`
+	Flush       FlushState      `json:"flush,omitzero"`
 	Position    string          `json:"position"`
 	Next        string          `json:"next,omitempty,omitzero"`
 }
@@ -484,6 +486,45 @@ type SubmitCompaction struct {
 	Text       string       `json:"text"`
 	Usage      *turns.Usage `json:"usage,omitempty,omitzero"`
 	SawThrough turns.ID     `json:"saw_through,omitzero"` // last turn that the agent had in view, if that is later than the plan's
+}
+
+// BeginFlush is flush.begin.
+type BeginFlush struct {
+	ID    turns.ID `json:"id,omitzero"`
+	Cycle uint64   `json:"cycle"` // as an ack or a context said
+}
+
+// BegunFlush is flush.begin's reply: what the agent's own model is asked, behind
+// the context and with the agent's tools.
+type BegunFlush struct {
+	ID          turns.ID `json:"id"`
+	Cycle       uint64   `json:"cycle"`
+	Try         uint64   `json:"try"`
+	Prompt      string   `json:"prompt"`
+	SilentToken string   `json:"silent_token"`
+	Model       string   `json:"model"` // of the session; empty: it names none
+	Lease       Time     `json:"lease"` // until when nobody else begins it
+	Position    string   `json:"position"`
+	Duplicate   bool     `json:"duplicate,omitempty,omitzero"` // the id was stored before; nothing was stored now
+}
+
+// DoneFlush is flush.done.
+type DoneFlush struct {
+	ID       turns.ID     `json:"id,omitzero"`
+	Cycle    uint64       `json:"cycle"`
+	Response string       `json:"response,omitempty,omitzero"` // text of the last reply
+	Saved    uint64       `json:"saved"`                       // memories
+	Usage    *turns.Usage `json:"usage,omitempty,omitzero"`
+	Error    string       `json:"error,omitempty,omitzero"` // why it failed
+}
+
+// EndedFlush is flush.done's reply.
+type EndedFlush struct {
+	ID        turns.ID `json:"id"`
+	Cycle     uint64   `json:"cycle"`
+	State     string   `json:"state"` // silent, done (the response is kept and shown to nobody), failed
+	Position  string   `json:"position"`
+	Duplicate bool     `json:"duplicate,omitempty,omitzero"`
 }
 
 // GetPolicy is policy.get.

@@ -49,6 +49,9 @@ func (e *Engine) Append(ctx context.Context, c Caller, session turns.ID, req api
 	e.Metrics.observeAppend(time.Since(began))
 	if !ack.Duplicate && e.Notify != nil {
 		e.Notify(c.Tenant, c.Agent, api.Notification{What: "turn.appended", Session: session, Turn: ack.ID, Position: ack.Position})
+		if ack.Flush.Due {
+			e.notify(c, session, "flush.requested", ack.ID, ack.Position, map[string]any{"cycle": ack.Flush.Cycle})
+		}
 	}
 	return ack, nil
 }
@@ -179,8 +182,12 @@ func (e *Engine) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Sett
 	if err != nil {
 		return err
 	}
-	if _, due := compactor.DueAt(e.emptyPath(s, set, pol, head), pol, l); due {
+	p := e.emptyPath(s, set, pol, head)
+	if _, due := compactor.DueAt(p, pol, l); due {
 		ack.Compaction.State = e.dueState(s.ID, head.Ref.Turn)
+	}
+	if ack.Flush, err = e.flushState(s, pol, head, compactor.FlushDue(p, pol, l)); err != nil {
+		return err
 	}
 	if e.preparing(s.ID) {
 		ack.Compaction.State = "preparing"

@@ -33,6 +33,8 @@ func checkBody(ring seal.Keyring, ev *turns.Event, open *ledger.Calls) (body any
 		body = new(turns.ChangedBody)
 	case turns.KindState:
 		body = new(turns.StateBody)
+	case turns.KindFlush:
+		body = new(turns.FlushBody)
 	default:
 		return nil, nil, fmt.Errorf("%w: a body of kind %s", ledger.ErrUnsupported, ev.Kind)
 	}

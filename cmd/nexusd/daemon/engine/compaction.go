@@ -123,7 +123,7 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 	if pol.Mode == compactor.Manual || head.Ref.IsZero() {
 		return nil, nil
 	}
-	p, due := e.emptyPath(s, &set, pol, head), false
+	p, trigger, due := e.emptyPath(s, &set, pol, head), turns.Trigger{}, false
 	l, err := e.load(s, g, head)
 	if err != nil {
 		return nil, err
@@ -137,10 +137,10 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 			return nil, err
 		}
 		g.Tokens = cx.Tokens
-		_, due = compactor.Due(p, pol, cx.Tokens)
+		trigger, due = compactor.Due(p, pol, cx.Tokens)
 	} else {
 		l.Idle = e.idle(head)
-		_, due = compactor.DueAt(p, pol, l)
+		trigger, due = compactor.DueAt(p, pol, l)
 	}
 	if !due {
 		return nil, nil
@@ -148,6 +148,11 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 	// In the background there is room between the trigger and the budget: the
 	// request is answered from what there is, while the summary is made.
 	fits := pol.Unlimited(p.Limits) || pol.Fits(p, g.Tokens, g.Budget)
+	if fits {
+		if waits, err := e.awaitsFlush(s, pol, head, trigger); waits || err != nil {
+			return nil, err
+		}
+	}
 	if pol.Mode == compactor.Background && fits && e.prepare(c, session, head.Ref.Turn) {
 		return nil, nil
 	}
@@ -277,6 +282,11 @@ func (e *Engine) planAt(ctx context.Context, s *ledger.Session, head lineage.Nod
 		if trigger, due = compactor.Due(w.path, w.policy, cx.Tokens); !due {
 			return w, nil
 		}
+		if w.policy.Fits(w.path, cx.Tokens, w.policy.Budget(w.path.Limits)) {
+			if waits, err := e.awaitsFlush(s, w.policy, head, trigger); waits || err != nil {
+				return w, err
+			}
+		}
 	}
 	if k.opts.FromOriginals {
 		if k.opts.Originals, err = e.halves(ctx, s, head, 0); err != nil {
@@ -332,6 +342,9 @@ func (e *Engine) commitCompaction(ctx context.Context, c Caller, session turns.I
 		}
 		body := res.Body
 		body.Policy = w.ref
+		if body.Flush, err = e.flushBecame(ctx, s, head, res.Span); err != nil {
+			return nil, err
+		}
 		saved := w.path.Saves(res.Span, &res.Body, e.Counter)
 		d, err := e.draftCompaction(s, head, ev, res.Span, saved, res.Usage, &body, w.plan.Reads, &ref)
 		if err == nil {

@@ -129,6 +129,7 @@ type contextView struct {
 	context compactor.Context
 	budget  uint64
 	due     bool
+	flush   api.FlushState
 }
 
 func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext) (*contextView, error) {
@@ -159,7 +160,13 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 	if req.Budget != 0 {
 		v.budget = req.Budget
 	}
-	_, v.due = compactor.Due(v.path, v.policy, v.context.Tokens)
+	load := v.path.Load(v.context.Tokens)
+	_, v.due = compactor.DueAt(v.path, v.policy, load)
+	if req.Policy == nil && head.Ref == s.Head {
+		if v.flush, err = e.flushState(s, v.policy, head, compactor.FlushDue(v.path, v.policy, load)); err != nil {
+			return nil, err
+		}
+	}
 	if req.Budget == 0 && v.policy.Unlimited(v.path.Limits) {
 		return v, nil
 	}
@@ -237,6 +244,7 @@ func (e *Engine) renderContext(render renderFunc, v *contextView, req api.GetCon
 	if req.Explain {
 		out.Preamble = preambleParts(v.path.Counter, v.set.Preamble)
 	}
+	out.Flush = v.flush
 	out.Compaction.State = "idle"
 	if v.due {
 		out.Compaction.State = e.dueState(v.path.Session, v.path.Head.Ref.Turn)

@@ -182,7 +182,7 @@ func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point line
 	if ok, err := e.fitsFork(ctx, s, point, t.Node, &body); err != nil || !ok {
 		return false, err
 	}
-	body.Mode = "reused"
+	body.Mode, body.Flush = "reused", "" // which was of another session
 	body.Trigger.Detail = turns.Raw(fmt.Sprintf(`{"reused":{"session":%q,"turn":%q}}`, ref.Session, ref.Turn))
 	var made turns.Ref
 	err = e.mutate(ctx, c, s.ID, func(_ *chain, s *ledger.Session) (*draft, error) {

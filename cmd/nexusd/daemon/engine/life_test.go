@@ -41,6 +41,7 @@ func TestLife(t *testing.T) {
 			"summarize": l.summarize,
 			"overflow":  l.overflow,
 			"settings":  l.settings,
+			"flush":     l.flush,
 			"reset":     l.reset,
 			"other one": func(t *rapid.T) { l.at = rapid.IntRange(0, len(l.sessions)-1).Draw(t, "session") },
 			"":          l.check,
@@ -304,6 +305,29 @@ func (l *life) overflow(t *rapid.T) {
 		l.t.Fatalf("overflow: %v", err)
 	}
 	l.n++
+}
+
+// flush begins a flush, in the cycle that a context tells of, and mostly ends it.
+func (l *life) flush(t *rapid.T) {
+	l.idle() // or one in the background ends the cycle
+	cx, err := l.engine().Context(context.Background(), Caller{"default", "_"}, l.session(), api.GetContext{})
+	if code(err) == api.Unprocessable || (err == nil && cx.Flush.Cycle == 0) {
+		t.Skip("the policy has none, or nothing fits")
+	}
+	l.must(err)
+	l.n++
+	_, err = l.engine().BeginFlush(context.Background(), alice, l.session(), api.BeginFlush{Cycle: cx.Flush.Cycle}, nil)
+	if c := code(err); c != "" && (cx.Flush.Due || (c != api.Conflict && c != api.Unprocessable)) {
+		l.t.Fatalf("begin a flush, %+v: %v", cx.Flush, err)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "dies") == 0 {
+		return
+	}
+	l.n++
+	r := api.DoneFlush{Cycle: cx.Flush.Cycle, Response: rapid.SampledFrom([]string{"SILENT", "", "well"}).Draw(t, "reply")}
+	if _, err = l.engine().DoneFlush(context.Background(), alice, l.session(), r, nil); err != nil && code(err) != api.Conflict {
+		l.t.Fatalf("end a flush: %v", err)
+	}
 }
 
 func (l *life) settings(t *rapid.T) {

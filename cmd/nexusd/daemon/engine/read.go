@@ -125,7 +125,7 @@ func (e *Engine) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error
 		Provenance: s.Provenance.String(), Scope: scope, Through: opt(s.Through), FirstKept: opt(s.FirstKept), Split: s.Split,
 		SawThrough: opt(s.SawThrough), Dropped: s.Dropped, Covered: s.Covered, TokensBefore: b.TokensBefore,
 		TokensAfter: b.TokensAfter, Survival: b.Survival, Usage: ev.Usage, CostMicros: b.CostMicros, Focus: b.Focus,
-		FromOriginals: b.FromOriginals, DurationMS: b.DurationMS,
+		FromOriginals: b.FromOriginals, Flush: b.Flush, DurationMS: b.DurationMS,
 	}
 	k.Elided = uint64(len(s.Elisions))
 	const elisionBytes = 192 // of one's JSON, at most

@@ -123,6 +123,12 @@ var verbs = []verb{
 	inOrder(on("compaction.record", true, "record a compaction that another system made", func(ctx context.Context, c *call, r api.RecordCompaction) (*api.Turn, error) {
 		return c.engine.Record(ctx, c.caller, c.session, r, c.canonical)
 	})),
+	on("flush.begin", true, "begin the memory flush of a cycle", func(ctx context.Context, c *call, r api.BeginFlush) (*api.BegunFlush, error) {
+		return c.engine.BeginFlush(ctx, c.caller, c.session, r, c.canonical)
+	}),
+	on("flush.done", true, "how the memory flush went", func(ctx context.Context, c *call, r api.DoneFlush) (*api.EndedFlush, error) {
+		return c.engine.DoneFlush(ctx, c.caller, c.session, r, c.canonical)
+	}),
 	on("fork.create", true, "a new session from a turn", func(ctx context.Context, c *call, r api.CreateFork) (*api.Session, error) {
 		return c.engine.Fork(ctx, c.caller, c.session, r, forkCanonical(c))
 	}),
@@ -156,7 +162,6 @@ var verbs = []verb{
 // are answered, so that a client is told so and does not wait.
 var unbuilt = []verb{
 	later("session.erase", true),
-	later("flush.begin", true), later("flush.done", true),
 	later("memory.save", false), later("memory.withdraw", false), later("memory.list", false), later("memory.search", false), later("memory.document", false),
 	later("event.append", false), later("event.list", false), later("search.query", false),
 	later("policy.put", false), later("audit.checkpoint", false), later("audit.proof", true),

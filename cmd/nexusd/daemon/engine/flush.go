@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"nexus/compactor"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// The words that a compaction has for a flush that did not end; for one that did
+// it has that of its state.
+const (
+	flushExpired = "expired" // it was begun, and its lease ended
+	flushSkipped = "skipped" // it was not begun, or the compaction could not wait for its end
+)
+
+// flushing is the flush of the cycle that a head is in: all of it is read from
+// the session's chain and the lineage.
+type flushing struct {
+	turns.Flush // the last event of it; State 0: none
+	cycle       uint64
+	after       turns.Ref // the compaction that the cycle began with
+}
+
+// flushAt is the flush of the cycle that s is in with its head at a node.
+func (e *Engine) flushAt(s *ledger.Session, head lineage.Node) (f flushing, err error) {
+	forget, err := s.Ignores(head.Ref.Session, e.Store.Session)
+	if err != nil {
+		return f, err
+	}
+	if f.cycle, f.after, err = lineage.Cycle(e.Store, head, forget); err != nil {
+		return f, err
+	}
+	f.Flush = s.FlushOf(f.cycle, f.after)
+	return f, nil
+}
+
+// running reports whether an agent began it and may still end it in time.
+func (f *flushing) running(now time.Time) bool {
+	return f.State == turns.FlushBegun && now.UnixNano() < f.Lease
+}
+
+// given reports whether it may be begun: it never was, or once, and given up.
+func (f *flushing) given(now time.Time) bool {
+	return f.State == 0 || (f.State == turns.FlushBegun && !f.running(now) && f.Try < turns.MaxFlushTries)
+}
+
+// became is what a compaction says of it.
+func (f *flushing) became(now time.Time) string {
+	switch {
+	case f.State == 0 || f.running(now):
+		return flushSkipped
+	case f.State == turns.FlushBegun:
+		return flushExpired
+	}
+	return f.State.String()
+}
+
+// flushState is what an ack and a context say of it. Large: the context is large
+// enough for a flush. The zero value: the policy has none.
+func (e *Engine) flushState(s *ledger.Session, pol compactor.Policy, head lineage.Node, large bool) (api.FlushState, error) {
+	if !pol.Flush.On() {
+		return api.FlushState{}, nil
+	}
+	f, err := e.flushAt(s, head)
+	return api.FlushState{Due: large && f.given(e.Now()), Cycle: f.cycle}, err
+}
+
+// awaitsFlush reports whether a compaction that is due waits for the flush of its
+// cycle: until that ended, or was given up twice. The caller sees to it that the
+// context fits meanwhile.
+func (e *Engine) awaitsFlush(s *ledger.Session, pol compactor.Policy, head lineage.Node, t turns.Trigger) (bool, error) {
+	if !pol.Flush.On() || t.Kind != compactor.TriggerThreshold {
+		return false, nil
+	}
+	f, err := e.flushAt(s, head)
+	now := e.Now()
+	return f.given(now) || f.running(now), err
+}
+
+// flushBecame is what a compaction at the head says of the flush of the cycle
+// that it ends; "" where the session's policy has none, or it ends none.
+func (e *Engine) flushBecame(ctx context.Context, s *ledger.Session, head lineage.Node, span turns.Span) (string, error) {
+	if span.Covered == 0 {
+		return "", nil
+	}
+	pol, _, err := e.policyOf(ctx, s)
+	if err != nil || !pol.Flush.On() {
+		return "", err
+	}
+	f, err := e.flushAt(s, head)
+	return f.became(e.Now()), err
+}
+
+// policyOf is the policy and the settings that a session is under.
+func (e *Engine) policyOf(ctx context.Context, s *ledger.Session) (compactor.Policy, turns.Settings, error) {
+	_, set, err := e.inForce(ctx, s)
+	if err != nil {
+		return compactor.Policy{}, set, err
+	}
+	pol, err := compactor.Resolve(set.Policy)
+	return pol, set, err
+}
+
+// BeginFlush is flush.begin: of the agents that are told of a flush, one begins
+// it. It may do so before it is told, so that a flush can run before a compaction
+// that the agent asks for, or after an overflow.
+//
+// Crash states: before the commit nothing; after it the flush is begun, and given
+// up when its lease ends.
+func (e *Engine) BeginFlush(ctx context.Context, c Caller, session turns.ID, req api.BeginFlush, canonical []byte) (*api.BegunFlush, error) {
+	if req.Cycle == 0 {
+		return nil, fieldErr("/cycle", "0; the first cycle is 1")
+	}
+	var out *api.BegunFlush
+	err := e.mutate(ctx, c, session, func(_ *chain, s *ledger.Session) (*draft, error) {
+		ev, done, err := e.begin(s, request{id: req.ID, what: "flush.begin", canonical: canonical}, turns.KindFlush)
+		if err != nil {
+			return nil, err
+		}
+		pol, set, err := e.policyOf(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		if !done {
+			if ev.Flush, err = e.nextFlush(s, pol, req.Cycle); err != nil {
+				return nil, err
+			}
+		}
+		out = &api.BegunFlush{ID: ev.ID, Cycle: ev.Flush.Cycle, Try: ev.Flush.Try, Prompt: pol.Flush.Prompt, SilentToken: pol.Flush.SilentToken,
+			Model: set.Model, Lease: api.UnixTime(ev.Flush.Lease), Duplicate: done}
+		if done {
+			out.Position = position(s.Tail.Seq)
+			return nil, nil
+		}
+		return &draft{event: ev, after: func(seq uint64, _ turns.Hash) { out.Position = position(seq) }}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// nextFlush is the flush that is begun at a session's head.
+func (e *Engine) nextFlush(s *ledger.Session, pol compactor.Policy, cycle uint64) (*turns.Flush, error) {
+	if !pol.Flush.On() || s.Head.IsZero() {
+		why := "the session has no turn yet"
+		if !pol.Flush.On() {
+			why = fmt.Sprintf("the session's policy, %s version %d, has no flush", pol.Name, pol.Version)
+		}
+		return nil, &api.Error{Code: api.Unprocessable, Message: why}
+	}
+	head, err := e.headNode(s)
+	if err != nil {
+		return nil, err
+	}
+	f, err := e.flushAt(s, head)
+	if err != nil {
+		return nil, err
+	}
+	refuse := func(format string, args ...any) error {
+		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf(format, args...), Details: map[string]any{"cycle": f.cycle}}
+	}
+	now := e.Now()
+	switch {
+	case cycle != f.cycle:
+		return nil, refuse("cycle is %d: the session is in cycle %d", cycle, f.cycle)
+	case f.running(now):
+		return nil, refuse("the flush of cycle %d is under way, until %s", cycle, time.Unix(0, f.Lease).UTC().Format(time.RFC3339))
+	case !f.given(now):
+		return nil, refuse("the flush of cycle %d was: %s", cycle, f.became(now))
+	}
+	lease := now.Add(time.Duration(pol.Flush.LeaseSeconds) * time.Second)
+	return &turns.Flush{State: turns.FlushBegun, Cycle: f.cycle, After: f.after, Try: f.Try + 1, Lease: lease.UnixNano()}, nil
+}
+
+// DoneFlush is flush.done: how the agent's flush went. What it replied is kept,
+// and shown in no context and no list. One that comes after its lease counts, if
+// nobody ended it before.
+func (e *Engine) DoneFlush(ctx context.Context, c Caller, session turns.ID, req api.DoneFlush, canonical []byte) (*api.EndedFlush, error) {
+	if err := e.checkDone(&req); err != nil {
+		return nil, err
+	}
+	var out *api.EndedFlush
+	err := e.mutate(ctx, c, session, func(_ *chain, s *ledger.Session) (*draft, error) {
+		ev, done, err := e.begin(s, request{id: req.ID, what: "flush.done", canonical: canonical}, turns.KindFlush)
+		if err != nil {
+			return nil, err
+		}
+		body := &turns.FlushBody{Saved: req.Saved, Error: req.Error}
+		if !done {
+			pol, _, err := e.policyOf(ctx, s)
+			if err != nil {
+				return nil, err
+			}
+			f, err := begunFlush(s, req.Cycle)
+			if err != nil {
+				return nil, err
+			}
+			f.State, f.Lease = turns.FlushDone, 0
+			switch {
+			case req.Error != "":
+				f.State = turns.FlushFailed
+			case pol.Flush.On() && pol.Flush.Silent(req.Response):
+				f.State = turns.FlushSilent
+			}
+			if f.State != turns.FlushSilent {
+				body.Response = req.Response
+			}
+			ev.Flush, ev.Usage = f, req.Usage
+		}
+		out = &api.EndedFlush{ID: ev.ID, Cycle: ev.Flush.Cycle, State: ev.Flush.State.String(), Duplicate: done}
+		if done {
+			out.Position = position(s.Tail.Seq)
+			return nil, nil
+		}
+		return &draft{event: ev, body: body, after: func(seq uint64, _ turns.Hash) { out.Position = position(seq) }}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (e *Engine) checkDone(req *api.DoneFlush) error {
+	if req.Cycle == 0 {
+		return fieldErr("/cycle", "0; the first cycle is 1")
+	}
+	if req.Saved > turns.MaxCount {
+		return fieldErr("/saved", "%d is over %d", req.Saved, uint64(turns.MaxCount))
+	}
+	if err := fitsWord("/response", req.Response, e.summaryBytes()); err != nil {
+		return err
+	}
+	return fitsWord("/error", req.Error, e.wordBytes())
+}
+
+// begunFlush is the flush of a cycle that was begun and not ended. The cycle may
+// be over: then the compaction that ended it could not wait.
+func begunFlush(s *ledger.Session, cycle uint64) (*turns.Flush, error) {
+	var ended turns.FlushState
+	for _, f := range s.Flushes {
+		switch {
+		case f.Cycle == cycle && f.State == turns.FlushBegun:
+			return &f, nil
+		case f.Cycle == cycle && ended == 0:
+			ended = f.State
+		}
+	}
+	if ended == 0 {
+		return nil, &api.Error{Code: api.Conflict, Message: fmt.Sprintf("no flush of cycle %d was begun", cycle)}
+	}
+	return nil, &api.Error{Code: api.Conflict, Message: fmt.Sprintf("the flush of cycle %d has ended: %s", cycle, ended)}
+}

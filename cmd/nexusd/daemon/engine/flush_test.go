@@ -1,0 +1,776 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"nexus/compactor"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// In a window of 16,000 with these limits the policy spec-008 has a flush due
+// over 11,000 tokens, a compaction over 12,000, and a budget of 14,800.
+var flushLimits = turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1_000, SafetyMargin: 200}
+
+const flushOver, compactOver, flushBudget = 11_000, 12_000, 14_800
+
+// clock is a clock that a test moves.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *clock) pass(d time.Duration) { c.ahead.Add(int64(d)) }
+
+func flushSession(t *testing.T, e *Engine) turns.ID {
+	t.Helper()
+	model := "large-1"
+	r := api.CreateSession{}
+	r.Limits, r.Policy, r.Model = &flushLimits, &api.Policy{Name: "spec-008"}, &model
+	return must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
+}
+
+// swell appends turns of about 300 tokens until the context has more than so many.
+func swell(t *testing.T, e *Engine, s turns.ID, over uint64) (last *api.Appended) {
+	t.Helper()
+	for {
+		if cx := view(t, e, s); cx.Tokens > over {
+			return last
+		}
+		last = add(t, e, s, say("go on "+long(600), "well "+long(600)))
+	}
+}
+
+// view is a session's context at its head, without anything being written.
+func view(t *testing.T, e *Engine, s turns.ID) *api.Context {
+	t.Helper()
+	return must(e.Context(t.Context(), operator, s, api.GetContext{}))(t)
+}
+
+func getContext(t *testing.T, e *Engine, s turns.ID) *api.Context {
+	t.Helper()
+	return must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+}
+
+func begin(t *testing.T, e *Engine, s turns.ID, cycle uint64) *api.BegunFlush {
+	t.Helper()
+	r := api.BeginFlush{Cycle: cycle}
+	return must(e.BeginFlush(t.Context(), alice, s, r, canon(r)))(t)
+}
+
+func endFlush(t *testing.T, e *Engine, s turns.ID, r api.DoneFlush) *api.EndedFlush {
+	t.Helper()
+	return must(e.DoneFlush(t.Context(), alice, s, r, canon(r)))(t)
+}
+
+// flushOf is what a compaction says of the flush before it.
+func flushOf(t *testing.T, e *Engine, s turns.ID, compaction *turns.ID) string {
+	t.Helper()
+	if compaction == nil {
+		t.Fatal("there is no compaction")
+	}
+	return must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *compaction}))(t).Compaction.Flush
+}
+
+// AC-8: a flush is due when the context has more tokens than window - reserve -
+// threshold, and the agent is told: in the ack, in the context, and by a notification.
+func TestS8_8(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	var told []string
+	e.Notify = func(_, _ string, n api.Notification) {
+		if n.What == "flush.requested" {
+			told = append(told, string(n.Detail))
+		}
+	}
+	s := flushSession(t, e)
+	due := 0
+	for range 45 {
+		a := add(t, e, s, say("go on "+long(500), "well "+long(500)))
+		cx := view(t, e, s)
+		if want := cx.Tokens+cx.Overhead > flushOver; cx.Flush.Due != want || cx.Flush.Cycle != 1 {
+			t.Fatalf("%d tokens: %+v, want due %v in cycle 1", cx.Tokens, cx.Flush, want)
+		}
+		if a.Flush.Cycle != 1 {
+			t.Errorf("the ack says cycle %d, want 1", a.Flush.Cycle)
+		}
+		if a.Flush.Due {
+			due++
+		}
+	}
+	if due == 0 || len(told) != due || told[0] != `{"cycle":1}` {
+		t.Errorf("due in %d acks; notified %v", due, told)
+	}
+	other := create(t, e, 0, "nexus")
+	ack, cx := add(t, e, other.ID, say("one", "two")), getContext(t, e, other.ID)
+	if bytes.Contains(canon(ack), []byte(`"flush"`)) || bytes.Contains(canon(cx), []byte(`"flush"`)) {
+		t.Errorf("a policy without a flush speaks of one: %s", canon(ack))
+	}
+	r := api.BeginFlush{Cycle: 1}
+	if _, err := e.BeginFlush(t.Context(), alice, other.ID, r, canon(r)); code(err) != api.Unprocessable {
+		t.Errorf("begun without one: %v, want unprocessable", err)
+	}
+}
+
+// AC-9, S8-9: the flush turn puts the seed's instruction behind the context, as
+// a message of the user that is on no chain.
+func TestS8_9(t *testing.T) {
+	e := newWorld().engine(t)
+	s := flushSession(t, e)
+	swell(t, e, s, flushOver)
+	b := begin(t, e, s, 1)
+	if !strings.HasPrefix(b.Prompt, "Pre-compaction memory flush. The session is near its context limit. ") ||
+		!strings.Contains(b.Prompt, "save any durable context to memory using save_memory") || b.SilentToken != "SILENT" {
+		t.Errorf("%+v", b)
+	}
+	if left := time.Until(time.Time(b.Lease)); left < 4*time.Minute || left > 5*time.Minute {
+		t.Errorf("a lease of %v, want 5m", left)
+	}
+	if bytes.Contains(canon(getContext(t, e, s)), []byte("Pre-compaction")) {
+		t.Error("the instruction is in the context")
+	}
+}
+
+// scripted is an agent: a model that follows a script, a tool, and the loop
+// between them. It knows nothing of the ledger but its calls.
+type scripted struct {
+	t     *testing.T
+	e     *Engine
+	s     turns.ID
+	ltm   []string // what save_memory saved
+	reply string   // how it ends a flush
+	asked []string // models it was asked for
+}
+
+// model answers a list of messages: where the last one of the user asks for a
+// flush, it calls save_memory with each fact that it sees, and then replies.
+func (a *scripted) model(messages []string) (calls []string, reply string) {
+	if strings.HasPrefix(messages[len(messages)-1], "saved") {
+		return nil, a.reply
+	}
+	for _, m := range messages[:len(messages)-1] {
+		if _, fact, ok := strings.Cut(m, "remember: "); ok {
+			fact, _, _ = strings.Cut(fact, ".")
+			calls = append(calls, fact)
+		}
+	}
+	if len(calls) == 0 {
+		return nil, a.reply
+	}
+	return calls, ""
+}
+
+// flush is the flush turn, where one is due, as an agent takes it.
+func (a *scripted) flush() bool {
+	a.t.Helper()
+	cx := view(a.t, a.e, a.s)
+	if !cx.Flush.Due {
+		return false
+	}
+	b := begin(a.t, a.e, a.s, cx.Flush.Cycle)
+	a.asked = append(a.asked, b.Model)
+	var messages []string
+	for _, m := range cx.Messages {
+		messages = append(messages, string(m))
+	}
+	messages = append(messages, b.Prompt)
+	for n := 0; ; n++ {
+		calls, reply := a.model(messages)
+		if len(calls) == 0 {
+			endFlush(a.t, a.e, a.s, api.DoneFlush{Cycle: b.Cycle, Response: reply, Saved: uint64(n)})
+			return true
+		}
+		a.ltm = append(a.ltm, calls...)
+		n += len(calls) - 1
+		messages = append(messages, "saved")
+	}
+}
+
+// test_memory_flush_calls_save_memory_tool, AC-10: a whole flow. The flush turn
+// runs with the agent's own tools, and what it saves was said before the compaction.
+func TestMemoryFlushCallsSaveMemoryTool(t *testing.T) {
+	e := newWorld().engine(t)
+	s := flushSession(t, e)
+	a := &scripted{t: t, e: e, s: s, reply: "SILENT"}
+	add(t, e, s, say("please remember: the deploy day is Thursday.", "noted"))
+	if a.flush() {
+		t.Fatal("a flush in a context that is nearly empty")
+	}
+	swell(t, e, s, flushOver)
+	if !a.flush() || !slices.Equal(a.ltm, []string{"the deploy day is Thursday"}) {
+		t.Errorf("saved %q", a.ltm)
+	}
+	if f := lastFlush(t, e, s); f.Saved != 1 || f.Response != "" {
+		t.Errorf("the ledger says %+v, want one memory and no text", f)
+	}
+	verified(t, e)
+}
+
+// lastFlush is the body of the last event of a session, a flush.
+func lastFlush(t *testing.T, e *Engine, s turns.ID) (b turns.FlushBody) {
+	t.Helper()
+	row := must(e.row(t.Context(), alice, s, true))(t)
+	ev := must(turns.Decode(must(e.Store.EventAt(s, row.Tail.Index))(t)))(t)
+	if ev.Kind != turns.KindFlush {
+		t.Fatalf("the last event is a %s", ev.Kind)
+	}
+	if err := e.open(ev, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestS8_10 is that flow, by the name of its row.
+func TestS8_10(t *testing.T) { TestMemoryFlushCallsSaveMemoryTool(t) }
+
+// test_memory_flush_suppresses_silent_response, AC-11: silent is a reply that
+// equals the token. Anything else is recorded, and delivered to nobody either.
+func TestMemoryFlushSuppressesSilentResponse(t *testing.T) {
+	for reply, want := range map[string]struct{ state, kept string }{
+		"SILENT":                        {"silent", ""},
+		"  SILENT\n":                    {"silent", ""},
+		"I stayed SILENT, the launch-7": {"done", "I stayed SILENT, the launch-7"},
+		"":                              {"done", ""},
+	} {
+		e := newWorld().engine(t)
+		var told []api.Notification
+		e.Notify = func(_, _ string, n api.Notification) { told = append(told, n) }
+		s := flushSession(t, e)
+		swell(t, e, s, flushOver)
+		begin(t, e, s, 1)
+		n := len(told)
+		if got := endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: reply}); got.State != want.state {
+			t.Errorf("%q is %s, want %s", reply, got.State, want.state)
+		}
+		if f := lastFlush(t, e, s); f.Response != want.kept {
+			t.Errorf("%q is kept as %q", reply, f.Response)
+		}
+		list := must(e.ListTurns(t.Context(), alice, s, api.ListTurns{Full: true}))(t)
+		if seen := append(canon(list), canon(getContext(t, e, s))...); bytes.Contains(seen, []byte("launch-7")) || bytes.Contains(seen, []byte("SILENT")) {
+			t.Errorf("%q is in what is shown", reply)
+		}
+		if len(told) != n {
+			t.Errorf("%q was told: %+v", reply, told[n:])
+		}
+	}
+}
+
+func TestS8_11(t *testing.T) { TestMemoryFlushSuppressesSilentResponse(t) }
+
+// test_memory_flush_fires_once_per_cycle, AC-12: once in each cycle, and again in
+// the next one.
+func TestMemoryFlushFiresOncePerCycle(t *testing.T) {
+	e := newWorld().engine(t)
+	s := flushSession(t, e)
+	a := &scripted{t: t, e: e, s: s, reply: "SILENT"}
+	for cycle := uint64(1); cycle <= 3; cycle++ {
+		flushes := 0
+		var compacted *turns.ID
+		for compacted == nil {
+			if a.flush() {
+				flushes++
+			}
+			add(t, e, s, say("go on "+long(600), "well "+long(600)))
+			cx := getContext(t, e, s)
+			compacted = cx.Compacted
+			if want := cycle + uint64(flushed(compacted)); cx.Flush.Cycle != want {
+				t.Fatalf("in cycle %d, want %d", cx.Flush.Cycle, want)
+			}
+		}
+		if flushes != 1 || flushOf(t, e, s, compacted) != "silent" {
+			t.Errorf("cycle %d: %d flushes, the compaction says %q", cycle, flushes, flushOf(t, e, s, compacted))
+		}
+	}
+	verified(t, e)
+}
+
+func flushed(id *turns.ID) int {
+	if id == nil {
+		return 0
+	}
+	return 1
+}
+
+// test_memory_flush_skipped_when_already_flushed: on any daemon, whatever its
+// memory, and wherever in its cycles the head goes.
+func TestMemoryFlushSkippedWhenAlreadyFlushed(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := flushSession(t, e)
+	swell(t, e, s, flushOver)
+	begin(t, e, s, 1)
+	endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "SILENT"})
+	last := swell(t, e, s, flushOver+500)
+	for name, d := range map[string]*Engine{"the same daemon": e, "one that starts anew": w.engine(t)} {
+		r := api.BeginFlush{Cycle: 1}
+		_, err := d.BeginFlush(t.Context(), alice, s, r, canon(r))
+		if cx := view(t, d, s); cx.Flush.Due || code(err) != api.Conflict {
+			t.Errorf("%s: %+v, begun: %v", name, cx.Flush, err)
+		}
+	}
+	swell(t, e, s, compactOver)
+	if cx := getContext(t, e, s); cx.Compacted == nil || cx.Flush.Cycle != 2 {
+		t.Fatalf("compacted %v, %+v", cx.Compacted, cx.Flush)
+	}
+	swell(t, e, s, flushOver)
+	if cx := view(t, e, s); !cx.Flush.Due || cx.Flush.Cycle != 2 {
+		t.Errorf("%+v, want due in cycle 2", cx.Flush)
+	}
+	begin(t, e, s, 2)
+	must(e.Move(t.Context(), alice, s, api.MoveSession{To: &last.ID}, nil))(t)
+	if cx := view(t, e, s); cx.Flush != (api.FlushState{Cycle: 1}) {
+		t.Errorf("back in cycle 1: %+v, want that it ran", cx.Flush)
+	}
+	verified(t, e)
+}
+
+func TestS8_12(t *testing.T) {
+	t.Run("once", TestMemoryFlushFiresOncePerCycle)
+	t.Run("skipped", TestMemoryFlushSkippedWhenAlreadyFlushed)
+}
+
+// AC-19: the flush turn is for the session's own model, whatever writes summaries.
+func TestS8_19(t *testing.T) {
+	e := newWorld().engine(t)
+	s := flushSession(t, e)
+	a := &scripted{t: t, e: e, s: s, reply: "SILENT"}
+	swell(t, e, s, flushOver)
+	a.flush()
+	other := "larger-2"
+	r := api.SetSession{}
+	r.Model = &other
+	must(e.Set(t.Context(), alice, s, r, canon(r)))(t)
+	swell(t, e, s, compactOver)
+	getContext(t, e, s)
+	swell(t, e, s, flushOver)
+	a.flush()
+	if !slices.Equal(a.asked, []string{"large-1", "larger-2"}) {
+		t.Errorf("asked %v", a.asked)
+	}
+}
+
+// S8-20: the flush is a ghost. Turns, contexts, fingerprints, tokens and the head
+// are those of a session in which none ran; only its usage is counted.
+func TestS8_20(t *testing.T) {
+	e := newWorld().engine(t)
+	s := flushSession(t, e)
+	last := swell(t, e, s, flushOver)
+	shown := func() string {
+		cx := view(t, e, s)
+		v := must(e.Get(t.Context(), alice, s, api.Read{}))(t)
+		list := must(e.ListTurns(t.Context(), alice, s, api.ListTurns{Full: true}))(t)
+		path := must(e.Path(t.Context(), alice, s, api.GetPath{}))(t)
+		return string(canon([]any{cx.Messages, cx.Fingerprint, cx.Recipe, cx.Tokens, v.Head, v.Depth, v.Turns, v.Tokens, list, path}))
+	}
+	before := shown()
+	begin(t, e, s, 1)
+	if shown() != before {
+		t.Error("beginning a flush shows")
+	}
+	usage := &turns.Usage{InputTokens: 11_500, OutputTokens: 40}
+	endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "I saved something.", Saved: 1, Usage: usage})
+	if shown() != before {
+		t.Error("its end shows")
+	}
+	if v := must(e.Get(t.Context(), alice, s, api.Read{}))(t); v.Usage != *usage {
+		t.Errorf("usage %+v, want %+v", v.Usage, *usage)
+	}
+	next := say("and now", "this")
+	next.Parent = last.ID
+	add(t, e, s, next) // the head did not move
+	verified(t, e)
+}
+
+// S8-21: on the overflow path an agent can flush first; the compaction says what
+// became of it, and that it was skipped where it did not run.
+func TestS8_21(t *testing.T) {
+	for want, flush := range map[string]func(e *Engine, s turns.ID){
+		"skipped": func(*Engine, turns.ID) {},
+		"silent": func(e *Engine, s turns.ID) {
+			begin(t, e, s, 1)
+			endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "SILENT"})
+		},
+		"failed": func(e *Engine, s turns.ID) {
+			begin(t, e, s, 1)
+			if got := endFlush(t, e, s, api.DoneFlush{Cycle: 1, Error: "rate_limit"}); got.State != "failed" {
+				t.Errorf("%+v", got)
+			}
+		},
+	} {
+		e := newWorld().engine(t)
+		s := flushSession(t, e)
+		swell(t, e, s, 8_000) // no flush is due by our count: the provider's is another
+		flush(e, s)
+		r := api.Overflow{Error: "prompt is too long: 17000 tokens > 16000 maximum"}
+		cx := must(e.Overflow(t.Context(), alice, s, r, canon(r)))(t)
+		if got := flushOf(t, e, s, cx.Compacted); got != want {
+			t.Errorf("the compaction says %q, want %q", got, want)
+		}
+		if cx.Flush.Cycle != 2 {
+			t.Errorf("after it: %+v", cx.Flush)
+		}
+		verified(t, e)
+	}
+}
+
+// S8-26: estimate, flush, compact, prune, call, track. A compaction that is due
+// waits for the flush, as long as the context fits.
+func TestS8_26(t *testing.T) {
+	e := newWorld().engine(t)
+	c := new(clock)
+	e.Now = c.Now
+	s := flushSession(t, e)
+	last := swell(t, e, s, flushOver)
+	if !last.Flush.Due || last.Compaction.State != "idle" { // estimate
+		t.Fatalf("%+v", last)
+	}
+	swell(t, e, s, compactOver)
+	if cx := getContext(t, e, s); cx.Compacted != nil || cx.Compaction.State != "due" || !cx.Flush.Due {
+		t.Errorf("not begun: compacted %v, %+v, %+v", cx.Compacted, cx.Compaction, cx.Flush)
+	}
+	begin(t, e, s, 1) // flush
+	if cx := getContext(t, e, s); cx.Compacted != nil || cx.Flush.Due {
+		t.Errorf("under way: compacted %v, %+v", cx.Compacted, cx.Flush)
+	}
+	endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "SILENT"})
+	cx := getContext(t, e, s) // compact
+	if cx.Compacted == nil || flushOf(t, e, s, cx.Compacted) != "silent" {
+		t.Fatalf("ended: compacted %v", cx.Compacted)
+	}
+	for i := range 4 { // prune: a view, of what is sent for the call
+		m := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: fmt.Sprintf("d%d", i), Name: "run", Arguments: turns.Raw(`{}`)}}}
+		add(t, e, s, api.AppendTurn{Messages: say("again", "").Messages, Response: &m})
+		r := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: fmt.Sprintf("d%d", i), Response: turns.Raw(`"` + long(4400) + `"`)}}}
+		answer := turns.TextMessage(turns.Assistant, "done")
+		add(t, e, s, api.AppendTurn{Messages: []turns.Message{r}, Response: &answer, Usage: &turns.Usage{InputTokens: 100, OutputTokens: 1}})
+	}
+	trimmed := func(s api.Source) bool { return s.Status == string(compactor.Trimmed) }
+	if cx = getContext(t, e, s); !slices.ContainsFunc(cx.Sources, trimmed) {
+		t.Error("nothing is pruned")
+	}
+	if v := must(e.Get(t.Context(), alice, s, api.Read{}))(t); v.Usage.InputTokens != 400 { // track
+		t.Errorf("usage %+v", v.Usage)
+	}
+	verified(t, e)
+}
+
+// A context never goes over budget for a flush: it is compacted at once, and the
+// compaction says that the flush was skipped. An agent that ends its flush after
+// that is heard all the same.
+func TestACompactionDoesNotWaitOverBudget(t *testing.T) {
+	e := newWorld().engine(t)
+	s := flushSession(t, e)
+	swell(t, e, s, flushOver)
+	begin(t, e, s, 1)
+	var cx *api.Context
+	for cx = getContext(t, e, s); cx.Compacted == nil; cx = getContext(t, e, s) {
+		if cx.Tokens+cx.Overhead > flushBudget {
+			t.Fatalf("%d tokens of %d", cx.Tokens, cx.Budget)
+		}
+		add(t, e, s, say("go on "+long(600), "well "+long(600)))
+	}
+	if k := must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *cx.Compacted}))(t).Compaction; k.Flush != "skipped" || k.TokensBefore <= flushBudget {
+		t.Errorf("at %d tokens, flush %q", k.TokensBefore, k.Flush)
+	}
+	if got := endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "SILENT", Saved: 2}); got.State != "silent" || got.Cycle != 1 {
+		t.Errorf("%+v", got)
+	}
+	if cx := view(t, e, s); cx.Flush.Cycle != 2 {
+		t.Errorf("%+v, want cycle 2", cx.Flush)
+	}
+	verified(t, e)
+}
+
+// test_flush_then_compact_preserves_ltm: what the compaction takes out of the
+// context was saved before.
+func TestFlushThenCompactPreservesLTM(t *testing.T) {
+	e := newWorld().engine(t)
+	s := flushSession(t, e)
+	a := &scripted{t: t, e: e, s: s, reply: "SILENT"}
+	e.Notify = func(_, _ string, n api.Notification) {
+		if n.What == "compaction.started" && len(a.ltm) == 0 {
+			t.Error("compacted before anything was saved")
+		}
+	}
+	add(t, e, s, say("please remember: the vault code is 4711.", "noted"))
+	var cx *api.Context
+	for cx = getContext(t, e, s); cx.Compacted == nil; cx = getContext(t, e, s) {
+		add(t, e, s, say("go on "+long(600), "well "+long(600)))
+		a.flush()
+	}
+	if bytes.Contains(canon(cx.Messages), []byte("4711")) {
+		t.Error("the fact is still in the context: nothing is shown")
+	}
+	if !slices.Equal(a.ltm, []string{"the vault code is 4711"}) || flushOf(t, e, s, cx.Compacted) != "silent" {
+		t.Errorf("saved %q, flush %s", a.ltm, flushOf(t, e, s, cx.Compacted))
+	}
+	verified(t, e)
+}
+
+// Of daemons that begin one flush at the same time one does; the others get a
+// conflict, and a retry of the one that did gets its answer.
+func TestOneDaemonBeginsAFlush(t *testing.T) {
+	w := newWorld()
+	engines := []*Engine{w.engine(t), w.engine(t), w.engine(t)}
+	for range 5 {
+		s := flushSession(t, engines[0])
+		swell(t, engines[0], s, flushOver)
+		var errs [3]error
+		var got [3]*api.BegunFlush
+		ids := [3]turns.ID{newID(t), newID(t), newID(t)}
+		var all sync.WaitGroup
+		for i, e := range engines {
+			all.Go(func() {
+				r := api.BeginFlush{ID: ids[i], Cycle: 1}
+				got[i], errs[i] = e.BeginFlush(t.Context(), alice, s, r, []byte(`{"cycle":1}`))
+			})
+		}
+		all.Wait()
+		won := slices.Index(errs[:], nil)
+		if won < 0 {
+			t.Fatalf("nobody: %v", errs)
+		}
+		for i, err := range errs {
+			if i != won && code(err) != api.Conflict {
+				t.Errorf("daemon %d: %v, want conflict", i, err)
+			}
+		}
+		for _, e := range engines {
+			r := api.BeginFlush{ID: ids[won], Cycle: 1}
+			again := must(e.BeginFlush(t.Context(), alice, s, r, []byte(`{"cycle":1}`)))(t)
+			if again.Lease != got[won].Lease || again.Prompt != got[won].Prompt || !again.Duplicate {
+				t.Errorf("again: %+v, want %+v", again, got[won])
+			}
+		}
+	}
+	verified(t, engines[2])
+}
+
+// An agent that dies between begin and done: the flush is due once more when its
+// lease ends, and after the second time it is given up, and the compaction says so.
+func TestAFlushThatIsNotEnded(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	c := new(clock)
+	e.Now = c.Now
+	s := flushSession(t, e)
+	swell(t, e, s, compactOver)
+	begin(t, e, s, 1)
+	c.pass(299 * time.Second)
+	if cx := getContext(t, e, s); cx.Flush.Due || cx.Compacted != nil {
+		t.Errorf("in the lease: %+v, compacted %v", cx.Flush, cx.Compacted)
+	}
+	c.pass(2 * time.Second)
+	e = w.engine(t) // and the daemon died with it
+	e.Now = c.Now
+	if cx := getContext(t, e, s); !cx.Flush.Due || cx.Compacted != nil {
+		t.Errorf("after it: %+v, compacted %v", cx.Flush, cx.Compacted)
+	}
+	if b := begin(t, e, s, 1); b.Try != 2 {
+		t.Errorf("%+v, want the second try", b)
+	}
+	c.pass(301 * time.Second)
+	r := api.BeginFlush{Cycle: 1}
+	if _, err := e.BeginFlush(t.Context(), alice, s, r, canon(r)); code(err) != api.Conflict {
+		t.Errorf("a third time: %v, want conflict", err)
+	}
+	if cx := view(t, e, s); cx.Flush.Due {
+		t.Errorf("due a third time: %+v", cx.Flush)
+	}
+	if cx := getContext(t, e, s); flushOf(t, e, s, cx.Compacted) != "expired" {
+		t.Errorf("the compaction says %q, want expired", flushOf(t, e, s, cx.Compacted))
+	}
+	verified(t, e)
+}
+
+// An end that comes after the lease counts where nobody ended it before.
+func TestALateEndOfAFlush(t *testing.T) {
+	e := newWorld().engine(t)
+	c := new(clock)
+	e.Now = c.Now
+	s := flushSession(t, e)
+	swell(t, e, s, compactOver)
+	begin(t, e, s, 1)
+	c.pass(time.Hour)
+	r := api.DoneFlush{ID: newID(t), Cycle: 1, Response: "SILENT"}
+	first := endFlush(t, e, s, r)
+	if again := endFlush(t, e, s, r); again.ID != first.ID || again.State != "silent" || !again.Duplicate {
+		t.Errorf("again: %+v, want %+v", again, first)
+	}
+	r.ID = newID(t)
+	if _, err := e.DoneFlush(t.Context(), alice, s, r, canon(r)); code(err) != api.Conflict {
+		t.Errorf("a second end: %v, want conflict", err)
+	}
+	if cx := getContext(t, e, s); flushOf(t, e, s, cx.Compacted) != "silent" {
+		t.Errorf("the compaction says %q", flushOf(t, e, s, cx.Compacted))
+	}
+}
+
+func TestFlushRefusals(t *testing.T) {
+	e := newWorld().engine(t)
+	s := flushSession(t, e)
+	empty := flushSession(t, e)
+	add(t, e, s, say("one", "two"))
+	for _, tc := range []struct {
+		name string
+		c    Caller
+		s    turns.ID
+		r    api.BeginFlush
+		want api.Code
+	}{
+		{"no cycle", alice, s, api.BeginFlush{}, api.Malformed},
+		{"a cycle to come", alice, s, api.BeginFlush{Cycle: 2}, api.Conflict},
+		{"before the first turn", alice, empty, api.BeginFlush{Cycle: 1}, api.Unprocessable},
+		{"another agent", bob, s, api.BeginFlush{Cycle: 1}, api.NotFound},
+		{"the operator", operator, s, api.BeginFlush{Cycle: 1}, api.Denied},
+	} {
+		if _, err := e.BeginFlush(t.Context(), tc.c, tc.s, tc.r, canon(tc.r)); code(err) != tc.want {
+			t.Errorf("begin, %s: %v, want %s", tc.name, err, tc.want)
+		}
+	}
+	for _, tc := range []struct {
+		name string
+		c    Caller
+		r    api.DoneFlush
+		want api.Code
+	}{
+		{"no cycle", alice, api.DoneFlush{}, api.Malformed},
+		{"not begun", alice, api.DoneFlush{Cycle: 1}, api.Conflict},
+		{"a huge count", alice, api.DoneFlush{Cycle: 1, Saved: 1 << 60}, api.Malformed},
+		{"a huge reply", alice, api.DoneFlush{Cycle: 1, Response: long(2 << 20)}, api.TooLarge},
+		{"another agent", bob, api.DoneFlush{Cycle: 1}, api.NotFound},
+	} {
+		if _, err := e.DoneFlush(t.Context(), tc.c, s, tc.r, canon(tc.r)); code(err) != tc.want {
+			t.Errorf("done, %s: %v, want %s", tc.name, err, tc.want)
+		}
+	}
+	begin(t, e, s, 1) // before it is due: an agent may, for a compaction that it asks for
+	must(e.CloseSession(t.Context(), alice, s, api.CloseSession{}, nil))(t)
+	r := api.DoneFlush{Cycle: 1}
+	if _, err := e.DoneFlush(t.Context(), alice, s, r, canon(r)); code(err) != api.Closed {
+		t.Errorf("done in a closed session: %v, want closed", err)
+	}
+}
+
+// A compaction that covers nothing ends no cycle, and says nothing of a flush.
+func TestAnElisionEndsNoCycle(t *testing.T) {
+	e := newWorld().engine(t)
+	r := api.CreateSession{}
+	r.Limits = &flushLimits
+	r.Policy = &api.Policy{Name: "autobyteus", Set: turns.Raw(`{"large_output_chars":2000,"reserve_tokens":4000,` +
+		`"flush":{"threshold":500,"prompt":"save it","silent_token":"SILENT","lease_seconds":60}}`)}
+	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
+	call := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "c1", Name: "run", Arguments: turns.Raw(`{}`)}}}
+	add(t, e, s, api.AppendTurn{Messages: say("run it", "").Messages, Response: &call})
+	result := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c1", Response: turns.Raw(`"` + long(6000) + `"`)}}}
+	add(t, e, s, api.AppendTurn{Messages: []turns.Message{result}})
+	cx := getContext(t, e, s)
+	if cx.Compacted == nil || flushOf(t, e, s, cx.Compacted) != "" || cx.Flush.Cycle != 1 {
+		t.Errorf("compacted %v, flush %q, %+v", cx.Compacted, flushOf(t, e, s, cx.Compacted), cx.Flush)
+	}
+	swell(t, e, s, flushOver+700)
+	if b := begin(t, e, s, 1); b.Prompt != "save it" {
+		t.Errorf("%+v", b)
+	}
+	endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "ok"})
+	run := must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, nil))(t)
+	if run.Compaction.Compaction.Flush != "done" {
+		t.Errorf("a manual compaction says %q, want done", run.Compaction.Compaction.Flush)
+	}
+	verified(t, e)
+}
+
+// A daemon that reads the ledger from its start, and a ledger that imports the
+// session, know the same of its flushes.
+func TestFlushesAreReplayedAndExported(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := flushSession(t, e)
+	swell(t, e, s, flushOver)
+	begin(t, e, s, 1)
+	endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "kept", Saved: 1, Usage: &turns.Usage{InputTokens: 5}})
+	swell(t, e, s, compactOver)
+	compacted := getContext(t, e, s).Compacted
+	swell(t, e, s, flushOver)
+	begin(t, e, s, 2)
+	verified(t, e)
+
+	abroad := newWorld().engine(t)
+	var records []api.ExportRecord
+	for page := (api.ExportSession{}); ; {
+		x := must(e.Export(t.Context(), alice, s, page))(t)
+		records = append(records, x.Records...)
+		if page.After = x.Next; page.After == "" {
+			break
+		}
+	}
+	if err := importAs(t, abroad, alice, records...); err != nil {
+		t.Fatal(err)
+	}
+	want := must(e.Store.Session(s))(t)
+	for name, d := range map[string]*Engine{"read from the start": w.engine(t), "imported": abroad} {
+		must(d.Get(t.Context(), alice, s, api.Read{}))(t)
+		got := must(d.Store.Session(s))(t)
+		if got.Flushes != want.Flushes || got.Usage != want.Usage || got.Tail.Hash != want.Tail.Hash {
+			t.Errorf("%s: %+v, want %+v", name, got.Flushes, want.Flushes)
+		}
+		if flushOf(t, d, s, compacted) != "done" {
+			t.Errorf("%s: the compaction says %q", name, flushOf(t, d, s, compacted))
+		}
+		if cx := view(t, d, s); cx.Flush != (api.FlushState{Cycle: 2}) {
+			t.Errorf("%s: %+v, want begun in cycle 2", name, cx.Flush)
+		}
+		verified(t, d)
+	}
+	endFlush(t, abroad, s, api.DoneFlush{Cycle: 2, Response: "SILENT"}) // it goes on there
+	verified(t, abroad)
+}
+
+// Flush events that nobody decided on are not imported.
+func TestNoForgedFlushIsImported(t *testing.T) {
+	e := newWorld().engine(t)
+	for name, f := range map[string]turns.Flush{
+		"of a cycle to come":       {State: turns.FlushBegun, Cycle: 2, After: turns.Ref{Session: turns.ID{1}, Turn: turns.ID{2}}, Try: 1, Lease: 1},
+		"ended before it is begun": {State: turns.FlushDone, Cycle: 1, Try: 1},
+		"begun a second time":      {State: turns.FlushBegun, Cycle: 1, Try: 2, Lease: 1},
+	} {
+		x := newAbroad(t, bob)
+		if err := importAs(t, e, bob, x.records(t)...); err != nil {
+			t.Fatal(err)
+		}
+		ev := x.forge(t, &turns.Event{Kind: turns.KindFlush, Flush: &f}, &turns.FlushBody{})
+		if err := importAs(t, e, bob, eventRecord(t, ev)); code(err) != api.Corrupt {
+			t.Errorf("%s: %v, want corrupt", name, err)
+		}
+	}
+}
+
+// A fork is a session of its own: it is in the cycle of its path, and its flush
+// is its own.
+func TestFlushOfAFork(t *testing.T) {
+	e := newWorld().engine(t)
+	s := flushSession(t, e)
+	swell(t, e, s, flushOver)
+	begin(t, e, s, 1)
+	endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "SILENT"})
+	swell(t, e, s, compactOver)
+	getContext(t, e, s)
+	last := swell(t, e, s, flushOver)
+	for mode, want := range map[string]api.FlushState{"as_seen": {Due: true, Cycle: 2}, "full": {Due: true, Cycle: 1}} {
+		r := api.CreateFork{Turn: last.ID, Mode: mode}
+		f := must(e.Fork(t.Context(), alice, s, r, canon(r)))(t)
+		if cx := view(t, e, f.ID); cx.Flush != want {
+			t.Errorf("%s: %+v, want %+v", mode, cx.Flush, want)
+		}
+		if b := begin(t, e, f.ID, want.Cycle); b.Try != 1 {
+			t.Errorf("%s: %+v", mode, b)
+		}
+	}
+	verified(t, e)
+}
