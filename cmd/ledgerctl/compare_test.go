@@ -21,7 +21,8 @@ import (
 
 // A replay does what a daemon does for an agent that appends what it sends, asks
 // for the context and appends the answer: the same compactions, at the same
-// calls, and contexts of the same size.
+// calls, and contexts of the same size. Where there is a memory flush, the agent
+// has made it by then: a replay makes none, and none of its compactions waits.
 func TestReplayIsWhatADaemonDoes(t *testing.T) {
 	const window = 20_000
 	paths, err := longestPaths(interchange.ClaudeCode(bytes.NewReader(recorded), interchange.ClaudeOptions{Final: true}).Steps())
@@ -54,11 +55,23 @@ func TestReplayIsWhatADaemonDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, compactions := x.longest[0].Calls, 0
+		flushed := uint64(0)
+		add := func(r api.AppendTurn) {
+			t.Helper()
+			a, err := c.Append(t.Context(), s.ID, r)
+			if err == nil && a.Flush.Cycle > flushed {
+				flushed = a.Flush.Cycle
+				if _, err = c.BeginFlush(t.Context(), s.ID, api.BeginFlush{Cycle: flushed}); err == nil {
+					_, err = c.DoneFlush(t.Context(), s.ID, api.DoneFlush{Cycle: flushed, Response: "SILENT"})
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 		for _, turn := range paths[0].turns {
 			if len(turn.Messages) > 0 {
-				if _, err := c.Append(t.Context(), s.ID, api.AppendTurn{Messages: turn.Messages}); err != nil {
-					t.Fatal(err)
-				}
+				add(api.AppendTurn{Messages: turn.Messages})
 			}
 			if turn.Response == nil {
 				continue
@@ -75,9 +88,7 @@ func TestReplayIsWhatADaemonDoes(t *testing.T) {
 			}
 			usage := &turns.Usage{InputTokens: want[0].Tokens} // as a provider that counts like the replay's
 			want = want[1:]
-			if _, err := c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{}, Response: turn.Response, Usage: usage}); err != nil {
-				t.Fatal(err)
-			}
+			add(api.AppendTurn{Messages: []turns.Message{}, Response: turn.Response, Usage: usage})
 		}
 		if len(want) > 0 || compactions == 0 {
 			t.Errorf("%s: %d calls were not made; %d compactions", name, len(want), compactions)
