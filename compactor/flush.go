@@ -21,7 +21,7 @@ type Flush struct {
 	// At most 100 bytes.
 	SilentToken string `json:"silent_token,omitzero"`
 	// LeaseSeconds is how long an agent that began has time to end it: then it is
-	// due a second time, and no third. Range [1, 3600].
+	// due a second time, and no third. Range [1, 3600]; 0 where there is no flush.
 	LeaseSeconds uint64 `json:"lease_seconds,omitzero"`
 }
 
@@ -38,10 +38,11 @@ func (f Flush) check(check checkFunc) {
 	check(f.Threshold <= maxTokens, "flush/threshold", "%d is outside [0, %d]", f.Threshold, uint64(maxTokens))
 	check(len(f.Prompt) <= 4000, "flush/prompt", "%d bytes, the limit is 4000", len(f.Prompt))
 	check(len(f.SilentToken) <= 100, "flush/silent_token", "%d bytes, the limit is 100", len(f.SilentToken))
+	check(f.LeaseSeconds <= 3600, "flush/lease_seconds", "%d is outside [0, 3600]", f.LeaseSeconds)
 	if f.On() {
 		check(f.Prompt != "", "flush/prompt", "there is none")
 		check(f.SilentToken != "" && f.SilentToken == strings.TrimSpace(f.SilentToken), "flush/silent_token", "%.60q is empty, or has space around it", f.SilentToken)
-		check(f.LeaseSeconds >= 1 && f.LeaseSeconds <= 3600, "flush/lease_seconds", "%d is outside [1, 3600]", f.LeaseSeconds)
+		check(f.LeaseSeconds > 0, "flush/lease_seconds", "0 seconds, in which nobody could end it")
 	}
 }
 

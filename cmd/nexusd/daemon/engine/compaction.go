@@ -123,7 +123,7 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 	if pol.Mode == compactor.Manual || head.Ref.IsZero() {
 		return nil, nil
 	}
-	p, trigger, due := e.emptyPath(s, &set, pol, head), turns.Trigger{}, false
+	p := e.emptyPath(s, &set, pol, head)
 	l, err := e.load(s, g, head)
 	if err != nil {
 		return nil, err
@@ -136,23 +136,20 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 		if err != nil {
 			return nil, err
 		}
-		g.Tokens = cx.Tokens
-		trigger, due = compactor.Due(p, pol, cx.Tokens)
+		g.Tokens, l = cx.Tokens, p.Load(cx.Tokens)
 	} else {
 		l.Idle = e.idle(head)
-		trigger, due = compactor.DueAt(p, pol, l)
 	}
+	trigger, due := compactor.DueAt(p, pol, l)
 	if !due {
 		return nil, nil
+	}
+	if waits, err := e.awaitsFlush(s, pol, p, l, trigger); waits || err != nil {
+		return nil, err
 	}
 	// In the background there is room between the trigger and the budget: the
 	// request is answered from what there is, while the summary is made.
 	fits := pol.Unlimited(p.Limits) || pol.Fits(p, g.Tokens, g.Budget)
-	if fits {
-		if waits, err := e.awaitsFlush(s, pol, head, trigger); waits || err != nil {
-			return nil, err
-		}
-	}
 	if pol.Mode == compactor.Background && fits && e.prepare(c, session, head.Ref.Turn) {
 		return nil, nil
 	}
@@ -279,13 +276,12 @@ func (e *Engine) planAt(ctx context.Context, s *ledger.Session, head lineage.Nod
 			return w, err
 		}
 		var due bool
-		if trigger, due = compactor.Due(w.path, w.policy, cx.Tokens); !due {
+		l := w.path.Load(cx.Tokens)
+		if trigger, due = compactor.DueAt(w.path, w.policy, l); !due {
 			return w, nil
 		}
-		if w.policy.Fits(w.path, cx.Tokens, w.policy.Budget(w.path.Limits)) {
-			if waits, err := e.awaitsFlush(s, w.policy, head, trigger); waits || err != nil {
-				return w, err
-			}
+		if waits, err := e.awaitsFlush(s, w.policy, w.path, l, trigger); waits || err != nil {
+			return w, err
 		}
 	}
 	if k.opts.FromOriginals {

@@ -149,11 +149,16 @@ func TestS8_6(t *testing.T) {
 	}
 }
 
-// longSession appends turns until the context of a call was compacted.
+// longSession appends turns until the context of a call was compacted. The agent
+// flushes its memory when it is told to.
 func longSession(t *testing.T, e *Engine, s turns.ID) *api.Context {
 	t.Helper()
 	for i := range 200 {
-		add(t, e, s, say(fmt.Sprintf("question %d %s", i, long(600)), fmt.Sprintf("answer %d %s", i, long(600))))
+		a := add(t, e, s, say(fmt.Sprintf("question %d %s", i, long(600)), fmt.Sprintf("answer %d %s", i, long(600))))
+		if a.Flush.Due {
+			begin(t, e, s, a.Flush.Cycle)
+			endFlush(t, e, s, api.DoneFlush{Cycle: a.Flush.Cycle, Response: "SILENT"})
+		}
 		if cx := look(t, e, s); cx.Compacted != nil {
 			return cx
 		}

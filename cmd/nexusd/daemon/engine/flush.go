@@ -71,14 +71,14 @@ func (e *Engine) flushState(s *ledger.Session, pol compactor.Policy, head lineag
 	return api.FlushState{Due: large && f.given(e.Now()), Cycle: f.cycle}, err
 }
 
-// awaitsFlush reports whether a compaction that is due waits for the flush of its
-// cycle: until that ended, or was given up twice. The caller sees to it that the
-// context fits meanwhile.
-func (e *Engine) awaitsFlush(s *ledger.Session, pol compactor.Policy, head lineage.Node, t turns.Trigger) (bool, error) {
-	if !pol.Flush.On() || t.Kind != compactor.TriggerThreshold {
+// awaitsFlush reports whether a compaction of p that is due waits for the flush
+// of its cycle: until that ended, or was given up twice; and no longer than the
+// context fits its budget as it is, with all that a view leaves out.
+func (e *Engine) awaitsFlush(s *ledger.Session, pol compactor.Policy, p compactor.Path, l compactor.Load, t turns.Trigger) (bool, error) {
+	if !pol.Flush.On() || t.Kind != compactor.TriggerThreshold || !pol.Fits(p, l.Tokens, pol.Budget(p.Limits)) {
 		return false, nil
 	}
-	f, err := e.flushAt(s, head)
+	f, err := e.flushAt(s, p.Head)
 	now := e.Now()
 	return f.given(now) || f.running(now), err
 }
