@@ -31,7 +31,7 @@ func TestTXT1(t *testing.T) {
 			return between(resultShown(t, behind(t, spec008(t, `{}`), 3, result("c", strings.Repeat("a", 5000)))), "a")
 		}, func(s string) string { return "last 1500 chars, insert `" + s + "`)" }},
 		{"spec-008-cleared.txt", func(t *testing.T, _ string) string {
-			return resultShown(t, behind(t, spec008(t, `{}`), 10, result("c", "text")))
+			return resultShown(t, behind(t, spec008(t, `{}`), 10, result("c", strings.Repeat("text ", 20))))
 		}, func(s string) string { return "(replaced with `" + s + "`)" }},
 		{"wolffish-truncated.txt", func(t *testing.T, _ string) string {
 			cx := shortenedBy(t, Output{Text: "S"}, result("c", strings.Repeat("a", 45_000)))

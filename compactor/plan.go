@@ -57,6 +57,7 @@ type Options struct {
 	Focus         string // what to keep in view; may be ""
 	FromOriginals bool   // summarize from the originals, not from the last summary
 	Originals     []HalfTurn
+	Cover         bool            // a part of the path has to be covered: to shorten it is not enough
 	Known         []string        // notes on record, oldest first
 	PrevPlan      turns.Hash      // digest of a plan that is known to change nothing; zero: none
 	Ref           turns.PolicyRef // how the policy was named; zero: its name and digest
@@ -95,7 +96,7 @@ func NewPlan(p Path, pol Policy, trigger turns.Trigger, opt Options) (*Plan, err
 	if err := plan.checkRepeated(opt.PrevPlan); err != nil {
 		return nil, err
 	}
-	if !opt.FromOriginals {
+	if !opt.FromOriginals && !opt.Cover {
 		if short := plan.shorten(s); short != nil {
 			return short, nil
 		}
@@ -160,6 +161,9 @@ func (plan *Plan) shorten(s sizes) *Plan {
 	}
 	out := *plan
 	out.Quiet, out.Nudge, out.Span.Call = e.Nudge == "", e.Nudge != "", e.ForCall
+	if plan.Trigger.Kind == TriggerOverflow {
+		out.Span.Call = false // what a provider refused is not sent again when the user speaks
+	}
 	out.view(chosen)
 	if out.Nudge {
 		out.Reads = p.halvesOf(chosen)
@@ -169,7 +173,7 @@ func (plan *Plan) shorten(s sizes) *Plan {
 		out.SummaryTokens = max(less(min(s.summary, saved/2), out.nudgeTokens()), minSummary)
 	}
 	// Enough of it is worth a rewrite, and leaves room; else a cut has to do it.
-	if out.after()+p.framing(0) > s.room || less(out.TokensBefore, out.after()) < max(1, share(out.TokensBefore, plan.Policy.MinReclaimRatio)) {
+	if out.after()+p.framing()[len(p.Halves)] > s.room || less(out.TokensBefore, out.after()) < max(1, share(out.TokensBefore, plan.Policy.MinReclaimRatio)) {
 		return nil
 	}
 	return &out
@@ -382,19 +386,20 @@ func (plan *Plan) chooseCut(s sizes) (int, error) {
 	for back > 0 && !legal[back] {
 		back--
 	}
-	backTokens := p.rendered(back)
+	rendered := p.rendered()
+	backTokens := rendered[back]
 	if back > 0 && backTokens+s.summary <= s.target {
 		return back, nil
 	}
 	for cut := back + 1; cut < n; cut++ {
-		if legal[cut] && p.rendered(cut)+s.summary <= s.room { // past want, so it keeps less
+		if legal[cut] && rendered[cut]+s.summary <= s.room { // past want, so it keeps less
 			return cut, nil
 		}
 	}
 	switch {
 	case back > 0 && (backTokens+s.summary <= s.room || !legal[n]):
 		return back, nil
-	case back == 0 && p.replaced()+p.rendered(0) <= s.room:
+	case back == 0 && p.replaced()+rendered[0] <= s.room:
 		return 0, nothing("no position before the newest part is free of open tool calls")
 	case legal[n]:
 		return n, nil
@@ -441,8 +446,20 @@ func (plan *Plan) wanted(s sizes) (int, error) {
 	return 0, nothing("all %d tokens after the last compaction are among the newest %d, which are kept", kept, keep)
 }
 
-// rendered is the tokens of the halves from half i on as they are rendered.
-func (p Path) rendered(i int) uint64 { return p.shownFrom(i) + p.framing(i) }
+// rendered is, for each position that a cut may be at, the tokens of the halves
+// behind it as they are rendered.
+func (p Path) rendered() []uint64 {
+	n := len(p.Halves)
+	out, framing := make([]uint64, n+1), p.framing()
+	shown := uint64(0)
+	for i := n; i >= 0; i-- {
+		if i < n {
+			shown += p.Halves[i].shown()
+		}
+		out[i] = shown + framing[n] - framing[i]
+	}
+	return out
+}
 
 // protected is the tokens of the newest halves that no legal cut takes out.
 func protected(p Path) uint64 {

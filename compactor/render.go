@@ -106,16 +106,21 @@ func (r *renderer) nudge(f *InForce, i int) {
 	}
 }
 
-// framing is the tokens that rendering adds to the halves from half i on:
-// responses for calls that have none, and the words around late ones.
-func (p Path) framing(i int) uint64 {
+// framing is the tokens that rendering adds to the halves before each position:
+// responses for calls that have none, and the words around late ones. The last
+// one is of all, calls that wait at the head included.
+func (p Path) framing() []uint64 {
 	r := renderer{counter: uncounted{p.counter()}, real: p.counter()}
-	for k := range p.Halves[i:] {
-		h := &p.Halves[i+k]
-		r.half(k, &shownHalf{HalfTurn: *h, source: Source{Turn: h.Ref, Half: h.Half}})
+	out := make([]uint64, len(p.Halves)+1)
+	for i := range p.Halves {
+		h := &p.Halves[i]
+		out[i] = r.framing
+		r.half(i, &shownHalf{HalfTurn: *h, source: Source{Turn: h.Ref, Half: h.Half}})
+		r.out.Messages, r.out.Origins = r.out.Messages[:0], r.out.Origins[:0]
 	}
 	r.end(AnswerOpen)
-	return r.framing
+	out[len(p.Halves)] = r.framing
+	return out
 }
 
 // uncounted is a counter to whom every message is nothing.

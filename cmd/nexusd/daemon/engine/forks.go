@@ -97,7 +97,9 @@ func (e *Engine) summarizeFork(ctx context.Context, c Caller, id turns.ID, point
 	if reused || err != nil {
 		return err
 	}
-	_, err = e.compact(ctx, c, id, compaction{trigger: turns.Trigger{Kind: "manual"}, request: request{what: "fork.summary"}, local: true})
+	_, err = e.compact(ctx, c, id, compaction{
+		trigger: turns.Trigger{Kind: compactor.TriggerManual}, request: request{what: "fork.summary"}, local: true, opts: compactor.Options{Cover: true},
+	})
 	if errors.Is(err, api.ErrNothing) {
 		return nil
 	}
