@@ -22,7 +22,10 @@ func compactCmd(e *env) *cobra.Command {
 			return err
 		}
 		if policy != "" {
-			r.Policy = &api.Policy{Name: policy}
+			var err error
+			if r.Policy, err = policyArg(policy); err != nil {
+				return err
+			}
 		}
 		r.ID, r.WaitMS = api.NewID(), waitForModel
 		k, err := c.Compact(cmd.Context(), s.ID, r)
@@ -41,7 +44,7 @@ func compactCmd(e *env) *cobra.Command {
 				fmt.Fprintf(e.out, "would shorten %s and cover nothing; %s tokens now, at most %s after\n", plural(p.Shortened, "part"), grouped(p.TokensBefore), grouped(p.TokensKept+p.SummaryMax))
 				return nil
 			}
-			fmt.Fprintf(e.out, "would cover %d turns through %s and keep %d half turns (%d tokens) from %s; %d tokens now, at most %d after\n", p.Covered, opt(p.Through), p.Kept, p.TokensKept, opt(p.FirstKept), p.TokensBefore, p.TokensKept+p.SummaryMax)
+			fmt.Fprintf(e.out, "would cover %s through %s and keep %s tokens from %s on; %s tokens now, at most %s after\n", plural(p.Covered, "turn"), opt(p.Through), grouped(p.TokensKept), opt(p.FirstKept), grouped(p.TokensBefore), grouped(p.TokensKept+p.SummaryMax))
 			return nil
 		}
 		x := k.Compaction.Compaction

@@ -23,7 +23,10 @@ func contextCmd(e *env) *cobra.Command {
 		}
 		r := api.GetContext{At: at, Format: format, Budget: budget, Explain: explain}
 		if policy != "" {
-			r.Policy = &api.Policy{Name: policy}
+			var err error
+			if r.Policy, err = policyArg(policy); err != nil {
+				return err
+			}
 		}
 		cx, err := c.Context(cmd.Context(), s.ID, r)
 		if err != nil {

@@ -111,7 +111,8 @@ For new and set:
   --model NAME     the model
   --system FILE    the system text (- is stdin)
   --tools FILE     the tools, a JSON array
-  --policy NAME    the compaction policy: nexus, balanced
+  --policy NAME    the compaction policy, see ledgerctl policies; with settings:
+                   balanced{"keep_tokens":8000}
   --window N       the model's context window, in tokens
   --output N       what of it is kept free for the answer, in tokens
 

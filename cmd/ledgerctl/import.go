@@ -434,9 +434,9 @@ func (r *report) add(o *report) {
 }
 
 func (r *report) summary() string {
-	what := fmt.Sprintf("%d sessions", len(r.Sessions))
+	what := plural(uint64(len(r.Sessions)), "session")
 	if r.Format != "jsonl" {
-		what += fmt.Sprintf(", %d turns, %d forks, %d compactions", r.Turns, r.Forks, r.Compactions)
+		what += fmt.Sprintf(", %s, %s, %s", plural(uint64(r.Turns), "turn"), plural(uint64(r.Forks), "fork"), plural(uint64(r.Compactions), "compaction"))
 	}
 	out := fmt.Sprintf("%s: %d stored, %d were there already", what, r.Stored, r.Existing)
 	if r.KeptFirst > 0 {

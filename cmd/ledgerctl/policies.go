@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 func policiesCmd(e *env) *cobra.Command {
@@ -29,12 +30,12 @@ func policiesCmd(e *env) *cobra.Command {
 				}
 				continue
 			}
-			rows = append(rows, []string{bold.Render(p.Name), fmt.Sprint(p.Version), p.Mode, faint.Render(p.Digest.String())})
+			rows = append(rows, []string{bold.Render(p.Name), fmt.Sprint(p.Version), p.Mode, aboutPolicy[p.Name]})
 		}
 		if e.json {
 			return nil
 		}
-		_, err = io.WriteString(e.out, columns([]string{"policy", "version", "mode", "digest"}, rows, 1))
+		_, err = io.WriteString(e.out, columns([]string{"policy", "version", "mode", "what it does"}, rows, 1))
 		return err
 	})
 }
@@ -62,4 +63,28 @@ func policyCmd(e *env) *cobra.Command {
 		return err
 	}))
 	return c
+}
+
+// aboutPolicy is a few words on each built-in policy.
+var aboutPolicy = map[string]string{
+	"balanced":   "the default: a long extract, a short tail, in the background",
+	"nexus":      "30,000 tokens kept, a summary of the rest",
+	"gsv":        "20,000 kept, by what the provider counted, memories",
+	"spec-008":   "five turns kept, old tool results pruned at every call",
+	"autobyteus": "four turns kept, facts, large outputs shortened",
+	"wolffish":   "nothing cut while it fits: large results shortened",
+}
+
+// policyArg is a policy as a flag names it: by its name, or with settings of its
+// own, as balanced{"keep_tokens":8000}.
+func policyArg(arg string) (*api.Policy, error) {
+	name, set, braced := strings.Cut(arg, "{")
+	p := &api.Policy{Name: strings.TrimSpace(name)}
+	if braced {
+		p.Set = turns.Raw("{" + set)
+		if !jsontext.Value(p.Set).IsValid() {
+			return nil, usageError{fmt.Errorf("policy %s: what follows the name is not a JSON object", arg)}
+		}
+	}
+	return p, nil
 }

@@ -121,7 +121,7 @@ func (e *env) printSession(s *api.Session) error {
 	row("turns", "%d, %s", s.Turns, plural(s.Compactions, "compaction"))
 	row("window", "%s %s of %s tokens (%s of system and tools)", gauge(s.Pressure, 20), grouped(s.Tokens+s.Overhead), grouped(s.Budget), grouped(s.Overhead))
 	row("model", "%s", s.Model)
-	row("policy", "%s", s.Policy.Name)
+	row("policy", "%s%s", s.Policy.Name, s.Policy.Set)
 	row("used", "%s tokens in, %s out", grouped(s.Usage.InputTokens), grouped(s.Usage.OutputTokens))
 	row("opened", "%s", time.Time(s.Created).Format(time.DateTime))
 	row("changed", "%s", time.Time(s.Updated).Format(time.DateTime))
@@ -159,7 +159,9 @@ func (s *settings) request(e *env, f *pflag.FlagSet, was turns.Limits) (r api.Se
 	set("label", &s.label, &r.Label)
 	set("model", &s.model, &r.Model)
 	if f.Changed("policy") {
-		r.Policy = &api.Policy{Name: s.policy}
+		if r.Policy, err = policyArg(s.policy); err != nil {
+			return r, err
+		}
 	}
 	if f.Changed("system") {
 		text, err := e.readFile(s.system)

@@ -361,7 +361,7 @@ type GetContext struct {
 
 // Source says where a part of a context comes from.
 type Source struct {
-	Turn    turns.ID `json:"turn"`
+	Turn    turns.ID `json:"turn,omitzero"`    // none: a compaction that a view shows and nobody stored
 	Session turns.ID `json:"session,omitzero"` // where it is not the session asked for
 	Half    string   `json:"half"`
 	Status  string   `json:"status"`

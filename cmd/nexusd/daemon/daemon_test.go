@@ -178,3 +178,32 @@ func TestErrorsAreTyped(t *testing.T) {
 		}
 	}
 }
+
+// A view shows a compaction that nobody stored: a client can read it, and no
+// source of it names a turn that is not there.
+func TestAViewIsRead(t *testing.T) {
+	_, c := start(t, t.TempDir())
+	ctx := t.Context()
+	s, err := c.Create(ctx, api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		m := turns.TextMessage(turns.Assistant, strings.Repeat("an answer ", 100))
+		if _, err := c.Append(ctx, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, fmt.Sprint("question ", i))}, Response: &m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"balanced", "wolffish", "spec-008"} {
+		v, err := c.Context(ctx, s.ID, api.GetContext{Policy: &api.Policy{Name: name}, Budget: 5000, Explain: true})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if v.Tokens > 5000 || len(v.Sources) == 0 {
+			t.Errorf("%s: %d tokens from %d sources", name, v.Tokens, len(v.Sources))
+		}
+	}
+	if got, err := c.Session(ctx, s.ID); err != nil || got.Compactions != 0 {
+		t.Errorf("%+v, %v: a view was stored", got, err)
+	}
+}
