@@ -549,7 +549,7 @@ func TestResetIsFinishedByWhoComesNext(t *testing.T) {
 			e := w.engine(t)
 			label := "plan"
 			s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
-			successor := newID(t)
+			successor := must(e.newSuccessor(s.ID))(t)
 			err := e.mutate(t.Context(), alice, s.ID, func(_ *chain, s *ledger.Session) (*draft, error) {
 				ev, _, err := e.begin(s, request{id: newID(t), what: "session.reset"}, turns.KindState)
 				if err != nil {

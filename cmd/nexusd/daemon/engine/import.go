@@ -255,6 +255,9 @@ func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, 
 			if turns.HashEvent(was) != r.Hash {
 				return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has another event at index %d", id, ev.Index)}
 			}
+			if err := e.keepLabel(ctx, s, ev.Index); err != nil {
+				return err
+			}
 			out.Existing++
 			return nil
 		}
@@ -292,8 +295,44 @@ func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, 
 		if err := e.Store.WaitFor(ctx, seq); err != nil {
 			return written(err)
 		}
-		return e.whyAside(c.Tenant, id)
+		if err := e.whyAside(c.Tenant, id); err != nil || !settles(ev.Kind) {
+			return err
+		}
+		now, err := e.Store.Session(id)
+		if err != nil {
+			return err
+		}
+		return written(e.keepLabel(ctx, &now, ev.Index))
 	}
+}
+
+// settles reports whether events of a kind hold settings.
+func settles(k turns.Kind) bool { return k == turns.KindOpened || k == turns.KindChanged }
+
+// keepLabel gives a session the label that its settings name, which stand in the
+// event at index, if they are in force and the label is free here.
+//
+// Crash states: between the event and the claim a session that shows a label
+// which does not stand for it; the same import again claims it.
+func (e *Engine) keepLabel(ctx context.Context, s *ledger.Session, index uint64) error {
+	if s.Final() || s.Settings != index {
+		return nil
+	}
+	_, name, _, err := e.settings(s)
+	if err != nil || name == "" {
+		return nil // settings that can't be read name no label
+	}
+	l, release, err := e.holdLabel(ctx, Caller{Tenant: s.Tenant, Agent: s.Agent}, name, s.ID)
+	if err == nil {
+		defer release()
+		if l.row.Session != s.ID {
+			err = l.claim(ctx, s.ID)
+		}
+	}
+	if errors.Is(err, ledger.ErrConflict) {
+		return nil // another session has it here
+	}
+	return err
 }
 
 // newKey is the key that a session's first event was opened with, if no other is

@@ -88,6 +88,10 @@ func (e *Engine) absent(ctx context.Context, label string, row projections.Label
 	if err != nil || has != label {
 		return holder{}, err
 	}
+	// What another ledger opened, and nobody brought here, has no label here.
+	if here, err := e.resetHere(h.session); err != nil || !here {
+		return holder{}, err
+	}
 	h.id = id
 	return h, nil
 }

@@ -367,3 +367,96 @@ func (l *labels) check(t *rapid.T) {
 		}
 	}
 }
+
+// A session that was reset in another ledger goes on in the successor that was
+// opened there: nothing opens another one here under its id.
+func TestAResetElsewhereOpensNothingHere(t *testing.T) {
+	from, w := newWorld().engine(t), newWorld()
+	to := w.engine(t)
+	s := must(labelled(t, from, newID(t), "main"))(t)
+	add(t, from, s.ID, say("q", "a"))
+	r := api.ResetSession{ID: newID(t)}
+	next := must(from.Reset(t.Context(), alice, s.ID, r, []byte("{}")))(t)
+	add(t, from, next.ID, say("q2", "a2"))
+	if err := copyTo(t, from, to, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	closed := func(what string, err error) {
+		t.Helper()
+		if x := api.FromError(err); x.Code != api.Closed || x.Details["successor"] != next.ID.String() {
+			t.Errorf("%s: %v %v, want closed with the successor %s", what, err, x.Details, next.ID)
+		}
+	}
+	_, err := to.Append(t.Context(), alice, s.ID, say("x", "y"), nil)
+	closed("append", err)
+	_, err = to.Reset(t.Context(), alice, s.ID, r, []byte("{}"))
+	closed("the same reset again", err)
+	holds(t, "main", turns.ID{}, to)
+	if _, err := to.Get(t.Context(), alice, next.ID, api.Read{}); code(err) != api.NotFound {
+		t.Errorf("the successor, not imported yet: %v, want not_found", err)
+	}
+	if err := copyTo(t, from, to, next.ID); err != nil {
+		t.Fatalf("import of the successor: %v", err)
+	}
+	holds(t, "main", next.ID, to, w.engine(t))
+	if got := must(to.Reset(t.Context(), alice, s.ID, r, []byte("{}")))(t); got.ID != next.ID {
+		t.Errorf("the same reset again: %s, want %s", got.ID, next.ID)
+	}
+	verified(t, to)
+}
+
+// A session that came by an import and is reset here has its successor here,
+// through a crash too.
+func TestAnImportedSessionIsResetHere(t *testing.T) {
+	from, w := newWorld().engine(t), newWorld()
+	to := w.engine(t)
+	s := must(labelled(t, from, newID(t), "main"))(t)
+	if err := copyTo(t, from, to, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	to.Log = &hookLog{Log: w.log, before: func(subject string) error {
+		if subject != ledger.SessionSubject("default", s.ID, s.ID) {
+			return fmt.Errorf("%w: crash", ledger.ErrUnavailable)
+		}
+		return nil
+	}}
+	if _, err := to.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")); err == nil {
+		t.Fatal("no crash")
+	}
+	second := w.engine(t)
+	_, err := second.Append(t.Context(), alice, s.ID, say("x", "y"), nil)
+	if code(err) != api.Closed {
+		t.Errorf("append: %v, want closed", err)
+	}
+	holds(t, "main", must(second.Get(t.Context(), alice, s.ID, api.Read{}))(t).Successor, second)
+	verified(t, second)
+}
+
+// An import gives a session the label that it says it has, where it is free; where
+// another session has it, that one keeps it, and the import of it again, when it
+// is free, brings it back.
+func TestAnImportedSessionKeepsItsLabel(t *testing.T) {
+	from, w := newWorld().engine(t), newWorld()
+	to, second := w.engine(t), w.engine(t)
+	x, y := must(labelled(t, from, newID(t), "plan"))(t), must(labelled(t, from, newID(t), "work"))(t)
+	mine := must(labelled(t, to, newID(t), "work"))(t)
+	for _, id := range []turns.ID{x.ID, y.ID} {
+		if err := copyTo(t, from, to, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds(t, "plan", x.ID, to, second)
+	holds(t, "work", mine.ID, to, second)
+	if _, err := labelled(t, second, newID(t), "plan"); code(err) != api.Conflict {
+		t.Errorf("another under the label: %v, want conflict", err)
+	}
+	if err := relabel(t, to, mine.ID, "other"); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, "work", turns.ID{}, to, second)
+	if err := copyTo(t, from, to, y.ID); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, "work", y.ID, to, second)
+	verified(t, second)
+}

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -26,7 +28,7 @@ func (e *Engine) Reset(ctx context.Context, c Caller, id turns.ID, req api.Reset
 			return nil, err
 		}
 		ev.State = turns.Reset
-		if ev.Successor, err = e.newID(turns.ID{}); err != nil {
+		if ev.Successor, err = e.newSuccessor(s.ID); err != nil {
 			return nil, err
 		}
 		return &draft{event: ev, body: &turns.StateBody{Cause: req.Cause}, after: func(uint64, turns.Hash) { committed = true }}, nil
@@ -47,8 +49,23 @@ func (e *Engine) Reset(ctx context.Context, c Caller, id turns.ID, req api.Reset
 
 // succeed is the successor of a session that was reset; it opens it where no
 // daemon has yet. Its request is the same whoever makes it, so it is opened once.
+// That of a reset which another ledger made is opened there, and comes from there.
 func (e *Engine) succeed(ctx context.Context, old *ledger.Session) (*api.Session, error) {
 	c := Caller{Tenant: old.Tenant, Agent: old.Agent}
+	here, err := e.resetHere(old)
+	if err != nil {
+		return nil, err
+	}
+	if !here {
+		next, err := e.row(ctx, c, old.Successor, true)
+		if errors.Is(err, ledger.ErrNotFound) {
+			return nil, takes(old)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return e.session(ctx, next)
+	}
 	label, set, err := e.inForce(ctx, old)
 	if err != nil {
 		return nil, fmt.Errorf("settings for the successor of session %s: %w", old.ID, err)
@@ -77,6 +94,37 @@ func (e *Engine) succeeded(ctx context.Context, s *ledger.Session) error {
 	if _, err := e.Store.Session(s.Successor); !errors.Is(err, ledger.ErrNotFound) {
 		return err
 	}
+	if here, err := e.resetHere(s); err != nil || !here {
+		return err
+	}
 	_, err := e.succeed(ctx, s)
 	return err
+}
+
+// An event says nothing of the ledger that it was made in, and a session may be
+// reset in the one that it came to by an import. So the id of a successor tells:
+// the part of it that is random elsewhere is the ledger's mark.
+
+// newSuccessor is an id for the successor of a session.
+func (e *Engine) newSuccessor(session turns.ID) (turns.ID, error) {
+	mark, err := e.successorMark(session)
+	if err != nil {
+		return turns.ID{}, err
+	}
+	return turns.NewID(e.Now(), bytes.NewReader(mark))
+}
+
+// resetHere reports whether the reset of a session was made in this ledger, and
+// not imported. Invariant: no two ledgers open a successor under one id.
+func (e *Engine) resetHere(s *ledger.Session) (bool, error) {
+	mark, err := e.successorMark(s.ID)
+	return bytes.Equal(s.Successor[len(s.Successor)-len(mark):], mark), err
+}
+
+// successorMark is the last 10 bytes of the id that this ledger gives to the
+// successor of a session: keyed by the session's content key, so that nobody
+// else can take the id before it is used.
+func (e *Engine) successorMark(session turns.ID) ([]byte, error) {
+	h, err := e.digest(session, request{what: "session.successor", canonical: slices.Concat(e.Ledger[:], session[:])})
+	return h[:10], err
 }
