@@ -33,7 +33,7 @@ func (e *Engine) Fork(ctx context.Context, c Caller, session turns.ID, req api.C
 	if err != nil {
 		return nil, err
 	}
-	parent, err := e.row(ctx, c, session, false)
+	parent, err := e.row(ctx, c, session, true) // its settings are stored for good
 	if err != nil {
 		return nil, err
 	}

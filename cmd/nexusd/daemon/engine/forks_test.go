@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -97,5 +99,30 @@ func TestASummaryForkReusesOnlyWhatServesIt(t *testing.T) {
 			}
 			verified(t, e)
 		})
+	}
+}
+
+// The settings of a fork are those of its parent's tail, whatever the daemon has
+// read: one that is behind stores none.
+func TestForkTakesNoSettingsOfThePast(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	was, is := "old", "new"
+	r := api.CreateSession{SessionSettings: api.SessionSettings{Model: &was}}
+	s := must(e.Create(t.Context(), alice, r, canon(r)))(t)
+	at := add(t, e, s.ID, say("q", "a")).ID
+	late := w.behind(t)
+	must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Model: &is}}, nil))(t)
+	f := api.CreateFork{ID: newID(t), Turn: at}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := late.Fork(ctx, alice, s.ID, f, canon(f)); code(err) != api.Unavailable {
+		t.Errorf("on a daemon that is behind: %v, want unavailable", err)
+	}
+	if _, err := e.Get(t.Context(), alice, f.ID, api.Read{}); code(err) != api.NotFound {
+		t.Errorf("after that: %v, want not_found", err)
+	}
+	if got := must(e.Fork(t.Context(), alice, s.ID, f, canon(f)))(t); got.Model != is {
+		t.Errorf("the fork runs under model %q, the session was set to %q before", got.Model, is)
 	}
 }
