@@ -313,3 +313,45 @@ func TestAnAgentHasAShareOfTheQueue(t *testing.T) {
 		t.Error("there is no room for another agent")
 	}
 }
+
+// One run that is asked of two daemons is stored once, and told once, by the one
+// that stored it.
+func TestOneRunOnTwoDaemonsIsToldOnce(t *testing.T) {
+	w := newWorld()
+	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	var mu sync.Mutex
+	told := make(map[string]int)
+	engines := []*Engine{w.engine(t), w.engine(t)}
+	for _, e := range engines {
+		e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
+		e.Notify = func(_, _ string, n api.Notification) { mu.Lock(); told[n.What]++; mu.Unlock() }
+		works(t, e)
+	}
+	s := create(t, engines[0], 0, "nexus")
+	for i := range 40 {
+		add(t, engines[0], s.ID, say(fmt.Sprintf("question %d %s", i, long(5000)), "answer"))
+	}
+	r := api.RunCompaction{ID: newID(t)}
+	jobs := make([]*job, len(engines))
+	for i, e := range engines {
+		if run := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t); run.State != "running" {
+			t.Fatalf("daemon %d: %+v", i, run)
+		}
+		<-slow.began
+		jobs[i] = must(e.requested(s.ID, request{id: r.ID, what: "compaction.run", canonical: []byte("{}")}))(t)
+	}
+	close(slow.let)
+	for i, j := range jobs {
+		if <-j.done; j.err != nil || j.ref.Turn != r.ID {
+			t.Errorf("daemon %d: %v, %v", i, j.ref, j.err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if told["compaction.applied"] != 1 || told["compaction.failed"] != 0 {
+		t.Errorf("told: %v, want compaction.applied once", told)
+	}
+	if v := verified(t, engines[0]); v.Compactions != 1 {
+		t.Errorf("%d compactions, want 1", v.Compactions)
+	}
+}

@@ -208,6 +208,9 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 		}
 		if err == nil {
 			ended = true
+			if at == "" {
+				return ref, nil // by another daemon, which has told so
+			}
 			e.Metrics.compacted(res.Body.Tier, e.Now().Sub(began))
 			e.notifyApplied(c, session, ref, at, w.plan, res)
 		}
@@ -316,8 +319,8 @@ type failedError struct{ error }
 
 func (f failedError) Unwrap() []error { return []error{f.error, compactor.ErrFailed} }
 
-// commitCompaction stores a compaction, and returns its name and position; ""
-// where the same request stored it before.
+// commitCompaction stores a compaction, and returns its name and position; the
+// position is "" where the same request stored it before.
 func (e *Engine) commitCompaction(ctx context.Context, c Caller, session turns.ID, k compaction, w planned, res compactor.Result) (ref turns.Ref, at string, err error) {
 	err = e.mutate(ctx, c, session, func(_ *chain, s *ledger.Session) (*draft, error) {
 		ev, done, err := e.begin(s, k.request, turns.KindCompaction)
