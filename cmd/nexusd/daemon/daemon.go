@@ -229,6 +229,9 @@ func (d *Daemon) serve(ctx context.Context) error {
 // modelWorkers is how many compactions may wait for a model at a time.
 const modelWorkers = 8
 
+// workGrace is how long compactions may take to end once they are cancelled.
+const workGrace = 5 * time.Second
+
 // work compacts in the background: on a quarter of the processors, or, where
 // models write the summaries, by workers that mostly wait for them.
 func (d *Daemon) work() {
@@ -243,8 +246,14 @@ func (d *Daemon) work() {
 	}
 	d.opened(func(context.Context) error {
 		cancel()
-		running.Wait()
-		return nil
+		done := make(chan struct{})
+		go func() { running.Wait(); close(done) }()
+		select {
+		case <-done:
+			return nil
+		case <-time.After(workGrace):
+			return fmt.Errorf("compactions did not end within %v after they were cancelled", workGrace)
+		}
 	})
 }
 

@@ -30,6 +30,8 @@ const (
 	// timeout ends a request; a verification reads the whole ledger and has longer.
 	timeout       = 30 * time.Second
 	verifyTimeout = 30 * time.Minute
+	// grace is how long requests may take to end once the service cancels them.
+	grace = 5 * time.Second
 )
 
 // Service is the endpoints on one connection.
@@ -83,19 +85,30 @@ func Start(nc *nats.Conn, e *engine.Engine, version string, logger *slog.Logger)
 func (s *Service) Stopped() <-chan struct{} { return s.stopped }
 
 // Stop takes no more requests and waits for those being worked on, as long as
-// ctx lets it.
+// ctx lets it; then it cancels them, and waits for [grace]. One that does not
+// end within that is left: it may fail on what is closed after the service.
 func (s *Service) Stop(ctx context.Context) error {
-	err := s.service.Stop()
+	return errors.Join(s.service.Stop(), s.drain(ctx))
+}
+
+func (s *Service) drain(ctx context.Context) error {
+	defer s.cancel()
 	done := make(chan struct{})
 	go func() { s.running.Wait(); close(done) }()
 	select {
 	case <-done:
+		return nil
 	case <-ctx.Done():
-		s.cancel()
-		<-done
 	}
 	s.cancel()
-	return err
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("requests did not end within %v after they were cancelled", grace)
+	}
 }
 
 // handler hands each request to a goroutine of its own: micro calls handlers
