@@ -761,15 +761,17 @@ type ExportBlob struct {
 	Pieces []turns.Hash `json:"pieces,omitempty,omitzero"` // in place of Sealed: pieces that came before, in order
 }
 
-// ExportPiece is a piece of a sealed blob that is too large for one message.
+// ExportPiece is a piece of a sealed blob, or of an event, that is too large for
+// one message.
 type ExportPiece struct {
 	Sealed []byte `json:"sealed"`
 }
 
 // ExportEvent is an event's exact payload and its hash.
 type ExportEvent struct {
-	Payload []byte     `json:"payload"`
-	Hash    turns.Hash `json:"hash"`
+	Payload []byte       `json:"payload,omitempty,omitzero"`
+	Pieces  []turns.Hash `json:"pieces,omitempty,omitzero"` // in place of Payload: pieces that came before, in order
+	Hash    turns.Hash   `json:"hash"`
 }
 
 // ImportRecords is session.import.

@@ -76,8 +76,8 @@ func (e *Engine) Export(ctx context.Context, c Caller, session turns.ID, req api
 	return out, nil
 }
 
-// exportRecords is the lines of one event: its blobs, then itself. A blob that
-// is larger than a message may be goes out in pieces.
+// exportRecords is the lines of one event: its blobs, then itself. What is larger
+// than a message may be goes out in pieces.
 func (e *Engine) exportRecords(ctx context.Context, tenant string, root, session turns.ID, index uint64) ([]api.ExportRecord, error) {
 	payload, err := e.Store.EventAt(session, index)
 	if err != nil {
@@ -94,17 +94,27 @@ func (e *Engine) exportRecords(ctx context.Context, tenant string, root, session
 			return nil, err
 		}
 		blob := &api.ExportBlob{Root: root, Digest: b.Digest}
-		if len(sealed) <= e.pieceBytes() {
-			blob.Sealed = sealed
-		} else {
-			for piece := range slices.Chunk(sealed, e.pieceBytes()) {
-				out = append(out, api.ExportRecord{Piece: &api.ExportPiece{Sealed: piece}})
-				blob.Pieces = append(blob.Pieces, pieceDigest(piece))
-			}
-		}
-		out = append(out, api.ExportRecord{Blob: blob})
+		var pieces []api.ExportRecord
+		blob.Sealed, blob.Pieces, pieces = e.inPieces(sealed)
+		out = append(append(out, pieces...), api.ExportRecord{Blob: blob})
 	}
-	return append(out, api.ExportRecord{Event: &api.ExportEvent{Payload: payload, Hash: turns.HashEvent(payload)}}), nil
+	event := &api.ExportEvent{Hash: turns.HashEvent(payload)}
+	var pieces []api.ExportRecord
+	event.Payload, event.Pieces, pieces = e.inPieces(payload)
+	return append(append(out, pieces...), api.ExportRecord{Event: event}), nil
+}
+
+// inPieces is b as it goes out: whole if a message has room for it, or as the
+// names of its pieces, with the records of these.
+func (e *Engine) inPieces(b []byte) (whole []byte, names []turns.Hash, pieces []api.ExportRecord) {
+	if len(b) <= e.pieceBytes() {
+		return b, nil, nil
+	}
+	for piece := range slices.Chunk(b, e.pieceBytes()) {
+		names = append(names, pieceDigest(piece))
+		pieces = append(pieces, api.ExportRecord{Piece: &api.ExportPiece{Sealed: piece}})
+	}
+	return nil, names, pieces
 }
 
 // recordBytes is about how many bytes of JSON a record is.
@@ -115,12 +125,12 @@ func recordBytes(r *api.ExportRecord) int {
 	case r.Blob != nil:
 		return 300 + len(r.Blob.Sealed)*4/3 + 80*len(r.Blob.Pieces)
 	case r.Event != nil:
-		return 200 + len(r.Event.Payload)*4/3
+		return 200 + len(r.Event.Payload)*4/3 + 80*len(r.Event.Pieces)
 	}
 	return 200
 }
 
-// pieceDigest names a piece of a sealed blob on its way into a ledger.
+// pieceDigest names a piece on its way into a ledger.
 func pieceDigest(piece []byte) turns.Hash {
 	h := sha256.New()
 	h.Write([]byte("nexus.piece.v1\x00"))

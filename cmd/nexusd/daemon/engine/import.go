@@ -126,19 +126,9 @@ func taken(id turns.ID) error {
 // under the key of its tree. What does not open is not stored: a blob is written
 // once, and a wrong first copy would stand in the way of the right one.
 func (e *Engine) importBlob(ctx context.Context, c Caller, b *api.ExportBlob) error {
-	sealed := b.Sealed
-	for i, d := range b.Pieces {
-		piece, err := e.Blobs.GetBlob(ctx, c.Tenant, d)
-		if err != nil {
-			return fmt.Errorf("piece %d of blob %s: %w", i, b.Digest, err)
-		}
-		if pieceDigest(piece) != d {
-			return fieldErr(fmt.Sprintf("/blob/pieces/%d", i), "not a piece")
-		}
-		if len(sealed)+len(piece) > turns.MaxBody {
-			return fmt.Errorf("%w: blob %s has more than %d bytes", ledger.ErrTooLarge, b.Digest, turns.MaxBody)
-		}
-		sealed = append(sealed, piece...)
+	sealed, err := e.joined(ctx, c, "/blob/pieces", b.Sealed, b.Pieces)
+	if err != nil {
+		return err
 	}
 	k, err := e.treeKey(c, b.Root)
 	if err != nil {
@@ -153,6 +143,25 @@ func (e *Engine) importBlob(ctx context.Context, c Caller, b *api.ExportBlob) er
 		return err
 	}
 	return e.Blobs.PutBlob(ctx, c.Tenant, b.Digest, sealed)
+}
+
+// joined is what a record has whole, or in pieces that came before it.
+func (e *Engine) joined(ctx context.Context, c Caller, field string, whole []byte, pieces []turns.Hash) ([]byte, error) {
+	whole = slices.Clip(whole) // the request stays as it is
+	for i, d := range pieces {
+		piece, err := e.Blobs.GetBlob(ctx, c.Tenant, d)
+		if err != nil {
+			return nil, fmt.Errorf("%s/%d: %w", field, i, err)
+		}
+		if pieceDigest(piece) != d {
+			return nil, fieldErr(fmt.Sprintf("%s/%d", field, i), "not a piece")
+		}
+		if len(whole)+len(piece) > turns.MaxBody {
+			return nil, &turns.FieldError{Field: field, Reason: fmt.Sprintf("more than %d bytes", turns.MaxBody), Kind: ledger.ErrTooLarge}
+		}
+		whole = append(whole, piece...)
+	}
+	return whole, nil
 }
 
 func (e *Engine) importKey(ctx context.Context, c Caller, k *api.ExportKey) error {
@@ -226,10 +235,14 @@ func (k oneKey) Key(id turns.ID) (seal.Key, error) {
 // session that it did not open, a session that can't be read: the same import
 // brings its key again, and that is kept if it opens the event.
 func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, out *api.Imported) error {
-	if got := turns.HashEvent(r.Payload); got != r.Hash {
+	payload, err := e.joined(ctx, c, "/event/pieces", r.Payload, r.Pieces)
+	if err != nil {
+		return err
+	}
+	if got := turns.HashEvent(payload); got != r.Hash {
 		return fmt.Errorf("%w: the event's hash is %v, the record says %v", ledger.ErrCorrupt, got, r.Hash)
 	}
-	ev, err := turns.Decode(r.Payload)
+	ev, err := turns.Decode(payload)
 	if err != nil {
 		return err
 	}
@@ -274,7 +287,7 @@ func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, 
 				return err
 			}
 		}
-		seq, err := e.Log.Append(ctx, step.Session.Subject(), s.Tail.Seq, r.Payload)
+		seq, err := e.Log.Append(ctx, step.Session.Subject(), s.Tail.Seq, payload)
 		if errors.Is(err, ledger.ErrConflict) && ctx.Err() == nil {
 			continue
 		}
