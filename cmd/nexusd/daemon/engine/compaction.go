@@ -479,11 +479,15 @@ func (e *Engine) ListCompactions(ctx context.Context, c Caller, session turns.ID
 		if err != nil {
 			return nil, err
 		}
-		v, err := e.turn(ctx, c, s.ID, t, true)
+		payload, err := e.Store.Payload(t)
 		if err != nil {
 			return nil, err
 		}
-		k, err := sizeOf(v)
+		ev, err := turns.Decode(payload)
+		if err != nil {
+			return nil, err
+		}
+		v, k, err := e.listedTurn(t, ev, true)
 		if err != nil {
 			return nil, err
 		}
@@ -536,11 +540,7 @@ func (e *Engine) Expand(ctx context.Context, c Caller, session turns.ID, req api
 		if t.Kind == turns.KindCompaction && (all || t.Ref != n.Previous) {
 			return true, nil
 		}
-		v, err := e.turnOf(t, ev, true)
-		if err != nil {
-			return false, err
-		}
-		k, err := sizeOf(v)
+		v, k, err := e.listedTurn(t, ev, true)
 		if err != nil {
 			return false, err
 		}

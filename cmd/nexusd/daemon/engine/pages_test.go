@@ -139,3 +139,47 @@ func TestLimitOfAContext(t *testing.T) {
 		}
 	}
 }
+
+// A compaction, or a turn that one stands for, that can't be read stops no list:
+// it is there by what its header says, with the error.
+func TestUnreadableTurnsStopNoListOfCompactions(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 60_000, "nexus")
+	talk := func(id turns.ID) (last turns.ID) {
+		for i := range 20 {
+			last = add(t, e, id, say(fmt.Sprintf("question %d %s", i, long(4000)), "answer")).ID
+		}
+		return last
+	}
+	compact := func(id turns.ID) turns.ID {
+		return must(e.Compact(t.Context(), alice, id, api.RunCompaction{}, []byte("{}")))(t).Compaction.ID
+	}
+	talk(s.ID)
+	older := compact(s.ID)
+	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: add(t, e, s.ID, say("q", "a")).ID}, []byte("{}")))(t)
+	talk(f.ID)
+	newer := compact(f.ID)
+	if err := w.keys.Destroy(s.ID); err != nil {
+		t.Fatal(err)
+	}
+	list := must(e.ListCompactions(t.Context(), alice, f.ID, api.ListCompactions{}))(t).Turns
+	if len(list) != 2 || list[0].ID != newer || list[1].ID != older || list[1].Error != api.Erased {
+		t.Errorf("compactions: %s", canon(list))
+	}
+	all := must(e.Expand(t.Context(), alice, f.ID, api.ExpandCompaction{ID: newer, Levels: turns.Raw(`"all"`)}))(t).Turns
+	read := 0
+	for i, v := range all {
+		switch {
+		case v.Depth == 0 || i > 0 && v.Depth <= all[i-1].Depth:
+			t.Errorf("turn %d has depth %d", i, v.Depth)
+		case v.Session == s.ID && v.Error != api.Erased:
+			t.Errorf("turn %d of the session without a key: error %q", i, v.Error)
+		case v.Session == f.ID && v.Error == "":
+			read++
+		}
+	}
+	if len(all) <= 21 || read != len(all)-21 {
+		t.Errorf("%d turns, %d of the fork can be read", len(all), read)
+	}
+}

@@ -103,6 +103,28 @@ func (e *Engine) turnOf(t projections.Turn, ev *turns.Event, full bool) (*api.Tu
 	return out, nil
 }
 
+// listedTurn is a turn as a list shows it, and the bytes of JSON that it has. One
+// that can't be read, or that no reply could hold, is there by what its header
+// says, with the error: it stops no list.
+func (e *Engine) listedTurn(t projections.Turn, ev *turns.Event, full bool) (*api.Turn, int, error) {
+	v, err := e.turnOf(t, ev, full)
+	if v == nil {
+		return nil, 0, err
+	}
+	if err != nil {
+		v.Error = api.FromError(err).Code
+	}
+	n, err := sizeOf(v)
+	if err != nil {
+		return nil, 0, err
+	}
+	if n > e.itemBytes() {
+		v.Messages, v.Response, v.Meta, v.Context, v.Compaction = nil, nil, nil, nil, nil
+		v.Error, n = api.TooLarge, outlineBytes
+	}
+	return v, n, nil
+}
+
 func (e *Engine) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error {
 	var b turns.CompactionBody
 	if err := e.open(ev, &b); err != nil {
@@ -213,20 +235,9 @@ func (e *Engine) ListTurns(ctx context.Context, c Caller, session turns.ID, req 
 	out := &api.TurnList{Turns: []api.Turn{}}
 	size := 0
 	add := func(t projections.Turn, ev *turns.Event) (bool, error) {
-		v, err := e.turnOf(t, ev, req.Full)
-		switch {
-		case v == nil:
-			return false, err
-		case err != nil: // it stops no list
-			v.Error = api.FromError(err).Code
-		}
-		n, err := sizeOf(v)
+		v, n, err := e.listedTurn(t, ev, req.Full)
 		if err != nil {
 			return false, err
-		}
-		if n > e.itemBytes() {
-			v.Messages, v.Response, v.Meta, v.Context, v.Compaction = nil, nil, nil, nil, nil
-			v.Error, n = api.TooLarge, outlineBytes
 		}
 		if len(out.Turns) > 0 && size+n > e.pageBytes() {
 			out.Next = cur.next(out.Turns[len(out.Turns)-1].Depth)
