@@ -386,13 +386,13 @@ func (plan *Plan) chooseCut(s sizes) (int, error) {
 	for back > 0 && !legal[back] {
 		back--
 	}
-	rendered := p.rendered()
-	backTokens := rendered[back]
+	rendered := p.rendered(back)
+	backTokens := rendered[0]
 	if back > 0 && backTokens+s.summary <= s.target {
 		return back, nil
 	}
 	for cut := back + 1; cut < n; cut++ {
-		if legal[cut] && rendered[cut]+s.summary <= s.room { // past want, so it keeps less
+		if legal[cut] && rendered[cut-back]+s.summary <= s.room { // past want, so it keeps less
 			return cut, nil
 		}
 	}
@@ -446,9 +446,10 @@ func (plan *Plan) wanted(s sizes) (int, error) {
 	return 0, nothing("all %d tokens after the last compaction are among the newest %d, which are kept", kept, keep)
 }
 
-// rendered is, for each position that a cut may be at, the tokens of the halves
-// behind it as they are rendered.
-func (p Path) rendered() []uint64 {
+// rendered is, for each position from half number from on, the tokens of the
+// halves behind it as they are rendered. No call is open at from.
+func (p Path) rendered(from int) []uint64 {
+	p.Halves = p.Halves[from:]
 	n := len(p.Halves)
 	out, framing := make([]uint64, n+1), p.framing()
 	shown := uint64(0)
@@ -559,9 +560,10 @@ func saidSince(p Path, depth uint64) bool {
 func sameHalf(a, b HalfTurn) bool { return a.Ref == b.Ref && a.Half == b.Half }
 
 // Resize is res, made by plan before it was rebased, with the cut and the
-// sizes of the rebased plan.
+// sizes of the rebased plan. It stays the work of the older plan: one made on
+// what came in meanwhile is another, and may have more to do.
 func (plan *Plan) Resize(res Result) Result {
-	res.Span, res.Body.Elided, res.Body.Plan = plan.Span, plan.Elided, plan.Digest
+	res.Span, res.Body.Elided = plan.Span, plan.Elided
 	res.Body.TokensBefore, res.Body.TokensAfter = plan.TokensBefore, plan.TokensKept+res.Replaced
 	res.Saved = plan.saved()
 	return res
