@@ -47,7 +47,7 @@ func (e *Engine) Export(ctx context.Context, c Caller, session turns.ID, req api
 		out.Records = append(out.Records, api.ExportRecord{Ledger: &api.ExportHeader{
 			Version: ExportVersion, Ledger: uuid.UUID(e.Ledger).String(), Session: session}})
 	}
-	size := 0
+	size, taken := 0, 0 // the header and the keys are not counted: a page always goes on
 	for ; cur.chain < len(chains); cur = (exportCursor{chain: cur.chain + 1}) {
 		ch := chains[cur.chain]
 		if cur.index == 0 && cur.record == 0 && e.Keys != nil {
@@ -65,11 +65,11 @@ func (e *Engine) Export(ctx context.Context, c Caller, session turns.ID, req api
 			for ; cur.record < len(records); cur.record++ {
 				r := records[cur.record]
 				n := recordBytes(&r)
-				if len(out.Records) >= limit || (size > 0 && size+n > e.payload()*3/4) || size > e.pageBytes() {
+				if taken >= limit || (size > 0 && size+n > e.payload()*3/4) || size > e.pageBytes() {
 					out.Next = cur.String()
 					return out, nil
 				}
-				out.Records, size = append(out.Records, r), size+n
+				out.Records, size, taken = append(out.Records, r), size+n, taken+1
 			}
 		}
 	}
