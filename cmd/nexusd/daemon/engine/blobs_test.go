@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -154,4 +155,68 @@ type longSummary struct{}
 
 func (longSummary) Summarize(_ context.Context, in compactor.Input) (compactor.Output, error) {
 	return compactor.Output{Text: long(int(in.MaxTokens) * 2)}, nil
+}
+
+// What is too large for an event goes to blobs, and comes back.
+func TestLargePartsBecomeBlobs(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 0, "nexus")
+	big := long(900_000)
+	a := add(t, e, s.ID, say("read this: "+big, "done"))
+	got := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: a.ID}))(t)
+	if ref := got.Messages[0].Parts[0].Ref; ref == nil || ref.Size != uint64(len(big)+11) {
+		t.Fatalf("no blob: %+v", got.Messages[0].Parts[0].Ref)
+	}
+	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Budget: 10_000_000}))(t)
+	if len(cx.Messages[0]) < len(big) {
+		t.Errorf("the context shows %d bytes of %d", len(cx.Messages[0]), len(big))
+	}
+	verified(t, e)
+}
+
+func TestAttachmentsComeInPieces(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 0, "nexus")
+	whole := make([]byte, 1_500_000)
+	for i := range whole {
+		whole[i] = byte(i * i >> 3)
+	}
+	var pieces []turns.Hash
+	for piece := range slices.Chunk(whole, 400_000) {
+		pieces = append(pieces, must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Data: piece}))(t).Digest)
+	}
+	info := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Pieces: pieces}))(t)
+	part := turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Ref: &turns.BlobRef{Digest: info.Digest, Size: info.Size}}
+	r := say("look", "a picture")
+	r.Messages[0].Parts = append(r.Messages[0].Parts, part)
+	add(t, e, s.ID, r)
+	var got []byte
+	for off := uint64(0); ; {
+		b := must(e.GetBlob(t.Context(), alice, api.GetBlob{Session: s.ID, Digest: info.Digest, Offset: off}))(t)
+		if got = append(got, b.Data...); b.Next == 0 {
+			break
+		}
+		off = b.Next
+	}
+	if !bytes.Equal(got, whole) {
+		t.Errorf("the blob came back as %d bytes that differ", len(got))
+	}
+	wrong := part
+	wrong.Ref = &turns.BlobRef{Digest: info.Digest, Size: 7}
+	r = say("look", "x")
+	r.Messages[0].Parts = append(r.Messages[0].Parts, wrong)
+	if _, err := e.Append(t.Context(), alice, s.ID, r, nil); code(err) != api.Malformed {
+		t.Errorf("a ref with a wrong size: %v, want malformed", err)
+	}
+	other := create(t, e, 0, "nexus")
+	r.Messages[0].Parts[1] = part
+	if _, err := e.Append(t.Context(), alice, other.ID, r, nil); code(err) != api.NotFound {
+		t.Errorf("a ref to a blob of another tree: %v, want not_found", err)
+	}
+	if _, err := e.GetBlob(t.Context(), alice, api.GetBlob{Session: other.ID, Digest: info.Digest}); code(err) != api.NotFound {
+		t.Errorf("a blob of another tree: %v, want not_found", err)
+	}
+	verified(t, e)
 }

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -58,6 +60,121 @@ func TestLargeEventsAreExported(t *testing.T) {
 	here, there := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t), must(to.Get(t.Context(), alice, s.ID, api.Read{}))(t)
 	if here.Hash != there.Hash {
 		t.Errorf("hash %v there, %v here", there.Hash, here.Hash)
+	}
+	verified(t, to)
+}
+
+func TestExportKeepsHashes(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 8000, "nexus")
+	var last turns.ID
+	for i := range 8 {
+		last = add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i))).ID
+	}
+	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	fork := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last}, []byte("f")))(t)
+	add(t, e, fork.ID, say("on the fork", "yes"))
+	var records []api.ExportRecord
+	for after := ""; ; {
+		p := must(e.Export(t.Context(), alice, fork.ID, api.ExportSession{Page: api.Page{After: after, Limit: 1}}))(t)
+		records = append(records, p.Records...)
+		if p.Next == after && after != "" {
+			t.Fatalf("the page after %s is followed by itself", after)
+		}
+		if after = p.Next; after == "" {
+			break
+		}
+	}
+	to := newWorld().engine(t)
+	first := must(to.Import(t.Context(), alice, api.ImportRecords{Records: records}))(t)
+	again := must(to.Import(t.Context(), alice, api.ImportRecords{Records: records}))(t)
+	if first.Stored == 0 || again.Stored != 0 || again.Existing != first.Stored {
+		t.Errorf("imported %+v, then %+v", first, again)
+	}
+	a := must(e.Get(t.Context(), alice, fork.ID, api.Read{}))(t)
+	b := must(to.Get(t.Context(), alice, fork.ID, api.Read{}))(t)
+	if a.Hash != b.Hash {
+		t.Errorf("hash %v became %v", a.Hash, b.Hash)
+	}
+	if must(e.Context(t.Context(), alice, fork.ID, api.GetContext{}))(t).Fingerprint != must(to.Context(t.Context(), alice, fork.ID, api.GetContext{}))(t).Fingerprint {
+		t.Error("the context differs after import")
+	}
+	records[len(records)-1].Event.Payload[40] ^= 1
+	if _, err := newWorld().engine(t).Import(t.Context(), alice, api.ImportRecords{Records: records}); code(err) != api.Corrupt {
+		t.Errorf("import of a changed event: %v, want corrupt", err)
+	}
+	verified(t, to)
+}
+
+// copyTo exports a session from one engine into another, and gives what the
+// first refused record says.
+func copyTo(t *testing.T, from, to *Engine, session turns.ID) error {
+	t.Helper()
+	for after := ""; ; {
+		page := must(from.Export(t.Context(), alice, session, api.ExportSession{Page: api.Page{After: after, Limit: 3}}))(t)
+		if _, err := to.Import(t.Context(), alice, api.ImportRecords{Records: page.Records}); err != nil {
+			return err
+		}
+		if after = page.Next; after == "" {
+			return nil
+		}
+	}
+}
+
+// A fork that reuses a summary from another branch can be read where only the
+// fork and its ancestors are.
+func TestAReusedSummaryGoesOutWithTheFork(t *testing.T) {
+	e := newWorld().engine(t)
+	s := create(t, e, 8000, "nexus")
+	var ids []turns.ID
+	for i := range 8 {
+		ids = append(ids, add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i))).ID)
+	}
+	branch := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[7]}, []byte("1")))(t)
+	must(e.Compact(t.Context(), alice, branch.ID, api.RunCompaction{}, []byte("{}")))(t)
+	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: ids[7], Mode: "summary"}, []byte("2")))(t)
+	list := must(e.ListCompactions(t.Context(), alice, f.ID, api.ListCompactions{}))(t)
+	if len(list.Turns) != 1 || list.Turns[0].Compaction.Mode != "reused" {
+		t.Fatalf("compactions of the fork: %+v", list.Turns)
+	}
+	to := newWorld().engine(t)
+	if err := copyTo(t, e, to, f.ID); err != nil {
+		t.Fatal(err)
+	}
+	here := must(e.Context(t.Context(), alice, f.ID, api.GetContext{}))(t)
+	there := must(to.Context(t.Context(), alice, f.ID, api.GetContext{}))(t)
+	if here.Fingerprint != there.Fingerprint {
+		t.Errorf("fingerprint %s here, %s there", here.Fingerprint, there.Fingerprint)
+	}
+	verified(t, to)
+}
+
+// A blob is written once: one with other content than its digest says must not
+// take the place of the right one.
+func TestAnImportedBlobHasItsDigest(t *testing.T) {
+	e := newWorld().engine(t)
+	s := create(t, e, 0, "nexus")
+	add(t, e, s.ID, say("read this: "+long(900_000), "done"))
+	var blob *api.ExportBlob
+	for _, r := range must(e.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records {
+		if r.Blob != nil {
+			blob = r.Blob
+		}
+	}
+	to := newWorld().engine(t)
+	if _, err := to.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{{Blob: blob}}}); err == nil {
+		t.Error("a blob of an unknown tree was taken")
+	}
+	wrong := *blob
+	wrong.Sealed = bytes.Clone(blob.Sealed)
+	wrong.Sealed[len(wrong.Sealed)/2] ^= 1
+	key := must(e.Keys.Key(s.ID))(t)
+	if _, err := to.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{{Key: &api.ExportKey{ID: s.ID, Key: key[:]}}, {Blob: &wrong}}}); code(err) != api.Corrupt {
+		t.Errorf("altered content: %v, want corrupt", err)
+	}
+	if err := copyTo(t, e, to, s.ID); err != nil {
+		t.Fatal(err)
 	}
 	verified(t, to)
 }

@@ -126,3 +126,106 @@ func TestForkTakesNoSettingsOfThePast(t *testing.T) {
 		t.Errorf("the fork runs under model %q, the session was set to %q before", got.Model, is)
 	}
 }
+
+func TestForksSeeWhatTheirModeSays(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 8000, "nexus")
+	var ids []turns.ID
+	for i := range 8 {
+		ids = append(ids, add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i))).ID)
+	}
+	run := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	texts := func(id turns.ID) int {
+		return len(must(e.Context(t.Context(), alice, id, api.GetContext{Budget: 100_000}))(t).Messages)
+	}
+	parent := texts(s.ID)
+	f := func(turn turns.ID, mode string) *api.Session {
+		return must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: turn, Mode: mode}, []byte(mode+turn.String())))(t)
+	}
+	if got := texts(f(run.Compaction.ID, "as_seen").ID); got != parent {
+		t.Errorf("as_seen at the compaction: %d messages, the parent sees %d", got, parent)
+	}
+	if got := texts(f(run.Compaction.ID, "full").ID); got != 16 {
+		t.Errorf("full at the compaction: %d messages, want all 16", got)
+	}
+	if got := texts(f(ids[2], "as_seen").ID); got != 6 {
+		t.Errorf("as_seen at turn 3: %d messages, want 6: nothing that came later", got)
+	}
+	sum := f(ids[7], "summary")
+	if sum.Compactions != 1 {
+		t.Errorf("mode summary at the last turn: %d compactions, want the reused one", sum.Compactions)
+	}
+	a := add(t, e, sum.ID, say("on the fork", "yes"))
+	if a.Depth != 10 {
+		t.Errorf("depth on the fork: %d, want 10: 8 turns, a compaction, this", a.Depth)
+	}
+	full := f(run.Compaction.ID, "full")
+	add(t, e, full.ID, say("in full", "yes"))
+	if got := texts(full.ID); got != 18 {
+		t.Errorf("full, one turn later: %d messages, want 18", got)
+	}
+	tree := must(e.Tree(t.Context(), alice, sum.ID, api.GetTree{}))(t)
+	if len(tree.Sessions) != 6 || tree.Root != s.ID {
+		t.Errorf("tree: %d sessions from %s", len(tree.Sessions), tree.Root)
+	}
+	verified(t, e)
+}
+
+// What a fork of mode full leaves aside, its own forks leave aside too, wherever
+// on the inherited path their heads go.
+func TestForkOfAFullForkSeesNoCompaction(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 8000, "nexus")
+	for i := range 8 {
+		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i)))
+	}
+	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
+	x := add(t, e, s.ID, say("x", "x")).ID
+	y := add(t, e, s.ID, say("y", "y")).ID
+	full := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: y, Mode: "full"}, []byte("1")))(t)
+	z := add(t, e, full.ID, say("z", "z")).ID
+	f := must(e.Fork(t.Context(), alice, full.ID, api.CreateFork{Turn: z}, []byte("2")))(t)
+	messages := func() int {
+		return len(must(e.Context(t.Context(), alice, f.ID, api.GetContext{Budget: 100_000}))(t).Messages)
+	}
+	if got := messages(); got != 22 {
+		t.Errorf("at the fork point: %d messages, want 22", got)
+	}
+	must(e.Move(t.Context(), alice, f.ID, api.MoveSession{To: &x}, nil))(t)
+	if got := messages(); got != 18 {
+		t.Errorf("above the full fork's point: %d messages, want 18", got)
+	}
+	add(t, e, f.ID, say("w", "w"))
+	if got := messages(); got != 20 {
+		t.Errorf("after a turn there: %d messages, want 20", got)
+	}
+	verified(t, e)
+}
+
+func TestMergeBaseOfTwoSessions(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 0, "nexus")
+	a := add(t, e, s.ID, say("a", "a")).ID
+	b := add(t, e, s.ID, say("b", "b")).ID
+	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: a}, []byte("{}")))(t)
+	c := add(t, e, f.ID, say("c", "c")).ID
+	got := must(e.Base(t.Context(), alice, s.ID, api.GetBase{Other: api.Place{Session: f.ID}}))(t)
+	if got.Base == nil || got.Base.ID != a || got.Here.ID != b || got.Other.ID != c {
+		t.Errorf("base %+v of %+v and %+v", got.Base, got.Here, got.Other)
+	}
+	other := create(t, e, 0, "nexus")
+	add(t, e, other.ID, say("o", "o"))
+	if got := must(e.Base(t.Context(), alice, s.ID, api.GetBase{Other: api.Place{Session: other.ID}}))(t); got.Base != nil {
+		t.Errorf("of two trees: %+v", got.Base)
+	}
+	if _, err := e.Base(t.Context(), Caller{"default", "bob"}, s.ID, api.GetBase{Other: api.Place{Session: f.ID}}); code(err) != api.NotFound {
+		t.Errorf("another agent's sessions: %v, want not_found", err)
+	}
+	list := must(e.ListTurns(t.Context(), alice, f.ID, api.ListTurns{At: a}))(t)
+	if len(list.Turns) != 1 || list.Turns[0].ID != a {
+		t.Errorf("list at the fork point: %+v", list.Turns)
+	}
+}

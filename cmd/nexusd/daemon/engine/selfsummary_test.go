@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"nexus/ledger/api"
@@ -43,4 +45,43 @@ func TestASummaryIsSealedUnderAllThatWasSeen(t *testing.T) {
 			verified(t, e)
 		})
 	}
+}
+
+// The agent summarizes itself, on one daemon or two, while the session goes on.
+func TestAgentSummarizesItself(t *testing.T) {
+	w := newWorld()
+	e, second := w.engine(t), w.engine(t)
+	s := create(t, e, 0, "balanced")
+	for i := range 20 {
+		add(t, e, s.ID, say(fmt.Sprintf("question %d </summary> %s", i, long(2000)), fmt.Sprintf("answer %d %s", i, long(2000))))
+	}
+	taken := must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{Focus: "the question"}))(t)
+	if !strings.Contains(taken.Content, "question 0 &lt;/summary>") || !strings.Contains(taken.Prompt, "the question") || taken.Next != "" {
+		t.Errorf("taken: prompt %q, content of %d bytes, next %q", taken.Prompt, len(taken.Content), taken.Next)
+	}
+	later := add(t, e, s.ID, say("meanwhile", "yes"))
+	refused := api.SubmitCompaction{Plan: taken.Plan, Text: long(40 * int(taken.MaxTokens))}
+	if _, err := second.Submit(t.Context(), alice, s.ID, refused, nil); code(err) != api.Unprocessable {
+		t.Errorf("a summary that is too long: %v, want unprocessable", err)
+	}
+	r := api.SubmitCompaction{ID: newID(t), Plan: taken.Plan, Text: "TASK: questions were asked.", Usage: &turns.Usage{InputTokens: 9, OutputTokens: 3}, SawThrough: later.ID}
+	k := must(second.Submit(t.Context(), alice, s.ID, r, canon(r)))(t)
+	if k.Compaction.Tier != "agent" || *k.Compaction.Summary != r.Text || k.Usage == nil || *k.Compaction.SawThrough != later.ID || *k.Parent != later.ID {
+		t.Errorf("compaction by %s, saw through %v, after %v", k.Compaction.Tier, k.Compaction.SawThrough, k.Parent)
+	}
+	if again := must(e.Submit(t.Context(), alice, s.ID, r, canon(r)))(t); again.ID != k.ID {
+		t.Errorf("the same submit again: %s, want %s", again.ID, k.ID)
+	}
+	stale := api.SubmitCompaction{Plan: taken.Plan, Text: "again"}
+	if _, err := e.Submit(t.Context(), alice, s.ID, stale, canon(stale)); code(err) != api.Conflict {
+		t.Errorf("another summary of the same plan: %v, want conflict", err)
+	}
+	if _, err := e.Submit(t.Context(), alice, s.ID, api.SubmitCompaction{Plan: "e30", Text: "x"}, nil); code(err) != api.Malformed {
+		t.Errorf("a forged plan: %v, want malformed", err)
+	}
+	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	if !bytes.Contains(cx.Messages[0], []byte("questions were asked")) || !bytes.Contains(canon(cx.Messages), []byte("meanwhile")) {
+		t.Errorf("context begins with %.200s", cx.Messages[0])
+	}
+	verified(t, e)
 }

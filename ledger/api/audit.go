@@ -1,0 +1,97 @@
+package api
+
+import "nexus/turns"
+
+// Verify is audit.verify.
+type Verify struct {
+	Sessions []turns.ID `json:"sessions,omitempty,omitzero"` // none: everything
+}
+
+// Verified is audit.verify's reply.
+type Verified struct {
+	OK          bool      `json:"ok"`
+	Events      uint64    `json:"events"`
+	Sessions    uint64    `json:"sessions"`
+	Turns       uint64    `json:"turns"`
+	Compactions uint64    `json:"compactions"`
+	Blobs       uint64    `json:"blobs"`
+	Last        uint64    `json:"last,string"` // log position verified through
+	Problems    []Problem `json:"problems"`
+	DurationMS  uint64    `json:"duration_ms"`
+}
+
+// Problem is something that verification found.
+type Problem struct {
+	Code    Code     `json:"code"`
+	Session turns.ID `json:"session,omitzero"`
+	Event   turns.ID `json:"event,omitzero"`
+	Seq     uint64   `json:"seq,omitempty,omitzero"`
+	Message string   `json:"message"`
+}
+
+// ExportSession is session.export: raw events, each session's ancestors first.
+type ExportSession struct {
+	Page
+	Read
+}
+
+// Exported is one page of an export.
+type Exported struct {
+	Records []ExportRecord `json:"records"`
+	Next    string         `json:"next,omitempty,omitzero"`
+}
+
+// ExportRecord is one line of an export; exactly one field is set. Lines come
+// in an order in which they can be imported.
+type ExportRecord struct {
+	Ledger *ExportHeader `json:"nexus_export,omitempty,omitzero"`
+	Key    *ExportKey    `json:"key,omitempty,omitzero"`
+	Piece  *ExportPiece  `json:"piece,omitempty,omitzero"`
+	Blob   *ExportBlob   `json:"blob,omitempty,omitzero"`
+	Event  *ExportEvent  `json:"event,omitempty,omitzero"`
+}
+
+// ExportHeader opens an export.
+type ExportHeader struct {
+	Version int      `json:"version"`
+	Ledger  string   `json:"ledger"`
+	Session turns.ID `json:"session"`
+}
+
+// ExportKey is a content key. Whoever has the export can read it.
+type ExportKey struct {
+	ID  turns.ID `json:"id"`
+	Key []byte   `json:"key"`
+}
+
+// ExportBlob is a sealed blob.
+type ExportBlob struct {
+	Root   turns.ID     `json:"root"` // root session of the tree, whose key opens it
+	Digest turns.Hash   `json:"digest"`
+	Sealed []byte       `json:"sealed,omitempty,omitzero"`
+	Pieces []turns.Hash `json:"pieces,omitempty,omitzero"` // in place of Sealed: pieces that came before, in order
+}
+
+// ExportPiece is a piece of a sealed blob, or of an event, that is too large for
+// one message.
+type ExportPiece struct {
+	Sealed []byte `json:"sealed"`
+}
+
+// ExportEvent is an event's exact payload and its hash.
+type ExportEvent struct {
+	Payload []byte       `json:"payload,omitempty,omitzero"`
+	Pieces  []turns.Hash `json:"pieces,omitempty,omitzero"` // in place of Payload: pieces that came before, in order
+	Hash    turns.Hash   `json:"hash"`
+}
+
+// ImportRecords is session.import.
+type ImportRecords struct {
+	Records []ExportRecord `json:"records"`
+}
+
+// Imported is session.import's reply.
+type Imported struct {
+	Stored   uint64 `json:"stored"`
+	Existing uint64 `json:"existing"`
+}

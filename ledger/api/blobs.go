@@ -1,0 +1,32 @@
+package api
+
+import "nexus/turns"
+
+// PutBlob is blob.put: a piece of content, or pieces to put together.
+type PutBlob struct {
+	Session turns.ID     `json:"session"`
+	Data    []byte       `json:"data,omitempty,omitzero"`   // base64
+	Pieces  []turns.Hash `json:"pieces,omitempty,omitzero"` // digests that earlier calls returned, in order
+}
+
+// BlobInfo is blob.put's reply: what a part's ref says.
+type BlobInfo struct {
+	Digest turns.Hash `json:"digest"`
+	Size   uint64     `json:"size"` // bytes
+}
+
+// GetBlob is blob.get.
+type GetBlob struct {
+	Session turns.ID   `json:"session"`
+	Digest  turns.Hash `json:"digest"`
+	Offset  uint64     `json:"offset,omitempty,omitzero"` // bytes
+}
+
+// BlobData is blob.get's reply.
+type BlobData struct {
+	Digest turns.Hash `json:"digest"`
+	Size   uint64     `json:"size"` // of the whole, bytes
+	Offset uint64     `json:"offset"`
+	Data   []byte     `json:"data"`                    // base64
+	Next   uint64     `json:"next,omitempty,omitzero"` // offset of what follows; absent at the end
+}

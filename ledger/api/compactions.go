@@ -1,0 +1,148 @@
+package api
+
+import "nexus/turns"
+
+// Compaction is the compaction part of a turn.
+type Compaction struct {
+	Policy        string          `json:"policy"`
+	PolicyDigest  turns.Hash      `json:"policy_digest,omitzero"`
+	Trigger       turns.Trigger   `json:"trigger"`
+	Mode          string          `json:"mode"`
+	Tier          string          `json:"tier,omitempty,omitzero"`
+	Provenance    string          `json:"provenance"`
+	Scope         string          `json:"scope,omitempty,omitzero"` // lineage, or call: until a turn brings text of the user
+	Replacement   []turns.Message `json:"replacement"`
+	Nudge         []turns.Message `json:"nudge,omitempty,omitzero"` // shown after the newest message that it saw
+	Summary       *string         `json:"summary"`
+	Through       *turns.ID       `json:"summarized_through"`
+	FirstKept     *turns.ID       `json:"first_kept"`
+	Split         bool            `json:"split"`
+	SawThrough    *turns.ID       `json:"saw_through"`
+	Elisions      []Elision       `json:"elisions,omitempty,omitzero"` // the first ones
+	Elided        uint64          `json:"elided,omitempty,omitzero"`   // how many there are
+	Dropped       bool            `json:"dropped,omitempty,omitzero"`
+	Covered       uint64          `json:"covered"`
+	TokensBefore  uint64          `json:"tokens_before"`
+	TokensAfter   uint64          `json:"tokens_after"`
+	Survival      turns.Raw       `json:"survival,omitzero"`
+	Memories      turns.Raw       `json:"memories,omitzero"` // [{kind?, text, source?: [{session, turn}]}]
+	Usage         *turns.Usage    `json:"usage,omitempty,omitzero"`
+	CostMicros    uint64          `json:"cost_micros,omitempty,omitzero"`
+	Focus         string          `json:"focus,omitempty,omitzero"`
+	FromOriginals bool            `json:"from_originals,omitempty,omitzero"`
+	Flush         string          `json:"flush,omitempty,omitzero"` // what became of the flush before it: done, silent, failed, expired, skipped
+	DurationMS    uint64          `json:"duration_ms"`
+}
+
+// Elision is one part that is shown shortened.
+type Elision struct {
+	Turn    turns.ID `json:"turn"`
+	Half    string   `json:"half"`
+	Message uint64   `json:"message"`
+	Part    uint64   `json:"part"`
+	Method  string   `json:"method"`
+	Before  uint64   `json:"chars_before"`
+	After   uint64   `json:"chars_after"`
+}
+
+// RunCompaction is compaction.run.
+type RunCompaction struct {
+	ID            turns.ID `json:"id,omitzero"`
+	Policy        *Policy  `json:"policy,omitempty,omitzero"`
+	At            turns.ID `json:"at,omitzero"`
+	DryRun        bool     `json:"dry_run,omitempty,omitzero"`
+	FromOriginals bool     `json:"from_originals,omitempty,omitzero"`
+	Focus         string   `json:"focus,omitempty,omitzero"`
+	WaitMS        int      `json:"wait_ms,omitempty,omitzero"`
+}
+
+// CompactionRun is compaction.run's reply: the turn, or for a dry run the plan.
+type CompactionRun struct {
+	ID         turns.ID `json:"id,omitzero"` // of the compaction that is running
+	Compaction *Turn    `json:"compaction,omitempty,omitzero"`
+	Plan       *Plan    `json:"plan,omitempty,omitzero"`
+	State      string   `json:"state"` // done, planned, running
+}
+
+// Plan is a compaction that was not made.
+type Plan struct {
+	Digest       turns.Hash    `json:"digest"`
+	Policy       string        `json:"policy"`
+	Trigger      turns.Trigger `json:"trigger"`
+	Through      *turns.ID     `json:"summarized_through"`
+	FirstKept    *turns.ID     `json:"first_kept"`
+	Split        bool          `json:"split"`
+	Covered      uint64        `json:"covered"`
+	Kept         uint64        `json:"kept"` // half turns kept
+	TokensBefore uint64        `json:"tokens_before"`
+	TokensTarget uint64        `json:"tokens_target"`
+	TokensKept   uint64        `json:"tokens_kept"`
+	Shortened    uint64        `json:"shortened,omitempty,omitzero"` // parts that it would show shortened, where it covers nothing
+	SummaryMax   uint64        `json:"summary_max"`
+}
+
+// ListCompactions is compaction.list.
+type ListCompactions struct {
+	Page
+	Read
+}
+
+// ExpandCompaction is compaction.expand.
+type ExpandCompaction struct {
+	ID     turns.ID  `json:"id"`
+	Levels turns.Raw `json:"levels,omitzero"` // 1 (default) or "all"
+	Full   bool      `json:"full,omitempty,omitzero"`
+	Page
+	Read
+}
+
+// TakeCompaction is compaction.take.
+type TakeCompaction struct {
+	Policy        *Policy `json:"policy,omitempty,omitzero"`
+	Focus         string  `json:"focus,omitempty,omitzero"`
+	FromOriginals bool    `json:"from_originals,omitempty,omitzero"`
+	Page
+	Read
+}
+
+// TakenCompaction is compaction.take's reply: what a model of the agent's own
+// needs to write the summary. Content comes in pages, to be joined.
+type TakenCompaction struct {
+	Plan      string `json:"plan"` // to be given back with the summary
+	Prompt    string `json:"prompt,omitempty,omitzero"`
+	Content   string `json:"content"`
+	MaxTokens uint64 `json:"max_tokens"`
+	Details   *Plan  `json:"details"`
+	Next      string `json:"next,omitempty,omitzero"`
+}
+
+// SubmitCompaction is compaction.submit.
+type SubmitCompaction struct {
+	ID         turns.ID     `json:"id,omitzero"`
+	Plan       string       `json:"plan"`
+	Text       string       `json:"text"`
+	Usage      *turns.Usage `json:"usage,omitempty,omitzero"`
+	SawThrough turns.ID     `json:"saw_through,omitzero"` // last turn that the agent had in view, if that is later than the plan's
+}
+
+// RecordCompaction is compaction.record: a compaction that another system made,
+// brought in by an importer. Its provenance is "imported".
+type RecordCompaction struct {
+	ID           turns.ID        `json:"id,omitzero"`
+	Parent       turns.ID        `json:"parent,omitzero"`
+	Time         *Time           `json:"time,omitempty,omitzero"`
+	Trigger      string          `json:"trigger,omitempty,omitzero"`
+	Replacement  []turns.Message `json:"replacement,omitempty,omitzero"`
+	Summary      string          `json:"summary,omitempty,omitzero"`
+	FirstKept    turns.ID        `json:"first_kept,omitzero"`
+	TokensBefore uint64          `json:"tokens_before,omitempty,omitzero"`
+	Dropped      bool            `json:"dropped,omitempty,omitzero"`
+	Cleared      []ClearedResult `json:"cleared,omitempty,omitzero"`
+	Meta         turns.Raw       `json:"meta,omitzero"`
+}
+
+// ClearedResult names a tool result that is shown cleared.
+type ClearedResult struct {
+	Turn turns.ID `json:"turn"`
+	Call string   `json:"call"`
+}

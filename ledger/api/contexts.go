@@ -1,0 +1,65 @@
+package api
+
+import "nexus/turns"
+
+// GetContext is context.get.
+type GetContext struct {
+	At      turns.ID `json:"at,omitzero"`
+	Format  string   `json:"format,omitempty,omitzero"` // otel (default), openai, anthropic, gemini
+	Policy  *Policy  `json:"policy,omitempty,omitzero"`
+	Budget  uint64   `json:"budget,omitempty,omitzero"`
+	Query   string   `json:"query,omitempty,omitzero"`
+	Explain bool     `json:"explain,omitempty,omitzero"`
+	Inline  bool     `json:"inline,omitempty,omitzero"`
+	Page
+	Read
+}
+
+// Source says where a part of a context comes from.
+type Source struct {
+	Turn    turns.ID `json:"turn,omitzero"`    // none: a compaction that a view shows and nobody stored
+	Session turns.ID `json:"session,omitzero"` // where it is not the session asked for
+	Half    string   `json:"half"`
+	Status  string   `json:"status"`
+	Tokens  uint64   `json:"tokens"`
+	Why     string   `json:"why,omitempty,omitzero"`
+}
+
+// PreamblePart is a section of the system part, or all tools, by its tokens.
+type PreamblePart struct {
+	Type   string `json:"type"` // system, tools
+	Name   string `json:"name,omitempty,omitzero"`
+	Tokens uint64 `json:"tokens"`
+}
+
+// Context is context.get's reply.
+type Context struct {
+	Messages    []turns.Raw     `json:"messages"`
+	Partial     string          `json:"partial,omitempty,omitzero"`     // a piece of the JSON of a message larger than a page
+	PartialEnd  bool            `json:"partial_end,omitempty,omitzero"` // it is the last piece
+	System      turns.Raw       `json:"system"`                         // in the format's own form; null where there is none
+	Tools       []turns.Raw     `json:"tools,omitzero"`
+	Tokens      uint64          `json:"tokens"`
+	Budget      uint64          `json:"budget"`
+	Overhead    uint64          `json:"overhead"`
+	Fingerprint string          `json:"fingerprint"`
+	Recipe      turns.Raw       `json:"recipe"`
+	Sources     []Source        `json:"sources"`
+	Preamble    []PreamblePart  `json:"preamble,omitempty,omitzero"` // with explain: what each part of overhead takes
+	Compaction  CompactionState `json:"compaction"`
+	Compacted   *turns.ID       `json:"compacted,omitempty,omitzero"` // the compaction that this call committed
+	Flush       FlushState      `json:"flush,omitzero"`
+	Position    string          `json:"position"`
+	Next        string          `json:"next,omitempty,omitzero"`
+}
+
+// Overflow is context.overflow.
+type Overflow struct {
+	ID     turns.ID `json:"id,omitzero"`
+	Error  string   `json:"error"` // the provider's body or message
+	Status int      `json:"status,omitempty,omitzero"`
+	Model  string   `json:"model,omitempty,omitzero"`
+	WaitMS int      `json:"wait_ms,omitempty,omitzero"`
+	Format string   `json:"format,omitempty,omitzero"`
+	Page
+}

@@ -1,0 +1,95 @@
+package api
+
+import "nexus/turns"
+
+// CreateFork is fork.create.
+type CreateFork struct {
+	ID     turns.ID  `json:"id,omitzero"`
+	Turn   turns.ID  `json:"turn"`
+	Mode   string    `json:"mode,omitempty,omitzero"`
+	Label  *string   `json:"label,omitempty,omitzero"`
+	Policy *Policy   `json:"policy,omitempty,omitzero"`
+	Meta   turns.Raw `json:"meta,omitzero"`
+}
+
+// GetPath is lineage.path.
+type GetPath struct {
+	At turns.ID `json:"at,omitzero"`
+	Page
+	Read
+}
+
+// PathTurn is one turn of a path.
+type PathTurn struct {
+	ID      turns.ID `json:"id"`
+	Session turns.ID `json:"session"`
+	Depth   uint64   `json:"depth"`
+	Type    string   `json:"type"`
+}
+
+// Path is lineage.path's reply, root first.
+type Path struct {
+	Turns []PathTurn `json:"turns"`
+	Next  string     `json:"next,omitempty,omitzero"`
+}
+
+// GetBase is lineage.base: the last turn that two paths have in common. Each is
+// the path of a session's head, or of a turn.
+type GetBase struct {
+	At    turns.ID `json:"at,omitzero"`
+	Other Place    `json:"other"`
+	Read
+}
+
+// Place is a session's head, or a turn on its path.
+type Place struct {
+	Session turns.ID `json:"session"`
+	Turn    turns.ID `json:"turn,omitzero"`
+}
+
+// Base is lineage.base's reply.
+type Base struct {
+	Base  *PathTurn `json:"base"`  // null: the two are of different trees
+	Here  *PathTurn `json:"here"`  // where the first path ends; null: at no turn
+	Other *PathTurn `json:"other"` // where the other one does
+}
+
+// GetTree is lineage.tree.
+type GetTree struct {
+	Page
+	Read
+}
+
+// TreeSession is one session of a tree of forks.
+type TreeSession struct {
+	ID         turns.ID    `json:"id"`
+	Error      Code        `json:"error,omitempty,omitzero"` // why the session can't be read
+	Label      string      `json:"label,omitempty,omitzero"`
+	State      string      `json:"state"`
+	ForkedFrom *ForkedFrom `json:"forked_from,omitempty,omitzero"`
+	ForkDepth  uint64      `json:"fork_depth"` // depth of the fork point; 0: the root session
+	Head       *turns.ID   `json:"head"`
+	Depth      uint64      `json:"depth"`
+	Turns      uint64      `json:"turns"`
+	Branches   []Branch    `json:"branches"` // the first ones
+
+	BranchCount uint64 `json:"branch_count"` // all of them
+}
+
+// Branch is one segment of a session.
+type Branch struct {
+	Segment     turns.ID   `json:"segment"`
+	Parent      *turns.ID  `json:"parent"`
+	From        uint64     `json:"from"` // depths, inclusive
+	To          uint64     `json:"to"`
+	Compactions []PathTurn `json:"compactions,omitempty,omitzero"` // the first ones
+
+	CompactionCount uint64 `json:"compaction_count"` // all of them
+}
+
+// Tree is lineage.tree's reply: parents before their forks.
+type Tree struct {
+	Root     turns.ID      `json:"root"`
+	Sessions []TreeSession `json:"sessions"`
+	Next     string        `json:"next,omitempty,omitzero"`
+}

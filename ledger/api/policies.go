@@ -1,0 +1,51 @@
+package api
+
+import (
+	"nexus/turns"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Policy is a policy by name, or by name with overrides.
+type Policy struct {
+	Name string    `json:"name"`
+	Set  turns.Raw `json:"set,omitzero"`
+}
+
+// UnmarshalJSONFrom takes a string for the name alone.
+func (p *Policy) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() == '"' {
+		return json.UnmarshalDecode(d, &p.Name)
+	}
+	type plain Policy
+	return json.UnmarshalDecode(d, (*plain)(p))
+}
+
+// PolicyInForce is a policy with the digest of its content.
+type PolicyInForce struct {
+	Name   string     `json:"name"`
+	Set    turns.Raw  `json:"set,omitzero"`
+	Digest turns.Hash `json:"digest"`
+}
+
+// GetPolicy is policy.get.
+type GetPolicy struct {
+	Name   string     `json:"name"`
+	Set    turns.Raw  `json:"set,omitzero"`    // overrides
+	Digest turns.Hash `json:"digest,omitzero"` // of a version that is pinned; default: the newest
+}
+
+// PolicyInfo is a policy. A list leaves its settings out.
+type PolicyInfo struct {
+	Name     string     `json:"name"`
+	Version  uint64     `json:"version"`
+	Mode     string     `json:"mode"` // before_call, background, manual
+	Digest   turns.Hash `json:"digest"`
+	Settings turns.Raw  `json:"settings,omitzero"` // every number; each can be overridden by its name
+}
+
+// PolicyList is policy.list's reply.
+type PolicyList struct {
+	Policies []PolicyInfo `json:"policies"`
+}

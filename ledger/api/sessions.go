@@ -1,0 +1,110 @@
+package api
+
+import "nexus/turns"
+
+// SessionSettings are the settings that create and set share. A nil field is
+// left as it is.
+type SessionSettings struct {
+	Label  *string       `json:"label,omitempty,omitzero"`
+	Policy *Policy       `json:"policy,omitempty,omitzero"`
+	Model  *string       `json:"model,omitempty,omitzero"`
+	System *System       `json:"system,omitempty,omitzero"`
+	Tools  *[]turns.Raw  `json:"tools,omitzero"`
+	Limits *turns.Limits `json:"limits,omitempty,omitzero"`
+	User   *string       `json:"user,omitempty,omitzero"`
+	Meta   turns.Raw     `json:"meta,omitzero"`
+	Reset  turns.Raw     `json:"reset,omitzero"`
+}
+
+// CreateSession is session.create.
+type CreateSession struct {
+	ID        turns.ID          `json:"id,omitzero"`
+	Kind      turns.SessionKind `json:"kind,omitempty,omitzero"`
+	SpawnedBy *SpawnedBy        `json:"spawned_by,omitempty,omitzero"`
+	SessionSettings
+}
+
+// SpawnedBy names the session, and its turn if there is one, that a sub-session serves.
+type SpawnedBy struct {
+	Session turns.ID `json:"session"`
+	Turn    turns.ID `json:"turn,omitzero"`
+}
+
+// SetSession is session.set.
+type SetSession struct {
+	ID turns.ID `json:"id,omitzero"`
+	SessionSettings
+}
+
+// ForkedFrom names a fork point.
+type ForkedFrom struct {
+	Session turns.ID   `json:"session"`
+	Turn    turns.ID   `json:"turn"`
+	Hash    turns.Hash `json:"hash"`
+	Mode    string     `json:"mode"`
+}
+
+// Session is a session as every session call returns it.
+type Session struct {
+	ID          turns.ID          `json:"id"`
+	Label       string            `json:"label,omitempty,omitzero"`
+	Agent       string            `json:"agent"`
+	Kind        turns.SessionKind `json:"kind"`
+	State       string            `json:"state"`
+	Head        *turns.ID         `json:"head"`                  // null: no turn yet
+	HeadSession turns.ID          `json:"head_session,omitzero"` // where the head is inherited from, if it is
+	Depth       uint64            `json:"depth"`                 // turns on the path of the head
+	Turns       uint64            `json:"turns"`                 // normal turns of the session's own
+	Compactions uint64            `json:"compactions"`           // of the session's own
+	Tokens      uint64            `json:"tokens"`                // of the context, without overhead
+	Overhead    uint64            `json:"overhead"`              // of system and tools
+	Budget      uint64            `json:"budget"`                // what tokens and overhead may take together
+	Pressure    float64           `json:"pressure"`              // (tokens + overhead) / budget
+	ForkedFrom  *ForkedFrom       `json:"forked_from,omitempty,omitzero"`
+	SpawnedBy   *SpawnedBy        `json:"spawned_by,omitempty,omitzero"`
+	Policy      PolicyInForce     `json:"policy"`
+	Model       string            `json:"model,omitempty,omitzero"`
+	Limits      turns.Limits      `json:"limits,omitzero"`
+	User        string            `json:"user,omitempty,omitzero"`
+	Meta        turns.Raw         `json:"meta,omitzero"`
+	Successor   turns.ID          `json:"successor,omitzero"`
+	Usage       turns.Usage       `json:"usage_total"`
+	Created     Time              `json:"created"`
+	Updated     Time              `json:"updated"`
+	Hash        turns.Hash        `json:"hash"` // of the chain's last event
+	Position    string            `json:"position"`
+	Mode        string            `json:"mode,omitempty,omitzero"`  // fork.create only
+	Error       Code              `json:"error,omitempty,omitzero"` // lists only: why the session can't be read; then nothing that its content says is here
+}
+
+// SessionList is session.list's reply.
+type SessionList struct {
+	Sessions []Session `json:"sessions"`
+	Next     string    `json:"next,omitempty,omitzero"`
+}
+
+// Resolve is session.resolve.
+type Resolve struct {
+	Label string `json:"label"`
+}
+
+// MoveSession is session.move. To is a turn of the session's own or inherited
+// path, or null for the start.
+type MoveSession struct {
+	ID     turns.ID  `json:"id,omitzero"`
+	To     *turns.ID `json:"to"`
+	IfHead turns.ID  `json:"if_head,omitzero"`
+	Note   string    `json:"note,omitempty,omitzero"`
+}
+
+// CloseSession is session.close.
+type CloseSession struct {
+	ID    turns.ID `json:"id,omitzero"`
+	Cause string   `json:"cause,omitempty,omitzero"`
+}
+
+// ResetSession is session.reset.
+type ResetSession struct {
+	ID    turns.ID `json:"id,omitzero"`
+	Cause string   `json:"cause,omitempty,omitzero"`
+}

@@ -1,0 +1,104 @@
+package api
+
+import "nexus/turns"
+
+// ContextUsed says what context a call was made with.
+type ContextUsed struct {
+	Recipe      turns.Raw `json:"recipe,omitzero"`
+	Fingerprint string    `json:"fingerprint,omitempty,omitzero"`
+}
+
+// AppendTurn is turn.append.
+type AppendTurn struct {
+	ID       turns.ID        `json:"id,omitzero"`
+	Parent   turns.ID        `json:"parent,omitzero"`
+	Messages []turns.Message `json:"messages"`
+	Response *turns.Message  `json:"response,omitempty,omitzero"`
+	Model    string          `json:"model,omitempty,omitzero"`
+	Usage    *turns.Usage    `json:"usage,omitempty,omitzero"`
+	Time     *Time           `json:"time,omitempty,omitzero"`
+	Meta     turns.Raw       `json:"meta,omitzero"`
+	Context  *ContextUsed    `json:"context,omitempty,omitzero"`
+}
+
+// Gauge is how full the context is.
+type Gauge struct {
+	Tokens    uint64  `json:"tokens"`
+	Budget    uint64  `json:"budget"`
+	Pressure  float64 `json:"pressure"`
+	Estimated bool    `json:"estimated"`
+}
+
+// CompactionState is idle, due, preparing, ready or paused.
+type CompactionState struct {
+	State string `json:"state"`
+}
+
+// Appended is turn.append's reply.
+type Appended struct {
+	ID         turns.ID        `json:"id"`
+	Session    turns.ID        `json:"session"`
+	Parent     *turns.ID       `json:"parent"`
+	Depth      uint64          `json:"depth"`
+	Hash       turns.Hash      `json:"hash"`
+	Position   string          `json:"position"`
+	Context    Gauge           `json:"context"`
+	Compaction CompactionState `json:"compaction"`
+	Flush      FlushState      `json:"flush,omitzero"`
+	Open       []string        `json:"open_calls,omitempty,omitzero"` // tool calls that wait for their response
+	Abandoned  []string        `json:"abandoned_calls,omitempty,omitzero"`
+	Late       []string        `json:"late_calls,omitempty,omitzero"`
+	CallsCut   bool            `json:"calls_cut,omitempty,omitzero"` // the lists of calls are longer than a reply may be
+	Duplicate  bool            `json:"duplicate,omitempty,omitzero"` // the id was stored before; nothing was stored now
+}
+
+// GetTurn is turn.get; also compaction.get.
+type GetTurn struct {
+	ID turns.ID `json:"id"`
+	Read
+}
+
+// ListTurns is turn.list.
+type ListTurns struct {
+	At turns.ID `json:"at,omitzero"` // list the path of this turn; default: the head
+	Page
+	Order string `json:"order,omitempty,omitzero"` // asc (default), desc
+	Full  bool   `json:"full,omitempty,omitzero"`  // with messages and responses
+	Read
+}
+
+// Turn is a turn or compaction; section 4 of the contract. A list without full
+// leaves messages and response out.
+type Turn struct {
+	ID            turns.ID        `json:"id"`
+	Session       turns.ID        `json:"session"`
+	Parent        *turns.ID       `json:"parent"`
+	ParentSession turns.ID        `json:"parent_session,omitzero"` // where it is not the turn's own
+	Type          string          `json:"type"`                    // normal, compaction
+	Depth         uint64          `json:"depth"`
+	Time          *Time           `json:"time,omitempty,omitzero"` // as the client claimed it
+	Recorded      Time            `json:"recorded"`
+	Model         string          `json:"model,omitempty,omitzero"`
+	Messages      []turns.Message `json:"messages,omitempty,omitzero"`
+	Response      *turns.Message  `json:"response"`
+	Usage         *turns.Usage    `json:"usage,omitempty,omitzero"`
+	TokenCount    uint64          `json:"token_count"`
+	ToolCalls     uint64          `json:"tool_call_count"`
+	Pending       bool            `json:"pending,omitempty,omitzero"`
+	OpenCalls     uint64          `json:"open_call_count,omitempty,omitzero"`
+	HasChildren   bool            `json:"has_children"`
+	Meta          turns.Raw       `json:"meta,omitzero"`
+	Context       *ContextUsed    `json:"context,omitempty,omitzero"`
+	Hash          turns.Hash      `json:"hash"`
+	PrevHash      turns.Hash      `json:"prev_hash"`
+	Position      string          `json:"position"`
+	Compaction    *Compaction     `json:"compaction"`
+	Duplicate     bool            `json:"duplicate,omitempty,omitzero"` // compaction.record: the id was stored before; nothing was stored now
+	Error         Code            `json:"error,omitempty,omitzero"`     // turn.list only: why the turn's content can't be read
+}
+
+// TurnList is turn.list's and compaction.expand's reply.
+type TurnList struct {
+	Turns []Turn `json:"turns"`
+	Next  string `json:"next,omitempty,omitzero"`
+}
