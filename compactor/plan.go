@@ -254,7 +254,9 @@ func (plan *Plan) place(cut int) {
 	if len(plan.chosen) > 0 {
 		plan.TokensKept = 0
 		for i := range plan.Kept {
-			plan.TokensKept += plan.Kept[i].Tokens
+			if h := &plan.Kept[i]; !h.Erased {
+				plan.TokensKept += h.Tokens
+			}
 		}
 		for i, n := range p.savedBy(plan.Span.Elisions, plan.Elided) {
 			if i >= cut {
@@ -565,7 +567,6 @@ func sameHalf(a, b HalfTurn) bool { return a.Ref == b.Ref && a.Half == b.Half }
 func (plan *Plan) Resize(res Result) Result {
 	res.Span, res.Body.Elided = plan.Span, plan.Elided
 	res.Body.TokensBefore, res.Body.TokensAfter = plan.TokensBefore, plan.TokensKept+res.Replaced
-	res.Saved = plan.saved()
 	return res
 }
 
@@ -575,7 +576,7 @@ func (plan *Plan) Apply(p Path, res Result, c tokens.Counter) Path {
 	p.InForce = &InForce{
 		Node: lineage.Node{
 			Kind: turns.KindCompaction, Depth: p.Head.Depth + 1, Parent: p.Head.Ref, Cut: plan.Cut,
-			Previous: res.Span.Previous, Replaced: res.Replaced, Saved: res.Saved, Call: res.Span.Call,
+			Previous: res.Span.Previous, Replaced: res.Replaced, Saved: p.Saves(res.Span, &res.Body, c), Call: res.Span.Call,
 		},
 		Span: res.Span, Body: res.Body,
 	}

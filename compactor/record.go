@@ -83,9 +83,6 @@ func Record(p Path, rec Recorded, c tokens.Counter) (Result, error) {
 	after.InForce = &InForce{Span: r.Span, Body: r.Body}
 	after.Halves = p.Halves[cut:]
 	after = after.Settled(c, false)
-	for i := range after.Halves {
-		r.Saved += after.Halves[i].Saved
-	}
 	r.Body.TokensAfter = r.Replaced + after.shownFrom(0)
 	return r, nil
 }

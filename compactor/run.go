@@ -37,7 +37,6 @@ type Result struct {
 	Span     turns.Span
 	Body     turns.CompactionBody
 	Replaced uint64       // tokens of the replacement and the nudge
-	Saved    uint64       // tokens that all its elisions take off what is kept
 	Usage    *turns.Usage // of the summarizers, on all tries; nil where none was reported
 	Tried    []Attempt    // tiers that failed before, in order
 }
@@ -235,7 +234,7 @@ func (plan *Plan) compose(out Output, replacement, nudge []turns.Message, c toke
 			}
 		}
 	}
-	r := Result{Span: plan.Span, Usage: out.Usage, Replaced: tokens.Messages(c, replacement) + tokens.Messages(c, nudge), Saved: plan.saved()}
+	r := Result{Span: plan.Span, Usage: out.Usage, Replaced: tokens.Messages(c, replacement) + tokens.Messages(c, nudge)}
 	r.Body = turns.CompactionBody{
 		Policy: plan.PolicyRef, Trigger: plan.Trigger, Mode: string(plan.mode()), Tier: out.Tier, Plan: plan.Digest,
 		Replacement: replacement, Nudge: nudge, Summary: summary, Elided: plan.Elided, Meta: metaJSON(meta),
@@ -279,14 +278,6 @@ func metaJSON(m compactionMeta) turns.Raw {
 		return nil
 	}
 	return b
-}
-
-// saved is the tokens that all elisions after the plan take off what it keeps.
-func (plan *Plan) saved() (n uint64) {
-	for i := range plan.Kept {
-		n += plan.Kept[i].Tokens
-	}
-	return less(n, plan.TokensKept)
 }
 
 // shownKept is the kept halves with the plan's elisions applied.

@@ -34,11 +34,12 @@ func (p Path) shorten(e Elide, excess uint64) map[partAt]turns.ElidedPart {
 	shown := p.elidedAt()
 	chosen := make(map[partAt]turns.ElidedPart)
 	saved := uint64(0)
-	add := func(at partAt, part turns.ElidedPart) {
-		h := &p.Halves[at.half]
-		if n := saving(p.counter(), h, turns.Elision{Message: uint64(at.message), Part: uint64(at.part)}, &part); n > 0 {
+	add := func(at partAt, part turns.ElidedPart) (tokens uint64) {
+		e := turns.Elision{Message: uint64(at.message), Part: uint64(at.part)}
+		if tokens = saving(p.counter(), &p.Halves[at.half], e, &part); tokens > 0 {
 			chosen[at] = part
 		}
+		return tokens
 	}
 	if e.ImageMark != "" {
 		for _, at := range p.imageResults(shown) {
@@ -47,11 +48,7 @@ func (p Path) shorten(e Elide, excess uint64) map[partAt]turns.ElidedPart {
 			if !strings.HasPrefix(text, e.ImageMark) {
 				text = strings.TrimSuffix(e.ImageMark+"\n"+text, "\n")
 			}
-			before := saved
-			add(at, elidedTo(q, string(Elided), text))
-			if part, ok := chosen[at]; ok {
-				saved = before + saving(p.counter(), &p.Halves[at.half], turns.Elision{Message: uint64(at.message), Part: uint64(at.part)}, &part)
-			}
+			saved += add(at, elidedTo(q, string(Elided), text))
 		}
 	}
 	for _, pass := range p.targets(e, shown) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Summarizer writes the summary that stands for the covered part of a path.
-// Implementations: package extractive; later, model-backed ones.
+// Implementations: packages extractive and llm.
 type Summarizer interface {
 	// Summarize returns a summary of in, of at most in.MaxTokens tokens by
 	// the counter approx-1. It returns ctx's error when ctx ends first.

@@ -177,12 +177,6 @@ func (p Path) largeOutputs(pol Policy) (at []partAt, largest uint64) {
 	return at, largest
 }
 
-// Pressure is the share of the budget that a context's messages and the
-// path's overhead fill; over 1 the call can't be made.
-func Pressure(p Path, pol Policy, tokens uint64) float64 {
-	return float64(p.Overhead+tokens) / float64(pol.Budget(p.Limits))
-}
-
 // Threshold is the number of tokens, overhead included, above which a context
 // on p is due.
 func Threshold(p Path, pol Policy) uint64 {

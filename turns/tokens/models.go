@@ -51,9 +51,6 @@ var knownModels = sync.OnceValue(func() Models { return Models{}.With(modelTable
 // sources.
 func KnownModels() Models { return knownModels() }
 
-// FindModel is [Models.Find] in [KnownModels].
-func FindModel(name string) (Model, bool) { return knownModels().Find(name) }
-
 // With is ms and overrides. A row of an equal name (in Find's sense) is
 // replaced as a whole, of two overrides the later holds. Rows without a name
 // are left out.

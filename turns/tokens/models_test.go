@@ -25,7 +25,7 @@ func TestWOL13Budgets(t *testing.T) {
 		{"Qwen 3.7 Max", "qwen/qwen3.7-max", 1_000_000, 65_536, 934_464, false},
 	} {
 		for _, name := range []string{test.display, test.id} {
-			m, ok := FindModel(name)
+			m, ok := KnownModels().Find(name)
 			if !ok || m.ContextWindow != test.window || m.OutputReserve != test.reserve || m.InputBudget() != test.budget || m.SeparateOutput != test.separate {
 				t.Errorf("%s: %+v with a budget of %d, %v; want window %d, reserve %d, budget %d, separate %v",
 					name, m, m.InputBudget(), ok, test.window, test.reserve, test.budget, test.separate)
@@ -72,7 +72,7 @@ func TestFindModel(t *testing.T) {
 		{"my-own-gpt-5", ""},
 		{"", ""}, {"/", ""}, {"openai/", ""}, {"---", ""}, {"\xff", ""}, {"anthropic", ""}, {"us", ""}, {"gpt", ""},
 	} {
-		if m, ok := FindModel(test.name); m.Name != test.want || ok != (test.want != "") {
+		if m, ok := KnownModels().Find(test.name); m.Name != test.want || ok != (test.want != "") {
 			t.Errorf("%q is %q, %v, want %q", test.name, m.Name, ok, test.want)
 		}
 	}
@@ -90,7 +90,7 @@ func TestModelsWith(t *testing.T) {
 			t.Errorf("%s: %v\n%s", test.name, ok, cmp.Diff(test.want, got))
 		}
 	}
-	if m, _ := FindModel("gpt-5"); m.ContextWindow != 400_000 {
+	if m, _ := KnownModels().Find("gpt-5"); m.ContextWindow != 400_000 {
 		t.Errorf("the overrides changed the known table: %+v", m)
 	}
 	if m, ok := (Models{}).Find("gpt-5"); ok {
@@ -112,7 +112,7 @@ func TestModelTable(t *testing.T) {
 		t.Errorf("%d rows under %d names", len(rows), got)
 	}
 	for _, m := range rows {
-		if got, ok := FindModel(m.Name); !ok || got != m {
+		if got, ok := KnownModels().Find(m.Name); !ok || got != m {
 			t.Errorf("%s: found %+v, %v", m.Name, got, ok)
 		}
 		if m.InputBudget() < m.ContextWindow/2 || m.MaxOutput > m.ContextWindow {
@@ -126,7 +126,7 @@ func TestModelTable(t *testing.T) {
 		}
 	}
 	want := Price{Input: 435_000, Output: 870_000, CacheRead: 3_625}
-	if m, _ := FindModel("deepseek-v4-pro"); m.Price != want {
+	if m, _ := KnownModels().Find("deepseek-v4-pro"); m.Price != want {
 		t.Errorf("%+v, want %+v micro-dollars", m.Price, want)
 	}
 }

@@ -337,7 +337,7 @@ func (e *Engine) draftRecorded(ctx context.Context, s *ledger.Session, head line
 		return nil, err
 	}
 	covered := p.Halves
-	return e.draftCompaction(s, head, ev, res.Span, res.Saved, nil, &res.Body, covered, ref)
+	return e.draftCompaction(s, head, ev, res.Span, p.Saves(res.Span, &res.Body, e.Counter), nil, &res.Body, covered, ref)
 }
 
 // mergedMeta is the members of two JSON objects, own before those that a request
