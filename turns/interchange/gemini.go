@@ -1,13 +1,21 @@
 package interchange
 
 import (
+	"encoding/base64"
 	"fmt"
+	"path"
+	"slices"
+	"strings"
 
 	"nexus/turns"
 )
 
 // geminiToolName is the limit of a function's name, in characters.
 const geminiToolName = 64
+
+// unsigned is what Google gives for calls that no Gemini made, in place of a
+// signature (API docs, "Thought Signatures", FAQ).
+const unsigned = "skip_thought_signature_validator"
 
 // Gemini renders systemInstruction (as System) and contents (as Messages) of a
 // generateContent request.
@@ -22,9 +30,13 @@ const geminiToolName = 64
 //   - args that are no object are {"value": …}. A response that is an object
 //     stands as it is; any other is {"output": …}, of a failed call {"error": …}.
 //   - Images are inlineData or fileData, those of results in a user content
-//     after the responses.
-//   - ext.gemini.thoughtSignature of any part stands beside it, byte for byte.
-//     Reasoning without one is left out.
+//     after the responses. A GIF, and an address whose type is not known, is a
+//     placeholder.
+//   - ext.gemini.thoughtSignature of any part of the model's stands beside it, byte
+//     for byte; one that is not base64 is left out, as is reasoning without one.
+//     Where the first call of a content has none, since another model made it,
+//     it has Google's word for that: Gemini 3 refuses it otherwise.
+//   - Characters that a function's name can't have become _.
 //
 // Errors: as [OpenAI].
 func Gemini(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
@@ -124,6 +136,9 @@ func (w *geminiWriter) exchange(x *exchange) {
 		w.say("user", parts)
 		return
 	}
+	if i := slices.IndexFunc(parts, func(p geminiPart) bool { return p.FunctionCall != nil }); i >= 0 && parts[i].ThoughtSignature == nil {
+		parts[i].ThoughtSignature = turns.RawText(unsigned)
+	}
 	w.say("model", parts)
 	for i, r := range x.results {
 		if r == nil {
@@ -131,7 +146,7 @@ func (w *geminiWriter) exchange(x *exchange) {
 		}
 		v, images := geminiResult(r)
 		shown = append(shown, images...)
-		responses = append(responses, geminiPart{FunctionResponse: &geminiResponse{toolName(x.calls[i].Name, geminiToolName), v}})
+		responses = append(responses, geminiPart{FunctionResponse: &geminiResponse{geminiName(x.calls[i].Name), v}})
 	}
 	if len(responses) > 0 {
 		w.say("user", responses)
@@ -154,13 +169,13 @@ func appendGeminiPart(to []geminiPart, p *turns.Part, role turns.Role) []geminiP
 		ThoughtSignature turns.Raw `json:"thoughtSignature"`
 	}
 	extOf(p, "gemini", &ext)
-	if s, ok := ext.ThoughtSignature.Text(); !ok || s == "" {
+	if s, _ := ext.ThoughtSignature.Text(); !signature(s) {
 		ext.ThoughtSignature = nil
 	}
 	signed := ext.ThoughtSignature != nil && p.Ref == nil && role == turns.Assistant
 	switch {
 	case p.Type == turns.ToolCall:
-		g := geminiPart{FunctionCall: &geminiCall{toolName(p.Name, geminiToolName), object(arguments(p))}}
+		g := geminiPart{FunctionCall: &geminiCall{geminiName(p.Name), object(arguments(p))}}
 		if signed {
 			g.ThoughtSignature = ext.ThoughtSignature
 		}
@@ -168,8 +183,8 @@ func appendGeminiPart(to []geminiPart, p *turns.Part, role turns.Role) []geminiP
 	case signed && (p.Type == turns.Text || p.Type == turns.Reasoning):
 		return append(to, geminiPart{Text: &p.Content, Thought: p.Type == turns.Reasoning, ThoughtSignature: ext.ThoughtSignature})
 	case role == turns.User:
-		if pic, ok := pictureOf(p); ok {
-			return append(to, pic.gemini())
+		if pic, ok := geminiPicture(p); ok {
+			return append(to, pic)
 		}
 	case role == turns.System:
 		if s := textOf(p); !blank(s) {
@@ -180,11 +195,42 @@ func appendGeminiPart(to []geminiPart, p *turns.Part, role turns.Role) []geminiP
 	return appendGemini(to, textOf(p))
 }
 
-func (p picture) gemini() geminiPart {
-	if p.url != "" {
-		return geminiPart{FileData: &geminiData{MimeType: p.mime, FileURI: p.url}}
+// geminiName is a tool's name as Gemini takes it: dots may stand in it, and it
+// begins with a letter or with _.
+func geminiName(name string) string {
+	s := strings.Map(func(r rune) rune {
+		if r == '.' || wordRune(r) {
+			return r
+		}
+		return '_'
+	}, name)
+	if s == "" || !wordRune(rune(s[0])) || s[0] == '-' || '0' <= s[0] && s[0] <= '9' {
+		s = "_" + s
 	}
-	return geminiPart{InlineData: &geminiData{MimeType: p.mime, Data: p.base64}}
+	return s[:min(len(s), geminiToolName)]
+}
+
+// signature reports whether s can be one: base64 of either alphabet, padded or
+// not, as the API reads bytes.
+func signature(s string) bool {
+	s = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "="))
+	_, err := base64.RawStdEncoding.DecodeString(s)
+	return err == nil && s != "" && !strings.ContainsAny(s, "\r\n")
+}
+
+// geminiPicture is the image in p; ok is false where Gemini can't be shown it.
+func geminiPicture(p *turns.Part) (part geminiPart, ok bool) {
+	pic, ok := pictureOf(p)
+	if pic.mime == "" { // of an address
+		pic.mime = map[string]string{".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}[path.Ext(pic.url)]
+	}
+	switch {
+	case !ok || !slices.Contains([]string{"image/png", "image/jpeg", "image/webp"}, pic.mime):
+		return geminiPart{}, false
+	case pic.url != "":
+		return geminiPart{FileData: &geminiData{MimeType: pic.mime, FileURI: pic.url}}, true
+	}
+	return geminiPart{InlineData: &geminiData{MimeType: pic.mime, Data: pic.base64}}, true
 }
 
 // geminiResult is the response object of r and the images in it.
@@ -197,8 +243,8 @@ func geminiResult(r *turns.Part) (v turns.Raw, images []geminiPart) {
 		var text string
 		for _, p := range resultParts(r) {
 			s := textOf(&p)
-			if pic, ok := pictureOf(&p); ok {
-				images = append(images, pic.gemini())
+			if pic, ok := geminiPicture(&p); ok {
+				images = append(images, pic)
 				s = "[image, shown after the tool results]"
 			}
 			if text != "" && s != "" {

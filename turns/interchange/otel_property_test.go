@@ -54,7 +54,8 @@ func drawRun(t *rapid.T) []turns.Message {
 	for _, id := range ids {
 		parts = append(parts, rapid.SliceOfN(rapid.Custom(drawReply), 0, 2).Draw(t, "before")...)
 		parts = append(parts, turns.Part{Type: turns.ToolCall, ID: id,
-			Name:      rapid.SampledFrom([]string{"ls", "fs.ls", "mcp__x__y", strings.Repeat("n", 250), "名"}).Draw(t, "name"),
+			Name:      rapid.SampledFrom([]string{"ls", "fs.ls", "mcp__x__y", "1st", "-x", ".y", "", strings.Repeat("n", 250), strings.Repeat("9", 64), "名"}).Draw(t, "name"),
+			Ext:       turns.Raw(rapid.SampledFrom([]string{"", "", `{"gemini":{"thoughtSignature":"Y2FsbA=="}}`, `{"gemini":{"thoughtSignature":"*"}}`}).Draw(t, "ext")),
 			Arguments: turns.Raw(rapid.SampledFrom([]string{`{}`, `{"p": "\u00e9", "n": 12345678901234567890}`, `"{\"cut"`, `[1]`, `null`}).Draw(t, "arguments"))})
 	}
 	parts = append(parts, rapid.SliceOfN(rapid.Custom(drawReply), 0, 1).Draw(t, "after")...)
@@ -90,6 +91,8 @@ func drawImage(t *rapid.T) turns.Part {
 		{Type: turns.Blob, Modality: "image", MimeType: "image/png"},
 		{Type: turns.Blob, Modality: "document", MimeType: "application/pdf", Data: []byte("pdf")},
 		{Type: turns.URI, Modality: "image", Content: "https://x/y.png"},
+		{Type: turns.URI, Modality: "image", Content: "https://x/y"},
+		{Type: turns.URI, Modality: "image", MimeType: "image/gif", Content: "https://x/y"},
 		{Type: turns.URI, Modality: "image", Content: "data:image/gif;base64,R0lG"},
 		{Type: turns.URI, Modality: "image", Content: "data:image/gif;base64,*"},
 		{Type: turns.URI, Modality: "video", Content: "gs://b/v"},
@@ -106,7 +109,7 @@ func drawSaid(t *rapid.T) turns.Part {
 }
 
 func drawReply(t *rapid.T) turns.Part {
-	switch rapid.SampledFrom([]string{"text", "text", "signed", "redacted", "unsigned", "foreign", "image"}).Draw(t, "reply") {
+	switch rapid.SampledFrom([]string{"text", "text", "signed", "redacted", "unsigned", "foreign", "gemini", "image"}).Draw(t, "reply") {
 	case "signed":
 		sig, _ := turns.EncodeJSON(map[string]map[string]string{"anthropic": {"signature": "s" + rapid.String().Draw(t, "signature")}})
 		return signed(drawText(t), string(sig))
@@ -116,6 +119,13 @@ func drawReply(t *rapid.T) turns.Part {
 		return turns.Part{Type: turns.Reasoning, Content: drawText(t)}
 	case "foreign":
 		return signed(drawText(t), `{"openai":{"signature":"s"},"anthropic":{}}`)
+	case "gemini":
+		ext := rapid.SampledFrom([]string{`{"gemini":{"thoughtSignature":"c2ln"}}`, `{"gemini":{"thoughtSignature":"_-8"}}`, `{"gemini":{"thoughtSignature":"*"}}`, `{"gemini":{"thoughtSignature":""}}`}).Draw(t, "gemini")
+		p := signed(drawText(t), ext)
+		if ext != `{"gemini":{"thoughtSignature":""}}` && rapid.Bool().Draw(t, "said") {
+			p.Type = turns.Text
+		}
+		return p
 	case "image":
 		return drawImage(t)
 	}
@@ -212,51 +222,50 @@ func TestAnthropicProperties(t *testing.T) {
 
 func TestGeminiProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ms := drawHistory(t, rapid.Bool().Draw(t, "open"))
-		r, err := Gemini(nil, nil, ms)
+		open := rapid.Bool().Draw(t, "open")
+		ms := drawHistory(t, open)
+		r, err := Gemini([]turns.Section{{Content: "be kind"}}, nil, ms)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, m := range r.Messages {
+		if len(r.Messages) == 0 {
+			return
+		}
+		// The strictest model: it looks at the signatures of calls.
+		if err := strict.Gemini(r.System, joined(r), append(options(open), strict.Thinking)...); err != nil {
+			t.Fatalf("%v\n%s", err, joined(r))
+		}
+		// What Gemini signed goes back as it came, nothing else does.
+		var want, got []string
+		for _, m := range ms {
+			for _, p := range m.Parts {
+				if s, ok := strings.CutPrefix(string(p.Ext), `{"gemini":{"thoughtSignature":"`); ok && m.Role == turns.Assistant && !strings.HasPrefix(s, "*") && s != `"}}` {
+					want = append(want, strings.TrimSuffix(s, `"}}`)+" "+p.Content+string(p.Type))
+				}
+			}
+		}
+		for _, m := range r.Messages {
 			var c geminiContent
 			if err := turns.DecodeJSON(m, &c); err != nil {
-				t.Fatalf("content %d: %v\n%s", i, err, m)
+				t.Fatal(err)
 			}
-			if i == 0 && c.Role != "user" || len(c.Parts) == 0 {
-				t.Fatalf("content %d: %s", i, m)
+			for _, p := range c.Parts {
+				s, _ := p.ThoughtSignature.Text()
+				switch {
+				case s == "" || s == unsigned:
+				case p.FunctionCall != nil:
+					got = append(got, s+" "+string(turns.ToolCall))
+				case p.Thought:
+					got = append(got, s+" "+*p.Text+string(turns.Reasoning))
+				default:
+					got = append(got, s+" "+*p.Text+string(turns.Text))
+				}
 			}
 		}
-		checkGeminiPairs(t, r.Messages)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("signatures (-want +got):\n%s\n%s", diff, joined(r))
+		}
 	})
-}
-
-// checkGeminiPairs: as many responses in a content as calls in the one before,
-// of the same names, and nothing else beside them; fewer only at the end.
-func checkGeminiPairs(t *rapid.T, contents []jsontext.Value) {
-	var open []string
-	for i, v := range contents {
-		var c geminiContent
-		if err := turns.DecodeJSON(v, &c); err != nil {
-			t.Fatal(err)
-		}
-		var calls, responses []string
-		for _, p := range c.Parts {
-			if p.FunctionCall != nil {
-				calls = append(calls, p.FunctionCall.Name)
-			}
-			if p.FunctionResponse != nil {
-				responses = append(responses, p.FunctionResponse.Name)
-			}
-		}
-		last := i == len(contents)-1
-		switch {
-		case len(responses) > 0 && len(responses) != len(c.Parts):
-			t.Fatalf("content %d holds more than responses: %s", i, v)
-		case !slices.Equal(open, responses) && !(last && len(responses) < len(open)):
-			t.Fatalf("content %d answers %q, called were %q", i, responses, open)
-		}
-		open = calls
-	}
 }
 
 // content is what a history says, in the words of no format: the slow twin of

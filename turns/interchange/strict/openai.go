@@ -63,10 +63,11 @@ func (c *openaiCheck) message(at string, m object) error {
 		}
 		c.answered = nil
 	}
-	for name, of := range map[string]string{"tool_calls": "assistant", "tool_call_id": "tool"} {
-		if m[name] != nil && role != of {
-			return broken(Role, at+"."+name, "a %s message has none", role)
-		}
+	if m["tool_calls"] != nil && role != "assistant" {
+		return broken(Role, at+".tool_calls", "a %s message has none", role)
+	}
+	if m["tool_call_id"] != nil && role != "tool" {
+		return broken(Role, at+".tool_call_id", "a %s message has none", role)
 	}
 	// "Invalid 'messages[0].name': string does not match pattern. Expected a
 	// string that matches the pattern '^[^\s<|\\/>]+$'." Not for tool messages,

@@ -11,6 +11,7 @@ package strict
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -22,8 +23,8 @@ import (
 // Rule names what a request breaks.
 type Rule string
 
-// The rules. Those that have the same name are the same idea with both
-// providers; the words of each are beside the check.
+// The rules. Those that have the same name are the same idea with each
+// provider; the words of each are beside the check.
 const (
 	Form        Rule = "form"        // JSON, members and types as documented
 	Size        Rule = "size"        // counts and bytes
@@ -65,9 +66,10 @@ const (
 	// OpenCalls: calls at the very end may lack results, some or all. The
 	// request is not sent like this; the agent adds them.
 	OpenCalls Option = iota + 1
-	// Thinking: the request has thinking enabled. Anthropic only.
+	// Thinking: the request has thinking enabled (Anthropic), the model checks
+	// thought signatures, as Gemini 3 does. Not OpenAI.
 	Thinking
-	// NoPrefill: the model takes no final assistant message. Anthropic only.
+	// NoPrefill: the model takes no final assistant message. Not OpenAI.
 	NoPrefill
 )
 
@@ -89,7 +91,7 @@ func (o object) text(name string) (string, bool) {
 // required").
 func (o object) check(at, allowed string) error {
 	names := strings.Fields(allowed)
-	for name := range o {
+	for _, name := range slices.Sorted(maps.Keys(o)) { // the first fault is the same each time
 		if !slices.Contains(names, name) && !slices.Contains(names, name+"!") {
 			return broken(Form, at+"."+name, "extra inputs are not permitted")
 		}

@@ -3,6 +3,7 @@ package strict_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,13 +133,14 @@ const (
 	anHidden = `{"type":"redacted_thinking","data":"ZGF0YQ=="}`
 )
 
+func list(ms ...string) string { return strings.Join(ms, ",") }
+
 func anImage(mime, data string) string {
 	return `{"type":"image","source":{"type":"base64","media_type":"` + mime + `","data":"` + data + `"}}`
 }
 
 func anthropicChecks() []check {
 	hi := user(anText)
-	list := func(ms ...string) string { return strings.Join(ms, ",") }
 	result := func(members string) string { return `{"type":"tool_result","tool_use_id":"a"` + members + `}` }
 	cached := `{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}`
 	return []check{
@@ -225,7 +227,7 @@ func TestAnthropic(t *testing.T) {
 // Every rule has a request that breaks it and nothing else stands in its way.
 func TestEachRuleIsBroken(t *testing.T) {
 	seen := make(map[strict.Rule]bool)
-	for _, c := range append(openaiChecks(), anthropicChecks()...) {
+	for _, c := range slices.Concat(openaiChecks(), anthropicChecks(), geminiChecks()) {
 		seen[c.want] = true
 	}
 	for _, r := range []strict.Rule{strict.Form, strict.Size, strict.Role, strict.First, strict.Alternation, strict.Empty, strict.Kind,
@@ -243,7 +245,7 @@ func FuzzStrict(f *testing.F) {
 			f.Add([]byte("[" + c.messages + "]"))
 		}
 	}
-	for _, c := range anthropicChecks() {
+	for _, c := range slices.Concat(anthropicChecks(), geminiChecks()) {
 		if len(c.messages) < 1000 {
 			f.Add([]byte("[" + c.messages + "]"))
 		}
@@ -255,6 +257,9 @@ func FuzzStrict(f *testing.F) {
 		}
 		if strict.Anthropic(nil, data) == nil && strict.Anthropic(data, data, strict.OpenCalls) == nil {
 			t.Error("a list of messages is no system member")
+		}
+		if strict.Gemini(nil, data) == nil && (strict.Gemini(nil, data, strict.OpenCalls) != nil || strict.Anthropic(nil, data) == nil) {
+			t.Error("OpenCalls refuses what passes without, or two formats are one")
 		}
 	})
 }
