@@ -600,7 +600,7 @@ func TestS8_23(t *testing.T) {
 	}
 }
 
-// strictly is both providers' rules for a request.
+// strictly is all providers' rules for a request.
 func strictly(ms []turns.Message) error {
 	for _, f := range []struct {
 		render func([]turns.Section, []turns.Raw, []turns.Message) (interchange.Rendered, error)
@@ -608,6 +608,7 @@ func strictly(ms []turns.Message) error {
 	}{
 		{interchange.Anthropic, func(system, ms []byte) error { return strict.Anthropic(system, ms) }},
 		{interchange.OpenAI, func(_, ms []byte) error { return strict.OpenAI(ms) }},
+		{interchange.Gemini, func(system, ms []byte) error { return strict.Gemini(system, ms, strict.Thinking) }},
 	} {
 		r, err := f.render(nil, nil, ms)
 		if err != nil {

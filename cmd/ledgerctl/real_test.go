@@ -112,7 +112,7 @@ func checkViews(t *testing.T, c *api.Client, id turns.ID) (n int) {
 	if s.Head == nil {
 		return 0
 	}
-	for _, format := range []string{"openai", "anthropic"} {
+	for _, format := range []string{"openai", "anthropic", "gemini"} {
 		cx, err := c.As(api.Operator).Context(t.Context(), id, api.GetContext{Format: format, Budget: 5_000_000})
 		if err != nil {
 			t.Errorf("session %s as %s: %v", id, format, err)
@@ -122,10 +122,13 @@ func checkViews(t *testing.T, c *api.Client, id turns.ID) (n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if format == "openai" {
+		switch format {
+		case "openai":
 			err = strict.OpenAI(ms, strict.OpenCalls)
-		} else {
+		case "anthropic":
 			err = strict.Anthropic(cx.System, ms, strict.OpenCalls)
+		default:
+			err = strict.Gemini(cx.System, ms, strict.OpenCalls, strict.Thinking)
 		}
 		if err != nil {
 			t.Errorf("session %s (%s) as %s: %v", id, s.Meta, format, err)

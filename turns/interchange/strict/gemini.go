@@ -22,7 +22,7 @@ func Gemini(system, contents []byte, opts ...Option) error {
 	if n := len(system) + len(contents); n > geminiRequest {
 		return broken(Size, "request", "%d bytes, the maximum is %d", n, geminiRequest)
 	}
-	if system != nil {
+	if system != nil && jsontext.Value(system).Kind() != 'n' { // null is none, as protobuf's JSON reads it
 		var s object
 		if err := decode("systemInstruction", system, &s); err != nil {
 			return err

@@ -28,6 +28,7 @@ func geminiChecks() []check {
 	strictly := []strict.Option{strict.Thinking}
 	return []check{
 		{name: "user alone", messages: hi, system: `{"parts":[{"text":"be kind"}]}`},
+		{name: "no system", messages: hi, system: `null`},
 		{name: "not JSON", want: strict.Form, messages: `{`},
 		{name: "unknown member", want: strict.Form, messages: `{"role":"user","content":"x"}`},
 		{name: "unknown member of a part", want: strict.Form, messages: gu(`{"type":"text","text":"x"}`)},

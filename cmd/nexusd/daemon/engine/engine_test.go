@@ -139,13 +139,16 @@ func TestToolCallsAcrossAppends(t *testing.T) {
 	if _, err := e.Append(t.Context(), alice, s.ID, unknown, canon(unknown)); code(err) != api.Malformed {
 		t.Errorf("a result of no known call: %v, want malformed", err)
 	}
-	for _, f := range []string{"openai", "anthropic"} {
+	for _, f := range []string{"openai", "anthropic", "gemini"} {
 		cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: f}))(t)
 		var err error
-		if f == "openai" {
+		switch f {
+		case "openai":
 			err = strict.OpenAI(canon(cx.Messages))
-		} else {
+		case "anthropic":
 			err = strict.Anthropic(nil, canon(cx.Messages))
+		default:
+			err = strict.Gemini(nil, canon(cx.Messages), strict.Thinking)
 		}
 		if err != nil {
 			t.Errorf("%s: %v\n%s", f, err, canon(cx.Messages))

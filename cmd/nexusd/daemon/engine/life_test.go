@@ -355,7 +355,7 @@ func (l *life) check(*rapid.T) {
 	if len(open) > 0 {
 		opts = append(opts, strict.OpenCalls)
 	}
-	for _, format := range []string{"openai", "anthropic"} {
+	for _, format := range []string{"openai", "anthropic", "gemini"} {
 		cx, err := l.engine().Context(context.Background(), alice, l.session(), api.GetContext{Format: format})
 		if c := code(err); c == api.Unprocessable {
 			continue // what is protected does not fit; it says so
@@ -365,10 +365,13 @@ func (l *life) check(*rapid.T) {
 		if cx.Tokens+cx.Overhead > cx.Budget {
 			l.t.Fatalf("%d tokens and %d of overhead in a budget of %d", cx.Tokens, cx.Overhead, cx.Budget)
 		}
-		if format == "openai" {
+		switch format {
+		case "openai":
 			err = strict.OpenAI(canon(cx.Messages), opts...)
-		} else {
+		case "anthropic":
 			err = strict.Anthropic(canon(cx.System), canon(cx.Messages), opts...)
+		default:
+			err = strict.Gemini(canon(cx.System), canon(cx.Messages), append(opts, strict.Thinking)...)
 		}
 		if err != nil && len(cx.Messages) > 0 {
 			l.t.Fatalf("%s: %v\n%s", format, err, canon(cx.Messages))

@@ -107,6 +107,10 @@ func validContext(t *testing.T, e *Engine, s turns.ID) *api.Context {
 	if err := strict.Anthropic(system, canon(ms)); err != nil {
 		t.Fatalf("anthropic: %v", err)
 	}
+	system, ms = whole("gemini")
+	if err := strict.Gemini(system, canon(ms), strict.Thinking); err != nil {
+		t.Fatalf("gemini: %v", err)
+	}
 	return cx
 }
 
