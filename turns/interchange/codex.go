@@ -38,7 +38,11 @@ type CodexOptions struct {
 // Items have no ids. A turn's is derived from its session's and its place in it,
 // so that the history which a forked agent's rollout copies from its parent,
 // stamped with new times, has the parent's ids; the fork is taken at the turn that
-// spawned it. Session ids are derived from the thread's, whose time is in it.
+// spawned it. A fork of a fork copies both histories. Session ids are derived
+// from the thread's, whose time is in it.
+//
+// The settings of a task (effort, sandbox, …) are in the meta of its first turn,
+// as far as they are other than before.
 //
 // A turn is given when what follows it is read: the steps of a shorter copy are a
 // prefix of those of a longer one. Held in memory is what was not given yet.
@@ -50,20 +54,25 @@ type CodexReader struct {
 	out   []Step
 	err   error
 
-	metas  []codexMeta // of this rollout, and of the one it was forked from
-	own    codexThread
-	parent *codexThread // while its history is being read
-	at     turns.Ref    // where the fork was taken
+	metas   []codexMeta   // headers: this rollout's, its parent's, and so on up
+	threads []codexThread // of those headers that lead up from this rollout's
+	deep    int           // the thread whose history is being read; 0: this rollout's own
+	begun   bool          // items were read
+	at      turns.Ref     // where the thread before that one was forked
 
 	half     []turns.Message
 	response turns.Message // in the making
-	called   map[string]bool
+	called   callIDs
 	usage    *turns.Usage
 	held     *Append   // given when its usage is known, or what follows it begins
 	total    uint64    // tokens of the session when usage was last counted
 	model    string    // in force now
 	asked    string    // in force when the response began
 	time     time.Time // of the response's first item
+
+	set      map[string]turns.Raw // settings in force now
+	askedSet map[string]turns.Raw // when the response began
+	said     map[string]turns.Raw // in the meta of turns
 }
 
 // codexThread is a session that turns are given to.
@@ -81,7 +90,7 @@ func Codex(r io.Reader, opt CodexOptions) *CodexReader {
 	if opt.MaxLine <= 0 {
 		opt.MaxLine = DefaultMaxLine
 	}
-	return &CodexReader{lines: newCCLines(r, opt.MaxLine), opt: opt, called: make(map[string]bool), response: turns.Message{Role: turns.Assistant}}
+	return &CodexReader{lines: newCCLines(r, opt.MaxLine), opt: opt, response: turns.Message{Role: turns.Assistant}}
 }
 
 // Next is the next step, or [io.EOF] after the last. [turns.ErrMalformed]: the
@@ -114,8 +123,8 @@ func (c *CodexReader) line() error {
 				c.turn(nil)
 			}
 			c.release()
-			if c.parent != nil && !c.opt.Copied {
-				c.loss.add(line.n, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.own.id)
+			if c.deep > 0 && !c.opt.Copied {
+				c.loss.add(line.n, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.threads[0].id)
 			}
 		}
 		return io.EOF
@@ -146,24 +155,18 @@ func (c *CodexReader) record(line int, r *codexRecord) error {
 	case "session_meta":
 		return c.meta(line, r)
 	case "turn_context":
-		var t struct {
-			Model string `json:"model"`
-		}
-		if err := decodeLoose(r.Payload, &t); err != nil {
-			return err
-		}
-		if t.Model != "" {
-			c.model = t.Model
-		}
+		return c.settings(line, r)
 	case "response_item":
 		var it codexItem
 		if err := decodeLoose(r.Payload, &it); err != nil {
 			return err
 		}
+		c.begin(line)
 		c.item(line, r, &it)
 	case "event_msg":
 		return c.event(r)
 	case "compacted":
+		c.begin(line)
 		return c.compacted(line, r)
 	default:
 		c.loss.count("skipped", "records of type "+strconv.Quote(r.Type))
@@ -171,27 +174,84 @@ func (c *CodexReader) record(line int, r *codexRecord) error {
 	return nil
 }
 
-// meta takes a session's header. The second one of a forked agent's rollout is
-// its parent's, and opens the history that was copied.
+// settings takes the settings of a task.
+func (c *CodexReader) settings(line int, r *codexRecord) error {
+	var set map[string]turns.Raw
+	if err := decodeLoose(r.Payload, &set); err != nil {
+		return err
+	}
+	if s, ok := set["model"].Text(); ok && s != "" {
+		c.model = s
+	}
+	delete(set, "model")
+	if n := len(r.Payload); n > maxMeta {
+		c.loss.add(line, "skipped", fmt.Sprintf("settings of a task of %d bytes, more than meta holds", n), "")
+		return nil
+	}
+	c.set = set
+	return nil
+}
+
+// changed is the settings in set that no turn before has, as a turn's meta; one
+// that is gone is null.
+func (c *CodexReader) changed(set map[string]turns.Raw) turns.Raw {
+	diff := make(map[string]turns.Raw)
+	for k, v := range set {
+		if !bytes.Equal(v, c.said[k]) {
+			diff[k] = v
+		}
+	}
+	for k := range c.said {
+		if set[k] == nil {
+			diff[k] = turns.Raw("null")
+		}
+	}
+	c.said = set
+	if len(diff) == 0 {
+		return nil
+	}
+	meta, err := turns.EncodeJSON(map[string]map[string]turns.Raw{"turn_context": diff})
+	if err != nil { // its values came from JSON that was checked
+		return nil
+	}
+	return meta
+}
+
+// meta takes a session's header. After that of a forked agent stand those of
+// its parent, of the parent's parent and so on, then the history that was copied.
 func (c *CodexReader) meta(line int, r *codexRecord) error {
 	var m codexMeta
 	if err := decodeLoose(r.Payload, &m); err != nil {
 		return err
 	}
+	m.header(r.Payload, line, &c.loss)
 	c.metas = append(c.metas, m)
 	switch n := len(c.metas); {
 	case n == 1:
-		c.own = newCodexThread(&m)
+		c.threads = append(c.threads, newCodexThread(&m))
 		if m.ForkedFrom == "" {
-			c.open(&c.own, &m)
+			c.open(&c.threads[0], &m)
 		}
-	case n == 2 && c.metas[0].ForkedFrom == m.ID && m.ForkedFrom == "" && !c.own.opened:
-		t := newCodexThread(&m)
-		c.parent = &t
+	case !c.begun && len(c.threads) == n-1 && c.metas[n-2].ForkedFrom == m.ID && m.ID != "":
+		c.threads = append(c.threads, newCodexThread(&m))
+		c.deep = n - 1
 	default:
 		c.loss.add(line, "repaired", "a further session header; what follows it is this session's own", m.ID)
 	}
 	return nil
+}
+
+// begin ends the headers. Where one is missing between a fork and the beginning
+// of its history it can't be told whose turns that holds.
+func (c *CodexReader) begin(line int) {
+	if c.begun {
+		return
+	}
+	c.begun = true
+	if from := c.metas[len(c.threads)-1].ForkedFrom; from != "" {
+		c.loss.add(line, "repaired", "the header of a session that was forked is not in the file; the history copied from there is this session's own", from)
+		c.threads, c.deep = c.threads[:1], 0
+	}
 }
 
 func newCodexThread(m *codexMeta) codexThread {
@@ -205,9 +265,6 @@ func newCodexThread(m *codexMeta) codexThread {
 }
 
 func (c *CodexReader) open(t *codexThread, m *codexMeta) {
-	if t.opened {
-		return
-	}
 	t.opened = true
 	o := &Open{ID: t.session, Time: t.at, Meta: m.raw()}
 	if s := m.Instructions.Text; s != "" {
@@ -219,25 +276,25 @@ func (c *CodexReader) open(t *codexThread, m *codexMeta) {
 	c.out = append(c.out, Step{Open: o})
 }
 
+// given reports whether steps are given for what is being read.
+func (c *CodexReader) given() bool { return c.deep == 0 || c.opt.Copied }
+
 // thread is the session that a turn goes to. It is opened when its first turn
 // is: a fork at the last turn of the history that was copied.
 func (c *CodexReader) thread() *codexThread {
 	c.release()
-	if c.parent != nil {
-		if c.opt.Copied {
-			c.open(c.parent, &c.metas[1])
+	t, m := &c.threads[c.deep], &c.metas[c.deep]
+	switch {
+	case t.opened:
+	case !c.at.IsZero():
+		t.opened, t.tip = true, c.at.Turn
+		if c.given() {
+			c.out = append(c.out, Step{Fork: &Fork{ID: t.session, At: c.at, Time: t.at, Meta: m.raw()}})
 		}
-		return c.parent
+	case c.given():
+		c.open(t, m)
 	}
-	if !c.own.opened {
-		if c.at.IsZero() {
-			c.open(&c.own, &c.metas[0])
-		} else {
-			c.own.opened, c.own.tip = true, c.at.Turn
-			c.out = append(c.out, Step{Fork: &Fork{ID: c.own.session, At: c.at, Time: c.own.at, Meta: c.metas[0].raw()}})
-		}
-	}
-	return &c.own
+	return t
 }
 
 // event takes an event. One that starts a task of a forked agent's own ends
@@ -252,9 +309,9 @@ func (c *CodexReader) event(r *codexRecord) error {
 		c.count(&e)
 		return nil
 	case "task_started":
-		if u, err := uuid.Parse(e.Turn); c.parent != nil && err == nil && u.Version() == 7 {
-			sec, nsec := u.Time().UnixTime()
-			if !time.Unix(sec, nsec).Before(c.own.at) {
+		if u, err := uuid.Parse(e.Turn); err == nil && u.Version() == 7 {
+			at := time.Unix(u.Time().UnixTime())
+			for c.deep > 0 && !at.Before(c.threads[c.deep-1].at) {
 				c.leave()
 			}
 		}
@@ -266,14 +323,14 @@ func (c *CodexReader) event(r *codexRecord) error {
 	return nil
 }
 
-// leave ends the copied history. What came in since its last response is the
-// fork's own: Codex tells the new agent there what it is.
+// leave ends a history that was copied. What came in since its last response
+// is the fork's own: Codex tells the new agent there what it is.
 func (c *CodexReader) leave() {
 	c.finish()
-	c.at, c.parent = turns.Ref{Session: c.parent.session, Turn: c.parent.tip}, nil
-	if c.at.Turn.IsZero() {
-		c.at = turns.Ref{}
+	if t := &c.threads[c.deep]; !t.tip.IsZero() { // else where it was forked itself
+		c.at = turns.Ref{Session: t.session, Turn: t.tip}
 	}
+	c.deep--
 }
 
 func (c *CodexReader) count(e *codexEvent) {
@@ -316,15 +373,17 @@ func (c *CodexReader) finish() {
 func (c *CodexReader) turn(response *turns.Message) {
 	t := c.thread()
 	a := &Append{Session: t.session, ID: t.next("turn"), Parent: t.tip, Messages: c.half, Response: response, Usage: c.usage, Time: c.time}
+	set := c.set
 	if response != nil {
-		a.Model = c.asked
+		a.Model, set = c.asked, c.askedSet
 	}
+	a.Meta = c.changed(set)
 	if a.Messages == nil {
 		a.Messages = []turns.Message{}
 	}
 	t.tip = a.ID
 	c.half, c.usage = nil, nil
-	if c.parent != nil {
+	if c.deep > 0 {
 		a.Time = time.Time{} // the copy is stamped with the time of the fork
 		if !c.opt.Copied {
 			return
@@ -368,7 +427,7 @@ func (c *CodexReader) compacted(line int, r *codexRecord) error {
 		}
 		out.Replacement = append(out.Replacement, m)
 	}
-	if c.parent != nil {
+	if c.deep > 0 {
 		out.Time = time.Time{}
 		if !c.opt.Copied {
 			return nil

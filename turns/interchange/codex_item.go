@@ -1,6 +1,7 @@
 package interchange
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -31,6 +32,27 @@ type codexMeta struct {
 	Instructions struct {
 		Text string `json:"text"`
 	} `json:"base_instructions"`
+
+	rest turns.Raw // members without a place here; nil: none
+}
+
+// header keeps the members of a session's header that have no place in m.
+func (m *codexMeta) header(payload jsontext.Value, line int, loss *ccLosses) {
+	var rest map[string]turns.Raw
+	if decodeLoose(payload, &rest) != nil {
+		return
+	}
+	for _, k := range []string{"id", "timestamp", "forked_from_id", "parent_thread_id", "cwd", "cli_version", "agent_nickname", "agent_role", "git", "base_instructions"} {
+		delete(rest, k)
+	}
+	b, err := turns.EncodeJSON(rest)
+	switch {
+	case err != nil || len(rest) == 0:
+	case len(b) > maxMeta:
+		loss.add(line, "skipped", fmt.Sprintf("%d bytes of a session's header, more than meta holds", len(b)), m.ID)
+	default:
+		m.rest = b
+	}
 }
 
 // spawner is the thread that started this one; "" where there is none.
@@ -59,7 +81,8 @@ func (m *codexMeta) raw() turns.Raw {
 		Nickname   string    `json:"agent_nickname,omitzero"`
 		Role       string    `json:"agent_role,omitzero"`
 		Git        turns.Raw `json:"git,omitzero"`
-	}{"codex", m.ID, m.ForkedFrom, m.spawner(), m.Cwd, m.Version, m.Nickname, m.AgentRole, turns.Raw(m.Git)})
+		Header     turns.Raw `json:"header,omitzero"`
+	}{"codex", m.ID, m.ForkedFrom, m.spawner(), m.Cwd, m.Version, m.Nickname, m.AgentRole, turns.Raw(m.Git), m.rest})
 	if err != nil { // strings came from JSON
 		return nil
 	}
@@ -118,7 +141,7 @@ func (c *CodexReader) item(line int, r *codexRecord, it *codexItem) {
 	}
 	at := moment(turns.RawText(r.Time))
 	if len(c.response.Parts) == 0 {
-		c.time, c.asked = at, c.model
+		c.time, c.asked, c.askedSet = at, c.model, c.set
 	}
 	switch {
 	case isMessage && made:
@@ -128,7 +151,7 @@ func (c *CodexReader) item(line int, r *codexRecord, it *codexItem) {
 	case it.Type == "reasoning":
 		c.reasoning(it, r.Payload)
 	case it.CallID != "" && strings.HasSuffix(it.Type, "_call"):
-		c.call(it)
+		c.call(line, it)
 	case strings.HasSuffix(it.Type, "_call"): // the provider's own tool: no call to answer
 		c.response.Parts = append(c.response.Parts, turns.Part{Type: turns.Reasoning, Content: "[" + it.Type + "]", Ext: openaiItem(r.Payload)})
 		c.loss.count("repaired", "calls of the provider's own tools are kept as reasoning")
@@ -215,8 +238,8 @@ func openaiItem(raw jsontext.Value) turns.Raw {
 
 // call is a call to answer. A custom tool's input is free text, which stands as
 // a JSON string.
-func (c *CodexReader) call(it *codexItem) {
-	p := turns.Part{Type: turns.ToolCall, ID: it.CallID, Name: it.Name}
+func (c *CodexReader) call(line int, it *codexItem) {
+	p := turns.Part{Type: turns.ToolCall, ID: c.called.call(line, it.CallID, c.response.Calls(nil), &c.loss), Name: it.Name}
 	switch {
 	case it.Type == "function_call":
 		p.Arguments = argumentsText(it.Arguments)
@@ -231,7 +254,6 @@ func (c *CodexReader) call(it *codexItem) {
 	if p.Name == "" {
 		p.Name = strings.TrimSuffix(it.Type, "_call")
 	}
-	c.called[it.CallID] = true
 	c.response.Parts = append(c.response.Parts, p)
 }
 
@@ -247,7 +269,8 @@ func (c *CodexReader) output(line int, it *codexItem) turns.Message {
 	if response == nil {
 		response = turns.RawText("")
 	}
-	if !c.called[it.CallID] {
+	id, ok := c.called.result(it.CallID)
+	if !ok {
 		c.loss.add(line, "repaired", "a tool result is kept as text: its call is not in the file", it.CallID)
 		s, ok := response.Text()
 		if !ok {
@@ -255,5 +278,5 @@ func (c *CodexReader) output(line int, it *codexItem) turns.Message {
 		}
 		return turns.TextMessage(turns.User, "[result of a tool call that is not in the transcript, id "+strconv.Quote(it.CallID)+"]\n"+s)
 	}
-	return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: it.CallID, Response: response}}}
+	return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: response}}}
 }

@@ -317,3 +317,133 @@ func FuzzCodex(f *testing.F) {
 		}
 	})
 }
+
+// The settings of a task stand in the meta of its first turn, those that are
+// other than before; a fork's are those that differ from its parent's.
+func TestCodexSettings(t *testing.T) {
+	set := func(s string) string {
+		return `{"timestamp":"2026-04-11T14:53:20Z","type":"turn_context","payload":{` + s + `}}` + "\n"
+	}
+	say := func(s string) string {
+		return `{"timestamp":"2026-04-11T14:53:21Z","type":"response_item","payload":{"type":"message","role":"assistant","content":"` + s + `"}}` + "\n" +
+			`{"timestamp":"2026-04-11T14:53:21Z","type":"response_item","payload":{"type":"message","role":"user","content":"more"}}` + "\n"
+	}
+	head, _, _ := strings.Cut(codexParent, "\n")
+	text := head + "\n" + set(`"model":"m","effort":"high","sandbox_policy":{"type":"none"},"turn_id":"1"`) + say("1") + say("2") +
+		set(`"model":"m","effort":"low","turn_id":"1"`) + say("3") + set(`"effort":"low","turn_id":"1"`) + say("4")
+	steps, losses := readCodex(t, text, CodexOptions{Final: true})
+	var got []string
+	for _, s := range steps[1:] {
+		got = append(got, string(s.Append.Meta))
+	}
+	want := []string{
+		`{"turn_context":{"effort":"high","sandbox_policy":{"type":"none"},"turn_id":"1"}}`, "",
+		`{"turn_context":{"effort":"low","sandbox_policy":null}}`, "", "",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("meta (-want +got):\n%s", d)
+	}
+	if len(losses) != 0 {
+		t.Errorf("losses %+v", losses)
+	}
+	long := set(`"model":"m","developer_instructions":"` + strings.Repeat("x", maxMeta) + `"`)
+	steps, losses = readCodex(t, head+"\n"+long+say("1"), CodexOptions{Final: true})
+	if m := steps[1].Append.Meta; m != nil || len(losses) != 1 || losses[0].Line != 2 || !strings.Contains(losses[0].Reason, "settings") {
+		t.Errorf("meta %s, losses %+v", m, losses)
+	}
+	header := strings.Replace(head, `"cwd":"/w"`, `"cwd":"/w","model_provider":"openai","history_mode":"legacy"`, 1)
+	steps, _ = readCodex(t, header+"\n"+say("1"), CodexOptions{Final: true})
+	if m := string(steps[0].Open.Meta); !strings.Contains(m, `"header":{"history_mode":"legacy","model_provider":"openai","source":"cli"}`) {
+		t.Errorf("meta of the session: %s", m)
+	}
+}
+
+// A fork of a fork: the headers of all three stand first, then the histories,
+// oldest first, each up to the first task of the next.
+func TestCodexForkOfAFork(t *testing.T) {
+	const grandchild = "019d7e36-577c-7d90-9f1c-a447ba2254b4"
+	own := `{"timestamp":"2026-04-11T20:23:03Z","type":"event_msg","payload":{"type":"task_started","turn_id":"019d7e36-58aa-7000-8000-000000000001"}}
+{"timestamp":"2026-04-11T20:23:04Z","type":"response_item","payload":{"type":"message","role":"user","content":"again"}}
+{"timestamp":"2026-04-11T20:23:05Z","type":"response_item","payload":{"type":"message","role":"assistant","content":"reviewed twice"}}
+`
+	header := `{"timestamp":"2026-04-11T20:23:03Z","type":"session_meta","payload":{"id":"` + grandchild + `","forked_from_id":"019d7e2f-0041-7310-951c-94020254dfc9"}}` + "\n"
+	text := header + codexChild() + own
+	parent, _ := readCodex(t, codexParent+codexRest, CodexOptions{Final: true})
+	child, _ := readCodex(t, codexChild(), CodexOptions{Final: true})
+	steps, losses := readCodex(t, text, CodexOptions{Final: true})
+	if d := cmp.Diff([]string{"fork S1 at T1 of S2", "S1 T2 after T1 user(again) => assistant(reviewed twice)"}, story(steps)); d != "" {
+		t.Fatalf("steps (-want +got):\n%s\n%+v", d, losses)
+	}
+	if at, want := steps[0].Fork.At, (turns.Ref{Session: child[0].Fork.ID, Turn: child[1].Append.ID}); at != want {
+		t.Errorf("forked at %v, want the child's last turn, %v", at, want)
+	}
+	for _, l := range losses {
+		if l.What == "repaired" {
+			t.Errorf("loss %+v", l)
+		}
+	}
+	copied, _ := readCodex(t, text, CodexOptions{Final: true, Copied: true})
+	want := []string{
+		"open S1",
+		`S1 T1 after - system(rules), user(look ) => assistant(hm I look. call c1 exec{"n":1.50} call c2 apply_patch"*** Begin")`,
+		`S1 T2 after T1 tool(result c1 "data"), tool(result c2 "{\"ok\":true}") => assistant(call c3 spawn_agent{})`,
+		"fork S2 at T2 of S1",
+		`S2 T3 after T2 tool(result c3 "You are the new agent."), user(review) => assistant(reviewed)`,
+		"fork S3 at T3 of S2",
+		"S3 T4 after T3 user(again) => assistant(reviewed twice)",
+	}
+	if d := cmp.Diff(want, story(copied)); d != "" {
+		t.Fatalf("with the copies (-want +got):\n%s", d)
+	}
+	if copied[0].Open.ID != parent[0].Open.ID || copied[3].Fork.ID != child[0].Fork.ID || copied[4].Append.ID != child[1].Append.ID || !copied[4].Append.Time.IsZero() {
+		t.Errorf("the copies have other ids than the originals, or times: %+v", copied[4].Append)
+	}
+
+	// The middle one did nothing of its own: the fork is taken where it was.
+	idle := header + strings.SplitAfterN(codexChild(), "\n", 2)[0] + codexParent + own
+	steps, _ = readCodex(t, idle, CodexOptions{Final: true})
+	if at, want := steps[0].Fork.At, (turns.Ref{Session: parent[0].Open.ID, Turn: parent[2].Append.ID}); at != want {
+		t.Errorf("forked at %v, want the first one's turn, %v", at, want)
+	}
+
+	// A header is missing: whose the history is can't be told, and it says so.
+	lost := header + strings.SplitAfterN(codexChild(), "\n", 2)[0] + strings.SplitAfterN(codexParent, "\n", 2)[1] + own
+	steps, losses = readCodex(t, lost, CodexOptions{Final: true})
+	if steps[0].Open == nil || len(losses) == 0 || losses[0].What != "repaired" || !strings.Contains(losses[0].Reason, "header") {
+		t.Errorf("%v, losses %+v", story(steps), losses)
+	}
+	growing, _ := readCodex(t, text, CodexOptions{})
+	for n := 0; n < len(text); n += 37 {
+		if !strings.Contains(text[:n], "\n") {
+			continue
+		}
+		if got, _ := readCodex(t, text[:n], CodexOptions{}); len(got) > len(growing) || !reflect.DeepEqual(got, growing[:len(got)]) {
+			t.Fatalf("cut at %d: %v", n, story(got))
+		}
+	}
+}
+
+// Two calls of one response with the same id, and the results of both.
+func TestCodexCallTwice(t *testing.T) {
+	head, _, _ := strings.Cut(codexParent, "\n")
+	item := func(s string) string {
+		return `{"timestamp":"2026-04-11T14:53:21Z","type":"response_item","payload":{` + s + `}}` + "\n"
+	}
+	call := item(`"type":"function_call","name":"exec","arguments":"{}","call_id":"c1"`)
+	result := func(s string) string {
+		return item(`"type":"function_call_output","call_id":"c1","output":"` + s + `"`)
+	}
+	steps, losses := readCodex(t, head+"\n"+call+call+result("a")+result("b")+call+result("c"), CodexOptions{Final: true})
+	want := []string{
+		"open S1", "S1 T1 after - => assistant(call c1 exec{} call c1-2 exec{})",
+		`S1 T2 after T1 tool(result c1 "a"), tool(result c1-2 "b") => assistant(call c1 exec{})`, `S1 T3 after T2 tool(result c1 "c") => pending`,
+	}
+	got := story(steps)
+	got[1] = strings.Replace(got[1], "-  =>", "- =>", 1)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("steps (-want +got):\n%s", d)
+	}
+	if len(losses) != 1 || losses[0].What != "repaired" || losses[0].Record != "c1" {
+		t.Errorf("losses %+v", losses)
+	}
+}
