@@ -64,7 +64,7 @@ func compareCmd(e *env) *cobra.Command {
 		case markdown:
 			_, err = io.WriteString(e.out, x.markdown())
 		default:
-			_, err = io.WriteString(e.out, x.table())
+			_, err = io.WriteString(e.out, x.table(e))
 		}
 		return err
 	})
@@ -183,12 +183,16 @@ func (e *env) compareAll(ctx context.Context, x *comparison, args []string) erro
 	bar := e.share(size*int64(1+len(x.policies)), "comparing")
 	defer bar.Close()
 	done := int64(0)
+	var strange []string
 	for _, w := range all {
 		err := e.compareOne(ctx, x, w, bar)
 		var unknown unknownFormat
-		if w.found.found && (errors.As(err, &unknown) || errors.Is(err, turns.ErrMalformed)) {
+		switch {
+		case w.found.found && errors.As(err, &unknown):
+			strange, err = append(strange, w.name), nil
+		case w.found.found && errors.Is(err, turns.ErrMalformed):
 			_ = bar.Clear()
-			e.say("skipped %s: %v", w.name, err)
+			e.say("skipped %s: %s", w.name, plainly(nil, err))
 			err = nil
 		}
 		if err != nil {
@@ -197,6 +201,8 @@ func (e *env) compareAll(ctx context.Context, x *comparison, args []string) erro
 		done += w.size * int64(1+len(x.policies))
 		_ = bar.Set64(done)
 	}
+	_ = bar.Clear()
+	e.sayStrange(strange, false)
 	if len(x.each) == 0 {
 		return api.Errorf(api.Nothing, nil, "there is no model call to replay")
 	}

@@ -26,25 +26,16 @@ type history struct {
 // its forks, the longest path. The file's own compactions are passed over. An
 // export of ours is read through a ledger of its own, in a temporary folder.
 func (e *env) histories(ctx context.Context, name string, read func(int)) ([]history, error) {
-	in := e.in
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		defer f.Close()
-		in = f
-	}
-	br := bufio.NewReaderSize(counted{in, read}, 1<<20)
-	f, err := detect(br, "auto")
+	in, err := openTranscript(name, e.in, "auto", read)
 	if err != nil {
 		return nil, err
 	}
-	if f.open == nil {
-		return e.exportedHistories(ctx, br, name)
+	defer in.Close()
+	if in.format.open == nil {
+		return e.exportedHistories(ctx, in.Reader, name)
 	}
 	// A forked session's own file holds what it copied from its parent.
-	paths, err := longestPaths(f.open(br, source{name, true, true}).Steps())
+	paths, err := longestPaths(in.format.open(in, origin{name, true, true}).Steps())
 	if err != nil {
 		return nil, err
 	}

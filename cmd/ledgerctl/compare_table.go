@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -8,8 +9,8 @@ import (
 )
 
 // claim says what a comparison is of.
-const claim = "Compared is what policies cut, prune and extract. The summaries are by rules, no model\n" +
-	"wrote one, and in every replay the agent says what it said in the transcript.\n"
+const claim = "Compared is what policies cut, prune and extract. The summaries are by rules, no model wrote one, and in every " +
+	"replay the agent says what it said in the transcript. ledgerctl help compare explains the columns; balanced is what a session has that names no policy."
 
 // costRows is what each policy sends, and what that costs.
 func (x *comparison) costRows() (head []string, rows [][]string) {
@@ -73,18 +74,18 @@ func (x *comparison) what() string {
 		plural(n, "transcript"), plural(calls, "call"), grouped(x.window), float64(p.Read)/1e6, float64(p.Write)/1e6, float64(p.Output)/1e6)
 }
 
-func (x *comparison) table() string {
-	numbers := func(head []string) (cols []int) {
-		for i := 1; i < len(head); i++ {
-			cols = append(cols, i)
+func (x *comparison) table(e *env) string {
+	numbers := func(head []string) (cols []column) {
+		for i, h := range head {
+			cols = append(cols, column{head: h, right: i > 0})
 		}
 		return cols
 	}
 	cost, costs := x.costRows()
 	kept, keeps := x.keptRows()
-	return faint.Render(x.what()) + "\n\n" + columns(cost, costs, numbers(cost)...) +
-		"\n" + faint.Render("of the facts that the agent writes again, those in its context:") + "\n" + columns(kept, keeps, numbers(kept)...) +
-		"\n" + claim
+	return wrapped(e.width, faint.Render(x.what()), "  ") + "\n\n" + e.stacked(numbers(cost), costs) +
+		"\n" + wrapped(e.width, faint.Render("of the facts that the agent writes again, those in its context:"), "  ") + "\n" + e.stacked(numbers(kept), keeps) +
+		"\n" + wrapped(cmp.Or(e.width, 100), claim, "") + "\n"
 }
 
 func (x *comparison) markdown() string {

@@ -2,11 +2,12 @@ package main
 
 import (
 	"fmt"
-	"io"
 
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 func contextCmd(e *env) *cobra.Command {
@@ -35,12 +36,13 @@ func contextCmd(e *env) *cobra.Command {
 		if e.json || format != "" {
 			return e.print(cx)
 		}
-		printContext(e.out, cx, explain)
+		e.printContext(cx, explain)
 		return nil
 	})
 	c.Flags().StringVar(&format, "format", "", "print the messages as JSON: otel, openai, anthropic, gemini")
 	c.Flags().StringVar(&policy, "policy", "", "look with another policy")
 	c.Flags().Uint64Var(&budget, "budget", 0, "look with another budget, in tokens")
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(contextForms, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().BoolVar(&explain, "explain", false, "say for each half turn why it is in, shortened or out")
 	return c
 }
@@ -48,18 +50,31 @@ func contextCmd(e *env) *cobra.Command {
 // printContext prints how full the window is and where each half turn of the
 // context comes from. Long runs that are kept whole are folded, unless all is
 // asked for.
-func printContext(w io.Writer, cx *api.Context, all bool) {
+func (e *env) printContext(cx *api.Context, all bool) {
 	used := cx.Tokens + cx.Overhead
 	share := float64(used) / float64(max(cx.Budget, 1))
-	fmt.Fprintf(w, "%s %.0f%%  %s of %s tokens (estimated), %s of them system and tools\n", gauge(share, 40), 100*share, grouped(used), grouped(cx.Budget), grouped(cx.Overhead))
+	cells := 40
+	if e.width > 0 {
+		cells = min(cells, max(10, e.width-50))
+	}
+	about := ""
+	if cx.Overhead > 0 {
+		about = fmt.Sprintf(", %s of them system and tools", grouped(cx.Overhead))
+	}
+	if n := counterOf(cx.Recipe); n != defaultCounter {
+		about += ", counted by " + n
+	}
+	fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf("%s %.0f%%  %s of %s tokens (estimated)%s", gauge(share, cells), 100*share, grouped(used), grouped(cx.Budget), about), "  "))
 	if all && len(cx.Preamble) > 0 {
 		var rows [][]string
 		for _, p := range cx.Preamble {
-			rows = append(rows, []string{p.Type, p.Name, grouped(p.Tokens)})
+			rows = append(rows, []string{p.Type, grouped(p.Tokens), printable(p.Name)})
 		}
-		fmt.Fprint(w, columns([]string{"part", "name", "tokens"}, rows, 2))
+		fmt.Fprint(e.out, e.table([]column{{head: "part"}, {head: "tokens", right: true}, {head: "name", least: 20}}, rows))
 	}
 	const head, tail = 6, 10
+	const plain = "no compaction is in force" // true of all turns or of none
+	without := false
 	var rows [][]string
 	for i, s := range cx.Sources {
 		if !all && len(cx.Sources) > head+tail+1 && i >= head && i < len(cx.Sources)-tail {
@@ -69,7 +84,7 @@ func printContext(w io.Writer, cx *api.Context, all bool) {
 				for _, r := range rest {
 					sum += r.Tokens
 				}
-				rows = append(rows, []string{faint.Render("…"), faint.Render(fmt.Sprintf("%d more", len(rest))), "", grouped(sum), ""})
+				rows = append(rows, []string{faint.Render("…"), faint.Render(fmt.Sprintf("%s more", grouped(uint64(len(rest))))), "", grouped(sum), ""})
 			}
 			continue
 		}
@@ -79,12 +94,41 @@ func printContext(w io.Writer, cx *api.Context, all bool) {
 		}
 		half := s.Half
 		if s.Status == "summary" {
-			half = "" // it stands for many
+			half = "stands for many"
 		}
-		rows = append(rows, []string{turn, half, status(s.Status), grouped(s.Tokens), s.Why})
+		why := s.Why
+		if why == plain {
+			why, without = "", true
+		}
+		rows = append(rows, []string{turn, half, status(s.Status), grouped(s.Tokens), why})
 	}
-	fmt.Fprint(w, columns([]string{"turn", "half", "shown", "tokens", ""}, rows, 3))
-	fmt.Fprintf(w, "%d messages, fingerprint %s\n", len(cx.Messages), faint.Render(cx.Fingerprint))
+	fmt.Fprint(e.out, e.table([]column{{head: "turn"}, {head: "half"}, {head: "shown"}, {head: "tokens", right: true}, {wraps: true, least: 20}}, rows))
+	if without {
+		fmt.Fprintln(e.out, faint.Render(plain))
+	}
+	fmt.Fprintf(e.out, "%s, fingerprint %s\n", plural(uint64(len(cx.Messages)), "message"), faint.Render(shortHash(cx.Fingerprint, e.width)))
+}
+
+// defaultCounter is what tokens are counted by where a policy names nothing else.
+const defaultCounter = "approx-1"
+
+// counterOf is what the tokens of a context were counted by.
+func counterOf(recipe turns.Raw) string {
+	var r struct {
+		Counter string `json:"counter"`
+	}
+	if err := json.Unmarshal(recipe, &r); err != nil || r.Counter == "" {
+		return defaultCounter
+	}
+	return r.Counter
+}
+
+// shortHash is a hash, cut where a terminal has no room for all of it.
+func shortHash(h string, width int) string {
+	if width > 0 && width < 110 && len(h) > 23 {
+		return h[:23] + "…"
+	}
+	return h
 }
 
 // status dresses how a part is shown: what is not verbatim stands out.

@@ -36,7 +36,7 @@ func mergeBaseCmd(e *env) *cobra.Command {
 			return err
 		}
 		if base.Base == nil {
-			return api.Errorf(api.NotFound, nil, "%s and %s have no turn in common", args[0], args[1])
+			return hinted{api.Errorf(api.NotFound, nil, "%s and %s have no turn in common", args[0], args[1]), "ledgerctl tree SESSION draws what was forked from what"}
 		}
 		if e.json {
 			return e.print(base)

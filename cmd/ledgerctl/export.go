@@ -35,11 +35,21 @@ func exportCmd(e *env) *cobra.Command {
 		if file == "" {
 			return write(e.out)
 		}
-		return writeFile(file, write)
+		if err := writeFile(file, write); err != nil {
+			return err
+		}
+		if st, err := os.Stat(file); err == nil && e.talks {
+			with := ""
+			if format == "jsonl" {
+				with = ", with its content keys: whoever has the file can read it"
+			}
+			e.say("%s: %s bytes of session %s%s", file, grouped(uint64(st.Size())), short(s.ID), with)
+		}
+		return nil
 	})
 	c.Flags().StringVar(&format, "format", "jsonl", "jsonl, claude-code, otel, openai, anthropic, gemini")
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"jsonl", "claude-code", "otel", "openai", "anthropic", "gemini"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(append([]string{"jsonl", "claude-code"}, contextForms...), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

@@ -35,7 +35,7 @@ Change
 Audit
   verify [SESSION…]         check every event, hash, parent and blob
 
-Also: completion SHELL, version, help VERB.
+Also: completion SHELL, version, help VERB. --version is version.
 
 Every verb takes
   --server URL   the NATS server (NEXUS_URL, else nats://127.0.0.1:4222)
@@ -45,9 +45,9 @@ Every verb takes
   --quiet        no talk on stderr
   --no-color     no colour (NO_COLOR does it too)
 
-A session is named by its id, the beginning of one, or its label.
+A session is named by its id, the beginning or end of one, or its label.
 A turn is named by its id or the beginning or end of one, or as
-SESSION@head, SESSION@head~3, SESSION/TURN.
+SESSION@head, SESSION@head~3, SESSION/TURN. Tables show the ends of ids.
 
 Exit status: 0 done, 1 a defect of ours, 2 wrong use, 3 conflict, 4 not found,
 5 unavailable or busy, 6 corrupt, 7 unknown outcome, 8 denied, 9 nothing to do.
@@ -71,12 +71,14 @@ Brings transcripts in: their turns, rewinds as forks, recorded compactions as
 compactions. Ids come from the transcript itself, so doing it again stores
 nothing twice, an interrupted import is resumed by repeating it, and a file
 that grew adds only what is new. A folder is searched for *.jsonl and *.json.
-- is standard input. What could not be kept exactly as it stood is listed.
+- is standard input. A file is a line; what could not be kept exactly as it
+stood is counted at the end.
 
   --format F   auto (default: told from the content), claude-code, codex, pi,
                gemini-cli, openai, anthropic, otel (chat messages as JSON), jsonl (an export of ours)
   --final      the file will not grow: take its unfinished last turn too
-  --losses     list each loss with its line, not only how many of each kind
+  --losses     list each loss with its line, below its file, and all files that
+               are no transcripts
 
 Examples
   ledgerctl import ~/.claude/projects
@@ -99,7 +101,9 @@ Examples
 `,
 	"sessions": `ledgerctl sessions [list|show|new|set|reset|close] …
 
-  sessions [list]           the sessions, oldest first: size, how full, label
+  sessions [list]           the sessions, oldest first: when the newest turn was
+                            said, turns, how full, and the label, the title,
+                            or the first words of a user
   sessions show SESSION     one session, with its settings
   sessions new              open one, print its id
   sessions set SESSION      change settings
@@ -175,7 +179,9 @@ Examples
 `,
 	"tree": `ledgerctl tree SESSION
 
-The tree of forks that a session belongs to, with each session's compactions.
+The tree of forks that a session belongs to, with each session's compactions,
+and where it was rewound its branches with the turn that each ends with:
+rewind SESSION TURN goes there.
 
 Examples
   ledgerctl tree support-42
@@ -212,7 +218,7 @@ nothing; with --agent it is the agent's own call and may commit a compaction
 that is due.
 
   --format F    the messages as JSON: otel, openai, anthropic, gemini
-  --policy P    look with another policy
+  --policy P    look with another policy, with settings as sessions set takes them
   --budget N    look with another budget, in tokens
   --explain     say for each half turn why it is in, shortened or out
 
@@ -226,7 +232,8 @@ Lets a summary stand for the older turns. They stay in the ledger: expand
 shows them, log never leaves them out.
 
   --dry-run          only say what would be done
-  --policy P         by another policy than the session's
+  --policy P         by another policy than the session's, with settings as
+                     sessions set takes them
   --focus TEXT       what the summary should keep in view
   --from-originals   from the turns themselves, not from the summary in force
 
@@ -267,15 +274,16 @@ Examples
 `,
 	"policies": `ledgerctl policies
 
-The compaction policies that a session can be given: sessions set --policy.
+The compaction policies that a session can be given, sessions set --policy, and
+what each does. A session that names none has balanced.
 
 Examples
   ledgerctl policies
 `,
 	"policy": `ledgerctl policy show NAME
 
-A policy with every number. Each can be overridden by its name for one session:
-session.set {"policy": {"name": NAME, "set": {…}}}.
+A policy with every number. Each can be overridden by its name, for a session
+or for a look: --policy 'balanced{"keep_tokens":8000}'.
 
 Examples
   ledgerctl policy show balanced
@@ -330,7 +338,7 @@ Examples
 `,
 	"completion": `ledgerctl completion bash|zsh|fish|powershell
 
-A script that completes verbs, flags and the names of live sessions.
+A script that completes verbs, flags, policies and the names of open sessions.
 
 Examples
   source <(ledgerctl completion bash)

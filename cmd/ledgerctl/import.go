@@ -45,35 +45,35 @@ type reader interface {
 type format struct {
 	name  string
 	sniff func(head []byte) bool
-	open  func(r io.Reader, o source) reader
+	open  func(r io.Reader, o origin) reader
 }
 
 // formats are tried in this order where the format is to be told.
 var formats = []format{
-	{"claude-code", interchange.SniffClaudeCode, func(r io.Reader, o source) reader {
+	{"claude-code", interchange.SniffClaudeCode, func(r io.Reader, o origin) reader {
 		return interchange.ClaudeCode(r, interchange.ClaudeOptions{Final: o.final})
 	}},
-	{"codex", interchange.SniffCodex, func(r io.Reader, o source) reader {
+	{"codex", interchange.SniffCodex, func(r io.Reader, o origin) reader {
 		return interchange.Codex(r, interchange.CodexOptions{Final: o.final, Copied: o.copied})
 	}},
-	{"pi", interchange.SniffPi, func(r io.Reader, o source) reader {
+	{"pi", interchange.SniffPi, func(r io.Reader, o origin) reader {
 		return interchange.Pi(r, interchange.PiOptions{Final: o.final})
 	}},
-	{"gemini-cli", interchange.SniffGeminiCLI, func(r io.Reader, o source) reader {
+	{"gemini-cli", interchange.SniffGeminiCLI, func(r io.Reader, o origin) reader {
 		return interchange.GeminiCLI(r, interchange.GeminiCLIOptions{Final: o.final})
 	}},
 	chat(interchange.ChatOTel), chat(interchange.ChatAnthropic), chat(interchange.ChatOpenAI),
 }
 
-// source is what a format is told of its file.
-type source struct {
+// origin is what a format is told of its file.
+type origin struct {
 	name   string
 	final  bool
 	copied bool // the parent of a forked session is not in the ledger: take its copy
 }
 
 func chat(form interchange.ChatForm) format {
-	return format{string(form), func(head []byte) bool { return interchange.SniffChat(head, form) }, func(r io.Reader, o source) reader {
+	return format{string(form), func(head []byte) bool { return interchange.SniffChat(head, form) }, func(r io.Reader, o origin) reader {
 		return interchange.Chat(r, interchange.ChatOptions{Form: form, Final: o.final, Source: filepath.Base(o.name)})
 	}}
 }
@@ -114,36 +114,30 @@ func importCmd(e *env) *cobra.Command {
 		bar := e.progress(size, "importing")
 		im.read = func(n int) { _ = bar.Add(n) }
 		defer bar.Close()
-		var all report
-		failed := 0
+		all := imported{e: e, each: losses, files: len(files)}
 		for i, f := range files {
 			r, err := im.file(cmd.Context(), f.name)
 			_ = bar.Clear()
 			var unknown unknownFormat
 			switch {
 			case cmd.Context().Err() != nil:
-				e.say("stopped after %d of %d files; the same command goes on from here", i, len(files))
+				e.say("stopped after %s of %s; the same command goes on from here", grouped(uint64(i)), plural(uint64(len(files)), "file"))
 				return err
-			case f.found && (errors.As(err, &unknown) || errors.Is(err, turns.ErrMalformed)):
-				e.say("skipped %s: %v", f.name, err)
-				failed++
+			case f.found && errors.As(err, &unknown):
+				all.strange = append(all.strange, f.name)
+				continue
+			case f.found && errors.Is(err, turns.ErrMalformed):
+				e.say("skipped %s: %s", f.name, plainly(cmd, err))
+				all.broken++
 				continue
 			case err != nil:
 				return fmt.Errorf("%s: %w", f.name, err)
 			}
-			if e.json {
-				err = e.print(r)
-			} else {
-				printReport(e.out, r, losses)
-			}
-			if err != nil {
+			if err := all.add(r, im.final); err != nil {
 				return err
 			}
-			all.add(r)
 		}
-		if len(files) > 1 && !e.json {
-			fmt.Fprintf(e.out, "%s %d of %d files: %s\n", bold.Render("all"), len(files)-failed, len(files), all.summary())
-		}
+		all.end()
 		return nil
 	})
 	c.Flags().BoolVar(&im.final, "final", false, "the file will not grow: take its unfinished last turn too")
@@ -226,25 +220,51 @@ func (im *importer) file(ctx context.Context, name string) (*report, error) {
 }
 
 func (im *importer) once(ctx context.Context, name string, copied bool) (*report, error) {
-	in := im.stdin
+	in, err := openTranscript(name, im.stdin, im.format, im.read)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	r := &report{File: name, Format: in.format.name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
+	if in.format.open == nil {
+		return r, importExport(ctx, im.c, in.Reader, r)
+	}
+	return r, im.steps(ctx, in.format.open(in, origin{name, im.final, copied}), r)
+}
+
+// transcript is an open file, and the format that it is in.
+type transcript struct {
+	*bufio.Reader
+	format format
+	file   *os.File // nil: standard input
+}
+
+// Close closes the file; standard input stays open.
+func (t *transcript) Close() error {
+	if t.file == nil {
+		return nil
+	}
+	return t.file.Close()
+}
+
+// openTranscript opens a file, - for stdin, and tells its format. Read is told how
+// many bytes were read; it may be nil.
+func openTranscript(name string, stdin io.Reader, form string, read func(int)) (*transcript, error) {
+	t := new(transcript)
+	in := stdin
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, usageError{err}
 		}
-		defer f.Close()
-		in = f
+		in, t.file = f, f
 	}
-	br := bufio.NewReaderSize(counted{in, im.read}, 1<<20)
-	f, err := detect(br, im.format)
-	if err != nil {
-		return nil, err
+	t.Reader = bufio.NewReaderSize(counted{in, read}, 1<<20)
+	var err error
+	if t.format, err = detect(t.Reader, form); err != nil {
+		return nil, errors.Join(err, t.Close())
 	}
-	r := &report{File: name, Format: f.name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
-	if f.open == nil {
-		return r, importExport(ctx, im.c, br, r)
-	}
-	return r, im.steps(ctx, f.open(br, source{name, im.final, copied}), r)
+	return t, nil
 }
 
 // detect is the format of what br begins with: the one of the name, or for auto
@@ -425,67 +445,4 @@ func importExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *repo
 			return err
 		}
 	}
-}
-
-func (r *report) add(o *report) {
-	r.Sessions = append(r.Sessions, o.Sessions...)
-	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
-	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
-}
-
-func (r *report) summary() string {
-	what := plural(uint64(len(r.Sessions)), "session")
-	if r.Format != "jsonl" {
-		what += fmt.Sprintf(", %s, %s, %s", plural(uint64(r.Turns), "turn"), plural(uint64(r.Forks), "fork"), plural(uint64(r.Compactions), "compaction"))
-	}
-	out := fmt.Sprintf("%s: %d stored, %d were there already", what, r.Stored, r.Existing)
-	if r.KeptFirst > 0 {
-		out += fmt.Sprintf(", %d kept as first stored", r.KeptFirst)
-	}
-	return out
-}
-
-// printReport prints a report, its losses by kind, or each with its line.
-func printReport(w io.Writer, r *report, each bool) {
-	fmt.Fprintf(w, "%s (%s): %s\n", bold.Render(r.File), r.Format, r.summary())
-	const most = 8
-	for i, s := range r.Sessions {
-		if i == most && len(r.Sessions) > most+1 {
-			fmt.Fprintf(w, "  … and %d more; ledgerctl sessions lists them\n", len(r.Sessions)-most)
-			break
-		}
-		fmt.Fprintf(w, "  session %s\n", idStyle.Render(s.String()))
-	}
-	if len(r.Losses) == 0 {
-		return
-	}
-	type kind struct{ what, reason string }
-	var order []kind
-	count := make(map[kind]int)
-	var rows [][]string
-	for _, l := range r.Losses {
-		k, n := kind{l.What, l.Reason}, max(l.Count, 1)
-		if count[k] == 0 {
-			order = append(order, k)
-		}
-		count[k] += n
-		if each {
-			rows = append(rows, []string{"  " + l.What, fmt.Sprint(n), line(l.Line), l.Reason, l.Record})
-		}
-	}
-	head := []string{"  what", "times", "line", "why", "record"}
-	if !each {
-		head = []string{"  what", "times", "why"}
-		for _, k := range order {
-			rows = append(rows, []string{"  " + k.what, fmt.Sprint(count[k]), k.reason})
-		}
-	}
-	fmt.Fprint(w, columns(head, rows, 1))
-}
-
-func line(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
 }

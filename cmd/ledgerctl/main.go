@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	root.SetArgs(args)
 	root.SetOut(e.out)
 	root.SetErr(e.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if e.nc != nil {
 		e.nc.Close()
 	}
@@ -55,13 +55,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 		fmt.Fprintln(e.err, "ledgerctl: interrupted")
 		return 130 // as shells say it
 	}
-	var x *api.Error
-	text := err.Error()
-	if errors.As(err, &x) {
-		text = x.Message
-	}
-	fmt.Fprintf(e.err, "ledgerctl: %s %s\n", bad.Render("error:"), text)
-	if h := hint(err); h != "" {
+	fmt.Fprintf(e.err, "ledgerctl: %s %s\n", bad.Render("error:"), wrapped(e.width, plainly(cmd, err), "  "))
+	if h := hint(cmd, err); h != "" {
 		fmt.Fprintf(e.err, "%s %s\n", faint.Render("hint:"), h)
 	}
 	var u usageError
@@ -71,29 +66,12 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	return api.Exit(err)
 }
 
-type usageError struct{ error }
-
-func (u usageError) Unwrap() error { return u.error }
-
-func hint(err error) string {
-	var x *api.Error
-	switch {
-	case errors.As(err, &usageError{}):
-		return "ledgerctl help lists the verbs, ledgerctl help VERB one with an example"
-	case errors.As(err, &x) && x.Code == api.Unavailable:
-		return "is nexusd running on that server? start it with: nexusd"
-	case errors.As(err, &x) && x.Code == api.NotFound:
-		return "ledgerctl sessions lists what there is"
-	}
-	return ""
-}
-
 // client connects for an agent; the agent given by flag wins.
 func (e *env) client(def string) (*api.Client, error) {
 	if e.nc == nil {
 		nc, err := nats.Connect(e.server, nats.Name("ledgerctl"))
 		if err != nil {
-			return nil, api.Errorf(api.Unavailable, nil, "connect to %s: %v", e.server, err)
+			return nil, noServer(e.server, err)
 		}
 		e.nc = nc
 	}
@@ -126,11 +104,13 @@ func commands(e *env) *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("there is no verb %q", args[0])}
+				return noVerb(cmd, args[0])
 			}
 			return cmd.Help()
 		}}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.Version = version
+	root.SetVersionTemplate("ledgerctl {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(e.out, manualOf(cmd)) })
 	def := os.Getenv("NEXUS_URL")
 	if def == "" {
@@ -145,17 +125,7 @@ func commands(e *env) *cobra.Command {
 	f.BoolVar(&e.noColor, "no-color", false, "no colour")
 	root.AddCommand(quickstartCmd(e), importCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), logCmd(e), tailCmd(e), showCmd(e), treeCmd(e),
 		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), compareCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), versionCmd(e))
-	for _, c := range root.Commands() {
-		if c.ValidArgsFunction != nil {
-			continue
-		}
-		if strings.Contains(c.Use, "SESSION") || strings.Contains(c.Use, "TURN") || strings.Contains(c.Use, "COMPACTION") {
-			c.ValidArgsFunction = e.liveNames
-		}
-		for _, sub := range c.Commands() {
-			sub.ValidArgsFunction = e.liveNames
-		}
-	}
+	e.complete(root)
 	return root
 }
 
@@ -173,6 +143,9 @@ func manualOf(cmd *cobra.Command) string {
 // sake. Its help is in [manual].
 func verb(use, short string, least, most int, f func(*cobra.Command, []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && cmd.HasSubCommands() {
+			return noVerb(cmd, args[0])
+		}
 		if len(args) < least || (most >= 0 && len(args) > most) {
 			return usageError{fmt.Errorf("usage: ledgerctl %s", strings.TrimPrefix(cmd.CommandPath()+strings.TrimPrefix(use, cmd.Name()), "ledgerctl "))}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,8 +12,8 @@ import (
 	"nexus/turns"
 )
 
-// session finds a session by id, unique prefix of one, or label, and a client
-// that speaks for its agent.
+// session finds a session by id, the beginning or end of one, or label, and a
+// client that speaks for its agent.
 func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Session, error) {
 	c, err := e.client(api.Operator)
 	if err != nil {
@@ -37,7 +38,7 @@ func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Sessi
 		if err != nil {
 			return nil, nil, err
 		}
-		if strings.HasPrefix(s.ID.String(), strings.ToUpper(name)) || s.Label == name {
+		if named(s.ID, name) || s.Label == name {
 			found = append(found, s)
 		}
 	}
@@ -47,7 +48,31 @@ func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Sessi
 	case 1:
 		return c.As(found[0].Agent), &found[0], nil
 	}
-	return nil, nil, usageError{fmt.Errorf("%d sessions begin with %q", len(found), name)}
+	var list []string
+	for _, s := range found {
+		list = append(list, strings.TrimSpace(s.ID.String()+"  "+cut(printable(s.Label), 40)))
+	}
+	return nil, nil, manyNamed("sessions", name, list)
+}
+
+// named reports whether a name is an id's, or its beginning or end.
+func named(id turns.ID, name string) bool {
+	full, name := id.String(), strings.ToUpper(name)
+	return strings.HasPrefix(full, name) || strings.HasSuffix(full, name)
+}
+
+// manyNamed is the error of a name that stands for several things.
+func manyNamed(what, name string, list []string) error {
+	const most = 8
+	hint := "which of them?"
+	for i, l := range list {
+		if i == most {
+			hint += "\n  …"
+			break
+		}
+		hint += "\n  " + l
+	}
+	return hinted{usageError{fmt.Errorf("%d %s are called %q", len(list), what, name)}, hint}
 }
 
 // turn finds a turn: SESSION@head, SESSION@head~3, SESSION/TURN, or a turn's id
@@ -75,7 +100,7 @@ func (e *env) turn(ctx context.Context, name string) (*api.Client, *api.Session,
 			}
 			n--
 		}
-		return nil, nil, turns.ID{}, api.Errorf(api.NotFound, nil, "%s has no such turn", sess)
+		return nil, nil, turns.ID{}, hinted{api.Errorf(api.NotFound, nil, "%s has no turn %s: its head is at depth %d", sess, at, s.Depth), turnHint}
 	}
 	if sess, id, ok := strings.Cut(name, "/"); ok {
 		c, s, err := e.session(ctx, sess)
@@ -88,35 +113,105 @@ func (e *env) turn(ctx context.Context, name string) (*api.Client, *api.Session,
 	if err != nil {
 		return nil, nil, turns.ID{}, err
 	}
+	var found []foundTurn
 	for s, err := range op.Sessions(ctx) {
 		if err != nil {
 			return nil, nil, turns.ID{}, err
 		}
-		if c, x, id, err := e.turnIn(ctx, op.As(s.Agent), &s, name); err == nil {
-			return c, x, id, nil
-		}
-	}
-	return nil, nil, turns.ID{}, api.Errorf(api.NotFound, nil, "no turn is called %q", name)
-}
-
-func (e *env) turnIn(ctx context.Context, c *api.Client, s *api.Session, name string) (*api.Client, *api.Session, turns.ID, error) {
-	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
-		_, err := c.Turn(ctx, s.ID, id)
-		return c, s, id, err
-	}
-	var found []turns.ID
-	for t, err := range c.Path(ctx, s.ID, api.GetPath{}) {
-		if err != nil {
+		in, err := e.turnsIn(ctx, op.As(s.Agent), &s, name)
+		if err != nil && !coded(err, api.NotFound) && s.Error == "" {
 			return nil, nil, turns.ID{}, err
 		}
-		if strings.HasPrefix(t.ID.String(), strings.ToUpper(name)) || strings.HasSuffix(t.ID.String(), strings.ToUpper(name)) {
-			found = append(found, t.ID)
+		for _, f := range in { // forks share turns with their parents
+			if !slices.ContainsFunc(found, func(g foundTurn) bool { return g.id == f.id }) {
+				found = append(found, f)
+			}
+		}
+		if len(found) == 1 && len(name) >= len(short(found[0].id)) || len(found) > 100 {
+			break // as long as what is shown: no other has it
 		}
 	}
-	if len(found) != 1 {
-		return nil, nil, turns.ID{}, api.Errorf(api.NotFound, nil, "%d turns of %s are called %q", len(found), s.ID, name)
+	return oneTurn(found, name, "")
+}
+
+// foundTurn is a turn that a name stands for.
+type foundTurn struct {
+	c     *api.Client
+	s     *api.Session
+	id    turns.ID
+	depth uint64
+}
+
+// turnIn finds a turn on the path of a session's head, or among what a tree shows of
+// its other branches; by its whole id, wherever on them it is.
+func (e *env) turnIn(ctx context.Context, c *api.Client, s *api.Session, name string) (*api.Client, *api.Session, turns.ID, error) {
+	found, err := e.turnsIn(ctx, c, s, name)
+	if err == nil && len(found) == 0 {
+		found, err = e.branchesIn(ctx, c, s, name)
 	}
-	return c, s, found[0], nil
+	if coded(err, api.NotFound) {
+		err = hinted{err, turnHint}
+	}
+	if err != nil {
+		return nil, nil, turns.ID{}, err
+	}
+	return oneTurn(found, name, " in session "+short(s.ID))
+}
+
+const turnHint = "ledgerctl log SESSION lists the turns of one"
+
+func oneTurn(found []foundTurn, name, where string) (*api.Client, *api.Session, turns.ID, error) {
+	switch len(found) {
+	case 0:
+		return nil, nil, turns.ID{}, hinted{api.Errorf(api.NotFound, nil, "no turn is called %q%s", name, where), turnHint}
+	case 1:
+		return found[0].c, found[0].s, found[0].id, nil
+	}
+	var list []string
+	for _, f := range found {
+		list = append(list, fmt.Sprintf("%s/%s  depth %d", short(f.s.ID), short(f.id), f.depth))
+	}
+	return nil, nil, turns.ID{}, manyNamed("turns", name, list)
+}
+
+func (e *env) turnsIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []foundTurn, err error) {
+	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
+		t, err := c.Turn(ctx, s.ID, id)
+		if err != nil {
+			return nil, err
+		}
+		return []foundTurn{{c, s, id, t.Depth}}, nil
+	}
+	for t, err := range c.Path(ctx, s.ID, api.GetPath{}) {
+		if err != nil {
+			return nil, err
+		}
+		if named(t.ID, name) {
+			found = append(found, foundTurn{c, s, t.ID, t.Depth})
+		}
+	}
+	return found, nil
+}
+
+// branchesIn looks among the ends and compactions of a session's branches.
+func (e *env) branchesIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []foundTurn, err error) {
+	t, err := c.Tree(ctx, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range t.Sessions {
+		if x.ID != s.ID {
+			continue
+		}
+		for _, b := range x.Branches {
+			for _, k := range append(b.Compactions, api.PathTurn{ID: b.Tip, Depth: b.To}) {
+				if named(k.ID, name) && !slices.ContainsFunc(found, func(f foundTurn) bool { return f.id == k.ID }) {
+					found = append(found, foundTurn{c, s, k.ID, k.Depth})
+				}
+			}
+		}
+	}
+	return found, nil
 }
 
 // short is the end of an id, which tells apart what one millisecond made.

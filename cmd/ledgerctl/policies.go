@@ -35,7 +35,8 @@ func policiesCmd(e *env) *cobra.Command {
 		if e.json {
 			return nil
 		}
-		_, err = io.WriteString(e.out, columns([]string{"policy", "version", "mode", "what it does"}, rows, 1))
+		cols := []column{{head: "policy"}, {head: "version", right: true, drop: 2}, {head: "mode", drop: 1}, {head: "what it does"}}
+		_, err = io.WriteString(e.out, e.table(cols, rows))
 		return err
 	})
 }

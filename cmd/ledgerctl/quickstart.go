@@ -93,7 +93,11 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 		rep.File = "the shipped transcript"
 	}
 	if !e.json {
-		printReport(e.out, rep, false)
+		e.printFile(rep, true)
+		e.printSessions(rep)
+		if len(rep.Losses) > 0 {
+			e.printKinds(rep.Losses)
+		}
 	}
 	if len(rep.Sessions) == 0 {
 		return errors.New("the file holds no session")
@@ -126,7 +130,7 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 		return err
 	}
 	if !e.json {
-		printTree(e.out, tree, s.ID)
+		e.printTree(tree, s.ID)
 	}
 	chapter("the context of the next model call")
 	cx, err := c.Context(ctx, s.ID, api.GetContext{})
@@ -134,7 +138,7 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 		return err
 	}
 	if !e.json {
-		printContext(e.out, cx, false)
+		e.printContext(cx, false)
 	}
 	chapter("export, import into a second, empty ledger, compare, verify both")
 	same, second, err := e.copyOver(ctx, c, dir, rep.Sessions, fork)

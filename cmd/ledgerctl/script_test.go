@@ -53,6 +53,10 @@ func TestScripts(t *testing.T) {
 					}
 				}
 			},
+			// tail NAME ID: the end of an id, as it is shown.
+			"tail": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Setenv(args[0], args[1][18:])
+			},
 			// field NAME=KEY: the text member KEY of the JSON on stdout.
 			"field": func(ts *testscript.TestScript, _ bool, args []string) {
 				var v map[string]turns.Raw

@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -27,8 +31,8 @@ func (e *env) listSessions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var rows [][]string
-	for s, err := range c.Sessions(ctx) {
+	var list []api.Session
+	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
 		if err != nil {
 			return err
 		}
@@ -38,18 +42,83 @@ func (e *env) listSessions(ctx context.Context) error {
 			}
 			continue
 		}
-		rows = append(rows, []string{idStyle.Render(s.ID.String()), s.Agent, state(&s), fmt.Sprint(s.Turns), fmt.Sprint(s.Compactions), grouped(s.Tokens),
-			gauge(s.Pressure, 10) + fmt.Sprintf(" %3.0f%%", 100*s.Pressure), age(time.Time(s.Updated)), s.Label})
+		list = append(list, s)
 	}
 	if e.json {
 		return nil
 	}
-	if len(rows) == 0 {
-		e.say("no session yet; ledgerctl import FILE brings one in, ledgerctl append new begins one")
+	if len(list) == 0 {
+		e.say("no session yet in tenant %q; ledgerctl import FILE brings one in, ledgerctl append new begins one", e.tenant)
 		return nil
 	}
-	_, err = io.WriteString(e.out, columns([]string{"session", "agent", "state", "turns", "compactions", "tokens", "window used", "changed", "label"}, rows, 3, 4, 5))
+	_, err = io.WriteString(e.out, e.sessionTable(list))
 	return err
+}
+
+// sessionTable is a line for each session: as much of it as a terminal has room
+// for, and all of it in a file.
+func (e *env) sessionTable(list []api.Session) string {
+	agents, states := e.width == 0, e.width == 0
+	for i := range list {
+		agents = agents || list[i].Agent != list[0].Agent
+		states = states || list[i].State != "open" || list[i].Error != ""
+	}
+	const keep, never = 2, 100
+	drop := func(shown bool) int { return map[bool]int{true: keep, false: never}[shown] }
+	cols := []column{{head: "session"}, {head: "agent", drop: drop(agents)}, {head: "state", drop: drop(states)}, {head: "said", drop: 1}, {head: "turns", right: true, drop: 4},
+		{head: "compactions", right: true, drop: 7}, {head: "tokens", right: true, drop: 6}, {head: "full", right: true, drop: 3}, {drop: 8}, {head: "source", drop: 5}, {head: "title", least: 30}}
+	if e.width >= 120 {
+		cols[len(cols)-1].least = 50
+	}
+	var rows [][]string
+	for i := range list {
+		s := &list[i]
+		id := s.ID.String()
+		if e.width > 0 && e.width < 160 {
+			id = short(s.ID)
+		}
+		said := ""
+		if s.HeadTime != nil {
+			said = day(time.Time(*s.HeadTime))
+		}
+		rows = append(rows, []string{idStyle.Render(id), s.Agent, state(s), said, grouped(s.Turns), grouped(s.Compactions), grouped(s.Tokens),
+			fmt.Sprintf("%.0f %%", 100*s.Pressure), gauge(s.Pressure, 10), source(s.Meta), e.titleOf(s)})
+	}
+	return e.table(cols, rows)
+}
+
+// titleOf is what a person knows a session by.
+func (e *env) titleOf(s *api.Session) string {
+	most := 60
+	if e.width > 0 {
+		most = e.width // the table cuts what is too long
+	}
+	name, words := printable(s.Label), clip(s.Title, most)
+	switch {
+	case name != "" && words != "":
+		return bold.Render(name) + "  " + words
+	case name != "":
+		return bold.Render(name)
+	}
+	return words
+}
+
+// source is where an imported session is from.
+func source(meta turns.Raw) string {
+	var m struct {
+		Source turns.Raw `json:"source"`
+	}
+	_ = json.Unmarshal(meta, &m)
+	text, _ := m.Source.Text()
+	return clip(text, 20)
+}
+
+// day is when something was said: how long ago, or the day.
+func day(t time.Time) string {
+	if d := time.Since(t); d < 0 || d >= 24*time.Hour {
+		return t.UTC().Format(time.DateOnly)
+	}
+	return age(t)
 }
 
 // state is a session's, and why it can't be read.
@@ -85,8 +154,11 @@ func age(t time.Time) string {
 
 func showSessionCmd(e *env) *cobra.Command {
 	return verb("show SESSION", "one session with its settings", 1, 1, func(cmd *cobra.Command, args []string) error {
-		_, s, err := e.session(cmd.Context(), args[0])
+		c, s, err := e.session(cmd.Context(), args[0])
 		if err != nil {
+			return err
+		}
+		if s, err = c.GetSession(cmd.Context(), s.ID, api.GetSession{About: api.About{About: true}}); err != nil {
 			return err
 		}
 		return e.printSession(s)
@@ -98,12 +170,13 @@ func (e *env) printSession(s *api.Session) error {
 		return e.print(s)
 	}
 	row := func(name, format string, args ...any) {
-		if v := fmt.Sprintf(format, args...); v != "" {
-			fmt.Fprintf(e.out, "%s %s\n", faint.Render(fmt.Sprintf("%-12s", name)), v)
+		if v := strings.TrimSpace(fmt.Sprintf(format, args...)); v != "" {
+			fmt.Fprintf(e.out, "%s %s\n", faint.Render(fmt.Sprintf("%-12s", name)), strings.ReplaceAll(wrapped(max(0, e.width-13), v, ""), "\n", "\n"+strings.Repeat(" ", 13)))
 		}
 	}
 	row("session", "%s", idStyle.Render(s.ID.String()))
-	row("label", "%s", s.Label)
+	row("label", "%s", printable(s.Label))
+	row("title", "%s", clip(s.Title, 200))
 	row("agent", "%s, %s", s.Agent, s.Kind)
 	row("state", "%s", s.State)
 	if !s.Successor.IsZero() {
@@ -116,18 +189,31 @@ func (e *env) printSession(s *api.Session) error {
 		row("spawned by", "%s turn %s", sp.Session, sp.Turn)
 	}
 	if s.Head != nil {
-		row("head", "%s at depth %d", s.Head, s.Depth)
+		row("head", "%s at depth %s", s.Head, grouped(s.Depth))
 	}
-	row("turns", "%d, %s", s.Turns, plural(s.Compactions, "compaction"))
-	row("window", "%s %s of %s tokens (%s of system and tools)", gauge(s.Pressure, 20), grouped(s.Tokens+s.Overhead), grouped(s.Budget), grouped(s.Overhead))
-	row("model", "%s", s.Model)
-	row("policy", "%s%s", s.Policy.Name, s.Policy.Set)
+	row("turns", "%s, %s", grouped(s.Turns), plural(s.Compactions, "compaction"))
+	bar := gauge(s.Pressure, 20) + " "
+	if e.width > 0 && e.width < 100 {
+		bar = ""
+	}
+	row("window", "%s%s of %s tokens (%s of system and tools)", bar, grouped(s.Tokens+s.Overhead), grouped(s.Budget), grouped(s.Overhead))
+	row("model", "%s", printable(s.Model))
+	row("policy", "%s %s", s.Policy.Name, s.Policy.Set)
 	row("used", "%s tokens in, %s out", grouped(s.Usage.InputTokens), grouped(s.Usage.OutputTokens))
-	row("opened", "%s", time.Time(s.Created).Format(time.DateTime))
-	row("changed", "%s", time.Time(s.Updated).Format(time.DateTime))
+	if s.HeadTime != nil {
+		row("said", "%s", time.Time(*s.HeadTime).UTC().Format(time.DateTime))
+	}
+	row("opened", "%s", time.Time(s.Created).UTC().Format(time.DateTime))
+	row("changed", "%s", time.Time(s.Updated).UTC().Format(time.DateTime))
 	row("hash", "%s", s.Hash)
-	if len(s.Meta) > 0 {
-		row("meta", "%s", s.Meta)
+	var meta map[string]turns.Raw
+	_ = json.Unmarshal(s.Meta, &meta)
+	for _, name := range slices.Sorted(maps.Keys(meta)) {
+		if text, ok := meta[name].Text(); !ok {
+			row(clip(name, 40), "%s", clip(string(meta[name]), 1000))
+		} else if name != "title" || text != s.Title {
+			row(clip(name, 40), "%s", clip(text, 1000))
+		}
 	}
 	return nil
 }
@@ -146,6 +232,10 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.policy, "policy", "", "the compaction policy")
 	f.Uint64Var(&s.window, "window", 0, "the model's context window, in tokens")
 	f.Uint64Var(&s.output, "output", 0, "what is kept free for the answer, in tokens")
+}
+
+func (*settings) names() []string {
+	return []string{"label", "model", "system", "tools", "policy", "window", "output"}
 }
 
 // request is the settings whose flags were given. Limits go together: those
@@ -177,7 +267,7 @@ func (s *settings) request(e *env, f *pflag.FlagSet, was turns.Limits) (r api.Se
 		}
 		r.Tools = new([]turns.Raw)
 		if err := turns.DecodeJSON(b, r.Tools); err != nil {
-			return r, usageError{fmt.Errorf("%s: %w", s.tools, err)}
+			return r, usageError{fmt.Errorf("%s: the tools are not a JSON array of objects: %w", s.tools, err)}
 		}
 	}
 	if f.Changed("window") || f.Changed("output") {
@@ -231,6 +321,9 @@ func newSessionCmd(e *env) *cobra.Command {
 func setSessionCmd(e *env) *cobra.Command {
 	var set settings
 	c := verb("set SESSION", "change settings", 1, 1, func(cmd *cobra.Command, args []string) error {
+		if !slices.ContainsFunc(set.names(), cmd.Flags().Changed) {
+			return usageError{errors.New("nothing to set: name a setting, --" + strings.Join(set.names(), ", --"))}
+		}
 		c, s, err := e.session(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -287,29 +380,4 @@ func resetSessionCmd(e *env) *cobra.Command {
 	})
 	c.Flags().StringVar(&cause, "cause", "", "why, for the record")
 	return c
-}
-
-// liveNames completes the names of sessions: labels, then ids. It asks the
-// daemon and gives up after a second, silently: a shell waits for it.
-func (e *env) liveNames(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Second)
-	defer cancel()
-	c, err := e.client(api.Operator)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var labels, ids []string
-	for s, err := range c.Sessions(ctx) {
-		if err != nil || len(ids) == 200 {
-			break
-		}
-		about := fmt.Sprintf("\t%s, %d turns, %s", s.Agent, s.Turns, s.State)
-		if s.Label != "" && strings.HasPrefix(s.Label, begun) {
-			labels = append(labels, s.Label+about)
-		}
-		if strings.HasPrefix(s.ID.String(), strings.ToUpper(begun)) {
-			ids = append(ids, s.ID.String()+about)
-		}
-	}
-	return append(labels, ids...), cobra.ShellCompDirectiveNoFileComp
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -23,14 +22,14 @@ func treeCmd(e *env) *cobra.Command {
 		if e.json {
 			return e.print(t)
 		}
-		printTree(e.out, t, s.ID)
+		e.printTree(t, s.ID)
 		return nil
 	})
 }
 
 // printTree draws sessions as branches: each with its length, its compactions
 // and the turn it was forked at. here is marked.
-func printTree(w io.Writer, t *api.Tree, here turns.ID) {
+func (e *env) printTree(t *api.Tree, here turns.ID) {
 	kids := make(map[turns.ID][]api.TreeSession)
 	known := make(map[turns.ID]bool)
 	for _, s := range t.Sessions {
@@ -44,46 +43,59 @@ func printTree(w io.Writer, t *api.Tree, here turns.ID) {
 			roots = append(roots, s)
 		}
 	}
-	p := treePrinter{w, kids, here}
+	p := treePrinter{e, kids, here}
 	for _, r := range roots {
 		p.session(r, "", "", "")
 	}
 }
 
 type treePrinter struct {
-	w    io.Writer
+	e    *env
 	kids map[turns.ID][]api.TreeSession
 	here turns.ID
 }
 
+func (p treePrinter) line(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if p.e.width > 0 {
+		text = cut(text, p.e.width)
+	}
+	fmt.Fprintln(p.e.out, text)
+}
+
 // session draws s and what was forked from it. lead stands before its own
-// line with branch, under before those below it.
+// line with branch, under before those below it. Every id is one that can be typed.
 func (p treePrinter) session(s api.TreeSession, lead, branch, under string) {
 	name := idStyle.Render(short(s.ID))
 	if s.Label != "" {
-		name += " " + bold.Render(s.Label)
+		name += " " + bold.Render(printable(s.Label))
 	}
-	about := fmt.Sprintf("%s, depth %d, %s", plural(s.Turns, "turn"), s.Depth, s.State)
-	if f := s.ForkedFrom; f != nil {
-		about += fmt.Sprintf(", forked at depth %d (%s)", s.ForkDepth, f.Mode)
-	}
-	mark := ""
 	if s.ID == p.here {
-		mark = bold.Render("  ◀")
+		name += bold.Render(" ◀")
 	}
-	fmt.Fprintf(p.w, "%s%s %s  %s%s\n", faint.Render(lead+branch), bold.Render("●"), name, faint.Render(about), mark)
+	about := fmt.Sprintf("%s, depth %s, %s", plural(s.Turns, "turn"), grouped(s.Depth), s.State)
+	if f := s.ForkedFrom; f != nil {
+		about += fmt.Sprintf(", forked at depth %s (%s)", grouped(s.ForkDepth), f.Mode)
+	}
+	p.line("%s%s %s  %s", faint.Render(lead+branch), bold.Render("●"), name, faint.Render(about))
 	kids := p.kids[s.ID]
 	stem := "  "
 	if len(kids) > 0 {
 		stem = "│ "
 	}
 	for i, b := range s.Branches {
-		if len(s.Branches) > 1 {
-			fmt.Fprintln(p.w, faint.Render(fmt.Sprintf("%s%s╌ branch %d: depth %d to %d", under, stem, i+1, b.From, b.To)))
+		if s.BranchCount > 1 {
+			p.line("%s %s %s", faint.Render(fmt.Sprintf("%s%s╌ branch %d: depth %s to %s, ends with", under, stem, i+1, grouped(b.From), grouped(b.To))), idStyle.Render(short(b.Tip)), p.head(&s, &b))
 		}
 		for _, k := range b.Compactions {
-			fmt.Fprintf(p.w, "%s%s %s %s\n", faint.Render(under+stem), folded.Render("◆ compaction"), idStyle.Render(short(k.ID)), faint.Render(fmt.Sprintf("at depth %d", k.Depth)))
+			p.line("%s%s %s %s", faint.Render(under+stem), folded.Render("◆ compaction"), idStyle.Render(short(k.ID)), faint.Render("at depth "+grouped(k.Depth)))
 		}
+		if n := b.CompactionCount - min(b.CompactionCount, uint64(len(b.Compactions))); n > 0 {
+			p.line("%s", faint.Render(fmt.Sprintf("%s%s◆ %s more", under, stem, plural(n, "compaction"))))
+		}
+	}
+	if n := s.BranchCount - min(s.BranchCount, uint64(len(s.Branches))); n > 0 {
+		p.line("%s", faint.Render(fmt.Sprintf("%s%s╌ %s more", under, stem, grouped(n))))
 	}
 	for i, k := range kids {
 		if i == len(kids)-1 {
@@ -94,9 +106,17 @@ func (p treePrinter) session(s api.TreeSession, lead, branch, under string) {
 	}
 }
 
+// head marks the branch that a session's head ends.
+func (p treePrinter) head(s *api.TreeSession, b *api.Branch) string {
+	if s.Head != nil && *s.Head == b.Tip {
+		return bold.Render("the head")
+	}
+	return ""
+}
+
 func plural(n uint64, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return grouped(n) + " " + what + "s"
 }

@@ -149,16 +149,26 @@ func (c *Client) Create(ctx context.Context, r CreateSession) (*Session, error) 
 
 // Session is session.get.
 func (c *Client) Session(ctx context.Context, id turns.ID) (*Session, error) {
+	return c.GetSession(ctx, id, GetSession{})
+}
+
+// GetSession is session.get, with all that may be asked of it.
+func (c *Client) GetSession(ctx context.Context, id turns.ID, r GetSession) (*Session, error) {
 	out := new(Session)
-	return out, c.Call(ctx, "session.get", id, Read{}, out)
+	return out, c.Call(ctx, "session.get", id, r, out)
 }
 
 // Sessions is session.list, page after page.
 func (c *Client) Sessions(ctx context.Context) iter.Seq2[Session, error] {
+	return c.ListSessions(ctx, ListSessions{})
+}
+
+// ListSessions is session.list, with all that may be asked of it, page after page.
+func (c *Client) ListSessions(ctx context.Context, r ListSessions) iter.Seq2[Session, error] {
 	return func(yield func(Session, error) bool) {
-		for p := (Page{}); ; {
+		for {
 			var out SessionList
-			if err := c.Call(ctx, "session.list", turns.ID{}, p, &out); err != nil {
+			if err := c.Call(ctx, "session.list", turns.ID{}, r, &out); err != nil {
 				yield(Session{}, err)
 				return
 			}
@@ -167,7 +177,7 @@ func (c *Client) Sessions(ctx context.Context) iter.Seq2[Session, error] {
 					return
 				}
 			}
-			if p.After = out.Next; p.After == "" {
+			if r.After = out.Next; r.After == "" {
 				return
 			}
 		}

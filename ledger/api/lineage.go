@@ -80,6 +80,7 @@ type TreeSession struct {
 type Branch struct {
 	Segment     turns.ID   `json:"segment"`
 	Parent      *turns.ID  `json:"parent"`
+	Tip         turns.ID   `json:"tip"`  // its last turn
 	From        uint64     `json:"from"` // depths, inclusive
 	To          uint64     `json:"to"`
 	Compactions []PathTurn `json:"compactions,omitempty,omitzero"` // the first ones

@@ -73,8 +73,28 @@ type Session struct {
 	Updated     Time              `json:"updated"`
 	Hash        turns.Hash        `json:"hash"` // of the chain's last event
 	Position    string            `json:"position"`
+	Title       string            `json:"title,omitempty,omitzero"` // with about only: meta.title, else the first words of a user
+	HeadTime    *Time             `json:"head_time,omitempty"`      // with about only: when the newest turn on the path of the head was said
 	Mode        string            `json:"mode,omitempty,omitzero"`  // fork.create only
 	Error       Code              `json:"error,omitempty,omitzero"` // lists only: why the session can't be read; then nothing that its content says is here
+}
+
+// About asks for a session's title and the time of its head too.
+type About struct {
+	About bool `json:"about,omitzero"`
+}
+
+// GetSession is session.get.
+type GetSession struct {
+	About
+	Read
+}
+
+// ListSessions is session.list.
+type ListSessions struct {
+	About
+	Page
+	Read
 }
 
 // SessionList is session.list's reply.

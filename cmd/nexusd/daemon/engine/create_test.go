@@ -38,7 +38,7 @@ func TestSpawnedByATurnThatIsThere(t *testing.T) {
 			t.Errorf("spawned by %s: stored is %+v", name, got.SpawnedBy)
 		}
 	}
-	if n := len(must(other.List(t.Context(), alice, api.Page{}, api.Read{}))(t).Sessions); n != 5 {
+	if n := len(must(other.List(t.Context(), alice, api.ListSessions{}))(t).Sessions); n != 5 {
 		t.Errorf("%d sessions, want 5", n)
 	}
 	verified(t, other)

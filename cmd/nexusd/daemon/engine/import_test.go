@@ -453,7 +453,7 @@ func TestAnImportThatNoReplyCanHoldIsRefused(t *testing.T) {
 	}
 	// The other ledger, now behind a server of smaller messages.
 	x.e.MaxPayload = 512 << 10
-	l := must(x.e.List(t.Context(), operator, api.Page{}, api.Read{}))(t)
+	l := must(x.e.List(t.Context(), operator, api.ListSessions{}))(t)
 	if len(l.Sessions) != 2 || l.Sessions[0].Error != "" || l.Sessions[1].Error != api.TooLarge || len(canon(l)) > x.e.MaxPayload {
 		t.Errorf("sessions: %.500s", canon(l))
 	}
@@ -565,7 +565,7 @@ func TestAChainThatReachesAnotherAgentIsSetAside(t *testing.T) {
 		if _, err := e.Append(t.Context(), thief, own.ID, say("go on", ""), nil); code(err) != api.Corrupt {
 			t.Errorf("append: %v, want corrupt", err)
 		}
-		l := must(e.List(t.Context(), thief, api.Page{}, api.Read{}))(t)
+		l := must(e.List(t.Context(), thief, api.ListSessions{}))(t)
 		if len(l.Sessions) != 1 || l.Sessions[0].Error != api.Corrupt {
 			t.Errorf("the list: %s", canon(l))
 		}
@@ -620,7 +620,7 @@ func TestASecondOpeningOfAnIDHurtsNobody(t *testing.T) {
 		if _, err := e.Get(t.Context(), mallory, id, api.Read{}); code(err) != api.NotFound {
 			t.Errorf("to the other tenant: %v, want not_found", err)
 		}
-		l := must(e.List(t.Context(), mallory, api.Page{}, api.Read{}))(t)
+		l := must(e.List(t.Context(), mallory, api.ListSessions{}))(t)
 		if len(l.Sessions) != 0 {
 			t.Errorf("the other tenant's list: %s", canon(l))
 		}
@@ -690,7 +690,7 @@ func TestAnUnreadableSessionStopsNoList(t *testing.T) {
 
 	got := make(map[turns.ID]api.Code)
 	for after := ""; ; {
-		l := must(e.List(t.Context(), operator, api.Page{After: after, Limit: 1}, api.Read{}))(t)
+		l := must(e.List(t.Context(), operator, api.ListSessions{Page: api.Page{After: after, Limit: 1}}))(t)
 		for _, s := range l.Sessions {
 			got[s.ID] = s.Error
 		}

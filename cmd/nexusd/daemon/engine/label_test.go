@@ -345,7 +345,7 @@ func (l *labels) check(t *rapid.T) {
 	last, err := l.w.log.State(ctx)
 	l.must(err)
 	l.must(l.engines[0].Store.WaitFor(ctx, last.Last))
-	list, err := l.engines[0].List(ctx, alice, api.Page{Limit: 1000}, api.Read{})
+	list, err := l.engines[0].List(ctx, alice, api.ListSessions{Page: api.Page{Limit: 1000}})
 	l.must(err)
 	l.sessions = l.sessions[:0]
 	has := make(map[string]turns.ID)

@@ -281,9 +281,24 @@ func (e *Engine) Get(ctx context.Context, c Caller, id turns.ID, r api.Read) (*a
 	return e.session(ctx, s)
 }
 
+// GetAbout is session.get, with what tells conversations apart where it is asked for.
+func (e *Engine) GetAbout(ctx context.Context, c Caller, id turns.ID, r api.GetSession) (*api.Session, error) {
+	out, err := e.Get(ctx, c, id, r.Read)
+	if err != nil || !r.About.About {
+		return out, err
+	}
+	s, err := e.row(ctx, c, id, false)
+	if err != nil {
+		return nil, err
+	}
+	e.about(ctx, s, out)
+	return out, nil
+}
+
 // List is session.list: by id, which is by claimed time.
-func (e *Engine) List(ctx context.Context, c Caller, p api.Page, r api.Read) (*api.SessionList, error) {
-	if err := e.ready(ctx, r); err != nil {
+func (e *Engine) List(ctx context.Context, c Caller, req api.ListSessions) (*api.SessionList, error) {
+	p := req.Page
+	if err := e.ready(ctx, req.Read); err != nil {
 		return nil, err
 	}
 	after, err := optionalID("/after", p.After)
@@ -314,6 +329,9 @@ func (e *Engine) List(ctx context.Context, c Caller, p api.Page, r api.Read) (*a
 			break
 		}
 		v := e.listed(ctx, &s)
+		if req.About.About && v.Error == "" {
+			e.about(ctx, &s, v)
+		}
 		n, err := sizeOf(v)
 		if err != nil {
 			return nil, err

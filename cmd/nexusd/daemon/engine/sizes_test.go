@@ -36,7 +36,7 @@ func everything(t *testing.T, e *Engine, s turns.ID) {
 	}
 	size("session.get", must(e.Get(ctx, alice, s, api.Read{}))(t))
 	for next := ""; ; {
-		l := must(e.List(ctx, Caller{"default", "_"}, api.Page{After: next}, api.Read{}))(t)
+		l := must(e.List(ctx, Caller{"default", "_"}, api.ListSessions{Page: api.Page{After: next}}))(t)
 		size("session.list", l)
 		if next = l.Next; next == "" {
 			break

@@ -180,8 +180,24 @@ const (
 	compactionBytes = 160 // of one's JSON, at most
 )
 
+// lastOf is the turn that a segment ends with.
+func (e *Engine) lastOf(r lineage.Range) (id turns.ID, err error) {
+	r.Lo = r.Hi
+	for payload, err := range e.Store.Range(r) {
+		if err != nil {
+			return id, err
+		}
+		ev, err := turns.Decode(payload)
+		if err != nil {
+			return id, err
+		}
+		id = ev.ID
+	}
+	return id, nil
+}
+
 // treeSession is a session as the tree shows it, and how many rows it read. Of
-// the turns it reads those that begin a segment, and those that are compactions.
+// the turns it reads those that begin or end a segment, and those that are compactions.
 func (e *Engine) treeSession(ctx context.Context, s *ledger.Session) (*api.TreeSession, int, error) {
 	v := e.listed(ctx, s)
 	out := &api.TreeSession{
@@ -215,11 +231,15 @@ func (e *Engine) treeSession(ctx context.Context, s *ledger.Session) (*api.TreeS
 	slices.SortFunc(branches, func(a, b branch) int { return cmp.Compare(a.opened.Index, b.opened.Index) })
 	out.BranchCount = uint64(len(branches))
 	room := e.payload() / 4
+	var err error
 	shown := make(map[turns.ID]*api.Branch)
 	for _, b := range branches[:min(len(branches), maxTreeBranches, 1+room/branchBytes)] {
 		x := api.Branch{Segment: b.Segment, From: b.Lo, To: b.Hi}
 		if p := b.opened.Parent; !p.IsZero() {
 			x.Parent = &p.Turn
+		}
+		if x.Tip, err = e.lastOf(b.Range); err != nil {
+			return nil, 0, err
 		}
 		out.Branches = append(out.Branches, x)
 	}

@@ -42,25 +42,16 @@ func inOrder(v verb) verb {
 	return v
 }
 
-// Requests that no Go client needs a type for.
-type (
-	listSessions struct {
-		api.Page
-		api.Read
-	}
-	getSession struct{ api.Read }
-)
-
 // verbs is the table of the contract; docs/API.md has an example for each.
 var verbs = []verb{
 	on("session.create", false, "open a session", func(ctx context.Context, c *call, r api.CreateSession) (*api.Session, error) {
 		return c.engine.Create(ctx, c.caller, r, c.canonical)
 	}),
-	on("session.get", true, "a session by id", func(ctx context.Context, c *call, r getSession) (*api.Session, error) {
-		return c.engine.Get(ctx, c.caller, c.session, r.Read)
+	on("session.get", true, "a session by id", func(ctx context.Context, c *call, r api.GetSession) (*api.Session, error) {
+		return c.engine.GetAbout(ctx, c.caller, c.session, r)
 	}),
-	on("session.list", false, "the agent's sessions", func(ctx context.Context, c *call, r listSessions) (*api.SessionList, error) {
-		return c.engine.List(ctx, c.caller, r.Page, r.Read)
+	on("session.list", false, "the agent's sessions", func(ctx context.Context, c *call, r api.ListSessions) (*api.SessionList, error) {
+		return c.engine.List(ctx, c.caller, r)
 	}),
 	on("session.resolve", false, "the session that a label stands for", func(ctx context.Context, c *call, r api.Resolve) (*api.Session, error) {
 		return c.engine.Resolve(ctx, c.caller, r.Label)

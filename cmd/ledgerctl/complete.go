@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nexus/compactor"
+	"nexus/ledger/api"
+)
+
+// The forms that a context is rendered in.
+var contextForms = []string{"otel", "openai", "anthropic", "gemini"}
+
+// complete gives every verb what a shell completes its arguments and flags with.
+func (e *env) complete(root *cobra.Command) {
+	root.InitDefaultCompletionCmd("completion")
+	each(root, func(c *cobra.Command) {
+		switch {
+		case c.Name() == "completion" && c.Parent() == root:
+			c.Args, c.RunE = nil, noShell
+		case c.ValidArgsFunction != nil || c.Parent() == nil || c.Parent().Name() == "completion":
+		case strings.Contains(c.Use, "FILE") && !strings.Contains(c.Use, "SESSION"):
+		case strings.Contains(c.Use, "NAME"):
+			c.ValidArgsFunction = cobra.FixedCompletions(aboutPolicies(), cobra.ShellCompDirectiveNoFileComp)
+		case strings.Contains(c.Use, "SESSION"), strings.Contains(c.Use, "TURN"), strings.Contains(c.Use, "COMPACTION"):
+			c.ValidArgsFunction = e.liveNames
+		default:
+			c.ValidArgsFunction = cobra.NoFileCompletions
+		}
+		for name, values := range map[string][]string{"policy": aboutPolicies(), "mode": {"as_seen", "full", "summary"}} {
+			if c.Flags().Lookup(name) != nil {
+				_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+			}
+		}
+	})
+}
+
+func each(c *cobra.Command, f func(*cobra.Command)) {
+	f(c)
+	for _, sub := range c.Commands() {
+		each(sub, f)
+	}
+}
+
+// noShell is completion without a shell that there is a script for.
+func noShell(cmd *cobra.Command, args []string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	if len(args) == 0 {
+		return usageError{errors.New("for which shell? " + strings.Join(names, ", "))}
+	}
+	return usageError{fmt.Errorf("there is no script for a shell %q; there are for %s", args[0], strings.Join(names, ", "))}
+}
+
+func policyNames() []string { return compactor.Names() }
+
+// aboutPolicies is the policies with what each does, as shells show it.
+func aboutPolicies() (out []string) {
+	for _, n := range policyNames() {
+		out = append(out, n+"\t"+aboutPolicy[n])
+	}
+	return out
+}
+
+// liveNames completes the names of open sessions: labels, then ids. It asks the
+// daemon and gives up after a second, silently: a shell waits for it.
+func (e *env) liveNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 && !strings.Contains(cmd.Use, "…") && strings.Count(cmd.Use, "SESSION") < 2 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Second)
+	defer cancel()
+	c, err := e.client(api.Operator)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var labels, ids []string
+	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
+		if err != nil || len(ids) == 200 {
+			break
+		}
+		if s.State != "open" || s.Error != "" {
+			continue
+		}
+		about := fmt.Sprintf("\t%s, %s", s.Agent, plural(s.Turns, "turn"))
+		if t := clip(s.Title, 50); t != "" {
+			about = "\t" + t
+		}
+		switch {
+		case s.Label != "" && strings.HasPrefix(s.Label, begun):
+			labels = append(labels, s.Label+about)
+		case strings.HasPrefix(s.ID.String(), strings.ToUpper(begun)):
+			ids = append(ids, s.ID.String()+about)
+		}
+	}
+	return append(labels, ids...), cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"nexus/ledger/api"
+)
+
+// usageError is a command that was typed wrong.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+// hinted is an error that knows what to type next.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h hinted) Unwrap() error { return h.error }
+
+// hint is the next command after an error of cmd, where one helps.
+func hint(cmd *cobra.Command, err error) string {
+	var h hinted
+	var x *api.Error
+	switch {
+	case errors.As(err, &h):
+		return h.hint
+	case errors.As(err, &usageError{}):
+		if cmd == nil || !cmd.HasParent() {
+			return "ledgerctl help lists the verbs, ledgerctl help VERB one with an example"
+		}
+		return "ledgerctl help " + topVerb(cmd)
+	case !errors.As(err, &x):
+		return ""
+	}
+	if name, ok := policyMissed(x); ok {
+		if n := nearest(name, policyNames()); n != "" {
+			return "did you mean " + n + "? ledgerctl policies lists them"
+		}
+		return "ledgerctl policies lists them"
+	}
+	switch x.Code {
+	case api.Unavailable:
+		return "is nexusd running on that server? start it with: nexusd"
+	case api.NotFound:
+		return "ledgerctl sessions lists what there is"
+	}
+	return ""
+}
+
+// topVerb is the verb that has a page of the manual.
+func topVerb(cmd *cobra.Command) string {
+	for cmd.HasParent() && cmd.Parent().HasParent() {
+		cmd = cmd.Parent()
+	}
+	return cmd.Name()
+}
+
+// plainly is an error's text for a person: without the code that follows from the
+// exit status, and without the places in a request that the person did not write.
+func plainly(cmd *cobra.Command, err error) string {
+	text := err.Error()
+	var x *api.Error
+	if !errors.As(err, &x) {
+		return text
+	}
+	said := x.Message
+	if name, ok := policyMissed(x); ok {
+		said = fmt.Sprintf("there is no policy %q", name)
+	} else if field, ok := x.Details["field"].(string); ok && (cmd == nil || cmd.Name() != "append") { // who appends may have written JSON
+		if rest, ok := strings.CutPrefix(said, field+": "); ok {
+			said = memberName(field) + ": " + rest
+		}
+	}
+	return strings.Replace(text, x.Error(), said, 1)
+}
+
+// memberName is what a person calls a member of a request: /policy/set/keep_tokens
+// is "policy keep_tokens".
+func memberName(field string) string {
+	switch field {
+	case "/limits/context_window":
+		return "--window"
+	case "/limits/max_output_tokens":
+		return "--output"
+	}
+	var words []string
+	for w := range strings.SplitSeq(strings.Trim(field, "/"), "/") {
+		if w != "set" && w != "limits" {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// policyMissed is the name of a policy that the daemon does not have.
+func policyMissed(x *api.Error) (name string, ok bool) {
+	if f, _ := x.Details["field"].(string); x.Code != api.Malformed || f != "/policy/name" {
+		return "", false
+	}
+	_, after, ok := strings.Cut(x.Message, `"`)
+	name, _, closed := strings.Cut(after, `"`)
+	return name, ok && closed
+}
+
+// noVerb is the error of a verb, or a part of one, that does not exist.
+func noVerb(cmd *cobra.Command, name string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
+	}
+	path := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), "ledgerctl") + " " + name)
+	err := usageError{fmt.Errorf("there is no verb %q", path)}
+	if n := nearest(name, names); n != "" {
+		return hinted{err, "did you mean " + strings.TrimSuffix(path, name) + n + "?"}
+	}
+	return err
+}
+
+// flagError says what is wrong with a flag, without the words of a parser.
+func flagError(cmd *cobra.Command, err error) error {
+	var value *pflag.InvalidValueError
+	var missing *pflag.NotExistError
+	switch {
+	case errors.As(err, &value):
+		f := value.GetFlag()
+		takes := map[string]string{"uint64": "a whole number, 0 or more", "int": "a whole number", "bool": "true or false"}[f.Value.Type()]
+		if takes == "" {
+			takes = "a " + f.Value.Type()
+		}
+		return usageError{fmt.Errorf("--%s takes %s, not %q", f.Name, takes, value.GetValue())}
+	case errors.As(err, &missing):
+		var names []string
+		for _, set := range []*pflag.FlagSet{cmd.Flags(), cmd.InheritedFlags()} {
+			set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		}
+		if n := nearest(missing.GetSpecifiedName(), names); n != "" {
+			return hinted{usageError{err}, "did you mean --" + n + "?"}
+		}
+	}
+	return usageError{err}
+}
+
+// noServer is why there is no connection to a NATS server.
+func noServer(server string, err error) error {
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		return hinted{api.Errorf(api.Unavailable, nil, "connect to %s: there is no host %q", server, dns.Name),
+			"--server nats://HOST:PORT, or NEXUS_URL, says where nexusd's NATS server is"}
+	case errors.Is(err, nats.ErrNoServers):
+		return api.Errorf(api.Unavailable, nil, "connect to %s: nothing answers there", server)
+	case errors.Is(err, nats.ErrAuthorization):
+		return hinted{api.Errorf(api.Unavailable, nil, "connect to %s: the server wants a user", server), "--server nats://USER:PASSWORD@HOST:PORT"}
+	}
+	return api.Errorf(api.Unavailable, nil, "connect to %s: %s", server, strings.TrimPrefix(err.Error(), "nats: "))
+}
+
+// nearest is the one of names that a person most likely meant, who typed
+// something else: what begins so, or is at most two edits away; "" for none.
+func nearest(typed string, names []string) (name string) {
+	best := 1 + min(2, len(typed)/2)
+	for _, n := range names {
+		if len(typed) > 1 && strings.HasPrefix(n, typed) {
+			return n
+		}
+		if d := edits(typed, n); d < best {
+			name, best = n, d
+		}
+	}
+	return name
+}
+
+// edits is how many characters must be added, removed or replaced, or neighbours
+// swapped, to make b of a.
+func edits(a, b string) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	for j := range rows[1] {
+		rows[1][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		two, one, row := rows[0], rows[1], rows[2]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			same := 1
+			if a[i-1] == b[j-1] {
+				same = 0
+			}
+			row[j] = min(one[j]+1, row[j-1]+1, one[j-1]+same)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], two[j-2]+1)
+			}
+		}
+		rows = [3][]int{one, row, two}
+	}
+	return rows[1][len(b)]
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+// imported is what an import says of its files: a line each, and the losses of
+// all at the end, or each of them below its file.
+type imported struct {
+	e        *env
+	each     bool // list each loss
+	files    int  // to be imported
+	done     int
+	broken   int      // skipped, with a word on each
+	strange  []string // no transcripts
+	sum      report
+	sessions map[turns.ID]bool // several files may be of one
+}
+
+func (a *imported) add(r *report, final bool) error {
+	if a.sessions == nil {
+		a.sessions = make(map[turns.ID]bool)
+	}
+	for _, s := range r.Sessions {
+		a.sessions[s] = true
+	}
+	a.done++
+	a.sum.add(r)
+	if a.e.json {
+		return a.e.print(r)
+	}
+	a.e.printFile(r, final)
+	if a.files == 1 {
+		a.e.printSessions(r)
+	}
+	if a.each && len(r.Losses) > 0 {
+		a.e.printEach(r.Losses)
+		fmt.Fprintln(a.e.out)
+	}
+	return nil
+}
+
+// end is what is said of all files together.
+func (a *imported) end() {
+	a.e.sayStrange(a.strange, a.each)
+	if a.e.json {
+		return
+	}
+	if a.files > 1 {
+		a.sum.Sessions = make([]turns.ID, len(a.sessions))
+		fmt.Fprintln(a.e.out, wrapped(a.e.width, fmt.Sprintf("%s %s of %s: %s", bold.Render("all"), grouped(uint64(a.done)), plural(uint64(a.files), "file"), a.sum.summary()), "  "))
+	}
+	if !a.each && len(a.sum.Losses) > 0 {
+		a.e.printKinds(a.sum.Losses)
+	}
+}
+
+// sayStrange says which files of a folder are no transcripts: all of them, or some.
+func (e *env) sayStrange(files []string, all bool) {
+	const most = 3
+	n := len(files)
+	if n == 0 {
+		return
+	}
+	var names []string
+	for i, f := range files {
+		if i == most && !all {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, filepath.Base(f))
+	}
+	are := "are no transcripts"
+	if n == 1 {
+		are = "is no transcript"
+	}
+	e.say("%s", wrapped(e.width, fmt.Sprintf("%s %s: %s", plural(uint64(n), "file"), are, strings.Join(names, ", ")), "  "))
+}
+
+func (r *report) add(o *report) {
+	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
+	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
+	r.Losses = append(r.Losses, o.Losses...)
+}
+
+// summary is what was read, and what of it is new.
+func (r *report) summary() string {
+	var what []string
+	for _, x := range []struct {
+		n    int
+		what string
+	}{{len(r.Sessions), "session"}, {r.Turns, "turn"}, {r.Forks, "fork"}, {r.Compactions, "compaction"}} {
+		if x.n > 0 {
+			what = append(what, plural(uint64(x.n), x.what))
+		}
+	}
+	out := strings.Join(what, ", ") + "; "
+	switch {
+	case r.Stored == 0 && r.KeptFirst == 0:
+		out += "nothing new"
+	case r.Existing == 0:
+		out += grouped(uint64(r.Stored)) + " stored"
+	default:
+		out += grouped(uint64(r.Stored)) + " stored, " + grouped(uint64(r.Existing)) + " there already"
+	}
+	if r.KeptFirst > 0 {
+		out += fmt.Sprintf(", %s kept as first stored", grouped(uint64(r.KeptFirst)))
+	}
+	return out
+}
+
+// printFile prints a file on one line: of a narrow terminal's, the end of its name
+// and what is new have the first claim.
+func (e *env) printFile(r *report, final bool) {
+	const least = 16 // cells of the name
+	whole := fmt.Sprintf(" (%s): %s", r.Format, r.summary())
+	if len(r.Sessions) == 0 && r.Turns == 0 {
+		whole = fmt.Sprintf(" (%s): no finished turn", r.Format)
+		if !final {
+			whole += "; --final takes one that is not"
+		}
+	}
+	rest := whole
+	if e.width > 0 && len([]rune(rest)) > e.width-least {
+		_, news, _ := strings.Cut(whole, "; ")
+		rest = fmt.Sprintf(": %s; %s", plural(uint64(r.Turns), "turn"), news)
+	}
+	name := []rune(printable(r.File))
+	if room := max(least, e.width-len([]rune(rest))); e.width > 0 && len(name) > room {
+		name = append([]rune{'…'}, name[len(name)-room+1:]...)
+	}
+	fmt.Fprintln(e.out, bold.Render(string(name))+rest)
+}
+
+func (e *env) printSessions(r *report) {
+	const most = 8
+	for i, s := range r.Sessions {
+		if i == most && len(r.Sessions) > most+1 {
+			fmt.Fprintf(e.out, "  … and %s more; ledgerctl sessions lists them\n", grouped(uint64(len(r.Sessions)-most)))
+			break
+		}
+		fmt.Fprintf(e.out, "  session %s\n", idStyle.Render(s.String()))
+	}
+}
+
+// lossKind is losses that are told as one.
+type lossKind struct{ what, reason string }
+
+// printKinds prints how many losses there are of each kind: what was repaired
+// first, what was only left out last. Bookkeeping of many types is one kind.
+func (e *env) printKinds(losses []interchange.Loss) {
+	var order []lossKind
+	count := make(map[lossKind]int)
+	types := make(map[lossKind][]string)
+	for _, l := range losses {
+		reason, typ, typed := strings.Cut(l.Reason, ": ")
+		if !typed || strings.ContainsAny(typ, ";,") {
+			reason, typed = l.Reason, false
+		}
+		k := lossKind{l.What, reason}
+		if count[k] == 0 {
+			order = append(order, k)
+		}
+		count[k] += max(l.Count, 1)
+		if typed && !slices.Contains(types[k], typ) {
+			types[k] = append(types[k], typ)
+		}
+	}
+	weight := func(k lossKind) int {
+		return slices.Index([]string{"skipped", "stored", "kept_first", "repaired"}, k.what)
+	}
+	slices.SortStableFunc(order, func(a, b lossKind) int { return weight(b) - weight(a) })
+	var rows [][]string
+	for _, k := range order {
+		reason := k.reason
+		const most = 4
+		if t := types[k]; len(t) > most+1 {
+			reason += fmt.Sprintf(": %s and %d more types", strings.Join(t[:most], ", "), len(t)-most)
+		} else if len(t) > 0 {
+			reason += ": " + strings.Join(t, ", ")
+		}
+		rows = append(rows, []string{k.what, grouped(uint64(count[k])), printable(reason)})
+	}
+	fmt.Fprintln(e.out, faint.Render("not kept exactly as it stood (--losses lists each):"))
+	fmt.Fprint(e.out, e.table([]column{{head: "what"}, {head: "times", right: true}, {head: "why", wraps: true, least: 30}}, rows))
+}
+
+// printEach prints every loss with its line.
+func (e *env) printEach(losses []interchange.Loss) {
+	var rows [][]string
+	for _, l := range losses {
+		line := ""
+		if l.Line > 0 {
+			line = fmt.Sprint(l.Line)
+		}
+		rows = append(rows, []string{"  " + l.What, grouped(uint64(max(l.Count, 1))), line, printable(l.Record), printable(l.Reason)})
+	}
+	cols := []column{{head: "  what"}, {head: "times", right: true}, {head: "line", right: true}, {head: "record", drop: 1}, {head: "why", wraps: true, least: 30}}
+	fmt.Fprint(e.out, e.table(cols, rows))
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"charm.land/lipgloss/v2"
+
+	"nexus/compactor"
+	"nexus/compactor/compare"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+func anID(n byte) (id turns.ID) {
+	for i := range id {
+		id[i] = n + byte(i)*17
+	}
+	id[0] = 1
+	return id
+}
+
+// Nothing that is shown as a table wraps in a terminal of 80 or 120 cells, and what
+// a row is known by stays.
+func TestFitsTheTerminal(t *testing.T) {
+	words := strings.Repeat("why does the build fail on 日本語 ", 8)
+	said := api.Time(time.Date(2025, 4, 29, 23, 50, 0, 0, time.UTC))
+	var sessions []api.Session
+	for i := range byte(3) {
+		sessions = append(sessions, api.Session{ID: anID(i), Agent: "main", State: "open", Turns: 1234, Compactions: 12, Tokens: 1_234_567,
+			Pressure: 0.99, HeadTime: &said, Title: words, Meta: turns.Raw(`{"source":"claude-code"}`)})
+	}
+	sessions[1].Label, sessions[2].State, sessions[2].Agent = strings.Repeat("label", 8), "closed", "a-second-agent"
+	cx := &api.Context{Tokens: 163_136, Overhead: 12_345, Budget: 165_232, Fingerprint: "sha256:" + strings.Repeat("a", 64), Recipe: turns.Raw(`{"counter":"wolffish-1"}`),
+		Preamble: []api.PreamblePart{{Type: "system", Name: words, Tokens: 12}}}
+	for i := range byte(40) {
+		cx.Sources = append(cx.Sources, api.Source{Turn: anID(i), Half: "messages", Status: "verbatim", Tokens: 123_456, Why: words})
+	}
+	tree := &api.Tree{Sessions: []api.TreeSession{{ID: anID(0), Label: strings.Repeat("label", 12), State: "open", Turns: 12_345, Depth: 12_345, BranchCount: 70,
+		Branches: []api.Branch{{Tip: anID(9), From: 1, To: 12_345, Compactions: []api.PathTurn{{ID: anID(5), Depth: 12_344}}, CompactionCount: 9}, {Tip: anID(7), From: 12, To: 345}}}}}
+	for i := range byte(9) {
+		f := api.TreeSession{ID: anID(i + 1), State: "closed", ForkedFrom: &api.ForkedFrom{Session: anID(i), Mode: "as_seen"}, ForkDepth: 123}
+		tree.Sessions = append(tree.Sessions, f)
+	}
+	x := &comparison{window: 200_000, prices: compare.DefaultPrices, sums: make([]compare.Sum, 3)}
+	for i, name := range []string{"balanced", "nexus", `balanced{"keep_tokens":8000}`} {
+		x.policies = append(x.policies, compactor.Policy{Name: name})
+		x.sums[i] = compare.Sum{Calls: 12_345, Compactions: 123, Elisions: 1234, Rewritten: 123_456_789, Usage: compare.Usage{Read: 123_456_789_012}}
+	}
+	rep := &report{File: strings.Repeat("a-folder/", 12) + "session.jsonl", Format: "claude-code", Sessions: []turns.ID{anID(1)}, Turns: 1234, Forks: 12, Compactions: 3, Stored: 1300, Existing: 12_000,
+		Losses: []interchange.Loss{{What: "repaired", Reason: words}, {What: "skipped", Reason: "bookkeeping lines: progress", Count: 1234}, {What: "skipped", Reason: "bookkeeping lines: mode", Count: 2}}}
+
+	for _, width := range []int{80, 120} {
+		var out bytes.Buffer
+		e := &env{out: &out, err: &out, width: width}
+		for what, c := range map[string]struct {
+			show func()
+			want []string
+		}{
+			"sessions": {func() { out.WriteString(e.sessionTable(sessions)) }, []string{short(sessions[0].ID), "2025-04-29", "why does the build", "labellabel", "closed", "a-second-agent"}},
+			"context":  {func() { e.printContext(cx, true) }, []string{short(cx.Sources[39].Turn), "175,481 of 165,232", "counted by wolffish-1", "why does the build fail"}},
+			"folded":   {func() { e.printContext(cx, false) }, []string{"24 more"}},
+			"tree":     {func() { e.printTree(tree, anID(0)) }, []string{short(anID(9)), short(anID(5)), "8 compactions more", "68 more", "◀"}},
+			"compare":  {func() { out.WriteString(x.table(e)) }, []string{"123,456,789,012", "relative", "earlier", "ledgerctl help compare"}},
+			"import": {func() {
+				a := imported{e: e, files: 2}
+				if err := a.add(rep, false); err != nil {
+					t.Error(err)
+				}
+				a.strange = []string{words, words, words, words}
+				a.end()
+			}, []string{"session.jsonl", "1,300 stored", "1,236", "bookkeeping lines: progress, mode", "4 files are no transcripts"}},
+			"session": {func() {
+				if err := e.printSession(&sessions[1]); err != nil {
+					t.Error(err)
+				}
+			}, []string{"title", "claude-code"}},
+		} {
+			t.Run(fmt.Sprint(what, " ", width), func(t *testing.T) {
+				out.Reset()
+				c.show()
+				for line := range strings.Lines(out.String()) {
+					if n := lipgloss.Width(strings.TrimRight(line, "\n")); n > width && !strings.Contains(line, "sha256:") && !strings.Contains(line, "label") || n > width && what == "sessions" {
+						t.Errorf("%d cells: %s", n, line)
+					}
+				}
+				for _, w := range c.want {
+					if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), strings.Join(strings.Fields(w), " ")) {
+						t.Errorf("%q is not in:\n%s", w, out.String())
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"sessions", "log", "show", "compact", "compare"}
+	for typed, want := range map[string]string{"sesions": "sessions", "lgo": "log", "shwo": "show", "ses": "sessions", "compct": "compact", "frobnicate": "", "x": "", "": ""} {
+		if got := nearest(typed, names); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", typed, got, want)
+		}
+	}
+}

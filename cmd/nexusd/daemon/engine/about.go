@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+const (
+	// titleRunes is the longest title.
+	titleRunes = 120
+	// titleTurns is how many turns are looked through for a user's words.
+	titleTurns = 8
+)
+
+// about fills in what tells conversations apart: a title, and when the newest
+// turn was said. What can't be read has none.
+func (e *Engine) about(ctx context.Context, s *ledger.Session, out *api.Session) {
+	var meta struct {
+		Title turns.Raw `json:"title"`
+	}
+	_ = json.Unmarshal(out.Meta, &meta) // members of others are none of ours
+	if t, ok := meta.Title.Text(); ok {
+		out.Title = oneLine(t)
+	}
+	head, err := e.headNode(s)
+	if err != nil || head.Ref.IsZero() {
+		return
+	}
+	out.HeadTime = e.saidAt(ctx, head)
+	if out.Title == "" {
+		out.Title = e.asked(ctx, s, head)
+	}
+}
+
+// saidAt is the time that the newest turn at or above a node claims, else when it
+// was recorded. Compactions say nothing.
+func (e *Engine) saidAt(ctx context.Context, head lineage.Node) (at *api.Time) {
+	_ = e.pathUp(ctx, head, 1, head.Depth, func(n lineage.Node) (bool, error) {
+		if n.Kind == turns.KindCompaction {
+			return true, nil
+		}
+		t, err := e.Store.Turn(n.Ref)
+		if err != nil {
+			return false, err
+		}
+		payload, err := e.Store.Payload(t)
+		if err != nil {
+			return false, err
+		}
+		ev, err := turns.Decode(payload)
+		if err != nil {
+			return false, err
+		}
+		ns := ev.Claimed
+		if ns == 0 {
+			ns = ev.Recorded
+		}
+		v := api.UnixTime(ns)
+		at = &v
+		return false, nil
+	})
+	return at
+}
+
+// asked is the first words that a user said in a session: in its own turns, and
+// where a fork has none of those, in those that it inherits.
+func (e *Engine) asked(ctx context.Context, s *ledger.Session, head lineage.Node) string {
+	if f := s.ForkOf; f != nil && head.Ref.Session == s.ID {
+		if at, err := e.Store.Turn(f.At); err == nil {
+			if words := e.askedFrom(ctx, head, at.Depth+1); words != "" {
+				return words
+			}
+		}
+	}
+	return e.askedFrom(ctx, head, 1)
+}
+
+// askedFrom is the first words of a user in some turns from a depth on. What a
+// program put into the user's mouth counts where there is nothing else.
+func (e *Engine) askedFrom(ctx context.Context, head lineage.Node, lo uint64) (words string) {
+	_ = e.pathTurns(ctx, head, lo, min(lo+titleTurns-1, head.Depth), func(_ projections.Turn, ev *turns.Event) (bool, error) {
+		if ev.Kind != turns.KindTurn {
+			return true, nil
+		}
+		var b turns.TurnBody
+		if err := e.open(ev, &b); err != nil {
+			return false, err
+		}
+		for _, text := range userTexts(b.Messages) {
+			t := oneLine(text)
+			if t != "" && (words == "" || !put(t)) {
+				words = t
+			}
+			if t != "" && !put(t) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	return words
+}
+
+func userTexts(ms []turns.Message) (out []string) {
+	for _, m := range ms {
+		if m.Role != turns.User {
+			continue
+		}
+		for _, p := range m.Parts {
+			switch {
+			case p.Type != turns.Text:
+			case p.Ref != nil:
+				out = append(out, p.Ref.Preview)
+			default:
+				out = append(out, p.Content)
+			}
+		}
+	}
+	return out
+}
+
+// put reports whether a text begins as those do that agents write in the user's
+// name: a tag, a caveat on what follows, the instructions of a repository.
+func put(text string) bool {
+	for _, p := range []string{"<", "Caveat: ", "# AGENTS.md", "[tool result without its call]"} {
+		if strings.HasPrefix(text, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// oneLine is the beginning of a text, on one line.
+func oneLine(s string) string {
+	if len(s) > 8*titleRunes {
+		s = s[:8*titleRunes]
+	}
+	r := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " "))
+	if len(r) > titleRunes {
+		r = append(r[:titleRunes-1], '…')
+	}
+	return string(r)
+}
