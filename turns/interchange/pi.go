@@ -2,6 +2,7 @@ package interchange
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +36,9 @@ type PiOptions struct {
 // of its own (commands that the user ran, summaries of branches that were left,
 // messages of extensions) is kept as user text.
 //
-// Held in memory are the entries' places (about 100 bytes each) and what was
+// A parent may stand up to [piLate] entries behind its child, which waits for it.
+//
+// Held in memory are the entries' places (about 200 bytes each) and what was
 // said since the last turn. Not safe for concurrent use.
 type PiReader struct {
 	lines *ccLines
@@ -48,12 +51,28 @@ type PiReader struct {
 	session turns.ID
 	start   time.Time
 	cwd     string
-	level   string // thinking level in force
-	said    string // thinking level that the last turn has
-	entries []*piNode
+	level   string    // thinking level in force
+	said    string    // thinking level that the last turn has
+	entries []*piNode // in the order in which they were placed
+	last    *piNode   // of the entry read last
 	byID    map[string]*piNode
 	tips    map[turns.ID]turns.ID // last turn of each session
-	called  map[string]bool
+	called  callIDs
+	seen    map[string][sha256.Size]byte // entries read, by id
+	waiting []piWaiting                  // for their parent, in the file's order
+	read    int                          // entries read
+}
+
+// piLate is how many entries an entry waits for its parent.
+const piLate = 64
+
+// piWaiting is an entry whose parent was not read yet.
+type piWaiting struct {
+	line   int
+	entry  piEntry
+	node   *piNode
+	before *piNode // of the entry before it
+	until  int     // it is given up when as many entries are read
 }
 
 // piNode is an entry's place in the tree.
@@ -73,7 +92,7 @@ func Pi(r io.Reader, opt PiOptions) *PiReader {
 	if opt.MaxLine <= 0 {
 		opt.MaxLine = DefaultMaxLine
 	}
-	return &PiReader{lines: newCCLines(r, opt.MaxLine), opt: opt, byID: make(map[string]*piNode), tips: make(map[turns.ID]turns.ID), called: make(map[string]bool)}
+	return &PiReader{lines: newCCLines(r, opt.MaxLine), opt: opt, byID: make(map[string]*piNode), tips: make(map[turns.ID]turns.ID), seen: make(map[string][sha256.Size]byte)}
 }
 
 // Next is the next step, or [io.EOF] after the last. [turns.ErrMalformed]: the
@@ -100,8 +119,12 @@ func (p *PiReader) line() error {
 	line, err := p.lines.next()
 	switch {
 	case err == io.EOF:
-		if p.opt.Final {
+		switch {
+		case p.opt.Final:
+			p.settle(true)
 			p.end()
+		case len(p.waiting) > 0:
+			p.loss.single = append(p.loss.single, Loss{What: "skipped", Reason: "entries whose parent is not in the file yet; --final takes them", Count: len(p.waiting)})
 		}
 		return io.EOF
 	case errors.Is(err, errLineTooLong):
@@ -119,24 +142,69 @@ func (p *PiReader) line() error {
 		if p.session.IsZero() && e.Type != "session" {
 			return fmt.Errorf("read pi session, line %d: %w: it does not begin with a session", line.n, turns.ErrMalformed)
 		}
-		p.entry(line.n, &e)
+		p.entry(line.n, &e, sha256.Sum256(b))
 	}
 	return nil
 }
 
-// entry takes one entry. The first is the session's header, which has index 0.
-func (p *PiReader) entry(line int, e *piEntry) {
+// entry reads one entry. The first is the session's header, which has index 0.
+func (p *PiReader) entry(line int, e *piEntry, sum [sha256.Size]byte) {
 	if e.Type == "session" {
 		if !p.session.IsZero() {
 			p.loss.add(line, "skipped", "a second session header", e.ID)
 			return
 		}
 		p.open(e)
-		p.entries = append(p.entries, &piNode{})
+		p.last = &piNode{}
+		p.entries = append(p.entries, p.last)
 		return
 	}
-	n := &piNode{at: moment(turns.RawText(e.Time))}
-	p.place(line, n, e)
+	p.read++
+	if e.ID != "" {
+		switch before, again := p.seen[e.ID]; {
+		case again && before == sum:
+			p.loss.add(line, "skipped", "the entry stands in the file a second time", e.ID)
+			return
+		case again:
+			p.loss.add(line, "repaired", "another entry has the same id; what names it as its parent from here on means this one", e.ID)
+			e.again = true
+		}
+		p.seen[e.ID] = sum
+	}
+	w := piWaiting{line, *e, &piNode{at: moment(turns.RawText(e.Time))}, p.last, p.read + piLate}
+	p.last = w.node
+	if e.ID == "" || p.placed(e) {
+		p.take(&w)
+	} else {
+		p.waiting = append(p.waiting, w)
+	}
+	p.settle(false)
+}
+
+// placed reports whether the parent that e names was read.
+func (p *PiReader) placed(e *piEntry) bool { return e.Parent == "" || p.byID[e.Parent] != nil }
+
+// settle takes the entries that need not wait any more: their parent was read,
+// or waiting is over, as it is for all at the end of the file.
+func (p *PiReader) settle(end bool) {
+	for {
+		i := slices.IndexFunc(p.waiting, func(w piWaiting) bool { return p.placed(&w.entry) })
+		if i < 0 && len(p.waiting) > 0 && (end || p.waiting[0].until <= p.read) {
+			i = 0
+		}
+		if i < 0 {
+			return
+		}
+		w := p.waiting[i]
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+		p.take(&w)
+	}
+}
+
+// take takes an entry whose place is known.
+func (p *PiReader) take(w *piWaiting) {
+	line, n, e := w.line, w.node, &w.entry
+	p.place(w)
 	p.entries = append(p.entries, n)
 	switch e.Type {
 	case "message":
@@ -171,18 +239,21 @@ func (p *PiReader) open(e *piEntry) {
 }
 
 // place finds an entry's parent: the one that it names, else the entry before.
-func (p *PiReader) place(line int, n *piNode, e *piEntry) {
-	n.parent = p.entries[len(p.entries)-1]
+func (p *PiReader) place(w *piWaiting) {
+	n, e := w.node, &w.entry
+	if n.parent = w.before; n.parent != p.entries[0] && n.parent.parent == nil { // it waits itself
+		n.parent = p.entries[len(p.entries)-1]
+	}
 	if e.ID != "" {
-		p.byID[e.ID] = n
 		switch up, ok := p.byID[e.Parent]; {
-		case ok && up != n:
+		case ok:
 			n.parent = up
 		case e.Parent == "":
 			n.parent = p.entries[0]
 		default:
-			p.loss.add(line, "repaired", "its parent is not in the file; it follows the entry before it", e.ID)
+			p.loss.add(w.line, "repaired", "its parent is not in the file; it follows the entry before it", e.ID)
 		}
+		p.byID[e.ID] = n
 	}
 	n.parent.children++
 	n.turn, n.half, n.records = n.parent.turn, n.parent.half, n.parent.records

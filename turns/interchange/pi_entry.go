@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -30,11 +31,17 @@ type piEntry struct {
 	Level         string `json:"thinkingLevel"`
 	BranchedFrom  string `json:"branchedFrom"`
 	ParentSession string `json:"parentSession"`
+
+	again bool // another entry has this id
 }
 
-// record is the entry's own id, or its line where the format has none.
+// record is the entry's own id, or its line where the format has none; both
+// where another entry has the id.
 func (e *piEntry) record(line int) string {
-	if e.ID != "" {
+	switch {
+	case e.again:
+		return e.ID + " " + strconv.Itoa(line)
+	case e.ID != "":
 		return e.ID
 	}
 	return strconv.Itoa(line)
@@ -68,6 +75,37 @@ type piUsage struct {
 	CacheRead  uint64         `json:"cacheRead"`
 	CacheWrite uint64         `json:"cacheWrite"`
 	Cost       jsontext.Value `json:"cost"`
+}
+
+// provider is whose signatures the message holds: that of the API which it came
+// from, or the API's own name.
+func (m *piMessage) provider() string {
+	switch {
+	case strings.HasPrefix(m.API, "anthropic"):
+		return "anthropic"
+	case strings.HasPrefix(m.API, "google"):
+		return "gemini"
+	case m.API == "" || strings.Contains(m.API, "openai"):
+		return "openai"
+	}
+	return m.API
+}
+
+// ext keeps a signature, verbatim, for its provider; nil where there is none.
+// Gemini's have one name wherever they stand.
+func (m *piMessage) ext(member string, v jsontext.Value) turns.Raw {
+	if len(v) == 0 || v.Kind() == 'n' {
+		return nil
+	}
+	provider := m.provider()
+	if provider == "gemini" {
+		member = "thoughtSignature"
+	}
+	ext, err := turns.EncodeJSON(map[string]map[string]turns.Raw{provider: {member: turns.Raw(v)}})
+	if err != nil { // it came from JSON that was checked
+		return nil
+	}
+	return ext
 }
 
 func (m *piMessage) usage() *turns.Usage {
@@ -124,6 +162,8 @@ type piBlock struct {
 	Thinking  string         `json:"thinking"`
 	Signature jsontext.Value `json:"thinkingSignature"`
 	Redacted  bool           `json:"redacted"`
+	OfText    jsontext.Value `json:"textSignature"`
+	OfThought jsontext.Value `json:"thoughtSignature"`
 	ID        string         `json:"id"`
 	Name      string         `json:"name"`
 	Arguments jsontext.Value `json:"arguments"`
@@ -174,24 +214,27 @@ func (p *PiReader) response(line int, m *piMessage) turns.Message {
 	for _, b := range blocks {
 		switch b.Type {
 		case "text":
-			out.Parts = append(out.Parts, turns.TextPart(b.Text))
+			out.Parts = append(out.Parts, turns.Part{Type: turns.Text, Content: b.Text, Ext: m.ext("textSignature", b.OfText)})
 		case "thinking":
-			part := turns.Part{Type: turns.Reasoning, Content: b.Thinking}
-			if len(b.Signature) > 0 && b.Signature.Kind() == '"' {
-				provider, member := "openai", "item"
-				if m.API == "anthropic-messages" {
-					provider, member = "anthropic", "signature"
+			member, v := "thinkingSignature", turns.Raw(b.Signature)
+			switch provider := m.provider(); {
+			case provider == "anthropic" && b.Redacted:
+				member = "data"
+			case provider == "anthropic":
+				member = "signature"
+			case provider == "openai": // what the Responses API signed is an item, written as text
+				if item := unquoted(v); item.Kind() == '{' {
+					member, v = "item", item
 				}
-				part.Ext, _ = turns.EncodeJSON(map[string]map[string]turns.Raw{provider: {member: turns.Raw(b.Signature)}})
 			}
-			out.Parts = append(out.Parts, part)
+			out.Parts = append(out.Parts, turns.Part{Type: turns.Reasoning, Content: b.Thinking, Ext: m.ext(member, jsontext.Value(v))})
 		case "toolCall":
 			args := turns.Raw(b.Arguments)
 			if args == nil {
 				args = turns.Raw("{}")
 			}
-			p.called[b.ID] = true
-			out.Parts = append(out.Parts, turns.Part{Type: turns.ToolCall, ID: b.ID, Name: b.Name, Arguments: args})
+			id := p.called.call(line, b.ID, out.Calls(nil), &p.loss)
+			out.Parts = append(out.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: b.Name, Arguments: args, Ext: m.ext("thoughtSignature", b.OfThought)})
 		default:
 			p.loss.add(line, "skipped", "content of type "+strconv.Quote(b.Type), "")
 		}
@@ -213,7 +256,8 @@ func (p *PiReader) result(line int, m *piMessage) turns.Message {
 		p.loss.count("skipped", "details of tool results, which the model does not see; the results are stored")
 	}
 	parts := piParts(m.Content, &p.loss, line)
-	if !p.called[m.CallID] {
+	id, ok := p.called.result(m.CallID)
+	if !ok {
 		p.loss.add(line, "repaired", "a tool result is kept as text: its call is not in the file", m.CallID)
 		return turns.Message{Role: turns.User, Parts: append([]turns.Part{turns.TextPart(fmt.Sprintf("[result of a tool call that is not in the transcript, id %q]", m.CallID))}, parts...)}
 	}
@@ -222,5 +266,5 @@ func (p *PiReader) result(line int, m *piMessage) turns.Message {
 		response = turns.RawText("")
 		p.loss.add(line, "skipped", "a tool result that can't be written: "+err.Error(), m.CallID)
 	}
-	return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: m.CallID, Name: m.Tool, Response: response, IsError: m.IsError}}}
+	return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Name: m.Tool, Response: response, IsError: m.IsError}}}
 }

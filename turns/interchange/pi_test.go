@@ -3,6 +3,7 @@ package interchange
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -319,4 +320,146 @@ func FuzzPi(f *testing.F) {
 			}
 		}
 	})
+}
+
+// piText is a session of entries; each is the entry's members after its type.
+func piText(entries ...string) string {
+	text := `{"type":"session","version":3,"id":"s3","timestamp":"2025-12-09T00:53:29.825Z","cwd":"/w"}` + "\n"
+	for _, e := range entries {
+		text += `{"type":"message",` + e + "}\n"
+	}
+	return text
+}
+
+func piEntryText(id, parent, role, content string) string {
+	if parent != "null" {
+		parent = `"` + parent + `"`
+	}
+	return `"id":"` + id + `","parentId":` + parent + `,"timestamp":"2025-12-09T00:54:00Z","message":{"role":"` + role + `","content":` + content + `}`
+}
+
+// Signatures stand verbatim under the provider that made them, and go back to
+// no other.
+func TestPiSignatures(t *testing.T) {
+	item := `{\"type\":\"reasoning\",\"id\":\"rs_1\",\"summary\":[],\"n\":12345678901234567890}`
+	blocks := func(signature string) string {
+		return `[{"type":"thinking","thinking":"hm","thinkingSignature":"` + signature + `"},{"type":"text","text":"so","textSignature":"c2ln"},{"type":"toolCall","id":"c1","name":"ls","arguments":{},"thoughtSignature":"dGhv"}]`
+	}
+	for _, c := range []struct {
+		api, signature, extra string
+		want                  []string // ext of reasoning, text and call
+	}{
+		{"anthropic-messages", "sig=", "", []string{`{"anthropic":{"signature":"sig="}}`, `{"anthropic":{"textSignature":"c2ln"}}`, `{"anthropic":{"thoughtSignature":"dGhv"}}`}},
+		{"anthropic-messages", "data", `"redacted":true,`, []string{`{"anthropic":{"data":"data"}}`, `{"anthropic":{"textSignature":"c2ln"}}`, `{"anthropic":{"thoughtSignature":"dGhv"}}`}},
+		{"openai-responses", item, "", []string{`{"openai":{"item":{"type":"reasoning","id":"rs_1","summary":[],"n":12345678901234567890}}}`, `{"openai":{"textSignature":"c2ln"}}`, `{"openai":{"thoughtSignature":"dGhv"}}`}},
+		{"openai-completions", "reasoning_content", "", []string{`{"openai":{"thinkingSignature":"reasoning_content"}}`, `{"openai":{"textSignature":"c2ln"}}`, `{"openai":{"thoughtSignature":"dGhv"}}`}},
+		{"google-vertex", "Z2Vt", "", []string{`{"gemini":{"thoughtSignature":"Z2Vt"}}`, `{"gemini":{"thoughtSignature":"c2ln"}}`, `{"gemini":{"thoughtSignature":"dGhv"}}`}},
+		{"mistral-conversations", "bWlz", "", []string{`{"mistral-conversations":{"thinkingSignature":"bWlz"}}`, `{"mistral-conversations":{"textSignature":"c2ln"}}`, `{"mistral-conversations":{"thoughtSignature":"dGhv"}}`}},
+	} {
+		content := strings.Replace(blocks(c.signature), `{"type":"thinking",`, `{"type":"thinking",`+c.extra, 1)
+		text := piText(strings.TrimSuffix(piEntryText("a", "null", "assistant", content), "}")+`,"api":"`+c.api+`"}`, piEntryText("b", "a", "toolResult", `"x"`))
+		text = strings.Replace(text, `"role":"toolResult"`, `"role":"toolResult","toolCallId":"c1"`, 1)
+		steps, _ := readPi(t, text, true)
+		m := *steps[1].Append.Response
+		var got []string
+		for _, p := range m.Parts {
+			got = append(got, string(p.Ext))
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: ext (-want +got):\n%s", c.api, d)
+		}
+		for name, render := range map[string]renderer{"anthropic-messages": Anthropic, "google-vertex": Gemini, "openai": OpenAI} {
+			r, err := render(nil, nil, append([]turns.Message{m}, steps[2].Append.Messages...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := bytes.Contains(joined(r), []byte(c.signature)) || bytes.Contains(joined(r), []byte("dGhv"))
+			if sent != (name == c.api) {
+				t.Errorf("%s, rendered for %s: %s", c.api, name, joined(r))
+			}
+		}
+	}
+}
+
+// One entry twice is stored once; another under the same id is another entry.
+func TestPiSameID(t *testing.T) {
+	one, two := piEntryText("a1", "null", "user", `"one"`), piEntryText("a2", "a1", "assistant", `"1"`)
+	text := piText(one, two, two, one, piEntryText("a3", "a2", "user", `"two"`), piEntryText("a3", "a2", "assistant", `"other"`), piEntryText("a4", "a3", "assistant", `"4"`),
+		strings.Replace(piEntryText("a4", "a4", "assistant", `"4"`), `00Z"`, `01Z"`, 1))
+	steps, losses := readPi(t, text, true)
+	want := []string{
+		"open S1", "S1 T1 after - user(one) => assistant(1)", "S1 T2 after T1 => assistant(other)", "S1 T3 after T2 => assistant(4)", "S1 T4 after T3 => assistant(4)",
+		"fork S2 at T1 of S1", "S2 T5 after T1 user(two) => pending",
+	}
+	got := story(steps)
+	for i := range got {
+		got[i] = strings.Replace(got[i], "  =>", " =>", 1)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("steps (-want +got):\n%s", d)
+	}
+	var what []string
+	for _, l := range losses {
+		what = append(what, l.What+" "+l.Record)
+	}
+	if d := cmp.Diff([]string{"skipped a2", "skipped a1", "repaired a3", "repaired a4"}, what); d != "" {
+		t.Errorf("losses (-want +got):\n%s\n%+v", d, losses)
+	}
+	ids := map[turns.ID]bool{}
+	for _, s := range steps {
+		if a := s.Append; a != nil {
+			if ids[a.ID] {
+				t.Errorf("two turns have the id %s", a.ID)
+			}
+			ids[a.ID] = true
+		}
+	}
+	call := `{"type":"toolCall","id":"c","name":"ls","arguments":{}}`
+	result := `"id":"%","parentId":"!","timestamp":"2025-12-09T00:54:00Z","message":{"role":"toolResult","toolCallId":"c","content":"%"}`
+	steps, losses = readPi(t, piText(piEntryText("a", "null", "assistant", "["+call+","+call+"]"), strings.NewReplacer("%", "b", "!", "a").Replace(result), strings.NewReplacer("%", "d", "!", "b").Replace(result)), true)
+	if got := story(steps); len(got) != 3 || !strings.HasSuffix(got[1], "assistant(call c ls{} call c-2 ls{})") || !strings.Contains(got[2], `tool(result c "b"), tool(result c-2 "d")`) || len(losses) != 1 {
+		t.Errorf("a call's id twice: %v, losses %+v", got, losses)
+	}
+}
+
+// A child may stand before its parent, with what follows it; one whose parent
+// does not come within the next entries follows the entry before it.
+func TestPiLateParent(t *testing.T) {
+	text := piText(
+		piEntryText("a1", "null", "user", `"one"`), piEntryText("a4", "a3", "assistant", `"2"`), piEntryText("a5", "a4", "user", `"three"`),
+		piEntryText("a2", "a1", "assistant", `"1"`), piEntryText("a3", "a2", "user", `"two"`), piEntryText("a6", "a5", "assistant", `"3"`))
+	steps, losses := readPi(t, text, false)
+	want := []string{
+		"open S1", "S1 T1 after - user(one) => assistant(1)", "S1 T2 after T1 user(two) => assistant(2)", "S1 T3 after T2 user(three) => assistant(3)",
+	}
+	if d := cmp.Diff(want, story(steps)); d != "" || len(losses) != 0 {
+		t.Errorf("steps (-want +got):\n%s\nlosses %+v", d, losses)
+	}
+	entries := []string{piEntryText("a1", "null", "user", `"one"`), piEntryText("b0", "gone", "assistant", `"0"`)}
+	for i := range piLate {
+		entries = append(entries, piEntryText(fmt.Sprintf("b%d", i+1), fmt.Sprintf("b%d", i), "assistant", fmt.Sprintf(`"%d"`, i+1)))
+	}
+	steps, losses = readPi(t, piText(entries[:len(entries)-1]...), false)
+	if len(steps) != 1 || len(losses) != 1 || losses[0].Count != piLate {
+		t.Errorf("before they are given up: %v, losses %+v", story(steps), losses)
+	}
+	steps, losses = readPi(t, piText(entries...), false)
+	if len(steps) != 2+piLate || story(steps)[1] != "S1 T1 after - user(one) => assistant(0)" || len(losses) != 1 || losses[0].Record != "b0" {
+		t.Errorf("after: %v, losses %+v", story(steps), losses)
+	}
+	final, _ := readPi(t, piText(entries[:4]...), true)
+	if d := cmp.Diff(steps[:len(final)], final); d != "" || len(final) != 4 {
+		t.Errorf("at the end of the file: %s", d)
+	}
+	text = piText(append(entries, piEntryText("c", "d", "user", `"c"`), piEntryText("d", "c", "assistant", `"d"`), piEntryText("e", "e", "assistant", `"e"`))...)
+	whole, _ := readPi(t, text, true)
+	growing, _ := readPi(t, text, false)
+	if len(whole) != 4+piLate || !cmp.Equal(growing, whole[:len(growing)]) {
+		t.Errorf("circles: %v", story(whole)[piLate:])
+	}
+	for n := strings.IndexByte(text, '\n') + 1; n < len(text); n += 101 {
+		if got, _ := readPi(t, text[:n], false); len(got) > len(growing) || !cmp.Equal(got, growing[:len(got)]) {
+			t.Fatalf("cut at %d: %s", n, cmp.Diff(growing, got))
+		}
+	}
 }
