@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"nexus/turns"
-	"nexus/turns/tokens"
 )
 
 // RendererVersion names how [Render] turns a path into messages. It changes
@@ -14,17 +13,34 @@ import (
 const RendererVersion = "render-1"
 
 // Recipe is what it takes to build the same context again: the same recipe on
-// the same ledger gives the same bytes.
+// the same ledger gives the same bytes, whatever came after it, the clock says
+// or a daemon is configured to.
 type Recipe struct {
-	Renderer   string     `json:"renderer"`
-	Session    turns.ID   `json:"session"`
-	Head       turnName   `json:"head,omitzero"`
-	Compaction turnName   `json:"compaction,omitzero"` // in force; absent: none
-	Policy     turns.Hash `json:"policy"`
-	Counter    string     `json:"counter"`
-	Budget     uint64     `json:"budget"`
-	Open       OpenCalls  `json:"open,omitzero"`
+	Renderer   string       `json:"renderer"`
+	Session    turns.ID     `json:"session"`
+	Head       turnName     `json:"head,omitzero"`
+	Compaction turnName     `json:"compaction,omitzero"` // in force; absent: none
+	Settings   turns.ID     `json:"settings,omitzero"`   // the session's event that they stood in
+	Policy     turns.Hash   `json:"policy"`
+	Asked      *AskedPolicy `json:"asked,omitempty"` // the policy, where it was not the session's
+	Counter    string       `json:"counter"`
+	Limits     turns.Limits `json:"limits,omitzero"` // that counted, the model's included
+	Budget     uint64       `json:"budget"`          // that it had to fit, overhead included; 0: none
+	Cache      string       `json:"cache,omitzero"`  // "cold" or "warm", where the policy's view goes by it: see [Prune]
+	Open       OpenCalls    `json:"open,omitzero"`
 }
+
+// AskedPolicy is a policy by its name and overrides.
+type AskedPolicy struct {
+	Name string    `json:"name"`
+	Set  turns.Raw `json:"set,omitempty"`
+}
+
+// The words of [Recipe].Cache.
+const (
+	cacheCold = "cold"
+	cacheWarm = "warm"
+)
 
 // turnName is a [turns.Ref] as a JSON object.
 type turnName struct {
@@ -37,12 +53,39 @@ func (n turnName) Ref() turns.Ref { return turns.Ref{Session: n.Session, Turn: n
 
 func named(r turns.Ref) turnName { return turnName{r.Session, r.Turn} }
 
-// NewRecipe is the recipe of Render(p, c) under a policy and budget.
-func NewRecipe(p Path, pol Policy, budget uint64, c tokens.Counter) Recipe {
-	return Recipe{
+// NewRecipe is the recipe of Render(p, p.Counter) under a policy and budget.
+// Whose settings they are is left to the caller.
+func NewRecipe(p Path, pol Policy, budget uint64) Recipe {
+	r := Recipe{
 		Renderer: RendererVersion, Session: p.Session, Head: named(p.Head.Ref), Compaction: named(p.previous()),
-		Policy: pol.Digest(), Counter: c.Name(), Budget: budget,
+		Policy: pol.Digest(), Counter: p.counter().Name(), Limits: p.Limits, Budget: budget,
 	}
+	if p.View.When == "cache_cold" {
+		if r.Cache = cacheWarm; p.Cold {
+			r.Cache = cacheCold
+		}
+	}
+	return r
+}
+
+// Replay is p, loaded under pol at the recipe's head, as it was when the recipe was written.
+// Error: [turns.ErrUnsupported] for what p is not, and this build can't make of it.
+func (r Recipe) Replay(p Path, pol Policy) (Path, error) {
+	not := func(what string, have, want any) error {
+		return fmt.Errorf("%w: the recipe is of %s %v, here it is %v", turns.ErrUnsupported, what, want, have)
+	}
+	switch {
+	case pol.Digest() != r.Policy:
+		return p, not("policy", pol.Digest(), r.Policy)
+	case p.counter().Name() != r.Counter:
+		return p, not("counter", p.counter().Name(), r.Counter)
+	case p.Head.Ref != r.Head.Ref():
+		return p, not("head", p.Head.Ref, r.Head.Ref())
+	case p.previous() != r.Compaction.Ref():
+		return p, not("compaction", p.previous(), r.Compaction.Ref())
+	}
+	p.Limits, p.Cold = r.Limits, r.Cache == cacheCold
+	return p, nil
 }
 
 // JSON is the recipe as it is stored with a turn.
@@ -51,8 +94,8 @@ func (r Recipe) JSON() (turns.Raw, error) {
 	return b, err
 }
 
-// ParseRecipe reads a stored recipe. Errors: [turns.FieldError];
-// [turns.ErrUnsupported] for another version of the renderer.
+// ParseRecipe reads a recipe. Errors: [turns.FieldError]; [turns.ErrUnsupported]
+// for another version of the renderer, and for one of before recipes named settings.
 func ParseRecipe(raw turns.Raw) (Recipe, error) {
 	var r Recipe
 	if err := turns.DecodeJSON(raw, &r); err != nil {
@@ -60,6 +103,9 @@ func ParseRecipe(raw turns.Raw) (Recipe, error) {
 	}
 	if r.Renderer != RendererVersion {
 		return Recipe{}, fmt.Errorf("read recipe: %w: renderer %.40q, this build has %s", turns.ErrUnsupported, r.Renderer, RendererVersion)
+	}
+	if r.Settings.IsZero() {
+		return Recipe{}, fmt.Errorf("read recipe: %w: it does not say under which settings", turns.ErrUnsupported)
 	}
 	return r, nil
 }

@@ -109,7 +109,8 @@ func TestRecipe(t *testing.T) {
 	pol, _ := Builtin("balanced")
 	_, err := w.compact(pol, TriggerManual, Options{})
 	must(t, err)
-	want := NewRecipe(w.path(), pol, 3000, approx)
+	want := NewRecipe(w.path(), pol, 3000)
+	want.Settings = w.session
 	raw, err := want.JSON()
 	must(t, err)
 	got, err := ParseRecipe(raw)
@@ -122,6 +123,9 @@ func TestRecipe(t *testing.T) {
 	}
 	if _, err := ParseRecipe(turns.Raw(`{"renderer":"render-0"}`)); !errors.Is(err, turns.ErrUnsupported) {
 		t.Errorf("another renderer: %v", err)
+	}
+	if _, err := ParseRecipe(turns.Raw(`{"renderer":"render-1"}`)); !errors.Is(err, turns.ErrUnsupported) {
+		t.Errorf("without settings: %v", err)
 	}
 	// Golden: the encoding under a fingerprint is part of the contract.
 	c := Context{Messages: []turns.Message{turns.TextMessage(turns.User, "hello"), *says("hi", "a")}}

@@ -4,13 +4,14 @@ import "nexus/turns"
 
 // GetContext is context.get.
 type GetContext struct {
-	At      turns.ID `json:"at,omitzero"`
-	Format  string   `json:"format,omitempty,omitzero"` // otel (default), openai, anthropic, gemini
-	Policy  *Policy  `json:"policy,omitempty,omitzero"`
-	Budget  uint64   `json:"budget,omitempty,omitzero"`
-	Query   string   `json:"query,omitempty,omitzero"`
-	Explain bool     `json:"explain,omitempty,omitzero"`
-	Inline  bool     `json:"inline,omitempty,omitzero"`
+	At      turns.ID  `json:"at,omitzero"`
+	Recipe  turns.Raw `json:"recipe,omitzero"`           // of a context that was served: that one again
+	Format  string    `json:"format,omitempty,omitzero"` // otel (default), openai, anthropic, gemini
+	Policy  *Policy   `json:"policy,omitempty,omitzero"`
+	Budget  uint64    `json:"budget,omitempty,omitzero"`
+	Query   string    `json:"query,omitempty,omitzero"`
+	Explain bool      `json:"explain,omitempty,omitzero"`
+	Inline  bool      `json:"inline,omitempty,omitzero"`
 	Page
 	Read
 }

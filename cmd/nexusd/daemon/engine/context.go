@@ -39,12 +39,19 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 	if req.Limit < 0 {
 		return nil, fieldErr("/limit", "%d is below 0", req.Limit)
 	}
+	recipe, err := recipeOf(session, req)
+	if err != nil {
+		return nil, err
+	}
 	at := cur.at
 	if at.IsZero() {
 		at = req.At
 	}
+	if recipe != nil {
+		at = recipe.Head.Turn
+	}
 	var compacted *turns.ID
-	if at.IsZero() && req.Policy == nil && req.Budget == 0 && !c.Operator() {
+	if at.IsZero() && req.Policy == nil && req.Budget == 0 && recipe == nil && !c.Operator() {
 		if compacted, err = e.compactIfDue(ctx, c, session); err != nil {
 			return nil, err
 		}
@@ -53,13 +60,16 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 	if err != nil {
 		return nil, err
 	}
-	name := contextName{session: session, of: cur.of, head: head.Ref, format: req.Format, budget: req.Budget, explain: req.Explain}
+	if recipe != nil && at.IsZero() {
+		head = lineage.Node{} // before the first turn
+	}
+	name := contextName{session: session, of: cur.of, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), explain: req.Explain}
 	if req.Policy != nil {
 		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
 	whole, ok := e.pages.get(name)
 	if !cur.begun || !ok {
-		v, err := e.contextAt(ctx, s, head, req)
+		v, err := e.contextAt(ctx, s, head, req, recipe)
 		if err != nil {
 			return nil, err
 		}
@@ -97,6 +107,7 @@ type contextName struct {
 	format  string
 	policy  string
 	budget  uint64
+	recipe  string
 	explain bool
 }
 
@@ -123,54 +134,37 @@ func contextSize(c *api.Context) int {
 
 // contextView is a context in the making.
 type contextView struct {
-	set     turns.Settings
-	policy  compactor.Policy
+	given
 	path    compactor.Path
+	recipe  compactor.Recipe
 	context compactor.Context
-	budget  uint64
 	due     bool
 	flush   api.FlushState
 }
 
-func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext) (*contextView, error) {
-	v := new(contextView)
-	var err error
-	if req.At.IsZero() {
-		_, v.set, err = e.inForce(ctx, s)
-	} else {
-		v.set, err = e.settingsAt(ctx, s, head)
-	}
-	if err != nil {
-		return nil, err
-	}
-	ref := v.set.Policy
-	if req.Policy != nil {
-		ref = turns.PolicyRef{Name: req.Policy.Name, Set: req.Policy.Set}
-	}
-	if v.policy, err = compactor.Resolve(ref); err != nil {
+func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, recipe *compactor.Recipe) (v *contextView, err error) {
+	v = new(contextView)
+	if v.given, err = e.given(ctx, s, head, req, recipe); err != nil {
 		return nil, err
 	}
 	if v.path, err = e.path(ctx, s, &v.set, v.policy, head); err != nil {
 		return nil, err
 	}
+	if v.path, err = v.onto(v.path); err != nil {
+		return nil, err
+	}
+	v.recipe = v.writes(v.path)
 	if v.context, err = compactor.Render(v.path, v.path.Counter); err != nil {
 		return nil, err
 	}
-	v.budget = v.policy.Budget(e.limits(&v.set))
-	if req.Budget != 0 {
-		v.budget = req.Budget
-	}
 	load := v.path.Load(v.context.Tokens)
 	_, v.due = compactor.DueAt(v.path, v.policy, load)
-	if req.Policy == nil && head.Ref == s.Head {
+	if req.Policy == nil && v.by == nil && head.Ref == s.Head {
 		if v.flush, err = e.flushState(s, v.policy, head, compactor.FlushDue(v.path, v.policy, load)); err != nil {
 			return nil, err
 		}
 	}
-	if req.Budget == 0 && v.policy.Unlimited(v.path.Limits) {
-		return v, nil
-	}
-	if !v.policy.Fits(v.path, v.context.Tokens, v.budget) {
+	if v.bounded && !v.policy.Fits(v.path, v.context.Tokens, v.budget) {
 		if v, err = e.squeeze(ctx, v); err != nil {
 			return nil, err
 		}
@@ -238,7 +232,7 @@ func (e *Engine) renderContext(render renderFunc, v *contextView, req api.GetCon
 		Messages: raws(r.Messages), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
 		Budget: v.budget, Overhead: v.path.Overhead, Fingerprint: v.context.Fingerprint(), Sources: []api.Source{},
 	}
-	if out.Recipe, err = compactor.NewRecipe(v.path, v.policy, v.budget, v.path.Counter).JSON(); err != nil {
+	if out.Recipe, err = v.recipe.JSON(); err != nil {
 		return nil, err
 	}
 	if req.Explain {

@@ -23,7 +23,8 @@ import (
 // aborted answers, head moves, forks, resets and compactions, on two daemons,
 // renders to contexts that the providers' rules accept, within budget, with every
 // signature of what is shown in them. In the end the ledger verifies, and a
-// third daemon that reads it from the start sees the same.
+// third daemon that reads it from the start sees the same. Both give every context
+// that was served again, by its recipe, and at its turn.
 func TestLife(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := newLife(rt)
@@ -43,6 +44,7 @@ func TestLife(t *testing.T) {
 			"settings":  l.settings,
 			"flush":     l.flush,
 			"reset":     l.reset,
+			"wait":      l.wait,
 			"other one": func(t *rapid.T) { l.at = rapid.IntRange(0, len(l.sessions)-1).Draw(t, "session") },
 			"":          l.check,
 		})
@@ -59,18 +61,22 @@ type life struct {
 	sessions []turns.ID
 	at       int
 	n        int // calls and texts so far
-	served   []served
+	clock    clock
+	served   []served                       // to be asked for again, when all is over
+	last     map[turns.ID]*api.Context      // by session: what its next call is made with
+	behind   map[turns.ID]map[turns.ID]bool // by session: turns that it went on from
 }
 
-// served is a context that was served at a turn, while that was the newest
-// event but for compactions: under the settings that came before it.
+// served is a context that was served, or, with at, one that a call got there when
+// that turn was the newest.
 type served struct {
 	session, at turns.ID
-	fingerprint string
+	format      string
+	cx          *api.Context
 }
 
 func newLife(t *rapid.T) *life {
-	l := &life{t: t, w: newWorld()}
+	l := &life{t: t, w: newWorld(), last: make(map[turns.ID]*api.Context), behind: make(map[turns.ID]map[turns.ID]bool)}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	for range 2 {
@@ -81,7 +87,7 @@ func newLife(t *rapid.T) *life {
 	l.done = append(l.done, working)
 	r := api.CreateSession{}
 	r.Limits = &turns.Limits{ContextWindow: rapid.SampledFrom([]uint64{0, 4000, 12_000}).Draw(t, "window")}
-	r.Policy = &api.Policy{Name: rapid.SampledFrom(compactor.Names()).Draw(t, "policy")}
+	r.Policy = l.policy(t)
 	s, err := l.engine().Create(context.Background(), alice, r, canon(r))
 	l.must(err)
 	l.sessions = []turns.ID{s.ID}
@@ -94,7 +100,9 @@ func (l *life) start(ctx context.Context) *Engine {
 	done := make(chan error, 1)
 	go func() { done <- firstOf(store.Run(ctx, l.w.log), store.Close()) }()
 	l.done = append(l.done, done)
-	return newEngine(l.w, store)
+	e := newEngine(l.w, store)
+	e.Now = l.clock.Now
+	return e
 }
 
 func firstOf(errs ...error) error {
@@ -135,11 +143,36 @@ func (l *life) text(t *rapid.T) string {
 // append appends; a refusal that the contract names is no failure.
 func (l *life) append(r api.AppendTurn, may ...api.Code) {
 	r.ID, _ = turns.NewID(time.Now(), l.engine().Rand)
-	_, err := l.engine().Append(context.Background(), alice, l.session(), r, canon(r))
+	made := l.last[l.session()]
+	if made != nil && rapid.Bool().Draw(l.t, "with its recipe") {
+		r.Context = &api.ContextUsed{Recipe: made.Recipe, Fingerprint: made.Fingerprint}
+	}
+	ack, err := l.engine().Append(context.Background(), alice, l.session(), r, canon(r))
 	if c := code(err); c != "" && !slices.Contains(may, c) {
 		l.t.Fatalf("append %s: %v", canon(r), err)
 	}
 	l.n++
+	if err == nil && ack.Parent != nil {
+		l.leave(*ack.Parent, made)
+	}
+}
+
+// leave notes that the session goes on from a turn, for the first time from there
+// with a call that was made with a context of it.
+func (l *life) leave(at turns.ID, made *api.Context) {
+	delete(l.last, l.session())
+	if l.behind[l.session()] == nil {
+		l.behind[l.session()] = make(map[turns.ID]bool)
+	}
+	known := l.behind[l.session()][at]
+	if l.behind[l.session()][at] = true; known || made == nil {
+		return
+	}
+	r, err := compactor.ParseRecipe(made.Recipe)
+	l.must(err)
+	if r.Head.Turn == at {
+		l.served = append(l.served, served{session: l.session(), at: at, cx: made})
+	}
 }
 
 func (l *life) ask(t *rapid.T) { l.append(say(l.text(t), "")) }
@@ -254,6 +287,9 @@ func (l *life) somewhere(t *rapid.T) turns.ID {
 
 func (l *life) move(t *rapid.T) {
 	to := l.somewhere(t)
+	if was, err := l.engine().Get(context.Background(), alice, l.session(), api.Read{}); err == nil && was.Head != nil && *was.Head != to {
+		l.leave(*was.Head, l.last[l.session()])
+	}
 	_, err := l.engine().Move(context.Background(), alice, l.session(), api.MoveSession{To: &to}, nil)
 	l.must(err)
 	l.n++
@@ -332,10 +368,28 @@ func (l *life) flush(t *rapid.T) {
 
 func (l *life) settings(t *rapid.T) {
 	r := api.SetSession{}
-	r.Policy = &api.Policy{Name: rapid.SampledFrom(compactor.Names()).Draw(t, "policy")}
+	r.Policy = l.policy(t)
 	r.System = &api.System{{Content: l.text(t)}}
+	if rapid.Bool().Draw(t, "another window") {
+		r.Limits = &turns.Limits{ContextWindow: rapid.SampledFrom([]uint64{0, 4000, 12_000, 40_000}).Draw(t, "window")}
+	}
 	_, err := l.engine().Set(context.Background(), alice, l.session(), r, canon(r))
 	l.must(err)
+	delete(l.last, l.session())
+}
+
+// policy is one of ours, or one with a view that goes by the clock.
+func (l *life) policy(t *rapid.T) *api.Policy {
+	if rapid.IntRange(0, 3).Draw(t, "by the clock") == 0 {
+		return &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":"cache_cold","keep_last_assistants":1,"soft_trim_chars":100,"head_chars":20,"tail_chars":20}}`)}
+	}
+	return &api.Policy{Name: rapid.SampledFrom(compactor.Names()).Draw(t, "policy")}
+}
+
+// wait lets time pass, and prompt caches with it.
+func (l *life) wait(t *rapid.T) {
+	l.clock.pass(time.Duration(rapid.IntRange(1, 20).Draw(t, "minutes")) * time.Minute)
+	clear(l.last)
 }
 
 func (l *life) reset(t *rapid.T) {
@@ -361,7 +415,7 @@ func (l *life) check(*rapid.T) {
 			continue // what is protected does not fit; it says so
 		}
 		l.must(err)
-		l.remember(cx)
+		l.remember(format, cx)
 		if cx.Tokens+cx.Overhead > cx.Budget {
 			l.t.Fatalf("%d tokens and %d of overhead in a budget of %d", cx.Tokens, cx.Overhead, cx.Budget)
 		}
@@ -383,28 +437,24 @@ func (l *life) check(*rapid.T) {
 }
 
 // remember notes a context, to be asked for again when all is over.
-func (l *life) remember(cx *api.Context) {
-	r, err := compactor.ParseRecipe(cx.Recipe)
-	l.must(err)
-	if r.Head.Ref().IsZero() || r.Head.Ref().Session != l.session() {
-		return
-	}
-	s, err := l.engine().Store.Session(l.session())
-	l.must(err)
-	t, err := l.engine().Store.Turn(r.Head.Ref())
-	l.must(err)
-	if s.Settings <= t.Index {
-		l.served = append(l.served, served{l.session(), t.Ref.Turn, cx.Fingerprint})
-	}
+func (l *life) remember(format string, cx *api.Context) {
+	l.served = append(l.served, served{session: l.session(), format: format, cx: cx})
+	l.last[l.session()] = cx
 }
 
-// replay asks for every context that was served, at its turn.
-func (l *life) replay() {
+// replay asks an engine for every context that was served.
+func (l *life) replay(e *Engine) {
 	for _, was := range l.served {
-		cx, err := l.engine().Context(context.Background(), alice, was.session, api.GetContext{At: was.at})
-		l.must(err)
-		if cx.Fingerprint != was.fingerprint {
-			l.t.Fatalf("session %s at %s: the context is %s now, %s was served", was.session, was.at, cx.Fingerprint, was.fingerprint)
+		req := api.GetContext{At: was.at, Format: was.format}
+		if was.at.IsZero() {
+			req.Recipe = was.cx.Recipe
+		}
+		cx, err := e.Context(context.Background(), alice, was.session, req)
+		if err != nil {
+			l.t.Fatalf("session %s at %s, served by %s: %v", was.session, was.at, was.cx.Recipe, err)
+		}
+		if cx.Fingerprint != was.cx.Fingerprint || was.at.IsZero() && !bytes.Equal(shown(cx), shown(was.cx)) {
+			l.t.Fatalf("session %s at %s: the context is %s by %s now, %s by %s was served", was.session, was.at, cx.Fingerprint, cx.Recipe, was.cx.Fingerprint, was.cx.Recipe)
 		}
 	}
 }
@@ -450,7 +500,7 @@ func (l *life) idle() {
 // end verifies the ledger and compares with a daemon that starts from nothing.
 func (l *life) end() {
 	l.idle()
-	l.replay()
+	l.replay(l.engine())
 	v, err := l.engine().Verify(context.Background(), Caller{"default", "_"}, api.Verify{})
 	l.must(err)
 	if !v.OK {
@@ -464,6 +514,7 @@ func (l *life) end() {
 	for _, e := range []*Engine{l.engines[0], third} {
 		l.must(e.Store.WaitFor(ctx, st.Last)) // a turn's children may be on other chains
 	}
+	l.replay(third)
 	for _, s := range l.sessions {
 		var got [2][]byte
 		for i, e := range []*Engine{l.engines[0], third} {

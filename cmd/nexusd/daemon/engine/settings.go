@@ -32,30 +32,22 @@ func (e *Engine) settings(s *ledger.Session) (ev *turns.Event, label string, set
 	return e.settingsIn(payload)
 }
 
-// settingsAt is the settings that a context at a node was made with: those in
-// force when the turn was stored. At a turn that the session inherits, which no
-// call of its own was made at, they are its first ones.
-func (e *Engine) settingsAt(ctx context.Context, s *ledger.Session, n lineage.Node) (set turns.Settings, err error) {
-	index := uint64(0)
-	if n.Ref.Session == s.ID {
-		t, err := e.Store.Turn(n.Ref)
-		if err != nil {
-			return set, err
-		}
-		index = t.Index
-	}
+// settingsAt is the settings that were in force when the session's chain had the
+// event at index, and the event that they stand in.
+func (e *Engine) settingsAt(ctx context.Context, s *ledger.Session, index uint64) (event turns.ID, set turns.Settings, err error) {
+	var ev *turns.Event
 	if s.Settings <= index {
-		_, set, err = e.inForce(ctx, s)
-		return set, err
+		ev, _, set, err = e.settings(s)
+	} else {
+		var payload []byte
+		if payload, err = e.Store.SettingsAt(s.ID, index); err == nil {
+			ev, _, set, err = e.settingsIn(payload)
+		}
 	}
-	payload, err := e.Store.SettingsAt(s.ID, index)
 	if err != nil {
-		return set, err
+		return event, set, err
 	}
-	if _, _, set, err = e.settingsIn(payload); err == nil {
-		err = e.fetchApart(ctx, s.Tenant, s.Root, &set)
-	}
-	return set, err
+	return ev.ID, set, e.fetchApart(ctx, s.Tenant, s.Root, &set)
 }
 
 func (e *Engine) settingsIn(payload []byte) (ev *turns.Event, label string, set turns.Settings, err error) {

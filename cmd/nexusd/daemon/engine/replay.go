@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"nexus/compactor"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// given is what a context is made of beside its history: the settings, and all
+// else that may be another when the context is asked for again.
+type given struct {
+	event   turns.ID // that the settings stood in
+	set     turns.Settings
+	asked   *compactor.AskedPolicy // in place of the session's; nil: that one
+	policy  compactor.Policy
+	limits  turns.Limits
+	budget  uint64
+	bounded bool              // it has to fit the budget
+	idle    time.Duration     // since the newest turn
+	by      *compactor.Recipe // the recipe that all this comes from; nil: none
+}
+
+// given is what the context at a node is made of. At the head that is what is
+// in force, and with a recipe what that says. At an older turn it is what the
+// call there was made with: its recipe, if the turn that it became came with one;
+// else the settings and the time when that turn came.
+func (e *Engine) given(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, r *compactor.Recipe) (g given, err error) {
+	index, idle := s.Settings, e.idle(head)
+	if r == nil && !req.At.IsZero() {
+		then, err := e.followed(s, head)
+		if err != nil {
+			return g, err
+		}
+		if index = then.settings; then.ended {
+			idle = then.idle
+		}
+		if req.Policy == nil && req.Budget == 0 {
+			r = then.recipe
+		}
+	}
+	if r != nil {
+		return e.givenBy(ctx, s, r)
+	}
+	g.idle = idle
+	if g.event, g.set, err = e.settingsAt(ctx, s, index); err != nil {
+		return g, err
+	}
+	if req.Policy != nil {
+		g.asked = &compactor.AskedPolicy{Name: req.Policy.Name, Set: req.Policy.Set}
+	}
+	if err := g.resolve(turns.Hash{}); err != nil {
+		return g, err
+	}
+	g.limits = e.limits(&g.set)
+	g.budget, g.bounded = g.policy.Budget(g.limits), !g.policy.Unlimited(g.limits)
+	if req.Budget != 0 {
+		g.budget, g.bounded = req.Budget, true
+	}
+	return g, nil
+}
+
+// givenBy is what a recipe of a session says.
+func (e *Engine) givenBy(ctx context.Context, s *ledger.Session, r *compactor.Recipe) (given, error) {
+	g := given{event: r.Settings, asked: r.Asked, limits: r.Limits, budget: r.Budget, bounded: r.Budget > 0, by: r}
+	index, err := e.Store.Index(s.ID, r.Settings)
+	if err == nil {
+		g.event, g.set, err = e.settingsAt(ctx, s, index)
+	}
+	if errors.Is(err, ledger.ErrNotFound) || (err == nil && g.event != r.Settings) {
+		return g, fieldErr("/recipe/settings", "no event of session %s that holds settings", s.ID)
+	}
+	if err != nil {
+		return g, err
+	}
+	if err := g.resolve(r.Policy); err != nil {
+		return g, err
+	}
+	if !g.bounded {
+		g.budget = g.policy.Budget(g.limits)
+	}
+	return g, nil
+}
+
+// resolve sets the policy, in the version that a digest pins.
+func (g *given) resolve(pinned turns.Hash) (err error) {
+	ref := g.set.Policy
+	if g.asked != nil {
+		ref = turns.PolicyRef{Name: g.asked.Name, Set: g.asked.Set}
+	}
+	if !pinned.IsZero() {
+		ref.Digest = pinned
+	}
+	g.policy, err = compactor.Resolve(ref)
+	return err
+}
+
+// onto is a path that was loaded at the node, as all this has it.
+func (g *given) onto(p compactor.Path) (compactor.Path, error) {
+	if g.by != nil {
+		return g.by.Replay(p, g.policy)
+	}
+	p.Limits, p.Idle, p.Cold = g.limits, g.idle, g.policy.Cold(g.idle)
+	return p, nil
+}
+
+// writes is the recipe of a context of p.
+func (g *given) writes(p compactor.Path) compactor.Recipe {
+	budget := g.budget
+	if !g.bounded {
+		budget = 0
+	}
+	r := compactor.NewRecipe(p, g.policy, budget)
+	r.Settings, r.Asked = g.event, g.asked
+	return r
+}
+
+// followed is how a session went on from a turn, as far as that tells what the
+// call there was made with.
+type followed struct {
+	settings uint64            // index of the last event up to which the turn was the newest
+	ended    bool              // something came behind it
+	idle     time.Duration     // until then
+	recipe   *compactor.Recipe // of a context at this turn, that the turn behind it came with
+}
+
+// followed reads the session's chain from the turn to the next one. Compactions
+// come between where they were made while the call went on. At turns that the
+// session inherits no call of its own was made, but for its fork point.
+func (e *Engine) followed(s *ledger.Session, n lineage.Node) (f followed, err error) {
+	t, err := e.Store.Turn(n.Ref)
+	if err != nil {
+		return f, err
+	}
+	end := func(recorded int64) {
+		f.ended, f.idle = true, max(0, time.Duration(recorded-t.Recorded))
+	}
+	switch {
+	case n.Ref.Session == s.ID:
+		f.settings = t.Index
+	case n.Ref != s.ForkOf.At:
+		end(s.Recorded)
+		return f, nil
+	}
+	for payload, err := range e.Store.Events(s.ID, f.settings+1) {
+		if err != nil {
+			return f, err
+		}
+		ev, err := turns.Decode(payload)
+		if err != nil {
+			return f, err
+		}
+		switch ev.Kind {
+		case turns.KindTurn:
+			end(ev.Recorded)
+			f.recipe, err = e.storedRecipe(s, n, ev)
+			return f, err
+		case turns.KindMoved, turns.KindState:
+			end(ev.Recorded)
+			return f, nil
+		}
+		f.settings = ev.Index
+	}
+	return f, nil
+}
+
+// storedRecipe is the recipe that a turn came with, if it is of a context of
+// this session at n that this build can make again.
+func (e *Engine) storedRecipe(s *ledger.Session, n lineage.Node, ev *turns.Event) (*compactor.Recipe, error) {
+	var b turns.TurnBody
+	if err := e.open(ev, &b); err != nil || b.Context == nil {
+		if errors.Is(err, turns.ErrErased) {
+			err = nil
+		}
+		return nil, err
+	}
+	r, err := compactor.ParseRecipe(b.Context.Recipe)
+	if err != nil || r.Session != s.ID || r.Head.Ref() != n.Ref {
+		return nil, nil // what stands there is the agent's to choose
+	}
+	return &r, nil
+}
+
+// recipeOf reads the recipe that a request brings; nil: it brings none.
+func recipeOf(session turns.ID, req api.GetContext) (*compactor.Recipe, error) {
+	if req.Recipe == nil {
+		return nil, nil
+	}
+	if !req.At.IsZero() || req.Policy != nil || req.Budget != 0 {
+		return nil, fieldErr("/recipe", "a recipe says at which turn, by which policy and in which budget; at, policy and budget do not go with it")
+	}
+	r, err := compactor.ParseRecipe(req.Recipe)
+	if errors.Is(err, turns.ErrUnsupported) {
+		return nil, &turns.FieldError{Field: "/recipe", Reason: err.Error(), Kind: turns.ErrUnsupported}
+	}
+	if err != nil {
+		return nil, fieldErr("/recipe", "%v", err)
+	}
+	if r.Session != session {
+		return nil, fieldErr("/recipe/session", "it is of session %s", r.Session)
+	}
+	return &r, nil
+}
