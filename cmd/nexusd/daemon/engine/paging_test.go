@@ -86,7 +86,7 @@ func slowTree(t *testing.T, e *Engine, id turns.ID) []api.TreeSession {
 			out.Branches = append(out.Branches, b)
 		}
 		b := &out.Branches[i]
-		if b.To = ev.Depth; ev.Kind == turns.KindCompaction {
+		if b.Tip, b.To = ev.ID, ev.Depth; ev.Kind == turns.KindCompaction {
 			b.CompactionCount++
 			b.Compactions = append(b.Compactions, api.PathTurn{ID: ev.ID, Session: id, Depth: ev.Depth, Type: "compaction"})
 		}
