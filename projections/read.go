@@ -117,6 +117,7 @@ func (s *Store) Payload(t Turn) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: projections lack the event of turn %s", ledger.ErrCorrupt, t.Ref)
 	}
+	s.read.Add(int64(len(b)))
 	return b, nil
 }
 
@@ -126,6 +127,7 @@ func (s *Store) Range(r lineage.Range) iter.Seq2[[]byte, error] {
 	hi := num(key(pTurn, r.Session, r.Segment), r.Hi+1)
 	return func(yield func([]byte, error) bool) {
 		for k, err := range scan(s.db, lo, hi) {
+			s.read.Add(int64(len(k.value)))
 			if !yield(k.value, err) || err != nil {
 				return
 			}
@@ -148,6 +150,7 @@ func (s *Store) EventAt(session turns.ID, index uint64) ([]byte, error) {
 
 func (s *Store) follow(session turns.ID, row []byte) ([]byte, error) {
 	if row[0] == 0 {
+		s.read.Add(int64(len(row)))
 		return row[1:], nil
 	}
 	k := num(key(pTurn, session, idAt(row, 1)), binary.BigEndian.Uint64(row[17:]))
@@ -155,6 +158,7 @@ func (s *Store) follow(session turns.ID, row []byte) ([]byte, error) {
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: projections lack a turn's event of session %s", ledger.ErrCorrupt, session)
 	}
+	s.read.Add(int64(len(b)))
 	return b, err
 }
 
@@ -214,6 +218,7 @@ func (s *Store) SettingsAt(session turns.ID, index uint64) ([]byte, error) {
 		if row[0] != 0 {
 			continue // a turn's
 		}
+		s.read.Add(int64(len(row)))
 		ev, err := turns.Decode(row[1:])
 		if err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -29,6 +30,8 @@ type Config struct {
 type Store struct {
 	db     *pebble.DB
 	logger *slog.Logger
+
+	read atomic.Int64 // see EventBytes
 
 	mu      sync.Mutex
 	applied Checkpoint    // guarded by mu
@@ -98,6 +101,9 @@ func open(c Config) (*Store, error) {
 // flush: after a write that the disk refused, Pebble ends the process there. Run
 // must have ended.
 func (s *Store) Close() error { return s.db.Close() }
+
+// EventBytes is how many bytes of events were read since the store was opened.
+func (s *Store) EventBytes() int64 { return s.read.Load() }
 
 // Clear empties the store.
 func (s *Store) Clear() error {
