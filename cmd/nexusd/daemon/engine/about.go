@@ -47,15 +47,7 @@ func (e *Engine) saidAt(ctx context.Context, head lineage.Node) (at *api.Time) {
 		if n.Kind == turns.KindCompaction {
 			return true, nil
 		}
-		t, err := e.Store.Turn(n.Ref)
-		if err != nil {
-			return false, err
-		}
-		payload, err := e.Store.Payload(t)
-		if err != nil {
-			return false, err
-		}
-		ev, err := turns.Decode(payload)
+		_, ev, err := e.turnEvent(n.Ref)
 		if err != nil {
 			return false, err
 		}

@@ -11,7 +11,6 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
-	"nexus/projections"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -271,7 +270,7 @@ func (e *Engine) openCalls(ctx context.Context, tenant string, s *ledger.Session
 			return nil, nil
 		}
 		if n.Kind == turns.KindTurn {
-			b, err := e.turnBody(t)
+			b, err := e.turnBody(n.Ref)
 			if err != nil {
 				return nil, err
 			}
@@ -305,12 +304,8 @@ func hasAssistant(ms []turns.Message) bool {
 }
 
 // turnBody is the body of a normal turn.
-func (e *Engine) turnBody(t projections.Turn) (*turns.TurnBody, error) {
-	payload, err := e.Store.Payload(t)
-	if err != nil {
-		return nil, err
-	}
-	ev, err := turns.Decode(payload)
+func (e *Engine) turnBody(ref turns.Ref) (*turns.TurnBody, error) {
+	_, ev, err := e.turnEvent(ref)
 	if err != nil {
 		return nil, err
 	}

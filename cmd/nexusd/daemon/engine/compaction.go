@@ -475,15 +475,7 @@ func (e *Engine) ListCompactions(ctx context.Context, c Caller, session turns.ID
 			out.Next = cur.next(out.Turns[limit-1].Depth)
 			break
 		}
-		t, err := e.Store.Turn(n.Ref)
-		if err != nil {
-			return nil, err
-		}
-		payload, err := e.Store.Payload(t)
-		if err != nil {
-			return nil, err
-		}
-		ev, err := turns.Decode(payload)
+		t, ev, err := e.turnEvent(n.Ref)
 		if err != nil {
 			return nil, err
 		}

@@ -149,15 +149,7 @@ func (e *Engine) reuse(ctx context.Context, c Caller, id turns.ID, point lineage
 }
 
 func (e *Engine) reuseOne(ctx context.Context, c Caller, id turns.ID, point lineage.Node, ref turns.Ref) (bool, error) {
-	t, err := e.Store.Turn(ref)
-	if err != nil {
-		return false, err
-	}
-	payload, err := e.Store.Payload(t)
-	if err != nil {
-		return false, err
-	}
-	ev, err := turns.Decode(payload)
+	t, ev, err := e.turnEvent(ref)
 	if err != nil {
 		return false, err
 	}

@@ -35,15 +35,7 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 		return p, err
 	}
 	if !in.IsZero() {
-		t, err := e.Store.Turn(in)
-		if err != nil {
-			return p, err
-		}
-		payload, err := e.Store.Payload(t)
-		if err != nil {
-			return p, err
-		}
-		ev, err := turns.Decode(payload)
+		t, ev, err := e.turnEvent(in)
 		if err != nil {
 			return p, err
 		}
@@ -192,17 +184,9 @@ func sealers(s *ledger.Session, covered []compactor.HalfTurn, previous []turns.I
 
 // keysOf is the content keys that an event is sealed under.
 func (e *Engine) keysOf(ref turns.Ref) ([]turns.ID, error) {
-	t, err := e.Store.Turn(ref)
+	_, ev, err := e.turnEvent(ref)
 	if err != nil {
 		return nil, err
-	}
-	payload, err := e.Store.Payload(t)
-	if err != nil {
-		return nil, err
-	}
-	ev, err := turns.Decode(payload)
-	if err != nil {
-		return nil, fmt.Errorf("turn %s: %w", ref, err)
 	}
 	return ev.Keys, nil
 }

@@ -24,11 +24,28 @@ func (e *Engine) GetTurn(ctx context.Context, c Caller, session turns.ID, req ap
 	if err != nil {
 		return nil, err
 	}
-	t, err := e.Store.Turn(n.Ref)
+	t, ev, err := e.turnEvent(n.Ref)
 	if err != nil {
 		return nil, err
 	}
-	return e.turn(ctx, c, session, t, true)
+	return e.turnOf(t, ev, true)
+}
+
+// turnEvent is the row of a turn and the event that it stands in.
+func (e *Engine) turnEvent(ref turns.Ref) (projections.Turn, *turns.Event, error) {
+	t, err := e.Store.Turn(ref)
+	if err != nil {
+		return t, nil, err
+	}
+	payload, err := e.Store.Payload(t)
+	if err != nil {
+		return t, nil, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return t, nil, fmt.Errorf("turn %s: %w", ref, err)
+	}
+	return t, ev, nil
 }
 
 // locate finds a turn; before it says not found the projections have passed
@@ -46,21 +63,8 @@ func (e *Engine) locate(ctx context.Context, c Caller, session, id turns.ID, r a
 	}
 }
 
-// turn is a turn as the contract shows it, seen from session. One whose body
+// turnOf is a turn as the contract shows it. One whose body
 // can't be read comes with the error, by what its header says.
-func (e *Engine) turn(ctx context.Context, c Caller, session turns.ID, t projections.Turn, full bool) (*api.Turn, error) {
-	payload, err := e.Store.Payload(t)
-	if err != nil {
-		return nil, err
-	}
-	ev, err := turns.Decode(payload)
-	if err != nil {
-		return nil, err
-	}
-	return e.turnOf(t, ev, full)
-}
-
-// turnOf is turn, of an event that is read already.
 func (e *Engine) turnOf(t projections.Turn, ev *turns.Event, full bool) (*api.Turn, error) {
 	has, err := e.Store.HasChildren(t.Ref)
 	if err != nil {
@@ -256,15 +260,7 @@ func (e *Engine) ListTurns(ctx context.Context, c Caller, session turns.ID, req 
 		return out, e.pathTurns(ctx, cur.head, lo, hi, add)
 	}
 	return out, e.pathUp(ctx, cur.head, lo, hi, func(n lineage.Node) (bool, error) {
-		t, err := e.Store.Turn(n.Ref)
-		if err != nil {
-			return false, err
-		}
-		payload, err := e.Store.Payload(t)
-		if err != nil {
-			return false, err
-		}
-		ev, err := turns.Decode(payload)
+		t, ev, err := e.turnEvent(n.Ref)
 		if err != nil {
 			return false, err
 		}
