@@ -442,10 +442,14 @@ func (plan *Plan) wanted(s sizes) (int, error) {
 			responses++
 		}
 	}
-	if turned > 0 {
-		return 0, nothing("the %d responses after the last compaction are among the newest %d, which are kept", responses, turned)
+	after := ""
+	if p.InForce != nil {
+		after = " after the last compaction"
 	}
-	return 0, nothing("all %d tokens after the last compaction are among the newest %d, which are kept", kept, keep)
+	if turned > 0 {
+		return 0, nothing("the %d responses%s are among the newest %d, which are kept", responses, after, turned)
+	}
+	return 0, nothing("all %d tokens%s are among the newest %d, which are kept", kept, after, keep)
 }
 
 // rendered is, for each position from half number from on, the tokens of the

@@ -51,7 +51,7 @@ func appendCmd(e *env) *cobra.Command {
 		if e.json {
 			return e.print(a)
 		}
-		fmt.Fprintf(e.out, "turn %s at depth %d of session %s, %d of %d tokens\n", a.ID, a.Depth, a.Session, a.Context.Tokens, a.Context.Budget)
+		fmt.Fprintf(e.out, "turn %s at depth %d of session %s, %s of %s tokens\n", a.ID, a.Depth, a.Session, grouped(a.Context.Tokens), grouped(a.Context.Budget))
 		return nil
 	})
 	c.Flags().StringVar(&user, "user", "", "the user's text")

@@ -13,10 +13,11 @@ import (
 
 // The plot's sizes, in pixels at its own scale.
 const (
-	plotWidth, plotHeight = 960, 480
+	plotWidth             = 960
 	plotLeft, plotTop     = 78, 56 // of the area that the lines are drawn in
-	plotRight             = plotWidth - 24
-	legendRow             = 20
+	plotRight, plotBottom = plotWidth - 24, 396
+	legendTop, legendRow  = plotBottom + 60, 22
+	legendColumns         = 2
 )
 
 // plotColours are told apart with every common kind of colour vision (Okabe and
@@ -37,17 +38,17 @@ func (x *comparison) plot(w io.Writer) error {
 			top = max(top, r.Calls[i].Tokens)
 		}
 	}
-	rows := (len(x.longest) + 2) / 3
-	bottom := plotHeight - 64 - legendRow*rows
+	const bottom = plotBottom
+	height := legendTop + legendRow*((len(x.longest)+legendColumns-1)/legendColumns)
 	step := niceStep(float64(top) / 6)
 	ceil := math.Ceil(float64(top)/step) * step
 	at := func(call int, tokens uint64) (float64, float64) {
 		return plotLeft + float64(plotRight-plotLeft)*float64(call)/float64(max(calls-1, 1)),
 			float64(bottom) - float64(bottom-plotTop)*float64(tokens)/ceil
 	}
-	name := html.EscapeString(printable(x.name))
+	name := html.EscapeString(clip(x.name, 80))
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-labelledby="t">
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="t">
 <title id="t">Tokens of the context at each model call of %s, by policy</title>
 <style>
 .page{fill:#fff}.ink{fill:#222}.soft{fill:#666}.grid{stroke:#ddd}.axis{stroke:#666}
@@ -57,14 +58,14 @@ text{font:13px system-ui,sans-serif}.small{font-size:12px}
 <rect class="page" width="%d" height="%d"/>
 <text class="ink" x="%d" y="24">%s: %s, window %s tokens</text>
 <text class="soft small" x="%d" y="44">context, tokens</text>
-`, plotWidth, plotHeight, name, plotWidth, plotHeight, plotLeft, name, plural(uint64(calls), "model call"), grouped(x.window), plotLeft)
+`, plotWidth, height, plotWidth, height, name, plotWidth, height, plotLeft, name, plural(uint64(calls), "model call"), grouped(x.window), plotLeft)
 	for v := 0.0; v <= ceil+step/2; v += step {
 		_, y := at(0, uint64(v))
 		fmt.Fprintf(&b, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"soft small\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">%s</text>\n",
 			plotLeft, plotRight, y, y, plotLeft-8, y+4, grouped(uint64(v)))
 	}
 	every := int(max(1, niceStep(float64(calls)/8)))
-	for n := 1; n <= calls; n += every - n%every {
+	for _, n := range callMarks(calls, every) {
 		px, _ := at(n-1, 0)
 		fmt.Fprintf(&b, "<text class=\"soft small\" text-anchor=\"middle\" x=\"%.1f\" y=\"%d\">%s</text>\n", px, bottom+18, grouped(uint64(n)))
 	}
@@ -72,7 +73,7 @@ text{font:13px system-ui,sans-serif}.small{font-size:12px}
 		plotLeft, plotRight, bottom, bottom, plotRight, bottom+36)
 	for i, r := range x.longest {
 		x.plotLine(&b, i, r, at)
-		x.plotKey(&b, i, r, bottom+44)
+		x.plotKey(&b, i, r)
 	}
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())
@@ -99,19 +100,33 @@ func (x *comparison) plotLine(b *strings.Builder, i int, r *compare.Replay, at f
 	b.WriteString("</g>\n")
 }
 
-// plotKey is a policy's entry in the legend, three a row.
-func (x *comparison) plotKey(b *strings.Builder, i int, r *compare.Replay, top int) {
+// callMarks is the calls that the axis names: the first, the last, and multiples
+// of every between them that are not too near the last.
+func callMarks(calls, every int) (marks []int) {
+	for n := 1; n <= calls; n += every - n%every {
+		if n == 1 || calls-n >= max(1, every/2) {
+			marks = append(marks, n)
+		}
+	}
+	if calls > 1 {
+		marks = append(marks, calls)
+	}
+	return marks
+}
+
+// plotKey is a policy's entry in the legend.
+func (x *comparison) plotKey(b *strings.Builder, i int, r *compare.Replay) {
 	var s compare.Sum
 	s.Add(r)
 	colour, dash := plotColours[i%len(plotColours)], plotDashes[i%len(plotDashes)]
-	left, y := plotLeft+i%3*290, top+i/3*legendRow
+	left, y := plotLeft+i%legendColumns*(plotRight-plotLeft)/legendColumns, legendTop+i/legendColumns*legendRow
 	fmt.Fprintf(b, "<line stroke=\"%s\" stroke-width=\"2\" stroke-dasharray=\"%s\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/><circle cx=\"%d\" cy=\"%d\" r=\"3.5\" fill=\"%s\"/>",
 		colour, cmp.Or(dash, "none"), left, left+32, y, y, left+16, y, colour)
 	marks := "● " + plural(uint64(s.Compactions), "compaction")
 	if s.Elisions > 0 {
 		marks += fmt.Sprintf(", □ %d with elisions", s.Elisions)
 	}
-	fmt.Fprintf(b, "<text class=\"ink small\" x=\"%d\" y=\"%d\">%s, %s</text>\n", left+40, y+4, html.EscapeString(r.Policy.Name), marks)
+	fmt.Fprintf(b, "<text class=\"ink small\" x=\"%d\" y=\"%d\">%s, %s</text>\n", left+40, y+4, html.EscapeString(clip(r.Policy.Name, 34)), marks)
 }
 
 // niceStep is the next of 1, 2 and 5 times a power of ten.

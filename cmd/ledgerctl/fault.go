@@ -157,7 +157,7 @@ func noServer(server string, err error) error {
 	switch {
 	case errors.As(err, &dns):
 		return hinted{api.Errorf(api.Unavailable, nil, "connect to %s: there is no host %q", server, dns.Name),
-			"--server nats://HOST:PORT, or NEXUS_URL, says where nexusd's NATS server is"}
+			"--server nats://HOST:PORT or NEXUS_URL says where nexusd's server is"}
 	case errors.Is(err, nats.ErrNoServers):
 		return api.Errorf(api.Unavailable, nil, "connect to %s: nothing answers there", server)
 	case errors.Is(err, nats.ErrAuthorization):

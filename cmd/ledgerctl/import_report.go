@@ -57,6 +57,7 @@ func (a *imported) end() {
 		fmt.Fprintln(a.e.out, wrapped(a.e.width, fmt.Sprintf("%s %s of %s: %s", bold.Render("all"), grouped(uint64(a.done)), plural(uint64(a.files), "file"), a.sum.summary()), "  "))
 	}
 	if !a.each && len(a.sum.Losses) > 0 {
+		fmt.Fprintln(a.e.out, faint.Render("not kept exactly as it stood (--losses lists each):"))
 		a.e.printKinds(a.sum.Losses)
 	}
 }
@@ -145,7 +146,7 @@ func (e *env) printSessions(r *report) {
 			fmt.Fprintf(e.out, "  … and %s more; ledgerctl sessions lists them\n", grouped(uint64(len(r.Sessions)-most)))
 			break
 		}
-		fmt.Fprintf(e.out, "  session %s\n", idStyle.Render(s.String()))
+		fmt.Fprintf(e.out, "  session %s\n", whole(s))
 	}
 }
 
@@ -187,7 +188,6 @@ func (e *env) printKinds(losses []interchange.Loss) {
 		}
 		rows = append(rows, []string{k.what, grouped(uint64(count[k])), printable(reason)})
 	}
-	fmt.Fprintln(e.out, faint.Render("not kept exactly as it stood (--losses lists each):"))
 	fmt.Fprint(e.out, e.table([]column{{head: "what"}, {head: "times", right: true}, {head: "why", wraps: true, least: 30}}, rows))
 }
 

@@ -214,6 +214,12 @@ func (e *env) branchesIn(ctx context.Context, c *api.Client, s *api.Session, nam
 	return found, nil
 }
 
+// whole is an id with the end that it goes by elsewhere marked.
+func whole(id turns.ID) string {
+	s := id.String()
+	return faint.Render(s[:18]) + idStyle.Render(s[18:])
+}
+
 // short is the end of an id, which tells apart what one millisecond made.
 func short(id turns.ID) string { return id.String()[18:] }
 

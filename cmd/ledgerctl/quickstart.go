@@ -96,6 +96,7 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 		e.printFile(rep, true)
 		e.printSessions(rep)
 		if len(rep.Losses) > 0 {
+			fmt.Fprintln(e.out, faint.Render("not kept exactly as it stood:"))
 			e.printKinds(rep.Losses)
 		}
 	}
@@ -171,11 +172,14 @@ func next(e *env, dir string, s turns.ID, kept bool) {
 		return
 	}
 	if kept {
-		fmt.Fprintf(e.out, "\nnext: nexusd --data %s/first, then: ledgerctl log %s\n", dir, s)
+		fmt.Fprintf(e.out, "\nnext: nexusd --data %s/first\nthen, from another terminal: ledgerctl log %s\n", dir, short(s))
 		return
 	}
-	fmt.Fprint(e.out, "\nnext: run it on a file of yours:   ledgerctl quickstart ~/.claude/projects/…/….jsonl\n"+
-		"      or start the daemon:         nexusd\n      and from another terminal:   ledgerctl import FILE, ledgerctl sessions, ledgerctl log SESSION\n")
+	fmt.Fprint(e.out, "\nnext, the same on a file of yours:  ledgerctl quickstart FILE\n"+
+		"or start the daemon:                nexusd\n"+
+		"and from another terminal:          ledgerctl import ~/.claude/projects\n"+
+		"                                    ledgerctl sessions\n"+
+		"                                    ledgerctl log SESSION\n")
 }
 
 // largest is the session with the most turns on its path.

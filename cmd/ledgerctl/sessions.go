@@ -73,15 +73,15 @@ func (e *env) sessionTable(list []api.Session) string {
 	var rows [][]string
 	for i := range list {
 		s := &list[i]
-		id := s.ID.String()
+		id := whole(s.ID)
 		if e.width > 0 && e.width < 160 {
-			id = short(s.ID)
+			id = idStyle.Render(short(s.ID))
 		}
 		said := ""
 		if s.HeadTime != nil {
 			said = day(time.Time(*s.HeadTime))
 		}
-		rows = append(rows, []string{idStyle.Render(id), s.Agent, state(s), said, grouped(s.Turns), grouped(s.Compactions), grouped(s.Tokens),
+		rows = append(rows, []string{id, s.Agent, state(s), said, grouped(s.Turns), grouped(s.Compactions), grouped(s.Tokens),
 			fmt.Sprintf("%.0f %%", 100*s.Pressure), gauge(s.Pressure, 10), source(s.Meta), e.titleOf(s)})
 	}
 	return e.table(cols, rows)
@@ -174,7 +174,7 @@ func (e *env) printSession(s *api.Session) error {
 			fmt.Fprintf(e.out, "%s %s\n", faint.Render(fmt.Sprintf("%-12s", name)), strings.ReplaceAll(wrapped(max(0, e.width-13), v, ""), "\n", "\n"+strings.Repeat(" ", 13)))
 		}
 	}
-	row("session", "%s", idStyle.Render(s.ID.String()))
+	row("session", "%s", whole(s.ID))
 	row("label", "%s", printable(s.Label))
 	row("title", "%s", clip(s.Title, 200))
 	row("agent", "%s, %s", s.Agent, s.Kind)
