@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"nexus/cmd/nexusd/daemon"
@@ -24,9 +26,20 @@ import (
 )
 
 // The agents of docs/examples, against a real daemon and a scripted provider,
-// checked by what is in the ledger then.
+// checked by what is in the ledger then. Messages are of 256 KiB, so that a large
+// one of a context comes in pieces.
 func TestExamples(t *testing.T) {
-	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	ns, err := server.NewServer(&server.Options{ServerName: "small", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, MaxPayload: 256 << 10,
+		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	defer func() { ns.Shutdown(); ns.WaitForShutdown() }()
+	if !ns.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server is not ready")
+	}
+	d, err := daemon.Open(t.Context(), daemon.Config{NATS: ns.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +50,7 @@ func TestExamples(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	nc, err := nats.Connect(d.ClientURL())
+	nc, err := nats.Connect(ns.ClientURL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,14 +90,25 @@ func TestExamples(t *testing.T) {
 	} {
 		t.Run(lang.name, func(t *testing.T) {
 			cmd := lang.command(t)
-			p := &provider{t: t}
-			server := httptest.NewServer(p)
-			defer server.Close()
+			run := func(label, holds string, script ...answer) {
+				p := &provider{t: t, script: script, holds: holds}
+				model := httptest.NewServer(p)
+				defer model.Close()
+				again := exec.Command(cmd.Path, cmd.Args[1:]...)
+				again.Env = append(os.Environ(), "NEXUS_URL="+ns.ClientURL(), "MODEL_URL="+model.URL, "LABEL="+label)
+				finish(t, again)
+				p.done()
+			}
 			label := "weather-" + lang.name
-			cmd.Env = append(os.Environ(), "NEXUS_URL="+d.ClientURL(), "MODEL_URL="+server.URL, "LABEL="+label)
-			finish(t, cmd)
-			p.done()
-			checkExample(t, c, label)
+			run(label, "Oslo", script...)
+			checkExample(t, c, label, nil)
+
+			// One that ended in the middle goes on in the same session.
+			label += "-again"
+			before := began(t, c, label)
+			run(label, everything, append([]answer{{200, message(`"content":"Sunny in both."`)}}, script...)...)
+			checkExample(t, c, label, before)
+			run(label, "Oslo", script...) // all that it makes is there
 		})
 	}
 	if v, err := c.As(api.Operator).Verify(t.Context()); err != nil || !v.OK {
@@ -92,8 +116,57 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// checkExample checks what an agent left in the ledger.
-func checkExample(t *testing.T, c *api.Client, label string) {
+// began makes the session that an agent left which ended while its tools ran:
+// the second of two calls has its result, the first has none.
+func began(t *testing.T, c *api.Client, label string) (path []string) {
+	t.Helper()
+	ctx := t.Context()
+	s, err := c.Create(ctx, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label, System: &api.System{{Content: "You are terse."}},
+		Tools: &[]turns.Raw{turns.Raw(`{"type":"function","function":{"name":"weather","parameters":{}}}`)}, Limits: &turns.Limits{ContextWindow: 128_000}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := []byte(everything)
+	var put api.PutBlob
+	for b := range slices.Chunk(large, 100_000) {
+		info, err := c.PutBlob(ctx, api.PutBlob{Session: s.ID, Data: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		put.Pieces = append(put.Pieces, info.Digest)
+	}
+	put.Session = s.ID
+	info, err := c.PutBlob(ctx, put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(id, arguments string) turns.Part {
+		return turns.Part{Type: turns.ToolCall, ID: id, Name: "weather", Arguments: turns.Raw(arguments)}
+	}
+	read := turns.TextMessage(turns.Assistant, "Read.")
+	calls := turns.Message{Role: turns.Assistant, Parts: []turns.Part{call("a", `{"city":"Oslo","station":`+station+`}`), call("b", `{"city":"Rome"}`)}}
+	for _, r := range []api.AppendTurn{
+		{Messages: []turns.Message{{Role: turns.User, Parts: []turns.Part{{Type: turns.Text, Ref: &turns.BlobRef{Digest: info.Digest, Size: info.Size}}}}}, Response: &read},
+		{Messages: []turns.Message{turns.TextMessage(turns.User, "And the weather?")}},
+		{Response: &calls},
+		{Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "b", Response: turns.Raw(`"sunny"`)}}}}},
+	} {
+		if _, err := c.Append(ctx, s.ID, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{"normal user text => text", "normal user text", "normal => tool_call tool_call", "normal tool tool_call_response",
+		"normal tool tool_call_response", "normal => text"}
+}
+
+// everything is more than a reply holds.
+var everything = strings.Repeat("everything ", 24_500)
+
+// station is a number that no float64 holds.
+const station = "9007199254740993"
+
+// checkExample checks what an agent left in the ledger after the turns before.
+func checkExample(t *testing.T, c *api.Client, label string, before []string) {
 	t.Helper()
 	ctx := t.Context()
 	s, err := c.Resolve(ctx, label)
@@ -123,14 +196,14 @@ func checkExample(t *testing.T, c *api.Client, label string) {
 		}
 		return out
 	}
-	want := []string{
+	want := append(before,
 		"normal user text", // stored before it was answered
 		"normal => text",   // the regenerated answer
 		"normal user text", "normal => text",
 		"normal user text",
 		"compaction overflow",
 		"normal => text",
-	}
+	)
 	if got := list(s.ID); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%s:\n%s\nwant\n%s", label, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -138,7 +211,7 @@ func checkExample(t *testing.T, c *api.Client, label string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := list(f.ID); len(got) != 3 || f.ForkedFrom == nil || f.ForkedFrom.Session != s.ID {
+	if got := list(f.ID); len(got) != len(before)+3 || f.ForkedFrom == nil || f.ForkedFrom.Session != s.ID {
 		t.Errorf("the fork: %v, %+v", got, f.ForkedFrom)
 	}
 	// The first answer, with its two calls and their results, is on a branch.
@@ -146,8 +219,37 @@ func checkExample(t *testing.T, c *api.Client, label string) {
 	if err != nil || len(tree.Sessions) != 2 || len(tree.Sessions[0].Branches) != 2 {
 		t.Fatalf("tree: %+v, %v", tree, err)
 	}
-	if b := tree.Sessions[0].Branches[0]; b.From != 1 || b.To != 5 {
-		t.Errorf("the first branch goes from depth %d to %d, want 1 to 5: question, calls, two results, answer", b.From, b.To)
+	if b := tree.Sessions[0].Branches[0]; b.From != 1 || b.To != uint64(len(before))+5 {
+		t.Errorf("the first branch goes from depth %d to %d, want 1 to %d: question, calls, two results, answer", b.From, b.To, len(before)+5)
+	}
+	// Numbers are as the model wrote them, in its call and in what the tool was
+	// given; the call that was no JSON is a text, and its result an error.
+	var seen []string
+	for x, err := range c.Turns(ctx, s.ID, api.ListTurns{At: tree.Sessions[0].Branches[0].Tip, Full: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x.Response != nil {
+			x.Messages = append(x.Messages, *x.Response)
+		}
+		for _, m := range x.Messages {
+			for _, p := range m.Parts {
+				switch {
+				case p.Type == turns.ToolCall:
+					seen = append(seen, string(p.Arguments))
+				case p.Type == turns.ToolCallResponse && (p.IsError || strings.Contains(string(p.Response), station)):
+					seen = append(seen, fmt.Sprint("failed: ", p.IsError))
+				}
+			}
+		}
+	}
+	last := seen[max(0, len(seen)-4):]
+	slices.Sort(last)
+	if want := []string{`"{\"city\":\"Rome"`, "failed: false", "failed: true", `{"city":"Oslo","station":` + station + `}`}; !slices.Equal(last, want) {
+		t.Errorf("calls and results: %q, want %q", last, want)
+	}
+	if told := slices.Contains(seen[:len(seen)-len(last)], "failed: false"); told != (before != nil) {
+		t.Errorf("the call that was open: %q", seen)
 	}
 	if s.Usage.InputTokens == 0 {
 		t.Error("no usage was counted")
@@ -156,17 +258,22 @@ func checkExample(t *testing.T, c *api.Client, label string) {
 
 // provider is a model server with a script, in OpenAI's form.
 type provider struct {
-	t    *testing.T
-	mu   sync.Mutex
-	next int
+	t      *testing.T
+	script []answer
+	holds  string // what the first request must hold
+	mu     sync.Mutex
+	next   int
+}
+
+// answer is one of the provider's.
+type answer struct {
+	status int
+	body   string
 }
 
 // script is what the provider answers, one request after the other.
-var script = []struct {
-	status int
-	body   string
-}{
-	{200, message(`"content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}},{"id":"call_2","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]`)},
+var script = []answer{
+	{200, message(`"content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\",\"station\":` + station + `}"}},{"id":"call_2","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome"}}]`)},
 	{429, `{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded"}}`},
 	{200, message(`"content":"Sunny in both."`)},
 	{200, message(`"content":"Both sunny."`)}, // regenerated
@@ -205,20 +312,23 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(req.Tools) != 1 || !strings.Contains(string(ms), "You are terse.") {
 		p.t.Errorf("request %d: %d tools, messages %.300s", p.next, len(req.Tools), ms)
 	}
-	if p.next >= len(script) {
+	if p.next == 0 && !strings.Contains(string(ms), p.holds) {
+		p.t.Errorf("the first request lacks %.40q", p.holds)
+	}
+	if p.next >= len(p.script) {
 		p.t.Errorf("request %d, more than the script has", p.next)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Retry-After", "0.01")
-	w.WriteHeader(script[p.next].status)
-	_, _ = io.WriteString(w, script[p.next].body)
+	w.WriteHeader(p.script[p.next].status)
+	_, _ = io.WriteString(w, p.script[p.next].body)
 	p.next++
 }
 
 func (p *provider) done() {
-	if p.next != len(script) {
-		p.t.Errorf("%d requests, the script has %d", p.next, len(script))
+	if p.next != len(p.script) {
+		p.t.Errorf("%d requests, the script has %d", p.next, len(p.script))
 	}
 }
 

@@ -1,9 +1,11 @@
 """A complete agent loop on Nexus with nothing but a NATS client: it opens a
 session, asks a model over HTTP, runs the tools that the model calls, survives a
-refused context, regenerates an answer, forks, and reads everything back.
+refused context, regenerates an answer, forks, and reads everything back. Started
+again under the same label it finishes what it had begun, and goes on in the same
+session.
 
     pip install -r requirements.txt
-    NEXUS_URL=nats://127.0.0.1:4222 MODEL_URL=http://127.0.0.1:11434/v1 LABEL=demo python agent.py
+    MODEL_URL=http://127.0.0.1:11434/v1 MODEL=qwen3 python agent.py
 """
 
 import asyncio
@@ -17,7 +19,10 @@ import nats
 from nats.errors import NoRespondersError, TimeoutError
 from ulid import ULID
 
-MODEL_URL, LABEL = os.environ["MODEL_URL"], os.environ["LABEL"]
+NEXUS_URL = os.environ.get("NEXUS_URL", "nats://127.0.0.1:4222")
+MODEL_URL = os.environ.get("MODEL_URL", "http://127.0.0.1:11434/v1")
+MODEL = os.environ.get("MODEL", "any")
+LABEL = os.environ.get("LABEL", "demo")
 
 
 def new_id():
@@ -58,9 +63,45 @@ def text(role, content):
     return {"role": role, "parts": [{"type": "text", "content": content}]}
 
 
+def tool_arguments(written):
+    """What the model wrote need not be JSON: then it is kept as a text."""
+
+    def refuse(constant):
+        raise ValueError(f"{constant} is no JSON")
+
+    try:
+        return json.loads(written or "{}", parse_constant=refuse)
+    except ValueError:
+        return written
+
+
+def weather(call):
+    """The tool. A model that called it wrongly is told so."""
+    args = call["arguments"]
+    if call["name"] != "weather" or not isinstance(args, dict) or not args.get("city"):
+        return {"response": 'there is only weather {"city": …}', "is_error": True}
+    return {"response": f"sunny in {json.dumps(args)}"}
+
+
 class Agent:
-    def __init__(self, nexus, session, said=()):
-        self.nexus, self.session, self.said = nexus, session, list(said)
+    def __init__(self, nexus, session):
+        self.nexus, self.session, self.said = nexus, session, []
+
+    @classmethod
+    async def open(cls, nexus, label, begin):
+        """The conversation of a label: that of a run before this one, else one
+        that begin makes."""
+        try:
+            found = await nexus.call("session.resolve", label=label)
+        except Refused as err:
+            if err.code != "not_found":
+                raise
+            found = None
+        a = cls(nexus, (found or await begin())["id"])
+        a.said = await a.texts()
+        if found:
+            await a.resume()
+        return a
 
     async def append(self, messages, **more):
         return await self.nexus.call(f"turn.append.{self.session}", id=new_id(), messages=messages, **more)
@@ -72,11 +113,16 @@ class Agent:
         return await self.append([text("user", content)])
 
     async def context(self, verb, **request):
-        """The messages of the next model call. A long context comes in pages."""
-        messages, tools = [], None
+        """The messages of the next model call. A long context comes in pages, a
+        message that is longer than a page in pieces."""
+        messages, tools, partial = [], None, ""
         while True:
             page = await self.nexus.call(f"{verb}.{self.session}", **request)
             messages += page["messages"]
+            partial += page.get("partial", "")
+            if page.get("partial_end"):
+                messages.append(json.loads(partial))
+                partial = ""
             tools = page.get("tools") or tools
             if not page.get("next"):
                 return messages, tools
@@ -85,57 +131,94 @@ class Agent:
     async def answer(self):
         """Lets the model answer the conversation so far, and stores the answer."""
         messages, tools = await self.context("context.get", format="openai")
-        while True:
-            status, headers, body = post({"model": "any", "messages": messages, "tools": tools})
+        for attempt in range(6):
+            status, headers, body = await asyncio.to_thread(post, {"model": MODEL, "messages": messages, "tools": tools})
             if status == 200:
                 return await self.store(json.loads(body))
-            if status == 429:
+            if status == 429 or status >= 500:
                 await asyncio.sleep(float(headers.get("Retry-After", 1)))
                 continue
             # Too long? Nexus reads the provider's words, compacts, and gives the
             # context that is left. Anything else it refuses, and so do we.
-            print(f"the model refused: {status}; asking for a shorter context", file=sys.stderr)
+            print(f"the model refused: {status}: {body}", file=sys.stderr)
             messages, tools = await self.context("context.overflow", id=new_id(), error=body, status=status, format="openai")
+        raise RuntimeError(f"the model's server: {status}: {body}")
 
     async def store(self, reply):
         """The model's message becomes the response of the turn before it."""
-        choice, usage = reply["choices"][0], reply["usage"]
+        choice, usage = reply["choices"][0], reply.get("usage") or {}
         message, parts = choice["message"], []
         if message.get("content"):
             parts.append({"type": "text", "content": message["content"]})
             self.said.append(message["content"])
-        calls = message.get("tool_calls") or []
-        for c in calls:
-            parts.append({"type": "tool_call", "id": c["id"], "name": c["function"]["name"], "arguments": json.loads(c["function"]["arguments"])})
+        calls = [
+            {"type": "tool_call", "id": c["id"], "name": c["function"]["name"], "arguments": tool_arguments(c["function"]["arguments"])}
+            for c in message.get("tool_calls") or []
+        ]
         t = await self.append(
             [],
-            response={"role": "assistant", "parts": parts, "finish_reason": choice["finish_reason"]},
-            usage={"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
+            response={"role": "assistant", "parts": parts + calls, "finish_reason": choice["finish_reason"]},
+            usage={"input_tokens": usage.get("prompt_tokens", 0), "output_tokens": usage.get("completion_tokens", 0)},
         )
         print(f"{len(calls)} calls, {message.get('content')!r}; compaction is {t['compaction']['state']}", file=sys.stderr)
         return calls
 
+    async def run(self, calls):
+        """Runs tools side by side. Results are appended as they come in."""
+
+        async def one(call):
+            part = {"type": "tool_call_response", "id": call["id"], **await asyncio.to_thread(weather, call)}
+            await self.append([{"role": "tool", "parts": [part]}])
+
+        await asyncio.gather(*map(one, calls))
+
     async def converse(self):
-        """Answers until the model calls no more tools. Results are appended one
-        by one, as they come in."""
+        """Answers until the model calls no more tools."""
         while calls := await self.answer():
-            for c in calls:
-                part = {"type": "tool_call_response", "id": c["id"], "response": f"sunny in {c['function']['arguments']}"}
-                await self.append([{"role": "tool", "parts": [part]}])
+            await self.run(calls)
+
+    async def resume(self):
+        """Finishes what a run before this one left: calls without a result, and a
+        turn without an answer."""
+        done, asked, calls = set(), False, []
+        async for t in self.turns("desc"):
+            if t["type"] != "normal":
+                continue
+            done |= {p["id"] for m in t.get("messages", []) for p in m["parts"] if p["type"] == "tool_call_response"}
+            if t["response"]:
+                calls = [p for p in t["response"]["parts"] if p["type"] == "tool_call" and p["id"] not in done]
+                break
+            asked = True
+        if asked or calls:
+            print(f"resuming: {len(calls)} calls are open", file=sys.stderr)
+            await self.run(calls)
+            await self.converse()
+
+    async def turns(self, order):
+        """The conversation, from its beginning or ("desc") from its head."""
+        request = {"full": True, "order": order}
+        while True:
+            page = await self.nexus.call(f"turn.list.{self.session}", **request)
+            for t in page["turns"]:
+                yield t
+            if not page.get("next"):
+                return
+            request["after"] = page["next"]
+
+    async def texts(self):
+        """What was said, in order. The content of a large text is apart (blob.get)
+        and not read here."""
+        said = []
+        async for t in self.turns("asc"):
+            if t["type"] == "normal":
+                for m in [*t.get("messages", []), *filter(None, [t["response"]])]:
+                    said += [p.get("content", "") for p in m["parts"] if p["type"] == "text"]
+        return said
 
     async def check(self):
         """Reads the conversation back: every text that was said is there, in
         order, whatever the model was shown."""
-        got, after = [], {}
-        while True:
-            page = await self.nexus.call(f"turn.list.{self.session}", full=True, **after)
-            for t in page["turns"]:
-                if t["type"] == "normal":
-                    for m in [*t.get("messages", []), *filter(None, [t["response"]])]:
-                        got += [p["content"] for p in m["parts"] if p["type"] == "text"]
-            if not page.get("next"):
-                break
-            after = {"after": page["next"]}
+        got = await self.texts()
         assert got == self.said, (got, self.said)
 
 
@@ -149,20 +232,24 @@ def post(request):
 
 
 async def main():
-    nc = await nats.connect(os.environ["NEXUS_URL"])
+    nc = await nats.connect(NEXUS_URL)
     nexus = Nexus(nc)
     tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
-    s = await nexus.call("session.create", id=new_id(), label=LABEL, system="You are terse.", tools=[tool], limits={"context_window": 128_000})
-    a = Agent(nexus, s["id"])
+    a = await Agent.open(
+        nexus,
+        LABEL,
+        lambda: nexus.call("session.create", id=new_id(), label=LABEL, system="You are terse.", tools=[tool], limits={"context_window": 128_000}),
+    )
 
     # A question with two tool calls at once.
     question = await a.ask("What is the weather in Oslo and in Rome?")
+    asked = len(a.said)
     await a.converse()
     await a.check()
 
     # Regenerate: the head goes back to the question; the first answer stays.
     await nexus.call(f"session.move.{a.session}", id=new_id(), to=question["id"])
-    del a.said[1:]
+    del a.said[asked:]
     await a.converse()
 
     # A long talk that the model's window can't hold.
@@ -173,8 +260,7 @@ async def main():
     await a.check()
 
     # A fork from the question: another line of work with the same beginning.
-    f = await nexus.call(f"fork.create.{a.session}", id=new_id(), turn=question["id"], label=f"{LABEL}-fork")
-    fork = Agent(nexus, f["id"], a.said[:1])
+    fork = await Agent.open(nexus, f"{LABEL}-fork", lambda: nexus.call(f"fork.create.{a.session}", id=new_id(), turn=question["id"], label=f"{LABEL}-fork"))
     await fork.ask("Never mind. Only Rome.")
     await fork.converse()
     await fork.check()
