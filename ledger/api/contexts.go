@@ -12,6 +12,7 @@ type GetContext struct {
 	Query   string    `json:"query,omitempty,omitzero"`
 	Explain bool      `json:"explain,omitempty,omitzero"`
 	Inline  bool      `json:"inline,omitempty,omitzero"`
+	WaitMS  int       `json:"wait_ms,omitempty,omitzero"` // for a model, if a compaction is due
 	Page
 	Read
 }

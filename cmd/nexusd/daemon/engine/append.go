@@ -18,6 +18,7 @@ import (
 // Append is turn.append.
 func (e *Engine) Append(ctx context.Context, c Caller, session turns.ID, req api.AppendTurn, canonical []byte) (*api.Appended, error) {
 	began := time.Now()
+	ctx = forAppend(ctx)
 	if err := validateAppend(&req); err != nil {
 		return nil, err
 	}

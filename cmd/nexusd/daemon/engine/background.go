@@ -18,14 +18,18 @@ import (
 // background makes compactions that no request waits for. What is queued is
 // remembered by nobody else: a daemon that dies forgets it, and the next request
 // for the session's context finds it due and queues it again.
+//
+// Invariant: mu is locked by [Engine.enter] alone, and guards every change. What an
+// append looks up, jobs and vain, is read without it.
 type background struct {
 	mu      sync.Mutex
 	workers int
 	queue   chan *job
-	jobs    map[turns.ID]*job     // by session; queued or being made
-	agents  map[string]int        // jobs of an agent
-	failed  map[jobName]*job      // for a while, so that who asked is told
-	vain    map[turns.ID]turns.ID // session → head at which there was nothing to gain
+	jobs    sync.Map         // session → *job, queued or being made
+	agents  map[string]int   // jobs of an agent
+	failed  map[jobName]*job // for a while, so that who asked is told
+	vain    sync.Map         // session → head at which there was nothing to gain
+	vains   int              // sessions in vain
 }
 
 // jobName is a job that a request named.
@@ -56,22 +60,43 @@ const (
 	failedFor = 10 * time.Minute
 )
 
+// enter is the one way to the compactor's lock, and to the queue and the workers'
+// places behind it. Whoever is there on behalf of an append is counted: none may be.
+func (e *Engine) enter(ctx context.Context) (leave func()) {
+	e.countAppend(ctx)
+	e.background.mu.Lock()
+	return e.background.mu.Unlock
+}
+
+// countAppend counts what is taken of the compactor on behalf of an append.
+func (e *Engine) countAppend(ctx context.Context) {
+	if ctx.Value(appendKey{}) != nil {
+		e.Metrics.heldByAppend()
+	}
+}
+
+type appendKey struct{}
+
+// forAppend marks what is done on behalf of an append.
+func forAppend(ctx context.Context) context.Context {
+	return context.WithValue(ctx, appendKey{}, true)
+}
+
 // Work makes compactions in the background, one at a time, until ctx ends. Any
 // number of goroutines may run it.
 func (e *Engine) Work(ctx context.Context) {
 	b := &e.background
-	b.mu.Lock()
+	leave := e.enter(ctx)
 	if b.queue == nil {
 		b.queue = make(chan *job, maxBackground)
-		b.jobs, b.agents, b.failed = make(map[turns.ID]*job), make(map[string]int), make(map[jobName]*job)
-		b.vain = make(map[turns.ID]turns.ID)
+		b.agents, b.failed = make(map[string]int), make(map[jobName]*job)
 	}
 	b.workers++
-	b.mu.Unlock()
+	leave()
 	defer func() {
-		b.mu.Lock()
+		leave := e.enter(ctx)
 		b.workers--
-		b.mu.Unlock()
+		leave()
 	}()
 	for {
 		select {
@@ -94,18 +119,18 @@ func (e *Engine) work(ctx context.Context, j *job) {
 	}
 	j.ref, j.err = e.attempt(ctx, j)
 	b := &e.background
-	b.mu.Lock()
+	leave := e.enter(ctx)
 	j.ended = e.Now()
-	delete(b.jobs, j.session)
+	b.jobs.Delete(j.session)
 	if b.agents[j.caller.actor()]--; b.agents[j.caller.actor()] == 0 {
 		delete(b.agents, j.caller.actor())
 	}
 	if j.err != nil && !j.what.request.id.IsZero() {
 		b.remember(j)
 	}
-	b.mu.Unlock()
+	leave()
 	if errors.Is(j.err, api.ErrNothing) && j.what.ifDue {
-		e.pause(j.caller, j.session, head)
+		e.pause(ctx, j.caller, j.session, head)
 	}
 	close(j.done)
 	if j.err != nil && !errors.Is(j.err, api.ErrNothing) && ctx.Err() == nil && e.Logger != nil {
@@ -115,16 +140,19 @@ func (e *Engine) work(ctx context.Context, j *job) {
 
 // pause notes that a compaction which is due at a head gains nothing there, and
 // tells so once: until the head moves, no other is tried in the background.
-func (e *Engine) pause(c Caller, session, head turns.ID) {
+func (e *Engine) pause(ctx context.Context, c Caller, session, head turns.ID) {
 	b := &e.background
-	b.mu.Lock()
-	if b.vain == nil || len(b.vain) >= maxIdle {
-		b.vain = make(map[turns.ID]turns.ID)
+	leave := e.enter(ctx)
+	if b.vains >= maxIdle {
+		b.vain.Clear()
+		b.vains = 0
 	}
-	known := b.vain[session] == head
-	b.vain[session] = head
-	b.mu.Unlock()
-	if !known {
+	was, had := b.vain.Swap(session, head)
+	if !had {
+		b.vains++
+	}
+	leave()
+	if !had || was != head {
 		e.notify(c, session, "compaction.paused", turns.ID{}, "", nil)
 	}
 }
@@ -159,27 +187,23 @@ func (b *background) remember(j *job) {
 	b.failed[j.name()] = j
 }
 
-// prepare queues the compaction that is due at a session's head, and reports
-// whether one is queued or being made. It never waits. Without workers, with a
-// full queue, or where there was nothing to gain at this head, it is none.
-func (e *Engine) prepare(c Caller, id, head turns.ID) bool {
-	e.background.mu.Lock()
-	vain, known := e.background.vain[id]
-	e.background.mu.Unlock()
-	if known && vain == head {
-		return false
+// prepare queues the compaction that is due at a session's head: it is that, or
+// the one that is queued or being made already. It never waits. Without workers,
+// with a full queue, or where there was nothing to gain at this head, it is nil.
+func (e *Engine) prepare(ctx context.Context, c Caller, id, head turns.ID) *job {
+	if e.inVain(id, head) {
+		return nil
 	}
-	j, _ := e.queue(c, id, compaction{request: request{what: "compaction.run"}, ifDue: true})
-	return j != nil
+	j, _ := e.queue(ctx, c, id, compaction{request: request{what: "compaction.run"}, ifDue: true})
+	return j
 }
 
 // queue queues a compaction. Where one of the session is under way it is that,
 // and own is false. nil: there are no workers, or no room.
-func (e *Engine) queue(c Caller, id turns.ID, k compaction) (j *job, own bool) {
+func (e *Engine) queue(ctx context.Context, c Caller, id turns.ID, k compaction) (j *job, own bool) {
+	defer e.enter(ctx)()
 	b := &e.background
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if j := b.jobs[id]; j != nil {
+	if j := b.underWay(id); j != nil {
 		return j, false
 	}
 	if b.workers == 0 || b.agents[c.actor()] >= maxOfAgent {
@@ -188,32 +212,41 @@ func (e *Engine) queue(c Caller, id turns.ID, k compaction) (j *job, own bool) {
 	j = &job{caller: c, session: id, what: k, done: make(chan struct{})}
 	select {
 	case b.queue <- j:
-		b.jobs[id] = j
+		b.jobs.Store(id, j)
 		b.agents[c.actor()]++
-		delete(b.vain, id)
+		if _, had := b.vain.LoadAndDelete(id); had {
+			b.vains--
+		}
 		return j, true
 	default:
 		return nil, false
 	}
 }
 
-// dueState is the state of a compaction that is due at a head: paused where it
-// was tried there, and nothing could be gained.
+// underWay is the job of a session that is queued or being made; nil: none.
+func (b *background) underWay(id turns.ID) *job {
+	j, _ := b.jobs.Load(id)
+	of, _ := j.(*job)
+	return of
+}
+
+// inVain reports whether a compaction was tried at a head, and nothing could be
+// gained. It locks nothing, and preparing and dueState don't: appends ask them.
+func (e *Engine) inVain(id, head turns.ID) bool {
+	at, known := e.background.vain.Load(id)
+	return known && at == head
+}
+
+// dueState is the state of a compaction that is due at a head.
 func (e *Engine) dueState(id, head turns.ID) string {
-	e.background.mu.Lock()
-	defer e.background.mu.Unlock()
-	if vain, known := e.background.vain[id]; known && vain == head {
+	if e.inVain(id, head) {
 		return "paused"
 	}
 	return "due"
 }
 
 // preparing reports whether a compaction of a session is queued or being made.
-func (e *Engine) preparing(id turns.ID) bool {
-	e.background.mu.Lock()
-	defer e.background.mu.Unlock()
-	return e.background.jobs[id] != nil
-}
+func (e *Engine) preparing(id turns.ID) bool { return e.background.underWay(id) != nil }
 
 // asksModel reports whether a compaction would ask anybody: then no request
 // waits for it unless it says how long.
@@ -231,12 +264,11 @@ func local(tiers []compactor.Tier) (out []compactor.Tier) {
 
 // requested is the job that the same request began: under way, or failed not
 // long ago; nil: none. The same id with another request is [ledger.ErrIDReused].
-func (e *Engine) requested(session turns.ID, r request) (*job, error) {
+func (e *Engine) requested(ctx context.Context, session turns.ID, r request) (*job, error) {
+	defer e.enter(ctx)()
 	b := &e.background
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	name := jobName{session, r.id}
-	j := b.jobs[session]
+	j := b.underWay(session)
 	if j == nil || j.name() != name {
 		j = b.failed[name]
 	}
@@ -250,14 +282,14 @@ func (e *Engine) requested(session turns.ID, r request) (*job, error) {
 }
 
 // compactLater has a compaction made by a worker.
-func (e *Engine) compactLater(c Caller, session turns.ID, k compaction) (*job, error) {
-	j, own := e.queue(c, session, k)
+func (e *Engine) compactLater(ctx context.Context, c Caller, session turns.ID, k compaction) (*job, error) {
+	j, own := e.queue(ctx, c, session, k)
 	if own {
 		return j, nil
 	}
 	busy := &api.Error{Code: api.Busy, Message: "no worker has room for a compaction", Details: map[string]any{"retry_after_ms": 500}}
 	if j != nil {
-		if same, err := e.requested(session, k.request); same != nil || err != nil {
+		if same, err := e.requested(ctx, session, k.request); same != nil || err != nil {
 			return same, err
 		}
 		busy.Message = "a compaction of this session is under way"
@@ -268,24 +300,40 @@ func (e *Engine) compactLater(c Caller, session turns.ID, k compaction) (*job, e
 // await waits for a job as long as the request says. The zero Ref: it is still
 // under way then. A failure that may be none the next time is told once; the
 // same request after that tries again.
-func (e *Engine) await(ctx context.Context, j *job, wait time.Duration) (turns.Ref, error) {
-	timer := time.NewTimer(wait)
+func (e *Engine) await(ctx context.Context, j *job, most time.Duration) (turns.Ref, error) {
+	if !j.wait(ctx, most) {
+		return turns.Ref{}, nil
+	}
+	if errors.Is(j.err, ledger.ErrUnavailable) || errors.Is(j.err, ledger.ErrIndeterminate) {
+		leave := e.enter(ctx)
+		delete(e.background.failed, j.name())
+		leave()
+	}
+	return j.ref, j.err
+}
+
+// wait waits for a job at most so long, and reports whether it has ended.
+func (j *job) wait(ctx context.Context, most time.Duration) bool {
+	select {
+	case <-j.done:
+		return true
+	default:
+	}
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-j.done:
-	default:
-		select {
-		case <-j.done:
-		case <-timer.C:
-			return turns.Ref{}, nil
-		case <-ctx.Done():
-			return turns.Ref{}, nil
-		}
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
 	}
-	if errors.Is(j.err, ledger.ErrUnavailable) || errors.Is(j.err, ledger.ErrIndeterminate) {
-		e.background.mu.Lock()
-		delete(e.background.failed, j.name())
-		e.background.mu.Unlock()
-	}
-	return j.ref, j.err
+	return false
+}
+
+// maxWait is the longest that a request waits for a model.
+const maxWait = 25 * time.Second
+
+// waitOf is how long a request waits that says wait_ms.
+func waitOf(ms int) time.Duration {
+	return time.Duration(min(max(ms, 0), int(maxWait/time.Millisecond))) * time.Millisecond
 }

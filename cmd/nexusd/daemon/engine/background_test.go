@@ -40,13 +40,10 @@ func works(t *testing.T, e *Engine) {
 	var running sync.WaitGroup
 	running.Go(func() { e.Work(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	for e.prepare(alice, newID(t), turns.ID{}); ; { // until the worker is there
-		e.background.mu.Lock()
-		n := e.background.workers
-		e.background.mu.Unlock()
-		if n > 0 {
-			return
-		}
+	for n := 0; n == 0; { // until the worker is there
+		leave := e.enter(ctx)
+		n = e.background.workers
+		leave()
 	}
 }
 
@@ -297,11 +294,11 @@ func TestARunUnderWayKeepsItsID(t *testing.T) {
 func TestAnAgentHasAShareOfTheQueue(t *testing.T) {
 	e := new(Engine)
 	e.background = background{
-		workers: 1, queue: make(chan *job, maxBackground), jobs: make(map[turns.ID]*job), agents: make(map[string]int),
+		workers: 1, queue: make(chan *job, maxBackground), agents: make(map[string]int),
 	}
 	n := 0
 	for range maxBackground {
-		if j, own := e.queue(alice, newID(t), compaction{}); j == nil || !own {
+		if j, own := e.queue(t.Context(), alice, newID(t), compaction{}); j == nil || !own {
 			break
 		}
 		n++
@@ -309,7 +306,7 @@ func TestAnAgentHasAShareOfTheQueue(t *testing.T) {
 	if n != maxOfAgent {
 		t.Errorf("%d of one agent are taken, want %d", n, maxOfAgent)
 	}
-	if j, _ := e.queue(Caller{"default", "bob"}, newID(t), compaction{}); j == nil {
+	if j, _ := e.queue(t.Context(), Caller{"default", "bob"}, newID(t), compaction{}); j == nil {
 		t.Error("there is no room for another agent")
 	}
 }
@@ -338,7 +335,7 @@ func TestOneRunOnTwoDaemonsIsToldOnce(t *testing.T) {
 			t.Fatalf("daemon %d: %+v", i, run)
 		}
 		<-slow.began
-		jobs[i] = must(e.requested(s.ID, request{id: r.ID, what: "compaction.run", canonical: []byte("{}")}))(t)
+		jobs[i] = must(e.requested(t.Context(), s.ID, request{id: r.ID, what: "compaction.run", canonical: []byte("{}")}))(t)
 	}
 	close(slow.let)
 	for i, j := range jobs {

@@ -45,17 +45,16 @@ type grown struct {
 	rng  uint64
 }
 
-// grow builds one session of n turns of about 1 KiB, compacted every thousand.
-func grow(b *testing.B, n int) *grown {
+// benchEngine is an engine on w with projections of its own.
+func benchEngine(b *testing.B, w *world) *Engine {
 	b.Helper()
-	g := &grown{w: newWorld(), n: n, rng: 1}
 	store, err := projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()})
 	if err != nil {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- store.Run(ctx, g.w.log) }()
+	go func() { done <- store.Run(ctx, w.log) }()
 	b.Cleanup(func() {
 		cancel()
 		<-done
@@ -63,7 +62,15 @@ func grow(b *testing.B, n int) *grown {
 			b.Error(err)
 		}
 	})
-	g.e = newEngine(g.w, store)
+	return newEngine(w, store)
+}
+
+// grow builds one session of n turns of about 1 KiB, compacted every thousand.
+func grow(b *testing.B, n int) *grown {
+	b.Helper()
+	g := &grown{w: newWorld(), n: n, rng: 1}
+	g.e = benchEngine(b, g.w)
+	ctx := b.Context()
 	var r api.CreateSession
 	r.Limits = &turns.Limits{ContextWindow: 100_000}
 	r.Policy = &api.Policy{Name: "balanced"}
@@ -217,5 +224,29 @@ func replayInto(b *testing.B, log *memlog.Log, st ledger.State) {
 	<-done
 	if err := store.Close(); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// BenchmarkContextMeasured is context.get under a policy that goes by what
+// providers report, and so needs the path to know whether a compaction is due.
+func BenchmarkContextMeasured(b *testing.B) {
+	e := benchEngine(b, newWorld())
+	var r api.CreateSession
+	r.Limits = &turns.Limits{ContextWindow: 1 << 30}
+	r.Policy = &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"reported","max_messages":0}`)}
+	s, err := e.Create(b.Context(), alice, r, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range 1000 {
+		if _, err := e.Append(b.Context(), alice, s.ID, say(long(500), long(500)), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := e.Context(b.Context(), alice, s.ID, api.GetContext{}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

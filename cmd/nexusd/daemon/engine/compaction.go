@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -22,8 +23,9 @@ type compaction struct {
 	policy  *api.Policy
 	trigger turns.Trigger
 	opts    compactor.Options
-	ifDue   bool // only if the policy's own trigger says so
-	local   bool // a request waits: only by tiers that ask nobody
+	ifDue   bool      // only if the policy's own trigger says so
+	local   bool      // a request waits: only by tiers that ask nobody
+	seen    *decision // what the request has loaded; may be nil
 }
 
 // Compact is compaction.run.
@@ -81,7 +83,7 @@ func (e *Engine) runLater(ctx context.Context, c Caller, session turns.ID, k *co
 	if ref, err := e.submitted(s, k.request); err != nil || !ref.IsZero() {
 		return ref, err
 	}
-	j, err := e.requested(session, k.request)
+	j, err := e.requested(ctx, session, k.request)
 	if err != nil {
 		return turns.Ref{}, err
 	}
@@ -91,82 +93,11 @@ func (e *Engine) runLater(ctx context.Context, c Caller, session turns.ID, k *co
 		if err != nil || !w.stored.IsZero() {
 			return w.stored, err
 		}
-		if j, err = e.compactLater(c, session, *k); err != nil {
+		if j, err = e.compactLater(ctx, c, session, *k); err != nil {
 			return turns.Ref{}, err
 		}
 	}
-	return e.await(ctx, j, time.Duration(min(max(waitMS, 0), maxWait))*time.Millisecond)
-}
-
-// maxWait is the longest that a request waits for a model, in milliseconds.
-const maxWait = 25_000
-
-// compactIfDue commits the compaction that the session's policy wants before
-// the next call, if it wants one. That there is nothing to gain is no error here.
-func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (*turns.ID, error) {
-	s, err := e.row(ctx, c, session, true)
-	if err != nil || s.Final() {
-		return nil, err
-	}
-	_, set, err := e.inForce(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	head, err := e.headNode(s)
-	if err != nil {
-		return nil, err
-	}
-	g, pol, err := e.gauge(s, &set, head)
-	if err != nil {
-		return nil, err
-	}
-	if pol.Mode == compactor.Manual || head.Ref.IsZero() {
-		return nil, nil
-	}
-	p := e.emptyPath(s, &set, pol, head)
-	l, err := e.load(s, g, head)
-	if err != nil {
-		return nil, err
-	}
-	if pol.NeedsPath(l) {
-		if p, err = e.path(ctx, s, &set, pol, head); err != nil {
-			return nil, err
-		}
-		cx, err := compactor.Render(p, p.Counter)
-		if err != nil {
-			return nil, err
-		}
-		g.Tokens, l = cx.Tokens, p.Load(cx.Tokens)
-	} else {
-		l.Idle = e.idle(head)
-	}
-	trigger, due := compactor.DueAt(p, pol, l)
-	if !due {
-		return nil, nil
-	}
-	if waits, err := e.awaitsFlush(s, pol, p, l, trigger); waits || err != nil {
-		return nil, err
-	}
-	// In the background there is room between the trigger and the budget: the
-	// request is answered from what there is, while the summary is made.
-	fits := pol.Unlimited(p.Limits) || pol.Fits(p, g.Tokens, g.Budget)
-	if pol.Mode == compactor.Background && fits && e.prepare(c, session, head.Ref.Turn) {
-		return nil, nil
-	}
-	ref, err := e.compact(ctx, c, session, compaction{request: request{what: "compaction.run"}, ifDue: true, local: true})
-	switch {
-	case errors.Is(err, api.ErrNothing):
-		e.pause(c, session, head.Ref.Turn)
-		return nil, nil
-	case errors.Is(err, compactor.ErrFailed):
-		// A policy that takes no notice for a summary goes on with what there is, as
-		// long as it fits. The next call tries again.
-		return nil, nil
-	}
-	if err != nil || ref.IsZero() {
-		return nil, err
-	}
-	return &ref.Turn, nil
+	return e.await(ctx, j, waitOf(waitMS))
 }
 
 // compact plans on the head, summarizes without holding the session, and
@@ -176,6 +107,7 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID) (
 // Crash states: before the commit nothing is written; after it the compaction
 // is there whole.
 func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k compaction) (turns.Ref, error) {
+	e.countAppend(ctx)
 	began, started, ended := e.Now(), false, false
 	defer func() { // also where a defect ends it
 		if started && !ended {
@@ -213,6 +145,10 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 			}
 			e.Metrics.compacted(res.Body.Tier, e.Now().Sub(began))
 			e.notifyApplied(c, session, ref, at, w.plan, res)
+			e.trace(ctx, "compaction", slog.Any("session", session), slog.Any("id", ref.Turn), slog.String("trigger", res.Body.Trigger.Kind),
+				slog.String("mode", res.Body.Mode), slog.String("tier", res.Body.Tier), slog.Int("tiers_failed", len(res.Tried)),
+				slog.Uint64("tokens_before", res.Body.TokensBefore), slog.Uint64("tokens_after", res.Body.TokensAfter),
+				slog.Int("targets", w.plan.Targets()), slog.Int("try", try+1), slog.Duration("took", e.Now().Sub(began)))
 		}
 		return ref, err
 	}
@@ -269,13 +205,21 @@ func (e *Engine) planAt(ctx context.Context, s *ledger.Session, head lineage.Nod
 		return w, err
 	}
 	w.ref.Digest = w.policy.Digest()
-	if w.path, err = e.path(ctx, s, &set, w.policy, head); err != nil {
-		return w, err
+	seen := k.seen.seen(s)
+	if k.policy != nil || seen == nil || seen.path.Head != head {
+		seen = nil
+		if w.path, err = e.path(ctx, s, &set, w.policy, head); err != nil {
+			return w, err
+		}
+	} else {
+		w.path = seen.path
 	}
 	trigger := k.trigger
 	if k.ifDue {
-		cx, err := compactor.Render(w.path, w.path.Counter)
-		if err != nil {
+		cx := new(compactor.Context)
+		if seen != nil {
+			cx = seen.context
+		} else if *cx, err = compactor.Render(w.path, w.path.Counter); err != nil {
 			return w, err
 		}
 		var due bool

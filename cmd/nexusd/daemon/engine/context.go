@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -50,9 +51,11 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 	if recipe != nil {
 		at = recipe.Head.Turn
 	}
+	began := e.Now()
 	var compacted *turns.ID
+	var d *decision
 	if at.IsZero() && req.Policy == nil && req.Budget == 0 && recipe == nil && !c.Operator() {
-		if compacted, err = e.compactIfDue(ctx, c, session); err != nil {
+		if compacted, d, err = e.compactIfDue(ctx, c, session, waitOf(req.WaitMS)); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +72,7 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 	}
 	whole, ok := e.pages.get(name)
 	if !cur.begun || !ok {
-		v, err := e.contextAt(ctx, s, head, req, recipe)
+		v, err := e.contextAt(ctx, s, head, req, recipe, d.seen(s))
 		if err != nil {
 			return nil, err
 		}
@@ -82,6 +85,11 @@ func (e *Engine) Context(ctx context.Context, c Caller, session turns.ID, req ap
 	}
 	if cur.begun && name.of != cur.of {
 		return nil, otherPages("context")
+	}
+	if !cur.begun {
+		e.trace(ctx, "context", slog.Any("session", session), slog.Any("head", head.Ref.Turn), slog.Int("messages", len(whole.Messages)),
+			slog.Uint64("tokens", whole.Tokens), slog.Uint64("overhead", whole.Overhead), slog.Uint64("budget", whole.Budget),
+			slog.Bool("compacted", compacted != nil), slog.Duration("took", e.Now().Sub(began)))
 	}
 	cur.of = name.of
 	out := whole
@@ -142,21 +150,27 @@ type contextView struct {
 	flush   api.FlushState
 }
 
-func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, recipe *compactor.Recipe) (v *contextView, err error) {
+// contextAt makes the context at a node; of seen, if it is there, what it takes is
+// not loaded again.
+func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, recipe *compactor.Recipe, seen *decision) (v *contextView, err error) {
 	v = new(contextView)
 	if v.given, err = e.given(ctx, s, head, req, recipe); err != nil {
 		return nil, err
 	}
-	if v.path, err = e.path(ctx, s, &v.set, v.policy, head); err != nil {
-		return nil, err
-	}
-	if v.path, err = v.onto(v.path); err != nil {
-		return nil, err
+	if seen != nil {
+		v.path, v.context = seen.path, *seen.context
+	} else {
+		if v.path, err = e.path(ctx, s, &v.set, v.policy, head); err != nil {
+			return nil, err
+		}
+		if v.path, err = v.onto(v.path); err != nil {
+			return nil, err
+		}
+		if v.context, err = compactor.Render(v.path, v.path.Counter); err != nil {
+			return nil, err
+		}
 	}
 	v.recipe = v.writes(v.path)
-	if v.context, err = compactor.Render(v.path, v.path.Counter); err != nil {
-		return nil, err
-	}
 	load := v.path.Load(v.context.Tokens)
 	_, v.due = compactor.DueAt(v.path, v.policy, load)
 	if req.Policy == nil && v.by == nil && head.Ref == s.Head {

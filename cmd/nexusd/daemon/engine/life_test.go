@@ -487,10 +487,10 @@ func (l *life) signatures(cx *api.Context) {
 
 // idle waits until the first engine makes no compaction.
 func (l *life) idle() {
-	for b := &l.engines[0].background; ; runtime.Gosched() {
-		b.mu.Lock()
-		n := len(b.jobs)
-		b.mu.Unlock()
+	for e := l.engines[0]; ; runtime.Gosched() {
+		leave := e.enter(context.Background())
+		n := len(e.background.agents)
+		leave()
 		if n == 0 {
 			return
 		}

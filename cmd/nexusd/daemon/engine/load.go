@@ -58,9 +58,22 @@ func (e *Engine) Begin(ctx context.Context) (context.Context, func()) {
 	return context.WithValue(ctx, meterKey{}, m), func() { m.of.Add(-m.used.Swap(0)) }
 }
 
+// meterOf is the meter of a request; nil where nothing counts.
+func meterOf(ctx context.Context) *meter {
+	m, _ := ctx.Value(meterKey{}).(*meter)
+	return m
+}
+
+// letGo says that a request keeps nothing of what it has loaded so far.
+func letGo(ctx context.Context) {
+	if m := meterOf(ctx); m != nil {
+		m.of.Add(-m.used.Swap(0))
+	}
+}
+
 // take counts n bytes more.
 func take(ctx context.Context, n int) error {
-	m, _ := ctx.Value(meterKey{}).(*meter)
+	m := meterOf(ctx)
 	if m == nil {
 		return nil
 	}

@@ -18,6 +18,7 @@ type Metrics struct {
 	refused    *prometheus.CounterVec
 	inFlight   prometheus.Gauge
 	compaction *prometheus.HistogramVec
+	heldBy     prometheus.Counter
 }
 
 // NewMetrics registers the figures with r, those of the projections included.
@@ -31,8 +32,9 @@ func NewMetrics(r prometheus.Registerer, store *projections.Store) *Metrics {
 		refused:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_errors_total", Help: "Requests answered with an error, by verb and code."}, []string{"verb", "code"}),
 		inFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_requests_in_flight", Help: "Requests being worked on."}),
 		compaction: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "nexus_compaction_seconds", Help: "Time of a compaction, by summarizer tier.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)}, []string{"tier"}),
+		heldBy:     prometheus.NewCounter(prometheus.CounterOpts{Name: "nexus_compactor_held_by_append_total", Help: "Times that a turn.append took the compactor's lock, a place in its queue, or made a compaction: 0, or it is a defect."}),
 	}
-	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.refused, m.inFlight, m.compaction,
+	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.refused, m.inFlight, m.compaction, m.heldBy,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_projections_position", Help: "Log position that the projections have applied."},
 			func() float64 { return float64(store.Applied().Seq) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_chains_set_aside", Help: "Chains that are read-only because an event on them could not be applied."},
@@ -61,6 +63,12 @@ func (m *Metrics) observeAppend(d time.Duration) {
 func (m *Metrics) compacted(tier string, d time.Duration) {
 	if m != nil {
 		m.compaction.WithLabelValues(tier).Observe(d.Seconds())
+	}
+}
+
+func (m *Metrics) heldByAppend() {
+	if m != nil {
+		m.heldBy.Inc()
 	}
 }
 

@@ -32,11 +32,11 @@ func (e *Engine) Overflow(ctx context.Context, c Caller, session turns.ID, req a
 	if err != nil {
 		return nil, err
 	}
-	ref, err := e.compact(ctx, c, session, compaction{
+	ref, err := e.compactInTime(ctx, c, session, compaction{
 		request: request{id: req.ID, what: "context.overflow", canonical: canonical},
 		trigger: turns.Trigger{Kind: compactor.TriggerOverflow, Detail: turns.Raw(fmt.Sprintf(`{"kind":%q,"window":%d,"tokens":%d}`, said.Kind, said.Window, said.Tokens))},
-		opts:    compactor.Options{Budget: budget}, local: true,
-	})
+		opts:    compactor.Options{Budget: budget},
+	}, waitOf(req.WaitMS))
 	if errors.Is(err, api.ErrNothing) {
 		return nil, e.nothingLeft(ctx, c, session, err)
 	}
