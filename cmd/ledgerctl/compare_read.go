@@ -35,7 +35,7 @@ func (e *env) histories(ctx context.Context, name string, read func(int)) ([]his
 		return e.exportedHistories(ctx, in.Reader, name)
 	}
 	// A forked session's own file holds what it copied from its parent.
-	paths, err := longestPaths(in.format.open(in, origin{name, true, true}).Steps())
+	paths, err := longestPaths(in.format.open(in, origin{name: name, final: true, copied: true}).Steps())
 	if err != nil {
 		return nil, err
 	}

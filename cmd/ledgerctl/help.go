@@ -70,7 +70,8 @@ Examples
 Brings transcripts in: their turns, rewinds as forks, recorded compactions as
 compactions. Ids come from the transcript itself, so doing it again stores
 nothing twice, an interrupted import is resumed by repeating it, and a file
-that grew adds only what is new. A folder is searched for *.jsonl and *.json.
+that grew adds only what is new. A session gets the title that its transcript
+gives it. A folder is searched for *.jsonl and *.json.
 - is standard input. A file is a line; what could not be kept exactly as it
 stood is counted at the end.
 

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"nexus/ledger/api"
@@ -70,6 +72,7 @@ type origin struct {
 	name   string
 	final  bool
 	copied bool // the parent of a forked session is not in the ledger: take its copy
+	grown  bool // an export of ours that goes on
 }
 
 func chat(form interchange.ChatForm) format {
@@ -210,26 +213,29 @@ func (c counted) Read(b []byte) (int, error) {
 }
 
 // file brings one file in. Where it is a fork of a session that the ledger
-// lacks, it is read again with the history that it copied from there.
+// lacks, it is read again with the history that it copied from there; where it is
+// an export of ours that another program went on with, as any transcript.
 func (im *importer) file(ctx context.Context, name string) (*report, error) {
-	r, err := im.once(ctx, name, false)
-	if errors.Is(err, errNoParent) && name != "-" {
-		r, err = im.once(ctx, name, true)
+	how := origin{name: name, final: im.final}
+	r, err := im.once(ctx, how)
+	for name != "-" && (errors.Is(err, errNoParent) && !how.copied || errors.Is(err, errGrown) && !how.grown) {
+		how.copied, how.grown = how.copied || errors.Is(err, errNoParent), how.grown || errors.Is(err, errGrown)
+		r, err = im.once(ctx, how)
 	}
 	return r, err
 }
 
-func (im *importer) once(ctx context.Context, name string, copied bool) (*report, error) {
-	in, err := openTranscript(name, im.stdin, im.format, im.read)
+func (im *importer) once(ctx context.Context, how origin) (*report, error) {
+	in, err := openTranscript(how.name, im.stdin, im.format, im.read)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	r := &report{File: name, Format: in.format.name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
+	r := &report{File: how.name, Format: in.format.name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
 	if in.format.open == nil {
 		return r, importExport(ctx, im.c, in.Reader, r)
 	}
-	return r, im.steps(ctx, in.format.open(in, origin{name, im.final, copied}), r)
+	return r, im.steps(ctx, in.format.open(in, how), how.grown || how.name == "-", r)
 }
 
 // transcript is an open file, and the format that it is in.
@@ -293,12 +299,29 @@ func detect(br *bufio.Reader, name string) (format, error) {
 // errNoParent: the session that a transcript was forked from is not in the ledger.
 var errNoParent = errors.New("the session that it was forked from is not in the ledger")
 
+// errGrown: an export of ours holds what is not in the ledger.
+var errGrown = errors.New("an export of this ledger, with more in it")
+
 // steps does the steps of a transcript in order. Those before an error stand;
-// doing them again stores nothing.
-func (im *importer) steps(ctx context.Context, r reader, rep *report) error {
+// doing them again stores nothing. What this ledger exported itself is not stored
+// a second time, unless all of it is to be.
+func (im *importer) steps(ctx context.Context, r reader, all bool, rep *report) error {
+	var own turns.ID
 	for st, err := range r.Steps() {
 		if err != nil {
 			return err
+		}
+		if first := len(rep.Sessions) == 0 && own.IsZero(); first && !all && st.Open != nil {
+			if own, err = im.exported(ctx, st.Open.Meta); err != nil {
+				return err
+			}
+		}
+		if !own.IsZero() {
+			if !ours(st) {
+				return errGrown
+			}
+			rep.Existing++
+			continue
 		}
 		dup, err := im.step(ctx, st, rep)
 		switch {
@@ -315,7 +338,98 @@ func (im *importer) steps(ctx context.Context, r reader, rep *report) error {
 			rep.Stored++
 		}
 	}
+	if !own.IsZero() {
+		rep.Sessions = append(rep.Sessions, own)
+		rep.Losses = append(rep.Losses, interchange.Loss{What: "skipped", Reason: "an export of a session of this ledger, which holds all of it", Record: own.String()})
+		return nil
+	}
 	rep.Losses = append(rep.Losses, r.Losses()...)
+	if t, ok := r.(titled); ok {
+		return im.titles(ctx, t.Titles(), rep)
+	}
+	return nil
+}
+
+// madeBy is what the meta of a step says of where it was written.
+type madeBy struct {
+	Session string `json:"session_id"`
+	Version string `json:"version"` // where it is another than of the step before
+}
+
+// exported is the session, if it is in this ledger, that a transcript was made from
+// by export --format claude-code; zero for any other transcript.
+func (im *importer) exported(ctx context.Context, meta turns.Raw) (turns.ID, error) {
+	var by madeBy
+	if err := json.Unmarshal(meta, &by); err != nil || by.Version != interchange.Writer {
+		return turns.ID{}, nil
+	}
+	u, err := uuid.Parse(by.Session)
+	if err != nil {
+		return turns.ID{}, nil
+	}
+	_, err = im.c.Session(ctx, turns.ID(u))
+	if coded(err, api.NotFound) {
+		return turns.ID{}, nil
+	}
+	return turns.ID(u), err
+}
+
+// ours reports whether a step of an export was written by us.
+func ours(st interchange.Step) bool {
+	var meta turns.Raw
+	switch {
+	case st.Append != nil:
+		meta = st.Append.Meta
+	case st.Open != nil:
+		meta = st.Open.Meta
+	case st.Fork != nil:
+		return false // an export is one path
+	}
+	var by madeBy
+	err := json.Unmarshal(meta, &by)
+	return len(meta) == 0 || err == nil && (by.Version == "" || by.Version == interchange.Writer)
+}
+
+// titled is a transcript that names its sessions.
+type titled interface {
+	Titles() map[turns.ID]string
+}
+
+// titles notes in the meta of sessions what the transcript calls them: not when
+// they are opened, since a title comes late and changes, and an import that knew
+// none is the same one. Each title is stored once, so one that was set by hand
+// since stays.
+func (im *importer) titles(ctx context.Context, titles map[turns.ID]string, rep *report) error {
+	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(rep.Sessions), turns.ID.Compare)) {
+		title := titles[id]
+		if title == "" {
+			continue
+		}
+		s, err := im.c.Session(ctx, id)
+		if err != nil {
+			return err
+		}
+		meta := make(map[string]turns.Raw)
+		if err := json.Unmarshal(s.Meta, &meta); len(s.Meta) > 0 && err != nil {
+			return err
+		}
+		if was, _ := meta["title"].Text(); was == title || s.State != "open" {
+			continue
+		}
+		meta["title"] = turns.RawText(title)
+		r := api.SetSession{ID: turns.DeriveID(id.Time(), "import", "title", id.String(), title)}
+		if r.Meta, err = turns.EncodeJSON(meta); err != nil {
+			return err
+		}
+		now, err := im.c.Set(ctx, id, r)
+		switch {
+		case coded(err, api.IDReused): // this title was there, and meta is another since
+		case err != nil:
+			return err
+		case now.Hash != s.Hash:
+			rep.Stored++
+		}
+	}
 	return nil
 }
 

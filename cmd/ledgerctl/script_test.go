@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"nexus/cmd/nexusd/daemon"
@@ -52,6 +54,14 @@ func TestScripts(t *testing.T) {
 						ts.Fatalf("%s: %v", line, err)
 					}
 				}
+			},
+			// goeson FILE: Claude Code goes on with a transcript that we wrote.
+			"goeson": func(ts *testscript.TestScript, _ bool, args []string) {
+				lines := strings.Split(strings.TrimSpace(ts.ReadFile(args[0])), "\n")
+				var last struct{ UUID, SessionID string }
+				ts.Check(json.Unmarshal([]byte(lines[len(lines)-1]), &last, json.MatchCaseInsensitiveNames(true)))
+				lines = append(lines, `{"type":"user","uuid":"more","version":"2.1.0","timestamp":"2026-11-21T12:00:00Z","parentUuid":"`+last.UUID+`","sessionId":"`+last.SessionID+`","message":{"role":"user","content":"and on"}}`)
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 			},
 			// tail NAME ID: the end of an id, as it is shown.
 			"tail": func(ts *testscript.TestScript, _ bool, args []string) {

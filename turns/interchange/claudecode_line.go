@@ -256,6 +256,10 @@ type ccFields struct {
 	ResultCopy ccPresent `json:"toolUseResult"`
 	ToolSource turns.Raw `json:"sourceToolAssistantUUID"`
 	Attachment turns.Raw `json:"attachment"`
+	AITitle    turns.Raw `json:"aiTitle"`
+	Title      turns.Raw `json:"customTitle"`
+	Text       turns.Raw `json:"summary"`
+	Leaf       turns.Raw `json:"leafUuid"`
 }
 
 func parseCCRecord(b []byte, line int) (*ccRecord, error) {

@@ -59,7 +59,9 @@ type ccRecord struct {
 	blocks     []turns.Raw // content; a string is one block
 	compact    turns.Raw   // metadata of a compaction, verbatim
 	resultCopy bool
-	defect     string // what is wrong with a message that can't be read
+	name       turns.Raw // of the session, on a line that names one
+	leaf       string    // uuid of the line that the name is as of
+	defect     string    // what is wrong with a message that can't be read
 }
 
 // ccMessage is the API message in a line.
@@ -100,6 +102,12 @@ func (f *ccFields) record(b []byte, line int) *ccRecord {
 		}
 		r.readMessage(f.Message)
 		return r
+	case "ai-title":
+		r.name = f.AITitle
+	case "custom-title":
+		r.name = f.Title
+	case "summary":
+		r.name, r.leaf = f.Text, ccText(f.Leaf)
 	case "attachment":
 		var a struct {
 			Type   turns.Raw `json:"type"`

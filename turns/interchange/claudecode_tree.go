@@ -87,6 +87,10 @@ type ccTree struct {
 	index   map[ccKey]*ccAnchor
 	content map[ccKey]ccKey      // of lines with content: a hash of it, to tell copies apart
 	mains   map[string]*ccBranch // by sessionId
+
+	titles    map[string]ccTitles // by sessionId
+	summaries map[ccKey]turns.Raw // by the line that they sum up to
+
 	sides   map[ccKey]*ccBranch  // sub-agents by sessionId and agent
 	current map[string]*ccBranch // by sessionId: its branch that was last written to, no sidechain
 	msgs    map[ccKey]*ccTurn    // by branch and message id: the turn that holds the response
@@ -101,6 +105,7 @@ type ccTree struct {
 func newCCTree(opt ClaudeOptions) *ccTree {
 	return &ccTree{
 		opt: opt, index: make(map[ccKey]*ccAnchor), content: make(map[ccKey]ccKey), mains: make(map[string]*ccBranch),
+		titles: make(map[string]ccTitles), summaries: make(map[ccKey]turns.Raw),
 		sides: make(map[ccKey]*ccBranch), current: make(map[string]*ccBranch), msgs: make(map[ccKey]*ccTurn),
 		calls: make(map[ccKey]*ccCall),
 	}
@@ -123,6 +128,9 @@ type ccWaiting struct {
 func (k *ccTree) feed(rec *ccRecord) {
 	if rec.resultCopy {
 		k.loss.count("skipped", "structured copies of tool results (toolUseResult); the results themselves are stored")
+	}
+	if rec.kind == ccBookkeeping && k.title(rec) {
+		return
 	}
 	if rec.kind == ccBookkeeping {
 		k.loss.count("skipped", "bookkeeping lines: "+ccTypeName(rec.typ))

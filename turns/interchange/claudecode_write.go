@@ -37,6 +37,10 @@ type ClaudeCodeWriter struct {
 	n       int // lines of the turn
 }
 
+// Writer is the version that stands in the lines of a [ClaudeCodeWriter]; their
+// sessionId is the session's ID as a UUID.
+const Writer = "nexus"
+
 // NewClaudeCodeWriter is a writer of session's path.
 func NewClaudeCodeWriter(session turns.ID) *ClaudeCodeWriter {
 	return &ClaudeCodeWriter{session: uuid.UUID(session).String()}
@@ -113,7 +117,7 @@ func (w *ClaudeCodeWriter) Turn(t Told) ([][]byte, error) {
 // line is the next line of a turn; it follows the one before.
 func (w *ClaudeCodeWriter) line(t *Told, kind string) claudeOut {
 	id := uuid.NewSHA1(uuid.UUID(t.ID), fmt.Append(nil, w.n)).String()
-	l := claudeOut{Parent: w.parent, UserType: "external", Session: w.session, Version: "nexus", Type: kind, UUID: id,
+	l := claudeOut{Parent: w.parent, UserType: "external", Session: w.session, Version: Writer, Type: kind, UUID: id,
 		Time: w.now.UTC().Format("2006-01-02T15:04:05.000Z")}
 	w.parent = &id
 	w.n++

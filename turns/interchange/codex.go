@@ -54,7 +54,8 @@ type CodexReader struct {
 	out   []Step
 	err   error
 
-	metas   []codexMeta   // headers: this rollout's, its parent's, and so on up
+	metas   []codexMeta // headers: this rollout's, its parent's, and so on up
+	titles  titles
 	threads []codexThread // of those headers that lead up from this rollout's
 	deep    int           // the thread whose history is being read; 0: this rollout's own
 	begun   bool          // items were read
@@ -313,6 +314,13 @@ func (c *CodexReader) event(r *codexRecord) error {
 			at := time.Unix(u.Time().UnixTime())
 			for c.deep > 0 && !at.Before(c.threads[c.deep-1].at) {
 				c.leave()
+			}
+		}
+	case "thread_name_updated":
+		for i := range c.threads {
+			if c.threads[i].id == e.Thread {
+				c.titles.set(c.threads[i].session, e.Name, true)
+				return nil
 			}
 		}
 	case "turn_aborted":

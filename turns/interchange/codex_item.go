@@ -92,6 +92,10 @@ func (m *codexMeta) raw() turns.Raw {
 type codexEvent struct {
 	Type string `json:"type"`
 	Turn string `json:"turn_id"`
+
+	Thread string    `json:"thread_id"`
+	Name   turns.Raw `json:"thread_name"`
+
 	Info *struct {
 		Total struct {
 			Total uint64 `json:"total_tokens"`

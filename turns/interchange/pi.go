@@ -49,6 +49,7 @@ type PiReader struct {
 
 	source  string // the session's id
 	session turns.ID
+	titles  titles
 	start   time.Time
 	cwd     string
 	level   string    // thinking level in force
@@ -218,6 +219,8 @@ func (p *PiReader) take(w *piWaiting) {
 		p.compaction(line, n, e)
 	case "thinking_level_change":
 		p.level = e.Level
+	case "session_info":
+		p.titles.set(p.session, e.Name, true)
 	case "model_change": // each response names its model
 	default:
 		p.loss.count("skipped", "entries of type "+strconv.Quote(e.Type))

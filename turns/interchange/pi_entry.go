@@ -32,6 +32,8 @@ type piEntry struct {
 	BranchedFrom  string `json:"branchedFrom"`
 	ParentSession string `json:"parentSession"`
 
+	Name turns.Raw `json:"name"` // session_info
+
 	again bool // another entry has this id
 }
 

@@ -1,0 +1,93 @@
+package interchange
+
+import (
+	"strings"
+
+	"nexus/turns"
+)
+
+// titles are what a transcript calls its sessions. A name that a person gave beats
+// one that a model made; of equals the last counts.
+type titles map[turns.ID]sessionTitle
+
+type sessionTitle struct {
+	text  string
+	given bool // by a person
+}
+
+// maxTitle is the longest title, in bytes.
+const maxTitle = 512
+
+func (t *titles) set(session turns.ID, text turns.Raw, given bool) {
+	s, _ := text.Text()
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(ccClip(s, maxTitle), "")), " ")
+	if s == "" || session.IsZero() || !given && (*t)[session].given {
+		return
+	}
+	if *t == nil {
+		*t = make(titles)
+	}
+	(*t)[session] = sessionTitle{s, given}
+}
+
+// texts is the titles by session; nil for none.
+func (t titles) texts() map[turns.ID]string {
+	if len(t) == 0 {
+		return nil
+	}
+	out := make(map[turns.ID]string, len(t))
+	for id, x := range t {
+		out[id] = x.text
+	}
+	return out
+}
+
+// Titles are the titles of sessions, as of what was read so far: those that a
+// person or Claude Code gave, or the summary of a session that stands in the file.
+func (c *ClaudeReader) Titles() map[turns.ID]string {
+	k := c.tree
+	var out titles
+	for leaf, text := range k.summaries {
+		if a := k.index[leaf]; a != nil && a.b != nil {
+			out.set(a.b.id, text, false)
+		}
+	}
+	for session, named := range k.titles {
+		if b := k.mains[session]; b != nil {
+			out.set(b.id, named.ai, false)
+			out.set(b.id, named.person, true)
+		}
+	}
+	return out.texts()
+}
+
+// ccTitles are a session's names: of a model, of a person.
+type ccTitles struct{ ai, person turns.Raw }
+
+// title takes a line that names a session; true: that is all that it says.
+func (k *ccTree) title(rec *ccRecord) bool {
+	if rec.name.Kind() != '"' {
+		return false
+	}
+	switch rec.typ {
+	case "summary":
+		k.summaries[ccKeyOf(rec.leaf)] = rec.name
+		return false // most are of sessions in other files
+	case "ai-title", "custom-title":
+		t := k.titles[rec.session]
+		if rec.typ == "ai-title" {
+			t.ai = rec.name
+		} else {
+			t.person = rec.name
+		}
+		k.titles[rec.session] = t
+		return true
+	}
+	return false
+}
+
+// Titles are the titles of sessions, as of what was read so far.
+func (c *CodexReader) Titles() map[turns.ID]string { return c.titles.texts() }
+
+// Titles are the titles of sessions, as of what was read so far.
+func (p *PiReader) Titles() map[turns.ID]string { return p.titles.texts() }
