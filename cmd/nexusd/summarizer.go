@@ -35,7 +35,7 @@ func models(cfg daemon.Config) ([]compactor.Tier, error) {
 		window = budget
 	}
 	s, err := llm.New(llm.Config{Provider: cfg.Summarizer, BaseURL: cfg.SummarizerURL, Model: cfg.SummarizerModel,
-		Key: strings.TrimSpace(key), Window: window, SpendLimit: uint64(cfg.SummarizerSpendLimit * 1e6),
+		Key: strings.TrimSpace(key), Window: window, Logger: cfg.Logger, SpendLimit: uint64(cfg.SummarizerSpendLimit * 1e6),
 		Price: llm.Price{Input: row.Price.Input, Output: row.Price.Output, CacheRead: row.Price.CacheRead}})
 	if err != nil {
 		return nil, err

@@ -43,9 +43,9 @@ func (m *claude) ask(ctx context.Context, q request) (answer, error) {
 	if err != nil {
 		var x *anthropic.Error
 		if errors.As(err, &x) && x.Response != nil {
-			return answer{}, failed(ctx, x.StatusCode, x.Response.Header, err)
+			return answer{}, failed(ctx, x.StatusCode, x.Response.Header, bodyOf(x.Response), err)
 		}
-		return answer{}, failed(ctx, 0, nil, err)
+		return answer{}, failed(ctx, 0, nil, "", err)
 	}
 	cached, written := count(r.Usage.CacheReadInputTokens), count(r.Usage.CacheCreationInputTokens)
 	a := answer{usage: turns.Usage{InputTokens: count(r.Usage.InputTokens) + cached + written, OutputTokens: count(r.Usage.OutputTokens),
@@ -55,8 +55,11 @@ func (m *claude) ask(ctx context.Context, q request) (answer, error) {
 	}
 	var b strings.Builder
 	for _, block := range r.Content {
-		if block.Type == "text" {
+		switch block.Type {
+		case "text":
 			b.WriteString(block.Text)
+		case "thinking", "redacted_thinking":
+			a.thought = true
 		}
 	}
 	a.text, a.cut = b.String(), r.StopReason == "max_tokens"

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"errors"
+	"io"
 	"net/http"
 )
 
@@ -29,4 +30,14 @@ func (bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 		res.Body = http.MaxBytesReader(nil, res.Body, maxBody)
 	}
 	return res, err
+}
+
+// bodyOf is what a library left of the body of an answer that is a fault. It
+// may quote what was sent.
+func bodyOf(r *http.Response) string {
+	if r.Body == nil {
+		return ""
+	}
+	b, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10)) // what came is read
+	return string(b)
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"slices"
@@ -31,7 +32,7 @@ type Config struct {
 	BaseURL  string        // "": the provider's own
 	Model    string        // as the provider names it
 	Key      string        // API key; may be "" for a local server
-	Window   uint64        // tokens that a request may have; 0: 128000
+	Window   uint64        // tokens that a request may have; 0: 128000. A provider that says less is believed
 	Timeout  time.Duration // of one request, its retries included; 0: 2 minutes
 	Retries  int           // of one request, on 429 and 5xx, where no style says when; negative: none; 0: 2
 	Counter  tokens.Counter
@@ -46,6 +47,8 @@ type Config struct {
 	// that was begun under the limit is finished. Default 0: no limit. Needs a
 	// Price.
 	SpendLimit uint64
+
+	Logger *slog.Logger // of what an operator should set; nil: nothing is logged
 
 	Now  func() time.Time                           // nil: time.Now
 	Wait func(context.Context, time.Duration) error // until the time has passed, or ctx's error; nil: a timer
@@ -74,15 +77,16 @@ var (
 // request is what a provider is asked.
 type request struct {
 	system, user string
-	maxTokens    uint64 // of the answer
+	maxTokens    uint64 // of the answer, and of what is thought before it
 	once         bool   // the library does not try again by itself
 }
 
 // answer is what a provider gave.
 type answer struct {
-	text  string
-	cut   bool // at the limit of its length
-	usage turns.Usage
+	text    string
+	cut     bool // at the limit of its length
+	thought bool // the model wrote thoughts too, which count
+	usage   turns.Usage
 }
 
 // model is one provider behind its library. Its errors are [ErrAnswer] of an
@@ -95,7 +99,7 @@ type model interface {
 // concurrent use.
 type Summarizer struct {
 	model   model
-	window  uint64
+	told    *told
 	timeout time.Duration
 	counter tokens.Counter
 	style   compactor.Style
@@ -132,7 +136,7 @@ func New(c Config) (*Summarizer, error) {
 		return nil, fmt.Errorf("%w: a spend limit without a price would never hold", ErrConfig)
 	}
 	c.defaults()
-	s := &Summarizer{window: c.Window, timeout: c.Timeout, counter: c.Counter, style: c.Style,
+	s := &Summarizer{told: &told{window: c.Window, thinks: c.Provider == "openai" && c.BaseURL == "", log: c.Logger}, timeout: c.Timeout, counter: c.Counter, style: c.Style,
 		spend: &meter{price: c.Price, limit: c.SpendLimit}, now: c.Now, wait: c.Wait}
 	switch c.Provider {
 	case "openai":
@@ -160,6 +164,9 @@ func (c *Config) defaults() {
 	}
 	if c.Counter == nil {
 		c.Counter = tokens.Approx{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -191,16 +198,25 @@ func (s *Summarizer) Partial() *Summarizer {
 //
 // Errors: those of this package; ctx's when it ends first.
 func (s *Summarizer) Summarize(ctx context.Context, in compactor.Input) (compactor.Output, error) {
-	j, err := s.job(in)
-	if err != nil {
-		return compactor.Output{}, err
+	var usage turns.Usage
+	cost := uint64(0)
+	for {
+		j, err := s.job(in)
+		if err != nil {
+			return compactor.Output{Usage: reported(usage), CostMicros: cost}, err
+		}
+		j.usage, j.cost = usage, cost
+		out, err := j.run(ctx)
+		usage, cost = j.usage, j.cost
+		if ctx.Err() == nil && err != nil && s.told.smaller(j, err) {
+			continue // cut again, by what the provider said
+		}
+		if ctx.Err() != nil && err != nil {
+			err = ctx.Err()
+		}
+		out.Usage, out.CostMicros = reported(usage), cost
+		return out, err
 	}
-	out, err := j.run(ctx)
-	if ctx.Err() != nil && err != nil {
-		err = ctx.Err()
-	}
-	out.Usage, out.CostMicros = reported(j.usage), j.cost
-	return out, err
 }
 
 // job is one summary in the making.
@@ -210,6 +226,8 @@ type job struct {
 	style    compactor.Style
 	in       compactor.Input
 	known    []string // all that is on record; in.Known is what of it is sent
+	window   uint64
+	limit    uint64 // of an answer in the provider's words: its summary, memories and thoughts
 
 	usage    turns.Usage
 	cost     uint64             // micro-dollars
@@ -236,7 +254,16 @@ func (s *Summarizer) job(in compactor.Input) (*job, error) {
 	}
 	// The earlier summary and the answer stand in one request: with a larger share
 	// each, a small window would not hold both.
-	j.in.MaxTokens = max(1, min(in.MaxTokens, s.window/answerShare))
+	window, most, thinks := s.told.now()
+	j.window, j.in.MaxTokens = window, min(in.MaxTokens, window/answerShare)
+	if n := t.AnswerTokens(j.in.MaxTokens); n > most {
+		j.in.MaxTokens = uint64(float64(j.in.MaxTokens) * float64(most-min(most, 128)) / float64(n))
+	}
+	j.in.MaxTokens = max(1, j.in.MaxTokens)
+	j.limit = t.AnswerTokens(j.in.MaxTokens)
+	if thinks {
+		j.limit = min(most, j.limit+min(maxThoughts, window/thoughtShare))
+	}
 	j.in.Known = j.newest(in.Known)
 	return j, nil
 }
@@ -331,19 +358,22 @@ func (j *job) ask(ctx context.Context, system, content string, halves []compacto
 		return "", err
 	}
 	most := j.template.AnswerTokens(j.in.MaxTokens)
-	a, err := j.tries(ctx, request{system: system, user: content, maxTokens: most}, j.style.Retries)
+	a, err := j.tries(ctx, request{system: system, user: content, maxTokens: j.limit}, j.style.Retries)
 	if err == nil || errors.Is(err, ErrAnswer) {
 		j.charge(a, system, content)
 	}
 	if err != nil {
 		return "", err
 	}
+	if a.cut && a.thought {
+		return "", errThought
+	}
 	a.text = strings.TrimSpace(a.text)
 	switch {
 	case a.text == "" || !utf8.ValidString(a.text):
 		return "", fmt.Errorf("%w: it is empty, or not UTF-8", ErrAnswer)
 	case a.cut:
-		return "", fmt.Errorf("%w: it was cut at its limit of %d tokens", ErrAnswer, most)
+		return "", fmt.Errorf("%w: it was cut at its limit of %d tokens", ErrAnswer, j.limit)
 	case j.counter.Text(a.text) > max(most, j.counter.Text(content)):
 		return "", fmt.Errorf("%w: it is longer than what it summarizes", ErrAnswer)
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
+	"sync/atomic"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -16,6 +19,7 @@ import (
 type openAI struct {
 	completions openai.ChatCompletionService
 	model       string
+	newer       atomic.Bool // max_completion_tokens bounds the answer, not max_tokens
 }
 
 func newOpenAI(c Config) *openAI {
@@ -25,7 +29,9 @@ func newOpenAI(c Config) *openAI {
 	} else {
 		o = append(o, option.WithBaseURL("https://api.openai.com/v1/"))
 	}
-	return &openAI{openai.NewChatCompletionService(o...), c.Model}
+	m := &openAI{completions: openai.NewChatCompletionService(o...), model: c.Model}
+	m.newer.Store(c.BaseURL == "")
+	return m
 }
 
 func (m *openAI) ask(ctx context.Context, q request) (answer, error) {
@@ -33,18 +39,9 @@ func (m *openAI) ask(ctx context.Context, q request) (answer, error) {
 	if q.once {
 		o = append(o, option.WithMaxRetries(0))
 	}
-	r, err := m.completions.New(ctx, openai.ChatCompletionNewParams{
-		Model:    m.model,
-		Messages: []openai.ChatCompletionMessageParamUnion{openai.SystemMessage(q.system), openai.UserMessage(q.user)},
-		// The older name: every server that speaks this knows it.
-		MaxTokens: openai.Int(int64(q.maxTokens)),
-	}, o...)
+	r, err := m.bounded(ctx, q, m.newer.Load(), o)
 	if err != nil {
-		var x *openai.Error
-		if errors.As(err, &x) && x.Response != nil {
-			return answer{}, failed(ctx, x.StatusCode, x.Response.Header, err)
-		}
-		return answer{}, failed(ctx, 0, nil, err)
+		return answer{}, err
 	}
 	a := answer{usage: turns.Usage{InputTokens: count(r.Usage.PromptTokens), OutputTokens: count(r.Usage.CompletionTokens), CacheRead: count(r.Usage.PromptTokensDetails.CachedTokens)}}
 	if len(r.Choices) == 0 {
@@ -55,8 +52,46 @@ func (m *openAI) ask(ctx context.Context, q request) (answer, error) {
 		return a, fmt.Errorf("%w: it refuses", ErrAnswer)
 	}
 	a.text, a.cut = c.Message.Content, c.FinishReason == "length"
+	a.thought = r.Usage.CompletionTokensDetails.ReasoningTokens > 0 || strings.HasPrefix(strings.TrimSpace(a.text), "<think")
+	for _, name := range [...]string{"reasoning_content", "reasoning"} { // local servers have the thoughts here
+		if f, ok := c.Message.JSON.ExtraFields[name]; ok && len(f.Raw()) > len(`null`) {
+			a.thought = true
+		}
+	}
 	return a, nil
 }
+
+// bounded asks with the length of the answer bounded under one of two names.
+// OpenAI's models refuse the older one since o1, and most other servers know no
+// other: one that refuses a name is asked under the other one from then on.
+func (m *openAI) bounded(ctx context.Context, q request, newer bool, o []option.RequestOption) (*openai.ChatCompletion, error) {
+	for first := true; ; first = false {
+		p := openai.ChatCompletionNewParams{Model: m.model, Messages: []openai.ChatCompletionMessageParamUnion{openai.SystemMessage(q.system), openai.UserMessage(q.user)}}
+		most, name := openai.Int(int64(q.maxTokens)), "max_tokens"
+		if newer {
+			p.MaxCompletionTokens, name = most, "max_completion_tokens"
+		} else {
+			p.MaxTokens = most
+		}
+		r, err := m.completions.New(ctx, p, o...)
+		if err == nil {
+			return r, nil
+		}
+		var x *openai.Error
+		if !errors.As(err, &x) || x.Response == nil {
+			return nil, failed(ctx, 0, nil, "", err)
+		}
+		body := bodyOf(x.Response)
+		if !first || x.StatusCode/100 != 4 || !strings.Contains(body, name) || !notKnown.MatchString(body) {
+			return nil, failed(ctx, x.StatusCode, x.Response.Header, body, err)
+		}
+		newer = !newer
+		m.newer.Store(newer)
+	}
+}
+
+// notKnown is how servers say that they do not take a parameter.
+var notKnown = regexp.MustCompile(`(?i)unsupported|not supported|unrecognized|unknown|unexpected|not permitted|not allowed|extra fields`)
 
 // count is a count of tokens; a provider's negative is none, and none has more
 // than 2^40.

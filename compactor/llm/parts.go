@@ -80,7 +80,7 @@ func (j *job) measured(h compactor.HalfTurn) compactor.HalfTurn {
 // room is what the prompt, the rolling summary, the notes on record and the
 // answer leave of the window; a quarter of it at least.
 func (j *job) room() uint64 {
-	fixed := j.counter.Text(compactor.Prompt(j.in)) + max(j.in.MaxTokens, j.counter.Text(j.in.Previous)) + j.template.AnswerTokens(j.in.MaxTokens) + 256
+	fixed := j.counter.Text(compactor.Prompt(j.in)) + max(j.in.MaxTokens, j.counter.Text(j.in.Previous)) + j.limit + 256
 	if len(j.in.Known) > 0 || j.template.AnswerTokens(1) > 1 { // memories of earlier parts will be on record
 		fixed += j.window / knownShare
 	}

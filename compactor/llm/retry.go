@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
+
+	"nexus/compactor"
 )
 
 // fault is an [ErrProvider] as it may be told: the status, and what kind of
@@ -14,8 +17,9 @@ import (
 // kept.
 type fault struct {
 	text  string
-	again bool   // another try may succeed
-	after string // Retry-After as it came
+	again bool                    // another try may succeed
+	after string                  // Retry-After as it came
+	size  compactor.ProviderError // what it says of the request's size
 }
 
 func (f *fault) Error() string { return ErrProvider.Error() + ": " + f.text }
@@ -24,9 +28,9 @@ func (f *fault) Unwrap() error { return ErrProvider }
 // header is what is looked up of an answer's header.
 type header interface{ Get(name string) string }
 
-// failed is the error of a request: status and h are of the answer, 0 and nil
-// where there was none.
-func failed(ctx context.Context, status int, h header, err error) error {
+// failed is the error of a request: status, h and body are of the answer, 0,
+// nil and "" where there was none.
+func failed(ctx context.Context, status int, h header, body string, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Canceled
@@ -36,6 +40,9 @@ func failed(ctx context.Context, status int, h header, err error) error {
 		return &fault{text: "the connection or the answer broke", again: true}
 	}
 	f := &fault{text: fmt.Sprintf("status %d", status), again: status == 408 || status == 409 || status == 429 || status >= 500}
+	if strings.TrimSpace(body) != "" { // an empty one is no proof of anything
+		f.size = compactor.ReadProviderError(status, body)
+	}
 	if h != nil {
 		switch h.Get("X-Should-Retry") { // both libraries follow it
 		case "true":
@@ -68,7 +75,7 @@ func (s *Summarizer) tries(ctx context.Context, r request, waits []time.Duration
 			return a, fmt.Errorf("%w; the next try would be in %v, which is too late", err, d.Round(time.Second))
 		}
 		if err := s.wait(ctx, d); err != nil {
-			return a, failed(ctx, 0, nil, err)
+			return a, failed(ctx, 0, nil, "", err)
 		}
 	}
 }

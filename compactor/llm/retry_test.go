@@ -92,7 +92,7 @@ func TestWOL9Retries(t *testing.T) {
 // A context that ends while a try is waited for ends the summary.
 func TestRetryCanceled(t *testing.T) {
 	s, _ := scripted(t, Config{}, func(int, request) (answer, error) {
-		return answer{}, failed(t.Context(), 500, nil, nil)
+		return answer{}, failed(t.Context(), 500, nil, "", nil)
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	s.wait = func(ctx context.Context, _ time.Duration) error { cancel(); return ctx.Err() }

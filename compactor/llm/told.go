@@ -1,0 +1,87 @@
+package llm
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+
+	"nexus/compactor"
+)
+
+// told is what a provider's answers tell of its model. It only ever gets
+// tighter, and is kept in memory. Safe for concurrent use.
+type told struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	window uint64 // tokens that a request may have
+	answer uint64 // tokens that an answer may have; 0: as many as are asked for
+	thinks bool   // thoughts count as tokens of the answer
+}
+
+// The least that a provider is believed to take, in tokens.
+const (
+	leastWindow = 2048
+	leastAnswer = 256
+)
+
+// thoughtShare is the part of the window, one in so many, that the thoughts
+// before an answer may take, up to maxThoughts.
+const (
+	thoughtShare = 8
+	maxThoughts  = 16_000
+)
+
+// errThought: a model that thinks reached the limit of its answer.
+var errThought = fmt.Errorf("%w: its thoughts took what the answer may have", ErrAnswer)
+
+func (d *told) now() (window, answer uint64, thinks bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	answer = d.answer
+	if answer == 0 {
+		answer = math.MaxInt32
+	}
+	return d.window, answer, d.thinks
+}
+
+// smaller reports whether err, of job j, tells something by which the summary
+// can be asked for again with more hope, and keeps it.
+func (d *told) smaller(j *job, err error) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var f *fault
+	switch {
+	case errors.Is(err, errThought):
+		again := !d.thinks
+		d.thinks = true
+		return again
+	case !errors.As(err, &f):
+		return false
+	case f.size.Overflow():
+		next := f.size.Window
+		if next == 0 || next >= j.window {
+			next = j.window / 2
+		}
+		if next < leastWindow {
+			return false
+		}
+		if next < d.window {
+			d.window = next
+			d.log.Warn("the summarizer's model takes less than its window was said to be; set --summarizer-window", "window", next)
+		}
+		return true
+	case f.size.Kind == compactor.OutputCap:
+		next := j.limit / 2
+		if next < leastAnswer {
+			return false
+		}
+		if d.answer == 0 || next < d.answer {
+			d.answer = next
+		}
+		return true
+	}
+	return false
+}
