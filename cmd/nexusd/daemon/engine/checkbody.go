@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"nexus/ledger"
+	"nexus/lineage"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -16,10 +17,11 @@ import (
 //
 // Open is the calls that wait at the event's parent; nil: they are not known,
 // and their number is not checked. After is those that wait behind the event.
+// Node is where its header places a turn.
 //
 // Errors: [ledger.ErrCorrupt] where body and header differ or the body can't be
 // read; those of [seal.Open].
-func checkBody(ring seal.Keyring, ev *turns.Event, open *ledger.Calls) (body any, after *ledger.Calls, err error) {
+func checkBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledger.Calls) (body any, after *ledger.Calls, err error) {
 	switch ev.Kind {
 	case turns.KindOpened:
 		body = new(turns.OpenedBody)
@@ -56,14 +58,14 @@ func checkBody(ring seal.Keyring, ev *turns.Event, open *ledger.Calls) (body any
 	case *turns.OpenedBody, *turns.ChangedBody:
 		err = checkApart(links, settingsOf(b))
 	case *turns.TurnBody:
-		after, err = turnContent(ev, b, open)
+		after, err = turnContent(ev, node, b, open)
 	case *turns.CompactionBody:
 		after, err = open, compactionContent(ev, b, open)
 	}
 	return body, after, err
 }
 
-func turnContent(ev *turns.Event, b *turns.TurnBody, open *ledger.Calls) (*ledger.Calls, error) {
+func turnContent(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *ledger.Calls) (*ledger.Calls, error) {
 	bad := func(format string, args ...any) (*ledger.Calls, error) {
 		return nil, fmt.Errorf("%w: %s", ledger.ErrCorrupt, fmt.Sprintf(format, args...))
 	}
@@ -85,8 +87,9 @@ func turnContent(ev *turns.Event, b *turns.TurnBody, open *ledger.Calls) (*ledge
 	if halves != ev.Halves || calls != ev.Calls {
 		return bad("its header says halves %d and %d calls; its body has %d and %d", ev.Halves, ev.Calls, halves, calls)
 	}
-	// Turns of before there was this count have none, and no compaction that it ends.
-	if said := turns.Said(b.Messages); ev.Said != 0 && ev.Said != said {
+	// Turns of before there was this count have none, and nothing in force that
+	// ends with one: a node is under such a compaction where its header has none.
+	if said := turns.Said(b.Messages); ev.Said != said && (ev.Said != 0 || node.Call) {
 		return bad("its header counts %d messages with text of the user, its body has %d", ev.Said, said)
 	}
 	var before ledger.Calls

@@ -467,7 +467,7 @@ func (e *Engine) checkImport(ctx context.Context, c Caller, ch *chain, s *ledger
 		}
 		open = &calls
 	}
-	body, after, err := checkBody(e.importRing(c), ev, open)
+	body, after, err := checkBody(e.importRing(c), ev, step.Node, open)
 	if err != nil {
 		return step, nil, early(err)
 	}

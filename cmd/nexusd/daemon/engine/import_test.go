@@ -532,6 +532,59 @@ func raw(t *testing.T, w *world, e *Engine, subject string, ev *turns.Event) {
 	}
 }
 
+// A turn whose header hides that the user speaks in it would keep a compaction in
+// force that ends with the user's word: it is not imported, and found where it stands.
+// Where no such compaction is in force it is a turn of before there was the count.
+func TestATurnThatHidesTheUsersWord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		compacted bool
+		want      api.Code
+	}{"under a compaction for one call": {true, api.Corrupt}, "of before there was the count": {false, ""}} {
+		t.Run(name, func(t *testing.T) {
+			from := newWorld()
+			src := from.engine(t)
+			s := create(t, src, 40_000, "wolffish").ID
+			add(t, src, s, say("read them all", ""))
+			reads(t, src, s, "a", 9_000, 12_000, 6_000, 8_000, 5_000, 5_000, 5_000)
+			if tc.compacted {
+				cx := must(src.Context(t.Context(), alice, s, api.GetContext{}))(t)
+				if cx.Compacted == nil {
+					t.Fatal("not compacted")
+				}
+			}
+			before := exports(t, src, s)
+			add(t, src, s, say("the user's word", "and an answer"))
+			all := exports(t, src, s)
+			ev := must(turns.Decode(all[len(all)-1].Event.Payload))(t)
+			body := must(seal.Open(ev, from.keys))(t)
+			if ev.Said != 1 {
+				t.Fatalf("%d said", ev.Said)
+			}
+			ev.Said = 0
+			ev = sealedUnder(t, from.keys, ev, body, ev.Keys...)
+			payload := must(ev.Encode())(t)
+
+			w := newWorld()
+			e := w.engine(t)
+			if err := importAs(t, e, alice, before...); err != nil {
+				t.Fatal(err)
+			}
+			err := importAs(t, e, alice, api.ExportRecord{Event: &api.ExportEvent{Payload: payload, Hash: turns.HashEvent(payload)}})
+			if code(err) != tc.want {
+				t.Errorf("imported: %v, want %q", err, tc.want)
+			}
+			if err != nil {
+				row := must(e.Store.Session(s))(t)
+				raw(t, w, e, row.Subject(), ev)
+			}
+			v := must(e.Verify(t.Context(), operator, api.Verify{}))(t)
+			if v.OK != (tc.want == "") || len(v.Problems) > 1 || (!v.OK && v.Problems[0].Event != ev.ID) {
+				t.Errorf("verified: %s", canon(v))
+			}
+		})
+	}
+}
+
 // A head that was led to another agent's turn, by whatever way it came onto the
 // log, shows nothing of it; the session is read-only, and says so; everybody
 // else goes on.

@@ -196,7 +196,7 @@ func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event
 	} else {
 		v.others[ev.Ref()] = true
 	}
-	if err := v.content(ctx, s, ev); err != nil {
+	if err := v.content(ctx, s, step.Node, ev); err != nil {
 		return err
 	}
 	if row, err := v.e.Store.Session(s.ID); err != nil || row.Tail.Index < ev.Index {
@@ -209,12 +209,12 @@ func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event
 }
 
 // content checks an event's body and blobs.
-func (v *verifier) content(ctx context.Context, s *ledger.Session, ev *turns.Event) error {
+func (v *verifier) content(ctx context.Context, s *ledger.Session, node lineage.Node, ev *turns.Event) error {
 	var open *ledger.Calls
 	if calls, known := v.open[ev.Parent]; known || ev.Parent.IsZero() {
 		open = &calls
 	}
-	body, after, err := checkBody(v.e.ring(), ev, open)
+	body, after, err := checkBody(v.e.ring(), ev, node, open)
 	if after != nil && ev.Kind.IsTurn() {
 		v.open[ev.Ref()] = *after
 	}
