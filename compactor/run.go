@@ -65,22 +65,18 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 		if ctx.Err() != nil {
 			break
 		}
-		in, images := plan.Input(), plan.imagesNote()
+		in := plan.Input()
 		if !t.Local {
 			in.MaxTokens = min(in.MaxTokens, maxWritten)
 		}
-		in.MaxTokens = max(1, less(in.MaxTokens, (tokens.Approx{}).Text(images)))
 		out, err := t.Summarizer.Summarize(ctx, in)
 		usage, cost = addUsage(usage, out.Usage), cost+out.CostMicros
 		if err == nil {
 			if out.Tier == "" {
 				out.Tier = t.Name
 			}
-			if text := strings.TrimSpace(out.Text); text != "" && !strings.HasSuffix(text, strings.TrimSpace(images)) {
-				out.Text = text + images
-			}
 			var r Result
-			if r, err = Compose(plan, out, counter); err == nil {
+			if r, err = Compose(plan, plan.withImages(out), counter); err == nil {
 				r.Usage, r.Tried, r.Body.CostMicros = usage, tried, cost
 				return r, nil
 			}
@@ -104,10 +100,12 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 	return r, nil
 }
 
-// Input is what a summarizer of plan may see.
+// Input is what a summarizer of plan may see. What it may write leaves room for
+// the note on images that is added to it.
 func (plan *Plan) Input() Input {
+	room := less(plan.Policy.inApprox(plan.SummaryTokens), (tokens.Approx{}).Text(plan.imagesNote()))
 	return Input{
-		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, plan.Policy.inApprox(plan.SummaryTokens)), Focus: plan.Focus,
+		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, room), Focus: plan.Focus,
 		Template: plan.Policy.Template, Text: plan.Policy.TemplateText, Style: plan.Policy.Style(), Known: plan.Known,
 	}
 }
@@ -127,6 +125,15 @@ func (plan *Plan) imagesNote() string {
 	return "\n\n" + ImagesNote(n)
 }
 
+// withImages is out with the note on images, if it does not end with it already.
+func (plan *Plan) withImages(out Output) Output {
+	note := plan.imagesNote()
+	if text := strings.TrimSpace(out.Text); text != "" && !strings.HasSuffix(text, strings.TrimSpace(note)) {
+		out.Text = text + note
+	}
+	return out
+}
+
 // order is the tiers that the policy names, in its order; all where it names none.
 func (plan *Plan) order(tiers []Tier) []Tier {
 	if len(plan.Policy.Tiers) == 0 {
@@ -142,15 +149,16 @@ func (plan *Plan) order(tiers []Tier) []Tier {
 }
 
 // Answer is what an agent wrote for the plan's prompt, read as its template
-// says. A text without any of the marks that the template asks for is a summary
-// as it is. Error: [ErrRefused].
+// says, with the images that stood in what it is of counted. A text without any of
+// the marks that the template asks for is a summary as it is. Error: [ErrRefused].
 func (plan *Plan) Answer(text string) (Output, error) {
 	t, _ := FindTemplate(plan.Policy.Template)
 	text = strings.TrimSpace(text)
 	if t.Shape == Blocks && !strings.Contains(text, "<summary>") || t.Shape == Facts && !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "```") {
-		return Output{Text: text}, nil
+		return plan.withImages(Output{Text: text}), nil
 	}
-	return t.Parse(text, plan.Reads)
+	out, err := t.Parse(text, plan.Reads)
+	return plan.withImages(out), err
 }
 
 func errorsOf(tried []Attempt) (out []error) {

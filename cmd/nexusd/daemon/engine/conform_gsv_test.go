@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -187,4 +188,36 @@ func TestGSV14(t *testing.T) {
 	system := api.System{{Content: "another system part"}}
 	must(e.Set(t.Context(), alice, next.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
 	check("reported of another system part", next.ID, "idle")
+}
+
+// GSV-13: images are counted in a summary that the agent writes itself too, and
+// no byte of theirs is given to it. There is room for the count however much it writes.
+func TestGSV13(t *testing.T) {
+	picture := []byte(strings.Repeat("\x00picture", 200))
+	encoded := base64.StdEncoding.EncodeToString(picture)
+	for name, write := range map[string]func(most uint64) string{
+		"a short summary":           func(uint64) string { return "what was said" },
+		"one with the block's tags": func(uint64) string { return "<summary>what was said</summary><memories>\n- a fact\n</memories>" },
+		"one that counts itself":    func(uint64) string { return "what was said\n\n" + compactor.ImagesNote(2) },
+		"as long as it may be":      func(most uint64) string { return strings.Repeat("word", int(most)*37/40) },
+	} {
+		e := newWorld().engine(t)
+		s := create(t, e, 8000, "gsv")
+		ask := say("look", "a picture")
+		ask.Messages[0].Parts = append(ask.Messages[0].Parts, turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: picture},
+			turns.TextPart("data:image/png;base64,"+encoded))
+		add(t, e, s.ID, ask)
+		for range 12 {
+			add(t, e, s.ID, say("go on "+long(2000), "yes"))
+		}
+		taken := must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
+		if strings.Contains(taken.Content, encoded[:60]) {
+			t.Errorf("%s: bytes of an image were given", name)
+		}
+		r := api.SubmitCompaction{Plan: taken.Plan, Text: write(taken.MaxTokens)}
+		made := must(e.Submit(t.Context(), alice, s.ID, r, canon(r)))(t)
+		if text := *made.Compaction.Summary; strings.Count(text, compactor.ImagesNote(2)) != 1 || !strings.HasSuffix(text, compactor.ImagesNote(2)) {
+			t.Errorf("%s: the summary is %.300q", name, text)
+		}
+	}
 }
