@@ -76,7 +76,7 @@ gives it. A folder is searched for *.jsonl and *.json.
 stood is counted at the end.
 
   --format F   auto (default: told from the content), claude-code, codex, pi,
-               gemini-cli, openai, anthropic, otel (chat messages as JSON), jsonl (an export of ours)
+               gemini-cli, openai, anthropic, otel (chat messages as JSON; spans too), jsonl (an export of ours)
   --final      the file will not grow: take its unfinished last turn too
   --losses     list each loss with its line, below its file, and all files that
                are no transcripts

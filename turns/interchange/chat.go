@@ -45,14 +45,16 @@ type ChatOptions struct {
 // GenAI attributes. A file is one or more JSON values, lines or not. Each is
 //
 //   - a list of messages, which is one conversation;
-//   - an object with messages, traj or gen_ai.input.messages, which is one
-//     too: its system, tools and model are taken, what else it holds is kept in
-//     the session's meta;
+//   - an object with messages or traj, which is one too: its system, tools and
+//     model are taken, what else it holds is kept in the session's meta;
+//   - spans of OpenTelemetry: an export of OTLP (spans, or logs with events), a
+//     span, or the attributes of one. Each is a call with all that was said
+//     before it; those of one conversation (gen_ai.conversation.id, else the
+//     trace) are one session, and forks where they part;
 //   - a list of such objects.
 //
 // Each assistant message ends a turn. A session's id comes from the
-// conversation's id (id, conversation_id, session_id, gen_ai.conversation.id, or
-// task_id and trial), else from its place in the file and its first message;
+// conversation's id (id, conversation_id, session_id, or task_id and trial), else from its place in the file and its first message;
 // a turn's from its place in the session. So a longer copy adds what is new.
 //
 // One conversation is held in memory at a time. Not safe for concurrent use.
@@ -60,10 +62,14 @@ type ChatReader struct {
 	dec   *jsontext.Decoder
 	opt   ChatOptions
 	index int // conversations so far
-	out   []Step
-	loss  []Loss
-	list  bool // inside a top-level list of objects
-	err   error
+
+	histories map[string]*otelHistory // read from spans
+	order     []*otelHistory          // the same, first read first
+
+	out  []Step
+	loss []Loss
+	list bool // inside a top-level list of objects
+	err  error
 }
 
 // Chat is a reader of the conversations in r.
@@ -94,12 +100,21 @@ func (c *ChatReader) Losses() []Loss { return c.loss }
 // read reads one conversation.
 func (c *ChatReader) read() error {
 	raw, err := c.value()
+	if err == io.EOF {
+		c.endSpans()
+	}
 	if err != nil {
 		return err
 	}
-	conv, err := newConversation(raw)
-	if err == nil {
-		err = c.conversation(conv)
+	spans, ok, err := otelSpans(raw)
+	for i := range spans {
+		c.span(spans[i])
+	}
+	if !ok && err == nil {
+		var conv *conversation
+		if conv, err = newConversation(raw); err == nil {
+			err = c.conversation(conv)
+		}
 	}
 	c.index++
 	if errors.Is(err, turns.ErrMalformed) || errors.Is(err, turns.ErrUnsupported) || errors.Is(err, turns.ErrTooLarge) {
@@ -304,9 +319,11 @@ func chatObject(d *jsontext.Decoder, list bool) bool {
 			if list {
 				return d.PeekKind() == '"'
 			}
-		case "messages", "traj", "gen_ai.input.messages":
+		case "messages", "traj", "gen_ai.input.messages", "gen_ai.output.messages", "resourceSpans", "resourceLogs":
 			k := d.PeekKind()
 			return k == '[' || k == '"'
+		case "attributes", "context", "traceId": // of a span
+			return true
 		}
 		if d.SkipValue() != nil {
 			rest := d.UnreadBuffer()
@@ -331,7 +348,7 @@ func chatForm(head []byte) ChatForm {
 	}
 	has := func(s ...string) bool { return slices.ContainsFunc(s, func(s string) bool { return names[s] }) }
 	switch {
-	case has("parts", "gen_ai.input.messages"):
+	case has("parts", "gen_ai.input.messages", "resourceSpans", "resourceLogs", "traceId", "gen_ai.operation.name"):
 		return ChatOTel
 	case has("tool_calls", "tool_call_id"):
 		return ChatOpenAI
@@ -349,7 +366,6 @@ type conversation struct {
 	system   turns.Raw
 	tools    []turns.Raw
 	messages turns.Raw
-	answer   turns.Raw // messages that came back, beside those that were sent
 	rest     map[string]turns.Raw
 	loss     []Loss
 }
@@ -379,20 +395,19 @@ func newConversation(raw turns.Raw) (*conversation, error) {
 		}
 		return out
 	}
-	v.messages = unquoted(take("messages", "traj", "gen_ai.input.messages"))
+	v.messages = unquoted(take("messages", "traj"))
 	if v.messages.Kind() != '[' {
 		return nil, fmt.Errorf("%w: an object without messages", turns.ErrMalformed)
 	}
-	v.answer = unquoted(take("gen_ai.output.messages"))
-	v.system = unquoted(take("system", "gen_ai.system_instructions"))
-	if t := unquoted(take("tools", "gen_ai.tool.definitions")); t != nil {
+	v.system = unquoted(take("system"))
+	if t := unquoted(take("tools")); t != nil {
 		if err := turns.DecodeJSON(t, &v.tools); err != nil {
 			return nil, fmt.Errorf("tools: %w", err)
 		}
 	}
-	v.model = text(take("model", "gen_ai.response.model", "gen_ai.request.model"))
+	v.model = text(take("model"))
 	v.created = moment(take("created", "created_at", "timestamp", "time"))
-	for _, n := range []string{"id", "conversation_id", "session_id", "gen_ai.conversation.id"} {
+	for _, n := range []string{"id", "conversation_id", "session_id"} {
 		if m, ok := members[n]; ok && v.id == "" {
 			v.id = text(m)
 		}
@@ -506,20 +521,8 @@ func (v *conversation) readOTel() (system []turns.Section, ms []turns.Message, e
 			return nil, nil, err
 		}
 	}
-	for _, raw := range []turns.Raw{v.messages, v.answer} {
-		if raw == nil {
-			continue
-		}
-		var part []turns.Message
-		if err := decodeLoose(raw, &part); err != nil {
-			return nil, nil, fmt.Errorf("read otel messages: %w", err)
-		}
-		for i := range part {
-			if err := part[i].Validate(fmt.Sprintf("/%d", i)); err != nil {
-				return nil, nil, fmt.Errorf("read otel message %d: %w", i, err)
-			}
-		}
-		ms = append(ms, part...)
+	if ms, err = otelMessages(v.messages); err != nil {
+		return nil, nil, fmt.Errorf("read otel messages: %w", err)
 	}
 	return system, ms, nil
 }

@@ -239,6 +239,7 @@ func FuzzChat(f *testing.F) {
 	f.Add([]byte(`[{"role":"user","content":"a"},{"role":"assistant","content":"1"}]`))
 	f.Add([]byte(`{"id":"x","gen_ai.input.messages":"[{\"role\":\"user\",\"parts\":[]}]"}`))
 	f.Add([]byte(`[{"traj":[{"role":"tool","tool_call_id":"x","content":"l"}]},{}]`))
+	f.Add([]byte(otlpLine("1", "T", otlpCall("structured", "a", "1", "b", "2")...) + otlpLine("2", "T", otlpCall("string", "a", "1", "c", "3")...)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := Chat(strings.NewReader(string(b)), ChatOptions{Final: true})
 		open := map[turns.ID]bool{}
@@ -252,10 +253,16 @@ func FuzzChat(f *testing.F) {
 			switch {
 			case s.Open != nil:
 				open[s.Open.ID] = true
-			case s.Append != nil:
-				if !open[s.Append.Session] {
-					t.Fatalf("a turn of session %s, which is not open", s.Append.Session)
+			case s.Fork != nil:
+				if !open[s.Fork.At.Turn] {
+					t.Fatalf("fork at %s, which is no turn", s.Fork.At.Turn)
 				}
+				open[s.Fork.ID] = true
+			case s.Append != nil:
+				if a := s.Append; !open[a.Session] || !a.Parent.IsZero() && !open[a.Parent] {
+					t.Fatalf("a turn of session %s after %s: that is not there", a.Session, a.Parent)
+				}
+				open[s.Append.ID] = true
 				if err := turns.ValidateMessages("", s.Append.Messages); err != nil {
 					t.Fatal(err)
 				}
