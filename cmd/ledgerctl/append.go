@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -51,7 +50,10 @@ func appendCmd(e *env) *cobra.Command {
 		if e.json {
 			return e.print(a)
 		}
-		fmt.Fprintf(e.out, "turn %s at depth %d of session %s, %s of %s tokens\n", a.ID, a.Depth, a.Session, grouped(a.Context.Tokens), grouped(a.Context.Budget))
+		if r.Response == nil && len(r.Messages) > 0 && e.talks {
+			e.say("the turn waits for its answer: ledgerctl append %s --assistant TEXT", short(a.Session))
+		}
+		e.tell("turn %s at depth %d of session %s, %s of %s tokens", a.ID, a.Depth, a.Session, grouped(a.Context.Tokens), grouped(a.Context.Budget))
 		return nil
 	})
 	c.Flags().StringVar(&user, "user", "", "the user's text")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -31,23 +30,23 @@ func verifyCmd(e *env) *cobra.Command {
 		if e.json {
 			err = e.print(v)
 		} else {
-			printVerified(e.out, v)
+			e.printVerified(v)
 		}
 		if err == nil && !v.OK {
-			err = api.Errorf(api.Corrupt, nil, "%d problems", len(v.Problems))
+			err = api.Errorf(api.Corrupt, nil, "%s", plural(uint64(len(v.Problems)), "problem"))
 		}
 		return err
 	})
 }
 
-func printVerified(w io.Writer, v *api.Verified) {
+func (e *env) printVerified(v *api.Verified) {
 	verdict := good.Render("verified")
 	if !v.OK {
 		verdict = bad.Render("NOT SOUND")
 	}
-	fmt.Fprintf(w, "%s: %s events, %s, %s, %s, %s in %d ms\n", verdict, grouped(v.Events), plural(v.Sessions, "session"), plural(v.Turns, "turn"), plural(v.Compactions, "compaction"), plural(v.Blobs, "blob"), v.DurationMS)
+	e.tell("%s: %s, %s, %s, %s, %s in %s ms", verdict, plural(v.Events, "event"), plural(v.Sessions, "session"), plural(v.Turns, "turn"), plural(v.Compactions, "compaction"), plural(v.Blobs, "blob"), grouped(v.DurationMS))
 	for _, p := range v.Problems {
-		fmt.Fprintf(w, "  %s at position %d, session %s: %s\n", bad.Render(string(p.Code)), p.Seq, p.Session, p.Message)
+		fmt.Fprintf(e.out, "  %s at position %d, session %s: %s\n", bad.Render(string(p.Code)), p.Seq, p.Session, p.Message)
 	}
 }
 

@@ -41,14 +41,14 @@ func compactCmd(e *env) *cobra.Command {
 		}
 		if p := k.Plan; p != nil {
 			if p.Covered == 0 && p.Shortened > 0 {
-				fmt.Fprintf(e.out, "would shorten %s and cover nothing; %s tokens now, at most %s after\n", plural(p.Shortened, "part"), grouped(p.TokensBefore), grouped(p.TokensKept+p.SummaryMax))
+				e.tell("would shorten %s and cover nothing; %s tokens now, at most %s after", plural(p.Shortened, "part"), grouped(p.TokensBefore), grouped(p.TokensKept+p.SummaryMax))
 				return nil
 			}
-			fmt.Fprintf(e.out, "would cover %s through %s and keep %s tokens from %s on; %s tokens now, at most %s after\n", plural(p.Covered, "turn"), opt(p.Through), grouped(p.TokensKept), opt(p.FirstKept), grouped(p.TokensBefore), grouped(p.TokensKept+p.SummaryMax))
+			e.tell("would cover %s through %s and keep %s tokens from %s on; %s tokens now, at most %s after", plural(p.Covered, "turn"), opt(p.Through), grouped(p.TokensKept), opt(p.FirstKept), grouped(p.TokensBefore), grouped(p.TokensKept+p.SummaryMax))
 			return nil
 		}
 		x := k.Compaction.Compaction
-		fmt.Fprintf(e.out, "compaction %s: %s (%s), %s → %s tokens\n", k.Compaction.ID, did(x), tier(x), grouped(x.TokensBefore), grouped(x.TokensAfter))
+		e.tell("compaction %s: %s (%s), %s → %s tokens", k.Compaction.ID, did(x), tier(x), grouped(x.TokensBefore), grouped(x.TokensAfter))
 		return nil
 	})
 	c.Flags().StringVar(&policy, "policy", "", "another policy")
@@ -109,7 +109,7 @@ func rewindCmd(e *env) *cobra.Command {
 		if e.json {
 			return e.print(s)
 		}
-		fmt.Fprintf(e.out, "head is %s at depth %d\n", *s.Head, s.Depth)
+		e.tell("head is %s at depth %d", *s.Head, s.Depth)
 		if was != nil {
 			e.say("forward again: ledgerctl rewind %s %s", s.ID, *was)
 		}
@@ -135,7 +135,7 @@ func forkCmd(e *env) *cobra.Command {
 		if e.json {
 			return e.print(f)
 		}
-		fmt.Fprintf(e.out, "session %s, forked from %s at depth %d (%s)\n", f.ID, at, f.Depth, f.Mode)
+		e.tell("session %s, forked from %s at depth %d (%s)", f.ID, at, f.Depth, f.Mode)
 		return nil
 	})
 	c.Flags().StringVar(&mode, "mode", "as_seen", "as_seen, full, summary")

@@ -105,19 +105,17 @@ func newComparison(names []string, window uint64) (*comparison, error) {
 // policyOf is the policy that an argument names: a built-in one, or one with
 // settings of its own, as balanced{"keep_tokens":8000}, which then is its name.
 func policyOf(arg string) (compactor.Policy, error) {
-	name, set, _ := strings.Cut(arg, "{")
-	p, ok := compactor.Builtin(strings.TrimSpace(name))
-	if !ok {
-		return p, usageError{fmt.Errorf("policy %q is none of %s", name, strings.Join(compactor.Names(), ", "))}
-	}
-	if set == "" {
-		return p, nil
-	}
-	p, err := p.With(turns.Raw("{" + set))
+	named, err := policyArg(arg)
 	if err != nil {
-		return p, usageError{fmt.Errorf("policy %s: %w", arg, err)}
+		return compactor.Policy{}, err
 	}
-	p.Name = arg
+	p, err := compactor.Resolve(turns.PolicyRef{Name: named.Name, Set: named.Set})
+	if err != nil {
+		return p, usageError{api.FromError(err)} // as the daemon says it
+	}
+	if named.Set != nil {
+		p.Name = arg
+	}
 	return p, nil
 }
 

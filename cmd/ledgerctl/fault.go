@@ -30,30 +30,43 @@ func (h hinted) Unwrap() error { return h.error }
 func hint(cmd *cobra.Command, err error) string {
 	var h hinted
 	var x *api.Error
+	typed := errors.As(err, &x)
 	switch {
 	case errors.As(err, &h):
 		return h.hint
+	case typed && policyHint(x) != "":
+		return policyHint(x)
 	case errors.As(err, &usageError{}):
 		if cmd == nil || !cmd.HasParent() {
 			return "ledgerctl help lists the verbs, ledgerctl help VERB one with an example"
 		}
 		return "ledgerctl help " + topVerb(cmd)
-	case !errors.As(err, &x):
+	case !typed:
 		return ""
-	}
-	if name, ok := policyMissed(x); ok {
-		if n := nearest(name, policyNames()); n != "" {
-			return "did you mean " + n + "? ledgerctl policies lists them"
-		}
-		return "ledgerctl policies lists them"
 	}
 	switch x.Code {
 	case api.Unavailable:
 		return "is nexusd running on that server? start it with: nexusd"
+	case api.Conflict:
+		if id, ok := x.Details["session"].(string); ok {
+			return "ledgerctl sessions show " + id + ", or take another label"
+		}
 	case api.NotFound:
 		return "ledgerctl sessions lists what there is"
 	}
 	return ""
+}
+
+// policyHint is what to type after a policy that there is not; "" after another error.
+func policyHint(x *api.Error) string {
+	name, ok := policyMissed(x)
+	if !ok {
+		return ""
+	}
+	if n := nearest(name, policyNames()); n != "" {
+		return "did you mean " + n + "? ledgerctl policies lists them"
+	}
+	return "ledgerctl policies lists them"
 }
 
 // topVerb is the verb that has a page of the manual.

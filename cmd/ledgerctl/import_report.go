@@ -101,19 +101,20 @@ func (r *report) summary() string {
 			what = append(what, plural(uint64(x.n), x.what))
 		}
 	}
-	out := strings.Join(what, ", ") + "; "
-	switch {
-	case r.Stored == 0 && r.KeptFirst == 0:
-		out += "nothing new"
-	case r.Existing == 0:
-		out += grouped(uint64(r.Stored)) + " stored"
-	default:
-		out += grouped(uint64(r.Stored)) + " stored, " + grouped(uint64(r.Existing)) + " there already"
+	var news []string
+	if r.Stored > 0 {
+		news = append(news, grouped(uint64(r.Stored))+" stored")
+	}
+	if r.Existing > 0 && r.Stored+r.KeptFirst > 0 {
+		news = append(news, grouped(uint64(r.Existing))+" there already")
 	}
 	if r.KeptFirst > 0 {
-		out += fmt.Sprintf(", %s kept as first stored", grouped(uint64(r.KeptFirst)))
+		news = append(news, grouped(uint64(r.KeptFirst))+" kept as first stored")
 	}
-	return out
+	if len(news) == 0 {
+		news = []string{"nothing new"}
+	}
+	return strings.Join(what, ", ") + "; " + strings.Join(news, ", ")
 }
 
 // printFile prints a file on one line: of a narrow terminal's, the end of its name

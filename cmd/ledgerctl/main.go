@@ -92,6 +92,11 @@ func (e *env) print(v any) error {
 	return err
 }
 
+// tell writes a sentence to stdout, in as many lines as the terminal makes of it.
+func (e *env) tell(format string, args ...any) {
+	fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf(format, args...), "  "))
+}
+
 func (e *env) say(format string, args ...any) {
 	if !e.quiet {
 		fmt.Fprintf(e.err, format+"\n", args...)

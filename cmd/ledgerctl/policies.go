@@ -48,14 +48,22 @@ func policyCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		p, err := c.Policy(cmd.Context(), api.GetPolicy{Name: args[0]})
+		arg, err := policyArg(args[0])
+		if err != nil {
+			return err
+		}
+		p, err := c.Policy(cmd.Context(), api.GetPolicy{Name: arg.Name, Set: arg.Set})
 		if err != nil {
 			return err
 		}
 		if e.json {
 			return e.print(p)
 		}
-		fmt.Fprintf(e.out, "%s version %d, %s\n%s\n", bold.Render(p.Name), p.Version, p.Mode, faint.Render(p.Digest.String()))
+		fmt.Fprintf(e.out, "%s version %d, %s\n", bold.Render(p.Name), p.Version, p.Mode)
+		if about := aboutPolicy[p.Name]; about != "" {
+			fmt.Fprintln(e.out, about)
+		}
+		fmt.Fprintln(e.out, faint.Render(p.Digest.String()))
 		v := jsontext.Value(p.Settings)
 		if err := v.Indent(); err != nil {
 			return err

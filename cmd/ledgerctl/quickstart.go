@@ -157,8 +157,8 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 		}
 	} else {
 		fmt.Fprintf(e.out, "hashes of %d sessions kept: %v\n", len(rep.Sessions)+1, same)
-		printVerified(e.out, v)
-		printVerified(e.out, second)
+		e.printVerified(v)
+		e.printVerified(second)
 		next(e, dir, s.ID, kept)
 	}
 	if !v.OK || !second.OK || !same {
