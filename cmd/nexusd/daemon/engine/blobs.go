@@ -116,11 +116,12 @@ type blobName struct {
 	tenant string
 	key    seal.Key
 	digest turns.Hash
+	sealed bool // as it is stored
 }
 
 // blob is the content that store stored; not to be changed.
 func (e *Engine) blob(ctx context.Context, tenant string, k seal.Key, digest turns.Hash) ([]byte, error) {
-	name := blobName{tenant, k, digest}
+	name := blobName{tenant: tenant, key: k, digest: digest}
 	if b, ok := e.contents.get(name); ok {
 		return b, nil
 	}

@@ -64,6 +64,7 @@ type Engine struct {
 
 	contents cache[blobName, []byte]         // opened and checked
 	pages    cache[contextName, api.Context] // whole contexts that are being paged
+	exports  cache[turns.ID, *firstNames]    // by session
 	plans    cache[takenName, *takenWhole]   // plans whose content is being paged
 
 	preambles cache[blobName, *turns.Preamble] // large ones, decoded

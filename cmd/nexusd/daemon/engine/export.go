@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 
@@ -42,66 +43,160 @@ func (e *Engine) Export(ctx context.Context, c Caller, session turns.ID, req api
 	if err != nil {
 		return nil, err
 	}
-	out := &api.Exported{Records: []api.ExportRecord{}}
+	x := exporting{e: e, tenant: c.Tenant, root: s.Root, limit: limit, names: e.namesOf(s.ID), out: &api.Exported{Records: []api.ExportRecord{}}}
 	if req.After == "" {
-		out.Records = append(out.Records, api.ExportRecord{Ledger: &api.ExportHeader{
+		x.out.Records = append(x.out.Records, api.ExportRecord{Ledger: &api.ExportHeader{
 			Version: ExportVersion, Ledger: uuid.UUID(e.Ledger).String(), Session: session}})
 	}
-	size, taken := 0, 0 // the header and the keys are not counted: a page always goes on
 	for ; cur.chain < len(chains); cur = (exportCursor{chain: cur.chain + 1}) {
 		ch := chains[cur.chain]
-		if cur.index == 0 && cur.record == 0 && e.Keys != nil {
+		if cur == (exportCursor{chain: cur.chain}) && e.Keys != nil {
 			k, err := e.Keys.Key(ch.id)
 			if err != nil {
 				return nil, err
 			}
-			out.Records = append(out.Records, api.ExportRecord{Key: &api.ExportKey{ID: ch.id, Key: k[:]}})
+			x.out.Records = append(x.out.Records, api.ExportRecord{Key: &api.ExportKey{ID: ch.id, Key: k[:]}})
 		}
-		for ; cur.index <= ch.last; cur.index, cur.record = cur.index+1, 0 {
-			records, err := e.exportRecords(ctx, c.Tenant, s.Root, ch.id, cur.index)
+		for ; cur.index <= ch.last; cur = (exportCursor{chain: cur.chain, index: cur.index + 1}) {
+			full, err := x.event(ctx, ch, &cur)
 			if err != nil {
 				return nil, err
 			}
-			for ; cur.record < len(records); cur.record++ {
-				r := records[cur.record]
-				n := recordBytes(&r)
-				if taken >= limit || (size > 0 && size+n > e.payload()*3/4) || size > e.pageBytes() {
-					out.Next = cur.String()
-					return out, nil
-				}
-				out.Records, size, taken = append(out.Records, r), size+n, taken+1
+			if full {
+				x.out.Next = cur.String()
+				e.exports.put(s.ID, x.names, x.names.size())
+				return x.out, nil
 			}
 		}
 	}
-	return out, nil
+	return x.out, nil
 }
 
-// exportRecords is the lines of one event: its blobs, then itself. What is larger
-// than a message may be goes out in pieces.
-func (e *Engine) exportRecords(ctx context.Context, tenant string, root, session turns.ID, index uint64) ([]api.ExportRecord, error) {
-	payload, err := e.Store.EventAt(session, index)
+// exporting is a page of an export being made.
+type exporting struct {
+	e      *Engine
+	tenant string
+	root   turns.ID
+	names  *firstNames
+	out    *api.Exported
+	limit  int
+	taken  int // records, and their bytes; the header and the keys are not counted
+	size   int
+}
+
+// full reports whether there is no room for a record of n more bytes. There
+// always is for one, so that every page goes on.
+func (x *exporting) full(n int) bool {
+	return x.taken >= x.limit || (x.size > 0 && x.size+n > x.e.payload()*3/4) || x.size > x.e.pageBytes()
+}
+
+// event adds the lines of one event from cur on: the blobs that it is the first
+// to name, then itself. Cur is left at what there is no room for.
+func (x *exporting) event(ctx context.Context, ch exported, cur *exportCursor) (full bool, err error) {
+	payload, err := x.e.Store.EventAt(ch.id, cur.index)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	ev, err := turns.Decode(payload)
 	if err != nil {
+		return false, err
+	}
+	first := x.names.in(ch.before+cur.index, ev.Blobs)
+	for ; cur.part <= len(ev.Blobs); cur.part, cur.piece = cur.part+1, 0 {
+		var records []api.ExportRecord
+		switch {
+		case cur.part == len(ev.Blobs):
+			event := &api.ExportEvent{Hash: turns.HashEvent(payload)}
+			event.Payload, event.Pieces, records = x.e.inPieces(payload)
+			records = append(records, api.ExportRecord{Event: event})
+		case !first[cur.part]:
+			continue
+		case x.full(0):
+			return true, nil
+		default:
+			if records, err = x.blob(ctx, ev.Blobs[cur.part].Digest); err != nil {
+				return false, err
+			}
+		}
+		for ; cur.piece < len(records); cur.piece++ {
+			n := recordBytes(&records[cur.piece])
+			if x.full(n) {
+				return true, nil
+			}
+			x.out.Records, x.size, x.taken = append(x.out.Records, records[cur.piece]), x.size+n, x.taken+1
+		}
+	}
+	return false, nil
+}
+
+// blob is the lines of a blob. One that takes several pages is read once.
+func (x *exporting) blob(ctx context.Context, digest turns.Hash) (records []api.ExportRecord, err error) {
+	k, err := x.e.blobKey(x.root)
+	if err != nil {
 		return nil, err
 	}
-	var out []api.ExportRecord
-	for _, b := range ev.Blobs {
-		sealed, err := e.Blobs.GetBlob(ctx, tenant, b.Digest)
-		if err != nil {
+	name := blobName{tenant: x.tenant, key: k, digest: digest, sealed: true}
+	sealed, ok := x.e.contents.get(name)
+	if !ok {
+		if sealed, err = x.e.Blobs.GetBlob(ctx, x.tenant, digest); err != nil {
 			return nil, err
 		}
-		blob := &api.ExportBlob{Root: root, Digest: b.Digest}
-		var pieces []api.ExportRecord
-		blob.Sealed, blob.Pieces, pieces = e.inPieces(sealed)
-		out = append(append(out, pieces...), api.ExportRecord{Blob: blob})
 	}
-	event := &api.ExportEvent{Hash: turns.HashEvent(payload)}
-	var pieces []api.ExportRecord
-	event.Payload, event.Pieces, pieces = e.inPieces(payload)
-	return append(append(out, pieces...), api.ExportRecord{Event: event}), nil
+	blob := &api.ExportBlob{Root: x.root, Digest: digest}
+	blob.Sealed, blob.Pieces, records = x.e.inPieces(sealed)
+	if !ok && len(records) > 0 {
+		x.e.contents.put(name, sealed, len(sealed))
+	}
+	return append(records, api.ExportRecord{Blob: blob}), nil
+}
+
+// firstNames is which event of an export is the first to name a blob, of a
+// stretch of its events without a gap. What an export has never changes, so it
+// holds for all exports of the session. An event that neither is in the stretch nor
+// follows it begins another: then a blob goes out again, which does no harm.
+//
+// Invariant: the first event of all that names a blob is told to be the first,
+// whatever the stretch. So a blob goes out before the events that need it, whichever
+// daemons make the pages.
+//
+// Safe for concurrent use.
+type firstNames struct {
+	mu     sync.Mutex
+	lo, hi uint64 // the stretch [lo, hi): events are numbered through all chains
+	first  map[turns.Hash]uint64
+}
+
+// in reports of each blob of event number at whether that is the first to name it.
+func (f *firstNames) in(at uint64, blobs []turns.BlobLink) []bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first == nil || at < f.lo || at > f.hi {
+		f.lo, f.hi, f.first = at, at, make(map[turns.Hash]uint64)
+	}
+	out := make([]bool, len(blobs))
+	for i, b := range blobs {
+		if _, named := f.first[b.Digest]; !named && at == f.hi {
+			f.first[b.Digest] = at
+		}
+		out[i] = f.first[b.Digest] == at
+	}
+	f.hi = max(f.hi, at+1)
+	return out
+}
+
+// size is about how many bytes of memory it takes.
+func (f *firstNames) size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return 256 + 128*len(f.first)
+}
+
+// namesOf is what is remembered of the exports of a session.
+func (e *Engine) namesOf(session turns.ID) *firstNames {
+	if f, ok := e.exports.get(session); ok {
+		return f
+	}
+	return new(firstNames)
 }
 
 // inPieces is b as it goes out: whole if a message has room for it, or as the
@@ -139,14 +234,15 @@ func pieceDigest(piece []byte) turns.Hash {
 }
 
 type exported struct {
-	id   turns.ID
-	last uint64 // last index that goes out
+	id     turns.ID
+	last   uint64 // last index that goes out
+	before uint64 // events of the chains before it
 }
 
 // ancestry is the chains that a session needs, root first: of an ancestor,
 // everything up to the event of the fork point.
 func (e *Engine) ancestry(c Caller, s *ledger.Session) ([]exported, error) {
-	chains := []exported{{s.ID, s.Tail.Index}}
+	chains := []exported{{id: s.ID, last: s.Tail.Index}}
 	for f := s.ForkOf; f != nil; {
 		up, err := e.Store.Session(f.At.Session)
 		if err != nil {
@@ -159,33 +255,40 @@ func (e *Engine) ancestry(c Caller, s *ledger.Session) ([]exported, error) {
 		if err != nil {
 			return nil, err
 		}
-		chains = append(chains, exported{up.ID, t.Index})
+		chains = append(chains, exported{id: up.ID, last: t.Index})
 		f = up.ForkOf
 	}
 	slices.Reverse(chains)
+	for i := range chains[1:] {
+		chains[i+1].before = chains[i].before + chains[i].last + 1
+	}
 	return chains, nil
 }
 
 // exportCursor is the next record of an export.
 type exportCursor struct {
-	chain  int
-	index  uint64
-	record int // of the event's records
+	chain int
+	index uint64
+	part  int // of the event: one of its blobs, or behind them itself
+	piece int // of the part
 }
 
-func (c exportCursor) String() string { return fmt.Sprintf("%d.%d.%d", c.chain, c.index, c.record) }
+func (c exportCursor) String() string {
+	return fmt.Sprintf("%d.%d.%d.%d", c.chain, c.index, c.part, c.piece)
+}
 
 func parseExportCursor(after string, chains int) (c exportCursor, err error) {
 	if after == "" {
 		return c, nil
 	}
 	f := strings.Split(after, ".")
-	if len(f) == 3 {
-		var e1, e2, e3 error
+	if len(f) == 4 {
+		var e1, e2, e3, e4 error
 		c.chain, e1 = strconv.Atoi(f[0])
 		c.index, e2 = strconv.ParseUint(f[1], 10, 64)
-		c.record, e3 = strconv.Atoi(f[2])
-		if errors.Join(e1, e2, e3) == nil && c.chain >= 0 && c.chain < chains && c.record >= 0 {
+		c.part, e3 = strconv.Atoi(f[2])
+		c.piece, e4 = strconv.Atoi(f[3])
+		if errors.Join(e1, e2, e3, e4) == nil && c.chain >= 0 && c.chain < chains && c.part >= 0 && c.piece >= 0 {
 			return c, nil
 		}
 	}

@@ -2,10 +2,12 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -177,4 +179,81 @@ func TestAnImportedBlobHasItsDigest(t *testing.T) {
 		t.Fatal(err)
 	}
 	verified(t, to)
+}
+
+// readBlobs adds up what is read.
+type readBlobs struct {
+	ledger.Blobs
+	reads int
+}
+
+func (b *readBlobs) GetBlob(ctx context.Context, tenant string, digest turns.Hash) ([]byte, error) {
+	b.reads++
+	return b.Blobs.GetBlob(ctx, tenant, digest)
+}
+
+// A blob goes out once, in front of the first event that names it, on a fork too,
+// and is read once however many pages it takes. Each page may be another daemon's:
+// then a blob may go out again, and what comes out is whole all the same.
+func TestABlobIsExportedOnce(t *testing.T) {
+	w := newWorld()
+	e, other := w.engine(t), w.engine(t)
+	e.MaxPayload, other.MaxPayload = 64<<10, 64<<10
+	s := create(t, e, 0, "nexus").ID
+	var last turns.ID
+	names := func(infos ...*api.BlobInfo) {
+		t.Helper()
+		r := say("question", "answer")
+		for _, b := range infos {
+			r.Messages[0].Parts = append(r.Messages[0].Parts, turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Ref: &turns.BlobRef{Digest: b.Digest, Size: b.Size}})
+		}
+		last = add(t, e, s, r).ID
+	}
+	put := func(n int) *api.BlobInfo {
+		return must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s, Data: []byte(noise(n))}))(t)
+	}
+	large, small := put(300<<10), put(20<<10)
+	names(small)
+	names(large, small)
+	names(large)
+	s = must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: last}, []byte("{}")))(t).ID
+	names(small, large)
+	names(put(30<<10), large)
+
+	blobs := &readBlobs{Blobs: e.Blobs}
+	e.Blobs = blobs
+	out := make(map[turns.Hash]int)
+	for _, r := range exports(t, e, s) {
+		if r.Blob != nil {
+			out[r.Blob.Digest]++
+		}
+	}
+	if len(out) != 3 || blobs.reads > 4 {
+		t.Errorf("%d blobs went out in %d reads", len(out), blobs.reads)
+	}
+	for d, n := range out {
+		if n != 1 {
+			t.Errorf("blob %s went out %d times", d, n)
+		}
+	}
+	for _, limit := range []int{1, 2, 500} {
+		to := newWorld().engine(t)
+		to.MaxPayload = e.MaxPayload
+		forgets := newEngine(w, e.Store)
+		forgets.MaxPayload = e.MaxPayload
+		order := []*Engine{other, e, forgets}
+		for after := ""; ; order = append(order[1:], order[0]) {
+			page := must(order[0].Export(t.Context(), alice, s, api.ExportSession{Page: api.Page{After: after, Limit: limit}}))(t)
+			if page.Next == after {
+				t.Fatalf("limit %d: the page after %q does not go on", limit, after)
+			}
+			must(to.Import(t.Context(), alice, api.ImportRecords{Records: page.Records}))(t)
+			if after = page.Next; after == "" {
+				break
+			}
+		}
+		if v := verified(t, to); v.Blobs != 8 {
+			t.Errorf("limit %d: events name blobs %d times, want 8", limit, v.Blobs)
+		}
+	}
 }

@@ -49,7 +49,7 @@ func (e *Engine) fetchApart(ctx context.Context, tenant string, root turns.ID, s
 	if err != nil {
 		return err
 	}
-	name := blobName{tenant, k, set.Apart.Digest}
+	name := blobName{tenant: tenant, key: k, digest: set.Apart.Digest}
 	if p, ok := e.preambles.get(name); ok {
 		set.Preamble = *p
 		return nil

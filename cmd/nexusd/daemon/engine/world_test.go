@@ -17,15 +17,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// world is a ledger, its log and its keys, that any number of engines share.
+// world is a ledger, its log, its blobs and its keys, that any number of engines share.
 type world struct {
-	id   [16]byte
-	log  *memlog.Log
-	keys *seal.Memory
+	id    [16]byte
+	log   *memlog.Log
+	blobs *memlog.Blobs
+	keys  *seal.Memory
 }
 
 func newWorld() *world {
-	w := &world{log: memlog.New(memlog.Config{}), keys: new(seal.Memory)}
+	w := &world{log: memlog.New(memlog.Config{}), blobs: new(memlog.Blobs), keys: new(seal.Memory)}
 	_, _ = rand.Read(w.id[:]) // never fails
 	return w
 }
@@ -54,7 +55,7 @@ func (w *world) engine(t *testing.T) *Engine {
 
 func newEngine(w *world, store *projections.Store) *Engine {
 	return &Engine{
-		Ledger: w.id, Log: w.log, Blobs: new(memlog.Blobs), Store: store, Keys: w.keys, Counter: tokens.Approx{},
+		Ledger: w.id, Log: w.log, Blobs: w.blobs, Store: store, Keys: w.keys, Counter: tokens.Approx{},
 		Tiers: []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}, Local: true}}, Now: time.Now, Rand: rand.Reader,
 	}
 }
