@@ -39,13 +39,14 @@ func prompt(in Input, merge bool) string {
 	if merge {
 		b.WriteString("What follows are summaries of consecutive parts of one session, oldest first: make one of them all.\n")
 	}
+	most, characters := own(in, in.MaxTokens)
 	switch t.Shape {
 	case Blocks:
-		fmt.Fprintf(&b, "Use at most %d tokens for the summary, and %d for the memories.\n", in.MaxTokens, in.MaxTokens/2)
+		fmt.Fprintf(&b, "Use at most %d tokens (about %d characters) for the summary, and %d for the memories.\n", most, characters, most/2)
 	case Facts:
-		fmt.Fprintf(&b, "Use at most %d tokens for episodic_summary, and %d for semantic_facts.\n", in.MaxTokens, in.MaxTokens/2)
+		fmt.Fprintf(&b, "Use at most %d tokens (about %d characters) for episodic_summary, and %d for semantic_facts.\n", most, characters, most/2)
 	default:
-		fmt.Fprintf(&b, "Use at most %d tokens.\n", in.MaxTokens)
+		fmt.Fprintf(&b, "Use at most %d tokens (about %d characters).\n", most, characters)
 	}
 	if in.Previous != "" && !merge {
 		b.WriteString("An earlier summary stands first: carry on what still holds of it.\n")

@@ -198,7 +198,8 @@ func (plan *Plan) fill(text, summary string) string {
 // that an agent wrote. It checks shape and size.
 //
 // Errors: [ErrRefused] for text that is empty, not UTF-8, longer than the
-// plan allows, or that frees nothing.
+// plan allows, or that frees nothing. A text that only approx-1 takes for too
+// long, as it does in most scripts, stands where there is room for it.
 func Compose(plan *Plan, out Output, c tokens.Counter) (Result, error) {
 	out.Text = strings.TrimSpace(out.Text)
 	refuse := func(format string, args ...any) (Result, error) {
@@ -210,16 +211,14 @@ func Compose(plan *Plan, out Output, c tokens.Counter) (Result, error) {
 	if out.Text == "" || !utf8.ValidString(out.Text) {
 		return refuse("empty, or not UTF-8")
 	}
-	if n := c.Text(data(out.Text)); n > plan.SummaryTokens && out.Tier != NoticeTier {
-		return refuse("%d tokens, the plan allows %d", n, plan.SummaryTokens)
-	}
 	message := plan.frame(out)
 	r := plan.compose(out, []turns.Message{message}, nil, c)
 	if plan.Nudge {
 		r = plan.compose(out, nil, []turns.Message{message}, c)
 	}
-	if most := plan.most() + 16; r.Replaced > most && out.Tier != NoticeTier {
-		return refuse("%d tokens with all around it, the plan allows %d", r.Replaced, most)
+	n, most := c.Text(data(out.Text)), plan.most()+16
+	if long := n > plan.SummaryTokens || r.Replaced > most; long && out.Tier != NoticeTier && (!plan.short(out.Text) || !plan.fits(r.Body.TokensAfter)) {
+		return refuse("%d tokens, and %d with all around it; the plan allows %d and %d", n, r.Replaced, plan.SummaryTokens, most)
 	}
 	if b := &r.Body; b.TokensAfter >= b.TokensBefore && (len(plan.Covered) > 0 || !plan.FromOriginals) {
 		return refuse("%d tokens after, %d before", b.TokensAfter, b.TokensBefore)
