@@ -5,7 +5,7 @@ import "nexus/turns"
 // builtins are all versions of all built-in policies. A version that was
 // published is never edited: sessions pin its digest (see TestBuiltinDigests).
 func builtins() []Policy {
-	return []Policy{nexusV1(), gsvV1(), spec008V1(), spec008V2(), autobyteusV1(), wolffishV1(), balancedV1(), balancedV2(), balancedV3()}
+	return []Policy{nexusV1(), gsvV1(), spec008V1(), spec008V2(), autobyteusV1(), wolffishV1(), balancedV1(), balancedV2(), balancedV3(), balancedV4()}
 }
 
 // Where a seed names no number, its policy has that of balanced, so that what
@@ -133,7 +133,21 @@ func nexusV1() Policy {
 	}
 }
 
-// balancedV3 is the default policy. Its numbers come from replays of real
+// balancedV4 is the default policy: the third version, which looks at what
+// contexts cost and at what providers count.
+func balancedV4() Policy {
+	p := balancedV3()
+	p.Version = 4
+	p.Measure = Calibrated // an estimate that is too low is a call refused
+	// A window of 200,000 is filled to three quarters before this binds; in one of a
+	// million it is what keeps contexts from filling it, at five times the cost.
+	p.Cost.Patience = 12
+	p.KeepTokens = 2_000 // and what no response has seen, whatever its size
+	p.SummaryMaxRatio, p.SummaryMaxTokens = 0.22, 45_000
+	return p
+}
+
+// balancedV3 is the third version. Its numbers come from replays of real
 // transcripts (docs/policies/comparison.md): what agents write again stands more
 // often in a long extract than in a long verbatim tail of the same size, and a
 // short tail makes compactions rare.

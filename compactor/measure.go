@@ -3,6 +3,7 @@ package compactor
 import (
 	"crypto/sha256"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -225,6 +226,46 @@ func saving(c tokens.Counter, h *HalfTurn, e turns.Elision, b *turns.ElidedPart)
 	return less(c.Part(part), after)
 }
 
+// calibration is how much more or less providers counted on the path than its
+// counter: as the compaction in force found it, and from there on for each call
+// whose context was what the path says.
+func (p Path) calibration() (c tokens.Calibration) {
+	after := p.Changed
+	if f := p.InForce; f != nil {
+		c, after = f.meta().Calibration, max(after, f.Node.Depth)
+	}
+	if p.View.When != "" {
+		return c // what is shown is not what is counted here
+	}
+	at := p.Overhead + p.replaced()
+	for i := range p.Halves {
+		h := &p.Halves[i]
+		if h.Half == turns.ResponseHalf && h.Depth > after {
+			c = c.Observe(at, h.Reported)
+		}
+		at += h.shown()
+	}
+	return c
+}
+
+// Ratio is what a policy multiplies its counts by on p, in [1, 2]: see [Calibrated].
+func (p Path) Ratio(pol Policy) float64 {
+	if pol.Measure != Calibrated {
+		return 1
+	}
+	return max(1, float64(p.calibration().Apply(ratioUnit))/ratioUnit)
+}
+
+const ratioUnit = 1 << 20
+
+// counts is what a provider is taken to count for n tokens of the policy's
+// counter, and estimates is the other way.
+func (p Path) counts(pol Policy, n uint64) uint64 {
+	return uint64(math.Ceil(float64(n) * p.Ratio(pol)))
+}
+
+func (p Path) estimates(pol Policy, n uint64) uint64 { return uint64(float64(n) / p.Ratio(pol)) }
+
 // replaced is the tokens of what stands for the covered part.
 func (p Path) replaced() uint64 {
 	f := p.InForce
@@ -291,10 +332,12 @@ type compactionMeta struct {
 	Carried string `json:"carried,omitzero"`
 	// Pins are the texts of pinned turns that are covered, oldest first.
 	Pins []string `json:"pins,omitempty"`
+	// Calibration is that of the path at the compaction, under [Calibrated].
+	Calibration tokens.Calibration `json:"calibration,omitzero"`
 }
 
 func (m compactionMeta) empty() bool {
-	return m.FirstRequest == "" && m.Carried == "" && len(m.Pins) == 0
+	return m.FirstRequest == "" && m.Carried == "" && len(m.Pins) == 0 && m.Calibration == tokens.Calibration{}
 }
 
 // meta is what this package keeps with a compaction; nothing where it is another's.

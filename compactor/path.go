@@ -21,6 +21,8 @@ type Path struct {
 
 	// Counter is what Tokens were counted by; nil: approx-1.
 	Counter tokens.Counter
+	// Prices is what calls and summaries cost; zero fields are not known.
+	Prices Prices
 	// View is what is shown shortened in every context, without a compaction.
 	View Prune
 	// Changed is the depth of the last turn at which something else came in force

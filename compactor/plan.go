@@ -48,6 +48,7 @@ type Plan struct {
 	Budget        uint64   // that the caller set; 0: the policy's
 
 	chosen    map[partAt]turns.ElidedPart // what the plan itself shortens
+	pinned    uint64                      // tokens that Pins may take, beside the summary
 	keptFirst string                      // First and Pins as later compactions get them
 	keptPins  []string
 }
@@ -107,9 +108,16 @@ func NewPlan(p Path, pol Policy, trigger turns.Trigger, opt Options) (*Plan, err
 	// A cut is for good: what was shortened for one call stands whole again.
 	plan.Path = p.lasting()
 	p = plan.Path
-	s.summary = max(s.summary, frameTokens(pol, "", nil)+minSummary)
+	plan.pinned = min(p.pinTokens(), s.target/4)
+	s.summary = max(s.summary, frameTokens(pol, "", nil)+minSummary) + plan.pinned
+	plan.fitUnseen(s)
 	s.keep = min(s.keep, less(s.target, s.summary))
 	cut, err := plan.chooseCut(s)
+	if err != nil && len(plan.chosen) > 0 {
+		plan.Quiet = true // enough is shortened: nothing need be covered
+		plan.view(plan.chosen)
+		return plan, nil
+	}
 	if err != nil {
 		if p.InForce == nil || !opt.FromOriginals && p.replaced() <= s.summary+s.summary/2 {
 			return nil, err
@@ -151,6 +159,9 @@ func (plan *Plan) shorten(s sizes) *Plan {
 	if !e.on() || len(p.Halves) == 0 {
 		return nil
 	}
+	if plan.Policy.Cost.Patience > 0 && plan.Trigger.Kind != TriggerManual && plan.Trigger.Kind != TriggerOverflow {
+		return plan.prune(s)
+	}
 	target := s.target
 	if e.Nudge != "" {
 		target = less(target, s.summary)
@@ -176,6 +187,24 @@ func (plan *Plan) shorten(s sizes) *Plan {
 	if out.after()+p.framing()[len(p.Halves)] > s.room || less(out.TokensBefore, out.after()) < max(1, share(out.TokensBefore, plan.Policy.MinReclaimRatio)) {
 		return nil
 	}
+	return &out
+}
+
+// prune is the plan that shows shortened what pays; nil where a part has to be
+// covered, or that pays more.
+func (plan *Plan) prune(s sizes) *Plan {
+	p := plan.Path
+	total := p.total(plan.Policy, p.Load(p.tokens()), s)
+	if total > s.trigger {
+		return nil
+	}
+	_, chosen := p.choose(plan.Policy, total, s)
+	if len(chosen) == 0 {
+		return nil
+	}
+	out := *plan
+	out.Quiet = true
+	out.view(chosen)
 	return &out
 }
 
@@ -300,15 +329,16 @@ func (plan *Plan) bound(s sizes) {
 	replaced := plan.Path.replaced()
 	covered := plan.TokensBefore - plan.TokensKept - replaced
 	room := min(s.summary, replaced+covered/2)
+	pinned := min(plan.pinned, room/2)
 	// What is kept for later compactions is bounded by itself; what this one
 	// quotes, by its room.
 	plan.keptFirst, plan.keptPins = clipTokens(plan.First, maxQuoted), make([]string, len(plan.Pins))
 	for i, s := range plan.Pins {
 		plan.keptPins[i] = clipTokens(s, maxQuoted)
 	}
-	plan.First = clipTokens(plan.First, plan.Policy.inApprox(room/4))
+	plan.First = clipTokens(plan.First, plan.Policy.inApprox((room-pinned)/4))
 	plan.Pins = slices.Clone(plan.keptPins)
-	plan.clipPins(room / 4)
+	plan.clipPins(pinned)
 	plan.SummaryTokens = max(less(room, frameTokens(plan.Policy, plan.First, plan.Pins)), minSummary)
 }
 
@@ -316,10 +346,16 @@ func (plan *Plan) bound(s sizes) {
 // tokens of approx-1.
 const maxQuoted = 2000
 
-// clipPins bounds the pins to so many tokens: the newest stand, a long one is
-// cut, and what has no room is left to the summary.
+// clipPins bounds the pins to so many tokens. Where not all fit, the newest
+// stand, a long one is cut, and what has no room is left to the summary.
 func (plan *Plan) clipPins(most uint64) {
-	left := plan.Policy.inApprox(most)
+	left, all := plan.Policy.inApprox(most), uint64(0)
+	for _, s := range plan.Pins {
+		all += pinTokens(s)
+	}
+	if all <= left {
+		return
+	}
 	for i := len(plan.Pins) - 1; i >= 0; i-- {
 		s := clipTokens(plan.Pins[i], left/2)
 		if s == "" {
@@ -327,8 +363,20 @@ func (plan *Plan) clipPins(most uint64) {
 			return
 		}
 		plan.Pins[i] = s
-		left -= min(left, tokens.Approx{}.Text(s)+8)
+		left -= min(left, pinTokens(s))
 	}
+}
+
+// pinTokens is what a pin takes in the replacement, in tokens of approx-1.
+func pinTokens(s string) uint64 { return tokens.Approx{}.Text(data(s)) + 8 }
+
+// pinTokens is what all pins of p would take at most, by its counter. What they
+// do not take is the summary's.
+func (p Path) pinTokens() (n uint64) {
+	for _, s := range p.pins(len(p.Halves)) {
+		n += p.counter().Text(data(clipTokens(s, maxQuoted))) + 32
+	}
+	return n
 }
 
 // worst is the tokens of the replacement where the summary is as long as it may be.
@@ -374,12 +422,12 @@ func (plan *Plan) checkWorth(s sizes) error {
 // Sizes are those of the kept part as it is rendered: responses that stand in
 // for missing ones, and the words around late ones, count.
 func (plan *Plan) chooseCut(s sizes) (int, error) {
-	p := plan.Path
+	p := plan.planned()
 	n := len(p.Halves)
 	if n == 0 {
 		return 0, nothing("no turn follows the last compaction")
 	}
-	want, err := plan.wanted(s)
+	want, err := plan.wanted(p, s)
 	if err != nil {
 		return 0, err
 	}
@@ -415,8 +463,8 @@ func (plan *Plan) chooseCut(s sizes) (int, error) {
 }
 
 // wanted is the index of the first half that the policy wants to keep.
-func (plan *Plan) wanted(s sizes) (int, error) {
-	p, keep := plan.Path, plan.keep(s)
+func (plan *Plan) wanted(p Path, s sizes) (int, error) {
+	keep := plan.keep(s)
 	want, kept, responses, messages := len(p.Halves), uint64(0), uint64(0), uint64(0)
 	turned := plan.Policy.KeepTurns
 	if turned > 0 {

@@ -91,6 +91,8 @@ func TestSettingsTable(t *testing.T) {
 		switch {
 		case strings.HasPrefix(kind, "list of"):
 			kind = "list"
+		case kind == "times":
+			kind = "share"
 		case kind == "tokens" || kind == "turns" || kind == "messages" || kind == "characters" || kind == "seconds" || kind == "tries":
 			kind = "number"
 		}
@@ -169,7 +171,7 @@ func TestBalancedPage(t *testing.T) {
 		}
 		n++
 		s := pol.sizesFor(Path{Limits: turns.Limits{ContextWindow: v[0]}}, turns.Trigger{}, 0)
-		if got := []uint64{s.window, s.budget, s.trigger, s.target, s.summary}; !slices.Equal(got, v) || s.keep != min(4_000, s.target-s.summary) {
+		if got := []uint64{s.window, s.budget, s.trigger, s.target, s.summary}; !slices.Equal(got, v) || s.keep != min(2_000, s.target-s.summary) {
 			t.Errorf("the page has %v, the policy %v and keeps %d", v, got, s.keep)
 		}
 	}

@@ -73,6 +73,9 @@ type Policy struct {
 	IdleSeconds uint64  `json:"idle_seconds,omitzero"`
 	IdleRatio   float64 `json:"idle_ratio,omitzero"`
 
+	// Cost has a context compacted where that pays.
+	Cost Cost `json:"cost,omitzero"`
+
 	// KeepTokens is how many of the newest tokens stay verbatim. What the target
 	// leaves beside the summary bounds it. Range [1, 2^40]; 0 with KeepTurns.
 	KeepTokens uint64 `json:"keep_tokens,omitzero"`
@@ -262,7 +265,7 @@ func (p Policy) Validate() error {
 	check(p.Version > 0, "version", "0")
 	_, known := tokens.Named(p.Counter)
 	check(known, "counter", "%.60q is not a known counter", p.Counter)
-	check(p.Measure == Estimate || p.Measure == Reported || p.Measure == Higher, "measure", "%.60q is not one of \"\", reported, higher", p.Measure)
+	check(slices.Contains([]Measure{Estimate, Reported, Higher, Calibrated}, p.Measure), "measure", "%.60q is not one of \"\", reported, higher, calibrated", p.Measure)
 	check(p.Mode == BeforeCall || p.Mode == Background || p.Mode == Manual, "mode", "%.60q is not one of before_call, background, manual", p.Mode)
 	size("reserve_tokens", p.ReserveTokens, 0)
 	ratio("trigger_ratio", p.TriggerRatio, 0, 1)
@@ -285,6 +288,7 @@ func (p Policy) Validate() error {
 	p.Elide.check(check, ratio)
 	check(p.LargeOutputChars == 0 || strings.TrimSpace(p.Elide.Mark) != "", "elide/mark", "blank, though large outputs are shortened")
 	p.Flush.check(check)
+	p.Cost.check(check, ratio)
 	ratio("manual_keep_ratio", p.ManualKeepRatio, 0, 1)
 	ratio("summary_max_ratio", p.SummaryMaxRatio, 0.001, 0.5)
 	size("summary_max_tokens", p.SummaryMaxTokens, 0)

@@ -24,6 +24,7 @@ func TestBuiltinDigests(t *testing.T) {
 		"nexus/1":      "sha256:82263748a8a7737204440c1509cb78cb5bc739eb3449d4e39f1bd82763906c7e",
 		"balanced/1":   "sha256:6faed00f41b39849173c40194a7ee32e6b64bcc9887b2885f81724cf6ef3d836",
 		"balanced/3":   "sha256:b837e2e31c13e04e90d5abb4803dd628fa64d05579adf6fc992813196af73884",
+		"balanced/4":   "sha256:ab104d88ccb63fc154d5452693d235100d103c77f0144a4d8d554db595b54566",
 		"balanced/2":   "sha256:425ea84f5ec6b40772b12db8981ce772bbf0fba84454cfeeec155c84bcd52b84",
 	}
 	got := map[string]string{}

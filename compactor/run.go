@@ -241,6 +241,9 @@ func (plan *Plan) compose(out Output, replacement, nudge []turns.Message, c toke
 			}
 		}
 	}
+	if plan.Policy.Measure == Calibrated {
+		meta.Calibration = plan.Path.calibration()
+	}
 	r := Result{Span: plan.Span, Usage: out.Usage, Replaced: tokens.Messages(c, replacement) + tokens.Messages(c, nudge)}
 	r.Body = turns.CompactionBody{
 		Policy: plan.PolicyRef, Trigger: plan.Trigger, Mode: string(plan.mode()), Tier: out.Tier, Plan: plan.Digest,

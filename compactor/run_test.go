@@ -200,8 +200,8 @@ func TestFromOriginals(t *testing.T) {
 	}
 }
 
-// TestLastHalfTooLarge: where the newest half alone is over the budget, nothing
-// is kept rather than nothing done; a call that waits is never covered.
+// TestLastHalfTooLarge: where the newest half alone is over the budget, it is
+// shown by its ends, for no response has seen it; a call that waits is never covered.
 func TestLastHalfTooLarge(t *testing.T) {
 	pol, _ := Builtin("balanced")
 	w := newWorld()
@@ -210,11 +210,14 @@ func TestLastHalfTooLarge(t *testing.T) {
 	must(t, w.turn([]turns.Message{tool(result("a", words(9000)))}, nil))
 	plan, err := w.compact(pol, TriggerThreshold, Options{})
 	must(t, err)
-	if len(plan.Kept) != 0 || !plan.Span.FirstKept.IsZero() {
-		t.Errorf("keeps %d halves", len(plan.Kept))
+	if len(plan.Covered) != 0 || len(plan.Span.Elisions) != 1 {
+		t.Errorf("covers %d halves, shortens %d parts", len(plan.Covered), len(plan.Span.Elisions))
 	}
 	cx, err := Render(w.path(), approx)
 	must(t, err)
+	if last := cx.Messages[len(cx.Messages)-1]; cx.Tokens < 700 || last.Role != turns.Tool {
+		t.Errorf("%d tokens are shown, the last message is %s's", cx.Tokens, last.Role)
+	}
 	must(t, Fit(w.path(), cx, pol.Budget(w.limits)))
 
 	w = newWorld()

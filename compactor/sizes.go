@@ -2,8 +2,8 @@ package compactor
 
 import "nexus/turns"
 
-// sizes are a policy's numbers for one window. All but budget and trigger
-// leave overhead out.
+// sizes are a policy's numbers for one window, in tokens of its counter. All
+// but budget and trigger leave overhead out.
 //
 // Invariant: keep + summary <= target <= room <= budget.
 type sizes struct {
@@ -12,6 +12,7 @@ type sizes struct {
 	room    uint64 // budget − overhead: what messages may fill
 	trigger uint64 // a context of more tokens is due, overhead included
 	idle    uint64 // so is an idle one of more than these
+	pays    uint64 // cost counts in a context of more, overhead included
 	flush   uint64 // a memory flush is due in a context of more, overhead included
 	target  uint64 // messages after a compaction
 	summary uint64 // the replacement, framing included
@@ -56,6 +57,7 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 	if budget > 0 {
 		s.budget = min(budget, maxTokens)
 	}
+	s.window, s.budget = path.estimates(p, s.window), path.estimates(p, s.budget)
 	aggressive, overhead := trigger.Kind == TriggerOverflow && budget == 0, path.Overhead
 	s.room = less(s.budget, overhead)
 	s.trigger = s.budget
@@ -71,7 +73,11 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 	if p.TriggerRatio > 0 {
 		s.trigger = min(s.trigger, of(p.TriggerRatio))
 	}
-	s.idle = of(p.IdleRatio)
+	if p.Mode == Background {
+		// There has to be room for the calls that are answered meanwhile.
+		s.trigger = min(s.trigger, overhead+share(s.room, backgroundRatio))
+	}
+	s.idle, s.pays = of(p.IdleRatio), of(p.Cost.FromRatio)
 	s.target = share(s.room, p.TargetRatio)
 	if p.WholeBudget {
 		// Overhead may be most of the budget; then a tenth of what it leaves.
@@ -103,6 +109,10 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 	}
 	return s
 }
+
+// backgroundRatio is the share of what overhead leaves of the budget over which a
+// context is due in the background, whatever the policy's own trigger.
+const backgroundRatio = 0.9
 
 // share is ratio of n, rounded down. One multiplication, so that every
 // machine rounds alike.

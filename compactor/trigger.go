@@ -81,6 +81,10 @@ func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 	case sized && pol.IdleSeconds > 0 && pol.IdleRatio > 0 && idle >= pol.IdleSeconds && total > s.idle:
 		return trigger(TriggerIdle, `{"idle_seconds":%d,"tokens":%d,"threshold":%d}`, idle, l.Tokens, s.idle)
 	}
+	if f, _ := p.choose(pol, total, s); sized && f.Pays {
+		return trigger(TriggerThreshold, `{"tokens":%d,"overhead":%d,"budget":%d,"rewrite_tokens":%d,"saves_tokens":%d,"payback_calls":%.3g}`,
+			l.Tokens, p.Overhead, s.budget, f.Rewrite, f.Saves, f.Payback)
+	}
 	if _, n := p.largeOutputs(pol); n > 0 {
 		return trigger(TriggerLargeOutput, `{"chars":%d,"max":%d}`, n, pol.LargeOutputChars)
 	}
@@ -89,7 +93,11 @@ func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 
 // total is the size of a context as a policy goes by it, overhead included.
 func (p Path) total(pol Policy, l Load, s sizes) uint64 {
-	total := pol.size(p.Overhead+l.Tokens, l.Reported)
+	reported := l.Reported
+	if pol.Measure == Calibrated {
+		reported = p.estimates(pol, reported)
+	}
+	total := pol.size(p.Overhead+l.Tokens, reported)
 	if f := p.InForce; f != nil && total > s.trigger && p.Overhead+l.Tokens <= s.trigger && l.Tokens < f.Body.TokensAfter+s.room/5 {
 		return p.Overhead + l.Tokens // the last compaction did not take away what the provider counts; another won't
 	}
@@ -109,11 +117,21 @@ func (p Policy) Unlimited(limits turns.Limits) bool {
 // Where theirs is the higher it is due, but not refused: what a provider counts
 // and we do not see, no compaction takes away.
 func (p Policy) Fits(path Path, tokens, budget uint64) bool {
+	return path.counts(p, p.least(path, tokens)) <= budget
+}
+
+// MayFit is Fits without the policy's calibration: one that does not fit even so
+// is refused, where nothing more can be taken out of it.
+func (p Policy) MayFit(path Path, tokens, budget uint64) bool {
+	return p.least(path, tokens) <= budget
+}
+
+func (p Policy) least(path Path, tokens uint64) uint64 {
 	size := path.Overhead + tokens
-	if reported := path.Reported(); p.Measure != Estimate && reported > 0 {
+	if reported := path.Reported(); (p.Measure == Reported || p.Measure == Higher) && reported > 0 {
 		size = min(size, reported)
 	}
-	return size <= budget
+	return size
 }
 
 // size is what a policy takes for the size of a context, overhead included.
@@ -121,7 +139,7 @@ func (p Policy) size(estimate, reported uint64) uint64 {
 	switch {
 	case p.Measure == Reported && reported > 0:
 		return reported
-	case p.Measure == Higher:
+	case p.Measure == Higher, p.Measure == Calibrated && reported/4 <= estimate:
 		return max(estimate, reported)
 	}
 	return estimate

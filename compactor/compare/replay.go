@@ -195,7 +195,7 @@ func (r *replay) compactIfDue(ctx context.Context, c *Call) (compactor.Context, 
 	if p == nil || err != nil {
 		return cx, err
 	}
-	if pol.Mode == compactor.Background && compactor.Fit(r.path, cx, r.out.Budget) == nil {
+	if pol.Mode == compactor.Background && pol.Fits(r.path, cx.Tokens, r.out.Budget) {
 		r.prepared = p
 		return cx, nil
 	}

@@ -179,7 +179,11 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 		}
 	}
 	if v.bounded && !v.policy.Fits(v.path, v.context.Tokens, v.budget) {
-		if v, err = e.squeeze(ctx, v); err != nil {
+		small, err := e.squeeze(ctx, v)
+		if err == nil {
+			return small, nil
+		}
+		if !v.policy.MayFit(v.path, v.context.Tokens, v.budget) {
 			return nil, err
 		}
 	}
@@ -196,6 +200,8 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 	if v.path.Overhead >= v.budget {
 		return nil, over(fmt.Sprintf("system and tools alone take %d", v.path.Overhead))
 	}
+	small := *v
+	v = &small
 	pol := v.policy
 	plan, err := compactor.NewPlan(v.path, pol, turns.Trigger{Kind: compactor.TriggerThreshold}, compactor.Options{Budget: v.budget})
 	if errors.Is(err, compactor.ErrNothing) || errors.Is(err, compactor.ErrOverhead) {
@@ -212,7 +218,7 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 	if v.context, err = compactor.Render(v.path, v.path.Counter); err != nil {
 		return nil, err
 	}
-	if !v.policy.Fits(v.path, v.context.Tokens, v.budget) {
+	if !v.policy.MayFit(v.path, v.context.Tokens, v.budget) {
 		return nil, over(fmt.Sprintf("%d tokens of messages are left that can't be shortened", v.context.Tokens))
 	}
 	return v, nil

@@ -120,6 +120,14 @@ func (e *Engine) limits(set *turns.Settings) turns.Limits {
 	return l
 }
 
+// prices are what calls of a session cost, as far as its model is known.
+func (e *Engine) prices(set *turns.Settings) (p compactor.Prices) {
+	if m, ok := e.Models.Find(set.Model); ok && set.Model != "" {
+		p.Model = m.Price
+	}
+	return p
+}
+
 // scaled is a sum of the ledger's own counts as the policy would about count it.
 func scaled(n uint64, pol compactor.Policy) uint64 {
 	if f := tokens.Scale(pol.Counter); f != 1 {

@@ -1,0 +1,172 @@
+package compactor
+
+import (
+	"maps"
+	"slices"
+
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// Cost has a context compacted before it has to be, where that pays: each call
+// reads the whole context from the provider's cache, and a compaction has what it
+// leaves written to it anew, once.
+//
+// Since the last rewrite each call has read more than the first one did. Once
+// what was read more costs as much as the next rewrite will, going on costs more
+// a call than rewriting now, if the session grows as it did: the cheapest time of
+// all, whatever the growth is. Patience moves it, for what is covered is not in
+// the context any more.
+type Cost struct {
+	// Patience is how many times the cost of a rewrite the growth since the last
+	// one must have cost. 1 is the cheapest; 0: off. Range [0, 1000].
+	Patience float64 `json:"patience,omitzero"`
+	// FromRatio is the least share of the budget, like [Policy.TriggerRatio], that
+	// a context fills before cost counts.
+	FromRatio float64 `json:"from_ratio,omitzero"`
+}
+
+func (c Cost) check(check checkFunc, ratio func(field string, v, lo, hi float64)) {
+	ratio("cost/patience", c.Patience, 0, 1000)
+	ratio("cost/from_ratio", c.FromRatio, 0, 1)
+	check(c.Patience > 0 || c.FromRatio == 0, "cost/from_ratio", "%v, though patience is 0", c.FromRatio)
+}
+
+// Prices are what tokens cost, for [Cost]: those of the session's model, and of
+// the model that summaries are asked of; the zero Price: nobody is asked.
+type Prices struct {
+	Model, Summarizer tokens.Price
+}
+
+// rates are the prices of p's model of a token that is read from the cache, and
+// of one that is written to it. Where they are not known they relate as most
+// providers' do.
+func (p Path) rates() (read, write float64) {
+	m := p.Prices.Model
+	if m.Input == 0 {
+		return 0.1, 1.25
+	}
+	or := func(n uint64) float64 {
+		if n == 0 {
+			n = m.Input
+		}
+		return float64(n)
+	}
+	return or(m.CacheRead), or(m.CacheWrite)
+}
+
+// Forecast is what a change of what a context holds is expected to cost and to save.
+type Forecast struct {
+	Rewrite uint64  // tokens written to the cache anew
+	Saves   uint64  // tokens that each later call reads less
+	Payback float64 // calls after which it has paid
+	Pays    bool    // by the policy's patience
+}
+
+// choose is what pays before the context has to be compacted: to cover, to show
+// results shortened (chosen then says which), or, where the forecast does not
+// pay, nothing.
+func (p Path) choose(pol Policy, total uint64, s sizes) (f Forecast, chosen map[partAt]turns.ElidedPart) {
+	if pol.Cost.Patience == 0 || total <= s.pays || len(p.Halves) == 0 {
+		return f, nil
+	}
+	if f = p.covering(pol, total, s); f.Pays {
+		return f, nil
+	}
+	chosen, f = p.pruning(pol, total, s)
+	return f, chosen
+}
+
+// price is what it costs to write n tokens to the cache, as often as the policy
+// has patience. Once, where the cache is cold: all is written then, this way or that.
+func (p Path) price(pol Policy, n uint64) float64 {
+	_, write := p.rates()
+	patience := pol.Cost.Patience
+	if p.Cold {
+		patience = min(1, patience)
+	}
+	return patience * write * float64(n)
+}
+
+// covering is the forecast of a compaction of p now, whose context has so many
+// tokens, overhead included. It leaves what the policy keeps, and as long a
+// summary as it may have.
+func (p Path) covering(pol Policy, total uint64, s sizes) (f Forecast) {
+	read, write := p.rates()
+	f.Rewrite = min(s.summary+s.keep, less(total, p.Overhead))
+	f.Saves = less(total, p.Overhead+f.Rewrite)
+	if f.Saves == 0 {
+		return f
+	}
+	once, wanted := write*float64(f.Rewrite), p.price(pol, f.Rewrite)
+	if q := p.Prices.Summarizer; q.Input > 0 {
+		asked := float64(f.Saves)*float64(q.Input) + float64(min(s.summary, maxWritten))*float64(q.Output)
+		once, wanted = once+asked, wanted+asked
+	}
+	f.Payback = once / (float64(f.Saves) * read)
+	grown, _, _ := p.grown(total)
+	f.Pays = float64(grown)*read >= wanted && f.Payback <= p.callsLeft()
+	return f
+}
+
+// pruning is the choice of results to show shortened from now on that saves the
+// most, and its forecast. All before the first of them stays in the cache.
+func (p Path) pruning(pol Policy, total uint64, s sizes) (best map[partAt]turns.ElidedPart, f Forecast) {
+	_, calls, first := p.grown(total)
+	if !pol.Elide.on() || calls == 0 {
+		return nil, f
+	}
+	// Until the next compaction takes them out in any case.
+	left := p.callsLeft()
+	if growth := float64(less(total, first)) / float64(calls); growth > 0 {
+		left = min(left, float64(less(s.trigger, total))/growth)
+	}
+	passes := p.targets(pol.Elide, p.elidedAt())
+	all := slices.Concat(passes[:]...)
+	slices.SortFunc(all, func(a, b target) int { return b.at.compare(a.at) })
+	read, write := p.rates()
+	chosen := make(map[partAt]turns.ElidedPart)
+	saves, behind, from, gain := uint64(0), uint64(0), len(p.Halves), 0.0 // behind: tokens from half number from on
+	for _, t := range all {
+		for from > t.at.half {
+			from--
+			behind += p.Halves[from].shown()
+		}
+		for _, at := range t.parts {
+			q := pol.Elide.shortened(p.part(at), chosen[at])
+			n := saving(p.counter(), &p.Halves[at.half], turns.Elision{Message: uint64(at.message), Part: uint64(at.part)}, &q)
+			if n > 0 {
+				chosen[at] = q
+				saves += n
+			}
+		}
+		rewrite := less(behind, saves)
+		if g := float64(saves)*read*left - p.price(pol, rewrite); g > gain {
+			gain, best = g, maps.Clone(chosen)
+			f = Forecast{Rewrite: rewrite, Saves: saves, Payback: write * float64(rewrite) / (float64(saves) * read), Pays: true}
+		}
+	}
+	return best, f
+}
+
+// callsLeft is how many calls a session is taken to go on for: as many turns as
+// it has had.
+func (p Path) callsLeft() float64 { return float64(p.Head.Depth) }
+
+// grown is how many tokens more than they did the calls since the last
+// compaction would have read, had each had the context of now; how many they
+// are, and what the first of them had.
+func (p Path) grown(total uint64) (n, calls, first uint64) {
+	at := p.Overhead + p.replaced()
+	for i := range p.Halves {
+		h := &p.Halves[i]
+		if h.Half == turns.ResponseHalf && (p.InForce == nil || h.Depth > p.InForce.Node.Depth) {
+			if calls++; calls == 1 {
+				first = at
+			}
+			n += less(total, at)
+		}
+		at += h.shown()
+	}
+	return n, calls, first
+}

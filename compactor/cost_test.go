@@ -1,0 +1,220 @@
+package compactor
+
+import (
+	"strings"
+	"testing"
+
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// grows is a path of n calls, each of which sends and answers so many tokens,
+// behind an overhead of 1,000. Its halves hold nothing: triggers go by tokens.
+func grows(n int, tokens uint64) Path {
+	p := Path{Session: testID(1), Overhead: 1000}
+	for i := range n {
+		ref := turns.Ref{Session: p.Session, Turn: testID(uint64(i + 2))}
+		p.Head = lineage.Node{Ref: ref, Depth: uint64(i + 1)}
+		p.Halves = append(p.Halves,
+			HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.MessagesHalf, Tokens: tokens / 2},
+			HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.ResponseHalf, Tokens: tokens / 2})
+	}
+	return p
+}
+
+// firstDue is the first call, of growth by so many tokens each, before which a
+// context is due.
+func firstDue(pol Policy, growth uint64, with func(*Path)) int {
+	for n := 1; n < 1000; n++ {
+		p := grows(n, growth)
+		with(&p)
+		if _, due := Due(p, pol, p.tokens()); due {
+			return n
+		}
+	}
+	return 0
+}
+
+func TestCostDue(t *testing.T) {
+	pol := balancedV4()
+	none := func(*Path) {}
+	const growth = 1000
+	// What the calls so far have read less than the next one will, at a tenth of the
+	// price of an input token, against what is left, at 1.25 times that price and
+	// patience times; and what is saved pays for it within as many calls as there were.
+	left := func(p Policy) float64 {
+		s := p.sizesFor(grows(1, growth), turns.Trigger{}, 0)
+		return float64(s.summary + s.keep)
+	}
+	want := func(p Policy, read, write float64) int {
+		for n := 1; ; n++ {
+			grown := 0.0
+			for i := range n {
+				grown += float64(n*growth - (i*growth + growth/2)) // the context of call i had the messages of its turn
+			}
+			saves := float64(n*growth) - left(p)
+			if saves > 0 && grown*read >= p.Cost.Patience*write*left(p) && write*left(p) <= saves*read*float64(n) {
+				return n
+			}
+		}
+	}
+	for _, patience := range []float64{1, 4, 12} {
+		pol.Cost.Patience = patience
+		if got, w := firstDue(pol, growth, none), want(pol, 0.1, 1.25); got != w {
+			t.Errorf("patience %v: due after %d calls, by the rule %d", patience, got, w)
+		}
+	}
+	pol.Cost.Patience = 4
+	base := firstDue(pol, growth, none)
+	known := tokens.Price{Input: 3_000_000, Output: 15_000_000, CacheRead: 300_000, CacheWrite: 3_750_000}
+	if got := firstDue(pol, growth, func(p *Path) { p.Prices.Model = known }); got != base {
+		t.Errorf("by the prices that are taken where none are known: due after %d calls, else %d", got, base)
+	}
+	if got := firstDue(pol, growth, func(p *Path) { p.Cold = true }); got >= base || got == 0 {
+		t.Errorf("with a cold cache: due after %d calls, with a warm one %d", got, base)
+	}
+	if got := firstDue(pol, growth, func(p *Path) { p.Prices = Prices{known, known} }); got <= base {
+		t.Errorf("where a summary is paid for: due after %d calls, else %d", got, base)
+	}
+	if got, w := firstDue(pol, growth, func(p *Path) { p.Prices.Model = tokens.Price{Input: 1_000_000} }), want(pol, 1, 1); got != w {
+		t.Errorf("without a cache: due after %d calls, by the rule %d", got, w)
+	}
+	pol.Cost.FromRatio = 0.7
+	if got := firstDue(pol, growth, none); got <= base {
+		t.Errorf("from 70 %% of the budget on: due after %d calls, else %d", got, base)
+	}
+	pol.Cost = Cost{}
+	if got, s := firstDue(pol, growth, none), pol.sizesFor(grows(1, growth), turns.Trigger{}, 0); uint64(got) != (s.trigger-1000)/growth+1 {
+		t.Errorf("without: due after %d calls, over %d tokens", got, s.trigger)
+	}
+	// A session that has just begun, with a large message, is not taken to go on.
+	pol.Cost.Patience = 0.001
+	p := grows(1, 60_000)
+	if f := p.covering(pol, 61_000, pol.sizesFor(p, turns.Trigger{}, 0)); f.Pays || f.Payback <= 1 {
+		t.Errorf("after one call: %+v", f)
+	}
+}
+
+// A large result close behind is shown shortened where that pays before a
+// compaction would: all before it stays in the cache. Where to cover pays, that
+// is done.
+func TestCostPrunes(t *testing.T) {
+	pol := balancedV4()
+	pol.Elide = autobyteusV1().Elide
+	pol.Elide.Tools, pol.Elide.ProtectRecent, pol.Elide.MinChars = true, 2, 2000
+	w := newWorld()
+	step := func(id string, chars int) {
+		t.Helper()
+		call := &turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: id, Name: "read", Arguments: turns.Raw(`{}`)}}}
+		if err := w.turn([]turns.Message{turns.TextMessage(turns.User, strings.Repeat("go on ", 100))}, call); err != nil {
+			t.Fatal(err)
+		}
+		result := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: turns.RawText(strings.Repeat("line ", chars/5))}}}
+		answer := turns.TextMessage(turns.Assistant, "noted")
+		if err := w.turn([]turns.Message{result}, &answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 20 {
+		step(string(rune('a'+i)), 6000)
+	}
+	if p := w.path(); due(p, pol) {
+		t.Fatal("results of 6,000 characters among many are due")
+	}
+	step("large", 200_000)
+	step("y", 1000)
+	step("z", 1000)
+	p := w.path()
+	trigger, is := Due(p, pol, p.tokens())
+	if !is || !strings.Contains(string(trigger.Detail), `"rewrite_tokens":`) {
+		t.Fatalf("not due: %v", trigger)
+	}
+	plan, err := NewPlan(p, pol, trigger, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !plan.Quiet || len(plan.Covered) > 0 || len(plan.Span.Elisions) != 1 || plan.TokensKept > p.tokens()-40_000 {
+		t.Fatalf("quiet %v, %d covered, %d elisions, %d of %d tokens stay", plan.Quiet, len(plan.Covered), len(plan.Span.Elisions), plan.TokensKept, p.tokens())
+	}
+	r, err := Run(t.Context(), plan, nil, p.counter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.compaction(r); err != nil {
+		t.Fatal(err)
+	}
+	if p := w.path(); due(p, pol) {
+		t.Error("due again at once")
+	}
+	pol.Cost.Patience = 0.5 // to cover pays, and more
+	trigger, is = Due(p, pol, p.tokens())
+	if plan, err = NewPlan(p, pol, trigger, Options{}); !is || err != nil || plan.Quiet || len(plan.Covered) == 0 {
+		t.Errorf("due %v, %v: not covered", is, err)
+	}
+}
+
+func due(p Path, pol Policy) bool {
+	_, due := Due(p, pol, p.tokens())
+	return due
+}
+
+// The provider's counts stretch the policy's: limits are reached earlier, after a
+// compaction too, when none has been counted yet; and never later.
+func TestCalibrated(t *testing.T) {
+	pol := balancedV4()
+	pol.Cost = Cost{}
+	p := grows(60, 1000)
+	at := p.Overhead
+	reports := func(factor float64) Path {
+		q, at := p, at
+		q.Halves = append([]HalfTurn(nil), p.Halves...)
+		for i := range q.Halves {
+			if h := &q.Halves[i]; h.Half == turns.ResponseHalf {
+				h.Reported = uint64(float64(at) * factor)
+			}
+			at += q.Halves[i].Tokens
+		}
+		return q
+	}
+	plain := Threshold(p, pol)
+	for _, test := range []struct{ factor, ratio float64 }{{1, 1}, {0.7, 1}, {1.5, 1.5}, {3, 2}, {30, 1}} {
+		q := reports(test.factor)
+		if got := q.Ratio(pol); got < test.ratio-0.01 || got > test.ratio+0.01 {
+			t.Errorf("counted %v times as much: ratio %v, want %v", test.factor, got, test.ratio)
+		}
+		if got := Threshold(q, pol); got > uint64(float64(plain)/test.ratio)+1000 || got < uint64(float64(plain)/test.ratio)-60_000 {
+			t.Errorf("counted %v times as much: due over %d, plain %d", test.factor, got, plain)
+		}
+		if pol.Fits(q, 100_000, 125_000) != (test.ratio < 1.2) || !pol.MayFit(q, 100_000, 125_000) {
+			t.Errorf("counted %v times as much: fits %v, may fit %v", test.factor, pol.Fits(q, 100_000, 125_000), pol.MayFit(q, 100_000, 125_000))
+		}
+	}
+	other := pol
+	other.Measure = Higher
+	if got := reports(1.5).Ratio(other); got != 1 {
+		t.Errorf("measure higher has a ratio of %v", got)
+	}
+	// A compaction carries it.
+	q := reports(1.5)
+	plan, err := NewPlan(q, pol, turns.Trigger{Kind: TriggerManual}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := Run(t.Context(), plan, nil, q.counter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := plan.Apply(q, res, q.counter())
+	for i := range after.Halves {
+		after.Halves[i].Reported = 0
+	}
+	if got := after.Ratio(pol); got < 1.49 || got > 1.51 {
+		t.Errorf("after a compaction the ratio is %v", got)
+	}
+	// What was counted before something else came in force counts for nothing.
+	q.Changed = q.Head.Depth
+	if got := q.Ratio(pol); got != 1 {
+		t.Errorf("counts of other contexts give a ratio of %v", got)
+	}
+}

@@ -1,0 +1,148 @@
+package compactor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"nexus/turns"
+	"nexus/turns/interchange"
+	"nexus/turns/interchange/strict"
+)
+
+// What no response has seen is in the next context, by its ends at least,
+// whatever the policy, the window, and how much of it there is.
+func TestUnseenIsShown(t *testing.T) {
+	for _, name := range Names() {
+		for _, window := range []uint64{8_000, 32_000, 128_000} {
+			for _, results := range []int{1, 3} {
+				t.Run(fmt.Sprintf("%s/%d/%d", name, window, results), func(t *testing.T) {
+					pol, _ := Builtin(name)
+					w := newWorld()
+					w.policy, w.limits.ContextWindow = pol, window
+					for i := range 12 {
+						must(t, w.turn(user(fmt.Sprint(i, words(int(window/60)))), says("fine")))
+					}
+					must(t, w.turn(user("in which file was the failure?"), says("", "c0", "c1", "c2")))
+					var parts []turns.Part
+					for i := range 3 {
+						n := 20
+						if i < results {
+							n = int(window) * 2
+						}
+						parts = append(parts, result(fmt.Sprint("c", i), fmt.Sprintf("begin%d %s end%d", i, words(n), i)))
+					}
+					must(t, w.turn([]turns.Message{tool(parts...)}, nil))
+					for range 2 {
+						p := w.path()
+						cx, err := Render(p, p.Counter)
+						must(t, err)
+						trigger, due := Due(p, pol, cx.Tokens)
+						if !due {
+							break
+						}
+						if _, err = w.compact(pol, trigger.Kind, Options{}); err != nil && !errors.Is(err, ErrNothing) {
+							t.Fatal(err)
+						}
+					}
+					p := w.path()
+					cx, err := Render(p, p.Counter)
+					must(t, err)
+					must(t, Fit(p, cx, pol.Budget(w.limits)))
+					all := ""
+					for _, m := range cx.Messages {
+						for i := range m.Parts {
+							all += partText(&m.Parts[i])
+						}
+					}
+					for i := range 3 {
+						if !strings.Contains(all, fmt.Sprintf("begin%d ", i)) || !strings.Contains(all, fmt.Sprintf(" end%d", i)) {
+							t.Errorf("result %d is not shown by its ends; the context has %d tokens of %d", i, cx.Tokens, pol.Budget(w.limits))
+						}
+					}
+					r, err := interchange.Anthropic(nil, nil, cx.Messages)
+					must(t, err)
+					b, err := turns.EncodeJSON(r.Messages)
+					must(t, err)
+					must(t, strict.Anthropic(r.System, b))
+				})
+			}
+		}
+	}
+}
+
+// A large message of the user that nobody has answered is not covered either.
+func TestUnansweredQuestionIsShown(t *testing.T) {
+	for _, name := range Names() {
+		pol, _ := Builtin(name)
+		w := newWorld()
+		w.policy, w.limits.ContextWindow = pol, 16_000
+		must(t, w.turn(user("hello"), says("yes?")))
+		must(t, w.turn(user("What fails here? "+words(40_000)+" Thank you."), nil))
+		p := w.path()
+		trigger, due := Due(p, pol, p.tokens())
+		if !due {
+			t.Fatalf("%s: not due", name)
+		}
+		_, err := w.compact(pol, trigger.Kind, Options{})
+		must(t, err)
+		p = w.path()
+		cx, err := Render(p, p.Counter)
+		must(t, err)
+		must(t, Fit(p, cx, pol.Budget(w.limits)))
+		text := textOf(&cx.Messages[len(cx.Messages)-1])
+		if !strings.HasPrefix(text, "What fails here?") || !strings.HasSuffix(text, "Thank you.") {
+			t.Errorf("%s: the question is %.60q … of %d characters", name, text, len(text))
+		}
+	}
+}
+
+// TestPinsStandWhole: pins have room of their own: forty rules of a page stand
+// word for word under every policy in a window of 32,000.
+func TestPinsStandWhole(t *testing.T) {
+	var rules []string
+	for i := range 40 {
+		rules = append(rules, fmt.Sprintf("Rule %d: never write to table number %d by hand.", i, i*7))
+	}
+	said := strings.Join(rules, "\n")
+	for _, name := range Names() {
+		pol, _ := Builtin(name)
+		w := newWorld()
+		w.policy, w.limits.ContextWindow = pol, 32_000
+		must(t, w.turn(user("begin"), says("yes")))
+		must(t, w.turn(user(said), says("understood")))
+		w.halves[2].Pinned = true
+		for i, n := 0, 0; n < 4 && i < 1500; i++ {
+			must(t, w.turn(user(fmt.Sprint(i, words(200))), says(words(200))))
+			p := w.path()
+			trigger, due := Due(p, pol, p.tokens())
+			if !due {
+				continue
+			}
+			_, err := w.compact(pol, trigger.Kind, Options{})
+			must(t, err)
+			if r := w.bodies[w.head.Ref].Replacement; len(r) > 0 {
+				if n++; !strings.Contains(textOf(&r[0]), said) {
+					t.Errorf("%s, compaction %d: the rules are not there whole", name, n)
+				}
+			}
+		}
+	}
+}
+
+// TestBackgroundLeavesRoom: due in the background is early enough for a call or
+// two to be answered from what there is, under every policy and in every window.
+func TestBackgroundLeavesRoom(t *testing.T) {
+	for _, name := range Names() {
+		for _, window := range []uint64{8_000, 32_000, 128_000, 200_000, 1_000_000} {
+			pol, _ := Builtin(name)
+			pol, err := pol.With(turns.Raw(`{"mode":"background"}`))
+			must(t, err)
+			p := Path{Limits: turns.Limits{ContextWindow: window}, Overhead: window / 20}
+			if s := pol.sizesFor(p, turns.Trigger{}, 0); s.trigger > p.Overhead+s.room*9/10 {
+				t.Errorf("%s in %d: due over %d of %d", name, window, s.trigger, s.budget)
+			}
+		}
+	}
+}
