@@ -39,6 +39,9 @@ func logCmd(e *env) *cobra.Command {
 				break
 			}
 		}
+		if by := policyCounter(s.Policy.Name, s.Policy.Set); e.talks && !e.json && by != defaultCounter {
+			e.say("tokens of turns are counted by %s, those of the context by %s, as policy %s says", defaultCounter, by, s.Policy.Name)
+		}
 		return nil
 	})
 	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most so many")

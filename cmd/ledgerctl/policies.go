@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"nexus/compactor"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -82,6 +83,18 @@ var aboutPolicy = map[string]string{
 	"spec-008":   "five turns kept, old tool results pruned at every call",
 	"autobyteus": "four turns kept, facts, large outputs shortened",
 	"wolffish":   "nothing cut while it fits: large results shortened",
+}
+
+// policyCounter is what a policy counts the tokens of a context by.
+func policyCounter(name string, set turns.Raw) string {
+	if len(set) == 0 {
+		set = nil
+	}
+	p, err := compactor.Resolve(turns.PolicyRef{Name: name, Set: set})
+	if err != nil || p.Counter == "" {
+		return defaultCounter // or one of another build's, which is not known here
+	}
+	return p.Counter
 }
 
 // policyArg is a policy as a flag names it: by its name, or with settings of its

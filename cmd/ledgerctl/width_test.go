@@ -106,3 +106,13 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+func TestPolicyCounter(t *testing.T) {
+	for _, c := range []struct{ name, set, want string }{
+		{"balanced", "", defaultCounter}, {"wolffish", "", "wolffish-1"}, {"nexus", `{"counter":"gsv-1"}`, "gsv-1"}, {"of another build", "", defaultCounter},
+	} {
+		if got := policyCounter(c.name, turns.Raw(c.set)); got != c.want {
+			t.Errorf("%s%s counts by %q, want %q", c.name, c.set, got, c.want)
+		}
+	}
+}
