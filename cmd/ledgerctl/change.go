@@ -111,7 +111,7 @@ func rewindCmd(e *env) *cobra.Command {
 		}
 		e.tell("head is %s at depth %d", *s.Head, s.Depth)
 		if was != nil {
-			e.say("forward again: ledgerctl rewind %s %s", s.ID, *was)
+			e.say("forward again: ledgerctl rewind %s %s", short(s.ID), *was)
 		}
 		return nil
 	})

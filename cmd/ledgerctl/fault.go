@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // usageError is a command that was typed wrong.
@@ -83,7 +85,11 @@ func plainly(cmd *cobra.Command, err error) string {
 	text := err.Error()
 	var x *api.Error
 	if !errors.As(err, &x) {
-		return text
+		var file *fs.PathError
+		if errors.As(err, &file) {
+			text = strings.Replace(text, file.Error(), file.Path+": "+file.Err.Error(), 1)
+		}
+		return strings.ReplaceAll(text, turns.ErrMalformed.Error()+": ", "")
 	}
 	said := x.Message
 	if name, ok := policyMissed(x); ok {

@@ -30,7 +30,7 @@ Change
 
   policies                  the compaction policies
   policy show NAME          one of them, with every number
-  compare FILE|SESSION…     policies side by side on real history: no daemon, no key
+  compare FILE|SESSION…     policies side by side on real history: no daemon
 
 Audit
   verify [SESSION…]         check every event, hash, parent and blob
@@ -40,7 +40,7 @@ Also: completion SHELL, version, help VERB. --version is version.
 Every verb takes
   --server URL   the NATS server (NEXUS_URL, else nats://127.0.0.1:4222)
   --tenant NAME  the tenant (default)
-  --agent NAME   speak for this agent (else: main to create, the operator to read)
+  --agent NAME   speak for it (else: main to create, the operator to read)
   --json         one JSON object, or one a line
   --quiet        no talk on stderr
   --no-color     no colour (NO_COLOR does it too)
@@ -76,7 +76,8 @@ gives it. A folder is searched for *.jsonl and *.json.
 stood is counted at the end.
 
   --format F   auto (default: told from the content), claude-code, codex, pi,
-               gemini-cli, openai, anthropic, otel (chat messages as JSON; spans too), jsonl (an export of ours)
+               gemini-cli, openai, anthropic, otel (chat messages as JSON;
+               spans too), jsonl (an export of ours)
   --final      the file will not grow: take its unfinished last turn too
   --losses     list each loss with its line, below its file, and all files that
                are no transcripts
@@ -93,7 +94,8 @@ Imported into another ledger every hash is the same. claude-code is the path of
 the head as a Claude Code transcript, every turn of it. The other formats are
 the context of the head, as a provider takes it.
 
-  --format F         jsonl (default), claude-code, otel, openai, anthropic, gemini
+  --format F         jsonl (default), claude-code, otel, openai, anthropic or
+                     gemini
   -o, --output FILE  write to FILE, whole or not at all (else: stdout)
 
 Examples
@@ -211,7 +213,8 @@ Examples
   ledgerctl diff support-42 support-42-b
   ledgerctl diff 01J8@head 01J8/4XK2PQRS --json
 `,
-	"context": `ledgerctl context SESSION|TURN [--format F] [--policy P] [--budget N] [--explain]
+	"context": `ledgerctl context SESSION|TURN [--format F] [--policy P] [--budget N]
+                                [--explain]
 
 What the model would see at the head, or was to see at any turn since: the
 messages, where each comes from, and how full the window is. Looking writes
@@ -219,7 +222,7 @@ nothing; with --agent it is the agent's own call and may commit a compaction
 that is due.
 
   --format F    the messages as JSON: otel, openai, anthropic, gemini
-  --policy P    look with another policy, with settings as sessions set takes them
+  --policy P    look with another policy or settings, as sessions set takes them
   --budget N    look with another budget, in tokens
   --explain     say for each half turn why it is in, shortened or out
 
@@ -227,7 +230,8 @@ Examples
   ledgerctl context support-42 --explain
   ledgerctl context 01J8@head~3 --format anthropic | jq .messages
 `,
-	"compact": `ledgerctl compact SESSION [--dry-run] [--policy P] [--focus TEXT] [--from-originals]
+	"compact": `ledgerctl compact SESSION [--dry-run] [--policy P] [--focus TEXT]
+                          [--from-originals]
 
 Lets a summary stand for the older turns. They stay in the ledger: expand
 shows them, log never leaves them out.
@@ -289,7 +293,8 @@ or for a look: --policy 'balanced{"keep_tokens":8000}'.
 Examples
   ledgerctl policy show balanced
 `,
-	"compare": `ledgerctl compare FILE|DIR|SESSION… [--policy A,B] [--window N] [--svg FILE] [--markdown]
+	"compare": `ledgerctl compare FILE|DIR|SESSION… [--policy A,B] [--window N] [--svg FILE]
+                                     [--markdown]
 
 Replays transcripts, each model call of them, through compaction policies, and
 shows what each policy would have sent, what that costs, and what it keeps. It

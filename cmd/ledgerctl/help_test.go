@@ -26,6 +26,11 @@ func TestManual(t *testing.T) {
 			if !strings.Contains(manual[""], "\n  "+c.Name()) && !strings.Contains(manual[""], c.Name()+",") {
 				t.Errorf("the first page does not list %s", c.Name())
 			}
+			for line := range strings.Lines(page) {
+				if n := len([]rune(strings.TrimRight(line, "\n"))); n > 80 {
+					t.Errorf("%d cells: %s", n, line)
+				}
+			}
 			have := make(map[string]bool)
 			for _, x := range append([]*cobra.Command{c}, c.Commands()...) {
 				x.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { have[f.Name] = true })

@@ -154,7 +154,7 @@ func showCmd(e *env) *cobra.Command {
 		case e.json:
 			return e.print(t)
 		}
-		showTurn(e.out, t)
+		e.showTurn(t)
 		return nil
 	})
 	c.Flags().IntVar(&part, "part", 0, "the content of one part, as it is")
@@ -207,9 +207,11 @@ func shown(t *api.Turn) []turns.Message {
 	return ms
 }
 
-func showTurn(w io.Writer, t *api.Turn) {
+func (e *env) showTurn(t *api.Turn) {
+	const lead = 9
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s %s\n", faint.Render(fmt.Sprintf("%-8s", name)), fmt.Sprintf(format, args...))
+		text := wrapped(max(0, e.width-lead), fmt.Sprintf(format, args...), "")
+		fmt.Fprintf(e.out, "%s %s\n", faint.Render(fmt.Sprintf("%-8s", name)), strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", lead)))
 	}
 	row("turn", "%s", idStyle.Render(t.ID.String()))
 	row("session", "%s", t.Session)
@@ -247,12 +249,15 @@ func showTurn(w io.Writer, t *api.Turn) {
 			row("flush", "%s", k.Flush)
 		}
 	}
-	showMessages(w, shown(t))
+	if t.Compaction != nil {
+		fmt.Fprintln(e.out, faint.Render("\nin place of what it covers the model sees:"))
+	}
+	showMessages(e.out, shown(t))
 	switch {
 	case t.Error != "":
-		fmt.Fprintln(w, faint.Render("(can't be read: "+string(t.Error)+")"))
+		fmt.Fprintln(e.out, faint.Render("(can't be read: "+string(t.Error)+")"))
 	case t.Pending:
-		fmt.Fprintln(w, faint.Render("(no response yet)"))
+		fmt.Fprintln(e.out, faint.Render("(no response yet)"))
 	}
 }
 

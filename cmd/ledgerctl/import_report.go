@@ -81,7 +81,7 @@ func (e *env) sayStrange(files []string, all bool) {
 	if n == 1 {
 		are = "is no transcript"
 	}
-	e.say("%s", wrapped(e.width, fmt.Sprintf("%s %s: %s", plural(uint64(n), "file"), are, strings.Join(names, ", ")), "  "))
+	e.say("%s %s: %s", plural(uint64(n), "file"), are, strings.Join(names, ", "))
 }
 
 func (r *report) add(o *report) {

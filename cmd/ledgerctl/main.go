@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 		fmt.Fprintln(e.err, "ledgerctl: interrupted")
 		return 130 // as shells say it
 	}
-	fmt.Fprintf(e.err, "ledgerctl: %s %s\n", bad.Render("error:"), wrapped(e.width, plainly(cmd, err), "  "))
+	fmt.Fprintln(e.err, wrapped(e.width, fmt.Sprintf("ledgerctl: %s %s", bad.Render("error:"), plainly(cmd, err)), "  "))
 	if h := hint(cmd, err); h != "" {
 		fmt.Fprintf(e.err, "%s %s\n", faint.Render("hint:"), h)
 	}
@@ -99,7 +99,7 @@ func (e *env) tell(format string, args ...any) {
 
 func (e *env) say(format string, args ...any) {
 	if !e.quiet {
-		fmt.Fprintf(e.err, format+"\n", args...)
+		fmt.Fprintln(e.err, wrapped(e.width, fmt.Sprintf(format, args...), "  "))
 	}
 }
 

@@ -66,7 +66,9 @@ const gap = 2
 func (e *env) table(cols []column, rows [][]string) string {
 	cells := [][]string{make([]string, len(cols))}
 	for i, c := range cols {
-		cells[0][i] = faint.Render(c.head)
+		if c.head != "" {
+			cells[0][i] = faint.Render(c.head)
+		}
 	}
 	cells = append(cells, rows...)
 	wide := make([]int, len(cols))
