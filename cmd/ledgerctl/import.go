@@ -100,6 +100,7 @@ type importer struct {
 	format string
 	final  bool
 	window uint64
+	pieces pieces
 	read   func(int) // told how many bytes were read
 }
 
@@ -328,8 +329,6 @@ func (im *importer) steps(ctx context.Context, r reader, all bool, rep *report) 
 		case coded(err, api.IDReused):
 			rep.KeptFirst++
 			rep.Losses = append(rep.Losses, interchange.Loss{What: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: stepID(st).String()})
-		case err != nil && rep.KeptFirst > 0:
-			return fmt.Errorf("%w (an earlier import took a turn that has changed since, perhaps with --final while the file still grew)", err)
 		case err != nil:
 			return err
 		case dup:
@@ -454,17 +453,14 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 	case st.Fork != nil:
 		rep.Forks++
 		rep.Sessions = append(rep.Sessions, st.Fork.ID)
-		s, err := im.c.Fork(ctx, st.Fork.At.Session, api.CreateFork{ID: st.Fork.ID, Turn: st.Fork.At.Turn, Meta: st.Fork.Meta})
+		s, err := im.c.Fork(ctx, st.Fork.At.Session, api.CreateFork{ID: st.Fork.ID, Turn: im.pieces.last(st.Fork.At.Turn), Meta: st.Fork.Meta})
 		if coded(err, api.NotFound) {
 			err = fmt.Errorf("%w: %w", errNoParent, err)
 		}
 		return err == nil && s.Turns > 0, err
 	case st.Append != nil:
 		rep.Turns++
-		a := st.Append
-		ack, err := im.c.Append(ctx, a.Session, api.AppendTurn{ID: a.ID, Parent: a.Parent, Messages: a.Messages, Response: a.Response,
-			Model: a.Model, Usage: a.Usage, Time: moment(a.Time), Meta: a.Meta})
-		return err == nil && ack.Duplicate, err
+		return im.append(ctx, st.Append)
 	default:
 		rep.Compactions++
 		return im.compaction(ctx, st.Compaction, rep)
@@ -505,8 +501,8 @@ func moment(t time.Time) *api.Time {
 }
 
 func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, rep *report) (dup bool, err error) {
-	r := api.RecordCompaction{ID: k.ID, Parent: k.Parent, Time: moment(k.Time), Trigger: k.Trigger, Replacement: k.Replacement, Summary: k.Summary,
-		FirstKept: k.FirstKept, TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
+	r := api.RecordCompaction{ID: k.ID, Parent: im.pieces.last(k.Parent), Time: moment(k.Time), Trigger: k.Trigger, Replacement: k.Replacement, Summary: k.Summary,
+		FirstKept: im.pieces.first(k.FirstKept), TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
 	for _, x := range k.Cleared {
 		r.Cleared = append(r.Cleared, api.ClearedResult{Turn: x.Turn, Call: x.Call})
 	}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+// pieces says of a source's turn which turns of the ledger hold it, where that
+// is not the one with its id: an import with --final took the beginning while
+// the file still grew, and a later one what came since, as a turn after it.
+type pieces map[turns.ID]struct{ first, last turns.ID }
+
+func (p pieces) first(id turns.ID) turns.ID {
+	if x, ok := p[id]; ok {
+		return x.first
+	}
+	return id
+}
+
+func (p pieces) last(id turns.ID) turns.ID {
+	if x, ok := p[id]; ok {
+		return x.last
+	}
+	return id
+}
+
+// maxPieces is how many turns a source's turn is looked for in.
+const maxPieces = 64
+
+// append does an append; dup says that it had been done before. Where the ledger
+// holds a beginning of the turn, what is missing is appended to that.
+func (im *importer) append(ctx context.Context, a *interchange.Append) (dup bool, err error) {
+	parent := im.pieces.last(a.Parent)
+	head, err := im.begun(ctx, a)
+	if head.IsZero() && err == nil {
+		var ack *api.Appended
+		ack, err = im.c.Append(ctx, a.Session, api.AppendTurn{ID: a.ID, Parent: parent, Messages: a.Messages, Response: a.Response,
+			Model: a.Model, Usage: a.Usage, Time: moment(a.Time), Meta: a.Meta})
+		if err == nil {
+			return ack.Duplicate, nil
+		}
+	}
+	tip, next := head, a.ID
+	var e *api.Error
+	switch {
+	case coded(err, api.IDReused):
+		tip, next = a.ID, turns.DeriveID(a.ID.Time(), "rest", a.ID.String())
+	case coded(err, api.Conflict) && errors.As(err, &e):
+		s, _ := e.Details["head"].(string)
+		if tip, _ = turns.ParseID(s); tip.IsZero() {
+			return false, err
+		}
+	case err != nil:
+		return false, err
+	}
+	held, ok := im.held(ctx, a.Session, tip, parent)
+	rest, same := restOf(held, a)
+	switch {
+	case !ok || !same:
+		if err == nil {
+			err = api.Errorf(api.Conflict, nil, "the session %s begins otherwise in the ledger", a.Session)
+		}
+		return false, changed(err, a)
+	case rest == nil && len(held) == 1 && err != nil:
+		return false, err // another time, usage or meta: the first stays
+	case rest == nil:
+		im.split(a.ID, held[0].ID, tip)
+		return true, nil
+	}
+	rest.ID, rest.Parent = next, tip
+	if dup, err = im.append(ctx, rest); err == nil || coded(err, api.IDReused) {
+		im.split(a.ID, held[0].ID, im.pieces.last(next))
+	}
+	return dup, err
+}
+
+// begun is the head of a session that a first turn is to be appended to, where
+// it has turns, and not this one: a first turn names no parent that could tell.
+func (im *importer) begun(ctx context.Context, a *interchange.Append) (head turns.ID, err error) {
+	if !a.Parent.IsZero() {
+		return turns.ID{}, nil
+	}
+	s, err := im.c.Session(ctx, a.Session)
+	if err != nil || s.Head == nil {
+		return turns.ID{}, err
+	}
+	if _, err = im.c.Turn(ctx, a.Session, a.ID); coded(err, api.NotFound) {
+		return *s.Head, nil
+	}
+	return turns.ID{}, err
+}
+
+func (im *importer) split(id, first, last turns.ID) {
+	if im.pieces == nil {
+		im.pieces = make(pieces)
+	}
+	im.pieces[id] = struct{ first, last turns.ID }{first, last}
+}
+
+// held is the turns of a session after parent, up to tip; ok is false where
+// these are none, or too many.
+func (im *importer) held(ctx context.Context, session, tip, parent turns.ID) (out []*api.Turn, ok bool) {
+	for at := tip; at != parent; {
+		t, err := im.c.Turn(ctx, session, at)
+		if err != nil || len(out) == maxPieces {
+			return nil, false
+		}
+		if t.Type == "normal" { // else a compaction, which nothing was said in
+			out = append(out, t)
+		}
+		if at = (turns.ID{}); t.Parent != nil {
+			at = *t.Parent
+		} else if !parent.IsZero() {
+			return nil, false
+		}
+	}
+	slices.Reverse(out)
+	return out, len(out) > 0
+}
+
+// restOf is what of a is not in the turns held; nil where they hold all. ok is
+// false where they hold something else.
+func restOf(held []*api.Turn, a *interchange.Append) (rest *interchange.Append, ok bool) {
+	out := *a
+	var said []turns.Part // of the response
+	finish := ""
+	for _, t := range held {
+		switch n := len(t.Messages); {
+		case n > 0 && said != nil: // the answer has begun
+			return nil, false
+		case n > len(out.Messages) || !slices.EqualFunc(t.Messages, out.Messages[:n], sameMessage):
+			return nil, false
+		default:
+			out.Messages = out.Messages[n:]
+		}
+		if t.Response != nil {
+			said, finish = append(said, t.Response.Parts...), t.Response.FinishReason
+		}
+	}
+	switch {
+	case said == nil && finish == "" && !slices.ContainsFunc(held, func(t *api.Turn) bool { return t.Response != nil }):
+		if len(out.Messages) == 0 && a.Response == nil {
+			return nil, true
+		}
+		return &out, true
+	case a.Response == nil || len(out.Messages) > 0 || len(said) > len(a.Response.Parts) ||
+		!slices.EqualFunc(said, a.Response.Parts[:len(said)], samePart):
+		return nil, false
+	case len(said) == len(a.Response.Parts):
+		return nil, true
+	}
+	m := *a.Response
+	m.Parts = m.Parts[len(said):]
+	out.Messages, out.Response = []turns.Message{}, &m
+	return &out, true
+}
+
+func samePart(a, b turns.Part) bool {
+	return sameMessage(turns.Message{Parts: []turns.Part{a}}, turns.Message{Parts: []turns.Part{b}})
+}
+
+func sameMessage(a, b turns.Message) bool {
+	a.FinishReason, b.FinishReason = "", ""
+	x, err := turns.EncodeJSON(a)
+	y, err2 := turns.EncodeJSON(b)
+	return err == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+// changed says what to do where a turn can't be appended because another one
+// stands in its place.
+func changed(err error, a *interchange.Append) error {
+	if !coded(err, api.Conflict) || a.Parent.IsZero() {
+		return err
+	}
+	return fmt.Errorf("%w: something else follows %s in the ledger, perhaps from an import with --final while the file still grew; \"ledgerctl rewind %s %s\", then import again: what is there now stays on a branch",
+		err, a.Parent, a.Session, a.Parent)
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// grownFiles are sessions of each format as they grow, %s for their id.
+var grownFiles = map[string][]string{
+	"pi": lines(`{"type":"session","version":3,"id":"%s","timestamp":"2025-12-09T00:53:29.825Z","cwd":"/w"}
+{"type":"message","id":"a1","parentId":null,"timestamp":"2025-12-09T00:54:00Z","message":{"role":"user","content":"one"}}
+{"type":"message","id":"a2","parentId":"a1","timestamp":"2025-12-09T00:54:01Z","message":{"role":"user","content":"and"}}
+{"type":"message","id":"a3","parentId":"a2","timestamp":"2025-12-09T00:54:02Z","message":{"role":"assistant","content":[{"type":"toolCall","id":"c","name":"ls","arguments":{"n": 1}}]}}
+{"type":"message","id":"a4","parentId":"a3","timestamp":"2025-12-09T00:54:03Z","message":{"role":"toolResult","toolCallId":"c","toolName":"ls","content":"x"}}
+{"type":"message","id":"a5","parentId":"a4","timestamp":"2025-12-09T00:54:04Z","message":{"role":"assistant","content":"done"}}
+{"type":"compaction","id":"k1","parentId":"a5","timestamp":"2025-12-09T00:56:02Z","summary":"all","tokensBefore":5,"firstKeptEntryId":"a4"}
+{"type":"message","id":"a6","parentId":"k1","timestamp":"2025-12-09T00:57:00Z","message":{"role":"user","content":"next"}}
+{"type":"message","id":"a7","parentId":"a6","timestamp":"2025-12-09T00:57:01Z","message":{"role":"assistant","content":"ok"}}
+`),
+	"codex": lines(`{"timestamp":"2026-04-11T14:53:07.700Z","type":"session_meta","payload":{"id":"%s","timestamp":"2026-04-11T14:53:07.660Z"}}
+{"timestamp":"2026-04-11T14:53:08Z","type":"response_item","payload":{"type":"message","role":"user","content":"one"}}
+{"timestamp":"2026-04-11T14:53:09Z","type":"response_item","payload":{"type":"message","role":"assistant","content":"I look."}}
+{"timestamp":"2026-04-11T14:53:10Z","type":"response_item","payload":{"type":"function_call","name":"exec","arguments":"{\"n\": 1.50}","call_id":"c1"}}
+{"timestamp":"2026-04-11T14:53:11Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":120},"last_token_usage":{"input_tokens":100,"cached_input_tokens":80,"output_tokens":20}}}}
+{"timestamp":"2026-04-11T14:53:13Z","type":"response_item","payload":{"type":"function_call_output","call_id":"c1","output":"data"}}
+{"timestamp":"2026-04-11T14:53:14Z","type":"response_item","payload":{"type":"message","role":"user","content":"and"}}
+{"timestamp":"2026-04-11T14:53:15Z","type":"response_item","payload":{"type":"message","role":"assistant","content":"done"}}
+{"timestamp":"2026-04-11T14:53:16Z","type":"response_item","payload":{"type":"message","role":"user","content":"next"}}
+{"timestamp":"2026-04-11T14:53:17Z","type":"response_item","payload":{"type":"message","role":"assistant","content":"ok"}}
+`),
+	"claude-code": lines(`{"type":"user","uuid":"u1%[1]s","parentUuid":null,"sessionId":"%[1]s","timestamp":"2026-04-11T14:53:01Z","message":{"role":"user","content":"one"}}
+{"type":"assistant","uuid":"a1%[1]s","parentUuid":"u1%[1]s","sessionId":"%[1]s","timestamp":"2026-04-11T14:53:02Z","message":{"id":"m1","role":"assistant","model":"m","content":[{"type":"text","text":"I look."}],"usage":{"input_tokens":1,"output_tokens":1}}}
+{"type":"assistant","uuid":"a2%[1]s","parentUuid":"a1%[1]s","sessionId":"%[1]s","timestamp":"2026-04-11T14:53:03Z","message":{"id":"m1","role":"assistant","model":"m","content":[{"type":"tool_use","id":"t1","name":"ls","input":{"n":1}}],"usage":{"input_tokens":1,"output_tokens":9}}}
+{"type":"user","uuid":"u2%[1]s","parentUuid":"a2%[1]s","sessionId":"%[1]s","timestamp":"2026-04-11T14:53:04Z","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"x"}]}}
+{"type":"assistant","uuid":"a3%[1]s","parentUuid":"u2%[1]s","sessionId":"%[1]s","timestamp":"2026-04-11T14:53:05Z","message":{"id":"m2","role":"assistant","model":"m","content":[{"type":"text","text":"done"}],"usage":{"input_tokens":2,"output_tokens":1}}}
+{"type":"user","uuid":"u3%[1]s","parentUuid":"a3%[1]s","sessionId":"%[1]s","timestamp":"2026-04-11T14:53:06Z","message":{"role":"user","content":"next"}}
+{"type":"assistant","uuid":"a4%[1]s","parentUuid":"u3%[1]s","sessionId":"%[1]s","timestamp":"2026-04-11T14:53:07Z","message":{"id":"m3","role":"assistant","model":"m","content":[{"type":"text","text":"ok"}],"usage":{"input_tokens":3,"output_tokens":1}}}
+`),
+	"openai": {
+		`{"id":"%s","messages":[{"role":"user","content":"one"}]}`,
+		`{"id":"%s","messages":[{"role":"user","content":"one"},{"role":"user","content":"and"}]}`,
+		`{"id":"%s","messages":[{"role":"user","content":"one"},{"role":"user","content":"and"},{"role":"assistant","content":"done"}]}`,
+		`{"id":"%s","messages":[{"role":"user","content":"one"},{"role":"user","content":"and"},{"role":"assistant","content":"done"},{"role":"user","content":"next"},{"role":"assistant","content":"ok"}]}`,
+	},
+	"gemini-cli": {
+		`{"sessionId":"%s","projectHash":"p","startTime":"2026-04-11T14:53:01Z","messages":[{"id":"1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":"one"}]}`,
+		`{"sessionId":"%s","projectHash":"p","startTime":"2026-04-11T14:53:01Z","messages":[{"id":"1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":"one"},{"id":"2","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look."}]}`,
+		`{"sessionId":"%s","projectHash":"p","startTime":"2026-04-11T14:53:01Z","messages":[{"id":"1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":"one"},{"id":"2","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look.","toolCalls":[{"id":"t","name":"ls","args":{"n": 1},"result":[{"functionResponse":{"id":"t","name":"ls","response":{"output":"x"}}}],"status":"success"}]}]}`,
+		`{"sessionId":"%s","projectHash":"p","startTime":"2026-04-11T14:53:01Z","messages":[{"id":"1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":"one"},{"id":"2","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look.","toolCalls":[{"id":"t","name":"ls","args":{"n": 1},"result":[{"functionResponse":{"id":"t","name":"ls","response":{"output":"x"}}}],"status":"success"}]},{"id":"3","timestamp":"2026-04-11T14:53:03Z","type":"gemini","content":"ok"}]}`,
+	},
+}
+
+// lines are the copies of a file that has grown by each of its lines.
+func lines(text string) (copies []string) {
+	all := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
+	for i := range all {
+		copies = append(copies, strings.Join(all[:i+1], ""))
+	}
+	return copies
+}
+
+// A copy that was taken with --final while its file grew loses nothing: what
+// came since is appended to what is there, and again stores nothing.
+func TestImportOfAGrowingFile(t *testing.T) {
+	ctx := t.Context()
+	e := &env{out: io.Discard, err: io.Discard}
+	c, stop, err := e.local(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	dir := t.TempDir()
+	n := 0
+	for format, copies := range grownFiles {
+		t.Run(format, func(t *testing.T) {
+			bring := func(id string, copies ...string) turns.ID {
+				t.Helper()
+				name := filepath.Join(dir, id)
+				var r *report
+				for i, text := range copies {
+					text = strings.ReplaceAll(strings.ReplaceAll(text, "%[1]s", id), "%s", id)
+					if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					im := importer{c: c, format: "auto", final: true}
+					var err error
+					if r, err = im.file(ctx, name); err != nil {
+						t.Fatalf("copy %d of %d: %v\n%s", i+1, len(copies), err, text)
+					}
+				}
+				return r.Sessions[0]
+			}
+			id := func() string {
+				n++
+				return fmt.Sprintf("019d7d08-46c9-7f73-affe-%012d", n)
+			}
+			last := copies[len(copies)-1]
+			want := pathParts(ctx, t, c, bring(id(), last))
+			for i, text := range copies[:len(copies)-1] {
+				if i == 0 && strings.Contains(format, "pi codex") {
+					continue
+				}
+				s := bring(id(), text, last, last)
+				if d := cmp.Diff(want, pathParts(ctx, t, c, s)); d != "" {
+					t.Errorf("copy %d, then the whole (-want +got):\n%s", i+1, d)
+				}
+			}
+			at := id()
+			s := bring(at, append(copies[:len(copies):len(copies)], last)...)
+			if d := cmp.Diff(want, pathParts(ctx, t, c, s)); d != "" {
+				t.Errorf("each copy (-want +got):\n%s", d)
+			}
+			im := importer{c: c, format: "auto", final: true}
+			if r, err := im.file(ctx, filepath.Join(dir, at)); err != nil || r.Stored > 0 {
+				t.Errorf("again: %+v, %v", r, err)
+			}
+		})
+	}
+	if v, err := c.As(api.Operator).Verify(ctx); err != nil || !v.OK {
+		t.Errorf("verify: %+v, %v", v, err)
+	}
+}
+
+// pathParts is what was said on the path of a session's head, without where
+// turns end.
+func pathParts(ctx context.Context, t *testing.T, c *api.Client, session turns.ID) (out []string) {
+	t.Helper()
+	for x, err := range c.Turns(ctx, session, api.ListTurns{Full: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x.Compaction != nil {
+			out = append(out, "compaction")
+		}
+		if x.Type != "normal" {
+			continue
+		}
+		ms := x.Messages
+		if x.Response != nil {
+			ms = append(ms, *x.Response)
+		}
+		for _, m := range ms {
+			for _, p := range m.Parts {
+				out = append(out, fmt.Sprint(m.Role, " ", p.Type, " ", p.Content, p.ID, string(p.Arguments), string(p.Response)))
+			}
+		}
+	}
+	return out
+}
+
+// Where something else follows in the ledger, the error says what to do.
+func TestImportOfAChangedFile(t *testing.T) {
+	ctx := t.Context()
+	e := &env{out: io.Discard, err: io.Discard}
+	c, stop, err := e.local(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	name := filepath.Join(t.TempDir(), "s.jsonl")
+	copies := grownFiles["pi"]
+	read := func(text string) (*report, error) {
+		if err := os.WriteFile(name, []byte(strings.ReplaceAll(text, "%s", "s")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		im := importer{c: c, format: "auto", final: true}
+		return im.file(ctx, name)
+	}
+	r, err := read(copies[4]) // ends with a result
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := strings.Replace(copies[8], `"content":"x"`, `"content":"y"`, 1)
+	_, err = read(whole)
+	if !coded(err, api.Conflict) || !strings.Contains(err.Error(), "ledgerctl rewind "+r.Sessions[0].String()) {
+		t.Fatalf("error %v, want one that says how to go on", err)
+	}
+	words := strings.Fields(err.Error()[strings.Index(err.Error(), "ledgerctl rewind"):])
+	to, err := turns.ParseID(strings.Trim(words[3], `",`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Move(ctx, r.Sessions[0], api.MoveSession{To: &to}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(whole); err != nil {
+		t.Fatalf("after the rewind: %v", err)
+	}
+	if got := strings.Join(pathParts(ctx, t, c, r.Sessions[0]), "\n"); !strings.Contains(got, `c"y"`) || strings.Contains(got, `c"x"`) {
+		t.Errorf("path:\n%s", got)
+	}
+}
