@@ -47,6 +47,10 @@ type Plan struct {
 	Tiers         []string // summarizers by name, as the caller has them
 	Budget        uint64   // that the caller set; 0: the policy's
 
+	// Expects is what the plan is expected to cost and save, where the policy
+	// looks at that ([Cost]).
+	Expects Forecast
+
 	chosen    map[partAt]turns.ElidedPart // what the plan itself shortens
 	pinned    uint64                      // tokens that Pins may take, beside the summary
 	keptFirst string                      // First and Pins as later compactions get them
@@ -129,6 +133,9 @@ func NewPlan(p Path, pol Policy, trigger turns.Trigger, opt Options) (*Plan, err
 		return nil, err
 	}
 	plan.bound(s)
+	if pol.Cost.Patience > 0 {
+		plan.Expects = p.covering(pol, p.Overhead+p.tokens(), s)
+	}
 	if err := plan.checkWorth(s); err != nil {
 		return nil, err
 	}
@@ -198,11 +205,12 @@ func (plan *Plan) prune(s sizes) *Plan {
 	if total > s.trigger {
 		return nil
 	}
-	_, chosen := p.choose(plan.Policy, total, s)
+	f, chosen := p.choose(plan.Policy, total, s)
 	if len(chosen) == 0 {
 		return nil
 	}
 	out := *plan
+	out.Expects = f
 	out.Quiet = true
 	out.view(chosen)
 	return &out

@@ -14,7 +14,7 @@ const claim = "Compared is what policies cut, prune and extract. The summaries a
 
 // costRows is what each policy sends, and what that costs.
 func (x *comparison) costRows() (head []string, rows [][]string) {
-	head = []string{"policy", "calls", "compactions", "elisions", "overflows", "mean", "max", "prompt", "again", "cost", "relative"}
+	head = []string{"policy", "calls", "compactions", "elisions", "overflows", "mean", "max", "prompt", "again", "summarized", "cost", "relative"}
 	least := uint64(0)
 	for i := range x.sums {
 		if c := x.prices.Cost(x.sums[i].Usage); i == 0 || c < least {
@@ -26,7 +26,7 @@ func (x *comparison) costRows() (head []string, rows [][]string) {
 		cost := x.prices.Cost(s.Usage)
 		rows = append(rows, []string{
 			x.policies[i].Name, grouped(uint64(s.Calls)), grouped(uint64(s.Compactions)), grouped(uint64(s.Elisions)), grouped(uint64(s.Overflows)),
-			grouped(s.MeanTokens()), grouped(s.MaxTokens), grouped(s.Usage.Prompt()), grouped(s.Rewritten),
+			grouped(s.MeanTokens()), grouped(s.MaxTokens), grouped(s.Usage.Prompt()), grouped(s.Rewritten), grouped(s.Summarized),
 			fmt.Sprintf("$%.2f", float64(cost)/1e6), fmt.Sprintf("%.2f×", relative(cost, least)),
 		})
 	}
@@ -63,6 +63,29 @@ func percent(n, of int) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(of))
 }
 
+// forecasts says, of each policy that compacts where it expects that to pay, what
+// it expected and what came of it.
+func (x *comparison) forecasts() (out []string) {
+	for i := range x.sums {
+		var expected, rewritten, saves, saved uint64
+		paid, foreseen, after := 0, 0.0, 0.0
+		ws := x.sums[i].Rewrites
+		for k := range ws {
+			w := &ws[k]
+			expected, rewritten, saves, saved = expected+w.Expected.Rewrite, rewritten+w.Rewritten, saves+w.Expected.Saves, saved+w.Saved
+			foreseen, after = foreseen+w.Expected.Payback, after+w.Payback(x.prices)
+			if float64(w.Calls) >= w.Payback(x.prices) {
+				paid++
+			}
+		}
+		if n := uint64(len(ws)); n > 0 {
+			out = append(out, fmt.Sprintf("%s expected of %s, in the mean: %s tokens written again (it was %s), %s fewer a call (%s), paid back after %.1f calls (%.1f). %d had paid before the next one or the end.",
+				x.policies[i].Name, plural(n, "compaction"), grouped(expected/n), grouped(rewritten/n), grouped(saves/n), grouped(saved/n), foreseen/float64(n), after/float64(n), paid))
+		}
+	}
+	return out
+}
+
 // what is the first line: what was replayed.
 func (x *comparison) what() string {
 	n, calls := uint64(len(x.each)), uint64(0)
@@ -85,7 +108,15 @@ func (x *comparison) table(e *env) string {
 	kept, keeps := x.keptRows()
 	return wrapped(e.width, faint.Render(x.what()), "  ") + "\n\n" + e.stacked(numbers(cost), costs) +
 		"\n" + wrapped(e.width, faint.Render("of the facts that the agent writes again, those in its context:"), "  ") + "\n" + e.stacked(numbers(kept), keeps) +
-		"\n" + wrapped(cmp.Or(e.width, 100), claim, "") + "\n"
+		"\n" + wrappedAll(cmp.Or(e.width, 100), append(x.forecasts(), claim))
+}
+
+func wrappedAll(width int, sentences []string) string {
+	var b strings.Builder
+	for _, s := range sentences {
+		b.WriteString(wrapped(width, s, "") + "\n")
+	}
+	return b.String()
 }
 
 func (x *comparison) markdown() string {
@@ -100,6 +131,9 @@ func (x *comparison) markdown() string {
 		for _, r := range body {
 			line(r)
 		}
+	}
+	for _, f := range x.forecasts() {
+		b.WriteString("\n" + f + "\n")
 	}
 	return b.String()
 }
@@ -132,6 +166,7 @@ type sumJSON struct {
 	Prompt      uint64                   `json:"prompt_tokens"`
 	Rewritten   uint64                   `json:"rewritten"`
 	Usage       compare.Usage            `json:"usage"`
+	Summarized  uint64                   `json:"summarized"`
 	Cost        uint64                   `json:"cost"`
 	Uncached    uint64                   `json:"cost_uncached"`
 	Hidden      map[string]compare.Share `json:"hidden"` // by kind, and total
@@ -151,7 +186,7 @@ func (x *comparison) sumsJSON(sums []compare.Sum) (out []sumJSON) {
 		s, p := &sums[i], &x.policies[i]
 		j := sumJSON{
 			Policy: p.Name, Version: p.Version, Mode: string(p.Mode), Calls: s.Calls, Compactions: s.Compactions, Elisions: s.Elisions, Overflows: s.Overflows,
-			Mean: s.MeanTokens(), Max: s.MaxTokens, Prompt: s.Usage.Prompt(), Rewritten: s.Rewritten, Usage: s.Usage,
+			Mean: s.MeanTokens(), Max: s.MaxTokens, Prompt: s.Usage.Prompt(), Rewritten: s.Rewritten, Usage: s.Usage, Summarized: s.Summarized,
 			Cost: x.prices.Cost(s.Usage), Uncached: x.prices.Uncached(s.Usage),
 			Hidden: map[string]compare.Share{"total": s.Survival.Total()}, Earlier: s.Survival.Earlier,
 		}

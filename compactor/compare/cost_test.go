@@ -31,6 +31,9 @@ func TestPatienceOneIsTheCheapest(t *testing.T) {
 		}
 		var s Sum
 		s.Add(mustReplay(t, tr, pol, extracts(400_000)))
+		if pol.Cost.Patience == 1 {
+			checkRewrites(t, s.Rewrites)
+		}
 		t.Logf("%s: %d compactions, a context has %d tokens in the mean, $%.2f", set, s.Compactions, s.MeanTokens(), float64(DefaultPrices.Cost(s.Usage))/1e6)
 		return DefaultPrices.Cost(s.Usage)
 	}
@@ -41,6 +44,23 @@ func TestPatienceOneIsTheCheapest(t *testing.T) {
 	for _, patience := range []float64{0.01, 0.2, 5, 25, 0} {
 		if got := cost(with(patience)); got <= best {
 			t.Errorf("a patience of %v costs %d micro-dollars, that of 1 %d", patience, got, best)
+		}
+	}
+}
+
+// checkRewrites holds what a policy expected against what came of it: in a
+// session that grows as it did a rewrite is paid back before the next one.
+func checkRewrites(t *testing.T, ws []Rewrite) {
+	t.Helper()
+	if len(ws) < 10 {
+		t.Fatalf("%d rewrites", len(ws))
+	}
+	for i, w := range ws[:len(ws)-1] {
+		if w.Calls == 0 || float64(w.Calls) < w.Payback(DefaultPrices) {
+			t.Errorf("rewrite %d: %+v is paid back after %.1f calls", i, w, w.Payback(DefaultPrices))
+		}
+		if w.Rewritten > w.Expected.Rewrite*5/4 || w.Saved < w.Expected.Saves*3/4 {
+			t.Errorf("rewrite %d: %+v is not what was expected", i, w)
 		}
 	}
 }

@@ -35,7 +35,24 @@ type Replay struct {
 	Policy   compactor.Policy
 	Budget   uint64 // tokens that a context may have
 	Calls    []Call
+	Rewrites []Rewrite
 	Survival Survival
+
+	Summarized uint64 // tokens that summarizers read
+}
+
+// Rewrite is a compaction that the policy made for what it expected of it
+// ([compactor.Cost]), and what came of it.
+type Rewrite struct {
+	Expected  compactor.Forecast
+	Rewritten uint64 // tokens written to the cache again by the call after it
+	Saved     uint64 // that each call reads less, by the policy's counter
+	Calls     int    // made until the next one, or the end
+}
+
+// Payback is after how many calls the rewrite was paid, by p.
+func (w *Rewrite) Payback(p Prices) float64 {
+	return float64(w.Rewritten) * float64(p.Write) / (float64(max(w.Saved, 1)) * float64(p.Read))
 }
 
 // Replay makes each model call of t under pol. A context that is due is
@@ -156,6 +173,12 @@ func (r *replay) call(ctx context.Context, i int) error {
 	r.pay(&c, cx.Messages)
 	r.score(i, &cx)
 	r.out.Calls = append(r.out.Calls, c)
+	if n := len(r.out.Rewrites); n > 0 {
+		w := &r.out.Rewrites[n-1]
+		if w.Calls++; w.Calls == 1 {
+			w.Rewritten = c.Rewritten
+		}
+	}
 	if r.opt.Each != nil {
 		r.opt.Each()
 	}
@@ -235,6 +258,14 @@ func (r *replay) commit(c *Call, plan *compactor.Plan, res compactor.Result) {
 		c.Elided = c.Elided || !old[e]
 	}
 	c.Compacted = c.Compacted || len(plan.Covered) > 0
+	if !plan.Quiet {
+		for _, h := range plan.Reads {
+			r.out.Summarized += tokens.Messages(r.t.counter, h.Messages)
+		}
+	}
+	if plan.Expects != (compactor.Forecast{}) {
+		r.out.Rewrites = append(r.out.Rewrites, Rewrite{Expected: plan.Expects, Saved: res.Body.TokensBefore - min(res.Body.TokensBefore, res.Body.TokensAfter)})
+	}
 	for _, h := range plan.Covered {
 		r.covered[placeOf(h.Ref, h.Half)] = true
 	}

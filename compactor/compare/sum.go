@@ -13,6 +13,8 @@ type Sum struct {
 	Rewritten   uint64 // see [Call.Rewritten]
 	Usage       Usage
 	Survival    Survival
+	Summarized  uint64 // see [Replay.Summarized]
+	Rewrites    []Rewrite
 }
 
 // Add adds a replay.
@@ -30,6 +32,8 @@ func (s *Sum) Add(r *Replay) {
 		s.Usage = s.Usage.add(c.Usage)
 	}
 	s.Survival.add(&r.Survival)
+	s.Summarized += r.Summarized
+	s.Rewrites = append(s.Rewrites, r.Rewrites...)
 }
 
 // MeanTokens is the tokens of a context in the mean, rounded down; 0 for no call.
