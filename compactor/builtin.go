@@ -5,7 +5,7 @@ import "nexus/turns"
 // builtins are all versions of all built-in policies. A version that was
 // published is never edited: sessions pin its digest (see TestBuiltinDigests).
 func builtins() []Policy {
-	return []Policy{nexusV1(), gsvV1(), spec008V1(), spec008V2(), autobyteusV1(), wolffishV1(), balancedV1(), balancedV2(), balancedV3(), balancedV4()}
+	return []Policy{nexusV1(), gsvV1(), spec008V1(), spec008V2(), autobyteusV1(), wolffishV1(), wolffishV2(), balancedV1(), balancedV2(), balancedV3(), balancedV4()}
 }
 
 // Where a seed names no number, its policy has that of balanced, so that what
@@ -110,6 +110,14 @@ func wolffishV1() Policy {
 		ReplacementRole: turns.User, KeepFirstRequest: true,
 		ContextWindow: 200_000, // of a session that names no model; its output reserve is 0
 	}
+}
+
+// wolffishV2 is the second version: the first one, whose summaries are the
+// session's own model's.
+func wolffishV2() Policy {
+	p := wolffishV1()
+	p.Version, p.SummaryBy = 2, SessionModel
+	return p
 }
 
 // nexusV1 is the policy of the Nexus seed: its numbers where it gives them.

@@ -120,9 +120,12 @@ type Policy struct {
 	// OnFailure: "notice" commits the last tier when all summarizers failed,
 	// "fail" does not. Default notice.
 	OnFailure string `json:"on_failure,omitzero"`
-	// SummaryModel is the model that the seed of the policy has summaries made
-	// by: what an operator would configure. It is told, not enforced.
+	// SummaryModel is the model that writes the summaries where the operator lets a
+	// summarizer ask it; another one else.
 	SummaryModel string `json:"summary_model,omitzero"`
+	// SummaryBy is SessionModel: the session's own model goes before SummaryModel,
+	// under the same condition. "": it does not.
+	SummaryBy string `json:"summary_by,omitzero"`
 	// Template names the prompt of summarizers that are models. "": ours.
 	Template string `json:"template,omitzero"`
 	// TemplateText takes the place of the template's text, at most 8000 bytes:
@@ -153,6 +156,18 @@ type Policy struct {
 	ContextWindow   uint64 `json:"context_window,omitzero"`
 	MaxOutputTokens uint64 `json:"max_output_tokens,omitzero"`
 	SafetyMargin    uint64 `json:"safety_margin,omitzero"`
+}
+
+// SessionModel is a [Policy.SummaryBy].
+const SessionModel = "session_model"
+
+// SummaryModels are the models that the policy wants summaries of, for a session
+// of the given model, best first; "" among them stands for none.
+func (p Policy) SummaryModels(session string) []string {
+	if p.SummaryBy == SessionModel {
+		return []string{session, p.SummaryModel}
+	}
+	return []string{p.SummaryModel}
 }
 
 // Names are the names of the built-in policies, sorted.
@@ -304,6 +319,7 @@ func (p Policy) Validate() error {
 	check(p.Notice == "" || strings.TrimSpace(p.Notice) != "", "notice", "blank")
 	check(len(p.Notice) <= 4000, "notice", "%d bytes, the limit is 4000", len(p.Notice))
 	check(p.OnFailure == "" || p.OnFailure == "notice" || p.OnFailure == "fail", "on_failure", "%.60q is not one of notice, fail", p.OnFailure)
+	check(p.SummaryBy == "" || p.SummaryBy == SessionModel, "summary_by", "%.60q is not one of \"\", session_model", p.SummaryBy)
 	check(len(p.TemplateText) <= 8000, "template_text", "%d bytes, the limit is 8000", len(p.TemplateText))
 	_, known = FindTemplate(p.Template)
 	check(known, "template", "%.60q is not a known template", p.Template)

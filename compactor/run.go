@@ -17,7 +17,30 @@ import (
 type Tier struct {
 	Name       string
 	Summarizer Summarizer
-	Local      bool // it asks nobody, and is done in the time of a request
+	Local      bool   // it asks nobody, and is done in the time of a request
+	Model      string // the model that it asks; "": none
+}
+
+// ForModel is tiers with those of one model: the first of want that a tier has,
+// else that of the first tier which asks a model. Tiers without a model stay.
+func ForModel(tiers []Tier, want ...string) []Tier {
+	model := ""
+	for _, w := range want {
+		if w != "" && slices.ContainsFunc(tiers, func(t Tier) bool { return t.Model == w }) {
+			model = w
+			break
+		}
+	}
+	var out []Tier
+	for _, t := range tiers {
+		if model == "" {
+			model = t.Model
+		}
+		if t.Model == "" || t.Model == model {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // NoticeTier is the name of the last tier, which is built in and always fits:
@@ -246,7 +269,7 @@ func (plan *Plan) compose(out Output, replacement, nudge []turns.Message, c toke
 	}
 	r := Result{Span: plan.Span, Usage: out.Usage, Replaced: tokens.Messages(c, replacement) + tokens.Messages(c, nudge)}
 	r.Body = turns.CompactionBody{
-		Policy: plan.PolicyRef, Trigger: plan.Trigger, Mode: string(plan.mode()), Tier: out.Tier, Plan: plan.Digest,
+		Policy: plan.PolicyRef, Trigger: plan.Trigger, Mode: string(plan.mode()), Tier: out.Tier, Model: out.Model, Plan: plan.Digest,
 		Replacement: replacement, Nudge: nudge, Summary: summary, Elided: plan.Elided, Meta: metaJSON(meta),
 		TokensBefore: plan.TokensBefore, TokensAfter: plan.TokensKept + r.Replaced,
 		Survival: survival(plan.Reads, plan.shownKept(), slices.Concat(replacement, nudge)),

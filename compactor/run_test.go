@@ -246,3 +246,21 @@ func TestSurvival(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// The tiers of one model are taken: the first wanted one that there is, the default
+// one else. What asks nobody stays where it is.
+func TestForModel(t *testing.T) {
+	all := []Tier{{Name: "llm", Model: "a"}, {Name: "llm-partial", Model: "a"}, {Name: "llm", Model: "b"}, {Name: "llm-partial", Model: "b"}, {Name: "extractive", Local: true}}
+	a, b := []Tier{all[0], all[1], all[4]}, []Tier{all[2], all[3], all[4]}
+	for _, tc := range []struct {
+		want  []string
+		tiers []Tier
+	}{{nil, a}, {[]string{""}, a}, {[]string{"b"}, b}, {[]string{"c", "b"}, b}, {[]string{"", "b", "a"}, b}, {[]string{"c"}, a}, {[]string{"A"}, a}} {
+		if diff := cmp.Diff(tc.tiers, ForModel(all, tc.want...)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tc.want, diff)
+		}
+	}
+	if local := ForModel(all[4:], "b"); len(local) != 1 {
+		t.Errorf("without models: %v", local)
+	}
+}

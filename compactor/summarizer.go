@@ -53,6 +53,7 @@ type HalfTurn struct {
 type Output struct {
 	Text  string
 	Tier  string // which summarizer, and which fallback of it, e.g. "extractive"
+	Model string // the model that wrote it; "": none
 	Usage *turns.Usage
 
 	// Memories are what the template asks for beside the summary, in the order

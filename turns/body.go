@@ -94,6 +94,7 @@ type CompactionBody struct {
 	Flush         string       `cbor:"18,keyasint,omitempty"` // what became of the flush of its cycle: done, silent, failed, expired, skipped
 	Meta          Raw          `cbor:"19,keyasint,omitempty"`
 	Nudge         []Message    `cbor:"20,keyasint,omitempty"` // shown after the newest message that the compaction saw
+	Model         string       `cbor:"21,keyasint,omitempty"` // that wrote the summary
 }
 
 // Trigger says why a compaction was made.

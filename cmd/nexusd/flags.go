@@ -39,7 +39,8 @@ When it can serve it prints one JSON line with nats_url, http_url and data.
   --summarizer-spend-limit DOLLARS
                        most that summaries may cost in a UTC day; then they are
                        extracted
-  --config FILE        TOML with the same names, as max_store = 1000000000
+  --config FILE        TOML with the same names, as max_store = 1000000000;
+                       [[summarizers]] and [[model]] rows stand only there
   --version, --help
 
 Each flag has an environment variable: NEXUS_LISTEN, NEXUS_MAX_STORE, …
@@ -101,6 +102,10 @@ func parse(args, environ []string) (daemon.Config, error) {
 	}
 	if err := env.ParseWithOptions(&cfg, env.Options{Environment: vars, Prefix: "NEXUS_"}); err != nil {
 		return cfg, fmt.Errorf("environment: %w", err)
+	}
+	for i := range cfg.Summarizers {
+		r := &cfg.Summarizers[i]
+		r.Key = vars["NEXUS_SUMMARIZER_KEY_"+strings.ToUpper(strings.ReplaceAll(r.Name, "-", "_"))]
 	}
 	fs.Visit(func(f *flag.Flag) {
 		switch f.Name {

@@ -48,7 +48,6 @@ func (p Price) Of(u turns.Usage) uint64 {
 
 // meter counts what the requests of one UTC day cost. Safe for concurrent use.
 type meter struct {
-	price Price
 	limit uint64 // micro-dollars a day; 0: none
 
 	mu    sync.Mutex
@@ -70,16 +69,14 @@ func (m *meter) open(now time.Time) error {
 	return fmt.Errorf("%w: %d of %d micro-dollars on %s", ErrSpend, m.spent, m.limit, now.UTC().Format(time.DateOnly))
 }
 
-// add counts u, and returns what it costs.
-func (m *meter) add(now time.Time, u turns.Usage) uint64 {
-	cost := m.price.Of(u)
+// add counts what was spent, in micro-dollars.
+func (m *meter) add(now time.Time, cost uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.turn(now)
 	if m.spent += cost; m.spent < cost {
 		m.spent = math.MaxUint64
 	}
-	return cost
 }
 
 // turn begins a new day where one has come. A clock that goes back does not.

@@ -26,8 +26,9 @@ import (
 )
 
 // Config says which model summarizes. One Summarizer has one model, whatever
-// the model of the session is: a secondary model is its own Summarizer.
+// the model of the session is; [Summarizer.For] is the same under another one.
 type Config struct {
+	Name     string        // tier that its summaries say; "": [Tier]
 	Provider string        // "openai" (and all that speak like it) or "anthropic"
 	BaseURL  string        // "": the provider's own
 	Model    string        // as the provider names it
@@ -99,20 +100,27 @@ type model interface {
 // concurrent use.
 type Summarizer struct {
 	model   model
+	named   string // the model
+	tier    string
+	like    func(Config) (*Summarizer, error) // see [Summarizer.For]
 	told    *told
 	timeout time.Duration
 	counter tokens.Counter
 	style   compactor.Style
+	price   Price
 	spend   *meter
 	partial bool
 	now     func() time.Time
 	wait    func(context.Context, time.Duration) error
 }
 
-// The tiers of a Summarizer, by the names that an Output says.
+// The tiers of a Summarizer, by the names that an Output says: those of one with a
+// name are that, and that with the suffix of [PartialTier].
 const (
 	Tier        = "llm"
-	PartialTier = "llm-partial"
+	PartialTier = Tier + partialSuffix
+
+	partialSuffix = "-partial"
 )
 
 // New is a summarizer; nothing is asked yet. Errors: [ErrConfig].
@@ -136,8 +144,19 @@ func New(c Config) (*Summarizer, error) {
 		return nil, fmt.Errorf("%w: a spend limit without a price would never hold", ErrConfig)
 	}
 	c.defaults()
-	s := &Summarizer{told: &told{window: c.Window, thinks: c.Provider == "openai" && c.BaseURL == "", log: c.Logger}, timeout: c.Timeout, counter: c.Counter, style: c.Style,
-		spend: &meter{price: c.Price, limit: c.SpendLimit}, now: c.Now, wait: c.Wait}
+	return c.open(&meter{limit: c.SpendLimit})
+}
+
+// open is New, spending by a meter that others may spend by too.
+func (c Config) open(spend *meter) (*Summarizer, error) {
+	s := &Summarizer{named: c.Model, tier: c.Name, told: &told{window: c.Window, thinks: c.Provider == "openai" && c.BaseURL == "", log: c.Logger},
+		timeout: c.Timeout, counter: c.Counter, style: c.Style, price: c.Price, spend: spend, now: c.Now, wait: c.Wait}
+	s.like = func(other Config) (*Summarizer, error) {
+		o := c
+		o.Model, o.Window, o.Price = other.Model, other.Window, other.Price
+		o.defaults()
+		return o.open(spend)
+	}
 	switch c.Provider {
 	case "openai":
 		s.model = newOpenAI(c)
@@ -149,7 +168,23 @@ func New(c Config) (*Summarizer, error) {
 	return s, nil
 }
 
+// For is a summarizer like s, at the same place under the same key, of another
+// model with its own window, 0 for the default, and price. They share the spend
+// limit. Errors: [ErrConfig].
+func (s *Summarizer) For(model string, window uint64, price Price) (*Summarizer, error) {
+	if model == "" {
+		return nil, fmt.Errorf("%w: no model is named", ErrConfig)
+	}
+	return s.like(Config{Model: model, Window: window, Price: price})
+}
+
+// Model is the name of the model that s asks.
+func (s *Summarizer) Model() string { return s.named }
+
 func (c *Config) defaults() {
+	if c.Name == "" {
+		c.Name = Tier
+	}
 	if c.Window == 0 {
 		c.Window = 128_000
 	}
@@ -187,7 +222,7 @@ func loopback(host string) bool {
 // Source: GSV, tier 2.
 func (s *Summarizer) Partial() *Summarizer {
 	p := *s
-	p.partial = true
+	p.partial, p.tier = true, s.tier+partialSuffix
 	return &p
 }
 
@@ -291,11 +326,7 @@ func (j *job) run(ctx context.Context) (compactor.Output, error) {
 	if err != nil {
 		return compactor.Output{}, err
 	}
-	out := compactor.Output{Text: text + end, Tier: Tier, Memories: compactor.Distinct(j.memories, j.known)}
-	if j.partial {
-		out.Tier = PartialTier
-	}
-	return out, nil
+	return compactor.Output{Text: text + end, Tier: j.tier, Model: j.named, Memories: compactor.Distinct(j.memories, j.known)}, nil
 }
 
 // roll asks about part after part, each with the summary of those before it.
@@ -406,7 +437,9 @@ func (j *job) charge(a answer, system, content string) {
 	if u == (turns.Usage{}) {
 		u = turns.Usage{InputTokens: j.counter.Text(system) + j.counter.Text(content), OutputTokens: j.counter.Text(a.text)}
 	}
-	j.cost += j.spend.add(j.now(), u)
+	cost := j.price.Of(u)
+	j.spend.add(j.now(), cost)
+	j.cost += cost
 }
 
 func reported(u turns.Usage) *turns.Usage {

@@ -2,9 +2,12 @@ package llm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -175,6 +178,56 @@ func TestSpendLimit(t *testing.T) {
 
 	if _, err := New(Config{Provider: "openai", Model: "m", SpendLimit: 1}); !errors.Is(err, ErrConfig) {
 		t.Errorf("a limit without a price: %v", err)
+	}
+}
+
+// Other models of one place have their own name and price, and spend from the same
+// limit. A summary says which of them wrote it, and under which name of the place.
+func TestOtherModelsOfOnePlace(t *testing.T) {
+	var models []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q struct {
+			Model string `json:"model"`
+		}
+		b, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(b, &q)
+		models = append(models, q.Model+" "+r.Header.Get("X-Api-Key"))
+		says(200, `{"type":"message","role":"assistant","content":[{"type":"text","text":"short"}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":0}}`)(w, r)
+	}))
+	defer server.Close()
+	large, err := New(Config{Name: "side", Provider: "anthropic", BaseURL: server.URL, Key: "k", Model: "large", Price: Price{Input: 3_000_000}, SpendLimit: 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := large.For("small", 9000, Price{Input: 1_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := large.For("", 0, Price{}); !errors.Is(err, ErrConfig) || small.Model() != "small" || large.Model() != "large" {
+		t.Errorf("without a name: %v; models %s, %s", err, small.Model(), large.Model())
+	}
+	type made struct {
+		tier, model string
+		cost        uint64
+	}
+	var got []made
+	for _, s := range []*Summarizer{large, small} {
+		out, err := s.Summarize(t.Context(), input(1, 100))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, made{out.Tier, out.Model, out.CostMicros})
+	}
+	if want := []made{{"side", "large", 30}, {"side", "small", 10}}; !slices.Equal(got, want) || !slices.Equal(models, []string{"large k", "small k"}) {
+		t.Errorf("%+v, asked %v", got, models)
+	}
+	if p := small.Partial(); p.tier != "side-partial" || p.Model() != "small" {
+		t.Errorf("partial: %s of %s", p.tier, p.Model())
+	}
+	for _, s := range []*Summarizer{small, large} { // 40 are spent
+		if _, err := s.Summarize(t.Context(), input(1, 100)); !errors.Is(err, ErrSpend) {
+			t.Errorf("%s over the limit: %v", s.Model(), err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ type Compaction struct {
 	Trigger       turns.Trigger   `json:"trigger"`
 	Mode          string          `json:"mode"`
 	Tier          string          `json:"tier,omitempty,omitzero"`
+	Model         string          `json:"model,omitempty,omitzero"` // that wrote the summary
 	Provenance    string          `json:"provenance"`
 	Scope         string          `json:"scope,omitempty,omitzero"` // lineage, or call: until a turn brings text of the user
 	Replacement   []turns.Message `json:"replacement"`

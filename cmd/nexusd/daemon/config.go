@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nexus/compactor"
+	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
@@ -60,6 +61,11 @@ type Config struct {
 	// 0: no limit. It is counted in memory: a restart begins at nothing.
 	SummarizerSpendLimit float64 `toml:"summarizer_spend_limit" env:"SUMMARIZER_SPEND_LIMIT"`
 
+	// Summarizers are further models that write summaries, for the sessions whose
+	// policy wants one of them ([compactor.Policy.SummaryModels]). The others have
+	// that of Summarizer, or of the first of these where there is none.
+	Summarizers []SummarizerRow `toml:"summarizers" env:"-"`
+
 	// Model is rows of the model table, beside and before those that come with
 	// nexusd: the limits of sessions that name a model and state no window.
 	Model []ModelRow `toml:"model" env:"-"`
@@ -84,6 +90,67 @@ type ModelRow struct {
 	Output         float64 `toml:"price_output"`
 	CacheRead      float64 `toml:"price_cache_read"`
 	CacheWrite     float64 `toml:"price_cache_write"`
+}
+
+// SummarizerRow is a model that writes summaries, like [Config.Summarizer] and
+// what belongs to it, which is the row of the name "llm".
+type SummarizerRow struct {
+	Name     string `toml:"name"`     // what its compactions have as tier
+	Provider string `toml:"provider"` // openai or anthropic
+	URL      string `toml:"url"`
+	Model    string `toml:"model"`
+	// Models are others that it may be asked for, by their names at the provider.
+	// Nobody else's choice counts: a policy or a session that names a model which
+	// stands nowhere here has the default one's summary.
+	Models     []string `toml:"models"`
+	Window     uint64   `toml:"window"`
+	KeyFile    string   `toml:"key_file"` // NEXUS_SUMMARIZER_KEY_NAME wins
+	SpendLimit float64  `toml:"spend_limit"`
+	Key        string   `toml:"-"`
+}
+
+// Asked is every model that the summarizer may be asked for, its own first.
+func (r SummarizerRow) Asked() []string { return append([]string{r.Model}, r.Models...) }
+
+// SummarizerRows is all summarizers, the default one first.
+func (c Config) SummarizerRows() []SummarizerRow {
+	if c.Summarizer == "" {
+		return c.Summarizers
+	}
+	first := SummarizerRow{Name: llmTier, Provider: c.Summarizer, URL: c.SummarizerURL, Model: c.SummarizerModel, Window: c.SummarizerWindow,
+		KeyFile: c.SummarizerKeyFile, SpendLimit: c.SummarizerSpendLimit, Key: c.SummarizerKey}
+	return append([]SummarizerRow{first}, c.Summarizers...)
+}
+
+// llmTier is the tier of [Config.Summarizer]. The package that it is named after
+// is linked into nexusd alone.
+const llmTier = "llm"
+
+// checkSummarizers lists the faults of c's summarizers. Invariant: a model is
+// asked in one place, so that a compaction's model says which.
+func (c Config) checkSummarizers(bad func(format string, args ...any)) {
+	if c.Summarizer == "" && (c.SummarizerURL != "" || c.SummarizerModel != "" || c.SummarizerKeyFile != "") {
+		bad("summarizer: its settings are given, but not which provider it is: openai or anthropic")
+	}
+	names, models := make(map[string]bool), make(map[string]bool)
+	for _, taken := range []string{"extractive", compactor.NoticeTier, compactor.ElideTier, "agent", "file"} { // NEXUS_SUMMARIZER_KEY_FILE is another's
+		names[taken] = true
+	}
+	for _, r := range c.SummarizerRows() {
+		if !turns.ValidName(r.Name) || names[r.Name] || names[r.Name+"-partial"] {
+			bad("summarizers: %q is not a name, or one that is taken", r.Name)
+		}
+		names[r.Name], names[r.Name+"-partial"] = true, true
+		if !(r.SpendLimit >= 0 && r.SpendLimit < 1e9) {
+			bad("summarizer %s: a spend limit of %v is not a number of dollars", r.Name, r.SpendLimit)
+		}
+		for _, m := range r.Asked() {
+			if m == "" || len(m) > turns.MaxName || models[m] {
+				bad("summarizer %s: model %.60q is empty, too long, or asked by two", r.Name, m)
+			}
+			models[m] = true
+		}
+	}
 }
 
 // models is the model table: the rows of c before those that come with nexusd.
@@ -169,12 +236,7 @@ func (c Config) Validate() error {
 			bad("model %q: a price is not a number of dollars", r.Name)
 		}
 	}
-	if !(c.SummarizerSpendLimit >= 0 && c.SummarizerSpendLimit < 1e9) {
-		bad("summarizer_spend_limit: %v is not a number of dollars", c.SummarizerSpendLimit)
-	}
-	if c.Summarizer == "" && (c.SummarizerURL != "" || c.SummarizerModel != "" || c.SummarizerKeyFile != "") {
-		bad("summarizer: its settings are given, but not which provider it is: openai or anthropic")
-	}
+	c.checkSummarizers(bad)
 	switch strings.ToLower(c.LogLevel) {
 	case "debug", "info", "warn", "error":
 	default:

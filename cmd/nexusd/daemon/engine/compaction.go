@@ -125,7 +125,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 			e.notify(c, session, "compaction.started", turns.ID{}, "", map[string]any{
 				"messages_count": w.path.Load(0).Messages, "targets_count": w.plan.Targets(), "force": w.plan.Trigger.Kind == compactor.TriggerOverflow})
 		}
-		tiers := e.Tiers
+		tiers := compactor.ForModel(e.Tiers, w.policy.SummaryModels(w.model)...)
 		if k.local {
 			tiers = local(tiers)
 		}
@@ -146,7 +146,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 			e.Metrics.compacted(res.Body.Tier, e.Now().Sub(began))
 			e.notifyApplied(c, session, ref, at, w.plan, res)
 			e.trace(ctx, "compaction", slog.Any("session", session), slog.Any("id", ref.Turn), slog.String("trigger", res.Body.Trigger.Kind),
-				slog.String("mode", res.Body.Mode), slog.String("tier", res.Body.Tier), slog.Int("tiers_failed", len(res.Tried)),
+				slog.String("mode", res.Body.Mode), slog.String("tier", res.Body.Tier), slog.String("model", res.Body.Model), slog.Int("tiers_failed", len(res.Tried)),
 				slog.Uint64("tokens_before", res.Body.TokensBefore), slog.Uint64("tokens_after", res.Body.TokensAfter),
 				slog.Int("targets", w.plan.Targets()), slog.Int("try", try+1), slog.Duration("took", e.Now().Sub(began)))
 		}
@@ -160,6 +160,7 @@ type planned struct {
 	plan   *compactor.Plan
 	policy compactor.Policy
 	ref    turns.PolicyRef
+	model  string // of the session
 	path   compactor.Path
 	seen   []turns.ID // sessions that the summarizer saw text of, other than those it reads
 	stored turns.Ref  // the request was stored before
@@ -197,7 +198,7 @@ func (e *Engine) planAt(ctx context.Context, s *ledger.Session, head lineage.Nod
 	if err != nil {
 		return w, err
 	}
-	w.ref = set.Policy
+	w.ref, w.model = set.Policy, set.Model
 	if k.policy != nil {
 		w.ref = turns.PolicyRef{Name: k.policy.Name, Set: k.policy.Set}
 	}

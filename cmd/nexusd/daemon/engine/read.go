@@ -147,7 +147,7 @@ func (e *Engine) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error
 		scope = "call"
 	}
 	k := &api.Compaction{
-		Policy: b.Policy.Name, PolicyDigest: b.Policy.Digest, Trigger: b.Trigger, Mode: b.Mode, Tier: b.Tier,
+		Policy: b.Policy.Name, PolicyDigest: b.Policy.Digest, Trigger: b.Trigger, Mode: b.Mode, Tier: b.Tier, Model: b.Model,
 		Provenance: s.Provenance.String(), Scope: scope, Through: opt(s.Through), FirstKept: opt(s.FirstKept), Split: s.Split,
 		SawThrough: opt(s.SawThrough), Dropped: s.Dropped, Covered: s.Covered, TokensBefore: b.TokensBefore,
 		TokensAfter: b.TokensAfter, Survival: b.Survival, Usage: ev.Usage, CostMicros: b.CostMicros, Focus: b.Focus,
