@@ -70,7 +70,11 @@ func turnLine(t *api.Turn, width int) string {
 		asked = clip(asked, room*2/3)
 		what = asked + faint.Render(" ⇒ ") + clip(answer, max(10, room-3-len([]rune(asked))))
 	}
-	return fmt.Sprintf("%s %s  %s %s  %s", idStyle.Render(short(t.ID)), fmt.Sprintf("%5d", t.Depth), faint.Render(at.UTC().Format("2006-01-02 15:04:05")), fmt.Sprintf("%7s", grouped(t.TokenCount)), what)
+	text := fmt.Sprintf("%s %s  %s %s  %s", idStyle.Render(short(t.ID)), fmt.Sprintf("%5d", t.Depth), faint.Render(at.UTC().Format("2006-01-02 15:04:05")), fmt.Sprintf("%7s", grouped(t.TokenCount)), what)
+	if width > 0 {
+		text = cut(text, width)
+	}
+	return text
 }
 
 // did is what a compaction did, in a few words.

@@ -63,9 +63,14 @@ func TestFitsTheTerminal(t *testing.T) {
 		}{
 			"sessions": {func() { out.WriteString(e.sessionTable(sessions)) }, []string{short(sessions[0].ID), "2025-04-29", "why does the build", "labellabel", "closed", "a-second-agent"}},
 			"context":  {func() { e.printContext(cx, true) }, []string{short(cx.Sources[39].Turn), "175,481 of 165,232", "counted by wolffish-1", "why does the build fail"}},
-			"folded":   {func() { e.printContext(cx, false) }, []string{"24 more"}},
-			"tree":     {func() { e.printTree(tree, anID(0)) }, []string{short(anID(9)), short(anID(5)), "8 compactions more", "68 more", "◀"}},
-			"compare":  {func() { out.WriteString(x.table(e)) }, []string{"123,456,789,012", "relative", "earlier", "ledgerctl help compare"}},
+			"log": {func() {
+				m := turns.TextMessage(turns.Assistant, words)
+				turn := api.Turn{ID: anID(1), Depth: 12_345, TokenCount: 1_234_567, Messages: []turns.Message{turns.TextMessage(turns.User, strings.Repeat("日本語", 50))}, Response: &m}
+				fmt.Fprintln(&out, turnLine(&turn, width))
+			}, []string{short(anID(1)), "1,234,567", "日本語"}},
+			"folded":  {func() { e.printContext(cx, false) }, []string{"24 more"}},
+			"tree":    {func() { e.printTree(tree, anID(0)) }, []string{short(anID(9)), short(anID(5)), "8 compactions more", "68 more", "◀"}},
+			"compare": {func() { out.WriteString(x.table(e)) }, []string{"123,456,789,012", "relative", "earlier", "ledgerctl help compare"}},
 			"import": {func() {
 				a := imported{e: e, files: 2}
 				if err := a.add(rep, false); err != nil {

@@ -89,7 +89,7 @@ type ccTree struct {
 	mains   map[string]*ccBranch // by sessionId
 
 	titles    map[string]ccTitles // by sessionId
-	summaries map[ccKey]turns.Raw // by the line that they sum up to
+	summaries []ccSummed          // in the file's order
 
 	sides   map[ccKey]*ccBranch  // sub-agents by sessionId and agent
 	current map[string]*ccBranch // by sessionId: its branch that was last written to, no sidechain
@@ -105,8 +105,8 @@ type ccTree struct {
 func newCCTree(opt ClaudeOptions) *ccTree {
 	return &ccTree{
 		opt: opt, index: make(map[ccKey]*ccAnchor), content: make(map[ccKey]ccKey), mains: make(map[string]*ccBranch),
-		titles: make(map[string]ccTitles), summaries: make(map[ccKey]turns.Raw),
-		sides: make(map[ccKey]*ccBranch), current: make(map[string]*ccBranch), msgs: make(map[ccKey]*ccTurn),
+		titles: make(map[string]ccTitles),
+		sides:  make(map[ccKey]*ccBranch), current: make(map[string]*ccBranch), msgs: make(map[ccKey]*ccTurn),
 		calls: make(map[ccKey]*ccCall),
 	}
 }

@@ -47,9 +47,9 @@ func (t titles) texts() map[turns.ID]string {
 func (c *ClaudeReader) Titles() map[turns.ID]string {
 	k := c.tree
 	var out titles
-	for leaf, text := range k.summaries {
-		if a := k.index[leaf]; a != nil && a.b != nil {
-			out.set(a.b.id, text, false)
+	for _, s := range k.summaries {
+		if a := k.index[s.leaf]; a != nil && a.b != nil {
+			out.set(a.b.id, s.text, false)
 		}
 	}
 	for session, named := range k.titles {
@@ -64,14 +64,24 @@ func (c *ClaudeReader) Titles() map[turns.ID]string {
 // ccTitles are a session's names: of a model, of a person.
 type ccTitles struct{ ai, person turns.Raw }
 
+// ccSummed is a summary of a session, and the line that it is as of.
+type ccSummed struct {
+	leaf ccKey
+	text turns.Raw
+}
+
+// maxTitles is how many lines that name sessions are held on to.
+const maxTitles = 10_000
+
 // title takes a line that names a session; true: that is all that it says.
 func (k *ccTree) title(rec *ccRecord) bool {
-	if rec.name.Kind() != '"' {
+	_, known := k.titles[rec.session]
+	if rec.name.Kind() != '"' || len(rec.name) > 8*maxTitle || !known && len(k.titles)+len(k.summaries) >= maxTitles {
 		return false
 	}
 	switch rec.typ {
 	case "summary":
-		k.summaries[ccKeyOf(rec.leaf)] = rec.name
+		k.summaries = append(k.summaries, ccSummed{ccKeyOf(rec.leaf), rec.name})
 		return false // most are of sessions in other files
 	case "ai-title", "custom-title":
 		t := k.titles[rec.session]

@@ -24,6 +24,8 @@ func TestTitles(t *testing.T) {
 		"the last":     {"claude", []string{user, `{"type":"ai-title","aiTitle":"One","sessionId":"s1"}`, `{"type":"ai-title","aiTitle":"  Two\n words ","sessionId":"s1"}`}, []string{"Two words"}},
 		"a person's":   {"claude", []string{`{"type":"custom-title","customTitle":"Mine","sessionId":"s1"}`, user, `{"type":"ai-title","aiTitle":"Its","sessionId":"s1"}`}, []string{"Mine"}},
 		"a summary":    {"claude", []string{`{"type":"summary","summary":"Sum","leafUuid":"u1"}`, `{"type":"summary","summary":"of another file","leafUuid":"x"}`, user}, []string{"Sum"}},
+		"summaries":    {"claude", []string{`{"type":"summary","summary":"One","leafUuid":"u1"}`, user, `{"type":"assistant","uuid":"a1","parentUuid":"u1","sessionId":"s1","timestamp":"2026-01-02T03:04:06Z","message":{"id":"m1","role":"assistant","content":[{"type":"text","text":"done"}]}}`, `{"type":"summary","summary":"Two","leafUuid":"a1"}`}, []string{"Two"}},
+		"too long":     {"claude", []string{user, `{"type":"ai-title","aiTitle":"` + strings.Repeat("x", 5000) + `","sessionId":"s1"}`}, nil},
 		"two":          {"claude", []string{user, other, `{"type":"ai-title","aiTitle":"B","sessionId":"s2"}`, `{"type":"ai-title","aiTitle":"A","sessionId":"s1"}`, `{"type":"ai-title","aiTitle":"C","sessionId":"s3"}`}, []string{"A", "B"}},
 		"no text":      {"claude", []string{user, `{"type":"ai-title","aiTitle":7,"sessionId":"s1"}`, `{"type":"ai-title","aiTitle":" ","sessionId":"s1"}`}, nil},
 		"codex":        {"codex", []string{codex, `{"type":"event_msg","payload":{"type":"thread_name_updated","thread_id":"019ddba6-d9ca-71d2-89c3-5dd074c317b3","thread_name":"FAQ"}}`}, []string{"FAQ"}},
