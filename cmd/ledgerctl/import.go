@@ -366,11 +366,10 @@ func (im *importer) exported(ctx context.Context, meta turns.Raw) (turns.ID, err
 	if err != nil {
 		return turns.ID{}, nil
 	}
-	_, err = im.c.Session(ctx, turns.ID(u))
-	if coded(err, api.NotFound) {
-		return turns.ID{}, nil
+	if had, err := im.has(ctx, turns.ID(u)); !had || err != nil {
+		return turns.ID{}, err
 	}
-	return turns.ID(u), err
+	return turns.ID(u), nil
 }
 
 // ours reports whether a step of an export was written by us.
@@ -449,15 +448,23 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 	switch {
 	case st.Open != nil:
 		rep.Sessions = append(rep.Sessions, st.Open.ID)
-		return im.open(ctx, st.Open, rep)
+		had, err := im.has(ctx, st.Open.ID)
+		if err == nil {
+			err = im.open(ctx, st.Open, rep)
+		}
+		return had, err
 	case st.Fork != nil:
 		rep.Forks++
 		rep.Sessions = append(rep.Sessions, st.Fork.ID)
-		s, err := im.c.Fork(ctx, st.Fork.At.Session, api.CreateFork{ID: st.Fork.ID, Turn: im.pieces.last(st.Fork.At.Turn), Meta: st.Fork.Meta})
+		had, err := im.has(ctx, st.Fork.ID)
+		if err != nil {
+			return false, err
+		}
+		_, err = im.c.Fork(ctx, st.Fork.At.Session, api.CreateFork{ID: st.Fork.ID, Turn: im.pieces.last(st.Fork.At.Turn), Meta: st.Fork.Meta})
 		if coded(err, api.NotFound) {
 			err = fmt.Errorf("%w: %w", errNoParent, err)
 		}
-		return err == nil && s.Turns > 0, err
+		return had, err
 	case st.Append != nil:
 		rep.Turns++
 		return im.append(ctx, st.Append)
@@ -467,7 +474,16 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 	}
 }
 
-func (im *importer) open(ctx context.Context, o *interchange.Open, rep *report) (dup bool, err error) {
+// has reports whether a session is in the ledger.
+func (im *importer) has(ctx context.Context, id turns.ID) (bool, error) {
+	_, err := im.c.Session(ctx, id)
+	if coded(err, api.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (im *importer) open(ctx context.Context, o *interchange.Open, rep *report) error {
 	r := api.CreateSession{ID: o.ID}
 	r.Meta, r.Model = o.Meta, &o.Model
 	if len(o.System) > 0 {
@@ -482,13 +498,13 @@ func (im *importer) open(ctx context.Context, o *interchange.Open, rep *report) 
 	if sp := o.SpawnedBy; !sp.IsZero() {
 		r.SpawnedBy = &api.SpawnedBy{Session: sp.Session, Turn: sp.Turn}
 	}
-	s, err := im.c.Create(ctx, r)
+	_, err := im.c.Create(ctx, r)
 	if coded(err, api.NotFound) && r.SpawnedBy != nil {
 		rep.Losses = append(rep.Losses, interchange.Loss{What: "repaired", Reason: "the session that spawned it is not in the ledger; meta names it", Record: o.ID.String()})
 		r.SpawnedBy = nil
-		s, err = im.c.Create(ctx, r)
+		_, err = im.c.Create(ctx, r)
 	}
-	return err == nil && s.Turns > 0, err
+	return err
 }
 
 // moment is a time that the source gives; nil where it gives none.
