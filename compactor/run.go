@@ -93,7 +93,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 			in.MaxTokens = min(in.MaxTokens, maxWritten)
 		}
 		out, err := t.Summarizer.Summarize(ctx, in)
-		usage, cost = addUsage(usage, out.Usage), cost+out.CostMicros
+		usage, cost = AddUsage(usage, out.Usage), cost+out.CostMicros
 		if err == nil {
 			if out.Tier == "" {
 				out.Tier = t.Name
@@ -339,7 +339,7 @@ func (plan *Plan) mode() Mode {
 	return plan.Policy.Mode
 }
 
-func addUsage(a, b *turns.Usage) *turns.Usage {
+func AddUsage(a, b *turns.Usage) *turns.Usage {
 	switch {
 	case a == nil:
 		return b

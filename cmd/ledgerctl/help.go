@@ -310,8 +310,10 @@ compactions of its own agent are passed over.
 
 The first table: calls; those before which a compaction came into force, or
 parts were shortened; those that do not fit the budget; the context, mean and
-largest; all that was sent; what of it went to the cache again; the cost with
-a prefix cache; that over the cheapest.
+largest; all that was sent; what of it went to the cache again; what the
+summarizer read (a model would be paid for it besides); the cost with a prefix
+cache; that over the cheapest. Below: what a policy that compacts where that
+pays expected of it, and what came of it.
 
 The second: of the paths, identifiers, numbers and error lines that the agent
 writes again and that stand in a covered or shortened turn, how many are in

@@ -152,6 +152,11 @@ func showCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if t.Compaction != nil { // which tells of the calls since, too
+			if t, err = c.Compaction(cmd.Context(), t.Session, t.ID); err != nil {
+				return err
+			}
+		}
 		switch {
 		case cmd.Flags().Changed("part"):
 			return e.showPart(cmd.Context(), c, t, part)
@@ -245,6 +250,10 @@ func (e *env) showTurn(t *api.Turn) {
 				break
 			}
 			row("shorter", "%s %s %d.%d: %s, %s → %s characters", short(x.Turn), x.Half, x.Message, x.Part, x.Method, grouped(x.Before), grouped(x.After))
+		}
+		if s := k.Since; s != nil {
+			row("since", "%s: %s tokens in, %s of them from the cache; the first wrote %s to it", plural(s.Calls, "call"),
+				grouped(s.Total.InputTokens), grouped(s.Total.CacheRead), grouped(s.First.CacheCreation))
 		}
 		if k.CostMicros > 0 {
 			row("cost", "$%.4f", float64(k.CostMicros)/1e6)

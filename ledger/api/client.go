@@ -249,6 +249,12 @@ func (c *Client) Compactions(ctx context.Context, session turns.ID) iter.Seq2[Tu
 	return c.turns(ctx, "compaction.list", session, "", func(after string) any { return ListCompactions{Page: Page{After: after}} })
 }
 
+// Compaction is compaction.get.
+func (c *Client) Compaction(ctx context.Context, session, id turns.ID) (*Turn, error) {
+	out := new(Turn)
+	return out, c.Call(ctx, "compaction.get", session, GetTurn{ID: id}, out)
+}
+
 func (c *Client) turns(ctx context.Context, verb string, session turns.ID, after string, page func(after string) any) iter.Seq2[Turn, error] {
 	return func(yield func(Turn, error) bool) {
 		for after := after; ; {

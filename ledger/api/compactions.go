@@ -33,6 +33,16 @@ type Compaction struct {
 	FromOriginals bool            `json:"from_originals,omitempty,omitzero"`
 	Flush         string          `json:"flush,omitempty,omitzero"` // what became of the flush before it: done, silent, failed, expired, skipped
 	DurationMS    uint64          `json:"duration_ms"`
+	Since         *Since          `json:"since,omitempty,omitzero"` // by compaction.get
+}
+
+// Since is the calls that were made with a compaction in force, on the way to the
+// session's head, as far as their usage was reported: against what its trigger
+// expected. What the first wrote to the cache is what the rewrite took.
+type Since struct {
+	Calls uint64      `json:"calls"` // at most 10,000 are looked at
+	First turns.Usage `json:"first"`
+	Total turns.Usage `json:"total"`
 }
 
 // Elision is one part that is shown shortened.

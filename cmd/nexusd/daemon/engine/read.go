@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"nexus/compactor"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -29,6 +30,84 @@ func (e *Engine) GetTurn(ctx context.Context, c Caller, session turns.ID, req ap
 		return nil, err
 	}
 	return e.turnOf(t, ev, true)
+}
+
+// GetCompaction is compaction.get: a compaction, and the calls since.
+func (e *Engine) GetCompaction(ctx context.Context, c Caller, session turns.ID, req api.GetTurn) (*api.Turn, error) {
+	t, err := e.GetTurn(ctx, c, session, req)
+	if err != nil {
+		return nil, err
+	}
+	if t.Compaction == nil {
+		return nil, &api.Error{Code: api.NotFound, Message: "turn " + req.ID.String() + " is not a compaction"}
+	}
+	s, err := e.row(ctx, c, session, false)
+	if err != nil {
+		return nil, err
+	}
+	head, err := e.headNode(s)
+	if err != nil {
+		return nil, err
+	}
+	n, err := e.find(s, req.ID)
+	if err != nil {
+		return nil, err
+	}
+	if on, err := lineage.IsAncestor(e.Store, n, head); !on || err != nil {
+		return t, err // the head was moved back, before it
+	}
+	t.Compaction.Since, err = e.since(ctx, n, head)
+	return t, err
+}
+
+// maxSince is how many events are looked at for the calls since a compaction.
+const maxSince = 10_000
+
+// since is the calls with the compaction n in force on the way to head; nil for none.
+func (e *Engine) since(ctx context.Context, n, head lineage.Node) (*api.Since, error) {
+	if head.Depth <= n.Depth {
+		return nil, nil
+	}
+	if far := n.Depth + maxSince; head.Depth > far {
+		var err error
+		if head, err = lineage.At(e.Store, head, far); err != nil {
+			return nil, err
+		}
+	}
+	ranges, err := lineage.Segments(e.Store, head, n.Depth+1)
+	if err != nil {
+		return nil, err
+	}
+	out := new(api.Since)
+scan:
+	for _, r := range ranges {
+		for payload, err := range e.Store.Range(r) {
+			if err != nil {
+				return nil, err
+			}
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
+			}
+			ev, err := turns.Decode(payload)
+			if err != nil {
+				return nil, err
+			}
+			if ev.Kind == turns.KindCompaction {
+				break scan
+			}
+			if ev.Usage == nil {
+				continue
+			}
+			if out.Calls++; out.Calls == 1 {
+				out.First = *ev.Usage
+			}
+			out.Total = *compactor.AddUsage(&out.Total, ev.Usage)
+		}
+	}
+	if out.Calls == 0 {
+		return nil, nil
+	}
+	return out, nil
 }
 
 // turnEvent is the row of a turn and the event that it stands in.

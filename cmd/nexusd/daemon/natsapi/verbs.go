@@ -96,11 +96,7 @@ var verbs = []verb{
 		return c.engine.ListCompactions(ctx, c.caller, c.session, r)
 	}),
 	on("compaction.get", true, "a compaction by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
-		t, err := c.engine.GetTurn(ctx, c.caller, c.session, r)
-		if err == nil && t.Compaction == nil {
-			return nil, &api.Error{Code: api.NotFound, Message: "turn " + r.ID.String() + " is not a compaction"}
-		}
-		return t, err
+		return c.engine.GetCompaction(ctx, c.caller, c.session, r)
 	}),
 	on("compaction.expand", true, "the turns that a compaction stands for", func(ctx context.Context, c *call, r api.ExpandCompaction) (*api.TurnList, error) {
 		return c.engine.Expand(ctx, c.caller, c.session, r)
