@@ -95,11 +95,15 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID, w
 	if err != nil || d == nil {
 		return nil, nil, err
 	}
+	threshold := uint64(0)
+	if e.traces(ctx) {
+		threshold = compactor.Threshold(d.path, d.policy)
+	}
 	ref, how, err := e.settle(ctx, c, d, wait)
 	e.trace(ctx, "compaction decided", slog.Any("session", session), slog.Any("head", d.path.Head.Ref.Turn), slog.String("policy", d.policy.Name),
 		slog.Uint64("version", d.policy.Version), slog.String("mode", string(d.policy.Mode)), slog.Bool("due", d.due), slog.String("trigger", d.trigger.Kind),
 		slog.Uint64("tokens", d.load.Tokens), slog.Uint64("overhead", d.path.Overhead), slog.Uint64("reported", d.load.Reported),
-		slog.Uint64("threshold", compactor.Threshold(d.path, d.policy)), slog.Uint64("budget", d.budget), slog.Bool("fits", d.fits),
+		slog.Uint64("threshold", threshold), slog.Uint64("budget", d.budget), slog.Bool("fits", d.fits),
 		slog.String("does", how), slog.Duration("took", e.Now().Sub(began)))
 	if err != nil || ref.IsZero() {
 		return nil, d, err
@@ -168,7 +172,12 @@ func (e *Engine) compactInTime(ctx context.Context, c Caller, session turns.ID, 
 
 // trace writes a line of the debug log: sizes and ids, never content.
 func (e *Engine) trace(ctx context.Context, msg string, attrs ...slog.Attr) {
-	if e.Logger != nil {
+	if e.traces(ctx) {
 		e.Logger.LogAttrs(ctx, slog.LevelDebug, msg, attrs...)
 	}
+}
+
+// traces reports whether the debug log is kept.
+func (e *Engine) traces(ctx context.Context) bool {
+	return e.Logger != nil && e.Logger.Enabled(ctx, slog.LevelDebug)
 }
