@@ -20,6 +20,19 @@ const (
 	KeepOpen OpenCalls = 1
 )
 
+const whyPending = "the call waits for its response"
+
+// Pending is the tokens of what stands for calls that wait at the head: it is
+// gone when their responses come.
+func (c Context) Pending() (n uint64) {
+	for i := range c.Sources {
+		if c.Sources[i].Why == whyPending {
+			n += c.Sources[i].Tokens
+		}
+	}
+	return n
+}
+
 // RenderOptions are what a caller may ask of a rendering. The zero value is [Render]'s.
 type RenderOptions struct {
 	Open OpenCalls
@@ -315,7 +328,7 @@ func (r *renderer) release() {
 
 func (r *renderer) end(open OpenCalls) {
 	if open == AnswerOpen || len(r.open) == 0 {
-		r.synthesize("[no response yet: the call is pending]", "the call waits for its response")
+		r.synthesize("[no response yet: the call is pending]", whyPending)
 		r.release()
 		return
 	}

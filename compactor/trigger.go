@@ -195,6 +195,13 @@ func (p Path) largeOutputs(pol Policy) (at []partAt, largest uint64) {
 	return at, largest
 }
 
+// HasLargeOutputs reports whether a result of a tool behind the newest response
+// is longer than the policy allows and shown whole.
+func HasLargeOutputs(p Path, pol Policy) bool {
+	_, n := p.largeOutputs(pol)
+	return n > 0
+}
+
 // Threshold is the number of tokens, overhead included, above which a context
 // on p is due.
 func Threshold(p Path, pol Policy) uint64 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -137,12 +138,16 @@ func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.S
 	if !ev.Parent.IsZero() {
 		ack.Parent = &ev.Parent.Turn
 	}
-	if err := e.fillGauge(ack, s, &set, node); err != nil {
+	next, err := e.fillGauge(ack, s, &set, node, &req)
+	if err != nil {
 		return nil, nil, err
 	}
 	return &draft{event: ev, body: body, after: func(seq uint64, hash turns.Hash) {
 		ack.Hash, ack.Position = hash, position(seq)
 		ch.open, ch.openAt = turned.Open, ev.Ref()
+		if next != nil {
+			e.measures.put(s.ID, *next, measuredBytes)
+		}
 	}}, ack, nil
 }
 
@@ -170,29 +175,44 @@ func (e *Engine) attaches(s *ledger.Session, head lineage.Node, parent turns.ID)
 	return headMoved(s, "parent is "+parent.String())
 }
 
-// fillGauge sets what an ack says of the context that the next call gets.
-func (e *Engine) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Settings, head lineage.Node) error {
+// fillGauge sets what an ack says of the context that the next call gets. Turn is
+// what is about to be stored at head; nil: it is stored. Next is what the path
+// comes to with it; nil: that is only estimated.
+func (e *Engine) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Settings, head lineage.Node, turn *api.AppendTurn) (next *measured, err error) {
 	g, pol, err := e.gauge(s, set, head)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ack.Context = g
 	ack.Compaction.State = "idle"
 	l, err := e.load(s, g, head)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p := e.emptyPath(s, set, pol, head)
-	if _, due := compactor.DueAt(p, pol, l); due {
+	large := false
+	if needs := pol.NeedsPath(l); needs || pol.NeedsPath(compactor.Load{Turns: math.MaxUint64}) { // or will
+		m, ok := e.measuredAt(s, head, p, pol, turn)
+		if ok {
+			next = &m
+		}
+		if ok && needs {
+			l, large = m.load, m.large && pol.Mode != compactor.Manual
+			if !m.inForce.IsZero() {
+				p.InForce = &compactor.InForce{Body: turns.CompactionBody{TokensAfter: m.after}}
+			}
+		}
+	}
+	if _, due := compactor.DueAt(p, pol, l); due || large {
 		ack.Compaction.State = e.dueState(s.ID, head.Ref.Turn)
 	}
 	if ack.Flush, err = e.flushState(s, pol, head, compactor.FlushDue(p, pol, l)); err != nil {
-		return err
+		return nil, err
 	}
 	if e.preparing(s.ID) {
 		ack.Compaction.State = "preparing"
 	}
-	return nil
+	return next, nil
 }
 
 // ackAgain is the ack of a turn that is stored, as its first append got it.
@@ -217,7 +237,8 @@ func (e *Engine) ackAgain(ctx context.Context, c Caller, s *ledger.Session, ev *
 		ack.Open, ack.Abandoned, ack.Late = turned.Open, turned.Left, turned.Late
 		e.fitCalls(ack)
 	}
-	return ack, e.fillGauge(ack, s, &set, t.Node)
+	_, err = e.fillGauge(ack, s, &set, t.Node, nil)
+	return ack, err
 }
 
 // turned is what a stored turn did to the calls before it.

@@ -174,6 +174,9 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 	load := v.path.Load(v.context.Tokens)
 	_, v.due = compactor.DueAt(v.path, v.policy, load)
 	if req.Policy == nil && v.by == nil && head.Ref == s.Head {
+		if req.At.IsZero() {
+			e.measure(s, v.policy, v.path, v.context)
+		}
 		if v.flush, err = e.flushState(s, v.policy, head, compactor.FlushDue(v.path, v.policy, load)); err != nil {
 			return nil, err
 		}

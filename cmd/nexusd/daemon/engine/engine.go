@@ -70,7 +70,8 @@ type Engine struct {
 	preambles cache[blobName, *turns.Preamble] // large ones, decoded
 	overheads cache[preambleName, uint64]      // their tokens
 	digests   cache[preambleName, turns.Hash]
-	arrivals  cache[arrival, seal.Key] // keys of sessions that an import is about to open
+	measures  cache[turns.ID, measured] // by session
+	arrivals  cache[arrival, seal.Key]  // keys of sessions that an import is about to open
 
 	mu     sync.Mutex
 	chains map[string]*chain // by subject pattern; guarded by mu

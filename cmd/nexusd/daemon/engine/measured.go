@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"nexus/compactor"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// measured is what the path of a session's head came to when it was last loaded,
+// and what was appended since has added. From it an ack tells what the next
+// context will decide under a policy that decides on the path: by the policy's own
+// counter and measure, without a read. What rendering puts around calls that were
+// left open since is not in it, nor what takes the path itself: how a calibrated
+// measure is calibrated, and what a rewrite would cost and save.
+type measured struct {
+	head     turns.Ref
+	settings uint64    // index of the event that they stood in
+	inForce  turns.Ref // the compaction
+	after    uint64    // tokens that it said it left
+	load     compactor.Load
+	large    bool // a result that nothing answers yet is too large
+}
+
+// measuredBytes is what one weighs in its cache: 262,144 sessions are remembered.
+const measuredBytes = 256
+
+// measure remembers a path that was loaded at the head of s, and its context.
+func (e *Engine) measure(s *ledger.Session, pol compactor.Policy, p compactor.Path, cx compactor.Context) {
+	m := measured{head: p.Head.Ref, settings: s.Settings, load: p.Load(cx.Tokens - cx.Pending())}
+	if p.InForce != nil {
+		m.inForce, m.after = p.InForce.Node.Ref, p.InForce.Body.TokensAfter
+	}
+	m.large = compactor.HasLargeOutputs(p, pol)
+	e.measures.put(s.ID, m, measuredBytes)
+}
+
+// measuredAt is what the path of a node comes to: the head that was measured, or
+// the turn that is about to follow it. False: it is not known.
+func (e *Engine) measuredAt(s *ledger.Session, n lineage.Node, p compactor.Path, pol compactor.Policy, turn *api.AppendTurn) (measured, bool) {
+	m, ok := e.measures.get(s.ID)
+	in, err := e.inForceAt(s, n)
+	if !ok || err != nil || m.settings != s.Settings || m.inForce != in {
+		return m, false
+	}
+	m.load.Idle = 0
+	if turn == nil {
+		return m, m.head == n.Ref
+	}
+	if m.head != n.Parent {
+		return m, false
+	}
+	m.head = n.Ref
+	m.load.Turns++
+	m.load.Messages += uint64(len(turn.Messages))
+	sent := tokens.Messages(p.Counter, turn.Messages)
+	m.load.Tokens += sent
+	if m.load.Reported > 0 {
+		m.load.Reported += sent
+	}
+	p.Halves = []compactor.HalfTurn{{Ref: n.Ref, Depth: n.Depth, Half: turns.MessagesHalf, Messages: turn.Messages}}
+	m.large = m.large || compactor.HasLargeOutputs(p, pol)
+	if turn.Response == nil {
+		return m, true
+	}
+	came := p.Counter.Message(turn.Response)
+	m.large = false
+	m.load.Messages++
+	m.load.Tokens += came
+	if m.load.Reported > 0 {
+		m.load.Reported += came
+	}
+	if turn.Usage != nil && turn.Usage.InputTokens > 0 {
+		m.load.Reported = turn.Usage.InputTokens + came
+	}
+	return m, true
+}
