@@ -108,14 +108,19 @@ func (x *comparison) table(e *env) string {
 	kept, keeps := x.keptRows()
 	return wrapped(e.width, faint.Render(x.what()), "  ") + "\n\n" + e.stacked(numbers(cost), costs) +
 		"\n" + wrapped(e.width, faint.Render("of the facts that the agent writes again, those in its context:"), "  ") + "\n" + e.stacked(numbers(kept), keeps) +
-		"\n" + wrappedAll(cmp.Or(e.width, 100), append(x.forecasts(), claim))
+		"\n" + x.sentences(cmp.Or(e.width, 100))
 }
 
-func wrappedAll(width int, sentences []string) string {
+// sentences is what stands below the tables.
+func (x *comparison) sentences(width int) string {
 	var b strings.Builder
-	for _, s := range sentences {
-		b.WriteString(wrapped(width, s, "") + "\n")
+	for _, s := range x.forecasts() {
+		b.WriteString(wrapped(width, s, "  ") + "\n")
 	}
+	if b.Len() > 0 {
+		b.WriteByte('\n')
+	}
+	b.WriteString(wrapped(width, claim, "") + "\n")
 	return b.String()
 }
 
