@@ -117,6 +117,9 @@ func NewPlan(p Path, pol Policy, trigger turns.Trigger, opt Options) (*Plan, err
 	plan.fitUnseen(s)
 	s.keep = min(s.keep, less(s.target, s.summary))
 	cut, err := plan.chooseCut(s)
+	if opt.FromOriginals && p.InForce != nil && p.Head.Ref == p.InForce.Node.Ref {
+		cut, err = 0, nil // nothing came since: its summary alone is made anew
+	}
 	if err != nil && len(plan.chosen) > 0 {
 		plan.Quiet = true // enough is shortened: nothing need be covered
 		plan.view(plan.chosen)

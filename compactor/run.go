@@ -115,7 +115,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 		}
 		return Result{}, fmt.Errorf("%w: %w", ErrFailed, errors.Join(errorsOf(tried)...))
 	}
-	r, err := Compose(plan, Output{Text: clipTokens(plan.notice(counter), max(plan.Policy.inApprox(plan.SummaryTokens), 100)), Tier: NoticeTier}, counter)
+	r, err := Compose(plan, Output{Text: clipTokens(plan.notice(), max(plan.Policy.inApprox(plan.SummaryTokens), 100)), Tier: NoticeTier}, counter)
 	if err != nil {
 		return Result{}, nothing("a notice would not be smaller than what it stands for: %v", err)
 	}
@@ -191,8 +191,9 @@ func errorsOf(tried []Attempt) (out []error) {
 	return out
 }
 
-// notice says what is left out; it carries the last summary on where that fits.
-func (plan *Plan) notice(c tokens.Counter) string {
+// notice says what is left out, and carries the last summary on, cut to what
+// there is room for.
+func (plan *Plan) notice() string {
 	text := fmt.Sprintf("[%d earlier turns are left out here, without a summary. They are on the ledger.]", max(plan.Span.Covered, 1))
 	if plan.Nudge { // what it shortened is still there
 		return cmp.Or(plan.Policy.Elide.NudgeNotice, "[Older messages are shown shortened here, without a summary. They are whole on the ledger.]")
@@ -201,8 +202,9 @@ func (plan *Plan) notice(c tokens.Counter) string {
 		text = plan.fill(plan.Policy.Notice, "")
 	}
 	if previous := plan.Path.previousSummary(); previous != "" {
-		if whole := previous + "\n\n" + text; c.Text(whole) <= plan.SummaryTokens {
-			return whole
+		room := less(plan.Policy.inApprox(plan.SummaryTokens), (tokens.Approx{}).Text(text)+4)
+		if previous = clipTokens(previous, room); previous != "" {
+			return previous + "\n\n" + text
 		}
 	}
 	return text

@@ -3,6 +3,7 @@ package compactor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -262,5 +263,69 @@ func TestForModel(t *testing.T) {
 	}
 	if local := ForModel(all[4:], "b"); len(local) != 1 {
 		t.Errorf("without models: %v", local)
+	}
+}
+
+// A summary from the originals, asked for right behind a compaction, takes its
+// place and covers what it covered, under every policy that has summaries of its own.
+func TestFromOriginalsCoversNoMore(t *testing.T) {
+	for _, name := range Names() {
+		pol, _ := Builtin(name)
+		w := newWorld()
+		w.policy = pol
+		for i := range 60 {
+			must(t, w.turn(user(fmt.Sprint(i, words(300))), says(words(300))))
+		}
+		first, err := w.compact(pol, TriggerManual, Options{})
+		must(t, err)
+		if first.Quiet || first.Nudge {
+			continue
+		}
+		plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{FromOriginals: true, Originals: w.halves})
+		must(t, err)
+		if len(plan.Covered) != 0 || plan.Span.Through != first.Span.Through || plan.Span.FirstKept != first.Span.FirstKept {
+			t.Errorf("%s: covers %d halves more, through %v, before through %v", name, len(plan.Covered), plan.Span.Through, first.Span.Through)
+		}
+	}
+}
+
+// The notice, where every summarizer failed, carries the earlier summary on,
+// however long it is.
+func TestNoticeCarriesTheSummary(t *testing.T) {
+	for _, name := range Names() {
+		for _, share := range []float64{0.5, 0.9, 1} {
+			pol, _ := Builtin(name)
+			pol.Elide = Elide{}
+			w := newWorld()
+			w.policy, w.limits.ContextWindow = pol, 32_000
+			full := Tier{Name: "llm", Summarizer: summarizerFunc(func(_ context.Context, in Input) (Output, error) {
+				text := "KEYFACT-77 is the deploy key."
+				for i := 0; float64(approx.Text(text)) < share*float64(in.MaxTokens)-14; i++ {
+					text += fmt.Sprintf(" fact %d", i)
+				}
+				return Output{Text: text}, nil
+			})}
+			for n, i := 0, 0; n < 3 && i < 2000; i++ {
+				must(t, w.turn(user(fmt.Sprint(i, words(300))), says(words(300))))
+				p := w.path()
+				trigger, due := Due(p, pol, p.tokens())
+				if !due {
+					continue
+				}
+				plan, err := NewPlan(p, pol, trigger, Options{})
+				must(t, err)
+				tiers := []Tier{full}
+				if n > 0 {
+					tiers = nil
+				}
+				r, err := Run(t.Context(), plan, tiers, p.counter())
+				must(t, err)
+				must(t, w.compaction(r))
+				if text := textOf(&r.Body.Replacement[0]); !strings.Contains(text, "KEYFACT-77") || n > 0 && r.Body.Tier != NoticeTier {
+					t.Fatalf("%s, %v of the room, compaction %d by %s: %.200q", name, share, n+1, r.Body.Tier, text)
+				}
+				n++
+			}
+		}
 	}
 }
