@@ -15,7 +15,7 @@ import (
 )
 
 // Every real transcript, of every format that is read: it comes in, again
-// stores nothing, its contexts pass both providers' rules, and as an export it
+// stores nothing, its contexts pass all providers' rules, and as an export it
 // goes into a second ledger with the same hashes.
 func TestRealTranscripts(t *testing.T) {
 	data := filepath.Join("..", "..", "..", "shared", "data")
@@ -102,7 +102,7 @@ func TestRealTranscripts(t *testing.T) {
 	}
 }
 
-// checkViews renders a session for both providers.
+// checkViews renders a session for all providers.
 func checkViews(t *testing.T, c *api.Client, id turns.ID) (n int) {
 	t.Helper()
 	s, err := c.Session(t.Context(), id)

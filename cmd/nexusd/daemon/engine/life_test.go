@@ -402,7 +402,7 @@ func (l *life) reset(t *rapid.T) {
 	l.n++
 }
 
-// check renders the session for two providers.
+// check renders the session for three providers.
 func (l *life) check(*rapid.T) {
 	open, _ := l.calls()
 	var opts []strict.Option
