@@ -76,7 +76,7 @@ func manyNamed(what, name string, list []string) error {
 }
 
 // turn finds a turn: SESSION@head, SESSION@head~3, SESSION/TURN, or a turn's id
-// or unique prefix, searched over all sessions.
+// or the beginning or end of one, searched over all sessions.
 func (e *env) turn(ctx context.Context, name string) (*api.Client, *api.Session, turns.ID, error) {
 	if sess, at, ok := strings.Cut(name, "@"); ok {
 		c, s, err := e.session(ctx, sess)
