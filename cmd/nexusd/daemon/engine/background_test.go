@@ -352,3 +352,24 @@ func TestOneRunOnTwoDaemonsIsToldOnce(t *testing.T) {
 		t.Errorf("%d compactions, want 1", v.Compactions)
 	}
 }
+
+// Where a compaction was tried in vain none is tried again, until one is asked
+// for: then what was found is forgotten, also where the head comes back there.
+func TestARunEndsAPause(t *testing.T) {
+	e, slow := modelled(t)
+	s := dueSession(t, e, compactor.Background, false)
+	at := head(t, e, s)
+	e.pause(t.Context(), alice, s, at)
+	if got := e.dueState(s, at); got != "paused" || e.prepare(t.Context(), alice, s, at) != nil {
+		t.Fatalf("%s, want paused, and none made", got)
+	}
+	go func() { <-slow.began; close(slow.let) }()
+	if run := must(e.Compact(t.Context(), alice, s, api.RunCompaction{WaitMS: 20_000}, nil))(t); run.State != "done" {
+		t.Fatalf("%+v", run)
+	}
+	must(e.Move(t.Context(), alice, s, api.MoveSession{To: &at}, nil))(t)
+	if got := e.dueState(s, at); got != "due" {
+		t.Errorf("where the head was: %s, want due", got)
+	}
+	verified(t, e)
+}

@@ -85,3 +85,32 @@ func TestAgentSummarizesItself(t *testing.T) {
 	}
 	verified(t, e)
 }
+
+// A plan that an agent took is made again when it submits. Where the settings
+// were changed meanwhile it is another, and the summary is of neither.
+func TestASummaryOfAPlanUnderOtherSettings(t *testing.T) {
+	keep := api.SessionSettings{Policy: &api.Policy{Name: "nexus", Set: turns.Raw(`{"keep_tokens":2000}`)}}
+	for name, set := range map[string]api.SessionSettings{
+		"policy": keep,
+		"window": {Limits: &turns.Limits{ContextWindow: 12_000}},
+		"system": {System: &api.System{{Content: long(9_000)}}},
+	} {
+		e := newWorld().engine(t)
+		s := create(t, e, 32_000, "nexus")
+		for i := range 20 {
+			add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(3000)), "answer"))
+		}
+		taken := must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
+		must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: set}, nil))(t)
+		r := api.SubmitCompaction{Plan: taken.Plan, Text: "In short: questions were asked."}
+		if k, err := e.Submit(t.Context(), alice, s.ID, r, canon(r)); code(err) != api.Conflict {
+			t.Errorf("%s: %+v, %v; want conflict", name, k, err)
+		}
+		if v := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t); v.Compactions != 0 {
+			t.Errorf("%s: %d compactions", name, v.Compactions)
+		}
+		r.Plan = must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t).Plan
+		must(e.Submit(t.Context(), alice, s.ID, r, canon(r)))(t)
+		verified(t, e)
+	}
+}
