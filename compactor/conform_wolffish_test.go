@@ -541,7 +541,7 @@ func TestWOL19(t *testing.T) {
 	for i := range 6 {
 		w.read(t, lines(fmt.Sprint("leaf ", i), 2_400))
 	}
-	s := &scribe{text: "TASK: read"}
+	s := &scribe{text: "TASK: read them all, page and leaf 0 to leaf 5, line by line"}
 	w.pass(t, TriggerThreshold, s)
 	if given := Transcript(s.in[0]); !strings.Contains(given, page) {
 		t.Error("what is summarized is not the original")

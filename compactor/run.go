@@ -98,8 +98,12 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 			if out.Tier == "" {
 				out.Tier = t.Name
 			}
+			compose := Compose
+			if t.Local { // an extract is what was said
+				compose = accept
+			}
 			var r Result
-			if r, err = Compose(plan, plan.withImages(out), counter); err == nil {
+			if r, err = compose(plan, plan.withImages(out), counter); err == nil {
 				r.Usage, r.Tried, r.Body.CostMicros = usage, tried, cost
 				return r, nil
 			}
@@ -115,7 +119,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 		}
 		return Result{}, fmt.Errorf("%w: %w", ErrFailed, errors.Join(errorsOf(tried)...))
 	}
-	r, err := Compose(plan, Output{Text: clipTokens(plan.notice(), max(plan.Policy.inApprox(plan.SummaryTokens), 100)), Tier: NoticeTier}, counter)
+	r, err := accept(plan, Output{Text: clipTokens(plan.notice(), max(plan.Policy.inApprox(plan.SummaryTokens), 100)), Tier: NoticeTier}, counter)
 	if err != nil {
 		return Result{}, nothing("a notice would not be smaller than what it stands for: %v", err)
 	}
@@ -219,13 +223,25 @@ func (plan *Plan) fill(text, summary string) string {
 	return strings.NewReplacer("{summary}", summary, "{covered}", fmt.Sprint(plan.Span.Covered), "{messages}", fmt.Sprint(messages)).Replace(text)
 }
 
-// Compose is the compaction of plan with the summary out: a tier's, or one
-// that an agent wrote. It checks shape and size.
+// Compose is the compaction of plan with the summary out, which a model or an
+// agent wrote. It checks shape, size and substance.
 //
-// Errors: [ErrRefused] for text that is empty, not UTF-8, longer than the
-// plan allows, or that frees nothing. A text that only approx-1 takes for too
-// long, as it does in most scripts, stands where there is room for it.
+// Errors: [ErrRefused] for text that is empty, not UTF-8, longer than the plan
+// allows, that frees nothing, or says next to nothing of what it stands for; see
+// [Thin]. A text that only approx-1 takes for too long, as it does in most
+// scripts, stands where there is room for it.
 func Compose(plan *Plan, out Output, c tokens.Counter) (Result, error) {
+	if strings.TrimSpace(out.Text) != "" && !plan.Quiet {
+		if err := Thin(plan.Input(), out); err != nil {
+			return Result{}, err
+		}
+	}
+	return accept(plan, out, c)
+}
+
+// accept is the compaction of plan with the summary out, whoever wrote it, where
+// its shape and size pass.
+func accept(plan *Plan, out Output, c tokens.Counter) (Result, error) {
 	out.Text = strings.TrimSpace(out.Text)
 	refuse := func(format string, args ...any) (Result, error) {
 		return Result{}, fmt.Errorf("%w: by %s: %s", ErrRefused, out.Tier, fmt.Sprintf(format, args...))

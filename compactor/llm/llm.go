@@ -367,7 +367,7 @@ func (j *job) merge(ctx context.Context, parts [][]compactor.HalfTurn) (string, 
 			}
 			in := j.in
 			in.Known = j.onRecord()
-			text, err := j.ask(ctx, compactor.MergePrompt(in), compactor.Summaries(g, in.Known), j.in.Halves)
+			text, err := j.ask(ctx, compactor.MergePrompt(in), compactor.Summaries(g, in.Known), compactor.Input{Previous: strings.Join(g, "\n")}, j.in.Halves)
 			if err != nil {
 				return "", fmt.Errorf("merge of %d parts: %w", len(parts), err)
 			}
@@ -380,11 +380,12 @@ func (j *job) merge(ctx context.Context, parts [][]compactor.HalfTurn) (string, 
 func (j *job) part(ctx context.Context, previous string, halves []compactor.HalfTurn) (string, error) {
 	in := j.in
 	in.Previous, in.Halves, in.Known = previous, halves, j.onRecord()
-	return j.ask(ctx, compactor.Prompt(in), compactor.Transcript(in), halves)
+	return j.ask(ctx, compactor.Prompt(in), compactor.Transcript(in), in, halves)
 }
 
-// ask asks once, with retries, and keeps the memories of the answer.
-func (j *job) ask(ctx context.Context, system, content string, halves []compactor.HalfTurn) (string, error) {
+// ask asks once, with retries, for what stands for of, and keeps the memories of
+// the answer.
+func (j *job) ask(ctx context.Context, system, content string, of compactor.Input, halves []compactor.HalfTurn) (string, error) {
 	if err := j.spend.open(j.now()); err != nil {
 		return "", err
 	}
@@ -409,6 +410,10 @@ func (j *job) ask(ctx context.Context, system, content string, halves []compacto
 		return "", fmt.Errorf("%w: it is longer than what it summarizes", ErrAnswer)
 	}
 	out, err := j.template.Parse(a.text, halves)
+	if err == nil {
+		of.MaxTokens = j.in.MaxTokens
+		err = compactor.Thin(of, out)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrAnswer, err)
 	}

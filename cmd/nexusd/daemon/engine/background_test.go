@@ -30,7 +30,7 @@ func (h held) Summarize(ctx context.Context, in compactor.Input) (compactor.Outp
 	case <-ctx.Done():
 		return compactor.Output{}, ctx.Err()
 	}
-	return compactor.Output{Text: fmt.Sprintf("what was said in %d halves", len(in.Halves))}, nil
+	return compactor.Output{Text: fmt.Sprintf("what was said in %d halves, page after page, each of so many sentences", len(in.Halves))}, nil
 }
 
 // works runs the engine's background until the test ends.
