@@ -99,7 +99,7 @@ func (p Path) covering(pol Policy, total uint64, s sizes) (f Forecast) {
 		return f
 	}
 	once, wanted := write*float64(f.Rewrite), p.price(pol, f.Rewrite)
-	if q := p.Prices.Summarizer; q.Input > 0 {
+	if q := p.Prices.Summarizer; q.Input > 0 && p.Prices.Model.Input > 0 {
 		asked := float64(f.Saves)*float64(q.Input) + float64(min(s.summary, maxWritten))*float64(q.Output)
 		once, wanted = once+asked, wanted+asked
 	}

@@ -75,7 +75,8 @@ type Attempt struct {
 // none does. Counter must be the one that the path's tokens were counted by.
 //
 // When ctx's deadline passes, the notice is taken. When ctx is canceled, Run
-// returns its error. Other errors: [ErrNothing] where not even a notice would
+// returns its error. With an error comes what the tries in vain used. Other
+// errors: [ErrNothing] where not even a notice would
 // free a token.
 func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) (Result, error) {
 	if plan.Quiet {
@@ -110,18 +111,19 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 		}
 		tried = append(tried, Attempt{t.Name, err})
 	}
+	spent := Result{Usage: usage, Tried: tried, Body: turns.CompactionBody{CostMicros: cost}}
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
-		return Result{}, fmt.Errorf("summarize through %v: %w", plan.Span.Through, err)
+		return spent, fmt.Errorf("summarize through %v: %w", plan.Span.Through, err)
 	}
 	if plan.Policy.OnFailure == "fail" {
 		if len(tried) == 0 {
-			return Result{}, fmt.Errorf("%w: none of the policy's summarizers is there", ErrFailed)
+			return spent, fmt.Errorf("%w: none of the policy's summarizers is there", ErrFailed)
 		}
-		return Result{}, fmt.Errorf("%w: %w", ErrFailed, errors.Join(errorsOf(tried)...))
+		return spent, fmt.Errorf("%w: %w", ErrFailed, errors.Join(errorsOf(tried)...))
 	}
 	r, err := accept(plan, Output{Text: clipTokens(plan.notice(), max(plan.Policy.inApprox(plan.SummaryTokens), 100)), Tier: NoticeTier}, counter)
 	if err != nil {
-		return Result{}, nothing("a notice would not be smaller than what it stands for: %v", err)
+		return spent, nothing("a notice would not be smaller than what it stands for: %v", err)
 	}
 	r.Usage, r.Tried, r.Body.CostMicros = usage, tried, cost
 	return r, nil

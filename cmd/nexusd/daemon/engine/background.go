@@ -28,7 +28,7 @@ type background struct {
 	jobs    sync.Map         // session → *job, queued or being made
 	agents  map[string]int   // jobs of an agent
 	failed  map[jobName]*job // for a while, so that who asked is told
-	vain    sync.Map         // session → head at which there was nothing to gain
+	vain    sync.Map         // session → strikes, while it has any
 	vains   int              // sessions in vain
 }
 
@@ -40,6 +40,7 @@ type job struct {
 	caller  Caller
 	session turns.ID
 	what    compaction
+	strikes uint64        // in a row, after which it is not tried again at once
 	done    chan struct{} // closed when the rest is set
 	ref     turns.Ref
 	err     error
@@ -118,6 +119,7 @@ func (e *Engine) work(ctx context.Context, j *job) {
 		head = s.Head.Turn
 	}
 	j.ref, j.err = e.attempt(ctx, j)
+	ended := ctx.Err() != nil
 	b := &e.background
 	leave := e.enter(ctx)
 	j.ended = e.Now()
@@ -128,31 +130,85 @@ func (e *Engine) work(ctx context.Context, j *job) {
 	if j.err != nil && !j.what.request.id.IsZero() {
 		b.remember(j)
 	}
-	leave()
-	if errors.Is(j.err, api.ErrNothing) && j.what.ifDue {
-		e.pause(ctx, j.caller, j.session, head)
+	paused := false
+	switch nothing := errors.Is(j.err, api.ErrNothing); {
+	case j.err == nil:
+		b.forgive(j.session)
+	case nothing && j.what.ifDue:
+		paused = b.strike(j.session, strikes{head: head, nothing: true})
+	case j.what.ifDue && !ended:
+		paused = b.strike(j.session, b.again(j, head))
 	}
-	close(j.done)
-	if j.err != nil && !errors.Is(j.err, api.ErrNothing) && ctx.Err() == nil && e.Logger != nil {
+	close(j.done) // before anybody can look for it in vain
+	leave()
+	if paused {
+		e.notify(j.caller, j.session, "compaction.paused", turns.ID{}, "", nil)
+	}
+	if j.err != nil && !errors.Is(j.err, api.ErrNothing) && !ended && e.Logger != nil {
 		e.Logger.Warn("a compaction in the background failed", "session", j.session, "code", api.FromError(j.err).Code)
+	}
+}
+
+// strikes is what came of tries in vain to make a compaction that is due. Where
+// there was nothing to gain, none is tried again at that head. Where it failed,
+// it is tried again, at once until there were as many strikes as the policy
+// says, and then after a wait, twice as long each time.
+type strikes struct {
+	head    turns.ID
+	nothing bool
+	failed  uint64    // in a row
+	until   time.Time // not tried before; zero: at once
+}
+
+const (
+	firstWait = 30 * time.Second
+	lastWait  = 10 * time.Minute
+)
+
+// again is the strikes after a job that failed at a head. b.mu is held.
+func (b *background) again(j *job, head turns.ID) strikes {
+	was, _ := b.vain.Load(j.session)
+	s, _ := was.(strikes)
+	s.head, s.nothing = head, false
+	if s.failed++; s.failed >= max(1, j.strikes) {
+		wait := lastWait
+		if more := s.failed - max(1, j.strikes); more < 5 {
+			wait = min(lastWait, firstWait<<more)
+		}
+		s.until = j.ended.Add(wait)
+	}
+	return s
+}
+
+// strike notes strikes, and reports whether they pause the session's compaction
+// anew. b.mu is held.
+func (b *background) strike(session turns.ID, s strikes) (paused bool) {
+	if b.vains >= maxIdle {
+		b.vain.Clear()
+		b.vains = 0
+	}
+	was, had := b.vain.Swap(session, s)
+	if !had {
+		b.vains++
+	}
+	old, _ := was.(strikes)
+	return s.nothing && (!old.nothing || old.head != s.head) || s.until.After(old.until)
+}
+
+// forgive forgets a session's strikes. b.mu is held.
+func (b *background) forgive(session turns.ID) {
+	if _, had := b.vain.LoadAndDelete(session); had {
+		b.vains--
 	}
 }
 
 // pause notes that a compaction which is due at a head gains nothing there, and
 // tells so once: until the head moves, no other is tried in the background.
 func (e *Engine) pause(ctx context.Context, c Caller, session, head turns.ID) {
-	b := &e.background
 	leave := e.enter(ctx)
-	if b.vains >= maxIdle {
-		b.vain.Clear()
-		b.vains = 0
-	}
-	was, had := b.vain.Swap(session, head)
-	if !had {
-		b.vains++
-	}
+	paused := e.background.strike(session, strikes{head: head, nothing: true})
 	leave()
-	if !had || was != head {
+	if paused {
 		e.notify(c, session, "compaction.paused", turns.ID{}, "", nil)
 	}
 }
@@ -189,18 +245,19 @@ func (b *background) remember(j *job) {
 
 // prepare queues the compaction that is due at a session's head: it is that, or
 // the one that is queued or being made already. It never waits. Without workers,
-// with a full queue, or where there was nothing to gain at this head, it is nil.
-func (e *Engine) prepare(ctx context.Context, c Caller, id, head turns.ID) *job {
+// with a full queue, or where it was tried in vain ([strikes]), it is nil. It may
+// fail so many times in a row before it has to wait.
+func (e *Engine) prepare(ctx context.Context, c Caller, id, head turns.ID, strikes uint64) *job {
 	if e.inVain(id, head) {
 		return nil
 	}
-	j, _ := e.queue(ctx, c, id, compaction{request: request{what: "compaction.run"}, ifDue: true})
+	j, _ := e.queue(ctx, c, id, compaction{request: request{what: "compaction.run"}, ifDue: true}, strikes)
 	return j
 }
 
 // queue queues a compaction. Where one of the session is under way it is that,
 // and own is false. nil: there are no workers, or no room.
-func (e *Engine) queue(ctx context.Context, c Caller, id turns.ID, k compaction) (j *job, own bool) {
+func (e *Engine) queue(ctx context.Context, c Caller, id turns.ID, k compaction, strikes uint64) (j *job, own bool) {
 	defer e.enter(ctx)()
 	b := &e.background
 	if j := b.underWay(id); j != nil {
@@ -209,14 +266,11 @@ func (e *Engine) queue(ctx context.Context, c Caller, id turns.ID, k compaction)
 	if b.workers == 0 || b.agents[c.actor()] >= maxOfAgent {
 		return nil, false
 	}
-	j = &job{caller: c, session: id, what: k, done: make(chan struct{})}
+	j = &job{caller: c, session: id, what: k, strikes: strikes, done: make(chan struct{})}
 	select {
 	case b.queue <- j:
 		b.jobs.Store(id, j)
 		b.agents[c.actor()]++
-		if _, had := b.vain.LoadAndDelete(id); had {
-			b.vains--
-		}
 		return j, true
 	default:
 		return nil, false
@@ -230,11 +284,12 @@ func (b *background) underWay(id turns.ID) *job {
 	return of
 }
 
-// inVain reports whether a compaction was tried at a head, and nothing could be
-// gained. It locks nothing, and preparing and dueState don't: appends ask them.
+// inVain reports whether a compaction is not tried at a head for now. It locks
+// nothing, and preparing and dueState don't: appends ask them.
 func (e *Engine) inVain(id, head turns.ID) bool {
-	at, known := e.background.vain.Load(id)
-	return known && at == head
+	at, _ := e.background.vain.Load(id)
+	s, _ := at.(strikes)
+	return s.nothing && s.head == head || e.Now().Before(s.until)
 }
 
 // dueState is the state of a compaction that is due at a head.
@@ -283,7 +338,7 @@ func (e *Engine) requested(ctx context.Context, session turns.ID, r request) (*j
 
 // compactLater has a compaction made by a worker.
 func (e *Engine) compactLater(ctx context.Context, c Caller, session turns.ID, k compaction) (*job, error) {
-	j, own := e.queue(ctx, c, session, k)
+	j, own := e.queue(ctx, c, session, k, 0)
 	if own {
 		return j, nil
 	}

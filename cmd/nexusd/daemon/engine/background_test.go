@@ -298,7 +298,7 @@ func TestAnAgentHasAShareOfTheQueue(t *testing.T) {
 	}
 	n := 0
 	for range maxBackground {
-		if j, own := e.queue(t.Context(), alice, newID(t), compaction{}); j == nil || !own {
+		if j, own := e.queue(t.Context(), alice, newID(t), compaction{}, 0); j == nil || !own {
 			break
 		}
 		n++
@@ -306,7 +306,7 @@ func TestAnAgentHasAShareOfTheQueue(t *testing.T) {
 	if n != maxOfAgent {
 		t.Errorf("%d of one agent are taken, want %d", n, maxOfAgent)
 	}
-	if j, _ := e.queue(t.Context(), Caller{"default", "bob"}, newID(t), compaction{}); j == nil {
+	if j, _ := e.queue(t.Context(), Caller{"default", "bob"}, newID(t), compaction{}, 0); j == nil {
 		t.Error("there is no room for another agent")
 	}
 }
@@ -360,7 +360,7 @@ func TestARunEndsAPause(t *testing.T) {
 	s := dueSession(t, e, compactor.Background, false)
 	at := head(t, e, s)
 	e.pause(t.Context(), alice, s, at)
-	if got := e.dueState(s, at); got != "paused" || e.prepare(t.Context(), alice, s, at) != nil {
+	if got := e.dueState(s, at); got != "paused" || e.prepare(t.Context(), alice, s, at, 2) != nil {
 		t.Fatalf("%s, want paused, and none made", got)
 	}
 	go func() { <-slow.began; close(slow.let) }()

@@ -109,9 +109,11 @@ func (e *Engine) runLater(ctx context.Context, c Caller, session turns.ID, k *co
 func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k compaction) (turns.Ref, error) {
 	e.countAppend(ctx)
 	began, started, ended := e.Now(), false, false
+	var lost lostSummary
 	defer func() { // also where a defect ends it
 		if started && !ended {
-			e.notify(c, session, "compaction.failed", turns.ID{}, "", nil)
+			e.notify(c, session, "compaction.failed", turns.ID{}, "", lost.details())
+			e.Metrics.summarized("lost", lost.usage, lost.cost)
 		}
 	}()
 	for try := 0; try < 5; try++ {
@@ -130,9 +132,12 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 			tiers = local(tiers)
 		}
 		res, err := compactor.Run(ctx, w.plan, tiers, w.path.Counter)
+		lost.add(res)
 		if err != nil {
 			return turns.Ref{}, planError(err)
 		}
+		// What was paid in vain before it is paid for this one.
+		res.Usage, res.Body.CostMicros = lost.usage, lost.cost
 		res.Body.DurationMS = uint64(e.Now().Sub(began) / time.Millisecond)
 		ref, at, err := e.commitCompaction(ctx, c, session, k, w, res)
 		if errors.Is(err, compactor.ErrStale) {
@@ -144,6 +149,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 				return ref, nil // by another daemon, which has told so
 			}
 			e.Metrics.compacted(res.Body.Tier, e.Now().Sub(began))
+			e.Metrics.summarized("kept", res.Usage, res.Body.CostMicros)
 			e.notifyApplied(c, session, ref, at, w.plan, res)
 			e.trace(ctx, "compaction", slog.Any("session", session), slog.Any("id", ref.Turn), slog.String("trigger", res.Body.Trigger.Kind),
 				slog.String("mode", res.Body.Mode), slog.String("tier", res.Body.Tier), slog.String("model", res.Body.Model), slog.Int("tiers_failed", len(res.Tried)),
@@ -153,6 +159,24 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 		return ref, err
 	}
 	return turns.Ref{}, fmt.Errorf("%w: the session kept moving while it was compacted", ledger.ErrUnavailable)
+}
+
+// lostSummary is what summarizers of tries used so far, which no compaction has yet.
+type lostSummary struct {
+	usage *turns.Usage
+	cost  uint64 // micro-dollars
+}
+
+func (l *lostSummary) add(res compactor.Result) {
+	l.usage, l.cost = compactor.AddUsage(l.usage, res.Usage), l.cost+res.Body.CostMicros
+}
+
+// details is what a notification tells of it; nil where nothing was used.
+func (l *lostSummary) details() map[string]any {
+	if l.usage == nil && l.cost == 0 {
+		return nil
+	}
+	return map[string]any{"usage": l.usage, "cost_micros": l.cost}
 }
 
 // planned is a plan, and what it was made on.

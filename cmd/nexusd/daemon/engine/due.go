@@ -123,8 +123,12 @@ func (e *Engine) settle(ctx context.Context, c Caller, d *decision, wait time.Du
 	waits := wait > 0 && e.asksModel()
 	// In the background there is room between the trigger and the budget: the
 	// request is answered from what there is, while the summary is made.
-	if waits || d.policy.Mode == compactor.Background && d.fits {
-		if j := e.prepare(ctx, c, session, head); j != nil && !waits {
+	early := d.policy.Mode == compactor.Background && d.fits
+	if early && e.inVain(session, head) {
+		return ref, "paused", nil
+	}
+	if waits || early {
+		if j := e.prepare(ctx, c, session, head, d.policy.MaxStrikes); j != nil && !waits {
 			return ref, "background", nil
 		} else if j != nil {
 			d.context, d.path.Halves = nil, nil

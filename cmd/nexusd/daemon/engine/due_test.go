@@ -293,8 +293,8 @@ func TestWhatAnAppendHoldsIsCounted(t *testing.T) {
 	works(t, e)
 	s, _ := long40(t, e)
 	for name, take := range map[string]func(context.Context){
-		"queue":     func(ctx context.Context) { e.queue(ctx, alice, newID(t), compaction{}) },
-		"prepare":   func(ctx context.Context) { e.prepare(ctx, alice, newID(t), turns.ID{}) },
+		"queue":     func(ctx context.Context) { e.queue(ctx, alice, newID(t), compaction{}, 0) },
+		"prepare":   func(ctx context.Context) { e.prepare(ctx, alice, newID(t), turns.ID{}, 2) },
 		"pause":     func(ctx context.Context) { e.pause(ctx, alice, s, newID(t)) },
 		"requested": func(ctx context.Context) { _, _ = e.requested(ctx, s, request{id: newID(t)}) },
 		"compact": func(ctx context.Context) {

@@ -19,6 +19,8 @@ type Metrics struct {
 	inFlight   prometheus.Gauge
 	compaction *prometheus.HistogramVec
 	heldBy     prometheus.Counter
+	summaries  *prometheus.CounterVec
+	spent      *prometheus.CounterVec
 }
 
 // NewMetrics registers the figures with r, those of the projections included.
@@ -34,7 +36,9 @@ func NewMetrics(r prometheus.Registerer, store *projections.Store) *Metrics {
 		compaction: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "nexus_compaction_seconds", Help: "Time of a compaction, by summarizer tier.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)}, []string{"tier"}),
 		heldBy:     prometheus.NewCounter(prometheus.CounterOpts{Name: "nexus_compactor_held_by_append_total", Help: "Times that a turn.append took the compactor's lock, a place in its queue, or made a compaction: 0, or it is a defect."}),
 	}
-	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.refused, m.inFlight, m.compaction, m.heldBy,
+	m.summaries = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_summarizer_tokens_total", Help: "Tokens that models used for summaries, by whether a compaction holds them (kept) or not (lost), and by direction."}, []string{"outcome", "direction"})
+	m.spent = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_summarizer_micro_dollars_total", Help: "What that cost, in millionths of a dollar, where the model's price is known."}, []string{"outcome"})
+	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.refused, m.inFlight, m.compaction, m.heldBy, m.summaries, m.spent,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_projections_position", Help: "Log position that the projections have applied."},
 			func() float64 { return float64(store.Applied().Seq) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_chains_set_aside", Help: "Chains that are read-only because an event on them could not be applied."},
@@ -64,6 +68,18 @@ func (m *Metrics) compacted(tier string, d time.Duration) {
 	if m != nil {
 		m.compaction.WithLabelValues(tier).Observe(d.Seconds())
 	}
+}
+
+// summarized counts what models used; nothing where u is nil.
+func (m *Metrics) summarized(outcome string, u *turns.Usage, micros uint64) {
+	if m == nil || u == nil && micros == 0 {
+		return
+	}
+	if u != nil {
+		m.summaries.WithLabelValues(outcome, "in").Add(float64(u.InputTokens))
+		m.summaries.WithLabelValues(outcome, "out").Add(float64(u.OutputTokens))
+	}
+	m.spent.WithLabelValues(outcome).Add(float64(micros))
 }
 
 func (m *Metrics) heldByAppend() {

@@ -66,7 +66,7 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 // emptyPath is a path without its halves: enough for a trigger that needs sizes only.
 func (e *Engine) emptyPath(s *ledger.Session, set *turns.Settings, pol compactor.Policy, head lineage.Node) compactor.Path {
 	c := pol.CounterOf()
-	return compactor.Path{Session: s.ID, Head: head, Overhead: e.overhead(c, set), Limits: e.limits(set), Counter: c, Prices: e.prices(set)}
+	return compactor.Path{Session: s.ID, Head: head, Overhead: e.overhead(c, set), Limits: e.limits(set), Counter: c, Prices: e.prices(set, pol)}
 }
 
 // scan is what a reading of halves looks out for.

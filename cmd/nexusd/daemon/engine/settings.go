@@ -120,10 +120,17 @@ func (e *Engine) limits(set *turns.Settings) turns.Limits {
 	return l
 }
 
-// prices are what calls of a session cost, as far as its model is known.
-func (e *Engine) prices(set *turns.Settings) (p compactor.Prices) {
+// prices are what calls of a session cost, and summaries of it, as far as the
+// models are known.
+func (e *Engine) prices(set *turns.Settings, pol compactor.Policy) (p compactor.Prices) {
 	if m, ok := e.Models.Find(set.Model); ok && set.Model != "" {
 		p.Model = m.Price
+	}
+	for _, t := range compactor.ForModel(e.Tiers, pol.SummaryModels(set.Model)...) {
+		if m, ok := e.Models.Find(t.Model); ok && t.Model != "" {
+			p.Summarizer = m.Price
+			break
+		}
 	}
 	return p
 }
