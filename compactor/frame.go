@@ -3,6 +3,8 @@ package compactor
 import (
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"nexus/turns"
 )
@@ -40,9 +42,7 @@ func (plan *Plan) frame(out Output) turns.Message {
 }
 
 // data is s as it stands in a replacement: nothing in it reads as a tag of ours.
-func data(s string) string {
-	return strings.NewReplacer("<pinned", "&lt;pinned", "</pinned", "&lt;/pinned").Replace(escape(s))
-}
+func data(s string) string { return escapeTags(s, append(markers[:], "pinned")) }
 
 // pinned is pins between tags, each in its own; "" for none.
 func pinned(pins []string) string {
@@ -81,7 +81,9 @@ var markers = [...]string{"summary", "first_request", "late_result", "memories"}
 
 // escape writes the "<" of anything in s that reads as one of our tags,
 // opening or closing, in any case and spacing, as "&lt;".
-func escape(s string) string {
+func escape(s string) string { return escapeTags(s, markers[:]) }
+
+func escapeTags(s string, names []string) string {
 	if !strings.Contains(s, "<") {
 		return s
 	}
@@ -94,7 +96,7 @@ func escape(s string) string {
 		}
 		b.WriteString(s[:i])
 		s = s[i+1:]
-		if isMarker(s) {
+		if name, _ := tagOf(s, names); name != "" {
 			b.WriteString("&lt;")
 		} else {
 			b.WriteByte('<')
@@ -102,12 +104,21 @@ func escape(s string) string {
 	}
 }
 
-func isMarker(s string) bool {
-	s = strings.TrimLeft(s, "/ \t\r\n")
-	for _, m := range markers {
-		if len(s) >= len(m) && strings.EqualFold(s[:len(m)], m) {
-			return true
+// tagOf is which of names s is a tag of, without its "<", and whether the tag
+// closes; "" for none. The name ends there: SummaryDto is no summary.
+func tagOf(s string, names []string) (name string, closes bool) {
+	rest := strings.TrimLeftFunc(s, func(r rune) bool { return r == '/' || blank(r) })
+	closes = strings.Contains(s[:len(s)-len(rest)], "/")
+	for _, m := range names {
+		if len(rest) < len(m) || !strings.EqualFold(rest[:len(m)], m) {
+			continue
+		}
+		if r, _ := utf8.DecodeRuneInString(rest[len(m):]); len(rest) == len(m) || r == '>' || r == '/' || blank(r) {
+			return m, closes
 		}
 	}
-	return false
+	return "", false
 }
+
+// blank reports whether r is white space of any kind, or nothing to be seen.
+func blank(r rune) bool { return unicode.In(r, unicode.Z, unicode.Cf, unicode.Cc) }

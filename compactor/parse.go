@@ -26,7 +26,7 @@ const maxMemories = 500
 //
 // Error: [ErrRefused], which holds nothing of the answer.
 func (t Template) Parse(answer string, halves []HalfTurn) (Output, error) {
-	answer = strings.TrimSpace(answer)
+	answer = thoughtless(answer)
 	if answer == "" || !utf8.ValidString(answer) {
 		return Output{}, refused("it is empty, or not UTF-8")
 	}
@@ -43,15 +43,8 @@ func (t Template) Parse(answer string, halves []HalfTurn) (Output, error) {
 	if err != nil {
 		return Output{}, err
 	}
-	// A tag of ours inside, in any case or spacing, is refused: nobody can say
-	// which of two tags the model meant, and which one it copied.
-	if out.Text == "" || tagged(out.Text) {
-		return Output{}, refused("its summary is empty, or has a tag in it")
-	}
-	for i, m := range out.Memories {
-		if tagged(m.Text) { // its white space has become spaces, which a tag may have
-			return Output{}, refused("a tag in memory %d", i)
-		}
+	if out.Text == "" {
+		return Output{}, refused("its summary is empty")
 	}
 	if len(out.Memories) > maxMemories {
 		return Output{}, refused("%d memories, the limit is %d", len(out.Memories), maxMemories)
@@ -64,31 +57,64 @@ func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// parseBlocks reads <summary>…</summary> and <memories>…</memories>: each once,
-// in any order, nothing outside.
-func parseBlocks(answer string) (Output, error) {
-	blocks := map[string]string{}
-	for rest := answer; rest != ""; {
-		name := ""
-		for _, n := range [...]string{"summary", "memories"} {
-			if strings.HasPrefix(rest, "<"+n+">") {
-				name = n
-			}
-		}
-		if name == "" {
-			return Output{}, refused("something stands outside of <summary> and <memories>")
-		}
-		if _, twice := blocks[name]; twice {
-			return Output{}, refused("<%s> twice", name)
-		}
-		body, after, closed := strings.Cut(rest[len(name)+2:], "</"+name+">")
-		if !closed {
-			return Output{}, refused("<%s> is not closed", name)
-		}
-		blocks[name], rest = strings.TrimSpace(body), strings.TrimSpace(after)
+// thoughtless is an answer without the thoughts that a model wrote before it,
+// where its server left them in the text; "" where nothing else is there.
+func thoughtless(answer string) string {
+	if answer = strings.TrimSpace(answer); answer == "" {
+		return ""
 	}
-	if len(blocks) != 2 {
-		return Output{}, refused("<summary> or <memories> is missing")
+	for _, name := range [...]string{"think", "thinking", "reasoning"} {
+		begin, end := "<"+name+">", "</"+name+">"
+		if strings.HasPrefix(answer, begin) {
+			_, rest, _ := strings.Cut(answer, end)
+			return strings.TrimSpace(rest)
+		}
+		// Some servers put the first tag into the prompt.
+		if before, rest, ok := strings.Cut(answer, "\n"+end+"\n"); ok && !strings.ContainsAny(answer[:1], "<{`") && !strings.Contains(before, begin) {
+			return strings.TrimSpace(rest)
+		}
+	}
+	return answer
+}
+
+// parseBlocks reads <summary>…</summary> and <memories>…</memories>: each once,
+// in any order, nothing outside. Other tags of these names are data, as code and
+// HTML have them, where only one reading is possible.
+func parseBlocks(answer string) (Output, error) {
+	answer = unfence(answer)
+	var blocks map[string]string
+	for _, names := range [...][2]string{{"summary", "memories"}, {"memories", "summary"}} {
+		first, ok := strings.CutPrefix(answer, "<"+names[0]+">")
+		if !ok {
+			continue
+		}
+		second, ok := strings.CutSuffix(first, "</"+names[1]+">")
+		if !ok {
+			return Output{}, refused("it does not end with </%s>", names[1])
+		}
+		for at := 0; ; {
+			i := strings.Index(second[at:], "</"+names[0]+">")
+			if i < 0 {
+				break
+			}
+			body := second[:at+i]
+			at += i + len(names[0]) + 3
+			rest, ok := strings.CutPrefix(strings.TrimSpace(second[at:]), "<"+names[1]+">")
+			if !ok {
+				continue
+			}
+			b := map[string]string{names[0]: strings.TrimSpace(body), names[1]: strings.TrimSpace(rest)}
+			if ambiguous(b["summary"]) || ambiguous(b["memories"]) {
+				continue
+			}
+			if blocks != nil {
+				return Output{}, refused("it can be read in two ways")
+			}
+			blocks = b
+		}
+	}
+	if blocks == nil {
+		return Output{}, refused("it is not one <summary> and one <memories> with nothing outside, or has a tag of these in one")
 	}
 	out := Output{Text: blocks["summary"]}
 	for line := range strings.Lines(blocks["memories"]) {
@@ -96,8 +122,8 @@ func parseBlocks(answer string) (Output, error) {
 			continue
 		}
 		text, ok := bullet(line)
-		if !ok {
-			return Output{}, refused("a line in <memories> is no bullet")
+		if !ok || ambiguous(text) {
+			return Output{}, refused("a line in <memories> is no bullet, or has a tag in it")
 		}
 		if text != "" {
 			out.Memories = append(out.Memories, Memory{Text: text})
@@ -128,7 +154,7 @@ type factJSON struct {
 	Turns []uint64 `json:"turns"` // depths
 }
 
-// parseFacts reads the JSON object, which may stand in a ```json fence.
+// parseFacts reads the JSON object, which may stand in a fence. Tags in it are data.
 func parseFacts(answer string, halves []HalfTurn) (Output, error) {
 	var v factsJSON
 	if err := turns.DecodeJSON([]byte(unfence(answer)), &v); err != nil {
@@ -155,10 +181,11 @@ func parseFacts(answer string, halves []HalfTurn) (Output, error) {
 	return out, nil
 }
 
-// unfence is what stands in a fence of ```json, where the whole answer is one.
+// unfence is what stands in a fence, where the whole answer is one, with or
+// without the name of a language.
 func unfence(answer string) string {
-	body, ok := strings.CutPrefix(answer, "```json\n")
-	if !ok {
+	first, body, ok := strings.Cut(answer, "\n")
+	if !ok || !strings.HasPrefix(first, "```") || strings.ContainsAny(first[3:], "` <{") {
 		return answer
 	}
 	if body, ok = strings.CutSuffix(body, "\n```"); !ok {
@@ -176,8 +203,29 @@ func isKind(s string) bool {
 	return s != "" && len(s) <= 32
 }
 
-// tagged reports whether something in s reads as a tag of ours.
-func tagged(s string) bool { return escape(s) != s }
+// ambiguous reports whether a block could be meant to end, or another to begin,
+// within s: nobody can say which tag the model meant, and which one it copied.
+func ambiguous(s string) bool {
+	open := 0
+	for {
+		i := strings.IndexByte(s, '<')
+		if i < 0 {
+			return false
+		}
+		s = s[i+1:]
+		switch name, closes := tagOf(s, markers[:]); {
+		case name == "memories":
+			return true
+		case name == "summary" && closes:
+			open--
+		case name == "summary":
+			open++
+		}
+		if open < 0 {
+			return true
+		}
+	}
+}
 
 // oneLine is s with each run of white space as one space, and none at the ends.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
