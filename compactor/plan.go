@@ -47,6 +47,9 @@ type Plan struct {
 	Tiers         []string // summarizers by name, as the caller has them
 	Budget        uint64   // that the caller set; 0: the policy's
 
+	// Progress, if set, is told how far a summarizer is: see [Input].
+	Progress func(done, all int)
+
 	// Expects is what the plan is expected to cost and save, where the policy
 	// looks at that ([Cost]).
 	Expects Forecast

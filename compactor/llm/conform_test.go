@@ -70,7 +70,14 @@ func TestGSV4(t *testing.T) {
 	const window = 8000
 	s, asked := scripted(t, Config{Window: window}, blocks)
 	plan := planOf(t, "gsv", `{`+keepTwo+`}`, 32, 900)
+	var told []string
+	plan.Progress = func(done, all int) { told = append(told, fmt.Sprint(done, all)) }
 	r := run(t, plan, s)
+	for i := range *asked {
+		if len(told) != len(*asked) || told[i] != fmt.Sprint(i, len(*asked)) {
+			t.Fatalf("of %d chunks it is told %v", len(*asked), told)
+		}
+	}
 	if len(*asked) < 4 {
 		t.Fatalf("%d requests", len(*asked))
 	}

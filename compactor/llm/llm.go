@@ -334,6 +334,7 @@ func (j *job) roll(ctx context.Context, parts [][]compactor.HalfTurn) (string, e
 	text := j.in.Previous
 	for i, halves := range parts {
 		var err error
+		j.in.Told(i, len(parts))
 		if text, err = j.part(ctx, text, halves); err != nil {
 			return "", fmt.Errorf("part %d of %d: %w", i+1, len(parts), err)
 		}
@@ -349,6 +350,7 @@ func (j *job) merge(ctx context.Context, parts [][]compactor.HalfTurn) (string, 
 	previous := j.in.Previous
 	for i, halves := range parts {
 		var err error
+		j.in.Told(i, len(parts))
 		if texts[i], err = j.part(ctx, previous, halves); err != nil {
 			return "", fmt.Errorf("part %d of %d: %w", i+1, len(parts), err)
 		}

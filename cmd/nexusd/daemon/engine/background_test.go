@@ -373,3 +373,34 @@ func TestARunEndsAPause(t *testing.T) {
 	}
 	verified(t, e)
 }
+
+// Under every policy, set to mode background, models write the summaries: there
+// is room between what is due and what does not fit.
+func TestModelsWriteInTheBackground(t *testing.T) {
+	for _, name := range compactor.Names() {
+		for _, window := range []uint64{32_000, 128_000} {
+			e := newWorld().engine(t)
+			e.Tiers = append([]compactor.Tier{asked(firstWords{}.Summarize)}, e.Tiers...)
+			works(t, e)
+			s := opened(t, e, alice, name, `{"mode":"background"}`, turns.Limits{ContextWindow: window})
+			body := long(int(window) / 20)
+			for i := range 150 {
+				cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+				idle(e, s.ID)
+				r := say(fmt.Sprintf("question %d %s", i, body), fmt.Sprintf("answer %d", i))
+				a := add(t, e, s.ID, counted(r, cx.Tokens+cx.Overhead+window/80, 10))
+				if a.Flush.Due {
+					begin(t, e, s.ID, a.Flush.Cycle)
+					endFlush(t, e, s.ID, api.DoneFlush{Cycle: a.Flush.Cycle, Response: "SILENT"})
+				}
+			}
+			tiers := map[string]int{}
+			for _, k := range must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns {
+				tiers[k.Compaction.Tier]++
+			}
+			if tiers["llm"] == 0 {
+				t.Errorf("%s in %d: compactions by %v", name, window, tiers)
+			}
+		}
+	}
+}

@@ -127,6 +127,9 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 			e.notify(c, session, "compaction.started", turns.ID{}, "", map[string]any{
 				"messages_count": w.path.Load(0).Messages, "targets_count": w.plan.Targets(), "force": w.plan.Trigger.Kind == compactor.TriggerOverflow})
 		}
+		w.plan.Progress = func(done, all int) {
+			e.notify(c, session, "compaction.progress", turns.ID{}, "", map[string]any{"parts_done": done, "parts": all})
+		}
 		tiers := compactor.ForModel(e.Tiers, w.policy.SummaryModels(w.model)...)
 		if k.local {
 			tiers = local(tiers)

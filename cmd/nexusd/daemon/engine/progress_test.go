@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	"nexus/compactor"
+	"nexus/ledger/api"
+)
+
+// TestS8_22: who waits beside a compaction ("Organizing conversation…") is told
+// how far it is. The other futures of the row have tests of their own names: the
+// quality of a summary in compactor (survival), memories and search in later parts.
+func TestS8_22(t *testing.T) {
+	e := newWorld().engine(t)
+	e.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, in compactor.Input) (compactor.Output, error) {
+		in.Told(0, 2)
+		in.Told(1, 2)
+		return firstWords{}.Summarize(ctx, in)
+	})}, e.Tiers...)
+	var mu sync.Mutex
+	var told []string
+	e.Notify = func(_, _ string, n api.Notification) {
+		if n.What != "turn.appended" {
+			mu.Lock()
+			told = append(told, n.What+" "+string(n.Detail))
+			mu.Unlock()
+		}
+	}
+	works(t, e)
+	s := create(t, e, 16_000, "balanced")
+	untilDue(t, e, s.ID, 1500)
+	look(t, e, s.ID)
+	idle(e, s.ID)
+	mu.Lock()
+	defer mu.Unlock()
+	want := []string{`compaction.progress {"parts":2,"parts_done":0}`, `compaction.progress {"parts":2,"parts_done":1}`}
+	if len(told) != 4 || told[0][:18] != "compaction.started" || !slices.Equal(told[1:3], want) || told[3][:18] != "compaction.applied" {
+		t.Errorf("told %q", told)
+	}
+}
