@@ -244,7 +244,7 @@ func (g *grower) compacted(t *rapid.T, pol Policy, before Path, plan *Plan, was 
 	for legal := legalCuts(before.Halves); newest > 0 && !legal[newest]; newest-- {
 	}
 	cx := g.rendered(t)
-	if least := before.shownFrom(newest); least+s.summary <= s.target && len(plan.Covered) > 0 {
+	if least := plan.Path.shownFrom(newest); least+s.summary <= s.target && len(plan.Covered) > 0 {
 		if body.TokensAfter > s.target {
 			t.Fatalf("%d tokens after, the target is %d and the newest part has %d", body.TokensAfter, s.target, least)
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -241,8 +242,10 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	e.Metrics = NewMetrics(registry, e.Store)
 	close(slow.let)
+	var made atomic.Int64 // that a model is asked for; some come too late and are dropped
 	go func() {
 		for range slow.began {
+			made.Add(1)
 		}
 	}()
 	var all sync.WaitGroup
@@ -270,17 +273,11 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 		})
 	}
 	all.Wait()
-	made := 0
 	for _, s := range must(e.List(t.Context(), alice, api.ListSessions{}))(t).Sessions {
 		ready(e, s.ID)
-		for _, k := range must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns {
-			if k.Compaction.Tier == "slow" {
-				made++
-			}
-		}
 	}
-	if n := heldByAppends(t, registry); n != 0 || made < 4 {
-		t.Errorf("held %v times by appends, beside %d compactions in the background", n, made)
+	if n := heldByAppends(t, registry); n != 0 || made.Load() < 4 {
+		t.Errorf("held %v times by appends, beside %d compactions in the background", n, made.Load())
 	}
 }
 
