@@ -67,7 +67,7 @@ type Forecast struct {
 // results shortened (chosen then says which), or, where the forecast does not
 // pay, nothing.
 func (p Path) choose(pol Policy, total uint64, s sizes) (f Forecast, chosen map[partAt]turns.ElidedPart) {
-	if pol.Cost.Patience == 0 || total <= s.pays || len(p.Halves) == 0 {
+	if pol.Cost.Patience == 0 || total <= s.pays || len(p.Halves) == 0 && p.Sums == nil {
 		return f, nil
 	}
 	if f = p.covering(pol, total, s); f.Pays {
@@ -104,21 +104,20 @@ func (p Path) covering(pol Policy, total uint64, s sizes) (f Forecast) {
 		once, wanted = once+asked, wanted+asked
 	}
 	f.Payback = once / (float64(f.Saves) * read)
-	grown, _, _ := p.grown(total)
-	f.Pays = float64(grown)*read >= wanted && f.Payback <= p.callsLeft()
+	f.Pays = float64(p.growth().less(total))*read >= wanted && f.Payback <= p.callsLeft()
 	return f
 }
 
 // pruning is the choice of results to show shortened from now on that saves the
 // most, and its forecast. All before the first of them stays in the cache.
 func (p Path) pruning(pol Policy, total uint64, s sizes) (best map[partAt]turns.ElidedPart, f Forecast) {
-	_, calls, first := p.grown(total)
-	if !pol.Elide.on() || calls == 0 {
+	g := p.growth()
+	if !pol.Elide.on() || g.Calls == 0 {
 		return nil, f
 	}
 	// Until the next compaction takes them out in any case.
 	left := p.callsLeft()
-	if growth := float64(less(total, first)) / float64(calls); growth > 0 {
+	if growth := float64(less(total, g.First)) / float64(g.Calls); growth > 0 {
 		left = min(left, float64(less(s.trigger, total))/growth)
 	}
 	passes := p.targets(pol.Elide, p.elidedAt())
@@ -153,20 +152,68 @@ func (p Path) pruning(pol Policy, total uint64, s sizes) (best map[partAt]turns.
 // it has had.
 func (p Path) callsLeft() float64 { return float64(p.Head.Depth) }
 
-// grown is how many tokens more than they did the calls since the last
-// compaction would have read, had each had the context of now; how many they
-// are, and what the first of them had.
-func (p Path) grown(total uint64) (n, calls, first uint64) {
+// Growth is the calls since the last compaction.
+type Growth struct {
+	Calls uint64
+	Read  uint64 // tokens of their contexts, all together
+	First uint64 // tokens of the first one's
+}
+
+// less is how many tokens less than total each they read, all together.
+func (g Growth) less(total uint64) uint64 { return less(g.Calls*total, g.Read) }
+
+// call is g with one more, whose context had so many tokens.
+func (g Growth) call(tokens uint64) Growth {
+	if g.Calls++; g.Calls == 1 {
+		g.First = tokens
+	}
+	g.Read += tokens
+	return g
+}
+
+func (p Path) growth() (g Growth) {
+	if p.Sums != nil {
+		return p.Sums.growth
+	}
 	at := p.Overhead + p.replaced()
 	for i := range p.Halves {
 		h := &p.Halves[i]
 		if h.Half == turns.ResponseHalf && (p.InForce == nil || h.Depth > p.InForce.Node.Depth) {
-			if calls++; calls == 1 {
-				first = at
-			}
-			n += less(total, at)
+			g = g.call(at)
 		}
 		at += h.shown()
 	}
-	return n, calls, first
+	return g
+}
+
+// Sums is what the halves of a path come to, for triggers that would look at
+// them: it can be kept, and added to, without them.
+type Sums struct {
+	tokens      uint64 // overhead left out
+	growth      Growth
+	calibration tokens.Calibration
+	calibrates  bool
+}
+
+// Summed is the sums of p, whose halves are loaded.
+func (p Path) Summed() Sums {
+	return Sums{tokens: p.tokens(), growth: p.growth(), calibration: p.calibration(), calibrates: p.View.When == ""}
+}
+
+// Sent is s with messages of so many tokens more.
+func (s Sums) Sent(tokens uint64) Sums {
+	s.tokens += tokens
+	return s
+}
+
+// Answered is s with a response of so many tokens more, to a call whose input the
+// provider counted as reported; 0: it did not say.
+func (s Sums) Answered(overhead, tokens, reported uint64) Sums {
+	at := overhead + s.tokens
+	s.growth = s.growth.call(at)
+	if s.calibrates {
+		s.calibration = s.calibration.Observe(at, reported)
+	}
+	s.tokens += tokens
+	return s
 }

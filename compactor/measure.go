@@ -230,6 +230,9 @@ func saving(c tokens.Counter, h *HalfTurn, e turns.Elision, b *turns.ElidedPart)
 // counter: as the compaction in force found it, and from there on for each call
 // whose context was what the path says.
 func (p Path) calibration() (c tokens.Calibration) {
+	if p.Sums != nil {
+		return p.Sums.calibration
+	}
 	after := p.Changed
 	if f := p.InForce; f != nil {
 		c, after = f.meta().Calibration, max(after, f.Node.Depth)

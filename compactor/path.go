@@ -21,6 +21,8 @@ type Path struct {
 
 	// Counter is what Tokens were counted by; nil: approx-1.
 	Counter tokens.Counter
+	// Sums is what the path came to, where Halves are not loaded; nil: they are.
+	Sums *Sums
 	// Prices is what calls and summaries cost; zero fields are not known.
 	Prices Prices
 	// View is what is shown shortened in every context, without a compaction.

@@ -198,6 +198,7 @@ func (e *Engine) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Sett
 		}
 		if ok && needs {
 			l, large = m.load, m.large && pol.Mode != compactor.Manual
+			p.Sums = &m.sums
 			if !m.inForce.IsZero() {
 				p.InForce = &compactor.InForce{Body: turns.CompactionBody{TokensAfter: m.after}}
 			}

@@ -12,16 +12,16 @@ import (
 
 // An ack says what the next context decides, under every policy and measure, once
 // this daemon has made a context of the session: told from the path then, and from
-// what was appended since. Only a calibrated measure, and what a rewrite pays, take
-// the path itself: under balanced the ack's is an estimate.
+// what was appended since.
 func TestAnAckTellsWhatTheNextContextDoes(t *testing.T) {
 	policies := map[string]*api.Policy{"spec-008, cold": whenCold()}
 	for _, name := range compactor.Names() {
-		if p, _ := compactor.Builtin(name); p.Measure != compactor.Calibrated {
-			policies[name] = &api.Policy{Name: name}
-		}
+		policies[name] = &api.Policy{Name: name}
 	}
-	for _, measure := range []string{"reported", "higher"} {
+	for _, patience := range []int{1, 4} {
+		policies[fmt.Sprint("balanced, ", patience)] = &api.Policy{Name: "balanced", Set: turns.Raw(fmt.Sprintf(`{"cost":{"patience":%d}}`, patience))}
+	}
+	for _, measure := range []string{"reported", "higher", "calibrated"} {
 		policies["nexus, "+measure] = &api.Policy{Name: "nexus", Set: turns.Raw(fmt.Sprintf(`{"measure":%q}`, measure))}
 	}
 	for name, policy := range policies {
