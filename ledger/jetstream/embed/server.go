@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -130,8 +131,13 @@ func (s *Server) start(c Config) error {
 	if s.srv, err = server.NewServer(o); err != nil {
 		return fmt.Errorf("nats server: %w", err)
 	}
-	s.srv.SetLoggerV2(&serverLog{l: c.Logger, failed: c.Failed}, false, false, false)
+	log := &serverLog{l: c.Logger, failed: c.Failed}
+	s.srv.SetLoggerV2(log, false, false, false)
 	s.srv.Start()
+	if why := log.fatal.Load(); why != nil { // a port that is taken: it would never be ready
+		s.shutdown()
+		return fmt.Errorf("nats server: %s", *why)
+	}
 	if !s.srv.ReadyForConnections(2 * time.Minute) {
 		s.shutdown()
 		return fmt.Errorf("nats server: not ready on %s after 2 minutes; the log says why", c.Listen)
@@ -282,6 +288,7 @@ type serverLog struct {
 	l      *slog.Logger
 	failed func(error)
 	once   sync.Once
+	fatal  atomic.Pointer[string] // why the server gave up its start; nil: it did not
 }
 
 // criticalWrite is how the server says that a stream's store failed; it has no
@@ -306,6 +313,12 @@ func (s *serverLog) Errorf(f string, a ...any) {
 		})
 	}
 }
-func (s *serverLog) Fatalf(f string, a ...any) { s.l.Error("nats", "msg", fmt.Sprintf(f, a...)) }
-func (s *serverLog) Debugf(string, ...any)     {}
-func (s *serverLog) Tracef(string, ...any)     {}
+
+// Fatalf is how the server says that it can't start: it goes on without what failed.
+func (s *serverLog) Fatalf(f string, a ...any) {
+	msg := fmt.Sprintf(f, a...)
+	s.l.Error("nats", "msg", msg)
+	s.fatal.CompareAndSwap(nil, &msg)
+}
+func (s *serverLog) Debugf(string, ...any) {}
+func (s *serverLog) Tracef(string, ...any) {}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -128,6 +129,26 @@ func TestBadListen(t *testing.T) {
 			t.Errorf("listens on %q", listen)
 			closed(t, s)
 		}
+	}
+	closed(t, start(t, dir)) // a failed start gives the lock back
+}
+
+// TestPortTaken: a start that can't have its port says so, and at once; it was
+// waited for two minutes.
+func TestPortTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := t.TempDir()
+	s, err := embed.Start(embed.Config{DataDir: dir, Listen: l.Addr().String(), MaxStore: 1 << 30})
+	if err == nil {
+		closed(t, s)
+		t.Fatal("two listen on one port")
+	}
+	if !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("%q does not say why", err)
 	}
 	closed(t, start(t, dir)) // a failed start gives the lock back
 }
