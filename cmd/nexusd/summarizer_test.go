@@ -243,10 +243,10 @@ model = "b"`, `"file" is not a name, or one that is taken`},
 name = "other"
 provider = "openai"
 model = "b"
-models = ["usual"]`, `summarizer other: model usual is empty, too long, or asked by two`},
+models = ["usual"]`, `summarizer other: model usual is too long, or asked by two`},
 		{`[[summarizers]]
 name = "other"
-provider = "openai"`, `model "" is empty`},
+provider = "openai"`, `summarizer other: no model is named`},
 		{`[[summarizers]]
 name = "other"
 provider = "openai"

@@ -145,8 +145,11 @@ func (c Config) checkSummarizers(bad func(format string, args ...any)) {
 			bad("summarizer %s: a spend limit of %v is not a number of dollars", r.Name, r.SpendLimit)
 		}
 		for _, m := range r.Asked() {
-			if m == "" || len(m) > turns.MaxName || models[m] {
-				bad("summarizer %s: model %.60q is empty, too long, or asked by two", r.Name, m)
+			switch {
+			case m == "":
+				bad("summarizer %s: no model is named", r.Name)
+			case len(m) > turns.MaxName || models[m]:
+				bad("summarizer %s: model %.60q is too long, or asked by two", r.Name, m)
 			}
 			models[m] = true
 		}
