@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -216,5 +217,54 @@ func TestCalibrated(t *testing.T) {
 	q.Changed = q.Head.Depth
 	if got := q.Ratio(pol); got != 1 {
 		t.Errorf("counts of other contexts give a ratio of %v", got)
+	}
+}
+
+// A calibration leaves room wherever there is some, for it may be wrong: an
+// overhead that fills most of the window, counted higher by the provider than the
+// whole, stops neither compactions nor calls.
+func TestCalibrationLeavesRoom(t *testing.T) {
+	for _, window := range []uint64{8_000, 64_000, 200_000} {
+		for _, share := range []float64{0.1, 0.5, 0.65, 0.9} {
+			for _, ratio := range []float64{1, 1.3, 2, 4} {
+				pol := balancedV4()
+				p := grows(0, 0)
+				p.Limits.ContextWindow = window
+				p.Overhead = uint64(float64(pol.Budget(p.Limits)) * share)
+				compacted := 0
+				for i := range 400 {
+					ref := turns.Ref{Session: p.Session, Turn: testID(uint64(i + 2))}
+					p.Head = lineage.Node{Ref: ref, Depth: p.Head.Depth + 1}
+					p.Halves = append(p.Halves, HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.MessagesHalf, Tokens: window / 200,
+						Messages: []turns.Message{turns.TextMessage(turns.User, "x")}})
+					if trigger, due := Due(p, pol, p.tokens()); due {
+						plan, err := NewPlan(p, pol, trigger, Options{})
+						if err == nil {
+							var res Result
+							if res, err = Run(t.Context(), plan, nil, approx); err == nil {
+								p = plan.Apply(p, res, approx)
+								p.Head = p.InForce.Node
+								compacted++
+							}
+						}
+						if err != nil && !errors.Is(err, ErrNothing) {
+							t.Fatalf("window %d, overhead %v, ratio %v, turn %d: %v", window, share, ratio, i, err)
+						}
+					}
+					if at := p.Overhead + p.tokens(); !pol.MayFit(p, p.tokens(), pol.Budget(p.Limits)) {
+						t.Fatalf("window %d, overhead %v, ratio %v, turn %d: %d tokens do not fit", window, share, ratio, i, at)
+					}
+					p.Halves = append(p.Halves, HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.ResponseHalf, Tokens: window / 400,
+						Messages: []turns.Message{turns.TextMessage(turns.Assistant, "y")}, Reported: uint64(ratio * float64(p.Overhead+p.tokens()))})
+				}
+				most := 130
+				if share > 0.8 {
+					most = 210 // a turn is a fifth of what is left for messages
+				}
+				if compacted == 0 || compacted > most {
+					t.Errorf("window %d, overhead %v, ratio %v: %d compactions of 400 calls", window, share, ratio, compacted)
+				}
+			}
+		}
 	}
 }

@@ -3,7 +3,6 @@ package compactor
 import (
 	"crypto/sha256"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -261,13 +260,19 @@ func (p Path) Ratio(pol Policy) float64 {
 
 const ratioUnit = 1 << 20
 
-// counts is what a provider is taken to count for n tokens of the policy's
-// counter, and estimates is the other way.
-func (p Path) counts(pol Policy, n uint64) uint64 {
-	return uint64(math.Ceil(float64(n) * p.Ratio(pol)))
-}
-
+// estimates is what the policy's counter counts of what a provider is taken to
+// count as n tokens.
 func (p Path) estimates(pol Policy, n uint64) uint64 { return uint64(float64(n) / p.Ratio(pol)) }
+
+// within is what the policy's counter may count in a budget. Half of what overhead
+// leaves stays, whatever the ratio: it may be wrong, and a session that no call can
+// be made of any more would never find out.
+func (p Path) within(pol Policy, budget uint64) uint64 {
+	if budget <= p.Overhead {
+		return budget
+	}
+	return max(p.estimates(pol, budget), p.Overhead+(budget-p.Overhead+1)/2)
+}
 
 // replaced is the tokens of what stands for the covered part.
 func (p Path) replaced() uint64 {

@@ -17,12 +17,11 @@ const (
 	Estimate Measure = ""         // what the policy's counter says
 	Reported Measure = "reported" // the provider's last count where there is one
 	Higher   Measure = "higher"   // the larger of both
-	// Calibrated is the larger of both, where a count that is more than four times
-	// the estimate is of something else; and limits are taken to be as much smaller
-	// as the provider counts more than the policy's counter, by an exponentially
-	// weighted mean of its counts on the path ([tokens.Calibration]), in [1, 2].
-	// Less is not counted on: a limit that is too low costs little, one that is too
-	// high is a call refused.
+	// Calibrated is what the policy's counter says, and limits are taken to be as
+	// much smaller as the provider counts more than it, by an exponentially weighted
+	// mean of its counts on the path ([tokens.Calibration]), in [1, 2]. Less is not
+	// counted on: a limit that is too low costs little, one that is too high is a
+	// call refused.
 	Calibrated Measure = "calibrated"
 )
 

@@ -57,7 +57,8 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 	if budget > 0 {
 		s.budget = min(budget, maxTokens)
 	}
-	s.window, s.budget = path.estimates(p, s.window), path.estimates(p, s.budget)
+	s.budget = path.within(p, s.budget)
+	s.window = max(s.budget, path.estimates(p, s.window))
 	aggressive, overhead := trigger.Kind == TriggerOverflow && budget == 0, path.Overhead
 	s.room = less(s.budget, overhead)
 	s.trigger = s.budget
@@ -93,7 +94,11 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 	if s.trigger <= overhead { // a reserve, or a share of the whole, that overhead fills
 		s.trigger = overhead + share(s.room, 0.75)
 	}
-	s.trigger = max(s.trigger, overhead+max(s.room/20, 1))
+	least := s.room / 20
+	if p.Measure == Calibrated {
+		least = s.room / 2 // a ratio may be wrong, and overhead much of what it leaves
+	}
+	s.trigger = max(s.trigger, overhead+max(least, 1))
 	if least := less(s.trigger, overhead); s.target >= least {
 		s.target = least - least/5
 	}

@@ -93,11 +93,7 @@ func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 
 // total is the size of a context as a policy goes by it, overhead included.
 func (p Path) total(pol Policy, l Load, s sizes) uint64 {
-	reported := l.Reported
-	if pol.Measure == Calibrated {
-		reported = p.estimates(pol, reported)
-	}
-	total := pol.size(p.Overhead+l.Tokens, reported)
+	total := pol.size(p.Overhead+l.Tokens, l.Reported)
 	if f := p.InForce; f != nil && total > s.trigger && p.Overhead+l.Tokens <= s.trigger && l.Tokens < f.Body.TokensAfter+s.room/5 {
 		return p.Overhead + l.Tokens // the last compaction did not take away what the provider counts; another won't
 	}
@@ -117,7 +113,7 @@ func (p Policy) Unlimited(limits turns.Limits) bool {
 // Where theirs is the higher it is due, but not refused: what a provider counts
 // and we do not see, no compaction takes away.
 func (p Policy) Fits(path Path, tokens, budget uint64) bool {
-	return path.counts(p, p.least(path, tokens)) <= budget
+	return p.least(path, tokens) <= path.within(p, budget)
 }
 
 // MayFit is Fits without the policy's calibration: one that does not fit even so
@@ -139,7 +135,7 @@ func (p Policy) size(estimate, reported uint64) uint64 {
 	switch {
 	case p.Measure == Reported && reported > 0:
 		return reported
-	case p.Measure == Higher, p.Measure == Calibrated && reported/4 <= estimate:
+	case p.Measure == Higher:
 		return max(estimate, reported)
 	}
 	return estimate

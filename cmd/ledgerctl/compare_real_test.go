@@ -8,6 +8,8 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +58,7 @@ func TestCompareReal(t *testing.T) {
 				t.Fatalf("%s: no transcript of %d tokens", title, window/2)
 			}
 			checkComparison(t, x)
+			checkBalanced(t, x)
 			fmt.Fprintf(&b, "\n### %s, window %s\n\n%s", title, grouped(window), x.markdown())
 		}
 	}
@@ -110,6 +113,32 @@ func checkComparison(t *testing.T, x *comparison) {
 			if s.Usage.Prompt() != s.Tokens {
 				t.Errorf("%s, %s: %d tokens sent, %d paid for", c.name, x.policies[i].Name, s.Tokens, s.Usage.Prompt())
 			}
+		}
+	}
+}
+
+// checkBalanced is NXS-13, as far as it holds: no seed keeps as much as balanced
+// and costs no more, and in the small window none keeps as much.
+func checkBalanced(t *testing.T, x *comparison) {
+	t.Helper()
+	at := slices.IndexFunc(x.policies, func(p compactor.Policy) bool { return p.Name == "balanced" })
+	if at < 0 {
+		return
+	}
+	kept := func(i int) float64 {
+		e := x.sums[i].Survival.Earlier
+		return float64(e.InContext()) / float64(e.All)
+	}
+	cost := func(i int) uint64 { return x.prices.Cost(x.sums[i].Usage) }
+	for i, p := range x.policies {
+		if i == at || strings.HasPrefix(p.Name, "balanced") {
+			continue
+		}
+		if kept(i) >= kept(at) && cost(i) <= cost(at) {
+			t.Errorf("window %d: %s keeps %.4f for %d, balanced %.4f for %d", x.window, p.Name, kept(i), cost(i), kept(at), cost(at))
+		}
+		if x.window == 50_000 && kept(i) >= kept(at) {
+			t.Errorf("window %d: %s keeps %.4f, balanced %.4f", x.window, p.Name, kept(i), kept(at))
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 // for the context and appends the answer: the same compactions, at the same
 // calls, and contexts of the same size. Where there is a memory flush, the agent
 // has made it by then: a replay makes none, and none of its compactions waits.
-func TestReplayIsWhatADaemonDoes(t *testing.T) {
+func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 	const window = 20_000
 	paths, err := longestPaths(interchange.ClaudeCode(bytes.NewReader(recorded), interchange.ClaudeOptions{Final: true}).Steps())
 	if err != nil {

@@ -50,7 +50,7 @@ func works(t *testing.T, e *Engine) {
 // No call waits for a summarizer: while one takes its time, contexts come and
 // turns are appended; its summary is committed over what was appended meanwhile.
 // A context that would not fit is shortened at once, by a tier that asks nobody.
-func TestNobodyWaitsForASummary(t *testing.T) {
+func TestNXS2NobodyWaitsForASummary(t *testing.T) {
 	w := newWorld()
 	e := w.engine(t)
 	slow := held{make(chan struct{}, 10), make(chan struct{})}

@@ -144,7 +144,7 @@ func olderSpec008(t *testing.T) turns.PolicyRef {
 // Every context that was served is served again by its recipe, byte for byte: on
 // this daemon, on one that knows other models, and in another ledger; whatever
 // was set, moved, forked, compacted or reset since.
-func TestServedContextsAreServedAgain(t *testing.T) {
+func TestNXS5ServedContextsAreServedAgain(t *testing.T) {
 	set := func(t *testing.T, e *Engine, s turns.ID, x api.SessionSettings) {
 		t.Helper()
 		r := api.SetSession{SessionSettings: x}
