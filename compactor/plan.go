@@ -70,7 +70,7 @@ type Options struct {
 	PrevPlan      turns.Hash      // digest of a plan that is known to change nothing; zero: none
 	Ref           turns.PolicyRef // how the policy was named; zero: its name and digest
 	Tiers         []string        // names of the summarizers that will run; part of the digest
-	Budget        uint64          // input tokens, overhead included, for a view; 0: the policy's
+	Budget        uint64          // by the policy's counter, overhead included, for a view; 0: the policy's
 }
 
 // minSummary is the least bound of a summary that is asked for, in tokens:

@@ -54,11 +54,12 @@ func (p Policy) Target(limits turns.Limits, overhead uint64) uint64 {
 // context which the counter took for small enough.
 func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes {
 	s := sizes{window: p.window(path.Limits), budget: p.Budget(path.Limits)}
-	if budget > 0 {
+	if budget > 0 { // in the counter's tokens as it is
 		s.budget = min(budget, maxTokens)
+	} else {
+		s.budget = path.within(p, s.budget)
+		s.window = max(s.budget, path.estimates(p, s.window))
 	}
-	s.budget = path.within(p, s.budget)
-	s.window = max(s.budget, path.estimates(p, s.window))
 	aggressive, overhead := trigger.Kind == TriggerOverflow && budget == 0, path.Overhead
 	s.room = less(s.budget, overhead)
 	s.trigger = s.budget

@@ -181,7 +181,7 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 			return nil, err
 		}
 	}
-	if v.bounded && !v.policy.Fits(v.path, v.context.Tokens, v.budget) {
+	if v.bounded && !v.fits() {
 		small, err := e.squeeze(ctx, v)
 		if err == nil {
 			return small, nil
@@ -191,6 +191,23 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 		}
 	}
 	return v, nil
+}
+
+// fits reports whether the context fits its budget: one that was asked for is in
+// the counter's own tokens, the policy's is what the provider is taken to count.
+func (v *contextView) fits() bool {
+	if v.asks() > 0 {
+		return v.policy.MayFit(v.path, v.context.Tokens, v.budget)
+	}
+	return v.policy.Fits(v.path, v.context.Tokens, v.budget)
+}
+
+// asks is the budget that was asked for in place of the policy's; 0: none.
+func (v *contextView) asks() uint64 {
+	if v.budget == v.policy.Budget(v.limits) {
+		return 0
+	}
+	return v.budget
 }
 
 // squeeze makes a view that fits: what a compaction by the policy would leave,
@@ -206,7 +223,7 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 	small := *v
 	v = &small
 	pol := v.policy
-	plan, err := compactor.NewPlan(v.path, pol, turns.Trigger{Kind: compactor.TriggerThreshold}, compactor.Options{Budget: v.budget})
+	plan, err := compactor.NewPlan(v.path, pol, turns.Trigger{Kind: compactor.TriggerThreshold}, compactor.Options{Budget: v.asks()})
 	if errors.Is(err, compactor.ErrNothing) || errors.Is(err, compactor.ErrOverhead) {
 		return nil, over(err.Error())
 	}

@@ -76,11 +76,12 @@ func (e *Engine) overflowBudget(ctx context.Context, c Caller, session turns.ID,
 	if said.Window > 0 && (limits.ContextWindow == 0 || said.Window < limits.ContextWindow) {
 		limits.ContextWindow = said.Window
 	}
-	budget, have := float64(pol.Budget(limits)), float64(g.Tokens+e.overhead(pol.CounterOf(), &set))
+	overhead := float64(e.overhead(pol.CounterOf(), &set))
+	budget, have := float64(pol.Budget(limits)), float64(g.Tokens)+overhead
 	if said.Tokens > 0 && float64(said.Tokens) > have {
 		budget *= have / float64(said.Tokens)
 	}
-	return uint64(max(1, min(budget, have*0.75))), nil
+	return uint64(max(1, min(budget, overhead+float64(g.Tokens)*0.75))), nil // overhead stays, whatever is done
 }
 
 // nothingLeft says why an overflow can't be mended.

@@ -15,7 +15,7 @@ import (
 // less by as much as the provider counts more than we do; and a quarter less
 // than the context has at least.
 func TestOverflowBudget(t *testing.T) {
-	const less = 0 // three quarters of what the context has
+	const less = 0 // overhead, and three quarters of the messages
 	for _, policy := range []string{"balanced", "wolffish"} {
 		e := newWorld().engine(t)
 		s := create(t, e, 200_000, policy)
@@ -57,7 +57,7 @@ func TestOverflowBudget(t *testing.T) {
 			must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Limits: &limits}}, nil))(t)
 			want := tc.want
 			if want == less {
-				want = have * 3 / 4
+				want = v.Overhead + v.Tokens*3/4
 			}
 			said := compactor.ProviderError{Kind: compactor.ContextOverflow, Window: tc.window, Tokens: uint64(tc.counts * float64(have))}
 			if got := must(e.overflowBudget(t.Context(), alice, s.ID, said))(t); got != want {
@@ -91,4 +91,34 @@ func TestAnOverflowIsAnsweredWithWhatItLeft(t *testing.T) {
 		t.Error("what came meanwhile is lost")
 	}
 	verified(t, e)
+}
+
+// An overflow is mended as long as there are messages that can go, however much
+// of the context is overhead, and whatever usage was reported before.
+func TestAnOverflowBesideMuchOverhead(t *testing.T) {
+	for _, ratio := range []float64{0, 1.3} {
+		for _, system := range []int{12_000, 28_000} {
+			e := newWorld().engine(t)
+			s := create(t, e, 16_000, "balanced")
+			sections := api.System{{Content: long(system)}}
+			must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &sections}}, nil))(t)
+			for i := range 6 {
+				cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+				r := say(fmt.Sprintf("question %d %s", i, long(900)), "answer")
+				if ratio > 0 {
+					r = counted(r, uint64(ratio*float64(cx.Tokens+cx.Overhead)), 10)
+				}
+				add(t, e, s.ID, r)
+			}
+			v := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t)
+			r := api.Overflow{Error: "prompt is too long", Status: 400}
+			cx, err := e.Overflow(t.Context(), alice, s.ID, r, canon(r))
+			if err != nil {
+				t.Fatalf("overhead %d, messages %d, counted %v times: %v", v.Overhead, v.Tokens, ratio, err)
+			}
+			if cx.Tokens > v.Tokens*3/4 || cx.Tokens < v.Tokens/10 {
+				t.Errorf("overhead %d, counted %v times: %d tokens of %d are left", v.Overhead, ratio, cx.Tokens, v.Tokens)
+			}
+		}
+	}
 }
