@@ -17,32 +17,34 @@ func extracts(window uint64) Options {
 	}
 }
 
+// under is what a transcript comes to under balanced with settings.
+func under(t *testing.T, tr *Transcript, set string, window uint64) (s Sum) {
+	t.Helper()
+	pol, _ := compactor.Builtin("balanced")
+	pol, err := pol.With(turns.Raw(set))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Add(mustReplay(t, tr, pol, extracts(window)))
+	t.Logf("%s: %d compactions, %d overflows, a context has %d tokens in the mean and %d at most, $%.2f",
+		set, s.Compactions, s.Overflows, s.MeanTokens(), s.MaxTokens, float64(DefaultPrices.Cost(s.Usage))/1e6)
+	return s
+}
+
 // Of all patience, that of 1 is the cheapest: a session is compacted neither
 // before what it saves pays for the rewrite, nor so late that each call reads
 // what a rewrite would have taken away. What a session costs is not known to the
 // policy; it goes by what it sees.
 func TestPatienceOneIsTheCheapest(t *testing.T) {
 	tr := New(longSession(1200), 900)
-	cost := func(set string) uint64 {
-		pol, _ := compactor.Builtin("balanced")
-		pol, err := pol.With(turns.Raw(set))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var s Sum
-		s.Add(mustReplay(t, tr, pol, extracts(400_000)))
-		if pol.Cost.Patience == 1 {
-			checkRewrites(t, s.Rewrites)
-		}
-		t.Logf("%s: %d compactions, a context has %d tokens in the mean, $%.2f", set, s.Compactions, s.MeanTokens(), float64(DefaultPrices.Cost(s.Usage))/1e6)
-		return DefaultPrices.Cost(s.Usage)
+	with := func(patience float64) Sum {
+		return under(t, tr, fmt.Sprintf(`{"cost":{"patience":%v},"summary_max_tokens":12000}`, patience), 400_000)
 	}
-	with := func(patience float64) string {
-		return fmt.Sprintf(`{"cost":{"patience":%v},"summary_max_tokens":12000}`, patience)
-	}
-	best := cost(with(1))
+	one := with(1)
+	checkRewrites(t, one.Rewrites)
+	best := DefaultPrices.Cost(one.Usage)
 	for _, patience := range []float64{0.01, 0.2, 5, 25, 0} {
-		if got := cost(with(patience)); got <= best {
+		if got := DefaultPrices.Cost(with(patience).Usage); got <= best {
 			t.Errorf("a patience of %v costs %d micro-dollars, that of 1 %d", patience, got, best)
 		}
 	}
@@ -80,21 +82,10 @@ func (m more) Message(x *turns.Message) uint64 { return m.Approx.Message(x) * m.
 func TestCalibratedToAProvider(t *testing.T) {
 	tr := New(longSession(1500), 0)
 	tr.counter = tr.by(more{percent: 160})
-	overflows := func(set string) int {
-		pol, _ := compactor.Builtin("balanced")
-		pol, err := pol.With(turns.Raw(set))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var s Sum
-		s.Add(mustReplay(t, tr, pol, extracts(30_000)))
-		t.Logf("%s: %d compactions, %d overflows, the largest context has %d tokens", set, s.Compactions, s.Overflows, s.MaxTokens)
-		return s.Overflows
-	}
-	if n := overflows(`{"measure":""}`); n < 100 {
+	if n := under(t, tr, `{"measure":""}`, 30_000).Overflows; n < 100 {
 		t.Errorf("without calibration %d contexts overflow: the test shows nothing", n)
 	}
-	if n := overflows(`{}`); n > 0 {
+	if n := under(t, tr, `{}`, 30_000).Overflows; n > 0 {
 		t.Errorf("with calibration %d contexts overflow", n)
 	}
 }
