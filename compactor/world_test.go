@@ -15,16 +15,17 @@ import (
 // world is one session in memory: a forest that checks every event as the
 // ledger would, and the halves and bodies that the forest has not.
 type world struct {
-	forest  lineage.Forest
-	session turns.ID
-	head    lineage.Node
-	halves  []HalfTurn // of normal turns, all of them, path order
-	spans   map[turns.Ref]turns.Span
-	bodies  map[turns.Ref]turns.CompactionBody
-	names   map[turns.Ref]string
-	n       uint64
-	limits  turns.Limits
-	policy  Policy // whose counter and view the path has; the zero one's are the ledger's
+	forest   lineage.Forest
+	session  turns.ID
+	head     lineage.Node
+	halves   []HalfTurn // of normal turns, all of them, path order
+	spans    map[turns.Ref]turns.Span
+	bodies   map[turns.Ref]turns.CompactionBody
+	names    map[turns.Ref]string
+	n        uint64
+	limits   turns.Limits
+	overhead uint64 // tokens of system and tools
+	policy   Policy // whose counter and view the path has; the zero one's are the ledger's
 }
 
 var approx = tokens.Approx{}
@@ -102,7 +103,7 @@ func (w *world) compaction(r Result) error {
 
 // path is what the daemon would load at the head.
 func (w *world) path() Path {
-	p := Path{Session: w.session, Head: w.head, Limits: w.limits, View: w.policy.Prune}
+	p := Path{Session: w.session, Head: w.head, Overhead: w.overhead, Limits: w.limits, View: w.policy.Prune}
 	var cut lineage.Cut
 	if c := w.head.Compaction; !c.IsZero() {
 		n := w.node(c)

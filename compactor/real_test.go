@@ -1,0 +1,384 @@
+package compactor
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+var (
+	realCount = flag.Int("histories", 12, "how many real histories TestRealHistories replays under each policy; 0: all")
+	realSeed  = flag.Uint64("histories-seed", 1, "what TestRealHistories draws windows, triggers and moments from")
+)
+
+const (
+	leastHistory    = 4000 // tokens of a history that is replayed
+	mostCompactions = 20   // of one replay
+)
+
+// RealHistories replays real transcripts under every policy, in windows that
+// they fill several times, and compacts them when it is due and at other
+// moments, for every reason, also while turns come in: up to 20 times each.
+// Each context is checked by all providers' rules, each compaction by all that
+// one promises. Extract is the summarizer that asks nobody.
+//
+//	go test ./compactor -run TestRealHistories -histories 0 -v
+func RealHistories(t *testing.T, extract Summarizer) {
+	hs := realHistories(t, leastHistory)
+	if n := *realCount; 0 < n && n < len(hs) { // spread over all
+		for i := range n {
+			hs[i] = hs[i*len(hs)/n]
+		}
+		hs = hs[:n]
+	}
+	if len(hs) == 0 {
+		t.Fatalf("no transcript of %d tokens", leastHistory)
+	}
+	var total tally
+	ran := 0
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			var all tally
+			for _, h := range hs {
+				t.Run(h.name, func(t *testing.T) {
+					key := fnv.New64a()
+					fmt.Fprint(key, name, h.name)
+					r := newReplay(mustBuiltin(t, name), h.tokens, rand.New(rand.NewPCG(*realSeed, key.Sum64())), extract)
+					r.replay(t, h)
+					all.add(r.tally)
+					ran++
+				})
+			}
+			t.Logf("%d histories: %v", len(hs), all)
+			total.add(all)
+		})
+	}
+	if ran < len(Names())*len(hs) || len(hs) < 5 {
+		return // a choice of them
+	}
+	if total.most < mostCompactions || total.quiet*total.nudged*total.split*total.overflows*total.manual*total.originals*total.rebased*total.noticed == 0 {
+		t.Errorf("some kind of compaction was not made: %v", total)
+	}
+}
+
+// tally counts what replays did.
+type tally struct {
+	turns, contexts, over                 int
+	compactions, most                     int
+	quiet, nudged, split, noticed         int
+	overflows, manual, originals, rebased int
+}
+
+func (a *tally) add(b tally) {
+	a.turns, a.contexts, a.over = a.turns+b.turns, a.contexts+b.contexts, a.over+b.over
+	a.compactions, a.most = a.compactions+b.compactions, max(a.most, b.compactions, b.most)
+	a.quiet, a.nudged, a.split, a.noticed = a.quiet+b.quiet, a.nudged+b.nudged, a.split+b.split, a.noticed+b.noticed
+	a.overflows, a.manual, a.originals, a.rebased = a.overflows+b.overflows, a.manual+b.manual, a.originals+b.originals, a.rebased+b.rebased
+}
+
+func (a tally) String() string {
+	return fmt.Sprintf("%d turns, %d contexts (%d over the budget, given as views), %d compactions, at most %d in one: %d only shorten, %d nudge, "+
+		"%d split a turn, %d by the notice; %d after an overflow, %d manual, %d from originals, %d rebased",
+		a.turns, a.contexts, a.over, a.compactions, a.most, a.quiet, a.nudged, a.split, a.noticed, a.overflows, a.manual, a.originals, a.rebased)
+}
+
+// replay is a real history on its way through a policy.
+type replay struct {
+	*grower
+	rand    *rand.Rand
+	pol     Policy
+	tiers   []Tier
+	percent uint64 // of our count, what the provider reports; 0: nothing
+	sent    uint64 // tokens of the last context, overhead included
+	late    *late
+	tally   tally
+}
+
+// late is a compaction that is being made while turns come in.
+type late struct {
+	plan *Plan
+	res  Result
+	left int // contexts until it is there
+}
+
+func newReplay(pol Policy, size uint64, r *rand.Rand, extract Summarizer) *replay {
+	x := &replay{grower: &grower{world: newWorld()}, rand: r, pol: pol, percent: []uint64{0, 100, 160}[r.IntN(3)]}
+	const least = 2000
+	most := max(least, min(size/2, 100_000))
+	x.policy, x.limits.ContextWindow = pol, least+r.Uint64N(most-least+1)/uint64(1+r.IntN(8))
+	x.overhead = r.Uint64N(x.limits.ContextWindow / 8)
+	extracts := Tier{Name: "extractive", Summarizer: extract, Local: true}
+	x.tiers = [][]Tier{{extracts}, {extracts}, {{Name: "model", Summarizer: stub{}}, extracts}, nil}[r.IntN(4)]
+	return x
+}
+
+func (r *replay) oneIn(n int) bool { return r.rand.IntN(n) == 0 }
+
+func (r *replay) replay(t *testing.T, h history) {
+	t.Logf("window %d, overhead %d, the provider reports %d %%, %d tiers", r.limits.ContextWindow, r.overhead, r.percent, len(r.tiers))
+	for _, a := range h.turns {
+		if r.tally.compactions == mostCompactions {
+			break
+		}
+		r.tally.turns++
+		if r.oneIn(4) { // sent and answered at once
+			r.add(t, a.Messages, a.Response)
+			r.asked(t)
+			continue
+		}
+		if len(a.Messages) > 0 {
+			r.add(t, a.Messages, nil)
+		}
+		r.asked(t)
+		if a.Response != nil {
+			r.add(t, nil, a.Response)
+		}
+	}
+	t.Log(r.tally)
+}
+
+// add appends a turn as the ledger does.
+func (r *replay) add(t *testing.T, ms []turns.Message, response *turns.Message) {
+	t.Helper()
+	turned, err := r.open.After(ms, response, nil)
+	must(t, err)
+	must(t, r.turn(ms, response))
+	r.open = turned.Open
+	last := &r.halves[len(r.halves)-1]
+	last.Pinned = r.oneIn(30)
+	if response != nil {
+		last.Reported = r.sent * r.percent / 100
+	}
+}
+
+// asked is the moment before a call: the context is made and checked, and
+// compacted where it is due or somebody asks for it.
+func (r *replay) asked(t *testing.T) {
+	t.Helper()
+	cx := r.valid(t)
+	switch {
+	case r.late != nil:
+		if r.late.left--; r.late.left <= 0 {
+			r.arrive(t)
+			cx = r.valid(t)
+		}
+	default:
+		trigger, due := Due(r.path(), r.pol, cx.Tokens)
+		if !due && !r.oneIn(12) {
+			break
+		}
+		if !due {
+			trigger.Kind = []string{TriggerManual, TriggerOverflow, TriggerThreshold}[r.rand.IntN(3)]
+		}
+		opt := Options{FromOriginals: r.oneIn(6), Cover: r.oneIn(6)}
+		if opt.FromOriginals {
+			opt.Originals = r.halves
+		}
+		if r.oneIn(8) {
+			opt.Focus = "the tests that fail"
+		}
+		if r.compact(t, trigger, opt, cx) {
+			cx = r.valid(t)
+		}
+	}
+	r.sent = r.overhead + cx.Tokens
+	if r.late == nil {
+		r.fits(t, cx)
+	}
+}
+
+// compact makes a compaction, or begins one that comes later; false where there is none now.
+func (r *replay) compact(t *testing.T, trigger turns.Trigger, opt Options, was Context) bool {
+	t.Helper()
+	before := r.path()
+	plan, err := NewPlan(before, r.pol, trigger, opt)
+	again, err2 := NewPlan(r.path(), r.pol, trigger, opt)
+	if fmt.Sprint(err) != fmt.Sprint(err2) || !reflect.DeepEqual(plan, again) {
+		t.Fatalf("two plans of the same differ: %v (%v), %v (%v)", plan, err, again, err2)
+	}
+	if errors.Is(err, ErrNothing) {
+		return false
+	}
+	must(t, err)
+	r.causal(t, plan)
+	res, err := Run(t.Context(), plan, r.tiers, plan.Path.Counter)
+	twice, err2 := Run(t.Context(), again, r.tiers, again.Path.Counter)
+	if errors.Is(err, ErrNothing) || errors.Is(err, ErrFailed) {
+		return false
+	}
+	must(t, err)
+	must(t, err2)
+	if !bytes.Equal(encoded(t, res), encoded(t, twice)) {
+		t.Fatalf("two runs of %v differ", plan)
+	}
+	if r.oneIn(3) {
+		r.late = &late{plan, res, 1 + r.rand.IntN(4)}
+		return false
+	}
+	must(t, r.compaction(res))
+	r.count(plan, res)
+	r.shrunk(t, plan, &res.Body)
+	r.compacted(t, r.pol, before, plan, was)
+	r.same(t, plan, res, before)
+	if _, err := NewPlan(r.path(), r.pol, trigger, opt); !errors.Is(err, ErrNothing) {
+		t.Fatalf("the same plan again: %v, want %v", err, ErrNothing)
+	}
+	return true
+}
+
+// arrive commits the compaction that was made while turns came in.
+func (r *replay) arrive(t *testing.T) {
+	t.Helper()
+	x, before := r.late, r.path()
+	r.late = nil
+	plan, err := x.plan.Rebase(before)
+	if f := x.plan.Path.InForce; errors.Is(err, ErrStale) && (x.plan.Span.Call || f != nil && f.Span.Call) {
+		return // the user spoke: what stood for one call is over
+	}
+	must(t, err)
+	res := plan.Resize(x.res)
+	was, err := Render(before, before.Counter)
+	must(t, err)
+	must(t, r.compaction(res))
+	r.count(plan, res)
+	r.tally.rebased++
+	if plan.Span.SawThrough != x.plan.Span.SawThrough {
+		t.Fatalf("rebased it saw through %v, before through %v", plan.Span.SawThrough, x.plan.Span.SawThrough)
+	}
+	r.shrunk(t, plan, &res.Body)
+	r.same(t, plan, res, before)
+	now, after := r.path(), r.valid(t)
+	if now.tokens() != res.Body.TokensAfter {
+		t.Fatalf("%d tokens after, the path has %d", res.Body.TokensAfter, now.tokens())
+	}
+	if budget := r.pol.Budget(r.limits); Fit(before, was, budget) == nil {
+		must(t, Fit(now, after, budget))
+	}
+}
+
+// shrunk: a context gets smaller, for parts that are covered or shortened.
+func (r *replay) shrunk(t *testing.T, plan *Plan, b *turns.CompactionBody) {
+	t.Helper()
+	if (len(plan.Covered) > 0 || plan.Quiet || plan.Nudge) && b.TokensAfter >= b.TokensBefore {
+		t.Fatalf("no progress: %d tokens before, %d after", b.TokensBefore, b.TokensAfter)
+	}
+	if plan.Quiet && (len(plan.Covered) > 0 || len(plan.chosen) == 0) {
+		t.Fatalf("%v only shortens, but covers %d halves and shortens %d parts", plan, len(plan.Covered), len(plan.chosen))
+	}
+}
+
+// causal: what a summary was made from lies on the path, and no part of it
+// after the turn that it says it was made from.
+func (r *replay) causal(t *testing.T, plan *Plan) {
+	t.Helper()
+	seen := plan.Span.SawThrough
+	if seen.IsZero() {
+		if !plan.Quiet {
+			t.Fatalf("%v says not what it saw", plan)
+		}
+		return
+	}
+	n := r.node(seen)
+	on, err := lineage.IsAncestor(&r.forest, n, r.head)
+	must(t, err)
+	if !on || n.Depth > plan.Path.Head.Depth {
+		t.Fatalf("%v saw %v, which is not on its path", plan, seen)
+	}
+	for _, h := range plan.Reads {
+		if h.Depth > n.Depth {
+			t.Fatalf("%v reads %v, but saw only through %v", plan, h.Ref, seen)
+		}
+	}
+	if through := plan.Span.Through; !plan.Nudge && !through.IsZero() && r.node(through).Depth > n.Depth {
+		t.Fatalf("%v covers through %v, but saw only through %v", plan, through, seen)
+	}
+}
+
+// same: the compaction as a view, and as it is committed, is one context.
+func (r *replay) same(t *testing.T, plan *Plan, res Result, before Path) {
+	t.Helper()
+	p := before
+	if !plan.Quiet && !plan.Nudge {
+		p = before.lasting()
+	}
+	view, err := Render(plan.Apply(p, res, p.Counter), p.Counter)
+	must(t, err)
+	cx, err := Render(r.path(), p.Counter)
+	must(t, err)
+	if view.Fingerprint() != cx.Fingerprint() {
+		t.Fatalf("%v shows one context as a view, and another when it is committed:\n%s\n%s", plan, show(view), show(cx))
+	}
+}
+
+// valid is the context at the head, checked: it keeps its own rules, and each provider takes it.
+func (r *replay) valid(t *testing.T) Context {
+	t.Helper()
+	r.tally.contexts++
+	cx := r.rendered(t)
+	if len(cx.Messages) == 0 {
+		return cx
+	}
+	if err := strictly(cx.Messages); err != nil {
+		t.Fatalf("%v in\n%s", err, show(cx))
+	}
+	return cx
+}
+
+// fits: a context that is over its budget fits as a view, which shows what a
+// compaction would leave, unless its newest part alone is over.
+func (r *replay) fits(t *testing.T, cx Context) {
+	t.Helper()
+	p, budget := r.path(), r.pol.Budget(r.limits)
+	if r.pol.MayFit(p, cx.Tokens, budget) {
+		return
+	}
+	r.tally.over++
+	plan, err := NewPlan(p, r.pol, turns.Trigger{Kind: TriggerThreshold}, Options{Budget: budget})
+	if err == nil {
+		res, err := Run(t.Context(), plan, r.tiers, p.Counter)
+		must(t, err)
+		p = plan.Apply(p, res, p.Counter)
+		cx, err = Render(p, p.Counter)
+		must(t, err)
+		must(t, strictly(cx.Messages))
+	} else if !errors.Is(err, ErrNothing) {
+		t.Fatal(err)
+	}
+	if cuts := legalCuts(p.Halves); !r.pol.MayFit(p, cx.Tokens, budget) && slices.Contains(cuts[1:], true) {
+		t.Fatalf("%d and %d tokens do not fit a budget of %d, though a part can be covered: %v (%v) in\n%s", p.Overhead, cx.Tokens, budget, plan, err, show(cx))
+	}
+}
+
+func (r *replay) count(plan *Plan, res Result) {
+	x := &r.tally
+	x.compactions++
+	one := func(n *int, is bool) {
+		if is {
+			*n++
+		}
+	}
+	one(&x.quiet, plan.Quiet)
+	one(&x.nudged, plan.Nudge)
+	one(&x.split, plan.Span.Split)
+	one(&x.overflows, plan.Trigger.Kind == TriggerOverflow)
+	one(&x.manual, plan.Trigger.Kind == TriggerManual)
+	one(&x.originals, plan.FromOriginals)
+	one(&x.noticed, res.Body.Tier == NoticeTier)
+}
+
+// encoded is a compaction as it is stored.
+func encoded(t *testing.T, r Result) []byte {
+	t.Helper()
+	b, err := turns.EncodeBody(&r.Body)
+	must(t, err)
+	return append(b, fmt.Sprintf("%+v", r.Span)...)
+}
