@@ -16,6 +16,9 @@ import (
 // The forms that a context is rendered in.
 var contextForms = []string{"otel", "openai", "anthropic", "gemini"}
 
+// exportForms is what --format takes where a session is taken out.
+var exportForms = append([]string{"jsonl", "claude-code"}, contextForms...)
+
 // complete gives every verb what a shell completes its arguments and flags with.
 func (e *env) complete(root *cobra.Command) {
 	root.InitDefaultCompletionCmd("completion")

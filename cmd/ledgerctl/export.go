@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +32,9 @@ func exportCmd(e *env) *cobra.Command {
 			case "claude-code":
 				return exportTranscript(cmd.Context(), c, s.ID, w)
 			}
+			if !slices.Contains(contextForms, format) {
+				return usageError{fmt.Errorf("format %q is none of %s", format, strings.Join(exportForms, ", "))}
+			}
 			return exportContext(cmd.Context(), c, s.ID, format, w)
 		}
 		if file == "" {
@@ -47,9 +52,9 @@ func exportCmd(e *env) *cobra.Command {
 		}
 		return nil
 	})
-	c.Flags().StringVar(&format, "format", "jsonl", "jsonl, claude-code, otel, openai, anthropic, gemini")
+	c.Flags().StringVar(&format, "format", "jsonl", strings.Join(exportForms, ", "))
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(append([]string{"jsonl", "claude-code"}, contextForms...), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportForms, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 

@@ -61,7 +61,7 @@ func turnLine(t *api.Turn, width int) string {
 	}
 	var what string
 	if k := t.Compaction; k != nil {
-		what = folded.Render(clip(fmt.Sprintf("◆ %s (%s, %s), %s → %s tokens", did(k), k.Policy, tier(k), grouped(k.TokensBefore), grouped(k.TokensAfter)), room))
+		what = folded.Render(clip(fmt.Sprintf("◆ %s (%s), %s → %s tokens", did(k), by(k), grouped(k.TokensBefore), grouped(k.TokensAfter)), room))
 	} else {
 		asked, answer := describe(t.Messages), "pending"
 		if t.Response != nil {
@@ -86,6 +86,19 @@ func did(k *api.Compaction) string {
 		return parts + " shortened"
 	}
 	return plural(k.Covered, "turn") + " covered by a summary"
+}
+
+// by is the policy of a compaction, and who wrote its summary. One that another
+// system made names no policy.
+func by(k *api.Compaction) string {
+	who := tier(k)
+	if k.Model != "" {
+		who += " " + printable(k.Model)
+	}
+	if k.Policy == "" {
+		return who
+	}
+	return k.Policy + ", " + who
 }
 
 // tier is who wrote a summary.
@@ -238,7 +251,7 @@ func (e *env) showTurn(t *api.Turn) {
 	row("hash", "%s", t.Hash)
 	row("previous", "%s", t.PrevHash)
 	if k := t.Compaction; k != nil {
-		row("policy", "%s, %s, trigger %s, %s", k.Policy, tier(k), k.Trigger.Kind, k.Provenance)
+		row("made by", "%s, trigger %s", by(k), k.Trigger.Kind)
 		row("covers", "%s, through %s; kept from %s%s", plural(k.Covered, "turn"), opt(k.Through), opt(k.FirstKept), map[bool]string{true: ", whose request is covered too"}[k.Split])
 		row("tokens", "%s → %s", grouped(k.TokensBefore), grouped(k.TokensAfter))
 		if k.Scope == "call" {
