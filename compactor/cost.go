@@ -93,9 +93,9 @@ func (p Path) price(pol Policy, n uint64) float64 {
 // summary as it may have.
 func (p Path) covering(pol Policy, total uint64, s sizes) (f Forecast) {
 	read, write := p.rates()
-	f.Rewrite = min(s.summary+s.keep, less(total, p.Overhead))
+	f.Rewrite = min(s.summary+p.keeps(pol, s), less(total, p.Overhead))
 	f.Saves = less(total, p.Overhead+f.Rewrite)
-	if f.Saves == 0 {
+	if f.Saves < max(1, share(less(total, p.Overhead), pol.MinReclaimRatio)) {
 		return f
 	}
 	once, wanted := write*float64(f.Rewrite), p.price(pol, f.Rewrite)
@@ -106,6 +106,23 @@ func (p Path) covering(pol Policy, total uint64, s sizes) (f Forecast) {
 	f.Payback = once / (float64(f.Saves) * read)
 	f.Pays = float64(p.growth().less(total))*read >= wanted && f.Payback <= p.callsLeft()
 	return f
+}
+
+// keeps is the tokens that the policy keeps of p.
+func (p Path) keeps(pol Policy, s sizes) (n uint64) {
+	if pol.KeepTurns == 0 {
+		return s.keep
+	}
+	responses := uint64(0)
+	for i := len(p.Halves) - 1; i >= 0; i-- {
+		if p.Halves[i].Half == turns.ResponseHalf {
+			if responses++; responses > pol.KeepTurns {
+				break
+			}
+		}
+		n += p.Halves[i].shown()
+	}
+	return min(n, less(s.target, s.summary))
 }
 
 // pruning is the choice of results to show shortened from now on that saves the

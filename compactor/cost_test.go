@@ -43,7 +43,8 @@ func TestCostDue(t *testing.T) {
 	const growth = 1000
 	// What the calls so far have read less than the next one will, at a tenth of the
 	// price of an input token, against what is left, at 1.25 times that price and
-	// patience times; and what is saved pays for it within as many calls as there were.
+	// patience times; what is saved is a tenth at least, and pays for it within as many
+	// calls as there were.
 	left := func(p Policy) float64 {
 		s := p.sizesFor(grows(1, growth), turns.Trigger{}, 0)
 		return float64(s.summary + s.keep)
@@ -55,7 +56,7 @@ func TestCostDue(t *testing.T) {
 				grown += float64(n*growth - (i*growth + growth/2)) // the context of call i had the messages of its turn
 			}
 			saves := float64(n*growth) - left(p)
-			if saves > 0 && grown*read >= p.Cost.Patience*write*left(p) && write*left(p) <= saves*read*float64(n) {
+			if saves >= 0.1*float64(n*growth) && grown*read >= p.Cost.Patience*write*left(p) && write*left(p) <= saves*read*float64(n) {
 				return n
 			}
 		}
@@ -266,5 +267,37 @@ func TestCalibrationLeavesRoom(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What a provider counts besides is no growth, and what could not be gained is
+// not tried: neither makes a compaction due.
+func TestCostCountsWhatItCanTakeAway(t *testing.T) {
+	pol := balancedV4()
+	pol.Measure = Higher
+	pol.Cost.Patience = 4
+	base := firstDue(pol, 1000, func(*Path) {})
+	beside := func(p *Path) { // 60,000 tokens that the ledger never saw
+		at := p.Overhead
+		for i := range p.Halves {
+			if h := &p.Halves[i]; h.Half == turns.ResponseHalf {
+				h.Reported = at + 60_000
+			}
+			at += p.Halves[i].Tokens
+		}
+	}
+	if got := firstDue(pol, 1000, beside); got < base-1 {
+		t.Errorf("due after %d calls, without what the provider counts besides after %d", got, base)
+	}
+	pol = balancedV4()
+	pol.Cost.Patience, pol.KeepTurns = 0.001, 40
+	p := grows(41, 1000)
+	if f := p.covering(pol, p.Overhead+p.tokens(), pol.sizesFor(p, turns.Trigger{}, 0)); f.Saves > 0 && f.Pays && f.Saves < 3000 {
+		t.Errorf("with 40 turns kept of 41: %+v", f)
+	}
+	pol.KeepTurns, pol.MinReclaimRatio = 0, 0.8
+	p = grows(100, 1000)
+	if f := p.covering(pol, p.Overhead+p.tokens(), pol.sizesFor(p, turns.Trigger{}, 0)); f.Pays {
+		t.Errorf("less than the least progress pays: %+v", f)
 	}
 }

@@ -211,7 +211,7 @@ func (plan *Plan) prune(s sizes) *Plan {
 	if total > s.trigger {
 		return nil
 	}
-	f, chosen := p.choose(plan.Policy, total, s)
+	f, chosen := p.choose(plan.Policy, p.Overhead+p.tokens(), s)
 	if len(chosen) == 0 {
 		return nil
 	}

@@ -81,7 +81,7 @@ func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
 	case sized && pol.IdleSeconds > 0 && pol.IdleRatio > 0 && idle >= pol.IdleSeconds && total > s.idle:
 		return trigger(TriggerIdle, `{"idle_seconds":%d,"tokens":%d,"threshold":%d}`, idle, l.Tokens, s.idle)
 	}
-	if f, _ := p.choose(pol, total, s); sized && f.Pays {
+	if f, _ := p.choose(pol, p.Overhead+l.Tokens, s); sized && f.Pays { // what a provider counts besides is no growth
 		return trigger(TriggerThreshold, `{"tokens":%d,"overhead":%d,"budget":%d,"rewrite_tokens":%d,"saves_tokens":%d,"payback_calls":%.3g}`,
 			l.Tokens, p.Overhead, s.budget, f.Rewrite, f.Saves, f.Payback)
 	}

@@ -27,41 +27,65 @@ func (plan *Plan) fitUnseen(s sizes) {
 	if size <= room || size+s.summary <= s.room && plan.Trigger.Kind != TriggerOverflow {
 		return
 	}
-	type large struct {
+	type part struct {
 		at   partAt
+		text string
 		size uint64
 	}
-	var parts []large
+	var parts []part
 	shown := p.elidedAt()
 	p.eachPart(func(at partAt, m *turns.Message, q *turns.Part) {
-		if at.half >= from && !shown[at] && !p.Halves[at.half].Erased && (q.Type == turns.ToolCallResponse || q.Type == turns.Text) && q.Ref == nil {
-			parts = append(parts, large{at, p.counter().Part(q)})
-		}
-	})
-	slices.SortStableFunc(parts, func(a, b large) int { return cmp.Compare(b.size, a.size) })
-	// Each is cut to the same length, the longest that has all of them fit.
-	most := room
-	for range 16 {
-		chosen, left := make(map[partAt]turns.ElidedPart), size
-		for _, l := range parts {
-			if l.size <= most {
-				break
-			}
-			q := p.part(l.at)
-			keep := float64(most) / float64(l.size)
-			e := Elide{HeadRatio: keep * 0.5, TailRatio: keep * 0.4, Mark: cmp.Or(plan.Policy.Elide.Mark, unseenMark)}
-			part := elidedTo(q, string(Trimmed), e.ends(partText(q)))
-			if n := saving(p.counter(), &p.Halves[l.at.half], turns.Elision{Message: uint64(l.at.message), Part: uint64(l.at.part)}, &part); n > 0 {
-				chosen[l.at], left = part, less(left, n)
-			}
-		}
-		if left <= room || most < 32 {
-			if left < size {
-				plan.chosen = chosen
-			}
+		if at.half < from || shown[at] || p.Halves[at.half].Erased || q.Ref != nil {
 			return
 		}
-		most -= max(1, most/4)
+		text := partText(q)
+		switch q.Type {
+		case turns.ToolCall:
+			text = string(q.Arguments)
+		case turns.ToolCallResponse, turns.Text, turns.Reasoning:
+		default:
+			return
+		}
+		parts = append(parts, part{at, text, p.counter().Part(q)})
+	})
+	chosen, left := make(map[partAt]turns.ElidedPart), size
+	show := func(of part, method Status, text string) {
+		q := elidedTo(p.part(of.at), string(method), text)
+		e := turns.Elision{Message: uint64(of.at.message), Part: uint64(of.at.part)}
+		if n := saving(p.counter(), &p.Halves[of.at.half], e, &q); n > 0 {
+			if was, ok := chosen[of.at]; ok {
+				left += saving(p.counter(), &p.Halves[of.at.half], e, &was)
+			}
+			chosen[of.at], left = q, less(left, n)
+		}
+	}
+	oldest := slices.Clone(parts)
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.size, a.size) })
+	// Large parts are cut to the same length, the longest that has all of them fit.
+	for most := room; left > room && most >= 32; most -= max(1, most/4) {
+		for _, of := range parts {
+			if of.size <= most {
+				break
+			}
+			if p.part(of.at).Type == turns.Reasoning {
+				show(of, Cleared, "")
+				continue
+			}
+			keep := float64(most) / float64(of.size)
+			e := Elide{HeadRatio: keep * 0.5, TailRatio: keep * 0.4, Mark: cmp.Or(plan.Policy.Elide.Mark, unseenMark)}
+			show(of, Trimmed, e.ends(of.text))
+		}
+	}
+	// What is too much is many parts: the oldest are left out, but for the first.
+	for i := 1; left > room && i < len(oldest)-1; i++ {
+		if p.part(oldest[i].at).Type == turns.Reasoning {
+			show(oldest[i], Cleared, "")
+		} else {
+			show(oldest[i], Cleared, "[…]")
+		}
+	}
+	if left < size {
+		plan.chosen = chosen
 	}
 }
 

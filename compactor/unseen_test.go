@@ -98,6 +98,61 @@ func TestUnansweredQuestionIsShown(t *testing.T) {
 	}
 }
 
+// What nobody has answered and is too much as a whole, many short messages or a
+// conversation of another's, leaves a context that fits, with its end in it.
+func TestUnseenOfAnyShapeFits(t *testing.T) {
+	for name, unseen := range map[string]func(n int) []turns.Message{
+		"many short messages": func(n int) (ms []turns.Message) {
+			for i := range n / 40 {
+				ms = append(ms, user(fmt.Sprint("note ", i, words(16)))...)
+			}
+			return append(ms, user("and the end")...)
+		},
+		"another's conversation": func(n int) []turns.Message {
+			return []turns.Message{
+				{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.Reasoning, Content: words(n)}, turns.TextPart("begin " + words(n)),
+					{Type: turns.ToolCall, ID: "k", Name: "write", Arguments: turns.Raw(`{"text":"` + words(n) + `"}`)}}},
+				tool(result("k", "written")),
+				turns.TextMessage(turns.User, "and the end"),
+			}
+		},
+	} {
+		for _, policy := range Names() {
+			for _, window := range []uint64{4_000, 32_000} {
+				pol, _ := Builtin(policy)
+				w := newWorld()
+				w.policy, w.limits.ContextWindow = pol, window
+				must(t, w.turn(user("hello"), says("yes?")))
+				must(t, w.turn(unseen(int(window)), nil))
+				for range 2 {
+					p := w.path()
+					trigger, due := Due(p, pol, p.tokens())
+					if !due {
+						break
+					}
+					if _, err := w.compact(pol, trigger.Kind, Options{}); err != nil && !errors.Is(err, ErrNothing) {
+						t.Fatalf("%s, %s in %d: %v", name, policy, window, err)
+					}
+				}
+				p := w.path()
+				cx, err := Render(p, p.Counter)
+				must(t, err)
+				if err := Fit(p, cx, pol.Budget(w.limits)); err != nil {
+					t.Fatalf("%s, %s in %d: %v", name, policy, window, err)
+				}
+				if text := textOf(&cx.Messages[len(cx.Messages)-1]); !strings.HasSuffix(text, "and the end") {
+					t.Errorf("%s, %s in %d: it ends with %.60q", name, policy, window, text)
+				}
+				r, err := interchange.Anthropic(nil, nil, cx.Messages)
+				must(t, err)
+				b, err := turns.EncodeJSON(r.Messages)
+				must(t, err)
+				must(t, strict.Anthropic(r.System, b))
+			}
+		}
+	}
+}
+
 // TestPinsStandWhole: pins have room of their own: forty rules of a page stand
 // word for word under every policy in a window of 32,000.
 func TestPinsStandWhole(t *testing.T) {

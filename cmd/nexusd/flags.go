@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -152,9 +153,19 @@ func readFile(name string, cfg *daemon.Config) error {
 	err = toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields().Decode(cfg)
 	var strict *toml.StrictMissingError
 	if errors.As(err, &strict) {
-		return fmt.Errorf("configuration %s:\n%s", name, strings.TrimRight(strict.String(), "\n"))
+		// Not the lines themselves: the field that is not known may be a key.
+		out := fmt.Sprintf("configuration %s:", name)
+		for i := range strict.Errors {
+			row, _ := strict.Errors[i].Position()
+			out += fmt.Sprintf("\n  line %d: there is no field %s", row, strings.Join(strict.Errors[i].Key(), "."))
+		}
+		return errors.New(out)
 	}
 	if err != nil {
+		if at := (*toml.DecodeError)(nil); errors.As(err, &at) { // its own text quotes the value
+			row, column := at.Position()
+			return fmt.Errorf("configuration %s: line %d, column %d: %s can't be read", name, row, column, cmp.Or(strings.Join(at.Key(), "."), "it"))
+		}
 		return fmt.Errorf("configuration %s: %w", name, err)
 	}
 	return nil

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"nexus/cmd/nexusd/daemon"
+)
+
+// An error of the configuration names the line and the field, and quotes no
+// value: it may be a key that stands where no key belongs.
+func TestAConfigurationsErrorQuotesNothing(t *testing.T) {
+	for text, want := range map[string]string{
+		"listen = \"127.0.0.1:0\"\nsummarizer_key = \"sk-SECRET\"\n":     "line 2: there is no field summarizer_key",
+		"[[summarizers]]\nname = \"a\"\nkey = \"sk-SECRET\"\n":           "line 3: there is no field summarizers.key",
+		"summarizer_window = \"sk-SECRET\"\n":                            "line 1",
+		"data = \"sk-SECRET\n":                                           "line 1",
+		"[[summarizers]]\nname = \"a\"\nmodels = \"sk-SECRET\"\nx = 1\n": "line 3",
+	} {
+		name := filepath.Join(t.TempDir(), "nexus.toml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := readFile(name, new(daemon.Config))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
