@@ -219,6 +219,9 @@ func (plan *Plan) prune(s sizes) *Plan {
 	out.Expects = f
 	out.Quiet = true
 	out.view(chosen)
+	if out.after()+p.framing()[len(p.Halves)] > s.room {
+		return nil // it does not fit like this
+	}
 	return &out
 }
 
