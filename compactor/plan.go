@@ -129,7 +129,8 @@ func NewPlan(p Path, pol Policy, trigger turns.Trigger, opt Options) (*Plan, err
 		return plan, nil
 	}
 	if err != nil {
-		if p.InForce == nil || !opt.FromOriginals && p.replaced() <= s.summary+s.summary/2 {
+		long := p.replaced() > s.summary+s.summary/2 || p.replaced() > beside(s, p.rendered(0)[0], pol)
+		if p.InForce == nil || !opt.FromOriginals && !long {
 			return nil, err
 		}
 		cut = 0 // what was covered before is summarized anew; nothing else changes
@@ -341,11 +342,12 @@ func (plan *Plan) read(originals []HalfTurn) error {
 
 // bound sets what the summary may take: the policy's share, and no more than
 // the last summary and half of what is newly covered, so that every
-// compaction frees at least the other half.
+// compaction frees at least the other half, and no more than there is room for
+// beside what is kept.
 func (plan *Plan) bound(s sizes) {
 	replaced := plan.Path.replaced()
 	covered := plan.TokensBefore - plan.TokensKept - replaced
-	room := min(s.summary, replaced+covered/2)
+	room := min(s.summary, replaced+covered/2, beside(s, plan.planned().rendered(len(plan.Covered))[0], plan.Policy))
 	pinned := min(plan.pinned, room/2)
 	// What is kept for later compactions is bounded by itself; what this one
 	// quotes, by its room.
@@ -357,6 +359,15 @@ func (plan *Plan) bound(s sizes) {
 	plan.Pins = slices.Clone(plan.keptPins)
 	plan.clipPins(pinned)
 	plan.SummaryTokens = max(less(room, frameTokens(plan.Policy, plan.First, plan.Pins)), minSummary)
+}
+
+// beside is the room for a replacement beside kept tokens of messages; no bound
+// where there is none, for then a short one does not help.
+func beside(s sizes, kept uint64, pol Policy) uint64 {
+	if left := less(s.room, kept); left >= frameTokens(pol, "", nil)+minSummary {
+		return left
+	}
+	return maxTokens
 }
 
 // maxQuoted bounds one text that is quoted from compaction to compaction, in

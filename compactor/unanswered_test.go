@@ -69,3 +69,33 @@ func TestElisionsWithoutTextsAreCorrupt(t *testing.T) {
 		t.Errorf("%v, want corrupt", err)
 	}
 }
+
+// Where a call that waits takes most of the budget, the summary beside it takes
+// what is left, though it could be longer elsewhere.
+func TestASummaryTakesWhatIsLeftBesideACall(t *testing.T) {
+	for _, name := range Names() {
+		w := newWorld()
+		w.policy, w.limits.ContextWindow = mustBuiltin(t, name), 40_000
+		budget := w.policy.Budget(w.limits)
+		for range 40 {
+			must(t, w.turn(user(words(300)), says(words(300))))
+		}
+		_, err := w.compact(w.policy, TriggerManual, Options{Cover: true})
+		must(t, err)
+		long := *says("", "c")
+		for n := 100; ; n += 100 {
+			long.Parts = []turns.Part{turns.TextPart(words(n)), long.Parts[len(long.Parts)-1]}
+			if w.policy.CounterOf().Message(&long) > budget-900 {
+				break
+			}
+		}
+		must(t, w.turn(user("go on"), &long))
+		_, err = w.compact(w.policy, TriggerThreshold, Options{})
+		must(t, err)
+		cx, err := Render(w.path(), w.path().Counter)
+		must(t, err)
+		if err := Fit(w.path(), cx, budget); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
