@@ -228,14 +228,14 @@ func (s *otelSpan) take(names ...string) (out turns.Raw) {
 // given back.
 func (s *otelSpan) details() (in, out []turns.Raw, others []string) {
 	for _, e := range s.events {
-		role, legacy := strings.CutPrefix(e.name, "gen_ai.")
-		role, legacy = strings.CutSuffix(role, ".message")
+		role, ours := strings.CutPrefix(e.name, "gen_ai.")
+		role, message := strings.CutSuffix(role, ".message")
 		switch {
 		case e.attrs["gen_ai.input.messages"] != nil || e.attrs["gen_ai.output.messages"] != nil:
 			for k, v := range e.attrs {
 				s.attrs[k] = v
 			}
-		case legacy && slices.Contains([]string{"system", "user", "assistant", "tool"}, role):
+		case ours && message && slices.Contains([]string{"system", "user", "assistant", "tool"}, role):
 			in = append(in, otelLegacy(e.attrs, role))
 		case e.name == "gen_ai.choice":
 			m := e.attrs
