@@ -131,7 +131,8 @@ type followed struct {
 
 // followed reads the session's chain from the turn to the next one. Compactions
 // come between where they were made while the call went on. At turns that the
-// session inherits no call of its own was made, but for its fork point.
+// session inherits its own calls are made from its fork point, and from where the
+// head went back to.
 func (e *Engine) followed(s *ledger.Session, n lineage.Node) (f followed, err error) {
 	t, err := e.Store.Turn(n.Ref)
 	if err != nil {
@@ -140,12 +141,12 @@ func (e *Engine) followed(s *ledger.Session, n lineage.Node) (f followed, err er
 	end := func(recorded int64) {
 		f.ended, f.idle = true, max(0, time.Duration(recorded-t.Recorded))
 	}
+	there := true // the head is at the turn
 	switch {
 	case n.Ref.Session == s.ID:
 		f.settings = t.Index
 	case n.Ref != s.ForkOf.At:
-		end(s.Recorded)
-		return f, nil
+		there = false
 	}
 	for payload, err := range e.Store.Events(s.ID, f.settings+1) {
 		if err != nil {
@@ -155,16 +156,22 @@ func (e *Engine) followed(s *ledger.Session, n lineage.Node) (f followed, err er
 		if err != nil {
 			return f, err
 		}
-		switch ev.Kind {
-		case turns.KindTurn:
+		switch {
+		case !there:
+			there = ev.Kind == turns.KindMoved && ev.To == n.Ref
+		case ev.Kind == turns.KindTurn:
 			end(ev.Recorded)
 			f.recipe, err = e.storedRecipe(s, n, ev)
 			return f, err
-		case turns.KindMoved, turns.KindState:
+		case ev.Kind == turns.KindMoved || ev.Kind == turns.KindState:
 			end(ev.Recorded)
 			return f, nil
 		}
 		f.settings = ev.Index
+	}
+	if !there { // it never was
+		f.settings = 0
+		end(s.Recorded)
 	}
 	return f, nil
 }

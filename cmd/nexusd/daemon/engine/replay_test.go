@@ -307,3 +307,34 @@ func TestRecipesThatCannotBeMade(t *testing.T) {
 		}
 	}
 }
+
+// A head that went back to a turn that the session inherits, above its fork point,
+// and on from there under other settings: the context there is that of the call
+// that was made there.
+func TestAnInheritedTurnIsServedAsTheCallThere(t *testing.T) {
+	e := newWorld().engine(t)
+	s := create(t, e, 16_000, "nexus")
+	var ids []turns.ID
+	add(t, e, s.ID, say("look", ""))
+	add(t, e, s.ID, api.AppendTurn{Response: callsOf("read", "c1")})
+	answer := turns.TextMessage(turns.Assistant, "I see")
+	add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{resultOf("c1", long(2000))}, Response: &answer})
+	for i := range 6 {
+		ids = append(ids, add(t, e, s.ID, say(fmt.Sprintf("question %d", i), "answer")).ID)
+	}
+	r := api.CreateFork{Turn: ids[5]}
+	f := must(e.Fork(t.Context(), alice, s.ID, r, canon(r)))(t).ID
+	at := func() string {
+		return must(e.Context(t.Context(), alice, f, api.GetContext{At: ids[2]}))(t).Fingerprint
+	}
+	before := at()
+	must(e.Move(t.Context(), alice, f, api.MoveSession{To: &ids[2]}, nil))(t)
+	set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":"always","soft_trim_chars":100,"head_chars":20,"tail_chars":20}}`)},
+		Limits: &turns.Limits{ContextWindow: 4_000}}}
+	must(e.Set(t.Context(), alice, f, set, canon(set)))(t)
+	served := must(e.Context(t.Context(), alice, f, api.GetContext{}))(t).Fingerprint
+	add(t, e, f, say("and so?", "so"))
+	if got := at(); got != served || got == before {
+		t.Errorf("at the turn the context is %s, %s was served there, %s before it went back", got, served, before)
+	}
+}
