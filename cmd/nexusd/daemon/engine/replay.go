@@ -129,25 +129,30 @@ type followed struct {
 	recipe   *compactor.Recipe // of a context at this turn, that the turn behind it came with
 }
 
-// followed reads the session's chain from the turn to the next one. Compactions
-// come between where they were made while the call went on. At turns that the
-// session inherits its own calls are made from its fork point, and from where the
-// head went back to.
+// maxFollowed is how many events are looked through for the call at a turn.
+const maxFollowed = 10_000
+
+// followed reads the session's chain from the turn to the first call that was
+// made there: the next turn's, or a later one's where the head came back to the
+// turn. Where only compactions come between, a call went on while they were made:
+// that is the one if it came with a recipe of the turn, or if no other follows.
+// At turns that the session inherits its own calls are made from its fork point,
+// and from where the head went back to.
 func (e *Engine) followed(s *ledger.Session, n lineage.Node) (f followed, err error) {
 	t, err := e.Store.Turn(n.Ref)
 	if err != nil {
 		return f, err
 	}
-	end := func(recorded int64) {
+	end := func(recorded int64) followed {
 		f.ended, f.idle = true, max(0, time.Duration(recorded-t.Recorded))
+		return f
 	}
-	there := true // the head is at the turn
-	switch {
-	case n.Ref.Session == s.ID:
+	there := n.Ref.Session == s.ID || n.Ref == s.ForkOf.At // the head is at the turn
+	if n.Ref.Session == s.ID {
 		f.settings = t.Index
-	case n.Ref != s.ForkOf.At:
-		there = false
 	}
+	known, through := there, false // it was; and only compactions came since
+	var beyond *followed           // the call after those
 	for payload, err := range e.Store.Events(s.ID, f.settings+1) {
 		if err != nil {
 			return f, err
@@ -156,20 +161,40 @@ func (e *Engine) followed(s *ledger.Session, n lineage.Node) (f followed, err er
 		if err != nil {
 			return f, err
 		}
-		switch {
-		case !there:
-			there = ev.Kind == turns.KindMoved && ev.To == n.Ref
-		case ev.Kind == turns.KindTurn:
-			end(ev.Recorded)
-			f.recipe, err = e.storedRecipe(s, n, ev)
-			return f, err
-		case ev.Kind == turns.KindMoved || ev.Kind == turns.KindState:
-			end(ev.Recorded)
-			return f, nil
+		switch ev.Kind {
+		case turns.KindTurn:
+			if there || through {
+				f.recipe, err = e.storedRecipe(s, n, ev)
+			}
+			if there || f.recipe != nil || err != nil {
+				return end(ev.Recorded), err
+			}
+			if through && beyond == nil {
+				was := end(ev.Recorded)
+				f.ended, f.idle, beyond = false, 0, &was
+			}
+			through = false
+		case turns.KindCompaction:
+			there, through = false, there || through
+		case turns.KindMoved:
+			if there {
+				return end(ev.Recorded), nil
+			}
+			there, through = ev.To == n.Ref, false
+			known = known || there
+		case turns.KindState:
+			if there {
+				return end(ev.Recorded), nil
+			}
 		}
-		f.settings = ev.Index
+		if f.settings = ev.Index; ev.Index > t.Index+maxFollowed && beyond != nil {
+			break
+		}
 	}
-	if !there { // it never was
+	switch {
+	case beyond != nil && !there:
+		return *beyond, nil
+	case !known: // it never was
 		f.settings = 0
 		end(s.Recorded)
 	}

@@ -338,3 +338,29 @@ func TestAnInheritedTurnIsServedAsTheCallThere(t *testing.T) {
 		t.Errorf("at the turn the context is %s, %s was served there, %s before it went back", got, served, before)
 	}
 }
+
+// A turn behind which a compaction was made before the next call, and to which the
+// head came back later: the context there is that of the call from the turn
+// itself, not that of the call from the compaction.
+func TestATurnBeforeACompactionIsServedAsTheCallThere(t *testing.T) {
+	e := newWorld().engine(t)
+	s := create(t, e, 16_000, "nexus")
+	var last turns.ID
+	for i := range 8 {
+		last = add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2500)), long(400))).ID
+	}
+	at := func() string {
+		return must(e.Context(t.Context(), alice, s.ID, api.GetContext{At: last}))(t).Fingerprint
+	}
+	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil))(t)
+	add(t, e, s.ID, say("on", "yes"))
+	there := at()
+	must(e.Move(t.Context(), alice, s.ID, api.MoveSession{To: &last}, nil))(t)
+	set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "gsv", Set: turns.Raw(`{"mode":"manual"}`)}, Limits: &turns.Limits{ContextWindow: 5_000}}}
+	must(e.Set(t.Context(), alice, s.ID, set, canon(set)))(t)
+	served := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t).Fingerprint
+	add(t, e, s.ID, say("otherwise", "so"))
+	if got := at(); got != served || served == there {
+		t.Errorf("at the turn the context is %s, %s was served there; from the compaction it was %s", got, served, there)
+	}
+}
