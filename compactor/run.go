@@ -101,7 +101,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 			}
 			compose := Compose
 			if t.Local { // an extract is what was said
-				compose = accept
+				compose = Accept
 			}
 			var r Result
 			if r, err = compose(plan, plan.withImages(out), counter); err == nil {
@@ -121,7 +121,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 		}
 		return spent, fmt.Errorf("%w: %w", ErrFailed, errors.Join(errorsOf(tried)...))
 	}
-	r, err := accept(plan, Output{Text: clipTokens(plan.notice(), max(plan.Policy.inApprox(plan.SummaryTokens), 100)), Tier: NoticeTier}, counter)
+	r, err := Accept(plan, Output{Text: clipTokens(plan.notice(), max(plan.Policy.inApprox(plan.SummaryTokens), 100)), Tier: NoticeTier}, counter)
 	if err != nil {
 		return spent, nothing("a notice would not be smaller than what it stands for: %v", err)
 	}
@@ -226,8 +226,8 @@ func (plan *Plan) fill(text, summary string) string {
 	return strings.NewReplacer("{summary}", summary, "{covered}", fmt.Sprint(plan.Span.Covered), "{messages}", fmt.Sprint(messages)).Replace(text)
 }
 
-// Compose is the compaction of plan with the summary out, which a model or an
-// agent wrote. It checks shape, size and substance.
+// Compose is the compaction of plan with the summary out, which a model
+// wrote. It checks shape, size and substance.
 //
 // Errors: [ErrRefused] for text that is empty, not UTF-8, longer than the plan
 // allows, that frees nothing, or says next to nothing of what it stands for; see
@@ -239,12 +239,12 @@ func Compose(plan *Plan, out Output, c tokens.Counter) (Result, error) {
 			return Result{}, err
 		}
 	}
-	return accept(plan, out, c)
+	return Accept(plan, out, c)
 }
 
-// accept is the compaction of plan with the summary out, whoever wrote it, where
+// Accept is the compaction of plan with the summary out, whoever wrote it, where
 // its shape and size pass.
-func accept(plan *Plan, out Output, c tokens.Counter) (Result, error) {
+func Accept(plan *Plan, out Output, c tokens.Counter) (Result, error) {
 	out.Text = strings.TrimSpace(out.Text)
 	refuse := func(format string, args ...any) (Result, error) {
 		return Result{}, fmt.Errorf("%w: by %s: %s", ErrRefused, out.Tier, fmt.Sprintf(format, args...))

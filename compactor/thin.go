@@ -18,8 +18,8 @@ import (
 // to 99 names; the first 1000 characters of them 485 bytes and 6 names at least.
 const (
 	thinBytes = 250 // one byte for so many of compressed text
-	mostBytes = 400 // and no more than these
-	thinNames = 50  // one name for so many paths and identifiers; numbers count themselves
+	mostBytes = 80  // and no more than these: a sentence or two that were meant
+	thinNames = 300 // one name for so many paths and identifiers; numbers count themselves
 	mostNames = 3   // and no more than these
 )
 

@@ -36,7 +36,7 @@ func said(n int, format string) (out []string) {
 }
 
 func TestThin(t *testing.T) {
-	work := thinInput(said(300, "change src/pkg%d/main.go so that port %d is used, and say why the other one was wrong")...)
+	work := thinInput(said(1000, "change src/pkg%d/main.go so that port %d is used, and say why the other one was wrong")...)
 	polls := thinInput(said(500, "%d: GET /status answered 200 in %d ms, nothing new")...)
 	same := thinInput(slices.Repeat([]string{"ping"}, 2000)...)
 	for _, c := range []struct {
@@ -68,12 +68,12 @@ func TestThin(t *testing.T) {
 }
 
 // What a model writes in place of a summary is none: the next tier's stands, or
-// the notice, and an agent is told why. An extract is not judged.
+// the notice. An extract is not judged, nor what an agent submits.
 func TestRunRefusesJunk(t *testing.T) {
 	pol, _ := Builtin("balanced")
 	w := newWorld()
 	w.limits.ContextWindow = 32_000
-	for _, s := range said(300, "change src/pkg%d/main.go so that port %d is used, and say why the other one was wrong") {
+	for _, s := range said(1000, "change src/pkg%d/main.go so that port %d is used, and say why the other one was wrong") {
 		must(t, w.turn(user(s), says("it is done")))
 	}
 	plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
@@ -85,7 +85,10 @@ func TestRunRefusesJunk(t *testing.T) {
 		if err != nil || r.Body.Tier != "second" || len(r.Tried) != 1 || !errors.Is(r.Tried[0].Err, ErrRefused) || r.Usage.InputTokens != 200 {
 			t.Errorf("%q: by %s after %v, %v", text, r.Body.Tier, r.Tried, err)
 		}
-		if _, err := Compose(plan, Output{Text: text, Tier: "agent"}, approx); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "next to nothing") {
+		if _, err := Compose(plan, Output{Text: text, Tier: "second"}, approx); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "next to nothing") {
+			t.Errorf("%q of a model: %v", text, err)
+		}
+		if _, err := Accept(plan, Output{Text: text, Tier: "agent"}, approx); err != nil {
 			t.Errorf("%q of an agent: %v", text, err)
 		}
 		if r, err := Run(t.Context(), plan, []Tier{{Name: "local", Summarizer: says100(text), Local: true}}, approx); err != nil || r.Body.Tier != "local" {

@@ -276,7 +276,7 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 	for _, s := range must(e.List(t.Context(), alice, api.ListSessions{}))(t).Sessions {
 		ready(e, s.ID)
 	}
-	if n := heldByAppends(t, registry); n != 0 || made.Load() < 4 {
+	if n := heldByAppends(t, registry); n != 0 || made.Load() == 0 {
 		t.Errorf("held %v times by appends, beside %d compactions in the background", n, made.Load())
 	}
 }

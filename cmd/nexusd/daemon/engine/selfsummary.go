@@ -167,7 +167,7 @@ func (e *Engine) Submit(ctx context.Context, c Caller, session turns.ID, req api
 	var res compactor.Result
 	if err == nil {
 		out.Tier, out.Usage = agentTier, req.Usage
-		res, err = compactor.Compose(w.plan, out, w.path.Counter)
+		res, err = compactor.Accept(w.plan, out, w.path.Counter)
 	}
 	if err != nil {
 		return nil, &api.Error{Code: api.Unprocessable, Message: err.Error(), Details: map[string]any{"max_tokens": w.plan.SummaryTokens}}

@@ -47,23 +47,19 @@ func TestASummaryIsSealedUnderAllThatWasSeen(t *testing.T) {
 	}
 }
 
-// What an agent's model wrote in place of a summary is refused, with the reason.
-func TestSubmitOfJunk(t *testing.T) {
+// What an agent submits is its own to judge, however little it says; what is left
+// of the names stands beside it.
+func TestSubmitOfLittle(t *testing.T) {
 	e := newWorld().engine(t)
 	s := create(t, e, 0, "balanced")
 	for i := range 120 {
 		add(t, e, s.ID, say(fmt.Sprintf("change src/pkg%d/main.go, port %d %s", i, 8000+i, long(1500)), fmt.Sprintf("answer %d %s", i, long(400))))
 	}
 	taken := must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
-	for _, text := range []string{"I'm sorry, but I can't assist with that request.", `<tool_call>{"name":"bash","arguments":{"command":"ls"}}</tool_call>`} {
-		_, err := e.Submit(t.Context(), alice, s.ID, api.SubmitCompaction{Plan: taken.Plan, Text: text}, nil)
-		if code(err) != api.Unprocessable || !strings.Contains(err.Error(), "next to nothing") || !strings.Contains(err.Error(), "at least") {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-	r := api.SubmitCompaction{ID: newID(t), Plan: taken.Plan, Text: "src/pkg0/main.go, src/pkg1/main.go and the others have ports from 8000 on; pkg2/main.go has 8002."}
-	if k := must(e.Submit(t.Context(), alice, s.ID, r, canon(r)))(t); k.Compaction.Tier != "agent" {
-		t.Errorf("by %s", k.Compaction.Tier)
+	r := api.SubmitCompaction{ID: newID(t), Plan: taken.Plan, Text: "All ports were changed."}
+	k := must(e.Submit(t.Context(), alice, s.ID, r, canon(r)))(t).Compaction
+	if k.Tier != "agent" || !strings.Contains(string(k.Survival), `"paths":{"total":`) {
+		t.Errorf("by %s, survival %s", k.Tier, k.Survival)
 	}
 }
 
