@@ -1,7 +1,6 @@
 package compactor
 
 import (
-	"maps"
 	"slices"
 
 	"nexus/turns"
@@ -127,7 +126,7 @@ func (p Path) keeps(pol Policy, s sizes) (n uint64) {
 
 // pruning is the choice of results to show shortened from now on that saves the
 // most, and its forecast. All before the first of them stays in the cache.
-func (p Path) pruning(pol Policy, total uint64, s sizes) (best map[partAt]turns.ElidedPart, f Forecast) {
+func (p Path) pruning(pol Policy, total uint64, s sizes) (_ map[partAt]turns.ElidedPart, f Forecast) {
 	g := p.growth()
 	if !pol.Elide.on() || g.Calls == 0 {
 		return nil, f
@@ -142,6 +141,8 @@ func (p Path) pruning(pol Policy, total uint64, s sizes) (best map[partAt]turns.
 	slices.SortFunc(all, func(a, b target) int { return b.at.compare(a.at) })
 	read, write := p.rates()
 	chosen := make(map[partAt]turns.ElidedPart)
+	var order []partAt // of choice; the best is the first so many
+	most := 0
 	saves, behind, from, gain := uint64(0), uint64(0), len(p.Halves), 0.0 // behind: tokens from half number from on
 	for _, t := range all {
 		for from > t.at.half {
@@ -152,85 +153,22 @@ func (p Path) pruning(pol Policy, total uint64, s sizes) (best map[partAt]turns.
 			q := pol.Elide.shortened(p.part(at), chosen[at])
 			n := saving(p.counter(), &p.Halves[at.half], turns.Elision{Message: uint64(at.message), Part: uint64(at.part)}, &q)
 			if n > 0 {
-				chosen[at] = q
+				chosen[at], order = q, append(order, at)
 				saves += n
 			}
 		}
 		rewrite := less(behind, saves)
 		if g := float64(saves)*read*left - p.price(pol, rewrite); g > gain {
-			gain, best = g, maps.Clone(chosen)
+			gain, most = g, len(order)
 			f = Forecast{Rewrite: rewrite, Saves: saves, Payback: write * float64(rewrite) / (float64(saves) * read), Pays: true}
 		}
 	}
-	return best, f
+	for _, at := range order[most:] {
+		delete(chosen, at)
+	}
+	return chosen, f
 }
 
 // callsLeft is how many calls a session is taken to go on for: as many turns as
 // it has had.
 func (p Path) callsLeft() float64 { return float64(p.Head.Depth) }
-
-// Growth is the calls since the last compaction.
-type Growth struct {
-	Calls uint64
-	Read  uint64 // tokens of their contexts, all together
-	First uint64 // tokens of the first one's
-}
-
-// less is how many tokens less than total each they read, all together.
-func (g Growth) less(total uint64) uint64 { return less(g.Calls*total, g.Read) }
-
-// call is g with one more, whose context had so many tokens.
-func (g Growth) call(tokens uint64) Growth {
-	if g.Calls++; g.Calls == 1 {
-		g.First = tokens
-	}
-	g.Read += tokens
-	return g
-}
-
-func (p Path) growth() (g Growth) {
-	if p.Sums != nil {
-		return p.Sums.growth
-	}
-	at := p.Overhead + p.replaced()
-	for i := range p.Halves {
-		h := &p.Halves[i]
-		if h.Half == turns.ResponseHalf && (p.InForce == nil || h.Depth > p.InForce.Node.Depth) {
-			g = g.call(at)
-		}
-		at += h.shown()
-	}
-	return g
-}
-
-// Sums is what the halves of a path come to, for triggers that would look at
-// them: it can be kept, and added to, without them.
-type Sums struct {
-	tokens      uint64 // overhead left out
-	growth      Growth
-	calibration tokens.Calibration
-	calibrates  bool
-}
-
-// Summed is the sums of p, whose halves are loaded.
-func (p Path) Summed() Sums {
-	return Sums{tokens: p.tokens(), growth: p.growth(), calibration: p.calibration(), calibrates: p.View.When == ""}
-}
-
-// Sent is s with messages of so many tokens more.
-func (s Sums) Sent(tokens uint64) Sums {
-	s.tokens += tokens
-	return s
-}
-
-// Answered is s with a response of so many tokens more, to a call whose input the
-// provider counted as reported; 0: it did not say.
-func (s Sums) Answered(overhead, tokens, reported uint64) Sums {
-	at := overhead + s.tokens
-	s.growth = s.growth.call(at)
-	if s.calibrates {
-		s.calibration = s.calibration.Observe(at, reported)
-	}
-	s.tokens += tokens
-	return s
-}

@@ -12,8 +12,6 @@ var (
 	ErrNothing = errors.New("nothing to compact")
 	// ErrOverhead: system part and tools alone fill the budget. See [BudgetError].
 	ErrOverhead = errors.New("overhead over budget")
-	// ErrOverBudget: a context does not fit its budget. See [BudgetError].
-	ErrOverBudget = errors.New("over budget")
 	// ErrStale: a plan does not hold on the path as it is now; plan again.
 	ErrStale = errors.New("plan is stale")
 	// ErrFailed: no summarizer made a summary, and the policy wants nothing less.
@@ -22,7 +20,7 @@ var (
 	ErrRefused = errors.New("summary refused")
 )
 
-// BudgetError is an [ErrOverhead] or [ErrOverBudget] with its numbers, in
+// BudgetError is an [ErrOverhead] with its numbers, in
 // tokens.
 type BudgetError struct {
 	Kind      error

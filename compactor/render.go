@@ -365,17 +365,3 @@ func (r *renderer) context() Context {
 	}
 	return r.out
 }
-
-// Fit checks that a context fits budget, overhead included. The error is a
-// [BudgetError] of kind [ErrOverBudget], or [ErrOverhead] where overhead alone
-// is over.
-func Fit(p Path, ctx Context, budget uint64) error {
-	if p.Overhead+ctx.Tokens <= budget {
-		return nil
-	}
-	e := &BudgetError{Kind: ErrOverBudget, Budget: budget, Overhead: p.Overhead, Messages: ctx.Tokens, Protected: protected(p)}
-	if p.Overhead >= budget {
-		e.Kind = ErrOverhead
-	}
-	return e
-}

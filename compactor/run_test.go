@@ -249,7 +249,7 @@ func TestLastHalfTooLarge(t *testing.T) {
 	cx, err = Render(w.path(), approx)
 	must(t, err)
 	var b *BudgetError
-	if err := Fit(w.path(), cx, 3000); !errors.As(err, &b) || !errors.Is(err, ErrOverBudget) || b.Protected < 9000 {
+	if err := Fit(w.path(), cx, 3000); !errors.As(err, &b) || !errors.Is(err, errOverBudget) || b.Protected < 9000 {
 		t.Errorf("fit: %v", err)
 	}
 }

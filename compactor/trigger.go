@@ -34,7 +34,7 @@ type Load struct {
 // from the path, where it has halves.
 //
 // An overhead that leaves no room is no reason to compact: nothing that a
-// compaction could do would help. Rendering then fails ([Fit]).
+// compaction could do would help: the context is refused ([Policy.MayFit]).
 func Due(p Path, pol Policy, tokens uint64) (turns.Trigger, bool) {
 	return DueAt(p, pol, p.Load(tokens))
 }

@@ -109,8 +109,8 @@ func (e *Engine) Work(ctx context.Context) {
 	}
 }
 
-func (e *Engine) work(ctx context.Context, j *job) {
-	ctx, cancel := context.WithTimeout(ctx, backgroundTimeout)
+func (e *Engine) work(daemon context.Context, j *job) {
+	ctx, cancel := context.WithTimeout(daemon, backgroundTimeout)
 	defer cancel()
 	ctx, end := e.Begin(ctx)
 	defer end()
@@ -119,7 +119,7 @@ func (e *Engine) work(ctx context.Context, j *job) {
 		head = s.Head.Turn
 	}
 	j.ref, j.err = e.attempt(ctx, j)
-	ended := ctx.Err() != nil
+	ended := daemon.Err() != nil // a model that hangs has failed
 	b := &e.background
 	leave := e.enter(ctx)
 	j.ended = e.Now()

@@ -275,7 +275,7 @@ func planError(err error) error {
 		return failedError{&api.Error{Code: api.Unavailable, Message: strings.ReplaceAll(err.Error(), "\n", "; "), Details: map[string]any{"on_failure": "fail"}}}
 	case errors.Is(err, compactor.ErrNothing):
 		return &api.Error{Code: api.Nothing, Message: err.Error()}
-	case errors.Is(err, compactor.ErrOverhead), errors.Is(err, compactor.ErrOverBudget):
+	case errors.Is(err, compactor.ErrOverhead):
 		out := &api.Error{Code: api.Unprocessable, Message: err.Error()}
 		var b *compactor.BudgetError
 		if errors.As(err, &b) {
