@@ -67,6 +67,8 @@ func TestSummaryIsReusedOnlyWhereItSawNothingLater(t *testing.T) {
 	for name, change := range map[string]func(*turns.Span){
 		"recorded by another system": func(s *turns.Span) { s.Provenance = turns.Imported },
 		"dropped":                    func(s *turns.Span) { s.Dropped = true },
+		"of an unknown last input":   func(s *turns.Span) { s.SawThrough = turns.Ref{} },
+		"a view that covers nothing": func(s *turns.Span) { s.Through = turns.Ref{} },
 		"shortened parts":            func(s *turns.Span) { s.Elisions = []turns.Elision{{Turn: nodes[3].Ref, Half: turns.MessagesHalf}} },
 	} {
 		other := *span
@@ -87,8 +89,15 @@ func TestAt(t *testing.T) {
 	if _, err := At(lineage.Node{}, turns.Hash{1}, turns.AsSeen); !errors.Is(err, ErrIllegal) {
 		t.Errorf("fork before the first turn: %v, want ErrIllegal", err)
 	}
-	got, err := At(nodes[1], turns.Hash{1}, turns.Full)
-	if err != nil || *got != (turns.ForkOf{At: nodes[1].Ref, Hash: turns.Hash{1}, Mode: turns.Full}) {
-		t.Errorf("fork at t2: %+v, %v", got, err)
+	for _, mode := range []turns.ForkMode{turns.AsSeen - 1, turns.Summary + 1} {
+		if _, err := At(nodes[1], turns.Hash{1}, mode); !errors.Is(err, ErrIllegal) {
+			t.Errorf("fork in mode %d: %v, want ErrIllegal", mode, err)
+		}
+	}
+	for _, mode := range []turns.ForkMode{turns.AsSeen, turns.Full, turns.Summary} {
+		got, err := At(nodes[1], turns.Hash{1}, mode)
+		if err != nil || *got != (turns.ForkOf{At: nodes[1].Ref, Hash: turns.Hash{1}, Mode: mode}) {
+			t.Errorf("fork at t2 in mode %s: %+v, %v", mode, got, err)
+		}
 	}
 }

@@ -159,7 +159,7 @@ func walk(t *testing.T, visit func(path string, production bool)) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "nexus-data") {
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == ".ci" || d.Name() == "testdata" || d.Name() == "nexus-data") {
 			return filepath.SkipDir
 		}
 		if strings.HasSuffix(path, ".go") {
