@@ -146,7 +146,7 @@ func (a *author) admits(subject string, expect uint64, e *turns.Event, why strin
 	before := openStore(a.t, vfs.NewMem())
 	defer before.Close()
 	run(a.t, before, a.log, last(a.t, a.log))
-	_, refused := before.Admit(subject, last(a.t, a.log)+1, turns.HashEvent(payload), e)
+	_, refused := ledger.Admit(before.History(), subject, last(a.t, a.log)+1, turns.HashEvent(payload), e)
 	rows := 0
 	for range scan(before.db, []byte{'d'}, []byte{pSeq}) {
 		rows++

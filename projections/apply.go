@@ -50,33 +50,30 @@ func (a *applier) apply(r ledger.Record) error {
 	if err != nil {
 		return a.setAside(r, err)
 	}
-	switch chain.Entity {
-	case turns.SessionEntity:
-		err = a.session(r, e)
-	case turns.LabelEntity:
-		err = a.label(tenant, r, e)
-	default:
+	if chain.Entity != turns.SessionEntity && chain.Entity != turns.LabelEntity {
 		return a.keep(r)
 	}
-	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrUnsupported) || errors.Is(err, ledger.ErrMalformed) || errors.Is(err, lineage.ErrUnknown) {
+	next, err := ledger.Admit(a, r.Subject, r.Seq, r.Hash, e)
+	switch {
+	case err != nil && ledger.IsRefusal(err):
 		return a.setAside(r, err)
+	case err != nil:
+		return err
+	case chain.Entity == turns.LabelEntity:
+		return a.label(tenant, r, e, &next.Label)
 	}
-	return err
+	return a.session(r, e, &next)
 }
 
-func (a *applier) session(r ledger.Record, e *turns.Event) error {
-	step, err := Admit(a, r.Subject, r.Seq, r.Hash, e)
-	if err != nil {
-		return err
-	}
-	id := step.Session.ID
-	a.sessions[id] = step.Session
+func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted) (err error) {
+	id := next.Session.ID
+	a.sessions[id] = next.Session
 	row := append([]byte{0}, r.Payload...)
 	switch {
 	case e.Kind == turns.KindOpened:
-		err = a.opened(&step.Session)
+		err = a.opened(&next.Session)
 	case e.Kind.IsTurn():
-		err = a.turn(step.Node, r, e)
+		err = a.turn(next.Node, r, e)
 		row = pointerTo(e.Segment, e.Depth)
 	}
 	return errors.Join(err,
@@ -117,20 +114,12 @@ func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error
 	return err
 }
 
-func (a *applier) label(tenant string, r ledger.Record, e *turns.Event) error {
-	k := textKey(pLabel, tenant, e.Chain.ID)
-	l, err := a.labelRow(k)
-	if err != nil {
-		return err
-	}
-	if err := l.Apply(r.Subject, r.Seq, r.Hash, e); err != nil {
-		return err
-	}
+func (a *applier) label(tenant string, r ledger.Record, e *turns.Event, l *Label) error {
 	v, err := cbor.Marshal(l)
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.batch.Set(k, v, nil), a.keep(r))
+	return errors.Join(a.batch.Set(textKey(pLabel, tenant, e.Chain.ID), v, nil), a.keep(r))
 }
 
 // Session is the session's row as the batch sees it.

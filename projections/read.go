@@ -21,6 +21,10 @@ type view struct{ r pebble.Reader }
 
 func (s *Store) view() view { return view{s.db} }
 
+// History is what the store holds, as [ledger.Admit] reads it. It follows the
+// store as that moves on.
+func (s *Store) History() ledger.History { return s.view() }
+
 // Session is the fold of a session, as of the checkpoint.
 // Errors: [ledger.ErrNotFound].
 func (s *Store) Session(id turns.ID) (ledger.Session, error) { return s.view().Session(id) }
@@ -162,15 +166,10 @@ func (s *Store) follow(session turns.ID, row []byte) ([]byte, error) {
 	return b, err
 }
 
-// Has reports whether a session's chain has an event of this id.
-func (v view) Has(session, event turns.ID) (bool, error) {
+// HasEvent reports whether a session's chain has an event of this id.
+func (v view) HasEvent(session, event turns.ID) (bool, error) {
 	_, ok, err := get(v.r, key(pID, session, event))
 	return ok, err
-}
-
-// Admit is [Admit] behind what the store holds.
-func (s *Store) Admit(subject string, seq uint64, hash turns.Hash, e *turns.Event) (Step, error) {
-	return Admit(s.view(), subject, seq, hash, e)
 }
 
 // Index is the ordinal of an event on its session's chain, by its id.
@@ -276,12 +275,10 @@ func (s *Store) Forks(ref turns.Ref) (ids []turns.ID, err error) {
 }
 
 // Label is the row of a label's chain. The zero Label: never claimed.
-func (s *Store) Label(tenant, digest string) (Label, error) {
-	return s.view().labelRow(textKey(pLabel, tenant, digest))
-}
+func (s *Store) Label(tenant, digest string) (Label, error) { return s.view().Label(tenant, digest) }
 
-func (v view) labelRow(k []byte) (l Label, err error) {
-	b, ok, err := get(v.r, k)
+func (v view) Label(tenant, digest string) (l Label, err error) {
+	b, ok, err := get(v.r, textKey(pLabel, tenant, digest))
 	if err != nil || !ok {
 		return l, err
 	}

@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 	"turns/interchange":         {"turns"},
 	"turns/interchange/strict":  {"turns"},
 	"lineage":                   {"turns"},
-	"ledger":                    {"turns"},
+	"ledger":                    {"turns", "lineage"},
 	"ledger/memlog":             {"turns", "ledger"},
 	"ledger/ledgertest":         {"turns", "ledger"},
 	"ledger/jetstream":          {"turns", "ledger"},

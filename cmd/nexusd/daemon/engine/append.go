@@ -124,25 +124,17 @@ func (e *Engine) draftTurn(ctx context.Context, c Caller, ch *chain, s *ledger.S
 		body.Context = &turns.ContextRef{Recipe: u.Recipe, Fingerprint: u.Fingerprint}
 	}
 
-	ev.Chain = turns.SessionChain(s.ID)
-	forget, err := s.Ignores(s.Head.Session, e.Store.Session)
-	if err != nil {
-		return nil, nil, err
-	}
-	node, err := lineage.Grow(e.Store, head, ev, forget)
-	if err != nil {
-		return nil, nil, err
-	}
 	ack := &api.Appended{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Open: turned.Open, Abandoned: turned.Left, Late: turned.Late}
 	e.fitCalls(ack)
 	if !ev.Parent.IsZero() {
 		ack.Parent = &ev.Parent.Turn
 	}
-	next, err := e.fillGauge(ack, s, &set, node, &req)
-	if err != nil {
-		return nil, nil, err
+	var next *measured
+	gauge := func(a ledger.Admitted) (err error) {
+		next, err = e.fillGauge(ack, s, &set, a.Node, &req)
+		return err
 	}
-	return &draft{event: ev, body: body, after: func(seq uint64, hash turns.Hash) {
+	return &draft{event: ev, body: body, head: head, before: gauge, after: func(seq uint64, hash turns.Hash) {
 		ack.Hash, ack.Position = hash, position(seq)
 		ch.open, ch.openAt = turned.Open, ev.Ref()
 		if next != nil {

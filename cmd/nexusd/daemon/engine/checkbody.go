@@ -12,7 +12,7 @@ import (
 
 // checkBody opens an event's body with the keys of ring, reads it as its kind has
 // it, and checks what the header says of it. It is the part of the check of an
-// event that takes keys; projections.Admit is the other. Verification and import
+// event that takes keys; [ledger.Admit] is the other. Verification and import
 // make both.
 //
 // Open is the calls that wait at the event's parent; nil: they are not known,

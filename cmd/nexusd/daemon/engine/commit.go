@@ -8,6 +8,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/lineage"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -15,9 +16,14 @@ import (
 // draft is an event that was decided on but not yet stored.
 type draft struct {
 	event *turns.Event
-	body  any        // nil: no body
-	keys  []turns.ID // content keys to seal under; nil: the session's own
-	after func(seq uint64, hash turns.Hash)
+	body  any          // nil: no body
+	keys  []turns.ID   // content keys to seal under; nil: the session's own
+	head  lineage.Node // the node of the session's head, where decide read it; zero: not read
+
+	// before is called when the event is admitted and before it is stored: its
+	// error stops the append. Nil: nothing.
+	before func(ledger.Admitted) error
+	after  func(seq uint64, hash turns.Hash) // called when the event is stored; nil: nothing
 
 	claimed bool   // a label was claimed for it, which is on the log already
 	release func() // called when the draft is stored or given up; nil: nothing
@@ -58,7 +64,8 @@ func (e *Engine) mutate(ctx context.Context, c Caller, id turns.ID, decide func(
 		if err != nil {
 			return err
 		}
-		d, err := decide(ch, s)
+		given := *s // what decide does to its copy does not change what its draft is held to
+		d, err := decide(ch, &given)
 		if err != nil && !fresh && negative(err) {
 			fresh = true
 			continue
@@ -136,7 +143,8 @@ func (e *Engine) fold(ctx context.Context, c Caller, id turns.ID, ch *chain, fre
 	return &s, nil
 }
 
-// commit seals and appends the draft behind the session's tail.
+// commit seals the draft, asks whether it may follow the session's tail, and
+// appends it there.
 func (e *Engine) commit(ctx context.Context, c Caller, ch *chain, s *ledger.Session, d *draft) (uint64, error) {
 	if d.release != nil {
 		defer d.release()
@@ -152,14 +160,22 @@ func (e *Engine) commit(ctx context.Context, c Caller, ch *chain, s *ledger.Sess
 	if err != nil {
 		return 0, err
 	}
-	seq, err := e.Log.Append(ctx, s.Subject(), s.Tail.Seq, payload)
+	next, err := e.admit(ctx, read{e.Store.History(), s, d.head}, s.Subject(), s.Tail.Seq, ev, payload)
+	if err != nil {
+		return 0, e.defect(ev, err)
+	}
+	if d.before != nil {
+		if err := d.before(next.Admitted); err != nil {
+			return 0, err
+		}
+	}
+	seq, err := e.append(ctx, next)
 	if err != nil {
 		return 0, err
 	}
 	ch.seq = seq
-	e.Metrics.appended(ev.Kind)
 	if d.after != nil {
-		d.after(seq, turns.HashEvent(payload))
+		d.after(seq, next.hash)
 	}
 	return seq, nil
 }

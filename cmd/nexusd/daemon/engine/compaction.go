@@ -357,7 +357,6 @@ func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns
 	if err != nil {
 		return nil, err
 	}
-	ev.Chain = turns.SessionChain(s.ID)
 	ev.Parent, ev.Depth, ev.Segment = s.Head, head.Depth+1, s.SegmentFor(ev.ID, s.Head)
 	ev.Open, ev.Usage, ev.Span = t.Open, usage, &span
 	forget, err := s.Ignores(s.Head.Session, e.Store.Session)
@@ -369,9 +368,6 @@ func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns
 	}
 	ev.Tokens = turns.Tokens{Counter: e.Counter.Name(),
 		Messages: tokens.Messages(e.Counter, body.Replacement) + tokens.Messages(e.Counter, body.Nudge), Response: saved}
-	if _, err := lineage.Grow(e.Store, head, ev, forget); err != nil {
-		return nil, err
-	}
 	var previous []turns.ID
 	if !span.Previous.IsZero() {
 		if previous, err = e.keysOf(span.Previous); err != nil {
@@ -379,7 +375,7 @@ func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns
 		}
 	}
 	*ref = turns.Ref{Session: s.ID, Turn: ev.ID}
-	return &draft{event: ev, body: body, keys: sealers(s, covered, previous)}, nil
+	return &draft{event: ev, body: body, head: head, keys: sealers(s, covered, previous)}, nil
 }
 
 // preview plans a compaction and writes nothing.

@@ -94,13 +94,17 @@ func (e *Engine) openSession(ctx context.Context, c Caller, r request, ev *turns
 	if err != nil {
 		return nil, err
 	}
-	if l != nil && !l.leads {
+	next, err := e.admit(ctx, e.Store.History(), ledger.SessionSubject(c.Tenant, ev.Root, r.id), 0, ev, payload)
+	if err == nil && l != nil && !l.leads {
 		if err := l.claim(ctx, r.id); err != nil {
 			return nil, err
 		}
 		defer func() { err = written(err) }()
 	}
-	seq, err := e.Log.Append(ctx, ledger.SessionSubject(c.Tenant, ev.Root, r.id), 0, payload)
+	var seq uint64
+	if err == nil {
+		seq, err = e.append(ctx, next)
+	}
 	if errors.Is(err, ledger.ErrConflict) {
 		done, err := e.opened(ctx, c, r)
 		if done == nil && err == nil {
@@ -109,10 +113,9 @@ func (e *Engine) openSession(ctx context.Context, c Caller, r request, ev *turns
 		return done, err
 	}
 	if err != nil {
-		return nil, err
+		return nil, e.defect(ev, err)
 	}
 	ch.seq = seq
-	e.Metrics.appended(ev.Kind)
 	if l != nil && l.leads {
 		_ = l.claim(ctx, r.id) // a shorter way for look-ups; without it they go by the reset
 	}

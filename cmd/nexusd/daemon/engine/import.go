@@ -10,7 +10,6 @@ import (
 	"nexus/compactor"
 	"nexus/ledger"
 	"nexus/ledger/api"
-	"nexus/projections"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -277,7 +276,14 @@ func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, 
 		if err := e.mayImport(c, s, ev); err != nil {
 			return err
 		}
-		step, after, err := e.checkImport(ctx, c, ch, s, ev, r.Hash)
+		next, err := e.admitImport(ctx, c, s, ev, payload)
+		if errors.Is(err, ledger.ErrConflict) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		after, err := e.checkImport(ctx, c, ch, s, ev, next)
 		if err != nil {
 			return err
 		}
@@ -287,7 +293,7 @@ func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, 
 				return err
 			}
 		}
-		seq, err := e.Log.Append(ctx, step.Session.Subject(), s.Tail.Seq, payload)
+		seq, err := e.append(ctx, next)
 		if errors.Is(err, ledger.ErrConflict) && ctx.Err() == nil {
 			continue
 		}
@@ -304,7 +310,6 @@ func (e *Engine) importEvent(ctx context.Context, c Caller, r *api.ExportEvent, 
 			ch.open, ch.openAt = *after, ev.Ref()
 		}
 		out.Stored++
-		e.Metrics.appended(ev.Kind)
 		if err := e.Store.WaitFor(ctx, seq); err != nil {
 			return written(err)
 		}
@@ -439,37 +444,38 @@ func (e *Engine) mayImport(c Caller, s *ledger.Session, ev *turns.Event) error {
 	return nil
 }
 
-// checkImport makes every check of an event that is to follow s: those of the
-// projections and of the verification, and that this daemon knows the settings.
-// After is the calls that wait behind it.
-func (e *Engine) checkImport(ctx context.Context, c Caller, ch *chain, s *ledger.Session, ev *turns.Event, hash turns.Hash) (projections.Step, *ledger.Calls, error) {
+// admitImport asks whether an event may follow s.
+func (e *Engine) admitImport(ctx context.Context, c Caller, s *ledger.Session, ev *turns.Event, payload []byte) (*admitted, error) {
 	id, _ := ev.Chain.Session()
-	subject := ledger.SessionSubject(c.Tenant, s.Root, id)
+	root := s.Root
 	if ev.Kind == turns.KindOpened {
-		subject = ledger.SessionSubject(c.Tenant, ev.Root, id)
+		root = ev.Root
 		if e.Keys != nil && !slices.Equal(ev.Keys, []turns.ID{id}) {
-			return projections.Step{}, nil, fmt.Errorf("%w: the first event of session %s is not sealed under its own key", ledger.ErrCorrupt, id)
+			return nil, fmt.Errorf("%w: the first event of session %s is not sealed under its own key", ledger.ErrCorrupt, id)
 		}
 	}
-	step, err := e.Store.Admit(subject, s.Tail.Seq+1, hash, ev)
-	if err != nil {
-		return step, nil, err
-	}
+	return e.admit(ctx, e.Store.History(), ledger.SessionSubject(c.Tenant, root, id), s.Tail.Seq, ev, payload)
+}
+
+// checkImport checks the content of an admitted event that is to follow s, as the
+// verification does, and that this daemon knows its settings. It returns the
+// calls that wait behind the event.
+func (e *Engine) checkImport(ctx context.Context, c Caller, ch *chain, s *ledger.Session, ev *turns.Event, next *admitted) (*ledger.Calls, error) {
 	var open *ledger.Calls
 	if ev.Kind.IsTurn() {
 		head, err := e.headNode(s)
 		if err != nil {
-			return step, nil, err
+			return nil, err
 		}
 		calls, err := e.openCalls(ctx, c.Tenant, s, ch, head)
 		if err != nil {
-			return step, nil, err
+			return nil, err
 		}
 		open = &calls
 	}
-	body, after, err := checkBody(e.importRing(c), ev, step.Node, open)
+	body, after, err := checkBody(e.importRing(c), ev, next.Node, open)
 	if err != nil {
-		return step, nil, early(err)
+		return nil, early(err)
 	}
 	switch b := body.(type) {
 	case *turns.OpenedBody:
@@ -480,13 +486,13 @@ func (e *Engine) checkImport(ctx context.Context, c Caller, ch *chain, s *ledger
 		err = e.fitsBody(body)
 	}
 	if err != nil || len(ev.Blobs) == 0 {
-		return step, after, err
+		return after, err
 	}
-	k, err := e.treeKey(c, step.Session.Root)
+	k, err := e.treeKey(c, next.Session.Root)
 	if err == nil {
 		err = e.linked(ctx, c.Tenant, k, ev, body)
 	}
-	return step, after, early(err)
+	return after, early(err)
 }
 
 // knownSettings checks that a session can go on under these settings here, and

@@ -182,9 +182,15 @@ func (l *label) claim(ctx context.Context, session turns.ID) error {
 		if err != nil {
 			return err
 		}
-		_, err = e.Log.Append(ctx, l.subject, l.row.Tail.Seq, payload)
+		next, err := e.admit(ctx, e.Store.History(), l.subject, l.row.Tail.Seq, ev, payload)
+		if err == nil {
+			_, err = e.append(ctx, next)
+		}
+		if err == nil {
+			return nil
+		}
 		if !errors.Is(err, ledger.ErrConflict) {
-			return err
+			return e.defect(ev, err)
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: the label kept moving: %w", ledger.ErrUnavailable, ctx.Err())

@@ -9,7 +9,6 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
-	"nexus/projections"
 	"nexus/turns"
 )
 
@@ -63,7 +62,7 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 }
 
 // verifier folds the log a second time, in memory, by the same pure rules as
-// everything else, and compares. It is the [projections.Before] of each event.
+// everything else, and compares. It is the [ledger.History] of each event.
 type verifier struct {
 	e        *Engine
 	c        Caller
@@ -89,6 +88,10 @@ func (v *verifier) Session(id turns.ID) (ledger.Session, error) {
 	return s, nil
 }
 
+func (v *verifier) Label(tenant, id string) (ledger.Label, error) {
+	return v.labels[ledger.Subject(tenant, id, turns.Chain{Entity: turns.LabelEntity, ID: id})], nil
+}
+
 func (v *verifier) Hash(ref turns.Ref) (turns.Hash, error) {
 	h, ok := v.hashes[ref]
 	if !ok {
@@ -97,7 +100,7 @@ func (v *verifier) Hash(ref turns.Ref) (turns.Hash, error) {
 	return h, nil
 }
 
-func (v *verifier) Has(session, event turns.ID) (bool, error) {
+func (v *verifier) HasEvent(session, event turns.ID) (bool, error) {
 	ref := turns.Ref{Session: session, Turn: event}
 	_, turn := v.hashes[ref]
 	return turn || v.others[ref], nil
@@ -165,12 +168,12 @@ func (v *verifier) record(ctx context.Context, r ledger.Record) error {
 }
 
 func (v *verifier) label(tenant string, r ledger.Record, ev *turns.Event) error {
-	l := v.labels[r.Subject]
-	if err := l.Apply(r.Subject, r.Seq, r.Hash, ev); err != nil {
+	next, err := ledger.Admit(v, r.Subject, r.Seq, r.Hash, ev)
+	if err != nil {
 		v.broken[r.Subject] = true
 		return err
 	}
-	v.labels[r.Subject] = l
+	v.labels[r.Subject] = next.Label
 	if row, err := v.e.Store.Label(tenant, ev.Chain.ID); err != nil || row.Tail.Index < ev.Index {
 		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
 	}
@@ -178,15 +181,15 @@ func (v *verifier) label(tenant string, r ledger.Record, ev *turns.Event) error 
 }
 
 func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event) error {
-	step, err := projections.Admit(v, r.Subject, r.Seq, r.Hash, ev)
+	next, err := ledger.Admit(v, r.Subject, r.Seq, r.Hash, ev)
 	if err == nil && ev.Kind.IsTurn() {
-		err = v.forest.Add(step.Node)
+		err = v.forest.Add(next.Node)
 	}
 	if err != nil {
 		v.broken[r.Subject] = true
 		return err
 	}
-	s := &step.Session
+	s := &next.Session
 	if ev.Index == 0 {
 		v.out.Sessions++
 	}
@@ -196,14 +199,14 @@ func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event
 	} else {
 		v.others[ev.Ref()] = true
 	}
-	if err := v.content(ctx, s, step.Node, ev); err != nil {
+	if err := v.content(ctx, s, next.Node, ev); err != nil {
 		return err
 	}
 	if row, err := v.e.Store.Session(s.ID); err != nil || row.Tail.Index < ev.Index {
 		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
 	}
 	if ev.Kind.IsTurn() {
-		return v.row(step.Node, r)
+		return v.row(next.Node, r)
 	}
 	return nil
 }

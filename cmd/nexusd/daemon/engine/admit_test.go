@@ -1,0 +1,460 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// defects is a session with an own turn, a compaction and turns behind it, a fork
+// of it, and a session of the same agent beside both.
+type defects struct {
+	w           *world
+	e           *Engine
+	log         *bytes.Buffer
+	own         turns.ID
+	turns       []turns.Ref // of own; the third is a compaction of the first
+	fork        turns.ID    // at the first turn of own
+	other       turns.ID
+	otherTurn   turns.Ref
+	branchPoint turns.Ref
+}
+
+func newDefects(t *testing.T) *defects {
+	d := &defects{w: newWorld(), log: new(bytes.Buffer)}
+	d.e = d.w.engine(t)
+	d.e.Logger = slog.New(slog.NewTextHandler(d.log, nil))
+	d.own = create(t, d.e, 0, "nexus").ID
+	for range 2 {
+		d.turns = append(d.turns, turns.Ref{Session: d.own, Turn: add(t, d.e, d.own, say("question", "answer")).ID})
+	}
+	d.fork = must(d.e.Fork(t.Context(), alice, d.own, api.CreateFork{Turn: d.turns[0].Turn}, []byte("{}")))(t).ID
+	d.branchPoint = turns.Ref{Session: d.fork, Turn: add(t, d.e, d.fork, say("on the fork", "answer")).ID}
+	err := d.draft(t, d.own, func(s *ledger.Session) *draft {
+		return compactionOf(t, s, &turns.Span{Provenance: turns.ByNexus, Through: d.turns[0], FirstKept: d.turns[1], Covered: 1})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := must(d.e.Store.Session(d.own))(t)
+	d.turns = append(d.turns, row.Head)
+	d.turns = append(d.turns, turns.Ref{Session: d.own, Turn: add(t, d.e, d.own, say("more", "answer")).ID})
+	d.other = create(t, d.e, 0, "nexus").ID
+	d.otherTurn = turns.Ref{Session: d.other, Turn: add(t, d.e, d.other, say("elsewhere", "answer")).ID}
+	d.settle(t)
+	return d
+}
+
+// draft stores a draft of an event behind a session's tail, as the engine does.
+func (d *defects) draft(t *testing.T, session turns.ID, draw func(s *ledger.Session) *draft) error {
+	t.Helper()
+	err := d.e.mutate(t.Context(), alice, session, func(_ *chain, s *ledger.Session) (*draft, error) { return draw(s), nil })
+	if err == nil {
+		d.settle(t)
+	}
+	return err
+}
+
+// settle waits until the projections have the whole log.
+func (d *defects) settle(t *testing.T) {
+	t.Helper()
+	if err := d.e.Store.WaitFor(t.Context(), lastSeq(t, d.w)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refused checks that err is the answer to a defect, that nothing is stored, and
+// that the daemon's log has the reason under the id of the event.
+func (d *defects) refused(t *testing.T, err error, before uint64, ev *turns.Event, why string) {
+	t.Helper()
+	if code(err) != api.Internal || !strings.Contains(err.Error(), ev.ID.String()) {
+		t.Errorf("the answer is %v, want an internal error that names event %s", err, ev.ID)
+	}
+	if now := lastSeq(t, d.w); now != before {
+		t.Errorf("%d records were stored", now-before)
+	}
+	found := false
+	for line := range strings.Lines(d.log.String()) {
+		found = found || strings.Contains(line, ev.ID.String()) && strings.Contains(line, why)
+	}
+	if !found {
+		t.Errorf("the log has no reason %q for event %s:\n%s", why, ev.ID, d.log)
+	}
+}
+
+// aside puts the event on the log past every check, and checks that the
+// projections refuse what the engine refused.
+func (d *defects) aside(t *testing.T, subject string, ev *turns.Event, why string) {
+	t.Helper()
+	raw(t, d.w, d.e, subject, ev)
+	got, err := d.e.Store.WhyAside(subject)
+	if err != nil || got == "" || !strings.Contains(got, why) {
+		t.Errorf("set aside because of %q, %v; want %q", got, err, why)
+	}
+}
+
+func turnOf(t *testing.T, s *ledger.Session, depth uint64) *draft {
+	id := newID(t)
+	return &draft{body: oneTurn(), event: &turns.Event{Kind: turns.KindTurn, ID: id, Parent: s.Head, Depth: depth, Segment: s.SegmentFor(id, s.Head), Halves: 1,
+		Said: 1, Tokens: turns.Tokens{Counter: "approx-1", Messages: 1}}}
+}
+
+func compactionOf(t *testing.T, s *ledger.Session, span *turns.Span) *draft {
+	d := turnOf(t, s, 0)
+	d.event.Depth = map[bool]uint64{true: 3, false: 5}[s.Compactions == 0]
+	d.event.Kind, d.event.Halves, d.event.Said, d.event.Span = turns.KindCompaction, 0, 0, span
+	d.event.Tokens = turns.Tokens{Counter: "approx-1"}
+	d.body = &turns.CompactionBody{Replacement: []turns.Message{turns.TextMessage(turns.User, "before")}}
+	return d
+}
+
+// A defect of the engine refuses its request with an internal error and stores
+// nothing: it does not set the session aside. What is refused is what the
+// projections would refuse.
+func TestADefectiveEventIsRefusedBeforeItIsStored(t *testing.T) {
+	moved := func(to turns.Ref) *draft { return &draft{event: &turns.Event{Kind: turns.KindMoved, To: to}} }
+	flush := func(f turns.Flush) *draft { return &draft{event: &turns.Event{Kind: turns.KindFlush, Flush: &f}} }
+	turn := func(change func(d *defects, ev *turns.Event)) func(*testing.T, *defects, *ledger.Session) *draft {
+		return func(t *testing.T, d *defects, s *ledger.Session) *draft {
+			dr := turnOf(t, s, 5)
+			change(d, dr.event)
+			return dr
+		}
+	}
+	span := func(change func(d *defects, sp *turns.Span)) func(*testing.T, *defects, *ledger.Session) *draft {
+		return func(t *testing.T, d *defects, s *ledger.Session) *draft {
+			sp := &turns.Span{Provenance: turns.ByNexus, Previous: d.turns[2], Through: d.turns[1], FirstKept: d.turns[3], Covered: 1}
+			change(d, sp)
+			return compactionOf(t, s, sp)
+		}
+	}
+	for name, tc := range map[string]struct {
+		on    func(d *defects) turns.ID // nil: own
+		draft func(t *testing.T, d *defects, s *ledger.Session) *draft
+		why   string
+	}{
+		"a turn beside the head":      {why: "the head is", draft: turn(func(d *defects, ev *turns.Event) { ev.Parent, ev.Depth = d.turns[1], 3 })},
+		"a turn of another's segment": {why: "belongs in", draft: turn(func(_ *defects, ev *turns.Event) { ev.Segment = ev.ID })},
+		"a turn at another depth":     {why: "depth 7 below a parent at depth 4", draft: turn(func(_ *defects, ev *turns.Event) { ev.Depth = 7 })},
+		"an id that is used":          {why: "two events with the id", draft: turn(func(d *defects, ev *turns.Event) { ev.ID = d.turns[0].Turn })},
+		"a head to no turn": {why: "not stored", draft: func(t *testing.T, d *defects, _ *ledger.Session) *draft {
+			return moved(turns.Ref{Session: d.own, Turn: newID(t)})
+		}},
+		"a head to another session":    {why: "not its own", draft: func(_ *testing.T, d *defects, _ *ledger.Session) *draft { return moved(d.otherTurn) }},
+		"a fork's head beside its way": {why: "neither its own nor on the path", on: func(d *defects) turns.ID { return d.fork }, draft: func(_ *testing.T, d *defects, _ *ledger.Session) *draft { return moved(d.turns[1]) }},
+		"a fork's head before all":     {why: "before what it inherits", on: func(d *defects) turns.ID { return d.fork }, draft: func(*testing.T, *defects, *ledger.Session) *draft { return moved(turns.Ref{}) }},
+		"a flush of another cycle": {why: "is in cycle 2", draft: func(*testing.T, *defects, *ledger.Session) *draft {
+			return flush(turns.Flush{State: turns.FlushBegun, Cycle: 1, Try: 1, Lease: 1})
+		}},
+		"a flush that ends unbegun": {why: "follows flush(0)", draft: func(_ *testing.T, d *defects, _ *ledger.Session) *draft {
+			return flush(turns.Flush{State: turns.FlushDone, Cycle: 2, After: d.turns[2], Try: 1})
+		}},
+		"a second try at once": {why: "try 2", draft: func(_ *testing.T, d *defects, _ *ledger.Session) *draft {
+			return flush(turns.Flush{State: turns.FlushBegun, Cycle: 2, After: d.turns[2], Try: 2, Lease: 1})
+		}},
+		"a compaction that forgets the last": {why: "follows compaction none", draft: span(func(_ *defects, sp *turns.Span) { sp.Previous = turns.Ref{} })},
+		"a compaction that leaves a gap":     {why: "last turn before its cut", draft: span(func(d *defects, sp *turns.Span) { sp.Through = d.turns[0] })},
+		"a compaction that keeps again":      {why: "can't be kept again", draft: span(func(d *defects, sp *turns.Span) { sp.Through, sp.FirstKept, sp.Covered = turns.Ref{}, d.turns[0], 0 })},
+		"a compaction of another session":    {why: "not on its path", draft: span(func(d *defects, sp *turns.Span) { sp.FirstKept = d.otherTurn })},
+		"a compaction from a compaction on":  {why: "not a normal turn", draft: span(func(d *defects, sp *turns.Span) { sp.FirstKept = d.turns[2] })},
+		"a compaction that covers for one call": {why: "one call only", draft: span(func(_ *defects, sp *turns.Span) {
+			sp.Call, sp.Through, sp.Covered = true, turns.Ref{}, 0
+		})},
+		"an elision of another session's part": {why: "not on its path", draft: span(func(d *defects, sp *turns.Span) {
+			sp.Elisions = []turns.Elision{{Turn: d.otherTurn, Half: turns.MessagesHalf}}
+		})},
+		"an elision of what it covers": {why: "which it covers", draft: span(func(d *defects, sp *turns.Span) {
+			sp.Elisions = []turns.Elision{{Turn: d.turns[1], Half: turns.MessagesHalf}}
+		})},
+		"an event behind the end": {why: "follows its end", on: func(d *defects) turns.ID { return d.other }, draft: func(t *testing.T, d *defects, s *ledger.Session) *draft {
+			if s.State != turns.Closed {
+				return &draft{event: &turns.Event{Kind: turns.KindState, ID: newID(t), State: turns.Closed}}
+			}
+			return moved(d.otherTurn)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDefects(t)
+			session := d.own
+			if tc.on != nil {
+				session = tc.on(d)
+			}
+			if name == "an event behind the end" {
+				if err := d.draft(t, session, func(s *ledger.Session) *draft { return tc.draft(t, d, s) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := lastSeq(t, d.w)
+			var ev *turns.Event
+			err := d.draft(t, session, func(s *ledger.Session) *draft {
+				dr := tc.draft(t, d, s)
+				if ev = dr.event; ev.ID.IsZero() {
+					ev.ID = newID(t)
+				}
+				return dr
+			})
+			d.refused(t, err, before, ev, tc.why)
+			row := must(d.e.Store.Session(session))(t)
+			if !row.Final() {
+				add(t, d.e, session, say("it goes on", "yes")) // the session is as it was
+				d.settle(t)
+			}
+			if n := d.e.Store.Aside(); n != 0 {
+				t.Fatalf("%d chains are set aside", n)
+			}
+			if row.Final() {
+				verified(t, d.e)
+			}
+		})
+		t.Run("projections refuse "+name, func(t *testing.T) {
+			d := newDefects(t)
+			session := d.own
+			if tc.on != nil {
+				session = tc.on(d)
+			}
+			if name == "an event behind the end" {
+				if err := d.draft(t, session, func(s *ledger.Session) *draft { return tc.draft(t, d, s) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			row := must(d.e.Store.Session(session))(t)
+			dr := tc.draft(t, d, &row)
+			ev := dr.event
+			if ev.ID.IsZero() {
+				ev.ID = newID(t)
+			}
+			ev.Version, ev.Chain, ev.Recorded = turns.Version, turns.SessionChain(row.ID), 1
+			ev.Index, ev.Prev = row.Tail.Index+1, row.Tail.Hash
+			d.aside(t, row.Subject(), ev, tc.why)
+		})
+	}
+}
+
+// An opening that the engine must not make is refused before its label is
+// claimed, and leaves the id free.
+func TestADefectiveOpeningIsRefusedBeforeItIsStored(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(d *defects, ev *turns.Event)
+		why    string
+	}{
+		"a fork with another hash":   {func(_ *defects, ev *turns.Event) { ev.ForkOf.Hash = turns.Hash{1} }, "with hash"},
+		"a fork in another tree":     {func(d *defects, ev *turns.Event) { ev.Root = d.other }, "in the tree of"},
+		"a fork of another agent":    {func(_ *defects, ev *turns.Event) { ev.Agent = "bob" }, "of another agent"},
+		"a fork of a wider kind":     {func(_ *defects, ev *turns.Event) { ev.Role = turns.Main }, "of kind"},
+		"a fork of no turn":          {func(d *defects, ev *turns.Event) { ev.ForkOf.At.Turn = d.own }, "not stored"},
+		"a root of a tree elsewhere": {func(d *defects, ev *turns.Event) { ev.ForkOf.At = d.otherTurn }, "with hash"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDefects(t)
+			at := must(d.e.Store.Turn(d.turns[0]))(t)
+			id := newID(t)
+			opening := func() *turns.Event {
+				return &turns.Event{ID: id, Kind: turns.KindOpened, Root: d.own, Agent: "alice", Role: turns.Peer,
+					ForkOf: &turns.ForkOf{At: d.turns[0], Hash: at.Hash, Mode: turns.AsSeen}, Origin: &turns.Origin{Ledger: d.w.id, Tenant: "default", Session: id}}
+			}
+			ev := opening()
+			tc.change(d, ev)
+			row := must(d.e.Store.Session(d.own))(t)
+			_, _, set, err := d.e.settings(&row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := lastSeq(t, d.w)
+			r := request{id: id, what: "fork.create", canonical: []byte("{}")}
+			_, err = d.e.openSession(t.Context(), alice, r, ev, "a-label", set)
+			d.refused(t, err, before, ev, tc.why)
+			if _, err := d.e.openSession(t.Context(), alice, r, opening(), "a-label", set); err != nil {
+				t.Errorf("the same id, as it should be: %v", err)
+			}
+			verified(t, d.e)
+
+			d = newDefects(t)
+			at = must(d.e.Store.Turn(d.turns[0]))(t)
+			ev = opening()
+			tc.change(d, ev)
+			ev.Version, ev.Recorded, ev.Chain = turns.Version, 1, turns.SessionChain(id)
+			d.aside(t, ledger.SessionSubject("default", ev.Root, id), ev, tc.why)
+		})
+	}
+}
+
+// A claim that does not follow the label's chain is refused before it is stored.
+func TestADefectiveClaimIsRefusedBeforeItIsStored(t *testing.T) {
+	d := newDefects(t)
+	l, release, err := d.e.holdLabel(t.Context(), alice, "a-label", d.own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if err := l.claim(t.Context(), d.own); err != nil {
+		t.Fatal(err)
+	}
+	d.settle(t)
+	row := must(d.e.Store.Label("default", l.chain.ID))(t)
+	for name, change := range map[string]func(){
+		"an ordinal that is not next": func() { l.row.Tail.Index++ },
+		"another hash before":         func() { l.row.Tail.Hash = turns.Hash{1} },
+		"another chain's subject":     func() { l.subject = ledger.Subject("default", "x", l.chain) },
+	} {
+		l.row, l.subject = row, ledger.Subject("default", l.chain.ID, l.chain)
+		change()
+		if l.subject != ledger.Subject("default", l.chain.ID, l.chain) {
+			l.row.Tail.Seq = 0
+		}
+		before := lastSeq(t, d.w)
+		if err := l.claim(t.Context(), d.own); code(err) != api.Internal {
+			t.Errorf("%s: %v, want an internal error", name, err)
+		}
+		if now := lastSeq(t, d.w); now != before {
+			t.Errorf("%s: %d records were stored", name, now-before)
+		}
+	}
+	if l.row, l.subject = row, ledger.Subject("default", l.chain.ID, l.chain); l.claim(t.Context(), d.other) != nil {
+		t.Error("the label takes no claim any more")
+	}
+	verified(t, d.e)
+}
+
+// The engine writes to the log in one place, which stores only what was admitted.
+func TestTheEngineAppendsInOnePlace(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(name, "_test.go") && bytes.Contains(b, []byte("Log.Append(")) {
+			found = append(found, fmt.Sprint(name, " ", bytes.Count(b, []byte("Log.Append("))))
+		}
+	}
+	if !slices.Equal(found, []string{"admit.go 1"}) {
+		t.Errorf("the log is appended to by %v", found)
+	}
+}
+
+// Whatever header the engine drafts, no chain is set aside: the event is stored
+// and applied, or refused and not stored.
+func TestNoDraftSetsAChainAside(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	d := newDefects(t)
+	stored, refused := 0, 0
+	for range 400 {
+		session := []turns.ID{d.own, d.fork, d.other}[rng.IntN(3)]
+		refs := append([]turns.Ref{{}, {Session: session, Turn: newID(t)}, d.otherTurn, d.branchPoint}, d.turns...)
+		ref := func() turns.Ref { return refs[rng.IntN(len(refs))] }
+		var ev *turns.Event
+		before := lastSeq(t, d.w)
+		err := d.draft(t, session, func(s *ledger.Session) *draft {
+			head := must(d.e.headNode(s))(t)
+			dr := turnOf(t, s, head.Depth+1)
+			switch rng.IntN(4) {
+			case 0:
+				dr = &draft{event: &turns.Event{Kind: turns.KindMoved, To: ref()}}
+			case 1:
+				dr = compactionOf(t, s, &turns.Span{Provenance: turns.ByNexus, Previous: head.Compaction, Through: ref(), FirstKept: ref(), Split: rng.IntN(4) == 0, Call: rng.IntN(4) == 0})
+				dr.event.Depth = head.Depth + 1
+			case 2:
+				dr = &draft{event: &turns.Event{Kind: turns.KindFlush, Flush: &turns.Flush{State: turns.FlushState(1 + rng.IntN(4)), Cycle: 1 + uint64(rng.IntN(3)), After: ref(), Try: 1 + uint64(rng.IntN(2))}}}
+				if dr.event.Flush.State == turns.FlushBegun {
+					dr.event.Flush.Lease = 1
+				}
+			}
+			ev = dr.event
+			if ev.ID.IsZero() {
+				ev.ID = newID(t)
+			}
+			switch rng.IntN(8) {
+			case 0:
+				ev.ID = ref().Turn
+			case 1:
+				if ev.Kind.IsTurn() {
+					ev.Parent = ref()
+				}
+			case 2:
+				if ev.Kind.IsTurn() {
+					ev.Segment = ref().Turn
+				}
+			case 3:
+				if ev.Kind.IsTurn() {
+					ev.Depth = uint64(rng.IntN(9))
+				}
+			case 4: // its own copy of the fold is wrong
+				s.Tail.Index, s.Tail.Hash, s.Head, s.Tail.Seq = math.MaxUint32, turns.Hash{1}, ref(), 1
+			}
+			return dr
+		})
+		if now := lastSeq(t, d.w); (now != before) != (err == nil) {
+			t.Fatalf("%d records for an answer of %v", now-before, err)
+		}
+		if n := d.e.Store.Aside(); n != 0 {
+			t.Fatalf("%+v set its chain aside", ev)
+		}
+		switch c := code(err); c {
+		case "":
+			stored++
+			if ev.Kind.IsTurn() {
+				d.turns = append(d.turns, ev.Ref())
+			}
+		case api.Internal, api.Malformed:
+			refused++
+		default:
+			t.Fatalf("%+v: %v", ev, err)
+		}
+	}
+	if stored == 0 || refused == 0 {
+		t.Errorf("%d events were stored and %d refused: nothing was tried", stored, refused)
+	}
+}
+
+// A refusal on a fold that another daemon has moved is no defect: the request is
+// decided again, behind what that daemon stored.
+func TestARefusalOnAnOldFoldIsDecidedAgain(t *testing.T) {
+	w := newWorld()
+	here, there := w.engine(t), w.engine(t)
+	s := create(t, here, 0, "nexus").ID
+	add(t, here, s, say("one", "two"))
+	req := say("three", "four")
+	req.ID = newID(t)
+	raced := false
+	err := here.mutate(t.Context(), alice, s, func(_ *chain, fold *ledger.Session) (*draft, error) {
+		if !raced {
+			raced = true
+			must(there.Append(t.Context(), alice, s, req, canon(req)))(t)
+			if err := here.Store.WaitFor(t.Context(), lastSeq(t, w)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ev, done, err := here.begin(fold, request{id: req.ID, what: "turn.append", canonical: canon(req)}, turns.KindTurn)
+		switch {
+		case err == nil && done && fold.Turns == 1:
+			// The store has moved on behind the fold: the draft is of before.
+			dr := turnOf(t, fold, 2)
+			dr.event.ID = req.ID
+			return dr, nil
+		case err == nil && !done:
+			t.Errorf("the other daemon's turn %s is not found", ev.ID)
+		}
+		return nil, err
+	})
+	if err != nil {
+		t.Errorf("the request that another daemon stored: %v, want it to be found", err)
+	}
+	verified(t, here)
+}

@@ -1,0 +1,232 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// History is what is stored before an event, as far as an event can refer to it.
+type History interface {
+	lineage.Reader
+	// Session returns a session's fold. [ErrNotFound]: the session is not opened.
+	Session(id turns.ID) (Session, error)
+	// Label returns the fold of a label's chain. The zero Label: it was never claimed.
+	Label(tenant, id string) (Label, error)
+	// Hash returns the hash of a turn's event. [lineage.ErrUnknown]: there is no such turn.
+	Hash(turn turns.Ref) (turns.Hash, error)
+	// HasEvent reports whether a session's chain has an event of this id.
+	HasEvent(session, event turns.ID) (bool, error)
+}
+
+// Admitted is the state that an admitted event leads to.
+type Admitted struct {
+	Session Session      // the fold of a session's chain, with the event
+	Node    lineage.Node // the place of a turn or compaction; zero for other events
+	Label   Label        // the fold of a label's chain, with the event
+}
+
+// Admit decides whether e may be the next event of the chain on subject, behind
+// what h holds. It is the only such rule. The engine asks it before each append,
+// the import before it takes an event, the projections before they apply a
+// record, and the verification for each record that it reads. So no writer
+// stores what a reader would refuse.
+//
+// Seq is the event's position in the log. Before an append the position is not
+// known: seq is then any number above the chain's tail. Hash is that of the
+// event's payload. Both go into the fold. Admit reads the event's header only and
+// changes nothing. What the body must hold is the concern of who has its key.
+//
+// Admit checks the subject, the id, the index, the previous hash, and the order
+// of events; where a turn, a fork, a head and a flush may stand; and what a
+// compaction covers.
+//
+// Invariant: every turn that an admitted session reaches, by its head, its
+// parents, its fork point or a compaction, is of its own tenant and agent.
+//
+// Limit: h can be older than the log. A compare-and-set on the chain's tail
+// finds what follows on the same chain. Nothing finds the same session id on the
+// subject of another tenant, when two daemons store both at a time: the readers
+// set the second chain aside.
+//
+// Errors: h's, and a refusal; [IsRefusal] tells them apart.
+func Admit(h History, subject string, seq uint64, hash turns.Hash, e *turns.Event) (Admitted, error) {
+	tenant, chain, err := ParseSubject(subject)
+	if err != nil {
+		return Admitted{}, err
+	}
+	if e.Chain != chain {
+		return Admitted{}, fmt.Errorf("%w: an event of chain %s on subject %s", ErrCorrupt, e.Chain, subject)
+	}
+	var a Admitted
+	switch chain.Entity {
+	case turns.SessionEntity:
+		a, err = admitSession(h, tenant, subject, seq, hash, e)
+	case turns.LabelEntity:
+		if a.Label, err = h.Label(tenant, chain.ID); err == nil {
+			err = a.Label.Apply(subject, seq, hash, e)
+		}
+	default:
+		err = fmt.Errorf("%w: a chain of %q", ErrUnsupported, chain.Entity)
+	}
+	if errors.Is(err, lineage.ErrUnknown) || errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("%w: event %s of chain %s names what is not stored before it: %v", ErrCorrupt, e.ID, e.Chain, err)
+	}
+	if err != nil {
+		return Admitted{}, err
+	}
+	return a, nil
+}
+
+// IsRefusal reports whether an error of [Admit] says that the event breaks a
+// rule: [ErrCorrupt], [ErrUnsupported] or [ErrMalformed]. Any other error is of the
+// history, which could not be read.
+func IsRefusal(err error) bool {
+	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrMalformed)
+}
+
+func admitSession(h History, tenant, subject string, seq uint64, hash turns.Hash, e *turns.Event) (a Admitted, err error) {
+	id, ok := e.Chain.Session()
+	if !ok {
+		return a, fmt.Errorf("%w: event %s of chain %s, which is no session's", ErrCorrupt, e.ID, e.Chain)
+	}
+	s, err := h.Session(id)
+	opened := err == nil
+	switch {
+	case opened && s.Subject() != subject:
+		// An id belongs to who opened it first. The other's subject is not named:
+		// it may be another tenant's.
+		return a, fmt.Errorf("%w: the id of session %s was taken before it was opened on %s", ErrCorrupt, id, subject)
+	case !opened && !errors.Is(err, ErrNotFound):
+		return a, err
+	}
+	if err := s.Apply(tenant, seq, hash, e); err != nil {
+		return a, err
+	}
+	if !opened && s.Subject() != subject { // no later event changes it
+		return a, fmt.Errorf("%w: session %s is on subject %s, it belongs on %s", ErrCorrupt, id, subject, s.Subject())
+	}
+	has, err := h.HasEvent(id, e.ID)
+	if err != nil {
+		return a, err
+	}
+	if has {
+		return a, fmt.Errorf("%w: session %s has two events with the id %s", ErrCorrupt, id, e.ID)
+	}
+	a.Session = s
+	switch e.Kind {
+	case turns.KindOpened:
+		err = admitFork(h, &s, e)
+	case turns.KindMoved:
+		err = admitHead(h, &s, e.To)
+	case turns.KindFlush:
+		err = admitFlush(h, &s, e.Flush)
+	case turns.KindTurn, turns.KindCompaction:
+		a.Node, err = admitTurn(h, &s, e)
+	}
+	return a, err
+}
+
+// admitFork checks that a fork is of a session of the same tenant, agent and
+// tree, at a turn that has the bytes it says, and is of no wider kind.
+func admitFork(h History, s *Session, e *turns.Event) error {
+	f := e.ForkOf
+	if f == nil {
+		return nil
+	}
+	hash, err := h.Hash(f.At)
+	if err != nil {
+		return err
+	}
+	up, err := h.Session(f.At.Session)
+	if err != nil {
+		return err
+	}
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: session %s forks from %s %s", ErrCorrupt, s.ID, f.At, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case up.Tenant != s.Tenant || up.Agent != s.Agent:
+		return bad("of another agent")
+	case hash != f.Hash:
+		return bad("with hash %v, stored is %v", f.Hash, hash)
+	case up.Root != s.Root:
+		return bad("in the tree of %s, but says that its tree is that of %s", up.Root, s.Root)
+	case s.Kind == turns.Main && up.Kind != turns.Main:
+		return bad("of kind %q, and is of kind %q", up.Kind, s.Kind)
+	}
+	return nil
+}
+
+// admitHead checks that a head goes to a turn that is the session's own, on any
+// branch, or inherited; or, where nothing is inherited, to before the first.
+func admitHead(h History, s *Session, to turns.Ref) error {
+	bad := func(why string) error {
+		return fmt.Errorf("%w: the head of session %s goes to %s, %s", ErrCorrupt, s.ID, to, why)
+	}
+	if to.IsZero() {
+		if s.ForkOf != nil {
+			return bad("before what it inherits")
+		}
+		return nil
+	}
+	if s.ForkOf == nil && to.Session != s.ID {
+		return bad("which is not its own")
+	}
+	ns, err := h.Nodes(to)
+	if err != nil || to.Session == s.ID {
+		return err
+	}
+	point, err := h.Nodes(s.ForkOf.At)
+	if err != nil {
+		return err
+	}
+	ok, err := lineage.IsAncestor(h, ns[0], point[0])
+	if err == nil && !ok {
+		err = bad("which is neither its own nor on the path of its fork point")
+	}
+	return err
+}
+
+// admitFlush checks that a flush that is begun is of the cycle that the head is
+// in. It may end later; which one it ends, the fold has checked.
+func admitFlush(h History, s *Session, f *turns.Flush) error {
+	if f.State != turns.FlushBegun {
+		return nil
+	}
+	var head lineage.Node
+	if !s.Head.IsZero() {
+		ns, err := h.Nodes(s.Head)
+		if err != nil {
+			return err
+		}
+		head = ns[0]
+	}
+	forget, err := s.Ignores(s.Head.Session, h.Session)
+	if err != nil {
+		return err
+	}
+	cycle, after, err := lineage.Cycle(h, head, forget)
+	if err == nil && !f.SameCycle(&turns.Flush{Cycle: cycle, After: after}) {
+		err = fmt.Errorf("%w: a flush of cycle %d after %s, the head of session %s is in cycle %d after %s", ErrCorrupt, f.Cycle, f.After, s.ID, cycle, after)
+	}
+	return err
+}
+
+func admitTurn(h History, s *Session, e *turns.Event) (lineage.Node, error) {
+	var parent lineage.Node
+	if !e.Parent.IsZero() {
+		ns, err := h.Nodes(e.Parent)
+		if err != nil {
+			return lineage.Node{}, err
+		}
+		parent = ns[0]
+	}
+	forget, err := s.Ignores(e.Parent.Session, h.Session)
+	if err != nil {
+		return lineage.Node{}, err
+	}
+	return lineage.Grow(h, parent, e, forget)
+}
