@@ -13,14 +13,13 @@ var (
 	ErrUnknown = errors.New("unknown turn")
 	// ErrCorrupt: stored nodes contradict each other.
 	ErrCorrupt = turns.ErrCorrupt
-	// ErrUnfit: an event that can't stand where it says it does. It is an
-	// ErrCorrupt too, which is what it means of a stored event; whoever decides
-	// on an append asks for ErrUnfit first and refuses the request.
-	ErrUnfit = fmt.Errorf("%w lineage: unfit", turns.ErrCorrupt)
+	// ErrInvalid: an event breaks a rule of the lineage where it stands. It is an
+	// ErrCorrupt too, which is what it means of a stored event.
+	ErrInvalid = fmt.Errorf("%w lineage: invalid", turns.ErrCorrupt)
 )
 
-func unfit(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrUnfit, fmt.Sprintf(format, args...))
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
 func corrupt(format string, args ...any) error {

@@ -23,7 +23,7 @@ import (
 // What it can't see, because that takes an index of children: that no other
 // turn continues the segment from the same parent ([Forest] checks that).
 //
-// Errors: [ErrUnfit], the reader's ([ErrUnknown] for a turn that e names).
+// Errors: [ErrInvalid], the reader's ([ErrUnknown] for a turn that e names).
 func Grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
 	n, err := grow(r, parent, e, forget)
 	if err != nil {
@@ -42,7 +42,7 @@ func grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
 		own.Messages, own.Response = e.Tokens.Messages, e.Tokens.Response
 		if parent.Ref.IsZero() {
 			if _, ok := add(own.Messages, own.Response); !ok {
-				return Node{}, unfit("its tokens overflow")
+				return Node{}, invalid("its tokens overflow")
 			}
 			return Root(own), nil
 		}
@@ -54,7 +54,7 @@ func grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
 	}
 
 	if _, ok := add(e.Tokens.Messages, e.Tokens.Response); !ok {
-		return Node{}, unfit("its tokens overflow")
+		return Node{}, invalid("its tokens overflow")
 	}
 	own.Replaced, own.Saved, own.Call = e.Tokens.Messages, e.Tokens.Response, e.Span.Call
 	own.Imported = e.Span.Provenance == turns.Imported
@@ -78,25 +78,25 @@ func checkPlace(parent Node, e *turns.Event) error {
 	ref := e.Ref()
 	switch {
 	case !e.Kind.IsTurn():
-		return unfit("a %s event is no turn", e.Kind)
+		return invalid("a %s event is no turn", e.Kind)
 	case ref.Session.IsZero() || ref.Turn.IsZero():
-		return unfit("it is on chain %s", e.Chain)
+		return invalid("it is on chain %s", e.Chain)
 	case parent.Ref != e.Parent:
-		return unfit("its parent is %s, not %s", e.Parent, parent.Ref)
+		return invalid("its parent is %s, not %s", e.Parent, parent.Ref)
 	case e.Parent == ref:
-		return unfit("it is its own parent")
+		return invalid("it is its own parent")
 	case e.Depth != parent.Depth+1:
-		return unfit("depth %d below a parent at depth %d", e.Depth, parent.Depth)
+		return invalid("depth %d below a parent at depth %d", e.Depth, parent.Depth)
 	case e.Segment != e.ID && (parent.Ref.IsZero() || parent.Ref.Session != ref.Session || parent.Segment != e.Segment):
-		return unfit("segment %s is neither opened by it nor that of its parent", e.Segment)
+		return invalid("segment %s is neither opened by it nor that of its parent", e.Segment)
 	case e.Kind == turns.KindTurn && e.Halves == 0:
-		return unfit("it has neither messages nor a response")
+		return invalid("it has neither messages nor a response")
 	case e.Kind == turns.KindTurn && e.Halves&^turns.Halves(turns.MessagesHalf|turns.ResponseHalf) != 0:
-		return unfit("halves %d", e.Halves)
+		return invalid("halves %d", e.Halves)
 	case e.Kind == turns.KindCompaction && parent.Ref.IsZero():
-		return unfit("a compaction without a parent")
+		return invalid("a compaction without a parent")
 	case e.Kind == turns.KindCompaction && e.Span == nil:
-		return unfit("a compaction without its span")
+		return invalid("a compaction without its span")
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func checkPlace(parent Node, e *turns.Event) error {
 // covered, so no half falls between two compactions.
 func cutOf(r Reader, parent, n Node, s *turns.Span) (cut, previous Cut, err error) {
 	if s.Previous != n.Previous {
-		return 0, 0, unfit("it follows compaction %s, in force is %s", s.Previous, n.Previous)
+		return 0, 0, invalid("it follows compaction %s, in force is %s", s.Previous, n.Previous)
 	}
 	named, err := onPath(r, parent, s.Previous, s.FirstKept, s.SawThrough)
 	if err != nil {
@@ -122,10 +122,10 @@ func cutOf(r Reader, parent, n Node, s *turns.Span) (cut, previous Cut, err erro
 	case s.FirstKept.IsZero():
 		cut, last = CutBefore(n.Depth, turns.MessagesHalf), parent
 	case firstKept.Kind != turns.KindTurn:
-		return 0, 0, unfit("first kept %s is not a normal turn", s.FirstKept)
+		return 0, 0, invalid("first kept %s is not a normal turn", s.FirstKept)
 	case s.Split:
 		if s.Through != s.FirstKept || firstKept.Halves != turns.Halves(turns.MessagesHalf|turns.ResponseHalf) {
-			return 0, 0, unfit("it splits %s, which has no two halves to part or is not its last covered turn (%s)", s.FirstKept, s.Through)
+			return 0, 0, invalid("it splits %s, which has no two halves to part or is not its last covered turn (%s)", s.FirstKept, s.Through)
 		}
 		cut, last = CutBefore(firstKept.Depth, turns.ResponseHalf), firstKept
 	default:
@@ -137,10 +137,10 @@ func cutOf(r Reader, parent, n Node, s *turns.Span) (cut, previous Cut, err erro
 		}
 	}
 	if s.Call && cut != previous {
-		return 0, 0, unfit("it stands for one call only, but covers what %s did not", s.Previous)
+		return 0, 0, invalid("it stands for one call only, but covers what %s did not", s.Previous)
 	}
 	if cut < previous {
-		return 0, 0, unfit("it keeps from %s on, which is before the cut of %s: a covered half can't be kept again", s.FirstKept, s.Previous)
+		return 0, 0, invalid("it keeps from %s on, which is before the cut of %s: a covered half can't be kept again", s.FirstKept, s.Previous)
 	}
 	return cut, previous, checkThrough(r, s, last, previous, cut)
 }
@@ -158,11 +158,11 @@ func checkThrough(r Reader, s *turns.Span, last Node, previous, cut Cut) (err er
 		return nil
 	}
 	if !s.Through.IsZero() {
-		return unfit("it covers through %s, but the last turn before its cut is %s", s.Through, last.Ref)
+		return invalid("it covers through %s, but the last turn before its cut is %s", s.Through, last.Ref)
 	}
 	for _, h := range halves() {
 		if at := CutBefore(last.Depth, h); last.Halves.Has(h) && previous <= at && at < cut {
-			return unfit("it covers nothing, but the %s of %s would be neither covered nor kept", h, last.Ref)
+			return invalid("it covers nothing, but the %s of %s would be neither covered nor kept", h, last.Ref)
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func checkElided(r Reader, parent Node, cut Cut, elisions []turns.Elision) error
 				return err
 			}
 			if named = ns[0]; named.Depth > above.Depth {
-				return unfit("it elides a part of %s, which is out of order or not on its path", e.Turn)
+				return invalid("it elides a part of %s, which is out of order or not on its path", e.Turn)
 			}
 			if at, err = At(r, above, named.Depth); err != nil {
 				return err
@@ -190,14 +190,14 @@ func checkElided(r Reader, parent Node, cut Cut, elisions []turns.Elision) error
 			above = at
 		}
 		if at.Ref != e.Turn || at.Kind != turns.KindTurn || !at.Halves.Has(e.Half) {
-			return unfit("it elides a part of the %s of %s, which are not on its path", e.Half, e.Turn)
+			return invalid("it elides a part of the %s of %s, which are not on its path", e.Half, e.Turn)
 		}
 		p := [3]uint64{uint64(CutBefore(at.Depth, e.Half)), e.Message, e.Part}
 		switch {
 		case Cut(p[0]) < cut:
-			return unfit("it elides a part of the %s of %s, which it covers", e.Half, e.Turn)
+			return invalid("it elides a part of the %s of %s, which it covers", e.Half, e.Turn)
 		case slices.Compare(p[:], next[:]) >= 0:
-			return unfit("its elision of part %d of message %d of the %s of %s is out of order or there twice", e.Part, e.Message, e.Half, e.Turn)
+			return invalid("its elision of part %d of message %d of the %s of %s is out of order or there twice", e.Part, e.Message, e.Half, e.Turn)
 		}
 		next = p
 	}
@@ -230,7 +230,7 @@ func onPath(r Reader, n Node, refs ...turns.Ref) ([]Node, error) {
 		case err != nil:
 			return nil, err
 		case !is:
-			return nil, unfit("it names %s, which is not on its path", ref)
+			return nil, invalid("it names %s, which is not on its path", ref)
 		}
 	}
 	return out, nil

@@ -47,36 +47,36 @@ func TestRefuses(t *testing.T) {
 	}{
 		{name: "legal turn", change: func(*turns.Event) {}},
 		{name: "legal compaction", compact: true, change: func(*turns.Event) {}},
-		{name: "no turn", change: func(e *turns.Event) { e.Kind = turns.KindMoved }, is: ErrUnfit, text: "is no turn"},
-		{name: "chain of a label", change: func(e *turns.Event) { e.Chain = turns.Chain{Entity: turns.LabelEntity, ID: "x"} }, is: ErrUnfit, text: "on chain"},
+		{name: "no turn", change: func(e *turns.Event) { e.Kind = turns.KindMoved }, is: ErrInvalid, text: "is no turn"},
+		{name: "chain of a label", change: func(e *turns.Event) { e.Chain = turns.Chain{Entity: turns.LabelEntity, ID: "x"} }, is: ErrInvalid, text: "on chain"},
 		{name: "unknown parent", change: func(e *turns.Event) { e.Parent = at("t99") }, is: ErrUnknown, text: "parent"},
 		{name: "own parent", change: func(e *turns.Event) { e.Parent = e.Ref() }, is: ErrUnknown, text: "parent"},
-		{name: "depth short", change: func(e *turns.Event) { e.Depth-- }, is: ErrUnfit, text: "depth 9 below a parent at depth 9"},
-		{name: "depth long", change: func(e *turns.Event) { e.Depth++ }, is: ErrUnfit, text: "depth 11"},
-		{name: "foreign segment", change: func(e *turns.Event) { e.Segment = idOf("b1") }, is: ErrUnfit, text: "segment"},
-		{name: "segment across sessions", change: func(e *turns.Event) { e.Chain = turns.SessionChain(idOf("B")) }, is: ErrUnfit, text: "segment"},
-		{name: "segment that went on", change: func(e *turns.Event) { e.Parent, e.Depth = at("t7"), 9 }, is: ErrUnfit, text: "goes on to 9"},
-		{name: "no halves", change: func(e *turns.Event) { e.Halves = 0 }, is: ErrUnfit, text: "neither"},
-		{name: "too many halves", change: func(e *turns.Event) { e.Halves = 7 }, is: ErrUnfit, text: "halves 7"},
-		{name: "there already", change: func(e *turns.Event) { e.ID, e.Segment = idOf("t3"), idOf("t3") }, is: ErrUnfit, text: "there already"},
-		{name: "tokens overflow", change: func(e *turns.Event) { e.Tokens = turns.Tokens{Messages: math.MaxUint64, Response: 1} }, is: ErrUnfit, text: "overflow"},
+		{name: "depth short", change: func(e *turns.Event) { e.Depth-- }, is: ErrInvalid, text: "depth 9 below a parent at depth 9"},
+		{name: "depth long", change: func(e *turns.Event) { e.Depth++ }, is: ErrInvalid, text: "depth 11"},
+		{name: "foreign segment", change: func(e *turns.Event) { e.Segment = idOf("b1") }, is: ErrInvalid, text: "segment"},
+		{name: "segment across sessions", change: func(e *turns.Event) { e.Chain = turns.SessionChain(idOf("B")) }, is: ErrInvalid, text: "segment"},
+		{name: "segment that went on", change: func(e *turns.Event) { e.Parent, e.Depth = at("t7"), 9 }, is: ErrInvalid, text: "goes on to 9"},
+		{name: "no halves", change: func(e *turns.Event) { e.Halves = 0 }, is: ErrInvalid, text: "neither"},
+		{name: "too many halves", change: func(e *turns.Event) { e.Halves = 7 }, is: ErrInvalid, text: "halves 7"},
+		{name: "there already", change: func(e *turns.Event) { e.ID, e.Segment = idOf("t3"), idOf("t3") }, is: ErrInvalid, text: "there already"},
+		{name: "tokens overflow", change: func(e *turns.Event) { e.Tokens = turns.Tokens{Messages: math.MaxUint64, Response: 1} }, is: ErrInvalid, text: "overflow"},
 
-		{name: "root compaction", compact: true, change: func(e *turns.Event) { e.Parent, e.Depth, e.Segment = turns.Ref{}, 1, e.ID }, is: ErrUnfit, text: "without a parent"},
-		{name: "no span", compact: true, change: func(e *turns.Event) { e.Span = nil }, is: ErrUnfit, text: "span"},
-		{name: "replacement overflows", compact: true, change: func(e *turns.Event) { e.Tokens = turns.Tokens{Messages: math.MaxUint64, Response: 1} }, is: ErrUnfit, text: "overflow"},
-		{name: "wrong previous", compact: true, change: func(e *turns.Event) { e.Span.Previous = turns.Ref{} }, is: ErrUnfit, text: "follows compaction none"},
-		{name: "forgotten previous", compact: true, forget: true, change: func(*turns.Event) {}, is: ErrUnfit, text: "in force is none"},
+		{name: "root compaction", compact: true, change: func(e *turns.Event) { e.Parent, e.Depth, e.Segment = turns.Ref{}, 1, e.ID }, is: ErrInvalid, text: "without a parent"},
+		{name: "no span", compact: true, change: func(e *turns.Event) { e.Span = nil }, is: ErrInvalid, text: "span"},
+		{name: "replacement overflows", compact: true, change: func(e *turns.Event) { e.Tokens = turns.Tokens{Messages: math.MaxUint64, Response: 1} }, is: ErrInvalid, text: "overflow"},
+		{name: "wrong previous", compact: true, change: func(e *turns.Event) { e.Span.Previous = turns.Ref{} }, is: ErrInvalid, text: "follows compaction none"},
+		{name: "forgotten previous", compact: true, forget: true, change: func(*turns.Event) {}, is: ErrInvalid, text: "in force is none"},
 		{name: "unknown first kept", compact: true, change: func(e *turns.Event) { e.Span.FirstKept = at("t99") }, is: ErrUnknown},
-		{name: "first kept elsewhere", compact: true, change: func(e *turns.Event) { e.Span.FirstKept = refOf("B", "b1") }, is: ErrUnfit, text: "not on its path"},
-		{name: "saw what it could not", compact: true, change: func(e *turns.Event) { e.Span.SawThrough = refOf("B", "b1") }, is: ErrUnfit, text: "not on its path"},
-		{name: "keeps a compaction", compact: true, change: func(e *turns.Event) { e.Span.FirstKept = at("c1") }, is: ErrUnfit, text: "not a normal turn"},
-		{name: "keeps what was covered", compact: true, change: func(e *turns.Event) { e.Span.FirstKept, e.Span.Through = at("t3"), at("t2") }, is: ErrUnfit, text: "before the cut"},
-		{name: "gap", compact: true, change: func(e *turns.Event) { e.Span.Through = at("t5") }, is: ErrUnfit, text: "last turn before its cut is " + at("t6").String()},
-		{name: "overlap", compact: true, change: func(e *turns.Event) { e.Span.Through = at("t8") }, is: ErrUnfit, text: "last turn before its cut"},
-		{name: "covers through a compaction", compact: true, change: func(e *turns.Event) { e.Span.Through, e.Span.FirstKept = at("c1"), at("t6") }, is: ErrUnfit, text: "last turn before its cut is " + at("t5").String()},
-		{name: "covers none, but leaves some out", compact: true, change: func(e *turns.Event) { e.Span.Through = turns.Ref{} }, is: ErrUnfit, text: "neither covered nor kept"},
-		{name: "keeps none, covers not all", compact: true, change: func(e *turns.Event) { e.Span.FirstKept = turns.Ref{} }, is: ErrUnfit, text: "last turn before its cut is " + at("t8").String()},
-		{name: "splits two turns", compact: true, change: func(e *turns.Event) { e.Span.Split = true }, is: ErrUnfit, text: "splits"},
+		{name: "first kept elsewhere", compact: true, change: func(e *turns.Event) { e.Span.FirstKept = refOf("B", "b1") }, is: ErrInvalid, text: "not on its path"},
+		{name: "saw what it could not", compact: true, change: func(e *turns.Event) { e.Span.SawThrough = refOf("B", "b1") }, is: ErrInvalid, text: "not on its path"},
+		{name: "keeps a compaction", compact: true, change: func(e *turns.Event) { e.Span.FirstKept = at("c1") }, is: ErrInvalid, text: "not a normal turn"},
+		{name: "keeps what was covered", compact: true, change: func(e *turns.Event) { e.Span.FirstKept, e.Span.Through = at("t3"), at("t2") }, is: ErrInvalid, text: "before the cut"},
+		{name: "gap", compact: true, change: func(e *turns.Event) { e.Span.Through = at("t5") }, is: ErrInvalid, text: "last turn before its cut is " + at("t6").String()},
+		{name: "overlap", compact: true, change: func(e *turns.Event) { e.Span.Through = at("t8") }, is: ErrInvalid, text: "last turn before its cut"},
+		{name: "covers through a compaction", compact: true, change: func(e *turns.Event) { e.Span.Through, e.Span.FirstKept = at("c1"), at("t6") }, is: ErrInvalid, text: "last turn before its cut is " + at("t5").String()},
+		{name: "covers none, but leaves some out", compact: true, change: func(e *turns.Event) { e.Span.Through = turns.Ref{} }, is: ErrInvalid, text: "neither covered nor kept"},
+		{name: "keeps none, covers not all", compact: true, change: func(e *turns.Event) { e.Span.FirstKept = turns.Ref{} }, is: ErrInvalid, text: "last turn before its cut is " + at("t8").String()},
+		{name: "splits two turns", compact: true, change: func(e *turns.Event) { e.Span.Split = true }, is: ErrInvalid, text: "splits"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestRefuses(t *testing.T) {
 			if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.text) {
 				t.Errorf("error = %v; want %v with %q", err, test.is, test.text)
 			}
-			if (test.is == ErrUnfit) != errors.Is(err, turns.ErrCorrupt) {
+			if (test.is == ErrInvalid) != errors.Is(err, turns.ErrCorrupt) {
 				t.Errorf("error = %v: only an unfit event is corrupt", err)
 			}
 			if n != (Node{}) || w.Len() != before {
@@ -112,8 +112,8 @@ func TestRefuses(t *testing.T) {
 func TestOtherParent(t *testing.T) {
 	w := line(t)
 	e := w.event(idOf("A"), idOf("new"), refOf("A", "t8"))
-	if _, err := Grow(w, w.node(refOf("A", "t7")), e, false); !errors.Is(err, ErrUnfit) {
-		t.Errorf("error = %v, want ErrUnfit", err)
+	if _, err := Grow(w, w.node(refOf("A", "t7")), e, false); !errors.Is(err, ErrInvalid) {
+		t.Errorf("error = %v, want ErrInvalid", err)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestAdd(t *testing.T) {
 	} {
 		n := t8
 		change(&n)
-		want := ErrUnfit
+		want := ErrInvalid
 		if name == "unknown parent" {
 			want = ErrUnknown
 		}

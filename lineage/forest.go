@@ -39,7 +39,7 @@ func (f *Forest) All() []Node { return f.nodes }
 // AddEvent adds the node of e, as [Grow] makes it, and returns it. Its
 // parent must have been added. Nothing is added on an error.
 //
-// Errors: Grow's; [ErrUnknown] for a missing parent; [ErrUnfit] for a turn
+// Errors: Grow's; [ErrUnknown] for a missing parent; [ErrInvalid] for a turn
 // that is there already or continues a segment that goes on otherwise.
 func (f *Forest) AddEvent(e *turns.Event, forget bool) (Node, error) {
 	var parent Node
@@ -75,13 +75,13 @@ func (f *Forest) Add(n Node) error {
 			return err
 		}
 		if n.Segment != n.Ref.Turn && (ns[0].Segment != n.Segment || ns[0].Ref.Session != n.Ref.Session) {
-			return unfit("add %s: segment %s is neither opened by it nor that of its parent", n.Ref, n.Segment)
+			return invalid("add %s: segment %s is neither opened by it nor that of its parent", n.Ref, n.Segment)
 		}
 	} else if n.Segment != n.Ref.Turn {
-		return unfit("add %s: a root in segment %s, which it did not open", n.Ref, n.Segment)
+		return invalid("add %s: a root in segment %s, which it did not open", n.Ref, n.Segment)
 	}
 	if n.Depth != want.Depth || n.Jump != want.Jump {
-		return unfit("add %s: depth %d and jump %s, want %d and %s", n.Ref, n.Depth, n.Jump, want.Depth, want.Jump)
+		return invalid("add %s: depth %d and jump %s, want %d and %s", n.Ref, n.Depth, n.Jump, want.Depth, want.Jump)
 	}
 	return f.insert(n)
 }
@@ -89,10 +89,10 @@ func (f *Forest) Add(n Node) error {
 func (f *Forest) insert(n Node) error {
 	segment := turns.Ref{Session: n.Ref.Session, Turn: n.Segment}
 	if _, ok := f.index[n.Ref]; ok {
-		return unfit("%s is there already", n.Ref)
+		return invalid("%s is there already", n.Ref)
 	}
 	if end := f.ends[segment]; n.Segment != n.Ref.Turn && end != n.Depth-1 {
-		return unfit("%s continues segment %s at depth %d, which goes on to %d", n.Ref, segment, n.Depth, end)
+		return invalid("%s continues segment %s at depth %d, which goes on to %d", n.Ref, segment, n.Depth, end)
 	}
 	if len(f.nodes) == math.MaxUint32 {
 		return fmt.Errorf("%w: a forest of %d turns", turns.ErrTooLarge, len(f.nodes))

@@ -47,7 +47,7 @@ func Root(own Node) Node {
 // the first turn below the fork point of a fork of mode full.
 //
 // It reads parent's jump where the new one goes beyond it: at most one node.
-// Errors: the reader's; [ErrUnfit] where the sum of tokens overflows.
+// Errors: the reader's; [ErrInvalid] where the sum of tokens overflows.
 func Child(r Reader, parent, own Node, forget bool) (Node, error) {
 	jump, err := jumpBelow(r, parent)
 	if err != nil {
@@ -73,7 +73,7 @@ func Child(r Reader, parent, own Node, forget bool) (Node, error) {
 	}
 	sum, ok := add(parent.Sum, own.Messages, own.Response)
 	if !ok {
-		return Node{}, unfit("the tokens of the path of %s overflow", own.Ref)
+		return Node{}, invalid("the tokens of the path of %s overflow", own.Ref)
 	}
 	own.Sum = sum
 	return own, nil
