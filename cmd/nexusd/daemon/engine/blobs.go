@@ -164,7 +164,14 @@ func (e *Engine) PutBlob(ctx context.Context, c Caller, req api.PutBlob) (*api.B
 	case len(req.Pieces) == 0 && len(data) == 0:
 		return nil, fieldErr("/data", "no data")
 	}
+	links, next := make([]turns.BlobLink, len(req.Pieces)), 0
 	for i, d := range req.Pieces {
+		links[i] = turns.BlobLink{Digest: d, Size: uint64(e.pieceBytes())}
+	}
+	for i, d := range req.Pieces {
+		if i == next {
+			next += e.readAhead(ctx, s.Tenant, k, links[i:])
+		}
 		piece, err := e.blob(ctx, s.Tenant, k, d)
 		if err != nil {
 			return nil, foreign(fmt.Sprintf("/pieces/%d", i), d, err)
@@ -238,21 +245,34 @@ func (e *Engine) adopt(ctx context.Context, c Caller, session turns.ID, body any
 	if !slices.ContainsFunc(partsOf(body), func(p *turns.Part) bool { return p.Ref != nil }) {
 		return nil
 	}
-	s, _, err := e.tree(ctx, c, session)
+	s, k, err := e.tree(ctx, c, session)
 	if err != nil {
 		return err
 	}
 	unshare(body)
 	field, total := fieldOf(body), uint64(0)
+	var links []turns.BlobLink
 	for _, p := range partsOf(body) {
 		if p.Ref == nil {
 			continue
 		}
-		if total += p.Ref.Size; total > maxAttachment {
+		if p.Ref.Size > maxAttachment-total {
 			return fmt.Errorf("%w: the request's attachments have more than %d bytes", ledger.ErrTooLarge, maxAttachment)
 		}
+		total += p.Ref.Size
+		links = append(links, turns.BlobLink{Digest: p.Ref.Digest, Size: p.Ref.Size})
+	}
+	next, i := 0, 0
+	for _, p := range partsOf(body) {
+		if p.Ref == nil {
+			continue
+		}
+		if i == next {
+			next += e.readAhead(ctx, s.Tenant, k, links[i:])
+		}
+		i++
 		ref := *p.Ref
-		err := e.inlinePart(ctx, s.Tenant, s.Root, p)
+		err := e.inlinePart(ctx, s.Tenant, k, p)
 		if err != nil {
 			return foreign(field, ref.Digest, err)
 		}
@@ -285,22 +305,14 @@ func fieldOf(body any) string {
 
 // inline puts the content of blobs back into the parts of a body.
 func (e *Engine) inline(ctx context.Context, tenant string, root turns.ID, body any) error {
-	for _, p := range partsOf(body) {
-		if p.Ref == nil {
-			continue
-		}
-		if err := e.inlinePart(ctx, tenant, root, p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (e *Engine) inlinePart(ctx context.Context, tenant string, root turns.ID, p *turns.Part) error {
 	k, err := e.blobKey(root)
 	if err != nil {
 		return err
 	}
+	return e.inlineParts(ctx, tenant, k, partsOf(body))
+}
+
+func (e *Engine) inlinePart(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
 	b, err := e.blob(ctx, tenant, k, p.Ref.Digest)
 	if err != nil {
 		return err

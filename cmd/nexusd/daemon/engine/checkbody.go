@@ -143,7 +143,11 @@ func compactionContent(ev *turns.Event, b *turns.CompactionBody, open *ledger.Ca
 // linked checks that the blobs which an event links to are there, whole, and open
 // under k, the key of its tree, and that one of settings holds a preamble.
 func (e *Engine) linked(ctx context.Context, tenant string, k seal.Key, ev *turns.Event, body any) error {
-	for _, l := range ev.Blobs {
+	next := 0
+	for i, l := range ev.Blobs {
+		if i == next {
+			next += e.readAhead(ctx, tenant, k, ev.Blobs[i:])
+		}
 		b, err := e.blob(ctx, tenant, k, l.Digest)
 		if err != nil {
 			return err

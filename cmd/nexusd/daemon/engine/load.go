@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"nexus/compactor"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // A request that plans or renders loads the path since the last compaction. A
@@ -88,9 +90,10 @@ func take(ctx context.Context, n int) error {
 type loading struct {
 	e       *Engine
 	halves  []compactor.HalfTurn
-	content int // bytes of what is whole
-	frames  int // bytes of all the rest
-	clipped int // halves[:clipped] are clipped
+	content int   // bytes of what is whole
+	frames  int   // bytes of all the rest
+	clipped int   // halves[:clipped] are clipped
+	foreign []int // halves whose count is not the ledger's own counter's
 }
 
 // add appends a half. Its large parts are still in their blobs.
@@ -120,26 +123,56 @@ func (l *loading) add(ctx context.Context, h compactor.HalfTurn) error {
 }
 
 // fill puts the content of blobs into the parts that there is room for, newest
-// first. The others keep their ref.
+// first. The others keep their ref. Then it counts what another counter than the
+// ledger's own has counted: sums of both would mean nothing.
 func (l *loading) fill(ctx context.Context, tenant string, root turns.ID) error {
+	var parts []*turns.Part
 	for i := len(l.halves) - 1; i >= 0; i-- {
-		if err := l.fillParts(ctx, tenant, root, partsIn(l.halves[i].Messages)); err != nil {
-			return err
-		}
+		parts = append(parts, partsIn(l.halves[i].Messages)...)
+	}
+	if err := l.fillParts(ctx, tenant, root, parts); err != nil {
+		return err
+	}
+	for _, i := range l.foreign {
+		l.halves[i].Tokens = tokens.Messages(l.e.Counter, l.halves[i].Messages)
 	}
 	return nil
 }
 
+// room is how many bytes of content there is room for.
+func (l *loading) room() uint64 { return uint64(max(0, l.e.maxContent()-l.content)) }
+
+// fillParts fills those of parts that there is room for, in their order.
 func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, parts []*turns.Part) error {
-	for _, p := range parts {
-		room := l.e.maxContent() - l.content
-		if p.Ref == nil || p.Ref.Digest == (turns.Hash{}) || room <= 0 || p.Ref.Size > uint64(room) {
+	room := l.room()
+	var links []turns.BlobLink
+	parts = slices.DeleteFunc(slices.Clone(parts), func(p *turns.Part) bool {
+		if p.Ref == nil || p.Ref.Digest == (turns.Hash{}) || p.Ref.Size > room {
+			return true
+		}
+		room -= p.Ref.Size
+		links = append(links, turns.BlobLink{Digest: p.Ref.Digest, Size: p.Ref.Size})
+		return false
+	})
+	if len(parts) == 0 {
+		return nil
+	}
+	k, err := l.e.blobKey(root)
+	if err != nil {
+		return err
+	}
+	next := 0
+	for i, p := range parts {
+		if room := l.room(); room == 0 || p.Ref.Size > room {
 			continue
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
 		}
-		if err := l.e.inlinePart(ctx, tenant, root, p); err != nil {
+		if i >= next {
+			next = i + l.e.readAhead(ctx, tenant, k, links[i:])
+		}
+		if err := l.e.inlinePart(ctx, tenant, k, p); err != nil {
 			return err
 		}
 		n := contentSize(p) // not what the ref says, which may be another's claim
