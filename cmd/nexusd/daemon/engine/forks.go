@@ -224,7 +224,7 @@ func (e *Engine) fitsFork(ctx context.Context, s *ledger.Session, point, made li
 		return false, err
 	}
 	replaced := tokens.Messages(e.Counter, body.Replacement)
-	return replaced > 0 && scaled(replaced+kept, pol) <= pol.Target(set.Limits, e.overhead(pol.CounterOf(), &set)), nil
+	return replaced > 0 && scaled(saturated(replaced, kept), pol) <= pol.Target(set.Limits, e.overhead(pol.CounterOf(), &set)), nil
 }
 
 // ancestors is a session and those that it inherits from.

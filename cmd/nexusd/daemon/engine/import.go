@@ -20,7 +20,7 @@ import (
 // appended, by the code that the projections and the verification check it by.
 //
 // What no check can tell is believed, as the word of the ledger that the session's
-// origin names: times, token counts, usage. So an agent can't bring in what this
+// origin names: times, usage, the counts of a counter that this build does not know. So an agent can't bring in what this
 // ledger itself would have said.
 func (e *Engine) Import(ctx context.Context, c Caller, req api.ImportRecords) (*api.Imported, error) {
 	out := new(api.Imported)
@@ -485,12 +485,20 @@ func (e *Engine) checkImport(ctx context.Context, c Caller, ch *chain, s *ledger
 	default:
 		err = e.fitsBody(body)
 	}
-	if err != nil || len(ev.Blobs) == 0 {
+	if err != nil {
 		return after, err
 	}
-	k, err := e.treeKey(c, next.Session.Root)
+	var k seal.Key
+	if len(ev.Blobs) > 0 {
+		if k, err = e.treeKey(c, next.Session.Root); err == nil {
+			err = e.linked(ctx, c.Tenant, k, ev, body)
+		}
+	}
 	if err == nil {
-		err = e.linked(ctx, c.Tenant, k, ev, body)
+		err = e.checkCounts(ctx, c.Tenant, k, ev, body)
+	}
+	if wrong := (*countError)(nil); errors.As(err, &wrong) {
+		err = fieldErr("/event", "%s", wrong.text)
 	}
 	return after, early(err)
 }

@@ -139,9 +139,15 @@ func (e *Engine) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut,
 		return err
 	}
 	h := compactor.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth, Erased: erased}
+	add := func() error {
+		if !erased && ev.Tokens.Counter != e.Counter.Name() {
+			l.foreign = append(l.foreign, len(l.halves))
+		}
+		return l.add(ctx, h)
+	}
 	if ev.Halves.Has(turns.MessagesHalf) && lineage.CutBefore(ev.Depth, turns.MessagesHalf) >= cut {
 		h.Half, h.Messages, h.Tokens, h.Pinned = turns.MessagesHalf, b.Messages, ev.Tokens.Messages, isPinned(b.Meta)
-		if err := l.add(ctx, h); err != nil {
+		if err := add(); err != nil {
 			return err
 		}
 	}
@@ -153,7 +159,7 @@ func (e *Engine) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut,
 		if ev.Usage != nil && b.Preamble == sc.preamble {
 			h.Reported = ev.Usage.InputTokens
 		}
-		return l.add(ctx, h)
+		return add()
 	}
 	return nil
 }

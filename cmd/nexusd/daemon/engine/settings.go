@@ -100,7 +100,7 @@ func (e *Engine) gauge(s *ledger.Session, set *turns.Settings, head lineage.Node
 	}
 	g := api.Gauge{Tokens: scaled(n, pol), Budget: pol.Budget(e.limits(set)), Estimated: true}
 	if g.Budget > 0 {
-		g.Pressure = float64(g.Tokens+e.overhead(pol.CounterOf(), set)) / float64(g.Budget)
+		g.Pressure = float64(saturated(g.Tokens, e.overhead(pol.CounterOf(), set))) / float64(g.Budget)
 	}
 	return g, pol, nil
 }
@@ -187,7 +187,7 @@ func (e *Engine) contextTokens(s *ledger.Session, head lineage.Node) (uint64, er
 	if c[0].Saved > kept { // a projection can't know better than to show none
 		return c[0].Replaced, err
 	}
-	return kept - c[0].Saved + c[0].Replaced, err
+	return saturated(kept-c[0].Saved, c[0].Replaced), err
 }
 
 // inForceAt is the compaction that counts for session s when its head is at

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 // maxProblems is how many problems one verification lists; fewer where that is
@@ -230,14 +232,23 @@ func (v *verifier) content(ctx context.Context, s *ledger.Session, node lineage.
 		v.leaves[ev.Ref()] = ev
 	}
 	v.out.Blobs += uint64(len(ev.Blobs))
-	if err != nil || len(ev.Blobs) == 0 {
-		return err
-	}
-	k, err := v.e.blobKey(s.Root)
 	if err != nil {
 		return err
 	}
-	return v.e.linked(ctx, s.Tenant, k, ev, body)
+	var k seal.Key
+	if len(ev.Blobs) > 0 {
+		if k, err = v.e.blobKey(s.Root); err != nil {
+			return err
+		}
+		if err := v.e.linked(ctx, s.Tenant, k, ev, body); err != nil {
+			return err
+		}
+	}
+	err = v.e.checkCounts(ctx, s.Tenant, k, ev, body)
+	if wrong := (*countError)(nil); errors.As(err, &wrong) {
+		err = fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
+	}
+	return err
 }
 
 // row compares the projections' row of a turn.
