@@ -71,7 +71,11 @@ func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted
 	row := append([]byte{0}, r.Payload...)
 	switch {
 	case e.Kind == turns.KindOpened:
-		err = a.opened(&next.Session)
+		err = errors.Join(a.opened(&next.Session), a.batch.Set(num(key(pSettings, id), e.Index), nil, nil))
+	case e.Kind == turns.KindChanged:
+		err = a.batch.Set(num(key(pSettings, id), e.Index), nil, nil)
+	case e.Kind == turns.KindMoved:
+		err = a.batch.Set(num(key(pMove, id, e.To.Session, e.To.Turn), e.Index), nil, nil)
 	case e.Kind.IsTurn():
 		err = a.turn(next.Node, r, e)
 		row = pointerTo(e.Segment, e.Depth)

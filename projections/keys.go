@@ -16,6 +16,8 @@ import (
 //	t session segment depth                   turn's payload; a path is range scans over these
 //	n session turn                            turn row: lineage node, seq, hash
 //	i session event                           ordinal of an event, by its id
+//	g session index                           event that holds settings
+//	m session toSession toTurn index          move of a session's head to a turn
 //	k parentSession parent session turn       child of a turn
 //	f session turn child                      fork taken at a turn
 //	o session turn                            compaction on a session's chain
@@ -31,6 +33,8 @@ const (
 	pTurn       = 't'
 	pNode       = 'n'
 	pID         = 'i'
+	pSettings   = 'g'
+	pMove       = 'm'
 	pChild      = 'k'
 	pFork       = 'f'
 	pCompaction = 'o'

@@ -204,32 +204,34 @@ func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {
 
 // SettingsAt is the stored bytes of the event that a session's settings stood
 // in when it had the event at index: the newest opened or changed one up to it.
-// It looks at a few bytes of each event behind. Errors: [ledger.ErrNotFound].
+// It costs two look-ups. Errors: [ledger.ErrNotFound].
 func (s *Store) SettingsAt(session turns.ID, index uint64) ([]byte, error) {
-	k := key(pEvent, session)
+	k := key(pSettings, session)
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: k, UpperBound: num(bytes.Clone(k), index+1)})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the projections: %w", err)
 	}
 	defer it.Close()
-	for ok := it.Last(); ok; ok = it.Prev() {
-		row := it.Value()
-		if row[0] != 0 {
-			continue // a turn's
+	if !it.Last() {
+		if err := it.Error(); err != nil {
+			return nil, fmt.Errorf("read the projections: %w", err)
 		}
-		s.read.Add(int64(len(row)))
-		ev, err := turns.Decode(row[1:])
+		return nil, fmt.Errorf("%w: settings of session %s at event %d", ledger.ErrNotFound, session, index)
+	}
+	return s.EventAt(session, binary.BigEndian.Uint64(it.Key()[len(k):]))
+}
+
+// NextMove is the ordinal of the first event, from index on, that moved a
+// session's head to a turn. Ok is false where there is none.
+func (s *Store) NextMove(session turns.ID, to turns.Ref, from uint64) (index uint64, ok bool, err error) {
+	k := key(pMove, session, to.Session, to.Turn)
+	for e, err := range scan(s.db, num(bytes.Clone(k), from), end(k)) {
 		if err != nil {
-			return nil, err
+			return 0, false, err
 		}
-		if ev.Kind == turns.KindOpened || ev.Kind == turns.KindChanged {
-			return bytes.Clone(row[1:]), nil
-		}
+		return binary.BigEndian.Uint64(e.key[len(k):]), true, nil
 	}
-	if err := it.Error(); err != nil {
-		return nil, err
-	}
-	return nil, fmt.Errorf("%w: settings of session %s at event %d", ledger.ErrNotFound, session, index)
+	return 0, false, nil
 }
 
 // Children is the turns whose parent is ref, those of forks included, in no

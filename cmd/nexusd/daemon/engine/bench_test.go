@@ -29,7 +29,8 @@ func BenchmarkGrowth(b *testing.B) {
 			run  func(*grown, *testing.B)
 		}{
 			{"append", (*grown).append}, {"context", (*grown).context}, {"fork", (*grown).forkAt},
-			{"merge-base", (*grown).mergeBase}, {"ancestor", (*grown).ancestor}, {"traverse", (*grown).traverse}, {"rebuild", (*grown).rebuild},
+			{"merge-base", (*grown).mergeBase}, {"ancestor", (*grown).ancestor}, {"traverse", (*grown).traverse},
+			{"settings-at", (*grown).settingsAt}, {"call-at", (*grown).callAt}, {"rebuild", (*grown).rebuild},
 		} {
 			b.Run(fmt.Sprintf("%s/n=%d", op.name, n), func(b *testing.B) { op.run(g, b) })
 		}
@@ -42,6 +43,7 @@ type grown struct {
 	s    turns.ID
 	n    int
 	fork turns.ID // forked at half of the path
+	then turns.ID // the turn before the first compaction
 	rng  uint64
 }
 
@@ -94,6 +96,9 @@ func grow(b *testing.B, n int) *grown {
 			if _, err := g.e.Append(ctx, alice, g.fork, say(text, text), nil); err != nil {
 				b.Fatal(err)
 			}
+		}
+		if i == 900 {
+			g.then = a.ID
 		}
 		if i%1000 == 900 {
 			if _, err := g.e.Compact(ctx, alice, g.s, api.RunCompaction{}, nil); err != nil {
@@ -170,6 +175,36 @@ func (g *grown) ancestor(b *testing.B) {
 	head, _ := g.nodes(b)
 	for b.Loop() {
 		if _, err := lineage.At(g.e.Store, head, g.depth(head)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// settingsAt finds the settings in force at the newest event; they are in the first.
+func (g *grown) settingsAt(b *testing.B) {
+	s, err := g.e.Store.Session(g.s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := g.e.Store.SettingsAt(s.ID, s.Tail.Index); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// callAt finds the call that was made at a turn behind which a compaction was made.
+func (g *grown) callAt(b *testing.B) {
+	s, err := g.e.Store.Session(g.s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	n, err := g.e.find(&s, g.then)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := g.e.followed(b.Context(), &s, n); err != nil {
 			b.Fatal(err)
 		}
 	}

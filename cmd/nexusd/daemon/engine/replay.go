@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"nexus/compactor"
@@ -33,7 +34,7 @@ type given struct {
 func (e *Engine) given(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, r *compactor.Recipe) (g given, err error) {
 	index, idle := s.Settings, e.idle(head)
 	if r == nil && !req.At.IsZero() {
-		then, err := e.followed(s, head)
+		then, err := e.followed(ctx, s, head)
 		if err != nil {
 			return g, err
 		}
@@ -129,16 +130,20 @@ type followed struct {
 	recipe   *compactor.Recipe // of a context at this turn, that the turn behind it came with
 }
 
-// maxFollowed is how many events are looked through for the call at a turn.
-const maxFollowed = 10_000
+// maxFollowed is how many events are read for the call at a turn. More follow a
+// turn, before its call, only where settings were changed so often.
+const maxFollowed = 1000
 
-// followed reads the session's chain from the turn to the first call that was
-// made there: the next turn's, or a later one's where the head came back to the
-// turn. Where only compactions come between, a call went on while they were made:
-// that is the one if it came with a recipe of the turn, or if no other follows.
-// At turns that the session inherits its own calls are made from its fork point,
-// and from where the head went back to.
-func (e *Engine) followed(s *ledger.Session, n lineage.Node) (f followed, err error) {
+// followed finds the first call that was made at a turn: the next turn's on the
+// session's chain, or a later one's where the head came back to the turn. Where
+// only compactions come between, a call went on while they were made: that is the
+// one if it came with a recipe of the turn, or if no other follows. At turns that
+// the session inherits its own calls are made from its fork point, and from where
+// the head went back to.
+//
+// It reads the events since the head came to the turn, each time that it did,
+// until they tell, and at most maxFollowed: whatever the length of the chain.
+func (e *Engine) followed(ctx context.Context, s *ledger.Session, n lineage.Node) (f followed, err error) {
 	t, err := e.Store.Turn(n.Ref)
 	if err != nil {
 		return f, err
@@ -148,12 +153,28 @@ func (e *Engine) followed(s *ledger.Session, n lineage.Node) (f followed, err er
 		return f
 	}
 	there := n.Ref.Session == s.ID || n.Ref == s.ForkOf.At // the head is at the turn
+	next := uint64(1)                                      // index of the event to read
 	if n.Ref.Session == s.ID {
-		f.settings = t.Index
+		next = t.Index + 1
 	}
 	known, through := there, false // it was; and only compactions came since
 	var beyond *followed           // the call after those
-	for payload, err := range e.Store.Events(s.ID, f.settings+1) {
+	for reads := 0; next <= s.Tail.Index && reads < maxFollowed; reads++ {
+		if ctx.Err() != nil {
+			return f, fmt.Errorf("%w: read the chain of session %s: %w", ledger.ErrUnavailable, s.ID, ctx.Err())
+		}
+		if !there && !through {
+			var back bool
+			if next, back, err = e.Store.NextMove(s.ID, n.Ref, next); err != nil {
+				return f, err
+			}
+			if !back || next > s.Tail.Index {
+				next = s.Tail.Index + 1
+				break
+			}
+		}
+		f.settings = next - 1
+		payload, err := e.Store.EventAt(s.ID, next)
 		if err != nil {
 			return f, err
 		}
@@ -163,19 +184,16 @@ func (e *Engine) followed(s *ledger.Session, n lineage.Node) (f followed, err er
 		}
 		switch ev.Kind {
 		case turns.KindTurn:
-			if there || through {
-				f.recipe, err = e.storedRecipe(s, n, ev)
-			}
-			if there || f.recipe != nil || err != nil {
+			if f.recipe, err = e.storedRecipe(s, n, ev); there || f.recipe != nil || err != nil {
 				return end(ev.Recorded), err
 			}
-			if through && beyond == nil {
+			if beyond == nil {
 				was := end(ev.Recorded)
 				f.ended, f.idle, beyond = false, 0, &was
 			}
 			through = false
 		case turns.KindCompaction:
-			there, through = false, there || through
+			there, through = false, true
 		case turns.KindMoved:
 			if there {
 				return end(ev.Recorded), nil
@@ -187,17 +205,16 @@ func (e *Engine) followed(s *ledger.Session, n lineage.Node) (f followed, err er
 				return end(ev.Recorded), nil
 			}
 		}
-		if f.settings = ev.Index; ev.Index > t.Index+maxFollowed && beyond != nil {
-			break
-		}
+		next++
 	}
 	switch {
 	case beyond != nil && !there:
 		return *beyond, nil
 	case !known: // it never was
 		f.settings = 0
-		end(s.Recorded)
+		return end(s.Recorded), nil
 	}
+	f.settings = next - 1
 	return f, nil
 }
 
