@@ -38,6 +38,7 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 	}
 	hash := turns.HashEvent(payload).String()
 	return settle(ctx, write{
+		doing:   fmt.Sprintf("append to %s after %d", subject, expect),
 		subject: subject, expect: expect,
 		send: func(ctx context.Context) (uint64, error) { return l.send(ctx, subject, expect, payload, hash) },
 		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return next(ctx, l.stream, subject, expect) },

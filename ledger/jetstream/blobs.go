@@ -88,6 +88,7 @@ func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, s
 // put stores one chunk; one that is there already stays.
 func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chunk []byte) error {
 	_, err := settle(ctx, write{
+		doing:   "store chunk " + subject,
 		subject: subject,
 		send: func(ctx context.Context) (uint64, error) {
 			// Headers of its own for each try: the client writes into them.

@@ -2,8 +2,10 @@ package jetstream
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -76,5 +78,16 @@ func TestBlobCorrupt(t *testing.T) {
 		if err := b.PutBlob(ctx, tenant, turns.Hash{1}, nil); !errors.Is(err, ledger.ErrMalformed) {
 			t.Errorf("tenant %q: %v, want malformed", tenant, err)
 		}
+	}
+}
+
+// TestBlobErrorsSayThatABlobWasPut ends a put before it is answered.
+func TestBlobErrorsSayThatABlobWasPut(t *testing.T) {
+	b := single(t).Blobs()
+	ctx, cancel := context.WithCancel(within(t))
+	cancel()
+	err := b.PutBlob(ctx, "t", turns.Hash{1}, []byte("x"))
+	if err == nil || !strings.Contains(err.Error(), "put blob") || strings.Contains(err.Error(), "append") {
+		t.Errorf("%v", err)
 	}
 }

@@ -91,7 +91,7 @@ func TestSettle(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			tried, looked := 0, 0
 			seq, err := settle(context.Background(), write{
-				subject: "s", expect: 7,
+				doing: "append to s after 7", subject: "s", expect: 7,
 				send: func(context.Context) (uint64, error) {
 					tried++
 					return 8, c.tries[min(tried, len(c.tries))-1]
@@ -121,7 +121,7 @@ func TestSettle(t *testing.T) {
 
 func TestSettleEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := settle(ctx, write{subject: "s",
+	_, err := settle(ctx, write{doing: "append to s after 0", subject: "s",
 		send: func(context.Context) (uint64, error) { cancel(); return 0, context.Canceled },
 		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return nil, ctx.Err() },
 	})

@@ -25,6 +25,7 @@ const (
 
 // write is one compare-and-set: the message that is to follow expect on subject.
 type write struct {
+	doing   string // for errors, such as "append to S after 7"
 	subject string
 	expect  uint64
 	send    func(ctx context.Context) (seq uint64, err error)   // one try
@@ -57,12 +58,12 @@ func settle(ctx context.Context, w write) (uint64, error) {
 		v, tail, known := classify(err)
 		switch {
 		case v == tooLarge && !mayLand:
-			return 0, fmt.Errorf("append to %s: %w: %w", w.subject, ledger.ErrTooLarge, err)
+			return 0, fmt.Errorf("%s: %w: %w", w.doing, ledger.ErrTooLarge, err)
 		case v == moved && known && tail < w.expect && !mayLand:
 			// The compare-and-set itself says that the tail was never there.
 			return 0, &ledger.ConflictError{Subject: w.subject, Want: w.expect}
 		case v == full && !mayLand:
-			return 0, fmt.Errorf("append to %s: %w: the stream's storage limit is reached (max_store): %w", w.subject, ledger.ErrUnavailable, err)
+			return 0, fmt.Errorf("%s: %w: the stream's storage limit is reached (max_store): %w", w.doing, ledger.ErrUnavailable, err)
 		case v != refused && v != full:
 			mayLand = true
 		}
@@ -78,7 +79,7 @@ func settle(ctx context.Context, w write) (uint64, error) {
 	if mayLand {
 		kind = ledger.ErrIndeterminate
 	}
-	return 0, fmt.Errorf("append to %s after %d: %w: %w", w.subject, w.expect, kind, last)
+	return 0, fmt.Errorf("%s: %w: %w", w.doing, kind, last)
 }
 
 // decide is the outcome, given the message that follows expect.
@@ -86,7 +87,7 @@ func (w write) decide(m *js.RawStreamMsg) (uint64, error) {
 	same, err := w.same(m)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("append to %s after %d: %w", w.subject, w.expect, err)
+		return 0, fmt.Errorf("%s: %w", w.doing, err)
 	case same:
 		return m.Sequence, nil
 	}
