@@ -103,20 +103,20 @@ func TestLabelFold(t *testing.T) {
 func TestSubjects(t *testing.T) {
 	root := turns.MustParseID("01ARZ3NDEKTSV4RRFFQ69G5FAV")
 	got := SessionSubject("default", root, root)
-	if want := "agents." + got[7:9] + ".default.s.01ARZ3NDEKTSV4RRFFQ69G5FAV"; got != want {
+	if want := "nexus.log." + got[10:12] + ".default.s.01ARZ3NDEKTSV4RRFFQ69G5FAV"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	tenant, chain, err := ParseSubject(got)
 	if err != nil || tenant != "default" || chain != turns.SessionChain(root) {
 		t.Errorf("parsed: %s %v %v", tenant, chain, err)
 	}
-	for _, bad := range []string{"", "agents", "agents.zz.default.s.X", "agents.0.default.s.X", "agents.00.Default.s.X", "agents.00.default..X", "agents.00.default.s.", "blobs.00.default.s.X"} {
+	for _, bad := range []string{"", "nexus", "nexus.log.zz.default.s.X", "nexus.log.0.default.s.X", "agents.00.default.s.X", "agents.log.00.default.s.X", "nexus.v1.00.default.s.X", "nexus.log.00.Default.s.X", "nexus.log.00.default..X", "nexus.log.00.default.s.", "nexus.log.00.default.s.*", "nexus.log.00.default.>.X", "nexus.log.00.default.s.X.Y", "nexus.blobs.00.default.s.X"} {
 		if _, _, err := ParseSubject(bad); !errors.Is(err, ErrMalformed) {
 			t.Errorf("subject %q: %v, want malformed", bad, err)
 		}
 	}
 	child := turns.MustParseID("01BX5ZZKBKACTAV9WEVGEMMVRZ")
-	if a, b := SessionSubject("default", root, child)[:9], got[:9]; a != b {
+	if a, b := SessionSubject("default", root, child)[:12], got[:12]; a != b {
 		t.Errorf("a fork is in shard %s, its root in %s", a, b)
 	}
 }

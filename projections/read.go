@@ -329,15 +329,14 @@ type Aside struct {
 // WhyAside says why the chain on a subject was set aside; "" if it was not.
 // The shard of the subject may be "*".
 func (s *Store) WhyAside(subject string) (string, error) {
-	rest, any := strings.CutPrefix(subject, "agents.*.")
-	if !any || s.Aside() == 0 {
+	if !strings.Contains(subject, "*") || s.Aside() == 0 {
 		return s.view().why(subject)
 	}
 	for a, err := range s.AllAside() {
 		if err != nil {
 			return "", err
 		}
-		if _, chain, ok := strings.Cut(strings.TrimPrefix(a.Subject, "agents."), "."); ok && chain == rest {
+		if tenant, chain, err := ledger.ParseSubject(a.Subject); err == nil && ledger.AnyShard(tenant, chain) == subject {
 			return a.Why, nil
 		}
 	}

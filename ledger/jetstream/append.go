@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
@@ -27,8 +26,8 @@ const (
 // ack the caller may never see. [ledger.ErrUnavailable] speaks of this call
 // alone: an earlier one that was left open stays open.
 func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
-	if err := checkSubject(subject); err != nil {
-		return 0, err
+	if _, _, err := ledger.ParseSubject(subject); err != nil {
+		return 0, fmt.Errorf("append: %w", err)
 	}
 	if int64(len(payload)) > l.max {
 		return 0, fmt.Errorf("%w: append to %s: %d bytes, a message may have %d", ledger.ErrTooLarge, subject, len(payload), l.max)
@@ -79,18 +78,4 @@ func next(ctx context.Context, s js.Stream, subject string, after uint64) (*js.R
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return s.GetMsg(ctx, after+1, js.WithGetMsgSubject(subject))
-}
-
-// checkSubject refuses what is not one chain's subject.
-func checkSubject(s string) error {
-	t := strings.Split(s, ".")
-	if len(t) != 5 || t[0] != "agents" {
-		return fmt.Errorf("%w: subject %q is not agents.<shard>.<tenant>.<entity>.<id>", ledger.ErrMalformed, s)
-	}
-	for _, token := range t {
-		if token == "" || strings.ContainsAny(token, "*> \t\r\n") {
-			return fmt.Errorf("%w: subject %q has the token %q", ledger.ErrMalformed, s, token)
-		}
-	}
-	return nil
 }

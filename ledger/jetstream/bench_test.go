@@ -89,7 +89,7 @@ func BenchmarkParallel(b *testing.B) {
 			var wg sync.WaitGroup
 			for w := range writers {
 				wg.Go(func() {
-					subject := fmt.Sprint("agents.00.t.s.W", w)
+					subject := fmt.Sprint("nexus.log.00.t.s.W", w)
 					for tail := uint64(0); left.Add(-1) >= 0; {
 						var err error
 						if tail, err = a.do(context.Background(), l, subject, tail, p); err != nil {
@@ -111,7 +111,7 @@ func BenchmarkRead(b *testing.B) {
 	var wg sync.WaitGroup
 	for w := range 50 {
 		wg.Go(func() {
-			subject := fmt.Sprint("agents.00.t.s.W", w)
+			subject := fmt.Sprint("nexus.log.00.t.s.W", w)
 			var tail uint64
 			for range records / 50 {
 				var err error

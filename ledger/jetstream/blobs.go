@@ -30,8 +30,8 @@ const (
 
 // Blobs is [ledger.Blobs] on a JetStream stream. Safe for concurrent use.
 //
-// Chunk 0 is at blobs.<tenant>.<digest>.0, chunk n at
-// blobs.<tenant>.<digest>.<sum>.<n>, where sum is from the SHA-256 of the
+// Chunk 0 is at nexus.blobs.<tenant>.<digest>.0, chunk n at
+// nexus.blobs.<tenant>.<digest>.<sum>.<n>, where sum is from the SHA-256 of the
 // sealed bytes. Every chunk is written once, by a compare-and-set that expects
 // its subject to be empty.
 //
@@ -168,7 +168,7 @@ func blobSubject(tenant string, digest turns.Hash) (string, error) {
 	if tenant == "" || strings.ContainsAny(tenant, ".*> \t\r\n") {
 		return "", fmt.Errorf("blob %v: %w tenant %q", digest, ledger.ErrMalformed, tenant)
 	}
-	return "blobs." + tenant + "." + hex.EncodeToString(digest[:]), nil
+	return "nexus.blobs." + tenant + "." + hex.EncodeToString(digest[:]), nil
 }
 
 // followerSubject is where chunk n >= 1 is. Sixteen bytes of the sum keep

@@ -131,7 +131,7 @@ func TestTwoLogs(t *testing.T) {
 				t.Errorf("append at the tail: %v", err)
 			}
 			ledgertest.CheckLog(t, first)
-			ledgertest.Race(t, ctx, []ledger.Log{first, second}, "agents.00.t.s.B", 5, 8, nil)
+			ledgertest.Race(t, ctx, []ledger.Log{first, second}, "nexus.log.00.t.s.B", 5, 8, nil)
 			ledgertest.CheckLog(t, second)
 		})
 	}

@@ -49,7 +49,7 @@ func stream(t testing.TB, nc *nats.Conn) js.JetStream {
 	return j
 }
 
-const subjectA = "agents.00.t.s.A"
+const subjectA = "nexus.log.00.t.s.A"
 
 func TestOpenMissing(t *testing.T) {
 	j, ctx := stream(t, ledgerConn(t)), within(t)
@@ -92,7 +92,7 @@ func TestDrift(t *testing.T) {
 		{StreamName, "MaxAge", func(c *js.StreamConfig) { c.MaxAge = time.Hour }},
 		{StreamName, "MaxMsgsPerSubject", func(c *js.StreamConfig) { c.MaxMsgsPerSubject = 1 }},
 		{StreamName, "AllowDirect", func(c *js.StreamConfig) { c.AllowDirect = true }},
-		{StreamName, "Subjects", func(c *js.StreamConfig) { c.Subjects = []string{"agents.>", "more.>"} }},
+		{StreamName, "Subjects", func(c *js.StreamConfig) { c.Subjects = []string{ledger.LogSubjects, "more.>"} }},
 		{StreamName, "Duplicates", func(c *js.StreamConfig) { c.Duplicates = time.Minute }},
 		{StreamName, "nexus-format", func(c *js.StreamConfig) { c.Metadata[metaFormat] = "2" }},
 		{StreamName, "AllowBatchPublish", func(c *js.StreamConfig) { c.AllowBatchPublish = true }},
@@ -115,6 +115,30 @@ func TestDrift(t *testing.T) {
 			_, err = Open(ctx, j, Config{})
 			if !errors.Is(err, ledger.ErrCorrupt) || !strings.Contains(err.Error(), c.field) {
 				t.Errorf("%v; want corrupt, naming %s", err, c.field)
+			}
+		})
+	}
+}
+
+// A stream that a development version wrote is refused, and the error says what
+// to do.
+func TestOpenRefusesTheSubjectsOfADevelopmentVersion(t *testing.T) {
+	for name, subjects := range map[string]string{StreamName: "agents.>", BlobsName: "blobs.>"} {
+		t.Run(name, func(t *testing.T) {
+			j, ctx := stream(t, ledgerConn(t)), within(t)
+			for _, c := range []js.StreamConfig{streamConfig(Config{Replicas: 1, Ledger: "L"}), blobsConfig(Config{Replicas: 1, Ledger: "L"})} {
+				if c.Name == name {
+					c.Subjects = []string{subjects}
+				}
+				if _, err := j.CreateStream(ctx, c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range []Config{{}, {Create: true, Ledger: "L"}} {
+				_, err := Open(ctx, j, c)
+				if !errors.Is(err, ledger.ErrUnsupported) || !strings.Contains(err.Error(), subjects) || !strings.Contains(err.Error(), "ledgerctl export") {
+					t.Errorf("%v: want unsupported, naming %s and ledgerctl export", err, subjects)
+				}
 			}
 		})
 	}

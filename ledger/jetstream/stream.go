@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,6 +24,10 @@ const (
 	metaLedger = "nexus-ledger"
 	format     = "1"
 )
+
+// subjectsBefore is the subjects that development versions gave the streams.
+// They are refused: the agent protocol of NATS reserves the prefix agents.
+var subjectsBefore = map[string]string{StreamName: "agents.>", BlobsName: "blobs.>"}
 
 // Config says how the streams are kept.
 type Config struct {
@@ -53,7 +58,7 @@ type Log struct {
 // ids are not used, so the duplicate window is as short as it may be.
 func streamConfig(c Config) js.StreamConfig {
 	return js.StreamConfig{
-		Name: StreamName, Subjects: []string{"agents.>"}, Storage: js.FileStorage, Retention: js.LimitsPolicy,
+		Name: StreamName, Subjects: []string{ledger.LogSubjects}, Storage: js.FileStorage, Retention: js.LimitsPolicy,
 		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, Discard: js.DiscardNew,
 		DenyDelete: true, DenyPurge: true, Replicas: c.Replicas, Duplicates: 100 * time.Millisecond,
 		Metadata: map[string]string{metaFormat: format, metaLedger: c.Ledger},
@@ -65,14 +70,15 @@ func streamConfig(c Config) js.StreamConfig {
 // no limit of any kind can ever drop a chunk.
 func blobsConfig(c Config) js.StreamConfig {
 	s := streamConfig(c)
-	s.Name, s.Subjects = BlobsName, []string{"blobs.>"}
+	s.Name, s.Subjects = BlobsName, []string{ledger.BlobSubjects}
 	return s
 }
 
 // Open opens the streams, or creates them where c allows it, and compares their
 // configuration, as the server has it, field by field with what it must be.
 // Errors: [ledger.ErrNotFound] for a stream that is missing,
-// [ledger.ErrCorrupt] for one that is configured otherwise, [ledger.ErrUnavailable].
+// [ledger.ErrCorrupt] for one that is configured otherwise,
+// [ledger.ErrUnsupported] for one of a development version, [ledger.ErrUnavailable].
 // A log from which records are missing opens, so that it can be read and
 // repaired, but takes no appends.
 func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
@@ -128,6 +134,11 @@ func openStream(ctx context.Context, j js.JetStream, want js.StreamConfig, c Con
 	info, err := s.Info(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: stream %s: %w", ledger.ErrUnavailable, want.Name, err)
+	}
+	if old := subjectsBefore[want.Name]; slices.Equal(info.Config.Subjects, []string{old}) {
+		return nil, fmt.Errorf("%w: stream %s holds the subjects %s of a development version, which no ledger has now. "+
+			"Export its sessions with the nexusd and ledgerctl that wrote it (ledgerctl export), then import them (ledgerctl import) into a new data folder, or into another account of the NATS server",
+			ledger.ErrUnsupported, want.Name, old)
 	}
 	if id := info.Config.Metadata[metaLedger]; c.Create || c.Ledger == "" {
 		want.Metadata[metaLedger] = id

@@ -150,7 +150,7 @@ func testRepeat(t *testing.T, ctx context.Context, log ledger.Log) {
 }
 
 func testMalformed(t *testing.T, ctx context.Context, log ledger.Log) {
-	for _, s := range []string{"", "agents", "agents.00.t.s", "other.00.t.s.X", "agents.00.t.s.*", "agents.00.t.s.>", "agents.00.t.s.A B", "agents.*.t.s.A"} {
+	for _, s := range []string{"", "nexus", "nexus.log.00.t.s", "other.log.00.t.s.X", "agents.00.t.s.X", "nexus.v1.00.t.s.X", "nexus.log.00.t.s.*", "nexus.log.00.t.s.>", "nexus.log.00.t.s.A B", "nexus.log.*.t.s.A"} {
 		if _, err := log.Append(ctx, s, 0, []byte("a")); !errors.Is(err, ledger.ErrMalformed) {
 			t.Errorf("append to %q: %v, want malformed", s, err)
 		}
@@ -248,7 +248,7 @@ func testWildcards(t *testing.T, ctx context.Context, log ledger.Log) {
 	if err != nil || r.Subject != deep || string(r.Payload) != "fork" {
 		t.Errorf("Last of any shard: %s %q, %v", r.Subject, r.Payload, err)
 	}
-	if r, err := log.Last(ctx, "agents.*.t.s.*"); err != nil || r.Seq != 3 {
+	if r, err := log.Last(ctx, "nexus.log.*.t.s.*"); err != nil || r.Seq != 3 {
 		t.Errorf("Last of any session of t: %d, %v, want 3", r.Seq, err)
 	}
 	if _, err := log.Last(ctx, ledger.AnyShard("v", c)); !errors.Is(err, ledger.ErrNotFound) {

@@ -53,8 +53,8 @@ func New(cfg Config) *Log {
 
 // Append implements [ledger.Log].
 func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
-	if _, _, err := ledger.ParseSubject(subject); err != nil || strings.ContainsAny(subject, "*> \t\r\n") {
-		return 0, fmt.Errorf("append to %q: %w subject", subject, ledger.ErrMalformed)
+	if _, _, err := ledger.ParseSubject(subject); err != nil {
+		return 0, fmt.Errorf("append: %w", err)
 	}
 	if len(payload) > l.cfg.MaxPayload {
 		return 0, fmt.Errorf("append to %s: %w: %d bytes, the limit is %d", subject, ledger.ErrTooLarge, len(payload), l.cfg.MaxPayload)

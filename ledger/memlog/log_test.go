@@ -25,7 +25,7 @@ func TestBlobs(t *testing.T) {
 func TestTruncate(t *testing.T) {
 	ctx := context.Background()
 	log := memlog.New(memlog.Config{})
-	s := "agents.00.t.s.A"
+	s := "nexus.log.00.t.s.A"
 	var tail uint64
 	for _, p := range []string{"a", "b", "c"} {
 		var err error

@@ -125,7 +125,7 @@ func TestTheOperatorChangesNothing(t *testing.T) {
 // A client has no way around the service to the stream.
 func TestClientsCannotReachTheStream(t *testing.T) {
 	_, c := start(t, t.TempDir())
-	for _, subject := range []string{"$JS.API.INFO", "$JS.API.STREAM.INFO.NEXUS_LEDGER", "agents.00.default.s.01ARZ3NDEKTSV4RRFFQ69G5FAV"} {
+	for _, subject := range []string{"$JS.API.INFO", "$JS.API.STREAM.INFO.NEXUS_LEDGER", "nexus.log.00.default.s.01ARZ3NDEKTSV4RRFFQ69G5FAV"} {
 		m, err := c.Conn().Request(subject, nil, 300*time.Millisecond)
 		if err == nil && !strings.Contains(string(m.Data), "JetStream not enabled for account") {
 			t.Errorf("%s answered %s", subject, m.Data)

@@ -19,7 +19,7 @@ func TestRepliesGoToInboxesOnly(t *testing.T) {
 	_, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	nc := c.Conn()
 	seen := make(chan *nats.Msg, 1000)
-	forged := []string{"nexus.v1.default._.audit.verify", "nexus.v1.default.alice.notify.X.turn.appended", "agents.00.default.s.X", "$JS.API.STREAM.DELETE.X", "else"}
+	forged := []string{"nexus.v1.default._.audit.verify", "nexus.v1.default.alice.notify.X.turn.appended", "nexus.log.00.default.s.X", "$JS.API.STREAM.DELETE.X", "else"}
 	for _, subject := range forged {
 		if _, err := nc.ChanSubscribe(subject, seen); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 	"nexus/ledger/ledgertest"
 )
 
-const subject = "agents.00.t.s.A"
+const subject = "nexus.log.00.t.s.A"
 
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
