@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -74,6 +75,15 @@ func open(c Config) (*Store, error) {
 	}
 	if c.Cache == 0 {
 		c.Cache = 64 << 20
+	}
+	if c.FS == nil {
+		c.FS = ownerOnly{vfs.Default}
+		if err := c.FS.MkdirAll(c.Dir, 0o700); err != nil {
+			return nil, fmt.Errorf("open projections: %w", err)
+		}
+		if err := os.Chmod(c.Dir, 0o700); err != nil { // one that an earlier version made
+			return nil, fmt.Errorf("open projections: %w", err)
+		}
 	}
 	cache := pebble.NewCache(c.Cache)
 	defer cache.Unref()

@@ -1,0 +1,43 @@
+package projections
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// ownerOnly is the disk with files and folders that only their owner can read:
+// the projections hold what the data folder's mode protects, and a copy of the
+// folder keeps the modes of its files.
+type ownerOnly struct{ vfs.FS }
+
+func (o ownerOnly) MkdirAll(dir string, _ os.FileMode) error { return o.FS.MkdirAll(dir, 0o700) }
+
+func (o ownerOnly) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return restrict[vfs.File](name)(o.FS.Create(name, category))
+}
+
+func (o ownerOnly) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return restrict[vfs.File](name)(o.FS.OpenReadWrite(name, category, opts...))
+}
+
+func (o ownerOnly) Lock(name string) (io.Closer, error) {
+	return restrict[io.Closer](name)(o.FS.Lock(name))
+}
+
+// Unwrap gives the file system below.
+func (o ownerOnly) Unwrap() vfs.FS { return o.FS }
+
+// restrict takes the group's and others' rights from the file that was opened.
+func restrict[F io.Closer](name string) func(F, error) (F, error) {
+	return func(f F, err error) (F, error) {
+		if err == nil {
+			if err = os.Chmod(name, 0o600); err != nil {
+				err = errors.Join(err, f.Close())
+			}
+		}
+		return f, err
+	}
+}
