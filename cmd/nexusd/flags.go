@@ -25,6 +25,8 @@ When it can serve it prints one JSON line with nats_url, http_url and data.
   --http HOST:PORT     /healthz, /readyz, /metrics, or off (default 127.0.0.1:8422)
   --data DIR           stream, projections and keys (default ./nexus-data)
   --nats URL           use an external NATS server or cluster instead
+  --nats-service URL   what the service connects with, if not --nats: with another
+                       account there, clients can't reach the streams
   --replicas N         copies on the cluster: 1, 3 or 5 (default 3 with --nats)
   --create             create the streams on the external server if they are missing
   --seal on|off        encrypt bodies under a key of each session (default on; off with --nats)
@@ -68,6 +70,7 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.StringVar(&flags.HTTP, "http", "", "")
 	fs.StringVar(&flags.Data, "data", "", "")
 	fs.StringVar(&flags.NATS, "nats", "", "")
+	fs.StringVar(&flags.NATSService, "nats-service", "", "")
 	fs.IntVar(&flags.Replicas, "replicas", 0, "")
 	fs.BoolVar(&flags.Create, "create", false, "")
 	fs.StringVar(&flags.Seal, "seal", "", "")
@@ -118,6 +121,8 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.Data = flags.Data
 		case "nats":
 			cfg.NATS = flags.NATS
+		case "nats-service":
+			cfg.NATSService = flags.NATSService
 		case "replicas":
 			cfg.Replicas = flags.Replicas
 		case "create":

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/ledger"
@@ -78,7 +80,7 @@ func blobsConfig(c Config) js.StreamConfig {
 // configuration, as the server has it, field by field with what it must be.
 // Errors: [ledger.ErrNotFound] for a stream that is missing,
 // [ledger.ErrCorrupt] for one that is configured otherwise,
-// [ledger.ErrUnsupported] for one of a development version, [ledger.ErrUnavailable].
+// [*ReplicasError] for one with another number of copies, [ledger.ErrUnsupported] for one of a development version, [ledger.ErrUnavailable].
 // A log from which records are missing opens, so that it can be read and
 // repaired, but takes no appends.
 func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
@@ -116,6 +118,35 @@ func (l *Log) Ledger() string { return l.id }
 // Blobs is the blobs beside the log.
 func (l *Log) Blobs() *Blobs { return l.blobs }
 
+// ReplicasError says that a stream has another number of copies than
+// [Config.Replicas]. Unwrap gives [ledger.ErrMalformed].
+type ReplicasError struct {
+	Stream     string
+	Want, Have int
+}
+
+func (e *ReplicasError) Error() string {
+	return fmt.Sprintf("stream %s has %d replicas, %d are configured", e.Stream, e.Have, e.Want)
+}
+
+// Unwrap gives ErrMalformed.
+func (e *ReplicasError) Unwrap() error { return ledger.ErrMalformed }
+
+// Probe uses each permission that l needs, so that the connection's error handler
+// hears of one that is missing: a server does not answer what it does not permit.
+// It stores nothing: what it publishes expects a tail that no chain ever has.
+func (l *Log) Probe(ctx context.Context) {
+	for _, subject := range []string{"nexus.log.00.probe.s.PROBE", "nexus.blobs.probe.PROBE.0"} {
+		_, _ = publish(ctx, l.js, &nats.Msg{Subject: subject, Header: nats.Header{expectHeader: {strconv.Itoa(math.MaxInt64)}}})
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c, err := l.js.OrderedConsumer(ctx, StreamName, js.OrderedConsumerConfig{DeliverPolicy: js.DeliverNewPolicy, InactiveThreshold: forgotten})
+	if err == nil && c.CachedInfo() != nil {
+		_ = l.js.DeleteConsumer(ctx, StreamName, c.CachedInfo().Name)
+	}
+}
+
 func openStream(ctx context.Context, j js.JetStream, want js.StreamConfig, c Config) (js.Stream, error) {
 	s, err := j.Stream(ctx, want.Name)
 	if errors.Is(err, js.ErrStreamNotFound) {
@@ -145,6 +176,9 @@ func openStream(ctx context.Context, j js.JetStream, want js.StreamConfig, c Con
 	}
 	if c.Replicas == 0 {
 		want.Replicas = info.Config.Replicas
+	}
+	if want.Replicas != info.Config.Replicas {
+		return nil, &ReplicasError{Stream: want.Name, Want: want.Replicas, Have: info.Config.Replicas}
 	}
 	if diff := drift(want, info.Config); len(diff) > 0 {
 		return nil, fmt.Errorf("%w: stream %s is not configured as a ledger: %s", ledger.ErrCorrupt, want.Name, strings.Join(diff, "; "))

@@ -24,6 +24,9 @@ type Config struct {
 	Data string `toml:"data" env:"DATA"`
 	// NATS is the URL of an external server or cluster; "" runs one inside.
 	NATS string `toml:"nats" env:"NATS"`
+	// NATSService is the URL that the service connects with; "": NATS. With a user
+	// of another account, clients can't reach the streams. Not used without NATS.
+	NATSService string `toml:"nats_service" env:"NATS_SERVICE"`
 	// Replicas of the stream on an external cluster: 1, 3 or 5. Default 3 with
 	// NATS, 1 without.
 	Replicas int `toml:"replicas" env:"REPLICAS"`
@@ -212,6 +215,14 @@ func (c Config) Validate() error {
 	}
 	if _, _, err := net.SplitHostPort(c.HTTP); err != nil && c.HTTP != "off" {
 		bad("http: %q is neither host:port nor off", c.HTTP)
+	}
+	for name, list := range map[string]string{"nats": c.NATS, "nats_service": c.NATSService} {
+		if _, err := servers(list); list != "" && err != nil {
+			bad("%s: %w", name, err)
+		}
+	}
+	if c.NATS == "" && c.NATSService != "" {
+		bad("nats_service: it is for an external server (nats)")
 	}
 	if c.Replicas != 1 && c.Replicas != 3 && c.Replicas != 5 {
 		bad("replicas: %d is not 1, 3 or 5", c.Replicas)

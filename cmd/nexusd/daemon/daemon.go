@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,19 +37,22 @@ import (
 
 // Daemon is a running nexusd.
 type Daemon struct {
-	cfg     Config
-	logger  *slog.Logger
-	engine  *engine.Engine
-	service *natsapi.Service
-	store   *projections.Store
-	log     *jetstream.Log
-	server  *embed.Server // nil on an external server
-	url     string
-	web     *web
-	client  *nats.Conn // where the service lives
+	cfg        Config
+	logger     *slog.Logger
+	engine     *engine.Engine
+	service    *natsapi.Service
+	store      *projections.Store
+	log        *jetstream.Log
+	server     *embed.Server // nil on an external server
+	url        string
+	web        *web
+	ledgerConn *nats.Conn // where the streams are
+	client     *nats.Conn // where the service lives
 
 	run     chan error                    // the projections' Run
-	failed  chan error                    // the first part that ended by itself
+	failed  chan error                    // why parts ended by themselves
+	abandon context.CancelCauseFunc       // ends a start that can't succeed
+	closing atomic.Bool                   // Close was called
 	closers []func(context.Context) error // in the order of opening
 	once    sync.Once
 	closed  error
@@ -63,19 +67,27 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	}
 	d := &Daemon{cfg: cfg.withDefaults(), failed: make(chan error, 4)}
 	d.logger = d.cfg.Logger
+	ctx, d.abandon = context.WithCancelCause(ctx)
+	defer d.abandon(nil)
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Close(context.WithoutCancel(ctx)))
+		if err == nil {
+			return
 		}
+		if cause := (*failure)(nil); errors.As(context.Cause(ctx), &cause) {
+			err = cause.error // err is what followed from it
+		}
+		if d.cfg.NATS != "" {
+			err = d.withRemedy(err)
+		}
+		err = errors.Join(err, d.Close(context.WithoutCancel(ctx)))
 	}()
 	if err := os.MkdirAll(d.cfg.Data, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	ledgerConn, err := d.connect()
-	if err != nil {
+	if d.ledgerConn, err = d.connect(); err != nil {
 		return nil, err
 	}
-	if err := d.openLog(ctx, ledgerConn); err != nil {
+	if err := d.openLog(ctx, d.ledgerConn); err != nil {
 		return nil, err
 	}
 	if err := d.openStore(ctx); err != nil {
@@ -87,17 +99,10 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	return d, nil
 }
 
-// connect opens the server, if it is ours, and both connections.
+// connect opens the server, if it is the embedded one, and both connections.
 func (d *Daemon) connect() (*nats.Conn, error) {
 	if d.cfg.NATS != "" {
-		d.url = d.cfg.NATS
-		nc, err := nats.Connect(d.cfg.NATS, nats.Name("nexusd"), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(false))
-		if err != nil {
-			return nil, fmt.Errorf("connect to %s: %w", d.cfg.NATS, err)
-		}
-		d.opened(func(context.Context) error { nc.Close(); return nil })
-		d.client = nc
-		return nc, nil
+		return d.connectExternal()
 	}
 	server, err := embed.Start(embed.Config{DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, Logger: d.logger, Failed: d.diskFailed})
 	if err != nil {
@@ -121,8 +126,20 @@ func (d *Daemon) connect() (*nats.Conn, error) {
 // diskFailed ends the daemon: its server takes no more appends, and would let
 // each of them wait for its time-out.
 func (d *Daemon) diskFailed(err error) {
+	d.fail(fmt.Errorf("%w; what was acknowledged is stored: make room, and start again", err))
+}
+
+// failure is why a part of the daemon ended by itself.
+type failure struct{ error }
+
+func (f *failure) Unwrap() error { return f.error }
+
+// fail ends the daemon, or its start, because a part of it ended by itself. The
+// first failure counts; fail never blocks.
+func (d *Daemon) fail(err error) {
+	d.abandon(&failure{err})
 	select {
-	case d.failed <- fmt.Errorf("%w; what was acknowledged is stored: make room, and start again", err):
+	case d.failed <- err:
 	default:
 	}
 }
@@ -144,6 +161,12 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	}
 	if d.log, err = jetstream.Open(ctx, stream, c); err != nil {
 		return err
+	}
+	if d.server == nil {
+		d.log.Probe(ctx)
+		if err := permitted(ctx, ledgerRole, nc); err != nil {
+			return err
+		}
 	}
 	if d.server != nil && d.log.Ledger() != id.Ledger {
 		return fmt.Errorf("%w: the stream belongs to ledger %s, the data folder to %s", turns.ErrCorrupt, d.log.Ledger(), id.Ledger)
@@ -175,7 +198,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		err := d.store.Run(running, d.log)
 		if err != nil {
 			d.logger.Error("projections stopped", "err", err)
-			d.failed <- err
+			d.fail(err)
 		}
 		d.run <- err
 	}()
@@ -192,6 +215,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		return fmt.Errorf("%w: the stream names no ledger: %w", turns.ErrCorrupt, err)
 	}
 	registry := prometheus.NewRegistry()
+	d.countConnections(registry)
 	counter := tokens.Approx{}
 	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}
 	d.engine = &engine.Engine{
@@ -215,15 +239,32 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.opened(d.service.Stop)
 	go func() {
 		<-d.service.Stopped()
-		d.failed <- errors.New("the NATS service stopped")
+		if !d.closing.Load() {
+			d.fail(errors.New("the NATS service stopped"))
+		}
 	}()
 	if d.cfg.HTTP != "off" {
-		if d.web, err = startWeb(d.cfg.HTTP, registry, d.ready, d.logger); err != nil {
+		if d.web, err = startWeb(d.cfg.HTTP, registry, d.ready, d.fail); err != nil {
 			return err
 		}
 		d.opened(d.web.stop)
 	}
-	return d.client.Flush()
+	return permitted(ctx, serviceRole, d.client)
+}
+
+// countConnections makes the metric of the two connections.
+func (d *Daemon) countConnections(registry *prometheus.Registry) {
+	for role, nc := range map[string]*nats.Conn{ledgerRole: d.ledgerConn, serviceRole: d.client} {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "nexus_nats_connected", Help: "1 while the connection to NATS is up, 0 while it reconnects.",
+			ConstLabels: prometheus.Labels{"connection": role},
+		}, func() float64 {
+			if nc.IsConnected() {
+				return 1
+			}
+			return 0
+		}))
+	}
 }
 
 // modelWorkers is how many compactions may wait for a model at a time.
@@ -263,6 +304,9 @@ func (d *Daemon) work() {
 func (d *Daemon) ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
+	if err := errors.Join(connected(ledgerRole, d.ledgerConn), connected(serviceRole, d.client)); err != nil {
+		return err
+	}
 	st, err := d.log.State(ctx)
 	if err != nil {
 		return err
@@ -284,7 +328,7 @@ func (d *Daemon) notify(tenant, agent string, n api.Notification) {
 	}
 }
 
-// ClientURL is where clients connect.
+// ClientURL is where clients connect, without user and password.
 func (d *Daemon) ClientURL() string { return d.url }
 
 // HTTPURL is where health and metrics are; "" when off.
@@ -304,6 +348,7 @@ func (d *Daemon) opened(f func(context.Context) error) { d.closers = append(d.cl
 // everything in reverse order of opening. It can be called twice.
 func (d *Daemon) Close(ctx context.Context) error {
 	d.once.Do(func() {
+		d.closing.Store(true)
 		var errs []error
 		for i := len(d.closers) - 1; i >= 0; i-- {
 			errs = append(errs, d.closers[i](ctx))

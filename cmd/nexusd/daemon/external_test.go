@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
@@ -17,16 +16,7 @@ import (
 // service spreads requests over both, and it makes no difference which one
 // answers. A retry through the other stores nothing twice.
 func TestTwoDaemonsOnAnExternalServer(t *testing.T) {
-	s, err := server.NewServer(&server.Options{ServerName: "x", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	defer func() { s.Shutdown(); s.WaitForShutdown() }()
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server is not ready")
-	}
+	s := natsServer(t, nil)
 	for i := range 2 {
 		d, err := Open(t.Context(), Config{NATS: s.ClientURL(), Replicas: 1, Create: i == 0, Data: t.TempDir(), HTTP: "off"})
 		if err != nil {
