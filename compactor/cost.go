@@ -92,9 +92,9 @@ func (p Path) price(pol Policy, n uint64) float64 {
 // summary as it may have.
 func (p Path) covering(pol Policy, total uint64, s sizes) (f Forecast) {
 	read, write := p.rates()
-	f.Rewrite = min(s.summary+p.keeps(pol, s), less(total, p.Overhead))
-	f.Saves = less(total, p.Overhead+f.Rewrite)
-	if f.Saves < max(1, share(less(total, p.Overhead), pol.MinReclaimRatio)) {
+	f.Rewrite = min(s.summary+p.keeps(pol, s), tokens.Sub(total, p.Overhead))
+	f.Saves = tokens.Sub(total, p.Overhead+f.Rewrite)
+	if f.Saves < max(1, tokens.Share(tokens.Sub(total, p.Overhead), pol.MinReclaimRatio)) {
 		return f
 	}
 	once, wanted := write*float64(f.Rewrite), p.price(pol, f.Rewrite)
@@ -121,7 +121,7 @@ func (p Path) keeps(pol Policy, s sizes) (n uint64) {
 		}
 		n += p.Halves[i].shown()
 	}
-	return min(n, less(s.target, s.summary))
+	return min(n, tokens.Sub(s.target, s.summary))
 }
 
 // pruning is the choice of results to show shortened from now on that saves the
@@ -133,8 +133,8 @@ func (p Path) pruning(pol Policy, total uint64, s sizes) (_ map[partAt]turns.Eli
 	}
 	// Until the next compaction takes them out in any case.
 	left := p.callsLeft()
-	if growth := float64(less(total, g.First)) / float64(g.Calls); growth > 0 {
-		left = min(left, float64(less(s.trigger, total))/growth)
+	if growth := float64(tokens.Sub(total, g.First)) / float64(g.Calls); growth > 0 {
+		left = min(left, float64(tokens.Sub(s.trigger, total))/growth)
 	}
 	passes := p.targets(pol.Elide, p.elidedAt())
 	all := slices.Concat(passes[:]...)
@@ -157,7 +157,7 @@ func (p Path) pruning(pol Policy, total uint64, s sizes) (_ map[partAt]turns.Eli
 				saves += n
 			}
 		}
-		rewrite := less(behind, saves)
+		rewrite := tokens.Sub(behind, saves)
 		if g := float64(saves)*read*left - p.price(pol, rewrite); g > gain {
 			gain, most = g, len(order)
 			f = Forecast{Rewrite: rewrite, Saves: saves, Payback: write * float64(rewrite) / (float64(saves) * read), Pays: true}

@@ -13,7 +13,7 @@ type Growth struct {
 }
 
 // less is how many tokens less than total each they read, all together.
-func (g Growth) less(total uint64) uint64 { return less(g.Calls*total, g.Read) }
+func (g Growth) less(total uint64) uint64 { return tokens.Sub(g.Calls*total, g.Read) }
 
 // call is g with one more, whose context had so many tokens.
 func (g Growth) call(tokens uint64) Growth {

@@ -68,6 +68,6 @@ func (plan *Plan) short(text string) bool {
 func (plan *Plan) fits(after uint64) bool {
 	s := plan.Policy.sizesFor(plan.Path, plan.Trigger, plan.Budget)
 	asked := plan.after()
-	due := less(s.trigger, plan.Path.Overhead)
-	return after <= (max(asked, plan.TargetTokens)+due)/2 && after <= asked+less(plan.TokensBefore, asked)/2
+	due := tokens.Sub(s.trigger, plan.Path.Overhead)
+	return after <= (max(asked, plan.TargetTokens)+due)/2 && after <= asked+tokens.Sub(plan.TokensBefore, asked)/2
 }

@@ -173,7 +173,7 @@ func (p Path) savedBy(elisions []turns.Elision, parts []turns.ElidedPart) map[in
 		if len(after.Parts) > 0 { // else nothing is left to render
 			n = p.counter().Message(&after)
 		}
-		out[of.half] += less(p.counter().Message(before), n)
+		out[of.half] += tokens.Sub(p.counter().Message(before), n)
 	}
 	return out
 }
@@ -222,7 +222,7 @@ func saving(c tokens.Counter, h *HalfTurn, e turns.Elision, b *turns.ElidedPart)
 	if shown.Type != "" {
 		after = c.Part(&shown)
 	}
-	return less(c.Part(part), after)
+	return tokens.Sub(c.Part(part), after)
 }
 
 // calibration is how much more or less providers counted on the path than its
@@ -302,7 +302,7 @@ func (h *HalfTurn) shown() uint64 {
 	if h.Erased {
 		return 0
 	}
-	return less(h.Tokens, h.Saved)
+	return tokens.Sub(h.Tokens, h.Saved)
 }
 
 type halfKey struct {
@@ -419,30 +419,6 @@ func textOf(m *turns.Message) string {
 		}
 	}
 	return strings.TrimSpace(strings.Join(out, "\n"))
-}
-
-// clipTokens is s, cut to about n tokens at the end of a rune, and marked.
-func clipTokens(s string, n uint64) string {
-	if (tokens.Approx{}).Text(s) <= n {
-		return s
-	}
-	const mark = " [cut]"
-	used := (tokens.Approx{}).Text(mark)
-	tenths := uint64(0) // of 1/37 token, as tokens.Approx counts
-	for i, r := range s {
-		if r < 0x80 {
-			tenths += 10
-		} else {
-			tenths += 30
-		}
-		if tenths/37+1+used > n {
-			if i == 0 {
-				return ""
-			}
-			return strings.TrimSpace(s[:i]) + mark
-		}
-	}
-	return s
 }
 
 // digest names what a plan follows from: the last normal turn, the compaction

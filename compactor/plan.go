@@ -118,7 +118,7 @@ func NewPlan(p Path, pol Policy, trigger turns.Trigger, opt Options) (*Plan, err
 	plan.pinned = min(p.pinTokens(), s.target/4)
 	s.summary = max(s.summary, frameTokens(pol, "", nil)+minSummary) + plan.pinned
 	plan.fitUnseen(s)
-	s.keep = min(s.keep, less(s.target, s.summary))
+	s.keep = min(s.keep, tokens.Sub(s.target, s.summary))
 	cut, err := plan.chooseCut(s)
 	if opt.FromOriginals && p.InForce != nil && p.Head.Ref == p.InForce.Node.Ref {
 		cut, err = 0, nil // nothing came since: its summary alone is made anew
@@ -178,9 +178,9 @@ func (plan *Plan) shorten(s sizes) *Plan {
 	}
 	target := s.target
 	if e.Nudge != "" {
-		target = less(target, s.summary)
+		target = tokens.Sub(target, s.summary)
 	}
-	chosen := p.shorten(e, less(p.tokens(), target))
+	chosen := p.shorten(e, tokens.Sub(p.tokens(), target))
 	if len(chosen) == 0 {
 		return nil
 	}
@@ -195,10 +195,10 @@ func (plan *Plan) shorten(s sizes) *Plan {
 		out.Previous = p.nudged()
 		out.Span.SawThrough = p.laterSeen(out.Reads[len(out.Reads)-1].Ref, len(p.Halves))
 		saved := p.shownFrom(0) - out.TokensKept
-		out.SummaryTokens = max(less(min(s.summary, saved/2), out.nudgeTokens()), minSummary)
+		out.SummaryTokens = max(tokens.Sub(min(s.summary, saved/2), out.nudgeTokens()), minSummary)
 	}
 	// Enough of it is worth a rewrite, and leaves room; else a cut has to do it.
-	if out.after()+p.framing()[len(p.Halves)] > s.room || less(out.TokensBefore, out.after()) < max(1, share(out.TokensBefore, plan.Policy.MinReclaimRatio)) {
+	if out.after()+p.framing()[len(p.Halves)] > s.room || tokens.Sub(out.TokensBefore, out.after()) < max(1, tokens.Share(out.TokensBefore, plan.Policy.MinReclaimRatio)) {
 		return nil
 	}
 	return &out
@@ -276,7 +276,7 @@ func (p Path) nudged() string {
 // keep is how many of the newest tokens the plan keeps.
 func (plan *Plan) keep(s sizes) uint64 {
 	if r := plan.Policy.ManualKeepRatio; r > 0 && plan.Trigger.Kind == TriggerManual {
-		return min(s.keep, share(plan.Path.tokens(), r))
+		return min(s.keep, tokens.Share(plan.Path.tokens(), r))
 	}
 	return s.keep
 }
@@ -351,20 +351,20 @@ func (plan *Plan) bound(s sizes) {
 	pinned := min(plan.pinned, room/2)
 	// What is kept for later compactions is bounded by itself; what this one
 	// quotes, by its room.
-	plan.keptFirst, plan.keptPins = clipTokens(plan.First, maxQuoted), make([]string, len(plan.Pins))
+	plan.keptFirst, plan.keptPins = (tokens.Approx{}).Clip(plan.First, maxQuoted), make([]string, len(plan.Pins))
 	for i, s := range plan.Pins {
-		plan.keptPins[i] = clipTokens(s, maxQuoted)
+		plan.keptPins[i] = (tokens.Approx{}).Clip(s, maxQuoted)
 	}
-	plan.First = clipTokens(plan.First, plan.Policy.inApprox((room-pinned)/4))
+	plan.First = (tokens.Approx{}).Clip(plan.First, plan.Policy.inApprox((room-pinned)/4))
 	plan.Pins = slices.Clone(plan.keptPins)
 	plan.clipPins(pinned)
-	plan.SummaryTokens = max(less(room, frameTokens(plan.Policy, plan.First, plan.Pins)), minSummary)
+	plan.SummaryTokens = max(tokens.Sub(room, frameTokens(plan.Policy, plan.First, plan.Pins)), minSummary)
 }
 
 // beside is the room for a replacement beside kept tokens of messages; no bound
 // where there is none, for then a short one does not help.
 func beside(s sizes, kept uint64, pol Policy) uint64 {
-	if left := less(s.room, kept); left >= frameTokens(pol, "", nil)+minSummary {
+	if left := tokens.Sub(s.room, kept); left >= frameTokens(pol, "", nil)+minSummary {
 		return left
 	}
 	return maxTokens
@@ -385,7 +385,7 @@ func (plan *Plan) clipPins(most uint64) {
 		return
 	}
 	for i := len(plan.Pins) - 1; i >= 0; i-- {
-		s := clipTokens(plan.Pins[i], left/2)
+		s := (tokens.Approx{}).Clip(plan.Pins[i], left/2)
 		if s == "" {
 			plan.Pins = plan.Pins[i+1:]
 			return
@@ -402,7 +402,7 @@ func pinTokens(s string) uint64 { return tokens.Approx{}.Text(data(s)) + 8 }
 // do not take is the summary's.
 func (p Path) pinTokens() (n uint64) {
 	for _, s := range p.pins(len(p.Halves)) {
-		n += p.counter().Text(data(clipTokens(s, maxQuoted))) + 32
+		n += p.counter().Text(data((tokens.Approx{}).Clip(s, maxQuoted))) + 32
 	}
 	return n
 }
@@ -432,8 +432,8 @@ func (plan *Plan) checkWorth(s sizes) error {
 	if asked || plan.TokensBefore > s.room {
 		return nil // any progress will do
 	}
-	reclaim := less(plan.TokensBefore, plan.TokensKept+plan.worst())
-	if least := share(plan.TokensBefore, plan.Policy.MinReclaimRatio); reclaim == 0 || reclaim < least {
+	reclaim := tokens.Sub(plan.TokensBefore, plan.TokensKept+plan.worst())
+	if least := tokens.Share(plan.TokensBefore, plan.Policy.MinReclaimRatio); reclaim == 0 || reclaim < least {
 		return nothing("it would free about %d of %d tokens, the least progress is %d", reclaim, plan.TokensBefore, least)
 	}
 	return nil
@@ -496,7 +496,7 @@ func (plan *Plan) wanted(p Path, s sizes) (int, error) {
 	want, kept, responses, messages := len(p.Halves), uint64(0), uint64(0), uint64(0)
 	turned := plan.Policy.KeepTurns
 	if turned > 0 {
-		keep = less(s.target, s.summary)
+		keep = tokens.Sub(s.target, s.summary)
 	}
 	for want > 0 {
 		h := &p.Halves[want-1]

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 const policiesDocs = "../docs/policies/"
@@ -181,7 +182,7 @@ func TestBalancedPage(t *testing.T) {
 	// Where the trigger's two bounds meet.
 	for _, window := range []uint64{108_000, 338_000} {
 		at := Threshold(Path{Limits: turns.Limits{ContextWindow: window}}, pol)
-		if ratio := share(pol.Budget(turns.Limits{ContextWindow: window}), pol.TriggerRatio); at != ratio || at != window-min(pol.ReserveTokens, window/4) {
+		if ratio := tokens.Share(pol.Budget(turns.Limits{ContextWindow: window}), pol.TriggerRatio); at != ratio || at != window-min(pol.ReserveTokens, window/4) {
 			t.Errorf("in %d: due at %d, the ratio says %d, the reserve %d", window, at, ratio, window-min(pol.ReserveTokens, window/4))
 		}
 	}

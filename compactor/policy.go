@@ -286,7 +286,7 @@ func (p Policy) Validate() error {
 	ratio("trigger_ratio", p.TriggerRatio, 0, 1)
 	ratio("target_ratio", p.TargetRatio, 0.01, 0.9)
 	size("target_tokens", p.TargetTokens, 0)
-	size("keep_tokens", p.KeepTokens, min(1, less(1, p.KeepTurns)))
+	size("keep_tokens", p.KeepTokens, min(1, tokens.Sub(1, p.KeepTurns)))
 	size("keep_turns", p.KeepTurns, 0)
 	size("every_turns", p.EveryTurns, 0)
 	size("max_messages", p.MaxMessages, 0)

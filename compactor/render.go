@@ -224,7 +224,7 @@ func (r *renderer) run(ms []turns.Message, src int) {
 			default:
 				late = true
 				t := lateText(p)
-				r.framing += less(r.real.Part(&t), r.real.Part(p))
+				r.framing += tokens.Sub(r.real.Part(&t), r.real.Part(p))
 				other = append(other, t)
 			}
 		}

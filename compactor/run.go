@@ -94,7 +94,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 			in.MaxTokens = min(in.MaxTokens, maxWritten)
 		}
 		out, err := t.Summarizer.Summarize(ctx, in)
-		usage, cost = AddUsage(usage, out.Usage), cost+out.CostMicros
+		usage, cost = turns.AddUsage(usage, out.Usage), cost+out.CostMicros
 		if err == nil {
 			if out.Tier == "" {
 				out.Tier = t.Name
@@ -121,7 +121,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 		}
 		return spent, fmt.Errorf("%w: %w", ErrFailed, errors.Join(errorsOf(tried)...))
 	}
-	r, err := Accept(plan, Output{Text: clipTokens(plan.notice(), max(plan.Policy.inApprox(plan.SummaryTokens), 100)), Tier: NoticeTier}, counter)
+	r, err := Accept(plan, Output{Text: (tokens.Approx{}).Clip(plan.notice(), max(plan.Policy.inApprox(plan.SummaryTokens), 100)), Tier: NoticeTier}, counter)
 	if err != nil {
 		return spent, nothing("a notice would not be smaller than what it stands for: %v", err)
 	}
@@ -132,7 +132,7 @@ func Run(ctx context.Context, plan *Plan, tiers []Tier, counter tokens.Counter) 
 // Input is what a summarizer of plan may see. What it may write leaves room for
 // the note on images that is added to it.
 func (plan *Plan) Input() Input {
-	room := less(plan.Policy.inApprox(plan.SummaryTokens), (tokens.Approx{}).Text(plan.imagesNote()))
+	room := tokens.Sub(plan.Policy.inApprox(plan.SummaryTokens), (tokens.Approx{}).Text(plan.imagesNote()))
 	return Input{
 		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, room), Focus: plan.Focus,
 		Template: plan.Policy.Template, Text: plan.Policy.TemplateText, Style: plan.Policy.Style(), Known: plan.Known,
@@ -209,8 +209,8 @@ func (plan *Plan) notice() string {
 		text = plan.fill(plan.Policy.Notice, "")
 	}
 	if previous := plan.Path.previousSummary(); previous != "" {
-		room := less(plan.Policy.inApprox(plan.SummaryTokens), (tokens.Approx{}).Text(text)+4)
-		if previous = clipTokens(previous, room); previous != "" {
+		room := tokens.Sub(plan.Policy.inApprox(plan.SummaryTokens), (tokens.Approx{}).Text(text)+4)
+		if previous = (tokens.Approx{}).Clip(previous, room); previous != "" {
 			return previous + "\n\n" + text
 		}
 	}
@@ -358,17 +358,4 @@ func (plan *Plan) mode() Mode {
 		return Manual
 	}
 	return plan.Policy.Mode
-}
-
-func AddUsage(a, b *turns.Usage) *turns.Usage {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	return &turns.Usage{
-		InputTokens: a.InputTokens + b.InputTokens, OutputTokens: a.OutputTokens + b.OutputTokens,
-		CacheRead: a.CacheRead + b.CacheRead, CacheCreation: a.CacheCreation + b.CacheCreation,
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // partAt is a part of a path: the index of its half, of its message there, and its own.
@@ -59,7 +60,7 @@ func (p Path) shorten(e Elide, excess uint64) map[partAt]turns.ElidedPart {
 			for _, at := range t.parts {
 				add(at, e.shortened(p.part(at), chosen[at]))
 			}
-			saved += t.size - share(t.size, e.Retain)
+			saved += t.size - tokens.Share(t.size, e.Retain)
 		}
 	}
 	return chosen
@@ -116,7 +117,7 @@ func (p Path) targets(e Elide, shown map[partAt]bool) [3][]target {
 			t := target{at: partAt{i, j, 0}}
 			for k := range m.Parts {
 				q, at := &m.Parts[k], partAt{i, j, k}
-				n, size := units(partText(q)), p.counter().Part(q)
+				n, size := tokens.UTF16Len(partText(q)), p.counter().Part(q)
 				if shown[at] {
 					n = 0
 				}
@@ -190,12 +191,12 @@ func (e Elide) shortened(p *turns.Part, have turns.ElidedPart) turns.ElidedPart 
 
 // ends is the two ends of s and the mark between them; s where that is no shorter.
 func (e Elide) ends(s string) string {
-	n := units(s)
-	head := min(share(n, e.HeadRatio), orMax(e.HeadCap))
-	tail := min(share(n, e.TailRatio), orMax(e.TailCap))
+	n := tokens.UTF16Len(s)
+	head := min(tokens.Share(n, e.HeadRatio), orMax(e.HeadCap))
+	tail := min(tokens.Share(n, e.TailRatio), orMax(e.TailCap))
 	a, b := headUnits(s, head), tailUnits(s, tail)
-	mark := strings.NewReplacer("{chars}", grouped(n), "{omitted}", grouped(n-units(a)-units(b)),
-		"{head}", grouped(units(a)), "{tail}", grouped(units(b))).Replace(e.Mark)
+	mark := strings.NewReplacer("{chars}", grouped(n), "{omitted}", grouped(n-tokens.UTF16Len(a)-tokens.UTF16Len(b)),
+		"{head}", grouped(tokens.UTF16Len(a)), "{tail}", grouped(tokens.UTF16Len(b))).Replace(e.Mark)
 	out := a + "\n" + mark + "\n" + b
 	if len(out) >= len(s) {
 		return s
@@ -242,14 +243,6 @@ func resultParts(p *turns.Part) ([]turns.Part, bool) {
 		return nil, false
 	}
 	return parts, true
-}
-
-// units is the length of s in UTF-16 units.
-func units(s string) (n uint64) {
-	for _, r := range s {
-		n += uint64(max(1, utf16.RuneLen(r)))
-	}
-	return n
 }
 
 // headUnits is the beginning of s of at most n UTF-16 units, whole characters.

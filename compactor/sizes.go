@@ -1,6 +1,9 @@
 package compactor
 
-import "nexus/turns"
+import (
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
 
 // sizes are a policy's numbers for one window, in tokens of its counter. All
 // but budget and trigger leave overhead out.
@@ -32,7 +35,7 @@ func (p Policy) Budget(limits turns.Limits) uint64 {
 	if margin == 0 {
 		margin = min(p.SafetyMargin, w/50)
 	}
-	return max(less(less(w, output), margin), w/4, 1)
+	return max(tokens.Sub(tokens.Sub(w, output), margin), w/4, 1)
 }
 
 func (p Policy) window(limits turns.Limits) uint64 {
@@ -61,29 +64,29 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 		s.window = max(s.budget, path.estimates(p, s.window))
 	}
 	aggressive, overhead := trigger.Kind == TriggerOverflow && budget == 0, path.Overhead
-	s.room = less(s.budget, overhead)
+	s.room = tokens.Sub(s.budget, overhead)
 	s.trigger = s.budget
 	if p.ReserveTokens > 0 {
 		s.trigger = min(s.trigger, s.window-min(p.ReserveTokens, s.window/4))
 	}
 	of := func(ratio float64) uint64 { // of a context, overhead included
 		if p.WholeBudget {
-			return share(s.budget, ratio)
+			return tokens.Share(s.budget, ratio)
 		}
-		return overhead + share(s.room, ratio)
+		return overhead + tokens.Share(s.room, ratio)
 	}
 	if p.TriggerRatio > 0 {
 		s.trigger = min(s.trigger, of(p.TriggerRatio))
 	}
 	if p.Mode == Background {
 		// There has to be room for the calls that are answered meanwhile.
-		s.trigger = min(s.trigger, overhead+share(s.room, backgroundRatio))
+		s.trigger = min(s.trigger, overhead+tokens.Share(s.room, backgroundRatio))
 	}
 	s.idle, s.pays = of(p.IdleRatio), of(p.Cost.FromRatio)
-	s.target = share(s.room, p.TargetRatio)
+	s.target = tokens.Share(s.room, p.TargetRatio)
 	if p.WholeBudget {
 		// Overhead may be most of the budget; then a tenth of what it leaves.
-		s.target = min(s.room, max(less(share(s.budget, p.TargetRatio), overhead), s.room/10))
+		s.target = min(s.room, max(tokens.Sub(tokens.Share(s.budget, p.TargetRatio), overhead), s.room/10))
 	}
 	if p.TargetTokens > 0 {
 		s.target = min(s.target, p.TargetTokens)
@@ -93,18 +96,18 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 	}
 	// What is left must not be due again at once, whatever overhead takes.
 	if s.trigger <= overhead { // a reserve, or a share of the whole, that overhead fills
-		s.trigger = overhead + share(s.room, 0.75)
+		s.trigger = overhead + tokens.Share(s.room, 0.75)
 	}
 	least := s.room / 20
 	if p.Measure == Calibrated {
 		least = s.room / 2 // a ratio may be wrong, and overhead much of what it leaves
 	}
 	s.trigger = max(s.trigger, overhead+max(least, 1))
-	if least := less(s.trigger, overhead); s.target >= least {
+	if least := tokens.Sub(s.trigger, overhead); s.target >= least {
 		s.target = least - least/5
 	}
-	s.flush = less(s.trigger, min(p.Flush.Threshold, s.window/16))
-	s.summary = share(s.room, p.SummaryMaxRatio)
+	s.flush = tokens.Sub(s.trigger, min(p.Flush.Threshold, s.window/16))
+	s.summary = tokens.Share(s.room, p.SummaryMaxRatio)
 	if p.SummaryMaxTokens > 0 {
 		s.summary = min(s.summary, p.SummaryMaxTokens)
 	}
@@ -119,10 +122,3 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 // backgroundRatio is the share of what overhead leaves of the budget over which a
 // context is due in the background, whatever the policy's own trigger.
 const backgroundRatio = 0.9
-
-// share is ratio of n, rounded down. One multiplication, so that every
-// machine rounds alike.
-func share(n uint64, ratio float64) uint64 { return uint64(float64(n) * ratio) }
-
-// less is a − b, and 0 where b is larger.
-func less(a, b uint64) uint64 { return a - min(a, b) }

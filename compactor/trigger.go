@@ -182,7 +182,7 @@ func (p Path) largeOutputs(pol Policy) (at []partAt, largest uint64) {
 				if q.Type != turns.ToolCallResponse || shown[here] {
 					continue
 				}
-				if n := units(resultText(q)); n > pol.LargeOutputChars {
+				if n := tokens.UTF16Len(resultText(q)); n > pol.LargeOutputChars {
 					at, largest = append(at, here), max(largest, n)
 				}
 			}

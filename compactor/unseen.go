@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // What no response has seen yet, the results of the last calls above all, is not
@@ -23,7 +24,7 @@ func (plan *Plan) fitUnseen(s sizes) {
 	for from > 0 && p.Halves[from-1].Half == turns.MessagesHalf {
 		from--
 	}
-	size, room := p.shownFrom(from), less(s.target, s.summary)
+	size, room := p.shownFrom(from), tokens.Sub(s.target, s.summary)
 	if size <= room || size+s.summary <= s.room && plan.Trigger.Kind != TriggerOverflow {
 		return
 	}
@@ -56,7 +57,7 @@ func (plan *Plan) fitUnseen(s sizes) {
 			if was, ok := chosen[of.at]; ok {
 				left += saving(p.counter(), &p.Halves[of.at.half], e, &was)
 			}
-			chosen[of.at], left = q, less(left, n)
+			chosen[of.at], left = q, tokens.Sub(left, n)
 		}
 	}
 	oldest := slices.Clone(parts)

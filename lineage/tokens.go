@@ -27,23 +27,3 @@ func TokensFrom(r Reader, n Node, cut Cut) (uint64, error) {
 	}
 	return n.Sum - at.Sum + kept, nil
 }
-
-// TokensBetween is the tokens of the normal halves on the root path of n with
-// a position in [lo, hi); 0 where hi <= lo. It costs what two of [At] cost.
-func TokensBetween(r Reader, n Node, lo, hi Cut) (uint64, error) {
-	if hi <= lo {
-		return 0, nil
-	}
-	from, err := TokensFrom(r, n, lo)
-	if err != nil {
-		return 0, err
-	}
-	rest, err := TokensFrom(r, n, hi)
-	if err != nil {
-		return 0, err
-	}
-	if rest > from {
-		return 0, corrupt("the path to %s holds %d tokens from %d on, but %d from %d on", n.Ref, from, lo, rest, hi)
-	}
-	return from - rest, nil
-}

@@ -1,6 +1,9 @@
 package turns
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Role says who a message speaks for, in the words of the OpenTelemetry GenAI
 // message schema.
@@ -86,6 +89,29 @@ type Usage struct {
 	CacheRead     uint64 `cbor:"3,keyasint,omitempty" json:"cache_read_input_tokens,omitempty"`
 	CacheCreation uint64 `cbor:"4,keyasint,omitempty" json:"cache_creation_input_tokens,omitempty"`
 }
+
+// Plus returns u and v added up. A sum that does not fit is the largest number.
+func (u Usage) Plus(v Usage) Usage {
+	return Usage{
+		InputTokens: addTokens(u.InputTokens, v.InputTokens), OutputTokens: addTokens(u.OutputTokens, v.OutputTokens),
+		CacheRead: addTokens(u.CacheRead, v.CacheRead), CacheCreation: addTokens(u.CacheCreation, v.CacheCreation),
+	}
+}
+
+// AddUsage returns a and b added up; nil stands for a usage that nobody reported.
+func AddUsage(a, b *Usage) *Usage {
+	if a == nil {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	sum := a.Plus(*b)
+	return &sum
+}
+
+// addTokens returns a + b, and the largest number where that does not fit.
+func addTokens(a, b uint64) uint64 { return a + min(b, math.MaxUint64-a) }
 
 // Calls appends to dst the ids of the tool calls in m, in order.
 func (m *Message) Calls(dst []string) []string {

@@ -19,12 +19,13 @@ import (
 	"nexus/compactor/extractive"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // comparison is policies side by side on some histories.
 type comparison struct {
 	window   uint64
-	prices   compare.Prices
+	prices   tokens.Price
 	policies []compactor.Policy
 	sums     []compare.Sum // of each policy
 	each     []compared    // every history by itself
@@ -82,7 +83,7 @@ func compareCmd(e *env) *cobra.Command {
 }
 
 func newComparison(names []string, window uint64) (*comparison, error) {
-	x := &comparison{window: window, prices: compare.DefaultPrices}
+	x := &comparison{window: window, prices: compare.DefaultPrice}
 	for _, n := range splitPolicies(strings.Join(names, ",")) {
 		p, err := policyOf(n)
 		if err != nil {

@@ -129,7 +129,7 @@ func checkBalanced(t *testing.T, x *comparison) {
 		e := x.sums[i].Survival.Earlier
 		return float64(e.InContext()) / float64(e.All)
 	}
-	cost := func(i int) uint64 { return x.prices.Cost(x.sums[i].Usage) }
+	cost := func(i int) uint64 { return x.sums[i].Usage.Cost(x.prices) }
 	for i, p := range x.policies {
 		if i == at || strings.HasPrefix(p.Name, "balanced") {
 			continue

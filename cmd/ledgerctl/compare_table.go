@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nexus/compactor/compare"
+	"nexus/turns/tokens"
 )
 
 // claim says what a comparison is of.
@@ -17,13 +18,13 @@ func (x *comparison) costRows() (head []string, rows [][]string) {
 	head = []string{"policy", "calls", "compactions", "elisions", "overflows", "mean", "max", "prompt", "again", "summarized", "cost", "relative"}
 	least := uint64(0)
 	for i := range x.sums {
-		if c := x.prices.Cost(x.sums[i].Usage); i == 0 || c < least {
+		if c := x.sums[i].Usage.Cost(x.prices); i == 0 || c < least {
 			least = c
 		}
 	}
 	for i := range x.sums {
 		s := &x.sums[i]
-		cost := x.prices.Cost(s.Usage)
+		cost := s.Usage.Cost(x.prices)
 		rows = append(rows, []string{
 			x.policies[i].Name, grouped(uint64(s.Calls)), grouped(uint64(s.Compactions)), grouped(uint64(s.Elisions)), grouped(uint64(s.Overflows)),
 			grouped(s.MeanTokens()), grouped(s.MaxTokens), grouped(s.Usage.Prompt()), grouped(s.Rewritten), grouped(s.Summarized),
@@ -94,7 +95,7 @@ func (x *comparison) what() string {
 	}
 	p := x.prices
 	return fmt.Sprintf("%s with %s, a window of %s tokens, $%.2f / %.2f / %.2f a million tokens read from the cache / written to it / answered",
-		plural(n, "transcript"), plural(calls, "call"), grouped(x.window), float64(p.Read)/1e6, float64(p.Write)/1e6, float64(p.Output)/1e6)
+		plural(n, "transcript"), plural(calls, "call"), grouped(x.window), float64(p.CacheRead)/1e6, float64(p.CacheWrite)/1e6, float64(p.Output)/1e6)
 }
 
 func (x *comparison) table(e *env) string {
@@ -146,7 +147,7 @@ func (x *comparison) markdown() string {
 // comparedJSON is a comparison as JSON; costs in micro-dollars.
 type comparedJSON struct {
 	Window      uint64           `json:"window"`
-	Prices      compare.Prices   `json:"prices"`
+	Prices      tokens.Price     `json:"prices"`
 	Policies    []sumJSON        `json:"policies"`
 	Transcripts []transcriptJSON `json:"transcripts"`
 }
@@ -192,7 +193,7 @@ func (x *comparison) sumsJSON(sums []compare.Sum) (out []sumJSON) {
 		j := sumJSON{
 			Policy: p.Name, Version: p.Version, Mode: string(p.Mode), Calls: s.Calls, Compactions: s.Compactions, Elisions: s.Elisions, Overflows: s.Overflows,
 			Mean: s.MeanTokens(), Max: s.MaxTokens, Prompt: s.Usage.Prompt(), Rewritten: s.Rewritten, Usage: s.Usage, Summarized: s.Summarized,
-			Cost: x.prices.Cost(s.Usage), Uncached: x.prices.Uncached(s.Usage),
+			Cost: s.Usage.Cost(x.prices), Uncached: s.Usage.Uncached(x.prices),
 			Hidden: map[string]compare.Share{"total": s.Survival.Total()}, Earlier: s.Survival.Earlier,
 		}
 		for _, k := range compare.Kinds() {

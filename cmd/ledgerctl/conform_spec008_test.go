@@ -67,11 +67,11 @@ func TestS8_28CostTable(t *testing.T) {
 	}
 	input, output := m.input/m.calls, m.output/m.calls
 	cost := float64(input*model.Price.Input+output*model.Price.Output) / 1e12
-	prices := compare.DefaultPrices
+	prices := compare.DefaultPrice
 	t.Logf("a summary: %d tokens in, %d out, $%.3f by %s; one in %d calls", input, output, cost, model.Name, uint64(always.Calls)/m.calls)
 	for name, s := range map[string]compare.Sum{"always": always, "cache_cold": never} {
 		t.Logf("prune_when %s: %d calls, %d tokens sent, $%.2f without a cache, $%.2f with one", name, s.Calls, s.Usage.Prompt(),
-			float64(prices.Uncached(s.Usage))/1e6, float64(prices.Cost(s.Usage))/1e6)
+			float64(s.Usage.Uncached(prices))/1e6, float64(s.Usage.Cost(prices))/1e6)
 	}
 	if output > 1100 { // 1,000 by the policy's counter
 		t.Errorf("a summary of %d tokens, the seed says 500 to 1,000", output)
@@ -79,10 +79,10 @@ func TestS8_28CostTable(t *testing.T) {
 	if input < 50_000 {
 		t.Errorf("a summary is made of %d tokens: the page says that the seed's 5,000 to 10,000 are too few", input)
 	}
-	if always.Usage.Prompt() >= never.Usage.Prompt() || prices.Uncached(always.Usage) >= prices.Uncached(never.Usage) {
+	if always.Usage.Prompt() >= never.Usage.Prompt() || always.Usage.Uncached(prices) >= never.Usage.Uncached(prices) {
 		t.Error("pruning does not shrink what is sent")
 	}
-	if prices.Cost(always.Usage) <= prices.Cost(never.Usage) {
+	if always.Usage.Cost(prices) <= never.Usage.Cost(prices) {
 		t.Error("pruning at every call is cheaper with a prompt cache: the page says the contrary")
 	}
 }

@@ -47,7 +47,8 @@ func summarizer(cfg daemon.Config, r daemon.SummarizerRow) (of []*llm.Summarizer
 		if budget := row.InputBudget(); window == 0 && known && budget < 128_000 {
 			window = budget
 		}
-		price := llm.Price{Input: row.Price.Input, Output: row.Price.Output, CacheRead: row.Price.CacheRead}
+		price := row.Price
+		price.CacheWrite = 0 // a summarizer asks for no cache: what a provider writes to one is billed as input
 		var s *llm.Summarizer
 		if len(of) > 0 {
 			s, err = of[0].For(name, window, price)

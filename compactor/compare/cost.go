@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // Usage is tokens as a provider with a prefix cache bills them. Of a call, the
@@ -24,25 +25,17 @@ func (u Usage) add(v Usage) Usage {
 	return Usage{Read: u.Read + v.Read, Write: u.Write + v.Write, Output: u.Output + v.Output}
 }
 
-// Prices are in micro-dollars for a million tokens.
-type Prices struct {
-	Input  uint64 `json:"input"` // of a prompt token where there is no cache
-	Read   uint64 `json:"cache_read"`
-	Write  uint64 `json:"cache_write"`
-	Output uint64 `json:"output"`
-}
-
-// DefaultPrices are 3.00 dollars for a million tokens of input, 0.30 from the
+// DefaultPrice is 3.00 dollars for a million tokens of input, 0.30 from the
 // cache, 3.75 into it, 15.00 of output, as Anthropic lists its Sonnet models.
-var DefaultPrices = Prices{Input: 3_000_000, Read: 300_000, Write: 3_750_000, Output: 15_000_000}
+var DefaultPrice = tokens.Price{Input: 3_000_000, CacheRead: 300_000, CacheWrite: 3_750_000, Output: 15_000_000}
 
 // Cost is what u costs with the cache, in micro-dollars, rounded down.
-func (p Prices) Cost(u Usage) uint64 {
-	return (u.Read*p.Read + u.Write*p.Write + u.Output*p.Output) / 1_000_000
+func (u Usage) Cost(p tokens.Price) uint64 {
+	return (u.Read*p.CacheRead + u.Write*p.CacheWrite + u.Output*p.Output) / 1_000_000
 }
 
 // Uncached is what u would cost without a cache, in micro-dollars, rounded down.
-func (p Prices) Uncached(u Usage) uint64 {
+func (u Usage) Uncached(p tokens.Price) uint64 {
 	return (u.Prompt()*p.Input + u.Output*p.Output) / 1_000_000
 }
 

@@ -27,7 +27,7 @@ func under(t *testing.T, tr *Transcript, set string, window uint64) (s Sum) {
 	}
 	s.Add(mustReplay(t, tr, pol, extracts(window)))
 	t.Logf("%s: %d compactions, %d overflows, a context has %d tokens in the mean and %d at most, $%.2f",
-		set, s.Compactions, s.Overflows, s.MeanTokens(), s.MaxTokens, float64(DefaultPrices.Cost(s.Usage))/1e6)
+		set, s.Compactions, s.Overflows, s.MeanTokens(), s.MaxTokens, float64(s.Usage.Cost(DefaultPrice))/1e6)
 	return s
 }
 
@@ -42,9 +42,9 @@ func TestPatienceOneIsTheCheapest(t *testing.T) {
 	}
 	one := with(1)
 	checkRewrites(t, one.Rewrites)
-	best := DefaultPrices.Cost(one.Usage)
+	best := one.Usage.Cost(DefaultPrice)
 	for _, patience := range []float64{0.01, 0.2, 5, 25, 0} {
-		if got := DefaultPrices.Cost(with(patience).Usage); got <= best {
+		if got := with(patience).Usage.Cost(DefaultPrice); got <= best {
 			t.Errorf("a patience of %v costs %d micro-dollars, that of 1 %d", patience, got, best)
 		}
 	}
@@ -58,8 +58,8 @@ func checkRewrites(t *testing.T, ws []Rewrite) {
 		t.Fatalf("%d rewrites", len(ws))
 	}
 	for i, w := range ws[:len(ws)-1] {
-		if w.Calls == 0 || float64(w.Calls) < w.Payback(DefaultPrices) {
-			t.Errorf("rewrite %d: %+v is paid back after %.1f calls", i, w, w.Payback(DefaultPrices))
+		if w.Calls == 0 || float64(w.Calls) < w.Payback(DefaultPrice) {
+			t.Errorf("rewrite %d: %+v is paid back after %.1f calls", i, w, w.Payback(DefaultPrice))
 		}
 		if w.Rewritten > w.Expected.Rewrite*5/4 || w.Saved < w.Expected.Saves*3/4 {
 			t.Errorf("rewrite %d: %+v is not what was expected", i, w)

@@ -51,8 +51,8 @@ type Rewrite struct {
 }
 
 // Payback is after how many calls the rewrite was paid, by p.
-func (w *Rewrite) Payback(p Prices) float64 {
-	return float64(w.Rewritten) * float64(p.Write) / (float64(max(w.Saved, 1)) * float64(p.Read))
+func (w *Rewrite) Payback(p tokens.Price) float64 {
+	return float64(w.Rewritten) * float64(p.CacheWrite) / (float64(max(w.Saved, 1)) * float64(p.CacheRead))
 }
 
 // Replay makes each model call of t under pol. A context that is due is

@@ -90,11 +90,11 @@ func TestCostOfAGrowingContext(t *testing.T) {
 		t.Errorf("usage %+v, want %+v", got, want)
 	}
 	// 256 × 0.30 + 184 × 3.75 + 42 × 15.00 = 76.8 + 690 + 630
-	if got := DefaultPrices.Cost(s.Usage); got != 1396 {
+	if got := s.Usage.Cost(DefaultPrice); got != 1396 {
 		t.Errorf("%d micro-dollars, want 1396", got)
 	}
 	// (256 + 184) × 3.00 + 630
-	if got := DefaultPrices.Uncached(s.Usage); got != 1950 {
+	if got := s.Usage.Uncached(DefaultPrice); got != 1950 {
 		t.Errorf("%d micro-dollars without a cache, want 1950", got)
 	}
 	if got, want := s.MeanTokens(), uint64((114+142+184)/3); got != want || s.MaxTokens != 184 || s.Calls != 3 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"nexus/turns/tokens"
 )
 
 // The names of the sections, in their order.
@@ -54,9 +56,9 @@ func (s *Summarizer) draft(h *history, focus string, most uint64) draft {
 	d[remaining] = h.remaining(share(remainingShare), cost)
 	d[progress] = h.progress(share(progressShare), cost)
 	d[decisions] = items(choose(h.says, h.now, share(decisionsShare), cost))
-	left = less(left, s.counter.Text(d.String())+4)
+	left = tokens.Sub(left, s.counter.Text(d.String())+4)
 	d[data] = h.facts.data(d.String(), left, s.counter.Text)
-	if left = less(most, s.counter.Text(d.String())+4); left > most/20 {
+	if left = tokens.Sub(most, s.counter.Text(d.String())+4); left > most/20 {
 		d[decisions] = items(choose(h.says, h.now, share(decisionsShare)+left, cost))
 	}
 	return d
@@ -201,5 +203,3 @@ func (h *history) remaining(share uint64, cost func(string) uint64) (out []strin
 	}
 	return out
 }
-
-func less(a, b uint64) uint64 { return a - min(a, b) }

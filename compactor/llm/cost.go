@@ -3,48 +3,9 @@ package llm
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"sync"
 	"time"
-
-	"nexus/turns"
 )
-
-// Price is what a model costs, in millionths of a dollar per million tokens:
-// 3_000_000 is three dollars a million.
-type Price struct {
-	Input     uint64
-	Output    uint64
-	CacheRead uint64 // of input tokens that came from the provider's cache; 0: as Input
-}
-
-// Of is what u costs, in millionths of a dollar, rounded up. Tokens written to
-// the provider's cache count as input.
-func (p Price) Of(u turns.Usage) uint64 {
-	cached := min(u.CacheRead, u.InputTokens)
-	read := p.CacheRead
-	if read == 0 {
-		read = p.Input
-	}
-	var hi, lo uint64
-	for _, f := range [...][2]uint64{{u.InputTokens - cached, p.Input}, {cached, read}, {u.OutputTokens, p.Output}} {
-		h, l := bits.Mul64(f[0], f[1])
-		var carry uint64
-		lo, carry = bits.Add64(lo, l, 0)
-		if hi, carry = bits.Add64(hi, h, carry); carry > 0 {
-			return math.MaxUint64
-		}
-	}
-	const million = 1_000_000
-	if hi >= million {
-		return math.MaxUint64
-	}
-	q, r := bits.Div64(hi, lo, million)
-	if r > 0 && q < math.MaxUint64 {
-		q++
-	}
-	return q
-}
 
 // meter counts what the requests of one UTC day cost. Safe for concurrent use.
 type meter struct {

@@ -42,7 +42,7 @@ type Config struct {
 	// the zero Style.
 	Style compactor.Style
 	// Price is what the model costs. Default: nothing.
-	Price Price
+	Price tokens.Price
 	// SpendLimit is how many millionths of a dollar the requests of one UTC day
 	// may cost. It is counted in memory: a new process begins at nothing. A request
 	// that was begun under the limit is finished. Default 0: no limit. Needs a
@@ -107,7 +107,7 @@ type Summarizer struct {
 	timeout time.Duration
 	counter tokens.Counter
 	style   compactor.Style
-	price   Price
+	price   tokens.Price
 	spend   *meter
 	partial bool
 	now     func() time.Time
@@ -140,7 +140,7 @@ func New(c Config) (*Summarizer, error) {
 	if err := c.Style.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: style: %w", ErrConfig, err)
 	}
-	if c.SpendLimit > 0 && c.Price == (Price{}) {
+	if c.SpendLimit > 0 && c.Price == (tokens.Price{}) {
 		return nil, fmt.Errorf("%w: a spend limit without a price would never hold", ErrConfig)
 	}
 	c.defaults()
@@ -171,7 +171,7 @@ func (c Config) open(spend *meter) (*Summarizer, error) {
 // For is a summarizer like s, at the same place under the same key, of another
 // model with its own window, 0 for the default, and price. They share the spend
 // limit. Errors: [ErrConfig].
-func (s *Summarizer) For(model string, window uint64, price Price) (*Summarizer, error) {
+func (s *Summarizer) For(model string, window uint64, price tokens.Price) (*Summarizer, error) {
 	if model == "" {
 		return nil, fmt.Errorf("%w: no model is named", ErrConfig)
 	}
@@ -436,10 +436,7 @@ func (j *job) onRecord() []string {
 // charge counts what an answer took. One without usage costs what the counter
 // estimates.
 func (j *job) charge(a answer, system, content string) {
-	j.usage.InputTokens += a.usage.InputTokens
-	j.usage.OutputTokens += a.usage.OutputTokens
-	j.usage.CacheRead += a.usage.CacheRead
-	j.usage.CacheCreation += a.usage.CacheCreation
+	j.usage = j.usage.Plus(a.usage)
 	u := a.usage
 	if u == (turns.Usage{}) {
 		u = turns.Usage{InputTokens: j.counter.Text(system) + j.counter.Text(content), OutputTokens: j.counter.Text(a.text)}

@@ -15,6 +15,7 @@ import (
 
 	"nexus/compactor"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // clock is a time that passes only while something waits for it.
@@ -129,32 +130,11 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func TestPrice(t *testing.T) {
-	haiku := Price{Input: 1_000_000, Output: 5_000_000, CacheRead: 100_000} // dollars 1, 5 and 0.1 a million
-	for _, tc := range []struct {
-		p    Price
-		u    turns.Usage
-		want uint64
-	}{
-		{haiku, turns.Usage{}, 0},
-		{haiku, turns.Usage{InputTokens: 7500, OutputTokens: 750}, 11_250},
-		{haiku, turns.Usage{InputTokens: 7500, OutputTokens: 750, CacheRead: 7000}, 500 + 700 + 3750},
-		{haiku, turns.Usage{InputTokens: 10, CacheRead: 20}, 1},
-		{Price{Input: 1}, turns.Usage{InputTokens: 1}, 1}, // rounded up
-		{Price{Input: 4_000_000}, turns.Usage{InputTokens: 10, CacheRead: 10}, 40},
-		{Price{Input: math.MaxUint64, Output: math.MaxUint64}, turns.Usage{InputTokens: math.MaxUint64, OutputTokens: math.MaxUint64}, math.MaxUint64},
-	} {
-		if got := tc.p.Of(tc.u); got != tc.want {
-			t.Errorf("%+v of %+v: %d, want %d", tc.u, tc.p, got, tc.want)
-		}
-	}
-}
-
 // Over the day's limit nothing is asked; the next day begins at nothing. The
 // partial tier spends from the same limit.
 func TestSpendLimit(t *testing.T) {
 	c := newClock()
-	price := Price{Input: 1_000_000, Output: 1_000_000}
+	price := tokens.Price{Input: 1_000_000, Output: 1_000_000}
 	s, asked := scripted(t, Config{Price: price, SpendLimit: 20, Now: c.Now}, blocks) // 11 micro-dollars a request
 	in := input(1, 100)
 	in.Template = "gsv"
@@ -195,15 +175,15 @@ func TestOtherModelsOfOnePlace(t *testing.T) {
 		says(200, `{"type":"message","role":"assistant","content":[{"type":"text","text":"short"}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":0}}`)(w, r)
 	}))
 	defer server.Close()
-	large, err := New(Config{Name: "side", Provider: "anthropic", BaseURL: server.URL, Key: "k", Model: "large", Price: Price{Input: 3_000_000}, SpendLimit: 40})
+	large, err := New(Config{Name: "side", Provider: "anthropic", BaseURL: server.URL, Key: "k", Model: "large", Price: tokens.Price{Input: 3_000_000}, SpendLimit: 40})
 	if err != nil {
 		t.Fatal(err)
 	}
-	small, err := large.For("small", 9000, Price{Input: 1_000_000})
+	small, err := large.For("small", 9000, tokens.Price{Input: 1_000_000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := large.For("", 0, Price{}); !errors.Is(err, ErrConfig) || small.Model() != "small" || large.Model() != "large" {
+	if _, err := large.For("", 0, tokens.Price{}); !errors.Is(err, ErrConfig) || small.Model() != "small" || large.Model() != "large" {
 		t.Errorf("without a name: %v; models %s, %s", err, small.Model(), large.Model())
 	}
 	type made struct {
@@ -233,7 +213,7 @@ func TestOtherModelsOfOnePlace(t *testing.T) {
 
 // The limit holds within one summary too, and what was spent by then is told.
 func TestSpendLimitWithinASummary(t *testing.T) {
-	s, asked := scripted(t, Config{Price: Price{Input: 1_000_000}, SpendLimit: 20, Window: 4000}, plain)
+	s, asked := scripted(t, Config{Price: tokens.Price{Input: 1_000_000}, SpendLimit: 20, Window: 4000}, plain)
 	out, err := s.Summarize(t.Context(), input(30, 900))
 	if !errors.Is(err, ErrSpend) || len(*asked) != 2 || out.CostMicros != 20 || out.Usage.InputTokens != 20 || out.Text != "" {
 		t.Errorf("%+v, %v after %d requests", out, err, len(*asked))
@@ -242,7 +222,7 @@ func TestSpendLimitWithinASummary(t *testing.T) {
 
 // An answer without usage costs what the counter estimates, and reports none.
 func TestCostWithoutUsage(t *testing.T) {
-	s, asked := scripted(t, Config{Price: Price{Input: 1_000_000}}, func(int, request) (answer, error) { return answer{text: "short"}, nil })
+	s, asked := scripted(t, Config{Price: tokens.Price{Input: 1_000_000}}, func(int, request) (answer, error) { return answer{text: "short"}, nil })
 	out, err := s.Summarize(t.Context(), input(1, 100))
 	r := (*asked)[0]
 	if want := s.counter.Text(r.system) + s.counter.Text(r.user); err != nil || out.Usage != nil || out.CostMicros != want {
@@ -252,7 +232,7 @@ func TestCostWithoutUsage(t *testing.T) {
 
 // An answer that is none has its price too.
 func TestCostOfNoSummary(t *testing.T) {
-	s, _ := scripted(t, Config{Price: Price{Input: 1_000_000}}, func(int, request) (answer, error) {
+	s, _ := scripted(t, Config{Price: tokens.Price{Input: 1_000_000}}, func(int, request) (answer, error) {
 		return answer{usage: turns.Usage{InputTokens: 5}}, ErrAnswer
 	})
 	if out, err := s.Summarize(t.Context(), input(1, 100)); !errors.Is(err, ErrAnswer) || out.CostMicros != 5 || out.Usage.InputTokens != 5 {

@@ -21,13 +21,6 @@ type Model struct {
 	Tokenizer string // the counter that suits it, see [Named]; "": no better one than the default
 }
 
-// Price is in micro-dollars for a million tokens: a dollar for a million
-// tokens is 1,000,000. All zero is unknown or free; a zero for the cache alone
-// says that such tokens are billed as Input.
-type Price struct {
-	Input, Output, CacheRead, CacheWrite uint64
-}
-
 // InputBudget is the most tokens that a context may have: the window less the
 // reserve, and the whole window where the output is separate. It is 0 where
 // the reserve is the larger.
@@ -35,7 +28,7 @@ func (m Model) InputBudget() uint64 {
 	if m.SeparateOutput {
 		return m.ContextWindow
 	}
-	return less(m.ContextWindow, m.OutputReserve)
+	return Sub(m.ContextWindow, m.OutputReserve)
 }
 
 // Models is a table of models by name. It is never changed once made, and so

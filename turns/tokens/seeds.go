@@ -30,9 +30,9 @@ var (
 	wolffishRate = rate{2, 3} // 1/1.5
 )
 
-// utf16Len is the length of s in UTF-16 units, which is what JavaScript calls
-// a string's length.
-func utf16Len(s string) uint64 {
+// UTF16Len returns the length of s in UTF-16 units, which is what JavaScript
+// calls a string's length.
+func UTF16Len(s string) uint64 {
 	n := utf8.RuneCountInString(s)
 	for i := range len(s) {
 		if s[i] >= 0xF0 { // leads a character that takes two units
@@ -54,7 +54,7 @@ type GSV struct{}
 func (GSV) Name() string { return "gsv-1" }
 
 // Text counts the UTF-16 units of s, without the quotes and escapes of JSON.
-func (GSV) Text(s string) uint64 { return gsvRate.up(utf16Len(s)) }
+func (GSV) Text(s string) uint64 { return gsvRate.up(UTF16Len(s)) }
 
 // Message counts the JSON of m.
 func (GSV) Message(m *turns.Message) uint64 {
@@ -79,7 +79,7 @@ func partUnits(p *turns.Part) uint64 {
 	if p.Ref != nil {
 		one.Parts[0].Ref, moved = nil, p.Ref.Size
 	}
-	return less(jsonUnits(&one), emptyMessage) + moved
+	return Sub(jsonUnits(&one), emptyMessage) + moved
 }
 
 // emptyMessage is the length of the JSON of a message of nothing.
@@ -89,22 +89,15 @@ const emptyMessage = uint64(len(`{"role":"","parts":[]}`))
 // no JSON, which none has that was validated, counts its texts.
 func jsonUnits(m *turns.Message) uint64 {
 	if b, err := turns.EncodeJSON(m); err == nil {
-		return utf16Len(string(b))
+		return UTF16Len(string(b))
 	}
-	n := emptyMessage + utf16Len(m.Name) + utf16Len(m.FinishReason)
+	n := emptyMessage + UTF16Len(m.Name) + UTF16Len(m.FinishReason)
 	for i := range m.Parts {
 		p := &m.Parts[i]
-		n += utf16Len(p.Content) + utf16Len(p.ID) + utf16Len(p.Name) +
+		n += UTF16Len(p.Content) + UTF16Len(p.ID) + UTF16Len(p.Name) +
 			uint64(len(p.Arguments)+len(p.Response)+len(p.Data)+len(p.Ext))
 	}
 	return n
-}
-
-func less(a, b uint64) uint64 {
-	if a < b {
-		return 0
-	}
-	return a - b
 }
 
 // Spec008 counts a quarter of a token for each code point of the whole
@@ -138,16 +131,16 @@ type Wolffish struct{}
 func (Wolffish) Name() string { return "wolffish-1" }
 
 // Text counts the UTF-16 units of s.
-func (Wolffish) Text(s string) uint64 { return wolffishRate.up(utf16Len(s)) }
+func (Wolffish) Text(s string) uint64 { return wolffishRate.up(UTF16Len(s)) }
 
 // Message counts the payload of m.
 func (Wolffish) Message(m *turns.Message) uint64 {
-	return wolffishRate.up(messagePayload(m, wolffishRate, utf16Len))
+	return wolffishRate.up(messagePayload(m, wolffishRate, UTF16Len))
 }
 
 // Part counts the payload of p.
 func (Wolffish) Part(p *turns.Part) uint64 {
-	return wolffishRate.down(payload(p, wolffishRate, utf16Len))
+	return wolffishRate.down(payload(p, wolffishRate, UTF16Len))
 }
 
 func messagePayload(m *turns.Message, r rate, length func(string) uint64) (units uint64) {

@@ -3,6 +3,7 @@
 package tokens
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"nexus/turns"
@@ -55,6 +56,31 @@ func (Approx) Text(s string) uint64 {
 		i += n
 	}
 	return uint64((ascii*10 + other*30 + 36) / 37) // 30/37 = 0.81
+}
+
+// Clip returns s, or the beginning of s of about n tokens: it ends with a whole
+// rune and the mark " [cut]". It returns "" where not even one rune has room.
+func (a Approx) Clip(s string, n uint64) string {
+	if a.Text(s) <= n {
+		return s
+	}
+	const mark = " [cut]"
+	used := a.Text(mark) + 1
+	weight := uint64(0) // in units of 1/37 token, as Text counts
+	for i, r := range s {
+		if r < utf8.RuneSelf {
+			weight += 10
+		} else {
+			weight += 30
+		}
+		if weight/37+used > n {
+			if i == 0 {
+				return ""
+			}
+			return strings.TrimSpace(s[:i]) + mark
+		}
+	}
+	return s
 }
 
 // blobTokens is what an image or another blob is taken for: providers bill

@@ -171,7 +171,7 @@ type lostSummary struct {
 }
 
 func (l *lostSummary) add(res compactor.Result) {
-	l.usage, l.cost = compactor.AddUsage(l.usage, res.Usage), l.cost+res.Body.CostMicros
+	l.usage, l.cost = turns.AddUsage(l.usage, res.Usage), l.cost+res.Body.CostMicros
 }
 
 // details is what a notification tells of it; nil where nothing was used.

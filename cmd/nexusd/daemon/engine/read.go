@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"nexus/compactor"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -101,7 +100,7 @@ scan:
 			if out.Calls++; out.Calls == 1 {
 				out.First = *ev.Usage
 			}
-			out.Total = *compactor.AddUsage(&out.Total, ev.Usage)
+			out.Total = *turns.AddUsage(&out.Total, ev.Usage)
 		}
 	}
 	if out.Calls == 0 {

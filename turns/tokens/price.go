@@ -1,0 +1,53 @@
+package tokens
+
+import (
+	"math"
+	"math/bits"
+
+	"nexus/turns"
+)
+
+// Price is in micro-dollars for a million tokens: 3,000,000 is three dollars a
+// million. The zero Price is unknown or free. A zero for the cache alone says
+// that the provider bills such tokens as input.
+type Price struct {
+	Input      uint64 `json:"input"`
+	Output     uint64 `json:"output"`
+	CacheRead  uint64 `json:"cache_read"`
+	CacheWrite uint64 `json:"cache_write"`
+}
+
+// Of returns what u costs in micro-dollars, rounded up. Usage counts the tokens
+// read from and written to the cache among the input tokens.
+func (p Price) Of(u turns.Usage) uint64 {
+	read := min(u.CacheRead, u.InputTokens)
+	written := min(u.CacheCreation, u.InputTokens-read)
+	var hi, lo uint64
+	for _, f := range [...][2]uint64{
+		{u.InputTokens - read - written, p.Input}, {read, p.orInput(p.CacheRead)}, {written, p.orInput(p.CacheWrite)}, {u.OutputTokens, p.Output},
+	} {
+		h, l := bits.Mul64(f[0], f[1])
+		var carry uint64
+		lo, carry = bits.Add64(lo, l, 0)
+		if hi, carry = bits.Add64(hi, h, carry); carry > 0 {
+			return math.MaxUint64
+		}
+	}
+	const million = 1_000_000
+	if hi >= million {
+		return math.MaxUint64
+	}
+	q, r := bits.Div64(hi, lo, million)
+	if r > 0 && q < math.MaxUint64 {
+		q++
+	}
+	return q
+}
+
+// orInput returns price, and the price of input for 0.
+func (p Price) orInput(price uint64) uint64 {
+	if price == 0 {
+		return p.Input
+	}
+	return price
+}
