@@ -46,7 +46,7 @@ func TestCostDue(t *testing.T) {
 	// patience times; what is saved is a tenth at least, and pays for it within as many
 	// calls as there were.
 	left := func(p Policy) float64 {
-		s := p.sizesFor(grows(1, growth), turns.Trigger{}, 0)
+		s := grows(1, growth).sizes(p, turns.Trigger{}, 0)
 		return float64(s.summary + s.keep)
 	}
 	want := func(p Policy, read, write float64) int {
@@ -87,13 +87,13 @@ func TestCostDue(t *testing.T) {
 		t.Errorf("from 70 %% of the budget on: due after %d calls, else %d", got, base)
 	}
 	pol.Cost = Cost{}
-	if got, s := firstDue(pol, growth, none), pol.sizesFor(grows(1, growth), turns.Trigger{}, 0); uint64(got) != (s.trigger-1000)/growth+1 {
+	if got, s := firstDue(pol, growth, none), grows(1, growth).sizes(pol, turns.Trigger{}, 0); uint64(got) != (s.trigger-1000)/growth+1 {
 		t.Errorf("without: due after %d calls, over %d tokens", got, s.trigger)
 	}
 	// A session that has just begun, with a large message, is not taken to go on.
 	pol.Cost.Patience = 0.001
 	p := grows(1, 60_000)
-	if f := p.covering(pol, 61_000, pol.sizesFor(p, turns.Trigger{}, 0)); f.Pays || f.Payback <= 1 {
+	if f := p.covering(pol, 61_000, p.sizes(pol, turns.Trigger{}, 0)); f.Pays || f.Payback <= 1 {
 		t.Errorf("after one call: %+v", f)
 	}
 }
@@ -292,12 +292,12 @@ func TestCostCountsWhatItCanTakeAway(t *testing.T) {
 	pol = balancedV4()
 	pol.Cost.Patience, pol.KeepTurns = 0.001, 40
 	p := grows(41, 1000)
-	if f := p.covering(pol, p.Overhead+p.tokens(), pol.sizesFor(p, turns.Trigger{}, 0)); f.Saves > 0 && f.Pays && f.Saves < 3000 {
+	if f := p.covering(pol, p.Overhead+p.tokens(), p.sizes(pol, turns.Trigger{}, 0)); f.Saves > 0 && f.Pays && f.Saves < 3000 {
 		t.Errorf("with 40 turns kept of 41: %+v", f)
 	}
 	pol.KeepTurns, pol.MinReclaimRatio = 0, 0.8
 	p = grows(100, 1000)
-	if f := p.covering(pol, p.Overhead+p.tokens(), pol.sizesFor(p, turns.Trigger{}, 0)); f.Pays {
+	if f := p.covering(pol, p.Overhead+p.tokens(), p.sizes(pol, turns.Trigger{}, 0)); f.Pays {
 		t.Errorf("less than the least progress pays: %+v", f)
 	}
 }

@@ -5,20 +5,21 @@ import (
 	"fmt"
 )
 
-// The decisions of this package, for errors.Is.
-var (
-	// ErrNothing: nothing can be compacted, or it would not be worth it. The
-	// text says why.
-	ErrNothing = errors.New("nothing to compact")
-	// ErrOverhead: system part and tools alone fill the budget. See [BudgetError].
-	ErrOverhead = errors.New("overhead over budget")
-	// ErrStale: a plan does not hold on the path as it is now; plan again.
-	ErrStale = errors.New("plan is stale")
-	// ErrFailed: no summarizer made a summary, and the policy wants nothing less.
-	ErrFailed = errors.New("no summary was made")
-	// ErrRefused: a summary fails a check of shape or size.
-	ErrRefused = errors.New("summary refused")
-)
+// ErrNothing: nothing can be compacted, or it would not be worth it. The text
+// says why.
+var ErrNothing = errors.New("nothing to compact")
+
+// ErrOverhead: system part and tools alone fill the budget. See [BudgetError].
+var ErrOverhead = errors.New("overhead over budget")
+
+// ErrStale: a plan does not hold on the path as it is now; plan again.
+var ErrStale = errors.New("plan is stale")
+
+// ErrFailed: no summarizer made a summary, and the policy wants nothing less.
+var ErrFailed = errors.New("no summary was made")
+
+// ErrRefused: a summary fails a check of shape or size.
+var ErrRefused = errors.New("summary refused")
 
 // BudgetError is an [ErrOverhead] with its numbers, in
 // tokens.

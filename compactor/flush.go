@@ -49,7 +49,7 @@ func (f Flush) check(check checkFunc) {
 // FlushDue reports whether a context is large enough for the flush of its
 // cycle: it is before [DueAt] says that it is due by size, and from then on.
 func FlushDue(p Path, pol Policy, l Load) bool {
-	s := pol.sizesFor(p, turns.Trigger{}, 0)
+	s := p.sizes(pol, turns.Trigger{}, 0)
 	if !pol.Flush.On() || pol.Mode == Manual || s.room == 0 || l.Tokens == 0 || pol.Unlimited(p.Limits) {
 		return false
 	}

@@ -66,7 +66,7 @@ func (plan *Plan) short(text string) bool {
 // asked for fewer: they are halfway to the next compaction at most, and at least
 // half of what it was to free is free.
 func (plan *Plan) fits(after uint64) bool {
-	s := plan.Policy.sizesFor(plan.Path, plan.Trigger, plan.Budget)
+	s := plan.Path.sizes(plan.Policy, plan.Trigger, plan.Budget)
 	asked := plan.after()
 	due := tokens.Sub(s.trigger, plan.Path.Overhead)
 	return after <= (max(asked, plan.TargetTokens)+due)/2 && after <= asked+tokens.Sub(plan.TokensBefore, asked)/2

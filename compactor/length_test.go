@@ -36,7 +36,7 @@ func scriptPlan(t *testing.T, name, sentence string) *Plan {
 	each := int(600 / tokens.Approx{}.Text(sentence))
 	for i := range 200 {
 		p := w.path()
-		if n := p.tokens(); n > pol.sizesFor(p, turns.Trigger{}, 0).trigger {
+		if n := p.tokens(); n > p.sizes(pol, turns.Trigger{}, 0).trigger {
 			break
 		}
 		must(t, w.turn(user(fmt.Sprintf("%d %s", i, strings.Repeat(sentence, each))), says(fmt.Sprintf("%d %s", i, strings.Repeat(sentence, each)))))

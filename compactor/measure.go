@@ -260,18 +260,12 @@ func (p Path) Ratio(pol Policy) float64 {
 
 const ratioUnit = 1 << 20
 
-// estimates is what the policy's counter counts of what a provider is taken to
-// count as n tokens.
-func (p Path) estimates(pol Policy, n uint64) uint64 { return uint64(float64(n) / p.Ratio(pol)) }
-
-// within is what the policy's counter may count in a budget. Half of what overhead
-// leaves stays, whatever the ratio: it may be wrong, and a session that no call can
-// be made of any more would never find out.
-func (p Path) within(pol Policy, budget uint64) uint64 {
-	if budget <= p.Overhead {
-		return budget
-	}
-	return max(p.estimates(pol, budget), p.Overhead+(budget-p.Overhead+1)/2)
+// sizes are the sizes of pol on p, for a trigger; a budget other than 0 stands
+// in for the policy's.
+func (p Path) sizes(pol Policy, trigger turns.Trigger, budget uint64) sizes {
+	return pol.sizesFor(bounds{
+		limits: p.Limits, overhead: p.Overhead, ratio: p.Ratio(pol), budget: budget, overflow: trigger.Kind == TriggerOverflow,
+	})
 }
 
 // replaced is the tokens of what stands for the covered part.

@@ -89,7 +89,7 @@ const minSummary = 16
 //
 // Errors: [ErrNothing], whose text says why; [ErrOverhead] as a [BudgetError].
 func NewPlan(p Path, pol Policy, trigger turns.Trigger, opt Options) (*Plan, error) {
-	s := pol.sizesFor(p, trigger, opt.Budget)
+	s := p.sizes(pol, trigger, opt.Budget)
 	if s.room == 0 {
 		return nil, overheadError(p, s)
 	}
@@ -621,7 +621,7 @@ func (plan *Plan) Rebase(now Path) (*Plan, error) {
 	if len(out.Elided) != len(plan.Elided) {
 		return nil, stale("%d of the %d parts it shows shortened are on the path to %v", len(out.Elided), len(plan.Elided), now.Head.Ref)
 	}
-	s := out.Policy.sizesFor(now, out.Trigger, out.Budget)
+	s := now.sizes(out.Policy, out.Trigger, out.Budget)
 	if s.room == 0 {
 		return nil, overheadError(now, s)
 	}

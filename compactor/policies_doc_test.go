@@ -171,7 +171,7 @@ func TestBalancedPage(t *testing.T) {
 			continue
 		}
 		n++
-		s := pol.sizesFor(Path{Limits: turns.Limits{ContextWindow: v[0]}}, turns.Trigger{}, 0)
+		s := Path{Limits: turns.Limits{ContextWindow: v[0]}}.sizes(pol, turns.Trigger{}, 0)
 		if got := []uint64{s.window, s.budget, s.trigger, s.target, s.summary}; !slices.Equal(got, v) || s.keep != min(2_000, s.target-s.summary) {
 			t.Errorf("the page has %v, the policy %v and keeps %d", v, got, s.keep)
 		}

@@ -113,7 +113,7 @@ func TestSizes(t *testing.T) {
 			ContextWindow: rapid.Uint64Range(0, 2_000_000).Draw(t, "window"), MaxOutputTokens: size.Draw(t, "output"), SafetyMargin: size.Draw(t, "margin"),
 		}}
 		kind := rapid.SampledFrom([]string{TriggerThreshold, TriggerOverflow}).Draw(t, "kind")
-		s := p.sizesFor(path, turns.Trigger{Kind: kind}, 0)
+		s := path.sizes(p, turns.Trigger{Kind: kind}, 0)
 		if s.keep+s.summary > s.target || s.target > s.room || s.room > s.budget || s.trigger > s.budget && s.room > 0 || s.budget == 0 {
 			t.Fatalf("%+v", s)
 		}

@@ -239,7 +239,7 @@ func (g *grower) compacted(t rapid.TB, pol Policy, before Path, plan *Plan, was 
 		t.Fatalf("%d tokens after, the path has %d", body.TokensAfter, now.tokens())
 	}
 	// Below the target, unless the newest part that can be kept is above it.
-	s := pol.sizesFor(before, plan.Trigger, 0)
+	s := before.sizes(pol, plan.Trigger, 0)
 	newest := len(before.Halves) - 1
 	for legal := legalCuts(before.Halves); newest > 0 && !legal[newest]; newest-- {
 	}

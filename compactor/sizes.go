@@ -49,21 +49,29 @@ func (p Policy) window(limits turns.Limits) uint64 {
 // Target is the tokens of messages that a compaction by p leaves at most,
 // where some legal cut reaches it. Overhead is what stands before them.
 func (p Policy) Target(limits turns.Limits, overhead uint64) uint64 {
-	return p.sizesFor(Path{Limits: limits, Overhead: overhead}, turns.Trigger{}, 0).target
+	return p.sizesFor(bounds{limits: limits, overhead: overhead}).target
 }
 
-// sizesFor scales p to a path. A budget other than 0 stands in for the
-// policy's. An overflow without one halves what stays: the provider refused a
-// context which the counter took for small enough.
-func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes {
-	s := sizes{window: p.window(path.Limits), budget: p.Budget(path.Limits)}
-	if budget > 0 { // in the counter's tokens as it is
-		s.budget = min(budget, maxTokens)
+// bounds is what the sizes of a policy are scaled to.
+type bounds struct {
+	limits   turns.Limits
+	overhead uint64  // tokens of system and tools
+	ratio    float64 // what the provider counts for one token of the policy's counter, in [1, 2]; 0: 1
+	budget   uint64  // that the caller set, in tokens of the counter; 0: the policy's
+	overflow bool    // a provider refused a context which the counter took for small enough
+}
+
+// sizesFor scales p to b. An overflow without a budget of the caller's halves
+// what stays.
+func (p Policy) sizesFor(b bounds) sizes {
+	s := sizes{window: p.window(b.limits), budget: p.Budget(b.limits)}
+	if b.budget > 0 { // in the counter's tokens as it is
+		s.budget = min(b.budget, maxTokens)
 	} else {
-		s.budget = path.within(p, s.budget)
-		s.window = max(s.budget, path.estimates(p, s.window))
+		s.budget = estimatedBudget(s.budget, b.overhead, b.ratio)
+		s.window = max(s.budget, estimated(s.window, b.ratio))
 	}
-	aggressive, overhead := trigger.Kind == TriggerOverflow && budget == 0, path.Overhead
+	aggressive, overhead := b.overflow && b.budget == 0, b.overhead
 	s.room = tokens.Sub(s.budget, overhead)
 	s.trigger = s.budget
 	if p.ReserveTokens > 0 {
@@ -122,3 +130,17 @@ func (p Policy) sizesFor(path Path, trigger turns.Trigger, budget uint64) sizes 
 // backgroundRatio is the share of what overhead leaves of the budget over which a
 // context is due in the background, whatever the policy's own trigger.
 const backgroundRatio = 0.9
+
+// estimated is what a counter counts of what a provider counts as n tokens, at
+// ratio of its tokens for one of the counter's.
+func estimated(n uint64, ratio float64) uint64 { return uint64(float64(n) / max(1, ratio)) }
+
+// estimatedBudget is what a policy's counter may count in a budget. Half of what
+// overhead leaves stays, whatever the ratio: the ratio may be wrong, and a
+// session that no call can be made of would never find out.
+func estimatedBudget(budget, overhead uint64, ratio float64) uint64 {
+	if budget <= overhead {
+		return budget
+	}
+	return max(estimated(budget, ratio), overhead+(budget-overhead+1)/2)
+}

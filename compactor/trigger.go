@@ -61,7 +61,7 @@ func (p Path) Load(tokens uint64) Load {
 // DueAt is [Due] for a load that the caller knows. Large outputs are seen only
 // on a path that has halves.
 func DueAt(p Path, pol Policy, l Load) (turns.Trigger, bool) {
-	s := pol.sizesFor(p, turns.Trigger{}, 0)
+	s := p.sizes(pol, turns.Trigger{}, 0)
 	if pol.Mode == Manual || s.room == 0 || l.Tokens == 0 {
 		return turns.Trigger{}, false
 	}
@@ -113,7 +113,7 @@ func (p Policy) Unlimited(limits turns.Limits) bool {
 // Where theirs is the higher it is due, but not refused: what a provider counts
 // and we do not see, no compaction takes away.
 func (p Policy) Fits(path Path, tokens, budget uint64) bool {
-	return p.least(path, tokens) <= path.within(p, budget)
+	return p.least(path, tokens) <= estimatedBudget(budget, path.Overhead, path.Ratio(p))
 }
 
 // MayFit is Fits without the policy's calibration: one that does not fit even so
@@ -201,7 +201,7 @@ func HasLargeOutputs(p Path, pol Policy) bool {
 // Threshold is the number of tokens, overhead included, above which a context
 // on p is due.
 func Threshold(p Path, pol Policy) uint64 {
-	return pol.sizesFor(p, turns.Trigger{}, 0).trigger
+	return p.sizes(pol, turns.Trigger{}, 0).trigger
 }
 
 // isResult reports whether m holds results of tools.

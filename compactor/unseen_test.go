@@ -195,7 +195,7 @@ func TestBackgroundLeavesRoom(t *testing.T) {
 			pol, err := pol.With(turns.Raw(`{"mode":"background"}`))
 			must(t, err)
 			p := Path{Limits: turns.Limits{ContextWindow: window}, Overhead: window / 20}
-			if s := pol.sizesFor(p, turns.Trigger{}, 0); s.trigger > p.Overhead+s.room*9/10 {
+			if s := p.sizes(pol, turns.Trigger{}, 0); s.trigger > p.Overhead+s.room*9/10 {
 				t.Errorf("%s in %d: due over %d of %d", name, window, s.trigger, s.budget)
 			}
 		}
