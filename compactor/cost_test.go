@@ -38,7 +38,7 @@ func firstDue(pol Policy, growth uint64, with func(*Path)) int {
 }
 
 func TestCostDue(t *testing.T) {
-	pol := balancedV4()
+	pol := builtin("balanced")
 	none := func(*Path) {}
 	const growth = 1000
 	// What the calls so far have read less than the next one will, at a tenth of the
@@ -102,8 +102,8 @@ func TestCostDue(t *testing.T) {
 // compaction would: all before it stays in the cache. Where to cover pays, that
 // is done.
 func TestCostPrunes(t *testing.T) {
-	pol := balancedV4()
-	pol.Elide = autobyteusV1().Elide
+	pol := builtin("balanced")
+	pol.Elide = builtin("autobyteus").Elide
 	pol.Elide.Tools, pol.Elide.ProtectRecent, pol.Elide.MinChars = true, 2, 2000
 	w := newWorld()
 	step := func(id string, chars int) {
@@ -164,7 +164,7 @@ func due(p Path, pol Policy) bool {
 // The provider's counts stretch the policy's: limits are reached earlier, after a
 // compaction too, when none has been counted yet; and never later.
 func TestCalibrated(t *testing.T) {
-	pol := balancedV4()
+	pol := builtin("balanced")
 	pol.Cost = Cost{}
 	p := grows(60, 1000)
 	at := p.Overhead
@@ -228,7 +228,7 @@ func TestCalibrationLeavesRoom(t *testing.T) {
 	for _, window := range []uint64{8_000, 64_000, 200_000} {
 		for _, share := range []float64{0.1, 0.5, 0.65, 0.9} {
 			for _, ratio := range []float64{1, 1.3, 2, 4} {
-				pol := balancedV4()
+				pol := builtin("balanced")
 				p := grows(0, 0)
 				p.Limits.ContextWindow = window
 				p.Overhead = uint64(float64(pol.Budget(p.Limits)) * share)
@@ -273,7 +273,7 @@ func TestCalibrationLeavesRoom(t *testing.T) {
 // What a provider counts besides is no growth, and what could not be gained is
 // not tried: neither makes a compaction due.
 func TestCostCountsWhatItCanTakeAway(t *testing.T) {
-	pol := balancedV4()
+	pol := builtin("balanced")
 	pol.Measure = Higher
 	pol.Cost.Patience = 4
 	base := firstDue(pol, 1000, func(*Path) {})
@@ -289,7 +289,7 @@ func TestCostCountsWhatItCanTakeAway(t *testing.T) {
 	if got := firstDue(pol, 1000, beside); got < base-1 {
 		t.Errorf("due after %d calls, without what the provider counts besides after %d", got, base)
 	}
-	pol = balancedV4()
+	pol = builtin("balanced")
 	pol.Cost.Patience, pol.KeepTurns = 0.001, 40
 	p := grows(41, 1000)
 	if f := p.covering(pol, p.Overhead+p.tokens(), p.sizes(pol, turns.Trigger{}, 0)); f.Saves > 0 && f.Pays && f.Saves < 3000 {

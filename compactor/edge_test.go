@@ -40,7 +40,7 @@ func TestLateWhileOthersWait(t *testing.T) {
 // TestRebaseUnderAnother: the same halves, but another compaction in force.
 func TestRebaseUnderAnother(t *testing.T) {
 	w := longWorld(t)
-	pol, err := nexusV1().With(turns.Raw(`{"keep_tokens":450}`))
+	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":450}`))
 	must(t, err)
 	plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
 	must(t, err)
@@ -58,7 +58,7 @@ func TestRebaseUnderAnother(t *testing.T) {
 // into the next one, which then has seen them too (invariant 7).
 func TestSawThroughStays(t *testing.T) {
 	w := longWorld(t)
-	pol, err := nexusV1().With(turns.Raw(`{"keep_tokens":1000}`))
+	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":1000}`))
 	must(t, err)
 	plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
 	must(t, err)

@@ -12,7 +12,7 @@ func Fit(p Path, ctx Context, budget uint64) error {
 	if p.Overhead+ctx.Tokens <= budget {
 		return nil
 	}
-	e := &BudgetError{Kind: errOverBudget, Budget: budget, Overhead: p.Overhead, Messages: ctx.Tokens, Protected: protected(p)}
+	e := &BudgetError{Kind: errOverBudget, Budget: budget, Overhead: p.Overhead, Messages: ctx.Tokens}
 	if p.Overhead >= budget {
 		e.Kind = ErrOverhead
 	}

@@ -109,11 +109,10 @@ func TestSizes(t *testing.T) {
 		if err := p.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		path := Path{Overhead: size.Draw(t, "overhead"), Limits: turns.Limits{
+		b := bounds{overhead: size.Draw(t, "overhead"), limits: turns.Limits{
 			ContextWindow: rapid.Uint64Range(0, 2_000_000).Draw(t, "window"), MaxOutputTokens: size.Draw(t, "output"), SafetyMargin: size.Draw(t, "margin"),
-		}}
-		kind := rapid.SampledFrom([]string{TriggerThreshold, TriggerOverflow}).Draw(t, "kind")
-		s := path.sizes(p, turns.Trigger{Kind: kind}, 0)
+		}, overflow: rapid.Bool().Draw(t, "overflow")}
+		s := p.sizesFor(b)
 		if s.keep+s.summary > s.target || s.target > s.room || s.room > s.budget || s.trigger > s.budget && s.room > 0 || s.budget == 0 {
 			t.Fatalf("%+v", s)
 		}

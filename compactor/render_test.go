@@ -51,7 +51,7 @@ func TestRecord(t *testing.T) {
 		t.Errorf("%d tokens: the elisions save nothing", p.tokens())
 	}
 
-	pol, err := nexusV1().With(turns.Raw(`{"keep_tokens":190}`))
+	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":190}`))
 	must(t, err)
 	plan, err := w.compact(pol, TriggerManual, Options{})
 	must(t, err)

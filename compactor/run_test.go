@@ -198,7 +198,7 @@ func TestNothing(t *testing.T) {
 // TestFromOriginals: every half before the cut is read, and no old summary.
 func TestFromOriginals(t *testing.T) {
 	w := longWorld(t)
-	pol, err := nexusV1().With(turns.Raw(`{"keep_tokens":450}`))
+	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":450}`))
 	must(t, err)
 	_, err = w.compact(pol, TriggerManual, Options{})
 	must(t, err)

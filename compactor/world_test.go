@@ -256,3 +256,12 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// builtin is the newest version of a built-in policy.
+func builtin(name string) Policy {
+	p, ok := Builtin(name)
+	if !ok {
+		panic("no policy " + name)
+	}
+	return p
+}
