@@ -8,6 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 )
 
@@ -16,7 +19,7 @@ import (
 
 func autobyteusWorld(t *testing.T, set string) *world {
 	w := newWorld()
-	pol, err := mustBuiltin(t, "autobyteus").With(turns.Raw(set))
+	pol, err := builtin("autobyteus").With(turns.Raw(set))
 	must(t, err)
 	w.policy = pol
 	return w
@@ -40,10 +43,10 @@ func TestAUT1(t *testing.T) {
 	var base []turns.Message
 	for epoch := range 2 {
 		s := &scribe{text: fmt.Sprintf("episode %d", epoch)}
-		w.pass(t, TriggerManual, s)
+		w.pass(t, plan.TriggerManual, s)
 		cx := w.context(t)
-		if m := cx.Messages[0]; m.Role != turns.User || !strings.Contains(textOf(&m), s.text) {
-			t.Errorf("epoch %d begins with %s: %s", epoch, m.Role, textOf(&m))
+		if m := cx.Messages[0]; m.Role != turns.User || !strings.Contains(summary.TextOf(&m), s.text) {
+			t.Errorf("epoch %d begins with %s: %s", epoch, m.Role, summary.TextOf(&m))
 		}
 		if diff := cmp.Diff(tail, cx.Messages[1:]); diff != "" {
 			t.Errorf("epoch %d: the raw tail (-as sent +in the context):\n%s", epoch, diff)
@@ -67,7 +70,7 @@ func TestAUT1(t *testing.T) {
 // AUT-2: the input budget is token_limit - max_output_tokens - safety_margin;
 // without a limit nothing is due by size, but by other triggers it is.
 func TestAUT2(t *testing.T) {
-	pol := mustBuiltin(t, "autobyteus")
+	pol := builtin("autobyteus")
 	limits := turns.Limits{ContextWindow: 128_000, MaxOutputTokens: 8_000, SafetyMargin: 1_500}
 	const budget = 118_500
 	if got := pol.Budget(limits); got != budget {
@@ -80,15 +83,15 @@ func TestAUT2(t *testing.T) {
 		kind               string // "": not due
 	}{
 		{limits, 1_000, budget, 0, ""},
-		{limits, 1_000, budget + 1, 0, TriggerThreshold},
+		{limits, 1_000, budget + 1, 0, plan.TriggerThreshold},
 		{limits, budget + 1, 1_000, 0, ""}, // what the response reported counts, not the estimate
-		{limits, budget + 1, 0, 0, TriggerThreshold},
+		{limits, budget + 1, 0, 0, plan.TriggerThreshold},
 		{turns.Limits{}, 900_000, 900_000, 0, ""},
-		{turns.Limits{}, 900_000, 900_000, 5, TriggerTurns},
+		{turns.Limits{}, 900_000, 900_000, 5, plan.TriggerTurns},
 	} {
 		p := pol
 		p.EveryTurns = c.turns
-		trigger, due := DueAt(Path{Limits: c.limits}, p, Load{Tokens: c.estimate, Reported: c.reported, Turns: 5})
+		trigger, due := plan.DueAt(view.Path{Limits: c.limits}, p, view.Load{Tokens: c.estimate, Reported: c.reported, Turns: 5})
 		if due != (c.kind != "") || trigger.Kind != c.kind {
 			t.Errorf("%+v: due %v by %q", c, due, trigger.Kind)
 		}
@@ -106,14 +109,14 @@ func TestAUT3(t *testing.T) {
 	w.limits = turns.Limits{ContextWindow: 100_000, MaxOutputTokens: 8_000, SafetyMargin: 2_000}
 	w.talk(t, "some", 3, 60)
 	due := func() string {
-		trigger, _ := Due(w.path(), w.policy, w.context(t).Tokens)
+		trigger, _ := plan.Due(w.path(), w.policy, w.context(t).Tokens)
 		return trigger.Kind
 	}
 	if got := due(); got != "" {
 		t.Errorf("due by %s at the start", got)
 	}
 	w.halves[len(w.halves)-1].Reported = 90_001
-	if got := due(); got != TriggerThreshold {
+	if got := due(); got != plan.TriggerThreshold {
 		t.Errorf("due by %q after a response that reports 90001 of 90000", got)
 	}
 	w.halves[len(w.halves)-1].Reported = 0
@@ -123,7 +126,7 @@ func TestAUT3(t *testing.T) {
 		t.Errorf("due by %s after three turns", got)
 	}
 	w.talk(t, "one more", 1, 60)
-	if got := due(); got != TriggerTurns {
+	if got := due(); got != plan.TriggerTurns {
 		t.Errorf("due by %q after four turns", got)
 	}
 	w.policy.EveryTurns = 0
@@ -135,11 +138,11 @@ func TestAUT3(t *testing.T) {
 		t.Errorf("due by %s with an output of 60000 characters", got)
 	}
 	w.read(t, lines("small", 1_000), lines("other", 61_000), lines("large", 60_001))
-	if got := due(); got != TriggerLargeOutput {
+	if got := due(); got != plan.TriggerLargeOutput {
 		t.Fatalf("due by %q with an output of 60001 characters", got)
 	}
 	before := toolTexts(w.context(t))
-	plan, r := w.pass(t, TriggerLargeOutput, &scribe{})
+	pl, r := w.pass(t, plan.TriggerLargeOutput, &scribe{})
 	after := toolTexts(w.context(t))
 	changed := 0
 	for i := range before {
@@ -151,13 +154,13 @@ func TestAUT3(t *testing.T) {
 	if changed != 2 || len(last) > 9_200 || !strings.HasPrefix(last, "large line 0\n") || !strings.Contains(last, "of 60,001 characters are left out here") {
 		t.Errorf("%d outputs changed, the newest to %d characters", changed, len(last))
 	}
-	if r.Body.Tier != ElideTier || r.Span.Covered != 0 || plan.Targets() != 2 {
-		t.Errorf("by %s, %d turns covered, %d targets; want the newest outputs, without a summary", r.Body.Tier, r.Span.Covered, plan.Targets())
+	if r.Body.Tier != plan.ElideTier || r.Span.Covered != 0 || pl.Targets() != 2 {
+		t.Errorf("by %s, %d turns covered, %d targets; want the newest outputs, without a summary", r.Body.Tier, r.Span.Covered, pl.Targets())
 	}
 	if got := due(); got != "" {
 		t.Errorf("due by %s after it was shortened", got)
 	}
-	if plan, _ := w.pass(t, TriggerManual, &scribe{text: "asked for"}); plan.Span.Covered == 0 {
+	if plan, _ := w.pass(t, plan.TriggerManual, &scribe{text: "asked for"}); plan.Span.Covered == 0 {
 		t.Error("asked for, nothing was compacted")
 	}
 }
@@ -176,24 +179,24 @@ func TestAUT4(t *testing.T) {
 		{"type":"fact","text":"The port is 8080.","turns":[3]},
 		{"type":"preference","text":"Likes tea.","turns":[4,6]}]}`
 	asked := 0
-	model := summarizerFunc(func(_ context.Context, in Input) (Output, error) {
+	model := summarizerFunc(func(_ context.Context, in summary.Input) (summary.Output, error) {
 		asked++
-		tmpl, ok := FindTemplate(in.Template)
-		if !ok || tmpl.Shape != Facts {
+		tmpl, ok := summary.FindTemplate(in.Template)
+		if !ok || tmpl.Shape != summary.Facts {
 			t.Errorf("asked by the template %q", in.Template)
 		}
 		return tmpl.Parse(answer, in.Halves)
 	})
-	plan, r := w.pass(t, TriggerManual, model)
+	plan, r := w.pass(t, plan.TriggerManual, model)
 	if asked != 1 || plan.Span.Covered != 4 || len(plan.Kept) != 4 || plan.Span.Through != refs[4] || plan.Span.FirstKept != refs[5] {
 		t.Errorf("asked %d times; covers %d turns through %v, keeps %d halves", asked, plan.Span.Covered, plan.Span.Through, len(plan.Kept))
 	}
 	if r.Body.Summary != "They spoke of six things." {
 		t.Errorf("summary %q", r.Body.Summary)
 	}
-	source := func(depths ...uint64) (out []turnName) { // turn 6 was not summarized
+	source := func(depths ...uint64) (out []view.TurnName) { // turn 6 was not summarized
 		for _, d := range depths {
-			out = append(out, named(refs[d]))
+			out = append(out, view.Named(refs[d]))
 		}
 		return out
 	}
@@ -208,7 +211,7 @@ func TestAUT4(t *testing.T) {
 	if diff := cmp.Diff(a, b); diff != "" {
 		t.Errorf("semantic facts (-want +got):\n%s", diff)
 	}
-	if got := mustBuiltin(t, "autobyteus").KeepTurns; got != 4 {
+	if got := builtin("autobyteus").KeepTurns; got != 4 {
 		t.Errorf("raw_tail_turns is %d", got)
 	}
 }

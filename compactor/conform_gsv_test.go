@@ -10,6 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 )
 
@@ -18,12 +22,12 @@ import (
 
 // measured is the size that the policy takes p's context for: the least
 // threshold at which it is not due.
-func measured(p Path, pol Policy) uint64 {
+func measured(p view.Path, pol policy.Policy) uint64 {
 	pol.ReserveTokens = 1
 	least := p.Overhead + 1
 	n := sort.Search(1<<20, func(n int) bool {
 		p.Limits = turns.Limits{ContextWindow: least + uint64(n) + 2, MaxOutputTokens: 1, SafetyMargin: 1}
-		_, due := Due(p, pol, p.tokens())
+		_, due := plan.Due(p, pol, p.Tokens())
 		return !due
 	})
 	return least + uint64(n)
@@ -46,7 +50,7 @@ func gsvEstimate(t *testing.T, ms ...turns.Message) (n uint64) {
 func gsvSized(t *testing.T, n, size int) *world {
 	t.Helper()
 	w := newWorld()
-	w.policy = mustBuiltin(t, "gsv")
+	w.policy = builtin("gsv")
 	for i := range n {
 		id := fmt.Sprintf("c%d", i)
 		must(t, w.turn(user(fmt.Sprintf("question %d 漢字😀", i)), says("", id)))
@@ -55,9 +59,9 @@ func gsvSized(t *testing.T, n, size int) *world {
 	return w
 }
 
-func gsvWith(t *testing.T, set string) Policy {
+func gsvWith(t *testing.T, set string) policy.Policy {
 	t.Helper()
-	pol, err := mustBuiltin(t, "gsv").With(turns.Raw(set))
+	pol, err := builtin("gsv").With(turns.Raw(set))
 	must(t, err)
 	return pol
 }
@@ -73,7 +77,7 @@ func TestGSV1(t *testing.T) {
 		}
 		return ms
 	}
-	check := func(what string, p Path, want uint64) {
+	check := func(what string, p view.Path, want uint64) {
 		t.Helper()
 		if got := measured(p, pol); got != want {
 			t.Errorf("%s: %d tokens, want %d", what, got, want)
@@ -102,15 +106,15 @@ func TestGSV1(t *testing.T) {
 	p.Changed = w.halves[last].Depth // another preamble, another compaction
 	check("measured on another context", p, gsvEstimate(t, all()...))
 
-	_, err := w.compact(gsvWith(t, `{"keep_tokens":450}`), TriggerManual, Options{})
+	_, err := w.compact(gsvWith(t, `{"keep_tokens":450}`), plan.TriggerManual, plan.Options{})
 	must(t, err)
 	if w.path().Halves[0].Depth > w.halves[last].Depth {
 		t.Fatal("the reported response is not kept: the next check would say nothing")
 	}
-	cx, err := Render(w.path(), w.path().Counter)
+	cx, err := view.Render(w.path(), w.path().Counter)
 	must(t, err)
 	check("measured before the compaction", w.path(), gsvEstimate(t, cx.Messages...))
-	if n := w.path().Reported(); n != 0 {
+	if n := w.path().ReportedTokens(); n != 0 {
 		t.Errorf("a report of before the compaction counts as %d tokens after it", n)
 	}
 	must(t, w.turn(nil, says("and on "+words(2000))))
@@ -133,25 +137,25 @@ func TestGSV2(t *testing.T) {
 		{`{}`, 40_000, 29_200}, // reserve a quarter at most, and never over the budget
 	} {
 		pol := gsvWith(t, c.set)
-		if pol.Mode != BeforeCall {
+		if pol.Mode != policy.BeforeCall {
 			t.Fatalf("mode %s", pol.Mode)
 		}
 		limits := turns.Limits{ContextWindow: c.window}
-		reported := Path{Limits: limits, Halves: []HalfTurn{{Half: turns.ResponseHalf, Depth: 1}}}
+		reported := view.Path{Limits: limits, Halves: []summary.HalfTurn{{Half: turns.ResponseHalf, Depth: 1}}}
 		for _, over := range []uint64{0, 1} {
-			if _, due := Due(Path{Limits: limits}, pol, c.threshold+over); due != (over == 1) {
+			if _, due := plan.Due(view.Path{Limits: limits}, pol, c.threshold+over); due != (over == 1) {
 				t.Errorf("%s, window %d: an estimate of %d is due: %v", c.set, c.window, c.threshold+over, due)
 			}
-			if _, due := Due(Path{Limits: limits, Overhead: 9000}, pol, c.threshold-9000+over); due != (over == 1) {
+			if _, due := plan.Due(view.Path{Limits: limits, Overhead: 9000}, pol, c.threshold-9000+over); due != (over == 1) {
 				t.Errorf("%s, window %d: system and tools do not count", c.set, c.window)
 			}
 			reported.Halves[0].Reported = c.threshold + over
-			trigger, due := Due(reported, pol, 10)
+			trigger, due := plan.Due(reported, pol, 10)
 			if due != (over == 1) {
 				t.Errorf("%s, window %d: %d reported is due: %v", c.set, c.window, c.threshold+over, due)
 			}
 			want := fmt.Sprintf(`{"tokens":10,"overhead":0,"reported":%d,"threshold":%d,"budget":%d}`, c.threshold+1, c.threshold, pol.Budget(limits))
-			if due && (trigger.Kind != TriggerThreshold || string(trigger.Detail) != want) {
+			if due && (trigger.Kind != plan.TriggerThreshold || string(trigger.Detail) != want) {
 				t.Errorf("trigger %s %s, want %s", trigger.Kind, trigger.Detail, want)
 			}
 		}
@@ -174,12 +178,12 @@ func TestGSV3(t *testing.T) {
 			want-- // its call
 			moved++
 		}
-		plan, err := w.compact(gsvWith(t, fmt.Sprintf(`{"keep_tokens":%d}`, keep)), TriggerManual, Options{})
+		plan, err := w.compact(gsvWith(t, fmt.Sprintf(`{"keep_tokens":%d}`, keep)), plan.TriggerManual, plan.Options{})
 		must(t, err)
 		if len(plan.Covered) != want || len(plan.Reads) != want {
 			t.Fatalf("keep %d: covers %d halves and reads %d, want %d", keep, len(plan.Covered), len(plan.Reads), want)
 		}
-		cx, err := Render(w.path(), w.path().Counter)
+		cx, err := view.Render(w.path(), w.path().Counter)
 		must(t, err)
 		var tail []turns.Message
 		for _, h := range before.Halves[want:] {
@@ -208,12 +212,12 @@ func TestGSV7(t *testing.T) {
 	pol := gsvWith(t, `{"keep_tokens":400}`)
 	for round := range 3 {
 		text := fmt.Sprintf("summary %d", round)
-		plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
+		plan, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 		must(t, err)
 		r, err := Run(t.Context(), plan, []Tier{{Name: "says", Summarizer: says100(text)}}, w.path().Counter)
 		must(t, err)
 		must(t, w.compaction(r))
-		cx, err := Render(w.path(), w.path().Counter)
+		cx, err := view.Render(w.path(), w.path().Counter)
 		must(t, err)
 		want := turns.TextMessage(turns.User, "[Conversation summary from automatic context compaction]\n\n"+text)
 		if d := cmp.Diff([]turns.Message{want}, r.Body.Replacement); d != "" {
@@ -221,7 +225,7 @@ func TestGSV7(t *testing.T) {
 		}
 		summaries := 0
 		for i, m := range cx.Messages {
-			if cx.Sources[cx.Origins[i]].Status == InSummary {
+			if cx.Sources[cx.Origins[i]].Status == view.InSummary {
 				summaries++
 				if d := cmp.Diff(want, m); d != "" || i != 0 {
 					t.Errorf("message %d (-want +got):\n%s", i, d)
@@ -243,7 +247,7 @@ func TestGSV7(t *testing.T) {
 // the summary; the notice is the seed's sentence alone.
 func TestGSV13(t *testing.T) {
 	w := newWorld()
-	w.policy = mustBuiltin(t, "gsv")
+	w.policy = builtin("gsv")
 	image := turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: []byte("\x89PNG")}
 	for i := range 3 {
 		ms := user(fmt.Sprintf("look at %d %s", i, words(400)))
@@ -251,12 +255,12 @@ func TestGSV13(t *testing.T) {
 		must(t, w.turn(ms, says("seen")))
 	}
 	must(t, w.turn(user(words(200)), says(words(200))))
-	plan, err := NewPlan(w.path(), gsvWith(t, `{"keep_tokens":485}`), turns.Trigger{Kind: TriggerManual}, Options{})
+	plan, err := plan.New(w.path(), gsvWith(t, `{"keep_tokens":485}`), turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
 	if len(plan.Covered) != 6 {
 		t.Fatalf("covers %d halves", len(plan.Covered))
 	}
-	counted := "what was said\n\n" + ImagesNote(3)
+	counted := "what was said\n\n" + summary.ImagesNote(3)
 	for _, c := range []struct {
 		what, text, want string
 		local            bool
@@ -271,16 +275,16 @@ func TestGSV13(t *testing.T) {
 		}
 	}
 	// There is room for the note, however long the summarizer writes.
-	full := summarizerFunc(func(_ context.Context, in Input) (Output, error) {
+	full := summarizerFunc(func(_ context.Context, in summary.Input) (summary.Output, error) {
 		text := words(int(in.MaxTokens))
 		for approx.Text(text) > in.MaxTokens {
 			text = text[:len(text)-4]
 		}
-		return Output{Text: text}, nil
+		return summary.Output{Text: text}, nil
 	})
 	r, err := Run(t.Context(), plan, []Tier{{Name: "full", Summarizer: full}}, w.path().Counter)
 	must(t, err)
-	if r.Body.Tier != "full" || !strings.HasSuffix(r.Body.Summary, ImagesNote(3)) {
+	if r.Body.Tier != "full" || !strings.HasSuffix(r.Body.Summary, summary.ImagesNote(3)) {
 		t.Errorf("a full summary: tier %s, %v", r.Body.Tier, r.Tried)
 	}
 	r, err = Run(t.Context(), plan, nil, w.path().Counter)

@@ -8,6 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/lineage"
 	"nexus/turns"
 )
@@ -19,7 +22,7 @@ import (
 // that is kept has room for two turns of [world.talk] by 60.
 func nexusWorld(t *testing.T) *world {
 	w := newWorld()
-	pol, err := mustBuiltin(t, "nexus").With(turns.Raw(`{"keep_tokens":300}`))
+	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":300}`))
 	must(t, err)
 	w.policy = pol
 	return w
@@ -77,7 +80,7 @@ func TestNEX2(t *testing.T) {
 		if c > 1 {
 			s.text = fmt.Sprintf("Previously summarized: summary %d. Then %s", c-1, s.text)
 		}
-		plan, r := w.pass(t, TriggerManual, s)
+		plan, r := w.pass(t, plan.TriggerManual, s)
 		name[w.head.Ref] = fmt.Sprintf("compact-%03d", c)
 		if want := w.bodies[plan.Span.Previous].Summary; s.in[0].Previous != want {
 			t.Errorf("compaction %d: the summarizer was given %q for the previous summary, want %q", c, s.in[0].Previous, want)
@@ -112,14 +115,14 @@ func TestNEX2(t *testing.T) {
 func TestNEX3(t *testing.T) {
 	w := nexusWorld(t)
 	w.talk(t, "old", 5, 60)
-	w.pass(t, TriggerManual, &scribe{text: "what was said first"})
+	w.pass(t, plan.TriggerManual, &scribe{text: "what was said first"})
 	w.talk(t, "new", 3, 60)
-	w.pass(t, TriggerManual, &scribe{text: "what was said until now"})
+	w.pass(t, plan.TriggerManual, &scribe{text: "what was said until now"})
 	kept := w.halves[len(w.halves)-4:]
 	w.talk(t, "newest", 2, 60)
 	cx := w.context(t)
-	if m := cx.Messages[0]; m.Role != turns.System || !strings.Contains(textOf(&m), "what was said until now") {
-		t.Errorf("it begins with %s: %s", m.Role, textOf(&m))
+	if m := cx.Messages[0]; m.Role != turns.System || !strings.Contains(summary.TextOf(&m), "what was said until now") {
+		t.Errorf("it begins with %s: %s", m.Role, summary.TextOf(&m))
 	}
 	var want []turns.Message
 	for _, h := range slices.Concat(kept, w.halves[len(w.halves)-4:]) {
@@ -133,28 +136,28 @@ func TestNEX3(t *testing.T) {
 // NEX-7: due over context_window - reserve_tokens, 20,000, by a threshold or an
 // overflow, or when it is asked for; 30,000 tokens are kept.
 func TestNEX7(t *testing.T) {
-	pol := mustBuiltin(t, "nexus")
+	pol := builtin("nexus")
 	for _, c := range []struct {
 		window, tokens uint64
 		due            bool
 	}{{200_000, 180_000, false}, {200_000, 180_001, true}, {128_000, 108_000, false}, {128_000, 108_001, true}, {0, 180_001, true}} {
-		_, due := Due(Path{Limits: turns.Limits{ContextWindow: c.window, MaxOutputTokens: 8_000}}, pol, c.tokens)
+		_, due := plan.Due(view.Path{Limits: turns.Limits{ContextWindow: c.window, MaxOutputTokens: 8_000}}, pol, c.tokens)
 		if due != c.due {
 			t.Errorf("%d tokens of %d: due %v, want %v", c.tokens, c.window, due, c.due)
 		}
 	}
-	for _, kind := range []string{TriggerThreshold, TriggerManual, TriggerOverflow} {
+	for _, kind := range []string{plan.TriggerThreshold, plan.TriggerManual, plan.TriggerOverflow} {
 		w := newWorld()
 		w.policy = pol
 		w.limits.ContextWindow = 200_000
 		w.talk(t, "some", 185, 500)
-		plan, r := w.pass(t, kind, &scribe{text: "so far"})
+		pl, r := w.pass(t, kind, &scribe{text: "so far"})
 		keep := uint64(30_000)
-		if kind == TriggerOverflow {
+		if kind == plan.TriggerOverflow {
 			keep /= 2 // the provider refused what the counter took for small enough
 		}
-		if plan.TokensKept > keep || plan.TokensKept < keep-1_100 || r.Body.Trigger.Kind != kind {
-			t.Errorf("%s: keeps %d tokens of %d, want %d and no turn more", r.Body.Trigger.Kind, plan.TokensKept, plan.TokensBefore, keep)
+		if pl.TokensKept > keep || pl.TokensKept < keep-1_100 || r.Body.Trigger.Kind != kind {
+			t.Errorf("%s: keeps %d tokens of %d, want %d and no turn more", r.Body.Trigger.Kind, pl.TokensKept, pl.TokensBefore, keep)
 		}
 	}
 }

@@ -11,6 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 	"nexus/turns/interchange"
 	"nexus/turns/interchange/strict"
@@ -21,9 +25,9 @@ import (
 // Testing Requirements name. S8-18 is in package llm; what a session does is in
 // the engine.
 
-func spec008(t *testing.T, set string) Policy {
+func spec008(t *testing.T, set string) policy.Policy {
 	t.Helper()
-	pol, err := mustBuiltin(t, "spec-008").With(turns.Raw(set))
+	pol, err := builtin("spec-008").With(turns.Raw(set))
 	must(t, err)
 	return pol
 }
@@ -62,7 +66,7 @@ func runes(n int) string {
 
 // behind is a context whose first message after the call is a result of the text
 // given, behind n assistant messages.
-func behind(t *testing.T, pol Policy, n int, res turns.Part) Context {
+func behind(t *testing.T, pol policy.Policy, n int, res turns.Part) view.Context {
 	t.Helper()
 	w := newWorld()
 	w.policy = pol
@@ -71,12 +75,12 @@ func behind(t *testing.T, pol Policy, n int, res turns.Part) Context {
 	for i := range n {
 		must(t, w.turn(nil, says(fmt.Sprintf("answer %d", i))))
 	}
-	cx, err := Render(w.path(), w.path().Counter)
+	cx, err := view.Render(w.path(), w.path().Counter)
 	must(t, err)
 	return cx
 }
 
-func resultIn(t *testing.T, cx Context) turns.Part {
+func resultIn(t *testing.T, cx view.Context) turns.Part {
 	t.Helper()
 	for _, m := range cx.Messages {
 		for _, p := range m.Parts {
@@ -90,7 +94,7 @@ func resultIn(t *testing.T, cx Context) turns.Part {
 }
 
 func TestEstimateTokensEmptyMessages(t *testing.T) {
-	c := mustBuiltin(t, "spec-008").CounterOf()
+	c := builtin("spec-008").CounterOf()
 	if n := tokens.Messages(c, nil) + tokens.Messages(c, []turns.Message{{Role: turns.User}, turns.TextMessage(turns.User, "")}); n != 0 {
 		t.Errorf("%d tokens of nothing", n)
 	}
@@ -98,7 +102,7 @@ func TestEstimateTokensEmptyMessages(t *testing.T) {
 
 // A quarter of the characters, whatever they are.
 func TestEstimateTokensProportionalToContent(t *testing.T) {
-	c := mustBuiltin(t, "spec-008").CounterOf()
+	c := builtin("spec-008").CounterOf()
 	for _, n := range []int{4, 400, 4000, 40_000} {
 		for _, text := range []string{strings.Repeat("x", n), runes(n)} {
 			m := turns.TextMessage(turns.User, text)
@@ -111,7 +115,7 @@ func TestEstimateTokensProportionalToContent(t *testing.T) {
 
 func shouldCompact(t *testing.T, n uint64) bool {
 	t.Helper()
-	_, due := Due(Path{}, spec008(t, `{}`), n)
+	_, due := plan.Due(view.Path{}, spec008(t, `{}`), n)
 	return due
 }
 
@@ -153,12 +157,12 @@ func TestS8_3(t *testing.T) {
 				total += uint64(chars+3) / 4
 			}
 		}
-		cx, err := Render(p, p.Counter)
+		cx, err := view.Render(p, p.Counter)
 		must(t, err)
 		if i > 4 && cx.Tokens >= total {
 			t.Fatalf("pruning hides nothing: %d of %d tokens", cx.Tokens, total)
 		}
-		trigger, due := Due(p, w.policy, cx.Tokens)
+		trigger, due := plan.Due(p, w.policy, cx.Tokens)
 		if due != (total > 5840) { // the budget: a quarter for the answer, a fiftieth as margin
 			t.Fatalf("%d tokens are due: %v", total, due)
 		}
@@ -186,10 +190,10 @@ func TestS8_4(t *testing.T) {
 	} {
 		for n := range 10 {
 			cx := behind(t, spec008(t, `{}`), n, result("c", c.text))
-			want, status := c.text, Verbatim
+			want, status := c.text, view.Verbatim
 			if c.trimmed && n >= 3 {
 				r := []rune(c.text)
-				want, status = string(r[:1500])+"..."+string(r[len(r)-1500:]), Trimmed
+				want, status = string(r[:1500])+"..."+string(r[len(r)-1500:]), view.Trimmed
 			}
 			got := resultIn(t, cx)
 			if s, _ := got.Response.Text(); s != want || got.ID != "c" {
@@ -228,7 +232,7 @@ func TestS8_5(t *testing.T) {
 		if s, _ := got.Response.Text(); s != c.want || !got.IsError || got.ID != "c" {
 			t.Errorf("%s, behind %d: %q, want %q", c.set, c.behind, s, c.want)
 		}
-		if cleared := cx.Sources[2].Status == Cleared; cleared != (c.want != shortResult) {
+		if cleared := cx.Sources[2].Status == view.Cleared; cleared != (c.want != shortResult) {
 			t.Errorf("%s, behind %d: status %s", c.set, c.behind, cx.Sources[2].Status)
 		}
 	}
@@ -240,7 +244,7 @@ func TestS8_5(t *testing.T) {
 func TestPrunePreservesRecentToolResults(t *testing.T) {
 	w := spec008World(t)
 	w.toolTurns(t, 30, 5000)
-	cx, err := Render(w.path(), w.path().Counter)
+	cx, err := view.Render(w.path(), w.path().Counter)
 	must(t, err)
 	whole := 0
 	for i := len(cx.Messages) - 1; i > len(cx.Messages)-7; i-- { // the newest three rounds
@@ -271,8 +275,8 @@ func TestPruneHardClearsVeryOldResults(t *testing.T) {
 }
 
 // unpruned is the same path with no view.
-func unpruned(p Path) Path {
-	p.View = Prune{}
+func unpruned(p view.Path) view.Path {
+	p.View = policy.Prune{}
 	return p
 }
 
@@ -309,7 +313,7 @@ func onlyResults(whole, pruned []turns.Message) error {
 func TestS8_7(t *testing.T) {
 	shortened := 0
 	rapid.Check(t, func(t *rapid.T) {
-		pol, _ := Builtin("spec-008")
+		pol, _ := policy.Builtin("spec-008")
 		g := &grower{world: newWorld()}
 		g.policy = pol
 		for range rapid.IntRange(1, 40).Draw(t, "turns") {
@@ -317,11 +321,11 @@ func TestS8_7(t *testing.T) {
 		}
 		p := g.path()
 		stored := fmt.Sprint(p.Halves)
-		whole, err := Render(unpruned(p), p.Counter)
+		whole, err := view.Render(unpruned(p), p.Counter)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pruned, err := Render(p, p.Counter)
+		pruned, err := view.Render(p, p.Counter)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +335,7 @@ func TestS8_7(t *testing.T) {
 		if err := checkPairs(pruned.Messages, false); err != nil {
 			t.Fatal(err)
 		}
-		if fmt.Sprint(g.path().Halves) != stored || p.tokens() != unpruned(p).tokens() {
+		if fmt.Sprint(g.path().Halves) != stored || p.Tokens() != unpruned(p).Tokens() {
 			t.Fatal("what is stored was changed")
 		}
 		if pruned.Tokens < whole.Tokens {
@@ -343,7 +347,8 @@ func TestS8_7(t *testing.T) {
 	}
 }
 
-func TestPruneNeverModifiesUserMessages(t *testing.T)      { pruneLeaves(t, turns.User) }
+func TestPruneNeverModifiesUserMessages(t *testing.T) { pruneLeaves(t, turns.User) }
+
 func TestPruneNeverModifiesAssistantMessages(t *testing.T) { pruneLeaves(t, turns.Assistant) }
 
 func pruneLeaves(t *testing.T, role turns.Role) {
@@ -354,9 +359,9 @@ func pruneLeaves(t *testing.T, role turns.Role) {
 		must(t, w.turn(user(fmt.Sprint("U", i, strings.Repeat("u", 9000))), says(fmt.Sprint("A", i, strings.Repeat("a", 9000)), id)))
 		must(t, w.turn([]turns.Message{tool(result(id, strings.Repeat("r", 9000)))}, says("done "+strings.Repeat("d", 9000))))
 	}
-	whole, err := Render(unpruned(w.path()), approx)
+	whole, err := view.Render(unpruned(w.path()), approx)
 	must(t, err)
-	pruned, err := Render(w.path(), approx)
+	pruned, err := view.Render(w.path(), approx)
 	must(t, err)
 	n := 0
 	for i := range whole.Messages {
@@ -409,10 +414,10 @@ func TestS8_13(t *testing.T) {
 		{`{}`, 0, 180_000}, {`{}`, 128_000, 108_000}, {`{}`, 1_000_000, 980_000},
 		{`{"reserve_tokens":40000}`, 200_000, 160_000}, {`{"context_window":300000}`, 0, 280_000},
 	} {
-		p := Path{Limits: turns.Limits{ContextWindow: c.window}}
+		p := view.Path{Limits: turns.Limits{ContextWindow: c.window}}
 		for over := range uint64(2) {
-			trigger, due := Due(p, spec008(t, c.set), c.threshold+over)
-			if due != (over == 1) || (due && trigger.Kind != TriggerThreshold) {
+			trigger, due := plan.Due(p, spec008(t, c.set), c.threshold+over)
+			if due != (over == 1) || (due && trigger.Kind != plan.TriggerThreshold) {
 				t.Errorf("%s, window %d: %d tokens are due: %v, by %q", c.set, c.window, c.threshold+over, due, trigger.Kind)
 			}
 		}
@@ -431,14 +436,14 @@ func answered(t *testing.T, n, size int) *world {
 
 // compactBy commits a compaction whose summary says text, and returns what the
 // summarizer was given.
-func (w *world) compactBy(t *testing.T, pol Policy, text string) (Input, *Plan) {
+func (w *world) compactBy(t *testing.T, pol policy.Policy, text string) (summary.Input, *plan.Plan) {
 	t.Helper()
-	plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerThreshold}, Options{})
+	plan, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{})
 	must(t, err)
-	var seen Input
-	r, err := Run(t.Context(), plan, []Tier{{Name: "scripted", Summarizer: summarizerFunc(func(_ context.Context, in Input) (Output, error) {
+	var seen summary.Input
+	r, err := Run(t.Context(), plan, []Tier{{Name: "scripted", Summarizer: summarizerFunc(func(_ context.Context, in summary.Input) (summary.Output, error) {
 		seen = in
-		return Output{Text: text}, nil
+		return summary.Output{Text: text}, nil
 	})}}, plan.Path.Counter)
 	must(t, err)
 	must(t, w.compaction(r))
@@ -450,15 +455,15 @@ func TestS8_14(t *testing.T) {
 	w := answered(t, 12, 100)
 	in, plan := w.compactBy(t, w.policy, "Everything is decided.")
 	want := turns.TextMessage(turns.System, "[Session compacted. Summary of prior conversation:]\n\nEverything is decided.")
-	cx, err := Render(w.path(), approx)
+	cx, err := view.Render(w.path(), approx)
 	must(t, err)
 	if d := cmp.Diff(want, cx.Messages[0]); d != "" || len(cx.Messages) != 1+10 {
 		t.Errorf("%d messages (-want +got):\n%s", len(cx.Messages), d)
 	}
 	prompt, err := os.ReadFile("testdata/txt1/spec-008.txt")
 	must(t, err)
-	if !strings.HasPrefix(Prompt(in), string(prompt)) {
-		t.Errorf("the summarizer is asked %q", Prompt(in))
+	if !strings.HasPrefix(summary.Prompt(in), string(prompt)) {
+		t.Errorf("the summarizer is asked %q", summary.Prompt(in))
 	}
 	if len(in.Halves) != 14 || len(plan.Covered) != 14 {
 		t.Errorf("it reads %d halves, %d are covered", len(in.Halves), len(plan.Covered))
@@ -468,7 +473,7 @@ func TestS8_14(t *testing.T) {
 		must(t, w.turn(user(words(100)), says(words(100))))
 	}
 	in, _ = w.compactBy(t, w.policy, "And more.")
-	cx, err = Render(w.path(), approx)
+	cx, err = view.Render(w.path(), approx)
 	must(t, err)
 	if in.Previous != "Everything is decided." || cx.Messages[0].Parts[0].Content != "[Session compacted. Summary of prior conversation:]\n\nAnd more." || cx.Messages[1].Role != turns.User {
 		t.Errorf("the second one was given %q; %+v", in.Previous, cx.Messages[:2])
@@ -489,7 +494,7 @@ func TestS8_17(t *testing.T) {
 			if len(plan.Kept) != 2*c.keep {
 				t.Fatalf("%s: of %d turns %d halves stay", c.set, n, len(plan.Kept))
 			}
-			cx, err := Render(w.path(), approx)
+			cx, err := view.Render(w.path(), approx)
 			must(t, err)
 			var want []turns.Message
 			for _, h := range before.Halves[2*(n-c.keep):] {
@@ -518,7 +523,7 @@ func TestS8_17(t *testing.T) {
 func TestCompactPreservesRecentMessages(t *testing.T) {
 	w := answered(t, 12, 100)
 	w.compactBy(t, w.policy, "s")
-	cx, err := Render(w.path(), approx)
+	cx, err := view.Render(w.path(), approx)
 	must(t, err)
 	for i, m := range cx.Messages[1:] {
 		if want := fmt.Sprintf("%s %d ", []string{"question", "answer"}[i%2], 7+i/2); !strings.HasPrefix(m.Parts[0].Content, want) {
@@ -530,7 +535,7 @@ func TestCompactPreservesRecentMessages(t *testing.T) {
 func TestCompactSummarizesOldMessages(t *testing.T) {
 	w := answered(t, 12, 100)
 	in, _ := w.compactBy(t, w.policy, "s")
-	text := Transcript(in)
+	text := summary.Transcript(in)
 	for i := range 12 {
 		if got := strings.Contains(text, fmt.Sprintf("question %d ", i)) && strings.Contains(text, fmt.Sprintf("answer %d ", i)); got != (i < 7) {
 			t.Errorf("turn %d is summarized: %v", i, got)
@@ -543,9 +548,9 @@ func TestCompactSummarizesOldMessages(t *testing.T) {
 func TestCompactNoopWhenFewMessages(t *testing.T) {
 	for n := range 6 {
 		w := answered(t, n, 100)
-		for _, kind := range []string{TriggerThreshold, TriggerManual} {
-			if _, err := NewPlan(w.path(), w.policy, turns.Trigger{Kind: kind}, Options{}); !errors.Is(err, ErrNothing) {
-				t.Errorf("%d turns, %s: %v, want %v", n, kind, err, ErrNothing)
+		for _, kind := range []string{plan.TriggerThreshold, plan.TriggerManual} {
+			if _, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: kind}, plan.Options{}); !errors.Is(err, plan.ErrNothing) {
+				t.Errorf("%d turns, %s: %v, want %v", n, kind, err, plan.ErrNothing)
 			}
 		}
 	}
@@ -565,13 +570,13 @@ func TestS8_23(t *testing.T) {
 				must(t, w.turn(user(fmt.Sprint("and ", i)), says("yes", fmt.Sprint("a", i), fmt.Sprint("b", i))))
 				must(t, w.turn([]turns.Message{tool(result(fmt.Sprint("a", i), "1")), tool(result(fmt.Sprint("b", i), "2"))}, says("good")))
 			}
-			whole, err := Render(unpruned(w.path()), approx)
+			whole, err := view.Render(unpruned(w.path()), approx)
 			must(t, err)
 			if checkPairs(whole.Messages[len(whole.Messages)-10:], false) != nil {
 				broken++
 			}
 			_, plan := w.compactBy(t, w.policy, "s")
-			cx, err := Render(w.path(), approx)
+			cx, err := view.Render(w.path(), approx)
 			must(t, err)
 			must(t, checkPairs(cx.Messages, false))
 			must(t, strictly(cx.Messages))
@@ -589,7 +594,7 @@ func TestS8_23(t *testing.T) {
 				t.Errorf("%d rounds, %d answers: %d responses stay", n, answers, responses)
 			}
 			for _, s := range cx.Sources {
-				if s.Status == Synthetic {
+				if s.Status == view.Synthetic {
 					t.Errorf("%d rounds, %d answers: a call lost its result", n, answers)
 				}
 			}
@@ -627,7 +632,7 @@ func strictly(ms []turns.Message) error {
 
 // S8-25: the seed's configuration defaults, each of them a setting.
 func TestS8_25(t *testing.T) {
-	p := mustBuiltin(t, "spec-008")
+	p := builtin("spec-008")
 	got := map[string]any{
 		"context_window": p.ContextWindow, "reserve_tokens": p.ReserveTokens, "keep_recent_turns": p.KeepTurns,
 		"prune_keep_last_assistants": p.Prune.KeepAssistants, "prune_soft_trim_chars": p.Prune.SoftTrimChars,

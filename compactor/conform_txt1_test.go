@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 )
 
@@ -34,21 +37,21 @@ func TestTXT1(t *testing.T) {
 			return resultShown(t, behind(t, spec008(t, `{}`), 10, result("c", strings.Repeat("text ", 20))))
 		}, func(s string) string { return "(replaced with `" + s + "`)" }},
 		{"wolffish-truncated.txt", func(t *testing.T, _ string) string {
-			cx := shortenedBy(t, Output{Text: "S"}, result("c", strings.Repeat("a", 45_000)))
+			cx := shortenedBy(t, summary.Output{Text: "S"}, result("c", strings.Repeat("a", 45_000)))
 			return strings.Trim(between(resultShown(t, cx), "a"), "\n")
 		}, nil},
 		{"wolffish-image.txt", func(t *testing.T, _ string) string {
 			image := turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: []byte(strings.Repeat("p", 9000))}
 			r := turns.Part{Type: turns.ToolCallResponse, ID: "c", Response: jsonOf(t, []turns.Part{image, turns.TextPart("seen")})}
-			return strings.TrimSuffix(resultShown(t, shortenedBy(t, Output{Text: "S"}, r)), "\nseen")
+			return strings.TrimSuffix(resultShown(t, shortenedBy(t, summary.Output{Text: "S"}, r)), "\nseen")
 		}, nil},
 		{"wolffish-nudge.txt", func(t *testing.T, golden string) string {
-			_, summary, _ := strings.Cut(golden, "]\n\n")
-			summary, _, _ = strings.Cut(summary, "\n\n[Status:")
-			return lastShown(shortenedBy(t, Output{Text: summary}, result("c", strings.Repeat("a", 45_000))))
+			_, text, _ := strings.Cut(golden, "]\n\n")
+			text, _, _ = strings.Cut(text, "\n\n[Status:")
+			return lastShown(shortenedBy(t, summary.Output{Text: text}, result("c", strings.Repeat("a", 45_000))))
 		}, nil},
 		{"wolffish-notice.txt", func(t *testing.T, _ string) string {
-			return lastShown(shortenedBy(t, Output{}, result("c", strings.Repeat("a", 45_000))))
+			return lastShown(shortenedBy(t, summary.Output{}, result("c", strings.Repeat("a", 45_000))))
 		}, nil},
 	} {
 		t.Run(tc.golden, func(t *testing.T) {
@@ -83,18 +86,18 @@ func TestTXT1(t *testing.T) {
 func summaryShown(t *testing.T, policy, text string) string {
 	t.Helper()
 	w := answered(t, 12, 600)
-	w.policy = mustBuiltin(t, policy)
+	w.policy = builtin(policy)
 	w.policy.KeepTokens = min(w.policy.KeepTokens, 2000)
 	w.compactBy(t, w.policy, text)
-	cx, err := Render(w.path(), w.path().Counter)
+	cx, err := view.Render(w.path(), w.path().Counter)
 	must(t, err)
-	if cx.Sources[cx.Origins[0]].Status != InSummary || len(cx.Messages[0].Parts) != 1 {
+	if cx.Sources[cx.Origins[0]].Status != view.InSummary || len(cx.Messages[0].Parts) != 1 {
 		t.Fatalf("the first message is %+v", cx.Messages[0])
 	}
 	return cx.Messages[0].Parts[0].Content
 }
 
-func resultShown(t *testing.T, cx Context) string {
+func resultShown(t *testing.T, cx view.Context) string {
 	t.Helper()
 	p := resultIn(t, cx)
 	s, _ := p.Response.Text()
@@ -104,31 +107,31 @@ func resultShown(t *testing.T, cx Context) string {
 // between is s without the run of c that it begins and ends with.
 func between(s, c string) string { return strings.Trim(s, c) }
 
-func lastShown(cx Context) string { return cx.Messages[len(cx.Messages)-1].Parts[0].Content }
+func lastShown(cx view.Context) string { return cx.Messages[len(cx.Messages)-1].Parts[0].Content }
 
 // shortenedBy is a context of the policy wolffish after a pass that shortened the
 // given result, by a summarizer that answers out, or fails where out is empty.
-func shortenedBy(t *testing.T, out Output, res turns.Part) Context {
+func shortenedBy(t *testing.T, out summary.Output, res turns.Part) view.Context {
 	t.Helper()
 	w := newWorld()
-	w.policy = mustBuiltin(t, "wolffish")
+	w.policy = builtin("wolffish")
 	w.limits.ContextWindow = 60_000
 	must(t, w.turn(user("read them all"), says("", res.ID)))
 	must(t, w.turn([]turns.Message{tool(res)}, says("", "x1")))
 	must(t, w.turn([]turns.Message{tool(result("x1", "short"))}, says("", "x2")))
 	must(t, w.turn([]turns.Message{tool(result("x2", "short"))}, says("", "x3")))
 	must(t, w.turn([]turns.Message{tool(result("x3", "short"))}, says("going on")))
-	plan, err := NewPlan(w.path(), w.policy, turns.Trigger{Kind: TriggerManual}, Options{})
+	plan, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
-	r, err := Run(t.Context(), plan, []Tier{{Name: "scripted", Summarizer: summarizerFunc(func(context.Context, Input) (Output, error) {
+	r, err := Run(t.Context(), plan, []Tier{{Name: "scripted", Summarizer: summarizerFunc(func(context.Context, summary.Input) (summary.Output, error) {
 		if out.Text == "" {
-			return Output{}, errors.New("no")
+			return summary.Output{}, errors.New("no")
 		}
 		return out, nil
 	})}}, plan.Path.Counter)
 	must(t, err)
 	must(t, w.compaction(r))
-	cx, err := Render(w.path(), w.path().Counter)
+	cx, err := view.Render(w.path(), w.path().Counter)
 	must(t, err)
 	return cx
 }

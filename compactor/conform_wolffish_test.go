@@ -11,6 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/lineage"
 	"nexus/turns"
 )
@@ -22,7 +26,7 @@ import (
 // wolffishWorld is a world under the policy, in a window of so many tokens.
 func wolffishWorld(t *testing.T, window uint64) *world {
 	w := newWorld()
-	w.policy = mustBuiltin(t, "wolffish")
+	w.policy = builtin("wolffish")
 	w.limits.ContextWindow = window
 	return w
 }
@@ -54,21 +58,21 @@ func (w *world) read(t *testing.T, texts ...string) {
 // scribe is a summarizer that answers with text, and keeps what it was given.
 type scribe struct {
 	text string
-	in   []Input
+	in   []summary.Input
 }
 
-func (s *scribe) Summarize(_ context.Context, in Input) (Output, error) {
+func (s *scribe) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
 	s.in = append(s.in, in)
 	if s.text == "" {
-		return Output{}, errors.New("no model answers")
+		return summary.Output{}, errors.New("no model answers")
 	}
-	return Output{Text: s.text}, nil
+	return summary.Output{Text: s.text}, nil
 }
 
 // pass plans by w's policy, has s summarize, and commits.
-func (w *world) pass(t *testing.T, kind string, s Summarizer) (*Plan, Result) {
+func (w *world) pass(t *testing.T, kind string, s summary.Summarizer) (*plan.Plan, Result) {
 	t.Helper()
-	plan, err := NewPlan(w.path(), w.policy, turns.Trigger{Kind: kind}, Options{})
+	plan, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: kind}, plan.Options{})
 	must(t, err)
 	r, err := Run(t.Context(), plan, []Tier{{Name: "scribe", Summarizer: s}}, plan.Path.Counter)
 	must(t, err)
@@ -77,10 +81,10 @@ func (w *world) pass(t *testing.T, kind string, s Summarizer) (*Plan, Result) {
 }
 
 // context is what the next call is made with; its pairs are whole.
-func (w *world) context(t *testing.T) Context {
+func (w *world) context(t *testing.T) view.Context {
 	t.Helper()
 	p := w.path()
-	cx, err := Render(p, p.Counter)
+	cx, err := view.Render(p, p.Counter)
 	must(t, err)
 	if err := checkPairs(cx.Messages, false); err != nil {
 		t.Errorf("%v in\n%s", err, show(cx))
@@ -89,11 +93,11 @@ func (w *world) context(t *testing.T) Context {
 }
 
 // toolTexts are the results of tools in a context, in order.
-func toolTexts(cx Context) (out []string) {
+func toolTexts(cx view.Context) (out []string) {
 	for _, m := range cx.Messages {
 		for _, p := range m.Parts {
 			if p.Type == turns.ToolCallResponse {
-				out = append(out, resultText(&p))
+				out = append(out, summary.ResultText(&p))
 			}
 		}
 	}
@@ -114,9 +118,9 @@ func TestWOL1(t *testing.T) {
 		overhead, tokens uint64
 		due              bool
 	}{{0, 75_000, false}, {0, 75_001, true}, {26_000, 49_000, false}, {26_000, 49_001, true}} {
-		p := Path{Overhead: c.overhead, Limits: w.limits}
-		trigger, due := Due(p, pol, c.tokens)
-		if due != c.due || due && trigger.Kind != TriggerThreshold {
+		p := view.Path{Overhead: c.overhead, Limits: w.limits}
+		trigger, due := plan.Due(p, pol, c.tokens)
+		if due != c.due || due && trigger.Kind != plan.TriggerThreshold {
 			t.Errorf("%d tokens and %d of overhead: due %v by %q, want %v", c.tokens, c.overhead, due, trigger.Kind, c.due)
 		}
 	}
@@ -125,10 +129,10 @@ func TestWOL1(t *testing.T) {
 		w.read(t, lines(fmt.Sprint("page ", i), 9_600))
 	}
 	before := w.context(t)
-	if _, due := Due(w.path(), pol, before.Tokens); !due {
+	if _, due := plan.Due(w.path(), pol, before.Tokens); !due {
 		t.Fatalf("%d tokens are not due", before.Tokens)
 	}
-	plan, _ := w.pass(t, TriggerThreshold, &scribe{text: "TASK: read"})
+	plan, _ := w.pass(t, plan.TriggerThreshold, &scribe{text: "TASK: read"})
 	after := w.context(t)
 	if after.Tokens > 50_000 {
 		t.Errorf("%d tokens after the pass, want at most half of the budget", after.Tokens)
@@ -146,7 +150,7 @@ func TestWOL2(t *testing.T) {
 		estimate, reported uint64
 		due                bool
 	}{{50_000, 0, false}, {50_000, 75_000, false}, {50_000, 75_001, true}, {75_001, 10, true}} {
-		trigger, due := DueAt(Path{Limits: w.limits}, w.policy, Load{Tokens: c.estimate, Reported: c.reported})
+		trigger, due := plan.DueAt(view.Path{Limits: w.limits}, w.policy, view.Load{Tokens: c.estimate, Reported: c.reported})
 		if due != c.due {
 			t.Errorf("estimate %d, reported %d: due %v, want %v", c.estimate, c.reported, due, c.due)
 		}
@@ -163,15 +167,15 @@ func TestWOL2(t *testing.T) {
 	w.read(t, lines("one more", 1_500))
 	p := w.path()
 	since := p.Halves[len(p.Halves)-1].Tokens + p.Halves[len(p.Halves)-2].Tokens + p.Halves[len(p.Halves)-3].Tokens
-	if got := p.Reported(); got != 76_000+since || since < 1_000 {
+	if got := p.ReportedTokens(); got != 76_000+since || since < 1_000 {
 		t.Errorf("reported %d, want 76000 and the estimate of what came since, %d", got, since)
 	}
 	cx := w.context(t)
-	if _, due := Due(p, w.policy, cx.Tokens); !due || cx.Tokens > 50_000 {
+	if _, due := plan.Due(p, w.policy, cx.Tokens); !due || cx.Tokens > 50_000 {
 		t.Errorf("due %v at an estimate of %d tokens, a provider reports 76000", due, cx.Tokens)
 	}
-	w.pass(t, TriggerOverflow, &scribe{text: "TASK: read"})
-	if got := w.path().Reported(); got != 0 {
+	w.pass(t, plan.TriggerOverflow, &scribe{text: "TASK: read"})
+	if got := w.path().ReportedTokens(); got != 0 {
 		t.Errorf("after a compaction %d tokens are reported, of another context", got)
 	}
 }
@@ -187,25 +191,25 @@ func TestWOL3(t *testing.T) {
 		w.read(t, lines(fmt.Sprint("page ", i), n))
 	}
 	before := w.context(t)
-	if _, due := Due(w.path(), w.policy, before.Tokens); due {
+	if _, due := plan.Due(w.path(), w.policy, before.Tokens); due {
 		t.Fatal("due: the test is of a context that is not")
 	}
-	plan, err := NewPlan(w.path(), w.policy, turns.Trigger{Kind: TriggerOverflow}, Options{Budget: before.Tokens * 3 / 4})
+	plan, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: plan.TriggerOverflow}, plan.Options{Budget: before.Tokens * 3 / 4})
 	must(t, err)
 	var got []int
-	for at := range plan.chosen {
-		got = append(got, len(resultText(plan.Path.part(at))))
+	for at := range plan.Shortened {
+		got = append(got, len(summary.ResultText(plan.Path.Part(at))))
 	}
 	slices.Sort(got)
-	if want := []int{10_000, 12_000, 14_000, 15_000}; !slices.Equal(got, want) || plan.after() > before.Tokens*3/4 {
-		t.Errorf("shortened are results of %v characters, to %d tokens; want the largest, %v", got, plan.after(), want)
+	if want := []int{10_000, 12_000, 14_000, 15_000}; !slices.Equal(got, want) || plan.After() > before.Tokens*3/4 {
+		t.Errorf("shortened are results of %v characters, to %d tokens; want the largest, %v", got, plan.After(), want)
 	}
 }
 
 // choice is the path of WOL-4 and WOL-5, and what may be shortened in the order
 // of the seed: the largest results, the oldest texts of the assistant, those of
 // the user. Everything else is protected.
-func choice(t *testing.T) (w *world, order []partAt) {
+func choice(t *testing.T) (w *world, order []view.PartAt) {
 	w = wolffishWorld(t, 0)
 	name := map[string]int{}
 	result := func(name string, n int, failed bool) turns.Part {
@@ -247,9 +251,9 @@ func choice(t *testing.T) (w *world, order []partAt) {
 	sent("u5", 700)
 	said("a6", 5_000)
 	sent("u6", 700)
-	part := map[string]partAt{
-		"r1": {name["r1"], 0, 0}, "r2": {name["r2"], 1, 0}, "r3": {name["r3"], 0, 0}, "r4": {name["r4"], 1, 0},
-		"a1": {name["a1"], 0, 0}, "a2": {name["a2"], 0, 0}, "u1": {name["u1"], 4, 0}, "u2": {name["u2"], 2, 0},
+	part := map[string]view.PartAt{
+		"r1": {Half: name["r1"], Message: 0, Part: 0}, "r2": {Half: name["r2"], Message: 1, Part: 0}, "r3": {Half: name["r3"], Message: 0, Part: 0}, "r4": {Half: name["r4"], Message: 1, Part: 0},
+		"a1": {Half: name["a1"], Message: 0, Part: 0}, "a2": {Half: name["a2"], Message: 0, Part: 0}, "u1": {Half: name["u1"], Message: 4, Part: 0}, "u2": {Half: name["u2"], Message: 2, Part: 0},
 	}
 	for _, n := range []string{"r4", "r2", "r1", "r3", "a1", "a2", "u1", "u2"} {
 		order = append(order, part[n])
@@ -264,21 +268,21 @@ func TestWOL4(t *testing.T) {
 	p := w.path()
 	projected := uint64(0)
 	for k, at := range order {
-		chosen := p.shorten(w.policy.Elide, projected+1)
-		var got []partAt
+		chosen := plan.ChooseShortened(p, w.policy.Elide, projected+1)
+		var got []view.PartAt
 		for at := range chosen {
 			got = append(got, at)
 		}
 		want := slices.Clone(order[:k+1])
-		slices.SortFunc(got, partAt.compare)
-		slices.SortFunc(want, partAt.compare)
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(partAt{})); diff != "" {
+		slices.SortFunc(got, view.PartAt.Compare)
+		slices.SortFunc(want, view.PartAt.Compare)
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(view.PartAt{})); diff != "" {
 			t.Fatalf("to save %d tokens (-want +got):\n%s", projected+1, diff)
 		}
-		size := p.Counter.Part(p.part(at))
+		size := p.Counter.Part(p.Part(at))
 		projected += size - size/4 // COMPACTION_RATIO
 	}
-	if chosen := p.shorten(w.policy.Elide, 0); len(chosen) != 0 {
+	if chosen := plan.ChooseShortened(p, w.policy.Elide, 0); len(chosen) != 0 {
 		t.Errorf("nothing is over, and %d parts are shortened", len(chosen))
 	}
 	pol, e := w.policy, w.policy.Elide
@@ -295,12 +299,12 @@ func TestWOL4(t *testing.T) {
 func TestWOL5(t *testing.T) {
 	w, order := choice(t)
 	p := w.path()
-	chosen := p.shorten(w.policy.Elide, maxTokens)
+	chosen := plan.ChooseShortened(p, w.policy.Elide, policy.MaxTokens)
 	for _, at := range order {
 		delete(chosen, at)
 	}
 	for at := range chosen {
-		t.Errorf("%.20q is shortened, which is protected", partText(p.part(at)))
+		t.Errorf("%.20q is shortened, which is protected", summary.PartText(p.Part(at)))
 	}
 
 	w = wolffishWorld(t, 20_000)
@@ -309,17 +313,17 @@ func TestWOL5(t *testing.T) {
 	for i := range 10 {
 		w.read(t, lines(fmt.Sprint("page ", i), 2_400))
 	}
-	w.pass(t, TriggerThreshold, first)
+	w.pass(t, plan.TriggerThreshold, first)
 	for i := range 8 {
 		w.read(t, lines(fmt.Sprint("leaf ", i), 2_400))
 	}
-	w.pass(t, TriggerThreshold, second)
+	w.pass(t, plan.TriggerThreshold, second)
 	if in := second.in[0]; in.Previous != first.text {
 		t.Errorf("the second summary was made from %q, not from the first one", in.Previous)
 	}
 	var nudges []string
 	for _, m := range w.context(t).Messages {
-		if text := textOf(&m); strings.Contains(text, "[Compaction Summary]") {
+		if text := summary.TextOf(&m); strings.Contains(text, "[Compaction Summary]") {
 			nudges = append(nudges, text)
 		}
 	}
@@ -351,13 +355,13 @@ func TestWOL6(t *testing.T) {
 	for i := range 7 {
 		w.read(t, lines(fmt.Sprint("page ", i), 1_500))
 	}
-	w.pass(t, TriggerThreshold, &scribe{text: "TASK: look"})
+	w.pass(t, plan.TriggerThreshold, &scribe{text: "TASK: look"})
 	cx := w.context(t)
 	want := []string{mark + "\na dialog", mark + "\nseen before", mark + "\nno such window", mark}
 	if got := toolTexts(cx)[:4]; !slices.Equal(got, want) {
 		t.Errorf("results %q, want %q", got, want)
 	}
-	if n := Images([]HalfTurn{{Messages: cx.Messages}}); n != 1 {
+	if n := summary.Images([]summary.HalfTurn{{Messages: cx.Messages}}); n != 1 {
 		t.Errorf("%d images in the context, want the user's", n)
 	}
 }
@@ -365,21 +369,21 @@ func TestWOL6(t *testing.T) {
 // WOL-7: 15 % of the beginning and 8 % of the end stay, at most 6,000 and 3,000
 // characters, with the seed's notice between; reasoning goes, calls stay.
 func TestWOL7(t *testing.T) {
-	e := mustBuiltin(t, "wolffish").Elide
+	e := builtin("wolffish").Elide
 	whole := lines("mail", 45_000)
 	// The numbers of the seed's own example.
 	want := whole[:6_000] + "\n[TRUNCATED — 45,000 chars original, 36,000 chars omitted,\nshowing first 6,000 + last 3,000 chars]\n" + whole[42_000:]
-	if got := e.ends(whole); got != want {
+	if got := plan.Ends(e, whole); got != want {
 		t.Errorf("%.100s … of %d bytes, want %.100s … of %d", got[5_950:], len(got), want[5_950:], len(want))
 	}
 	part := lines("page", 2_000)
 	want = part[:300] + "\n[TRUNCATED — 2,000 chars original, 1,540 chars omitted,\nshowing first 300 + last 160 chars]\n" + part[1_840:]
-	if got := e.ends(part); got != want {
+	if got := plan.Ends(e, part); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	// JavaScript counts a wolf as two; none is cut in half.
 	wolves := strings.Repeat("🐺", 1_001)
-	if got := e.ends(wolves); !strings.HasPrefix(got, strings.Repeat("🐺", 150)+"\n[TRUNCATED — 2,002 chars original, 1,542 chars omitted") || strings.ContainsRune(got, '\uFFFD') {
+	if got := plan.Ends(e, wolves); !strings.HasPrefix(got, strings.Repeat("🐺", 150)+"\n[TRUNCATED — 2,002 chars original, 1,542 chars omitted") || strings.ContainsRune(got, '\uFFFD') {
 		t.Errorf("%.700q", got)
 	}
 
@@ -392,7 +396,7 @@ func TestWOL7(t *testing.T) {
 		w.read(t, lines(fmt.Sprint("page ", i), 4_000)) // the last three of each role
 	}
 	must(t, w.turn(user(lines("more", 9_000)), nil))
-	w.pass(t, TriggerThreshold, &scribe{text: "TASK: go"})
+	w.pass(t, plan.TriggerThreshold, &scribe{text: "TASK: go"})
 	cx := w.context(t)
 	var got turns.Message
 	for _, m := range cx.Messages {
@@ -418,11 +422,11 @@ func TestWOL8(t *testing.T) {
 		w.read(t, lines(fmt.Sprint("page ", i), 2_400))
 	}
 	s := &scribe{text: "TASK: read\nPROGRESS: 1. all\nREMAINING: none\nDATA: none\nDECISIONS: none"}
-	plan, r := w.pass(t, TriggerThreshold, s)
+	plan, r := w.pass(t, plan.TriggerThreshold, s)
 	if len(s.in) != 1 || s.in[0].Template != "wolffish" || s.in[0].Style == nil || !s.in[0].Style.Merge {
 		t.Fatalf("%d requests, %+v", len(s.in), s.in)
 	}
-	prompt := Prompt(s.in[0])
+	prompt := summary.Prompt(s.in[0])
 	at := -1
 	for _, section := range []string{"TASK:", "PROGRESS:", "REMAINING:", "DATA:", "DECISIONS:"} {
 		i := strings.Index(prompt, "\n"+section)
@@ -431,14 +435,14 @@ func TestWOL8(t *testing.T) {
 		}
 		at = i
 	}
-	given := Transcript(s.in[0])
-	for at := range plan.chosen {
-		if text := resultText(plan.Path.part(at)); !strings.Contains(given, text) {
+	given := summary.Transcript(s.in[0])
+	for at := range plan.Shortened {
+		if text := summary.ResultText(plan.Path.Part(at)); !strings.Contains(given, text) {
 			t.Errorf("the original %.12q is not whole in what is summarized", text)
 		}
 	}
-	if r.Body.Summary != s.text || !r.Span.Through.IsZero() || r.Span.Covered != 0 || len(r.Span.Elisions) != len(plan.chosen) || !r.Span.Call {
-		t.Errorf("summary %q, covers %d turns through %v, %d elisions of %d", r.Body.Summary, r.Span.Covered, r.Span.Through, len(r.Span.Elisions), len(plan.chosen))
+	if r.Body.Summary != s.text || !r.Span.Through.IsZero() || r.Span.Covered != 0 || len(r.Span.Elisions) != len(plan.Shortened) || !r.Span.Call {
+		t.Errorf("summary %q, covers %d turns through %v, %d elisions of %d", r.Body.Summary, r.Span.Covered, r.Span.Through, len(r.Span.Elisions), len(plan.Shortened))
 	}
 	path, err := lineage.Path(&w.forest, w.head, 1)
 	must(t, err)
@@ -460,7 +464,7 @@ func TestWOL9(t *testing.T) {
 		w.read(t, lines(fmt.Sprint("page ", i), 2_400))
 	}
 	s := &scribe{}
-	_, r := w.pass(t, TriggerThreshold, s)
+	_, r := w.pass(t, plan.TriggerThreshold, s)
 	if want := []time.Duration{1e9, 2e9, 4e9, 8e9, 16e9}; len(s.in) != 1 || !slices.Equal(s.in[0].Style.Retries, want) {
 		t.Errorf("asked to wait %v, want %v", s.in[0].Style, want)
 	}
@@ -470,16 +474,16 @@ not be generated. Review the truncated content carefully to reconstruct
 what has been completed and what remains. Continue where you left off.
 Do NOT produce final output until ALL steps are complete.]`
 	ms := w.context(t).Messages
-	if last := ms[len(ms)-1]; last.Role != turns.User || textOf(&last) != notice || r.Body.Tier != NoticeTier {
-		t.Errorf("by %s: %s says\n%s", r.Body.Tier, last.Role, textOf(&last))
+	if last := ms[len(ms)-1]; last.Role != turns.User || summary.TextOf(&last) != notice || r.Body.Tier != plan.NoticeTier {
+		t.Errorf("by %s: %s says\n%s", r.Body.Tier, last.Role, summary.TextOf(&last))
 	}
 }
 
 // WOL-10: the summary and the nudge to go on are a user message after the newest
 // message, and never between a call and its result.
 func TestWOL10(t *testing.T) {
-	const summary = "TASK: Read all unread emails and produce a briefing."
-	const nudge = "[Compaction Summary]\n\n" + summary + `
+	const text = "TASK: Read all unread emails and produce a briefing."
+	const nudge = "[Compaction Summary]\n\n" + text + `
 
 [Status: Context was compacted. The messages above contain truncated
 versions of older content. This summary captures the full conversation
@@ -495,17 +499,17 @@ ALL steps are complete. Do NOT re-do completed work.]`
 			must(t, w.turn(nil, says("", "x", "y")))
 			must(t, w.turn([]turns.Message{tool(result("x", "done"))}, nil))
 		}
-		w.pass(t, TriggerThreshold, &scribe{text: summary})
+		w.pass(t, plan.TriggerThreshold, &scribe{text: text})
 		ms := w.context(t).Messages
-		if last := ms[len(ms)-1]; last.Role != turns.User || textOf(&last) != nudge {
-			t.Errorf("open %v: at the end %s says\n%s", open, last.Role, textOf(&last))
+		if last := ms[len(ms)-1]; last.Role != turns.User || summary.TextOf(&last) != nudge {
+			t.Errorf("open %v: at the end %s says\n%s", open, last.Role, summary.TextOf(&last))
 		}
 		if open {
 			must(t, w.turn([]turns.Message{tool(result("y", "done too"))}, nil))
 		}
 		must(t, w.turn(nil, says("I go on")))
 		ms = w.context(t).Messages
-		if m := ms[len(ms)-2]; textOf(&m) != nudge || textOf(&ms[len(ms)-1]) != "I go on" {
+		if m := ms[len(ms)-2]; summary.TextOf(&m) != nudge || summary.TextOf(&ms[len(ms)-1]) != "I go on" {
 			t.Errorf("open %v: later the nudge is not where it was:\n%s", open, show(w.context(t)))
 		}
 		if p := ms[len(ms)-3].Parts[0]; open && p.ID != "y" {
@@ -517,14 +521,14 @@ ALL steps are complete. Do NOT re-do completed work.]`
 // WOL-15: the decision is told with its numbers. Those of the seed's sample line
 // are due; the line itself says that they are not, above its own threshold.
 func TestWOL15(t *testing.T) {
-	pol := mustBuiltin(t, "wolffish")
+	pol := builtin("wolffish")
 	const overhead = 30_000
-	p := Path{Overhead: overhead, Limits: turns.Limits{ContextWindow: 1_000_000, MaxOutputTokens: 32_768}}
-	trigger, due := DueAt(p, pol, Load{Tokens: 839_203 - overhead, Reported: 541_090})
+	p := view.Path{Overhead: overhead, Limits: turns.Limits{ContextWindow: 1_000_000, MaxOutputTokens: 32_768}}
+	trigger, due := plan.DueAt(p, pol, view.Load{Tokens: 839_203 - overhead, Reported: 541_090})
 	if want := `{"tokens":809203,"overhead":30000,"threshold":725424,"budget":967232}`; !due || string(trigger.Detail) != want {
 		t.Errorf("due %v: %s, want %s", due, trigger.Detail, want)
 	}
-	if _, due = DueAt(p, pol, Load{Tokens: 500_000, Reported: 541_090}); due {
+	if _, due = plan.DueAt(p, pol, view.Load{Tokens: 500_000, Reported: 541_090}); due {
 		t.Error("541,090 of 967,232 are due, where the estimate is no higher")
 	}
 }
@@ -542,20 +546,20 @@ func TestWOL19(t *testing.T) {
 		w.read(t, lines(fmt.Sprint("leaf ", i), 2_400))
 	}
 	s := &scribe{text: "TASK: read them all, page and leaf 0 to leaf 5, line by line"}
-	w.pass(t, TriggerThreshold, s)
-	if given := Transcript(s.in[0]); !strings.Contains(given, page) {
+	w.pass(t, plan.TriggerThreshold, s)
+	if given := summary.Transcript(s.in[0]); !strings.Contains(given, page) {
 		t.Error("what is summarized is not the original")
 	}
-	if Images(s.in[0].Halves) != 1 {
+	if summary.Images(s.in[0].Halves) != 1 {
 		t.Error("the original came without its image: it was saved too late")
 	}
 	marked := "[Screenshot analyzed — image omitted from context]\n" + page
 	got := toolTexts(w.context(t))[0]
-	if want := w.policy.Elide.ends(marked); got != want {
+	if want := plan.Ends(w.policy.Elide, marked); got != want {
 		t.Errorf("shown is %.120q, want the ends of the text that the images went from, %.120q", got, want)
 	}
 	ms := w.context(t).Messages
-	if !strings.HasPrefix(textOf(&ms[len(ms)-1]), "[Compaction Summary]") {
-		t.Errorf("the summary is not last: %s", textOf(&ms[len(ms)-1]))
+	if !strings.HasPrefix(summary.TextOf(&ms[len(ms)-1]), "[Compaction Summary]") {
+		t.Errorf("the summary is not last: %s", summary.TextOf(&ms[len(ms)-1]))
 	}
 }

@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/lineage"
 	"nexus/turns"
 	"nexus/turns/tokens"
@@ -12,25 +16,25 @@ import (
 
 // grows is a path of n calls, each of which sends and answers so many tokens,
 // behind an overhead of 1,000. Its halves hold nothing: triggers go by tokens.
-func grows(n int, tokens uint64) Path {
-	p := Path{Session: testID(1), Overhead: 1000}
+func grows(n int, tokens uint64) view.Path {
+	p := view.Path{Session: testID(1), Overhead: 1000}
 	for i := range n {
 		ref := turns.Ref{Session: p.Session, Turn: testID(uint64(i + 2))}
 		p.Head = lineage.Node{Ref: ref, Depth: uint64(i + 1)}
 		p.Halves = append(p.Halves,
-			HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.MessagesHalf, Tokens: tokens / 2},
-			HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.ResponseHalf, Tokens: tokens / 2})
+			summary.HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.MessagesHalf, Tokens: tokens / 2},
+			summary.HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.ResponseHalf, Tokens: tokens / 2})
 	}
 	return p
 }
 
 // firstDue is the first call, of growth by so many tokens each, before which a
 // context is due.
-func firstDue(pol Policy, growth uint64, with func(*Path)) int {
+func firstDue(pol policy.Policy, growth uint64, with func(*view.Path)) int {
 	for n := 1; n < 1000; n++ {
 		p := grows(n, growth)
 		with(&p)
-		if _, due := Due(p, pol, p.tokens()); due {
+		if _, due := plan.Due(p, pol, p.Tokens()); due {
 			return n
 		}
 	}
@@ -39,17 +43,17 @@ func firstDue(pol Policy, growth uint64, with func(*Path)) int {
 
 func TestCostDue(t *testing.T) {
 	pol := builtin("balanced")
-	none := func(*Path) {}
+	none := func(*view.Path) {}
 	const growth = 1000
 	// What the calls so far have read less than the next one will, at a tenth of the
 	// price of an input token, against what is left, at 1.25 times that price and
 	// patience times; what is saved is a tenth at least, and pays for it within as many
 	// calls as there were.
-	left := func(p Policy) float64 {
-		s := grows(1, growth).sizes(p, turns.Trigger{}, 0)
-		return float64(s.summary + s.keep)
+	left := func(p policy.Policy) float64 {
+		s := plan.SizesOf(grows(1, growth), p, turns.Trigger{}, 0)
+		return float64(s.Summary + s.Keep)
 	}
-	want := func(p Policy, read, write float64) int {
+	want := func(p policy.Policy, read, write float64) int {
 		for n := 1; ; n++ {
 			grown := 0.0
 			for i := range n {
@@ -70,30 +74,30 @@ func TestCostDue(t *testing.T) {
 	pol.Cost.Patience = 4
 	base := firstDue(pol, growth, none)
 	known := tokens.Price{Input: 3_000_000, Output: 15_000_000, CacheRead: 300_000, CacheWrite: 3_750_000}
-	if got := firstDue(pol, growth, func(p *Path) { p.Prices.Model = known }); got != base {
+	if got := firstDue(pol, growth, func(p *view.Path) { p.Prices.Model = known }); got != base {
 		t.Errorf("by the prices that are taken where none are known: due after %d calls, else %d", got, base)
 	}
-	if got := firstDue(pol, growth, func(p *Path) { p.Cold = true }); got >= base || got == 0 {
+	if got := firstDue(pol, growth, func(p *view.Path) { p.Cold = true }); got >= base || got == 0 {
 		t.Errorf("with a cold cache: due after %d calls, with a warm one %d", got, base)
 	}
-	if got := firstDue(pol, growth, func(p *Path) { p.Prices = Prices{known, known} }); got <= base {
+	if got := firstDue(pol, growth, func(p *view.Path) { p.Prices = view.Prices{Model: known, Summarizer: known} }); got <= base {
 		t.Errorf("where a summary is paid for: due after %d calls, else %d", got, base)
 	}
-	if got, w := firstDue(pol, growth, func(p *Path) { p.Prices.Model = tokens.Price{Input: 1_000_000} }), want(pol, 1, 1); got != w {
+	if got, w := firstDue(pol, growth, func(p *view.Path) { p.Prices.Model = tokens.Price{Input: 1_000_000} }), want(pol, 1, 1); got != w {
 		t.Errorf("without a cache: due after %d calls, by the rule %d", got, w)
 	}
 	pol.Cost.FromRatio = 0.7
 	if got := firstDue(pol, growth, none); got <= base {
 		t.Errorf("from 70 %% of the budget on: due after %d calls, else %d", got, base)
 	}
-	pol.Cost = Cost{}
-	if got, s := firstDue(pol, growth, none), grows(1, growth).sizes(pol, turns.Trigger{}, 0); uint64(got) != (s.trigger-1000)/growth+1 {
-		t.Errorf("without: due after %d calls, over %d tokens", got, s.trigger)
+	pol.Cost = policy.Cost{}
+	if got, s := firstDue(pol, growth, none), plan.SizesOf(grows(1, growth), pol, turns.Trigger{}, 0); uint64(got) != (s.Trigger-1000)/growth+1 {
+		t.Errorf("without: due after %d calls, over %d tokens", got, s.Trigger)
 	}
 	// A session that has just begun, with a large message, is not taken to go on.
 	pol.Cost.Patience = 0.001
 	p := grows(1, 60_000)
-	if f := p.covering(pol, 61_000, p.sizes(pol, turns.Trigger{}, 0)); f.Pays || f.Payback <= 1 {
+	if f := plan.Covering(p, pol, 61_000, plan.SizesOf(p, pol, turns.Trigger{}, 0)); f.Pays || f.Payback <= 1 {
 		t.Errorf("after one call: %+v", f)
 	}
 }
@@ -128,18 +132,18 @@ func TestCostPrunes(t *testing.T) {
 	step("y", 1000)
 	step("z", 1000)
 	p := w.path()
-	trigger, is := Due(p, pol, p.tokens())
+	trigger, is := plan.Due(p, pol, p.Tokens())
 	if !is || !strings.Contains(string(trigger.Detail), `"rewrite_tokens":`) {
 		t.Fatalf("not due: %v", trigger)
 	}
-	plan, err := NewPlan(p, pol, trigger, Options{})
+	pl, err := plan.New(p, pol, trigger, plan.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !plan.Quiet || len(plan.Covered) > 0 || len(plan.Span.Elisions) != 1 || plan.TokensKept > p.tokens()-40_000 {
-		t.Fatalf("quiet %v, %d covered, %d elisions, %d of %d tokens stay", plan.Quiet, len(plan.Covered), len(plan.Span.Elisions), plan.TokensKept, p.tokens())
+	if !pl.Quiet || len(pl.Covered) > 0 || len(pl.Span.Elisions) != 1 || pl.TokensKept > p.Tokens()-40_000 {
+		t.Fatalf("quiet %v, %d covered, %d elisions, %d of %d tokens stay", pl.Quiet, len(pl.Covered), len(pl.Span.Elisions), pl.TokensKept, p.Tokens())
 	}
-	r, err := Run(t.Context(), plan, nil, p.counter())
+	r, err := Run(t.Context(), pl, nil, p.CountedBy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,14 +154,14 @@ func TestCostPrunes(t *testing.T) {
 		t.Error("due again at once")
 	}
 	pol.Cost.Patience = 0.5 // to cover pays, and more
-	trigger, is = Due(p, pol, p.tokens())
-	if plan, err = NewPlan(p, pol, trigger, Options{}); !is || err != nil || plan.Quiet || len(plan.Covered) == 0 {
+	trigger, is = plan.Due(p, pol, p.Tokens())
+	if pl, err = plan.New(p, pol, trigger, plan.Options{}); !is || err != nil || pl.Quiet || len(pl.Covered) == 0 {
 		t.Errorf("due %v, %v: not covered", is, err)
 	}
 }
 
-func due(p Path, pol Policy) bool {
-	_, due := Due(p, pol, p.tokens())
+func due(p view.Path, pol policy.Policy) bool {
+	_, due := plan.Due(p, pol, p.Tokens())
 	return due
 }
 
@@ -165,12 +169,12 @@ func due(p Path, pol Policy) bool {
 // compaction too, when none has been counted yet; and never later.
 func TestCalibrated(t *testing.T) {
 	pol := builtin("balanced")
-	pol.Cost = Cost{}
+	pol.Cost = policy.Cost{}
 	p := grows(60, 1000)
 	at := p.Overhead
-	reports := func(factor float64) Path {
+	reports := func(factor float64) view.Path {
 		q, at := p, at
-		q.Halves = append([]HalfTurn(nil), p.Halves...)
+		q.Halves = append([]summary.HalfTurn(nil), p.Halves...)
 		for i := range q.Halves {
 			if h := &q.Halves[i]; h.Half == turns.ResponseHalf {
 				h.Reported = uint64(float64(at) * factor)
@@ -179,35 +183,35 @@ func TestCalibrated(t *testing.T) {
 		}
 		return q
 	}
-	plain := Threshold(p, pol)
+	plain := plan.Threshold(p, pol)
 	for _, test := range []struct{ factor, ratio float64 }{{1, 1}, {0.7, 1}, {1.5, 1.5}, {3, 2}, {30, 1}} {
 		q := reports(test.factor)
 		if got := q.Ratio(pol); got < test.ratio-0.01 || got > test.ratio+0.01 {
 			t.Errorf("counted %v times as much: ratio %v, want %v", test.factor, got, test.ratio)
 		}
-		if got := Threshold(q, pol); got > uint64(float64(plain)/test.ratio)+1000 || got < uint64(float64(plain)/test.ratio)-60_000 {
+		if got := plan.Threshold(q, pol); got > uint64(float64(plain)/test.ratio)+1000 || got < uint64(float64(plain)/test.ratio)-60_000 {
 			t.Errorf("counted %v times as much: due over %d, plain %d", test.factor, got, plain)
 		}
-		if pol.Fits(q, 100_000, 125_000) != (test.ratio < 1.2) || !pol.MayFit(q, 100_000, 125_000) {
-			t.Errorf("counted %v times as much: fits %v, may fit %v", test.factor, pol.Fits(q, 100_000, 125_000), pol.MayFit(q, 100_000, 125_000))
+		if plan.Fits(pol, q, 100_000, 125_000) != (test.ratio < 1.2) || !plan.MayFit(pol, q, 100_000, 125_000) {
+			t.Errorf("counted %v times as much: fits %v, may fit %v", test.factor, plan.Fits(pol, q, 100_000, 125_000), plan.MayFit(pol, q, 100_000, 125_000))
 		}
 	}
 	other := pol
-	other.Measure = Higher
+	other.Measure = policy.Higher
 	if got := reports(1.5).Ratio(other); got != 1 {
 		t.Errorf("measure higher has a ratio of %v", got)
 	}
 	// A compaction carries it.
 	q := reports(1.5)
-	plan, err := NewPlan(q, pol, turns.Trigger{Kind: TriggerManual}, Options{})
+	plan, err := plan.New(q, pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := Run(t.Context(), plan, nil, q.counter())
+	res, err := Run(t.Context(), plan, nil, q.CountedBy())
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := plan.Apply(q, res, q.counter())
+	after := Apply(plan, q, res, q.CountedBy())
 	for i := range after.Halves {
 		after.Halves[i].Reported = 0
 	}
@@ -236,27 +240,27 @@ func TestCalibrationLeavesRoom(t *testing.T) {
 				for i := range 400 {
 					ref := turns.Ref{Session: p.Session, Turn: testID(uint64(i + 2))}
 					p.Head = lineage.Node{Ref: ref, Depth: p.Head.Depth + 1}
-					p.Halves = append(p.Halves, HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.MessagesHalf, Tokens: window / 200,
+					p.Halves = append(p.Halves, summary.HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.MessagesHalf, Tokens: window / 200,
 						Messages: []turns.Message{turns.TextMessage(turns.User, "x")}})
-					if trigger, due := Due(p, pol, p.tokens()); due {
-						plan, err := NewPlan(p, pol, trigger, Options{})
+					if trigger, due := plan.Due(p, pol, p.Tokens()); due {
+						pl, err := plan.New(p, pol, trigger, plan.Options{})
 						if err == nil {
 							var res Result
-							if res, err = Run(t.Context(), plan, nil, approx); err == nil {
-								p = plan.Apply(p, res, approx)
+							if res, err = Run(t.Context(), pl, nil, approx); err == nil {
+								p = Apply(pl, p, res, approx)
 								p.Head = p.InForce.Node
 								compacted++
 							}
 						}
-						if err != nil && !errors.Is(err, ErrNothing) {
+						if err != nil && !errors.Is(err, plan.ErrNothing) {
 							t.Fatalf("window %d, overhead %v, ratio %v, turn %d: %v", window, share, ratio, i, err)
 						}
 					}
-					if at := p.Overhead + p.tokens(); !pol.MayFit(p, p.tokens(), pol.Budget(p.Limits)) {
+					if at := p.Overhead + p.Tokens(); !plan.MayFit(pol, p, p.Tokens(), pol.Budget(p.Limits)) {
 						t.Fatalf("window %d, overhead %v, ratio %v, turn %d: %d tokens do not fit", window, share, ratio, i, at)
 					}
-					p.Halves = append(p.Halves, HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.ResponseHalf, Tokens: window / 400,
-						Messages: []turns.Message{turns.TextMessage(turns.Assistant, "y")}, Reported: uint64(ratio * float64(p.Overhead+p.tokens()))})
+					p.Halves = append(p.Halves, summary.HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.ResponseHalf, Tokens: window / 400,
+						Messages: []turns.Message{turns.TextMessage(turns.Assistant, "y")}, Reported: uint64(ratio * float64(p.Overhead+p.Tokens()))})
 				}
 				most := 130
 				if share > 0.8 {
@@ -274,10 +278,10 @@ func TestCalibrationLeavesRoom(t *testing.T) {
 // not tried: neither makes a compaction due.
 func TestCostCountsWhatItCanTakeAway(t *testing.T) {
 	pol := builtin("balanced")
-	pol.Measure = Higher
+	pol.Measure = policy.Higher
 	pol.Cost.Patience = 4
-	base := firstDue(pol, 1000, func(*Path) {})
-	beside := func(p *Path) { // 60,000 tokens that the ledger never saw
+	base := firstDue(pol, 1000, func(*view.Path) {})
+	beside := func(p *view.Path) { // 60,000 tokens that the ledger never saw
 		at := p.Overhead
 		for i := range p.Halves {
 			if h := &p.Halves[i]; h.Half == turns.ResponseHalf {
@@ -292,12 +296,12 @@ func TestCostCountsWhatItCanTakeAway(t *testing.T) {
 	pol = builtin("balanced")
 	pol.Cost.Patience, pol.KeepTurns = 0.001, 40
 	p := grows(41, 1000)
-	if f := p.covering(pol, p.Overhead+p.tokens(), p.sizes(pol, turns.Trigger{}, 0)); f.Saves > 0 && f.Pays && f.Saves < 3000 {
+	if f := plan.Covering(p, pol, p.Overhead+p.Tokens(), plan.SizesOf(p, pol, turns.Trigger{}, 0)); f.Saves > 0 && f.Pays && f.Saves < 3000 {
 		t.Errorf("with 40 turns kept of 41: %+v", f)
 	}
 	pol.KeepTurns, pol.MinReclaimRatio = 0, 0.8
 	p = grows(100, 1000)
-	if f := p.covering(pol, p.Overhead+p.tokens(), p.sizes(pol, turns.Trigger{}, 0)); f.Pays {
+	if f := plan.Covering(p, pol, p.Overhead+p.Tokens(), plan.SizesOf(p, pol, turns.Trigger{}, 0)); f.Pays {
 		t.Errorf("less than the least progress pays: %+v", f)
 	}
 }

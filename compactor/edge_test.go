@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 )
 
@@ -15,22 +18,22 @@ func TestLateWhileOthersWait(t *testing.T) {
 	must(t, w.turn(user("go"), says("", "a")))
 	must(t, w.turn(user("never mind"), says("", "b", "c")))
 	must(t, w.turn([]turns.Message{tool(result("b", "1"), result("a", "late"))}, nil))
-	for _, open := range []OpenCalls{AnswerOpen, KeepOpen} {
-		cx, err := RenderWith(w.path(), approx, RenderOptions{Open: open})
+	for _, open := range []view.OpenCalls{view.AnswerOpen, view.KeepOpen} {
+		cx, err := view.RenderWith(w.path(), approx, view.RenderOptions{Open: open})
 		must(t, err)
-		if err := checkPairs(cx.Messages, open == KeepOpen); err != nil {
+		if err := checkPairs(cx.Messages, open == view.KeepOpen); err != nil {
 			t.Errorf("open %d: %v in\n%s", open, err, show(cx))
 		}
 	}
 	must(t, w.turn([]turns.Message{{Role: turns.User, Parts: []turns.Part{result("c", "2"), turns.TextPart("and go on")}}}, says("ok")))
-	cx, err := Render(w.path(), approx)
+	cx, err := view.Render(w.path(), approx)
 	must(t, err)
 	if err := checkPairs(cx.Messages, false); err != nil {
 		t.Errorf("%v in\n%s", err, show(cx))
 	}
 	var texts []string
 	for _, m := range cx.Messages[len(cx.Messages)-3:] {
-		texts = append(texts, textOf(&m))
+		texts = append(texts, summary.TextOf(&m))
 	}
 	if !strings.HasPrefix(texts[0], "[Late:") || texts[1] != "and go on" || texts[2] != "ok" {
 		t.Errorf("the late result is not between the results and what came after it: %q", texts)
@@ -42,15 +45,15 @@ func TestRebaseUnderAnother(t *testing.T) {
 	w := longWorld(t)
 	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":450}`))
 	must(t, err)
-	plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
+	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
 	now := w.path()
-	_, err = plan.Rebase(now)
+	_, err = pl.Rebase(now)
 	must(t, err)
-	now.InForce = &InForce{}
+	now.InForce = &view.InForce{}
 	now.InForce.Node.Ref = turns.Ref{Session: testID(5), Turn: testID(6)}
-	if _, err := plan.Rebase(now); !errors.Is(err, ErrStale) {
-		t.Errorf("%v, want %v", err, ErrStale)
+	if _, err := pl.Rebase(now); !errors.Is(err, plan.ErrStale) {
+		t.Errorf("%v, want %v", err, plan.ErrStale)
 	}
 }
 
@@ -60,19 +63,19 @@ func TestSawThroughStays(t *testing.T) {
 	w := longWorld(t)
 	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":1000}`))
 	must(t, err)
-	plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
+	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
-	r, err := Run(t.Context(), plan, stubTiers, approx)
+	r, err := Run(t.Context(), pl, stubTiers, approx)
 	must(t, err)
 	r.Span.SawThrough = w.head.Ref // as of an agent that summarized itself
 	last := w.head.Ref
 	must(t, w.compaction(r))
 	must(t, w.turn(user(words(100)), says(words(100))))
 	pol.KeepTokens = 600
-	if plan, err = NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{}); err != nil || plan.Span.SawThrough != last {
-		t.Errorf("saw through %v, want %v (%v)", plan.Span.SawThrough, last, err)
+	if pl, err = plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{}); err != nil || pl.Span.SawThrough != last {
+		t.Errorf("saw through %v, want %v (%v)", pl.Span.SawThrough, last, err)
 	}
-	if len(plan.Covered) == 0 || plan.Span.Through == last {
+	if len(pl.Covered) == 0 || pl.Span.Through == last {
 		t.Fatal("the test covers nothing, or too much")
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -28,27 +31,27 @@ var scripts = map[string]string{
 }
 
 // scriptPlan is a due session of one sentence said again and again.
-func scriptPlan(t *testing.T, name, sentence string) *Plan {
+func scriptPlan(t *testing.T, name, sentence string) *plan.Plan {
 	t.Helper()
-	pol, _ := Builtin(name)
+	pol, _ := policy.Builtin(name)
 	w := newWorld()
 	w.limits.ContextWindow = 32_000
 	each := int(600 / tokens.Approx{}.Text(sentence))
 	for i := range 200 {
 		p := w.path()
-		if n := p.tokens(); n > p.sizes(pol, turns.Trigger{}, 0).trigger {
+		if n := p.Tokens(); n > plan.SizesOf(p, pol, turns.Trigger{}, 0).Trigger {
 			break
 		}
 		must(t, w.turn(user(fmt.Sprintf("%d %s", i, strings.Repeat(sentence, each))), says(fmt.Sprintf("%d %s", i, strings.Repeat(sentence, each)))))
 	}
-	plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerThreshold}, Options{Cover: true})
+	plan, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{Cover: true})
 	must(t, err)
 	return plan
 }
 
 // upTo is a text of at most n of a model's tokens.
 func upTo(sentence string, n uint64) string {
-	return strings.TrimSpace(strings.Repeat(sentence, int(n/(modelTokens(sentence)+1))))
+	return strings.TrimSpace(strings.Repeat(sentence, int(n/(summary.ModelTokens(sentence)+1))))
 }
 
 // A model is told a bound in its own tokens, and a text that keeps it is a
@@ -60,14 +63,14 @@ func TestSummaryLengthByScript(t *testing.T) {
 		for script, sentence := range scripts {
 			plan := scriptPlan(t, name, sentence)
 			in := plan.Input()
-			m := asked.FindStringSubmatch(Prompt(in))
+			m := asked.FindStringSubmatch(summary.Prompt(in))
 			if m == nil {
-				t.Fatalf("%s: no bound in %s", name, Prompt(in))
+				t.Fatalf("%s: no bound in %s", name, summary.Prompt(in))
 			}
 			told, _ := strconv.ParseUint(m[1], 10, 64)
 			characters, _ := strconv.Atoi(m[2])
 			compose := func(text string) error {
-				_, err := Compose(plan, Output{Text: text, Tier: "llm"}, plan.Path.counter())
+				_, err := Compose(plan, summary.Output{Text: text, Tier: "llm"}, plan.Path.CountedBy())
 				return err
 			}
 			text := upTo(sentence, told)
@@ -84,7 +87,7 @@ func TestSummaryLengthByScript(t *testing.T) {
 				t.Errorf("%s, %s: half of what the plan allows in a model's tokens: %v", name, script, err)
 			}
 			twice := upTo(sentence, in.MaxTokens*2)
-			if err := compose(twice); !errors.Is(err, ErrRefused) && plan.Path.counter().Text(twice) > plan.SummaryTokens {
+			if err := compose(twice); !errors.Is(err, summary.ErrRefused) && plan.Path.CountedBy().Text(twice) > plan.SummaryTokens {
 				t.Errorf("%s, %s: twice what was asked for: %v", name, script, err)
 			}
 		}

@@ -5,26 +5,30 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 )
 
 // An overflow that says neither window nor count aims at half of what a
 // threshold aims at. A budget that was made from what it says stands for that.
 func TestAnOverflowAimsAtHalf(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range policy.Names() {
 		w := newWorld()
-		w.policy, w.limits.ContextWindow = mustBuiltin(t, name), 200_000
+		w.policy, w.limits.ContextWindow = builtin(name), 200_000
 		w.talk(t, "some", 185, 500)
 		target := func(kind string, budget uint64) uint64 {
-			plan, err := NewPlan(w.path(), w.policy, turns.Trigger{Kind: kind}, Options{Budget: budget})
+			plan, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: kind}, plan.Options{Budget: budget})
 			must(t, err)
 			return plan.TargetTokens
 		}
-		most := target(TriggerManual, 0)
-		if got := target(TriggerOverflow, 0); got != most/2 || got == 0 {
+		most := target(plan.TriggerManual, 0)
+		if got := target(plan.TriggerOverflow, 0); got != most/2 || got == 0 {
 			t.Errorf("%s: %d tokens, want half of %d", name, got, most)
 		}
-		if got := target(TriggerOverflow, w.policy.Budget(w.limits)); got != most {
+		if got := target(plan.TriggerOverflow, w.policy.Budget(w.limits)); got != most {
 			t.Errorf("%s: with a budget %d tokens, want %d", name, got, most)
 		}
 	}
@@ -33,7 +37,7 @@ func TestAnOverflowAimsAtHalf(t *testing.T) {
 // What was shortened for one call stands whole again when the user speaks, but
 // not after an overflow: the provider refused it.
 func TestWhatAProviderRefusedIsNotSentAgain(t *testing.T) {
-	for kind, call := range map[string]bool{TriggerThreshold: true, TriggerManual: true, TriggerOverflow: false} {
+	for kind, call := range map[string]bool{plan.TriggerThreshold: true, plan.TriggerManual: true, plan.TriggerOverflow: false} {
 		w := wolffishWorld(t, 100_000)
 		must(t, w.turn(user("read them all"), nil))
 		for range 10 {
@@ -42,7 +46,7 @@ func TestWhatAProviderRefusedIsNotSentAgain(t *testing.T) {
 		before := w.context(t).Tokens
 		plan, r := w.pass(t, kind, &scribe{text: "TASK: read"})
 		shortened := w.context(t).Tokens
-		if plan.Span.Call != call || r.Span.Call != call || len(plan.chosen) == 0 || shortened >= before {
+		if plan.Span.Call != call || r.Span.Call != call || len(plan.Shortened) == 0 || shortened >= before {
 			t.Fatalf("%s: for one call %v, want %v; %d tokens of %d", kind, plan.Span.Call, call, shortened, before)
 		}
 		must(t, w.turn(user("and now?"), nil))
@@ -58,15 +62,15 @@ func TestWhatAProviderRefusedIsNotSentAgain(t *testing.T) {
 func TestNoCompactionACallByAProvidersCount(t *testing.T) {
 	const room, after, over = 100_000, 20_000, 99_000
 	for _, name := range []string{"gsv", "wolffish", "autobyteus"} {
-		pol := mustBuiltin(t, name)
+		pol := builtin(name)
 		limits := turns.Limits{ContextWindow: 110_000, MaxOutputTokens: 9_000, SafetyMargin: 1_000}
-		if pol.Budget(limits) != room || pol.Measure == Estimate {
+		if pol.Budget(limits) != room || pol.Measure == policy.Estimate {
 			t.Fatalf("%s: a budget of %d, by %v", name, pol.Budget(limits), pol.Measure)
 		}
-		in := &InForce{Body: turns.CompactionBody{TokensAfter: after}}
+		in := &view.InForce{Body: turns.CompactionBody{TokensAfter: after}}
 		for _, tc := range []struct {
 			what             string
-			in               *InForce
+			in               *view.InForce
 			tokens, reported uint64
 			due              bool
 		}{
@@ -75,10 +79,10 @@ func TestNoCompactionACallByAProvidersCount(t *testing.T) {
 			{"almost a fifth more", in, after + room/5 - 1, 2 * over, false},
 			{"a fifth more", in, after + room/5, 2 * over, true},
 			{"it counts less than is due", in, after, over / 4, false},
-			{"it is due by our own count", &InForce{Body: turns.CompactionBody{TokensAfter: 2 * over}}, 2 * over, 3 * over, true},
+			{"it is due by our own count", &view.InForce{Body: turns.CompactionBody{TokensAfter: 2 * over}}, 2 * over, 3 * over, true},
 		} {
-			p := Path{Limits: limits, InForce: tc.in}
-			if _, due := DueAt(p, pol, Load{Tokens: tc.tokens, Reported: tc.reported}); due != tc.due {
+			p := view.Path{Limits: limits, InForce: tc.in}
+			if _, due := plan.DueAt(p, pol, view.Load{Tokens: tc.tokens, Reported: tc.reported}); due != tc.due {
 				t.Errorf("%s, %s: due %v, want %v", name, tc.what, due, tc.due)
 			}
 		}
@@ -88,7 +92,7 @@ func TestNoCompactionACallByAProvidersCount(t *testing.T) {
 // A model is paid by the token: it is asked for no more than 12,000, an extract
 // for all that the policy gives it.
 func TestAModelIsAskedForNoMoreThanIsRead(t *testing.T) {
-	pol, err := mustBuiltin(t, "nexus").With(turns.Raw(`{"summary_max_tokens":60000,"summary_max_ratio":0.4,"target_ratio":0.9,"target_tokens":0}`))
+	pol, err := builtin("nexus").With(turns.Raw(`{"summary_max_tokens":60000,"summary_max_ratio":0.4,"target_ratio":0.9,"target_tokens":0}`))
 	must(t, err)
 	for _, tc := range []struct {
 		talk  int // turns of about a thousand tokens
@@ -101,12 +105,12 @@ func TestAModelIsAskedForNoMoreThanIsRead(t *testing.T) {
 			w.limits.ContextWindow = 32_000
 		}
 		w.talk(t, "some", tc.talk, 500)
-		plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
+		plan, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 		must(t, err)
 		var asked uint64
-		tier := Tier{Name: "model", Local: tc.local, Summarizer: summarizerFunc(func(_ context.Context, in Input) (Output, error) {
+		tier := Tier{Name: "model", Local: tc.local, Summarizer: summarizerFunc(func(_ context.Context, in summary.Input) (summary.Output, error) {
 			asked = in.MaxTokens
-			return Output{Text: strings.Repeat("word ", 100)}, nil
+			return summary.Output{Text: strings.Repeat("word ", 100)}, nil
 		})}
 		_, err = Run(t.Context(), plan, []Tier{tier}, plan.Path.Counter)
 		must(t, err)

@@ -4,6 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 )
 
 // TestPinnedTextStands: what the user of a pinned turn says is quoted word for
@@ -11,9 +16,9 @@ import (
 // imitates tags ends nothing.
 func TestPinnedTextStands(t *testing.T) {
 	const said = "never touch </pinned> the production database </summary>"
-	for _, name := range Names() {
+	for _, name := range policy.Names() {
 		t.Run(name, func(t *testing.T) {
-			pol, _ := Builtin(name)
+			pol, _ := policy.Builtin(name)
 			w := newWorld()
 			w.policy, w.limits.ContextWindow = pol, 20_000
 			must(t, w.turn(user("begin"), says("yes")))
@@ -23,19 +28,19 @@ func TestPinnedTextStands(t *testing.T) {
 			for i := range 400 {
 				must(t, w.turn(user(fmt.Sprint(i, words(200))), says(words(200))))
 				p := w.path()
-				cx, err := Render(p, p.Counter)
+				cx, err := view.Render(p, p.Counter)
 				must(t, err)
-				trigger, due := Due(p, pol, cx.Tokens)
+				trigger, due := plan.Due(p, pol, cx.Tokens)
 				if !due {
 					continue
 				}
-				_, err = w.compact(pol, trigger.Kind, Options{})
+				_, err = w.compact(pol, trigger.Kind, plan.Options{})
 				must(t, err)
 				if w.bodies[w.head.Ref].Replacement == nil {
 					continue // a pass that covers nothing
 				}
 				compactions++
-				text := textOf(&w.bodies[w.head.Ref].Replacement[0])
+				text := summary.TextOf(&w.bodies[w.head.Ref].Replacement[0])
 				want := "<pinned>\nnever touch &lt;/pinned> the production database &lt;/summary>\n</pinned>"
 				if strings.Count(text, want) != 1 || strings.Count(text, "</pinned>") != 1 {
 					t.Fatalf("after %d compactions: %.400q", compactions, text)
@@ -50,14 +55,14 @@ func TestPinnedTextStands(t *testing.T) {
 
 // TestPinsAreBounded: pins take no more than their share; the newest stand.
 func TestPinsAreBounded(t *testing.T) {
-	pol, _ := Builtin("balanced")
+	pol, _ := policy.Builtin("balanced")
 	w := newWorld()
 	w.limits.ContextWindow = 8000
 	for i := range 60 {
 		must(t, w.turn(user(fmt.Sprintf("rule %d: %s", i, words(60))), says(words(60))))
 		w.halves[len(w.halves)-2].Pinned = true
 	}
-	plan, err := w.compact(pol, TriggerManual, Options{})
+	plan, err := w.compact(pol, plan.TriggerManual, plan.Options{})
 	must(t, err)
 	if n := len(plan.Pins); n == 0 || n == 60 {
 		t.Fatalf("%d pins of 60", n)
@@ -66,5 +71,5 @@ func TestPinsAreBounded(t *testing.T) {
 	if got := plan.Pins[len(plan.Pins)-1]; !strings.HasPrefix(got, last) {
 		t.Errorf("the newest covered pin is %.20q, want %s", got, last)
 	}
-	must(t, Fit(w.path(), Context{Tokens: w.path().tokens()}, pol.Budget(w.limits)))
+	must(t, Fit(w.path(), view.Context{Tokens: w.path().Tokens()}, pol.Budget(w.limits)))
 }

@@ -12,6 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -81,7 +84,7 @@ func docTable(t *testing.T) (rows [][]string) {
 // The table of settings in the docs is the struct's: each field once, in its
 // order, of its kind, with the value that balanced has.
 func TestSettingsTable(t *testing.T) {
-	want := settingsOf(reflect.ValueOf(mustBuiltin(t, "balanced")), "")
+	want := settingsOf(reflect.ValueOf(builtin("balanced")), "")
 	var got []setting
 	for _, row := range docTable(t) {
 		if len(row) != 5 || row[4] == "" {
@@ -106,7 +109,7 @@ func TestSettingsTable(t *testing.T) {
 
 // What the table gives as the range of a number is what is taken.
 func TestSettingsRanges(t *testing.T) {
-	base := mustBuiltin(t, "balanced")
+	base := builtin("balanced")
 	n := 0
 	for _, row := range docTable(t) {
 		bounds, ok := strings.CutPrefix(row[3], "[")
@@ -157,7 +160,7 @@ func TestSettingsRanges(t *testing.T) {
 func TestBalancedPage(t *testing.T) {
 	b, err := os.ReadFile(policiesDocs + "balanced.md")
 	must(t, err)
-	pol := mustBuiltin(t, "balanced")
+	pol := builtin("balanced")
 	n := 0
 	for line := range strings.Lines(string(b)) {
 		var v []uint64
@@ -171,9 +174,9 @@ func TestBalancedPage(t *testing.T) {
 			continue
 		}
 		n++
-		s := Path{Limits: turns.Limits{ContextWindow: v[0]}}.sizes(pol, turns.Trigger{}, 0)
-		if got := []uint64{s.window, s.budget, s.trigger, s.target, s.summary}; !slices.Equal(got, v) || s.keep != min(2_000, s.target-s.summary) {
-			t.Errorf("the page has %v, the policy %v and keeps %d", v, got, s.keep)
+		s := plan.SizesOf(view.Path{Limits: turns.Limits{ContextWindow: v[0]}}, pol, turns.Trigger{}, 0)
+		if got := []uint64{s.Window, s.Budget, s.Trigger, s.Target, s.Summary}; !slices.Equal(got, v) || s.Keep != min(2_000, s.Target-s.Summary) {
+			t.Errorf("the page has %v, the policy %v and keeps %d", v, got, s.Keep)
 		}
 	}
 	if n < 4 {
@@ -181,7 +184,7 @@ func TestBalancedPage(t *testing.T) {
 	}
 	// Where the trigger's two bounds meet.
 	for _, window := range []uint64{108_000, 338_000} {
-		at := Threshold(Path{Limits: turns.Limits{ContextWindow: window}}, pol)
+		at := plan.Threshold(view.Path{Limits: turns.Limits{ContextWindow: window}}, pol)
 		if ratio := tokens.Share(pol.Budget(turns.Limits{ContextWindow: window}), pol.TriggerRatio); at != ratio || at != window-min(pol.ReserveTokens, window/4) {
 			t.Errorf("in %d: due at %d, the ratio says %d, the reserve %d", window, at, ratio, window-min(pol.ReserveTokens, window/4))
 		}
@@ -213,7 +216,7 @@ func TestPolicyExamples(t *testing.T) {
 				t.Errorf("%s, block %d: %v", page, i+1, err)
 				continue
 			}
-			if _, err := Resolve(turns.PolicyRef{Name: v.Policy.Name, Set: v.Policy.Set}); err != nil {
+			if _, err := policy.Resolve(turns.PolicyRef{Name: v.Policy.Name, Set: v.Policy.Set}); err != nil {
 				t.Errorf("%s, block %d: %v", page, i+1, err)
 			}
 		}
@@ -221,9 +224,9 @@ func TestPolicyExamples(t *testing.T) {
 	if n == 0 {
 		t.Error("no page has an example")
 	}
-	p, err := mustBuiltin(t, "wolffish").With(turns.Raw(`{"elide":{"protect_recent":5}}`))
+	p, err := builtin("wolffish").With(turns.Raw(`{"elide":{"protect_recent":5}}`))
 	must(t, err)
-	want := mustBuiltin(t, "wolffish")
+	want := builtin("wolffish")
 	want.Elide.ProtectRecent = 5
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("one setting inside elide (-want +got):\n%s", diff)

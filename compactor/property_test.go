@@ -9,6 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/turns"
 	"nexus/turns/tokens"
@@ -115,7 +119,7 @@ func TestOpenCallsTwin(t *testing.T) {
 			}
 		}
 		want = append(want, len(g.open) == 0 && !asked)
-		if diff := cmp.Diff(want, legalCuts(g.halves)); diff != "" {
+		if diff := cmp.Diff(want, plan.LegalCuts(g.halves)); diff != "" {
 			t.Fatalf("legal cuts (-ledger +compactor):\n%s", diff)
 		}
 	})
@@ -124,13 +128,13 @@ func TestOpenCallsTwin(t *testing.T) {
 // TestCompactions grows random histories and compacts them whenever it is due,
 // or asked for. After every step: coverage, pairs, budget, determinism.
 func TestCompactions(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range policy.Names() {
 		t.Run(name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { grownAndCompacted(t, name) }) })
 	}
 }
 
 func grownAndCompacted(t *rapid.T, name string) {
-	pol, _ := Builtin(name)
+	pol, _ := policy.Builtin(name)
 	g := &grower{world: newWorld()}
 	g.policy = pol
 	g.limits.ContextWindow = rapid.SampledFrom([]uint64{2000, 8000, 32_000}).Draw(t, "window")
@@ -139,42 +143,42 @@ func grownAndCompacted(t *rapid.T, name string) {
 		g.grow(t, size)
 		cx := g.rendered(t)
 		p := g.path()
-		trigger, due := Due(p, pol, cx.Tokens)
+		trigger, due := plan.Due(p, pol, cx.Tokens)
 		if !due && rapid.IntRange(0, 9).Draw(t, "asked") > 0 {
 			continue
 		}
 		if !due {
-			trigger.Kind = rapid.SampledFrom([]string{TriggerManual, TriggerOverflow, TriggerThreshold}).Draw(t, "trigger")
+			trigger.Kind = rapid.SampledFrom([]string{plan.TriggerManual, plan.TriggerOverflow, plan.TriggerThreshold}).Draw(t, "trigger")
 		}
-		opt := Options{FromOriginals: rapid.IntRange(0, 5).Draw(t, "originals") == 0}
+		opt := plan.Options{FromOriginals: rapid.IntRange(0, 5).Draw(t, "originals") == 0}
 		if opt.FromOriginals {
 			opt.Originals = g.halves
 		}
-		plan, err := g.compact(pol, trigger.Kind, opt)
-		if errors.Is(err, ErrNothing) {
+		pl, err := g.compact(pol, trigger.Kind, opt)
+		if errors.Is(err, plan.ErrNothing) {
 			continue
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.compacted(t, pol, p, plan, cx)
-		if _, err := NewPlan(g.path(), pol, trigger, opt); !errors.Is(err, ErrNothing) {
-			t.Fatalf("the same plan again: %v, want %v", err, ErrNothing)
+		g.compacted(t, pol, p, pl, cx)
+		if _, err := plan.New(g.path(), pol, trigger, opt); !errors.Is(err, plan.ErrNothing) {
+			t.Fatalf("the same plan again: %v, want %v", err, plan.ErrNothing)
 		}
 	}
 }
 
 // rendered is the context at the head, checked.
-func (g *grower) rendered(t rapid.TB) Context {
+func (g *grower) rendered(t rapid.TB) view.Context {
 	p := g.path()
-	cx, err := Render(p, p.Counter)
+	cx, err := view.Render(p, p.Counter)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := checkPairs(cx.Messages, false); err != nil {
 		t.Fatalf("%v in\n%s", err, show(cx))
 	}
-	again, _ := Render(g.path(), p.Counter)
+	again, _ := view.Render(g.path(), p.Counter)
 	if cx.Fingerprint() != again.Fingerprint() {
 		t.Fatal("two renderings differ")
 	}
@@ -189,14 +193,14 @@ func (g *grower) rendered(t rapid.TB) Context {
 	for _, s := range cx.Sources {
 		sum += s.Tokens
 		switch s.Status {
-		case Verbatim, Elided, Trimmed, Cleared:
+		case view.Verbatim, view.Elided, view.Trimmed, view.Cleared:
 			halves++
 		}
 	}
 	if total != cx.Tokens || sum != total || halves != len(p.Halves) {
 		t.Fatalf("tokens %d, of messages %d, of sources %d; %d of %d halves are sources", cx.Tokens, total, sum, halves, len(p.Halves))
 	}
-	open, err := RenderWith(p, p.Counter, RenderOptions{Open: KeepOpen})
+	open, err := view.RenderWith(p, p.Counter, view.RenderOptions{Open: view.KeepOpen})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +210,7 @@ func (g *grower) rendered(t rapid.TB) Context {
 	return cx
 }
 
-func show(cx Context) (out string) {
+func show(cx view.Context) (out string) {
 	for i, m := range cx.Messages {
 		out += fmt.Sprintf("%d %s:", i, m.Role)
 		for _, p := range m.Parts {
@@ -218,46 +222,46 @@ func show(cx Context) (out string) {
 }
 
 // compacted checks what holds after each compaction.
-func (g *grower) compacted(t rapid.TB, pol Policy, before Path, plan *Plan, was Context) {
+func (g *grower) compacted(t rapid.TB, pol policy.Policy, before view.Path, pl *plan.Plan, was view.Context) {
 	now := g.path()
 	body := g.bodies[g.head.Ref]
-	if (len(plan.Covered) > 0 || plan.Quiet || plan.Nudge) && body.TokensAfter >= body.TokensBefore {
+	if (len(pl.Covered) > 0 || pl.Quiet || pl.Nudge) && body.TokensAfter >= body.TokensBefore {
 		t.Fatalf("no progress: %d tokens before, %d after", body.TokensBefore, body.TokensAfter)
 	}
-	if !legalCuts(before.Halves)[len(plan.Covered)] {
+	if !plan.LegalCuts(before.Halves)[len(pl.Covered)] {
 		t.Fatal("a call is open across the cut")
 	}
-	if len(now.Halves) != len(plan.Kept) || g.head.Cut != plan.Cut {
-		t.Fatalf("the ledger keeps %d halves from %d on, the plan %d from %d", len(now.Halves), g.head.Cut, len(plan.Kept), plan.Cut)
+	if len(now.Halves) != len(pl.Kept) || g.head.Cut != pl.Cut {
+		t.Fatalf("the ledger keeps %d halves from %d on, the plan %d from %d", len(now.Halves), g.head.Cut, len(pl.Kept), pl.Cut)
 	}
-	for i := range plan.Kept {
-		if plan.Kept[i].Ref != now.Halves[i].Ref || plan.Kept[i].Half != now.Halves[i].Half {
+	for i := range pl.Kept {
+		if pl.Kept[i].Ref != now.Halves[i].Ref || pl.Kept[i].Half != now.Halves[i].Half {
 			t.Fatalf("half %d is kept as another", i)
 		}
 	}
-	if now.tokens() != body.TokensAfter {
-		t.Fatalf("%d tokens after, the path has %d", body.TokensAfter, now.tokens())
+	if now.Tokens() != body.TokensAfter {
+		t.Fatalf("%d tokens after, the path has %d", body.TokensAfter, now.Tokens())
 	}
 	// Below the target, unless the newest part that can be kept is above it.
-	s := before.sizes(pol, plan.Trigger, 0)
+	s := plan.SizesOf(before, pol, pl.Trigger, 0)
 	newest := len(before.Halves) - 1
-	for legal := legalCuts(before.Halves); newest > 0 && !legal[newest]; newest-- {
+	for legal := plan.LegalCuts(before.Halves); newest > 0 && !legal[newest]; newest-- {
 	}
 	cx := g.rendered(t)
-	summary := max(s.summary, frameTokens(pol, "", nil)+minSummary) + plan.pinned
-	if least := plan.Path.shownFrom(newest); least+summary <= s.target && len(plan.Covered) > 0 {
+	summary := max(s.Summary, view.FrameTokens(pol, "", nil)+plan.MinSummaryTokens) + pl.Pinned
+	if least := pl.Path.ShownFrom(newest); least+summary <= s.Target && len(pl.Covered) > 0 {
 		after := body.TokensAfter
-		if body.Tier == NoticeTier { // its words take what they take
-			after = min(after, plan.TokensKept+plan.worst())
+		if body.Tier == plan.NoticeTier { // its words take what they take
+			after = min(after, pl.TokensKept+pl.ReplacementBound())
 		}
-		if after > s.target {
-			t.Fatalf("%d tokens after, the target is %d and the newest part has %d", after, s.target, least)
+		if after > s.Target {
+			t.Fatalf("%d tokens after, the target is %d and the newest part has %d", after, s.Target, least)
 		}
-		if err := Fit(now, cx, s.budget); err != nil {
+		if err := Fit(now, cx, s.Budget); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := Fit(now, cx, s.budget); err != nil && Fit(before, was, s.budget) == nil {
+	if err := Fit(now, cx, s.Budget); err != nil && Fit(before, was, s.Budget) == nil {
 		t.Fatalf("it did fit, after the compaction it does not: %v", err)
 	}
 }
@@ -265,17 +269,17 @@ func (g *grower) compacted(t rapid.TB, pol Policy, before Path, plan *Plan, was 
 // TestRebase: a plan made on an older head stands on the newer one, and only there.
 func TestRebase(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		pol, _ := Builtin(rapid.SampledFrom(Names()).Draw(t, "policy"))
+		pol, _ := policy.Builtin(rapid.SampledFrom(policy.Names()).Draw(t, "policy"))
 		g := &grower{world: newWorld()}
 		g.policy, g.limits.ContextWindow = pol, 4000
 		for range rapid.IntRange(2, 30).Draw(t, "before") {
 			g.grow(t, 100)
 		}
-		plan, err := NewPlan(g.path(), pol, turns.Trigger{Kind: TriggerManual}, Options{})
+		pl, err := plan.New(g.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 		if err != nil {
 			t.Skip(err)
 		}
-		res, err := Run(t.Context(), plan, stubTiers, plan.Path.Counter)
+		res, err := Run(t.Context(), pl, stubTiers, pl.Path.Counter)
 		if err != nil {
 			t.Skip(err)
 		}
@@ -283,31 +287,31 @@ func TestRebase(t *testing.T) {
 		for range rapid.IntRange(1, 10).Draw(t, "meanwhile") {
 			g.grow(t, 100)
 		}
-		now, err := plan.Rebase(g.path())
-		if plan.Span.Call && errors.Is(err, ErrStale) {
+		now, err := pl.Rebase(g.path())
+		if pl.Span.Call && errors.Is(err, plan.ErrStale) {
 			t.Skip("the user spoke")
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := now.Resize(res)
+		r := Resize(now, res)
 		if err := g.compaction(r); err != nil {
 			t.Fatal(err)
 		}
-		if p := g.path(); p.tokens() != r.Body.TokensAfter {
-			t.Fatalf("%d tokens after, the path has %d", r.Body.TokensAfter, p.tokens())
+		if p := g.path(); p.Tokens() != r.Body.TokensAfter {
+			t.Fatalf("%d tokens after, the path has %d", r.Body.TokensAfter, p.Tokens())
 		}
 		g.rendered(t)
-		if _, err := plan.Rebase(g.path()); !errors.Is(err, ErrStale) {
-			t.Fatalf("rebase under another compaction: %v, want %v", err, ErrStale)
+		if _, err := pl.Rebase(g.path()); !errors.Is(err, plan.ErrStale) {
+			t.Fatalf("rebase under another compaction: %v, want %v", err, plan.ErrStale)
 		}
-		if len(plan.Covered) == 0 {
+		if len(pl.Covered) == 0 {
 			return
 		}
 		short := old
-		short.Halves = old.Halves[:len(plan.Covered)-1]
-		if _, err := plan.Rebase(short); !errors.Is(err, ErrStale) {
-			t.Fatalf("rebase on a path without what is covered: %v, want %v", err, ErrStale)
+		short.Halves = old.Halves[:len(pl.Covered)-1]
+		if _, err := pl.Rebase(short); !errors.Is(err, plan.ErrStale) {
+			t.Fatalf("rebase on a path without what is covered: %v, want %v", err, plan.ErrStale)
 		}
 	})
 }
@@ -315,9 +319,9 @@ func TestRebase(t *testing.T) {
 // TestToolLoop: one request, 200 calls, far longer than the window: each
 // context fits, and no compaction waits for the loop to end.
 func TestToolLoop(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range policy.Names() {
 		t.Run(name, func(t *testing.T) {
-			pol, _ := Builtin(name)
+			pol, _ := policy.Builtin(name)
 			w := newWorld()
 			w.limits.ContextWindow, w.policy = 16_000, pol
 			must(t, w.turn(user("fix it, "+words(50)), says("", "c0")))
@@ -325,16 +329,16 @@ func TestToolLoop(t *testing.T) {
 			for i := range 200 {
 				ms := []turns.Message{tool(result(fmt.Sprintf("c%d", i), words(400)))}
 				must(t, w.turn(ms, nil)) // as an agent asks for its next context: results are in, the response is not
-				cx, err := Render(w.path(), pol.CounterOf())
+				cx, err := view.Render(w.path(), pol.CounterOf())
 				must(t, err)
-				if trigger, due := Due(w.path(), pol, cx.Tokens); due {
-					plan, err := w.compact(pol, trigger.Kind, Options{})
+				if trigger, due := plan.Due(w.path(), pol, cx.Tokens); due {
+					plan, err := w.compact(pol, trigger.Kind, plan.Options{})
 					must(t, err)
 					compactions++
 					if plan.Span.Split {
 						split++
 					}
-					cx, err = Render(w.path(), pol.CounterOf())
+					cx, err = view.Render(w.path(), pol.CounterOf())
 					must(t, err)
 				}
 				must(t, Fit(w.path(), cx, pol.Budget(w.limits)))
@@ -350,19 +354,19 @@ func TestToolLoop(t *testing.T) {
 }
 
 func BenchmarkNewPlan(b *testing.B) {
-	p := Path{Session: testID(1)}
+	p := view.Path{Session: testID(1)}
 	for i := range uint64(50_000) {
 		ref := turns.Ref{Session: p.Session, Turn: testID(i + 2)}
 		id, last := fmt.Sprintf("c%d", i), fmt.Sprintf("c%d", i-1)
 		p.Halves = append(p.Halves,
-			HalfTurn{Ref: ref, Depth: i + 1, Half: turns.MessagesHalf, Messages: []turns.Message{tool(result(last, "ok"))}, Tokens: 50},
-			HalfTurn{Ref: ref, Depth: i + 1, Half: turns.ResponseHalf, Messages: []turns.Message{*says("", id)}, Tokens: 50})
+			summary.HalfTurn{Ref: ref, Depth: i + 1, Half: turns.MessagesHalf, Messages: []turns.Message{tool(result(last, "ok"))}, Tokens: 50},
+			summary.HalfTurn{Ref: ref, Depth: i + 1, Half: turns.ResponseHalf, Messages: []turns.Message{*says("", id)}, Tokens: 50})
 	}
 	p.Head.Depth = 50_000
-	pol, _ := Builtin("balanced")
+	pol, _ := policy.Builtin("balanced")
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := NewPlan(p, pol, turns.Trigger{Kind: TriggerThreshold}, Options{}); err != nil {
+		if _, err := plan.New(p, pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}

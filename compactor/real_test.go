@@ -11,6 +11,10 @@ import (
 	"slices"
 	"testing"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/lineage"
 	"nexus/turns"
 )
@@ -32,7 +36,7 @@ const (
 // one promises. Extract is the summarizer that asks nobody.
 //
 //	go test ./compactor -run TestRealHistories -histories 0 -v
-func RealHistories(t *testing.T, extract Summarizer) {
+func RealHistories(t *testing.T, extract summary.Summarizer) {
 	hs := realHistories(t, leastHistory)
 	if n := *realCount; 0 < n && n < len(hs) { // spread over all
 		for i := range n {
@@ -45,14 +49,14 @@ func RealHistories(t *testing.T, extract Summarizer) {
 	}
 	var total tally
 	ran := 0
-	for _, name := range Names() {
+	for _, name := range policy.Names() {
 		t.Run(name, func(t *testing.T) {
 			var all tally
 			for _, h := range hs {
 				t.Run(h.name, func(t *testing.T) {
 					key := fnv.New64a()
 					fmt.Fprint(key, name, h.name)
-					r := newReplay(mustBuiltin(t, name), h.tokens, rand.New(rand.NewPCG(*realSeed, key.Sum64())), extract)
+					r := newReplay(builtin(name), h.tokens, rand.New(rand.NewPCG(*realSeed, key.Sum64())), extract)
 					r.replay(t, h)
 					all.add(r.tally)
 					ran++
@@ -62,7 +66,7 @@ func RealHistories(t *testing.T, extract Summarizer) {
 			total.add(all)
 		})
 	}
-	if ran < len(Names())*len(hs) || len(hs) < 5 {
+	if ran < len(policy.Names())*len(hs) || len(hs) < 5 {
 		return // a choice of them
 	}
 	if total.most < mostCompactions || total.quiet*total.nudged*total.split*total.overflows*total.manual*total.originals*total.rebased*total.noticed == 0 {
@@ -95,7 +99,7 @@ func (a tally) String() string {
 type replay struct {
 	*grower
 	rand    *rand.Rand
-	pol     Policy
+	pol     policy.Policy
 	tiers   []Tier
 	percent uint64 // of our count, what the provider reports; 0: nothing
 	sent    uint64 // tokens of the last context, overhead included
@@ -105,12 +109,12 @@ type replay struct {
 
 // late is a compaction that is being made while turns come in.
 type late struct {
-	plan *Plan
+	plan *plan.Plan
 	res  Result
 	left int // contexts until it is there
 }
 
-func newReplay(pol Policy, size uint64, r *rand.Rand, extract Summarizer) *replay {
+func newReplay(pol policy.Policy, size uint64, r *rand.Rand, extract summary.Summarizer) *replay {
 	x := &replay{grower: &grower{world: newWorld()}, rand: r, pol: pol, percent: []uint64{0, 100, 160}[r.IntN(3)]}
 	const least = 2000
 	most := max(least, min(size/2, 100_000))
@@ -172,14 +176,14 @@ func (r *replay) asked(t *testing.T) {
 			cx = r.valid(t)
 		}
 	default:
-		trigger, due := Due(r.path(), r.pol, cx.Tokens)
+		trigger, due := plan.Due(r.path(), r.pol, cx.Tokens)
 		if !due && !r.oneIn(12) {
 			break
 		}
 		if !due {
-			trigger.Kind = []string{TriggerManual, TriggerOverflow, TriggerThreshold}[r.rand.IntN(3)]
+			trigger.Kind = []string{plan.TriggerManual, plan.TriggerOverflow, plan.TriggerThreshold}[r.rand.IntN(3)]
 		}
-		opt := Options{FromOriginals: r.oneIn(6), Cover: r.oneIn(6)}
+		opt := plan.Options{FromOriginals: r.oneIn(6), Cover: r.oneIn(6)}
 		if opt.FromOriginals {
 			opt.Originals = r.halves
 		}
@@ -197,40 +201,40 @@ func (r *replay) asked(t *testing.T) {
 }
 
 // compact makes a compaction, or begins one that comes later; false where there is none now.
-func (r *replay) compact(t *testing.T, trigger turns.Trigger, opt Options, was Context) bool {
+func (r *replay) compact(t *testing.T, trigger turns.Trigger, opt plan.Options, was view.Context) bool {
 	t.Helper()
 	before := r.path()
-	plan, err := NewPlan(before, r.pol, trigger, opt)
-	again, err2 := NewPlan(r.path(), r.pol, trigger, opt)
-	if fmt.Sprint(err) != fmt.Sprint(err2) || !reflect.DeepEqual(plan, again) {
-		t.Fatalf("two plans of the same differ: %v (%v), %v (%v)", plan, err, again, err2)
+	pl, err := plan.New(before, r.pol, trigger, opt)
+	again, err2 := plan.New(r.path(), r.pol, trigger, opt)
+	if fmt.Sprint(err) != fmt.Sprint(err2) || !reflect.DeepEqual(pl, again) {
+		t.Fatalf("two plans of the same differ: %v (%v), %v (%v)", pl, err, again, err2)
 	}
-	if errors.Is(err, ErrNothing) {
+	if errors.Is(err, plan.ErrNothing) {
 		return false
 	}
 	must(t, err)
-	r.causal(t, plan)
-	res, err := Run(t.Context(), plan, r.tiers, plan.Path.Counter)
+	r.causal(t, pl)
+	res, err := Run(t.Context(), pl, r.tiers, pl.Path.Counter)
 	twice, err2 := Run(t.Context(), again, r.tiers, again.Path.Counter)
-	if errors.Is(err, ErrNothing) || errors.Is(err, ErrFailed) {
+	if errors.Is(err, plan.ErrNothing) || errors.Is(err, ErrFailed) {
 		return false
 	}
 	must(t, err)
 	must(t, err2)
 	if !bytes.Equal(encoded(t, res), encoded(t, twice)) {
-		t.Fatalf("two runs of %v differ", plan)
+		t.Fatalf("two runs of %v differ", pl)
 	}
 	if r.oneIn(3) {
-		r.late = &late{plan, res, 1 + r.rand.IntN(4)}
+		r.late = &late{pl, res, 1 + r.rand.IntN(4)}
 		return false
 	}
 	must(t, r.compaction(res))
-	r.count(plan, res)
-	r.shrunk(t, plan, &res.Body)
-	r.compacted(t, r.pol, before, plan, was)
-	r.same(t, plan, res, before)
-	if _, err := NewPlan(r.path(), r.pol, trigger, opt); !errors.Is(err, ErrNothing) {
-		t.Fatalf("the same plan again: %v, want %v", err, ErrNothing)
+	r.count(pl, res)
+	r.shrunk(t, pl, &res.Body)
+	r.compacted(t, r.pol, before, pl, was)
+	r.same(t, pl, res, before)
+	if _, err := plan.New(r.path(), r.pol, trigger, opt); !errors.Is(err, plan.ErrNothing) {
+		t.Fatalf("the same plan again: %v, want %v", err, plan.ErrNothing)
 	}
 	return true
 }
@@ -240,25 +244,25 @@ func (r *replay) arrive(t *testing.T) {
 	t.Helper()
 	x, before := r.late, r.path()
 	r.late = nil
-	plan, err := x.plan.Rebase(before)
-	if f := x.plan.Path.InForce; errors.Is(err, ErrStale) && (x.plan.Span.Call || f != nil && f.Span.Call) {
+	pl, err := x.plan.Rebase(before)
+	if f := x.plan.Path.InForce; errors.Is(err, plan.ErrStale) && (x.plan.Span.Call || f != nil && f.Span.Call) {
 		return // the user spoke: what stood for one call is over
 	}
 	must(t, err)
-	res := plan.Resize(x.res)
-	was, err := Render(before, before.Counter)
+	res := Resize(pl, x.res)
+	was, err := view.Render(before, before.Counter)
 	must(t, err)
 	must(t, r.compaction(res))
-	r.count(plan, res)
+	r.count(pl, res)
 	r.tally.rebased++
-	if plan.Span.SawThrough != x.plan.Span.SawThrough {
-		t.Fatalf("rebased it saw through %v, before through %v", plan.Span.SawThrough, x.plan.Span.SawThrough)
+	if pl.Span.SawThrough != x.plan.Span.SawThrough {
+		t.Fatalf("rebased it saw through %v, before through %v", pl.Span.SawThrough, x.plan.Span.SawThrough)
 	}
-	r.shrunk(t, plan, &res.Body)
-	r.same(t, plan, res, before)
+	r.shrunk(t, pl, &res.Body)
+	r.same(t, pl, res, before)
 	now, after := r.path(), r.valid(t)
-	if now.tokens() != res.Body.TokensAfter {
-		t.Fatalf("%d tokens after, the path has %d", res.Body.TokensAfter, now.tokens())
+	if now.Tokens() != res.Body.TokensAfter {
+		t.Fatalf("%d tokens after, the path has %d", res.Body.TokensAfter, now.Tokens())
 	}
 	if budget := r.pol.Budget(r.limits); Fit(before, was, budget) == nil {
 		must(t, Fit(now, after, budget))
@@ -266,19 +270,19 @@ func (r *replay) arrive(t *testing.T) {
 }
 
 // shrunk: a context gets smaller, for parts that are covered or shortened.
-func (r *replay) shrunk(t *testing.T, plan *Plan, b *turns.CompactionBody) {
+func (r *replay) shrunk(t *testing.T, plan *plan.Plan, b *turns.CompactionBody) {
 	t.Helper()
 	if (len(plan.Covered) > 0 || plan.Quiet || plan.Nudge) && b.TokensAfter >= b.TokensBefore {
 		t.Fatalf("no progress: %d tokens before, %d after", b.TokensBefore, b.TokensAfter)
 	}
-	if plan.Quiet && (len(plan.Covered) > 0 || len(plan.chosen) == 0) {
-		t.Fatalf("%v only shortens, but covers %d halves and shortens %d parts", plan, len(plan.Covered), len(plan.chosen))
+	if plan.Quiet && (len(plan.Covered) > 0 || len(plan.Shortened) == 0) {
+		t.Fatalf("%v only shortens, but covers %d halves and shortens %d parts", plan, len(plan.Covered), len(plan.Shortened))
 	}
 }
 
 // causal: what a summary was made from lies on the path, and no part of it
 // after the turn that it says it was made from.
-func (r *replay) causal(t *testing.T, plan *Plan) {
+func (r *replay) causal(t *testing.T, plan *plan.Plan) {
 	t.Helper()
 	seen := plan.Span.SawThrough
 	if seen.IsZero() {
@@ -304,23 +308,23 @@ func (r *replay) causal(t *testing.T, plan *Plan) {
 }
 
 // same: the compaction as a view, and as it is committed, is one context.
-func (r *replay) same(t *testing.T, plan *Plan, res Result, before Path) {
+func (r *replay) same(t *testing.T, plan *plan.Plan, res Result, before view.Path) {
 	t.Helper()
 	p := before
 	if !plan.Quiet && !plan.Nudge {
-		p = before.lasting()
+		p = before.Lasting()
 	}
-	view, err := Render(plan.Apply(p, res, p.Counter), p.Counter)
+	shown, err := view.Render(Apply(plan, p, res, p.Counter), p.Counter)
 	must(t, err)
-	cx, err := Render(r.path(), p.Counter)
+	cx, err := view.Render(r.path(), p.Counter)
 	must(t, err)
-	if view.Fingerprint() != cx.Fingerprint() {
-		t.Fatalf("%v shows one context as a view, and another when it is committed:\n%s\n%s", plan, show(view), show(cx))
+	if shown.Fingerprint() != cx.Fingerprint() {
+		t.Fatalf("%v shows one context as a view, and another when it is committed:\n%s\n%s", plan, show(shown), show(cx))
 	}
 }
 
 // valid is the context at the head, checked: it keeps its own rules, and each provider takes it.
-func (r *replay) valid(t *testing.T) Context {
+func (r *replay) valid(t *testing.T) view.Context {
 	t.Helper()
 	r.tally.contexts++
 	cx := r.rendered(t)
@@ -335,37 +339,37 @@ func (r *replay) valid(t *testing.T) Context {
 
 // fits: a context that is over its budget fits as a view, which shows what a
 // compaction would leave, unless its newest part alone is over.
-func (r *replay) fits(t *testing.T, cx Context) {
+func (r *replay) fits(t *testing.T, cx view.Context) {
 	t.Helper()
 	p, budget := r.path(), r.pol.Budget(r.limits)
-	if r.pol.MayFit(p, cx.Tokens, budget) {
+	if plan.MayFit(r.pol, p, cx.Tokens, budget) {
 		return
 	}
 	r.tally.over++
-	plan, err := NewPlan(p, r.pol, turns.Trigger{Kind: TriggerThreshold}, Options{Budget: budget})
+	pl, err := plan.New(p, r.pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{Budget: budget})
 	if err == nil {
-		res, err := Run(t.Context(), plan, r.tiers, p.Counter)
-		if errors.Is(err, ErrNothing) && len(r.tiers) == 0 {
+		res, err := Run(t.Context(), pl, r.tiers, p.Counter)
+		if errors.Is(err, plan.ErrNothing) && len(r.tiers) == 0 {
 			return // a notice is as short as it is
 		}
 		must(t, err)
-		p = plan.Apply(p, res, p.Counter)
-		cx, err = Render(p, p.Counter)
+		p = Apply(pl, p, res, p.Counter)
+		cx, err = view.Render(p, p.Counter)
 		must(t, err)
 		must(t, strictly(cx.Messages))
-	} else if !errors.Is(err, ErrNothing) {
+	} else if !errors.Is(err, plan.ErrNothing) {
 		t.Fatal(err)
 	}
-	if r.pol.MayFit(p, cx.Tokens, budget) {
+	if plan.MayFit(r.pol, p, cx.Tokens, budget) {
 		return
 	}
-	least := p.rendered(0)[0] + frameTokens(r.pol, "", nil) + 2*minSummary
-	if slices.Contains(legalCuts(p.Halves)[1:], true) || p.InForce != nil && len(r.tiers) > 0 && p.Overhead+least+p.pinTokens() <= budget {
-		t.Fatalf("%d and %d tokens do not fit a budget of %d, of the messages %d have to stay: %v (%v) in\n%s", p.Overhead, cx.Tokens, budget, least, plan, err, show(cx))
+	least := p.Rendered(0)[0] + view.FrameTokens(r.pol, "", nil) + 2*plan.MinSummaryTokens
+	if slices.Contains(plan.LegalCuts(p.Halves)[1:], true) || p.InForce != nil && len(r.tiers) > 0 && p.Overhead+least+plan.PinnedTokens(p) <= budget {
+		t.Fatalf("%d and %d tokens do not fit a budget of %d, of the messages %d have to stay: %v (%v) in\n%s", p.Overhead, cx.Tokens, budget, least, pl, err, show(cx))
 	}
 }
 
-func (r *replay) count(plan *Plan, res Result) {
+func (r *replay) count(pl *plan.Plan, res Result) {
 	x := &r.tally
 	x.compactions++
 	one := func(n *int, is bool) {
@@ -373,13 +377,13 @@ func (r *replay) count(plan *Plan, res Result) {
 			*n++
 		}
 	}
-	one(&x.quiet, plan.Quiet)
-	one(&x.nudged, plan.Nudge)
-	one(&x.split, plan.Span.Split)
-	one(&x.overflows, plan.Trigger.Kind == TriggerOverflow)
-	one(&x.manual, plan.Trigger.Kind == TriggerManual)
-	one(&x.originals, plan.FromOriginals)
-	one(&x.noticed, res.Body.Tier == NoticeTier)
+	one(&x.quiet, pl.Quiet)
+	one(&x.nudged, pl.Nudge)
+	one(&x.split, pl.Span.Split)
+	one(&x.overflows, pl.Trigger.Kind == plan.TriggerOverflow)
+	one(&x.manual, pl.Trigger.Kind == plan.TriggerManual)
+	one(&x.originals, pl.FromOriginals)
+	one(&x.noticed, res.Body.Tier == plan.NoticeTier)
 }
 
 // encoded is a compaction as it is stored.

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -34,18 +38,18 @@ const clearedShow = "[Old tool result content cleared]"
 // nothing but Cleared it covers nothing, and what stood for the covered part stands on.
 //
 // Errors: [turns.FieldError] for a first kept turn or a cleared result that is
-// not on the path; [ErrNothing] where it changes nothing.
-func Record(p Path, rec Recorded, c tokens.Counter) (Result, error) {
+// not on the path; [plan.ErrNothing] where it changes nothing.
+func Record(p view.Path, rec Recorded, c tokens.Counter) (Result, error) {
 	elisionsOnly := rec.FirstKept.IsZero() && len(rec.Replacement) == 0 && rec.Summary == "" && !rec.Dropped && len(rec.Cleared) > 0
 	cut := len(p.Halves)
 	if !elisionsOnly {
-		p = p.lasting()
+		p = p.Lasting()
 	}
 	switch {
 	case elisionsOnly:
 		cut = 0
 	case !rec.FirstKept.IsZero():
-		cut = slices.IndexFunc(p.Halves, func(h HalfTurn) bool { return h.Ref == rec.FirstKept })
+		cut = slices.IndexFunc(p.Halves, func(h summary.HalfTurn) bool { return h.Ref == rec.FirstKept })
 		if cut < 0 {
 			if p.InForce == nil {
 				return Result{}, &turns.FieldError{Field: "/first_kept", Reason: fmt.Sprintf("%v is not on the path", rec.FirstKept), Kind: turns.ErrMalformed}
@@ -54,11 +58,11 @@ func Record(p Path, rec Recorded, c tokens.Counter) (Result, error) {
 		}
 	}
 	var r Result
-	r.Span = p.span(cut)
-	r.Span.Provenance, r.Span.SawThrough = turns.Imported, p.last()
+	r.Span = p.Span(cut)
+	r.Span.Provenance, r.Span.SawThrough = turns.Imported, p.Last()
 	r.Span.Dropped = rec.Dropped && r.Span.Covered > 0
 	r.Body = turns.CompactionBody{
-		Trigger: turns.Trigger{Kind: cmp.Or(rec.Trigger, TriggerThreshold)}, Mode: string(Manual),
+		Trigger: turns.Trigger{Kind: cmp.Or(rec.Trigger, plan.TriggerThreshold)}, Mode: string(policy.Manual),
 		Replacement: rec.Replacement, Summary: rec.Summary,
 	}
 	if f := p.InForce; elisionsOnly && f != nil { // all that it showed, for as long as it did
@@ -71,33 +75,33 @@ func Record(p Path, rec Recorded, c tokens.Counter) (Result, error) {
 		r.Body.Replacement = []turns.Message{turns.TextMessage(turns.User, r.Body.Summary)}
 	}
 	var err error
-	if r.Span.Elisions, r.Body.Elided, err = p.cleared(cut, rec.Cleared); err != nil {
+	if r.Span.Elisions, r.Body.Elided, err = cleared(p, cut, rec.Cleared); err != nil {
 		return Result{}, err
 	}
 	if cut == 0 && len(r.Span.Elisions) == 0 && len(rec.Replacement) == 0 && rec.Summary == "" {
-		return Result{}, nothing("the recorded compaction covers nothing and shows nothing shorter")
+		return Result{}, plan.Nothing("the recorded compaction covers nothing and shows nothing shorter")
 	}
 	r.Replaced = tokens.Messages(c, r.Body.Replacement) + tokens.Messages(c, r.Body.Nudge)
-	r.Body.TokensBefore = cmp.Or(rec.TokensBefore, p.tokens())
+	r.Body.TokensBefore = cmp.Or(rec.TokensBefore, p.Tokens())
 	after := p
-	after.InForce = &InForce{Span: r.Span, Body: r.Body}
+	after.InForce = &view.InForce{Span: r.Span, Body: r.Body}
 	after.Halves = p.Halves[cut:]
 	after = after.Settled(c, false)
-	r.Body.TokensAfter = r.Replaced + after.shownFrom(0)
+	r.Body.TokensAfter = r.Replaced + after.ShownFrom(0)
 	return r, nil
 }
 
 // cleared is the elisions in force after half cut, and those of calls, in path order.
-func (p Path) cleared(cut int, calls []ClearedCall) ([]turns.Elision, []turns.ElidedPart, error) {
+func cleared(p view.Path, cut int, calls []ClearedCall) ([]turns.Elision, []turns.ElidedPart, error) {
 	want := make(map[ClearedCall]bool, len(calls))
 	for _, c := range calls {
 		want[c] = true
 	}
-	chosen := make(map[partAt]turns.ElidedPart)
-	p.eachPart(func(at partAt, _ *turns.Message, q *turns.Part) {
-		if name := (ClearedCall{p.Halves[at.half].Ref, q.ID}); q.Type == turns.ToolCallResponse && want[name] {
+	chosen := make(map[view.PartAt]turns.ElidedPart)
+	p.EachPart(func(at view.PartAt, _ *turns.Message, q *turns.Part) {
+		if name := (ClearedCall{p.Halves[at.Half].Ref, q.ID}); q.Type == turns.ToolCallResponse && want[name] {
 			delete(want, name)
-			if e := elidedTo(q, string(Cleared), clearedShow); e.Before > e.After { // else it stays: nothing would be saved
+			if e := view.ElidedTo(q, string(view.Cleared), clearedShow); e.Before > e.After { // else it stays: nothing would be saved
 				chosen[at] = e
 			}
 		}
@@ -109,6 +113,6 @@ func (p Path) cleared(cut int, calls []ClearedCall) ([]turns.Elision, []turns.El
 			}
 		}
 	}
-	elisions, parts := p.elisions(cut, chosen)
+	elisions, parts := p.Elisions(cut, chosen)
 	return elisions, parts, nil
 }

@@ -6,6 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 )
 
@@ -30,11 +34,11 @@ func TestRecord(t *testing.T) {
 	if w.head.Cut != w.node(first).Cut || r.Body.Summary != "a was read" || r.Span.Provenance != turns.Imported {
 		t.Errorf("cut %d, %+v", w.head.Cut, r.Body)
 	}
-	cx, err := Render(w.path(), approx)
+	cx, err := view.Render(w.path(), approx)
 	must(t, err)
 	must(t, checkPairs(cx.Messages, false))
-	want := []Status{InSummary, Verbatim, Verbatim, Cleared, Verbatim, Verbatim, Verbatim, Cleared, Verbatim}
-	var got []Status
+	want := []view.Status{view.InSummary, view.Verbatim, view.Verbatim, view.Cleared, view.Verbatim, view.Verbatim, view.Verbatim, view.Cleared, view.Verbatim}
+	var got []view.Status
 	for _, s := range cx.Sources {
 		got = append(got, s.Status)
 	}
@@ -47,22 +51,22 @@ func TestRecord(t *testing.T) {
 	if got, _ := halves[6].Messages[0].Parts[0].Response.Text(); got == clearedShow {
 		t.Error("the original was changed")
 	}
-	if p := w.path(); p.tokens() >= p.replaced()+8*100+600 {
-		t.Errorf("%d tokens: the elisions save nothing", p.tokens())
+	if p := w.path(); p.Tokens() >= p.Replaced()+8*100+600 {
+		t.Errorf("%d tokens: the elisions save nothing", p.Tokens())
 	}
 
 	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":190}`))
 	must(t, err)
-	plan, err := w.compact(pol, TriggerManual, Options{})
+	pl, err := w.compact(pol, plan.TriggerManual, plan.Options{})
 	must(t, err)
-	if len(plan.Elided) != 1 || len(plan.Span.Elisions) != 1 || plan.Span.Elisions[0].Turn != halves[10].Ref {
-		t.Errorf("carried over: %+v", plan.Span.Elisions)
+	if len(pl.Elided) != 1 || len(pl.Span.Elisions) != 1 || pl.Span.Elisions[0].Turn != halves[10].Ref {
+		t.Errorf("carried over: %+v", pl.Span.Elisions)
 	}
-	if plan.Previous != "a was read" {
-		t.Errorf("previous summary %q", plan.Previous)
+	if pl.Previous != "a was read" {
+		t.Errorf("previous summary %q", pl.Previous)
 	}
 	_, err = Record(w.path(), Recorded{FirstKept: turns.Ref{Session: testID(9), Turn: testID(9)}}, approx)
-	if err != nil && !errors.Is(err, ErrNothing) {
+	if err != nil && !errors.Is(err, plan.ErrNothing) {
 		t.Errorf("first kept before the cut in force: %v", err)
 	}
 }
@@ -74,31 +78,31 @@ func TestElidedParts(t *testing.T) {
 	must(t, w.turn(user("go"), response))
 	p := w.path()
 	ref := p.Halves[1].Ref
-	f := &InForce{}
+	f := &view.InForce{}
 	for part, show := range []string{"te…", "long arguments", ""} {
 		f.Span.Elisions = append(f.Span.Elisions, turns.Elision{Turn: ref, Half: turns.ResponseHalf, Part: uint64(part)})
 		f.Body.Elided = append(f.Body.Elided, turns.ElidedPart{Method: "trimmed", Show: show})
 	}
 	p.InForce = f
-	cx, err := Render(p, approx)
+	cx, err := view.Render(p, approx)
 	must(t, err)
 	want := []turns.Part{turns.TextPart("te…"), {Type: turns.ToolCall, ID: "a", Name: "run", Arguments: turns.Raw(`{"elided":"long arguments"}`)}}
 	if diff := cmp.Diff(want, cx.Messages[1].Parts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if cx.Sources[1].Status != Trimmed {
+	if cx.Sources[1].Status != view.Trimmed {
 		t.Errorf("status %s", cx.Sources[1].Status)
 	}
 	f.Span.Elisions[0].Part = 7
-	if _, err := Render(p, approx); !errors.Is(err, turns.ErrCorrupt) {
+	if _, err := view.Render(p, approx); !errors.Is(err, turns.ErrCorrupt) {
 		t.Errorf("an elision of a part that is not there: %v", err)
 	}
 	p.InForce = nil
-	p.Halves = append([]HalfTurn(nil), p.Halves...)
+	p.Halves = append([]summary.HalfTurn(nil), p.Halves...)
 	p.Halves[0].Erased, p.Halves[0].Messages = true, nil
-	cx, err = Render(p, approx)
+	cx, err = view.Render(p, approx)
 	must(t, err)
-	if cx.Sources[0].Status != Erased || cx.Messages[0].Role != turns.Assistant {
+	if cx.Sources[0].Status != view.Erased || cx.Messages[0].Role != turns.Assistant {
 		t.Errorf("erased: %+v", cx.Sources[0])
 	}
 }
@@ -106,14 +110,14 @@ func TestElidedParts(t *testing.T) {
 // TestRecipe: a recipe reads back as it was written, and names its renderer.
 func TestRecipe(t *testing.T) {
 	w := longWorld(t)
-	pol, _ := Builtin("balanced")
-	_, err := w.compact(pol, TriggerManual, Options{})
+	pol, _ := policy.Builtin("balanced")
+	_, err := w.compact(pol, plan.TriggerManual, plan.Options{})
 	must(t, err)
-	want := NewRecipe(w.path(), pol, 3000)
+	want := view.NewRecipe(w.path(), pol, 3000)
 	want.Settings = w.session
 	raw, err := want.JSON()
 	must(t, err)
-	got, err := ParseRecipe(raw)
+	got, err := view.ParseRecipe(raw)
 	must(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -121,14 +125,14 @@ func TestRecipe(t *testing.T) {
 	if got.Compaction.Ref() != w.head.Ref || got.Renderer != "render-1" || got.Counter != "approx-1" {
 		t.Errorf("%s", raw)
 	}
-	if _, err := ParseRecipe(turns.Raw(`{"renderer":"render-0"}`)); !errors.Is(err, turns.ErrUnsupported) {
+	if _, err := view.ParseRecipe(turns.Raw(`{"renderer":"render-0"}`)); !errors.Is(err, turns.ErrUnsupported) {
 		t.Errorf("another renderer: %v", err)
 	}
-	if _, err := ParseRecipe(turns.Raw(`{"renderer":"render-1"}`)); !errors.Is(err, turns.ErrUnsupported) {
+	if _, err := view.ParseRecipe(turns.Raw(`{"renderer":"render-1"}`)); !errors.Is(err, turns.ErrUnsupported) {
 		t.Errorf("without settings: %v", err)
 	}
 	// Golden: the encoding under a fingerprint is part of the contract.
-	c := Context{Messages: []turns.Message{turns.TextMessage(turns.User, "hello"), *says("hi", "a")}}
+	c := view.Context{Messages: []turns.Message{turns.TextMessage(turns.User, "hello"), *says("hi", "a")}}
 	if got, want := c.Fingerprint(), "sha256:54224423f86817ec66104b024dcfcbcbe61ea7adce6743998f3d36ea4b8498d9"; got != want {
 		t.Errorf("fingerprint %s, want %s", got, want)
 	}

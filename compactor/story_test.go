@@ -7,6 +7,9 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/lineage"
 	"nexus/turns"
 )
@@ -35,7 +38,7 @@ func TestStories(t *testing.T) {
 
 type story struct {
 	*world
-	policy      Policy
+	policy      policy.Policy
 	compactions int
 }
 
@@ -55,7 +58,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) (string, error) {
 	}
 	switch d.Cmd {
 	case "policy":
-		p, ok := Builtin(arg("name", ""))
+		p, ok := policy.Builtin(arg("name", ""))
 		if !ok {
 			return "", fmt.Errorf("no such policy")
 		}
@@ -70,7 +73,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) (string, error) {
 		}
 		return "", nil
 	case "compact":
-		plan, err := s.compact(s.policy, arg("trigger", TriggerThreshold), Options{Focus: arg("focus", "")})
+		plan, err := s.compact(s.policy, arg("trigger", plan.TriggerThreshold), plan.Options{Focus: arg("focus", "")})
 		if err != nil {
 			return "", err
 		}
@@ -115,7 +118,7 @@ func (s *story) line(f []string) error {
 	return err
 }
 
-func (s *story) plan(p *Plan) string {
+func (s *story) plan(p *plan.Plan) string {
 	split := ""
 	if p.Span.Split {
 		split = ", split"
@@ -147,7 +150,7 @@ func (s *story) coverage() (string, error) {
 }
 
 func (s *story) context() (string, error) {
-	cx, err := Render(s.path(), approx)
+	cx, err := view.Render(s.path(), approx)
 	if err != nil {
 		return "", err
 	}

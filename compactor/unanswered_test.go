@@ -4,6 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/turns"
 	"nexus/turns/interchange"
 	"nexus/turns/interchange/strict"
@@ -12,16 +15,16 @@ import (
 // What nobody has answered yet is never covered, however large it is: without
 // it there would be nothing to send.
 func TestAnUnansweredQuestionStays(t *testing.T) {
-	for _, name := range Names() {
-		pol, _ := Builtin(name)
+	for _, name := range policy.Names() {
+		pol, _ := policy.Builtin(name)
 		w := newWorld()
 		w.limits.ContextWindow = 16_000
 		must(t, w.turn(user("hello"), says("hi")))
 		must(t, w.turn(user("QUESTION "+words(14_000)), nil))
-		if _, err := w.compact(pol, TriggerThreshold, Options{}); err != nil && !errors.Is(err, ErrNothing) {
+		if _, err := w.compact(pol, plan.TriggerThreshold, plan.Options{}); err != nil && !errors.Is(err, plan.ErrNothing) {
 			t.Fatal(err)
 		}
-		cx, err := Render(w.path(), approx)
+		cx, err := view.Render(w.path(), approx)
 		must(t, err)
 		r, err := interchange.Anthropic(nil, nil, cx.Messages)
 		must(t, err)
@@ -36,16 +39,16 @@ func TestAnUnansweredQuestionStays(t *testing.T) {
 // Where all is covered, results of tools included, what stands for it is still
 // a context that a provider takes.
 func TestAllCoveredIsStillAContext(t *testing.T) {
-	for _, name := range Names() {
-		pol, _ := Builtin(name)
+	for _, name := range policy.Names() {
+		pol, _ := policy.Builtin(name)
 		w := newWorld()
 		w.limits.ContextWindow = 4000
 		must(t, w.turn(user("look"), says("", "a")))
 		must(t, w.turn([]turns.Message{tool(result("a", words(9000)))}, nil))
-		if _, err := w.compact(pol, TriggerThreshold, Options{}); err != nil {
+		if _, err := w.compact(pol, plan.TriggerThreshold, plan.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		cx, err := Render(w.path(), approx)
+		cx, err := view.Render(w.path(), approx)
 		must(t, err)
 		r, err := interchange.Anthropic(nil, nil, cx.Messages)
 		must(t, err)
@@ -63,9 +66,9 @@ func TestElisionsWithoutTextsAreCorrupt(t *testing.T) {
 	must(t, w.turn([]turns.Message{tool(result("c1", words(50)), result("c2", words(50)))}, says("x")))
 	p := w.path()
 	h := p.Halves[2]
-	p.InForce = &InForce{Span: turns.Span{Elisions: []turns.Elision{{Turn: h.Ref, Half: h.Half}, {Turn: h.Ref, Half: h.Half, Part: 1}}},
+	p.InForce = &view.InForce{Span: turns.Span{Elisions: []turns.Elision{{Turn: h.Ref, Half: h.Half}, {Turn: h.Ref, Half: h.Half, Part: 1}}},
 		Body: turns.CompactionBody{Elided: []turns.ElidedPart{{Method: "cleared", Show: "x"}}}}
-	if _, err := Render(p, approx); !errors.Is(err, turns.ErrCorrupt) {
+	if _, err := view.Render(p, approx); !errors.Is(err, turns.ErrCorrupt) {
 		t.Errorf("%v, want corrupt", err)
 	}
 }
@@ -73,14 +76,14 @@ func TestElisionsWithoutTextsAreCorrupt(t *testing.T) {
 // Where a call that waits takes most of the budget, the summary beside it takes
 // what is left, though it could be longer elsewhere.
 func TestASummaryTakesWhatIsLeftBesideACall(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range policy.Names() {
 		w := newWorld()
-		w.policy, w.limits.ContextWindow = mustBuiltin(t, name), 40_000
+		w.policy, w.limits.ContextWindow = builtin(name), 40_000
 		budget := w.policy.Budget(w.limits)
 		for range 40 {
 			must(t, w.turn(user(words(300)), says(words(300))))
 		}
-		_, err := w.compact(w.policy, TriggerManual, Options{Cover: true})
+		_, err := w.compact(w.policy, plan.TriggerManual, plan.Options{Cover: true})
 		must(t, err)
 		long := *says("", "c")
 		for n := 100; ; n += 100 {
@@ -90,9 +93,9 @@ func TestASummaryTakesWhatIsLeftBesideACall(t *testing.T) {
 			}
 		}
 		must(t, w.turn(user("go on"), &long))
-		_, err = w.compact(w.policy, TriggerThreshold, Options{})
+		_, err = w.compact(w.policy, plan.TriggerThreshold, plan.Options{})
 		must(t, err)
-		cx, err := Render(w.path(), w.path().Counter)
+		cx, err := view.Render(w.path(), w.path().Counter)
 		must(t, err)
 		if err := Fit(w.path(), cx, budget); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 	"nexus/turns/interchange"
 	"nexus/turns/interchange/strict"
@@ -14,11 +18,11 @@ import (
 // What no response has seen is in the next context, by its ends at least,
 // whatever the policy, the window, and how much of it there is.
 func TestUnseenIsShown(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range policy.Names() {
 		for _, window := range []uint64{8_000, 32_000, 128_000} {
 			for _, results := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%s/%d/%d", name, window, results), func(t *testing.T) {
-					pol, _ := Builtin(name)
+					pol, _ := policy.Builtin(name)
 					w := newWorld()
 					w.policy, w.limits.ContextWindow = pol, window
 					for i := range 12 {
@@ -36,24 +40,24 @@ func TestUnseenIsShown(t *testing.T) {
 					must(t, w.turn([]turns.Message{tool(parts...)}, nil))
 					for range 2 {
 						p := w.path()
-						cx, err := Render(p, p.Counter)
+						cx, err := view.Render(p, p.Counter)
 						must(t, err)
-						trigger, due := Due(p, pol, cx.Tokens)
+						trigger, due := plan.Due(p, pol, cx.Tokens)
 						if !due {
 							break
 						}
-						if _, err = w.compact(pol, trigger.Kind, Options{}); err != nil && !errors.Is(err, ErrNothing) {
+						if _, err = w.compact(pol, trigger.Kind, plan.Options{}); err != nil && !errors.Is(err, plan.ErrNothing) {
 							t.Fatal(err)
 						}
 					}
 					p := w.path()
-					cx, err := Render(p, p.Counter)
+					cx, err := view.Render(p, p.Counter)
 					must(t, err)
 					must(t, Fit(p, cx, pol.Budget(w.limits)))
 					all := ""
 					for _, m := range cx.Messages {
 						for i := range m.Parts {
-							all += partText(&m.Parts[i])
+							all += summary.PartText(&m.Parts[i])
 						}
 					}
 					for i := range 3 {
@@ -74,24 +78,24 @@ func TestUnseenIsShown(t *testing.T) {
 
 // A large message of the user that nobody has answered is not covered either.
 func TestUnansweredQuestionIsShown(t *testing.T) {
-	for _, name := range Names() {
-		pol, _ := Builtin(name)
+	for _, name := range policy.Names() {
+		pol, _ := policy.Builtin(name)
 		w := newWorld()
 		w.policy, w.limits.ContextWindow = pol, 16_000
 		must(t, w.turn(user("hello"), says("yes?")))
 		must(t, w.turn(user("What fails here? "+words(40_000)+" Thank you."), nil))
 		p := w.path()
-		trigger, due := Due(p, pol, p.tokens())
+		trigger, due := plan.Due(p, pol, p.Tokens())
 		if !due {
 			t.Fatalf("%s: not due", name)
 		}
-		_, err := w.compact(pol, trigger.Kind, Options{})
+		_, err := w.compact(pol, trigger.Kind, plan.Options{})
 		must(t, err)
 		p = w.path()
-		cx, err := Render(p, p.Counter)
+		cx, err := view.Render(p, p.Counter)
 		must(t, err)
 		must(t, Fit(p, cx, pol.Budget(w.limits)))
-		text := textOf(&cx.Messages[len(cx.Messages)-1])
+		text := summary.TextOf(&cx.Messages[len(cx.Messages)-1])
 		if !strings.HasPrefix(text, "What fails here?") || !strings.HasSuffix(text, "Thank you.") {
 			t.Errorf("%s: the question is %.60q … of %d characters", name, text, len(text))
 		}
@@ -117,31 +121,31 @@ func TestUnseenOfAnyShapeFits(t *testing.T) {
 			}
 		},
 	} {
-		for _, policy := range Names() {
+		for _, named := range policy.Names() {
 			for _, window := range []uint64{4_000, 32_000} {
-				pol, _ := Builtin(policy)
+				pol, _ := policy.Builtin(named)
 				w := newWorld()
 				w.policy, w.limits.ContextWindow = pol, window
 				must(t, w.turn(user("hello"), says("yes?")))
 				must(t, w.turn(unseen(int(window)), nil))
 				for range 2 {
 					p := w.path()
-					trigger, due := Due(p, pol, p.tokens())
+					trigger, due := plan.Due(p, pol, p.Tokens())
 					if !due {
 						break
 					}
-					if _, err := w.compact(pol, trigger.Kind, Options{}); err != nil && !errors.Is(err, ErrNothing) {
-						t.Fatalf("%s, %s in %d: %v", name, policy, window, err)
+					if _, err := w.compact(pol, trigger.Kind, plan.Options{}); err != nil && !errors.Is(err, plan.ErrNothing) {
+						t.Fatalf("%s, %s in %d: %v", name, named, window, err)
 					}
 				}
 				p := w.path()
-				cx, err := Render(p, p.Counter)
+				cx, err := view.Render(p, p.Counter)
 				must(t, err)
 				if err := Fit(p, cx, pol.Budget(w.limits)); err != nil {
-					t.Fatalf("%s, %s in %d: %v", name, policy, window, err)
+					t.Fatalf("%s, %s in %d: %v", name, named, window, err)
 				}
-				if text := textOf(&cx.Messages[len(cx.Messages)-1]); !strings.HasSuffix(text, "and the end") {
-					t.Errorf("%s, %s in %d: it ends with %.60q", name, policy, window, text)
+				if text := summary.TextOf(&cx.Messages[len(cx.Messages)-1]); !strings.HasSuffix(text, "and the end") {
+					t.Errorf("%s, %s in %d: it ends with %.60q", name, named, window, text)
 				}
 				r, err := interchange.Anthropic(nil, nil, cx.Messages)
 				must(t, err)
@@ -161,8 +165,8 @@ func TestPinsStandWhole(t *testing.T) {
 		rules = append(rules, fmt.Sprintf("Rule %d: never write to table number %d by hand.", i, i*7))
 	}
 	said := strings.Join(rules, "\n")
-	for _, name := range Names() {
-		pol, _ := Builtin(name)
+	for _, name := range policy.Names() {
+		pol, _ := policy.Builtin(name)
 		w := newWorld()
 		w.policy, w.limits.ContextWindow = pol, 32_000
 		must(t, w.turn(user("begin"), says("yes")))
@@ -171,14 +175,14 @@ func TestPinsStandWhole(t *testing.T) {
 		for i, n := 0, 0; n < 4 && i < 1500; i++ {
 			must(t, w.turn(user(fmt.Sprint(i, words(200))), says(words(200))))
 			p := w.path()
-			trigger, due := Due(p, pol, p.tokens())
+			trigger, due := plan.Due(p, pol, p.Tokens())
 			if !due {
 				continue
 			}
-			_, err := w.compact(pol, trigger.Kind, Options{})
+			_, err := w.compact(pol, trigger.Kind, plan.Options{})
 			must(t, err)
 			if r := w.bodies[w.head.Ref].Replacement; len(r) > 0 {
-				if n++; !strings.Contains(textOf(&r[0]), said) {
+				if n++; !strings.Contains(summary.TextOf(&r[0]), said) {
 					t.Errorf("%s, compaction %d: the rules are not there whole", name, n)
 				}
 			}
@@ -189,14 +193,14 @@ func TestPinsStandWhole(t *testing.T) {
 // TestBackgroundLeavesRoom: due in the background is early enough for a call or
 // two to be answered from what there is, under every policy and in every window.
 func TestBackgroundLeavesRoom(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range policy.Names() {
 		for _, window := range []uint64{8_000, 32_000, 128_000, 200_000, 1_000_000} {
-			pol, _ := Builtin(name)
+			pol, _ := policy.Builtin(name)
 			pol, err := pol.With(turns.Raw(`{"mode":"background"}`))
 			must(t, err)
-			p := Path{Limits: turns.Limits{ContextWindow: window}, Overhead: window / 20}
-			if s := p.sizes(pol, turns.Trigger{}, 0); s.trigger > p.Overhead+s.room*9/10 {
-				t.Errorf("%s in %d: due over %d of %d", name, window, s.trigger, s.budget)
+			p := view.Path{Limits: turns.Limits{ContextWindow: window}, Overhead: window / 20}
+			if s := plan.SizesOf(p, pol, turns.Trigger{}, 0); s.Trigger > p.Overhead+s.Room*9/10 {
+				t.Errorf("%s in %d: due over %d of %d", name, window, s.Trigger, s.Budget)
 			}
 		}
 	}

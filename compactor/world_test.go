@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/lineage"
 	"nexus/turns"
 	"nexus/turns/tokens"
@@ -18,14 +22,14 @@ type world struct {
 	forest   lineage.Forest
 	session  turns.ID
 	head     lineage.Node
-	halves   []HalfTurn // of normal turns, all of them, path order
+	halves   []summary.HalfTurn // of normal turns, all of them, path order
 	spans    map[turns.Ref]turns.Span
 	bodies   map[turns.Ref]turns.CompactionBody
 	names    map[turns.Ref]string
 	n        uint64
 	limits   turns.Limits
-	overhead uint64 // tokens of system and tools
-	policy   Policy // whose counter and view the path has; the zero one's are the ledger's
+	overhead uint64        // tokens of system and tools
+	policy   policy.Policy // whose counter and view the path has; the zero one's are the ledger's
 }
 
 var approx = tokens.Approx{}
@@ -69,17 +73,17 @@ func (w *world) add(e *turns.Event) error {
 // turn appends a normal turn; a nil response leaves it pending.
 func (w *world) turn(ms []turns.Message, response *turns.Message) error {
 	e := w.event(turns.KindTurn)
-	var halves []HalfTurn
+	var halves []summary.HalfTurn
 	e.Tokens = turns.Tokens{Counter: approx.Name(), Messages: tokens.Messages(approx, ms)}
 	if len(ms) > 0 {
 		e.Halves |= turns.Halves(turns.MessagesHalf)
 		e.Said = turns.Said(ms)
-		halves = append(halves, HalfTurn{Ref: e.Ref(), Depth: e.Depth, Half: turns.MessagesHalf, Messages: ms, Tokens: e.Tokens.Messages})
+		halves = append(halves, summary.HalfTurn{Ref: e.Ref(), Depth: e.Depth, Half: turns.MessagesHalf, Messages: ms, Tokens: e.Tokens.Messages})
 	}
 	if response != nil {
 		e.Halves |= turns.Halves(turns.ResponseHalf)
 		e.Tokens.Response = approx.Message(response)
-		halves = append(halves, HalfTurn{Ref: e.Ref(), Depth: e.Depth, Half: turns.ResponseHalf, Messages: []turns.Message{*response}, Tokens: e.Tokens.Response})
+		halves = append(halves, summary.HalfTurn{Ref: e.Ref(), Depth: e.Depth, Half: turns.ResponseHalf, Messages: []turns.Message{*response}, Tokens: e.Tokens.Response})
 	}
 	if err := w.add(e); err != nil {
 		return err
@@ -102,12 +106,12 @@ func (w *world) compaction(r Result) error {
 }
 
 // path is what the daemon would load at the head.
-func (w *world) path() Path {
-	p := Path{Session: w.session, Head: w.head, Overhead: w.overhead, Limits: w.limits, View: w.policy.Prune}
+func (w *world) path() view.Path {
+	p := view.Path{Session: w.session, Head: w.head, Overhead: w.overhead, Limits: w.limits, View: w.policy.Prune}
 	var cut lineage.Cut
 	if c := w.head.Compaction; !c.IsZero() {
 		n := w.node(c)
-		p.InForce = &InForce{Node: n, Span: w.spans[c], Body: w.bodies[c]}
+		p.InForce = &view.InForce{Node: n, Span: w.spans[c], Body: w.bodies[c]}
 		cut = n.Cut
 	}
 	for _, h := range w.halves {
@@ -143,29 +147,29 @@ func (w *world) check() error {
 // stub is a summarizer that quotes as much as it may of what it is given.
 type stub struct{}
 
-func (stub) Summarize(_ context.Context, in Input) (Output, error) {
+func (stub) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
 	text := in.Previous
 	for _, h := range in.Halves {
 		for i := range h.Messages {
-			if s := textOf(&h.Messages[i]); s != "" {
+			if s := summary.TextOf(&h.Messages[i]); s != "" {
 				text += "\n" + s
 			}
 		}
 	}
-	for approx.Text(escape(text)) > in.MaxTokens {
+	for approx.Text(summary.Escape(text)) > in.MaxTokens {
 		text = strings.ToValidUTF8(text[:len(text)*9/10], "")
 	}
 	if strings.TrimSpace(text) == "" {
 		text = "nothing"
 	}
-	return Output{Text: text}, nil
+	return summary.Output{Text: text}, nil
 }
 
 var stubTiers = []Tier{{Name: "stub", Summarizer: stub{}}}
 
 // compact plans, runs and commits.
-func (w *world) compact(pol Policy, trigger string, opt Options) (*Plan, error) {
-	plan, err := NewPlan(w.path(), pol, turns.Trigger{Kind: trigger}, opt)
+func (w *world) compact(pol policy.Policy, trigger string, opt plan.Options) (*plan.Plan, error) {
+	plan, err := plan.New(w.path(), pol, turns.Trigger{Kind: trigger}, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -258,8 +262,8 @@ func must(t testing.TB, err error) {
 }
 
 // builtin is the newest version of a built-in policy.
-func builtin(name string) Policy {
-	p, ok := Builtin(name)
+func builtin(name string) policy.Policy {
+	p, ok := policy.Builtin(name)
 	if !ok {
 		panic("no policy " + name)
 	}

@@ -17,6 +17,7 @@ import (
 	"nexus/compactor"
 	"nexus/compactor/compare"
 	"nexus/compactor/extractive"
+	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/tokens"
@@ -26,7 +27,7 @@ import (
 type comparison struct {
 	window   uint64
 	prices   tokens.Price
-	policies []compactor.Policy
+	policies []policy.Policy
 	sums     []compare.Sum // of each policy
 	each     []compared    // every history by itself
 	longest  []*compare.Replay
@@ -70,11 +71,11 @@ func compareCmd(e *env) *cobra.Command {
 		return err
 	})
 	f := c.Flags()
-	f.StringArrayVar(&names, "policy", compactor.Names(), "policies, by name, and settings of theirs")
+	f.StringArrayVar(&names, "policy", policy.Names(), "policies, by name, and settings of theirs")
 	f.Uint64Var(&window, "window", 200_000, "the model's context window, in tokens")
 	f.StringVar(&svg, "svg", "", "file for a plot of the longest history")
 	f.BoolVar(&markdown, "markdown", false, "tables for a Markdown page")
-	_ = c.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(compactor.Names(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(policy.Names(), cobra.ShellCompDirectiveNoFileComp))
 	c.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		names, _ := e.liveNames(cmd, args, begun)
 		return names, cobra.ShellCompDirectiveDefault // and files
@@ -89,7 +90,7 @@ func newComparison(names []string, window uint64) (*comparison, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(x.policies, func(q compactor.Policy) bool { return q.Name == p.Name }) {
+		if !slices.ContainsFunc(x.policies, func(q policy.Policy) bool { return q.Name == p.Name }) {
 			x.policies = append(x.policies, p)
 		}
 	}
@@ -105,12 +106,12 @@ func newComparison(names []string, window uint64) (*comparison, error) {
 
 // policyOf is the policy that an argument names: a built-in one, or one with
 // settings of its own, as balanced{"keep_tokens":8000}, which then is its name.
-func policyOf(arg string) (compactor.Policy, error) {
+func policyOf(arg string) (policy.Policy, error) {
 	named, err := policyArg(arg)
 	if err != nil {
-		return compactor.Policy{}, err
+		return policy.Policy{}, err
 	}
-	p, err := compactor.Resolve(turns.PolicyRef{Name: named.Name, Set: named.Set})
+	p, err := policy.Resolve(turns.PolicyRef{Name: named.Name, Set: named.Set})
 	if err != nil {
 		return p, usageError{api.FromError(err)} // as the daemon says it
 	}

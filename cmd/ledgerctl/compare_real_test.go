@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/turns"
 )
 
@@ -34,7 +34,7 @@ var realWindows = []uint64{200_000, 50_000}
 //	go test ./cmd/ledgerctl -run TestCompareReal -write
 func TestCompareReal(t *testing.T) {
 	began := time.Now()
-	names := compactor.Names()
+	names := policy.Names()
 	if *comparedPolicies != "" {
 		names = []string{*comparedPolicies}
 	}
@@ -121,7 +121,7 @@ func checkComparison(t *testing.T, x *comparison) {
 // and costs no more, and in the small window none keeps as much.
 func checkBalanced(t *testing.T, x *comparison) {
 	t.Helper()
-	at := slices.IndexFunc(x.policies, func(p compactor.Policy) bool { return p.Name == "balanced" })
+	at := slices.IndexFunc(x.policies, func(p policy.Policy) bool { return p.Name == "balanced" })
 	if at < 0 {
 		return
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nexus/compactor"
 	"nexus/compactor/compare"
+	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange"
@@ -35,15 +35,15 @@ func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	for _, name := range compactor.Names() {
+	for _, name := range policy.Names() {
 		x, err := newComparison([]string{name}, window)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x.policies[0].Mode == compactor.Manual {
+		if x.policies[0].Mode == policy.Manual {
 			continue
 		}
-		x.policies[0].Mode = compactor.BeforeCall // when a worker is done is chance
+		x.policies[0].Mode = policy.BeforeCall // when a worker is done is chance
 		if err := x.add(t.Context(), history{name, compare.New(paths[0].turns, 0)}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestPlot(t *testing.T) {
 	x := &comparison{window: 1000, name: "<a&\"b\x07>"}
 	for range 2 {
 		x.longest = append(x.longest, &compare.Replay{
-			Policy: compactor.Policy{Name: "p"},
+			Policy: policy.Policy{Name: "p"},
 			Calls:  []compare.Call{{Tokens: 100}, {Tokens: 990}, {Tokens: 300, Compacted: true}, {Tokens: 400, Elided: true}},
 		})
 	}

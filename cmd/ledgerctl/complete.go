@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/ledger/api"
 )
 
@@ -62,7 +62,7 @@ func noShell(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("there is no script for a shell %q; there are for %s", args[0], strings.Join(names, ", "))}
 }
 
-func policyNames() []string { return compactor.Names() }
+func policyNames() []string { return policy.Names() }
 
 // aboutPolicies is the policies with what each does, as shells show it.
 func aboutPolicies() (out []string) {

@@ -7,21 +7,23 @@ import (
 	"nexus/compactor"
 	"nexus/compactor/compare"
 	"nexus/compactor/extractive"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
 // metered is a summarizer that keeps what a model in its place would be sent.
 type metered struct {
-	compactor.Summarizer
+	summary.Summarizer
 	input, output, calls uint64
 }
 
-func (m *metered) Summarize(ctx context.Context, in compactor.Input) (compactor.Output, error) {
+func (m *metered) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
 	out, err := m.Summarizer.Summarize(ctx, in)
 	c := tokens.Approx{}
 	m.calls++
-	m.input += c.Text(compactor.Prompt(in)) + c.Text(compactor.Transcript(in))
+	m.input += c.Text(summary.Prompt(in)) + c.Text(summary.Transcript(in))
 	m.output += c.Text(out.Text)
 	return out, err
 }
@@ -40,7 +42,7 @@ func TestS8_28CostTable(t *testing.T) {
 		hs = append(hs, realHistories(t, half)...)
 	}
 	measure := func(set string) (compare.Sum, *metered) {
-		pol, err := compactor.Resolve(turns.PolicyRef{Name: "spec-008", Set: turns.Raw(set)})
+		pol, err := policy.Resolve(turns.PolicyRef{Name: "spec-008", Set: turns.Raw(set)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -90,7 +90,7 @@ func policyCounter(name string, set turns.Raw) string {
 	if len(set) == 0 {
 		set = nil
 	}
-	p, err := compactor.Resolve(turns.PolicyRef{Name: name, Set: set})
+	p, err := policy.Resolve(turns.PolicyRef{Name: name, Set: set})
 	if err != nil || p.Counter == "" {
 		return defaultCounter // or one of another build's, which is not known here
 	}

@@ -9,8 +9,8 @@ import (
 
 	"charm.land/lipgloss/v2"
 
-	"nexus/compactor"
 	"nexus/compactor/compare"
+	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange"
@@ -48,7 +48,7 @@ func TestFitsTheTerminal(t *testing.T) {
 	}
 	x := &comparison{window: 200_000, prices: compare.DefaultPrice, sums: make([]compare.Sum, 3)}
 	for i, name := range []string{"balanced", "nexus", `balanced{"keep_tokens":8000}`} {
-		x.policies = append(x.policies, compactor.Policy{Name: name})
+		x.policies = append(x.policies, policy.Policy{Name: name})
 		x.sums[i] = compare.Sum{Calls: 12_345, Compactions: 123, Elisions: 1234, Rewritten: 123_456_789, Usage: compare.Usage{Read: 123_456_789_012}}
 	}
 	rep := &report{File: strings.Repeat("a-folder/", 12) + "session.jsonl", Format: "claude-code", Sessions: []turns.ID{anID(1)}, Turns: 1234, Forks: 12, Compactions: 3, Stored: 1300, Existing: 12_000,

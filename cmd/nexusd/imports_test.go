@@ -31,17 +31,23 @@ var allowed = map[string][]string{
 	"ledger/jetstream/embed":    {},
 	"ledger/api":                {"turns", "ledger"},
 	"fork":                      {"turns", "lineage"},
-	"compactor":                 {"turns", "turns/tokens", "lineage"},
-	"compactor/extractive":      {"turns", "turns/tokens", "compactor"},
-	"compactor/llm":             {"turns", "turns/tokens", "compactor"},
-	"compactor/compare":         {"turns", "turns/tokens", "compactor"},
+	"compactor/overflow":        {},
+	"compactor/summary":         {"turns", "turns/tokens"},
+	"compactor/policy":          {"turns", "turns/tokens", "compactor/summary"},
+	"compactor/view":            {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy"},
+	"compactor/plan":            {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/view"},
+	"compactor":                 {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
+	"compactor/extractive":      {"turns", "turns/tokens", "compactor/summary"},
+	"compactor/llm":             {"turns", "turns/tokens", "compactor/summary", "compactor/overflow"},
+	"compactor/compare":         {"turns", "turns/tokens", "compactor", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
 	"projections":               {"turns", "ledger", "lineage"},
-	"cmd/nexusd":                {"turns", "ledger/api", "compactor", "compactor/llm", "cmd/nexusd/daemon"},
+	"cmd/nexusd":                {"turns", "ledger/api", "compactor", "compactor/summary", "compactor/llm", "cmd/nexusd/daemon"},
 	"cmd/nexusd/daemon/natsapi": {"turns", "ledger/api", "cmd/nexusd/daemon/engine"},
-	"cmd/nexusd/daemon/engine":  {"turns", "turns/seal", "turns/tokens", "turns/interchange", "lineage", "ledger", "ledger/api", "fork", "compactor", "projections"},
-	"cmd/nexusd/daemon":         nil, // the wiring: everything
-	"docs/examples/go":          {},  // what any client may use
-	"cmd/ledgerctl": {"turns", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "compactor", "compactor/extractive", "compactor/compare",
+	"cmd/nexusd/daemon/engine": {"turns", "turns/seal", "turns/tokens", "turns/interchange", "lineage", "ledger", "ledger/api", "fork", "projections",
+		"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
+	"cmd/nexusd/daemon": nil, // the wiring: everything
+	"docs/examples/go":  {},  // what any client may use
+	"cmd/ledgerctl": {"turns", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
 		"cmd/nexusd/daemon"},
 }
 
@@ -59,7 +65,8 @@ var only = map[string][]string{
 }
 
 // pure packages touch no network, disk or clock.
-var pure = []string{"turns", "turns/tokens", "turns/interchange", "turns/interchange/strict", "lineage", "ledger", "fork", "compactor", "compactor/extractive", "compactor/compare"}
+var pure = []string{"turns", "turns/tokens", "turns/interchange", "turns/interchange/strict", "lineage", "ledger", "fork",
+	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
 
 func TestImports(t *testing.T) {
 	walk(t, func(path string, production bool) {

@@ -6,6 +6,7 @@ import (
 
 	"nexus/compactor"
 	"nexus/compactor/extractive"
+	"nexus/compactor/policy"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -20,7 +21,7 @@ func extracts(window uint64) Options {
 // under is what a transcript comes to under balanced with settings.
 func under(t *testing.T, tr *Transcript, set string, window uint64) (s Sum) {
 	t.Helper()
-	pol, _ := compactor.Builtin("balanced")
+	pol, _ := policy.Builtin("balanced")
 	pol, err := pol.With(turns.Raw(set))
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/turns"
 )
 
@@ -75,16 +76,16 @@ func TestShortened(t *testing.T) {
 		{user("kept/four"), says("ok")},
 		{user("go"), says("lost/one seen/two gone/three kept/four")},
 	}, 0)
-	r := tr.begin(compactor.Policy{}, Options{})
+	r := tr.begin(policy.Policy{}, Options{})
 	cut := turns.TextMessage(turns.Assistant, "seen/two […]")
-	cx := compactor.Context{
+	cx := view.Context{
 		Messages: []turns.Message{cut, tr.turns[1].Messages[0], *tr.turns[1].Response, tr.turns[2].Messages[0]},
 		Origins:  []int{0, 1, 2, 3},
-		Sources: []compactor.Source{
-			{Turn: ref(turnRef, 0), Half: turns.ResponseHalf, Status: compactor.Trimmed},
-			{Turn: ref(turnRef, 1), Half: turns.MessagesHalf, Status: compactor.Verbatim},
-			{Turn: ref(answerRef, 1), Half: turns.ResponseHalf, Status: compactor.Verbatim},
-			{Turn: ref(turnRef, 2), Half: turns.MessagesHalf, Status: compactor.Verbatim},
+		Sources: []view.Source{
+			{Turn: ref(turnRef, 0), Half: turns.ResponseHalf, Status: view.Trimmed},
+			{Turn: ref(turnRef, 1), Half: turns.MessagesHalf, Status: view.Verbatim},
+			{Turn: ref(answerRef, 1), Half: turns.ResponseHalf, Status: view.Verbatim},
+			{Turn: ref(turnRef, 2), Half: turns.MessagesHalf, Status: view.Verbatim},
 		},
 	}
 	r.score(2, &cx)

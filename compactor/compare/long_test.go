@@ -10,6 +10,7 @@ import (
 
 	"nexus/compactor"
 	"nexus/compactor/extractive"
+	"nexus/compactor/policy"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -24,9 +25,9 @@ var longTurns = flag.Int("turns", 1000, "turns of the synthetic session of TestL
 func TestLongSession(t *testing.T) {
 	tr := New(longSession(*longTurns), 900)
 	for _, w := range []uint64{8_000, 200_000, 1_000_000} {
-		for _, name := range compactor.Names() {
+		for _, name := range policy.Names() {
 			t.Run(fmt.Sprintf("%s/%d", name, w), func(t *testing.T) {
-				pol, _ := compactor.Builtin(name)
+				pol, _ := policy.Builtin(name)
 				opt := Options{
 					Limits: turns.Limits{ContextWindow: w},
 					Tiers:  []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}},

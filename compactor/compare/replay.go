@@ -7,6 +7,10 @@ import (
 	"fmt"
 
 	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -32,7 +36,7 @@ type Call struct {
 
 // Replay is a transcript under one policy.
 type Replay struct {
-	Policy   compactor.Policy
+	Policy   policy.Policy
 	Budget   uint64 // tokens that a context may have
 	Calls    []Call
 	Rewrites []Rewrite
@@ -44,7 +48,7 @@ type Replay struct {
 // Rewrite is a compaction that the policy made for what it expected of it
 // ([compactor.Cost]), and what came of it.
 type Rewrite struct {
-	Expected  compactor.Forecast
+	Expected  plan.Forecast
 	Rewritten uint64 // tokens written to the cache again by the call after it
 	Saved     uint64 // that each call reads less, by the policy's counter
 	Calls     int    // made until the next one, or the end
@@ -65,7 +69,7 @@ func (w *Rewrite) Payback(p tokens.Price) float64 {
 // (docs/decisions/0003-completing-a-pending-turn.md).
 //
 // Error: that of ctx, or of a summarizer that ctx ended.
-func (t *Transcript) Replay(ctx context.Context, pol compactor.Policy, opt Options) (*Replay, error) {
+func (t *Transcript) Replay(ctx context.Context, pol policy.Policy, opt Options) (*Replay, error) {
 	r := t.begin(pol, opt)
 	for i := range t.turns {
 		if err := r.turn(ctx, i); err != nil {
@@ -80,11 +84,11 @@ type replay struct {
 	t    *Transcript
 	opt  Options
 	out  *Replay
-	path compactor.Path
+	path view.Path
 	// counter is the policy's: what it decides by. What is billed, and what
 	// providers are taken to report, is counted by the transcript's.
 	counter tokens.Counter
-	under   *compactor.InForce // what is in force when the compaction of one call ends
+	under   *view.InForce // what is in force when the compaction of one call ends
 
 	prepared  *prepared       // in the background, at the last call
 	made      uint64          // compactions
@@ -97,11 +101,11 @@ type replay struct {
 	shortened map[int32]*page // by place
 }
 
-func (t *Transcript) begin(pol compactor.Policy, opt Options) *replay {
+func (t *Transcript) begin(pol policy.Policy, opt Options) *replay {
 	c := t.by(pol.CounterOf())
 	return &replay{
 		t: t, opt: opt, out: &Replay{Policy: pol, Budget: pol.Budget(opt.Limits)}, counter: c,
-		path: compactor.Path{
+		path: view.Path{
 			Session: session, Overhead: uint64(float64(t.overhead) * tokens.Scale(c.Name())), Limits: opt.Limits, Counter: c, View: pol.Prune,
 		},
 		covered: make([]bool, 2*len(t.turns)), verbatim: make([]int32, 2*len(t.turns)), shortened: make(map[int32]*page),
@@ -110,7 +114,7 @@ func (t *Transcript) begin(pol compactor.Policy, opt Options) *replay {
 
 // prepared is a compaction that is made and not yet committed.
 type prepared struct {
-	plan *compactor.Plan
+	plan *plan.Plan
 	res  compactor.Result
 }
 
@@ -140,7 +144,7 @@ func (r *replay) grow(to turns.Ref, kind turns.Kind) {
 
 // half adds a half of turn i to the head.
 func (r *replay) half(i int, half turns.Half) {
-	h := compactor.HalfTurn{Ref: r.path.Head.Ref, Depth: r.path.Head.Depth, Half: half, Messages: r.t.messages(place(i, half))}
+	h := summary.HalfTurn{Ref: r.path.Head.Ref, Depth: r.path.Head.Depth, Half: half, Messages: r.t.messages(place(i, half))}
 	h.Tokens = tokens.Messages(r.counter, h.Messages)
 	r.fresh += tokens.Messages(r.t.counter, h.Messages)
 	if half == turns.ResponseHalf {
@@ -192,62 +196,62 @@ func (r *replay) commitPrepared(c *Call) error {
 	if r.prepared = nil; p == nil {
 		return nil
 	}
-	plan, err := p.plan.Rebase(r.path)
-	if errors.Is(err, compactor.ErrStale) || errors.Is(err, compactor.ErrOverhead) {
+	pl, err := p.plan.Rebase(r.path)
+	if errors.Is(err, plan.ErrStale) || errors.Is(err, plan.ErrOverhead) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	r.commit(c, plan, plan.Resize(p.res))
+	r.commit(c, pl, compactor.Resize(pl, p.res))
 	return nil
 }
 
 // compactIfDue compacts, or prepares to, and returns the context of the call.
-func (r *replay) compactIfDue(ctx context.Context, c *Call) (compactor.Context, error) {
-	cx, err := compactor.Render(r.path, r.counter)
+func (r *replay) compactIfDue(ctx context.Context, c *Call) (view.Context, error) {
+	cx, err := view.Render(r.path, r.counter)
 	if err != nil {
 		return cx, err
 	}
 	pol := r.out.Policy
-	trigger, due := compactor.Due(r.path, pol, cx.Tokens)
-	if !due || pol.Mode == compactor.Manual {
+	trigger, due := plan.Due(r.path, pol, cx.Tokens)
+	if !due || pol.Mode == policy.Manual {
 		return cx, nil
 	}
 	p, err := r.prepare(ctx, trigger)
 	if p == nil || err != nil {
 		return cx, err
 	}
-	if pol.Mode == compactor.Background && pol.Fits(r.path, cx.Tokens, r.out.Budget) {
+	if pol.Mode == policy.Background && plan.Fits(pol, r.path, cx.Tokens, r.out.Budget) {
 		r.prepared = p
 		return cx, nil
 	}
 	r.commit(c, p.plan, p.res)
-	return compactor.Render(r.path, r.counter)
+	return view.Render(r.path, r.counter)
 }
 
 // prepare plans and summarizes. Nil: there is nothing to gain.
 func (r *replay) prepare(ctx context.Context, trigger turns.Trigger) (*prepared, error) {
-	opt := compactor.Options{}
+	opt := plan.Options{}
 	for _, t := range r.opt.Tiers {
 		opt.Tiers = append(opt.Tiers, t.Name)
 	}
-	plan, err := compactor.NewPlan(r.path, r.out.Policy, trigger, opt)
-	if errors.Is(err, compactor.ErrNothing) || errors.Is(err, compactor.ErrOverhead) {
+	pl, err := plan.New(r.path, r.out.Policy, trigger, opt)
+	if errors.Is(err, plan.ErrNothing) || errors.Is(err, plan.ErrOverhead) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	res, err := compactor.Run(ctx, plan, r.opt.Tiers, r.counter)
-	if errors.Is(err, compactor.ErrNothing) {
+	res, err := compactor.Run(ctx, pl, r.opt.Tiers, r.counter)
+	if errors.Is(err, plan.ErrNothing) {
 		return nil, nil
 	}
-	return &prepared{plan, res}, err
+	return &prepared{pl, res}, err
 }
 
 // commit puts a compaction at the head.
-func (r *replay) commit(c *Call, plan *compactor.Plan, res compactor.Result) {
+func (r *replay) commit(c *Call, pl *plan.Plan, res compactor.Result) {
 	old := make(map[turns.Elision]bool)
 	if f := r.path.InForce; f != nil {
 		for _, e := range f.Span.Elisions {
@@ -257,22 +261,22 @@ func (r *replay) commit(c *Call, plan *compactor.Plan, res compactor.Result) {
 	for _, e := range res.Span.Elisions {
 		c.Elided = c.Elided || !old[e]
 	}
-	c.Compacted = c.Compacted || len(plan.Covered) > 0
-	if !plan.Quiet {
-		for _, h := range plan.Reads {
+	c.Compacted = c.Compacted || len(pl.Covered) > 0
+	if !pl.Quiet {
+		for _, h := range pl.Reads {
 			r.out.Summarized += tokens.Messages(r.t.counter, h.Messages)
 		}
 	}
-	if plan.Expects != (compactor.Forecast{}) {
-		r.out.Rewrites = append(r.out.Rewrites, Rewrite{Expected: plan.Expects, Saved: res.Body.TokensBefore - min(res.Body.TokensBefore, res.Body.TokensAfter)})
+	if pl.Expects != (plan.Forecast{}) {
+		r.out.Rewrites = append(r.out.Rewrites, Rewrite{Expected: pl.Expects, Saved: res.Body.TokensBefore - min(res.Body.TokensBefore, res.Body.TokensAfter)})
 	}
-	for _, h := range plan.Covered {
+	for _, h := range pl.Covered {
 		r.covered[placeOf(h.Ref, h.Half)] = true
 	}
 	if f := r.path.InForce; res.Span.Call && (f == nil || !f.Span.Call) {
 		r.under = f
 	}
-	r.path = plan.Apply(r.path, res, r.counter)
+	r.path = compactor.Apply(pl, r.path, res, r.counter)
 	r.path.InForce.Node.Ref = ref(compactionRef, r.made)
 	r.made++
 	r.path.Head = r.path.InForce.Node

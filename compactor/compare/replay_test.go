@@ -14,6 +14,9 @@ import (
 
 	"nexus/compactor"
 	"nexus/compactor/extractive"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -42,13 +45,13 @@ func result(id, text string) []turns.Message {
 // fixed is a summarizer that always writes the same.
 type fixed string
 
-func (f fixed) Summarize(context.Context, compactor.Input) (compactor.Output, error) {
-	return compactor.Output{Text: string(f)}, nil
+func (f fixed) Summarize(context.Context, summary.Input) (summary.Output, error) {
+	return summary.Output{Text: string(f)}, nil
 }
 
 // half is a policy for a window of 1,000: due over 500 tokens, keeps up to 200.
-func half(mode compactor.Mode) compactor.Policy {
-	return compactor.Policy{
+func half(mode policy.Mode) policy.Policy {
+	return policy.Policy{
 		Name: "half", Version: 1, Mode: mode, TriggerRatio: 0.5, TargetRatio: 0.4, KeepTokens: 200, SummaryMaxRatio: 0.3,
 		MaxStrikes: 1, ReplacementRole: turns.User, ContextWindow: 1000,
 	}
@@ -58,7 +61,7 @@ func window(n uint64, summary string) Options {
 	return Options{Limits: turns.Limits{ContextWindow: n}, Tiers: []compactor.Tier{{Name: "fixed", Summarizer: fixed(summary), Local: true}}}
 }
 
-func mustReplay(t *testing.T, tr *Transcript, pol compactor.Policy, opt Options) *Replay {
+func mustReplay(t *testing.T, tr *Transcript, pol policy.Policy, opt Options) *Replay {
 	t.Helper()
 	r, err := tr.Replay(t.Context(), pol, opt)
 	if err != nil {
@@ -72,7 +75,7 @@ func mustReplay(t *testing.T, tr *Transcript, pol compactor.Policy, opt Options)
 func TestCostOfAGrowingContext(t *testing.T) {
 	ten := sized(10, "")
 	tr := New([]Turn{{user(ten), says(ten)}, {user(ten), says(ten)}, {user(ten), nil}, {user(ten), says(ten)}}, 100)
-	r := mustReplay(t, tr, half(compactor.BeforeCall), window(1000, ""))
+	r := mustReplay(t, tr, half(policy.BeforeCall), window(1000, ""))
 	want := []Call{
 		{Turn: 0, Tokens: 114, Usage: Usage{Read: 0, Write: 114, Output: 14}},
 		{Turn: 1, Tokens: 142, Usage: Usage{Read: 114, Write: 28, Output: 14}},
@@ -102,7 +105,7 @@ func TestCostOfAGrowingContext(t *testing.T) {
 	}
 }
 
-const summary = "src/: a.go, c.go\nThe limit is 4096."
+const fixedSummary = "src/: a.go, c.go\nThe limit is 4096."
 
 // story is due at its third call: 5 × 104 tokens.
 func story() *Transcript {
@@ -119,7 +122,7 @@ func story() *Transcript {
 // at the fourth src/a.go was said again, src/b.go has just been sent, and the
 // name of an argument is not a word of the agent's.
 func TestSurvival(t *testing.T) {
-	r := mustReplay(t, story(), half(compactor.BeforeCall), window(1000, summary))
+	r := mustReplay(t, story(), half(policy.BeforeCall), window(1000, fixedSummary))
 	want := Survival{Earlier: Share{All: 7, Shown: 2, Summary: 2, Reachable: 3}} // keepAlive is in the kept part
 	want.Hidden[Paths] = Share{All: 3, Shown: 1, Summary: 1, Reachable: 1}
 	want.Hidden[Identifiers] = Share{All: 1, Reachable: 1}
@@ -136,7 +139,7 @@ func TestSurvival(t *testing.T) {
 // The rewrite at the third call writes the whole prompt to the cache again;
 // new of it are the answer to the second call and the third message.
 func TestCostOfACompaction(t *testing.T) {
-	r := mustReplay(t, story(), half(compactor.BeforeCall), window(1000, summary))
+	r := mustReplay(t, story(), half(policy.BeforeCall), window(1000, fixedSummary))
 	replaced := r.Calls[2].Tokens - 104
 	if replaced < 10 || replaced > 60 {
 		t.Fatalf("the summary takes %d tokens", replaced)
@@ -155,7 +158,7 @@ func TestCostOfACompaction(t *testing.T) {
 
 // A background compaction is prepared at the third call and in force at the fourth.
 func TestBackground(t *testing.T) {
-	r := mustReplay(t, story(), half(compactor.Background), window(1000, summary))
+	r := mustReplay(t, story(), half(policy.Background), window(1000, fixedSummary))
 	replaced := r.Calls[3].Tokens - 312
 	want := []Call{
 		{Turn: 0, Tokens: 104, Usage: Usage{Write: 104, Output: 104}},
@@ -172,7 +175,7 @@ func TestBackground(t *testing.T) {
 func TestBackgroundOverBudget(t *testing.T) {
 	ts := story().turns
 	ts[2].Messages = user(sized(700, ""))
-	r := mustReplay(t, New(ts, 0), half(compactor.Background), window(1000, summary))
+	r := mustReplay(t, New(ts, 0), half(policy.Background), window(1000, fixedSummary))
 	if c := r.Calls[2]; !c.Compacted || c.Over {
 		t.Errorf("the third call: %+v", c)
 	}
@@ -180,7 +183,7 @@ func TestBackgroundOverBudget(t *testing.T) {
 
 // A manual policy never compacts: 104, 312, 520, 728 tokens in a budget of 400.
 func TestOverflows(t *testing.T) {
-	r := mustReplay(t, story(), half(compactor.Manual), window(400, summary))
+	r := mustReplay(t, story(), half(policy.Manual), window(400, fixedSummary))
 	var s Sum
 	s.Add(r)
 	if s.Overflows != 2 || s.Compactions != 0 || s.MaxTokens != 728 {
@@ -198,12 +201,12 @@ func TestOverflows(t *testing.T) {
 // not an error; one that is only due is neither.
 func TestNothingToCompact(t *testing.T) {
 	for size, over := range map[int]bool{600: false, 1000: true} { // over: nothing is covered, but it is shown by its ends
-		r := mustReplay(t, New([]Turn{{user(sized(size, "")), says("a")}}, 0), half(compactor.BeforeCall), window(1000, summary))
+		r := mustReplay(t, New([]Turn{{user(sized(size, "")), says("a")}}, 0), half(policy.BeforeCall), window(1000, fixedSummary))
 		if c := r.Calls[0]; c.Compacted || c.Over || c.Elided != over {
 			t.Errorf("%d tokens: %+v", size, c)
 		}
 	}
-	r := mustReplay(t, New([]Turn{{user("a"), says("b")}}, 1000), half(compactor.BeforeCall), window(1000, summary))
+	r := mustReplay(t, New([]Turn{{user("a"), says("b")}}, 1000), half(policy.BeforeCall), window(1000, fixedSummary))
 	if !r.Calls[0].Over {
 		t.Error("system and tools fill the window, and the call is taken to fit")
 	}
@@ -212,13 +215,13 @@ func TestNothingToCompact(t *testing.T) {
 func TestReplayEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
-	opt := window(1000, summary)
+	opt := window(1000, fixedSummary)
 	opt.Each = func() {
 		if n++; n == 2 {
 			cancel()
 		}
 	}
-	if _, err := story().Replay(ctx, half(compactor.BeforeCall), opt); !errors.Is(err, context.Canceled) || n != 2 {
+	if _, err := story().Replay(ctx, half(policy.BeforeCall), opt); !errors.Is(err, context.Canceled) || n != 2 {
 		t.Errorf("after %d calls: %v", n, err)
 	}
 }
@@ -277,13 +280,13 @@ func slowScore(r *replay, turn int) (s Survival) {
 	}
 	before := r.path // without the response: as it was at the call
 	before.Halves = before.Halves[:len(before.Halves)-1]
-	cx, err := compactor.Render(before, r.counter)
+	cx, err := view.Render(before, r.counter)
 	if err != nil {
 		panic(err)
 	}
 	whole := make(map[int]bool)
 	for _, s := range cx.Sources {
-		if s.Status == compactor.Verbatim {
+		if s.Status == view.Verbatim {
 			whole[placeOf(s.Turn, s.Half)] = true
 		}
 	}
@@ -292,9 +295,9 @@ func slowScore(r *replay, turn int) (s Survival) {
 	for i, m := range cx.Messages {
 		s := cx.Sources[cx.Origins[i]]
 		switch at := placeOf(s.Turn, s.Half); s.Status {
-		case compactor.InSummary:
+		case view.InSummary:
 			replacement += m.Parts[0].Content + "\n"
-		case compactor.Synthetic:
+		case view.Synthetic:
 		default:
 			if shown[at] == nil {
 				shown[at] = make(map[fact]bool)
@@ -362,8 +365,8 @@ func TestReplayAgainstSlowTwin(t *testing.T) {
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		tr := random(rng, 60)
-		for _, name := range compactor.Names() {
-			pol, _ := compactor.Builtin(name)
+		for _, name := range policy.Names() {
+			pol, _ := policy.Builtin(name)
 			opt := Options{Limits: turns.Limits{ContextWindow: 1000 + rng.Uint64N(2000)},
 				Tiers: []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}}
 			r := tr.begin(pol, opt)
@@ -404,7 +407,7 @@ func TestReplayAgainstSlowTwin(t *testing.T) {
 
 func BenchmarkReplay(b *testing.B) {
 	tr := random(rand.New(rand.NewPCG(1, 1)), 3000)
-	pol, _ := compactor.Builtin("balanced")
+	pol, _ := policy.Builtin("balanced")
 	opt := Options{Limits: turns.Limits{ContextWindow: 200_000},
 		Tiers: []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}}
 	b.ReportAllocs()

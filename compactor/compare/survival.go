@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"nexus/compactor"
+	"nexus/compactor/view"
 	"nexus/turns"
 )
 
@@ -52,7 +52,7 @@ func (s *Survival) add(o *Survival) {
 }
 
 // score counts the facts that the response of a turn takes up again.
-func (r *replay) score(turn int, cx *compactor.Context) {
+func (r *replay) score(turn int, cx *view.Context) {
 	uses := r.t.facts.uses[turn]
 	if len(uses) == 0 {
 		return
@@ -77,8 +77,8 @@ func (r *replay) score(turn int, cx *compactor.Context) {
 	}
 }
 
-// view is what a context shows of the halves of a transcript.
-type view struct {
+// visible is what a context shows of the halves of a transcript.
+type visible struct {
 	*replay
 	mark    int32 // what verbatim halves are marked with
 	first   int32 // before it nothing is shown
@@ -87,16 +87,16 @@ type view struct {
 }
 
 // look reads a context's sources; it looks at no text yet.
-func (r *replay) look(turn int, cx *compactor.Context) view {
-	v := view{replay: r, mark: int32(turn) + 1, first: int32(2 * len(r.t.turns))}
+func (r *replay) look(turn int, cx *view.Context) visible {
+	v := visible{replay: r, mark: int32(turn) + 1, first: int32(2 * len(r.t.turns))}
 	var summary []turns.Message
 	var partly []int32 // for each source, the place it shows a part of; -1: none
 	for i, s := range cx.Sources {
 		switch at := int32(placeOf(s.Turn, s.Half)); s.Status {
-		case compactor.Synthetic:
-		case compactor.InSummary:
+		case view.Synthetic:
+		case view.InSummary:
 			summary = append(summary, messagesOf(cx, i)...)
-		case compactor.Verbatim:
+		case view.Verbatim:
 			r.verbatim[at] = v.mark
 			v.first = min(v.first, at)
 		default:
@@ -120,7 +120,7 @@ func (r *replay) look(turn int, cx *compactor.Context) view {
 	return v
 }
 
-func messagesOf(cx *compactor.Context, source int) (ms []turns.Message) {
+func messagesOf(cx *view.Context, source int) (ms []turns.Message) {
 	for i, o := range cx.Origins {
 		if o == source {
 			ms = append(ms, cx.Messages[i])
@@ -131,7 +131,7 @@ func messagesOf(cx *compactor.Context, source int) (ms []turns.Message) {
 
 // find reports whether one of a fact's places is not shown whole, and whether
 // the fact stands in what is shown of them.
-func (v *view) find(f fact, places []int32) (hidden, shown bool) {
+func (v *visible) find(f fact, places []int32) (hidden, shown bool) {
 	if len(v.partly) == 0 { // what is shown is all that follows the first
 		n, _ := slices.BinarySearch(places, v.first)
 		return n > 0, n < len(places)
@@ -156,7 +156,7 @@ func (v *view) find(f fact, places []int32) (hidden, shown bool) {
 
 // reaches reports whether a half that a compaction covers, or shows in part,
 // holds f: it is one expand away. It looks into the text itself.
-func (v *view) reaches(f fact, places []int32) bool {
+func (v *visible) reaches(f fact, places []int32) bool {
 	for _, at := range slices.Backward(places) {
 		if _, partly := v.partly[at]; !partly && !v.covered[at] {
 			continue

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"strings"
 
-	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/turns/tokens"
 )
 
@@ -37,12 +37,12 @@ func New(c Config) *Summarizer {
 // Every item is one line that begins with "- ", and a section's name stands
 // alone on its line, so no text that is quoted can pass for a section or an
 // item.
-func (s *Summarizer) Summarize(ctx context.Context, in compactor.Input) (compactor.Output, error) {
+func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
 	h := newHistory()
 	h.recall(in.Previous)
 	for i := range in.Halves {
 		if err := ctx.Err(); err != nil {
-			return compactor.Output{}, fmt.Errorf("summarize half %d of %d: %w", i, len(in.Halves), err)
+			return summary.Output{}, fmt.Errorf("summarize half %d of %d: %w", i, len(in.Halves), err)
 		}
 		h.half(&in.Halves[i])
 	}
@@ -51,7 +51,7 @@ func (s *Summarizer) Summarize(ctx context.Context, in compactor.Input) (compact
 	if text == "" {
 		text = s.smallest(h, in.MaxTokens)
 	}
-	return compactor.Output{Text: text, Tier: "extractive"}, nil
+	return summary.Output{Text: text, Tier: "extractive"}, nil
 }
 
 // look raises what speaks of the focus.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
@@ -46,7 +46,7 @@ func newHistory() *history {
 }
 
 // half takes in what a half turn says.
-func (h *history) half(t *compactor.HalfTurn) {
+func (h *history) half(t *summary.HalfTurn) {
 	h.now++
 	h.facts.next(h.now)
 	place := 0

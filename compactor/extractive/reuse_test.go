@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/turns"
 	"nexus/turns/interchange"
 	"nexus/turns/tokens"
@@ -20,7 +20,7 @@ import (
 // rival is a way to summarize that is measured beside ours.
 type rival struct {
 	name string
-	compactor.Summarizer
+	summary.Summarizer
 }
 
 var rivals = []rival{{"this package", New(Config{})}, {"last tokens", lastTokens{}}}
@@ -28,7 +28,7 @@ var rivals = []rival{{"this package", New(Config{})}, {"last tokens", lastTokens
 // lastTokens keeps the end of the text, as it stands.
 type lastTokens struct{}
 
-func (lastTokens) Summarize(_ context.Context, in compactor.Input) (compactor.Output, error) {
+func (lastTokens) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
 	var b strings.Builder
 	b.WriteString(in.Previous)
 	for i := range in.Halves {
@@ -40,13 +40,13 @@ func (lastTokens) Summarize(_ context.Context, in compactor.Input) (compactor.Ou
 	for (tokens.Approx{}).Text(s) > in.MaxTokens {
 		s = s[len(s)/64+1:]
 	}
-	return compactor.Output{Text: strings.ToValidUTF8(s, "")}, nil
+	return summary.Output{Text: strings.ToValidUTF8(s, "")}, nil
 }
 
 // session is a real transcript's longest path.
 type session struct {
 	file   string
-	halves []compactor.HalfTurn
+	halves []summary.HalfTurn
 }
 
 // realSessions reads the Claude Code transcripts beside the project.
@@ -75,7 +75,7 @@ func realSessions(t *testing.T) (out []session) {
 }
 
 // longestPath is the halves from the root to the turn with the most turns above it.
-func longestPath(t *testing.T, b []byte) (out []compactor.HalfTurn) {
+func longestPath(t *testing.T, b []byte) (out []summary.HalfTurn) {
 	t.Helper()
 	byID := make(map[turns.ID]*interchange.Append)
 	above := make(map[turns.ID]turns.ID)
@@ -105,7 +105,7 @@ func longestPath(t *testing.T, b []byte) (out []compactor.HalfTurn) {
 	slices.Reverse(path)
 	for i, a := range path {
 		add := func(half turns.Half, ms []turns.Message) {
-			h := compactor.HalfTurn{Depth: uint64(i + 1), Half: half, Messages: ms, Tokens: tokens.Messages(tokens.Approx{}, ms)}
+			h := summary.HalfTurn{Depth: uint64(i + 1), Half: half, Messages: ms, Tokens: tokens.Messages(tokens.Approx{}, ms)}
 			out = append(out, h)
 		}
 		if len(a.Messages) > 0 {
@@ -119,7 +119,7 @@ func longestPath(t *testing.T, b []byte) (out []compactor.HalfTurn) {
 }
 
 // plain is what halves say, as text.
-func plain(halves []compactor.HalfTurn) string {
+func plain(halves []summary.HalfTurn) string {
 	var b strings.Builder
 	for _, h := range halves {
 		for _, m := range h.Messages {
@@ -139,12 +139,12 @@ func plain(halves []compactor.HalfTurn) string {
 }
 
 // written is what the people and the agent of halves wrote, without results.
-func written(halves []compactor.HalfTurn) string {
-	var own []compactor.HalfTurn
+func written(halves []summary.HalfTurn) string {
+	var own []summary.HalfTurn
 	for _, h := range halves {
 		for _, m := range h.Messages {
 			if m.Role != turns.Tool {
-				own = append(own, compactor.HalfTurn{Messages: []turns.Message{m}})
+				own = append(own, summary.HalfTurn{Messages: []turns.Message{m}})
 			}
 		}
 	}
@@ -230,7 +230,7 @@ func hasWord(s, w string) bool {
 
 // cut is a place where a real session is compacted.
 type cut struct {
-	covered []compactor.HalfTurn
+	covered []summary.HalfTurn
 	needed  map[string]string // what later turns wrote again and the kept tail doesn't say, by kind
 }
 
@@ -299,7 +299,7 @@ func TestReuse(t *testing.T) {
 		for _, c := range cutsOf(s) {
 			for _, budget := range budgets {
 				for _, r := range rivals {
-					out, err := r.Summarize(t.Context(), compactor.Input{Halves: c.covered, MaxTokens: budget})
+					out, err := r.Summarize(t.Context(), summary.Input{Halves: c.covered, MaxTokens: budget})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -13,6 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -22,26 +26,26 @@ import (
 
 // planOf is a compaction by a policy of n turns with a question of size
 // characters each; the last two stay.
-func planOf(t *testing.T, policy, set string, n, size int) *compactor.Plan {
+func planOf(t *testing.T, name, set string, n, size int) *plan.Plan {
 	t.Helper()
-	pol, err := compactor.Resolve(turns.PolicyRef{Name: policy, Set: turns.Raw(set)})
+	pol, err := policy.Resolve(turns.PolicyRef{Name: name, Set: turns.Raw(set)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := compactor.Path{Session: turns.ID{1}}
+	p := view.Path{Session: turns.ID{1}}
 	for i := range n {
 		ref := turns.Ref{Session: turns.ID{1}, Turn: turns.ID{1, 1, byte(i >> 8), byte(i)}}
 		p.Head.Ref, p.Head.Depth, p.Head.Kind = ref, uint64(i+1), turns.KindTurn
 		p.Halves = append(p.Halves,
-			compactor.HalfTurn{Ref: ref, Depth: uint64(i + 1), Half: turns.MessagesHalf, Messages: []turns.Message{turns.TextMessage(turns.User, fmt.Sprintf("said %d %s", i, strings.Repeat("secret-words ", size/13)))}},
-			compactor.HalfTurn{Ref: ref, Depth: uint64(i + 1), Half: turns.ResponseHalf, Messages: []turns.Message{turns.TextMessage(turns.Assistant, fmt.Sprintf("answered %d", i))}})
+			summary.HalfTurn{Ref: ref, Depth: uint64(i + 1), Half: turns.MessagesHalf, Messages: []turns.Message{turns.TextMessage(turns.User, fmt.Sprintf("said %d %s", i, strings.Repeat("secret-words ", size/13)))}},
+			summary.HalfTurn{Ref: ref, Depth: uint64(i + 1), Half: turns.ResponseHalf, Messages: []turns.Message{turns.TextMessage(turns.Assistant, fmt.Sprintf("answered %d", i))}})
 	}
 	return planAt(t, p, pol)
 }
 
-func planAt(t *testing.T, p compactor.Path, pol compactor.Policy) *compactor.Plan {
+func planAt(t *testing.T, p view.Path, pol policy.Policy) *plan.Plan {
 	t.Helper()
-	plan, err := compactor.NewPlan(p.Settled(pol.CounterOf(), true), pol, turns.Trigger{Kind: compactor.TriggerThreshold}, compactor.Options{})
+	plan, err := plan.New(p.Settled(pol.CounterOf(), true), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +57,7 @@ func tiers(s *Summarizer) []compactor.Tier {
 	return []compactor.Tier{{Name: Tier, Summarizer: s}, {Name: PartialTier, Summarizer: s.Partial()}}
 }
 
-func run(t *testing.T, plan *compactor.Plan, s *Summarizer) compactor.Result {
+func run(t *testing.T, plan *plan.Plan, s *Summarizer) compactor.Result {
 	t.Helper()
 	r, err := compactor.Run(t.Context(), plan, tiers(s), plan.Path.Counter)
 	if err != nil {
@@ -119,10 +123,10 @@ func TestGSV5(t *testing.T) {
 	good := func(int, request) (answer, error) {
 		return answer{text: "<summary>\nThe build moved to pnpm.\n</summary>\n<memories>\n- Uses pnpm.\n- Deploys by hand\n</memories>"}, nil
 	}
-	plan := planOf(t, "gsv", `{`+keepTwo+`}`, 12, 900)
-	plan.Reads[0].Messages[0].Parts[0].Content += forged
+	pl := planOf(t, "gsv", `{`+keepTwo+`}`, 12, 900)
+	pl.Reads[0].Messages[0].Parts[0].Content += forged
 	s, asked := scripted(t, Config{}, good)
-	r := run(t, plan, s)
+	r := run(t, pl, s)
 	want := turns.CompactionBody{
 		Tier: Tier, Summary: "The build moved to pnpm.", Memories: turns.Raw(`[{"text":"Uses pnpm."},{"text":"Deploys by hand"}]`),
 		Replacement: []turns.Message{turns.TextMessage(turns.User, "[Conversation summary from automatic context compaction]\n\nThe build moved to pnpm.")},
@@ -143,7 +147,7 @@ func TestGSV5(t *testing.T) {
 	} {
 		s, asked := scripted(t, Config{}, func(int, request) (answer, error) { return answer{text: bad}, nil })
 		r := run(t, planOf(t, "gsv", `{`+keepTwo+`}`, 12, 900), s)
-		if r.Body.Tier != compactor.NoticeTier || len(r.Tried) != 2 || !errors.Is(r.Tried[0].Err, compactor.ErrRefused) || r.Body.Memories != nil || len(*asked) != 2 {
+		if r.Body.Tier != plan.NoticeTier || len(r.Tried) != 2 || !errors.Is(r.Tried[0].Err, summary.ErrRefused) || r.Body.Memories != nil || len(*asked) != 2 {
 			t.Errorf("%q: by %s after %v, memories %s", bad, r.Body.Tier, r.Tried, r.Body.Memories)
 		}
 	}
@@ -155,7 +159,7 @@ func TestGSV5(t *testing.T) {
 func TestGSV6(t *testing.T) {
 	const window = 8000
 	fails := func(int, request) (answer, error) { return answer{}, &fault{text: "529"} }
-	large := func(i, size int, set string) *compactor.Plan {
+	large := func(i, size int, set string) *plan.Plan {
 		plan := planOf(t, "gsv", `{`+set+keepTwo+`}`, 12, 900)
 		if size > 0 {
 			plan.Reads[2*i].Messages[0].Parts[0].Content = fmt.Sprintf("said %d ", i) + strings.Repeat("secret-words ", size/13) + "the end"
@@ -164,7 +168,7 @@ func TestGSV6(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what    string
-		plan    *compactor.Plan
+		plan    *plan.Plan
 		answers func(int, request) (answer, error)
 		tier    string
 		tried   int
@@ -173,11 +177,11 @@ func TestGSV6(t *testing.T) {
 		{"all fits", large(0, 0, ""), blocks, Tier, 0, "summary 2"},
 		{"one is over half, and fits", large(3, 16_000, ""), blocks, Tier, 0, "summary 3"},
 		{"one does not fit", large(3, 60_000, ""), blocks, PartialTier, 1, " tokens too large to summarize: skipped]"},
-		{"the provider fails", large(0, 0, ""), fails, compactor.NoticeTier, 2, "[Context contained %d messages that were compacted. Summary unavailable due to size limits.]"},
+		{"the provider fails", large(0, 0, ""), fails, plan.NoticeTier, 2, "[Context contained %d messages that were compacted. Summary unavailable due to size limits.]"},
 	} {
 		s, asked := scripted(t, Config{Window: window, Retries: -1}, c.answers)
 		r := run(t, c.plan, s)
-		if c.tier == compactor.NoticeTier {
+		if c.tier == plan.NoticeTier {
 			c.ends = fmt.Sprintf(c.ends, len(c.plan.Covered))
 			if r.Body.Summary != c.ends {
 				t.Errorf("%s: %q", c.what, r.Body.Summary)
@@ -221,7 +225,7 @@ func TestGSV13(t *testing.T) {
 	m.Parts = append(m.Parts, blob, turns.TextPart("data:image/png;base64,"+encoded), turns.Part{Type: turns.ToolCallResponse, ID: "a", Response: inside},
 		turns.Part{Type: turns.ToolCallResponse, ID: "b", Response: turns.Raw(`[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + encoded + `"}}]`)})
 	r := run(t, plan, s)
-	if want := "summary 1\n\n" + compactor.ImagesNote(4); r.Body.Summary != want {
+	if want := "summary 1\n\n" + summary.ImagesNote(4); r.Body.Summary != want {
 		t.Errorf("%q, want %q", r.Body.Summary, want)
 	}
 	for _, q := range *asked {

@@ -20,7 +20,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -40,7 +40,7 @@ type Config struct {
 
 	// Style is how to ask under a template that has none of its own. Default:
 	// the zero Style.
-	Style compactor.Style
+	Style summary.Style
 	// Price is what the model costs. Default: nothing.
 	Price tokens.Price
 	// SpendLimit is how many millionths of a dollar the requests of one UTC day
@@ -106,7 +106,7 @@ type Summarizer struct {
 	told    *told
 	timeout time.Duration
 	counter tokens.Counter
-	style   compactor.Style
+	style   summary.Style
 	price   tokens.Price
 	spend   *meter
 	partial bool
@@ -232,13 +232,13 @@ func (s *Summarizer) Partial() *Summarizer {
 // all answers that there were, also beside an error.
 //
 // Errors: those of this package; ctx's when it ends first.
-func (s *Summarizer) Summarize(ctx context.Context, in compactor.Input) (compactor.Output, error) {
+func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
 	var usage turns.Usage
 	cost := uint64(0)
 	for {
 		j, err := s.job(in)
 		if err != nil {
-			return compactor.Output{Usage: reported(usage), CostMicros: cost}, err
+			return summary.Output{Usage: reported(usage), CostMicros: cost}, err
 		}
 		j.usage, j.cost = usage, cost
 		out, err := j.run(ctx)
@@ -257,20 +257,20 @@ func (s *Summarizer) Summarize(ctx context.Context, in compactor.Input) (compact
 // job is one summary in the making.
 type job struct {
 	*Summarizer
-	template compactor.Template
-	style    compactor.Style
-	in       compactor.Input
+	template summary.Template
+	style    summary.Style
+	in       summary.Input
 	known    []string // all that is on record; in.Known is what of it is sent
 	window   uint64
 	limit    uint64 // of an answer in the provider's words: its summary, memories and thoughts
 
 	usage    turns.Usage
-	cost     uint64             // micro-dollars
-	memories []compactor.Memory // of the parts so far
+	cost     uint64           // micro-dollars
+	memories []summary.Memory // of the parts so far
 }
 
-func (s *Summarizer) job(in compactor.Input) (*job, error) {
-	t, ok := compactor.FindTemplate(in.Template)
+func (s *Summarizer) job(in summary.Input) (*job, error) {
+	t, ok := summary.FindTemplate(in.Template)
 	if !ok {
 		return nil, fmt.Errorf("%w: no template %.40q", ErrConfig, in.Template)
 	}
@@ -304,14 +304,14 @@ func (s *Summarizer) job(in compactor.Input) (*job, error) {
 }
 
 // run makes the summary: cut, ask, and say what is not in it.
-func (j *job) run(ctx context.Context) (compactor.Output, error) {
+func (j *job) run(ctx context.Context) (summary.Output, error) {
 	parts, skipped, err := j.parts()
 	if err != nil {
-		return compactor.Output{}, err
+		return summary.Output{}, err
 	}
 	notes := skippedNote(skipped)
-	if images := compactor.Images(j.in.Halves); j.template.Shape == compactor.Blocks && images > 0 {
-		notes = append(notes, compactor.ImagesNote(images))
+	if images := summary.Images(j.in.Halves); j.template.Shape == summary.Blocks && images > 0 {
+		notes = append(notes, summary.ImagesNote(images))
 	}
 	end := ""
 	if len(notes) > 0 {
@@ -324,13 +324,13 @@ func (j *job) run(ctx context.Context) (compactor.Output, error) {
 	}
 	text, err := summarize(ctx, parts)
 	if err != nil {
-		return compactor.Output{}, err
+		return summary.Output{}, err
 	}
-	return compactor.Output{Text: text + end, Tier: j.tier, Model: j.named, Memories: compactor.Distinct(j.memories, j.known)}, nil
+	return summary.Output{Text: text + end, Tier: j.tier, Model: j.named, Memories: summary.Distinct(j.memories, j.known)}, nil
 }
 
 // roll asks about part after part, each with the summary of those before it.
-func (j *job) roll(ctx context.Context, parts [][]compactor.HalfTurn) (string, error) {
+func (j *job) roll(ctx context.Context, parts [][]summary.HalfTurn) (string, error) {
 	text := j.in.Previous
 	for i, halves := range parts {
 		var err error
@@ -345,7 +345,7 @@ func (j *job) roll(ctx context.Context, parts [][]compactor.HalfTurn) (string, e
 // merge asks about each part by itself, the earlier summary with the first, and
 // then for one summary of theirs: of neighbors first where one request does not
 // hold them all.
-func (j *job) merge(ctx context.Context, parts [][]compactor.HalfTurn) (string, error) {
+func (j *job) merge(ctx context.Context, parts [][]summary.HalfTurn) (string, error) {
 	texts := make([]string, len(parts))
 	previous := j.in.Previous
 	for i, halves := range parts {
@@ -369,7 +369,7 @@ func (j *job) merge(ctx context.Context, parts [][]compactor.HalfTurn) (string, 
 			}
 			in := j.in
 			in.Known = j.onRecord()
-			text, err := j.ask(ctx, compactor.MergePrompt(in), compactor.Summaries(g, in.Known), compactor.Input{Previous: strings.Join(g, "\n")}, j.in.Halves)
+			text, err := j.ask(ctx, summary.MergePrompt(in), summary.Summaries(g, in.Known), summary.Input{Previous: strings.Join(g, "\n")}, j.in.Halves)
 			if err != nil {
 				return "", fmt.Errorf("merge of %d parts: %w", len(parts), err)
 			}
@@ -379,15 +379,15 @@ func (j *job) merge(ctx context.Context, parts [][]compactor.HalfTurn) (string, 
 	return texts[0], nil
 }
 
-func (j *job) part(ctx context.Context, previous string, halves []compactor.HalfTurn) (string, error) {
+func (j *job) part(ctx context.Context, previous string, halves []summary.HalfTurn) (string, error) {
 	in := j.in
 	in.Previous, in.Halves, in.Known = previous, halves, j.onRecord()
-	return j.ask(ctx, compactor.Prompt(in), compactor.Transcript(in), in, halves)
+	return j.ask(ctx, summary.Prompt(in), summary.Transcript(in), in, halves)
 }
 
 // ask asks once, with retries, for what stands for of, and keeps the memories of
 // the answer.
-func (j *job) ask(ctx context.Context, system, content string, of compactor.Input, halves []compactor.HalfTurn) (string, error) {
+func (j *job) ask(ctx context.Context, system, content string, of summary.Input, halves []summary.HalfTurn) (string, error) {
 	if err := j.spend.open(j.now()); err != nil {
 		return "", err
 	}
@@ -414,7 +414,7 @@ func (j *job) ask(ctx context.Context, system, content string, of compactor.Inpu
 	out, err := j.template.Parse(a.text, halves)
 	if err == nil {
 		of.MaxTokens = j.in.MaxTokens
-		err = compactor.Thin(of, out)
+		err = summary.Thin(of, out)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrAnswer, err)

@@ -13,18 +13,18 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
 const key = "sk-very-secret-key"
 
-func input(n, size int) compactor.Input {
-	in := compactor.Input{MaxTokens: 500}
+func input(n, size int) summary.Input {
+	in := summary.Input{MaxTokens: 500}
 	for i := range n {
 		m := turns.TextMessage(turns.User, fmt.Sprintf("said %d %s", i, strings.Repeat("secret-words ", size/13)))
-		in.Halves = append(in.Halves, compactor.HalfTurn{Depth: uint64(i + 1), Half: turns.MessagesHalf, Messages: []turns.Message{m}, Tokens: tokens.Approx{}.Message(&m)})
+		in.Halves = append(in.Halves, summary.HalfTurn{Depth: uint64(i + 1), Half: turns.MessagesHalf, Messages: []turns.Message{m}, Tokens: tokens.Approx{}.Message(&m)})
 	}
 	return in
 }
@@ -263,7 +263,7 @@ func TestRedirect(t *testing.T) {
 			})
 			s.wait = newClock().Wait
 			in := input(1, 100)
-			in.Style = &compactor.Style{Retries: []time.Duration{}}
+			in.Style = &summary.Style{Retries: []time.Duration{}}
 			out, err := s.Summarize(t.Context(), in)
 			if !errors.Is(err, ErrProvider) || out.Text != "" || reached.Load() > 0 || strings.Contains(err.Error(), key) {
 				t.Errorf("%s, %d: %+v, %v, the other server was asked %d times", provider, status, out, err, reached.Load())
@@ -288,7 +288,7 @@ func TestEndlessAnswer(t *testing.T) {
 		})
 		s.timeout = time.Minute
 		in := input(1, 100)
-		in.Style = &compactor.Style{Retries: []time.Duration{}}
+		in.Style = &summary.Style{Retries: []time.Duration{}}
 		if _, err := s.Summarize(t.Context(), in); !errors.Is(err, ErrProvider) || sent.Load() > 4*maxBody {
 			t.Errorf("%s: %v after %d MiB", provider, err, sent.Load()>>20)
 		}
@@ -363,7 +363,7 @@ func TestGSV5OverHTTP(t *testing.T) {
 			t.Errorf("%s: %+v, %v", provider, out, err)
 		}
 		s, calls := serve(t, provider, says(200, reply(provider, "<summary>secret-words</summary><summary>obey</summary><memories></memories>", stop(provider))))
-		if out, err = s.Summarize(t.Context(), in); !errors.Is(err, compactor.ErrRefused) || strings.Contains(err.Error(), "secret") || out.Usage == nil || calls.Load() != 1 {
+		if out, err = s.Summarize(t.Context(), in); !errors.Is(err, summary.ErrRefused) || strings.Contains(err.Error(), "secret") || out.Usage == nil || calls.Load() != 1 {
 			t.Errorf("%s: %+v, %v", provider, out, err)
 		}
 	}

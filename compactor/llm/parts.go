@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
@@ -18,7 +18,7 @@ import (
 // Cuts fall between half turns, and between the messages of one that is over
 // the size. A message that alone does not fit is shortened or, where the style
 // wants it whole, [ErrTooLarge].
-func (j *job) parts() (parts [][]compactor.HalfTurn, skipped []compactor.HalfTurn, err error) {
+func (j *job) parts() (parts [][]summary.HalfTurn, skipped []summary.HalfTurn, err error) {
 	room := j.room()
 	limit, skip := room, room
 	if r := j.style.ChunkRatio; r > 0 {
@@ -58,12 +58,12 @@ func (j *job) parts() (parts [][]compactor.HalfTurn, skipped []compactor.HalfTur
 
 // pieces is h as text: whole, or by message where it is over limit. Tokens is
 // what each takes in a request.
-func (j *job) pieces(h compactor.HalfTurn, limit uint64) []compactor.HalfTurn {
-	h = j.measured(compactor.Plaintext(h))
+func (j *job) pieces(h summary.HalfTurn, limit uint64) []summary.HalfTurn {
+	h = j.measured(summary.Plaintext(h))
 	if h.Tokens <= limit || len(h.Messages) < 2 {
-		return []compactor.HalfTurn{h}
+		return []summary.HalfTurn{h}
 	}
-	out := make([]compactor.HalfTurn, len(h.Messages))
+	out := make([]summary.HalfTurn, len(h.Messages))
 	for i := range h.Messages {
 		out[i] = h
 		out[i].Messages = h.Messages[i : i+1]
@@ -72,15 +72,15 @@ func (j *job) pieces(h compactor.HalfTurn, limit uint64) []compactor.HalfTurn {
 	return out
 }
 
-func (j *job) measured(h compactor.HalfTurn) compactor.HalfTurn {
-	h.Tokens = j.counter.Text(compactor.Transcript(compactor.Input{Halves: []compactor.HalfTurn{h}}))
+func (j *job) measured(h summary.HalfTurn) summary.HalfTurn {
+	h.Tokens = j.counter.Text(summary.Transcript(summary.Input{Halves: []summary.HalfTurn{h}}))
 	return h
 }
 
 // room is what the prompt, the rolling summary, the notes on record and the
 // answer leave of the window; a quarter of it at least.
 func (j *job) room() uint64 {
-	fixed := j.counter.Text(compactor.Prompt(j.in)) + max(j.in.MaxTokens, j.counter.Text(j.in.Previous)) + j.limit + 256
+	fixed := j.counter.Text(summary.Prompt(j.in)) + max(j.in.MaxTokens, j.counter.Text(j.in.Previous)) + j.limit + 256
 	if len(j.in.Known) > 0 || j.template.AnswerTokens(1) > 1 { // memories of earlier parts will be on record
 		fixed += j.window / knownShare
 	}
@@ -126,7 +126,7 @@ func (j *job) groups(texts []string) [][]string {
 
 // shorten keeps the beginning of each text of a half, so that all have at most
 // about room tokens together.
-func (j *job) shorten(h compactor.HalfTurn, room uint64) compactor.HalfTurn {
+func (j *job) shorten(h summary.HalfTurn, room uint64) summary.HalfTurn {
 	whole := h
 	share := 1.0
 	for range 20 { // text is not equally dense everywhere: look again
@@ -159,7 +159,7 @@ func begin(s string, share float64) string {
 }
 
 // skippedNote says which turns a partial summary leaves out; empty for none.
-func skippedNote(skipped []compactor.HalfTurn) []string {
+func skippedNote(skipped []summary.HalfTurn) []string {
 	if len(skipped) == 0 {
 		return nil
 	}

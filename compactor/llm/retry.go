@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"nexus/compactor"
+	"nexus/compactor/overflow"
 )
 
 // fault is an [ErrProvider] as it may be told: the status, and what kind of
@@ -17,9 +17,9 @@ import (
 // kept.
 type fault struct {
 	text  string
-	again bool                    // another try may succeed
-	after string                  // Retry-After as it came
-	size  compactor.ProviderError // what it says of the request's size
+	again bool                   // another try may succeed
+	after string                 // Retry-After as it came
+	size  overflow.ProviderError // what it says of the request's size
 }
 
 func (f *fault) Error() string { return ErrProvider.Error() + ": " + f.text }
@@ -41,7 +41,7 @@ func failed(ctx context.Context, status int, h header, body string, err error) e
 	}
 	f := &fault{text: fmt.Sprintf("status %d", status), again: status == 408 || status == 409 || status == 429 || status >= 500}
 	if strings.TrimSpace(body) != "" { // an empty one is no proof of anything
-		f.size = compactor.ReadProviderError(status, body)
+		f.size = overflow.Read(status, body)
 	}
 	if h != nil {
 		switch h.Get("X-Should-Retry") { // both libraries follow it

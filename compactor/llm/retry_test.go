@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -241,7 +241,7 @@ func TestCostOfNoSummary(t *testing.T) {
 }
 
 func TestStyleIsChecked(t *testing.T) {
-	_, err := New(Config{Provider: "openai", Model: "m", Style: compactor.Style{ChunkRatio: 2}})
+	_, err := New(Config{Provider: "openai", Model: "m", Style: summary.Style{ChunkRatio: 2}})
 	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "of 2:") {
 		t.Errorf("%v", err)
 	}

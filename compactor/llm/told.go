@@ -7,7 +7,7 @@ import (
 	"math"
 	"sync"
 
-	"nexus/compactor"
+	"nexus/compactor/overflow"
 )
 
 // told is what a provider's answers tell of its model. It only ever gets
@@ -73,7 +73,7 @@ func (d *told) smaller(j *job, err error) bool {
 			d.log.Warn("the summarizer's model takes less than its window was said to be; set --summarizer-window", "window", next)
 		}
 		return true
-	case f.size.Kind == compactor.OutputCap:
+	case f.size.Kind == overflow.OutputCap:
 		next := j.limit / 2
 		if next < leastAnswer {
 			return false

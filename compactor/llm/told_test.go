@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -196,7 +196,7 @@ func TestSmallerAnswerIsLearned(t *testing.T) {
 	}
 }
 
-func gsvInput(in compactor.Input) compactor.Input {
+func gsvInput(in summary.Input) summary.Input {
 	in.Template = "gsv"
 	return in
 }

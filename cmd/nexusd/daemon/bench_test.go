@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -18,13 +19,13 @@ import (
 // held is a summarizer that is at work until it is let go.
 type held struct{ begun, end chan struct{} }
 
-func (h *held) Summarize(ctx context.Context, _ compactor.Input) (compactor.Output, error) {
+func (h *held) Summarize(ctx context.Context, _ summary.Input) (summary.Output, error) {
 	h.begun <- struct{}{}
 	select {
 	case <-h.end:
-		return compactor.Output{Text: "what was said so far"}, nil
+		return summary.Output{Text: "what was said so far"}, nil
 	case <-ctx.Done():
-		return compactor.Output{}, ctx.Err()
+		return summary.Output{}, ctx.Err()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nexus/compactor"
+	"nexus/compactor/plan"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -136,7 +137,7 @@ func (c Config) checkSummarizers(bad func(format string, args ...any)) {
 		bad("summarizer: its settings are given, but not which provider it is: openai or anthropic")
 	}
 	names, models := make(map[string]bool), make(map[string]bool)
-	for _, taken := range []string{"extractive", compactor.NoticeTier, compactor.ElideTier, "agent", "file"} { // NEXUS_SUMMARIZER_KEY_FILE is another's
+	for _, taken := range []string{"extractive", plan.NoticeTier, plan.ElideTier, "agent", "file"} { // NEXUS_SUMMARIZER_KEY_FILE is another's
 		names[taken] = true
 	}
 	for _, r := range c.SummarizerRows() {

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -183,23 +185,23 @@ func (e *Engine) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Sett
 	}
 	p := e.emptyPath(s, set, pol, head)
 	large := false
-	if needs := pol.NeedsPath(l); needs || pol.NeedsPath(compactor.Load{Turns: math.MaxUint64}) { // or will
+	if needs := plan.NeedsPath(pol, l); needs || plan.NeedsPath(pol, view.Load{Turns: math.MaxUint64}) { // or will
 		m, ok := e.measuredAt(s, head, p, pol, turn)
 		if ok {
 			next = &m
 		}
 		if ok && needs {
-			l, large = m.load, m.large && pol.Mode != compactor.Manual
+			l, large = m.load, m.large && pol.Mode != policy.Manual
 			p.Sums = &m.sums
 			if !m.inForce.IsZero() {
-				p.InForce = &compactor.InForce{Body: turns.CompactionBody{TokensAfter: m.after}}
+				p.InForce = &view.InForce{Body: turns.CompactionBody{TokensAfter: m.after}}
 			}
 		}
 	}
-	if _, due := compactor.DueAt(p, pol, l); due || large {
+	if _, due := plan.DueAt(p, pol, l); due || large {
 		ack.Compaction.State = e.dueState(s.ID, head.Ref.Turn)
 	}
-	if ack.Flush, err = e.flushState(s, pol, head, compactor.FlushDue(p, pol, l)); err != nil {
+	if ack.Flush, err = e.flushState(s, pol, head, plan.FlushDue(p, pol, l)); err != nil {
 		return nil, err
 	}
 	if e.preparing(s.ID) {

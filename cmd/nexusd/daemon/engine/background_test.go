@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"nexus/compactor"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange/strict"
@@ -23,14 +25,14 @@ type held struct {
 	let   chan struct{}
 }
 
-func (h held) Summarize(ctx context.Context, in compactor.Input) (compactor.Output, error) {
+func (h held) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
 	h.began <- struct{}{}
 	select {
 	case <-h.let:
 	case <-ctx.Done():
-		return compactor.Output{}, ctx.Err()
+		return summary.Output{}, ctx.Err()
 	}
-	return compactor.Output{Text: fmt.Sprintf("what was said in %d halves, page after page, each of so many sentences", len(in.Halves))}, nil
+	return summary.Output{Text: fmt.Sprintf("what was said in %d halves, page after page, each of so many sentences", len(in.Halves))}, nil
 }
 
 // works runs the engine's background until the test ends.
@@ -191,10 +193,10 @@ type restless struct {
 	calls *atomic.Int64
 }
 
-func (r restless) Summarize(ctx context.Context, _ compactor.Input) (compactor.Output, error) {
+func (r restless) Summarize(ctx context.Context, _ summary.Input) (summary.Output, error) {
 	to := r.to[r.calls.Add(1)%2]
 	_, err := r.e.Move(ctx, alice, r.s, api.MoveSession{To: &to}, nil)
-	return compactor.Output{Text: "short"}, err
+	return summary.Output{Text: "short"}, err
 }
 
 // How a run ended is told to who asks again, and asks no model again.
@@ -234,7 +236,7 @@ func TestAFailedRunIsTold(t *testing.T) {
 // broken is a summarizer with a defect.
 type broken struct{ calls *atomic.Int64 }
 
-func (b broken) Summarize(context.Context, compactor.Input) (compactor.Output, error) {
+func (b broken) Summarize(context.Context, summary.Input) (summary.Output, error) {
 	b.calls.Add(1)
 	panic("a defect")
 }
@@ -357,7 +359,7 @@ func TestOneRunOnTwoDaemonsIsToldOnce(t *testing.T) {
 // for: then what was found is forgotten, also where the head comes back there.
 func TestARunEndsAPause(t *testing.T) {
 	e, slow := modelled(t)
-	s := dueSession(t, e, compactor.Background, false)
+	s := dueSession(t, e, policy.Background, false)
 	at := head(t, e, s)
 	e.pause(t.Context(), alice, s, at)
 	if got := e.dueState(s, at); got != "paused" || e.prepare(t.Context(), alice, s, at, 2) != nil {
@@ -377,7 +379,7 @@ func TestARunEndsAPause(t *testing.T) {
 // Under every policy, set to mode background, models write the summaries: there
 // is room between what is due and what does not fit.
 func TestModelsWriteInTheBackground(t *testing.T) {
-	for _, name := range compactor.Names() {
+	for _, name := range policy.Names() {
 		for _, window := range []uint64{32_000, 128_000} {
 			e := newWorld().engine(t)
 			e.Tiers = append([]compactor.Tier{asked(firstWords{}.Summarize)}, e.Tiers...)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -153,8 +154,8 @@ func TestAReusedSummaryIsCountedWhole(t *testing.T) {
 // longSummary is a summarizer that says as much as it may.
 type longSummary struct{}
 
-func (longSummary) Summarize(_ context.Context, in compactor.Input) (compactor.Output, error) {
-	return compactor.Output{Text: long(int(in.MaxTokens) * 2)}, nil
+func (longSummary) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
+	return summary.Output{Text: long(int(in.MaxTokens) * 2)}, nil
 }
 
 // What is too large for an event goes to blobs, and comes back.

@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -22,7 +26,7 @@ type compaction struct {
 	request request
 	policy  *api.Policy
 	trigger turns.Trigger
-	opts    compactor.Options
+	opts    plan.Options
 	ifDue   bool      // only if the policy's own trigger says so
 	local   bool      // a request waits: only by tiers that ask nobody
 	seen    *decision // what the request has loaded; may be nil
@@ -45,7 +49,7 @@ func (e *Engine) Compact(ctx context.Context, c Caller, session turns.ID, req ap
 	}
 	k := compaction{
 		request: request{id: req.ID, what: "compaction.run", canonical: canonical}, policy: req.Policy,
-		trigger: turns.Trigger{Kind: "manual"}, opts: compactor.Options{Focus: req.Focus, FromOriginals: req.FromOriginals},
+		trigger: turns.Trigger{Kind: "manual"}, opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals},
 	}
 	var ref turns.Ref
 	var err error
@@ -125,7 +129,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 		if !started {
 			started = true
 			e.notify(c, session, "compaction.started", turns.ID{}, "", map[string]any{
-				"messages_count": w.path.Load(0).Messages, "targets_count": w.plan.Targets(), "force": w.plan.Trigger.Kind == compactor.TriggerOverflow})
+				"messages_count": w.path.MeasureLoad(0).Messages, "targets_count": w.plan.Targets(), "force": w.plan.Trigger.Kind == plan.TriggerOverflow})
 		}
 		w.plan.Progress = func(done, all int) {
 			e.notify(c, session, "compaction.progress", turns.ID{}, "", map[string]any{"parts_done": done, "parts": all})
@@ -143,7 +147,7 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 		res.Usage, res.Body.CostMicros = lost.usage, lost.cost
 		res.Body.DurationMS = uint64(e.Now().Sub(began) / time.Millisecond)
 		ref, at, err := e.commitCompaction(ctx, c, session, k, w, res)
-		if errors.Is(err, compactor.ErrStale) {
+		if errors.Is(err, plan.ErrStale) {
 			continue
 		}
 		if err == nil {
@@ -184,11 +188,11 @@ func (l *lostSummary) details() map[string]any {
 
 // planned is a plan, and what it was made on.
 type planned struct {
-	plan   *compactor.Plan
-	policy compactor.Policy
+	plan   *plan.Plan
+	policy policy.Policy
 	ref    turns.PolicyRef
 	model  string // of the session
-	path   compactor.Path
+	path   view.Path
 	seen   []turns.ID // sessions that the summarizer saw text of, other than those it reads
 	stored turns.Ref  // the request was stored before
 }
@@ -229,7 +233,7 @@ func (e *Engine) planAt(ctx context.Context, s *ledger.Session, head lineage.Nod
 	if k.policy != nil {
 		w.ref = turns.PolicyRef{Name: k.policy.Name, Set: k.policy.Set}
 	}
-	if w.policy, err = compactor.Resolve(w.ref); err != nil {
+	if w.policy, err = policy.Resolve(w.ref); err != nil {
 		return w, err
 	}
 	w.ref.Digest = w.policy.Digest()
@@ -244,15 +248,15 @@ func (e *Engine) planAt(ctx context.Context, s *ledger.Session, head lineage.Nod
 	}
 	trigger := k.trigger
 	if k.ifDue {
-		cx := new(compactor.Context)
+		cx := new(view.Context)
 		if seen != nil {
 			cx = seen.context
-		} else if *cx, err = compactor.Render(w.path, w.path.Counter); err != nil {
+		} else if *cx, err = view.Render(w.path, w.path.Counter); err != nil {
 			return w, err
 		}
 		var due bool
-		l := w.path.Load(cx.Tokens)
-		if trigger, due = compactor.DueAt(w.path, w.policy, l); !due {
+		l := w.path.MeasureLoad(cx.Tokens)
+		if trigger, due = plan.DueAt(w.path, w.policy, l); !due {
 			return w, nil
 		}
 		if waits, err := e.awaitsFlush(s, w.policy, w.path, l, trigger); waits || err != nil {
@@ -264,7 +268,7 @@ func (e *Engine) planAt(ctx context.Context, s *ledger.Session, head lineage.Nod
 			return w, err
 		}
 	}
-	w.plan, err = compactor.NewPlan(w.path, w.policy, trigger, k.opts)
+	w.plan, err = plan.New(w.path, w.policy, trigger, k.opts)
 	return w, planError(err)
 }
 
@@ -273,11 +277,11 @@ func planError(err error) error {
 	switch {
 	case errors.Is(err, compactor.ErrFailed):
 		return failedError{&api.Error{Code: api.Unavailable, Message: strings.ReplaceAll(err.Error(), "\n", "; "), Details: map[string]any{"on_failure": "fail"}}}
-	case errors.Is(err, compactor.ErrNothing):
+	case errors.Is(err, plan.ErrNothing):
 		return &api.Error{Code: api.Nothing, Message: err.Error()}
-	case errors.Is(err, compactor.ErrOverhead):
+	case errors.Is(err, plan.ErrOverhead):
 		out := &api.Error{Code: api.Unprocessable, Message: err.Error()}
-		var b *compactor.BudgetError
+		var b *plan.BudgetError
 		if errors.As(err, &b) {
 			out.Details = map[string]any{"overhead": b.Overhead, "protected": b.Protected, "budget": b.Budget}
 		}
@@ -342,17 +346,17 @@ func (e *Engine) rebase(ctx context.Context, s *ledger.Session, head lineage.Nod
 		return res, err
 	}
 	if !old {
-		return res, compactor.ErrStale
+		return res, plan.ErrStale
 	}
 	plan, err := w.plan.Rebase(now)
 	if err != nil {
 		return res, err
 	}
-	return plan.Resize(res), nil
+	return compactor.Resize(plan, res), nil
 }
 
 // draftCompaction drafts the event of a compaction at the head.
-func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns.Event, span turns.Span, saved uint64, usage *turns.Usage, body *turns.CompactionBody, covered []compactor.HalfTurn, ref *turns.Ref) (*draft, error) {
+func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns.Event, span turns.Span, saved uint64, usage *turns.Usage, body *turns.CompactionBody, covered []summary.HalfTurn, ref *turns.Ref) (*draft, error) {
 	t, err := e.Store.Turn(head.Ref)
 	if err != nil {
 		return nil, err
@@ -379,17 +383,17 @@ func (e *Engine) draftCompaction(s *ledger.Session, head lineage.Node, ev *turns
 }
 
 // preview plans a compaction and writes nothing.
-func (e *Engine) preview(ctx context.Context, c Caller, session turns.ID, req api.RunCompaction) (*compactor.Plan, error) {
+func (e *Engine) preview(ctx context.Context, c Caller, session turns.ID, req api.RunCompaction) (*plan.Plan, error) {
 	s, head, err := e.headOf(ctx, c, session, req.At, api.Read{})
 	if err != nil {
 		return nil, err
 	}
 	w, err := e.planAt(ctx, s, head, compaction{policy: req.Policy, trigger: turns.Trigger{Kind: "manual"},
-		opts: compactor.Options{Focus: req.Focus, FromOriginals: req.FromOriginals}})
+		opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals}})
 	return w.plan, err
 }
 
-func planView(p *compactor.Plan) *api.Plan {
+func planView(p *plan.Plan) *api.Plan {
 	v := &api.Plan{
 		Digest: p.Digest, Policy: p.Policy.Name, Trigger: p.Trigger, Split: p.Span.Split, Covered: p.Span.Covered,
 		Kept: uint64(len(p.Kept)), TokensBefore: p.TokensBefore, TokensTarget: p.TargetTokens, SummaryMax: p.SummaryTokens,
@@ -558,7 +562,7 @@ func (e *Engine) onPath(n lineage.Node, id turns.ID) (uint64, error) {
 	return t.Depth, nil
 }
 
-func (e *Engine) notifyApplied(c Caller, session turns.ID, ref turns.Ref, at string, plan *compactor.Plan, res compactor.Result) {
+func (e *Engine) notifyApplied(c Caller, session turns.ID, ref turns.Ref, at string, plan *plan.Plan, res compactor.Result) {
 	e.notify(c, session, "compaction.applied", ref.Turn, at, map[string]any{
 		"tokens_saved": int64(res.Body.TokensBefore) - int64(res.Body.TokensAfter), "targets_count": plan.Targets(),
 		"duration_ms": res.Body.DurationMS, "tier": res.Body.Tier, "elisions": len(res.Span.Elisions)})

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange/strict"
@@ -63,7 +65,7 @@ func TestGSV2(t *testing.T) {
 		if cx.Compacted != nil {
 			compacted++
 			k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t)
-			if k.Compaction.Trigger.Kind != compactor.TriggerThreshold || k.Compaction.TokensBefore <= threshold || k.Compaction.Mode != "before_call" {
+			if k.Compaction.Trigger.Kind != plan.TriggerThreshold || k.Compaction.TokensBefore <= threshold || k.Compaction.Mode != "before_call" {
 				t.Errorf("compaction of %d tokens by %s %s", k.Compaction.TokensBefore, k.Compaction.Trigger.Kind, k.Compaction.Trigger.Detail)
 			}
 		}
@@ -76,8 +78,8 @@ func TestGSV2(t *testing.T) {
 // failing is a summarizer that fails.
 type failing struct{}
 
-func (failing) Summarize(context.Context, compactor.Input) (compactor.Output, error) {
-	return compactor.Output{}, errors.New("no")
+func (failing) Summarize(context.Context, summary.Input) (summary.Output, error) {
+	return summary.Output{}, errors.New("no")
 }
 
 // GSV-6: the tier that made a summary stands in the ledger and in the
@@ -87,9 +89,9 @@ func (failing) Summarize(context.Context, compactor.Input) (compactor.Output, er
 func TestGSV6(t *testing.T) {
 	limits := turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100}
 	for _, c := range []struct {
-		tier compactor.Summarizer
+		tier summary.Summarizer
 		want string
-	}{{firstWords{}, "only"}, {failing{}, compactor.NoticeTier}} {
+	}{{firstWords{}, "only"}, {failing{}, plan.NoticeTier}} {
 		e := newWorld().engine(t)
 		e.Tiers = []compactor.Tier{{Name: "only", Summarizer: c.tier, Local: true}}
 		var told []string
@@ -111,7 +113,7 @@ func TestGSV6(t *testing.T) {
 		if got.Compaction.Tier != c.want || len(told) != 2 || !strings.Contains(told[1], `"tier":"`+c.want+`"`) || !strings.HasPrefix(told[1], "compaction.applied") {
 			t.Errorf("by %s, want %s; told %v", got.Compaction.Tier, c.want, told)
 		}
-		if n := got.Compaction.Summary; c.want == compactor.NoticeTier && !strings.HasSuffix(*n, " messages that were compacted. Summary unavailable due to size limits.]") {
+		if n := got.Compaction.Summary; c.want == plan.NoticeTier && !strings.HasSuffix(*n, " messages that were compacted. Summary unavailable due to size limits.]") {
 			t.Errorf("notice %q", *n)
 		}
 	}
@@ -198,7 +200,7 @@ func TestGSV13(t *testing.T) {
 	for name, write := range map[string]func(most uint64) string{
 		"a short summary":           func(uint64) string { return "what was said" },
 		"one with the block's tags": func(uint64) string { return "<summary>what was said</summary><memories>\n- a fact\n</memories>" },
-		"one that counts itself":    func(uint64) string { return "what was said\n\n" + compactor.ImagesNote(2) },
+		"one that counts itself":    func(uint64) string { return "what was said\n\n" + summary.ImagesNote(2) },
 		"as long as it may be":      func(most uint64) string { return strings.Repeat("word", int(most)*37/40) },
 	} {
 		e := newWorld().engine(t)
@@ -216,7 +218,7 @@ func TestGSV13(t *testing.T) {
 		}
 		r := api.SubmitCompaction{Plan: taken.Plan, Text: write(taken.MaxTokens)}
 		made := must(e.Submit(t.Context(), alice, s.ID, r, canon(r)))(t)
-		if text := *made.Compaction.Summary; strings.Count(text, compactor.ImagesNote(2)) != 1 || !strings.HasSuffix(text, compactor.ImagesNote(2)) {
+		if text := *made.Compaction.Summary; strings.Count(text, summary.ImagesNote(2)) != 1 || !strings.HasSuffix(text, summary.ImagesNote(2)) {
 			t.Errorf("%s: the summary is %.300q", name, text)
 		}
 	}

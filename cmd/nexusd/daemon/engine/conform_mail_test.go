@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/tokens"
@@ -84,13 +85,13 @@ func mailAgent(ms []turns.Message) *turns.Message {
 // mailSummary writes the five sections from what it is given.
 type mailSummary struct{ given *strings.Builder }
 
-func (s mailSummary) Summarize(_ context.Context, in compactor.Input) (compactor.Output, error) {
-	s.given.WriteString(compactor.Transcript(in))
+func (s mailSummary) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
+	s.given.WriteString(summary.Transcript(in))
 	read := 0
 	for _, h := range in.Halves {
 		read += len(h.Messages)
 	}
-	return compactor.Output{Text: fmt.Sprintf("TASK: Read all unread emails and produce a briefing.\nPROGRESS:\n1. Read %d emails\nREMAINING:\n1. The others\nDATA: none\nDECISIONS: none", read)}, nil
+	return summary.Output{Text: fmt.Sprintf("TASK: Read all unread emails and produce a briefing.\nPROGRESS:\n1. Read %d emails\nREMAINING:\n1. The others\nDATA: none\nDECISIONS: none", read)}, nil
 }
 
 // WOL-17: on the trace of the seed's table all 41 emails are read, no call

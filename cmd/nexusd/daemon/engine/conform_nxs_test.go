@@ -6,12 +6,13 @@ import (
 
 	"nexus/compactor"
 	"nexus/compactor/extractive"
+	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
 // pathsAndPorts is a session about files and numbers, of more than any policy keeps.
-func pathsAndPorts(t *testing.T, e *Engine, policy string, mode compactor.Mode) turns.ID {
+func pathsAndPorts(t *testing.T, e *Engine, policy string, mode policy.Mode) turns.ID {
 	t.Helper()
 	e.Tiers = []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}
 	s := opened(t, e, alice, policy, fmt.Sprintf(`{"mode":%q}`, mode), turns.Limits{ContextWindow: 32_000})
@@ -24,9 +25,9 @@ func pathsAndPorts(t *testing.T, e *Engine, policy string, mode compactor.Mode) 
 // TestNXS3: every compaction that covers something says what of the paths,
 // identifiers, numbers and errors in it is still in the context, whatever made it.
 func TestNXS3(t *testing.T) {
-	for _, policy := range compactor.Names() {
+	for _, pol := range policy.Names() {
 		e := newWorld().engine(t)
-		s := pathsAndPorts(t, e, policy, compactor.BeforeCall)
+		s := pathsAndPorts(t, e, pol, policy.BeforeCall)
 		must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, nil))(t) // manual
 		for i := range 60 {                                                 // by the policy's own trigger
 			add(t, e, s, say(fmt.Sprintf("more %d about lib/mod%d.py %s", i, i, long(1500)), "yes"))
@@ -34,7 +35,7 @@ func TestNXS3(t *testing.T) {
 		}
 		o := api.Overflow{Error: "prompt is too long: 40000 tokens > 31000 maximum", Status: 400}
 		if _, err := e.Overflow(t.Context(), alice, s, o, canon(o)); err != nil {
-			t.Fatalf("%s: %v", policy, err)
+			t.Fatalf("%s: %v", pol, err)
 		}
 		kinds := map[string]bool{}
 		for _, k := range must(e.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns {
@@ -44,18 +45,18 @@ func TestNXS3(t *testing.T) {
 				Kept  uint64 `json:"kept"`
 			}
 			if err := turns.DecodeJSON(k.Compaction.Survival, &report); err != nil {
-				t.Fatalf("%s: %s %v", policy, k.Compaction.Survival, err)
+				t.Fatalf("%s: %s %v", pol, k.Compaction.Survival, err)
 			}
 			total, kept := uint64(0), uint64(0)
 			for _, of := range report {
 				total, kept = total+of.Total, kept+of.Kept
 			}
 			if k.Compaction.Covered > 0 && (total == 0 || kept > total) {
-				t.Errorf("%s, a compaction that covers %d turns: %s", policy, k.Compaction.Covered, k.Compaction.Survival)
+				t.Errorf("%s, a compaction that covers %d turns: %s", pol, k.Compaction.Covered, k.Compaction.Survival)
 			}
 		}
 		if len(kinds) < 2 {
-			t.Errorf("%s: compactions by %v", policy, kinds)
+			t.Errorf("%s: compactions by %v", pol, kinds)
 		}
 	}
 }
@@ -64,9 +65,9 @@ func TestNXS3(t *testing.T) {
 // undone, by the head going back before it; done again, by the head going forward;
 // and its summary made anew from the originals.
 func TestNXS6(t *testing.T) {
-	for _, policy := range []string{"balanced", "nexus", "gsv", "spec-008", "autobyteus"} {
+	for _, pol := range []string{"balanced", "nexus", "gsv", "spec-008", "autobyteus"} {
 		e := newWorld().engine(t)
-		s := pathsAndPorts(t, e, policy, compactor.Manual)
+		s := pathsAndPorts(t, e, pol, policy.Manual)
 		fingerprint := func() string {
 			return must(e.Context(t.Context(), alice, s, api.GetContext{}))(t).Fingerprint
 		}
@@ -75,24 +76,24 @@ func TestNXS6(t *testing.T) {
 		before, whole := session(), fingerprint()
 		plan := must(e.Compact(t.Context(), alice, s, api.RunCompaction{DryRun: true}, nil))(t)
 		if after := session(); *after.Head != *before.Head || after.Compactions != before.Compactions || plan.State != "planned" || fingerprint() != whole {
-			t.Errorf("%s: a preview wrote something: head %v, %d compactions, %s", policy, after.Head, after.Compactions, plan.State)
+			t.Errorf("%s: a preview wrote something: head %v, %d compactions, %s", pol, after.Head, after.Compactions, plan.State)
 		}
 		made := must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, nil))(t).Compaction
 		if k := made.Compaction; k.TokensBefore != plan.Plan.TokensBefore || *k.Through != *plan.Plan.Through || *k.FirstKept != *plan.Plan.FirstKept {
-			t.Errorf("%s: planned through %v from %v, made through %v from %v", policy, plan.Plan.Through, plan.Plan.FirstKept, k.Through, k.FirstKept)
+			t.Errorf("%s: planned through %v from %v, made through %v from %v", pol, plan.Plan.Through, plan.Plan.FirstKept, k.Through, k.FirstKept)
 		}
 		short := fingerprint()
 		move(*before.Head)
 		if fingerprint() != whole || short == whole {
-			t.Errorf("%s: undone, the context is another", policy)
+			t.Errorf("%s: undone, the context is another", pol)
 		}
 		move(made.ID)
 		if fingerprint() != short {
-			t.Errorf("%s: done again, the context is another", policy)
+			t.Errorf("%s: done again, the context is another", pol)
 		}
 		again := must(e.Compact(t.Context(), alice, s, api.RunCompaction{FromOriginals: true}, nil))(t).Compaction
 		if k := again.Compaction; !k.FromOriginals || *k.Through != *made.Compaction.Through || k.Covered != 0 && k.Covered != made.Compaction.Covered {
-			t.Errorf("%s: anew through %v of %d turns, at first through %v of %d", policy, k.Through, k.Covered, made.Compaction.Through, made.Compaction.Covered)
+			t.Errorf("%s: anew through %v of %d turns, at first through %v of %d", pol, k.Through, k.Covered, made.Compaction.Through, made.Compaction.Covered)
 		}
 	}
 }

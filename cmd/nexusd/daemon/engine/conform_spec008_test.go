@@ -12,6 +12,9 @@ import (
 
 	"nexus/compactor"
 	"nexus/compactor/extractive"
+	"nexus/compactor/plan"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange/strict"
@@ -175,7 +178,7 @@ func TestLongSessionTriggersCompaction(t *testing.T) {
 	cx := longSession(t, e, s.ID)
 	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
 	last := uint64(320) // of a turn, about
-	if k.TokensBefore <= 12_000 || k.TokensBefore > 12_000+last || k.Trigger.Kind != compactor.TriggerThreshold || k.Policy != "spec-008" {
+	if k.TokensBefore <= 12_000 || k.TokensBefore > 12_000+last || k.Trigger.Kind != plan.TriggerThreshold || k.Policy != "spec-008" {
 		t.Errorf("compacted at %d tokens by %s %s", k.TokensBefore, k.Policy, k.Trigger.Kind)
 	}
 	if k.TokensAfter > 5*last+1000+100 || cx.Tokens != k.TokensAfter {
@@ -303,8 +306,8 @@ func TestS8_27(t *testing.T) {
 // paid is a summarizer that says what it took.
 type paid struct{}
 
-func (paid) Summarize(_ context.Context, in compactor.Input) (compactor.Output, error) {
-	return compactor.Output{Text: fmt.Sprintf("%d halves were said", len(in.Halves)), Usage: &turns.Usage{InputTokens: 500, OutputTokens: 50}}, nil
+func (paid) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
+	return summary.Output{Text: fmt.Sprintf("%d halves were said", len(in.Halves)), Usage: &turns.Usage{InputTokens: 500, OutputTokens: 50}}, nil
 }
 
 // S8-28, its manual checks as one run: more than twenty turns with tools and no
@@ -335,7 +338,7 @@ func TestS8_28(t *testing.T) {
 				compacted++
 			}
 			for _, src := range cx.Sources {
-				if src.Status == string(compactor.Trimmed) || src.Status == string(compactor.Cleared) {
+				if src.Status == string(view.Trimmed) || src.Status == string(view.Cleared) {
 					pruned++
 				}
 			}
@@ -389,7 +392,7 @@ func TestS8_28PruneWhen(t *testing.T) {
 		now = now.Add(c.idle)
 		pruned := 0
 		for _, src := range look(t, e, s.ID).Sources {
-			if src.Status == string(compactor.Trimmed) || src.Status == string(compactor.Cleared) {
+			if src.Status == string(view.Trimmed) || src.Status == string(view.Cleared) {
 				pruned++
 			}
 		}
@@ -423,7 +426,7 @@ func TestPrunedSessionStillProducesCoherentResponses(t *testing.T) {
 				pruned[src.Status]++
 			}
 		})
-		if compacted == 0 || pruned[string(compactor.Trimmed)] == 0 || pruned[string(compactor.Cleared)] == 0 {
+		if compacted == 0 || pruned[string(view.Trimmed)] == 0 || pruned[string(view.Cleared)] == 0 {
 			t.Errorf("%d compactions, %v", compacted, pruned)
 		}
 		verified(t, e)

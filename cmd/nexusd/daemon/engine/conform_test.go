@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange/strict"
@@ -433,7 +434,7 @@ type seen struct {
 	text  string // that it must find whole
 }
 
-func (s seen) Summarize(_ context.Context, in compactor.Input) (compactor.Output, error) {
+func (s seen) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
 	what := "summarized what was shortened"
 	for _, h := range in.Halves {
 		for _, m := range h.Messages {
@@ -445,7 +446,7 @@ func (s seen) Summarize(_ context.Context, in compactor.Input) (compactor.Output
 		}
 	}
 	*s.order = append(*s.order, what)
-	return compactor.Output{Text: "TASK: read"}, nil
+	return summary.Output{Text: "TASK: read"}, nil
 }
 
 // WOL-19: select, tell, summarize the originals, and only then show anything

@@ -13,6 +13,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -143,16 +145,16 @@ func contextSize(c *api.Context) int {
 // contextView is a context in the making.
 type contextView struct {
 	given
-	path    compactor.Path
-	recipe  compactor.Recipe
-	context compactor.Context
+	path    view.Path
+	recipe  view.Recipe
+	context view.Context
 	due     bool
 	flush   api.FlushState
 }
 
 // contextAt makes the context at a node; of seen, if it is there, what it takes is
 // not loaded again.
-func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, recipe *compactor.Recipe, seen *decision) (v *contextView, err error) {
+func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, recipe *view.Recipe, seen *decision) (v *contextView, err error) {
 	v = new(contextView)
 	if v.given, err = e.given(ctx, s, head, req, recipe); err != nil {
 		return nil, err
@@ -166,18 +168,18 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 		if v.path, err = v.onto(v.path); err != nil {
 			return nil, err
 		}
-		if v.context, err = compactor.Render(v.path, v.path.Counter); err != nil {
+		if v.context, err = view.Render(v.path, v.path.Counter); err != nil {
 			return nil, err
 		}
 	}
 	v.recipe = v.writes(v.path)
-	load := v.path.Load(v.context.Tokens)
-	_, v.due = compactor.DueAt(v.path, v.policy, load)
+	load := v.path.MeasureLoad(v.context.Tokens)
+	_, v.due = plan.DueAt(v.path, v.policy, load)
 	if req.Policy == nil && v.by == nil && head.Ref == s.Head {
 		if req.At.IsZero() {
 			e.measure(s, v.policy, v.path, v.context)
 		}
-		if v.flush, err = e.flushState(s, v.policy, head, compactor.FlushDue(v.path, v.policy, load)); err != nil {
+		if v.flush, err = e.flushState(s, v.policy, head, plan.FlushDue(v.path, v.policy, load)); err != nil {
 			return nil, err
 		}
 	}
@@ -186,7 +188,7 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 		if err == nil {
 			return small, nil
 		}
-		if !v.policy.MayFit(v.path, v.context.Tokens, v.budget) {
+		if !plan.MayFit(v.policy, v.path, v.context.Tokens, v.budget) {
 			return nil, err
 		}
 	}
@@ -197,9 +199,9 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 // the counter's own tokens, the policy's is what the provider is taken to count.
 func (v *contextView) fits() bool {
 	if v.asks() > 0 {
-		return v.policy.MayFit(v.path, v.context.Tokens, v.budget)
+		return plan.MayFit(v.policy, v.path, v.context.Tokens, v.budget)
 	}
-	return v.policy.Fits(v.path, v.context.Tokens, v.budget)
+	return plan.Fits(v.policy, v.path, v.context.Tokens, v.budget)
 }
 
 // asks is the budget that was asked for in place of the policy's; 0: none.
@@ -223,22 +225,22 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 	small := *v
 	v = &small
 	pol := v.policy
-	plan, err := compactor.NewPlan(v.path, pol, turns.Trigger{Kind: compactor.TriggerThreshold}, compactor.Options{Budget: v.asks()})
-	if errors.Is(err, compactor.ErrNothing) || errors.Is(err, compactor.ErrOverhead) {
+	pl, err := plan.New(v.path, pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{Budget: v.asks()})
+	if errors.Is(err, plan.ErrNothing) || errors.Is(err, plan.ErrOverhead) {
 		return nil, over(err.Error())
 	}
 	if err != nil {
 		return nil, err
 	}
-	res, err := compactor.Run(ctx, plan, local(e.Tiers), v.path.Counter)
+	res, err := compactor.Run(ctx, pl, local(e.Tiers), v.path.Counter)
 	if err != nil {
 		return nil, over(err.Error())
 	}
-	v.path = plan.Apply(v.path, res, v.path.Counter)
-	if v.context, err = compactor.Render(v.path, v.path.Counter); err != nil {
+	v.path = compactor.Apply(pl, v.path, res, v.path.Counter)
+	if v.context, err = view.Render(v.path, v.path.Counter); err != nil {
 		return nil, err
 	}
-	if !v.policy.MayFit(v.path, v.context.Tokens, v.budget) {
+	if !plan.MayFit(v.policy, v.path, v.context.Tokens, v.budget) {
 		return nil, over(fmt.Sprintf("%d tokens of messages are left that can't be shortened", v.context.Tokens))
 	}
 	return v, nil

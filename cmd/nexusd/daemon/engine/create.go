@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -174,7 +174,7 @@ func (e *Engine) applySettings(s *turns.Settings, label string, req api.SessionS
 		if req.Policy != nil {
 			ref = turns.PolicyRef{Name: req.Policy.Name, Set: req.Policy.Set}
 		}
-		p, err := compactor.Resolve(ref)
+		p, err := policy.Resolve(ref)
 		if err != nil {
 			return "", err
 		}

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -16,10 +19,10 @@ import (
 // next call, and what that was decided on.
 type decision struct {
 	session *ledger.Session
-	policy  compactor.Policy
-	path    compactor.Path     // its halves only where the policy needs them
-	context *compactor.Context // nil: the path was not loaded
-	load    compactor.Load
+	policy  policy.Policy
+	path    view.Path     // its halves only where the policy needs them
+	context *view.Context // nil: the path was not loaded
+	load    view.Load
 	budget  uint64
 	trigger turns.Trigger
 	due     bool
@@ -55,29 +58,29 @@ func (e *Engine) decide(ctx context.Context, c Caller, session turns.ID) (*decis
 	if err != nil {
 		return nil, err
 	}
-	if pol.Mode == compactor.Manual || head.Ref.IsZero() {
+	if pol.Mode == policy.Manual || head.Ref.IsZero() {
 		return nil, nil
 	}
 	d.policy, d.budget, d.path = pol, g.Budget, e.emptyPath(s, &set, pol, head)
 	if d.load, err = e.load(s, g, head); err != nil {
 		return nil, err
 	}
-	if pol.NeedsPath(d.load) {
+	if plan.NeedsPath(pol, d.load) {
 		if d.path, err = e.path(ctx, s, &set, pol, head); err != nil {
 			return nil, err
 		}
-		cx, err := compactor.Render(d.path, d.path.Counter)
+		cx, err := view.Render(d.path, d.path.Counter)
 		if err != nil {
 			return nil, err
 		}
-		g.Tokens, d.context, d.load = cx.Tokens, &cx, d.path.Load(cx.Tokens)
+		g.Tokens, d.context, d.load = cx.Tokens, &cx, d.path.MeasureLoad(cx.Tokens)
 	} else {
 		d.load.Idle = e.idle(head)
 	}
-	if d.trigger, d.due = compactor.DueAt(d.path, pol, d.load); d.due {
+	if d.trigger, d.due = plan.DueAt(d.path, pol, d.load); d.due {
 		d.flush, err = e.awaitsFlush(s, pol, d.path, d.load, d.trigger)
 	}
-	d.fits = pol.Unlimited(d.path.Limits) || pol.Fits(d.path, g.Tokens, g.Budget)
+	d.fits = pol.Unlimited(d.path.Limits) || plan.Fits(pol, d.path, g.Tokens, g.Budget)
 	return d, err
 }
 
@@ -97,7 +100,7 @@ func (e *Engine) compactIfDue(ctx context.Context, c Caller, session turns.ID, w
 	}
 	threshold := uint64(0)
 	if e.traces(ctx) {
-		threshold = compactor.Threshold(d.path, d.policy)
+		threshold = plan.Threshold(d.path, d.policy)
 	}
 	ref, how, err := e.settle(ctx, c, d, wait)
 	e.trace(ctx, "compaction decided", slog.Any("session", session), slog.Any("head", d.path.Head.Ref.Turn), slog.String("policy", d.policy.Name),
@@ -123,7 +126,7 @@ func (e *Engine) settle(ctx context.Context, c Caller, d *decision, wait time.Du
 	waits := wait > 0 && e.asksModel()
 	// In the background there is room between the trigger and the budget: the
 	// request is answered from what there is, while the summary is made.
-	early := d.policy.Mode == compactor.Background && d.fits
+	early := d.policy.Mode == policy.Background && d.fits
 	if early && e.inVain(session, head) {
 		return ref, "paused", nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -30,7 +31,7 @@ func modelled(t *testing.T) (*Engine, held) {
 }
 
 // dueSession is a session whose context is due, and fits or does not fit.
-func dueSession(t *testing.T, e *Engine, mode compactor.Mode, over bool) turns.ID {
+func dueSession(t *testing.T, e *Engine, mode policy.Mode, over bool) turns.ID {
 	t.Helper()
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 16_000},
 		Policy: &api.Policy{Name: "balanced", Set: turns.Raw(fmt.Sprintf(`{"mode":%q}`, mode))}}}
@@ -54,7 +55,7 @@ func tierOf(t *testing.T, e *Engine, s turns.ID, id *turns.ID) string {
 // A context waits for a model if the caller says how long, whatever the mode of
 // the policy. What comes in time is what it is answered with.
 func TestAContextWaitsForAModel(t *testing.T) {
-	for _, mode := range []compactor.Mode{compactor.BeforeCall, compactor.Background} {
+	for _, mode := range []policy.Mode{policy.BeforeCall, policy.Background} {
 		for _, over := range []bool{false, true} {
 			e, slow := modelled(t)
 			s := dueSession(t, e, mode, over)
@@ -71,7 +72,7 @@ func TestAContextWaitsForAModel(t *testing.T) {
 // Without wait_ms a policy of mode before_call asks no model.
 func TestAContextThatWaitsForNobody(t *testing.T) {
 	e, slow := modelled(t)
-	s := dueSession(t, e, compactor.BeforeCall, false)
+	s := dueSession(t, e, policy.BeforeCall, false)
 	cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
 	if by := tierOf(t, e, s, cx.Compacted); by != "first-words" || len(slow.began) != 0 {
 		t.Errorf("by %q, the model was asked %d times", by, len(slow.began))
@@ -84,7 +85,7 @@ func TestAContextThatWaitsForNobody(t *testing.T) {
 func TestAContextWaitsNoLonger(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		e, slow := modelled(t)
-		s := dueSession(t, e, compactor.BeforeCall, over)
+		s := dueSession(t, e, policy.BeforeCall, over)
 		cx := must(e.Context(t.Context(), alice, s, api.GetContext{WaitMS: 1}))(t)
 		<-slow.began
 		switch by := tierOf(t, e, s, cx.Compacted); {
@@ -250,7 +251,7 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 	}()
 	var all sync.WaitGroup
 	for range 4 {
-		s := dueSession(t, e, compactor.Background, false)
+		s := dueSession(t, e, policy.Background, false)
 		if cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t); cx.Compacted != nil {
 			t.Error("the compaction is not made in the background")
 		}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -63,7 +65,7 @@ func (f *flushing) became(now time.Time) string {
 
 // flushState is what an ack and a context say of it. Large: the context is large
 // enough for a flush. The zero value: the policy has none.
-func (e *Engine) flushState(s *ledger.Session, pol compactor.Policy, head lineage.Node, large bool) (api.FlushState, error) {
+func (e *Engine) flushState(s *ledger.Session, pol policy.Policy, head lineage.Node, large bool) (api.FlushState, error) {
 	if !pol.Flush.On() {
 		return api.FlushState{}, nil
 	}
@@ -74,8 +76,8 @@ func (e *Engine) flushState(s *ledger.Session, pol compactor.Policy, head lineag
 // awaitsFlush reports whether a compaction of p that is due waits for the flush
 // of its cycle: until that ended, or was given up twice; and no longer than the
 // context fits its budget as it is, with all that a view leaves out.
-func (e *Engine) awaitsFlush(s *ledger.Session, pol compactor.Policy, p compactor.Path, l compactor.Load, t turns.Trigger) (bool, error) {
-	if !pol.Flush.On() || t.Kind != compactor.TriggerThreshold || !pol.Fits(p, l.Tokens, pol.Budget(p.Limits)) {
+func (e *Engine) awaitsFlush(s *ledger.Session, pol policy.Policy, p view.Path, l view.Load, t turns.Trigger) (bool, error) {
+	if !pol.Flush.On() || t.Kind != plan.TriggerThreshold || !plan.Fits(pol, p, l.Tokens, pol.Budget(p.Limits)) {
 		return false, nil
 	}
 	f, err := e.flushAt(s, p.Head)
@@ -98,12 +100,12 @@ func (e *Engine) flushBecame(ctx context.Context, s *ledger.Session, head lineag
 }
 
 // policyOf is the policy and the settings that a session is under.
-func (e *Engine) policyOf(ctx context.Context, s *ledger.Session) (compactor.Policy, turns.Settings, error) {
+func (e *Engine) policyOf(ctx context.Context, s *ledger.Session) (policy.Policy, turns.Settings, error) {
 	_, set, err := e.inForce(ctx, s)
 	if err != nil {
-		return compactor.Policy{}, set, err
+		return policy.Policy{}, set, err
 	}
-	pol, err := compactor.Resolve(set.Policy)
+	pol, err := policy.Resolve(set.Policy)
 	return pol, set, err
 }
 
@@ -147,7 +149,7 @@ func (e *Engine) BeginFlush(ctx context.Context, c Caller, session turns.ID, req
 }
 
 // nextFlush is the flush that is begun at a session's head.
-func (e *Engine) nextFlush(s *ledger.Session, pol compactor.Policy, cycle uint64) (*turns.Flush, error) {
+func (e *Engine) nextFlush(s *ledger.Session, pol policy.Policy, cycle uint64) (*turns.Flush, error) {
 	if !pol.Flush.On() || s.Head.IsZero() {
 		why := "the session has no turn yet"
 		if !pol.Flush.On() {

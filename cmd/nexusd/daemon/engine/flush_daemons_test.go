@@ -77,7 +77,7 @@ func TestAFlushThatIsNotEnded(t *testing.T) {
 	if _, err := e.BeginFlush(t.Context(), alice, s, r, canon(r)); code(err) != api.Conflict {
 		t.Errorf("a third time: %v, want conflict", err)
 	}
-	if cx := view(t, e, s); cx.Flush.Due {
+	if cx := viewContext(t, e, s); cx.Flush.Due {
 		t.Errorf("due a third time: %+v", cx.Flush)
 	}
 	if cx := getContext(t, e, s); flushOf(t, e, s, cx.Compacted) != "expired" {
@@ -220,7 +220,7 @@ func TestFlushesAreReplayedAndExported(t *testing.T) {
 		if flushOf(t, d, s, compacted) != "done" {
 			t.Errorf("%s: the compaction says %q", name, flushOf(t, d, s, compacted))
 		}
-		if cx := view(t, d, s); cx.Flush != (api.FlushState{Cycle: 2}) {
+		if cx := viewContext(t, d, s); cx.Flush != (api.FlushState{Cycle: 2}) {
 			t.Errorf("%s: %+v, want begun in cycle 2", name, cx.Flush)
 		}
 		verified(t, d)
@@ -262,7 +262,7 @@ func TestFlushOfAFork(t *testing.T) {
 	for mode, want := range map[string]api.FlushState{"as_seen": {Due: true, Cycle: 2}, "full": {Due: true, Cycle: 1}} {
 		r := api.CreateFork{Turn: last.ID, Mode: mode}
 		f := must(e.Fork(t.Context(), alice, s, r, canon(r)))(t)
-		if cx := view(t, e, f.ID); cx.Flush != want {
+		if cx := viewContext(t, e, f.ID); cx.Flush != want {
 			t.Errorf("%s: %+v, want %+v", mode, cx.Flush, want)
 		}
 		if b := begin(t, e, f.ID, want.Cycle); b.Try != 1 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"nexus/compactor"
+	"nexus/compactor/view"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -39,15 +39,15 @@ func flushSession(t *testing.T, e *Engine) turns.ID {
 func swell(t *testing.T, e *Engine, s turns.ID, over uint64) (last *api.Appended) {
 	t.Helper()
 	for {
-		if cx := view(t, e, s); cx.Tokens > over {
+		if cx := viewContext(t, e, s); cx.Tokens > over {
 			return last
 		}
 		last = add(t, e, s, say("go on "+long(600), "well "+long(600)))
 	}
 }
 
-// view is a session's context at its head, without anything being written.
-func view(t *testing.T, e *Engine, s turns.ID) *api.Context {
+// viewContext is a session's context at its head, without anything being written.
+func viewContext(t *testing.T, e *Engine, s turns.ID) *api.Context {
 	t.Helper()
 	return must(e.Context(t.Context(), operator, s, api.GetContext{}))(t)
 }
@@ -92,7 +92,7 @@ func TestS8_8(t *testing.T) {
 	due := 0
 	for range 45 {
 		a := add(t, e, s, say("go on "+long(500), "well "+long(500)))
-		cx := view(t, e, s)
+		cx := viewContext(t, e, s)
 		if want := cx.Tokens+cx.Overhead > flushOver; cx.Flush.Due != want || cx.Flush.Cycle != 1 {
 			t.Fatalf("%d tokens: %+v, want due %v in cycle 1", cx.Tokens, cx.Flush, want)
 		}
@@ -168,7 +168,7 @@ func (a *scripted) model(messages []string) (calls []string, reply string) {
 // flush is the flush turn, where one is due, as an agent takes it.
 func (a *scripted) flush() bool {
 	a.t.Helper()
-	cx := view(a.t, a.e, a.s)
+	cx := viewContext(a.t, a.e, a.s)
 	if !cx.Flush.Due {
 		return false
 	}
@@ -309,7 +309,7 @@ func TestMemoryFlushSkippedWhenAlreadyFlushed(t *testing.T) {
 	for name, d := range map[string]*Engine{"the same daemon": e, "one that starts anew": w.engine(t)} {
 		r := api.BeginFlush{Cycle: 1}
 		_, err := d.BeginFlush(t.Context(), alice, s, r, canon(r))
-		if cx := view(t, d, s); cx.Flush.Due || code(err) != api.Conflict {
+		if cx := viewContext(t, d, s); cx.Flush.Due || code(err) != api.Conflict {
 			t.Errorf("%s: %+v, begun: %v", name, cx.Flush, err)
 		}
 	}
@@ -318,12 +318,12 @@ func TestMemoryFlushSkippedWhenAlreadyFlushed(t *testing.T) {
 		t.Fatalf("compacted %v, %+v", cx.Compacted, cx.Flush)
 	}
 	swell(t, e, s, flushOver)
-	if cx := view(t, e, s); !cx.Flush.Due || cx.Flush.Cycle != 2 {
+	if cx := viewContext(t, e, s); !cx.Flush.Due || cx.Flush.Cycle != 2 {
 		t.Errorf("%+v, want due in cycle 2", cx.Flush)
 	}
 	begin(t, e, s, 2)
 	must(e.Move(t.Context(), alice, s, api.MoveSession{To: &last.ID}, nil))(t)
-	if cx := view(t, e, s); cx.Flush != (api.FlushState{Cycle: 1}) {
+	if cx := viewContext(t, e, s); cx.Flush != (api.FlushState{Cycle: 1}) {
 		t.Errorf("back in cycle 1: %+v, want that it ran", cx.Flush)
 	}
 	verified(t, e)
@@ -361,7 +361,7 @@ func TestS8_20(t *testing.T) {
 	s := flushSession(t, e)
 	last := swell(t, e, s, flushOver)
 	shown := func() string {
-		cx := view(t, e, s)
+		cx := viewContext(t, e, s)
 		v := must(e.Get(t.Context(), alice, s, api.Read{}))(t)
 		list := must(e.ListTurns(t.Context(), alice, s, api.ListTurns{Full: true}))(t)
 		path := must(e.Path(t.Context(), alice, s, api.GetPath{}))(t)
@@ -449,7 +449,7 @@ func TestS8_26(t *testing.T) {
 		answer := turns.TextMessage(turns.Assistant, "done")
 		add(t, e, s, api.AppendTurn{Messages: []turns.Message{r}, Response: &answer, Usage: &turns.Usage{InputTokens: 100, OutputTokens: 1}})
 	}
-	trimmed := func(s api.Source) bool { return s.Status == string(compactor.Trimmed) }
+	trimmed := func(s api.Source) bool { return s.Status == string(view.Trimmed) }
 	if cx = getContext(t, e, s); !slices.ContainsFunc(cx.Sources, trimmed) {
 		t.Error("nothing is pruned")
 	}
@@ -480,7 +480,7 @@ func TestACompactionDoesNotWaitOverBudget(t *testing.T) {
 	if got := endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "SILENT", Saved: 2}); got.State != "silent" || got.Cycle != 1 {
 		t.Errorf("%+v", got)
 	}
-	if cx := view(t, e, s); cx.Flush.Cycle != 2 {
+	if cx := viewContext(t, e, s); cx.Flush.Cycle != 2 {
 		t.Errorf("%+v, want cycle 2", cx.Flush)
 	}
 	verified(t, e)

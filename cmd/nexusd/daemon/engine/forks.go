@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
 	"nexus/fork"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -98,7 +100,7 @@ func (e *Engine) summarizeFork(ctx context.Context, c Caller, id turns.ID, point
 		return err
 	}
 	_, err = e.compact(ctx, c, id, compaction{
-		trigger: turns.Trigger{Kind: compactor.TriggerManual}, request: request{what: "fork.summary"}, local: true, opts: compactor.Options{Cover: true},
+		trigger: turns.Trigger{Kind: plan.TriggerManual}, request: request{what: "fork.summary"}, local: true, opts: plan.Options{Cover: true},
 	})
 	if errors.Is(err, api.ErrNothing) {
 		return nil
@@ -215,7 +217,7 @@ func (e *Engine) fitsFork(ctx context.Context, s *ledger.Session, point, made li
 	if err != nil {
 		return false, err
 	}
-	pol, err := compactor.Resolve(set.Policy)
+	pol, err := policy.Resolve(set.Policy)
 	if err != nil {
 		return false, err
 	}
@@ -295,7 +297,7 @@ func (e *Engine) draftRecorded(ctx context.Context, s *ledger.Session, head line
 	if err != nil {
 		return nil, err
 	}
-	p, err := e.path(ctx, s, &set, compactor.Policy{}, head) // by the ledger's own counter
+	p, err := e.path(ctx, s, &set, policy.Policy{}, head) // by the ledger's own counter
 	if err != nil {
 		return nil, err
 	}

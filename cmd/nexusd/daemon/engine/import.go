@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -511,7 +511,7 @@ func (e *Engine) knownSettings(label string, set *turns.Settings) error {
 			return err
 		}
 	}
-	if _, err := compactor.Resolve(set.Policy); err != nil {
+	if _, err := policy.Resolve(set.Policy); err != nil {
 		return &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("the session's policy: %v", err)}
 	}
 	return e.fitsSettings(set)

@@ -12,7 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/ledger/api"
 	"nexus/projections"
 	"nexus/turns"
@@ -168,7 +169,7 @@ func (l *life) leave(at turns.ID, made *api.Context) {
 	if l.behind[l.session()][at] = true; known || made == nil {
 		return
 	}
-	r, err := compactor.ParseRecipe(made.Recipe)
+	r, err := view.ParseRecipe(made.Recipe)
 	l.must(err)
 	if r.Head.Turn == at {
 		l.served = append(l.served, served{session: l.session(), at: at, cx: made})
@@ -383,7 +384,7 @@ func (l *life) policy(t *rapid.T) *api.Policy {
 	if rapid.IntRange(0, 3).Draw(t, "by the clock") == 0 {
 		return &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":"cache_cold","keep_last_assistants":1,"soft_trim_chars":100,"head_chars":20,"tail_chars":20}}`)}
 	}
-	return &api.Policy{Name: rapid.SampledFrom(compactor.Names()).Draw(t, "policy")}
+	return &api.Policy{Name: rapid.SampledFrom(policy.Names()).Draw(t, "policy")}
 }
 
 // wait lets time pass, and prompt caches with it.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -89,7 +89,7 @@ func take(ctx context.Context, n int) error {
 // loading is a path being loaded, root first.
 type loading struct {
 	e       *Engine
-	halves  []compactor.HalfTurn
+	halves  []summary.HalfTurn
 	content int   // bytes of what is whole
 	frames  int   // bytes of all the rest
 	clipped int   // halves[:clipped] are clipped
@@ -97,7 +97,7 @@ type loading struct {
 }
 
 // add appends a half. Its large parts are still in their blobs.
-func (l *loading) add(ctx context.Context, h compactor.HalfTurn) error {
+func (l *loading) add(ctx context.Context, h summary.HalfTurn) error {
 	content, frame := contentIn(h.Messages), halfBytes+partBytes*len(partsIn(h.Messages))
 	l.halves = append(l.halves, h)
 	l.content, l.frames = l.content+content, l.frames+frame

@@ -1,7 +1,10 @@
 package engine
 
 import (
-	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -19,8 +22,8 @@ type measured struct {
 	settings uint64    // index of the event that they stood in
 	inForce  turns.Ref // the compaction
 	after    uint64    // tokens that it said it left
-	load     compactor.Load
-	sums     compactor.Sums
+	load     view.Load
+	sums     view.Sums
 	large    bool // a result that nothing answers yet is too large
 }
 
@@ -28,18 +31,18 @@ type measured struct {
 const measuredBytes = 384
 
 // measure remembers a path that was loaded at the head of s, and its context.
-func (e *Engine) measure(s *ledger.Session, pol compactor.Policy, p compactor.Path, cx compactor.Context) {
-	m := measured{head: p.Head.Ref, settings: s.Settings, load: p.Load(cx.Tokens - cx.Pending()), sums: p.Summed()}
+func (e *Engine) measure(s *ledger.Session, pol policy.Policy, p view.Path, cx view.Context) {
+	m := measured{head: p.Head.Ref, settings: s.Settings, load: p.MeasureLoad(cx.Tokens - cx.Pending()), sums: p.Summed()}
 	if p.InForce != nil {
 		m.inForce, m.after = p.InForce.Node.Ref, p.InForce.Body.TokensAfter
 	}
-	m.large = compactor.HasLargeOutputs(p, pol)
+	m.large = plan.HasLargeOutputs(p, pol)
 	e.measures.put(s.ID, m, measuredBytes)
 }
 
 // measuredAt is what the path of a node comes to: the head that was measured, or
 // the turn that is about to follow it. False: it is not known.
-func (e *Engine) measuredAt(s *ledger.Session, n lineage.Node, p compactor.Path, pol compactor.Policy, turn *api.AppendTurn) (measured, bool) {
+func (e *Engine) measuredAt(s *ledger.Session, n lineage.Node, p view.Path, pol policy.Policy, turn *api.AppendTurn) (measured, bool) {
 	m, ok := e.measures.get(s.ID)
 	in, err := e.inForceAt(s, n)
 	if !ok || err != nil || m.settings != s.Settings || m.inForce != in {
@@ -61,8 +64,8 @@ func (e *Engine) measuredAt(s *ledger.Session, n lineage.Node, p compactor.Path,
 	if m.load.Reported > 0 {
 		m.load.Reported += sent
 	}
-	p.Halves = []compactor.HalfTurn{{Ref: n.Ref, Depth: n.Depth, Half: turns.MessagesHalf, Messages: turn.Messages}}
-	m.large = m.large || compactor.HasLargeOutputs(p, pol)
+	p.Halves = []summary.HalfTurn{{Ref: n.Ref, Depth: n.Depth, Half: turns.MessagesHalf, Messages: turn.Messages}}
+	m.large = m.large || plan.HasLargeOutputs(p, pol)
 	if turn.Response == nil {
 		return m, true
 	}

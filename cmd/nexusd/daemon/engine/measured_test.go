@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -15,7 +15,7 @@ import (
 // what was appended since.
 func TestAnAckTellsWhatTheNextContextDoes(t *testing.T) {
 	policies := map[string]*api.Policy{"spec-008, cold": whenCold()}
-	for _, name := range compactor.Names() {
+	for _, name := range policy.Names() {
 		policies[name] = &api.Policy{Name: name}
 	}
 	for _, patience := range []int{1, 4} {

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"nexus/compactor"
+	"nexus/compactor/overflow"
+	"nexus/compactor/plan"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -23,7 +24,7 @@ func (e *Engine) Overflow(ctx context.Context, c Caller, session turns.ID, req a
 	if _, err := renderer(req.Format); err != nil {
 		return nil, err
 	}
-	said := compactor.ReadProviderError(req.Status, req.Error)
+	said := overflow.Read(req.Status, req.Error)
 	if !said.Overflow() {
 		return nil, &api.Error{Code: api.Unprocessable, Message: fmt.Sprintf("this is not a context overflow but %s; a shorter context would not mend it", said.Kind),
 			Details: map[string]any{"kind": string(said.Kind)}}
@@ -34,8 +35,8 @@ func (e *Engine) Overflow(ctx context.Context, c Caller, session turns.ID, req a
 	}
 	ref, err := e.compactInTime(ctx, c, session, compaction{
 		request: request{id: req.ID, what: "context.overflow", canonical: canonical},
-		trigger: turns.Trigger{Kind: compactor.TriggerOverflow, Detail: turns.Raw(fmt.Sprintf(`{"kind":%q,"window":%d,"tokens":%d}`, said.Kind, said.Window, said.Tokens))},
-		opts:    compactor.Options{Budget: budget},
+		trigger: turns.Trigger{Kind: plan.TriggerOverflow, Detail: turns.Raw(fmt.Sprintf(`{"kind":%q,"window":%d,"tokens":%d}`, said.Kind, said.Window, said.Tokens))},
+		opts:    plan.Options{Budget: budget},
 	}, waitOf(req.WaitMS))
 	if errors.Is(err, api.ErrNothing) {
 		return nil, e.nothingLeft(ctx, c, session, err)
@@ -55,7 +56,7 @@ func (e *Engine) Overflow(ctx context.Context, c Caller, session turns.ID, req a
 // them: its own, less if the provider's window is smaller than the one set, and
 // less by as much as the provider counts more than we do. It is always less than
 // the context has now.
-func (e *Engine) overflowBudget(ctx context.Context, c Caller, session turns.ID, said compactor.ProviderError) (uint64, error) {
+func (e *Engine) overflowBudget(ctx context.Context, c Caller, session turns.ID, said overflow.ProviderError) (uint64, error) {
 	s, err := e.row(ctx, c, session, true)
 	if err != nil {
 		return 0, err

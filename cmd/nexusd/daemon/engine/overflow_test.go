@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"nexus/compactor"
+	"nexus/compactor/overflow"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -59,7 +59,7 @@ func TestOverflowBudget(t *testing.T) {
 			if want == less {
 				want = v.Overhead + v.Tokens*3/4
 			}
-			said := compactor.ProviderError{Kind: compactor.ContextOverflow, Window: tc.window, Tokens: uint64(tc.counts * float64(have))}
+			said := overflow.ProviderError{Kind: overflow.ContextOverflow, Window: tc.window, Tokens: uint64(tc.counts * float64(have))}
 			if got := must(e.overflowBudget(t.Context(), alice, s.ID, said))(t); got != want {
 				t.Errorf("%s, a window of %d, the provider says %d and counts %g for one of %d: %d, want %d", policy, tc.set, tc.window, tc.counts, have, got, want)
 			}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"slices"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/lineage"
 	"nexus/turns"
@@ -20,7 +22,7 @@ import (
 //
 // Tokens are by the policy's counter: as the ledger stores them where it is the
 // ledger's own, else counted here.
-func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Settings, pol compactor.Policy, head lineage.Node) (compactor.Path, error) {
+func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Settings, pol policy.Policy, head lineage.Node) (view.Path, error) {
 	p := e.emptyPath(s, set, pol, head)
 	if head.Ref.IsZero() {
 		return p, nil
@@ -39,7 +41,7 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 		if err != nil {
 			return p, err
 		}
-		p.InForce = &compactor.InForce{Node: t.Node, Span: *ev.Span}
+		p.InForce = &view.InForce{Node: t.Node, Span: *ev.Span}
 		if err := e.open(ev, &p.InForce.Body); err != nil {
 			return p, err
 		}
@@ -64,9 +66,9 @@ func (e *Engine) path(ctx context.Context, s *ledger.Session, set *turns.Setting
 }
 
 // emptyPath is a path without its halves: enough for a trigger that needs sizes only.
-func (e *Engine) emptyPath(s *ledger.Session, set *turns.Settings, pol compactor.Policy, head lineage.Node) compactor.Path {
+func (e *Engine) emptyPath(s *ledger.Session, set *turns.Settings, pol policy.Policy, head lineage.Node) view.Path {
 	c := pol.CounterOf()
-	return compactor.Path{Session: s.ID, Head: head, Overhead: e.overhead(c, set), Limits: e.limits(set), Counter: c, Prices: e.prices(set, pol)}
+	return view.Path{Session: s.ID, Head: head, Overhead: e.overhead(c, set), Limits: e.limits(set), Counter: c, Prices: e.prices(set, pol)}
 }
 
 // scan is what a reading of halves looks out for.
@@ -94,7 +96,7 @@ func (sc *scan) see(ev *turns.Event) {
 
 // halves is the halves of normal turns on the path of head, from cut on. Those
 // of an erased session are there, empty and marked.
-func (e *Engine) halves(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut) ([]compactor.HalfTurn, error) {
+func (e *Engine) halves(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut) ([]summary.HalfTurn, error) {
 	l := &loading{e: e}
 	err := e.scan(ctx, s, head, cut, new(scan), l)
 	return l.halves, err
@@ -138,7 +140,7 @@ func (e *Engine) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut,
 	if err != nil && !erased {
 		return err
 	}
-	h := compactor.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth, Erased: erased}
+	h := summary.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth, Erased: erased}
 	add := func() error {
 		if !erased && ev.Tokens.Counter != e.Counter.Name() {
 			l.foreign = append(l.foreign, len(l.halves))
@@ -177,7 +179,7 @@ func isPinned(meta turns.Raw) bool {
 // sealers is the content keys that a compaction of some halves must be sealed
 // under: those of every session that any of its text came from, so that erasing
 // one of them makes the summary unreadable too.
-func sealers(s *ledger.Session, covered []compactor.HalfTurn, previous []turns.ID) []turns.ID {
+func sealers(s *ledger.Session, covered []summary.HalfTurn, previous []turns.ID) []turns.ID {
 	keys := append([]turns.ID{s.ID}, previous...)
 	for _, h := range covered {
 		if !slices.Contains(keys, h.Ref.Session) {

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -10,8 +10,8 @@ import (
 // be given.
 func (e *Engine) Policies() (*api.PolicyList, error) {
 	out := &api.PolicyList{Policies: []api.PolicyInfo{}}
-	for _, name := range compactor.Names() {
-		p, _ := compactor.Builtin(name)
+	for _, name := range policy.Names() {
+		p, _ := policy.Builtin(name)
 		v, err := policyInfo(p)
 		if err != nil {
 			return nil, err
@@ -25,14 +25,14 @@ func (e *Engine) Policies() (*api.PolicyList, error) {
 // Policy is policy.get: a policy with every number in force, by its name, with
 // overrides, or as a digest pins it.
 func (e *Engine) Policy(req api.GetPolicy) (*api.PolicyInfo, error) {
-	p, err := compactor.Resolve(turns.PolicyRef{Name: req.Name, Set: req.Set, Digest: req.Digest})
+	p, err := policy.Resolve(turns.PolicyRef{Name: req.Name, Set: req.Set, Digest: req.Digest})
 	if err != nil {
 		return nil, err
 	}
 	return policyInfo(p)
 }
 
-func policyInfo(p compactor.Policy) (*api.PolicyInfo, error) {
+func policyInfo(p policy.Policy) (*api.PolicyInfo, error) {
 	b, err := turns.EncodeJSON(p)
 	return &api.PolicyInfo{Name: p.Name, Version: p.Version, Mode: string(p.Mode), Digest: p.Digest(), Settings: b}, err
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/ledger/api"
 )
 
@@ -15,7 +16,7 @@ import (
 // quality of a summary in compactor (survival), memories and search in later parts.
 func TestS8_22(t *testing.T) {
 	e := newWorld().engine(t)
-	e.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, in compactor.Input) (compactor.Output, error) {
+	e.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
 		in.Told(0, 2)
 		in.Told(1, 2)
 		return firstWords{}.Summarize(ctx, in)

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
@@ -162,7 +162,7 @@ func TestRealToolLoopLongerThanTheWindow(t *testing.T) {
 			if filepath.Base(file) != want {
 				continue
 			}
-			for _, policy := range compactor.Names() {
+			for _, policy := range policy.Names() {
 				t.Run(fmt.Sprint(want, " ", policy), func(t *testing.T) {
 					w := newWorld()
 					e := w.engine(t)

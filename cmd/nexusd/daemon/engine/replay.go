@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -18,20 +19,20 @@ import (
 type given struct {
 	event   turns.ID // that the settings stood in
 	set     turns.Settings
-	asked   *compactor.AskedPolicy // in place of the session's; nil: that one
-	policy  compactor.Policy
+	asked   *view.AskedPolicy // in place of the session's; nil: that one
+	policy  policy.Policy
 	limits  turns.Limits
 	budget  uint64
-	bounded bool              // it has to fit the budget
-	idle    time.Duration     // since the newest turn
-	by      *compactor.Recipe // the recipe that all this comes from; nil: none
+	bounded bool          // it has to fit the budget
+	idle    time.Duration // since the newest turn
+	by      *view.Recipe  // the recipe that all this comes from; nil: none
 }
 
 // given is what the context at a node is made of. At the head that is what is
 // in force, and with a recipe what that says. At an older turn it is what the
 // call there was made with: its recipe, if the turn that it became came with one;
 // else the settings and the time when that turn came.
-func (e *Engine) given(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, r *compactor.Recipe) (g given, err error) {
+func (e *Engine) given(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, r *view.Recipe) (g given, err error) {
 	index, idle := s.Settings, e.idle(head)
 	if r == nil && !req.At.IsZero() {
 		then, err := e.followed(ctx, s, head)
@@ -53,7 +54,7 @@ func (e *Engine) given(ctx context.Context, s *ledger.Session, head lineage.Node
 		return g, err
 	}
 	if req.Policy != nil {
-		g.asked = &compactor.AskedPolicy{Name: req.Policy.Name, Set: req.Policy.Set}
+		g.asked = &view.AskedPolicy{Name: req.Policy.Name, Set: req.Policy.Set}
 	}
 	if err := g.resolve(turns.Hash{}); err != nil {
 		return g, err
@@ -67,7 +68,7 @@ func (e *Engine) given(ctx context.Context, s *ledger.Session, head lineage.Node
 }
 
 // givenBy is what a recipe of a session says.
-func (e *Engine) givenBy(ctx context.Context, s *ledger.Session, r *compactor.Recipe) (given, error) {
+func (e *Engine) givenBy(ctx context.Context, s *ledger.Session, r *view.Recipe) (given, error) {
 	g := given{event: r.Settings, asked: r.Asked, limits: r.Limits, budget: r.Budget, bounded: r.Budget > 0, by: r}
 	index, err := e.Store.Index(s.ID, r.Settings)
 	if err == nil {
@@ -97,12 +98,12 @@ func (g *given) resolve(pinned turns.Hash) (err error) {
 	if !pinned.IsZero() {
 		ref.Digest = pinned
 	}
-	g.policy, err = compactor.Resolve(ref)
+	g.policy, err = policy.Resolve(ref)
 	return err
 }
 
 // onto is a path that was loaded at the node, as all this has it.
-func (g *given) onto(p compactor.Path) (compactor.Path, error) {
+func (g *given) onto(p view.Path) (view.Path, error) {
 	if g.by != nil {
 		return g.by.Replay(p, g.policy)
 	}
@@ -111,12 +112,12 @@ func (g *given) onto(p compactor.Path) (compactor.Path, error) {
 }
 
 // writes is the recipe of a context of p.
-func (g *given) writes(p compactor.Path) compactor.Recipe {
+func (g *given) writes(p view.Path) view.Recipe {
 	budget := g.budget
 	if !g.bounded {
 		budget = 0
 	}
-	r := compactor.NewRecipe(p, g.policy, budget)
+	r := view.NewRecipe(p, g.policy, budget)
 	r.Settings, r.Asked = g.event, g.asked
 	return r
 }
@@ -124,10 +125,10 @@ func (g *given) writes(p compactor.Path) compactor.Recipe {
 // followed is how a session went on from a turn, as far as that tells what the
 // call there was made with.
 type followed struct {
-	settings uint64            // index of the last event up to which the turn was the newest
-	ended    bool              // something came behind it
-	idle     time.Duration     // until then
-	recipe   *compactor.Recipe // of a context at this turn, that the turn behind it came with
+	settings uint64        // index of the last event up to which the turn was the newest
+	ended    bool          // something came behind it
+	idle     time.Duration // until then
+	recipe   *view.Recipe  // of a context at this turn, that the turn behind it came with
 }
 
 // maxFollowed is how many events are read for the call at a turn. More follow a
@@ -220,7 +221,7 @@ func (e *Engine) followed(ctx context.Context, s *ledger.Session, n lineage.Node
 
 // storedRecipe is the recipe that a turn came with, if it is of a context of
 // this session at n that this build can make again.
-func (e *Engine) storedRecipe(s *ledger.Session, n lineage.Node, ev *turns.Event) (*compactor.Recipe, error) {
+func (e *Engine) storedRecipe(s *ledger.Session, n lineage.Node, ev *turns.Event) (*view.Recipe, error) {
 	var b turns.TurnBody
 	if err := e.open(ev, &b); err != nil || b.Context == nil {
 		if errors.Is(err, turns.ErrErased) {
@@ -228,7 +229,7 @@ func (e *Engine) storedRecipe(s *ledger.Session, n lineage.Node, ev *turns.Event
 		}
 		return nil, err
 	}
-	r, err := compactor.ParseRecipe(b.Context.Recipe)
+	r, err := view.ParseRecipe(b.Context.Recipe)
 	if err != nil || r.Session != s.ID || r.Head.Ref() != n.Ref {
 		return nil, nil // what stands there is the agent's to choose
 	}
@@ -236,14 +237,14 @@ func (e *Engine) storedRecipe(s *ledger.Session, n lineage.Node, ev *turns.Event
 }
 
 // recipeOf reads the recipe that a request brings; nil: it brings none.
-func recipeOf(session turns.ID, req api.GetContext) (*compactor.Recipe, error) {
+func recipeOf(session turns.ID, req api.GetContext) (*view.Recipe, error) {
 	if req.Recipe == nil {
 		return nil, nil
 	}
 	if !req.At.IsZero() || req.Policy != nil || req.Budget != 0 {
 		return nil, fieldErr("/recipe", "a recipe says at which turn, by which policy and in which budget; at, policy and budget do not go with it")
 	}
-	r, err := compactor.ParseRecipe(req.Recipe)
+	r, err := view.ParseRecipe(req.Recipe)
 	if errors.Is(err, turns.ErrUnsupported) {
 		return nil, &turns.FieldError{Field: "/recipe", Reason: err.Error(), Kind: turns.ErrUnsupported}
 	}

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"nexus/compactor"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -106,7 +107,7 @@ func TestAColdViewIsServedAgain(t *testing.T) {
 			}
 		}
 		cx := must(by.Context(t.Context(), alice, k.session, api.GetContext{At: third}))(t)
-		if r := must(compactor.ParseRecipe(cx.Recipe))(t); r.Cache != "cold" {
+		if r := must(view.ParseRecipe(cx.Recipe))(t); r.Cache != "cold" {
 			t.Errorf("%s: the context of a turn that came after an hour was %s", name, r.Cache)
 		}
 	}
@@ -135,7 +136,7 @@ func olderSpec008(t *testing.T) turns.PolicyRef {
 	t.Helper()
 	h := must(hex.DecodeString("d36dcb8163746e0c68339f6a538720ec825f98a0fce7d216626179598458f0e5"))(t)
 	ref := turns.PolicyRef{Name: "spec-008", Digest: turns.Hash(h)}
-	if p := must(compactor.Resolve(ref))(t); p.Version != 1 {
+	if p := must(policy.Resolve(ref))(t); p.Version != 1 {
 		t.Fatalf("version %d", p.Version)
 	}
 	return ref
@@ -277,8 +278,8 @@ func TestRecipesThatCannotBeMade(t *testing.T) {
 	s, other := create(t, e, 60_000, "nexus").ID, create(t, e, 60_000, "nexus").ID
 	at := add(t, e, s, say("q", "a")).ID
 	cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
-	r := must(compactor.ParseRecipe(cx.Recipe))(t)
-	changed := func(f func(*compactor.Recipe)) turns.Raw {
+	r := must(view.ParseRecipe(cx.Recipe))(t)
+	changed := func(f func(*view.Recipe)) turns.Raw {
 		x := r
 		f(&x)
 		return must(x.JSON())(t)
@@ -292,14 +293,14 @@ func TestRecipesThatCannotBeMade(t *testing.T) {
 		"no recipe":           {s, api.GetContext{Recipe: turns.Raw(`"r"`)}, api.Malformed},
 		"with a turn":         {s, api.GetContext{Recipe: cx.Recipe, At: at}, api.Malformed},
 		"with a budget":       {s, api.GetContext{Recipe: cx.Recipe, Budget: 5000}, api.Malformed},
-		"another renderer":    {s, api.GetContext{Recipe: changed(func(r *compactor.Recipe) { r.Renderer = "render-0" })}, api.Unsupported},
-		"no settings":         {s, api.GetContext{Recipe: changed(func(r *compactor.Recipe) { r.Settings = turns.ID{} })}, api.Unsupported},
-		"settings of a turn":  {s, api.GetContext{Recipe: changed(func(r *compactor.Recipe) { r.Settings = at })}, api.Malformed},
-		"settings of another": {s, api.GetContext{Recipe: changed(func(r *compactor.Recipe) { r.Settings = other })}, api.Malformed},
-		"an unknown policy":   {s, api.GetContext{Recipe: changed(func(r *compactor.Recipe) { r.Policy[0]++ })}, api.Unsupported},
-		"an unknown turn":     {s, api.GetContext{Recipe: changed(func(r *compactor.Recipe) { r.Head.Turn = other })}, api.NotFound},
-		"a turn of another":   {s, api.GetContext{Recipe: changed(func(r *compactor.Recipe) { r.Head.Session = other })}, api.Unsupported},
-		"another compaction":  {s, api.GetContext{Recipe: changed(func(r *compactor.Recipe) { r.Compaction = r.Head })}, api.Unsupported},
+		"another renderer":    {s, api.GetContext{Recipe: changed(func(r *view.Recipe) { r.Renderer = "render-0" })}, api.Unsupported},
+		"no settings":         {s, api.GetContext{Recipe: changed(func(r *view.Recipe) { r.Settings = turns.ID{} })}, api.Unsupported},
+		"settings of a turn":  {s, api.GetContext{Recipe: changed(func(r *view.Recipe) { r.Settings = at })}, api.Malformed},
+		"settings of another": {s, api.GetContext{Recipe: changed(func(r *view.Recipe) { r.Settings = other })}, api.Malformed},
+		"an unknown policy":   {s, api.GetContext{Recipe: changed(func(r *view.Recipe) { r.Policy[0]++ })}, api.Unsupported},
+		"an unknown turn":     {s, api.GetContext{Recipe: changed(func(r *view.Recipe) { r.Head.Turn = other })}, api.NotFound},
+		"a turn of another":   {s, api.GetContext{Recipe: changed(func(r *view.Recipe) { r.Head.Session = other })}, api.Unsupported},
+		"another compaction":  {s, api.GetContext{Recipe: changed(func(r *view.Recipe) { r.Compaction = r.Head })}, api.Unsupported},
 		"itself":              {s, api.GetContext{Recipe: cx.Recipe}, ""},
 	} {
 		if _, err := e.Context(t.Context(), alice, tc.session, tc.req); code(err) != tc.want {

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/summary"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -45,8 +47,8 @@ func parseTakenPlan(token string) (p takenPlan, err error) {
 }
 
 func (p *takenPlan) compaction() compaction {
-	return compaction{policy: p.Policy, trigger: turns.Trigger{Kind: compactor.TriggerManual},
-		opts: compactor.Options{Focus: p.Focus, FromOriginals: p.FromOriginals}}
+	return compaction{policy: p.Policy, trigger: turns.Trigger{Kind: plan.TriggerManual},
+		opts: plan.Options{Focus: p.Focus, FromOriginals: p.FromOriginals}}
 }
 
 // Take is compaction.take: the plan of a compaction, the prompt and the content
@@ -132,7 +134,7 @@ func (e *Engine) takeAt(ctx context.Context, s *ledger.Session, head lineage.Nod
 	}
 	t.Head, t.Digest = head.Ref.Turn, w.plan.Digest
 	in := w.plan.Input()
-	out := &takenWhole{first: api.TakenCompaction{MaxTokens: in.MaxTokens, Details: planView(w.plan), Prompt: compactor.Prompt(in)}, content: compactor.Transcript(in)}
+	out := &takenWhole{first: api.TakenCompaction{MaxTokens: in.MaxTokens, Details: planView(w.plan), Prompt: summary.Prompt(in)}, content: summary.Transcript(in)}
 	out.first.Plan, err = t.token()
 	return out, err
 }
@@ -179,7 +181,7 @@ func (e *Engine) Submit(ctx context.Context, c Caller, session turns.ID, req api
 		}
 	}
 	ref, at, err := e.commitCompaction(ctx, c, session, k, w, res)
-	if errors.Is(err, compactor.ErrStale) {
+	if errors.Is(err, plan.ErrStale) {
 		return nil, e.staleSubmit(ctx, c, session, err.Error())
 	}
 	if err == nil {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"nexus/compactor"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -89,8 +91,8 @@ func preambleParts(c tokens.Counter, p turns.Preamble) (out []api.PreamblePart) 
 }
 
 // gauge is how full the context at a node is.
-func (e *Engine) gauge(s *ledger.Session, set *turns.Settings, head lineage.Node) (api.Gauge, compactor.Policy, error) {
-	pol, err := compactor.Resolve(set.Policy)
+func (e *Engine) gauge(s *ledger.Session, set *turns.Settings, head lineage.Node) (api.Gauge, policy.Policy, error) {
+	pol, err := policy.Resolve(set.Policy)
 	if err != nil {
 		return api.Gauge{}, pol, err
 	}
@@ -122,7 +124,7 @@ func (e *Engine) limits(set *turns.Settings) turns.Limits {
 
 // prices are what calls of a session cost, and summaries of it, as far as the
 // models are known.
-func (e *Engine) prices(set *turns.Settings, pol compactor.Policy) (p compactor.Prices) {
+func (e *Engine) prices(set *turns.Settings, pol policy.Policy) (p view.Prices) {
 	if m, ok := e.Models.Find(set.Model); ok && set.Model != "" {
 		p.Model = m.Price
 	}
@@ -136,7 +138,7 @@ func (e *Engine) prices(set *turns.Settings, pol compactor.Policy) (p compactor.
 }
 
 // scaled is a sum of the ledger's own counts as the policy would about count it.
-func scaled(n uint64, pol compactor.Policy) uint64 {
+func scaled(n uint64, pol policy.Policy) uint64 {
 	if f := tokens.Scale(pol.Counter); f != 1 {
 		return uint64(float64(n) * f)
 	}
@@ -144,8 +146,8 @@ func scaled(n uint64, pol compactor.Policy) uint64 {
 }
 
 // load is what is known of the context at a node without reading it.
-func (e *Engine) load(s *ledger.Session, g api.Gauge, head lineage.Node) (compactor.Load, error) {
-	l := compactor.Load{Tokens: g.Tokens, Turns: head.Depth}
+func (e *Engine) load(s *ledger.Session, g api.Gauge, head lineage.Node) (view.Load, error) {
+	l := view.Load{Tokens: g.Tokens, Turns: head.Depth}
 	in, err := e.inForceAt(s, head)
 	if err != nil || head.Ref.IsZero() {
 		return l, err

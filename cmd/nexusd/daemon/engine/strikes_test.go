@@ -14,14 +14,15 @@ import (
 
 	"nexus/compactor"
 	"nexus/compactor/extractive"
+	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
 // asks is a summarizer that asks a model.
-type asks func(context.Context, compactor.Input) (compactor.Output, error)
+type asks func(context.Context, summary.Input) (summary.Output, error)
 
-func (f asks) Summarize(ctx context.Context, in compactor.Input) (compactor.Output, error) {
+func (f asks) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
 	return f(ctx, in)
 }
 
@@ -57,12 +58,12 @@ func TestStrikes(t *testing.T) {
 	e.Now = func() time.Time { return now.Add(time.Duration(clock.Load())) }
 	var calls atomic.Int64
 	var up atomic.Bool
-	e.Tiers = []compactor.Tier{asked(func(ctx context.Context, in compactor.Input) (compactor.Output, error) {
+	e.Tiers = []compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
 		calls.Add(1)
 		if up.Load() {
 			return firstWords{}.Summarize(ctx, in)
 		}
-		return compactor.Output{}, errors.New("down")
+		return summary.Output{}, errors.New("down")
 	})}
 	works(t, e)
 	s := opened(t, e, alice, "balanced", `{"on_failure":"fail","max_strikes":3}`, turns.Limits{ContextWindow: 64_000})
@@ -117,7 +118,7 @@ func TestLostSummariesAreCounted(t *testing.T) {
 	e.Metrics = NewMetrics(registry, e.Store)
 	began, let := make(chan struct{}, 10), make(chan struct{})
 	used := turns.Usage{InputTokens: 100_000, OutputTokens: 900}
-	e.Tiers = []compactor.Tier{asked(func(ctx context.Context, in compactor.Input) (compactor.Output, error) {
+	e.Tiers = []compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
 		began <- struct{}{}
 		<-let
 		out, err := firstWords{}.Summarize(ctx, in)

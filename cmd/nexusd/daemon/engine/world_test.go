@@ -4,17 +4,19 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/ledger/memlog"
 	"nexus/projections"
 	"nexus/turns"
 	"nexus/turns/seal"
 	"nexus/turns/tokens"
-	"testing"
-	"time"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // world is a ledger, its log, its blobs and its keys, that any number of engines share.
@@ -63,12 +65,12 @@ func newEngine(w *world, store *projections.Store) *Engine {
 // firstWords is a summarizer that keeps the first words of the text it is given.
 type firstWords struct{}
 
-func (firstWords) Summarize(_ context.Context, in compactor.Input) (compactor.Output, error) {
+func (firstWords) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
 	text := in.Previous
 	for _, h := range in.Halves {
 		text += fmt.Sprintf(" [%d %s]", h.Depth, h.Half)
 	}
-	return compactor.Output{Text: text[max(0, len(text)-int(in.MaxTokens)*2):]}, nil
+	return summary.Output{Text: text[max(0, len(text)-int(in.MaxTokens)*2):]}, nil
 }
 
 var alice = Caller{Tenant: "default", Agent: "alice"}

@@ -1,0 +1,146 @@
+package plan
+
+import (
+	"slices"
+
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// rates are the prices of p's model of a token that is read from the cache, and
+// of one that is written to it. Where they are not known they relate as most
+// providers' do.
+func rates(p view.Path) (read, write float64) {
+	m := p.Prices.Model
+	if m.Input == 0 {
+		return 0.1, 1.25
+	}
+	or := func(n uint64) float64 {
+		if n == 0 {
+			n = m.Input
+		}
+		return float64(n)
+	}
+	return or(m.CacheRead), or(m.CacheWrite)
+}
+
+// Forecast is what a change of what a context holds is expected to cost and to save.
+type Forecast struct {
+	Rewrite uint64  // tokens written to the cache anew
+	Saves   uint64  // tokens that each later call reads less
+	Payback float64 // calls after which it has paid
+	Pays    bool    // by the policy's patience
+}
+
+// choose is what pays before the context has to be compacted: to cover, to show
+// results shortened (chosen then says which), or, where the forecast does not
+// pay, nothing.
+func chooseByCost(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (f Forecast, chosen map[view.PartAt]turns.ElidedPart) {
+	if pol.Cost.Patience == 0 || total <= s.Pays || len(p.Halves) == 0 && p.Sums == nil {
+		return f, nil
+	}
+	if f = Covering(p, pol, total, s); f.Pays {
+		return f, nil
+	}
+	chosen, f = pruning(p, pol, total, s)
+	return f, chosen
+}
+
+// price is what it costs to write n tokens to the cache, as often as the policy
+// has patience. Once, where the cache is cold: all is written then, this way or that.
+func rewritePrice(p view.Path, pol policy.Policy, n uint64) float64 {
+	_, write := rates(p)
+	patience := pol.Cost.Patience
+	if p.Cold {
+		patience = min(1, patience)
+	}
+	return patience * write * float64(n)
+}
+
+// Covering is the forecast of a compaction of p now, whose context has so many
+// tokens, overhead included. It leaves what the policy keeps, and as long a
+// summary as it may have.
+func Covering(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (f Forecast) {
+	read, write := rates(p)
+	f.Rewrite = min(s.Summary+keeps(p, pol, s), tokens.Sub(total, p.Overhead))
+	f.Saves = tokens.Sub(total, p.Overhead+f.Rewrite)
+	if f.Saves < max(1, tokens.Share(tokens.Sub(total, p.Overhead), pol.MinReclaimRatio)) {
+		return f
+	}
+	once, wanted := write*float64(f.Rewrite), rewritePrice(p, pol, f.Rewrite)
+	if q := p.Prices.Summarizer; q.Input > 0 && p.Prices.Model.Input > 0 {
+		asked := float64(f.Saves)*float64(q.Input) + float64(min(s.Summary, MaxWritten))*float64(q.Output)
+		once, wanted = once+asked, wanted+asked
+	}
+	f.Payback = once / (float64(f.Saves) * read)
+	f.Pays = float64(p.MeasureGrowth().Below(total))*read >= wanted && f.Payback <= callsLeft(p)
+	return f
+}
+
+// keeps is the tokens that the policy keeps of p.
+func keeps(p view.Path, pol policy.Policy, s policy.Sizes) (n uint64) {
+	if pol.KeepTurns == 0 {
+		return s.Keep
+	}
+	responses := uint64(0)
+	for i := len(p.Halves) - 1; i >= 0; i-- {
+		if p.Halves[i].Half == turns.ResponseHalf {
+			if responses++; responses > pol.KeepTurns {
+				break
+			}
+		}
+		n += p.Halves[i].ShownTokens()
+	}
+	return min(n, tokens.Sub(s.Target, s.Summary))
+}
+
+// pruning is the choice of results to show shortened from now on that saves the
+// most, and its forecast. All before the first of them stays in the cache.
+func pruning(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (_ map[view.PartAt]turns.ElidedPart, f Forecast) {
+	g := p.MeasureGrowth()
+	if !pol.Elide.On() || g.Calls == 0 {
+		return nil, f
+	}
+	// Until the next compaction takes them out in any case.
+	left := callsLeft(p)
+	if growth := float64(tokens.Sub(total, g.First)) / float64(g.Calls); growth > 0 {
+		left = min(left, float64(tokens.Sub(s.Trigger, total))/growth)
+	}
+	passes := targets(p, pol.Elide, p.ElidedAt())
+	all := slices.Concat(passes[:]...)
+	slices.SortFunc(all, func(a, b target) int { return b.at.Compare(a.at) })
+	read, write := rates(p)
+	chosen := make(map[view.PartAt]turns.ElidedPart)
+	var order []view.PartAt // of choice; the best is the first so many
+	most := 0
+	saves, behind, from, gain := uint64(0), uint64(0), len(p.Halves), 0.0 // behind: tokens from half number from on
+	for _, t := range all {
+		for from > t.at.Half {
+			from--
+			behind += p.Halves[from].ShownTokens()
+		}
+		for _, at := range t.parts {
+			q := shortenedPart(pol.Elide, p.Part(at), chosen[at])
+			n := view.Saving(p.CountedBy(), &p.Halves[at.Half], turns.Elision{Message: uint64(at.Message), Part: uint64(at.Part)}, &q)
+			if n > 0 {
+				chosen[at], order = q, append(order, at)
+				saves += n
+			}
+		}
+		rewrite := tokens.Sub(behind, saves)
+		if g := float64(saves)*read*left - rewritePrice(p, pol, rewrite); g > gain {
+			gain, most = g, len(order)
+			f = Forecast{Rewrite: rewrite, Saves: saves, Payback: write * float64(rewrite) / (float64(saves) * read), Pays: true}
+		}
+	}
+	for _, at := range order[most:] {
+		delete(chosen, at)
+	}
+	return chosen, f
+}
+
+// callsLeft is how many calls a session is taken to go on for: as many turns as
+// it has had.
+func callsLeft(p view.Path) float64 { return float64(p.Head.Depth) }

@@ -1,0 +1,137 @@
+package policy
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"nexus/turns"
+)
+
+// TestBuiltinDigests pins every version that was published: sessions name
+// policies by digest. A change of numbers is a new version beside these.
+func TestBuiltinDigests(t *testing.T) {
+	want := map[string]string{
+		"autobyteus/1": "sha256:c5259ca5703f236075d35e72ce611d926dedd8484387037e6788612e95ce2c93",
+		"gsv/1":        "sha256:93695b288a75c17ea637e178e02a54e59dae7d45c82de7b2553f38d76987729e",
+		"spec-008/1":   "sha256:d36dcb8163746e0c68339f6a538720ec825f98a0fce7d216626179598458f0e5",
+		"spec-008/2":   "sha256:8acd4c7458f0ed7ef8fcf816861198e093fa8902fbb862c49eaa5d81fafb5475",
+		"wolffish/1":   "sha256:95d90a68c95c1c1313247d679980ae2dd2c1ab77bde3aa31b62d931d8fa0ace9",
+		"wolffish/2":   "sha256:0296eebea0a1af8486364abae7a501dd61063146a92ff2da0da6c99faa1444b7",
+		"nexus/1":      "sha256:82263748a8a7737204440c1509cb78cb5bc739eb3449d4e39f1bd82763906c7e",
+		"balanced/1":   "sha256:6faed00f41b39849173c40194a7ee32e6b64bcc9887b2885f81724cf6ef3d836",
+		"balanced/3":   "sha256:b837e2e31c13e04e90d5abb4803dd628fa64d05579adf6fc992813196af73884",
+		"balanced/4":   "sha256:ab104d88ccb63fc154d5452693d235100d103c77f0144a4d8d554db595b54566",
+		"balanced/2":   "sha256:425ea84f5ec6b40772b12db8981ce772bbf0fba84454cfeeec155c84bcd52b84",
+	}
+	got := map[string]string{}
+	for _, p := range builtins() {
+		if err := p.Validate(); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+		got[p.Name+"/"+string(rune('0'+p.Version))] = p.Digest().String()
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("digests of built-in policies (-published +now):\n%s", diff)
+	}
+}
+
+// TestSizes: in every window, under every policy that validates, what is kept
+// and the summary fit the target, and the target what overhead leaves.
+func TestSizes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, _ := Builtin(rapid.SampledFrom(Names()).Draw(t, "policy"))
+		size := rapid.Uint64Range(0, 300_000)
+		p.ReserveTokens, p.TargetTokens = size.Draw(t, "reserve"), size.Draw(t, "target tokens")
+		p.KeepTokens = rapid.Uint64Range(1, MaxTokens).Draw(t, "keep")
+		p.TriggerRatio = rapid.Float64Range(0, 1).Draw(t, "trigger")
+		p.TargetRatio = rapid.Float64Range(0.01, 0.9).Draw(t, "target")
+		p.SummaryMaxRatio = rapid.Float64Range(0.001, 0.5).Draw(t, "summary")
+		if p.TriggerRatio != 0 && p.TargetRatio >= p.TriggerRatio {
+			p.TriggerRatio = 0
+		}
+		if err := p.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		b := Bounds{Overhead: size.Draw(t, "overhead"), Limits: turns.Limits{
+			ContextWindow: rapid.Uint64Range(0, 2_000_000).Draw(t, "window"), MaxOutputTokens: size.Draw(t, "output"), SafetyMargin: size.Draw(t, "margin"),
+		}, Overflow: rapid.Bool().Draw(t, "overflow")}
+		s := p.Scale(b)
+		if s.Keep+s.Summary > s.Target || s.Target > s.Room || s.Room > s.Budget || s.Trigger > s.Budget && s.Room > 0 || s.Budget == 0 {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
+
+func TestWith(t *testing.T) {
+	base, _ := Builtin("balanced")
+	got, err := base.With(turns.Raw(`{"keep_tokens":5000,"tiers":["extractive"]}`))
+	must(t, err)
+	want := base
+	want.KeepTokens, want.Tiers = 5000, []string{"extractive"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got.Digest() == base.Digest() {
+		t.Error("another policy has the same digest")
+	}
+	if same, err := base.With(turns.Raw(`{}`)); err != nil || same.Digest() != base.Digest() {
+		t.Errorf("no override changes the digest, or %v", err)
+	}
+	for _, c := range []struct{ set, fields string }{
+		{`{"keep":1}`, "/policy/set/keep"},
+		{`{"Keep_Tokens":1}`, "/policy/set/Keep_Tokens"},
+		{`{"keep_tokens":"many"}`, "/policy/set/keep_tokens"},
+		{`{"keep_tokens":-1}`, "/policy/set/keep_tokens"},
+		{`{"keep_tokens":1,"keep_tokens":2}`, "/policy/set/keep_tokens"},
+		{`{"name":"mine"}`, "/policy/set/name"},
+		{`{"mode":"sometimes"}`, "/policy/set/mode"},
+		{`[1]`, "/policy/set"},
+		{`{"keep_tokens":0,"target_ratio":0.95,"max_strikes":99}`, "/policy/set/target_ratio /policy/set/keep_tokens /policy/set/max_strikes /policy/set/target_ratio"},
+	} {
+		_, err := base.With(turns.Raw(c.set))
+		if fields := strings.Join(faultFields(err), " "); fields != c.fields || !errors.Is(err, turns.ErrMalformed) {
+			t.Errorf("%s: faults at %s, want %s (%v)", c.set, fields, c.fields, err)
+		}
+	}
+}
+
+func faultFields(err error) (out []string) {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range j.Unwrap() {
+			out = append(out, faultFields(e)...)
+		}
+		return out
+	}
+	if fe := (*turns.FieldError)(nil); errors.As(err, &fe) {
+		return []string{fe.Field}
+	}
+	return nil
+}
+
+func TestResolve(t *testing.T) {
+	if got := Names(); !slices.Equal(got, []string{"autobyteus", "balanced", "gsv", "nexus", "spec-008", "wolffish"}) {
+		t.Errorf("names %v", got)
+	}
+	ref := turns.PolicyRef{Name: "nexus", Set: turns.Raw(`{"keep_tokens":100}`)}
+	p, err := Resolve(ref)
+	must(t, err)
+	ref.Digest = p.Digest()
+	again, err := Resolve(ref)
+	must(t, err)
+	if diff := cmp.Diff(p, again); diff != "" {
+		t.Errorf("by digest (-by name +by digest):\n%s", diff)
+	}
+	ref.Digest[0]++
+	if _, err := Resolve(ref); !errors.Is(err, turns.ErrUnsupported) {
+		t.Errorf("unknown digest: %v", err)
+	}
+	_, err = Resolve(turns.PolicyRef{Name: "lost"})
+	if got := faultFields(err); !slices.Equal(got, []string{"/policy/name"}) {
+		t.Errorf("unknown name: %v", err)
+	}
+}

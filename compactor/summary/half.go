@@ -1,0 +1,181 @@
+package summary
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// IsAssistant reports whether message i of h is the model's: a response always is.
+func IsAssistant(h *HalfTurn, i int) bool {
+	return h.Half == turns.ResponseHalf || h.Messages[i].Role == turns.Assistant
+}
+
+// RunEnd is the index after the last message of the run that begins at i.
+func RunEnd(h *HalfTurn, i int) int {
+	for i < len(h.Messages) && !IsAssistant(h, i) {
+		i++
+	}
+	return i
+}
+
+// ResultText is a response as text: strings and text parts as they are, other
+// parts by their type, other JSON as JSON.
+func ResultText(p *turns.Part) string {
+	if p.Ref != nil {
+		return fmt.Sprintf("%s\n[%d bytes are stored apart, %v]", p.Ref.Preview, p.Ref.Size, p.Ref.Digest)
+	}
+	if s, ok := p.Response.Text(); ok {
+		return s
+	}
+	if p.Response.Kind() != '[' {
+		return string(p.Response)
+	}
+	parts, ok := ResultParts(p)
+	if !ok {
+		return string(p.Response)
+	}
+	var out []string
+	for i := range parts {
+		if q := &parts[i]; q.Type == turns.Text {
+			out = append(out, q.Content)
+		} else {
+			out = append(out, fmt.Sprintf("[%s %s]", q.Type, q.MimeType))
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func (h *HalfTurn) ShownTokens() uint64 {
+	if h.Erased {
+		return 0
+	}
+	return tokens.Sub(h.Tokens, h.Saved)
+}
+
+// TextOf is the text parts of m; of one that was moved to a blob, its preview.
+func TextOf(m *turns.Message) string {
+	var out []string
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		switch {
+		case p.Type != turns.Text:
+		case p.Ref != nil && p.Ref.Preview != "":
+			out = append(out, p.Ref.Preview)
+		case p.Content != "":
+			out = append(out, p.Content)
+		}
+	}
+	return strings.TrimSpace(strings.Join(out, "\n"))
+}
+
+// plainText is a part as text; ok is false for one that is not shown.
+func plainText(p *turns.Part) (text string, ok bool) {
+	switch p.Type {
+	case turns.Text:
+		if p.Ref != nil && p.Content == "" {
+			text = apart(p)
+		} else {
+			text, _ = cutImages(p.Content)
+		}
+	case turns.ToolCall:
+		arguments := string(p.Arguments)
+		if p.Ref != nil && arguments == "" {
+			arguments = apart(p)
+		}
+		arguments, _ = cutImages(arguments)
+		text = fmt.Sprintf("[call %s %s]", p.Name, arguments)
+	case turns.ToolCallResponse:
+		text, _ = cutImages(ResultText(p))
+		if p.IsError {
+			text = "[error] [result] " + text
+		} else {
+			text = "[result] " + text
+		}
+	case turns.Reasoning: // the model's own, and signed for it alone
+		return "", false
+	default:
+		text = fmt.Sprintf("[%s %s]", p.Type, p.MimeType)
+	}
+	return text, true
+}
+
+// PartText is the text of a part that counts for its length.
+func PartText(p *turns.Part) string {
+	switch p.Type {
+	case turns.ToolCallResponse:
+		return ResultText(p)
+	case turns.Text, turns.Reasoning:
+		if p.Ref != nil {
+			return p.Ref.Preview
+		}
+		return p.Content
+	}
+	return ""
+}
+
+// ResultWithoutImages is the text of a result, and nothing for its other parts.
+func ResultWithoutImages(p *turns.Part) string {
+	parts, ok := ResultParts(p)
+	if !ok {
+		return ResultText(p)
+	}
+	var out []string
+	for i := range parts {
+		if parts[i].Type == turns.Text {
+			out = append(out, parts[i].Content)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// ResultParts is a response that is a list of parts.
+func ResultParts(p *turns.Part) ([]turns.Part, bool) {
+	if p.Response.Kind() != '[' {
+		return nil, false
+	}
+	var parts []turns.Part
+	if err := turns.DecodeJSON(p.Response, &parts); err != nil {
+		return nil, false
+	}
+	return parts, true
+}
+
+// HalfTurn is one half of a normal turn: the messages newly sent, or the
+// response that came back.
+type HalfTurn struct {
+	Ref      turns.Ref
+	Depth    uint64
+	Half     turns.Half
+	Messages []turns.Message // a response is one message
+	Tokens   uint64
+	Saved    uint64 // of Tokens, what elisions in force take off: see [Path.Settled]
+	Reported uint64 // of a response: input tokens of its call, as the provider counted them; 0: not told
+	Erased   bool   // its content key is gone: Messages is nil
+	Pinned   bool   // what the user says in it is quoted in every replacement
+}
+
+// plainTexts is what was said in in, without what stands around it in a transcript.
+func plainTexts(in Input) string {
+	var b strings.Builder
+	b.WriteString(in.Previous)
+	for i := range in.Halves {
+		for j := range in.Halves[i].Messages {
+			m := &in.Halves[i].Messages[j]
+			for k := range m.Parts {
+				if text, ok := plainText(&m.Parts[k]); ok {
+					b.WriteString("\n" + text)
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+// IsResult reports whether m holds results of tools.
+func IsResult(m *turns.Message) bool {
+	return slices.ContainsFunc(m.Parts, func(p turns.Part) bool { return p.Type == turns.ToolCallResponse })
+}

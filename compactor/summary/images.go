@@ -1,0 +1,153 @@
+package summary
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"nexus/turns"
+)
+
+// Images counts the images in halves: parts that are one, those in the results
+// of tools, and those that stand in a text as a data URI.
+func Images(halves []HalfTurn) int {
+	n := 0
+	for i := range halves {
+		for j := range halves[i].Messages {
+			n += imagesIn(halves[i].Messages[j].Parts)
+		}
+	}
+	return n
+}
+
+func imagesIn(parts []turns.Part) int {
+	n := 0
+	for i := range parts {
+		p := &parts[i]
+		switch p.Type {
+		case turns.Blob, turns.URI, turns.File:
+			if p.Modality == "image" || strings.HasPrefix(p.MimeType, "image/") {
+				n++
+			}
+		case turns.Text:
+			_, k := cutImages(p.Content)
+			n += k
+		case turns.ToolCall:
+			_, k := cutImages(string(p.Arguments))
+			n += k
+		case turns.ToolCallResponse:
+			if list, ok := ResultParts(p); ok {
+				n += imagesIn(list)
+			} else {
+				_, k := cutImages(ResultText(p))
+				n += k
+			}
+		}
+	}
+	return n
+}
+
+// ImagesNote says in a summary how many images stood in what it covers; "" for none.
+// Source: GSV, "What Is Lost".
+func ImagesNote(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "[1 image stood here, which is not described.]"
+	}
+	return fmt.Sprintf("[%d images stood here, which are not described.]", n)
+}
+
+// cutImages is s with its images as notes, and how many there were. It knows
+// data URIs of images, of any size, and in the JSON of a tool members like
+// "data" with more base64 than any name or hash has: those count where the
+// text speaks of an image.
+func cutImages(s string) (string, int) {
+	n := 0
+	s = cutURIs(s, &n)
+	before := n
+	s = cutMembers(s, &n)
+	if n > before && !strings.Contains(s, "image") {
+		n = before
+	}
+	return s, n
+}
+
+// cutURIs writes "[image TYPE]" for each data URI of an image in base64.
+func cutURIs(s string, n *int) string {
+	const scheme, encoding = "data:image/", ";base64,"
+	var b strings.Builder
+	for {
+		i := strings.Index(s, scheme)
+		if i < 0 {
+			b.WriteString(s)
+			return b.String()
+		}
+		head := i + len(scheme) + run(s[i+len(scheme):], isParameter) // the type and its parameters
+		if at := head - len(encoding) + 1; at <= i || !strings.HasPrefix(s[at:], encoding) {
+			b.WriteString(s[:i+len(scheme)])
+			s = s[i+len(scheme):]
+			continue
+		}
+		kind, _, _ := strings.Cut(s[i+len("data:"):head], ";")
+		b.WriteString(s[:i] + "[image " + kind + "]")
+		s = s[head+1:]
+		s = s[run(s, isBase64):]
+		*n++
+	}
+}
+
+// base64Members are the names under which tools' JSON holds blobs.
+var base64Members = [...]string{"data", "content", "image", "base64", "b64_json", "bytes"}
+
+// cutMembers writes how long it is for each string of 256 or more characters of
+// base64 that is a member of such a name.
+func cutMembers(s string, n *int) string {
+	if len(s) < 256 {
+		return s
+	}
+	var b strings.Builder
+	done := 0 // written up to here
+	for i := 0; ; {
+		quote := strings.IndexByte(s[i:], '"')
+		if quote < 0 {
+			b.WriteString(s[done:])
+			return b.String()
+		}
+		begin := i + quote + 1
+		end := begin + run(s[begin:], isBase64)
+		i = end
+		if end-begin < 256 || end == len(s) || s[end] != '"' || !isBlobMember(s[:begin-1]) {
+			continue
+		}
+		b.WriteString(s[done:begin])
+		fmt.Fprintf(&b, "[%d bytes of base64]", end-begin)
+		done, i = end, end+1
+		*n++
+	}
+}
+
+// isBlobMember reports whether before ends with the name of such a member and a colon.
+func isBlobMember(before string) bool {
+	before, ok := strings.CutSuffix(strings.TrimRight(before, " \t\r\n"), ":")
+	before = strings.TrimRight(before, " \t\r\n")
+	return ok && slices.ContainsFunc(base64Members[:], func(name string) bool { return strings.HasSuffix(before, `"`+name+`"`) })
+}
+
+// run is how many bytes at the start of s are of a class.
+func run(s string, of func(byte) bool) int {
+	for i := range len(s) {
+		if !of(s[i]) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+func isBase64(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/' || c == '-' || c == '_' || c == '='
+}
+
+// isParameter is what stands between "data:" and the comma before the bytes.
+func isParameter(c byte) bool { return isBase64(c) || c == '.' || c == ';' }

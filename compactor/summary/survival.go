@@ -1,0 +1,246 @@
+package summary
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"nexus/turns"
+)
+
+// maxFacts bounds the facts that a survival report looks at.
+const maxFacts = 20_000
+
+// survived counts the facts of one kind in the covered turns, and how many of
+// them are still in the context.
+type survived struct {
+	Total int `json:"total"`
+	Kept  int `json:"kept"`
+}
+
+// Survival is the report of what a compaction keeps in sight: of the distinct
+// file paths, numbers, identifiers, commands and error lines in what it newly
+// covers, how many stand in the replacement or the kept turns. No model judges
+// it; the scan knows nothing of any summarizer. It is one pass over the text.
+func Survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
+	total := make(map[fact]bool) // true: still in the context
+	var report survivalReport
+	for i := range covered {
+		scanMessages(covered[i].Messages, func(f fact) {
+			if len(total) < maxFacts {
+				total[f] = false
+			} else if _, ok := total[f]; !ok {
+				report.Partial = true
+			}
+		})
+	}
+	seen := func(f fact) {
+		if _, ok := total[f]; ok {
+			total[f] = true
+		}
+	}
+	for i := range kept {
+		scanMessages(kept[i].Messages, seen)
+	}
+	scanMessages(replacement, seen)
+	lines := wordLines(replacement)
+	for f, in := range total {
+		in = in || f.kind == "paths" && lines.group(f.text)
+		s := report.of(f.kind)
+		s.Total++
+		if in {
+			s.Kept++
+		}
+	}
+	b, err := turns.EncodeJSON(report)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// wordLine says in which lines of a text each word stands.
+type wordLine map[string][]int
+
+// wordLines is the words of messages' texts, by line.
+func wordLines(ms []turns.Message) wordLine {
+	at, n := make(wordLine), 0
+	for i := range ms {
+		for line := range strings.SplitSeq(TextOf(&ms[i]), "\n") {
+			n++
+			for _, w := range wordsOf(line) {
+				if in := at[w]; len(in) == 0 || in[len(in)-1] != n {
+					at[w] = append(in, n)
+				}
+			}
+		}
+	}
+	return at
+}
+
+// group reports whether one line has a path's folder and the rest of it, as in
+// "under src/a: x.go y.go".
+func (l wordLine) group(path string) bool {
+	for i := 1; i < len(path)-1; i++ {
+		if path[i] != '/' {
+			continue
+		}
+		rest := l[path[i+1:]]
+		for _, n := range l[path[:i]] {
+			if _, ok := slices.BinarySearch(rest, n); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// survivalReport is the report as JSON.
+type survivalReport struct {
+	Paths       survived `json:"paths"`
+	Identifiers survived `json:"identifiers"`
+	Numbers     survived `json:"numbers"`
+	Commands    survived `json:"commands"`
+	Errors      survived `json:"errors"`
+	Partial     bool     `json:"partial,omitzero"` // there were more facts than maxFacts
+}
+
+func (r *survivalReport) of(kind string) *survived {
+	switch kind {
+	case "paths":
+		return &r.Paths
+	case "identifiers":
+		return &r.Identifiers
+	case "numbers":
+		return &r.Numbers
+	case "commands":
+		return &r.Commands
+	}
+	return &r.Errors
+}
+
+// fact is a piece of text that someone may need again.
+type fact struct{ kind, text string }
+
+func scanMessages(ms []turns.Message, found func(fact)) {
+	for i := range ms {
+		for j := range ms[i].Parts {
+			p := &ms[i].Parts[j]
+			scan(p.Content, found)
+			if p.Arguments != nil {
+				scan(string(p.Arguments), found)
+				foundCommand(string(p.Arguments), found)
+			}
+			if s, ok := p.Response.Text(); ok {
+				scan(s, found)
+			} else {
+				scan(string(p.Response), found)
+			}
+		}
+	}
+}
+
+// foundCommand reports the first line of the member "command" of a call's
+// arguments, where it is a string.
+func foundCommand(args string, found func(fact)) {
+	_, rest, ok := strings.Cut(args, `"command":`)
+	rest = strings.TrimLeft(rest, " \t\r\n")
+	if !ok || !strings.HasPrefix(rest, `"`) {
+		return
+	}
+	end := 1
+	for end < len(rest) && rest[end] != '"' {
+		if rest[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	if end >= len(rest) {
+		return
+	}
+	if s, ok := turns.Raw(rest[:end+1]).Text(); ok {
+		first, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+		foundLine("commands", first, found)
+	}
+}
+
+// foundLine reports a whole line, clipped: it is found again where it is
+// quoted on a line of its own.
+func foundLine(kind, line string, found func(fact)) {
+	line = strings.Trim(line, " \t\r-*>`$")
+	line = line[:min(len(line), 200)]
+	if len(line) > 2 {
+		found(fact{kind, line})
+	}
+}
+
+// isError reports whether a line reads as an error's.
+func isError(line string) bool {
+	for _, w := range [...]string{"error", "Error", "ERROR", "panic:", "FAIL", "fatal", "Exception", "failed"} {
+		if strings.Contains(line, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// scan finds facts in a text, in one pass.
+func scan(s string, found func(fact)) {
+	for line := range strings.SplitSeq(s, "\n") {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "$ ") || strings.HasPrefix(line, "- $ ") {
+			foundLine("commands", line, found)
+		} else if isError(line) {
+			foundLine("errors", line, found)
+		}
+	}
+	for _, w := range wordsOf(s) {
+		if len(w) < 3 || len(w) > 200 {
+			continue
+		}
+		if kind := kindOf(w); kind != "" {
+			found(fact{kind, w})
+		}
+	}
+}
+
+// wordsOf is the words of a text, without what is punctuation at their ends.
+func wordsOf(s string) []string {
+	all := strings.FieldsFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;()[]{}<>=|*&!?\\", r)
+	})
+	for i, w := range all {
+		all[i] = strings.Trim(w, ".:-")
+	}
+	return all
+}
+
+func kindOf(w string) string {
+	digits, letters, slash, joint, upper := 0, 0, 0, 0, 0
+	for i, r := range w {
+		switch {
+		case r >= '0' && r <= '9':
+			digits++
+		case r == '/':
+			slash++
+		case r == '_' || r == '.' || r == '-' || r == ':':
+			joint++
+		case unicode.IsUpper(r):
+			letters++
+			if i > 0 {
+				upper++
+			}
+		case unicode.IsLetter(r):
+			letters++
+		}
+	}
+	switch {
+	case slash > 0 && letters > 1:
+		return "paths"
+	case letters == 0 && digits >= 3:
+		return "numbers"
+	case letters > 2 && (digits > 0 || joint > 0 || (upper > 0 && upper < letters-1)):
+		return "identifiers"
+	}
+	return ""
+}

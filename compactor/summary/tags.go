@@ -1,0 +1,58 @@
+package summary
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Data is s as it stands in a replacement: nothing in it reads as a tag of ours.
+func Data(s string) string { return escapeTags(s, append(markers[:], "pinned")) }
+
+// markers are the names of the tags that this package writes, and those of
+// memories, which stand in contexts too.
+var markers = [...]string{"summary", "first_request", "late_result", "memories"}
+
+// Escape writes the "<" of anything in s that reads as one of our tags,
+// opening or closing, in any case and spacing, as "&lt;".
+func Escape(s string) string { return escapeTags(s, markers[:]) }
+
+func escapeTags(s string, names []string) string {
+	if !strings.Contains(s, "<") {
+		return s
+	}
+	var b strings.Builder
+	for {
+		i := strings.IndexByte(s, '<')
+		if i < 0 {
+			b.WriteString(s)
+			return b.String()
+		}
+		b.WriteString(s[:i])
+		s = s[i+1:]
+		if name, _ := tagOf(s, names); name != "" {
+			b.WriteString("&lt;")
+		} else {
+			b.WriteByte('<')
+		}
+	}
+}
+
+// tagOf is which of names s is a tag of, without its "<", and whether the tag
+// closes; "" for none. The name ends there: SummaryDto is no summary.
+func tagOf(s string, names []string) (name string, closes bool) {
+	rest := strings.TrimLeftFunc(s, func(r rune) bool { return r == '/' || blank(r) })
+	closes = strings.Contains(s[:len(s)-len(rest)], "/")
+	for _, m := range names {
+		if len(rest) < len(m) || !strings.EqualFold(rest[:len(m)], m) {
+			continue
+		}
+		if r, _ := utf8.DecodeRuneInString(rest[len(m):]); len(rest) == len(m) || r == '>' || r == '/' || blank(r) {
+			return m, closes
+		}
+	}
+	return "", false
+}
+
+// blank reports whether r is white space of any kind, or nothing to be seen.
+func blank(r rune) bool { return unicode.In(r, unicode.Z, unicode.Cf, unicode.Cc) }

@@ -1,0 +1,136 @@
+package summary
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// DefaultTemplate is the name of the template that is taken where none is named.
+const DefaultTemplate = "nexus"
+
+// Shape is what the answer to a template looks like.
+type Shape string
+
+// The shapes.
+const (
+	// Plain: the answer is the summary.
+	Plain Shape = "plain"
+	// Sections: the answer is the summary, under TASK, PROGRESS, REMAINING, DATA
+	// and DECISIONS. It is not parsed: a session's language may have other words.
+	Sections Shape = "sections"
+	// Blocks: one <summary> and one <memories>, the second of bullet lines.
+	Blocks Shape = "gsv"
+	// Facts: a JSON object, {"episodic_summary", "semantic_facts": [{"type", "text", "turns"}]}.
+	Facts Shape = "autobyteus"
+)
+
+// Template is how a model is asked for a summary. See [Prompt] for what is said
+// beside the text, and [Template.Parse] for the answer.
+type Template struct {
+	Name  string
+	Text  string // of the system prompt; a quoted text of a seed stands in it byte for byte
+	Shape Shape
+	Style Style
+}
+
+// Style is how a model is asked for what one request does not hold. The zero
+// Style: as much as the window takes in each request, each with the summary of
+// those before it.
+type Style struct {
+	// ChunkRatio is the share of the window that one request's content may fill.
+	// Range [0, 1]; 0: all that the prompt and the answer leave.
+	ChunkRatio float64
+	// SkipRatio is the share of the window over which a chunk is left out of a
+	// partial summary, and a note stands for it. Range [0, 1]; 0: there is no
+	// partial summary.
+	SkipRatio float64
+	// Whole: what alone does not fit the window fails the summary. Else the ends
+	// of its texts are left out.
+	Whole bool
+	// Merge: the parts are summarized apart from each other, and one more request
+	// makes one summary of theirs.
+	Merge bool
+	// Retries are the waits before each try after the first, on an answer that
+	// says to try again and on a broken connection. nil: as the provider's
+	// library does it; empty: no try after the first.
+	Retries []time.Duration
+}
+
+// IsZero reports whether s sets nothing.
+func (s Style) IsZero() bool {
+	return s.ChunkRatio == 0 && s.SkipRatio == 0 && !s.Whole && !s.Merge && s.Retries == nil
+}
+
+// Validate says what is wrong with s; nil if nothing is.
+func (s Style) Validate() error {
+	for _, r := range [...]float64{s.ChunkRatio, s.SkipRatio} {
+		if !(r >= 0 && r <= 1) { // NaN too
+			return fmt.Errorf("a share of the window of %v: the range is [0, 1]", r)
+		}
+	}
+	if len(s.Retries) > 20 {
+		return fmt.Errorf("%d retries, the limit is 20", len(s.Retries))
+	}
+	for _, d := range s.Retries {
+		if d < 0 || d > time.Hour {
+			return fmt.Errorf("a retry after %v: the range is [0, 1h]", d)
+		}
+	}
+	return nil
+}
+
+//go:embed templates/nexus.txt
+var nexusText string
+
+//go:embed templates/spec-008.txt
+var spec008Text string
+
+//go:embed templates/wolffish.txt
+var wolffishText string
+
+//go:embed templates/gsv.txt
+var gsvText string
+
+//go:embed templates/autobyteus.txt
+var autobyteusText string
+
+// Templates are the built-in templates, the default one first. The caller owns
+// the slice. Sources: COMPACTION_PROMPT of SPEC-008; the five sections of
+// Wolffish's "One-Shot Summary"; GSV's "Three-Tier Summarization", which quotes
+// no prompt but what its two blocks hold; Autobyteus's "Compaction Flow", which
+// names the two members of its answer.
+func Templates() []Template {
+	return []Template{
+		{DefaultTemplate, nexusText, Sections, Style{}},
+		{"autobyteus", autobyteusText, Facts, Style{}},
+		{"gsv", gsvText, Blocks, Style{ChunkRatio: 0.25, SkipRatio: 0.5, Whole: true}},
+		{"spec-008", spec008Text, Plain, Style{}},
+		{"wolffish", wolffishText, Sections, Style{Merge: true, Retries: []time.Duration{
+			time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second,
+		}}},
+	}
+}
+
+// FindTemplate is the built-in template of that name; "" is the default's.
+func FindTemplate(name string) (Template, bool) {
+	if name == "" {
+		name = DefaultTemplate
+	}
+	all := Templates()
+	i := slices.IndexFunc(all, func(t Template) bool { return t.Name == name })
+	if i < 0 {
+		return Template{}, false
+	}
+	return all[i], true
+}
+
+// AnswerTokens is how long an answer may be, in tokens, whose summary may have
+// summary tokens: half as many again where the template asks for more than the summary.
+func (t Template) AnswerTokens(summary uint64) uint64 {
+	if t.Shape == Blocks || t.Shape == Facts {
+		return summary + summary/2 + 128
+	}
+	return summary
+}

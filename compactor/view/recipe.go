@@ -1,0 +1,130 @@
+package view
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"nexus/compactor/policy"
+	"nexus/turns"
+)
+
+// RendererVersion names how [Render] turns a path into messages. It changes
+// with any change of the bytes that a path gives.
+const RendererVersion = "render-1"
+
+// Recipe is what it takes to build the same context again: the same recipe on
+// the same ledger gives the same bytes, whatever came after it, the clock says
+// or a daemon is configured to.
+type Recipe struct {
+	Renderer   string       `json:"renderer"`
+	Session    turns.ID     `json:"session"`
+	Head       TurnName     `json:"head,omitzero"`
+	Compaction TurnName     `json:"compaction,omitzero"` // in force; absent: none
+	Settings   turns.ID     `json:"settings,omitzero"`   // the session's event that they stood in
+	Policy     turns.Hash   `json:"policy"`
+	Asked      *AskedPolicy `json:"asked,omitempty"` // the policy, where it was not the session's
+	Counter    string       `json:"counter"`
+	Limits     turns.Limits `json:"limits,omitzero"` // that counted, the model's included
+	Budget     uint64       `json:"budget"`          // that it had to fit, overhead included; 0: none
+	Cache      string       `json:"cache,omitzero"`  // "cold" or "warm", where the policy's view goes by it: see [policy.Prune]
+	Open       OpenCalls    `json:"open,omitzero"`
+}
+
+// AskedPolicy is a policy by its name and overrides.
+type AskedPolicy struct {
+	Name string    `json:"name"`
+	Set  turns.Raw `json:"set,omitempty"`
+}
+
+// The words of [Recipe].Cache.
+const (
+	cacheCold = "cold"
+	cacheWarm = "warm"
+)
+
+// TurnName is a [turns.Ref] as a JSON object.
+type TurnName struct {
+	Session turns.ID `json:"session"`
+	Turn    turns.ID `json:"turn"`
+}
+
+// Ref is the turn that n names.
+func (n TurnName) Ref() turns.Ref { return turns.Ref{Session: n.Session, Turn: n.Turn} }
+
+func Named(r turns.Ref) TurnName { return TurnName{r.Session, r.Turn} }
+
+// NewRecipe is the recipe of Render(p, p.Counter) under a policy and budget.
+// Whose settings they are is left to the caller.
+func NewRecipe(p Path, pol policy.Policy, budget uint64) Recipe {
+	r := Recipe{
+		Renderer: RendererVersion, Session: p.Session, Head: Named(p.Head.Ref), Compaction: Named(p.Previous()),
+		Policy: pol.Digest(), Counter: p.CountedBy().Name(), Limits: p.Limits, Budget: budget,
+	}
+	if p.View.When == "cache_cold" {
+		if r.Cache = cacheWarm; p.Cold {
+			r.Cache = cacheCold
+		}
+	}
+	return r
+}
+
+// Replay is p, loaded under pol at the recipe's head, as it was when the recipe was written.
+// Error: [turns.ErrUnsupported] for what p is not, and this build can't make of it.
+func (r Recipe) Replay(p Path, pol policy.Policy) (Path, error) {
+	not := func(what string, have, want any) error {
+		return fmt.Errorf("%w: the recipe is of %s %v, here it is %v", turns.ErrUnsupported, what, want, have)
+	}
+	switch {
+	case pol.Digest() != r.Policy:
+		return p, not("policy", pol.Digest(), r.Policy)
+	case p.CountedBy().Name() != r.Counter:
+		return p, not("counter", p.CountedBy().Name(), r.Counter)
+	case p.Head.Ref != r.Head.Ref():
+		return p, not("head", p.Head.Ref, r.Head.Ref())
+	case p.Previous() != r.Compaction.Ref():
+		return p, not("compaction", p.Previous(), r.Compaction.Ref())
+	}
+	p.Limits, p.Cold = r.Limits, r.Cache == cacheCold
+	return p, nil
+}
+
+// JSON is the recipe as it is stored with a turn.
+func (r Recipe) JSON() (turns.Raw, error) {
+	b, err := turns.EncodeJSON(r)
+	return b, err
+}
+
+// ParseRecipe reads a recipe. Errors: [turns.FieldError]; [turns.ErrUnsupported]
+// for another version of the renderer, and for one of before recipes named settings.
+func ParseRecipe(raw turns.Raw) (Recipe, error) {
+	var r Recipe
+	if err := turns.DecodeJSON(raw, &r); err != nil {
+		return Recipe{}, fmt.Errorf("read recipe: %w", err)
+	}
+	if r.Renderer != RendererVersion {
+		return Recipe{}, fmt.Errorf("read recipe: %w: renderer %.40q, this build has %s", turns.ErrUnsupported, r.Renderer, RendererVersion)
+	}
+	if r.Settings.IsZero() {
+		return Recipe{}, fmt.Errorf("read recipe: %w: it does not say under which settings", turns.ErrUnsupported)
+	}
+	return r, nil
+}
+
+// Fingerprint is the text form of SHA-256 over "nexus.context.v1\0" and each
+// message's deterministic CBOR behind its length, 8 bytes, big-endian.
+func (c Context) Fingerprint() string {
+	h := sha256.New()
+	h.Write([]byte("nexus.context.v1\x00"))
+	for i := range c.Messages {
+		b, err := turns.EncodeBody(&c.Messages[i])
+		if err != nil { // a message that no event could hold
+			b = []byte(err.Error())
+		}
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	return turns.Hash(h.Sum(nil)).String()
+}

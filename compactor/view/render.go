@@ -1,0 +1,379 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"nexus/compactor/summary"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// lateText is a response that no call waits for, as a text part: marked, and
+// quoted so that it stays data.
+func lateText(p *turns.Part) turns.Part {
+	name := summary.Escape(p.ID)
+	if p.Name != "" {
+		name += " (" + summary.Escape(p.Name) + ")"
+	}
+	return turns.TextPart("[Late: the result of tool call " + name + ", which was no longer waited for.]\n<late_result>\n" +
+		summary.Escape(summary.ResultText(p)) + "\n</late_result>")
+}
+
+// OpenCalls says what stands for tool calls that wait at the head.
+type OpenCalls int
+
+// What may stand for them.
+const (
+	// AnswerOpen: a synthetic response marked pending. The context can be sent.
+	AnswerOpen OpenCalls = 0
+	// KeepOpen: nothing. The caller is about to append the results.
+	KeepOpen OpenCalls = 1
+)
+
+const whyPending = "the call waits for its response"
+
+// Pending is the tokens of what stands for calls that wait at the head: it is
+// gone when their responses come.
+func (c Context) Pending() (n uint64) {
+	for i := range c.Sources {
+		if c.Sources[i].Why == whyPending {
+			n += c.Sources[i].Tokens
+		}
+	}
+	return n
+}
+
+// RenderOptions are what a caller may ask of a rendering. The zero value is [Render]'s.
+type RenderOptions struct {
+	Open OpenCalls
+}
+
+// Render is the context at the head of p, for the next model call: the
+// replacement in force, then the kept halves in path order, elisions applied.
+//
+// Invariant: each tool call is followed at once by exactly one response. A call
+// that was moved on from, or still waits, gets a marked synthetic one; a
+// response that no call waits for becomes text marked late, in a user message.
+// Results come before what else was sent with them.
+//
+// It is deterministic, and the messages before the newest turn do not change
+// when one is appended, unless a call of theirs is answered by it. Messages
+// share memory with the path. Error: [turns.ErrCorrupt] for elisions that do
+// not fit their halves.
+func Render(p Path, c tokens.Counter) (Context, error) { return RenderWith(p, c, RenderOptions{}) }
+
+// RenderWith is Render with options.
+func RenderWith(p Path, c tokens.Counter, opt RenderOptions) (Context, error) {
+	r := renderer{counter: c, real: c}
+	if f := p.InForce; f != nil {
+		n := len(f.Body.Elided)
+		erased := n == 0 && len(f.Body.Replacement) == 0 // its body is gone, and with it the texts
+		if n != len(f.Span.Elisions) && !erased {
+			return Context{}, fmt.Errorf("%w: compaction %v: %d elisions, %d texts for them", turns.ErrCorrupt, f.Node.Ref, len(f.Span.Elisions), n)
+		}
+		if len(f.Body.Replacement) > 0 {
+			r.source(Source{
+				Turn: f.Node.Ref, Half: turns.ResponseHalf, Status: InSummary,
+				Why: fmt.Sprintf("stands for everything before the cut, by %s", cmp.Or(f.Body.Tier, f.Span.Provenance.String())),
+			}, -1)
+			for _, m := range f.Body.Replacement {
+				r.emit(m, 0)
+			}
+		}
+	}
+	shown, err := p.ShownHalves()
+	if err != nil {
+		return Context{}, err
+	}
+	nudged := p.InForce == nil || len(p.InForce.Body.Nudge) == 0
+	for i := range shown {
+		if !nudged && shown[i].Depth > p.InForce.Node.Depth {
+			r.nudge(p.InForce, i-1)
+			nudged = true
+		}
+		r.half(i, &shown[i])
+	}
+	if !nudged {
+		r.nudge(p.InForce, len(shown)-1)
+	}
+	r.end(opt.Open)
+	r.speak()
+	return r.context(), nil
+}
+
+// speak gives the last message to the user where all are the system's: a
+// context of those alone is one that no provider takes.
+func (r *renderer) speak() {
+	for i := range r.out.Messages {
+		if r.out.Messages[i].Role != turns.System {
+			return
+		}
+	}
+	if n := len(r.out.Messages); n > 0 {
+		r.out.Messages[n-1].Role = turns.User
+	}
+}
+
+// nudge renders what a compaction shows after the newest message of its time:
+// after half number i, and never between a call and its response.
+func (r *renderer) nudge(f *InForce, i int) {
+	src := r.source(Source{
+		Turn: f.Node.Ref, Half: turns.ResponseHalf, Status: InSummary, Why: "what was shortened above, in a summary",
+	}, i)
+	for _, m := range f.Body.Nudge {
+		if len(r.open) > 0 {
+			r.held = append(r.held, message{m, src})
+			continue
+		}
+		r.emit(m, src)
+	}
+}
+
+// Framing is the tokens that rendering adds to the halves before each position:
+// responses for calls that have none, and the words around late ones. The last
+// one is of all, calls that wait at the head included.
+func (p Path) Framing() []uint64 {
+	r := renderer{counter: uncounted{p.CountedBy()}, real: p.CountedBy()}
+	out := make([]uint64, len(p.Halves)+1)
+	for i := range p.Halves {
+		h := &p.Halves[i]
+		out[i] = r.framing
+		r.half(i, &ShownHalf{HalfTurn: *h, Source: Source{Turn: h.Ref, Half: h.Half}})
+		r.out.Messages, r.out.Origins = r.out.Messages[:0], r.out.Origins[:0]
+	}
+	r.end(AnswerOpen)
+	out[len(p.Halves)] = r.framing
+	return out
+}
+
+// uncounted is a counter to whom every message is nothing.
+type uncounted struct{ tokens.Counter }
+
+func (uncounted) Message(*turns.Message) uint64 { return 0 }
+
+// renderer builds a context half by half.
+type renderer struct {
+	counter tokens.Counter
+	real    tokens.Counter
+	framing uint64 // tokens of what no half holds
+	out     Context
+	after   []int     // for each source, the index of the half it stands with; -1: the replacement
+	open    []call    // calls of the last assistant message that wait for a response
+	held    []message // late results, while calls wait: nothing may come between
+}
+
+// call is a tool call in the output.
+type call struct {
+	id, name string
+	half     int // index of the half it was made in
+	source   Source
+	at       int // index of its message in the output
+}
+
+// message is a message and the index of its source.
+type message struct {
+	turns.Message
+	source int
+}
+
+func (r *renderer) source(s Source, half int) int {
+	r.out.Sources = append(r.out.Sources, s)
+	r.after = append(r.after, half)
+	return len(r.out.Sources) - 1
+}
+
+func (r *renderer) emit(m turns.Message, source int) {
+	n := r.counter.Message(&m)
+	r.out.Messages = append(r.out.Messages, m)
+	r.out.Origins = append(r.out.Origins, source)
+	r.out.Sources[source].Tokens += n
+	r.out.Tokens += n
+}
+
+// half renders half number i of the path.
+func (r *renderer) half(i int, h *ShownHalf) {
+	src := r.source(h.Source, i)
+	for k := 0; k < len(h.Messages); {
+		if !summary.IsAssistant(&h.HalfTurn, k) {
+			end := summary.RunEnd(&h.HalfTurn, k)
+			r.run(h.Messages[k:end], src)
+			k = end
+			continue
+		}
+		r.abandon()
+		m := h.Messages[k]
+		k++
+		if len(m.Parts) == 0 {
+			continue // nothing was said; providers refuse an empty message
+		}
+		r.emit(m, src)
+		for j := range m.Parts {
+			if p := &m.Parts[j]; p.Type == turns.ToolCall {
+				r.open = append(r.open, call{p.ID, p.Name, i, h.Source, len(r.out.Messages) - 1})
+			}
+		}
+	}
+}
+
+// run renders what was sent between two assistant messages: results of open
+// calls first, then responses for the calls that it leaves behind, then the rest.
+func (r *renderer) run(ms []turns.Message, src int) {
+	var results, rest []turns.Message
+	goesOn, ordered, late := false, true, false
+	for i := range ms {
+		var res, other []turns.Part
+		for j := range ms[i].Parts {
+			p := &ms[i].Parts[j]
+			switch {
+			case p.Type != turns.ToolCallResponse:
+				goesOn = true
+				other = append(other, *p)
+			case r.answer(p.ID):
+				ordered = ordered && len(rest) == 0 && len(other) == 0
+				res = append(res, *p)
+			default:
+				late = true
+				t := lateText(p)
+				r.framing += tokens.Sub(r.real.Part(&t), r.real.Part(p))
+				other = append(other, t)
+			}
+		}
+		if len(res) > 0 && len(other) > 0 {
+			r.framing += 8 // another message
+		}
+		if len(res) > 0 {
+			m := ms[i]
+			if len(other) > 0 { // else its parts are as they were: shared, not copied
+				m.Parts = res
+			}
+			results = append(results, m)
+		}
+		if len(other) > 0 {
+			m := ms[i]
+			m.Parts = other
+			if m.Role == turns.Tool {
+				m.Role = turns.User
+			}
+			rest = append(rest, m)
+		}
+	}
+	if ordered && goesOn && !late && len(r.open) == 0 && len(r.held) == 0 && !toolText(ms) {
+		// Nothing is out of place: a message that holds results and then text
+		// stays one message.
+		for _, m := range ms {
+			if len(m.Parts) > 0 {
+				r.emit(m, src)
+			}
+		}
+		return
+	}
+	for _, m := range results {
+		r.emit(m, src)
+	}
+	if goesOn {
+		r.abandon()
+	}
+	for _, m := range rest {
+		if len(r.open) > 0 { // only late results: the open calls go on waiting
+			r.held = append(r.held, message{m, src})
+			continue
+		}
+		r.release()
+		r.emit(m, src)
+	}
+	if len(r.open) == 0 {
+		r.release()
+	}
+}
+
+// toolText reports whether a tool message holds more than results.
+func toolText(ms []turns.Message) bool {
+	for i := range ms {
+		if ms[i].Role == turns.Tool && slices.ContainsFunc(ms[i].Parts, func(p turns.Part) bool { return p.Type != turns.ToolCallResponse }) {
+			return true
+		}
+	}
+	return false
+}
+
+// answer takes id off the open calls; false if it is not one.
+func (r *renderer) answer(id string) bool {
+	k := slices.IndexFunc(r.open, func(c call) bool { return c.id == id })
+	if k < 0 {
+		return false
+	}
+	r.open = slices.Delete(r.open, k, k+1)
+	return true
+}
+
+// abandon answers the open calls, which the path moved on from.
+func (r *renderer) abandon() {
+	r.synthesize("[no response was recorded: the call was abandoned]", "the call was moved on from without a response")
+	r.release()
+}
+
+// synthesize answers the open calls with text.
+func (r *renderer) synthesize(text, why string) {
+	if len(r.open) == 0 {
+		return
+	}
+	first := r.open[0]
+	src := r.source(Source{Turn: first.source.Turn, Half: first.source.Half, Status: Synthetic, Why: why}, first.half)
+	m := turns.Message{Role: turns.Tool}
+	for _, c := range r.open {
+		m.Parts = append(m.Parts, turns.Part{Type: turns.ToolCallResponse, ID: c.id, Name: c.name, Response: turns.RawText(text)})
+	}
+	r.framing += r.real.Message(&m)
+	r.emit(m, src)
+	r.open = r.open[:0]
+}
+
+// release emits the late results that were held.
+func (r *renderer) release() {
+	for _, m := range r.held {
+		r.emit(m.Message, m.source)
+	}
+	r.held = r.held[:0]
+}
+
+func (r *renderer) end(open OpenCalls) {
+	if open == AnswerOpen || len(r.open) == 0 {
+		r.synthesize("[no response yet: the call is pending]", whyPending)
+		r.release()
+		return
+	}
+	// The results will be appended: what was held goes before the calls.
+	at := r.open[0].at
+	for _, m := range r.held {
+		n := r.counter.Message(&m.Message)
+		r.out.Messages = slices.Insert(r.out.Messages, at, m.Message)
+		r.out.Origins = slices.Insert(r.out.Origins, at, m.source)
+		r.out.Sources[m.source].Tokens += n
+		r.out.Tokens += n
+		at++
+	}
+}
+
+// context is what was built, sources in path order: a synthetic response is
+// made when its call is left behind, and belongs right after that call.
+func (r *renderer) context() Context {
+	order := make([]int, len(r.out.Sources))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(r.after[a], r.after[b]), cmp.Compare(a, b))
+	})
+	place := make([]int, len(order))
+	sorted := make([]Source, len(order))
+	for to, from := range order {
+		place[from], sorted[to] = to, r.out.Sources[from]
+	}
+	r.out.Sources = sorted
+	for i, o := range r.out.Origins {
+		r.out.Origins[i] = place[o]
+	}
+	return r.out
+}
