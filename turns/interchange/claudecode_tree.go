@@ -1,6 +1,7 @@
 package interchange
 
 import (
+	"slices"
 	"time"
 
 	"nexus/turns"
@@ -112,8 +113,8 @@ func newCCTree(opt ClaudeOptions) *ccTree {
 }
 
 // Lines are now and then written before their parents (a result one line
-// before its call). A line whose parent is not there waits for it, this many
-// lines or bytes at most; then it is an orphan.
+// before its call). A line that is not ready waits, this many lines or bytes at
+// most; then it is an orphan.
 const (
 	maxCCWait      = 16
 	maxCCWaitBytes = 64 << 20
@@ -158,31 +159,61 @@ func (k *ccTree) finish() {
 }
 
 func (k *ccTree) try(rec *ccRecord) {
-	if _, ok := k.index[ccKeyOf(rec.uuid)]; ok {
+	if k.known(rec) {
 		k.duplicate(rec)
 		return
 	}
-	var a *ccAnchor
-	if rec.parent != "" {
-		a = k.index[ccKeyOf(rec.parent)]
-		if a == nil {
-			k.waiting = append(k.waiting, ccWaiting{rec, k.seq})
-			k.held += rec.size
-			return
-		}
+	a, ready := k.ready(rec)
+	if !ready {
+		k.waiting = append(k.waiting, ccWaiting{rec, k.seq})
+		k.held += rec.size
+		return
 	}
 	k.place(rec, a)
-	k.release(rec.uuid)
+	k.release()
 }
 
-// release places what waited for uuid, in file order.
-func (k *ccTree) release(uuid string) {
+func (k *ccTree) known(rec *ccRecord) bool { return k.index[ccKeyOf(rec.uuid)] != nil }
+
+// ready finds the place of rec's parent, nil for a root. A line is not ready before
+// its parent, and a tool result not before its call: its parent may be an earlier
+// block of the message that the call is in.
+func (k *ccTree) ready(rec *ccRecord) (a *ccAnchor, ready bool) {
+	if rec.parent == "" {
+		return nil, true
+	}
+	if a = k.index[ccKeyOf(rec.parent)]; a == nil {
+		return nil, false
+	}
+	return a, rec.kind != ccUser || a.t == nil || a.t.emitted || !a.t.responded || !k.early(rec)
+}
+
+// early reports whether a user line holds a result whose call was not read.
+func (k *ccTree) early(rec *ccRecord) bool {
+	return slices.ContainsFunc(rec.blocks, func(block turns.Raw) bool {
+		o := ccMembers(block)
+		id := o.text("tool_use_id")
+		return o.text("type") == "tool_result" && id != "" && k.calls[ccKeyOf(id)] == nil
+	})
+}
+
+// release places the waiting lines that are ready, in the order of the file: the
+// results of parallel calls hang on different blocks of one message, and each has
+// to come before the answer, which hangs on one of them.
+func (k *ccTree) release() {
 	for i := 0; i < len(k.waiting); i++ {
-		if w := k.waiting[i]; w.rec.parent == uuid {
-			k.take(i)
-			k.try(w.rec)
-			i = -1
+		rec := k.waiting[i].rec
+		a, ready := k.ready(rec)
+		if !ready {
+			continue
 		}
+		k.take(i)
+		if k.known(rec) {
+			k.duplicate(rec)
+		} else {
+			k.place(rec, a)
+		}
+		i = -1 // a line before it may have waited for it
 	}
 }
 
@@ -191,23 +222,25 @@ func (k *ccTree) take(i int) {
 	k.waiting = append(k.waiting[:i:i], k.waiting[i+1:]...)
 }
 
-// expire makes orphans of what has waited too long: they go after the last
-// turn of their session.
+// expire places the lines that have waited too long, all of them at the end. Where
+// the parent is missing they go after the last turn of their session.
 func (k *ccTree) expire(all bool) {
 	for len(k.waiting) > 0 && (all || k.seq-k.waiting[0].seq > maxCCWait || k.held > maxCCWaitBytes) {
 		rec := k.waiting[0].rec
 		k.take(0)
-		if _, ok := k.index[ccKeyOf(rec.uuid)]; ok {
+		if k.known(rec) {
 			k.duplicate(rec)
 			continue
 		}
-		var a *ccAnchor
-		if b := k.current[rec.session]; b != nil && !rec.sidechain {
-			a = k.tailAnchor(b)
+		a := k.index[ccKeyOf(rec.parent)]
+		if a == nil {
+			if b := k.current[rec.session]; b != nil && !rec.sidechain {
+				a = k.tailAnchor(b)
+			}
+			k.loss.add(rec.line, "repaired", "its parent is not in the file; it follows the last turn of its session", rec.uuid)
 		}
-		k.loss.add(rec.line, "repaired", "its parent is not in the file; it follows the last turn of its session", rec.uuid)
 		k.place(rec, a)
-		k.release(rec.uuid)
+		k.release()
 	}
 }
 
