@@ -80,12 +80,32 @@ type piWaiting struct {
 type piNode struct {
 	parent   *piNode
 	children int
-	turn     turns.Ref       // last turn on the path; zero: none
-	half     []turns.Message // said since, this entry included
-	records  []string        // of the entries in half
+	turn     turns.Ref // last turn on the path; zero: none
+	half     *piHalf   // the messages since, that of this entry included; nil: none
 	at       time.Time
 	mine     turns.ID // the turn that this entry completes
 	first    bool     // this entry is the first of its half
+}
+
+// piHalf is a message after those before it. Entries share them: each of a thousand
+// messages in a row may be branched from, and holds only its own.
+type piHalf struct {
+	before  *piHalf // nil: none
+	n       int     // messages, this one included
+	message turns.Message
+	record  string // of the entry
+}
+
+// all is the messages and their records, oldest first; empty for nil.
+func (h *piHalf) all() (messages []turns.Message, records []string) {
+	if h == nil {
+		return []turns.Message{}, nil
+	}
+	messages, records = make([]turns.Message, h.n), make([]string, h.n)
+	for ; h != nil; h = h.before {
+		messages[h.n-1], records[h.n-1] = h.message, h.record
+	}
+	return messages, records
 }
 
 // Pi is a reader of the session in r.
@@ -259,14 +279,16 @@ func (p *PiReader) place(w *piWaiting) {
 		p.byID[e.ID] = n
 	}
 	n.parent.children++
-	n.turn, n.half, n.records = n.parent.turn, n.parent.half, n.parent.records
+	n.turn, n.half = n.parent.turn, n.parent.half
 }
 
 // say adds a message to what was said since the last turn.
 func (p *PiReader) say(n *piNode, record string, m turns.Message) {
-	n.first = len(n.half) == 0
-	n.half = append(slices.Clip(n.half), m)
-	n.records = append(slices.Clip(n.records), record)
+	h := &piHalf{before: n.half, n: 1, message: m, record: record}
+	if n.first = n.half == nil; !n.first {
+		h.n += n.half.n
+	}
+	n.half = h
 }
 
 func (p *PiReader) message(line int, n *piNode, e *piEntry) {
@@ -305,8 +327,9 @@ func (p *PiReader) turn(n *piNode, record string, response *turns.Message, m *pi
 	if response == nil {
 		key += " pending"
 	}
-	a := &Append{Session: session, ID: turns.DeriveID(n.at, "pi", p.source, key), Parent: n.turn.Turn, Time: n.at, Messages: n.half, Response: response}
-	meta := piMeta{Messages: n.records}
+	messages, records := n.half.all()
+	a := &Append{Session: session, ID: turns.DeriveID(n.at, "pi", p.source, key), Parent: n.turn.Turn, Time: n.at, Messages: messages, Response: response}
+	meta := piMeta{Messages: records}
 	if p.level != p.said {
 		meta.Level, p.said = p.level, p.level
 	}
@@ -318,12 +341,9 @@ func (p *PiReader) turn(n *piNode, record string, response *turns.Message, m *pi
 		}
 	}
 	a.Meta = meta.raw()
-	if a.Messages == nil {
-		a.Messages = []turns.Message{}
-	}
 	p.out = append(p.out, Step{Append: a})
 	n.mine = a.ID
-	n.turn, n.half, n.records = turns.Ref{Session: session, Turn: a.ID}, nil, nil
+	n.turn, n.half = turns.Ref{Session: session, Turn: a.ID}, nil
 	p.tips[session] = a.ID
 }
 
@@ -386,7 +406,7 @@ func keptFrom(n, first *piNode) (id turns.ID, whole bool) {
 			id = x.mine
 		}
 		if x == first {
-			return id, first.first || len(first.half) == 0 && first.mine.IsZero()
+			return id, first.first || first.half == nil && first.mine.IsZero()
 		}
 	}
 	return turns.ID{}, true // not on this path: what the source kept is not known
@@ -395,8 +415,8 @@ func keptFrom(n, first *piNode) (id turns.ID, whole bool) {
 // end gives what was said and never answered, on each branch.
 func (p *PiReader) end() {
 	for _, n := range p.entries {
-		if n.children == 0 && len(n.half) > 0 && n.mine.IsZero() {
-			p.turn(n, n.records[len(n.records)-1], nil, nil)
+		if n.children == 0 && n.half != nil && n.mine.IsZero() {
+			p.turn(n, n.half.record, nil, nil)
 		}
 	}
 }

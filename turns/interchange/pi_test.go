@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -461,5 +462,41 @@ func TestPiLateParent(t *testing.T) {
 		if got, _ := readPi(t, text[:n], false); len(got) > len(growing) || !cmp.Equal(got, growing[:len(got)]) {
 			t.Fatalf("cut at %d: %s", n, cmp.Diff(growing, got))
 		}
+	}
+}
+
+// A session of many messages in a row, with no answer between them, takes memory in
+// proportion to its size. The limit is six times what it takes, and a twentieth of
+// what a copy of the row for each entry takes.
+func TestPiMemoryIsLinear(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"type":"session","version":3,"id":"s","timestamp":"2025-12-09T00:53:29.825Z","cwd":"/w"}` + "\n")
+	const n = 10_000
+	parent := "null"
+	for i := range n {
+		fmt.Fprintf(&b, `{"type":"message","id":"%d","parentId":%s,"message":{"role":"user","content":"one"}}`+"\n", i, parent)
+		parent = fmt.Sprintf(`"%d"`, i)
+	}
+	text := b.String()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r := Pi(strings.NewReader(text), PiOptions{Final: true})
+	var last *Append
+	for st, err := range r.Steps() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Append != nil {
+			last = st.Append
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if last == nil || len(last.Messages) != n {
+		t.Fatalf("the last turn is %+v, want one of %d messages", last, n)
+	}
+	got := after.TotalAlloc - before.TotalAlloc
+	t.Logf("%d bytes of text, %d allocated", len(text), got)
+	if limit := uint64(300 * len(text)); got > limit {
+		t.Errorf("%d bytes allocated for %d bytes of text, want at most %d", got, len(text), limit)
 	}
 }
