@@ -14,9 +14,8 @@ import (
 
 // ClaudeOptions say how a Claude Code transcript is read.
 type ClaudeOptions struct {
-	// Final says that the transcript has ended: unfinished turns are given
-	// too, and a torn last line is reported. Without it they are held back,
-	// so that a later, longer copy of the file gives the same steps and more.
+	// Final says that the transcript has ended: a last turn without a response
+	// is given too, and a torn last line is reported.
 	Final bool
 	// MaxLine is the longest line read, in bytes; a longer one is skipped and
 	// reported. Zero means [DefaultMaxLine].
@@ -32,11 +31,12 @@ const DefaultMaxLine = 128 << 20
 // ClaudeReader reads a Claude Code transcript (JSON lines) as steps.
 //
 // It is a pure fold over the lines: what has been given after line n depends
-// on lines 1 to n alone, and without [ClaudeOptions.Final] the end of the file
-// gives nothing. So the steps of a shorter copy are a prefix of those of a
-// longer one, with the same IDs and the same content.
+// on lines 1 to n alone. At the end of the file come the turns that have a
+// response and were not given yet. So the steps of a shorter copy are those of a
+// longer one, with the same IDs and the same content; only the last response of a
+// branch may have fewer parts, where the longer copy goes on with it.
 //
-// A turn is finished, and given, when one of these lines was read:
+// Before the end a turn is finished, and given, when one of these lines was read:
 //
 //   - a response to what follows it: the first line of another API message
 //     that continues the turn (its tool results come between);
@@ -101,9 +101,7 @@ func (c *ClaudeReader) readLine() error {
 	line, err := c.lines.next()
 	switch {
 	case err == io.EOF:
-		if c.opt.Final {
-			c.tree.finish()
-		}
+		c.tree.finish(c.opt.Final)
 		return io.EOF
 	case errors.Is(err, errLineTooLong):
 		c.tree.loss.add(line.n, "skipped", fmt.Sprintf("the line is longer than %d bytes", c.opt.MaxLine), "")

@@ -123,8 +123,11 @@ func TestClaudeGolden(t *testing.T) {
 			}
 			whole := claudeDigests(t, steps)
 			for cut := range in {
-				if !isPrefix(claudeDigests(t, claudeSteps(t, in[:cut], false)), whole) {
+				if !isPrefix(claudeDigests(t, claudeSettled(t, in[:cut])), whole) {
 					t.Fatalf("cut at byte %d: not a prefix", cut)
+				}
+				if err := grown(claudeSteps(t, in[:cut], false), steps); err != nil {
+					t.Fatalf("cut at byte %d: %v", cut, err)
 				}
 			}
 		})
@@ -197,7 +200,7 @@ func TestClaudeMemory(t *testing.T) {
 	}
 	grown := heap() - before
 	runtime.KeepAlive(c)
-	if steps != n { // the open step, and all turns but the last
+	if steps != n+1 { // the open step, and all turns
 		t.Errorf("%d steps", steps)
 	}
 	perLine := grown / (2 * n)
@@ -240,7 +243,7 @@ func FuzzClaudeCode(f *testing.F) {
 		whole := claudeDigests(t, steps)
 		readClaude(t, b, false)
 		if cut >= 0 && cut < len(b) {
-			if !isPrefix(claudeDigests(t, claudeSteps(t, b[:cut], false)), whole) {
+			if !isPrefix(claudeDigests(t, claudeSettled(t, b[:cut])), whole) {
 				t.Errorf("cut at %d: not a prefix", cut)
 			}
 		}

@@ -43,18 +43,19 @@ func isPrefix(short, long []string) bool {
 	return len(short) <= len(long) && slices.Equal(short, long[:len(short)])
 }
 
-// A file cut at any line, or inside one, gives a prefix of the steps of the whole.
+// A file cut at any line, or inside one, gives a prefix of the steps of the whole
+// before its end is known, and with its end steps that the whole goes on with.
 func TestClaudePrefix(t *testing.T) {
 	for _, file := range claudeFiles(t) {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole := claudeDigests(t, claudeSteps(t, b, false))
-		final := claudeDigests(t, claudeSteps(t, b, true))
-		if !isPrefix(whole, final) {
-			t.Errorf("%s: the end gave other steps", claudeShort(file))
+		final := claudeSteps(t, b, true)
+		if err := grown(claudeSteps(t, b, false), final); err != nil {
+			t.Errorf("%s: the end gave other steps: %v", claudeShort(file), err)
 		}
+		whole := claudeDigests(t, final)
 		var cuts []int
 		for i, c := range b {
 			if c == '\n' {
@@ -69,16 +70,16 @@ func TestClaudePrefix(t *testing.T) {
 				continue
 			}
 			n++
-			got := claudeDigests(t, claudeSteps(t, b[:max(cut, 0)], false))
-			if !isPrefix(got, whole) {
+			if got := claudeDigests(t, claudeSettled(t, b[:max(cut, 0)])); !isPrefix(got, whole) {
 				t.Fatalf("%s: cut at byte %d: %d steps, not a prefix of the whole file's %d", claudeShort(file), cut, len(got), len(whole))
+			}
+			got := claudeSteps(t, b[:max(cut, 0)], false)
+			if err := grown(got, final); err != nil {
+				t.Fatalf("%s: cut at byte %d: %v", claudeShort(file), cut, err)
 			}
 			last = max(last, len(got))
 		}
-		if len(whole) > 2 && every == 1 && last != len(whole) {
-			t.Errorf("%s: the longest cut gave %d of %d steps", claudeShort(file), last, len(whole))
-		}
-		t.Logf("%s: %d cuts, %d steps, %d with Final", claudeShort(file), n, len(whole), len(final))
+		t.Logf("%s: %d cuts, %d steps at most, %d with Final", claudeShort(file), n, last, len(final))
 	}
 }
 
@@ -89,18 +90,18 @@ func TestClaudeGrowing(t *testing.T) {
 	for _, f := range claudeFiles(t) {
 		files[strings.TrimPrefix(claudeShort(f), "claude-code-entire-cli/")] = f
 	}
-	var before []string
+	var before []Step
 	for _, name := range names {
 		b, err := os.ReadFile(files[name])
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := claudeDigests(t, claudeSteps(t, b, false))
-		if again := claudeDigests(t, claudeSteps(t, b, false)); !cmp.Equal(got, again) {
+		got := claudeSteps(t, b, false)
+		if again := claudeSteps(t, b, false); !cmp.Equal(claudeDigests(t, got), claudeDigests(t, again)) {
 			t.Errorf("%s: two readings differ", name)
 		}
-		if !isPrefix(before, got) || len(got) <= len(before) {
-			t.Errorf("%s: %d steps do not extend the %d before", name, len(got), len(before))
+		if err := grown(before, got); err != nil || len(got) <= len(before) {
+			t.Errorf("%s: %d steps do not extend the %d before: %v", name, len(got), len(before), err)
 		}
 		t.Logf("%s: %d steps, %d new", name, len(got), len(got)-len(before))
 		before = got

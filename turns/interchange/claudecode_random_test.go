@@ -11,7 +11,8 @@ import (
 // randomClaude draws a transcript of tangled lines: parents, ids and sessions
 // from small pools, so that rewinds, duplicates, orphans, late and early lines,
 // compactions and sub-agents meet in every way.
-func randomClaude(t *rapid.T) string {
+// Without late no line comes before its parent.
+func randomClaude(t *rapid.T, late bool) string {
 	pick := func(label string, from ...string) string { return rapid.SampledFrom(from).Draw(t, label) }
 	var b strings.Builder
 	n := rapid.IntRange(1, 40).Draw(t, "lines")
@@ -20,12 +21,19 @@ func randomClaude(t *rapid.T) string {
 		switch rapid.IntRange(0, 9).Draw(t, "parent") {
 		case 0:
 		case 1, 2, 3:
-			parent = fmt.Sprintf(`"l%d"`, rapid.IntRange(0, n).Draw(t, "any"))
+			last := n
+			if !late {
+				last = max(i-1, 0)
+			}
+			parent = fmt.Sprintf(`"l%d"`, rapid.IntRange(0, last).Draw(t, "any"))
 		default:
 			parent = fmt.Sprintf(`"l%d"`, max(i-1, 0))
 		}
+		if i == 0 && !late {
+			parent = "null"
+		}
 		uuid := i
-		if rapid.IntRange(0, 19).Draw(t, "dup") == 0 {
+		if late && rapid.IntRange(0, 19).Draw(t, "dup") == 0 {
 			uuid = rapid.IntRange(0, n).Draw(t, "uuid")
 		}
 		call := fmt.Sprint("c", rapid.IntRange(0, 6).Draw(t, "call"))
@@ -65,11 +73,13 @@ func randomClaude(t *rapid.T) string {
 	return b.String()
 }
 
-// Whatever the tangle: steps that can be done one by one, and of a shorter
-// copy a prefix of them.
+// Whatever the tangle: steps that can be done one by one; of a shorter copy a
+// prefix of them before its end is known, and at its end, unless lines come before
+// their parents, steps that the longer copy goes on with.
 func TestClaudeRandom(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		text := randomClaude(r)
+		late := rapid.Bool().Draw(r, "late")
+		text := randomClaude(r, late)
 		steps, losses := readClaude(t, []byte(text), true)
 		whole := claudeDigests(t, steps)
 		for cut, c := range text {
@@ -77,8 +87,11 @@ func TestClaudeRandom(t *testing.T) {
 				continue
 			}
 			for _, at := range []int{cut, cut + 1, cut - 9} {
-				if !isPrefix(claudeDigests(t, claudeSteps(t, []byte(text[:at]), false)), whole) {
+				if !isPrefix(claudeDigests(t, claudeSettled(t, []byte(text[:at]))), whole) {
 					r.Fatalf("cut at byte %d: not a prefix", at)
+				}
+				if err := grown(claudeSteps(t, []byte(text[:at]), false), steps); err != nil && !late {
+					r.Fatalf("cut at byte %d: %v", at, err)
 				}
 			}
 		}

@@ -112,17 +112,20 @@ func newCCTree(opt ClaudeOptions) *ccTree {
 	}
 }
 
-// Lines are now and then written before their parents (a result one line
-// before its call). A line that is not ready waits, this many lines or bytes at
-// most; then it is an orphan.
+// Lines are now and then written before their parents (a result one line before
+// its call). A line that is not ready waits, this many lines or bytes at most; then
+// it is an orphan.
 const (
 	maxCCWait      = 16
+	maxCCLate      = 2 // where the file ends
+	maxCCEarly     = 1 // a result, for its call
 	maxCCWaitBytes = 64 << 20
 )
 
 type ccWaiting struct {
 	rec *ccRecord
 	seq int
+	max int // it is given up when as many lines were read
 }
 
 // feed takes the next record of the file.
@@ -139,7 +142,7 @@ func (k *ccTree) feed(rec *ccRecord) {
 	}
 	k.seq++
 	k.try(rec)
-	k.expire(false)
+	k.expire()
 }
 
 func ccTypeName(typ string) string {
@@ -149,11 +152,16 @@ func ccTypeName(typ string) string {
 	return "unnamed type"
 }
 
-// finish takes the end of the file as the end of the transcript.
-func (k *ccTree) finish() {
-	k.expire(true)
+// finish gives what is complete at the end of the file: turns with a response. With
+// final it is the end of the transcript: all that is open is given too.
+func (k *ccTree) finish(final bool) {
+	for len(k.waiting) > 0 && (final || k.seq-k.waiting[0].seq >= maxCCLate) {
+		k.giveUp(0)
+	}
 	for _, t := range k.open {
-		k.emit(t)
+		if final || t.responded && !t.emitted && spoken(t.body.resp) {
+			k.emit(t)
+		}
 	}
 	k.open = nil
 }
@@ -165,7 +173,11 @@ func (k *ccTree) try(rec *ccRecord) {
 	}
 	a, ready := k.ready(rec)
 	if !ready {
-		k.waiting = append(k.waiting, ccWaiting{rec, k.seq})
+		w := ccWaiting{rec, k.seq, maxCCWait + 1}
+		if a != nil {
+			w.max = maxCCEarly
+		}
+		k.waiting = append(k.waiting, w)
 		k.held += rec.size
 		return
 	}
@@ -222,26 +234,34 @@ func (k *ccTree) take(i int) {
 	k.waiting = append(k.waiting[:i:i], k.waiting[i+1:]...)
 }
 
-// expire places the lines that have waited too long, all of them at the end. Where
-// the parent is missing they go after the last turn of their session.
-func (k *ccTree) expire(all bool) {
-	for len(k.waiting) > 0 && (all || k.seq-k.waiting[0].seq > maxCCWait || k.held > maxCCWaitBytes) {
-		rec := k.waiting[0].rec
-		k.take(0)
-		if k.known(rec) {
-			k.duplicate(rec)
-			continue
+// expire gives up the lines that have waited too long.
+func (k *ccTree) expire() {
+	for i := 0; i < len(k.waiting); i++ {
+		if w := k.waiting[i]; k.seq-w.seq >= w.max || k.held > maxCCWaitBytes {
+			k.giveUp(i)
+			i = -1
 		}
-		a := k.index[ccKeyOf(rec.parent)]
-		if a == nil {
-			if b := k.current[rec.session]; b != nil && !rec.sidechain {
-				a = k.tailAnchor(b)
-			}
-			k.loss.add(rec.line, "repaired", "its parent is not in the file; it follows the last turn of its session", rec.uuid)
-		}
-		k.place(rec, a)
-		k.release()
 	}
+}
+
+// giveUp places a line that waits. Where its parent is missing it goes after the
+// last turn of its session.
+func (k *ccTree) giveUp(i int) {
+	rec := k.waiting[i].rec
+	k.take(i)
+	if k.known(rec) {
+		k.duplicate(rec)
+		return
+	}
+	a := k.index[ccKeyOf(rec.parent)]
+	if a == nil {
+		if b := k.current[rec.session]; b != nil && !rec.sidechain {
+			a = k.tailAnchor(b)
+		}
+		k.loss.add(rec.line, "repaired", "its parent is not in the file; it follows the last turn of its session", rec.uuid)
+	}
+	k.place(rec, a)
+	k.release()
 }
 
 func (r *ccRecord) contentKey() ccKey {

@@ -16,8 +16,8 @@ import (
 
 // CodexOptions say how a Codex rollout is read.
 type CodexOptions struct {
-	// Final says that the rollout has ended: the last turn is given too, and a
-	// torn last line is reported.
+	// Final says that the rollout has ended: a last turn without a response is
+	// given too, and a torn last line is reported.
 	Final bool
 	// MaxLine is the longest line read, in bytes; a longer one is skipped and
 	// reported. Zero means [DefaultMaxLine].
@@ -44,8 +44,10 @@ type CodexOptions struct {
 // The settings of a task (effort, sandbox, …) are in the meta of its first turn,
 // as far as they are other than before.
 //
-// A turn is given when what follows it is read: the steps of a shorter copy are a
-// prefix of those of a longer one. Held in memory is what was not given yet.
+// A turn is given when what follows it is read, or at the end of the file if it has
+// a response: the steps of a shorter copy are those of a longer one, only the last
+// response may have fewer parts, and no usage yet. Held in memory is what was not
+// given yet.
 // Not safe for concurrent use.
 type CodexReader struct {
 	lines *ccLines
@@ -118,15 +120,15 @@ func (c *CodexReader) line() error {
 	line, err := c.lines.next()
 	switch {
 	case err == io.EOF:
-		if c.opt.Final {
+		if c.opt.Final || spoken(&c.response) {
 			c.finish()
-			if len(c.half) > 0 {
-				c.turn(nil)
-			}
-			c.release()
-			if c.deep > 0 && !c.opt.Copied {
-				c.loss.add(line.n, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.threads[0].id)
-			}
+		}
+		if c.opt.Final && len(c.half) > 0 {
+			c.turn(nil)
+		}
+		c.release()
+		if c.opt.Final && c.deep > 0 && !c.opt.Copied {
+			c.loss.add(line.n, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.threads[0].id)
 		}
 		return io.EOF
 	case errors.Is(err, errLineTooLong):

@@ -19,15 +19,18 @@ import (
 
 // GeminiCLIOptions say how a Gemini CLI chat is read.
 type GeminiCLIOptions struct {
-	// Final says that the chat has ended: its last message is given too. Without
-	// it that one is held back, since Gemini CLI rewrites the file and may still
-	// add tool calls to it; so a longer copy gives the same steps and more.
+	// Final says that the chat has ended: what was said without an answer is given
+	// as a pending turn.
 	Final bool
 }
 
 // GeminiCLIReader reads a chat that Gemini CLI saved: one JSON document with
 // sessionId, startTime and messages. A model's message ends a turn; its tool
 // calls hold their results, which become the messages of the next.
+//
+// Gemini CLI rewrites the file and may still add tool calls to its last message:
+// the steps of a shorter copy are those of a longer one, only the last response may
+// have fewer parts.
 //
 // Messages are read one at a time; the document may be of any size. Not safe
 // for concurrent use.
@@ -38,7 +41,7 @@ type GeminiCLIReader struct {
 	source  string    // sessionId
 	start   time.Time // startTime
 	opened  bool
-	held    *geminiCLIMessage // read, and not known to be complete
+	held    *geminiCLIMessage // read last
 	parent  turns.ID
 	half    []turns.Message // said since the last turn
 	at      time.Time       // of the last message
@@ -224,13 +227,14 @@ func (g *GeminiCLIReader) message() error {
 	return nil
 }
 
-// end is the end of the document: what is held back is given if no more comes.
+// end is the end of the document. A last message that only holds thoughts is still
+// being written.
 func (g *GeminiCLIReader) end() error {
 	g.state = geminiCLIEnd
-	if g.held != nil && g.opt.Final {
-		g.give(g.held)
-		if len(g.half) > 0 {
-			g.turn(g.at, g.held, nil)
+	if m := g.held; m != nil && (g.opt.Final || len(m.Calls) > 0 || len(g.parts(m)) > 0) {
+		g.give(m)
+		if g.opt.Final && len(g.half) > 0 {
+			g.turn(g.at, m, nil)
 		}
 	}
 	return nil
@@ -247,7 +251,6 @@ func (g *GeminiCLIReader) open() {
 }
 
 func (g *GeminiCLIReader) give(m *geminiCLIMessage) {
-	g.open()
 	g.at = moment(turns.RawText(m.Time))
 	switch m.Type {
 	case "user":
@@ -271,6 +274,7 @@ func (g *GeminiCLIReader) give(m *geminiCLIMessage) {
 }
 
 func (g *GeminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turns.Message) {
+	g.open()
 	a := &Append{Session: g.session, Parent: g.parent, Time: at, Messages: g.half, Response: response}
 	key := m.ID
 	if response == nil {

@@ -3,6 +3,7 @@
 package interchange
 
 import (
+	"slices"
 	"time"
 
 	"nexus/turns"
@@ -80,4 +81,10 @@ type Loss struct {
 	Reason string `json:"reason"`          // a sentence
 	Count  int    `json:"count,omitzero"`  // how many such; 0 means 1
 	Record string `json:"record,omitzero"` // the source's own id, where it has one
+}
+
+// spoken reports whether a response says or calls something: one of reasoning alone
+// is still being written.
+func spoken(m *turns.Message) bool {
+	return slices.ContainsFunc(m.Parts, func(p turns.Part) bool { return p.Type != turns.Reasoning })
 }

@@ -1,0 +1,102 @@
+package interchange
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/iotest"
+
+	"nexus/turns"
+)
+
+var errCut = errors.New("the file goes on")
+
+// claudeSettled is the steps that are given before the end of a file is known.
+func claudeSettled(t testing.TB, b []byte) (steps []Step) {
+	t.Helper()
+	for s, err := range ClaudeCode(&cutReader{bytes.NewReader(b)}, ClaudeOptions{}).Steps() {
+		if errors.Is(err, errCut) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// cutReader gives errCut where its bytes end.
+type cutReader struct{ r *bytes.Reader }
+
+func (c *cutReader) Read(p []byte) (int, error) {
+	if c.r.Len() == 0 {
+		return iotest.ErrReader(errCut).Read(p)
+	}
+	return c.r.Read(p)
+}
+
+// grown checks the steps of a shorter copy of a file against those of a longer one:
+// each is there too, after the same parent and with the same content. Only the last
+// response of a session may have fewer parts.
+func grown(short, long []Step) error {
+	whole := make(map[turns.ID]Step, len(long))
+	for _, s := range long {
+		whole[stepID(s)] = s
+	}
+	last := make(map[turns.ID]turns.ID)
+	for _, s := range short {
+		if s.Append != nil {
+			last[s.Append.Session] = s.Append.ID
+		}
+	}
+	for i, s := range short {
+		w, ok := whole[stepID(s)]
+		switch {
+		case !ok:
+			return fmt.Errorf("step %d, %s, is not among the steps of the longer copy", i, stepID(s))
+		case sameStep(s, w):
+		case s.Append == nil || w.Append == nil || last[s.Append.Session] != s.Append.ID:
+			return fmt.Errorf("step %d, %s, differs in the longer copy", i, stepID(s))
+		default:
+			if err := grownTurn(*s.Append, *w.Append); err != nil {
+				return fmt.Errorf("step %d, %s: %w", i, stepID(s), err)
+			}
+		}
+	}
+	return nil
+}
+
+func grownTurn(short, long Append) error {
+	if short.Response == nil || long.Response == nil || len(short.Response.Parts) > len(long.Response.Parts) {
+		return errors.New("its response has no part of before")
+	}
+	before, after := *short.Response, *long.Response
+	before.FinishReason, after.FinishReason = "", ""
+	after.Parts = after.Parts[:len(before.Parts)]
+	short.Response, long.Response = &before, &after
+	short.Usage, short.Meta, short.Model = long.Usage, long.Meta, long.Model
+	if !sameStep(Step{Append: &short}, Step{Append: &long}) {
+		return errors.New("more than the end of its response differs")
+	}
+	return nil
+}
+
+func sameStep(a, b Step) bool {
+	x, err := turns.EncodeJSON(a)
+	y, err2 := turns.EncodeJSON(b)
+	return err == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+func stepID(s Step) turns.ID {
+	switch {
+	case s.Open != nil:
+		return s.Open.ID
+	case s.Fork != nil:
+		return s.Fork.ID
+	case s.Append != nil:
+		return s.Append.ID
+	}
+	return s.Compaction.ID
+}
