@@ -507,7 +507,6 @@ func (im *importer) open(ctx context.Context, o *interchange.Open, rep *report) 
 	return err
 }
 
-// moment is a time that the source gives; nil where it gives none.
 // moment is a time that a source claims; nil: none, or none that an event can hold.
 func moment(t time.Time) *api.Time {
 	if _, ok := api.Time(t).UnixNano(); !ok {
@@ -520,14 +519,27 @@ func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, r
 	r := api.RecordCompaction{ID: k.ID, Parent: im.pieces.last(k.Parent), Time: moment(k.Time), Trigger: k.Trigger, Replacement: k.Replacement, Summary: k.Summary,
 		FirstKept: im.pieces.first(k.FirstKept), TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
 	for _, x := range k.Cleared {
-		r.Cleared = append(r.Cleared, api.ClearedResult{Turn: x.Turn, Call: x.Call})
+		at, err := im.answer(ctx, k.Session, x)
+		if err != nil {
+			return false, err
+		}
+		r.Cleared = append(r.Cleared, api.ClearedResult{Turn: at, Call: x.Call})
 	}
 	t, err := im.c.Record(ctx, k.Session, r)
-	if errors.Is(err, api.ErrNothing) {
-		rep.Losses = append(rep.Losses, interchange.Loss{What: "skipped", Reason: "a recorded compaction that covers nothing", Record: k.ID.String()})
-		return true, nil // nothing was stored
+	reason := ""
+	switch {
+	case err == nil:
+		return t.Duplicate, nil
+	case errors.Is(err, api.ErrNothing):
+		reason = "a recorded compaction that covers nothing"
+	case coded(err, api.Conflict): // an earlier import left it out, and went on
+		reason = "a recorded compaction, after which something else follows in the ledger"
+	default:
+		return false, err
 	}
-	return err == nil && t.Duplicate, err
+	im.split(k.ID, r.Parent, r.Parent) // what follows it follows its parent
+	rep.Losses = append(rep.Losses, interchange.Loss{What: "skipped", Reason: reason, Record: k.ID.String()})
+	return true, nil
 }
 
 // importExport brings an export of ours in, in batches.

@@ -13,8 +13,8 @@ import (
 )
 
 // pieces says of a source's turn which turns of the ledger hold it, where that
-// is not the one with its id: an import with --final took the beginning while
-// the file still grew, and a later one what came since, as a turn after it.
+// is not the one with its id: an import took the beginning while the file still
+// grew, and a later one what came since, as a turn after it.
 type pieces map[turns.ID]struct{ first, last turns.ID }
 
 func (p pieces) first(id turns.ID) turns.ID {
@@ -29,6 +29,27 @@ func (p pieces) last(id turns.ID) turns.ID {
 		return x.last
 	}
 	return id
+}
+
+// answer is the turn of the ledger that holds a tool result of the source.
+func (im *importer) answer(ctx context.Context, session turns.ID, x interchange.ClearedResult) (turns.ID, error) {
+	p, split := im.pieces[x.Turn]
+	for at := p.last; split && at != p.first; {
+		t, err := im.c.Turn(ctx, session, at)
+		if err != nil {
+			return turns.ID{}, err
+		}
+		for _, m := range t.Messages {
+			if slices.ContainsFunc(m.Parts, func(q turns.Part) bool { return q.Type == turns.ToolCallResponse && q.ID == x.Call }) {
+				return at, nil
+			}
+		}
+		if t.Parent == nil {
+			break
+		}
+		at = *t.Parent
+	}
+	return im.pieces.first(x.Turn), nil
 }
 
 // maxPieces is how many turns a source's turn is looked for in.
@@ -143,6 +164,9 @@ func restOf(held []*api.Turn, a *interchange.Append) (rest *interchange.Append, 
 		if t.Response != nil {
 			said, finish = append(said, t.Response.Parts...), t.Response.FinishReason
 		}
+		if t.Usage != nil {
+			out.Usage = nil // of the same call: it counts once
+		}
 	}
 	switch {
 	case said == nil && finish == "" && !slices.ContainsFunc(held, func(t *api.Turn) bool { return t.Response != nil }):
@@ -179,6 +203,6 @@ func changed(err error, a *interchange.Append) error {
 	if !coded(err, api.Conflict) || a.Parent.IsZero() {
 		return err
 	}
-	return fmt.Errorf("%w: something else follows %s in the ledger, perhaps from an import with --final while the file still grew; \"ledgerctl rewind %s %s\", then import again: what is there now stays on a branch",
+	return fmt.Errorf("%w: something else follows %s in the ledger, perhaps from an import while the file was still being written; \"ledgerctl rewind %s %s\", then import again: what is there now stays on a branch",
 		err, a.Parent, a.Session, a.Parent)
 }

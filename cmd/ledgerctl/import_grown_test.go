@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,8 +70,8 @@ func lines(text string) (copies []string) {
 	return copies
 }
 
-// A copy that was taken with --final while its file grew loses nothing: what
-// came since is appended to what is there, and again stores nothing.
+// Copies of a file that grows lose nothing and store nothing twice, each of them
+// taken with --final or without: what came since is appended to what is there.
 func TestImportOfAGrowingFile(t *testing.T) {
 	ctx := t.Context()
 	e := &env{out: io.Discard, err: io.Discard}
@@ -82,53 +83,142 @@ func TestImportOfAGrowingFile(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
 	for format, copies := range grownFiles {
-		t.Run(format, func(t *testing.T) {
-			bring := func(id string, copies ...string) turns.ID {
-				t.Helper()
-				name := filepath.Join(dir, id)
-				var r *report
-				for i, text := range copies {
-					text = strings.ReplaceAll(strings.ReplaceAll(text, "%[1]s", id), "%s", id)
-					if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-						t.Fatal(err)
+		for _, final := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/final=%v", format, final), func(t *testing.T) {
+				bring := func(id string, copies ...string) (session turns.ID) {
+					t.Helper()
+					name := filepath.Join(dir, id)
+					for i, text := range copies {
+						text = strings.ReplaceAll(strings.ReplaceAll(text, "%[1]s", id), "%s", id)
+						if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+							t.Fatal(err)
+						}
+						im := importer{c: c, format: "auto", final: final}
+						r, err := im.file(ctx, name)
+						if err != nil {
+							t.Fatalf("copy %d of %d: %v\n%s", i+1, len(copies), err, text)
+						}
+						if len(r.Sessions) > 0 {
+							session = r.Sessions[0]
+						}
 					}
-					im := importer{c: c, format: "auto", final: true}
-					var err error
-					if r, err = im.file(ctx, name); err != nil {
-						t.Fatalf("copy %d of %d: %v\n%s", i+1, len(copies), err, text)
+					return session
+				}
+				id := func() string {
+					n++
+					return fmt.Sprintf("019d7d08-46c9-7f73-affe-%012d", n)
+				}
+				last := copies[len(copies)-1]
+				want := pathParts(ctx, t, c, bring(id(), last))
+				if len(want) == 0 || !strings.Contains(want[len(want)-1], "ok") {
+					t.Fatalf("the last answer is missing: %q", want)
+				}
+				for i, text := range copies[:len(copies)-1] {
+					s := bring(id(), text, last, last)
+					if d := cmp.Diff(want, pathParts(ctx, t, c, s)); d != "" {
+						t.Errorf("copy %d, then the whole (-want +got):\n%s", i+1, d)
 					}
 				}
-				return r.Sessions[0]
-			}
-			id := func() string {
-				n++
-				return fmt.Sprintf("019d7d08-46c9-7f73-affe-%012d", n)
-			}
-			last := copies[len(copies)-1]
-			want := pathParts(ctx, t, c, bring(id(), last))
-			for i, text := range copies[:len(copies)-1] {
-				if i == 0 && strings.Contains(format, "pi codex") {
-					continue
-				}
-				s := bring(id(), text, last, last)
+				at := id()
+				s := bring(at, append(copies[:len(copies):len(copies)], last)...)
 				if d := cmp.Diff(want, pathParts(ctx, t, c, s)); d != "" {
-					t.Errorf("copy %d, then the whole (-want +got):\n%s", i+1, d)
+					t.Errorf("each copy (-want +got):\n%s", d)
 				}
-			}
-			at := id()
-			s := bring(at, append(copies[:len(copies):len(copies)], last)...)
-			if d := cmp.Diff(want, pathParts(ctx, t, c, s)); d != "" {
-				t.Errorf("each copy (-want +got):\n%s", d)
-			}
-			im := importer{c: c, format: "auto", final: true}
-			if r, err := im.file(ctx, filepath.Join(dir, at)); err != nil || r.Stored > 0 {
-				t.Errorf("again: %+v, %v", r, err)
-			}
-		})
+				before := hashes(ctx, t, c, s)
+				im := importer{c: c, format: "auto", final: final}
+				if r, err := im.file(ctx, filepath.Join(dir, at)); err != nil || r.Stored > 0 {
+					t.Errorf("again: %+v, %v", r, err)
+				}
+				if d := cmp.Diff(before, hashes(ctx, t, c, s)); d != "" {
+					t.Errorf("hashes after the same file again (-before +after):\n%s", d)
+				}
+			})
+		}
 	}
 	if v, err := c.As(api.Operator).Verify(ctx); err != nil || !v.OK {
 		t.Errorf("verify: %+v, %v", v, err)
 	}
+}
+
+// The copies of each Claude Code file cut after a line, one after the other, and
+// then the whole: every session of it holds what it holds when only the whole is
+// imported, and what was stored keeps its hash.
+func TestImportOfEveryPrefix(t *testing.T) {
+	ctx := t.Context()
+	e := &env{out: io.Discard, err: io.Discard}
+	files, err := filepath.Glob(filepath.Join("..", "..", "turns", "interchange", "testdata", "claudecode-*.jsonl"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no files", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := filepath.Join(t.TempDir(), "s.jsonl")
+			bring := func(c *api.Client, text string) *report {
+				t.Helper()
+				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				im := importer{c: c, format: "claude-code"}
+				r, err := im.file(ctx, name)
+				if err != nil {
+					t.Fatalf("%v\n%s", err, text)
+				}
+				return r
+			}
+			once, stop, err := e.local(ctx, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+			grown, stop2, err := e.local(ctx, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stop2()
+			whole := bring(once, string(b))
+			stored := map[turns.ID][]string{}
+			text := ""
+			for line := range strings.Lines(string(b)) {
+				text += line
+				for _, s := range bring(grown, text).Sessions {
+					now := hashes(ctx, t, grown, s)
+					if was := stored[s]; len(was) > len(now) || !slices.Equal(was, now[:len(was)]) {
+						t.Fatalf("session %s: hashes %v, then %v", s, was, now)
+					}
+					stored[s] = now
+				}
+			}
+			if r := bring(grown, string(b)); r.Stored > 0 {
+				t.Errorf("the whole a second time: %+v", r)
+			}
+			for _, s := range whole.Sessions {
+				if d := cmp.Diff(pathParts(ctx, t, once, s), pathParts(ctx, t, grown, s)); d != "" {
+					t.Errorf("session %s (-whole +grown):\n%s", s, d)
+				}
+			}
+			for _, c := range []*api.Client{once, grown} {
+				if v, err := c.As(api.Operator).Verify(ctx); err != nil || !v.OK {
+					t.Errorf("verify: %+v, %v", v, err)
+				}
+			}
+		})
+	}
+}
+
+// hashes is the hash of each turn on the path of a session's head, oldest first.
+func hashes(ctx context.Context, t *testing.T, c *api.Client, session turns.ID) (out []string) {
+	t.Helper()
+	for x, err := range c.Turns(ctx, session, api.ListTurns{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, x.Hash.String())
+	}
+	return out
 }
 
 // pathParts is what was said on the path of a session's head, without where
