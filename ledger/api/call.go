@@ -1,0 +1,215 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
+
+	"nexus/turns"
+)
+
+// How long one try waits for its answer: longer than the daemon works on it.
+const (
+	requestTimeout = 35 * time.Second
+	verifyTimeout  = 31 * time.Minute
+	// replyTime is what a reply takes once the model that the caller waits for is done.
+	replyTime = 5 * time.Second
+	// leastTries fit into the time that ctx leaves, if none of them is answered.
+	leastTries = 3
+)
+
+// waiter is a request that waits for a model as long as its caller says.
+type waiter interface{ wait() time.Duration }
+
+func (r *GetContext) wait() time.Duration    { return time.Duration(r.WaitMS) * time.Millisecond }
+func (r *Overflow) wait() time.Duration      { return time.Duration(r.WaitMS) * time.Millisecond }
+func (r *RunCompaction) wait() time.Duration { return time.Duration(r.WaitMS) * time.Millisecond }
+
+// write is [read] of a call that is stored under *id, which value points into. A
+// call without an id gets one here, so that all of its tries are one.
+func write[Rep any](ctx context.Context, c *Client, verb string, session turns.ID, id *turns.ID, value any) (*Rep, error) {
+	ensure(id)
+	return read[Rep](ctx, c, verb, session, value)
+}
+
+func ensure(id *turns.ID) {
+	if id.IsZero() {
+		*id = NewID()
+	}
+}
+
+// read sends the request value until it has an answer, and decodes that
+// leniently: members that this build does not know are ignored. The zero session
+// is that of a verb that has none. What it calls may be called again with the
+// same effect: it changes nothing, or it is stored by its content or its id.
+func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID, value any) (*Rep, error) {
+	b, err := turns.EncodeJSON(value)
+	if err != nil {
+		return nil, err
+	}
+	if limit := c.Conn().MaxPayload(); limit > 0 && int64(len(b)) > limit {
+		return nil, Errorf(TooLarge, map[string]any{"limit": limit}, "the request has %d bytes, a message may have %d", len(b), limit)
+	}
+	subject := fmt.Sprintf("nexus.v1.%s.%s.%s", c.tenant, c.agent, verb)
+	if !session.IsZero() {
+		subject += "." + session.String()
+	}
+	limit, most, wait := c.limit, requestTimeout, time.Duration(0)
+	if verb == "audit.verify" { // it reads the whole ledger
+		limit, most = max(limit, verifyTimeout), verifyTimeout
+	}
+	if c.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	if w, ok := value.(waiter); ok {
+		wait = w.wait()
+	}
+	m, err := c.link.send(ctx, subject, b, func() time.Duration { return tryTime(ctx, most, wait) })
+	if err != nil {
+		return nil, err
+	}
+	out := new(Rep)
+	if err := unmarshalLenient(m.Data, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// send tries until there is an answer that another try would not change, or ctx ends.
+func (l *link) send(ctx context.Context, subject string, b []byte, tryTime func() time.Duration) (*nats.Msg, error) {
+	p := l.begin(subject)
+	defer l.end(p)
+	var last *Error // why there is no answer yet
+	undecided := "" // why nobody knows whether a try was carried out; "": none was
+	try := func() (*nats.Msg, error) {
+		m, sent, err := l.try(ctx, p, b, tryTime())
+		if err == nil {
+			err = failure(m)
+		}
+		if err == nil {
+			return m, nil
+		}
+		again := err.Code == Busy || err.Code == Unavailable || err.Code == Indeterminate
+		if err.Code == Indeterminate {
+			undecided = err.Message
+		}
+		if last = err; undecided != "" && (again || !sent) { // a refusal of this try says nothing about those before
+			last = Errorf(Indeterminate, nil, "%s", undecided)
+		}
+		if !again || l.nc.IsClosed() { // a closed connection stays closed
+			return nil, backoff.Permanent(err)
+		}
+		if pause := retryAfter(err); pause > 0 {
+			return nil, &backoff.RetryAfterError{Duration: pause}
+		}
+		return nil, err
+	}
+	m, err := backoff.Retry(ctx, try, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(pauses()))
+	switch ended := context.Cause(ctx); {
+	case err == nil:
+		return m, nil
+	case ended != nil && (last.Code == Busy || last.Code == Unavailable || last.Code == Indeterminate):
+		return nil, fmt.Errorf("%w (%w)", last, ended)
+	}
+	return nil, last
+}
+
+// pauses between tries, where the daemon names none.
+func pauses() backoff.BackOff {
+	return &backoff.ExponentialBackOff{InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 1.5, MaxInterval: 5 * time.Second}
+}
+
+// tryTime is how long one try waits: at most as long as most, and so that there
+// is room for more before ctx ends, unless the caller waits longer for a model.
+func tryTime(ctx context.Context, most, wait time.Duration) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return most
+	}
+	share := time.Until(deadline) / leastTries
+	if wait > 0 {
+		share = max(share, wait+replyTime)
+	}
+	return min(most, share)
+}
+
+// failure is the error that a reply says; nil for an answer.
+func failure(m *nats.Msg) *Error {
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+		return Errorf(Unavailable, nil, "no nexusd serves this NATS server")
+	}
+	if m.Header.Get("Nats-Service-Error-Code") == "" {
+		return nil
+	}
+	var e struct {
+		Error *Error `json:"error"`
+	}
+	if err := unmarshalLenient(m.Data, &e); err != nil || e.Error == nil {
+		return Errorf(Internal, nil, "%s", m.Header.Get("Nats-Service-Error"))
+	}
+	return e.Error
+}
+
+// retryAfter is the pause that the daemon asks for; 0: it names none.
+func retryAfter(e *Error) time.Duration {
+	ms, _ := e.Details["retry_after_ms"].(float64)
+	return time.Duration(min(ms, 60_000) * float64(time.Millisecond))
+}
+
+// pagedRequest is a request that embeds [Page].
+type pagedRequest[Req any] interface {
+	*Req
+	page() *Page
+}
+
+// page is what a request that embeds p asks for.
+func (p *Page) page() *Page { return p }
+
+// pages makes the calls of a list one after the other, until next says that a
+// reply is the last.
+func pages[Rep, Req any, PReq pagedRequest[Req]](ctx context.Context, c *Client, verb string, session turns.ID, r Req, next func(*Rep) string) iter.Seq2[*Rep, error] {
+	return func(yield func(*Rep, error) bool) {
+		for r := r; ; { // its own copy: the sequence can be ranged over again
+			rep, err := read[Rep](ctx, c, verb, session, &r)
+			if !yield(rep, err) || err != nil {
+				return
+			}
+			after := next(rep)
+			if after == "" {
+				return
+			}
+			PReq(&r).page().After = after
+		}
+	}
+}
+
+// list yields the items of a list, page after page; items takes a reply apart.
+func list[Rep, Req, Item any, PReq pagedRequest[Req]](ctx context.Context, c *Client, verb string, session turns.ID, r Req, items func(*Rep) ([]Item, string)) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		next := func(rep *Rep) string { _, next := items(rep); return next }
+		for rep, err := range pages[Rep, Req, PReq](ctx, c, verb, session, r, next) {
+			if err != nil {
+				var none Item
+				yield(none, err)
+				return
+			}
+			page, _ := items(rep)
+			for _, x := range page {
+				if !yield(x, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (l *SessionList) items() ([]Session, string)   { return l.Sessions, l.Next }
+func (l *TurnList) items() ([]Turn, string)         { return l.Turns, l.Next }
+func (l *Path) items() ([]PathTurn, string)         { return l.Turns, l.Next }
+func (l *Exported) items() ([]ExportRecord, string) { return l.Records, l.Next }

@@ -1,0 +1,464 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// request is what a scripted daemon was sent.
+type request struct {
+	verb string
+	body string
+}
+
+// reply is what it answers.
+type reply func(m *nats.Msg)
+
+func answers(format string, args ...any) reply {
+	return func(m *nats.Msg) { _ = m.Respond(fmt.Appendf(nil, format, args...)) }
+}
+
+func fails(code api.Code, details string) reply {
+	return func(m *nats.Msg) {
+		r := nats.NewMsg(m.Reply)
+		r.Header.Set("Nats-Service-Error", "scripted")
+		r.Header.Set("Nats-Service-Error-Code", string(code))
+		r.Data = fmt.Appendf(nil, `{"error":{"code":%q,"message":"scripted","details":{%s}}}`, code, details)
+		_ = m.RespondMsg(r)
+	}
+}
+
+func silence(*nats.Msg) {}
+
+// world is a NATS server in a bubble of fake time, and a scripted daemon on it.
+type world struct {
+	t      *testing.T
+	server *server.Server
+	conn   *nats.Conn // the client's
+	got    []request
+}
+
+// inWorld runs f with fake time. The daemon answers the nth request as script
+// says, the last reply again and again; without a script nobody serves.
+func inWorld(t *testing.T, script []reply, f func(w *world, c *api.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, NoSystemAccount: true, Users: []*server.User{
+			{Username: "daemon", Password: "x"},
+			{Username: "agent", Password: "x"},
+			{Username: "mute", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"nexus.>"}}}},
+			{Username: "deaf", Password: "x", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}}}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		w := &world{t: t, server: s}
+		daemon := w.connect("daemon")
+		if script != nil {
+			_, err := daemon.Subscribe("nexus.v1.>", func(m *nats.Msg) {
+				n := len(w.got)
+				w.got = append(w.got, request{strings.TrimPrefix(m.Subject, "nexus.v1.default.main."), string(m.Data)})
+				script[min(n, len(script)-1)](m)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := daemon.FlushWithContext(within(t, time.Minute)); err != nil { // Flush takes its timer from a pool that outlives the bubble
+				t.Fatal(err)
+			}
+		}
+		w.conn = w.connect("agent")
+		f(w, api.NewClient(w.conn, "default", "main"))
+		w.conn.Close()
+		daemon.Close()
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+}
+
+func (w *world) connect(user string) *nats.Conn {
+	w.t.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(w.server), nats.UserInfo(user, "x"), nats.PingInterval(time.Hour),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return nc
+}
+
+var session = turns.MustParseID("01ARZ3NDEKTSV4RRFFQ69G5FAV")
+
+// within ends after d of the bubble's time.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// wants checks an error's code by its sentinel, and that errors.As finds it.
+func wants(t *testing.T, err, sentinel error) {
+	t.Helper()
+	var e *api.Error
+	if !errors.Is(err, sentinel) || !errors.As(err, &e) {
+		t.Errorf("%v, want %v", err, sentinel)
+	}
+}
+
+func message() []turns.Message { return []turns.Message{turns.TextMessage(turns.User, "hello")} }
+
+func TestAppendWithoutAnswerIsSentAgainWithItsID(t *testing.T) {
+	inWorld(t, []reply{silence, answers(`{"depth":7}`)}, func(w *world, c *api.Client) {
+		got, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
+		if err != nil || got.Depth != 7 {
+			w.t.Fatalf("%+v, %v", got, err)
+		}
+		if len(w.got) != 2 || w.got[0] != w.got[1] || !strings.Contains(w.got[0].body, `"id":"0`) {
+			w.t.Errorf("sent %q", w.got)
+		}
+	})
+}
+
+func TestReadWithoutAnswerIsSentAgain(t *testing.T) {
+	inWorld(t, []reply{silence, answers(`{"label":"x"}`)}, func(w *world, c *api.Client) {
+		if got, err := c.Session(within(w.t, 30*time.Second), session); err != nil || got.Label != "x" {
+			w.t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// More than the half minute after which a call gave up once.
+func TestBusyIsRetriedUntilContextEnds(t *testing.T) {
+	for _, code := range []api.Code{api.Busy, api.Unavailable, api.Indeterminate} {
+		t.Run(string(code), func(t *testing.T) {
+			began := make(chan time.Time, 1)
+			inWorld(t, []reply{func(m *nats.Msg) {
+				select {
+				case began <- time.Now():
+				default:
+				}
+				first := <-began
+				began <- first
+				if time.Since(first) < 3*time.Minute {
+					fails(code, "")(m)
+					return
+				}
+				answers(`{"depth":7}`)(m)
+			}}, func(w *world, c *api.Client) {
+				if got, err := c.Append(within(w.t, 5*time.Minute), session, api.AppendTurn{Messages: message()}); err != nil || got.Depth != 7 {
+					w.t.Errorf("%+v, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+func TestRetryWaitsAsLongAsTheDaemonSays(t *testing.T) {
+	inWorld(t, []reply{fails(api.Busy, `"retry_after_ms":7000`), answers(`{"depth":7}`)}, func(w *world, c *api.Client) {
+		began := time.Now()
+		if _, err := c.Append(within(w.t, time.Minute), session, api.AppendTurn{Messages: message()}); err != nil {
+			w.t.Fatal(err)
+		}
+		if got := time.Since(began); got != 7*time.Second {
+			w.t.Errorf("it waited %v, want 7s", got)
+		}
+	})
+}
+
+// The daemon answers the first try while the client waits for the second.
+func TestLateAnswerOfAnEarlierTryCounts(t *testing.T) {
+	var first *nats.Msg
+	inWorld(t, []reply{func(m *nats.Msg) { first = m }, func(*nats.Msg) { answers(`{"depth":7}`)(first) }, silence}, func(w *world, c *api.Client) {
+		if got, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()}); err != nil || got.Depth != 7 {
+			w.t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+func TestCancelAfterDeliveryIsIndeterminate(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	inWorld(t, []reply{func(*nats.Msg) { cancel() }}, func(w *world, c *api.Client) {
+		_, err := c.Append(ctx, session, api.AppendTurn{Messages: message()})
+		wants(w.t, err, ledger.ErrIndeterminate)
+		if errors.Is(err, ledger.ErrUnavailable) {
+			w.t.Errorf("%v says that nothing was written", err)
+		}
+	})
+}
+
+func TestCloseAfterDeliveryIsIndeterminate(t *testing.T) {
+	var conn *nats.Conn
+	inWorld(t, []reply{func(*nats.Msg) { conn.Close() }}, func(w *world, c *api.Client) {
+		conn = w.conn
+		_, err := c.Append(within(w.t, time.Minute), session, api.AppendTurn{Messages: message()})
+		wants(w.t, err, ledger.ErrIndeterminate)
+	})
+}
+
+// A try that was refused says nothing about one before it that was not answered.
+func TestRefusalAfterATryWithoutAnswerIsIndeterminate(t *testing.T) {
+	for _, code := range []api.Code{api.Busy, api.Unavailable} {
+		inWorld(t, []reply{silence, fails(code, "")}, func(w *world, c *api.Client) {
+			_, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
+			wants(w.t, err, ledger.ErrIndeterminate)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				w.t.Errorf("%v hides that time was over", err)
+			}
+		})
+	}
+}
+
+func TestRequestThatNeverLeftIsUnavailable(t *testing.T) {
+	t.Run("context done before", func(t *testing.T) {
+		inWorld(t, []reply{silence}, func(w *world, c *api.Client) {
+			ctx, cancel := context.WithCancel(w.t.Context())
+			cancel()
+			_, err := c.Append(ctx, session, api.AppendTurn{Messages: message()})
+			wants(w.t, err, ledger.ErrUnavailable)
+			if !errors.Is(err, context.Canceled) || len(w.got) != 0 {
+				w.t.Errorf("%v after %q", err, w.got)
+			}
+		})
+	})
+	t.Run("deadline over before", func(t *testing.T) {
+		inWorld(t, []reply{silence}, func(w *world, c *api.Client) {
+			_, err := c.Append(within(w.t, 0), session, api.AppendTurn{Messages: message()})
+			wants(w.t, err, ledger.ErrUnavailable)
+		})
+	})
+	t.Run("connection closed before", func(t *testing.T) {
+		inWorld(t, []reply{silence}, func(w *world, c *api.Client) {
+			w.conn.Close()
+			began := time.Now()
+			_, err := c.Append(within(w.t, time.Minute), session, api.AppendTurn{Messages: message()})
+			wants(w.t, err, ledger.ErrUnavailable)
+			if time.Since(began) != 0 {
+				w.t.Errorf("a closed connection was tried for %v", time.Since(began))
+			}
+		})
+	})
+	t.Run("nobody serves", func(t *testing.T) {
+		inWorld(t, nil, func(w *world, c *api.Client) {
+			_, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
+			wants(w.t, err, ledger.ErrUnavailable)
+		})
+	})
+}
+
+func TestPermissionThatTheServerRefusesIsDeniedAtOnce(t *testing.T) {
+	for user, says := range map[string]string{"mute": "nexus.v1.default.main.turn.append." + session.String(), "deaf": "_INBOX."} {
+		t.Run(user, func(t *testing.T) {
+			inWorld(t, []reply{answers(`{}`)}, func(w *world, _ *api.Client) {
+				nc := w.connect(user)
+				defer nc.Close()
+				began := time.Now()
+				c := api.NewClient(nc, "default", "main")
+				for range 2 { // the server reports the inbox once only
+					_, err := c.Append(within(w.t, time.Minute), session, api.AppendTurn{Messages: message()})
+					wants(w.t, err, ledger.ErrDenied)
+					if err != nil && !strings.Contains(err.Error(), says) {
+						w.t.Errorf("%v does not name %s", err, says)
+					}
+					if api.Exit(err) != 8 {
+						w.t.Errorf("exit code %d, want 8", api.Exit(err))
+					}
+				}
+				if took := time.Since(began); took != 0 {
+					w.t.Errorf("it took %v", took)
+				}
+				if len(w.got) != 0 {
+					w.t.Errorf("denied, and yet sent: %q", w.got)
+				}
+			})
+		})
+	}
+}
+
+// A client that is denied one subject goes on with the others, and so does the
+// handler that its connection had.
+func TestErrorHandlerOfTheConnectionStillHears(t *testing.T) {
+	inWorld(t, []reply{answers(`{}`)}, func(w *world, _ *api.Client) {
+		nc := w.connect("mute")
+		defer nc.Close()
+		heard := make(chan error, 1)
+		nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { heard <- err })
+		_, err := api.NewClient(nc, "default", "main").Session(within(w.t, time.Minute), session)
+		wants(w.t, err, ledger.ErrDenied)
+		if err := <-heard; !errors.Is(err, nats.ErrPermissionViolation) {
+			w.t.Errorf("heard %v", err)
+		}
+	})
+}
+
+func TestErrorsOfTheDaemonAreNotRetried(t *testing.T) {
+	for _, code := range []api.Code{api.Conflict, api.NotFound, api.IDReused, api.Corrupt, api.Internal, "of_a_later_version"} {
+		inWorld(t, []reply{fails(code, `"head":"x"`)}, func(w *world, c *api.Client) {
+			_, err := c.Append(within(w.t, time.Minute), session, api.AppendTurn{Messages: message()})
+			var e *api.Error
+			if !errors.As(err, &e) || e.Code != code || e.Details["head"] != "x" || len(w.got) != 1 {
+				w.t.Errorf("%s: %v after %d requests", code, err, len(w.got))
+			}
+		})
+	}
+}
+
+func TestRequestLargerThanAMessageIsTooLarge(t *testing.T) {
+	inWorld(t, []reply{answers(`{}`)}, func(w *world, c *api.Client) {
+		_, err := c.PutBlob(within(w.t, time.Minute), api.PutBlob{Session: session, Data: make([]byte, 1<<20)})
+		wants(w.t, err, ledger.ErrTooLarge)
+	})
+}
+
+func TestListAsksForEachPage(t *testing.T) {
+	script := []reply{answers(`{"turns":[{"depth":1},{"depth":2}],"next":"a"}`), answers(`{"turns":[],"next":"b"}`), answers(`{"turns":[{"depth":3}]}`)}
+	inWorld(t, append(script, script...), func(w *world, c *api.Client) {
+		list := c.Turns(within(w.t, time.Minute), session, api.ListTurns{Page: api.Page{Limit: 2}})
+		for range 2 { // the sequence begins anew
+			var depths []uint64
+			for x, err := range list {
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				depths = append(depths, x.Depth)
+			}
+			if d := cmp.Diff([]uint64{1, 2, 3}, depths); d != "" {
+				w.t.Error(d)
+			}
+		}
+		var bodies []string
+		for _, r := range w.got {
+			bodies = append(bodies, r.body)
+		}
+		one := []string{`{"limit":2}`, `{"after":"a","limit":2}`, `{"after":"b","limit":2}`}
+		if d := cmp.Diff(append(one, one...), bodies); d != "" {
+			w.t.Error(d)
+		}
+	})
+}
+
+func TestListEndsWithItsError(t *testing.T) {
+	inWorld(t, []reply{answers(`{"sessions":[{"label":"x"}],"next":"a"}`), fails(api.Corrupt, "")}, func(w *world, c *api.Client) {
+		var labels []string
+		var last error
+		for s, err := range c.Sessions(within(w.t, time.Minute)) {
+			labels, last = append(labels, s.Label), err
+		}
+		wants(w.t, last, ledger.ErrCorrupt)
+		if d := cmp.Diff([]string{"x", ""}, labels); d != "" {
+			w.t.Error(d)
+		}
+	})
+}
+
+func TestListThatIsLeftAsksNoMore(t *testing.T) {
+	inWorld(t, []reply{answers(`{"turns":[{"depth":1},{"depth":2}],"next":"a"}`)}, func(w *world, c *api.Client) {
+		for range c.Path(within(w.t, time.Minute), session, api.GetPath{}) {
+			break
+		}
+		if len(w.got) != 1 {
+			w.t.Errorf("%d requests", len(w.got))
+		}
+	})
+}
+
+func TestPagesOfAContextArePutTogether(t *testing.T) {
+	inWorld(t, []reply{
+		answers(`{"fingerprint":"a","messages":[1],"sources":[{"half":"x"}],"next":"1"}`),
+		answers(`{"fingerprint":"b","messages":[1],"sources":[],"next":"2"}`), // the settings changed: begin again
+		answers(`{"fingerprint":"b","system":"s","messages":[1],"sources":[{"half":"x"}],"next":"1"}`),
+		answers(`{"fingerprint":"b","messages":[],"sources":[],"partial":"{\"a\"","next":"2"}`),
+		answers(`{"fingerprint":"b","messages":[],"sources":[{"half":"y"}],"partial":":2}","partial_end":true}`),
+	}, func(w *world, c *api.Client) {
+		got, err := c.Context(within(w.t, time.Minute), session, api.GetContext{Budget: 9})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		want := &api.Context{Fingerprint: "b", System: turns.Raw(`"s"`), Messages: []turns.Raw{turns.Raw("1"), turns.Raw(`{"a":2}`)},
+			Sources: []api.Source{{Half: "x"}, {Half: "y"}}}
+		if d := cmp.Diff(want, got); d != "" {
+			w.t.Error(d)
+		}
+		if last := w.got[4].body; last != `{"budget":9,"after":"2"}` {
+			w.t.Errorf("the last page was asked for with %s", last)
+		}
+	})
+}
+
+func TestContextThatKeepsChangingIsConflict(t *testing.T) {
+	var n int
+	inWorld(t, []reply{func(m *nats.Msg) {
+		n++
+		answers(`{"fingerprint":"%d","messages":[],"sources":[],"next":"x"}`, n)(m)
+	}}, func(w *world, c *api.Client) {
+		_, err := c.Context(within(w.t, time.Minute), session, api.GetContext{})
+		wants(w.t, err, ledger.ErrConflict)
+	})
+}
+
+func TestPagesOfContentAreJoined(t *testing.T) {
+	inWorld(t, []reply{answers(`{"plan":"p","prompt":"q","content":"a","max_tokens":5,"next":"1"}`), answers(`{"plan":"p","content":"b"}`)}, func(w *world, c *api.Client) {
+		got, err := c.Take(within(w.t, time.Minute), session, api.TakeCompaction{})
+		if d := cmp.Diff(&api.TakenCompaction{Plan: "p", Prompt: "q", Content: "ab", MaxTokens: 5}, got); d != "" || err != nil {
+			w.t.Error(d, err)
+		}
+	})
+	inWorld(t, []reply{answers(`{"data":"YWI=","next":2}`), answers(`{"data":"Yw=="}`)}, func(w *world, c *api.Client) {
+		if got, err := c.Blob(within(w.t, time.Minute), session, turns.Hash{}); string(got) != "abc" || err != nil {
+			w.t.Errorf("%q, %v", got, err)
+		}
+	})
+	inWorld(t, []reply{answers(`{"root":%q,"sessions":[{"label":"a"}],"next":"1"}`, session), answers(`{"root":%q,"sessions":[{"label":"b"}]}`, session)}, func(w *world, c *api.Client) {
+		got, err := c.Tree(within(w.t, time.Minute), session)
+		if err != nil || got.Root != session || len(got.Sessions) != 2 || got.Sessions[1].Label != "b" {
+			w.t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// Every mutating call is given an id; a dry run and what is known by its content are not.
+func TestEveryMutatingCallHasAnID(t *testing.T) {
+	inWorld(t, []reply{answers(`{}`)}, func(w *world, c *api.Client) {
+		ctx := within(w.t, time.Minute)
+		discard := func(_ any, err error) {
+			if err != nil {
+				w.t.Error(err)
+			}
+		}
+		discard(c.Create(ctx, api.CreateSession{}))
+		discard(c.Set(ctx, session, api.SetSession{}))
+		discard(c.Close(ctx, session, api.CloseSession{}))
+		discard(c.Reset(ctx, session, api.ResetSession{}))
+		discard(c.Move(ctx, session, api.MoveSession{}))
+		discard(c.Append(ctx, session, api.AppendTurn{}))
+		discard(c.Overflow(ctx, session, api.Overflow{}))
+		discard(c.Compact(ctx, session, api.RunCompaction{}))
+		discard(c.Submit(ctx, session, api.SubmitCompaction{}))
+		discard(c.Record(ctx, session, api.RecordCompaction{}))
+		discard(c.BeginFlush(ctx, session, api.BeginFlush{}))
+		discard(c.DoneFlush(ctx, session, api.DoneFlush{}))
+		discard(c.Fork(ctx, session, api.CreateFork{}))
+		for _, r := range w.got {
+			if !strings.HasPrefix(r.body, `{"id":"0`) {
+				w.t.Errorf("%s was sent without an id: %s", r.verb, r.body)
+			}
+		}
+		w.got = nil
+		discard(c.Compact(ctx, session, api.RunCompaction{DryRun: true}))
+		if w.got[0].body != `{"dry_run":true}` {
+			w.t.Errorf("a dry run was sent as %s", w.got[0].body)
+		}
+	})
+}
