@@ -47,6 +47,10 @@ func hint(cmd *cobra.Command, err error) string {
 		return ""
 	}
 	switch x.Code {
+	case api.Denied:
+		if strings.HasPrefix(x.Message, "the NATS server") {
+			return "--agent names the agent that your NATS user may speak for"
+		}
 	case api.Unavailable:
 		return "is nexusd running on that server? start it with: nexusd"
 	case api.Conflict:

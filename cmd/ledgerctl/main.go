@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -34,6 +35,7 @@ type env struct {
 	width                 int       // of the terminal behind out, in cells; 0: not a terminal
 	talks                 bool      // err is a terminal
 	nc                    *nats.Conn
+	link                  *api.Client // on nc
 }
 
 // run is main with its world given; it returns the exit code.
@@ -69,18 +71,23 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 // client connects for an agent; the agent given by flag wins.
 func (e *env) client(def string) (*api.Client, error) {
 	if e.nc == nil {
-		nc, err := nats.Connect(e.server, nats.Name("ledgerctl"))
+		nc, err := nats.Connect(e.server, nats.Name("ledgerctl"),
+			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // the client reports what concerns a call
 		if err != nil {
 			return nil, noServer(e.server, err)
 		}
-		e.nc = nc
+		e.nc, e.link = nc, api.NewClient(nc, e.tenant, def).Within(patience)
 	}
 	agent := def
 	if e.agent != "" {
 		agent = e.agent
 	}
-	return api.NewClient(e.nc, e.tenant, agent), nil
+	return e.link.As(agent), nil
 }
+
+// patience is how long a call is tried for: longer than a leader of a cluster is
+// away, and than the daemon works on a request.
+const patience = 45 * time.Second
 
 // print writes v as one line of JSON.
 func (e *env) print(v any) error {
