@@ -30,9 +30,11 @@ func (in *intake) enter(agent string, bytes int) bool {
 	if own == nil {
 		own = new(load)
 	}
-	// One request is always taken: its size has the connection's own limit.
-	if in.all.requests >= maxRequests || own.requests >= maxOfAgent ||
-		(own.requests > 0 && (in.all.bytes+bytes > maxBytes || own.bytes+bytes > maxBytesOfAgent)) {
+	// The bounds of all hold whatever names the requests have: names are free. An
+	// agent's first request is taken whatever its share, since a message has the
+	// server's own limit.
+	if in.all.requests >= maxRequests || in.all.bytes+bytes > maxBytes || own.requests >= maxOfAgent ||
+		(own.requests > 0 && own.bytes+bytes > maxBytesOfAgent) {
 		return false
 	}
 	if in.agents == nil {

@@ -2,6 +2,7 @@ package natsapi
 
 import (
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -69,5 +70,27 @@ func TestIntakeShares(t *testing.T) {
 	in.leave("large", maxBytesOfAgent+1)
 	if in.all != (load{}) || len(in.agents) != 0 {
 		t.Errorf("after all have left: %+v, %d agents", in.all, len(in.agents))
+	}
+}
+
+// Names are free: many agents with one request each have no more room than one.
+func TestQueuedBytesAreBoundedAcrossAgents(t *testing.T) {
+	const size = 8 << 20
+	var in intake
+	taken := 0
+	for i := range maxRequests {
+		if in.enter("agent-"+strconv.Itoa(i), size) {
+			taken += size
+		}
+	}
+	if taken != maxBytes {
+		t.Errorf("%d MiB are taken in, the bound is %d MiB", taken>>20, maxBytes>>20)
+	}
+	if in.enter("one-more", 1) {
+		t.Error("a byte over the bound is taken")
+	}
+	in.leave("agent-0", size)
+	if !in.enter("one-more", size) {
+		t.Error("room that was given back is not taken")
 	}
 }
