@@ -218,17 +218,6 @@ func (s *Service) take(r micro.Request, v verb) (*call, error) {
 	return c, nil
 }
 
-// decode reads the request strictly, and makes its canonical form for verbs
-// that change something.
-func decode[T any](c *call, v *T) error {
-	if err := turns.DecodeJSON(c.data, v); err != nil {
-		return err
-	}
-	var err error
-	c.canonical, err = canonical(c.data)
-	return err
-}
-
 // canonical is a request without what does not make it another one: its id
 // and how long the caller waits.
 func canonical(data []byte) ([]byte, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // verb is one call of the contract.
@@ -24,7 +25,7 @@ func on[Req, Rep any](name string, session bool, summary string, f func(context.
 	return verb{name: name, session: session, summary: summary, request: req, reply: rep,
 		serve: func(ctx context.Context, c *call) (any, error) {
 			var r Req
-			if err := decode(c, &r); err != nil {
+			if err := turns.DecodeJSON(c.data, &r); err != nil {
 				return nil, err
 			}
 			out, err := f(ctx, c, r)
@@ -33,6 +34,17 @@ func on[Req, Rep any](name string, session bool, summary string, f func(context.
 			}
 			return out, nil
 		}}
+}
+
+// change is [on] for a verb whose request is stored with its digest: f is given
+// the call with its canonical form, which costs more than reading it.
+func change[Req, Rep any](name string, session bool, summary string, f func(context.Context, *call, Req) (*Rep, error)) verb {
+	return on(name, session, summary, func(ctx context.Context, c *call, r Req) (_ *Rep, err error) {
+		if c.canonical, err = canonical(c.data); err != nil {
+			return nil, err
+		}
+		return f(ctx, c, r)
+	})
 }
 
 // inOrder is a verb that changes a session, and waits for no model: what one
@@ -44,7 +56,7 @@ func inOrder(v verb) verb {
 
 // verbs is the table of the contract; docs/API.md has an example for each.
 var verbs = []verb{
-	on("session.create", false, "open a session", func(ctx context.Context, c *call, r api.CreateSession) (*api.Session, error) {
+	change("session.create", false, "open a session", func(ctx context.Context, c *call, r api.CreateSession) (*api.Session, error) {
 		return c.engine.Create(ctx, c.caller, r, c.canonical)
 	}),
 	on("session.get", true, "a session by id", func(ctx context.Context, c *call, r api.GetSession) (*api.Session, error) {
@@ -56,16 +68,16 @@ var verbs = []verb{
 	on("session.resolve", false, "the session that a label stands for", func(ctx context.Context, c *call, r api.Resolve) (*api.Session, error) {
 		return c.engine.Resolve(ctx, c.caller, r.Label)
 	}),
-	inOrder(on("session.set", true, "change settings", func(ctx context.Context, c *call, r api.SetSession) (*api.Session, error) {
+	inOrder(change("session.set", true, "change settings", func(ctx context.Context, c *call, r api.SetSession) (*api.Session, error) {
 		return c.engine.Set(ctx, c.caller, c.session, r, c.canonical)
 	})),
-	inOrder(on("session.close", true, "take no more turns", func(ctx context.Context, c *call, r api.CloseSession) (*api.Session, error) {
+	inOrder(change("session.close", true, "take no more turns", func(ctx context.Context, c *call, r api.CloseSession) (*api.Session, error) {
 		return c.engine.CloseSession(ctx, c.caller, c.session, r, c.canonical)
 	})),
-	inOrder(on("session.reset", true, "close, and go on in a fresh successor", func(ctx context.Context, c *call, r api.ResetSession) (*api.Session, error) {
+	inOrder(change("session.reset", true, "close, and go on in a fresh successor", func(ctx context.Context, c *call, r api.ResetSession) (*api.Session, error) {
 		return c.engine.Reset(ctx, c.caller, c.session, r, c.canonical)
 	})),
-	inOrder(on("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
+	inOrder(change("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
 		return c.engine.Move(ctx, c.caller, c.session, r, c.canonical)
 	})),
 	on("session.export", true, "raw events with ancestor chains", func(ctx context.Context, c *call, r api.ExportSession) (*api.Exported, error) {
@@ -74,7 +86,7 @@ var verbs = []verb{
 	on("session.import", false, "store an export's events", func(ctx context.Context, c *call, r api.ImportRecords) (*api.Imported, error) {
 		return c.engine.Import(ctx, c.caller, r)
 	}),
-	inOrder(on("turn.append", true, "append a turn", func(ctx context.Context, c *call, r api.AppendTurn) (*api.Appended, error) {
+	inOrder(change("turn.append", true, "append a turn", func(ctx context.Context, c *call, r api.AppendTurn) (*api.Appended, error) {
 		return c.engine.Append(ctx, c.caller, c.session, r, c.canonical)
 	})),
 	on("turn.get", true, "a turn by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
@@ -86,10 +98,10 @@ var verbs = []verb{
 	on("context.get", true, "the messages for the next model call", func(ctx context.Context, c *call, r api.GetContext) (*api.Context, error) {
 		return c.engine.Context(ctx, c.caller, c.session, r)
 	}),
-	on("context.overflow", true, "the provider refused the context as too long", func(ctx context.Context, c *call, r api.Overflow) (*api.Context, error) {
+	change("context.overflow", true, "the provider refused the context as too long", func(ctx context.Context, c *call, r api.Overflow) (*api.Context, error) {
 		return c.engine.Overflow(ctx, c.caller, c.session, r, c.canonical)
 	}),
-	on("compaction.run", true, "compact now", func(ctx context.Context, c *call, r api.RunCompaction) (*api.CompactionRun, error) {
+	change("compaction.run", true, "compact now", func(ctx context.Context, c *call, r api.RunCompaction) (*api.CompactionRun, error) {
 		return c.engine.Compact(ctx, c.caller, c.session, r, c.canonical)
 	}),
 	on("compaction.list", true, "compactions in force, newest first", func(ctx context.Context, c *call, r api.ListCompactions) (*api.TurnList, error) {
@@ -104,19 +116,19 @@ var verbs = []verb{
 	on("compaction.take", true, "what the agent needs to summarize by itself", func(ctx context.Context, c *call, r api.TakeCompaction) (*api.TakenCompaction, error) {
 		return c.engine.Take(ctx, c.caller, c.session, r)
 	}),
-	on("compaction.submit", true, "a summary that the agent made", func(ctx context.Context, c *call, r api.SubmitCompaction) (*api.Turn, error) {
+	change("compaction.submit", true, "a summary that the agent made", func(ctx context.Context, c *call, r api.SubmitCompaction) (*api.Turn, error) {
 		return c.engine.Submit(ctx, c.caller, c.session, r, c.canonical)
 	}),
-	inOrder(on("compaction.record", true, "record a compaction that another system made", func(ctx context.Context, c *call, r api.RecordCompaction) (*api.Turn, error) {
+	inOrder(change("compaction.record", true, "record a compaction that another system made", func(ctx context.Context, c *call, r api.RecordCompaction) (*api.Turn, error) {
 		return c.engine.Record(ctx, c.caller, c.session, r, c.canonical)
 	})),
-	on("flush.begin", true, "begin the memory flush of a cycle", func(ctx context.Context, c *call, r api.BeginFlush) (*api.BegunFlush, error) {
+	change("flush.begin", true, "begin the memory flush of a cycle", func(ctx context.Context, c *call, r api.BeginFlush) (*api.BegunFlush, error) {
 		return c.engine.BeginFlush(ctx, c.caller, c.session, r, c.canonical)
 	}),
-	on("flush.done", true, "how the memory flush went", func(ctx context.Context, c *call, r api.DoneFlush) (*api.EndedFlush, error) {
+	change("flush.done", true, "how the memory flush went", func(ctx context.Context, c *call, r api.DoneFlush) (*api.EndedFlush, error) {
 		return c.engine.DoneFlush(ctx, c.caller, c.session, r, c.canonical)
 	}),
-	on("fork.create", true, "a new session from a turn", func(ctx context.Context, c *call, r api.CreateFork) (*api.Session, error) {
+	change("fork.create", true, "a new session from a turn", func(ctx context.Context, c *call, r api.CreateFork) (*api.Session, error) {
 		return c.engine.Fork(ctx, c.caller, c.session, r, forkCanonical(c))
 	}),
 	on("lineage.path", true, "turn ids with depth, root first", func(ctx context.Context, c *call, r api.GetPath) (*api.Path, error) {
