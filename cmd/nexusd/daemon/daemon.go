@@ -240,7 +240,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	go func() {
 		<-d.service.Stopped()
 		if !d.closing.Load() {
-			d.fail(errors.New("the NATS service stopped"))
+			d.fail(d.service.Err())
 		}
 	}()
 	if d.cfg.HTTP != "off" {

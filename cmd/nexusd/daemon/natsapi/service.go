@@ -25,6 +25,9 @@ import (
 	"nexus/turns"
 )
 
+// prefix of every subject of the contract.
+const prefix = "nexus.v1."
+
 // Limits of the service.
 const (
 	// timeout ends a request; a verification reads the whole ledger and has longer.
@@ -46,17 +49,19 @@ type Service struct {
 	running sync.WaitGroup
 	stopped chan struct{}
 	once    sync.Once
+	why     error // of stopped; set before it is closed
 }
 
 // Start registers the service nexus with its endpoints.
 func Start(nc *nats.Conn, e *engine.Engine, version string, logger *slog.Logger) (*Service, error) {
 	base, cancel := context.WithCancel(context.Background())
 	s := &Service{nc: nc, engine: e, logger: logger, base: base, cancel: cancel, stopped: make(chan struct{})}
+	s.watch()
 	var err error
 	s.service, err = micro.AddService(nc, micro.Config{
 		Name: "nexus", Version: version, Description: "a ledger for the conversations of AI agents",
 		Metadata:    map[string]string{"contract": "v1"},
-		DoneHandler: func(micro.Service) { s.once.Do(func() { close(s.stopped) }) },
+		DoneHandler: func(micro.Service) { s.end(errors.New("the NATS service stopped")) },
 		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
 			logger.Error("service", "subject", e.Subject, "err", e.Description)
 		},
@@ -66,7 +71,7 @@ func Start(nc *nats.Conn, e *engine.Engine, version string, logger *slog.Logger)
 		return nil, fmt.Errorf("register the service: %w", err)
 	}
 	for _, v := range slices.Concat(verbs, unbuilt) {
-		subject := "nexus.v1.*.*." + v.name
+		subject := prefix + "*.*." + v.name
 		if v.session {
 			subject += ".*"
 		}
@@ -81,8 +86,40 @@ func Start(nc *nats.Conn, e *engine.Engine, version string, logger *slog.Logger)
 	return s, nil
 }
 
-// Stopped is closed when the service has stopped, whoever stopped it.
+// watch ends the service when the server does not have its subscriptions: it
+// would be alive, and nobody would ever hear from it. The server reports that
+// without a subscription, so micro passes it to no handler of the service. What
+// a subscription dropped because it was too slow is logged; its client tries again.
+func (s *Service) watch() {
+	next := s.nc.ErrorHandler()
+	s.nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		denied := errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `Subscription to "`+prefix)
+		if denied || errors.Is(err, nats.ErrMaxSubscriptionsExceeded) {
+			s.end(fmt.Errorf("the NATS server refuses the subscriptions of the service: %w", err))
+		}
+		if next != nil {
+			next(nc, sub, err)
+		}
+	})
+}
+
+func (s *Service) end(why error) {
+	s.once.Do(func() { s.why = why; close(s.stopped) })
+}
+
+// Stopped is closed when the service takes no more requests, whoever stopped it,
+// or gets none because the server refuses its subscriptions. [Service.Err] says why.
 func (s *Service) Stopped() <-chan struct{} { return s.stopped }
+
+// Err is why the service has stopped; nil before [Service.Stopped] is closed.
+func (s *Service) Err() error {
+	select {
+	case <-s.stopped:
+		return s.why
+	default:
+		return nil
+	}
+}
 
 // Stop takes no more requests and waits for those being worked on, as long as
 // ctx lets it; then it cancels them, and waits for [grace]. One that does not
