@@ -36,7 +36,7 @@ func TestExamples(t *testing.T) {
 	}
 	ns.Start()
 	defer func() { ns.Shutdown(); ns.WaitForShutdown() }()
-	if !ns.ReadyForConnections(20 * time.Second) {
+	if !ns.ReadyForConnections(untilTheTestEnds(t)) {
 		t.Fatal("the server is not ready")
 	}
 	d, err := daemon.Open(t.Context(), daemon.Config{NATS: ns.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})

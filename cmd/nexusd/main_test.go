@@ -13,6 +13,14 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
+// untilTheTestEnds is the time left to the test, less what a report takes.
+func untilTheTestEnds(t *testing.T) time.Duration {
+	if end, ok := t.Deadline(); ok {
+		return time.Until(end) - 5*time.Second
+	}
+	return time.Hour
+}
+
 // A password or token in --nats is in neither the ready line nor the log.
 func TestTheReadyLineShowsNoPassword(t *testing.T) {
 	const secret = "s3cr3t-w0rd"
@@ -27,7 +35,7 @@ func TestTheReadyLineShowsNoPassword(t *testing.T) {
 		}
 		s.Start()
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-		if !s.ReadyForConnections(time.Minute) {
+		if !s.ReadyForConnections(untilTheTestEnds(t)) {
 			t.Fatal("the server is not ready")
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -11,13 +11,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger"
+	"nexus/ledger/ledgertest"
 	"nexus/turns"
 )
 
 // TestBlobHalfWritten leaves what a crash leaves at each point of a put, and
 // then puts again: the same bytes, and the same content sealed otherwise.
 func TestBlobHalfWritten(t *testing.T) {
-	ctx := within(t)
+	ctx := ledgertest.Within(t)
 	sealed := map[string][]byte{"same": bytes.Repeat([]byte("a"), 3*chunkSize+1), "otherwise": bytes.Repeat([]byte("b"), 3*chunkSize+1)}
 	for name, again := range sealed {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +52,7 @@ func TestBlobHalfWritten(t *testing.T) {
 
 // TestBlobCorrupt stores chunks that this code never would.
 func TestBlobCorrupt(t *testing.T) {
-	ctx := within(t)
+	ctx := ledgertest.Within(t)
 	b := single(t).Blobs()
 	for i, h := range []nats.Header{
 		{chunkHeader: {digits([]byte("other"))}},

@@ -3,62 +3,206 @@ package jetstream
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/ledger"
 	"nexus/ledger/ledgertest"
 )
 
-// TestR3Blobs is the suite of blobs on three servers.
-func TestR3Blobs(t *testing.T) {
-	ledgertest.TestBlobs(t, func(t *testing.T) ledger.Blobs { return newCluster(t).log(t, 0).Blobs() })
-}
-
 // account is where a cluster of the tests keeps its streams.
 const account = server.DEFAULT_GLOBAL_ACCOUNT
 
-// stepDown makes the leader of the ledger's stream give way; false if there
-// was none.
-func (c *cluster) stepDown(t *testing.T) bool {
-	for _, s := range c.servers {
-		if s.JetStreamIsStreamLeader(account, StreamName) {
-			if err := s.JetStreamStepdownStream(account, StreamName); err != nil {
-				t.Logf("step down: %v", err) // it has lost the lead meanwhile
-				return false
+// cluster is three servers in this process.
+type cluster struct {
+	servers []*server.Server
+	fatal   atomic.Bool // a server could not start
+}
+
+// newCluster starts a cluster and waits until it has a leader, as long as the
+// test may run. A test and its subtests share one: an election takes seconds on a
+// busy machine.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	ctx := ledgertest.Within(t)
+	for {
+		c := startCluster(t)
+		for !c.fatal.Load() {
+			if c.ready() {
+				t.Cleanup(c.stop)
+				return c
 			}
-			return true
+			select {
+			case <-ctx.Done():
+				c.stop()
+				t.Fatal("the cluster has no leader, and the test's time is up")
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		c.stop() // another process has taken a port: with others, again
+	}
+}
+
+// startCluster starts three servers on ports that were free just before.
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	c, dir := new(cluster), t.TempDir()
+	var routes []*url.URL
+	var ports []int
+	var held []net.Listener // until all are known: three different ones
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, l)
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
+	}
+	for _, l := range held {
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return false
+	for i := range 3 {
+		s, err := server.NewServer(&server.Options{
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+			JetStream: true, StoreDir: filepath.Join(dir, fmt.Sprint(i)), SyncAlways: true, JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26,
+			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: ports[i]}, Routes: routes,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.SetLoggerV2(fatalLog{fatal: &c.fatal}, false, false, false)
+		s.Start()
+		c.servers = append(c.servers, s)
+	}
+	return c
+}
+
+// fatalLog notes that a server gave up its start; it goes on without what failed.
+type fatalLog struct {
+	fatal *atomic.Bool
+}
+
+func (l fatalLog) Fatalf(string, ...any) { l.fatal.Store(true) }
+func (fatalLog) Errorf(string, ...any)   {}
+func (fatalLog) Warnf(string, ...any)    {}
+func (fatalLog) Noticef(string, ...any)  {}
+func (fatalLog) Debugf(string, ...any)   {}
+func (fatalLog) Tracef(string, ...any)   {}
+
+func (c *cluster) stop() {
+	for _, s := range c.servers {
+		s.Shutdown()
+	}
+	for _, s := range c.servers {
+		s.WaitForShutdown()
+	}
+}
+
+func (c *cluster) ready() bool {
+	leader := false
+	for _, s := range c.servers {
+		leader = leader || s.JetStreamIsLeader()
+		if !s.JetStreamIsCurrent() || s.NumRoutes() == 0 {
+			return false
+		}
+	}
+	return leader
+}
+
+// log is the cluster's ledger, by a connection to a server.
+func (c *cluster) log(t *testing.T, node int) *Log {
+	t.Helper()
+	return opened(t, c.connect(t, node), 3)
+}
+
+func (c *cluster) connect(t *testing.T, node int) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(c.servers[node].ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// empty is a new ledger on the cluster, in place of the one that it had.
+func (c *cluster) empty(t *testing.T) *Log {
+	t.Helper()
+	nc, ctx := c.connect(t, 0), ledgertest.Within(t)
+	j := stream(t, nc)
+	for _, name := range []string{StreamName, BlobsName} {
+		for err := errors.New("not yet"); err != nil && !errors.Is(err, js.ErrStreamNotFound); {
+			if err = j.DeleteStream(ctx, name); ctx.Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return opened(t, nc, 3)
+}
+
+// stepDown makes the leader of the ledger's stream give way, once there is one.
+func (c *cluster) stepDown(t *testing.T) {
+	for ctx := ledgertest.Within(t); ctx.Err() == nil; {
+		for _, s := range c.servers {
+			// An error: it has lost the lead meanwhile.
+			if s.JetStreamIsStreamLeader(account, StreamName) && s.JetStreamStepdownStream(account, StreamName) == nil {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Millisecond):
+		}
+	}
+	t.Error("the stream has no leader, and the test's time is up")
+}
+
+// R3: the suites on three servers.
+
+func TestR3(t *testing.T) {
+	c := newCluster(t)
+	ledgertest.TestLog(t, func(t *testing.T) ledger.Log { return c.empty(t) })
+}
+
+func TestR3Faults(t *testing.T) {
+	c := newCluster(t)
+	ledgertest.TestFaults(t, tries, func(t *testing.T, f *ledgertest.Faults) ledger.Log { return faulty(c.empty(t), f) })
+}
+
+func TestR3Blobs(t *testing.T) {
+	c := newCluster(t)
+	ledgertest.TestBlobs(t, func(t *testing.T) ledger.Blobs { return c.empty(t).Blobs() })
 }
 
 // TestR3StepDown races appends from three daemons while leaders change.
 func TestR3StepDown(t *testing.T) {
-	c, ctx := newCluster(t), within(t)
+	c, ctx := newCluster(t), ledgertest.Within(t)
 	logs := []ledger.Log{c.log(t, 0), c.log(t, 1), c.log(t, 2)}
-	changes := 0
 	const rounds = 12
 	tail := ledgertest.Race(t, ctx, logs, subjectA, rounds, 9, func(round int) {
-		if round%2 == 1 && c.stepDown(t) {
-			changes++
+		if round%2 == 1 {
+			c.stepDown(t)
 		}
 	})
-	if changes == 0 {
-		t.Error("no leader stepped down: the test shows nothing")
-	}
-	t.Logf("%d changes of leader, tail at %d", changes, tail)
-	all := ledgertest.CheckLog(t, logs[0])
-	if len(all) != rounds {
-		t.Errorf("%d records, want one a round, %d", len(all), rounds)
+	if all := ledgertest.CheckLog(t, logs[0]); len(all) != rounds || tail != rounds {
+		t.Errorf("%d records, the tail at %d, want one a round, %d", len(all), tail, rounds)
 	}
 }
 
 // TestR3NodeLost goes on with two of three servers, and not with one.
 func TestR3NodeLost(t *testing.T) {
-	c, ctx := newCluster(t), within(t)
+	c, ctx := newCluster(t), ledgertest.Within(t)
 	log := c.log(t, 0)
 	tail, err := log.Append(ctx, subjectA, 0, []byte("three"))
 	if err != nil {
@@ -100,7 +244,7 @@ func TestTwoLogs(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx := within(t)
+			ctx := ledgertest.Within(t)
 			first, second := c.open(t)
 			var tail uint64
 			for i := range 10 {
@@ -139,7 +283,7 @@ func TestTwoLogs(t *testing.T) {
 
 // TestR3Reconnect follows the log while the server it is connected to goes.
 func TestR3Reconnect(t *testing.T) {
-	c, ctx := newCluster(t), within(t)
+	c, ctx := newCluster(t), ledgertest.Within(t)
 	writer := c.log(t, 0)
 	nc, err := nats.Connect(c.servers[2].ClientURL()+","+c.servers[0].ClientURL(), nats.DontRandomize(), nats.MaxReconnects(-1))
 	if err != nil {

@@ -1,7 +1,6 @@
 package jetstream
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -12,13 +11,8 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/ledgertest"
 )
-
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // ledgerConn is a connection into the ledger's account of a fresh embedded server.
 func ledgerConn(t testing.TB) *nats.Conn {
@@ -52,7 +46,7 @@ func stream(t testing.TB, nc *nats.Conn) js.JetStream {
 const subjectA = "nexus.log.00.t.s.A"
 
 func TestOpenMissing(t *testing.T) {
-	j, ctx := stream(t, ledgerConn(t)), within(t)
+	j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)
 	if _, err := Open(ctx, j, Config{}); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("no stream, not to be created: %v, want not found", err)
 	}
@@ -99,7 +93,7 @@ func TestDrift(t *testing.T) {
 		{BlobsName, "MaxBytes", func(c *js.StreamConfig) { c.MaxBytes = 1 << 20 }},
 	} {
 		t.Run(c.field, func(t *testing.T) {
-			j, ctx := stream(t, ledgerConn(t)), within(t)
+			j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)
 			if _, err := Open(ctx, j, Config{Create: true, Ledger: "L"}); err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +119,7 @@ func TestDrift(t *testing.T) {
 func TestOpenRefusesTheSubjectsOfADevelopmentVersion(t *testing.T) {
 	for name, subjects := range map[string]string{StreamName: "agents.>", BlobsName: "blobs.>"} {
 		t.Run(name, func(t *testing.T) {
-			j, ctx := stream(t, ledgerConn(t)), within(t)
+			j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)
 			for _, c := range []js.StreamConfig{streamConfig(Config{Replicas: 1, Ledger: "L"}), blobsConfig(Config{Replicas: 1, Ledger: "L"})} {
 				if c.Name == name {
 					c.Subjects = []string{subjects}
@@ -146,7 +140,7 @@ func TestOpenRefusesTheSubjectsOfADevelopmentVersion(t *testing.T) {
 
 // TestUnsound removes a record the way a limit does, under the log's feet.
 func TestUnsound(t *testing.T) {
-	j, ctx := stream(t, ledgerConn(t)), within(t)
+	j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)
 	l, err := Open(ctx, j, Config{Create: true, Ledger: "L"})
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +179,7 @@ func TestUnsound(t *testing.T) {
 
 // TestWrongHash stores what this code never does.
 func TestWrongHash(t *testing.T) {
-	j, ctx := stream(t, ledgerConn(t)), within(t)
+	j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)
 	l, err := Open(ctx, j, Config{Create: true, Ledger: "L"})
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +206,7 @@ func TestWrongHash(t *testing.T) {
 
 // TestAnew deletes the stream and makes another under the same UUID.
 func TestAnew(t *testing.T) {
-	j, ctx := stream(t, ledgerConn(t)), within(t)
+	j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)
 	open := func() (*Log, ledger.State) {
 		l, err := Open(ctx, j, Config{Create: true, Ledger: "L"})
 		if err != nil {
@@ -246,7 +240,7 @@ func TestAnew(t *testing.T) {
 }
 
 func TestClosedConnection(t *testing.T) {
-	nc, ctx := ledgerConn(t), within(t)
+	nc, ctx := ledgerConn(t), ledgertest.Within(t)
 	l, err := Open(ctx, stream(t, nc), Config{Create: true, Ledger: "L"})
 	if err != nil {
 		t.Fatal(err)

@@ -36,8 +36,7 @@ func TestBlobs(t *testing.T, open func(t *testing.T) ledger.Blobs) {
 		{"racing puts", testBlobRace},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
+			ctx := Within(t)
 			c.run(t, ctx, open(t))
 		})
 	}

@@ -13,16 +13,26 @@ import (
 	"nexus/turns"
 )
 
-// patience is how long a step of a test may take before it has failed.
-const patience = 30 * time.Second
+// Within is a context that ends shortly before the test binary's -timeout, so
+// that a test which hangs still says where. No step has a time of its own: an
+// election, or a machine that is busy with other tests, takes as long as it takes.
+func Within(t testing.TB) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	if d, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
+		if end, ok := d.Deadline(); ok {
+			ctx, cancel = context.WithDeadline(context.Background(), end.Add(-5*time.Second))
+		}
+	}
+	t.Cleanup(cancel)
+	return ctx
+}
 
 // CheckLog reads the whole log and checks what must always hold: the state is
 // sound, positions are contiguous from 1, each hash is the hash of its payload,
 // and Get, Next and Last agree with the order of Read. It gives the records.
 func CheckLog(t testing.TB, log ledger.Log) []ledger.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := Within(t)
 	st, err := log.State(ctx)
 	if err != nil {
 		t.Fatalf("check: state: %v", err)

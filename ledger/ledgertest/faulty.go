@@ -57,8 +57,7 @@ func TestFaults(t *testing.T, tries int, open func(t *testing.T, f *Faults) ledg
 		t.Run(c.name, func(t *testing.T) {
 			f := new(Faults)
 			log := open(t, f)
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
+			ctx := Within(t)
 			c.run(t, ctx, log, f, tries)
 			f.Script()
 			CheckLog(t, log)

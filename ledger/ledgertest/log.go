@@ -49,8 +49,7 @@ func TestLog(t *testing.T, open func(t *testing.T) ledger.Log) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log := open(t)
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
+			ctx := Within(t)
 			c.run(t, ctx, log)
 			CheckLog(t, log)
 		})

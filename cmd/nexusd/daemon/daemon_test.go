@@ -33,7 +33,7 @@ func startWith(t *testing.T, c Config) (*Daemon, *api.Client) {
 	}
 	t.Cleanup(func() {
 		nc.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), untilTheTestEnds(t))
 		defer cancel()
 		if err := d.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
@@ -158,7 +158,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		{"search.query", `{"text":"x"}`, api.Unsupported, ""},
 		{"context.get." + s.ID.String(), `{"format":"latin"}`, api.Malformed, "/format"},
 	} {
-		m, err := c.Conn().Request("nexus.v1.default.main."+tc.subject, []byte(tc.body), 5*time.Second)
+		m, err := c.Conn().Request("nexus.v1.default.main."+tc.subject, []byte(tc.body), untilTheTestEnds(t))
 		if err != nil {
 			t.Fatalf("%s: %v", tc.subject, err)
 		}

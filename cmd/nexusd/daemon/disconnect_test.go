@@ -77,7 +77,7 @@ func TestTheServiceCanLiveInAnotherAccountThanTheStreams(t *testing.T) {
 		t.Error(err)
 	}
 	for _, subject := range []string{"$JS.API.STREAM.DELETE.NEXUS_LEDGER", "nexus.log.00.default.s.X", "nexus.blobs.x"} {
-		m, err := nc.Request(subject, nil, 5*time.Second)
+		m, err := nc.Request(subject, nil, untilTheTestEnds(t))
 		if !errors.Is(err, nats.ErrNoResponders) && (err != nil || !strings.Contains(string(m.Data), "not enabled")) {
 			t.Errorf("%s: %v, %+v; want nobody to answer", subject, err, m)
 		}

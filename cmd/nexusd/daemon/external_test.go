@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -23,7 +22,7 @@ func TestTwoDaemonsOnAnExternalServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), untilTheTestEnds(t))
 			defer cancel()
 			if err := d.Close(ctx); err != nil {
 				t.Error(err)

@@ -48,7 +48,7 @@ func TestFlushOverTheWire(t *testing.T) {
 		if !strings.Contains(string(m.Data), `"cycle":1`) || !strings.Contains(string(m.Data), last.Position) {
 			t.Errorf("notified: %s", m.Data)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(untilTheTestEnds(t)):
 		t.Error("nobody was told")
 	}
 	b, err := c.BeginFlush(ctx, s.ID, api.BeginFlush{Cycle: last.Flush.Cycle})

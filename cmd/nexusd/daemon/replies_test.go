@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -37,7 +36,7 @@ func TestRepliesGoToInboxesOnly(t *testing.T) {
 	}
 	// What was sent after them is answered after them.
 	for range 20 {
-		if _, err := nc.Request("nexus.v1.default.bob.session.list", []byte(`{}`), 10*time.Second); err != nil {
+		if _, err := nc.Request("nexus.v1.default.bob.session.list", []byte(`{}`), untilTheTestEnds(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +49,7 @@ func TestRepliesGoToInboxesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer own.Close()
-	if _, err := own.Request("nexus.v1.default.bob.session.list", []byte(`{}`), 10*time.Second); err != nil {
+	if _, err := own.Request("nexus.v1.default.bob.session.list", []byte(`{}`), untilTheTestEnds(t)); err != nil {
 		t.Errorf("an inbox with a prefix of its own: %v", err)
 	}
 }
@@ -73,7 +72,7 @@ func TestLongWordsInErrors(t *testing.T) {
 				"a pointer":        `{"meta":{"` + long + `":{"a":1,"a":2}}}`,
 				"a word":           `{"` + strings.Repeat("x", int(c.Conn().MaxPayload()/2)) + `":1}`,
 			} {
-				r, err := c.Conn().Request("nexus.v1.default.main.session.create", []byte(b), 10*time.Second)
+				r, err := c.Conn().Request("nexus.v1.default.main.session.create", []byte(b), untilTheTestEnds(t))
 				if err != nil {
 					t.Errorf("%s: no answer: %v", field, err)
 					continue
@@ -109,7 +108,7 @@ func TestPipelinedAppendsKeepTheirOrder(t *testing.T) {
 		}
 	}
 	for i := range n {
-		m, err := acks.NextMsg(20 * time.Second)
+		m, err := acks.NextMsg(untilTheTestEnds(t))
 		if err != nil {
 			t.Fatal(err)
 		}

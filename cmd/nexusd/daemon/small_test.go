@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -155,22 +154,13 @@ func TestSmallMessages(t *testing.T) {
 // smallServer is a daemon on an external server that takes messages of 64 KiB.
 func smallServer(t *testing.T) *api.Client {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{ServerName: "small", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, MaxPayload: 64 << 10,
-		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server is not ready")
-	}
+	s := natsServer(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
 	d, err := Open(t.Context(), Config{NATS: s.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), untilTheTestEnds(t))
 		defer cancel()
 		if err := d.Close(ctx); err != nil {
 			t.Error(err)

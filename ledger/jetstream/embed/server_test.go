@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
@@ -23,12 +22,6 @@ import (
 )
 
 const subject = "nexus.log.00.t.s.A"
-
-func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func start(t *testing.T, dir string) *embed.Server {
 	t.Helper()
@@ -50,7 +43,7 @@ func open(t *testing.T, s *embed.Server, create bool) (*jetstream.Log, *nats.Con
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := jetstream.Open(within(t), j, jetstream.Config{Create: create, Ledger: "L"})
+	l, err := jetstream.Open(ledgertest.Within(t), j, jetstream.Config{Create: create, Ledger: "L"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +61,7 @@ func grow(t *testing.T, l ledger.Log, tail uint64, n int) uint64 {
 	t.Helper()
 	for i := range n {
 		var err error
-		if tail, err = l.Append(within(t), subject, tail, fmt.Append(nil, "record ", tail, i)); err != nil {
+		if tail, err = l.Append(ledgertest.Within(t), subject, tail, fmt.Append(nil, "record ", tail, i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +75,7 @@ func TestRestart(t *testing.T) {
 	for round := range 3 {
 		s := start(t, dir)
 		l, nc := open(t, s, round == 0)
-		st, err := l.State(within(t))
+		st, err := l.State(ledgertest.Within(t))
 		if err != nil || st.Last != tail || round > 0 && st.Identity != identity {
 			t.Errorf("round %d: state %+v, %v; want %d records of %s", round, st, err, tail, identity)
 		}
@@ -165,7 +158,7 @@ func TestIsolation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer service.Close()
-	ctx := within(t)
+	ctx := ledgertest.Within(t)
 	for name, opts := range map[string][]nats.Option{
 		"without credentials": nil,
 		"in process":          nil, // the service's own connection, below
