@@ -59,7 +59,7 @@ var (
 	errVersion = errors.New("version")
 )
 
-// parse is the configuration: file, then environment, then flags.
+// parse reads the configuration: the file, then the environment, then the flags.
 func parse(args, environ []string) (daemon.Config, error) {
 	var cfg, flags daemon.Config
 	var file string

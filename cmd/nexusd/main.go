@@ -24,10 +24,10 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
-// drain is how long requests may take to end after SIGTERM.
+// drain is how long the daemon waits for requests to end after SIGTERM.
 const drain = 20 * time.Second
 
-// run is main with its world given; it returns the exit code.
+// run is main without globals; it returns the exit status.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	cfg, err := parse(args, environ)
 	switch {
@@ -96,7 +96,7 @@ func announce(w io.Writer, d *daemon.Daemon, cfg daemon.Config) error {
 	return err
 }
 
-// version is the module's version, or the commit it was built from.
+// version returns the module's version, or 0.1.0-dev for a build without one.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" {

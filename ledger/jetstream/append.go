@@ -16,7 +16,7 @@ import (
 const (
 	hashHeader   = "Nexus-Hash"
 	expectHeader = "Nats-Expected-Last-Subject-Sequence"
-	// headerRoom is what headers may take of a message.
+	// headerRoom is the bytes of a message that its headers may take.
 	headerRoom = 512
 )
 
@@ -24,7 +24,7 @@ const (
 //
 // Crash states: before the server stores it, nothing; after, the record, whose
 // ack the caller may never see. [ledger.ErrUnavailable] speaks of this call
-// alone: an earlier one that was left open stays open.
+// only: an earlier append that was indeterminate stays so.
 func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
 	if _, _, err := ledger.ParseSubject(subject); err != nil {
 		return 0, fmt.Errorf("append: %w", err)
@@ -37,18 +37,17 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 	}
 	hash := turns.HashEvent(payload).String()
 	return settle(ctx, write{
-		doing:   fmt.Sprintf("append to %s after %d", subject, expect),
-		subject: subject, expect: expect,
+		action: "append to", subject: subject, expect: expect,
 		send: func(ctx context.Context) (uint64, error) { return l.send(ctx, subject, expect, payload, hash) },
 		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return next(ctx, l.stream, subject, expect) },
-		same: func(m *js.RawStreamMsg) (bool, error) {
+		isOwn: func(m *js.RawStreamMsg) (bool, error) {
 			_, err := checked(m.Sequence, m.Subject, m.Data, m.Header, m.Time)
 			return bytes.Equal(m.Data, payload), err
 		},
 	})
 }
 
-// publish is one try.
+// publish sends a payload once.
 func (l *Log) publish(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error) {
 	return publish(ctx, l.js, &nats.Msg{Subject: subject, Data: payload, Header: nats.Header{
 		expectHeader: {strconv.FormatUint(expect, 10)}, hashHeader: {hash},
@@ -73,7 +72,7 @@ func publish(ctx context.Context, j js.JetStream, m *nats.Msg) (uint64, error) {
 	return ack.Sequence, nil
 }
 
-// next is the first message of subject past after, as the stream's leader has it.
+// next reads the first message of subject after position after from the stream's leader.
 func next(ctx context.Context, s js.Stream, subject string, after uint64) (*js.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

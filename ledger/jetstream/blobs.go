@@ -36,13 +36,14 @@ const (
 // its subject to be empty.
 //
 // Chunk 0 is written last: it is the commit point, and names the sum of its
-// followers. Where chunks are smaller than usual their size is part of sum, so
-// that writers with other limits write elsewhere. So a crash leaves chunks that nothing names, and two writers who
-// sealed the same content differently never mix theirs: the first chunk 0 wins.
+// followers. A crash before it leaves chunks that nothing names. Where chunks are
+// smaller than chunkSize, their size is part of the subject: writers with other
+// limits write other subjects. Two writers who sealed the same content differently
+// never mix their chunks: the first chunk 0 wins.
 type Blobs struct {
 	js     js.JetStream
 	stream js.Stream
-	chunk  int // bytes of a chunk that is written here
+	chunk  int // size of the chunks that PutBlob writes, in bytes
 }
 
 // maxBlob is the largest content with what sealing adds to it, in bytes.
@@ -85,24 +86,23 @@ func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, s
 	return nil
 }
 
-// put stores one chunk; one that is there already stays.
+// put stores one chunk. A chunk that subject has already stays.
 func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chunk []byte) error {
 	_, err := settle(ctx, write{
-		doing:   "store chunk " + subject,
-		subject: subject,
+		action: "store chunk at", subject: subject,
 		send: func(ctx context.Context) (uint64, error) {
 			// Headers of its own for each try: the client writes into them.
-			h := nats.Header{expectHeader: {"0"}, chunkHeader: {digits(chunk)}}
+			h := nats.Header{expectHeader: {"0"}, chunkHeader: {hexSum(chunk)}}
 			maps.Copy(h, header)
 			return publish(ctx, b.js, &nats.Msg{Subject: subject, Header: h, Data: chunk})
 		},
-		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return b.last(ctx, subject) },
-		same: func(*js.RawStreamMsg) (bool, error) { return true, nil },
+		next:  func(ctx context.Context) (*js.RawStreamMsg, error) { return b.last(ctx, subject) },
+		isOwn: func(*js.RawStreamMsg) (bool, error) { return true, nil },
 	})
 	return err
 }
 
-// last is the message of subject, as the stream's leader has it.
+// last reads the last message of subject from the stream's leader.
 func (b *Blobs) last(ctx context.Context, subject string) (*js.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -157,13 +157,13 @@ func (b *Blobs) read(ctx context.Context, subject string) (*js.RawStreamMsg, err
 	if err != nil {
 		return nil, readError(err)
 	}
-	if got, want := digits(m.Data), m.Header.Get(chunkHeader); got != want {
+	if got, want := hexSum(m.Data), m.Header.Get(chunkHeader); got != want {
 		return nil, fmt.Errorf("%w: chunk %s hashes to %s, its header says %q", ledger.ErrCorrupt, subject, got, want)
 	}
 	return m, nil
 }
 
-// blobSubject is what the subjects of a blob's chunks begin with.
+// blobSubject returns the prefix of the subjects of a blob's chunks.
 func blobSubject(tenant string, digest turns.Hash) (string, error) {
 	if tenant == "" || strings.ContainsAny(tenant, ".*> \t\r\n") {
 		return "", fmt.Errorf("blob %v: %w tenant %q", digest, ledger.ErrMalformed, tenant)
@@ -171,8 +171,8 @@ func blobSubject(tenant string, digest turns.Hash) (string, error) {
 	return "nexus.blobs." + tenant + "." + hex.EncodeToString(digest[:]), nil
 }
 
-// followerSubject is where chunk n >= 1 is. Sixteen bytes of the sum keep
-// differently sealed copies apart; the whole is checked on reading.
+// followerSubject returns the subject of chunk n >= 1. Sixteen bytes of the sum
+// keep differently sealed copies apart; GetBlob checks the whole sum.
 func followerSubject(base string, sum [32]byte, chunk, n int) string {
 	if chunk != chunkSize {
 		return fmt.Sprintf("%s.%x-%d.%d", base, sum[:16], chunk, n)
@@ -180,10 +180,10 @@ func followerSubject(base string, sum [32]byte, chunk, n int) string {
 	return fmt.Sprintf("%s.%x.%d", base, sum[:16], n)
 }
 
-// count is how many chunks size bytes take: at least one.
+// count returns how many chunks size bytes need: at least one.
 func count(size, chunk int) int { return max(1, (size+chunk-1)/chunk) }
 
-// split cuts sealed into count(len(sealed), chunk) chunks that share its memory.
+// split divides sealed into count(len(sealed), chunk) chunks that share its memory.
 func split(sealed []byte, chunk int) [][]byte {
 	chunks := make([][]byte, count(len(sealed), chunk))
 	for n := range chunks {
@@ -192,7 +192,7 @@ func split(sealed []byte, chunk int) [][]byte {
 	return chunks
 }
 
-func digits(b []byte) string {
+func hexSum(b []byte) string {
 	s := sha256.Sum256(b)
 	return hex.EncodeToString(s[:])
 }

@@ -170,23 +170,23 @@ func (c *cluster) stepDown(t *testing.T) {
 
 // R3: the suites on three servers.
 
-func TestR3(t *testing.T) {
+func TestR3IsALog(t *testing.T) {
 	c := newCluster(t)
 	ledgertest.TestLog(t, func(t *testing.T) ledger.Log { return c.empty(t) })
 }
 
-func TestR3Faults(t *testing.T) {
+func TestR3ResolvesFaults(t *testing.T) {
 	c := newCluster(t)
 	ledgertest.TestFaults(t, tries, func(t *testing.T, f *ledgertest.Faults) ledger.Log { return faulty(c.empty(t), f) })
 }
 
-func TestR3Blobs(t *testing.T) {
+func TestR3KeepsBlobs(t *testing.T) {
 	c := newCluster(t)
 	ledgertest.TestBlobs(t, func(t *testing.T) ledger.Blobs { return c.empty(t).Blobs() })
 }
 
-// TestR3StepDown races appends from three daemons while leaders change.
-func TestR3StepDown(t *testing.T) {
+// TestR3AppendsHaveOneOutcomeWhileLeadersChange races appends from three daemons while leaders change.
+func TestR3AppendsHaveOneOutcomeWhileLeadersChange(t *testing.T) {
 	c, ctx := newCluster(t), ledgertest.Within(t)
 	logs := []ledger.Log{c.log(t, 0), c.log(t, 1), c.log(t, 2)}
 	const rounds = 12
@@ -200,8 +200,8 @@ func TestR3StepDown(t *testing.T) {
 	}
 }
 
-// TestR3NodeLost goes on with two of three servers, and not with one.
-func TestR3NodeLost(t *testing.T) {
+// TestR3AppendsNeedTwoOfThreeServers goes on with two of three servers, and not with one.
+func TestR3AppendsNeedTwoOfThreeServers(t *testing.T) {
 	c, ctx := newCluster(t), ledgertest.Within(t)
 	log := c.log(t, 0)
 	tail, err := log.Append(ctx, subjectA, 0, []byte("three"))
@@ -228,8 +228,8 @@ func TestR3NodeLost(t *testing.T) {
 	}
 }
 
-// TestTwoLogs lets a second daemon lag behind the first.
-func TestTwoLogs(t *testing.T) {
+// TestASecondDaemonThatLagsGetsAConflict lets a second daemon lag behind the first.
+func TestASecondDaemonThatLagsGetsAConflict(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		open func(t *testing.T) (a, b ledger.Log)
@@ -281,8 +281,8 @@ func TestTwoLogs(t *testing.T) {
 	}
 }
 
-// TestR3Reconnect follows the log while the server it is connected to goes.
-func TestR3Reconnect(t *testing.T) {
+// TestR3AReadGoesOnWhenItsServerIsLost follows the log while the server it is connected to goes.
+func TestR3AReadGoesOnWhenItsServerIsLost(t *testing.T) {
 	c, ctx := newCluster(t), ledgertest.Within(t)
 	writer := c.log(t, 0)
 	nc, err := nats.Connect(c.servers[2].ClientURL()+","+c.servers[0].ClientURL(), nats.DontRandomize(), nats.MaxReconnects(-1))

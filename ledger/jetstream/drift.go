@@ -7,10 +7,10 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 )
 
-// drift lists every field in which a stream, as the server has it, differs from
-// what it must be. It is never put right here: who changed it had a reason or
-// made a mistake, and either way records may be gone. What an operator may
-// choose is left out: description, placement, and further metadata.
+// drift lists every field in which got, a stream as the server has it, differs
+// from want. It corrects nothing: an operator changed the stream on purpose or by
+// mistake, and records may be gone in both cases. drift ignores what an operator
+// may choose: description, placement, and further metadata.
 func drift(want, got js.StreamConfig) (diff []string) {
 	for _, k := range []string{metaFormat, metaLedger} {
 		if want.Metadata[k] != got.Metadata[k] {
@@ -19,7 +19,7 @@ func drift(want, got js.StreamConfig) (diff []string) {
 	}
 	for _, c := range []*js.StreamConfig{&want, &got} {
 		c.Description, c.Placement, c.Metadata = "", nil, nil
-		if c.FirstSeq == 1 { // a server may say what it means by 0
+		if c.FirstSeq == 1 { // a server may report 1 for 0
 			c.FirstSeq = 0
 		}
 	}

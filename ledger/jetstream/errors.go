@@ -23,7 +23,7 @@ const (
 	codeInsufficient   js.ErrorCode = 10023 // the server's storage limit is reached
 )
 
-// verdict is what the answer to one try says by itself.
+// verdict is what the answer to one try proves, without further reads.
 type verdict int
 
 const (
@@ -36,19 +36,18 @@ const (
 	// busy: refused because another write to the subject is in flight (10164).
 	// That write may yet fail.
 	busy
-	// refused: this try did not reach a stream's leader, or was turned away
-	// before anything was decided. It will not land.
+	// refused: this try did not reach a stream's leader, or the leader refused it
+	// before it decided anything. The server will not store it.
 	refused
 	// tooLarge: refused for its size.
 	tooLarge
-	// full: refused because the server's storage limit is reached, before
-	// anything was stored or proposed. It will not land, and another try won't
-	// either until there is more room.
+	// full: refused because the server's storage limit is reached, before the
+	// server stored or proposed anything. It stores no try until there is more room.
 	full
 )
 
-// classify is the verdict of a failed try. tail is the subject's last position
-// as the leader gives it with moved, when known.
+// classify returns the verdict on a failed try. With moved, tail is the subject's
+// last position if the leader reported it.
 func classify(err error) (v verdict, tail uint64, known bool) {
 	var api *js.APIError
 	if errors.As(err, &api) {
@@ -77,7 +76,7 @@ func classify(err error) (v verdict, tail uint64, known bool) {
 	return open, 0, false
 }
 
-// errNotSent: the connection was closed, or the context over, before the try.
+// errNotSent: the connection was closed, or the context ended, before the try.
 var errNotSent = errors.New("not sent")
 
 var trailingNumber = regexp.MustCompile(`: (\d+)$`)
@@ -96,7 +95,7 @@ func lastSequence(description string) (uint64, bool) {
 	return n, true
 }
 
-// readError maps what a look-up failed with.
+// readError maps the error of a read.
 func readError(err error) error {
 	switch {
 	case errors.Is(err, js.ErrMsgNotFound):
@@ -107,7 +106,7 @@ func readError(err error) error {
 	return fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)
 }
 
-// ended reports whether ctx is over, as an error that says so.
+// ended returns an error if ctx has ended.
 func ended(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return fmt.Errorf("%w: %w", errNotSent, errors.Join(err, ctx.Err()))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,9 +12,10 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/ledger"
+	"nexus/turns"
 )
 
-func TestClassify(t *testing.T) {
+func TestClassifyKnowsTheServersAnswers(t *testing.T) {
 	type answer struct {
 		V     verdict
 		Tail  uint64
@@ -56,52 +58,52 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestSettle scripts the store: what each try and each look answers.
-func TestSettle(t *testing.T) {
+// TestSettleBelievesOnlyAcksAndTheRecordThatFollows scripts the store: what each try and each read answers.
+func TestSettleBelievesOnlyAcksAndTheRecordThatFollows(t *testing.T) {
 	const mine, other = "mine", "other"
 	moved42 := &js.APIError{ErrorCode: 10071, Description: "wrong last sequence: 42"}
 	moved3 := &js.APIError{ErrorCode: 10071, Description: "wrong last sequence: 3"}
 	busy := &js.APIError{ErrorCode: 10164, Description: "wrong last sequence"}
 	none := js.ErrMsgNotFound
-	type look struct {
+	type answer struct {
 		data string
 		err  error
 	}
 	for _, c := range []struct {
 		name  string
-		tries []error // the last one repeats
-		looks []look  // the same
+		tries []error  // the last one repeats
+		reads []answer // the same
 		kind  error
 		got   uint64 // of a conflict
 		seq   uint64
 	}{
 		{name: "acked", tries: []error{nil}, seq: 8},
-		{name: "refused by my own record", tries: []error{moved42}, looks: []look{{data: mine}}, seq: 9},
-		{name: "refused by another's", tries: []error{moved42}, looks: []look{{data: other}}, kind: ledger.ErrConflict, got: 9},
-		{name: "a stale look finds nothing, the next finds mine", tries: []error{busy}, looks: []look{{err: none}, {data: mine}}, seq: 9},
-		{name: "a stale look never makes a conflict", tries: []error{busy}, looks: []look{{err: none}}, kind: ledger.ErrIndeterminate},
-		{name: "moved, but nobody shows by what", tries: []error{moved42}, looks: []look{{err: none}}, kind: ledger.ErrIndeterminate},
+		{name: "refused by my own record", tries: []error{moved42}, reads: []answer{{data: mine}}, seq: 9},
+		{name: "refused by another's", tries: []error{moved42}, reads: []answer{{data: other}}, kind: ledger.ErrConflict, got: 9},
+		{name: "a stale read finds nothing, the next finds mine", tries: []error{busy}, reads: []answer{{err: none}, {data: mine}}, seq: 9},
+		{name: "a stale read never makes a conflict", tries: []error{busy}, reads: []answer{{err: none}}, kind: ledger.ErrIndeterminate},
+		{name: "moved, but nobody shows by what", tries: []error{moved42}, reads: []answer{{err: none}}, kind: ledger.ErrIndeterminate},
 		{name: "the tail never was there", tries: []error{moved3}, kind: ledger.ErrConflict},
-		{name: "busy, then free", tries: []error{busy, nil}, looks: []look{{err: none}}, seq: 8},
-		{name: "no leader at all", tries: []error{js.ErrNoStreamResponse}, looks: []look{{err: js.ErrNoStreamResponse}}, kind: ledger.ErrUnavailable},
-		{name: "no answer, then no leader", tries: []error{nats.ErrTimeout, js.ErrNoStreamResponse}, looks: []look{{err: nats.ErrTimeout}}, kind: ledger.ErrIndeterminate},
-		{name: "no answer, then the tail never was there", tries: []error{nats.ErrTimeout, moved3}, looks: []look{{err: none}}, kind: ledger.ErrIndeterminate},
+		{name: "busy, then free", tries: []error{busy, nil}, reads: []answer{{err: none}}, seq: 8},
+		{name: "no leader at all", tries: []error{js.ErrNoStreamResponse}, reads: []answer{{err: js.ErrNoStreamResponse}}, kind: ledger.ErrUnavailable},
+		{name: "no answer, then no leader", tries: []error{nats.ErrTimeout, js.ErrNoStreamResponse}, reads: []answer{{err: nats.ErrTimeout}}, kind: ledger.ErrIndeterminate},
+		{name: "no answer, then the tail never was there", tries: []error{nats.ErrTimeout, moved3}, reads: []answer{{err: none}}, kind: ledger.ErrIndeterminate},
 		{name: "too large", tries: []error{nats.ErrMaxPayload}, kind: ledger.ErrTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tried, looked := 0, 0
+			tried, read := 0, 0
 			seq, err := settle(context.Background(), write{
-				doing: "append to s after 7", subject: "s", expect: 7,
+				action: "append to", subject: "s", expect: 7,
 				send: func(context.Context) (uint64, error) {
 					tried++
 					return 8, c.tries[min(tried, len(c.tries))-1]
 				},
 				next: func(context.Context) (*js.RawStreamMsg, error) {
-					looked++
-					l := c.looks[min(looked, len(c.looks))-1]
-					return &js.RawStreamMsg{Sequence: 9, Data: []byte(l.data)}, l.err
+					read++
+					a := c.reads[min(read, len(c.reads))-1]
+					return &js.RawStreamMsg{Sequence: 9, Data: []byte(a.data)}, a.err
 				},
-				same: func(m *js.RawStreamMsg) (bool, error) { return string(m.Data) == mine, nil },
+				isOwn: func(m *js.RawStreamMsg) (bool, error) { return string(m.Data) == mine, nil },
 			})
 			if !errors.Is(err, c.kind) || seq != c.seq {
 				t.Fatalf("%d, %v; want %d, %v", seq, err, c.seq, c.kind)
@@ -119,13 +121,27 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-func TestSettleEnded(t *testing.T) {
+func TestSettleIsIndeterminateWhenTheContextEndsDuringATry(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := settle(ctx, write{doing: "append to s after 0", subject: "s",
+	_, err := settle(ctx, write{subject: "s",
 		send: func(context.Context) (uint64, error) { cancel(); return 0, context.Canceled },
 		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return nil, ctx.Err() },
 	})
 	if !errors.Is(err, ledger.ErrIndeterminate) || !errors.Is(err, context.Canceled) {
 		t.Errorf("ended while a try was under way: %v; want indeterminate, canceled", err)
+	}
+}
+
+// An error says what was being done: a blob's chunk is stored, a record appended.
+func TestAnErrorOfSettleNamesTheAction(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b := single(t).Blobs()
+	err := b.PutBlob(ctx, "t", turns.Hash{1}, []byte("x"))
+	if want := "put blob "; err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "store chunk at nexus.blobs.t.") || strings.Contains(err.Error(), "append") {
+		t.Errorf("%v", err)
+	}
+	if s := (write{action: "append to", subject: "s", expect: 7}).String(); s != "append to s after 7" {
+		t.Error(s)
 	}
 }

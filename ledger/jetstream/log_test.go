@@ -66,14 +66,14 @@ func faulty(l *Log, f *ledgertest.Faults) ledger.Log {
 	return l
 }
 
-func TestR1(t *testing.T) {
+func TestR1IsALog(t *testing.T) {
 	ledgertest.TestLog(t, func(t *testing.T) ledger.Log { return single(t) })
 }
 
-func TestR1Faults(t *testing.T) {
+func TestR1ResolvesFaults(t *testing.T) {
 	ledgertest.TestFaults(t, tries, func(t *testing.T, f *ledgertest.Faults) ledger.Log { return faulty(single(t), f) })
 }
 
-func TestR1Blobs(t *testing.T) {
+func TestR1KeepsBlobs(t *testing.T) {
 	ledgertest.TestBlobs(t, func(t *testing.T) ledger.Blobs { return single(t).Blobs() })
 }

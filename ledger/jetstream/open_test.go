@@ -45,7 +45,7 @@ func stream(t testing.TB, nc *nats.Conn) js.JetStream {
 
 const subjectA = "nexus.log.00.t.s.A"
 
-func TestOpenMissing(t *testing.T) {
+func TestOpenCreatesAStreamOnlyWhereAllowed(t *testing.T) {
 	j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)
 	if _, err := Open(ctx, j, Config{}); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("no stream, not to be created: %v, want not found", err)
@@ -77,7 +77,7 @@ func TestOpenMissing(t *testing.T) {
 	}
 }
 
-func TestDrift(t *testing.T) {
+func TestOpenRefusesAStreamOfAnotherConfiguration(t *testing.T) {
 	for _, c := range []struct {
 		stream, field string
 		change        func(*js.StreamConfig)
@@ -138,8 +138,8 @@ func TestOpenRefusesTheSubjectsOfADevelopmentVersion(t *testing.T) {
 	}
 }
 
-// TestUnsound removes a record the way a limit does, under the log's feet.
-func TestUnsound(t *testing.T) {
+// TestALogThatLostRecordsTakesNoAppends removes a record the way a limit does, under the log's feet.
+func TestALogThatLostRecordsTakesNoAppends(t *testing.T) {
 	j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)
 	l, err := Open(ctx, j, Config{Create: true, Ledger: "L"})
 	if err != nil {
@@ -177,8 +177,8 @@ func TestUnsound(t *testing.T) {
 	}
 }
 
-// TestWrongHash stores what this code never does.
-func TestWrongHash(t *testing.T) {
+// TestARecordWithAnotherHashIsCorrupt stores what this code never does.
+func TestARecordWithAnotherHashIsCorrupt(t *testing.T) {
 	j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)
 	l, err := Open(ctx, j, Config{Create: true, Ledger: "L"})
 	if err != nil {
@@ -204,8 +204,8 @@ func TestWrongHash(t *testing.T) {
 	}
 }
 
-// TestAnew deletes the stream and makes another under the same UUID.
-func TestAnew(t *testing.T) {
+// TestAStreamThatIsCreatedAgainIsAnotherLog deletes the stream and makes another under the same UUID.
+func TestAStreamThatIsCreatedAgainIsAnotherLog(t *testing.T) {
 	j, ctx := stream(t, ledgerConn(t)), ledgertest.Within(t)
 	open := func() (*Log, ledger.State) {
 		l, err := Open(ctx, j, Config{Create: true, Ledger: "L"})
@@ -239,7 +239,7 @@ func TestAnew(t *testing.T) {
 	}
 }
 
-func TestClosedConnection(t *testing.T) {
+func TestAClosedConnectionIsUnavailable(t *testing.T) {
 	nc, ctx := ledgerConn(t), ledgertest.Within(t)
 	l, err := Open(ctx, stream(t, nc), Config{Create: true, Ledger: "L"})
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 const (
 	replayBatch = 5000             // messages in flight while replaying
 	liveBatch   = 500              // and while following
-	replayBytes = 64 << 20         // what a batch may hold, estimated from the stream's mean
-	idle        = 2 * time.Second  // without a record for so long, the stream is looked at
-	forgotten   = 30 * time.Second // after which the server drops a consumer without a reader
+	replayBytes = 64 << 20         // bytes of a batch, estimated from the mean record of the stream
+	idle        = 2 * time.Second  // without a record, before the reader asks for the stream's state
+	inactive    = 30 * time.Second // without a reader, before the server drops a consumer
 )
 
 // Read implements [ledger.Log]. Each read has an ordered consumer of its own,
@@ -44,8 +44,8 @@ type reader struct {
 	faults int // in a row
 }
 
-// errLeft: the one who reads has had enough.
-var errLeft = errors.New("the read was left")
+// errStopped: the caller stopped the iteration.
+var errStopped = errors.New("the caller stopped the read")
 
 func (r *reader) read(ctx context.Context) error {
 	end, batch, err := r.start(ctx)
@@ -55,15 +55,15 @@ func (r *reader) read(ctx context.Context) error {
 	if err = r.until(ctx, end, batch); err == nil && r.follow {
 		err = r.until(ctx, math.MaxUint64, min(batch, liveBatch))
 	}
-	if errors.Is(err, errLeft) {
+	if errors.Is(err, errStopped) {
 		return nil
 	}
 	return err
 }
 
-// start is where the log ends now, and how many messages to have in flight. A
-// consumer that is created past the end is accepted by the server and skips
-// what is stored there next, so that is refused here.
+// start returns the log's last position and how many messages to have in flight.
+// The server accepts a consumer that starts past the end, and that consumer skips
+// what is stored there next: start refuses such a position.
 func (r *reader) start(ctx context.Context) (end uint64, batch int, err error) {
 	st, size, err := r.log.state(ctx)
 	if err != nil {
@@ -84,17 +84,17 @@ func (r *reader) check(st ledger.State) error {
 	if r.next > st.Last+1 {
 		return fmt.Errorf("%w: the log ends at %d", ledger.ErrCorrupt, st.Last)
 	}
-	if !st.Created.Equal(r.log.made) {
+	if !st.Created.Equal(r.log.created) {
 		return fmt.Errorf("%w: the stream was created anew at %v", ledger.ErrCorrupt, st.Created)
 	}
 	return nil
 }
 
-// until yields the records up to end, from as many consumers as it takes.
+// until yields the records up to end. When a consumer breaks, until makes another.
 func (r *reader) until(ctx context.Context, end uint64, batch int) error {
 	for r.next <= end {
 		err := r.consume(ctx, end, batch)
-		if err == nil || errors.Is(err, errLeft) || errors.Is(err, ledger.ErrCorrupt) {
+		if err == nil || errors.Is(err, errStopped) || errors.Is(err, ledger.ErrCorrupt) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -120,7 +120,7 @@ func (r *reader) consume(ctx context.Context, end uint64, batch int) error {
 	cctx, cancel := context.WithTimeout(ctx, patience)
 	c, err := r.log.js.OrderedConsumer(cctx, StreamName, js.OrderedConsumerConfig{
 		DeliverPolicy: js.DeliverByStartSequencePolicy, OptStartSeq: r.next,
-		InactiveThreshold: forgotten, MaxResetAttempts: 1,
+		InactiveThreshold: inactive, MaxResetAttempts: 1,
 	})
 	cancel()
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *reader) consume(ctx context.Context, end uint64, batch int) error {
 	for r.next <= end {
 		m, err := it.Next(js.NextMaxWait(idle))
 		if errors.Is(err, nats.ErrTimeout) {
-			if err = r.look(ctx); err == nil {
+			if err = r.diagnose(ctx); err == nil {
 				continue
 			}
 		}
@@ -153,9 +153,9 @@ func (r *reader) consume(ctx context.Context, end uint64, batch int) error {
 	return nil
 }
 
-// look finds out why nothing comes: there is nothing (nil), the log has lost
-// its tail, or the consumer has stalled.
-func (r *reader) look(ctx context.Context) error {
+// diagnose says why the consumer delivers nothing: nil if there is nothing, else
+// the log has lost its tail, or the consumer has stalled.
+func (r *reader) diagnose(ctx context.Context) error {
 	st, err := r.log.State(ctx)
 	if err != nil {
 		return err
@@ -188,12 +188,12 @@ func (r *reader) deliver(m js.Msg) error {
 		r.pause.b.Reset()
 	}
 	if !r.yield(rec, nil) {
-		return errLeft
+		return errStopped
 	}
 	return nil
 }
 
-// drop deletes the consumer; if that fails, the server does it before long.
+// drop deletes the consumer. If that fails, the server drops it after [inactive].
 func (r *reader) drop(ctx context.Context, c js.Consumer) {
 	info := c.CachedInfo()
 	if info == nil || r.log.js.Conn().IsClosed() {

@@ -13,36 +13,44 @@ import (
 )
 
 const (
-	// tries is how often a write is sent under one expectation. With the pauses
-	// between them they outlast the election of a stream's leader.
+	// tries is how often settle sends a write under one expectation. With the
+	// pauses between them they outlast the election of a stream's leader.
 	tries = 8
 	// tryPatience is how long one try waits for its answer. A leader that steps
 	// down answers nothing, so this is what a change of leader costs an append.
 	tryPatience = 2 * time.Second
-	// patience is how long one look waits.
+	// patience is how long one read waits.
 	patience = 5 * time.Second
 )
 
 // write is one compare-and-set: the message that is to follow expect on subject.
 type write struct {
-	doing   string // for errors, such as "append to S after 7"
+	action  string // for errors: "append to", "store chunk at"
 	subject string
 	expect  uint64
-	send    func(ctx context.Context) (seq uint64, err error)   // one try
-	next    func(ctx context.Context) (*js.RawStreamMsg, error) // what follows expect, as the leader has it
-	same    func(*js.RawStreamMsg) (bool, error)                // whether that is this write's message
+	send    func(ctx context.Context) (seq uint64, err error)   // sends the message once
+	next    func(ctx context.Context) (*js.RawStreamMsg, error) // reads the message that follows expect from the leader
+	isOwn   func(*js.RawStreamMsg) (bool, error)                // reports whether a message is the one that send sends
 }
 
-// settle stores w once, and resolves what the store leaves open: R1 and R3
-// answer a repeated write differently (10071, 10164), so no answer but an ack
-// is believed, and the message that follows expect decides. While there is
-// none, the same bytes are sent again under the same expectation: of any number
-// of tries only one can be stored.
+// String says what w does, for errors.
+func (w write) String() string {
+	if w.expect == 0 {
+		return w.action + " " + w.subject
+	}
+	return fmt.Sprintf("%s %s after %d", w.action, w.subject, w.expect)
+}
+
+// settle stores w once and resolves ambiguous answers of the server. R1 and R3
+// answer a repeated write differently (10071, 10164), so settle believes an ack
+// only; for every other answer the message that follows expect decides. While no
+// message follows, settle sends the same bytes again under the same expectation:
+// the server can store one try only.
 //
-// Invariant: "not stored" is never concluded from a look that finds nothing. A
-// deposed leader, or a stream that is being closed, finds nothing either.
+// Invariant: settle never concludes "not stored" from a read that finds nothing.
+// A deposed leader, or a stream that is being closed, finds nothing either.
 func settle(ctx context.Context, w write) (uint64, error) {
-	var mayLand bool // this write may be stored, now or later, by this call or an earlier one
+	var mayLand bool // a try of this call may be stored, now or later
 	var last error
 	pause := newPause(20*time.Millisecond, time.Second)
 	for try := range tries {
@@ -58,12 +66,12 @@ func settle(ctx context.Context, w write) (uint64, error) {
 		v, tail, known := classify(err)
 		switch {
 		case v == tooLarge && !mayLand:
-			return 0, fmt.Errorf("%s: %w: %w", w.doing, ledger.ErrTooLarge, err)
+			return 0, fmt.Errorf("%v: %w: %w", w, ledger.ErrTooLarge, err)
 		case v == moved && known && tail < w.expect && !mayLand:
 			// The compare-and-set itself says that the tail was never there.
 			return 0, &ledger.ConflictError{Subject: w.subject, Want: w.expect}
 		case v == full && !mayLand:
-			return 0, fmt.Errorf("%s: %w: the stream's storage limit is reached (max_store): %w", w.doing, ledger.ErrUnavailable, err)
+			return 0, fmt.Errorf("%v: %w: the stream's storage limit is reached (max_store): %w", w, ledger.ErrUnavailable, err)
 		case v != refused && v != full:
 			mayLand = true
 		}
@@ -79,27 +87,27 @@ func settle(ctx context.Context, w write) (uint64, error) {
 	if mayLand {
 		kind = ledger.ErrIndeterminate
 	}
-	return 0, fmt.Errorf("%s: %w: %w", w.doing, kind, last)
+	return 0, fmt.Errorf("%v: %w: %w", w, kind, last)
 }
 
-// decide is the outcome, given the message that follows expect.
-func (w write) decide(m *js.RawStreamMsg) (uint64, error) {
-	same, err := w.same(m)
+// decide returns the outcome: next is the message that follows expect.
+func (w write) decide(next *js.RawStreamMsg) (uint64, error) {
+	own, err := w.isOwn(next)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%s: %w", w.doing, err)
-	case same:
-		return m.Sequence, nil
+		return 0, fmt.Errorf("%v: %w", w, err)
+	case own:
+		return next.Sequence, nil
 	}
-	return 0, &ledger.ConflictError{Subject: w.subject, Want: w.expect, Got: m.Sequence}
+	return 0, &ledger.ConflictError{Subject: w.subject, Want: w.expect, Got: next.Sequence}
 }
 
-// pause waits longer each time, with jitter.
+// pause waits, longer each time, with jitter.
 type pause struct{ b *backoff.ExponentialBackOff }
 
-func newPause(first, most time.Duration) pause {
+func newPause(first, longest time.Duration) pause {
 	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval, b.Multiplier = first, most, 2
+	b.InitialInterval, b.MaxInterval, b.Multiplier = first, longest, 2
 	b.Reset()
 	return pause{b}
 }

@@ -37,7 +37,7 @@ type Config struct {
 	Create   bool // create what is missing; otherwise a missing stream is an error
 	// Ledger is the UUID to give to a stream that is created. Without Create it
 	// must be the one that the stream has; "" takes any. With Create a stream
-	// that is there keeps its own: ask [Log.Ledger].
+	// that exists keeps its own: see [Log.Ledger].
 	Ledger string
 }
 
@@ -47,7 +47,7 @@ type Log struct {
 	stream  js.Stream
 	blobs   *Blobs
 	id      string
-	made    time.Time
+	created time.Time
 	max     int64                 // bytes of a payload
 	unsound atomic.Pointer[error] // once set, appends are refused
 	send    func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error)
@@ -67,9 +67,9 @@ func streamConfig(c Config) js.StreamConfig {
 	}
 }
 
-// blobsConfig is the same: a chunk is written once by a compare-and-set that
-// expects its subject to be empty, so the stream needs no limit a subject, and
-// no limit of any kind can ever drop a chunk.
+// blobsConfig is streamConfig for the blobs. A compare-and-set that expects an
+// empty subject writes each chunk once, so the stream needs no limit for each
+// subject, and no limit can drop a chunk.
 func blobsConfig(c Config) js.StreamConfig {
 	s := streamConfig(c)
 	s.Name, s.Subjects = BlobsName, []string{ledger.BlobSubjects}
@@ -97,7 +97,7 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 		return nil, err
 	}
 	info := stream.CachedInfo()
-	l := &Log{js: j, stream: stream, id: info.Config.Metadata[metaLedger], made: info.Created, max: j.Conn().MaxPayload() - headerRoom}
+	l := &Log{js: j, stream: stream, id: info.Config.Metadata[metaLedger], created: info.Created, max: j.Conn().MaxPayload() - headerRoom}
 	l.send = l.publish
 	c.Ledger = l.id // the two streams belong together, whoever created the first
 	blobs, err := openStream(ctx, j, blobsConfig(c), c)
@@ -141,7 +141,7 @@ func (l *Log) Probe(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	c, err := l.js.OrderedConsumer(ctx, StreamName, js.OrderedConsumerConfig{DeliverPolicy: js.DeliverNewPolicy, InactiveThreshold: forgotten})
+	c, err := l.js.OrderedConsumer(ctx, StreamName, js.OrderedConsumerConfig{DeliverPolicy: js.DeliverNewPolicy, InactiveThreshold: inactive})
 	if err == nil && c.CachedInfo() != nil {
 		_ = l.js.DeleteConsumer(ctx, StreamName, c.CachedInfo().Name)
 	}
@@ -186,15 +186,15 @@ func openStream(ctx context.Context, j js.JetStream, want js.StreamConfig, c Con
 	return s, nil
 }
 
-// State implements [ledger.Log]. The identity is the ledger's UUID and the
-// instant at which the stream was created, so a stream made anew under the same
-// UUID is another. A state that is not sound stops appends through l.
+// State implements [ledger.Log]. The identity is the ledger's UUID and the time at
+// which the stream was created: a stream that is created again under the same
+// UUID has another identity. After a state that is not sound, l takes no appends.
 func (l *Log) State(ctx context.Context) (ledger.State, error) {
 	st, _, err := l.state(ctx)
 	return st, err
 }
 
-// state is State, and how many bytes the log takes.
+// state returns State and the size of the log in bytes.
 func (l *Log) state(ctx context.Context) (ledger.State, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -214,7 +214,7 @@ func (l *Log) state(ctx context.Context) (ledger.State, uint64, error) {
 	case err != nil:
 	case info.State.NumDeleted > 0:
 		err = fmt.Errorf("%w: %d records were deleted", ledger.ErrCorrupt, info.State.NumDeleted)
-	case !st.Created.Equal(l.made):
+	case !st.Created.Equal(l.created):
 		err = fmt.Errorf("%w: the stream was created anew at %v", ledger.ErrCorrupt, st.Created)
 	}
 	if err != nil {

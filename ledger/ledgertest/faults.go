@@ -50,8 +50,7 @@ func (f *Faults) Tries() int {
 	return f.tries
 }
 
-// Deliver lets the late tries land, in order, and gives what the store
-// answered to each.
+// Deliver sends the late tries, in order, and returns the store's answer to each.
 func (f *Faults) Deliver(ctx context.Context) []error {
 	f.mu.Lock()
 	late := f.late
@@ -76,9 +75,9 @@ func (f *Faults) next() Fault {
 	return k
 }
 
-// Inject makes one try of send under the script of f. A failed try gives lost
-// joined with [ErrInjected]; lost is what the store's client says when no
-// answer comes. send must not depend on memory that its caller will reuse.
+// Inject calls send as the script of f says. A failed try returns lost joined with
+// [ErrInjected]; lost is the error of the store's client when no answer comes. send
+// must not depend on memory that its caller will reuse.
 func Inject[T any](ctx context.Context, f *Faults, lost error, send func(context.Context) (T, error)) (T, error) {
 	var zero T
 	switch f.next() {
@@ -100,8 +99,8 @@ func Inject[T any](ctx context.Context, f *Faults, lost error, send func(context
 	return zero, errors.Join(lost, ErrInjected)
 }
 
-// Flaky is a log over log whose Append answers [ledger.ErrIndeterminate] as f
-// says: what a caller sees when the resolution inside Append gave up.
+// Flaky returns a log over log whose Append returns [ledger.ErrIndeterminate] where
+// f has a fault: what a caller gets when Append could not resolve an answer.
 func Flaky(log ledger.Log, f *Faults) ledger.Log { return &flaky{Log: log, faults: f} }
 
 type flaky struct {

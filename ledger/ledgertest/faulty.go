@@ -9,7 +9,7 @@ import (
 	"nexus/ledger"
 )
 
-// testFlaky retries as a caller does to whom Append said "indeterminate".
+// testFlaky retries as a caller does after an indeterminate append.
 func testFlaky(t *testing.T, ctx context.Context, log ledger.Log) {
 	for i, fault := range []Fault{Persisted, Lost, Late} {
 		s := subject(i)

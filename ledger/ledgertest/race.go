@@ -10,10 +10,10 @@ import (
 	"nexus/ledger"
 )
 
-// Race appends to one subject from every log given, writers at once a round,
-// each with bytes of its own, and checks that exactly one of a round wins and
-// the others are told which. between runs while a round is under way. It gives
-// the subject's tail.
+// Race appends to one subject through all logs. In each round that many writers
+// append different bytes at once: exactly one must win, and the others must get a
+// conflict that names it. between runs during a round. Race returns the subject's
+// tail.
 func Race(t *testing.T, ctx context.Context, logs []ledger.Log, subject string, rounds, writers int, between func(round int)) uint64 {
 	t.Helper()
 	type result struct {

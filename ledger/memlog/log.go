@@ -128,10 +128,10 @@ func (l *Log) Read(ctx context.Context, from uint64, follow bool) iter.Seq2[ledg
 	}
 }
 
-// errEnd: there is nothing more to read, and that is no fault.
+// errEnd ends a read without an error.
 var errEnd = errors.New("end of the read")
 
-// await is the record at seq, once it is there. end is the last position of a
+// await waits for the record at seq and returns it. end is the last position of a
 // read that does not follow.
 func (l *Log) await(ctx context.Context, seq, end uint64, follow bool) (ledger.Record, error) {
 	for {
@@ -174,8 +174,8 @@ func (l *Log) State(ctx context.Context) (ledger.State, error) {
 	return ledger.State{Identity: l.cfg.Identity, Created: l.created, First: 1, Last: n, Count: n}, nil
 }
 
-// Truncate forgets the records after last, as a store does that lost its tail:
-// for tests of what must happen then.
+// Truncate removes the records after last, for tests of a store that lost its
+// tail.
 func (l *Log) Truncate(last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,14 +190,14 @@ func (l *Log) Truncate(last uint64) {
 	l.wake()
 }
 
-// wake lets every follower look again. l.mu is held.
+// wake makes every follower read again. The caller holds l.mu.
 func (l *Log) wake() {
 	close(l.grown)
 	l.grown = make(chan struct{})
 }
 
-// at is a copy of the record at seq; the format and its arguments say what was
-// looked for. l.mu is held.
+// at returns a copy of the record at seq. The format and its arguments describe the
+// read, for errors. The caller holds l.mu.
 func (l *Log) at(ctx context.Context, seq uint64, format string, args ...any) (ledger.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return ledger.Record{}, fmt.Errorf("get "+format+": %w: %w", append(args, ledger.ErrUnavailable, err)...)
@@ -208,14 +208,14 @@ func (l *Log) at(ctx context.Context, seq uint64, format string, args ...any) (l
 	return l.copy(seq), nil
 }
 
-// copy is the record at seq with a payload of the caller's own. l.mu is held.
+// copy returns the record at seq with a copy of its payload. The caller holds l.mu.
 func (l *Log) copy(seq uint64) ledger.Record {
 	r := l.records[seq-1]
 	r.Payload = slices.Clone(r.Payload)
 	return r
 }
 
-// lastOf is the last position of a chain; 0: empty.
+// lastOf returns the last position of a chain; 0 if it is empty.
 func lastOf(chain []uint64) uint64 {
 	if len(chain) == 0 {
 		return 0
@@ -223,7 +223,7 @@ func lastOf(chain []uint64) uint64 {
 	return chain[len(chain)-1]
 }
 
-// following is the first position of chain past after; 0: none.
+// following returns the first position of chain after a position; 0 if there is none.
 func following(chain []uint64, after uint64) uint64 {
 	i, found := slices.BinarySearch(chain, after)
 	if found {

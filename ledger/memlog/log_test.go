@@ -14,15 +14,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestLog(t *testing.T) {
+func TestMemlogIsALog(t *testing.T) {
 	ledgertest.TestLog(t, func(*testing.T) ledger.Log { return memlog.New(memlog.Config{}) })
 }
 
-func TestBlobs(t *testing.T) {
+func TestMemlogKeepsBlobs(t *testing.T) {
 	ledgertest.TestBlobs(t, func(*testing.T) ledger.Blobs { return new(memlog.Blobs) })
 }
 
-func TestTruncate(t *testing.T) {
+func TestTruncateForgetsTheTail(t *testing.T) {
 	ctx := context.Background()
 	log := memlog.New(memlog.Config{})
 	s := "nexus.log.00.t.s.A"

@@ -16,10 +16,10 @@ import (
 	"nexus/turns"
 )
 
-// held is a summarizer that is at work until it is let go.
-type held struct{ begun, end chan struct{} }
+// blocked is a summarizer that works until it is released.
+type blocked struct{ begun, end chan struct{} }
 
-func (h *held) Summarize(ctx context.Context, _ summary.Input) (summary.Output, error) {
+func (h *blocked) Summarize(ctx context.Context, _ summary.Input) (summary.Output, error) {
 	h.begun <- struct{}{}
 	select {
 	case <-h.end:
@@ -36,10 +36,10 @@ func (h *held) Summarize(ctx context.Context, _ summary.Input) (summary.Output, 
 //
 //	go test ./cmd/nexusd/daemon -run '^$' -bench AppendWhileCompacting -benchtime 20x
 func BenchmarkAppendWhileCompacting(b *testing.B) {
-	h := &held{make(chan struct{}), make(chan struct{})}
+	h := &blocked{make(chan struct{}), make(chan struct{})}
 	d, err := Open(b.Context(), Config{
 		Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30,
-		Models: []compactor.Tier{{Name: "held", Summarizer: h}},
+		Models: []compactor.Tier{{Name: "blocked", Summarizer: h}},
 	})
 	if err != nil {
 		b.Fatal(err)

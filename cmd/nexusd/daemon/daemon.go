@@ -123,8 +123,8 @@ func (d *Daemon) connect() (*nats.Conn, error) {
 	return ledgerConn, nil
 }
 
-// diskFailed ends the daemon: its server takes no more appends, and would let
-// each of them wait for its time-out.
+// diskFailed ends the daemon: its server takes no more appends, and each would
+// wait for its time-out.
 func (d *Daemon) diskFailed(err error) {
 	d.fail(fmt.Errorf("%w; what was acknowledged is stored: make room, and start again", err))
 }
@@ -178,8 +178,8 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
-// openStore opens the projections and replays what they lack, before anything
-// is served or appended.
+// openStore opens the projections and replays what they lack, before the daemon
+// serves or appends anything.
 func (d *Daemon) openStore(ctx context.Context) (err error) {
 	if d.store, err = projections.Open(projections.Config{Dir: filepath.Join(d.cfg.Data, "projections"), Logger: d.logger}); err != nil {
 		return err
@@ -267,14 +267,14 @@ func (d *Daemon) countConnections(registry *prometheus.Registry) {
 	}
 }
 
-// modelWorkers is how many compactions may wait for a model at a time.
+// modelWorkers is the number of compactions that may wait for models at a time.
 const modelWorkers = 8
 
 // workGrace is how long compactions may take to end once they are cancelled.
 const workGrace = 5 * time.Second
 
-// work compacts in the background: on a quarter of the processors, or, where
-// models write the summaries, by workers that mostly wait for them.
+// work starts the workers that compact in the background: one for four processors,
+// or modelWorkers where models write the summaries, since those mostly wait.
 func (d *Daemon) work() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -298,9 +298,9 @@ func (d *Daemon) work() {
 	})
 }
 
-// ready reports why the daemon is not fit to serve; nil if it is. A chain that
-// was set aside is one session's trouble and no reason: the metric
-// nexus_chains_set_aside counts them, the log and audit.verify name them.
+// ready returns why the daemon can't serve; nil if it can. A chain that is set
+// aside concerns one session and is no reason: the metric nexus_chains_set_aside
+// counts such chains, the log and audit.verify name them.
 func (d *Daemon) ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -339,7 +339,7 @@ func (d *Daemon) HTTPURL() string {
 	return d.web.url
 }
 
-// Failed yields why a part ended by itself. The daemon is then to be closed.
+// Failed yields the error of a part that failed. The caller then closes the daemon.
 func (d *Daemon) Failed() <-chan error { return d.failed }
 
 func (d *Daemon) opened(f func(context.Context) error) { d.closers = append(d.closers, f) }

@@ -181,7 +181,7 @@ func TestErrorsAreTyped(t *testing.T) {
 
 // A view shows a compaction that nobody stored: a client can read it, and no
 // source of it names a turn that is not there.
-func TestAViewIsRead(t *testing.T) {
+func TestAViewIsReadAndNotStored(t *testing.T) {
 	_, c := start(t, t.TempDir())
 	ctx := t.Context()
 	s, err := c.Create(ctx, api.CreateSession{})

@@ -11,9 +11,9 @@ import (
 	"nexus/turns"
 )
 
-// A flush over the wire: the agent is told that one is due, begins it, lives
-// through a restart of the daemon, and ends it; the compaction says so.
-func TestFlushOverTheWire(t *testing.T) {
+// An agent is notified that a flush is due, begins it, and ends it after a restart
+// of the daemon; the compaction names it.
+func TestAFlushSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
 	d, c := start(t, dir)
 	ctx := t.Context()
@@ -24,8 +24,8 @@ func TestFlushOverTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan *nats.Msg, 100)
-	sub, err := c.Conn().ChanSubscribe(c.NotifySubject(s.ID, "flush.requested"), told)
+	notified := make(chan *nats.Msg, 100)
+	sub, err := c.Conn().ChanSubscribe(c.NotifySubject(s.ID, "flush.requested"), notified)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,12 +44,12 @@ func TestFlushOverTheWire(t *testing.T) {
 	for last = grow(c); !last.Flush.Due; last = grow(c) {
 	}
 	select {
-	case m := <-told:
+	case m := <-notified:
 		if !strings.Contains(string(m.Data), `"cycle":1`) || !strings.Contains(string(m.Data), last.Position) {
 			t.Errorf("notified: %s", m.Data)
 		}
 	case <-time.After(untilTheTestEnds(t)):
-		t.Error("nobody was told")
+		t.Error("no notification")
 	}
 	b, err := c.BeginFlush(ctx, s.ID, api.BeginFlush{Cycle: last.Flush.Cycle})
 	if err != nil || b.Model != model || b.SilentToken != "SILENT" || !strings.Contains(b.Prompt, "save_memory") {

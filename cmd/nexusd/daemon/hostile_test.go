@@ -17,9 +17,10 @@ import (
 	"nexus/turns"
 )
 
-// Whatever a request holds, the answer is typed, comes soon, and is no defect
-// of ours; nothing of another agent's can be had, and the ledger verifies after.
-func TestHostileRequests(t *testing.T) {
+// The daemon answers every request with a typed error or a reply, and never with
+// an internal error. No reply holds anything of another agent, and the ledger
+// verifies afterwards.
+func TestHostileRequestsGetTypedErrors(t *testing.T) {
 	logs := new(lockedBuffer)
 	_, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Logger: slog.New(slog.NewTextHandler(logs, nil))})
 	ctx := t.Context()

@@ -12,9 +12,9 @@ import (
 	"nexus/turns"
 )
 
-// identity is what a data folder says of the ledger it belongs to. It is
-// written before the stream is created, and marked ready after: a folder that is
-// ready without its stream has lost it, and no new one is made in its place.
+// identity is the ledger that a data folder belongs to. The daemon writes it before
+// it creates the stream, and marks it ready afterwards: a folder that is ready
+// without its stream has lost the stream, and the daemon creates no other.
 type identity struct {
 	Ledger string `json:"ledger"` // UUID
 	Ready  bool   `json:"ready"`

@@ -56,7 +56,7 @@ func TestRepliesGoToInboxesOnly(t *testing.T) {
 
 // An error that quotes a request is clipped: it is answered however long the
 // request's words are.
-func TestLongWordsInErrors(t *testing.T) {
+func TestAnErrorClipsLongWords(t *testing.T) {
 	for name, max := range map[string]int32{"8 MiB": 0, "64 KiB": 64 << 10} {
 		t.Run(name, func(t *testing.T) {
 			var c *api.Client

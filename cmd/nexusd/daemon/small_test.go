@@ -16,7 +16,7 @@ import (
 
 // On a server whose messages are 64 KiB at most: contexts of megabytes, parts of
 // megabytes, long lists and exports all come whole, and no reply is too large.
-func TestSmallMessages(t *testing.T) {
+func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 	c := smallServer(t)
 	ctx := t.Context()
 	s, err := c.Create(ctx, api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 4_000_000}}})

@@ -50,24 +50,24 @@ type Config struct {
 	MaxStore int64        // bytes of the stream's files; 0: 45 % of what is free and what the folder takes already
 	NoSync   bool         // ack before fsync: for benchmarks that name it, never for a ledger
 	Logger   *slog.Logger // nil: silent
-	// Failed is called once, when the disk refused a write of the stream's. The
-	// server takes no more appends then, also when there is room again; nothing
-	// that was acknowledged is lost. nil: nobody is told.
+	// Failed is called once, when the disk refused a write of a stream. From then
+	// on the server takes no appends, even when there is room again; nothing that
+	// was acknowledged is lost. nil: the failure is only logged.
 	Failed func(error)
 }
 
-// ErrDisk: the disk refused a write of the stream's.
+// ErrDisk: the disk refused a write of a stream.
 var ErrDisk = errors.New("the stream's disk failed")
 
-// Server is a running server. Close it after every connection of its.
+// Server is a running server. Close it after all connections to it.
 type Server struct {
 	srv      *server.Server
 	lock     *os.File
 	password string
 	logger   *slog.Logger
 
-	// Fsync is the median time of one write and fsync of 4 KiB on DataDir, as
-	// measured at start. Under 50 µs it probably does not reach a disk.
+	// Fsync is the median time of one write and fsync of 4 KiB in DataDir, measured
+	// by Start. A fsync of less than 50 µs probably does not reach a disk.
 	Fsync time.Duration
 }
 
@@ -163,7 +163,7 @@ func (s *Server) ServiceConn() (*nats.Conn, error) { return s.connect("agent", s
 
 func (s *Server) connect(user, password string) (*nats.Conn, error) {
 	return nats.Connect("", nats.InProcessServer(s.srv), nats.Name("nexusd "+user), nats.UserInfo(user, password),
-		nats.ReconnectBufSize(-1), // nothing is kept to be sent later: a write is sent now or is refused
+		nats.ReconnectBufSize(-1), // the client sends a write now or refuses it; it keeps none for later
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			s.logger.Warn("nats connection", "user", user, "err", err)
 		}))
@@ -177,8 +177,8 @@ func (s *Server) ClientURL() string {
 	return ""
 }
 
-// Close shuts the server down, waits until its files are closed, and gives
-// the folder back. Leaving before that is how stores get corrupted.
+// Close shuts the server down, waits until its files are closed, and releases the
+// folder's lock. A process that exits earlier can corrupt the store.
 func (s *Server) Close() error {
 	s.shutdown()
 	return s.lock.Close()
@@ -189,7 +189,7 @@ func (s *Server) shutdown() {
 	s.srv.WaitForShutdown()
 }
 
-// lock takes DataDir/lock for this process. The kernel gives it back when the
+// lock locks DataDir/lock for this process. The kernel releases the lock when the
 // process ends, however it ends, so a stale file does no harm.
 func lock(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -247,12 +247,11 @@ func probe(dir string) (time.Duration, error) {
 	return took[len(took)/2], nil
 }
 
-// defaultStore is 45 % of what the folder has and could have: what is free, and
-// what it takes already. Of the free space alone, a store that has grown would
-// be over its limit at the next start, and take no more appends. The projections
-// beside it hold every event too; the rest is room for what both write meanwhile.
-// At the limit appends are refused and nothing else stops; on a full disk the
-// server's store fails.
+// defaultStore returns 45 % of the space that the folder uses and that is free. A
+// share of the free space alone would put a store that has grown over its limit at
+// the next start, and it would take no more appends. The projections hold every
+// event too; the rest is room for what both write meanwhile. At the limit the
+// server refuses appends and nothing else stops; on a full disk its store fails.
 func defaultStore(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
@@ -265,7 +264,7 @@ func defaultStore(dir string) (int64, error) {
 	return (int64(st.Bavail)*int64(st.Bsize) + used) / 100 * 45, nil
 }
 
-// size is the bytes of the files under dir; 0 if there is no dir.
+// size returns the bytes of the files under dir; 0 if dir does not exist.
 func size(dir string) (sum int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -283,22 +282,22 @@ func size(dir string) (sum int64, err error) {
 	return sum, err
 }
 
-// serverLog hands the server's lines on. Its notices are chatter to us.
+// serverLog passes the server's log on; its notices become debug lines.
 type serverLog struct {
 	l      *slog.Logger
 	failed func(error)
 	once   sync.Once
-	fatal  atomic.Pointer[string] // why the server gave up its start; nil: it did not
+	fatal  atomic.Pointer[string] // why the server's start failed; nil: it did not
 }
 
-// criticalWrite is how the server says that a stream's store failed; it has no
-// other way to say it.
+// criticalWrite begins the server's log line about a stream whose store failed.
+// The server reports such a failure in no other way.
 const criticalWrite = "critical write error"
 
 func (s *serverLog) Noticef(f string, a ...any) { s.l.Debug("nats", "msg", fmt.Sprintf(f, a...)) }
 func (s *serverLog) Warnf(f string, a ...any) {
 	if strings.HasPrefix(f, "Plaintext passwords") {
-		return // made at start, known to this process alone
+		return // Start made them, and only this process knows them
 	}
 	s.l.Warn("nats", "msg", fmt.Sprintf(f, a...))
 }
@@ -314,7 +313,7 @@ func (s *serverLog) Errorf(f string, a ...any) {
 	}
 }
 
-// Fatalf is how the server says that it can't start: it goes on without what failed.
+// Fatalf notes why the server can't start: the server goes on without what failed.
 func (s *serverLog) Fatalf(f string, a ...any) {
 	msg := fmt.Sprintf(f, a...)
 	s.l.Error("nats", "msg", msg)

@@ -68,7 +68,7 @@ func grow(t *testing.T, l ledger.Log, tail uint64, n int) uint64 {
 	return tail
 }
 
-func TestRestart(t *testing.T) {
+func TestARestartKeepsTheLog(t *testing.T) {
 	dir := t.TempDir()
 	var tail uint64
 	var identity string
@@ -87,7 +87,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func TestLock(t *testing.T) {
+func TestASecondServerOnAFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir)
 	_, err := embed.Start(embed.Config{DataDir: dir, Listen: "127.0.0.1:0", MaxStore: 1 << 30})
@@ -101,7 +101,7 @@ func TestLock(t *testing.T) {
 	closed(t, start(t, dir)) // and the folder is free again
 }
 
-func TestNoListener(t *testing.T) {
+func TestAServerWithoutAListenerHasNoURL(t *testing.T) {
 	s, err := embed.Start(embed.Config{DataDir: t.TempDir(), MaxStore: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestNoListener(t *testing.T) {
 	}
 }
 
-func TestBadListen(t *testing.T) {
+func TestAStartWithABadAddressFails(t *testing.T) {
 	dir := t.TempDir()
 	for _, listen := range []string{"nowhere", "127.0.0.1:port"} {
 		if s, err := embed.Start(embed.Config{DataDir: dir, Listen: listen, MaxStore: 1 << 30}); err == nil {
@@ -126,9 +126,8 @@ func TestBadListen(t *testing.T) {
 	closed(t, start(t, dir)) // a failed start gives the lock back
 }
 
-// TestPortTaken: a start that can't have its port says so, and at once; it was
-// waited for two minutes.
-func TestPortTaken(t *testing.T) {
+// A start that can't have its port fails at once: it waited for two minutes.
+func TestAStartOnATakenPortFailsAtOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -146,8 +145,8 @@ func TestPortTaken(t *testing.T) {
 	closed(t, start(t, dir)) // a failed start gives the lock back
 }
 
-// TestIsolation: what a client over TCP can't do to the ledger.
-func TestIsolation(t *testing.T) {
+// A client over TCP can't read, change or append to the streams.
+func TestClientsCannotReachTheLedgersAccount(t *testing.T) {
 	s := start(t, t.TempDir())
 	defer closed(t, s)
 	l, lnc := open(t, s, true)
@@ -218,10 +217,10 @@ func answer(m *nats.Msg) string {
 	return string(m.Data)
 }
 
-// TestKill copies the store while appends go on, as a crash of the machine
-// would leave it if it kept what was synced, and starts on the copy: every
-// record that was acked before the copy began is there.
-func TestKill(t *testing.T) {
+// The test copies the store while appends go on, as a crash of the machine leaves
+// it that keeps what was synced, and starts on the copy: it has every record that
+// was acked before the copy began.
+func TestACopyTakenDuringAppendsHasEveryAckedRecord(t *testing.T) {
 	dir, copied := t.TempDir(), t.TempDir()
 	s := start(t, dir)
 	l, nc := open(t, s, true)
