@@ -99,7 +99,7 @@ func TestRefuses(t *testing.T) {
 				t.Errorf("error = %v; want %v with %q", err, test.is, test.text)
 			}
 			if (test.is == ErrInvalid) != errors.Is(err, turns.ErrCorrupt) {
-				t.Errorf("error = %v: only an unfit event is corrupt", err)
+				t.Errorf("error = %v: only an invalid event is corrupt", err)
 			}
 			if n != (Node{}) || w.Len() != before {
 				t.Errorf("refused, but gave %v and left %d nodes, had %d", n, w.Len(), before)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -121,18 +122,34 @@ func openStore(t *testing.T, fs vfs.FS) *Store {
 	return s
 }
 
+// upTo is a log that ends its readers' context behind a position.
+type upTo struct {
+	ledger.Log
+	last uint64
+	stop context.CancelFunc
+}
+
+func (l upTo) Read(ctx context.Context, from uint64, _ bool) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		defer l.stop()
+		for r, err := range l.Log.Read(ctx, from, false) {
+			if r.Seq > l.last || !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
 // run applies the log up to last, then stops.
 func run(t *testing.T, s *Store, log ledger.Log, last uint64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx, log) }()
-	if err := s.WaitFor(ctx, last); err != nil {
+	defer cancel()
+	if err := s.Run(ctx, upTo{log, last, cancel}); err != nil {
 		t.Fatal(err)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
+	if at := s.Applied().Seq; at != last {
+		t.Fatalf("the log is applied up to %d, want %d", at, last)
 	}
 }
 

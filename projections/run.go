@@ -64,17 +64,33 @@ func (s *Store) Check(ctx context.Context, log ledger.Log) error {
 }
 
 // Run applies the log from the checkpoint on, and follows it until ctx ends
-// (then it returns nil) or the log or the store fails.
-func (s *Store) Run(ctx context.Context, log ledger.Log) (err error) {
-	defer func() {
-		if ctx.Err() != nil {
-			err = nil
+// (then it returns nil) or the log or the store fails. After a failure of the
+// store that Pebble can't go on from, the process must end: reads may wait for ever.
+func (s *Store) Run(ctx context.Context, log ledger.Log) error {
+	s.start()
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.fault.set: // found by a read
+			cancel()
+		case <-reading.Done():
 		}
-		if err != nil {
-			err = fmt.Errorf("apply the log: %w", err)
-		}
-		s.stop(err)
 	}()
+	err := s.fault.guard(func() error { return s.tail(reading, log) })
+	if ctx.Err() != nil && s.fault.get() == nil {
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("apply the log: %w", err)
+	}
+	s.stop(err)
+	return err
+}
+
+// tail applies the log from the checkpoint on, and what follows, until reading it
+// ends. It leaves no goroutine behind.
+func (s *Store) tail(ctx context.Context, log ledger.Log) error {
 	if err := s.Check(ctx, log); err != nil {
 		return err
 	}
@@ -82,7 +98,13 @@ func (s *Store) Run(ctx context.Context, log ledger.Log) (err error) {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	records, failed := s.pump(ctx, log)
+	defer func() {
+		cancel()
+		for range records { // until the pump has ended
+		}
+	}()
 	for {
 		first, ok := <-records
 		if !ok {

@@ -15,7 +15,6 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"nexus/ledger"
-	"nexus/turns"
 )
 
 // Config says where and how a store is kept.
@@ -31,45 +30,53 @@ type Config struct {
 type Store struct {
 	db     *pebble.DB
 	logger *slog.Logger
+	fault  *fault
 
 	read atomic.Int64 // see EventBytes
 
 	mu      sync.Mutex
 	applied Checkpoint    // guarded by mu
 	aside   int           // chains set aside; guarded by mu
-	moved   chan struct{} // closed and replaced when applied moves; guarded by mu
-	stopped error         // why Run ended, if it did; guarded by mu
+	moved   chan struct{} // closed and replaced when applied moves, and when Run ends; guarded by mu
+	ended   bool          // Run has ended, and was not started again; guarded by mu
+	stopped error         // why it ended; nil: it was asked to; guarded by mu
 }
 
 // Open opens or creates the store. One written by another schema is emptied:
 // Run then rebuilds it.
 func Open(c Config) (*Store, error) {
-	s, err := open(c)
-	if err != nil {
+	s := &Store{moved: make(chan struct{}), fault: newFault(c.Dir)}
+	if err := s.fault.guard(func() error { return s.open(c) }); err != nil {
 		return nil, err
 	}
+	return s, nil
+}
+
+func (s *Store) open(c Config) (err error) {
+	if err := s.openDB(c); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.db.Close())
+		}
+	}()
 	cp, err := s.checkpoint()
 	if err != nil {
-		return nil, errors.Join(err, s.db.Close())
+		return err
 	}
 	if cp.Schema != Schema {
 		if cp.Schema != 0 {
 			s.logger.Info("projections have another schema and are rebuilt", "have", cp.Schema, "want", Schema)
 		}
-		if err := s.Clear(); err != nil {
-			return nil, errors.Join(err, s.db.Close())
-		}
-		cp = Checkpoint{Schema: Schema}
+		return s.clear()
 	}
 	s.applied = cp
 	s.aside, err = s.countAside()
-	if err != nil {
-		return nil, errors.Join(err, s.db.Close())
-	}
-	return s, nil
+	return err
 }
 
-func open(c Config) (*Store, error) {
+func (s *Store) openDB(c Config) error {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -88,7 +95,8 @@ func open(c Config) (*Store, error) {
 	cache := pebble.NewCache(c.Cache)
 	defer cache.Unref()
 	o := &pebble.Options{
-		FS: c.FS, Cache: cache, Logger: quiet{c.Logger},
+		FS: c.FS, Cache: cache, Logger: pebbleLog{c.Logger, s.fault},
+		EventListener:      &pebble.EventListener{DataCorruption: s.fault.corruption},
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		MemTableSize:       16 << 20,
 		WALBytesPerSync:    512 << 10,
@@ -100,23 +108,36 @@ func open(c Config) (*Store, error) {
 		}
 	}
 	o.Experimental.ReadSamplingMultiplier = -1
+	o.EnsureDefaults()
+	o.FS = faultFS{o.FS, s.fault}
 	db, err := pebble.Open(c.Dir, o)
 	if err != nil {
-		return nil, fmt.Errorf("open projections in %s: %w", c.Dir, err)
+		return fmt.Errorf("open projections in %s: %w", c.Dir, err)
 	}
-	return &Store{db: db, logger: c.Logger, moved: make(chan struct{})}, nil
+	s.db, s.logger = db, c.Logger
+	return nil
 }
 
 // Close closes the store; the next start goes on from its own log. It does not
-// flush: after a write that the disk refused, Pebble ends the process there. Run
-// must have ended.
-func (s *Store) Close() error { return s.db.Close() }
+// flush. Run must have ended. A fault is returned unless Run did that; where Pebble
+// may wait for ever, it is left as it is, for the process to end.
+func (s *Store) Close() error {
+	err := s.fault.guard(s.db.Close)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && errors.Is(s.stopped, err) {
+		return nil
+	}
+	return err
+}
 
 // EventBytes is how many bytes of events were read since the store was opened.
 func (s *Store) EventBytes() int64 { return s.read.Load() }
 
-// Clear empties the store.
-func (s *Store) Clear() error {
+// Clear empties the store. Run must have ended.
+func (s *Store) Clear() error { return s.fault.guard(s.clear) }
+
+func (s *Store) clear() error {
 	b := s.db.NewBatch()
 	defer b.Close()
 	if err := b.DeleteRange([]byte{0}, []byte{0xff}, nil); err != nil {
@@ -150,19 +171,21 @@ func (s *Store) Aside() int {
 	return s.aside
 }
 
-// WaitFor returns when the record at seq is in the reads. It returns ctx's
-// error, or, wrapping [ledger.ErrUnavailable], why Run ended.
+// WaitFor returns when the record at seq is in the reads. Errors:
+// [ledger.ErrUnavailable] at once when Run has ended, with the reason if it was
+// not asked to end, and when ctx ends. Before Run is started, it waits.
 func (s *Store) WaitFor(ctx context.Context, seq uint64) error {
 	for {
 		s.mu.Lock()
-		done, moved, stopped := s.applied.Seq >= seq, s.moved, s.stopped
-		at := s.applied.Seq
+		at, moved, ended, stopped := s.applied.Seq, s.moved, s.ended, s.stopped
 		s.mu.Unlock()
 		switch {
-		case done:
+		case at >= seq:
 			return nil
 		case stopped != nil:
 			return fmt.Errorf("%w: projections stopped at %d: %w", ledger.ErrUnavailable, at, stopped)
+		case ended:
+			return fmt.Errorf("%w: projections stopped at %d", ledger.ErrUnavailable, at)
 		}
 		select {
 		case <-moved:
@@ -181,10 +204,16 @@ func (s *Store) advance(cp Checkpoint, aside int) {
 	s.moved = make(chan struct{})
 }
 
+func (s *Store) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended, s.stopped = false, nil
+}
+
 func (s *Store) stop(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stopped = err
+	s.ended, s.stopped = true, err
 	close(s.moved)
 	s.moved = make(chan struct{})
 }
@@ -219,14 +248,3 @@ func get(r pebble.Reader, k []byte) (v []byte, ok bool, err error) {
 	v = append([]byte(nil), b...)
 	return v, true, closer.Close()
 }
-
-// quiet is Pebble's logger: informational lines are dropped, errors go on, and
-// a fatal one panics, so that the daemon ends with its other parts closed and
-// not by os.Exit in a library.
-type quiet struct{ l *slog.Logger }
-
-func (quiet) Infof(string, ...any)        {}
-func (q quiet) Errorf(f string, a ...any) { q.l.Error("pebble", "err", fmt.Sprintf(f, a...)) }
-func (q quiet) Fatalf(f string, a ...any) { panic("pebble: " + fmt.Sprintf(f, a...)) }
-
-var _ = turns.Hash{}
