@@ -97,6 +97,17 @@ func (a *applier) opened(s *ledger.Session) error {
 
 func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error {
 	t := Turn{Node: node, Index: e.Index, Seq: r.Seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
+	switch {
+	case e.Kind != turns.KindTurn:
+	case e.Usage != nil && e.Usage.InputTokens > 0:
+		t.Input, t.Reported = e.Usage.InputTokens, node.Ref
+	case !e.Parent.IsZero():
+		up, err := a.Turn(e.Parent)
+		if err != nil {
+			return err
+		}
+		t.Reported = up.Reported
+	}
 	v, err := t.encode()
 	if err != nil {
 		return err

@@ -34,6 +34,11 @@ type Turn struct {
 	Hash     turns.Hash
 	Open     uint64 // tool calls that wait after it
 	Recorded int64  // Unix ns
+	Input    uint64 // tokens of the call, as its provider counted them; 0: it did not
+
+	// Reported is the newest turn, this one or above it, whose call a provider
+	// counted; none: there is none behind the newest compaction of the path.
+	Reported turns.Ref
 }
 
 // turnRow is Turn as stored: an array, since a row is read for every hop.
@@ -62,6 +67,8 @@ type turnRow struct {
 	Open       uint64
 	Recorded   int64
 	Cycles     uint64
+	Input      uint64
+	Reported   turns.Ref
 }
 
 func (t *Turn) encode() ([]byte, error) {
@@ -70,6 +77,7 @@ func (t *Turn) encode() ([]byte, error) {
 		Compaction: t.Compaction, Sum: t.Sum, Messages: t.Messages, Response: t.Response, Calls: t.Calls,
 		Cut: t.Cut, Previous: t.Previous, Replaced: t.Replaced, Saved: t.Saved, Under: t.Under, Index: t.Index, Seq: t.Seq, Hash: t.Hash,
 		Open: t.Open, Recorded: t.Recorded, Cycles: t.Cycles,
+		Input: t.Input, Reported: t.Reported,
 	}
 	if t.Imported {
 		r.Flags |= 1
@@ -95,7 +103,7 @@ func decodeTurn(ref turns.Ref, b []byte) (Turn, error) {
 			Cut: r.Cut, Previous: r.Previous, Replaced: r.Replaced, Saved: r.Saved, Under: r.Under, Cycles: r.Cycles,
 			Imported: r.Flags&1 != 0, Dropped: r.Flags&2 != 0, Call: r.Flags&4 != 0,
 		},
-		Index: r.Index, Seq: r.Seq, Hash: r.Hash, Open: r.Open, Recorded: r.Recorded,
+		Index: r.Index, Seq: r.Seq, Hash: r.Hash, Open: r.Open, Recorded: r.Recorded, Input: r.Input, Reported: r.Reported,
 	}, nil
 }
 

@@ -86,10 +86,10 @@ func (s *Store) openDB(c Config) error {
 	if c.FS == nil {
 		c.FS = ownerOnly{vfs.Default}
 		if err := c.FS.MkdirAll(c.Dir, 0o700); err != nil {
-			return nil, fmt.Errorf("open projections: %w", err)
+			return fmt.Errorf("open projections: %w", err)
 		}
 		if err := os.Chmod(c.Dir, 0o700); err != nil { // one that an earlier version made
-			return nil, fmt.Errorf("open projections: %w", err)
+			return fmt.Errorf("open projections: %w", err)
 		}
 	}
 	cache := pebble.NewCache(c.Cache)

@@ -51,7 +51,10 @@ func contextCmd(e *env) *cobra.Command {
 // context comes from. Long runs that are kept whole are folded, unless all is
 // asked for.
 func (e *env) printContext(cx *api.Context, all bool) {
-	used := cx.Tokens + cx.Overhead
+	used, by := cx.Tokens+cx.Overhead, "estimated"
+	if cx.Reported > 0 {
+		used, by = cx.Reported, "billed"
+	}
 	share := float64(used) / float64(max(cx.Budget, 1))
 	cells := 40
 	if e.width > 0 {
@@ -64,7 +67,7 @@ func (e *env) printContext(cx *api.Context, all bool) {
 	if n := counterOf(cx.Recipe); n != defaultCounter {
 		about += ", counted by " + n
 	}
-	fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf("%s %.0f%%  %s of %s tokens (estimated)%s", gauge(share, cells), 100*share, grouped(used), grouped(cx.Budget), about), "  "))
+	fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf("%s %.0f%%  %s of %s%s tokens (%s)%s", gauge(share, cells), 100*share, grouped(used), grouped(cx.Budget), guessed(cx.WindowGuess), by, about), "  "))
 	if all && len(cx.Preamble) > 0 {
 		var rows [][]string
 		for _, p := range cx.Preamble {

@@ -44,6 +44,8 @@ type Context struct {
 	Tokens      uint64          `json:"tokens"`
 	Budget      uint64          `json:"budget"`
 	Overhead    uint64          `json:"overhead"`
+	Reported    uint64          `json:"reported,omitempty,omitzero"`       // tokens and overhead by the provider's count of the last call, with an estimate of what came since; 0: none that counts here
+	WindowGuess bool            `json:"window_guessed,omitempty,omitzero"` // neither the session nor a known model states the window
 	Fingerprint string          `json:"fingerprint"`
 	Recipe      turns.Raw       `json:"recipe"`
 	Sources     []Source        `json:"sources"`

@@ -51,15 +51,17 @@ type Session struct {
 	Agent       string            `json:"agent"`
 	Kind        turns.SessionKind `json:"kind"`
 	State       string            `json:"state"`
-	Head        *turns.ID         `json:"head"`                  // null: no turn yet
-	HeadSession turns.ID          `json:"head_session,omitzero"` // where the head is inherited from, if it is
-	Depth       uint64            `json:"depth"`                 // turns on the path of the head
-	Turns       uint64            `json:"turns"`                 // normal turns of the session's own
-	Compactions uint64            `json:"compactions"`           // of the session's own
-	Tokens      uint64            `json:"tokens"`                // of the context, without overhead
-	Overhead    uint64            `json:"overhead"`              // of system and tools
-	Budget      uint64            `json:"budget"`                // what tokens and overhead may take together
-	Pressure    float64           `json:"pressure"`              // (tokens + overhead) / budget
+	Head        *turns.ID         `json:"head"`                              // null: no turn yet
+	HeadSession turns.ID          `json:"head_session,omitzero"`             // where the head is inherited from, if it is
+	Depth       uint64            `json:"depth"`                             // turns on the path of the head
+	Turns       uint64            `json:"turns"`                             // normal turns of the session's own
+	Compactions uint64            `json:"compactions"`                       // of the session's own
+	Tokens      uint64            `json:"tokens"`                            // of the context, without overhead
+	Overhead    uint64            `json:"overhead"`                          // of system and tools
+	Budget      uint64            `json:"budget"`                            // what tokens and overhead may take together
+	Pressure    float64           `json:"pressure"`                          // (tokens + overhead) / budget
+	Reported    uint64            `json:"reported,omitempty,omitzero"`       // tokens and overhead by the provider's count of the last call, with an estimate of what came since; 0: estimated
+	WindowGuess bool              `json:"window_guessed,omitempty,omitzero"` // neither the session nor a known model states the window
 	ForkedFrom  *ForkedFrom       `json:"forked_from,omitempty,omitzero"`
 	SpawnedBy   *SpawnedBy        `json:"spawned_by,omitempty,omitzero"`
 	Policy      PolicyInForce     `json:"policy"`

@@ -26,7 +26,7 @@ type Gauge struct {
 	Tokens    uint64  `json:"tokens"`
 	Budget    uint64  `json:"budget"`
 	Pressure  float64 `json:"pressure"`
-	Estimated bool    `json:"estimated"`
+	Estimated bool    `json:"estimated"` // no provider counted; else tokens are what is left of its count without overhead
 }
 
 // CompactionState is idle, due, preparing, ready or paused.

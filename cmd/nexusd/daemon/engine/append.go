@@ -207,7 +207,14 @@ func (e *Engine) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Sett
 	if e.preparing(s.ID) {
 		ack.Compaction.State = "preparing"
 	}
-	return next, nil
+	var reported uint64
+	if turn == nil {
+		reported, err = e.reported(s, set, head)
+	} else {
+		reported, err = e.reportedNext(s, set, head, turn)
+	}
+	ack.Context = lead(g, p.Overhead, reported)
+	return next, err
 }
 
 // ackAgain is the ack of a turn that is stored, as its first append got it.

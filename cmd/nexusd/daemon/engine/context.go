@@ -150,6 +150,8 @@ type contextView struct {
 	context view.Context
 	due     bool
 	flush   api.FlushState
+
+	reported uint64 // by the provider; 0: it counted nothing that is in force
 }
 
 // contextAt makes the context at a node; of seen, if it is there, what it takes is
@@ -174,6 +176,7 @@ func (e *Engine) contextAt(ctx context.Context, s *ledger.Session, head lineage.
 	}
 	v.recipe = v.writes(v.path)
 	load := v.path.MeasureLoad(v.context.Tokens)
+	v.reported = load.Reported
 	_, v.due = plan.DueAt(v.path, v.policy, load)
 	if req.Policy == nil && v.by == nil && head.Ref == s.Head {
 		if req.At.IsZero() {
@@ -224,6 +227,7 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 	}
 	small := *v
 	v = &small
+	v.reported = 0 // it counted what does not fit
 	pol := v.policy
 	pl, err := plan.New(v.path, pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{Budget: v.asks()})
 	if errors.Is(err, plan.ErrNothing) || errors.Is(err, plan.ErrOverhead) {
@@ -272,7 +276,8 @@ func (e *Engine) renderContext(render renderFunc, v *contextView, req api.GetCon
 	}
 	out := &api.Context{
 		Messages: raws(r.Messages), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
-		Budget: v.budget, Overhead: v.path.Overhead, Fingerprint: v.context.Fingerprint(), Sources: []api.Source{},
+		Budget: v.budget, Overhead: v.path.Overhead, Reported: v.reported,
+		WindowGuess: v.asks() == 0 && windowGuessed(v.policy, v.limits), Fingerprint: v.context.Fingerprint(), Sources: []api.Source{},
 	}
 	if out.Recipe, err = v.recipe.JSON(); err != nil {
 		return nil, err

@@ -236,8 +236,13 @@ func (e *Engine) session(ctx context.Context, s *ledger.Session) (*api.Session, 
 	if err != nil {
 		return nil, err
 	}
-	out.Tokens, out.Budget, out.Pressure = g.Tokens, g.Budget, g.Pressure
 	out.Overhead = e.overhead(pol.CounterOf(), &set)
+	if out.Reported, err = e.reported(s, &set, head); err != nil {
+		return nil, err
+	}
+	g = lead(g, out.Overhead, out.Reported)
+	out.Tokens, out.Budget, out.Pressure = g.Tokens, g.Budget, g.Pressure
+	out.WindowGuess = windowGuessed(pol, e.limits(&set))
 	return out, nil
 }
 
