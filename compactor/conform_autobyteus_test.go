@@ -160,7 +160,7 @@ func TestAUT3(t *testing.T) {
 	if got := due(); got != "" {
 		t.Errorf("due by %s after it was shortened", got)
 	}
-	if plan, _ := w.pass(t, plan.TriggerManual, &scribe{text: "asked for"}); plan.Span.Covered == 0 {
+	if pl, _ := w.pass(t, plan.TriggerManual, &scribe{text: "asked for"}); pl.Span.Covered == 0 {
 		t.Error("asked for, nothing was compacted")
 	}
 }
@@ -187,9 +187,9 @@ func TestAUT4(t *testing.T) {
 		}
 		return tmpl.Parse(answer, in.Halves)
 	})
-	plan, r := w.pass(t, plan.TriggerManual, model)
-	if asked != 1 || plan.Span.Covered != 4 || len(plan.Kept) != 4 || plan.Span.Through != refs[4] || plan.Span.FirstKept != refs[5] {
-		t.Errorf("asked %d times; covers %d turns through %v, keeps %d halves", asked, plan.Span.Covered, plan.Span.Through, len(plan.Kept))
+	pl, r := w.pass(t, plan.TriggerManual, model)
+	if asked != 1 || pl.Span.Covered != 4 || len(pl.Kept) != 4 || pl.Span.Through != refs[4] || pl.Span.FirstKept != refs[5] {
+		t.Errorf("asked %d times; covers %d turns through %v, keeps %d halves", asked, pl.Span.Covered, pl.Span.Through, len(pl.Kept))
 	}
 	if r.Body.Summary != "They spoke of six things." {
 		t.Errorf("summary %q", r.Body.Summary)

@@ -178,10 +178,10 @@ func TestGSV3(t *testing.T) {
 			want-- // its call
 			moved++
 		}
-		plan, err := w.compact(gsvWith(t, fmt.Sprintf(`{"keep_tokens":%d}`, keep)), plan.TriggerManual, plan.Options{})
+		pl, err := w.compact(gsvWith(t, fmt.Sprintf(`{"keep_tokens":%d}`, keep)), plan.TriggerManual, plan.Options{})
 		must(t, err)
-		if len(plan.Covered) != want || len(plan.Reads) != want {
-			t.Fatalf("keep %d: covers %d halves and reads %d, want %d", keep, len(plan.Covered), len(plan.Reads), want)
+		if len(pl.Covered) != want || len(pl.Reads) != want {
+			t.Fatalf("keep %d: covers %d halves and reads %d, want %d", keep, len(pl.Covered), len(pl.Reads), want)
 		}
 		cx, err := view.Render(w.path(), w.path().Counter)
 		must(t, err)
@@ -212,9 +212,9 @@ func TestGSV7(t *testing.T) {
 	pol := gsvWith(t, `{"keep_tokens":400}`)
 	for round := range 3 {
 		text := fmt.Sprintf("summary %d", round)
-		plan, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+		pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 		must(t, err)
-		r, err := Run(t.Context(), plan, []Tier{{Name: "says", Summarizer: says100(text)}}, w.path().Counter)
+		r, err := Run(t.Context(), pl, []Tier{{Name: "says", Summarizer: says100(text)}}, w.path().Counter, nil)
 		must(t, err)
 		must(t, w.compaction(r))
 		cx, err := view.Render(w.path(), w.path().Counter)
@@ -232,8 +232,8 @@ func TestGSV7(t *testing.T) {
 				}
 			}
 		}
-		if summaries != 1 || (round > 0 && plan.Previous != fmt.Sprintf("summary %d", round-1)) {
-			t.Errorf("round %d: %d summaries, the one before was %q", round, summaries, plan.Previous)
+		if summaries != 1 || (round > 0 && pl.Previous != fmt.Sprintf("summary %d", round-1)) {
+			t.Errorf("round %d: %d summaries, the one before was %q", round, summaries, pl.Previous)
 		}
 		for i := range 4 {
 			id := fmt.Sprintf("r%d-%d", round, i)
@@ -255,10 +255,10 @@ func TestGSV13(t *testing.T) {
 		must(t, w.turn(ms, says("seen")))
 	}
 	must(t, w.turn(user(words(200)), says(words(200))))
-	plan, err := plan.New(w.path(), gsvWith(t, `{"keep_tokens":485}`), turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+	pl, err := plan.New(w.path(), gsvWith(t, `{"keep_tokens":485}`), turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
-	if len(plan.Covered) != 6 {
-		t.Fatalf("covers %d halves", len(plan.Covered))
+	if len(pl.Covered) != 6 {
+		t.Fatalf("covers %d halves", len(pl.Covered))
 	}
 	counted := "what was said\n\n" + summary.ImagesNote(3)
 	for _, c := range []struct {
@@ -268,7 +268,7 @@ func TestGSV13(t *testing.T) {
 		{"a tier that does not count", "what was said", counted, true},
 		{"a tier that counts", counted, counted, false},
 	} {
-		r, err := Run(t.Context(), plan, []Tier{{Name: "says", Summarizer: says100(c.text), Local: c.local}}, w.path().Counter)
+		r, err := Run(t.Context(), pl, []Tier{{Name: "says", Summarizer: says100(c.text), Local: c.local}}, w.path().Counter, nil)
 		must(t, err)
 		if r.Body.Summary != c.want {
 			t.Errorf("%s: %q, want %q", c.what, r.Body.Summary, c.want)
@@ -282,12 +282,12 @@ func TestGSV13(t *testing.T) {
 		}
 		return summary.Output{Text: text}, nil
 	})
-	r, err := Run(t.Context(), plan, []Tier{{Name: "full", Summarizer: full}}, w.path().Counter)
+	r, err := Run(t.Context(), pl, []Tier{{Name: "full", Summarizer: full}}, w.path().Counter, nil)
 	must(t, err)
 	if r.Body.Tier != "full" || !strings.HasSuffix(r.Body.Summary, summary.ImagesNote(3)) {
 		t.Errorf("a full summary: tier %s, %v", r.Body.Tier, r.Tried)
 	}
-	r, err = Run(t.Context(), plan, nil, w.path().Counter)
+	r, err = Run(t.Context(), pl, nil, w.path().Counter, nil)
 	must(t, err)
 	if want := "[Context contained 6 messages that were compacted. Summary unavailable due to size limits.]"; r.Body.Summary != want {
 		t.Errorf("notice %q, want %q", r.Body.Summary, want)

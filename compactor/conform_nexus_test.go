@@ -80,9 +80,9 @@ func TestNEX2(t *testing.T) {
 		if c > 1 {
 			s.text = fmt.Sprintf("Previously summarized: summary %d. Then %s", c-1, s.text)
 		}
-		plan, r := w.pass(t, plan.TriggerManual, s)
+		pl, r := w.pass(t, plan.TriggerManual, s)
 		name[w.head.Ref] = fmt.Sprintf("compact-%03d", c)
-		if want := w.bodies[plan.Span.Previous].Summary; s.in[0].Previous != want {
+		if want := w.bodies[pl.Span.Previous].Summary; s.in[0].Previous != want {
 			t.Errorf("compaction %d: the summarizer was given %q for the previous summary, want %q", c, s.in[0].Previous, want)
 		}
 		if r.Body.Summary != s.text || r.Body.TokensAfter >= r.Body.TokensBefore {

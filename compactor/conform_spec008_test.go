@@ -438,22 +438,22 @@ func answered(t *testing.T, n, size int) *world {
 // summarizer was given.
 func (w *world) compactBy(t *testing.T, pol policy.Policy, text string) (summary.Input, *plan.Plan) {
 	t.Helper()
-	plan, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{})
+	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{})
 	must(t, err)
 	var seen summary.Input
-	r, err := Run(t.Context(), plan, []Tier{{Name: "scripted", Summarizer: summarizerFunc(func(_ context.Context, in summary.Input) (summary.Output, error) {
+	r, err := Run(t.Context(), pl, []Tier{{Name: "scripted", Summarizer: summarizerFunc(func(_ context.Context, in summary.Input) (summary.Output, error) {
 		seen = in
 		return summary.Output{Text: text}, nil
-	})}}, plan.Path.Counter)
+	})}}, pl.Path.Counter, nil)
 	must(t, err)
 	must(t, w.compaction(r))
-	return seen, plan
+	return seen, pl
 }
 
 // S8-14: the older messages become one system message, by the seed's prompt.
 func TestS8_14(t *testing.T) {
 	w := answered(t, 12, 100)
-	in, plan := w.compactBy(t, w.policy, "Everything is decided.")
+	in, pl := w.compactBy(t, w.policy, "Everything is decided.")
 	want := turns.TextMessage(turns.System, "[Session compacted. Summary of prior conversation:]\n\nEverything is decided.")
 	cx, err := view.Render(w.path(), approx)
 	must(t, err)
@@ -465,8 +465,8 @@ func TestS8_14(t *testing.T) {
 	if !strings.HasPrefix(summary.Prompt(in), string(prompt)) {
 		t.Errorf("the summarizer is asked %q", summary.Prompt(in))
 	}
-	if len(in.Halves) != 14 || len(plan.Covered) != 14 {
-		t.Errorf("it reads %d halves, %d are covered", len(in.Halves), len(plan.Covered))
+	if len(in.Halves) != 14 || len(pl.Covered) != 14 {
+		t.Errorf("it reads %d halves, %d are covered", len(in.Halves), len(pl.Covered))
 	}
 	// The next summary takes in this one, and takes its place.
 	for range 7 {
@@ -490,9 +490,9 @@ func TestS8_17(t *testing.T) {
 		for n := c.keep + 1; n < 20; n++ {
 			w := answered(t, n, 60+n)
 			before := w.path()
-			_, plan := w.compactBy(t, spec008(t, c.set), "s")
-			if len(plan.Kept) != 2*c.keep {
-				t.Fatalf("%s: of %d turns %d halves stay", c.set, n, len(plan.Kept))
+			_, pl := w.compactBy(t, spec008(t, c.set), "s")
+			if len(pl.Kept) != 2*c.keep {
+				t.Fatalf("%s: of %d turns %d halves stay", c.set, n, len(pl.Kept))
 			}
 			cx, err := view.Render(w.path(), approx)
 			must(t, err)
@@ -508,9 +508,9 @@ func TestS8_17(t *testing.T) {
 	// In a tool loop an assistant turn is a call; its result is sent for the next one.
 	w := spec008World(t)
 	w.toolTurns(t, 20, 300)
-	_, plan := w.compactBy(t, w.policy, "s")
+	_, pl := w.compactBy(t, w.policy, "s")
 	responses := 0
-	for _, h := range plan.Kept {
+	for _, h := range pl.Kept {
 		if h.Half == turns.ResponseHalf {
 			responses++
 		}
@@ -575,7 +575,7 @@ func TestS8_23(t *testing.T) {
 			if checkPairs(whole.Messages[len(whole.Messages)-10:], false) != nil {
 				broken++
 			}
-			_, plan := w.compactBy(t, w.policy, "s")
+			_, pl := w.compactBy(t, w.policy, "s")
 			cx, err := view.Render(w.path(), approx)
 			must(t, err)
 			must(t, checkPairs(cx.Messages, false))
@@ -585,7 +585,7 @@ func TestS8_23(t *testing.T) {
 				t.Fatalf("%d rounds, %d answers (-said +shown):\n%s", n, answers, d)
 			}
 			responses := 0
-			for _, h := range plan.Kept {
+			for _, h := range pl.Kept {
 				if h.Half == turns.ResponseHalf {
 					responses++
 				}

@@ -121,14 +121,14 @@ func shortenedBy(t *testing.T, out summary.Output, res turns.Part) view.Context 
 	must(t, w.turn([]turns.Message{tool(result("x1", "short"))}, says("", "x2")))
 	must(t, w.turn([]turns.Message{tool(result("x2", "short"))}, says("", "x3")))
 	must(t, w.turn([]turns.Message{tool(result("x3", "short"))}, says("going on")))
-	plan, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+	pl, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
-	r, err := Run(t.Context(), plan, []Tier{{Name: "scripted", Summarizer: summarizerFunc(func(context.Context, summary.Input) (summary.Output, error) {
+	r, err := Run(t.Context(), pl, []Tier{{Name: "scripted", Summarizer: summarizerFunc(func(context.Context, summary.Input) (summary.Output, error) {
 		if out.Text == "" {
 			return summary.Output{}, errors.New("no")
 		}
 		return out, nil
-	})}}, plan.Path.Counter)
+	})}}, pl.Path.Counter, nil)
 	must(t, err)
 	must(t, w.compaction(r))
 	cx, err := view.Render(w.path(), w.path().Counter)

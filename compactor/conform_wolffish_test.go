@@ -72,12 +72,12 @@ func (s *scribe) Summarize(_ context.Context, in summary.Input) (summary.Output,
 // pass plans by w's policy, has s summarize, and commits.
 func (w *world) pass(t *testing.T, kind string, s summary.Summarizer) (*plan.Plan, Result) {
 	t.Helper()
-	plan, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: kind}, plan.Options{})
+	pl, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: kind}, plan.Options{})
 	must(t, err)
-	r, err := Run(t.Context(), plan, []Tier{{Name: "scribe", Summarizer: s}}, plan.Path.Counter)
+	r, err := Run(t.Context(), pl, []Tier{{Name: "scribe", Summarizer: s}}, pl.Path.Counter, nil)
 	must(t, err)
 	must(t, w.compaction(r))
-	return plan, r
+	return pl, r
 }
 
 // context is what the next call is made with; its pairs are whole.
@@ -132,12 +132,12 @@ func TestWOL1(t *testing.T) {
 	if _, due := plan.Due(w.path(), pol, before.Tokens); !due {
 		t.Fatalf("%d tokens are not due", before.Tokens)
 	}
-	plan, _ := w.pass(t, plan.TriggerThreshold, &scribe{text: "TASK: read"})
+	pl, _ := w.pass(t, plan.TriggerThreshold, &scribe{text: "TASK: read"})
 	after := w.context(t)
 	if after.Tokens > 50_000 {
 		t.Errorf("%d tokens after the pass, want at most half of the budget", after.Tokens)
 	}
-	if n := plan.Targets(); n < 3 || n > 8 { // of nine that may be: 31,000 of 77,000 tokens have to go, 4,800 a target
+	if n := pl.Targets(); n < 3 || n > 8 { // of nine that may be: 31,000 of 77,000 tokens have to go, 4,800 a target
 		t.Errorf("%d targets, want as many as the excess takes and no more", n)
 	}
 }
@@ -194,15 +194,15 @@ func TestWOL3(t *testing.T) {
 	if _, due := plan.Due(w.path(), w.policy, before.Tokens); due {
 		t.Fatal("due: the test is of a context that is not")
 	}
-	plan, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: plan.TriggerOverflow}, plan.Options{Budget: before.Tokens * 3 / 4})
+	pl, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: plan.TriggerOverflow}, plan.Options{Budget: before.Tokens * 3 / 4})
 	must(t, err)
 	var got []int
-	for at := range plan.Shortened {
-		got = append(got, len(summary.ResultText(plan.Path.Part(at))))
+	for at := range pl.Shortens {
+		got = append(got, len(summary.ResultText(pl.Path.Part(at))))
 	}
 	slices.Sort(got)
-	if want := []int{10_000, 12_000, 14_000, 15_000}; !slices.Equal(got, want) || plan.After() > before.Tokens*3/4 {
-		t.Errorf("shortened are results of %v characters, to %d tokens; want the largest, %v", got, plan.After(), want)
+	if want := []int{10_000, 12_000, 14_000, 15_000}; !slices.Equal(got, want) || pl.TokensAfter() > before.Tokens*3/4 {
+		t.Errorf("shortened are results of %v characters, to %d tokens; want the largest, %v", got, pl.TokensAfter(), want)
 	}
 }
 
@@ -422,7 +422,7 @@ func TestWOL8(t *testing.T) {
 		w.read(t, lines(fmt.Sprint("page ", i), 2_400))
 	}
 	s := &scribe{text: "TASK: read\nPROGRESS: 1. all\nREMAINING: none\nDATA: none\nDECISIONS: none"}
-	plan, r := w.pass(t, plan.TriggerThreshold, s)
+	pl, r := w.pass(t, plan.TriggerThreshold, s)
 	if len(s.in) != 1 || s.in[0].Template != "wolffish" || s.in[0].Style == nil || !s.in[0].Style.Merge {
 		t.Fatalf("%d requests, %+v", len(s.in), s.in)
 	}
@@ -436,13 +436,13 @@ func TestWOL8(t *testing.T) {
 		at = i
 	}
 	given := summary.Transcript(s.in[0])
-	for at := range plan.Shortened {
-		if text := summary.ResultText(plan.Path.Part(at)); !strings.Contains(given, text) {
+	for at := range pl.Shortens {
+		if text := summary.ResultText(pl.Path.Part(at)); !strings.Contains(given, text) {
 			t.Errorf("the original %.12q is not whole in what is summarized", text)
 		}
 	}
-	if r.Body.Summary != s.text || !r.Span.Through.IsZero() || r.Span.Covered != 0 || len(r.Span.Elisions) != len(plan.Shortened) || !r.Span.Call {
-		t.Errorf("summary %q, covers %d turns through %v, %d elisions of %d", r.Body.Summary, r.Span.Covered, r.Span.Through, len(r.Span.Elisions), len(plan.Shortened))
+	if r.Body.Summary != s.text || !r.Span.Through.IsZero() || r.Span.Covered != 0 || len(r.Span.Elisions) != len(pl.Shortens) || !r.Span.Call {
+		t.Errorf("summary %q, covers %d turns through %v, %d elisions of %d", r.Body.Summary, r.Span.Covered, r.Span.Through, len(r.Span.Elisions), len(pl.Shortens))
 	}
 	path, err := lineage.Path(&w.forest, w.head, 1)
 	must(t, err)

@@ -140,10 +140,10 @@ func TestCostPrunes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !pl.Quiet || len(pl.Covered) > 0 || len(pl.Span.Elisions) != 1 || pl.TokensKept > p.Tokens()-40_000 {
-		t.Fatalf("quiet %v, %d covered, %d elisions, %d of %d tokens stay", pl.Quiet, len(pl.Covered), len(pl.Span.Elisions), pl.TokensKept, p.Tokens())
+	if pl.Kind != plan.Shorten || len(pl.Covered) > 0 || len(pl.Span.Elisions) != 1 || pl.TokensKept > p.Tokens()-40_000 {
+		t.Fatalf("quiet %v, %d covered, %d elisions, %d of %d tokens stay", pl.Kind == plan.Shorten, len(pl.Covered), len(pl.Span.Elisions), pl.TokensKept, p.Tokens())
 	}
-	r, err := Run(t.Context(), pl, nil, p.CountedBy())
+	r, err := Run(t.Context(), pl, nil, p.CountedBy(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestCostPrunes(t *testing.T) {
 	}
 	pol.Cost.Patience = 0.5 // to cover pays, and more
 	trigger, is = plan.Due(p, pol, p.Tokens())
-	if pl, err = plan.New(p, pol, trigger, plan.Options{}); !is || err != nil || pl.Quiet || len(pl.Covered) == 0 {
+	if pl, err = plan.New(p, pol, trigger, plan.Options{}); !is || err != nil || pl.Kind == plan.Shorten || len(pl.Covered) == 0 {
 		t.Errorf("due %v, %v: not covered", is, err)
 	}
 }
@@ -203,15 +203,15 @@ func TestCalibrated(t *testing.T) {
 	}
 	// A compaction carries it.
 	q := reports(1.5)
-	plan, err := plan.New(q, pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+	pl, err := plan.New(q, pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := Run(t.Context(), plan, nil, q.CountedBy())
+	res, err := Run(t.Context(), pl, nil, q.CountedBy(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := Apply(plan, q, res, q.CountedBy())
+	after := Apply(pl, q, res, q.CountedBy())
 	for i := range after.Halves {
 		after.Halves[i].Reported = 0
 	}
@@ -246,7 +246,7 @@ func TestCalibrationLeavesRoom(t *testing.T) {
 						pl, err := plan.New(p, pol, trigger, plan.Options{})
 						if err == nil {
 							var res Result
-							if res, err = Run(t.Context(), pl, nil, approx); err == nil {
+							if res, err = Run(t.Context(), pl, nil, approx, nil); err == nil {
 								p = Apply(pl, p, res, approx)
 								p.Head = p.InForce.Node
 								compacted++

@@ -65,7 +65,7 @@ func TestSawThroughStays(t *testing.T) {
 	must(t, err)
 	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
-	r, err := Run(t.Context(), pl, stubTiers, approx)
+	r, err := Run(t.Context(), pl, stubTiers, approx, nil)
 	must(t, err)
 	r.Span.SawThrough = w.head.Ref // as of an agent that summarized itself
 	last := w.head.Ref

@@ -44,9 +44,9 @@ func scriptPlan(t *testing.T, name, sentence string) *plan.Plan {
 		}
 		must(t, w.turn(user(fmt.Sprintf("%d %s", i, strings.Repeat(sentence, each))), says(fmt.Sprintf("%d %s", i, strings.Repeat(sentence, each)))))
 	}
-	plan, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{Cover: true})
+	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{Cover: true})
 	must(t, err)
-	return plan
+	return pl
 }
 
 // upTo is a text of at most n of a model's tokens.
@@ -61,8 +61,8 @@ func TestSummaryLengthByScript(t *testing.T) {
 	asked := regexp.MustCompile(`Use at most (\d+) tokens \(about (\d+) characters\)`)
 	for _, name := range []string{"balanced", "nexus", "gsv", "spec-008", "autobyteus", "wolffish"} {
 		for script, sentence := range scripts {
-			plan := scriptPlan(t, name, sentence)
-			in := plan.Input()
+			pl := scriptPlan(t, name, sentence)
+			in := pl.Input()
 			m := asked.FindStringSubmatch(summary.Prompt(in))
 			if m == nil {
 				t.Fatalf("%s: no bound in %s", name, summary.Prompt(in))
@@ -70,7 +70,7 @@ func TestSummaryLengthByScript(t *testing.T) {
 			told, _ := strconv.ParseUint(m[1], 10, 64)
 			characters, _ := strconv.Atoi(m[2])
 			compose := func(text string) error {
-				_, err := Compose(plan, summary.Output{Text: text, Tier: "llm"}, plan.Path.CountedBy())
+				_, err := Compose(pl, summary.Output{Text: text, Tier: "llm"}, pl.Path.CountedBy())
 				return err
 			}
 			text := upTo(sentence, told)
@@ -87,7 +87,7 @@ func TestSummaryLengthByScript(t *testing.T) {
 				t.Errorf("%s, %s: half of what the plan allows in a model's tokens: %v", name, script, err)
 			}
 			twice := upTo(sentence, in.MaxTokens*2)
-			if err := compose(twice); !errors.Is(err, summary.ErrRefused) && plan.Path.CountedBy().Text(twice) > plan.SummaryTokens {
+			if err := compose(twice); !errors.Is(err, summary.ErrRefused) && pl.Path.CountedBy().Text(twice) > pl.SummaryTokens {
 				t.Errorf("%s, %s: twice what was asked for: %v", name, script, err)
 			}
 		}

@@ -20,9 +20,9 @@ func TestAnOverflowAimsAtHalf(t *testing.T) {
 		w.policy, w.limits.ContextWindow = builtin(name), 200_000
 		w.talk(t, "some", 185, 500)
 		target := func(kind string, budget uint64) uint64 {
-			plan, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: kind}, plan.Options{Budget: budget})
+			pl, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: kind}, plan.Options{Budget: budget})
 			must(t, err)
-			return plan.TargetTokens
+			return pl.TargetTokens
 		}
 		most := target(plan.TriggerManual, 0)
 		if got := target(plan.TriggerOverflow, 0); got != most/2 || got == 0 {
@@ -44,10 +44,10 @@ func TestWhatAProviderRefusedIsNotSentAgain(t *testing.T) {
 			w.read(t, lines("page", 9_000))
 		}
 		before := w.context(t).Tokens
-		plan, r := w.pass(t, kind, &scribe{text: "TASK: read"})
+		pl, r := w.pass(t, kind, &scribe{text: "TASK: read"})
 		shortened := w.context(t).Tokens
-		if plan.Span.Call != call || r.Span.Call != call || len(plan.Shortened) == 0 || shortened >= before {
-			t.Fatalf("%s: for one call %v, want %v; %d tokens of %d", kind, plan.Span.Call, call, shortened, before)
+		if pl.Span.Call != call || r.Span.Call != call || len(pl.Shortens) == 0 || shortened >= before {
+			t.Fatalf("%s: for one call %v, want %v; %d tokens of %d", kind, pl.Span.Call, call, shortened, before)
 		}
 		must(t, w.turn(user("and now?"), nil))
 		now := w.context(t).Tokens
@@ -105,21 +105,21 @@ func TestAModelIsAskedForNoMoreThanIsRead(t *testing.T) {
 			w.limits.ContextWindow = 32_000
 		}
 		w.talk(t, "some", tc.talk, 500)
-		plan, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+		pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 		must(t, err)
 		var asked uint64
 		tier := Tier{Name: "model", Local: tc.local, Summarizer: summarizerFunc(func(_ context.Context, in summary.Input) (summary.Output, error) {
 			asked = in.MaxTokens
 			return summary.Output{Text: strings.Repeat("word ", 100)}, nil
 		})}
-		_, err = Run(t.Context(), plan, []Tier{tier}, plan.Path.Counter)
+		_, err = Run(t.Context(), pl, []Tier{tier}, pl.Path.Counter, nil)
 		must(t, err)
 		want := tc.want
 		if want == 0 {
-			want = plan.SummaryTokens
+			want = pl.SummaryTokens
 		}
-		if (tc.talk > 100) != (plan.SummaryTokens > 20_000) || asked != want {
-			t.Errorf("local %v: asked for %d tokens, want %d; the plan allows %d", tc.local, asked, want, plan.SummaryTokens)
+		if (tc.talk > 100) != (pl.SummaryTokens > 20_000) || asked != want {
+			t.Errorf("local %v: asked for %d tokens, want %d; the plan allows %d", tc.local, asked, want, pl.SummaryTokens)
 		}
 	}
 }

@@ -62,13 +62,13 @@ func TestPinsAreBounded(t *testing.T) {
 		must(t, w.turn(user(fmt.Sprintf("rule %d: %s", i, words(60))), says(words(60))))
 		w.halves[len(w.halves)-2].Pinned = true
 	}
-	plan, err := w.compact(pol, plan.TriggerManual, plan.Options{})
+	pl, err := w.compact(pol, plan.TriggerManual, plan.Options{})
 	must(t, err)
-	if n := len(plan.Pins); n == 0 || n == 60 {
+	if n := len(pl.Pins); n == 0 || n == 60 {
 		t.Fatalf("%d pins of 60", n)
 	}
-	last := fmt.Sprintf("rule %d:", (len(plan.Covered)-1)/2)
-	if got := plan.Pins[len(plan.Pins)-1]; !strings.HasPrefix(got, last) {
+	last := fmt.Sprintf("rule %d:", (len(pl.Covered)-1)/2)
+	if got := pl.Pins[len(pl.Pins)-1]; !strings.HasPrefix(got, last) {
 		t.Errorf("the newest covered pin is %.20q, want %s", got, last)
 	}
 	must(t, Fit(w.path(), view.Context{Tokens: w.path().Tokens()}, pol.Budget(w.limits)))

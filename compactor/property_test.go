@@ -225,7 +225,7 @@ func show(cx view.Context) (out string) {
 func (g *grower) compacted(t rapid.TB, pol policy.Policy, before view.Path, pl *plan.Plan, was view.Context) {
 	now := g.path()
 	body := g.bodies[g.head.Ref]
-	if (len(pl.Covered) > 0 || pl.Quiet || pl.Nudge) && body.TokensAfter >= body.TokensBefore {
+	if (len(pl.Covered) > 0 || pl.Kind != plan.Cover) && body.TokensAfter >= body.TokensBefore {
 		t.Fatalf("no progress: %d tokens before, %d after", body.TokensBefore, body.TokensAfter)
 	}
 	if !plan.LegalCuts(before.Halves)[len(pl.Covered)] {
@@ -248,7 +248,7 @@ func (g *grower) compacted(t rapid.TB, pol policy.Policy, before view.Path, pl *
 	for legal := plan.LegalCuts(before.Halves); newest > 0 && !legal[newest]; newest-- {
 	}
 	cx := g.rendered(t)
-	summary := max(s.Summary, view.FrameTokens(pol, "", nil)+plan.MinSummaryTokens) + pl.Pinned
+	summary := max(s.Summary, view.FrameTokens(pol, "", nil)+plan.MinSummaryTokens)
 	if least := pl.Path.ShownFrom(newest); least+summary <= s.Target && len(pl.Covered) > 0 {
 		after := body.TokensAfter
 		if body.Tier == plan.NoticeTier { // its words take what they take
@@ -279,7 +279,7 @@ func TestRebase(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		res, err := Run(t.Context(), pl, stubTiers, pl.Path.Counter)
+		res, err := Run(t.Context(), pl, stubTiers, pl.Path.Counter, nil)
 		if err != nil {
 			t.Skip(err)
 		}
@@ -332,10 +332,10 @@ func TestToolLoop(t *testing.T) {
 				cx, err := view.Render(w.path(), pol.CounterOf())
 				must(t, err)
 				if trigger, due := plan.Due(w.path(), pol, cx.Tokens); due {
-					plan, err := w.compact(pol, trigger.Kind, plan.Options{})
+					pl, err := w.compact(pol, trigger.Kind, plan.Options{})
 					must(t, err)
 					compactions++
-					if plan.Span.Split {
+					if pl.Span.Split {
 						split++
 					}
 					cx, err = view.Render(w.path(), pol.CounterOf())

@@ -17,6 +17,7 @@ import (
 	"nexus/compactor/view"
 	"nexus/lineage"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 var (
@@ -109,7 +110,7 @@ type replay struct {
 
 // late is a compaction that is being made while turns come in.
 type late struct {
-	plan *plan.Plan
+	pl   *plan.Plan
 	res  Result
 	left int // contexts until it is there
 }
@@ -214,8 +215,8 @@ func (r *replay) compact(t *testing.T, trigger turns.Trigger, opt plan.Options, 
 	}
 	must(t, err)
 	r.causal(t, pl)
-	res, err := Run(t.Context(), pl, r.tiers, pl.Path.Counter)
-	twice, err2 := Run(t.Context(), again, r.tiers, again.Path.Counter)
+	res, err := Run(t.Context(), pl, r.tiers, pl.Path.Counter, nil)
+	twice, err2 := Run(t.Context(), again, r.tiers, again.Path.Counter, nil)
 	if errors.Is(err, plan.ErrNothing) || errors.Is(err, ErrFailed) {
 		return false
 	}
@@ -244,8 +245,8 @@ func (r *replay) arrive(t *testing.T) {
 	t.Helper()
 	x, before := r.late, r.path()
 	r.late = nil
-	pl, err := x.plan.Rebase(before)
-	if f := x.plan.Path.InForce; errors.Is(err, plan.ErrStale) && (x.plan.Span.Call || f != nil && f.Span.Call) {
+	pl, err := x.pl.Rebase(before)
+	if f := x.pl.Path.InForce; errors.Is(err, plan.ErrStale) && (x.pl.Span.Call || f != nil && f.Span.Call) {
 		return // the user spoke: what stood for one call is over
 	}
 	must(t, err)
@@ -255,8 +256,8 @@ func (r *replay) arrive(t *testing.T) {
 	must(t, r.compaction(res))
 	r.count(pl, res)
 	r.tally.rebased++
-	if pl.Span.SawThrough != x.plan.Span.SawThrough {
-		t.Fatalf("rebased it saw through %v, before through %v", pl.Span.SawThrough, x.plan.Span.SawThrough)
+	if pl.Span.SawThrough != x.pl.Span.SawThrough {
+		t.Fatalf("rebased it saw through %v, before through %v", pl.Span.SawThrough, x.pl.Span.SawThrough)
 	}
 	r.shrunk(t, pl, &res.Body)
 	r.same(t, pl, res, before)
@@ -270,56 +271,56 @@ func (r *replay) arrive(t *testing.T) {
 }
 
 // shrunk: a context gets smaller, for parts that are covered or shortened.
-func (r *replay) shrunk(t *testing.T, plan *plan.Plan, b *turns.CompactionBody) {
+func (r *replay) shrunk(t *testing.T, pl *plan.Plan, b *turns.CompactionBody) {
 	t.Helper()
-	if (len(plan.Covered) > 0 || plan.Quiet || plan.Nudge) && b.TokensAfter >= b.TokensBefore {
+	if (len(pl.Covered) > 0 || pl.Kind != plan.Cover) && b.TokensAfter >= b.TokensBefore {
 		t.Fatalf("no progress: %d tokens before, %d after", b.TokensBefore, b.TokensAfter)
 	}
-	if plan.Quiet && (len(plan.Covered) > 0 || len(plan.Shortened) == 0) {
-		t.Fatalf("%v only shortens, but covers %d halves and shortens %d parts", plan, len(plan.Covered), len(plan.Shortened))
+	if pl.Kind == plan.Shorten && (len(pl.Covered) > 0 || len(pl.Shortens) == 0) {
+		t.Fatalf("%v only shortens, but covers %d halves and shortens %d parts", pl, len(pl.Covered), len(pl.Shortens))
 	}
 }
 
 // causal: what a summary was made from lies on the path, and no part of it
 // after the turn that it says it was made from.
-func (r *replay) causal(t *testing.T, plan *plan.Plan) {
+func (r *replay) causal(t *testing.T, pl *plan.Plan) {
 	t.Helper()
-	seen := plan.Span.SawThrough
+	seen := pl.Span.SawThrough
 	if seen.IsZero() {
-		if !plan.Quiet {
-			t.Fatalf("%v says not what it saw", plan)
+		if pl.Kind != plan.Shorten {
+			t.Fatalf("%v says not what it saw", pl)
 		}
 		return
 	}
 	n := r.node(seen)
 	on, err := lineage.IsAncestor(&r.forest, n, r.head)
 	must(t, err)
-	if !on || n.Depth > plan.Path.Head.Depth {
-		t.Fatalf("%v saw %v, which is not on its path", plan, seen)
+	if !on || n.Depth > pl.Path.Head.Depth {
+		t.Fatalf("%v saw %v, which is not on its path", pl, seen)
 	}
-	for _, h := range plan.Reads {
+	for _, h := range pl.Reads {
 		if h.Depth > n.Depth {
-			t.Fatalf("%v reads %v, but saw only through %v", plan, h.Ref, seen)
+			t.Fatalf("%v reads %v, but saw only through %v", pl, h.Ref, seen)
 		}
 	}
-	if through := plan.Span.Through; !plan.Nudge && !through.IsZero() && r.node(through).Depth > n.Depth {
-		t.Fatalf("%v covers through %v, but saw only through %v", plan, through, seen)
+	if through := pl.Span.Through; pl.Kind != plan.Nudge && !through.IsZero() && r.node(through).Depth > n.Depth {
+		t.Fatalf("%v covers through %v, but saw only through %v", pl, through, seen)
 	}
 }
 
 // same: the compaction as a view, and as it is committed, is one context.
-func (r *replay) same(t *testing.T, plan *plan.Plan, res Result, before view.Path) {
+func (r *replay) same(t *testing.T, pl *plan.Plan, res Result, before view.Path) {
 	t.Helper()
 	p := before
-	if !plan.Quiet && !plan.Nudge {
+	if pl.Kind == plan.Cover {
 		p = before.Lasting()
 	}
-	shown, err := view.Render(Apply(plan, p, res, p.Counter), p.Counter)
+	shown, err := view.Render(Apply(pl, p, res, p.Counter), p.Counter)
 	must(t, err)
 	cx, err := view.Render(r.path(), p.Counter)
 	must(t, err)
 	if shown.Fingerprint() != cx.Fingerprint() {
-		t.Fatalf("%v shows one context as a view, and another when it is committed:\n%s\n%s", plan, show(shown), show(cx))
+		t.Fatalf("%v shows one context as a view, and another when it is committed:\n%s\n%s", pl, show(shown), show(cx))
 	}
 }
 
@@ -348,7 +349,7 @@ func (r *replay) fits(t *testing.T, cx view.Context) {
 	r.tally.over++
 	pl, err := plan.New(p, r.pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{Budget: budget})
 	if err == nil {
-		res, err := Run(t.Context(), pl, r.tiers, p.Counter)
+		res, err := Run(t.Context(), pl, r.tiers, p.Counter, nil)
 		if errors.Is(err, plan.ErrNothing) && len(r.tiers) == 0 {
 			return // a notice is as short as it is
 		}
@@ -364,7 +365,7 @@ func (r *replay) fits(t *testing.T, cx view.Context) {
 		return
 	}
 	least := p.Rendered(0)[0] + view.FrameTokens(r.pol, "", nil) + 2*plan.MinSummaryTokens
-	if slices.Contains(plan.LegalCuts(p.Halves)[1:], true) || p.InForce != nil && len(r.tiers) > 0 && p.Overhead+least+plan.PinnedTokens(p) <= budget {
+	if slices.Contains(plan.LegalCuts(p.Halves)[1:], true) || p.InForce != nil && len(r.tiers) > 0 && p.Overhead+least+pinnedBound(p) <= budget {
 		t.Fatalf("%d and %d tokens do not fit a budget of %d, of the messages %d have to stay: %v (%v) in\n%s", p.Overhead, cx.Tokens, budget, least, pl, err, show(cx))
 	}
 }
@@ -377,8 +378,8 @@ func (r *replay) count(pl *plan.Plan, res Result) {
 			*n++
 		}
 	}
-	one(&x.quiet, pl.Quiet)
-	one(&x.nudged, pl.Nudge)
+	one(&x.quiet, pl.Kind == plan.Shorten)
+	one(&x.nudged, pl.Kind == plan.Nudge)
 	one(&x.split, pl.Span.Split)
 	one(&x.overflows, pl.Trigger.Kind == plan.TriggerOverflow)
 	one(&x.manual, pl.Trigger.Kind == plan.TriggerManual)
@@ -392,4 +393,12 @@ func encoded(t *testing.T, r Result) []byte {
 	b, err := turns.EncodeBody(&r.Body)
 	must(t, err)
 	return append(b, fmt.Sprintf("%+v", r.Span)...)
+}
+
+// pinnedBound is an upper bound of what the pinned texts of p take in a replacement.
+func pinnedBound(p view.Path) (n uint64) {
+	for _, s := range p.PinnedTexts(len(p.Halves)) {
+		n += p.Counter.Text(summary.Data((tokens.Approx{}).Clip(s, 2000))) + 32
+	}
+	return n
 }

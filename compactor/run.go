@@ -23,23 +23,23 @@ var ErrFailed = errors.New("no summary was made")
 // Resize is res, made by plan before it was rebased, with the cut and the
 // sizes of the rebased plan. It stays the work of the older plan: one made on
 // what came in meanwhile is another, and may have more to do.
-func Resize(plan *plan.Plan, res Result) Result {
-	res.Span, res.Body.Elided = plan.Span, plan.Elided
-	res.Body.TokensBefore, res.Body.TokensAfter = plan.TokensBefore, plan.TokensKept+res.Replaced
+func Resize(pl *plan.Plan, res Result) Result {
+	res.Span, res.Body.Elided = pl.Span, pl.Elided
+	res.Body.TokensBefore, res.Body.TokensAfter = pl.TokensBefore, pl.TokensKept+res.Replaced
 	return res
 }
 
 // Apply is p, the plan's path, as res would leave it: a view, for nothing is
 // committed and the compaction in it has no name.
-func Apply(plan *plan.Plan, p view.Path, res Result, c tokens.Counter) view.Path {
+func Apply(pl *plan.Plan, p view.Path, res Result, c tokens.Counter) view.Path {
 	p.InForce = &view.InForce{
 		Node: lineage.Node{
-			Kind: turns.KindCompaction, Depth: p.Head.Depth + 1, Parent: p.Head.Ref, Cut: plan.Cut,
+			Kind: turns.KindCompaction, Depth: p.Head.Depth + 1, Parent: p.Head.Ref, Cut: pl.Cut,
 			Previous: res.Span.Previous, Replaced: res.Replaced, Saved: p.Saves(res.Span, &res.Body, c), Call: res.Span.Call,
 		},
 		Span: res.Span, Body: res.Body,
 	}
-	p.Halves = plan.Kept
+	p.Halves = pl.Kept
 	return p.Settled(c, false)
 }
 
@@ -91,13 +91,14 @@ type Attempt struct {
 // Run makes the summary of plan by the first of tiers whose text passes the
 // checks, in the policy's order where it names tiers, and the notice where
 // none does. Counter must be the one that the path's tokens were counted by.
+// A summarizer that works in parts reports each to progress, if that is not nil.
 //
 // When ctx's deadline passes, the notice is taken. When ctx is canceled, Run
 // returns its error. With an error comes what the tries in vain used. Other
 // errors: [plan.ErrNothing] where not even a notice would
 // free a token.
-func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counter) (Result, error) {
-	if pl.Quiet {
+func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counter, progress func(done, all int)) (Result, error) {
+	if pl.Kind == plan.Shorten {
 		return compose(pl, summary.Output{Tier: plan.ElideTier}, nil, nil, counter), nil
 	}
 	var tried []Attempt
@@ -108,6 +109,7 @@ func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counte
 			break
 		}
 		in := pl.Input()
+		in.Progress = progress
 		if !t.Local {
 			in.MaxTokens = min(in.MaxTokens, plan.MaxWritten)
 		}
@@ -148,12 +150,12 @@ func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counte
 }
 
 // order is the tiers that the policy names, in its order; all where it names none.
-func order(plan *plan.Plan, tiers []Tier) []Tier {
-	if len(plan.Policy.Tiers) == 0 {
+func order(pl *plan.Plan, tiers []Tier) []Tier {
+	if len(pl.Policy.Tiers) == 0 {
 		return tiers
 	}
 	var out []Tier
-	for _, name := range plan.Policy.Tiers {
+	for _, name := range pl.Policy.Tiers {
 		if i := slices.IndexFunc(tiers, func(t Tier) bool { return t.Name == name }); i >= 0 {
 			out = append(out, tiers[i])
 		}
@@ -175,13 +177,13 @@ func errorsOf(tried []Attempt) (out []error) {
 // allows, that frees nothing, or says next to nothing of what it stands for; see
 // [summary.Thin]. A text that only approx-1 takes for too long, as it does in most
 // scripts, stands where there is room for it.
-func Compose(plan *plan.Plan, out summary.Output, c tokens.Counter) (Result, error) {
-	if strings.TrimSpace(out.Text) != "" && !plan.Quiet {
-		if err := summary.Thin(plan.Input(), out); err != nil {
+func Compose(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error) {
+	if strings.TrimSpace(out.Text) != "" && pl.Kind != plan.Shorten {
+		if err := summary.Thin(pl.Input(), out); err != nil {
 			return Result{}, err
 		}
 	}
-	return Accept(plan, out, c)
+	return Accept(pl, out, c)
 }
 
 // Accept is the compaction of plan with the summary out, whoever wrote it, where
@@ -191,7 +193,7 @@ func Accept(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error)
 	refuse := func(format string, args ...any) (Result, error) {
 		return Result{}, fmt.Errorf("%w: by %s: %s", summary.ErrRefused, out.Tier, fmt.Sprintf(format, args...))
 	}
-	if pl.Quiet {
+	if pl.Kind == plan.Shorten {
 		return refuse("the plan only shortens, it has no summary")
 	}
 	if out.Text == "" || !utf8.ValidString(out.Text) {
@@ -199,11 +201,11 @@ func Accept(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error)
 	}
 	message := pl.Frame(out)
 	r := compose(pl, out, []turns.Message{message}, nil, c)
-	if pl.Nudge {
+	if pl.Kind == plan.Nudge {
 		r = compose(pl, out, nil, []turns.Message{message}, c)
 	}
 	n, most := c.Text(summary.Data(out.Text)), pl.OutputBound()+16
-	if long := n > pl.SummaryTokens || r.Replaced > most; long && out.Tier != plan.NoticeTier && (!pl.IsShort(out.Text) || !pl.Fits(r.Body.TokensAfter)) {
+	if long := n > pl.SummaryTokens || r.Replaced > most; long && out.Tier != plan.NoticeTier && (!pl.IsShort(out.Text) || !pl.LeavesRoom(r.Body.TokensAfter)) {
 		return refuse("%d tokens, and %d with all around it; the plan allows %d and %d", n, r.Replaced, pl.SummaryTokens, most)
 	}
 	if b := &r.Body; b.TokensAfter >= b.TokensBefore && (len(pl.Covered) > 0 || !pl.FromOriginals) {
@@ -214,29 +216,29 @@ func Accept(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error)
 
 // compose is the result of plan: a replacement for what is covered, or, for a
 // plan that covers nothing, what stands for it already, and a nudge.
-func compose(plan *plan.Plan, out summary.Output, replacement, nudge []turns.Message, c tokens.Counter) Result {
-	text, meta := out.Text, view.Meta{FirstRequest: plan.KeptFirst, Pins: plan.KeptPins}
-	if plan.Quiet || plan.Nudge {
+func compose(pl *plan.Plan, out summary.Output, replacement, nudge []turns.Message, c tokens.Counter) Result {
+	text, meta := out.Text, pl.Carries
+	if pl.Kind != plan.Cover {
 		meta = view.Meta{}
-		if f := plan.Path.InForce; f != nil {
+		if f := pl.Path.InForce; f != nil {
 			replacement, meta = f.Body.Replacement, f.ReadMeta()
-			if plan.Quiet {
+			if pl.Kind == plan.Shorten {
 				text, nudge = f.Body.Summary, f.Body.Nudge
 			} else {
-				meta.Carried = plan.Path.PreviousSummary()
+				meta.Carried = pl.Path.PreviousSummary()
 			}
 		}
 	}
-	if plan.Policy.Measure == policy.Calibrated {
-		meta.Calibration = plan.Path.Calibrate()
+	if pl.Policy.Measure == policy.Calibrated {
+		meta.Calibration = pl.Path.Calibrate()
 	}
-	r := Result{Span: plan.Span, Usage: out.Usage, Replaced: tokens.Messages(c, replacement) + tokens.Messages(c, nudge)}
+	r := Result{Span: pl.Span, Usage: out.Usage, Replaced: tokens.Messages(c, replacement) + tokens.Messages(c, nudge)}
 	r.Body = turns.CompactionBody{
-		Policy: plan.PolicyRef, Trigger: plan.Trigger, Mode: string(mode(plan)), Tier: out.Tier, Model: out.Model, Plan: plan.Digest,
-		Replacement: replacement, Nudge: nudge, Summary: text, Elided: plan.Elided, Meta: metaJSON(meta),
-		TokensBefore: plan.TokensBefore, TokensAfter: plan.TokensKept + r.Replaced,
-		Survival: summary.Survival(plan.Reads, shownKept(plan), slices.Concat(replacement, nudge)),
-		Focus:    plan.Focus, FromOriginals: plan.FromOriginals, Memories: memoriesJSON(out.Memories),
+		Policy: pl.PolicyRef, Trigger: pl.Trigger, Mode: string(mode(pl)), Tier: out.Tier, Model: out.Model, Plan: pl.Digest,
+		Replacement: replacement, Nudge: nudge, Summary: text, Elided: pl.Elided, Meta: metaJSON(meta),
+		TokensBefore: pl.TokensBefore, TokensAfter: pl.TokensKept + r.Replaced,
+		Survival: summary.Survival(pl.Reads, shownKept(pl), slices.Concat(replacement, nudge)),
+		Focus:    pl.Focus, FromOriginals: pl.FromOriginals, Memories: memoriesJSON(out.Memories),
 	}
 	return r
 }
@@ -277,16 +279,16 @@ func metaJSON(m view.Meta) turns.Raw {
 }
 
 // shownKept is the kept halves with the plan's elisions applied.
-func shownKept(plan *plan.Plan) []summary.HalfTurn {
-	if len(plan.Shortened) == 0 {
-		return plan.Kept
+func shownKept(pl *plan.Plan) []summary.HalfTurn {
+	if len(pl.Shortens) == 0 {
+		return pl.Kept
 	}
-	p := plan.Path
-	p.Halves = plan.Kept
-	p.InForce = &view.InForce{Span: plan.Span, Body: turns.CompactionBody{Elided: plan.Elided}}
+	p := pl.Path
+	p.Halves = pl.Kept
+	p.InForce = &view.InForce{Span: pl.Span, Body: turns.CompactionBody{Elided: pl.Elided}}
 	shown, err := p.ShownHalves()
 	if err != nil {
-		return plan.Kept
+		return pl.Kept
 	}
 	out := make([]summary.HalfTurn, len(shown))
 	for i := range shown {

@@ -73,13 +73,13 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) (string, error) {
 		}
 		return "", nil
 	case "compact":
-		plan, err := s.compact(s.policy, arg("trigger", plan.TriggerThreshold), plan.Options{Focus: arg("focus", "")})
+		pl, err := s.compact(s.policy, arg("trigger", plan.TriggerThreshold), plan.Options{Focus: arg("focus", "")})
 		if err != nil {
 			return "", err
 		}
 		s.compactions++
 		s.names[s.head.Ref] = fmt.Sprintf("C%d", s.compactions)
-		return s.plan(plan), nil
+		return s.plan(pl), nil
 	case "coverage":
 		return s.coverage()
 	case "context":

@@ -34,22 +34,22 @@ func TestRunRefusesJunk(t *testing.T) {
 	for _, s := range said(1000, "change src/pkg%d/main.go so that port %d is used, and say why the other one was wrong") {
 		must(t, w.turn(user(s), says("it is done")))
 	}
-	plan, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
-	pol.Tiers, plan.Policy.Tiers = nil, nil
+	pol.Tiers, pl.Policy.Tiers = nil, nil
 	const good = "The ports of src/pkg0/main.go, src/pkg1/main.go and so on were changed, 8000, 8007 and up."
 	for _, text := range junk {
-		r, err := Run(t.Context(), plan, []Tier{{Name: "first", Summarizer: says100(text)}, {Name: "second", Summarizer: says100(good)}}, approx)
+		r, err := Run(t.Context(), pl, []Tier{{Name: "first", Summarizer: says100(text)}, {Name: "second", Summarizer: says100(good)}}, approx, nil)
 		if err != nil || r.Body.Tier != "second" || len(r.Tried) != 1 || !errors.Is(r.Tried[0].Err, summary.ErrRefused) || r.Usage.InputTokens != 200 {
 			t.Errorf("%q: by %s after %v, %v", text, r.Body.Tier, r.Tried, err)
 		}
-		if _, err := Compose(plan, summary.Output{Text: text, Tier: "second"}, approx); !errors.Is(err, summary.ErrRefused) || !strings.Contains(err.Error(), "next to nothing") {
+		if _, err := Compose(pl, summary.Output{Text: text, Tier: "second"}, approx); !errors.Is(err, summary.ErrRefused) || !strings.Contains(err.Error(), "next to nothing") {
 			t.Errorf("%q of a model: %v", text, err)
 		}
-		if _, err := Accept(plan, summary.Output{Text: text, Tier: "agent"}, approx); err != nil {
+		if _, err := Accept(pl, summary.Output{Text: text, Tier: "agent"}, approx); err != nil {
 			t.Errorf("%q of an agent: %v", text, err)
 		}
-		if r, err := Run(t.Context(), plan, []Tier{{Name: "local", Summarizer: says100(text), Local: true}}, approx); err != nil || r.Body.Tier != "local" {
+		if r, err := Run(t.Context(), pl, []Tier{{Name: "local", Summarizer: says100(text), Local: true}}, approx, nil); err != nil || r.Body.Tier != "local" {
 			t.Errorf("%q of an extract: by %s, %v", text, r.Body.Tier, err)
 		}
 	}

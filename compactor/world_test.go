@@ -169,18 +169,18 @@ var stubTiers = []Tier{{Name: "stub", Summarizer: stub{}}}
 
 // compact plans, runs and commits.
 func (w *world) compact(pol policy.Policy, trigger string, opt plan.Options) (*plan.Plan, error) {
-	plan, err := plan.New(w.path(), pol, turns.Trigger{Kind: trigger}, opt)
+	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: trigger}, opt)
 	if err != nil {
 		return nil, err
 	}
-	r, err := Run(context.Background(), plan, stubTiers, plan.Path.Counter)
+	r, err := Run(context.Background(), pl, stubTiers, pl.Path.Counter, nil)
 	if err != nil {
 		return nil, err
 	}
 	if err := w.compaction(r); err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
-	return plan, nil
+	return pl, nil
 }
 
 func user(s string) []turns.Message { return []turns.Message{turns.TextMessage(turns.User, s)} }

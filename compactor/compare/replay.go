@@ -114,8 +114,8 @@ func (t *Transcript) begin(pol policy.Policy, opt Options) *replay {
 
 // prepared is a compaction that is made and not yet committed.
 type prepared struct {
-	plan *plan.Plan
-	res  compactor.Result
+	pl  *plan.Plan
+	res compactor.Result
 }
 
 // turn appends a turn and makes its call, if it has one.
@@ -196,7 +196,7 @@ func (r *replay) commitPrepared(c *Call) error {
 	if r.prepared = nil; p == nil {
 		return nil
 	}
-	pl, err := p.plan.Rebase(r.path)
+	pl, err := p.pl.Rebase(r.path)
 	if errors.Is(err, plan.ErrStale) || errors.Is(err, plan.ErrOverhead) {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (r *replay) compactIfDue(ctx context.Context, c *Call) (view.Context, error
 		r.prepared = p
 		return cx, nil
 	}
-	r.commit(c, p.plan, p.res)
+	r.commit(c, p.pl, p.res)
 	return view.Render(r.path, r.counter)
 }
 
@@ -243,7 +243,7 @@ func (r *replay) prepare(ctx context.Context, trigger turns.Trigger) (*prepared,
 	if err != nil {
 		return nil, err
 	}
-	res, err := compactor.Run(ctx, pl, r.opt.Tiers, r.counter)
+	res, err := compactor.Run(ctx, pl, r.opt.Tiers, r.counter, nil)
 	if errors.Is(err, plan.ErrNothing) {
 		return nil, nil
 	}
@@ -262,7 +262,7 @@ func (r *replay) commit(c *Call, pl *plan.Plan, res compactor.Result) {
 		c.Elided = c.Elided || !old[e]
 	}
 	c.Compacted = c.Compacted || len(pl.Covered) > 0
-	if !pl.Quiet {
+	if pl.Kind != plan.Shorten {
 		for _, h := range pl.Reads {
 			r.out.Summarized += tokens.Messages(r.t.counter, h.Messages)
 		}

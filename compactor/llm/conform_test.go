@@ -45,11 +45,11 @@ func planOf(t *testing.T, name, set string, n, size int) *plan.Plan {
 
 func planAt(t *testing.T, p view.Path, pol policy.Policy) *plan.Plan {
 	t.Helper()
-	plan, err := plan.New(p.Settled(pol.CounterOf(), true), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{})
+	pl, err := plan.New(p.Settled(pol.CounterOf(), true), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plan
+	return pl
 }
 
 // tiers are a model's two, as nexusd has them.
@@ -57,9 +57,9 @@ func tiers(s *Summarizer) []compactor.Tier {
 	return []compactor.Tier{{Name: Tier, Summarizer: s}, {Name: PartialTier, Summarizer: s.Partial()}}
 }
 
-func run(t *testing.T, plan *plan.Plan, s *Summarizer) compactor.Result {
+func run(t *testing.T, pl *plan.Plan, s *Summarizer) compactor.Result {
 	t.Helper()
-	r, err := compactor.Run(t.Context(), plan, tiers(s), plan.Path.Counter)
+	r, err := compactor.Run(t.Context(), pl, tiers(s), pl.Path.Counter, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,10 +73,12 @@ const keepTwo = `"keep_tokens":800,"min_reclaim_ratio":0,"summary_max_tokens":50
 func TestGSV4(t *testing.T) {
 	const window = 8000
 	s, asked := scripted(t, Config{Window: window}, blocks)
-	plan := planOf(t, "gsv", `{`+keepTwo+`}`, 32, 900)
+	pl := planOf(t, "gsv", `{`+keepTwo+`}`, 32, 900)
 	var told []string
-	plan.Progress = func(done, all int) { told = append(told, fmt.Sprint(done, all)) }
-	r := run(t, plan, s)
+	r, err := compactor.Run(t.Context(), pl, tiers(s), pl.Path.Counter, func(done, all int) { told = append(told, fmt.Sprint(done, all)) })
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range *asked {
 		if len(told) != len(*asked) || told[i] != fmt.Sprint(i, len(*asked)) {
 			t.Fatalf("of %d chunks it is told %v", len(*asked), told)
@@ -102,7 +104,7 @@ func TestGSV4(t *testing.T) {
 			order++
 		}
 	}
-	if covered := (len(plan.Covered) + 1) / 2; order != covered {
+	if covered := (len(pl.Covered) + 1) / 2; order != covered {
 		t.Errorf("%d questions were asked about in order, %d are covered", order, covered)
 	}
 	if want := fmt.Sprintf("summary %d", len(*asked)); r.Body.Tier != Tier || r.Body.Summary != want {
@@ -160,15 +162,15 @@ func TestGSV6(t *testing.T) {
 	const window = 8000
 	fails := func(int, request) (answer, error) { return answer{}, &fault{text: "529"} }
 	large := func(i, size int, set string) *plan.Plan {
-		plan := planOf(t, "gsv", `{`+set+keepTwo+`}`, 12, 900)
+		pl := planOf(t, "gsv", `{`+set+keepTwo+`}`, 12, 900)
 		if size > 0 {
-			plan.Reads[2*i].Messages[0].Parts[0].Content = fmt.Sprintf("said %d ", i) + strings.Repeat("secret-words ", size/13) + "the end"
+			pl.Reads[2*i].Messages[0].Parts[0].Content = fmt.Sprintf("said %d ", i) + strings.Repeat("secret-words ", size/13) + "the end"
 		}
-		return plan
+		return pl
 	}
 	for _, c := range []struct {
 		what    string
-		plan    *plan.Plan
+		pl      *plan.Plan
 		answers func(int, request) (answer, error)
 		tier    string
 		tried   int
@@ -180,9 +182,9 @@ func TestGSV6(t *testing.T) {
 		{"the provider fails", large(0, 0, ""), fails, plan.NoticeTier, 2, "[Context contained %d messages that were compacted. Summary unavailable due to size limits.]"},
 	} {
 		s, asked := scripted(t, Config{Window: window, Retries: -1}, c.answers)
-		r := run(t, c.plan, s)
+		r := run(t, c.pl, s)
 		if c.tier == plan.NoticeTier {
-			c.ends = fmt.Sprintf(c.ends, len(c.plan.Covered))
+			c.ends = fmt.Sprintf(c.ends, len(c.pl.Covered))
 			if r.Body.Summary != c.ends {
 				t.Errorf("%s: %q", c.what, r.Body.Summary)
 			}
@@ -197,14 +199,14 @@ func TestGSV6(t *testing.T) {
 		}
 	}
 	s, _ := scripted(t, Config{Window: window, Retries: -1}, fails)
-	if r, err := compactor.Run(t.Context(), large(0, 0, `"on_failure":"fail",`), tiers(s), tokens.GSV{}); !errors.Is(err, compactor.ErrFailed) || r.Body.Tier != "" {
+	if r, err := compactor.Run(t.Context(), large(0, 0, `"on_failure":"fail",`), tiers(s), tokens.GSV{}, nil); !errors.Is(err, compactor.ErrFailed) || r.Body.Tier != "" {
 		t.Errorf("on_failure fail: by %q, %v, want %v", r.Body.Tier, err, compactor.ErrFailed)
 	}
-	if _, err := compactor.Run(t.Context(), large(0, 0, `"on_failure":"fail","tiers":["other"],`), tiers(s), tokens.GSV{}); !errors.Is(err, compactor.ErrFailed) || strings.Contains(err.Error(), "%!") {
+	if _, err := compactor.Run(t.Context(), large(0, 0, `"on_failure":"fail","tiers":["other"],`), tiers(s), tokens.GSV{}, nil); !errors.Is(err, compactor.ErrFailed) || strings.Contains(err.Error(), "%!") {
 		t.Errorf("on_failure fail without a summarizer: %v", err)
 	}
 	s, _ = scripted(t, Config{Window: window}, blocks)
-	if r, err := compactor.Run(t.Context(), large(3, 60_000, `"on_failure":"fail",`), tiers(s), tokens.GSV{}); err != nil || r.Body.Tier != PartialTier {
+	if r, err := compactor.Run(t.Context(), large(3, 60_000, `"on_failure":"fail",`), tiers(s), tokens.GSV{}, nil); err != nil || r.Body.Tier != PartialTier {
 		t.Errorf("on_failure fail forbids more than the notice: %s, %v", r.Body.Tier, err)
 	}
 }
@@ -215,16 +217,16 @@ func TestGSV13(t *testing.T) {
 	picture := []byte(strings.Repeat("a picture ", 5000))
 	encoded := base64.StdEncoding.EncodeToString(picture)
 	s, asked := scripted(t, Config{}, blocks)
-	plan := planOf(t, "gsv", `{`+keepTwo+`}`, 12, 900)
+	pl := planOf(t, "gsv", `{`+keepTwo+`}`, 12, 900)
 	blob := turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: picture}
 	inside, err := turns.EncodeJSON([]turns.Part{turns.TextPart("a screenshot"), blob})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &plan.Reads[0].Messages[0]
+	m := &pl.Reads[0].Messages[0]
 	m.Parts = append(m.Parts, blob, turns.TextPart("data:image/png;base64,"+encoded), turns.Part{Type: turns.ToolCallResponse, ID: "a", Response: inside},
 		turns.Part{Type: turns.ToolCallResponse, ID: "b", Response: turns.Raw(`[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + encoded + `"}}]`)})
-	r := run(t, plan, s)
+	r := run(t, pl, s)
 	if want := "summary 1\n\n" + summary.ImagesNote(4); r.Body.Summary != want {
 		t.Errorf("%q, want %q", r.Body.Summary, want)
 	}
@@ -246,15 +248,15 @@ func TestS8_18(t *testing.T) {
 		says(200, reply("anthropic", "- decided", "end_turn"))(w, r)
 	}))
 	defer server.Close()
-	plan := planOf(t, "spec-008", `{"keep_turns":2,"min_reclaim_ratio":0}`, 12, 900)
-	if plan.Policy.SummaryModel != haiku {
-		t.Fatalf("the policy names %q", plan.Policy.SummaryModel)
+	pl := planOf(t, "spec-008", `{"keep_turns":2,"min_reclaim_ratio":0}`, 12, 900)
+	if pl.Policy.SummaryModel != haiku {
+		t.Fatalf("the policy names %q", pl.Policy.SummaryModel)
 	}
-	s, err := New(Config{Provider: "anthropic", BaseURL: server.URL, Model: plan.Policy.SummaryModel})
+	s, err := New(Config{Provider: "anthropic", BaseURL: server.URL, Model: pl.Policy.SummaryModel})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := run(t, plan, s)
+	r := run(t, pl, s)
 	if r.Body.Tier != Tier || r.Body.Summary != "- decided" || len(bodies) != 1 {
 		t.Fatalf("%s: %q after %d requests", r.Body.Tier, r.Body.Summary, len(bodies))
 	}

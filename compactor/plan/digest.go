@@ -12,8 +12,8 @@ import (
 // in force, policy, summarizers, focus, sizes. A trigger is not in it but for
 // an overflow, which plans for less: so a compaction that is asked for again
 // for another reason is the same plan.
-func (plan *Plan) digest(previous turns.Ref) turns.Hash {
-	p := plan.Path
+func (m planner) digest(previous turns.Ref) turns.Hash {
+	p := m.path
 	h := sha256.New()
 	put := func(format string, args ...any) {
 		s := fmt.Sprintf(format, args...)
@@ -22,11 +22,11 @@ func (plan *Plan) digest(previous turns.Ref) turns.Hash {
 	put("nexus.plan.v1")
 	put("%s", p.Last())
 	put("%s", previous)
-	put("%s", plan.PolicyRef.Digest)
-	put("%s", plan.Focus)
-	put("%t %t", plan.FromOriginals, plan.Trigger.Kind == TriggerOverflow)
-	put("%d %d %d %d %d", p.Limits.ContextWindow, p.Limits.MaxOutputTokens, p.Limits.SafetyMargin, p.Overhead, plan.Budget)
-	for _, t := range plan.Tiers {
+	put("%s", m.ref.Digest)
+	put("%s", m.opt.Focus)
+	put("%t %t", m.opt.FromOriginals, m.trigger.Kind == TriggerOverflow)
+	put("%d %d %d %d %d", p.Limits.ContextWindow, p.Limits.MaxOutputTokens, p.Limits.SafetyMargin, p.Overhead, m.opt.Budget)
+	for _, t := range m.opt.Tiers {
 		put("%s", t)
 	}
 	return turns.Hash(h.Sum(nil))
@@ -35,15 +35,15 @@ func (plan *Plan) digest(previous turns.Ref) turns.Hash {
 // checkRepeated is [ErrNothing] where the head is the compaction that this
 // very plan made, or the caller knows the plan to be fruitless. One that was
 // due and only shortened parts is not what somebody asks for.
-func (plan *Plan) checkRepeated(known turns.Hash) error {
-	p := plan.Path
+func (m planner) checkRepeated() error {
+	p := m.path
 	shortened := func(f *view.InForce) bool {
-		return plan.Trigger.Kind == TriggerManual && f.Body.Trigger.Kind != TriggerManual && f.Span.Through.IsZero() && f.Span.FirstKept.IsZero()
+		return m.trigger.Kind == TriggerManual && f.Body.Trigger.Kind != TriggerManual && f.Span.Through.IsZero() && f.Span.FirstKept.IsZero()
 	}
-	if f := p.InForce; f != nil && p.Head.Ref == f.Node.Ref && !shortened(f) && !f.Body.Plan.IsZero() && plan.digest(f.Span.Previous) == f.Body.Plan {
+	if f := p.InForce; f != nil && p.Head.Ref == f.Node.Ref && !shortened(f) && !f.Body.Plan.IsZero() && m.digest(f.Span.Previous) == f.Body.Plan {
 		return Nothing("compaction %v was made by the same plan, and nothing follows it", f.Node.Ref)
 	}
-	if !known.IsZero() && plan.digest(p.Previous()) == known {
+	if known := m.opt.PrevPlan; !known.IsZero() && m.digest(p.Previous()) == known {
 		return Nothing("plan %v was tried before", known)
 	}
 	return nil

@@ -5,8 +5,10 @@
 // compactor runs it. The package may not render a summary, ask a summarizer or
 // read a clock.
 //
-// Begin with trigger.go (is a context due), then plan.go. cut.go and cuts.go
-// choose where the path is cut, shorten.go and unseen.go which parts are shown
-// shortened, cost.go whether a compaction pays. digest.go names what a plan
-// follows from.
+// Begin with trigger.go (is a context due) and plan.go ([New] makes a [Plan] of
+// one [Kind]). cuts.go chooses where the path is cut, bound.go how long the
+// summary may be, shorten.go and parts.go which parts are shown shortened,
+// unanswered.go does so for messages that no response has seen, cost.go says
+// whether a compaction pays, rebase.go moves a plan to a newer head, digest.go
+// names what a plan follows from.
 package plan

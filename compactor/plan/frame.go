@@ -15,9 +15,9 @@ import (
 func (plan *Plan) Frame(out summary.Output) turns.Message {
 	pol := plan.Policy
 	switch {
-	case plan.Nudge && out.Tier == NoticeTier:
+	case plan.Kind == Nudge && out.Tier == NoticeTier:
 		return turns.TextMessage(turns.User, out.Text)
-	case plan.Nudge:
+	case plan.Kind == Nudge:
 		return turns.TextMessage(turns.User, plan.fill(pol.Elide.Nudge, summary.Data(out.Text)))
 	case pol.Frame != "":
 		return turns.TextMessage(pol.ReplacementRole, plan.fill(pol.Frame, summary.Data(out.Text))+view.Pinned(plan.Pins))
@@ -35,7 +35,7 @@ func (plan *Plan) nudgeTokens() uint64 {
 // there is room for.
 func (plan *Plan) Notice() string {
 	text := fmt.Sprintf("[%d earlier turns are left out here, without a summary. They are on the ledger.]", max(plan.Span.Covered, 1))
-	if plan.Nudge { // what it shortened is still there
+	if plan.Kind == Nudge { // what it shortened is still there
 		return cmp.Or(plan.Policy.Elide.NudgeNotice, "[Older messages are shown shortened here, without a summary. They are whole on the ledger.]")
 	}
 	if plan.Policy.Notice != "" {

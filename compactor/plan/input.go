@@ -26,7 +26,6 @@ func (plan *Plan) Input() summary.Input {
 	return summary.Input{
 		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, room), Focus: plan.Focus,
 		Template: plan.Policy.Template, Text: plan.Policy.TemplateText, Style: plan.Policy.Style(), Known: plan.Known,
-		Progress: plan.Progress,
 	}
 }
 

@@ -1,199 +1,103 @@
 package plan
 
 import (
-	"cmp"
-	"slices"
-	"strconv"
-	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
-
-	"nexus/compactor/policy"
 	"nexus/compactor/summary"
 	"nexus/compactor/view"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
-// target is a message, or one result of a tool, that may be shortened.
-type target struct {
-	at    view.PartAt   // its first part
-	parts []view.PartAt // what is shortened in it
-	chars uint64        // UTF-16 units
-	size  uint64        // tokens
-}
-
-// shorten is a choice of parts of p to show shortened, beside those that are
-// already: enough, by what the policy expects, to take excess tokens off. Each
-// comes with what is shown for it.
-func ChooseShortened(p view.Path, e policy.Elide, excess uint64) map[view.PartAt]turns.ElidedPart {
-	shown := p.ElidedAt()
-	chosen := make(map[view.PartAt]turns.ElidedPart)
-	saved := uint64(0)
-	add := func(at view.PartAt, part turns.ElidedPart) (tokens uint64) {
-		e := turns.Elision{Message: uint64(at.Message), Part: uint64(at.Part)}
-		if tokens = view.Saving(p.CountedBy(), &p.Halves[at.Half], e, &part); tokens > 0 {
-			chosen[at] = part
-		}
-		return tokens
-	}
-	if e.ImageMark != "" {
-		for _, at := range imageResults(p, shown) {
+// shorten returns the plan that shortens parts and covers nothing, where the
+// policy has such plans and this one is worth it; nil where it is not.
+func (m planner) shorten() *Plan {
+	p, e := m.path, m.policy.Elide
+	if large, _ := largeOutputs(p, m.policy); len(large) > 0 && m.trigger.Kind != TriggerManual {
+		shortens := make(map[view.PartAt]turns.ElidedPart, len(large))
+		for _, at := range large {
 			q := p.Part(at)
-			text := summary.ResultWithoutImages(q)
-			if !strings.HasPrefix(text, e.ImageMark) {
-				text = strings.TrimSuffix(e.ImageMark+"\n"+text, "\n")
-			}
-			saved += add(at, view.ElidedTo(q, string(view.Elided), text))
+			shortens[at] = view.ElidedTo(q, string(view.Trimmed), Ends(e, summary.ResultText(q)))
+		}
+		plan := m.place(Shorten, 0, shortens, false)
+		if plan.TokensKept < p.ShownFrom(0) && (m.trigger.Kind == TriggerLargeOutput || plan.TokensBefore > m.sizes.Room) && plan.TokensAfter() <= m.sizes.Room {
+			return &plan
 		}
 	}
-	for _, pass := range targets(p, e, shown) {
-		for _, t := range pass {
-			if saved >= excess {
-				return chosen
-			}
-			for _, at := range t.parts {
-				add(at, shortenedPart(e, p.Part(at), chosen[at]))
-			}
-			saved += t.size - tokens.Share(t.size, e.Retain)
-		}
+	if !e.On() || len(p.Halves) == 0 {
+		return nil
 	}
-	return chosen
+	if m.policy.Cost.Patience > 0 && m.trigger.Kind != TriggerManual && m.trigger.Kind != TriggerOverflow {
+		return m.prune()
+	}
+	kind, target := Shorten, m.sizes.Target
+	if e.Nudge != "" {
+		kind, target = Nudge, tokens.Sub(target, m.sizes.Summary)
+	}
+	shortens := ChooseShortened(p, e, tokens.Sub(p.Tokens(), target))
+	if len(shortens) == 0 {
+		return nil
+	}
+	// What a provider refused is not sent again when the user speaks.
+	forCall := e.ForCall && m.trigger.Kind != TriggerOverflow
+	plan := m.place(kind, 0, shortens, forCall)
+	if kind == Nudge {
+		plan.Reads = halvesOf(p, shortens)
+		plan.Previous = nudged(p)
+		plan.Span.SawThrough = p.LaterSeen(plan.Reads[len(plan.Reads)-1].Ref, len(p.Halves))
+		saved := tokens.Sub(p.ShownFrom(0), plan.TokensKept)
+		plan.SummaryTokens = max(tokens.Sub(min(m.sizes.Summary, saved/2), plan.nudgeTokens()), MinSummaryTokens)
+	}
+	// Enough of it is worth a rewrite, and leaves room; else a cut has to do it.
+	freed := tokens.Sub(plan.TokensBefore, plan.TokensAfter())
+	if !m.fitsShown(&plan) || freed < max(1, tokens.Share(plan.TokensBefore, m.policy.MinReclaimRatio)) {
+		return nil
+	}
+	return &plan
 }
 
-// imageResults are the results of tools that hold images, not yet shortened.
-func imageResults(p view.Path, shown map[view.PartAt]bool) (out []view.PartAt) {
-	p.EachPart(func(at view.PartAt, m *turns.Message, q *turns.Part) {
-		if q.Type == turns.ToolCallResponse && !shown[at] && q.Response.Kind() == '[' && summary.ResultWithoutImages(q) != summary.ResultText(q) {
-			out = append(out, at)
-		}
-	})
-	return out
+// prune returns the plan that shows shortened what pays; nil where a part has to
+// be covered, or that pays more.
+func (m planner) prune() *Plan {
+	p := m.path
+	if contextSize(p, m.policy, p.MeasureLoad(p.Tokens()), m.sizes) > m.sizes.Trigger {
+		return nil
+	}
+	forecast, shortens := chooseByCost(p, m.policy, p.Overhead+p.Tokens(), m.sizes)
+	if len(shortens) == 0 {
+		return nil
+	}
+	plan := m.place(Shorten, 0, shortens, false)
+	plan.Expects = forecast
+	if !m.fitsShown(&plan) {
+		return nil
+	}
+	return &plan
 }
 
-// targets are what may be shortened, pass by pass, each in the order of choice.
-func targets(p view.Path, e policy.Elide, shown map[view.PartAt]bool) [3][]target {
-	var tools, assistants, users []target
-	first := true
+// fitsShown reports whether the context fits after a plan that covers nothing,
+// with what rendering adds to it.
+func (m planner) fitsShown(plan *Plan) bool {
+	return plan.TokensAfter()+m.path.Framing()[len(m.path.Halves)] <= m.sizes.Room
+}
+
+// halvesOf is the halves that hold chosen parts, in path order.
+func halvesOf(p view.Path, chosen map[view.PartAt]turns.ElidedPart) (out []summary.HalfTurn) {
+	in := make(map[int]bool, len(chosen))
+	for at := range chosen {
+		in[at.Half] = true
+	}
 	for i := range p.Halves {
-		h := &p.Halves[i]
-		for j := range h.Messages {
-			m := &h.Messages[j]
-			t := target{at: view.PartAt{Half: i, Message: j, Part: 0}}
-			for k := range m.Parts {
-				q, at := &m.Parts[k], view.PartAt{Half: i, Message: j, Part: k}
-				n, size := tokens.UTF16Len(summary.PartText(q)), p.CountedBy().Part(q)
-				if shown[at] {
-					n = 0
-				}
-				switch {
-				case q.Type == turns.ToolCallResponse:
-					one := target{at: at, parts: []view.PartAt{at}, chars: n, size: size}
-					if q.IsError || shown[at] {
-						one.parts = nil
-					}
-					tools = append(tools, one)
-				case q.Type == turns.Text, q.Type == turns.Reasoning && e.ClearReasoning:
-					t.chars, t.size = t.chars+n, t.size+size
-					if n >= e.MinChars && q.Type == turns.Text || n > 0 && q.Type == turns.Reasoning {
-						t.parts = append(t.parts, at)
-					}
-				}
-			}
-			switch {
-			case summary.IsAssistant(h, j):
-				assistants = append(assistants, t)
-			case m.Role == turns.User && !summary.IsResult(m):
-				if first && (p.InForce == nil || len(p.InForce.Body.Replacement) == 0) {
-					t.parts = nil // the task that the user began with
-				}
-				first = false
-				users = append(users, t)
-			}
+		if in[i] {
+			out = append(out, p.Halves[i])
 		}
-	}
-	var out [3][]target
-	for i, c := range []struct {
-		on  bool
-		all []target
-	}{{e.Tools, tools}, {e.Assistants, assistants}, {e.Users, users}} {
-		if !c.on {
-			continue
-		}
-		c.all = c.all[:max(0, len(c.all)-int(min(e.ProtectRecent, uint64(len(c.all)))))]
-		out[i] = slices.DeleteFunc(slices.Clone(c.all), func(t target) bool { return len(t.parts) == 0 || t.chars < e.MinChars })
-	}
-	slices.SortStableFunc(out[0], func(a, b target) int { return cmp.Compare(b.chars, a.chars) })
-	return out
-}
-
-// shortened is what is shown for p: its two ends, or, of reasoning, nothing.
-// have is what is shown for it already in this pass: its text without images.
-func shortenedPart(e policy.Elide, p *turns.Part, have turns.ElidedPart) turns.ElidedPart {
-	if p.Type == turns.Reasoning {
-		return view.ElidedTo(p, string(view.Cleared), "")
-	}
-	text := summary.PartText(p)
-	if have.Method != "" {
-		text = have.Show
-	}
-	return view.ElidedTo(p, string(view.Trimmed), Ends(e, text))
-}
-
-// Ends is the two ends of s and the mark between them; s where that is no shorter.
-func Ends(e policy.Elide, s string) string {
-	n := tokens.UTF16Len(s)
-	head := min(tokens.Share(n, e.HeadRatio), orMax(e.HeadCap))
-	tail := min(tokens.Share(n, e.TailRatio), orMax(e.TailCap))
-	a, b := headUnits(s, head), tailUnits(s, tail)
-	mark := strings.NewReplacer("{chars}", grouped(n), "{omitted}", grouped(n-tokens.UTF16Len(a)-tokens.UTF16Len(b)),
-		"{head}", grouped(tokens.UTF16Len(a)), "{tail}", grouped(tokens.UTF16Len(b))).Replace(e.Mark)
-	out := a + "\n" + mark + "\n" + b
-	if len(out) >= len(s) {
-		return s
 	}
 	return out
 }
 
-func orMax(n uint64) uint64 {
-	if n == 0 {
-		return policy.MaxTokens
+// nudged is the summary that a compaction in force shows after the newest
+// message of its time.
+func nudged(p view.Path) string {
+	if p.InForce == nil || len(p.InForce.Body.Nudge) == 0 {
+		return ""
 	}
-	return n
-}
-
-// headUnits is the beginning of s of at most n UTF-16 units, whole characters.
-func headUnits(s string, n uint64) string {
-	for i, r := range s {
-		w := uint64(max(1, utf16.RuneLen(r)))
-		if w > n {
-			return s[:i]
-		}
-		n -= w
-	}
-	return s
-}
-
-// tailUnits is the end of s of at most n UTF-16 units, whole characters.
-func tailUnits(s string, n uint64) string {
-	i := len(s)
-	for i > 0 {
-		r, size := utf8.DecodeLastRuneInString(s[:i])
-		w := uint64(max(1, utf16.RuneLen(r)))
-		if w > n {
-			break
-		}
-		n -= w
-		i -= size
-	}
-	return s[i:]
-}
-
-// grouped is n with commas, as in 45,000.
-func grouped(n uint64) string {
-	s := strconv.FormatUint(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return p.InForce.Body.Summary
 }

@@ -131,14 +131,14 @@ func (e *Engine) compact(ctx context.Context, c Caller, session turns.ID, k comp
 			e.notify(c, session, "compaction.started", turns.ID{}, "", map[string]any{
 				"messages_count": w.path.MeasureLoad(0).Messages, "targets_count": w.plan.Targets(), "force": w.plan.Trigger.Kind == plan.TriggerOverflow})
 		}
-		w.plan.Progress = func(done, all int) {
+		progress := func(done, all int) {
 			e.notify(c, session, "compaction.progress", turns.ID{}, "", map[string]any{"parts_done": done, "parts": all})
 		}
 		tiers := compactor.ForModel(e.Tiers, w.policy.SummaryModels(w.model)...)
 		if k.local {
 			tiers = local(tiers)
 		}
-		res, err := compactor.Run(ctx, w.plan, tiers, w.path.Counter)
+		res, err := compactor.Run(ctx, w.plan, tiers, w.path.Counter, progress)
 		lost.add(res)
 		if err != nil {
 			return turns.Ref{}, planError(err)
@@ -399,7 +399,7 @@ func planView(p *plan.Plan) *api.Plan {
 		Kept: uint64(len(p.Kept)), TokensBefore: p.TokensBefore, TokensTarget: p.TargetTokens, SummaryMax: p.SummaryTokens,
 	}
 	v.TokensKept = p.TokensKept
-	if p.Quiet || p.Nudge {
+	if p.Kind != plan.Cover {
 		v.Shortened = uint64(len(p.Elided))
 	}
 	if r := p.Span.Through; !r.IsZero() {

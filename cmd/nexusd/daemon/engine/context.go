@@ -236,7 +236,7 @@ func (e *Engine) squeeze(ctx context.Context, v *contextView) (*contextView, err
 	if err != nil {
 		return nil, err
 	}
-	res, err := compactor.Run(ctx, pl, local(e.Tiers), v.path.Counter)
+	res, err := compactor.Run(ctx, pl, local(e.Tiers), v.path.Counter, nil)
 	if err != nil {
 		return nil, over(err.Error())
 	}

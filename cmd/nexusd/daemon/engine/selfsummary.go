@@ -227,7 +227,7 @@ func (e *Engine) sawThrough(s *ledger.Session, w *planned, res *compactor.Result
 	for _, r := range ranges {
 		w.seen = append(w.seen, r.Session)
 	}
-	plan.Span.SawThrough, res.Span.SawThrough = n.Ref, n.Ref // also where it is rebased
+	w.plan, res.Span.SawThrough = plan.WithSawThrough(n.Ref), n.Ref // also where it is rebased
 	return nil
 }
 

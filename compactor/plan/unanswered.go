@@ -19,17 +19,17 @@ import (
 // where the policy has no mark of its own.
 const unseenMark = "[… {omitted} of {chars} characters are left out here …]"
 
-// fitUnseen chooses to show shortened what no response has seen, the largest
+// fitUnanswered chooses to show shortened what no response has seen, the largest
 // parts first, where it would leave no room for a summary.
-func (plan *Plan) fitUnseen(s policy.Sizes) {
-	p := plan.Path
+func (m planner) fitUnanswered() map[view.PartAt]turns.ElidedPart {
+	p, s := m.path, m.sizes
 	from := len(p.Halves)
 	for from > 0 && p.Halves[from-1].Half == turns.MessagesHalf {
 		from--
 	}
 	size, room := p.ShownFrom(from), tokens.Sub(s.Target, s.Summary)
-	if size <= room || size+s.Summary <= s.Room && plan.Trigger.Kind != TriggerOverflow {
-		return
+	if size <= room || size+s.Summary <= s.Room && m.trigger.Kind != TriggerOverflow {
+		return nil
 	}
 	type part struct {
 		at   view.PartAt
@@ -52,54 +52,55 @@ func (plan *Plan) fitUnseen(s policy.Sizes) {
 		}
 		parts = append(parts, part{at, text, p.CountedBy().Part(q)})
 	})
-	chosen, left := make(map[view.PartAt]turns.ElidedPart), size
+	chosen, remaining := make(map[view.PartAt]turns.ElidedPart), size
 	show := func(of part, method view.Status, text string) {
 		q := view.ElidedTo(p.Part(of.at), string(method), text)
 		e := turns.Elision{Message: uint64(of.at.Message), Part: uint64(of.at.Part)}
 		if n := view.Saving(p.CountedBy(), &p.Halves[of.at.Half], e, &q); n > 0 {
 			if was, ok := chosen[of.at]; ok {
-				left += view.Saving(p.CountedBy(), &p.Halves[of.at.Half], e, &was)
+				remaining += view.Saving(p.CountedBy(), &p.Halves[of.at.Half], e, &was)
 			}
-			chosen[of.at], left = q, tokens.Sub(left, n)
+			chosen[of.at], remaining = q, tokens.Sub(remaining, n)
 		}
 	}
 	oldest := slices.Clone(parts)
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.size, a.size) })
 	// Large parts are cut to the same length, the longest that has all of them fit.
-	for most := room; left > room && most >= 32; most -= max(1, most/4) {
+	for bound := room; remaining > room && bound >= 32; bound -= max(1, bound/4) {
 		for _, of := range parts {
-			if of.size <= most {
+			if of.size <= bound {
 				break
 			}
 			if p.Part(of.at).Type == turns.Reasoning {
 				show(of, view.Cleared, "")
 				continue
 			}
-			keep := float64(most) / float64(of.size)
-			e := policy.Elide{HeadRatio: keep * 0.5, TailRatio: keep * 0.4, Mark: cmp.Or(plan.Policy.Elide.Mark, unseenMark)}
+			keep := float64(bound) / float64(of.size)
+			e := policy.Elide{HeadRatio: keep * 0.5, TailRatio: keep * 0.4, Mark: cmp.Or(m.policy.Elide.Mark, unseenMark)}
 			show(of, view.Trimmed, Ends(e, of.text))
 		}
 	}
 	// What is too much is many parts: the oldest are left out, but for the first.
-	for i := 1; left > room && i < len(oldest)-1; i++ {
+	for i := 1; remaining > room && i < len(oldest)-1; i++ {
 		if p.Part(oldest[i].at).Type == turns.Reasoning {
 			show(oldest[i], view.Cleared, "")
 		} else {
 			show(oldest[i], view.Cleared, "[…]")
 		}
 	}
-	if left < size {
-		plan.Shortened = chosen
+	if remaining == size {
+		return nil
 	}
+	return chosen
 }
 
-// planned is the plan's path with what it chose to show shortened.
-func (plan *Plan) planned() view.Path {
-	p := plan.Path
-	if len(plan.Shortened) == 0 {
+// shortened is the path with parts shown shortened, for sizes.
+func (m planner) shortened(shortens map[view.PartAt]turns.ElidedPart) view.Path {
+	p := m.path
+	if len(shortens) == 0 {
 		return p
 	}
-	elisions, parts := p.Elisions(0, plan.Shortened)
+	elisions, parts := p.Elisions(0, shortens)
 	p.Halves = slices.Clone(p.Halves)
 	for i, n := range p.SavedBy(elisions, parts) {
 		p.Halves[i].Saved = n

@@ -1,0 +1,77 @@
+package plan
+
+import (
+	"slices"
+
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
+	"nexus/turns"
+)
+
+// Rebase returns the plan on the path as it is now, for a head that moved while
+// a summary was made. Only what is kept, and the sizes, may differ: the summary
+// that was made for plan stands for the rebased one too.
+//
+// Errors: [ErrStale] unless the compaction in force is the one that plan was
+// made on, and what plan covers and first keeps, elisions included, is on the
+// path; [ErrOverhead] as a [BudgetError].
+func (plan *Plan) Rebase(now view.Path) (*Plan, error) {
+	old, cut := plan.Path, len(plan.Covered)
+	if plan.Kind == Cover {
+		now = now.Lasting()
+	}
+	if now.Previous() != old.Previous() {
+		return nil, stale("compaction %v is in force, it was planned on %v", now.Previous(), old.Previous())
+	}
+	if len(now.Halves) < cut || !slices.EqualFunc(now.Halves[:cut], plan.Covered, sameHalf) {
+		return nil, stale("what it covers, through %v, is not on the path to %v", plan.Span.Through, now.Head.Ref)
+	}
+	if len(plan.Kept) > 0 && (len(now.Halves) == cut || !sameHalf(now.Halves[cut], plan.Kept[0])) {
+		return nil, stale("%v, which it keeps first, is not on the path to %v", plan.Span.FirstKept, now.Head.Ref)
+	}
+	if saw := plan.Span.SawThrough; old.Holds(saw) && !now.Holds(saw) {
+		return nil, stale("%v, which its summarizer saw, is not on the path to %v", saw, now.Head.Ref)
+	}
+	for at := range plan.Shortens {
+		if at.Half >= len(now.Halves) || !sameHalf(now.Halves[at.Half], old.Halves[at.Half]) {
+			return nil, stale("a part that it shortens is not on the path to %v", now.Head.Ref)
+		}
+	}
+	if plan.Span.Call && now.Head.Depth > old.Head.Depth && userSpokeAfter(now, old.Head.Depth) {
+		return nil, stale("the user spoke since, and it stands for one call only")
+	}
+	m := planner{
+		path: now, policy: plan.Policy, ref: plan.PolicyRef, trigger: plan.Trigger, sizes: SizesOf(now, plan.Policy, plan.Trigger, plan.Budget),
+		opt: Options{Focus: plan.Focus, FromOriginals: plan.FromOriginals, Known: plan.Known, Tiers: plan.Tiers, Budget: plan.Budget},
+	}
+	out := m.place(plan.Kind, cut, plan.Shortens, plan.Span.Call) // turns were only added: the index of the cut holds
+	out.Span.SawThrough = plan.Span.SawThrough
+	if len(out.Elided) != len(plan.Elided) {
+		return nil, stale("%d of the %d parts it shows shortened are on the path to %v", len(out.Elided), len(plan.Elided), now.Head.Ref)
+	}
+	if m.sizes.Room == 0 {
+		return nil, overheadError(now, m.sizes)
+	}
+	out.Reads, out.Previous, out.First, out.Pins, out.Carries = plan.Reads, plan.Previous, plan.First, plan.Pins, plan.Carries
+	out.SummaryTokens, out.Expects = plan.SummaryTokens, plan.Expects
+	return &out, nil
+}
+
+// WithSawThrough returns plan for a summary whose author saw everything up to ref.
+func (plan *Plan) WithSawThrough(ref turns.Ref) *Plan {
+	out := *plan
+	out.Span.SawThrough = ref
+	return &out
+}
+
+// userSpokeAfter reports whether a turn deeper than depth brought text of the user.
+func userSpokeAfter(p view.Path, depth uint64) bool {
+	for i := range p.Halves {
+		if h := &p.Halves[i]; h.Depth > depth && h.Half == turns.MessagesHalf && turns.Said(h.Messages) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func sameHalf(a, b summary.HalfTurn) bool { return a.Ref == b.Ref && a.Half == b.Half }
