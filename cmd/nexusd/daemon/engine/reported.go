@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -90,6 +90,6 @@ func lead(g api.Gauge, overhead, reported uint64) api.Gauge {
 }
 
 // windowGuessed reports whether a budget is of a window that nobody stated.
-func windowGuessed(pol compactor.Policy, l turns.Limits) bool {
+func windowGuessed(pol policy.Policy, l turns.Limits) bool {
 	return l.ContextWindow == 0 && !pol.Unlimited(l)
 }
