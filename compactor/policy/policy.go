@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -244,16 +243,6 @@ func (p Policy) With(set turns.Raw) (Policy, error) {
 		return Policy{}, err
 	}
 	return p, nil
-}
-
-// Digest is the SHA-256 of "nexus.policy.v1\0" and the policy's JSON, members
-// in the order of the struct, zero fields left out.
-func (p Policy) Digest() turns.Hash {
-	b, err := turns.EncodeJSON(p)
-	if err != nil {
-		panic(fmt.Sprintf("compactor: encode policy %s: %v", p.Name, err)) // only a float that Validate refuses
-	}
-	return sha256.Sum256(append([]byte("nexus.policy.v1\x00"), b...))
 }
 
 const setPointer = "/policy/set"

@@ -17,16 +17,11 @@ import (
 func TestBuiltinDigests(t *testing.T) {
 	want := map[string]string{
 		"autobyteus/1": "sha256:c5259ca5703f236075d35e72ce611d926dedd8484387037e6788612e95ce2c93",
+		"balanced/1":   "sha256:1f6c28c37db7ecaf88dd9dddf6ec3f0a48f2415daa2bcc0302774e79cf6c3aa1",
 		"gsv/1":        "sha256:93695b288a75c17ea637e178e02a54e59dae7d45c82de7b2553f38d76987729e",
-		"spec-008/1":   "sha256:d36dcb8163746e0c68339f6a538720ec825f98a0fce7d216626179598458f0e5",
-		"spec-008/2":   "sha256:8acd4c7458f0ed7ef8fcf816861198e093fa8902fbb862c49eaa5d81fafb5475",
-		"wolffish/1":   "sha256:95d90a68c95c1c1313247d679980ae2dd2c1ab77bde3aa31b62d931d8fa0ace9",
-		"wolffish/2":   "sha256:0296eebea0a1af8486364abae7a501dd61063146a92ff2da0da6c99faa1444b7",
 		"nexus/1":      "sha256:82263748a8a7737204440c1509cb78cb5bc739eb3449d4e39f1bd82763906c7e",
-		"balanced/1":   "sha256:6faed00f41b39849173c40194a7ee32e6b64bcc9887b2885f81724cf6ef3d836",
-		"balanced/3":   "sha256:b837e2e31c13e04e90d5abb4803dd628fa64d05579adf6fc992813196af73884",
-		"balanced/4":   "sha256:ab104d88ccb63fc154d5452693d235100d103c77f0144a4d8d554db595b54566",
-		"balanced/2":   "sha256:425ea84f5ec6b40772b12db8981ce772bbf0fba84454cfeeec155c84bcd52b84",
+		"spec-008/1":   "sha256:335989c1b5f86d9901d97fac355e022106442dfc9b85d826b3ee22cca8fdd96c",
+		"wolffish/1":   "sha256:abce29c6af7e3d0f2778b2277d22fdb57349ff6e708a5074df29f76801e292c3",
 	}
 	got := map[string]string{}
 	for _, p := range builtins() {

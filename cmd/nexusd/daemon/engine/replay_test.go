@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"encoding/hex"
 	"fmt"
 	"testing"
 	"time"
@@ -131,14 +130,11 @@ func pin(t *testing.T, e *Engine, s turns.ID, ref turns.PolicyRef) {
 	}
 }
 
-// olderSpec008 is the digest of the first version of a policy that has two.
-func olderSpec008(t *testing.T) turns.PolicyRef {
+// withoutFlush is a policy with settings of its own, pinned by digest.
+func withoutFlush(t *testing.T) turns.PolicyRef {
 	t.Helper()
-	h := must(hex.DecodeString("d36dcb8163746e0c68339f6a538720ec825f98a0fce7d216626179598458f0e5"))(t)
-	ref := turns.PolicyRef{Name: "spec-008", Digest: turns.Hash(h)}
-	if p := must(policy.Resolve(ref))(t); p.Version != 1 {
-		t.Fatalf("version %d", p.Version)
-	}
+	ref := turns.PolicyRef{Name: "spec-008", Set: turns.Raw(`{"flush":{"threshold":0,"prompt":"","silent_token":"","lease_seconds":0}}`)}
+	ref.Digest = must(policy.Resolve(ref))(t).Digest()
 	return ref
 }
 
@@ -207,8 +203,8 @@ func TestNXS5ServedContextsAreServedAgain(t *testing.T) {
 			add(t, e, k.session, with(say("with a view", "a"), k.serve(t, e, view)))
 			return map[turns.ID]int{ids[7]: 10}
 		},
-		"a policy of an older version": func(t *testing.T, e *Engine, k *kept) map[turns.ID]int {
-			pin(t, e, k.session, olderSpec008(t))
+		"a policy that was pinned, with settings": func(t *testing.T, e *Engine, k *kept) map[turns.ID]int {
+			pin(t, e, k.session, withoutFlush(t))
 			ids := talk(t, e, k, 8)
 			set(t, e, k.session, policy("spec-008"))
 			k.serve(t, e, api.GetContext{})

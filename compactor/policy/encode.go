@@ -1,0 +1,42 @@
+package policy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+
+	"nexus/turns"
+)
+
+// Bytes returns the policy's canonical bytes: its JSON, members in the order of
+// the struct, zero fields left out. Equal policies have equal bytes.
+func (p Policy) Bytes() turns.Raw {
+	b, err := turns.EncodeJSON(p)
+	if err != nil {
+		panic(fmt.Sprintf("policy: encode %s: %v", p.Name, err)) // only a float that Validate refuses
+	}
+	return b
+}
+
+// Digest is the SHA-256 of "nexus.policy.v1\0" and the policy's [Policy.Bytes].
+func (p Policy) Digest() turns.Hash {
+	return sha256.Sum256(append([]byte("nexus.policy.v1\x00"), p.Bytes()...))
+}
+
+// Decode returns the policy that b is the bytes of, built in or not.
+//
+// Errors: [turns.FieldError] for each setting that can't be, joined;
+// [turns.ErrMalformed] for bytes that are not canonical.
+func Decode(b turns.Raw) (Policy, error) {
+	var p Policy
+	if err := turns.DecodeJSON(b, &p); err != nil {
+		return Policy{}, fmt.Errorf("decode policy: %w", err)
+	}
+	if err := p.Validate(); err != nil {
+		return Policy{}, fmt.Errorf("decode policy %s: %w", p.Name, err)
+	}
+	if !bytes.Equal(p.Bytes(), b) {
+		return Policy{}, fmt.Errorf("decode policy %s: %w: the bytes are not canonical", p.Name, turns.ErrMalformed)
+	}
+	return p, nil
+}
