@@ -14,11 +14,11 @@ type Compaction struct {
 	Scope         string          `json:"scope,omitempty,omitzero"` // lineage, or call: until a turn brings text of the user
 	Replacement   []turns.Message `json:"replacement"`
 	Nudge         []turns.Message `json:"nudge,omitempty,omitzero"` // shown after the newest message that it saw
-	Summary       *string         `json:"summary"`
-	Through       *turns.ID       `json:"summarized_through"`
-	FirstKept     *turns.ID       `json:"first_kept"`
+	Summary       *string         `json:"summary" jsonschema:"nullable"`
+	Through       *turns.ID       `json:"summarized_through" jsonschema:"nullable"`
+	FirstKept     *turns.ID       `json:"first_kept" jsonschema:"nullable"`
 	Split         bool            `json:"split"`
-	SawThrough    *turns.ID       `json:"saw_through"`
+	SawThrough    *turns.ID       `json:"saw_through" jsonschema:"nullable"`
 	Elisions      []Elision       `json:"elisions,omitempty,omitzero"` // the first ones
 	Elided        uint64          `json:"elided,omitempty,omitzero"`   // how many there are
 	Dropped       bool            `json:"dropped,omitempty,omitzero"`
@@ -80,8 +80,8 @@ type Plan struct {
 	Digest       turns.Hash    `json:"digest"`
 	Policy       string        `json:"policy"`
 	Trigger      turns.Trigger `json:"trigger"`
-	Through      *turns.ID     `json:"summarized_through"`
-	FirstKept    *turns.ID     `json:"first_kept"`
+	Through      *turns.ID     `json:"summarized_through" jsonschema:"nullable"`
+	FirstKept    *turns.ID     `json:"first_kept" jsonschema:"nullable"`
 	Split        bool          `json:"split"`
 	Covered      uint64        `json:"covered"`
 	Kept         uint64        `json:"kept"` // half turns kept
@@ -123,7 +123,7 @@ type TakenCompaction struct {
 	Prompt    string `json:"prompt,omitempty,omitzero"`
 	Content   string `json:"content"`
 	MaxTokens uint64 `json:"max_tokens"`
-	Details   *Plan  `json:"details"`
+	Details   *Plan  `json:"details" jsonschema:"nullable"`
 	Next      string `json:"next,omitempty,omitzero"`
 }
 

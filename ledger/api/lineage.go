@@ -49,9 +49,9 @@ type Place struct {
 
 // Base is lineage.base's reply.
 type Base struct {
-	Base  *PathTurn `json:"base"`  // null: the two are of different trees
-	Here  *PathTurn `json:"here"`  // where the first path ends; null: at no turn
-	Other *PathTurn `json:"other"` // where the other one does
+	Base  *PathTurn `json:"base" jsonschema:"nullable"`  // null: the two are of different trees
+	Here  *PathTurn `json:"here" jsonschema:"nullable"`  // where the first path ends; null: at no turn
+	Other *PathTurn `json:"other" jsonschema:"nullable"` // where the other one does
 }
 
 // GetTree is lineage.tree.
@@ -68,7 +68,7 @@ type TreeSession struct {
 	State      string      `json:"state"`
 	ForkedFrom *ForkedFrom `json:"forked_from,omitempty,omitzero"`
 	ForkDepth  uint64      `json:"fork_depth"` // depth of the fork point; 0: the root session
-	Head       *turns.ID   `json:"head"`
+	Head       *turns.ID   `json:"head" jsonschema:"nullable"`
 	Depth      uint64      `json:"depth"`
 	Turns      uint64      `json:"turns"`
 	Branches   []Branch    `json:"branches"` // the first ones
@@ -79,7 +79,7 @@ type TreeSession struct {
 // Branch is one segment of a session.
 type Branch struct {
 	Segment     turns.ID   `json:"segment"`
-	Parent      *turns.ID  `json:"parent"`
+	Parent      *turns.ID  `json:"parent" jsonschema:"nullable"`
 	Tip         turns.ID   `json:"tip"`  // its last turn
 	From        uint64     `json:"from"` // depths, inclusive
 	To          uint64     `json:"to"`

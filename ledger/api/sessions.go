@@ -51,7 +51,7 @@ type Session struct {
 	Agent       string            `json:"agent"`
 	Kind        turns.SessionKind `json:"kind"`
 	State       string            `json:"state"`
-	Head        *turns.ID         `json:"head"`                              // null: no turn yet
+	Head        *turns.ID         `json:"head" jsonschema:"nullable"`        // null: no turn yet
 	HeadSession turns.ID          `json:"head_session,omitzero"`             // where the head is inherited from, if it is
 	Depth       uint64            `json:"depth"`                             // turns on the path of the head
 	Turns       uint64            `json:"turns"`                             // normal turns of the session's own
@@ -114,7 +114,7 @@ type Resolve struct {
 // path, or null for the start.
 type MoveSession struct {
 	ID     turns.ID  `json:"id,omitzero"`
-	To     *turns.ID `json:"to"`
+	To     *turns.ID `json:"to" jsonschema:"nullable"`
 	IfHead turns.ID  `json:"if_head,omitzero"`
 	Note   string    `json:"note,omitempty,omitzero"`
 }

@@ -13,7 +13,7 @@ type AppendTurn struct {
 	ID       turns.ID        `json:"id,omitzero"`
 	Parent   turns.ID        `json:"parent,omitzero"`
 	Messages []turns.Message `json:"messages"`
-	Response *turns.Message  `json:"response,omitempty,omitzero"`
+	Response *turns.Message  `json:"response,omitempty,omitzero" jsonschema:"nullable"`
 	Model    string          `json:"model,omitempty,omitzero"`
 	Usage    *turns.Usage    `json:"usage,omitempty,omitzero"`
 	Time     *Time           `json:"time,omitempty,omitzero"`
@@ -38,7 +38,7 @@ type CompactionState struct {
 type Appended struct {
 	ID         turns.ID        `json:"id"`
 	Session    turns.ID        `json:"session"`
-	Parent     *turns.ID       `json:"parent"`
+	Parent     *turns.ID       `json:"parent" jsonschema:"nullable"`
 	Depth      uint64          `json:"depth"`
 	Hash       turns.Hash      `json:"hash"`
 	Position   string          `json:"position"`
@@ -72,7 +72,7 @@ type ListTurns struct {
 type Turn struct {
 	ID            turns.ID        `json:"id"`
 	Session       turns.ID        `json:"session"`
-	Parent        *turns.ID       `json:"parent"`
+	Parent        *turns.ID       `json:"parent" jsonschema:"nullable"`
 	ParentSession turns.ID        `json:"parent_session,omitzero"` // where it is not the turn's own
 	Type          string          `json:"type"`                    // normal, compaction
 	Depth         uint64          `json:"depth"`
@@ -80,7 +80,7 @@ type Turn struct {
 	Recorded      Time            `json:"recorded"`
 	Model         string          `json:"model,omitempty,omitzero"`
 	Messages      []turns.Message `json:"messages,omitempty,omitzero"`
-	Response      *turns.Message  `json:"response"`
+	Response      *turns.Message  `json:"response" jsonschema:"nullable"`
 	Usage         *turns.Usage    `json:"usage,omitempty,omitzero"`
 	TokenCount    uint64          `json:"token_count"`
 	ToolCalls     uint64          `json:"tool_call_count"`
@@ -92,7 +92,7 @@ type Turn struct {
 	Hash          turns.Hash      `json:"hash"`
 	PrevHash      turns.Hash      `json:"prev_hash"`
 	Position      string          `json:"position"`
-	Compaction    *Compaction     `json:"compaction"`
+	Compaction    *Compaction     `json:"compaction" jsonschema:"nullable"`
 	Duplicate     bool            `json:"duplicate,omitempty,omitzero"` // compaction.record: the id was stored before; nothing was stored now
 	Error         Code            `json:"error,omitempty,omitzero"`     // turn.list only: why the turn's content can't be read
 }

@@ -1,67 +1,93 @@
 package natsapi
 
 import (
-	"encoding"
 	"reflect"
-	"strings"
 
+	"github.com/invopop/jsonschema"
+
+	"nexus/ledger/api"
 	"nexus/turns"
 )
 
-// schemaOf is the JSON schema of a request's or reply's Go type, for the
-// endpoint's metadata. It names members and types; what they mean is in docs/API.md.
-func schemaOf(v any) string {
-	b, err := turns.EncodeJSON(schema(reflect.TypeOf(v), 0))
-	if err != nil {
-		return "{}"
+// schemaOf is the JSON schema of a verb's request or reply, of its Go type, for
+// the endpoint's metadata. A request has no other members than the schema's,
+// since the daemon refuses them; a reply may have more in a later version.
+func schemaOf(v any, request bool) (string, error) {
+	w := wire{open: !request}
+	s := w.reflector(false).Reflect(v)
+	if w.messages { // told once: they are the largest part
+		s.Definitions["message"] = w.inline(message{})
 	}
-	return string(b)
+	b, err := s.MarshalJSON()
+	return string(b), err
 }
 
-var textType = reflect.TypeFor[encoding.TextMarshaler]()
-
-func schema(t reflect.Type, depth int) map[string]any {
-	switch {
-	case t == nil || t == reflect.TypeFor[turns.Raw]() || depth > 5:
-		return map[string]any{}
-	case t == reflect.TypeFor[turns.Message]():
-		return map[string]any{"type": "object", "description": "message: role and parts"}
-	case t.Kind() == reflect.Pointer:
-		return schema(t.Elem(), depth)
-	case t.Implements(textType):
-		return map[string]any{"type": "string"}
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return map[string]any{"type": "string"}
-	case reflect.Bool:
-		return map[string]any{"type": "boolean"}
-	case reflect.Slice, reflect.Array:
-		if t.Elem().Kind() == reflect.Uint8 {
-			return map[string]any{"type": "string", "contentEncoding": "base64"}
-		}
-		return map[string]any{"type": "array", "items": schema(t.Elem(), depth+1)}
-	case reflect.Float64:
-		return map[string]any{"type": "number"}
-	case reflect.Struct:
-		props := make(map[string]any)
-		members(t, depth, props)
-		return map[string]any{"type": "object", "properties": props}
-	case reflect.Map:
-		return map[string]any{"type": "object"}
-	}
-	return map[string]any{"type": "integer"}
+// wire maps types that read or write their JSON themselves.
+type wire struct {
+	open     bool // objects may have members that the schema does not name
+	messages bool // a message was mapped
 }
 
-func members(t reflect.Type, depth int, props map[string]any) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case f.Anonymous && name == "":
-			members(f.Type, depth, props)
-		case name != "" && name != "-":
-			props[name] = schema(f.Type, depth+1)
-		}
-	}
+func (w *wire) reflector(inline bool) *jsonschema.Reflector {
+	return &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, DoNotReference: inline, AllowAdditionalProperties: w.open, Mapper: w.form}
 }
+
+// form is the schema of a type as it is on the wire; nil: as its fields say.
+func (w *wire) form(t reflect.Type) *jsonschema.Schema {
+	switch t {
+	case reflect.TypeFor[turns.ID]():
+		return &jsonschema.Schema{Type: "string", Pattern: "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"}
+	case reflect.TypeFor[turns.Hash]():
+		return &jsonschema.Schema{Type: "string", Pattern: "^sha256:[0-9a-f]{64}$"}
+	case reflect.TypeFor[api.Time]():
+		return &jsonschema.Schema{Type: "string", Format: "date-time"}
+	case reflect.TypeFor[turns.Raw]():
+		return &jsonschema.Schema{} // any JSON
+	case reflect.TypeFor[turns.Message]():
+		w.messages = true
+		return &jsonschema.Schema{Ref: "#/$defs/message"}
+	case reflect.TypeFor[api.Policy]():
+		return stringOr(w.inline(policy{}))
+	case reflect.TypeFor[api.System]():
+		return stringOr(w.inline([]turns.Section{}))
+	}
+	return nil
+}
+
+func stringOr(s *jsonschema.Schema) *jsonschema.Schema {
+	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, s}}
+}
+
+// inline is a schema that is part of another one.
+func (w *wire) inline(v any) *jsonschema.Schema {
+	s := w.reflector(true).Reflect(v)
+	s.Version = ""
+	return s
+}
+
+// policy is the long form of [api.Policy], which reads the short one too.
+type policy api.Policy
+
+// message and part are [turns.Message] and [turns.Part] as they are on the wire:
+// the fields that a part may have follow from its type.
+type (
+	message struct {
+		Role         turns.Role `json:"role" jsonschema:"enum=system,enum=user,enum=assistant,enum=tool"`
+		Parts        []part     `json:"parts"`
+		Name         string     `json:"name,omitzero"`
+		FinishReason string     `json:"finish_reason,omitzero"`
+	}
+	part struct {
+		Type      turns.PartType `json:"type" jsonschema:"enum=text,enum=tool_call,enum=tool_call_response,enum=reasoning,enum=blob,enum=uri,enum=file"`
+		Content   string         `json:"content,omitzero"`
+		ID        string         `json:"id,omitzero"`
+		Name      string         `json:"name,omitzero"`
+		Arguments turns.Raw      `json:"arguments,omitzero"`
+		Response  turns.Raw      `json:"response,omitzero"`
+		IsError   bool           `json:"is_error,omitzero"`
+		Modality  string         `json:"modality,omitzero"`
+		MimeType  string         `json:"mime_type,omitzero"`
+		Ref       *turns.BlobRef `json:"ref,omitzero"`
+		Ext       turns.Raw      `json:"ext,omitzero"`
+	}
+)

@@ -75,9 +75,15 @@ func Start(nc *nats.Conn, e *engine.Engine, version string, logger *slog.Logger)
 		if v.session {
 			subject += ".*"
 		}
-		err := s.service.AddEndpoint(strings.ReplaceAll(v.name, ".", "-"), s.handler(v),
+		request, err := schemaOf(v.request, true)
+		reply, replyErr := schemaOf(v.reply, false)
+		if err := errors.Join(err, replyErr); err != nil {
+			cancel()
+			return nil, fmt.Errorf("schemas of %s: %w", v.name, err)
+		}
+		err = s.service.AddEndpoint(strings.ReplaceAll(v.name, ".", "-"), s.handler(v),
 			micro.WithEndpointSubject(subject),
-			micro.WithEndpointMetadata(map[string]string{"verb": v.name, "summary": v.summary, "request": schemaOf(v.request), "reply": schemaOf(v.reply)}))
+			micro.WithEndpointMetadata(map[string]string{"verb": v.name, "summary": v.summary, "request": request, "reply": reply}))
 		if err != nil {
 			cancel()
 			return nil, fmt.Errorf("register %s: %w", v.name, err)
