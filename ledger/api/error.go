@@ -138,6 +138,11 @@ func Errorf(code Code, details map[string]any, format string, args ...any) *Erro
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Details: details}
 }
 
+// FieldErrorf is a malformed member of a request, field its JSON pointer.
+func FieldErrorf(field, format string, args ...any) error {
+	return &turns.FieldError{Field: field, Reason: fmt.Sprintf(format, args...), Kind: turns.ErrMalformed}
+}
+
 // unmarshalLenient reads a reply: members this build does not know are ignored.
 func unmarshalLenient(b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {

@@ -43,3 +43,55 @@ func TestFieldErrorsNameTheirField(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+func TestPageLimit(t *testing.T) {
+	for _, tc := range []struct {
+		limit, want int
+		ok          bool
+	}{{0, 100, true}, {1, 1, true}, {1000, 1000, true}, {1001, 0, false}, {-1, 0, false}} {
+		got, err := Page{Limit: tc.limit}.LimitOf(100, 1000)
+		if got != tc.want || (err == nil) != tc.ok {
+			t.Errorf("limit %d: %d, %v; want %d", tc.limit, got, err, tc.want)
+		}
+		if e := FromError(err); err != nil && (e.Code != Malformed || e.Details["field"] != "/limit") {
+			t.Errorf("limit %d: %+v", tc.limit, e)
+		}
+	}
+}
+
+func TestTimesAreReadAsTheyAreWritten(t *testing.T) {
+	for _, text := range []string{"2026-11-21T03:00:00Z", "2026-11-21T03:00:00.000000001Z", "1678-01-01T00:00:00Z"} {
+		var v Time
+		if err := v.UnmarshalText([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := v.MarshalText(); err != nil || string(b) != text {
+			t.Errorf("%s is written as %s, %v", text, b, err)
+		}
+	}
+	var v Time
+	if err := v.UnmarshalText([]byte("yesterday")); !errors.Is(err, turns.ErrMalformed) {
+		t.Errorf("yesterday is read: %v", err)
+	}
+	for text, ok := range map[string]bool{"1970-01-01T00:00:00Z": false, "1600-01-01T00:00:00Z": false, "2500-01-01T00:00:00Z": false, "2026-11-21T03:00:00Z": true} {
+		if err := v.UnmarshalText([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if ns, got := v.UnixNano(); got != ok || (ok && UnixTime(ns) != v) {
+			t.Errorf("%s can be stored: %v, want %v", text, got, ok)
+		}
+	}
+}
+
+func TestShortFormsOfPolicyAndSystem(t *testing.T) {
+	var r CreateSession
+	if err := turns.DecodeJSON([]byte(`{"policy":"balanced","system":"terse"}`), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Policy.Name != "balanced" || len(*r.System) != 1 || (*r.System)[0] != (turns.Section{Content: "terse"}) {
+		t.Errorf("%+v %+v", r.Policy, r.System)
+	}
+	if err := turns.DecodeJSON([]byte(`{"policy":{"name":"balanced","sett":{}}}`), &r); !errors.Is(err, turns.ErrMalformed) {
+		t.Errorf("an unknown member of a policy: %v", err)
+	}
+}

@@ -60,6 +60,18 @@ type Page struct {
 	Limit int    `json:"limit,omitempty,omitzero"`
 }
 
+// LimitOf is how many items the page has: def if the request names no limit.
+// More than most, or less than none, is malformed.
+func (p Page) LimitOf(def, most int) (int, error) {
+	switch {
+	case p.Limit < 0 || p.Limit > most:
+		return 0, FieldErrorf("/limit", "%d is not from 1 to %d", p.Limit, most)
+	case p.Limit == 0:
+		return def, nil
+	}
+	return p.Limit, nil
+}
+
 // Read is what every read may say about freshness.
 type Read struct {
 	MinPosition string `json:"min_position,omitempty,omitzero"`

@@ -417,7 +417,7 @@ func (e *Engine) ListCompactions(ctx context.Context, c Caller, session turns.ID
 	if err != nil {
 		return nil, err
 	}
-	limit, err := limitOf(req.Page, 100, 1000)
+	limit, err := req.Page.LimitOf(100, 1000)
 	if err != nil {
 		return nil, err
 	}
@@ -486,7 +486,7 @@ func (e *Engine) Expand(ctx context.Context, c Caller, session turns.ID, req api
 	if n.Kind != turns.KindCompaction {
 		return nil, &api.Error{Code: api.Unprocessable, Message: fmt.Sprintf("turn %s is not a compaction", req.ID)}
 	}
-	limit, err := limitOf(req.Page, 100, 10_000)
+	limit, err := req.Page.LimitOf(100, 10_000)
 	if err != nil {
 		return nil, err
 	}

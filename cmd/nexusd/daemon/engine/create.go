@@ -224,5 +224,5 @@ func (e *Engine) applySettings(s *turns.Settings, label string, req api.SessionS
 }
 
 func fieldErr(field, format string, args ...any) error {
-	return &turns.FieldError{Field: field, Reason: fmt.Sprintf(format, args...), Kind: turns.ErrMalformed}
+	return api.FieldErrorf(field, format, args...)
 }

@@ -39,7 +39,7 @@ func (e *Engine) Export(ctx context.Context, c Caller, session turns.ID, req api
 	if err != nil {
 		return nil, err
 	}
-	limit, err := limitOf(req.Page, 500, 5000)
+	limit, err := req.Page.LimitOf(500, 5000)
 	if err != nil {
 		return nil, err
 	}

@@ -297,7 +297,7 @@ func (e *Engine) ListTurns(ctx context.Context, c Caller, session turns.ID, req 
 	if err != nil {
 		return nil, err
 	}
-	limit, err := limitOf(req.Page, 100, 10_000)
+	limit, err := req.Page.LimitOf(100, 10_000)
 	if err != nil {
 		return nil, err
 	}
@@ -455,7 +455,7 @@ func (e *Engine) Path(ctx context.Context, c Caller, session turns.ID, req api.G
 	if err != nil {
 		return nil, err
 	}
-	limit, err := limitOf(req.Page, 1000, 2000)
+	limit, err := req.Page.LimitOf(1000, 2000)
 	if err != nil {
 		return nil, err
 	}

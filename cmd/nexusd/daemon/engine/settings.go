@@ -324,7 +324,7 @@ func (e *Engine) List(ctx context.Context, c Caller, req api.ListSessions) (*api
 			return nil, fieldErr("/after", "not a session of this list")
 		}
 	}
-	limit, err := limitOf(p, 100, 1000)
+	limit, err := p.LimitOf(100, 1000)
 	if err != nil {
 		return nil, err
 	}
@@ -361,16 +361,6 @@ func (e *Engine) List(ctx context.Context, c Caller, req api.ListSessions) (*api
 		out.Sessions = append(out.Sessions, *v)
 	}
 	return out, nil
-}
-
-func limitOf(p api.Page, def, most int) (int, error) {
-	switch {
-	case p.Limit < 0 || p.Limit > most:
-		return 0, fieldErr("/limit", "%d is not from 1 to %d", p.Limit, most)
-	case p.Limit == 0:
-		return def, nil
-	}
-	return p.Limit, nil
 }
 
 func optionalID(field, s string) (turns.ID, error) {

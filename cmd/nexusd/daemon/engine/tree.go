@@ -24,7 +24,7 @@ func (e *Engine) Tree(ctx context.Context, c Caller, session turns.ID, req api.G
 	if err != nil {
 		return nil, err
 	}
-	limit, err := limitOf(req.Page, 200, 1000)
+	limit, err := req.Page.LimitOf(200, 1000)
 	if err != nil {
 		return nil, err
 	}
