@@ -15,6 +15,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/memlog"
+	"nexus/lineage"
 	"nexus/turns"
 )
 
@@ -27,6 +28,10 @@ type author struct {
 	rng  *rand.Rand
 	all  []*session
 	next uint64
+
+	many   bool           // write all kinds of events, of several agents and tenants
+	forest lineage.Forest // where many is set
+	labels map[string]ledger.Label
 }
 
 type session struct {
@@ -37,7 +42,7 @@ type session struct {
 }
 
 func newAuthor(t *testing.T, seed uint64) *author {
-	return &author{t: t, log: memlog.New(memlog.Config{}), rng: rand.New(rand.NewPCG(seed, 1))}
+	return &author{t: t, log: memlog.New(memlog.Config{}), rng: rand.New(rand.NewPCG(seed, 1)), labels: map[string]ledger.Label{}}
 }
 
 func (a *author) id() turns.ID {
@@ -56,8 +61,11 @@ func (a *author) put(s *session, e *turns.Event) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	next := s.Session
-	if err := next.Apply("default", s.Tail.Seq+1, turns.HashEvent(payload), e); err != nil {
+	next, tenant := s.Session, "default"
+	if e.Kind == turns.KindOpened {
+		tenant = e.Origin.Tenant
+	}
+	if err := next.Apply(tenant, s.Tail.Seq+1, turns.HashEvent(payload), e); err != nil {
 		a.t.Fatal(err)
 	}
 	seq, err := a.log.Append(a.t.Context(), next.Subject(), s.Tail.Seq, payload)
@@ -69,6 +77,9 @@ func (a *author) put(s *session, e *turns.Event) {
 	if e.Kind.IsTurn() {
 		s.turns = append(s.turns, e.Ref())
 		s.depth[e.Ref()], s.hash[e.Ref()] = e.Depth, turns.HashEvent(payload)
+		if _, err := a.forest.AddEvent(e, false); err != nil {
+			a.t.Fatal(err)
+		}
 	}
 }
 
@@ -77,7 +88,12 @@ func (a *author) open(of *session) *session {
 	s := &session{depth: map[turns.Ref]uint64{}, hash: map[turns.Ref]turns.Hash{}}
 	e := &turns.Event{Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Root: id, Agent: "main",
 		Origin: &turns.Origin{Ledger: [16]byte{1}, Tenant: "default", Session: id}}
+	if a.many {
+		e.Agent = []string{"main", "mainly"}[a.rng.IntN(2)]
+		e.Origin.Tenant = []string{"default", "other"}[a.rng.IntN(2)]
+	}
 	if of != nil {
+		e.Agent, e.Origin.Tenant = of.Agent, of.Tenant
 		at := of.turns[a.rng.IntN(len(of.turns))]
 		e.Root, e.ForkOf = of.Root, &turns.ForkOf{At: at, Hash: of.hash[at], Mode: turns.AsSeen}
 		s.depth[at] = of.depth[at]
@@ -102,6 +118,10 @@ func (a *author) write(n int) {
 			continue
 		}
 		s := a.all[a.rng.IntN(len(a.all))]
+		if a.many && a.rng.IntN(3) == 0 {
+			a.other(s)
+			continue
+		}
 		switch k := a.rng.IntN(12); {
 		case k == 0 && len(s.turns) > 0:
 			a.open(s)
@@ -111,6 +131,91 @@ func (a *author) write(n int) {
 			a.turn(s)
 		}
 	}
+}
+
+// other does something else to a session: a compaction, settings, a flush, a
+// pause, or a claim of a label.
+func (a *author) other(s *session) {
+	a.t.Helper()
+	var head lineage.Node
+	if !s.Head.IsZero() {
+		ns, err := a.forest.Nodes(s.Head)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		head = ns[0]
+	}
+	switch a.rng.IntN(5) {
+	case 0:
+		a.put(s, &turns.Event{Kind: turns.KindChanged, ID: a.id()})
+	case 1:
+		a.put(s, &turns.Event{Kind: turns.KindState, ID: a.id(), State: turns.Paused})
+	case 2:
+		cycle, after, err := lineage.Cycle(&a.forest, head, false)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		if s.FlushOf(cycle, after).State == 0 {
+			a.put(s, &turns.Event{Kind: turns.KindFlush, ID: a.id(), Flush: &turns.Flush{State: turns.FlushBegun, Cycle: cycle, After: after, Try: 1, Lease: 1}})
+		}
+	case 3:
+		a.claim(s)
+	default:
+		a.compact(s, head)
+	}
+}
+
+// compact covers all before the head, where that is a normal turn behind another
+// one, and else nothing.
+func (a *author) compact(s *session, head lineage.Node) {
+	a.t.Helper()
+	if s.Head.IsZero() {
+		return
+	}
+	span := &turns.Span{Provenance: turns.ByNexus, Previous: head.Compaction}
+	up := head
+	for up.Ref == head.Ref || up.Kind == turns.KindCompaction {
+		if up.Parent.IsZero() {
+			up = lineage.Node{}
+			break
+		}
+		ns, err := a.forest.Nodes(up.Parent)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		up = ns[0]
+	}
+	if head.Kind == turns.KindTurn && !up.Ref.IsZero() {
+		span.Through, span.FirstKept, span.Covered = up.Ref, head.Ref, 1
+	}
+	e := &turns.Event{Kind: turns.KindCompaction, ID: a.id(), Parent: s.Head, Depth: head.Depth + 1, Span: span, Open: 2,
+		Tokens: turns.Tokens{Counter: "approx-1", Messages: 2}}
+	e.Segment = s.SegmentFor(e.ID, s.Head)
+	a.put(s, e)
+}
+
+// claim gives a label of the session's tenant to the session.
+func (a *author) claim(s *session) {
+	a.t.Helper()
+	chain := turns.Chain{Entity: turns.LabelEntity, ID: fmt.Sprint("label", a.rng.IntN(3))}
+	subject := ledger.Subject(s.Tenant, chain.ID, chain)
+	l := a.labels[subject]
+	e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindClaimed, ID: a.id(), Chain: chain, Agent: s.Agent, To: turns.Ref{Session: s.ID}}
+	if !l.Session.IsZero() {
+		e.Index, e.Prev = l.Tail.Index+1, l.Tail.Hash
+	}
+	payload, err := e.Encode()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	seq, err := a.log.Append(a.t.Context(), subject, l.Tail.Seq, payload)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := l.Apply(subject, seq, turns.HashEvent(payload), e); err != nil {
+		a.t.Fatal(err)
+	}
+	a.labels[subject] = l
 }
 
 func openStore(t *testing.T, fs vfs.FS) *Store {

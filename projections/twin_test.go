@@ -1,0 +1,422 @@
+package projections
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"nexus/ledger"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// twin is every read model in maps, made of the log the slow and obvious way.
+type twin struct {
+	records  []ledger.Record
+	sessions map[turns.ID]ledger.Session
+	events   map[turns.ID][]*turns.Event // by session, with their payloads beside
+	payloads map[turns.ID][][]byte
+	seqs     map[turns.Ref]uint64
+	forest   lineage.Forest
+	turns    map[turns.Ref]*turns.Event
+	labels   map[string]ledger.Label
+}
+
+func newTwin(t *testing.T, log ledger.Log) *twin {
+	t.Helper()
+	w := &twin{sessions: map[turns.ID]ledger.Session{}, events: map[turns.ID][]*turns.Event{}, payloads: map[turns.ID][][]byte{},
+		seqs: map[turns.Ref]uint64{}, turns: map[turns.Ref]*turns.Event{}, labels: map[string]ledger.Label{}}
+	for r, err := range log.Read(t.Context(), 1, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := turns.Decode(r.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.records = append(w.records, r)
+		tenant, _, err := ledger.ParseSubject(r.Subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == turns.KindClaimed {
+			l := w.labels[r.Subject]
+			if err := l.Apply(r.Subject, r.Seq, r.Hash, e); err != nil {
+				t.Fatal(err)
+			}
+			w.labels[r.Subject] = l
+			continue
+		}
+		id, _ := e.Chain.Session()
+		s := w.sessions[id]
+		if err := s.Apply(tenant, r.Seq, r.Hash, e); err != nil {
+			t.Fatal(err)
+		}
+		w.sessions[id] = s
+		w.events[id], w.payloads[id] = append(w.events[id], e), append(w.payloads[id], r.Payload)
+		w.seqs[e.Ref()] = r.Seq
+		if e.Kind.IsTurn() {
+			if _, err := w.forest.AddEvent(e, false); err != nil {
+				t.Fatal(err)
+			}
+			w.turns[e.Ref()] = e
+		}
+	}
+	return w
+}
+
+// only is the turns that a predicate holds for, sorted.
+func (w *twin) only(is func(*turns.Event) bool) (refs []turns.Ref) {
+	for ref, e := range w.turns {
+		if is(e) {
+			refs = append(refs, ref)
+		}
+	}
+	return sorted(refs)
+}
+
+func sorted(refs []turns.Ref) []turns.Ref {
+	slices.SortFunc(refs, func(a, b turns.Ref) int {
+		return cmp.Or(a.Session.Compare(b.Session), a.Turn.Compare(b.Turn))
+	})
+	return refs
+}
+
+// same reports a difference of a read.
+func same[T any](t *testing.T, what string, got, want T, err error) {
+	t.Helper()
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s: %v, %v; want %v", what, got, err, want)
+	}
+}
+
+func all[T any](t *testing.T, seq iter.Seq2[T, error]) (out []T) {
+	t.Helper()
+	for v, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// unknown checks the errors for what is not there.
+func unknown(t *testing.T, s *Store, session turns.ID) {
+	t.Helper()
+	none := turns.ID{0xff, 0xff}
+	at := turns.Ref{Session: session, Turn: none}
+	for what, err := range map[string]error{
+		"Session": second(s.Session(none)), "Index": second(s.Index(session, none)), "EventAt": second(s.EventAt(session, 1<<40)),
+		"SettingsAt": second(s.SettingsAt(none, 3)), "Record": second(s.Record(1 << 40)),
+	} {
+		if !errors.Is(err, ledger.ErrNotFound) {
+			t.Errorf("%s of what is not there: %v", what, err)
+		}
+	}
+	for what, err := range map[string]error{"Turn": second(s.Turn(at)), "Nodes": second(s.Nodes(at)), "Hash": second(s.History().Hash(at))} {
+		if !errors.Is(err, lineage.ErrUnknown) {
+			t.Errorf("%s of what is not there: %v", what, err)
+		}
+	}
+	has, err := s.History().HasEvent(session, none)
+	same(t, "HasEvent", has, false, err)
+	l, err := s.Label("default", "none")
+	same(t, "Label", l, Label{}, err)
+	more, err := s.HasChildren(at)
+	same(t, "HasChildren", more, false, err)
+	if _, err := s.Payload(Turn{Node: lineage.Node{Ref: at, Segment: none}}); !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("Payload of a turn that has none: %v", err)
+	}
+	for range s.Sessions("default", "", none) {
+		return
+	}
+	t.Error("Sessions after one that is not there yield nothing, not even an error")
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Every read agrees with the twin, whatever the batches were.
+func TestReadsAgreeWithTheTwin(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	a := newAuthor(t, seed)
+	a.many = true
+	a.write(900)
+	w := newTwin(t, a.log)
+	fs := vfs.NewMem()
+	s := openStore(t, fs)
+	for at := uint64(0); at < uint64(len(w.records)); {
+		at = min(at+1+uint64(a.rng.IntN(700)), uint64(len(w.records)))
+		run(t, s, a.log, at)
+		r := w.records[at-1]
+		cp := s.Applied()
+		same(t, "checkpoint", cp, Checkpoint{Identity: cp.Identity, Seq: at, Hash: r.Hash, Schema: Schema}, nil)
+		if a.rng.IntN(3) == 0 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = openStore(t, fs)
+			same(t, "checkpoint after a start", s.Applied(), cp, nil)
+		}
+	}
+	defer func() { s.Close() }()
+	st, err := a.log.State(t.Context())
+	same(t, "identity", s.Applied().Identity, st.Identity, err)
+	for i, r := range w.records {
+		got, err := s.Record(r.Seq)
+		same(t, "Record", got, ledger.Record{Seq: uint64(i) + 1, Subject: r.Subject, Payload: r.Payload, Hash: r.Hash}, err)
+	}
+	for subject, want := range w.labels {
+		tenant, chain, _ := ledger.ParseSubject(subject)
+		l, err := s.Label(tenant, chain.ID)
+		same(t, "Label", l, want, err)
+	}
+	w.checkLists(t, s)
+	for id, row := range w.sessions {
+		got, err := s.Session(id)
+		same(t, "Session", got, row, err)
+		w.checkEvents(t, s, id)
+		w.checkForks(t, s, id)
+		unknown(t, s, id)
+	}
+	for _, n := range w.forest.All() {
+		w.checkTurn(t, s, n)
+	}
+}
+
+func (w *twin) checkLists(t *testing.T, s *Store) {
+	t.Helper()
+	for _, tenant := range []string{"default", "other", "none"} {
+		for _, agent := range []string{"", "main", "mainly", "none"} {
+			var want []ledger.Session
+			for _, row := range w.sessions {
+				if row.Tenant == tenant && (agent == "" || row.Agent == agent) {
+					want = append(want, row)
+				}
+			}
+			slices.SortFunc(want, func(a, b ledger.Session) int { return cmp.Or(cmp.Compare(a.Agent, b.Agent), a.ID.Compare(b.ID)) })
+			same(t, "Sessions", all(t, s.Sessions(tenant, agent, turns.ID{})), want, nil)
+			for i, row := range want {
+				same(t, "Sessions after one", len(all(t, s.Sessions(tenant, agent, row.ID))), len(want)-i-1, nil)
+			}
+		}
+	}
+}
+
+func (w *twin) checkEvents(t *testing.T, s *Store, id turns.ID) {
+	t.Helper()
+	var settings []byte
+	for i, e := range w.events[id] {
+		want := w.payloads[id][i]
+		read := s.EventBytes()
+		b, err := s.EventAt(id, uint64(i))
+		same(t, "EventAt", b, want, err)
+		if s.EventBytes() < read+int64(len(b)) {
+			t.Fatalf("%d bytes were read, EventBytes counts %d", len(b), s.EventBytes()-read)
+		}
+		at, err := s.Index(id, e.ID)
+		same(t, "Index", at, uint64(i), err)
+		has, err := s.History().HasEvent(id, e.ID)
+		same(t, "HasEvent", has, true, err)
+		if e.Kind == turns.KindOpened || e.Kind == turns.KindChanged {
+			settings = want
+		}
+		b, err = s.SettingsAt(id, uint64(i))
+		same(t, "SettingsAt", b, settings, err)
+		same(t, "Events", all(t, s.Events(id, uint64(i))), w.payloads[id][i:], nil)
+	}
+	var compactions []turns.Ref
+	for _, e := range w.events[id] {
+		if e.Kind == turns.KindCompaction {
+			compactions = append(compactions, e.Ref())
+		}
+	}
+	same(t, "CompactionsOf", all(t, s.CompactionsOf(id)), compactions, nil)
+}
+
+func (w *twin) checkForks(t *testing.T, s *Store, id turns.ID) {
+	t.Helper()
+	var want, got []Fork
+	for _, row := range w.sessions {
+		if row.ForkOf != nil && row.ForkOf.At.Session == id {
+			want = append(want, Fork{row.ForkOf.At.Turn, row.ID})
+		}
+	}
+	slices.SortFunc(want, func(a, b Fork) int { return cmp.Or(a.At.Compare(b.At), a.Session.Compare(b.Session)) })
+	for f := (Fork{}); ; got = append(got, f) {
+		next, err := s.NextFork(id, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f = next; f == (Fork{}) {
+			break
+		}
+	}
+	same(t, "NextFork", got, want, nil)
+}
+
+func (w *twin) checkTurn(t *testing.T, s *Store, n lineage.Node) {
+	t.Helper()
+	e := w.turns[n.Ref]
+	seq := w.seqs[n.Ref]
+	r := w.records[seq-1]
+	want := Turn{Node: n, Index: e.Index, Seq: seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
+	got, err := s.Turn(n.Ref)
+	same(t, "Turn", got, want, err)
+	ns, err := s.Nodes(n.Ref, n.Ref)
+	same(t, "Nodes", ns, []lineage.Node{n, n}, err)
+	hash, err := s.History().Hash(n.Ref)
+	same(t, "Hash", hash, r.Hash, err)
+	read := s.EventBytes()
+	b, err := s.Payload(got)
+	same(t, "Payload", b, r.Payload, err)
+	same(t, "EventBytes", s.EventBytes()-read, int64(len(b)), nil)
+
+	children, err := s.Children(n.Ref)
+	same(t, "Children", sorted(children), w.only(func(c *turns.Event) bool { return c.Parent == n.Ref }), err)
+	has, err := s.HasChildren(n.Ref)
+	same(t, "HasChildren", has, len(children) > 0, err)
+	covering, err := s.Covering(n.Ref)
+	same(t, "Covering", sorted(covering), w.only(func(c *turns.Event) bool { return c.Span != nil && c.Span.Through == n.Ref }), err)
+	var forks []turns.ID
+	for id, row := range w.sessions {
+		if row.ForkOf != nil && row.ForkOf.At == n.Ref {
+			forks = append(forks, id)
+		}
+	}
+	slices.SortFunc(forks, turns.ID.Compare)
+	ids, err := s.Forks(n.Ref)
+	same(t, "Forks", ids, forks, err)
+
+	for r, err := range s.Segments(n.Ref.Session) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Segment != n.Segment {
+			continue
+		}
+		var in [][]byte
+		for _, o := range w.forest.All() {
+			if o.Segment == n.Segment && o.Ref.Session == n.Ref.Session {
+				if o.Depth < r.Lo || o.Depth > r.Hi {
+					t.Fatalf("turn %s at depth %d is not in its segment %+v", o.Ref, o.Depth, r)
+				}
+				if o.Depth <= n.Depth {
+					in = append(in, w.records[w.seqs[o.Ref]-1].Payload)
+				}
+			}
+		}
+		if uint64(len(in)) != n.Depth-r.Lo+1 {
+			t.Fatalf("segment %+v holds %d turns up to depth %d", r, len(in), n.Depth)
+		}
+		r.Hi = n.Depth
+		before := s.EventBytes()
+		same(t, "Range", all(t, s.Range(r)), in, nil)
+		same(t, "EventBytes of Range", s.EventBytes()-before, int64(len(bytes.Join(in, nil))), nil)
+		return
+	}
+	t.Fatalf("no segment of session %s is %s", n.Ref.Session, n.Segment)
+}
+
+// A store of another schema is emptied, and one of this schema is kept.
+func TestAnotherSchemaIsRebuilt(t *testing.T) {
+	a := newAuthor(t, 12)
+	a.write(60)
+	for _, schema := range []uint64{Schema - 1, Schema, Schema + 1} {
+		fs := vfs.NewMem()
+		s := openStore(t, fs)
+		run(t, s, a.log, last(t, a.log))
+		want := dump(t, s)
+		cp := s.Applied()
+		cp.Schema = schema
+		b := s.db.NewBatch()
+		if err := errors.Join(putCheckpoint(b, cp), b.Commit(nil), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		s = openStore(t, fs)
+		kept := schema == Schema
+		if at := s.Applied(); (at.Seq == cp.Seq) != kept || at.Schema != Schema {
+			t.Errorf("schema %d: it starts at %+v", schema, at)
+		}
+		if rows := dump(t, s); bytes.Equal(rows, want) != kept || !kept && bytes.Count(rows, []byte("\n")) != 1 {
+			t.Errorf("schema %d: it starts with %d bytes of rows", schema, len(rows))
+		}
+		run(t, s, a.log, last(t, a.log))
+		if !bytes.Equal(dump(t, s), want) {
+			t.Errorf("schema %d: the rebuilt rows differ", schema)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Chains that were set aside are counted and named, also after a start, and a
+// pattern finds one whatever its shard. Clear forgets them.
+func TestChainsThatAreAsideAreKnownAfterAStart(t *testing.T) {
+	a := newAuthor(t, 13)
+	fs := vfs.NewMem()
+	s := openStore(t, fs)
+	var bad []Aside
+	for i := range 3 {
+		x := a.open(nil)
+		a.turn(x)
+		e := &turns.Event{Version: turns.Version, Kind: turns.KindMoved, ID: a.id(), Chain: turns.SessionChain(x.ID), Index: 2, Prev: x.Tail.Hash, Recorded: 1, To: turns.Ref{Session: x.ID, Turn: a.id()}}
+		payload, err := e.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq, err := a.log.Append(t.Context(), x.Subject(), x.Tail.Seq, payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What follows on the chain is kept, and changes nothing.
+		if _, err := a.log.Append(t.Context(), x.Subject(), seq, payload); err != nil {
+			t.Fatal(err)
+		}
+		run(t, s, a.log, last(t, a.log))
+		if n := s.Aside(); n != i+1 {
+			t.Errorf("%d chains are aside, want %d", n, i+1)
+		}
+		bad = append(bad, Aside{Subject: x.Subject(), Seq: seq})
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, fs)
+	defer func() { s.Close() }()
+	slices.SortFunc(bad, func(a, b Aside) int { return cmp.Compare(a.Subject, b.Subject) })
+	got := all(t, s.AllAside())
+	if s.Aside() != 3 || len(got) != 3 {
+		t.Fatalf("after a start %d chains are aside: %v", s.Aside(), got)
+	}
+	good := a.open(nil)
+	for i, x := range bad {
+		if got[i].Subject != x.Subject || got[i].Seq != x.Seq || got[i].Why == "" {
+			t.Errorf("aside: %+v, want %+v", got[i], x)
+		}
+		tenant, chain, _ := ledger.ParseSubject(x.Subject)
+		for _, subject := range []string{x.Subject, ledger.AnyShard(tenant, chain)} {
+			why, err := s.WhyAside(subject)
+			same(t, "WhyAside "+subject, why, got[i].Why, err)
+		}
+	}
+	for _, subject := range []string{good.Subject(), ledger.AnyShard("default", turns.SessionChain(good.ID)), ledger.AnyShard("other", turns.SessionChain(all(t, s.Sessions("default", "", turns.ID{}))[0].ID))} {
+		why, err := s.WhyAside(subject)
+		same(t, "WhyAside "+subject, why, "", err)
+	}
+	if err := s.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	if s.Aside() != 0 || s.Applied() != (Checkpoint{Schema: Schema}) || len(all(t, s.AllAside())) != 0 {
+		t.Errorf("after Clear %d chains are aside, at %+v", s.Aside(), s.Applied())
+	}
+}
