@@ -167,9 +167,9 @@ func runIntoFault(t *testing.T, name string) {
 // what to do. Nothing panics, whether Open finds the damage or a read does.
 func TestADamagedFileIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	for name, tc := range map[string]struct {
-		step   int // between damaged bytes
-		opened bool
-	}{"found by Open": {64, false}, "found by a read": {1 << 30, true}} {
+		step        int // between damaged bytes
+		opened, run bool
+	}{"found by Open": {64, false, false}, "found by a read while it runs": {1 << 30, true, true}, "found by a read while it does not run": {1 << 30, true, false}} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			a := newAuthor(t, 6)
@@ -191,15 +191,25 @@ func TestADamagedFileIsAnErrorThatSaysWhatToDo(t *testing.T) {
 			}
 			if err == nil {
 				ended := make(chan error, 1)
-				go func() { ended <- s.Run(t.Context(), a.log) }()
+				if tc.run {
+					go func() { ended <- s.Run(t.Context(), a.log) }()
+				} else {
+					ended <- nil
+				}
 				for _, rerr := range s.Sessions("default", "", turns.ID{}) {
 					err = rerr
 				}
 				if err == nil {
 					t.Error("a damaged block is read without an error")
 				}
-				if err = errors.Join(<-ended, s.Close()); !errors.Is(s.WaitFor(t.Context(), 1<<40), ledger.ErrUnavailable) {
-					t.Error("a wait goes on")
+				first := <-ended
+				if err = s.Close(); tc.run {
+					if err != nil {
+						t.Errorf("close: %v, want nil: Run has said it", err)
+					}
+					if err = first; !errors.Is(s.WaitFor(t.Context(), 1<<40), ledger.ErrUnavailable) {
+						t.Error("a wait goes on")
+					}
 				}
 			}
 			if !errors.Is(err, ledger.ErrCorrupt) || !strings.Contains(err.Error(), "delete that folder") || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "goroutine ") {

@@ -125,7 +125,7 @@ func (s *Store) Close() error {
 	err := s.fault.guard(s.db.Close)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil && errors.Is(s.stopped, err) {
+	if errors.Is(s.stopped, err) {
 		return nil
 	}
 	return err

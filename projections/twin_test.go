@@ -149,7 +149,7 @@ func TestReadsAgreeWithTheTwin(t *testing.T) {
 	t.Log("seed", seed)
 	a := newAuthor(t, seed)
 	a.many = true
-	a.write(900)
+	a.write(500)
 	w := newTwin(t, a.log)
 	fs := vfs.NewMem()
 	s := openStore(t, fs)
