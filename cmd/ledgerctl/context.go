@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -13,8 +14,11 @@ import (
 func contextCmd(e *env) *cobra.Command {
 	var format, policy string
 	var budget uint64
-	var explain bool
+	var explain, svg bool
 	c := verb("context SESSION|TURN", "what the model would see", 1, 1, func(cmd *cobra.Command, args []string) error {
+		if svg && (e.json || format != "") {
+			return usageError{errBothForms}
+		}
 		c, s, at, err := e.place(cmd, args[0])
 		if err != nil {
 			return err
@@ -33,6 +37,13 @@ func contextCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if svg {
+			name := cmp.Or(s.Label, short(s.ID))
+			if !at.IsZero() {
+				name += ", turn " + short(at)
+			}
+			return plotContext(e.raw, name, cx)
+		}
 		if e.json || format != "" {
 			return e.print(cx)
 		}
@@ -43,6 +54,7 @@ func contextCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&policy, "policy", "", "look with another policy")
 	c.Flags().Uint64Var(&budget, "budget", 0, "look with another budget, in tokens")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(contextForms, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().BoolVar(&svg, "svg", false, "print a picture, as SVG")
 	c.Flags().BoolVar(&explain, "explain", false, "say for each half turn why it is in, shortened or out")
 	return c
 }

@@ -180,14 +180,18 @@ Examples
   ledgerctl show 01J8/4XK2PQRS --json | jq .usage
   ledgerctl show 01J8/4XK2PQRS --part 2 > picture.png
 `,
-	"tree": `ledgerctl tree SESSION
+	"tree": `ledgerctl tree SESSION [--svg]
 
 The tree of forks that a session belongs to, with each session's compactions,
 and where it was rewound its branches with the turn that each ends with:
 rewind SESSION TURN goes there.
 
+  --svg   print a picture, as SVG: forks as branches, compactions with the turns
+          that their summaries stand for, heads
+
 Examples
   ledgerctl tree support-42
+  ledgerctl tree support-42 --svg > tree.svg
 `,
 	"path": `ledgerctl path SESSION|TURN
 
@@ -214,7 +218,7 @@ Examples
   ledgerctl diff 01J8@head 01J8/4XK2PQRS --json
 `,
 	"context": `ledgerctl context SESSION|TURN [--format F] [--policy P] [--budget N]
-                                [--explain]
+                                [--explain] [--svg]
 
 What the model would see at the head, or was to see at any turn since: the
 messages, where each comes from, and how full the window is. Looking writes
@@ -225,9 +229,11 @@ that is due.
   --policy P    look with another policy or settings, as sessions set takes them
   --budget N    look with another budget, in tokens
   --explain     say for each half turn why it is in, shortened or out
+  --svg         print a picture, as SVG: how the budget is used, and by what
 
 Examples
   ledgerctl context support-42 --explain
+  ledgerctl context support-42 --svg > context.svg
   ledgerctl context 01J8@head~3 --format anthropic | jq .messages
 `,
 	"compact": `ledgerctl compact SESSION [--dry-run] [--policy P] [--focus TEXT]

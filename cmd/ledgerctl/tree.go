@@ -10,7 +10,8 @@ import (
 )
 
 func treeCmd(e *env) *cobra.Command {
-	return verb("tree SESSION", "forks and compactions, drawn", 1, 1, func(cmd *cobra.Command, args []string) error {
+	var svg bool
+	v := verb("tree SESSION", "forks and compactions, drawn", 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, s, err := e.session(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -19,12 +20,23 @@ func treeCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if e.json {
+		switch {
+		case svg && e.json:
+			return usageError{errBothForms}
+		case svg:
+			ls, left, err := lanes(cmd.Context(), c, t)
+			if err != nil {
+				return err
+			}
+			return plotTree(e.raw, ls, left, s.ID)
+		case e.json:
 			return e.print(t)
 		}
 		e.printTree(t, s.ID)
 		return nil
 	})
+	v.Flags().BoolVar(&svg, "svg", false, "print a picture, as SVG")
+	return v
 }
 
 // printTree draws sessions as branches: each with its length, its compactions
