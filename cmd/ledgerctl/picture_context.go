@@ -83,11 +83,15 @@ func plotContext(w io.Writer, name string, cx *api.Context) error {
 		return contextLeft + float64(contextRight-contextLeft)*float64(min(tokens, full))/float64(full)
 	}
 	p.text("ink bold", "start", contextLeft, 28, "What the model reads: "+cut(name, 70))
-	about := fmt.Sprintf("%s of %s tokens, %s of the budget", grouped(used), grouped(cx.Budget), shareOf(used, cx.Budget))
+	about := fmt.Sprintf("%s of %s%s tokens, %s of the budget", grouped(used), grouped(cx.Budget), guessed(cx.WindowGuess), shareOf(used, cx.Budget))
 	if n := counterOf(cx.Recipe); n != defaultCounter {
 		about += ", counted by " + cut(n, 30)
 	}
-	p.text("soft small", "start", contextLeft, 48, about+" (estimated)")
+	about += ", estimated"
+	if cx.Reported > 0 {
+		about += "; the provider counted " + grouped(cx.Reported)
+	}
+	p.text("soft small", "start", contextLeft, 48, about)
 	p.text("soft small", "start", contextLeft, contextTop-8, "read first")
 	p.add(`<rect class="room" x="%d" y="%d" width="%d" height="%d"/>`, contextLeft, contextTop, contextRight-contextLeft, contextBottom-contextTop)
 	var sums [len(kinds)]total
