@@ -79,7 +79,7 @@ func (e *env) printContext(cx *api.Context, all bool) {
 	if n := counterOf(cx.Recipe); n != defaultCounter {
 		about += ", counted by " + n
 	}
-	fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf("%s %.0f%%  %s of %s%s tokens (%s)%s", gauge(share, cells), 100*share, grouped(used), grouped(cx.Budget), guessed(cx.WindowGuess), by, about), "  "))
+	fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf("%s %.0f%%  %s of %s tokens (%s)%s%s", gauge(share, cells), 100*share, grouped(used), grouped(cx.Budget), by, guessed(cx.WindowGuess), about), "  "))
 	if all && len(cx.Preamble) > 0 {
 		var rows [][]string
 		for _, p := range cx.Preamble {

@@ -196,7 +196,7 @@ func (e *env) printSession(s *api.Session) error {
 	if e.width > 0 && e.width < 100 {
 		bar = ""
 	}
-	row("window", "%s%s of %s%s tokens (%s of system and tools)%s", bar, grouped(s.Tokens+s.Overhead), grouped(s.Budget), guessed(s.WindowGuess), grouped(s.Overhead), billed(s.Reported))
+	row("window", "%s%s of %s tokens (%s of system and tools)%s%s", bar, grouped(s.Tokens+s.Overhead), grouped(s.Budget), grouped(s.Overhead), billed(s.Reported), guessed(s.WindowGuess))
 	row("model", "%s", printable(s.Model))
 	row("policy", "%s %s", s.Policy.Name, s.Policy.Set)
 	row("used", "%s tokens in, %s out", grouped(s.Usage.InputTokens), grouped(s.Usage.OutputTokens))
@@ -218,10 +218,10 @@ func (e *env) printSession(s *api.Session) error {
 	return nil
 }
 
-// guessed says after a budget that nobody stated its window.
+// guessed says of a budget that nobody stated its window.
 func guessed(yes bool) string {
 	if yes {
-		return " (guessed)"
+		return ", window guessed"
 	}
 	return ""
 }
@@ -229,7 +229,7 @@ func guessed(yes bool) string {
 // billed says after a size that the provider counted it.
 func billed(reported uint64) string {
 	if reported > 0 {
-		return ", as billed"
+		return ", billed"
 	}
 	return ""
 }
