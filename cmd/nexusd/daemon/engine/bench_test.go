@@ -285,3 +285,42 @@ func BenchmarkContextMeasured(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkVerify is audit.verify of a ledger whose root session has n turns, with
+// a hundred forks of it that each have a compaction of their own.
+func BenchmarkVerify(b *testing.B) {
+	for n := 1000; n <= *benchTurns; n *= 10 {
+		w := newWorld()
+		e := benchEngine(b, w)
+		s, err := e.Create(b.Context(), alice, api.CreateSession{}, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := range n {
+			a, err := e.Append(b.Context(), alice, s.ID, say("question", "answer"), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if i%(n/100) != n/100-1 {
+				continue
+			}
+			f, err := e.Fork(b.Context(), alice, s.ID, api.CreateFork{Turn: a.ID}, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			k := api.RecordCompaction{FirstKept: a.ID, Replacement: []turns.Message{turns.TextMessage(turns.User, "before")}}
+			if _, err := e.Record(b.Context(), alice, f.ID, k, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				v, err := e.Verify(b.Context(), Caller{"default", "_"}, api.Verify{})
+				if err != nil || !v.OK {
+					b.Fatal(v, err)
+				}
+			}
+		})
+	}
+}

@@ -59,8 +59,8 @@ type Engine struct {
 	Models tokens.Models
 
 	background background
-	loaded     atomic.Int64    // bytes that all requests have loaded
-	verifying  [2]atomic.Int32 // verifications that run: of all, of some sessions
+	loaded     atomic.Int64 // bytes that all requests have loaded
+	verifying  verifications
 
 	contents cache[blobName, []byte]         // opened and checked
 	pages    cache[contextName, api.Context] // whole contexts that are being paged

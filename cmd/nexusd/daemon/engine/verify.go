@@ -10,6 +10,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
+	"nexus/projections"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -24,7 +25,7 @@ const maxProblems, problemBytes = 1000, 512
 // copies. It believes nothing that the projections derived.
 func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Verified, error) {
 	began := e.Now()
-	leave, err := e.enterVerify(len(req.Sessions) > 0)
+	leave, err := e.enterVerify(c, len(req.Sessions) > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -33,9 +34,9 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 	if err != nil {
 		return nil, err
 	}
-	v := &verifier{e: e, c: c, out: &api.Verified{Last: st.Last, Problems: []api.Problem{}}, forest: new(lineage.Forest),
-		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label), hashes: make(map[turns.Ref]turns.Hash),
-		others: make(map[turns.Ref]bool), open: make(map[turns.Ref]ledger.Calls), leaves: make(map[turns.Ref]*turns.Event), broken: make(map[string]bool)}
+	v := &verifier{e: e, c: c, out: &api.Verified{Last: st.Last, Problems: []api.Problem{}},
+		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label),
+		differing: make(map[turns.Ref]projections.Turn), broken: make(map[string]bool)}
 	if len(req.Sessions) > 0 {
 		if v.chains, err = v.needed(ctx, req.Sessions); err != nil {
 			return nil, err
@@ -52,9 +53,6 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 	if err := v.read(ctx, st.Last); err != nil {
 		return nil, err
 	}
-	if err := v.coverage(ctx); err != nil {
-		return nil, err
-	}
 	if err := v.aside(); err != nil {
 		return nil, err
 	}
@@ -63,24 +61,58 @@ func (e *Engine) Verify(ctx context.Context, c Caller, req api.Verify) (*api.Ver
 	return v.out, nil
 }
 
-// verifier folds the log a second time, in memory, by the same pure rules as
-// everything else, and compares. It is the [ledger.History] of each event.
+// verifier folds the log a second time, by the same pure rules as everything
+// else, and compares. It is the [ledger.History] of each event.
+//
+// It holds a few hundred bytes of each session and label. Turns it looks up in
+// the projections, each after it was compared with what follows from the log;
+// rows that differ it holds itself.
+//
+// Invariant: of a chain nothing is looked up beyond the event that was admitted last.
 type verifier struct {
-	e        *Engine
-	c        Caller
-	out      *api.Verified
-	chains   []string // subjects, those of ancestors first; nil: the whole log
-	sessions map[turns.ID]ledger.Session
-	labels   map[string]ledger.Label // by subject
-	forest   *lineage.Forest
-	hashes   map[turns.Ref]turns.Hash   // of turns
-	others   map[turns.Ref]bool         // events that are no turns
-	open     map[turns.Ref]ledger.Calls // calls open behind a turn, where they are known
-	leaves   map[turns.Ref]*turns.Event // compactions that no later one includes
-	broken   map[string]bool            // subjects whose chains can't be followed further
+	e         *Engine
+	c         Caller
+	out       *api.Verified
+	chains    []string // subjects, those of ancestors first; nil: the whole log
+	sessions  map[turns.ID]ledger.Session
+	labels    map[string]ledger.Label        // by subject
+	differing map[turns.Ref]projections.Turn // as they follow from the log
+	open      cache[turns.Ref, ledger.Calls] // calls open behind turns, where there are any
+	broken    map[string]bool                // subjects whose chains can't be followed further
 }
 
-func (v *verifier) Nodes(refs ...turns.Ref) ([]lineage.Node, error) { return v.forest.Nodes(refs...) }
+// maxDiffering is how many turns that differ from their rows are held: about 40
+// MB. Behind one more, its chain is not followed further.
+const maxDiffering = 100_000
+
+// turn is what follows from the log for a turn that was admitted.
+func (v *verifier) turn(ref turns.Ref) (projections.Turn, error) {
+	if t, ok := v.differing[ref]; ok {
+		return t, nil
+	}
+	unknown := fmt.Errorf("%w: turn %s", lineage.ErrUnknown, ref)
+	s, ok := v.sessions[ref.Session]
+	if !ok {
+		return projections.Turn{}, unknown
+	}
+	t, err := v.e.Store.Turn(ref)
+	if err == nil && t.Index > s.Tail.Index {
+		return projections.Turn{}, unknown
+	}
+	return t, err
+}
+
+func (v *verifier) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
+	ns := make([]lineage.Node, len(refs))
+	for i, ref := range refs {
+		t, err := v.turn(ref)
+		if err != nil {
+			return nil, err
+		}
+		ns[i] = t.Node
+	}
+	return ns, nil
+}
 
 func (v *verifier) Session(id turns.ID) (ledger.Session, error) {
 	s, ok := v.sessions[id]
@@ -95,17 +127,23 @@ func (v *verifier) Label(tenant, id string) (ledger.Label, error) {
 }
 
 func (v *verifier) Hash(ref turns.Ref) (turns.Hash, error) {
-	h, ok := v.hashes[ref]
-	if !ok {
-		return h, fmt.Errorf("%w: turn %s", lineage.ErrUnknown, ref)
-	}
-	return h, nil
+	t, err := v.turn(ref)
+	return t.Hash, err
 }
 
+// HasEvent looks into the projections' index of ids, which has one ordinal for an id
+// and was compared with that of each event: so of two events with one id, the
+// second is found here, or one of them differs from the index.
 func (v *verifier) HasEvent(session, event turns.ID) (bool, error) {
-	ref := turns.Ref{Session: session, Turn: event}
-	_, turn := v.hashes[ref]
-	return turn || v.others[ref], nil
+	s, ok := v.sessions[session]
+	if !ok {
+		return false, nil
+	}
+	index, err := v.e.Store.Index(session, event)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return false, nil
+	}
+	return index <= s.Tail.Index, err
 }
 
 // problem notes a problem of a chain of a tenant. Of another tenant's it says
@@ -184,9 +222,6 @@ func (v *verifier) label(tenant string, r ledger.Record, ev *turns.Event) error 
 
 func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event) error {
 	next, err := ledger.Admit(v, r.Subject, r.Seq, r.Hash, ev)
-	if err == nil && ev.Kind.IsTurn() {
-		err = v.forest.Add(next.Node)
-	}
 	if err != nil {
 		v.broken[r.Subject] = true
 		return err
@@ -196,10 +231,17 @@ func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event
 		v.out.Sessions++
 	}
 	v.sessions[s.ID] = *s
+	var differs error
 	if ev.Kind.IsTurn() {
-		v.hashes[ev.Ref()] = r.Hash
-	} else {
-		v.others[ev.Ref()] = true
+		differs = v.row(next.Node, r, ev)
+	}
+	if index, err := v.e.Store.Index(s.ID, ev.ID); err != nil || index != ev.Index {
+		differs = errors.Join(differs, fmt.Errorf("%w: the projections' index of ids has it at %d (%v)", ledger.ErrCorrupt, index, err))
+	}
+	if ev.Kind == turns.KindCompaction {
+		if err := lineage.CheckPlaced(v, next.Node, ev.Span.Elisions); err != nil {
+			return err
+		}
 	}
 	if err := v.content(ctx, s, next.Node, ev); err != nil {
 		return err
@@ -207,29 +249,28 @@ func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event
 	if row, err := v.e.Store.Session(s.ID); err != nil || row.Tail.Index < ev.Index {
 		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
 	}
-	if ev.Kind.IsTurn() {
-		return v.row(next.Node, r)
-	}
-	return nil
+	return differs
 }
 
 // content checks an event's body and blobs.
 func (v *verifier) content(ctx context.Context, s *ledger.Session, node lineage.Node, ev *turns.Event) error {
 	var open *ledger.Calls
-	if calls, known := v.open[ev.Parent]; known || ev.Parent.IsZero() {
-		open = &calls
+	if ev.Kind.IsTurn() {
+		open = v.openAt(ctx, s, ev.Parent)
 	}
 	body, after, err := checkBody(v.e.ring(), ev, node, open)
-	if after != nil && ev.Kind.IsTurn() {
-		v.open[ev.Ref()] = *after
+	if after != nil && ev.Kind.IsTurn() && len(*after) > 0 {
+		size := openBytes
+		for _, id := range *after {
+			size += openBytes + len(id)
+		}
+		v.open.put(ev.Ref(), *after, size)
 	}
 	switch ev.Kind {
 	case turns.KindTurn:
 		v.out.Turns++
 	case turns.KindCompaction:
 		v.out.Compactions++
-		delete(v.leaves, ev.Span.Previous)
-		v.leaves[ev.Ref()] = ev
 	}
 	v.out.Blobs += uint64(len(ev.Blobs))
 	if err != nil {
@@ -251,16 +292,48 @@ func (v *verifier) content(ctx context.Context, s *ledger.Session, node lineage.
 	return err
 }
 
-// row compares the projections' row of a turn.
-func (v *verifier) row(node lineage.Node, r ledger.Record) error {
+// openBytes is what a turn with open calls, and each of them, weighs in memory.
+const openBytes = 64
+
+// openAt is the calls that wait behind a turn that was admitted; nil: they are not
+// known, since its content can't be read. A row without open calls was compared
+// with its header; others are remembered, or read again.
+func (v *verifier) openAt(ctx context.Context, s *ledger.Session, ref turns.Ref) *ledger.Calls {
+	if ref.IsZero() {
+		return new(ledger.Calls)
+	}
+	if calls, ok := v.open.get(ref); ok {
+		return &calls
+	}
+	t, err := v.turn(ref)
+	if err != nil {
+		return nil
+	}
+	if t.Open == 0 {
+		return new(ledger.Calls)
+	}
+	calls, err := v.e.openCalls(ctx, s.Tenant, s, nil, t.Node)
+	if err != nil {
+		return nil
+	}
+	return &calls
+}
+
+// row compares the projections' row of a turn. What follows from the log is kept
+// where they differ.
+func (v *verifier) row(node lineage.Node, r ledger.Record, ev *turns.Event) error {
 	row, err := v.e.Store.Turn(node.Ref)
+	if err == nil && row.Node == node && row.Seq == r.Seq && row.Hash == r.Hash && row.Index == ev.Index && row.Open == ev.Open {
+		return nil
+	}
+	if len(v.differing) >= maxDiffering {
+		v.broken[r.Subject] = true
+	}
+	v.differing[node.Ref] = projections.Turn{Node: node, Index: ev.Index, Seq: r.Seq, Hash: r.Hash, Open: ev.Open, Recorded: ev.Recorded}
 	if err != nil {
 		return fmt.Errorf("%w: the projections lack turn %s: %w", ledger.ErrCorrupt, node.Ref, err)
 	}
-	if row.Node != node || row.Seq != r.Seq || row.Hash != r.Hash {
-		return fmt.Errorf("%w: the projections' row of turn %s differs from the log", ledger.ErrCorrupt, node.Ref)
-	}
-	return nil
+	return fmt.Errorf("%w: the projections' row of turn %s differs from the log", ledger.ErrCorrupt, node.Ref)
 }
 
 // aside adds the chains that the projections set aside and that are not among
@@ -279,36 +352,4 @@ func (v *verifier) aside() error {
 		v.problem(tenant, p)
 	}
 	return nil
-}
-
-// coverage checks whole root paths: each half of each normal turn is in
-// exactly one state. It does so where no later compaction includes this one:
-// each stretch of a path was checked when its own compaction was placed, and
-// the last one of a chain sees them all.
-func (v *verifier) coverage(ctx context.Context) error {
-	for ref, ev := range v.leaves {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := v.covered(ref, ev); err != nil {
-			v.problem(v.sessions[ref.Session].Tenant, api.Problem{Code: api.Corrupt, Session: ref.Session, Event: ref.Turn, Message: err.Error()})
-		}
-	}
-	return nil
-}
-
-func (v *verifier) covered(ref turns.Ref, ev *turns.Event) error {
-	ns, err := v.forest.Nodes(ref)
-	if err != nil {
-		return err
-	}
-	path, err := lineage.Path(v.forest, ns[0], 1)
-	if err != nil {
-		return err
-	}
-	chain, err := lineage.Chain(v.forest, ns[0])
-	if err != nil {
-		return err
-	}
-	return lineage.CheckCoverage(path, chain, ev.Span.Elisions)
 }

@@ -3,8 +3,9 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
-	"sync/atomic"
+	"sync"
 
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -12,21 +13,56 @@ import (
 )
 
 // How many verifications run at a time: they are long, and read what nothing
-// caches. The whole ledger's does not wait for those of sessions.
-const maxVerifyAll, maxVerifySome = 1, 2
+// caches. The whole ledger's does not wait for those of sessions, and of these
+// one agent has at most one, so that it does not hold every place.
+const maxVerifyAll, maxVerifySome, maxVerifyAgent = 1, 2, 1
+
+// verifications are those that run. Safe for concurrent use.
+type verifications struct {
+	mu      sync.Mutex
+	all     int
+	some    int
+	byAgent map[string]int // of some sessions; no entry: none
+}
 
 // enterVerify takes a place for a verification, of some sessions or of all.
-func (e *Engine) enterVerify(some bool) (leave func(), err error) {
-	var running *atomic.Int32
-	most := int32(maxVerifyAll)
-	if running = &e.verifying[0]; some {
-		running, most = &e.verifying[1], maxVerifySome
+func (e *Engine) enterVerify(c Caller, some bool) (leave func(), err error) {
+	v, actor := &e.verifying, c.actor()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	busy := func(why string) (func(), error) {
+		return nil, &api.Error{Code: api.Busy, Message: why, Details: map[string]any{"retry_after_ms": 1000}}
 	}
-	if running.Add(1) > most {
-		running.Add(-1)
-		return nil, &api.Error{Code: api.Busy, Message: "as many verifications run as may", Details: map[string]any{"retry_after_ms": 1000}}
+	if !some {
+		if v.all >= maxVerifyAll {
+			return busy("the whole ledger is being verified already")
+		}
+		v.all++
+		return func() {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			v.all--
+		}, nil
 	}
-	return func() { running.Add(-1) }, nil
+	switch {
+	case v.byAgent[actor] >= maxVerifyAgent:
+		return busy(fmt.Sprintf("%d verification of this agent runs already", maxVerifyAgent))
+	case v.some >= maxVerifySome:
+		return busy(fmt.Sprintf("%d verifications run already", maxVerifySome))
+	}
+	if v.byAgent == nil {
+		v.byAgent = make(map[string]int)
+	}
+	v.some++
+	v.byAgent[actor]++
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.some--
+		if v.byAgent[actor]--; v.byAgent[actor] == 0 {
+			delete(v.byAgent, actor)
+		}
+	}, nil
 }
 
 // needed is the subjects of the sessions named and of what they inherit from,

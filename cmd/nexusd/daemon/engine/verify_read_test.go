@@ -7,6 +7,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/projections"
 	"nexus/turns"
 )
 
@@ -65,19 +66,121 @@ func TestVerifyOfSessionsReadsTheirChains(t *testing.T) {
 	}
 }
 
-func TestFewVerificationsAtATime(t *testing.T) {
+// blockedLog holds reads of chains up until they are let go.
+type blockedLog struct {
+	ledger.Log
+	reading chan struct{} // one for each read that waits
+	release chan struct{}
+}
+
+func (l *blockedLog) Next(ctx context.Context, subject string, after uint64) (ledger.Record, error) {
+	select {
+	case l.reading <- struct{}{}:
+	case <-l.release:
+	}
+	<-l.release
+	return l.Log.Next(ctx, subject, after)
+}
+
+// An agent that verifies takes no place from another; more than there are places
+// for wait their turn, and the operator's is its own.
+func TestVerificationsOfAnAgentLeaveRoomForOthers(t *testing.T) {
+	e := newWorld().engine(t)
+	agents := map[string]Caller{}
+	sessions := map[string]turns.ID{}
+	for _, name := range []string{"alice", "bob", "carol"} {
+		agents[name] = Caller{"default", name}
+		sessions[name] = must(e.Create(t.Context(), agents[name], api.CreateSession{}, []byte("{}")))(t).ID
+	}
+	verify := func(name string) error {
+		_, err := e.Verify(t.Context(), agents[name], api.Verify{Sessions: []turns.ID{sessions[name]}})
+		return err
+	}
+	log := &blockedLog{Log: e.Log, reading: make(chan struct{}), release: make(chan struct{})}
+	e.Log = log
+	done := make(chan error, 2)
+	go func() { done <- verify("alice") }()
+	<-log.reading
+	over := make(chan error)
+	go func() { over <- verify("alice") }()
+	select {
+	case err := <-over:
+		if code(err) != api.Busy {
+			t.Errorf("a second verification of one agent: %v", err)
+		}
+	case <-log.reading:
+		t.Error("an agent has every place")
+		defer func() { <-over }()
+	}
+	if !t.Failed() {
+		go func() { done <- verify("bob") }()
+		<-log.reading
+		if err := verify("carol"); code(err) != api.Busy {
+			t.Errorf("one verification too many: %v", err)
+		}
+		verified(t, e) // the operator's has a place of its own
+	}
+	close(log.release)
+	for range cap(done) {
+		if t.Failed() {
+			break
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := verify("carol"); err != nil {
+		t.Errorf("when there is a place again: %v", err)
+	}
+}
+
+// A compaction is checked where it stands: many forks deep in a history cost what
+// their own events do, not a walk of their whole paths each.
+func TestVerifyCostsWhatItsEventsDo(t *testing.T) {
 	e := newWorld().engine(t)
 	s := create(t, e, 0, "nexus")
-	var leave []func()
-	for range maxVerifySome {
-		leave = append(leave, must(e.enterVerify(true))(t))
+	var last *api.Appended
+	for range 1000 {
+		last = add(t, e, s.ID, say("question", "answer"))
 	}
-	if _, err := e.Verify(t.Context(), alice, api.Verify{Sessions: []turns.ID{s.ID}}); code(err) != api.Busy {
-		t.Errorf("one verification too many: %v", err)
+	before := allocated(func() { verified(t, e) })
+	for range 40 {
+		f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last.ID}, nil))(t)
+		k := api.RecordCompaction{FirstKept: last.ID, Replacement: []turns.Message{turns.TextMessage(turns.User, "before")}}
+		must(e.Record(t.Context(), alice, f.ID, k, nil))(t)
 	}
-	verified(t, e) // the operator's has a place of its own
-	for _, f := range leave {
-		f()
+	if after := allocated(func() { verified(t, e) }); after > before+before/2 {
+		t.Errorf("80 events more took verification from %d to %d MiB", before, after)
 	}
-	must(e.Verify(t.Context(), alice, api.Verify{Sessions: []turns.ID{s.ID}}))(t)
+}
+
+// What the projections derived is not believed: a row that differs from the log is
+// a problem, and what stands on it is judged by the log.
+func TestVerifyFindsARowThatDiffers(t *testing.T) {
+	w := newWorld()
+	e := w.engine(t)
+	s := create(t, e, 0, "nexus")
+	for range 5 {
+		add(t, e, s.ID, say("question", "answer"))
+	}
+	other := newWorld().engine(t) // projections of an empty log
+	other.Log, other.Keys, other.Blobs = e.Log, e.Keys, e.Blobs
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := other.Verify(ctx, operator, api.Verify{}); err == nil {
+		t.Error("projections that are behind were taken for whole")
+	}
+	v := &verifier{e: other, c: operator, out: &api.Verified{}, sessions: map[turns.ID]ledger.Session{}, labels: map[string]ledger.Label{},
+		differing: map[turns.Ref]projections.Turn{}, broken: map[string]bool{}}
+	if err := v.read(t.Context(), lastSeq(t, w)); err != nil {
+		t.Fatal(err)
+	}
+	if v.out.Turns != 5 || len(v.differing) != 5 || len(v.broken) != 0 {
+		t.Errorf("%d turns were followed, %d differ, chains that were given up: %v", v.out.Turns, len(v.differing), v.broken)
+	}
+	for _, p := range v.out.Problems {
+		if p.Code != api.Corrupt {
+			t.Errorf("%+v", p)
+		}
+	}
 }
