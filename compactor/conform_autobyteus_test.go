@@ -14,7 +14,7 @@ import (
 	"nexus/turns"
 )
 
-// Rows AUT-1 to AUT-4: what the Autobyteus seed promises of a policy. That a
+// Rows AUT-1 to AUT-4: what the Autobyteus design promises of a policy. That a
 // session without a limit is given whole is in the engine's test of AUT-2.
 
 func autobyteusWorld(t *testing.T, set string) *world {
@@ -196,7 +196,7 @@ func TestAUT4(t *testing.T) {
 	}
 	source := func(depths ...uint64) (out []view.TurnName) { // turn 6 was not summarized
 		for _, d := range depths {
-			out = append(out, view.Named(refs[d]))
+			out = append(out, view.NameOf(refs[d]))
 		}
 		return out
 	}

@@ -17,7 +17,7 @@ import (
 	"nexus/turns"
 )
 
-// The rows of the GSV seed that are planning and rendering. Those of its
+// The rows of the GSV design that are planning and rendering. Those of its
 // summarizer are in package llm, GSV-14 is in the engine.
 
 // measured is the size that the policy takes p's context for: the least
@@ -33,7 +33,7 @@ func measured(p view.Path, pol policy.Policy) uint64 {
 	return least + uint64(n)
 }
 
-// gsvEstimate is the seed's JSON.stringify(message).length / 4 * 1.2, rounded
+// gsvEstimate is the design's JSON.stringify(message).length / 4 * 1.2, rounded
 // up for each message.
 func gsvEstimate(t *testing.T, ms ...turns.Message) (n uint64) {
 	t.Helper()
@@ -205,7 +205,7 @@ func jsonOf(t *testing.T, v any) []byte {
 	return b
 }
 
-// GSV-7: the summary is one user message behind the seed's line, first in the
+// GSV-7: the summary is one user message behind the design's line, first in the
 // context; the next compaction takes its place.
 func TestGSV7(t *testing.T) {
 	w := gsvSized(t, 8, 100)
@@ -244,7 +244,7 @@ func TestGSV7(t *testing.T) {
 }
 
 // GSV-13, of every summarizer: the images of what is summarized are counted in
-// the summary; the notice is the seed's sentence alone.
+// the summary; the notice is the design's sentence alone.
 func TestGSV13(t *testing.T) {
 	w := newWorld()
 	w.policy = builtin("gsv")

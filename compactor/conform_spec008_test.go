@@ -398,8 +398,8 @@ func TestPruneSkipsImageContentBlocks(t *testing.T) {
 		if b := string(jsonOf(t, r.Messages)); !strings.Contains(b, `"type":"image"`) || !strings.Contains(b, c.text) {
 			t.Errorf("behind %d: the provider sees %.300s", c.behind, b)
 		}
-		alone := with(image)
-		if got := resultIn(t, behind(t, spec008(t, `{}`), c.behind, alone)); string(got.Response) != string(alone.Response) {
+		messagesOnly := with(image)
+		if got := resultIn(t, behind(t, spec008(t, `{}`), c.behind, messagesOnly)); string(got.Response) != string(messagesOnly.Response) {
 			t.Errorf("behind %d: an image alone became %.100s", c.behind, got.Response)
 		}
 	}
@@ -450,7 +450,7 @@ func (w *world) compactBy(t *testing.T, pol policy.Policy, text string) (summary
 	return seen, pl
 }
 
-// S8-14: the older messages become one system message, by the seed's prompt.
+// S8-14: the older messages become one system message, by the design's prompt.
 func TestS8_14(t *testing.T) {
 	w := answered(t, 12, 100)
 	in, pl := w.compactBy(t, w.policy, "Everything is decided.")
@@ -556,7 +556,7 @@ func TestCompactNoopWhenFewMessages(t *testing.T) {
 	}
 }
 
-// S8-23: the seed keeps the last ten messages, and so parts calls from their
+// S8-23: the design keeps the last ten messages, and so parts calls from their
 // results; ours moves back to a cut that parts none.
 func TestS8_23(t *testing.T) {
 	broken := 0
@@ -601,7 +601,7 @@ func TestS8_23(t *testing.T) {
 		}
 	}
 	if broken == 0 {
-		t.Error("the seed's cut broke no pair: this test says nothing")
+		t.Error("the design's cut broke no pair: this test says nothing")
 	}
 }
 
@@ -630,7 +630,7 @@ func strictly(ms []turns.Message) error {
 	return nil
 }
 
-// S8-25: the seed's configuration defaults, each of them a setting.
+// S8-25: the design's configuration defaults, each of them a setting.
 func TestS8_25(t *testing.T) {
 	p := builtin("spec-008")
 	got := map[string]any{

@@ -14,7 +14,7 @@ import (
 	"nexus/turns"
 )
 
-// TXT-1: each text that a seed quotes and that stands in a context is the seed's,
+// TXT-1: each text that a published design quotes and that stands in a context is the design's,
 // byte for byte, as the policy renders it. The prompts are in TestTXT1Templates;
 // nexus and autobyteus quote no text that is shown. A golden file is what the
 // seed's own file says.
@@ -22,7 +22,7 @@ func TestTXT1(t *testing.T) {
 	for _, tc := range []struct {
 		golden string
 		shown  func(t *testing.T, golden string) string
-		inSeed func(string) string // as the seed's file writes it; nil: as it is
+		inSeed func(string) string // as the design's file writes it; nil: as it is
 	}{
 		{"gsv-frame.txt", func(t *testing.T, _ string) string {
 			return strings.TrimSuffix(summaryShown(t, "gsv", "S"), "\n\nS")
@@ -69,7 +69,7 @@ func TestTXT1(t *testing.T) {
 			}
 			text, err := os.ReadFile(filepath.Join("../../shared/seeds", seed))
 			if err != nil {
-				t.Skip("no seeds beside the project: ", seed)
+				t.Skip("no published designs beside the project: ", seed)
 			}
 			if tc.inSeed != nil {
 				golden = tc.inSeed(golden)

@@ -19,7 +19,7 @@ import (
 	"nexus/turns"
 )
 
-// Rows WOL-1 to WOL-10, 15 and 19: what the Wolffish seed promises of a policy.
+// Rows WOL-1 to WOL-10, 15 and 19: what the Wolffish design promises of a policy.
 // What needs a session is in cmd/nexusd/daemon/engine/conform_test.go, the split
 // of long summaries and the tries of one request in compactor/llm.
 
@@ -207,7 +207,7 @@ func TestWOL3(t *testing.T) {
 }
 
 // choice is the path of WOL-4 and WOL-5, and what may be shortened in the order
-// of the seed: the largest results, the oldest texts of the assistant, those of
+// of the design: the largest results, the oldest texts of the assistant, those of
 // the user. Everything else is protected.
 func choice(t *testing.T) (w *world, order []view.PartAt) {
 	w = wolffishWorld(t, 0)
@@ -261,7 +261,7 @@ func choice(t *testing.T) (w *world, order []view.PartAt) {
 	return w, order
 }
 
-// WOL-4: passes over results, assistants and users in the seed's order, greedy
+// WOL-4: passes over results, assistants and users in the design's order, greedy
 // until projected savings cover the excess; the constants of its table.
 func TestWOL4(t *testing.T) {
 	w, order := choice(t)
@@ -367,23 +367,23 @@ func TestWOL6(t *testing.T) {
 }
 
 // WOL-7: 15 % of the beginning and 8 % of the end stay, at most 6,000 and 3,000
-// characters, with the seed's notice between; reasoning goes, calls stay.
+// characters, with the design's notice between; reasoning goes, calls stay.
 func TestWOL7(t *testing.T) {
 	e := builtin("wolffish").Elide
 	whole := lines("mail", 45_000)
-	// The numbers of the seed's own example.
+	// The numbers of the design's own example.
 	want := whole[:6_000] + "\n[TRUNCATED — 45,000 chars original, 36,000 chars omitted,\nshowing first 6,000 + last 3,000 chars]\n" + whole[42_000:]
-	if got := plan.Ends(e, whole); got != want {
+	if got := plan.TrimToEnds(e, whole); got != want {
 		t.Errorf("%.100s … of %d bytes, want %.100s … of %d", got[5_950:], len(got), want[5_950:], len(want))
 	}
 	part := lines("page", 2_000)
 	want = part[:300] + "\n[TRUNCATED — 2,000 chars original, 1,540 chars omitted,\nshowing first 300 + last 160 chars]\n" + part[1_840:]
-	if got := plan.Ends(e, part); got != want {
+	if got := plan.TrimToEnds(e, part); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	// JavaScript counts a wolf as two; none is cut in half.
 	wolves := strings.Repeat("🐺", 1_001)
-	if got := plan.Ends(e, wolves); !strings.HasPrefix(got, strings.Repeat("🐺", 150)+"\n[TRUNCATED — 2,002 chars original, 1,542 chars omitted") || strings.ContainsRune(got, '\uFFFD') {
+	if got := plan.TrimToEnds(e, wolves); !strings.HasPrefix(got, strings.Repeat("🐺", 150)+"\n[TRUNCATED — 2,002 chars original, 1,542 chars omitted") || strings.ContainsRune(got, '\uFFFD') {
 		t.Errorf("%.700q", got)
 	}
 
@@ -435,9 +435,9 @@ func TestWOL8(t *testing.T) {
 		}
 		at = i
 	}
-	given := summary.Transcript(s.in[0])
+	input := summary.Transcript(s.in[0])
 	for at := range pl.Shortens {
-		if text := summary.ResultText(pl.Path.Part(at)); !strings.Contains(given, text) {
+		if text := summary.ResultText(pl.Path.Part(at)); !strings.Contains(input, text) {
 			t.Errorf("the original %.12q is not whole in what is summarized", text)
 		}
 	}
@@ -456,7 +456,7 @@ func TestWOL8(t *testing.T) {
 }
 
 // WOL-9: a request is tried again after 1, 2, 4, 8 and 16 seconds (package llm
-// holds to it); when all fail the seed's notice stands for the summary.
+// holds to it); when all fail the design's notice stands for the summary.
 func TestWOL9(t *testing.T) {
 	w := wolffishWorld(t, 20_000)
 	must(t, w.turn(user("read them all"), nil))
@@ -518,7 +518,7 @@ ALL steps are complete. Do NOT re-do completed work.]`
 	}
 }
 
-// WOL-15: the decision is told with its numbers. Those of the seed's sample line
+// WOL-15: the decision is told with its numbers. Those of the design's sample line
 // are due; the line itself says that they are not, above its own threshold.
 func TestWOL15(t *testing.T) {
 	pol := builtin("wolffish")
@@ -547,7 +547,7 @@ func TestWOL19(t *testing.T) {
 	}
 	s := &scribe{text: "TASK: read them all, page and leaf 0 to leaf 5, line by line"}
 	w.pass(t, plan.TriggerThreshold, s)
-	if given := summary.Transcript(s.in[0]); !strings.Contains(given, page) {
+	if input := summary.Transcript(s.in[0]); !strings.Contains(input, page) {
 		t.Error("what is summarized is not the original")
 	}
 	if summary.Images(s.in[0].Halves) != 1 {
@@ -555,7 +555,7 @@ func TestWOL19(t *testing.T) {
 	}
 	marked := "[Screenshot analyzed — image omitted from context]\n" + page
 	got := toolTexts(w.context(t))[0]
-	if want := plan.Ends(w.policy.Elide, marked); got != want {
+	if want := plan.TrimToEnds(w.policy.Elide, marked); got != want {
 		t.Errorf("shown is %.120q, want the ends of the text that the images went from, %.120q", got, want)
 	}
 	ms := w.context(t).Messages

@@ -49,7 +49,7 @@ func TestCostDue(t *testing.T) {
 	// price of an input token, against what is left, at 1.25 times that price and
 	// patience times; what is saved is a tenth at least, and pays for it within as many
 	// calls as there were.
-	left := func(p policy.Policy) float64 {
+	remaining := func(p policy.Policy) float64 {
 		s := plan.SizesOf(grows(1, growth), p, turns.Trigger{}, 0)
 		return float64(s.Summary + s.Keep)
 	}
@@ -59,8 +59,8 @@ func TestCostDue(t *testing.T) {
 			for i := range n {
 				grown += float64(n*growth - (i*growth + growth/2)) // the context of call i had the messages of its turn
 			}
-			saves := float64(n*growth) - left(p)
-			if saves >= 0.1*float64(n*growth) && grown*read >= p.Cost.Patience*write*left(p) && write*left(p) <= saves*read*float64(n) {
+			saves := float64(n*growth) - remaining(p)
+			if saves >= 0.1*float64(n*growth) && grown*read >= p.Cost.Patience*write*remaining(p) && write*remaining(p) <= saves*read*float64(n) {
 				return n
 			}
 		}
@@ -97,7 +97,7 @@ func TestCostDue(t *testing.T) {
 	// A session that has just begun, with a large message, is not taken to go on.
 	pol.Cost.Patience = 0.001
 	p := grows(1, 60_000)
-	if f := plan.Covering(p, pol, 61_000, plan.SizesOf(p, pol, turns.Trigger{}, 0)); f.Pays || f.Payback <= 1 {
+	if f := plan.CoverForecast(p, pol, 61_000, plan.SizesOf(p, pol, turns.Trigger{}, 0)); f.Pays || f.Payback <= 1 {
 		t.Errorf("after one call: %+v", f)
 	}
 }
@@ -262,11 +262,11 @@ func TestCalibrationLeavesRoom(t *testing.T) {
 					p.Halves = append(p.Halves, summary.HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.ResponseHalf, Tokens: window / 400,
 						Messages: []turns.Message{turns.TextMessage(turns.Assistant, "y")}, Reported: uint64(ratio * float64(p.Overhead+p.Tokens()))})
 				}
-				most := 130
+				bound := 130
 				if share > 0.8 {
-					most = 210 // a turn is a fifth of what is left for messages
+					bound = 210 // a turn is a fifth of what is left for messages
 				}
-				if compacted == 0 || compacted > most {
+				if compacted == 0 || compacted > bound {
 					t.Errorf("window %d, overhead %v, ratio %v: %d compactions of 400 calls", window, share, ratio, compacted)
 				}
 			}
@@ -281,7 +281,7 @@ func TestCostCountsWhatItCanTakeAway(t *testing.T) {
 	pol.Measure = policy.Higher
 	pol.Cost.Patience = 4
 	base := firstDue(pol, 1000, func(*view.Path) {})
-	beside := func(p *view.Path) { // 60,000 tokens that the ledger never saw
+	nextTo := func(p *view.Path) { // 60,000 tokens that the ledger never saw
 		at := p.Overhead
 		for i := range p.Halves {
 			if h := &p.Halves[i]; h.Half == turns.ResponseHalf {
@@ -290,18 +290,18 @@ func TestCostCountsWhatItCanTakeAway(t *testing.T) {
 			at += p.Halves[i].Tokens
 		}
 	}
-	if got := firstDue(pol, 1000, beside); got < base-1 {
+	if got := firstDue(pol, 1000, nextTo); got < base-1 {
 		t.Errorf("due after %d calls, without what the provider counts besides after %d", got, base)
 	}
 	pol = builtin("balanced")
 	pol.Cost.Patience, pol.KeepTurns = 0.001, 40
 	p := grows(41, 1000)
-	if f := plan.Covering(p, pol, p.Overhead+p.Tokens(), plan.SizesOf(p, pol, turns.Trigger{}, 0)); f.Saves > 0 && f.Pays && f.Saves < 3000 {
+	if f := plan.CoverForecast(p, pol, p.Overhead+p.Tokens(), plan.SizesOf(p, pol, turns.Trigger{}, 0)); f.Saves > 0 && f.Pays && f.Saves < 3000 {
 		t.Errorf("with 40 turns kept of 41: %+v", f)
 	}
 	pol.KeepTurns, pol.MinReclaimRatio = 0, 0.8
 	p = grows(100, 1000)
-	if f := plan.Covering(p, pol, p.Overhead+p.Tokens(), plan.SizesOf(p, pol, turns.Trigger{}, 0)); f.Pays {
+	if f := plan.CoverForecast(p, pol, p.Overhead+p.Tokens(), plan.SizesOf(p, pol, turns.Trigger{}, 0)); f.Pays {
 		t.Errorf("less than the least progress pays: %+v", f)
 	}
 }

@@ -67,18 +67,18 @@ func TestSummaryLengthByScript(t *testing.T) {
 			if m == nil {
 				t.Fatalf("%s: no bound in %s", name, summary.Prompt(in))
 			}
-			told, _ := strconv.ParseUint(m[1], 10, 64)
+			reported, _ := strconv.ParseUint(m[1], 10, 64)
 			characters, _ := strconv.Atoi(m[2])
 			compose := func(text string) error {
 				_, err := Compose(pl, summary.Output{Text: text, Tier: "llm"}, pl.Path.CountedBy())
 				return err
 			}
-			text := upTo(sentence, told)
+			text := upTo(sentence, reported)
 			if err := compose(text); err != nil {
-				t.Errorf("%s, %s: %d tokens of a model, as asked: %v", name, script, told, err)
+				t.Errorf("%s, %s: %d tokens of a model, as asked: %v", name, script, reported, err)
 			}
 			if n := utf8.RuneCountInString(text); n < characters/2 || n > characters*2 {
-				t.Errorf("%s, %s: %d tokens are %d characters, told were about %d", name, script, told, n, characters)
+				t.Errorf("%s, %s: %d tokens are %d characters, told were about %d", name, script, reported, n, characters)
 			}
 			if n := (tokens.Approx{}).Text(strings.Repeat(sentence, characters/utf8.RuneCountInString(sentence))); n > in.MaxTokens+in.MaxTokens/5 {
 				t.Errorf("%s, %s: %d characters are %d tokens, the plan allows %d", name, script, characters, n, in.MaxTokens)

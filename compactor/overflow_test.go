@@ -24,12 +24,12 @@ func TestAnOverflowAimsAtHalf(t *testing.T) {
 			must(t, err)
 			return pl.TargetTokens
 		}
-		most := target(plan.TriggerManual, 0)
-		if got := target(plan.TriggerOverflow, 0); got != most/2 || got == 0 {
-			t.Errorf("%s: %d tokens, want half of %d", name, got, most)
+		bound := target(plan.TriggerManual, 0)
+		if got := target(plan.TriggerOverflow, 0); got != bound/2 || got == 0 {
+			t.Errorf("%s: %d tokens, want half of %d", name, got, bound)
 		}
-		if got := target(plan.TriggerOverflow, w.policy.Budget(w.limits)); got != most {
-			t.Errorf("%s: with a budget %d tokens, want %d", name, got, most)
+		if got := target(plan.TriggerOverflow, w.policy.Budget(w.limits)); got != bound {
+			t.Errorf("%s: with a budget %d tokens, want %d", name, got, bound)
 		}
 	}
 }

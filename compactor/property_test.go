@@ -81,15 +81,15 @@ func (g *grower) messages(t *rapid.T, size int) []turns.Message {
 
 func (g *grower) grow(t *rapid.T, size int) {
 	ms, response := g.messages(t, size), g.response(t)
-	turned, err := g.open.After(ms, response, nil)
+	folded, err := g.open.After(ms, response, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := g.turn(ms, response); err != nil {
 		t.Fatal(err)
 	}
-	g.open = turned.Open
-	g.made = append(g.made, turned.Open...)
+	g.open = folded.Open
+	g.made = append(g.made, folded.Open...)
 }
 
 // TestOpenCallsTwin holds legalCuts to ledger.Calls.
@@ -103,11 +103,11 @@ func TestOpenCallsTwin(t *testing.T) {
 			for i, h := range g.halves[from:] {
 				open := before
 				if i > 0 || h.Half == turns.ResponseHalf {
-					turned, err := before.After(g.halves[from].Messages, nil, nil)
+					folded, err := before.After(g.halves[from].Messages, nil, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
-					open = turned.Open
+					open = folded.Open
 				}
 				want = append(want, len(open) == 0)
 			}
@@ -345,7 +345,7 @@ func TestToolLoop(t *testing.T) {
 				must(t, checkPairs(cx.Messages, false))
 				must(t, w.turn(nil, says("next", fmt.Sprintf("c%d", i+1))))
 			}
-			if most := 60 * max(1, tokens.Scale(pol.Counter)); compactions < 5 || float64(compactions) > most {
+			if bound := 60 * max(1, tokens.Scale(pol.Counter)); compactions < 5 || float64(compactions) > bound {
 				t.Errorf("%d compactions in a loop of 200 calls and 80,000 tokens in a window of 16,000", compactions)
 			}
 			t.Logf("%d compactions, %d inside a turn", compactions, split)

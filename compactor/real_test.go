@@ -26,8 +26,8 @@ var (
 )
 
 const (
-	leastHistory    = 4000 // tokens of a history that is replayed
-	mostCompactions = 20   // of one replay
+	leastHistory   = 4000 // tokens of a history that is replayed
+	maxCompactions = 20   // of one replay
 )
 
 // RealHistories replays real transcripts under every policy, in windows that
@@ -70,7 +70,7 @@ func RealHistories(t *testing.T, extract summary.Summarizer) {
 	if ran < len(policy.Names())*len(hs) || len(hs) < 5 {
 		return // a choice of them
 	}
-	if total.most < mostCompactions || total.quiet*total.nudged*total.split*total.overflows*total.manual*total.originals*total.rebased*total.noticed == 0 {
+	if total.bound < maxCompactions || total.shortened*total.nudged*total.split*total.overflows*total.manual*total.originals*total.rebased*total.noticed == 0 {
 		t.Errorf("some kind of compaction was not made: %v", total)
 	}
 }
@@ -78,22 +78,22 @@ func RealHistories(t *testing.T, extract summary.Summarizer) {
 // tally counts what replays did.
 type tally struct {
 	turns, contexts, over                 int
-	compactions, most                     int
-	quiet, nudged, split, noticed         int
+	compactions, bound                    int
+	shortened, nudged, split, noticed     int
 	overflows, manual, originals, rebased int
 }
 
 func (a *tally) add(b tally) {
 	a.turns, a.contexts, a.over = a.turns+b.turns, a.contexts+b.contexts, a.over+b.over
-	a.compactions, a.most = a.compactions+b.compactions, max(a.most, b.compactions, b.most)
-	a.quiet, a.nudged, a.split, a.noticed = a.quiet+b.quiet, a.nudged+b.nudged, a.split+b.split, a.noticed+b.noticed
+	a.compactions, a.bound = a.compactions+b.compactions, max(a.bound, b.compactions, b.bound)
+	a.shortened, a.nudged, a.split, a.noticed = a.shortened+b.shortened, a.nudged+b.nudged, a.split+b.split, a.noticed+b.noticed
 	a.overflows, a.manual, a.originals, a.rebased = a.overflows+b.overflows, a.manual+b.manual, a.originals+b.originals, a.rebased+b.rebased
 }
 
 func (a tally) String() string {
 	return fmt.Sprintf("%d turns, %d contexts (%d over the budget, given as views), %d compactions, at most %d in one: %d only shorten, %d nudge, "+
 		"%d split a turn, %d by the notice; %d after an overflow, %d manual, %d from originals, %d rebased",
-		a.turns, a.contexts, a.over, a.compactions, a.most, a.quiet, a.nudged, a.split, a.noticed, a.overflows, a.manual, a.originals, a.rebased)
+		a.turns, a.contexts, a.over, a.compactions, a.bound, a.shortened, a.nudged, a.split, a.noticed, a.overflows, a.manual, a.originals, a.rebased)
 }
 
 // replay is a real history on its way through a policy.
@@ -110,16 +110,16 @@ type replay struct {
 
 // late is a compaction that is being made while turns come in.
 type late struct {
-	pl   *plan.Plan
-	res  Result
-	left int // contexts until it is there
+	pl        *plan.Plan
+	res       Result
+	remaining int // contexts until it is there
 }
 
 func newReplay(pol policy.Policy, size uint64, r *rand.Rand, extract summary.Summarizer) *replay {
 	x := &replay{grower: &grower{world: newWorld()}, rand: r, pol: pol, percent: []uint64{0, 100, 160}[r.IntN(3)]}
 	const least = 2000
-	most := max(least, min(size/2, 100_000))
-	x.policy, x.limits.ContextWindow = pol, least+r.Uint64N(most-least+1)/uint64(1+r.IntN(8))
+	bound := max(least, min(size/2, 100_000))
+	x.policy, x.limits.ContextWindow = pol, least+r.Uint64N(bound-least+1)/uint64(1+r.IntN(8))
 	x.overhead = r.Uint64N(x.limits.ContextWindow / 8)
 	extracts := Tier{Name: "extractive", Summarizer: extract, Local: true}
 	x.tiers = [][]Tier{{extracts}, {extracts}, {{Name: "model", Summarizer: stub{}}, extracts}, nil}[r.IntN(4)]
@@ -131,7 +131,7 @@ func (r *replay) oneIn(n int) bool { return r.rand.IntN(n) == 0 }
 func (r *replay) replay(t *testing.T, h history) {
 	t.Logf("window %d, overhead %d, the provider reports %d %%, %d tiers", r.limits.ContextWindow, r.overhead, r.percent, len(r.tiers))
 	for _, a := range h.turns {
-		if r.tally.compactions == mostCompactions {
+		if r.tally.compactions == maxCompactions {
 			break
 		}
 		r.tally.turns++
@@ -172,7 +172,7 @@ func (r *replay) asked(t *testing.T) {
 	cx := r.valid(t)
 	switch {
 	case r.late != nil:
-		if r.late.left--; r.late.left <= 0 {
+		if r.late.remaining--; r.late.remaining <= 0 {
 			r.arrive(t)
 			cx = r.valid(t)
 		}
@@ -378,7 +378,7 @@ func (r *replay) count(pl *plan.Plan, res Result) {
 			*n++
 		}
 	}
-	one(&x.quiet, pl.Kind == plan.Shorten)
+	one(&x.shortened, pl.Kind == plan.Shorten)
 	one(&x.nudged, pl.Kind == plan.Nudge)
 	one(&x.split, pl.Span.Split)
 	one(&x.overflows, pl.Trigger.Kind == plan.TriggerOverflow)

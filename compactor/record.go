@@ -79,7 +79,7 @@ func Record(p view.Path, rec Recorded, c tokens.Counter) (Result, error) {
 		return Result{}, err
 	}
 	if cut == 0 && len(r.Span.Elisions) == 0 && len(rec.Replacement) == 0 && rec.Summary == "" {
-		return Result{}, plan.Nothing("the recorded compaction covers nothing and shows nothing shorter")
+		return Result{}, plan.NothingError("the recorded compaction covers nothing and shows nothing shorter")
 	}
 	r.Replaced = tokens.Messages(c, r.Body.Replacement) + tokens.Messages(c, r.Body.Nudge)
 	r.Body.TokensBefore = cmp.Or(rec.TokensBefore, p.Tokens())

@@ -143,7 +143,7 @@ func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counte
 	}
 	r, err := Accept(pl, summary.Output{Text: (tokens.Approx{}).Clip(pl.Notice(), max(pl.Policy.InApprox(pl.SummaryTokens), 100)), Tier: plan.NoticeTier}, counter)
 	if err != nil {
-		return spent, plan.Nothing("a notice would not be smaller than what it stands for: %v", err)
+		return spent, plan.NothingError("a notice would not be smaller than what it stands for: %v", err)
 	}
 	r.Usage, r.Tried, r.Body.CostMicros = usage, tried, cost
 	return r, nil
@@ -204,9 +204,9 @@ func Accept(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error)
 	if pl.Kind == plan.Nudge {
 		r = compose(pl, out, nil, []turns.Message{message}, c)
 	}
-	n, most := c.Text(summary.Data(out.Text)), pl.OutputBound()+16
-	if long := n > pl.SummaryTokens || r.Replaced > most; long && out.Tier != plan.NoticeTier && (!pl.IsShort(out.Text) || !pl.LeavesRoom(r.Body.TokensAfter)) {
-		return refuse("%d tokens, and %d with all around it; the plan allows %d and %d", n, r.Replaced, pl.SummaryTokens, most)
+	n, bound := c.Text(summary.Data(out.Text)), pl.OutputBound()+16
+	if long := n > pl.SummaryTokens || r.Replaced > bound; long && out.Tier != plan.NoticeTier && (!pl.IsShort(out.Text) || !pl.LeavesRoom(r.Body.TokensAfter)) {
+		return refuse("%d tokens, and %d with all around it; the plan allows %d and %d", n, r.Replaced, pl.SummaryTokens, bound)
 	}
 	if b := &r.Body; b.TokensAfter >= b.TokensBefore && (len(pl.Covered) > 0 || !pl.FromOriginals) {
 		return refuse("%d tokens after, %d before", b.TokensAfter, b.TokensBefore)
@@ -257,7 +257,7 @@ func memoriesJSON(ms []summary.Memory) turns.Raw {
 	for i, m := range ms {
 		out[i] = memory{Kind: m.Kind, Text: m.Text}
 		for _, ref := range m.Source {
-			out[i].Source = append(out[i].Source, view.Named(ref))
+			out[i].Source = append(out[i].Source, view.NameOf(ref))
 		}
 	}
 	b, err := turns.EncodeJSON(out)

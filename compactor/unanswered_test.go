@@ -75,7 +75,7 @@ func TestElisionsWithoutTextsAreCorrupt(t *testing.T) {
 
 // Where a call that waits takes most of the budget, the summary beside it takes
 // what is left, though it could be longer elsewhere.
-func TestASummaryTakesWhatIsLeftBesideACall(t *testing.T) {
+func TestSummaryFillsRoomNextToCall(t *testing.T) {
 	for _, name := range policy.Names() {
 		w := newWorld()
 		w.policy, w.limits.ContextWindow = builtin(name), 40_000

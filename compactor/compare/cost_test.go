@@ -19,7 +19,7 @@ func extracts(window uint64) Options {
 }
 
 // under is what a transcript comes to under balanced with settings.
-func under(t *testing.T, tr *Transcript, set string, window uint64) (s Sum) {
+func replayWith(t *testing.T, tr *Transcript, set string, window uint64) (s Sum) {
 	t.Helper()
 	pol, _ := policy.Builtin("balanced")
 	pol, err := pol.With(turns.Raw(set))
@@ -39,7 +39,7 @@ func under(t *testing.T, tr *Transcript, set string, window uint64) (s Sum) {
 func TestPatienceOneIsTheCheapest(t *testing.T) {
 	tr := New(longSession(1200), 900)
 	with := func(patience float64) Sum {
-		return under(t, tr, fmt.Sprintf(`{"cost":{"patience":%v},"summary_max_tokens":12000}`, patience), 400_000)
+		return replayWith(t, tr, fmt.Sprintf(`{"cost":{"patience":%v},"summary_max_tokens":12000}`, patience), 400_000)
 	}
 	one := with(1)
 	checkRewrites(t, one.Rewrites)
@@ -83,10 +83,10 @@ func (m more) Message(x *turns.Message) uint64 { return m.Approx.Message(x) * m.
 func TestCalibratedToAProvider(t *testing.T) {
 	tr := New(longSession(1500), 0)
 	tr.counter = tr.by(more{percent: 160})
-	if n := under(t, tr, `{"measure":""}`, 30_000).Overflows; n < 100 {
+	if n := replayWith(t, tr, `{"measure":""}`, 30_000).Overflows; n < 100 {
 		t.Errorf("without calibration %d contexts overflow: the test shows nothing", n)
 	}
-	if n := under(t, tr, `{}`, 30_000).Overflows; n > 0 {
+	if n := replayWith(t, tr, `{}`, 30_000).Overflows; n > 0 {
 		t.Errorf("with calibration %d contexts overflow", n)
 	}
 }

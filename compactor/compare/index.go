@@ -58,15 +58,15 @@ func newIndex(t *Transcript) index {
 		if t.turns[i].Response == nil {
 			continue
 		}
-		own := int32(place(i, halves[1]))
+		response := int32(place(i, halves[1]))
 		for _, id := range written[i] {
 			before, _ := slices.BinarySearch(x.places[id], sent)
-			until, _ := slices.BinarySearch(x.places[id], own)
+			until, _ := slices.BinarySearch(x.places[id], response)
 			if before > 0 && before == until {
 				x.uses[i] = append(x.uses[i], use{id, int32(before)})
 			}
 		}
-		sent = own + 1
+		sent = response + 1
 	}
 	return x
 }

@@ -87,8 +87,8 @@ type replay struct {
 	path view.Path
 	// counter is the policy's: what it decides by. What is billed, and what
 	// providers are taken to report, is counted by the transcript's.
-	counter tokens.Counter
-	under   *view.InForce // what is in force when the compaction of one call ends
+	counter    tokens.Counter
+	beforeCall *view.InForce // what is in force when the compaction of one call ends
 
 	prepared  *prepared       // in the background, at the last call
 	made      uint64          // compactions
@@ -151,7 +151,7 @@ func (r *replay) half(i int, half turns.Half) {
 		h.Reported = r.sent
 	}
 	if f := r.path.InForce; f != nil && f.Span.Call && half == turns.MessagesHalf && turns.Said(h.Messages) > 0 {
-		r.path.InForce, r.path.Changed = r.under, r.path.Head.Depth-1
+		r.path.InForce, r.path.Changed = r.beforeCall, r.path.Head.Depth-1
 		r.path = r.path.Settled(r.counter, false)
 	}
 	r.path.Halves = append(r.path.Halves, h)
@@ -274,7 +274,7 @@ func (r *replay) commit(c *Call, pl *plan.Plan, res compactor.Result) {
 		r.covered[placeOf(h.Ref, h.Half)] = true
 	}
 	if f := r.path.InForce; res.Span.Call && (f == nil || !f.Span.Call) {
-		r.under = f
+		r.beforeCall = f
 	}
 	r.path = compactor.Apply(pl, r.path, res, r.counter)
 	r.path.InForce.Node.Ref = ref(compactionRef, r.made)

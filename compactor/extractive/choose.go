@@ -54,11 +54,11 @@ func taskBonus(u unit) float64 {
 func greedy(pool []unit, score []float64, sim [][]float64, costs []uint64, share uint64) []unit {
 	var out []unit
 	like := make([]float64, len(pool)) // likeness to the closest that was picked
-	taken := make([]bool, len(pool))
-	for left := share; ; {
+	chosen := make([]bool, len(pool))
+	for remaining := share; ; {
 		best, bestScore := -1, 0.0
 		for i := range pool {
-			if taken[i] || costs[i] > left {
+			if chosen[i] || costs[i] > remaining {
 				continue
 			}
 			if s := score[i] * (1 - .7*like[i]); s > bestScore {
@@ -68,8 +68,8 @@ func greedy(pool []unit, score []float64, sim [][]float64, costs []uint64, share
 		if best < 0 {
 			break
 		}
-		taken[best] = true
-		left -= costs[best]
+		chosen[best] = true
+		remaining -= costs[best]
 		out = append(out, pool[best])
 		for i := range pool {
 			like[i] = max(like[i], sim[best][i])

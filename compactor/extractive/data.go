@@ -15,7 +15,7 @@ const (
 // folder that they share, then everything else, the best first.
 //
 // A fact that said already names is left out.
-func (v *inventory) data(said string, share uint64, cost func(string) uint64) []string {
+func (v *inventory) data(text string, share uint64, cost func(string) uint64) []string {
 	ranked := v.ranked(func(w string) float64 { return 2 + float64(cost(w)) })
 	ranked = ranked[:min(len(ranked), maxRanked)]
 	groups := groupPaths(ranked)
@@ -23,10 +23,10 @@ func (v *inventory) data(said string, share uint64, cost func(string) uint64) []
 	done := make(map[string]bool) // facts and the tails of paths that are in
 	members := make(map[string][]string)
 	var names []string
-	left, misses := share, 0
+	remaining, misses := share, 0
 	for _, f := range ranked {
 		w := cmp.Or(whole[f.text], f.text)
-		if done[w] || contains(said, w) {
+		if done[w] || contains(text, w) {
 			continue
 		}
 		folder := groups[w]
@@ -38,13 +38,13 @@ func (v *inventory) data(said string, share uint64, cost func(string) uint64) []
 		case folder == "" && len(names) == 0:
 			c += cost("\n- " + namesLine)
 		}
-		if c > left {
+		if c > remaining {
 			if misses++; misses > 60 {
 				break // what is left of the share is too small for anything
 			}
 			continue
 		}
-		left -= c
+		remaining -= c
 		if folder != "" {
 			members[folder] = append(members[folder], rest)
 		} else {
@@ -88,10 +88,10 @@ func recallData(item string, found func(string)) {
 // groupPaths gives paths the folder that they are listed under: the one that
 // saves most, again and again, until none saves a line's worth.
 func groupPaths(ranked []*fact) map[string]string {
-	const most, worth = 600, 40
+	const limit, worth = 600, 40
 	var paths []string
 	for _, f := range ranked {
-		if strings.Contains(f.text, "/") && len(paths) < most {
+		if strings.Contains(f.text, "/") && len(paths) < limit {
 			paths = append(paths, f.text)
 		}
 	}

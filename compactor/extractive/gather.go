@@ -94,11 +94,11 @@ func (h *history) text(role turns.Role, s string, depth uint64, place *int) {
 		return
 	}
 	h.facts.scan(s, from)
-	taken := 0
+	read := 0
 	first := role == turns.User && !h.task
 	var got []unit
 	units(s, func(text string) {
-		if taken++; taken > 600 {
+		if read++; read > 600 {
 			return
 		}
 		u := unit{text: text, depth: depth, order: h.now, place: *place, lead: len(got) == 0, worth: weight(text)}

@@ -38,11 +38,11 @@ type draft map[string][]string
 
 // draft fills the sections: first what was asked and is open, then what was
 // done and said, then the facts that none of these name.
-func (s *Summarizer) draft(h *history, focus string, most uint64) draft {
+func (s *Summarizer) draft(h *history, focus string, bound uint64) draft {
 	d := make(draft)
 	cost := func(text string) uint64 { return s.counter.Text(text) + 2 }
-	share := func(n uint64) uint64 { return most * n / 100 }
-	left := most
+	share := func(n uint64) uint64 { return bound * n / 100 }
+	room := bound
 
 	forTask := share(taskShare)
 	if focus != "" {
@@ -56,10 +56,10 @@ func (s *Summarizer) draft(h *history, focus string, most uint64) draft {
 	d[remaining] = h.remaining(share(remainingShare), cost)
 	d[progress] = h.progress(share(progressShare), cost)
 	d[decisions] = items(choose(h.says, h.now, share(decisionsShare), cost))
-	left = tokens.Sub(left, s.counter.Text(d.String())+4)
-	d[data] = h.facts.data(d.String(), left, s.counter.Text)
-	if left = tokens.Sub(most, s.counter.Text(d.String())+4); left > most/20 {
-		d[decisions] = items(choose(h.says, h.now, share(decisionsShare)+left, cost))
+	room = tokens.Sub(room, s.counter.Text(d.String())+4)
+	d[data] = h.facts.data(d.String(), room, s.counter.Text)
+	if room = tokens.Sub(bound, s.counter.Text(d.String())+4); room > bound/20 {
+		d[decisions] = items(choose(h.says, h.now, share(decisionsShare)+room, cost))
 	}
 	return d
 }
@@ -84,13 +84,13 @@ func (d draft) String() string {
 	return b.String()
 }
 
-// fit is the draft as text of at most most tokens. The draft was made to fit;
+// fit is the draft as text of at most bound tokens. The draft was made to fit;
 // a counter whose counts do not add up costs it its last items.
-func (s *Summarizer) fit(d draft, most uint64) string {
+func (s *Summarizer) fit(d draft, bound uint64) string {
 	for _, name := range [...]string{data, decisions, progress, remaining, task} {
 		for {
 			text := d.String()
-			if s.counter.Text(text) <= most {
+			if s.counter.Text(text) <= bound {
 				return text
 			}
 			n := len(d[name])
@@ -109,13 +109,13 @@ func (s *Summarizer) fit(d draft, most uint64) string {
 }
 
 // smallest is the start of what was asked first, where not even one item fits.
-func (s *Summarizer) smallest(h *history, most uint64) string {
+func (s *Summarizer) smallest(h *history, bound uint64) string {
 	first := append(slices.Clone(h.asks), h.says...)
 	if len(first) == 0 {
 		return ""
 	}
 	for n := len(first[0].text); n > 0; n /= 2 {
-		if text := task + "\n- " + oneLine(first[0].text, n); s.counter.Text(text) <= most {
+		if text := task + "\n- " + oneLine(first[0].text, n); s.counter.Text(text) <= bound {
 			return text
 		}
 	}

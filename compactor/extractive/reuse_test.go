@@ -140,15 +140,15 @@ func plain(halves []summary.HalfTurn) string {
 
 // written is what the people and the agent of halves wrote, without results.
 func written(halves []summary.HalfTurn) string {
-	var own []summary.HalfTurn
+	var session []summary.HalfTurn
 	for _, h := range halves {
 		for _, m := range h.Messages {
 			if m.Role != turns.Tool {
-				own = append(own, summary.HalfTurn{Messages: []turns.Message{m}})
+				session = append(session, summary.HalfTurn{Messages: []turns.Message{m}})
 			}
 		}
 	}
-	return plain(own)
+	return plain(session)
 }
 
 var jsonEscapes = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\r`, "", `\"`, `"`, `\\`, `\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&", `\/`, "/")

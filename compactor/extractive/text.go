@@ -74,7 +74,7 @@ func lettersIn(s string) (n int) {
 	return n
 }
 
-// oneLine is s as one line of at most most bytes and an ellipsis: white space
+// oneLine is s as one line of at most bound bytes and an ellipsis: white space
 // folded, control characters, terminal sequences and marks that turn the
 // direction of text dropped. Whatever it is given, it is valid UTF-8 without
 // a line break.

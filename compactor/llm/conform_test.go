@@ -21,7 +21,7 @@ import (
 	"nexus/turns/tokens"
 )
 
-// The rows of the seeds GSV and SPEC-008 that are a model's, under their policies:
+// The rows of the published designs GSV and SPEC-008 that are a model's, under their policies:
 // planned, asked, checked and composed as the daemon does it.
 
 // planOf is a compaction by a policy of n turns with a question of size
@@ -74,14 +74,14 @@ func TestGSV4(t *testing.T) {
 	const window = 8000
 	s, asked := scripted(t, Config{Window: window}, blocks)
 	pl := planOf(t, "gsv", `{`+keepTwo+`}`, 32, 900)
-	var told []string
-	r, err := compactor.Run(t.Context(), pl, tiers(s), pl.Path.Counter, func(done, all int) { told = append(told, fmt.Sprint(done, all)) })
+	var reported []string
+	r, err := compactor.Run(t.Context(), pl, tiers(s), pl.Path.Counter, func(done, all int) { reported = append(reported, fmt.Sprint(done, all)) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range *asked {
-		if len(told) != len(*asked) || told[i] != fmt.Sprint(i, len(*asked)) {
-			t.Fatalf("of %d chunks it is told %v", len(*asked), told)
+		if len(reported) != len(*asked) || reported[i] != fmt.Sprint(i, len(*asked)) {
+			t.Fatalf("of %d chunks it is told %v", len(*asked), reported)
 		}
 	}
 	if len(*asked) < 4 {
@@ -156,7 +156,7 @@ func TestGSV5(t *testing.T) {
 }
 
 // GSV-6: all of it; where a message does not fit, what is over half of the window
-// is skipped with a note; where that fails too, the seed's sentence. Each
+// is skipped with a note; where that fails too, the design's sentence. Each
 // result names its tier; on_failure "fail" takes the last one away.
 func TestGSV6(t *testing.T) {
 	const window = 8000

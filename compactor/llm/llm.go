@@ -99,19 +99,19 @@ type model interface {
 // Summarizer is a [compactor.Summarizer] that asks a model. Safe for
 // concurrent use.
 type Summarizer struct {
-	model   model
-	named   string // the model
-	tier    string
-	like    func(Config) (*Summarizer, error) // see [Summarizer.For]
-	told    *told
-	timeout time.Duration
-	counter tokens.Counter
-	style   summary.Style
-	price   tokens.Price
-	spend   *meter
-	partial bool
-	now     func() time.Time
-	wait    func(context.Context, time.Duration) error
+	model          model
+	named          string // the model
+	tier           string
+	like           func(Config) (*Summarizer, error) // see [Summarizer.For]
+	reportedLimits *reportedLimits
+	timeout        time.Duration
+	counter        tokens.Counter
+	style          summary.Style
+	price          tokens.Price
+	spend          *meter
+	partial        bool
+	now            func() time.Time
+	wait           func(context.Context, time.Duration) error
 }
 
 // The tiers of a Summarizer, by the names that an Output says: those of one with a
@@ -149,7 +149,7 @@ func New(c Config) (*Summarizer, error) {
 
 // open is New, spending by a meter that others may spend by too.
 func (c Config) open(spend *meter) (*Summarizer, error) {
-	s := &Summarizer{named: c.Model, tier: c.Name, told: &told{window: c.Window, thinks: c.Provider == "openai" && c.BaseURL == "", log: c.Logger},
+	s := &Summarizer{named: c.Model, tier: c.Name, reportedLimits: &reportedLimits{window: c.Window, thinks: c.Provider == "openai" && c.BaseURL == "", log: c.Logger},
 		timeout: c.Timeout, counter: c.Counter, style: c.Style, price: c.Price, spend: spend, now: c.Now, wait: c.Wait}
 	s.like = func(other Config) (*Summarizer, error) {
 		o := c
@@ -243,7 +243,7 @@ func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.O
 		j.usage, j.cost = usage, cost
 		out, err := j.run(ctx)
 		usage, cost = j.usage, j.cost
-		if ctx.Err() == nil && err != nil && s.told.smaller(j, err) {
+		if ctx.Err() == nil && err != nil && s.reportedLimits.smaller(j, err) {
 			continue // cut again, by what the provider said
 		}
 		if ctx.Err() != nil && err != nil {
@@ -289,15 +289,15 @@ func (s *Summarizer) job(in summary.Input) (*job, error) {
 	}
 	// The earlier summary and the answer stand in one request: with a larger share
 	// each, a small window would not hold both.
-	window, most, thinks := s.told.now()
+	window, limit, thinks := s.reportedLimits.now()
 	j.window, j.in.MaxTokens = window, min(in.MaxTokens, window/answerShare)
-	if n := t.AnswerTokens(j.in.MaxTokens); n > most {
-		j.in.MaxTokens = uint64(float64(j.in.MaxTokens) * float64(most-min(most, 128)) / float64(n))
+	if n := t.AnswerTokens(j.in.MaxTokens); n > limit {
+		j.in.MaxTokens = uint64(float64(j.in.MaxTokens) * float64(limit-min(limit, 128)) / float64(n))
 	}
 	j.in.MaxTokens = max(1, j.in.MaxTokens)
 	j.limit = t.AnswerTokens(j.in.MaxTokens)
 	if thinks {
-		j.limit = min(most, j.limit+min(maxThoughts, window/thoughtShare))
+		j.limit = min(limit, j.limit+min(maxThoughts, window/thoughtShare))
 	}
 	j.in.Known = j.newest(in.Known)
 	return j, nil
@@ -334,7 +334,7 @@ func (j *job) roll(ctx context.Context, parts [][]summary.HalfTurn) (string, err
 	text := j.in.Previous
 	for i, halves := range parts {
 		var err error
-		j.in.Told(i, len(parts))
+		j.in.ReportProgress(i, len(parts))
 		if text, err = j.part(ctx, text, halves); err != nil {
 			return "", fmt.Errorf("part %d of %d: %w", i+1, len(parts), err)
 		}
@@ -350,7 +350,7 @@ func (j *job) merge(ctx context.Context, parts [][]summary.HalfTurn) (string, er
 	previous := j.in.Previous
 	for i, halves := range parts {
 		var err error
-		j.in.Told(i, len(parts))
+		j.in.ReportProgress(i, len(parts))
 		if texts[i], err = j.part(ctx, previous, halves); err != nil {
 			return "", fmt.Errorf("part %d of %d: %w", i+1, len(parts), err)
 		}
@@ -391,7 +391,7 @@ func (j *job) ask(ctx context.Context, system, content string, of summary.Input,
 	if err := j.spend.open(j.now()); err != nil {
 		return "", err
 	}
-	most := j.template.AnswerTokens(j.in.MaxTokens)
+	limit := j.template.AnswerTokens(j.in.MaxTokens)
 	a, err := j.tries(ctx, request{system: system, user: content, maxTokens: j.limit}, j.style.Retries)
 	if err == nil || errors.Is(err, ErrAnswer) {
 		j.charge(a, system, content)
@@ -408,7 +408,7 @@ func (j *job) ask(ctx context.Context, system, content string, of summary.Input,
 		return "", fmt.Errorf("%w: it is empty, or not UTF-8", ErrAnswer)
 	case a.cut:
 		return "", fmt.Errorf("%w: it was cut at its limit of %d tokens", ErrAnswer, j.limit)
-	case j.counter.Text(a.text) > max(most, j.counter.Text(content)):
+	case j.counter.Text(a.text) > max(limit, j.counter.Text(content)):
 		return "", fmt.Errorf("%w: it is longer than what it summarizes", ErrAnswer)
 	}
 	out, err := j.template.Parse(a.text, halves)

@@ -67,11 +67,11 @@ func (m *openAI) ask(ctx context.Context, q request) (answer, error) {
 func (m *openAI) bounded(ctx context.Context, q request, newer bool, o []option.RequestOption) (*openai.ChatCompletion, error) {
 	for first := true; ; first = false {
 		p := openai.ChatCompletionNewParams{Model: m.model, Messages: []openai.ChatCompletionMessageParamUnion{openai.SystemMessage(q.system), openai.UserMessage(q.user)}}
-		most, name := openai.Int(int64(q.maxTokens)), "max_tokens"
+		limit, name := openai.Int(int64(q.maxTokens)), "max_tokens"
 		if newer {
-			p.MaxCompletionTokens, name = most, "max_completion_tokens"
+			p.MaxCompletionTokens, name = limit, "max_completion_tokens"
 		} else {
-			p.MaxTokens = most
+			p.MaxTokens = limit
 		}
 		r, err := m.completions.New(ctx, p, o...)
 		if err == nil {

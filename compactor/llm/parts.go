@@ -97,13 +97,13 @@ const answerShare = 8
 
 // newest is the newest of the notes that together fit their share of the window.
 func (j *job) newest(known []string) []string {
-	left := j.window / knownShare
+	remaining := j.window / knownShare
 	for i, note := range slices.Backward(known) {
 		n := j.counter.Text(note) + 1
-		if n > left {
+		if n > remaining {
 			return known[i+1:]
 		}
-		left -= n
+		remaining -= n
 	}
 	return known
 }
@@ -163,7 +163,7 @@ func skippedNote(skipped []summary.HalfTurn) []string {
 	if len(skipped) == 0 {
 		return nil
 	}
-	const most = 4 // ranges that are named
+	const limit = 4 // ranges that are named
 	size := uint64(0)
 	var from, to []uint64
 	for _, h := range skipped {
@@ -175,14 +175,14 @@ func skippedNote(skipped []summary.HalfTurn) []string {
 		from, to = append(from, h.Depth), append(to, h.Depth)
 	}
 	var at []string
-	for i := range min(len(from), most) {
+	for i := range min(len(from), limit) {
 		if from[i] == to[i] {
 			at = append(at, fmt.Sprint(from[i]))
 		} else {
 			at = append(at, fmt.Sprintf("%d to %d", from[i], to[i]))
 		}
 	}
-	if more := len(from) - most; more > 0 {
+	if more := len(from) - limit; more > 0 {
 		at = append(at, fmt.Sprintf("%d more", more))
 	}
 	return []string{fmt.Sprintf("[Of turns %s, about %d tokens too large to summarize: skipped]", strings.Join(at, ", "), size)}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ProviderErrorKind is what a model provider's error means for a context.
+// Kind is what a model provider's error means for a context.
 type Kind string
 
 // The kinds of provider errors. Only the first two are mended by a shorter
@@ -136,7 +136,7 @@ var unescape = strings.NewReplacer(`\"`, `"`, `\n`, " ", `\u003e`, ">", `\u003c`
 // maxErrorText is how much of an error is read, in bytes.
 const maxErrorText = 64 << 10
 
-// ReadProviderError reads a provider's error: its HTTP status, 0 where there is
+// Read reads a provider's error: its HTTP status, 0 where there is
 // none, and its body or message. What it does not know is [OtherError]: never
 // an overflow by guess, since a compaction is not undone by the next call.
 func Read(status int, text string) ProviderError {

@@ -34,21 +34,21 @@ type Forecast struct {
 	Pays    bool    // by the policy's patience
 }
 
-// choose is what pays before the context has to be compacted: to cover, to show
+// chooseByCost is what pays before the context has to be compacted: to cover, to show
 // results shortened (chosen then says which), or, where the forecast does not
 // pay, nothing.
 func chooseByCost(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (f Forecast, chosen map[view.PartAt]turns.ElidedPart) {
 	if pol.Cost.Patience == 0 || total <= s.Pays || len(p.Halves) == 0 && p.Sums == nil {
 		return f, nil
 	}
-	if f = Covering(p, pol, total, s); f.Pays {
+	if f = CoverForecast(p, pol, total, s); f.Pays {
 		return f, nil
 	}
 	chosen, f = pruning(p, pol, total, s)
 	return f, chosen
 }
 
-// price is what it costs to write n tokens to the cache, as often as the policy
+// rewritePrice is what it costs to write n tokens to the cache, as often as the policy
 // has patience. Once, where the cache is cold: all is written then, this way or that.
 func rewritePrice(p view.Path, pol policy.Policy, n uint64) float64 {
 	_, write := rates(p)
@@ -59,10 +59,10 @@ func rewritePrice(p view.Path, pol policy.Policy, n uint64) float64 {
 	return patience * write * float64(n)
 }
 
-// Covering is the forecast of a compaction of p now, whose context has so many
+// CoverForecast is the forecast of a compaction of p now, whose context has so many
 // tokens, overhead included. It leaves what the policy keeps, and as long a
 // summary as it may have.
-func Covering(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (f Forecast) {
+func CoverForecast(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (f Forecast) {
 	read, write := rates(p)
 	f.Rewrite = min(s.Summary+keeps(p, pol, s), tokens.Sub(total, p.Overhead))
 	f.Saves = tokens.Sub(total, p.Overhead+f.Rewrite)
@@ -75,7 +75,7 @@ func Covering(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (f F
 		once, wanted = once+asked, wanted+asked
 	}
 	f.Payback = once / (float64(f.Saves) * read)
-	f.Pays = float64(p.MeasureGrowth().Below(total))*read >= wanted && f.Payback <= callsLeft(p)
+	f.Pays = float64(p.MeasureGrowth().Below(total))*read >= wanted && f.Payback <= expectedCalls(p)
 	return f
 }
 
@@ -104,9 +104,9 @@ func pruning(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (_ ma
 		return nil, f
 	}
 	// Until the next compaction takes them out in any case.
-	left := callsLeft(p)
+	calls := expectedCalls(p)
 	if growth := float64(tokens.Sub(total, g.First)) / float64(g.Calls); growth > 0 {
-		left = min(left, float64(tokens.Sub(s.Trigger, total))/growth)
+		calls = min(calls, float64(tokens.Sub(s.Trigger, total))/growth)
 	}
 	passes := targets(p, pol.Elide, p.ElidedAt())
 	all := slices.Concat(passes[:]...)
@@ -114,7 +114,7 @@ func pruning(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (_ ma
 	read, write := rates(p)
 	chosen := make(map[view.PartAt]turns.ElidedPart)
 	var order []view.PartAt // of choice; the best is the first so many
-	most := 0
+	best := 0
 	saves, behind, from, gain := uint64(0), uint64(0), len(p.Halves), 0.0 // behind: tokens from half number from on
 	for _, t := range all {
 		for from > t.at.Half {
@@ -130,17 +130,17 @@ func pruning(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (_ ma
 			}
 		}
 		rewrite := tokens.Sub(behind, saves)
-		if g := float64(saves)*read*left - rewritePrice(p, pol, rewrite); g > gain {
-			gain, most = g, len(order)
+		if g := float64(saves)*read*calls - rewritePrice(p, pol, rewrite); g > gain {
+			gain, best = g, len(order)
 			f = Forecast{Rewrite: rewrite, Saves: saves, Payback: write * float64(rewrite) / (float64(saves) * read), Pays: true}
 		}
 	}
-	for _, at := range order[most:] {
+	for _, at := range order[best:] {
 		delete(chosen, at)
 	}
 	return chosen, f
 }
 
-// callsLeft is how many calls a session is taken to go on for: as many turns as
+// expectedCalls estimates how many calls a session goes on for: as many turns as
 // it has had.
-func callsLeft(p view.Path) float64 { return float64(p.Head.Depth) }
+func expectedCalls(p view.Path) float64 { return float64(p.Head.Depth) }

@@ -23,7 +23,7 @@ func (m planner) chooseCut(shortens map[view.PartAt]turns.ElidedPart) (int, erro
 	p, s := m.shortened(shortens), m.sizes
 	n := len(p.Halves)
 	if n == 0 {
-		return 0, Nothing("no turn follows the last compaction")
+		return 0, NothingError("no turn follows the last compaction")
 	}
 	want, err := m.wanted(p)
 	if err != nil {
@@ -48,7 +48,7 @@ func (m planner) chooseCut(shortens map[view.PartAt]turns.ElidedPart) (int, erro
 	case back > 0 && (backTokens+s.Summary <= s.Room || !legal[n]):
 		return back, nil
 	case back == 0 && p.Replaced()+rendered[0] <= s.Room:
-		return 0, Nothing("no position before the newest part is free of open tool calls")
+		return 0, NothingError("no position before the newest part is free of open tool calls")
 	case legal[n]:
 		return n, nil
 	}
@@ -57,7 +57,7 @@ func (m planner) chooseCut(shortens map[view.PartAt]turns.ElidedPart) (int, erro
 			return cut, nil
 		}
 	}
-	return 0, Nothing("tool calls are open across every position of the path")
+	return 0, NothingError("tool calls are open across every position of the path")
 }
 
 // wanted is the index of the first half that the policy wants to keep.
@@ -93,9 +93,9 @@ func (m planner) wanted(p view.Path) (int, error) {
 		after = " after the last compaction"
 	}
 	if keepTurns > 0 {
-		return 0, Nothing("the %d responses%s are among the newest %d, which are kept", responses, after, keepTurns)
+		return 0, NothingError("the %d responses%s are among the newest %d, which are kept", responses, after, keepTurns)
 	}
-	return 0, Nothing("all %d tokens%s are among the newest %d, which are kept", kept, after, keep)
+	return 0, NothingError("all %d tokens%s are among the newest %d, which are kept", kept, after, keep)
 }
 
 // keepTokens is how many of the newest tokens the plan keeps.

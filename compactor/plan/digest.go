@@ -15,19 +15,19 @@ import (
 func (m planner) digest(previous turns.Ref) turns.Hash {
 	p := m.path
 	h := sha256.New()
-	put := func(format string, args ...any) {
+	write := func(format string, args ...any) {
 		s := fmt.Sprintf(format, args...)
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
-	put("nexus.plan.v1")
-	put("%s", p.Last())
-	put("%s", previous)
-	put("%s", m.ref.Digest)
-	put("%s", m.opt.Focus)
-	put("%t %t", m.opt.FromOriginals, m.trigger.Kind == TriggerOverflow)
-	put("%d %d %d %d %d", p.Limits.ContextWindow, p.Limits.MaxOutputTokens, p.Limits.SafetyMargin, p.Overhead, m.opt.Budget)
+	write("nexus.plan.v1")
+	write("%s", p.Last())
+	write("%s", previous)
+	write("%s", m.ref.Digest)
+	write("%s", m.opt.Focus)
+	write("%t %t", m.opt.FromOriginals, m.trigger.Kind == TriggerOverflow)
+	write("%d %d %d %d %d", p.Limits.ContextWindow, p.Limits.MaxOutputTokens, p.Limits.SafetyMargin, p.Overhead, m.opt.Budget)
 	for _, t := range m.opt.Tiers {
-		put("%s", t)
+		write("%s", t)
 	}
 	return turns.Hash(h.Sum(nil))
 }
@@ -41,10 +41,10 @@ func (m planner) checkRepeated() error {
 		return m.trigger.Kind == TriggerManual && f.Body.Trigger.Kind != TriggerManual && f.Span.Through.IsZero() && f.Span.FirstKept.IsZero()
 	}
 	if f := p.InForce; f != nil && p.Head.Ref == f.Node.Ref && !shortened(f) && !f.Body.Plan.IsZero() && m.digest(f.Span.Previous) == f.Body.Plan {
-		return Nothing("compaction %v was made by the same plan, and nothing follows it", f.Node.Ref)
+		return NothingError("compaction %v was made by the same plan, and nothing follows it", f.Node.Ref)
 	}
 	if known := m.opt.PrevPlan; !known.IsZero() && m.digest(p.Previous()) == known {
-		return Nothing("plan %v was tried before", known)
+		return NothingError("plan %v was tried before", known)
 	}
 	return nil
 }

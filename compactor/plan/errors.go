@@ -32,7 +32,8 @@ func (e *BudgetError) Error() string {
 
 func (e *BudgetError) Unwrap() error { return e.Kind }
 
-func Nothing(format string, args ...any) error {
+// NothingError is an [ErrNothing] with its reason.
+func NothingError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrNothing, fmt.Sprintf(format, args...))
 }
 

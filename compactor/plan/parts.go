@@ -23,7 +23,7 @@ type target struct {
 	size  uint64        // tokens
 }
 
-// shorten is a choice of parts of p to show shortened, beside those that are
+// ChooseShortened chooses parts of p to show shortened, besides those that are
 // already: enough, by what the policy expects, to take excess tokens off. Each
 // comes with what is shown for it.
 func ChooseShortened(p view.Path, e policy.Elide, excess uint64) map[view.PartAt]turns.ElidedPart {
@@ -127,7 +127,7 @@ func targets(p view.Path, e policy.Elide, shown map[view.PartAt]bool) [3][]targe
 	return out
 }
 
-// shortened is what is shown for p: its two ends, or, of reasoning, nothing.
+// shortenedPart is what is shown for p: its two ends, or, of reasoning, nothing.
 // have is what is shown for it already in this pass: its text without images.
 func shortenedPart(e policy.Elide, p *turns.Part, have turns.ElidedPart) turns.ElidedPart {
 	if p.Type == turns.Reasoning {
@@ -137,11 +137,11 @@ func shortenedPart(e policy.Elide, p *turns.Part, have turns.ElidedPart) turns.E
 	if have.Method != "" {
 		text = have.Show
 	}
-	return view.ElidedTo(p, string(view.Trimmed), Ends(e, text))
+	return view.ElidedTo(p, string(view.Trimmed), TrimToEnds(e, text))
 }
 
-// Ends is the two ends of s and the mark between them; s where that is no shorter.
-func Ends(e policy.Elide, s string) string {
+// TrimToEnds is the two ends of s and the mark between them; s where that is no shorter.
+func TrimToEnds(e policy.Elide, s string) string {
 	n := tokens.UTF16Len(s)
 	head := min(tokens.Share(n, e.HeadRatio), orMax(e.HeadCap))
 	tail := min(tokens.Share(n, e.TailRatio), orMax(e.TailCap))

@@ -126,7 +126,7 @@ func New(p view.Path, pol policy.Policy, trigger turns.Trigger, opt Options) (*P
 		}
 	}
 	if trigger.Kind == TriggerLargeOutput && p.Tokens() <= m.sizes.Room {
-		return nil, Nothing("a large result gets no shorter, and the context fits")
+		return nil, NothingError("a large result gets no shorter, and the context fits")
 	}
 	return m.cover()
 }
@@ -159,7 +159,7 @@ func (m planner) cover() (*Plan, error) {
 	}
 	m.bound(&plan, pinned)
 	if m.policy.Cost.Patience > 0 {
-		plan.Expects = Covering(m.path, m.policy, m.path.Overhead+m.path.Tokens(), m.sizes)
+		plan.Expects = CoverForecast(m.path, m.policy, m.path.Overhead+m.path.Tokens(), m.sizes)
 	}
 	if err := m.checkWorth(&plan); err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (m planner) read(plan *Plan) error {
 			}
 		}
 		if len(plan.Reads) == 0 {
-			return Nothing("no original turn lies before the cut")
+			return NothingError("no original turn lies before the cut")
 		}
 	}
 	plan.First = p.FirstRequest(m.policy, plan.Reads)
@@ -253,7 +253,7 @@ func (m planner) checkWorth(plan *Plan) error {
 		if m.path.InForce != nil && (plan.FromOriginals || plan.ReplacementBound() < m.path.Replaced()) {
 			return nil
 		}
-		return Nothing("no half turn would be covered")
+		return NothingError("no half turn would be covered")
 	}
 	asked := m.trigger.Kind == TriggerManual || m.trigger.Kind == TriggerOverflow
 	if asked || plan.TokensBefore > m.sizes.Room {
@@ -261,7 +261,7 @@ func (m planner) checkWorth(plan *Plan) error {
 	}
 	reclaim := tokens.Sub(plan.TokensBefore, plan.TokensKept+plan.ReplacementBound())
 	if least := tokens.Share(plan.TokensBefore, m.policy.MinReclaimRatio); reclaim == 0 || reclaim < least {
-		return Nothing("it would free about %d of %d tokens, the least progress is %d", reclaim, plan.TokensBefore, least)
+		return NothingError("it would free about %d of %d tokens, the least progress is %d", reclaim, plan.TokensBefore, least)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ func (m planner) shorten() *Plan {
 		shortens := make(map[view.PartAt]turns.ElidedPart, len(large))
 		for _, at := range large {
 			q := p.Part(at)
-			shortens[at] = view.ElidedTo(q, string(view.Trimmed), Ends(e, summary.ResultText(q)))
+			shortens[at] = view.ElidedTo(q, string(view.Trimmed), TrimToEnds(e, summary.ResultText(q)))
 		}
 		plan := m.place(Shorten, 0, shortens, false)
 		if plan.TokensKept < p.ShownFrom(0) && (m.trigger.Kind == TriggerLargeOutput || plan.TokensBefore > m.sizes.Room) && plan.TokensAfter() <= m.sizes.Room {

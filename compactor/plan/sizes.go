@@ -6,7 +6,7 @@ import (
 	"nexus/turns"
 )
 
-// sizes are the sizes of pol on p, for a trigger; a budget other than 0 stands
+// SizesOf returns the sizes of pol on p, for a trigger; a budget other than 0 stands
 // in for the policy's.
 func SizesOf(p view.Path, pol policy.Policy, trigger turns.Trigger, budget uint64) policy.Sizes {
 	return pol.Scale(policy.Bounds{

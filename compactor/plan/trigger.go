@@ -65,7 +65,7 @@ func DueAt(p view.Path, pol policy.Policy, l view.Load) (turns.Trigger, bool) {
 	return turns.Trigger{}, false
 }
 
-// total is the size of a context as a policy goes by it, overhead included.
+// contextSize is the size of a context as a policy goes by it, overhead included.
 func contextSize(p view.Path, pol policy.Policy, l view.Load, s policy.Sizes) uint64 {
 	total := measuredSize(pol, p.Overhead+l.Tokens, l.Reported)
 	if f := p.InForce; f != nil && total > s.Trigger && p.Overhead+l.Tokens <= s.Trigger && l.Tokens < f.Body.TokensAfter+s.Room/5 {
@@ -97,7 +97,7 @@ func lowestSize(p policy.Policy, path view.Path, tokens uint64) uint64 {
 	return size
 }
 
-// size is what a policy takes for the size of a context, overhead included.
+// measuredSize is what a policy takes for the size of a context, overhead included.
 func measuredSize(p policy.Policy, estimate, reported uint64) uint64 {
 	switch {
 	case p.Measure == policy.Reported && reported > 0:

@@ -8,8 +8,8 @@ import (
 	"nexus/turns"
 )
 
-// TestSeedNumbers: NEX-7.
-func TestSeedNumbers(t *testing.T) {
+// NEX-7.
+func TestNexusIsDueOverWindowLessReserve(t *testing.T) {
 	p, ok := policy.Builtin("nexus")
 	if !ok || p.ReserveTokens != 20_000 || p.KeepTokens != 30_000 || p.ReplacementRole != turns.System {
 		t.Fatalf("%+v", p)

@@ -77,7 +77,7 @@ func (m planner) fitUnanswered() map[view.PartAt]turns.ElidedPart {
 			}
 			keep := float64(bound) / float64(of.size)
 			e := policy.Elide{HeadRatio: keep * 0.5, TailRatio: keep * 0.4, Mark: cmp.Or(m.policy.Elide.Mark, unseenMark)}
-			show(of, view.Trimmed, Ends(e, of.text))
+			show(of, view.Trimmed, TrimToEnds(e, of.text))
 		}
 	}
 	// What is too much is many parts: the oldest are left out, but for the first.

@@ -9,7 +9,7 @@ import (
 	"nexus/turns"
 )
 
-// The prompt of the flush is the seed's, byte for byte.
+// The prompt of the flush is the design's, byte for byte.
 func TestTXT1FlushPrompt(t *testing.T) {
 	f := builtin("spec-008").Flush
 	b, err := os.ReadFile("../testdata/txt1/spec-008-flush.txt")
@@ -19,7 +19,7 @@ func TestTXT1FlushPrompt(t *testing.T) {
 	}
 	seed, err := os.ReadFile("../../../shared/seeds/spec-008.md")
 	if err != nil {
-		t.Skip("no seeds beside the project")
+		t.Skip("no published designs beside the project")
 	}
 	_, rest, _ := strings.Cut(string(seed), "FLUSH_SYSTEM_PROMPT = (")
 	rest, _, _ = strings.Cut(rest, "\n)")
@@ -28,7 +28,7 @@ func TestTXT1FlushPrompt(t *testing.T) {
 		said += m[1]
 	}
 	if said != string(b) {
-		t.Errorf("the seed says\n%s\nthe golden file\n%s", said, b)
+		t.Errorf("the design says\n%s\nthe golden file\n%s", said, b)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestFlushSilent(t *testing.T) {
 	}
 }
 
-// A flush needs its prompt, its token and its lease, and keeps the seed's where
+// A flush needs its prompt, its token and its lease, and keeps the design's where
 // an override does not name them.
 func TestFlushSettings(t *testing.T) {
 	p := builtin("spec-008")
@@ -53,7 +53,7 @@ func TestFlushSettings(t *testing.T) {
 	want := p
 	want.Flush.Threshold = 1000
 	if err != nil || got.Digest() != want.Digest() {
-		t.Errorf("%+v, %v; want the seed's flush with another threshold", got.Flush, err)
+		t.Errorf("%+v, %v; want the design's flush with another threshold", got.Flush, err)
 	}
 	off, err := p.With(turns.Raw(`{"flush":{"threshold":0,"prompt":"","silent_token":"","lease_seconds":0}}`))
 	if err != nil || off.Flush.On() {

@@ -132,6 +132,7 @@ type Elide struct {
 	ForCall bool `json:"for_call,omitzero"`
 }
 
+// On reports whether e shortens anything.
 func (e Elide) On() bool { return e.Tools || e.Assistants || e.Users }
 
 func (e Elide) check(check checkFunc, ratio func(field string, v, lo, hi float64)) {

@@ -61,7 +61,7 @@ type Bounds struct {
 	Overflow bool    // a provider refused a context which the counter took for small enough
 }
 
-// sizesFor scales p to b. An overflow without a budget of the caller's halves
+// Scale returns the sizes of p for b. An overflow without a budget of the caller's halves
 // what stays.
 func (p Policy) Scale(b Bounds) Sizes {
 	s := Sizes{Window: p.window(b.Limits), Budget: p.Budget(b.Limits)}

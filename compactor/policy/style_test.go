@@ -9,7 +9,7 @@ import (
 	"nexus/compactor/summary"
 )
 
-// The policies of the seeds ask as their templates do; a policy's numbers go
+// The policies of the published designs ask as their templates do; a policy's numbers go
 // before those of its template.
 func TestPolicyStyle(t *testing.T) {
 	for _, name := range Names() {

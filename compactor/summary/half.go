@@ -49,6 +49,7 @@ func ResultText(p *turns.Part) string {
 	return strings.Join(out, "\n")
 }
 
+// ShownTokens is the tokens of h as a context shows it.
 func (h *HalfTurn) ShownTokens() uint64 {
 	if h.Erased {
 		return 0

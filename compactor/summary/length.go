@@ -19,9 +19,9 @@ const (
 	sampledAll  = 16 << 10
 )
 
-// own is n tokens of approx-1 in those of a model that writes as in's session
-// speaks, and in characters.
-func ownTokens(in Input, n uint64) (ofModel, characters uint64) {
+// modelBound returns n tokens of approx-1 as tokens of a model that writes the
+// language of in, and as characters.
+func modelBound(in Input, n uint64) (ofModel, characters uint64) {
 	text := sample(in)
 	ours, chars := (tokens.Approx{}).Text(text), uint64(utf8.RuneCountInString(text))
 	if ours == 0 || ours*3 <= chars { // mostly ASCII, where both count alike

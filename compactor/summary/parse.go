@@ -30,7 +30,7 @@ const maxMemories = 500
 //
 // Error: [ErrRefused], which holds nothing of the answer.
 func (t Template) Parse(answer string, halves []HalfTurn) (Output, error) {
-	answer = thoughtless(answer)
+	answer = withoutReasoning(answer)
 	if answer == "" || !utf8.ValidString(answer) {
 		return Output{}, refused("it is empty, or not UTF-8")
 	}
@@ -61,9 +61,9 @@ func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// thoughtless is an answer without the thoughts that a model wrote before it,
-// where its server left them in the text; "" where nothing else is there.
-func thoughtless(answer string) string {
+// withoutReasoning returns an answer without the reasoning that a model wrote
+// before it, where its server returns both as one text; "" for reasoning alone.
+func withoutReasoning(answer string) string {
 	if answer = strings.TrimSpace(answer); answer == "" {
 		return ""
 	}
@@ -249,17 +249,17 @@ func Distinct(memories []Memory, known []string) []Memory {
 			old[strings.TrimSuffix(line, ".")] = true
 		}
 	}
-	type said struct{ kind, text string }
-	first := map[said]int{}
+	type identity struct{ kind, text string }
+	first := map[identity]int{}
 	var out []Memory
 	for _, m := range memories {
 		text := strings.TrimSuffix(oneLine(m.Text), ".")
 		if old[text] {
 			continue
 		}
-		i, again := first[said{m.Kind, text}]
+		i, again := first[identity{m.Kind, text}]
 		if !again {
-			first[said{m.Kind, text}] = len(out)
+			first[identity{m.Kind, text}] = len(out)
 			m.Source = slices.Clone(m.Source)
 			out = append(out, m)
 			continue

@@ -47,14 +47,14 @@ func prompt(in Input, merge bool) string {
 	if merge {
 		b.WriteString("What follows are summaries of consecutive parts of one session, oldest first: make one of them all.\n")
 	}
-	most, characters := ownTokens(in, in.MaxTokens)
+	limit, characters := modelBound(in, in.MaxTokens)
 	switch t.Shape {
 	case Blocks:
-		fmt.Fprintf(&b, "Use at most %d tokens (about %d characters) for the summary, and %d for the memories.\n", most, characters, most/2)
+		fmt.Fprintf(&b, "Use at most %d tokens (about %d characters) for the summary, and %d for the memories.\n", limit, characters, limit/2)
 	case Facts:
-		fmt.Fprintf(&b, "Use at most %d tokens (about %d characters) for episodic_summary, and %d for semantic_facts.\n", most, characters, most/2)
+		fmt.Fprintf(&b, "Use at most %d tokens (about %d characters) for episodic_summary, and %d for semantic_facts.\n", limit, characters, limit/2)
 	default:
-		fmt.Fprintf(&b, "Use at most %d tokens (about %d characters).\n", most, characters)
+		fmt.Fprintf(&b, "Use at most %d tokens (about %d characters).\n", limit, characters)
 	}
 	if in.Previous != "" && !merge {
 		b.WriteString("An earlier summary stands first: carry on what still holds of it.\n")

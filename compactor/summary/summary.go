@@ -31,13 +31,13 @@ type Input struct {
 	// Known are the notes that are on record already, oldest first, so that they
 	// are not written again: one note, or a page of them, an element.
 	Known []string
-	// Progress, if set, is told how many of the parts that the input was cut into
-	// are summarized.
+	// Progress, if set, is called with the number of parts that are summarized, and
+	// of all that the input was cut into.
 	Progress func(done, all int)
 }
 
-// Told tells Progress, if there is one.
-func (in *Input) Told(done, all int) {
+// ReportProgress calls Progress, if there is one.
+func (in *Input) ReportProgress(done, all int) {
 	if in.Progress != nil {
 		in.Progress(done, all)
 	}

@@ -34,15 +34,15 @@ func Survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
 			}
 		})
 	}
-	seen := func(f fact) {
+	keep := func(f fact) {
 		if _, ok := total[f]; ok {
 			total[f] = true
 		}
 	}
 	for i := range kept {
-		scanMessages(kept[i].Messages, seen)
+		scanMessages(kept[i].Messages, keep)
 	}
-	scanMessages(replacement, seen)
+	scanMessages(replacement, keep)
 	lines := wordLines(replacement)
 	for f, in := range total {
 		in = in || f.kind == "paths" && lines.group(f.text)

@@ -30,7 +30,7 @@ const (
 // beside the text, and [Template.Parse] for the answer.
 type Template struct {
 	Name  string
-	Text  string // of the system prompt; a quoted text of a seed stands in it byte for byte
+	Text  string // of the system prompt; a quoted text of a published design stands in it byte for byte
 	Shape Shape
 	Style Style
 }

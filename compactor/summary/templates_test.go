@@ -54,7 +54,7 @@ func TestTemplates(t *testing.T) {
 	wolffish, _ := FindTemplate("wolffish")
 	if gsv.Style.ChunkRatio != 0.25 || gsv.Style.SkipRatio != 0.5 || !gsv.Style.Whole || !wolffish.Style.Merge ||
 		!slices.Equal(wolffish.Style.Retries, []time.Duration{1e9, 2e9, 4e9, 8e9, 16e9}) {
-		t.Errorf("the seeds' numbers: %+v, %+v", gsv.Style, wolffish.Style)
+		t.Errorf("the published designs' numbers: %+v, %+v", gsv.Style, wolffish.Style)
 	}
 	for _, bad := range []Style{{ChunkRatio: 1.1}, {SkipRatio: math.NaN()}, {SkipRatio: -1}, {Retries: []time.Duration{-1}}, {Retries: make([]time.Duration, 21)}} {
 		if bad.Validate() == nil {

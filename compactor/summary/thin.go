@@ -17,10 +17,10 @@ import (
 // 58,000 to 109,000 tokens have a 29th to a 36th of the compressed bytes and 73
 // to 99 names; the first 1000 characters of them 485 bytes and 6 names at least.
 const (
-	thinBytes = 250 // one byte for so many of compressed text
-	mostBytes = 80  // and no more than these: a sentence or two that were meant
-	thinNames = 300 // one name for so many paths and identifiers; numbers count themselves
-	mostNames = 3   // and no more than these
+	thinBytes        = 250 // one byte for so many of compressed text
+	maxBytesExpected = 80  // and no more than these: a sentence or two that were meant
+	thinNames        = 300 // one name for so many paths and identifiers; numbers count themselves
+	maxNamesExpected = 3   // and no more than these
 )
 
 // Thin says why out can't stand for what in holds: it says next to nothing of
@@ -33,20 +33,20 @@ func Thin(in Input, out Output) error {
 	for i := range out.Memories {
 		b.WriteString("\n" + out.Memories[i].Text)
 	}
-	said := b.String()
+	text := b.String()
 	source := plainTexts(in)
-	least := min(uint64(compressed(source)/thinBytes), mostBytes, in.MaxTokens)
-	if n := uint64(min(len(said), compressed(said))); n < least {
+	least := min(uint64(compressed(source)/thinBytes), maxBytesExpected, in.MaxTokens)
+	if n := uint64(min(len(text), compressed(text))); n < least {
 		return refused("it says next to nothing: about %d bytes, of this at least %d are expected", n, least)
 	}
-	all, names := namesOf(source), namesOf(said)
+	all, names := namesOf(source), namesOf(text)
 	distinct := 0
 	for _, number := range all {
 		if !number {
 			distinct++
 		}
 	}
-	if need := min(distinct/thinNames, mostNames, int(min(in.MaxTokens, 1<<20)/32)); need > 0 {
+	if need := min(distinct/thinNames, maxNamesExpected, int(min(in.MaxTokens, 1<<20)/32)); need > 0 {
 		known := make(map[string]bool, len(all))
 		for name := range all {
 			known[name] = true

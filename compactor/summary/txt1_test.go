@@ -10,15 +10,15 @@ import (
 	"nexus/compactor/summary"
 )
 
-// What a seed quotes stands in our text byte for byte, and the golden file is
-// what the seed's own file says.
+// What a published design quotes stands in our text byte for byte, and the golden file is
+// what the design's own file says.
 func TestTXT1Templates(t *testing.T) {
 	gsv, _ := policy.Builtin("gsv")
 	for _, tc := range []struct {
 		golden, seed string
 		text         func() string
 		whole        bool                // the golden text is all of ours
-		inSeed       func(string) string // as the seed's file writes it; nil: as it is
+		inSeed       func(string) string // as the design's file writes it; nil: as it is
 	}{
 		{"spec-008.txt", "spec-008.md", templateText("spec-008"), true, pythonString},
 		{"wolffish.txt", "wolffish.md", templateText("wolffish"), false, nil},
@@ -33,11 +33,11 @@ func TestTXT1Templates(t *testing.T) {
 			}
 			golden, ours := string(b), tc.text()
 			if !strings.Contains(ours, golden) || (tc.whole && ours != golden) {
-				t.Errorf("the seed's\n%q\nis not ours:\n%q", golden, ours)
+				t.Errorf("the design's\n%q\nis not ours:\n%q", golden, ours)
 			}
 			seed, err := os.ReadFile(filepath.Join("../../../shared/seeds", tc.seed))
 			if err != nil {
-				t.Skip("no seeds beside the project: ", tc.seed)
+				t.Skip("no published designs beside the project: ", tc.seed)
 			}
 			if tc.inSeed != nil {
 				golden = tc.inSeed(golden)

@@ -15,7 +15,7 @@ type ShownHalf struct {
 	Source Source
 }
 
-// elide is the kept halves as they are shown. The path's own messages are not
+// ShownHalves returns the kept halves as a context shows them. The path's own messages are not
 // changed: a half with an elision is copied.
 func (p Path) ShownHalves() ([]ShownHalf, error) {
 	type elision struct {

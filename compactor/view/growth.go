@@ -12,7 +12,7 @@ type Growth struct {
 	First uint64 // tokens of the first one's
 }
 
-// less is how many tokens less than total each they read, all together.
+// Below adds up how many tokens fewer than total each call read.
 func (g Growth) Below(total uint64) uint64 { return tokens.Sub(g.Calls*total, g.Read) }
 
 // call is g with one more, whose context had so many tokens.
@@ -24,6 +24,7 @@ func (g Growth) call(tokens uint64) Growth {
 	return g
 }
 
+// MeasureGrowth returns the growth of p: from its sums where it has them.
 func (p Path) MeasureGrowth() (g Growth) {
 	if p.Sums != nil {
 		return p.Sums.growth

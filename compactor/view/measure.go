@@ -89,12 +89,12 @@ func (p Path) Span(i int) turns.Span {
 
 // LaterSeen is the later of seen, the last turn before half i, and what the
 // summary in force was made from: that may lie after its cut.
-func (p Path) LaterSeen(seen turns.Ref, i int) turns.Ref {
+func (p Path) LaterSeen(saw turns.Ref, i int) turns.Ref {
 	if p.InForce == nil {
-		return seen
+		return saw
 	}
 	before := p.InForce.Span.SawThrough
-	if seen.IsZero() {
+	if saw.IsZero() {
 		return before
 	}
 	for k := i; k < len(p.Halves); k++ {
@@ -102,10 +102,10 @@ func (p Path) LaterSeen(seen turns.Ref, i int) turns.Ref {
 			return before
 		}
 	}
-	return seen
+	return saw
 }
 
-// counter is the counter that the path's tokens were counted by.
+// CountedBy is the counter that the path's tokens were counted by.
 func (p Path) CountedBy() tokens.Counter {
 	if p.Counter == nil {
 		return tokens.Approx{}
@@ -226,7 +226,7 @@ func Saving(c tokens.Counter, h *summary.HalfTurn, e turns.Elision, b *turns.Eli
 	return tokens.Sub(c.Part(part), after)
 }
 
-// calibration is how much more or less providers counted on the path than its
+// Calibrate returns how much more or less providers counted on the path than its
 // counter: as the compaction in force found it, and from there on for each call
 // whose context was what the path says.
 func (p Path) Calibrate() (c tokens.Calibration) {
@@ -312,7 +312,7 @@ func (p Path) PreviousSummary() string {
 	return strings.Join(out, "\n\n")
 }
 
-// compactionMeta is what compactions of this package keep in their body's meta.
+// Meta is what compactions keep in their body's meta.
 type Meta struct {
 	FirstRequest string `json:"first_request,omitzero"`
 	// Carried is the summary that the replacement holds, where the compaction's
@@ -324,11 +324,12 @@ type Meta struct {
 	Calibration tokens.Calibration `json:"calibration,omitzero"`
 }
 
+// Empty reports whether m holds nothing.
 func (m Meta) Empty() bool {
 	return m.FirstRequest == "" && m.Carried == "" && len(m.Pins) == 0 && m.Calibration == tokens.Calibration{}
 }
 
-// meta is what this package keeps with a compaction; nothing where it is another's.
+// ReadMeta returns the meta of a compaction; the zero Meta for another system's.
 func (f *InForce) ReadMeta() (m Meta) {
 	if f.Body.Meta != nil && turns.DecodeJSON(f.Body.Meta, &m) != nil {
 		return Meta{}
@@ -362,7 +363,7 @@ func (p Path) FirstRequest(pol policy.Policy, reads []summary.HalfTurn) string {
 	return ""
 }
 
-// pins are the texts of pinned turns before half cut, oldest first: those that
+// PinnedTexts are the texts of pinned turns before half cut, oldest first: those that
 // the compaction in force quotes, and those that are newly covered. Of more
 // than maxPins the oldest are left to the summary.
 func (p Path) PinnedTexts(cut int) (out []string) {
@@ -410,7 +411,7 @@ type Load struct {
 	Idle     time.Duration // since the newest turn; 0: not told
 }
 
-// Load is the load of the path's context, whose messages have so many tokens.
+// MeasureLoad is the load of the path's context, whose messages have so many tokens.
 func (p Path) MeasureLoad(tokens uint64) Load {
 	l := Load{Tokens: tokens, Reported: p.ReportedTokens(), Idle: p.Idle}
 	if p.View.When != "" {
@@ -429,7 +430,7 @@ func (p Path) MeasureLoad(tokens uint64) Load {
 	return l
 }
 
-// Reported is the size of the context by the provider's last count: its input
+// ReportedTokens is the size of the context by the provider's last count: its input
 // tokens for the newest response whose call saw what is in force now, and an
 // estimate of that response and all that was appended since. Overhead is in it.
 // 0: no provider counted.

@@ -12,10 +12,12 @@ import (
 // PartAt is a part of a path: the index of its half, of its message there, and its own.
 type PartAt struct{ Half, Message, Part int }
 
+// Compare orders parts as they stand on the path.
 func (a PartAt) Compare(b PartAt) int {
 	return cmp.Or(cmp.Compare(a.Half, b.Half), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Part, b.Part))
 }
 
+// Part is the part at a place of p.
 func (p Path) Part(at PartAt) *turns.Part {
 	return &p.Halves[at.Half].Messages[at.Message].Parts[at.Part]
 }
@@ -35,6 +37,7 @@ func (p Path) ElidedAt() map[PartAt]bool {
 	return out
 }
 
+// EachPart calls f for every part of p, in path order.
 func (p Path) EachPart(f func(at PartAt, m *turns.Message, q *turns.Part)) {
 	for i := range p.Halves {
 		for j := range p.Halves[i].Messages {
@@ -46,6 +49,7 @@ func (p Path) EachPart(f func(at PartAt, m *turns.Message, q *turns.Part)) {
 	}
 }
 
+// ElidedTo is the record of a part that is shown as the text show.
 func ElidedTo(p *turns.Part, method, show string) turns.ElidedPart {
 	return turns.ElidedPart{
 		Method: method, Show: show,

@@ -11,19 +11,19 @@ import (
 	"nexus/turns"
 )
 
-// pruned is the view v of halves that are shown: results behind the newest
+// pruneHalves applies the view v to halves that are shown: results behind the newest
 // assistant messages, shortened or cleared. Lengths are in code points.
 func pruneHalves(v policy.Prune, halves []ShownHalf) {
-	seen := uint64(0) // assistant messages behind
+	behind := uint64(0) // assistant messages behind
 	for i := len(halves) - 1; i >= 0; i-- {
 		h := &halves[i]
 		copied := false
 		for j := len(h.Messages) - 1; j >= 0; j-- {
 			if summary.IsAssistant(&h.HalfTurn, j) {
-				seen++
+				behind++
 				continue
 			}
-			if seen < v.KeepAssistants {
+			if behind < v.KeepAssistants {
 				continue
 			}
 			for k := range h.Messages[j].Parts {
@@ -31,7 +31,7 @@ func pruneHalves(v policy.Prune, halves []ShownHalf) {
 				if q.Type != turns.ToolCallResponse {
 					continue
 				}
-				show, status := pruneResult(v, &q, seen)
+				show, status := pruneResult(v, &q, behind)
 				if status == "" {
 					continue
 				}
@@ -45,13 +45,13 @@ func pruneHalves(v policy.Prune, halves []ShownHalf) {
 					h.Source.Status = ""
 				}
 				h.Source.Status = mixStatus(h.Source.Status, status)
-				h.Source.Why = fmt.Sprintf("a tool result behind %d assistant messages", seen)
+				h.Source.Why = fmt.Sprintf("a tool result behind %d assistant messages", behind)
 			}
 		}
 	}
 }
 
-// result is what the view shows for a tool result behind so many assistant
+// pruneResult is what the view shows for a tool result behind so many assistant
 // messages; no status: as it is.
 func pruneResult(v policy.Prune, p *turns.Part, behind uint64) (turns.Part, Status) {
 	clears := v.ClearAfter > 0 && behind >= v.ClearAfter

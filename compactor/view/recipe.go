@@ -52,13 +52,14 @@ type TurnName struct {
 // Ref is the turn that n names.
 func (n TurnName) Ref() turns.Ref { return turns.Ref{Session: n.Session, Turn: n.Turn} }
 
-func Named(r turns.Ref) TurnName { return TurnName{r.Session, r.Turn} }
+// NameOf is r as a JSON object.
+func NameOf(r turns.Ref) TurnName { return TurnName{r.Session, r.Turn} }
 
 // NewRecipe is the recipe of Render(p, p.Counter) under a policy and budget.
 // Whose settings they are is left to the caller.
 func NewRecipe(p Path, pol policy.Policy, budget uint64) Recipe {
 	r := Recipe{
-		Renderer: RendererVersion, Session: p.Session, Head: Named(p.Head.Ref), Compaction: Named(p.Previous()),
+		Renderer: RendererVersion, Session: p.Session, Head: NameOf(p.Head.Ref), Compaction: NameOf(p.Previous()),
 		Policy: pol.Digest(), Counter: p.CountedBy().Name(), Limits: p.Limits, Budget: budget,
 	}
 	if p.View.When == "cache_cold" {

@@ -99,13 +99,13 @@ func RenderWith(p Path, c tokens.Counter, opt RenderOptions) (Context, error) {
 		r.nudge(p.InForce, len(shown)-1)
 	}
 	r.end(opt.Open)
-	r.speak()
+	r.endWithUser()
 	return r.context(), nil
 }
 
-// speak gives the last message to the user where all are the system's: a
-// context of those alone is one that no provider takes.
-func (r *renderer) speak() {
+// endWithUser makes the last message the user's where all are the system's: no
+// provider takes a context of system messages only.
+func (r *renderer) endWithUser() {
 	for i := range r.out.Messages {
 		if r.out.Messages[i].Role != turns.System {
 			return
@@ -124,7 +124,7 @@ func (r *renderer) nudge(f *InForce, i int) {
 	}, i)
 	for _, m := range f.Body.Nudge {
 		if len(r.open) > 0 {
-			r.held = append(r.held, message{m, src})
+			r.late = append(r.late, message{m, src})
 			continue
 		}
 		r.emit(m, src)
@@ -161,7 +161,7 @@ type renderer struct {
 	out     Context
 	after   []int     // for each source, the index of the half it stands with; -1: the replacement
 	open    []call    // calls of the last assistant message that wait for a response
-	held    []message // late results, while calls wait: nothing may come between
+	late    []message // late results, while calls wait: nothing may come between
 }
 
 // call is a tool call in the output.
@@ -259,7 +259,7 @@ func (r *renderer) run(ms []turns.Message, src int) {
 			rest = append(rest, m)
 		}
 	}
-	if ordered && goesOn && !late && len(r.open) == 0 && len(r.held) == 0 && !toolText(ms) {
+	if ordered && goesOn && !late && len(r.open) == 0 && len(r.late) == 0 && !toolText(ms) {
 		// Nothing is out of place: a message that holds results and then text
 		// stays one message.
 		for _, m := range ms {
@@ -277,7 +277,7 @@ func (r *renderer) run(ms []turns.Message, src int) {
 	}
 	for _, m := range rest {
 		if len(r.open) > 0 { // only late results: the open calls go on waiting
-			r.held = append(r.held, message{m, src})
+			r.late = append(r.late, message{m, src})
 			continue
 		}
 		r.release()
@@ -332,10 +332,10 @@ func (r *renderer) synthesize(text, why string) {
 
 // release emits the late results that were held.
 func (r *renderer) release() {
-	for _, m := range r.held {
+	for _, m := range r.late {
 		r.emit(m.Message, m.source)
 	}
-	r.held = r.held[:0]
+	r.late = r.late[:0]
 }
 
 func (r *renderer) end(open OpenCalls) {
@@ -346,7 +346,7 @@ func (r *renderer) end(open OpenCalls) {
 	}
 	// The results will be appended: what was held goes before the calls.
 	at := r.open[0].at
-	for _, m := range r.held {
+	for _, m := range r.late {
 		n := r.counter.Message(&m.Message)
 		r.out.Messages = slices.Insert(r.out.Messages, at, m.Message)
 		r.out.Origins = slices.Insert(r.out.Origins, at, m.source)

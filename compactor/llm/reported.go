@@ -10,9 +10,9 @@ import (
 	"nexus/compactor/overflow"
 )
 
-// told is what a provider's answers tell of its model. It only ever gets
-// tighter, and is kept in memory. Safe for concurrent use.
-type told struct {
+// reportedLimits are the limits of a model as its provider's answers report them.
+// They only ever get tighter, and live in memory. Safe for concurrent use.
+type reportedLimits struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
@@ -37,7 +37,7 @@ const (
 // errThought: a model that thinks reached the limit of its answer.
 var errThought = fmt.Errorf("%w: its thoughts took what the answer may have", ErrAnswer)
 
-func (d *told) now() (window, answer uint64, thinks bool) {
+func (d *reportedLimits) now() (window, answer uint64, thinks bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	answer = d.answer
@@ -47,9 +47,9 @@ func (d *told) now() (window, answer uint64, thinks bool) {
 	return d.window, answer, d.thinks
 }
 
-// smaller reports whether err, of job j, tells something by which the summary
-// can be asked for again with more hope, and keeps it.
-func (d *told) smaller(j *job, err error) bool {
+// smaller reports whether err, of job j, names a limit under which the summary is
+// worth asking for again, and keeps that limit.
+func (d *reportedLimits) smaller(j *job, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var f *fault

@@ -89,8 +89,8 @@ func TestMaxTokensByEitherName(t *testing.T) {
 	}
 
 	// OpenAI's own server takes the newer name.
-	own, err := New(Config{Provider: "openai", Model: "gpt-5", Key: key})
-	if err != nil || !own.model.(*openAI).newer.Load() {
+	session, err := New(Config{Provider: "openai", Model: "gpt-5", Key: key})
+	if err != nil || !session.model.(*openAI).newer.Load() {
 		t.Errorf("asks api.openai.com under the older name: %v", err)
 	}
 }
@@ -98,11 +98,11 @@ func TestMaxTokensByEitherName(t *testing.T) {
 // A model that thinks needs more than its answer: OpenAI's gets it, and so does
 // any whose thoughts took all there was.
 func TestRoomForThoughts(t *testing.T) {
-	own, err := New(Config{Provider: "openai", Model: "gpt-5", Key: key, Window: 40_000})
+	session, err := New(Config{Provider: "openai", Model: "gpt-5", Key: key, Window: 40_000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if j, err := own.job(input(1, 100)); err != nil || j.limit != 500+5000 {
+	if j, err := session.job(input(1, 100)); err != nil || j.limit != 500+5000 {
 		t.Errorf("an answer of gpt-5 may have %d tokens, %v", j.limit, err)
 	}
 
@@ -154,7 +154,7 @@ func TestSmallerWindowIsLearned(t *testing.T) {
 				t.Fatalf("%+v, %v", out, err)
 			}
 			refused := slices.IndexFunc(*all, func(q asked) bool { return q.size <= 16_384 })
-			if window, _, _ := s.told.now(); refused < 1 || window > 16_384 || window < 8000 {
+			if window, _, _ := s.reportedLimits.now(); refused < 1 || window > 16_384 || window < 8000 {
 				t.Errorf("%d refused, then a window of %d", refused, window)
 			}
 			if !strings.Contains(logs.String(), "--summarizer-window") || strings.Contains(logs.String(), "secret-words") {
