@@ -82,7 +82,7 @@ type Result struct {
 	Tried    []Attempt    // tiers that failed before, in order
 }
 
-// Attempt is a tier that was tried in vain, and why.
+// Attempt is a tier that made no summary, and why.
 type Attempt struct {
 	Tier string
 	Err  error
@@ -94,7 +94,7 @@ type Attempt struct {
 // A summarizer that works in parts reports each to progress, if that is not nil.
 //
 // When ctx's deadline passes, the notice is taken. When ctx is canceled, Run
-// returns its error. With an error comes what the tries in vain used. Other
+// returns its error. With an error comes what the failed tries used. Other
 // errors: [plan.ErrNothing] where not even a notice would
 // free a token.
 func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counter, progress func(done, all int)) (Result, error) {
@@ -120,7 +120,7 @@ func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counte
 				out.Tier = t.Name
 			}
 			compose := Compose
-			if t.Local { // an extract is what was said
+			if t.Local { // an extractive summary quotes the turns
 				compose = Accept
 			}
 			var r Result

@@ -19,7 +19,7 @@ import (
 type Options struct {
 	Limits turns.Limits     // of the model; zero fields are the policy's defaults
 	Tiers  []compactor.Tier // summarizers; the notice follows them
-	Each   func()           // called after each model call; nil: nobody is told
+	Each   func()           // called after each model call; nil: no call
 }
 
 // Call is one model call of a replay.
@@ -29,7 +29,7 @@ type Call struct {
 	Counted   uint64 // the same by the policy's counter
 	Compacted bool   // a compaction came into force that covers turns
 	Elided    bool   // one came into force that shortens parts which were whole
-	Rewritten uint64 // tokens written to the cache again, that is beside what is new since the last call
+	Rewritten uint64 // tokens written to the cache again, besides what is new since the last call
 	Over      bool   // the context does not fit the policy's budget
 	Usage     Usage
 }

@@ -229,7 +229,7 @@ func (s *Summarizer) Partial() *Summarizer {
 // Summarize implements [compactor.Summarizer]. What does not fit one request is
 // asked about in parts, as the style says: that of in, else that of its
 // template, else the configuration's. Output.Usage and Output.CostMicros are of
-// all answers that there were, also beside an error.
+// all answers that there were, also with an error.
 //
 // Errors: those of this package; ctx's when it ends first.
 func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {

@@ -12,7 +12,7 @@ import (
 	"nexus/compactor/overflow"
 )
 
-// fault is an [ErrProvider] as it may be told: the status, and what kind of
+// fault is an [ErrProvider] as it may be reported: the status, and what kind of
 // fault it was. What the provider wrote may quote what it was sent, and is not
 // kept.
 type fault struct {

@@ -49,7 +49,7 @@ func phrase(expr string) *regexp.Regexp {
 }
 
 // providerRules are tried in order: what the status says by itself, sentences
-// that only an overflow is told by, what shares words with one and is none, and
+// that only an overflow has, what shares words with one and is none, and
 // words that are enough without those. Each comes from an error seen in the
 // field; they are listed in docs/policies/overflow.md.
 var providerRules = []providerRule{

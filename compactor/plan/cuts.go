@@ -12,7 +12,7 @@ import (
 // chooseCut is the index of the first half that is kept. The newest keep
 // tokens stay, or as many turns as the policy says; from there the cut moves
 // back to the nearest legal position, or forward to the next where the part
-// kept that way would not fit beside a summary within the target. Where no
+// kept that way would not fit next to a summary within the target. Where no
 // legal cut reaches the target, the newest part that fits the budget stays;
 // where none fits, nothing is kept, or, with calls open at the head, as little
 // as is legal.

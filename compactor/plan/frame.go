@@ -25,7 +25,7 @@ func (plan *Plan) Frame(out summary.Output) turns.Message {
 	return view.Replacement(pol, plan.Span.Covered, plan.First, plan.Pins, out.Text)
 }
 
-// nudgeTokens estimates what a nudge takes beside its summary.
+// nudgeTokens estimates what a nudge takes besides its summary.
 func (plan *Plan) nudgeTokens() uint64 {
 	m := turns.TextMessage(turns.User, plan.Policy.Elide.Nudge)
 	return plan.Path.CountedBy().Message(&m) + 4

@@ -12,8 +12,8 @@ import (
 const NoticeTier = "notice"
 
 // MaxWritten bounds a summary that a model writes, in tokens of approx-1: it is
-// paid by the token, and a longer one is read no better. An extract may take
-// all that the policy gives it.
+// paid by the token, and a longer one is read no better. An extractive summary may
+// take all that the policy gives it.
 const MaxWritten = 12_000
 
 // ElideTier is the name of what makes a compaction that only shortens parts.

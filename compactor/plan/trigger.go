@@ -65,7 +65,7 @@ func DueAt(p view.Path, pol policy.Policy, l view.Load) (turns.Trigger, bool) {
 	return turns.Trigger{}, false
 }
 
-// contextSize is the size of a context as a policy goes by it, overhead included.
+// contextSize is the size of a context as a policy measures it, overhead included.
 func contextSize(p view.Path, pol policy.Policy, l view.Load, s policy.Sizes) uint64 {
 	total := measuredSize(pol, p.Overhead+l.Tokens, l.Reported)
 	if f := p.InForce; f != nil && total > s.Trigger && p.Overhead+l.Tokens <= s.Trigger && l.Tokens < f.Body.TokensAfter+s.Room/5 {
@@ -75,7 +75,7 @@ func contextSize(p view.Path, pol policy.Policy, l view.Load, s policy.Sizes) ui
 }
 
 // Fits reports whether the path's context, whose messages have so many tokens
-// by the policy's counter, fits a budget. A policy that goes by what providers
+// by the policy's counter, fits a budget. A policy that uses what providers
 // report takes their count where it is the lower one: such a call was made.
 // Where theirs is the higher it is due, but not refused: what a provider counts
 // and we do not see, no compaction takes away.

@@ -12,7 +12,7 @@ type Flush struct {
 	// Threshold: due so many tokens before a compaction is due by size. At most a
 	// sixteenth of the window counts. 0: there is no flush.
 	Threshold uint64 `json:"threshold,omitzero"`
-	// Prompt is what the agent is told, in place of a user's message.
+	// Prompt is what the agent gets, in place of a user's message.
 	// At most 4000 bytes.
 	Prompt string `json:"prompt,omitzero"`
 	// SilentToken is the whole reply of an agent that has nothing to say.

@@ -26,7 +26,7 @@ const (
 // scales down with the window: see [Policy.Budget] and sizes.
 //
 // The digest of a policy is stored with every compaction, so a published
-// version never changes: a change is a new version beside it. A zero field is
+// version never changes: a change is a new version next to it. A zero field is
 // left out of what is digested, so that a field added later, whose zero means
 // "as before", keeps the digests of older policies.
 type Policy struct {
@@ -77,7 +77,7 @@ type Policy struct {
 	Cost Cost `json:"cost,omitzero"`
 
 	// KeepTokens is how many of the newest tokens stay verbatim. What the target
-	// leaves beside the summary bounds it. Range [1, 2^40]; 0 with KeepTurns.
+	// leaves next to the summary bounds it. Range [1, 2^40]; 0 with KeepTurns.
 	KeepTokens uint64 `json:"keep_tokens,omitzero"`
 	// KeepTurns keeps the newest responses, with what was sent for them, in
 	// place of KeepTokens; the target bounds it as well. 0: KeepTokens counts.

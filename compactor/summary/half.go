@@ -154,7 +154,7 @@ type HalfTurn struct {
 	Messages []turns.Message // a response is one message
 	Tokens   uint64
 	Saved    uint64 // of Tokens, what elisions in force take off: see [Path.Settled]
-	Reported uint64 // of a response: input tokens of its call, as the provider counted them; 0: not told
+	Reported uint64 // of a response: input tokens of its call, as the provider counted them; 0: not reported
 	Erased   bool   // its content key is gone: Messages is nil
 	Pinned   bool   // what the user says in it is quoted in every replacement
 }

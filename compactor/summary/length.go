@@ -9,10 +9,10 @@ import (
 
 // Texts are bounded by approx-1, which takes each character outside of ASCII for
 // most of a token. It is one in Chinese, and a quarter of one in Cyrillic,
-// Arabic or Devanagari: there a model's own tokens are far fewer. So it is told a
+// Arabic or Devanagari: there a model's own tokens are far fewer. So it gets a
 // bound in its own, and its text may take more of ours where there is room.
 
-// sampled bounds the text by which a language is told, in bytes: of one part,
+// sampled bounds the text by which a language is recognized, in bytes: of one part,
 // and of all.
 const (
 	sampledPart = 1 << 10

@@ -50,7 +50,7 @@ type Output struct {
 	Model string // the model that wrote it; "": none
 	Usage *turns.Usage
 
-	// Memories are what the template asks for beside the summary, in the order
+	// Memories are what the template asks for besides the summary, in the order
 	// of the answer, none twice and none of Input.Known; nil where it asks for none.
 	Memories []Memory
 	// CostMicros is what the requests cost, in millionths of a dollar, rounded up;

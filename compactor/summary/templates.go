@@ -27,7 +27,7 @@ const (
 )
 
 // Template is how a model is asked for a summary. See [Prompt] for what is said
-// beside the text, and [Template.Parse] for the answer.
+// besides the text, and [Template.Parse] for the answer.
 type Template struct {
 	Name  string
 	Text  string // of the system prompt; a quoted text of a published design stands in it byte for byte

@@ -83,7 +83,7 @@ type counted int
 func (n *counted) Write(b []byte) (int, error) { *n += counted(len(b)); return len(b), nil }
 
 // namesOf is the distinct paths, numbers and identifiers in s, of ASCII: a word
-// of another script beside one has nothing to do with it. true is a number.
+// of another script next to one has nothing to do with it. true is a number.
 func namesOf(s string) map[string]bool {
 	out := make(map[string]bool)
 	for w := range strings.FieldsFuncSeq(s, func(r rune) bool {

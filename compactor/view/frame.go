@@ -43,7 +43,7 @@ func header(pol policy.Policy, covered uint64) string {
 	return strings.ReplaceAll(pol.ReplacementHeader, "%d", fmt.Sprint(covered))
 }
 
-// FrameTokens estimates what a replacement takes beside its summary.
+// FrameTokens estimates what a replacement takes besides its summary.
 func FrameTokens(pol policy.Policy, first string, pins []string) uint64 {
 	m := Replacement(pol, 0, first, pins, "")
 	if pol.Frame != "" {

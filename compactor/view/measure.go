@@ -408,7 +408,7 @@ type Load struct {
 	Reported uint64        // of all, as [Path.ReportedTokens] says; 0: no provider counted
 	Turns    uint64        // normal turns since the compaction in force, or since the root
 	Messages uint64        // of the context; 0: not counted
-	Idle     time.Duration // since the newest turn; 0: not told
+	Idle     time.Duration // since the newest turn; 0: not known
 }
 
 // MeasureLoad is the load of the path's context, whose messages have so many tokens.

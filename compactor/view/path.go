@@ -38,7 +38,7 @@ type Path struct {
 	// Changed is the depth of the last turn at which something else came in force
 	// than what its call saw: what providers counted up to there is of other contexts.
 	Changed uint64
-	// Idle is how long ago the newest turn was recorded; 0: not told.
+	// Idle is how long ago the newest turn was recorded; 0: not known.
 	Idle time.Duration
 	// Cold says that the newest turn is older than prompt caches last.
 	Cold bool

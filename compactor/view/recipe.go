@@ -27,7 +27,7 @@ type Recipe struct {
 	Counter    string       `json:"counter"`
 	Limits     turns.Limits `json:"limits,omitzero"` // that counted, the model's included
 	Budget     uint64       `json:"budget"`          // that it had to fit, overhead included; 0: none
-	Cache      string       `json:"cache,omitzero"`  // "cold" or "warm", where the policy's view goes by it: see [policy.Prune]
+	Cache      string       `json:"cache,omitzero"`  // "cold" or "warm", where the policy's view depends on it: see [policy.Prune]
 	Open       OpenCalls    `json:"open,omitzero"`
 }
 
@@ -97,7 +97,7 @@ func (r Recipe) JSON() (turns.Raw, error) {
 }
 
 // ParseRecipe reads a recipe. Errors: [turns.FieldError]; [turns.ErrUnsupported]
-// for another version of the renderer, and for one of before recipes named settings.
+// for another version of the renderer, and for a recipe that names no settings.
 func ParseRecipe(raw turns.Raw) (Recipe, error) {
 	var r Recipe
 	if err := turns.DecodeJSON(raw, &r); err != nil {

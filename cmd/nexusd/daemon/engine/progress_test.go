@@ -17,8 +17,8 @@ import (
 func TestS8_22(t *testing.T) {
 	e := newWorld().engine(t)
 	e.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
-		in.Told(0, 2)
-		in.Told(1, 2)
+		in.ReportProgress(0, 2)
+		in.ReportProgress(1, 2)
 		return firstWords{}.Summarize(ctx, in)
 	})}, e.Tiers...)
 	var mu sync.Mutex
