@@ -77,7 +77,7 @@ type origin struct {
 
 func chat(form interchange.ChatForm) format {
 	return format{string(form), func(head []byte) bool { return interchange.SniffChat(head, form) }, func(r io.Reader, o origin) reader {
-		return interchange.Chat(r, interchange.ChatOptions{Form: form, Final: o.final, Source: filepath.Base(o.name)})
+		return interchange.Chat(r, interchange.ChatOptions{Form: form, Final: o.final})
 	}}
 }
 

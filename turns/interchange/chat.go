@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -35,9 +36,6 @@ type ChatOptions struct {
 	// Final says that no answer follows the last messages: they are given as a
 	// pending turn. Without it they are held back.
 	Final bool
-	// Source tells this file's conversations from those of another that begin
-	// with the same words and bring no id: its base name, say.
-	Source string
 }
 
 // ChatReader reads conversations as chat JSON: messages as they stand in
@@ -53,15 +51,19 @@ type ChatOptions struct {
 //     trace) are one session, and forks where they part;
 //   - a list of such objects.
 //
-// Each assistant message ends a turn. A session's id comes from the
-// conversation's id (id, conversation_id, session_id, or task_id and trial), else from its place in the file and its first message;
-// a turn's from its place in the session. So a longer copy adds what is new.
+// Each assistant message ends a turn. A session's id comes from the conversation's
+// own (id, conversation_id, session_id) and its first message, so that a longer copy
+// adds what is new. Where it has none, or that of a task (task_id and trial), which
+// others have too, the id comes from all that was said: a copy under another name is
+// the same session, a longer one is another. A turn's id comes from its place in the
+// session.
 //
 // One conversation is held in memory at a time. Not safe for concurrent use.
 type ChatReader struct {
 	dec   *jsontext.Decoder
 	opt   ChatOptions
-	index int // conversations so far
+	index int            // conversations so far
+	same  map[string]int // conversations so far by all that was said
 
 	histories map[string]*otelHistory // read from spans
 	order     []*otelHistory          // the same, first read first
@@ -108,7 +110,7 @@ func (c *ChatReader) read() error {
 	}
 	spans, ok, err := otelSpans(raw)
 	for i := range spans {
-		c.span(spans[i])
+		c.span(spans[i], sha256.Sum256(raw))
 	}
 	if !ok && err == nil {
 		var conv *conversation
@@ -212,18 +214,37 @@ func (c *ChatReader) conversation(v *conversation) error {
 		c.loss = append(c.loss, Loss{What: "skipped", Reason: "a conversation without messages", Record: v.id})
 		return nil
 	}
-	key := v.id
-	if key == "" {
-		b, err := turns.EncodeJSON(ms[0])
-		if err != nil {
-			return err
-		}
-		sum := sha256.Sum256(b)
-		key = strconv.Itoa(c.index) + " " + hex.EncodeToString(sum[:])
+	key, err := c.key(v, system, ms)
+	if err != nil {
+		return err
 	}
-	session := turns.DeriveID(v.created, "chat", c.opt.Source, key)
+	session := turns.DeriveID(v.created, append([]string{"chat"}, key...)...)
 	c.out = append(c.out, Step{Open: &Open{ID: session, Time: v.created, Model: v.model, System: system, Tools: v.tools, Meta: v.meta()}})
 	return c.turns(v, session, ms)
+}
+
+// key is what names a conversation: its own id and how it begins, since ids such as
+// 1 are given twice; else all that was said. Of equals in one file each is another.
+func (c *ChatReader) key(v *conversation, system []turns.Section, ms []turns.Message) ([]string, error) {
+	said := []any{ms[0]}
+	if v.id == "" || v.task {
+		said = []any{v.model, system, v.tools, ms}
+	}
+	b, err := turns.EncodeJSON(said)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(b)
+	key := []string{v.id, hex.EncodeToString(sum[:])}
+	if v.id != "" && !v.task {
+		return key, nil
+	}
+	if c.same == nil {
+		c.same = make(map[string]int)
+	}
+	at := strings.Join(key, " ")
+	c.same[at]++
+	return append(key, strconv.Itoa(c.same[at])), nil
 }
 
 // turns gives a conversation's turns, each ended by an assistant message.
@@ -361,6 +382,7 @@ func chatForm(head []byte) ChatForm {
 // conversation is one entry of a chat file.
 type conversation struct {
 	id       string
+	task     bool // the id is a task's
 	created  time.Time
 	model    string
 	system   turns.Raw
@@ -413,6 +435,7 @@ func newConversation(raw turns.Raw) (*conversation, error) {
 		}
 	}
 	if m, ok := members["task_id"]; ok && v.id == "" {
+		v.task = true
 		v.id = "task " + text(m) + " trial " + text(members["trial"])
 	}
 	v.rest = members
@@ -441,7 +464,7 @@ func (v *conversation) dropped() []Loss {
 		out = append(out, Loss{What: "skipped", Reason: "a member of messages that has no place: " + strconv.Quote(k), Count: count[k], Record: v.id})
 	}
 	if size := v.restSize(); size > maxMeta {
-		out = append(out, Loss{What: "skipped", Reason: fmt.Sprintf("%d bytes beside the messages, more than meta holds", size), Record: v.id})
+		out = append(out, Loss{What: "skipped", Reason: plural(size, "byte") + " beside the messages, more than meta holds", Record: v.id})
 	}
 	return out
 }

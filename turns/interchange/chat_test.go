@@ -152,21 +152,41 @@ func TestChatErrors(t *testing.T) {
 	}
 }
 
-// A longer copy gives the steps of the shorter one and more; another file, or
-// another conversation with the same beginning, gives other ids.
+// The id of a conversation is its own, with how it begins; else it comes from all
+// that was said. Equal beginnings alone never make two chats one.
 func TestChatIdentity(t *testing.T) {
 	short := `[{"role":"user","content":"a"},{"role":"assistant","content":"1"}]`
 	long := `[{"role":"user","content":"a"},{"role":"assistant","content":"1"},{"role":"user","content":"b"},{"role":"assistant","content":"2"}]`
-	one, _ := readChat(t, short, ChatOptions{Source: "f"})
-	two, _ := readChat(t, long, ChatOptions{Source: "f"})
-	if d := cmp.Diff(one, two[:len(one)]); d != "" || len(two) != len(one)+1 {
-		t.Errorf("the longer copy (-short +long):\n%s", d)
+	other := `[{"role":"user","content":"z"},{"role":"assistant","content":"1"}]`
+	with := func(members, messages string) string { return `{` + members + `,"messages":` + messages + `}` }
+	for _, c := range []struct {
+		name, a, b string
+		same       bool
+	}{
+		{"all of it", short, short, true},
+		{"written otherwise", short, strings.ReplaceAll(short, ",", " ,\n"), true},
+		{"an equal beginning", short, long, false},
+		{"an equal beginning, an id", with(`"id":"x"`, short), with(`"id":"x"`, long), true},
+		{"another id", with(`"id":"x"`, short), with(`"id":"y"`, short), false},
+		{"an id that another chat has too", with(`"id":1`, short), with(`"id":1`, other), false},
+		{"a task of another run", with(`"task_id":1,"trial":0`, short), with(`"task_id":1,"trial":0`, long), false},
+		{"a task of the same run", with(`"task_id":1,"trial":0`, short), with(`"task_id":1,"trial":0`, short), true},
+		{"another trial", with(`"task_id":1,"trial":0`, short), with(`"task_id":1,"trial":1`, short), false},
+		{"another model", with(`"model":"m"`, short), with(`"model":"n"`, short), false},
+	} {
+		for _, final := range []bool{true, false} {
+			a, _ := readChat(t, c.a, ChatOptions{Final: final})
+			b, _ := readChat(t, c.b, ChatOptions{})
+			if same := a[0].Open.ID == b[0].Open.ID; same != c.same {
+				t.Errorf("%s, final %v: the same session: %v, want %v", c.name, final, same, c.same)
+			} else if same {
+				if err := grown(a, b); err != nil {
+					t.Errorf("%s: %v", c.name, err)
+				}
+			}
+		}
 	}
-	other, _ := readChat(t, short, ChatOptions{Source: "g"})
-	if other[0].Open.ID == one[0].Open.ID {
-		t.Error("two files, one session")
-	}
-	twice, _ := readChat(t, short+short, ChatOptions{Source: "f"})
+	twice, _ := readChat(t, short+short, ChatOptions{})
 	if twice[0].Open.ID == twice[2].Open.ID {
 		t.Error("two conversations of a file, one session")
 	}

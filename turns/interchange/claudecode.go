@@ -104,7 +104,7 @@ func (c *ClaudeReader) readLine() error {
 		c.tree.finish(c.opt.Final)
 		return io.EOF
 	case errors.Is(err, errLineTooLong):
-		c.tree.loss.add(line.n, "skipped", fmt.Sprintf("the line is longer than %d bytes", c.opt.MaxLine), "")
+		c.tree.loss.add(line.n, "skipped", "the line is longer than "+plural(c.opt.MaxLine, "byte"), "")
 		return nil
 	case err != nil:
 		return fmt.Errorf("read claude-code transcript, line %d: %w", line.n, err)

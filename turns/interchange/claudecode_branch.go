@@ -49,7 +49,11 @@ func (k *ccTree) mainBranch(rec *ccRecord) *ccBranch {
 	if b := k.mains[rec.session]; b != nil {
 		return b
 	}
-	b := k.newBranch(rec, "session", "")
+	name := ""
+	if rec.session == "" { // other writers: the first line names the session
+		name = rec.uuid
+	}
+	b := k.newBranch(rec, "session", name)
 	b.spawned = k.opt.SpawnedBy
 	k.mains[rec.session] = b
 	return b

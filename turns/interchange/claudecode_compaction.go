@@ -130,7 +130,7 @@ func (k *ccTree) cleared(rec *ccRecord, b *ccBranch, parent *ccTurn) (out []Clea
 	_ = json.Unmarshal(m.IDs, &ids)
 	_ = json.Unmarshal(m.Attachments, &attachments)
 	if len(attachments) > 0 {
-		k.loss.add(rec.line, "skipped", fmt.Sprintf("%d cleared attachments of a microcompaction; attachments are not stored", len(attachments)), rec.uuid)
+		k.loss.add(rec.line, "skipped", plural(len(attachments), "cleared attachment")+" of a microcompaction; attachments are not stored", rec.uuid)
 	}
 	var missing []string
 	for _, raw := range ids {
@@ -143,8 +143,8 @@ func (k *ccTree) cleared(rec *ccRecord, b *ccBranch, parent *ccTurn) (out []Clea
 		out = append(out, ClearedResult{Turn: c.answer.id, Call: id})
 	}
 	if len(missing) > 0 || len(ids) == 0 {
-		k.loss.add(rec.line, "skipped", fmt.Sprintf("a microcompaction names %d results, %d of them not on the path before it: %s",
-			len(ids), len(missing), ccClip(strings.ToValidUTF8(strings.Join(missing, " "), ""), 200)), rec.uuid)
+		k.loss.add(rec.line, "skipped", fmt.Sprintf("a microcompaction names %s, %d of them not on the path before it: %s",
+			plural(len(ids), "result"), len(missing), ccClip(strings.ToValidUTF8(strings.Join(missing, " "), ""), 200)), rec.uuid)
 	}
 	return out
 }

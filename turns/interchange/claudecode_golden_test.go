@@ -122,11 +122,12 @@ func TestClaudeGolden(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", d)
 			}
 			whole := claudeDigests(t, steps)
+			long := newLonger(steps)
 			for cut := range in {
 				if !isPrefix(claudeDigests(t, claudeSettled(t, in[:cut])), whole) {
 					t.Fatalf("cut at byte %d: not a prefix", cut)
 				}
-				if err := grown(claudeSteps(t, in[:cut], false), steps); err != nil {
+				if err := long.grew(claudeSteps(t, in[:cut], false)); err != nil {
 					t.Fatalf("cut at byte %d: %v", cut, err)
 				}
 			}

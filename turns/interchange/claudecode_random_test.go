@@ -81,7 +81,7 @@ func TestClaudeRandom(t *testing.T) {
 		late := rapid.Bool().Draw(r, "late")
 		text := randomClaude(r, late)
 		steps, losses := readClaude(t, []byte(text), true)
-		whole := claudeDigests(t, steps)
+		whole, long := claudeDigests(t, steps), newLonger(steps)
 		for cut, c := range text {
 			if c != '\n' {
 				continue
@@ -90,7 +90,7 @@ func TestClaudeRandom(t *testing.T) {
 				if !isPrefix(claudeDigests(t, claudeSettled(t, []byte(text[:at]))), whole) {
 					r.Fatalf("cut at byte %d: not a prefix", at)
 				}
-				if err := grown(claudeSteps(t, []byte(text[:at]), false), steps); err != nil && !late {
+				if err := long.grew(claudeSteps(t, []byte(text[:at]), false)); err != nil && !late {
 					r.Fatalf("cut at byte %d: %v", at, err)
 				}
 			}

@@ -100,7 +100,7 @@ func (k *ccTree) userPieces(rec *ccRecord) (pieces []ccPiece, real bool) {
 		default:
 			taken[call] = true
 			if n := ccOdd(block); n > 0 {
-				k.loss.add(rec.line, "repaired", fmt.Sprintf("%d blocks of unknown types in a tool result are kept as text parts with the block in ext", n), rec.uuid)
+				k.loss.add(rec.line, "repaired", are(n, "block")+" of an unknown type in a tool result, and kept as text with the block in ext", rec.uuid)
 			}
 			pieces = append(pieces, ccPiece{msg: turns.Message{Role: turns.Tool, Parts: []turns.Part{p}}, call: call})
 		}
@@ -287,7 +287,7 @@ func (k *ccTree) addResponse(rec *ccRecord, t *ccTurn) {
 	b := t.body
 	for i, block := range rec.blocks {
 		if len(b.resp.Parts) >= turns.MaxParts {
-			k.loss.add(rec.line, "skipped", fmt.Sprintf("%d blocks beyond the %d that a message may have", len(rec.blocks)-i, turns.MaxParts), rec.uuid)
+			k.loss.add(rec.line, "skipped", fmt.Sprintf("%s beyond the %d that a message may have", plural(len(rec.blocks)-i, "block"), turns.MaxParts), rec.uuid)
 			break
 		}
 		b.resp.Parts = append(b.resp.Parts, k.responsePart(rec, t, i, block))

@@ -132,7 +132,7 @@ func (c *CodexReader) line() error {
 		}
 		return io.EOF
 	case errors.Is(err, errLineTooLong):
-		c.loss.add(line.n, "skipped", fmt.Sprintf("the line is longer than %d bytes", c.opt.MaxLine), "")
+		c.loss.add(line.n, "skipped", "the line is longer than "+plural(c.opt.MaxLine, "byte"), "")
 		return nil
 	case err != nil:
 		return fmt.Errorf("read codex rollout, line %d: %w", line.n, err)
@@ -188,7 +188,7 @@ func (c *CodexReader) settings(line int, r *codexRecord) error {
 	}
 	delete(set, "model")
 	if n := len(r.Payload); n > maxMeta {
-		c.loss.add(line, "skipped", fmt.Sprintf("settings of a task of %d bytes, more than meta holds", n), "")
+		c.loss.add(line, "skipped", "settings of a task of "+plural(n, "byte")+", more than meta holds", "")
 		return nil
 	}
 	c.set = set

@@ -1,7 +1,6 @@
 package interchange
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -49,7 +48,7 @@ func (m *codexMeta) header(payload jsontext.Value, line int, loss *ccLosses) {
 	switch {
 	case err != nil || len(rest) == 0:
 	case len(b) > maxMeta:
-		loss.add(line, "skipped", fmt.Sprintf("%d bytes of a session's header, more than meta holds", len(b)), m.ID)
+		loss.add(line, "skipped", plural(len(b), "byte")+" of a session's header, more than meta holds", m.ID)
 	default:
 		m.rest = b
 	}

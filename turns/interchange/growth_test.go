@@ -37,14 +37,28 @@ func (c *cutReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
+// longer is the steps of a longer copy, to hold those of shorter ones against.
+type longer map[turns.ID]longerStep
+
+type longerStep struct {
+	Step
+	text []byte
+}
+
+func newLonger(steps []Step) longer {
+	l := make(longer, len(steps))
+	for _, s := range steps {
+		l[stepID(s)] = longerStep{s, stepText(s)}
+	}
+	return l
+}
+
 // grown checks the steps of a shorter copy of a file against those of a longer one:
 // each is there too, after the same parent and with the same content. Only the last
 // response of a session may have fewer parts.
-func grown(short, long []Step) error {
-	whole := make(map[turns.ID]Step, len(long))
-	for _, s := range long {
-		whole[stepID(s)] = s
-	}
+func grown(short, long []Step) error { return newLonger(long).grew(short) }
+
+func (l longer) grew(short []Step) error {
 	last := make(map[turns.ID]turns.ID)
 	for _, s := range short {
 		if s.Append != nil {
@@ -52,11 +66,11 @@ func grown(short, long []Step) error {
 		}
 	}
 	for i, s := range short {
-		w, ok := whole[stepID(s)]
+		w, ok := l[stepID(s)]
 		switch {
 		case !ok:
 			return fmt.Errorf("step %d, %s, is not among the steps of the longer copy", i, stepID(s))
-		case sameStep(s, w):
+		case bytes.Equal(stepText(s), w.text):
 		case s.Append == nil || w.Append == nil || last[s.Append.Session] != s.Append.ID:
 			return fmt.Errorf("step %d, %s, differs in the longer copy", i, stepID(s))
 		default:
@@ -77,16 +91,19 @@ func grownTurn(short, long Append) error {
 	after.Parts = after.Parts[:len(before.Parts)]
 	short.Response, long.Response = &before, &after
 	short.Usage, short.Meta, short.Model = long.Usage, long.Meta, long.Model
-	if !sameStep(Step{Append: &short}, Step{Append: &long}) {
+	if !bytes.Equal(stepText(Step{Append: &short}), stepText(Step{Append: &long})) {
 		return errors.New("more than the end of its response differs")
 	}
 	return nil
 }
 
-func sameStep(a, b Step) bool {
-	x, err := turns.EncodeJSON(a)
-	y, err2 := turns.EncodeJSON(b)
-	return err == nil && err2 == nil && bytes.Equal(x, y)
+// stepText is a step as JSON; nil for one that can't be, which is no other's equal.
+func stepText(s Step) []byte {
+	b, err := turns.EncodeJSON(s)
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 func stepID(s Step) turns.ID {

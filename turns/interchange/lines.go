@@ -22,10 +22,10 @@ func lineObjects(line ccLine, final bool, loss *ccLosses) (out [][]byte) {
 		if n == 0 {
 			next := nextCCStart(rest)
 			if next < 0 {
-				note("skipped", "%d bytes are not a JSON object (torn or broken)", len(rest))
+				note("skipped", "%s no JSON object (torn or broken)", are(len(rest), "byte"))
 				break
 			}
-			note("skipped", "%d bytes before another object on the line are torn", next)
+			note("skipped", "%s torn, before another object on the line", are(next, "byte"))
 			rest = rest[next:]
 			continue
 		}

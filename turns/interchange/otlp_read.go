@@ -51,8 +51,9 @@ type otelCall struct {
 	end otelDigest // of its history
 }
 
-// span gives the steps of one span; one that is no call of a model is counted.
-func (c *ChatReader) span(s otelSpan) {
+// span gives the steps of one span; one that is no call of a model is counted. In
+// is the digest of the JSON value that it stands in.
+func (c *ChatReader) span(s otelSpan, in [sha256.Size]byte) {
 	oldIn, oldOut, others := s.details()
 	op := text(s.take("gen_ai.operation.name"))
 	held := s.attrs["gen_ai.input.messages"] != nil || s.attrs["gen_ai.output.messages"] != nil || len(oldIn)+len(oldOut) > 0
@@ -84,8 +85,8 @@ func (c *ChatReader) span(s otelSpan) {
 	if key == "" {
 		key = s.trace
 	}
-	if key == "" { // nothing says what it belongs to
-		key = fmt.Sprint(c.opt.Source, " ", c.index)
+	if key == "" { // nothing says what it belongs to but what it stands in
+		key = "sha256:" + hex.EncodeToString(in[:])
 	}
 	h := c.histories[key]
 	if h == nil {

@@ -149,7 +149,7 @@ func (p *PiReader) line() error {
 		}
 		return io.EOF
 	case errors.Is(err, errLineTooLong):
-		p.loss.add(line.n, "skipped", fmt.Sprintf("the line is longer than %d bytes", p.opt.MaxLine), "")
+		p.loss.add(line.n, "skipped", "the line is longer than "+plural(p.opt.MaxLine, "byte"), "")
 		return nil
 	case err != nil:
 		return fmt.Errorf("read pi session, line %d: %w", line.n, err)

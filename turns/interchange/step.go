@@ -4,6 +4,7 @@ package interchange
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"nexus/turns"
@@ -81,6 +82,22 @@ type Loss struct {
 	Reason string `json:"reason"`          // a sentence
 	Count  int    `json:"count,omitzero"`  // how many such; 0 means 1
 	Record string `json:"record,omitzero"` // the source's own id, where it has one
+}
+
+// plural is a count with its noun: 1 byte, 2 bytes.
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
+}
+
+// are is a count with its noun and verb: 1 byte is, 2 bytes are.
+func are(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " is"
+	}
+	return plural(n, noun) + " are"
 }
 
 // spoken reports whether a response says or calls something: one of reasoning alone
