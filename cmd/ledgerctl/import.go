@@ -35,6 +35,7 @@ type report struct {
 	Existing    int                `json:"existing"`
 	KeptFirst   int                `json:"kept_first"`
 	Losses      []interchange.Loss `json:"losses"`
+	Error       string             `json:"error,omitzero"` // why it ended before the end of the file
 }
 
 // reader is a transcript read as steps.
@@ -124,25 +125,21 @@ func importCmd(e *env) *cobra.Command {
 			_ = bar.Clear()
 			var unknown unknownFormat
 			switch {
-			case cmd.Context().Err() != nil:
+			case cmd.Context().Err() != nil, coded(err, api.Unavailable) && len(files) > 1:
 				e.say("stopped after %s of %s; the same command goes on from here", grouped(uint64(i)), plural(uint64(len(files)), "file"))
 				return err
 			case f.found && errors.As(err, &unknown):
-				all.strange = append(all.strange, f.name)
-				continue
-			case f.found && errors.Is(err, turns.ErrMalformed):
-				e.say("skipped %s: %s", f.name, plainly(cmd, err))
-				all.broken++
-				continue
+				all.strange, err = append(all.strange, f.name), nil
 			case err != nil:
-				return fmt.Errorf("%s: %w", f.name, err)
+				err = all.fail(f.name, r, err, plainly(cmd, err))
+			default:
+				err = all.add(r, im.final)
 			}
-			if err := all.add(r, im.final); err != nil {
+			if err != nil {
 				return err
 			}
 		}
-		all.end()
-		return nil
+		return all.end()
 	})
 	c.Flags().BoolVar(&im.final, "final", false, "the file will not grow: take its unfinished last turn too")
 	c.Flags().BoolVar(&losses, "losses", false, "list each loss")
@@ -174,8 +171,12 @@ func transcripts(args []string) (files []found, size int64, err error) {
 		}
 		n := len(files)
 		err = filepath.WalkDir(a, func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(name)) {
-				return err
+			if err != nil { // it is among those that fail
+				files = append(files, found{name, true})
+				return nil
+			}
+			if d.IsDir() || !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(name)) {
+				return nil
 			}
 			if st, err := d.Info(); err == nil {
 				size += st.Size()

@@ -17,10 +17,33 @@ type imported struct {
 	each     bool // list each loss
 	files    int  // to be imported
 	done     int
-	broken   int      // skipped, with a word on each
 	strange  []string // no transcripts
+	failed   []failure
 	sum      report
 	sessions map[turns.ID]bool // several files may be of one
+}
+
+// failure is a file whose import ended before its end, and why.
+type failure struct {
+	name, why string
+	err       error
+}
+
+// fail notes a file that failed; the others go on. Of a single file the error is
+// returned.
+func (a *imported) fail(name string, r *report, err error, why string) error {
+	if a.files == 1 {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	a.failed = append(a.failed, failure{name, why, err})
+	if !a.e.json {
+		return nil
+	}
+	if r == nil {
+		r = &report{File: name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
+	}
+	r.Error = why
+	return a.e.print(r)
 }
 
 func (a *imported) add(r *report, final bool) error {
@@ -46,15 +69,41 @@ func (a *imported) add(r *report, final bool) error {
 	return nil
 }
 
-// end is what is said of all files together.
-func (a *imported) end() {
+// end is what is said of all files together; the error is that some failed.
+func (a *imported) end() error {
 	a.e.sayStrange(a.strange, a.each)
-	if a.e.json {
-		return
+	if !a.e.json {
+		a.printAll()
 	}
-	if a.files > 1 {
+	if len(a.failed) == 0 {
+		return nil
+	}
+	for _, f := range a.failed {
+		fmt.Fprintln(a.e.err, wrapped(a.e.width, fmt.Sprintf("%s %s: %s", bad.Render("failed:"), printable(f.name), f.why), "  "))
+	}
+	err := failed{fmt.Sprintf("%s of %s failed", grouped(uint64(len(a.failed))), plural(uint64(a.files), "file")), a.failed[0].err}
+	return hinted{err, "the other files are in; the same command tries these again"}
+}
+
+// failed is the error of an import some of whose files failed; its exit status is
+// that of the first.
+type failed struct {
+	text  string
+	first error
+}
+
+func (f failed) Error() string { return f.text }
+
+func (f failed) Unwrap() error { return f.first }
+
+func (a *imported) printAll() {
+	if a.files > 1 && a.done > 0 {
+		files := "all " + plural(uint64(a.files), "file")
+		if a.done < a.files {
+			files = grouped(uint64(a.done)) + " of " + plural(uint64(a.files), "file")
+		}
 		a.sum.Sessions = make([]turns.ID, len(a.sessions))
-		fmt.Fprintln(a.e.out, wrapped(a.e.width, fmt.Sprintf("%s %s of %s: %s", bold.Render("all"), grouped(uint64(a.done)), plural(uint64(a.files), "file"), a.sum.summary()), "  "))
+		fmt.Fprintln(a.e.out, wrapped(a.e.width, bold.Render(files)+": "+a.sum.summary(), "  "))
 	}
 	if !a.each && len(a.sum.Losses) > 0 {
 		fmt.Fprintln(a.e.out, faint.Render("not kept exactly as it stood (--losses lists each):"))
@@ -183,7 +232,7 @@ func (e *env) printKinds(losses []interchange.Loss) {
 		reason := k.reason
 		const most = 4
 		if t := types[k]; len(t) > most+1 {
-			reason += fmt.Sprintf(": %s and %d more types", strings.Join(t[:most], ", "), len(t)-most)
+			reason += ": " + strings.Join(t[:most], ", ") + " and " + plural(uint64(len(t)-most), "more type")
 		} else if len(t) > 0 {
 			reason += ": " + strings.Join(t, ", ")
 		}

@@ -156,7 +156,7 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 			return err
 		}
 	} else {
-		fmt.Fprintf(e.out, "hashes of %d sessions kept: %v\n", len(rep.Sessions)+1, same)
+		fmt.Fprintf(e.out, "hashes of %s kept: %v\n", plural(uint64(len(rep.Sessions)+1), "session"), same)
 		e.printVerified(v)
 		e.printVerified(second)
 		next(e, dir, s.ID, kept)
