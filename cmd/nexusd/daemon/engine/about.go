@@ -88,6 +88,9 @@ func (e *Engine) askedFrom(ctx context.Context, head lineage.Node, lo uint64) (w
 		}
 		for _, text := range userTexts(b.Messages) {
 			t := oneLine(text)
+			if isStrayResult(t) {
+				continue
+			}
 			if t != "" && (words == "" || !put(t)) {
 				words = t
 			}
@@ -121,12 +124,17 @@ func userTexts(ms []turns.Message) (out []string) {
 // put reports whether a text begins as those do that agents write in the user's
 // name: a tag, a caveat on what follows, the instructions of a repository.
 func put(text string) bool {
-	for _, p := range []string{"<", "Caveat: ", "# AGENTS.md", "[tool result without its call]"} {
+	for _, p := range []string{"<", "Caveat: ", "# AGENTS.md", "[Request interrupted by user"} {
 		if strings.HasPrefix(text, p) {
 			return true
 		}
 	}
 	return false
+}
+
+// isStrayResult reports whether an import kept a tool result as this text.
+func isStrayResult(text string) bool {
+	return strings.HasPrefix(text, "[tool result without its call]") || strings.HasPrefix(text, "[result of a tool call that is not in the transcript")
 }
 
 // oneLine is the beginning of a text, on one line.
