@@ -543,45 +543,66 @@ func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, r
 	return true, nil
 }
 
-// importExport brings an export of ours in, in batches.
+// importExport brings an export of ours in.
 func importExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *report) error {
-	const batchBytes = 256 << 10
-	var batch []api.ExportRecord
-	size := 0
-	send := func() error {
-		if len(batch) == 0 {
-			return nil
-		}
-		got, err := c.Import(ctx, batch)
-		if err == nil {
-			rep.Stored += int(got.Stored)
-			rep.Existing += int(got.Existing)
-		}
-		batch, size = nil, 0
-		return err
-	}
+	b := batches{c: c, rep: rep}
 	for line := 1; ; line++ {
-		b, err := r.ReadBytes('\n')
-		if len(b) > 1 {
+		text, err := r.ReadBytes('\n')
+		if len(text) > 1 {
 			var x api.ExportRecord
-			if err := turns.DecodeJSON(b, &x); err != nil {
+			if err := turns.DecodeJSON(text, &x); err != nil {
 				return fmt.Errorf("line %d: %w", line, err)
 			}
 			if x.Ledger != nil {
 				rep.Sessions = append(rep.Sessions, x.Ledger.Session)
 			}
-			if size > 0 && size+len(b) > batchBytes {
-				if err := send(); err != nil {
-					return err
-				}
+			if err := b.add(ctx, x, len(text)); err != nil {
+				return err
 			}
-			batch, size = append(batch, x), size+len(b)
 		}
 		if err == io.EOF {
-			return send()
+			return b.send(ctx)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// batches sends the records of exports to a ledger, as many in a request as its
+// size allows.
+type batches struct {
+	c       *api.Client
+	rep     *report
+	records []api.ExportRecord
+	size    int // bytes
+}
+
+// batchBytes is how large a request of several records is, in bytes. NATS servers take
+// messages of 1 MiB by default.
+const batchBytes = 256 << 10
+
+// add sends a record of so many bytes as JSON, with others or later.
+func (b *batches) add(ctx context.Context, r api.ExportRecord, size int) error {
+	if b.size > 0 && b.size+size > batchBytes {
+		if err := b.send(ctx); err != nil {
+			return err
+		}
+	}
+	b.records, b.size = append(b.records, r), b.size+size
+	return nil
+}
+
+// send sends what is left.
+func (b *batches) send(ctx context.Context) error {
+	if len(b.records) == 0 {
+		return nil
+	}
+	got, err := b.c.Import(ctx, b.records)
+	if err == nil {
+		b.rep.Stored += int(got.Stored)
+		b.rep.Existing += int(got.Existing)
+	}
+	b.records, b.size = nil, 0
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"time"
 
@@ -235,22 +236,8 @@ func (e *env) copyOver(ctx context.Context, c *api.Client, dir string, ids []tur
 	defer stop()
 	same = true
 	for _, id := range append(append([]turns.ID(nil), ids...), fork.ID) {
-		var batch []api.ExportRecord
-		for r, err := range c.Export(ctx, id) {
-			if err != nil {
-				return false, nil, err
-			}
-			if batch = append(batch, r); len(batch) == 50 {
-				if _, err := to.Import(ctx, batch); err != nil {
-					return false, nil, err
-				}
-				batch = nil
-			}
-		}
-		if len(batch) > 0 {
-			if _, err := to.Import(ctx, batch); err != nil {
-				return false, nil, err
-			}
+		if err := copyInto(ctx, to, c.Export(ctx, id)); err != nil {
+			return false, nil, err
 		}
 		a, err := c.Session(ctx, id)
 		if err != nil {
@@ -264,4 +251,22 @@ func (e *env) copyOver(ctx context.Context, c *api.Client, dir string, ids []tur
 	}
 	v, err = to.As(api.Operator).Verify(ctx)
 	return same, v, err
+}
+
+// copyInto brings the records of an export into a ledger.
+func copyInto(ctx context.Context, to *api.Client, records iter.Seq2[api.ExportRecord, error]) error {
+	b := batches{c: to, rep: new(report)}
+	for r, err := range records {
+		if err != nil {
+			return err
+		}
+		text, err := turns.EncodeJSON(r)
+		if err != nil {
+			return err
+		}
+		if err := b.add(ctx, r, len(text)); err != nil {
+			return err
+		}
+	}
+	return b.send(ctx)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -140,22 +139,7 @@ func checkViews(t *testing.T, c *api.Client, id turns.ID) (n int) {
 
 func copySession(t *testing.T, from, to *api.Client, id turns.ID) {
 	t.Helper()
-	var batch []api.ExportRecord
-	send := func() {
-		if _, err := to.Import(context.Background(), batch); err != nil {
-			t.Fatalf("session %s: %v", id, err)
-		}
-		batch = nil
-	}
-	for r, err := range from.Export(t.Context(), id) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if batch = append(batch, r); len(batch) == 20 {
-			send()
-		}
-	}
-	if len(batch) > 0 {
-		send()
+	if err := copyInto(t.Context(), to, from.Export(t.Context(), id)); err != nil {
+		t.Fatalf("session %s: %v", id, err)
 	}
 }
