@@ -95,7 +95,10 @@ func rewindCmd(e *env) *cobra.Command {
 			return err
 		}
 		name := args[1]
-		if !strings.ContainsAny(name, "@/") {
+		switch {
+		case strings.HasPrefix(name, "@"):
+			name = s.ID.String() + name
+		case !strings.ContainsAny(name, "@/"):
 			name = s.ID.String() + "/" + name
 		}
 		_, _, to, err := e.turn(cmd.Context(), name)
@@ -119,10 +122,16 @@ func rewindCmd(e *env) *cobra.Command {
 
 func forkCmd(e *env) *cobra.Command {
 	var mode, label string
-	c := verb("fork TURN", "a new session from any turn", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, at, err := e.turn(cmd.Context(), args[0])
+	c := verb("fork SESSION|TURN", "a new session from the head of another, or any turn", 1, 1, func(cmd *cobra.Command, args []string) error {
+		c, s, at, err := e.place(cmd, args[0])
 		if err != nil {
 			return err
+		}
+		if at.IsZero() {
+			if s.Head == nil {
+				return api.Errorf(api.NotFound, nil, "session %s has no turn to fork from", s.ID)
+			}
+			at = *s.Head
 		}
 		r := api.CreateFork{Turn: at, Mode: mode}
 		if label != "" {

@@ -75,11 +75,16 @@ func aboutPolicies() (out []string) {
 // liveNames completes the names of open sessions: labels, then ids. It asks the
 // daemon and gives up after a second, silently: a shell waits for it.
 func (e *env) liveNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 && !strings.Contains(cmd.Use, "…") && strings.Count(cmd.Use, "SESSION") < 2 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Second)
 	defer cancel()
+	switch sess, _, at := strings.Cut(begun, "@"); {
+	case len(args) == 1 && strings.Contains(cmd.Use, "SESSION TURN"):
+		return e.liveTurns(ctx, args[0], "t"), cobra.ShellCompDirectiveNoFileComp
+	case len(args) > 0 && !strings.Contains(cmd.Use, "…") && strings.Count(cmd.Use, "SESSION") < 2:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case at:
+		return e.liveTurns(ctx, sess, sess+"@"), cobra.ShellCompDirectiveNoFileComp
+	}
 	c, err := e.client(api.Operator)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -104,4 +109,33 @@ func (e *env) liveNames(cmd *cobra.Command, args []string, begun string) ([]stri
 		}
 	}
 	return append(labels, ids...), cobra.ShellCompDirectiveNoFileComp
+}
+
+// liveTurns completes the numbers of a session's newest turns behind what stands
+// before them.
+func (e *env) liveTurns(ctx context.Context, sess, before string) (out []string) {
+	c, s, err := e.session(ctx, sess)
+	if err != nil {
+		return nil
+	}
+	const most = 30
+	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Order: "desc", Full: true, Page: api.Page{Limit: most}}) {
+		if err != nil || len(out) > most {
+			break
+		}
+		about := "\t" + clip(words(&t), 50)
+		if len(out) == 0 && strings.HasSuffix(before, "@") {
+			out = append(out, before+"head"+about)
+		}
+		out = append(out, fmt.Sprintf("%s%d%s", before, t.Depth, about))
+	}
+	return out
+}
+
+// words is what a turn is about, in a few words.
+func words(t *api.Turn) string {
+	if t.Compaction != nil {
+		return did(t.Compaction)
+	}
+	return describe(t.Messages)
 }

@@ -26,7 +26,7 @@ Change
   compact SESSION           let a summary stand for the older turns
   expand COMPACTION         the turns that a summary stands for
   rewind SESSION TURN       move the head, back or forward
-  fork TURN                 a new session from any turn
+  fork SESSION|TURN         a new session from the head of another, or any turn
 
   policies                  the compaction policies
   policy show NAME          one of them, with every number
@@ -47,7 +47,9 @@ Every verb takes
 
 A session is named by its id, the beginning or end of one, or its label.
 A turn is named by its id or the beginning or end of one, or as
-SESSION@head, SESSION@head~3, SESSION/TURN. Tables show the ends of ids.
+SESSION@head, SESSION@head~3, SESSION/TURN, or by its number, which log
+shows: SESSION@30. Summaries cite turns as [t30]: SESSION@t30, or t30 alone
+where the session is named apart. Tables show the ends of ids.
 
 Exit status: 0 done, 1 a defect of ours, 2 wrong use, 3 conflict, 4 not found,
 5 unavailable or busy, 6 corrupt, 7 unknown outcome, 8 denied, 9 nothing to do.
@@ -68,17 +70,20 @@ Examples
 	"import": `ledgerctl import [--format F] [--final] [--losses] FILE|DIR…
 
 Brings transcripts in: their turns, rewinds as forks, recorded compactions as
-compactions. Ids come from the transcript itself, so doing it again stores
-nothing twice, an interrupted import is resumed by repeating it, and a file
-that grew adds only what is new. A session gets the title that its transcript
-gives it. A folder is searched for *.jsonl and *.json.
-- is standard input. A file is a line; what could not be kept exactly as it
-stood is counted at the end.
+compactions. Ids come from the transcript itself, whatever its file is called,
+so doing it again stores nothing twice, an interrupted import is resumed by
+repeating it, and a file that grew adds only what is new. Chat messages without
+an id are told apart by all that they say: a longer copy is another session. A
+session gets the title that its transcript gives it. A folder is searched for
+*.jsonl and *.json. - is standard input. A file is a line; what could not be
+kept exactly as it stood is counted at the end. A file that fails does not stop
+the others: those that failed are listed, and the exit status is not 0.
 
   --format F   auto (default: told from the content), claude-code, codex, pi,
                gemini-cli, openai, anthropic, otel (chat messages as JSON;
                spans too), jsonl (an export of ours)
-  --final      the file will not grow: take its unfinished last turn too
+  --final      the file will not grow: take its last turn too where it has no
+               response, or one of reasoning alone
   --losses     list each loss with its line, below its file, and all files that
                are no transcripts
 
@@ -161,7 +166,7 @@ appended, through lost connections and head moves, until interrupted.
 
   -f, --follow      go on until interrupted
   -n, --lines N     how many turns to begin with (10)
-  --after TURN      begin after this turn: go on where you stopped
+  --after TURN      begin after this turn (id, t30): go on where you stopped
 
 Examples
   ledgerctl tail support-42 -f
@@ -177,6 +182,7 @@ event before it. A compaction shows what it covers and what stands for it.
 
 Examples
   ledgerctl show support-42@head
+  ledgerctl show support-42@30
   ledgerctl show 01J8/4XK2PQRS --json | jq .usage
   ledgerctl show 01J8/4XK2PQRS --part 2 > picture.png
 `,
@@ -269,10 +275,12 @@ is deleted; what follows is appended from there.
 
 Examples
   ledgerctl rewind support-42 support-42@head~3
+  ledgerctl rewind support-42 t30
 `,
-	"fork": `ledgerctl fork TURN [--mode M] [--label NAME]
+	"fork": `ledgerctl fork SESSION|TURN [--mode M] [--label NAME]
 
-A new session that begins at any turn of another, and shares its history.
+A new session that begins at the head of another, or at any of its turns, and
+shares its history.
 
   --mode M       as_seen (default): it sees what that turn's next call would see
                  full: every turn, compactions above left aside
@@ -280,6 +288,7 @@ A new session that begins at any turn of another, and shares its history.
   --label NAME   a label for the new session
 
 Examples
+  ledgerctl fork support-42
   ledgerctl fork support-42@head~3
   ledgerctl fork 01J8/4XK2PQRS --mode full --label second-try
 `,

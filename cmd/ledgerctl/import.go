@@ -141,7 +141,7 @@ func importCmd(e *env) *cobra.Command {
 		}
 		return all.end()
 	})
-	c.Flags().BoolVar(&im.final, "final", false, "the file will not grow: take its unfinished last turn too")
+	c.Flags().BoolVar(&im.final, "final", false, "the file will not grow: take a last turn without a response too")
 	c.Flags().BoolVar(&losses, "losses", false, "list each loss")
 	c.Flags().StringVar(&im.format, "format", "auto", formatNames())
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(strings.Split(formatNames(), ", "), cobra.ShellCompDirectiveNoFileComp))

@@ -75,32 +75,74 @@ func manyNamed(what, name string, list []string) error {
 	return hinted{usageError{fmt.Errorf("%d %s are called %q", len(list), what, name)}, hint}
 }
 
-// turn finds a turn: SESSION@head, SESSION@head~3, SESSION/TURN, or a turn's id
-// or the beginning or end of one, searched over all sessions.
+// turnNumber reads the number of a turn on the path of its session as summaries
+// cite it: t12 or [t12].
+func turnNumber(name string) (n uint64, ok bool) {
+	if in, bracketed := strings.CutPrefix(name, "["); bracketed {
+		if name, bracketed = strings.CutSuffix(in, "]"); !bracketed {
+			return 0, false
+		}
+	}
+	digits, ok := strings.CutPrefix(strings.ToLower(name), "t")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, err == nil
+}
+
+// at finds the turn of a session that stands behind the @ in SESSION@head,
+// SESSION@head~3, SESSION@30, SESSION@t30.
+func (e *env) at(ctx context.Context, c *api.Client, s *api.Session, sess, at string) (turns.ID, error) {
+	n, err := depthOf(s, at)
+	if err != nil {
+		return turns.ID{}, usageError{fmt.Errorf("%q is not SESSION@head, SESSION@head~N or SESSION@N, where N is a number that log shows", sess+"@"+at)}
+	}
+	if n < 1 || n > s.Depth {
+		return turns.ID{}, hinted{api.Errorf(api.NotFound, nil, "%s has no turn %s: its head is at depth %d", sess, at, s.Depth), turnHint}
+	}
+	order, back := "asc", n-1
+	if s.Depth-n < back { // from the nearer end
+		order, back = "desc", s.Depth-n
+	}
+	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Order: order, Page: api.Page{Limit: int(min(back+1, 1000))}}) {
+		if err != nil {
+			return turns.ID{}, err
+		}
+		if t.Depth == n {
+			return t.ID, nil
+		}
+	}
+	return turns.ID{}, api.Errorf(api.NotFound, nil, "%s has no turn %s any more: its head moved", sess, at)
+}
+
+// depthOf is the depth that at names on the path of a session's head; 0 for one
+// above its first turn.
+func depthOf(s *api.Session, at string) (uint64, error) {
+	if n, ok := turnNumber(at); ok {
+		return n, nil
+	}
+	head, up, back := strings.Cut(at, "~")
+	switch {
+	case at == "head":
+		return s.Depth, nil
+	case back && head == "head":
+		n, err := strconv.ParseUint(up, 10, 64)
+		return s.Depth - min(n, s.Depth), err
+	}
+	return strconv.ParseUint(at, 10, 64)
+}
+
+// turn finds a turn: SESSION@head, SESSION@head~3, SESSION@30, SESSION/TURN, or a
+// turn's id or the beginning or end of one, searched over all sessions.
 func (e *env) turn(ctx context.Context, name string) (*api.Client, *api.Session, turns.ID, error) {
 	if sess, at, ok := strings.Cut(name, "@"); ok {
 		c, s, err := e.session(ctx, sess)
 		if err != nil {
 			return nil, nil, turns.ID{}, err
 		}
-		head, back, _ := strings.Cut(at, "~")
-		n := 0
-		if back != "" {
-			n, err = strconv.Atoi(back)
-		}
-		if head != "head" || err != nil || n < 0 {
-			return nil, nil, turns.ID{}, usageError{fmt.Errorf("%q is not SESSION@head or SESSION@head~N", name)}
-		}
-		for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Order: "desc", Page: api.Page{Limit: min(n+1, 1000)}}) {
-			if err != nil {
-				return nil, nil, turns.ID{}, err
-			}
-			if n == 0 {
-				return c, s, t.ID, nil
-			}
-			n--
-		}
-		return nil, nil, turns.ID{}, hinted{api.Errorf(api.NotFound, nil, "%s has no turn %s: its head is at depth %d", sess, at, s.Depth), turnHint}
+		id, err := e.at(ctx, c, s, sess, at)
+		return c, s, id, err
 	}
 	if sess, id, ok := strings.Cut(name, "/"); ok {
 		c, s, err := e.session(ctx, sess)
@@ -131,6 +173,9 @@ func (e *env) turn(ctx context.Context, name string) (*api.Client, *api.Session,
 			break // as long as what is shown: no other has it
 		}
 	}
+	if _, ok := turnNumber(name); ok && len(found) == 0 {
+		return nil, nil, turns.ID{}, usageError{fmt.Errorf("%s is a turn of which session? SESSION@%s", name, strings.Trim(name, "[]"))}
+	}
 	return oneTurn(found, name, "")
 }
 
@@ -143,8 +188,12 @@ type foundTurn struct {
 }
 
 // turnIn finds a turn on the path of a session's head, or among what a tree shows of
-// its other branches; by its whole id, wherever on them it is.
+// its other branches; by its whole id, wherever on them it is; by its number, t12.
 func (e *env) turnIn(ctx context.Context, c *api.Client, s *api.Session, name string) (*api.Client, *api.Session, turns.ID, error) {
+	if _, ok := turnNumber(name); ok {
+		id, err := e.at(ctx, c, s, short(s.ID), name)
+		return c, s, id, err
+	}
 	found, err := e.turnsIn(ctx, c, s, name)
 	if err == nil && len(found) == 0 {
 		found, err = e.branchesIn(ctx, c, s, name)
