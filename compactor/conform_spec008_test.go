@@ -332,7 +332,7 @@ func TestS8_7(t *testing.T) {
 		if err := onlyResults(whole.Messages, pruned.Messages); err != nil {
 			t.Fatal(err)
 		}
-		if err := checkPairs(pruned.Messages, false); err != nil {
+		if err := checkPairs(pruned.Messages); err != nil {
 			t.Fatal(err)
 		}
 		if fmt.Sprint(g.path().Halves) != stored || p.Tokens() != unpruned(p).Tokens() {
@@ -572,13 +572,13 @@ func TestS8_23(t *testing.T) {
 			}
 			whole, err := view.Render(unpruned(w.path()), approx)
 			must(t, err)
-			if checkPairs(whole.Messages[len(whole.Messages)-10:], false) != nil {
+			if checkPairs(whole.Messages[len(whole.Messages)-10:]) != nil {
 				broken++
 			}
 			_, pl := w.compactBy(t, w.policy, "s")
 			cx, err := view.Render(w.path(), approx)
 			must(t, err)
-			must(t, checkPairs(cx.Messages, false))
+			must(t, checkPairs(cx.Messages))
 			must(t, strictly(cx.Messages))
 			kept := whole.Messages[len(whole.Messages)-len(cx.Messages)+1:]
 			if d := cmp.Diff(string(jsonOf(t, kept)), string(jsonOf(t, cx.Messages[1:]))); d != "" {

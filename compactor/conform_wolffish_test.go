@@ -86,7 +86,7 @@ func (w *world) context(t *testing.T) view.Context {
 	p := w.path()
 	cx, err := view.Render(p, p.Counter)
 	must(t, err)
-	if err := checkPairs(cx.Messages, false); err != nil {
+	if err := checkPairs(cx.Messages); err != nil {
 		t.Errorf("%v in\n%s", err, show(cx))
 	}
 	return cx

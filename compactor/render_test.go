@@ -36,7 +36,7 @@ func TestRecord(t *testing.T) {
 	}
 	cx, err := view.Render(w.path(), approx)
 	must(t, err)
-	must(t, checkPairs(cx.Messages, false))
+	must(t, checkPairs(cx.Messages))
 	want := []view.Status{view.InSummary, view.Verbatim, view.Verbatim, view.Cleared, view.Verbatim, view.Verbatim, view.Verbatim, view.Cleared, view.Verbatim}
 	var got []view.Status
 	for _, s := range cx.Sources {

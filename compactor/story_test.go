@@ -170,5 +170,5 @@ func (s *story) context() (string, error) {
 		}
 		b.WriteByte('\n')
 	}
-	return b.String(), checkPairs(cx.Messages, false)
+	return b.String(), checkPairs(cx.Messages)
 }

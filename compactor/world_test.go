@@ -209,7 +209,7 @@ func words(n int) string { return strings.Repeat("abc ", n*37/40+1) }
 // their documents and from nothing in this package: an assistant message with
 // calls is followed at once by results, in tool messages or at the start of a
 // user message, one for each call; no result stands anywhere else.
-func checkPairs(ms []turns.Message, dangling bool) error {
+func checkPairs(ms []turns.Message) error {
 	want := map[string]int{}
 	for i, m := range ms {
 		if len(m.Parts) == 0 {
@@ -233,7 +233,7 @@ func checkPairs(ms []turns.Message, dangling bool) error {
 			}
 		}
 	}
-	if len(want) > 0 && !dangling {
+	if len(want) > 0 {
 		return fmt.Errorf("%v have no result", want)
 	}
 	return nil

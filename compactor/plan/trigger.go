@@ -152,3 +152,21 @@ func HasLargeOutputs(p view.Path, pol policy.Policy) bool {
 func Threshold(p view.Path, pol policy.Policy) uint64 {
 	return SizesOf(p, pol, turns.Trigger{}, 0).Trigger
 }
+
+// SizesOf returns the sizes of pol on p, for a trigger; a budget other than 0 stands
+// in for the policy's.
+func SizesOf(p view.Path, pol policy.Policy, trigger turns.Trigger, budget uint64) policy.Sizes {
+	return pol.Scale(policy.Bounds{
+		Limits: p.Limits, Overhead: p.Overhead, Ratio: p.Ratio(pol), Budget: budget, Overflow: trigger.Kind == TriggerOverflow,
+	})
+}
+
+// FlushDue reports whether a context is large enough for the flush of its
+// cycle: it is before [DueAt] says that it is due by size, and from then on.
+func FlushDue(p view.Path, pol policy.Policy, l view.Load) bool {
+	s := SizesOf(p, pol, turns.Trigger{}, 0)
+	if !pol.Flush.On() || pol.Mode == policy.Manual || s.Room == 0 || l.Tokens == 0 || pol.Unlimited(p.Limits) {
+		return false
+	}
+	return contextSize(p, pol, l, s) > s.Flush
+}

@@ -62,7 +62,6 @@ const (
 	Cleared   Status = "cleared"
 	InSummary Status = "summary"
 	Synthetic Status = "synthetic"
-	Dropped   Status = "dropped"
 	Erased    Status = "erased"
 )
 

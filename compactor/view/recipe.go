@@ -28,7 +28,6 @@ type Recipe struct {
 	Limits     turns.Limits `json:"limits,omitzero"` // that counted, the model's included
 	Budget     uint64       `json:"budget"`          // that it had to fit, overhead included; 0: none
 	Cache      string       `json:"cache,omitzero"`  // "cold" or "warm", where the policy's view depends on it: see [policy.Prune]
-	Open       OpenCalls    `json:"open,omitzero"`
 }
 
 // AskedPolicy is a policy by its name and overrides.

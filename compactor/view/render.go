@@ -21,17 +21,6 @@ func lateText(p *turns.Part) turns.Part {
 		summary.Escape(summary.ResultText(p)) + "\n</late_result>")
 }
 
-// OpenCalls says what stands for tool calls that wait at the head.
-type OpenCalls int
-
-// What may stand for them.
-const (
-	// AnswerOpen: a synthetic response marked pending. The context can be sent.
-	AnswerOpen OpenCalls = 0
-	// KeepOpen: nothing. The caller is about to append the results.
-	KeepOpen OpenCalls = 1
-)
-
 const whyPending = "the call waits for its response"
 
 // Pending is the tokens of what stands for calls that wait at the head: it is
@@ -43,11 +32,6 @@ func (c Context) Pending() (n uint64) {
 		}
 	}
 	return n
-}
-
-// RenderOptions are what a caller may ask of a rendering. The zero value is [Render]'s.
-type RenderOptions struct {
-	Open OpenCalls
 }
 
 // Render is the context at the head of p, for the next model call: the
@@ -62,10 +46,7 @@ type RenderOptions struct {
 // when one is appended, unless a call of theirs is answered by it. Messages
 // share memory with the path. Error: [turns.ErrCorrupt] for elisions that do
 // not fit their halves.
-func Render(p Path, c tokens.Counter) (Context, error) { return RenderWith(p, c, RenderOptions{}) }
-
-// RenderWith is Render with options.
-func RenderWith(p Path, c tokens.Counter, opt RenderOptions) (Context, error) {
+func Render(p Path, c tokens.Counter) (Context, error) {
 	r := renderer{counter: c, real: c}
 	if f := p.InForce; f != nil {
 		n := len(f.Body.Elided)
@@ -98,7 +79,7 @@ func RenderWith(p Path, c tokens.Counter, opt RenderOptions) (Context, error) {
 	if !nudged {
 		r.nudge(p.InForce, len(shown)-1)
 	}
-	r.end(opt.Open)
+	r.end()
 	r.endWithUser()
 	return r.context(), nil
 }
@@ -143,7 +124,7 @@ func (p Path) Framing() []uint64 {
 		r.half(i, &ShownHalf{HalfTurn: *h, Source: Source{Turn: h.Ref, Half: h.Half}})
 		r.out.Messages, r.out.Origins = r.out.Messages[:0], r.out.Origins[:0]
 	}
-	r.end(AnswerOpen)
+	r.end()
 	out[len(p.Halves)] = r.framing
 	return out
 }
@@ -169,7 +150,6 @@ type call struct {
 	id, name string
 	half     int // index of the half it was made in
 	source   Source
-	at       int // index of its message in the output
 }
 
 // message is a message and the index of its source.
@@ -211,7 +191,7 @@ func (r *renderer) half(i int, h *ShownHalf) {
 		r.emit(m, src)
 		for j := range m.Parts {
 			if p := &m.Parts[j]; p.Type == turns.ToolCall {
-				r.open = append(r.open, call{p.ID, p.Name, i, h.Source, len(r.out.Messages) - 1})
+				r.open = append(r.open, call{p.ID, p.Name, i, h.Source})
 			}
 		}
 	}
@@ -338,22 +318,10 @@ func (r *renderer) release() {
 	r.late = r.late[:0]
 }
 
-func (r *renderer) end(open OpenCalls) {
-	if open == AnswerOpen || len(r.open) == 0 {
-		r.synthesize("[no response yet: the call is pending]", whyPending)
-		r.release()
-		return
-	}
-	// The results will be appended: what was held goes before the calls.
-	at := r.open[0].at
-	for _, m := range r.late {
-		n := r.counter.Message(&m.Message)
-		r.out.Messages = slices.Insert(r.out.Messages, at, m.Message)
-		r.out.Origins = slices.Insert(r.out.Origins, at, m.source)
-		r.out.Sources[m.source].Tokens += n
-		r.out.Tokens += n
-		at++
-	}
+// end answers the calls that wait at the head, and shows what came late.
+func (r *renderer) end() {
+	r.synthesize("[no response yet: the call is pending]", whyPending)
+	r.release()
 }
 
 // context is what was built, sources in path order: a synthetic response is
