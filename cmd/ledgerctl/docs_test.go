@@ -1,0 +1,330 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+
+	"nexus/ledger/api"
+)
+
+// Every command of README.md and docs/**/*.md runs as it is written.
+//
+// A fenced block holds commands, a line each, unless its language is one that no
+// shell runs (text, json, toml). A block "sh norun" is not run: what needs another
+// program, a model or a package registry. Of "go test" only the names are checked:
+// packages, tests and flags; the tests run elsewhere, some of them for hours.
+//
+// Each file has a fresh folder, a home with one transcript of Claude Code, and a
+// daemon; nexusd itself runs where the file starts it. "go build" and "go run" work
+// in the repository and write to the folder. SESSION and TURN stand for the newest
+// session and its head. "nats" is a stand-in that knows "req".
+func TestCommandsOfTheDocumentation(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []string{filepath.Join(root, "README.md")}
+	err = filepath.WalkDir(filepath.Join(root, "docs"), func(name string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(name) == ".md" {
+			files = append(files, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands, err := commandsOf(string(b))
+		name, _ := filepath.Rel(root, file)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(commands) == 0 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			d := newDocs(t, root)
+			for _, c := range commands {
+				begun := time.Now()
+				if err := d.run(c.text); err != nil {
+					t.Fatalf("%s:%d: %s: %v", name, c.line, c.text, err)
+				}
+				t.Logf("%s: %v", c.text, time.Since(begun).Round(time.Millisecond))
+				ran++
+			}
+		})
+	}
+	if ran == 0 {
+		t.Error("no file has a command")
+	}
+}
+
+func TestCommandsOfADocument(t *testing.T) {
+	got, err := commandsOf("a\n```\none\n\n# no command\ntwo \\\n  three\n```\n```json\n{}\n```\n```sh norun\nfour\n```\n```sh\nfive\n```\n")
+	want := []command{{3, "one"}, {6, "two   three"}, {16, "five"}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	if _, err := commandsOf("```ruby\nx\n```\n"); err == nil {
+		t.Error("a language that nobody knows is neither run nor refused")
+	}
+}
+
+// command is one line of a fenced block, and where it stands.
+type command struct {
+	line int
+	text string
+}
+
+func commandsOf(text string) (out []command, err error) {
+	fence, runs, goesOn := false, false, false
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimRight(line, "\n")
+		if info, ok := strings.CutPrefix(strings.TrimSpace(line), "```"); ok {
+			fence, goesOn = !fence, false
+			if fence {
+				switch info {
+				case "", "sh", "bash", "console":
+					runs = true
+				case "text", "json", "toml", "sh norun":
+					runs = false
+				default:
+					return out, fmt.Errorf("line %d: a block of %q: say sh, sh norun, text, json or toml", n, info)
+				}
+			}
+			continue
+		}
+		text, more := strings.CutSuffix(line, `\`)
+		switch {
+		case !fence || !runs:
+		case goesOn:
+			out[len(out)-1].text += text
+		case strings.TrimSpace(line) != "" && !strings.HasPrefix(strings.TrimSpace(line), "#"):
+			out = append(out, command{n, text})
+		}
+		goesOn = more
+	}
+	return out, nil
+}
+
+// docs is the world that the commands of one file run in.
+type docs struct {
+	t    *testing.T
+	root string // of the repository
+	dir  string
+	env  []string
+	url  string
+}
+
+func newDocs(t *testing.T, root string) *docs {
+	dir := t.TempDir()
+	project := filepath.Join(dir, "home", ".claude", "projects", "shelf")
+	if err := os.MkdirAll(project, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(project, "session.jsonl"), recorded, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := &env{out: io.Discard, err: io.Discard}
+	c, stop, err := e.local(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return &docs{t: t, root: root, dir: dir, url: c.Conn().ConnectedUrl(),
+		env: append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "NEXUS_LISTEN=127.0.0.1:0", "NEXUS_HTTP=127.0.0.1:0")}
+}
+
+var (
+	sessionWord = regexp.MustCompile(`\bSESSION\b`)
+	turnWord    = regexp.MustCompile(`\bTURN\b`)
+)
+
+func (d *docs) run(line string) error {
+	if sessionWord.MatchString(line) || turnWord.MatchString(line) {
+		s, err := d.newest()
+		if err != nil {
+			return err
+		}
+		if line = sessionWord.ReplaceAllString(line, s.ID.String()); s.Head != nil {
+			line = turnWord.ReplaceAllString(line, s.Head.String())
+		}
+	}
+	words := strings.Fields(strings.SplitN(line, " #", 2)[0])
+	switch {
+	case words[0] == "go" && len(words) > 1 && words[1] == "test":
+		return d.checkTest(words[2:])
+	case words[0] == "go":
+		for i := range words {
+			if words[i] == "-o" && i+1 < len(words) {
+				words[i+1] = filepath.Join(d.dir, words[i+1]) // the folder stays a folder
+			}
+		}
+		c := exec.Command("go", words[1:]...)
+		c.Dir, c.Env = d.root, append(os.Environ(), "GOFLAGS='-ldflags=-w' -buildvcs=false") // half the time of a link
+		return output(c)
+	case filepath.Base(words[0]) == "nexusd":
+		return d.daemon(words[0], slices.DeleteFunc(words[1:], func(w string) bool { return w == "&" }))
+	}
+	c := exec.Command("sh", "-c", line)
+	c.Dir, c.Env = d.dir, append(d.env, "NEXUS_URL="+d.url)
+	return output(c)
+}
+
+// output runs c; the error holds what it said.
+func output(c *exec.Cmd) error {
+	if b, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, b)
+	}
+	return nil
+}
+
+// newest is the newest session.
+func (d *docs) newest() (out *api.Session, err error) {
+	nc, err := nats.Connect(d.url)
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	for s, err := range api.NewClient(nc, "default", "main").Sessions(d.t.Context()) {
+		if err != nil {
+			return nil, err
+		}
+		out = &s
+	}
+	if out == nil {
+		return nil, errors.New("there is no session that SESSION could stand for")
+	}
+	return out, nil
+}
+
+// daemon starts nexusd as it is written and waits until it says that it is ready;
+// commands go to it from then on.
+func (d *docs) daemon(name string, args []string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	if !strings.Contains(name, "/") {
+		name = filepath.Join(d.dir, name)
+	}
+	c := exec.CommandContext(ctx, name, args...)
+	c.Dir, c.Env = d.dir, d.env
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	c.WaitDelay = 10 * time.Second
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		cancel()
+		return err
+	}
+	d.t.Cleanup(func() { cancel(); _ = c.Wait() })
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("it ended before it was ready: %w", err)
+	}
+	var ready struct {
+		URL string `json:"nats_url"`
+	}
+	if err := json.Unmarshal(line, &ready); err != nil {
+		return err
+	}
+	d.url = ready.URL
+	return nil
+}
+
+// checkTest checks that what a go test command names is there.
+func (d *docs) checkTest(args []string) error {
+	var packages []string
+	var sources strings.Builder
+	for _, a := range args {
+		if strings.HasPrefix(a, "./") {
+			packages = append(packages, a)
+		}
+	}
+	if len(packages) == 0 {
+		return errors.New("no package")
+	}
+	list := exec.Command("go", append([]string{"list", "-f", "{{.Dir}}"}, packages...)...)
+	list.Dir = d.root
+	dirs, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("go list %v: %w", packages, err)
+	}
+	for dir := range strings.FieldsSeq(string(dirs)) {
+		tests, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		if err != nil {
+			return err
+		}
+		for _, name := range tests {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			sources.Write(b)
+		}
+	}
+	for i, a := range args {
+		flag, value, joined := strings.Cut(strings.TrimPrefix(a, "-"), "=")
+		if !joined && i+1 < len(args) {
+			value = args[i+1]
+		}
+		value = strings.Trim(value, `'^$`)
+		switch {
+		case !strings.HasPrefix(a, "-"):
+		case flag == "run" && value != "" && !strings.Contains(sources.String(), "func "+value):
+			return fmt.Errorf("no test is called %s", value)
+		case flag == "bench" && value != "." && !strings.Contains(sources.String(), "func Benchmark"+value):
+			return fmt.Errorf("no benchmark is called %s", value)
+		case slices.Contains([]string{"run", "bench", "v", "timeout", "benchtime", "count", "race", "short", "benchmem", "p"}, flag), strings.HasPrefix(flag, "rapid."):
+		case !strings.Contains(sources.String(), `"`+flag+`"`):
+			return fmt.Errorf("no test has a flag -%s", flag)
+		}
+	}
+	return nil
+}
+
+// natsCommand is the part of the nats command that the documentation uses.
+func natsCommand() int {
+	if len(os.Args) != 4 || os.Args[1] != "req" {
+		fmt.Fprintln(os.Stderr, "usage: nats req SUBJECT BODY")
+		return 2
+	}
+	nc, err := nats.Connect(os.Getenv("NEXUS_URL"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer nc.Close()
+	m, err := nc.Request(os.Args[2], []byte(os.Args[3]), 10*time.Second)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Printf("%s\n", m.Data)
+	if strings.HasPrefix(string(m.Data), `{"error":`) {
+		return 1
+	}
+	return 0
+}
