@@ -81,15 +81,15 @@ func (im *importer) append(ctx context.Context, a *interchange.Append) (dup bool
 	case err != nil:
 		return false, err
 	}
-	held, ok := im.held(ctx, a.Session, tip, parent)
-	rest, same := restOf(held, a)
+	held, tip, ok := im.held(ctx, a.Session, tip, parent)
+	rest, more, same := restOf(held, a)
 	switch {
 	case !ok || !same:
 		if err == nil {
 			err = api.Errorf(api.Conflict, nil, "the session %s begins otherwise in the ledger", a.Session)
 		}
 		return false, changed(err, a)
-	case rest == nil && len(held) == 1 && err != nil:
+	case rest == nil && len(held) == 1 && err != nil && !more:
 		return false, err // another time, usage or meta: the first stays
 	case rest == nil:
 		im.split(a.ID, held[0].ID, tip)
@@ -125,39 +125,50 @@ func (im *importer) split(id, first, last turns.ID) {
 	im.pieces[id] = struct{ first, last turns.ID }{first, last}
 }
 
-// held is the turns of a session after parent, up to tip; ok is false where
-// these are none, or too many.
-func (im *importer) held(ctx context.Context, session, tip, parent turns.ID) (out []*api.Turn, ok bool) {
-	for at := tip; at != parent; {
-		t, err := im.c.Turn(ctx, session, at)
-		if err != nil || len(out) == maxPieces {
-			return nil, false
-		}
-		if t.Type == "normal" { // else a compaction, which nothing was said in
-			out = append(out, t)
-		}
-		if at = (turns.ID{}); t.Parent != nil {
-			at = *t.Parent
-		} else if !parent.IsZero() {
-			return nil, false
-		}
+// held is the turns of a session after parent, up to tip, that can hold one turn of
+// the source: one with messages after a response is the next. Last is the last of
+// them, or of the compactions between. ok is false where there are none, or too many.
+func (im *importer) held(ctx context.Context, session, tip, parent turns.ID) (out []*api.Turn, last turns.ID, ok bool) {
+	list := api.ListTurns{At: tip, Page: api.Page{Limit: maxPieces}}
+	if !parent.IsZero() {
+		list.After = parent.String()
 	}
-	slices.Reverse(out)
-	return out, len(out) > 0
+	answered, n := false, 0
+	for x, err := range im.c.Turns(ctx, session, list) {
+		if n++; err != nil || n > maxPieces {
+			return nil, last, false
+		}
+		if x.Type != "normal" { // a compaction, which nothing was said in
+			last = x.ID
+			continue
+		}
+		t, err := im.c.Turn(ctx, session, x.ID)
+		if err != nil {
+			return nil, last, false
+		}
+		if answered && len(t.Messages) > 0 {
+			break
+		}
+		out, last, answered = append(out, t), x.ID, answered || t.Response != nil
+	}
+	return out, last, len(out) > 0
 }
 
-// restOf is what of a is not in the turns held; nil where they hold all. ok is
-// false where they hold something else.
-func restOf(held []*api.Turn, a *interchange.Append) (rest *interchange.Append, ok bool) {
+// restOf is what of a is not in the turns held; nil where they hold all, and more
+// where a is of an older copy and they hold more. ok is false where they hold
+// something else.
+func restOf(held []*api.Turn, a *interchange.Append) (rest *interchange.Append, more, ok bool) {
 	out := *a
 	var said []turns.Part // of the response
 	finish := ""
 	for _, t := range held {
 		switch n := len(t.Messages); {
 		case n > 0 && said != nil: // the answer has begun
-			return nil, false
+			return nil, false, false
+		case n > len(out.Messages) && a.Response == nil && slices.EqualFunc(t.Messages[:len(out.Messages)], out.Messages, sameMessage):
+			return nil, true, true
 		case n > len(out.Messages) || !slices.EqualFunc(t.Messages, out.Messages[:n], sameMessage):
-			return nil, false
+			return nil, false, false
 		default:
 			out.Messages = out.Messages[n:]
 		}
@@ -171,19 +182,26 @@ func restOf(held []*api.Turn, a *interchange.Append) (rest *interchange.Append, 
 	switch {
 	case said == nil && finish == "" && !slices.ContainsFunc(held, func(t *api.Turn) bool { return t.Response != nil }):
 		if len(out.Messages) == 0 && a.Response == nil {
-			return nil, true
+			return nil, false, true
 		}
-		return &out, true
-	case a.Response == nil || len(out.Messages) > 0 || len(said) > len(a.Response.Parts) ||
-		!slices.EqualFunc(said, a.Response.Parts[:len(said)], samePart):
-		return nil, false
-	case len(said) == len(a.Response.Parts):
-		return nil, true
+		return &out, false, true
+	case len(out.Messages) > 0:
+		return nil, false, false
+	case a.Response == nil:
+		return nil, true, true
+	}
+	parts := a.Response.Parts
+	both := min(len(said), len(parts))
+	switch {
+	case !slices.EqualFunc(said[:both], parts[:both], samePart):
+		return nil, false, false
+	case both == len(parts):
+		return nil, len(said) > both, true
 	}
 	m := *a.Response
-	m.Parts = m.Parts[len(said):]
+	m.Parts = parts[both:]
 	out.Messages, out.Response = []turns.Message{}, &m
-	return &out, true
+	return &out, false, true
 }
 
 func samePart(a, b turns.Part) bool {

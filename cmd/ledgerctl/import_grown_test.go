@@ -132,6 +132,13 @@ func TestImportOfAGrowingFile(t *testing.T) {
 				if d := cmp.Diff(before, hashes(ctx, t, c, s)); d != "" {
 					t.Errorf("hashes after the same file again (-before +after):\n%s", d)
 				}
+				newest := id()
+				s = bring(newest, last)
+				before = hashes(ctx, t, c, s)
+				bring(newest, copies...)
+				if d := cmp.Diff(before, hashes(ctx, t, c, s)); d != "" {
+					t.Errorf("hashes after older copies (-before +after):\n%s", d)
+				}
 			})
 		}
 	}

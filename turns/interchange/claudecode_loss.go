@@ -26,6 +26,14 @@ func (l *ccLosses) add(line int, what, reason, record string) {
 	l.count(what, fmt.Sprintf("more defects, after the first %d", maxCCLosses))
 }
 
+// addMany adds a defect that n parts of a line have.
+func (l *ccLosses) addMany(n, line int, what, reason, record string) {
+	before := len(l.single)
+	if l.add(line, what, reason, record); len(l.single) > before && n > 1 {
+		l.single[before].Count = n
+	}
+}
+
 func (l *ccLosses) count(what, reason string) {
 	if l.counts == nil {
 		l.counts = make(map[ccReason]int)

@@ -100,7 +100,7 @@ func (k *ccTree) userPieces(rec *ccRecord) (pieces []ccPiece, real bool) {
 		default:
 			taken[call] = true
 			if n := ccOdd(block); n > 0 {
-				k.loss.add(rec.line, "repaired", are(n, "block")+" of an unknown type in a tool result, and kept as text with the block in ext", rec.uuid)
+				k.loss.addMany(n, rec.line, "repaired", "blocks of an unknown type in a tool result are kept as text parts with the block in ext", rec.uuid)
 			}
 			pieces = append(pieces, ccPiece{msg: turns.Message{Role: turns.Tool, Parts: []turns.Part{p}}, call: call})
 		}

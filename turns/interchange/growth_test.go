@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/iotest"
 
@@ -116,4 +117,27 @@ func stepID(s Step) turns.ID {
 		return s.Append.ID
 	}
 	return s.Compaction.ID
+}
+
+// Losses count with the right word, and name what can't be read without the words
+// of a parser.
+func TestLossesReadAsSentences(t *testing.T) {
+	line := `{"type":"user","uuid":"u","parentUuid":null,"sessionId":"S","message":{"content":"p"}}`
+	head := `{"timestamp":"2026-04-11T14:53:07.700Z","type":"session_meta","payload":{"id":"c","timestamp":"2026-04-11T14:53:07.660Z"}}`
+	call := `{"timestamp":"2026-04-11T14:53:08Z","type":"response_item","payload":{"type":"function_call","arguments":{}}}`
+	_, claude := readClaude(t, []byte(line+"\nx"+line+"\nx\n"), true)
+	_, codex := readCodex(t, head+"\n"+call+"\n", CodexOptions{})
+	var got []string
+	for _, l := range append(claude, codex...) {
+		got = append(got, l.Reason)
+	}
+	for _, want := range []string{
+		"1 byte is torn, before another object on the line",
+		"1 byte is no JSON object (torn or broken)",
+		"a record that can't be read: malformed: /arguments is an object here",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("no loss says %q: %q", want, got)
+		}
+	}
 }

@@ -52,7 +52,28 @@ func decodeLoose(data []byte, v any) error {
 	if err == nil || errors.Is(err, turns.ErrUnsupported) || errors.Is(err, turns.ErrMalformed) {
 		return err
 	}
+	var odd *json.SemanticError
+	if errors.As(err, &odd) && odd.JSONPointer != "" && odd.JSONKind != 0 {
+		return fmt.Errorf("%w: %s is %s here", turns.ErrMalformed, odd.JSONPointer, kindName(odd.JSONKind))
+	}
 	return fmt.Errorf("%w: %w", turns.ErrMalformed, err)
+}
+
+// kindName is what a person calls a kind of JSON value.
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case '"':
+		return "a text"
+	case '0':
+		return "a number"
+	case 'n':
+		return "null"
+	}
+	return "true or false"
 }
 
 func (m *openaiMessage) message() (turns.Message, error) {
