@@ -83,7 +83,7 @@ func plotContext(w io.Writer, name string, cx *api.Context) error {
 		return contextLeft + float64(contextRight-contextLeft)*float64(min(tokens, full))/float64(full)
 	}
 	p.text("ink bold", "start", contextLeft, 28, "What the model reads: "+cut(name, 70))
-	about := fmt.Sprintf("%s of %s%s tokens, %s of the budget", grouped(used), grouped(cx.Budget), guessed(cx.WindowGuess), shareOf(used, cx.Budget))
+	about := fmt.Sprintf("%s of %s tokens, %s of the budget%s", grouped(used), grouped(cx.Budget), shareOf(used, cx.Budget), guessed(cx.WindowGuess))
 	if n := counterOf(cx.Recipe); n != defaultCounter {
 		about += ", counted by " + cut(n, 30)
 	}
