@@ -11,12 +11,15 @@ import (
 // The sizes of the picture of a context, in pixels.
 const (
 	contextLeft, contextRight = 16, pictureWidth - 16
-	contextTop, contextBottom = 84, 124 // of the bar
+	contextTop, contextBottom = 102, 142 // of the bar
 	contextLegend, contextRow = contextBottom + 58, 24
 )
 
 // kind is one of the kinds of content that a context is made of.
 type kind struct{ name, colour string }
+
+// uncounted is the index of what the provider counted beyond the ledger's estimate.
+const uncounted = 6
 
 // The kinds, in the order of the legend.
 var kinds = [...]kind{
@@ -26,6 +29,7 @@ var kinds = [...]kind{
 	{"kept word for word", blue},
 	{"shown shortened", orange},
 	{"put in by the ledger", red},
+	{"beyond the estimate", sky},
 }
 
 // kindOf is the index in kinds of what a part of a context is shown as.
@@ -51,17 +55,29 @@ type span struct {
 }
 
 // spans is what a context is made of, in the order in which the model reads it.
+// Where a provider counted it, the sum is that count: what it counted beyond the
+// ledger's estimate comes first, since a system part that was never stored does; a
+// lower count makes every span smaller.
 func spans(cx *api.Context) (out []span) {
+	used := cx.Tokens + cx.Overhead
+	if cx.Reported > used {
+		out = append(out, span{kind: uncounted, tokens: cx.Reported - used})
+	}
+	add := func(k int, turn turns.ID, tokens uint64) {
+		if cx.Reported > 0 && cx.Reported < used {
+			tokens = uint64(float64(tokens) * float64(cx.Reported) / float64(used))
+		}
+		if n := len(out); n > 0 && out[n-1].turn == turn && out[n-1].kind == k {
+			out[n-1].tokens += tokens
+			return
+		}
+		out = append(out, span{k, turn, tokens})
+	}
 	if cx.Overhead > 0 {
-		out = append(out, span{tokens: cx.Overhead})
+		add(0, turns.ID{}, cx.Overhead)
 	}
 	for _, s := range cx.Sources {
-		k := kindOf(s.Status)
-		if n := len(out); n > 0 && out[n-1].turn == s.Turn && out[n-1].kind == k {
-			out[n-1].tokens += s.Tokens
-			continue
-		}
-		out = append(out, span{k, s.Turn, s.Tokens})
+		add(kindOf(s.Status), s.Turn, s.Tokens)
 	}
 	return out
 }
@@ -77,7 +93,10 @@ type total struct {
 // the room that is left up to the budget. name says whose context it is.
 func plotContext(w io.Writer, name string, cx *api.Context) error {
 	var p picture
-	used := cx.Tokens + cx.Overhead
+	used, by := cx.Tokens+cx.Overhead, "estimated by the ledger"
+	if cx.Reported > 0 {
+		used, by = cx.Reported, "as the provider counted the last call, with an estimate of what came since"
+	}
 	full := max(used, cx.Budget, 1)
 	at := func(tokens uint64) float64 {
 		return contextLeft + float64(contextRight-contextLeft)*float64(min(tokens, full))/float64(full)
@@ -85,13 +104,10 @@ func plotContext(w io.Writer, name string, cx *api.Context) error {
 	p.text("ink bold", "start", contextLeft, 28, "What the model reads: "+cut(name, 70))
 	about := fmt.Sprintf("%s of %s tokens, %s of the budget%s", grouped(used), grouped(cx.Budget), shareOf(used, cx.Budget), guessed(cx.WindowGuess))
 	if n := counterOf(cx.Recipe); n != defaultCounter {
-		about += ", counted by " + cut(n, 30)
-	}
-	about += ", estimated"
-	if cx.Reported > 0 {
-		about += "; the provider counted " + grouped(cx.Reported)
+		by += ", by the counter " + cut(n, 20)
 	}
 	p.text("soft small", "start", contextLeft, 48, about)
+	p.text("soft small", "start", contextLeft, 66, by)
 	p.text("soft small", "start", contextLeft, contextTop-8, "read first")
 	p.add(`<rect class="room" x="%d" y="%d" width="%d" height="%d"/>`, contextLeft, contextTop, contextRight-contextLeft, contextBottom-contextTop)
 	var sums [len(kinds)]total
@@ -156,6 +172,8 @@ func plotKinds(p *picture, sums *[len(kinds)]total, used, budget uint64) (rows i
 		case 0:
 		case 1:
 			note = "stands for older turns, which stay stored"
+		case uncounted:
+			note = "counted by the provider; often a system part or tools"
 		default:
 			note = "of " + plural(uint64(s.turns), "turn")
 		}

@@ -158,7 +158,8 @@ func TestTreePictureCountsWhatItLeavesOut(t *testing.T) {
 	}
 }
 
-// A context with every kind of content, one that is over its budget, and an empty one.
+// A context with every kind of content, one that is over its budget, one that a
+// provider counted higher than the ledger, and an empty one.
 func TestContextPicture(t *testing.T) {
 	source := func(turn, half, status string, tokens uint64) api.Source {
 		return api.Source{Turn: fixedID(turn), Half: half, Status: status, Tokens: tokens}
@@ -169,9 +170,10 @@ func TestContextPicture(t *testing.T) {
 		source("A3", "messages", "elided", 2_000), source("A3", "response", "synthetic", 28), source("A4", "messages", "verbatim", 2_400), source("A4", "response", "verbatim", 1_400),
 	}}
 	for file, cx := range map[string]*api.Context{
-		"context":       cx,
-		"context_over":  {Budget: 12_000, Reported: 16_400, WindowGuess: true, Overhead: cx.Overhead, Tokens: cx.Tokens, Sources: cx.Sources},
-		"context_empty": {Budget: 110_000},
+		"context":        cx,
+		"context_over":   {Budget: 12_000, Reported: 16_400, WindowGuess: true, Overhead: cx.Overhead, Tokens: cx.Tokens, Sources: cx.Sources, Recipe: cx.Recipe},
+		"context_billed": {Budget: 40_000, Reported: 31_000, Overhead: cx.Overhead, Tokens: cx.Tokens, Sources: cx.Sources, Recipe: cx.Recipe},
+		"context_empty":  {Budget: 110_000},
 	} {
 		checkPicture(t, filepath.Join("testdata", file+".svg"), func(w io.Writer) error { return plotContext(w, `a <b>&"label"`, cx) })
 	}
