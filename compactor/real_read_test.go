@@ -131,7 +131,7 @@ func stepsOf(r io.Reader, head []byte, name string) iter.Seq2[interchange.Step, 
 	}
 	for _, form := range []interchange.ChatForm{interchange.ChatOTel, interchange.ChatAnthropic, interchange.ChatOpenAI} {
 		if interchange.SniffChat(head, form) {
-			return interchange.Chat(r, interchange.ChatOptions{Form: form, Final: true, Source: filepath.Base(name)}).Steps()
+			return interchange.Chat(r, interchange.ChatOptions{Form: form, Final: true}).Steps()
 		}
 	}
 	return nil

@@ -31,6 +31,7 @@ When it can serve it prints one JSON line with nats_url, http_url and data.
   --create             create the streams on the external server if they are missing
   --seal on|off        encrypt bodies under a key of each session (default on; off with --nats)
   --max-store BYTES    most bytes of the stream's files
+  --cache-bytes BYTES  memory of all caches together (default 268435456)
   --log-level LEVEL    debug, info, warn or error (default info)
   --summarizer openai|anthropic
                        have a model write the summaries; without it they are
@@ -75,6 +76,7 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.BoolVar(&flags.Create, "create", false, "")
 	fs.StringVar(&flags.Seal, "seal", "", "")
 	fs.Int64Var(&flags.MaxStore, "max-store", 0, "")
+	fs.Int64Var(&flags.CacheBytes, "cache-bytes", 0, "")
 	fs.StringVar(&flags.LogLevel, "log-level", "", "")
 	fs.StringVar(&flags.Summarizer, "summarizer", "", "")
 	fs.StringVar(&flags.SummarizerURL, "summarizer-url", "", "")
@@ -131,6 +133,8 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.Seal = flags.Seal
 		case "max-store":
 			cfg.MaxStore = flags.MaxStore
+		case "cache-bytes":
+			cfg.CacheBytes = flags.CacheBytes
 		case "log-level":
 			cfg.LogLevel = flags.LogLevel
 		case "summarizer":

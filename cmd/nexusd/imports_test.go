@@ -42,21 +42,46 @@ var allowed = map[string][]string{
 	"compactor/compare":         {"turns", "turns/tokens", "compactor", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
 	"projections":               {"turns", "ledger", "lineage"},
 	"cmd/nexusd":                {"turns", "ledger/api", "compactor", "compactor/summary", "compactor/llm", "cmd/nexusd/daemon"},
-	"cmd/nexusd/daemon/natsapi": {"turns", "ledger/api", "cmd/nexusd/daemon/engine"},
-	"cmd/nexusd/daemon/engine": {"turns", "turns/seal", "turns/tokens", "turns/interchange", "lineage", "ledger", "ledger/api", "fork", "projections",
-		"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
-	"cmd/nexusd/daemon": nil, // the wiring: everything
-	"docs/examples/go":  {},  // what any client may use
+	"cmd/nexusd/daemon/natsapi": {"turns", "ledger/api", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/reader"},
+	room("page"):                []string{"ledger", "ledger/api", "turns"},
+	room("cache"):               {},
+	room("content"):             slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/seal", "turns/tokens"}, rooms("page", "cache")),
+	room("metrics"):             slices.Concat([]string{"projections", "turns"}, rooms("cache")),
+	room("reader"):              slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal", "turns/tokens"}, rooms("page", "content")),
+	room("paths"):               slices.Concat([]string{"compactor", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("page", "cache", "content", "reader")),
+	room("writer"):              slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/seal"}, rooms("page", "content", "metrics", "reader", "paths")),
+	room("compactions"):         slices.Concat([]string{"compactor", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer")),
+	room("sessions"):            slices.Concat([]string{"compactor/plan", "compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal", "turns/tokens"}, rooms("page", "content", "reader", "paths", "writer", "compactions")),
+	room("forks"):               slices.Concat([]string{"compactor/plan", "compactor/policy", "fork", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("content", "reader", "writer", "compactions", "sessions")),
+	room("contexts"):            slices.Concat([]string{"compactor", "compactor/overflow", "compactor/plan", "compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/interchange"}, rooms("page", "cache", "content", "reader", "paths", "writer", "compactions")),
+	room("history"):             slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns"}, rooms("page", "content", "reader")),
+	room("transfer"):            slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths", "writer", "sessions")),
+	room("audit"):               slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
+	"cmd/nexusd/daemon/engine":  slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "compactions", "sessions", "forks", "contexts", "history", "transfer", "audit")),
+	room("enginetest"):          slices.Concat([]string{"compactor", "compactor/summary", "ledger/memlog", "projections", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
+	"cmd/nexusd/daemon":         nil, // the wiring: everything
+	"docs/examples/go":          {},  // what any client may use
 	"cmd/ledgerctl": {"turns", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
 		"cmd/nexusd/daemon"},
 }
 
+// room is the import path of a room of the engine; "": of what joins them.
+func room(name string) string { return strings.TrimSuffix("cmd/nexusd/daemon/engine/"+name, "/") }
+
+// rooms lists the rooms that one may call: each is lower than it.
+func rooms(names ...string) (out []string) {
+	for _, name := range names {
+		out = append(out, room(name))
+	}
+	return out
+}
+
 // only says which packages may import something from outside.
 var only = map[string][]string{
-	"github.com/cockroachdb/pebble":       {"projections"},
+	"github.com/cockroachdb/pebble":       {"projections", "cmd/nexusd/daemon/engine/enginetest"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
 	"github.com/nats-io/nats.go":          {"ledger/jetstream", "ledger/jetstream/embed", "ledger/api", "cmd/nexusd/daemon", "cmd/nexusd/daemon/natsapi", "cmd/ledgerctl", "docs/examples/go"},
-	"github.com/prometheus/client_golang": {"cmd/nexusd/daemon", "cmd/nexusd/daemon/engine"},
+	"github.com/prometheus/client_golang": {"cmd/nexusd/daemon", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/metrics"},
 	"github.com/openai/openai-go":         {"compactor/llm"},
 	"github.com/anthropics":               {"compactor/llm"},
 	"encoding/json":                       {"docs/examples/go"}, // repairs what it should refuse: duplicate keys, bad UTF-8

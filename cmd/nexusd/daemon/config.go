@@ -42,6 +42,9 @@ type Config struct {
 	// MaxStore bounds the stream's files, in bytes. 0: 45 % of what is free and
 	// what the folder takes already: the projections hold every event too.
 	MaxStore int64 `toml:"max_store" env:"MAX_STORE"`
+	// CacheBytes is the memory of all caches together, in bytes. Default 256 MiB,
+	// at least 16 MiB. The metric nexus_cache_bytes shows what each keeps.
+	CacheBytes int64 `toml:"cache_bytes" env:"CACHE_BYTES"`
 	// LogLevel is debug, info, warn or error. Default info.
 	LogLevel string `toml:"log_level" env:"LOG_LEVEL"`
 
@@ -82,6 +85,10 @@ type Config struct {
 	// Version is reported by the service.
 	Version string `toml:"-" env:"-"`
 }
+
+// minCache is the smallest budget of the caches: a page of a context, a preamble
+// and the parts of a large turn fit side by side.
+const minCache = 16 << 20
 
 // ModelRow is a row of the model table in a configuration file: sizes in
 // tokens, prices in US dollars a million tokens.
@@ -236,6 +243,9 @@ func (c Config) Validate() error {
 	}
 	if c.NATS != "" && c.Seal == "on" {
 		bad("seal: on an external server daemons would need a shared key store, and there is none yet")
+	}
+	if c.CacheBytes != 0 && c.CacheBytes < minCache {
+		bad("cache_bytes: %d is below %d", c.CacheBytes, minCache)
 	}
 	if c.MaxStore < 0 {
 		bad("max_store: %d is negative", c.MaxStore)

@@ -218,11 +218,11 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.countConnections(registry)
 	counter := tokens.Approx{}
 	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}
-	d.engine = &engine.Engine{
-		Ledger: uid, Log: d.log, Blobs: d.log.Blobs(), Store: d.store, Counter: counter,
+	c := engine.Config{
+		Ledger: uid, Log: d.log, Blobs: d.log.Blobs(), Projections: d.store, Counter: counter,
 		Tiers: append(slices.Clip(d.cfg.Models), extract),
-		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Metrics: engine.NewMetrics(registry, d.store), Notify: d.notify,
-		MaxPayload: int(d.client.MaxPayload()), Models: d.cfg.models(),
+		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Registry: registry, Notify: d.notify,
+		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.models(),
 	}
 	if d.cfg.Seal == "on" {
 		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))
@@ -230,8 +230,9 @@ func (d *Daemon) serve(ctx context.Context) error {
 			return err
 		}
 		d.opened(func(context.Context) error { return keys.Close() })
-		d.engine.Keys = keys
+		c.Keys = keys
 	}
+	d.engine = engine.New(c)
 	d.work()
 	if d.service, err = natsapi.Start(d.client, d.engine, d.cfg.Version, d.logger); err != nil {
 		return err
@@ -240,7 +241,11 @@ func (d *Daemon) serve(ctx context.Context) error {
 	go func() {
 		<-d.service.Stopped()
 		if !d.closing.Load() {
-			d.fail(d.service.Err())
+			err := d.service.Err()
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				err = notPermitted(serviceRole, err)
+			}
+			d.fail(err)
 		}
 	}()
 	if d.cfg.HTTP != "off" {

@@ -1,17 +1,18 @@
-package engine
+package engine_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/history"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
 // A session is told apart by its title and by when its newest turn was said.
 func TestAboutTellsSessionsApart(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	said := time.Date(2025, 4, 29, 23, 50, 0, 0, time.UTC)
 	at := func(r api.AppendTurn) api.AppendTurn { r.Time = (*api.Time)(&said); return r }
 	about := func(id turns.ID) (string, string) {
@@ -48,7 +49,7 @@ func TestAboutTellsSessionsApart(t *testing.T) {
 	f := must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: first.ID}, canon("fork")))(t).ID
 	check("a fork without turns", f, "mend the roof", "2025-04-29")
 	add(t, e, f, at(say("and the "+strings.Repeat("ä", 500), "done")))
-	check("a fork with its own", f, "and the "+strings.Repeat("ä", titleRunes-9)+"…", "2025-04-29")
+	check("a fork with its own", f, "and the "+strings.Repeat("ä", history.TitleRunes-9)+"…", "2025-04-29")
 	set := api.SetSession{SessionSettings: api.SessionSettings{Meta: turns.Raw(`{"title":"The roof","x":1}`)}}
 	must(e.Set(t.Context(), alice, s, set, canon(set)))(t)
 	check("a title", s, "The roof", "2025-04-29")

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -12,9 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // defects is a session with an own turn, a compaction and turns behind it, a fork
@@ -33,7 +35,7 @@ type defects struct {
 
 func newDefects(t *testing.T) *defects {
 	d := &defects{w: newWorld(), log: new(bytes.Buffer)}
-	d.e = d.w.engine(t)
+	d.e = d.w.Engine(t)
 	d.e.Logger = slog.New(slog.NewTextHandler(d.log, nil))
 	d.own = create(t, d.e, 0, "nexus").ID
 	for range 2 {
@@ -41,13 +43,13 @@ func newDefects(t *testing.T) *defects {
 	}
 	d.fork = must(d.e.Fork(t.Context(), alice, d.own, api.CreateFork{Turn: d.turns[0].Turn}, []byte("{}")))(t).ID
 	d.branchPoint = turns.Ref{Session: d.fork, Turn: add(t, d.e, d.fork, say("on the fork", "answer")).ID}
-	err := d.draft(t, d.own, func(s *ledger.Session) *draft {
+	err := d.draft(t, d.own, func(s *ledger.Session) *writer.Draft {
 		return compactionOf(t, s, &turns.Span{Provenance: turns.ByNexus, Through: d.turns[0], FirstKept: d.turns[1], Covered: 1})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := must(d.e.Store.Session(d.own))(t)
+	row := must(d.e.Projections.Session(d.own))(t)
 	d.turns = append(d.turns, row.Head)
 	d.turns = append(d.turns, turns.Ref{Session: d.own, Turn: add(t, d.e, d.own, say("more", "answer")).ID})
 	d.other = create(t, d.e, 0, "nexus").ID
@@ -57,9 +59,9 @@ func newDefects(t *testing.T) *defects {
 }
 
 // draft stores a draft of an event behind a session's tail, as the engine does.
-func (d *defects) draft(t *testing.T, session turns.ID, draw func(s *ledger.Session) *draft) error {
+func (d *defects) draft(t *testing.T, session turns.ID, draw func(s *ledger.Session) *writer.Draft) error {
 	t.Helper()
-	err := d.e.mutate(t.Context(), alice, session, func(_ *chain, s *ledger.Session) (*draft, error) { return draw(s), nil })
+	err := d.e.Mutate(t.Context(), alice, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) { return draw(s), nil })
 	if err == nil {
 		d.settle(t)
 	}
@@ -69,7 +71,7 @@ func (d *defects) draft(t *testing.T, session turns.ID, draw func(s *ledger.Sess
 // settle waits until the projections have the whole log.
 func (d *defects) settle(t *testing.T) {
 	t.Helper()
-	if err := d.e.Store.WaitFor(t.Context(), lastSeq(t, d.w)); err != nil {
+	if err := d.e.Projections.WaitFor(t.Context(), lastSeq(t, d.w)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -98,24 +100,25 @@ func (d *defects) refused(t *testing.T, err error, before uint64, ev *turns.Even
 func (d *defects) aside(t *testing.T, subject string, ev *turns.Event, why string) {
 	t.Helper()
 	raw(t, d.w, d.e, subject, ev)
-	got, err := d.e.Store.WhyAside(subject)
+	got, err := d.e.Projections.WhyAside(subject)
 	if err != nil || got == "" || !strings.Contains(got, why) {
 		t.Errorf("set aside because of %q, %v; want %q", got, err, why)
 	}
 }
 
-func turnOf(t *testing.T, s *ledger.Session, depth uint64) *draft {
+func turnOf(t *testing.T, s *ledger.Session, depth uint64) *writer.Draft {
 	id := newID(t)
-	return &draft{body: oneTurn(), event: &turns.Event{Kind: turns.KindTurn, ID: id, Parent: s.Head, Depth: depth, Segment: s.SegmentFor(id, s.Head), Halves: 1,
+	return &writer.Draft{Body: oneTurn(), Event: &turns.Event{Kind: turns.KindTurn, ID: id, Parent: s.Head, Depth: depth, Segment: s.SegmentFor(id, s.Head), Halves: 1,
 		Said: 1, Tokens: turns.Tokens{Counter: "approx-1", Messages: 1}}}
 }
 
-func compactionOf(t *testing.T, s *ledger.Session, span *turns.Span) *draft {
+func compactionOf(t *testing.T, s *ledger.Session, span *turns.Span) *writer.Draft {
 	d := turnOf(t, s, 0)
-	d.event.Depth = map[bool]uint64{true: 3, false: 5}[s.Compactions == 0]
-	d.event.Kind, d.event.Halves, d.event.Said, d.event.Span = turns.KindCompaction, 0, 0, span
-	d.event.Tokens = turns.Tokens{Counter: "approx-1"}
-	d.body = &turns.CompactionBody{Replacement: []turns.Message{turns.TextMessage(turns.User, "before")}}
+	d.Event.Depth = map[bool]uint64{true: 3, false: 5}[s.Compactions == 0]
+	d.Event.Kind, d.Event.Halves, d.Event.Said, d.Event.Span = turns.KindCompaction, 0, 0, span
+	replacement := []turns.Message{turns.TextMessage(turns.User, "before")}
+	d.Event.Tokens = turns.Tokens{Counter: "approx-1", Messages: tokens.Messages(tokens.Approx{}, replacement)}
+	d.Body = &turns.CompactionBody{Replacement: replacement}
 	return d
 }
 
@@ -123,17 +126,21 @@ func compactionOf(t *testing.T, s *ledger.Session, span *turns.Span) *draft {
 // nothing: it does not set the session aside. What is refused is what the
 // projections would refuse.
 func TestADefectiveEventIsRefusedBeforeItIsStored(t *testing.T) {
-	moved := func(to turns.Ref) *draft { return &draft{event: &turns.Event{Kind: turns.KindMoved, To: to}} }
-	flush := func(f turns.Flush) *draft { return &draft{event: &turns.Event{Kind: turns.KindFlush, Flush: &f}} }
-	turn := func(change func(d *defects, ev *turns.Event)) func(*testing.T, *defects, *ledger.Session) *draft {
-		return func(t *testing.T, d *defects, s *ledger.Session) *draft {
+	moved := func(to turns.Ref) *writer.Draft {
+		return &writer.Draft{Event: &turns.Event{Kind: turns.KindMoved, To: to}}
+	}
+	flush := func(f turns.Flush) *writer.Draft {
+		return &writer.Draft{Event: &turns.Event{Kind: turns.KindFlush, Flush: &f}}
+	}
+	turn := func(change func(d *defects, ev *turns.Event)) func(*testing.T, *defects, *ledger.Session) *writer.Draft {
+		return func(t *testing.T, d *defects, s *ledger.Session) *writer.Draft {
 			dr := turnOf(t, s, 5)
-			change(d, dr.event)
+			change(d, dr.Event)
 			return dr
 		}
 	}
-	span := func(change func(d *defects, sp *turns.Span)) func(*testing.T, *defects, *ledger.Session) *draft {
-		return func(t *testing.T, d *defects, s *ledger.Session) *draft {
+	span := func(change func(d *defects, sp *turns.Span)) func(*testing.T, *defects, *ledger.Session) *writer.Draft {
+		return func(t *testing.T, d *defects, s *ledger.Session) *writer.Draft {
 			sp := &turns.Span{Provenance: turns.ByNexus, Previous: d.turns[2], Through: d.turns[1], FirstKept: d.turns[3], Covered: 1}
 			change(d, sp)
 			return compactionOf(t, s, sp)
@@ -141,26 +148,26 @@ func TestADefectiveEventIsRefusedBeforeItIsStored(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		on    func(d *defects) turns.ID // nil: own
-		draft func(t *testing.T, d *defects, s *ledger.Session) *draft
+		draft func(t *testing.T, d *defects, s *ledger.Session) *writer.Draft
 		why   string
 	}{
 		"a turn beside the head":      {why: "the head is", draft: turn(func(d *defects, ev *turns.Event) { ev.Parent, ev.Depth = d.turns[1], 3 })},
 		"a turn of another's segment": {why: "belongs in", draft: turn(func(_ *defects, ev *turns.Event) { ev.Segment = ev.ID })},
 		"a turn at another depth":     {why: "depth 7 below a parent at depth 4", draft: turn(func(_ *defects, ev *turns.Event) { ev.Depth = 7 })},
 		"an id that is used":          {why: "two events with the id", draft: turn(func(d *defects, ev *turns.Event) { ev.ID = d.turns[0].Turn })},
-		"a head to no turn": {why: "not stored", draft: func(t *testing.T, d *defects, _ *ledger.Session) *draft {
+		"a head to no turn": {why: "not stored", draft: func(t *testing.T, d *defects, _ *ledger.Session) *writer.Draft {
 			return moved(turns.Ref{Session: d.own, Turn: newID(t)})
 		}},
-		"a head to another session":    {why: "not its own", draft: func(_ *testing.T, d *defects, _ *ledger.Session) *draft { return moved(d.otherTurn) }},
-		"a fork's head beside its way": {why: "neither its own nor on the path", on: func(d *defects) turns.ID { return d.fork }, draft: func(_ *testing.T, d *defects, _ *ledger.Session) *draft { return moved(d.turns[1]) }},
-		"a fork's head before all":     {why: "before what it inherits", on: func(d *defects) turns.ID { return d.fork }, draft: func(*testing.T, *defects, *ledger.Session) *draft { return moved(turns.Ref{}) }},
-		"a flush of another cycle": {why: "is in cycle 2", draft: func(*testing.T, *defects, *ledger.Session) *draft {
+		"a head to another session":    {why: "not its own", draft: func(_ *testing.T, d *defects, _ *ledger.Session) *writer.Draft { return moved(d.otherTurn) }},
+		"a fork's head beside its way": {why: "neither its own nor on the path", on: func(d *defects) turns.ID { return d.fork }, draft: func(_ *testing.T, d *defects, _ *ledger.Session) *writer.Draft { return moved(d.turns[1]) }},
+		"a fork's head before all":     {why: "before what it inherits", on: func(d *defects) turns.ID { return d.fork }, draft: func(*testing.T, *defects, *ledger.Session) *writer.Draft { return moved(turns.Ref{}) }},
+		"a flush of another cycle": {why: "is in cycle 2", draft: func(*testing.T, *defects, *ledger.Session) *writer.Draft {
 			return flush(turns.Flush{State: turns.FlushBegun, Cycle: 1, Try: 1, Lease: 1})
 		}},
-		"a flush that ends unbegun": {why: "follows flush(0)", draft: func(_ *testing.T, d *defects, _ *ledger.Session) *draft {
+		"a flush that ends unbegun": {why: "follows flush(0)", draft: func(_ *testing.T, d *defects, _ *ledger.Session) *writer.Draft {
 			return flush(turns.Flush{State: turns.FlushDone, Cycle: 2, After: d.turns[2], Try: 1})
 		}},
-		"a second try at once": {why: "try 2", draft: func(_ *testing.T, d *defects, _ *ledger.Session) *draft {
+		"a second try at once": {why: "try 2", draft: func(_ *testing.T, d *defects, _ *ledger.Session) *writer.Draft {
 			return flush(turns.Flush{State: turns.FlushBegun, Cycle: 2, After: d.turns[2], Try: 2, Lease: 1})
 		}},
 		"a compaction that forgets the last": {why: "follows compaction none", draft: span(func(_ *defects, sp *turns.Span) { sp.Previous = turns.Ref{} })},
@@ -177,9 +184,9 @@ func TestADefectiveEventIsRefusedBeforeItIsStored(t *testing.T) {
 		"an elision of what it covers": {why: "which it covers", draft: span(func(d *defects, sp *turns.Span) {
 			sp.Elisions = []turns.Elision{{Turn: d.turns[1], Half: turns.MessagesHalf}}
 		})},
-		"an event behind the end": {why: "follows its end", on: func(d *defects) turns.ID { return d.other }, draft: func(t *testing.T, d *defects, s *ledger.Session) *draft {
+		"an event behind the end": {why: "follows its end", on: func(d *defects) turns.ID { return d.other }, draft: func(t *testing.T, d *defects, s *ledger.Session) *writer.Draft {
 			if s.State != turns.Closed {
-				return &draft{event: &turns.Event{Kind: turns.KindState, ID: newID(t), State: turns.Closed}}
+				return &writer.Draft{Event: &turns.Event{Kind: turns.KindState, ID: newID(t), State: turns.Closed}}
 			}
 			return moved(d.otherTurn)
 		}},
@@ -191,26 +198,26 @@ func TestADefectiveEventIsRefusedBeforeItIsStored(t *testing.T) {
 				session = tc.on(d)
 			}
 			if name == "an event behind the end" {
-				if err := d.draft(t, session, func(s *ledger.Session) *draft { return tc.draft(t, d, s) }); err != nil {
+				if err := d.draft(t, session, func(s *ledger.Session) *writer.Draft { return tc.draft(t, d, s) }); err != nil {
 					t.Fatal(err)
 				}
 			}
 			before := lastSeq(t, d.w)
 			var ev *turns.Event
-			err := d.draft(t, session, func(s *ledger.Session) *draft {
+			err := d.draft(t, session, func(s *ledger.Session) *writer.Draft {
 				dr := tc.draft(t, d, s)
-				if ev = dr.event; ev.ID.IsZero() {
+				if ev = dr.Event; ev.ID.IsZero() {
 					ev.ID = newID(t)
 				}
 				return dr
 			})
 			d.refused(t, err, before, ev, tc.why)
-			row := must(d.e.Store.Session(session))(t)
+			row := must(d.e.Projections.Session(session))(t)
 			if !row.Final() {
 				add(t, d.e, session, say("it goes on", "yes")) // the session is as it was
 				d.settle(t)
 			}
-			if n := d.e.Store.Aside(); n != 0 {
+			if n := d.e.Projections.Aside(); n != 0 {
 				t.Fatalf("%d chains are set aside", n)
 			}
 			if row.Final() {
@@ -224,13 +231,13 @@ func TestADefectiveEventIsRefusedBeforeItIsStored(t *testing.T) {
 				session = tc.on(d)
 			}
 			if name == "an event behind the end" {
-				if err := d.draft(t, session, func(s *ledger.Session) *draft { return tc.draft(t, d, s) }); err != nil {
+				if err := d.draft(t, session, func(s *ledger.Session) *writer.Draft { return tc.draft(t, d, s) }); err != nil {
 					t.Fatal(err)
 				}
 			}
-			row := must(d.e.Store.Session(session))(t)
+			row := must(d.e.Projections.Session(session))(t)
 			dr := tc.draft(t, d, &row)
-			ev := dr.event
+			ev := dr.Event
 			if ev.ID.IsZero() {
 				ev.ID = newID(t)
 			}
@@ -257,30 +264,30 @@ func TestADefectiveOpeningIsRefusedBeforeItIsStored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDefects(t)
-			at := must(d.e.Store.Turn(d.turns[0]))(t)
+			at := must(d.e.Projections.Turn(d.turns[0]))(t)
 			id := newID(t)
 			opening := func() *turns.Event {
 				return &turns.Event{ID: id, Kind: turns.KindOpened, Root: d.own, Agent: "alice", Role: turns.Peer,
-					ForkOf: &turns.ForkOf{At: d.turns[0], Hash: at.Hash, Mode: turns.AsSeen}, Origin: &turns.Origin{Ledger: d.w.id, Tenant: "default", Session: id}}
+					ForkOf: &turns.ForkOf{At: d.turns[0], Hash: at.Hash, Mode: turns.AsSeen}, Origin: &turns.Origin{Ledger: d.w.ID, Tenant: "default", Session: id}}
 			}
 			ev := opening()
 			tc.change(d, ev)
-			row := must(d.e.Store.Session(d.own))(t)
-			_, _, set, err := d.e.settings(&row)
+			row := must(d.e.Projections.Session(d.own))(t)
+			_, _, set, err := d.e.StoredSettings(&row)
 			if err != nil {
 				t.Fatal(err)
 			}
 			before := lastSeq(t, d.w)
-			r := request{id: id, what: "fork.create", canonical: []byte("{}")}
-			_, err = d.e.openSession(t.Context(), alice, r, ev, "a-label", set)
+			r := writer.Request{ID: id, What: "fork.create", Canonical: []byte("{}")}
+			_, err = d.e.OpenSession(t.Context(), alice, r, ev, "a-label", set)
 			d.refused(t, err, before, ev, tc.why)
-			if _, err := d.e.openSession(t.Context(), alice, r, opening(), "a-label", set); err != nil {
+			if _, err := d.e.OpenSession(t.Context(), alice, r, opening(), "a-label", set); err != nil {
 				t.Errorf("the same id, as it should be: %v", err)
 			}
 			verified(t, d.e)
 
 			d = newDefects(t)
-			at = must(d.e.Store.Turn(d.turns[0]))(t)
+			at = must(d.e.Projections.Turn(d.turns[0]))(t)
 			ev = opening()
 			tc.change(d, ev)
 			ev.Version, ev.Recorded, ev.Chain = turns.Version, 1, turns.SessionChain(id)
@@ -292,35 +299,35 @@ func TestADefectiveOpeningIsRefusedBeforeItIsStored(t *testing.T) {
 // A claim that does not follow the label's chain is refused before it is stored.
 func TestADefectiveClaimIsRefusedBeforeItIsStored(t *testing.T) {
 	d := newDefects(t)
-	l, release, err := d.e.holdLabel(t.Context(), alice, "a-label", d.own)
+	l, release, err := d.e.HoldLabel(t.Context(), alice, "a-label", d.own)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	if err := l.claim(t.Context(), d.own); err != nil {
+	if err := l.Claim(t.Context(), d.own); err != nil {
 		t.Fatal(err)
 	}
 	d.settle(t)
-	row := must(d.e.Store.Label("default", l.chain.ID))(t)
+	row := must(d.e.Projections.Label("default", l.Chain.ID))(t)
 	for name, change := range map[string]func(){
-		"an ordinal that is not next": func() { l.row.Tail.Index++ },
-		"another hash before":         func() { l.row.Tail.Hash = turns.Hash{1} },
-		"another chain's subject":     func() { l.subject = ledger.Subject("default", "x", l.chain) },
+		"an ordinal that is not next": func() { l.Row.Tail.Index++ },
+		"another hash before":         func() { l.Row.Tail.Hash = turns.Hash{1} },
+		"another chain's subject":     func() { l.Subject = ledger.Subject("default", "x", l.Chain) },
 	} {
-		l.row, l.subject = row, ledger.Subject("default", l.chain.ID, l.chain)
+		l.Row, l.Subject = row, ledger.Subject("default", l.Chain.ID, l.Chain)
 		change()
-		if l.subject != ledger.Subject("default", l.chain.ID, l.chain) {
-			l.row.Tail.Seq = 0
+		if l.Subject != ledger.Subject("default", l.Chain.ID, l.Chain) {
+			l.Row.Tail.Seq = 0
 		}
 		before := lastSeq(t, d.w)
-		if err := l.claim(t.Context(), d.own); code(err) != api.Internal {
+		if err := l.Claim(t.Context(), d.own); code(err) != api.Internal {
 			t.Errorf("%s: %v, want an internal error", name, err)
 		}
 		if now := lastSeq(t, d.w); now != before {
 			t.Errorf("%s: %d records were stored", name, now-before)
 		}
 	}
-	if l.row, l.subject = row, ledger.Subject("default", l.chain.ID, l.chain); l.claim(t.Context(), d.other) != nil {
+	if l.Row, l.Subject = row, ledger.Subject("default", l.Chain.ID, l.Chain); l.Claim(t.Context(), d.other) != nil {
 		t.Error("the label takes no claim any more")
 	}
 	verified(t, d.e)
@@ -328,7 +335,7 @@ func TestADefectiveClaimIsRefusedBeforeItIsStored(t *testing.T) {
 
 // The engine writes to the log in one place, which stores only what was admitted.
 func TestTheEngineAppendsInOnePlace(t *testing.T) {
-	files, err := filepath.Glob("*.go")
+	files, err := filepath.Glob("*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +349,7 @@ func TestTheEngineAppendsInOnePlace(t *testing.T) {
 			found = append(found, fmt.Sprint(name, " ", bytes.Count(b, []byte("Log.Append("))))
 		}
 	}
-	if !slices.Equal(found, []string{"admit.go 1"}) {
+	if !slices.Equal(found, []string{"writer/admit.go 1"}) {
 		t.Errorf("the log is appended to by %v", found)
 	}
 }
@@ -361,22 +368,22 @@ func TestNoDraftSetsAChainAside(t *testing.T) {
 		ref := func() turns.Ref { return refs[rng.IntN(len(refs))] }
 		var ev *turns.Event
 		before := lastSeq(t, d.w)
-		err := d.draft(t, session, func(s *ledger.Session) *draft {
-			head := must(d.e.headNode(s))(t)
+		err := d.draft(t, session, func(s *ledger.Session) *writer.Draft {
+			head := must(d.e.HeadNode(s))(t)
 			dr := turnOf(t, s, head.Depth+1)
 			switch rng.IntN(4) {
 			case 0:
-				dr = &draft{event: &turns.Event{Kind: turns.KindMoved, To: ref()}}
+				dr = &writer.Draft{Event: &turns.Event{Kind: turns.KindMoved, To: ref()}}
 			case 1:
 				dr = compactionOf(t, s, &turns.Span{Provenance: turns.ByNexus, Previous: head.Compaction, Through: ref(), FirstKept: ref(), Split: rng.IntN(4) == 0, Call: rng.IntN(4) == 0})
-				dr.event.Depth = head.Depth + 1
+				dr.Event.Depth = head.Depth + 1
 			case 2:
-				dr = &draft{event: &turns.Event{Kind: turns.KindFlush, Flush: &turns.Flush{State: turns.FlushState(1 + rng.IntN(4)), Cycle: 1 + uint64(rng.IntN(3)), After: ref(), Try: 1 + uint64(rng.IntN(2))}}}
-				if dr.event.Flush.State == turns.FlushBegun {
-					dr.event.Flush.Lease = 1
+				dr = &writer.Draft{Event: &turns.Event{Kind: turns.KindFlush, Flush: &turns.Flush{State: turns.FlushState(1 + rng.IntN(4)), Cycle: 1 + uint64(rng.IntN(3)), After: ref(), Try: 1 + uint64(rng.IntN(2))}}}
+				if dr.Event.Flush.State == turns.FlushBegun {
+					dr.Event.Flush.Lease = 1
 				}
 			}
-			ev = dr.event
+			ev = dr.Event
 			if ev.ID.IsZero() {
 				ev.ID = newID(t)
 			}
@@ -403,7 +410,7 @@ func TestNoDraftSetsAChainAside(t *testing.T) {
 		if now := lastSeq(t, d.w); (now != before) != (err == nil) {
 			t.Fatalf("%d records for an answer of %v", now-before, err)
 		}
-		if n := d.e.Store.Aside(); n != 0 {
+		if n := d.e.Projections.Aside(); n != 0 {
 			t.Fatalf("%+v set its chain aside", ev)
 		}
 		switch c := code(err); c {
@@ -427,26 +434,26 @@ func TestNoDraftSetsAChainAside(t *testing.T) {
 // decided again, behind what that daemon stored.
 func TestARefusalOnAnOldFoldIsDecidedAgain(t *testing.T) {
 	w := newWorld()
-	here, there := w.engine(t), w.engine(t)
+	here, there := w.Engine(t), w.Engine(t)
 	s := create(t, here, 0, "nexus").ID
 	add(t, here, s, say("one", "two"))
 	req := say("three", "four")
 	req.ID = newID(t)
 	raced := false
-	err := here.mutate(t.Context(), alice, s, func(_ *chain, fold *ledger.Session) (*draft, error) {
+	err := here.Mutate(t.Context(), alice, s, func(_ *writer.Chain, fold *ledger.Session) (*writer.Draft, error) {
 		if !raced {
 			raced = true
 			must(there.Append(t.Context(), alice, s, req, canon(req)))(t)
-			if err := here.Store.WaitFor(t.Context(), lastSeq(t, w)); err != nil {
+			if err := here.Projections.WaitFor(t.Context(), lastSeq(t, w)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		ev, done, err := here.begin(fold, request{id: req.ID, what: "turn.append", canonical: canon(req)}, turns.KindTurn)
+		ev, done, err := here.BeginEvent(fold, writer.Request{ID: req.ID, What: "turn.append", Canonical: canon(req)}, turns.KindTurn)
 		switch {
 		case err == nil && done && fold.Turns == 1:
 			// The store has moved on behind the fold: the draft is of before.
 			dr := turnOf(t, fold, 2)
-			dr.event.ID = req.ID
+			dr.Event.ID = req.ID
 			return dr, nil
 		case err == nil && !done:
 			t.Errorf("the other daemon's turn %s is not found", ev.ID)

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 
 // A claimed time is stored as it is, or refused: never as another one.
 func TestClaimedTimes(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus")
 	write := map[string]func(at *api.Time) (*api.Turn, error){
 		"turn.append": func(at *api.Time) (*api.Turn, error) {
@@ -70,7 +70,7 @@ func results(ids ...string) []turns.Message {
 // and after the session went on.
 func TestAnAckOfARetryIsTheFirstOne(t *testing.T) {
 	w := newWorld()
-	e, other := w.engine(t), w.engine(t)
+	e, other := w.Engine(t), w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	var requests []api.AppendTurn
 	var acks []*api.Appended

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -18,11 +19,11 @@ import (
 func raw(t *testing.T, w *world, e *Engine, subject string, ev *turns.Event) {
 	t.Helper()
 	expect := uint64(0)
-	if last, err := w.log.Last(t.Context(), subject); err == nil {
+	if last, err := w.Log.Last(t.Context(), subject); err == nil {
 		expect = last.Seq
 	}
-	seq := must(w.log.Append(t.Context(), subject, expect, must(ev.Encode())(t)))(t)
-	if err := e.Store.WaitFor(t.Context(), seq); err != nil {
+	seq := must(w.Log.Append(t.Context(), subject, expect, must(ev.Encode())(t)))(t)
+	if err := e.Projections.WaitFor(t.Context(), seq); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -37,7 +38,7 @@ func TestATurnThatHidesTheUsersWord(t *testing.T) {
 	}{"under a compaction for one call": {true, api.Corrupt}, "of before there was the count": {false, ""}} {
 		t.Run(name, func(t *testing.T) {
 			from := newWorld()
-			src := from.engine(t)
+			src := from.Engine(t)
 			s := create(t, src, 40_000, "wolffish").ID
 			add(t, src, s, say("read them all", ""))
 			reads(t, src, s, "a", 9_000, 12_000, 6_000, 8_000, 5_000, 5_000, 5_000)
@@ -51,16 +52,16 @@ func TestATurnThatHidesTheUsersWord(t *testing.T) {
 			add(t, src, s, say("the user's word", "and an answer"))
 			all := exports(t, src, s)
 			ev := must(turns.Decode(all[len(all)-1].Event.Payload))(t)
-			body := must(seal.Open(ev, from.keys))(t)
+			body := must(seal.Open(ev, from.Keys))(t)
 			if ev.Said != 1 {
 				t.Fatalf("%d said", ev.Said)
 			}
 			ev.Said = 0
-			ev = sealedUnder(t, from.keys, ev, body, ev.Keys...)
+			ev = sealedUnder(t, from.Keys, ev, body, ev.Keys...)
 			payload := must(ev.Encode())(t)
 
 			w := newWorld()
-			e := w.engine(t)
+			e := w.Engine(t)
 			if err := importAs(t, e, alice, before...); err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +70,7 @@ func TestATurnThatHidesTheUsersWord(t *testing.T) {
 				t.Errorf("imported: %v, want %q", err, tc.want)
 			}
 			if err != nil {
-				row := must(e.Store.Session(s))(t)
+				row := must(e.Projections.Session(s))(t)
 				raw(t, w, e, row.Subject(), ev)
 			}
 			v := must(e.Verify(t.Context(), operator, api.Verify{}))(t)
@@ -84,9 +85,9 @@ func TestATurnThatHidesTheUsersWord(t *testing.T) {
 // log, shows nothing of it; the session is read-only, and says so; everybody
 // else goes on.
 func TestAChainThatReachesAnotherAgentIsSetAside(t *testing.T) {
-	for _, thief := range []Caller{bob, mallory} {
+	for _, thief := range []reader.Caller{bob, mallory} {
 		w := newWorld()
-		e := w.engine(t)
+		e := w.Engine(t)
 		s := create(t, e, 0, "nexus")
 		a := add(t, e, s.ID, say("alice's question", "alice's answer"))
 		own := must(e.Create(t.Context(), thief, api.CreateSession{}, []byte("{}")))(t)
@@ -137,10 +138,10 @@ func TestAChainThatReachesAnotherAgentIsSetAside(t *testing.T) {
 // on the log has it, and loses nothing by the other.
 func TestASecondOpeningOfAnIDHurtsNobody(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	other := create(t, e, 0, "nexus")
 	at := add(t, e, other.ID, say("one", "two"))
-	lag := w.behind(t)
+	lag := behind(t, w)
 	id := newID(t)
 	r := api.CreateSession{ID: id}
 	must(e.Create(t.Context(), alice, r, canon(r)))(t)
@@ -155,13 +156,13 @@ func TestASecondOpeningOfAnIDHurtsNobody(t *testing.T) {
 		t.Fatal("not the race that this test is about")
 	}
 	fork := &turns.Event{Version: turns.Version, Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Root: other.ID, Agent: "alice", Recorded: 1,
-		Origin: &turns.Origin{Ledger: w.id, Tenant: "default", Session: id},
+		Origin: &turns.Origin{Ledger: w.ID, Tenant: "default", Session: id},
 		ForkOf: &turns.ForkOf{At: turns.Ref{Session: other.ID, Turn: at.ID}, Hash: at.Hash, Mode: turns.AsSeen}}
 	raw(t, w, e, ledger.SessionSubject("default", other.ID, id), fork)
-	if e.Store.Aside() != 2 {
-		t.Errorf("%d chains are aside, want the two that came second", e.Store.Aside())
+	if e.Projections.Aside() != 2 {
+		t.Errorf("%d chains are aside, want the two that came second", e.Projections.Aside())
 	}
-	for _, e := range []*Engine{e, w.engine(t)} {
+	for _, e := range []*Engine{e, w.Engine(t)} {
 		a := add(t, e, id, say("2", "b"))
 		must(e.GetTurn(t.Context(), alice, id, api.GetTurn{ID: a.ID}))(t)
 		must(e.Context(t.Context(), alice, id, api.GetContext{}))(t)
@@ -185,11 +186,11 @@ func TestASecondOpeningOfAnIDHurtsNobody(t *testing.T) {
 // an error to who needs it, at once.
 func TestALabelsChainIsVerified(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	label := "main"
 	s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
 	verified(t, e)
-	digest := must(e.labelDigest("default", "alice", label))(t)
+	digest := must(e.LabelDigest("default", "alice", label))(t)
 	chain := turns.Chain{Entity: turns.LabelEntity, ID: digest}
 	raw(t, w, e, ledger.Subject("default", digest, chain), &turns.Event{Version: turns.Version, Kind: turns.KindClaimed, ID: newID(t), Chain: chain, Index: 7,
 		Prev: turns.Hash{9}, Recorded: 1, Agent: "alice", To: turns.Ref{Session: s.ID}})
@@ -210,10 +211,10 @@ func TestALabelsChainIsVerified(t *testing.T) {
 // an opening which was set aside would have had.
 func TestAnUnreadableSessionStopsNoList(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	a := add(t, e, s.ID, say("one", "two"))
-	opened := func(id turns.ID, c Caller) *turns.Event {
+	opened := func(id turns.ID, c reader.Caller) *turns.Event {
 		return &turns.Event{Version: turns.Version, Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Root: id, Agent: c.Agent, Recorded: 1,
 			Origin: &turns.Origin{Ledger: [16]byte{9}, Tenant: c.Tenant, Session: id}}
 	}
@@ -227,8 +228,8 @@ func TestAnUnreadableSessionStopsNoList(t *testing.T) {
 	} {
 		id := newID(t)
 		ev := opened(id, bob)
-		must(w.keys.Create(id, rand.Reader))(t)
-		raw(t, w, e, ledger.SessionSubject("default", id, id), sealedUnder(t, w.keys, ev, tc.body, id))
+		must(w.Keys.Create(id, rand.Reader))(t)
+		raw(t, w, e, ledger.SessionSubject("default", id, id), sealedUnder(t, w.Keys, ev, tc.body, id))
 		want[id] = tc.want
 	}
 	fork := newID(t)
@@ -255,10 +256,10 @@ func TestAnUnreadableSessionStopsNoList(t *testing.T) {
 		}
 	}
 	// Neither does a turn stop the list of its session's turns.
-	row := must(e.Store.Session(s.ID))(t)
+	row := must(e.Projections.Session(s.ID))(t)
 	x := &turns.Event{Version: turns.Version, Kind: turns.KindTurn, ID: newID(t), Chain: turns.SessionChain(s.ID), Index: row.Tail.Index + 1, Prev: row.Tail.Hash,
 		Recorded: 1, Parent: row.Head, Depth: 2, Segment: row.Segment, Halves: 1}
-	raw(t, w, e, row.Subject(), sealedUnder(t, w.keys, x, []byte{0xff}, s.ID))
+	raw(t, w, e, row.Subject(), sealedUnder(t, w.Keys, x, []byte{0xff}, s.ID))
 	last := add(t, e, s.ID, say("three", "four"))
 	for _, order := range []string{"asc", "desc"} {
 		list := must(e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Order: order, Full: true}))(t).Turns
@@ -274,8 +275,8 @@ func TestAnUnreadableSessionStopsNoList(t *testing.T) {
 	bad := newID(t)
 	ev = opened(bad, alice)
 	ev.Root, ev.ForkOf = s.ID, &turns.ForkOf{At: turns.Ref{Session: s.ID, Turn: a.ID}, Hash: a.Hash, Mode: turns.AsSeen}
-	must(w.keys.Create(bad, rand.Reader))(t)
-	raw(t, w, e, ledger.SessionSubject("default", s.ID, bad), sealedUnder(t, w.keys, ev, []byte{0xff}, bad))
+	must(w.Keys.Create(bad, rand.Reader))(t)
+	raw(t, w, e, ledger.SessionSubject("default", s.ID, bad), sealedUnder(t, w.Keys, ev, []byte{0xff}, bad))
 	tree := must(e.Tree(t.Context(), alice, s.ID, api.GetTree{}))(t)
 	if len(tree.Sessions) != 2 || tree.Sessions[1].Error != api.Corrupt {
 		t.Errorf("tree: %s", canon(tree))

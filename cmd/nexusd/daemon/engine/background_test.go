@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/compactions"
 	"nexus/compactor"
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
@@ -43,9 +44,7 @@ func works(t *testing.T, e *Engine) {
 	running.Go(func() { e.Work(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	for n := 0; n == 0; { // until the worker is there
-		leave := e.enter(ctx)
-		n = e.background.workers
-		leave()
+		n, _ = e.Jobs()
 	}
 }
 
@@ -54,7 +53,7 @@ func works(t *testing.T, e *Engine) {
 // A context that would not fit is shortened at once, by a tier that asks nobody.
 func TestNXS2NobodyWaitsForASummary(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
 	applied := make(chan turns.ID, 10)
@@ -108,7 +107,7 @@ func TestNXS2NobodyWaitsForASummary(t *testing.T) {
 // the same request again tells how it ended.
 func TestARunThatAsksAModelGoesOn(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
 	works(t, e)
@@ -142,7 +141,7 @@ func TestARunThatAsksAModelGoesOn(t *testing.T) {
 
 func TestAContextThatDoesNotFitIsShortenedAtOnce(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
 	works(t, e)
@@ -169,7 +168,7 @@ func TestAContextThatDoesNotFitIsShortenedAtOnce(t *testing.T) {
 
 // ready waits until no compaction of the session is queued or being made.
 func ready(e *Engine, s turns.ID) {
-	for e.preparing(s) {
+	for e.IsPreparing(s) {
 		runtime.Gosched()
 	}
 }
@@ -201,7 +200,7 @@ func (r restless) Summarize(ctx context.Context, _ summary.Input) (summary.Outpu
 
 // How a run ended is told to who asks again, and asks no model again.
 func TestAFailedRunIsTold(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s, ids := long40(t, e)
 	must(e.Move(t.Context(), alice, s, api.MoveSession{To: &ids[35]}, nil))(t)
 	side := add(t, e, s, say("side "+long(5000), "x")).ID
@@ -244,7 +243,7 @@ func (b broken) Summarize(context.Context, summary.Input) (summary.Output, error
 // A defect in a summarizer ends its compaction, which is told to who asks, and
 // not the worker.
 func TestADefectEndsOneCompaction(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s, _ := long40(t, e)
 	b := broken{new(atomic.Int64)}
 	e.Tiers = []compactor.Tier{{Name: "broken", Summarizer: b}}
@@ -262,7 +261,7 @@ func TestADefectEndsOneCompaction(t *testing.T) {
 	if want := []string{"compaction.started", "compaction.failed"}; !slices.Equal(told, want) {
 		t.Errorf("notifications %v, want %v", told, want)
 	}
-	e.Now = func() time.Time { return time.Now().Add(failedFor + time.Second) }
+	e.Now = func() time.Time { return time.Now().Add(compactions.FailedFor + time.Second) }
 	e.Tiers = []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}}}
 	q.WaitMS = 20_000
 	if run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t); run.State != "done" {
@@ -273,7 +272,7 @@ func TestADefectEndsOneCompaction(t *testing.T) {
 
 // The same id with another request is refused while the first is under way.
 func TestARunUnderWayKeepsItsID(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
 	works(t, e)
@@ -292,27 +291,6 @@ func TestARunUnderWayKeepsItsID(t *testing.T) {
 	}
 }
 
-// One agent fills its own share of the queue, and no more.
-func TestAnAgentHasAShareOfTheQueue(t *testing.T) {
-	e := new(Engine)
-	e.background = background{
-		workers: 1, queue: make(chan *job, maxBackground), agents: make(map[string]int),
-	}
-	n := 0
-	for range maxBackground {
-		if j, own := e.queue(t.Context(), alice, newID(t), compaction{}, 0); j == nil || !own {
-			break
-		}
-		n++
-	}
-	if n != maxOfAgent {
-		t.Errorf("%d of one agent are taken, want %d", n, maxOfAgent)
-	}
-	if j, _ := e.queue(t.Context(), Caller{"default", "bob"}, newID(t), compaction{}, 0); j == nil {
-		t.Error("there is no room for another agent")
-	}
-}
-
 // One run that is asked of two daemons is stored once, and told once, by the one
 // that stored it.
 func TestOneRunOnTwoDaemonsIsToldOnce(t *testing.T) {
@@ -320,7 +298,7 @@ func TestOneRunOnTwoDaemonsIsToldOnce(t *testing.T) {
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
 	var mu sync.Mutex
 	told := make(map[string]int)
-	engines := []*Engine{w.engine(t), w.engine(t)}
+	engines := []*Engine{w.Engine(t), w.Engine(t)}
 	for _, e := range engines {
 		e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
 		e.Notify = func(_, _ string, n api.Notification) { mu.Lock(); told[n.What]++; mu.Unlock() }
@@ -331,18 +309,17 @@ func TestOneRunOnTwoDaemonsIsToldOnce(t *testing.T) {
 		add(t, engines[0], s.ID, say(fmt.Sprintf("question %d %s", i, long(5000)), "answer"))
 	}
 	r := api.RunCompaction{ID: newID(t)}
-	jobs := make([]*job, len(engines))
 	for i, e := range engines {
 		if run := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t); run.State != "running" {
 			t.Fatalf("daemon %d: %+v", i, run)
 		}
 		<-slow.began
-		jobs[i] = must(e.requested(t.Context(), s.ID, request{id: r.ID, what: "compaction.run", canonical: []byte("{}")}))(t)
 	}
 	close(slow.let)
-	for i, j := range jobs {
-		if <-j.done; j.err != nil || j.ref.Turn != r.ID {
-			t.Errorf("daemon %d: %v, %v", i, j.ref, j.err)
+	r.WaitMS = 20_000
+	for i, e := range engines {
+		if run := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t); run.State != "done" || run.Compaction.ID != r.ID {
+			t.Errorf("daemon %d: %+v", i, run)
 		}
 	}
 	mu.Lock()
@@ -355,33 +332,12 @@ func TestOneRunOnTwoDaemonsIsToldOnce(t *testing.T) {
 	}
 }
 
-// Where a compaction was tried in vain none is tried again, until one is asked
-// for: then what was found is forgotten, also where the head comes back there.
-func TestARunEndsAPause(t *testing.T) {
-	e, slow := modelled(t)
-	s := dueSession(t, e, policy.Background, false)
-	at := head(t, e, s)
-	e.pause(t.Context(), alice, s, at)
-	if got := e.dueState(s, at); got != "paused" || e.prepare(t.Context(), alice, s, at, 2) != nil {
-		t.Fatalf("%s, want paused, and none made", got)
-	}
-	go func() { <-slow.began; close(slow.let) }()
-	if run := must(e.Compact(t.Context(), alice, s, api.RunCompaction{WaitMS: 20_000}, nil))(t); run.State != "done" {
-		t.Fatalf("%+v", run)
-	}
-	must(e.Move(t.Context(), alice, s, api.MoveSession{To: &at}, nil))(t)
-	if got := e.dueState(s, at); got != "due" {
-		t.Errorf("where the head was: %s, want due", got)
-	}
-	verified(t, e)
-}
-
 // Under every policy, set to mode background, models write the summaries: there
 // is room between what is due and what does not fit.
 func TestModelsWriteInTheBackground(t *testing.T) {
 	for _, name := range policy.Names() {
 		for _, window := range []uint64{32_000, 128_000} {
-			e := newWorld().engine(t)
+			e := newWorld().Engine(t)
 			e.Tiers = append([]compactor.Tier{asked(firstWords{}.Summarize)}, e.Tiers...)
 			works(t, e)
 			s := opened(t, e, alice, name, `{"mode":"background"}`, turns.Limits{ContextWindow: window})

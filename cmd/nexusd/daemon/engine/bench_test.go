@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/memlog"
@@ -56,7 +57,7 @@ func benchEngine(b *testing.B, w *world) *Engine {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- store.Run(ctx, w.log) }()
+	go func() { done <- store.Run(ctx, w.Log) }()
 	b.Cleanup(func() {
 		cancel()
 		<-done
@@ -131,7 +132,7 @@ func (g *grown) context(b *testing.B) {
 func (g *grown) forkAt(b *testing.B) {
 	head, _ := g.nodes(b)
 	for b.Loop() {
-		at, err := lineage.At(g.e.Store, head, g.depth(head))
+		at, err := lineage.At(g.e.Projections, head, g.depth(head))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -142,15 +143,15 @@ func (g *grown) forkAt(b *testing.B) {
 }
 
 func (g *grown) nodes(b *testing.B) (head, other lineage.Node) {
-	s, err := g.e.Store.Session(g.s)
+	s, err := g.e.Projections.Session(g.s)
 	if err != nil {
 		b.Fatal(err)
 	}
-	f, err := g.e.Store.Session(g.fork)
+	f, err := g.e.Projections.Session(g.fork)
 	if err != nil {
 		b.Fatal(err)
 	}
-	ns, err := g.e.Store.Nodes(s.Head, f.Head)
+	ns, err := g.e.Projections.Nodes(s.Head, f.Head)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func (g *grown) depth(n lineage.Node) uint64 {
 func (g *grown) mergeBase(b *testing.B) {
 	head, other := g.nodes(b)
 	for b.Loop() {
-		if _, ok, err := lineage.MergeBase(g.e.Store, head, other); err != nil || !ok {
+		if _, ok, err := lineage.MergeBase(g.e.Projections, head, other); err != nil || !ok {
 			b.Fatal(ok, err)
 		}
 	}
@@ -174,7 +175,7 @@ func (g *grown) mergeBase(b *testing.B) {
 func (g *grown) ancestor(b *testing.B) {
 	head, _ := g.nodes(b)
 	for b.Loop() {
-		if _, err := lineage.At(g.e.Store, head, g.depth(head)); err != nil {
+		if _, err := lineage.At(g.e.Projections, head, g.depth(head)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -182,12 +183,12 @@ func (g *grown) ancestor(b *testing.B) {
 
 // settingsAt finds the settings in force at the newest event; they are in the first.
 func (g *grown) settingsAt(b *testing.B) {
-	s, err := g.e.Store.Session(g.s)
+	s, err := g.e.Projections.Session(g.s)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := g.e.Store.SettingsAt(s.ID, s.Tail.Index); err != nil {
+		if _, err := g.e.Projections.SettingsAt(s.ID, s.Tail.Index); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -195,16 +196,16 @@ func (g *grown) settingsAt(b *testing.B) {
 
 // callAt finds the call that was made at a turn behind which a compaction was made.
 func (g *grown) callAt(b *testing.B) {
-	s, err := g.e.Store.Session(g.s)
+	s, err := g.e.Projections.Session(g.s)
 	if err != nil {
 		b.Fatal(err)
 	}
-	n, err := g.e.find(&s, g.then)
+	n, err := g.e.FindTurn(&s, g.then)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := g.e.followed(b.Context(), &s, n); err != nil {
+		if _, err := g.e.NextCallAfter(b.Context(), &s, n); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -213,13 +214,13 @@ func (g *grown) callAt(b *testing.B) {
 func (g *grown) traverse(b *testing.B) {
 	head, _ := g.nodes(b)
 	for b.Loop() {
-		ranges, err := lineage.Segments(g.e.Store, head, 1)
+		ranges, err := lineage.Segments(g.e.Projections, head, 1)
 		if err != nil {
 			b.Fatal(err)
 		}
 		n := 0
 		for _, r := range ranges {
-			for _, err := range g.e.Store.Range(r) {
+			for _, err := range g.e.Projections.Range(r) {
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -234,12 +235,12 @@ func (g *grown) traverse(b *testing.B) {
 }
 
 func (g *grown) rebuild(b *testing.B) {
-	st, err := g.w.log.State(b.Context())
+	st, err := g.w.Log.State(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		replayInto(b, g.w.log, st)
+		replayInto(b, g.w.Log, st)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(st.Last), "ns/event")
 }
@@ -316,7 +317,7 @@ func BenchmarkVerify(b *testing.B) {
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				v, err := e.Verify(b.Context(), Caller{"default", "_"}, api.Verify{})
+				v, err := e.Verify(b.Context(), reader.Caller{Tenant: "default", Agent: "_"}, api.Verify{})
 				if err != nil || !v.OK {
 					b.Fatal(v, err)
 				}

@@ -1,8 +1,9 @@
-package engine
+package engine_test
 
 import (
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/seal"
@@ -14,7 +15,7 @@ import (
 func TestABlobBelongsToItsTree(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		t.Run(map[bool]string{true: "sealed", false: "unsealed"}[sealed], func(t *testing.T) {
-			e := newWorld().engine(t)
+			e := newWorld().Engine(t)
 			if !sealed {
 				e.Keys = nil
 			}
@@ -30,8 +31,8 @@ func TestABlobBelongsToItsTree(t *testing.T) {
 			if again := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: fork.ID, Data: content}))(t); again.Digest != info.Digest {
 				t.Error("the same content has another digest in the fork")
 			}
-			bob := Caller{"default", "bob"}
-			for _, c := range []Caller{alice, bob} {
+			bob := reader.Caller{Tenant: "default", Agent: "bob"}
+			for _, c := range []reader.Caller{alice, bob} {
 				own := must(e.Create(t.Context(), c, api.CreateSession{}, []byte("{}")))(t)
 				for _, digest := range []turns.Hash{info.Digest, seal.BlobDigest(seal.Key{}, content), seal.BlobDigest(seal.UnsealedKey(s.ID), content)} {
 					if _, err := e.GetBlob(t.Context(), c, api.GetBlob{Session: own.ID, Digest: digest}); code(err) != api.NotFound {

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/compactor"
 	"nexus/compactor/summary"
 	"nexus/ledger"
@@ -23,7 +24,7 @@ func refTo(digest turns.Hash, size uint64) turns.Part {
 // are: what is not a blob of this tree is refused, so that no event names one
 // that is not there.
 func TestRecordedReplacementFromABlob(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s, other := create(t, e, 0, "nexus"), create(t, e, 0, "nexus")
 	add(t, e, s.ID, say("one", "two"))
 	text := []byte(long(20_000) + "and so it was")
@@ -44,7 +45,7 @@ func TestRecordedReplacementFromABlob(t *testing.T) {
 		"no such blob":           {refTo(turns.Hash{1, 2, 3}, 10), api.NotFound},
 		"a blob of another tree": {refTo(foreign.Digest, foreign.Size), api.NotFound},
 		"another size":           {refTo(info.Digest, info.Size+1), api.Malformed},
-		"more than may be":       {refTo(info.Digest, maxAttachment+1), api.TooLarge},
+		"more than may be":       {refTo(info.Digest, content.MaxAttachment+1), api.TooLarge},
 	} {
 		if _, err := record(tc.part); code(err) != tc.want {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
@@ -76,7 +77,7 @@ func (l *hookLog) Append(ctx context.Context, subject string, expect uint64, pay
 // lose makes the engine's next append come after one of other's.
 func lose(t *testing.T, w *world, e, other *Engine, s turns.ID) {
 	lost := false
-	e.Log = &hookLog{Log: w.log, before: func(string) error {
+	e.Log = &hookLog{Log: w.Log, before: func(string) error {
 		if !lost {
 			lost = true
 			add(t, other, s, say("first", "yes"))
@@ -109,7 +110,7 @@ func TestTokensAfterALostRace(t *testing.T) {
 	} {
 		count := func(race bool) uint64 {
 			w := newWorld()
-			e, other := w.engine(t), w.engine(t)
+			e, other := w.Engine(t), w.Engine(t)
 			other.Blobs = e.Blobs
 			s := create(t, e, 0, "nexus")
 			add(t, e, s.ID, say("1", "a"))
@@ -130,7 +131,7 @@ func TestTokensAfterALostRace(t *testing.T) {
 
 // A summary that a fork takes over is counted with what it holds in blobs.
 func TestAReusedSummaryIsCountedWhole(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	e.MaxPayload = 64 << 10 // an event holds 16 KiB itself
 	e.Tiers = []compactor.Tier{{Name: "long", Summarizer: longSummary{}, Local: true}}
 	s := create(t, e, 400_000, "nexus")
@@ -161,7 +162,7 @@ func (longSummary) Summarize(_ context.Context, in summary.Input) (summary.Outpu
 // What is too large for an event goes to blobs, and comes back.
 func TestLargePartsBecomeBlobs(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	big := long(900_000)
 	a := add(t, e, s.ID, say("read this: "+big, "done"))
@@ -178,7 +179,7 @@ func TestLargePartsBecomeBlobs(t *testing.T) {
 
 func TestAttachmentsComeInPieces(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	whole := make([]byte, 1_500_000)
 	for i := range whole {

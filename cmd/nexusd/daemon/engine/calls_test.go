@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/paths"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -14,7 +16,7 @@ import (
 
 // countKeys counts how often a body is opened or sealed.
 type countKeys struct {
-	Keys
+	content.Keys
 	n int
 }
 
@@ -43,7 +45,7 @@ func answers(ids ...string) api.AppendTurn {
 // However many responses of a request come late, the history is read once for
 // all of them, and no further up than to the last of their calls.
 func TestLateResponsesReadTheHistoryOnce(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	keys := &countKeys{Keys: e.Keys}
 	e.Keys = keys
 	s := create(t, e, 0, "nexus")
@@ -83,31 +85,31 @@ func TestLateResponsesReadTheHistoryOnce(t *testing.T) {
 
 // Looking for a call ends with the request.
 func TestLateResponseKeepsTheTimeOut(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus")
 	for i := range 50 {
 		add(t, e, s.ID, say(fmt.Sprint(i), "ok"))
 	}
-	row := must(e.Store.Session(s.ID))(t)
-	head := must(e.headNode(&row))(t)
+	row := must(e.Projections.Session(s.ID))(t)
+	head := must(e.HeadNode(&row))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := e.callsOn(ctx, head, []string{"a"}); !errors.Is(err, ledger.ErrUnavailable) {
+	if _, err := e.NewCallFinder().Find(ctx, head, []string{"a"}); !errors.Is(err, ledger.ErrUnavailable) {
 		t.Errorf("a search of a request that is over: %v", err)
 	}
 }
 
 // A call is looked for so far and no further.
 func TestLateResponseToAnOldCall(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus")
 	add(t, e, s.ID, callTool("a"))
 	add(t, e, s.ID, say("never mind", "ok"))
-	for range lookBackTurns {
+	for range paths.LookBackTurns {
 		r := say("x", "")
 		must(e.Append(t.Context(), alice, s.ID, r, nil))(t)
 	}
 	if _, err := e.Append(t.Context(), alice, s.ID, answers("a"), nil); code(err) != api.Malformed {
-		t.Errorf("a response to a call %d turns ago: %v", lookBackTurns+1, err)
+		t.Errorf("a response to a call %d turns ago: %v", paths.LookBackTurns+1, err)
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/compactor"
 	"nexus/compactor/plan"
 	"nexus/compactor/summary"
@@ -20,7 +21,7 @@ import (
 
 // opened is a session under a policy with settings of its own. Window 0 is the
 // policy's.
-func opened(t *testing.T, e *Engine, c Caller, policy, set string, limits turns.Limits) *api.Session {
+func opened(t *testing.T, e *Engine, c reader.Caller, policy, set string, limits turns.Limits) *api.Session {
 	t.Helper()
 	label := fmt.Sprintf("s-%s", newID(t))
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Label: &label, Policy: &api.Policy{Name: policy, Set: turns.Raw(set)}}}
@@ -49,7 +50,7 @@ func look(t *testing.T, e *Engine, s turns.ID) *api.Context {
 // GSV-2: the compaction comes in the request for the context that needs it,
 // before the model is called, and not earlier.
 func TestGSV2(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "gsv", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
 	const threshold = 12_000 // 16,000 less a quarter, which is less than 20,000
 	compacted := 0
@@ -92,7 +93,7 @@ func TestGSV6(t *testing.T) {
 		tier summary.Summarizer
 		want string
 	}{{firstWords{}, "only"}, {failing{}, plan.NoticeTier}} {
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		e.Tiers = []compactor.Tier{{Name: "only", Summarizer: c.tier, Local: true}}
 		var told []string
 		e.Notify = func(_, _ string, n api.Notification) {
@@ -118,7 +119,7 @@ func TestGSV6(t *testing.T) {
 		}
 	}
 
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	e.Tiers = []compactor.Tier{{Name: "only", Summarizer: failing{}, Local: true}}
 	applied := 0
 	e.Notify = func(_, _ string, n api.Notification) {
@@ -156,7 +157,7 @@ func TestGSV6(t *testing.T) {
 // GSV-14: after a reset the first call goes by the estimate, every later one by
 // what the provider reported: within one call the count is a real one.
 func TestGSV14(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "gsv", `{}`, turns.Limits{})
 	check := func(what string, s turns.ID, want string) {
 		t.Helper()
@@ -203,7 +204,7 @@ func TestGSV13(t *testing.T) {
 		"one that counts itself":    func(uint64) string { return "what was said\n\n" + summary.ImagesNote(2) },
 		"as long as it may be":      func(most uint64) string { return strings.Repeat("word", int(most)*37/40) },
 	} {
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		s := create(t, e, 8000, "gsv")
 		ask := say("look", "a picture")
 		ask.Messages[0].Parts = append(ask.Messages[0].Parts, turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: picture},

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func (m *mailbox) batch(n, size int) {
 	for i := range n {
 		id := fmt.Sprintf("mail-%02d", len(m.ids)+1)
 		m.ids = append(m.ids, id)
-		m.text[id] = page(id, int(float64(size)*charsPerToken)*weight(i)/all)
+		m.text[id] = mailPage(id, int(float64(size)*charsPerToken)*weight(i)/all)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestWOL17(t *testing.T) {
 	box.batch(15, 627_000-170_000)
 	box.batch(11, 673_000-170_000)
 
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	e.Models = tokens.KnownModels()
 	var given strings.Builder
 	e.Tiers = []compactor.Tier{{Name: "mail", Summarizer: mailSummary{&given}, Local: true}}

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func pathsAndPorts(t *testing.T, e *Engine, policy string, mode policy.Mode) tur
 // identifiers, numbers and errors in it is still in the context, whatever made it.
 func TestNXS3(t *testing.T) {
 	for _, pol := range policy.Names() {
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		s := pathsAndPorts(t, e, pol, policy.BeforeCall)
 		must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, nil))(t) // manual
 		for i := range 60 {                                                 // by the policy's own trigger
@@ -66,7 +66,7 @@ func TestNXS3(t *testing.T) {
 // and its summary made anew from the originals.
 func TestNXS6(t *testing.T) {
 	for _, pol := range []string{"balanced", "nexus", "gsv", "spec-008", "autobyteus"} {
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		s := pathsAndPorts(t, e, pol, policy.Manual)
 		fingerprint := func() string {
 			return must(e.Context(t.Context(), alice, s, api.GetContext{}))(t).Fingerprint

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/compactor"
 	"nexus/compactor/extractive"
 	"nexus/compactor/plan"
@@ -38,7 +39,7 @@ func returned(t *testing.T, e *Engine, s turns.ID, id, text, says string) *api.A
 }
 
 // otel is the context for the next call in our own form.
-func otel(t *testing.T, e *Engine, c Caller, s turns.ID) (*api.Context, []turns.Message) {
+func otel(t *testing.T, e *Engine, c reader.Caller, s turns.ID) (*api.Context, []turns.Message) {
 	t.Helper()
 	cx := must(e.Context(t.Context(), c, s, api.GetContext{}))(t)
 	var ms []turns.Message
@@ -63,7 +64,7 @@ func quarter(ms []turns.Message) (n uint64) {
 
 // S8-1: every call is told, before it is made, what its messages are estimated at.
 func TestS8_1(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{})
 	for i := range 6 {
 		id := fmt.Sprint("c", i)
@@ -82,13 +83,13 @@ func TestS8_1(t *testing.T) {
 // S8-2: a session adds up what its calls took, input and output.
 func TestS8_2(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{})
 	other := opened(t, e, alice, "spec-008", `{}`, turns.Limits{})
 	for i := range uint64(5) {
 		add(t, e, s.ID, counted(say("question", "answer"), 100+i, 10+i))
 	}
-	for name, d := range map[string]*Engine{"the same daemon": e, "a second daemon": w.engine(t)} {
+	for name, d := range map[string]*Engine{"the same daemon": e, "a second daemon": w.Engine(t)} {
 		if got, want := must(d.Get(t.Context(), alice, s.ID, api.Read{}))(t).Usage, (turns.Usage{InputTokens: 510, OutputTokens: 60}); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
@@ -101,10 +102,10 @@ func TestS8_2(t *testing.T) {
 // S8-6: pruning is set for each agent's sessions, and can be changed; what is
 // stored does not change with it.
 func TestS8_6(t *testing.T) {
-	e := newWorld().engine(t)
-	bob := Caller{Tenant: "default", Agent: "bob"}
+	e := newWorld().Engine(t)
+	bob := reader.Caller{Tenant: "default", Agent: "bob"}
 	full := long(6000)
-	fill := func(c Caller, s turns.ID) {
+	fill := func(c reader.Caller, s turns.ID) {
 		for i := range 3 {
 			id := fmt.Sprint("c", i)
 			m := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: id, Name: "read", Arguments: turns.Raw(`{}`)}}}
@@ -116,7 +117,7 @@ func TestS8_6(t *testing.T) {
 			}
 		}
 	}
-	shown := func(c Caller, s turns.ID) (out []string) {
+	shown := func(c reader.Caller, s turns.ID) (out []string) {
 		_, ms := otel(t, e, c, s)
 		for _, m := range ms {
 			for _, p := range m.Parts {
@@ -173,7 +174,7 @@ func longSession(t *testing.T, e *Engine, s turns.ID) *api.Context {
 // Enough messages to exceed the threshold make a compaction, not before, and what
 // is left is far below it.
 func TestLongSessionTriggersCompaction(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
 	cx := longSession(t, e, s.ID)
 	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *cx.Compacted}))(t).Compaction
@@ -190,7 +191,7 @@ func TestLongSessionTriggersCompaction(t *testing.T) {
 // S8-15: summary and recent messages are the context of this call and of all that
 // follow, till the next compaction.
 func TestS8_15(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
 	longSession(t, e, s.ID)
 	_, first := otel(t, e, alice, s.ID)
@@ -213,10 +214,10 @@ func TestS8_15(t *testing.T) {
 // whole history behind it.
 func TestS8_16(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
 	cx := longSession(t, e, s.ID)
-	later := w.engine(t)
+	later := w.Engine(t)
 	later.Tiers = nil // it could not write the summary again
 	if got := look(t, later, s.ID); got.Fingerprint != cx.Fingerprint || got.Compacted != nil {
 		t.Errorf("another daemon's context is %s, want %s", got.Fingerprint, cx.Fingerprint)
@@ -234,7 +235,7 @@ func TestS8_16(t *testing.T) {
 // S8-24, of its out-of-scope items the gauge: every append and every read says how
 // full the context is.
 func TestS8_24(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000})
 	system := api.System{{Content: long(4000)}}
 	must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
@@ -257,7 +258,7 @@ func TestS8_24(t *testing.T) {
 // tools, and the new message; usage and compactions are counted for each session.
 func TestS8_27(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	e.Tiers = []compactor.Tier{{Name: "paid", Local: true, Summarizer: paid{}}}
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
 	size := func() uint64 {
@@ -315,7 +316,7 @@ func (paid) Summarize(_ context.Context, in summary.Input) (summary.Output, erro
 // the agent still has the key facts of the beginning. The flush is of other rows.
 func TestS8_28(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	e.Tiers = []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 24_000})
 	compacted, pruned := 0, 0
@@ -379,7 +380,7 @@ func TestS8_28PruneWhen(t *testing.T) {
 		{`{"prune":{"when":""},"idle_seconds":60}`, time.Hour, false},
 	} {
 		w := newWorld()
-		e := w.engine(t)
+		e := w.Engine(t)
 		now := time.Now()
 		e.Now = func() time.Time { return now }
 		s := opened(t, e, alice, "spec-008", c.set, turns.Limits{})
@@ -388,7 +389,7 @@ func TestS8_28PruneWhen(t *testing.T) {
 			called(t, e, s.ID, "go on", id, `{}`)
 			returned(t, e, s.ID, id, long(6000), "so")
 		}
-		written := must(w.log.State(t.Context()))(t).Last
+		written := must(w.Log.State(t.Context()))(t).Last
 		now = now.Add(c.idle)
 		pruned := 0
 		for _, src := range look(t, e, s.ID).Sources {
@@ -399,7 +400,7 @@ func TestS8_28PruneWhen(t *testing.T) {
 		if (pruned > 0) != c.pruned {
 			t.Errorf("%s after %v: %d results are pruned", c.set, c.idle, pruned)
 		}
-		if last := must(w.log.State(t.Context()))(t).Last; last != written {
+		if last := must(w.Log.State(t.Context()))(t).Last; last != written {
 			t.Errorf("%s: %d records were written", c.set, last-written)
 		}
 	}
@@ -412,7 +413,7 @@ func TestPrunedSessionStillProducesCoherentResponses(t *testing.T) {
 		if filepath.Base(file) != "7f-01a5ec2f19-0.jsonl" {
 			continue
 		}
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		compacted, contexts, pruned := 0, 0, map[string]int{}
 		sessions, _ := replay(t, e, file, 60_000, "spec-008", func(s turns.ID) {
 			if contexts++; contexts%3 > 0 { // each is three renderings

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -47,8 +47,8 @@ func object(t *testing.T, raw turns.Raw) map[string]any {
 	return m
 }
 
-// page is text of n characters that begins with a name, and has no line break.
-func page(name string, n int) string {
+// mailPage is text of n characters that begins with a name, and has no line break.
+func mailPage(name string, n int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n; i++ {
 		fmt.Fprintf(&b, "%s, sentence %d. ", name, i)
@@ -77,7 +77,7 @@ func reads(t *testing.T, e *Engine, s turns.ID, name string, sizes ...int) {
 	for i, n := range sizes {
 		id := fmt.Sprintf("%s.%d", name, i)
 		ids = append(ids, id)
-		results = append(results, resultOf(id, page("page "+id, n)))
+		results = append(results, resultOf(id, mailPage("page "+id, n)))
 	}
 	add(t, e, s, api.AppendTurn{Response: callsOf("fetch_page", ids...)})
 	add(t, e, s, api.AppendTurn{Messages: results})
@@ -143,7 +143,7 @@ func TestWOL3(t *testing.T) {
 		{"proxy-zh", 400, `{"error":{"message":"上下文长度超出模型最大限制","code":"400"}}`},
 		{"nginx", 413, `<html><head><title>413 Request Entity Too Large</title></head></html>`},
 	} {
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		notes := hear(e)
 		s := create(t, e, 1_000_000, "wolffish")
 		add(t, e, s.ID, say("read them all", ""))
@@ -180,7 +180,7 @@ func TestWOL3(t *testing.T) {
 // WOL-8: targets stay, shortened: nothing is summarized through, an expansion is
 // empty, and the elisions lead to the originals.
 func TestWOL8(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 40_000, "wolffish")
 	add(t, e, s.ID, say("read them all", ""))
 	reads(t, e, s.ID, "a", 9_000, 12_000, 6_000, 8_000, 5_000, 5_000, 5_000)
@@ -210,7 +210,7 @@ func TestWOL8(t *testing.T) {
 // WOL-8, with a model: by mode background it writes the summary while calls go
 // on; what came meanwhile stands behind the summary.
 func TestWOL8InBackground(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = append([]compactor.Tier{{Name: "llm", Summarizer: slow}}, e.Tiers...)
 	applied := make(chan turns.ID, 10)
@@ -245,7 +245,7 @@ func TestWOL8InBackground(t *testing.T) {
 
 // WOL-13: a session that names a model has that model's budget.
 func TestWOL13(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	e.Models = tokens.KnownModels()
 	for name, want := range map[string]uint64{
 		"DeepSeek V4 Pro": 967_232, "Claude Opus 4.6": 1_000_000, "Claude Sonnet 4.6": 1_000_000, "Grok 4.3": 934_464,
@@ -278,7 +278,7 @@ func due(t *testing.T, e *Engine) *api.Session {
 // for what was done has targets, tokens saved and time, and of each target the
 // tool, both sizes, the reduction and the method.
 func TestWOL14(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	notes := hear(e)
 	s := due(t, e)
 	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
@@ -316,7 +316,7 @@ func TestWOL14(t *testing.T) {
 // when it is there; nothing is told where nothing is due. The decision's numbers
 // stand in the compaction, the token count and the budget with every context.
 func TestWOL15(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	notes := hear(e)
 	quiet := create(t, e, 100_000, "wolffish")
 	add(t, e, quiet.ID, say("hello", "hi"))
@@ -349,7 +349,7 @@ func TestWOL15(t *testing.T) {
 // WOL-16: a pass is for the calls of one turn of the user's. What is stored
 // stays whole, and the next text of the user starts from all of it.
 func TestWOL16(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := due(t, e)
 	truncated := func(compacts bool) (n int) {
 		cx, ms := whole(t, e, s.ID)
@@ -399,7 +399,7 @@ func TestWOL16(t *testing.T) {
 // WOL-18: explain gives the tokens of each named section of the system part, in
 // the order that they stand in, and of the tools; together they are the overhead.
 func TestWOL18(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	var sections api.System
 	want := []api.PreamblePart{}
 	for i, name := range []string{"identity", "device", "variables", "prefrontal", "tools", "skills", "memory", "runtime"} {
@@ -452,14 +452,14 @@ func (s seen) Summarize(_ context.Context, in summary.Input) (summary.Output, er
 // WOL-19: select, tell, summarize the originals, and only then show anything
 // shortened; the summary comes last.
 func TestWOL19(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	var order []string
 	e.Notify = func(_, _ string, n api.Notification) {
 		if strings.HasPrefix(n.What, "compaction.") {
 			order = append(order, n.What)
 		}
 	}
-	e.Tiers = []compactor.Tier{{Name: "seen", Summarizer: seen{&order, page("page a.0", 9_600)}, Local: true}}
+	e.Tiers = []compactor.Tier{{Name: "seen", Summarizer: seen{&order, mailPage("page a.0", 9_600)}, Local: true}}
 	s := due(t, e)
 	_, ms := whole(t, e, s.ID)
 	want := []string{"compaction.started", "summarized the originals", "compaction.applied"}
@@ -474,10 +474,10 @@ func TestWOL19(t *testing.T) {
 // AUT-2: without a limit a session is not compacted by size, and its context is
 // given whole, whatever it has; a budget that is asked for holds.
 func TestAUT2(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 0, "autobyteus")
 	for i := range 9 {
-		add(t, e, s.ID, say(page(fmt.Sprint("question ", i), 90_000), "yes"))
+		add(t, e, s.ID, say(mailPage(fmt.Sprint("question ", i), 90_000), "yes"))
 	}
 	cx, ms := whole(t, e, s.ID)
 	if cx.Compacted != nil || cx.Tokens < 200_000 || len(ms) != 18 || len(ms[0].Parts[0].Content) != 90_000 {
@@ -488,7 +488,7 @@ func TestAUT2(t *testing.T) {
 	}
 	limited := create(t, e, 200_000, "autobyteus")
 	for i := range 9 {
-		add(t, e, limited.ID, say(page(fmt.Sprint("question ", i), 90_000), "yes"))
+		add(t, e, limited.ID, say(mailPage(fmt.Sprint("question ", i), 90_000), "yes"))
 	}
 	if cx, _ := whole(t, e, limited.ID); cx.Compacted == nil || cx.Tokens > cx.Budget {
 		t.Errorf("with a limit: compacted %v, %d tokens of %d", cx.Compacted, cx.Tokens, cx.Budget)
@@ -502,7 +502,7 @@ func nexusSession(t *testing.T, e *Engine) (s *api.Session, ids []turns.ID, k *a
 		Policy: &api.Policy{Name: "nexus", Set: turns.Raw(`{"keep_tokens":1105}`)}}} // two turns of 552
 	s = must(e.Create(t.Context(), alice, r, []byte("{}")))(t)
 	for i := range 8 {
-		ids = append(ids, add(t, e, s.ID, say(page(fmt.Sprint("question ", i+1), 2_000), fmt.Sprint("answer ", i+1))).ID)
+		ids = append(ids, add(t, e, s.ID, say(mailPage(fmt.Sprint("question ", i+1), 2_000), fmt.Sprint("answer ", i+1))).ID)
 	}
 	return s, ids, must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
 }
@@ -510,7 +510,7 @@ func nexusSession(t *testing.T, e *Engine) (s *api.Session, ids []turns.ID, k *a
 // NEX-1: a compaction is a turn. It has the fields of the seed's turn under the
 // contract's names; a normal turn has them as null.
 func TestNEX1(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s, ids, k := nexusSession(t, e)
 	c := k.Compaction
 	i := slices.Index(ids, *c.Through)
@@ -554,7 +554,7 @@ func TestNEX1(t *testing.T) {
 // NEX-3: the summary is a system message; where a format has no such role it
 // stands in system.
 func TestNEX3(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s, _, k := nexusSession(t, e)
 	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: "openai"}))(t)
 	if m := object(t, cx.Messages[0]); m["role"] != "system" || !strings.Contains(string(cx.Messages[0]), *k.Compaction.Summary) {
@@ -573,10 +573,10 @@ func TestNEX3(t *testing.T) {
 // is expanded to what it covered itself, behind the one that it includes, or to
 // all; compactions are listed.
 func TestNEX4(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s, ids, first := nexusSession(t, e)
 	for i := range 5 {
-		ids = append(ids, add(t, e, s.ID, say(page(fmt.Sprint("later ", i), 2_000), fmt.Sprint("answer ", i))).ID)
+		ids = append(ids, add(t, e, s.ID, say(mailPage(fmt.Sprint("later ", i), 2_000), fmt.Sprint("answer ", i))).ID)
 	}
 	second := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
 	idsOf := func(l *api.TurnList) (out []turns.ID) {
@@ -607,7 +607,7 @@ func TestNEX4(t *testing.T) {
 // NEX-6: a fork from any turn: with what was seen there, with a summary, or in
 // full. None shows anything of what came after its turn.
 func TestNEX6(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s, ids, k := nexusSession(t, e)
 	add(t, e, s.ID, say("what came last", "yes"))
 	for at := range ids {
@@ -646,7 +646,7 @@ func TestNEX6(t *testing.T) {
 
 // NEX-7: a provider's overflow, the threshold, and a request each compact.
 func TestNEX7(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	kinds := map[string]func(s turns.ID) *turns.ID{
 		"overflow": func(s turns.ID) *turns.ID {
 			return must(e.Overflow(t.Context(), alice, s, api.Overflow{Error: "prompt is too long", Status: 400}, []byte("{}")))(t).Compacted
@@ -656,7 +656,7 @@ func TestNEX7(t *testing.T) {
 				if cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t); cx.Compacted != nil {
 					return cx.Compacted
 				}
-				add(t, e, s, say(page(fmt.Sprint("more ", i), 2_000), "yes"))
+				add(t, e, s, say(mailPage(fmt.Sprint("more ", i), 2_000), "yes"))
 			}
 			return nil
 		},
@@ -667,7 +667,7 @@ func TestNEX7(t *testing.T) {
 	for kind, do := range kinds {
 		s := create(t, e, 8_000, "nexus")
 		for i := range 8 {
-			add(t, e, s.ID, say(page(fmt.Sprint("question ", i), 2_000), "yes"))
+			add(t, e, s.ID, say(mailPage(fmt.Sprint("question ", i), 2_000), "yes"))
 		}
 		id := do(s.ID)
 		if id == nil {

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ func recounted(t *testing.T, x *abroad, turn int, change func(*turns.Tokens)) []
 			continue
 		}
 		ev := must(turns.Decode(r.Event.Payload))(t)
-		body := must(seal.Open(ev, x.w.keys))(t)
+		body := must(seal.Open(ev, x.w.Keys))(t)
 		if ev.Ref() == x.turn[turn] {
 			change(&ev.Tokens)
 			changed = true
@@ -32,7 +32,7 @@ func recounted(t *testing.T, x *abroad, turn int, change func(*turns.Tokens)) []
 			if !prev.IsZero() {
 				ev.Prev = prev
 			}
-			out[i] = eventRecord(t, sealedUnder(t, x.w.keys, ev, body, ev.Keys...))
+			out[i] = eventRecord(t, sealedUnder(t, x.w.Keys, ev, body, ev.Keys...))
 			prev = out[i].Event.Hash
 		}
 		if !changed {
@@ -90,7 +90,7 @@ func TestImportedCountsAreThoseOfTheBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			e := w.engine(t)
+			e := w.Engine(t)
 			x := withLargeResult(t, tc.moved)
 			err := importAs(t, e, bob, recounted(t, x, largeResult, tc.change)...)
 			if !tc.bad {
@@ -103,7 +103,7 @@ func TestImportedCountsAreThoseOfTheBody(t *testing.T) {
 			if code(err) != api.Malformed || !errors.Is(err, ledger.ErrMalformed) {
 				t.Fatalf("imported with other counts: %v", err)
 			}
-			if s := must(e.Store.Session(x.id))(t); s.Turns != largeResult {
+			if s := must(e.Projections.Session(x.id))(t); s.Turns != largeResult {
 				t.Errorf("%d turns are stored, want those before it", s.Turns)
 			}
 			verified(t, e)
@@ -114,7 +114,7 @@ func TestImportedCountsAreThoseOfTheBody(t *testing.T) {
 // A counter that this build does not know may have given any count. It is kept, and
 // planning counts anew, so that the session can be compacted.
 func TestACountOfAnUnknownCounterIsCountedAnew(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	x := withLargeResult(t, false)
 	records := recounted(t, x, largeResult, func(c *turns.Tokens) { *c = turns.Tokens{Counter: "approx-99", Messages: 11_000, Response: 1} })
 	if err := importAs(t, e, bob, records...); err != nil {
@@ -131,16 +131,16 @@ func TestACountOfAnUnknownCounterIsCountedAnew(t *testing.T) {
 func TestVerifyRecountsTokens(t *testing.T) {
 	x := withLargeResult(t, false)
 	w := newWorld()
-	w.id, w.keys, w.blobs = x.w.id, x.w.keys, x.w.blobs
-	w.log = memlog.New(memlog.Config{})
-	s := must(x.e.Store.Session(x.id))(t)
+	w.ID, w.Keys, w.Blobs = x.w.ID, x.w.Keys, x.w.Blobs
+	w.Log = memlog.New(memlog.Config{})
+	s := must(x.e.Projections.Session(x.id))(t)
 	last := uint64(0)
 	for _, r := range recounted(t, x, largeResult, func(c *turns.Tokens) { c.Messages = 11_000 }) {
 		if r.Event != nil {
-			last = must(w.log.Append(t.Context(), s.Subject(), last, r.Event.Payload))(t)
+			last = must(w.Log.Append(t.Context(), s.Subject(), last, r.Event.Payload))(t)
 		}
 	}
-	v := must(w.engine(t).Verify(t.Context(), operator, api.Verify{}))(t)
+	v := must(w.Engine(t).Verify(t.Context(), operator, api.Verify{}))(t)
 	if len(v.Problems) != 1 || v.Problems[0].Code != api.Corrupt || v.Problems[0].Event != x.turn[largeResult].Turn {
 		t.Errorf("problems: %s", canon(v.Problems))
 	}

@@ -1,8 +1,9 @@
-package engine
+package engine_test
 
 import (
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 )
 
@@ -10,12 +11,12 @@ import (
 // daemon, or the session is refused.
 func TestSpawnedByATurnThatIsThere(t *testing.T) {
 	w := newWorld()
-	e, other := w.engine(t), w.engine(t)
+	e, other := w.Engine(t), w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	a := add(t, e, s.ID, say("go", "yes")).ID
 	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: a}, []byte("{}")))(t)
 	b := add(t, e, s.ID, say("on", "yes")).ID
-	strange := must(e.Create(t.Context(), Caller{"default", "bob"}, api.CreateSession{}, []byte("{}")))(t)
+	strange := must(e.Create(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, api.CreateSession{}, []byte("{}")))(t)
 	for name, tc := range map[string]struct {
 		by   api.SpawnedBy
 		want api.Code

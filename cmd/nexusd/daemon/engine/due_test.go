@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -12,6 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"nexus/cmd/nexusd/daemon/engine/cache"
+	"nexus/cmd/nexusd/daemon/engine/compactions"
+	"nexus/cmd/nexusd/daemon/engine/metrics"
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/compactor"
 	"nexus/compactor/policy"
 	"nexus/ledger"
@@ -23,7 +27,7 @@ import (
 // tier that asks nobody.
 func modelled(t *testing.T) (*Engine, held) {
 	t.Helper()
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
 	works(t, e)
@@ -147,7 +151,7 @@ func TestAnOverflowWaitsForAModel(t *testing.T) {
 func TestTheOperatorsOverflowAsksNoModel(t *testing.T) {
 	e, slow := modelled(t)
 	s, _ := long40(t, e)
-	_, err := e.Overflow(t.Context(), Caller{"default", "_"}, s, api.Overflow{Status: 400, Error: "prompt is too long: 210000 tokens > 200000 maximum", WaitMS: 1000}, nil)
+	_, err := e.Overflow(t.Context(), reader.Caller{Tenant: "default", Agent: "_"}, s, api.Overflow{Status: 400, Error: "prompt is too long: 210000 tokens > 200000 maximum", WaitMS: 1000}, nil)
 	if code(err) != api.Denied || len(slow.began) != 0 {
 		t.Errorf("%v; the model was asked %d times", err, len(slow.began))
 	}
@@ -156,33 +160,34 @@ func TestTheOperatorsOverflowAsksNoModel(t *testing.T) {
 // What the decision has loaded is not loaded again, and is not taken for a head
 // that came later.
 func TestAContextLoadsItsPathOnce(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"reported"}`)}}}
 	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
 	for i := range 20 {
 		add(t, e, s, say(fmt.Sprint("question ", i, long(1000)), long(1000)))
 	}
 	loads := func(get api.GetContext) int64 {
-		ctx, end := e.Begin(t.Context())
+		ctx, end := e.MeterRequest(t.Context())
 		defer end()
 		must(e.Context(ctx, alice, s, get))(t)
-		return meterOf(ctx).used.Load()
+		return e.Loaded()
 	}
 	if once, own := loads(api.GetContext{Budget: 100_000}), loads(api.GetContext{}); own != once {
 		t.Errorf("with the decision %d bytes are loaded, a view loads %d", own, once)
 	}
-	d := must(e.decide(t.Context(), alice, s))(t)
+	d := must(e.Decide(t.Context(), alice, s))(t)
+	was := must(e.FindSession(t.Context(), alice, s, true))(t)
 	add(t, e, s, say("the newest", "yes"))
-	now := must(e.row(t.Context(), alice, s, true))(t)
-	if d.context == nil || d.seen(d.session) != d || d.seen(now) != nil {
-		t.Errorf("loaded %v; seen at its head %v, at a later one %v", d.context != nil, d.seen(d.session) == d, d.seen(now) != nil)
+	now := must(e.FindSession(t.Context(), alice, s, true))(t)
+	if d.Context == nil || d.ReusableFor(was) != d || d.ReusableFor(now) != nil {
+		t.Errorf("loaded %v; seen at its head %v, at a later one %v", d.Context != nil, d.ReusableFor(was) == d, d.ReusableFor(now) != nil)
 	}
 }
 
 // WOL-15: with the log at debug, each decision and each context leaves a line
 // with its numbers, and nothing of what was said.
 func TestWOL15Trail(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	var log bytes.Buffer
 	e.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	quiet := create(t, e, 100_000, "wolffish")
@@ -241,7 +246,7 @@ func heldByAppends(t *testing.T, r *prometheus.Registry) float64 {
 func TestNoAppendHoldsTheCompactor(t *testing.T) {
 	e, slow := modelled(t)
 	registry := prometheus.NewRegistry()
-	e.Metrics = NewMetrics(registry, e.Store)
+	e.Metrics = metrics.New(registry, e.Projections, cache.New(0))
 	close(slow.let)
 	var made atomic.Int64 // that a model is asked for; some come too late and are dropped
 	go func() {
@@ -282,49 +287,27 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 	}
 }
 
-// The metric counts: an append that takes a lock, a place or makes a compaction
-// is seen, wherever below the append it does so.
-func TestWhatAnAppendHoldsIsCounted(t *testing.T) {
-	e := newWorld().engine(t)
+// The metric counts: a compaction that is made below an append is seen, wherever
+// below the append that happens. Package compactions tests the other ways.
+func TestACompactionBelowAnAppendIsCounted(t *testing.T) {
+	e := newWorld().Engine(t)
 	registry := prometheus.NewRegistry()
-	e.Metrics = NewMetrics(registry, e.Store)
-	works(t, e)
+	e.Metrics = metrics.New(registry, e.Projections, cache.New(0))
 	s, _ := long40(t, e)
-	for name, take := range map[string]func(context.Context){
-		"queue":     func(ctx context.Context) { e.queue(ctx, alice, newID(t), compaction{}, 0) },
-		"prepare":   func(ctx context.Context) { e.prepare(ctx, alice, newID(t), turns.ID{}, 2) },
-		"pause":     func(ctx context.Context) { e.pause(ctx, alice, s, newID(t)) },
-		"requested": func(ctx context.Context) { _, _ = e.requested(ctx, s, request{id: newID(t)}) },
-		"compact": func(ctx context.Context) {
-			_, _ = e.compact(ctx, alice, s, compaction{trigger: turns.Trigger{Kind: "manual"}})
-		},
-	} {
-		was := heldByAppends(t, registry)
-		take(t.Context())
-		if n := heldByAppends(t, registry); n != was {
-			t.Errorf("%s: counted where no append is", name)
-		}
-		take(forAppend(t.Context()))
-		if n := heldByAppends(t, registry); n <= was {
-			t.Errorf("%s: not counted", name)
-		}
-	}
-	// Append marks its context: what it calls is handed that.
-	was := heldByAppends(t, registry)
-	e.Blobs = taking{e.Blobs, e}
+	e.Blobs = compacting{e.Blobs, e}
 	add(t, e, s, say(long(600<<10), "x"))
-	if n := heldByAppends(t, registry); n <= was {
-		t.Error("an append that takes the lock on its way is not counted")
+	if n := heldByAppends(t, registry); n == 0 {
+		t.Error("an append that compacts on its way is not counted")
 	}
 }
 
-// taking is a store of blobs that takes the compactor's lock for each.
-type taking struct {
+// compacting is a store of blobs that asks for a compaction for each.
+type compacting struct {
 	ledger.Blobs
 	e *Engine
 }
 
-func (b taking) PutBlob(ctx context.Context, tenant string, digest turns.Hash, sealed []byte) error {
-	b.e.enter(ctx)()
+func (b compacting) PutBlob(ctx context.Context, tenant string, digest turns.Hash, sealed []byte) error {
+	_, _ = b.e.Run(ctx, alice, turns.ID{}, compactions.Compaction{})
 	return b.Blobs.PutBlob(ctx, tenant, digest, sealed)
 }

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -14,7 +16,7 @@ import (
 
 func TestAppendAndRead(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	var ids []turns.ID
 	for i := range 5 {
@@ -50,7 +52,7 @@ func TestAppendAndRead(t *testing.T) {
 	if v := verified(t, e); v.Turns != 5 || v.Sessions != 1 {
 		t.Errorf("verified: %+v", v)
 	}
-	if _, err := e.Get(t.Context(), Caller{"default", "bob"}, s.ID, api.Read{}); code(err) != api.NotFound {
+	if _, err := e.Get(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, s.ID, api.Read{}); code(err) != api.NotFound {
 		t.Errorf("another agent's session: %v, want not_found", err)
 	}
 }
@@ -60,7 +62,7 @@ func TestAppendAndRead(t *testing.T) {
 // refused.
 func TestSameIDIsStoredOnce(t *testing.T) {
 	w := newWorld()
-	e, other := w.engine(t), w.engine(t)
+	e, other := w.Engine(t), w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	r := say("one", "two")
 	r.ID = newID(t)
@@ -84,7 +86,7 @@ func TestSameIDIsStoredOnce(t *testing.T) {
 			t.Errorf("the same id with another request on %s: %v, want id_reused", name, err)
 		}
 	}
-	if st := must(w.log.State(t.Context()))(t); st.Last != 4 {
+	if st := must(w.Log.State(t.Context()))(t); st.Last != 4 {
 		t.Errorf("the log has %d records, want 4: opened, two turns, one move", st.Last)
 	}
 	_ = second
@@ -93,7 +95,7 @@ func TestSameIDIsStoredOnce(t *testing.T) {
 
 func TestStaleParentIsConflict(t *testing.T) {
 	w := newWorld()
-	e, other := w.engine(t), w.engine(t)
+	e, other := w.Engine(t), w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	one := add(t, e, s.ID, say("1", "a"))
 	two := add(t, other, s.ID, say("2", "b"))
@@ -110,7 +112,7 @@ func TestStaleParentIsConflict(t *testing.T) {
 
 func TestToolCallsAcrossAppends(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	call := func(id string) turns.Part {
 		return turns.Part{Type: turns.ToolCall, ID: id, Name: "run", Arguments: turns.Raw(`{}`)}
@@ -126,7 +128,7 @@ func TestToolCallsAcrossAppends(t *testing.T) {
 	if a := add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{result("b")}}); len(a.Open) != 2 {
 		t.Fatalf("open after one result: %v", a.Open)
 	}
-	second := w.engine(t) // has no memory of the open calls
+	second := w.Engine(t) // has no memory of the open calls
 	a := must(second.Append(t.Context(), alice, s.ID, say("never mind", "fine"), nil))(t)
 	if len(a.Abandoned) != 2 || len(a.Open) != 0 {
 		t.Fatalf("after moving on: %+v", a)
@@ -159,7 +161,7 @@ func TestToolCallsAcrossAppends(t *testing.T) {
 
 func TestCompactionIsATurn(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 8000, "nexus")
 	for i := range 12 {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(800)), fmt.Sprintf("answer %d %s", i, long(800))))
@@ -214,7 +216,7 @@ func TestCompactionIsATurn(t *testing.T) {
 
 func TestHeadMovesBackAndForward(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	var ids []turns.ID
 	for i := range 4 {
@@ -243,9 +245,9 @@ func TestHeadMovesBackAndForward(t *testing.T) {
 
 func TestLabels(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	label := "telegram/42"
-	open := func(c Caller) (*api.Session, error) {
+	open := func(c reader.Caller) (*api.Session, error) {
 		r := api.CreateSession{ID: newID(t)}
 		r.Label = &label
 		return e.Create(t.Context(), c, r, canon(r))
@@ -257,7 +259,7 @@ func TestLabels(t *testing.T) {
 	if _, err := open(alice); code(err) != api.Conflict {
 		t.Errorf("a second session with the label: %v, want conflict", err)
 	}
-	must(open(Caller{"default", "bob"}))(t) // another agent's labels are its own
+	must(open(reader.Caller{Tenant: "default", Agent: "bob"}))(t) // another agent's labels are its own
 	must(e.CloseSession(t.Context(), alice, s.ID, api.CloseSession{}, nil))(t)
 	if _, err := e.Append(t.Context(), alice, s.ID, say("x", "y"), nil); code(err) != api.Closed {
 		t.Errorf("append to a closed session: %v, want closed", err)
@@ -271,7 +273,7 @@ func TestLabels(t *testing.T) {
 
 func TestResetGoesOnInASuccessor(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	label := "plan"
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Label: &label, System: &api.System{{Content: "be terse"}}}}
 	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t)
@@ -284,7 +286,7 @@ func TestResetGoesOnInASuccessor(t *testing.T) {
 	if got := must(e.Resolve(t.Context(), alice, label))(t).ID; got != next.ID {
 		t.Errorf("the label resolves to %s, want %s", got, next.ID)
 	}
-	again := must(w.engine(t).Reset(t.Context(), alice, s.ID, api.ResetSession{ID: id}, []byte("{}")))(t)
+	again := must(w.Engine(t).Reset(t.Context(), alice, s.ID, api.ResetSession{ID: id}, []byte("{}")))(t)
 	if again.ID != next.ID {
 		t.Errorf("the same reset again, on a second daemon: successor %s, want %s", again.ID, next.ID)
 	}
@@ -310,22 +312,22 @@ func TestResetIsFinishedByWhoComesNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			e := w.engine(t)
+			e := w.Engine(t)
 			label := "plan"
 			s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
-			successor := must(e.newSuccessor(s.ID))(t)
-			err := e.mutate(t.Context(), alice, s.ID, func(_ *chain, s *ledger.Session) (*draft, error) {
-				ev, _, err := e.begin(s, request{id: newID(t), what: "session.reset"}, turns.KindState)
+			successor := must(e.NewSuccessorID(s.ID))(t)
+			err := e.Mutate(t.Context(), alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+				ev, _, err := e.BeginEvent(s, writer.Request{ID: newID(t), What: "session.reset"}, turns.KindState)
 				if err != nil {
 					return nil, err
 				}
 				ev.State, ev.Successor = turns.Reset, successor
-				return &draft{event: ev, body: &turns.StateBody{}}, nil
+				return &writer.Draft{Event: ev, Body: &turns.StateBody{}}, nil
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			second := w.engine(t)
+			second := w.Engine(t)
 			finish(t, second, s.ID, label)
 			if got := must(second.Get(t.Context(), alice, successor, api.Read{}))(t); got.Label != label || got.State != "open" {
 				t.Errorf("successor: %+v", got)
@@ -340,7 +342,7 @@ func TestResetIsFinishedByWhoComesNext(t *testing.T) {
 
 func TestOverflowIsMended(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 200_000, "balanced")
 	for i := range 30 {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d %s", i, long(2000))))

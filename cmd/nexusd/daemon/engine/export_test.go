@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -18,12 +18,12 @@ func exports(t *testing.T, e *Engine, session turns.ID) (records []api.ExportRec
 	t.Helper()
 	for after := ""; ; {
 		page := must(e.Export(t.Context(), alice, session, api.ExportSession{Page: api.Page{After: after}}))(t)
-		if n := len(canon(page)); n > e.payload() {
-			t.Fatalf("a page of %d records has %d bytes, a message may have %d", len(page.Records), n, e.payload())
+		if n := len(canon(page)); n > e.Payload() {
+			t.Fatalf("a page of %d records has %d bytes, a message may have %d", len(page.Records), n, e.Payload())
 		}
 		for _, r := range page.Records {
-			if n := len(canon(api.ImportRecords{Records: []api.ExportRecord{r}})); n > e.payload() {
-				t.Fatalf("the import of a record has %d bytes, a message may have %d", n, e.payload())
+			if n := len(canon(api.ImportRecords{Records: []api.ExportRecord{r}})); n > e.Payload() {
+				t.Fatalf("the import of a record has %d bytes, a message may have %d", n, e.Payload())
 			}
 		}
 		records = append(records, page.Records...)
@@ -36,7 +36,7 @@ func exports(t *testing.T, e *Engine, session turns.ID) (records []api.ExportRec
 // A session whose events are larger than a message may be now, as they were stored
 // when the server took larger ones, goes out all the same, in small messages.
 func TestLargeEventsAreExported(t *testing.T) {
-	e, to := newWorld().engine(t), newWorld().engine(t)
+	e, to := newWorld().Engine(t), newWorld().Engine(t)
 	text := strings.NewReplacer(`"`, "x", `\`, "x").Replace(noise(100 << 10))
 	meta := turns.Raw(`{"m":"` + text + `"}`)
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Meta: meta}}
@@ -68,7 +68,7 @@ func TestLargeEventsAreExported(t *testing.T) {
 
 func TestExportKeepsHashes(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 8000, "nexus")
 	var last turns.ID
 	for i := range 8 {
@@ -88,7 +88,7 @@ func TestExportKeepsHashes(t *testing.T) {
 			break
 		}
 	}
-	to := newWorld().engine(t)
+	to := newWorld().Engine(t)
 	first := must(to.Import(t.Context(), alice, api.ImportRecords{Records: records}))(t)
 	again := must(to.Import(t.Context(), alice, api.ImportRecords{Records: records}))(t)
 	if first.Stored == 0 || again.Stored != 0 || again.Existing != first.Stored {
@@ -103,7 +103,7 @@ func TestExportKeepsHashes(t *testing.T) {
 		t.Error("the context differs after import")
 	}
 	records[len(records)-1].Event.Payload[40] ^= 1
-	if _, err := newWorld().engine(t).Import(t.Context(), alice, api.ImportRecords{Records: records}); code(err) != api.Corrupt {
+	if _, err := newWorld().Engine(t).Import(t.Context(), alice, api.ImportRecords{Records: records}); code(err) != api.Corrupt {
 		t.Errorf("import of a changed event: %v, want corrupt", err)
 	}
 	verified(t, to)
@@ -127,7 +127,7 @@ func copyTo(t *testing.T, from, to *Engine, session turns.ID) error {
 // A fork that reuses a summary from another branch can be read where only the
 // fork and its ancestors are.
 func TestAReusedSummaryGoesOutWithTheFork(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 8000, "nexus")
 	var ids []turns.ID
 	for i := range 8 {
@@ -140,7 +140,7 @@ func TestAReusedSummaryGoesOutWithTheFork(t *testing.T) {
 	if len(list.Turns) != 1 || list.Turns[0].Compaction.Mode != "reused" {
 		t.Fatalf("compactions of the fork: %+v", list.Turns)
 	}
-	to := newWorld().engine(t)
+	to := newWorld().Engine(t)
 	if err := copyTo(t, e, to, f.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestAReusedSummaryGoesOutWithTheFork(t *testing.T) {
 // A blob is written once: one with other content than its digest says must not
 // take the place of the right one.
 func TestAnImportedBlobHasItsDigest(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus")
 	add(t, e, s.ID, say("read this: "+long(900_000), "done"))
 	var blob *api.ExportBlob
@@ -164,7 +164,7 @@ func TestAnImportedBlobHasItsDigest(t *testing.T) {
 			blob = r.Blob
 		}
 	}
-	to := newWorld().engine(t)
+	to := newWorld().Engine(t)
 	if _, err := to.Import(t.Context(), alice, api.ImportRecords{Records: []api.ExportRecord{{Blob: blob}}}); err == nil {
 		t.Error("a blob of an unknown tree was taken")
 	}
@@ -197,7 +197,7 @@ func (b *readBlobs) GetBlob(ctx context.Context, tenant string, digest turns.Has
 // then a blob may go out again, and what comes out is whole all the same.
 func TestABlobIsExportedOnce(t *testing.T) {
 	w := newWorld()
-	e, other := w.engine(t), w.engine(t)
+	e, other := w.Engine(t), w.Engine(t)
 	e.MaxPayload, other.MaxPayload = 64<<10, 64<<10
 	s := create(t, e, 0, "nexus").ID
 	var last turns.ID
@@ -237,9 +237,9 @@ func TestABlobIsExportedOnce(t *testing.T) {
 		}
 	}
 	for _, limit := range []int{1, 2, 500} {
-		to := newWorld().engine(t)
+		to := newWorld().Engine(t)
 		to.MaxPayload = e.MaxPayload
-		forgets := newEngine(w, e.Store)
+		forgets := newEngine(w, e.Projections)
 		forgets.MaxPayload = e.MaxPayload
 		order := []*Engine{other, e, forgets}
 		for after := ""; ; order = append(order[1:], order[0]) {

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -14,7 +15,7 @@ import (
 // conflict, and a retry of the one that did gets its answer.
 func TestOneDaemonBeginsAFlush(t *testing.T) {
 	w := newWorld()
-	engines := []*Engine{w.engine(t), w.engine(t), w.engine(t)}
+	engines := []*Engine{w.Engine(t), w.Engine(t), w.Engine(t)}
 	for range 5 {
 		s := flushSession(t, engines[0])
 		swell(t, engines[0], s, flushOver)
@@ -53,7 +54,7 @@ func TestOneDaemonBeginsAFlush(t *testing.T) {
 // lease ends, and after the second time it is given up, and the compaction says so.
 func TestAFlushThatIsNotEnded(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	c := new(clock)
 	e.Now = c.Now
 	s := flushSession(t, e)
@@ -64,7 +65,7 @@ func TestAFlushThatIsNotEnded(t *testing.T) {
 		t.Errorf("in the lease: %+v, compacted %v", cx.Flush, cx.Compacted)
 	}
 	c.pass(2 * time.Second)
-	e = w.engine(t) // and the daemon died with it
+	e = w.Engine(t) // and the daemon died with it
 	e.Now = c.Now
 	if cx := getContext(t, e, s); !cx.Flush.Due || cx.Compacted != nil {
 		t.Errorf("after it: %+v, compacted %v", cx.Flush, cx.Compacted)
@@ -88,7 +89,7 @@ func TestAFlushThatIsNotEnded(t *testing.T) {
 
 // An end that comes after the lease counts where nobody ended it before.
 func TestALateEndOfAFlush(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	c := new(clock)
 	e.Now = c.Now
 	s := flushSession(t, e)
@@ -110,13 +111,13 @@ func TestALateEndOfAFlush(t *testing.T) {
 }
 
 func TestFlushRefusals(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	empty := flushSession(t, e)
 	add(t, e, s, say("one", "two"))
 	for _, tc := range []struct {
 		name string
-		c    Caller
+		c    reader.Caller
 		s    turns.ID
 		r    api.BeginFlush
 		want api.Code
@@ -133,7 +134,7 @@ func TestFlushRefusals(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		c    Caller
+		c    reader.Caller
 		r    api.DoneFlush
 		want api.Code
 	}{
@@ -157,7 +158,7 @@ func TestFlushRefusals(t *testing.T) {
 
 // A compaction that covers nothing ends no cycle, and says nothing of a flush.
 func TestAnElisionEndsNoCycle(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	r := api.CreateSession{}
 	r.Limits = &flushLimits
 	r.Policy = &api.Policy{Name: "autobyteus", Set: turns.Raw(`{"large_output_chars":2000,"reserve_tokens":4000,` +
@@ -187,7 +188,7 @@ func TestAnElisionEndsNoCycle(t *testing.T) {
 // session, know the same of its flushes.
 func TestFlushesAreReplayedAndExported(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := flushSession(t, e)
 	swell(t, e, s, flushOver)
 	begin(t, e, s, 1)
@@ -198,7 +199,7 @@ func TestFlushesAreReplayedAndExported(t *testing.T) {
 	begin(t, e, s, 2)
 	verified(t, e)
 
-	abroad := newWorld().engine(t)
+	abroad := newWorld().Engine(t)
 	var records []api.ExportRecord
 	for page := (api.ExportSession{}); ; {
 		x := must(e.Export(t.Context(), alice, s, page))(t)
@@ -210,10 +211,10 @@ func TestFlushesAreReplayedAndExported(t *testing.T) {
 	if err := importAs(t, abroad, alice, records...); err != nil {
 		t.Fatal(err)
 	}
-	want := must(e.Store.Session(s))(t)
-	for name, d := range map[string]*Engine{"read from the start": w.engine(t), "imported": abroad} {
+	want := must(e.Projections.Session(s))(t)
+	for name, d := range map[string]*Engine{"read from the start": w.Engine(t), "imported": abroad} {
 		must(d.Get(t.Context(), alice, s, api.Read{}))(t)
-		got := must(d.Store.Session(s))(t)
+		got := must(d.Projections.Session(s))(t)
 		if got.Flushes != want.Flushes || got.Usage != want.Usage || got.Tail.Hash != want.Tail.Hash {
 			t.Errorf("%s: %+v, want %+v", name, got.Flushes, want.Flushes)
 		}
@@ -231,7 +232,7 @@ func TestFlushesAreReplayedAndExported(t *testing.T) {
 
 // Flush events that nobody decided on are not imported.
 func TestNoForgedFlushIsImported(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	for name, f := range map[string]turns.Flush{
 		"of a cycle to come":       {State: turns.FlushBegun, Cycle: 2, After: turns.Ref{Session: turns.ID{1}, Turn: turns.ID{2}}, Try: 1, Lease: 1},
 		"ended before it is begun": {State: turns.FlushDone, Cycle: 1, Try: 1},
@@ -251,7 +252,7 @@ func TestNoForgedFlushIsImported(t *testing.T) {
 // A fork is a session of its own: it is in the cycle of its path, and its flush
 // is its own.
 func TestFlushOfAFork(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	swell(t, e, s, flushOver)
 	begin(t, e, s, 1)

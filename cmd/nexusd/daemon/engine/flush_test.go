@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -81,7 +81,7 @@ func flushOf(t *testing.T, e *Engine, s turns.ID, compaction *turns.ID) string {
 // threshold, and the agent is told: in the ack, in the context, and by a notification.
 func TestS8_8(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	var told []string
 	e.Notify = func(_, _ string, n api.Notification) {
 		if n.What == "flush.requested" {
@@ -120,7 +120,7 @@ func TestS8_8(t *testing.T) {
 // AC-9, S8-9: the flush turn puts the seed's instruction behind the context, as
 // a message of the user that is on no chain.
 func TestS8_9(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	swell(t, e, s, flushOver)
 	b := begin(t, e, s, 1)
@@ -194,7 +194,7 @@ func (a *scripted) flush() bool {
 // test_memory_flush_calls_save_memory_tool, AC-10: a whole flow. The flush turn
 // runs with the agent's own tools, and what it saves was said before the compaction.
 func TestMemoryFlushCallsSaveMemoryTool(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	a := &scripted{t: t, e: e, s: s, reply: "SILENT"}
 	add(t, e, s, say("please remember: the deploy day is Thursday.", "noted"))
@@ -214,12 +214,12 @@ func TestMemoryFlushCallsSaveMemoryTool(t *testing.T) {
 // lastFlush is the body of the last event of a session, a flush.
 func lastFlush(t *testing.T, e *Engine, s turns.ID) (b turns.FlushBody) {
 	t.Helper()
-	row := must(e.row(t.Context(), alice, s, true))(t)
-	ev := must(turns.Decode(must(e.Store.EventAt(s, row.Tail.Index))(t)))(t)
+	row := must(e.FindSession(t.Context(), alice, s, true))(t)
+	ev := must(turns.Decode(must(e.Projections.EventAt(s, row.Tail.Index))(t)))(t)
 	if ev.Kind != turns.KindFlush {
 		t.Fatalf("the last event is a %s", ev.Kind)
 	}
-	if err := e.open(ev, &b); err != nil {
+	if err := e.Open(ev, &b); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -237,7 +237,7 @@ func TestMemoryFlushSuppressesSilentResponse(t *testing.T) {
 		"I stayed SILENT, the launch-7": {"done", "I stayed SILENT, the launch-7"},
 		"":                              {"done", ""},
 	} {
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		var told []api.Notification
 		e.Notify = func(_, _ string, n api.Notification) { told = append(told, n) }
 		s := flushSession(t, e)
@@ -265,7 +265,7 @@ func TestS8_11(t *testing.T) { TestMemoryFlushSuppressesSilentResponse(t) }
 // test_memory_flush_fires_once_per_cycle, AC-12: once in each cycle, and again in
 // the next one.
 func TestMemoryFlushFiresOncePerCycle(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	a := &scripted{t: t, e: e, s: s, reply: "SILENT"}
 	for cycle := uint64(1); cycle <= 3; cycle++ {
@@ -300,13 +300,13 @@ func flushed(id *turns.ID) int {
 // memory, and wherever in its cycles the head goes.
 func TestMemoryFlushSkippedWhenAlreadyFlushed(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := flushSession(t, e)
 	swell(t, e, s, flushOver)
 	begin(t, e, s, 1)
 	endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: "SILENT"})
 	last := swell(t, e, s, flushOver+500)
-	for name, d := range map[string]*Engine{"the same daemon": e, "one that starts anew": w.engine(t)} {
+	for name, d := range map[string]*Engine{"the same daemon": e, "one that starts anew": w.Engine(t)} {
 		r := api.BeginFlush{Cycle: 1}
 		_, err := d.BeginFlush(t.Context(), alice, s, r, canon(r))
 		if cx := viewContext(t, d, s); cx.Flush.Due || code(err) != api.Conflict {
@@ -336,7 +336,7 @@ func TestS8_12(t *testing.T) {
 
 // AC-19: the flush turn is for the session's own model, whatever writes summaries.
 func TestS8_19(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	a := &scripted{t: t, e: e, s: s, reply: "SILENT"}
 	swell(t, e, s, flushOver)
@@ -357,7 +357,7 @@ func TestS8_19(t *testing.T) {
 // S8-20: the flush is a ghost. Turns, contexts, fingerprints, tokens and the head
 // are those of a session in which none ran; only its usage is counted.
 func TestS8_20(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	last := swell(t, e, s, flushOver)
 	shown := func() string {
@@ -402,7 +402,7 @@ func TestS8_21(t *testing.T) {
 			}
 		},
 	} {
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		s := flushSession(t, e)
 		swell(t, e, s, 8_000) // no flush is due by our count: the provider's is another
 		flush(e, s)
@@ -421,7 +421,7 @@ func TestS8_21(t *testing.T) {
 // S8-26: estimate, flush, compact, prune, call, track. A compaction that is due
 // waits for the flush, as long as the context fits.
 func TestS8_26(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	c := new(clock)
 	e.Now = c.Now
 	s := flushSession(t, e)
@@ -463,7 +463,7 @@ func TestS8_26(t *testing.T) {
 // compaction says that the flush was skipped. An agent that ends its flush after
 // that is heard all the same.
 func TestACompactionDoesNotWaitOverBudget(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	swell(t, e, s, flushOver)
 	begin(t, e, s, 1)
@@ -489,7 +489,7 @@ func TestACompactionDoesNotWaitOverBudget(t *testing.T) {
 // test_flush_then_compact_preserves_ltm: what the compaction takes out of the
 // context was saved before.
 func TestFlushThenCompactPreservesLTM(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	a := &scripted{t: t, e: e, s: s, reply: "SILENT"}
 	e.Notify = func(_, _ string, n api.Notification) {

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/contexts"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -15,7 +16,7 @@ import (
 // A context at a turn that a fork inherits costs what the call there had, however
 // long the fork's own history is.
 func TestTheCallAtAnInheritedTurnIsFoundWithoutTheHistory(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus")
 	var ids []turns.ID
 	for i := range 4 {
@@ -24,9 +25,9 @@ func TestTheCallAtAnInheritedTurnIsFoundWithoutTheHistory(t *testing.T) {
 	r := api.CreateFork{Turn: ids[3]}
 	f := must(e.Fork(t.Context(), alice, s.ID, r, canon(r)))(t).ID
 	read := func() int64 {
-		before := e.Store.EventBytes()
+		before := e.Projections.EventBytes()
 		must(e.Context(t.Context(), alice, f, api.GetContext{At: ids[1]}))(t)
-		return e.Store.EventBytes() - before
+		return e.Projections.EventBytes() - before
 	}
 	add(t, e, f, say("own", "yes"))
 	few := read()
@@ -45,7 +46,7 @@ func TestFollowedAgreesWithReadingTheWholeChain(t *testing.T) {
 	t.Log("seed", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for range 4 {
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		s := create(t, e, 16_000, "nexus").ID
 		var ids []turns.ID
 		sessions := []turns.ID{s}
@@ -76,13 +77,13 @@ func TestFollowedAgreesWithReadingTheWholeChain(t *testing.T) {
 		}
 		checked := 0
 		for _, id := range sessions {
-			s := must(e.row(t.Context(), alice, id, true))(t)
+			s := must(e.FindSession(t.Context(), alice, id, true))(t)
 			for _, turn := range ids {
-				n, err := e.find(s, turn)
+				n, err := e.FindTurn(s, turn)
 				if err != nil {
 					continue
 				}
-				got := must(e.followed(t.Context(), s, n))(t)
+				got := must(e.NextCallAfter(t.Context(), s, n))(t)
 				want := wholeChain(t, e, s, n)
 				if checked++; string(canon(followedView(got))) != string(canon(followedView(want))) {
 					t.Errorf("at %s of session %s: %s, the whole chain says %s", turn, id, canon(followedView(got)), canon(followedView(want)))
@@ -95,30 +96,32 @@ func TestFollowedAgreesWithReadingTheWholeChain(t *testing.T) {
 	}
 }
 
-func followedView(f followed) []any { return []any{f.settings, f.ended, int64(f.idle), f.recipe} }
+func followedView(f contexts.NextCall) []any {
+	return []any{f.Settings, f.Ended, int64(f.Idle), f.Recipe}
+}
 
-// wholeChain is the slow twin of [Engine.followed]: it reads every event behind the turn.
-func wholeChain(t *testing.T, e *Engine, s *ledger.Session, n lineage.Node) followed {
+// wholeChain is the slow twin of [contexts.Contexts.NextCallAfter]: it reads every event behind the turn.
+func wholeChain(t *testing.T, e *Engine, s *ledger.Session, n lineage.Node) contexts.NextCall {
 	t.Helper()
 	return must(readChain(e, s, n))(t)
 }
 
-func readChain(e *Engine, s *ledger.Session, n lineage.Node) (f followed, err error) {
-	t, err := e.Store.Turn(n.Ref)
+func readChain(e *Engine, s *ledger.Session, n lineage.Node) (f contexts.NextCall, err error) {
+	t, err := e.Projections.Turn(n.Ref)
 	if err != nil {
 		return f, err
 	}
-	end := func(recorded int64) followed {
-		f.ended, f.idle = true, max(0, time.Duration(recorded-t.Recorded))
+	end := func(recorded int64) contexts.NextCall {
+		f.Ended, f.Idle = true, max(0, time.Duration(recorded-t.Recorded))
 		return f
 	}
 	there := n.Ref.Session == s.ID || n.Ref == s.ForkOf.At // the head is at the turn
 	if n.Ref.Session == s.ID {
-		f.settings = t.Index
+		f.Settings = t.Index
 	}
 	known, through := there, false // it was; and only compactions came since
-	var beyond *followed           // the call after those
-	for payload, err := range e.Store.Events(s.ID, f.settings+1) {
+	var beyond *contexts.NextCall  // the call after those
+	for payload, err := range e.Projections.Events(s.ID, f.Settings+1) {
 		if err != nil {
 			return f, err
 		}
@@ -129,14 +132,14 @@ func readChain(e *Engine, s *ledger.Session, n lineage.Node) (f followed, err er
 		switch ev.Kind {
 		case turns.KindTurn:
 			if there || through {
-				f.recipe, err = e.storedRecipe(s, n, ev)
+				f.Recipe, err = e.StoredRecipe(s, n, ev)
 			}
-			if there || f.recipe != nil || err != nil {
+			if there || f.Recipe != nil || err != nil {
 				return end(ev.Recorded), err
 			}
 			if through && beyond == nil {
 				was := end(ev.Recorded)
-				f.ended, f.idle, beyond = false, 0, &was
+				f.Ended, f.Idle, beyond = false, 0, &was
 			}
 			through = false
 		case turns.KindCompaction:
@@ -152,13 +155,13 @@ func readChain(e *Engine, s *ledger.Session, n lineage.Node) (f followed, err er
 				return end(ev.Recorded), nil
 			}
 		}
-		f.settings = ev.Index
+		f.Settings = ev.Index
 	}
 	switch {
 	case beyond != nil && !there:
 		return *beyond, nil
 	case !known: // it never was
-		f.settings = 0
+		f.Settings = 0
 		end(s.Recorded)
 	}
 	return f, nil

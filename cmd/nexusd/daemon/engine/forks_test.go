@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -15,7 +16,7 @@ import (
 func TestForkFromAFullForkAtAnInheritedTurn(t *testing.T) {
 	for _, mode := range []string{"as_seen", "full", "summary"} {
 		t.Run(mode, func(t *testing.T) {
-			e := newWorld().engine(t)
+			e := newWorld().Engine(t)
 			s := create(t, e, 8000, "nexus")
 			for i := range 8 {
 				add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i)))
@@ -84,7 +85,7 @@ func TestASummaryForkReusesOnlyWhatServesIt(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newWorld().engine(t)
+			e := newWorld().Engine(t)
 			s := create(t, e, 8000, "nexus")
 			var ids []turns.ID
 			for i := range 8 {
@@ -106,12 +107,12 @@ func TestASummaryForkReusesOnlyWhatServesIt(t *testing.T) {
 // read: one that is behind stores none.
 func TestForkTakesNoSettingsOfThePast(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	was, is := "old", "new"
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Model: &was}}
 	s := must(e.Create(t.Context(), alice, r, canon(r)))(t)
 	at := add(t, e, s.ID, say("q", "a")).ID
-	late := w.behind(t)
+	late := behind(t, w)
 	must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Model: &is}}, nil))(t)
 	f := api.CreateFork{ID: newID(t), Turn: at}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -129,7 +130,7 @@ func TestForkTakesNoSettingsOfThePast(t *testing.T) {
 
 func TestForksSeeWhatTheirModeSays(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 8000, "nexus")
 	var ids []turns.ID
 	for i := range 8 {
@@ -176,7 +177,7 @@ func TestForksSeeWhatTheirModeSays(t *testing.T) {
 // on the inherited path their heads go.
 func TestForkOfAFullForkSeesNoCompaction(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 8000, "nexus")
 	for i := range 8 {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), fmt.Sprintf("answer %d", i)))
@@ -206,7 +207,7 @@ func TestForkOfAFullForkSeesNoCompaction(t *testing.T) {
 
 func TestMergeBaseOfTwoSessions(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	a := add(t, e, s.ID, say("a", "a")).ID
 	b := add(t, e, s.ID, say("b", "b")).ID
@@ -221,7 +222,7 @@ func TestMergeBaseOfTwoSessions(t *testing.T) {
 	if got := must(e.Base(t.Context(), alice, s.ID, api.GetBase{Other: api.Place{Session: other.ID}}))(t); got.Base != nil {
 		t.Errorf("of two trees: %+v", got.Base)
 	}
-	if _, err := e.Base(t.Context(), Caller{"default", "bob"}, s.ID, api.GetBase{Other: api.Place{Session: f.ID}}); code(err) != api.NotFound {
+	if _, err := e.Base(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, s.ID, api.GetBase{Other: api.Place{Session: f.ID}}); code(err) != api.NotFound {
 		t.Errorf("another agent's sessions: %v, want not_found", err)
 	}
 	list := must(e.ListTurns(t.Context(), alice, f.ID, api.ListTurns{At: a}))(t)

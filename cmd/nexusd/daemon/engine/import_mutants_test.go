@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -85,7 +85,7 @@ var mutants = map[string]func(ev *turns.Event, n uint64, ref turns.Ref){
 func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 	// A session with all kinds of events, a fork of it, and sessions of others.
 	from := newWorld()
-	src := from.engine(t)
+	src := from.Engine(t)
 	s := must(src.Create(t.Context(), bob, api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "nexus"},
 		Limits: &turns.Limits{ContextWindow: 8000}}}, []byte("{}")))(t)
 	var own []turns.Ref
@@ -142,7 +142,7 @@ func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	upTo := func(at int) (w *world, e *Engine, others []turns.Ref) {
 		w = newWorld()
-		e = w.engine(t)
+		e = w.Engine(t)
 		a := create(t, e, 0, "nexus")
 		others = append(others, turns.Ref{Session: a.ID, Turn: add(t, e, a.ID, say("alice's question", "alice's answer")).ID})
 		b := must(e.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
@@ -158,7 +158,7 @@ func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(mutants)) {
 			mutate := mutants[name]
 			ev := must(turns.Decode(order[at].Event.Payload))(t)
-			body := must(seal.Open(ev, from.keys))(t)
+			body := must(seal.Open(ev, from.Keys))(t)
 			ref := own[rng.IntN(len(own))]
 			if rng.IntN(2) == 0 {
 				ref = others[rng.IntN(len(others))]
@@ -168,7 +168,7 @@ func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 			if after, err := ev.HeaderBytes(); err != nil || bytes.Equal(after, before) {
 				continue
 			}
-			if err := seal.Seal(ev, body, from.keys, keys, bytes.NewReader(bytes.Repeat([]byte{7}, 12))); err != nil {
+			if err := seal.Seal(ev, body, from.Keys, keys, bytes.NewReader(bytes.Repeat([]byte{7}, 12))); err != nil {
 				continue
 			}
 			payload, err := ev.Encode()
@@ -178,7 +178,7 @@ func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 			last := lastSeq(t, w)
 			err = importAs(t, e, bob, api.ExportRecord{Event: &api.ExportEvent{Payload: payload, Hash: turns.HashEvent(payload)}})
 			where := fmt.Sprintf("%s of event %d (%s): %v", name, ev.Index, ev.Kind, err)
-			if e.Store.Aside() != 0 {
+			if e.Projections.Aside() != 0 {
 				t.Fatalf("%s: a chain is aside", where)
 			}
 			if err != nil {

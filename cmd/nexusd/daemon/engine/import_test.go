@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -15,9 +16,9 @@ import (
 )
 
 var (
-	bob      = Caller{Tenant: "default", Agent: "bob"}
-	mallory  = Caller{Tenant: "other", Agent: "mallory"}
-	operator = Caller{Tenant: "default", Agent: "_"}
+	bob      = reader.Caller{Tenant: "default", Agent: "bob"}
+	mallory  = reader.Caller{Tenant: "other", Agent: "mallory"}
+	operator = reader.Caller{Tenant: "default", Agent: "_"}
 )
 
 func eventRecord(t *testing.T, ev *turns.Event) api.ExportRecord {
@@ -26,7 +27,7 @@ func eventRecord(t *testing.T, ev *turns.Event) api.ExportRecord {
 	return api.ExportRecord{Event: &api.ExportEvent{Payload: p, Hash: turns.HashEvent(p)}}
 }
 
-func importAs(t *testing.T, e *Engine, c Caller, records ...api.ExportRecord) error {
+func importAs(t *testing.T, e *Engine, c reader.Caller, records ...api.ExportRecord) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -39,23 +40,23 @@ func importAs(t *testing.T, e *Engine, c Caller, records ...api.ExportRecord) er
 
 func lastSeq(t *testing.T, w *world) uint64 {
 	t.Helper()
-	return must(w.log.State(t.Context()))(t).Last
+	return must(w.Log.State(t.Context()))(t).Last
 }
 
 // abroad is a session of an agent in a ledger of its own, and what it takes to
 // write events of it that this ledger never decided on.
 type abroad struct {
-	c    Caller
+	c    reader.Caller
 	w    *world
 	e    *Engine
 	id   turns.ID
 	turn []turns.Ref
 }
 
-func newAbroad(t *testing.T, c Caller) *abroad {
+func newAbroad(t *testing.T, c reader.Caller) *abroad {
 	t.Helper()
 	w := newWorld()
-	x := &abroad{c: c, w: w, e: w.engine(t)}
+	x := &abroad{c: c, w: w, e: w.Engine(t)}
 	x.id = must(x.e.Create(t.Context(), c, api.CreateSession{}, []byte("{}")))(t).ID
 	for _, q := range []string{"one", "two", "three"} {
 		a := must(x.e.Append(t.Context(), c, x.id, say(q, "yes"), nil))(t)
@@ -73,7 +74,7 @@ func (x *abroad) records(t *testing.T) []api.ExportRecord {
 // forge is ev as the next event of the session, sealed under keys.
 func (x *abroad) forge(t *testing.T, ev *turns.Event, body any, keys ...turns.ID) *turns.Event {
 	t.Helper()
-	s := must(x.e.Store.Session(x.id))(t)
+	s := must(x.e.Projections.Session(x.id))(t)
 	ev.Version, ev.ID, ev.Chain, ev.Recorded = turns.Version, orID(t, ev.ID), turns.SessionChain(x.id), 1
 	ev.Index, ev.Prev = s.Tail.Index+1, s.Tail.Hash
 	if ev.Kind.IsTurn() {
@@ -88,7 +89,7 @@ func (x *abroad) forge(t *testing.T, ev *turns.Event, body any, keys ...turns.ID
 	if len(keys) == 0 {
 		keys = []turns.ID{x.id}
 	}
-	return sealedUnder(t, x.w.keys, ev, body, keys...)
+	return sealedUnder(t, x.w.Keys, ev, body, keys...)
 }
 
 func orID(t *testing.T, id turns.ID) turns.ID {
@@ -116,7 +117,7 @@ func oneTurn() *turns.TurnBody { return &turns.TurnBody{Messages: say("four", ""
 // with it: it leaves no trace, and stops nobody.
 func TestNothingIsImportedThatDoesNotVerify(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	secret := add(t, e, s.ID, say("alice's question", "alice's answer"))
 	hers := turns.Ref{Session: s.ID, Turn: secret.ID}
@@ -182,8 +183,8 @@ func TestNothingIsImportedThatDoesNotVerify(t *testing.T) {
 					t.Errorf("%v, want %s", err, tc.want)
 				}
 			}
-			if now := lastSeq(t, w); now != before || e.Store.Aside() != 0 {
-				t.Errorf("%d records were stored, %d chains are aside", now-before, e.Store.Aside())
+			if now := lastSeq(t, w); now != before || e.Projections.Aside() != 0 {
+				t.Errorf("%d records were stored, %d chains are aside", now-before, e.Projections.Aside())
 			}
 			must(e.Append(t.Context(), bob, x.id, say("four", "yes"), nil))(t)
 		})
@@ -193,7 +194,7 @@ func TestNothingIsImportedThatDoesNotVerify(t *testing.T) {
 
 // A closed session takes an erasure and nothing else; an erased one nothing.
 func TestAnImportDoesNotReopenASession(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	x := newAbroad(t, bob)
 	must(x.e.CloseSession(t.Context(), bob, x.id, api.CloseSession{}, nil))(t)
 	if err := importAs(t, e, bob, x.records(t)...); err != nil {
@@ -213,7 +214,7 @@ func TestAnImportDoesNotReopenASession(t *testing.T) {
 // no key, no kind.
 func TestAnImportedSessionReachesOnlyItsOwnAgent(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	hers := add(t, e, s.ID, say("alice's question", "alice's answer"))
 	here := must(e.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
@@ -227,7 +228,7 @@ func TestAnImportedSessionReachesOnlyItsOwnAgent(t *testing.T) {
 	forkOfHers := &turns.ForkOf{At: turns.Ref{Session: s.ID, Turn: hers.ID}, Hash: hers.Hash, Mode: turns.AsSeen}
 
 	for name, tc := range map[string]struct {
-		c      Caller
+		c      reader.Caller
 		change func(ev *turns.Event)
 		want   api.Code
 	}{
@@ -257,7 +258,7 @@ func TestAnImportedSessionReachesOnlyItsOwnAgent(t *testing.T) {
 			if stored := lastSeq(t, w) - before; (stored != 0) != (tc.want == "") {
 				t.Errorf("%d records stored", stored)
 			}
-			if _, err := w.keys.Key(id); (err == nil) != (tc.want == "") {
+			if _, err := w.Keys.Key(id); (err == nil) != (tc.want == "") {
 				t.Errorf("its key: %v", err)
 			}
 		})
@@ -269,12 +270,12 @@ func TestAnImportedSessionReachesOnlyItsOwnAgent(t *testing.T) {
 // not store, it did not say. The operator may bring it back.
 func TestOnlyTheOperatorBringsThisLedgersHistoryBack(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	add(t, e, s.ID, say("one", "two"))
 	lost := newWorld() // the same ledger, its log and keys gone
-	lost.id = w.id
-	again := lost.engine(t)
+	lost.ID = w.ID
+	again := lost.Engine(t)
 	records := must(e.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records
 	if err := importAs(t, again, alice, records...); code(err) != api.Denied {
 		t.Errorf("by the agent: %v, want denied", err)
@@ -291,18 +292,18 @@ func TestOnlyTheOperatorBringsThisLedgersHistoryBack(t *testing.T) {
 // A ledger that seals takes nothing in the clear, and one that does not takes
 // nothing sealed.
 func TestAnImportIsSealedAsTheLedgerIs(t *testing.T) {
-	clear := newWorld().engine(t)
+	clear := newWorld().Engine(t)
 	clear.Keys = nil
 	s := create(t, clear, 0, "nexus")
 	add(t, clear, s.ID, say("read this: "+long(900_000), "done"))
 	sealing := newWorld()
-	if err := copyTo(t, clear, sealing.engine(t), s.ID); code(err) != api.Unsupported {
+	if err := copyTo(t, clear, sealing.Engine(t), s.ID); code(err) != api.Unsupported {
 		t.Errorf("in the clear, into a ledger that seals: %v, want unsupported", err)
 	}
 	if n := lastSeq(t, sealing); n != 0 {
 		t.Errorf("%d records were stored", n)
 	}
-	other := newWorld().engine(t)
+	other := newWorld().Engine(t)
 	other.Keys = nil
 	if err := copyTo(t, clear, other, s.ID); err != nil {
 		t.Errorf("in the clear, into a ledger that does not seal: %v", err)
@@ -318,22 +319,22 @@ func TestAnImportIsSealedAsTheLedgerIs(t *testing.T) {
 // nobody chooses the key of a session to come.
 func TestAnImportPlantsNoKey(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	id, planted := newID(t), make([]byte, 32)
-	for _, c := range []Caller{bob, mallory} {
+	for _, c := range []reader.Caller{bob, mallory} {
 		if err := importAs(t, e, c, api.ExportRecord{Key: &api.ExportKey{ID: id, Key: planted}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.keys.Key(id); err == nil {
+	if _, err := w.Keys.Key(id); err == nil {
 		t.Error("a key without a session was stored")
 	}
 	r := api.CreateSession{ID: id}
 	must(e.Create(t.Context(), alice, r, canon(r)))(t)
-	if k := must(w.keys.Key(id))(t); k == seal.Key(planted) {
+	if k := must(w.Keys.Key(id))(t); k == seal.Key(planted) {
 		t.Error("alice's session is sealed under a key that another chose")
 	}
-	for _, c := range []Caller{bob, mallory} {
+	for _, c := range []reader.Caller{bob, mallory} {
 		err := importAs(t, e, c, api.ExportRecord{Key: &api.ExportKey{ID: id, Key: planted}})
 		if code(err) != api.IDReused || strings.Contains(err.Error(), "alice") || strings.Contains(err.Error(), "agent") {
 			t.Errorf("a key for her session: %v", err)
@@ -370,13 +371,13 @@ func TestAnImportPlantsNoKey(t *testing.T) {
 // A lost key comes back with the export, if it is the right one.
 func TestAnImportRestoresAKey(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	add(t, e, s.ID, say("one", "two"))
 	records := must(e.Export(t.Context(), alice, s.ID, api.ExportSession{}))(t).Records
 	bare := *w
-	bare.keys = new(seal.Memory)
-	e = bare.engine(t)
+	bare.Keys = new(seal.Memory)
+	e = bare.Engine(t)
 	wrong := api.ExportRecord{Key: &api.ExportKey{ID: s.ID, Key: make([]byte, 32)}}
 	if err := importAs(t, e, alice, wrong); code(err) != api.Corrupt {
 		t.Errorf("a wrong key: %v, want corrupt", err)
@@ -399,19 +400,19 @@ func TestAnImportThatEndsHalfWayIsMadeGood(t *testing.T) {
 	x := newAbroad(t, bob)
 	records := x.records(t)
 	w := newWorld()
-	e := w.engine(t)
-	e.Log = refusing{w.log}
+	e := w.Engine(t)
+	e.Log = refusing{w.Log}
 	if err := importAs(t, e, bob, records...); code(err) != api.Unavailable {
 		t.Errorf("a log that takes nothing: %v, want unavailable", err)
 	}
-	if _, err := w.keys.Key(x.id); !errors.Is(err, seal.ErrNoKey) {
+	if _, err := w.Keys.Key(x.id); !errors.Is(err, seal.ErrNoKey) {
 		t.Errorf("the key of a session that is not stored: %v", err)
 	}
-	e.Log, e.Keys = w.log, failingKeys{w.keys}
+	e.Log, e.Keys = w.Log, failingKeys{w.Keys}
 	if err := importAs(t, e, bob, records...); code(err) != api.Indeterminate {
 		t.Errorf("a key store that takes nothing: %v, want indeterminate", err)
 	}
-	e.Keys = w.keys
+	e.Keys = w.Keys
 	if err := importAs(t, e, bob, records...); err != nil {
 		t.Errorf("again: %v", err)
 	}
@@ -433,7 +434,7 @@ func TestAnImportThatNoReplyCanHoldIsRefused(t *testing.T) {
 	large := turns.Raw(`{"m":"` + long(900_000) + `"}`)
 	set := must(x.e.Create(t.Context(), bob, api.CreateSession{SessionSettings: api.SessionSettings{Meta: large}}, []byte("{}")))(t)
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	e.MaxPayload = 1 << 20
 	if err := copyAs(t, bob, x.e, e, x.id); err != nil {
 		t.Fatal(err)
@@ -480,7 +481,7 @@ func TestAnImportThatNoReplyCanHoldIsRefused(t *testing.T) {
 }
 
 // copyAs is copyTo of an agent's session.
-func copyAs(t *testing.T, c Caller, from, to *Engine, session turns.ID) error {
+func copyAs(t *testing.T, c reader.Caller, from, to *Engine, session turns.ID) error {
 	t.Helper()
 	for after := ""; ; {
 		page := must(from.Export(t.Context(), c, session, api.ExportSession{Page: api.Page{After: after, Limit: 3}}))(t)
@@ -500,7 +501,7 @@ func TestImportOfAForkRightAfterItsParent(t *testing.T) {
 	must(x.e.Append(t.Context(), bob, f.ID, say("on the fork", "yes"), nil))(t)
 	records := must(x.e.Export(t.Context(), bob, f.ID, api.ExportSession{}))(t).Records
 	w := newWorld()
-	daemons := []*Engine{w.engine(t), w.engine(t)}
+	daemons := []*Engine{w.Engine(t), w.Engine(t)}
 	for i := range records {
 		if records[i].Key != nil {
 			for _, e := range daemons {

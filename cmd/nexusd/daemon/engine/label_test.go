@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"nexus/cmd/nexusd/daemon/engine/sessions"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/ledgertest"
@@ -56,14 +57,14 @@ func TestTwoSessionsWantOneLabel(t *testing.T) {
 	for name, two := range map[string]bool{"one daemon": false, "two daemons": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			e := w.engine(t)
+			e := w.Engine(t)
 			other := e
 			if two {
-				other = w.engine(t)
+				other = w.Engine(t)
 			}
 			x, y := newID(t), newID(t)
 			reached, gate := make(chan struct{}), make(chan struct{})
-			e.Log = &hookLog{Log: w.log, before: func(subject string) error {
+			e.Log = &hookLog{Log: w.Log, before: func(subject string) error {
 				if subject == ledger.SessionSubject("default", x, x) {
 					close(reached)
 					<-gate
@@ -86,7 +87,7 @@ func TestTwoSessionsWantOneLabel(t *testing.T) {
 				t.Errorf("the second: %v %v, want a conflict that names %s", err, err.Details, x)
 			}
 			holds(t, "main", x, e, other)
-			if _, err := w.keys.Key(y); err == nil && !two {
+			if _, err := w.Keys.Key(y); err == nil && !two {
 				t.Error("a session that was refused has a key")
 			}
 			verified(t, other)
@@ -100,9 +101,9 @@ func TestAClaimThatStandsAlone(t *testing.T) {
 	for name, retry := range map[string]bool{"the same again": true, "another after the lease": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			e, other := w.engine(t), w.engine(t)
+			e, other := w.Engine(t), w.Engine(t)
 			x, y := newID(t), newID(t)
-			e.Log = &hookLog{Log: w.log, before: func(subject string) error {
+			e.Log = &hookLog{Log: w.Log, before: func(subject string) error {
 				if subject == ledger.SessionSubject("default", x, x) {
 					return fmt.Errorf("%w: crash", ledger.ErrUnavailable)
 				}
@@ -120,10 +121,10 @@ func TestAClaimThatStandsAlone(t *testing.T) {
 				holds(t, "main", x, e, other)
 				return
 			}
-			other.Now = func() time.Time { return time.Now().Add(claimLease + time.Second) }
+			other.Now = func() time.Time { return time.Now().Add(sessions.ClaimLease + time.Second) }
 			must(labelled(t, other, y, "main"))(t)
 			holds(t, "main", y, e, other)
-			e.Log = w.log
+			e.Log = w.Log
 			if _, err := labelled(t, e, x, "main"); code(err) != api.Conflict {
 				t.Errorf("the first, late: %v, want conflict", err)
 			}
@@ -136,7 +137,7 @@ func TestAClaimThatStandsAlone(t *testing.T) {
 // can come back to it if nobody has it.
 func TestARenamedSessionFreesItsLabel(t *testing.T) {
 	w := newWorld()
-	e, other := w.engine(t), w.engine(t)
+	e, other := w.Engine(t), w.Engine(t)
 	s := must(labelled(t, e, newID(t), "plan"))(t)
 	if err := relabel(t, other, s.ID, "work"); err != nil {
 		t.Fatal(err)
@@ -164,10 +165,10 @@ func TestARenamedSessionFreesItsLabel(t *testing.T) {
 // A change that is refused after its label was claimed leaves the label free.
 func TestARefusedChangeLeavesTheLabelFree(t *testing.T) {
 	w := newWorld()
-	e, other := w.engine(t), w.engine(t)
+	e, other := w.Engine(t), w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	closed := false
-	e.Log = &hookLog{Log: w.log, before: func(subject string) error {
+	e.Log = &hookLog{Log: w.Log, before: func(subject string) error {
 		if !closed && subject == ledger.SessionSubject("default", s.ID, s.ID) {
 			closed = true
 			must(other.CloseSession(t.Context(), alice, s.ID, api.CloseSession{}, nil))(t)
@@ -188,20 +189,20 @@ func TestAResetKeepsItsLabelThroughACrash(t *testing.T) {
 		for _, by := range []string{"resolve", "create", "append"} {
 			t.Run(fmt.Sprintf("before event %d, %s", cut, by), func(t *testing.T) {
 				w := newWorld()
-				e := w.engine(t)
+				e := w.Engine(t)
 				r := opens(newID(t), "main")
 				model := "some-model"
 				r.Model = &model
 				s := must(e.Create(t.Context(), alice, r, canon(r)))(t)
 				n := 0
-				e.Log = &hookLog{Log: w.log, before: func(string) error {
+				e.Log = &hookLog{Log: w.Log, before: func(string) error {
 					if n++; n >= cut {
 						return fmt.Errorf("%w: crash", ledger.ErrUnavailable)
 					}
 					return nil
 				}}
 				_, _ = e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}"))
-				second, third := w.engine(t), w.engine(t)
+				second, third := w.Engine(t), w.Engine(t)
 				var heir string
 				switch by {
 				case "resolve":
@@ -254,7 +255,7 @@ func newLabels(t *rapid.T) *labels {
 	l := &labels{life: &life{t: t, w: newWorld(), cancel: cancel}}
 	for range 2 {
 		e, f := l.start(ctx), new(ledgertest.Faults)
-		e.Log = ledgertest.Flaky(l.w.log, f)
+		e.Log = ledgertest.Flaky(l.w.Log, f)
 		e.Now = func() time.Time { return time.Unix(1_700_000_000, l.now.Add(1000)) }
 		l.engines, l.faults = append(l.engines, e), append(l.faults, f)
 	}
@@ -337,14 +338,14 @@ func (l *labels) wait(t *rapid.T) {
 	for _, f := range l.faults {
 		_ = f.Deliver(context.Background())
 	}
-	l.now.Add(int64(rapid.SampledFrom([]time.Duration{time.Second, claimLease + time.Second}).Draw(t, "time")))
+	l.now.Add(int64(rapid.SampledFrom([]time.Duration{time.Second, sessions.ClaimLease + time.Second}).Draw(t, "time")))
 }
 
 func (l *labels) check(t *rapid.T) {
 	ctx := context.Background()
-	last, err := l.w.log.State(ctx)
+	last, err := l.w.Log.State(ctx)
 	l.must(err)
-	l.must(l.engines[0].Store.WaitFor(ctx, last.Last))
+	l.must(l.engines[0].Projections.WaitFor(ctx, last.Last))
 	list, err := l.engines[0].List(ctx, alice, api.ListSessions{Page: api.Page{Limit: 1000}})
 	l.must(err)
 	l.sessions = l.sessions[:0]
@@ -371,8 +372,8 @@ func (l *labels) check(t *rapid.T) {
 // A session that was reset in another ledger goes on in the successor that was
 // opened there: nothing opens another one here under its id.
 func TestAResetElsewhereOpensNothingHere(t *testing.T) {
-	from, w := newWorld().engine(t), newWorld()
-	to := w.engine(t)
+	from, w := newWorld().Engine(t), newWorld()
+	to := w.Engine(t)
 	s := must(labelled(t, from, newID(t), "main"))(t)
 	add(t, from, s.ID, say("q", "a"))
 	r := api.ResetSession{ID: newID(t)}
@@ -398,7 +399,7 @@ func TestAResetElsewhereOpensNothingHere(t *testing.T) {
 	if err := copyTo(t, from, to, next.ID); err != nil {
 		t.Fatalf("import of the successor: %v", err)
 	}
-	holds(t, "main", next.ID, to, w.engine(t))
+	holds(t, "main", next.ID, to, w.Engine(t))
 	if got := must(to.Reset(t.Context(), alice, s.ID, r, []byte("{}")))(t); got.ID != next.ID {
 		t.Errorf("the same reset again: %s, want %s", got.ID, next.ID)
 	}
@@ -408,13 +409,13 @@ func TestAResetElsewhereOpensNothingHere(t *testing.T) {
 // A session that came by an import and is reset here has its successor here,
 // through a crash too.
 func TestAnImportedSessionIsResetHere(t *testing.T) {
-	from, w := newWorld().engine(t), newWorld()
-	to := w.engine(t)
+	from, w := newWorld().Engine(t), newWorld()
+	to := w.Engine(t)
 	s := must(labelled(t, from, newID(t), "main"))(t)
 	if err := copyTo(t, from, to, s.ID); err != nil {
 		t.Fatal(err)
 	}
-	to.Log = &hookLog{Log: w.log, before: func(subject string) error {
+	to.Log = &hookLog{Log: w.Log, before: func(subject string) error {
 		if subject != ledger.SessionSubject("default", s.ID, s.ID) {
 			return fmt.Errorf("%w: crash", ledger.ErrUnavailable)
 		}
@@ -423,7 +424,7 @@ func TestAnImportedSessionIsResetHere(t *testing.T) {
 	if _, err := to.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")); err == nil {
 		t.Fatal("no crash")
 	}
-	second := w.engine(t)
+	second := w.Engine(t)
 	_, err := second.Append(t.Context(), alice, s.ID, say("x", "y"), nil)
 	if code(err) != api.Closed {
 		t.Errorf("append: %v, want closed", err)
@@ -436,8 +437,8 @@ func TestAnImportedSessionIsResetHere(t *testing.T) {
 // another session has it, that one keeps it, and the import of it again, when it
 // is free, brings it back.
 func TestAnImportedSessionKeepsItsLabel(t *testing.T) {
-	from, w := newWorld().engine(t), newWorld()
-	to, second := w.engine(t), w.engine(t)
+	from, w := newWorld().Engine(t), newWorld()
+	to, second := w.Engine(t), w.Engine(t)
 	x, y := must(labelled(t, from, newID(t), "plan"))(t), must(labelled(t, from, newID(t), "work"))(t)
 	mine := must(labelled(t, to, newID(t), "work"))(t)
 	for _, id := range []turns.ID{x.ID, y.ID} {

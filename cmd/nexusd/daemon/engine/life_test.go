@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/compactor/policy"
 	"nexus/compactor/view"
 	"nexus/ledger/api"
@@ -99,7 +100,7 @@ func (l *life) start(ctx context.Context) *Engine {
 	store, err := projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()})
 	l.must(err)
 	done := make(chan error, 1)
-	go func() { done <- firstOf(store.Run(ctx, l.w.log), store.Close()) }()
+	go func() { done <- firstOf(store.Run(ctx, l.w.Log), store.Close()) }()
 	l.done = append(l.done, done)
 	e := newEngine(l.w, store)
 	e.Now = l.clock.Now
@@ -347,7 +348,7 @@ func (l *life) overflow(t *rapid.T) {
 // flush begins a flush, in the cycle that a context tells of, and mostly ends it.
 func (l *life) flush(t *rapid.T) {
 	l.idle() // or one in the background ends the cycle
-	cx, err := l.engine().Context(context.Background(), Caller{"default", "_"}, l.session(), api.GetContext{})
+	cx, err := l.engine().Context(context.Background(), reader.Caller{Tenant: "default", Agent: "_"}, l.session(), api.GetContext{})
 	if code(err) == api.Unprocessable || (err == nil && cx.Flush.Cycle == 0) {
 		t.Skip("the policy has none, or nothing fits")
 	}
@@ -489,10 +490,7 @@ func (l *life) signatures(cx *api.Context) {
 // idle waits until the first engine makes no compaction.
 func (l *life) idle() {
 	for e := l.engines[0]; ; runtime.Gosched() {
-		leave := e.enter(context.Background())
-		n := len(e.background.agents)
-		leave()
-		if n == 0 {
+		if _, n := e.Jobs(); n == 0 {
 			return
 		}
 	}
@@ -502,7 +500,7 @@ func (l *life) idle() {
 func (l *life) end() {
 	l.idle()
 	l.replay(l.engine())
-	v, err := l.engine().Verify(context.Background(), Caller{"default", "_"}, api.Verify{})
+	v, err := l.engine().Verify(context.Background(), reader.Caller{Tenant: "default", Agent: "_"}, api.Verify{})
 	l.must(err)
 	if !v.OK {
 		l.t.Fatalf("verify: %+v", v.Problems)
@@ -510,10 +508,10 @@ func (l *life) end() {
 	ctx, cancel := context.WithCancel(context.Background())
 	third := l.start(ctx)
 	defer cancel()
-	st, err := l.w.log.State(ctx)
+	st, err := l.w.Log.State(ctx)
 	l.must(err)
 	for _, e := range []*Engine{l.engines[0], third} {
-		l.must(e.Store.WaitFor(ctx, st.Last)) // a turn's children may be on other chains
+		l.must(e.Projections.WaitFor(ctx, st.Last)) // a turn's children may be on other chains
 	}
 	l.replay(third)
 	for _, s := range l.sessions {
@@ -523,7 +521,7 @@ func (l *life) end() {
 			l.must(err)
 			list, err := e.ListTurns(context.Background(), alice, s, api.ListTurns{Page: api.Page{Limit: 5000}})
 			l.must(err)
-			cx, err := e.Context(context.Background(), Caller{"default", "_"}, s, api.GetContext{})
+			cx, err := e.Context(context.Background(), reader.Caller{Tenant: "default", Agent: "_"}, s, api.GetContext{})
 			if c := code(err); c != "" && c != api.Unprocessable {
 				l.t.Fatal(err)
 			}

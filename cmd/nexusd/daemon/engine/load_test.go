@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -30,7 +31,7 @@ func allocated(f func()) int {
 // One blob that many turns name is loaded as often as there is room for it. A
 // context that would need more is refused, and a compaction of it is made.
 func TestOneBlobNamedByManyTurns(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	e.MaxContent = 4 << 20
 	s := create(t, e, 10_000_000, "nexus")
 	whole := bytes.Repeat([]byte("all work and no play "), 50_000)
@@ -38,7 +39,7 @@ func TestOneBlobNamedByManyTurns(t *testing.T) {
 	for i := range 60 {
 		add(t, e, s.ID, named(i, info))
 	}
-	operator := Caller{"default", "_"}
+	operator := reader.Caller{Tenant: "default", Agent: "_"}
 	for name, f := range map[string]func() (api.Code, api.Code){
 		"context.get": func() (api.Code, api.Code) {
 			_, err := e.Context(t.Context(), operator, s.ID, api.GetContext{Budget: 200_000_000})
@@ -73,9 +74,9 @@ func TestOneBlobNamedByManyTurns(t *testing.T) {
 // Whatever there is room for: every policy compacts, the context after it is
 // shown whole, and it has the same newest turns.
 func TestCompactionWithLittleRoom(t *testing.T) {
-	for _, pol := range must(newWorld().engine(t).Policies())(t).Policies {
+	for _, pol := range must(newWorld().Engine(t).Policies())(t).Policies {
 		t.Run(pol.Name, func(t *testing.T) {
-			e := newWorld().engine(t)
+			e := newWorld().Engine(t)
 			s := create(t, e, 20_000, pol.Name)
 			for i := range 30 {
 				add(t, e, s.ID, say(fmt.Sprintf("question %d ", i)+strings.Repeat("word ", 300), ""))
@@ -89,7 +90,7 @@ func TestCompactionWithLittleRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 			verified(t, e)
-			few, err := e.Context(t.Context(), Caller{"default", "_"}, s.ID, api.GetContext{})
+			few, err := e.Context(t.Context(), reader.Caller{Tenant: "default", Agent: "_"}, s.ID, api.GetContext{})
 			if code(err) == api.TooLarge {
 				return // what the policy keeps has no room: it is told so
 			}
@@ -97,7 +98,7 @@ func TestCompactionWithLittleRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 			e.MaxContent = 0
-			all := must(e.Context(t.Context(), Caller{"default", "_"}, s.ID, api.GetContext{}))(t)
+			all := must(e.Context(t.Context(), reader.Caller{Tenant: "default", Agent: "_"}, s.ID, api.GetContext{}))(t)
 			if few.Fingerprint != all.Fingerprint {
 				t.Error("the context is another one with more room")
 			}
@@ -107,32 +108,32 @@ func TestCompactionWithLittleRoom(t *testing.T) {
 
 // What all requests load together has a bound, and is given back.
 func TestLoadsTogether(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus")
 	add(t, e, s.ID, say(strings.Repeat("x", 10_000), "ok"))
-	ctx, end := e.Begin(t.Context())
+	ctx, end := e.MeterRequest(t.Context())
 	must(e.Context(ctx, alice, s.ID, api.GetContext{}))(t)
-	if n := e.loaded.Load(); n < 10_000 {
+	if n := e.Loaded(); n < 10_000 {
 		t.Errorf("%d bytes are counted while the request goes on", n)
 	}
 	end()
-	if n := e.loaded.Load(); n != 0 {
+	if n := e.Loaded(); n != 0 {
 		t.Errorf("%d bytes are counted after it", n)
 	}
-	e.loaded.Store(maxLoaded)
-	ctx, end = e.Begin(t.Context())
+	e.MaxLoaded = 1
+	ctx, end = e.MeterRequest(t.Context())
 	if _, err := e.Context(ctx, alice, s.ID, api.GetContext{}); code(err) != api.Busy {
 		t.Errorf("without memory: %v, want busy", err)
 	}
 	end()
-	if n := e.loaded.Load(); n != maxLoaded {
-		t.Errorf("a refused request left %d bytes", n-maxLoaded)
+	if n := e.Loaded(); n != 0 {
+		t.Errorf("a refused request left %d bytes", n)
 	}
 }
 
 // The pages of a taken plan after the first are not planned again.
 func TestTakePagesAreMadeOnce(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	e.MaxPayload = 64 << 10
 	keys := &countKeys{Keys: e.Keys}
 	e.Keys = keys

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func TestAnAckTellsWhatTheNextContextDoes(t *testing.T) {
 	for name, policy := range policies {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			e, other := w.engine(t), w.engine(t)
+			e, other := w.Engine(t), w.Engine(t)
 			r := api.CreateSession{}
 			r.Policy, r.Limits = policy, &turns.Limits{ContextWindow: 12_000}
 			s := must(e.Create(t.Context(), alice, r, canon(r)))(t).ID

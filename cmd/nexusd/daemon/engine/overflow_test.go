@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 func TestOverflowBudget(t *testing.T) {
 	const less = 0 // overhead, and three quarters of the messages
 	for _, policy := range []string{"balanced", "wolffish"} {
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		s := create(t, e, 200_000, policy)
 		system := api.System{{Content: long(8_000)}}
 		must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &system}}, nil))(t)
@@ -60,7 +60,7 @@ func TestOverflowBudget(t *testing.T) {
 				want = v.Overhead + v.Tokens*3/4
 			}
 			said := overflow.ProviderError{Kind: overflow.ContextOverflow, Window: tc.window, Tokens: uint64(tc.counts * float64(have))}
-			if got := must(e.overflowBudget(t.Context(), alice, s.ID, said))(t); got != want {
+			if got := must(e.OverflowBudget(t.Context(), alice, s.ID, said))(t); got != want {
 				t.Errorf("%s, a window of %d, the provider says %d and counts %g for one of %d: %d, want %d", policy, tc.set, tc.window, tc.counts, have, got, want)
 			}
 		}
@@ -71,7 +71,7 @@ func TestOverflowBudget(t *testing.T) {
 // is not in the reply: the provider was asked without it.
 func TestAnOverflowIsAnsweredWithWhatItLeft(t *testing.T) {
 	w := newWorld()
-	e, other := w.engine(t), w.engine(t)
+	e, other := w.Engine(t), w.Engine(t)
 	s := create(t, e, 200_000, "balanced")
 	for i := range 30 {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), "answer"))
@@ -98,7 +98,7 @@ func TestAnOverflowIsAnsweredWithWhatItLeft(t *testing.T) {
 func TestAnOverflowBesideMuchOverhead(t *testing.T) {
 	for _, ratio := range []float64{0, 1.3} {
 		for _, system := range []int{12_000, 28_000} {
-			e := newWorld().engine(t)
+			e := newWorld().Engine(t)
 			s := create(t, e, 16_000, "balanced")
 			sections := api.System{{Content: long(system)}}
 			must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{System: &sections}}, nil))(t)

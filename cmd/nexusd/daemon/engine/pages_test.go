@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func narrow(t *testing.T, e *Engine, s turns.ID) {
 func paged(t *testing.T) (w *world, e *Engine, s turns.ID) {
 	t.Helper()
 	w = newWorld()
-	e = w.engine(t)
+	e = w.Engine(t)
 	e.MaxPayload = 64 << 10
 	s = create(t, e, 60_000, "nexus").ID
 	for i := range 40 {
@@ -32,7 +32,7 @@ func paged(t *testing.T) (w *world, e *Engine, s turns.ID) {
 // between them: else the next page is a conflict.
 func TestPagesOfAContextAreOfOneContext(t *testing.T) {
 	w, e, s := paged(t)
-	other := w.engine(t)
+	other := w.Engine(t)
 	other.MaxPayload = e.MaxPayload
 	first := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
 	if first.Next == "" {
@@ -51,7 +51,7 @@ func TestPagesOfAContextAreOfOneContext(t *testing.T) {
 	if p := must(e.Context(t.Context(), alice, s, next))(t); p.Fingerprint != first.Fingerprint || len(p.Messages) == 0 {
 		t.Errorf("page 2 of a context that is remembered: %s, want %s", p.Fingerprint, first.Fingerprint)
 	}
-	forgets := newEngine(w, e.Store)
+	forgets := newEngine(w, e.Projections)
 	forgets.MaxPayload = e.MaxPayload
 	if _, err := forgets.Context(t.Context(), alice, s, next); code(err) != api.Conflict {
 		t.Errorf("page 2 of one that is not: %v, want conflict", err)
@@ -66,7 +66,7 @@ func TestPagesOfAPlanAreOfOnePlan(t *testing.T) {
 		t.Fatal("one page")
 	}
 	next := api.TakeCompaction{Page: api.Page{After: first.Next}}
-	forgets := newEngine(w, e.Store)
+	forgets := newEngine(w, e.Projections)
 	forgets.MaxPayload = e.MaxPayload
 	if p := must(forgets.Take(t.Context(), alice, s, next))(t); p.Details.Digest != first.Details.Digest || p.Content == "" {
 		t.Errorf("page 2 on a second daemon is of %s, want %s", p.Details.Digest, first.Details.Digest)
@@ -80,7 +80,7 @@ func TestPagesOfAPlanAreOfOnePlan(t *testing.T) {
 	if p := must(e.Take(t.Context(), alice, s, next))(t); p.Details.Digest != first.Details.Digest {
 		t.Errorf("page 2 of a plan that is remembered: %s, want %s", p.Details.Digest, first.Details.Digest)
 	}
-	forgets = newEngine(w, e.Store)
+	forgets = newEngine(w, e.Projections)
 	forgets.MaxPayload = e.MaxPayload
 	if _, err := forgets.Take(t.Context(), alice, s, next); code(err) != api.Conflict {
 		t.Errorf("page 2 of one that is not: %v, want conflict", err)
@@ -90,7 +90,7 @@ func TestPagesOfAPlanAreOfOnePlan(t *testing.T) {
 // Pages of compactions are of the head of the first one, and an after that is
 // not in a list is refused, not its end.
 func TestPagesOfCompactions(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 8000, "nexus")
 	var ids []turns.ID
 	for k := range 3 {
@@ -130,7 +130,7 @@ func TestPagesOfCompactions(t *testing.T) {
 }
 
 func TestLimitOfAContext(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus")
 	add(t, e, s.ID, say("q", "a"))
 	for limit, want := range map[int]api.Code{-5: api.Malformed, 0: "", 1: "", 1 << 20: ""} {
@@ -144,7 +144,7 @@ func TestLimitOfAContext(t *testing.T) {
 // it is there by what its header says, with the error.
 func TestUnreadableTurnsStopNoListOfCompactions(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 60_000, "nexus")
 	talk := func(id turns.ID) (last turns.ID) {
 		for i := range 20 {
@@ -160,7 +160,7 @@ func TestUnreadableTurnsStopNoListOfCompactions(t *testing.T) {
 	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: add(t, e, s.ID, say("q", "a")).ID}, []byte("{}")))(t)
 	talk(f.ID)
 	newer := compact(f.ID)
-	if err := w.keys.Destroy(s.ID); err != nil {
+	if err := w.Keys.Destroy(s.ID); err != nil {
 		t.Fatal(err)
 	}
 	list := must(e.ListCompactions(t.Context(), alice, f.ID, api.ListCompactions{}))(t).Turns

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 // A page reads what it holds, and of what is behind it no more than the next
 // turn, however large the turns are.
 func TestPagesReadWhatTheyHold(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus")
 	rng := rand.New(rand.NewPCG(1, 2))
 	text := make([]byte, 300_000) // that does not compress
@@ -48,12 +48,12 @@ func TestPagesReadWhatTheyHold(t *testing.T) {
 			return len(l.Sessions), err
 		},
 	} {
-		before := e.Store.EventBytes()
+		before := e.Projections.EventBytes()
 		got, err := page()
 		if err != nil || got != 1 {
 			t.Errorf("%s: a page of %d, %v", name, got, err)
 		}
-		if read := int(e.Store.EventBytes() - before); read > 5*len(text)/2 {
+		if read := int(e.Projections.EventBytes() - before); read > 5*len(text)/2 {
 			t.Errorf("%s: a page of 1 reads %d bytes of events; a turn has about %d", name, read, len(text))
 		}
 	}
@@ -62,15 +62,15 @@ func TestPagesReadWhatTheyHold(t *testing.T) {
 // slowTree is the tree as the sessions' events say it, read one by one.
 func slowTree(t *testing.T, e *Engine, id turns.ID) []api.TreeSession {
 	t.Helper()
-	s := must(e.Store.Session(id))(t)
-	v := must(e.session(t.Context(), &s))(t)
+	s := must(e.Projections.Session(id))(t)
+	v := must(e.Describe(t.Context(), &s))(t)
 	out := api.TreeSession{ID: id, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns, Branches: []api.Branch{}}
 	if s.ForkOf != nil {
-		out.ForkDepth = must(e.Store.Turn(s.ForkOf.At))(t).Depth
+		out.ForkDepth = must(e.Projections.Turn(s.ForkOf.At))(t).Depth
 	}
 	at := make(map[turns.ID]int)
 	var own []turns.ID
-	for payload, err := range e.Store.Events(id, 1) {
+	for payload, err := range e.Projections.Events(id, 1) {
 		ev := must(turns.Decode(must(payload, err)(t)))(t)
 		if !ev.Kind.IsTurn() {
 			continue
@@ -96,7 +96,7 @@ func slowTree(t *testing.T, e *Engine, id turns.ID) []api.TreeSession {
 	all := []api.TreeSession{out}
 	slices.SortFunc(own, turns.ID.Compare)
 	for _, turn := range own {
-		for _, f := range must(e.Store.Forks(turns.Ref{Session: id, Turn: turn}))(t) {
+		for _, f := range must(e.Projections.Forks(turns.Ref{Session: id, Turn: turn}))(t) {
 			all = append(all, slowTree(t, e, f)...)
 		}
 	}
@@ -107,7 +107,7 @@ func slowTree(t *testing.T, e *Engine, id turns.ID) []api.TreeSession {
 // events say, in pages of any size, and lists up and down the path are each
 // other's reverse, in pages too.
 func TestTreesAndListsInPages(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	root := create(t, e, 0, "nexus")
 	sessions := []turns.ID{root.ID}
@@ -186,7 +186,7 @@ func TestTreesAndListsInPages(t *testing.T) {
 // On a server of small messages the tree of a session with very many branches
 // and compactions has room in one.
 func TestTreeOfSmallMessages(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	e.MaxPayload = 64 << 10
 	label := strings.Repeat("x", turns.MaxLabel)
 	s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)

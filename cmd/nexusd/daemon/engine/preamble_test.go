@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -38,11 +38,11 @@ func TestALargeSystemPartIsStoredOnce(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		t.Run(map[bool]string{true: "sealed", false: "unsealed"}[sealed], func(t *testing.T) {
 			w := newWorld()
-			e := w.engine(t)
+			e := w.Engine(t)
 			if !sealed {
 				e.Keys = nil
 			}
-			log := &sizeLog{Log: w.log}
+			log := &sizeLog{Log: w.Log}
 			e.Log = log
 			system := noise(1 << 20)
 			tools := []turns.Raw{turns.Raw(`{"name":"ls","parameters":{}}`)}
@@ -88,7 +88,7 @@ func TestALargeSystemPartIsStoredOnce(t *testing.T) {
 			}
 			verified(t, e)
 
-			to := newWorld().engine(t)
+			to := newWorld().Engine(t)
 			if !sealed {
 				to.Keys = nil
 			}
@@ -104,7 +104,7 @@ func TestALargeSystemPartIsStoredOnce(t *testing.T) {
 			}
 			verified(t, to)
 
-			other := w.engine(t)
+			other := w.Engine(t)
 			other.Keys, other.Blobs = e.Keys, e.Blobs
 			if got := must(other.Get(t.Context(), alice, s.ID, api.Read{}))(t); got.Overhead != want {
 				t.Errorf("on another daemon: overhead %d, want %d", got.Overhead, want)

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // how far it is. The other futures of the row have tests of their own names: the
 // quality of a summary in compactor (survival), memories and search in later parts.
 func TestS8_22(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	e.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
 		in.ReportProgress(0, 2)
 		in.ReportProgress(1, 2)

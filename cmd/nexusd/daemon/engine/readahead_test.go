@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func (b *togetherBlobs) GetBlob(ctx context.Context, tenant string, digest turns
 func TestBlobsAreReadTogether(t *testing.T) {
 	const parts, size, atATime = 60, 20_000, 16
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 1_000_000, "nexus")
 	var many []turns.Part
 	for i := range parts {
@@ -92,8 +92,8 @@ func TestBlobsAreReadTogether(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := w.engine(t) // with nothing in its cache
-			slow := together(w.blobs, atATime)
+			e := w.Engine(t) // with nothing in its cache
+			slow := together(w.Blobs, atATime)
 			e.Blobs = slow
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -120,18 +120,18 @@ func TestRealTranscripts(t *testing.T) {
 	for _, file := range transcripts(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			w := newWorld()
-			e := w.engine(t)
+			e := w.Engine(t)
 			sessions, n := replay(t, e, file, 1_000_000, "balanced", nil)
-			st := must(w.log.State(t.Context()))(t)
+			st := must(w.Log.State(t.Context()))(t)
 			replay(t, e, file, 1_000_000, "balanced", nil)
-			if again := must(w.log.State(t.Context()))(t); again.Last != st.Last {
+			if again := must(w.Log.State(t.Context()))(t); again.Last != st.Last {
 				t.Errorf("a second import stored %d records", again.Last-st.Last)
 			}
 			v := verified(t, e)
 			if int(v.Turns) != n {
 				t.Errorf("%d turns verified, %d imported", v.Turns, n)
 			}
-			second := newWorld().engine(t)
+			second := newWorld().Engine(t)
 			for _, s := range sessions {
 				for after := ""; ; {
 					p := must(e.Export(t.Context(), alice, s, api.ExportSession{Page: api.Page{After: after}}))(t)
@@ -165,7 +165,7 @@ func TestRealToolLoopLongerThanTheWindow(t *testing.T) {
 			for _, policy := range policy.Names() {
 				t.Run(fmt.Sprint(want, " ", policy), func(t *testing.T) {
 					w := newWorld()
-					e := w.engine(t)
+					e := w.Engine(t)
 					compacted, split := 0, 0
 					replay(t, e, file, 40_000, policy, func(s turns.ID) {
 						if cx := validContext(t, e, s); cx.Compacted != nil {
@@ -194,17 +194,17 @@ func TestNXS1TenCompactionsAccountForEveryHalf(t *testing.T) {
 		if filepath.Base(file) != "53-d1e0ac66e6-0.jsonl" {
 			continue
 		}
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		sessions, _ := replay(t, e, file, 24_000, "balanced", func(s turns.ID) {
 			must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
 		})
-		s := must(e.Store.Session(sessions[0]))(t)
+		s := must(e.Projections.Session(sessions[0]))(t)
 		if s.Compactions < 10 {
 			t.Fatalf("%d compactions, want ten", s.Compactions)
 		}
-		head := must(e.headNode(&s))(t)
-		path := must(lineage.Path(e.Store, head, 1))(t)
-		chain := must(lineage.Chain(e.Store, head))(t)
+		head := must(e.HeadNode(&s))(t)
+		path := must(lineage.Path(e.Projections, head, 1))(t)
+		chain := must(lineage.Chain(e.Projections, head))(t)
 		want := 0
 		for _, n := range path {
 			for _, h := range []turns.Half{turns.MessagesHalf, turns.ResponseHalf} {

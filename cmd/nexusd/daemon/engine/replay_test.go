@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/compactor/policy"
 	"nexus/compactor/view"
 	"nexus/ledger"
@@ -81,7 +82,7 @@ func head(t *testing.T, e *Engine, s turns.ID) turns.ID {
 // by then: by its recipe, and at its turn if that has the recipe.
 func TestAColdViewIsServedAgain(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	c := new(clock)
 	e.Now = c.Now
 	k := &kept{session: usesTools(t, e, whenCold())}
@@ -97,7 +98,7 @@ func TestAColdViewIsServedAgain(t *testing.T) {
 	third := add(t, e, k.session, say("at once, without a recipe", "a")).ID
 	c.pass(time.Hour)
 	add(t, e, k.session, say("after an hour, without one", "a"))
-	other := w.engine(t)
+	other := w.Engine(t)
 	for name, by := range map[string]*Engine{"as it is": e, "a second daemon": other} {
 		k.again(t, by)
 		for at, tokens := range map[turns.ID]uint64{first: cold.Tokens, second: k.contexts[2].Tokens} {
@@ -116,14 +117,14 @@ func TestAColdViewIsServedAgain(t *testing.T) {
 // build wrote it.
 func pin(t *testing.T, e *Engine, s turns.ID, ref turns.PolicyRef) {
 	t.Helper()
-	err := e.mutate(t.Context(), alice, s, func(_ *chain, f *ledger.Session) (*draft, error) {
-		ev, _, err := e.begin(f, request{what: "session.set"}, turns.KindChanged)
+	err := e.Mutate(t.Context(), alice, s, func(_ *writer.Chain, f *ledger.Session) (*writer.Draft, error) {
+		ev, _, err := e.BeginEvent(f, writer.Request{What: "session.set"}, turns.KindChanged)
 		if err != nil {
 			return nil, err
 		}
-		label, set, err := e.inForce(t.Context(), f)
+		label, set, err := e.SettingsInForce(t.Context(), f)
 		set.Policy = ref
-		return &draft{event: ev, body: &turns.ChangedBody{Label: label, Settings: set}}, err
+		return &writer.Draft{Event: ev, Body: &turns.ChangedBody{Label: label, Settings: set}}, err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -246,14 +247,14 @@ func TestNXS5ServedContextsAreServedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			e := w.engine(t)
+			e := w.Engine(t)
 			e.Models = tokens.Models{}.With(tokens.Model{Name: "small-model", ContextWindow: 12_000, OutputReserve: 1000}, tokens.Model{Name: "large-model", ContextWindow: 400_000})
 			k := &kept{session: create(t, e, 60_000, "nexus").ID}
 			before := &kept{session: k.session}
 			before.serve(t, e, api.GetContext{})
 			at := story(t, e, k)
 			before.again(t, e)
-			other, elsewhere := w.engine(t), newWorld().engine(t)
+			other, elsewhere := w.Engine(t), newWorld().Engine(t)
 			must(elsewhere.Import(t.Context(), alice, api.ImportRecords{Records: exports(t, e, k.session)}))(t)
 			for name, by := range map[string]*Engine{"here": e, "on another daemon": other, "in another ledger": elsewhere} {
 				k.again(t, by)
@@ -270,7 +271,7 @@ func TestNXS5ServedContextsAreServedAgain(t *testing.T) {
 
 // A recipe that is not of this session, or says what can't be made, is refused.
 func TestRecipesThatCannotBeMade(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s, other := create(t, e, 60_000, "nexus").ID, create(t, e, 60_000, "nexus").ID
 	at := add(t, e, s, say("q", "a")).ID
 	cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
@@ -309,7 +310,7 @@ func TestRecipesThatCannotBeMade(t *testing.T) {
 // and on from there under other settings: the context there is that of the call
 // that was made there.
 func TestAnInheritedTurnIsServedAsTheCallThere(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 16_000, "nexus")
 	var ids []turns.ID
 	add(t, e, s.ID, say("look", ""))
@@ -340,7 +341,7 @@ func TestAnInheritedTurnIsServedAsTheCallThere(t *testing.T) {
 // head came back later: the context there is that of the call from the turn
 // itself, not that of the call from the compaction.
 func TestATurnBeforeACompactionIsServedAsTheCallThere(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 16_000, "nexus")
 	var last turns.ID
 	for i := range 8 {

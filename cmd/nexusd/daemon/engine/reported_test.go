@@ -1,9 +1,10 @@
-package engine
+package engine_test
 
 import (
 	"encoding/json"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -15,7 +16,7 @@ type fullness struct {
 	Guessed                    bool `json:"window_guessed"`
 }
 
-func fullnessOf(t *testing.T, e *Engine, c Caller, s turns.ID) (f fullness) {
+func fullnessOf(t *testing.T, e *Engine, c reader.Caller, s turns.ID) (f fullness) {
 	t.Helper()
 	if err := json.Unmarshal(canon(must(e.Get(t.Context(), c, s, api.Read{}))(t)), &f); err != nil {
 		t.Fatal(err)
@@ -33,7 +34,7 @@ func usedTurn(input uint64) api.AppendTurn {
 // What a provider counted leads where its call saw what is in force now: in a
 // session, in an ack and in a context; also after an import.
 func TestTheProvidersCountLeads(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	r := api.CreateSession{}
 	r.Policy, r.Limits = &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"","mode":"manual"}`)}, &turns.Limits{ContextWindow: 1_000_000}
 	s := must(e.Create(t.Context(), bob, r, []byte("{}")))(t).ID
@@ -68,7 +69,7 @@ func TestTheProvidersCountLeads(t *testing.T) {
 	must(e.Set(t.Context(), bob, s, api.SetSession{SessionSettings: api.SessionSettings{Model: &model}}, []byte("{}")))(t)
 	check("settings of no weight", e, nil)
 
-	there := newWorld().engine(t)
+	there := newWorld().Engine(t)
 	if err := importAs(t, there, bob, must(e.Export(t.Context(), bob, s, api.ExportSession{}))(t).Records...); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestTheProvidersCountLeads(t *testing.T) {
 
 // A window that neither the session nor a known model states is told to be a guess.
 func TestAnUnknownModelsWindowIsAGuess(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	for _, tc := range []struct {
 		model  string
 		window uint64

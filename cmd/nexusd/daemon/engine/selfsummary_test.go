@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 func TestASummaryIsSealedUnderAllThatWasSeen(t *testing.T) {
 	for name, says := range map[string]bool{"what the plan shows": false, "more": true} {
 		t.Run(name, func(t *testing.T) {
-			e := newWorld().engine(t)
+			e := newWorld().Engine(t)
 			q := create(t, e, 8000, "nexus")
 			var last turns.ID
 			for i := range 8 {
@@ -33,7 +33,7 @@ func TestASummaryIsSealedUnderAllThatWasSeen(t *testing.T) {
 				r.SawThrough = secret
 			}
 			k := must(e.Submit(t.Context(), alice, c.ID, r, canon(r)))(t)
-			keys := must(e.keysOf(turns.Ref{Session: c.ID, Turn: k.ID}))(t)
+			keys := eventKeys(t, e, turns.Ref{Session: c.ID, Turn: k.ID})
 			for who, x := range map[string]struct {
 				id   turns.ID
 				want bool
@@ -50,7 +50,7 @@ func TestASummaryIsSealedUnderAllThatWasSeen(t *testing.T) {
 // What an agent submits is its own to judge, however little it says; what is left
 // of the names stands beside it.
 func TestSubmitOfLittle(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 0, "balanced")
 	for i := range 120 {
 		add(t, e, s.ID, say(fmt.Sprintf("change src/pkg%d/main.go, port %d %s", i, 8000+i, long(1500)), fmt.Sprintf("answer %d %s", i, long(400))))
@@ -66,7 +66,7 @@ func TestSubmitOfLittle(t *testing.T) {
 // The agent summarizes itself, on one daemon or two, while the session goes on.
 func TestAgentSummarizesItself(t *testing.T) {
 	w := newWorld()
-	e, second := w.engine(t), w.engine(t)
+	e, second := w.Engine(t), w.Engine(t)
 	s := create(t, e, 0, "balanced")
 	for i := range 20 {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d </summary> %s", i, long(2000)), fmt.Sprintf("answer %d %s", i, long(2000))))
@@ -111,7 +111,7 @@ func TestASummaryOfAPlanUnderOtherSettings(t *testing.T) {
 		"window": {Limits: &turns.Limits{ContextWindow: 12_000}},
 		"system": {System: &api.System{{Content: long(9_000)}}},
 	} {
-		e := newWorld().engine(t)
+		e := newWorld().Engine(t)
 		s := create(t, e, 32_000, "nexus")
 		for i := range 20 {
 			add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(3000)), "answer"))
@@ -129,4 +129,14 @@ func TestASummaryOfAPlanUnderOtherSettings(t *testing.T) {
 		must(e.Submit(t.Context(), alice, s.ID, r, canon(r)))(t)
 		verified(t, e)
 	}
+}
+
+// eventKeys is the content keys that an event is sealed under.
+func eventKeys(t *testing.T, e *Engine, ref turns.Ref) []turns.ID {
+	t.Helper()
+	_, ev, err := e.TurnEvent(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev.Keys
 }

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 // id, late, it does not undo what came after it.
 func TestAChangeOfNothingIsKept(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")
 	a := add(t, e, s.ID, say("1", "a"))
 	moves := func(id, to turns.ID) (*api.Session, error) {
@@ -29,9 +29,9 @@ func TestAChangeOfNothingIsKept(t *testing.T) {
 	if _, err := moves(id, b.ID); code(err) != api.IDReused {
 		t.Errorf("another move with its id: %v, want id_reused", err)
 	}
-	end := must(w.log.State(t.Context()))(t).Last
+	end := must(w.Log.State(t.Context()))(t).Last
 	must(moves(turns.ID{}, b.ID))(t)
-	if now := must(w.log.State(t.Context()))(t).Last; now != end {
+	if now := must(w.Log.State(t.Context()))(t).Last; now != end {
 		t.Error("a move without an id that changes nothing was stored")
 	}
 

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 // trigger, and what the calls since were billed stands beside it: those with it
 // in force, on the way to the head.
 func TestNXS12(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "balanced", `{"mode":"before_call","cost":{"patience":1}}`, turns.Limits{ContextWindow: 64_000})
 	call := func(i int, usage turns.Usage) *api.Context {
 		t.Helper()

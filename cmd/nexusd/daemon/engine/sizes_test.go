@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -14,11 +16,11 @@ import (
 func TestJSONSize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := strings.ToValidUTF8(rapid.String().Draw(t, "s")+string(rapid.SliceOfN(rapid.ByteRange(0, 127), 0, 40).Draw(t, "ascii")), "?")
-		if got, want := jsonSize(s), len(canon(s))-2; got != want {
+		if got, want := page.JSONSize(s), len(canon(s))-2; got != want {
 			t.Fatalf("jsonSize(%q) = %d, want %d", s, got, want)
 		}
 		most := rapid.IntRange(8, 200).Draw(t, "most")
-		if c := clipJSON(s, most); jsonSize(c) > most || (jsonSize(s) <= most) != (c == s) {
+		if c := page.ClipJSON(s, most); page.JSONSize(c) > most || (page.JSONSize(s) <= most) != (c == s) {
 			t.Fatalf("clipJSON(%q, %d) = %q", s, most, c)
 		}
 	})
@@ -30,13 +32,13 @@ func everything(t *testing.T, e *Engine, s turns.ID) {
 	t.Helper()
 	ctx, size := t.Context(), func(what string, v any) {
 		t.Helper()
-		if n := len(canon(v)); n > e.payload() {
-			t.Errorf("%s has %d bytes, a message %d", what, n, e.payload())
+		if n := len(canon(v)); n > e.Payload() {
+			t.Errorf("%s has %d bytes, a message %d", what, n, e.Payload())
 		}
 	}
 	size("session.get", must(e.Get(ctx, alice, s, api.Read{}))(t))
 	for next := ""; ; {
-		l := must(e.List(ctx, Caller{"default", "_"}, api.ListSessions{Page: api.Page{After: next}}))(t)
+		l := must(e.List(ctx, reader.Caller{Tenant: "default", Agent: "_"}, api.ListSessions{Page: api.Page{After: next}}))(t)
 		size("session.list", l)
 		if next = l.Next; next == "" {
 			break
@@ -83,7 +85,7 @@ func TestWhatIsStoredCanBeRead(t *testing.T) {
 			change(&r, n)
 			ack, err := e.Append(t.Context(), alice, s, r, canon(r))
 			if err == nil {
-				if k := len(canon(ack)); k > e.payload() {
+				if k := len(canon(ack)); k > e.Payload() {
 					t.Errorf("an ack of %d bytes", k)
 				}
 			}
@@ -131,7 +133,7 @@ func TestWhatIsStoredCanBeRead(t *testing.T) {
 			}
 			left := add(t, e, s, say("never mind", "ok"))
 			for _, a := range []*api.Appended{ack, left} {
-				if k := len(canon(a)); k > e.payload() {
+				if k := len(canon(a)); k > e.Payload() {
 					t.Errorf("an ack of %d bytes", k)
 				}
 			}
@@ -151,7 +153,7 @@ func TestWhatIsStoredCanBeRead(t *testing.T) {
 	} {
 		t.Run(member.name, func(t *testing.T) {
 			for _, payload := range []int{64 << 10, 1 << 20} {
-				e := newWorld().engine(t)
+				e := newWorld().Engine(t)
 				e.MaxPayload = payload
 				refused := false
 				for _, eighths := range []int{1, 3, 4, 5, 6, 8} {

@@ -1,9 +1,10 @@
-package engine
+package engine_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"nexus/cmd/nexusd/daemon/engine/cache"
+	"nexus/cmd/nexusd/daemon/engine/compactions"
+	"nexus/cmd/nexusd/daemon/engine/metrics"
 	"nexus/compactor"
 	"nexus/compactor/extractive"
 	"nexus/compactor/summary"
@@ -42,8 +46,8 @@ func untilDue(t *testing.T, e *Engine, s turns.ID, chars int) {
 
 // idle waits until nothing of a session is queued or being made.
 func idle(e *Engine, s turns.ID) {
-	if j := e.background.underWay(s); j != nil {
-		<-j.done
+	for e.IsPreparing(s) {
+		runtime.Gosched()
 	}
 }
 
@@ -52,7 +56,7 @@ func idle(e *Engine, s turns.ID) {
 // succeeds ends that.
 func TestStrikes(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	now := time.Unix(1_800_000_000, 0)
 	var clock atomic.Int64
 	e.Now = func() time.Time { return now.Add(time.Duration(clock.Load())) }
@@ -89,7 +93,7 @@ func TestStrikes(t *testing.T) {
 	if n := calls.Load(); n != 3 {
 		t.Errorf("at moved heads it is asked %d times more", n-3)
 	}
-	for i, wait := range []time.Duration{firstWait, 2 * firstWait, 4 * firstWait} {
+	for i, wait := range []time.Duration{compactions.FirstWait, 2 * compactions.FirstWait, 4 * compactions.FirstWait} {
 		clock.Add(int64(wait - time.Second))
 		if ask(2); calls.Load() != int64(3+i) {
 			t.Errorf("before %v are over it is asked", wait)
@@ -100,12 +104,12 @@ func TestStrikes(t *testing.T) {
 		}
 	}
 	up.Store(true)
-	clock.Add(int64(lastWait))
+	clock.Add(int64(compactions.LastWait))
 	ask(2)
 	if cx := look(t, e, s.ID); cx.Compaction.State != "idle" {
 		t.Errorf("it is up: the state is %s after %d tries", cx.Compaction.State, calls.Load())
 	}
-	if e.inVain(s.ID, s.ID) {
+	if e.BacksOff(s.ID, s.ID) {
 		t.Error("strikes are left")
 	}
 }
@@ -113,9 +117,9 @@ func TestStrikes(t *testing.T) {
 // What a model was paid for a summary that came too late, or that nobody could
 // use, is told and counted; where another try made the compaction, it holds it.
 func TestLostSummariesAreCounted(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	registry := prometheus.NewRegistry()
-	e.Metrics = NewMetrics(registry, e.Store)
+	e.Metrics = metrics.New(registry, e.Projections, cache.New(0))
 	began, let := make(chan struct{}, 10), make(chan struct{})
 	used := turns.Usage{InputTokens: 100_000, OutputTokens: 900}
 	e.Tiers = []compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {

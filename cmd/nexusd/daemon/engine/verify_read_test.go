@@ -1,13 +1,13 @@
-package engine
+package engine_test
 
 import (
 	"context"
 	"iter"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
-	"nexus/projections"
 	"nexus/turns"
 )
 
@@ -36,12 +36,12 @@ func (l *readLog) Read(ctx context.Context, from uint64, follow bool) iter.Seq2[
 // inherit from, and nothing of anybody else's.
 func TestVerifyOfSessionsReadsTheirChains(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	other := create(t, e, 0, "nexus")
 	for range 500 {
 		add(t, e, other.ID, say("theirs", "x"))
 	}
-	bob := Caller{"default", "bob"}
+	bob := reader.Caller{Tenant: "default", Agent: "bob"}
 	own := must(e.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
 	var last *api.Appended
 	for range 3 {
@@ -49,7 +49,7 @@ func TestVerifyOfSessionsReadsTheirChains(t *testing.T) {
 	}
 	fork := must(e.Fork(t.Context(), bob, own.ID, api.CreateFork{Turn: last.ID}, []byte("{}")))(t)
 	must(e.Append(t.Context(), bob, fork.ID, say("3", "4"), nil))(t)
-	log := &readLog{Log: w.log}
+	log := &readLog{Log: w.Log}
 	e.Log = log
 	for _, named := range [][]turns.ID{{fork.ID}, {fork.ID, own.ID}, {own.ID, fork.ID}} {
 		log.n = 0
@@ -85,11 +85,11 @@ func (l *blockedLog) Next(ctx context.Context, subject string, after uint64) (le
 // An agent that verifies takes no place from another; more than there are places
 // for wait their turn, and the operator's is its own.
 func TestVerificationsOfAnAgentLeaveRoomForOthers(t *testing.T) {
-	e := newWorld().engine(t)
-	agents := map[string]Caller{}
+	e := newWorld().Engine(t)
+	agents := map[string]reader.Caller{}
 	sessions := map[string]turns.ID{}
 	for _, name := range []string{"alice", "bob", "carol"} {
-		agents[name] = Caller{"default", name}
+		agents[name] = reader.Caller{Tenant: "default", Agent: name}
 		sessions[name] = must(e.Create(t.Context(), agents[name], api.CreateSession{}, []byte("{}")))(t).ID
 	}
 	verify := func(name string) error {
@@ -137,7 +137,7 @@ func TestVerificationsOfAnAgentLeaveRoomForOthers(t *testing.T) {
 // A compaction is checked where it stands: many forks deep in a history cost what
 // their own events do, not a walk of their whole paths each.
 func TestVerifyCostsWhatItsEventsDo(t *testing.T) {
-	e := newWorld().engine(t)
+	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus")
 	var last *api.Appended
 	for range 1000 {
@@ -151,36 +151,5 @@ func TestVerifyCostsWhatItsEventsDo(t *testing.T) {
 	}
 	if after := allocated(func() { verified(t, e) }); after > before+before/2 {
 		t.Errorf("80 events more took verification from %d to %d MiB", before, after)
-	}
-}
-
-// What the projections derived is not believed: a row that differs from the log is
-// a problem, and what stands on it is judged by the log.
-func TestVerifyFindsARowThatDiffers(t *testing.T) {
-	w := newWorld()
-	e := w.engine(t)
-	s := create(t, e, 0, "nexus")
-	for range 5 {
-		add(t, e, s.ID, say("question", "answer"))
-	}
-	other := newWorld().engine(t) // projections of an empty log
-	other.Log, other.Keys, other.Blobs = e.Log, e.Keys, e.Blobs
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := other.Verify(ctx, operator, api.Verify{}); err == nil {
-		t.Error("projections that are behind were taken for whole")
-	}
-	v := &verifier{e: other, c: operator, out: &api.Verified{}, sessions: map[turns.ID]ledger.Session{}, labels: map[string]ledger.Label{},
-		differing: map[turns.Ref]projections.Turn{}, broken: map[string]bool{}}
-	if err := v.read(t.Context(), lastSeq(t, w)); err != nil {
-		t.Fatal(err)
-	}
-	if v.out.Turns != 5 || len(v.differing) != 5 || len(v.broken) != 0 {
-		t.Errorf("%d turns were followed, %d differ, chains that were given up: %v", v.out.Turns, len(v.differing), v.broken)
-	}
-	for _, p := range v.out.Problems {
-		if p.Code != api.Corrupt {
-			t.Errorf("%+v", p)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger/api"
 	"nexus/projections"
 	"nexus/turns"
@@ -14,7 +15,7 @@ import (
 
 // behind starts an engine whose projections apply nothing more after what the
 // log has now.
-func (w *world) behind(t *testing.T) *Engine {
+func behind(t *testing.T, w *world) *Engine {
 	t.Helper()
 	store := must(projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()}))(t)
 	t.Cleanup(func() {
@@ -24,8 +25,8 @@ func (w *world) behind(t *testing.T) *Engine {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- store.Run(ctx, w.log) }()
-	if err := store.WaitFor(t.Context(), must(w.log.State(t.Context()))(t).Last); err != nil {
+	go func() { done <- store.Run(ctx, w.Log) }()
+	if err := store.WaitFor(t.Context(), must(w.Log.State(t.Context()))(t).Last); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
@@ -98,14 +99,14 @@ func TestWrittenIsNeverToldAsUnavailable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			e := w.engine(t)
+			e := w.Engine(t)
 			s := create(t, e, 8000, "nexus")
 			a := add(t, e, s.ID, say("1", "a"))
 			for range 8 {
 				add(t, e, s.ID, say(long(2000), "b"))
 			}
-			late := w.behind(t)
-			last := func() uint64 { return must(w.log.State(t.Context()))(t).Last }
+			late := behind(t, w)
+			last := func() uint64 { return must(w.Log.State(t.Context()))(t).Last }
 			before := last()
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
@@ -113,7 +114,7 @@ func TestWrittenIsNeverToldAsUnavailable(t *testing.T) {
 			if code(err) != api.Indeterminate || last() != before+v.written {
 				t.Errorf("%v, %d events written; want indeterminate, %d", err, last()-before, v.written)
 			}
-			again := w.engine(t)
+			again := w.Engine(t)
 			if err := v.call(t.Context(), again, s.ID, a.ID); err != nil {
 				t.Errorf("the same again: %v", err)
 			}
@@ -128,12 +129,12 @@ func TestWrittenIsNeverToldAsUnavailable(t *testing.T) {
 // Who lists after the position of a notification finds what it tells of.
 func TestANotificationHasThePositionOfItsEvent(t *testing.T) {
 	w := newWorld()
-	e := w.engine(t)
+	e := w.Engine(t)
 	s := create(t, e, 8000, "nexus")
 	told := make(map[string]uint64)
 	e.Notify = func(_, _ string, n api.Notification) {
-		told[n.What] = must(parsePosition(n.Position))(t)
-		if last := must(w.log.State(t.Context()))(t).Last; n.What != "compaction.started" && told[n.What] != last {
+		told[n.What] = must(page.ParsePosition(n.Position))(t)
+		if last := must(w.Log.State(t.Context()))(t).Last; n.What != "compaction.started" && told[n.What] != last {
 			t.Errorf("%s at %d, its event is at %d", n.What, told[n.What], last)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -207,7 +208,7 @@ func mayReply(subject string) bool { return subject == "" || subject[0] == '_' }
 // call is one request taken apart.
 type call struct {
 	engine    *engine.Engine
-	caller    engine.Caller
+	caller    reader.Caller
 	session   turns.ID
 	data      []byte
 	canonical []byte // for the request digest: without id and wait_ms, members sorted
@@ -234,7 +235,7 @@ func (s *Service) serve(r micro.Request, v verb, arrived time.Time) (out any, er
 	if ctx.Err() != nil {
 		return nil, &api.Error{Code: api.Unavailable, Message: "it waited behind other requests: " + ctx.Err().Error()}
 	}
-	ctx, end := s.engine.Begin(ctx)
+	ctx, end := s.engine.MeterRequest(ctx)
 	defer end()
 	return v.serve(ctx, c)
 }
@@ -244,7 +245,7 @@ func (s *Service) take(r micro.Request, v verb) (*call, error) {
 	if len(t) < 6 {
 		return nil, &api.Error{Code: api.Malformed, Message: "subject"}
 	}
-	c := &call{engine: s.engine, caller: engine.Caller{Tenant: t[2], Agent: t[3]}, data: r.Data()}
+	c := &call{engine: s.engine, caller: reader.Caller{Tenant: t[2], Agent: t[3]}, data: r.Data()}
 	if !turns.ValidName(c.caller.Tenant) || (!turns.ValidName(c.caller.Agent) && !c.caller.Operator()) {
 		return nil, &api.Error{Code: api.Malformed, Message: "subject: tenant and agent are [a-z0-9][a-z0-9-]{0,63}"}
 	}

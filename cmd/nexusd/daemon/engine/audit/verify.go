@@ -1,0 +1,369 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"nexus/cmd/nexusd/daemon/engine/cache"
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/projections"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// maxProblems is how many problems one verification lists; fewer where that is
+// more than half a message. problemBytes is how long the text of one is.
+const maxProblems, problemBytes = 1000, 512
+
+// Verify is audit.verify: the whole log, or the chains of some sessions, read
+// from the stream and checked against everything that can be checked: bytes and
+// hashes, chains, lineage, coverage, calls, bodies, blobs, and the projections'
+// copies. It believes nothing that the projections derived.
+func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*api.Verified, error) {
+	began := au.reader.Now()
+	leave, err := au.enterVerify(c, len(req.Sessions) > 0)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	st, err := au.reader.Log.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := au.newVerifier(c, st.Last)
+	if len(req.Sessions) > 0 {
+		if v.chains, err = v.subjectsFor(ctx, req.Sessions); err != nil {
+			return nil, err
+		}
+	} else if !c.Operator() {
+		return nil, &api.Error{Code: api.Denied, Message: "only the operator verifies the whole ledger; name sessions"}
+	}
+	if err := st.Sound(); err != nil {
+		v.problem("", api.Problem{Code: api.Corrupt, Message: err.Error()})
+	}
+	if err := au.reader.Projections.WaitFor(ctx, st.Last); err != nil {
+		return nil, err
+	}
+	if err := v.read(ctx, st.Last); err != nil {
+		return nil, err
+	}
+	if err := v.reportAside(); err != nil {
+		return nil, err
+	}
+	v.out.OK = len(v.out.Problems) == 0
+	v.out.DurationMS = uint64(au.reader.Now().Sub(began) / time.Millisecond)
+	return v.out, nil
+}
+
+// verifier folds the log a second time, by the same pure rules as everything
+// else, and compares. It is the [ledger.History] of each event.
+//
+// It holds a few hundred bytes of each session and label. Turns it looks up in
+// the projections, each after it was compared with what follows from the log;
+// rows that differ it holds itself.
+//
+// Invariant: of a chain nothing is looked up beyond the event that was admitted last.
+type verifier struct {
+	e         *Audit
+	c         reader.Caller
+	out       *api.Verified
+	chains    []string // subjects, those of ancestors first; nil: the whole log
+	sessions  map[turns.ID]ledger.Session
+	labels    map[string]ledger.Label               // by subject
+	differing map[turns.Ref]projections.Turn        // as they follow from the log
+	open      *cache.Cache[turns.Ref, ledger.Calls] // calls open behind turns, where there are any
+	broken    map[string]bool                       // subjects whose chains can't be followed further
+}
+
+// maxOpen is the memory of the open calls that a verification remembers, in
+// bytes. Others are read again.
+const maxOpen = 64 << 20
+
+// newVerifier returns a verifier of the records up to last.
+func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
+	return &verifier{e: au, c: c, out: &api.Verified{Last: last, Problems: []api.Problem{}},
+		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label),
+		differing: make(map[turns.Ref]projections.Turn), broken: make(map[string]bool),
+		open: cache.In[turns.Ref, ledger.Calls](cache.New(maxOpen), "verify")}
+}
+
+// maxDiffering is how many turns that differ from their rows are held: about 40
+// MB. Behind one more, its chain is not followed further.
+const maxDiffering = 100_000
+
+// turn is what follows from the log for a turn that was admitted.
+func (v *verifier) turn(ref turns.Ref) (projections.Turn, error) {
+	if t, ok := v.differing[ref]; ok {
+		return t, nil
+	}
+	unknown := fmt.Errorf("%w: turn %s", lineage.ErrUnknown, ref)
+	s, ok := v.sessions[ref.Session]
+	if !ok {
+		return projections.Turn{}, unknown
+	}
+	t, err := v.e.reader.Projections.Turn(ref)
+	if err == nil && t.Index > s.Tail.Index {
+		return projections.Turn{}, unknown
+	}
+	return t, err
+}
+
+func (v *verifier) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
+	ns := make([]lineage.Node, len(refs))
+	for i, ref := range refs {
+		t, err := v.turn(ref)
+		if err != nil {
+			return nil, err
+		}
+		ns[i] = t.Node
+	}
+	return ns, nil
+}
+
+func (v *verifier) Session(id turns.ID) (ledger.Session, error) {
+	s, ok := v.sessions[id]
+	if !ok {
+		return s, fmt.Errorf("%w: session %s", ledger.ErrNotFound, id)
+	}
+	return s, nil
+}
+
+func (v *verifier) Label(tenant, id string) (ledger.Label, error) {
+	return v.labels[ledger.Subject(tenant, id, turns.Chain{Entity: turns.LabelEntity, ID: id})], nil
+}
+
+func (v *verifier) Hash(ref turns.Ref) (turns.Hash, error) {
+	t, err := v.turn(ref)
+	return t.Hash, err
+}
+
+// HasEvent looks into the projections' index of ids, which has one ordinal for an id
+// and was compared with that of each event: so of two events with one id, the
+// second is found here, or one of them differs from the index.
+func (v *verifier) HasEvent(session, event turns.ID) (bool, error) {
+	s, ok := v.sessions[session]
+	if !ok {
+		return false, nil
+	}
+	index, err := v.e.reader.Projections.Index(session, event)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return false, nil
+	}
+	return index <= s.Tail.Index, err
+}
+
+// problem notes a problem of a chain of a tenant. Of another tenant's it says
+// only where.
+func (v *verifier) problem(tenant string, p api.Problem) {
+	if tenant != v.c.Tenant && tenant != "" {
+		p = api.Problem{Code: p.Code, Seq: p.Seq, Message: "an event of another tenant"}
+	}
+	p.Message = page.ClipJSON(p.Message, problemBytes)
+	if len(v.out.Problems) < min(maxProblems, v.e.page.Payload()/2/(2*problemBytes)) {
+		v.out.Problems = append(v.out.Problems, p)
+	}
+}
+
+func (v *verifier) record(ctx context.Context, r ledger.Record) error {
+	v.out.Events++
+	tenant, chain, err := ledger.ParseSubject(r.Subject)
+	if err == nil {
+		if got := turns.HashEvent(r.Payload); got != r.Hash {
+			err = fmt.Errorf("%w: its hash is %v, stored beside it is %v", ledger.ErrCorrupt, got, r.Hash)
+		}
+	}
+	var ev *turns.Event
+	if err == nil {
+		ev, err = turns.Decode(r.Payload)
+	}
+	if err == nil && ev.Chain != chain {
+		err = fmt.Errorf("%w: an event of chain %s on subject %s", ledger.ErrCorrupt, ev.Chain, r.Subject)
+	}
+	p := api.Problem{Code: api.Corrupt, Seq: r.Seq}
+	p.Session, _ = chain.Session()
+	if err != nil {
+		v.broken[r.Subject] = true
+		p.Message = err.Error()
+		v.problem(tenant, p)
+		return nil
+	}
+	p.Event = ev.ID
+	if copied, err := v.e.reader.Projections.Record(r.Seq); err != nil || turns.HashEvent(copied.Payload) != r.Hash {
+		v.problem(tenant, api.Problem{Code: api.Corrupt, Session: p.Session, Seq: r.Seq, Event: ev.ID, Message: fmt.Sprintf("the projections' copy differs: %v", err)})
+	}
+	if v.broken[r.Subject] {
+		return nil // said once
+	}
+	switch chain.Entity {
+	case turns.SessionEntity:
+		err = v.session(ctx, r, ev)
+	case turns.LabelEntity:
+		err = v.label(tenant, r, ev)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		p.Code, p.Message = api.FromError(err).Code, err.Error()
+		if p.Code == api.Internal {
+			p.Code = api.Corrupt
+		}
+		v.problem(tenant, p)
+	}
+	return nil
+}
+
+func (v *verifier) label(tenant string, r ledger.Record, ev *turns.Event) error {
+	next, err := ledger.Admit(v, r.Subject, r.Seq, r.Hash, ev)
+	if err != nil {
+		v.broken[r.Subject] = true
+		return err
+	}
+	v.labels[r.Subject] = next.Label
+	if row, err := v.e.reader.Projections.Label(tenant, ev.Chain.ID); err != nil || row.Tail.Index < ev.Index {
+		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
+	}
+	return nil
+}
+
+func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event) error {
+	next, err := ledger.Admit(v, r.Subject, r.Seq, r.Hash, ev)
+	if err != nil {
+		v.broken[r.Subject] = true
+		return err
+	}
+	s := &next.Session
+	if ev.Index == 0 {
+		v.out.Sessions++
+	}
+	v.sessions[s.ID] = *s
+	var differs error
+	if ev.Kind.IsTurn() {
+		differs = v.checkRow(next.Node, r, ev)
+	}
+	if index, err := v.e.reader.Projections.Index(s.ID, ev.ID); err != nil || index != ev.Index {
+		differs = errors.Join(differs, fmt.Errorf("%w: the projections' index of ids has it at %d (%v)", ledger.ErrCorrupt, index, err))
+	}
+	if ev.Kind == turns.KindCompaction {
+		if err := lineage.CheckPlaced(v, next.Node, ev.Span.Elisions); err != nil {
+			return err
+		}
+	}
+	if err := v.content(ctx, s, next.Node, ev); err != nil {
+		return err
+	}
+	if row, err := v.e.reader.Projections.Session(s.ID); err != nil || row.Tail.Index < ev.Index {
+		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
+	}
+	return differs
+}
+
+// content checks an event's body and blobs.
+func (v *verifier) content(ctx context.Context, s *ledger.Session, node lineage.Node, ev *turns.Event) error {
+	var open *ledger.Calls
+	if ev.Kind.IsTurn() {
+		open = v.openAt(ctx, s, ev.Parent)
+	}
+	body, after, err := content.CheckBody(v.e.content.Keyring(), ev, node, open)
+	if after != nil && ev.Kind.IsTurn() && len(*after) > 0 {
+		size := openBytes
+		for _, id := range *after {
+			size += openBytes + len(id)
+		}
+		v.open.Put(ev.Ref(), *after, size)
+	}
+	switch ev.Kind {
+	case turns.KindTurn:
+		v.out.Turns++
+	case turns.KindCompaction:
+		v.out.Compactions++
+	}
+	v.out.Blobs += uint64(len(ev.Blobs))
+	if err != nil {
+		return err
+	}
+	var k seal.Key
+	if len(ev.Blobs) > 0 {
+		if k, err = v.e.content.BlobKey(s.Root); err != nil {
+			return err
+		}
+		if err := v.e.content.CheckBlobs(ctx, s.Tenant, k, ev, body); err != nil {
+			return err
+		}
+	}
+	err = v.e.content.CheckCounts(ctx, s.Tenant, k, ev, body)
+	if wrong := (*content.CountError)(nil); errors.As(err, &wrong) {
+		err = fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
+	}
+	return err
+}
+
+// openBytes is what a turn with open calls, and each of them, weighs in memory.
+const openBytes = 64
+
+// openAt is the calls that wait behind a turn that was admitted; nil: they are not
+// known, since its content can't be read. A row without open calls was compared
+// with its header; others are remembered, or read again.
+func (v *verifier) openAt(ctx context.Context, s *ledger.Session, ref turns.Ref) *ledger.Calls {
+	if ref.IsZero() {
+		return new(ledger.Calls)
+	}
+	if calls, ok := v.open.Get(ref); ok {
+		return &calls
+	}
+	t, err := v.turn(ref)
+	if err != nil {
+		return nil
+	}
+	if t.Open == 0 {
+		return new(ledger.Calls)
+	}
+	calls, err := v.e.paths.OpenCalls(ctx, s.Tenant, s, nil, t.Node)
+	if err != nil {
+		return nil
+	}
+	return &calls
+}
+
+// checkRow compares the projections' row of a turn. What follows from the log is kept
+// where they differ.
+func (v *verifier) checkRow(node lineage.Node, r ledger.Record, ev *turns.Event) error {
+	row, err := v.e.reader.Projections.Turn(node.Ref)
+	if err == nil && row.Node == node && row.Seq == r.Seq && row.Hash == r.Hash && row.Index == ev.Index && row.Open == ev.Open {
+		return nil
+	}
+	if len(v.differing) >= maxDiffering {
+		v.broken[r.Subject] = true
+	}
+	v.differing[node.Ref] = projections.Turn{Node: node, Index: ev.Index, Seq: r.Seq, Hash: r.Hash, Open: ev.Open, Recorded: ev.Recorded}
+	if err != nil {
+		return fmt.Errorf("%w: the projections lack turn %s: %w", ledger.ErrCorrupt, node.Ref, err)
+	}
+	return fmt.Errorf("%w: the projections' row of turn %s differs from the log", ledger.ErrCorrupt, node.Ref)
+}
+
+// reportAside adds the chains that the projections set aside and that are not among
+// the problems yet.
+func (v *verifier) reportAside() error {
+	for a, err := range v.e.reader.Projections.AllAside() {
+		if err != nil {
+			return err
+		}
+		if v.broken[a.Subject] || (v.chains != nil && !slices.Contains(v.chains, a.Subject)) {
+			continue
+		}
+		tenant, chain, _ := ledger.ParseSubject(a.Subject)
+		p := api.Problem{Code: api.Corrupt, Seq: a.Seq, Message: "set aside: " + a.Why}
+		p.Session, _ = chain.Session()
+		v.problem(tenant, p)
+	}
+	return nil
+}

@@ -1,0 +1,420 @@
+package compactions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// compaction is one compaction to be made on a session.
+type Compaction struct {
+	Request writer.Request
+	policy  *api.Policy
+	Trigger turns.Trigger
+	Opts    plan.Options
+	ifDue   bool      // only if the policy's own trigger says so
+	Local   bool      // a request waits: only by tiers that ask nobody
+	seen    *Decision // what the request has loaded; may be nil
+}
+
+// Compact is compaction.run.
+func (cm *Compactions) Compact(ctx context.Context, c reader.Caller, session turns.ID, req api.RunCompaction, canonical []byte) (*api.CompactionRun, error) {
+	if err := page.CheckText("/focus", req.Focus, cm.page.WordBytes()); err != nil {
+		return nil, err
+	}
+	if req.DryRun || !req.At.IsZero() {
+		plan, err := cm.preview(ctx, c, session, req)
+		if err != nil {
+			return nil, err
+		}
+		if !req.DryRun {
+			return nil, page.FieldErr("/at", "a compaction is committed at the head; at goes with dry_run")
+		}
+		return &api.CompactionRun{Plan: planView(plan), State: "planned"}, nil
+	}
+	k := Compaction{
+		Request: writer.Request{ID: req.ID, What: "compaction.run", Canonical: canonical}, policy: req.Policy,
+		Trigger: turns.Trigger{Kind: "manual"}, Opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals},
+	}
+	var ref turns.Ref
+	var err error
+	if cm.hasModelTier() {
+		if ref, err = cm.runLater(ctx, c, session, &k, req.WaitMS); err == nil && ref.IsZero() {
+			return &api.CompactionRun{ID: k.Request.ID, State: "running"}, nil
+		}
+	} else {
+		ref, err = cm.Run(ctx, c, session, k)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t, err := cm.reader.GetTurn(ctx, c, session, api.GetTurn{ID: ref.Turn})
+	if err != nil {
+		return nil, writer.AfterCommit(err)
+	}
+	return &api.CompactionRun{Compaction: t, State: "done"}, nil
+}
+
+// runLater makes a compaction that asks a model. The zero Ref: it goes on
+// under its id, and the same request again tells how it ended.
+func (cm *Compactions) runLater(ctx context.Context, c reader.Caller, session turns.ID, k *Compaction, waitMS int) (turns.Ref, error) {
+	if c.Operator() {
+		return turns.Ref{}, &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name the session's agent"}
+	}
+	var err error
+	if k.Request.ID, err = cm.writer.NewID(k.Request.ID); err != nil {
+		return turns.Ref{}, err
+	}
+	s, err := cm.reader.FindSession(ctx, c, session, true)
+	if err != nil {
+		return turns.Ref{}, err
+	}
+	if ref, err := cm.storedSubmission(s, k.Request); err != nil || !ref.IsZero() {
+		return ref, err
+	}
+	j, err := cm.findRun(ctx, session, k.Request)
+	if err != nil {
+		return turns.Ref{}, err
+	}
+	if j == nil {
+		// What is refused is refused now.
+		w, err := cm.planCompaction(ctx, c, session, *k)
+		if err != nil || !w.stored.IsZero() {
+			return w.stored, err
+		}
+		if j, err = cm.compactLater(ctx, c, session, *k); err != nil {
+			return turns.Ref{}, err
+		}
+	}
+	return cm.await(ctx, j, WaitDuration(waitMS))
+}
+
+// Run plans on the head, summarizes without holding the session, and
+// commits by compare-and-set. When the session went on meanwhile, the plan is
+// rebased if that is legal (invariant 9), and made anew if it is not.
+//
+// Crash states: before the commit nothing is written; after it the compaction
+// is there whole.
+func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.ID, k Compaction) (turns.Ref, error) {
+	cm.countAppend(ctx)
+	began, started, ended := cm.reader.Now(), false, false
+	var lost lostSummary
+	defer func() { // also where a defect ends it
+		if started && !ended {
+			cm.writer.Announce(c, session, "compaction.failed", turns.ID{}, "", lost.details())
+			cm.writer.Metrics.Summarized("lost", lost.usage, lost.cost)
+		}
+	}()
+	for try := 0; try < 5; try++ {
+		w, err := cm.planCompaction(ctx, c, session, k)
+		if err != nil || !w.stored.IsZero() || w.plan == nil {
+			ended = !w.stored.IsZero() // by another daemon, which has told so
+			return w.stored, err
+		}
+		if !started {
+			started = true
+			cm.writer.Announce(c, session, "compaction.started", turns.ID{}, "", map[string]any{
+				"messages_count": w.path.MeasureLoad(0).Messages, "targets_count": w.plan.Targets(), "force": w.plan.Trigger.Kind == plan.TriggerOverflow})
+		}
+		progress := func(done, all int) {
+			cm.writer.Announce(c, session, "compaction.progress", turns.ID{}, "", map[string]any{"parts_done": done, "parts": all})
+		}
+		tiers := compactor.ForModel(cm.paths.Tiers, w.policy.SummaryModels(w.model)...)
+		if k.Local {
+			tiers = LocalTiers(tiers)
+		}
+		res, err := compactor.Run(ctx, w.plan, tiers, w.path.Counter, progress)
+		lost.add(res)
+		if err != nil {
+			return turns.Ref{}, planError(err)
+		}
+		// What was paid in vain before it is paid for this one.
+		res.Usage, res.Body.CostMicros = lost.usage, lost.cost
+		res.Body.DurationMS = uint64(cm.reader.Now().Sub(began) / time.Millisecond)
+		ref, at, err := cm.commitCompaction(ctx, c, session, k, w, res)
+		if errors.Is(err, plan.ErrStale) {
+			continue
+		}
+		if err == nil {
+			ended = true
+			if at == "" {
+				return ref, nil // by another daemon, which has told so
+			}
+			cm.writer.Metrics.Compacted(res.Body.Tier, cm.reader.Now().Sub(began))
+			cm.writer.Metrics.Summarized("kept", res.Usage, res.Body.CostMicros)
+			cm.notifyApplied(c, session, ref, at, w.plan, res)
+			cm.Trace(ctx, "compaction", slog.Any("session", session), slog.Any("id", ref.Turn), slog.String("trigger", res.Body.Trigger.Kind),
+				slog.String("mode", res.Body.Mode), slog.String("tier", res.Body.Tier), slog.String("model", res.Body.Model), slog.Int("tiers_failed", len(res.Tried)),
+				slog.Uint64("tokens_before", res.Body.TokensBefore), slog.Uint64("tokens_after", res.Body.TokensAfter),
+				slog.Int("targets", w.plan.Targets()), slog.Int("try", try+1), slog.Duration("took", cm.reader.Now().Sub(began)))
+		}
+		return ref, err
+	}
+	return turns.Ref{}, fmt.Errorf("%w: the session kept moving while it was compacted", ledger.ErrUnavailable)
+}
+
+// lostSummary is what summarizers of tries used so far, which no compaction has yet.
+type lostSummary struct {
+	usage *turns.Usage
+	cost  uint64 // micro-dollars
+}
+
+func (l *lostSummary) add(res compactor.Result) {
+	l.usage, l.cost = turns.AddUsage(l.usage, res.Usage), l.cost+res.Body.CostMicros
+}
+
+// details is what a notification tells of it; nil where nothing was used.
+func (l *lostSummary) details() map[string]any {
+	if l.usage == nil && l.cost == 0 {
+		return nil
+	}
+	return map[string]any{"usage": l.usage, "cost_micros": l.cost}
+}
+
+// planned is a plan, and what it was made on.
+type planned struct {
+	plan   *plan.Plan
+	policy policy.Policy
+	ref    turns.PolicyRef
+	model  string // of the session
+	path   view.Path
+	seen   []turns.ID // sessions that the summarizer saw text of, other than those it reads
+	stored turns.Ref  // the request was stored before
+}
+
+func (cm *Compactions) planCompaction(ctx context.Context, c reader.Caller, session turns.ID, k Compaction) (w planned, err error) {
+	s, err := cm.reader.FindSession(ctx, c, session, true)
+	if err != nil {
+		return w, err
+	}
+	if !k.Request.ID.IsZero() {
+		digest, err := cm.writer.Digest(s.ID, k.Request)
+		if err != nil {
+			return w, err
+		}
+		if ev, err := cm.writer.StoredEvent(s, k.Request, digest); ev != nil || err != nil {
+			if ev != nil {
+				w.stored = ev.Ref()
+			}
+			return w, err
+		}
+	}
+	if err := writer.CheckOpen(s); err != nil {
+		return w, err
+	}
+	head, err := cm.reader.HeadNode(s)
+	if err != nil {
+		return w, err
+	}
+	return cm.planAt(ctx, s, head, k)
+}
+
+func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head lineage.Node, k Compaction) (w planned, err error) {
+	_, set, err := cm.reader.SettingsInForce(ctx, s)
+	if err != nil {
+		return w, err
+	}
+	w.ref, w.model = set.Policy, set.Model
+	if k.policy != nil {
+		w.ref = turns.PolicyRef{Name: k.policy.Name, Set: k.policy.Set}
+	}
+	if w.policy, err = policy.Resolve(w.ref); err != nil {
+		return w, err
+	}
+	w.ref.Digest = w.policy.Digest()
+	seen := k.seen.ReusableFor(s)
+	if k.policy != nil || seen == nil || seen.Path.Head != head {
+		seen = nil
+		if w.path, err = cm.paths.Load(ctx, s, &set, w.policy, head); err != nil {
+			return w, err
+		}
+	} else {
+		w.path = seen.Path
+	}
+	trigger := k.Trigger
+	if k.ifDue {
+		cx := new(view.Context)
+		if seen != nil {
+			cx = seen.Context
+		} else if *cx, err = view.Render(w.path, w.path.Counter); err != nil {
+			return w, err
+		}
+		var due bool
+		l := w.path.MeasureLoad(cx.Tokens)
+		if trigger, due = plan.DueAt(w.path, w.policy, l); !due {
+			return w, nil
+		}
+		if waits, err := cm.awaitsFlush(s, w.policy, w.path, l, trigger); waits || err != nil {
+			return w, err
+		}
+	}
+	if k.Opts.FromOriginals {
+		if k.Opts.Originals, err = cm.paths.Halves(ctx, s, head, 0); err != nil {
+			return w, err
+		}
+	}
+	w.plan, err = plan.New(w.path, w.policy, trigger, k.Opts)
+	return w, planError(err)
+}
+
+// planError is an error of planning or summarizing as the contract names it.
+func planError(err error) error {
+	switch {
+	case errors.Is(err, compactor.ErrFailed):
+		return failedError{&api.Error{Code: api.Unavailable, Message: strings.ReplaceAll(err.Error(), "\n", "; "), Details: map[string]any{"on_failure": "fail"}}}
+	case errors.Is(err, plan.ErrNothing):
+		return &api.Error{Code: api.Nothing, Message: err.Error()}
+	case errors.Is(err, plan.ErrOverhead):
+		out := &api.Error{Code: api.Unprocessable, Message: err.Error()}
+		var b *plan.BudgetError
+		if errors.As(err, &b) {
+			out.Details = map[string]any{"overhead": b.Overhead, "protected": b.Protected, "budget": b.Budget}
+		}
+		return out
+	}
+	return err
+}
+
+// failedError is [compactor.ErrFailed] as the contract names it.
+type failedError struct{ error }
+
+func (f failedError) Unwrap() []error { return []error{f.error, compactor.ErrFailed} }
+
+// commitCompaction stores a compaction, and returns its name and position; the
+// position is "" where the same request stored it before.
+func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, session turns.ID, k Compaction, w planned, res compactor.Result) (ref turns.Ref, at string, err error) {
+	err = cm.writer.Mutate(ctx, c, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		ev, done, err := cm.writer.BeginEvent(s, k.Request, turns.KindCompaction)
+		if done || err != nil {
+			if ev != nil {
+				ref = ev.Ref()
+			}
+			return nil, err
+		}
+		head, err := cm.reader.HeadNode(s)
+		if err != nil {
+			return nil, err
+		}
+		if head.Ref != w.path.Head.Ref {
+			if res, err = cm.rebase(ctx, s, head, w, res); err != nil {
+				return nil, err
+			}
+		}
+		body := res.Body
+		body.Policy = w.ref
+		if body.Flush, err = cm.flushOutcome(ctx, s, head, res.Span); err != nil {
+			return nil, err
+		}
+		saved := w.path.Saves(res.Span, &res.Body, cm.content.Counter)
+		d, err := cm.DraftCompaction(s, head, ev, res.Span, saved, res.Usage, &body, w.plan.Reads, &ref)
+		if err == nil {
+			d.Keys = append(d.Keys, w.seen...)
+			d.After = func(seq uint64, _ turns.Hash) { at = page.FormatPosition(seq) }
+		}
+		return d, err
+	})
+	return ref, at, err
+}
+
+// rebase carries a summary that was made on an older head to the head of now.
+func (cm *Compactions) rebase(ctx context.Context, s *ledger.Session, head lineage.Node, w planned, res compactor.Result) (compactor.Result, error) {
+	_, set, err := cm.reader.SettingsInForce(ctx, s)
+	if err != nil {
+		return res, err
+	}
+	now, err := cm.paths.Load(ctx, s, &set, w.policy, head)
+	if err != nil {
+		return res, err
+	}
+	old, err := lineage.IsAncestor(cm.reader.Projections, w.path.Head, head)
+	if err != nil {
+		return res, err
+	}
+	if !old {
+		return res, plan.ErrStale
+	}
+	plan, err := w.plan.Rebase(now)
+	if err != nil {
+		return res, err
+	}
+	return compactor.Resize(plan, res), nil
+}
+
+// DraftCompaction drafts the event of a compaction at the head.
+func (cm *Compactions) DraftCompaction(s *ledger.Session, head lineage.Node, ev *turns.Event, span turns.Span, saved uint64, usage *turns.Usage, body *turns.CompactionBody, covered []summary.HalfTurn, ref *turns.Ref) (*writer.Draft, error) {
+	t, err := cm.reader.Projections.Turn(head.Ref)
+	if err != nil {
+		return nil, err
+	}
+	ev.Parent, ev.Depth, ev.Segment = s.Head, head.Depth+1, s.SegmentFor(ev.ID, s.Head)
+	ev.Open, ev.Usage, ev.Span = t.Open, usage, &span
+	forget, err := s.Ignores(s.Head.Session, cm.reader.Projections.Session)
+	if err != nil {
+		return nil, err
+	}
+	if !forget {
+		span.Previous = head.Compaction
+	}
+	ev.Tokens = turns.Tokens{Counter: cm.content.Counter.Name(),
+		Messages: tokens.Messages(cm.content.Counter, body.Replacement) + tokens.Messages(cm.content.Counter, body.Nudge), Response: saved}
+	var previous []turns.ID
+	if !span.Previous.IsZero() {
+		if previous, err = cm.eventKeys(span.Previous); err != nil {
+			return nil, err
+		}
+	}
+	*ref = turns.Ref{Session: s.ID, Turn: ev.ID}
+	return &writer.Draft{Event: ev, Body: body, Head: head, Keys: sealingSessions(s, covered, previous)}, nil
+}
+
+// preview plans a compaction and writes nothing.
+func (cm *Compactions) preview(ctx context.Context, c reader.Caller, session turns.ID, req api.RunCompaction) (*plan.Plan, error) {
+	s, head, err := cm.reader.SessionAt(ctx, c, session, req.At, api.Read{})
+	if err != nil {
+		return nil, err
+	}
+	w, err := cm.planAt(ctx, s, head, Compaction{policy: req.Policy, Trigger: turns.Trigger{Kind: "manual"},
+		Opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals}})
+	return w.plan, err
+}
+
+func planView(p *plan.Plan) *api.Plan {
+	v := &api.Plan{
+		Digest: p.Digest, Policy: p.Policy.Name, Trigger: p.Trigger, Split: p.Span.Split, Covered: p.Span.Covered,
+		Kept: uint64(len(p.Kept)), TokensBefore: p.TokensBefore, TokensTarget: p.TargetTokens, SummaryMax: p.SummaryTokens,
+	}
+	v.TokensKept = p.TokensKept
+	if p.Kind != plan.Cover {
+		v.Shortened = uint64(len(p.Elided))
+	}
+	if r := p.Span.Through; !r.IsZero() {
+		v.Through = &r.Turn
+	}
+	if r := p.Span.FirstKept; !r.IsZero() {
+		v.FirstKept = &r.Turn
+	}
+	return v
+}
+
+func (cm *Compactions) notifyApplied(c reader.Caller, session turns.ID, ref turns.Ref, at string, plan *plan.Plan, res compactor.Result) {
+	cm.writer.Announce(c, session, "compaction.applied", ref.Turn, at, map[string]any{
+		"tokens_saved": int64(res.Body.TokensBefore) - int64(res.Body.TokensAfter), "targets_count": plan.Targets(),
+		"duration_ms": res.Body.DurationMS, "tier": res.Body.Tier, "elisions": len(res.Span.Elisions)})
+}

@@ -1,0 +1,193 @@
+package compactions
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// decision is whether the context of a session is to be compacted before its
+// next call, and what that was decided on.
+type Decision struct {
+	session *ledger.Session
+	policy  policy.Policy
+	Path    view.Path     // its halves only where the policy needs them
+	Context *view.Context // nil: the path was not loaded
+	load    view.Load
+	budget  uint64
+	trigger turns.Trigger
+	due     bool
+	flush   bool // due, and waits for the flush of its cycle
+	fits    bool // the context as it is, in the budget
+}
+
+// ReusableFor is d where it holds the path of a session as s is, rendered; nil else.
+func (d *Decision) ReusableFor(s *ledger.Session) *Decision {
+	if d == nil || d.Context == nil || d.session.ID != s.ID || d.session.Tail != s.Tail {
+		return nil
+	}
+	return d
+}
+
+// Decide says whether a compaction is due at a session's head. nil: the session
+// takes none, or has no turn.
+func (cm *Compactions) Decide(ctx context.Context, c reader.Caller, session turns.ID) (*Decision, error) {
+	s, err := cm.reader.FindSession(ctx, c, session, true)
+	if err != nil || s.Final() {
+		return nil, err
+	}
+	d := &Decision{session: s}
+	_, set, err := cm.reader.SettingsInForce(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	head, err := cm.reader.HeadNode(s)
+	if err != nil {
+		return nil, err
+	}
+	g, pol, err := cm.reader.Gauge(s, &set, head)
+	if err != nil {
+		return nil, err
+	}
+	if pol.Mode == policy.Manual || head.Ref.IsZero() {
+		return nil, nil
+	}
+	d.policy, d.budget, d.Path = pol, g.Budget, cm.paths.EmptyPath(s, &set, pol, head)
+	if d.load, err = cm.reader.ContextLoad(s, g, head); err != nil {
+		return nil, err
+	}
+	if plan.NeedsPath(pol, d.load) {
+		if d.Path, err = cm.paths.Load(ctx, s, &set, pol, head); err != nil {
+			return nil, err
+		}
+		cx, err := view.Render(d.Path, d.Path.Counter)
+		if err != nil {
+			return nil, err
+		}
+		g.Tokens, d.Context, d.load = cx.Tokens, &cx, d.Path.MeasureLoad(cx.Tokens)
+	} else {
+		d.load.Idle = cm.reader.IdleTime(head)
+	}
+	if d.trigger, d.due = plan.DueAt(d.Path, pol, d.load); d.due {
+		d.flush, err = cm.awaitsFlush(s, pol, d.Path, d.load, d.trigger)
+	}
+	d.fits = pol.Unlimited(d.Path.Limits) || plan.Fits(pol, d.Path, g.Tokens, g.Budget)
+	return d, err
+}
+
+// CompactIfDue commits the compaction that the session's policy wants before
+// the next call, if it wants one, and returns its turn. That there is nothing to
+// gain is no error here. The decision is what was loaded for it.
+//
+// It waits for a model as long as the request says. In time: the model's summary.
+// Else the request is answered from what there is, where that fits, and a tier that
+// asks nobody makes the compaction where it does not; the model's goes on, and is
+// rebased or dropped (invariant 9).
+func (cm *Compactions) CompactIfDue(ctx context.Context, c reader.Caller, session turns.ID, wait time.Duration) (*turns.ID, *Decision, error) {
+	began := cm.reader.Now()
+	d, err := cm.Decide(ctx, c, session)
+	if err != nil || d == nil {
+		return nil, nil, err
+	}
+	threshold := uint64(0)
+	if cm.traces(ctx) {
+		threshold = plan.Threshold(d.Path, d.policy)
+	}
+	ref, how, err := cm.act(ctx, c, d, wait)
+	cm.Trace(ctx, "compaction decided", slog.Any("session", session), slog.Any("head", d.Path.Head.Ref.Turn), slog.String("policy", d.policy.Name),
+		slog.Uint64("version", d.policy.Version), slog.String("mode", string(d.policy.Mode)), slog.Bool("due", d.due), slog.String("trigger", d.trigger.Kind),
+		slog.Uint64("tokens", d.load.Tokens), slog.Uint64("overhead", d.Path.Overhead), slog.Uint64("reported", d.load.Reported),
+		slog.Uint64("threshold", threshold), slog.Uint64("budget", d.budget), slog.Bool("fits", d.fits),
+		slog.String("does", how), slog.Duration("took", cm.reader.Now().Sub(began)))
+	if err != nil || ref.IsZero() {
+		return nil, d, err
+	}
+	return &ref.Turn, d, nil
+}
+
+// act does what a decision asks for. How is a word for the log.
+func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wait time.Duration) (ref turns.Ref, how string, err error) {
+	session, head := d.session.ID, d.Path.Head.Ref.Turn
+	switch {
+	case !d.due:
+		return ref, "nothing", nil
+	case d.flush:
+		return ref, "wait for the flush", nil
+	}
+	waits := wait > 0 && cm.hasModelTier()
+	// In the background there is room between the trigger and the budget: the
+	// request is answered from what there is, while the summary is made.
+	early := d.policy.Mode == policy.Background && d.fits
+	if early && cm.BacksOff(session, head) {
+		return ref, "paused", nil
+	}
+	if waits || early {
+		if j := cm.prepare(ctx, c, session, head, d.policy.MaxStrikes); j != nil && !waits {
+			return ref, "background", nil
+		} else if j != nil {
+			d.Context, d.Path.Halves = nil, nil
+			paths.ReleaseLoaded(ctx)
+			if j.wait(ctx, wait) && j.err == nil && !j.ref.IsZero() {
+				return j.ref, "waited", nil
+			}
+			if d.fits {
+				return ref, "waited in vain", nil
+			}
+		}
+	}
+	ref, err = cm.Run(ctx, c, session, Compaction{Request: writer.Request{What: "compaction.run"}, ifDue: true, Local: true, seen: d})
+	switch {
+	case errors.Is(err, api.ErrNothing):
+		cm.pause(ctx, c, session, head)
+		return turns.Ref{}, "nothing to gain", nil
+	case errors.Is(err, compactor.ErrFailed):
+		// A policy that takes no notice for a summary goes on with what there is, as
+		// long as it fits. The next call tries again.
+		return turns.Ref{}, "no summary", nil
+	}
+	return ref, "at once", err
+}
+
+// CompactInTime is a compaction that a request has to have: by all tiers if they
+// are done within wait, else by those that ask nobody. Both have the request's id,
+// so that one of them is stored.
+func (cm *Compactions) CompactInTime(ctx context.Context, c reader.Caller, session turns.ID, k Compaction, wait time.Duration) (ref turns.Ref, err error) {
+	if wait > 0 && cm.hasModelTier() && !c.Operator() {
+		if k.Request.ID, err = cm.writer.NewID(k.Request.ID); err != nil {
+			return ref, err
+		}
+		j, err := cm.compactLater(ctx, c, session, k)
+		if errors.Is(err, ledger.ErrIDReused) {
+			return ref, err
+		}
+		if err == nil && j.wait(ctx, wait) && (j.err == nil || errors.Is(j.err, api.ErrNothing)) {
+			return j.ref, j.err
+		}
+	}
+	k.Local = true
+	return cm.Run(ctx, c, session, k)
+}
+
+// Trace writes a line of the debug log: sizes and ids, never content.
+func (cm *Compactions) Trace(ctx context.Context, msg string, attrs ...slog.Attr) {
+	if cm.traces(ctx) {
+		cm.writer.Logger.LogAttrs(ctx, slog.LevelDebug, msg, attrs...)
+	}
+}
+
+// traces reports whether the debug log is kept.
+func (cm *Compactions) traces(ctx context.Context) bool {
+	return cm.writer.Logger != nil && cm.writer.Logger.Enabled(ctx, slog.LevelDebug)
+}

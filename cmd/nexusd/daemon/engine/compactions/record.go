@@ -1,0 +1,124 @@
+package compactions
+
+import (
+	"context"
+	"errors"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/compactor"
+	"nexus/compactor/policy"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// Record is compaction.record: what another system's agent saw instead of its
+// history, brought in with that history.
+func (cm *Compactions) Record(ctx context.Context, c reader.Caller, session turns.ID, req api.RecordCompaction, canonical []byte) (*api.Turn, error) {
+	if err := turns.ValidateMessages("/replacement", req.Replacement); err != nil {
+		return nil, err
+	}
+	if err := page.CheckText("/summary", req.Summary, cm.page.SummaryBytes()); err != nil {
+		return nil, err
+	}
+	if _, err := writer.ClaimedTime(req.Time); err != nil {
+		return nil, err
+	}
+	sent := &turns.CompactionBody{Replacement: req.Replacement}
+	if err := cm.writer.InlineAttachments(ctx, c, session, sent); err != nil {
+		return nil, err
+	}
+	req.Replacement = sent.Replacement
+	var ref turns.Ref
+	var duplicate bool
+	r := writer.Request{ID: req.ID, What: "compaction.record", Canonical: canonical}
+	err := cm.writer.Mutate(ctx, c, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		ev, done, err := cm.writer.BeginEvent(s, r, turns.KindCompaction)
+		if done || err != nil {
+			if ev != nil {
+				ref, duplicate = ev.Ref(), true
+			}
+			return nil, err
+		}
+		head, err := cm.reader.HeadNode(s)
+		if err != nil {
+			return nil, err
+		}
+		if head.Ref.IsZero() {
+			return nil, &api.Error{Code: api.Nothing, Message: "the session has no turn to compact"}
+		}
+		if err := cm.writer.CheckParent(s, head, req.Parent); err != nil {
+			return nil, err
+		}
+		return cm.draftRecorded(ctx, s, head, ev, req, &ref)
+	})
+	if err != nil {
+		return nil, err
+	}
+	t, err := cm.reader.GetTurn(ctx, c, session, api.GetTurn{ID: ref.Turn})
+	if err == nil {
+		t.Duplicate = duplicate
+	}
+	return t, writer.AfterCommit(err)
+}
+
+func (cm *Compactions) draftRecorded(ctx context.Context, s *ledger.Session, head lineage.Node, ev *turns.Event, req api.RecordCompaction, ref *turns.Ref) (*writer.Draft, error) {
+	_, set, err := cm.reader.SettingsInForce(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	p, err := cm.paths.Load(ctx, s, &set, policy.Policy{}, head) // by the ledger's own counter
+	if err != nil {
+		return nil, err
+	}
+	var first turns.Ref
+	if !req.FirstKept.IsZero() {
+		n, err := cm.reader.FindTurn(s, req.FirstKept)
+		if err != nil {
+			return nil, err
+		}
+		first = n.Ref
+	}
+	rec := compactor.Recorded{
+		FirstKept: first, Replacement: req.Replacement, Summary: req.Summary, Trigger: req.Trigger,
+		TokensBefore: req.TokensBefore, Dropped: req.Dropped,
+	}
+	for _, x := range req.Cleared {
+		n, err := cm.reader.FindTurn(s, x.Turn)
+		if err != nil {
+			return nil, err
+		}
+		rec.Cleared = append(rec.Cleared, compactor.ClearedCall{Turn: n.Ref, Call: x.Call})
+	}
+	res, err := compactor.Record(p, rec, cm.content.Counter)
+	if err != nil {
+		return nil, planError(err)
+	}
+	if ev.Claimed, err = writer.ClaimedTime(req.Time); err != nil {
+		return nil, err
+	}
+	if res.Body.Meta, err = mergedMeta(res.Body.Meta, req.Meta); err != nil {
+		return nil, err
+	}
+	covered := p.Halves
+	return cm.DraftCompaction(s, head, ev, res.Span, p.Saves(res.Span, &res.Body, cm.content.Counter), nil, &res.Body, covered, ref)
+}
+
+// mergedMeta is the members of two JSON objects, own before those that a request
+// gives; nil for none.
+func mergedMeta(own, given turns.Raw) (turns.Raw, error) {
+	if len(own) == 0 || len(given) == 0 {
+		return append(own, given...), nil
+	}
+	var all, mine map[string]turns.Raw
+	if err := errors.Join(turns.DecodeJSON(given, &all), turns.DecodeJSON(own, &mine)); err != nil {
+		return nil, err
+	}
+	for k, v := range mine {
+		all[k] = v
+	}
+	return turns.EncodeJSON(all)
+}

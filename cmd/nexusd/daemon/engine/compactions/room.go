@@ -1,0 +1,28 @@
+package compactions
+
+import (
+	"nexus/cmd/nexusd/daemon/engine/cache"
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+)
+
+// Compactions decides when a session is compacted, and compacts it: at once, in
+// the background, or with a summary that the agent writes. Safe for concurrent use.
+type Compactions struct {
+	content *content.Store
+	page    *page.Limits
+	paths   *paths.Loader
+	reader  *reader.Reader
+	writer  *writer.Writer
+
+	background background
+	plans      *cache.Cache[planKey, *pagedPlan] // plans whose content is being paged
+}
+
+// New returns the compactions of the sessions that w writes.
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, budget *cache.Budget) *Compactions {
+	return &Compactions{content: cs, page: limits, paths: pl, reader: r, writer: w, plans: cache.In[planKey, *pagedPlan](budget, "plans")}
+}

@@ -1,0 +1,279 @@
+package content
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// minBlob is the smallest part that is worth a blob of its own, in bytes. Where
+// messages are small a turn of many parts has only small ones to give.
+func (cs *Store) minBlob() int { return min(4<<10, cs.page.Payload()/256) }
+
+// previewBytes is how much of a moved part stands in its place.
+const PreviewBytes = 256
+
+// offload moves the largest parts of a body to blobs until what is left fits
+// [page.Limits.InlineBytes] of JSON. What could not be read back in one message then is
+// refused before anything is stored: [ledger.ErrTooLarge]. Blobs are stored, durably, before the event that names
+// them: a crash in between leaves blobs that nothing names, and a retry finds
+// them stored. The parts that the body was made from stay as they are.
+func (cs *Store) offload(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, body any) error {
+	if set := settingsOf(body); set != nil {
+		return cs.movePreamble(ctx, tenant, root, ev, set)
+	}
+	inline := 0
+	for _, p := range BodyParts(body) {
+		inline += shownSize(p)
+	}
+	var moved []*turns.Part
+	rest := inline
+	if inline > cs.page.InlineBytes() {
+		CopyParts(body)
+		parts := BodyParts(body)
+		slices.SortStableFunc(parts, func(a, b *turns.Part) int { return shownSize(b) - shownSize(a) })
+		for _, p := range parts {
+			n := shownSize(p)
+			if inline <= cs.page.InlineBytes() || n < cs.minBlob() {
+				break
+			}
+			moved = append(moved, p)
+			inline, rest = inline-n, rest-n+movedSize(p)
+		}
+	}
+	if err := page.CheckFit(cs.page.BodyBytes(body), rest, fixedShares(body)...); err != nil {
+		return err
+	}
+	if len(moved) > 0 {
+		k, err := cs.BlobKey(root)
+		if err != nil {
+			return err
+		}
+		for _, p := range moved {
+			if err := cs.move(ctx, tenant, k, p); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range BodyParts(body) {
+		if p.Ref != nil {
+			ev.Blobs = append(ev.Blobs, turns.BlobLink{Digest: p.Ref.Digest, Size: p.Ref.Size})
+		}
+	}
+	slices.SortFunc(ev.Blobs, func(a, b turns.BlobLink) int { return bytes.Compare(a.Digest[:], b.Digest[:]) })
+	ev.Blobs = slices.CompactFunc(ev.Blobs, func(a, b turns.BlobLink) bool { return a.Digest == b.Digest })
+	return nil
+}
+
+func (cs *Store) move(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
+	content := PartContent(p)
+	digest, err := cs.StoreBlob(ctx, tenant, k, content)
+	if err != nil {
+		return err
+	}
+	ref := &turns.BlobRef{Digest: digest, Size: uint64(len(content)), MimeType: p.MimeType}
+	if p.Type != turns.Blob {
+		ref.Preview = Preview(string(content))
+	}
+	p.Content, p.Arguments, p.Response, p.Data, p.Ref = "", nil, nil, nil, ref
+	return nil
+}
+
+// StoreBlob stores content as a blob of the tree whose key is k.
+func (cs *Store) StoreBlob(ctx context.Context, tenant string, k seal.Key, content []byte) (turns.Hash, error) {
+	digest := seal.BlobDigest(k, content)
+	if cs.Keys != nil {
+		// The nonce follows from the digest, which is keyed and names the content:
+		// the same content is sealed to the same bytes, and a try that a crash cut
+		// short is completed by the next.
+		sealed, err := seal.SealBlob(k, digest, content, bytes.NewReader(digest[:]))
+		if err != nil {
+			return digest, err
+		}
+		content = sealed
+	}
+	return digest, cs.Blobs.PutBlob(ctx, tenant, digest, content)
+}
+
+// BlobKey is the key of the blobs of a tree of forks.
+func (cs *Store) BlobKey(root turns.ID) (seal.Key, error) {
+	if cs.Keys == nil {
+		return seal.UnsealedKey(root), nil
+	}
+	return cs.Keys.Key(root)
+}
+
+// blobName names a blob's content; the key tells one tree's from another's.
+type blobName struct {
+	tenant string
+	key    seal.Key
+	digest turns.Hash
+	sealed bool // as it is stored
+}
+
+// ReadBlob is the content that store stored; not to be changed.
+func (cs *Store) ReadBlob(ctx context.Context, tenant string, k seal.Key, digest turns.Hash) ([]byte, error) {
+	name := blobName{tenant: tenant, key: k, digest: digest}
+	if b, ok := cs.contents.Get(name); ok {
+		return b, nil
+	}
+	b, err := cs.Blobs.GetBlob(ctx, tenant, digest)
+	switch {
+	case err != nil:
+	case cs.Keys != nil:
+		b, err = seal.OpenBlob(k, digest, b)
+	default:
+		err = seal.CheckBlob(k, digest, b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("blob %s: %w", digest, err)
+	}
+	cs.contents.Put(name, b, len(b))
+	return b, nil
+}
+
+// SealedBlob is the content as it is stored; not to be changed. It is kept, since
+// the pages of an export ask for it once each.
+func (cs *Store) SealedBlob(ctx context.Context, tenant string, k seal.Key, digest turns.Hash) ([]byte, error) {
+	name := blobName{tenant: tenant, key: k, digest: digest, sealed: true}
+	if b, ok := cs.contents.Get(name); ok {
+		return b, nil
+	}
+	b, err := cs.Blobs.GetBlob(ctx, tenant, digest)
+	if err != nil {
+		return nil, err
+	}
+	cs.contents.Put(name, b, len(b))
+	return b, nil
+}
+
+// maxAttachment is the most bytes that one blob may hold.
+const MaxAttachment = 32 << 20
+
+// InlineBlobs puts the content of blobs back into the parts of a body.
+func (cs *Store) InlineBlobs(ctx context.Context, tenant string, root turns.ID, body any) error {
+	k, err := cs.BlobKey(root)
+	if err != nil {
+		return err
+	}
+	return cs.InlineParts(ctx, tenant, k, BodyParts(body))
+}
+
+func (cs *Store) InlinePart(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
+	b, err := cs.ReadBlob(ctx, tenant, k, p.Ref.Digest)
+	if err != nil {
+		return err
+	}
+	switch p.Type {
+	case turns.ToolCall:
+		p.Arguments = b
+	case turns.ToolCallResponse:
+		p.Response = b
+	case turns.Blob:
+		p.Data = b
+	default:
+		p.Content = string(b)
+	}
+	p.Ref = nil
+	return nil
+}
+
+// CopyParts gives a body messages and parts of its own, so that what is done to
+// them is not done to the request, or the plan, that it was made from: after a
+// lost compare-and-set it is decided on that again.
+func CopyParts(body any) {
+	own := func(ms []turns.Message) []turns.Message {
+		ms = slices.Clone(ms)
+		for i := range ms {
+			ms[i].Parts = slices.Clone(ms[i].Parts)
+		}
+		return ms
+	}
+	switch b := body.(type) {
+	case *turns.TurnBody:
+		b.Messages = own(b.Messages)
+		if b.Response != nil {
+			b.Response = &own([]turns.Message{*b.Response})[0]
+		}
+	case *turns.CompactionBody:
+		b.Replacement = own(b.Replacement)
+	}
+}
+
+// BodyParts is the parts of a body that may be moved to blobs.
+func BodyParts(body any) (parts []*turns.Part) {
+	add := func(ms []turns.Message) {
+		for i := range ms {
+			for j := range ms[i].Parts {
+				parts = append(parts, &ms[i].Parts[j])
+			}
+		}
+	}
+	switch b := body.(type) {
+	case *turns.TurnBody:
+		add(b.Messages)
+		if b.Response != nil {
+			for j := range b.Response.Parts {
+				parts = append(parts, &b.Response.Parts[j])
+			}
+		}
+	case *turns.CompactionBody:
+		add(b.Replacement)
+	}
+	return parts
+}
+
+func PartContent(p *turns.Part) []byte {
+	switch p.Type {
+	case turns.ToolCall:
+		return p.Arguments
+	case turns.ToolCallResponse:
+		return p.Response
+	case turns.Blob:
+		return p.Data
+	}
+	return []byte(p.Content)
+}
+
+func PartSize(p *turns.Part) int {
+	if p.Ref != nil {
+		return 0
+	}
+	return len(PartContent(p))
+}
+
+func Preview(s string) string {
+	if len(s) <= PreviewBytes {
+		return s
+	}
+	s = s[:PreviewBytes]
+	for len(s) > 0 && !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// MessagesSize is the bytes of content that messages hold themselves.
+func MessagesSize(ms []turns.Message) (n int) {
+	for _, p := range MessageParts(ms) {
+		if n += PartSize(p) + len(p.Ext); p.Ref != nil {
+			n += len(p.Ref.Preview)
+		}
+	}
+	return n
+}
+
+func MessageParts(ms []turns.Message) (parts []*turns.Part) {
+	for i := range ms {
+		for j := range ms[i].Parts {
+			parts = append(parts, &ms[i].Parts[j])
+		}
+	}
+	return parts
+}

@@ -1,0 +1,165 @@
+package content
+
+import (
+	"context"
+	"fmt"
+
+	"nexus/ledger"
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// CheckBody opens an event's body with the keys of ring, reads it as its kind has
+// it, and checks what the header says of it. It is the part of the check of an
+// event that takes keys; [ledger.Admit] is the other. Verification and import
+// make both.
+//
+// Open is the calls that wait at the event's parent; nil: they are not known,
+// and their number is not checked. After is those that wait behind the event.
+// Node is where its header places a turn.
+//
+// Errors: [ledger.ErrCorrupt] where body and header differ or the body can't be
+// read; those of [seal.Open].
+func CheckBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledger.Calls) (body any, after *ledger.Calls, err error) {
+	switch ev.Kind {
+	case turns.KindOpened:
+		body = new(turns.OpenedBody)
+	case turns.KindTurn:
+		body = new(turns.TurnBody)
+	case turns.KindCompaction:
+		body = new(turns.CompactionBody)
+	case turns.KindMoved:
+		body = new(turns.MovedBody)
+	case turns.KindChanged:
+		body = new(turns.ChangedBody)
+	case turns.KindState:
+		body = new(turns.StateBody)
+	case turns.KindFlush:
+		body = new(turns.FlushBody)
+	default:
+		return nil, nil, fmt.Errorf("%w: a body of kind %s", ledger.ErrUnsupported, ev.Kind)
+	}
+	if err := OpenBody(ring, ev, body); err != nil {
+		return nil, nil, err
+	}
+	links := make(map[turns.Hash]uint64, len(ev.Blobs))
+	for _, b := range ev.Blobs {
+		links[b.Digest] = b.Size
+	}
+	for _, p := range BodyParts(body) {
+		if r := p.Ref; r != nil {
+			if size, ok := links[r.Digest]; !ok || size != r.Size {
+				return nil, nil, fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, r.Digest, r.Size)
+			}
+		}
+	}
+	switch b := body.(type) {
+	case *turns.OpenedBody, *turns.ChangedBody:
+		err = checkApart(links, settingsOf(b))
+	case *turns.TurnBody:
+		after, err = turnContent(ev, node, b, open)
+	case *turns.CompactionBody:
+		after, err = open, compactionContent(ev, b, open)
+	}
+	return body, after, err
+}
+
+func turnContent(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *ledger.Calls) (*ledger.Calls, error) {
+	bad := func(format string, args ...any) (*ledger.Calls, error) {
+		return nil, fmt.Errorf("%w: %s", ledger.ErrCorrupt, fmt.Sprintf(format, args...))
+	}
+	if err := turns.ValidateMessages("/messages", b.Messages); err != nil {
+		return bad("its body: %v", err)
+	}
+	if err := turns.ValidateResponse("/response", b.Response); err != nil {
+		return bad("its body: %v", err)
+	}
+	var halves turns.Halves
+	if len(b.Messages) > 0 {
+		halves |= turns.Halves(turns.MessagesHalf)
+	}
+	calls := uint64(0)
+	if b.Response != nil {
+		halves |= turns.Halves(turns.ResponseHalf)
+		calls = uint64(len(b.Response.Calls(nil)))
+	}
+	if halves != ev.Halves || calls != ev.Calls {
+		return bad("its header says halves %d and %d calls; its body has %d and %d", ev.Halves, ev.Calls, halves, calls)
+	}
+	// Turns of before there was this count have none, and nothing in force that
+	// ends with one: a node is under such a compaction where its header has none.
+	if said := turns.Said(b.Messages); ev.Said != said && (ev.Said != 0 || node.Call) {
+		return bad("its header counts %d messages with text of the user, its body has %d", ev.Said, said)
+	}
+	var before ledger.Calls
+	if open != nil {
+		before = *open
+	}
+	// That a late response answers a call of the path was checked when it came.
+	t, err := before.After(b.Messages, b.Response, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case open == nil && b.Response == nil:
+		return nil, nil
+	case open != nil && (uint64(len(t.Open)) != ev.Open || uint64(len(t.Late)) != ev.Late || uint64(len(t.Left)) != ev.Left):
+		return bad("its header counts %d open, %d late, %d abandoned calls; its body has %d, %d, %d",
+			ev.Open, ev.Late, ev.Left, len(t.Open), len(t.Late), len(t.Left))
+	}
+	return &t.Open, nil
+}
+
+// checkApart checks that a preamble is in the settings or in a blob that the
+// header links to, not in both.
+func checkApart(links map[turns.Hash]uint64, set *turns.Settings) error {
+	if set.Apart == nil {
+		return nil
+	}
+	if size, ok := links[set.Apart.Digest]; !ok || size != set.Apart.Size {
+		return fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, set.Apart.Digest, set.Apart.Size)
+	}
+	if len(set.Preamble.System)+len(set.Preamble.Tools) > 0 {
+		return fmt.Errorf("%w: its settings have system and tools in two places", ledger.ErrCorrupt)
+	}
+	return nil
+}
+
+func compactionContent(ev *turns.Event, b *turns.CompactionBody, open *ledger.Calls) error {
+	if open != nil && uint64(len(*open)) != ev.Open {
+		return fmt.Errorf("%w: it says %d calls are open, %d are", ledger.ErrCorrupt, ev.Open, len(*open))
+	}
+	if len(b.Elided) != len(ev.Span.Elisions) {
+		return fmt.Errorf("%w: %d elisions, %d of them described", ledger.ErrCorrupt, len(ev.Span.Elisions), len(b.Elided))
+	}
+	for field, ms := range map[string][]turns.Message{"/replacement": b.Replacement, "/nudge": b.Nudge} {
+		if err := turns.ValidateMessages(field, ms); err != nil {
+			return fmt.Errorf("%w: its body: %v", ledger.ErrCorrupt, err)
+		}
+	}
+	return nil
+}
+
+// CheckBlobs checks that the blobs which an event links to are there, whole, and open
+// under k, the key of its tree, and that one of settings holds a preamble.
+func (cs *Store) CheckBlobs(ctx context.Context, tenant string, k seal.Key, ev *turns.Event, body any) error {
+	next := 0
+	for i, l := range ev.Blobs {
+		if i == next {
+			next += cs.ReadAhead(ctx, tenant, k, ev.Blobs[i:])
+		}
+		b, err := cs.ReadBlob(ctx, tenant, k, l.Digest)
+		if err != nil {
+			return err
+		}
+		if uint64(len(b)) != l.Size {
+			return fmt.Errorf("%w: blob %s has %d bytes, the event that links to it says %d", ledger.ErrCorrupt, l.Digest, len(b), l.Size)
+		}
+		if set := settingsOf(body); set != nil && set.Apart != nil && set.Apart.Digest == l.Digest {
+			if _, err := decodePreamble(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package content
+
+import (
+	"io"
+
+	"nexus/cmd/nexusd/daemon/engine/cache"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/ledger"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// Store seals and opens the bodies of events, and moves large parts between
+// bodies and blobs. Safe for concurrent use.
+type Store struct {
+	Ledger  [16]byte // UUID of the ledger
+	Blobs   ledger.Blobs
+	Keys    Keys // nil: nothing is sealed
+	Counter tokens.Counter
+	Rand    io.Reader // safe for concurrent use
+
+	page      *page.Limits
+	contents  *cache.Cache[blobName, []byte]          // opened and checked
+	preambles *cache.Cache[blobName, *turns.Preamble] // large ones, decoded
+	overheads *cache.Cache[preambleName, uint64]      // their tokens
+	digests   *cache.Cache[preambleName, turns.Hash]
+}
+
+// New returns a store of content over blobs.
+func New(id [16]byte, blobs ledger.Blobs, keys Keys, counter tokens.Counter, rand io.Reader, limits *page.Limits, budget *cache.Budget) *Store {
+	return &Store{
+		Ledger: id, Blobs: blobs, Keys: keys, Counter: counter, Rand: rand, page: limits,
+		contents: cache.In[blobName, []byte](budget, "blobs"), preambles: cache.In[blobName, *turns.Preamble](budget, "preambles"),
+		overheads: cache.In[preambleName, uint64](budget, "overheads"), digests: cache.In[preambleName, turns.Hash](budget, "digests"),
+	}
+}

@@ -1,0 +1,98 @@
+package content
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"nexus/ledger"
+	"nexus/turns"
+	"nexus/turns/seal"
+	"nexus/turns/tokens"
+)
+
+// maxCounted is the most bytes of blobs that the parts of one event may refer to:
+// the attachments of a request and the largest message that it comes in. No
+// append makes more.
+const maxCounted = MaxAttachment + 64<<20
+
+// countError says that an event's header counts other tokens than its body has.
+type CountError struct{ Text string }
+
+func (e *CountError) Error() string { return e.Text }
+
+// CheckCounts counts the tokens of an event's body again, by the counter that
+// its header names, and compares. The blobs of the body are those that
+// [Store.CheckBlobs] checked; k is the key of their tree.
+//
+// A counter that this build does not know may have given any count: that is
+// believed, and [loading] does not use it. What the elisions of a compaction save
+// depends on other events, and is not counted here; nothing subtracts it
+// unchecked.
+//
+// Errors: *countError; those of [Store.ReadBlob]; ctx's.
+func (cs *Store) CheckCounts(ctx context.Context, tenant string, k seal.Key, ev *turns.Event, body any) error {
+	c, known := tokens.Named(ev.Tokens.Counter)
+	if !known {
+		return nil
+	}
+	size := uint64(0)
+	for _, p := range BodyParts(body) {
+		if p.Ref != nil {
+			if p.Ref.Size > maxCounted-size {
+				return &CountError{fmt.Sprintf("%s %s refers to more than %d bytes of blobs", ev.Kind, ev.ID, maxCounted)}
+			}
+			size += p.Ref.Size
+		}
+	}
+	count := func(what string, have uint64, groups ...[]turns.Message) error {
+		var want uint64
+		for _, ms := range groups {
+			for i := range ms {
+				n, err := cs.countMessage(ctx, tenant, k, c, ms[i])
+				if err != nil {
+					return err
+				}
+				want += n
+			}
+		}
+		if have != want {
+			return &CountError{fmt.Sprintf("the header of %s %s counts %d tokens of its %s by %s, its body has %d", ev.Kind, ev.ID, have, what, c.Name(), want)}
+		}
+		return nil
+	}
+	switch b := body.(type) {
+	case *turns.TurnBody:
+		if err := count("messages", ev.Tokens.Messages, b.Messages); err != nil {
+			return err
+		}
+		var response []turns.Message
+		if b.Response != nil {
+			response = []turns.Message{*b.Response}
+		}
+		return count("response", ev.Tokens.Response, response)
+	case *turns.CompactionBody:
+		return count("replacement", ev.Tokens.Messages, b.Replacement, b.Nudge)
+	}
+	return nil
+}
+
+// countMessage counts one message with the content of its blobs in place.
+func (cs *Store) countMessage(ctx context.Context, tenant string, k seal.Key, c tokens.Counter, m turns.Message) (uint64, error) {
+	if ctx.Err() != nil {
+		return 0, fmt.Errorf("%w: count tokens: %w", ledger.ErrUnavailable, ctx.Err())
+	}
+	m.Parts = slices.Clone(m.Parts)
+	if err := cs.InlineParts(ctx, tenant, k, MessageParts([]turns.Message{m})); err != nil {
+		return 0, err
+	}
+	return c.Message(&m), nil
+}
+
+// SaturatingAdd is a + b, or the largest number.
+func SaturatingAdd(a, b uint64) uint64 {
+	if a+b < a {
+		return ^uint64(0)
+	}
+	return a + b
+}

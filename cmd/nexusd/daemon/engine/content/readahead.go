@@ -1,0 +1,68 @@
+package content
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+const (
+	// aheadBlobs is how many blobs one request reads at a time.
+	aheadBlobs = 16
+	// aheadBytes bounds what one step reads ahead, by the sizes that the links
+	// state, so that the cache still holds it when the request comes to use it.
+	aheadBytes = 8 << 20
+)
+
+// ReadAhead reads the first of links into the cache, several at a time, and
+// returns how many those are: at least one. The caller then takes each with
+// [Store.ReadBlob], in order, and calls readAhead again behind them. So one place
+// reports a blob that can't be read: readAhead reports none.
+func (cs *Store) ReadAhead(ctx context.Context, tenant string, k seal.Key, links []turns.BlobLink) int {
+	var g errgroup.Group
+	g.SetLimit(aheadBlobs)
+	asked := make(map[turns.Hash]bool, aheadBlobs)
+	size, n := uint64(0), 0
+	for _, l := range links {
+		if n > 0 && (len(asked) >= aheadBlobs || l.Size > aheadBytes-min(size, aheadBytes)) {
+			break
+		}
+		if n++; !asked[l.Digest] {
+			asked[l.Digest], size = true, size+min(l.Size, aheadBytes)
+		}
+	}
+	if len(asked) > 1 { // the caller reads a single one itself
+		for digest := range asked {
+			g.Go(func() error {
+				_, _ = cs.ReadBlob(ctx, tenant, k, digest)
+				return nil
+			})
+		}
+	}
+	_ = g.Wait()
+	return n
+}
+
+// InlineParts puts the content of blobs back into those of parts that refer to
+// one, under k, the key of their tree.
+func (cs *Store) InlineParts(ctx context.Context, tenant string, k seal.Key, parts []*turns.Part) error {
+	var moved []*turns.Part
+	var links []turns.BlobLink
+	for _, p := range parts {
+		if p.Ref != nil {
+			moved, links = append(moved, p), append(links, turns.BlobLink{Digest: p.Ref.Digest, Size: p.Ref.Size})
+		}
+	}
+	for i, next := 0, 0; i < len(moved); i++ {
+		if i == next {
+			next += cs.ReadAhead(ctx, tenant, k, links[i:])
+		}
+		if err := cs.InlinePart(ctx, tenant, k, moved[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

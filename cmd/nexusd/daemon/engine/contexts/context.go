@@ -1,0 +1,365 @@
+package contexts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/cmd/nexusd/daemon/engine/compactions"
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/compactor"
+	"nexus/compactor/plan"
+	"nexus/compactor/view"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+// Context is context.get: the exact messages for the next model call at a turn.
+//
+// With the session's own policy and budget, and at the head, it first commits
+// a compaction that is due before the call. With another policy or budget, or at
+// an older turn, it is a view and writes nothing.
+func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.ID, req api.GetContext) (*api.Context, error) {
+	render, err := renderer(req.Format)
+	if err != nil {
+		return nil, err
+	}
+	if req.Query != "" {
+		return nil, &api.Error{Code: api.Unsupported, Message: "query: recall by a query is not built yet", Details: map[string]any{"field": "/query"}}
+	}
+	cur, err := page.ParseContextCursor(req.After)
+	if err != nil {
+		return nil, err
+	}
+	if req.Limit < 0 {
+		return nil, page.FieldErr("/limit", "%d is below 0", req.Limit)
+	}
+	recipe, err := recipeOf(session, req)
+	if err != nil {
+		return nil, err
+	}
+	at := cur.At
+	if at.IsZero() {
+		at = req.At
+	}
+	if recipe != nil {
+		at = recipe.Head.Turn
+	}
+	began := cx.reader.Now()
+	var compacted *turns.ID
+	var d *compactions.Decision
+	if at.IsZero() && req.Policy == nil && req.Budget == 0 && recipe == nil && !c.Operator() {
+		if compacted, d, err = cx.compactions.CompactIfDue(ctx, c, session, compactions.WaitDuration(req.WaitMS)); err != nil {
+			return nil, err
+		}
+	}
+	s, head, err := cx.reader.SessionAt(ctx, c, session, at, req.Read)
+	if err != nil {
+		return nil, err
+	}
+	if recipe != nil && at.IsZero() {
+		head = lineage.Node{} // before the first turn
+	}
+	name := contextName{session: session, of: cur.Of, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), explain: req.Explain}
+	if req.Policy != nil {
+		name.policy = req.Policy.Name + string(req.Policy.Set)
+	}
+	whole, ok := cx.pages.Get(name)
+	if !cur.Begun || !ok {
+		v, err := cx.contextAt(ctx, s, head, req, recipe, d.ReusableFor(s))
+		if err != nil {
+			return nil, err
+		}
+		out, err := cx.renderContext(render, v, req)
+		if err != nil {
+			return nil, err
+		}
+		whole = *out
+		name.of = page.DigestPrefix(turns.HashEvent([]byte(req.Format + " " + whole.Fingerprint)))
+	}
+	if cur.Begun && name.of != cur.Of {
+		return nil, page.StaleCursor("context")
+	}
+	if !cur.Begun {
+		cx.compactions.Trace(ctx, "context", slog.Any("session", session), slog.Any("head", head.Ref.Turn), slog.Int("messages", len(whole.Messages)),
+			slog.Uint64("tokens", whole.Tokens), slog.Uint64("overhead", whole.Overhead), slog.Uint64("budget", whole.Budget),
+			slog.Bool("compacted", compacted != nil), slog.Duration("took", cx.reader.Now().Sub(began)))
+	}
+	cur.Of = name.of
+	out := whole
+	out.Compacted, out.Position = compacted, page.FormatPosition(s.Tail.Seq)
+	if cx.compactions.IsPreparing(session) {
+		out.Compaction.State = "preparing"
+	}
+	if err := pageContext(&out, head, cur, req.Limit, cx.page.ContextBytes(), cx.page.Payload()/2); err != nil {
+		return nil, err
+	}
+	if out.Next != "" && (!ok || !cur.Begun) {
+		cx.pages.Put(name, whole, contextSize(&whole))
+	}
+	return &out, nil
+}
+
+// contextName names a context that is being paged, so that its pages after the
+// first are not rendered again.
+type contextName struct {
+	session turns.ID
+	of      string // what the pages are of, see contextCursor
+	head    turns.Ref
+	format  string
+	policy  string
+	budget  uint64
+	recipe  string
+	explain bool
+}
+
+func contextSize(c *api.Context) int {
+	n := len(c.System) + len(c.Recipe) + 200*len(c.Sources)
+	for _, m := range c.Messages {
+		n += len(m)
+	}
+	for _, t := range c.Tools {
+		n += len(t)
+	}
+	return n
+}
+
+// contextView is a context in the making.
+type contextView struct {
+	inputs
+	path    view.Path
+	recipe  view.Recipe
+	context view.Context
+	due     bool
+	flush   api.FlushState
+
+	reported uint64 // by the provider; 0: it counted nothing that is in force
+}
+
+// contextAt makes the context at a node; of seen, if it is there, what it takes is
+// not loaded again.
+func (cx *Contexts) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, recipe *view.Recipe, seen *compactions.Decision) (v *contextView, err error) {
+	v = new(contextView)
+	if v.inputs, err = cx.inputsAt(ctx, s, head, req, recipe); err != nil {
+		return nil, err
+	}
+	if seen != nil {
+		v.path, v.context = seen.Path, *seen.Context
+	} else {
+		if v.path, err = cx.paths.Load(ctx, s, &v.set, v.policy, head); err != nil {
+			return nil, err
+		}
+		if v.path, err = v.applyTo(v.path); err != nil {
+			return nil, err
+		}
+		if v.context, err = view.Render(v.path, v.path.Counter); err != nil {
+			return nil, err
+		}
+	}
+	v.recipe = v.newRecipe(v.path)
+	load := v.path.MeasureLoad(v.context.Tokens)
+	v.reported = load.Reported
+	_, v.due = plan.DueAt(v.path, v.policy, load)
+	if req.Policy == nil && v.by == nil && head.Ref == s.Head {
+		if req.At.IsZero() {
+			cx.paths.Measure(s, v.policy, v.path, v.context)
+		}
+		if v.flush, err = cx.compactions.FlushState(s, v.policy, head, plan.FlushDue(v.path, v.policy, load)); err != nil {
+			return nil, err
+		}
+	}
+	if v.bounded && !v.fits() {
+		small, err := cx.squeeze(ctx, v)
+		if err == nil {
+			return small, nil
+		}
+		if !plan.MayFit(v.policy, v.path, v.context.Tokens, v.budget) {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// fits reports whether the context fits its budget: one that was asked for is in
+// the counter's own tokens, the policy's is what the provider is taken to count.
+func (v *contextView) fits() bool {
+	if v.requestedBudget() > 0 {
+		return plan.MayFit(v.policy, v.path, v.context.Tokens, v.budget)
+	}
+	return plan.Fits(v.policy, v.path, v.context.Tokens, v.budget)
+}
+
+// requestedBudget is the budget that was asked for in place of the policy's; 0: none.
+func (v *contextView) requestedBudget() uint64 {
+	if v.budget == v.policy.Budget(v.limits) {
+		return 0
+	}
+	return v.budget
+}
+
+// squeeze makes a view that fits: what a compaction by the policy would leave,
+// without writing one.
+func (cx *Contexts) squeeze(ctx context.Context, v *contextView) (*contextView, error) {
+	over := func(why string) error {
+		return &api.Error{Code: api.Unprocessable, Message: fmt.Sprintf("the context does not fit its budget of %d tokens: %s", v.budget, why),
+			Details: map[string]any{"overhead": v.path.Overhead, "protected": v.context.Tokens, "budget": v.budget}}
+	}
+	if v.path.Overhead >= v.budget {
+		return nil, over(fmt.Sprintf("system and tools alone take %d", v.path.Overhead))
+	}
+	small := *v
+	v = &small
+	v.reported = 0 // it counted what does not fit
+	pol := v.policy
+	pl, err := plan.New(v.path, pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{Budget: v.requestedBudget()})
+	if errors.Is(err, plan.ErrNothing) || errors.Is(err, plan.ErrOverhead) {
+		return nil, over(err.Error())
+	}
+	if err != nil {
+		return nil, err
+	}
+	res, err := compactor.Run(ctx, pl, compactions.LocalTiers(cx.paths.Tiers), v.path.Counter, nil)
+	if err != nil {
+		return nil, over(err.Error())
+	}
+	v.path = compactor.Apply(pl, v.path, res, v.path.Counter)
+	if v.context, err = view.Render(v.path, v.path.Counter); err != nil {
+		return nil, err
+	}
+	if !plan.MayFit(v.policy, v.path, v.context.Tokens, v.budget) {
+		return nil, over(fmt.Sprintf("%d tokens of messages are left that can't be shortened", v.context.Tokens))
+	}
+	return v, nil
+}
+
+type renderFunc func([]turns.Section, []turns.Raw, []turns.Message) (interchange.Rendered, error)
+
+func renderer(format string) (renderFunc, error) {
+	switch format {
+	case "", "otel":
+		return interchange.OTel, nil
+	case "openai":
+		return interchange.OpenAI, nil
+	case "anthropic":
+		return interchange.Anthropic, nil
+	case "gemini":
+		return interchange.Gemini, nil
+	}
+	return nil, page.FieldErr("/format", "%q is not one of otel, openai, anthropic, gemini", format)
+}
+
+func (cx *Contexts) renderContext(render renderFunc, v *contextView, req api.GetContext) (*api.Context, error) {
+	if err := cx.paths.CheckWhole(v.context.Messages); err != nil {
+		return nil, err
+	}
+	r, err := render(v.set.Preamble.System, v.set.Preamble.Tools, v.context.Messages)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.Context{
+		Messages: raws(r.Messages), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
+		Budget: v.budget, Overhead: v.path.Overhead, Reported: v.reported,
+		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: v.context.Fingerprint(), Sources: []api.Source{},
+	}
+	if out.Recipe, err = v.recipe.JSON(); err != nil {
+		return nil, err
+	}
+	if req.Explain {
+		out.Preamble = content.PreambleParts(v.path.Counter, v.set.Preamble)
+	}
+	out.Flush = v.flush
+	out.Compaction.State = "idle"
+	if v.due {
+		out.Compaction.State = cx.compactions.DueState(v.path.Session, v.path.Head.Ref.Turn)
+	}
+	for _, src := range v.context.Sources {
+		x := api.Source{Turn: src.Turn.Turn, Half: src.Half.String(), Status: string(src.Status), Tokens: src.Tokens}
+		if src.Turn.Session != v.path.Session {
+			x.Session = src.Turn.Session
+		}
+		if src.Half == 0 {
+			x.Half = "replacement"
+		}
+		if req.Explain {
+			x.Why = src.Why
+		}
+		out.Sources = append(out.Sources, x)
+	}
+	return out, nil
+}
+
+func raws(vs []jsontext.Value) []turns.Raw {
+	out := make([]turns.Raw, len(vs))
+	for i, v := range vs {
+		out[i] = turns.Raw(v)
+	}
+	return out
+}
+
+// pageContext leaves what fits a page: system and tools on the first one, then
+// messages, then sources. A page pins the turn of the first one, so that all are
+// of one context. A page is about most bytes; a message that is larger comes
+// alone, and one of more than largest bytes in pieces of its JSON.
+func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, limit, most, largest int) error {
+	if cur.Messages > len(out.Messages) || cur.Sources > len(out.Sources) || (cur.Offset > 0 && cur.Messages == len(out.Messages)) {
+		return page.FieldErr("/after", "past the end of the context")
+	}
+	size := len(out.System) + 512 + len(out.Recipe)
+	for _, p := range out.Preamble {
+		size += len(p.Name) + 64
+	}
+	for _, t := range out.Tools {
+		size += len(t) + 1
+	}
+	if cur.Begun {
+		out.System, out.Tools, out.Preamble, size = nil, nil, nil, 512+len(out.Recipe)
+	}
+	next := cur
+	next.At = head.Ref.Turn
+	all, sources := out.Messages[cur.Messages:], out.Sources[cur.Sources:]
+	out.Messages, out.Sources = []turns.Raw{}, []api.Source{}
+	for _, m := range all {
+		if len(m) > largest {
+			if len(out.Messages) > 0 || (!cur.Begun && size > most/2) {
+				break
+			}
+			piece := m[min(next.Offset, len(m)):]
+			if len(piece) > largest/2 { // escaped again inside a JSON string
+				piece = piece[:page.CutRune(piece, largest/2)]
+			}
+			out.Partial = string(piece)
+			if next.Offset += len(piece); next.Offset >= len(m) {
+				out.PartialEnd = true
+				next.Messages, next.Offset = next.Messages+1, 0
+			}
+			break
+		}
+		size += len(m) + 1
+		if begun := cur.Begun || len(out.Messages) > 0; (!begun && size > largest) || (len(out.Messages) > 0 && (size > most || (limit > 0 && len(out.Messages) >= limit))) {
+			break
+		}
+		out.Messages = append(out.Messages, m)
+		next.Messages++
+	}
+	if done := next.Messages == cur.Messages+len(all); done {
+		for _, src := range sources {
+			if size += 200 + len(src.Why); len(out.Sources) > 0 && size > most {
+				break
+			}
+			out.Sources = append(out.Sources, src)
+			next.Sources++
+		}
+	}
+	if next.Messages < cur.Messages+len(all) || next.Sources < cur.Sources+len(sources) {
+		out.Next = next.String()
+	}
+	return nil
+}

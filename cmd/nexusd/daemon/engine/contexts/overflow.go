@@ -1,0 +1,99 @@
+package contexts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/cmd/nexusd/daemon/engine/compactions"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/compactor/overflow"
+	"nexus/compactor/plan"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Overflow is context.overflow: the provider refused the context as too long.
+// The error is read, the session is compacted by what the provider said of its
+// window and its count, and the reply is the context that is left.
+//
+// The error's text is not stored: it may quote what was said. Its numbers are.
+func (cx *Contexts) Overflow(ctx context.Context, c reader.Caller, session turns.ID, req api.Overflow, canonical []byte) (*api.Context, error) {
+	get := api.GetContext{Format: req.Format, Page: req.Page}
+	if req.After != "" {
+		return cx.Context(ctx, c, session, get)
+	}
+	if _, err := renderer(req.Format); err != nil {
+		return nil, err
+	}
+	said := overflow.Read(req.Status, req.Error)
+	if !said.Overflow() {
+		return nil, &api.Error{Code: api.Unprocessable, Message: fmt.Sprintf("this is not a context overflow but %s; a shorter context would not mend it", said.Kind),
+			Details: map[string]any{"kind": string(said.Kind)}}
+	}
+	budget, err := cx.OverflowBudget(ctx, c, session, said)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := cx.compactions.CompactInTime(ctx, c, session, compactions.Compaction{
+		Request: writer.Request{ID: req.ID, What: "context.overflow", Canonical: canonical},
+		Trigger: turns.Trigger{Kind: plan.TriggerOverflow, Detail: turns.Raw(fmt.Sprintf(`{"kind":%q,"window":%d,"tokens":%d}`, said.Kind, said.Window, said.Tokens))},
+		Opts:    plan.Options{Budget: budget},
+	}, compactions.WaitDuration(req.WaitMS))
+	if errors.Is(err, api.ErrNothing) {
+		return nil, cx.nothingLeft(ctx, c, session, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	get.At = ref.Turn // what this compaction left, whatever came in meanwhile
+	out, err := cx.Context(ctx, c, session, get)
+	if err == nil {
+		out.Compacted = &ref.Turn
+	}
+	return out, writer.AfterCommit(err)
+}
+
+// OverflowBudget is the budget to compact to, in tokens as the session counts
+// them: its own, less if the provider's window is smaller than the one set, and
+// less by as much as the provider counts more than we do. It is always less than
+// the context has now.
+func (cx *Contexts) OverflowBudget(ctx context.Context, c reader.Caller, session turns.ID, said overflow.ProviderError) (uint64, error) {
+	s, err := cx.reader.FindSession(ctx, c, session, true)
+	if err != nil {
+		return 0, err
+	}
+	_, set, err := cx.reader.SettingsInForce(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	head, err := cx.reader.HeadNode(s)
+	if err != nil {
+		return 0, err
+	}
+	g, pol, err := cx.reader.Gauge(s, &set, head)
+	if err != nil {
+		return 0, err
+	}
+	limits := cx.reader.Limits(&set)
+	if said.Window > 0 && (limits.ContextWindow == 0 || said.Window < limits.ContextWindow) {
+		limits.ContextWindow = said.Window
+	}
+	overhead := float64(cx.content.Overhead(pol.CounterOf(), &set))
+	budget, have := float64(pol.Budget(limits)), float64(g.Tokens)+overhead
+	if said.Tokens > 0 && float64(said.Tokens) > have {
+		budget *= have / float64(said.Tokens)
+	}
+	return uint64(max(1, min(budget, overhead+float64(g.Tokens)*0.75))), nil // overhead stays, whatever is done
+}
+
+// nothingLeft says why an overflow can't be mended.
+func (cx *Contexts) nothingLeft(ctx context.Context, c reader.Caller, session turns.ID, why error) error {
+	v, err := cx.reader.Get(ctx, c, session, api.Read{})
+	if err != nil {
+		return err
+	}
+	return &api.Error{Code: api.Unprocessable, Message: "the context can't be made shorter: " + api.FromError(why).Message,
+		Details: map[string]any{"overhead": v.Overhead, "protected": v.Tokens}}
+}

@@ -1,0 +1,259 @@
+package contexts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// given is what a context is made of beside its history: the settings, and all
+// else that may be another when the context is asked for again.
+type inputs struct {
+	event   turns.ID // that the settings stood in
+	set     turns.Settings
+	asked   *view.AskedPolicy // in place of the session's; nil: that one
+	policy  policy.Policy
+	limits  turns.Limits
+	budget  uint64
+	bounded bool          // it has to fit the budget
+	idle    time.Duration // since the newest turn
+	by      *view.Recipe  // the recipe that all this comes from; nil: none
+}
+
+// inputsAt is what the context at a node is made of. At the head that is what is
+// in force, and with a recipe what that says. At an older turn it is what the
+// call there was made with: its recipe, if the turn that it became came with one;
+// else the settings and the time when that turn came.
+func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, r *view.Recipe) (g inputs, err error) {
+	index, idle := s.Settings, cx.reader.IdleTime(head)
+	if r == nil && !req.At.IsZero() {
+		then, err := cx.NextCallAfter(ctx, s, head)
+		if err != nil {
+			return g, err
+		}
+		if index = then.Settings; then.Ended {
+			idle = then.Idle
+		}
+		if req.Policy == nil && req.Budget == 0 {
+			r = then.Recipe
+		}
+	}
+	if r != nil {
+		return cx.inputsFromRecipe(ctx, s, r)
+	}
+	g.idle = idle
+	if g.event, g.set, err = cx.reader.SettingsAt(ctx, s, index); err != nil {
+		return g, err
+	}
+	if req.Policy != nil {
+		g.asked = &view.AskedPolicy{Name: req.Policy.Name, Set: req.Policy.Set}
+	}
+	if err := g.resolve(turns.Hash{}); err != nil {
+		return g, err
+	}
+	g.limits = cx.reader.Limits(&g.set)
+	g.budget, g.bounded = g.policy.Budget(g.limits), !g.policy.Unlimited(g.limits)
+	if req.Budget != 0 {
+		g.budget, g.bounded = req.Budget, true
+	}
+	return g, nil
+}
+
+// inputsFromRecipe is what a recipe of a session says.
+func (cx *Contexts) inputsFromRecipe(ctx context.Context, s *ledger.Session, r *view.Recipe) (inputs, error) {
+	g := inputs{event: r.Settings, asked: r.Asked, limits: r.Limits, budget: r.Budget, bounded: r.Budget > 0, by: r}
+	index, err := cx.reader.Projections.Index(s.ID, r.Settings)
+	if err == nil {
+		g.event, g.set, err = cx.reader.SettingsAt(ctx, s, index)
+	}
+	if errors.Is(err, ledger.ErrNotFound) || (err == nil && g.event != r.Settings) {
+		return g, page.FieldErr("/recipe/settings", "no event of session %s that holds settings", s.ID)
+	}
+	if err != nil {
+		return g, err
+	}
+	if err := g.resolve(r.Policy); err != nil {
+		return g, err
+	}
+	if !g.bounded {
+		g.budget = g.policy.Budget(g.limits)
+	}
+	return g, nil
+}
+
+// resolve sets the policy, in the version that a digest pins.
+func (g *inputs) resolve(pinned turns.Hash) (err error) {
+	ref := g.set.Policy
+	if g.asked != nil {
+		ref = turns.PolicyRef{Name: g.asked.Name, Set: g.asked.Set}
+	}
+	if !pinned.IsZero() {
+		ref.Digest = pinned
+	}
+	g.policy, err = policy.Resolve(ref)
+	return err
+}
+
+// applyTo is a path that was loaded at the node, as all this has it.
+func (g *inputs) applyTo(p view.Path) (view.Path, error) {
+	if g.by != nil {
+		return g.by.Replay(p, g.policy)
+	}
+	p.Limits, p.Idle, p.Cold = g.limits, g.idle, g.policy.Cold(g.idle)
+	return p, nil
+}
+
+// newRecipe is the recipe of a context of p.
+func (g *inputs) newRecipe(p view.Path) view.Recipe {
+	budget := g.budget
+	if !g.bounded {
+		budget = 0
+	}
+	r := view.NewRecipe(p, g.policy, budget)
+	r.Settings, r.Asked = g.event, g.asked
+	return r
+}
+
+// followed is how a session went on from a turn, as far as that tells what the
+// call there was made with.
+type NextCall struct {
+	Settings uint64        // index of the last event up to which the turn was the newest
+	Ended    bool          // something came behind it
+	Idle     time.Duration // until then
+	Recipe   *view.Recipe  // of a context at this turn, that the turn behind it came with
+}
+
+// maxFollowed is how many events are read for the call at a turn. More follow a
+// turn, before its call, only where settings were changed so often.
+const maxFollowed = 1000
+
+// NextCallAfter finds the first call that was made at a turn: the next turn's on the
+// session's chain, or a later one's where the head came back to the turn. Where
+// only compactions come between, a call went on while they were made: that is the
+// one if it came with a recipe of the turn, or if no other follows. At turns that
+// the session inherits its own calls are made from its fork point, and from where
+// the head went back to.
+//
+// It reads the events since the head came to the turn, each time that it did,
+// until they tell, and at most maxFollowed: whatever the length of the chain.
+func (cx *Contexts) NextCallAfter(ctx context.Context, s *ledger.Session, n lineage.Node) (f NextCall, err error) {
+	t, err := cx.reader.Projections.Turn(n.Ref)
+	if err != nil {
+		return f, err
+	}
+	end := func(recorded int64) NextCall {
+		f.Ended, f.Idle = true, max(0, time.Duration(recorded-t.Recorded))
+		return f
+	}
+	there := n.Ref.Session == s.ID || n.Ref == s.ForkOf.At // the head is at the turn
+	next := uint64(1)                                      // index of the event to read
+	if n.Ref.Session == s.ID {
+		next = t.Index + 1
+	}
+	known, through := there, false // it was; and only compactions came since
+	var beyond *NextCall           // the call after those
+	for reads := 0; next <= s.Tail.Index && reads < maxFollowed; reads++ {
+		if ctx.Err() != nil {
+			return f, fmt.Errorf("%w: read the chain of session %s: %w", ledger.ErrUnavailable, s.ID, ctx.Err())
+		}
+		if !there && !through {
+			var back bool
+			if next, back, err = cx.reader.Projections.NextMove(s.ID, n.Ref, next); err != nil {
+				return f, err
+			}
+			if !back || next > s.Tail.Index {
+				next = s.Tail.Index + 1
+				break
+			}
+		}
+		f.Settings = next - 1
+		payload, err := cx.reader.Projections.EventAt(s.ID, next)
+		if err != nil {
+			return f, err
+		}
+		ev, err := turns.Decode(payload)
+		if err != nil {
+			return f, err
+		}
+		switch ev.Kind {
+		case turns.KindTurn:
+			if f.Recipe, err = cx.StoredRecipe(s, n, ev); there || f.Recipe != nil || err != nil {
+				return end(ev.Recorded), err
+			}
+			if beyond == nil {
+				was := end(ev.Recorded)
+				f.Ended, f.Idle, beyond = false, 0, &was
+			}
+			through = false
+		case turns.KindCompaction:
+			there, through = false, true
+		case turns.KindMoved:
+			if there {
+				return end(ev.Recorded), nil
+			}
+			there, through = ev.To == n.Ref, false
+			known = known || there
+		case turns.KindState:
+			if there {
+				return end(ev.Recorded), nil
+			}
+		}
+		next++
+	}
+	switch {
+	case beyond != nil && !there:
+		return *beyond, nil
+	case !known: // it never was
+		f.Settings = 0
+		return end(s.Recorded), nil
+	}
+	f.Settings = next - 1
+	return f, nil
+}
+
+// StoredRecipe is the recipe that a turn came with, if it is of a context of
+// this session at n that this build can make again.
+func (cx *Contexts) StoredRecipe(s *ledger.Session, n lineage.Node, ev *turns.Event) (*view.Recipe, error) {
+	var b turns.TurnBody
+	if err := cx.content.Open(ev, &b); err != nil || b.Context == nil {
+		if errors.Is(err, turns.ErrErased) {
+			err = nil
+		}
+		return nil, err
+	}
+	r, err := view.ParseRecipe(b.Context.Recipe)
+	if err != nil || r.Session != s.ID || r.Head.Ref() != n.Ref {
+		return nil, nil // what stands there is the agent's to choose
+	}
+	return &r, nil
+}
+
+// recipeOf reads the recipe that a request brings; nil: it brings none.
+func recipeOf(session turns.ID, req api.GetContext) (*view.Recipe, error) {
+	if req.Recipe == nil {
+		return nil, nil
+	}
+	if !req.At.IsZero() || req.Policy != nil || req.Budget != 0 {
+		return nil, page.FieldErr("/recipe", "a recipe says at which turn, by which policy and in which budget; at, policy and budget do not go with it")
+	}
+	r, err := view.ParseRecipe(req.Recipe)
+	if errors.Is(err, turns.ErrUnsupported) {
+		return nil, &turns.FieldError{Field: "/recipe", Reason: err.Error(), Kind: turns.ErrUnsupported}
+	}
+	if err != nil {
+		return nil, page.FieldErr("/recipe", "%v", err)
+	}
+	if r.Session != session {
+		return nil, page.FieldErr("/recipe/session", "it is of session %s", r.Session)
+	}
+	return &r, nil
+}

@@ -1,0 +1,27 @@
+package contexts
+
+import (
+	"nexus/cmd/nexusd/daemon/engine/cache"
+	"nexus/cmd/nexusd/daemon/engine/compactions"
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger/api"
+)
+
+// Contexts gives the exact messages of model calls, those to come and those of
+// the past. Safe for concurrent use.
+type Contexts struct {
+	content     *content.Store
+	page        *page.Limits
+	paths       *paths.Loader
+	reader      *reader.Reader
+	compactions *compactions.Compactions
+	pages       *cache.Cache[contextName, api.Context] // whole contexts that are being paged
+}
+
+// New returns the contexts of the sessions that r reads.
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, cm *compactions.Compactions, budget *cache.Budget) *Contexts {
+	return &Contexts{content: cs, page: limits, paths: pl, reader: r, compactions: cm, pages: cache.In[contextName, api.Context](budget, "contexts")}
+}

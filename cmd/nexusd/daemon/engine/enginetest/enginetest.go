@@ -1,0 +1,105 @@
+// Package enginetest starts engines over a log in memory, for tests of the engine
+// and of its rooms.
+package enginetest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/compactor"
+	"nexus/compactor/summary"
+	"nexus/ledger/memlog"
+	"nexus/projections"
+	"nexus/turns"
+	"nexus/turns/seal"
+	"nexus/turns/tokens"
+)
+
+// Alice is an agent, Operator the operator of its tenant.
+var (
+	Alice    = reader.Caller{Tenant: "default", Agent: "alice"}
+	Operator = reader.Caller{Tenant: "default", Agent: "_"}
+)
+
+// World is a ledger, its log, its blobs and its keys, that any number of engines share.
+type World struct {
+	ID    [16]byte
+	Log   *memlog.Log
+	Blobs *memlog.Blobs
+	Keys  *seal.Memory
+}
+
+// NewWorld returns an empty ledger.
+func NewWorld() *World {
+	w := &World{Log: memlog.New(memlog.Config{}), Blobs: new(memlog.Blobs), Keys: new(seal.Memory)}
+	_, _ = rand.Read(w.ID[:]) // never fails
+	return w
+}
+
+// Engine starts an engine with projections of its own. It ends with the test.
+func (w *World) Engine(t testing.TB) *engine.Engine {
+	t.Helper()
+	store, err := projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- store.Run(ctx, w.Log) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("projections: %v", err)
+		}
+		if err := store.Close(); err != nil {
+			t.Errorf("close projections: %v", err)
+		}
+	})
+	return w.EngineOver(store)
+}
+
+// EngineOver returns an engine over projections that the caller runs.
+func (w *World) EngineOver(store *projections.Store) *engine.Engine {
+	return engine.New(engine.Config{
+		Ledger: w.ID, Log: w.Log, Blobs: w.Blobs, Projections: store, Keys: w.Keys, Counter: tokens.Approx{},
+		Tiers: []compactor.Tier{{Name: "first-words", Summarizer: FirstWords{}, Local: true}}, Now: time.Now, Rand: rand.Reader,
+	})
+}
+
+// FirstWords is a summarizer that keeps the first words of the text it is given.
+type FirstWords struct{}
+
+// Summarize names the messages and responses that it is given.
+func (FirstWords) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
+	text := in.Previous
+	for _, h := range in.Halves {
+		text += fmt.Sprintf(" [%d %s]", h.Depth, h.Half)
+	}
+	return summary.Output{Text: text[max(0, len(text)-int(in.MaxTokens)*2):]}, nil
+}
+
+// Text is text of n characters, in words of eight.
+func Text(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = "abcdefgh "[i%9]
+	}
+	return string(b)
+}
+
+// ID is a new id.
+func ID(t testing.TB) turns.ID {
+	t.Helper()
+	id, err := turns.NewID(time.Now(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}

@@ -1,0 +1,246 @@
+package forks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"nexus/cmd/nexusd/daemon/engine/compactions"
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/fork"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// Fork is fork.create. It stores one event and copies nothing, at any depth;
+// mode summary stores a second, the summary at the fork point, unless a legal
+// one is inherited.
+//
+// Crash states: between the two events the fork exists and sees what the fork
+// point saw; a retry with the same id adds the summary.
+func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, req api.CreateFork, canonical []byte) (*api.Session, error) {
+	if c.Operator() {
+		return nil, &api.Error{Code: api.Denied, Message: "the operator reads all agents and creates nothing; name an agent"}
+	}
+	mode, err := turns.ParseForkMode(req.Mode)
+	if err != nil {
+		return nil, err
+	}
+	point, err := fk.reader.LocateTurn(ctx, c, session, req.Turn, api.Read{})
+	if err != nil {
+		return nil, err
+	}
+	parent, err := fk.reader.FindSession(ctx, c, session, true) // its settings are stored for good
+	if err != nil {
+		return nil, err
+	}
+	t, err := fk.reader.Projections.Turn(point.Ref)
+	if err != nil {
+		return nil, err
+	}
+	stored := mode
+	if ignores, err := parent.Ignores(point.Ref.Session, fk.reader.Projections.Session); err != nil {
+		return nil, err
+	} else if ignores {
+		// The parent leaves aside the compactions above this inherited turn, and
+		// is not on the path of a fork from there: the fork has to do so itself.
+		stored, point.Compaction = turns.Full, turns.Ref{}
+	}
+	of, err := fork.At(point, t.Hash, stored)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ledger.ErrUnprocessable, err)
+	}
+	id, err := fk.writer.NewID(req.ID)
+	if err != nil {
+		return nil, err
+	}
+	_, set, err := fk.reader.SettingsInForce(ctx, parent)
+	if err != nil {
+		return nil, err
+	}
+	set.Meta = nil
+	label, err := fk.sessions.ApplySettings(&set, "", api.SessionSettings{Label: req.Label, Policy: req.Policy, Meta: req.Meta})
+	if err != nil {
+		return nil, err
+	}
+	// A fork keeps its parent's kind or narrows it; it never widens it.
+	ev := &turns.Event{
+		ID: id, Kind: turns.KindOpened, Root: parent.Root, Agent: c.Agent, Role: parent.Kind, ForkOf: of,
+		Origin: &turns.Origin{Ledger: fk.content.Ledger, Tenant: c.Tenant, Session: id},
+	}
+	out, err := fk.sessions.OpenSession(ctx, c, writer.Request{ID: id, What: "fork.create", Canonical: canonical}, ev, label, set)
+	if err != nil {
+		return nil, fk.sessions.WithLabelConflict(ctx, c, label, err)
+	}
+	if mode == turns.Summary && (out.Turns == 0 && out.Compactions == 0) {
+		if err := fk.summarizeFork(ctx, c, id, point); err != nil {
+			return nil, writer.AfterCommit(err)
+		}
+		if out, err = fk.reader.Get(ctx, c, id, api.Read{}); err != nil {
+			return nil, writer.AfterCommit(err)
+		}
+	}
+	if out.Mode = stored.String(); mode == turns.Summary {
+		out.Mode = mode.String()
+	}
+	return out, nil
+}
+
+// summarizeFork gives a fork a summary to start from: one made elsewhere on
+// the tree that saw nothing beyond the fork point, or a new one. A fork whose
+// path has nothing to summarize starts as seen.
+func (fk *Forks) summarizeFork(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node) error {
+	reused, err := fk.reuse(ctx, c, id, point)
+	if reused || err != nil {
+		return err
+	}
+	_, err = fk.compactions.Run(ctx, c, id, compactions.Compaction{
+		Trigger: turns.Trigger{Kind: plan.TriggerManual}, Request: writer.Request{What: "fork.summary"}, Local: true, Opts: plan.Options{Cover: true},
+	})
+	if errors.Is(err, api.ErrNothing) {
+		return nil
+	}
+	return err
+}
+
+// reuse looks for a compaction, on any branch, that covers the most of the
+// fork point's path and is legal there, and stores its replacement on the fork.
+func (fk *Forks) reuse(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node) (bool, error) {
+	var floor lineage.Cut
+	if !point.Compaction.IsZero() {
+		ns, err := fk.reader.Projections.Nodes(point.Compaction)
+		if err != nil {
+			return false, err
+		}
+		floor = ns[0].Cut
+	}
+	const farthest, most = 4096, 64 // turns above the fork point, and compactions, that are looked at
+	looked := 0
+	for n := point; !n.Ref.IsZero() && n.Depth >= floor.Depth() && point.Depth-n.Depth < farthest; {
+		if ctx.Err() != nil {
+			return false, fmt.Errorf("%w: looked for a summary: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+		covering, err := fk.reader.Projections.Covering(n.Ref)
+		if err != nil {
+			return false, err
+		}
+		for _, ref := range covering {
+			if looked++; looked > most {
+				return false, nil
+			}
+			ok, err := fk.reuseOne(ctx, c, id, point, ref)
+			if ok || err != nil {
+				return ok, err
+			}
+		}
+		if n.Parent.IsZero() {
+			break
+		}
+		up, err := fk.reader.Projections.Nodes(n.Parent)
+		if err != nil {
+			return false, err
+		}
+		n = up[0]
+	}
+	return false, nil
+}
+
+func (fk *Forks) reuseOne(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node, ref turns.Ref) (bool, error) {
+	t, ev, err := fk.reader.TurnEvent(ref)
+	if err != nil {
+		return false, err
+	}
+	ok, err := fork.Reusable(fk.reader.Projections, point, ev.Span)
+	// What it stands on must be what the fork stands on, or its text would not
+	// include what the fork's own compaction in force covers.
+	if err != nil || !ok || ev.Span.Previous != point.Compaction || ev.Span.Call {
+		return false, err
+	}
+	var body turns.CompactionBody
+	if err := fk.content.Open(ev, &body); err != nil {
+		if errors.Is(err, turns.ErrErased) {
+			return false, nil
+		}
+		return false, err
+	}
+	s, err := fk.reader.FindSession(ctx, c, id, true)
+	if err != nil {
+		return false, err
+	}
+	if err := fk.content.InlineBlobs(ctx, s.Tenant, s.Root, &body); err != nil { // or its size would be that of the references
+		return false, err
+	}
+	if ok, err := fk.fitsFork(ctx, s, point, t.Node, &body); err != nil || !ok {
+		return false, err
+	}
+	body.Mode, body.Flush = "reused", "" // which was of another session
+	body.Trigger.Detail = turns.Raw(fmt.Sprintf(`{"reused":{"session":%q,"turn":%q}}`, ref.Session, ref.Turn))
+	var made turns.Ref
+	err = fk.writer.Mutate(ctx, c, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		own, done, err := fk.writer.BeginEvent(s, writer.Request{What: "fork.summary"}, turns.KindCompaction)
+		if done || err != nil {
+			return nil, err
+		}
+		head, err := fk.reader.HeadNode(s)
+		if err != nil {
+			return nil, err
+		}
+		body := body
+		d, err := fk.compactions.DraftCompaction(s, head, own, *ev.Span, ev.Tokens.Response, nil, &body, nil, &made)
+		if err != nil {
+			return nil, err
+		}
+		inherited, err := fk.ancestors(s)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range ev.Keys {
+			// The branch that the summary was made on has said nothing that is in it.
+			if slices.Contains(inherited, k) {
+				d.Keys = append(d.Keys, k)
+			}
+		}
+		return d, nil
+	})
+	return err == nil, err
+}
+
+// fitsFork reports whether a summary shows something, and leaves a context at
+// the fork point no larger than the fork's own policy would leave it.
+func (fk *Forks) fitsFork(ctx context.Context, s *ledger.Session, point, made lineage.Node, body *turns.CompactionBody) (bool, error) {
+	_, set, err := fk.reader.SettingsInForce(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	pol, err := policy.Resolve(set.Policy)
+	if err != nil {
+		return false, err
+	}
+	kept, err := lineage.TokensFrom(fk.reader.Projections, point, made.Cut)
+	if err != nil {
+		return false, err
+	}
+	replaced := tokens.Messages(fk.content.Counter, body.Replacement)
+	return replaced > 0 && reader.ScaleTokens(content.SaturatingAdd(replaced, kept), pol) <= pol.Target(set.Limits, fk.content.Overhead(pol.CounterOf(), &set)), nil
+}
+
+// ancestors is a session and those that it inherits from.
+func (fk *Forks) ancestors(s *ledger.Session) ([]turns.ID, error) {
+	ids := []turns.ID{s.ID}
+	for f := s.ForkOf; f != nil; {
+		up, err := fk.reader.Projections.Session(f.At.Session)
+		if err != nil {
+			return nil, err
+		}
+		ids, f = append(ids, up.ID), up.ForkOf
+	}
+	return ids, nil
+}

@@ -1,0 +1,150 @@
+package history
+
+import (
+	"context"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+const (
+	// titleRunes is the longest title.
+	TitleRunes = 120
+	// titleTurns is how many turns are looked through for a user's words.
+	titleTurns = 8
+)
+
+// fillAbout fills in what tells conversations apart: a title, and when the newest
+// turn was said. What can't be read has none.
+func (hs *History) fillAbout(ctx context.Context, s *ledger.Session, out *api.Session) {
+	var meta struct {
+		Title turns.Raw `json:"title"`
+	}
+	_ = json.Unmarshal(out.Meta, &meta) // members of others are none of ours
+	if t, ok := meta.Title.Text(); ok {
+		out.Title = oneLine(t)
+	}
+	head, err := hs.reader.HeadNode(s)
+	if err != nil || head.Ref.IsZero() {
+		return
+	}
+	out.HeadTime = hs.lastTurnTime(ctx, head)
+	if out.Title == "" {
+		out.Title = hs.firstUserText(ctx, s, head)
+	}
+}
+
+// lastTurnTime is the time that the newest turn at or above a node claims, else when it
+// was recorded. Compactions say nothing.
+func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api.Time) {
+	_ = hs.reader.PathUp(ctx, head, 1, head.Depth, func(n lineage.Node) (bool, error) {
+		if n.Kind == turns.KindCompaction {
+			return true, nil
+		}
+		_, ev, err := hs.reader.TurnEvent(n.Ref)
+		if err != nil {
+			return false, err
+		}
+		ns := ev.Claimed
+		if ns == 0 {
+			ns = ev.Recorded
+		}
+		v := api.UnixTime(ns)
+		at = &v
+		return false, nil
+	})
+	return at
+}
+
+// firstUserText is the first words that a user said in a session: in its own turns, and
+// where a fork has none of those, in those that it inherits.
+func (hs *History) firstUserText(ctx context.Context, s *ledger.Session, head lineage.Node) string {
+	if f := s.ForkOf; f != nil && head.Ref.Session == s.ID {
+		if at, err := hs.reader.Projections.Turn(f.At); err == nil {
+			if words := hs.firstUserTextFrom(ctx, head, at.Depth+1); words != "" {
+				return words
+			}
+		}
+	}
+	return hs.firstUserTextFrom(ctx, head, 1)
+}
+
+// firstUserTextFrom is the first words of a user in some turns from a depth on. What a
+// program put into the user's mouth counts where there is nothing else.
+func (hs *History) firstUserTextFrom(ctx context.Context, head lineage.Node, lo uint64) (words string) {
+	_ = hs.reader.PathTurns(ctx, head, lo, min(lo+titleTurns-1, head.Depth), func(_ projections.Turn, ev *turns.Event) (bool, error) {
+		if ev.Kind != turns.KindTurn {
+			return true, nil
+		}
+		var b turns.TurnBody
+		if err := hs.content.Open(ev, &b); err != nil {
+			return false, err
+		}
+		for _, text := range userTexts(b.Messages) {
+			t := oneLine(text)
+			if isStrayResult(t) {
+				continue
+			}
+			if t != "" && (words == "" || !isInjected(t)) {
+				words = t
+			}
+			if t != "" && !isInjected(t) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	return words
+}
+
+func userTexts(ms []turns.Message) (out []string) {
+	for _, m := range ms {
+		if m.Role != turns.User {
+			continue
+		}
+		for _, p := range m.Parts {
+			switch {
+			case p.Type != turns.Text:
+			case p.Ref != nil:
+				out = append(out, p.Ref.Preview)
+			default:
+				out = append(out, p.Content)
+			}
+		}
+	}
+	return out
+}
+
+// isInjected reports whether a text begins as those do that agents write in the user's
+// name: a tag, a caveat on what follows, the instructions of a repository.
+func isInjected(text string) bool {
+	for _, p := range []string{"<", "Caveat: ", "# AGENTS.md", "[Request interrupted by user"} {
+		if strings.HasPrefix(text, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// isStrayResult reports whether an import kept a tool result as this text.
+func isStrayResult(text string) bool {
+	return strings.HasPrefix(text, "[tool result without its call]") || strings.HasPrefix(text, "[result of a tool call that is not in the transcript")
+}
+
+// oneLine is the beginning of a text, on one line.
+func oneLine(s string) string {
+	if len(s) > 8*TitleRunes {
+		s = s[:8*TitleRunes]
+	}
+	r := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " "))
+	if len(r) > TitleRunes {
+		r = append(r[:TitleRunes-1], '…')
+	}
+	return string(r)
+}

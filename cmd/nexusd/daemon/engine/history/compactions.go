@@ -1,0 +1,166 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+// ListCompactions is compaction.list: those on the path of the head, newest first.
+func (hs *History) ListCompactions(ctx context.Context, c reader.Caller, session turns.ID, req api.ListCompactions) (*api.TurnList, error) {
+	s, head, err := hs.reader.SessionAt(ctx, c, session, turns.ID{}, req.Read)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := req.Page.LimitOf(100, 1000)
+	if err != nil {
+		return nil, err
+	}
+	cur, err := hs.reader.Cursor(s, head, req.After, true)
+	if errors.Is(err, ledger.ErrNotFound) {
+		err = page.FieldErr("/after", "not a compaction of this list")
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &api.TurnList{Turns: []api.Turn{}}
+	if head = cur.Head; head.Ref.IsZero() {
+		return out, nil
+	}
+	if head.Compaction, err = hs.reader.CompactionAt(s, head); err != nil {
+		return nil, err
+	}
+	size := 0
+	for n, err := range lineage.Compactions(hs.reader.Projections, head) {
+		if err != nil {
+			return nil, err
+		}
+		if n.Depth > cur.Hi {
+			continue
+		}
+		if len(out.Turns) == limit {
+			out.Next = cur.Next(out.Turns[limit-1].Depth)
+			break
+		}
+		t, ev, err := hs.reader.TurnEvent(n.Ref)
+		if err != nil {
+			return nil, err
+		}
+		v, k, err := hs.reader.DescribeListedTurn(t, ev, true)
+		if err != nil {
+			return nil, err
+		}
+		if size += k; len(out.Turns) > 0 && size > hs.page.PageBytes() {
+			out.Next = cur.Next(out.Turns[len(out.Turns)-1].Depth)
+			break
+		}
+		out.Turns = append(out.Turns, *v)
+	}
+	return out, nil
+}
+
+// Expand is compaction.expand: the turns that a compaction stands for. One
+// level: those it covered itself, behind the compaction that its summary
+// includes. All levels: every normal turn before its cut.
+func (hs *History) Expand(ctx context.Context, c reader.Caller, session turns.ID, req api.ExpandCompaction) (*api.TurnList, error) {
+	all := false
+	switch l := string(req.Levels); l {
+	case "", "1":
+	case `"all"`:
+		all = true
+	default:
+		return nil, page.FieldErr("/levels", "%.20s is not one of 1, \"all\"", l)
+	}
+	if err := hs.reader.WaitPosition(ctx, req.Read); err != nil {
+		return nil, err
+	}
+	n, err := hs.reader.LocateTurn(ctx, c, session, req.ID, req.Read)
+	if err != nil {
+		return nil, err
+	}
+	if n.Kind != turns.KindCompaction {
+		return nil, &api.Error{Code: api.Unprocessable, Message: fmt.Sprintf("turn %s is not a compaction", req.ID)}
+	}
+	limit, err := req.Page.LimitOf(100, 10_000)
+	if err != nil {
+		return nil, err
+	}
+	lo, err := hs.expandFrom(n, all, req.After)
+	if err != nil || lo == 0 {
+		return &api.TurnList{Turns: []api.Turn{}}, err
+	}
+	hi := n.Cut.Depth() // a cut of 0 covers nothing
+	if !n.Cut.Split() && hi > 0 {
+		hi--
+	}
+	out := &api.TurnList{Turns: []api.Turn{}}
+	size := 0
+	err = hs.reader.PathTurns(ctx, n, lo, min(hi, n.Depth-1), func(t projections.Turn, ev *turns.Event) (bool, error) {
+		if t.Kind == turns.KindCompaction && (all || t.Ref != n.Previous) {
+			return true, nil
+		}
+		v, k, err := hs.reader.DescribeListedTurn(t, ev, true)
+		if err != nil {
+			return false, err
+		}
+		if len(out.Turns) == limit || (len(out.Turns) > 0 && size+k > hs.page.PageBytes()) {
+			out.Next = out.Turns[len(out.Turns)-1].ID.String()
+			return false, nil
+		}
+		out.Turns, size = append(out.Turns, *v), size+k
+		return true, nil
+	})
+	return out, err
+}
+
+// expandFrom is the depth at which an expansion goes on; 0: there is nothing.
+func (hs *History) expandFrom(n lineage.Node, all bool, after string) (uint64, error) {
+	lo := uint64(1)
+	if !all && !n.Previous.IsZero() {
+		up, err := hs.reader.Projections.Nodes(n.Previous)
+		if err != nil {
+			return 0, err
+		}
+		if up[0].Cut == n.Cut {
+			return 0, nil
+		}
+		lo = up[0].Cut.Depth()
+	}
+	if after != "" {
+		id, err := page.OptionalID("/after", after)
+		if err != nil {
+			return 0, err
+		}
+		a, err := hs.onPath(n, id)
+		if err != nil {
+			return 0, err
+		}
+		lo = max(lo, a+1)
+	}
+	return lo, nil
+}
+
+// onPath is the depth of the turn of this id on the path of n.
+func (hs *History) onPath(n lineage.Node, id turns.ID) (uint64, error) {
+	s, err := hs.reader.Projections.Session(n.Ref.Session)
+	if err != nil {
+		return 0, err
+	}
+	t, err := hs.reader.FindTurn(&s, id)
+	if err != nil {
+		return 0, page.FieldErr("/after", "not a turn of this list")
+	}
+	ok, err := lineage.IsAncestor(hs.reader.Projections, t, n)
+	if err != nil || !ok {
+		return 0, errors.Join(page.FieldErr("/after", "not a turn of this list"), err)
+	}
+	return t.Depth, nil
+}

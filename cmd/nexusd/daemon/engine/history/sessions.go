@@ -1,0 +1,78 @@
+package history
+
+import (
+	"context"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// GetAbout is session.get, with what tells conversations apart where it is asked for.
+func (hs *History) GetAbout(ctx context.Context, c reader.Caller, id turns.ID, r api.GetSession) (*api.Session, error) {
+	out, err := hs.reader.Get(ctx, c, id, r.Read)
+	if err != nil || !r.About.About {
+		return out, err
+	}
+	s, err := hs.reader.FindSession(ctx, c, id, false)
+	if err != nil {
+		return nil, err
+	}
+	hs.fillAbout(ctx, s, out)
+	return out, nil
+}
+
+// List is session.list: by id, which is by claimed time.
+func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessions) (*api.SessionList, error) {
+	p := req.Page
+	if err := hs.reader.WaitPosition(ctx, req.Read); err != nil {
+		return nil, err
+	}
+	after, err := page.OptionalID("/after", p.After)
+	if err != nil {
+		return nil, err
+	}
+	if !after.IsZero() {
+		if _, err := hs.reader.FindSession(ctx, c, after, false); err != nil {
+			return nil, page.FieldErr("/after", "not a session of this list")
+		}
+	}
+	limit, err := p.LimitOf(100, 1000)
+	if err != nil {
+		return nil, err
+	}
+	agent := c.Agent
+	if c.Operator() {
+		agent = ""
+	}
+	out := &api.SessionList{Sessions: []api.Session{}}
+	size := 0
+	for s, err := range hs.reader.Projections.Sessions(c.Tenant, agent, after) {
+		if err != nil {
+			return nil, err
+		}
+		if len(out.Sessions) == limit {
+			out.Next = out.Sessions[limit-1].ID.String()
+			break
+		}
+		v := hs.reader.DescribeListed(ctx, &s)
+		if req.About.About && v.Error == "" {
+			hs.fillAbout(ctx, &s, v)
+		}
+		n, err := page.SizeOf(v)
+		if err != nil {
+			return nil, err
+		}
+		if n > hs.page.ItemBytes() {
+			v, n = reader.Outline(&s), page.OutlineBytes
+			v.Error = api.TooLarge
+		}
+		if size += n; len(out.Sessions) > 0 && size > hs.page.PageBytes() {
+			out.Next = out.Sessions[len(out.Sessions)-1].ID.String()
+			break
+		}
+		out.Sessions = append(out.Sessions, *v)
+	}
+	return out, nil
+}

@@ -1,0 +1,219 @@
+package paths
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/ledger"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// CallsAfter is what a stored turn did to the calls before it.
+func (pl *Loader) CallsAfter(ctx context.Context, tenant string, s *ledger.Session, ev *turns.Event) (ledger.Turned, error) {
+	var up lineage.Node
+	if !ev.Parent.IsZero() {
+		ns, err := pl.reader.Projections.Nodes(ev.Parent)
+		if err != nil {
+			return ledger.Turned{}, err
+		}
+		up = ns[0]
+	}
+	open, err := pl.OpenCalls(ctx, tenant, s, nil, up)
+	if err != nil {
+		return ledger.Turned{}, err
+	}
+	var b turns.TurnBody
+	if err := pl.content.Open(ev, &b); err != nil {
+		return ledger.Turned{}, err
+	}
+	return open.After(b.Messages, b.Response, nil)
+}
+
+// knownCalls is the calls that are open at a turn, as far as a writer knows.
+type KnownCalls struct {
+	Open ledger.Calls
+	At   turns.Ref // zero: nothing is known
+}
+
+// OpenCalls is the calls that wait for their response at head: those of the
+// nearest response up the path, less what pending turns below it answered.
+func (pl *Loader) OpenCalls(ctx context.Context, tenant string, s *ledger.Session, known *KnownCalls, head lineage.Node) (ledger.Calls, error) {
+	if known != nil && known.At == head.Ref && !head.Ref.IsZero() {
+		return known.Open, nil
+	}
+	var path []*turns.TurnBody
+	for n := head; !n.Ref.IsZero(); {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: looked for open calls: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+		t, err := pl.reader.Projections.Turn(n.Ref)
+		if err != nil {
+			return nil, err
+		}
+		if t.Open == 0 && len(path) == 0 {
+			return nil, nil
+		}
+		if n.Kind == turns.KindTurn {
+			b, err := pl.turnBody(n.Ref)
+			if err != nil {
+				return nil, err
+			}
+			path = append(path, b)
+			if n.Halves.Has(turns.ResponseHalf) || hasAssistant(b.Messages) {
+				break
+			}
+		}
+		if n.Parent.IsZero() {
+			break
+		}
+		up, err := pl.reader.Projections.Nodes(n.Parent)
+		if err != nil {
+			return nil, err
+		}
+		n = up[0]
+	}
+	var open ledger.Calls
+	for _, b := range slices.Backward(path) {
+		t, err := open.After(b.Messages, b.Response, nil)
+		if err != nil {
+			return nil, err
+		}
+		open = t.Open
+	}
+	return open, nil
+}
+
+func hasAssistant(ms []turns.Message) bool {
+	return slices.ContainsFunc(ms, func(m turns.Message) bool { return m.Role == turns.Assistant })
+}
+
+// turnBody is the body of a normal turn.
+func (pl *Loader) turnBody(ref turns.Ref) (*turns.TurnBody, error) {
+	_, ev, err := pl.reader.TurnEvent(ref)
+	if err != nil {
+		return nil, err
+	}
+	b := new(turns.TurnBody)
+	return b, pl.content.Open(ev, b)
+}
+
+// How far back the call of a late response is looked for. Where calls were made
+// is in no index: their ids are inside of sealed bodies.
+const (
+	LookBackTurns = 4096
+	lookBackBytes = 64 << 20 // of content
+)
+
+// madeCalls tells which calls were made on a path. It reads the path's
+// content, newest first, once for all ids, and so is for the rare response that
+// answers no open call. It remembers what it found, for one request: a decision
+// may be taken twice on one head.
+type CallFinder struct {
+	e     *Loader
+	head  turns.Ref
+	asked []string
+	found map[string]bool
+}
+
+// NewCallFinder returns a finder for one request.
+func (pl *Loader) NewCallFinder() *CallFinder { return &CallFinder{e: pl} }
+
+// Find returns which of ids have a call on the path to head. What is not found
+// within the bounds is an ErrMalformed where the path goes on above them.
+func (m *CallFinder) Find(ctx context.Context, head lineage.Node, ids []string) (map[string]bool, error) {
+	if m.found != nil && m.head == head.Ref && slices.Equal(m.asked, ids) {
+		return m.found, nil
+	}
+	found, err := m.e.callsOn(ctx, head, ids)
+	if err == nil {
+		m.head, m.asked, m.found = head.Ref, slices.Clone(ids), found
+	}
+	return found, err
+}
+
+func (pl *Loader) callsOn(ctx context.Context, head lineage.Node, ids []string) (map[string]bool, error) {
+	wanted, found := make(map[string]bool, len(ids)), make(map[string]bool)
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	if head.Ref.IsZero() {
+		return found, nil
+	}
+	lowest := uint64(1)
+	if head.Depth > LookBackTurns {
+		lowest = head.Depth - LookBackTurns + 1
+	}
+	ranges, err := lineage.Segments(pl.reader.Projections, head, lowest)
+	if err != nil {
+		return nil, err
+	}
+	size := 0
+	for _, r := range slices.Backward(ranges) {
+		for hi := r.Hi; hi >= r.Lo; {
+			const atOnce = 64
+			lo := r.Lo
+			if hi-r.Lo >= atOnce {
+				lo = hi - atOnce + 1
+			}
+			n, err := pl.callsIn(ctx, lineage.Range{Session: r.Session, Segment: r.Segment, Lo: lo, Hi: hi}, wanted, found)
+			if err != nil {
+				return nil, err
+			}
+			if len(found) == len(wanted) {
+				return found, nil
+			}
+			if size += n; size > lookBackBytes {
+				return nil, notLately()
+			}
+			hi = lo - 1
+		}
+	}
+	if lowest > 1 {
+		return nil, notLately()
+	}
+	return found, nil
+}
+
+func notLately() error {
+	return page.FieldErr("/messages", "a response to a call that is not among the last %d turns or %d bytes of the path: it is too late", LookBackTurns, lookBackBytes)
+}
+
+// callsIn adds to found what a stretch has of wanted, and returns the bytes of
+// content that it read.
+func (pl *Loader) callsIn(ctx context.Context, r lineage.Range, wanted, found map[string]bool) (size int, err error) {
+	for payload, err := range pl.reader.Projections.Range(r) {
+		if err != nil {
+			return size, err
+		}
+		if ctx.Err() != nil {
+			return size, fmt.Errorf("%w: looked for calls: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+		ev, err := turns.Decode(payload)
+		if err != nil {
+			return size, err
+		}
+		size += len(payload)
+		if ev.Kind != turns.KindTurn {
+			continue
+		}
+		var b turns.TurnBody
+		if err := pl.content.Open(ev, &b); err != nil {
+			if errors.Is(err, turns.ErrErased) {
+				continue
+			}
+			return size, err
+		}
+		for _, p := range content.BodyParts(&b) {
+			size += content.PartSize(p)
+			if p.Type == turns.ToolCall && wanted[p.ID] {
+				found[p.ID] = true
+			}
+		}
+	}
+	return size, nil
+}

@@ -1,0 +1,193 @@
+package paths
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/compactor"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
+	"nexus/ledger"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// Load loads what planning and rendering see at a node: the compaction in
+// force there and the halves from its cut on. It costs one range scan for each
+// segment since the cut, whatever the length of the history before it. Parts
+// that there is no room for have their beginning only: see [loading].
+//
+// Tokens are by the policy's counter: as the ledger stores them where it is the
+// ledger's own, else counted here.
+func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settings, pol policy.Policy, head lineage.Node) (view.Path, error) {
+	p := pl.EmptyPath(s, set, pol, head)
+	if head.Ref.IsZero() {
+		return p, nil
+	}
+	p.Idle = pl.reader.IdleTime(head)
+	p.View = pol.Prune
+	p.Cold = pol.Cold(p.Idle)
+	var cut lineage.Cut
+	l := &loading{e: pl}
+	in, err := pl.reader.CompactionAt(s, head)
+	if err != nil {
+		return p, err
+	}
+	if !in.IsZero() {
+		t, ev, err := pl.reader.TurnEvent(in)
+		if err != nil {
+			return p, err
+		}
+		p.InForce = &view.InForce{Node: t.Node, Span: *ev.Span}
+		if err := pl.content.Open(ev, &p.InForce.Body); err != nil {
+			return p, err
+		}
+		replacement := p.InForce.Body.Replacement
+		l.content += content.MessagesSize(replacement)
+		if err := l.fillParts(ctx, s.Tenant, s.Root, content.MessageParts(replacement)); err != nil {
+			return p, err
+		}
+		cut = t.Cut
+	}
+	preamble, err := pl.content.PreambleDigest(set)
+	if err != nil {
+		return p, err
+	}
+	sc := scan{in: in, preamble: preamble}
+	if err := pl.scan(ctx, s, head, cut, &sc, l); err != nil {
+		return p, err
+	}
+	p.Halves = l.halves
+	p.Changed = sc.changed
+	return p.Settled(p.Counter, p.Counter.Name() != pl.content.Counter.Name()), nil
+}
+
+// EmptyPath is a path without its halves: enough for a trigger that needs sizes only.
+func (pl *Loader) EmptyPath(s *ledger.Session, set *turns.Settings, pol policy.Policy, head lineage.Node) view.Path {
+	c := pol.CounterOf()
+	return view.Path{Session: s.ID, Head: head, Overhead: pl.content.Overhead(c, set), Limits: pl.reader.Limits(set), Counter: c, Prices: pl.prices(set, pol)}
+}
+
+// scan is what a reading of halves looks out for.
+type scan struct {
+	in       turns.Ref  // the compaction in force at the head
+	preamble turns.Hash // of the system part and the tools in force
+	changed  uint64     // out: see [compactor.Path].Changed
+	other    *turns.Event
+}
+
+// observe follows which compaction was in force along the path.
+func (sc *scan) observe(ev *turns.Event) {
+	switch {
+	case ev.Kind == turns.KindCompaction && ev.Ref() != sc.in:
+		sc.other, sc.changed = ev, ev.Depth
+	case ev.Kind == turns.KindCompaction:
+		sc.other = nil
+	case sc.other == nil:
+	case sc.other.Span.Call && ev.Said > 0:
+		sc.changed, sc.other = ev.Depth-1, nil
+	case sc.other.Span.Call || ev.Ref().Session == sc.other.Ref().Session:
+		sc.changed = ev.Depth // its call saw another compaction
+	}
+}
+
+// Halves is the halves of normal turns on the path of head, from cut on. Those
+// of an erased session are there, empty and marked.
+func (pl *Loader) Halves(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut) ([]summary.HalfTurn, error) {
+	l := &loading{e: pl}
+	err := pl.scan(ctx, s, head, cut, new(scan), l)
+	return l.halves, err
+}
+
+func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut, sc *scan, l *loading) error {
+	if cut.Depth() > head.Depth {
+		return nil
+	}
+	ranges, err := lineage.Segments(pl.reader.Projections, head, max(cut.Depth(), 1))
+	if err != nil {
+		return err
+	}
+	for _, r := range ranges {
+		for payload, err := range pl.reader.Projections.Range(r) {
+			if err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
+			}
+			ev, err := turns.Decode(payload)
+			if err != nil {
+				return err
+			}
+			if sc.observe(ev); ev.Kind != turns.KindTurn {
+				continue
+			}
+			if err := pl.scanTurn(ctx, ev, cut, sc, l); err != nil {
+				return err
+			}
+		}
+	}
+	return l.fill(ctx, s.Tenant, s.Root)
+}
+
+func (pl *Loader) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut, sc *scan, l *loading) error {
+	b := new(turns.TurnBody)
+	err := pl.content.Open(ev, b)
+	erased := errors.Is(err, turns.ErrErased)
+	if err != nil && !erased {
+		return err
+	}
+	h := summary.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth, Erased: erased}
+	add := func() error {
+		if !erased && ev.Tokens.Counter != pl.content.Counter.Name() {
+			l.foreign = append(l.foreign, len(l.halves))
+		}
+		return l.add(ctx, h)
+	}
+	if ev.Halves.Has(turns.MessagesHalf) && lineage.CutBefore(ev.Depth, turns.MessagesHalf) >= cut {
+		h.Half, h.Messages, h.Tokens, h.Pinned = turns.MessagesHalf, b.Messages, ev.Tokens.Messages, isPinned(b.Meta)
+		if err := add(); err != nil {
+			return err
+		}
+	}
+	if ev.Halves.Has(turns.ResponseHalf) && lineage.CutBefore(ev.Depth, turns.ResponseHalf) >= cut {
+		h.Half, h.Messages, h.Tokens, h.Pinned = turns.ResponseHalf, nil, ev.Tokens.Response, false
+		if !erased {
+			h.Messages = []turns.Message{*b.Response}
+		}
+		if ev.Usage != nil && b.Preamble == sc.preamble {
+			h.Reported = ev.Usage.InputTokens
+		}
+		return add()
+	}
+	return nil
+}
+
+// isPinned reports whether a turn's meta says {"pin": true}: what its user says
+// is quoted in every summary that comes to cover it.
+func isPinned(meta turns.Raw) bool {
+	if !bytes.Contains(meta, []byte(`"pin"`)) {
+		return false
+	}
+	var m map[string]turns.Raw
+	return turns.DecodeJSON(meta, &m) == nil && string(m["pin"]) == "true"
+}
+
+// prices are what calls of a session cost, and summaries of it, as far as the
+// models are known.
+func (pl *Loader) prices(set *turns.Settings, pol policy.Policy) (p view.Prices) {
+	if m, ok := pl.reader.Models.Find(set.Model); ok && set.Model != "" {
+		p.Model = m.Price
+	}
+	for _, t := range compactor.ForModel(pl.Tiers, pol.SummaryModels(set.Model)...) {
+		if m, ok := pl.reader.Models.Find(t.Model); ok && t.Model != "" {
+			p.Summarizer = m.Price
+			break
+		}
+	}
+	return p
+}

@@ -1,0 +1,34 @@
+package paths
+
+import (
+	"sync/atomic"
+
+	"nexus/cmd/nexusd/daemon/engine/cache"
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/compactor"
+	"nexus/turns"
+)
+
+// Loader loads the content of root paths, within bounds. Safe for concurrent use.
+type Loader struct {
+	Tiers []compactor.Tier // summarizers, in the order in which they are asked
+	// MaxContent is the most content that a request loads of a path, in bytes;
+	// 0: 48 MiB.
+	MaxContent int
+	// MaxLoaded is the most content that all requests together have loaded, in
+	// bytes; 0: 512 MiB. Past it they are busy.
+	MaxLoaded int64
+
+	content  *content.Store
+	reader   *reader.Reader
+	page     *page.Limits
+	loaded   atomic.Int64                     // bytes that all requests have loaded
+	measures *cache.Cache[turns.ID, Measured] // by session
+}
+
+// New returns a loader of the paths that r finds.
+func New(tiers []compactor.Tier, maxContent int, cs *content.Store, r *reader.Reader, limits *page.Limits, budget *cache.Budget) *Loader {
+	return &Loader{Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, measures: cache.In[turns.ID, Measured](budget, "measures")}
+}

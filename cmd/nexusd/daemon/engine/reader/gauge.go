@@ -1,0 +1,111 @@
+package reader
+
+import (
+	"time"
+
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// Gauge is how full the context at a node is.
+func (rd *Reader) Gauge(s *ledger.Session, set *turns.Settings, head lineage.Node) (api.Gauge, policy.Policy, error) {
+	pol, err := policy.Resolve(set.Policy)
+	if err != nil {
+		return api.Gauge{}, pol, err
+	}
+	n, err := rd.contextTokens(s, head)
+	if err != nil {
+		return api.Gauge{}, pol, err
+	}
+	g := api.Gauge{Tokens: ScaleTokens(n, pol), Budget: pol.Budget(rd.Limits(set)), Estimated: true}
+	if g.Budget > 0 {
+		g.Pressure = float64(content.SaturatingAdd(g.Tokens, rd.content.Overhead(pol.CounterOf(), set))) / float64(g.Budget)
+	}
+	return g, pol, nil
+}
+
+// Limits are the session's, and where it states no window those of its model.
+func (rd *Reader) Limits(set *turns.Settings) turns.Limits {
+	l := set.Limits
+	if l.ContextWindow > 0 || set.Model == "" {
+		return l
+	}
+	if m, ok := rd.Models.Find(set.Model); ok {
+		l.ContextWindow = m.ContextWindow
+		if l.MaxOutputTokens == 0 {
+			l.MaxOutputTokens = m.OutputReserve
+		}
+	}
+	return l
+}
+
+// ScaleTokens is a sum of the ledger's own counts as the policy would about count it.
+func ScaleTokens(n uint64, pol policy.Policy) uint64 {
+	if f := tokens.Scale(pol.Counter); f != 1 {
+		return uint64(float64(n) * f)
+	}
+	return n
+}
+
+// ContextLoad is what is known of the context at a node without reading it.
+func (rd *Reader) ContextLoad(s *ledger.Session, g api.Gauge, head lineage.Node) (view.Load, error) {
+	l := view.Load{Tokens: g.Tokens, Turns: head.Depth}
+	in, err := rd.CompactionAt(s, head)
+	if err != nil || head.Ref.IsZero() {
+		return l, err
+	}
+	if !in.IsZero() {
+		c, err := rd.Projections.Nodes(in)
+		if err != nil {
+			return l, err
+		}
+		l.Turns = head.Depth - c[0].Depth
+	}
+	return l, nil
+}
+
+// IdleTime is how long ago the turn of a node was recorded.
+func (rd *Reader) IdleTime(n lineage.Node) time.Duration {
+	t, err := rd.Projections.Turn(n.Ref)
+	if err != nil {
+		return 0
+	}
+	return max(0, rd.Now().Sub(time.Unix(0, t.Recorded)))
+}
+
+// contextTokens is the tokens of the messages at a node: the replacement in
+// force and what is kept behind it. It reads O(log n) nodes.
+func (rd *Reader) contextTokens(s *ledger.Session, head lineage.Node) (uint64, error) {
+	if head.Ref.IsZero() {
+		return 0, nil
+	}
+	in, err := rd.CompactionAt(s, head)
+	if err != nil || in.IsZero() {
+		return head.Sum, err
+	}
+	c, err := rd.Projections.Nodes(in)
+	if err != nil {
+		return 0, err
+	}
+	kept, err := lineage.TokensFrom(rd.Projections, head, c[0].Cut)
+	if c[0].Saved > kept { // a projection can't know better than to show none
+		return c[0].Replaced, err
+	}
+	return content.SaturatingAdd(kept-c[0].Saved, c[0].Replaced), err
+}
+
+// CompactionAt is the compaction that counts for session s when its head is at
+// node n.
+func (rd *Reader) CompactionAt(s *ledger.Session, n lineage.Node) (turns.Ref, error) {
+	ignores, err := s.Ignores(n.Ref.Session, rd.Projections.Session)
+	if err != nil || ignores {
+		return turns.Ref{}, err
+	}
+	return n.Compaction, nil
+}

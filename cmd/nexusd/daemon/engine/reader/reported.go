@@ -1,0 +1,96 @@
+package reader
+
+import (
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/compactor/policy"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+// ReportedTokens is the size of the context at a node, overhead included, by the
+// provider: its count of the newest call that saw the compaction, system and tools
+// in force now, and the ledger's count of the response to it and of what came
+// since. 0: no provider counted such a call.
+//
+// It reads two rows. It opens a body only where settings were changed since the
+// call, or the session inherits it.
+func (rd *Reader) ReportedTokens(s *ledger.Session, set *turns.Settings, head lineage.Node) (uint64, error) {
+	if head.Ref.IsZero() {
+		return 0, nil
+	}
+	t, err := rd.Projections.Turn(head.Ref)
+	if err != nil || t.Reported.IsZero() {
+		return 0, err
+	}
+	if t, err = rd.Projections.Turn(t.Reported); err != nil {
+		return 0, err
+	}
+	in, err := rd.CompactionAt(s, head)
+	if err != nil || t.Compaction != in {
+		return 0, err
+	}
+	same, err := rd.sameSettings(s, set, t)
+	if err != nil || !same {
+		return 0, err
+	}
+	return content.SaturatingAdd(t.Input, head.Sum-t.Sum+t.Response), nil
+}
+
+// ReportedTokensAfter is reported at a node that turn is about to become.
+func (rd *Reader) ReportedTokensAfter(s *ledger.Session, set *turns.Settings, n lineage.Node, turn *api.AppendTurn) (uint64, error) {
+	if turn.Usage != nil && turn.Usage.InputTokens > 0 {
+		return content.SaturatingAdd(turn.Usage.InputTokens, n.Response), nil
+	}
+	if n.Parent.IsZero() {
+		return 0, nil
+	}
+	up, err := rd.Projections.Nodes(n.Parent)
+	if err != nil || up[0].Compaction != n.Compaction {
+		return 0, err
+	}
+	r, err := rd.ReportedTokens(s, set, up[0])
+	if err != nil || r == 0 {
+		return 0, err
+	}
+	return content.SaturatingAdd(r, n.Messages+n.Response), nil
+}
+
+// sameSettings reports whether a call was made with the system part and the tools in force.
+func (rd *Reader) sameSettings(s *ledger.Session, set *turns.Settings, t projections.Turn) (bool, error) {
+	if t.Ref.Session == s.ID && t.Index > s.Settings {
+		return true, nil
+	}
+	want, err := rd.content.PreambleDigest(set)
+	if err != nil {
+		return false, err
+	}
+	_, ev, err := rd.TurnEvent(t.Ref)
+	if err != nil {
+		return false, err
+	}
+	var b turns.TurnBody
+	if rd.content.Open(ev, &b) != nil {
+		return false, nil // what can't be read counts for nothing
+	}
+	return b.Preamble == want, nil
+}
+
+// LeadBy is a gauge led by a provider's count.
+func LeadBy(g api.Gauge, overhead, reported uint64) api.Gauge {
+	if reported == 0 {
+		return g
+	}
+	g.Tokens, g.Estimated = reported-min(overhead, reported), false
+	if g.Budget > 0 {
+		g.Pressure = float64(content.SaturatingAdd(g.Tokens, overhead)) / float64(g.Budget)
+	}
+	return g
+}
+
+// WindowGuessed reports whether a budget is of a window that nobody stated.
+func WindowGuessed(pol policy.Policy, l turns.Limits) bool {
+	return l.ContextWindow == 0 && !pol.Unlimited(l)
+}

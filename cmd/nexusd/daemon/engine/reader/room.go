@@ -1,0 +1,30 @@
+package reader
+
+import (
+	"time"
+
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/ledger"
+	"nexus/projections"
+	"nexus/turns/tokens"
+)
+
+// Reader finds sessions, turns and the settings in force, as a caller may see
+// them. It writes nothing. Safe for concurrent use.
+type Reader struct {
+	Log         ledger.Log
+	Projections *projections.Store
+	Now         func() time.Time
+	// Models is the limits of models by name, for sessions that state none. The
+	// zero table knows none.
+	Models tokens.Models
+
+	content *content.Store
+	page    *page.Limits
+}
+
+// New returns a reader of a log and its projections.
+func New(log ledger.Log, store *projections.Store, now func() time.Time, models tokens.Models, cs *content.Store, limits *page.Limits) *Reader {
+	return &Reader{Log: log, Projections: store, Now: now, Models: models, content: cs, page: limits}
+}

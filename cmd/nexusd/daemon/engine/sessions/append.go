@@ -1,0 +1,223 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"nexus/cmd/nexusd/daemon/engine/compactions"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/view"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// Append is turn.append.
+func (ss *Sessions) Append(ctx context.Context, c reader.Caller, session turns.ID, req api.AppendTurn, canonical []byte) (*api.Appended, error) {
+	began := time.Now()
+	ctx = compactions.ForAppend(ctx)
+	if err := validateAppend(&req); err != nil {
+		return nil, err
+	}
+	sent := &turns.TurnBody{Messages: req.Messages, Response: req.Response}
+	if err := ss.writer.InlineAttachments(ctx, c, session, sent); err != nil {
+		return nil, err
+	}
+	req.Messages, req.Response = sent.Messages, sent.Response
+	r := writer.Request{ID: req.ID, What: "turn.append", Canonical: canonical}
+	var ack *api.Appended
+	made := ss.paths.NewCallFinder()
+	err := ss.writer.Mutate(ctx, c, session, func(ch *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindTurn)
+		if err != nil {
+			return nil, err
+		}
+		if done {
+			ack, err = ss.duplicateAck(ctx, c, s, ev)
+			return nil, writer.AfterCommit(err)
+		}
+		d, a, err := ss.draftTurn(ctx, c, ch, s, ev, req, made)
+		ack = a
+		return d, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	ss.writer.Metrics.ObserveAppend(time.Since(began))
+	if !ack.Duplicate && ss.writer.Notify != nil {
+		ss.writer.Notify(c.Tenant, c.Agent, api.Notification{What: "turn.appended", Session: session, Turn: ack.ID, Position: ack.Position})
+		if ack.Flush.Due {
+			ss.writer.Announce(c, session, "flush.requested", ack.ID, ack.Position, map[string]any{"cycle": ack.Flush.Cycle})
+		}
+	}
+	return ack, nil
+}
+
+func validateAppend(req *api.AppendTurn) error {
+	if err := turns.ValidateMessages("/messages", req.Messages); err != nil {
+		return err
+	}
+	if err := turns.ValidateResponse("/response", req.Response); err != nil {
+		return err
+	}
+	switch {
+	case len(req.Messages) == 0 && req.Response == nil:
+		return page.FieldErr("/messages", "a turn has messages, a response, or both")
+	case len(req.Model) > turns.MaxName:
+		return page.FieldErr("/model", "longer than %d bytes", turns.MaxName)
+	case req.Meta != nil && req.Meta.Kind() != '{':
+		return page.FieldErr("/meta", "not a JSON object")
+	}
+	_, err := writer.ClaimedTime(req.Time)
+	return err
+}
+
+// draftTurn decides where a turn goes and what it does to the open calls.
+func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.Chain, s *ledger.Session, ev *turns.Event, req api.AppendTurn, made *paths.CallFinder) (*writer.Draft, *api.Appended, error) {
+	head, err := ss.reader.HeadNode(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := ss.writer.CheckParent(s, head, req.Parent); err != nil {
+		return nil, nil, err
+	}
+	_, set, err := ss.reader.SettingsInForce(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	open, err := ss.paths.OpenCalls(ctx, c.Tenant, s, &ch.Calls, head)
+	if err != nil {
+		return nil, nil, err
+	}
+	turned, err := open.After(req.Messages, req.Response, func(ids []string) (map[string]bool, error) { return made.Find(ctx, head, ids) })
+	if err != nil {
+		return nil, nil, err
+	}
+
+	ev.Parent, ev.Depth = s.Head, head.Depth+1
+	ev.Segment = s.SegmentFor(ev.ID, s.Head)
+	ev.Open, ev.Late, ev.Left = uint64(len(turned.Open)), uint64(len(turned.Late)), uint64(len(turned.Left))
+	ev.Usage = req.Usage
+	if ev.Claimed, err = writer.ClaimedTime(req.Time); err != nil {
+		return nil, nil, err
+	}
+	ev.Tokens.Counter = ss.content.Counter.Name()
+	if len(req.Messages) > 0 {
+		ev.Halves |= turns.Halves(turns.MessagesHalf)
+		ev.Tokens.Messages = tokens.Messages(ss.content.Counter, req.Messages)
+		ev.Said = turns.Said(req.Messages)
+	}
+	if req.Response != nil {
+		ev.Halves |= turns.Halves(turns.ResponseHalf)
+		ev.Tokens.Response = ss.content.Counter.Message(req.Response)
+		ev.Calls = uint64(len(req.Response.Calls(nil)))
+	}
+	body := &turns.TurnBody{Messages: req.Messages, Response: req.Response, Model: req.Model, Meta: req.Meta}
+	if body.Preamble, err = ss.content.PreambleDigest(&set); err != nil {
+		return nil, nil, err
+	}
+	if u := req.Context; u != nil {
+		body.Context = &turns.ContextRef{Recipe: u.Recipe, Fingerprint: u.Fingerprint}
+	}
+
+	ack := &api.Appended{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Open: turned.Open, Abandoned: turned.Left, Late: turned.Late}
+	ss.page.TrimCalls(ack)
+	if !ev.Parent.IsZero() {
+		ack.Parent = &ev.Parent.Turn
+	}
+	var next *paths.Measured
+	gauge := func(a ledger.Admitted) (err error) {
+		next, err = ss.fillGauge(ack, s, &set, a.Node, &req)
+		return err
+	}
+	return &writer.Draft{Event: ev, Body: body, Head: head, Before: gauge, After: func(seq uint64, hash turns.Hash) {
+		ack.Hash, ack.Position = hash, page.FormatPosition(seq)
+		ch.Calls = paths.KnownCalls{Open: turned.Open, At: ev.Ref()}
+		if next != nil {
+			ss.paths.Remember(s.ID, *next)
+		}
+	}}, ack, nil
+}
+
+// fillGauge sets what an ack says of the context that the next call gets. Turn is
+// what is about to be stored at head; nil: it is stored. Next is what the path
+// comes to with it; nil: that is only estimated.
+func (ss *Sessions) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Settings, head lineage.Node, turn *api.AppendTurn) (next *paths.Measured, err error) {
+	g, pol, err := ss.reader.Gauge(s, set, head)
+	if err != nil {
+		return nil, err
+	}
+	ack.Context = g
+	ack.Compaction.State = "idle"
+	l, err := ss.reader.ContextLoad(s, g, head)
+	if err != nil {
+		return nil, err
+	}
+	p := ss.paths.EmptyPath(s, set, pol, head)
+	large := false
+	if needs := plan.NeedsPath(pol, l); needs || plan.NeedsPath(pol, view.Load{Turns: math.MaxUint64}) { // or will
+		m, ok := ss.paths.MeasuredAt(s, head, p, pol, turn)
+		if ok {
+			next = &m
+		}
+		if ok && needs {
+			l, large = m.Load, m.Large && pol.Mode != policy.Manual
+			p.Sums = &m.Sums
+			if !m.InForce.IsZero() {
+				p.InForce = &view.InForce{Body: turns.CompactionBody{TokensAfter: m.After}}
+			}
+		}
+	}
+	if _, due := plan.DueAt(p, pol, l); due || large {
+		ack.Compaction.State = ss.compactions.DueState(s.ID, head.Ref.Turn)
+	}
+	if ack.Flush, err = ss.compactions.FlushState(s, pol, head, plan.FlushDue(p, pol, l)); err != nil {
+		return nil, err
+	}
+	if ss.compactions.IsPreparing(s.ID) {
+		ack.Compaction.State = "preparing"
+	}
+	var reported uint64
+	if turn == nil {
+		reported, err = ss.reader.ReportedTokens(s, set, head)
+	} else {
+		reported, err = ss.reader.ReportedTokensAfter(s, set, head, turn)
+	}
+	ack.Context = reader.LeadBy(g, p.Overhead, reported)
+	return next, err
+}
+
+// duplicateAck is the ack of a turn that is stored, as its first append got it.
+func (ss *Sessions) duplicateAck(ctx context.Context, c reader.Caller, s *ledger.Session, ev *turns.Event) (*api.Appended, error) {
+	t, err := ss.reader.Projections.Turn(ev.Ref())
+	if err != nil {
+		return nil, err
+	}
+	_, set, err := ss.reader.SettingsInForce(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	ack := &api.Appended{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Hash: t.Hash, Position: page.FormatPosition(t.Seq), Duplicate: true}
+	if !ev.Parent.IsZero() {
+		ack.Parent = &ev.Parent.Turn
+	}
+	if ev.Open+ev.Late+ev.Left > 0 {
+		turned, err := ss.paths.CallsAfter(ctx, c.Tenant, s, ev)
+		if err != nil && !errors.Is(err, turns.ErrErased) { // of an erased ancestor nobody can tell
+			return nil, err
+		}
+		ack.Open, ack.Abandoned, ack.Late = turned.Open, turned.Left, turned.Late
+		ss.page.TrimCalls(ack)
+	}
+	_, err = ss.fillGauge(ack, s, &set, t.Node, nil)
+	return ack, err
+}

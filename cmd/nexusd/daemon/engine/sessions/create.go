@@ -1,0 +1,161 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Create is session.create. The request's id, or a new one, is the session's.
+func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateSession, canonical []byte) (*api.Session, error) {
+	if c.Operator() {
+		return nil, &api.Error{Code: api.Denied, Message: "the operator reads all agents and creates nothing; name an agent"}
+	}
+	switch req.Kind {
+	case "":
+		req.Kind = turns.Peer
+	case turns.Peer, turns.Task:
+	case turns.Main:
+		return nil, &api.Error{Code: api.Denied, Message: "kind main is granted by the daemon's configuration, not by a request", Details: map[string]any{"field": "/kind"}}
+	default:
+		return nil, page.FieldErr("/kind", "%q is not one of peer, task, main", req.Kind)
+	}
+	id, err := ss.writer.NewID(req.ID)
+	if err != nil {
+		return nil, err
+	}
+	var settings turns.Settings
+	label, err := ss.ApplySettings(&settings, "", req.SessionSettings)
+	if err != nil {
+		return nil, err
+	}
+	ev := &turns.Event{
+		ID: id, Kind: turns.KindOpened, Root: id, Agent: c.Agent, Role: req.Kind,
+		Origin: &turns.Origin{Ledger: ss.content.Ledger, Tenant: c.Tenant, Session: id},
+	}
+	if sp := req.SpawnedBy; sp != nil {
+		if _, err := ss.reader.FindSession(ctx, c, sp.Session, false); err != nil {
+			return nil, err
+		}
+		if !sp.Turn.IsZero() {
+			if _, err := ss.reader.LocateTurn(ctx, c, sp.Session, sp.Turn, api.Read{}); err != nil {
+				return nil, err
+			}
+		}
+		ev.SpawnedBy = turns.Ref{Session: sp.Session, Turn: sp.Turn}
+	}
+	out, err := ss.OpenSession(ctx, c, writer.Request{ID: id, What: "session.create", Canonical: canonical}, ev, label, settings)
+	return out, ss.WithLabelConflict(ctx, c, label, err)
+}
+
+// OpenSession stores the first event of a session's chain. Its label is
+// claimed before, unless that leads to it already: by the reset that named it.
+//
+// Crash states: after the key is made, a key that seals nothing; after the
+// label is claimed, a claim that stands alone and ends with its lease; after the
+// event, a session. A retry with the same id ends in the same session from each
+// of them.
+func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.Request, ev *turns.Event, name string, settings turns.Settings) (out *api.Session, err error) {
+	ch, release, err := ss.writer.Hold(ctx, c.Tenant+"/"+r.ID.String())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if done, err := ss.storedSession(ctx, c, r); done != nil || err != nil {
+		return done, err
+	}
+	var l *Label
+	if name != "" {
+		var release func()
+		if l, release, err = ss.HoldLabel(ctx, c, name, r.ID); err != nil {
+			return nil, err
+		}
+		defer release() // not before the session says itself that it has the label
+	}
+	if ss.content.Keys != nil {
+		if _, err := ss.content.Keys.Create(r.ID, ss.content.Rand); err != nil {
+			return nil, fmt.Errorf("make the key of session %s: %w", r.ID, err)
+		}
+	}
+	if ev.Digest, err = ss.writer.Digest(r.ID, r); err != nil {
+		return nil, err
+	}
+	ev.Version, ev.Chain = turns.Version, turns.SessionChain(r.ID)
+	ev.Recorded, ev.Actor = ss.reader.Now().UnixNano(), c.Actor()
+	payload, err := ss.content.Seal(ctx, c.Tenant, ev.Root, ev, &turns.OpenedBody{Label: name, Settings: settings}, []turns.ID{r.ID})
+	if err != nil {
+		return nil, err
+	}
+	next, err := ss.writer.Admit(ctx, ss.reader.Projections.History(), ledger.SessionSubject(c.Tenant, ev.Root, r.ID), 0, ev, payload)
+	if err == nil && l != nil && !l.leads {
+		if err := l.Claim(ctx, r.ID); err != nil {
+			return nil, err
+		}
+		defer func() { err = writer.AfterCommit(err) }()
+	}
+	var seq uint64
+	if err == nil {
+		seq, err = ss.writer.AppendAdmitted(ctx, next)
+	}
+	if errors.Is(err, ledger.ErrConflict) {
+		done, err := ss.storedSession(ctx, c, r)
+		if done == nil && err == nil {
+			err = fmt.Errorf("%w: session %s", ledger.ErrUnavailable, r.ID)
+		}
+		return done, err
+	}
+	if err != nil {
+		return nil, ss.writer.InternalError(ev, err)
+	}
+	ch.Seq = seq
+	if l != nil && l.leads {
+		_ = l.Claim(ctx, r.ID) // a shorter way for look-ups; without it they go by the reset
+	}
+	if err := ss.reader.Projections.WaitFor(ctx, seq); err != nil {
+		return nil, writer.AfterCommit(err)
+	}
+	out, err = ss.reader.Get(ctx, c, r.ID, api.Read{StaleOK: true})
+	return out, writer.AfterCommit(err)
+}
+
+// storedSession is the session that an earlier try of the same request made; nil if
+// there is none.
+func (ss *Sessions) storedSession(ctx context.Context, c reader.Caller, r writer.Request) (*api.Session, error) {
+	if _, err := ss.reader.CatchUp(ctx, c.Tenant, r.ID); err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return nil, err
+	}
+	s, err := ss.reader.Projections.Session(r.ID)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return nil, ss.reader.AsideError(c.Tenant, r.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	reused := &api.Error{Code: api.IDReused, Message: fmt.Sprintf("id %s is stored with another request", r.ID)}
+	if reader.CheckVisible(c, &s) != nil {
+		return nil, reused
+	}
+	payload, err := ss.reader.Projections.EventAt(r.ID, 0)
+	if err != nil {
+		return nil, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := ss.writer.Digest(r.ID, r)
+	if err != nil {
+		return nil, err
+	}
+	if ev.Digest != digest {
+		return nil, reused
+	}
+	return ss.reader.Describe(ctx, &s)
+}

@@ -1,0 +1,273 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/projections"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// A label stands for the session that claimed it last on the label's chain, or
+// that this one was reset to, as long as that session's own settings name it: a
+// session that takes another label leaves the first one free, without an event.
+//
+// A session claims first and says so itself after: the event that opens it, or
+// changes its settings, follows the claim. In between, a claim stands alone.
+
+// claimLease is how long a claim that stands alone keeps the label from others:
+// longer than any request lives, so that one under way is not overtaken, and
+// one that a crash cut short is in nobody's way for long.
+const ClaimLease = time.Minute
+
+// holder is who has a label.
+type holder struct {
+	id      turns.ID        // the session that others can't take it from; zero: the label is free
+	session *ledger.Session // the session that it stands for; nil: none that is there
+}
+
+// successor reports whether session was reset to id, which nobody has opened yet.
+func (h holder) successor() bool { return h.session != nil && !h.id.IsZero() && h.session.ID != h.id }
+
+// holder is who has the caller's label whose chain ends in row.
+func (ss *Sessions) holder(ctx context.Context, c reader.Caller, label string, row projections.Label) (h holder, err error) {
+	seen := make(map[turns.ID]bool) // what an import says of successors may be anything
+	for id := row.Session; !id.IsZero() && !seen[id]; id = h.session.Successor {
+		seen[id] = true
+		if _, err := ss.reader.CatchUp(ctx, c.Tenant, id); err != nil && !errors.Is(err, ledger.ErrNotFound) {
+			return h, err
+		}
+		s, err := ss.reader.Projections.Session(id)
+		if errors.Is(err, ledger.ErrNotFound) {
+			return ss.absentHolder(ctx, label, row, h, id)
+		}
+		if err != nil {
+			return h, err
+		}
+		if s.Tenant != c.Tenant || s.Agent != c.Agent {
+			return holder{}, nil
+		}
+		h.session = &s
+		if s.State != turns.Reset || s.Successor.IsZero() {
+			break
+		}
+	}
+	if h.session == nil {
+		return h, nil
+	}
+	ev, has, _, err := ss.reader.StoredSettings(h.session)
+	switch {
+	case errors.Is(err, turns.ErrErased): // nobody can tell; nobody can take it from a session that goes on
+	case err != nil:
+		return h, err
+	case has != label && h.session.Final():
+		return holder{}, nil
+	case has != label:
+		id, err := ss.unconfirmedClaim(ctx, row, ev.Recorded)
+		return holder{id: id}, err
+	}
+	if !h.session.Final() {
+		h.id = h.session.ID
+	}
+	return h, nil
+}
+
+// absentHolder is who has a label that leads to a session which is not there: the
+// successor of h.session, or the one that claimed it.
+func (ss *Sessions) absentHolder(ctx context.Context, label string, row projections.Label, h holder, id turns.ID) (holder, error) {
+	if h.session == nil {
+		id, err := ss.unconfirmedClaim(ctx, row, 0)
+		return holder{id: id}, err
+	}
+	_, has, _, err := ss.reader.StoredSettings(h.session)
+	if err != nil || has != label {
+		return holder{}, err
+	}
+	// What another ledger opened, and nobody brought here, has no label here.
+	if here, err := ss.isResetHere(h.session); err != nil || !here {
+		return holder{}, err
+	}
+	h.id = id
+	return h, nil
+}
+
+// unconfirmedClaim is the session of a claim that came after the time since and is not
+// yet followed by what it was made for; zero: it is too old.
+func (ss *Sessions) unconfirmedClaim(ctx context.Context, row projections.Label, since int64) (turns.ID, error) {
+	r, err := ss.reader.Log.Get(ctx, row.Tail.Seq)
+	if err != nil {
+		return turns.ID{}, err
+	}
+	ev, err := turns.Decode(r.Payload)
+	if err != nil || ev.Recorded < since || ss.reader.Now().Sub(time.Unix(0, ev.Recorded)) > ClaimLease {
+		return turns.ID{}, err
+	}
+	return row.Session, nil
+}
+
+// label is a label's chain. Whoever has it from [Sessions.HoldLabel] is the only
+// one on this daemon to give it away.
+type Label struct {
+	engine  *Sessions
+	caller  reader.Caller
+	name    string
+	Chain   turns.Chain
+	Subject string
+	Row     projections.Label
+	leads   bool // by resets, to the session that asks
+}
+
+// HoldLabel waits for the label's turn, and checks that session may have it:
+// [ledger.ErrConflict], which names the session that has it, where not.
+func (ss *Sessions) HoldLabel(ctx context.Context, c reader.Caller, name string, session turns.ID) (*Label, func(), error) {
+	digest, err := ss.LabelDigest(c.Tenant, c.Agent, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	l := &Label{engine: ss, caller: c, name: name, Chain: turns.Chain{Entity: turns.LabelEntity, ID: digest}}
+	l.Subject = ledger.Subject(c.Tenant, digest, l.Chain)
+	_, release, err := ss.writer.Hold(ctx, l.Subject)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := l.checkFree(ctx, session); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return l, release, nil
+}
+
+func (l *Label) checkFree(ctx context.Context, session turns.ID) (err error) {
+	e := l.engine
+	if l.Row, err = e.labelRow(ctx, l.caller.Tenant, l.Chain.ID); err != nil {
+		return err
+	}
+	h, err := e.holder(ctx, l.caller, l.name, l.Row)
+	if err != nil {
+		return err
+	}
+	if !h.id.IsZero() && h.id != session {
+		why := fmt.Sprintf("session %s has the label", h.id)
+		if h.session == nil {
+			why = fmt.Sprintf("session %s is being given the label; if that does not end, it is free in %v", h.id, ClaimLease)
+		}
+		return &api.Error{Code: api.Conflict, Message: why, Details: map[string]any{"session": h.id.String()}}
+	}
+	l.leads = h.successor()
+	return nil
+}
+
+// Claim makes the label stand for session, once that says so itself. Another
+// daemon may have given it away since it was seen free: then it is a conflict.
+func (l *Label) Claim(ctx context.Context, session turns.ID) error {
+	e := l.engine
+	for {
+		id, err := e.writer.NewID(turns.ID{})
+		if err != nil {
+			return err
+		}
+		ev := &turns.Event{
+			Version: turns.Version, Kind: turns.KindClaimed, ID: id, Chain: l.Chain, Recorded: e.reader.Now().UnixNano(),
+			Actor: l.caller.Actor(), Agent: l.caller.Agent, To: turns.Ref{Session: session},
+		}
+		if !l.Row.Session.IsZero() {
+			ev.Index, ev.Prev = l.Row.Tail.Index+1, l.Row.Tail.Hash
+		}
+		payload, err := e.content.Seal(ctx, l.caller.Tenant, session, ev, &turns.ClaimedBody{Label: l.name}, []turns.ID{session})
+		if err != nil {
+			return err
+		}
+		next, err := e.writer.Admit(ctx, e.reader.Projections.History(), l.Subject, l.Row.Tail.Seq, ev, payload)
+		if err == nil {
+			_, err = e.writer.AppendAdmitted(ctx, next)
+		}
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, ledger.ErrConflict) {
+			return e.writer.InternalError(ev, err)
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: the label kept moving: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+		if err := l.checkFree(ctx, session); err != nil {
+			return err
+		}
+	}
+}
+
+func (ss *Sessions) LabelDigest(tenant, agent, label string) (string, error) {
+	var k seal.Key
+	if ss.content.Keys != nil {
+		var err error
+		if k, err = ss.content.Keys.Create(turns.ID(ss.content.Ledger), ss.content.Rand); err != nil {
+			return "", fmt.Errorf("the key of labels: %w", err)
+		}
+	}
+	return seal.LabelDigest(k, tenant, agent, label), nil
+}
+
+// labelRow is the label's row at the end of its chain.
+func (ss *Sessions) labelRow(ctx context.Context, tenant, digest string) (row projections.Label, err error) {
+	chain := turns.Chain{Entity: turns.LabelEntity, ID: digest}
+	last, err := ss.reader.Log.Last(ctx, ledger.Subject(tenant, digest, chain))
+	if errors.Is(err, ledger.ErrNotFound) {
+		return row, nil
+	}
+	if err != nil {
+		return row, err
+	}
+	if err := ss.reader.Projections.WaitFor(ctx, last.Seq); err != nil {
+		return row, err
+	}
+	row, err = ss.reader.Projections.Label(tenant, digest)
+	if err == nil && row.Tail.Seq < last.Seq {
+		err = fmt.Errorf("%w: the label's chain goes on to %d, and can't be read behind %d", ledger.ErrCorrupt, last.Seq, row.Tail.Seq)
+	}
+	return row, err
+}
+
+// Resolve is session.resolve: the session that a label stands for.
+func (ss *Sessions) Resolve(ctx context.Context, c reader.Caller, label string) (*api.Session, error) {
+	if err := turns.ValidateLabel("/label", label); err != nil {
+		return nil, err
+	}
+	if c.Operator() {
+		return nil, &api.Error{Code: api.Unprocessable, Message: "a label belongs to an agent; name the agent"}
+	}
+	digest, err := ss.LabelDigest(c.Tenant, c.Agent, label)
+	if err != nil {
+		return nil, err
+	}
+	row, err := ss.labelRow(ctx, c.Tenant, digest)
+	if err != nil {
+		return nil, err
+	}
+	h, err := ss.holder(ctx, c, label, row)
+	if err != nil {
+		return nil, err
+	}
+	if h.session == nil {
+		return nil, &api.Error{Code: api.NotFound, Message: "no session has this label"}
+	}
+	if h.successor() {
+		return ss.openSuccessor(ctx, h.session)
+	}
+	return ss.reader.Describe(ctx, h.session)
+}
+
+// WithLabelConflict is err, which may be that a label is another's. If that one is the
+// successor of a session that was reset, and a crash kept it from being opened,
+// it is opened now, so that the caller finds it.
+func (ss *Sessions) WithLabelConflict(ctx context.Context, c reader.Caller, label string, err error) error {
+	if label != "" && errors.Is(err, ledger.ErrConflict) {
+		_, _ = ss.Resolve(ctx, c, label) // the answer is the conflict, whatever comes of it
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package sessions
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Reset is session.reset: the session takes no more turns, and a successor with
+// its label and settings, and none of its turns, goes on.
+//
+// It commits in one place, a state event on the old session that names the
+// successor. Crash states: after it, the successor does not exist yet; a retry,
+// a look-up of the label, or a change that is refused because of the reset
+// opens it, on any daemon.
+func (ss *Sessions) Reset(ctx context.Context, c reader.Caller, id turns.ID, req api.ResetSession, canonical []byte) (*api.Session, error) {
+	r := writer.Request{ID: req.ID, What: "session.reset", Canonical: canonical}
+	var committed bool
+	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindState)
+		if done || err != nil {
+			return nil, err
+		}
+		ev.State = turns.Reset
+		if ev.Successor, err = ss.NewSuccessorID(s.ID); err != nil {
+			return nil, err
+		}
+		return &writer.Draft{Event: ev, Body: &turns.StateBody{Cause: req.Cause}, After: func(uint64, turns.Hash) { committed = true }}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	old, err := ss.reader.FindSession(ctx, c, id, true)
+	if err != nil {
+		return nil, writer.AfterCommit(err)
+	}
+	next, err := ss.openSuccessor(ctx, old)
+	if err == nil && committed {
+		ss.writer.Announce(c, id, "session.reset", turns.ID{}, next.Position, map[string]any{"successor": next.ID.String()})
+	}
+	return next, writer.AfterCommit(err)
+}
+
+// openSuccessor is the successor of a session that was reset; it opens it where no
+// daemon has yet. Its request is the same whoever makes it, so it is opened once.
+// That of a reset which another ledger made is opened there, and comes from there.
+func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*api.Session, error) {
+	c := reader.Caller{Tenant: old.Tenant, Agent: old.Agent}
+	here, err := ss.isResetHere(old)
+	if err != nil {
+		return nil, err
+	}
+	if !here {
+		next, err := ss.reader.FindSession(ctx, c, old.Successor, true)
+		if errors.Is(err, ledger.ErrNotFound) {
+			return nil, writer.CheckOpen(old)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return ss.reader.Describe(ctx, next)
+	}
+	label, set, err := ss.reader.SettingsInForce(ctx, old)
+	if err != nil {
+		return nil, fmt.Errorf("settings for the successor of session %s: %w", old.ID, err)
+	}
+	set.Apart = nil // a blob of the old session's tree
+	id := old.Successor
+	open := func(label string) (*api.Session, error) {
+		ev := &turns.Event{
+			ID: id, Kind: turns.KindOpened, Root: id, Agent: old.Agent, Role: old.Kind,
+			Origin: &turns.Origin{Ledger: ss.content.Ledger, Tenant: old.Tenant, Session: id},
+		}
+		return ss.OpenSession(ctx, c, writer.Request{ID: id, What: "session.succeed", Canonical: []byte(old.ID.String())}, ev, label, set)
+	}
+	s, err := open(label)
+	if taken := new(api.Error); errors.As(err, &taken) && taken.Code == api.Conflict {
+		return open("") // the label was given to another session in between
+	}
+	return s, err
+}
+
+// FinishReset opens the successor of a session that was reset, if no daemon has.
+func (ss *Sessions) FinishReset(ctx context.Context, s *ledger.Session) error {
+	if s.State != turns.Reset || s.Successor.IsZero() {
+		return nil
+	}
+	if _, err := ss.reader.Projections.Session(s.Successor); !errors.Is(err, ledger.ErrNotFound) {
+		return err
+	}
+	if here, err := ss.isResetHere(s); err != nil || !here {
+		return err
+	}
+	_, err := ss.openSuccessor(ctx, s)
+	return err
+}
+
+// An event says nothing of the ledger that it was made in, and a session may be
+// reset in the one that it came to by an import. So the id of a successor tells:
+// the part of it that is random elsewhere is the ledger's mark.
+
+// NewSuccessorID is an id for the successor of a session.
+func (ss *Sessions) NewSuccessorID(session turns.ID) (turns.ID, error) {
+	mark, err := ss.successorMark(session)
+	if err != nil {
+		return turns.ID{}, err
+	}
+	return turns.NewID(ss.reader.Now(), bytes.NewReader(mark))
+}
+
+// isResetHere reports whether the reset of a session was made in this ledger, and
+// not imported. Invariant: no two ledgers open a successor under one id.
+func (ss *Sessions) isResetHere(s *ledger.Session) (bool, error) {
+	mark, err := ss.successorMark(s.ID)
+	return bytes.Equal(s.Successor[len(s.Successor)-len(mark):], mark), err
+}
+
+// successorMark is the last 10 bytes of the id that this ledger gives to the
+// successor of a session: keyed by the session's content key, so that nobody
+// else can take the id before it is used.
+func (ss *Sessions) successorMark(session turns.ID) ([]byte, error) {
+	h, err := ss.writer.Digest(session, writer.Request{What: "session.successor", Canonical: slices.Concat(ss.content.Ledger[:], session[:])})
+	return h[:10], err
+}

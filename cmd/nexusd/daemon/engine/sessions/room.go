@@ -1,0 +1,29 @@
+package sessions
+
+import (
+	"nexus/cmd/nexusd/daemon/engine/compactions"
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+)
+
+// Sessions creates, changes and ends sessions, and appends their turns. Safe for
+// concurrent use.
+type Sessions struct {
+	content     *content.Store
+	page        *page.Limits
+	paths       *paths.Loader
+	reader      *reader.Reader
+	writer      *writer.Writer
+	compactions *compactions.Compactions
+}
+
+// New returns the sessions that w writes. It makes w finish a reset that a crash
+// cut short ([Sessions.FinishReset]).
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, cm *compactions.Compactions) *Sessions {
+	ss := &Sessions{content: cs, page: limits, paths: pl, reader: r, writer: w, compactions: cm}
+	w.OnClosed = ss.FinishReset
+	return ss
+}

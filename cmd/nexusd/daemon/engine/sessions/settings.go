@@ -1,0 +1,177 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/compactor/policy"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// defaultPolicy is what a session runs under that names no policy.
+const defaultPolicy = "balanced"
+
+// ApplySettings changes what req names, and returns the label.
+func (ss *Sessions) ApplySettings(s *turns.Settings, label string, req api.SessionSettings) (string, error) {
+	if req.Label != nil {
+		if err := turns.ValidateLabel("/label", *req.Label); err != nil {
+			return "", err
+		}
+		label = *req.Label
+	}
+	if req.Policy != nil || s.Policy.Name == "" {
+		ref := turns.PolicyRef{Name: defaultPolicy}
+		if req.Policy != nil {
+			ref = turns.PolicyRef{Name: req.Policy.Name, Set: req.Policy.Set}
+		}
+		p, err := policy.Resolve(ref)
+		if err != nil {
+			return "", err
+		}
+		ref.Digest = p.Digest()
+		s.Policy = ref
+	}
+	if req.Model != nil {
+		if len(*req.Model) > turns.MaxName {
+			return "", page.FieldErr("/model", "longer than %d bytes", turns.MaxName)
+		}
+		s.Model = *req.Model
+	}
+	if req.System != nil || req.Tools != nil {
+		s.Apart = nil
+	}
+	if req.System != nil {
+		s.Preamble.System = *req.System
+	}
+	if req.Tools != nil {
+		for i, t := range *req.Tools {
+			if t.Kind() != '{' {
+				return "", page.FieldErr(fmt.Sprintf("/tools/%d", i), "not a JSON object")
+			}
+		}
+		s.Preamble.Tools = *req.Tools
+	}
+	if req.Limits != nil {
+		s.Limits = *req.Limits
+	}
+	if req.User != nil {
+		s.User = *req.User
+	}
+	for _, f := range []struct {
+		name string
+		from turns.Raw
+		to   *turns.Raw
+	}{{"/meta", req.Meta, &s.Meta}, {"/reset", req.Reset, &s.Reset}} {
+		if f.from == nil {
+			continue
+		}
+		if f.from.Kind() != '{' {
+			return "", page.FieldErr(f.name, "not a JSON object")
+		}
+		*f.to = f.from
+	}
+	return label, ss.content.CheckSettingsSize(s)
+}
+
+// Set is session.set. Another label is claimed before the session says that it
+// has it; the one that it had is free from then on.
+//
+// Crash states: after the claim, the session with its old label; the claim ends
+// with its lease, and a retry makes another.
+func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req api.SetSession, canonical []byte) (*api.Session, error) {
+	r := writer.Request{ID: req.ID, What: "session.set", Canonical: canonical}
+	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindChanged)
+		if done || err != nil {
+			return nil, err
+		}
+		label, set, err := ss.reader.SettingsInForce(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		was := label
+		if label, err = ss.ApplySettings(&set, label, req.SessionSettings); err != nil {
+			return nil, err
+		}
+		d := &writer.Draft{Event: ev, Body: &turns.ChangedBody{Label: label, Settings: set}}
+		if label == was {
+			return d, nil
+		}
+		l, release, err := ss.HoldLabel(ctx, c, label, s.ID)
+		if err != nil {
+			return nil, err
+		}
+		d.Release = release
+		if err := l.Claim(ctx, s.ID); err != nil {
+			release()
+			return nil, err
+		}
+		d.Claimed = true
+		return d, nil
+	})
+	if req.Label != nil {
+		err = ss.WithLabelConflict(ctx, c, *req.Label, err)
+	}
+	return ss.sessionAfter(ctx, c, id, err)
+}
+
+// Close is session.close.
+func (ss *Sessions) CloseSession(ctx context.Context, c reader.Caller, id turns.ID, req api.CloseSession, canonical []byte) (*api.Session, error) {
+	r := writer.Request{ID: req.ID, What: "session.close", Canonical: canonical}
+	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindState)
+		if s.State == turns.Closed && errors.Is(err, ledger.ErrClosed) {
+			return nil, nil // it stays so, whoever asks
+		}
+		if done || err != nil {
+			return nil, err
+		}
+		ev.State = turns.Closed
+		return &writer.Draft{Event: ev, Body: &turns.StateBody{Cause: req.Cause}}, nil
+	})
+	return ss.sessionAfter(ctx, c, id, err)
+}
+
+// Move is session.move. The head goes to any turn of the tree's path that is the
+// session's own or inherited; nothing is deleted, and it can go forward again.
+func (ss *Sessions) Move(ctx context.Context, c reader.Caller, id turns.ID, req api.MoveSession, canonical []byte) (*api.Session, error) {
+	r := writer.Request{ID: req.ID, What: "session.move", Canonical: canonical}
+	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindMoved)
+		if done || err != nil {
+			return nil, err
+		}
+		if !req.IfHead.IsZero() && req.IfHead != s.Head.Turn {
+			return nil, writer.HeadMoved(s, "the head is not "+req.IfHead.String())
+		}
+		if req.To != nil {
+			t, err := ss.reader.FindTurn(s, *req.To)
+			if err != nil {
+				return nil, err
+			}
+			ev.To = t.Ref
+		} else if s.ForkOf != nil {
+			return nil, page.FieldErr("/to", "a fork can't go before its inherited turns; name a turn")
+		}
+		if ev.To == s.Head && req.ID.IsZero() {
+			return nil, nil // with an id it is kept, or a late retry would move the head back
+		}
+		return &writer.Draft{Event: ev, Body: &turns.MovedBody{Note: req.Note}}, nil
+	})
+	return ss.sessionAfter(ctx, c, id, err)
+}
+
+// sessionAfter is the session behind a mutation that ended with err.
+func (ss *Sessions) sessionAfter(ctx context.Context, c reader.Caller, id turns.ID, err error) (*api.Session, error) {
+	if err != nil {
+		return nil, err
+	}
+	out, err := ss.reader.Get(ctx, c, id, api.Read{})
+	return out, writer.AfterCommit(err)
+}

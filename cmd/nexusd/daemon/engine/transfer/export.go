@@ -1,0 +1,292 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// ExportVersion is the version of the export's lines.
+const ExportVersion = 1
+
+// Export is session.export: the session's chain with those it inherits from,
+// ancestors first, each up to its fork point, as the exact bytes that are
+// stored. Keys come first: whoever holds an export can read it.
+func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.ID, req api.ExportSession) (*api.Exported, error) {
+	if err := tr.reader.WaitPosition(ctx, req.Read); err != nil {
+		return nil, err
+	}
+	s, err := tr.reader.FindSession(ctx, c, session, true)
+	if err != nil {
+		return nil, err
+	}
+	chains, err := tr.ancestry(c, s)
+	if err != nil {
+		return nil, err
+	}
+	cur, err := parseExportCursor(req.After, len(chains))
+	if err != nil {
+		return nil, err
+	}
+	limit, err := req.Page.LimitOf(500, 5000)
+	if err != nil {
+		return nil, err
+	}
+	x := exporting{e: tr, tenant: c.Tenant, root: s.Root, limit: limit, names: tr.namesOf(s.ID), out: &api.Exported{Records: []api.ExportRecord{}}}
+	if req.After == "" {
+		x.out.Records = append(x.out.Records, api.ExportRecord{Ledger: &api.ExportHeader{
+			Version: ExportVersion, Ledger: uuid.UUID(tr.content.Ledger).String(), Session: session}})
+	}
+	for ; cur.chain < len(chains); cur = (exportCursor{chain: cur.chain + 1}) {
+		ch := chains[cur.chain]
+		if cur == (exportCursor{chain: cur.chain}) && tr.content.Keys != nil {
+			k, err := tr.content.Keys.Key(ch.id)
+			if err != nil {
+				return nil, err
+			}
+			x.out.Records = append(x.out.Records, api.ExportRecord{Key: &api.ExportKey{ID: ch.id, Key: k[:]}})
+		}
+		for ; cur.index <= ch.last; cur = (exportCursor{chain: cur.chain, index: cur.index + 1}) {
+			full, err := x.event(ctx, ch, &cur)
+			if err != nil {
+				return nil, err
+			}
+			if full {
+				x.out.Next = cur.String()
+				tr.exports.Put(s.ID, x.names, x.names.size())
+				return x.out, nil
+			}
+		}
+	}
+	return x.out, nil
+}
+
+// exporting is a page of an export being made.
+type exporting struct {
+	e      *Transfer
+	tenant string
+	root   turns.ID
+	names  *firstMentions
+	out    *api.Exported
+	limit  int
+	taken  int // records, and their bytes; the header and the keys are not counted
+	size   int
+}
+
+// full reports whether there is no room for a record of n more bytes. There
+// always is for one, so that every page goes on.
+func (x *exporting) full(n int) bool {
+	return x.taken >= x.limit || (x.size > 0 && x.size+n > x.e.page.Payload()*3/4) || x.size > x.e.page.PageBytes()
+}
+
+// event adds the lines of one event from cur on: the blobs that it is the first
+// to name, then itself. Cur is left at what there is no room for.
+func (x *exporting) event(ctx context.Context, ch exportedChain, cur *exportCursor) (full bool, err error) {
+	payload, err := x.e.reader.Projections.EventAt(ch.id, cur.index)
+	if err != nil {
+		return false, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return false, err
+	}
+	first := x.names.areFirst(ch.before+cur.index, ev.Blobs)
+	for ; cur.part <= len(ev.Blobs); cur.part, cur.piece = cur.part+1, 0 {
+		var records []api.ExportRecord
+		switch {
+		case cur.part == len(ev.Blobs):
+			event := &api.ExportEvent{Hash: turns.HashEvent(payload)}
+			event.Payload, event.Pieces, records = x.e.inPieces(payload)
+			records = append(records, api.ExportRecord{Event: event})
+		case !first[cur.part]:
+			continue
+		case x.full(0):
+			return true, nil
+		default:
+			if records, err = x.blob(ctx, ev.Blobs[cur.part].Digest); err != nil {
+				return false, err
+			}
+		}
+		for ; cur.piece < len(records); cur.piece++ {
+			n := recordBytes(&records[cur.piece])
+			if x.full(n) {
+				return true, nil
+			}
+			x.out.Records, x.size, x.taken = append(x.out.Records, records[cur.piece]), x.size+n, x.taken+1
+		}
+	}
+	return false, nil
+}
+
+// blob is the lines of a blob. One that takes several pages is read once.
+func (x *exporting) blob(ctx context.Context, digest turns.Hash) (records []api.ExportRecord, err error) {
+	k, err := x.e.content.BlobKey(x.root)
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := x.e.content.SealedBlob(ctx, x.tenant, k, digest)
+	if err != nil {
+		return nil, err
+	}
+	blob := &api.ExportBlob{Root: x.root, Digest: digest}
+	blob.Sealed, blob.Pieces, records = x.e.inPieces(sealed)
+	return append(records, api.ExportRecord{Blob: blob}), nil
+}
+
+// firstNames is which event of an export is the first to name a blob, of a
+// stretch of its events without a gap. What an export has never changes, so it
+// holds for all exports of the session. An event that neither is in the stretch nor
+// follows it begins another: then a blob goes out again, which does no harm.
+//
+// Invariant: the first event of all that names a blob is told to be the first,
+// whatever the stretch. So a blob goes out before the events that need it, whichever
+// daemons make the pages.
+//
+// Safe for concurrent use.
+type firstMentions struct {
+	mu     sync.Mutex
+	lo, hi uint64 // the stretch [lo, hi): events are numbered through all chains
+	first  map[turns.Hash]uint64
+}
+
+// areFirst reports of each blob of event number at whether that is the first to name it.
+func (f *firstMentions) areFirst(at uint64, blobs []turns.BlobLink) []bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first == nil || at < f.lo || at > f.hi {
+		f.lo, f.hi, f.first = at, at, make(map[turns.Hash]uint64)
+	}
+	out := make([]bool, len(blobs))
+	for i, b := range blobs {
+		if _, named := f.first[b.Digest]; !named && at == f.hi {
+			f.first[b.Digest] = at
+		}
+		out[i] = f.first[b.Digest] == at
+	}
+	f.hi = max(f.hi, at+1)
+	return out
+}
+
+// size is about how many bytes of memory it takes.
+func (f *firstMentions) size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return 256 + 128*len(f.first)
+}
+
+// namesOf is what is remembered of the exports of a session.
+func (tr *Transfer) namesOf(session turns.ID) *firstMentions {
+	if f, ok := tr.exports.Get(session); ok {
+		return f
+	}
+	return new(firstMentions)
+}
+
+// inPieces is b as it goes out: whole if a message has room for it, or as the
+// names of its pieces, with the records of these.
+func (tr *Transfer) inPieces(b []byte) (whole []byte, names []turns.Hash, pieces []api.ExportRecord) {
+	if len(b) <= tr.page.PieceBytes() {
+		return b, nil, nil
+	}
+	for piece := range slices.Chunk(b, tr.page.PieceBytes()) {
+		names = append(names, pieceDigest(piece))
+		pieces = append(pieces, api.ExportRecord{Piece: &api.ExportPiece{Sealed: piece}})
+	}
+	return nil, names, pieces
+}
+
+// recordBytes is about how many bytes of JSON a record is.
+func recordBytes(r *api.ExportRecord) int {
+	switch {
+	case r.Piece != nil:
+		return 100 + len(r.Piece.Sealed)*4/3
+	case r.Blob != nil:
+		return 300 + len(r.Blob.Sealed)*4/3 + 80*len(r.Blob.Pieces)
+	case r.Event != nil:
+		return 200 + len(r.Event.Payload)*4/3 + 80*len(r.Event.Pieces)
+	}
+	return 200
+}
+
+// pieceDigest names a piece on its way into a ledger.
+func pieceDigest(piece []byte) turns.Hash {
+	h := sha256.New()
+	h.Write([]byte("nexus.piece.v1\x00"))
+	h.Write(piece)
+	return turns.Hash(h.Sum(nil))
+}
+
+type exportedChain struct {
+	id     turns.ID
+	last   uint64 // last index that goes out
+	before uint64 // events of the chains before it
+}
+
+// ancestry is the chains that a session needs, root first: of an ancestor,
+// everything up to the event of the fork point.
+func (tr *Transfer) ancestry(c reader.Caller, s *ledger.Session) ([]exportedChain, error) {
+	chains := []exportedChain{{id: s.ID, last: s.Tail.Index}}
+	for f := s.ForkOf; f != nil; {
+		up, err := tr.reader.Projections.Session(f.At.Session)
+		if err != nil {
+			return nil, err
+		}
+		if err := reader.CheckVisible(c, &up); err != nil {
+			return nil, err
+		}
+		t, err := tr.reader.Projections.Turn(f.At)
+		if err != nil {
+			return nil, err
+		}
+		chains = append(chains, exportedChain{id: up.ID, last: t.Index})
+		f = up.ForkOf
+	}
+	slices.Reverse(chains)
+	for i := range chains[1:] {
+		chains[i+1].before = chains[i].before + chains[i].last + 1
+	}
+	return chains, nil
+}
+
+// exportCursor is the next record of an export.
+type exportCursor struct {
+	chain int
+	index uint64
+	part  int // of the event: one of its blobs, or behind them itself
+	piece int // of the part
+}
+
+func (c exportCursor) String() string {
+	return fmt.Sprintf("%d.%d.%d.%d", c.chain, c.index, c.part, c.piece)
+}
+
+func parseExportCursor(after string, chains int) (c exportCursor, err error) {
+	if after == "" {
+		return c, nil
+	}
+	f := strings.Split(after, ".")
+	if len(f) == 4 {
+		var e1, e2, e3, e4 error
+		c.chain, e1 = strconv.Atoi(f[0])
+		c.index, e2 = strconv.ParseUint(f[1], 10, 64)
+		c.part, e3 = strconv.Atoi(f[2])
+		c.piece, e4 = strconv.Atoi(f[3])
+		if errors.Join(e1, e2, e3, e4) == nil && c.chain >= 0 && c.chain < chains && c.part >= 0 && c.piece >= 0 {
+			return c, nil
+		}
+	}
+	return c, page.FieldErr("/after", "not what a page gave as next")
+}

@@ -1,0 +1,523 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/compactor/policy"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// Import is session.import: records of an export, in their order. Each event
+// keeps its bytes and so its hash; one that is stored already is counted and
+// left. Nothing is stored that does not verify: an event is checked, before it is
+// appended, by the code that the projections and the verification check it by.
+//
+// What no check can tell is believed, as the word of the ledger that the session's
+// origin names: times, usage, the counts of a counter that this build does not know. So an agent can't bring in what this
+// ledger itself would have said.
+func (tr *Transfer) Import(ctx context.Context, c reader.Caller, req api.ImportRecords) (*api.Imported, error) {
+	out := new(api.Imported)
+	for i := range req.Records {
+		if err := tr.importRecord(ctx, c, &req.Records[i], out); err != nil {
+			if f := (*turns.FieldError)(nil); errors.As(err, &f) {
+				return nil, &turns.FieldError{Field: fmt.Sprintf("/records/%d%s", i, f.Field), Reason: f.Reason, Kind: f.Kind}
+			}
+			return nil, fmt.Errorf("record %d: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+func (tr *Transfer) importRecord(ctx context.Context, c reader.Caller, r *api.ExportRecord, out *api.Imported) error {
+	switch {
+	case r.Ledger != nil:
+		if r.Ledger.Version != ExportVersion {
+			return &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("export version %d, this daemon knows %d", r.Ledger.Version, ExportVersion)}
+		}
+		return nil
+	case r.Key != nil:
+		return tr.importKey(ctx, c, r.Key)
+	case r.Piece != nil:
+		return tr.content.Blobs.PutBlob(ctx, c.Tenant, pieceDigest(r.Piece.Sealed), r.Piece.Sealed)
+	case r.Blob != nil:
+		return tr.importBlob(ctx, c, r.Blob)
+	case r.Event != nil:
+		return tr.importEvent(ctx, c, r.Event, out)
+	}
+	return page.FieldErr("", "neither nexus_export, key, piece, blob nor event")
+}
+
+// arrival names a content key that came before the first event of its session.
+// It is kept in memory until then: a key is stored only together with an event
+// that opens under it, so that nobody can choose the key of a session to come.
+type pendingKey struct {
+	reader.Caller
+	id turns.ID
+}
+
+// arrivalBytes is what a key weighs in the cache: 65,536 of them can wait.
+const arrivalBytes = 1 << 10
+
+// importRing is the keys that an import may use: those of sessions that the
+// caller may see, and those that came with the import.
+type importRing struct {
+	e *Transfer
+	c reader.Caller
+}
+
+// importRing is nil where nothing is sealed.
+func (tr *Transfer) importRing(c reader.Caller) seal.Keyring {
+	if tr.content.Keys == nil {
+		return nil
+	}
+	return importRing{tr, c}
+}
+
+func (r importRing) Key(id turns.ID) (seal.Key, error) {
+	s, err := r.e.reader.Projections.Session(id)
+	switch {
+	case errors.Is(err, ledger.ErrNotFound):
+		if k, ok := r.e.pendingKeys.Get(pendingKey{r.c, id}); ok {
+			return k, nil
+		}
+	case err != nil:
+		return seal.Key{}, err
+	case reader.CheckVisible(r.c, &s) == nil:
+		return r.e.content.Keys.Key(id)
+	}
+	return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
+}
+
+// treeKey is the key of the blobs of a tree.
+func (tr *Transfer) treeKey(c reader.Caller, root turns.ID) (seal.Key, error) {
+	if tr.content.Keys != nil {
+		return importRing{tr, c}.Key(root)
+	}
+	if s, err := tr.reader.Projections.Session(root); err == nil && reader.CheckVisible(c, &s) != nil {
+		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, root)
+	}
+	return tr.content.BlobKey(root)
+}
+
+// missingDependency makes of a key or blob that is not there the answer that it comes later
+// in the export, or not at all.
+func missingDependency(err error) error {
+	if errors.Is(err, seal.ErrNoKey) || errors.Is(err, ledger.ErrNotFound) {
+		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("what it needs must come before it: %v", err)}
+	}
+	return err
+}
+
+// notImportable is the answer to an id that is not the caller's to use; it does not say
+// whose it is.
+func notImportable(id turns.ID) error {
+	return &api.Error{Code: api.IDReused, Message: fmt.Sprintf("session %s is not one that you can import", id)}
+}
+
+// importBlob stores a blob whose content has the digest that it is named by,
+// under the key of its tree. What does not open is not stored: a blob is written
+// once, and a wrong first copy would stand in the way of the right one.
+func (tr *Transfer) importBlob(ctx context.Context, c reader.Caller, b *api.ExportBlob) error {
+	sealed, err := tr.joinPieces(ctx, c, "/blob/pieces", b.Sealed, b.Pieces)
+	if err != nil {
+		return err
+	}
+	k, err := tr.treeKey(c, b.Root)
+	if err != nil {
+		return missingDependency(fmt.Errorf("the key of blob %s: %w", b.Digest, err))
+	}
+	if tr.content.Keys != nil {
+		_, err = seal.OpenBlob(k, b.Digest, sealed)
+	} else if seal.BlobDigest(k, sealed) != b.Digest {
+		err = fmt.Errorf("%w: blob %s has other content", ledger.ErrCorrupt, b.Digest)
+	}
+	if err != nil {
+		return err
+	}
+	return tr.content.Blobs.PutBlob(ctx, c.Tenant, b.Digest, sealed)
+}
+
+// joinPieces is what a record has whole, or in pieces that came before it.
+func (tr *Transfer) joinPieces(ctx context.Context, c reader.Caller, field string, whole []byte, pieces []turns.Hash) ([]byte, error) {
+	whole = slices.Clip(whole) // the request stays as it is
+	for i, d := range pieces {
+		piece, err := tr.content.Blobs.GetBlob(ctx, c.Tenant, d)
+		if err != nil {
+			return nil, fmt.Errorf("%s/%d: %w", field, i, err)
+		}
+		if pieceDigest(piece) != d {
+			return nil, page.FieldErr(fmt.Sprintf("%s/%d", field, i), "not a piece")
+		}
+		if len(whole)+len(piece) > turns.MaxBody {
+			return nil, &turns.FieldError{Field: field, Reason: fmt.Sprintf("more than %d bytes", turns.MaxBody), Kind: ledger.ErrTooLarge}
+		}
+		whole = append(whole, piece...)
+	}
+	return whole, nil
+}
+
+func (tr *Transfer) importKey(ctx context.Context, c reader.Caller, k *api.ExportKey) error {
+	if k.ID == turns.ID(tr.content.Ledger) {
+		return page.FieldErr("/key/id", "a session's key has a session's id")
+	}
+	if len(k.Key) != len(seal.Key{}) {
+		return page.FieldErr("/key/key", "%d bytes, a key has %d", len(k.Key), len(seal.Key{}))
+	}
+	if tr.content.Keys == nil {
+		return &api.Error{Code: api.Unsupported, Message: "this ledger does not seal and keeps no keys; it can't take a sealed export"}
+	}
+	if _, err := tr.reader.CatchUp(ctx, c.Tenant, k.ID); err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return err
+	}
+	s, err := tr.reader.Projections.Session(k.ID)
+	if errors.Is(err, ledger.ErrNotFound) {
+		tr.pendingKeys.Put(pendingKey{c, k.ID}, seal.Key(k.Key), arrivalBytes)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if reader.CheckVisible(c, &s) != nil {
+		return notImportable(k.ID)
+	}
+	return tr.restoreKey(&s, seal.Key(k.Key))
+}
+
+// restoreKey takes the key of a session that is stored: the one that is here, or
+// one that is here no more and opens the session's first event.
+func (tr *Transfer) restoreKey(s *ledger.Session, k seal.Key) error {
+	have, err := tr.content.Keys.Key(s.ID)
+	if err == nil && have != k {
+		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has another key here", s.ID)}
+	}
+	if !errors.Is(err, seal.ErrNoKey) {
+		return err
+	}
+	payload, err := tr.reader.Projections.EventAt(s.ID, 0)
+	if err != nil {
+		return err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return err
+	}
+	if err := content.OpenBody(oneKey{s.ID, k}, ev, new(turns.OpenedBody)); err != nil {
+		return err
+	}
+	return tr.content.Keys.Put(s.ID, k)
+}
+
+// oneKey is a ring of one key.
+type oneKey struct {
+	id  turns.ID
+	key seal.Key
+}
+
+func (k oneKey) Key(id turns.ID) (seal.Key, error) {
+	if id != k.id {
+		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
+	}
+	return k.key, nil
+}
+
+// importEvent appends an event that fits behind the end of its chain.
+//
+// Crash states: before the append nothing. Between the first event of a session
+// and its key, which is stored after it so that no import leaves a key for a
+// session that it did not open, a session that can't be read: the same import
+// brings its key again, and that is kept if it opens the event.
+func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.ExportEvent, out *api.Imported) error {
+	payload, err := tr.joinPieces(ctx, c, "/event/pieces", r.Payload, r.Pieces)
+	if err != nil {
+		return err
+	}
+	if got := turns.HashEvent(payload); got != r.Hash {
+		return fmt.Errorf("%w: the event's hash is %v, the record says %v", ledger.ErrCorrupt, got, r.Hash)
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return err
+	}
+	id, ok := ev.Chain.Session()
+	if !ok {
+		return page.FieldErr("/event", "an event of chain %s; only sessions are imported", ev.Chain)
+	}
+	ch, release, err := tr.writer.Hold(ctx, c.Tenant+"/"+id.String())
+	if err != nil {
+		return err
+	}
+	defer release()
+	for {
+		s, err := tr.importTail(ctx, c, ev, id)
+		if err != nil {
+			return err
+		}
+		if !s.ID.IsZero() && ev.Index <= s.Tail.Index {
+			was, err := tr.reader.Projections.EventAt(id, ev.Index)
+			if err != nil {
+				return err
+			}
+			if turns.HashEvent(was) != r.Hash {
+				return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has another event at index %d", id, ev.Index)}
+			}
+			if err := tr.keepLabel(ctx, s, ev.Index); err != nil {
+				return err
+			}
+			out.Existing++
+			return nil
+		}
+		if err := tr.mayImport(c, s, ev); err != nil {
+			return err
+		}
+		next, err := tr.admitImport(ctx, c, s, ev, payload)
+		if errors.Is(err, ledger.ErrConflict) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		after, err := tr.checkImport(ctx, c, ch, s, ev, next)
+		if err != nil {
+			return err
+		}
+		var key *seal.Key
+		if ev.Kind == turns.KindOpened && tr.content.Keys != nil {
+			if key, err = tr.newKey(c, id); err != nil {
+				return err
+			}
+		}
+		seq, err := tr.writer.AppendAdmitted(ctx, next)
+		if errors.Is(err, ledger.ErrConflict) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if key != nil {
+			if err := tr.content.Keys.Put(id, *key); err != nil {
+				return &api.Error{Code: api.Indeterminate, Message: fmt.Sprintf("session %s is stored, its key is not yet; import it again: %v", id, err)}
+			}
+		}
+		ch.Seq = seq
+		if ev.Kind.IsTurn() && after != nil {
+			ch.Calls = paths.KnownCalls{Open: *after, At: ev.Ref()}
+		}
+		out.Stored++
+		if err := tr.reader.Projections.WaitFor(ctx, seq); err != nil {
+			return writer.AfterCommit(err)
+		}
+		if err := tr.reader.AsideError(c.Tenant, id); err != nil || !settles(ev.Kind) {
+			return err
+		}
+		now, err := tr.reader.Projections.Session(id)
+		if err != nil {
+			return err
+		}
+		return writer.AfterCommit(tr.keepLabel(ctx, &now, ev.Index))
+	}
+}
+
+// settles reports whether events of a kind hold settings.
+func settles(k turns.Kind) bool { return k == turns.KindOpened || k == turns.KindChanged }
+
+// keepLabel gives a session the label that its settings name, which stand in the
+// event at index, if they are in force and the label is free here.
+//
+// Crash states: between the event and the claim a session that shows a label
+// which does not stand for it; the same import again claims it.
+func (tr *Transfer) keepLabel(ctx context.Context, s *ledger.Session, index uint64) error {
+	if s.Final() || s.Settings != index {
+		return nil
+	}
+	_, name, _, err := tr.reader.StoredSettings(s)
+	if err != nil || name == "" {
+		return nil // settings that can't be read name no label
+	}
+	l, release, err := tr.sessions.HoldLabel(ctx, reader.Caller{Tenant: s.Tenant, Agent: s.Agent}, name, s.ID)
+	if err == nil {
+		defer release()
+		if l.Row.Session != s.ID {
+			err = l.Claim(ctx, s.ID)
+		}
+	}
+	if errors.Is(err, ledger.ErrConflict) {
+		return nil // another session has it here
+	}
+	return err
+}
+
+// newKey is the key that a session's first event was opened with, if no other is
+// stored under its id.
+func (tr *Transfer) newKey(c reader.Caller, id turns.ID) (*seal.Key, error) {
+	k, err := importRing{tr, c}.Key(id)
+	if err != nil {
+		return nil, missingDependency(err)
+	}
+	have, err := tr.content.Keys.Key(id)
+	switch {
+	case errors.Is(err, seal.ErrNoKey), err == nil && have == k:
+		return &k, nil
+	case err == nil:
+		return nil, notImportable(id)
+	}
+	return nil, fmt.Errorf("the key of session %s: %w", id, err)
+}
+
+// importTail is the fold that an imported event must fit behind; the zero
+// Session for a chain's first. What a fork is of must be stored before it.
+func (tr *Transfer) importTail(ctx context.Context, c reader.Caller, ev *turns.Event, id turns.ID) (*ledger.Session, error) {
+	end, err := tr.reader.ChainEnd(ctx, c.Tenant, id)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return nil, err
+	}
+	s, err := tr.reader.Projections.Session(id)
+	if errors.Is(err, ledger.ErrNotFound) {
+		if end.Seq > 0 {
+			return nil, tr.reader.BehindError(&ledger.Session{ID: id, Tenant: c.Tenant}, end.Seq)
+		}
+		if ev.Index != 0 {
+			return nil, &api.Error{Code: api.Conflict, Message: fmt.Sprintf("event %d of session %s comes before its first", ev.Index, id)}
+		}
+		if f := ev.ForkOf; f != nil {
+			_, err := tr.reader.FindSession(ctx, c, f.At.Session, true)
+			if err == nil {
+				_, err = tr.reader.Projections.Turn(f.At)
+			}
+			if err != nil {
+				return nil, &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s forks from %s, which is not stored here", id, f.At)}
+			}
+		}
+		return new(ledger.Session), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if reader.CheckVisible(c, &s) != nil {
+		return nil, notImportable(id)
+	}
+	if s.Tail.Seq < end.Seq && s.Subject() == end.Subject {
+		return nil, tr.reader.BehindError(&s, end.Seq)
+	}
+	if ev.Index > s.Tail.Index+1 {
+		return nil, &api.Error{Code: api.Conflict, Message: fmt.Sprintf("event %d of session %s follows event %d", ev.Index, id, s.Tail.Index)}
+	}
+	return &s, nil
+}
+
+// mayImport says whether an event that is not stored here is the caller's to
+// bring, behind s: one of its own sessions, from another ledger, and sealed where
+// this ledger seals.
+func (tr *Transfer) mayImport(c reader.Caller, s *ledger.Session, ev *turns.Event) error {
+	agent, origin := s.Agent, &s.Origin
+	if ev.Kind == turns.KindOpened {
+		agent, origin = ev.Agent, ev.Origin
+	}
+	denied := func(format string, args ...any) error {
+		return &api.Error{Code: api.Denied, Message: fmt.Sprintf(format, args...)}
+	}
+	if !c.Operator() {
+		switch {
+		case agent != c.Agent:
+			return denied("session %s belongs to agent %s", origin.Session, agent)
+		case ev.Role == turns.Main && ev.ForkOf == nil:
+			return denied("session %s is of kind main, which is granted by the daemon's configuration", origin.Session)
+		case origin.Ledger == tr.content.Ledger:
+			return denied("session %s was begun in this ledger, and event %d of it is not stored here; only the operator brings that back", origin.Session, ev.Index)
+		}
+	}
+	if tenant, name, _ := strings.Cut(ev.Actor, "/"); ev.Actor != "" && (name != agent || !turns.ValidName(tenant)) {
+		return fmt.Errorf("%w: event %s of agent %s says that its actor is %q", ledger.ErrCorrupt, ev.ID, agent, ev.Actor)
+	}
+	switch sealed := ev.Encoding&turns.Sealed != 0; {
+	case tr.content.Keys == nil && sealed:
+		return &api.Error{Code: api.Unsupported, Message: "this ledger does not seal and keeps no keys; it can't take a sealed event"}
+	case tr.content.Keys != nil && !sealed && len(ev.Body) > 0:
+		return &api.Error{Code: api.Unsupported, Message: "this ledger seals what it stores; the event is not sealed, and no erasure could reach it"}
+	}
+	return nil
+}
+
+// admitImport asks whether an event may follow s.
+func (tr *Transfer) admitImport(ctx context.Context, c reader.Caller, s *ledger.Session, ev *turns.Event, payload []byte) (*writer.Admitted, error) {
+	id, _ := ev.Chain.Session()
+	root := s.Root
+	if ev.Kind == turns.KindOpened {
+		root = ev.Root
+		if tr.content.Keys != nil && !slices.Equal(ev.Keys, []turns.ID{id}) {
+			return nil, fmt.Errorf("%w: the first event of session %s is not sealed under its own key", ledger.ErrCorrupt, id)
+		}
+	}
+	return tr.writer.Admit(ctx, tr.reader.Projections.History(), ledger.SessionSubject(c.Tenant, root, id), s.Tail.Seq, ev, payload)
+}
+
+// checkImport checks the content of an admitted event that is to follow s, as the
+// verification does, and that this daemon knows its settings. It returns the
+// calls that wait behind the event.
+func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer.Chain, s *ledger.Session, ev *turns.Event, next *writer.Admitted) (*ledger.Calls, error) {
+	var open *ledger.Calls
+	if ev.Kind.IsTurn() {
+		head, err := tr.reader.HeadNode(s)
+		if err != nil {
+			return nil, err
+		}
+		calls, err := tr.paths.OpenCalls(ctx, c.Tenant, s, &ch.Calls, head)
+		if err != nil {
+			return nil, err
+		}
+		open = &calls
+	}
+	body, after, err := content.CheckBody(tr.importRing(c), ev, next.Node, open)
+	if err != nil {
+		return nil, missingDependency(err)
+	}
+	switch b := body.(type) {
+	case *turns.OpenedBody:
+		err = tr.knownSettings(b.Label, &b.Settings)
+	case *turns.ChangedBody:
+		err = tr.knownSettings(b.Label, &b.Settings)
+	default:
+		err = tr.content.CheckBodySize(body)
+	}
+	if err != nil {
+		return after, err
+	}
+	var k seal.Key
+	if len(ev.Blobs) > 0 {
+		if k, err = tr.treeKey(c, next.Session.Root); err == nil {
+			err = tr.content.CheckBlobs(ctx, c.Tenant, k, ev, body)
+		}
+	}
+	if err == nil {
+		err = tr.content.CheckCounts(ctx, c.Tenant, k, ev, body)
+	}
+	if wrong := (*content.CountError)(nil); errors.As(err, &wrong) {
+		err = page.FieldErr("/event", "%s", wrong.Text)
+	}
+	return after, missingDependency(err)
+}
+
+// knownSettings checks that a session can go on under these settings here, and
+// that replies can show them.
+func (tr *Transfer) knownSettings(label string, set *turns.Settings) error {
+	if label != "" {
+		if err := turns.ValidateLabel("/event/label", label); err != nil {
+			return err
+		}
+	}
+	if _, err := policy.Resolve(set.Policy); err != nil {
+		return &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("the session's policy: %v", err)}
+	}
+	return tr.content.CheckSettingsSize(set)
+}

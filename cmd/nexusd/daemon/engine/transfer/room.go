@@ -1,0 +1,39 @@
+package transfer
+
+import (
+	"nexus/cmd/nexusd/daemon/engine/cache"
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/sessions"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// Transfer takes sessions out of a ledger and brings them into another, byte for
+// byte. Safe for concurrent use.
+type Transfer struct {
+	content  *content.Store
+	page     *page.Limits
+	paths    *paths.Loader
+	reader   *reader.Reader
+	writer   *writer.Writer
+	sessions *sessions.Sessions
+
+	exports     *cache.Cache[turns.ID, *firstMentions] // by session
+	pendingKeys *cache.Cache[pendingKey, seal.Key]     // keys of sessions that an import is about to open
+}
+
+// pendingBytes bounds the keys that wait for their sessions. They have a budget
+// of their own: they are state, and no other cache may drive them out.
+const pendingBytes = 64 << 20
+
+// New returns the transfer of the sessions of ss.
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ss *sessions.Sessions, budget *cache.Budget) *Transfer {
+	return &Transfer{
+		content: cs, page: limits, paths: pl, reader: r, writer: w, sessions: ss,
+		exports: cache.In[turns.ID, *firstMentions](budget, "exports"), pendingKeys: cache.In[pendingKey, seal.Key](cache.New(pendingBytes), "keys"),
+	}
+}

@@ -1,0 +1,92 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// admitted is an event that may be stored. Only [Writer.Admit] makes one, and
+// [Writer.AppendAdmitted] stores nothing else: so no writer appends what a reader of the
+// log would refuse.
+type Admitted struct {
+	ledger.Admitted
+	subject string
+	expect  uint64 // position of the chain's tail; 0: the chain is empty
+	kind    turns.Kind
+	payload []byte
+	hash    turns.Hash
+}
+
+// Admit asks [ledger.Admit] whether ev, encoded as payload, may follow the event
+// at expect on subject.
+//
+// Errors: [ledger.ErrConflict] where the chain goes on behind expect, so that
+// the refusal may be of an old fold; those of [ledger.Admit].
+func (wr *Writer) Admit(ctx context.Context, h ledger.History, subject string, expect uint64, ev *turns.Event, payload []byte) (*Admitted, error) {
+	hash := turns.HashEvent(payload)
+	a, err := ledger.Admit(h, subject, expect+1, hash, ev)
+	if err == nil {
+		return &Admitted{a, subject, expect, ev.Kind, payload, hash}, nil
+	}
+	if !ledger.IsRefusal(err) {
+		return nil, err
+	}
+	last, lerr := wr.reader.Log.Last(ctx, subject)
+	switch {
+	case lerr != nil && !errors.Is(lerr, ledger.ErrNotFound):
+		return nil, lerr
+	case last.Seq > expect:
+		return nil, &ledger.ConflictError{Subject: subject, Want: expect, Got: last.Seq}
+	}
+	return nil, err
+}
+
+// AppendAdmitted appends an admitted event. It is the one place where the engine writes
+// to the log. Errors: those of [ledger.Log.Append].
+func (wr *Writer) AppendAdmitted(ctx context.Context, a *Admitted) (seq uint64, err error) {
+	if seq, err = wr.reader.Log.Append(ctx, a.subject, a.expect, a.payload); err == nil {
+		wr.Metrics.Appended(a.kind)
+	}
+	return seq, err
+}
+
+// InternalError is the answer to an event of the engine's own making that [Writer.Admit]
+// refused: no request is wrong, and nothing is stored. The log has the reason,
+// under the event's id.
+func (wr *Writer) InternalError(ev *turns.Event, err error) error {
+	if !ledger.IsRefusal(err) {
+		return err
+	}
+	if wr.Logger != nil { // the reason names ids, hashes and numbers, never content
+		wr.Logger.Error("a defect: an event was refused before it was stored", "id", ev.ID, "kind", ev.Kind, "chain", ev.Chain, "err", err)
+	}
+	return &api.Error{Code: api.Internal, Message: fmt.Sprintf("internal error: nothing is stored; the daemon's log has the reason under the id %s", ev.ID)}
+}
+
+// read is the store's history, with what the decision on an event has read of it
+// already. Its fold and its node are not read again.
+type knownHistory struct {
+	ledger.History
+	session *ledger.Session // before the event
+	head    lineage.Node    // of its head; zero: not read
+}
+
+func (r knownHistory) Session(id turns.ID) (ledger.Session, error) {
+	if id == r.session.ID {
+		return *r.session, nil
+	}
+	return r.History.Session(id)
+}
+
+func (r knownHistory) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
+	if len(refs) == 1 && refs[0] == r.head.Ref && !r.head.Ref.IsZero() {
+		return []lineage.Node{r.head}, nil
+	}
+	return r.History.Nodes(refs...)
+}

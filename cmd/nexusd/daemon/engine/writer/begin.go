@@ -1,0 +1,146 @@
+package writer
+
+import (
+	"errors"
+	"fmt"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// CheckParent checks that a turn with the given parent continues the head: no
+// parent named, the head itself, or the nearest normal ancestor of the head with
+// only compactions between, since a background compaction must not make an
+// agent's append fail.
+func (wr *Writer) CheckParent(s *ledger.Session, head lineage.Node, parent turns.ID) error {
+	if parent.IsZero() {
+		return nil
+	}
+	for n := head; !n.Ref.IsZero(); {
+		if n.Ref.Turn == parent {
+			return nil
+		}
+		if n.Kind != turns.KindCompaction {
+			break
+		}
+		up, err := wr.reader.Projections.Nodes(n.Parent)
+		if err != nil {
+			return err
+		}
+		n = up[0]
+	}
+	return HeadMoved(s, "parent is "+parent.String())
+}
+
+// ClaimedTime is a time that a request claims, in ns since 1970; 0: none.
+func ClaimedTime(t *api.Time) (int64, error) {
+	if t == nil {
+		return 0, nil
+	}
+	ns, ok := t.UnixNano()
+	if !ok {
+		return 0, page.FieldErr("/time", "before 1678, after 2261 or 1970-01-01T00:00:00Z, which can't be stored; leave out a time that is not known")
+	}
+	return ns, nil
+}
+
+// request is what identifies a mutating call for ever: its id, and a digest of
+// everything else.
+type Request struct {
+	ID        turns.ID
+	What      string // noun.verb
+	Canonical []byte // the canonical JSON of the request without its id
+}
+
+// Digest is the request digest under the session's key.
+func (wr *Writer) Digest(session turns.ID, r Request) (turns.Hash, error) {
+	k, err := wr.content.Key(session)
+	if err != nil {
+		return turns.Hash{}, err
+	}
+	return seal.RequestDigest(k, r.What, r.Canonical), nil
+}
+
+// StoredEvent looks a request's id up on the session's chain. It returns the event
+// that the same request stored; nil if the id is new; [ledger.ErrIDReused] if
+// another request took it.
+func (wr *Writer) StoredEvent(s *ledger.Session, r Request, digest turns.Hash) (*turns.Event, error) {
+	if r.ID.IsZero() {
+		return nil, nil
+	}
+	index, err := wr.reader.Projections.Index(s.ID, r.ID)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	payload, err := wr.reader.Projections.EventAt(s.ID, index)
+	if err != nil {
+		return nil, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	if ev.Digest != digest {
+		return nil, &api.Error{Code: api.IDReused, Message: fmt.Sprintf("id %s is stored with another request", r.ID)}
+	}
+	return ev, nil
+}
+
+// fresh id for a call that brought none.
+func (wr *Writer) NewID(id turns.ID) (turns.ID, error) {
+	if !id.IsZero() {
+		return id, nil
+	}
+	return turns.NewID(wr.reader.Now(), wr.content.Rand)
+}
+
+// BeginEvent starts an event of a session that takes changes. Done: the same
+// request stored it before.
+func (wr *Writer) BeginEvent(s *ledger.Session, r Request, k turns.Kind) (ev *turns.Event, done bool, err error) {
+	digest, err := wr.Digest(s.ID, r)
+	if err != nil {
+		return nil, false, err
+	}
+	was, err := wr.StoredEvent(s, r, digest)
+	if was != nil || err != nil {
+		return was, was != nil, err
+	}
+	if err := CheckOpen(s); err != nil {
+		return nil, false, err
+	}
+	id, err := wr.NewID(r.ID)
+	if err != nil {
+		return nil, false, err
+	}
+	return &turns.Event{ID: id, Kind: k, Digest: digest}, false, nil
+}
+
+// CheckOpen reports why a session takes no more events.
+func CheckOpen(s *ledger.Session) error {
+	if !s.Final() {
+		return nil
+	}
+	if s.State == turns.Erased {
+		return &api.Error{Code: api.Erased, Message: fmt.Sprintf("session %s is erased", s.ID)}
+	}
+	out := &api.Error{Code: api.Closed, Message: fmt.Sprintf("session %s is %s", s.ID, s.State)}
+	if !s.Successor.IsZero() {
+		out.Details = map[string]any{"successor": s.Successor.String()}
+	}
+	return out
+}
+
+func HeadMoved(s *ledger.Session, why string) error {
+	out := &api.Error{Code: api.Conflict, Message: fmt.Sprintf("%s: the head is %s", why, s.Head.Turn), Details: map[string]any{"head": s.Head.Turn.String()}}
+	if s.Head.IsZero() {
+		out.Message, out.Details = why+": the session has no turn yet", map[string]any{"head": nil}
+	}
+	return out
+}

@@ -1,0 +1,172 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// draft is an event that was decided on but not yet stored.
+type Draft struct {
+	Event *turns.Event
+	Body  any          // nil: no body
+	Keys  []turns.ID   // content keys to seal under; nil: the session's own
+	Head  lineage.Node // the node of the session's head, where decide read it; zero: not read
+
+	// before is called when the event is admitted and before it is stored: its
+	// error stops the append. Nil: nothing.
+	Before func(ledger.Admitted) error
+	After  func(seq uint64, hash turns.Hash) // called when the event is stored; nil: nothing
+
+	Claimed bool   // a label was claimed for it, which is on the log already
+	Release func() // called when the draft is stored or given up; nil: nothing
+}
+
+// Mutate runs decide on the fold of the session's tail and stores what it
+// drafts, expecting that tail. When another daemon was faster, or a negative
+// decision was taken on a fold that may be old, it is decided again.
+//
+// Crash states: before the append returns nothing is promised. After it the
+// event is on the log; a caller that never heard of it retries with the same id
+// and is told so, by whichever daemon.
+func (wr *Writer) Mutate(ctx context.Context, c reader.Caller, id turns.ID, decide func(ch *Chain, s *ledger.Session) (*Draft, error)) (err error) {
+	if c.Operator() {
+		return &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name the session's agent"}
+	}
+	ch, release, err := wr.Hold(ctx, c.Tenant+"/"+id.String())
+	if err != nil {
+		return err
+	}
+	defer release()
+	fresh, claimed := ch.Seq == 0, false
+	defer func() {
+		if claimed {
+			err = AfterCommit(err)
+		}
+	}()
+	for {
+		s, err := wr.fold(ctx, c, id, ch, fresh)
+		if err != nil {
+			return err
+		}
+		given := *s // what decide does to its copy does not change what its draft is held to
+		d, err := decide(ch, &given)
+		if err != nil && !fresh && mayBeStale(err) {
+			fresh = true
+			continue
+		}
+		if errors.Is(err, ledger.ErrClosed) {
+			if err := wr.OnClosed(ctx, s); err != nil {
+				return err
+			}
+		}
+		if err != nil || d == nil {
+			return err
+		}
+		claimed = claimed || d.Claimed
+		_, err = wr.commit(ctx, c, ch, s, d)
+		if !errors.Is(err, ledger.ErrConflict) {
+			return err
+		}
+		wr.Metrics.Conflict()
+		fresh = true
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: the session kept moving: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
+// AfterCommit is an error as it is told when something of the request is on the log
+// already: what would say that nothing was written becomes [ledger.ErrIndeterminate].
+// A retry with the same id is then answered as the request was.
+func AfterCommit(err error) error {
+	if errors.Is(err, ledger.ErrBusy) || (errors.Is(err, ledger.ErrUnavailable) && !errors.Is(err, ledger.ErrIndeterminate)) {
+		return &api.Error{Code: api.Indeterminate, Message: "it is written, its answer is not ready: " + err.Error()}
+	}
+	return err
+}
+
+// mayBeStale reports whether err is an answer that an old fold can get wrong.
+func mayBeStale(err error) bool {
+	for _, n := range []error{ledger.ErrConflict, ledger.ErrNotFound, ledger.ErrClosed, ledger.ErrUnprocessable, api.ErrNothing, ledger.ErrMalformed, ledger.ErrErased} {
+		if errors.Is(err, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// fold is the session's fold at the last position this daemon knows of, or,
+// fresh, at the one that the log has now.
+func (wr *Writer) fold(ctx context.Context, c reader.Caller, id turns.ID, ch *Chain, fresh bool) (*ledger.Session, error) {
+	if fresh {
+		seq, err := wr.reader.CatchUp(ctx, c.Tenant, id)
+		if errors.Is(err, ledger.ErrNotFound) {
+			return nil, reader.SessionNotFound(id)
+		}
+		if err != nil {
+			return nil, err
+		}
+		ch.Seq = seq
+	} else if err := wr.reader.Projections.WaitFor(ctx, ch.Seq); err != nil {
+		return nil, err
+	}
+	s, err := wr.reader.Projections.Session(id)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return nil, errors.Join(reader.SessionNotFound(id), wr.reader.AsideError(c.Tenant, id))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := reader.CheckVisible(c, &s); err != nil {
+		return nil, err
+	}
+	if s.Tail.Seq < ch.Seq {
+		return nil, wr.reader.BehindError(&s, ch.Seq)
+	}
+	ch.Seq = s.Tail.Seq
+	return &s, nil
+}
+
+// commit seals the draft, asks whether it may follow the session's tail, and
+// appends it there.
+func (wr *Writer) commit(ctx context.Context, c reader.Caller, ch *Chain, s *ledger.Session, d *Draft) (uint64, error) {
+	if d.Release != nil {
+		defer d.Release()
+	}
+	ev := d.Event
+	ev.Version, ev.Chain = turns.Version, turns.SessionChain(s.ID)
+	ev.Index, ev.Prev = s.Tail.Index+1, s.Tail.Hash
+	ev.Recorded, ev.Actor = wr.reader.Now().UnixNano(), c.Actor()
+	if d.Keys == nil {
+		d.Keys = []turns.ID{s.ID}
+	}
+	payload, err := wr.content.Seal(ctx, c.Tenant, s.Root, ev, d.Body, d.Keys)
+	if err != nil {
+		return 0, err
+	}
+	next, err := wr.Admit(ctx, knownHistory{wr.reader.Projections.History(), s, d.Head}, s.Subject(), s.Tail.Seq, ev, payload)
+	if err != nil {
+		return 0, wr.InternalError(ev, err)
+	}
+	if d.Before != nil {
+		if err := d.Before(next.Admitted); err != nil {
+			return 0, err
+		}
+	}
+	seq, err := wr.AppendAdmitted(ctx, next)
+	if err != nil {
+		return 0, err
+	}
+	ch.Seq = seq
+	if d.After != nil {
+		d.After(seq, next.hash)
+	}
+	return seq, nil
+}

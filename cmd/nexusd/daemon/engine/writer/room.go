@@ -1,0 +1,37 @@
+package writer
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/metrics"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger"
+	"nexus/ledger/api"
+)
+
+// Writer is the one path from a decision to the log. Safe for concurrent use.
+type Writer struct {
+	Logger  *slog.Logger // nil: silent
+	Metrics *metrics.Set // nil: nothing is counted
+	// Notify is called after a commit; it must not block. nil: nobody is told.
+	Notify func(tenant, agent string, n api.Notification)
+	// OnClosed is called with a session that refuses a change because it was
+	// closed or reset, before the caller hears of it.
+	OnClosed func(context.Context, *ledger.Session) error
+
+	content *content.Store
+	reader  *reader.Reader
+	page    *page.Limits
+
+	mu     sync.Mutex
+	chains map[string]*Chain // by subject pattern; guarded by mu
+}
+
+// New returns a writer for what r reads.
+func New(logger *slog.Logger, m *metrics.Set, notify func(tenant, agent string, n api.Notification), cs *content.Store, r *reader.Reader, limits *page.Limits) *Writer {
+	return &Writer{Logger: logger, Metrics: m, Notify: notify, content: cs, reader: r, page: limits}
+}
