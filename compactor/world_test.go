@@ -77,7 +77,7 @@ func (w *world) turn(ms []turns.Message, response *turns.Message) error {
 	e.Tokens = turns.Tokens{Counter: approx.Name(), Messages: tokens.Messages(approx, ms)}
 	if len(ms) > 0 {
 		e.Halves |= turns.Halves(turns.MessagesHalf)
-		e.Said = turns.Said(ms)
+		e.UserTexts = turns.CountUserTexts(ms)
 		halves = append(halves, summary.HalfTurn{Ref: e.Ref(), Depth: e.Depth, Half: turns.MessagesHalf, Messages: ms, Tokens: e.Tokens.Messages})
 	}
 	if response != nil {

@@ -10,11 +10,11 @@ import (
 // a path, in the order in which they were made.
 type Calls []string
 
-// Turned is what one turn did to the calls before it.
-type Turned struct {
-	Open Calls    // waiting after the turn
-	Late []string // answered in the turn though they were no longer open
-	Left []string // open before, and moved on from: abandoned
+// CallChanges is what one turn did to the calls before it.
+type CallChanges struct {
+	Open      Calls    // waiting after the turn
+	Late      []string // answered in the turn though they were no longer open
+	Abandoned []string // open before, and moved on from: abandoned
 }
 
 // After folds a turn into the calls open at its parent. Results of parallel
@@ -26,9 +26,9 @@ type Turned struct {
 // have. It is asked at most once, for the ids that neither were open nor are in
 // the turn itself, each once. A response to a call that never was is
 // [ErrMalformed], as a FieldError.
-func (c Calls) After(ms []turns.Message, response *turns.Message, made func(ids []string) (map[string]bool, error)) (Turned, error) {
-	f := folding{seen: make(map[string]bool), asked: make(map[string]string)}
-	f.opened(c)
+func (c Calls) After(ms []turns.Message, response *turns.Message, made func(ids []string) (map[string]bool, error)) (CallChanges, error) {
+	f := callFold{seen: make(map[string]bool), fields: make(map[string]string)}
+	f.setOpen(c)
 	for i := 0; i < len(ms); {
 		// A run is what was sent between two assistant messages.
 		goesOn := false
@@ -40,70 +40,70 @@ func (c Calls) After(ms []turns.Message, response *turns.Message, made func(ids 
 					goesOn = true
 					continue
 				}
-				f.answered(p.ID, i, j)
+				f.resolve(p.ID, i, j)
 			}
 		}
 		if i == start { // an assistant message that came with the request
-			f.movedOn()
-			f.opened(ms[i].Calls(nil))
+			f.abandon()
+			f.setOpen(ms[i].Calls(nil))
 			i++
 			continue
 		}
 		if goesOn {
-			f.movedOn()
+			f.abandon()
 		}
 	}
 	if response != nil {
-		f.movedOn()
-		f.opened(response.Calls(nil))
+		f.abandon()
+		f.setOpen(response.Calls(nil))
 	}
 	if len(f.unknown) > 0 && made != nil {
 		known, err := made(f.unknown)
 		if err != nil {
-			return Turned{}, err
+			return CallChanges{}, err
 		}
 		for _, id := range f.unknown {
 			if !known[id] {
-				return Turned{}, &turns.FieldError{Field: f.asked[id], Reason: fmt.Sprintf("no call %q was made on this path", id), Kind: ErrMalformed}
+				return CallChanges{}, &turns.FieldError{Field: f.fields[id], Reason: fmt.Sprintf("no call %q was made on this path", id), Kind: ErrMalformed}
 			}
 		}
 	}
-	return Turned{Open: f.waiting(), Late: f.late, Left: f.left}, nil
+	return CallChanges{Open: f.waiting(), Late: f.late, Abandoned: f.abandoned}, nil
 }
 
-// folding is a turn being folded. A step costs the same however many calls are
+// callFold is a turn being folded. A step costs the same however many calls are
 // open: a turn may have a hundred thousand.
-type folding struct {
-	open    []string        // in order, those that were answered too
-	wait    map[string]bool // those of open that were not
-	seen    map[string]bool // ids open at the parent or since
-	late    []string
-	left    []string
-	unknown []string          // late, and never open here
-	asked   map[string]string // unknown id: the field that names it first
+type callFold struct {
+	open      []string        // in order, those that were answered too
+	wait      map[string]bool // those of open that were not
+	seen      map[string]bool // ids open at the parent or since
+	late      []string
+	abandoned []string
+	unknown   []string          // late, and never open here
+	fields    map[string]string // unknown id: the field that names it first
 }
 
-func (f *folding) opened(ids []string) {
+func (f *callFold) setOpen(ids []string) {
 	f.open, f.wait = ids, make(map[string]bool, len(ids))
 	for _, id := range ids {
 		f.wait[id], f.seen[id] = true, true
 	}
 }
 
-func (f *folding) answered(id string, message, part int) {
+func (f *callFold) resolve(id string, message, part int) {
 	if f.wait[id] {
 		delete(f.wait, id)
 		return
 	}
 	f.late = append(f.late, id)
-	if _, ok := f.asked[id]; !ok && !f.seen[id] {
+	if _, ok := f.fields[id]; !ok && !f.seen[id] {
 		f.unknown = append(f.unknown, id)
-		f.asked[id] = fmt.Sprintf("/messages/%d/parts/%d/id", message, part)
+		f.fields[id] = fmt.Sprintf("/messages/%d/parts/%d/id", message, part)
 	}
 }
 
 // waiting is the calls that are open.
-func (f *folding) waiting() (ids Calls) {
+func (f *callFold) waiting() (ids Calls) {
 	for _, id := range f.open {
 		if f.wait[id] {
 			ids = append(ids, id)
@@ -112,7 +112,7 @@ func (f *folding) waiting() (ids Calls) {
 	return ids
 }
 
-func (f *folding) movedOn() {
-	f.left = append(f.left, f.waiting()...)
+func (f *callFold) abandon() {
+	f.abandoned = append(f.abandoned, f.waiting()...)
 	f.open, f.wait = nil, nil
 }

@@ -33,20 +33,20 @@ func TestCallsAfter(t *testing.T) {
 		open     Calls
 		messages []turns.Message
 		response *turns.Message
-		want     Turned
+		want     CallChanges
 	}{
-		{"a response opens its calls", nil, []turns.Message{user}, called("a", "b"), Turned{Open: Calls{"a", "b"}}},
-		{"results close them", Calls{"a", "b"}, []turns.Message{result("a"), result("b")}, called("c"), Turned{Open: Calls{"c"}}},
-		{"some results leave the rest open", Calls{"a", "b"}, []turns.Message{result("b")}, nil, Turned{Open: Calls{"a"}}},
-		{"text moves on", Calls{"a"}, []turns.Message{user}, nil, Turned{Left: []string{"a"}}},
-		{"text beside the results moves on from the rest", Calls{"a", "b"}, []turns.Message{user, result("a")}, nil, Turned{Left: []string{"b"}}},
-		{"a response moves on", Calls{"a"}, nil, called(), Turned{Left: []string{"a"}}},
-		{"a late result", nil, []turns.Message{result("a")}, nil, Turned{Late: []string{"a"}}},
-		{"many late results of one call", nil, []turns.Message{result("a"), result("a"), result("a")}, nil, Turned{Late: []string{"a", "a", "a"}}},
-		{"a second result of a call that came with the request", nil, []turns.Message{*called("x"), result("x"), result("x")}, nil, Turned{Late: []string{"x"}}},
-		{"a second result is late", Calls{"a"}, []turns.Message{result("a"), result("a")}, nil, Turned{Late: []string{"a"}}},
-		{"calls that came with the request", nil, []turns.Message{user, *called("x"), result("x"), *called("y")}, nil, Turned{Open: Calls{"y"}}},
-		{"and are left there", nil, []turns.Message{*called("x"), user}, called("z"), Turned{Open: Calls{"z"}, Left: []string{"x"}}},
+		{"a response opens its calls", nil, []turns.Message{user}, called("a", "b"), CallChanges{Open: Calls{"a", "b"}}},
+		{"results close them", Calls{"a", "b"}, []turns.Message{result("a"), result("b")}, called("c"), CallChanges{Open: Calls{"c"}}},
+		{"some results leave the rest open", Calls{"a", "b"}, []turns.Message{result("b")}, nil, CallChanges{Open: Calls{"a"}}},
+		{"text moves on", Calls{"a"}, []turns.Message{user}, nil, CallChanges{Abandoned: []string{"a"}}},
+		{"text beside the results moves on from the rest", Calls{"a", "b"}, []turns.Message{user, result("a")}, nil, CallChanges{Abandoned: []string{"b"}}},
+		{"a response moves on", Calls{"a"}, nil, called(), CallChanges{Abandoned: []string{"a"}}},
+		{"a late result", nil, []turns.Message{result("a")}, nil, CallChanges{Late: []string{"a"}}},
+		{"many late results of one call", nil, []turns.Message{result("a"), result("a"), result("a")}, nil, CallChanges{Late: []string{"a", "a", "a"}}},
+		{"a second result of a call that came with the request", nil, []turns.Message{*called("x"), result("x"), result("x")}, nil, CallChanges{Late: []string{"x"}}},
+		{"a second result is late", Calls{"a"}, []turns.Message{result("a"), result("a")}, nil, CallChanges{Late: []string{"a"}}},
+		{"calls that came with the request", nil, []turns.Message{user, *called("x"), result("x"), *called("y")}, nil, CallChanges{Open: Calls{"y"}}},
+		{"and are left there", nil, []turns.Message{*called("x"), user}, called("z"), CallChanges{Open: Calls{"z"}, Abandoned: []string{"x"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var asked []string

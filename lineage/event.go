@@ -47,8 +47,8 @@ func grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
 			return Root(own), nil
 		}
 		n, err := Child(r, parent, own, forget)
-		if err == nil && n.Call && e.Said > 0 {
-			n.Compaction, n.Call, n.Under = n.Under, false, turns.Ref{}
+		if err == nil && n.Call && e.UserTexts > 0 {
+			n.Compaction, n.Call, n.Enclosing = n.Enclosing, false, turns.Ref{}
 		}
 		return n, err
 	}

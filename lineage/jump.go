@@ -32,7 +32,7 @@ func JumpDepth(d uint64) uint64 {
 // rest. Messages+Response must not overflow.
 func Root(own Node) Node {
 	own.Parent, own.Jump, own.Compaction, own.Previous = turns.Ref{}, turns.Ref{}, turns.Ref{}, turns.Ref{}
-	own.Call, own.Under, own.Cycles = false, turns.Ref{}, 0
+	own.Call, own.Enclosing, own.Cycles = false, turns.Ref{}, 0
 	own.Depth = 1
 	own.Sum = own.Messages + own.Response
 	return own
@@ -56,20 +56,20 @@ func Child(r Reader, parent, own Node, forget bool) (Node, error) {
 	own.Parent, own.Jump, own.Depth = parent.Ref, jump, parent.Depth+1
 	above := parent
 	if forget {
-		above.Compaction, above.Call, above.Under, above.Cycles = turns.Ref{}, false, turns.Ref{}, 0
+		above.Compaction, above.Call, above.Enclosing, above.Cycles = turns.Ref{}, false, turns.Ref{}, 0
 	}
 	own.Cycles = above.Cycles
 	if own.Kind == turns.KindCompaction {
-		own.Previous, own.Compaction, own.Under = above.Compaction, own.Ref, turns.Ref{}
+		own.Previous, own.Compaction, own.Enclosing = above.Compaction, own.Ref, turns.Ref{}
 		if own.Call {
-			own.Under = above.Compaction
+			own.Enclosing = above.Compaction
 			if above.Call {
-				own.Under = above.Under
+				own.Enclosing = above.Enclosing
 			}
 		}
 		own.Halves, own.Messages, own.Response, own.Calls = 0, 0, 0, 0
 	} else {
-		own.Previous, own.Compaction, own.Call, own.Under = turns.Ref{}, above.Compaction, above.Call, above.Under
+		own.Previous, own.Compaction, own.Call, own.Enclosing = turns.Ref{}, above.Compaction, above.Call, above.Enclosing
 	}
 	sum, ok := add(parent.Sum, own.Messages, own.Response)
 	if !ok {

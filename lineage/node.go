@@ -23,8 +23,8 @@ type Node struct {
 	Compaction turns.Ref
 	// Call says that Compaction stands until a turn brings text of the user.
 	// Under is the compaction that is in force then; none: none.
-	Call  bool
-	Under turns.Ref
+	Call      bool
+	Enclosing turns.Ref
 
 	// Cycles is how many of the compactions in force on the root path, this node
 	// included, cover turns that none before them did.

@@ -166,7 +166,7 @@ func (a *author) admits(subject string, expect uint64, e *turns.Event, why strin
 	if (refused == nil) != (why == "") || refused != nil && refused.Error() != got {
 		a.t.Errorf("before it was stored: %v; after: %q", refused, got)
 	}
-	if n := s.Aside(); (n == 1) != (why != "") {
+	if n := s.SetAside(); (n == 1) != (why != "") {
 		a.t.Errorf("%d chains are aside", n)
 	}
 	if why != "" {

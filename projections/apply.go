@@ -16,9 +16,9 @@ import (
 // written so far.
 type applier struct {
 	view
-	batch    *pebble.Batch
-	sessions map[turns.ID]ledger.Session // rows touched by the batch, written at its end
-	aside    []Aside                     // chains set aside by the batch
+	batch       *pebble.Batch
+	sessions    map[turns.ID]ledger.Session // rows touched by the batch, written at its end
+	asideChains []AsideChain                // chains set aside by the batch
 }
 
 func newApplier(db *pebble.DB) *applier {
@@ -164,7 +164,7 @@ func (a *applier) place(seq uint64, p place) error {
 // subject, so that a second chain of the same id, opened elsewhere, does not stop
 // the first.
 func (a *applier) setAside(r ledger.Record, why error) error {
-	a.aside = append(a.aside, Aside{r.Subject, r.Seq, why.Error()})
+	a.asideChains = append(a.asideChains, AsideChain{r.Subject, r.Seq, why.Error()})
 	return errors.Join(a.keep(r), a.batch.Set(textKey(pAside, r.Subject), append(num(nil, r.Seq), why.Error()...), nil))
 }
 

@@ -372,7 +372,7 @@ func TestABadChainIsSetAside(t *testing.T) {
 	s := openStore(t, vfs.NewMem())
 	defer s.Close()
 	run(t, s, a.log, last(t, a.log))
-	if n := s.Aside(); n != 1 {
+	if n := s.SetAside(); n != 1 {
 		t.Errorf("%d chains aside, want 1", n)
 	}
 	if why, err := s.WhyAside(bad.Subject()); err != nil || why == "" {

@@ -319,8 +319,8 @@ func (s *Store) Record(seq uint64) (ledger.Record, error) {
 	return r, nil
 }
 
-// Aside is a chain that was set aside.
-type Aside struct {
+// AsideChain is a chain that was set aside.
+type AsideChain struct {
 	Subject string
 	Seq     uint64 // the record that could not be applied
 	Why     string
@@ -329,7 +329,7 @@ type Aside struct {
 // WhyAside says why the chain on a subject was set aside; "" if it was not.
 // The shard of the subject may be "*".
 func (s *Store) WhyAside(subject string) (string, error) {
-	if !strings.Contains(subject, "*") || s.Aside() == 0 {
+	if !strings.Contains(subject, "*") || s.SetAside() == 0 {
 		return s.view().why(subject)
 	}
 	for a, err := range s.AllAside() {
@@ -344,14 +344,14 @@ func (s *Store) WhyAside(subject string) (string, error) {
 }
 
 // AllAside yields the chains that were set aside, by subject.
-func (s *Store) AllAside() iter.Seq2[Aside, error] {
-	return func(yield func(Aside, error) bool) {
+func (s *Store) AllAside() iter.Seq2[AsideChain, error] {
+	return func(yield func(AsideChain, error) bool) {
 		for p, err := range scan(s.db, []byte{pAside}, []byte{pAside + 1}) {
 			if err != nil || len(p.value) < 8 {
-				yield(Aside{}, err)
+				yield(AsideChain{}, err)
 				return
 			}
-			a := Aside{Subject: string(p.key[1 : len(p.key)-1]), Seq: binary.BigEndian.Uint64(p.value), Why: string(p.value[8:])}
+			a := AsideChain{Subject: string(p.key[1 : len(p.key)-1]), Seq: binary.BigEndian.Uint64(p.value), Why: string(p.value[8:])}
 			if !yield(a, nil) {
 				return
 			}

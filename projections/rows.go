@@ -59,7 +59,7 @@ type turnRow struct {
 	Previous   turns.Ref
 	Replaced   uint64
 	Saved      uint64
-	Under      turns.Ref
+	Enclosing  turns.Ref
 	Flags      uint64 // 1 imported, 2 dropped, 4 call
 	Index      uint64
 	Seq        uint64
@@ -75,7 +75,7 @@ func (t *Turn) encode() ([]byte, error) {
 	r := turnRow{
 		Parent: t.Parent, Jump: t.Jump, Depth: t.Depth, Segment: t.Segment, Kind: t.Kind, Halves: t.Halves,
 		Compaction: t.Compaction, Sum: t.Sum, Messages: t.Messages, Response: t.Response, Calls: t.Calls,
-		Cut: t.Cut, Previous: t.Previous, Replaced: t.Replaced, Saved: t.Saved, Under: t.Under, Index: t.Index, Seq: t.Seq, Hash: t.Hash,
+		Cut: t.Cut, Previous: t.Previous, Replaced: t.Replaced, Saved: t.Saved, Enclosing: t.Enclosing, Index: t.Index, Seq: t.Seq, Hash: t.Hash,
 		Open: t.Open, Recorded: t.Recorded, Cycles: t.Cycles,
 		Input: t.Input, Reported: t.Reported,
 	}
@@ -100,7 +100,7 @@ func decodeTurn(ref turns.Ref, b []byte) (Turn, error) {
 		Node: lineage.Node{
 			Ref: ref, Parent: r.Parent, Jump: r.Jump, Depth: r.Depth, Segment: r.Segment, Kind: r.Kind, Halves: r.Halves,
 			Compaction: r.Compaction, Sum: r.Sum, Messages: r.Messages, Response: r.Response, Calls: r.Calls,
-			Cut: r.Cut, Previous: r.Previous, Replaced: r.Replaced, Saved: r.Saved, Under: r.Under, Cycles: r.Cycles,
+			Cut: r.Cut, Previous: r.Previous, Replaced: r.Replaced, Saved: r.Saved, Enclosing: r.Enclosing, Cycles: r.Cycles,
 			Imported: r.Flags&1 != 0, Dropped: r.Flags&2 != 0, Call: r.Flags&4 != 0,
 		},
 		Index: r.Index, Seq: r.Seq, Hash: r.Hash, Open: r.Open, Recorded: r.Recorded, Input: r.Input, Reported: r.Reported,

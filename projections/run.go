@@ -169,9 +169,9 @@ func (s *Store) applyBatch(identity string, first ledger.Record, more <-chan led
 	if err := a.commit(cp); err != nil {
 		return err
 	}
-	for _, x := range a.aside {
+	for _, x := range a.asideChains {
 		s.logger.Error("a chain is set aside: it is read-only here", "subject", x.Subject, "seq", x.Seq, "why", x.Why)
 	}
-	s.advance(cp, len(a.aside))
+	s.advance(cp, len(a.asideChains))
 	return nil
 }

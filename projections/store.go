@@ -163,9 +163,9 @@ func (s *Store) Applied() Checkpoint {
 	return s.applied
 }
 
-// Aside is the number of chains that were set aside because an event on them
+// SetAside is the number of chains that were set aside because an event on them
 // could not be applied; see [Store.WhyAside].
-func (s *Store) Aside() int {
+func (s *Store) SetAside() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.aside

@@ -365,7 +365,7 @@ func TestChainsThatAreAsideAreKnownAfterAStart(t *testing.T) {
 	a := newAuthor(t, 13)
 	fs := vfs.NewMem()
 	s := openStore(t, fs)
-	var bad []Aside
+	var bad []AsideChain
 	for i := range 3 {
 		x := a.open(nil)
 		a.turn(x)
@@ -383,20 +383,20 @@ func TestChainsThatAreAsideAreKnownAfterAStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, s, a.log, last(t, a.log))
-		if n := s.Aside(); n != i+1 {
+		if n := s.SetAside(); n != i+1 {
 			t.Errorf("%d chains are aside, want %d", n, i+1)
 		}
-		bad = append(bad, Aside{Subject: x.Subject(), Seq: seq})
+		bad = append(bad, AsideChain{Subject: x.Subject(), Seq: seq})
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s = openStore(t, fs)
 	defer func() { s.Close() }()
-	slices.SortFunc(bad, func(a, b Aside) int { return cmp.Compare(a.Subject, b.Subject) })
+	slices.SortFunc(bad, func(a, b AsideChain) int { return cmp.Compare(a.Subject, b.Subject) })
 	got := all(t, s.AllAside())
-	if s.Aside() != 3 || len(got) != 3 {
-		t.Fatalf("after a start %d chains are aside: %v", s.Aside(), got)
+	if s.SetAside() != 3 || len(got) != 3 {
+		t.Fatalf("after a start %d chains are aside: %v", s.SetAside(), got)
 	}
 	good := a.open(nil)
 	for i, x := range bad {
@@ -416,7 +416,7 @@ func TestChainsThatAreAsideAreKnownAfterAStart(t *testing.T) {
 	if err := s.Clear(); err != nil {
 		t.Fatal(err)
 	}
-	if s.Aside() != 0 || s.Applied() != (Checkpoint{Schema: Schema}) || len(all(t, s.AllAside())) != 0 {
-		t.Errorf("after Clear %d chains are aside, at %+v", s.Aside(), s.Applied())
+	if s.SetAside() != 0 || s.Applied() != (Checkpoint{Schema: Schema}) || len(all(t, s.AllAside())) != 0 {
+		t.Errorf("after Clear %d chains are aside, at %+v", s.SetAside(), s.Applied())
 	}
 }

@@ -6,14 +6,14 @@ package turns
 // Settings are what a session runs under. Changed events carry them whole, so
 // that the settings in force are read from one event.
 type Settings struct {
-	Policy   PolicyRef `cbor:"1,keyasint"`
-	Model    string    `cbor:"2,keyasint,omitempty"`
-	Preamble Preamble  `cbor:"3,keyasint"`
-	Limits   Limits    `cbor:"4,keyasint"`
-	Meta     Raw       `cbor:"5,keyasint,omitempty"` // a JSON object
-	User     string    `cbor:"6,keyasint,omitempty"`
-	Reset    Raw       `cbor:"7,keyasint,omitempty"` // a JSON object, reserved for reset rules
-	Apart    *BlobRef  `cbor:"8,keyasint,omitempty"` // the preamble's encoding, where that is a blob of the tree; Preamble is empty then
+	Policy       PolicyRef `cbor:"1,keyasint"`
+	Model        string    `cbor:"2,keyasint,omitempty"`
+	Preamble     Preamble  `cbor:"3,keyasint"`
+	Limits       Limits    `cbor:"4,keyasint"`
+	Meta         Raw       `cbor:"5,keyasint,omitempty"` // a JSON object
+	User         string    `cbor:"6,keyasint,omitempty"`
+	Reset        Raw       `cbor:"7,keyasint,omitempty"` // a JSON object, reserved for reset rules
+	PreambleBlob *BlobRef  `cbor:"8,keyasint,omitempty"` // the preamble's encoding, where that is a blob of the tree; Preamble is empty then
 }
 
 // PolicyRef names a policy and pins its content.

@@ -53,7 +53,7 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 		if rapid.Bool().Draw(t, "root") {
 			e.Parent, e.Depth = Ref{}, 1
 		}
-		e.Halves, e.Calls, e.Late, e.Left = Halves(rapid.IntRange(1, 3).Draw(t, "halves")), drawCount(t), drawCount(t), drawCount(t)
+		e.Halves, e.Calls, e.Late, e.Abandoned = Halves(rapid.IntRange(1, 3).Draw(t, "halves")), drawCount(t), drawCount(t), drawCount(t)
 		b := &TurnBody{Messages: drawMessages(t), Model: drawText(t), Meta: drawRaw(t), Preamble: drawHash(t)}
 		if rapid.Bool().Draw(t, "response") {
 			m := drawMessage(t)
@@ -115,7 +115,7 @@ func drawSettings(t *rapid.T) Settings {
 		s.Preamble.Tools = append(s.Preamble.Tools, Raw(`{}`))
 	}
 	if rapid.Bool().Draw(t, "apart") {
-		s.Preamble, s.Apart = Preamble{}, &BlobRef{Digest: drawHash(t), Size: drawCount(t)}
+		s.Preamble, s.PreambleBlob = Preamble{}, &BlobRef{Digest: drawHash(t), Size: drawCount(t)}
 	}
 	return s
 }

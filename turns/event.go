@@ -123,18 +123,18 @@ type Event struct {
 	Digest   Hash   `cbor:"10,keyasint,omitzero"` // request digest: HMAC-SHA-256 under the content key
 
 	// Turns and compactions.
-	Parent  Ref    `cbor:"11,keyasint,omitzero"` // none: the turn is a root
-	Depth   uint64 `cbor:"12,keyasint,omitzero"` // turns on the root path, this one included: a root has 1
-	Segment ID     `cbor:"13,keyasint,omitzero"` // the turn that opened the segment, on this chain
-	Halves  Halves `cbor:"14,keyasint,omitzero"`
-	Calls   uint64 `cbor:"15,keyasint,omitzero"` // tool calls in the response
-	Tokens  Tokens `cbor:"16,keyasint,omitzero"`
-	Span    *Span  `cbor:"17,keyasint,omitempty"` // compactions only
-	Usage   *Usage `cbor:"18,keyasint,omitempty"` // as the provider reported it
-	Open    uint64 `cbor:"19,keyasint,omitzero"`  // tool calls that wait for their response after this turn
-	Late    uint64 `cbor:"26,keyasint,omitzero"`  // responses in it to calls that were no longer open
-	Left    uint64 `cbor:"27,keyasint,omitzero"`  // open calls that it moved on from: abandoned
-	Said    uint64 `cbor:"28,keyasint,omitzero"`  // messages of the user in it that hold text
+	Parent    Ref    `cbor:"11,keyasint,omitzero"` // none: the turn is a root
+	Depth     uint64 `cbor:"12,keyasint,omitzero"` // turns on the root path, this one included: a root has 1
+	Segment   ID     `cbor:"13,keyasint,omitzero"` // the turn that opened the segment, on this chain
+	Halves    Halves `cbor:"14,keyasint,omitzero"`
+	Calls     uint64 `cbor:"15,keyasint,omitzero"` // tool calls in the response
+	Tokens    Tokens `cbor:"16,keyasint,omitzero"`
+	Span      *Span  `cbor:"17,keyasint,omitempty"` // compactions only
+	Usage     *Usage `cbor:"18,keyasint,omitempty"` // as the provider reported it
+	Open      uint64 `cbor:"19,keyasint,omitzero"`  // tool calls that wait for their response after this turn
+	Late      uint64 `cbor:"26,keyasint,omitzero"`  // responses in it to calls that were no longer open
+	Abandoned uint64 `cbor:"27,keyasint,omitzero"`  // open calls that it moved on from: abandoned
+	UserTexts uint64 `cbor:"28,keyasint,omitzero"`  // messages of the user in it that hold text
 
 	// Opened.
 	Origin    *Origin     `cbor:"20,keyasint,omitempty"`

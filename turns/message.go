@@ -123,8 +123,8 @@ func (m *Message) Calls(dst []string) []string {
 	return dst
 }
 
-// Said is how many messages of ms are the user's and hold text.
-func Said(ms []Message) (n uint64) {
+// CountUserTexts is how many messages of ms are the user's and hold text.
+func CountUserTexts(ms []Message) (n uint64) {
 	for i := range ms {
 		if ms[i].Role == User && slices.ContainsFunc(ms[i].Parts, func(p Part) bool {
 			return p.Type == Text && (p.Content != "" || p.Ref != nil)

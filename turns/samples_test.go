@@ -59,7 +59,7 @@ func samples() []sample {
 	turn.Claimed, turn.Parent, turn.Depth, turn.Segment = sampleTime-7, sampleRef(1, 3), 24, sampleID(3)
 	turn.Halves, turn.Calls, turn.Tokens = 3, 1, Tokens{Counter: "approx-1", Messages: 300, Response: 70000}
 	turn.Usage = &Usage{InputTokens: 1000, OutputTokens: 65536, CacheRead: 900, CacheCreation: MaxCount}
-	turn.Open, turn.Late, turn.Left = 1, 2, 3
+	turn.Open, turn.Late, turn.Abandoned = 1, 2, 3
 	turn.Blobs = []BlobLink{{Digest: sampleHash(1), Size: 1 << 20}, {Digest: sampleHash(2), Size: 0}}
 
 	compaction := head(KindCompaction, 5)
@@ -78,7 +78,7 @@ func samples() []sample {
 	call.Span = &Span{FirstKept: sampleRef(1, 3), SawThrough: sampleRef(1, 4), Provenance: ByNexus, Call: true,
 		Elisions: []Elision{{Turn: sampleRef(1, 3), Half: MessagesHalf}}}
 	said := minimal
-	said.ID, said.Said = sampleID(13), 1
+	said.ID, said.UserTexts = sampleID(13), 1
 
 	moved := head(KindMoved, 7)
 	moved.To = sampleRef(1, 3)
@@ -128,7 +128,7 @@ func samples() []sample {
 		{"moved", moved, &MovedBody{Note: "undo"}},
 		{"moved-to-start", back, &MovedBody{}},
 		{"changed", changed, &ChangedBody{Label: "coder/telegram", Settings: settings}},
-		{"changed-apart", apart, &ChangedBody{Settings: Settings{Policy: settings.Policy, Apart: &BlobRef{Digest: sampleHash(90), Size: 70000}}}},
+		{"changed-apart", apart, &ChangedBody{Settings: Settings{Policy: settings.Policy, PreambleBlob: &BlobRef{Digest: sampleHash(90), Size: 70000}}}},
 		{"state-reset", reset, &StateBody{Cause: "idle"}},
 		{"state-closed", closed, nil},
 		{"flush-begun", begun, nil},

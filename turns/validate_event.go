@@ -91,8 +91,8 @@ func (e *Event) checkFields(bad refusal) error {
 		{"usage", e.Usage != nil, []Kind{KindTurn, KindCompaction, KindFlush}},
 		{"open", e.Open != 0, []Kind{KindTurn, KindCompaction}},
 		{"late", e.Late != 0, []Kind{KindTurn}},
-		{"left", e.Left != 0, []Kind{KindTurn}},
-		{"said", e.Said != 0, []Kind{KindTurn}},
+		{"left", e.Abandoned != 0, []Kind{KindTurn}},
+		{"said", e.UserTexts != 0, []Kind{KindTurn}},
 		{"origin", e.Origin != nil, []Kind{KindOpened}},
 		{"fork_of", e.ForkOf != nil, []Kind{KindOpened}},
 		{"root", !e.Root.IsZero(), []Kind{KindOpened}},
@@ -225,7 +225,7 @@ func (f *Flush) validate(e *Event, bad refusal) error {
 
 // checkCounts checks that no count is over [MaxCount].
 func (e *Event) checkCounts(bad refusal) error {
-	counts := []uint64{e.Index, e.Depth, e.Calls, e.Open, e.Late, e.Left, e.Said, e.Tokens.Messages, e.Tokens.Response}
+	counts := []uint64{e.Index, e.Depth, e.Calls, e.Open, e.Late, e.Abandoned, e.UserTexts, e.Tokens.Messages, e.Tokens.Response}
 	if u := e.Usage; u != nil {
 		counts = append(counts, u.InputTokens, u.OutputTokens, u.CacheRead, u.CacheCreation)
 	}

@@ -144,8 +144,8 @@ func exportTranscript(ctx context.Context, c *api.Client, s turns.ID, w io.Write
 }
 
 // tell is a turn with the content of its blobs.
-func tell(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (interchange.Told, error) {
-	out := interchange.Told{ID: t.ID, Time: time.Time(t.Recorded), Model: t.Model, Messages: t.Messages, Response: t.Response, Usage: t.Usage}
+func tell(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (interchange.WrittenTurn, error) {
+	out := interchange.WrittenTurn{ID: t.ID, Time: time.Time(t.Recorded), Model: t.Model, Messages: t.Messages, Response: t.Response, Usage: t.Usage}
 	if t.Time != nil {
 		out.Time = time.Time(*t.Time)
 	}

@@ -329,7 +329,7 @@ func (im *importer) steps(ctx context.Context, r reader, all bool, rep *report) 
 		switch {
 		case coded(err, api.IDReused):
 			rep.KeptFirst++
-			rep.Losses = append(rep.Losses, interchange.Loss{What: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: stepID(st).String()})
+			rep.Losses = append(rep.Losses, interchange.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: stepID(st).String()})
 		case err != nil:
 			return err
 		case dup:
@@ -340,7 +340,7 @@ func (im *importer) steps(ctx context.Context, r reader, all bool, rep *report) 
 	}
 	if !own.IsZero() {
 		rep.Sessions = append(rep.Sessions, own)
-		rep.Losses = append(rep.Losses, interchange.Loss{What: "skipped", Reason: "an export of a session of this ledger, which holds all of it", Record: own.String()})
+		rep.Losses = append(rep.Losses, interchange.Loss{Kind: "skipped", Reason: "an export of a session of this ledger, which holds all of it", Record: own.String()})
 		return nil
 	}
 	rep.Losses = append(rep.Losses, r.Losses()...)
@@ -501,7 +501,7 @@ func (im *importer) open(ctx context.Context, o *interchange.Open, rep *report) 
 	}
 	_, err := im.c.Create(ctx, r)
 	if coded(err, api.NotFound) && r.SpawnedBy != nil {
-		rep.Losses = append(rep.Losses, interchange.Loss{What: "repaired", Reason: "the session that spawned it is not in the ledger; meta names it", Record: o.ID.String()})
+		rep.Losses = append(rep.Losses, interchange.Loss{Kind: "repaired", Reason: "the session that spawned it is not in the ledger; meta names it", Record: o.ID.String()})
 		r.SpawnedBy = nil
 		_, err = im.c.Create(ctx, r)
 	}
@@ -539,7 +539,7 @@ func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, r
 		return false, err
 	}
 	im.split(k.ID, r.Parent, r.Parent) // what follows it follows its parent
-	rep.Losses = append(rep.Losses, interchange.Loss{What: "skipped", Reason: reason, Record: k.ID.String()})
+	rep.Losses = append(rep.Losses, interchange.Loss{Kind: "skipped", Reason: reason, Record: k.ID.String()})
 	return true, nil
 }
 

@@ -214,7 +214,7 @@ func (e *env) printKinds(losses []interchange.Loss) {
 		if !typed || strings.ContainsAny(typ, ";,") {
 			reason, typed = l.Reason, false
 		}
-		k := lossKind{l.What, reason}
+		k := lossKind{l.Kind, reason}
 		if count[k] == 0 {
 			order = append(order, k)
 		}
@@ -249,7 +249,7 @@ func (e *env) printEach(losses []interchange.Loss) {
 		if l.Line > 0 {
 			line = fmt.Sprint(l.Line)
 		}
-		rows = append(rows, []string{"  " + l.What, grouped(uint64(max(l.Count, 1))), line, printable(l.Record), printable(l.Reason)})
+		rows = append(rows, []string{"  " + l.Kind, grouped(uint64(max(l.Count, 1))), line, printable(l.Record), printable(l.Reason)})
 	}
 	cols := []column{{head: "  what"}, {head: "times", right: true}, {head: "line", right: true}, {head: "record", drop: 1}, {head: "why", wraps: true, least: 30}}
 	fmt.Fprint(e.out, e.table(cols, rows))

@@ -38,7 +38,7 @@ func summarizer(cfg daemon.Config, r daemon.SummarizerRow) (of []*llm.Summarizer
 		}
 		key, _, _ = strings.Cut(string(b), "\n")
 	}
-	for _, name := range r.Asked() {
+	for _, name := range r.AllModels() {
 		row, known := cfg.FindModel(name)
 		if r.SpendLimit > 0 && row.Price.Input == 0 && row.Price.Output == 0 {
 			return nil, fmt.Errorf("spend limit: no price of model %q is known; add a [[model]] row with price_input and price_output", name)

@@ -150,7 +150,7 @@ func (r *replay) half(i int, half turns.Half) {
 	if half == turns.ResponseHalf {
 		h.Reported = r.sent
 	}
-	if f := r.path.InForce; f != nil && f.Span.Call && half == turns.MessagesHalf && turns.Said(h.Messages) > 0 {
+	if f := r.path.InForce; f != nil && f.Span.Call && half == turns.MessagesHalf && turns.CountUserTexts(h.Messages) > 0 {
 		r.path.InForce, r.path.Changed = r.beforeCall, r.path.Head.Depth-1
 		r.path = r.path.Settled(r.counter, false)
 	}

@@ -72,8 +72,8 @@ func (h *history) look(focus string) {
 			pool[i].worth += 2 * float64(n) / float64(len(vs))
 		}
 	}
-	raise(h.asks)
-	raise(h.says)
+	raise(h.userRequests)
+	raise(h.statements)
 	for _, f := range h.facts.facts {
 		for _, w := range vs {
 			if lettersIn(w) > 2 && strings.Contains(strings.ToLower(f.text), w) {

@@ -29,16 +29,16 @@ const (
 
 // history is what was taken from an earlier summary and the turns since.
 type history struct {
-	asks    []unit // of users
-	says    []unit // of agents
-	acts    *actions
-	facts   *inventory
-	todo    []string // open entries of the last to-do list
-	old     []string // entries of an earlier summary's REMAINING
-	last    []unit   // units of the last message of an agent
-	waiting []unit   // units of a user's message that no agent has answered
-	now     int
-	task    bool // the first request is known
+	userRequests []unit // of users
+	statements   []unit // of agents
+	acts         *actions
+	facts        *inventory
+	todo         []string // open entries of the last to-do list
+	old          []string // entries of an earlier summary's REMAINING
+	last         []unit   // units of the last message of an agent
+	waiting      []unit   // units of a user's message that no agent has answered
+	now          int
+	task         bool // the first request is known
 }
 
 func newHistory() *history {
@@ -53,8 +53,8 @@ func (h *history) half(t *summary.HalfTurn) {
 	for i := range t.Messages {
 		h.message(&t.Messages[i], t.Depth, &place)
 	}
-	h.asks = bound(h.asks)
-	h.says = bound(h.says)
+	h.userRequests = bound(h.userRequests)
+	h.statements = bound(h.statements)
 }
 
 func (h *history) message(m *turns.Message, depth uint64, place *int) {
@@ -77,7 +77,7 @@ func (h *history) message(m *turns.Message, depth uint64, place *int) {
 		}
 	}
 	if attached > 0 && m.Role == turns.User {
-		h.asks = append(h.asks, unit{text: "[attachments]", depth: depth, order: h.now, place: *place, worth: .5})
+		h.userRequests = append(h.userRequests, unit{text: "[attachments]", depth: depth, order: h.now, place: *place, worth: .5})
 	}
 }
 
@@ -112,9 +112,9 @@ func (h *history) text(role turns.Role, s string, depth uint64, place *int) {
 		h.task = true
 	}
 	if role == turns.User {
-		h.asks, h.waiting = append(h.asks, got...), got
+		h.userRequests, h.waiting = append(h.userRequests, got...), got
 	} else {
-		h.says, h.last = append(h.says, got...), got
+		h.statements, h.last = append(h.statements, got...), got
 	}
 }
 

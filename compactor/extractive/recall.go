@@ -55,11 +55,11 @@ func pointer(item string) (text string, depth uint64) {
 func (h *history) recall(previous string) {
 	got, foreign := parse(previous)
 	for i, item := range got[task] {
-		h.recallUnits(&h.asks, item, i-len(got[task]), i == 0, askWeight)
+		h.recallUnits(&h.userRequests, item, i-len(got[task]), i == 0, askWeight)
 		h.task = true
 	}
 	for i, item := range got[decisions] {
-		h.recallUnits(&h.says, item, i-len(got[decisions]), false, sayWeight)
+		h.recallUnits(&h.statements, item, i-len(got[decisions]), false, sayWeight)
 	}
 	for i, item := range got[progress] {
 		text, depth := pointer(item)
@@ -108,10 +108,10 @@ func (h *history) recallForeign(lines []string) {
 		scanFacts(line, func(w string) { h.facts.remember(w, 20+i) })
 		unitsOfLine(strings.TrimSpace(line), func(s string) {
 			u := unit{text: s, order: -1, place: place, worth: .5 + max(askWeight(s), sayWeight(s)), lead: place == 0, task: !h.task && place < 4}
-			h.asks = append(h.asks, u)
+			h.userRequests = append(h.userRequests, u)
 			place++
 		})
 	}
 	h.task = h.task || place > 0
-	h.asks = bound(h.asks)
+	h.userRequests = bound(h.userRequests)
 }

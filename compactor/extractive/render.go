@@ -52,14 +52,14 @@ func (s *Summarizer) draft(h *history, focus string, bound uint64) draft {
 			forTask -= c
 		}
 	}
-	d[task] = append(items(choose(h.asks, h.now, forTask, cost)), d[task]...)
+	d[task] = append(items(choose(h.userRequests, h.now, forTask, cost)), d[task]...)
 	d[remaining] = h.remaining(share(remainingShare), cost)
 	d[progress] = h.progress(share(progressShare), cost)
-	d[decisions] = items(choose(h.says, h.now, share(decisionsShare), cost))
+	d[decisions] = items(choose(h.statements, h.now, share(decisionsShare), cost))
 	room = tokens.Sub(room, s.counter.Text(d.String())+4)
 	d[data] = h.facts.data(d.String(), room, s.counter.Text)
 	if room = tokens.Sub(bound, s.counter.Text(d.String())+4); room > bound/20 {
-		d[decisions] = items(choose(h.says, h.now, share(decisionsShare)+room, cost))
+		d[decisions] = items(choose(h.statements, h.now, share(decisionsShare)+room, cost))
 	}
 	return d
 }
@@ -110,7 +110,7 @@ func (s *Summarizer) fit(d draft, bound uint64) string {
 
 // smallest is the start of what was asked first, where not even one item fits.
 func (s *Summarizer) smallest(h *history, bound uint64) string {
-	first := append(slices.Clone(h.asks), h.says...)
+	first := append(slices.Clone(h.userRequests), h.statements...)
 	if len(first) == 0 {
 		return ""
 	}

@@ -259,7 +259,7 @@ type job struct {
 	*Summarizer
 	template summary.Template
 	style    summary.Style
-	in       summary.Input
+	input    summary.Input
 	known    []string // all that is on record; in.Known is what of it is sent
 	window   uint64
 	limit    uint64 // of an answer in the provider's words: its summary, memories and thoughts
@@ -274,7 +274,7 @@ func (s *Summarizer) job(in summary.Input) (*job, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: no template %.40q", ErrConfig, in.Template)
 	}
-	j := &job{Summarizer: s, template: t, style: t.Style, in: in, known: in.Known}
+	j := &job{Summarizer: s, template: t, style: t.Style, input: in, known: in.Known}
 	if j.style.IsZero() {
 		j.style = s.style
 	}
@@ -290,16 +290,16 @@ func (s *Summarizer) job(in summary.Input) (*job, error) {
 	// The earlier summary and the answer stand in one request: with a larger share
 	// each, a small window would not hold both.
 	window, limit, thinks := s.reportedLimits.now()
-	j.window, j.in.MaxTokens = window, min(in.MaxTokens, window/answerShare)
-	if n := t.AnswerTokens(j.in.MaxTokens); n > limit {
-		j.in.MaxTokens = uint64(float64(j.in.MaxTokens) * float64(limit-min(limit, 128)) / float64(n))
+	j.window, j.input.MaxTokens = window, min(in.MaxTokens, window/answerShare)
+	if n := t.AnswerTokens(j.input.MaxTokens); n > limit {
+		j.input.MaxTokens = uint64(float64(j.input.MaxTokens) * float64(limit-min(limit, 128)) / float64(n))
 	}
-	j.in.MaxTokens = max(1, j.in.MaxTokens)
-	j.limit = t.AnswerTokens(j.in.MaxTokens)
+	j.input.MaxTokens = max(1, j.input.MaxTokens)
+	j.limit = t.AnswerTokens(j.input.MaxTokens)
 	if thinks {
 		j.limit = min(limit, j.limit+min(maxThoughts, window/thoughtShare))
 	}
-	j.in.Known = j.newest(in.Known)
+	j.input.Known = j.newest(in.Known)
 	return j, nil
 }
 
@@ -310,13 +310,13 @@ func (j *job) run(ctx context.Context) (summary.Output, error) {
 		return summary.Output{}, err
 	}
 	notes := skippedNote(skipped)
-	if images := summary.Images(j.in.Halves); j.template.Shape == summary.Blocks && images > 0 {
+	if images := summary.Images(j.input.Halves); j.template.Shape == summary.Blocks && images > 0 {
 		notes = append(notes, summary.ImagesNote(images))
 	}
 	end := ""
 	if len(notes) > 0 {
 		end = "\n\n" + strings.Join(notes, "\n")
-		j.in.MaxTokens -= min(j.in.MaxTokens/2, j.counter.Text(end))
+		j.input.MaxTokens -= min(j.input.MaxTokens/2, j.counter.Text(end))
 	}
 	summarize := j.roll
 	if j.style.Merge && len(parts) > 1 {
@@ -331,10 +331,10 @@ func (j *job) run(ctx context.Context) (summary.Output, error) {
 
 // roll asks about part after part, each with the summary of those before it.
 func (j *job) roll(ctx context.Context, parts [][]summary.HalfTurn) (string, error) {
-	text := j.in.Previous
+	text := j.input.Previous
 	for i, halves := range parts {
 		var err error
-		j.in.ReportProgress(i, len(parts))
+		j.input.ReportProgress(i, len(parts))
 		if text, err = j.part(ctx, text, halves); err != nil {
 			return "", fmt.Errorf("part %d of %d: %w", i+1, len(parts), err)
 		}
@@ -347,10 +347,10 @@ func (j *job) roll(ctx context.Context, parts [][]summary.HalfTurn) (string, err
 // hold them all.
 func (j *job) merge(ctx context.Context, parts [][]summary.HalfTurn) (string, error) {
 	texts := make([]string, len(parts))
-	previous := j.in.Previous
+	previous := j.input.Previous
 	for i, halves := range parts {
 		var err error
-		j.in.ReportProgress(i, len(parts))
+		j.input.ReportProgress(i, len(parts))
 		if texts[i], err = j.part(ctx, previous, halves); err != nil {
 			return "", fmt.Errorf("part %d of %d: %w", i+1, len(parts), err)
 		}
@@ -367,9 +367,9 @@ func (j *job) merge(ctx context.Context, parts [][]summary.HalfTurn) (string, er
 				texts = append(texts, g[0])
 				continue
 			}
-			in := j.in
+			in := j.input
 			in.Known = j.onRecord()
-			text, err := j.ask(ctx, summary.MergePrompt(in), summary.Summaries(g, in.Known), summary.Input{Previous: strings.Join(g, "\n")}, j.in.Halves)
+			text, err := j.ask(ctx, summary.MergePrompt(in), summary.Summaries(g, in.Known), summary.Input{Previous: strings.Join(g, "\n")}, j.input.Halves)
 			if err != nil {
 				return "", fmt.Errorf("merge of %d parts: %w", len(parts), err)
 			}
@@ -380,7 +380,7 @@ func (j *job) merge(ctx context.Context, parts [][]summary.HalfTurn) (string, er
 }
 
 func (j *job) part(ctx context.Context, previous string, halves []summary.HalfTurn) (string, error) {
-	in := j.in
+	in := j.input
 	in.Previous, in.Halves, in.Known = previous, halves, j.onRecord()
 	return j.ask(ctx, summary.Prompt(in), summary.Transcript(in), in, halves)
 }
@@ -391,7 +391,7 @@ func (j *job) ask(ctx context.Context, system, content string, of summary.Input,
 	if err := j.spend.open(j.now()); err != nil {
 		return "", err
 	}
-	limit := j.template.AnswerTokens(j.in.MaxTokens)
+	limit := j.template.AnswerTokens(j.input.MaxTokens)
 	a, err := j.tries(ctx, request{system: system, user: content, maxTokens: j.limit}, j.style.Retries)
 	if err == nil || errors.Is(err, ErrAnswer) {
 		j.charge(a, system, content)
@@ -413,7 +413,7 @@ func (j *job) ask(ctx context.Context, system, content string, of summary.Input,
 	}
 	out, err := j.template.Parse(a.text, halves)
 	if err == nil {
-		of.MaxTokens = j.in.MaxTokens
+		of.MaxTokens = j.input.MaxTokens
 		err = summary.Thin(of, out)
 	}
 	if err != nil {
@@ -426,7 +426,7 @@ func (j *job) ask(ctx context.Context, system, content string, of summary.Input,
 // onRecord are the notes on record, and after them the memories of the parts so
 // far, so that no part repeats them: the newest that fit.
 func (j *job) onRecord() []string {
-	known := slices.Clone(j.in.Known)
+	known := slices.Clone(j.input.Known)
 	for _, m := range j.memories {
 		known = append(known, "- "+m.Text)
 	}

@@ -28,8 +28,8 @@ func (j *job) parts() (parts [][]summary.HalfTurn, skipped []summary.HalfTurn, e
 		skip = min(room, uint64(r*float64(j.window)))
 	}
 	size := uint64(0)
-	for i := range j.in.Halves {
-		for _, h := range j.pieces(j.in.Halves[i], limit) {
+	for i := range j.input.Halves {
+		for _, h := range j.pieces(j.input.Halves[i], limit) {
 			switch {
 			case j.partial && h.Tokens > skip:
 				skipped = append(skipped, h)
@@ -80,8 +80,8 @@ func (j *job) measured(h summary.HalfTurn) summary.HalfTurn {
 // room is what the prompt, the rolling summary, the notes on record and the
 // answer leave of the window; a quarter of it at least.
 func (j *job) room() uint64 {
-	fixed := j.counter.Text(summary.Prompt(j.in)) + max(j.in.MaxTokens, j.counter.Text(j.in.Previous)) + j.limit + 256
-	if len(j.in.Known) > 0 || j.template.AnswerTokens(1) > 1 { // memories of earlier parts will be on record
+	fixed := j.counter.Text(summary.Prompt(j.input)) + max(j.input.MaxTokens, j.counter.Text(j.input.Previous)) + j.limit + 256
+	if len(j.input.Known) > 0 || j.template.AnswerTokens(1) > 1 { // memories of earlier parts will be on record
 		fixed += j.window / knownShare
 	}
 	return max(j.window-min(j.window, fixed), j.window/4)

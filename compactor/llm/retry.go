@@ -17,7 +17,7 @@ import (
 // kept.
 type fault struct {
 	text  string
-	again bool                   // another try may succeed
+	retry bool                   // another try may succeed
 	after string                 // Retry-After as it came
 	size  overflow.ProviderError // what it says of the request's size
 }
@@ -37,18 +37,18 @@ func failed(ctx context.Context, status int, h header, body string, err error) e
 	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
 		return &fault{text: "no answer in time"}
 	case status == 0:
-		return &fault{text: "the connection or the answer broke", again: true}
+		return &fault{text: "the connection or the answer broke", retry: true}
 	}
-	f := &fault{text: fmt.Sprintf("status %d", status), again: status == 408 || status == 409 || status == 429 || status >= 500}
+	f := &fault{text: fmt.Sprintf("status %d", status), retry: status == 408 || status == 409 || status == 429 || status >= 500}
 	if strings.TrimSpace(body) != "" { // an empty one is no proof of anything
 		f.size = overflow.Read(status, body)
 	}
 	if h != nil {
 		switch h.Get("X-Should-Retry") { // both libraries follow it
 		case "true":
-			f.again = true
+			f.retry = true
 		case "false":
-			f.again = false
+			f.retry = false
 		}
 		f.after = h.Get("Retry-After")
 	}
@@ -66,7 +66,7 @@ func (s *Summarizer) tries(ctx context.Context, r request, waits []time.Duration
 	for i := 0; ; i++ {
 		a, err := s.model.ask(ctx, r)
 		var f *fault
-		if !errors.As(err, &f) || !f.again || i == len(waits) {
+		if !errors.As(err, &f) || !f.retry || i == len(waits) {
 			return a, err
 		}
 		now := s.now()

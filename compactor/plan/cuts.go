@@ -126,7 +126,7 @@ func LegalCuts(halves []summary.HalfTurn) []bool {
 		legal[i] = len(open.ids) == 0
 		open.half(&halves[i])
 	}
-	legal[len(halves)] = len(open.ids) == 0 && !asks(halves)
+	legal[len(halves)] = len(open.ids) == 0 && !isUnanswered(halves)
 	return legal
 }
 
@@ -172,10 +172,10 @@ func (o *openCalls) run(ms []turns.Message) {
 	}
 }
 
-// asks reports whether the newest half is a question that nobody has answered:
+// isUnanswered reports whether the newest half is a question that nobody has answered:
 // it is what the next call is for. Results of tools are none; what they were for
 // stands before them.
-func asks(halves []summary.HalfTurn) bool {
+func isUnanswered(halves []summary.HalfTurn) bool {
 	if len(halves) == 0 || halves[len(halves)-1].Half != turns.MessagesHalf {
 		return false
 	}

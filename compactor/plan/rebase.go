@@ -29,7 +29,7 @@ func (plan *Plan) Rebase(now view.Path) (*Plan, error) {
 	if len(plan.Kept) > 0 && (len(now.Halves) == cut || !sameHalf(now.Halves[cut], plan.Kept[0])) {
 		return nil, stale("%v, which it keeps first, is not on the path to %v", plan.Span.FirstKept, now.Head.Ref)
 	}
-	if saw := plan.Span.SawThrough; old.Holds(saw) && !now.Holds(saw) {
+	if saw := plan.Span.SawThrough; old.Contains(saw) && !now.Contains(saw) {
 		return nil, stale("%v, which its summarizer saw, is not on the path to %v", saw, now.Head.Ref)
 	}
 	for at := range plan.Shortens {
@@ -67,7 +67,7 @@ func (plan *Plan) WithSawThrough(ref turns.Ref) *Plan {
 // userSpokeAfter reports whether a turn deeper than depth brought text of the user.
 func userSpokeAfter(p view.Path, depth uint64) bool {
 	for i := range p.Halves {
-		if h := &p.Halves[i]; h.Depth > depth && h.Half == turns.MessagesHalf && turns.Said(h.Messages) > 0 {
+		if h := &p.Halves[i]; h.Depth > depth && h.Half == turns.MessagesHalf && turns.CountUserTexts(h.Messages) > 0 {
 			return true
 		}
 	}

@@ -78,14 +78,14 @@ func plainText(p *turns.Part) (text string, ok bool) {
 	switch p.Type {
 	case turns.Text:
 		if p.Ref != nil && p.Content == "" {
-			text = apart(p)
+			text = movedPartText(p)
 		} else {
 			text, _ = cutImages(p.Content)
 		}
 	case turns.ToolCall:
 		arguments := string(p.Arguments)
 		if p.Ref != nil && arguments == "" {
-			arguments = apart(p)
+			arguments = movedPartText(p)
 		}
 		arguments, _ = cutImages(arguments)
 		text = fmt.Sprintf("[call %s %s]", p.Name, arguments)

@@ -132,8 +132,8 @@ func Plaintext(h HalfTurn) HalfTurn {
 	return h
 }
 
-// apart is what is shown of a part whose content is stored apart from the event.
-func apart(p *turns.Part) string {
+// movedPartText is what is shown of a part whose content is stored apart from the event.
+func movedPartText(p *turns.Part) string {
 	return fmt.Sprintf("%s [%d bytes are stored apart]", p.Ref.Preview, p.Ref.Size)
 }
 

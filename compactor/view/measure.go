@@ -31,8 +31,8 @@ func (p Path) Last() turns.Ref {
 	return turns.Ref{}
 }
 
-// Holds reports whether ref has a half at or after the cut in force.
-func (p Path) Holds(ref turns.Ref) bool {
+// Contains reports whether ref has a half at or after the cut in force.
+func (p Path) Contains(ref turns.Ref) bool {
 	for i := range p.Halves {
 		if p.Halves[i].Ref == ref {
 			return true

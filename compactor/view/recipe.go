@@ -17,21 +17,21 @@ const RendererVersion = "render-1"
 // the same ledger gives the same bytes, whatever came after it, the clock says
 // or a daemon is configured to.
 type Recipe struct {
-	Renderer   string       `json:"renderer"`
-	Session    turns.ID     `json:"session"`
-	Head       TurnName     `json:"head,omitzero"`
-	Compaction TurnName     `json:"compaction,omitzero"` // in force; absent: none
-	Settings   turns.ID     `json:"settings,omitzero"`   // the session's event that they stood in
-	Policy     turns.Hash   `json:"policy"`
-	Asked      *AskedPolicy `json:"asked,omitempty"` // the policy, where it was not the session's
-	Counter    string       `json:"counter"`
-	Limits     turns.Limits `json:"limits,omitzero"` // that counted, the model's included
-	Budget     uint64       `json:"budget"`          // that it had to fit, overhead included; 0: none
-	Cache      string       `json:"cache,omitzero"`  // "cold" or "warm", where the policy's view depends on it: see [policy.Prune]
+	Renderer   string           `json:"renderer"`
+	Session    turns.ID         `json:"session"`
+	Head       TurnName         `json:"head,omitzero"`
+	Compaction TurnName         `json:"compaction,omitzero"` // in force; absent: none
+	Settings   turns.ID         `json:"settings,omitzero"`   // the session's event that they stood in
+	Policy     turns.Hash       `json:"policy"`
+	Requested  *RequestedPolicy `json:"asked,omitempty"` // the policy, where it was not the session's
+	Counter    string           `json:"counter"`
+	Limits     turns.Limits     `json:"limits,omitzero"` // that counted, the model's included
+	Budget     uint64           `json:"budget"`          // that it had to fit, overhead included; 0: none
+	Cache      string           `json:"cache,omitzero"`  // "cold" or "warm", where the policy's view depends on it: see [policy.Prune]
 }
 
-// AskedPolicy is a policy by its name and overrides.
-type AskedPolicy struct {
+// RequestedPolicy is a policy by its name and overrides.
+type RequestedPolicy struct {
 	Name string    `json:"name"`
 	Set  turns.Raw `json:"set,omitempty"`
 }

@@ -50,7 +50,7 @@ type Place struct {
 // Base is lineage.base's reply.
 type Base struct {
 	Base  *PathTurn `json:"base" jsonschema:"nullable"`  // null: the two are of different trees
-	Here  *PathTurn `json:"here" jsonschema:"nullable"`  // where the first path ends; null: at no turn
+	Head  *PathTurn `json:"here" jsonschema:"nullable"`  // where the first path ends; null: at no turn
 	Other *PathTurn `json:"other" jsonschema:"nullable"` // where the other one does
 }
 

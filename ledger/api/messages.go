@@ -80,7 +80,7 @@ type Read struct {
 
 // Notification is what notify subjects carry: a hint, with a position to read from.
 type Notification struct {
-	What     string    `json:"what"`
+	Kind     string    `json:"what"`
 	Session  turns.ID  `json:"session"`
 	Turn     turns.ID  `json:"turn,omitzero"`
 	Position string    `json:"position"`

@@ -121,7 +121,7 @@ func (c *ChatReader) read() error {
 	c.index++
 	if errors.Is(err, turns.ErrMalformed) || errors.Is(err, turns.ErrUnsupported) || errors.Is(err, turns.ErrTooLarge) {
 		if c.list { // one bad entry does not take the others with it
-			c.loss = append(c.loss, Loss{What: "skipped", Reason: "a conversation that can't be read: " + err.Error(), Record: strconv.Itoa(c.index - 1)})
+			c.loss = append(c.loss, Loss{Kind: "skipped", Reason: "a conversation that can't be read: " + err.Error(), Record: strconv.Itoa(c.index - 1)})
 			return nil
 		}
 	}
@@ -211,7 +211,7 @@ func (c *ChatReader) conversation(v *conversation) error {
 		ms = ms[1:]
 	}
 	if len(ms) == 0 {
-		c.loss = append(c.loss, Loss{What: "skipped", Reason: "a conversation without messages", Record: v.id})
+		c.loss = append(c.loss, Loss{Kind: "skipped", Reason: "a conversation without messages", Record: v.id})
 		return nil
 	}
 	key, err := c.key(v, system, ms)
@@ -275,7 +275,7 @@ func (c *ChatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 		if c.opt.Final {
 			give(nil)
 		} else {
-			c.loss = append(c.loss, Loss{What: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(half), Record: v.id})
+			c.loss = append(c.loss, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(half), Record: v.id})
 		}
 	}
 	return nil
@@ -300,7 +300,7 @@ func (c *ChatReader) orphans(m turns.Message, called map[string]bool, record str
 			s = string(p.Response)
 		}
 		text.Parts = append(text.Parts, turns.TextPart(fmt.Sprintf("[result of a tool call that is not in the transcript, id %q]\n%s", p.ID, s)))
-		c.loss = append(c.loss, Loss{What: "repaired", Reason: "a tool result without its call became text", Record: record})
+		c.loss = append(c.loss, Loss{Kind: "repaired", Reason: "a tool result without its call became text", Record: record})
 	}
 	if len(kept.Parts) == 0 {
 		return []turns.Message{text}
@@ -461,10 +461,10 @@ func (v *conversation) dropped() []Loss {
 	}
 	var out []Loss
 	for _, k := range slices.Sorted(maps.Keys(count)) {
-		out = append(out, Loss{What: "skipped", Reason: "a member of messages that has no place: " + strconv.Quote(k), Count: count[k], Record: v.id})
+		out = append(out, Loss{Kind: "skipped", Reason: "a member of messages that has no place: " + strconv.Quote(k), Count: count[k], Record: v.id})
 	}
 	if size := v.restSize(); size > maxMeta {
-		out = append(out, Loss{What: "skipped", Reason: plural(size, "byte") + " beside the messages, more than meta holds", Record: v.id})
+		out = append(out, Loss{Kind: "skipped", Reason: plural(size, "byte") + " beside the messages, more than meta holds", Record: v.id})
 	}
 	return out
 }
@@ -527,7 +527,7 @@ func (v *conversation) knownRoles() (turns.Raw, error) {
 			Role string `json:"role"`
 		}
 		if err := decodeLoose(raw, &m); err == nil && m.Role != "" && !slices.Contains([]string{"system", "developer", "user", "assistant", "tool"}, m.Role) {
-			v.loss = append(v.loss, Loss{What: "skipped", Reason: "a message of role " + strconv.Quote(m.Role), Record: v.id})
+			v.loss = append(v.loss, Loss{Kind: "skipped", Reason: "a message of role " + strconv.Quote(m.Role), Record: v.id})
 			continue
 		}
 		out = append(out, raw)

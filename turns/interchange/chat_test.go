@@ -131,7 +131,7 @@ func TestChat(t *testing.T) {
 			}
 			var loss []string
 			for _, l := range losses {
-				loss = append(loss, l.What+" "+string('0'+rune(l.Count))+" "+l.Reason)
+				loss = append(loss, l.Kind+" "+string('0'+rune(l.Count))+" "+l.Reason)
 			}
 			if d := cmp.Diff(tc.loss, loss); d != "" {
 				t.Errorf("losses (-want +got):\n%s", d)

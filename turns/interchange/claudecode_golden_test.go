@@ -77,7 +77,7 @@ func dumpClaude(t *testing.T, steps []Step, losses []Loss) string {
 		}
 	}
 	for _, l := range losses {
-		fmt.Fprintf(&b, "loss line=%d %s: %s x%d %s\n", l.Line, l.What, l.Reason, max(l.Count, 1), l.Record)
+		fmt.Fprintf(&b, "loss line=%d %s: %s x%d %s\n", l.Line, l.Kind, l.Reason, max(l.Count, 1), l.Record)
 	}
 	return b.String()
 }
@@ -151,7 +151,7 @@ func TestClaudeReaderErrors(t *testing.T) {
 	for range c.Steps() {
 		t.Error("a step of a line over the limit")
 	}
-	want := []Loss{{Line: 1, What: "skipped", Reason: "the line is longer than 100 bytes"}}
+	want := []Loss{{Line: 1, Kind: "skipped", Reason: "the line is longer than 100 bytes"}}
 	if d := cmp.Diff(want, c.Losses()); d != "" {
 		t.Error(d)
 	}

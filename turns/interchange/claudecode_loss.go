@@ -20,7 +20,7 @@ type ccLosses struct {
 
 func (l *ccLosses) add(line int, what, reason, record string) {
 	if len(l.single) < maxCCLosses {
-		l.single = append(l.single, Loss{Line: line, What: what, Reason: reason, Record: strings.ToValidUTF8(ccClip(record, 80), "")})
+		l.single = append(l.single, Loss{Line: line, Kind: what, Reason: reason, Record: strings.ToValidUTF8(ccClip(record, 80), "")})
 		return
 	}
 	l.count(what, fmt.Sprintf("more defects, after the first %d", maxCCLosses))
@@ -49,10 +49,10 @@ func (l *ccLosses) report() []Loss {
 	out := slices.Clone(l.single)
 	n := len(out)
 	for k, c := range l.counts {
-		out = append(out, Loss{What: k.what, Reason: k.reason, Count: c})
+		out = append(out, Loss{Kind: k.what, Reason: k.reason, Count: c})
 	}
 	slices.SortFunc(out[n:], func(a, b Loss) int {
-		if c := strings.Compare(a.What, b.What); c != 0 {
+		if c := strings.Compare(a.Kind, b.Kind); c != 0 {
 			return c
 		}
 		return strings.Compare(a.Reason, b.Reason)

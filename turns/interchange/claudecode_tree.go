@@ -100,7 +100,7 @@ type ccTree struct {
 	nCalls  int
 	seq     int
 	waiting []ccWaiting
-	held    int // bytes of waiting
+	blocked int // bytes of waiting
 }
 
 func newCCTree(opt ClaudeOptions) *ccTree {
@@ -178,7 +178,7 @@ func (k *ccTree) try(rec *ccRecord) {
 			w.max = maxCCEarly
 		}
 		k.waiting = append(k.waiting, w)
-		k.held += rec.size
+		k.blocked += rec.size
 		return
 	}
 	k.place(rec, a)
@@ -197,11 +197,11 @@ func (k *ccTree) ready(rec *ccRecord) (a *ccAnchor, ready bool) {
 	if a = k.index[ccKeyOf(rec.parent)]; a == nil {
 		return nil, false
 	}
-	return a, rec.kind != ccUser || a.t == nil || a.t.emitted || !a.t.responded || !k.early(rec)
+	return a, rec.kind != ccUser || a.t == nil || a.t.emitted || !a.t.responded || !k.orphans(rec)
 }
 
-// early reports whether a user line holds a result whose call was not read.
-func (k *ccTree) early(rec *ccRecord) bool {
+// orphans reports whether a user line holds a result whose call was not read.
+func (k *ccTree) orphans(rec *ccRecord) bool {
 	return slices.ContainsFunc(rec.blocks, func(block turns.Raw) bool {
 		o := ccMembers(block)
 		id := o.text("tool_use_id")
@@ -230,14 +230,14 @@ func (k *ccTree) release() {
 }
 
 func (k *ccTree) take(i int) {
-	k.held -= k.waiting[i].rec.size
+	k.blocked -= k.waiting[i].rec.size
 	k.waiting = append(k.waiting[:i:i], k.waiting[i+1:]...)
 }
 
 // expire gives up the lines that have waited too long.
 func (k *ccTree) expire() {
 	for i := 0; i < len(k.waiting); i++ {
-		if w := k.waiting[i]; k.seq-w.seq >= w.max || k.held > maxCCWaitBytes {
+		if w := k.waiting[i]; k.seq-w.seq >= w.max || k.blocked > maxCCWaitBytes {
 			k.giveUp(i)
 			i = -1
 		}

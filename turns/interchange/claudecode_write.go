@@ -9,8 +9,8 @@ import (
 	"nexus/turns"
 )
 
-// Told is a turn or compaction to write as a transcript.
-type Told struct {
+// WrittenTurn is a turn or compaction to write as a transcript.
+type WrittenTurn struct {
 	ID       turns.ID
 	Time     time.Time
 	Model    string
@@ -90,17 +90,17 @@ type claudeCompact struct {
 
 // Turn is the lines of one turn or compaction, without line breaks. Errors:
 // those of encoding, which a turn from a ledger has not.
-func (w *ClaudeCodeWriter) Turn(t Told) ([][]byte, error) {
+func (w *ClaudeCodeWriter) Turn(t WrittenTurn) ([][]byte, error) {
 	w.n, w.now = 0, t.Time
 	var out []claudeOut
 	if t.Compaction {
 		out = w.compaction(&t)
 	} else {
 		for i := range t.Messages {
-			out = append(out, w.said(&t, &t.Messages[i])...)
+			out = append(out, w.userLines(&t, &t.Messages[i])...)
 		}
 		if t.Response != nil {
-			out = append(out, w.answered(&t)...)
+			out = append(out, w.responseLines(&t)...)
 		}
 	}
 	lines := make([][]byte, len(out))
@@ -115,7 +115,7 @@ func (w *ClaudeCodeWriter) Turn(t Told) ([][]byte, error) {
 }
 
 // line is the next line of a turn; it follows the one before.
-func (w *ClaudeCodeWriter) line(t *Told, kind string) claudeOut {
+func (w *ClaudeCodeWriter) line(t *WrittenTurn, kind string) claudeOut {
 	id := uuid.NewSHA1(uuid.UUID(t.ID), fmt.Append(nil, w.n)).String()
 	l := claudeOut{Parent: w.parent, UserType: "external", Session: w.session, Version: Writer, Type: kind, UUID: id,
 		Time: w.now.UTC().Format("2006-01-02T15:04:05.000Z")}
@@ -124,7 +124,7 @@ func (w *ClaudeCodeWriter) line(t *Told, kind string) claudeOut {
 	return l
 }
 
-func (w *ClaudeCodeWriter) said(t *Told, m *turns.Message) (out []claudeOut) {
+func (w *ClaudeCodeWriter) userLines(t *WrittenTurn, m *turns.Message) (out []claudeOut) {
 	for i := range m.Parts {
 		p := &m.Parts[i]
 		l := w.line(t, "user")
@@ -173,9 +173,9 @@ func claudeBlock(p *turns.Part) any {
 	return anthropicBlock{Type: "text", Text: textOf(p)}
 }
 
-// answered is the response, a line for each block, all with the id of one API
+// responseLines is the response, a line for each block, all with the id of one API
 // message and its usage.
-func (w *ClaudeCodeWriter) answered(t *Told) (out []claudeOut) {
+func (w *ClaudeCodeWriter) responseLines(t *WrittenTurn) (out []claudeOut) {
 	var blocks []anthropicBlock
 	for i := range t.Response.Parts {
 		p := &t.Response.Parts[i]
@@ -212,7 +212,7 @@ func (w *ClaudeCodeWriter) answered(t *Told) (out []claudeOut) {
 	return out
 }
 
-func (w *ClaudeCodeWriter) compaction(t *Told) []claudeOut {
+func (w *ClaudeCodeWriter) compaction(t *WrittenTurn) []claudeOut {
 	before := w.parent
 	w.parent = nil
 	l := w.line(t, "system")

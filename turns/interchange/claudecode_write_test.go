@@ -20,14 +20,14 @@ func writeClaude(t *testing.T, steps []Step, session turns.ID) []byte {
 	w := NewClaudeCodeWriter(session)
 	var out bytes.Buffer
 	for _, s := range steps {
-		var told Told
+		var told WrittenTurn
 		switch {
 		case s.Append != nil && s.Append.Session == session:
 			a := s.Append
-			told = Told{ID: a.ID, Time: a.Time, Model: a.Model, Messages: a.Messages, Response: a.Response, Usage: a.Usage}
+			told = WrittenTurn{ID: a.ID, Time: a.Time, Model: a.Model, Messages: a.Messages, Response: a.Response, Usage: a.Usage}
 		case s.Compaction != nil && s.Compaction.Session == session && s.Compaction.Summary != "":
 			k := s.Compaction
-			told = Told{ID: k.ID, Time: k.Time, Compaction: true, Summary: k.Summary, Automatic: k.Trigger == "threshold", TokensBefore: k.TokensBefore}
+			told = WrittenTurn{ID: k.ID, Time: k.Time, Compaction: true, Summary: k.Summary, Automatic: k.Trigger == "threshold", TokensBefore: k.TokensBefore}
 		default:
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 // CodexOptions say how a Codex rollout is read.
 type CodexOptions struct {
 	// Final says that the rollout has ended: a last turn without a response is
-	// given too, and a torn last line is reported.
+	// emitted too, and a torn last line is reported.
 	Final bool
 	// MaxLine is the longest line read, in bytes; a longer one is skipped and
 	// reported. Zero means [DefaultMaxLine].
@@ -47,7 +47,7 @@ type CodexOptions struct {
 // A turn is given when what follows it is read, or at the end of the file if it has
 // a response: the steps of a shorter copy are those of a longer one, only the last
 // response may have fewer parts, and no usage yet. Held in memory is what was not
-// given yet.
+// emitted yet.
 // Not safe for concurrent use.
 type CodexReader struct {
 	lines *ccLines
@@ -67,15 +67,15 @@ type CodexReader struct {
 	response turns.Message // in the making
 	called   callIDs
 	usage    *turns.Usage
-	held     *Append   // given when its usage is known, or what follows it begins
+	blocked  *Append   // given when its usage is known, or what follows it begins
 	total    uint64    // tokens of the session when usage was last counted
 	model    string    // in force now
 	asked    string    // in force when the response began
 	time     time.Time // of the response's first item
 
-	set      map[string]turns.Raw // settings in force now
-	askedSet map[string]turns.Raw // when the response began
-	said     map[string]turns.Raw // in the meta of turns
+	set       map[string]turns.Raw // settings in force now
+	askedSet  map[string]turns.Raw // when the response began
+	userTexts map[string]turns.Raw // in the meta of turns
 }
 
 // codexThread is a session that turns are given to.
@@ -200,16 +200,16 @@ func (c *CodexReader) settings(line int, r *codexRecord) error {
 func (c *CodexReader) changed(set map[string]turns.Raw) turns.Raw {
 	diff := make(map[string]turns.Raw)
 	for k, v := range set {
-		if !bytes.Equal(v, c.said[k]) {
+		if !bytes.Equal(v, c.userTexts[k]) {
 			diff[k] = v
 		}
 	}
-	for k := range c.said {
+	for k := range c.userTexts {
 		if set[k] == nil {
 			diff[k] = turns.Raw("null")
 		}
 	}
-	c.said = set
+	c.userTexts = set
 	if len(diff) == 0 {
 		return nil
 	}
@@ -279,8 +279,8 @@ func (c *CodexReader) open(t *codexThread, m *codexMeta) {
 	c.out = append(c.out, Step{Open: o})
 }
 
-// given reports whether steps are given for what is being read.
-func (c *CodexReader) given() bool { return c.deep == 0 || c.opt.Copied }
+// emitted reports whether steps are given for what is being read.
+func (c *CodexReader) emitted() bool { return c.deep == 0 || c.opt.Copied }
 
 // thread is the session that a turn goes to. It is opened when its first turn
 // is: a fork at the last turn of the history that was copied.
@@ -291,10 +291,10 @@ func (c *CodexReader) thread() *codexThread {
 	case t.opened:
 	case !c.at.IsZero():
 		t.opened, t.tip = true, c.at.Turn
-		if c.given() {
+		if c.emitted() {
 			c.out = append(c.out, Step{Fork: &Fork{ID: t.session, At: c.at, Time: t.at, Meta: m.raw()}})
 		}
-	case c.given():
+	case c.emitted():
 		c.open(t, m)
 	}
 	return t
@@ -356,17 +356,17 @@ func (c *CodexReader) count(e *codexEvent) {
 	switch {
 	case len(c.response.Parts) > 0:
 		c.usage = usage
-	case c.held != nil: // newer versions count after the tools have run
-		c.held.Usage = usage
+	case c.blocked != nil: // newer versions count after the tools have run
+		c.blocked.Usage = usage
 		c.release()
 	}
 }
 
 // release gives the turn that waited for its usage.
 func (c *CodexReader) release() {
-	if c.held != nil {
-		c.out = append(c.out, Step{Append: c.held})
-		c.held = nil
+	if c.blocked != nil {
+		c.out = append(c.out, Step{Append: c.blocked})
+		c.blocked = nil
 	}
 }
 
@@ -399,7 +399,7 @@ func (c *CodexReader) turn(response *turns.Message) {
 			return
 		}
 	}
-	if c.held = a; a.Usage != nil || response == nil {
+	if c.blocked = a; a.Usage != nil || response == nil {
 		c.release()
 	}
 }

@@ -97,7 +97,7 @@ func TestCodex(t *testing.T) {
 	}
 	var reasons []string
 	for _, l := range losses {
-		reasons = append(reasons, l.What+" "+l.Reason)
+		reasons = append(reasons, l.Kind+" "+l.Reason)
 	}
 	wantLoss := []string{
 		"repaired a tool result is kept as text: its call is not in the file",
@@ -377,7 +377,7 @@ func TestCodexForkOfAFork(t *testing.T) {
 		t.Errorf("forked at %v, want the child's last turn, %v", at, want)
 	}
 	for _, l := range losses {
-		if l.What == "repaired" {
+		if l.Kind == "repaired" {
 			t.Errorf("loss %+v", l)
 		}
 	}
@@ -408,7 +408,7 @@ func TestCodexForkOfAFork(t *testing.T) {
 	// A header is missing: whose the history is can't be told, and it says so.
 	lost := header + strings.SplitAfterN(codexChild(), "\n", 2)[0] + strings.SplitAfterN(codexParent, "\n", 2)[1] + own
 	steps, losses = readCodex(t, lost, CodexOptions{Final: true})
-	if steps[0].Open == nil || len(losses) == 0 || losses[0].What != "repaired" || !strings.Contains(losses[0].Reason, "header") {
+	if steps[0].Open == nil || len(losses) == 0 || losses[0].Kind != "repaired" || !strings.Contains(losses[0].Reason, "header") {
 		t.Errorf("%v, losses %+v", story(steps), losses)
 	}
 	growing, _ := readCodex(t, text, CodexOptions{})
@@ -443,7 +443,7 @@ func TestCodexCallTwice(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("steps (-want +got):\n%s", d)
 	}
-	if len(losses) != 1 || losses[0].What != "repaired" || losses[0].Record != "c1" {
+	if len(losses) != 1 || losses[0].Kind != "repaired" || losses[0].Record != "c1" {
 		t.Errorf("losses %+v", losses)
 	}
 }

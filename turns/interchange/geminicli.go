@@ -41,7 +41,7 @@ type GeminiCLIReader struct {
 	source  string    // sessionId
 	start   time.Time // startTime
 	opened  bool
-	held    *geminiCLIMessage // read last
+	blocked *geminiCLIMessage // read last
 	parent  turns.ID
 	half    []turns.Message // said since the last turn
 	at      time.Time       // of the last message
@@ -220,10 +220,10 @@ func (g *GeminiCLIReader) message() error {
 		g.loss.add(g.entry, "skipped", "a message that can't be read: "+err.Error(), "")
 		return nil
 	}
-	if g.held != nil {
-		g.give(g.held)
+	if g.blocked != nil {
+		g.give(g.blocked)
 	}
-	g.held = m
+	g.blocked = m
 	return nil
 }
 
@@ -231,7 +231,7 @@ func (g *GeminiCLIReader) message() error {
 // being written.
 func (g *GeminiCLIReader) end() error {
 	g.state = geminiCLIEnd
-	if m := g.held; m != nil && (g.opt.Final || len(m.Calls) > 0 || len(g.parts(m)) > 0) {
+	if m := g.blocked; m != nil && (g.opt.Final || len(m.Calls) > 0 || len(g.parts(m)) > 0) {
 		g.give(m)
 		if g.opt.Final && len(g.half) > 0 {
 			g.turn(g.at, m, nil)

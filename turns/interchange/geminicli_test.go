@@ -54,9 +54,9 @@ func TestGeminiCLI(t *testing.T) {
 		t.Error("the error of a call is no error")
 	}
 	wantLoss := []Loss{
-		{What: "skipped", Reason: `members of messages without a place: "later"`, Count: 1},
-		{What: "skipped", Reason: `messages of type "info"`, Count: 1},
-		{What: "skipped", Reason: "what the terminal showed of a tool call; call and result are stored", Count: 3},
+		{Kind: "skipped", Reason: `members of messages without a place: "later"`, Count: 1},
+		{Kind: "skipped", Reason: `messages of type "info"`, Count: 1},
+		{Kind: "skipped", Reason: "what the terminal showed of a tool call; call and result are stored", Count: 3},
 	}
 	if d := cmp.Diff(wantLoss, losses); d != "" {
 		t.Errorf("losses (-want +got):\n%s", d)

@@ -70,7 +70,7 @@ func (c *ChatReader) span(s otelSpan, in [sha256.Size]byte) {
 	}
 	call, err := newOtelCall(s, oldIn, oldOut)
 	if err != nil {
-		c.loss = append(c.loss, Loss{What: "skipped", Reason: "a span that can't be read: " + err.Error(), Record: s.id})
+		c.loss = append(c.loss, Loss{Kind: "skipped", Reason: "a span that can't be read: " + err.Error(), Record: s.id})
 		return
 	}
 	if call.more > 0 {
@@ -267,7 +267,7 @@ func (c *ChatReader) endSpans() {
 			k.out = nil
 			c.otelTurn(h, k, k.at, k.in, nil, k.end, true)
 		default:
-			c.loss = append(c.loss, Loss{What: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(k.in), Record: h.key})
+			c.loss = append(c.loss, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(k.in), Record: h.key})
 		}
 	}
 	c.order = nil
@@ -277,7 +277,7 @@ func (c *ChatReader) endSpans() {
 func (c *ChatReader) count(reason string) {
 	i := slices.IndexFunc(c.loss, func(l Loss) bool { return l.Reason == reason && l.Record == "" })
 	if i < 0 {
-		i, c.loss = len(c.loss), append(c.loss, Loss{What: "skipped", Reason: strings.ToValidUTF8(reason, "")})
+		i, c.loss = len(c.loss), append(c.loss, Loss{Kind: "skipped", Reason: strings.ToValidUTF8(reason, "")})
 	}
 	c.loss[i].Count++
 }

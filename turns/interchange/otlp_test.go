@@ -118,7 +118,7 @@ func TestOTLP(t *testing.T) {
 				}
 				var got []string
 				for _, l := range losses {
-					got = append(got, fmt.Sprint(l.What, " ", l.Count, " ", l.Reason))
+					got = append(got, fmt.Sprint(l.Kind, " ", l.Count, " ", l.Reason))
 				}
 				if d := cmp.Diff(c.losses, got); d != "" {
 					t.Errorf("losses (-want +got):\n%s", d)

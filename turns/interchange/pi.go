@@ -47,21 +47,21 @@ type PiReader struct {
 	out   []Step
 	err   error
 
-	source  string // the session's id
-	session turns.ID
-	titles  titles
-	start   time.Time
-	cwd     string
-	level   string    // thinking level in force
-	said    string    // thinking level that the last turn has
-	entries []*piNode // in the order in which they were placed
-	last    *piNode   // of the entry read last
-	byID    map[string]*piNode
-	tips    map[turns.ID]turns.ID // last turn of each session
-	called  callIDs
-	seen    map[string][sha256.Size]byte // entries read, by id
-	waiting []piWaiting                  // for their parent, in the file's order
-	read    int                          // entries read
+	source    string // the session's id
+	session   turns.ID
+	titles    titles
+	start     time.Time
+	cwd       string
+	level     string    // thinking level in force
+	userTexts string    // thinking level that the last turn has
+	entries   []*piNode // in the order in which they were placed
+	last      *piNode   // of the entry read last
+	byID      map[string]*piNode
+	tips      map[turns.ID]turns.ID // last turn of each session
+	called    callIDs
+	seen      map[string][sha256.Size]byte // entries read, by id
+	waiting   []piWaiting                  // for their parent, in the file's order
+	read      int                          // entries read
 }
 
 // piLate is how many entries an entry waits for its parent.
@@ -145,7 +145,7 @@ func (p *PiReader) line() error {
 			p.settle(true)
 			p.end()
 		case len(p.waiting) > 0:
-			p.loss.single = append(p.loss.single, Loss{What: "skipped", Reason: "entries whose parent is not in the file yet; --final takes them", Count: len(p.waiting)})
+			p.loss.single = append(p.loss.single, Loss{Kind: "skipped", Reason: "entries whose parent is not in the file yet; --final takes them", Count: len(p.waiting)})
 		}
 		return io.EOF
 	case errors.Is(err, errLineTooLong):
@@ -258,7 +258,7 @@ func (p *PiReader) open(e *piEntry) {
 		p.loss.add(1, "repaired", "branched from another session's file; the history copied from there is this session's own", e.ID)
 	}
 	p.out = append(p.out, Step{Open: &Open{ID: p.session, Time: p.start, Model: e.Model, Meta: piMeta{Source: "pi", Session: p.source, Cwd: p.cwd, BranchedFrom: from, Level: p.level}.raw()}})
-	p.said = p.level
+	p.userTexts = p.level
 }
 
 // place finds an entry's parent: the one that it names, else the entry before.
@@ -330,8 +330,8 @@ func (p *PiReader) turn(n *piNode, record string, response *turns.Message, m *pi
 	messages, records := n.half.all()
 	a := &Append{Session: session, ID: turns.DeriveID(n.at, "pi", p.source, key), Parent: n.turn.Turn, Time: n.at, Messages: messages, Response: response}
 	meta := piMeta{Messages: records}
-	if p.level != p.said {
-		meta.Level, p.said = p.level, p.level
+	if p.level != p.userTexts {
+		meta.Level, p.userTexts = p.level, p.level
 	}
 	if m != nil {
 		a.Model, a.Usage = m.Model, m.usage()

@@ -117,9 +117,9 @@ func TestPi(t *testing.T) {
 		t.Errorf("meta of the aborted answer: %s", m)
 	}
 	wantLoss := []Loss{
-		{Line: 1, What: "repaired", Reason: "branched from another session's file; the history copied from there is this session's own", Record: "s1"},
-		{What: "repaired", Reason: "commands that the user ran are kept as user text", Count: 1},
-		{What: "skipped", Reason: "details of tool results, which the model does not see; the results are stored", Count: 1},
+		{Line: 1, Kind: "repaired", Reason: "branched from another session's file; the history copied from there is this session's own", Record: "s1"},
+		{Kind: "repaired", Reason: "commands that the user ran are kept as user text", Count: 1},
+		{Kind: "skipped", Reason: "details of tool results, which the model does not see; the results are stored", Count: 1},
 	}
 	if d := cmp.Diff(wantLoss, losses); d != "" {
 		t.Errorf("losses (-want +got):\n%s", d)
@@ -401,7 +401,7 @@ func TestPiSameID(t *testing.T) {
 	}
 	var what []string
 	for _, l := range losses {
-		what = append(what, l.What+" "+l.Record)
+		what = append(what, l.Kind+" "+l.Record)
 	}
 	if d := cmp.Diff([]string{"skipped a2", "skipped a1", "repaired a3", "repaired a4"}, what); d != "" {
 		t.Errorf("losses (-want +got):\n%s\n%+v", d, losses)

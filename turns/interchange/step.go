@@ -78,7 +78,7 @@ type ClearedResult struct {
 // in the ledger exactly as it stood.
 type Loss struct {
 	Line   int    `json:"line,omitzero"`   // 1-based line of the source; 0: the whole
-	What   string `json:"what"`            // stored, repaired, skipped, kept_first
+	Kind   string `json:"what"`            // stored, repaired, skipped, kept_first
 	Reason string `json:"reason"`          // a sentence
 	Count  int    `json:"count,omitzero"`  // how many such; 0 means 1
 	Record string `json:"record,omitzero"` // the source's own id, where it has one

@@ -72,10 +72,10 @@ type Store struct {
 	disk   disk
 	shards [256]sync.Mutex // held while files of the shard are read or written
 
-	mu     sync.Mutex
-	closed bool
-	cache  map[turns.ID]cached
-	made   map[string]bool // folders that are durable in their parent
+	mu      sync.Mutex
+	closed  bool
+	cache   map[turns.ID]cached
+	created map[string]bool // folders that are durable in their parent
 }
 
 // cached is what is known of a key. Durable: written or synced by this process.
@@ -91,7 +91,7 @@ func OpenStore(dir string) (*Store, error) { return openStore(dir, osDisk{}) }
 
 func openStore(dir string, d disk) (*Store, error) {
 	dir = filepath.Clean(dir)
-	s := &Store{dir: dir, disk: d, cache: make(map[turns.ID]cached), made: make(map[string]bool)}
+	s := &Store{dir: dir, disk: d, cache: make(map[turns.ID]cached), created: make(map[string]bool)}
 	for _, name := range []string{dir, filepath.Join(dir, copyA), filepath.Join(dir, copyB)} {
 		if err := s.folder(name); err != nil {
 			return nil, fmt.Errorf("open the key store %s: %w", dir, err)
@@ -356,7 +356,7 @@ func (s *Store) scrub(path string) error {
 // folder makes a folder, durably, once a process.
 func (s *Store) folder(path string) error {
 	s.mu.Lock()
-	made := s.made[path]
+	made := s.created[path]
 	s.mu.Unlock()
 	if made {
 		return nil
@@ -368,7 +368,7 @@ func (s *Store) folder(path string) error {
 		return err
 	}
 	s.mu.Lock()
-	s.made[path] = true
+	s.created[path] = true
 	s.mu.Unlock()
 	return nil
 }

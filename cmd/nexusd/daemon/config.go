@@ -120,8 +120,8 @@ type SummarizerRow struct {
 	Key        string   `toml:"-"`
 }
 
-// Asked is every model that the summarizer may be asked for, its own first.
-func (r SummarizerRow) Asked() []string { return append([]string{r.Model}, r.Models...) }
+// AllModels is every model that the summarizer may be asked for, its own first.
+func (r SummarizerRow) AllModels() []string { return append([]string{r.Model}, r.Models...) }
 
 // SummarizerRows is all summarizers, the default one first.
 func (c Config) SummarizerRows() []SummarizerRow {
@@ -155,7 +155,7 @@ func (c Config) checkSummarizers(bad func(format string, args ...any)) {
 		if !(r.SpendLimit >= 0 && r.SpendLimit < 1e9) {
 			bad("summarizer %s: a spend limit of %v is not a number of dollars", r.Name, r.SpendLimit)
 		}
-		for _, m := range r.Asked() {
+		for _, m := range r.AllModels() {
 			switch {
 			case m == "":
 				bad("summarizer %s: no model is named", r.Name)

@@ -328,7 +328,7 @@ func (d *Daemon) notify(tenant, agent string, n api.Notification) {
 		return
 	}
 	// A hint: what is lost here is found by listing after the last position.
-	if err := d.client.Publish(fmt.Sprintf("nexus.v1.%s.%s.notify.%s.%s", tenant, agent, n.Session, n.What), b); err != nil {
+	if err := d.client.Publish(fmt.Sprintf("nexus.v1.%s.%s.notify.%s.%s", tenant, agent, n.Session, n.Kind), b); err != nil {
 		d.logger.Warn("notify", "err", err)
 	}
 }

@@ -109,13 +109,13 @@ func (d *defects) aside(t *testing.T, subject string, ev *turns.Event, why strin
 func turnOf(t *testing.T, s *ledger.Session, depth uint64) *writer.Draft {
 	id := newID(t)
 	return &writer.Draft{Body: oneTurn(), Event: &turns.Event{Kind: turns.KindTurn, ID: id, Parent: s.Head, Depth: depth, Segment: s.SegmentFor(id, s.Head), Halves: 1,
-		Said: 1, Tokens: turns.Tokens{Counter: "approx-1", Messages: 1}}}
+		UserTexts: 1, Tokens: turns.Tokens{Counter: "approx-1", Messages: 1}}}
 }
 
 func compactionOf(t *testing.T, s *ledger.Session, span *turns.Span) *writer.Draft {
 	d := turnOf(t, s, 0)
 	d.Event.Depth = map[bool]uint64{true: 3, false: 5}[s.Compactions == 0]
-	d.Event.Kind, d.Event.Halves, d.Event.Said, d.Event.Span = turns.KindCompaction, 0, 0, span
+	d.Event.Kind, d.Event.Halves, d.Event.UserTexts, d.Event.Span = turns.KindCompaction, 0, 0, span
 	replacement := []turns.Message{turns.TextMessage(turns.User, "before")}
 	d.Event.Tokens = turns.Tokens{Counter: "approx-1", Messages: tokens.Messages(tokens.Approx{}, replacement)}
 	d.Body = &turns.CompactionBody{Replacement: replacement}
@@ -217,7 +217,7 @@ func TestADefectiveEventIsRefusedBeforeItIsStored(t *testing.T) {
 				add(t, d.e, session, say("it goes on", "yes")) // the session is as it was
 				d.settle(t)
 			}
-			if n := d.e.Projections.Aside(); n != 0 {
+			if n := d.e.Projections.SetAside(); n != 0 {
 				t.Fatalf("%d chains are set aside", n)
 			}
 			if row.Final() {
@@ -278,7 +278,7 @@ func TestADefectiveOpeningIsRefusedBeforeItIsStored(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := lastSeq(t, d.w)
-			r := writer.Request{ID: id, What: "fork.create", Canonical: []byte("{}")}
+			r := writer.Request{ID: id, Verb: "fork.create", Canonical: []byte("{}")}
 			_, err = d.e.OpenSession(t.Context(), alice, r, ev, "a-label", set)
 			d.refused(t, err, before, ev, tc.why)
 			if _, err := d.e.OpenSession(t.Context(), alice, r, opening(), "a-label", set); err != nil {
@@ -410,7 +410,7 @@ func TestNoDraftSetsAChainAside(t *testing.T) {
 		if now := lastSeq(t, d.w); (now != before) != (err == nil) {
 			t.Fatalf("%d records for an answer of %v", now-before, err)
 		}
-		if n := d.e.Projections.Aside(); n != 0 {
+		if n := d.e.Projections.SetAside(); n != 0 {
 			t.Fatalf("%+v set its chain aside", ev)
 		}
 		switch c := code(err); c {
@@ -448,7 +448,7 @@ func TestARefusalOnAnOldFoldIsDecidedAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		ev, done, err := here.BeginEvent(fold, writer.Request{ID: req.ID, What: "turn.append", Canonical: canon(req)}, turns.KindTurn)
+		ev, done, err := here.BeginEvent(fold, writer.Request{ID: req.ID, Verb: "turn.append", Canonical: canon(req)}, turns.KindTurn)
 		switch {
 		case err == nil && done && fold.Turns == 1:
 			// The store has moved on behind the fold: the draft is of before.

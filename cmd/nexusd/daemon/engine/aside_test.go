@@ -53,10 +53,10 @@ func TestATurnThatHidesTheUsersWord(t *testing.T) {
 			all := exports(t, src, s)
 			ev := must(turns.Decode(all[len(all)-1].Event.Payload))(t)
 			body := must(seal.Open(ev, from.Keys))(t)
-			if ev.Said != 1 {
-				t.Fatalf("%d said", ev.Said)
+			if ev.UserTexts != 1 {
+				t.Fatalf("%d said", ev.UserTexts)
 			}
-			ev.Said = 0
+			ev.UserTexts = 0
 			ev = sealedUnder(t, from.Keys, ev, body, ev.Keys...)
 			payload := must(ev.Encode())(t)
 
@@ -159,8 +159,8 @@ func TestASecondOpeningOfAnIDHurtsNobody(t *testing.T) {
 		Origin: &turns.Origin{Ledger: w.ID, Tenant: "default", Session: id},
 		ForkOf: &turns.ForkOf{At: turns.Ref{Session: other.ID, Turn: at.ID}, Hash: at.Hash, Mode: turns.AsSeen}}
 	raw(t, w, e, ledger.SessionSubject("default", other.ID, id), fork)
-	if e.Projections.Aside() != 2 {
-		t.Errorf("%d chains are aside, want the two that came second", e.Projections.Aside())
+	if e.Projections.SetAside() != 2 {
+		t.Errorf("%d chains are aside, want the two that came second", e.Projections.SetAside())
 	}
 	for _, e := range []*Engine{e, w.Engine(t)} {
 		a := add(t, e, id, say("2", "b"))

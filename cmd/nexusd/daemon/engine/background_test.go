@@ -58,7 +58,7 @@ func TestNXS2NobodyWaitsForASummary(t *testing.T) {
 	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
 	applied := make(chan turns.ID, 10)
 	e.Notify = func(_, _ string, n api.Notification) {
-		if n.What == "compaction.applied" {
+		if n.Kind == "compaction.applied" {
 			applied <- n.Turn
 		}
 	}
@@ -207,7 +207,7 @@ func TestAFailedRunIsTold(t *testing.T) {
 	r := restless{e, s, [2]turns.ID{side, ids[39]}, new(atomic.Int64)}
 	e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: r}}
 	var told []string
-	e.Notify = func(_, _ string, n api.Notification) { told = append(told, n.What) }
+	e.Notify = func(_, _ string, n api.Notification) { told = append(told, n.Kind) }
 	works(t, e)
 	q := api.RunCompaction{ID: newID(t)}
 	run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t)
@@ -248,7 +248,7 @@ func TestADefectEndsOneCompaction(t *testing.T) {
 	b := broken{new(atomic.Int64)}
 	e.Tiers = []compactor.Tier{{Name: "broken", Summarizer: b}}
 	var told []string
-	e.Notify = func(_, _ string, n api.Notification) { told = append(told, n.What) }
+	e.Notify = func(_, _ string, n api.Notification) { told = append(told, n.Kind) }
 	works(t, e)
 	q := api.RunCompaction{ID: newID(t)}
 	must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t)
@@ -301,7 +301,7 @@ func TestOneRunOnTwoDaemonsIsToldOnce(t *testing.T) {
 	engines := []*Engine{w.Engine(t), w.Engine(t)}
 	for _, e := range engines {
 		e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
-		e.Notify = func(_, _ string, n api.Notification) { mu.Lock(); told[n.What]++; mu.Unlock() }
+		e.Notify = func(_, _ string, n api.Notification) { mu.Lock(); told[n.Kind]++; mu.Unlock() }
 		works(t, e)
 	}
 	s := create(t, engines[0], 0, "nexus")

@@ -97,8 +97,8 @@ func TestGSV6(t *testing.T) {
 		e.Tiers = []compactor.Tier{{Name: "only", Summarizer: c.tier, Local: true}}
 		var told []string
 		e.Notify = func(_, _ string, n api.Notification) {
-			if strings.HasPrefix(n.What, "compaction.") {
-				told = append(told, n.What+" "+string(n.Detail))
+			if strings.HasPrefix(n.Kind, "compaction.") {
+				told = append(told, n.Kind+" "+string(n.Detail))
 			}
 		}
 		s := opened(t, e, alice, "gsv", `{"keep_tokens":2000}`, limits)
@@ -123,7 +123,7 @@ func TestGSV6(t *testing.T) {
 	e.Tiers = []compactor.Tier{{Name: "only", Summarizer: failing{}, Local: true}}
 	applied := 0
 	e.Notify = func(_, _ string, n api.Notification) {
-		if n.What == "compaction.applied" {
+		if n.Kind == "compaction.applied" {
 			applied++
 		}
 	}

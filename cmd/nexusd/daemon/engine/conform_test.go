@@ -25,7 +25,7 @@ type told struct{ all []api.Notification }
 
 func (n *told) of(what string) (out []api.Notification) {
 	for _, x := range n.all {
-		if x.What == what {
+		if x.Kind == what {
 			out = append(out, x)
 		}
 	}
@@ -215,7 +215,7 @@ func TestWOL8InBackground(t *testing.T) {
 	e.Tiers = append([]compactor.Tier{{Name: "llm", Summarizer: slow}}, e.Tiers...)
 	applied := make(chan turns.ID, 10)
 	e.Notify = func(_, _ string, n api.Notification) {
-		if n.What == "compaction.applied" {
+		if n.Kind == "compaction.applied" {
 			applied <- n.Turn
 		}
 	}
@@ -329,8 +329,8 @@ func TestWOL15(t *testing.T) {
 	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	var order []string
 	for _, n := range notes.all {
-		if strings.HasPrefix(n.What, "compaction.") {
-			order = append(order, n.What)
+		if strings.HasPrefix(n.Kind, "compaction.") {
+			order = append(order, n.Kind)
 		}
 	}
 	if !slices.Equal(order, []string{"compaction.started", "compaction.applied"}) {
@@ -455,8 +455,8 @@ func TestWOL19(t *testing.T) {
 	e := newWorld().Engine(t)
 	var order []string
 	e.Notify = func(_, _ string, n api.Notification) {
-		if strings.HasPrefix(n.What, "compaction.") {
-			order = append(order, n.What)
+		if strings.HasPrefix(n.Kind, "compaction.") {
+			order = append(order, n.Kind)
 		}
 	}
 	e.Tiers = []compactor.Tier{{Name: "seen", Summarizer: seen{&order, mailPage("page a.0", 9_600)}, Local: true}}

@@ -317,7 +317,7 @@ func TestResetIsFinishedByWhoComesNext(t *testing.T) {
 			s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
 			successor := must(e.NewSuccessorID(s.ID))(t)
 			err := e.Mutate(t.Context(), alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
-				ev, _, err := e.BeginEvent(s, writer.Request{ID: newID(t), What: "session.reset"}, turns.KindState)
+				ev, _, err := e.BeginEvent(s, writer.Request{ID: newID(t), Verb: "session.reset"}, turns.KindState)
 				if err != nil {
 					return nil, err
 				}

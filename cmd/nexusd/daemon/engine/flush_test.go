@@ -84,7 +84,7 @@ func TestS8_8(t *testing.T) {
 	e := w.Engine(t)
 	var told []string
 	e.Notify = func(_, _ string, n api.Notification) {
-		if n.What == "flush.requested" {
+		if n.Kind == "flush.requested" {
 			told = append(told, string(n.Detail))
 		}
 	}
@@ -493,7 +493,7 @@ func TestFlushThenCompactPreservesLTM(t *testing.T) {
 	s := flushSession(t, e)
 	a := &scripted{t: t, e: e, s: s, reply: "SILENT"}
 	e.Notify = func(_, _ string, n api.Notification) {
-		if n.What == "compaction.started" && len(a.ltm) == 0 {
+		if n.Kind == "compaction.started" && len(a.ltm) == 0 {
 			t.Error("compacted before anything was saved")
 		}
 	}

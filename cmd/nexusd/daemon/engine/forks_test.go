@@ -214,8 +214,8 @@ func TestMergeBaseOfTwoSessions(t *testing.T) {
 	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: a}, []byte("{}")))(t)
 	c := add(t, e, f.ID, say("c", "c")).ID
 	got := must(e.Base(t.Context(), alice, s.ID, api.GetBase{Other: api.Place{Session: f.ID}}))(t)
-	if got.Base == nil || got.Base.ID != a || got.Here.ID != b || got.Other.ID != c {
-		t.Errorf("base %+v of %+v and %+v", got.Base, got.Here, got.Other)
+	if got.Base == nil || got.Base.ID != a || got.Head.ID != b || got.Other.ID != c {
+		t.Errorf("base %+v of %+v and %+v", got.Base, got.Head, got.Other)
 	}
 	other := create(t, e, 0, "nexus")
 	add(t, e, other.ID, say("o", "o"))

@@ -29,8 +29,8 @@ var mutants = map[string]func(ev *turns.Event, n uint64, ref turns.Ref){
 	"tokens":     func(ev *turns.Event, n uint64, _ turns.Ref) { ev.Tokens.Messages += n },
 	"open":       func(ev *turns.Event, n uint64, _ turns.Ref) { ev.Open = n },
 	"late":       func(ev *turns.Event, n uint64, _ turns.Ref) { ev.Late = n },
-	"left":       func(ev *turns.Event, n uint64, _ turns.Ref) { ev.Left = n },
-	"said":       func(ev *turns.Event, n uint64, _ turns.Ref) { ev.Said = n },
+	"left":       func(ev *turns.Event, n uint64, _ turns.Ref) { ev.Abandoned = n },
+	"said":       func(ev *turns.Event, n uint64, _ turns.Ref) { ev.UserTexts = n },
 	"to":         func(ev *turns.Event, _ uint64, ref turns.Ref) { ev.To = ref },
 	"to nowhere": func(ev *turns.Event, _ uint64, _ turns.Ref) { ev.To = turns.Ref{} },
 	"state":      func(ev *turns.Event, n uint64, _ turns.Ref) { ev.State = turns.State(n % 6) },
@@ -178,7 +178,7 @@ func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 			last := lastSeq(t, w)
 			err = importAs(t, e, bob, api.ExportRecord{Event: &api.ExportEvent{Payload: payload, Hash: turns.HashEvent(payload)}})
 			where := fmt.Sprintf("%s of event %d (%s): %v", name, ev.Index, ev.Kind, err)
-			if e.Projections.Aside() != 0 {
+			if e.Projections.SetAside() != 0 {
 				t.Fatalf("%s: a chain is aside", where)
 			}
 			if err != nil {

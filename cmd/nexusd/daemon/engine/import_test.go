@@ -183,8 +183,8 @@ func TestNothingIsImportedThatDoesNotVerify(t *testing.T) {
 					t.Errorf("%v, want %s", err, tc.want)
 				}
 			}
-			if now := lastSeq(t, w); now != before || e.Projections.Aside() != 0 {
-				t.Errorf("%d records were stored, %d chains are aside", now-before, e.Projections.Aside())
+			if now := lastSeq(t, w); now != before || e.Projections.SetAside() != 0 {
+				t.Errorf("%d records were stored, %d chains are aside", now-before, e.Projections.SetAside())
 			}
 			must(e.Append(t.Context(), bob, x.id, say("four", "yes"), nil))(t)
 		})

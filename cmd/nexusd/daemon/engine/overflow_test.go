@@ -77,7 +77,7 @@ func TestAnOverflowIsAnsweredWithWhatItLeft(t *testing.T) {
 		add(t, e, s.ID, say(fmt.Sprintf("question %d %s", i, long(2000)), "answer"))
 	}
 	e.Notify = func(_, _ string, n api.Notification) {
-		if n.What == "compaction.applied" {
+		if n.Kind == "compaction.applied" {
 			add(t, other, s.ID, say("meanwhile", "yes"))
 		}
 	}

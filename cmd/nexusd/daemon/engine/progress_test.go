@@ -24,9 +24,9 @@ func TestS8_22(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
 	e.Notify = func(_, _ string, n api.Notification) {
-		if n.What != "turn.appended" {
+		if n.Kind != "turn.appended" {
 			mu.Lock()
-			told = append(told, n.What+" "+string(n.Detail))
+			told = append(told, n.Kind+" "+string(n.Detail))
 			mu.Unlock()
 		}
 	}

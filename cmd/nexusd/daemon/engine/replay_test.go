@@ -118,7 +118,7 @@ func TestAColdViewIsServedAgain(t *testing.T) {
 func pin(t *testing.T, e *Engine, s turns.ID, ref turns.PolicyRef) {
 	t.Helper()
 	err := e.Mutate(t.Context(), alice, s, func(_ *writer.Chain, f *ledger.Session) (*writer.Draft, error) {
-		ev, _, err := e.BeginEvent(f, writer.Request{What: "session.set"}, turns.KindChanged)
+		ev, _, err := e.BeginEvent(f, writer.Request{Verb: "session.set"}, turns.KindChanged)
 		if err != nil {
 			return nil, err
 		}

@@ -134,7 +134,7 @@ func TestLostSummariesAreCounted(t *testing.T) {
 	e.Notify = func(_, _ string, n api.Notification) {
 		mu.Lock()
 		defer mu.Unlock()
-		told = told || n.What == "compaction.failed" && strings.Contains(string(n.Detail), `"cost_micros":300000`)
+		told = told || n.Kind == "compaction.failed" && strings.Contains(string(n.Detail), `"cost_micros":300000`)
 	}
 	works(t, e)
 	s := opened(t, e, alice, "balanced", `{}`, turns.Limits{ContextWindow: 16_000})

@@ -133,9 +133,9 @@ func TestANotificationHasThePositionOfItsEvent(t *testing.T) {
 	s := create(t, e, 8000, "nexus")
 	told := make(map[string]uint64)
 	e.Notify = func(_, _ string, n api.Notification) {
-		told[n.What] = must(page.ParsePosition(n.Position))(t)
-		if last := must(w.Log.State(t.Context()))(t).Last; n.What != "compaction.started" && told[n.What] != last {
-			t.Errorf("%s at %d, its event is at %d", n.What, told[n.What], last)
+		told[n.Kind] = must(page.ParsePosition(n.Position))(t)
+		if last := must(w.Log.State(t.Context()))(t).Last; n.Kind != "compaction.started" && told[n.Kind] != last {
+			t.Errorf("%s at %d, its event is at %d", n.Kind, told[n.Kind], last)
 		}
 	}
 	for range 8 {

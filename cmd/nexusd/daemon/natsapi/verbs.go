@@ -18,8 +18,8 @@ type verb struct {
 	serve   func(context.Context, *call) (any, error)
 }
 
-// on makes a verb of a typed function.
-func on[Req, Rep any](name string, session bool, summary string, f func(context.Context, *call, Req) (*Rep, error)) verb {
+// endpoint makes a verb of a typed function.
+func endpoint[Req, Rep any](name string, session bool, summary string, f func(context.Context, *call, Req) (*Rep, error)) verb {
 	var req Req
 	var rep Rep
 	return verb{name: name, session: session, summary: summary, request: req, reply: rep,
@@ -36,10 +36,10 @@ func on[Req, Rep any](name string, session bool, summary string, f func(context.
 		}}
 }
 
-// change is [on] for a verb whose request is stored with its digest: f is given
+// change is [endpoint] for a verb whose request is stored with its digest: f is given
 // the call with its canonical form, which costs more than reading it.
 func change[Req, Rep any](name string, session bool, summary string, f func(context.Context, *call, Req) (*Rep, error)) verb {
-	return on(name, session, summary, func(ctx context.Context, c *call, r Req) (_ *Rep, err error) {
+	return endpoint(name, session, summary, func(ctx context.Context, c *call, r Req) (_ *Rep, err error) {
 		if c.canonical, err = canonical(c.data); err != nil {
 			return nil, err
 		}
@@ -59,13 +59,13 @@ var verbs = []verb{
 	change("session.create", false, "open a session", func(ctx context.Context, c *call, r api.CreateSession) (*api.Session, error) {
 		return c.engine.Create(ctx, c.caller, r, c.canonical)
 	}),
-	on("session.get", true, "a session by id", func(ctx context.Context, c *call, r api.GetSession) (*api.Session, error) {
+	endpoint("session.get", true, "a session by id", func(ctx context.Context, c *call, r api.GetSession) (*api.Session, error) {
 		return c.engine.GetAbout(ctx, c.caller, c.session, r)
 	}),
-	on("session.list", false, "the agent's sessions", func(ctx context.Context, c *call, r api.ListSessions) (*api.SessionList, error) {
+	endpoint("session.list", false, "the agent's sessions", func(ctx context.Context, c *call, r api.ListSessions) (*api.SessionList, error) {
 		return c.engine.List(ctx, c.caller, r)
 	}),
-	on("session.resolve", false, "the session that a label stands for", func(ctx context.Context, c *call, r api.Resolve) (*api.Session, error) {
+	endpoint("session.resolve", false, "the session that a label stands for", func(ctx context.Context, c *call, r api.Resolve) (*api.Session, error) {
 		return c.engine.Resolve(ctx, c.caller, r.Label)
 	}),
 	inOrder(change("session.set", true, "change settings", func(ctx context.Context, c *call, r api.SetSession) (*api.Session, error) {
@@ -80,22 +80,22 @@ var verbs = []verb{
 	inOrder(change("session.move", true, "move the head to another turn", func(ctx context.Context, c *call, r api.MoveSession) (*api.Session, error) {
 		return c.engine.Move(ctx, c.caller, c.session, r, c.canonical)
 	})),
-	on("session.export", true, "raw events with ancestor chains", func(ctx context.Context, c *call, r api.ExportSession) (*api.Exported, error) {
+	endpoint("session.export", true, "raw events with ancestor chains", func(ctx context.Context, c *call, r api.ExportSession) (*api.Exported, error) {
 		return c.engine.Export(ctx, c.caller, c.session, r)
 	}),
-	on("session.import", false, "store an export's events", func(ctx context.Context, c *call, r api.ImportRecords) (*api.Imported, error) {
+	endpoint("session.import", false, "store an export's events", func(ctx context.Context, c *call, r api.ImportRecords) (*api.Imported, error) {
 		return c.engine.Import(ctx, c.caller, r)
 	}),
 	inOrder(change("turn.append", true, "append a turn", func(ctx context.Context, c *call, r api.AppendTurn) (*api.Appended, error) {
 		return c.engine.Append(ctx, c.caller, c.session, r, c.canonical)
 	})),
-	on("turn.get", true, "a turn by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
+	endpoint("turn.get", true, "a turn by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
 		return c.engine.GetTurn(ctx, c.caller, c.session, r)
 	}),
-	on("turn.list", true, "the path of the head", func(ctx context.Context, c *call, r api.ListTurns) (*api.TurnList, error) {
+	endpoint("turn.list", true, "the path of the head", func(ctx context.Context, c *call, r api.ListTurns) (*api.TurnList, error) {
 		return c.engine.ListTurns(ctx, c.caller, c.session, r)
 	}),
-	on("context.get", true, "the messages for the next model call", func(ctx context.Context, c *call, r api.GetContext) (*api.Context, error) {
+	endpoint("context.get", true, "the messages for the next model call", func(ctx context.Context, c *call, r api.GetContext) (*api.Context, error) {
 		return c.engine.Context(ctx, c.caller, c.session, r)
 	}),
 	change("context.overflow", true, "the provider refused the context as too long", func(ctx context.Context, c *call, r api.Overflow) (*api.Context, error) {
@@ -104,16 +104,16 @@ var verbs = []verb{
 	change("compaction.run", true, "compact now", func(ctx context.Context, c *call, r api.RunCompaction) (*api.CompactionRun, error) {
 		return c.engine.Compact(ctx, c.caller, c.session, r, c.canonical)
 	}),
-	on("compaction.list", true, "compactions in force, newest first", func(ctx context.Context, c *call, r api.ListCompactions) (*api.TurnList, error) {
+	endpoint("compaction.list", true, "compactions in force, newest first", func(ctx context.Context, c *call, r api.ListCompactions) (*api.TurnList, error) {
 		return c.engine.ListCompactions(ctx, c.caller, c.session, r)
 	}),
-	on("compaction.get", true, "a compaction by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
+	endpoint("compaction.get", true, "a compaction by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
 		return c.engine.GetCompaction(ctx, c.caller, c.session, r)
 	}),
-	on("compaction.expand", true, "the turns that a compaction stands for", func(ctx context.Context, c *call, r api.ExpandCompaction) (*api.TurnList, error) {
+	endpoint("compaction.expand", true, "the turns that a compaction stands for", func(ctx context.Context, c *call, r api.ExpandCompaction) (*api.TurnList, error) {
 		return c.engine.Expand(ctx, c.caller, c.session, r)
 	}),
-	on("compaction.take", true, "what the agent needs to summarize by itself", func(ctx context.Context, c *call, r api.TakeCompaction) (*api.TakenCompaction, error) {
+	endpoint("compaction.take", true, "what the agent needs to summarize by itself", func(ctx context.Context, c *call, r api.TakeCompaction) (*api.TakenCompaction, error) {
 		return c.engine.Take(ctx, c.caller, c.session, r)
 	}),
 	change("compaction.submit", true, "a summary that the agent made", func(ctx context.Context, c *call, r api.SubmitCompaction) (*api.Turn, error) {
@@ -131,28 +131,28 @@ var verbs = []verb{
 	change("fork.create", true, "a new session from a turn", func(ctx context.Context, c *call, r api.CreateFork) (*api.Session, error) {
 		return c.engine.Fork(ctx, c.caller, c.session, r, forkCanonical(c))
 	}),
-	on("lineage.path", true, "turn ids with depth, root first", func(ctx context.Context, c *call, r api.GetPath) (*api.Path, error) {
+	endpoint("lineage.path", true, "turn ids with depth, root first", func(ctx context.Context, c *call, r api.GetPath) (*api.Path, error) {
 		return c.engine.Path(ctx, c.caller, c.session, r)
 	}),
-	on("lineage.base", true, "the last turn that two paths have in common", func(ctx context.Context, c *call, r api.GetBase) (*api.Base, error) {
+	endpoint("lineage.base", true, "the last turn that two paths have in common", func(ctx context.Context, c *call, r api.GetBase) (*api.Base, error) {
 		return c.engine.Base(ctx, c.caller, c.session, r)
 	}),
-	on("lineage.tree", true, "the tree of forks", func(ctx context.Context, c *call, r api.GetTree) (*api.Tree, error) {
+	endpoint("lineage.tree", true, "the tree of forks", func(ctx context.Context, c *call, r api.GetTree) (*api.Tree, error) {
 		return c.engine.Tree(ctx, c.caller, c.session, r)
 	}),
-	on("blob.put", false, "store content for turns to come", func(ctx context.Context, c *call, r api.PutBlob) (*api.BlobInfo, error) {
+	endpoint("blob.put", false, "store content for turns to come", func(ctx context.Context, c *call, r api.PutBlob) (*api.BlobInfo, error) {
 		return c.engine.PutBlob(ctx, c.caller, r)
 	}),
-	on("blob.get", false, "the content of a blob", func(ctx context.Context, c *call, r api.GetBlob) (*api.BlobData, error) {
+	endpoint("blob.get", false, "the content of a blob", func(ctx context.Context, c *call, r api.GetBlob) (*api.BlobData, error) {
 		return c.engine.GetBlob(ctx, c.caller, r)
 	}),
-	on("policy.list", false, "the policies that a session can be given", func(_ context.Context, c *call, _ struct{}) (*api.PolicyList, error) {
+	endpoint("policy.list", false, "the policies that a session can be given", func(_ context.Context, c *call, _ struct{}) (*api.PolicyList, error) {
 		return c.engine.Policies()
 	}),
-	on("policy.get", false, "a policy with every number", func(_ context.Context, c *call, r api.GetPolicy) (*api.PolicyInfo, error) {
+	endpoint("policy.get", false, "a policy with every number", func(_ context.Context, c *call, r api.GetPolicy) (*api.PolicyInfo, error) {
 		return c.engine.Policy(r)
 	}),
-	on("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
+	endpoint("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
 		return c.engine.Verify(ctx, c.caller, r)
 	}),
 }

@@ -39,17 +39,17 @@ type jobName struct{ session, id turns.ID }
 
 // job is one compaction to make.
 type job struct {
-	caller  reader.Caller
-	session turns.ID
-	what    Compaction
-	strikes uint64        // in a row, after which it is not tried again at once
-	done    chan struct{} // closed when the rest is set
-	ref     turns.Ref
-	err     error
-	ended   time.Time
+	caller     reader.Caller
+	session    turns.ID
+	compaction Compaction
+	strikes    uint64        // in a row, after which it is not tried again at once
+	done       chan struct{} // closed when the rest is set
+	ref        turns.Ref
+	err        error
+	ended      time.Time
 }
 
-func (j *job) name() jobName { return jobName{j.session, j.what.Request.ID} }
+func (j *job) name() jobName { return jobName{j.session, j.compaction.Request.ID} }
 
 const (
 	// maxBackground is how many sessions may wait for a compaction.
@@ -129,16 +129,16 @@ func (cm *Compactions) work(daemon context.Context, j *job) {
 	if b.agents[j.caller.Actor()]--; b.agents[j.caller.Actor()] == 0 {
 		delete(b.agents, j.caller.Actor())
 	}
-	if j.err != nil && !j.what.Request.ID.IsZero() {
+	if j.err != nil && !j.compaction.Request.ID.IsZero() {
 		b.remember(j)
 	}
 	paused := false
 	switch nothing := errors.Is(j.err, api.ErrNothing); {
 	case j.err == nil:
 		b.clearStrikes(j.session)
-	case nothing && j.what.ifDue:
+	case nothing && j.compaction.ifDue:
 		paused = b.addStrike(j.session, strikes{head: head, nothing: true})
-	case j.what.ifDue && !ended:
+	case j.compaction.ifDue && !ended:
 		paused = b.addStrike(j.session, b.nextTry(j, head))
 	}
 	close(j.done) // before anybody can look for it in vain
@@ -238,7 +238,7 @@ func (cm *Compactions) attempt(ctx context.Context, j *job) (ref turns.Ref, err 
 			}
 		}
 	}()
-	return cm.Run(ctx, j.caller, j.session, j.what)
+	return cm.Run(ctx, j.caller, j.session, j.compaction)
 }
 
 // remember keeps a job that failed. b.mu is held.
@@ -265,7 +265,7 @@ func (cm *Compactions) prepare(ctx context.Context, c reader.Caller, id, head tu
 	if cm.BacksOff(id, head) {
 		return nil
 	}
-	j, _ := cm.enqueue(ctx, c, id, Compaction{Request: writer.Request{What: "compaction.run"}, ifDue: true}, strikes)
+	j, _ := cm.enqueue(ctx, c, id, Compaction{Request: writer.Request{Verb: "compaction.run"}, ifDue: true}, strikes)
 	return j
 }
 
@@ -280,7 +280,7 @@ func (cm *Compactions) enqueue(ctx context.Context, c reader.Caller, id turns.ID
 	if b.workers == 0 || b.agents[c.Actor()] >= maxOfAgent {
 		return nil, false
 	}
-	j = &job{caller: c, session: id, what: k, strikes: strikes, done: make(chan struct{})}
+	j = &job{caller: c, session: id, compaction: k, strikes: strikes, done: make(chan struct{})}
 	select {
 	case b.queue <- j:
 		b.jobs.Store(id, j)
@@ -346,7 +346,7 @@ func (cm *Compactions) findRun(ctx context.Context, session turns.ID, r writer.R
 	switch {
 	case j == nil || (!j.ended.IsZero() && cm.reader.Now().Sub(j.ended) > FailedFor):
 		return nil, nil
-	case j.what.Request.What != r.What || !bytes.Equal(j.what.Request.Canonical, r.Canonical):
+	case j.compaction.Request.Verb != r.Verb || !bytes.Equal(j.compaction.Request.Canonical, r.Canonical):
 		return nil, &api.Error{Code: api.IDReused, Message: fmt.Sprintf("id %s is that of another request", r.ID)}
 	}
 	return j, nil

@@ -31,7 +31,7 @@ type Compaction struct {
 	Opts    plan.Options
 	ifDue   bool      // only if the policy's own trigger says so
 	Local   bool      // a request waits: only by tiers that ask nobody
-	seen    *Decision // what the request has loaded; may be nil
+	loaded  *Decision // what the request has loaded; may be nil
 }
 
 // Compact is compaction.run.
@@ -50,7 +50,7 @@ func (cm *Compactions) Compact(ctx context.Context, c reader.Caller, session tur
 		return &api.CompactionRun{Plan: planView(plan), State: "planned"}, nil
 	}
 	k := Compaction{
-		Request: writer.Request{ID: req.ID, What: "compaction.run", Canonical: canonical}, policy: req.Policy,
+		Request: writer.Request{ID: req.ID, Verb: "compaction.run", Canonical: canonical}, policy: req.Policy,
 		Trigger: turns.Trigger{Kind: "manual"}, Opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals},
 	}
 	var ref turns.Ref
@@ -190,13 +190,13 @@ func (l *lostSummary) details() map[string]any {
 
 // planned is a plan, and what it was made on.
 type planned struct {
-	plan   *plan.Plan
-	policy policy.Policy
-	ref    turns.PolicyRef
-	model  string // of the session
-	path   view.Path
-	seen   []turns.ID // sessions that the summarizer saw text of, other than those it reads
-	stored turns.Ref  // the request was stored before
+	plan    *plan.Plan
+	policy  policy.Policy
+	ref     turns.PolicyRef
+	model   string // of the session
+	path    view.Path
+	sources []turns.ID // sessions that the summarizer saw text of, other than those it reads
+	stored  turns.Ref  // the request was stored before
 }
 
 func (cm *Compactions) planCompaction(ctx context.Context, c reader.Caller, session turns.ID, k Compaction) (w planned, err error) {
@@ -239,7 +239,7 @@ func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head linea
 		return w, err
 	}
 	w.ref.Digest = w.policy.Digest()
-	seen := k.seen.ReusableFor(s)
+	seen := k.loaded.ReusableFor(s)
 	if k.policy != nil || seen == nil || seen.Path.Head != head {
 		seen = nil
 		if w.path, err = cm.paths.Load(ctx, s, &set, w.policy, head); err != nil {
@@ -325,7 +325,7 @@ func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, se
 		saved := w.path.Saves(res.Span, &res.Body, cm.content.Counter)
 		d, err := cm.DraftCompaction(s, head, ev, res.Span, saved, res.Usage, &body, w.plan.Reads, &ref)
 		if err == nil {
-			d.Keys = append(d.Keys, w.seen...)
+			d.Keys = append(d.Keys, w.sources...)
 			d.After = func(seq uint64, _ turns.Hash) { at = page.FormatPosition(seq) }
 		}
 		return d, err

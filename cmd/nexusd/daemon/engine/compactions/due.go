@@ -147,7 +147,7 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 			}
 		}
 	}
-	ref, err = cm.Run(ctx, c, session, Compaction{Request: writer.Request{What: "compaction.run"}, ifDue: true, Local: true, seen: d})
+	ref, err = cm.Run(ctx, c, session, Compaction{Request: writer.Request{Verb: "compaction.run"}, ifDue: true, Local: true, loaded: d})
 	switch {
 	case errors.Is(err, api.ErrNothing):
 		cm.pause(ctx, c, session, head)

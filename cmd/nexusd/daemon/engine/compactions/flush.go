@@ -114,7 +114,7 @@ func (cm *Compactions) BeginFlush(ctx context.Context, c reader.Caller, session 
 	}
 	var out *api.BegunFlush
 	err := cm.writer.Mutate(ctx, c, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
-		ev, done, err := cm.writer.BeginEvent(s, writer.Request{ID: req.ID, What: "flush.begin", Canonical: canonical}, turns.KindFlush)
+		ev, done, err := cm.writer.BeginEvent(s, writer.Request{ID: req.ID, Verb: "flush.begin", Canonical: canonical}, turns.KindFlush)
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +183,7 @@ func (cm *Compactions) DoneFlush(ctx context.Context, c reader.Caller, session t
 	}
 	var out *api.EndedFlush
 	err := cm.writer.Mutate(ctx, c, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
-		ev, done, err := cm.writer.BeginEvent(s, writer.Request{ID: req.ID, What: "flush.done", Canonical: canonical}, turns.KindFlush)
+		ev, done, err := cm.writer.BeginEvent(s, writer.Request{ID: req.ID, Verb: "flush.done", Canonical: canonical}, turns.KindFlush)
 		if err != nil {
 			return nil, err
 		}

@@ -34,7 +34,7 @@ func (cm *Compactions) Record(ctx context.Context, c reader.Caller, session turn
 	req.Replacement = sent.Replacement
 	var ref turns.Ref
 	var duplicate bool
-	r := writer.Request{ID: req.ID, What: "compaction.record", Canonical: canonical}
+	r := writer.Request{ID: req.ID, Verb: "compaction.record", Canonical: canonical}
 	err := cm.writer.Mutate(ctx, c, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := cm.writer.BeginEvent(s, r, turns.KindCompaction)
 		if done || err != nil {

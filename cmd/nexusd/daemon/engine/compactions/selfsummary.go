@@ -68,7 +68,7 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 		if err != nil || cur.Messages != 0 || cur.Sources != 0 {
 			return nil, page.FieldErr("/after", "not what a page gave as next")
 		}
-		at, skip, of = cur.At, cur.Offset, cur.Of
+		at, skip, of = cur.At, cur.Offset, cur.Digest
 	}
 	s, head, err := cm.reader.SessionAt(ctx, c, session, at, req.Read)
 	if err != nil {
@@ -80,7 +80,7 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 	if head.Ref.IsZero() {
 		return nil, &api.Error{Code: api.Nothing, Message: "the session has no turn to compact"}
 	}
-	name := planKey{session: session, of: of, head: head.Ref, focus: t.Focus, originals: t.FromOriginals}
+	name := planKey{session: session, digest: of, head: head.Ref, focus: t.Focus, originals: t.FromOriginals}
 	if t.Policy != nil {
 		name.policy = t.Policy.Name + string(t.Policy.Set)
 	}
@@ -89,9 +89,9 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 		if whole, err = cm.takeAt(ctx, s, head, t); err != nil {
 			return nil, err
 		}
-		name.of = page.DigestPrefix(whole.first.Details.Digest)
+		name.digest = page.DigestPrefix(whole.first.Details.Digest)
 	}
-	if req.After != "" && name.of != of {
+	if req.After != "" && name.digest != of {
 		return nil, page.StaleCursor("plan")
 	}
 	out := whole.first
@@ -104,7 +104,7 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 	rest := []byte(whole.content[skip:min(len(whole.content), skip+cm.page.ContextBytes()/2+utf8.UTFMax)])
 	if most := cm.page.ContextBytes() / 2; len(rest) > most {
 		rest = rest[:page.CutRune(rest, most)]
-		out.Next = page.ContextCursor{At: head.Ref.Turn, Offset: skip + len(rest), Of: name.of}.String()
+		out.Next = page.ContextCursor{At: head.Ref.Turn, Offset: skip + len(rest), Digest: name.digest}.String()
 		if skip == 0 || !ok {
 			cm.plans.Put(name, whole, len(whole.content))
 		}
@@ -117,7 +117,7 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 // the first are not made again.
 type planKey struct {
 	session   turns.ID
-	of        string // what the pages are of, see contextCursor
+	digest    string // what the pages are of, see contextCursor
 	head      turns.Ref
 	policy    string
 	focus     string
@@ -152,7 +152,7 @@ func (cm *Compactions) Submit(ctx context.Context, c reader.Caller, session turn
 	}
 	began := cm.reader.Now()
 	k := t.compaction()
-	k.Request = writer.Request{ID: req.ID, What: "compaction.submit", Canonical: canonical}
+	k.Request = writer.Request{ID: req.ID, Verb: "compaction.submit", Canonical: canonical}
 	s, head, err := cm.reader.SessionAt(ctx, c, session, t.Head, api.Read{})
 	if err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func (cm *Compactions) sawThrough(s *ledger.Session, w *planned, res *compactor.
 		return err
 	}
 	for _, r := range ranges {
-		w.seen = append(w.seen, r.Session)
+		w.sources = append(w.sources, r.Session)
 	}
 	w.plan, res.Span.SawThrough = plan.WithSawThrough(n.Ref), n.Ref // also where it is rebased
 	return nil

@@ -89,8 +89,8 @@ func turnContent(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *le
 	}
 	// Turns of before there was this count have none, and nothing in force that
 	// ends with one: a node is under such a compaction where its header has none.
-	if said := turns.Said(b.Messages); ev.Said != said && (ev.Said != 0 || node.Call) {
-		return bad("its header counts %d messages with text of the user, its body has %d", ev.Said, said)
+	if said := turns.CountUserTexts(b.Messages); ev.UserTexts != said && (ev.UserTexts != 0 || node.Call) {
+		return bad("its header counts %d messages with text of the user, its body has %d", ev.UserTexts, said)
 	}
 	var before ledger.Calls
 	if open != nil {
@@ -103,9 +103,9 @@ func turnContent(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *le
 		return nil, err
 	case open == nil && b.Response == nil:
 		return nil, nil
-	case open != nil && (uint64(len(t.Open)) != ev.Open || uint64(len(t.Late)) != ev.Late || uint64(len(t.Left)) != ev.Left):
+	case open != nil && (uint64(len(t.Open)) != ev.Open || uint64(len(t.Late)) != ev.Late || uint64(len(t.Abandoned)) != ev.Abandoned):
 		return bad("its header counts %d open, %d late, %d abandoned calls; its body has %d, %d, %d",
-			ev.Open, ev.Late, ev.Left, len(t.Open), len(t.Late), len(t.Left))
+			ev.Open, ev.Late, ev.Abandoned, len(t.Open), len(t.Late), len(t.Abandoned))
 	}
 	return &t.Open, nil
 }
@@ -113,11 +113,11 @@ func turnContent(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *le
 // checkApart checks that a preamble is in the settings or in a blob that the
 // header links to, not in both.
 func checkApart(links map[turns.Hash]uint64, set *turns.Settings) error {
-	if set.Apart == nil {
+	if set.PreambleBlob == nil {
 		return nil
 	}
-	if size, ok := links[set.Apart.Digest]; !ok || size != set.Apart.Size {
-		return fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, set.Apart.Digest, set.Apart.Size)
+	if size, ok := links[set.PreambleBlob.Digest]; !ok || size != set.PreambleBlob.Size {
+		return fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, set.PreambleBlob.Digest, set.PreambleBlob.Size)
 	}
 	if len(set.Preamble.System)+len(set.Preamble.Tools) > 0 {
 		return fmt.Errorf("%w: its settings have system and tools in two places", ledger.ErrCorrupt)
@@ -155,7 +155,7 @@ func (cs *Store) CheckBlobs(ctx context.Context, tenant string, k seal.Key, ev *
 		if uint64(len(b)) != l.Size {
 			return fmt.Errorf("%w: blob %s has %d bytes, the event that links to it says %d", ledger.ErrCorrupt, l.Digest, len(b), l.Size)
 		}
-		if set := settingsOf(body); set != nil && set.Apart != nil && set.Apart.Digest == l.Digest {
+		if set := settingsOf(body); set != nil && set.PreambleBlob != nil && set.PreambleBlob.Digest == l.Digest {
 			if _, err := decodePreamble(b); err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ const apartBytes = 64 << 10
 // Invariant: settings in memory that have Apart have in Preamble what it holds;
 // who changes Preamble, or takes the settings to another tree, clears Apart.
 func (cs *Store) movePreamble(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, set *turns.Settings) error {
-	if set.Apart == nil {
+	if set.PreambleBlob == nil {
 		b, err := turns.EncodeBody(&set.Preamble)
 		if err != nil || len(b) <= apartBytes {
 			return err
@@ -45,28 +45,28 @@ func (cs *Store) movePreamble(ctx context.Context, tenant string, root turns.ID,
 		if err != nil {
 			return err
 		}
-		set.Apart = &turns.BlobRef{Digest: digest, Size: uint64(len(b))}
+		set.PreambleBlob = &turns.BlobRef{Digest: digest, Size: uint64(len(b))}
 	}
 	set.Preamble = turns.Preamble{}
-	ev.Blobs = []turns.BlobLink{{Digest: set.Apart.Digest, Size: set.Apart.Size}}
+	ev.Blobs = []turns.BlobLink{{Digest: set.PreambleBlob.Digest, Size: set.PreambleBlob.Size}}
 	return nil
 }
 
 // LoadPreamble puts the preamble that settings have in a blob into its place.
 func (cs *Store) LoadPreamble(ctx context.Context, tenant string, root turns.ID, set *turns.Settings) error {
-	if set.Apart == nil {
+	if set.PreambleBlob == nil {
 		return nil
 	}
 	k, err := cs.BlobKey(root)
 	if err != nil {
 		return err
 	}
-	name := blobName{tenant: tenant, key: k, digest: set.Apart.Digest}
+	name := blobName{tenant: tenant, key: k, digest: set.PreambleBlob.Digest}
 	if p, ok := cs.preambles.Get(name); ok {
 		set.Preamble = *p
 		return nil
 	}
-	b, err := cs.ReadBlob(ctx, tenant, k, set.Apart.Digest)
+	b, err := cs.ReadBlob(ctx, tenant, k, set.PreambleBlob.Digest)
 	if err != nil {
 		return fmt.Errorf("system and tools: %w", err)
 	}
@@ -106,10 +106,10 @@ type preambleName struct {
 
 // Overhead is the tokens of system and tools in force; see the function.
 func (cs *Store) Overhead(c tokens.Counter, set *turns.Settings) uint64 {
-	if set.Apart == nil {
+	if set.PreambleBlob == nil {
 		return overhead(c, set.Preamble)
 	}
-	name := preambleName{set.Apart.Digest, c.Name()}
+	name := preambleName{set.PreambleBlob.Digest, c.Name()}
 	if n, ok := cs.overheads.Get(name); ok {
 		return n
 	}
@@ -120,10 +120,10 @@ func (cs *Store) Overhead(c tokens.Counter, set *turns.Settings) uint64 {
 
 // PreambleDigest is the digest of system and tools in force; see the function.
 func (cs *Store) PreambleDigest(set *turns.Settings) (turns.Hash, error) {
-	if set.Apart == nil {
+	if set.PreambleBlob == nil {
 		return preambleDigest(set.Preamble)
 	}
-	name := preambleName{digest: set.Apart.Digest}
+	name := preambleName{digest: set.PreambleBlob.Digest}
 	if h, ok := cs.digests.Get(name); ok {
 		return h, nil
 	}

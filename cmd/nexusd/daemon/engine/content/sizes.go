@@ -87,5 +87,5 @@ func (cs *Store) CheckSettingsSize(s *turns.Settings) error {
 }
 
 func share(field string, bytes int, of string) page.Share {
-	return page.Share{Field: field, Bytes: bytes, Of: of}
+	return page.Share{Field: field, Bytes: bytes, Part: of}
 }

@@ -68,12 +68,12 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if recipe != nil && at.IsZero() {
 		head = lineage.Node{} // before the first turn
 	}
-	name := contextName{session: session, of: cur.Of, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), explain: req.Explain}
+	name := contextName{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), explain: req.Explain}
 	if req.Policy != nil {
 		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
 	whole, ok := cx.pages.Get(name)
-	if !cur.Begun || !ok {
+	if !cur.Started || !ok {
 		v, err := cx.contextAt(ctx, s, head, req, recipe, d.ReusableFor(s))
 		if err != nil {
 			return nil, err
@@ -83,17 +83,17 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 			return nil, err
 		}
 		whole = *out
-		name.of = page.DigestPrefix(turns.HashEvent([]byte(req.Format + " " + whole.Fingerprint)))
+		name.digest = page.DigestPrefix(turns.HashEvent([]byte(req.Format + " " + whole.Fingerprint)))
 	}
-	if cur.Begun && name.of != cur.Of {
+	if cur.Started && name.digest != cur.Digest {
 		return nil, page.StaleCursor("context")
 	}
-	if !cur.Begun {
+	if !cur.Started {
 		cx.compactions.Trace(ctx, "context", slog.Any("session", session), slog.Any("head", head.Ref.Turn), slog.Int("messages", len(whole.Messages)),
 			slog.Uint64("tokens", whole.Tokens), slog.Uint64("overhead", whole.Overhead), slog.Uint64("budget", whole.Budget),
 			slog.Bool("compacted", compacted != nil), slog.Duration("took", cx.reader.Now().Sub(began)))
 	}
-	cur.Of = name.of
+	cur.Digest = name.digest
 	out := whole
 	out.Compacted, out.Position = compacted, page.FormatPosition(s.Tail.Seq)
 	if cx.compactions.IsPreparing(session) {
@@ -102,7 +102,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if err := pageContext(&out, head, cur, req.Limit, cx.page.ContextBytes(), cx.page.Payload()/2); err != nil {
 		return nil, err
 	}
-	if out.Next != "" && (!ok || !cur.Begun) {
+	if out.Next != "" && (!ok || !cur.Started) {
 		cx.pages.Put(name, whole, contextSize(&whole))
 	}
 	return &out, nil
@@ -112,7 +112,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 // first are not rendered again.
 type contextName struct {
 	session turns.ID
-	of      string // what the pages are of, see contextCursor
+	digest  string // what the pages are of, see contextCursor
 	head    turns.Ref
 	format  string
 	policy  string
@@ -319,7 +319,7 @@ func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, li
 	for _, t := range out.Tools {
 		size += len(t) + 1
 	}
-	if cur.Begun {
+	if cur.Started {
 		out.System, out.Tools, out.Preamble, size = nil, nil, nil, 512+len(out.Recipe)
 	}
 	next := cur
@@ -328,7 +328,7 @@ func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, li
 	out.Messages, out.Sources = []turns.Raw{}, []api.Source{}
 	for _, m := range all {
 		if len(m) > largest {
-			if len(out.Messages) > 0 || (!cur.Begun && size > most/2) {
+			if len(out.Messages) > 0 || (!cur.Started && size > most/2) {
 				break
 			}
 			piece := m[min(next.Offset, len(m)):]
@@ -343,7 +343,7 @@ func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, li
 			break
 		}
 		size += len(m) + 1
-		if begun := cur.Begun || len(out.Messages) > 0; (!begun && size > largest) || (len(out.Messages) > 0 && (size > most || (limit > 0 && len(out.Messages) >= limit))) {
+		if begun := cur.Started || len(out.Messages) > 0; (!begun && size > largest) || (len(out.Messages) > 0 && (size > most || (limit > 0 && len(out.Messages) >= limit))) {
 			break
 		}
 		out.Messages = append(out.Messages, m)

@@ -37,7 +37,7 @@ func (cx *Contexts) Overflow(ctx context.Context, c reader.Caller, session turns
 		return nil, err
 	}
 	ref, err := cx.compactions.CompactInTime(ctx, c, session, compactions.Compaction{
-		Request: writer.Request{ID: req.ID, What: "context.overflow", Canonical: canonical},
+		Request: writer.Request{ID: req.ID, Verb: "context.overflow", Canonical: canonical},
 		Trigger: turns.Trigger{Kind: plan.TriggerOverflow, Detail: turns.Raw(fmt.Sprintf(`{"kind":%q,"window":%d,"tokens":%d}`, said.Kind, said.Window, said.Tokens))},
 		Opts:    plan.Options{Budget: budget},
 	}, compactions.WaitDuration(req.WaitMS))

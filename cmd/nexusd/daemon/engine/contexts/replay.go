@@ -18,15 +18,15 @@ import (
 // given is what a context is made of beside its history: the settings, and all
 // else that may be another when the context is asked for again.
 type inputs struct {
-	event   turns.ID // that the settings stood in
-	set     turns.Settings
-	asked   *view.AskedPolicy // in place of the session's; nil: that one
-	policy  policy.Policy
-	limits  turns.Limits
-	budget  uint64
-	bounded bool          // it has to fit the budget
-	idle    time.Duration // since the newest turn
-	by      *view.Recipe  // the recipe that all this comes from; nil: none
+	event     turns.ID // that the settings stood in
+	set       turns.Settings
+	requested *view.RequestedPolicy // in place of the session's; nil: that one
+	policy    policy.Policy
+	limits    turns.Limits
+	budget    uint64
+	bounded   bool          // it has to fit the budget
+	idle      time.Duration // since the newest turn
+	by        *view.Recipe  // the recipe that all this comes from; nil: none
 }
 
 // inputsAt is what the context at a node is made of. At the head that is what is
@@ -55,7 +55,7 @@ func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineag
 		return g, err
 	}
 	if req.Policy != nil {
-		g.asked = &view.AskedPolicy{Name: req.Policy.Name, Set: req.Policy.Set}
+		g.requested = &view.RequestedPolicy{Name: req.Policy.Name, Set: req.Policy.Set}
 	}
 	if err := g.resolve(turns.Hash{}); err != nil {
 		return g, err
@@ -70,7 +70,7 @@ func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineag
 
 // inputsFromRecipe is what a recipe of a session says.
 func (cx *Contexts) inputsFromRecipe(ctx context.Context, s *ledger.Session, r *view.Recipe) (inputs, error) {
-	g := inputs{event: r.Settings, asked: r.Asked, limits: r.Limits, budget: r.Budget, bounded: r.Budget > 0, by: r}
+	g := inputs{event: r.Settings, requested: r.Requested, limits: r.Limits, budget: r.Budget, bounded: r.Budget > 0, by: r}
 	index, err := cx.reader.Projections.Index(s.ID, r.Settings)
 	if err == nil {
 		g.event, g.set, err = cx.reader.SettingsAt(ctx, s, index)
@@ -93,8 +93,8 @@ func (cx *Contexts) inputsFromRecipe(ctx context.Context, s *ledger.Session, r *
 // resolve sets the policy, in the version that a digest pins.
 func (g *inputs) resolve(pinned turns.Hash) (err error) {
 	ref := g.set.Policy
-	if g.asked != nil {
-		ref = turns.PolicyRef{Name: g.asked.Name, Set: g.asked.Set}
+	if g.requested != nil {
+		ref = turns.PolicyRef{Name: g.requested.Name, Set: g.requested.Set}
 	}
 	if !pinned.IsZero() {
 		ref.Digest = pinned
@@ -119,7 +119,7 @@ func (g *inputs) newRecipe(p view.Path) view.Recipe {
 		budget = 0
 	}
 	r := view.NewRecipe(p, g.policy, budget)
-	r.Settings, r.Asked = g.event, g.asked
+	r.Settings, r.Requested = g.event, g.requested
 	return r
 }
 

@@ -76,7 +76,7 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 		ID: id, Kind: turns.KindOpened, Root: parent.Root, Agent: c.Agent, Role: parent.Kind, ForkOf: of,
 		Origin: &turns.Origin{Ledger: fk.content.Ledger, Tenant: c.Tenant, Session: id},
 	}
-	out, err := fk.sessions.OpenSession(ctx, c, writer.Request{ID: id, What: "fork.create", Canonical: canonical}, ev, label, set)
+	out, err := fk.sessions.OpenSession(ctx, c, writer.Request{ID: id, Verb: "fork.create", Canonical: canonical}, ev, label, set)
 	if err != nil {
 		return nil, fk.sessions.WithLabelConflict(ctx, c, label, err)
 	}
@@ -103,7 +103,7 @@ func (fk *Forks) summarizeFork(ctx context.Context, c reader.Caller, id turns.ID
 		return err
 	}
 	_, err = fk.compactions.Run(ctx, c, id, compactions.Compaction{
-		Trigger: turns.Trigger{Kind: plan.TriggerManual}, Request: writer.Request{What: "fork.summary"}, Local: true, Opts: plan.Options{Cover: true},
+		Trigger: turns.Trigger{Kind: plan.TriggerManual}, Request: writer.Request{Verb: "fork.summary"}, Local: true, Opts: plan.Options{Cover: true},
 	})
 	if errors.Is(err, api.ErrNothing) {
 		return nil
@@ -185,7 +185,7 @@ func (fk *Forks) reuseOne(ctx context.Context, c reader.Caller, id turns.ID, poi
 	body.Trigger.Detail = turns.Raw(fmt.Sprintf(`{"reused":{"session":%q,"turn":%q}}`, ref.Session, ref.Turn))
 	var made turns.Ref
 	err = fk.writer.Mutate(ctx, c, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
-		own, done, err := fk.writer.BeginEvent(s, writer.Request{What: "fork.summary"}, turns.KindCompaction)
+		own, done, err := fk.writer.BeginEvent(s, writer.Request{Verb: "fork.summary"}, turns.KindCompaction)
 		if done || err != nil {
 			return nil, err
 		}

@@ -27,7 +27,7 @@ func (hs *History) Base(ctx context.Context, c reader.Caller, session turns.ID, 
 	for _, x := range []struct {
 		n  lineage.Node
 		to **api.PathTurn
-	}{{a, &out.Here}, {b, &out.Other}} {
+	}{{a, &out.Head}, {b, &out.Other}} {
 		if !x.n.Ref.IsZero() {
 			t := reader.PathTurn(x.n)
 			*x.to = &t

@@ -43,7 +43,7 @@ func New(r prometheus.Registerer, store *projections.Store, caches *cache.Budget
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_projections_position", Help: "Log position that the projections have applied."},
 			func() float64 { return float64(store.Applied().Seq) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_chains_set_aside", Help: "Chains that are read-only because an event on them could not be applied."},
-			func() float64 { return float64(store.Aside()) }),
+			func() float64 { return float64(store.SetAside()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_cache_budget_bytes", Help: "The most bytes that all caches keep together."},
 			func() float64 { return float64(caches.Max()) }),
 		newCacheSizes(caches))

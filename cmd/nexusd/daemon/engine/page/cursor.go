@@ -37,12 +37,12 @@ type ContextCursor struct {
 	At                turns.ID
 	Messages, Sources int    // that earlier pages held
 	Offset            int    // bytes of the next message that earlier pages held
-	Of                string // beginning of a digest of what all the pages are of
-	Begun             bool
+	Digest            string // beginning of a digest of what all the pages are of
+	Started           bool
 }
 
 func (c ContextCursor) String() string {
-	return fmt.Sprintf("%s~%d~%d~%d~%s", c.At, c.Messages, c.Offset, c.Sources, c.Of)
+	return fmt.Sprintf("%s~%d~%d~%d~%s", c.At, c.Messages, c.Offset, c.Sources, c.Digest)
 }
 
 func ParseContextCursor(after string) (c ContextCursor, err error) {
@@ -52,14 +52,14 @@ func ParseContextCursor(after string) (c ContextCursor, err error) {
 	f := strings.Split(after, "~")
 	ok := len(f) == 5
 	if ok {
-		c.Of = f[4]
+		c.Digest = f[4]
 		c.At, err = turns.ParseID(f[0])
 		for i, to := range []*int{&c.Messages, &c.Offset, &c.Sources} {
 			n, nerr := strconv.ParseUint(f[i+1], 10, 31)
 			*to, err = int(n), errors.Join(err, nerr)
 		}
 	}
-	c.Begun = true
+	c.Started = true
 	if !ok || err != nil {
 		return ContextCursor{}, FieldErr("/after", "not what a page gave as next")
 	}

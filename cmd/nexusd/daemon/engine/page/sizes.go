@@ -73,7 +73,7 @@ func ClipJSON(s string, most int) string {
 type Share struct {
 	Field string
 	Bytes int
-	Of    string // which part of the field; "": all
+	Part  string // which part of the field; "": all
 }
 
 // CheckFit checks that shares, and what else is shown with them, are not more than
@@ -90,8 +90,8 @@ func CheckFit(most, beside int, shares ...Share) error {
 		return nil
 	}
 	of := "all of it"
-	if largest.Of != "" {
-		of = largest.Of
+	if largest.Part != "" {
+		of = largest.Part
 	}
 	return &turns.FieldError{Field: largest.Field, Kind: ledger.ErrTooLarge,
 		Reason: fmt.Sprintf("a reply would show %d bytes of the request, %d of them from here (%s); %d is the most. Only the content of large parts is moved to blobs",

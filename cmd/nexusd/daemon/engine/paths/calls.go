@@ -14,22 +14,22 @@ import (
 )
 
 // CallsAfter is what a stored turn did to the calls before it.
-func (pl *Loader) CallsAfter(ctx context.Context, tenant string, s *ledger.Session, ev *turns.Event) (ledger.Turned, error) {
+func (pl *Loader) CallsAfter(ctx context.Context, tenant string, s *ledger.Session, ev *turns.Event) (ledger.CallChanges, error) {
 	var up lineage.Node
 	if !ev.Parent.IsZero() {
 		ns, err := pl.reader.Projections.Nodes(ev.Parent)
 		if err != nil {
-			return ledger.Turned{}, err
+			return ledger.CallChanges{}, err
 		}
 		up = ns[0]
 	}
 	open, err := pl.OpenCalls(ctx, tenant, s, nil, up)
 	if err != nil {
-		return ledger.Turned{}, err
+		return ledger.CallChanges{}, err
 	}
 	var b turns.TurnBody
 	if err := pl.content.Open(ev, &b); err != nil {
-		return ledger.Turned{}, err
+		return ledger.CallChanges{}, err
 	}
 	return open.After(b.Messages, b.Response, nil)
 }
@@ -116,7 +116,7 @@ const (
 type CallFinder struct {
 	e     *Loader
 	head  turns.Ref
-	asked []string
+	ids   []string
 	found map[string]bool
 }
 
@@ -126,12 +126,12 @@ func (pl *Loader) NewCallFinder() *CallFinder { return &CallFinder{e: pl} }
 // Find returns which of ids have a call on the path to head. What is not found
 // within the bounds is an ErrMalformed where the path goes on above them.
 func (m *CallFinder) Find(ctx context.Context, head lineage.Node, ids []string) (map[string]bool, error) {
-	if m.found != nil && m.head == head.Ref && slices.Equal(m.asked, ids) {
+	if m.found != nil && m.head == head.Ref && slices.Equal(m.ids, ids) {
 		return m.found, nil
 	}
 	found, err := m.e.callsOn(ctx, head, ids)
 	if err == nil {
-		m.head, m.asked, m.found = head.Ref, slices.Clone(ids), found
+		m.head, m.ids, m.found = head.Ref, slices.Clone(ids), found
 	}
 	return found, err
 }

@@ -58,9 +58,9 @@ func (pl *Loader) maxLoaded() int64 {
 
 // meter counts what a request has loaded.
 type meter struct {
-	of   *atomic.Int64 // of all requests
-	max  int64         // of all requests
-	used atomic.Int64
+	total *atomic.Int64 // of all requests
+	max   int64         // of all requests
+	used  atomic.Int64
 }
 
 type meterKey struct{}
@@ -69,8 +69,8 @@ type meterKey struct{}
 // requests together may have in memory; past it they are busy. The function
 // that it returns is called when the request is answered.
 func (pl *Loader) MeterRequest(ctx context.Context) (context.Context, func()) {
-	m := &meter{of: &pl.loaded, max: pl.maxLoaded()}
-	return context.WithValue(ctx, meterKey{}, m), func() { m.of.Add(-m.used.Swap(0)) }
+	m := &meter{total: &pl.loaded, max: pl.maxLoaded()}
+	return context.WithValue(ctx, meterKey{}, m), func() { m.total.Add(-m.used.Swap(0)) }
 }
 
 // meterOf is the meter of a request; nil where nothing counts.
@@ -82,7 +82,7 @@ func meterOf(ctx context.Context) *meter {
 // ReleaseLoaded says that a request keeps nothing of what it has loaded so far.
 func ReleaseLoaded(ctx context.Context) {
 	if m := meterOf(ctx); m != nil {
-		m.of.Add(-m.used.Swap(0))
+		m.total.Add(-m.used.Swap(0))
 	}
 }
 
@@ -93,7 +93,7 @@ func chargeLoaded(ctx context.Context, n int) error {
 		return nil
 	}
 	m.used.Add(int64(n))
-	if m.of.Add(int64(n)) > m.max && n > 0 {
+	if m.total.Add(int64(n)) > m.max && n > 0 {
 		return &api.Error{Code: api.Busy, Message: "the histories that are being read take all the memory that there is for them", Details: map[string]any{"retry_after_ms": 500}}
 	}
 	return nil

@@ -57,7 +57,7 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 	if err != nil {
 		return p, err
 	}
-	sc := scan{in: in, preamble: preamble}
+	sc := scan{inForce: in, preamble: preamble}
 	if err := pl.scan(ctx, s, head, cut, &sc, l); err != nil {
 		return p, err
 	}
@@ -74,7 +74,7 @@ func (pl *Loader) EmptyPath(s *ledger.Session, set *turns.Settings, pol policy.P
 
 // scan is what a reading of halves looks out for.
 type scan struct {
-	in       turns.Ref  // the compaction in force at the head
+	inForce  turns.Ref  // the compaction in force at the head
 	preamble turns.Hash // of the system part and the tools in force
 	changed  uint64     // out: see [compactor.Path].Changed
 	other    *turns.Event
@@ -83,12 +83,12 @@ type scan struct {
 // observe follows which compaction was in force along the path.
 func (sc *scan) observe(ev *turns.Event) {
 	switch {
-	case ev.Kind == turns.KindCompaction && ev.Ref() != sc.in:
+	case ev.Kind == turns.KindCompaction && ev.Ref() != sc.inForce:
 		sc.other, sc.changed = ev, ev.Depth
 	case ev.Kind == turns.KindCompaction:
 		sc.other = nil
 	case sc.other == nil:
-	case sc.other.Span.Call && ev.Said > 0:
+	case sc.other.Span.Call && ev.UserTexts > 0:
 		sc.changed, sc.other = ev.Depth-1, nil
 	case sc.other.Span.Call || ev.Ref().Session == sc.other.Ref().Session:
 		sc.changed = ev.Depth // its call saw another compaction

@@ -117,7 +117,7 @@ func (rd *Reader) DescribeListed(ctx context.Context, s *ledger.Session) *api.Se
 	out, err := rd.Describe(ctx, s)
 	if err != nil {
 		out = Outline(s)
-	} else if rd.Projections.Aside() > 0 {
+	} else if rd.Projections.SetAside() > 0 {
 		err = rd.AsideError(s.Tenant, s.ID)
 	}
 	if err != nil {

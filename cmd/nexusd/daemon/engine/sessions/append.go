@@ -33,7 +33,7 @@ func (ss *Sessions) Append(ctx context.Context, c reader.Caller, session turns.I
 		return nil, err
 	}
 	req.Messages, req.Response = sent.Messages, sent.Response
-	r := writer.Request{ID: req.ID, What: "turn.append", Canonical: canonical}
+	r := writer.Request{ID: req.ID, Verb: "turn.append", Canonical: canonical}
 	var ack *api.Appended
 	made := ss.paths.NewCallFinder()
 	err := ss.writer.Mutate(ctx, c, session, func(ch *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
@@ -54,7 +54,7 @@ func (ss *Sessions) Append(ctx context.Context, c reader.Caller, session turns.I
 	}
 	ss.writer.Metrics.ObserveAppend(time.Since(began))
 	if !ack.Duplicate && ss.writer.Notify != nil {
-		ss.writer.Notify(c.Tenant, c.Agent, api.Notification{What: "turn.appended", Session: session, Turn: ack.ID, Position: ack.Position})
+		ss.writer.Notify(c.Tenant, c.Agent, api.Notification{Kind: "turn.appended", Session: session, Turn: ack.ID, Position: ack.Position})
 		if ack.Flush.Due {
 			ss.writer.Announce(c, session, "flush.requested", ack.ID, ack.Position, map[string]any{"cycle": ack.Flush.Cycle})
 		}
@@ -105,7 +105,7 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 
 	ev.Parent, ev.Depth = s.Head, head.Depth+1
 	ev.Segment = s.SegmentFor(ev.ID, s.Head)
-	ev.Open, ev.Late, ev.Left = uint64(len(turned.Open)), uint64(len(turned.Late)), uint64(len(turned.Left))
+	ev.Open, ev.Late, ev.Abandoned = uint64(len(turned.Open)), uint64(len(turned.Late)), uint64(len(turned.Abandoned))
 	ev.Usage = req.Usage
 	if ev.Claimed, err = writer.ClaimedTime(req.Time); err != nil {
 		return nil, nil, err
@@ -114,7 +114,7 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 	if len(req.Messages) > 0 {
 		ev.Halves |= turns.Halves(turns.MessagesHalf)
 		ev.Tokens.Messages = tokens.Messages(ss.content.Counter, req.Messages)
-		ev.Said = turns.Said(req.Messages)
+		ev.UserTexts = turns.CountUserTexts(req.Messages)
 	}
 	if req.Response != nil {
 		ev.Halves |= turns.Halves(turns.ResponseHalf)
@@ -129,7 +129,7 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 		body.Context = &turns.ContextRef{Recipe: u.Recipe, Fingerprint: u.Fingerprint}
 	}
 
-	ack := &api.Appended{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Open: turned.Open, Abandoned: turned.Left, Late: turned.Late}
+	ack := &api.Appended{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Open: turned.Open, Abandoned: turned.Abandoned, Late: turned.Late}
 	ss.page.TrimCalls(ack)
 	if !ev.Parent.IsZero() {
 		ack.Parent = &ev.Parent.Turn
@@ -210,12 +210,12 @@ func (ss *Sessions) duplicateAck(ctx context.Context, c reader.Caller, s *ledger
 	if !ev.Parent.IsZero() {
 		ack.Parent = &ev.Parent.Turn
 	}
-	if ev.Open+ev.Late+ev.Left > 0 {
+	if ev.Open+ev.Late+ev.Abandoned > 0 {
 		turned, err := ss.paths.CallsAfter(ctx, c.Tenant, s, ev)
 		if err != nil && !errors.Is(err, turns.ErrErased) { // of an erased ancestor nobody can tell
 			return nil, err
 		}
-		ack.Open, ack.Abandoned, ack.Late = turned.Open, turned.Left, turned.Late
+		ack.Open, ack.Abandoned, ack.Late = turned.Open, turned.Abandoned, turned.Late
 		ss.page.TrimCalls(ack)
 	}
 	_, err = ss.fillGauge(ack, s, &set, t.Node, nil)

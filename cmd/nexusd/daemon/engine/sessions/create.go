@@ -51,7 +51,7 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 		}
 		ev.SpawnedBy = turns.Ref{Session: sp.Session, Turn: sp.Turn}
 	}
-	out, err := ss.OpenSession(ctx, c, writer.Request{ID: id, What: "session.create", Canonical: canonical}, ev, label, settings)
+	out, err := ss.OpenSession(ctx, c, writer.Request{ID: id, Verb: "session.create", Canonical: canonical}, ev, label, settings)
 	return out, ss.WithLabelConflict(ctx, c, label, err)
 }
 

@@ -22,7 +22,7 @@ import (
 // a look-up of the label, or a change that is refused because of the reset
 // opens it, on any daemon.
 func (ss *Sessions) Reset(ctx context.Context, c reader.Caller, id turns.ID, req api.ResetSession, canonical []byte) (*api.Session, error) {
-	r := writer.Request{ID: req.ID, What: "session.reset", Canonical: canonical}
+	r := writer.Request{ID: req.ID, Verb: "session.reset", Canonical: canonical}
 	var committed bool
 	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindState)
@@ -72,14 +72,14 @@ func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*ap
 	if err != nil {
 		return nil, fmt.Errorf("settings for the successor of session %s: %w", old.ID, err)
 	}
-	set.Apart = nil // a blob of the old session's tree
+	set.PreambleBlob = nil // a blob of the old session's tree
 	id := old.Successor
 	open := func(label string) (*api.Session, error) {
 		ev := &turns.Event{
 			ID: id, Kind: turns.KindOpened, Root: id, Agent: old.Agent, Role: old.Kind,
 			Origin: &turns.Origin{Ledger: ss.content.Ledger, Tenant: old.Tenant, Session: id},
 		}
-		return ss.OpenSession(ctx, c, writer.Request{ID: id, What: "session.succeed", Canonical: []byte(old.ID.String())}, ev, label, set)
+		return ss.OpenSession(ctx, c, writer.Request{ID: id, Verb: "session.succeed", Canonical: []byte(old.ID.String())}, ev, label, set)
 	}
 	s, err := open(label)
 	if taken := new(api.Error); errors.As(err, &taken) && taken.Code == api.Conflict {
@@ -127,6 +127,6 @@ func (ss *Sessions) isResetHere(s *ledger.Session) (bool, error) {
 // successor of a session: keyed by the session's content key, so that nobody
 // else can take the id before it is used.
 func (ss *Sessions) successorMark(session turns.ID) ([]byte, error) {
-	h, err := ss.writer.Digest(session, writer.Request{What: "session.successor", Canonical: slices.Concat(ss.content.Ledger[:], session[:])})
+	h, err := ss.writer.Digest(session, writer.Request{Verb: "session.successor", Canonical: slices.Concat(ss.content.Ledger[:], session[:])})
 	return h[:10], err
 }

@@ -44,7 +44,7 @@ func (ss *Sessions) ApplySettings(s *turns.Settings, label string, req api.Sessi
 		s.Model = *req.Model
 	}
 	if req.System != nil || req.Tools != nil {
-		s.Apart = nil
+		s.PreambleBlob = nil
 	}
 	if req.System != nil {
 		s.Preamble.System = *req.System
@@ -85,7 +85,7 @@ func (ss *Sessions) ApplySettings(s *turns.Settings, label string, req api.Sessi
 // Crash states: after the claim, the session with its old label; the claim ends
 // with its lease, and a retry makes another.
 func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req api.SetSession, canonical []byte) (*api.Session, error) {
-	r := writer.Request{ID: req.ID, What: "session.set", Canonical: canonical}
+	r := writer.Request{ID: req.ID, Verb: "session.set", Canonical: canonical}
 	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindChanged)
 		if done || err != nil {
@@ -123,7 +123,7 @@ func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req a
 
 // Close is session.close.
 func (ss *Sessions) CloseSession(ctx context.Context, c reader.Caller, id turns.ID, req api.CloseSession, canonical []byte) (*api.Session, error) {
-	r := writer.Request{ID: req.ID, What: "session.close", Canonical: canonical}
+	r := writer.Request{ID: req.ID, Verb: "session.close", Canonical: canonical}
 	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindState)
 		if s.State == turns.Closed && errors.Is(err, ledger.ErrClosed) {
@@ -141,7 +141,7 @@ func (ss *Sessions) CloseSession(ctx context.Context, c reader.Caller, id turns.
 // Move is session.move. The head goes to any turn of the tree's path that is the
 // session's own or inherited; nothing is deleted, and it can go forward again.
 func (ss *Sessions) Move(ctx context.Context, c reader.Caller, id turns.ID, req api.MoveSession, canonical []byte) (*api.Session, error) {
-	r := writer.Request{ID: req.ID, What: "session.move", Canonical: canonical}
+	r := writer.Request{ID: req.ID, Verb: "session.move", Canonical: canonical}
 	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindMoved)
 		if done || err != nil {

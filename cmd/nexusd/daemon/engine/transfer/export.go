@@ -76,20 +76,20 @@ func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.I
 
 // exporting is a page of an export being made.
 type exporting struct {
-	e      *Transfer
-	tenant string
-	root   turns.ID
-	names  *firstMentions
-	out    *api.Exported
-	limit  int
-	taken  int // records, and their bytes; the header and the keys are not counted
-	size   int
+	e       *Transfer
+	tenant  string
+	root    turns.ID
+	names   *firstMentions
+	out     *api.Exported
+	limit   int
+	records int // records, and their bytes; the header and the keys are not counted
+	size    int
 }
 
 // full reports whether there is no room for a record of n more bytes. There
 // always is for one, so that every page goes on.
 func (x *exporting) full(n int) bool {
-	return x.taken >= x.limit || (x.size > 0 && x.size+n > x.e.page.Payload()*3/4) || x.size > x.e.page.PageBytes()
+	return x.records >= x.limit || (x.size > 0 && x.size+n > x.e.page.Payload()*3/4) || x.size > x.e.page.PageBytes()
 }
 
 // event adds the lines of one event from cur on: the blobs that it is the first
@@ -125,7 +125,7 @@ func (x *exporting) event(ctx context.Context, ch exportedChain, cur *exportCurs
 			if x.full(n) {
 				return true, nil
 			}
-			x.out.Records, x.size, x.taken = append(x.out.Records, records[cur.piece]), x.size+n, x.taken+1
+			x.out.Records, x.size, x.records = append(x.out.Records, records[cur.piece]), x.size+n, x.records+1
 		}
 	}
 	return false, nil

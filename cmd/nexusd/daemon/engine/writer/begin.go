@@ -52,7 +52,7 @@ func ClaimedTime(t *api.Time) (int64, error) {
 // everything else.
 type Request struct {
 	ID        turns.ID
-	What      string // noun.verb
+	Verb      string // noun.verb
 	Canonical []byte // the canonical JSON of the request without its id
 }
 
@@ -62,7 +62,7 @@ func (wr *Writer) Digest(session turns.ID, r Request) (turns.Hash, error) {
 	if err != nil {
 		return turns.Hash{}, err
 	}
-	return seal.RequestDigest(k, r.What, r.Canonical), nil
+	return seal.RequestDigest(k, r.Verb, r.Canonical), nil
 }
 
 // StoredEvent looks a request's id up on the session's chain. It returns the event

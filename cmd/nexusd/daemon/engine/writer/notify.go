@@ -15,7 +15,7 @@ func (wr *Writer) Announce(c reader.Caller, session turns.ID, what string, turn 
 	if at == "" {
 		at = page.FormatPosition(wr.reader.Projections.Applied().Seq)
 	}
-	n := api.Notification{What: what, Session: session, Turn: turn, Position: at}
+	n := api.Notification{Kind: what, Session: session, Turn: turn, Position: at}
 	if detail != nil {
 		if b, err := turns.EncodeJSON(detail); err == nil {
 			n.Detail = b
