@@ -113,7 +113,7 @@ func TestAFaultOfPebbleEndsRun(t *testing.T) {
 	}
 	for name := range faults {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAFaultOfPebbleEndsRun$", "-test.timeout=60s")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAFaultOfPebbleEndsRun$", "-test.timeout=10m")
 			cmd.Env = append(os.Environ(), "PROJECTIONS_FAULT="+name)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%.2000s", err, out)
@@ -141,7 +141,7 @@ func runIntoFault(t *testing.T, name string) {
 		fatal("open: %v", err)
 	}
 	run(t, s, a.log, last(t, a.log))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, a.log) }()
