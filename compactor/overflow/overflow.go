@@ -140,9 +140,7 @@ const maxErrorText = 64 << 10
 // none, and its body or message. What it does not know is [OtherError]: never
 // an overflow by guess, since a compaction is not undone by the next call.
 func Read(status int, text string) ProviderError {
-	if len(text) > maxErrorText {
-		text = text[:maxErrorText]
-	}
+	text = text[:min(len(text), maxErrorText)]
 	text = headerName.ReplaceAllString(unescape.Replace(text), "")
 	for _, r := range providerRules {
 		if len(r.status) > 0 && !hasStatus(r.status, status) {

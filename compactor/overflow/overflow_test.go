@@ -38,6 +38,40 @@ func TestReadProviderError(t *testing.T) {
 	}
 }
 
+// Tokens that a provider counts apart, of functions and tools, are part of the
+// prompt.
+func TestTokensCountedApartAreAdded(t *testing.T) {
+	for text, want := range map[string]ProviderError{
+		"This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (6000 in the messages, 2000 in the functions, 1000 in the completion).": {ContextOverflow, 8192, 8000},
+		"This endpoint's maximum context length is 100 tokens. However, you requested about 130 tokens (90 of text input, 30 of tool input, 10 in the output).":         {ContextOverflow, 100, 120},
+	} {
+		if got := Read(400, text); got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+func TestOnlyALongPromptIsAnOverflow(t *testing.T) {
+	for kind, want := range map[Kind]bool{ContextOverflow: true, RequestTooLarge: true, RateLimit: false, CreditLimit: false, OutputCap: false, PairingBroken: false, OtherError: false} {
+		if got := (ProviderError{Kind: kind}).Overflow(); got != want {
+			t.Errorf("%s: %v, want %v", kind, got, want)
+		}
+	}
+}
+
+// Only the start of an error is read, so that a long answer costs no more.
+func TestErrorIsReadUpToItsBound(t *testing.T) {
+	const said = "prompt is too long: 7 tokens > 5 maximum"
+	for _, c := range []struct {
+		before int
+		want   Kind
+	}{{0, ContextOverflow}, {maxErrorText - len(said), ContextOverflow}, {maxErrorText, OtherError}} {
+		if got := Read(400, strings.Repeat("-", c.before)+said); got.Kind != c.want {
+			t.Errorf("after %d bytes: %s, want %s", c.before, got.Kind, c.want)
+		}
+	}
+}
+
 // What an overflow shares words with is none, and one is known whatever is
 // printed around it.
 func TestOverflowsAndWhatIsNone(t *testing.T) {
