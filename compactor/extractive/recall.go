@@ -98,7 +98,9 @@ func (h *history) recallUnits(pool *[]unit, item string, order int, first bool, 
 }
 
 // recallForeign takes in a summary that something else wrote. It says what
-// the task is, so its first lines are held like a first request.
+// the task is, so its first lines are held like a first request. Its units stand
+// behind those of our own sections, which have negative ordinals, and before the
+// first half turn's: none of them joins an item that points at a turn.
 func (h *history) recallForeign(lines []string) {
 	place := 0
 	for i, line := range lines {
@@ -107,7 +109,7 @@ func (h *history) recallForeign(lines []string) {
 		}
 		scanFacts(line, func(w string) { h.facts.remember(w, 20+i) })
 		unitsOfLine(strings.TrimSpace(line), func(s string) {
-			u := unit{text: s, order: -1, place: place, worth: .5 + max(askWeight(s), sayWeight(s)), lead: place == 0, task: !h.task && place < 4}
+			u := unit{text: s, place: place, worth: .5 + max(askWeight(s), sayWeight(s)), lead: place == 0, task: !h.task && place < 4}
 			h.userRequests = append(h.userRequests, u)
 			place++
 		})
