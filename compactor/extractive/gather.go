@@ -3,6 +3,7 @@ package extractive
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -243,17 +244,11 @@ func writeEscaped(b *strings.Builder, s string) int {
 	if len(s) < 4 {
 		return 0
 	}
-	var r rune
-	for _, c := range []byte(s[:4]) {
-		d := strings.IndexByte("0123456789abcdef", c|0x20)
-		if c >= '0' && c <= '9' {
-			d = int(c - '0')
-		}
-		if d < 0 {
-			return 0
-		}
-		r = r<<4 | rune(d)
+	code, err := strconv.ParseUint(s[:4], 16, 32)
+	if err != nil {
+		return 0
 	}
+	r := rune(code)
 	if !utf8.ValidRune(r) {
 		r = ' '
 	}

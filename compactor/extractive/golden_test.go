@@ -2,6 +2,7 @@ package extractive
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -420,5 +421,62 @@ func TestProgressFillsItsShare(t *testing.T) {
 		if got := strings.Join(h.progress(c.share, cost), "\n"); got != c.want {
 			t.Errorf("share %d: %q, want %q", c.share, got, c.want)
 		}
+	}
+}
+
+// A counter whose counts do not add up costs a draft its last items: of DATA word
+// by word, then whole items from the least section up.
+func TestFitDropsTheLastItemsFirst(t *testing.T) {
+	of := func() draft {
+		return draft{task: {"do one thing", "do more"}, progress: {"wrote a.go and b.go"}, data: {"names: first_name second_name third_name"}}
+	}
+	s := New(Config{})
+	for _, want := range []string{
+		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nDATA\n- names: first_name second_name third_name",
+		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nDATA\n- names: first_name second_name",
+		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nDATA\n- names: first_name",
+		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go",
+		"TASK\n- do one thing\n- do more",
+		"TASK\n- do one thing",
+	} {
+		if got := s.fit(of(), s.counter.Text(want)); got != want {
+			t.Errorf("in %d tokens: %q, want %q", s.counter.Text(want), got, want)
+		}
+	}
+	if got := s.fit(of(), 3); got != "" {
+		t.Errorf("in 3 tokens: %q", got)
+	}
+}
+
+func TestRememberedFactsHaveTheLengthOfFacts(t *testing.T) {
+	v := newInventory()
+	for _, n := range []int{minFactLen - 1, minFactLen, maxFactLen, maxFactLen + 1} {
+		w := strings.Repeat("a", n)
+		v.remember(w, 0)
+		if got, want := v.facts[w] != nil, n >= minFactLen && n <= maxFactLen; got != want {
+			t.Errorf("%d bytes: remembered is %v", n, got)
+		}
+	}
+	best, worse := strings.Repeat("b", 9), strings.Repeat("c", 9)
+	v.remember(best, 0)
+	v.remember(worse, 60)
+	v.remember(best, 60) // known: it keeps its rank
+	if v.facts[best].prior != 2.2 || v.facts[worse].prior != 1.1 {
+		t.Errorf("priors %v and %v, want 2.2 and 1.1", v.facts[best].prior, v.facts[worse].prior)
+	}
+}
+
+// A count ends at its greatest value; it does not begin again.
+func TestCountsOfFactsDoNotOverflow(t *testing.T) {
+	v := newInventory()
+	for i := range math.MaxUint16 + 2 {
+		v.next(i + 1)
+		v.add("a_fact", fromUser)
+		v.add("a_fact", fromUser) // twice in one half counts once
+		v.add("a_fact", fromCall)
+	}
+	want := fact{text: "a_fact", counts: [sources]uint16{fromUser: math.MaxUint16, fromCall: math.MaxUint16}, halves: math.MaxUint16 + 2, first: 1, last: math.MaxUint16 + 2, active: math.MaxUint16 + 2}
+	if got := *v.facts["a_fact"]; got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

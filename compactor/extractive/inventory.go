@@ -240,8 +240,7 @@ func telling(w string) bool {
 	return digits > 0 && letters > 1 || inner > 0
 }
 
-// plainJoint reports words of prose that happen to hold a joint: "well-known",
-// "and/or", "note:this".
+// plainJoint reports words of prose that happen to hold one hyphen: "well-known".
 func plainJoint(w string, digits int) bool {
 	if digits > 0 || strings.ContainsAny(w, "_.") {
 		return false
