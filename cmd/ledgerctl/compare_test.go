@@ -25,7 +25,7 @@ import (
 // has made it by then: a replay makes none, and none of its compactions waits.
 func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 	const window = 20_000
-	paths, err := longestPaths(interchange.ClaudeCode(bytes.NewReader(recorded), interchange.ClaudeOptions{Final: true}).Steps())
+	paths, err := longestPaths(interchange.ClaudeCode(bytes.NewReader(recorded), interchange.Options{Final: true}).Steps())
 	if err != nil {
 		t.Fatal(err)
 	}

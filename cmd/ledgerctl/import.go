@@ -54,16 +54,16 @@ type format struct {
 // formats are tried in this order where the format is to be told.
 var formats = []format{
 	{"claude-code", interchange.SniffClaudeCode, func(r io.Reader, o origin) reader {
-		return interchange.ClaudeCode(r, interchange.ClaudeOptions{Final: o.final})
+		return interchange.ClaudeCode(r, interchange.Options{Final: o.final})
 	}},
 	{"codex", interchange.SniffCodex, func(r io.Reader, o origin) reader {
-		return interchange.Codex(r, interchange.CodexOptions{Final: o.final, Copied: o.copied})
+		return interchange.Codex(r, interchange.Options{Final: o.final, Copied: o.copied})
 	}},
 	{"pi", interchange.SniffPi, func(r io.Reader, o origin) reader {
-		return interchange.Pi(r, interchange.PiOptions{Final: o.final})
+		return interchange.Pi(r, interchange.Options{Final: o.final})
 	}},
 	{"gemini-cli", interchange.SniffGeminiCLI, func(r io.Reader, o origin) reader {
-		return interchange.GeminiCLI(r, interchange.GeminiCLIOptions{Final: o.final})
+		return interchange.GeminiCLI(r, interchange.Options{Final: o.final})
 	}},
 	chat(interchange.ChatOTel), chat(interchange.ChatAnthropic), chat(interchange.ChatOpenAI),
 }
@@ -78,7 +78,7 @@ type origin struct {
 
 func chat(form interchange.ChatForm) format {
 	return format{string(form), func(head []byte) bool { return interchange.SniffChat(head, form) }, func(r io.Reader, o origin) reader {
-		return interchange.Chat(r, interchange.ChatOptions{Form: form, Final: o.final})
+		return interchange.Chat(r, interchange.Options{Form: form, Final: o.final})
 	}}
 }
 

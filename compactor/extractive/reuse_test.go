@@ -81,7 +81,7 @@ func longestPath(t *testing.T, b []byte) (out []summary.HalfTurn) {
 	above := make(map[turns.ID]turns.ID)
 	depth := make(map[turns.ID]int)
 	var deepest turns.ID
-	for s, err := range interchange.ClaudeCode(bytes.NewReader(b), interchange.ClaudeOptions{Final: true}).Steps() {
+	for s, err := range interchange.ClaudeCode(bytes.NewReader(b), interchange.Options{Final: true}).Steps() {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -89,7 +89,7 @@ func claudePaths(t *testing.T, b []byte) [][]turns.Message {
 	said := make(map[turns.ID][]turns.Message)
 	parent := make(map[turns.ID]turns.ID)
 	inner := make(map[turns.ID]bool)
-	for s, err := range ClaudeCode(strings.NewReader(string(b)), ClaudeOptions{Final: true}).Steps() {
+	for s, err := range ClaudeCode(strings.NewReader(string(b)), Options{Final: true}).Steps() {
 		if err != nil {
 			t.Fatal(err)
 		}

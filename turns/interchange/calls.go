@@ -11,7 +11,7 @@ import (
 type callIDs map[string][]string // by the source's id: the calls' ids, first asked first
 
 // call is the id of a call; taken are those of the calls before it in its message.
-func (c *callIDs) call(line int, id string, taken []string, loss *ccLosses) string {
+func (c *callIDs) call(line int, id string, taken []string, loss *lossReport) string {
 	if *c == nil {
 		*c = make(callIDs)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -29,16 +28,21 @@ const (
 	ChatOTel      ChatForm = "otel"
 )
 
-// ChatOptions say how chat JSON is read.
-type ChatOptions struct {
-	// Form is the messages' form; zero: told from each conversation.
-	Form ChatForm
-	// Final says that no answer follows the last messages: they are given as a
-	// pending turn. Without it they are held back.
-	Final bool
+// chatReader reads conversations.
+type chatReader struct {
+	Reader
+	dec   *jsontext.Decoder
+	opt   Options
+	index int            // conversations so far
+	same  map[string]int // conversations so far by all that was said
+
+	histories map[string]*otelHistory // read from spans
+	order     []*otelHistory          // the same, first read first
+
+	list bool // inside a top-level list of objects
 }
 
-// ChatReader reads conversations as chat JSON: messages as they stand in
+// Chat reads conversations as chat JSON: messages as they stand in
 // requests to OpenAI (chat completions), to Anthropic, or in OpenTelemetry's
 // GenAI attributes. A file is one or more JSON values, lines or not. Each is
 //
@@ -58,50 +62,16 @@ type ChatOptions struct {
 // the same session, a longer one is another. A turn's id comes from its place in the
 // session.
 //
-// One conversation is held in memory at a time. Not safe for concurrent use.
-type ChatReader struct {
-	dec   *jsontext.Decoder
-	opt   ChatOptions
-	index int            // conversations so far
-	same  map[string]int // conversations so far by all that was said
-
-	histories map[string]*otelHistory // read from spans
-	order     []*otelHistory          // the same, first read first
-
-	out  []Step
-	loss []Loss
-	list bool // inside a top-level list of objects
-	err  error
+// One conversation is held in memory at a time.
+func Chat(r io.Reader, opt Options) *Reader {
+	c := &chatReader{dec: jsontext.NewDecoder(r), opt: opt}
+	c.read = c.value
+	return &c.Reader
 }
 
-// Chat is a reader of the conversations in r.
-func Chat(r io.Reader, opt ChatOptions) *ChatReader {
-	return &ChatReader{dec: jsontext.NewDecoder(r), opt: opt}
-}
-
-// Next is the next step, or [io.EOF] after the last. [turns.ErrMalformed]: not
-// JSON, or not chat messages; the steps given before it stand.
-func (c *ChatReader) Next() (Step, error) {
-	for len(c.out) == 0 {
-		if c.err != nil {
-			return Step{}, c.err
-		}
-		c.err = c.read()
-	}
-	s := c.out[0]
-	c.out = c.out[1:]
-	return s, nil
-}
-
-// Steps are the steps that [ChatReader.Next] gives; an error is the last pair.
-func (c *ChatReader) Steps() iter.Seq2[Step, error] { return stepsOf(c.Next) }
-
-// Losses is what of the source is not in the ledger as it stood.
-func (c *ChatReader) Losses() []Loss { return c.loss }
-
-// read reads one conversation.
-func (c *ChatReader) read() error {
-	raw, err := c.value()
+// value reads one JSON value: a conversation, or spans.
+func (c *chatReader) value() error {
+	raw, err := c.next()
 	if err == io.EOF {
 		c.endSpans()
 	}
@@ -121,16 +91,16 @@ func (c *ChatReader) read() error {
 	c.index++
 	if errors.Is(err, turns.ErrMalformed) || errors.Is(err, turns.ErrUnsupported) || errors.Is(err, turns.ErrTooLarge) {
 		if c.list { // one bad entry does not take the others with it
-			c.loss = append(c.loss, Loss{Kind: "skipped", Reason: "a conversation that can't be read: " + err.Error(), Record: strconv.Itoa(c.index - 1)})
+			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "a conversation that can't be read: " + err.Error(), Record: strconv.Itoa(c.index - 1)})
 			return nil
 		}
 	}
 	return err
 }
 
-// value is the next conversation's JSON: a top-level value, or an entry of a
+// next is the next conversation's JSON: a top-level value, or an entry of a
 // top-level list of objects that are no messages.
-func (c *ChatReader) value() (turns.Raw, error) {
+func (c *chatReader) next() (turns.Raw, error) {
 	wrap := func(err error) error {
 		if err == io.EOF {
 			return err
@@ -198,12 +168,12 @@ func isMessage(v []byte) bool {
 }
 
 // conversation gives the steps of one conversation.
-func (c *ChatReader) conversation(v *conversation) error {
+func (c *chatReader) conversation(v *conversation) error {
 	system, ms, err := v.read(c.opt.Form)
 	if err != nil {
 		return err
 	}
-	c.loss = append(append(c.loss, v.loss...), v.dropped()...)
+	c.loss.single = append(append(c.loss.single, v.loss...), v.dropped()...)
 	for len(ms) > 0 && ms[0].Role == turns.System && system == nil {
 		for _, p := range ms[0].Parts {
 			system = append(system, turns.Section{Content: p.Content})
@@ -211,7 +181,7 @@ func (c *ChatReader) conversation(v *conversation) error {
 		ms = ms[1:]
 	}
 	if len(ms) == 0 {
-		c.loss = append(c.loss, Loss{Kind: "skipped", Reason: "a conversation without messages", Record: v.id})
+		c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "a conversation without messages", Record: v.id})
 		return nil
 	}
 	key, err := c.key(v, system, ms)
@@ -219,13 +189,13 @@ func (c *ChatReader) conversation(v *conversation) error {
 		return err
 	}
 	session := turns.DeriveID(v.created, append([]string{"chat"}, key...)...)
-	c.out = append(c.out, Step{Open: &Open{ID: session, Time: v.created, Model: v.model, System: system, Tools: v.tools, Meta: v.meta()}})
+	c.step(Step{Open: &Open{ID: session, Time: v.created, Model: v.model, System: system, Tools: v.tools, Meta: v.meta()}})
 	return c.turns(v, session, ms)
 }
 
 // key is what names a conversation: its own id and how it begins, since ids such as
 // 1 are given twice; else all that was said. Of equals in one file each is another.
-func (c *ChatReader) key(v *conversation, system []turns.Section, ms []turns.Message) ([]string, error) {
+func (c *chatReader) key(v *conversation, system []turns.Section, ms []turns.Message) ([]string, error) {
 	said := []any{ms[0]}
 	if v.id == "" || v.task {
 		said = []any{v.model, system, v.tools, ms}
@@ -248,14 +218,14 @@ func (c *ChatReader) key(v *conversation, system []turns.Section, ms []turns.Mes
 }
 
 // turns gives a conversation's turns, each ended by an assistant message.
-func (c *ChatReader) turns(v *conversation, session turns.ID, ms []turns.Message) error {
+func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message) error {
 	called := make(map[string]bool)
 	var parent turns.ID
 	var half []turns.Message
 	n := 0
 	give := func(response *turns.Message) {
 		id := turns.DeriveID(v.created, "chat turn", session.String(), strconv.Itoa(n))
-		c.out = append(c.out, Step{Append: &Append{Session: session, ID: id, Parent: parent, Time: v.created, Model: v.model, Messages: half, Response: response}})
+		c.step(Step{Append: &Append{Session: session, ID: id, Parent: parent, Time: v.created, Model: v.model, Messages: half, Response: response}})
 		parent, half = id, nil
 		n++
 	}
@@ -275,7 +245,7 @@ func (c *ChatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 		if c.opt.Final {
 			give(nil)
 		} else {
-			c.loss = append(c.loss, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(half), Record: v.id})
+			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(half), Record: v.id})
 		}
 	}
 	return nil
@@ -283,7 +253,7 @@ func (c *ChatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 
 // orphans is m with the responses to calls that the conversation never made as
 // text of the user's, since a response must have its call.
-func (c *ChatReader) orphans(m turns.Message, called map[string]bool, record string) []turns.Message {
+func (c *chatReader) orphans(m turns.Message, called map[string]bool, record string) []turns.Message {
 	lost := func(p turns.Part) bool { return p.Type == turns.ToolCallResponse && !called[p.ID] }
 	if !slices.ContainsFunc(m.Parts, lost) {
 		return []turns.Message{m}
@@ -295,12 +265,8 @@ func (c *ChatReader) orphans(m turns.Message, called map[string]bool, record str
 			kept.Parts = append(kept.Parts, p)
 			continue
 		}
-		s, ok := p.Response.Text()
-		if !ok {
-			s = string(p.Response)
-		}
-		text.Parts = append(text.Parts, turns.TextPart(fmt.Sprintf("[result of a tool call that is not in the transcript, id %q]\n%s", p.ID, s)))
-		c.loss = append(c.loss, Loss{Kind: "repaired", Reason: "a tool result without its call became text", Record: record})
+		text.Parts = append(text.Parts, turns.TextPart(orphanText(p.ID)+"\n"+jsonText(p.Response)))
+		c.loss.single = append(c.loss.single, Loss{Kind: "repaired", Reason: "a tool result without its call became text", Record: record})
 	}
 	if len(kept.Parts) == 0 {
 		return []turns.Message{text}
@@ -427,16 +393,16 @@ func newConversation(raw turns.Raw) (*conversation, error) {
 			return nil, fmt.Errorf("tools: %w", err)
 		}
 	}
-	v.model = text(take("model"))
+	v.model = jsonText(take("model"))
 	v.created = moment(take("created", "created_at", "timestamp", "time"))
 	for _, n := range []string{"id", "conversation_id", "session_id"} {
 		if m, ok := members[n]; ok && v.id == "" {
-			v.id = text(m)
+			v.id = jsonText(m)
 		}
 	}
 	if m, ok := members["task_id"]; ok && v.id == "" {
 		v.task = true
-		v.id = "task " + text(m) + " trial " + text(members["trial"])
+		v.id = "task " + jsonText(m) + " trial " + jsonText(members["trial"])
 	}
 	v.rest = members
 	return v, nil
@@ -484,11 +450,7 @@ func (v *conversation) meta() turns.Raw {
 			m["record"] = b
 		}
 	}
-	b, err := turns.EncodeJSON(m)
-	if err != nil { // its members were checked when they were read
-		return nil
-	}
-	return b
+	return encoded(m)
 }
 
 // read is the system part and the messages.
@@ -580,18 +542,10 @@ func unquoted(raw turns.Raw) turns.Raw {
 	return raw
 }
 
-// text is a string's text, or another value's JSON.
-func text(raw turns.Raw) string {
-	if s, ok := raw.Text(); ok {
-		return s
-	}
-	return string(raw)
-}
-
 // moment reads a time as RFC 3339 or as seconds, or milliseconds, since 1970;
 // the zero Time where it is neither.
 func moment(raw turns.Raw) time.Time {
-	s := text(raw)
+	s := jsonText(raw)
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
 		return t.UTC()
 	}

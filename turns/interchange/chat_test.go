@@ -17,7 +17,7 @@ import (
 	"nexus/turns"
 )
 
-func readChat(t *testing.T, text string, opt ChatOptions) ([]Step, []Loss) {
+func readChat(t *testing.T, text string, opt Options) ([]Step, []Loss) {
 	t.Helper()
 	r := Chat(iotest.OneByteReader(strings.NewReader(text)), opt)
 	var out []Step
@@ -125,7 +125,7 @@ func TestChat(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			steps, losses := readChat(t, tc.text, ChatOptions{Final: tc.final})
+			steps, losses := readChat(t, tc.text, Options{Final: tc.final})
 			if d := cmp.Diff(tc.want, outline(steps)); d != "" {
 				t.Errorf("steps (-want +got):\n%s", d)
 			}
@@ -142,7 +142,7 @@ func TestChat(t *testing.T) {
 
 func TestChatErrors(t *testing.T) {
 	for _, text := range []string{`{`, `[{"role":"user","content":"a"}`, `{"messages":7}`, `"x"`, `[{"role":"user","content":"a","content":"b"}]`, `{"role":1}`} {
-		r := Chat(strings.NewReader(text), ChatOptions{Final: true})
+		r := Chat(strings.NewReader(text), Options{Final: true})
 		var err error
 		for _, err = range r.Steps() {
 		}
@@ -175,8 +175,8 @@ func TestChatIdentity(t *testing.T) {
 		{"another model", with(`"model":"m"`, short), with(`"model":"n"`, short), false},
 	} {
 		for _, final := range []bool{true, false} {
-			a, _ := readChat(t, c.a, ChatOptions{Final: final})
-			b, _ := readChat(t, c.b, ChatOptions{})
+			a, _ := readChat(t, c.a, Options{Final: final})
+			b, _ := readChat(t, c.b, Options{})
 			if same := a[0].Open.ID == b[0].Open.ID; same != c.same {
 				t.Errorf("%s, final %v: the same session: %v, want %v", c.name, final, same, c.same)
 			} else if same {
@@ -186,11 +186,11 @@ func TestChatIdentity(t *testing.T) {
 			}
 		}
 	}
-	twice, _ := readChat(t, short+short, ChatOptions{})
+	twice, _ := readChat(t, short+short, Options{})
 	if twice[0].Open.ID == twice[2].Open.ID {
 		t.Error("two conversations of a file, one session")
 	}
-	stamped, _ := readChat(t, `{"id":"x","created":1700000000,"messages":`+short+`}`, ChatOptions{})
+	stamped, _ := readChat(t, `{"id":"x","created":1700000000,"messages":`+short+`}`, Options{})
 	if got, want := stamped[0].Open.ID.Time(), time.Unix(1700000000, 0).UTC(); !got.Equal(want) {
 		t.Errorf("time of the id %v, want %v", got, want)
 	}
@@ -224,7 +224,7 @@ func TestChatRealTrajectories(t *testing.T) {
 			}
 		}
 		got := map[string]int{}
-		r := Chat(strings.NewReader(string(b)), ChatOptions{Final: true})
+		r := Chat(strings.NewReader(string(b)), Options{Final: true})
 		ids := map[turns.ID]bool{}
 		for s, err := range r.Steps() {
 			if err != nil {
@@ -261,7 +261,7 @@ func FuzzChat(f *testing.F) {
 	f.Add([]byte(`[{"traj":[{"role":"tool","tool_call_id":"x","content":"l"}]},{}]`))
 	f.Add([]byte(otlpLine("1", "T", otlpCall("structured", "a", "1", "b", "2")...) + otlpLine("2", "T", otlpCall("string", "a", "1", "c", "3")...)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := Chat(strings.NewReader(string(b)), ChatOptions{Final: true})
+		r := Chat(strings.NewReader(string(b)), Options{Final: true})
 		open := map[turns.ID]bool{}
 		for s, err := range r.Steps() {
 			if err != nil {

@@ -2,33 +2,12 @@ package interchange
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"io"
-	"iter"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"nexus/turns"
 )
 
-// ClaudeOptions say how a Claude Code transcript is read.
-type ClaudeOptions struct {
-	// Final says that the transcript has ended: a last turn without a response
-	// is given too, and a torn last line is reported.
-	Final bool
-	// MaxLine is the longest line read, in bytes; a longer one is skipped and
-	// reported. Zero means [DefaultMaxLine].
-	MaxLine int
-	// SpawnedBy is what started the agent of a file that holds a sub-agent
-	// only; zero where that isn't known.
-	SpawnedBy turns.Ref
-}
-
-// DefaultMaxLine is the longest line of a transcript that is read, in bytes.
-const DefaultMaxLine = 128 << 20
-
-// ClaudeReader reads a Claude Code transcript (JSON lines) as steps.
+// ClaudeCode reads a Claude Code transcript (JSON lines) as steps.
 //
 // It is a pure fold over the lines: what has been given after line n depends
 // on lines 1 to n alone. At the end of the file come the turns that have a
@@ -55,64 +34,11 @@ const DefaultMaxLine = 128 << 20
 // prompt (a rewind to before the first turn) opens a session too, since there
 // is no turn to fork from. A session's first child of a turn in file order
 // continues the session.
-//
-// Not safe for concurrent use.
-type ClaudeReader struct {
-	lines *ccLines
-	opt   ClaudeOptions
-	tree  *ccTree
-	err   error
-}
-
-// ClaudeCode is a reader of the transcript in r.
-func ClaudeCode(r io.Reader, opt ClaudeOptions) *ClaudeReader {
-	if opt.MaxLine <= 0 {
-		opt.MaxLine = DefaultMaxLine
-	}
-	return &ClaudeReader{lines: newCCLines(r, opt.MaxLine), opt: opt, tree: newCCTree(opt)}
-}
-
-// Next is the next step, or [io.EOF] after the last. Another error is the
-// source's own; the steps given before it stand.
-func (c *ClaudeReader) Next() (Step, error) {
-	for len(c.tree.out) == 0 {
-		if c.err != nil {
-			return Step{}, c.err
-		}
-		if err := c.readLine(); err != nil {
-			c.err = err
-		}
-	}
-	s := c.tree.out[0]
-	c.tree.out[0] = Step{}
-	c.tree.out = c.tree.out[1:]
-	return s, nil
-}
-
-// Steps are the steps that [ClaudeReader.Next] gives; an error is the last
-// pair. They can be ranged over once.
-func (c *ClaudeReader) Steps() iter.Seq2[Step, error] { return stepsOf(c.Next) }
-
-// Losses is the loss report of what was read so far: single defects in file
-// order, then counts by reason.
-func (c *ClaudeReader) Losses() []Loss { return c.tree.loss.report() }
-
-func (c *ClaudeReader) readLine() error {
-	line, err := c.lines.next()
-	switch {
-	case err == io.EOF:
-		c.tree.finish(c.opt.Final)
-		return io.EOF
-	case errors.Is(err, errLineTooLong):
-		c.tree.loss.add(line.n, "skipped", "the line is longer than "+plural(c.opt.MaxLine, "byte"), "")
-		return nil
-	case err != nil:
-		return fmt.Errorf("read claude-code transcript, line %d: %w", line.n, err)
-	}
-	for _, rec := range ccRecords(line, c.opt.Final, &c.tree.loss) {
-		c.tree.feed(rec)
-	}
-	return nil
+func ClaudeCode(r io.Reader, opt Options) *Reader {
+	k := newCCTree(opt)
+	k.readLines(r, opt, lineFormat{"claude-code transcript", k.record, func(int) { k.finish(opt.Final) }})
+	k.Reader.titles = k.titles
+	return &k.Reader
 }
 
 // SniffClaudeCode reports whether head, the first bytes of a file, looks like

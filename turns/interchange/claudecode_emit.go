@@ -41,11 +41,7 @@ type ccMeta struct {
 }
 
 func (m ccMeta) raw() turns.Raw {
-	b, err := turns.EncodeJSON(m)
-	if err != nil { // strings came from JSON and Raw was checked when read
-		return nil
-	}
-	return b
+	return encoded(m)
 }
 
 // emit gives t and, before it, every ancestor not given yet.
@@ -76,7 +72,7 @@ func (k *ccTree) openBranch(b *ccBranch) {
 	b.opened = true
 	if b.fork != nil {
 		at := turns.Ref{Session: b.fork.b.id, Turn: b.fork.id}
-		k.out = append(k.out, Step{Fork: &Fork{ID: b.id, At: at, Time: b.time, Meta: b.meta.raw()}})
+		k.step(Step{Fork: &Fork{ID: b.id, At: at, Time: b.time, Meta: b.meta.raw()}})
 		return
 	}
 	o := &Open{ID: b.id, Time: b.time, SpawnedBy: b.spawned, Meta: b.meta.raw()}
@@ -85,7 +81,7 @@ func (k *ccTree) openBranch(b *ccBranch) {
 			o.Model = t.body.model // of the first turn, the last seen here
 		}
 	}
-	k.out = append(k.out, Step{Open: o})
+	k.step(Step{Open: o})
 }
 
 // context is what of c is new on b, which it then is in force on.
@@ -107,7 +103,7 @@ func (t *ccTurn) parentID() turns.ID {
 func (k *ccTree) emitTurn(t *ccTurn) {
 	b := t.body
 	b.meta.ccContext = t.b.context(b.ctx)
-	k.out = append(k.out, Step{Append: &Append{
+	k.step(Step{Append: &Append{
 		Session: t.b.id, ID: t.id, Parent: t.parentID(), Time: b.time, Model: b.model,
 		Messages: b.inCallOrder(), Response: b.resp, Usage: b.usage, Meta: b.meta.raw(),
 	}})
@@ -146,5 +142,5 @@ func (k *ccTree) emitCompaction(t *ccTurn) {
 		c.Dropped = true
 		k.loss.add(0, "stored", "a compaction without a summary: what it covers is recorded as dropped", b.meta.UUID)
 	}
-	k.out = append(k.out, Step{Compaction: &c})
+	k.step(Step{Compaction: &c})
 }

@@ -138,7 +138,7 @@ func TestClaudeGolden(t *testing.T) {
 func TestClaudeReaderErrors(t *testing.T) {
 	line := `{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"S","message":{"content":"` + strings.Repeat("x", 200) + `"}}` + "\n"
 	boom := errors.New("boom")
-	c := ClaudeCode(io.MultiReader(strings.NewReader(line), iotest.ErrReader(boom)), ClaudeOptions{})
+	c := ClaudeCode(io.MultiReader(strings.NewReader(line), iotest.ErrReader(boom)), Options{})
 	for _, err := range c.Steps() {
 		if !errors.Is(err, boom) {
 			t.Errorf("got %v, want the source's error", err)
@@ -147,7 +147,7 @@ func TestClaudeReaderErrors(t *testing.T) {
 	if _, err := c.Next(); !errors.Is(err, boom) {
 		t.Errorf("again: %v", err)
 	}
-	c = ClaudeCode(strings.NewReader(line), ClaudeOptions{Final: true, MaxLine: 100})
+	c = ClaudeCode(strings.NewReader(line), Options{Final: true, MaxLine: 100})
 	for range c.Steps() {
 		t.Error("a step of a line over the limit")
 	}
@@ -191,7 +191,7 @@ func TestClaudeMemory(t *testing.T) {
 	}
 	const n, size = 10_000, 10_000
 	before := heap()
-	c := ClaudeCode(&claudeStream{turns: n, text: strings.Repeat("x", size)}, ClaudeOptions{})
+	c := ClaudeCode(&claudeStream{turns: n, text: strings.Repeat("x", size)}, Options{})
 	steps := 0
 	for _, err := range c.Steps() {
 		if err != nil {

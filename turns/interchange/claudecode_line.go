@@ -16,28 +16,28 @@ import (
 
 var errLineTooLong = errors.New("line too long")
 
-// ccLine is one line of the source without its line break.
-type ccLine struct {
+// sourceLine is one line of the source without its line break.
+type sourceLine struct {
 	n     int // 1-based
 	b     []byte
 	whole bool // a line break followed
 }
 
-// ccLines cuts a stream into lines of at most max bytes.
-type ccLines struct {
+// lineReader cuts a stream into lines of at most max bytes.
+type lineReader struct {
 	r   *bufio.Reader
 	max int
 	n   int
 	buf []byte
 }
 
-func newCCLines(r io.Reader, limit int) *ccLines {
-	return &ccLines{r: bufio.NewReaderSize(r, 64<<10), max: limit}
+func newLineReader(r io.Reader, limit int) *lineReader {
+	return &lineReader{r: bufio.NewReaderSize(r, 64<<10), max: limit}
 }
 
 // next is the next line; its bytes hold until the next call. Of a line over
 // the limit nothing is kept, and the error is errLineTooLong.
-func (l *ccLines) next() (ccLine, error) {
+func (l *lineReader) next() (sourceLine, error) {
 	const keep = 1 << 20 // a buffer grown beyond this is not held on to
 	if cap(l.buf) > keep {
 		l.buf = nil
@@ -57,62 +57,15 @@ func (l *ccLines) next() (ccLine, error) {
 		case err == bufio.ErrBufferFull:
 			continue
 		case err == io.EOF && len(l.buf) == 0 && !tooLong:
-			return ccLine{n: l.n}, io.EOF
+			return sourceLine{n: l.n}, io.EOF
 		case err != nil && err != io.EOF:
-			return ccLine{n: l.n}, err
+			return sourceLine{n: l.n}, err
 		}
 		if tooLong {
-			return ccLine{n: l.n}, errLineTooLong
+			return sourceLine{n: l.n}, errLineTooLong
 		}
-		return ccLine{n: l.n, b: bytes.TrimSpace(l.buf), whole: err == nil}, nil
+		return sourceLine{n: l.n, b: bytes.TrimSpace(l.buf), whole: err == nil}, nil
 	}
-}
-
-// ccRecords reads the records of one line. There is one, but for broken lines:
-// a crash and a resume leave two objects on a line, the first perhaps torn.
-// A last line without a line break that is not whole is held back unless final.
-func ccRecords(line ccLine, final bool, loss *ccLosses) []*ccRecord {
-	if len(line.b) == 0 {
-		return nil
-	}
-	if rec, err := parseCCRecord(line.b, line.n); err == nil {
-		return []*ccRecord{rec}
-	} else if !line.whole && !final {
-		return nil
-	}
-	return recoverCCRecords(line, loss)
-}
-
-func recoverCCRecords(line ccLine, loss *ccLosses) (recs []*ccRecord) {
-	note := func(what, format string, args ...any) { loss.add(line.n, what, fmt.Sprintf(format, args...), "") }
-	rest := line.b
-	for len(rest) > 0 {
-		v, n, repaired := readCCObject(rest)
-		if n == 0 {
-			next := nextCCStart(rest)
-			if next < 0 {
-				note("skipped", "%s no JSON object (torn or broken)", are(len(rest), "byte"))
-				break
-			}
-			note("skipped", "%s torn, before another object on the line", are(next, "byte"))
-			rest = rest[next:]
-			continue
-		}
-		rest = bytes.TrimSpace(rest[n:])
-		if repaired != "" {
-			note("repaired", "%s", repaired)
-		}
-		rec, err := parseCCRecord(v, line.n)
-		if err != nil {
-			note("skipped", "not a record: %v", err)
-			continue
-		}
-		recs = append(recs, rec)
-	}
-	if len(recs) > 1 {
-		note("repaired", "%d objects on one line were split", len(recs))
-	}
-	return recs
 }
 
 // readCCObject reads the JSON object that b starts with and returns its bytes

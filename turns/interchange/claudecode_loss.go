@@ -12,13 +12,13 @@ const maxCCLosses = 1000
 
 type ccReason struct{ what, reason string }
 
-// ccLosses gathers the loss report.
-type ccLosses struct {
+// lossReport gathers the loss report.
+type lossReport struct {
 	single []Loss
 	counts map[ccReason]int
 }
 
-func (l *ccLosses) add(line int, what, reason, record string) {
+func (l *lossReport) add(line int, what, reason, record string) {
 	if len(l.single) < maxCCLosses {
 		l.single = append(l.single, Loss{Line: line, Kind: what, Reason: reason, Record: strings.ToValidUTF8(ccClip(record, 80), "")})
 		return
@@ -27,14 +27,14 @@ func (l *ccLosses) add(line int, what, reason, record string) {
 }
 
 // addMany adds a defect that n parts of a line have.
-func (l *ccLosses) addMany(n, line int, what, reason, record string) {
+func (l *lossReport) addMany(n, line int, what, reason, record string) {
 	before := len(l.single)
 	if l.add(line, what, reason, record); len(l.single) > before && n > 1 {
 		l.single[before].Count = n
 	}
 }
 
-func (l *ccLosses) count(what, reason string) {
+func (l *lossReport) count(what, reason string) {
 	if l.counts == nil {
 		l.counts = make(map[ccReason]int)
 	}
@@ -45,7 +45,7 @@ func (l *ccLosses) count(what, reason string) {
 	l.counts[k]++
 }
 
-func (l *ccLosses) report() []Loss {
+func (l *lossReport) report() []Loss {
 	out := slices.Clone(l.single)
 	n := len(out)
 	for k, c := range l.counts {

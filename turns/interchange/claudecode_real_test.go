@@ -44,7 +44,7 @@ func claudeShort(file string) string {
 // readClaude reads all steps and checks each of them.
 func readClaude(t testing.TB, b []byte, final bool) ([]Step, []Loss) {
 	t.Helper()
-	c := ClaudeCode(bytes.NewReader(b), ClaudeOptions{Final: final})
+	c := ClaudeCode(bytes.NewReader(b), Options{Final: final})
 	var steps []Step
 	for s, err := range c.Steps() {
 		if err != nil {

@@ -82,14 +82,13 @@ type ccCall struct {
 
 // ccTree is the fold over the records of a transcript.
 type ccTree struct {
-	opt     ClaudeOptions
-	out     []Step
-	loss    ccLosses
+	Reader
+	opt     Options
 	index   map[ccKey]*ccAnchor
 	content map[ccKey]ccKey      // of lines with content: a hash of it, to tell copies apart
 	mains   map[string]*ccBranch // by sessionId
 
-	titles    map[string]ccTitles // by sessionId
+	named     map[string]ccTitles // by sessionId
 	summaries []ccSummed          // in the file's order
 
 	sides   map[ccKey]*ccBranch  // sub-agents by sessionId and agent
@@ -103,11 +102,11 @@ type ccTree struct {
 	blocked int // bytes of waiting
 }
 
-func newCCTree(opt ClaudeOptions) *ccTree {
+func newCCTree(opt Options) *ccTree {
 	return &ccTree{
 		opt: opt, index: make(map[ccKey]*ccAnchor), content: make(map[ccKey]ccKey), mains: make(map[string]*ccBranch),
-		titles: make(map[string]ccTitles),
-		sides:  make(map[ccKey]*ccBranch), current: make(map[string]*ccBranch), msgs: make(map[ccKey]*ccTurn),
+		named: make(map[string]ccTitles),
+		sides: make(map[ccKey]*ccBranch), current: make(map[string]*ccBranch), msgs: make(map[ccKey]*ccTurn),
 		calls: make(map[ccKey]*ccCall),
 	}
 }
@@ -128,7 +127,17 @@ type ccWaiting struct {
 	max int // it is given up when as many lines were read
 }
 
-// feed takes the next record of the file.
+// record takes the next record of the file.
+func (k *ccTree) record(line int, b []byte) error {
+	rec, err := parseCCRecord(b, line)
+	if err != nil {
+		k.loss.add(line, "skipped", "not a record: "+err.Error(), "")
+		return nil
+	}
+	k.feed(rec)
+	return nil
+}
+
 func (k *ccTree) feed(rec *ccRecord) {
 	if rec.resultCopy {
 		k.loss.count("skipped", "structured copies of tool results (toolUseResult); the results themselves are stored")

@@ -2,10 +2,8 @@ package interchange
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"strconv"
 	"time"
 
@@ -14,50 +12,12 @@ import (
 	"nexus/turns"
 )
 
-// CodexOptions say how a Codex rollout is read.
-type CodexOptions struct {
-	// Final says that the rollout has ended: a last turn without a response is
-	// emitted too, and a torn last line is reported.
-	Final bool
-	// MaxLine is the longest line read, in bytes; a longer one is skipped and
-	// reported. Zero means [DefaultMaxLine].
-	MaxLine int
-	// Copied says that the history which a forked agent's rollout begins with
-	// is given as turns of its parent, with the ids that the parent's own rollout
-	// gives them. Without it only the fork is given, for a ledger that has the
-	// parent.
-	Copied bool
-}
+// codexReader is the fold over the lines of a rollout.
+type codexReader struct {
+	Reader
+	opt Options
 
-// CodexReader reads a rollout of Codex CLI (JSON lines) as steps. What counts
-// is what the model saw: the response items. A model's run of reasoning, texts
-// and calls is the response of a turn; it ends where an output or a message comes
-// in. The events beside them are copies for the terminal, but for the token
-// counts, which are the turns' usage. A compacted line replaces the history.
-//
-// Items have no ids. A turn's is derived from its session's and its place in it,
-// so that the history which a forked agent's rollout copies from its parent,
-// stamped with new times, has the parent's ids; the fork is taken at the turn that
-// spawned it. A fork of a fork copies both histories. Session ids are derived
-// from the thread's, whose time is in it.
-//
-// The settings of a task (effort, sandbox, …) are in the meta of its first turn,
-// as far as they are other than before.
-//
-// A turn is given when what follows it is read, or at the end of the file if it has
-// a response: the steps of a shorter copy are those of a longer one, only the last
-// response may have fewer parts, and no usage yet. Held in memory is what was not
-// emitted yet.
-// Not safe for concurrent use.
-type CodexReader struct {
-	lines *ccLines
-	opt   CodexOptions
-	loss  ccLosses
-	out   []Step
-	err   error
-
-	metas   []codexMeta // headers: this rollout's, its parent's, and so on up
-	titles  titles
+	metas   []codexMeta   // headers: this rollout's, its parent's, and so on up
 	threads []codexThread // of those headers that lead up from this rollout's
 	deep    int           // the thread whose history is being read; 0: this rollout's own
 	begun   bool          // items were read
@@ -88,72 +48,62 @@ type codexThread struct {
 	tip     turns.ID // last turn
 }
 
-// Codex is a reader of the rollout in r.
-func Codex(r io.Reader, opt CodexOptions) *CodexReader {
-	if opt.MaxLine <= 0 {
-		opt.MaxLine = DefaultMaxLine
-	}
-	return &CodexReader{lines: newCCLines(r, opt.MaxLine), opt: opt, response: turns.Message{Role: turns.Assistant}}
+// Codex reads a rollout of Codex CLI (JSON lines) as steps. What counts
+// is what the model saw: the response items. A model's run of reasoning, texts
+// and calls is the response of a turn; it ends where an output or a message comes
+// in. The events beside them are copies for the terminal, but for the token
+// counts, which are the turns' usage. A compacted line replaces the history.
+//
+// Items have no ids. A turn's is derived from its session's and its place in it,
+// so that the history which a forked agent's rollout copies from its parent,
+// stamped with new times, has the parent's ids; the fork is taken at the turn that
+// spawned it. A fork of a fork copies both histories. Session ids are derived
+// from the thread's, whose time is in it.
+//
+// The settings of a task (effort, sandbox, …) are in the meta of its first turn,
+// as far as they are other than before.
+//
+// A turn is given when what follows it is read, or at the end of the file if it has
+// a response: the steps of a shorter copy are those of a longer one, only the last
+// response may have fewer parts, and no usage yet. Held in memory is what was not
+// emitted yet.
+func Codex(r io.Reader, opt Options) *Reader {
+	c := &codexReader{opt: opt, response: turns.Message{Role: turns.Assistant}}
+	c.readLines(r, opt, lineFormat{"codex rollout", c.record, c.end})
+	return &c.Reader
 }
 
-// Next is the next step, or [io.EOF] after the last. [turns.ErrMalformed]: the
-// file does not begin with a session; another error is the source's own.
-func (c *CodexReader) Next() (Step, error) {
-	for len(c.out) == 0 {
-		if c.err != nil {
-			return Step{}, c.err
-		}
-		c.err = c.line()
+// end gives what is complete at the end of the file.
+func (c *codexReader) end(line int) {
+	if c.opt.Final || spoken(&c.response) {
+		c.finish()
 	}
-	s := c.out[0]
-	c.out = c.out[1:]
-	return s, nil
+	if c.opt.Final && len(c.half) > 0 {
+		c.turn(nil)
+	}
+	c.release()
+	if c.opt.Final && c.deep > 0 && !c.opt.Copied {
+		c.loss.add(line, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.threads[0].id)
+	}
 }
 
-// Steps are the steps that [CodexReader.Next] gives; an error is the last pair.
-func (c *CodexReader) Steps() iter.Seq2[Step, error] { return stepsOf(c.Next) }
-
-// Losses is the loss report of what was read so far.
-func (c *CodexReader) Losses() []Loss { return c.loss.report() }
-
-func (c *CodexReader) line() error {
-	line, err := c.lines.next()
-	switch {
-	case err == io.EOF:
-		if c.opt.Final || spoken(&c.response) {
-			c.finish()
-		}
-		if c.opt.Final && len(c.half) > 0 {
-			c.turn(nil)
-		}
-		c.release()
-		if c.opt.Final && c.deep > 0 && !c.opt.Copied {
-			c.loss.add(line.n, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.threads[0].id)
-		}
-		return io.EOF
-	case errors.Is(err, errLineTooLong):
-		c.loss.add(line.n, "skipped", "the line is longer than "+plural(c.opt.MaxLine, "byte"), "")
-		return nil
-	case err != nil:
-		return fmt.Errorf("read codex rollout, line %d: %w", line.n, err)
-	}
-	for _, b := range lineObjects(line, c.opt.Final, &c.loss) {
-		var r codexRecord
-		if err := decodeLoose(b, &r); err != nil {
-			c.loss.add(line.n, "skipped", "a record that can't be read: "+err.Error(), "")
-			continue
-		}
+// record reads one record. The first is the session's header.
+func (c *codexReader) record(line int, b []byte) error {
+	var r codexRecord
+	err := decodeLoose(b, &r)
+	if err == nil {
 		if len(c.metas) == 0 && r.Type != "session_meta" {
-			return fmt.Errorf("read codex rollout, line %d: %w: it does not begin with a session", line.n, turns.ErrMalformed)
+			return fmt.Errorf("%w: it does not begin with a session", turns.ErrMalformed)
 		}
-		if err := c.record(line.n, &r); err != nil {
-			c.loss.add(line.n, "skipped", "a record that can't be read: "+err.Error(), "")
-		}
+		err = c.take(line, &r)
+	}
+	if err != nil {
+		c.loss.add(line, "skipped", "a record that can't be read: "+err.Error(), "")
 	}
 	return nil
 }
 
-func (c *CodexReader) record(line int, r *codexRecord) error {
+func (c *codexReader) take(line int, r *codexRecord) error {
 	switch r.Type {
 	case "session_meta":
 		return c.meta(line, r)
@@ -178,7 +128,7 @@ func (c *CodexReader) record(line int, r *codexRecord) error {
 }
 
 // settings takes the settings of a task.
-func (c *CodexReader) settings(line int, r *codexRecord) error {
+func (c *codexReader) settings(line int, r *codexRecord) error {
 	var set map[string]turns.Raw
 	if err := decodeLoose(r.Payload, &set); err != nil {
 		return err
@@ -197,7 +147,7 @@ func (c *CodexReader) settings(line int, r *codexRecord) error {
 
 // changed is the settings in set that no turn before has, as a turn's meta; one
 // that is gone is null.
-func (c *CodexReader) changed(set map[string]turns.Raw) turns.Raw {
+func (c *codexReader) changed(set map[string]turns.Raw) turns.Raw {
 	diff := make(map[string]turns.Raw)
 	for k, v := range set {
 		if !bytes.Equal(v, c.userTexts[k]) {
@@ -213,16 +163,12 @@ func (c *CodexReader) changed(set map[string]turns.Raw) turns.Raw {
 	if len(diff) == 0 {
 		return nil
 	}
-	meta, err := turns.EncodeJSON(map[string]map[string]turns.Raw{"turn_context": diff})
-	if err != nil { // its values came from JSON that was checked
-		return nil
-	}
-	return meta
+	return encoded(map[string]map[string]turns.Raw{"turn_context": diff})
 }
 
 // meta takes a session's header. After that of a forked agent stand those of
 // its parent, of the parent's parent and so on, then the history that was copied.
-func (c *CodexReader) meta(line int, r *codexRecord) error {
+func (c *codexReader) meta(line int, r *codexRecord) error {
 	var m codexMeta
 	if err := decodeLoose(r.Payload, &m); err != nil {
 		return err
@@ -246,7 +192,7 @@ func (c *CodexReader) meta(line int, r *codexRecord) error {
 
 // begin ends the headers. Where one is missing between a fork and the beginning
 // of its history it can't be told whose turns that holds.
-func (c *CodexReader) begin(line int) {
+func (c *codexReader) begin(line int) {
 	if c.begun {
 		return
 	}
@@ -267,7 +213,7 @@ func newCodexThread(m *codexMeta) codexThread {
 	return t
 }
 
-func (c *CodexReader) open(t *codexThread, m *codexMeta) {
+func (c *codexReader) open(t *codexThread, m *codexMeta) {
 	t.opened = true
 	o := &Open{ID: t.session, Time: t.at, Meta: m.raw()}
 	if s := m.Instructions.Text; s != "" {
@@ -276,15 +222,15 @@ func (c *CodexReader) open(t *codexThread, m *codexMeta) {
 	if up := m.spawner(); up != "" && m.ForkedFrom == "" {
 		o.SpawnedBy = turns.Ref{Session: newCodexThread(&codexMeta{ID: up}).session}
 	}
-	c.out = append(c.out, Step{Open: o})
+	c.step(Step{Open: o})
 }
 
 // emitted reports whether steps are given for what is being read.
-func (c *CodexReader) emitted() bool { return c.deep == 0 || c.opt.Copied }
+func (c *codexReader) emitted() bool { return c.deep == 0 || c.opt.Copied }
 
 // thread is the session that a turn goes to. It is opened when its first turn
 // is: a fork at the last turn of the history that was copied.
-func (c *CodexReader) thread() *codexThread {
+func (c *codexReader) thread() *codexThread {
 	c.release()
 	t, m := &c.threads[c.deep], &c.metas[c.deep]
 	switch {
@@ -292,7 +238,7 @@ func (c *CodexReader) thread() *codexThread {
 	case !c.at.IsZero():
 		t.opened, t.tip = true, c.at.Turn
 		if c.emitted() {
-			c.out = append(c.out, Step{Fork: &Fork{ID: t.session, At: c.at, Time: t.at, Meta: m.raw()}})
+			c.step(Step{Fork: &Fork{ID: t.session, At: c.at, Time: t.at, Meta: m.raw()}})
 		}
 	case c.emitted():
 		c.open(t, m)
@@ -302,7 +248,7 @@ func (c *CodexReader) thread() *codexThread {
 
 // event takes an event. One that starts a task of a forked agent's own ends
 // the history that was copied: Codex's task ids carry their time.
-func (c *CodexReader) event(r *codexRecord) error {
+func (c *codexReader) event(r *codexRecord) error {
 	var e codexEvent
 	if err := decodeLoose(r.Payload, &e); err != nil {
 		return err
@@ -321,7 +267,7 @@ func (c *CodexReader) event(r *codexRecord) error {
 	case "thread_name_updated":
 		for i := range c.threads {
 			if c.threads[i].id == e.Thread {
-				c.titles.set(c.threads[i].session, e.Name, true)
+				c.names.set(c.threads[i].session, e.Name, true)
 				return nil
 			}
 		}
@@ -335,7 +281,7 @@ func (c *CodexReader) event(r *codexRecord) error {
 
 // leave ends a history that was copied. What came in since its last response
 // is the fork's own: Codex tells the new agent there what it is.
-func (c *CodexReader) leave() {
+func (c *codexReader) leave() {
 	c.finish()
 	if t := &c.threads[c.deep]; !t.tip.IsZero() { // else where it was forked itself
 		c.at = turns.Ref{Session: t.session, Turn: t.tip}
@@ -343,7 +289,7 @@ func (c *CodexReader) leave() {
 	c.deep--
 }
 
-func (c *CodexReader) count(e *codexEvent) {
+func (c *codexReader) count(e *codexEvent) {
 	if e.Info == nil || e.Info.Total.Total == c.total {
 		return // null, or the last one again
 	}
@@ -363,15 +309,15 @@ func (c *CodexReader) count(e *codexEvent) {
 }
 
 // release gives the turn that waited for its usage.
-func (c *CodexReader) release() {
+func (c *codexReader) release() {
 	if c.blocked != nil {
-		c.out = append(c.out, Step{Append: c.blocked})
+		c.step(Step{Append: c.blocked})
 		c.blocked = nil
 	}
 }
 
 // finish gives the turn whose response is in the making.
-func (c *CodexReader) finish() {
+func (c *codexReader) finish() {
 	if len(c.response.Parts) == 0 {
 		return
 	}
@@ -380,17 +326,14 @@ func (c *CodexReader) finish() {
 	c.response = turns.Message{Role: turns.Assistant}
 }
 
-func (c *CodexReader) turn(response *turns.Message) {
+func (c *codexReader) turn(response *turns.Message) {
 	t := c.thread()
-	a := &Append{Session: t.session, ID: t.next("turn"), Parent: t.tip, Messages: c.half, Response: response, Usage: c.usage, Time: c.time}
+	a := &Append{Session: t.session, ID: t.next("turn"), Parent: t.tip, Messages: notNil(c.half), Response: response, Usage: c.usage, Time: c.time}
 	set := c.set
 	if response != nil {
 		a.Model, set = c.asked, c.askedSet
 	}
 	a.Meta = c.changed(set)
-	if a.Messages == nil {
-		a.Messages = []turns.Message{}
-	}
 	t.tip = a.ID
 	c.half, c.usage = nil, nil
 	if c.deep > 0 {
@@ -413,7 +356,7 @@ func (t *codexThread) next(what string) turns.ID {
 
 // compacted records a compaction: the replacement takes the place of all that
 // came before, outputs included that no response has seen.
-func (c *CodexReader) compacted(line int, r *codexRecord) error {
+func (c *codexReader) compacted(line int, r *codexRecord) error {
 	var k codexCompacted
 	if err := decodeLoose(r.Payload, &k); err != nil {
 		return err
@@ -443,7 +386,7 @@ func (c *CodexReader) compacted(line int, r *codexRecord) error {
 			return nil
 		}
 	}
-	c.out = append(c.out, Step{Compaction: out})
+	c.step(Step{Compaction: out})
 	return nil
 }
 

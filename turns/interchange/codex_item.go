@@ -36,7 +36,7 @@ type codexMeta struct {
 }
 
 // header keeps the members of a session's header that have no place in m.
-func (m *codexMeta) header(payload jsontext.Value, line int, loss *ccLosses) {
+func (m *codexMeta) header(payload jsontext.Value, line int, loss *lossReport) {
 	var rest map[string]turns.Raw
 	if decodeLoose(payload, &rest) != nil {
 		return
@@ -70,7 +70,7 @@ func (m *codexMeta) spawner() string {
 }
 
 func (m *codexMeta) raw() turns.Raw {
-	b, err := turns.EncodeJSON(struct {
+	return encoded(struct {
 		Source     string    `json:"source"`
 		Session    string    `json:"session_id"`
 		ForkedFrom string    `json:"forked_from,omitzero"`
@@ -82,10 +82,6 @@ func (m *codexMeta) raw() turns.Raw {
 		Git        turns.Raw `json:"git,omitzero"`
 		Header     turns.Raw `json:"header,omitzero"`
 	}{"codex", m.ID, m.ForkedFrom, m.spawner(), m.Cwd, m.Version, m.Nickname, m.AgentRole, turns.Raw(m.Git), m.rest})
-	if err != nil { // strings came from JSON
-		return nil
-	}
-	return b
 }
 
 type codexEvent struct {
@@ -134,7 +130,7 @@ type codexText struct {
 }
 
 // item takes an item that the model saw or made.
-func (c *CodexReader) item(line int, r *codexRecord, it *codexItem) {
+func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
 	m, isMessage := c.message(line, it)
 	made := (isMessage && m.Role == turns.Assistant) || it.Type == "reasoning" || strings.HasSuffix(it.Type, "_call")
 	if made {
@@ -156,7 +152,7 @@ func (c *CodexReader) item(line int, r *codexRecord, it *codexItem) {
 	case it.CallID != "" && strings.HasSuffix(it.Type, "_call"):
 		c.call(line, it)
 	case strings.HasSuffix(it.Type, "_call"): // the provider's own tool: no call to answer
-		c.response.Parts = append(c.response.Parts, turns.Part{Type: turns.Reasoning, Content: "[" + it.Type + "]", Ext: openaiItem(r.Payload)})
+		c.response.Parts = append(c.response.Parts, turns.Part{Type: turns.Reasoning, Content: "[" + it.Type + "]", Ext: providerExt("openai", "item", turns.Raw(r.Payload))})
 		c.loss.count("repaired", "calls of the provider's own tools are kept as reasoning")
 	case strings.HasSuffix(it.Type, "_call_output"):
 		c.half = append(c.half, c.output(line, it))
@@ -166,7 +162,7 @@ func (c *CodexReader) item(line int, r *codexRecord, it *codexItem) {
 }
 
 // message is an item that is a message.
-func (c *CodexReader) message(line int, it *codexItem) (m turns.Message, ok bool) {
+func (c *codexReader) message(line int, it *codexItem) (m turns.Message, ok bool) {
 	if it.Type != "message" {
 		return m, false
 	}
@@ -183,7 +179,7 @@ func (c *CodexReader) message(line int, it *codexItem) (m turns.Message, ok bool
 	}
 	m.Parts = codexParts(it.Content, &c.loss, line)
 	if it.Phase != "" {
-		ext, _ := turns.EncodeJSON(map[string]map[string]string{"openai": {"phase": it.Phase}})
+		ext := providerExt("openai", "phase", turns.RawText(it.Phase))
 		for i := range m.Parts {
 			m.Parts[i].Ext = ext
 		}
@@ -192,7 +188,7 @@ func (c *CodexReader) message(line int, it *codexItem) (m turns.Message, ok bool
 }
 
 // codexParts is a content: a text, or a list of texts and images.
-func codexParts(v jsontext.Value, loss *ccLosses, line int) (out []turns.Part) {
+func codexParts(v jsontext.Value, loss *lossReport, line int) (out []turns.Part) {
 	if s, ok := turns.Raw(v).Text(); ok {
 		return []turns.Part{turns.TextPart(s)}
 	}
@@ -216,7 +212,7 @@ func codexParts(v jsontext.Value, loss *ccLosses, line int) (out []turns.Part) {
 
 // reasoning keeps a reasoning item: its text to read, the item itself for the
 // provider, which alone can open what is encrypted in it.
-func (c *CodexReader) reasoning(it *codexItem, raw jsontext.Value) {
+func (c *codexReader) reasoning(it *codexItem, raw jsontext.Value) {
 	var text []string
 	for _, s := range it.Summary {
 		text = append(text, s.Text)
@@ -231,17 +227,12 @@ func (c *CodexReader) reasoning(it *codexItem, raw jsontext.Value) {
 		c.loss.count("skipped", "reasoning items that hold nothing")
 		return
 	}
-	c.response.Parts = append(c.response.Parts, turns.Part{Type: turns.Reasoning, Content: strings.Join(text, "\n"), Ext: openaiItem(raw)})
-}
-
-func openaiItem(raw jsontext.Value) turns.Raw {
-	ext, _ := turns.EncodeJSON(map[string]map[string]turns.Raw{"openai": {"item": turns.Raw(raw)}})
-	return ext
+	c.response.Parts = append(c.response.Parts, turns.Part{Type: turns.Reasoning, Content: strings.Join(text, "\n"), Ext: providerExt("openai", "item", turns.Raw(raw))})
 }
 
 // call is a call to answer. A custom tool's input is free text, which stands as
 // a JSON string.
-func (c *CodexReader) call(line int, it *codexItem) {
+func (c *codexReader) call(line int, it *codexItem) {
 	p := turns.Part{Type: turns.ToolCall, ID: c.called.call(line, it.CallID, c.response.Calls(nil), &c.loss), Name: it.Name}
 	switch {
 	case it.Type == "function_call":
@@ -251,9 +242,7 @@ func (c *CodexReader) call(line int, it *codexItem) {
 	default:
 		p.Arguments = turns.Raw(it.Action)
 	}
-	if p.Arguments == nil {
-		p.Arguments = turns.Raw("{}")
-	}
+	p.Arguments = argumentsOr(p.Arguments)
 	if p.Name == "" {
 		p.Name = strings.TrimSuffix(it.Type, "_call")
 	}
@@ -262,7 +251,7 @@ func (c *CodexReader) call(line int, it *codexItem) {
 
 // output is what came back for a call; one whose call is not in the file is
 // kept as text.
-func (c *CodexReader) output(line int, it *codexItem) turns.Message {
+func (c *codexReader) output(line int, it *codexItem) turns.Message {
 	response := turns.Raw(it.Output)
 	if it.Output.Kind() == '[' {
 		if r, err := resultOf(codexParts(it.Output, &c.loss, line)); err == nil {
@@ -275,11 +264,7 @@ func (c *CodexReader) output(line int, it *codexItem) turns.Message {
 	id, ok := c.called.result(it.CallID)
 	if !ok {
 		c.loss.add(line, "repaired", "a tool result is kept as text: its call is not in the file", it.CallID)
-		s, ok := response.Text()
-		if !ok {
-			s = string(response)
-		}
-		return turns.TextMessage(turns.User, "[result of a tool call that is not in the transcript, id "+strconv.Quote(it.CallID)+"]\n"+s)
+		return turns.TextMessage(turns.User, orphanText(it.CallID)+"\n"+jsonText(response))
 	}
 	return turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: response}}}
 }

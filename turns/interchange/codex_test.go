@@ -50,7 +50,7 @@ func codexChild() string {
 `
 }
 
-func readCodex(t testing.TB, text string, opt CodexOptions) ([]Step, []Loss) {
+func readCodex(t testing.TB, text string, opt Options) ([]Step, []Loss) {
 	t.Helper()
 	c := Codex(strings.NewReader(text), opt)
 	var out []Step
@@ -64,7 +64,7 @@ func readCodex(t testing.TB, text string, opt CodexOptions) ([]Step, []Loss) {
 }
 
 func TestCodex(t *testing.T) {
-	steps, losses := readCodex(t, codexParent+codexRest, CodexOptions{Final: true})
+	steps, losses := readCodex(t, codexParent+codexRest, Options{Final: true})
 	want := []string{
 		"open S1",
 		`S1 T1 after - system(rules), user(look ) => assistant(hm I look. call c1 exec{"n":1.50} call c2 apply_patch"*** Begin")`,
@@ -112,16 +112,16 @@ func TestCodex(t *testing.T) {
 }
 
 func TestCodexFork(t *testing.T) {
-	parent, _ := readCodex(t, codexParent+codexRest, CodexOptions{Final: true})
+	parent, _ := readCodex(t, codexParent+codexRest, Options{Final: true})
 	own := `S2 T1 after T2 tool(result c3 "You are the new agent."), user(review) => assistant(reviewed)`
-	steps, _ := readCodex(t, codexChild(), CodexOptions{Final: true})
+	steps, _ := readCodex(t, codexChild(), Options{Final: true})
 	if d := cmp.Diff([]string{"fork S1 at T1 of S2", strings.NewReplacer("S2", "S1", "T1", "T2", "T2", "T1").Replace(own)}, story(steps)); d != "" {
 		t.Errorf("steps (-want +got):\n%s", d)
 	}
 	if at, want := steps[0].Fork.At, (turns.Ref{Session: parent[0].Open.ID, Turn: parent[2].Append.ID}); at != want {
 		t.Errorf("forked at %v, want the parent's second turn, %v", at, want)
 	}
-	copied, _ := readCodex(t, codexChild(), CodexOptions{Final: true, Copied: true})
+	copied, _ := readCodex(t, codexChild(), Options{Final: true, Copied: true})
 	if len(copied) != 5 || copied[0].Open.ID != parent[0].Open.ID || copied[1].Append.ID != parent[1].Append.ID || copied[2].Append.ID != parent[2].Append.ID || copied[3].Fork == nil {
 		t.Errorf("with the copy: %v", story(copied))
 	}
@@ -133,7 +133,7 @@ func TestCodexFork(t *testing.T) {
 func TestCodexErrors(t *testing.T) {
 	for _, text := range []string{`{"timestamp":"x","type":"event_msg","payload":{}}`, "{}\n"} {
 		var err error
-		for _, err = range Codex(strings.NewReader(text), CodexOptions{Final: true}).Steps() {
+		for _, err = range Codex(strings.NewReader(text), Options{Final: true}).Steps() {
 		}
 		if !errors.Is(err, turns.ErrMalformed) {
 			t.Errorf("%s: %v, want malformed", text, err)
@@ -146,9 +146,9 @@ func TestCodexErrors(t *testing.T) {
 
 func TestCodexPrefix(t *testing.T) {
 	for _, text := range []string{codexParent + codexRest, codexChild()} {
-		whole, _ := readCodex(t, text, CodexOptions{})
+		whole, _ := readCodex(t, text, Options{})
 		for n := strings.IndexByte(text, '\n') + 1; n < len(text); n += 11 {
-			got, _ := readCodex(t, text[:n], CodexOptions{})
+			got, _ := readCodex(t, text[:n], Options{})
 			if err := grown(got, whole); err != nil {
 				t.Fatalf("cut at %d: %v: %s", n, err, cmp.Diff(whole, got))
 			}
@@ -171,7 +171,7 @@ func TestCodexReal(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := countCodex(t, b)
-		steps, losses := readCodex(t, string(b), CodexOptions{Final: true, Copied: true})
+		steps, losses := readCodex(t, string(b), Options{Final: true, Copied: true})
 		got := map[string]int{}
 		seen := map[turns.ID]bool{}
 		calls := map[string]bool{}
@@ -223,9 +223,9 @@ func TestCodexReal(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s (-count of the source +steps):\n%s\n%+v", filepath.Base(name), d, losses)
 		}
-		growing, _ := readCodex(t, string(b), CodexOptions{})
+		growing, _ := readCodex(t, string(b), Options{})
 		for n := 40_000; n < len(b); n += 400_000 {
-			short, _ := readCodex(t, string(b[:n]), CodexOptions{})
+			short, _ := readCodex(t, string(b[:n]), Options{})
 			if err := grown(short, growing); err != nil {
 				t.Errorf("%s: cut at %d: %v", filepath.Base(name), n, err)
 			}
@@ -293,7 +293,7 @@ func FuzzCodex(f *testing.F) {
 	f.Add([]byte(codexParent + codexRest))
 	f.Add([]byte(codexChild()))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c := Codex(bytes.NewReader(b), CodexOptions{Final: true, Copied: true})
+		c := Codex(bytes.NewReader(b), Options{Final: true, Copied: true})
 		have := map[turns.ID]bool{}
 		for s, err := range c.Steps() {
 			if err != nil {
@@ -330,7 +330,7 @@ func TestCodexSettings(t *testing.T) {
 	head, _, _ := strings.Cut(codexParent, "\n")
 	text := head + "\n" + set(`"model":"m","effort":"high","sandbox_policy":{"type":"none"},"turn_id":"1"`) + say("1") + say("2") +
 		set(`"model":"m","effort":"low","turn_id":"1"`) + say("3") + set(`"effort":"low","turn_id":"1"`) + say("4")
-	steps, losses := readCodex(t, text, CodexOptions{Final: true})
+	steps, losses := readCodex(t, text, Options{Final: true})
 	var got []string
 	for _, s := range steps[1:] {
 		got = append(got, string(s.Append.Meta))
@@ -346,12 +346,12 @@ func TestCodexSettings(t *testing.T) {
 		t.Errorf("losses %+v", losses)
 	}
 	long := set(`"model":"m","developer_instructions":"` + strings.Repeat("x", maxMeta) + `"`)
-	steps, losses = readCodex(t, head+"\n"+long+say("1"), CodexOptions{Final: true})
+	steps, losses = readCodex(t, head+"\n"+long+say("1"), Options{Final: true})
 	if m := steps[1].Append.Meta; m != nil || len(losses) != 1 || losses[0].Line != 2 || !strings.Contains(losses[0].Reason, "settings") {
 		t.Errorf("meta %s, losses %+v", m, losses)
 	}
 	header := strings.Replace(head, `"cwd":"/w"`, `"cwd":"/w","model_provider":"openai","history_mode":"legacy"`, 1)
-	steps, _ = readCodex(t, header+"\n"+say("1"), CodexOptions{Final: true})
+	steps, _ = readCodex(t, header+"\n"+say("1"), Options{Final: true})
 	if m := string(steps[0].Open.Meta); !strings.Contains(m, `"header":{"history_mode":"legacy","model_provider":"openai","source":"cli"}`) {
 		t.Errorf("meta of the session: %s", m)
 	}
@@ -367,9 +367,9 @@ func TestCodexForkOfAFork(t *testing.T) {
 `
 	header := `{"timestamp":"2026-04-11T20:23:03Z","type":"session_meta","payload":{"id":"` + grandchild + `","forked_from_id":"019d7e2f-0041-7310-951c-94020254dfc9"}}` + "\n"
 	text := header + codexChild() + own
-	parent, _ := readCodex(t, codexParent+codexRest, CodexOptions{Final: true})
-	child, _ := readCodex(t, codexChild(), CodexOptions{Final: true})
-	steps, losses := readCodex(t, text, CodexOptions{Final: true})
+	parent, _ := readCodex(t, codexParent+codexRest, Options{Final: true})
+	child, _ := readCodex(t, codexChild(), Options{Final: true})
+	steps, losses := readCodex(t, text, Options{Final: true})
 	if d := cmp.Diff([]string{"fork S1 at T1 of S2", "S1 T2 after T1 user(again) => assistant(reviewed twice)"}, story(steps)); d != "" {
 		t.Fatalf("steps (-want +got):\n%s\n%+v", d, losses)
 	}
@@ -381,7 +381,7 @@ func TestCodexForkOfAFork(t *testing.T) {
 			t.Errorf("loss %+v", l)
 		}
 	}
-	copied, _ := readCodex(t, text, CodexOptions{Final: true, Copied: true})
+	copied, _ := readCodex(t, text, Options{Final: true, Copied: true})
 	want := []string{
 		"open S1",
 		`S1 T1 after - system(rules), user(look ) => assistant(hm I look. call c1 exec{"n":1.50} call c2 apply_patch"*** Begin")`,
@@ -400,23 +400,23 @@ func TestCodexForkOfAFork(t *testing.T) {
 
 	// The middle one did nothing of its own: the fork is taken where it was.
 	idle := header + strings.SplitAfterN(codexChild(), "\n", 2)[0] + codexParent + own
-	steps, _ = readCodex(t, idle, CodexOptions{Final: true})
+	steps, _ = readCodex(t, idle, Options{Final: true})
 	if at, want := steps[0].Fork.At, (turns.Ref{Session: parent[0].Open.ID, Turn: parent[2].Append.ID}); at != want {
 		t.Errorf("forked at %v, want the first one's turn, %v", at, want)
 	}
 
 	// A header is missing: whose the history is can't be told, and it says so.
 	lost := header + strings.SplitAfterN(codexChild(), "\n", 2)[0] + strings.SplitAfterN(codexParent, "\n", 2)[1] + own
-	steps, losses = readCodex(t, lost, CodexOptions{Final: true})
+	steps, losses = readCodex(t, lost, Options{Final: true})
 	if steps[0].Open == nil || len(losses) == 0 || losses[0].Kind != "repaired" || !strings.Contains(losses[0].Reason, "header") {
 		t.Errorf("%v, losses %+v", story(steps), losses)
 	}
-	growing, _ := readCodex(t, text, CodexOptions{})
+	growing, _ := readCodex(t, text, Options{})
 	for n := 0; n < len(text); n += 37 {
 		if !strings.Contains(text[:n], "\n") {
 			continue
 		}
-		got, _ := readCodex(t, text[:n], CodexOptions{})
+		got, _ := readCodex(t, text[:n], Options{})
 		if err := grown(got, growing); err != nil {
 			t.Fatalf("cut at %d: %v: %v", n, err, story(got))
 		}
@@ -433,7 +433,7 @@ func TestCodexCallTwice(t *testing.T) {
 	result := func(s string) string {
 		return item(`"type":"function_call_output","call_id":"c1","output":"` + s + `"`)
 	}
-	steps, losses := readCodex(t, head+"\n"+call+call+result("a")+result("b")+call+result("c"), CodexOptions{Final: true})
+	steps, losses := readCodex(t, head+"\n"+call+call+result("a")+result("b")+call+result("c"), Options{Final: true})
 	want := []string{
 		"open S1", "S1 T1 after - => assistant(call c1 exec{} call c1-2 exec{})",
 		`S1 T2 after T1 tool(result c1 "a"), tool(result c1-2 "b") => assistant(call c1 exec{})`, `S1 T3 after T2 tool(result c1 "c") => pending`,

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -17,26 +17,11 @@ import (
 	"nexus/turns"
 )
 
-// GeminiCLIOptions say how a Gemini CLI chat is read.
-type GeminiCLIOptions struct {
-	// Final says that the chat has ended: what was said without an answer is given
-	// as a pending turn.
-	Final bool
-}
-
-// GeminiCLIReader reads a chat that Gemini CLI saved: one JSON document with
-// sessionId, startTime and messages. A model's message ends a turn; its tool
-// calls hold their results, which become the messages of the next.
-//
-// Gemini CLI rewrites the file and may still add tool calls to its last message:
-// the steps of a shorter copy are those of a longer one, only the last response may
-// have fewer parts.
-//
-// Messages are read one at a time; the document may be of any size. Not safe
-// for concurrent use.
-type GeminiCLIReader struct {
+// geminiCLIReader is the fold over the messages of a chat.
+type geminiCLIReader struct {
+	Reader
 	dec     *jsontext.Decoder
-	opt     GeminiCLIOptions
+	opt     Options
 	session turns.ID
 	source  string    // sessionId
 	start   time.Time // startTime
@@ -48,10 +33,7 @@ type GeminiCLIReader struct {
 	ids     []string        // of the records in half
 	turns   int
 	entry   int // messages read
-	loss    ccLosses
 	state   geminiCLIState
-	out     []Step
-	err     error
 }
 
 type geminiCLIState uint8
@@ -96,55 +78,33 @@ type geminiTokens struct {
 	Tool     uint64 `json:"tool"`
 }
 
-// GeminiCLI is a reader of the chat in r.
-func GeminiCLI(r io.Reader, opt GeminiCLIOptions) *GeminiCLIReader {
-	return &GeminiCLIReader{dec: jsontext.NewDecoder(r), opt: opt}
-}
-
-// Next is the next step, or [io.EOF] after the last. [turns.ErrMalformed]: not
-// such a document; the steps given before it stand.
-func (g *GeminiCLIReader) Next() (Step, error) {
-	for len(g.out) == 0 {
-		if g.err != nil {
-			return Step{}, g.err
+// GeminiCLI reads a chat that Gemini CLI saved: one JSON document with
+// sessionId, startTime and messages. A model's message ends a turn; its tool
+// calls hold their results, which become the messages of the next.
+//
+// Gemini CLI rewrites the file and may still add tool calls to its last message:
+// the steps of a shorter copy are those of a longer one, only the last response may
+// have fewer parts.
+//
+// Messages are read one at a time; the document may be of any size. The
+// lines of losses count messages.
+func GeminiCLI(r io.Reader, opt Options) *Reader {
+	g := &geminiCLIReader{dec: jsontext.NewDecoder(r), opt: opt}
+	g.read = func() error {
+		err := g.readRecord()
+		if bad := (*jsontext.SyntacticError)(nil); errors.As(err, &bad) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("%w: %w", turns.ErrMalformed, err)
 		}
-		if err := g.read(); err != nil {
-			if bad := (*jsontext.SyntacticError)(nil); errors.As(err, &bad) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = fmt.Errorf("%w: %w", turns.ErrMalformed, err)
-			}
-			if err != io.EOF {
-				err = fmt.Errorf("read gemini chat, message %d: %w", g.entry, err)
-			}
-			g.err = err
+		if err != nil && err != io.EOF {
+			err = fmt.Errorf("read gemini chat, message %d: %w", g.entry, err)
 		}
+		return err
 	}
-	s := g.out[0]
-	g.out = g.out[1:]
-	return s, nil
+	return &g.Reader
 }
 
-// Steps are the steps that [GeminiCLIReader.Next] gives; an error is the last pair.
-func (g *GeminiCLIReader) Steps() iter.Seq2[Step, error] { return stepsOf(g.Next) }
-
-// Losses is the loss report of what was read so far. Lines count messages.
-func (g *GeminiCLIReader) Losses() []Loss { return g.loss.report() }
-
-// stepsOf ranges over a reader's steps.
-func stepsOf(next func() (Step, error)) iter.Seq2[Step, error] {
-	return func(yield func(Step, error) bool) {
-		for {
-			s, err := next()
-			if err == io.EOF {
-				return
-			}
-			if !yield(s, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-func (g *GeminiCLIReader) read() error {
+// readRecord reads a member of the document, or one of its messages.
+func (g *geminiCLIReader) readRecord() error {
 	switch g.state {
 	case geminiCLIBefore:
 		return g.member()
@@ -155,7 +115,7 @@ func (g *GeminiCLIReader) read() error {
 }
 
 // member reads one member of the document.
-func (g *GeminiCLIReader) member() error {
+func (g *geminiCLIReader) member() error {
 	if g.dec.StackDepth() == 0 {
 		t, err := g.dec.ReadToken()
 		if err != nil {
@@ -192,7 +152,7 @@ func (g *GeminiCLIReader) member() error {
 	}
 	switch name {
 	case "sessionId":
-		g.source = text(turns.Raw(v))
+		g.source = jsonText(turns.Raw(v))
 	case "startTime":
 		g.start = moment(turns.Raw(v))
 	case "projectHash", "lastUpdated", "kind":
@@ -202,7 +162,7 @@ func (g *GeminiCLIReader) member() error {
 	return nil
 }
 
-func (g *GeminiCLIReader) message() error {
+func (g *geminiCLIReader) message() error {
 	if g.dec.PeekKind() == ']' {
 		if _, err := g.dec.ReadToken(); err != nil {
 			return err
@@ -229,7 +189,7 @@ func (g *GeminiCLIReader) message() error {
 
 // end is the end of the document. A last message that only holds thoughts is still
 // being written.
-func (g *GeminiCLIReader) end() error {
+func (g *geminiCLIReader) end() error {
 	g.state = geminiCLIEnd
 	if m := g.blocked; m != nil && (g.opt.Final || len(m.Calls) > 0 || len(g.parts(m)) > 0) {
 		g.give(m)
@@ -240,17 +200,17 @@ func (g *GeminiCLIReader) end() error {
 	return nil
 }
 
-func (g *GeminiCLIReader) open() {
+func (g *geminiCLIReader) open() {
 	if g.opened {
 		return
 	}
 	g.opened = true
 	g.session = turns.DeriveID(g.start, "gemini-cli", g.source)
-	meta, _ := turns.EncodeJSON(map[string]string{"source": "gemini-cli", "session_id": g.source})
-	g.out = append(g.out, Step{Open: &Open{ID: g.session, Time: g.start, Meta: meta}})
+	meta := encoded(map[string]string{"source": "gemini-cli", "session_id": g.source})
+	g.step(Step{Open: &Open{ID: g.session, Time: g.start, Meta: meta}})
 }
 
-func (g *GeminiCLIReader) give(m *geminiCLIMessage) {
+func (g *geminiCLIReader) give(m *geminiCLIMessage) {
 	g.at = moment(turns.RawText(m.Time))
 	switch m.Type {
 	case "user":
@@ -273,9 +233,9 @@ func (g *GeminiCLIReader) give(m *geminiCLIMessage) {
 	}
 }
 
-func (g *GeminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turns.Message) {
+func (g *geminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turns.Message) {
 	g.open()
-	a := &Append{Session: g.session, Parent: g.parent, Time: at, Messages: g.half, Response: response}
+	a := &Append{Session: g.session, Parent: g.parent, Time: at, Messages: notNil(g.half), Response: response}
 	key := m.ID
 	if response == nil {
 		key += " pending"
@@ -293,17 +253,14 @@ func (g *GeminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turn
 	if len(g.ids) > 0 {
 		meta["messages"] = g.ids
 	}
-	a.Meta, _ = turns.EncodeJSON(meta)
-	if a.Messages == nil {
-		a.Messages = []turns.Message{}
-	}
-	g.out = append(g.out, Step{Append: a})
+	a.Meta = encoded(meta)
+	g.step(Step{Append: a})
 	g.parent, g.half, g.ids = a.ID, nil, nil
 	g.turns++
 }
 
 // parts is what a message says: a text, or Gemini's own parts.
-func (g *GeminiCLIReader) parts(m *geminiCLIMessage) (out []turns.Part) {
+func (g *geminiCLIReader) parts(m *geminiCLIMessage) (out []turns.Part) {
 	if s, ok := turns.Raw(m.Content).Text(); ok {
 		if s == "" {
 			return nil
@@ -350,16 +307,12 @@ func (g *GeminiCLIReader) parts(m *geminiCLIMessage) (out []turns.Part) {
 
 // modality is the first half of a MIME type.
 func modality(mime string) string {
-	for i := range mime {
-		if mime[i] == '/' {
-			return mime[:i]
-		}
-	}
-	return mime
+	m, _, _ := strings.Cut(mime, "/")
+	return m
 }
 
 // response is the model's message, and the results of its calls.
-func (g *GeminiCLIReader) response(m *geminiCLIMessage) (response turns.Message, results []turns.Message) {
+func (g *geminiCLIReader) response(m *geminiCLIMessage) (response turns.Message, results []turns.Message) {
 	response.Role = turns.Assistant
 	for _, t := range m.Thoughts {
 		s := t.Description
@@ -374,11 +327,7 @@ func (g *GeminiCLIReader) response(m *geminiCLIMessage) (response turns.Message,
 			c.ID = fmt.Sprintf("%s-%d", m.ID, i)
 			g.loss.add(g.entry, "repaired", "a tool call without an id of its own was given one", m.ID)
 		}
-		args := turns.Raw(c.Args)
-		if args == nil {
-			args = turns.Raw("{}")
-		}
-		response.Parts = append(response.Parts, turns.Part{Type: turns.ToolCall, ID: c.ID, Name: c.Name, Arguments: args})
+		response.Parts = append(response.Parts, turns.Part{Type: turns.ToolCall, ID: c.ID, Name: c.Name, Arguments: argumentsOr(turns.Raw(c.Args))})
 		results = append(results, g.result(&c)...)
 	}
 	for range m.Calls {
@@ -388,7 +337,7 @@ func (g *GeminiCLIReader) response(m *geminiCLIMessage) (response turns.Message,
 }
 
 // result is what came back for a call; nothing where it was never answered.
-func (g *GeminiCLIReader) result(c *geminiCLICall) []turns.Message {
+func (g *geminiCLIReader) result(c *geminiCLICall) []turns.Message {
 	part := turns.Part{Type: turns.ToolCallResponse, ID: c.ID, Name: c.Name, IsError: c.Status == "error" || c.Status == "cancelled"}
 	var list []struct {
 		Response *struct {

@@ -25,7 +25,7 @@ const geminiCLIChat = `{"sessionId":"s-1","projectHash":"h","startTime":"2026-01
 
 func readGeminiCLI(t *testing.T, text string, final bool) ([]Step, []Loss) {
 	t.Helper()
-	g := GeminiCLI(strings.NewReader(text), GeminiCLIOptions{Final: final})
+	g := GeminiCLI(strings.NewReader(text), Options{Final: final})
 	var out []Step
 	for s, err := range g.Steps() {
 		if err != nil {
@@ -73,7 +73,7 @@ func TestGeminiCLI(t *testing.T) {
 func TestGeminiCLIErrors(t *testing.T) {
 	for _, text := range []string{`[]`, `{`, `{"messages":[]}`, geminiCLIChat[:len(geminiCLIChat)-40], `{"sessionId":"x","sessionId":"y"}`} {
 		var err error
-		for _, err = range GeminiCLI(strings.NewReader(text), GeminiCLIOptions{Final: true}).Steps() {
+		for _, err = range GeminiCLI(strings.NewReader(text), Options{Final: true}).Steps() {
 		}
 		if !errors.Is(err, turns.ErrMalformed) {
 			t.Errorf("%.40s: %v, want malformed", text, err)
@@ -162,7 +162,7 @@ func TestGeminiCLIReal(t *testing.T) {
 func FuzzGeminiCLI(f *testing.F) {
 	f.Add([]byte(geminiCLIChat))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		g := GeminiCLI(strings.NewReader(string(b)), GeminiCLIOptions{Final: true})
+		g := GeminiCLI(strings.NewReader(string(b)), Options{Final: true})
 		var parent turns.ID
 		for s, err := range g.Steps() {
 			if err != nil {

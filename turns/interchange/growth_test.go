@@ -16,7 +16,7 @@ var errCut = errors.New("the file goes on")
 // claudeSettled is the steps that are given before the end of a file is known.
 func claudeSettled(t testing.TB, b []byte) (steps []Step) {
 	t.Helper()
-	for s, err := range ClaudeCode(&cutReader{bytes.NewReader(b)}, ClaudeOptions{}).Steps() {
+	for s, err := range ClaudeCode(&cutReader{bytes.NewReader(b)}, Options{}).Steps() {
 		if errors.Is(err, errCut) {
 			break
 		}
@@ -126,7 +126,7 @@ func TestLossesReadAsSentences(t *testing.T) {
 	head := `{"timestamp":"2026-04-11T14:53:07.700Z","type":"session_meta","payload":{"id":"c","timestamp":"2026-04-11T14:53:07.660Z"}}`
 	call := `{"timestamp":"2026-04-11T14:53:08Z","type":"response_item","payload":{"type":"function_call","arguments":{}}}`
 	_, claude := readClaude(t, []byte(line+"\nx"+line+"\nx\n"), true)
-	_, codex := readCodex(t, head+"\n"+call+"\n", CodexOptions{})
+	_, codex := readCodex(t, head+"\n"+call+"\n", Options{})
 	var got []string
 	for _, l := range append(claude, codex...) {
 		got = append(got, l.Reason)

@@ -8,7 +8,7 @@ import (
 // lineObjects is the JSON objects of one line. There is one, but for broken
 // lines: a crash and a resume leave two on a line, the first perhaps torn. A last
 // line without a line break that is not whole is held back unless final.
-func lineObjects(line ccLine, final bool, loss *ccLosses) (out [][]byte) {
+func lineObjects(line sourceLine, final bool, loss *lossReport) (out [][]byte) {
 	rest := line.b
 	if v, n, repaired := readCCObject(rest); n == len(rest) && n > 0 && repaired == "" {
 		return [][]byte{v}

@@ -119,7 +119,7 @@ func otelSpans(raw turns.Raw) (out []otelSpan, ok bool, err error) {
 func (s *otlpSpan) span(resource map[string]turns.Raw) otelSpan {
 	out := otelSpan{name: s.Name, trace: s.Trace + s.Context.Trace, id: s.ID + s.Context.ID, attrs: otelAttributes(s.Attrs), resource: resource}
 	for _, t := range []turns.Raw{s.End, s.Observed, s.Start} {
-		if n, err := strconv.ParseInt(text(t), 10, 64); err == nil && n > 0 && out.time.IsZero() {
+		if n, err := strconv.ParseInt(jsonText(t), 10, 64); err == nil && n > 0 && out.time.IsZero() {
 			out.time = time.Unix(0, n).UTC()
 		}
 	}
@@ -184,10 +184,10 @@ func otelValue(raw turns.Raw) turns.Raw {
 	var out any
 	switch {
 	case v.Int != nil:
-		if _, err := strconv.ParseInt(text(v.Int), 10, 64); err != nil {
+		if _, err := strconv.ParseInt(jsonText(v.Int), 10, 64); err != nil {
 			return v.Int
 		}
-		return turns.Raw(text(v.Int))
+		return turns.Raw(jsonText(v.Int))
 	case v.Array != nil:
 		list := make([]turns.Raw, len(v.Array.Values))
 		for i, x := range v.Array.Values {
@@ -289,7 +289,7 @@ func otelMessages(raw turns.Raw) ([]turns.Message, error) {
 			m.Role = string(turns.System)
 		}
 		for j, p := range m.Parts {
-			switch kind := text(p["type"]); kind {
+			switch kind := jsonText(p["type"]); kind {
 			case "uri", "file":
 				if v := p[map[string]string{"uri": "uri", "file": "file_id"}[kind]]; v != nil {
 					p["content"] = v

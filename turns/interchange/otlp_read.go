@@ -53,9 +53,9 @@ type otelCall struct {
 
 // span gives the steps of one span; one that is no call of a model is counted. In
 // is the digest of the JSON value that it stands in.
-func (c *ChatReader) span(s otelSpan, in [sha256.Size]byte) {
+func (c *chatReader) span(s otelSpan, in [sha256.Size]byte) {
 	oldIn, oldOut, others := s.details()
-	op := text(s.take("gen_ai.operation.name"))
+	op := jsonText(s.take("gen_ai.operation.name"))
 	held := s.attrs["gen_ai.input.messages"] != nil || s.attrs["gen_ai.output.messages"] != nil || len(oldIn)+len(oldOut) > 0
 	switch {
 	case op != "" && !slices.Contains([]string{"chat", "generate_content", "text_completion"}, op):
@@ -70,16 +70,16 @@ func (c *ChatReader) span(s otelSpan, in [sha256.Size]byte) {
 	}
 	call, err := newOtelCall(s, oldIn, oldOut)
 	if err != nil {
-		c.loss = append(c.loss, Loss{Kind: "skipped", Reason: "a span that can't be read: " + err.Error(), Record: s.id})
+		c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "a span that can't be read: " + err.Error(), Record: s.id})
 		return
 	}
 	if call.more > 0 {
 		c.count("further choices of a response")
 	}
-	key := text(s.attrs["gen_ai.conversation.id"])
+	key := jsonText(s.attrs["gen_ai.conversation.id"])
 	for _, k := range []string{"conversation_id", "session_id", "id"} {
 		if v := s.attrs[k]; v != nil && key == "" {
-			key = text(v)
+			key = jsonText(v)
 		}
 	}
 	if key == "" {
@@ -145,9 +145,9 @@ func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error
 			return out, fmt.Errorf("tools: %w", err)
 		}
 	}
-	out.model = text(s.take("gen_ai.response.model", "gen_ai.request.model"))
+	out.model = jsonText(s.take("gen_ai.response.model", "gen_ai.request.model"))
 	number := func(names ...string) (n uint64) {
-		_, _ = fmt.Sscan(text(s.take(names...)), &n)
+		_, _ = fmt.Sscan(jsonText(s.take(names...)), &n)
 		return n
 	}
 	u := turns.Usage{InputTokens: number("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"), OutputTokens: number("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
@@ -159,7 +159,7 @@ func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error
 }
 
 // call gives the turns of a call's history that are new, and its answer.
-func (c *ChatReader) call(h *otelHistory, k *otelCall) {
+func (c *chatReader) call(h *otelHistory, k *otelCall) {
 	h.asked = nil
 	known, at, digest := 0, turns.Ref{}, otelDigest{}
 	start := digest
@@ -199,19 +199,19 @@ func (c *ChatReader) call(h *otelHistory, k *otelCall) {
 // otelTurn gives a turn after at; mine says that the span is the one which made
 // it. Ids come from what was said, so that a file that begins later, with a
 // history that another has, gives the same.
-func (c *ChatReader) otelTurn(h *otelHistory, k *otelCall, at turns.Ref, half []turns.Message, response *turns.Message, end otelDigest, mine bool) turns.Ref {
+func (c *chatReader) otelTurn(h *otelHistory, k *otelCall, at turns.Ref, half []turns.Message, response *turns.Message, end otelDigest, mine bool) turns.Ref {
 	hash := hex.EncodeToString(end[:])
 	session := at.Session
 	switch {
 	case at.IsZero():
 		session = turns.DeriveID(moment(nil), "otel", h.key, hash)
 		o := &Open{ID: session, Time: k.span.time, Model: k.model, System: k.system, Tools: k.tools, Meta: otelMeta(map[string]any{"source": "otel", "conversation": h.key, "resource": k.span.resource})}
-		c.out = append(c.out, Step{Open: o})
+		c.step(Step{Open: o})
 	case h.tips[session] != at.Turn:
 		session = turns.DeriveID(moment(nil), "otel fork", h.key, hash)
-		c.out = append(c.out, Step{Fork: &Fork{ID: session, At: at, Time: k.span.time, Meta: otelMeta(map[string]any{"source": "otel", "conversation": h.key})}})
+		c.step(Step{Fork: &Fork{ID: session, At: at, Time: k.span.time, Meta: otelMeta(map[string]any{"source": "otel", "conversation": h.key})}})
 	}
-	a := &Append{Session: session, ID: turns.DeriveID(moment(nil), "otel turn", h.key, hash), Parent: at.Turn, Messages: half, Response: response}
+	a := &Append{Session: session, ID: turns.DeriveID(moment(nil), "otel turn", h.key, hash), Parent: at.Turn, Messages: notNil(half), Response: response}
 	if mine {
 		a.Time, a.Model, a.Usage = k.span.time, k.model, k.usage
 		rest := make(map[string]turns.Raw)
@@ -225,15 +225,12 @@ func (c *ChatReader) otelTurn(h *otelHistory, k *otelCall, at turns.Ref, half []
 			c.count(fmt.Sprintf("attributes of a span, more than the %d bytes that meta holds", maxMeta))
 		}
 	}
-	if a.Messages == nil {
-		a.Messages = []turns.Message{}
-	}
 	if response != nil {
 		for _, id := range response.Calls(nil) {
 			h.called[id] = true
 		}
 	}
-	c.out = append(c.out, Step{Append: a})
+	c.step(Step{Append: a})
 	ref := turns.Ref{Session: session, Turn: a.ID}
 	h.ends[end], h.tips[session] = ref, a.ID
 	return ref
@@ -258,7 +255,7 @@ func otelMeta(m map[string]any) turns.Raw {
 }
 
 // endSpans is the end of the file: what was asked and never answered.
-func (c *ChatReader) endSpans() {
+func (c *chatReader) endSpans() {
 	for _, h := range c.order {
 		k := h.asked
 		switch h.asked = nil; {
@@ -267,17 +264,18 @@ func (c *ChatReader) endSpans() {
 			k.out = nil
 			c.otelTurn(h, k, k.at, k.in, nil, k.end, true)
 		default:
-			c.loss = append(c.loss, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(k.in), Record: h.key})
+			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(k.in), Record: h.key})
 		}
 	}
 	c.order = nil
 }
 
 // count adds to the loss report, by reason.
-func (c *ChatReader) count(reason string) {
-	i := slices.IndexFunc(c.loss, func(l Loss) bool { return l.Reason == reason && l.Record == "" })
+func (c *chatReader) count(reason string) {
+	l := &c.loss.single
+	i := slices.IndexFunc(*l, func(l Loss) bool { return l.Reason == reason && l.Record == "" })
 	if i < 0 {
-		i, c.loss = len(c.loss), append(c.loss, Loss{Kind: "skipped", Reason: strings.ToValidUTF8(reason, "")})
+		i, *l = len(*l), append(*l, Loss{Kind: "skipped", Reason: strings.ToValidUTF8(reason, "")})
 	}
-	c.loss[i].Count++
+	(*l)[i].Count++
 }

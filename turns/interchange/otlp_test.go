@@ -112,7 +112,7 @@ func TestOTLP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, form := range []ChatForm{"", ChatOTel} {
-				steps, losses := readChat(t, c.text, ChatOptions{Final: true, Form: form})
+				steps, losses := readChat(t, c.text, Options{Final: true, Form: form})
 				if d := cmp.Diff(c.want, story(steps)); d != "" {
 					t.Errorf("steps (-want +got):\n%s", d)
 				}
@@ -130,7 +130,7 @@ func TestOTLP(t *testing.T) {
 		})
 	}
 
-	steps, _ := readChat(t, line("string", "1", "T", "a", "1"), ChatOptions{})
+	steps, _ := readChat(t, line("string", "1", "T", "a", "1"), Options{})
 	o, a := steps[0].Open, steps[1].Append
 	if len(o.System) != 1 || o.System[0].Content != "be kind" || o.Model != "m-1" || string(o.Meta) != `{"conversation":"T","resource":{"service.name":"shop"},"source":"otel"}` {
 		t.Errorf("session %+v, meta %s", o, o.Meta)
@@ -159,17 +159,17 @@ func TestOTLPGrows(t *testing.T) {
 		}
 		said = append(said, fmt.Sprint("more ", i))
 	}
-	whole, _ := readChat(t, all, ChatOptions{})
+	whole, _ := readChat(t, all, Options{})
 	if len(whole) != 9 {
 		t.Fatalf("%v", story(whole))
 	}
 	for i, n := range ends {
-		got, _ := readChat(t, all[:n], ChatOptions{})
+		got, _ := readChat(t, all[:n], Options{})
 		if len(got) > len(whole) || !cmp.Equal(got, whole[:len(got)]) {
 			t.Fatalf("%d spans: %s", i+1, cmp.Diff(whole, got))
 		}
 	}
-	rotated, _ := readChat(t, all[ends[3]:], ChatOptions{})
+	rotated, _ := readChat(t, all[ends[3]:], Options{})
 	ids := make(map[turns.ID]bool)
 	for _, s := range whole {
 		if s.Append != nil {
@@ -194,7 +194,7 @@ func TestOTLPGrows(t *testing.T) {
 		{failed, false, nil, 1}, {failed, true, []string{"open S1", "S1 T1 after - user(a) => pending"}, 0},
 		{again, true, []string{"open S1", "S1 T1 after - user(a) => assistant(1)"}, 0},
 	} {
-		steps, losses := readChat(t, c.text, ChatOptions{Final: c.final})
+		steps, losses := readChat(t, c.text, Options{Final: c.final})
 		if d := cmp.Diff(c.want, story(steps)); d != "" || len(losses) != c.count {
 			t.Errorf("steps (-want +got):\n%s\nlosses %+v", d, losses)
 		}

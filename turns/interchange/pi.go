@@ -3,10 +3,8 @@ package interchange
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -16,40 +14,13 @@ import (
 	"nexus/turns"
 )
 
-// PiOptions say how a pi session is read.
-type PiOptions struct {
-	// Final says that the session has ended: what was said without an answer is
-	// given as pending turns, and a torn last line is reported.
-	Final bool
-	// MaxLine is the longest line read, in bytes; a longer one is skipped and
-	// reported. Zero means [DefaultMaxLine].
-	MaxLine int
-}
-
-// PiReader reads a session of the pi coding agent (JSON lines, versions 1 to
-// 3) as steps. An assistant message ends a turn, so that each line can be read as
-// it comes: the steps of a shorter copy are a prefix of those of a longer one.
-//
-// In version 1 the entries are one line of work. From version 2 on each names
-// its parent: the second child of a turn is a fork there. A compaction's
-// firstKeptEntry becomes the turn that holds it. What pi shows its model in a form
-// of its own (commands that the user ran, summaries of branches that were left,
-// messages of extensions) is kept as user text.
-//
-// A parent may stand up to [piLate] entries behind its child, which waits for it.
-//
-// Held in memory are the entries' places (about 200 bytes each) and what was
-// said since the last turn. Not safe for concurrent use.
-type PiReader struct {
-	lines *ccLines
-	opt   PiOptions
-	loss  ccLosses
-	out   []Step
-	err   error
+// piReader is the fold over the entries of a session.
+type piReader struct {
+	Reader
+	opt Options
 
 	source    string // the session's id
 	session   turns.ID
-	titles    titles
 	start     time.Time
 	cwd       string
 	level     string    // thinking level in force
@@ -61,7 +32,7 @@ type PiReader struct {
 	called    callIDs
 	seen      map[string][sha256.Size]byte // entries read, by id
 	waiting   []piWaiting                  // for their parent, in the file's order
-	read      int                          // entries read
+	count     int                          // entries read
 }
 
 // piLate is how many entries an entry waits for its parent.
@@ -108,79 +79,49 @@ func (h *piHalf) all() (messages []turns.Message, records []string) {
 	return messages, records
 }
 
-// Pi is a reader of the session in r.
-func Pi(r io.Reader, opt PiOptions) *PiReader {
-	if opt.MaxLine <= 0 {
-		opt.MaxLine = DefaultMaxLine
-	}
-	return &PiReader{lines: newCCLines(r, opt.MaxLine), opt: opt, byID: make(map[string]*piNode), tips: make(map[turns.ID]turns.ID), seen: make(map[string][sha256.Size]byte)}
+// Pi reads a session of the pi coding agent (JSON lines, versions 1 to
+// 3) as steps. An assistant message ends a turn, so that each line can be read as
+// it comes: the steps of a shorter copy are a prefix of those of a longer one.
+//
+// In version 1 the entries are one line of work. From version 2 on each names
+// its parent: the second child of a turn is a fork there. A compaction's
+// firstKeptEntry becomes the turn that holds it. What pi shows its model in a form
+// of its own (commands that the user ran, summaries of branches that were left,
+// messages of extensions) is kept as user text.
+//
+// A parent may stand up to [piLate] entries behind its child, which waits for it.
+//
+// Held in memory are the entries' places (about 200 bytes each) and what was
+// said since the last turn.
+func Pi(r io.Reader, opt Options) *Reader {
+	p := &piReader{opt: opt, byID: make(map[string]*piNode), tips: make(map[turns.ID]turns.ID), seen: make(map[string][sha256.Size]byte)}
+	p.readLines(r, opt, lineFormat{"pi session", p.entry, p.end})
+	return &p.Reader
 }
 
-// Next is the next step, or [io.EOF] after the last. [turns.ErrMalformed]: the
-// file does not begin with a session; another error is the source's own.
-func (p *PiReader) Next() (Step, error) {
-	for len(p.out) == 0 {
-		if p.err != nil {
-			return Step{}, p.err
-		}
-		p.err = p.line()
-	}
-	s := p.out[0]
-	p.out = p.out[1:]
-	return s, nil
-}
-
-// Steps are the steps that [PiReader.Next] gives; an error is the last pair.
-func (p *PiReader) Steps() iter.Seq2[Step, error] { return stepsOf(p.Next) }
-
-// Losses is the loss report of what was read so far.
-func (p *PiReader) Losses() []Loss { return p.loss.report() }
-
-func (p *PiReader) line() error {
-	line, err := p.lines.next()
-	switch {
-	case err == io.EOF:
-		switch {
-		case p.opt.Final:
-			p.settle(true)
-			p.end()
-		case len(p.waiting) > 0:
-			p.loss.single = append(p.loss.single, Loss{Kind: "skipped", Reason: "entries whose parent is not in the file yet; --final takes them", Count: len(p.waiting)})
-		}
-		return io.EOF
-	case errors.Is(err, errLineTooLong):
-		p.loss.add(line.n, "skipped", "the line is longer than "+plural(p.opt.MaxLine, "byte"), "")
-		return nil
+// entry reads one entry. The first is the session's header, which has index 0.
+func (p *piReader) entry(line int, b []byte) error {
+	e := new(piEntry)
+	switch err := decodeLoose(b, e); {
 	case err != nil:
-		return fmt.Errorf("read pi session, line %d: %w", line.n, err)
-	}
-	for _, b := range lineObjects(line, p.opt.Final, &p.loss) {
-		var e piEntry
-		if err := decodeLoose(b, &e); err != nil {
-			p.loss.add(line.n, "skipped", "an entry that can't be read: "+err.Error(), "")
-			continue
-		}
-		if p.session.IsZero() && e.Type != "session" {
-			return fmt.Errorf("read pi session, line %d: %w: it does not begin with a session", line.n, turns.ErrMalformed)
-		}
-		p.entry(line.n, &e, sha256.Sum256(b))
+		p.loss.add(line, "skipped", "an entry that can't be read: "+err.Error(), "")
+	case e.Type != "session" && p.session.IsZero():
+		return fmt.Errorf("%w: it does not begin with a session", turns.ErrMalformed)
+	case e.Type != "session":
+		p.queueEntry(line, e, sha256.Sum256(b))
+	case !p.session.IsZero():
+		p.loss.add(line, "skipped", "a second session header", e.ID)
+	default:
+		p.open(e)
+		p.last = &piNode{}
+		p.entries = append(p.entries, p.last)
 	}
 	return nil
 }
 
-// entry reads one entry. The first is the session's header, which has index 0.
-func (p *PiReader) entry(line int, e *piEntry, sum [sha256.Size]byte) {
-	if e.Type == "session" {
-		if !p.session.IsZero() {
-			p.loss.add(line, "skipped", "a second session header", e.ID)
-			return
-		}
-		p.open(e)
-		p.last = &piNode{}
-		p.entries = append(p.entries, p.last)
-		return
-	}
-	p.read++
+// queueEntry takes an entry, or lets it wait for its parent.
+func (p *piReader) queueEntry(line int, e *piEntry, sum [sha256.Size]byte) {
+	p.count++
 	if e.ID != "" {
 		switch before, again := p.seen[e.ID]; {
 		case again && before == sum:
@@ -192,7 +133,7 @@ func (p *PiReader) entry(line int, e *piEntry, sum [sha256.Size]byte) {
 		}
 		p.seen[e.ID] = sum
 	}
-	w := piWaiting{line, *e, &piNode{at: moment(turns.RawText(e.Time))}, p.last, p.read + piLate}
+	w := piWaiting{line, *e, &piNode{at: moment(turns.RawText(e.Time))}, p.last, p.count + piLate}
 	p.last = w.node
 	if e.ID == "" || p.placed(e) {
 		p.take(&w)
@@ -203,14 +144,14 @@ func (p *PiReader) entry(line int, e *piEntry, sum [sha256.Size]byte) {
 }
 
 // placed reports whether the parent that e names was read.
-func (p *PiReader) placed(e *piEntry) bool { return e.Parent == "" || p.byID[e.Parent] != nil }
+func (p *piReader) placed(e *piEntry) bool { return e.Parent == "" || p.byID[e.Parent] != nil }
 
 // settle takes the entries that need not wait any more: their parent was read,
 // or waiting is over, as it is for all at the end of the file.
-func (p *PiReader) settle(end bool) {
+func (p *piReader) settle(end bool) {
 	for {
 		i := slices.IndexFunc(p.waiting, func(w piWaiting) bool { return p.placed(&w.entry) })
-		if i < 0 && len(p.waiting) > 0 && (end || p.waiting[0].until <= p.read) {
+		if i < 0 && len(p.waiting) > 0 && (end || p.waiting[0].until <= p.count) {
 			i = 0
 		}
 		if i < 0 {
@@ -223,7 +164,7 @@ func (p *PiReader) settle(end bool) {
 }
 
 // take takes an entry whose place is known.
-func (p *PiReader) take(w *piWaiting) {
+func (p *piReader) take(w *piWaiting) {
 	line, n, e := w.line, w.node, &w.entry
 	p.place(w)
 	p.entries = append(p.entries, n)
@@ -240,14 +181,14 @@ func (p *PiReader) take(w *piWaiting) {
 	case "thinking_level_change":
 		p.level = e.Level
 	case "session_info":
-		p.titles.set(p.session, e.Name, true)
+		p.names.set(p.session, e.Name, true)
 	case "model_change": // each response names its model
 	default:
 		p.loss.count("skipped", "entries of type "+strconv.Quote(e.Type))
 	}
 }
 
-func (p *PiReader) open(e *piEntry) {
+func (p *piReader) open(e *piEntry) {
 	p.source, p.start, p.cwd, p.level = e.ID, moment(turns.RawText(e.Time)), e.Cwd, e.Level
 	p.session = turns.DeriveID(p.start, "pi", p.source)
 	from := e.BranchedFrom
@@ -257,12 +198,12 @@ func (p *PiReader) open(e *piEntry) {
 	if from != "" {
 		p.loss.add(1, "repaired", "branched from another session's file; the history copied from there is this session's own", e.ID)
 	}
-	p.out = append(p.out, Step{Open: &Open{ID: p.session, Time: p.start, Model: e.Model, Meta: piMeta{Source: "pi", Session: p.source, Cwd: p.cwd, BranchedFrom: from, Level: p.level}.raw()}})
+	p.step(Step{Open: &Open{ID: p.session, Time: p.start, Model: e.Model, Meta: piMeta{Source: "pi", Session: p.source, Cwd: p.cwd, BranchedFrom: from, Level: p.level}.raw()}})
 	p.userTexts = p.level
 }
 
 // place finds an entry's parent: the one that it names, else the entry before.
-func (p *PiReader) place(w *piWaiting) {
+func (p *piReader) place(w *piWaiting) {
 	n, e := w.node, &w.entry
 	if n.parent = w.before; n.parent != p.entries[0] && n.parent.parent == nil { // it waits itself
 		n.parent = p.entries[len(p.entries)-1]
@@ -283,7 +224,7 @@ func (p *PiReader) place(w *piWaiting) {
 }
 
 // say adds a message to what was said since the last turn.
-func (p *PiReader) say(n *piNode, record string, m turns.Message) {
+func (p *piReader) say(n *piNode, record string, m turns.Message) {
 	h := &piHalf{before: n.half, n: 1, message: m, record: record}
 	if n.first = n.half == nil; !n.first {
 		h.n += n.half.n
@@ -291,7 +232,7 @@ func (p *PiReader) say(n *piNode, record string, m turns.Message) {
 	n.half = h
 }
 
-func (p *PiReader) message(line int, n *piNode, e *piEntry) {
+func (p *piReader) message(line int, n *piNode, e *piEntry) {
 	var m piMessage
 	if err := decodeLoose(e.Message, &m); err != nil {
 		p.loss.add(line, "skipped", "a message that can't be read: "+err.Error(), e.ID)
@@ -321,7 +262,7 @@ func (p *PiReader) message(line int, n *piNode, e *piEntry) {
 }
 
 // turn gives the turn that a response, or the end of a branch, completes.
-func (p *PiReader) turn(n *piNode, record string, response *turns.Message, m *piMessage) {
+func (p *piReader) turn(n *piNode, record string, response *turns.Message, m *piMessage) {
 	session := p.home(n)
 	key := record
 	if response == nil {
@@ -341,7 +282,7 @@ func (p *PiReader) turn(n *piNode, record string, response *turns.Message, m *pi
 		}
 	}
 	a.Meta = meta.raw()
-	p.out = append(p.out, Step{Append: a})
+	p.step(Step{Append: a})
 	n.mine = a.ID
 	n.turn, n.half = turns.Ref{Session: session, Turn: a.ID}, nil
 	p.tips[session] = a.ID
@@ -350,7 +291,7 @@ func (p *PiReader) turn(n *piNode, record string, response *turns.Message, m *pi
 // home is the session that goes on after n's last turn: that turn's own if
 // nothing else did yet, a fork if something did, and a session of its own where a
 // branch begins before the first turn.
-func (p *PiReader) home(n *piNode) turns.ID {
+func (p *piReader) home(n *piNode) turns.ID {
 	from := n.turn.Session
 	if from.IsZero() {
 		from = p.session
@@ -361,14 +302,14 @@ func (p *PiReader) home(n *piNode) turns.ID {
 	id := turns.DeriveID(n.at, "pi branch", p.source, strconv.Itoa(len(p.entries)))
 	meta := piMeta{Source: "pi", Session: p.source}.raw()
 	if n.turn.IsZero() {
-		p.out = append(p.out, Step{Open: &Open{ID: id, Time: n.at, Meta: meta}})
+		p.step(Step{Open: &Open{ID: id, Time: n.at, Meta: meta}})
 	} else {
-		p.out = append(p.out, Step{Fork: &Fork{ID: id, At: n.turn, Time: n.at, Meta: meta}})
+		p.step(Step{Fork: &Fork{ID: id, At: n.turn, Time: n.at, Meta: meta}})
 	}
 	return id
 }
 
-func (p *PiReader) compaction(line int, n *piNode, e *piEntry) {
+func (p *piReader) compaction(line int, n *piNode, e *piEntry) {
 	if n.turn.IsZero() {
 		p.loss.add(line, "skipped", "a compaction before the first turn", e.ID)
 		return
@@ -393,7 +334,7 @@ func (p *PiReader) compaction(line int, n *piNode, e *piEntry) {
 			p.loss.add(line, "repaired", "the compaction keeps a part of a turn; the ledger keeps the whole turn", e.ID)
 		}
 	}
-	p.out = append(p.out, Step{Compaction: k})
+	p.step(Step{Compaction: k})
 }
 
 // keptFrom is the turn on the path to n that holds the entry first, or the one
@@ -413,7 +354,14 @@ func keptFrom(n, first *piNode) (id turns.ID, whole bool) {
 }
 
 // end gives what was said and never answered, on each branch.
-func (p *PiReader) end() {
+func (p *piReader) end(int) {
+	if !p.opt.Final {
+		if n := len(p.waiting); n > 0 {
+			p.loss.single = append(p.loss.single, Loss{Kind: "skipped", Reason: "entries whose parent is not in the file yet; --final takes them", Count: n})
+		}
+		return
+	}
+	p.settle(true)
 	for _, n := range p.entries {
 		if n.children == 0 && n.half != nil && n.mine.IsZero() {
 			p.turn(n, n.half.record, nil, nil)

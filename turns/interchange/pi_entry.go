@@ -96,18 +96,11 @@ func (m *piMessage) provider() string {
 // ext keeps a signature, verbatim, for its provider; nil where there is none.
 // Gemini's have one name wherever they stand.
 func (m *piMessage) ext(member string, v jsontext.Value) turns.Raw {
-	if len(v) == 0 || v.Kind() == 'n' {
-		return nil
-	}
 	provider := m.provider()
 	if provider == "gemini" {
 		member = "thoughtSignature"
 	}
-	ext, err := turns.EncodeJSON(map[string]map[string]turns.Raw{provider: {member: turns.Raw(v)}})
-	if err != nil { // it came from JSON that was checked
-		return nil
-	}
-	return ext
+	return providerExt(provider, member, turns.Raw(v))
 }
 
 func (m *piMessage) usage() *turns.Usage {
@@ -149,11 +142,7 @@ type piMeta struct {
 }
 
 func (m piMeta) raw() turns.Raw {
-	b, err := turns.EncodeJSON(m)
-	if err != nil { // its values came from JSON that was checked
-		return nil
-	}
-	return b
+	return encoded(m)
 }
 
 type piBlock struct {
@@ -180,7 +169,7 @@ func piBlocks(v jsontext.Value) (out []piBlock, ok bool) {
 }
 
 // piParts is the texts and images of a content.
-func piParts(v jsontext.Value, loss *ccLosses, line int) (out []turns.Part) {
+func piParts(v jsontext.Value, loss *lossReport, line int) (out []turns.Part) {
 	blocks, ok := piBlocks(v)
 	if !ok {
 		loss.add(line, "repaired", "content of no known form is kept as its JSON", "")
@@ -206,7 +195,7 @@ func piParts(v jsontext.Value, loss *ccLosses, line int) (out []turns.Part) {
 
 // response is an assistant's message. Signed reasoning keeps its signature for
 // the provider that made it.
-func (p *PiReader) response(line int, m *piMessage) turns.Message {
+func (p *piReader) response(line int, m *piMessage) turns.Message {
 	out := turns.Message{Role: turns.Assistant, FinishReason: piFinish(m.Stop)}
 	blocks, ok := piBlocks(m.Content)
 	if !ok {
@@ -231,12 +220,8 @@ func (p *PiReader) response(line int, m *piMessage) turns.Message {
 			}
 			out.Parts = append(out.Parts, turns.Part{Type: turns.Reasoning, Content: b.Thinking, Ext: m.ext(member, jsontext.Value(v))})
 		case "toolCall":
-			args := turns.Raw(b.Arguments)
-			if args == nil {
-				args = turns.Raw("{}")
-			}
 			id := p.called.call(line, b.ID, out.Calls(nil), &p.loss)
-			out.Parts = append(out.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: b.Name, Arguments: args, Ext: m.ext("thoughtSignature", b.OfThought)})
+			out.Parts = append(out.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: b.Name, Arguments: argumentsOr(turns.Raw(b.Arguments)), Ext: m.ext("thoughtSignature", b.OfThought)})
 		default:
 			p.loss.add(line, "skipped", "content of type "+strconv.Quote(b.Type), "")
 		}
@@ -253,7 +238,7 @@ func piFinish(s string) string {
 }
 
 // result is a tool's result; one whose call is not in the file is kept as text.
-func (p *PiReader) result(line int, m *piMessage) turns.Message {
+func (p *piReader) result(line int, m *piMessage) turns.Message {
 	if len(m.Details) > 0 && m.Details.Kind() != 'n' {
 		p.loss.count("skipped", "details of tool results, which the model does not see; the results are stored")
 	}
@@ -261,7 +246,7 @@ func (p *PiReader) result(line int, m *piMessage) turns.Message {
 	id, ok := p.called.result(m.CallID)
 	if !ok {
 		p.loss.add(line, "repaired", "a tool result is kept as text: its call is not in the file", m.CallID)
-		return turns.Message{Role: turns.User, Parts: append([]turns.Part{turns.TextPart(fmt.Sprintf("[result of a tool call that is not in the transcript, id %q]", m.CallID))}, parts...)}
+		return turns.Message{Role: turns.User, Parts: append([]turns.Part{turns.TextPart(orphanText(m.CallID))}, parts...)}
 	}
 	response, err := resultOf(parts)
 	if err != nil {

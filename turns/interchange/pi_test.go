@@ -47,7 +47,7 @@ const piV3 = `{"type":"session","version":3,"id":"s3","timestamp":"2025-12-09T00
 
 func readPi(t testing.TB, text string, final bool) ([]Step, []Loss) {
 	t.Helper()
-	p := Pi(strings.NewReader(text), PiOptions{Final: final})
+	p := Pi(strings.NewReader(text), Options{Final: final})
 	var out []Step
 	for s, err := range p.Steps() {
 		if err != nil {
@@ -185,7 +185,7 @@ func TestPiCompactionOnABranch(t *testing.T) {
 func TestPiErrors(t *testing.T) {
 	for _, text := range []string{`{"type":"message"}`, "{\"x\":1}\n"} {
 		var err error
-		for _, err = range Pi(strings.NewReader(text), PiOptions{Final: true}).Steps() {
+		for _, err = range Pi(strings.NewReader(text), Options{Final: true}).Steps() {
 		}
 		if !errors.Is(err, turns.ErrMalformed) {
 			t.Errorf("%s: %v, want malformed", text, err)
@@ -297,7 +297,7 @@ func FuzzPi(f *testing.F) {
 	f.Add([]byte(piV1))
 	f.Add([]byte(piV3))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p := Pi(bytes.NewReader(b), PiOptions{Final: true})
+		p := Pi(bytes.NewReader(b), Options{Final: true})
 		turnsOf := map[turns.ID]bool{}
 		sessions := map[turns.ID]bool{}
 		for s, err := range p.Steps() {
@@ -480,7 +480,7 @@ func TestPiMemoryIsLinear(t *testing.T) {
 	text := b.String()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	r := Pi(strings.NewReader(text), PiOptions{Final: true})
+	r := Pi(strings.NewReader(text), Options{Final: true})
 	var last *Append
 	for st, err := range r.Steps() {
 		if err != nil {

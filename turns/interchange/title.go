@@ -42,23 +42,21 @@ func (t titles) texts() map[turns.ID]string {
 	return out
 }
 
-// Titles are the titles of sessions, as of what was read so far: those that a
-// person or Claude Code gave, or the summary of a session that stands in the file.
-func (c *ClaudeReader) Titles() map[turns.ID]string {
-	k := c.tree
-	var out titles
+// titles are the titles of sessions, as of what was read so far: those that a
+// person or Claude Code gave, or the summary of a session that is in the file.
+func (k *ccTree) titles() (out titles) {
 	for _, s := range k.summaries {
 		if a := k.index[s.leaf]; a != nil && a.b != nil {
 			out.set(a.b.id, s.text, false)
 		}
 	}
-	for session, named := range k.titles {
+	for session, named := range k.named {
 		if b := k.mains[session]; b != nil {
 			out.set(b.id, named.ai, false)
 			out.set(b.id, named.person, true)
 		}
 	}
-	return out.texts()
+	return out
 }
 
 // ccTitles are a session's names: of a model, of a person.
@@ -75,8 +73,8 @@ const maxTitles = 10_000
 
 // title takes a line that names a session; true: that is all that it says.
 func (k *ccTree) title(rec *ccRecord) bool {
-	_, known := k.titles[rec.session]
-	if rec.name.Kind() != '"' || len(rec.name) > 8*maxTitle || !known && len(k.titles)+len(k.summaries) >= maxTitles {
+	_, known := k.named[rec.session]
+	if rec.name.Kind() != '"' || len(rec.name) > 8*maxTitle || !known && len(k.named)+len(k.summaries) >= maxTitles {
 		return false
 	}
 	switch rec.typ {
@@ -84,20 +82,14 @@ func (k *ccTree) title(rec *ccRecord) bool {
 		k.summaries = append(k.summaries, ccSummed{ccKeyOf(rec.leaf), rec.name})
 		return false // most are of sessions in other files
 	case "ai-title", "custom-title":
-		t := k.titles[rec.session]
+		t := k.named[rec.session]
 		if rec.typ == "ai-title" {
 			t.ai = rec.name
 		} else {
 			t.person = rec.name
 		}
-		k.titles[rec.session] = t
+		k.named[rec.session] = t
 		return true
 	}
 	return false
 }
-
-// Titles are the titles of sessions, as of what was read so far.
-func (c *CodexReader) Titles() map[turns.ID]string { return c.titles.texts() }
-
-// Titles are the titles of sessions, as of what was read so far.
-func (p *PiReader) Titles() map[turns.ID]string { return p.titles.texts() }

@@ -41,11 +41,11 @@ func TestTitles(t *testing.T) {
 			}
 			switch c.format {
 			case "claude":
-				r = ClaudeCode(in, ClaudeOptions{Final: true})
+				r = ClaudeCode(in, Options{Final: true})
 			case "codex":
-				r = Codex(in, CodexOptions{Final: true})
+				r = Codex(in, Options{Final: true})
 			default:
-				r = Pi(in, PiOptions{Final: true})
+				r = Pi(in, Options{Final: true})
 			}
 			for err := error(nil); err == nil; {
 				_, err = r.Next()

@@ -39,7 +39,7 @@ func replay(t *testing.T, e *Engine, file string, window uint64, policy string, 
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for st, err := range interchange.ClaudeCode(f, interchange.ClaudeOptions{Final: true}).Steps() {
+	for st, err := range interchange.ClaudeCode(f, interchange.Options{Final: true}).Steps() {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,181 @@
+package interchange
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"nexus/turns"
+)
+
+// Options say how a transcript is read. A format passes over what it has no use
+// for.
+type Options struct {
+	// Final says that the transcript has ended. Its last turn is read too if it
+	// has no response, and a torn last line is reported.
+	Final bool
+	// MaxLine is the longest line read, in bytes; a longer one is skipped and
+	// reported. Zero means [DefaultMaxLine].
+	MaxLine int
+	// Copied, for Codex, says that the history which a forked agent's rollout
+	// begins with is read as turns of its parent, with the ids that the parent's
+	// own rollout gives them. Without it only the fork is read, for a ledger that
+	// has the parent.
+	Copied bool
+	// SpawnedBy, for Claude Code, is what started the agent of a file that holds a
+	// sub-agent only; zero where that isn't known.
+	SpawnedBy turns.Ref
+	// Form, for chat messages, is their form; zero: detected in each conversation.
+	Form ChatForm
+}
+
+// DefaultMaxLine is the longest line of a transcript that is read, in bytes.
+const DefaultMaxLine = 128 << 20
+
+// Reader reads a transcript as steps. Not safe for concurrent use.
+//
+// A file may grow between two reads: the steps of a shorter copy are among those
+// of a longer one, with the same ids and content. Only the last response of a
+// session may have fewer parts.
+type Reader struct {
+	queue  []Step // read, and not returned yet
+	loss   lossReport
+	names  titles
+	titles func() titles // nil: names
+	read   func() error  // reads one record; io.EOF after the last
+	err    error         // of read: the last
+}
+
+// Next returns the next step, or [io.EOF] after the last. [turns.ErrMalformed]:
+// the source is no transcript of this format. Another error is the source's own.
+// The steps before an error stand.
+func (r *Reader) Next() (Step, error) {
+	for len(r.queue) == 0 {
+		if r.err != nil {
+			return Step{}, r.err
+		}
+		r.err = r.read()
+	}
+	s := r.queue[0]
+	r.queue[0] = Step{}
+	r.queue = r.queue[1:]
+	return s, nil
+}
+
+// Steps returns the steps of [Reader.Next]; an error is the last pair. They can
+// be ranged over once.
+func (r *Reader) Steps() iter.Seq2[Step, error] {
+	return func(yield func(Step, error) bool) {
+		for {
+			s, err := r.Next()
+			if err == io.EOF {
+				return
+			}
+			if !yield(s, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Losses returns the loss report of what was read so far: single defects in file
+// order, then counts by reason.
+func (r *Reader) Losses() []Loss { return r.loss.report() }
+
+// Titles returns the titles that the transcript read so far gives its sessions.
+func (r *Reader) Titles() map[turns.ID]string {
+	if r.titles != nil {
+		return r.titles().texts()
+	}
+	return r.names.texts()
+}
+
+// step queues a step.
+func (r *Reader) step(s Step) { r.queue = append(r.queue, s) }
+
+// lineFormat is how the lines of a format are read.
+type lineFormat struct {
+	name   string                            // in errors
+	object func(line int, json []byte) error // reads one object; an error ends the reading
+	end    func(line int)                    // reads the end of the file
+}
+
+// readLines makes r read the JSON objects of lines, one line a call of read.
+func (r *Reader) readLines(in io.Reader, opt Options, f lineFormat) {
+	limit := opt.MaxLine
+	if limit <= 0 {
+		limit = DefaultMaxLine
+	}
+	lines := newLineReader(in, limit)
+	r.read = func() error {
+		line, err := lines.next()
+		switch {
+		case err == io.EOF:
+			f.end(line.n)
+			return io.EOF
+		case errors.Is(err, errLineTooLong):
+			r.loss.add(line.n, "skipped", "the line is longer than "+plural(limit, "byte"), "")
+			return nil
+		}
+		if err == nil {
+			for _, b := range lineObjects(line, opt.Final, &r.loss) {
+				if err = f.object(line.n, b); err != nil {
+					break
+				}
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("read %s, line %d: %w", f.name, line.n, err)
+		}
+		return nil
+	}
+}
+
+// encoded is v as JSON, for values that were read from JSON; nil for one that
+// can't be written.
+func encoded(v any) turns.Raw {
+	b, err := turns.EncodeJSON(v)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// providerExt is a part's Ext: what only one provider may be shown. nil for no
+// value.
+func providerExt(provider, member string, v turns.Raw) turns.Raw {
+	if len(v) == 0 || v.Kind() == 'n' {
+		return nil
+	}
+	return encoded(map[string]map[string]turns.Raw{provider: {member: v}})
+}
+
+// argumentsOr is a call's arguments; an empty object where it has none.
+func argumentsOr(v turns.Raw) turns.Raw {
+	if v == nil {
+		return turns.Raw("{}")
+	}
+	return v
+}
+
+// notNil is messages that are a list in JSON where there is none, too.
+func notNil(ms []turns.Message) []turns.Message {
+	if ms == nil {
+		return []turns.Message{}
+	}
+	return ms
+}
+
+// orphanText is what stands before a tool result whose call was not read.
+func orphanText(id string) string {
+	return fmt.Sprintf("[result of a tool call that is not in the transcript, id %q]", id)
+}
+
+// jsonText is a string's text, or another value's JSON.
+func jsonText(raw turns.Raw) string {
+	if s, ok := raw.Text(); ok {
+		return s
+	}
+	return string(raw)
+}
