@@ -31,8 +31,9 @@ import (
 //
 // Each file has a fresh folder, a home with one transcript of Claude Code, and a
 // daemon; nexusd itself runs where the file starts it. "go build" and "go run" work
-// in the repository and write to the folder. SESSION and TURN stand for the newest
-// session and its head. "nats" is a stand-in that knows "req".
+// in the repository and write to the folder. SESSION and TURN stand for the session
+// with the most turns, which is one that the page imported if it did, and its head.
+// "nats" is a stand-in that knows "req".
 func TestCommandsOfTheDocumentation(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -164,7 +165,7 @@ var (
 
 func (d *docs) run(line string) error {
 	if sessionWord.MatchString(line) || turnWord.MatchString(line) {
-		s, err := d.newest()
+		s, err := d.longest()
 		if err != nil {
 			return err
 		}
@@ -201,8 +202,8 @@ func output(c *exec.Cmd) error {
 	return nil
 }
 
-// newest is the newest session.
-func (d *docs) newest() (out *api.Session, err error) {
+// longest is the session with the most turns.
+func (d *docs) longest() (out *api.Session, err error) {
 	nc, err := nats.Connect(d.url)
 	if err != nil {
 		return nil, err
@@ -212,7 +213,9 @@ func (d *docs) newest() (out *api.Session, err error) {
 		if err != nil {
 			return nil, err
 		}
-		out = &s
+		if out == nil || s.Turns > out.Turns {
+			out = &s
+		}
 	}
 	if out == nil {
 		return nil, errors.New("there is no session that SESSION could stand for")
@@ -285,6 +288,15 @@ func (d *docs) checkTest(args []string) error {
 			sources.Write(b)
 		}
 	}
+	// Each name that a pattern lists is of a test, by its beginning or a part of it.
+	names := func(kind, pattern string) error {
+		for name := range strings.SplitSeq(pattern, "|") {
+			if !regexp.MustCompile(`func ` + kind + `\w*` + regexp.QuoteMeta(strings.TrimPrefix(name, kind))).MatchString(sources.String()) {
+				return fmt.Errorf("no %s is called %s", strings.ToLower(kind), name)
+			}
+		}
+		return nil
+	}
 	for i, a := range args {
 		flag, value, joined := strings.Cut(strings.TrimPrefix(a, "-"), "=")
 		if !joined && i+1 < len(args) {
@@ -293,10 +305,14 @@ func (d *docs) checkTest(args []string) error {
 		value = strings.Trim(value, `'^$`)
 		switch {
 		case !strings.HasPrefix(a, "-"):
-		case flag == "run" && value != "" && !strings.Contains(sources.String(), "func "+value):
-			return fmt.Errorf("no test is called %s", value)
-		case flag == "bench" && value != "." && !strings.Contains(sources.String(), "func Benchmark"+value):
-			return fmt.Errorf("no benchmark is called %s", value)
+		case flag == "run" && value != "":
+			if err := names("Test", value); err != nil {
+				return err
+			}
+		case flag == "bench" && value != ".":
+			if err := names("Benchmark", value); err != nil {
+				return err
+			}
 		case slices.Contains([]string{"run", "bench", "v", "timeout", "benchtime", "count", "race", "short", "benchmem", "p"}, flag), strings.HasPrefix(flag, "rapid."):
 		case !strings.Contains(sources.String(), `"`+flag+`"`):
 			return fmt.Errorf("no test has a flag -%s", flag)
