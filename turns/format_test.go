@@ -78,7 +78,7 @@ func TestFormatExample(t *testing.T) {
 		t.Fatal("docs/FORMAT.md has no example")
 	}
 	var got []byte
-	for line := range strings.Lines(parts[1]) {
+	for line := range strings.Lines(strings.TrimPrefix(parts[1], "text\n")) {
 		bytesOf, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "  # ")
 		b, err := hex.DecodeString(strings.ReplaceAll(bytesOf, " ", ""))
 		if err != nil {
