@@ -96,6 +96,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err := d.serve(ctx); err != nil {
 		return nil, err
 	}
+	d.logger.Info("serving", "version", d.cfg.Version, "ledger", d.log.Ledger(), "position", d.store.Applied().Seq, "nats", d.ClientURL())
 	return d, nil
 }
 
@@ -230,6 +231,9 @@ func (d *Daemon) serve(ctx context.Context) error {
 			return err
 		}
 		d.opened(func(context.Context) error { return keys.Close() })
+		if err := checkKeys(ctx, d.log, keys); err != nil {
+			return err
+		}
 		c.Keys = keys
 	}
 	d.engine = engine.New(c)
@@ -358,7 +362,11 @@ func (d *Daemon) Close(ctx context.Context) error {
 		for i := len(d.closers) - 1; i >= 0; i-- {
 			errs = append(errs, d.closers[i](ctx))
 		}
-		d.closed = errors.Join(errs...)
+		if d.closed = errors.Join(errs...); d.closed != nil {
+			d.logger.Error("stopped with errors", "err", d.closed)
+			return
+		}
+		d.logger.Info("stopped")
 	})
 	return d.closed
 }
