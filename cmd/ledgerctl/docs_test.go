@@ -91,6 +91,33 @@ func TestCommandsOfADocument(t *testing.T) {
 	}
 }
 
+func TestAGoTestCommandNamesWhatIsThere(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &docs{t: t, root: root}
+	for _, tc := range []struct {
+		command string
+		ok      bool
+	}{
+		{"./fork -run TestAt -v", true},
+		{"./fork -run 'TestAt|SummaryIsReused'", true},
+		{"./fork -run '^$'", true},
+		{"./fork -run 'TestAt|NoSuch'", false},
+		{"./fork -run Nothing", true},
+		{"./fork -run TestNothing", false},
+		{"./fork -bench Nothing", false},
+		{"./fork -no-such-flag 1", false},
+		{"-run TestAt", false},
+		{"./no/such/package", false},
+	} {
+		if err := d.checkTest(strings.Fields(tc.command)); (err == nil) != tc.ok {
+			t.Errorf("go test %s: %v", tc.command, err)
+		}
+	}
+}
+
 // command is one line of a fenced block, and where it stands.
 type command struct {
 	line int
@@ -288,10 +315,17 @@ func (d *docs) checkTest(args []string) error {
 			sources.Write(b)
 		}
 	}
-	// Each name that a pattern lists is of a test, by its beginning or a part of it.
+	// Each name that a pattern lists is of a test, or a part of one.
 	names := func(kind, pattern string) error {
 		for name := range strings.SplitSeq(pattern, "|") {
-			if !regexp.MustCompile(`func ` + kind + `\w*` + regexp.QuoteMeta(strings.TrimPrefix(name, kind))).MatchString(sources.String()) {
+			if !strings.HasPrefix(name, kind) {
+				name = kind + `\w*` + name
+			}
+			is, err := regexp.Compile("func " + name)
+			if err != nil {
+				return err
+			}
+			if !is.MatchString(sources.String()) {
 				return fmt.Errorf("no %s is called %s", strings.ToLower(kind), name)
 			}
 		}
