@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -196,5 +197,63 @@ func TestDesignsPageFindsWhatIsWrong(t *testing.T) {
 	}
 	if got := slices.Sorted(maps.Keys(namedIDs("TestS8_18WOL8Models", "GSV-1, of the row S8-2; UTF-8"))); !slices.Equal(got, []string{"GSV-1", "S8-18", "S8-2", "WOL-8"}) {
 		t.Errorf("ids: %v", got)
+	}
+}
+
+// Every test, fuzz target and benchmark that a page names exists. A name that ends
+// with "…" stands for several.
+func TestPagesNameTestsThatExist(t *testing.T) {
+	have := map[string]bool{}
+	walk(t, func(path string, production bool) {
+		if production {
+			return
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
+				have[fn.Name.Name] = true
+			}
+		}
+	})
+	begins := func(name string) bool {
+		for f := range have {
+			if strings.HasPrefix(f, name) {
+				return true
+			}
+		}
+		return false
+	}
+	word := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w*…?`)
+	named := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+			return err
+		}
+		page, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		n := 0
+		for line := range strings.Lines(string(page)) {
+			n++
+			pattern := strings.Contains(line, "-run ") || strings.Contains(line, "-bench ")
+			for _, name := range word.FindAllString(line, -1) {
+				named++
+				name, several := strings.CutSuffix(name, "…")
+				if !have[name] && !((several || pattern) && begins(name)) {
+					t.Errorf("%s:%d: no test is called %s", path, n, name)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if named < 100 {
+		t.Errorf("the pages name %d tests only", named)
 	}
 }
