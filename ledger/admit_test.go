@@ -141,3 +141,170 @@ func TestAdmitRefuses(t *testing.T) {
 		})
 	}
 }
+
+// story is a session "a" of two turns, opened by agent "main" of tenant "t", and a
+// fork "b" at its first turn with one turn of its own.
+type story struct {
+	*history
+	seq  uint64
+	a, b turns.ID
+}
+
+func newStory(t *testing.T) *story {
+	t.Helper()
+	s := &story{history: newHistory(), a: turns.ID{1}, b: turns.ID{2}}
+	for _, e := range []*turns.Event{
+		{Kind: turns.KindOpened, ID: s.a, Chain: turns.SessionChain(s.a), Root: s.a, Agent: "main", Role: turns.Main, Origin: &turns.Origin{}},
+		s.turn(s.a, turns.Ref{}, 1, 11, 11), s.turn(s.a, s.ref(s.a, 11), 2, 12, 11),
+		{Kind: turns.KindOpened, ID: s.b, Chain: turns.SessionChain(s.b), Root: s.a, Agent: "main", Origin: &turns.Origin{}, Role: turns.Main, ForkOf: s.forkAt(11)},
+		s.turn(s.b, s.ref(s.a, 11), 2, 21, 21),
+	} {
+		if _, err := s.add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func (s *story) ref(session turns.ID, n byte) turns.Ref {
+	return turns.Ref{Session: session, Turn: turns.ID{n}}
+}
+
+// forkAt names a turn of session a with the hash that is stored of it.
+func (s *story) forkAt(n byte) *turns.ForkOf {
+	at := s.ref(s.a, n)
+	return &turns.ForkOf{At: at, Hash: s.hashes[at], Mode: turns.AsSeen}
+}
+
+func (s *story) turn(session turns.ID, parent turns.Ref, depth uint64, id, segment byte) *turns.Event {
+	return &turns.Event{Kind: turns.KindTurn, ID: turns.ID{id}, Chain: turns.SessionChain(session), Parent: parent, Depth: depth, Segment: turns.ID{segment}, Halves: 1}
+}
+
+// add completes e with what follows from the chain's tail, and admits it.
+func (s *story) add(e *turns.Event) (ledger.Admitted, error) {
+	id, _ := e.Chain.Session()
+	if e.Kind != turns.KindOpened {
+		fold := s.sessions[id]
+		e.Index, e.Prev = fold.Tail.Index+1, fold.Tail.Hash
+	}
+	if e.ForkOf != nil && e.ForkOf.Hash.IsZero() {
+		e.ForkOf.Hash = s.hashes[e.ForkOf.At]
+	}
+	s.seq++
+	return s.admit("t", s.a.String(), s.seq, e)
+}
+
+// A head goes to a turn of its own session, or to one that it inherits.
+func TestHeadGoesOnlyToATurnOfItsPath(t *testing.T) {
+	none := turns.Ref{}
+	s := newStory(t)
+	for name, c := range map[string]struct {
+		session turns.ID
+		to      turns.Ref
+		why     string // "": it is admitted
+	}{
+		"a turn of its own":                {s.a, s.ref(s.a, 11), ""},
+		"before the first turn":            {s.a, none, ""},
+		"a turn that is not stored":        {s.a, s.ref(s.a, 99), "not stored before it"},
+		"a turn of a fork":                 {s.a, s.ref(s.b, 21), "not its own"},
+		"a fork's own turn":                {s.b, s.ref(s.b, 21), ""},
+		"a fork's point":                   {s.b, s.ref(s.a, 11), ""},
+		"a turn behind a fork's point":     {s.b, s.ref(s.a, 12), "neither its own"},
+		"before what a fork inherits":      {s.b, none, "before what it inherits"},
+		"a turn of a fork, not stored":     {s.b, s.ref(s.b, 99), "not stored before it"},
+		"an inherited turn, not stored":    {s.b, s.ref(s.a, 99), "not stored before it"},
+		"a turn of a session nobody knows": {s.b, s.ref(turns.ID{9}, 11), "not stored before it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t)
+			a, err := s.add(&turns.Event{Kind: turns.KindMoved, ID: turns.ID{50}, Chain: turns.SessionChain(c.session), To: c.to})
+			if c.why == "" && (err != nil || a.Session.Head != c.to) {
+				t.Errorf("head %v, %v", a.Session.Head, err)
+			}
+			if c.why != "" && (!errors.Is(err, ledger.ErrCorrupt) || !strings.Contains(err.Error(), c.why)) {
+				t.Errorf("error %v, want one that says %q", err, c.why)
+			}
+		})
+	}
+}
+
+// A fork is of a session of the same tenant, agent, tree and kind, at a turn with
+// the hash it says.
+func TestForkIsOfTheSameOwnerTreeAndKind(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *story, e *turns.Event)
+		why    string
+	}{
+		"as it should be":  {func(*story, *turns.Event) {}, ""},
+		"of another agent": {func(_ *story, e *turns.Event) { e.Agent = "other" }, "of another agent"},
+		"of another tenant": {func(s *story, _ *turns.Event) {
+			fold := s.sessions[s.a]
+			fold.Tenant = "u"
+			s.sessions[s.a] = fold
+		}, "of another agent"},
+		"with another hash": {func(_ *story, e *turns.Event) { e.ForkOf.Hash = turns.Hash{9} }, "stored is"},
+		"in another tree": {func(s *story, _ *turns.Event) {
+			fold := s.sessions[s.a]
+			fold.Root = turns.ID{7}
+			s.sessions[s.a] = fold
+		}, "in the tree of"},
+		"a main session of a task": {func(s *story, _ *turns.Event) {
+			fold := s.sessions[s.a]
+			fold.Kind = turns.Task
+			s.sessions[s.a] = fold
+		}, "and is of kind"},
+		"at a turn that is not stored":    {func(s *story, e *turns.Event) { e.ForkOf.At = s.ref(s.a, 99) }, "not stored before it"},
+		"of a session that is not opened": {func(s *story, _ *turns.Event) { delete(s.sessions, s.a) }, "not stored before it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, id := newStory(t), turns.ID{3}
+			e := &turns.Event{Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Root: s.a, Agent: "main", Origin: &turns.Origin{}, Role: turns.Main, ForkOf: s.forkAt(11)}
+			c.change(s, e)
+			a, err := s.add(e)
+			if c.why == "" && (err != nil || a.Session.Head != e.ForkOf.At) {
+				t.Errorf("head %v, %v", a.Session.Head, err)
+			}
+			if c.why != "" && (!errors.Is(err, ledger.ErrCorrupt) || !strings.Contains(err.Error(), c.why)) {
+				t.Errorf("error %v, want one that says %q", err, c.why)
+			}
+		})
+	}
+}
+
+// A flush is begun in the cycle that the head is in; the first one follows no
+// compaction.
+func TestFlushBeginsInTheCycleOfTheHead(t *testing.T) {
+	for name, c := range map[string]struct {
+		flush turns.Flush
+		ok    bool
+	}{
+		"the first cycle": {flush: turns.Flush{State: turns.FlushBegun, Cycle: 1, Try: 1}, ok: true},
+		"the next cycle":  {flush: turns.Flush{State: turns.FlushBegun, Cycle: 2, Try: 1}},
+		"after a turn":    {flush: turns.Flush{State: turns.FlushBegun, Cycle: 1, Try: 1, After: turns.Ref{Session: turns.ID{1}, Turn: turns.ID{11}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t)
+			_, err := s.add(&turns.Event{Kind: turns.KindFlush, ID: turns.ID{60}, Chain: turns.SessionChain(s.a), Flush: &c.flush})
+			if (err == nil) != c.ok || err != nil && !errors.Is(err, ledger.ErrCorrupt) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+	empty, id := newHistory(), turns.ID{1}
+	for i, e := range []*turns.Event{
+		{Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Root: id, Agent: "main", Origin: &turns.Origin{}},
+		{Kind: turns.KindFlush, ID: turns.ID{2}, Chain: turns.SessionChain(id), Index: 1, Prev: turns.Hash{1}, Flush: &turns.Flush{State: turns.FlushBegun, Cycle: 1, Try: 1}},
+	} {
+		if _, err := empty.admit("t", id.String(), uint64(i+1), e); err != nil {
+			t.Errorf("a flush of a session without a turn: %v", err)
+		}
+	}
+}
+
+// An id names one event of a session.
+func TestAnEventIdIsUsedOnce(t *testing.T) {
+	s := newStory(t)
+	if _, err := s.add(s.turn(s.a, s.ref(s.a, 12), 3, 11, 11)); !errors.Is(err, ledger.ErrCorrupt) || !strings.Contains(err.Error(), "two events with the id") {
+		t.Errorf("a second turn of the same id: %v", err)
+	}
+}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,6 +65,11 @@ func TestCallsAfter(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+	if _, err := (Calls{"a"}).After([]turns.Message{result("a")}, nil, func(ids []string) (map[string]bool, error) {
+		return nil, fmt.Errorf("asked for %q, though every id is known", ids)
+	}); err != nil {
+		t.Error(err)
 	}
 	none := func([]string) (map[string]bool, error) { return nil, nil }
 	_, err := Calls{"a"}.After([]turns.Message{result("never")}, nil, none)
