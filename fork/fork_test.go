@@ -84,7 +84,7 @@ func TestSummaryIsReusedOnlyWhereItSawNothingLater(t *testing.T) {
 	}
 }
 
-func TestAt(t *testing.T) {
+func TestAtRefusesAnUnknownModeAndThePlaceBeforeTheFirstTurn(t *testing.T) {
 	_, nodes, _ := forest(t)
 	if _, err := At(lineage.Node{}, turns.Hash{1}, turns.AsSeen); !errors.Is(err, ErrIllegal) {
 		t.Errorf("fork before the first turn: %v, want ErrIllegal", err)

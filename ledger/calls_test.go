@@ -27,7 +27,7 @@ func result(ids ...string) turns.Message {
 	return m
 }
 
-func TestCallsAfter(t *testing.T) {
+func TestATurnOpensClosesAndAbandonsCalls(t *testing.T) {
 	user := turns.TextMessage(turns.User, "go on")
 	for _, tc := range []struct {
 		name     string

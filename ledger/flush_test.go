@@ -9,7 +9,7 @@ import (
 
 // A flush is begun at most twice in a cycle and ended at most once; the fold
 // knows those of the last cycles, whichever the head is in.
-func TestFlushFold(t *testing.T) {
+func TestFlushIsBegunTwiceAtMostAndEndedOnce(t *testing.T) {
 	id := turns.ID{15: 1}
 	s := new(Session)
 	put := func(e *turns.Event) error {

@@ -7,7 +7,7 @@ import (
 	"nexus/turns"
 )
 
-func TestSessionFold(t *testing.T) {
+func TestFoldOfASessionFollowsItsEvents(t *testing.T) {
 	id := func(n byte) turns.ID { return turns.ID{15: n} }
 	s := new(Session)
 	h := byte(0)
@@ -70,7 +70,7 @@ func TestSessionFold(t *testing.T) {
 	}
 }
 
-func TestLabelFold(t *testing.T) {
+func TestFoldOfALabelFollowsItsClaims(t *testing.T) {
 	chain := turns.Chain{Entity: turns.LabelEntity, ID: "0123456789abcdef0123456789abcdef"}
 	subject := Subject("default", chain.ID, chain)
 	claim := func(index uint64, prev turns.Hash) *turns.Event {
@@ -100,7 +100,7 @@ func TestLabelFold(t *testing.T) {
 	}
 }
 
-func TestSubjects(t *testing.T) {
+func TestOnlyASubjectOfAChainIsParsed(t *testing.T) {
 	root := turns.MustParseID("01ARZ3NDEKTSV4RRFFQ69G5FAV")
 	got := SessionSubject("default", root, root)
 	if want := "nexus.log." + got[10:12] + ".default.s.01ARZ3NDEKTSV4RRFFQ69G5FAV"; got != want {

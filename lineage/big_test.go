@@ -90,9 +90,9 @@ func compactNear(t *testing.T, w *world, e *turns.Event, keep int) {
 	}
 }
 
-// TestBigForest compares samples of a forest of 10^5 turns and 10^3 forks with
+// TestWalksOfABigForestAgreeWithTheTwins compares samples of a forest of 10^5 turns and 10^3 forks with
 // the twins, and holds the walks to their bounds.
-func TestBigForest(t *testing.T) {
+func TestWalksOfABigForestAgreeWithTheTwins(t *testing.T) {
 	w, all := bigWorld(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var worstAt, worstBase, deepest int

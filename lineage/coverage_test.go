@@ -33,9 +33,9 @@ A C2 compact through=t6 keep=t7
 	return w, path, chain
 }
 
-// TestSeedExample: t4 and t5 were kept by C1; C2 must cover them, or nothing
+// TestSecondCompactionCoversWhatTheFirstKept: t4 and t5 were kept by C1; C2 must cover them, or nothing
 // stands for them any more.
-func TestSeedExample(t *testing.T) {
+func TestSecondCompactionCoversWhatTheFirstKept(t *testing.T) {
 	_, path, chain := seedExample(t)
 	c1, c2 := refOf("A", "C1"), refOf("A", "C2")
 	var want []HalfState
@@ -57,10 +57,10 @@ func TestSeedExample(t *testing.T) {
 	must(t, CheckCoverage(path, chain, nil))
 }
 
-// TestSeedFunctions gives CheckPartition what the seed's own functions say of
+// TestPartitionFindsTheGapOfThePublishedFunctions gives CheckPartition what the seed's own functions say of
 // that example: its summaries reach from a compaction back to the one before,
 // which leaves t4 and t5 in no state.
-func TestSeedFunctions(t *testing.T) {
+func TestPartitionFindsTheGapOfThePublishedFunctions(t *testing.T) {
 	w, path, _ := seedExample(t)
 	var states []HalfState
 	say := func(name string, s State, by turns.Ref) {
@@ -83,7 +83,7 @@ func TestSeedFunctions(t *testing.T) {
 	}
 }
 
-func TestCheckPartition(t *testing.T) {
+func TestCheckPartitionNamesEachFault(t *testing.T) {
 	_, path, chain := seedExample(t)
 	c1 := refOf("A", "C1")
 	for _, test := range []struct {
@@ -110,7 +110,7 @@ func TestCheckPartition(t *testing.T) {
 	}
 }
 
-func TestCheckCoverage(t *testing.T) {
+func TestCheckCoverageNamesEachFault(t *testing.T) {
 	t4, t7, t8 := refOf("A", "t4"), refOf("A", "t7"), refOf("A", "t8")
 	type given struct {
 		path, chain []Node

@@ -33,9 +33,9 @@ func refOf(session, name string) turns.Ref {
 	return turns.Ref{Session: idOf(session), Turn: idOf(name)}
 }
 
-// TestRefuses holds what each event must not do, one change to a legal event
+// TestGrowRefusesEachIllegalEvent holds what each event must not do, one change to a legal event
 // at a time.
-func TestRefuses(t *testing.T) {
+func TestGrowRefusesEachIllegalEvent(t *testing.T) {
 	at := func(name string) turns.Ref { return refOf("A", name) }
 	tests := []struct {
 		name    string
@@ -108,8 +108,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestOtherParent: a caller that hands over the wrong node is told so.
-func TestOtherParent(t *testing.T) {
+// TestGrowRefusesTheNodeOfAnotherParent: a caller that hands over the wrong node is told so.
+func TestGrowRefusesTheNodeOfAnotherParent(t *testing.T) {
 	w := line(t)
 	e := w.event(idOf("A"), idOf("new"), refOf("A", "t8"))
 	if _, err := Grow(w, w.node(refOf("A", "t7")), e, false); !errors.Is(err, ErrInvalid) {
@@ -117,8 +117,8 @@ func TestOtherParent(t *testing.T) {
 	}
 }
 
-// TestAdd: a forest takes the nodes of another, and no others.
-func TestAdd(t *testing.T) {
+// TestForestTakesOnlyNodesThatFollow: a forest takes the nodes of another, and no others.
+func TestForestTakesOnlyNodesThatFollow(t *testing.T) {
 	w := line(t)
 	var f Forest
 	for _, n := range w.All() {
@@ -177,9 +177,9 @@ func (s short) Nodes(refs ...turns.Ref) ([]Node, error) {
 	return ns[:len(ns)-1], err
 }
 
-// TestBrokenForest: a store that contradicts itself ends every walk with
+// TestWalksOfABrokenForestEndWithAnError: a store that contradicts itself ends every walk with
 // ErrCorrupt; none loops.
-func TestBrokenForest(t *testing.T) {
+func TestWalksOfABrokenForestEndWithAnError(t *testing.T) {
 	w := line(t)
 	t8, b1 := w.node(refOf("A", "t8")), w.node(refOf("B", "b1"))
 	walks := map[string]func(Reader) error{

@@ -218,9 +218,9 @@ func diff(t interface {
 // ignoreBlank compares references, whose blank field cmp can't look into.
 var ignoreBlank = cmp.Comparer(func(a, b turns.Ref) bool { return a.Compare(b) == 0 })
 
-// TestJumpDepth compares the arithmetic with Myers's rule, which needs the
+// TestJumpDepthAgreesWithMyersRule compares the arithmetic with Myers's rule, which needs the
 // whole chain.
-func TestJumpDepth(t *testing.T) {
+func TestJumpDepthAgreesWithMyersRule(t *testing.T) {
 	jump := []uint64{0, 1} // by depth; here a root jumps to itself
 	for d := uint64(2); d < 1<<16; d++ {
 		p := d - 1
@@ -239,8 +239,8 @@ func TestJumpDepth(t *testing.T) {
 	}
 }
 
-// TestStepBound counts the steps of every walk from every depth up to 2^12.
-func TestStepBound(t *testing.T) {
+// TestNoWalkTakesMoreStepsThanItsBound counts the steps of every walk from every depth up to 2^12.
+func TestNoWalkTakesMoreStepsThanItsBound(t *testing.T) {
 	for d := uint64(1); d <= 1<<12; d++ {
 		for to := uint64(1); to <= d; to++ {
 			steps := 0

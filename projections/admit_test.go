@@ -13,7 +13,7 @@ import (
 // Each event that reaches for what is not its session's own, or breaks its chain,
 // sets its chain aside: none of it is in a row, its bytes are kept, and every other
 // chain goes on. The same code refuses such an event before it is imported.
-func TestAdmit(t *testing.T) {
+func TestAnEventThatBreaksARuleSetsItsChainAside(t *testing.T) {
 	for name, tc := range map[string]struct {
 		event func(a *author, own, other *session) *turns.Event
 		why   string // "": it is admitted
@@ -80,7 +80,7 @@ func TestAdmit(t *testing.T) {
 }
 
 // What a session opens with is held to the same.
-func TestAdmitOpened(t *testing.T) {
+func TestAnOpenedEventThatBreaksARuleSetsItsChainAside(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(e *turns.Event, of, other *session)
 		tenant string // "": that of all

@@ -320,7 +320,7 @@ func TestRebuildIsIdentical(t *testing.T) {
 
 // A log that is not the one that was applied stops the projections before
 // anything is appended to it.
-func TestDiverged(t *testing.T) {
+func TestCheckRefusesAnotherLog(t *testing.T) {
 	a := newAuthor(t, 7)
 	a.write(50)
 	s := openStore(t, vfs.NewMem())

@@ -14,9 +14,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMutations: each change of one byte of a golden payload is refused, or is
+// TestEachChangedByteIsRefusedOrAnotherEvent: each change of one byte of a golden payload is refused, or is
 // another event: with another hash, and encoding to the changed bytes.
-func TestMutations(t *testing.T) {
+func TestEachChangedByteIsRefusedOrAnotherEvent(t *testing.T) {
 	refused, other := 0, 0
 	for _, path := range goldenFiles(t) {
 		payload, _, _ := goldenPayload(t, path)
@@ -170,9 +170,9 @@ func (w *writer) write(it item) []byte {
 	return append(h, end...)
 }
 
-// TestNonCanonical writes each golden payload, and each body, again in every
+// TestBytesThatAreNotCanonicalAreRefused writes each golden payload, and each body, again in every
 // other way that CBOR allows, one deviation at a time. None decodes.
-func TestNonCanonical(t *testing.T) {
+func TestBytesThatAreNotCanonicalAreRefused(t *testing.T) {
 	ways := []string{"longer head", "indefinite length", "unsorted keys", "duplicate key", "unknown key", "text key", "longer array", "null", "tag"}
 	for _, s := range samples() {
 		e, err := s.made()
@@ -220,9 +220,9 @@ func TestNonCanonical(t *testing.T) {
 	}
 }
 
-// TestVersionsAndKinds: what a later build may write is unsupported, never
+// TestUnknownVersionsAndKindsAreUnsupported: what a later build may write is unsupported, never
 // malformed and never skipped.
-func TestVersionsAndKinds(t *testing.T) {
+func TestUnknownVersionsAndKindsAreUnsupported(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		v    any
@@ -259,8 +259,8 @@ func TestVersionsAndKinds(t *testing.T) {
 	}
 }
 
-// TestEventValidate changes one thing of a valid event at a time.
-func TestEventValidate(t *testing.T) {
+// TestValidateNamesEachFaultOfAnEvent changes one thing of a valid event at a time.
+func TestValidateNamesEachFaultOfAnEvent(t *testing.T) {
 	byName := map[string]sample{}
 	for _, s := range samples() {
 		byName[s.name] = s
@@ -372,8 +372,8 @@ func TestEventValidate(t *testing.T) {
 	}
 }
 
-// TestBodiesThatDoNotEncode: what could be written but not read back.
-func TestBodiesThatDoNotEncode(t *testing.T) {
+// TestBodyThatCouldNotBeReadDoesNotEncode: what could be written but not read back.
+func TestBodyThatCouldNotBeReadDoesNotEncode(t *testing.T) {
 	for name, tt := range map[string]struct {
 		body any
 		want error
@@ -424,8 +424,8 @@ func TestEmptyIsAbsent(t *testing.T) {
 	}
 }
 
-// TestBombsDoNotAllocate: what a few bytes announce is not allocated.
-func TestBombsDoNotAllocate(t *testing.T) {
+// TestDecodeAllocatesOnlyWhatIsThere: what a few bytes announce is not allocated.
+func TestDecodeAllocatesOnlyWhatIsThere(t *testing.T) {
 	deep := bytes.Repeat([]byte{0x81}, 1<<20)
 	huge := []byte{0xa1, 0x01, 0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	text := []byte{0xa1, 0x01, 0x7b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
@@ -458,8 +458,8 @@ func TestBombsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// TestRoundTrip: random events and bodies of every kind.
-func TestRoundTrip(t *testing.T) {
+// TestDecodeOfEncodeIsTheSameEvent: random events and bodies of every kind.
+func TestDecodeOfEncodeIsTheSameEvent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e, body := drawEvent(t)
 		if body != nil {
@@ -555,7 +555,7 @@ func FuzzDecodeBody(f *testing.F) {
 	})
 }
 
-func TestElements(t *testing.T) {
+func TestElementsOfABodyAreCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, body := drawEvent(t)
 		if body == nil {

@@ -22,9 +22,9 @@ func formatPage(t *testing.T) string {
 	return string(b)
 }
 
-// TestFormatTables: the tables of docs/FORMAT.md have the fields of the code,
+// TestFormatTablesNameEveryField: the tables of docs/FORMAT.md have the fields of the code,
 // with their numbers, and say which of them are absent if zero.
-func TestFormatTables(t *testing.T) {
+func TestFormatTablesNameEveryField(t *testing.T) {
 	got := map[string][]string{}
 	name := ""
 	title := regexp.MustCompile(`^(?:## \d+\. )?([A-Z]\w+)(?: \(key \d+ is not used\))?(?:[:.]|\n)`)
@@ -69,9 +69,9 @@ func TestFormatTables(t *testing.T) {
 	}
 }
 
-// TestFormatExample: the annotated bytes on the page are those of the golden
+// TestFormatExampleIsTheGoldenFile: the annotated bytes on the page are those of the golden
 // file, and have the hash that the page says.
-func TestFormatExample(t *testing.T) {
+func TestFormatExampleIsTheGoldenFile(t *testing.T) {
 	_, rest, ok := strings.Cut(formatPage(t), "## 12. A worked example")
 	parts := strings.Split(rest, "```")
 	if !ok || len(parts) < 3 {

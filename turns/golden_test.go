@@ -68,9 +68,9 @@ func goldenFiles(t testing.TB) []string {
 	return files
 }
 
-// TestGolden: each golden payload decodes to its sample, and the sample
+// TestGoldenPayloadsAreTheSamples: each golden payload decodes to its sample, and the sample
 // encodes to it. The files are frozen; so are the samples.
-func TestGolden(t *testing.T) {
+func TestGoldenPayloadsAreTheSamples(t *testing.T) {
 	for _, s := range samples() {
 		t.Run(s.name, func(t *testing.T) {
 			want, err := s.made()
@@ -119,9 +119,9 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestGoldenFiles: every file, whoever made it, decodes, re-encodes to its own
+// TestEveryGoldenFileDecodes: every file, whoever made it, decodes, re-encodes to its own
 // bytes and reads as its text says.
-func TestGoldenFiles(t *testing.T) {
+func TestEveryGoldenFileDecodes(t *testing.T) {
 	kinds := map[Kind]bool{}
 	for _, path := range goldenFiles(t) {
 		payload, hash, text := goldenPayload(t, path)

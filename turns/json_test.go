@@ -18,9 +18,9 @@ type request struct {
 	Meta     Raw       `json:"meta,omitzero"`
 }
 
-// TestHostileJSON: what other readers repair in silence is refused, and the
+// TestHostileJSONIsRefused: what other readers repair in silence is refused, and the
 // error names the field.
-func TestHostileJSON(t *testing.T) {
+func TestHostileJSONIsRefused(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	msg := func(part string) string { return `{"messages":[{"role":"user","parts":[` + part + `]}]}` }
 	for _, tt := range []struct {
@@ -88,7 +88,7 @@ func TestHostileJSON(t *testing.T) {
 	}
 }
 
-func TestDecodeJSONKeeps(t *testing.T) {
+func TestDecodeJSONKeepsRawValuesAsTheyAre(t *testing.T) {
 	in := `{"id":"\u0000é\ud83d\ude00","messages":[{"role":"user","parts":[{"type":"blob","content":"AP8="},{"type":"tool_call","id":"1","name":"f",` +
 		`"arguments":{"b":1.0, "a":123456789012345678901234567890, "e":1e999}}]}],"meta": {"z":1,"a":2} }`
 	var got request
@@ -107,7 +107,7 @@ func TestDecodeJSONKeeps(t *testing.T) {
 }
 
 // A part alone, in a list that is a tool's result, has the protocol's form too.
-func TestPartsAlone(t *testing.T) {
+func TestPartsAloneHaveTheFormOfTheProtocol(t *testing.T) {
 	want := []Part{TextPart(""), TextPart("a"), {Type: Blob, Modality: "image", MimeType: "image/png", Data: []byte{0, 0xff}}}
 	b, err := EncodeJSON(want)
 	const form = `[{"type":"text","content":""},{"type":"text","content":"a"},{"type":"blob","content":"AP8=","modality":"image","mime_type":"image/png"}]`
@@ -129,9 +129,9 @@ func TestPartsAlone(t *testing.T) {
 	}
 }
 
-// TestPartValidate is about what stands beside a ref; the rest of
+// TestPartRefusesWhatStandsBesideARef is about what stands beside a ref; the rest of
 // Message.Validate is in the daemon's tables.
-func TestPartValidate(t *testing.T) {
+func TestPartRefusesWhatStandsBesideARef(t *testing.T) {
 	ref := &BlobRef{Digest: sampleHash(1), Size: 1}
 	for name, tt := range map[string]struct {
 		part Part
@@ -155,7 +155,7 @@ func TestPartValidate(t *testing.T) {
 	}
 }
 
-func TestCanonicalJSON(t *testing.T) {
+func TestCanonicalJSONHasOneForm(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"b":1,"a":[ 1 , 2 ]}`:           `{"a":[1,2],"b":1}`,
 		"{\"\\u0061\":\"\\u00e9\\/\"}":    `{"a":"é/"}`,

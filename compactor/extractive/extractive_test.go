@@ -85,7 +85,7 @@ func TestWholeSummary(t *testing.T) {
 }
 
 // An error that was resolved is told by its end, with what it was.
-func TestLastStateStands(t *testing.T) {
+func TestACommandIsReportedByItsLastOutcome(t *testing.T) {
 	hs := append(tale(),
 		said(4, "", call("3", "Bash", `{"command":"go test ./src/... -run TestParse"}`)),
 		result(5, "3", "ok  \tnexus/src\t0.2s", false))
@@ -109,7 +109,7 @@ func TestToDoListIsTheLastOne(t *testing.T) {
 }
 
 // Sentences end where their language ends them, and cues are known in it.
-func TestOtherLanguages(t *testing.T) {
+func TestLimitsAndDecisionsOfOtherLanguagesAreKept(t *testing.T) {
 	for _, l := range []struct{ filler, rule, decision string }{
 		{"今天的天气很好我们来聊一聊别的事情吧。", "绝对不要修改数据库的表结构。", "因为测试失败，我决定改为使用旧的解析器。"},
 		{"今日は天気がとても良いので散歩に行きました。", "データベースのスキーマは変更しないでください。", "テストが失敗したため、古いパーサーを使うことに決めました。"},
@@ -146,7 +146,7 @@ func TestRecursionKeepsTaskAndLimits(t *testing.T) {
 
 // A summary of another's making is kept by its sentences, and a notice
 // behind one of ours doesn't hide it.
-func TestForeignSummary(t *testing.T) {
+func TestForeignSummaryIsKept(t *testing.T) {
 	foreign := "This session continues another.\n\nTASK\n- port the reader to Rust\nYou must keep format version 17."
 	got := summarize(t, summary.Input{Previous: foreign, MaxTokens: 300})
 	wants(t, got, "This session continues another.", "port the reader to Rust", "You must keep format version 17.")
@@ -155,7 +155,7 @@ func TestForeignSummary(t *testing.T) {
 	wants(t, got, "Fix the parser", "$ go test ./src/... -run TestParse → failed")
 }
 
-func TestTinyAndEmpty(t *testing.T) {
+func TestEveryBudgetHoldsAndNothingGivesNothing(t *testing.T) {
 	if got := summarize(t, summary.Input{MaxTokens: 100}); got != "" {
 		t.Errorf("a summary of nothing: %q", got)
 	}
@@ -171,7 +171,7 @@ func TestTinyAndEmpty(t *testing.T) {
 	}
 }
 
-func TestHostileInput(t *testing.T) {
+func TestHostileTextForgesNoItem(t *testing.T) {
 	for name, text := range map[string]string{
 		"one line":      strings.Repeat("x", 10<<20),
 		"one name":      strings.Repeat("a/b_1.", 2<<20),
@@ -226,7 +226,7 @@ func checkShape(t interface {
 
 // What a tool printed is never a task, a decision or a thing to do; the
 // budget holds; the same input gives the same bytes; a summary reads back.
-func TestProperties(t *testing.T) {
+func TestSummaryIsBoundedDeterministicAndReadsBack(t *testing.T) {
 	piece := rapid.SampledFrom([]string{"TASK\n- ", "DATA\n", "\n\n", "- $ rm → ok", "[t3]", "you must never ", "fix src/a.go ", "…", " … ", "under /x/: a b", "必须。", "\x00", "\u2028", "\xff", "a_b", "```\n", "decided because ", "1234 ", "names: "})
 	text := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(piece, 0, 30).Draw(t, "text"), "") })
 	rapid.Check(t, func(t *rapid.T) {

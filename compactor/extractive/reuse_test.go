@@ -283,8 +283,8 @@ func (s share) percent() float64 { return 100 * float64(s.have) / float64(max(1,
 // Of what real sessions name again after a compaction, more is in our summary
 // than in the end of the text. The table is in docs/policies/extractive.md:
 //
-//	go test ./compactor/extractive -run TestReuse -v
-func TestReuse(t *testing.T) {
+//	go test ./compactor/extractive -run TestSummaryHoldsMoreOfWhatIsNamedAgainThanTheLastTokens -v
+func TestSummaryHoldsMoreOfWhatIsNamedAgainThanTheLastTokens(t *testing.T) {
 	sessions := realSessions(t)
 	halves := [2]string{"developed on", "held out"}
 	budgets := []uint64{1000, 2000, 4000}

@@ -41,9 +41,9 @@ func aftermaths() []aftermath {
 	return out
 }
 
-// TestStoreCrashes fails every step of Create, Put and Destroy, in every way,
+// TestStoreKeepsItsPromiseAfterAnyFailedStep fails every step of Create, Put and Destroy, in every way,
 // with every aftermath, and holds the store to what store.go says of it.
-func TestStoreCrashes(t *testing.T) {
+func TestStoreKeepsItsPromiseAfterAnyFailedStep(t *testing.T) {
 	scripts := map[string]func(w *world){
 		"create":  func(w *world) { w.create() },
 		"put":     func(w *world) { w.put() },

@@ -1,6 +1,6 @@
 package seal
 
-// goldenDerived is frozen: see TestGoldenDerived. The values were computed a
+// goldenDerived is frozen: see TestDerivedKeysNeverChange. The values were computed a
 // second time by a program in another language from what docs/FORMAT.md says.
 var goldenDerived = map[string]string{
 	"blob":            "024e4e4e4e4e4e4e4e4e4e4e4e88001fde60a04cb375845757c7cd3781702b",

@@ -55,8 +55,8 @@ func turnBody(t testing.TB, text string) (*turns.TurnBody, []byte) {
 	return body, b
 }
 
-// TestGoldenSealed: events that were sealed once open for ever.
-func TestGoldenSealed(t *testing.T) {
+// TestGoldenSealedEventsOpen: events that were sealed once open for ever.
+func TestGoldenSealedEventsOpen(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text string
 		ring bool
@@ -146,8 +146,8 @@ func writeGolden(t *testing.T, path string, e *turns.Event) {
 	}
 }
 
-// TestGoldenDerived: derived keys and digests are part of the format.
-func TestGoldenDerived(t *testing.T) {
+// TestDerivedKeysNeverChange: derived keys and digests are part of the format.
+func TestDerivedKeysNeverChange(t *testing.T) {
 	k := goldenKey(0)
 	two, err := combined(goldenRing(t), []turns.ID{goldenID(1), goldenID(2)})
 	if err != nil {
@@ -178,8 +178,8 @@ func TestGoldenDerived(t *testing.T) {
 
 func hexKey(k Key) string { return hex.EncodeToString(k[:]) }
 
-// TestSealProperties: what is sealed opens; any other key, byte or header does not.
-func TestSealProperties(t *testing.T) {
+// TestOnlyWhatWasSealedOpens: what is sealed opens; any other key, byte or header does not.
+func TestOnlyWhatWasSealedOpens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 0, 300), rapid.SliceOfN(rapid.SampledFrom([]byte("ab")), 100, 2000)).Draw(t, "body")
 		ring := new(Memory)
@@ -279,7 +279,7 @@ func TestSealProperties(t *testing.T) {
 	})
 }
 
-func TestSealOff(t *testing.T) {
+func TestSealWithoutAKeyStoresAPlainBody(t *testing.T) {
 	for _, body := range [][]byte{[]byte("short"), bytes.Repeat([]byte("long "), 100)} {
 		e := turnEvent()
 		if err := Seal(e, body, nil, []turns.ID{goldenID(1)}, nil); err != nil {
@@ -300,7 +300,7 @@ func TestSealOff(t *testing.T) {
 	}
 }
 
-func TestSealRefuses(t *testing.T) {
+func TestSealRefusesWhatItCannotSeal(t *testing.T) {
 	ring := goldenRing(t)
 	one := []turns.ID{goldenID(1)}
 	for name, tt := range map[string]struct {
@@ -334,8 +334,8 @@ func TestSealRefuses(t *testing.T) {
 	}
 }
 
-// TestZstdBombs: a body that announces or holds more than the limit is refused.
-func TestZstdBombs(t *testing.T) {
+// TestBodyOverTheLimitIsRefusedWhenDecompressed: a body that announces or holds more than the limit is refused.
+func TestBodyOverTheLimitIsRefusedWhenDecompressed(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)

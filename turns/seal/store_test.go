@@ -43,7 +43,7 @@ type keyStore interface {
 	Destroy(turns.ID) error
 }
 
-func TestKeyringsAgree(t *testing.T) {
+func TestMemoryAndStoreAgree(t *testing.T) {
 	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestKeyringsAgree(t *testing.T) {
 	}
 }
 
-func TestStoreOnDisk(t *testing.T) {
+func TestDestroyedKeyLeavesNoBytesOnDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	open := func() *Store {
 		s, err := OpenStore(dir)
@@ -160,8 +160,8 @@ func TestStoreOnDisk(t *testing.T) {
 	}
 }
 
-// TestStoreRepairs breaks each copy in turn, in every way a file breaks.
-func TestStoreRepairs(t *testing.T) {
+// TestStoreRepairsADamagedCopy breaks each copy in turn, in every way a file breaks.
+func TestStoreRepairsADamagedCopy(t *testing.T) {
 	id := idOf(1)
 	k := Key{1, 2, 3}
 	good := encodeKey(id, k)
@@ -223,7 +223,7 @@ func TestStoreRepairs(t *testing.T) {
 	}
 }
 
-func TestStoreDifferentCopies(t *testing.T) {
+func TestTwoDifferentCopiesAreCorrupt(t *testing.T) {
 	d := newMemDisk()
 	s := mustOpen(t, d)
 	if err := s.Put(idOf(1), Key{1}); err != nil {
@@ -255,7 +255,7 @@ func TestStoreCacheIsBounded(t *testing.T) {
 	}
 }
 
-func TestStoreConcurrent(t *testing.T) {
+func TestStoreIsSafeForConcurrentUse(t *testing.T) {
 	s, err := OpenStore(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)

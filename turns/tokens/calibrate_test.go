@@ -11,7 +11,7 @@ import (
 	"nexus/turns"
 )
 
-func TestCalibration(t *testing.T) {
+func TestCalibrationFollowsTheReports(t *testing.T) {
 	type pair struct{ estimate, reported uint64 }
 	for _, test := range []struct {
 		name    string
@@ -27,6 +27,9 @@ func TestCalibration(t *testing.T) {
 		{"clamped above", []pair{{10_000, 35_000}}, Calibration{2_000_000, 1}, 20_000},
 		{"clamped below", []pair{{10_000, 3_000}}, Calibration{500_000, 1}, 5_000},
 		{"too small", []pair{{99, 200}}, Calibration{}, 10_000},
+		{"just large enough", []pair{{100, 200}}, Calibration{2_000_000, 1}, 20_000},
+		{"just plausible", []pair{{1_000, 4_003}, {4_003, 1_000}}, Calibration{1_250_000, 2}, 12_500},
+		{"just implausible", []pair{{1_000, 4_004}, {4_004, 1_000}}, Calibration{}, 10_000},
 		{"no report", []pair{{10_000, 0}}, Calibration{}, 10_000},
 		{"nothing estimated", []pair{{0, 500}}, Calibration{}, 10_000},
 		{"another context", []pair{{10_000, 13_000}, {1_000, 90_000}, {90_000, 1_000}}, Calibration{1_300_000, 1}, 13_000},
@@ -42,7 +45,7 @@ func TestCalibration(t *testing.T) {
 	}
 }
 
-func TestApply(t *testing.T) {
+func TestApplyRoundsUpAndNeverOverflows(t *testing.T) {
 	for _, test := range []struct {
 		c              Calibration
 		estimate, want uint64
@@ -51,6 +54,8 @@ func TestApply(t *testing.T) {
 		{Calibration{Ratio: 1_000_001}, 1, 2}, // up
 		{Calibration{Ratio: 1_300_000}, 0, 0},
 		{Calibration{Ratio: 2_000_000}, math.MaxUint64, math.MaxUint64},
+		{Calibration{Ratio: 2_000_000}, 1 << 63, math.MaxUint64}, // one more than fits
+		{Calibration{Ratio: 2_000_000}, 1<<63 - 1, math.MaxUint64 - 1},
 		{Calibration{Ratio: 1}, 10, 5}, // stored by something else
 		{Calibration{Ratio: math.MaxUint32, Samples: math.MaxUint32}, 10, 20},
 	} {
@@ -84,7 +89,7 @@ func TestCalibrationConverges(t *testing.T) {
 
 // Without scatter it is exact to a few millionths, and the bounds hold for any
 // samples.
-func TestCalibrationBounds(t *testing.T) {
+func TestCalibrationStaysInItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := Calibration{Ratio: rapid.Uint32().Draw(t, "ratio"), Samples: rapid.Uint32().Draw(t, "samples")}
 		for range rapid.IntRange(1, 10).Draw(t, "n") {

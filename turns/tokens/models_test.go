@@ -34,7 +34,7 @@ func TestWOL13Budgets(t *testing.T) {
 	}
 }
 
-func TestFindModel(t *testing.T) {
+func TestFindTakesTheLongestKnownBeginning(t *testing.T) {
 	for _, test := range []struct{ name, want string }{
 		{"gpt-5-mini", "gpt-5-mini"},
 		{"GPT-5-Mini-2025-08-07", "gpt-5-mini"},
@@ -78,7 +78,7 @@ func TestFindModel(t *testing.T) {
 	}
 }
 
-func TestModelsWith(t *testing.T) {
+func TestWithReplacesAWholeRow(t *testing.T) {
 	own := Model{Name: "Acme/House-1", ContextWindow: 32_000, OutputReserve: 2_000, Price: Price{Input: 1}, Tokenizer: "gsv-1"}
 	small := Model{Name: "openai/GPT-5", ContextWindow: 100_000}
 	ms := KnownModels().With(Model{Name: "house-1"}, own, small, Model{ContextWindow: 1})
@@ -106,7 +106,7 @@ func TestModelsWith(t *testing.T) {
 
 // What every row must have: a name of its own, room for a context, a counter
 // that exists.
-func TestModelTable(t *testing.T) {
+func TestEveryModelIsFoundAndHasAWindowAndACounter(t *testing.T) {
 	rows := modelTable()
 	if got := len(KnownModels().byKey); got != len(rows) {
 		t.Errorf("%d rows under %d names", len(rows), got)

@@ -50,7 +50,7 @@ var goldenO200k = []struct {
 	{"supercalifragilisticexpialidocious", 10},
 }
 
-func TestO200k(t *testing.T) {
+func TestO200kCountsAsThePublishedEncoder(t *testing.T) {
 	for _, test := range goldenO200k {
 		if got := (O200k{}).Text(test.text); got != test.want {
 			t.Errorf("%q: %d tokens, want %d", test.text, got, test.want)
@@ -70,7 +70,7 @@ func TestO200k(t *testing.T) {
 // Text that makes one piece of everything, or many that begin alike. The
 // counts of 40,000 repetitions are of the same encoder, which takes tens of
 // seconds for them; a quadratic one would not come to the end of a megabyte.
-func TestO200kHostile(t *testing.T) {
+func TestO200kEndsSoonOnHostileText(t *testing.T) {
 	for _, test := range []struct {
 		unit string
 		want uint64
@@ -105,7 +105,7 @@ func TestO200kHostile(t *testing.T) {
 }
 
 // Many may ask at once.
-func TestO200kConcurrent(t *testing.T) {
+func TestO200kIsSafeForConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -182,7 +182,7 @@ func checkTwin(t interface{ Errorf(string, ...any) }, text string) {
 	}
 }
 
-func TestO200kIsItsTwin(t *testing.T) {
+func TestO200kAgreesWithItsTwin(t *testing.T) {
 	for _, test := range goldenO200k {
 		checkTwin(t, test.text)
 	}

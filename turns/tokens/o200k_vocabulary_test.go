@@ -20,7 +20,7 @@ var packFrom = flag.String("pack-o200k", "", "make o200k.zst anew of this o200k_
 const officialO200k = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
 // The embedded vocabulary is the published one, byte for byte.
-func TestVocabulary(t *testing.T) {
+func TestVocabularyIsThePublishedOne(t *testing.T) {
 	if *packFrom != "" {
 		pack(t, *packFrom)
 	}

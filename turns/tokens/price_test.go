@@ -7,7 +7,7 @@ import (
 	"nexus/turns"
 )
 
-func TestPrice(t *testing.T) {
+func TestPriceRoundsUpAndBillsTheCache(t *testing.T) {
 	haiku := Price{Input: 1_000_000, Output: 5_000_000, CacheRead: 100_000} // dollars 1, 5 and 0.1 a million
 	for _, tc := range []struct {
 		p    Price

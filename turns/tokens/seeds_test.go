@@ -10,7 +10,7 @@ import (
 	"nexus/turns"
 )
 
-func TestText(t *testing.T) {
+func TestTextCountsOfEachCounter(t *testing.T) {
 	for _, test := range []struct {
 		text                           string
 		approx, gsv, spec008, wolffish uint64
@@ -67,7 +67,7 @@ func TestGSV1(t *testing.T) {
 }
 
 // Against the formula as it is written, with another measure of the length.
-func TestGSVIsItsFormula(t *testing.T) {
+func TestGSVAgreesWithItsFormula(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMessage(t, false)
 		b, err := turns.EncodeJSON(m)
@@ -137,7 +137,7 @@ func TestMessageIsFramingAndParts(t *testing.T) {
 }
 
 // A message counts the same in any order of its parts.
-func TestOrderDoesNotCount(t *testing.T) {
+func TestMessageCountsTheSameInAnyOrderOfParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMessage(t, true)
 		other := *m
@@ -152,7 +152,7 @@ func TestOrderDoesNotCount(t *testing.T) {
 
 // Content counts about the same in place and moved to a blob, where it is
 // ASCII; the JSON of a moved argument lacks the member's name.
-func TestMovedCountsTheSame(t *testing.T) {
+func TestPartMovedToABlobCountsAboutTheSame(t *testing.T) {
 	text := strings.Repeat("abc 12, ", 500)
 	raw := turns.RawText(text)
 	for _, test := range []struct {
@@ -175,7 +175,7 @@ func TestMovedCountsTheSame(t *testing.T) {
 }
 
 // What can't be: no counter panics or runs over.
-func TestHostileMessage(t *testing.T) {
+func TestNoCounterPanicsOnAnInvalidMessage(t *testing.T) {
 	m := turns.Message{Role: "\xff", Parts: []turns.Part{
 		{Type: "?", Content: "\xff", Arguments: turns.Raw("{"), Response: turns.Raw("\x00")},
 		{Type: turns.Text, Content: "\xed\xa0\x80"},
@@ -188,7 +188,7 @@ func TestHostileMessage(t *testing.T) {
 	}
 }
 
-func TestNamed(t *testing.T) {
+func TestNamedFindsEachCounter(t *testing.T) {
 	for _, c := range counters() {
 		if got, ok := Named(c.Name()); !ok || got != c {
 			t.Errorf("Named(%q) = %v, %v", c.Name(), got, ok)
@@ -203,7 +203,7 @@ func TestNamed(t *testing.T) {
 }
 
 // Scale is what the counters themselves give for a long ASCII text.
-func TestScale(t *testing.T) {
+func TestScaleIsTheRatioForASCII(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	one := float64(Approx{}.Text(long))
 	for _, c := range []Counter{Approx{}, GSV{}, Spec008{}, Wolffish{}} {
