@@ -1,5 +1,3 @@
-// Package fork decides which fork is legal at a turn, and what the child sees
-// there. It is pure.
 package fork
 
 import (

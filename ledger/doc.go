@@ -9,6 +9,6 @@
 //
 // It touches no network, disk or clock, and imports package turns and package
 // lineage only. Package jetstream and package memlog implement [Log]; package
-// ledgertest holds the suite both pass; package api is the wire contract and its
-// Go client.
+// ledgertest holds the suite that both pass; package api is the wire contract and
+// its Go client.
 package ledger

@@ -1,6 +1,3 @@
-// Package lineage answers questions about the forest of turns: ancestors,
-// merge bases, ranges of a path, and what of it is covered. It is pure: it
-// reads nodes through a [Reader] and does no I/O of its own.
 package lineage
 
 import "nexus/turns"

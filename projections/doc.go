@@ -2,11 +2,17 @@
 // labels, the lineage of turns, and the full bytes of every event.
 //
 // They are written only from the log, in its order, and can be deleted at any
-// time: the rebuilt ones are logically identical. Writes do not sync, since the
-// log replays them; a crash shortens the store to an earlier batch, and its
-// checkpoint, which commits in the same batch, shortens with it.
+// time: the next start makes the same ones again. Writes do not sync, because the
+// log replays them. A crash shortens the store to an earlier batch; its
+// checkpoint commits in the same batch, so it is shortened too.
 //
-// Nothing a person or a model wrote stands here in the clear: rows hold what
-// event headers hold, and event bytes are kept sealed. They are also the
+// The rows hold what event headers hold, and the event bytes are sealed. So nothing
+// that a person or a model wrote is here in the clear. The bytes are also the
 // repair copy of the log.
+//
+// The engine reads them; the daemon opens and runs them. They decide nothing:
+// ledger.Admit decides whether a record may follow. Only this package imports Pebble.
+//
+// Begin at [Store] in store.go; then apply.go, which turns an event into rows,
+// run.go, which follows the log, and read.go.
 package projections

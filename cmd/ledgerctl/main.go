@@ -1,4 +1,3 @@
-// Command ledgerctl reads, changes and audits a ledger of agents' conversations.
 package main
 
 import (

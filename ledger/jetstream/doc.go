@@ -1,8 +1,14 @@
 // Package jetstream is the ledger on NATS JetStream: a [Log] on the stream
 // NEXUS_LEDGER and its [Blobs] on the stream NEXUS_BLOBS.
 //
-// Every write is a compare-and-set on its subject. That is the one point at
-// which order is decided; every read is a hint until a compare-and-set proves
-// it. The store's answers to a write are mapped once, in errors.go; a write
-// without a clear answer is resolved in settle.go.
+// Every write is a compare-and-set on its subject. Only that decides the order;
+// every read is a hint until a compare-and-set proves it. errors.go maps what the
+// server answers to a write, once; settle.go finds the outcome of a write that got
+// no clear answer.
+//
+// The daemon opens it, and the engine writes through the interfaces of package
+// ledger. It knows subjects and bytes, and no meaning of an event. It imports
+// packages turns and ledger only.
+//
+// Begin at [Log.Append] in append.go.
 package jetstream

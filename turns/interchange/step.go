@@ -1,5 +1,3 @@
-// Package interchange brings transcripts of other agents in and renders
-// messages for providers. It is pure: bytes in, steps and messages out.
 package interchange
 
 import (

@@ -1,9 +1,3 @@
-// Package seal compresses and seals the bodies of events and the content of
-// blobs, and keeps the content keys in files outside the ledger.
-//
-// A body is sealed before its event is hashed. So the chain verifies without
-// any key, and to destroy a key is to erase what was sealed under it.
-// docs/FORMAT.md has the bytes.
 package seal
 
 import (

@@ -1,5 +1,3 @@
-// Package tokens counts tokens. A count is an estimate until a provider has
-// reported its own; every count names the counter it came from.
 package tokens
 
 import (

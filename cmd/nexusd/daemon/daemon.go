@@ -1,6 +1,3 @@
-// Package daemon wires the parts of nexusd together: the embedded or external
-// NATS server, the log, the projections, the keys, the engine, the service and
-// HTTP. The quickstart and tests start it too.
 package daemon
 
 import (

@@ -1,6 +1,3 @@
-// Package embed runs the NATS server inside the daemon, with the settings that
-// a ledger needs: fsync before every ack, an explicit store, an exclusive lock
-// on the data folder, and JetStream out of reach of clients.
 package embed
 
 import (

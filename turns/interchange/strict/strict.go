@@ -1,12 +1,3 @@
-// Package strict checks the messages of a request against the rules of the
-// provider that it is for, as the provider's server does, before anything is
-// sent. It reads JSON and shares no code with what renders it: the renderers
-// are tested against it, and so can a request from elsewhere be.
-//
-// Where a server is lenient in one place and strict in another (it merges
-// consecutive messages of one role in this version, refuses them in that), the
-// strict reading is taken. Each rule names what the server says, or where its
-// documentation says it. Rules on models, prices and tokens are not here.
 package strict
 
 import (

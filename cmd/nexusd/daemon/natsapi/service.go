@@ -1,6 +1,3 @@
-// Package natsapi serves the outside contract over NATS: it takes subjects and
-// requests apart, calls the engine, and puts replies and errors together. It
-// decides nothing.
 package natsapi
 
 import (

@@ -1,0 +1,11 @@
+// Package daemon wires the parts of nexusd together: the embedded or external
+// NATS server, the log, the projections, the keys, the engine, the service and
+// HTTP.
+//
+// cmd/nexusd starts it, and so do the quickstart of ledgerctl and tests. It decides
+// nothing about a session: the engine does. It may import every package, and none
+// below imports it.
+//
+// Begin at [Open] in daemon.go, which says in which order things start and stop;
+// config.go holds [Config], external.go connects to a server elsewhere.
+package daemon

@@ -1,0 +1,13 @@
+// Package seal compresses and seals the bodies of events and the content of
+// blobs, and keeps the content keys in files outside the ledger.
+//
+// A body is sealed before its event is hashed. So a chain can be verified without
+// any key, and whoever destroys a key erases what was sealed under it.
+// docs/FORMAT.md has the bytes.
+//
+// The engine's package content calls [Seal] and [Open], the daemon opens the
+// [Store]. Nothing here knows a session, a log or a policy. It imports package
+// turns only, and only disk.go touches a disk.
+//
+// Begin at [Seal] in seal.go. store.go says what each crash leaves of a key.
+package seal
