@@ -1,5 +1,5 @@
-// Package compactor runs a compaction: it takes a plan, asks summarizers for a
-// text that passes the checks, and returns a [Result] for the ledger.
+// Package compactor runs a compaction: it takes a plan, asks summarizers in order
+// for a text that passes the checks, and returns a [Result] for the ledger.
 //
 // The engine is its caller. Its packages depend strictly downward:
 //
@@ -10,7 +10,8 @@
 //	summary     what a summarizer reads and writes
 //	overflow    what providers say when a context is too long
 //
-// Packages extractive and llm write summaries and import summary alone (llm also
-// overflow). Package compare replays transcripts through policies. Begin with
-// run.go.
+// Packages extractive and llm write summaries. They import only summary; llm also
+// imports overflow. Package compare replays transcripts through policies.
+//
+// Begin with run.go.
 package compactor

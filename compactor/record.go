@@ -13,14 +13,14 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Recorded is a compaction that another system made, as an import tells of it.
+// Recorded describes a compaction that another system made, as an import reads it.
 type Recorded struct {
-	FirstKept    turns.Ref // none: nothing is kept
+	FirstKept    turns.Ref // zero: the source kept nothing
 	Replacement  []turns.Message
 	Summary      string
-	Trigger      string // "" is threshold
-	TokensBefore uint64 // as the source says; 0: counted here
-	Dropped      bool   // nothing stands for the covered turns
+	Trigger      string // "" means threshold
+	TokensBefore uint64 // the source's count; 0: Record counts
+	Dropped      bool   // the source shows nothing in place of the covered turns
 	Cleared      []ClearedCall
 }
 
@@ -30,15 +30,16 @@ type ClearedCall struct {
 	Call string
 }
 
-// clearedShow is shown for a result that was cleared without a word of its own.
+// clearedShow replaces a result that the source cleared without a text of its own.
 const clearedShow = "[Old tool result content cleared]"
 
-// Record is the compaction that rec describes, at the head of p. It is taken
-// as it is: other systems cut where they like, and rendering copes. With
-// nothing but Cleared it covers nothing, and what stood for the covered part stands on.
+// Record returns the compaction that rec describes, made at the head of p. It
+// accepts any cut, legal or not: other systems cut where they like, and
+// [view.Render] repairs the result. If rec has nothing but Cleared, the compaction
+// covers nothing more, and the replacement in force stays.
 //
-// Errors: [turns.FieldError] for a first kept turn or a cleared result that is
-// not on the path; [plan.ErrNothing] where it changes nothing.
+// Errors: [turns.FieldError] if the first kept turn or a cleared result is not on
+// the path; [plan.ErrNothing] if the compaction changes nothing.
 func Record(p view.Path, rec Recorded, c tokens.Counter) (Result, error) {
 	elisionsOnly := rec.FirstKept.IsZero() && len(rec.Replacement) == 0 && rec.Summary == "" && !rec.Dropped && len(rec.Cleared) > 0
 	cut := len(p.Halves)
@@ -54,7 +55,7 @@ func Record(p view.Path, rec Recorded, c tokens.Counter) (Result, error) {
 			if p.InForce == nil {
 				return Result{}, &turns.FieldError{Field: "/first_kept", Reason: fmt.Sprintf("%v is not on the path", rec.FirstKept), Kind: turns.ErrMalformed}
 			}
-			cut = 0 // kept by the source though covered before: what is covered stays so
+			cut = 0 // an earlier compaction covers FirstKept already, and covered turns stay covered
 		}
 	}
 	var r Result
@@ -65,7 +66,7 @@ func Record(p view.Path, rec Recorded, c tokens.Counter) (Result, error) {
 		Trigger: turns.Trigger{Kind: cmp.Or(rec.Trigger, plan.TriggerThreshold)}, Mode: string(policy.Manual),
 		Replacement: rec.Replacement, Summary: rec.Summary,
 	}
-	if f := p.InForce; elisionsOnly && f != nil { // all that it showed, for as long as it did
+	if f := p.InForce; elisionsOnly && f != nil { // repeat what it showed, for as long as it did
 		r.Body.Replacement, r.Body.Summary, r.Body.Nudge, r.Body.Meta = f.Body.Replacement, f.Body.Summary, f.Body.Nudge, f.Body.Meta
 		if r.Span.Call = f.Span.Call; r.Span.Call {
 			r.Span.Through, r.Span.FirstKept, r.Span.Split = turns.Ref{}, turns.Ref{}, false
@@ -91,7 +92,8 @@ func Record(p view.Path, rec Recorded, c tokens.Counter) (Result, error) {
 	return r, nil
 }
 
-// cleared is the elisions in force after half cut, and those of calls, in path order.
+// cleared returns the elisions in force from half cut on and those of calls, in path
+// order.
 func cleared(p view.Path, cut int, calls []ClearedCall) ([]turns.Elision, []turns.ElidedPart, error) {
 	want := make(map[ClearedCall]bool, len(calls))
 	for _, c := range calls {
@@ -101,7 +103,7 @@ func cleared(p view.Path, cut int, calls []ClearedCall) ([]turns.Elision, []turn
 	p.EachPart(func(at view.PartAt, _ *turns.Message, q *turns.Part) {
 		if name := (ClearedCall{p.Halves[at.Half].Ref, q.ID}); q.Type == turns.ToolCallResponse && want[name] {
 			delete(want, name)
-			if e := view.ElidedTo(q, string(view.Cleared), clearedShow); e.Before > e.After { // else it stays: nothing would be saved
+			if e := view.ElidedTo(q, string(view.Cleared), clearedShow); e.Before > e.After { // an elision that saves nothing is left out
 				chosen[at] = e
 			}
 		}

@@ -17,20 +17,21 @@ import (
 	"nexus/turns/tokens"
 )
 
-// ErrFailed: no summarizer made a summary, and the policy wants nothing less.
+// ErrFailed means that no summarizer made a summary and that the policy forbids the
+// notice.
 var ErrFailed = errors.New("no summary was made")
 
-// Resize is res, made by plan before it was rebased, with the cut and the
-// sizes of the rebased plan. It stays the work of the older plan: one made on
-// what came in meanwhile is another, and may have more to do.
+// Resize returns res, which was made for an older plan, with the cut and the sizes
+// of the rebased plan pl. The result keeps the digest of the older plan: that plan's
+// work was done, and a plan for the turns that arrived since may have more to do.
 func Resize(pl *plan.Plan, res Result) Result {
 	res.Span, res.Body.Elided = pl.Span, pl.Elided
 	res.Body.TokensBefore, res.Body.TokensAfter = pl.TokensBefore, pl.TokensKept+res.Replaced
 	return res
 }
 
-// Apply is p, the plan's path, as res would leave it: a view, for nothing is
-// committed and the compaction in it has no name.
+// Apply returns p, the plan's path, as it would be after res. Nothing is committed,
+// so the compaction in the returned path has no id.
 func Apply(pl *plan.Plan, p view.Path, res Result, c tokens.Counter) view.Path {
 	p.InForce = &view.InForce{
 		Node: lineage.Node{
@@ -43,16 +44,17 @@ func Apply(pl *plan.Plan, p view.Path, res Result, c tokens.Counter) view.Path {
 	return p.Settled(c, false)
 }
 
-// Tier is a summarizer under the name that policies know it by.
+// Tier is a summarizer and the name that policies use for it.
 type Tier struct {
 	Name       string
 	Summarizer summary.Summarizer
-	Local      bool   // it asks nobody, and is done in the time of a request
+	Local      bool   // it asks no service and returns within the time of a request
 	Model      string // the model that it asks; "": none
 }
 
-// ForModel is tiers with those of one model: the first of want that a tier has,
-// else that of the first tier which asks a model. Tiers without a model stay.
+// ForModel returns the tiers that ask one model, and all tiers without a model. The
+// model is the first of want that some tier asks; if no tier asks any of them, it is
+// the model of the first tier that has one.
 func ForModel(tiers []Tier, want ...string) []Tier {
 	model := ""
 	for _, w := range want {
@@ -78,8 +80,8 @@ type Result struct {
 	Span     turns.Span
 	Body     turns.CompactionBody
 	Replaced uint64       // tokens of the replacement and the nudge
-	Usage    *turns.Usage // of the summarizers, on all tries; nil where none was reported
-	Tried    []Attempt    // tiers that failed before, in order
+	Usage    *turns.Usage // the sum over all tries of all summarizers; nil: none reported any
+	Tried    []Attempt    // the tiers that failed before, in order
 }
 
 // Attempt is a tier that made no summary, and why.
@@ -88,15 +90,15 @@ type Attempt struct {
 	Err  error
 }
 
-// Run makes the summary of plan by the first of tiers whose text passes the
-// checks, in the policy's order where it names tiers, and the notice where
-// none does. Counter must be the one that the path's tokens were counted by.
-// A summarizer that works in parts reports each to progress, if that is not nil.
+// Run asks tiers in order until the text of one passes the checks. A policy that
+// names tiers sets their order. If every tier fails, Run uses the notice. counter
+// must be the one that counted the path's tokens. A summarizer that works in parts
+// reports each part to progress, unless that is nil.
 //
-// When ctx's deadline passes, the notice is taken. When ctx is canceled, Run
-// returns its error. With an error comes what the failed tries used. Other
-// errors: [plan.ErrNothing] where not even a notice would
-// free a token.
+// When ctx's deadline passes, Run uses the notice. When ctx is canceled, Run returns
+// ctx's error. A result that comes with an error holds the usage of the failed
+// tries. Other errors: [ErrFailed]; [plan.ErrNothing] if not even a notice frees a
+// token.
 func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counter, progress func(done, all int)) (Result, error) {
 	if pl.Kind == plan.Shorten {
 		return compose(pl, summary.Output{Tier: plan.ElideTier}, nil, nil, counter), nil
@@ -120,7 +122,7 @@ func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counte
 				out.Tier = t.Name
 			}
 			compose := Compose
-			if t.Local { // an extractive summary quotes the turns
+			if t.Local { // an extractive summary quotes the turns, so it needs no check of its substance
 				compose = Accept
 			}
 			var r Result
@@ -149,7 +151,8 @@ func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counte
 	return r, nil
 }
 
-// order is the tiers that the policy names, in its order; all where it names none.
+// order returns the tiers that the policy names, in its order, or all if it names
+// none.
 func order(pl *plan.Plan, tiers []Tier) []Tier {
 	if len(pl.Policy.Tiers) == 0 {
 		return tiers
@@ -170,13 +173,13 @@ func errorsOf(tried []Attempt) (out []error) {
 	return out
 }
 
-// Compose is the compaction of plan with the summary out, which a model
-// wrote. It checks shape, size and substance.
+// Compose returns the compaction of pl with out, which a model wrote. It checks
+// shape, size and substance.
 //
-// Errors: [summary.ErrRefused] for text that is empty, not UTF-8, longer than the plan
-// allows, that frees nothing, or says next to nothing of what it stands for; see
-// [summary.Thin]. A text that only approx-1 takes for too long, as it does in most
-// scripts, stands where there is room for it.
+// Errors: [summary.ErrRefused] for text that is empty, is not UTF-8, is longer than
+// the plan allows, frees nothing, or says almost nothing about what it replaces (see
+// [summary.Thin]). The counter approx-1 overestimates most scripts. Compose accepts
+// a text that only approx-1 finds too long, if there is room for it.
 func Compose(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error) {
 	if strings.TrimSpace(out.Text) != "" && pl.Kind != plan.Shorten {
 		if err := summary.Thin(pl.Input(), out); err != nil {
@@ -186,8 +189,8 @@ func Compose(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error
 	return Accept(pl, out, c)
 }
 
-// Accept is the compaction of plan with the summary out, whoever wrote it, where
-// its shape and size pass.
+// Accept returns the compaction of pl with out. It checks shape and size, whoever
+// wrote the text.
 func Accept(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error) {
 	out.Text = strings.TrimSpace(out.Text)
 	refuse := func(format string, args ...any) (Result, error) {
@@ -214,8 +217,8 @@ func Accept(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error)
 	return r, nil
 }
 
-// compose is the result of plan: a replacement for what is covered, or, for a
-// plan that covers nothing, what stands for it already, and a nudge.
+// compose builds the result of pl. If pl covers turns, replacement takes their
+// place. If it covers none, the replacement in force stays, and a nudge may follow.
 func compose(pl *plan.Plan, out summary.Output, replacement, nudge []turns.Message, c tokens.Counter) Result {
 	text, meta := out.Text, pl.Carries
 	if pl.Kind != plan.Cover {
@@ -243,7 +246,7 @@ func compose(pl *plan.Plan, out summary.Output, replacement, nudge []turns.Messa
 	return r
 }
 
-// memoriesJSON is memories as a compaction holds them; nil for none.
+// memoriesJSON encodes memories as a compaction stores them; nil for none.
 func memoriesJSON(ms []summary.Memory) turns.Raw {
 	if len(ms) == 0 {
 		return nil
@@ -278,7 +281,7 @@ func metaJSON(m view.Meta) turns.Raw {
 	return b
 }
 
-// shownKept is the kept halves with the plan's elisions applied.
+// shownKept returns the kept halves with the plan's elisions applied.
 func shownKept(pl *plan.Plan) []summary.HalfTurn {
 	if len(pl.Shortens) == 0 {
 		return pl.Kept

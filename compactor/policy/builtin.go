@@ -4,15 +4,15 @@ import (
 	"nexus/turns"
 )
 
-// builtins are all versions of all built-in policies. A published version is
-// never edited: sessions pin its digest (see TestBuiltinDigests). A change is a
-// new version next to it.
+// builtins returns all versions of all built-in policies. A published version never
+// changes, because sessions pin its digest (TestBuiltinDigests). A change is a new
+// version next to the old one.
 func builtins() []Policy {
 	return []Policy{nexus(), gsv(), spec008(), autobyteus(), wolffish(), balanced()}
 }
 
-// Where a published design names no number, its policy has that of balanced, so that what
-// is compared is the designs.
+// Where a published design names no number, its policy uses balanced's, so that a
+// comparison shows the designs and not the numbers.
 
 // gsv is the policy of the published design GSV.
 func gsv() Policy {
@@ -54,7 +54,7 @@ func spec008() Policy {
 				"Include user preferences, decisions, key facts, and anything that should persist. " +
 				"Reply with SILENT after saving, or SILENT if nothing needs saving.",
 			SilentToken:  "SILENT",
-			LeaseSeconds: 300, // the design names none: a call with a whole context, and a few of its tools
+			LeaseSeconds: 300, // the design names none: enough for a call with a whole context and a few tool calls
 		},
 		ContextWindow: 200_000, MaxOutputTokens: 16_000, SafetyMargin: 2_000,
 	}
@@ -64,8 +64,9 @@ func spec008() Policy {
 func autobyteus() Policy {
 	return Policy{
 		Name: "autobyteus", Version: 1, Counter: "approx-1", Mode: BeforeCall,
-		// Due over token_limit - max_output_tokens - safety_margin, by what the last
-		// response reported; a session without a limit is not due by size.
+		// A session is due above token_limit - max_output_tokens - safety_margin,
+		// measured by what the provider reported for the last response. A session
+		// without a limit is never due by size.
 		Measure: Reported, RequireWindow: true,
 		KeepTurns:        4,      // raw_tail_turns; the design names no number
 		LargeOutputChars: 60_000, // "too large for the transcript"; the design names no number
@@ -100,27 +101,27 @@ func wolffish() Policy {
 				"Do NOT produce final output until ALL steps are complete.]",
 		},
 		Template: "wolffish", SummaryBy: SessionModel, RetrySeconds: []float64{1, 2, 4, 8, 16},
-		// What follows is ours: for a session that does not fit even shortened, which
-		// in the design overflows.
+		// The settings below are ours. They serve a session that does not fit even
+		// with its parts shortened; in the design such a session overflows.
 		KeepTokens: 50_000, SummaryMaxRatio: 0.08, SummaryMaxTokens: 12_000, MinReclaimRatio: 0.05, MaxStrikes: 2,
 		ReplacementRole: turns.User, KeepFirstRequest: true,
-		ContextWindow: 200_000, // of a session that names no model; its output reserve is 0
+		ContextWindow: 200_000, // for a session that names no model; the design's output reserve is 0
 	}
 }
 
-// nexus is the policy of the published design Nexus: its numbers where it gives them.
+// nexus is the policy of the published design Nexus, with the design's numbers.
 func nexus() Policy {
 	return Policy{
 		Name: "nexus", Version: 1, Counter: "approx-1", Mode: BeforeCall,
 		ReserveTokens: 20_000, // "contextTokens > contextWindow - reserveTokens", RESERVE_TOKENS
 		KeepTokens:    30_000, // partitionTurns's keepTokens
-		// The design has no target. Its examples end at 45,000 to 50,000 of 200,000:
-		// kept 30,000 and a summary of 15,000 to 20,000. Half the budget is never
-		// reached there, and bounds the kept part in small windows.
+		// The design has no target. Its examples end at 45,000 to 50,000 of 200,000
+		// tokens: 30,000 kept and a summary of 15,000 to 20,000. They never reach
+		// half the budget; the half bounds the kept part in small windows.
 		TargetRatio:      0.5,
 		SummaryMaxRatio:  0.1,
 		SummaryMaxTokens: 16_000,
-		MinReclaimRatio:  0.05, // the design names none; without one a full window compacts at every call
+		MinReclaimRatio:  0.05, // the design names none; without one, a full window compacts at every call
 		MaxStrikes:       2,
 		ReplacementRole:  turns.System, // { role: 'system', content: compaction.summary }
 		ContextWindow:    200_000,
@@ -129,43 +130,47 @@ func nexus() Policy {
 	}
 }
 
-// balanced is the default policy, ours. Its numbers come from replays of real
-// transcripts (docs/policies/comparison.md): what agents write again is found more
-// often in a long extractive summary than in a long verbatim tail of the same
-// size, and a short tail makes compactions rare.
+// balanced is the default policy and our own. Replays of real transcripts
+// (docs/policies/comparison.md) gave its numbers. Agents reuse more facts from a
+// long extractive summary than from an equally long verbatim tail, and a short tail
+// makes compactions rare.
 func balanced() Policy {
 	return Policy{
 		Name: "balanced", Version: 1, Counter: "approx-1",
-		// A call is answered from what there is while the summary is made.
+		// The engine answers a call from the context as it is while the summary is
+		// made.
 		Mode:    Background,
-		Measure: Calibrated, // an estimate that is too low is a call refused
-		// A quarter of the window up to 200,000 tokens stays free, 50,000 of a larger
-		// one: from there on a rewrite is paid back within a few calls, for each call
-		// reads the whole context. In small windows it is what a tenth of the budget
-		// leaves. What comes in while a summary is made has that room; when it is not
-		// enough, the extractive summary takes the place of the model's at once.
+		Measure: Calibrated, // if the estimate is too low, the provider refuses the call
+		// The reserve leaves a quarter free in windows up to 200,000 tokens, and
+		// 50,000 tokens in larger ones. From there a few calls pay for a rewrite,
+		// because each call reads the whole context. In small windows the reserve is
+		// a tenth of the budget. Turns that arrive while a summary is made use that
+		// room. If it is not enough, the engine compacts at once with the extractive
+		// summary.
 		ReserveTokens: 50_000, TriggerRatio: 0.9,
-		// A window of 200,000 is filled to three quarters before this binds; in one of
-		// a million it is what keeps contexts from filling it, at five times the cost.
+		// In a window of 200,000 tokens this binds only above three quarters. In a
+		// window of a million it keeps contexts from filling it, which would cost
+		// five times as much.
 		Cost:        Cost{Patience: 12},
-		MaxMessages: 1_900, // OpenAI takes 2,048 in one request
-		// Down to half of the budget at most: far enough from the trigger that the
-		// next compaction is many calls away (hysteresis), and the cache of the
-		// rewritten prefix is paid back.
+		MaxMessages: 1_900, // OpenAI accepts 2,048 messages in one request
+		// A compaction leaves half of the budget at most. The distance to the
+		// trigger puts many calls between two compactions (hysteresis), and they pay
+		// for the rewrite of the cached prefix.
 		TargetRatio: 0.5,
-		KeepTokens:  2_000, // and what no response has seen, whatever its size
-		// On a session that is shorter than that, "compact" keeps the newest third
-		// rather than answer that nothing can be done.
+		KeepTokens:  2_000, // messages that no response has seen stay as well, whatever their size
+		// In a session shorter than KeepTokens, a manual compaction keeps the newest
+		// third. Otherwise it could only answer that there is nothing to do.
 		ManualKeepRatio: 0.3,
-		SummaryMaxRatio: 0.22, SummaryMaxTokens: 45_000, // a model writes 12,000 at most
-		// A rewrite costs the whole prompt cache: a tenth is the least that pays.
+		SummaryMaxRatio: 0.22, SummaryMaxTokens: 45_000, // a model writes 12,000 at most (plan.MaxWritten)
+		// A rewrite costs the whole prompt cache. A compaction that frees less than
+		// a tenth does not pay for it.
 		MinReclaimRatio: 0.1,
 		MaxStrikes:      2,
-		// A user message, so that a kept part that begins with an assistant's is
-		// still a conversation that every provider takes, and so that text from
-		// tools never gains the authority of a system message.
+		// The summary is a user message for two reasons: every provider accepts a
+		// conversation whose kept part begins with an assistant message, and text
+		// from tools never gets the authority of a system message.
 		ReplacementRole:  turns.User,
-		KeepFirstRequest: true, // the goal is what summaries of summaries lose first
+		KeepFirstRequest: true, // repeated summaries lose the goal first
 		ContextWindow:    200_000, MaxOutputTokens: 16_000, SafetyMargin: 2_000,
 	}
 }

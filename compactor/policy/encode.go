@@ -8,12 +8,12 @@ import (
 	"nexus/turns"
 )
 
-// Bytes returns the policy's canonical bytes: its JSON, members in the order of
-// the struct, zero fields left out. Equal policies have equal bytes.
+// Bytes returns the policy's canonical bytes: JSON, with members in the struct's
+// order and without zero fields. Equal policies have equal bytes.
 func (p Policy) Bytes() turns.Raw {
 	b, err := turns.EncodeJSON(p)
 	if err != nil {
-		panic(fmt.Sprintf("policy: encode %s: %v", p.Name, err)) // only a float that Validate refuses
+		panic(fmt.Sprintf("policy: encode %s: %v", p.Name, err)) // only for a float that Validate refuses
 	}
 	return b
 }
@@ -23,10 +23,10 @@ func (p Policy) Digest() turns.Hash {
 	return sha256.Sum256(append([]byte("nexus.policy.v1\x00"), p.Bytes()...))
 }
 
-// Decode returns the policy that b is the bytes of, built in or not.
+// Decode returns the policy whose canonical bytes are b, built in or not.
 //
-// Errors: [turns.FieldError] for each setting that can't be, joined;
-// [turns.ErrMalformed] for bytes that are not canonical.
+// Errors: [turns.FieldError] for each invalid setting, joined; [turns.ErrMalformed]
+// for bytes that are not canonical.
 func Decode(b turns.Raw) (Policy, error) {
 	var p Policy
 	if err := turns.DecodeJSON(b, &p); err != nil {

@@ -4,30 +4,31 @@ import (
 	"strings"
 )
 
-// Flush is the memory flush before a compaction: a turn that the agent takes
-// with its own model and tools, and that is kept in no history. It runs once in
-// each cycle, from one compaction that covers turns to the next.
+// Flush is the memory flush before a compaction: a turn that the agent takes with
+// its own model and tools, and that no history keeps. It runs once a cycle; a cycle
+// lasts from one compaction that covers turns to the next.
+//
 // Source: SPEC-008, "Pre-Compaction Memory Flush".
 type Flush struct {
-	// Threshold: due so many tokens before a compaction is due by size. At most a
-	// sixteenth of the window counts. 0: there is no flush.
+	// Threshold is how many tokens before the size trigger the flush is due. It
+	// counts up to a sixteenth of the window. 0: there is no flush.
 	Threshold uint64 `json:"threshold,omitzero"`
-	// Prompt is what the agent gets, in place of a user's message.
-	// At most 4000 bytes.
+	// Prompt is sent to the agent instead of a user's message. At most 4000 bytes.
 	Prompt string `json:"prompt,omitzero"`
-	// SilentToken is the whole reply of an agent that has nothing to say.
-	// At most 100 bytes.
+	// SilentToken is the whole reply of an agent that has nothing to say. At most
+	// 100 bytes.
 	SilentToken string `json:"silent_token,omitzero"`
-	// LeaseSeconds is how long an agent that began has time to end it: then it is
-	// due a second time, and no third. Range [1, 3600]; 0 where there is no flush.
+	// LeaseSeconds is how long an agent that began the flush has to end it. After
+	// that the flush is due once more, and then no more. Range [1, 3600]; 0 if there
+	// is no flush.
 	LeaseSeconds uint64 `json:"lease_seconds,omitzero"`
 }
 
 // On reports whether there is a flush.
 func (f Flush) On() bool { return f.Threshold > 0 }
 
-// Silent reports whether a reply says nothing: it is the token, and no more.
-// One that only mentions it ("SILENTLY saved …") is not silent.
+// Silent reports whether a reply is the token and nothing else. A reply that
+// contains it ("SILENTLY saved …") is not silent.
 func (f Flush) Silent(reply string) bool {
 	return strings.TrimSpace(reply) == f.SilentToken
 }

@@ -16,19 +16,18 @@ type Mode string
 
 // The modes.
 const (
-	BeforeCall Mode = "before_call" // by the request for the context that needs it
-	Background Mode = "background"  // early, against an older head; committed by rebase
-	Manual     Mode = "manual"      // only when it is asked for
+	BeforeCall Mode = "before_call" // when a request needs the context
+	Background Mode = "background"  // early, against an older head, then committed by rebase
+	Manual     Mode = "manual"      // only on request
 )
 
-// Policy is named, versioned data that decides when a path is compacted, what
-// stays, and what stands for the rest. Every size is an upper bound that
-// scales down with the window: see [Policy.Budget] and sizes.
+// Policy is named, versioned data that decides when a path is compacted, what stays
+// and what replaces the rest. Every size is an upper bound that scales down with the
+// window: see [Policy.Budget] and [Policy.Scale].
 //
-// The digest of a policy is stored with every compaction, so a published
-// version never changes: a change is a new version next to it. A zero field is
-// left out of what is digested, so that a field added later, whose zero means
-// "as before", keeps the digests of older policies.
+// Every compaction stores the digest of its policy, so a published version never
+// changes: a change is a new version next to it. The digest leaves zero fields out,
+// so a new field whose zero means "as before" keeps the digests of older policies.
 type Policy struct {
 	Name    string `json:"name"`
 	Version uint64 `json:"version"`
@@ -38,131 +37,130 @@ type Policy struct {
 	// Mode is when a compaction is made. Default before_call.
 	Mode Mode `json:"mode,omitzero"`
 
-	// ReserveTokens is what stays free of the window for the next turn: a
-	// context over window − reserve is due. At most a quarter of the window
-	// counts. Default 20000; 0: this trigger is off.
+	// ReserveTokens is how much of the window stays free for the next turn: a
+	// context over window − reserve is due. It counts up to a quarter of the window.
+	// Default 20000; 0: this trigger is off.
 	ReserveTokens uint64 `json:"reserve_tokens,omitzero"`
-	// TriggerRatio is the share of the budget that a context may fill before it
-	// is due. Overhead is counted apart: it is a share of what overhead leaves.
-	// Range [0, 1]; 0: this trigger is off.
+	// TriggerRatio is the share of the budget, less overhead, that messages may fill
+	// before the context is due. Range [0, 1]; 0: this trigger is off.
 	TriggerRatio float64 `json:"trigger_ratio,omitzero"`
-	// TargetRatio is the share of the budget, less overhead, that the messages
-	// fill at most after a compaction. Range [0.01, 0.9].
+	// TargetRatio is the largest share of the budget, less overhead, that the
+	// messages fill after a compaction. Range [0.01, 0.9].
 	TargetRatio float64 `json:"target_ratio,omitzero"`
-	// TargetTokens bounds the same in tokens. 0: no bound but the ratio's.
+	// TargetTokens bounds the same in tokens. 0: only the ratio bounds it.
 	TargetTokens uint64 `json:"target_tokens,omitzero"`
 
-	// WholeBudget says that the two ratios are shares of the whole budget,
-	// overhead included, and not of what overhead leaves.
+	// WholeBudget makes the two ratios shares of the whole budget, overhead
+	// included.
 	WholeBudget bool `json:"whole_budget,omitzero"`
-	// Measure says what counts as the size of a context.
+	// Measure says how the size of a context is measured.
 	Measure Measure `json:"measure,omitzero"`
 	// RequireWindow: a session that states no context window is never due by size.
 	RequireWindow bool `json:"require_window,omitzero"`
 
-	// EveryTurns: due after so many normal turns since the last compaction. 0: off.
+	// EveryTurns: the context is due after this many normal turns since the last
+	// compaction. 0: off.
 	EveryTurns uint64 `json:"every_turns,omitzero"`
-	// MaxMessages: due when the context has more messages. 0: off.
+	// MaxMessages: the context is due when it has more messages. 0: off.
 	MaxMessages uint64 `json:"max_messages,omitzero"`
-	// LargeOutputChars: a newer tool result of more characters is shown
-	// shortened before the next call. 0: off.
+	// LargeOutputChars: a tool result that no response has seen is shortened before
+	// the next call if it has more characters. 0: off.
 	LargeOutputChars uint64 `json:"large_output_chars,omitzero"`
-	// IdleSeconds and IdleRatio: a context that fills this share of the budget
-	// (like TriggerRatio) is due when its newest turn is as old: a prompt cache
-	// has gone by then, and a rewrite costs nothing more. 0: off.
+	// IdleSeconds and IdleRatio: a context over this share of the budget (measured
+	// like TriggerRatio) is due when its newest turn is at least this old. The
+	// prompt cache has expired by then, so a rewrite costs nothing extra. 0: off.
 	IdleSeconds uint64  `json:"idle_seconds,omitzero"`
 	IdleRatio   float64 `json:"idle_ratio,omitzero"`
 
-	// Cost has a context compacted where that pays.
+	// Cost compacts a context before it is full if that pays.
 	Cost Cost `json:"cost,omitzero"`
 
-	// KeepTokens is how many of the newest tokens stay verbatim. What the target
-	// leaves next to the summary bounds it. Range [1, 2^40]; 0 with KeepTurns.
+	// KeepTokens is how many of the newest tokens stay verbatim. The target, less
+	// the summary, bounds it. Range [1, 2^40]; 0 with KeepTurns.
 	KeepTokens uint64 `json:"keep_tokens,omitzero"`
-	// KeepTurns keeps the newest responses, with what was sent for them, in
-	// place of KeepTokens; the target bounds it as well. 0: KeepTokens counts.
+	// KeepTurns keeps this many of the newest responses with the messages before
+	// them, instead of KeepTokens. The target bounds it too. 0: KeepTokens counts.
 	KeepTurns uint64 `json:"keep_turns,omitzero"`
 	// ManualKeepRatio bounds what a manual compaction keeps, as a share of the
-	// messages there are, so that on a short session it does something.
-	// Range [0, 1]; 0: KeepTokens alone counts.
+	// messages on the path, so that it has an effect on a short session. Range [0,
+	// 1]; 0: only KeepTokens counts.
 	ManualKeepRatio float64 `json:"manual_keep_ratio,omitzero"`
 
 	// SummaryMaxRatio and SummaryMaxTokens bound the summary: a share of the
 	// budget less overhead, in [0.001, 0.5], and a cap in tokens, 0 for none.
 	SummaryMaxRatio  float64 `json:"summary_max_ratio,omitzero"`
 	SummaryMaxTokens uint64  `json:"summary_max_tokens,omitzero"`
-	// MinReclaimRatio is the least progress: an automatic compaction that frees
-	// a smaller share of the messages is not worth the loss. Range [0, 0.9].
+	// MinReclaimRatio is the least progress: an automatic compaction must free this
+	// share of the messages. Range [0, 0.9].
 	MinReclaimRatio float64 `json:"min_reclaim_ratio,omitzero"`
-	// MaxStrikes is how many fruitless tries of one plan pause compaction.
-	// Range [1, 10].
+	// MaxStrikes is how many failed tries of one plan pause compaction. Range [1,
+	// 10].
 	MaxStrikes uint64 `json:"max_strikes,omitzero"`
 
-	// Tiers names the summarizers to try, in order. The notice follows them
-	// always. Empty: all that are configured.
+	// Tiers names the summarizers to try, in order. The notice always comes last.
+	// Empty: all configured ones.
 	Tiers []string `json:"tiers,omitempty"`
-	// ReplacementRole is the role of the message that holds the summary: system
-	// or user.
+	// ReplacementRole is the role of the message that holds the summary: system or
+	// user.
 	ReplacementRole turns.Role `json:"replacement_role,omitzero"`
-	// ReplacementHeader is the line that names the message as a summary; at most
-	// 500 bytes. "%d" in it becomes the number of turns newly covered.
+	// ReplacementHeader is the line that introduces the summary; at most 500 bytes.
+	// "%d" in it becomes the number of newly covered turns.
 	ReplacementHeader string `json:"replacement_header,omitzero"`
-	// KeepFirstRequest quotes the text of the session's first user message in
-	// every replacement, whatever the summarizer made of it; a long one is cut.
+	// KeepFirstRequest quotes the session's first user message in every replacement,
+	// whatever the summary says about it. A long one is cut.
 	KeepFirstRequest bool `json:"keep_first_request,omitzero"`
-	// Frame is the text around the summary: {summary} becomes the summary,
-	// {covered} the number of turns newly covered, {messages} that of their
-	// messages. "": the header above, and the summary between tags. At most 4000 bytes.
+	// Frame is the text around the summary. {summary} becomes the summary, {covered}
+	// the number of newly covered turns, {messages} that of their messages. "": the
+	// header above, then the summary between tags. At most 4000 bytes.
 	Frame string `json:"frame,omitzero"`
-	// Notice is the text of the last tier, which needs no summarizer, with the
-	// places {covered} and {messages}. "": one of ours.
+	// Notice is the text of the last tier, which asks no summarizer. {covered} and
+	// {messages} are replaced as in Frame. "": the default notice.
 	Notice string `json:"notice,omitzero"`
-	// OnFailure: "notice" commits the last tier when all summarizers failed,
-	// "fail" does not. Default notice.
+	// OnFailure says what happens when all summarizers failed: "notice" commits the
+	// notice, "fail" commits nothing. "" means notice.
 	OnFailure string `json:"on_failure,omitzero"`
-	// SummaryModel is the model that writes the summaries where the operator lets a
-	// summarizer ask it; another one else.
+	// SummaryModel is the model that writes the summaries if the operator configured
+	// a summarizer for it. Otherwise another one does.
 	SummaryModel string `json:"summary_model,omitzero"`
-	// SummaryBy is SessionModel: the session's own model goes before SummaryModel,
-	// under the same condition. "": it does not.
+	// SummaryBy is "" or SessionModel, which prefers the session's own model to
+	// SummaryModel, under the same condition.
 	SummaryBy string `json:"summary_by,omitzero"`
-	// Template names the prompt of summarizers that are models. "": ours.
+	// Template names the prompt of summarizers that ask models. "": the default one.
 	Template string `json:"template,omitzero"`
-	// TemplateText takes the place of the template's text, at most 8000 bytes:
-	// what is asked for, in words of the session's owner. The template's shape stays.
+	// TemplateText replaces the template's text with the session owner's; at most
+	// 8000 bytes. The template still sets the shape of the answer.
 	TemplateText string `json:"template_text,omitzero"`
-	// ChunkRatio is the share of the summarizer's window that one request takes
-	// at most; 0: all that fits.
+	// ChunkRatio is the largest share of the summarizer's window that one request
+	// fills. 0: no bound but the window.
 	ChunkRatio float64 `json:"chunk_ratio,omitzero"`
-	// SkipRatio: a half of more than this share of the window is left out, with
-	// a note, where the whole could not be summarized. 0: never.
+	// SkipRatio: if the whole could not be summarized, a half over this share of the
+	// window is skipped, with a note. 0: never.
 	SkipRatio float64 `json:"skip_ratio,omitzero"`
 	// RetrySeconds are the waits between tries of one request. Empty: the
-	// summarizer's own.
+	// summarizer's default.
 	RetrySeconds []float64 `json:"retry_seconds,omitempty"`
 
-	// Prune shows old tool results shortened, in every context, without a
-	// compaction. Elide shortens parts by one, and keeps them so.
+	// Prune shortens old tool results in every context, without a compaction. Elide
+	// makes a compaction that shortens parts and keeps them shortened.
 	Prune Prune `json:"prune,omitzero"`
 	Elide Elide `json:"elide,omitzero"`
 
-	// Flush asks the agent, before a compaction, to save what it wants to keep.
+	// Flush asks the agent to save what it wants to keep, before a compaction.
 	Flush Flush `json:"flush,omitzero"`
 
-	// ContextWindow, MaxOutputTokens and SafetyMargin are the limits of a
-	// session that states none. Of the defaults for output and margin at most a
-	// quarter and a fiftieth of the window count. Window: default 200000, at
-	// least 1000.
+	// ContextWindow, MaxOutputTokens and SafetyMargin are the limits of a session
+	// that states none. Output counts up to a quarter of the window, the margin up
+	// to a fiftieth. Window: default 200000, at least 1000.
 	ContextWindow   uint64 `json:"context_window,omitzero"`
 	MaxOutputTokens uint64 `json:"max_output_tokens,omitzero"`
 	SafetyMargin    uint64 `json:"safety_margin,omitzero"`
 }
 
-// SessionModel is a [Policy.SummaryBy].
+// SessionModel is the value of [Policy.SummaryBy] that prefers the session's model.
 const SessionModel = "session_model"
 
-// SummaryModels are the models that the policy wants summaries of, for a session
-// of the given model, best first; "" among them stands for none.
+// SummaryModels returns the models that should write summaries for a session of the
+// given model, best first. An element "" names no model.
 func (p Policy) SummaryModels(session string) []string {
 	if p.SummaryBy == SessionModel {
 		return []string{session, p.SummaryModel}
@@ -170,7 +168,7 @@ func (p Policy) SummaryModels(session string) []string {
 	return []string{p.SummaryModel}
 }
 
-// Names are the names of the built-in policies, sorted.
+// Names returns the names of the built-in policies, sorted.
 func Names() []string {
 	var names []string
 	for _, p := range builtins() {
@@ -180,7 +178,7 @@ func Names() []string {
 	return slices.Compact(names)
 }
 
-// Builtin is the newest version of a built-in policy.
+// Builtin returns the newest version of a built-in policy.
 func Builtin(name string) (Policy, bool) {
 	var found Policy
 	for _, p := range builtins() {
@@ -191,11 +189,11 @@ func Builtin(name string) (Policy, bool) {
 	return found, found.Version > 0
 }
 
-// Resolve is the policy that ref names: of the built-in ones, with ref's
-// overrides. Where ref pins a digest, it is the version with that digest.
+// Resolve returns the built-in policy that ref names, with ref's overrides. If ref
+// pins a digest, it returns the version with that digest.
 //
-// Errors: [turns.FieldError] under /policy for a name or an override that
-// can't be; [turns.ErrUnsupported] for a digest that no version here has.
+// Errors: [turns.FieldError] under /policy for an unknown name or an invalid
+// override; [turns.ErrUnsupported] for a digest that no version in this build has.
 func Resolve(ref turns.PolicyRef) (Policy, error) {
 	newest, ok := Builtin(ref.Name)
 	if !ok {
@@ -217,9 +215,9 @@ func Resolve(ref turns.PolicyRef) (Policy, error) {
 	return Policy{}, fmt.Errorf("%w: policy %s with digest %v: no version in this build has it", turns.ErrUnsupported, ref.Name, ref.Digest)
 }
 
-// With is p with the members of set, a JSON object, in place of its fields of
-// the same JSON name; nil changes nothing. Name and version stay. The error
-// holds a [turns.FieldError] for each fault, with a pointer /policy/set/….
+// With returns p with its fields replaced by the members of set, a JSON object of
+// the fields' JSON names. nil changes nothing; name and version never change. The
+// error holds a [turns.FieldError] for each fault, with a pointer /policy/set/….
 func (p Policy) With(set turns.Raw) (Policy, error) {
 	if set == nil {
 		return p, nil
@@ -251,8 +249,8 @@ func overrideError(field, reason string) error {
 	return &turns.FieldError{Field: setPointer + field, Reason: reason, Kind: turns.ErrMalformed}
 }
 
-// Validate lists every fault, joined: each a [turns.FieldError] whose pointer
-// is /policy/set/ and the field's JSON name.
+// Validate returns every fault, joined: each a [turns.FieldError] whose pointer is
+// /policy/set/ and the field's JSON name.
 func (p Policy) Validate() error {
 	var faults []error
 	check := func(ok bool, field, format string, args ...any) {
@@ -261,7 +259,7 @@ func (p Policy) Validate() error {
 		}
 	}
 	ratio := func(field string, v, lo, hi float64) {
-		check(v >= lo && v <= hi, field, "%v is outside [%v, %v]", v, lo, hi) // NaN is outside
+		check(v >= lo && v <= hi, field, "%v is outside [%v, %v]", v, lo, hi) // NaN is outside too
 	}
 	size := func(field string, v, lo uint64) {
 		check(v >= lo && v <= MaxTokens, field, "%d is outside [%d, %d]", v, lo, uint64(MaxTokens))

@@ -11,21 +11,20 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Cost has a context compacted before it has to be, where that pays: each call
-// reads the whole context from the provider's cache, and a compaction has what it
-// leaves written to it anew, once.
+// Cost compacts a context before it is full if that pays. Each call reads the whole
+// context from the provider's cache. A compaction shortens that, but writes what it
+// leaves to the cache anew, once.
 //
-// Since the last rewrite each call has read more than the first one did. Once
-// what was read more costs as much as the next rewrite will, going on costs more
-// a call than rewriting now, if the session grows as it did: the cheapest time of
-// all, whatever the growth is. Patience moves it, for what is covered is not in
-// the context any more.
+// Since the last rewrite, every call has read more than the first one did. When that
+// surplus costs as much as the next rewrite, waiting becomes dearer a call than
+// rewriting now: this is the cheapest moment, at any steady growth. Patience delays
+// it, because covered turns leave the context.
 type Cost struct {
-	// Patience is how many times the cost of a rewrite the growth since the last
-	// one must have cost. 1 is the cheapest; 0: off. Range [0, 1000].
+	// Patience is by what factor the surplus must cost more than a rewrite. 1 is the
+	// cheapest; 0: off. Range [0, 1000].
 	Patience float64 `json:"patience,omitzero"`
-	// FromRatio is the least share of the budget, like [Policy.TriggerRatio], that
-	// a context fills before cost counts.
+	// FromRatio is the share of the budget, measured like [Policy.TriggerRatio],
+	// below which cost never triggers.
 	FromRatio float64 `json:"from_ratio,omitzero"`
 }
 
@@ -35,40 +34,41 @@ func (c Cost) check(check checkFunc, ratio func(field string, v, lo, hi float64)
 	check(c.Patience > 0 || c.FromRatio == 0, "cost/from_ratio", "%v, though patience is 0", c.FromRatio)
 }
 
-// Measure says what counts as the size of a context.
+// Measure says how the size of a context is measured.
 type Measure string
 
-// The measures. A provider's count is valid only for the context that it was
-// made on; what was appended since is estimated and added.
+// The measures. A provider's count holds only for the context that it counted. What
+// was appended since is estimated and added.
 const (
-	Estimate Measure = ""         // what the policy's counter says
-	Reported Measure = "reported" // the provider's last count where there is one
-	Higher   Measure = "higher"   // the larger of both
-	// Calibrated is what the policy's counter says, and limits are taken to be as
-	// much smaller as the provider counts more than it, by an exponentially weighted
-	// mean of its counts on the path ([tokens.Calibration]), in [1, 2]. Less is not
-	// counted on: a limit that is too low costs little, one that is too high is a
-	// call refused.
+	Estimate Measure = ""         // the policy's counter
+	Reported Measure = "reported" // the provider's last count, if there is one
+	Higher   Measure = "higher"   // the larger of the two
+	// Calibrated uses the policy's counter and lowers the limits by the ratio of the
+	// provider's counts to it: an exponentially weighted mean over the path
+	// ([tokens.Calibration]), bounded to [1, 2]. A ratio below 1 is not used: a
+	// limit that is too low costs little, one that is too high makes the provider
+	// refuse a call.
 	Calibrated Measure = "calibrated"
 )
 
-// Prune is a view: before every call, old tool results are shown shortened.
-// It writes nothing and has no state: the same path gives the same view.
-// Users' and assistants' messages, images and files are never touched.
+// Prune is a view: it shows old tool results shortened before every call. It writes
+// nothing and has no state, so equal paths give equal views. It never touches
+// messages of users and assistants, images or files.
 type Prune struct {
-	// When is "always", or "cache_cold": only in a context whose newest turn is
-	// at least the policy's IdleSeconds old, or 300 where it has none. "": never.
+	// When is "always" or "cache_cold"; the latter prunes only a context whose
+	// newest turn is at least the policy's IdleSeconds old (300 if that is 0). "":
+	// never.
 	When string `json:"when,omitzero"`
-	// KeepAssistants is how many of the newest assistant messages, and all
-	// after the oldest of them, nothing is shortened behind.
+	// KeepAssistants protects this many of the newest assistant messages and all
+	// that follows the oldest of them.
 	KeepAssistants uint64 `json:"keep_last_assistants,omitzero"`
-	// A result of more than SoftTrimChars keeps HeadChars and TailChars, and
-	// TrimMark between them.
+	// A result with more than SoftTrimChars keeps its first HeadChars and last
+	// TailChars, with TrimMark between them.
 	SoftTrimChars uint64 `json:"soft_trim_chars,omitzero"`
 	HeadChars     uint64 `json:"head_chars,omitzero"`
 	TailChars     uint64 `json:"tail_chars,omitzero"`
 	TrimMark      string `json:"trim_mark,omitzero"`
-	// A result behind ClearAfter assistant messages becomes ClearMark, where that
+	// A result followed by ClearAfter assistant messages becomes ClearMark, if that
 	// is shorter. 0: never.
 	ClearAfter uint64 `json:"clear_after_assistants,omitzero"`
 	ClearMark  string `json:"clear_mark,omitzero"`
@@ -83,7 +83,7 @@ func (p Prune) check(check checkFunc) {
 	check(len(p.TrimMark) <= 500 && len(p.ClearMark) <= 500, "prune", "a mark is over 500 bytes")
 }
 
-// Cold reports whether a prompt cache is taken to have gone after so long.
+// Cold reports whether a prompt cache has expired after idle.
 func (p Policy) Cold(idle time.Duration) bool {
 	after := p.IdleSeconds
 	if after == 0 {
@@ -92,43 +92,44 @@ func (p Policy) Cold(idle time.Duration) bool {
 	return uint64(max(0, idle)/time.Second) >= after
 }
 
-// cacheSeconds is how long providers keep a prompt cache that nobody reads:
-// five minutes, by Anthropic's and OpenAI's documentation.
+// cacheSeconds is how long providers keep a prompt cache that nobody reads: five
+// minutes, according to the documentation of Anthropic and OpenAI.
 const cacheSeconds = 300
 
-// Elide shortens parts of messages that stay, by a compaction that covers
-// nothing: tool results first, the largest first; then assistants' texts and
-// users' texts, the oldest first; until what it expects to save reaches the
-// target. The first message of the user, errors, and the newest of each role
-// are left whole.
+// Elide shortens parts of kept messages by a compaction that covers nothing. It
+// takes tool results first, largest first; then texts of assistants and of users,
+// oldest first; until the expected saving reaches the target. The user's first
+// message, errors, and the newest messages of each role stay whole.
 type Elide struct {
-	// Tools, Assistants, Users say which messages are shortened. None: off.
+	// Tools, Assistants and Users say which messages are shortened. None: off.
 	Tools      bool `json:"tools,omitzero"`
 	Assistants bool `json:"assistants,omitzero"`
 	Users      bool `json:"users,omitzero"`
-	// ProtectRecent is how many of the newest of each role stay whole.
+	// ProtectRecent is how many of the newest messages of each role stay whole.
 	ProtectRecent uint64 `json:"protect_recent,omitzero"`
 	// MinChars is the least length of a part that is shortened.
 	MinChars uint64 `json:"min_chars,omitzero"`
-	// Retain is the share of a part that is expected to stay, for the choice.
+	// Retain is the share of a part that the choice expects to stay.
 	Retain float64 `json:"retain_ratio,omitzero"`
-	// What stays: min(share of the length, cap) at each end.
+	// Each end keeps min(share of the length, cap).
 	HeadRatio float64 `json:"head_ratio,omitzero"`
 	HeadCap   uint64  `json:"head_cap,omitzero"`
 	TailRatio float64 `json:"tail_ratio,omitzero"`
 	TailCap   uint64  `json:"tail_cap,omitzero"`
-	// Mark stands between the ends, with {chars}, {omitted}, {head}, {tail}.
+	// Mark stands between the ends. It may hold {chars}, {omitted}, {head} and
+	// {tail}.
 	Mark string `json:"mark,omitzero"`
-	// ImageMark, if set, stands for the images of every tool result.
+	// ImageMark, if set, replaces the images of every tool result.
 	ImageMark string `json:"image_mark,omitzero"`
-	// ClearReasoning takes the reasoning out of assistants' messages that are shortened.
+	// ClearReasoning also removes the reasoning from shortened assistant messages.
 	ClearReasoning bool `json:"clear_reasoning,omitzero"`
-	// Nudge, if set, has the originals of what is shortened summarized, and is
-	// shown after the newest message, with {summary} in it. NudgeNotice stands in
-	// its place where no summarizer made a summary.
+	// Nudge, if set, is shown after the newest message; {summary} in it becomes a
+	// summary of what was shortened. NudgeNotice replaces it if no summarizer made a
+	// summary.
 	Nudge       string `json:"nudge,omitzero"`
 	NudgeNotice string `json:"nudge_notice,omitzero"`
-	// ForCall: it all stands only until a turn brings text of the user.
+	// ForCall: the elisions and the nudge end with the next turn that holds text of
+	// the user.
 	ForCall bool `json:"for_call,omitzero"`
 }
 
@@ -148,8 +149,9 @@ func (e Elide) check(check checkFunc, ratio func(field string, v, lo, hi float64
 	check(e.Nudge == "" && !e.ForCall || e.On(), "elide", "nothing is shortened")
 }
 
-// InApprox is n tokens of the policy's counter in those of approx-1, by which
-// texts are cut and summaries made: no more than n is, whichever counts higher.
+// InApprox converts n tokens of the policy's counter to tokens of approx-1, which
+// measures the cutting of texts and the length of summaries. The result never
+// exceeds n, whichever of the two counts higher.
 func (p Policy) InApprox(n uint64) uint64 {
 	if f := tokens.Scale(p.Counter); f > 1 {
 		return uint64(float64(n) / f)
@@ -157,7 +159,7 @@ func (p Policy) InApprox(n uint64) uint64 {
 	return n
 }
 
-// CounterOf is the counter of the policy.
+// CounterOf returns the policy's token counter.
 func (p Policy) CounterOf() tokens.Counter {
 	c, ok := tokens.Named(p.Counter)
 	if !ok {
@@ -166,8 +168,8 @@ func (p Policy) CounterOf() tokens.Counter {
 	return c
 }
 
-// Style is how the policy has a model asked: by its own numbers, and as its
-// template has it where those have no say. nil: nothing is said.
+// Style returns how the policy wants a model asked; the template decides what it
+// leaves open. nil: the policy wants nothing.
 func (p Policy) Style() *summary.Style {
 	t, _ := summary.FindTemplate(p.Template)
 	s := summary.Style{ChunkRatio: p.ChunkRatio, SkipRatio: p.SkipRatio, Whole: t.Style.Whole, Merge: t.Style.Merge}
@@ -180,9 +182,9 @@ func (p Policy) Style() *summary.Style {
 	return &s
 }
 
-// Unlimited reports whether the policy has no budget for a session of such
-// limits: it requires a window, and none is stated. Then only a budget that was
-// asked for can be passed.
+// Unlimited reports whether the policy has no budget for a session with these
+// limits: it requires a window and the session states none. Then only a budget that
+// the caller requests can be exceeded.
 func (p Policy) Unlimited(limits turns.Limits) bool {
 	return p.RequireWindow && limits.ContextWindow == 0
 }

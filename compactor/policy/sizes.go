@@ -5,27 +5,27 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Sizes are a policy's numbers for one window, in tokens of its counter. All
-// but budget and trigger leave overhead out.
+// Sizes are a policy's numbers for one window, in tokens of its counter. All but
+// Window, Budget, Trigger, Idle, Pays and Flush leave overhead out.
 //
-// Invariant: keep + summary <= target <= room <= budget.
+// Invariant: Keep + Summary <= Target <= Room <= Budget.
 type Sizes struct {
 	Window  uint64
 	Budget  uint64 // input tokens, overhead included
 	Room    uint64 // budget − overhead: what messages may fill
-	Trigger uint64 // a context of more tokens is due, overhead included
-	Idle    uint64 // so is an idle one of more than these
-	Pays    uint64 // cost counts in a context of more, overhead included
-	Flush   uint64 // a memory flush is due in a context of more, overhead included
-	Target  uint64 // messages after a compaction
-	Summary uint64 // the replacement, framing included
-	Keep    uint64 // newest tokens kept
+	Trigger uint64 // a larger context is due, overhead included
+	Idle    uint64 // a larger idle context is due, overhead included
+	Pays    uint64 // Cost applies to a larger context, overhead included
+	Flush   uint64 // a memory flush is due in a larger context, overhead included
+	Target  uint64 // upper bound of the messages after a compaction
+	Summary uint64 // upper bound of the replacement, framing included
+	Keep    uint64 // how many of the newest tokens are kept
 }
 
-// Budget is how many input tokens, overhead included, a call may have: window
-// − max output − safety margin, and never less than a quarter of the window,
-// so that limits that contradict each other still leave something to work
-// with. Zero limits are the policy's; see [Policy.MaxOutputTokens].
+// Budget returns how many input tokens a call may have, overhead included: window −
+// max output − safety margin. It is at least a quarter of the window, so that
+// contradictory limits still leave room. Zero limits become the policy's; see
+// [Policy.MaxOutputTokens].
 func (p Policy) Budget(limits turns.Limits) uint64 {
 	w := p.window(limits)
 	output, margin := limits.MaxOutputTokens, limits.SafetyMargin
@@ -46,26 +46,26 @@ func (p Policy) window(limits turns.Limits) uint64 {
 	return min(w, MaxTokens)
 }
 
-// Target is the tokens of messages that a compaction by p leaves at most,
-// where some legal cut reaches it. Overhead is what stands before them.
+// Target returns the upper bound of the messages' tokens after a compaction by p. A
+// compaction reaches it if a legal cut does. overhead counts system and tools.
 func (p Policy) Target(limits turns.Limits, overhead uint64) uint64 {
 	return p.Scale(Bounds{Limits: limits, Overhead: overhead}).Target
 }
 
-// Bounds is what the sizes of a policy are scaled to.
+// Bounds is what a policy is scaled to.
 type Bounds struct {
 	Limits   turns.Limits
 	Overhead uint64  // tokens of system and tools
-	Ratio    float64 // what the provider counts for one token of the policy's counter, in [1, 2]; 0: 1
-	Budget   uint64  // that the caller set, in tokens of the counter; 0: the policy's
-	Overflow bool    // a provider refused a context which the counter took for small enough
+	Ratio    float64 // the provider's tokens for one token of the policy's counter, in [1, 2]; 0: 1
+	Budget   uint64  // the caller's, in tokens of the counter; 0: the policy's
+	Overflow bool    // a provider refused a context that the counter found small enough
 }
 
-// Scale returns the sizes of p for b. An overflow without a budget of the caller's halves
-// what stays.
+// Scale returns the sizes of p for b. After an overflow, if the caller set no
+// budget, the target is halved.
 func (p Policy) Scale(b Bounds) Sizes {
 	s := Sizes{Window: p.window(b.Limits), Budget: p.Budget(b.Limits)}
-	if b.Budget > 0 { // in the counter's tokens as it is
+	if b.Budget > 0 { // the caller's budget needs no conversion by the ratio
 		s.Budget = min(b.Budget, MaxTokens)
 	} else {
 		s.Budget = EstimatedBudget(s.Budget, b.Overhead, b.Ratio)
@@ -77,7 +77,7 @@ func (p Policy) Scale(b Bounds) Sizes {
 	if p.ReserveTokens > 0 {
 		s.Trigger = min(s.Trigger, s.Window-min(p.ReserveTokens, s.Window/4))
 	}
-	of := func(ratio float64) uint64 { // of a context, overhead included
+	of := func(ratio float64) uint64 { // size of a context at ratio, overhead included
 		if p.WholeBudget {
 			return tokens.Share(s.Budget, ratio)
 		}
@@ -87,13 +87,14 @@ func (p Policy) Scale(b Bounds) Sizes {
 		s.Trigger = min(s.Trigger, of(p.TriggerRatio))
 	}
 	if p.Mode == Background {
-		// There has to be room for the calls that are answered meanwhile.
+		// Calls that are answered while the summary is made need room.
 		s.Trigger = min(s.Trigger, overhead+tokens.Share(s.Room, backgroundRatio))
 	}
 	s.Idle, s.Pays = of(p.IdleRatio), of(p.Cost.FromRatio)
 	s.Target = tokens.Share(s.Room, p.TargetRatio)
 	if p.WholeBudget {
-		// Overhead may be most of the budget; then a tenth of what it leaves.
+		// Overhead may be most of the budget. Then the target is a tenth of the
+		// rest.
 		s.Target = min(s.Room, max(tokens.Sub(tokens.Share(s.Budget, p.TargetRatio), overhead), s.Room/10))
 	}
 	if p.TargetTokens > 0 {
@@ -102,13 +103,14 @@ func (p Policy) Scale(b Bounds) Sizes {
 	if aggressive {
 		s.Target /= 2
 	}
-	// What is left must not be due again at once, whatever overhead takes.
-	if s.Trigger <= overhead { // a reserve, or a share of the whole, that overhead fills
+	// The context must not be due again right after a compaction, whatever overhead
+	// takes.
+	if s.Trigger <= overhead { // overhead alone exceeds the reserve, or the share of the whole budget
 		s.Trigger = overhead + tokens.Share(s.Room, 0.75)
 	}
 	least := s.Room / 20
 	if p.Measure == Calibrated {
-		least = s.Room / 2 // a ratio may be wrong, and overhead much of what it leaves
+		least = s.Room / 2 // the ratio may be wrong, and overhead may fill much of the budget
 	}
 	s.Trigger = max(s.Trigger, overhead+max(least, 1))
 	if least := tokens.Sub(s.Trigger, overhead); s.Target >= least {
@@ -127,17 +129,17 @@ func (p Policy) Scale(b Bounds) Sizes {
 	return s
 }
 
-// backgroundRatio is the share of what overhead leaves of the budget over which a
-// context is due in the background, whatever the policy's own trigger.
+// backgroundRatio is the share of the room above which a context is due in
+// background mode, whatever the policy's own trigger says.
 const backgroundRatio = 0.9
 
-// estimated is what a counter counts of what a provider counts as n tokens, at
-// ratio of its tokens for one of the counter's.
+// estimated returns how many tokens a counter counts for n tokens of the provider;
+// ratio is the provider's tokens for one of the counter's.
 func estimated(n uint64, ratio float64) uint64 { return uint64(float64(n) / max(1, ratio)) }
 
-// EstimatedBudget is what a policy's counter may count in a budget. Half of what
-// overhead leaves stays, whatever the ratio: the ratio may be wrong, and a
-// session that no call can be made of would never find out.
+// EstimatedBudget converts a budget to tokens of the policy's counter. At any ratio,
+// at least half of the room stays: the ratio may be wrong, and a session that can
+// make no call would never correct it.
 func EstimatedBudget(budget, overhead uint64, ratio float64) uint64 {
 	if budget <= overhead {
 		return budget
