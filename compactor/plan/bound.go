@@ -9,17 +9,21 @@ import (
 	"nexus/turns/tokens"
 )
 
-// bound sets what the summary of a covering plan may take: the policy's share,
-// and no more than the last summary and half of what is newly covered, so that
-// every compaction frees at least the other half, and no more than there is room
-// for next to what is kept. pinned is the room for the texts of pinned turns.
+// bound sets how long the summary of a covering plan may be. Three bounds apply:
+//
+//   - the policy's share;
+//   - the last summary plus half of what is newly covered, so that every compaction frees
+//   at least the other half;
+//   - the room next to what is kept.
+//
+// pinned is the room for the texts of pinned turns.
 func (m planner) bound(plan *Plan, pinned uint64) {
 	replaced := m.path.Replaced()
 	covered := tokens.Sub(tokens.Sub(plan.TokensBefore, plan.TokensKept), replaced)
 	room := min(m.sizes.Summary, replaced+covered/2, roomNextTo(m.sizes, m.shortened(plan.Shortens).Rendered(len(plan.Covered))[0], m.policy))
 	pinned = min(pinned, room/2)
-	// What is kept for later compactions is bounded by itself; what this one
-	// quotes, by its room.
+	// maxQuoted bounds what later compactions get; this compaction's room bounds
+	// what it quotes itself.
 	plan.Carries = view.Meta{FirstRequest: clipQuoted(plan.First), Pins: make([]string, len(plan.Pins))}
 	for i, s := range plan.Pins {
 		plan.Carries.Pins[i] = clipQuoted(s)
@@ -29,8 +33,9 @@ func (m planner) bound(plan *Plan, pinned uint64) {
 	plan.SummaryTokens = max(tokens.Sub(room, view.FrameTokens(m.policy, plan.First, plan.Pins)), MinSummaryTokens)
 }
 
-// roomNextTo is the room for a replacement next to kept tokens of messages; no
-// bound where there is none, for then a short one does not help.
+// roomNextTo returns the room for a replacement next to kept tokens of messages. If
+// there is none, it returns no bound, because a short replacement would not help
+// either.
 func roomNextTo(s policy.Sizes, kept uint64, pol policy.Policy) uint64 {
 	if room := tokens.Sub(s.Room, kept); room >= view.FrameTokens(pol, "", nil)+MinSummaryTokens {
 		return room
@@ -38,14 +43,14 @@ func roomNextTo(s policy.Sizes, kept uint64, pol policy.Policy) uint64 {
 	return policy.MaxTokens
 }
 
-// maxQuoted bounds one text that is quoted from compaction to compaction, in
-// tokens of approx-1.
+// maxQuoted bounds each text that every later compaction quotes again, in tokens of
+// approx-1.
 const maxQuoted = 2000
 
 func clipQuoted(s string) string { return (tokens.Approx{}).Clip(s, maxQuoted) }
 
-// clipPins bounds pins to room tokens of approx-1. Where not all fit, the newest
-// stand, a long one is cut, and the summary has to hold the others. It reuses the
+// clipPins bounds pins to room tokens of approx-1. If they do not all fit, it keeps
+// the newest and cuts long ones; the summary has to hold the others. It reuses the
 // memory of pins.
 func clipPins(pins []string, room uint64) []string {
 	all := uint64(0)
@@ -66,11 +71,11 @@ func clipPins(pins []string, room uint64) []string {
 	return pins
 }
 
-// pinTokens is what a pin takes in the replacement, in tokens of approx-1.
+// pinTokens returns the tokens of a pin in the replacement, by approx-1.
 func pinTokens(s string) uint64 { return tokens.Approx{}.Text(summary.Data(s)) + 8 }
 
-// pinnedTokens is an upper bound of what all pins of p take, by its counter. The
-// summary may have what they do not take.
+// pinnedTokens returns an upper bound of the tokens of all pins of p, by its
+// counter. The summary may use what the pins leave.
 func pinnedTokens(p view.Path) (n uint64) {
 	for _, s := range p.PinnedTexts(len(p.Halves)) {
 		n += p.CountedBy().Text(summary.Data(clipQuoted(s))) + 32
@@ -78,39 +83,39 @@ func pinnedTokens(p view.Path) (n uint64) {
 	return n
 }
 
-// ReplacementBound is the tokens of the replacement where the summary is as long
-// as it may be.
+// ReplacementBound returns the tokens of the replacement with the longest allowed
+// summary.
 func (plan *Plan) ReplacementBound() uint64 {
 	return plan.SummaryTokens + view.FrameTokens(plan.Policy, plan.First, plan.Pins)
 }
 
-// TokensAfter is the tokens of the context's messages after the plan, where its
-// summary is as long as it may be.
+// TokensAfter returns the tokens of the context's messages after the plan, with the
+// longest allowed summary.
 func (plan *Plan) TokensAfter() uint64 { return plan.TokensKept + plan.OutputBound() }
 
-// OutputBound is the tokens of all that stands in for what the plan takes out,
-// where the summary is as long as it may be.
+// OutputBound returns the tokens of everything that replaces what the plan removes,
+// with the longest allowed summary.
 func (plan *Plan) OutputBound() uint64 {
 	switch f := plan.Path.InForce; {
 	case plan.Kind == Cover:
 		return plan.ReplacementBound()
 	case plan.Kind == Shorten:
-		return plan.Path.Replaced() // 0 where no compaction is in force
+		return plan.Path.Replaced() // 0 without a compaction in force
 	case f != nil:
 		return tokens.Messages(plan.Path.CountedBy(), f.Body.Replacement) + plan.SummaryTokens + plan.nudgeTokens()
 	}
 	return plan.SummaryTokens + plan.nudgeTokens()
 }
 
-// IsShort reports whether a summary's text is no longer than the plan allows, in
-// tokens of a model with a vocabulary.
+// IsShort reports whether a summary is within the plan's bound, in tokens of a model
+// with a vocabulary.
 func (plan *Plan) IsShort(text string) bool {
 	return summary.ModelTokens(text) <= max(1, plan.Policy.InApprox(plan.SummaryTokens))
 }
 
-// LeavesRoom reports whether the plan may leave so many tokens of messages
-// though it allows fewer: they are halfway to the next compaction at most, and at
-// least half of what the plan frees is free.
+// LeavesRoom reports whether the plan may leave so many tokens of messages, though
+// its own bound is lower. They must be at most halfway to the next compaction, and
+// at least half of what the plan frees must stay free.
 func (plan *Plan) LeavesRoom(after uint64) bool {
 	s := SizesOf(plan.Path, plan.Policy, plan.Trigger, plan.Budget)
 	planned := plan.TokensAfter()

@@ -9,9 +9,8 @@ import (
 	"nexus/turns/tokens"
 )
 
-// rates are the prices of p's model of a token that is read from the cache, and
-// of one that is written to it. Where they are not known they relate as most
-// providers' do.
+// rates returns what p's model charges for a token read from the cache and for one
+// written to it. Unknown prices get the ratio that most providers have.
 func rates(p view.Path) (read, write float64) {
 	m := p.Prices.Model
 	if m.Input == 0 {
@@ -26,17 +25,17 @@ func rates(p view.Path) (read, write float64) {
 	return or(m.CacheRead), or(m.CacheWrite)
 }
 
-// Forecast is what a change of what a context holds is expected to cost and to save.
+// Forecast is the expected cost and saving of a change of a context's content.
 type Forecast struct {
-	Rewrite uint64  // tokens written to the cache anew
-	Saves   uint64  // tokens that each later call reads less
-	Payback float64 // calls after which it has paid
-	Pays    bool    // by the policy's patience
+	Rewrite uint64  // tokens that are written to the cache again
+	Saves   uint64  // tokens that each later call no longer reads
+	Payback float64 // number of calls that pay for the rewrite
+	Pays    bool    // under the policy's patience
 }
 
-// chooseByCost is what pays before the context has to be compacted: to cover, to show
-// results shortened (chosen then says which), or, where the forecast does not
-// pay, nothing.
+// chooseByCost returns what pays before the context must be compacted: covering
+// turns, or showing results shortened (then chosen lists them). If the forecast does
+// not pay, nothing does.
 func chooseByCost(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (f Forecast, chosen map[view.PartAt]turns.ElidedPart) {
 	if pol.Cost.Patience == 0 || total <= s.Pays || len(p.Halves) == 0 && p.Sums == nil {
 		return f, nil
@@ -48,8 +47,9 @@ func chooseByCost(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) 
 	return f, chosen
 }
 
-// rewritePrice is what it costs to write n tokens to the cache, as often as the policy
-// has patience. Once, where the cache is cold: all is written then, this way or that.
+// rewritePrice returns the price of writing n tokens to the cache, times the
+// policy's patience. If the cache is cold, the factor is at most 1: the next call
+// writes everything anyway.
 func rewritePrice(p view.Path, pol policy.Policy, n uint64) float64 {
 	_, write := rates(p)
 	patience := pol.Cost.Patience
@@ -59,9 +59,9 @@ func rewritePrice(p view.Path, pol policy.Policy, n uint64) float64 {
 	return patience * write * float64(n)
 }
 
-// CoverForecast is the forecast of a compaction of p now, whose context has so many
-// tokens, overhead included. It leaves what the policy keeps, and as long a
-// summary as it may have.
+// CoverForecast returns the forecast of compacting p now. total counts its context,
+// overhead included. The compaction leaves what the policy keeps and the longest
+// allowed summary.
 func CoverForecast(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (f Forecast) {
 	read, write := rates(p)
 	f.Rewrite = min(s.Summary+keeps(p, pol, s), tokens.Sub(total, p.Overhead))
@@ -79,7 +79,7 @@ func CoverForecast(p view.Path, pol policy.Policy, total uint64, s policy.Sizes)
 	return f
 }
 
-// keeps is the tokens that the policy keeps of p.
+// keeps returns how many tokens of p the policy keeps.
 func keeps(p view.Path, pol policy.Policy, s policy.Sizes) (n uint64) {
 	if pol.KeepTurns == 0 {
 		return s.Keep
@@ -96,14 +96,14 @@ func keeps(p view.Path, pol policy.Policy, s policy.Sizes) (n uint64) {
 	return min(n, tokens.Sub(s.Target, s.Summary))
 }
 
-// pruning is the choice of results to show shortened from now on that saves the
-// most, and its forecast. All before the first of them stays in the cache.
+// pruning returns the results to show shortened that save the most, and their
+// forecast. Everything before the first of them stays in the cache.
 func pruning(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (_ map[view.PartAt]turns.ElidedPart, f Forecast) {
 	g := p.MeasureGrowth()
 	if !pol.Elide.On() || g.Calls == 0 {
 		return nil, f
 	}
-	// Until the next compaction takes them out in any case.
+	// The saving ends with the next compaction, which removes these results anyway.
 	calls := expectedCalls(p)
 	if growth := float64(tokens.Sub(total, g.First)) / float64(g.Calls); growth > 0 {
 		calls = min(calls, float64(tokens.Sub(s.Trigger, total))/growth)
@@ -113,9 +113,9 @@ func pruning(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (_ ma
 	slices.SortFunc(all, func(a, b target) int { return b.at.Compare(a.at) })
 	read, write := rates(p)
 	chosen := make(map[view.PartAt]turns.ElidedPart)
-	var order []view.PartAt // of choice; the best is the first so many
+	var order []view.PartAt // in the order of choice; the best choice is a prefix
 	best := 0
-	saves, behind, from, gain := uint64(0), uint64(0), len(p.Halves), 0.0 // behind: tokens from half number from on
+	saves, behind, from, gain := uint64(0), uint64(0), len(p.Halves), 0.0 // behind counts the tokens from half number from on
 	for _, t := range all {
 		for from > t.at.Half {
 			from--
@@ -141,6 +141,6 @@ func pruning(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (_ ma
 	return chosen, f
 }
 
-// expectedCalls estimates how many calls a session goes on for: as many turns as
-// it has had.
+// expectedCalls estimates how many more calls a session makes: as many as it has
+// turns.
 func expectedCalls(p view.Path) float64 { return float64(p.Head.Depth) }

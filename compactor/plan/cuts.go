@@ -9,16 +9,17 @@ import (
 	"nexus/turns/tokens"
 )
 
-// chooseCut is the index of the first half that is kept. The newest keep
-// tokens stay, or as many turns as the policy says; from there the cut moves
-// back to the nearest legal position, or forward to the next where the part
-// kept that way would not fit next to a summary within the target. Where no
-// legal cut reaches the target, the newest part that fits the budget stays;
-// where none fits, nothing is kept, or, with calls open at the head, as little
-// as is legal.
+// chooseCut returns the index of the first kept half. It looks for a legal position
+// in this order:
 //
-// Sizes are those of the kept part as it is rendered: responses that stand in
-// for missing ones, and the words around late ones, count.
+// 1. the nearest before what the policy wants to keep, if that fits the target;
+// 2. the next one after it that fits the budget;
+// 3. the first one again, if it fits the budget, or if calls are open at the head;
+// 4. the end of the path: nothing is kept;
+// 5. the last legal one: as little as possible is kept.
+//
+// "Fits" means next to a summary. Sizes are those of the rendered halves: synthetic
+// responses and the words around late ones count.
 func (m planner) chooseCut(shortens map[view.PartAt]turns.ElidedPart) (int, error) {
 	p, s := m.shortened(shortens), m.sizes
 	n := len(p.Halves)
@@ -40,7 +41,7 @@ func (m planner) chooseCut(shortens map[view.PartAt]turns.ElidedPart) (int, erro
 		return back, nil
 	}
 	for cut := back + 1; cut < n; cut++ {
-		if legal[cut] && rendered[cut-back]+s.Summary <= s.Room { // past want, so it keeps less
+		if legal[cut] && rendered[cut-back]+s.Summary <= s.Room { // after what the policy wants, so it keeps less
 			return cut, nil
 		}
 	}
@@ -52,7 +53,7 @@ func (m planner) chooseCut(shortens map[view.PartAt]turns.ElidedPart) (int, erro
 	case legal[n]:
 		return n, nil
 	}
-	for cut := n - 1; cut > 0; cut-- { // none fits: as little as is legal
+	for cut := n - 1; cut > 0; cut-- { // none fits: keep as little as is legal
 		if legal[cut] {
 			return cut, nil
 		}
@@ -60,7 +61,7 @@ func (m planner) chooseCut(shortens map[view.PartAt]turns.ElidedPart) (int, erro
 	return 0, NothingError("tool calls are open across every position of the path")
 }
 
-// wanted is the index of the first half that the policy wants to keep.
+// wanted returns the index of the first half that the policy wants to keep.
 func (m planner) wanted(p view.Path) (int, error) {
 	keep := m.keepTokens()
 	want, kept, responses, messages := len(p.Halves), uint64(0), uint64(0), uint64(0)
@@ -76,7 +77,8 @@ func (m planner) wanted(p view.Path) (int, error) {
 		if kept+h.ShownTokens() > keep {
 			return want, nil
 		}
-		// What is due by a number keeps half of that number at most.
+		// A context that is due by a number of turns or messages keeps at most half
+		// of that number.
 		messages += uint64(len(h.Messages))
 		if m.trigger.Kind == TriggerTurns && (m.policy.MaxMessages > 0 && messages > m.policy.MaxMessages/2 ||
 			m.policy.EveryTurns > 0 && h.Half == turns.ResponseHalf && responses >= max(1, m.policy.EveryTurns/2)) {
@@ -98,7 +100,7 @@ func (m planner) wanted(p view.Path) (int, error) {
 	return 0, NothingError("all %d tokens%s are among the newest %d, which are kept", kept, after, keep)
 }
 
-// keepTokens is how many of the newest tokens the plan keeps.
+// keepTokens returns how many of the newest tokens the plan keeps.
 func (m planner) keepTokens() uint64 {
 	if r := m.policy.ManualKeepRatio; r > 0 && m.trigger.Kind == TriggerManual {
 		return min(m.sizes.Keep, tokens.Share(m.path.Tokens(), r))
@@ -106,7 +108,7 @@ func (m planner) keepTokens() uint64 {
 	return m.sizes.Keep
 }
 
-// protectedTokens is the tokens of the newest halves that no legal cut takes out.
+// protectedTokens returns the tokens of the newest halves that no legal cut removes.
 func protectedTokens(p view.Path) uint64 {
 	legal := LegalCuts(p.Halves)
 	for cut := len(p.Halves); cut > 0; cut-- {
@@ -117,8 +119,8 @@ func protectedTokens(p view.Path) uint64 {
 	return p.ShownFrom(0)
 }
 
-// LegalCuts says for each position 0..len(halves), before the half of that
-// index, whether a cut may be there: whether no call is open across it.
+// LegalCuts reports for each position 0..len(halves), before the half of that index,
+// whether a cut is legal there: whether no call is open across it.
 func LegalCuts(halves []summary.HalfTurn) []bool {
 	legal := make([]bool, len(halves)+1)
 	var open openCalls
@@ -130,14 +132,14 @@ func LegalCuts(halves []summary.HalfTurn) []bool {
 	return legal
 }
 
-// openCalls folds halves into the tool calls that wait for their response. It
-// decides as ledger.Calls does (a test holds the two together), and allocates
-// nothing on the way: planning walks paths of a hundred thousand halves.
+// openCalls folds halves into the tool calls that wait for a response. It decides as
+// ledger.Calls does (TestOpenCallsTwin compares them). It allocates nothing on the
+// way, because planning walks paths of a hundred thousand halves.
 type openCalls struct {
 	ids []string
 }
 
-// half folds in one half turn.
+// half folds one half turn.
 func (o *openCalls) half(h *summary.HalfTurn) {
 	for i := 0; i < len(h.Messages); {
 		if summary.IsAssistant(h, i) {
@@ -153,8 +155,8 @@ func (o *openCalls) half(h *summary.HalfTurn) {
 	}
 }
 
-// run folds in what was sent between two assistant messages: results close
-// their calls; anything else abandons the calls that no result of the run closed.
+// run folds what was sent between two assistant messages. Results close their calls.
+// Any other part abandons the calls that stay open after the run.
 func (o *openCalls) run(ms []turns.Message) {
 	goesOn := false
 	for i := range ms {
@@ -172,9 +174,9 @@ func (o *openCalls) run(ms []turns.Message) {
 	}
 }
 
-// isUnanswered reports whether the newest half is a question that nobody has answered:
-// it is what the next call is for. Results of tools are none; what they were for
-// stands before them.
+// isUnanswered reports whether the newest half holds a user's question: the next
+// call has to answer it. Tool results are none, because the question that led to
+// them stands before them.
 func isUnanswered(halves []summary.HalfTurn) bool {
 	if len(halves) == 0 || halves[len(halves)-1].Half != turns.MessagesHalf {
 		return false

@@ -8,10 +8,10 @@ import (
 	"nexus/turns"
 )
 
-// digest names what a plan follows from: the last normal turn, the compaction
-// in force, policy, summarizers, focus, sizes. A trigger is not in it but for
-// an overflow, which plans for less: so a compaction that is asked for again
-// for another reason is the same plan.
+// digest identifies a plan by its inputs: the last normal turn, the compaction in
+// force, policy, summarizers, focus and sizes. Of the trigger it holds only whether
+// it is an overflow, which plans for less. So a second request for another reason
+// gives the same plan.
 func (m planner) digest(previous turns.Ref) turns.Hash {
 	p := m.path
 	h := sha256.New()
@@ -32,9 +32,9 @@ func (m planner) digest(previous turns.Ref) turns.Hash {
 	return turns.Hash(h.Sum(nil))
 }
 
-// checkRepeated is [ErrNothing] where the head is the compaction that this
-// very plan made, or the caller knows the plan to be fruitless. One that was
-// due and only shortened parts is not what somebody asks for.
+// checkRepeated returns [ErrNothing] if the head is the compaction that this same
+// plan made, or if the caller knows that the plan achieves nothing. Exception: a
+// manual compaction may follow an automatic one that only shortened parts.
 func (m planner) checkRepeated() error {
 	p := m.path
 	shortened := func(f *view.InForce) bool {

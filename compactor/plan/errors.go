@@ -5,24 +5,24 @@ import (
 	"fmt"
 )
 
-// ErrNothing: nothing can be compacted, or it would not be worth it. The text
+// ErrNothing means that nothing can be compacted, or that it would not pay. The text
 // says why.
 var ErrNothing = errors.New("nothing to compact")
 
-// ErrOverhead: system part and tools alone fill the budget. See [BudgetError].
+// ErrOverhead means that system part and tools alone fill the budget. See
+// [BudgetError].
 var ErrOverhead = errors.New("overhead over budget")
 
-// ErrStale: a plan does not hold on the path as it is now; plan again.
+// ErrStale means that a plan no longer holds on the path. The caller plans again.
 var ErrStale = errors.New("plan is stale")
 
-// BudgetError is an [ErrOverhead] with its numbers, in
-// tokens.
+// BudgetError is an [ErrOverhead] with its numbers, in tokens.
 type BudgetError struct {
 	Kind      error
 	Budget    uint64
 	Overhead  uint64 // system and tools
 	Messages  uint64 // of the context
-	Protected uint64 // of the messages, what no legal cut can take out
+	Protected uint64 // of the messages: no legal cut removes these
 }
 
 func (e *BudgetError) Error() string {
@@ -32,7 +32,7 @@ func (e *BudgetError) Error() string {
 
 func (e *BudgetError) Unwrap() error { return e.Kind }
 
-// NothingError is an [ErrNothing] with its reason.
+// NothingError returns an [ErrNothing] with its reason.
 func NothingError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrNothing, fmt.Sprintf(format, args...))
 }

@@ -11,7 +11,7 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Frame is the message that holds the summary out.
+// Frame returns the message that holds the summary out.
 func (plan *Plan) Frame(out summary.Output) turns.Message {
 	pol := plan.Policy
 	switch {
@@ -25,17 +25,17 @@ func (plan *Plan) Frame(out summary.Output) turns.Message {
 	return view.Replacement(pol, plan.Span.Covered, plan.First, plan.Pins, out.Text)
 }
 
-// nudgeTokens estimates what a nudge takes besides its summary.
+// nudgeTokens estimates the tokens of a nudge without its summary.
 func (plan *Plan) nudgeTokens() uint64 {
 	m := turns.TextMessage(turns.User, plan.Policy.Elide.Nudge)
 	return plan.Path.CountedBy().Message(&m) + 4
 }
 
-// Notice says what is left out, and carries the last summary on, cut to what
-// there is room for.
+// Notice returns the text that replaces a summary: how many turns were left out. It
+// repeats the last summary, cut to the room.
 func (plan *Plan) Notice() string {
 	text := fmt.Sprintf("[%d earlier turns are left out here, without a summary. They are on the ledger.]", max(plan.Span.Covered, 1))
-	if plan.Kind == Nudge { // what it shortened is still there
+	if plan.Kind == Nudge { // the shortened messages are still there
 		return cmp.Or(plan.Policy.Elide.NudgeNotice, "[Older messages are shown shortened here, without a summary. They are whole on the ledger.]")
 	}
 	if plan.Policy.Notice != "" {
@@ -50,7 +50,7 @@ func (plan *Plan) Notice() string {
 	return text
 }
 
-// fill is a text of the policy with its places filled.
+// fill replaces the places in a text of the policy.
 func (plan *Plan) fill(text, summary string) string {
 	messages := 0
 	for i := range plan.Covered {

@@ -7,20 +7,20 @@ import (
 	"nexus/turns/tokens"
 )
 
-// NoticeTier is the name of the last tier, which is built in and always fits:
-// it says that turns were left out, and nothing of what was in them.
+// NoticeTier names the last tier, which is built in and always fits: it says that
+// turns were left out, and nothing about their content.
 const NoticeTier = "notice"
 
-// MaxWritten bounds a summary that a model writes, in tokens of approx-1: it is
-// paid by the token, and a longer one is read no better. An extractive summary may
-// take all that the policy gives it.
+// MaxWritten bounds a summary that a model writes, in tokens of approx-1: each token
+// costs money, and a longer summary is not read better. An extractive summary may
+// use the policy's whole bound.
 const MaxWritten = 12_000
 
-// ElideTier is the name of what makes a compaction that only shortens parts.
+// ElideTier is the tier of a compaction that only shortens parts.
 const ElideTier = "elide"
 
-// Input is what a summarizer of plan may see. What it may write leaves room for
-// the note on images that is added to it.
+// Input returns what a summarizer of plan may see. Its bound leaves room for the
+// note on images.
 func (plan *Plan) Input() summary.Input {
 	room := tokens.Sub(plan.Policy.InApprox(plan.SummaryTokens), (tokens.Approx{}).Text(plan.imagesNote()))
 	return summary.Input{
@@ -29,9 +29,9 @@ func (plan *Plan) Input() summary.Input {
 	}
 }
 
-// imagesNote is what a summary under GSV's template ends with where images stood
-// in what it is of: how many. "" for none. Package llm writes it too, within the
-// answer's bound.
+// imagesNote returns the note that ends a summary under GSV's template if the turns
+// it summarizes hold images: how many. "" if they hold none. Package llm writes the
+// note too, within the bound of its answer.
 func (plan *Plan) imagesNote() string {
 	t, _ := summary.FindTemplate(plan.Policy.Template)
 	n := 0
@@ -44,7 +44,7 @@ func (plan *Plan) imagesNote() string {
 	return "\n\n" + summary.ImagesNote(n)
 }
 
-// WithImages is out with the note on images, if it does not end with it already.
+// WithImages returns out with the note on images, unless out ends with it.
 func (plan *Plan) WithImages(out summary.Output) summary.Output {
 	note := plan.imagesNote()
 	if text := strings.TrimSpace(out.Text); text != "" && !strings.HasSuffix(text, strings.TrimSpace(note)) {
@@ -53,9 +53,9 @@ func (plan *Plan) WithImages(out summary.Output) summary.Output {
 	return out
 }
 
-// Answer is what an agent wrote for the plan's prompt, read as its template
-// says, with the images that stood in what it is of counted. A text without any of
-// the marks that the template asks for is a summary as it is. Error: [summary.ErrRefused].
+// Answer reads what an agent wrote for the plan's prompt, as its template says, and
+// adds the note on images. A text without any of the template's marks is the summary
+// as a whole. Error: [summary.ErrRefused].
 func (plan *Plan) Answer(text string) (summary.Output, error) {
 	t, _ := summary.FindTemplate(plan.Policy.Template)
 	text = strings.TrimSpace(text)

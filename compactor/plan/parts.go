@@ -15,17 +15,17 @@ import (
 	"nexus/turns/tokens"
 )
 
-// target is a message, or one result of a tool, that may be shortened.
+// target is a message, or one tool result, that may be shortened.
 type target struct {
 	at    view.PartAt   // its first part
-	parts []view.PartAt // what is shortened in it
+	parts []view.PartAt // the parts to shorten
 	chars uint64        // UTF-16 units
 	size  uint64        // tokens
 }
 
-// ChooseShortened chooses parts of p to show shortened, besides those that are
-// already: enough, by what the policy expects, to take excess tokens off. Each
-// comes with what is shown for it.
+// ChooseShortened chooses parts of p to shorten, and the text to show for each. It
+// chooses until the policy's expected saving reaches excess tokens. It skips parts
+// that are shortened already.
 func ChooseShortened(p view.Path, e policy.Elide, excess uint64) map[view.PartAt]turns.ElidedPart {
 	shown := p.ElidedAt()
 	chosen := make(map[view.PartAt]turns.ElidedPart)
@@ -61,7 +61,7 @@ func ChooseShortened(p view.Path, e policy.Elide, excess uint64) map[view.PartAt
 	return chosen
 }
 
-// imageResults are the results of tools that hold images, not yet shortened.
+// imageResults returns the tool results that hold images and are not shortened yet.
 func imageResults(p view.Path, shown map[view.PartAt]bool) (out []view.PartAt) {
 	p.EachPart(func(at view.PartAt, m *turns.Message, q *turns.Part) {
 		if q.Type == turns.ToolCallResponse && !shown[at] && q.Response.Kind() == '[' && summary.ResultWithoutImages(q) != summary.ResultText(q) {
@@ -71,7 +71,8 @@ func imageResults(p view.Path, shown map[view.PartAt]bool) (out []view.PartAt) {
 	return out
 }
 
-// targets are what may be shortened, pass by pass, each in the order of choice.
+// targets returns what may be shortened, one list a pass, each in the order of
+// choice.
 func targets(p view.Path, e policy.Elide, shown map[view.PartAt]bool) [3][]target {
 	var tools, assistants, users []target
 	first := true
@@ -105,7 +106,7 @@ func targets(p view.Path, e policy.Elide, shown map[view.PartAt]bool) [3][]targe
 				assistants = append(assistants, t)
 			case m.Role == turns.User && !summary.IsResult(m):
 				if first && (p.InForce == nil || len(p.InForce.Body.Replacement) == 0) {
-					t.parts = nil // the task that the user began with
+					t.parts = nil // the user's first task stays whole
 				}
 				first = false
 				users = append(users, t)
@@ -127,8 +128,8 @@ func targets(p view.Path, e policy.Elide, shown map[view.PartAt]bool) [3][]targe
 	return out
 }
 
-// shortenedPart is what is shown for p: its two ends, or, of reasoning, nothing.
-// have is what is shown for it already in this pass: its text without images.
+// shortenedPart returns how p is shown: its two ends or, for reasoning, nothing.
+// have is how this pass already shows it, without images.
 func shortenedPart(e policy.Elide, p *turns.Part, have turns.ElidedPart) turns.ElidedPart {
 	if p.Type == turns.Reasoning {
 		return view.ElidedTo(p, string(view.Cleared), "")
@@ -140,7 +141,8 @@ func shortenedPart(e policy.Elide, p *turns.Part, have turns.ElidedPart) turns.E
 	return view.ElidedTo(p, string(view.Trimmed), TrimToEnds(e, text))
 }
 
-// TrimToEnds is the two ends of s and the mark between them; s where that is no shorter.
+// TrimToEnds returns the two ends of s with the mark between them, or s if that is
+// not shorter.
 func TrimToEnds(e policy.Elide, s string) string {
 	n := tokens.UTF16Len(s)
 	head := min(tokens.Share(n, e.HeadRatio), orMax(e.HeadCap))
@@ -162,7 +164,8 @@ func orMax(n uint64) uint64 {
 	return n
 }
 
-// headUnits is the beginning of s of at most n UTF-16 units, whole characters.
+// headUnits returns the longest prefix of s with at most n UTF-16 units, in whole
+// characters.
 func headUnits(s string, n uint64) string {
 	for i, r := range s {
 		w := uint64(max(1, utf16.RuneLen(r)))
@@ -174,7 +177,8 @@ func headUnits(s string, n uint64) string {
 	return s
 }
 
-// tailUnits is the end of s of at most n UTF-16 units, whole characters.
+// tailUnits returns the longest suffix of s with at most n UTF-16 units, in whole
+// characters.
 func tailUnits(s string, n uint64) string {
 	i := len(s)
 	for i > 0 {
@@ -189,7 +193,7 @@ func tailUnits(s string, n uint64) string {
 	return s[i:]
 }
 
-// grouped is n with commas, as in 45,000.
+// grouped returns n with commas, as in 45,000.
 func grouped(n uint64) string {
 	s := strconv.FormatUint(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -11,84 +11,82 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Kind is what a plan does with a path.
+// Kind says what a plan does with a path.
 type Kind int
 
 // The kinds of plans.
 const (
-	// Cover has a summary stand for the turns before the cut.
+	// Cover replaces the turns before the cut by a summary.
 	Cover Kind = iota
 	// Shorten shows parts shortened. It summarizes and covers nothing.
 	Shorten
-	// Nudge shows parts shortened, and a summary of them after the newest message.
-	// It covers nothing.
+	// Nudge shows parts shortened and adds a summary of them after the newest
+	// message. It covers nothing.
 	Nudge
 )
 
-// Plan is a decision: what a compaction takes out of a path, what stays, and
-// what a summarizer may see. [New] and [Plan.Rebase] make plans; nobody changes
-// one. Its slices of halves are the path's.
+// Plan is a decision: what a compaction removes from a path, what stays, and what a
+// summarizer may see. [New] and [Plan.Rebase] make plans, and nobody changes one.
+// Its slices of halves share the path's memory.
 //
-// Invariant: Covered and Kept together are the halves of the path, in order,
-// and no tool call is open between them.
+// Invariant: Covered and Kept together are the path's halves, in order, and no tool
+// call is open between them.
 type Plan struct {
 	Kind      Kind
-	Digest    turns.Hash // the same plan again changes nothing: see digest
+	Digest    turns.Hash // identifies the plan by its inputs: see digest
 	Policy    policy.Policy
 	PolicyRef turns.PolicyRef // as the compaction records it
 	Trigger   turns.Trigger
-	Path      view.Path // that it was planned on
+	Path      view.Path // the path that the plan is for
 	Cut       lineage.Cut
-	Span      turns.Span         // complete
-	Elided    []turns.ElidedPart // what is shown for Span.Elisions
+	Span      turns.Span         // complete, SawThrough and Elisions included
+	Elided    []turns.ElidedPart // how each of Span.Elisions is shown
 	Covered   []summary.HalfTurn // newly covered: from the previous cut to the new one
 	Kept      []summary.HalfTurn // from the cut on
 
-	// Shortens holds the parts that this plan shows shortened, and what is shown
-	// for each. Elided has those of earlier compactions too.
+	// Shortens holds the parts that this plan shortens and how each is shown. Elided
+	// also holds those of earlier compactions.
 	Shortens map[view.PartAt]turns.ElidedPart
 
 	Reads    []summary.HalfTurn // what the summarizer reads: Covered, the originals before the cut, or what a nudge shortens
-	Previous string             // the summary in force, which the new one must include; "" where Reads holds all
+	Previous string             // the summary in force, which the new one must include; "" if Reads holds everything
 	Known    []string           // notes on record, which a summarizer need not write again
-	First    string             // the first request, quoted in the replacement; "" for none
-	Pins     []string           // texts of pinned turns, quoted there too, oldest first
+	First    string             // the first request, which the replacement quotes; "" for none
+	Pins     []string           // texts of pinned turns, which it quotes too, oldest first
 	Carries  view.Meta          // First and Pins as later compactions get them
 
-	SummaryTokens uint64 // bound of the summary's text
-	TokensBefore  uint64 // messages of the context now
+	SummaryTokens uint64 // upper bound of the summary's text
+	TokensBefore  uint64 // of the context's messages now
 	TokensKept    uint64
-	TargetTokens  uint64 // messages of the context after; overshot only where no legal cut reaches it
+	TargetTokens  uint64 // of the messages afterwards; exceeded only if no legal cut reaches it
 	Focus         string
 	FromOriginals bool
-	Tiers         []string // summarizers by name, as the caller has them
-	Budget        uint64   // that the caller set; 0: the policy's
+	Tiers         []string // the names of the caller's summarizers
+	Budget        uint64   // the caller's; 0: the policy's
 
-	// Expects is the expected cost and saving, where the policy looks at that
-	// ([policy.Cost]).
+	// Expects is the forecast, if the policy has a [policy.Cost].
 	Expects Forecast
 }
 
-// Options are what a caller may ask of a plan.
+// Options are a caller's wishes for a plan.
 type Options struct {
 	Focus         string // what to keep in view; may be ""
 	FromOriginals bool   // summarize from the originals, not from the last summary
 	Originals     []summary.HalfTurn
-	Cover         bool            // a part of the path has to be covered: to shorten it is not enough
+	Cover         bool            // require a plan that covers turns; one that only shortens is not enough
 	Known         []string        // notes on record, oldest first
-	PrevPlan      turns.Hash      // digest of a plan that is known to change nothing; zero: none
+	PrevPlan      turns.Hash      // digest of a plan that is known to achieve nothing; zero: none
 	Ref           turns.PolicyRef // how the policy was named; zero: its name and digest
 	Tiers         []string        // names of the summarizers that will run; part of the digest
-	Budget        uint64          // by the policy's counter, overhead included, for a view; 0: the policy's
+	Budget        uint64          // by the policy's counter, overhead included; 0: the policy's
 }
 
-// MinSummaryTokens is the least bound of a summary that is asked for: below it a
-// summarizer has nothing to work with. A result that frees nothing is refused
-// all the same.
+// MinSummaryTokens is the least bound that a plan sets: below it a summarizer cannot
+// write anything. A result that frees nothing is refused all the same.
 const MinSummaryTokens = 16
 
-// planner is what a plan is made from. Its steps return what they find and
-// change neither it nor a plan.
+// planner holds what a plan is made from. Its steps return what they find, and
+// change neither the planner nor a plan.
 type planner struct {
 	path    view.Path
 	policy  policy.Policy
@@ -98,14 +96,15 @@ type planner struct {
 	sizes   policy.Sizes
 }
 
-// New plans the compaction of p. Automatic triggers take it only where it
-// frees enough; manual and overflow ones, and a context over its budget,
-// wherever it frees anything.
+// New plans the compaction of p. An automatic trigger needs a plan that frees
+// enough. A manual trigger, an overflow, and a context over its budget need only one
+// that frees anything.
 //
-// Originals are the halves of normal turns from the root on, with
-// FromOriginals; New does not read those at or after the cut.
+// With FromOriginals, opt.Originals holds the halves of normal turns from the root
+// on. New ignores those at or after the cut.
 //
-// It costs O(halves), with no counting: it takes [summary.HalfTurn.Tokens] as it is.
+// New costs O(halves) and counts no tokens: it uses [summary.HalfTurn.Tokens] as
+// they are.
 //
 // Errors: [ErrNothing], whose text says why; [ErrOverhead] as a [BudgetError].
 func New(p view.Path, pol policy.Policy, trigger turns.Trigger, opt Options) (*Plan, error) {
@@ -131,10 +130,10 @@ func New(p view.Path, pol policy.Policy, trigger turns.Trigger, opt Options) (*P
 	return m.cover()
 }
 
-// cover plans a summary for the turns before a cut. Where no position can be cut
-// but the unanswered messages had to be shortened, that alone is the plan.
+// cover plans a summary for the turns before a cut. If no position is legal, but
+// unanswered messages had to be shortened, the plan only shortens these.
 func (m planner) cover() (*Plan, error) {
-	m.path = m.path.Lasting() // a cut is for good: what was shortened for one call stands whole again
+	m.path = m.path.Lasting() // a cut is permanent, so what was shortened for one call is whole again
 	pinned := min(pinnedTokens(m.path), m.sizes.Target/4)
 	m.sizes.Summary = max(m.sizes.Summary, view.FrameTokens(m.policy, "", nil)+MinSummaryTokens) + pinned
 	m.sizes.Keep = min(m.sizes.Keep, tokens.Sub(m.sizes.Target, m.sizes.Summary))
@@ -143,7 +142,7 @@ func (m planner) cover() (*Plan, error) {
 	cut, err := m.chooseCut(shortens)
 	switch {
 	case m.nothingFollows():
-		cut = 0 // the summary in force alone is made anew
+		cut = 0 // make only the summary in force anew
 	case err == nil:
 	case len(shortens) > 0:
 		plan := m.place(Shorten, 0, shortens, false)
@@ -167,15 +166,15 @@ func (m planner) cover() (*Plan, error) {
 	return &plan, nil
 }
 
-// nothingFollows reports whether the caller wants a summary from the originals,
-// and no turn follows the compaction in force.
+// nothingFollows reports whether the caller wants a summary from the originals and
+// no turn follows the compaction in force.
 func (m planner) nothingFollows() bool {
 	f := m.path.InForce
 	return m.opt.FromOriginals && f != nil && m.path.Head.Ref == f.Node.Ref
 }
 
-// canRenewSummary reports whether the summary in force may be made anew, though
-// no further turn can be covered: the caller asks for it, or it is too long.
+// canRenewSummary reports whether the summary in force may be made anew though no
+// more turns can be covered: the caller asks for it, or it is too long.
 func (m planner) canRenewSummary() bool {
 	if m.path.InForce == nil {
 		return false
@@ -189,8 +188,8 @@ func overheadError(p view.Path, s policy.Sizes) error {
 	return &BudgetError{Kind: ErrOverhead, Budget: s.Budget, Overhead: p.Overhead, Messages: p.Tokens(), Protected: protectedTokens(p)}
 }
 
-// place returns the plan of a kind with the cut before half number cut of the
-// path, and with what follows from these.
+// place returns the plan of a kind with the cut before half number cut of the path,
+// with all fields that follow from these.
 func (m planner) place(kind Kind, cut int, shortens map[view.PartAt]turns.ElidedPart, forCall bool) Plan {
 	p := m.path
 	plan := Plan{
@@ -200,7 +199,7 @@ func (m planner) place(kind Kind, cut int, shortens map[view.PartAt]turns.Elided
 		Focus: m.opt.Focus, FromOriginals: m.opt.FromOriginals, Tiers: m.opt.Tiers, Budget: m.opt.Budget,
 	}
 	plan.Span.Call = forCall
-	if kind != Cover { // what was covered before stays so
+	if kind != Cover { // covered turns stay covered
 		plan.Cut = 0
 		if p.InForce != nil {
 			plan.Cut = p.InForce.Node.Cut
@@ -247,7 +246,7 @@ func (m planner) read(plan *Plan) error {
 	return nil
 }
 
-// checkWorth is [ErrNothing] where a covering plan would not pay.
+// checkWorth returns [ErrNothing] if a covering plan would not pay.
 func (m planner) checkWorth(plan *Plan) error {
 	if len(plan.Covered) == 0 {
 		if m.path.InForce != nil && (plan.FromOriginals || plan.ReplacementBound() < m.path.Replaced()) {
@@ -257,7 +256,7 @@ func (m planner) checkWorth(plan *Plan) error {
 	}
 	asked := m.trigger.Kind == TriggerManual || m.trigger.Kind == TriggerOverflow
 	if asked || plan.TokensBefore > m.sizes.Room {
-		return nil // any progress will do
+		return nil // any progress is enough
 	}
 	reclaim := tokens.Sub(plan.TokensBefore, plan.TokensKept+plan.ReplacementBound())
 	if least := tokens.Share(plan.TokensBefore, m.policy.MinReclaimRatio); reclaim == 0 || reclaim < least {
@@ -266,16 +265,16 @@ func (m planner) checkWorth(plan *Plan) error {
 	return nil
 }
 
-// String is one line: what, why, and the sizes.
+// String describes the plan in one line: what, why, and the sizes.
 func (plan *Plan) String() string {
 	return fmt.Sprintf("%s by %s: covers %d halves through %v, keeps %d from %v, %d tokens to at most %d",
 		plan.Trigger.Kind, plan.Policy.Name, len(plan.Covered), plan.Span.Through, len(plan.Kept), plan.Span.FirstKept,
 		plan.TokensBefore, plan.TokensKept+plan.ReplacementBound())
 }
 
-// Targets is how many messages the plan compacts: those that it covers, or
-// those that it shortens and that stood whole, each result of a tool for one. A
-// result that loses nothing but its images is none.
+// Targets returns how many messages the plan compacts: those that it covers, or
+// those that it shortens. Each tool result counts as one message. A result that
+// loses only its images does not count.
 func (plan *Plan) Targets() int {
 	n := 0
 	for i := range plan.Covered {
@@ -284,7 +283,7 @@ func (plan *Plan) Targets() int {
 	shortened := make(map[view.PartAt]bool)
 	for at, part := range plan.Shortens {
 		if plan.Path.Part(at).Type != turns.ToolCallResponse {
-			at.Part = 0 // its message's
+			at.Part = 0 // count the message once
 		}
 		if part.Method != string(view.Elided) {
 			shortened[at] = true

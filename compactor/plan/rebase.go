@@ -8,13 +8,13 @@ import (
 	"nexus/turns"
 )
 
-// Rebase returns the plan on the path as it is now, for a head that moved while
-// a summary was made. Only what is kept, and the sizes, may differ: the summary
-// that was made for plan stands for the rebased one too.
+// Rebase returns the plan for the path as it is now, after the head moved while a
+// summary was made. Only the kept halves and the sizes may differ, so the summary
+// made for plan fits the rebased plan too.
 //
-// Errors: [ErrStale] unless the compaction in force is the one that plan was
-// made on, and what plan covers and first keeps, elisions included, is on the
-// path; [ErrOverhead] as a [BudgetError].
+// Errors: [ErrStale] if another compaction is in force than plan was made on, or if
+// the path lacks what plan covers, first keeps or elides; [ErrOverhead] as a
+// [BudgetError].
 func (plan *Plan) Rebase(now view.Path) (*Plan, error) {
 	old, cut := plan.Path, len(plan.Covered)
 	if plan.Kind == Cover {
@@ -44,7 +44,7 @@ func (plan *Plan) Rebase(now view.Path) (*Plan, error) {
 		path: now, policy: plan.Policy, ref: plan.PolicyRef, trigger: plan.Trigger, sizes: SizesOf(now, plan.Policy, plan.Trigger, plan.Budget),
 		opt: Options{Focus: plan.Focus, FromOriginals: plan.FromOriginals, Known: plan.Known, Tiers: plan.Tiers, Budget: plan.Budget},
 	}
-	out := m.place(plan.Kind, cut, plan.Shortens, plan.Span.Call) // turns were only added: the index of the cut holds
+	out := m.place(plan.Kind, cut, plan.Shortens, plan.Span.Call) // turns were only added, so the index of the cut still holds
 	out.Span.SawThrough = plan.Span.SawThrough
 	if len(out.Elided) != len(plan.Elided) {
 		return nil, stale("%d of the %d parts it shows shortened are on the path to %v", len(out.Elided), len(plan.Elided), now.Head.Ref)
@@ -57,14 +57,14 @@ func (plan *Plan) Rebase(now view.Path) (*Plan, error) {
 	return &out, nil
 }
 
-// WithSawThrough returns plan for a summary whose author saw everything up to ref.
+// WithSawThrough returns plan for a summary whose author saw everything through ref.
 func (plan *Plan) WithSawThrough(ref turns.Ref) *Plan {
 	out := *plan
 	out.Span.SawThrough = ref
 	return &out
 }
 
-// userSpokeAfter reports whether a turn deeper than depth brought text of the user.
+// userSpokeAfter reports whether a turn deeper than depth holds text of the user.
 func userSpokeAfter(p view.Path, depth uint64) bool {
 	for i := range p.Halves {
 		if h := &p.Halves[i]; h.Depth > depth && h.Half == turns.MessagesHalf && turns.CountUserTexts(h.Messages) > 0 {

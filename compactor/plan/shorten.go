@@ -7,8 +7,8 @@ import (
 	"nexus/turns/tokens"
 )
 
-// shorten returns the plan that shortens parts and covers nothing, where the
-// policy has such plans and this one is worth it; nil where it is not.
+// shorten returns the plan that shortens parts and covers nothing. nil: the policy
+// has no such plans, or this one does not pay.
 func (m planner) shorten() *Plan {
 	p, e := m.path, m.policy.Elide
 	if large, _ := largeOutputs(p, m.policy); len(large) > 0 && m.trigger.Kind != TriggerManual {
@@ -36,7 +36,8 @@ func (m planner) shorten() *Plan {
 	if len(shortens) == 0 {
 		return nil
 	}
-	// What a provider refused is not sent again when the user speaks.
+	// After an overflow the elisions stay: the parts must not come back whole when
+	// the user speaks, because the provider refused them.
 	forCall := e.ForCall && m.trigger.Kind != TriggerOverflow
 	plan := m.place(kind, 0, shortens, forCall)
 	if kind == Nudge {
@@ -46,7 +47,8 @@ func (m planner) shorten() *Plan {
 		saved := tokens.Sub(p.ShownFrom(0), plan.TokensKept)
 		plan.SummaryTokens = max(tokens.Sub(min(m.sizes.Summary, saved/2), plan.nudgeTokens()), MinSummaryTokens)
 	}
-	// Enough of it is worth a rewrite, and leaves room; else a cut has to do it.
+	// The plan must free enough to pay for a rewrite, and the context must fit.
+	// Otherwise a cut has to do it.
 	freed := tokens.Sub(plan.TokensBefore, plan.TokensAfter())
 	if !m.fitsShown(&plan) || freed < max(1, tokens.Share(plan.TokensBefore, m.policy.MinReclaimRatio)) {
 		return nil
@@ -54,8 +56,8 @@ func (m planner) shorten() *Plan {
 	return &plan
 }
 
-// prune returns the plan that shows shortened what pays; nil where a part has to
-// be covered, or that pays more.
+// prune returns the plan that shortens what pays. nil: nothing pays, or covering
+// turns is required or pays more.
 func (m planner) prune() *Plan {
 	p := m.path
 	if contextSize(p, m.policy, p.MeasureLoad(p.Tokens()), m.sizes) > m.sizes.Trigger {
@@ -73,13 +75,13 @@ func (m planner) prune() *Plan {
 	return &plan
 }
 
-// fitsShown reports whether the context fits after a plan that covers nothing,
-// with what rendering adds to it.
+// fitsShown reports whether the context, as rendered, fits after a plan that covers
+// nothing.
 func (m planner) fitsShown(plan *Plan) bool {
 	return plan.TokensAfter()+m.path.Framing()[len(m.path.Halves)] <= m.sizes.Room
 }
 
-// halvesOf is the halves that hold chosen parts, in path order.
+// halvesOf returns the halves that hold chosen parts, in path order.
 func halvesOf(p view.Path, chosen map[view.PartAt]turns.ElidedPart) (out []summary.HalfTurn) {
 	in := make(map[int]bool, len(chosen))
 	for at := range chosen {
@@ -93,8 +95,7 @@ func halvesOf(p view.Path, chosen map[view.PartAt]turns.ElidedPart) (out []summa
 	return out
 }
 
-// nudged is the summary that a compaction in force shows after the newest
-// message of its time.
+// nudged returns the summary in the nudge of the compaction in force; "" for none.
 func nudged(p view.Path) string {
 	if p.InForce == nil || len(p.InForce.Body.Nudge) == 0 {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"nexus/turns/tokens"
 )
 
-// The kinds of triggers that policies here know.
+// The kinds of triggers.
 const (
 	TriggerThreshold   = "threshold"
 	TriggerManual      = "manual"
@@ -21,19 +21,18 @@ const (
 	TriggerIdle        = "idle"
 )
 
-// Due reports whether a context is to be compacted before its next call, and
-// the trigger to plan with. Tokens are those of the context's messages as
-// rendered, without the path's overhead, which is added here. The rest is read
-// from the path, where it has halves.
+// Due reports whether a context must be compacted before its next call, and the
+// trigger to plan with. tokens counts the rendered messages; Due adds the path's
+// overhead. It reads the rest from the path, if that has halves.
 //
-// An overhead that leaves no room is no reason to compact: nothing that a
-// compaction could do would help: the context is refused ([MayFit]).
+// If overhead leaves no room, the context is not due: no compaction can help.
+// [MayFit] refuses it.
 func Due(p view.Path, pol policy.Policy, tokens uint64) (turns.Trigger, bool) {
 	return DueAt(p, pol, p.MeasureLoad(tokens))
 }
 
-// DueAt is [Due] for a load that the caller knows. Large outputs are seen only
-// on a path that has halves.
+// DueAt is [Due] for a load that the caller knows. It finds large outputs only on a
+// path that has halves.
 func DueAt(p view.Path, pol policy.Policy, l view.Load) (turns.Trigger, bool) {
 	s := SizesOf(p, pol, turns.Trigger{}, 0)
 	if pol.Mode == policy.Manual || s.Room == 0 || l.Tokens == 0 {
@@ -55,7 +54,7 @@ func DueAt(p view.Path, pol policy.Policy, l view.Load) (turns.Trigger, bool) {
 	case sized && pol.IdleSeconds > 0 && pol.IdleRatio > 0 && idle >= pol.IdleSeconds && total > s.Idle:
 		return trigger(TriggerIdle, `{"idle_seconds":%d,"tokens":%d,"threshold":%d}`, idle, l.Tokens, s.Idle)
 	}
-	if f, _ := chooseByCost(p, pol, p.Overhead+l.Tokens, s); sized && f.Pays { // what a provider counts besides is no growth
+	if f, _ := chooseByCost(p, pol, p.Overhead+l.Tokens, s); sized && f.Pays { // growth leaves out what only the provider counts
 		return trigger(TriggerThreshold, `{"tokens":%d,"overhead":%d,"budget":%d,"rewrite_tokens":%d,"saves_tokens":%d,"payback_calls":%.3g}`,
 			l.Tokens, p.Overhead, s.Budget, f.Rewrite, f.Saves, f.Payback)
 	}
@@ -65,26 +64,27 @@ func DueAt(p view.Path, pol policy.Policy, l view.Load) (turns.Trigger, bool) {
 	return turns.Trigger{}, false
 }
 
-// contextSize is the size of a context as a policy measures it, overhead included.
+// contextSize returns the size of a context as the policy measures it, overhead
+// included.
 func contextSize(p view.Path, pol policy.Policy, l view.Load, s policy.Sizes) uint64 {
 	total := measuredSize(pol, p.Overhead+l.Tokens, l.Reported)
 	if f := p.InForce; f != nil && total > s.Trigger && p.Overhead+l.Tokens <= s.Trigger && l.Tokens < f.Body.TokensAfter+s.Room/5 {
-		return p.Overhead + l.Tokens // the last compaction did not take away what the provider counts; another won't
+		return p.Overhead + l.Tokens // the last compaction did not remove what only the provider counts, so another will not
 	}
 	return total
 }
 
-// Fits reports whether the path's context, whose messages have so many tokens
-// by the policy's counter, fits a budget. A policy that uses what providers
-// report takes their count where it is the lower one: such a call was made.
-// Where theirs is the higher it is due, but not refused: what a provider counts
-// and we do not see, no compaction takes away.
+// Fits reports whether the path's context fits a budget; tokens counts its messages,
+// by the policy's counter. A policy that uses provider reports takes the lower of
+// the two counts: the provider accepted that call. If the report is higher, the
+// context is due but not refused, because no compaction removes what only the
+// provider counts.
 func Fits(p policy.Policy, path view.Path, tokens, budget uint64) bool {
 	return lowestSize(p, path, tokens) <= policy.EstimatedBudget(budget, path.Overhead, path.Ratio(p))
 }
 
-// MayFit is Fits without the policy's calibration: one that does not fit even so
-// is refused, where nothing more can be taken out of it.
+// MayFit is Fits without the policy's calibration. A context that fails even this
+// test is refused if nothing more can be removed.
 func MayFit(p policy.Policy, path view.Path, tokens, budget uint64) bool {
 	return lowestSize(p, path, tokens) <= budget
 }
@@ -97,7 +97,8 @@ func lowestSize(p policy.Policy, path view.Path, tokens uint64) uint64 {
 	return size
 }
 
-// measuredSize is what a policy takes for the size of a context, overhead included.
+// measuredSize returns the size of a context by the policy's measure, overhead
+// included.
 func measuredSize(p policy.Policy, estimate, reported uint64) uint64 {
 	switch {
 	case p.Measure == policy.Reported && reported > 0:
@@ -108,16 +109,16 @@ func measuredSize(p policy.Policy, estimate, reported uint64) uint64 {
 	return estimate
 }
 
-// NeedsPath reports whether the policy's triggers can be judged only on a path
-// that has its halves. A turn is taken to have up to eight messages.
+// NeedsPath reports whether the policy's triggers need a path with its halves. It
+// assumes that a turn has at most eight messages.
 func NeedsPath(p policy.Policy, l view.Load) bool {
 	return p.LargeOutputChars > 0 || p.MaxMessages > 0 && l.Turns > p.MaxMessages/8 || p.Measure != policy.Estimate ||
 		(p.Counter != "" && p.Counter != tokens.Approx{}.Name())
 }
 
-// largeOutputs are the results of tools behind the newest response that are
-// longer than the policy allows and shown whole, and the length of the largest
-// in UTF-16 units; 0: there are none.
+// largeOutputs returns the tool results after the newest response that are longer
+// than the policy allows and shown whole, and the length of the longest in UTF-16
+// units; 0: there are none.
 func largeOutputs(p view.Path, pol policy.Policy) (at []view.PartAt, largest uint64) {
 	if pol.LargeOutputChars == 0 {
 		return nil, 0
@@ -140,29 +141,30 @@ func largeOutputs(p view.Path, pol policy.Policy) (at []view.PartAt, largest uin
 	return at, largest
 }
 
-// HasLargeOutputs reports whether a result of a tool behind the newest response
-// is longer than the policy allows and shown whole.
+// HasLargeOutputs reports whether a tool result after the newest response is longer
+// than the policy allows and shown whole.
 func HasLargeOutputs(p view.Path, pol policy.Policy) bool {
 	_, n := largeOutputs(p, pol)
 	return n > 0
 }
 
-// Threshold is the number of tokens, overhead included, above which a context
+// Threshold returns the number of tokens, overhead included, above which a context
 // on p is due.
 func Threshold(p view.Path, pol policy.Policy) uint64 {
 	return SizesOf(p, pol, turns.Trigger{}, 0).Trigger
 }
 
-// SizesOf returns the sizes of pol on p, for a trigger; a budget other than 0 stands
-// in for the policy's.
+// SizesOf returns the sizes of pol on p for a trigger. A budget other than 0
+// replaces the policy's.
 func SizesOf(p view.Path, pol policy.Policy, trigger turns.Trigger, budget uint64) policy.Sizes {
 	return pol.Scale(policy.Bounds{
 		Limits: p.Limits, Overhead: p.Overhead, Ratio: p.Ratio(pol), Budget: budget, Overflow: trigger.Kind == TriggerOverflow,
 	})
 }
 
-// FlushDue reports whether a context is large enough for the flush of its
-// cycle: it is before [DueAt] says that it is due by size, and from then on.
+// FlushDue reports whether a context is large enough for the flush of its cycle. The
+// flush is due before [DueAt] reports the context due by size, and stays due from
+// then on.
 func FlushDue(p view.Path, pol policy.Policy, l view.Load) bool {
 	s := SizesOf(p, pol, turns.Trigger{}, 0)
 	if !pol.Flush.On() || pol.Mode == policy.Manual || s.Room == 0 || l.Tokens == 0 || pol.Unlimited(p.Limits) {

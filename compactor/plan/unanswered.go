@@ -11,16 +11,16 @@ import (
 	"nexus/turns/tokens"
 )
 
-// What no response has seen yet, the results of the last calls above all, is not
-// covered: an agent whose newest result is gone calls the tool again, and again.
-// Where it has no room it is shown by its ends.
+// A plan does not cover messages that no response has seen, above all the newest
+// tool results: an agent that loses its newest result calls the tool again and
+// again. If they do not fit, the plan shows only their ends.
 
-// unseenMark stands for what is left out of a part that no response has seen,
-// where the policy has no mark of its own.
+// unseenMark replaces the omitted middle of an unseen part, if the policy has no
+// mark of its own.
 const unseenMark = "[… {omitted} of {chars} characters are left out here …]"
 
-// fitUnanswered chooses to show shortened what no response has seen, the largest
-// parts first, where it would leave no room for a summary.
+// fitUnanswered chooses how to shorten what no response has seen, largest parts
+// first, if it would leave no room for a summary.
 func (m planner) fitUnanswered() map[view.PartAt]turns.ElidedPart {
 	p, s := m.path, m.sizes
 	from := len(p.Halves)
@@ -65,7 +65,7 @@ func (m planner) fitUnanswered() map[view.PartAt]turns.ElidedPart {
 	}
 	oldest := slices.Clone(parts)
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.size, a.size) })
-	// Large parts are cut to the same length, the longest that has all of them fit.
+	// Cut all large parts to one length: the longest at which they all fit.
 	for bound := room; remaining > room && bound >= 32; bound -= max(1, bound/4) {
 		for _, of := range parts {
 			if of.size <= bound {
@@ -80,7 +80,8 @@ func (m planner) fitUnanswered() map[view.PartAt]turns.ElidedPart {
 			show(of, view.Trimmed, TrimToEnds(e, of.text))
 		}
 	}
-	// What is too much is many parts: the oldest are left out, but for the first.
+	// Many small parts still exceed the room: clear the oldest, except for the
+	// first.
 	for i := 1; remaining > room && i < len(oldest)-1; i++ {
 		if p.Part(oldest[i].at).Type == turns.Reasoning {
 			show(oldest[i], view.Cleared, "")
@@ -94,7 +95,7 @@ func (m planner) fitUnanswered() map[view.PartAt]turns.ElidedPart {
 	return chosen
 }
 
-// shortened is the path with parts shown shortened, for sizes.
+// shortened returns the path with parts shown shortened, for its sizes.
 func (m planner) shortened(shortens map[view.PartAt]turns.ElidedPart) view.Path {
 	p := m.path
 	if len(shortens) == 0 {

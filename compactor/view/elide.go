@@ -9,14 +9,14 @@ import (
 	"nexus/turns"
 )
 
-// ShownHalf is a half with elisions applied, and where it comes from.
+// ShownHalf is a half with elisions applied, and its source.
 type ShownHalf struct {
 	summary.HalfTurn
 	Source Source
 }
 
-// ShownHalves returns the kept halves as a context shows them. The path's own messages are not
-// changed: a half with an elision is copied.
+// ShownHalves returns the kept halves as a context shows them. It copies halves with
+// an elision, so the path's messages do not change.
 func (p Path) ShownHalves() ([]ShownHalf, error) {
 	type elision struct {
 		turns.Elision
@@ -70,7 +70,8 @@ func (p Path) ShownHalves() ([]ShownHalf, error) {
 	return out, nil
 }
 
-// mixStatus is the status of a half whose parts were shortened by several methods.
+// mixStatus returns the status of a half whose parts were shortened by several
+// methods.
 func mixStatus(have, more Status) Status {
 	if have == "" || have == more {
 		return more
@@ -78,9 +79,10 @@ func mixStatus(have, more Status) Status {
 	return Elided
 }
 
-// elidedPart is what is shown for p: of its own type where pairing or
-// the role needs it, else text. Reasoning that is cut has lost its signature,
-// and goes altogether where nothing is shown for it (the zero Part).
+// elidedPart returns the part that shows the text show in place of p. It keeps p's
+// type if the pairing of calls or the message's role needs it; otherwise it is text.
+// Shortened reasoning loses its signature. With nothing to show for it, it
+// disappears (the zero Part).
 func elidedPart(p turns.Part, show string) turns.Part {
 	switch p.Type {
 	case turns.ToolCall:

@@ -5,17 +5,18 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Growth is the calls since the last compaction.
+// Growth sums up the calls since the last compaction.
 type Growth struct {
 	Calls uint64
-	Read  uint64 // tokens of their contexts, all together
-	First uint64 // tokens of the first one's
+	Read  uint64 // tokens of the contexts of all these calls
+	First uint64 // tokens of the first call's context
 }
 
-// Below adds up how many tokens fewer than total each call read.
+// Below returns how many tokens fewer than total the calls read, summed over all
+// calls.
 func (g Growth) Below(total uint64) uint64 { return tokens.Sub(g.Calls*total, g.Read) }
 
-// call is g with one more, whose context had so many tokens.
+// call returns g plus a call whose context has so many tokens.
 func (g Growth) call(tokens uint64) Growth {
 	if g.Calls++; g.Calls == 1 {
 		g.First = tokens
@@ -24,7 +25,7 @@ func (g Growth) call(tokens uint64) Growth {
 	return g
 }
 
-// MeasureGrowth returns the growth of p: from its sums where it has them.
+// MeasureGrowth returns the growth of p. It uses p.Sums if they are set.
 func (p Path) MeasureGrowth() (g Growth) {
 	if p.Sums != nil {
 		return p.Sums.growth
@@ -40,28 +41,28 @@ func (p Path) MeasureGrowth() (g Growth) {
 	return g
 }
 
-// Sums is what the halves of a path come to, for triggers that would look at
-// them: it can be kept, and added to, without them.
+// Sums holds the totals of a path's halves that triggers need. A caller can keep it
+// and add to it without loading the halves.
 type Sums struct {
-	tokens      uint64 // overhead left out
+	tokens      uint64 // without overhead
 	growth      Growth
 	calibration tokens.Calibration
 	calibrates  bool
 }
 
-// Summed is the sums of p, whose halves are loaded.
+// Summed returns the sums of p, whose halves must be loaded.
 func (p Path) Summed() Sums {
 	return Sums{tokens: p.Tokens(), growth: p.MeasureGrowth(), calibration: p.Calibrate(), calibrates: p.View.When == ""}
 }
 
-// Sent is s with messages of so many tokens more.
+// Sent returns s plus messages of so many tokens.
 func (s Sums) Sent(tokens uint64) Sums {
 	s.tokens += tokens
 	return s
 }
 
-// Answered is s with a response of so many tokens more, to a call whose input the
-// provider counted as reported; 0: it did not say.
+// Answered returns s plus a response of so many tokens. reported is the provider's
+// count of the call's input, 0 if it gave none.
 func (s Sums) Answered(overhead, tokens, reported uint64) Sums {
 	at := overhead + s.tokens
 	s.growth = s.growth.call(at)

@@ -12,7 +12,7 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Previous is the compaction in force; none for no compaction.
+// Previous returns the compaction in force; the zero Ref if there is none.
 func (p Path) Previous() turns.Ref {
 	if p.InForce == nil {
 		return turns.Ref{}
@@ -20,7 +20,7 @@ func (p Path) Previous() turns.Ref {
 	return p.InForce.Node.Ref
 }
 
-// Last is the last normal turn of the path, as far as the path tells.
+// Last returns the last normal turn of the path, if the path holds or names one.
 func (p Path) Last() turns.Ref {
 	if n := len(p.Halves); n > 0 {
 		return p.Halves[n-1].Ref
@@ -41,7 +41,7 @@ func (p Path) Contains(ref turns.Ref) bool {
 	return false
 }
 
-// splitAt reports whether a cut before half i parts two halves of one turn.
+// splitAt reports whether a cut before half i separates the two halves of one turn.
 func (p Path) splitAt(i int) bool {
 	switch {
 	case i >= len(p.Halves):
@@ -52,8 +52,9 @@ func (p Path) splitAt(i int) bool {
 	return p.InForce != nil && p.InForce.Node.Cut == lineage.CutBefore(p.Halves[0].Depth, turns.ResponseHalf)
 }
 
-// CutAt is the cut before half i; with i the number of halves, after all of
-// the path. A turn that has a response alone is cut before the place of its messages.
+// CutAt returns the cut before half i, or after the whole path if i is the number of
+// halves. For a turn with a response alone, the cut lies before the place of its
+// messages.
 func (p Path) CutAt(i int) lineage.Cut {
 	switch {
 	case i >= len(p.Halves):
@@ -64,8 +65,8 @@ func (p Path) CutAt(i int) lineage.Cut {
 	return lineage.CutBefore(p.Halves[i].Depth, turns.MessagesHalf)
 }
 
-// Span is what a compaction with the cut before half i says of the path; what
-// was seen and the elisions are left to the caller.
+// Span returns the span of a compaction that cuts before half i. The caller sets
+// SawThrough and the elisions.
 func (p Path) Span(i int) turns.Span {
 	s := turns.Span{Provenance: turns.ByNexus, Previous: p.Previous(), Split: p.splitAt(i)}
 	if i < len(p.Halves) {
@@ -87,8 +88,9 @@ func (p Path) Span(i int) turns.Span {
 	return s
 }
 
-// LaterSeen is the later of seen, the last turn before half i, and what the
-// summary in force was made from: that may lie after its cut.
+// LaterSeen returns the later of saw, the last turn before half i, and the last turn
+// that the summary in force was made from. The latter may lie after that summary's
+// cut.
 func (p Path) LaterSeen(saw turns.Ref, i int) turns.Ref {
 	if p.InForce == nil {
 		return saw
@@ -105,7 +107,7 @@ func (p Path) LaterSeen(saw turns.Ref, i int) turns.Ref {
 	return saw
 }
 
-// CountedBy is the counter that the path's tokens were counted by.
+// CountedBy returns the counter that counted the path's tokens.
 func (p Path) CountedBy() tokens.Counter {
 	if p.Counter == nil {
 		return tokens.Approx{}
@@ -113,9 +115,9 @@ func (p Path) CountedBy() tokens.Counter {
 	return p.Counter
 }
 
-// Settled is p, counted by c: the tokens of each half, and what the elisions
-// in force take off it. Halves whose Tokens are by c already, as the ledger
-// stores them, are not counted again. It is called once, when a path is loaded.
+// Settled returns p with its tokens by c: those of each half, and what the elisions
+// in force save of them. If recount is false, the halves' Tokens are by c already,
+// as the ledger stores them. The caller settles a path once, when it loads it.
 func (p Path) Settled(c tokens.Counter, recount bool) Path {
 	p.Counter = c
 	if !recount && (p.InForce == nil || len(p.InForce.Body.Elided) == 0) && !slices.ContainsFunc(p.Halves, func(h summary.HalfTurn) bool { return h.Saved > 0 }) {
@@ -137,7 +139,7 @@ func (p Path) Settled(c tokens.Counter, recount bool) Path {
 	return p
 }
 
-// SavedBy is what elisions take off the halves of p, by the index of the half.
+// SavedBy returns the tokens that elisions save, by the index of the half.
 func (p Path) SavedBy(elisions []turns.Elision, parts []turns.ElidedPart) map[int]uint64 {
 	if len(elisions) == 0 || len(elisions) != len(parts) {
 		return nil
@@ -171,7 +173,7 @@ func (p Path) SavedBy(elisions []turns.Elision, parts []turns.ElidedPart) map[in
 			}
 		}
 		n := uint64(0)
-		if len(after.Parts) > 0 { // else nothing is left to render
+		if len(after.Parts) > 0 { // a message without parts is not rendered
 			n = p.CountedBy().Message(&after)
 		}
 		out[of.half] += tokens.Sub(p.CountedBy().Message(before), n)
@@ -179,8 +181,8 @@ func (p Path) SavedBy(elisions []turns.Elision, parts []turns.ElidedPart) map[in
 	return out
 }
 
-// Lasting is p without what stands for one call only: its parts whole, and no
-// summary of them.
+// Lasting returns p without what is shown for one call only: its parts are whole
+// again, and the summary of them is gone.
 func (p Path) Lasting() Path {
 	if p.InForce == nil || !p.InForce.Span.Call {
 		return p
@@ -193,7 +195,7 @@ func (p Path) Lasting() Path {
 	return p.Settled(p.CountedBy(), false)
 }
 
-// Saves is the tokens, by c, that the elisions of a compaction take off the
+// Saves returns how many tokens, by c, the elisions of a compaction save in the
 // halves of p from its cut on.
 func (p Path) Saves(span turns.Span, body *turns.CompactionBody, c tokens.Counter) (n uint64) {
 	p.Counter = c
@@ -203,7 +205,7 @@ func (p Path) Saves(span turns.Span, body *turns.CompactionBody, c tokens.Counte
 	return n
 }
 
-// index is where each half of p is.
+// index returns where each half of p is.
 func (p Path) index() map[halfKey]int {
 	at := make(map[halfKey]int, len(p.Halves))
 	for i := range p.Halves {
@@ -212,7 +214,7 @@ func (p Path) index() map[halfKey]int {
 	return at
 }
 
-// Saving is the tokens that one elision takes off a half.
+// Saving returns the tokens that one elision saves in a half.
 func Saving(c tokens.Counter, h *summary.HalfTurn, e turns.Elision, b *turns.ElidedPart) uint64 {
 	if h.Erased || e.Message >= uint64(len(h.Messages)) || e.Part >= uint64(len(h.Messages[e.Message].Parts)) {
 		return 0
@@ -226,9 +228,9 @@ func Saving(c tokens.Counter, h *summary.HalfTurn, e turns.Elision, b *turns.Eli
 	return tokens.Sub(c.Part(part), after)
 }
 
-// Calibrate returns how much more or less providers counted on the path than its
-// counter: as the compaction in force found it, and from there on for each call
-// whose context was what the path says.
+// Calibrate returns how providers' counts on the path relate to its counter's. It
+// begins with the calibration stored in the compaction in force, and adds every
+// later call whose context was the one that the path describes.
 func (p Path) Calibrate() (c tokens.Calibration) {
 	if p.Sums != nil {
 		return p.Sums.calibration
@@ -238,7 +240,7 @@ func (p Path) Calibrate() (c tokens.Calibration) {
 		c, after = f.ReadMeta().Calibration, max(after, f.Node.Depth)
 	}
 	if p.View.When != "" {
-		return c // what is shown is not what is counted here
+		return c // the view shows other content than is counted here
 	}
 	at := p.Overhead + p.Replaced()
 	for i := range p.Halves {
@@ -251,7 +253,8 @@ func (p Path) Calibrate() (c tokens.Calibration) {
 	return c
 }
 
-// Ratio is what a policy multiplies its counts by on p, in [1, 2]: see [policy.Calibrated].
+// Ratio returns the factor, in [1, 2], by which a policy multiplies its counts on p:
+// see [policy.Calibrated].
 func (p Path) Ratio(pol policy.Policy) float64 {
 	if pol.Measure != policy.Calibrated {
 		return 1
@@ -261,7 +264,7 @@ func (p Path) Ratio(pol policy.Policy) float64 {
 
 const ratioUnit = 1 << 20
 
-// Replaced is the tokens of what stands for the covered part.
+// Replaced returns the tokens of the replacement in force, its nudge included.
 func (p Path) Replaced() uint64 {
 	f := p.InForce
 	if f == nil {
@@ -274,10 +277,11 @@ func (p Path) Replaced() uint64 {
 	return tokens.Messages(c, f.Body.Replacement) + tokens.Messages(c, f.Body.Nudge)
 }
 
-// Tokens is the tokens of the context's messages as they are.
+// Tokens returns the tokens of the context's messages without any further
+// compaction.
 func (p Path) Tokens() uint64 { return p.Replaced() + p.ShownFrom(0) }
 
-// ShownFrom is the tokens of the halves from half i on, elisions applied.
+// ShownFrom returns the tokens of the halves from half i on, elisions applied.
 func (p Path) ShownFrom(i int) (n uint64) {
 	for ; i < len(p.Halves); i++ {
 		n += p.Halves[i].ShownTokens()
@@ -290,13 +294,13 @@ type halfKey struct {
 	half turns.Half
 }
 
-// PreviousSummary is the text that the next summary must include: the summary
-// in force, or where another system left only messages, their text.
+// PreviousSummary returns the text that the next summary must include: the summary
+// in force or, if another system stored only messages, their text.
 func (p Path) PreviousSummary() string {
 	if p.InForce == nil {
 		return ""
 	}
-	if len(p.InForce.Body.Nudge) > 0 { // its summary is of turns that are still there
+	if len(p.InForce.Body.Nudge) > 0 { // a nudge's summary is about parts that are still on the path
 		if m := p.InForce.ReadMeta(); m.Carried != "" || len(p.InForce.Body.Replacement) == 0 {
 			return m.Carried
 		}
@@ -312,15 +316,16 @@ func (p Path) PreviousSummary() string {
 	return strings.Join(out, "\n\n")
 }
 
-// Meta is what compactions keep in their body's meta.
+// Meta is what a compaction stores in the meta of its body.
 type Meta struct {
 	FirstRequest string `json:"first_request,omitzero"`
-	// Carried is the summary that the replacement holds, where the compaction's
-	// own is another: that of a nudge.
+	// Carried is the summary that the replacement holds. It is set if the
+	// compaction's own summary is that of a nudge.
 	Carried string `json:"carried,omitzero"`
-	// Pins are the texts of pinned turns that are covered, oldest first.
+	// Pins are the texts of covered pinned turns, oldest first.
 	Pins []string `json:"pins,omitempty"`
-	// Calibration is that of the path at the compaction, under [policy.Calibrated].
+	// Calibration is the path's calibration at the compaction, under
+	// [policy.Calibrated].
 	Calibration tokens.Calibration `json:"calibration,omitzero"`
 }
 
@@ -329,7 +334,8 @@ func (m Meta) Empty() bool {
 	return m.FirstRequest == "" && m.Carried == "" && len(m.Pins) == 0 && m.Calibration == tokens.Calibration{}
 }
 
-// ReadMeta returns the meta of a compaction; the zero Meta for another system's.
+// ReadMeta returns the meta of a compaction; the zero Meta if another system made
+// it.
 func (f *InForce) ReadMeta() (m Meta) {
 	if f.Body.Meta != nil && turns.DecodeJSON(f.Body.Meta, &m) != nil {
 		return Meta{}
@@ -337,8 +343,9 @@ func (f *InForce) ReadMeta() (m Meta) {
 	return m
 }
 
-// FirstRequest is the text of the session's first user message: as the
-// compaction in force quotes it, else from reads where they begin at the root.
+// FirstRequest returns the text of the session's first user message. It takes the
+// quote in the compaction in force, or else looks in reads, if these begin at the
+// root.
 func (p Path) FirstRequest(pol policy.Policy, reads []summary.HalfTurn) string {
 	if !pol.KeepFirstRequest {
 		return ""
@@ -363,9 +370,9 @@ func (p Path) FirstRequest(pol policy.Policy, reads []summary.HalfTurn) string {
 	return ""
 }
 
-// PinnedTexts are the texts of pinned turns before half cut, oldest first: those that
-// the compaction in force quotes, and those that are newly covered. Of more
-// than maxPins the oldest are left to the summary.
+// PinnedTexts returns the texts of pinned turns before half cut, oldest first: those
+// that the compaction in force quotes, and newly covered ones. It returns the newest
+// maxPins; the summary has to hold older ones.
 func (p Path) PinnedTexts(cut int) (out []string) {
 	if p.InForce != nil {
 		out = slices.Clone(p.InForce.ReadMeta().Pins)
@@ -383,11 +390,11 @@ func (p Path) PinnedTexts(cut int) (out []string) {
 	return out[max(0, len(out)-maxPins):]
 }
 
-// maxPins bounds the pins that a replacement quotes.
+// maxPins bounds how many pins a replacement quotes.
 const maxPins = 64
 
-// Rendered is, for each position from half number from on, the tokens of the
-// halves behind it as they are rendered. No call is open at from.
+// Rendered returns, for each position from half from on, the tokens of all later
+// halves as they are rendered. No call may be open at from.
 func (p Path) Rendered(from int) []uint64 {
 	p.Halves = p.Halves[from:]
 	n := len(p.Halves)
@@ -402,20 +409,21 @@ func (p Path) Rendered(from int) []uint64 {
 	return out
 }
 
-// Load is the size of a context, as far as it is known without its messages.
+// Load is the size of a context, as far as it can be known without its messages.
 type Load struct {
-	Tokens   uint64        // of the messages, by the policy's counter, overhead not included
-	Reported uint64        // of all, as [Path.ReportedTokens] says; 0: no provider counted
+	Tokens   uint64        // of the messages, by the policy's counter, without overhead
+	Reported uint64        // of the whole context: see [Path.ReportedTokens]; 0: no provider counted
 	Turns    uint64        // normal turns since the compaction in force, or since the root
-	Messages uint64        // of the context; 0: not counted
-	Idle     time.Duration // since the newest turn; 0: not known
+	Messages uint64        // in the context; 0: not counted
+	Idle     time.Duration // time since the newest turn; 0: unknown
 }
 
-// MeasureLoad is the load of the path's context, whose messages have so many tokens.
+// MeasureLoad returns the load of the path's context, whose messages have so many
+// tokens.
 func (p Path) MeasureLoad(tokens uint64) Load {
 	l := Load{Tokens: tokens, Reported: p.ReportedTokens(), Idle: p.Idle}
 	if p.View.When != "" {
-		l.Tokens = max(tokens, p.Tokens()) // what the view leaves out counts: it is a view
+		l.Tokens = max(tokens, p.Tokens()) // a view hides tokens but does not remove them, so they count
 	}
 	if p.InForce != nil {
 		l.Messages = uint64(len(p.InForce.Body.Replacement) + len(p.InForce.Body.Nudge))
@@ -430,10 +438,10 @@ func (p Path) MeasureLoad(tokens uint64) Load {
 	return l
 }
 
-// ReportedTokens is the size of the context by the provider's last count: its input
-// tokens for the newest response whose call saw what is in force now, and an
-// estimate of that response and all that was appended since. Overhead is in it.
-// 0: no provider counted.
+// ReportedTokens returns the size of the context, overhead included, by the
+// provider's last count. That is the reported input of the newest response whose
+// call saw what is in force now, plus an estimate of that response and of everything
+// appended since. 0: no provider counted.
 func (p Path) ReportedTokens() (total uint64) {
 	for i := len(p.Halves) - 1; i >= 0; i-- {
 		h := &p.Halves[i]

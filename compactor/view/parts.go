@@ -9,20 +9,21 @@ import (
 	"nexus/turns"
 )
 
-// PartAt is a part of a path: the index of its half, of its message there, and its own.
+// PartAt names a part of a path by the indexes of its half, its message in the half,
+// and itself in the message.
 type PartAt struct{ Half, Message, Part int }
 
-// Compare orders parts as they stand on the path.
+// Compare orders parts by their place on the path.
 func (a PartAt) Compare(b PartAt) int {
 	return cmp.Or(cmp.Compare(a.Half, b.Half), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Part, b.Part))
 }
 
-// Part is the part at a place of p.
+// Part returns the part of p at a place.
 func (p Path) Part(at PartAt) *turns.Part {
 	return &p.Halves[at.Half].Messages[at.Message].Parts[at.Part]
 }
 
-// ElidedAt is where elisions are in force.
+// ElidedAt returns the places where elisions are in force.
 func (p Path) ElidedAt() map[PartAt]bool {
 	if p.InForce == nil || len(p.InForce.Span.Elisions) == 0 {
 		return nil
@@ -49,7 +50,7 @@ func (p Path) EachPart(f func(at PartAt, m *turns.Message, q *turns.Part)) {
 	}
 }
 
-// ElidedTo is the record of a part that is shown as the text show.
+// ElidedTo returns the record of p when it is shown as the text show.
 func ElidedTo(p *turns.Part, method, show string) turns.ElidedPart {
 	return turns.ElidedPart{
 		Method: method, Show: show,
@@ -57,9 +58,9 @@ func ElidedTo(p *turns.Part, method, show string) turns.ElidedPart {
 	}
 }
 
-// Elisions is all that is in force after the plan shortens chosen, in path
-// order: what was shortened before stays as it was shown. From is the index of
-// the first half that is kept.
+// Elisions returns all elisions in force after a plan shortens chosen, in path
+// order. Parts that were shortened before stay as they are shown, unless chosen
+// holds them too. from is the index of the first kept half.
 func (p Path) Elisions(from int, chosen map[PartAt]turns.ElidedPart) ([]turns.Elision, []turns.ElidedPart) {
 	all := make(map[PartAt]turns.ElidedPart, len(chosen))
 	if f := p.InForce; f != nil && len(f.Span.Elisions) > 0 && len(f.Span.Elisions) == len(f.Body.Elided) {

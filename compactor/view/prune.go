@@ -11,10 +11,10 @@ import (
 	"nexus/turns"
 )
 
-// pruneHalves applies the view v to halves that are shown: results behind the newest
-// assistant messages, shortened or cleared. Lengths are in code points.
+// pruneHalves applies the view v to shown halves: it trims or clears results that
+// enough assistant messages follow. Lengths are in code points.
 func pruneHalves(v policy.Prune, halves []ShownHalf) {
-	behind := uint64(0) // assistant messages behind
+	behind := uint64(0) // assistant messages after the one at hand
 	for i := len(halves) - 1; i >= 0; i-- {
 		h := &halves[i]
 		copied := false
@@ -51,8 +51,8 @@ func pruneHalves(v policy.Prune, halves []ShownHalf) {
 	}
 }
 
-// pruneResult is what the view shows for a tool result behind so many assistant
-// messages; no status: as it is.
+// pruneResult returns what the view shows for a tool result that so many assistant
+// messages follow. Without a status the view leaves the result as it is.
 func pruneResult(v policy.Prune, p *turns.Part, behind uint64) (turns.Part, Status) {
 	clears := v.ClearAfter > 0 && behind >= v.ClearAfter
 	text := func(s string) (string, Status) {

@@ -9,34 +9,34 @@ import (
 	"nexus/turns"
 )
 
-// RendererVersion names how [Render] turns a path into messages. It changes
-// with any change of the bytes that a path gives.
+// RendererVersion names how [Render] turns a path into messages. It changes whenever
+// the bytes for some path change.
 const RendererVersion = "render-1"
 
-// Recipe is what it takes to build the same context again: the same recipe on
-// the same ledger gives the same bytes, whatever came after it, the clock says
-// or a daemon is configured to.
+// Recipe holds what is needed to build the same context again. The same recipe on
+// the same ledger gives the same bytes, whatever was appended since, whatever the
+// time is and however the daemon is configured.
 type Recipe struct {
 	Renderer   string           `json:"renderer"`
 	Session    turns.ID         `json:"session"`
 	Head       TurnName         `json:"head,omitzero"`
-	Compaction TurnName         `json:"compaction,omitzero"` // in force; absent: none
-	Settings   turns.ID         `json:"settings,omitzero"`   // the session's event that they stood in
+	Compaction TurnName         `json:"compaction,omitzero"` // the compaction in force; absent: none
+	Settings   turns.ID         `json:"settings,omitzero"`   // the event of the session that holds the settings
 	Policy     turns.Hash       `json:"policy"`
-	Requested  *RequestedPolicy `json:"asked,omitempty"` // the policy, where it was not the session's
+	Requested  *RequestedPolicy `json:"asked,omitempty"` // the requested policy, if it was not the session's
 	Counter    string           `json:"counter"`
-	Limits     turns.Limits     `json:"limits,omitzero"` // that counted, the model's included
-	Budget     uint64           `json:"budget"`          // that it had to fit, overhead included; 0: none
-	Cache      string           `json:"cache,omitzero"`  // "cold" or "warm", where the policy's view depends on it: see [policy.Prune]
+	Limits     turns.Limits     `json:"limits,omitzero"` // the limits used, after those of the model
+	Budget     uint64           `json:"budget"`          // the budget that it had to fit, overhead included; 0: none
+	Cache      string           `json:"cache,omitzero"`  // "cold" or "warm", if the policy's view depends on it: see [policy.Prune]
 }
 
-// RequestedPolicy is a policy by its name and overrides.
+// RequestedPolicy names a policy and its overrides.
 type RequestedPolicy struct {
 	Name string    `json:"name"`
 	Set  turns.Raw `json:"set,omitempty"`
 }
 
-// The words of [Recipe].Cache.
+// The values of [Recipe].Cache.
 const (
 	cacheCold = "cold"
 	cacheWarm = "warm"
@@ -48,14 +48,14 @@ type TurnName struct {
 	Turn    turns.ID `json:"turn"`
 }
 
-// Ref is the turn that n names.
+// Ref returns the turn that n names.
 func (n TurnName) Ref() turns.Ref { return turns.Ref{Session: n.Session, Turn: n.Turn} }
 
-// NameOf is r as a JSON object.
+// NameOf returns r as a JSON object.
 func NameOf(r turns.Ref) TurnName { return TurnName{r.Session, r.Turn} }
 
-// NewRecipe is the recipe of Render(p, p.Counter) under a policy and budget.
-// Whose settings they are is left to the caller.
+// NewRecipe returns the recipe of Render(p, p.Counter) under a policy and budget.
+// The caller sets Settings and Requested.
 func NewRecipe(p Path, pol policy.Policy, budget uint64) Recipe {
 	r := Recipe{
 		Renderer: RendererVersion, Session: p.Session, Head: NameOf(p.Head.Ref), Compaction: NameOf(p.Previous()),
@@ -69,8 +69,11 @@ func NewRecipe(p Path, pol policy.Policy, budget uint64) Recipe {
 	return r
 }
 
-// Replay is p, loaded under pol at the recipe's head, as it was when the recipe was written.
-// Error: [turns.ErrUnsupported] for what p is not, and this build can't make of it.
+// Replay returns p as it was when the recipe was written. p is loaded under pol at
+// the recipe's head.
+//
+// Error: [turns.ErrUnsupported] if p differs from the recipe in a way that this
+// build cannot undo.
 func (r Recipe) Replay(p Path, pol policy.Policy) (Path, error) {
 	not := func(what string, have, want any) error {
 		return fmt.Errorf("%w: the recipe is of %s %v, here it is %v", turns.ErrUnsupported, what, want, have)
@@ -89,14 +92,14 @@ func (r Recipe) Replay(p Path, pol policy.Policy) (Path, error) {
 	return p, nil
 }
 
-// JSON is the recipe as it is stored with a turn.
+// JSON returns the recipe as a turn stores it.
 func (r Recipe) JSON() (turns.Raw, error) {
 	b, err := turns.EncodeJSON(r)
 	return b, err
 }
 
-// ParseRecipe reads a recipe. Errors: [turns.FieldError]; [turns.ErrUnsupported]
-// for another version of the renderer, and for a recipe that names no settings.
+// ParseRecipe reads a recipe. Errors: [turns.FieldError]; [turns.ErrUnsupported] for
+// another renderer version and for a recipe that names no settings.
 func ParseRecipe(raw turns.Raw) (Recipe, error) {
 	var r Recipe
 	if err := turns.DecodeJSON(raw, &r); err != nil {
@@ -111,14 +114,14 @@ func ParseRecipe(raw turns.Raw) (Recipe, error) {
 	return r, nil
 }
 
-// Fingerprint is the text form of SHA-256 over "nexus.context.v1\0" and each
-// message's deterministic CBOR behind its length, 8 bytes, big-endian.
+// Fingerprint returns the text form of SHA-256 over "nexus.context.v1\0" and, for
+// each message, its length (8 bytes, big-endian) and its deterministic CBOR.
 func (c Context) Fingerprint() string {
 	h := sha256.New()
 	h.Write([]byte("nexus.context.v1\x00"))
 	for i := range c.Messages {
 		b, err := turns.EncodeBody(&c.Messages[i])
-		if err != nil { // a message that no event could hold
+		if err != nil { // no event could hold this message
 			b = []byte(err.Error())
 		}
 		var n [8]byte

@@ -10,8 +10,8 @@ import (
 	"nexus/turns/tokens"
 )
 
-// lateText is a response that no call waits for, as a text part: marked, and
-// quoted so that it stays data.
+// lateText returns the text part that shows a response after its call was abandoned.
+// It marks the text as late and quotes it, so that it stays data.
 func lateText(p *turns.Part) turns.Part {
 	name := summary.Escape(p.ID)
 	if p.Name != "" {
@@ -23,8 +23,8 @@ func lateText(p *turns.Part) turns.Part {
 
 const whyPending = "the call waits for its response"
 
-// Pending is the tokens of what stands for calls that wait at the head: it is
-// gone when their responses come.
+// Pending returns the tokens of the synthetic responses for calls that wait at the
+// head. They disappear when the real responses arrive.
 func (c Context) Pending() (n uint64) {
 	for i := range c.Sources {
 		if c.Sources[i].Why == whyPending {
@@ -34,23 +34,23 @@ func (c Context) Pending() (n uint64) {
 	return n
 }
 
-// Render is the context at the head of p, for the next model call: the
+// Render returns the context at the head of p, for the next model call: the
 // replacement in force, then the kept halves in path order, elisions applied.
 //
-// Invariant: each tool call is followed at once by exactly one response. A call
-// that was moved on from, or still waits, gets a marked synthetic one; a
-// response that no call waits for becomes text marked late, in a user message.
-// Results come before what else was sent with them.
+// Invariant: exactly one response follows each tool call at once. An abandoned or
+// waiting call gets a marked synthetic response. A response that no call waits for
+// becomes text, marked late, in a user message. Results come before the other
+// content sent with them.
 //
-// It is deterministic, and the messages before the newest turn do not change
-// when one is appended, unless a call of theirs is answered by it. Messages
-// share memory with the path. Error: [turns.ErrCorrupt] for elisions that do
-// not fit their halves.
+// Render is deterministic. When a turn is appended, the messages before the newest
+// turn stay the same, unless the turn answers one of their calls. The messages share
+// memory with the path. Error: [turns.ErrCorrupt] for elisions that do not fit their
+// halves.
 func Render(p Path, c tokens.Counter) (Context, error) {
 	r := renderer{counter: c, real: c}
 	if f := p.InForce; f != nil {
 		n := len(f.Body.Elided)
-		erased := n == 0 && len(f.Body.Replacement) == 0 // its body is gone, and with it the texts
+		erased := n == 0 && len(f.Body.Replacement) == 0 // the body was erased, and the texts with it
 		if n != len(f.Span.Elisions) && !erased {
 			return Context{}, fmt.Errorf("%w: compaction %v: %d elisions, %d texts for them", turns.ErrCorrupt, f.Node.Ref, len(f.Span.Elisions), n)
 		}
@@ -84,8 +84,8 @@ func Render(p Path, c tokens.Counter) (Context, error) {
 	return r.context(), nil
 }
 
-// endWithUser makes the last message the user's where all are the system's: no
-// provider takes a context of system messages only.
+// endWithUser makes the last message the user's if all are the system's: no provider
+// accepts a context of only system messages.
 func (r *renderer) endWithUser() {
 	for i := range r.out.Messages {
 		if r.out.Messages[i].Role != turns.System {
@@ -97,8 +97,8 @@ func (r *renderer) endWithUser() {
 	}
 }
 
-// nudge renders what a compaction shows after the newest message of its time:
-// after half number i, and never between a call and its response.
+// nudge renders the message that a compaction shows after the newest half of its
+// time, half i. It never comes between a call and its response.
 func (r *renderer) nudge(f *InForce, i int) {
 	src := r.source(Source{
 		Turn: f.Node.Ref, Half: turns.ResponseHalf, Status: InSummary, Why: "what was shortened above, in a summary",
@@ -112,9 +112,9 @@ func (r *renderer) nudge(f *InForce, i int) {
 	}
 }
 
-// Framing is the tokens that rendering adds to the halves before each position:
-// responses for calls that have none, and the words around late ones. The last
-// one is of all, calls that wait at the head included.
+// Framing returns, for each position, the tokens that rendering adds to the halves
+// before it: responses for calls without one, and the words around late ones. The
+// last element is for the whole path, including calls that wait at the head.
 func (p Path) Framing() []uint64 {
 	r := renderer{counter: uncounted{p.CountedBy()}, real: p.CountedBy()}
 	out := make([]uint64, len(p.Halves)+1)
@@ -129,7 +129,7 @@ func (p Path) Framing() []uint64 {
 	return out
 }
 
-// uncounted is a counter to whom every message is nothing.
+// uncounted is a counter that counts 0 for every message.
 type uncounted struct{ tokens.Counter }
 
 func (uncounted) Message(*turns.Message) uint64 { return 0 }
@@ -138,21 +138,21 @@ func (uncounted) Message(*turns.Message) uint64 { return 0 }
 type renderer struct {
 	counter tokens.Counter
 	real    tokens.Counter
-	framing uint64 // tokens of what no half holds
+	framing uint64 // tokens of what rendering added; no half holds them
 	out     Context
-	after   []int     // for each source, the index of the half it stands with; -1: the replacement
+	after   []int     // for each source, the index of the half that it belongs to; -1: the replacement
 	open    []call    // calls of the last assistant message that wait for a response
-	late    []message // late results, while calls wait: nothing may come between
+	late    []message // messages delayed while calls wait, because only results may follow a call
 }
 
 // call is a tool call in the output.
 type call struct {
 	id, name string
-	half     int // index of the half it was made in
+	half     int // index of the half that made it
 	source   Source
 }
 
-// message is a message and the index of its source.
+// message is a message with the index of its source.
 type message struct {
 	turns.Message
 	source int
@@ -186,7 +186,7 @@ func (r *renderer) half(i int, h *ShownHalf) {
 		m := h.Messages[k]
 		k++
 		if len(m.Parts) == 0 {
-			continue // nothing was said; providers refuse an empty message
+			continue // an empty message says nothing, and providers refuse it
 		}
 		r.emit(m, src)
 		for j := range m.Parts {
@@ -197,8 +197,9 @@ func (r *renderer) half(i int, h *ShownHalf) {
 	}
 }
 
-// run renders what was sent between two assistant messages: results of open
-// calls first, then responses for the calls that it leaves behind, then the rest.
+// run renders what was sent between two assistant messages: first the results of
+// open calls, then synthetic responses for the calls that it abandons, then the
+// rest.
 func (r *renderer) run(ms []turns.Message, src int) {
 	var results, rest []turns.Message
 	goesOn, ordered, late := false, true, false
@@ -221,11 +222,11 @@ func (r *renderer) run(ms []turns.Message, src int) {
 			}
 		}
 		if len(res) > 0 && len(other) > 0 {
-			r.framing += 8 // another message
+			r.framing += 8 // the split makes one more message
 		}
 		if len(res) > 0 {
 			m := ms[i]
-			if len(other) > 0 { // else its parts are as they were: shared, not copied
+			if len(other) > 0 { // otherwise the parts stay as they are, shared and not copied
 				m.Parts = res
 			}
 			results = append(results, m)
@@ -240,8 +241,8 @@ func (r *renderer) run(ms []turns.Message, src int) {
 		}
 	}
 	if ordered && goesOn && !late && len(r.open) == 0 && len(r.late) == 0 && !toolText(ms) {
-		// Nothing is out of place: a message that holds results and then text
-		// stays one message.
+		// Everything is in its place, so a message with results and then text stays
+		// one message.
 		for _, m := range ms {
 			if len(m.Parts) > 0 {
 				r.emit(m, src)
@@ -256,7 +257,7 @@ func (r *renderer) run(ms []turns.Message, src int) {
 		r.abandon()
 	}
 	for _, m := range rest {
-		if len(r.open) > 0 { // only late results: the open calls go on waiting
+		if len(r.open) > 0 { // only late results came: the open calls still wait
 			r.late = append(r.late, message{m, src})
 			continue
 		}
@@ -278,7 +279,7 @@ func toolText(ms []turns.Message) bool {
 	return false
 }
 
-// answer takes id off the open calls; false if it is not one.
+// answer removes id from the open calls; false if it is not one of them.
 func (r *renderer) answer(id string) bool {
 	k := slices.IndexFunc(r.open, func(c call) bool { return c.id == id })
 	if k < 0 {
@@ -288,7 +289,8 @@ func (r *renderer) answer(id string) bool {
 	return true
 }
 
-// abandon answers the open calls, which the path moved on from.
+// abandon answers the open calls of an assistant message that the path went on
+// without.
 func (r *renderer) abandon() {
 	r.synthesize("[no response was recorded: the call was abandoned]", "the call was moved on from without a response")
 	r.release()
@@ -310,7 +312,7 @@ func (r *renderer) synthesize(text, why string) {
 	r.open = r.open[:0]
 }
 
-// release emits the late results that were held.
+// release emits the delayed messages.
 func (r *renderer) release() {
 	for _, m := range r.late {
 		r.emit(m.Message, m.source)
@@ -318,14 +320,14 @@ func (r *renderer) release() {
 	r.late = r.late[:0]
 }
 
-// end answers the calls that wait at the head, and shows what came late.
+// end answers the calls that wait at the head and emits delayed messages.
 func (r *renderer) end() {
 	r.synthesize("[no response yet: the call is pending]", whyPending)
 	r.release()
 }
 
-// context is what was built, sources in path order: a synthetic response is
-// made when its call is left behind, and belongs right after that call.
+// context returns the result with its sources in path order. A synthetic response is
+// made when its call is abandoned, and it belongs right after that call.
 func (r *renderer) context() Context {
 	order := make([]int, len(r.out.Sources))
 	for i := range order {
