@@ -8,38 +8,39 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Usage is tokens as a provider with a prefix cache bills them. Of a call, the
-// longest run of whole messages that the last call began with too is read from
-// the cache, system and tools first; the rest is written to it. A cache that
-// ends with time, or that holds less than the whole prefix, is not modelled.
+// Usage counts tokens as a provider with a prefix cache bills them. A call reads
+// from the cache the longest run of whole messages, system and tools first, that the
+// last call began with too. It writes the rest to the cache. The model ignores that
+// caches expire and may hold less than the whole prefix.
 type Usage struct {
 	Read   uint64 `json:"cache_read"`
 	Write  uint64 `json:"cache_write"`
 	Output uint64 `json:"output"`
 }
 
-// Prompt is the tokens sent.
+// Prompt returns the tokens sent.
 func (u Usage) Prompt() uint64 { return u.Read + u.Write }
 
 func (u Usage) add(v Usage) Usage {
 	return Usage{Read: u.Read + v.Read, Write: u.Write + v.Write, Output: u.Output + v.Output}
 }
 
-// DefaultPrice is 3.00 dollars for a million tokens of input, 0.30 from the
-// cache, 3.75 into it, 15.00 of output, as Anthropic lists its Sonnet models.
+// DefaultPrice is Anthropic's list price for its Sonnet models: for a million
+// tokens, 3.00 dollars of input, 0.30 read from the cache, 3.75 written to it, 15.00
+// of output.
 var DefaultPrice = tokens.Price{Input: 3_000_000, CacheRead: 300_000, CacheWrite: 3_750_000, Output: 15_000_000}
 
-// Cost is what u costs with the cache, in micro-dollars, rounded down.
+// Cost returns the price of u with the cache, in micro-dollars, rounded down.
 func (u Usage) Cost(p tokens.Price) uint64 {
 	return (u.Read*p.CacheRead + u.Write*p.CacheWrite + u.Output*p.Output) / 1_000_000
 }
 
-// Uncached is what u would cost without a cache, in micro-dollars, rounded down.
+// Uncached returns the price of u without a cache, in micro-dollars, rounded down.
 func (u Usage) Uncached(p tokens.Price) uint64 {
 	return (u.Prompt()*p.Input + u.Output*p.Output) / 1_000_000
 }
 
-// commonPrefix is how many messages a and b both begin with.
+// commonPrefix returns how many messages a and b share at the start.
 func commonPrefix(a, b []turns.Message) int {
 	n := 0
 	for n < len(a) && n < len(b) && sameMessage(&a[n], &b[n]) {
@@ -48,8 +49,8 @@ func commonPrefix(a, b []turns.Message) int {
 	return n
 }
 
-// sameMessage reports whether two messages are sent as the same bytes. Those of
-// one half share their parts, which makes most comparisons one of pointers.
+// sameMessage reports whether two messages are sent as the same bytes. Messages of
+// one half share their parts, so most comparisons compare pointers.
 func sameMessage(a, b *turns.Message) bool {
 	if a.Role != b.Role || a.Name != b.Name || len(a.Parts) != len(b.Parts) {
 		return false

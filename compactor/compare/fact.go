@@ -11,14 +11,21 @@ import (
 // Kind is a kind of fact.
 type Kind int
 
-// The kinds. A word with a slash and a letter is a path; one of letters with a
-// digit, a joint (_ . -) or a capital after a small letter, and of four
-// characters or more, is an identifier; one without letters and with three
-// digits or more is a number; a line that reads as a report of an error is an
-// error line. Words are runs of ASCII letters, digits and _ . - / ~ @.
+// The kinds of facts:
 //
-// None of this is shared with any summarizer, so that none is measured by its
-// own idea of what matters.
+//   - Paths: a word with a slash and a letter.
+//   - Identifiers: a word of four characters or more that has letters and also a digit, a joint (_ . -), or a capital after a
+//     small letter.
+//   - Numbers: a word without letters that has at least three digits.
+//   - Errors: a line that looks like an error report.
+//
+// A word is a run of ASCII letters, digits and _ . - / ~ @.
+//
+// This finder is independent on purpose. Package summary has another one, for the
+// survival report and for the check of what models write, and package extractive has
+// its own. Compare judges summaries, so it must not share a summarizer's idea of a
+// fact: each would then be measured by its own idea of what matters. Do not merge
+// them. A change here also changes the figures in docs/policies/comparison.md.
 const (
 	Paths Kind = iota
 	Identifiers
@@ -27,10 +34,10 @@ const (
 	kinds
 )
 
-// Kinds are all kinds, in order.
+// Kinds returns all kinds, in order.
 func Kinds() []Kind { return []Kind{Paths, Identifiers, Numbers, Errors} }
 
-// String is the kind's name: paths, identifiers, numbers, errors.
+// String returns the kind's name: paths, identifiers, numbers, errors.
 func (k Kind) String() string {
 	return [...]string{"paths", "identifiers", "numbers", "errors"}[k]
 }
@@ -41,10 +48,10 @@ type fact struct {
 	text string
 }
 
-// maxWord bounds words: a longer one is data, not something to be named again.
+// maxWord bounds the length of a word: a longer one is data that nobody names again.
 const maxWord = 200
 
-// eachFact calls found for the facts of a text, repeated ones too.
+// eachFact calls found for each fact of a text, also for repeated ones.
 func eachFact(text string, found func(fact)) {
 	for line := range strings.SplitSeq(text, "\n") {
 		if line = trimLine(line); isErrorLine(line) {
@@ -58,7 +65,7 @@ func eachFact(text string, found func(fact)) {
 	}
 }
 
-// eachWord calls found for the words of a line, trimmed of what is punctuation there.
+// eachWord calls found for each word of a line, without surrounding punctuation.
 func eachWord(line string, found func(string)) {
 	for i := 0; i < len(line); {
 		if !inWord(line[i]) {
@@ -82,15 +89,15 @@ func inWord(c byte) bool {
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
 
-// trimWord takes off what ends a sentence, what makes a folder of a name, and
-// the "./" before a relative path, so that one thing has one spelling.
+// trimWord removes the end of a sentence, the slash after a folder, and the "./"
+// before a relative path, so that each thing has one spelling.
 func trimWord(w string) string {
 	w = strings.TrimLeft(strings.TrimRight(w, ".-/@~"), "-@")
 	for strings.HasPrefix(w, "./") {
 		w = w[2:]
 	}
 	switch {
-	case strings.HasPrefix(w, "//"): // of an address
+	case strings.HasPrefix(w, "//"): // the rest of a URL
 		return strings.TrimLeft(w, "/")
 	case strings.HasPrefix(w, "..") && !strings.HasPrefix(w, "../"): // an ellipsis
 		return strings.TrimLeft(w, ".")
@@ -126,8 +133,8 @@ func kindOf(w string) (Kind, bool) {
 	return 0, false
 }
 
-// errorSigns are what lines that report an error hold, in small letters. A word
-// alone would take in most code that handles errors.
+// errorSigns are lower-case phrases of lines that report an error. Single words
+// would match most code that handles errors.
 var errorSigns = [...]string{"error: ", "error[", "fatal: ", "panic: ", "exception: ", "failed: ", "failure: ", "failed to ", "undefined: ",
 	"--- fail", "traceback (", "no such file", "not found", "permission denied", "exit status "}
 
@@ -146,9 +153,9 @@ func isErrorLine(line string) bool {
 
 func trimLine(line string) string { return strings.TrimSpace(line) }
 
-// eachText calls found for the texts of messages: what is said, what is
-// reasoned, arguments and results. Names of members are a tool's, not the
-// conversation's, and left out; so is what is no text.
+// eachText calls found for the texts of messages: text, reasoning, arguments and
+// results. It skips the names of JSON members, which belong to the tool, and
+// everything that is not text.
 func eachText(ms []turns.Message, found func(string)) {
 	for i := range ms {
 		for j := range ms[i].Parts {
@@ -164,7 +171,7 @@ func eachText(ms []turns.Message, found func(string)) {
 	}
 }
 
-// eachWritten is eachText for what a response says to others: no reasoning.
+// eachWritten is eachText for what a response says to others, without reasoning.
 func eachWritten(m *turns.Message, found func(string)) {
 	for j := range m.Parts {
 		switch p := &m.Parts[j]; p.Type {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// index is where the facts that an agent writes again stand before: made once
-// for a transcript, so that no replay reads the history again.
+// index holds where facts that the agent writes again stood before. It is made once
+// a transcript, so that no replay reads the history again.
 type index struct {
 	facts  []fact
-	places [][]int32 // for each fact, the halves that it stands in, ascending
-	uses   [][]use   // for each turn, the facts that its response takes up again
+	places [][]int32 // for each fact, the halves that hold it, ascending
+	uses   [][]use   // for each turn, the facts that its response repeats
 }
 
-// use is a fact in a response that stands in an earlier half too, and not in
-// what was newly sent with the call, where every policy shows it.
+// use is a fact in a response that an earlier half holds too. Facts in what was
+// newly sent with the call do not count, because every policy shows them.
 type use struct {
 	fact   int32
 	before int32 // how many of the fact's places lie before what was newly sent

@@ -17,24 +17,24 @@ import (
 
 // Options are the same for every policy of a comparison.
 type Options struct {
-	Limits turns.Limits     // of the model; zero fields are the policy's defaults
-	Tiers  []compactor.Tier // summarizers; the notice follows them
-	Each   func()           // called after each model call; nil: no call
+	Limits turns.Limits     // the model's; zero fields mean the policy's defaults
+	Tiers  []compactor.Tier // summarizers, before the notice
+	Each   func()           // called after each model call; nil: not called
 }
 
 // Call is one model call of a replay.
 type Call struct {
-	Turn      int    // of the transcript, from 0
-	Tokens    uint64 // of the context, system and tools included
+	Turn      int    // index in the transcript
+	Tokens    uint64 // in the context, system and tools included
 	Counted   uint64 // the same by the policy's counter
-	Compacted bool   // a compaction came into force that covers turns
-	Elided    bool   // one came into force that shortens parts which were whole
-	Rewritten uint64 // tokens written to the cache again, besides what is new since the last call
-	Over      bool   // the context does not fit the policy's budget
+	Compacted bool   // a compaction that covers turns came into force
+	Elided    bool   // a compaction that shortens whole parts came into force
+	Rewritten uint64 // tokens written to the cache again, without those new since the last call
+	Over      bool   // the context exceeds the policy's budget
 	Usage     Usage
 }
 
-// Replay is a transcript under one policy.
+// Replay is the result of replaying a transcript under one policy.
 type Replay struct {
 	Policy   policy.Policy
 	Budget   uint64 // tokens that a context may have
@@ -45,30 +45,30 @@ type Replay struct {
 	Summarized uint64 // tokens that summarizers read
 }
 
-// Rewrite is a compaction that the policy made for what it expected of it
-// ([compactor.Cost]), and what came of it.
+// Rewrite is a compaction that the policy made because its forecast paid
+// ([policy.Cost]), and what it really saved.
 type Rewrite struct {
 	Expected  plan.Forecast
-	Rewritten uint64 // tokens written to the cache again by the call after it
-	Saved     uint64 // that each call reads less, by the policy's counter
-	Calls     int    // made until the next one, or the end
+	Rewritten uint64 // tokens that the next call wrote to the cache again
+	Saved     uint64 // tokens that each call reads less, by the policy's counter
+	Calls     int    // calls until the next compaction, or the end
 }
 
-// Payback is after how many calls the rewrite was paid, by p.
+// Payback returns after how many calls the rewrite was paid for, at prices p.
 func (w *Rewrite) Payback(p tokens.Price) float64 {
 	return float64(w.Rewritten) * float64(p.CacheWrite) / (float64(max(w.Saved, 1)) * float64(p.CacheRead))
 }
 
-// Replay makes each model call of t under pol. A context that is due is
-// compacted before its call; in the background, where it still fits, from the
-// next call on. Mode manual never compacts. A context that does not fit is counted
-// as it is, though a provider would refuse it.
+// Replay makes each model call of t under pol. It compacts a due context before its
+// call or, in background mode if the context still fits, from the next call on. Mode
+// manual never compacts. A context that does not fit is counted as it is, though a
+// provider would refuse it.
 //
-// The path is that of a session whose agent appends what it sends before its
-// call, and the answer after it, as a turn of its own
+// The path is that of a session whose agent appends what it sends before its call,
+// and the answer afterwards as a turn of its own
 // (docs/decisions/0003-completing-a-pending-turn.md).
 //
-// Error: that of ctx, or of a summarizer that ctx ended.
+// Error: ctx's, or that of a summarizer that ctx ended.
 func (t *Transcript) Replay(ctx context.Context, pol policy.Policy, opt Options) (*Replay, error) {
 	r := t.begin(pol, opt)
 	for i := range t.turns {
@@ -79,25 +79,25 @@ func (t *Transcript) Replay(ctx context.Context, pol policy.Policy, opt Options)
 	return r.out, nil
 }
 
-// replay is a replay under way.
+// replay is the state of a running replay.
 type replay struct {
 	t    *Transcript
 	opt  Options
 	out  *Replay
 	path view.Path
-	// counter is the policy's: what it decides by. What is billed, and what
-	// providers are taken to report, is counted by the transcript's.
+	// counter is the policy's: decisions use it. The transcript's counter counts
+	// what is billed and what providers report.
 	counter    tokens.Counter
-	beforeCall *view.InForce // what is in force when the compaction of one call ends
+	beforeCall *view.InForce // the compaction in force that a call's own compactions start from
 
-	prepared  *prepared       // in the background, at the last call
-	made      uint64          // compactions
+	prepared  *prepared       // made in the background at the last call
+	made      uint64          // number of compactions
 	last      []turns.Message // context of the last call
-	fresh     uint64          // tokens of the halves since
+	fresh     uint64          // tokens of the halves since the last call
 	sent      uint64          // tokens of the last context, system and tools included
 	covered   []bool          // by place: a compaction covers it
-	verbatim  []int32         // by place: see view.mark
-	summary   *page           // of the last call that was scored
+	verbatim  []int32         // by place: see visible.mark
+	summary   *page           // the summary at the last scored call
 	shortened map[int32]*page // by place
 }
 
@@ -112,7 +112,7 @@ func (t *Transcript) begin(pol policy.Policy, opt Options) *replay {
 	}
 }
 
-// prepared is a compaction that is made and not yet committed.
+// prepared is a compaction that is made but not committed.
 type prepared struct {
 	pl  *plan.Plan
 	res compactor.Result
@@ -136,7 +136,7 @@ func (r *replay) turn(ctx context.Context, i int) error {
 	return nil
 }
 
-// grow puts a node at the head.
+// grow adds a node at the head.
 func (r *replay) grow(to turns.Ref, kind turns.Kind) {
 	h := &r.path.Head
 	h.Parent, h.Ref, h.Kind, h.Depth = h.Ref, to, kind, h.Depth+1
@@ -189,7 +189,7 @@ func (r *replay) call(ctx context.Context, i int) error {
 	return nil
 }
 
-// commitPrepared commits what was prepared at the last call, over what was
+// commitPrepared commits the compaction made at the last call, rebased over what was
 // appended since.
 func (r *replay) commitPrepared(c *Call) error {
 	p := r.prepared
@@ -207,7 +207,8 @@ func (r *replay) commitPrepared(c *Call) error {
 	return nil
 }
 
-// compactIfDue compacts, or prepares to, and returns the context of the call.
+// compactIfDue compacts or prepares a compaction, and returns the context of the
+// call.
 func (r *replay) compactIfDue(ctx context.Context, c *Call) (view.Context, error) {
 	cx, err := view.Render(r.path, r.counter)
 	if err != nil {
@@ -230,7 +231,7 @@ func (r *replay) compactIfDue(ctx context.Context, c *Call) (view.Context, error
 	return view.Render(r.path, r.counter)
 }
 
-// prepare plans and summarizes. Nil: there is nothing to gain.
+// prepare plans and summarizes. nil: there is nothing to gain.
 func (r *replay) prepare(ctx context.Context, trigger turns.Trigger) (*prepared, error) {
 	opt := plan.Options{}
 	for _, t := range r.opt.Tiers {
@@ -250,7 +251,7 @@ func (r *replay) prepare(ctx context.Context, trigger turns.Trigger) (*prepared,
 	return &prepared{pl, res}, err
 }
 
-// commit puts a compaction at the head.
+// commit makes a compaction the head.
 func (r *replay) commit(c *Call, pl *plan.Plan, res compactor.Result) {
 	old := make(map[turns.Elision]bool)
 	if f := r.path.InForce; f != nil {
@@ -282,7 +283,7 @@ func (r *replay) commit(c *Call, pl *plan.Plan, res compactor.Result) {
 	r.path.Head = r.path.InForce.Node
 }
 
-// pay counts what the cache holds of a context, and what it doesn't.
+// pay counts which part of a context the cache holds.
 func (r *replay) pay(c *Call, ms []turns.Message) {
 	same := commonPrefix(r.last, ms)
 	for i := range ms[:same] {
@@ -299,11 +300,11 @@ func (r *replay) pay(c *Call, ms []turns.Message) {
 	r.last, r.fresh = ms, 0
 }
 
-// A ref names a node of a replay: its kind, and the turn's index or the
+// A ref names a node of a replay by its kind and the turn's index or the
 // compaction's number.
 const (
 	turnRef       = 1 // what was newly sent
-	answerRef     = 2 // the response to it
+	answerRef     = 2 // the response
 	compactionRef = 3
 )
 
@@ -315,7 +316,7 @@ func ref(kind byte, n uint64) turns.Ref {
 	return turns.Ref{Session: session, Turn: id}
 }
 
-// placeOf is the place of a half that a ref of a turn names.
+// placeOf returns the place of a half; r is a ref of a turn.
 func placeOf(r turns.Ref, half turns.Half) int {
 	return place(int(binary.BigEndian.Uint64(r.Turn[8:])), half)
 }

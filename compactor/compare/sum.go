@@ -1,14 +1,13 @@
 package compare
 
-// Sum adds up replays under one policy, of any number of transcripts. The zero
-// Sum is of none.
+// Sum adds up replays of any number of transcripts under one policy.
 type Sum struct {
 	Transcripts int
 	Calls       int
-	Compactions int    // calls before which one came into force that covers turns
-	Elisions    int    // calls before which one came into force that shortens parts
-	Overflows   int    // calls whose context does not fit
-	MaxTokens   uint64 // of one context
+	Compactions int    // calls before which a compaction that covers turns came into force
+	Elisions    int    // calls before which a compaction that shortens parts came into force
+	Overflows   int    // calls whose context exceeds the budget
+	MaxTokens   uint64 // of the largest context
 	Tokens      uint64 // of all contexts
 	Rewritten   uint64 // see [Call.Rewritten]
 	Usage       Usage
@@ -17,7 +16,7 @@ type Sum struct {
 	Rewrites    []Rewrite
 }
 
-// Add adds a replay.
+// Add adds a replay to the sum.
 func (s *Sum) Add(r *Replay) {
 	s.Transcripts++
 	s.Calls += len(r.Calls)
@@ -36,7 +35,7 @@ func (s *Sum) Add(r *Replay) {
 	s.Rewrites = append(s.Rewrites, r.Rewrites...)
 }
 
-// MeanTokens is the tokens of a context in the mean, rounded down; 0 for no call.
+// MeanTokens returns the mean tokens of a context, rounded down; 0 for no call.
 func (s *Sum) MeanTokens() uint64 { return s.Tokens / uint64(max(s.Calls, 1)) }
 
 func one(b bool) int {

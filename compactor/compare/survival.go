@@ -8,35 +8,36 @@ import (
 	"nexus/turns"
 )
 
-// Share counts facts, each once for every call whose response writes it again.
+// Share counts facts. A fact counts once for every call whose response repeats it.
 //
 // Invariant: Shown + Summary + Reachable <= All.
 type Share struct {
 	All       int `json:"all"`
-	Shown     int `json:"shown"`     // in the turns that the context of that call shows
-	Summary   int `json:"summary"`   // not there, and in the summary
-	Reachable int `json:"reachable"` // in neither, and in a turn that a compaction covers or shortens: one expand away
+	Shown     int `json:"shown"`     // in turns that the call's context shows
+	Summary   int `json:"summary"`   // in the summary only
+	Reachable int `json:"reachable"` // in neither, but in a turn that a compaction covers or shortens: one expand away
 }
 
-// InContext is how many stand in the context of their call.
+// InContext returns how many facts were in the context of their call.
 func (s Share) InContext() int { return s.Shown + s.Summary }
 
 func (s *Share) add(o Share) {
 	s.All, s.Shown, s.Summary, s.Reachable = s.All+o.All, s.Shown+o.Shown, s.Summary+o.Summary, s.Reachable+o.Reachable
 }
 
-// Survival says how much of what the agent wrote again was still before it.
-// What was newly sent with a call does not count: every policy shows it.
+// Survival says how many of the facts that the agent repeats were still in its
+// context. Facts in what was newly sent with a call do not count, because every
+// policy shows them.
 type Survival struct {
-	// Hidden are the facts that stand in a half which the context of the call
-	// covers or shortens; Shown are those that a half after it says again. They
-	// differ from policy to policy.
+	// Hidden counts facts from halves that the call's context covers or shortens.
+	// Its Shown are those that a later half repeats. Each policy has different ones.
 	Hidden [kinds]Share
-	// Earlier are all facts of earlier halves: the same for every policy.
+	// Earlier counts all facts of earlier halves. These are the same for every
+	// policy.
 	Earlier Share
 }
 
-// Total is the hidden facts of every kind.
+// Total returns the sum of the hidden facts of every kind.
 func (s *Survival) Total() (sum Share) {
 	for _, k := range s.Hidden {
 		sum.add(k)
@@ -51,7 +52,7 @@ func (s *Survival) add(o *Survival) {
 	s.Earlier.add(o.Earlier)
 }
 
-// score counts the facts that the response of a turn takes up again.
+// score counts the facts that the response of a turn repeats.
 func (r *replay) score(turn int, cx *view.Context) {
 	uses := r.t.facts.uses[turn]
 	if len(uses) == 0 {
@@ -77,20 +78,20 @@ func (r *replay) score(turn int, cx *view.Context) {
 	}
 }
 
-// visible is what a context shows of the halves of a transcript.
+// visible says which halves of a transcript a context shows.
 type visible struct {
 	*replay
-	mark    int32 // what verbatim halves are marked with
-	first   int32 // before it nothing is shown
+	mark    int32 // the mark of verbatim halves
+	first   int32 // the context shows nothing before this place
 	partly  map[int32][]turns.Message
 	summary *page
 }
 
-// look reads a context's sources; it looks at no text yet.
+// look reads a context's sources, but no text yet.
 func (r *replay) look(turn int, cx *view.Context) visible {
 	v := visible{replay: r, mark: int32(turn) + 1, first: int32(2 * len(r.t.turns))}
 	var summary []turns.Message
-	var partly []int32 // for each source, the place it shows a part of; -1: none
+	var partly []int32 // for each source, the place that it shows in part; -1: none
 	for i, s := range cx.Sources {
 		switch at := int32(placeOf(s.Turn, s.Half)); s.Status {
 		case view.Synthetic:
@@ -129,10 +130,10 @@ func messagesOf(cx *view.Context, source int) (ms []turns.Message) {
 	return ms
 }
 
-// find reports whether one of a fact's places is not shown whole, and whether
-// the fact stands in what is shown of them.
+// find reports whether one of a fact's places is not shown whole, and whether what
+// is shown of its places holds the fact.
 func (v *visible) find(f fact, places []int32) (hidden, shown bool) {
-	if len(v.partly) == 0 { // what is shown is all that follows the first
+	if len(v.partly) == 0 { // everything from the first shown place on is shown
 		n, _ := slices.BinarySearch(places, v.first)
 		return n > 0, n < len(places)
 	}
@@ -154,8 +155,8 @@ func (v *visible) find(f fact, places []int32) (hidden, shown bool) {
 	return hidden, shown
 }
 
-// reaches reports whether a half that a compaction covers, or shows in part,
-// holds f: it is one expand away. It looks into the text itself.
+// reaches reports whether f is one expand away: in a half that a compaction covers
+// or shows in part. It searches the text itself.
 func (v *visible) reaches(f fact, places []int32) bool {
 	for _, at := range slices.Backward(places) {
 		if _, partly := v.partly[at]; !partly && !v.covered[at] {
@@ -170,14 +171,15 @@ func (v *visible) reaches(f fact, places []int32) bool {
 	return false
 }
 
-// page is some messages of a context, made ready to look facts up.
+// page is a list of messages prepared for looking up facts.
 type page struct {
 	messages []turns.Message
 	text     string
-	lines    map[string][]int // for each word, the lines that it stands in, ascending
+	lines    map[string][]int // for each word, the lines that hold it, ascending
 }
 
-// of is a page of ms: p itself where it is that. A nil page is empty.
+// of returns the page of ms, which is p if p holds the same messages. A nil page is
+// empty.
 func (p *page) of(ms []turns.Message) *page {
 	if p != nil && len(p.messages) == len(ms) && commonPrefix(p.messages, ms) == len(ms) {
 		return p
@@ -201,8 +203,8 @@ func (p *page) of(ms []turns.Message) *page {
 	return p
 }
 
-// has reports whether the page names f. Where paths may be grouped, a path is
-// named too by a line with its folder and the rest of it: "dir/: a.go, b.go".
+// has reports whether the page names f. If grouped, a line with a path's folder and
+// the rest of the path names it too, as in "dir/: a.go, b.go".
 func (p *page) has(f fact, grouped bool) bool {
 	if p == nil {
 		return false

@@ -1,6 +1,10 @@
-// Package compare replays a transcript through compaction policies and says
-// what each would have cost and kept. It calls no model: what the agent said
-// in the transcript is what it says in every replay.
+// Package compare replays a transcript through compaction policies and measures what
+// each would have cost and kept. It calls no model: in every replay, the agent says
+// what it said in the transcript.
+//
+// ledgerctl compare calls it. It imports the other packages of compactor, and none
+// imports it. Begin with replay.go; fact.go and survival.go measure what a policy
+// keeps, cost.go what it costs.
 package compare
 
 import (
@@ -8,15 +12,15 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Turn is one turn of a transcript: what was newly sent, and what the model
-// said to it. Either may be missing; a turn with a response is one model call.
+// Turn is one turn of a transcript: what was newly sent and the model's response.
+// Either may be missing. A turn with a response is one model call.
 type Turn struct {
 	Messages []turns.Message
 	Response *turns.Message // nil: pending
 }
 
-// Transcript is one path of turns, made ready for replays. It is not changed
-// by them: any number may run at once.
+// Transcript is one path of turns, prepared for replays. They do not change it, so
+// any number may run at once.
 type Transcript struct {
 	turns    []Turn
 	overhead uint64
@@ -25,9 +29,8 @@ type Transcript struct {
 	calls    int
 }
 
-// New makes a transcript of a path, root first. Overhead is the tokens of
-// system and tools, which stand before the messages of every call. It keeps
-// path and what that points to.
+// New makes a transcript of a path, root first. overhead counts the tokens of system
+// and tools in every call. The transcript keeps path and its memory.
 func New(path []Turn, overhead uint64) *Transcript {
 	t := &Transcript{turns: path, overhead: overhead, counter: counter{tokens.Approx{}, make(map[*turns.Part]count)}}
 	for i := range path {
@@ -44,14 +47,14 @@ func New(path []Turn, overhead uint64) *Transcript {
 	return t
 }
 
-// Calls is how many model calls a replay makes.
+// Calls returns how many model calls a replay makes.
 func (t *Transcript) Calls() int { return t.calls }
 
-// Turns is how many turns the transcript has.
+// Turns returns how many turns the transcript has.
 func (t *Transcript) Turns() int { return len(t.turns) }
 
-// Tokens is the tokens of the whole path, system and tools included: what its
-// last context would have with no compaction.
+// Tokens returns the tokens of the whole path, system and tools included: those of
+// its last context if nothing were compacted.
 func (t *Transcript) Tokens() uint64 {
 	n := t.overhead
 	for at := range 2 * len(t.turns) {
@@ -62,8 +65,8 @@ func (t *Transcript) Tokens() uint64 {
 
 var halves = [...]turns.Half{turns.MessagesHalf, turns.ResponseHalf}
 
-// place numbers the halves of a transcript: 2i for the messages of turn i,
-// 2i + 1 for its response, whether they are there or not.
+// place numbers the halves of a transcript: 2i for the messages of turn i, 2i + 1
+// for its response. A missing half has a number too.
 func place(turn int, half turns.Half) int {
 	if half == turns.ResponseHalf {
 		return 2*turn + 1
@@ -71,7 +74,7 @@ func place(turn int, half turns.Half) int {
 	return 2 * turn
 }
 
-// messages is the half at a place; none where it is missing.
+// messages returns the half at a place; nil if it is missing.
 func (t *Transcript) messages(at int) []turns.Message {
 	turn := &t.turns[at/2]
 	switch {
@@ -83,11 +86,11 @@ func (t *Transcript) messages(at int) []turns.Message {
 	return nil
 }
 
-// counter is a counter that remembers the messages of the transcript: a replay
-// renders each of them many times.
+// counter remembers the counts of the transcript's messages, because a replay
+// renders each many times.
 type counter struct {
 	tokens.Counter
-	known map[*turns.Part]count // by the first part; a rendered message shares it with its half
+	known map[*turns.Part]count // by the message's first part, which a rendered message shares with its half
 }
 
 type count struct {
@@ -95,7 +98,7 @@ type count struct {
 	tokens uint64
 }
 
-// by is the messages of the transcript, counted by another counter.
+// by returns a counter of the transcript's messages that counts with o.
 func (t *Transcript) by(o tokens.Counter) counter {
 	if o.Name() == t.counter.Name() {
 		return t.counter
@@ -115,7 +118,7 @@ func (c counter) know(m *turns.Message) {
 	}
 }
 
-// Message is what the counter says of m.
+// Message returns the count of m.
 func (c counter) Message(m *turns.Message) uint64 {
 	if len(m.Parts) > 0 {
 		if k, ok := c.known[&m.Parts[0]]; ok && k.parts == len(m.Parts) {

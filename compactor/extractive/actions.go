@@ -10,28 +10,28 @@ import (
 )
 
 const (
-	maxActions = 8_000 // kept at a time
-	maxLabel   = 220   // bytes of what was done
-	maxOutcome = 200   // bytes of how it ended
+	maxActions = 8_000 // actions kept at a time
+	maxLabel   = 220   // bytes of an action's label
+	maxOutcome = 200   // bytes of an action's outcome
 )
 
-// action is something that was done, by its last state: a file, a command, or
-// another call. A second one with the same key takes the place of the first.
+// action is something that the agent did, in its last state: a file, a command, or
+// another call. A later action with the same key replaces an earlier one.
 type action struct {
 	key     string
 	label   string // "edited x.go", "$ go test ./..."
-	outcome string // the last one; "" where nothing is known or needed
+	outcome string // the last outcome; "" if unknown or not needed
 	times   int
 	writes  bool
 	command bool
-	failing bool   // the last outcome is an error that nothing resolved
-	was     string // the error that was resolved since
+	failing bool   // the last outcome is an unresolved error
+	was     string // the last error, resolved since
 	depth   uint64
-	order   int // ordinal of the half of the last mention
+	order   int // ordinal of the half that mentions it last
 	prior   float64
 }
 
-// actions is what was done, by key, and the calls that wait for a response.
+// actions holds what the agent did, by key, and the calls that wait for a response.
 type actions struct {
 	byKey map[string]*action
 	open  map[string]*action // by call id
@@ -41,7 +41,7 @@ func newActions() *actions {
 	return &actions{byKey: make(map[string]*action), open: make(map[string]*action)}
 }
 
-// call notes a tool call.
+// call records a tool call.
 func (a *actions) call(p *turns.Part, args map[string]turns.Raw, order int, depth uint64) {
 	next := describe(p, args)
 	act := a.byKey[next.key]
@@ -65,7 +65,7 @@ func (a *actions) call(p *turns.Part, args map[string]turns.Raw, order int, dept
 	}
 }
 
-// response notes how a call ended.
+// response records how a call ended.
 func (a *actions) response(p *turns.Part, text string, order int, depth uint64) {
 	act := a.open[p.ID]
 	delete(a.open, p.ID)
@@ -87,7 +87,7 @@ func (a *actions) response(p *turns.Part, text string, order int, depth uint64) 
 	act.outcome, act.order, act.depth = note, order, depth
 }
 
-// prune drops the lesser half.
+// prune drops the less valuable half.
 func (a *actions) prune(now int) {
 	all := a.ranked(now)
 	for _, act := range all[len(all)/2:] {
@@ -95,7 +95,7 @@ func (a *actions) prune(now int) {
 	}
 }
 
-// ranked is the actions, what is worth most first.
+// ranked returns the actions, most valuable first.
 func (a *actions) ranked(now int) []*action {
 	all := make([]*action, 0, len(a.byKey))
 	for _, act := range a.byKey {
@@ -125,7 +125,7 @@ func (act *action) worth(now int) float64 {
 	return w + 1.4/(1+float64(now-act.order)/30)
 }
 
-// line is an action as an item.
+// line returns an action as an item.
 func (act *action) line() string {
 	s := act.label
 	if act.times > 1 {
@@ -140,7 +140,7 @@ func (act *action) line() string {
 	return s
 }
 
-// recall takes an item of an earlier summary back, the best at rank 0.
+// recall restores an item of an earlier summary; rank 0 is the best.
 func (a *actions) recall(item string, depth uint64, order int) {
 	label, rest, _ := strings.Cut(item, " → ")
 	label, _, _ = strings.Cut(label, " ×")
@@ -151,8 +151,8 @@ func (a *actions) recall(item string, depth uint64, order int) {
 	}
 }
 
-// keyOf says which labels speak of the same thing: a file is one thing
-// whether it was read or written.
+// keyOf returns the key of a label. Labels of one file have one key, whether it was
+// read or written.
 func keyOf(label string) string {
 	for _, verb := range [...]string{"wrote ", "read "} {
 		if path, ok := strings.CutPrefix(label, verb); ok {
@@ -162,7 +162,7 @@ func keyOf(label string) string {
 	return label
 }
 
-// describe is what a call does, by its arguments.
+// describe says what a call does, from its arguments.
 func describe(p *turns.Part, args map[string]turns.Raw) action {
 	text := func(keys ...string) string {
 		for _, k := range keys {
@@ -206,8 +206,8 @@ func writesFiles(name string) bool {
 	return false
 }
 
-// outcome is how a call ended, from what it printed: the first line that
-// reads as an error where it failed, a line that reads as a test's result.
+// outcome says how a call ended, from its output: the first line that looks like an
+// error if it failed, otherwise a line that looks like a test's result.
 func outcome(text string, isError, command bool) (failed bool, note string) {
 	head, tail := ends(text, 16<<10, 16<<10)
 	code := exitCode(head)
@@ -239,7 +239,7 @@ func outcome(text string, isError, command bool) (failed bool, note string) {
 	return true, note
 }
 
-// exitCode is the number after "exit code" near the start of s, "" for none.
+// exitCode returns the number after "exit code" near the start of s; "" for none.
 func exitCode(s string) string {
 	s = strings.ToLower(s[:min(len(s), 300)])
 	i := strings.Index(s, "exit code")
@@ -275,7 +275,7 @@ func readsAsResult(line string) bool {
 	return strings.HasPrefix(line, "ok  ") || strings.HasPrefix(line, "PASS")
 }
 
-// waiting is the calls without a response, oldest first.
+// waiting returns the calls without a response, oldest first.
 func (a *actions) waiting() []*action {
 	var out []*action
 	for _, act := range a.open {

@@ -9,11 +9,11 @@ import (
 	"github.com/clipperhouse/uax29/v2/words"
 )
 
-// maxCompared bounds the sentences that are compared with each other.
+// maxCompared bounds how many sentences are compared with each other.
 const maxCompared = 160
 
-// vector is the words of a sentence with their weight, by word number, of
-// length 1.
+// vector holds the words of a sentence by number, with their weights. Its length is
+// 1.
 type vector []term
 
 type term struct {
@@ -21,11 +21,11 @@ type term struct {
 	weight float64
 }
 
-// vectors weighs words by how rare they are among the sentences, so that no
-// list of stop words is needed, in any language.
+// vectors weighs words by how rare they are among the sentences. So no language
+// needs a list of stop words.
 func vectors(texts []string) []vector {
 	number := make(map[string]int)
-	var in []int // sentences with the word
+	var in []int // number of sentences with the word
 	counts := make([]map[int]int, len(texts))
 	for i, t := range texts {
 		counts[i] = make(map[int]int)
@@ -66,7 +66,7 @@ func vectors(texts []string) []vector {
 	return out
 }
 
-// cosine is how alike two sentences are, 0 to 1.
+// cosine returns the similarity of two sentences, from 0 to 1.
 func cosine(a, b vector) (s float64) {
 	for i, j := 0, 0; i < len(a) && j < len(b); {
 		switch {
@@ -83,7 +83,7 @@ func cosine(a, b vector) (s float64) {
 	return s
 }
 
-// likeness is the cosine of every two of vs; len(vs) is at most maxCompared.
+// likeness returns the cosine of every pair of vs; len(vs) is at most maxCompared.
 func likeness(vs []vector) [][]float64 {
 	sim := make([][]float64, len(vs))
 	for i := range sim {
@@ -98,8 +98,8 @@ func likeness(vs []vector) [][]float64 {
 	return sim
 }
 
-// centrality is LexRank over the likeness of sentences: a sentence counts by
-// those that resemble it. The greatest is 1.
+// centrality computes LexRank from the similarity of sentences: a sentence ranks by
+// those that resemble it. The greatest rank is 1.
 func centrality(sim [][]float64) []float64 {
 	const least, damping, rounds = .08, .85, 12
 	n := len(sim)

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// choose picks units for at most share tokens: the weightiest for their size,
-// least like those that were picked before. The order of what it returns is
-// the order of the history.
+// choose picks units for at most share tokens. It prefers units with much weight for
+// their size that differ from those already picked. It returns them in the order of
+// the history.
 //
-// Where two units say nearly the same, the newer one stands: what was said
-// before is superseded by it.
+// Of two units that say nearly the same, it picks the newer, which supersedes the
+// older.
 func choose(pool []unit, now int, share uint64, cost func(string) uint64) []unit {
 	pool = candidates(pool, now)
 	texts := make([]string, len(pool))
@@ -33,7 +33,7 @@ func choose(pool []unit, now int, share uint64, cost func(string) uint64) []unit
 		}
 		for j := i + 1; j < len(pool); j++ {
 			if sim[i][j] > .75 && !u.task {
-				score[i] = 0 // said again later
+				score[i] = 0 // a later unit repeats it
 			}
 		}
 		score[i] /= math.Pow(float64(costs[i]), .35)
@@ -41,8 +41,8 @@ func choose(pool []unit, now int, share uint64, cost func(string) uint64) []unit
 	return greedy(pool, score, sim, costs, share)
 }
 
-// taskBonus holds the first request against everything that comes later, its
-// first sentence above all.
+// taskBonus protects the first request, above all its first sentence, against
+// everything later.
 func taskBonus(u unit) float64 {
 	if u.lead {
 		return 12
@@ -50,10 +50,10 @@ func taskBonus(u unit) float64 {
 	return 1.5
 }
 
-// greedy is maximal marginal relevance within a budget.
+// greedy picks by maximal marginal relevance within a budget.
 func greedy(pool []unit, score []float64, sim [][]float64, costs []uint64, share uint64) []unit {
 	var out []unit
-	like := make([]float64, len(pool)) // likeness to the closest that was picked
+	like := make([]float64, len(pool)) // similarity to the closest picked unit
 	chosen := make([]bool, len(pool))
 	for remaining := share; ; {
 		best, bestScore := -1, 0.0
@@ -79,9 +79,9 @@ func greedy(pool []unit, score []float64, sim [][]float64, costs []uint64, share
 	return out
 }
 
-// candidates is at most maxCompared of the pool, in its order: the newest
-// quarter, then those worth most. A text that comes twice counts once, at its
-// last place; the task keeps its first.
+// candidates returns at most maxCompared units of the pool, in its order: the newest
+// quarter, then the most valuable. Of a repeated text it keeps the last place; of
+// the task the first.
 func candidates(pool []unit, now int) []unit {
 	at := make(map[string]int, len(pool))
 	var out []unit
@@ -110,5 +110,6 @@ func candidates(pool []unit, now int) []unit {
 	return out
 }
 
-// recency is what a unit gains for being new: 1.5 at now, half at 40 halves.
+// recency returns a unit's bonus for being new: 1.5 at now, half of that 40 halves
+// earlier.
 func recency(order, now int) float64 { return 1.5 / (1 + float64(now-order)/40) }

@@ -5,15 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// A cue is a word or phrase, in lower case, that makes a sentence worth more
-// or less. Cues help where they match; a language without any is ranked by
+// A cue is a word or phrase, in lower case, that changes the worth of a sentence.
+// Cues help where they match. Text in a language without cues is ranked by
 // centrality, place and facts alone.
 type cue struct {
 	text   string
 	weight float64
 }
 
-// What people write when they set a task or a limit to it.
+// Words of users who set a task or limit it.
 var askCues = [...]cue{
 	{"must", 2}, {"never", 2}, {"always", 1.6}, {"do not", 2}, {"don't", 2}, {"dont", 1.5}, {"should", 1}, {"shouldn't", 1.5},
 	{"only", .8}, {"without", .8}, {"make sure", 1.5}, {"ensure", 1.2}, {"required", 1.2}, {"requirement", 1.5}, {"need", .7},
@@ -28,7 +28,7 @@ var askCues = [...]cue{
 	{"반드시", 2}, {"하지 마", 2}, {"절대", 1.6}, {"해야", 1},
 }
 
-// What agents write when they settle, find or finish something.
+// Words of agents that decide, find or finish something.
 var sayCues = [...]cue{
 	{"decided", 2}, {"decision", 1.6}, {"chose", 1.6}, {"choose", 1}, {"because", 1}, {"root cause", 2}, {"the problem", 1.4},
 	{"the issue", 1.4}, {"the bug", 1.4}, {"turns out", 1.4}, {"instead", 1.2}, {"fixed", 1.2}, {"the fix", 1.4}, {"means that", .7},
@@ -42,13 +42,14 @@ var sayCues = [...]cue{
 	{"décidé", 2}, {"parce que", 1}, {"decidí", 2}, {"porque", 1}, {"결정", 2}, {"때문", 1}, {"문제", .8},
 }
 
-// How agents announce the next step: what they did stands in the calls.
+// Words of agents that announce the next step. The calls show what they did, so
+// these sentences add nothing.
 var fillers = [...]string{
 	"let me", "now let", "now i", "i'll", "i will", "perfect", "great", "good", "excellent", "sure", "ok", "here's", "here is", "let's",
 	"让我", "现在", "好的", "では", "次に",
 }
 
-// cueWeight adds up the cues of a sentence, at most 4.
+// cueWeight returns the sum of a sentence's cues, at most 4.
 func cueWeight(lower string, cues []cue) (w float64) {
 	for _, c := range cues {
 		if hasCue(lower, c.text) {
@@ -60,7 +61,7 @@ func cueWeight(lower string, cues []cue) (w float64) {
 	return w
 }
 
-// hasCue finds c in lower; ASCII cues only as whole words.
+// hasCue reports whether lower holds c. An ASCII cue must be a whole word.
 func hasCue(lower, c string) bool {
 	for from := 0; ; {
 		i := strings.Index(lower[from:], c)
@@ -75,7 +76,7 @@ func hasCue(lower, c string) bool {
 	}
 }
 
-// bounded reports whether s[i:j] begins and ends where a word may.
+// bounded reports whether a word may begin at s[i] and end before s[j].
 func bounded(s string, i, j int) bool {
 	return (i == 0 || !wordByte(s[i-1])) && (j == len(s) || !wordByte(s[j]))
 }
@@ -93,15 +94,15 @@ func isFiller(lower string) bool {
 	return false
 }
 
-// askWeight is what a sentence of a user's is worth by itself.
+// askWeight returns the worth of a user's sentence by itself.
 func askWeight(s string) float64 {
 	if strings.HasPrefix(s, "<") && strings.Contains(s, ">") || strings.HasPrefix(s, "Caveat:") {
-		return -1 // markup that a harness wrote in the user's name
+		return -1 // markup that the agent's program wrote in the user's name
 	}
 	return 1 + cueWeight(strings.ToLower(s), askCues[:]) - noise(s)
 }
 
-// sayWeight is what a sentence of an agent's is worth by itself.
+// sayWeight returns the worth of an agent's sentence by itself.
 func sayWeight(s string) float64 {
 	lower := strings.ToLower(s)
 	w := .5 + cueWeight(lower, sayCues[:]) + min(1.2, .4*float64(factsIn(s)))
@@ -109,12 +110,13 @@ func sayWeight(s string) float64 {
 		w -= 1.6
 	}
 	if strings.HasPrefix(s, "#") || strings.HasSuffix(s, ":") {
-		w -= .8 // a heading says what comes, not what was found
+		w -= .8 // a heading announces, it does not report
 	}
 	return w - noise(s)
 }
 
-// noise is what a line loses for being a table, a rule or code, not a sentence.
+// noise returns what a line loses for being a table, a rule or code instead of a
+// sentence.
 func noise(s string) float64 {
 	odd, all := 0, 0
 	for _, r := range s {
@@ -134,7 +136,7 @@ func noise(s string) float64 {
 	return 0
 }
 
-// announces reports whether a sentence says what is to be done next.
+// announces reports whether a sentence announces the next step.
 func announces(lower string) bool {
 	for _, c := range [...]string{"next", "remaining", "still", "todo", "need to", "left to", "not yet", "下一步", "接下来", "剩", "还需", "次は", "残り", "بعد ذلك", "المتبقي", "осталось", "далее", "다음"} {
 		if hasCue(lower, c) {

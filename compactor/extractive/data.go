@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// How the lines of DATA begin.
+// The prefixes of DATA's lines.
 const (
 	pathsUnder = "under "
 	namesLine  = "names: "
 )
 
-// data is the facts that fit, as the items of DATA: paths grouped under a
-// folder that they share, then everything else, the best first.
+// data returns the facts that fit, as items of DATA: paths grouped under a common
+// folder, then everything else, best first.
 //
-// A fact that said already names is left out.
+// It leaves out facts that text already names.
 func (v *inventory) data(text string, share uint64, cost func(string) uint64) []string {
 	ranked := v.ranked(func(w string) float64 { return 2 + float64(cost(w)) })
 	ranked = ranked[:min(len(ranked), maxRanked)]
 	groups := groupPaths(ranked)
 	whole := wholePaths(ranked)
-	done := make(map[string]bool) // facts and the tails of paths that are in
+	done := make(map[string]bool) // facts and tails of paths that are included
 	members := make(map[string][]string)
 	var names []string
 	remaining, misses := share, 0
@@ -40,7 +40,7 @@ func (v *inventory) data(text string, share uint64, cost func(string) uint64) []
 		}
 		if c > remaining {
 			if misses++; misses > 60 {
-				break // what is left of the share is too small for anything
+				break // the rest of the share is too small for any fact
 			}
 			continue
 		}
@@ -67,7 +67,7 @@ func (v *inventory) data(text string, share uint64, cost func(string) uint64) []
 	return items
 }
 
-// recallData gives the facts of an item of DATA, the best first.
+// recallData calls found for the facts of an item of DATA, best first.
 func recallData(item string, found func(string)) {
 	folder := ""
 	if rest, ok := strings.CutPrefix(item, pathsUnder); ok {
@@ -85,8 +85,8 @@ func recallData(item string, found func(string)) {
 	}
 }
 
-// groupPaths gives paths the folder that they are listed under: the one that
-// saves most, again and again, until none saves a line's worth.
+// groupPaths returns the folder under which each path is listed. It repeatedly takes
+// the folder that saves most, until none saves the cost of a line.
 func groupPaths(ranked []*fact) map[string]string {
 	const limit, worth = 600, 40
 	var paths []string
@@ -126,8 +126,8 @@ func groupPaths(ranked []*fact) map[string]string {
 	return groups
 }
 
-// wholePaths maps the tail of a path to the longest path that ends in it, so
-// that one of them stands for both.
+// wholePaths maps the tail of a path to the longest path that ends in it, so that
+// one of them covers both.
 func wholePaths(ranked []*fact) map[string]string {
 	whole := make(map[string]string)
 	for _, f := range ranked {
@@ -143,7 +143,7 @@ func wholePaths(ranked []*fact) map[string]string {
 	return whole
 }
 
-// contains reports whether w stands in s as a word.
+// contains reports whether s holds w as a word.
 func contains(s, w string) bool {
 	for from := 0; ; {
 		i := strings.Index(s[from:], w)

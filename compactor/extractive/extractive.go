@@ -1,7 +1,10 @@
-// Package extractive summarizes without a model: it picks what an agent needs
-// to go on from the turns themselves. It is deterministic and works offline.
+// Package extractive summarizes without a model: it selects from the turns what an
+// agent needs to continue. It is deterministic and works offline.
 //
-// docs/policies/extractive.md says how it picks, and how well.
+// docs/policies/extractive.md describes how it selects, and how well. It imports
+// only package summary; package compactor calls it. Begin with
+// [Summarizer.Summarize]: gather.go and inventory.go read the turns, choose.go
+// selects, render.go writes.
 package extractive
 
 import (
@@ -13,15 +16,15 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Config says how a summarizer counts.
+// Config says how a summarizer counts tokens.
 type Config struct {
 	Counter tokens.Counter // nil: tokens.Approx
 }
 
-// Summarizer implements [compactor.Summarizer]. Safe for concurrent use.
+// Summarizer implements [summary.Summarizer]. It is safe for concurrent use.
 type Summarizer struct{ counter tokens.Counter }
 
-// New makes a summarizer.
+// New returns a summarizer.
 func New(c Config) *Summarizer {
 	if c.Counter == nil {
 		c.Counter = tokens.Approx{}
@@ -29,14 +32,12 @@ func New(c Config) *Summarizer {
 	return &Summarizer{c.Counter}
 }
 
-// Summarize implements [compactor.Summarizer]. Its time grows with the text
-// of in, its memory is bounded but for a history's open calls and facts, both
-// capped. The text is empty only where in says nothing, or where no word of
-// it fits.
+// Summarize implements [summary.Summarizer]. Its time grows with the text of in. Its
+// memory is bounded; caps on open calls and facts see to that. The text is empty
+// only if in says nothing or no word of it fits.
 //
-// Every item is one line that begins with "- ", and a section's name stands
-// alone on its line, so no text that is quoted can pass for a section or an
-// item.
+// Every item is one line that begins with "- ", and a section's name is alone on its
+// line. So no quoted text can pass for a section or an item.
 func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
 	h := newHistory()
 	h.recall(in.Previous)
@@ -54,7 +55,7 @@ func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.O
 	return summary.Output{Text: text, Tier: "extractive"}, nil
 }
 
-// look raises what speaks of the focus.
+// look raises the weight of everything about the focus.
 func (h *history) look(focus string) {
 	vs := strings.Fields(strings.ToLower(oneLine(focus, maxView)))
 	if len(vs) == 0 {

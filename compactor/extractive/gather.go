@@ -11,32 +11,32 @@ import (
 	"nexus/turns"
 )
 
-// unit is a sentence that may stand in a summary.
+// unit is a sentence that a summary may quote.
 type unit struct {
 	text  string
 	depth uint64
 	order int // ordinal of its half
-	place int // among the units of its half, all messages counted
+	place int // index among the units of its half, over all messages
 	worth float64
-	lead  bool // begins a message
-	task  bool // of the first message of a user: the task itself
+	lead  bool // it begins a message
+	task  bool // it belongs to the first message of a user: the task
 }
 
 const (
-	maxPool  = 1_200 // units of one kind that are held at a time
+	maxPool  = 1_200 // bound on the units of one kind held at a time
 	maxToDo  = 12
-	maxTasks = 12 // leading units of the first request
+	maxTasks = 12 // bound on the leading units of the first request
 )
 
-// history is what was taken from an earlier summary and the turns since.
+// history holds what was read from an earlier summary and the turns since.
 type history struct {
-	userRequests []unit // of users
-	statements   []unit // of agents
+	userRequests []unit // said by users
+	statements   []unit // said by agents
 	acts         *actions
 	facts        *inventory
 	todo         []string // open entries of the last to-do list
 	old          []string // entries of an earlier summary's REMAINING
-	last         []unit   // units of the last message of an agent
+	last         []unit   // units of the agent's last message
 	waiting      []unit   // units of a user's message that no agent has answered
 	now          int
 	task         bool // the first request is known
@@ -46,7 +46,7 @@ func newHistory() *history {
 	return &history{acts: newActions(), facts: newInventory()}
 }
 
-// half takes in what a half turn says.
+// half reads a half turn.
 func (h *history) half(t *summary.HalfTurn) {
 	h.now++
 	h.facts.next(h.now)
@@ -132,8 +132,8 @@ func (h *history) toolCall(p *turns.Part, depth uint64) {
 	h.acts.call(p, args, h.now, depth)
 }
 
-// openEntries is what a to-do list leaves to be done; false where the
-// arguments are not such a list.
+// openEntries returns the open entries of a to-do list; false if the arguments are
+// not such a list.
 func openEntries(args map[string]turns.Raw) (open []string, ok bool) {
 	var list []map[string]turns.Raw
 	for _, k := range [...]string{"todos", "plan"} {
@@ -159,8 +159,8 @@ func openEntries(args map[string]turns.Raw) (open []string, ok bool) {
 	return open, ok
 }
 
-// bound keeps a pool under its size: the task, the newest half, and of the
-// rest those that are worth most.
+// bound limits a pool's size. It keeps the task, the newest half, and the most
+// valuable of the rest.
 func bound(pool []unit) []unit {
 	if len(pool) <= maxPool {
 		return pool
@@ -185,7 +185,7 @@ func inOrder(a, b unit) int {
 	return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.place, b.place))
 }
 
-// responseText is a tool's response as text.
+// responseText returns a tool's response as text.
 func responseText(r turns.Raw) string {
 	if s, ok := r.Text(); ok {
 		return s
@@ -207,12 +207,12 @@ func responseText(r turns.Raw) string {
 }
 
 func stringsOf(r turns.Raw) (out []string) {
-	_ = turns.DecodeJSON(r, &out) // not a list of strings: none
+	_ = turns.DecodeJSON(r, &out) // not a list of strings: out stays empty
 	return out
 }
 
-// flat is a JSON text with the escapes of its strings undone, so that words
-// stand apart: {"a":"x\ny"} is {"a":"x y"}.
+// flat returns JSON as text with the escapes of its strings undone, so that words
+// stand apart: {"a":"x\ny"} becomes {"a":"x y"}.
 func flat(r turns.Raw) string {
 	s := string(r)
 	if strings.IndexByte(s, '\\') < 0 {
@@ -238,8 +238,8 @@ func flat(r turns.Raw) string {
 	return b.String()
 }
 
-// writeEscaped writes the rune of four hexadecimal digits, and returns how
-// many bytes of s that took. Half a surrogate pair is written as a space.
+// writeEscaped writes the rune of four hexadecimal digits and returns how many bytes
+// of s it read. It writes a space for half a surrogate pair.
 func writeEscaped(b *strings.Builder, s string) int {
 	if len(s) < 4 {
 		return 0

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	maxFacts   = 60_000 // facts counted at a time; the least are dropped beyond it
-	maxRanked  = 3_000  // facts that a summary chooses from
+	maxFacts   = 60_000 // bound on the facts counted at a time; prune drops the least valuable
+	maxRanked  = 3_000  // bound on the facts that a summary chooses from
 	minFactLen = 4
 	maxFactLen = 160
 )
@@ -27,15 +27,15 @@ const (
 	sources
 )
 
-// fact is a path, an address, an identifier or a number that later turns may
-// name again.
+// fact is a path, an address, an identifier or a number that later turns may name
+// again.
 type fact struct {
 	text   string
-	counts [sources]uint16 // halves that name it, by who wrote them
+	counts [sources]uint16 // number of halves that name it, by who wrote them
 	halves uint32
-	first  int // ordinal of the half
+	first  int // ordinal of its first half
 	last   int
-	active int // last ordinal where a user, the agent or a call named it; -1: none
+	active int // last ordinal where a user, the agent or a call named it; -1: none did
 	prior  float64
 }
 
@@ -43,7 +43,7 @@ type fact struct {
 type inventory struct {
 	facts map[string]*fact
 	now   int
-	seen  map[*fact]uint8 // sources that named it in this half
+	seen  map[*fact]uint8 // the sources that named it in the current half
 }
 
 func newInventory() *inventory {
@@ -59,7 +59,7 @@ func (v *inventory) next(now int) {
 	}
 }
 
-// prune drops the lesser half of the facts.
+// prune drops the less valuable half of the facts.
 func (v *inventory) prune() {
 	all := v.ranked(nil)
 	for _, f := range all[len(all)/2:] {
@@ -78,7 +78,7 @@ func (v *inventory) add(w string, from source) {
 	f := v.facts[w]
 	if f == nil {
 		if len(v.facts) > 2*maxFacts {
-			return // one half of very many facts; next prunes
+			return // this half alone has too many facts; next will prune
 		}
 		f = &fact{text: strings.Clone(w), first: v.now, active: -1}
 		v.facts[f.text] = f
@@ -101,7 +101,7 @@ func (v *inventory) add(w string, from source) {
 	}
 }
 
-// remember adds a fact of an earlier summary, the best at rank 0.
+// remember adds a fact of an earlier summary; rank 0 is the best.
 func (v *inventory) remember(w string, rank int) {
 	if len(w) < minFactLen || len(w) > maxFactLen {
 		return
@@ -111,8 +111,8 @@ func (v *inventory) remember(w string, rank int) {
 	}
 }
 
-// ranked is the facts by score, the best first. Nil cost means that size
-// does not count.
+// ranked returns the facts by score, best first. If cost is nil, size does not
+// matter.
 func (v *inventory) ranked(cost func(string) float64) []*fact {
 	type scored struct {
 		*fact
@@ -136,7 +136,7 @@ func (v *inventory) ranked(cost func(string) float64) []*fact {
 	return out
 }
 
-// score is how likely a fact is to be named again.
+// score estimates how likely a fact is to be named again.
 func (f *fact) score(now int) float64 {
 	l := func(n uint16) float64 { return math.Log1p(float64(n)) }
 	s := 1.4*l(f.counts[fromUser]) + 1.2*l(f.counts[fromAgent]) + 1.5*l(f.counts[fromCall]) + .35*l(f.counts[fromResult])
@@ -155,7 +155,7 @@ func factsIn(s string) (n int) {
 	return n
 }
 
-// scanFacts finds the facts of a text, in one pass.
+// scanFacts finds the facts of a text in one pass.
 func scanFacts(s string, found func(string)) {
 	for i := 0; i < len(s); {
 		for i < len(s) && !factByte(s[i]) {
@@ -163,7 +163,7 @@ func scanFacts(s string, found func(string)) {
 		}
 		start := i
 		if i > 0 && i < len(s) && s[i-1] == '\\' && strings.IndexByte("nrt", s[i]) >= 0 {
-			start++ // an escape in code that is quoted
+			start++ // an escape in quoted code
 			i++
 		}
 		for i < len(s) && factByte(s[i]) {
@@ -179,8 +179,8 @@ func scanFacts(s string, found func(string)) {
 	}
 }
 
-// factByte says which bytes a fact is made of. Those of other scripts count:
-// a path may be named in any.
+// factByte reports whether a fact may hold the byte. Bytes of other scripts count: a
+// path may use any.
 func factByte(c byte) bool {
 	switch c {
 	case '_', '-', '.', '/', ':', '@', '#', '%', '+', '~':
@@ -191,7 +191,7 @@ func factByte(c byte) bool {
 
 func trimFact(w string) string {
 	w = strings.Trim(w, ".:-#+%~@")
-	// A line number, and what a search prints behind it, belong to the mention
+	// A line number, and text that a search prints after it, belong to the mention
 	// and not to the file.
 	for i := 1; i+1 < len(w); i++ {
 		if w[i] == ':' && w[i+1] >= '0' && w[i+1] <= '9' && strings.Contains(w[:i], ".") && !strings.Contains(w[:i], "://") {
@@ -202,7 +202,7 @@ func trimFact(w string) string {
 }
 
 // telling reports whether a word is a path, an address, an identifier or a
-// number of weight, and not a plain word of any language.
+// significant number, and not a plain word of any language.
 func telling(w string) bool {
 	digits, letters, joints, inner, high := 0, 0, 0, 0, 0
 	lower := false
@@ -240,7 +240,8 @@ func telling(w string) bool {
 	return digits > 0 && letters > 1 || inner > 0
 }
 
-// plainJoint reports words of prose that happen to hold one hyphen: "well-known".
+// plainJoint reports whether a word is prose that happens to hold a joint:
+// "well-known", "and/or", "note:this".
 func plainJoint(w string, digits int) bool {
 	if digits > 0 || strings.ContainsAny(w, "_.") {
 		return false

@@ -7,15 +7,15 @@ import (
 	"unicode"
 )
 
-// parse reads a summary of this package back, section by section. Lines that
-// do not belong to one are foreign; a text that does not begin with a
-// section's name is foreign as a whole.
+// parse reads a summary of this package, section by section. Lines outside of
+// sections are foreign. A text that does not begin with a section's name is foreign
+// as a whole.
 func parse(text string) (got map[string][]string, foreign []string) {
 	got = make(map[string][]string)
 	section := ""
 	for line := range strings.SplitSeq(text, "\n") {
 		if strings.ContainsFunc(line, unshown) {
-			line = oneLine(line, len(line)) // another wrote it
+			line = oneLine(line, len(line)) // another summarizer wrote it
 		}
 		line = strings.TrimRight(line, " \r")
 		switch item, ok := strings.CutPrefix(line, "- "); {
@@ -31,12 +31,12 @@ func parse(text string) (got map[string][]string, foreign []string) {
 	return got, foreign
 }
 
-// unshown reports whether r is none that a summary of this package holds.
+// unshown reports whether a summary of this package never holds r.
 func unshown(r rune) bool {
 	return unicode.IsControl(r) || r == 0x2028 || r == 0x2029 || turnsDirection(r)
 }
 
-// pointer splits an item from the turn that it points at.
+// pointer separates an item from the turn that it points to.
 func pointer(item string) (text string, depth uint64) {
 	i := strings.LastIndex(item, " [t")
 	if i <= 0 || !strings.HasSuffix(item, "]") {
@@ -49,9 +49,9 @@ func pointer(item string) (text string, depth uint64) {
 	return item[:i], n
 }
 
-// recall takes an earlier summary in. What it says competes with what the
-// turns say: the task and its limits hold their place by their weight, and
-// everything else gives way as newer things come.
+// recall reads an earlier summary. Its content competes with that of the turns: the
+// task and its limits stay because of their weight, and everything else makes room
+// for newer content.
 func (h *history) recall(previous string) {
 	got, foreign := parse(previous)
 	for i, item := range got[task] {
@@ -93,14 +93,14 @@ func (h *history) recallUnits(pool *[]unit, item string, order int, first bool, 
 			*pool = append(*pool, unit{text: s, depth: depth, order: order, place: place, worth: weight(s), lead: place == 0, task: first})
 			place++
 		})
-		place++ // what stood between is gone
+		place++ // units between the two are gone
 	}
 }
 
-// recallForeign takes in a summary that something else wrote. It says what
-// the task is, so its first lines are held like a first request. Its units stand
-// behind those of our own sections, which have negative ordinals, and before the
-// first half turn's: none of them joins an item that points at a turn.
+// recallForeign reads a summary by another summarizer. Its first lines state the
+// task, so they count as a first request. Its units stand behind those of our own
+// sections, which have negative ordinals, and before those of the first half: none
+// of them joins an item that points at a turn.
 func (h *history) recallForeign(lines []string) {
 	place := 0
 	for i, line := range lines {

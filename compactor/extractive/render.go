@@ -8,7 +8,7 @@ import (
 	"nexus/turns/tokens"
 )
 
-// The names of the sections, in their order.
+// The names of the sections, in order.
 const (
 	task      = "TASK"
 	decisions = "DECISIONS"
@@ -19,7 +19,7 @@ const (
 
 var sectionNames = [...]string{task, decisions, progress, remaining, data}
 
-// The shares of the budget, in hundredths. DATA takes what the others leave.
+// The sections' shares of the budget, in hundredths. DATA gets the rest.
 const (
 	taskShare      = 24
 	decisionsShare = 14
@@ -28,16 +28,16 @@ const (
 )
 
 const (
-	gap     = " … " // between units of one item that did not stand together
+	gap     = " … " // separates units of one item that were not adjacent
 	inView  = "asked to keep in view: "
 	maxView = 400
 )
 
-// draft is the items of each section.
+// draft holds the items of each section.
 type draft map[string][]string
 
-// draft fills the sections: first what was asked and is open, then what was
-// done and said, then the facts that none of these name.
+// draft fills the sections: first what was asked and is open, then what was done and
+// said, then the facts that none of these names.
 func (s *Summarizer) draft(h *history, focus string, bound uint64) draft {
 	d := make(draft)
 	cost := func(text string) uint64 { return s.counter.Text(text) + 2 }
@@ -64,8 +64,8 @@ func (s *Summarizer) draft(h *history, focus string, bound uint64) draft {
 	return d
 }
 
-// String is the draft as text: each section's name alone on its line, then
-// its items, one line each, that begin with "- ".
+// String returns the draft as text: each section's name alone on its line, then its
+// items, one line each, beginning with "- ".
 func (d draft) String() string {
 	var b strings.Builder
 	for _, name := range sectionNames {
@@ -84,8 +84,9 @@ func (d draft) String() string {
 	return b.String()
 }
 
-// fit is the draft as text of at most bound tokens. The draft was made to fit;
-// a counter whose counts do not add up costs it its last items.
+// fit returns the draft as text of at most bound tokens. The draft already fits,
+// unless the counter's count of a text exceeds the sum of its parts; then fit drops
+// the last items.
 func (s *Summarizer) fit(d draft, bound uint64) string {
 	for _, name := range [...]string{data, decisions, progress, remaining, task} {
 		for {
@@ -108,7 +109,8 @@ func (s *Summarizer) fit(d draft, bound uint64) string {
 	return ""
 }
 
-// smallest is the start of what was asked first, where not even one item fits.
+// smallest returns the start of the first request, for a bound that fits not even
+// one item.
 func (s *Summarizer) smallest(h *history, bound uint64) string {
 	first := append(slices.Clone(h.userRequests), h.statements...)
 	if len(first) == 0 {
@@ -122,7 +124,7 @@ func (s *Summarizer) smallest(h *history, bound uint64) string {
 	return ""
 }
 
-// items puts units on lines: those of one half together, with a pointer to
+// items writes units as lines. Units of one half share a line, with a pointer to
 // their turn.
 func items(units []unit) (out []string) {
 	var b strings.Builder
@@ -149,7 +151,7 @@ func point(text string, depth uint64) string {
 	return fmt.Sprintf("%s [t%d]", text, depth)
 }
 
-// progress is what was done, in the order of the last mention.
+// progress returns what was done, in the order of the last mention.
 func (h *history) progress(share uint64, cost func(string) uint64) (out []string) {
 	var in []*action
 	for _, act := range h.acts.ranked(h.now) {
@@ -170,8 +172,8 @@ func (h *history) progress(share uint64, cost func(string) uint64) (out []string
 	return out
 }
 
-// remaining is what is open: the to-do list, calls that wait, what was asked
-// last, and what the agent said it would do next.
+// remaining returns what is open: the to-do list, calls that wait, the last
+// question, and the next step that the agent announced.
 func (h *history) remaining(share uint64, cost func(string) uint64) (out []string) {
 	add := func(item string, depth uint64) {
 		item = point(item, depth)

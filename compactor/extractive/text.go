@@ -8,18 +8,18 @@ import (
 	"github.com/clipperhouse/uax29/v2/sentences"
 )
 
-// Bounds on what is looked at, in bytes. A long text is read at its head and
-// its tail: what a paste or a log is about stands there.
+// Bounds on the text that is read, in bytes. Of a long text only the head and the
+// tail are read: they say what a paste or a log is about.
 const (
-	maxUnit   = 420       // of one unit; more is clipped
+	maxUnit   = 420       // of one unit, which is clipped
 	headText  = 48 << 10  // of a text that is cut into units
 	tailText  = 16 << 10  // likewise
 	headFacts = 192 << 10 // of a text that is scanned for facts
 	tailFacts = 64 << 10  // likewise
 )
 
-// ends is s without its middle where it is longer than head and tail
-// together. What it returns may begin or end inside a rune.
+// ends returns s without its middle if it is longer than head and tail together. The
+// results may begin or end inside a rune.
 func ends(s string, head, tail int) (first, last string) {
 	if len(s) <= head+tail {
 		return s, ""
@@ -27,8 +27,8 @@ func ends(s string, head, tail int) (first, last string) {
 	return s[:head], s[len(s)-tail:]
 }
 
-// units cuts a text into sentences, one line at a time. Fenced code is left
-// out: its identifiers are counted elsewhere, and its lines say little alone.
+// units cuts a text into sentences, line by line. It skips fenced code, whose lines
+// say little alone and whose identifiers the inventory counts.
 func units(s string, found func(text string)) {
 	head, tail := ends(s, headText, tailText)
 	fenced := false
@@ -74,10 +74,10 @@ func lettersIn(s string) (n int) {
 	return n
 }
 
-// oneLine is s as one line of at most bound bytes and an ellipsis: white space
-// folded, control characters, terminal sequences and marks that turn the
-// direction of text dropped. Whatever it is given, it is valid UTF-8 without
-// a line break.
+// oneLine returns s as one line of at most most bytes plus an ellipsis. It folds
+// white space and drops control characters, terminal sequences, and marks that
+// change the direction of text. The result is always valid UTF-8 without a line
+// break.
 func oneLine(s string, most int) string {
 	var b strings.Builder
 	b.Grow(min(len(s), most) + 4)
@@ -105,7 +105,7 @@ func oneLine(s string, most int) string {
 	return b.String()
 }
 
-// escapeLen is the length of the terminal sequence that s begins with.
+// escapeLen returns the length of the terminal sequence that s begins with.
 func escapeLen(s string) int {
 	if len(s) < 2 || s[1] != '[' {
 		return 1

@@ -12,8 +12,8 @@ import (
 	"nexus/turns"
 )
 
-// claude asks through the service alone: the library's client would also take
-// keys, headers and a base URL from the environment and from profiles.
+// claude uses only the library's message service. The library's client would also
+// read keys, headers and a base URL from the environment and from profiles.
 type claude struct {
 	messages anthropic.MessageService
 	model    string
@@ -21,7 +21,7 @@ type claude struct {
 
 func newAnthropic(c Config) *claude {
 	o := []option.RequestOption{option.WithAPIKey(c.Key), option.WithMaxRetries(c.Retries), option.WithHTTPClient(client()),
-		option.WithRequestTimeout(c.Timeout)} // without one, long answers are refused unless they are streamed
+		option.WithRequestTimeout(c.Timeout)} // without a timeout, the library refuses long answers that are not streamed
 	if c.BaseURL != "" {
 		o = append(o, option.WithBaseURL(c.BaseURL))
 	} else {

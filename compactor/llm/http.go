@@ -6,12 +6,12 @@ import (
 	"net/http"
 )
 
-// maxBody bounds what is read of one answer: 16 MiB, far over the longest summary.
+// maxBody bounds how much of an answer is read: 16 MiB, far more than the longest
+// summary.
 const maxBody = 16 << 20
 
-// client follows no redirect: the key and the content are for the server that
-// the configuration names, and the standard client would pass a key that is not
-// in Authorization on to any other.
+// client follows no redirect. The key and the content are for the configured server
+// only, but the standard client passes on every key that is not in Authorization.
 func client() *http.Client {
 	return &http.Client{
 		Transport: bounded{},
@@ -32,12 +32,12 @@ func (bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// bodyOf is what a library left of the body of an answer that is a fault. It
-// may quote what was sent.
+// bodyOf returns what a library left of the body of an error answer. It may quote
+// the request.
 func bodyOf(r *http.Response) string {
 	if r.Body == nil {
 		return ""
 	}
-	b, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10)) // what came is read
+	b, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10)) // a partly read body is enough
 	return string(b)
 }

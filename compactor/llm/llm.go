@@ -1,11 +1,14 @@
-// Package llm summarizes with a model that is asked over HTTP: OpenAI's chat
-// completions, which most providers and local servers speak, or Anthropic's
-// messages.
+// Package llm summarizes with a model over HTTP: by OpenAI's chat completions, which
+// most providers and local servers speak, or by Anthropic's messages.
 //
-// Only this package knows the providers' libraries. The key and the base URL
-// come from the daemon's configuration, never from a request or from the
-// environment that the libraries would read; no error of this package holds the
-// key, or anything that was said.
+// Only this package knows the providers' libraries. The key and the base URL come
+// from the daemon's configuration, never from a request or from the environment. No
+// error of this package holds the key or the text of a turn.
+//
+// Package compactor calls it; it imports summary and overflow. Begin with
+// [Summarizer.Summarize]: parts.go cuts what one request cannot hold, retry.go
+// repeats requests, reported.go learns limits from errors, openai.go and
+// anthropic.go send.
 package llm
 
 import (
@@ -25,82 +28,83 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Config says which model summarizes. One Summarizer has one model, whatever
-// the model of the session is; [Summarizer.For] is the same under another one.
+// Config says which model summarizes. A Summarizer has one model, whatever the
+// session's model is. [Summarizer.For] returns one for another model.
 type Config struct {
-	Name     string        // tier that its summaries say; "": [Tier]
-	Provider string        // "openai" (and all that speak like it) or "anthropic"
-	BaseURL  string        // "": the provider's own
-	Model    string        // as the provider names it
+	Name     string        // the tier of its summaries; "": [Tier]
+	Provider string        // "openai" (and compatible servers) or "anthropic"
+	BaseURL  string        // "": the provider's default
+	Model    string        // the provider's name for it
 	Key      string        // API key; may be "" for a local server
-	Window   uint64        // tokens that a request may have; 0: 128000. A provider that says less is believed
-	Timeout  time.Duration // of one request, its retries included; 0: 2 minutes
-	Retries  int           // of one request, on 429 and 5xx, where no style says when; negative: none; 0: 2
+	Window   uint64        // tokens of one request; 0: 128000. A lower limit that the provider reports replaces it
+	Timeout  time.Duration // of one request with its retries; 0: 2 minutes
+	Retries  int           // of one request, on 429 and 5xx, if no style says when; negative: none; 0: 2
 	Counter  tokens.Counter
 
-	// Style is how to ask under a template that has none of its own. Default:
-	// the zero Style.
+	// Style is used for templates without a style of their own. Default: the zero
+	// Style.
 	Style summary.Style
-	// Price is what the model costs. Default: nothing.
+	// Price is the model's price. Default: free.
 	Price tokens.Price
-	// SpendLimit is how many millionths of a dollar the requests of one UTC day
-	// may cost. It is counted in memory: a new process begins at nothing. A request
-	// that was begun under the limit is finished. Default 0: no limit. Needs a
-	// Price.
+	// SpendLimit bounds the cost of one UTC day's requests, in millionths of a
+	// dollar. It is counted in memory, so a new process begins at 0. A request that
+	// began below the limit is finished. Default 0: no limit. It needs a Price.
 	SpendLimit uint64
 
-	Logger *slog.Logger // of what an operator should set; nil: nothing is logged
+	Logger *slog.Logger // for advice to the operator; nil: nothing is logged
 
 	Now  func() time.Time                           // nil: time.Now
-	Wait func(context.Context, time.Duration) error // until the time has passed, or ctx's error; nil: a timer
+	Wait func(context.Context, time.Duration) error // returns after the duration, or with ctx's error; nil: a timer
 }
 
-// Errors of a summarizer. Each says what to do; none holds what the provider
-// answered beyond its status.
+// Errors of a summarizer. Each says what to do. None holds more of the provider's
+// answer than its status.
 var (
-	// ErrConfig: the configuration can't be used, or knows no such template.
+	// ErrConfig means that the configuration is invalid or that the template is
+	// unknown.
 	ErrConfig = errors.New("summarizer configuration")
-	// ErrProvider: the provider did not give an answer.
+	// ErrProvider means that the provider did not answer.
 	ErrProvider = errors.New("the model's provider failed")
-	// ErrAnswer: the answer is no summary. Where a template's shape refused it,
-	// the error is [compactor.ErrRefused] too.
+	// ErrAnswer means that the answer is no summary. If the template's shape refused
+	// it, the error is [summary.ErrRefused] too.
 	ErrAnswer = errors.New("the model's answer is no summary")
-	// ErrTooLarge: a part that may not be shortened does not fit the model's
-	// window. Nothing was asked.
+	// ErrTooLarge means that a part which must not be shortened exceeds the model's
+	// window. No request was sent for it.
 	ErrTooLarge = errors.New("too large for the model's window")
-	// ErrPartial: there is no partial summary: the style skips nothing, or
-	// everything would be skipped. Nothing was asked.
+	// ErrPartial means that there is no partial summary: the style skips nothing, or
+	// everything would be skipped. No request was sent.
 	ErrPartial = errors.New("no partial summary")
-	// ErrSpend: the day's spend limit is reached. Nothing more is asked that day.
+	// ErrSpend means that the day's spend limit is reached. No request is sent for
+	// the rest of the day.
 	ErrSpend = errors.New("the spend limit is reached")
 )
 
-// request is what a provider is asked.
+// request is a request to a provider.
 type request struct {
 	system, user string
-	maxTokens    uint64 // of the answer, and of what is thought before it
-	once         bool   // the library does not try again by itself
+	maxTokens    uint64 // of the answer with the reasoning before it
+	once         bool   // the library does not retry
 }
 
-// answer is what a provider gave.
+// answer is a provider's answer.
 type answer struct {
 	text    string
-	cut     bool // at the limit of its length
-	thought bool // the model wrote thoughts too, which count
+	cut     bool // cut off at the limit of its length
+	thought bool // the model also wrote reasoning, which counts
 	usage   turns.Usage
 }
 
-// model is one provider behind its library. Its errors are [ErrAnswer] of an
-// answer whose usage counts, a [fault], or a context's.
+// model is one provider behind its library. It returns ctx's errors, a [fault], or
+// [ErrAnswer]; the usage of an answer with ErrAnswer counts.
 type model interface {
 	ask(ctx context.Context, r request) (answer, error)
 }
 
-// Summarizer is a [compactor.Summarizer] that asks a model. Safe for
-// concurrent use.
+// Summarizer is a [summary.Summarizer] that asks a model. It is safe for concurrent
+// use.
 type Summarizer struct {
 	model          model
-	named          string // the model
+	named          string // the model's name
 	tier           string
 	like           func(Config) (*Summarizer, error) // see [Summarizer.For]
 	reportedLimits *reportedLimits
@@ -114,8 +118,8 @@ type Summarizer struct {
 	wait           func(context.Context, time.Duration) error
 }
 
-// The tiers of a Summarizer, by the names that an Output says: those of one with a
-// name are that, and that with the suffix of [PartialTier].
+// The tiers in a Summarizer's outputs. A Summarizer with a Name uses that, and that
+// with the suffix of [PartialTier].
 const (
 	Tier        = "llm"
 	PartialTier = Tier + partialSuffix
@@ -123,7 +127,7 @@ const (
 	partialSuffix = "-partial"
 )
 
-// New is a summarizer; nothing is asked yet. Errors: [ErrConfig].
+// New returns a summarizer. It sends no request. Errors: [ErrConfig].
 func New(c Config) (*Summarizer, error) {
 	if c.Model == "" {
 		return nil, fmt.Errorf("%w: no model is named", ErrConfig)
@@ -147,7 +151,7 @@ func New(c Config) (*Summarizer, error) {
 	return c.open(&meter{limit: c.SpendLimit})
 }
 
-// open is New, spending by a meter that others may spend by too.
+// open is New with a spend meter that other summarizers may share.
 func (c Config) open(spend *meter) (*Summarizer, error) {
 	s := &Summarizer{named: c.Model, tier: c.Name, reportedLimits: &reportedLimits{window: c.Window, thinks: c.Provider == "openai" && c.BaseURL == "", log: c.Logger},
 		timeout: c.Timeout, counter: c.Counter, style: c.Style, price: c.Price, spend: spend, now: c.Now, wait: c.Wait}
@@ -168,9 +172,8 @@ func (c Config) open(spend *meter) (*Summarizer, error) {
 	return s, nil
 }
 
-// For is a summarizer like s, at the same place under the same key, of another
-// model with its own window, 0 for the default, and price. They share the spend
-// limit. Errors: [ErrConfig].
+// For returns a summarizer like s for another model, with the same server and key.
+// window 0 is the default one. Both share the spend limit. Errors: [ErrConfig].
 func (s *Summarizer) For(model string, window uint64, price tokens.Price) (*Summarizer, error) {
 	if model == "" {
 		return nil, fmt.Errorf("%w: no model is named", ErrConfig)
@@ -178,7 +181,7 @@ func (s *Summarizer) For(model string, window uint64, price tokens.Price) (*Summ
 	return s.like(Config{Model: model, Window: window, Price: price})
 }
 
-// Model is the name of the model that s asks.
+// Model returns the name of the model that s asks.
 func (s *Summarizer) Model() string { return s.named }
 
 func (c *Config) defaults() {
@@ -216,20 +219,19 @@ func loopback(host string) bool {
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// Partial is a summarizer that skips what is too large by the style's share of
-// the window, and says so in the summary, in place of failing on it or of
-// shortening it: the tier after s. It shares s's model and spend limit.
-// Source: GSV, tier 2.
+// Partial returns the tier after s. It skips halves that exceed the style's share of
+// the window, and says so in the summary, instead of failing or shortening them. It
+// shares s's model and spend limit. Source: GSV, tier 2.
 func (s *Summarizer) Partial() *Summarizer {
 	p := *s
 	p.partial, p.tier = true, s.tier+partialSuffix
 	return &p
 }
 
-// Summarize implements [compactor.Summarizer]. What does not fit one request is
-// asked about in parts, as the style says: that of in, else that of its
-// template, else the configuration's. Output.Usage and Output.CostMicros are of
-// all answers that there were, also with an error.
+// Summarize implements [summary.Summarizer]. It asks in parts about what one request
+// cannot hold. The first of these that is set says how: the style of in, of its
+// template, of the configuration. Output.Usage and Output.CostMicros count all
+// answers, also with an error.
 //
 // Errors: those of this package; ctx's when it ends first.
 func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
@@ -244,7 +246,7 @@ func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.O
 		out, err := j.run(ctx)
 		usage, cost = j.usage, j.cost
 		if ctx.Err() == nil && err != nil && s.reportedLimits.smaller(j, err) {
-			continue // cut again, by what the provider said
+			continue // cut again, by the limit that the provider reported
 		}
 		if ctx.Err() != nil && err != nil {
 			err = ctx.Err()
@@ -254,18 +256,18 @@ func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.O
 	}
 }
 
-// job is one summary in the making.
+// job is the state of one summary being made.
 type job struct {
 	*Summarizer
 	template summary.Template
 	style    summary.Style
 	input    summary.Input
-	known    []string // all that is on record; in.Known is what of it is sent
+	known    []string // all notes on record; in.Known is what of them is sent
 	window   uint64
-	limit    uint64 // of an answer in the provider's words: its summary, memories and thoughts
+	limit    uint64 // bound of an answer in the provider's tokens: summary, memories and reasoning
 
 	usage    turns.Usage
-	cost     uint64           // micro-dollars
+	cost     uint64           // in micro-dollars
 	memories []summary.Memory // of the parts so far
 }
 
@@ -287,8 +289,8 @@ func (s *Summarizer) job(in summary.Input) (*job, error) {
 	if s.partial && j.style.SkipRatio == 0 {
 		return nil, fmt.Errorf("%w: template %s skips nothing", ErrPartial, t.Name)
 	}
-	// The earlier summary and the answer stand in one request: with a larger share
-	// each, a small window would not hold both.
+	// One request holds both the earlier summary and the answer. With larger shares,
+	// a small window would not hold both.
 	window, limit, thinks := s.reportedLimits.now()
 	j.window, j.input.MaxTokens = window, min(in.MaxTokens, window/answerShare)
 	if n := t.AnswerTokens(j.input.MaxTokens); n > limit {
@@ -303,7 +305,7 @@ func (s *Summarizer) job(in summary.Input) (*job, error) {
 	return j, nil
 }
 
-// run makes the summary: cut, ask, and say what is not in it.
+// run makes the summary: it cuts, asks, and lists what the summary skips.
 func (j *job) run(ctx context.Context) (summary.Output, error) {
 	parts, skipped, err := j.parts()
 	if err != nil {
@@ -329,7 +331,8 @@ func (j *job) run(ctx context.Context) (summary.Output, error) {
 	return summary.Output{Text: text + end, Tier: j.tier, Model: j.named, Memories: summary.Distinct(j.memories, j.known)}, nil
 }
 
-// roll asks about part after part, each with the summary of those before it.
+// roll asks about one part after another, each time with the summary of the earlier
+// parts.
 func (j *job) roll(ctx context.Context, parts [][]summary.HalfTurn) (string, error) {
 	text := j.input.Previous
 	for i, halves := range parts {
@@ -342,9 +345,9 @@ func (j *job) roll(ctx context.Context, parts [][]summary.HalfTurn) (string, err
 	return text, nil
 }
 
-// merge asks about each part by itself, the earlier summary with the first, and
-// then for one summary of theirs: of neighbors first where one request does not
-// hold them all.
+// merge asks about each part independently, with the earlier summary in the first
+// request. Then it asks for one summary of the results. If one request does not hold
+// them all, it merges neighbors first.
 func (j *job) merge(ctx context.Context, parts [][]summary.HalfTurn) (string, error) {
 	texts := make([]string, len(parts))
 	previous := j.input.Previous
@@ -385,8 +388,8 @@ func (j *job) part(ctx context.Context, previous string, halves []summary.HalfTu
 	return j.ask(ctx, summary.Prompt(in), summary.Transcript(in), in, halves)
 }
 
-// ask asks once, with retries, for what stands for of, and keeps the memories of
-// the answer.
+// ask sends one request, with retries, and returns the summary of of. It keeps the
+// memories of the answer.
 func (j *job) ask(ctx context.Context, system, content string, of summary.Input, halves []summary.HalfTurn) (string, error) {
 	if err := j.spend.open(j.now()); err != nil {
 		return "", err
@@ -423,8 +426,8 @@ func (j *job) ask(ctx context.Context, system, content string, of summary.Input,
 	return out.Text, nil
 }
 
-// onRecord are the notes on record, and after them the memories of the parts so
-// far, so that no part repeats them: the newest that fit.
+// onRecord returns the notes on record and the memories of the parts so far, so that
+// no part repeats them: the newest that fit.
 func (j *job) onRecord() []string {
 	known := slices.Clone(j.input.Known)
 	for _, m := range j.memories {
@@ -433,8 +436,8 @@ func (j *job) onRecord() []string {
 	return j.newest(known)
 }
 
-// charge counts what an answer took. One without usage costs what the counter
-// estimates.
+// charge adds the cost of an answer. For an answer without usage it uses the
+// counter's estimate.
 func (j *job) charge(a answer, system, content string) {
 	j.usage = j.usage.Plus(a.usage)
 	u := a.usage

@@ -14,12 +14,12 @@ import (
 	"nexus/turns"
 )
 
-// openAI asks through the service alone: the library's client would also take
-// keys, headers and a base URL from the environment.
+// openAI uses only the library's completion service. The library's client would also
+// read keys, headers and a base URL from the environment.
 type openAI struct {
 	completions openai.ChatCompletionService
 	model       string
-	newer       atomic.Bool // max_completion_tokens bounds the answer, not max_tokens
+	newer       atomic.Bool // send max_completion_tokens instead of max_tokens
 }
 
 func newOpenAI(c Config) *openAI {
@@ -53,7 +53,7 @@ func (m *openAI) ask(ctx context.Context, q request) (answer, error) {
 	}
 	a.text, a.cut = c.Message.Content, c.FinishReason == "length"
 	a.thought = r.Usage.CompletionTokensDetails.ReasoningTokens > 0 || strings.HasPrefix(strings.TrimSpace(a.text), "<think")
-	for _, name := range [...]string{"reasoning_content", "reasoning"} { // local servers have the thoughts here
+	for _, name := range [...]string{"reasoning_content", "reasoning"} { // local servers put the reasoning here
 		if f, ok := c.Message.JSON.ExtraFields[name]; ok && len(f.Raw()) > len(`null`) {
 			a.thought = true
 		}
@@ -61,9 +61,9 @@ func (m *openAI) ask(ctx context.Context, q request) (answer, error) {
 	return a, nil
 }
 
-// bounded asks with the length of the answer bounded under one of two names.
-// OpenAI's models refuse the older one since o1, and most other servers know no
-// other: one that refuses a name is asked under the other one from then on.
+// bounded sends a request that bounds the answer's length under one of two names.
+// OpenAI's models refuse the older one since o1, and most other servers know only
+// that. If a server refuses one name, all later requests use the other.
 func (m *openAI) bounded(ctx context.Context, q request, newer bool, o []option.RequestOption) (*openai.ChatCompletion, error) {
 	for first := true; ; first = false {
 		p := openai.ChatCompletionNewParams{Model: m.model, Messages: []openai.ChatCompletionMessageParamUnion{openai.SystemMessage(q.system), openai.UserMessage(q.user)}}
@@ -90,9 +90,8 @@ func (m *openAI) bounded(ctx context.Context, q request, newer bool, o []option.
 	}
 }
 
-// notKnown is how servers say that they do not take a parameter.
+// notKnown matches how servers refuse a parameter.
 var notKnown = regexp.MustCompile(`(?i)unsupported|not supported|unrecognized|unknown|unexpected|not permitted|not allowed|extra fields`)
 
-// count is a count of tokens; a provider's negative is none, and none has more
-// than 2^40.
+// count returns a provider's count within [0, 2^40].
 func count(n int64) uint64 { return uint64(min(max(n, 0), 1<<40)) }

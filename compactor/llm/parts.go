@@ -10,14 +10,14 @@ import (
 	"nexus/turns"
 )
 
-// parts cuts what is to be summarized where a request would be over its size:
-// the style's share of the window, and never more than the window leaves. Parts
-// hold text only, see [compactor.Plaintext]. Skipped is what a partial summary
-// leaves out, in order; it is empty otherwise.
+// parts cuts what is to be summarized into requests. Each holds at most the style's
+// share of the window, and at most what the prompt leaves of it. Parts hold text
+// only, see [summary.Plaintext]. skipped lists what a partial summary leaves out, in
+// order; otherwise it is empty.
 //
-// Cuts fall between half turns, and between the messages of one that is over
-// the size. A message that alone does not fit is shortened or, where the style
-// wants it whole, [ErrTooLarge].
+// Cuts fall between half turns, and between the messages of a half turn that is too
+// large. A message that alone does not fit is shortened or, if the style wants it
+// whole, is an [ErrTooLarge].
 func (j *job) parts() (parts [][]summary.HalfTurn, skipped []summary.HalfTurn, err error) {
 	room := j.room()
 	limit, skip := room, room
@@ -56,8 +56,8 @@ func (j *job) parts() (parts [][]summary.HalfTurn, skipped []summary.HalfTurn, e
 	return parts, skipped, nil
 }
 
-// pieces is h as text: whole, or by message where it is over limit. Tokens is
-// what each takes in a request.
+// pieces returns h as text: whole, or by message if it exceeds limit. Tokens is what
+// each takes in a request.
 func (j *job) pieces(h summary.HalfTurn, limit uint64) []summary.HalfTurn {
 	h = j.measured(summary.Plaintext(h))
 	if h.Tokens <= limit || len(h.Messages) < 2 {
@@ -77,25 +77,23 @@ func (j *job) measured(h summary.HalfTurn) summary.HalfTurn {
 	return h
 }
 
-// room is what the prompt, the rolling summary, the notes on record and the
-// answer leave of the window; a quarter of it at least.
+// room returns what the prompt, the rolling summary, the notes on record and the
+// answer leave of the window; at least a quarter of it.
 func (j *job) room() uint64 {
 	fixed := j.counter.Text(summary.Prompt(j.input)) + max(j.input.MaxTokens, j.counter.Text(j.input.Previous)) + j.limit + 256
-	if len(j.input.Known) > 0 || j.template.AnswerTokens(1) > 1 { // memories of earlier parts will be on record
+	if len(j.input.Known) > 0 || j.template.AnswerTokens(1) > 1 { // the memories of earlier parts will be on record
 		fixed += j.window / knownShare
 	}
 	return max(j.window-min(j.window, fixed), j.window/4)
 }
 
-// knownShare is the part of the window, one in so many, that notes on record
-// may take.
+// knownShare bounds the notes on record: one part in this many of the window.
 const knownShare = 8
 
-// answerShare is the part of the window, one in so many, that a summary may
-// have at most.
+// answerShare bounds a summary: one part in this many of the window.
 const answerShare = 8
 
-// newest is the newest of the notes that together fit their share of the window.
+// newest returns the newest notes that together fit their share of the window.
 func (j *job) newest(known []string) []string {
 	remaining := j.window / knownShare
 	for i, note := range slices.Backward(known) {
@@ -108,13 +106,13 @@ func (j *job) newest(known []string) []string {
 	return known
 }
 
-// groups are neighbors among texts that fit one request together.
+// groups joins neighbors among texts that fit one request together.
 func (j *job) groups(texts []string) [][]string {
 	room := j.room()
 	var out [][]string
 	size := uint64(0)
 	for _, text := range texts {
-		n := j.counter.Text(text) + 8 // its tags
+		n := j.counter.Text(text) + 8 // for its tags
 		if len(out) == 0 || size+n > room {
 			out, size = append(out, nil), 0
 		}
@@ -124,12 +122,12 @@ func (j *job) groups(texts []string) [][]string {
 	return out
 }
 
-// shorten keeps the beginning of each text of a half, so that all have at most
-// about room tokens together.
+// shorten keeps the beginning of each text of a half, so that all have about room
+// tokens together, or fewer.
 func (j *job) shorten(h summary.HalfTurn, room uint64) summary.HalfTurn {
 	whole := h
 	share := 1.0
-	for range 20 { // text is not equally dense everywhere: look again
+	for range 20 { // text is not equally dense everywhere, so measure again
 		if h.Tokens <= room {
 			break
 		}
@@ -158,12 +156,12 @@ func begin(s string, share float64) string {
 	return s[:n] + " […]"
 }
 
-// skippedNote says which turns a partial summary leaves out; empty for none.
+// skippedNote names the turns that a partial summary leaves out; empty for none.
 func skippedNote(skipped []summary.HalfTurn) []string {
 	if len(skipped) == 0 {
 		return nil
 	}
-	const limit = 4 // ranges that are named
+	const limit = 4 // bound on the ranges that are named
 	size := uint64(0)
 	var from, to []uint64
 	for _, h := range skipped {

@@ -10,31 +10,31 @@ import (
 	"nexus/compactor/overflow"
 )
 
-// reportedLimits are the limits of a model as its provider's answers report them.
-// They only ever get tighter, and live in memory. Safe for concurrent use.
+// reportedLimits are a model's limits as its provider's answers report them. They
+// only get tighter, and live in memory. They are safe for concurrent use.
 type reportedLimits struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
-	window uint64 // tokens that a request may have
-	answer uint64 // tokens that an answer may have; 0: as many as are asked for
-	thinks bool   // thoughts count as tokens of the answer
+	window uint64 // tokens of a request
+	answer uint64 // tokens of an answer; 0: as many as requested
+	thinks bool   // reasoning counts as tokens of the answer
 }
 
-// The least that a provider is believed to take, in tokens.
+// The lowest limits that a provider's report may set, in tokens.
 const (
 	leastWindow = 2048
 	leastAnswer = 256
 )
 
-// thoughtShare is the part of the window, one in so many, that the thoughts
-// before an answer may take, up to maxThoughts.
+// thoughtShare bounds the reasoning before an answer: one part in this many of the
+// window, up to maxThoughts.
 const (
 	thoughtShare = 8
 	maxThoughts  = 16_000
 )
 
-// errThought: a model that thinks reached the limit of its answer.
+// errThought means that a model's reasoning used up the limit of its answer.
 var errThought = fmt.Errorf("%w: its thoughts took what the answer may have", ErrAnswer)
 
 func (d *reportedLimits) now() (window, answer uint64, thinks bool) {
@@ -47,8 +47,8 @@ func (d *reportedLimits) now() (window, answer uint64, thinks bool) {
 	return d.window, answer, d.thinks
 }
 
-// smaller reports whether err, of job j, names a limit under which the summary is
-// worth asking for again, and keeps that limit.
+// smaller reports whether err, of job j, names a limit under which the summary
+// should be requested again. It keeps that limit.
 func (d *reportedLimits) smaller(j *job, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,24 +12,24 @@ import (
 	"nexus/compactor/overflow"
 )
 
-// fault is an [ErrProvider] as it may be reported: the status, and what kind of
-// fault it was. What the provider wrote may quote what it was sent, and is not
-// kept.
+// fault is an [ErrProvider] that is safe to report: the status and the kind of
+// fault. It does not keep what the provider wrote, because that may quote the
+// request.
 type fault struct {
 	text  string
 	retry bool                   // another try may succeed
-	after string                 // Retry-After as it came
-	size  overflow.ProviderError // what it says of the request's size
+	after string                 // the value of Retry-After
+	size  overflow.ProviderError // what the answer says about the request's size
 }
 
 func (f *fault) Error() string { return ErrProvider.Error() + ": " + f.text }
 func (f *fault) Unwrap() error { return ErrProvider }
 
-// header is what is looked up of an answer's header.
+// header is the part of an answer's header that is read.
 type header interface{ Get(name string) string }
 
-// failed is the error of a request: status, h and body are of the answer, 0,
-// nil and "" where there was none.
+// failed returns the error of a request. status, h and body are the answer's; 0, nil
+// and "" if there was none.
 func failed(ctx context.Context, status int, h header, body string, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -40,11 +40,11 @@ func failed(ctx context.Context, status int, h header, body string, err error) e
 		return &fault{text: "the connection or the answer broke", retry: true}
 	}
 	f := &fault{text: fmt.Sprintf("status %d", status), retry: status == 408 || status == 409 || status == 429 || status >= 500}
-	if strings.TrimSpace(body) != "" { // an empty one is no proof of anything
+	if strings.TrimSpace(body) != "" { // an empty body proves nothing
 		f.size = overflow.Read(status, body)
 	}
 	if h != nil {
-		switch h.Get("X-Should-Retry") { // both libraries follow it
+		switch h.Get("X-Should-Retry") { // both libraries obey it
 		case "true":
 			f.retry = true
 		case "false":
@@ -55,9 +55,9 @@ func failed(ctx context.Context, status int, h header, body string, err error) e
 	return f
 }
 
-// tries asks, and asks again after each of waits, while the fault is one that
-// passes and there is time. A Retry-After that is longer than the wait takes its
-// place. With nil waits the library tries again as it likes.
+// tries sends a request, and sends it again after each of waits while the fault may
+// pass and time is left. A Retry-After longer than the wait replaces it. If waits is
+// nil, the library decides.
 func (s *Summarizer) tries(ctx context.Context, r request, waits []time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -80,8 +80,8 @@ func (s *Summarizer) tries(ctx context.Context, r request, waits []time.Duration
 	}
 }
 
-// retryAfter is how long a Retry-After asks to wait: seconds or a date; 0 where
-// it says neither. Source: RFC 9110, section 10.2.3.
+// retryAfter returns how long a Retry-After asks to wait: seconds or a date; 0 if it
+// holds neither. Source: RFC 9110, section 10.2.3.
 func retryAfter(v string, now time.Time) time.Duration {
 	if s, err := strconv.ParseFloat(v, 64); err == nil {
 		switch {

@@ -1,8 +1,8 @@
-// Package overflow reads what model providers answer when a context is too
-// long: the kind of the error, and the window and the token count in its text.
+// Package overflow reads how model providers report a context that is too long: the
+// kind of error, and the window and the token count in its text.
 //
-// The engine calls [Read] for context.overflow, package llm for the answers of
-// the models that it asks. It imports nothing of this module. Begin with
-// overflow.go: the rules are a table, tried in order, and docs/policies/overflow.md
-// lists the errors that they were made from.
+// The engine calls [Read] for context.overflow; package llm calls it for the models
+// that it asks. It imports nothing of this module. Begin with overflow.go: its rules
+// are a table, tried in order. docs/policies/overflow.md lists the errors that they
+// were made from.
 package overflow

@@ -6,40 +6,40 @@ import (
 	"strings"
 )
 
-// Kind is what a model provider's error means for a context.
+// Kind says what a model provider's error means for a context.
 type Kind string
 
-// The kinds of provider errors. Only the first two are mended by a shorter
-// context, which is what [ProviderError.Overflow] says.
+// The kinds of provider errors. A shorter context solves only the first two; see
+// [ProviderError.Overflow].
 const (
 	ContextOverflow Kind = "context_overflow"    // the prompt is longer than the window
 	RequestTooLarge Kind = "request_too_large"   // the request has too many bytes
-	RateLimit       Kind = "rate_limit"          // too many tokens a minute, or throttled: wait
-	CreditLimit     Kind = "credit_limit"        // it is a matter of money
-	OutputCap       Kind = "output_cap"          // max_tokens is over the model's cap: lower it
-	PairingBroken   Kind = "tool_pairing_broken" // a call without its result: the context is at fault
+	RateLimit       Kind = "rate_limit"          // too many tokens a minute, or throttled: the caller should wait
+	CreditLimit     Kind = "credit_limit"        // the account's credit or quota is used up
+	OutputCap       Kind = "output_cap"          // max_tokens exceeds the model's cap: the caller should lower it
+	PairingBroken   Kind = "tool_pairing_broken" // a call without its result: the context is wrong
 	OtherError      Kind = "other"               // none of these
 )
 
-// ProviderError is what a provider's answer says of a context's size.
+// ProviderError is what a provider's answer says about a context's size.
 type ProviderError struct {
 	Kind   Kind
-	Window uint64 // tokens that the model takes; 0: not said
-	Tokens uint64 // of the prompt as the provider counted it; 0: not said
+	Window uint64 // tokens that the model accepts; 0: not stated
+	Tokens uint64 // tokens of the prompt, as the provider counted them; 0: not stated
 }
 
-// Overflow reports whether a shorter context mends it.
+// Overflow reports whether a shorter context solves the error.
 func (e ProviderError) Overflow() bool { return e.Kind == ContextOverflow || e.Kind == RequestTooLarge }
 
-// providerRule reads one way of saying it. The groups of the expression named
-// window, tokens and more, which is added to tokens, are numbers.
+// providerRule recognizes one wording. The expression's groups named window, tokens
+// and more are numbers; more is added to tokens.
 type providerRule struct {
 	kind   Kind
-	status []int // of the answer; none: any
+	status []int // statuses that the rule applies to; nil: any
 	text   *regexp.Regexp
 }
 
-// number is a count as providers write it. "128k" is none.
+// number matches a count as providers write it, but not "128k".
 const number = `\d[\d,_]*`
 
 func phrase(expr string) *regexp.Regexp {
@@ -48,17 +48,17 @@ func phrase(expr string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + expr)
 }
 
-// providerRules are tried in order: what the status says by itself, sentences
-// that only an overflow has, what shares words with one and is none, and
-// words that are enough without those. Each comes from an error seen in the
-// field; they are listed in docs/policies/overflow.md.
+// providerRules are tried in order: statuses that decide alone; sentences that only
+// an overflow has; other errors that use the same words; words that suffice
+// otherwise. Each rule comes from an error seen in the field;
+// docs/policies/overflow.md lists them.
 var providerRules = []providerRule{
-	// No text makes these an overflow.
+	// Whatever the text, these statuses are no overflow.
 	{OtherError, []int{401, 403, 404}, phrase(``)},
 	{RateLimit, []int{429}, phrase(``)},
 	{CreditLimit, []int{402}, phrase(``)},
 
-	// The prompt is longer than the window, in a whole sentence.
+	// Overflows, recognized by a whole sentence.
 	{ContextOverflow, nil, phrase(`maximum context length is <window> tokens?[.,]? however,? you requested <n> tokens? \(<tokens> in (the messages|your prompt)(, <more> in the functions)?`)},
 	{ContextOverflow, nil, phrase(`maximum context length is <window> tokens.{0,80}prompt contains at least <tokens>`)},
 	{ContextOverflow, nil, phrase(`maximum context length is <window> tokens\. however, your request has <tokens> input tokens`)},
@@ -102,7 +102,7 @@ var providerRules = []providerRule{
 	{ContextOverflow, nil, phrase(`total tokens of image and text exceed max message tokens`)},
 	{ContextOverflow, nil, phrase(`number of input tokens exceeds maximum length`)},
 
-	// Not an overflow, whatever words it shares with one.
+	// Other errors, which use words of an overflow.
 	{RateLimit, nil, phrase(`throttlingexception|too many requests|rate.?limit|resource.?exhausted|tokens per (min|minute)|\bTPM\b|requests per`)},
 	{CreditLimit, nil, phrase(`insufficient.?(quota|credit|balance)`)},
 	{OutputCap, nil, phrase("max_(completion_)?tokens['\"`]?( is too large)?: <n> > <n>, which is the maximum allowed number of output")},
@@ -110,7 +110,7 @@ var providerRules = []providerRule{
 	{PairingBroken, nil, phrase("`?tool_(use|result|call|call_id)s?`?.{0,60}(without|must (be followed|have)|did not have)")},
 	{OtherError, nil, phrase(`string too long|physical batch size|images? (is )?too large|image_too_large|\btools[.\[]\d+|\bflagged\b|content.?(filter|policy)|content management policy`)},
 
-	// The prompt is longer than the window, in words that others use too.
+	// Overflows, recognized by words that other errors use too.
 	{ContextOverflow, nil, phrase(`maximum context length (is|of) <window>`)},
 	{ContextOverflow, nil, phrase(`context length is only <window>`)},
 	{ContextOverflow, nil, phrase(`context_length_exceeded|model_context_window_exceeded|model_max_prompt_tokens_exceeded|exceed_context_size_error`)},
@@ -122,23 +122,23 @@ var providerRules = []providerRule{
 
 	{RequestTooLarge, nil, phrase(`request_too_large|request entity too large|request exceeds the maximum size|payload too large|payload size exceeds the limit|total message size <n> exceeds`)},
 	{RequestTooLarge, []int{413}, phrase(``)},
-	{ContextOverflow, []int{400}, phrase(`^\s*$`)},                                                     // Cerebras says it with an empty body
-	{ContextOverflow, []int{0, 400}, phrase(`^\W*(\w+:\s*)?(400|413) (status code )?\(no body\)\s*$`)}, // and the SDKs say so in these words
+	{ContextOverflow, []int{400}, phrase(`^\s*$`)},                                                     // Cerebras reports an overflow with an empty body
+	{ContextOverflow, []int{0, 400}, phrase(`^\W*(\w+:\s*)?(400|413) (status code )?\(no body\)\s*$`)}, // the SDKs report an empty body in these words
 }
 
-// headerName is the name of a response header: an error that is printed with
-// its headers says "rate limit" whatever it is about.
+// headerName matches the name of a response header. An error that is printed with
+// its headers contains "rate limit" whatever its cause.
 var headerName = regexp.MustCompile(`(?i)\bx-[\w-]+|(\w+-)+rate-?limit[\w-]*|\brate-?limit-(limit|remaining|reset|policy)`)
 
-// unescape reads the escapes of JSON within a string that the rules' words hold.
+// unescape decodes the JSON escapes that occur in the rules' words.
 var unescape = strings.NewReplacer(`\"`, `"`, `\n`, " ", `\u003e`, ">", `\u003c`, "<", `\u0027`, "'")
 
-// maxErrorText is how much of an error is read, in bytes.
+// maxErrorText is how many bytes of an error are read.
 const maxErrorText = 64 << 10
 
-// Read reads a provider's error: its HTTP status, 0 where there is
-// none, and its body or message. What it does not know is [OtherError]: never
-// an overflow by guess, since a compaction is not undone by the next call.
+// Read reads a provider's error: its HTTP status (0 if there is none) and its body
+// or message. It returns [OtherError] for what it does not recognize. It never
+// guesses an overflow, because a compaction cannot be undone by the next call.
 func Read(status int, text string) ProviderError {
 	text = text[:min(len(text), maxErrorText)]
 	text = headerName.ReplaceAllString(unescape.Replace(text), "")
@@ -168,7 +168,7 @@ func hasStatus(list []int, status int) bool {
 	return false
 }
 
-// group is the number in a group; 0 where there is none.
+// group returns the number in a group; 0 if the group is empty.
 func group(re *regexp.Regexp, m []string, name string) uint64 {
 	i := re.SubexpIndex(name)
 	if i < 0 {

@@ -1,13 +1,13 @@
-// Package summary is what a summarizer reads and writes: half turns in, a text
+// Package summary defines what a summarizer reads and writes: half turns in, a text
 // and memories out.
 //
 // Summarizers (packages extractive and llm) import this package and no other of
-// compactor. Package compactor runs them. The package decides nothing about a
-// path and knows no policy.
+// compactor. Package compactor runs them. The package decides nothing about a path
+// and knows no policy.
 //
 // Begin with summary.go for [Summarizer], [Input] and [Output]. prompt.go and
 // templates.go write what a model is asked, parse.go reads its answer, thin.go
-// refuses an answer that says next to nothing, survival.go reports which facts
-// of the covered turns are still in the context. half.go and tags.go hold the
-// text of messages and the escaping of our own tags.
+// refuses an answer that says almost nothing, survival.go reports which facts of the
+// covered turns are still in the context. half.go reads the text of messages, and
+// tags.go escapes our own tags.
 package summary

@@ -9,12 +9,12 @@ import (
 	"nexus/turns/tokens"
 )
 
-// IsAssistant reports whether message i of h is the model's: a response always is.
+// IsAssistant reports whether message i of h is the model's. A response always is.
 func IsAssistant(h *HalfTurn, i int) bool {
 	return h.Half == turns.ResponseHalf || h.Messages[i].Role == turns.Assistant
 }
 
-// RunEnd is the index after the last message of the run that begins at i.
+// RunEnd returns the index after the last message of the run that begins at i.
 func RunEnd(h *HalfTurn, i int) int {
 	for i < len(h.Messages) && !IsAssistant(h, i) {
 		i++
@@ -22,7 +22,7 @@ func RunEnd(h *HalfTurn, i int) int {
 	return i
 }
 
-// ResultText is a response as text: strings and text parts as they are, other
+// ResultText returns a response as text: strings and text parts as they are, other
 // parts by their type, other JSON as JSON.
 func ResultText(p *turns.Part) string {
 	if p.Ref != nil {
@@ -49,7 +49,7 @@ func ResultText(p *turns.Part) string {
 	return strings.Join(out, "\n")
 }
 
-// ShownTokens is the tokens of h as a context shows it.
+// ShownTokens returns the tokens of h as a context shows it.
 func (h *HalfTurn) ShownTokens() uint64 {
 	if h.Erased {
 		return 0
@@ -57,7 +57,8 @@ func (h *HalfTurn) ShownTokens() uint64 {
 	return tokens.Sub(h.Tokens, h.Saved)
 }
 
-// TextOf is the text parts of m; of one that was moved to a blob, its preview.
+// TextOf returns the text parts of m. For a text that was moved to a blob it returns
+// the preview.
 func TextOf(m *turns.Message) string {
 	var out []string
 	for i := range m.Parts {
@@ -73,7 +74,7 @@ func TextOf(m *turns.Message) string {
 	return strings.TrimSpace(strings.Join(out, "\n"))
 }
 
-// plainText is a part as text; ok is false for one that is not shown.
+// plainText returns a part as text; ok is false if a summarizer does not see it.
 func plainText(p *turns.Part) (text string, ok bool) {
 	switch p.Type {
 	case turns.Text:
@@ -96,7 +97,7 @@ func plainText(p *turns.Part) (text string, ok bool) {
 		} else {
 			text = "[result] " + text
 		}
-	case turns.Reasoning: // the model's own, and signed for it alone
+	case turns.Reasoning: // reasoning is signed for its own model alone
 		return "", false
 	default:
 		text = fmt.Sprintf("[%s %s]", p.Type, p.MimeType)
@@ -104,7 +105,7 @@ func plainText(p *turns.Part) (text string, ok bool) {
 	return text, true
 }
 
-// PartText is the text of a part that counts for its length.
+// PartText returns the text whose length counts as the part's.
 func PartText(p *turns.Part) string {
 	switch p.Type {
 	case turns.ToolCallResponse:
@@ -118,7 +119,7 @@ func PartText(p *turns.Part) string {
 	return ""
 }
 
-// ResultWithoutImages is the text of a result, and nothing for its other parts.
+// ResultWithoutImages returns only the text of a result.
 func ResultWithoutImages(p *turns.Part) string {
 	parts, ok := ResultParts(p)
 	if !ok {
@@ -133,7 +134,7 @@ func ResultWithoutImages(p *turns.Part) string {
 	return strings.Join(out, "\n")
 }
 
-// ResultParts is a response that is a list of parts.
+// ResultParts returns a response that is a list of parts.
 func ResultParts(p *turns.Part) ([]turns.Part, bool) {
 	if p.Response.Kind() != '[' {
 		return nil, false
@@ -145,21 +146,21 @@ func ResultParts(p *turns.Part) ([]turns.Part, bool) {
 	return parts, true
 }
 
-// HalfTurn is one half of a normal turn: the messages newly sent, or the
-// response that came back.
+// HalfTurn is one half of a normal turn: the messages newly sent, or the response
+// received.
 type HalfTurn struct {
 	Ref      turns.Ref
 	Depth    uint64
 	Half     turns.Half
 	Messages []turns.Message // a response is one message
 	Tokens   uint64
-	Saved    uint64 // of Tokens, what elisions in force take off: see [Path.Settled]
-	Reported uint64 // of a response: input tokens of its call, as the provider counted them; 0: not reported
-	Erased   bool   // its content key is gone: Messages is nil
-	Pinned   bool   // what the user says in it is quoted in every replacement
+	Saved    uint64 // how many of Tokens the elisions in force save: see view.Path.Settled
+	Reported uint64 // for a response, the input tokens of its call by the provider's count; 0: not reported
+	Erased   bool   // its content key was destroyed, so Messages is nil
+	Pinned   bool   // every replacement quotes its user texts
 }
 
-// plainTexts is what was said in in, without what stands around it in a transcript.
+// plainTexts returns the texts of in, without the words that a transcript adds.
 func plainTexts(in Input) string {
 	var b strings.Builder
 	b.WriteString(in.Previous)
@@ -176,7 +177,7 @@ func plainTexts(in Input) string {
 	return b.String()
 }
 
-// IsResult reports whether m holds results of tools.
+// IsResult reports whether m holds tool results.
 func IsResult(m *turns.Message) bool {
 	return slices.ContainsFunc(m.Parts, func(p turns.Part) bool { return p.Type == turns.ToolCallResponse })
 }

@@ -8,8 +8,8 @@ import (
 	"nexus/turns"
 )
 
-// Images counts the images in halves: parts that are one, those in the results
-// of tools, and those that stand in a text as a data URI.
+// Images counts the images in halves: image parts, images in tool results, and data
+// URIs in texts.
 func Images(halves []HalfTurn) int {
 	n := 0
 	for i := range halves {
@@ -47,8 +47,8 @@ func imagesIn(parts []turns.Part) int {
 	return n
 }
 
-// ImagesNote says in a summary how many images stood in what it covers; "" for none.
-// Source: GSV, "What Is Lost".
+// ImagesNote returns the sentence that says how many images the covered turns held;
+// "" for none. Source: GSV, "What Is Lost".
 func ImagesNote(n int) string {
 	switch n {
 	case 0:
@@ -59,10 +59,9 @@ func ImagesNote(n int) string {
 	return fmt.Sprintf("[%d images stood here, which are not described.]", n)
 }
 
-// cutImages is s with its images as notes, and how many there were. It knows
-// data URIs of images, of any size, and in the JSON of a tool members like
-// "data" with more base64 than any name or hash has: those count where the
-// text speaks of an image.
+// cutImages replaces the images in s by notes and counts them. It knows data URIs of
+// images, of any size. In the JSON of tools it knows members like "data" with more
+// base64 than a name or hash has; they count if the text mentions an image.
 func cutImages(s string) (string, int) {
 	n := 0
 	s = cutURIs(s, &n)
@@ -74,7 +73,7 @@ func cutImages(s string) (string, int) {
 	return s, n
 }
 
-// cutURIs writes "[image TYPE]" for each data URI of an image in base64.
+// cutURIs writes "[image TYPE]" in place of each base64 data URI of an image.
 func cutURIs(s string, n *int) string {
 	const scheme, encoding = "data:image/", ";base64,"
 	var b strings.Builder
@@ -98,17 +97,17 @@ func cutURIs(s string, n *int) string {
 	}
 }
 
-// base64Members are the names under which tools' JSON holds blobs.
+// base64Members are the names of members that hold blobs in tools' JSON.
 var base64Members = [...]string{"data", "content", "image", "base64", "b64_json", "bytes"}
 
-// cutMembers writes how long it is for each string of 256 or more characters of
-// base64 that is a member of such a name.
+// cutMembers replaces each string of 256 or more base64 characters in such a member
+// by its length.
 func cutMembers(s string, n *int) string {
 	if len(s) < 256 {
 		return s
 	}
 	var b strings.Builder
-	done := 0 // written up to here
+	done := 0 // s[:done] is written
 	for i := 0; ; {
 		quote := strings.IndexByte(s[i:], '"')
 		if quote < 0 {
@@ -128,14 +127,15 @@ func cutMembers(s string, n *int) string {
 	}
 }
 
-// isBlobMember reports whether before ends with the name of such a member and a colon.
+// isBlobMember reports whether before ends with the name of such a member and a
+// colon.
 func isBlobMember(before string) bool {
 	before, ok := strings.CutSuffix(strings.TrimRight(before, " \t\r\n"), ":")
 	before = strings.TrimRight(before, " \t\r\n")
 	return ok && slices.ContainsFunc(base64Members[:], func(name string) bool { return strings.HasSuffix(before, `"`+name+`"`) })
 }
 
-// run is how many bytes at the start of s are of a class.
+// run returns how many bytes at the start of s are in a class.
 func run(s string, of func(byte) bool) int {
 	for i := range len(s) {
 		if !of(s[i]) {
@@ -149,5 +149,6 @@ func isBase64(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/' || c == '-' || c == '_' || c == '='
 }
 
-// isParameter is what stands between "data:" and the comma before the bytes.
+// isParameter reports whether c may stand between "data:" and the comma before the
+// bytes.
 func isParameter(c byte) bool { return isBase64(c) || c == '.' || c == ';' }

@@ -10,23 +10,22 @@ import (
 	"nexus/turns"
 )
 
-// ErrRefused: a summary fails a check of shape or size.
+// ErrRefused means that a summary fails a check of shape, size or substance.
 var ErrRefused = errors.New("summary refused")
 
-// Memory is a fact that a summarizer found worth keeping beyond the session's
-// context.
+// Memory is a fact that a summarizer found worth keeping beyond the session.
 type Memory struct {
-	Kind   string      // what the template calls its type: lower-case letters, digits and "_"; "" where it has none
+	Kind   string      // its type in the template: lower-case letters, digits and "_"; "" if it has none
 	Text   string      // one line, without any of our tags
-	Source []turns.Ref // the turns that it comes from, in the order of the path; nil where none are named
+	Source []turns.Ref // the turns that it comes from, in path order; nil if none are named
 }
 
 // maxMemories bounds the memories of one answer.
 const maxMemories = 500
 
-// Parse is the summary and the memories in a model's answer, by the template's
-// shape. Halves are what it was asked about: the turns that a memory names are
-// looked up there by depth, others are dropped.
+// Parse reads the summary and the memories in a model's answer, by the template's
+// shape. halves are what the model was asked about. Parse looks up there, by depth,
+// the turns that a memory names, and drops unknown ones.
 //
 // Error: [ErrRefused], which holds nothing of the answer.
 func (t Template) Parse(answer string, halves []HalfTurn) (Output, error) {
@@ -61,8 +60,8 @@ func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// withoutReasoning returns an answer without the reasoning that a model wrote
-// before it, where its server returns both as one text; "" for reasoning alone.
+// withoutReasoning removes the reasoning that a model wrote before its answer,
+// because some servers return both as one text. It returns "" for reasoning alone.
 func withoutReasoning(answer string) string {
 	if answer = strings.TrimSpace(answer); answer == "" {
 		return ""
@@ -73,7 +72,7 @@ func withoutReasoning(answer string) string {
 			_, rest, _ := strings.Cut(answer, end)
 			return strings.TrimSpace(rest)
 		}
-		// Some servers put the first tag into the prompt.
+		// Some servers put the opening tag into the prompt.
 		if before, rest, ok := strings.Cut(answer, "\n"+end+"\n"); ok && !strings.ContainsAny(answer[:1], "<{`") && !strings.Contains(before, begin) {
 			return strings.TrimSpace(rest)
 		}
@@ -81,9 +80,9 @@ func withoutReasoning(answer string) string {
 	return answer
 }
 
-// parseBlocks reads <summary>…</summary> and <memories>…</memories>: each once,
-// in any order, nothing outside. Other tags of these names are data, as code and
-// HTML have them, where only one reading is possible.
+// parseBlocks reads <summary>…</summary> and <memories>…</memories>: each once, in
+// any order, with nothing outside. Inside, other tags with these names are data, as
+// in code and HTML, if only one reading is possible.
 func parseBlocks(answer string) (Output, error) {
 	answer = unfence(answer)
 	var blocks map[string]string
@@ -136,7 +135,7 @@ func parseBlocks(answer string) (Output, error) {
 	return out, nil
 }
 
-// bullet is a line without the mark before it.
+// bullet returns a line without its list mark.
 func bullet(line string) (string, bool) {
 	for _, mark := range [...]string{"-", "*", "•"} {
 		if text, ok := strings.CutPrefix(line, mark); ok && (text == "" || text[0] == ' ' || text[0] == '\t') {
@@ -146,7 +145,7 @@ func bullet(line string) (string, bool) {
 	return "", false
 }
 
-// factsJSON is the answer of shape [Facts].
+// factsJSON is an answer of shape [Facts].
 type factsJSON struct {
 	Summary string     `json:"episodic_summary"`
 	Facts   []factJSON `json:"semantic_facts"`
@@ -158,11 +157,11 @@ type factJSON struct {
 	Turns []uint64 `json:"turns"` // depths
 }
 
-// parseFacts reads the JSON object, which may stand in a fence. Tags in it are data.
+// parseFacts reads the JSON object, which may be fenced. Tags in it are data.
 func parseFacts(answer string, halves []HalfTurn) (Output, error) {
 	var v factsJSON
 	if err := turns.DecodeJSON([]byte(unfence(answer)), &v); err != nil {
-		return Output{}, refused("it is not the JSON object that was asked for") // err may quote it
+		return Output{}, refused("it is not the JSON object that was asked for") // err may quote the answer
 	}
 	out := Output{Text: strings.TrimSpace(v.Summary)}
 	at := make(map[uint64]turns.Ref, len(halves))
@@ -185,8 +184,8 @@ func parseFacts(answer string, halves []HalfTurn) (Output, error) {
 	return out, nil
 }
 
-// unfence is what stands in a fence, where the whole answer is one, with or
-// without the name of a language.
+// unfence returns the content of the fence if the whole answer is one, with or
+// without a language's name.
 func unfence(answer string) string {
 	first, body, ok := strings.Cut(answer, "\n")
 	if !ok || !strings.HasPrefix(first, "```") || strings.ContainsAny(first[3:], "` <{") {
@@ -207,8 +206,8 @@ func isKind(s string) bool {
 	return s != "" && len(s) <= 32
 }
 
-// ambiguous reports whether a block could be meant to end, or another to begin,
-// within s: nobody can say which tag the model meant, and which one it copied.
+// ambiguous reports whether a tag within s might end a block or begin another. Then
+// it is unknown which tag the model meant and which one it copied.
 func ambiguous(s string) bool {
 	open := 0
 	for {
@@ -231,13 +230,13 @@ func ambiguous(s string) bool {
 	}
 }
 
-// oneLine is s with each run of white space as one space, and none at the ends.
+// oneLine returns s with each run of white space as one space, and none at the ends.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Distinct is memories without those that say what an earlier one of the same
-// kind says, or a line of the known notes: the same text but for white space,
-// bullets and a full stop at the end. A repeated memory's sources go to the
-// first. The input is not changed.
+// Distinct returns memories without repeated ones. A memory is repeated if an
+// earlier one of the same kind or a line of the known notes has the same text,
+// except for white space, bullets and a final full stop. The first gets the sources
+// of the repeated ones. The input does not change.
 func Distinct(memories []Memory, known []string) []Memory {
 	old := map[string]bool{}
 	for _, note := range known {

@@ -8,22 +8,22 @@ import (
 	"nexus/turns"
 )
 
-// maxFacts bounds the facts that a survival report looks at.
+// maxFacts bounds how many facts a survival report considers.
 const maxFacts = 20_000
 
-// survived counts the facts of one kind in the covered turns, and how many of
-// them are still in the context.
+// survived counts the covered turns' facts of one kind, and how many the context
+// still holds.
 type survived struct {
 	Total int `json:"total"`
 	Kept  int `json:"kept"`
 }
 
-// Survival is the report of what a compaction keeps in sight: of the distinct
-// file paths, numbers, identifiers, commands and error lines in what it newly
-// covers, how many stand in the replacement or the kept turns. No model judges
-// it; the scan knows nothing of any summarizer. It is one pass over the text.
+// Survival reports how many facts of the covered turns the context still holds:
+// distinct file paths, numbers, identifiers, commands and error lines that the
+// replacement or the kept turns contain. It asks no model and knows nothing about
+// any summarizer. It passes over the text once.
 func Survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
-	total := make(map[fact]bool) // true: still in the context
+	total := make(map[fact]bool) // the value says whether the context still holds it
 	var report survivalReport
 	for i := range covered {
 		scanMessages(covered[i].Messages, func(f fact) {
@@ -59,10 +59,10 @@ func Survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
 	return b
 }
 
-// wordLine says in which lines of a text each word stands.
+// wordLine says which lines of a text hold each word.
 type wordLine map[string][]int
 
-// wordLines is the words of messages' texts, by line.
+// wordLines returns the words of messages' texts, by line.
 func wordLines(ms []turns.Message) wordLine {
 	at, n := make(wordLine), 0
 	for i := range ms {
@@ -78,8 +78,8 @@ func wordLines(ms []turns.Message) wordLine {
 	return at
 }
 
-// group reports whether one line has a path's folder and the rest of it, as in
-// "under src/a: x.go y.go".
+// group reports whether one line holds a path's folder and the rest of the path, as
+// in "under src/a: x.go y.go".
 func (l wordLine) group(path string) bool {
 	for i := 1; i < len(path)-1; i++ {
 		if path[i] != '/' {
@@ -95,7 +95,7 @@ func (l wordLine) group(path string) bool {
 	return false
 }
 
-// survivalReport is the report as JSON.
+// survivalReport is the report's JSON.
 type survivalReport struct {
 	Paths       survived `json:"paths"`
 	Identifiers survived `json:"identifiers"`
@@ -140,8 +140,8 @@ func scanMessages(ms []turns.Message, found func(fact)) {
 	}
 }
 
-// foundCommand reports the first line of the member "command" of a call's
-// arguments, where it is a string.
+// foundCommand reports the first line of the member "command" in a call's arguments,
+// if that is a string.
 func foundCommand(args string, found func(fact)) {
 	_, rest, ok := strings.Cut(args, `"command":`)
 	rest = strings.TrimLeft(rest, " \t\r\n")
@@ -164,8 +164,8 @@ func foundCommand(args string, found func(fact)) {
 	}
 }
 
-// foundLine reports a whole line, clipped: it is found again where it is
-// quoted on a line of its own.
+// foundLine reports a whole line, clipped. A quote counts only if it is a line of
+// its own.
 func foundLine(kind, line string, found func(fact)) {
 	line = strings.Trim(line, " \t\r-*>`$")
 	line = line[:min(len(line), 200)]
@@ -174,7 +174,7 @@ func foundLine(kind, line string, found func(fact)) {
 	}
 }
 
-// isError reports whether a line reads as an error's.
+// isError reports whether a line looks like an error message.
 func isError(line string) bool {
 	for _, w := range [...]string{"error", "Error", "ERROR", "panic:", "FAIL", "fatal", "Exception", "failed"} {
 		if strings.Contains(line, w) {
@@ -184,7 +184,7 @@ func isError(line string) bool {
 	return false
 }
 
-// scan finds facts in a text, in one pass.
+// scan finds the facts of a text in one pass.
 func scan(s string, found func(fact)) {
 	for line := range strings.SplitSeq(s, "\n") {
 		line = strings.TrimSpace(line)
@@ -204,7 +204,7 @@ func scan(s string, found func(fact)) {
 	}
 }
 
-// wordsOf is the words of a text, without what is punctuation at their ends.
+// wordsOf returns the words of a text, without punctuation at their ends.
 func wordsOf(s string) []string {
 	all := strings.FieldsFunc(s, func(r rune) bool {
 		return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;()[]{}<>=|*&!?\\", r)

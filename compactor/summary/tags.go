@@ -6,15 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// Data is s as it stands in a replacement: nothing in it reads as a tag of ours.
+// Data returns s as a replacement holds it: escaped, so that nothing in it reads as
+// one of our tags.
 func Data(s string) string { return escapeTags(s, append(markers[:], "pinned")) }
 
-// markers are the names of the tags that this package writes, and those of
-// memories, which stand in contexts too.
+// markers are the names of the tags that this package writes, and of the memories'
+// tag, which contexts hold too.
 var markers = [...]string{"summary", "first_request", "late_result", "memories"}
 
-// Escape writes the "<" of anything in s that reads as one of our tags,
-// opening or closing, in any case and spacing, as "&lt;".
+// Escape writes "&lt;" for the "<" of everything in s that reads as one of our tags:
+// opening or closing, in any case and spacing.
 func Escape(s string) string { return escapeTags(s, markers[:]) }
 
 func escapeTags(s string, names []string) string {
@@ -38,8 +39,9 @@ func escapeTags(s string, names []string) string {
 	}
 }
 
-// tagOf is which of names s is a tag of, without its "<", and whether the tag
-// closes; "" for none. The name ends there: SummaryDto is no summary.
+// tagOf returns which of names the tag at the start of s has, and whether it closes;
+// "" for none. s does not hold the "<". The whole name must match: SummaryDto is not
+// summary.
 func tagOf(s string, names []string) (name string, closes bool) {
 	rest := strings.TrimLeftFunc(s, func(r rune) bool { return r == '/' || blank(r) })
 	closes = strings.Contains(s[:len(s)-len(rest)], "/")
@@ -54,5 +56,5 @@ func tagOf(s string, names []string) (name string, closes bool) {
 	return "", false
 }
 
-// blank reports whether r is white space of any kind, or nothing to be seen.
+// blank reports whether r is white space of any kind, or invisible.
 func blank(r rune) bool { return unicode.In(r, unicode.Z, unicode.Cf, unicode.Cc) }

@@ -7,54 +7,53 @@ import (
 	"time"
 )
 
-// DefaultTemplate is the name of the template that is taken where none is named.
+// DefaultTemplate is the name of the template that is used if none is named.
 const DefaultTemplate = "nexus"
 
-// Shape is what the answer to a template looks like.
+// Shape says what the answer to a template looks like.
 type Shape string
 
 // The shapes.
 const (
 	// Plain: the answer is the summary.
 	Plain Shape = "plain"
-	// Sections: the answer is the summary, under TASK, PROGRESS, REMAINING, DATA
-	// and DECISIONS. It is not parsed: a session's language may have other words.
+	// Sections: the answer is the summary, under TASK, PROGRESS, REMAINING, DATA and
+	// DECISIONS. It is not parsed, because the session's language may have other
+	// words for them.
 	Sections Shape = "sections"
-	// Blocks: one <summary> and one <memories>, the second of bullet lines.
+	// Blocks: one <summary> and one <memories>, the latter of bullet lines.
 	Blocks Shape = "gsv"
 	// Facts: a JSON object, {"episodic_summary", "semantic_facts": [{"type", "text", "turns"}]}.
 	Facts Shape = "autobyteus"
 )
 
-// Template is how a model is asked for a summary. See [Prompt] for what is said
-// besides the text, and [Template.Parse] for the answer.
+// Template says how a model is asked for a summary. [Prompt] adds to its text;
+// [Template.Parse] reads the answer.
 type Template struct {
 	Name  string
-	Text  string // of the system prompt; a quoted text of a published design stands in it byte for byte
+	Text  string // of the system prompt; a quotation from a published design stands in it byte for byte
 	Shape Shape
 	Style Style
 }
 
-// Style is how a model is asked for what one request does not hold. The zero
-// Style: as much as the window takes in each request, each with the summary of
-// those before it.
+// Style says how a model is asked about more than one request holds. The zero Style
+// fills the window in each request and passes on the summary of the earlier ones.
 type Style struct {
 	// ChunkRatio is the share of the window that one request's content may fill.
-	// Range [0, 1]; 0: all that the prompt and the answer leave.
+	// Range [0, 1]; 0: everything that the prompt and the answer leave.
 	ChunkRatio float64
-	// SkipRatio is the share of the window over which a chunk is left out of a
-	// partial summary, and a note stands for it. Range [0, 1]; 0: there is no
-	// partial summary.
+	// SkipRatio: a partial summary skips a chunk over this share of the window and
+	// leaves a note. Range [0, 1]; 0: there is no partial summary.
 	SkipRatio float64
-	// Whole: what alone does not fit the window fails the summary. Else the ends
-	// of its texts are left out.
+	// Whole: the summary fails if one message does not fit the window. Otherwise the
+	// ends of its texts are cut.
 	Whole bool
-	// Merge: the parts are summarized apart from each other, and one more request
-	// makes one summary of theirs.
+	// Merge: the parts are summarized independently, and one more request merges
+	// their summaries.
 	Merge bool
-	// Retries are the waits before each try after the first, on an answer that
-	// says to try again and on a broken connection. nil: as the provider's
-	// library does it; empty: no try after the first.
+	// Retries are the waits before each further try, after a broken connection or an
+	// answer that asks to try again. nil: the provider's library decides; empty: one
+	// try only.
 	Retries []time.Duration
 }
 
@@ -63,10 +62,10 @@ func (s Style) IsZero() bool {
 	return s.ChunkRatio == 0 && s.SkipRatio == 0 && !s.Whole && !s.Merge && s.Retries == nil
 }
 
-// Validate says what is wrong with s; nil if nothing is.
+// Validate returns what is wrong with s; nil if nothing is.
 func (s Style) Validate() error {
 	for _, r := range [...]float64{s.ChunkRatio, s.SkipRatio} {
-		if !(r >= 0 && r <= 1) { // NaN too
+		if !(r >= 0 && r <= 1) { // NaN fails too
 			return fmt.Errorf("a share of the window of %v: the range is [0, 1]", r)
 		}
 	}
@@ -96,11 +95,13 @@ var gsvText string
 //go:embed templates/autobyteus.txt
 var autobyteusText string
 
-// Templates are the built-in templates, the default one first. The caller owns
-// the slice. Sources: COMPACTION_PROMPT of SPEC-008; the five sections of
-// Wolffish's "One-Shot Summary"; GSV's "Three-Tier Summarization", which quotes
-// no prompt but what its two blocks hold; Autobyteus's "Compaction Flow", which
-// names the two members of its answer.
+// Templates returns the built-in templates, the default one first. The caller owns
+// the slice.
+//
+// Sources: COMPACTION_PROMPT of SPEC-008; the five sections of Wolffish's "One-Shot
+// Summary"; GSV's "Three-Tier Summarization", which quotes no prompt but describes
+// its two blocks; Autobyteus's "Compaction Flow", which names the two members of its
+// answer.
 func Templates() []Template {
 	return []Template{
 		{DefaultTemplate, nexusText, Sections, Style{}},
@@ -113,7 +114,7 @@ func Templates() []Template {
 	}
 }
 
-// FindTemplate is the built-in template of that name; "" is the default's.
+// FindTemplate returns the built-in template of that name; "" names the default one.
 func FindTemplate(name string) (Template, bool) {
 	if name == "" {
 		name = DefaultTemplate
@@ -126,8 +127,8 @@ func FindTemplate(name string) (Template, bool) {
 	return all[i], true
 }
 
-// AnswerTokens is how long an answer may be, in tokens, whose summary may have
-// summary tokens: half as many again where the template asks for more than the summary.
+// AnswerTokens returns how long an answer may be for a summary of so many tokens. It
+// is half as long again if the template asks for more than the summary.
 func (t Template) AnswerTokens(summary uint64) uint64 {
 	if t.Shape == Blocks || t.Shape == Facts {
 		return summary + summary/2 + 128

@@ -7,24 +7,25 @@ import (
 	"unicode"
 )
 
-// A model may answer with a refusal, a promise, a tool call or empty headings,
-// and every one of these is a text that frees nearly all tokens. The checks here
-// know no language. They compare what the text says with what there was to say:
-// as bytes of compressed text, which repetition does not add to, and as names,
-// the paths, numbers and identifiers that every script writes alike.
+// A model may answer with a refusal, a promise, a tool call or empty headings. Each
+// of these texts frees nearly all tokens. The checks here know no language. They
+// compare what a summary says with what there was to say in two ways: compressed
+// bytes, to which repetition adds nothing, and names. Names are the paths, numbers
+// and identifiers that every script writes alike.
 //
-// The numbers are from real sessions (docs/policies/llm.md): models' summaries of
-// 58,000 to 109,000 tokens have a 29th to a 36th of the compressed bytes and 73
-// to 99 names; the first 1000 characters of them 485 bytes and 6 names at least.
+// The limits come from real sessions (docs/policies/llm.md). Models' summaries of
+// 58,000 to 109,000 tokens have a 29th to a 36th of the compressed bytes, and 73 to
+// 99 names. The first 1000 characters of these summaries have at least 485 bytes and
+// 6 names.
 const (
-	thinBytes        = 250 // one byte for so many of compressed text
-	maxBytesExpected = 80  // and no more than these: a sentence or two that were meant
-	thinNames        = 300 // one name for so many paths and identifiers; numbers count themselves
-	maxNamesExpected = 3   // and no more than these
+	thinBytes        = 250 // expect one byte for this many of compressed text
+	maxBytesExpected = 80  // but no more bytes than these: a sentence or two may be enough
+	thinNames        = 300 // expect one name for this many paths and identifiers of the turns; a number in the summary counts as a name
+	maxNamesExpected = 3   // but no more names than these
 )
 
-// Thin says why out can't stand for what in holds: it says next to nothing of
-// it. nil where it may. A text of what was short or repetitive may be short.
+// Thin returns why out cannot replace in: it says almost nothing of it. nil if it
+// can. The summary of a short or repetitive text may be short.
 //
 // Error: [ErrRefused], which holds nothing of the text.
 func Thin(in Input, out Output) error {
@@ -65,25 +66,25 @@ func Thin(in Input, out Output) error {
 	return nil
 }
 
-// compressed is the size of s without its repetitions, in bytes.
+// compressed returns the size of s without its repetitions, in bytes.
 func compressed(s string) int {
 	var n counted
 	w, err := flate.NewWriter(&n, flate.BestSpeed)
 	if err != nil {
-		return len(s) // not so: the level is one of flate's
+		return len(s) // cannot happen: flate knows the level
 	}
-	_, _ = io.Copy(w, strings.NewReader(s)) // counted fails never
+	_, _ = io.Copy(w, strings.NewReader(s)) // counted never fails
 	_ = w.Close()
 	return int(n)
 }
 
-// counted counts what is written to it.
+// counted counts the bytes written to it.
 type counted int
 
 func (n *counted) Write(b []byte) (int, error) { *n += counted(len(b)); return len(b), nil }
 
-// namesOf is the distinct paths, numbers and identifiers in s, of ASCII: a word
-// of another script next to one has nothing to do with it. true is a number.
+// namesOf returns the distinct paths, numbers and identifiers in s, in ASCII: a word
+// of another script next to one is not part of it. The value true marks a number.
 func namesOf(s string) map[string]bool {
 	out := make(map[string]bool)
 	for w := range strings.FieldsFuncSeq(s, func(r rune) bool {
