@@ -21,7 +21,7 @@ func autobyteusWorld(t *testing.T, set string) *world {
 	w := newWorld()
 	pol, err := builtin("autobyteus").With(turns.Raw(set))
 	must(t, err)
-	w.policy = pol
+	w.Policy = pol
 	return w
 }
 
@@ -29,7 +29,7 @@ func autobyteusWorld(t *testing.T, set string) *world {
 func (w *world) talk(t *testing.T, name string, turns, n int) {
 	t.Helper()
 	for i := range turns {
-		must(t, w.turn(user(fmt.Sprintf("%s question %d %s", name, i, words(n))), says(fmt.Sprintf("%s answer %d %s", name, i, words(n)))))
+		must(t, w.Turn(user(fmt.Sprintf("%s question %d %s", name, i, words(n))), says(fmt.Sprintf("%s answer %d %s", name, i, words(n)))))
 	}
 }
 
@@ -106,22 +106,22 @@ func TestAUT2(t *testing.T) {
 // with the newest results are shortened and nothing else; and when it is asked for.
 func TestAUT3(t *testing.T) {
 	w := autobyteusWorld(t, `{}`)
-	w.limits = turns.Limits{ContextWindow: 100_000, MaxOutputTokens: 8_000, SafetyMargin: 2_000}
+	w.Limits = turns.Limits{ContextWindow: 100_000, MaxOutputTokens: 8_000, SafetyMargin: 2_000}
 	w.talk(t, "some", 3, 60)
 	due := func() string {
-		trigger, _ := plan.Due(w.path(), w.policy, w.context(t).Tokens)
+		trigger, _ := plan.Due(w.Path(), w.Policy, w.context(t).Tokens)
 		return trigger.Kind
 	}
 	if got := due(); got != "" {
 		t.Errorf("due by %s at the start", got)
 	}
-	w.halves[len(w.halves)-1].Reported = 90_001
+	w.Halves[len(w.Halves)-1].Reported = 90_001
 	if got := due(); got != plan.TriggerThreshold {
 		t.Errorf("due by %q after a response that reports 90001 of 90000", got)
 	}
-	w.halves[len(w.halves)-1].Reported = 0
+	w.Halves[len(w.Halves)-1].Reported = 0
 
-	w.policy.EveryTurns = 4
+	w.Policy.EveryTurns = 4
 	if got := due(); got != "" {
 		t.Errorf("due by %s after three turns", got)
 	}
@@ -129,10 +129,10 @@ func TestAUT3(t *testing.T) {
 	if got := due(); got != plan.TriggerTurns {
 		t.Errorf("due by %q after four turns", got)
 	}
-	w.policy.EveryTurns = 0
+	w.Policy.EveryTurns = 0
 
 	w.read(t, lines("large", 70_000)) // an older one, which was let through
-	w.halves[len(w.halves)-1].Messages[0].Parts[0] = result(w.halves[len(w.halves)-1].Messages[0].Parts[0].ID, lines("older", 59_000))
+	w.Halves[len(w.Halves)-1].Messages[0].Parts[0] = result(w.Halves[len(w.Halves)-1].Messages[0].Parts[0].ID, lines("older", 59_000))
 	w.read(t, lines("small", 1_000), lines("large", 60_000))
 	if got := due(); got != "" {
 		t.Errorf("due by %s with an output of 60000 characters", got)
@@ -171,7 +171,7 @@ func TestAUT4(t *testing.T) {
 	w := autobyteusWorld(t, `{"keep_turns":2}`)
 	w.talk(t, "some", 6, 60)
 	refs := map[uint64]turns.Ref{}
-	for _, h := range w.halves {
+	for _, h := range w.Halves {
 		refs[h.Depth] = h.Ref
 	}
 	const answer = `{"episodic_summary":"They spoke of six things.","semantic_facts":[

@@ -50,11 +50,11 @@ func gsvEstimate(t *testing.T, ms ...turns.Message) (n uint64) {
 func gsvSized(t *testing.T, n, size int) *world {
 	t.Helper()
 	w := newWorld()
-	w.policy = builtin("gsv")
+	w.Policy = builtin("gsv")
 	for i := range n {
 		id := fmt.Sprintf("c%d", i)
-		must(t, w.turn(user(fmt.Sprintf("question %d 漢字😀", i)), says("", id)))
-		must(t, w.turn([]turns.Message{tool(result(id, words(size+7*i)))}, says(fmt.Sprintf("answer %d", i))))
+		must(t, w.Turn(user(fmt.Sprintf("question %d 漢字😀", i)), says("", id)))
+		must(t, w.Turn([]turns.Message{tool(result(id, words(size+7*i)))}, says(fmt.Sprintf("answer %d", i))))
 	}
 	return w
 }
@@ -70,9 +70,9 @@ func gsvWith(t *testing.T, set string) policy.Policy {
 // what was appended since; without a report, characters of the JSON / 4 × 1.2.
 func TestGSV1(t *testing.T) {
 	w := gsvSized(t, 4, 100)
-	pol := w.policy
+	pol := w.Policy
 	all := func() (ms []turns.Message) {
-		for _, h := range w.path().Halves {
+		for _, h := range w.Path().Halves {
 			ms = append(ms, h.Messages...)
 		}
 		return ms
@@ -83,43 +83,43 @@ func TestGSV1(t *testing.T) {
 			t.Errorf("%s: %d tokens, want %d", what, got, want)
 		}
 	}
-	check("no report", w.path(), gsvEstimate(t, all()...))
-	p := w.path()
+	check("no report", w.Path(), gsvEstimate(t, all()...))
+	p := w.Path()
 	p.Overhead = 500 // a report has it, an estimate has not
 	check("no report, beside an overhead", p, 500+gsvEstimate(t, all()...))
 
-	last := len(w.halves) - 1
-	w.halves[last-2].Reported = 111 // of an older call
-	w.halves[last].Reported = 5000
-	check("reported", w.path(), 5000+gsvEstimate(t, w.halves[last].Messages...))
-	p = w.path()
+	last := len(w.Halves) - 1
+	w.Halves[last-2].Reported = 111 // of an older call
+	w.Halves[last].Reported = 5000
+	check("reported", w.Path(), 5000+gsvEstimate(t, w.Halves[last].Messages...))
+	p = w.Path()
 	p.Overhead = 500
-	check("reported, beside an overhead", p, 5000+gsvEstimate(t, w.halves[last].Messages...))
-	w.halves[last].Reported = 20 // less than the estimate: the report counts all the same
-	check("reported less", w.path(), 20+gsvEstimate(t, w.halves[last].Messages...))
+	check("reported, beside an overhead", p, 5000+gsvEstimate(t, w.Halves[last].Messages...))
+	w.Halves[last].Reported = 20 // less than the estimate: the report counts all the same
+	check("reported less", w.Path(), 20+gsvEstimate(t, w.Halves[last].Messages...))
 
-	w.halves[last].Reported = 5000
+	w.Halves[last].Reported = 5000
 	more := user("more 漢字😀 " + words(300))
-	must(t, w.turn(more, nil))
-	check("appended since", w.path(), 5000+gsvEstimate(t, append(more, w.halves[last].Messages...)...))
-	p = w.path()
-	p.Changed = w.halves[last].Depth // another preamble, another compaction
+	must(t, w.Turn(more, nil))
+	check("appended since", w.Path(), 5000+gsvEstimate(t, append(more, w.Halves[last].Messages...)...))
+	p = w.Path()
+	p.Changed = w.Halves[last].Depth // another preamble, another compaction
 	check("measured on another context", p, gsvEstimate(t, all()...))
 
 	_, err := w.compact(gsvWith(t, `{"keep_tokens":450}`), plan.TriggerManual, plan.Options{})
 	must(t, err)
-	if w.path().Halves[0].Depth > w.halves[last].Depth {
+	if w.Path().Halves[0].Depth > w.Halves[last].Depth {
 		t.Fatal("the reported response is not kept: the next check would say nothing")
 	}
-	cx, err := view.Render(w.path(), w.path().Counter)
+	cx, err := view.Render(w.Path(), w.Path().Counter)
 	must(t, err)
-	check("measured before the compaction", w.path(), gsvEstimate(t, cx.Messages...))
-	if n := w.path().ReportedTokens(); n != 0 {
+	check("measured before the compaction", w.Path(), gsvEstimate(t, cx.Messages...))
+	if n := w.Path().ReportedTokens(); n != 0 {
 		t.Errorf("a report of before the compaction counts as %d tokens after it", n)
 	}
-	must(t, w.turn(nil, says("and on "+words(2000))))
-	w.halves[len(w.halves)-1].Reported = 2600
-	check("reported after the compaction", w.path(), 2600+gsvEstimate(t, w.halves[len(w.halves)-1].Messages...))
+	must(t, w.Turn(nil, says("and on "+words(2000))))
+	w.Halves[len(w.Halves)-1].Reported = 2600
+	check("reported after the compaction", w.Path(), 2600+gsvEstimate(t, w.Halves[len(w.Halves)-1].Messages...))
 }
 
 // GSV-2: due before the call, over context_window − reserve_tokens.
@@ -168,7 +168,7 @@ func TestGSV3(t *testing.T) {
 	moved := 0
 	for keep := uint64(200); keep < 3000; keep += 37 {
 		w := gsvSized(t, 12, 150)
-		before := w.path()
+		before := w.Path()
 		want, sum := len(before.Halves), uint64(0)
 		for want > 0 && sum+before.Halves[want-1].Tokens <= keep {
 			want--
@@ -183,7 +183,7 @@ func TestGSV3(t *testing.T) {
 		if len(pl.Covered) != want || len(pl.Reads) != want {
 			t.Fatalf("keep %d: covers %d halves and reads %d, want %d", keep, len(pl.Covered), len(pl.Reads), want)
 		}
-		cx, err := view.Render(w.path(), w.path().Counter)
+		cx, err := view.Render(w.Path(), w.Path().Counter)
 		must(t, err)
 		var tail []turns.Message
 		for _, h := range before.Halves[want:] {
@@ -212,12 +212,12 @@ func TestGSV7(t *testing.T) {
 	pol := gsvWith(t, `{"keep_tokens":400}`)
 	for round := range 3 {
 		text := fmt.Sprintf("summary %d", round)
-		pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+		pl, err := plan.New(w.Path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 		must(t, err)
-		r, err := Run(t.Context(), pl, []Tier{{Name: "says", Summarizer: says100(text)}}, w.path().Counter, nil)
+		r, err := Run(t.Context(), pl, []Tier{{Name: "says", Summarizer: says100(text)}}, w.Path().Counter, nil)
 		must(t, err)
 		must(t, w.compaction(r))
-		cx, err := view.Render(w.path(), w.path().Counter)
+		cx, err := view.Render(w.Path(), w.Path().Counter)
 		must(t, err)
 		want := turns.TextMessage(turns.User, "[Conversation summary from automatic context compaction]\n\n"+text)
 		if d := cmp.Diff([]turns.Message{want}, r.Body.Replacement); d != "" {
@@ -237,8 +237,8 @@ func TestGSV7(t *testing.T) {
 		}
 		for i := range 4 {
 			id := fmt.Sprintf("r%d-%d", round, i)
-			must(t, w.turn(user("go on"), says("", id)))
-			must(t, w.turn([]turns.Message{tool(result(id, words(150)))}, says("done")))
+			must(t, w.Turn(user("go on"), says("", id)))
+			must(t, w.Turn([]turns.Message{tool(result(id, words(150)))}, says("done")))
 		}
 	}
 }
@@ -247,15 +247,15 @@ func TestGSV7(t *testing.T) {
 // the summary; the notice is the design's sentence alone.
 func TestGSV13(t *testing.T) {
 	w := newWorld()
-	w.policy = builtin("gsv")
+	w.Policy = builtin("gsv")
 	image := turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: []byte("\x89PNG")}
 	for i := range 3 {
 		ms := user(fmt.Sprintf("look at %d %s", i, words(400)))
 		ms[0].Parts = append(ms[0].Parts, image)
-		must(t, w.turn(ms, says("seen")))
+		must(t, w.Turn(ms, says("seen")))
 	}
-	must(t, w.turn(user(words(200)), says(words(200))))
-	pl, err := plan.New(w.path(), gsvWith(t, `{"keep_tokens":485}`), turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+	must(t, w.Turn(user(words(200)), says(words(200))))
+	pl, err := plan.New(w.Path(), gsvWith(t, `{"keep_tokens":485}`), turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
 	if len(pl.Covered) != 6 {
 		t.Fatalf("covers %d halves", len(pl.Covered))
@@ -268,7 +268,7 @@ func TestGSV13(t *testing.T) {
 		{"a tier that does not count", "what was said", counted, true},
 		{"a tier that counts", counted, counted, false},
 	} {
-		r, err := Run(t.Context(), pl, []Tier{{Name: "says", Summarizer: says100(c.text), Local: c.local}}, w.path().Counter, nil)
+		r, err := Run(t.Context(), pl, []Tier{{Name: "says", Summarizer: says100(c.text), Local: c.local}}, w.Path().Counter, nil)
 		must(t, err)
 		if r.Body.Summary != c.want {
 			t.Errorf("%s: %q, want %q", c.what, r.Body.Summary, c.want)
@@ -282,12 +282,12 @@ func TestGSV13(t *testing.T) {
 		}
 		return summary.Output{Text: text}, nil
 	})
-	r, err := Run(t.Context(), pl, []Tier{{Name: "full", Summarizer: full}}, w.path().Counter, nil)
+	r, err := Run(t.Context(), pl, []Tier{{Name: "full", Summarizer: full}}, w.Path().Counter, nil)
 	must(t, err)
 	if r.Body.Tier != "full" || !strings.HasSuffix(r.Body.Summary, summary.ImagesNote(3)) {
 		t.Errorf("a full summary: tier %s, %v", r.Body.Tier, r.Tried)
 	}
-	r, err = Run(t.Context(), pl, nil, w.path().Counter, nil)
+	r, err = Run(t.Context(), pl, nil, w.Path().Counter, nil)
 	must(t, err)
 	if want := "[Context contained 6 messages that were compacted. Summary unavailable due to size limits.]"; r.Body.Summary != want {
 		t.Errorf("notice %q, want %q", r.Body.Summary, want)

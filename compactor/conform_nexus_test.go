@@ -24,7 +24,7 @@ func nexusWorld(t *testing.T) *world {
 	w := newWorld()
 	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":300}`))
 	must(t, err)
-	w.policy = pol
+	w.Policy = pol
 	return w
 }
 
@@ -32,9 +32,9 @@ func nexusWorld(t *testing.T) *world {
 // "1-3 by 6, 4-5 shown", depths counted with compactions.
 func (w *world) states(t *testing.T) string {
 	t.Helper()
-	path, err := lineage.Path(&w.forest, w.head, 1)
+	path, err := lineage.Path(&w.Forest, w.Head, 1)
 	must(t, err)
-	chain, err := lineage.Chain(&w.forest, w.head)
+	chain, err := lineage.Chain(&w.Forest, w.Head)
 	must(t, err)
 	var out []string
 	var first, last uint64
@@ -45,7 +45,7 @@ func (w *world) states(t *testing.T) string {
 		}
 		what := "shown"
 		if !by.IsZero() {
-			what = fmt.Sprint("by ", w.node(by).Depth)
+			what = fmt.Sprint("by ", w.Node(by).Depth)
 		}
 		out = append(out, fmt.Sprintf("%d-%d %s", first, last, what))
 	}
@@ -71,7 +71,7 @@ func TestNEX2(t *testing.T) {
 		for range n {
 			turn++
 			w.talk(t, fmt.Sprintf("turn %d", turn), 1, 60)
-			name[w.head.Ref] = fmt.Sprintf("turn-%03d", turn)
+			name[w.Head.Ref] = fmt.Sprintf("turn-%03d", turn)
 		}
 	}
 	type drawn struct{ parent, through, kept, previous, states string }
@@ -81,14 +81,14 @@ func TestNEX2(t *testing.T) {
 			s.text = fmt.Sprintf("Previously summarized: summary %d. Then %s", c-1, s.text)
 		}
 		pl, r := w.pass(t, plan.TriggerManual, s)
-		name[w.head.Ref] = fmt.Sprintf("compact-%03d", c)
-		if want := w.bodies[pl.Span.Previous].Summary; s.in[0].Previous != want {
+		name[w.Head.Ref] = fmt.Sprintf("compact-%03d", c)
+		if want := w.Bodies[pl.Span.Previous].Summary; s.in[0].Previous != want {
 			t.Errorf("compaction %d: the summarizer was given %q for the previous summary, want %q", c, s.in[0].Previous, want)
 		}
 		if r.Body.Summary != s.text || r.Body.TokensAfter >= r.Body.TokensBefore {
 			t.Errorf("compaction %d: %q, %d tokens to %d", c, r.Body.Summary, r.Body.TokensBefore, r.Body.TokensAfter)
 		}
-		return drawn{name[w.head.Parent], name[r.Span.Through], name[r.Span.FirstKept], name[r.Span.Previous], w.states(t)}
+		return drawn{name[w.Head.Parent], name[r.Span.Through], name[r.Span.FirstKept], name[r.Span.Previous], w.states(t)}
 	}
 	var got []drawn
 	talk(5)
@@ -97,7 +97,7 @@ func TestNEX2(t *testing.T) {
 	got = append(got, compact(2))
 	talk(2)
 	got = append(got, compact(3))
-	w.policy.KeepTokens = 150 // one turn: asked again at once, below a compaction
+	w.Policy.KeepTokens = 150 // one turn: asked again at once, below a compaction
 	got = append(got, compact(4))
 	want := []drawn{
 		{"turn-005", "turn-003", "turn-004", "", "1-3 by 6, 4-5 shown"},
@@ -118,14 +118,14 @@ func TestNEX3(t *testing.T) {
 	w.pass(t, plan.TriggerManual, &scribe{text: "what was said first"})
 	w.talk(t, "new", 3, 60)
 	w.pass(t, plan.TriggerManual, &scribe{text: "what was said until now"})
-	kept := w.halves[len(w.halves)-4:]
+	kept := w.Halves[len(w.Halves)-4:]
 	w.talk(t, "newest", 2, 60)
 	cx := w.context(t)
 	if m := cx.Messages[0]; m.Role != turns.System || !strings.Contains(summary.TextOf(&m), "what was said until now") {
 		t.Errorf("it begins with %s: %s", m.Role, summary.TextOf(&m))
 	}
 	var want []turns.Message
-	for _, h := range slices.Concat(kept, w.halves[len(w.halves)-4:]) {
+	for _, h := range slices.Concat(kept, w.Halves[len(w.Halves)-4:]) {
 		want = append(want, h.Messages...)
 	}
 	if diff := cmp.Diff(want, cx.Messages[1:]); diff != "" {
@@ -148,8 +148,8 @@ func TestNEX7(t *testing.T) {
 	}
 	for _, kind := range []string{plan.TriggerThreshold, plan.TriggerManual, plan.TriggerOverflow} {
 		w := newWorld()
-		w.policy = pol
-		w.limits.ContextWindow = 200_000
+		w.Policy = pol
+		w.Limits.ContextWindow = 200_000
 		w.talk(t, "some", 185, 500)
 		pl, r := w.pass(t, kind, &scribe{text: "so far"})
 		keep := uint64(30_000)

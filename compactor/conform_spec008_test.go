@@ -35,7 +35,7 @@ func spec008(t *testing.T, set string) policy.Policy {
 func spec008World(t *testing.T) *world {
 	t.Helper()
 	w := newWorld()
-	w.policy = spec008(t, `{}`)
+	w.Policy = spec008(t, `{}`)
 	return w
 }
 
@@ -43,14 +43,14 @@ func spec008World(t *testing.T) *world {
 // characters, and no word of the user between.
 func (w *world) toolTurns(t *testing.T, n, size int) {
 	t.Helper()
-	first := len(w.halves) == 0
+	first := len(w.Halves) == 0
 	for i := range n {
-		id := fmt.Sprintf("c%d", int(w.n)+1)
+		id := fmt.Sprintf("c%d", int(w.Events)+1)
 		if first && i == 0 {
-			must(t, w.turn(user("begin"), says("", id)))
+			must(t, w.Turn(user("begin"), says("", id)))
 		} else {
-			last := w.halves[len(w.halves)-1].Messages[0].Calls(nil)
-			must(t, w.turn([]turns.Message{tool(result(last[0], fmt.Sprintf("%d ", w.n)+strings.Repeat("r", size)))}, says("", id)))
+			last := w.Halves[len(w.Halves)-1].Messages[0].Calls(nil)
+			must(t, w.Turn([]turns.Message{tool(result(last[0], fmt.Sprintf("%d ", w.Events)+strings.Repeat("r", size)))}, says("", id)))
 		}
 	}
 }
@@ -69,13 +69,13 @@ func runes(n int) string {
 func behind(t *testing.T, pol policy.Policy, n int, res turns.Part) view.Context {
 	t.Helper()
 	w := newWorld()
-	w.policy = pol
-	must(t, w.turn(user("look"), says("", res.ID)))
-	must(t, w.turn([]turns.Message{tool(res)}, nil))
+	w.Policy = pol
+	must(t, w.Turn(user("look"), says("", res.ID)))
+	must(t, w.Turn([]turns.Message{tool(res)}, nil))
 	for i := range n {
-		must(t, w.turn(nil, says(fmt.Sprintf("answer %d", i))))
+		must(t, w.Turn(nil, says(fmt.Sprintf("answer %d", i))))
 	}
-	cx, err := view.Render(w.path(), w.path().Counter)
+	cx, err := view.Render(w.Path(), w.Path().Counter)
 	must(t, err)
 	return cx
 }
@@ -139,14 +139,14 @@ func TestShouldCompactAboveThresholdReturnsTrue(t *testing.T) {
 // What pruning hides counts: it is a view.
 func TestS8_3(t *testing.T) {
 	w := spec008World(t)
-	w.limits.ContextWindow = 8000
+	w.Limits.ContextWindow = 8000
 	chars := 0
 	for i := 0; ; i++ {
 		if i == 100 {
 			t.Fatal("never due")
 		}
 		w.toolTurns(t, 1, 5000)
-		p := w.path()
+		p := w.Path()
 		total := uint64(0)
 		for _, h := range p.Halves {
 			for _, m := range h.Messages {
@@ -162,7 +162,7 @@ func TestS8_3(t *testing.T) {
 		if i > 4 && cx.Tokens >= total {
 			t.Fatalf("pruning hides nothing: %d of %d tokens", cx.Tokens, total)
 		}
-		trigger, due := plan.Due(p, w.policy, cx.Tokens)
+		trigger, due := plan.Due(p, w.Policy, cx.Tokens)
 		if due != (total > 5840) { // the budget: a quarter for the answer, a fiftieth as margin
 			t.Fatalf("%d tokens are due: %v", total, due)
 		}
@@ -244,11 +244,11 @@ func TestS8_5(t *testing.T) {
 func TestPrunePreservesRecentToolResults(t *testing.T) {
 	w := spec008World(t)
 	w.toolTurns(t, 30, 5000)
-	cx, err := view.Render(w.path(), w.path().Counter)
+	cx, err := view.Render(w.Path(), w.Path().Counter)
 	must(t, err)
 	whole := 0
 	for i := len(cx.Messages) - 1; i > len(cx.Messages)-7; i-- { // the newest three rounds
-		if m := cx.Messages[i]; m.Role == turns.Tool && m.Parts[0].ID != w.halves[len(w.halves)-1].Messages[0].Calls(nil)[0] {
+		if m := cx.Messages[i]; m.Role == turns.Tool && m.Parts[0].ID != w.Halves[len(w.Halves)-1].Messages[0].Calls(nil)[0] {
 			if s, _ := m.Parts[0].Response.Text(); len(s) < 5000 {
 				t.Errorf("message %d has %d characters", i, len(s))
 			}
@@ -315,11 +315,11 @@ func TestS8_7(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pol, _ := policy.Builtin("spec-008")
 		g := &grower{world: newWorld()}
-		g.policy = pol
+		g.Policy = pol
 		for range rapid.IntRange(1, 40).Draw(t, "turns") {
 			g.grow(t, 2000)
 		}
-		p := g.path()
+		p := g.Path()
 		stored := fmt.Sprint(p.Halves)
 		whole, err := view.Render(unpruned(p), p.Counter)
 		if err != nil {
@@ -335,7 +335,7 @@ func TestS8_7(t *testing.T) {
 		if err := checkPairs(pruned.Messages); err != nil {
 			t.Fatal(err)
 		}
-		if fmt.Sprint(g.path().Halves) != stored || p.Tokens() != unpruned(p).Tokens() {
+		if fmt.Sprint(g.Path().Halves) != stored || p.Tokens() != unpruned(p).Tokens() {
 			t.Fatal("what is stored was changed")
 		}
 		if pruned.Tokens < whole.Tokens {
@@ -356,12 +356,12 @@ func pruneLeaves(t *testing.T, role turns.Role) {
 	w := spec008World(t)
 	for i := range 20 {
 		id := fmt.Sprintf("c%d", i)
-		must(t, w.turn(user(fmt.Sprint("U", i, strings.Repeat("u", 9000))), says(fmt.Sprint("A", i, strings.Repeat("a", 9000)), id)))
-		must(t, w.turn([]turns.Message{tool(result(id, strings.Repeat("r", 9000)))}, says("done "+strings.Repeat("d", 9000))))
+		must(t, w.Turn(user(fmt.Sprint("U", i, strings.Repeat("u", 9000))), says(fmt.Sprint("A", i, strings.Repeat("a", 9000)), id)))
+		must(t, w.Turn([]turns.Message{tool(result(id, strings.Repeat("r", 9000)))}, says("done "+strings.Repeat("d", 9000))))
 	}
-	whole, err := view.Render(unpruned(w.path()), approx)
+	whole, err := view.Render(unpruned(w.Path()), approx)
 	must(t, err)
-	pruned, err := view.Render(w.path(), approx)
+	pruned, err := view.Render(w.Path(), approx)
 	must(t, err)
 	n := 0
 	for i := range whole.Messages {
@@ -429,7 +429,7 @@ func answered(t *testing.T, n, size int) *world {
 	t.Helper()
 	w := spec008World(t)
 	for i := range n {
-		must(t, w.turn(user(fmt.Sprintf("question %d %s", i, words(size))), says(fmt.Sprintf("answer %d %s", i, words(size)))))
+		must(t, w.Turn(user(fmt.Sprintf("question %d %s", i, words(size))), says(fmt.Sprintf("answer %d %s", i, words(size)))))
 	}
 	return w
 }
@@ -438,7 +438,7 @@ func answered(t *testing.T, n, size int) *world {
 // summarizer was given.
 func (w *world) compactBy(t *testing.T, pol policy.Policy, text string) (summary.Input, *plan.Plan) {
 	t.Helper()
-	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{})
+	pl, err := plan.New(w.Path(), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{})
 	must(t, err)
 	var seen summary.Input
 	r, err := Run(t.Context(), pl, []Tier{{Name: "scripted", Summarizer: summarizerFunc(func(_ context.Context, in summary.Input) (summary.Output, error) {
@@ -453,9 +453,9 @@ func (w *world) compactBy(t *testing.T, pol policy.Policy, text string) (summary
 // S8-14: the older messages become one system message, by the design's prompt.
 func TestS8_14(t *testing.T) {
 	w := answered(t, 12, 100)
-	in, pl := w.compactBy(t, w.policy, "Everything is decided.")
+	in, pl := w.compactBy(t, w.Policy, "Everything is decided.")
 	want := turns.TextMessage(turns.System, "[Session compacted. Summary of prior conversation:]\n\nEverything is decided.")
-	cx, err := view.Render(w.path(), approx)
+	cx, err := view.Render(w.Path(), approx)
 	must(t, err)
 	if d := cmp.Diff(want, cx.Messages[0]); d != "" || len(cx.Messages) != 1+10 {
 		t.Errorf("%d messages (-want +got):\n%s", len(cx.Messages), d)
@@ -470,10 +470,10 @@ func TestS8_14(t *testing.T) {
 	}
 	// The next summary takes in this one, and takes its place.
 	for range 7 {
-		must(t, w.turn(user(words(100)), says(words(100))))
+		must(t, w.Turn(user(words(100)), says(words(100))))
 	}
-	in, _ = w.compactBy(t, w.policy, "And more.")
-	cx, err = view.Render(w.path(), approx)
+	in, _ = w.compactBy(t, w.Policy, "And more.")
+	cx, err = view.Render(w.Path(), approx)
 	must(t, err)
 	if in.Previous != "Everything is decided." || cx.Messages[0].Parts[0].Content != "[Session compacted. Summary of prior conversation:]\n\nAnd more." || cx.Messages[1].Role != turns.User {
 		t.Errorf("the second one was given %q; %+v", in.Previous, cx.Messages[:2])
@@ -489,12 +489,12 @@ func TestS8_17(t *testing.T) {
 	}{{`{}`, 5}, {`{"keep_turns":1}`, 1}, {`{"keep_turns":9}`, 9}} {
 		for n := c.keep + 1; n < 20; n++ {
 			w := answered(t, n, 60+n)
-			before := w.path()
+			before := w.Path()
 			_, pl := w.compactBy(t, spec008(t, c.set), "s")
 			if len(pl.Kept) != 2*c.keep {
 				t.Fatalf("%s: of %d turns %d halves stay", c.set, n, len(pl.Kept))
 			}
-			cx, err := view.Render(w.path(), approx)
+			cx, err := view.Render(w.Path(), approx)
 			must(t, err)
 			var want []turns.Message
 			for _, h := range before.Halves[2*(n-c.keep):] {
@@ -508,7 +508,7 @@ func TestS8_17(t *testing.T) {
 	// In a tool loop an assistant turn is a call; its result is sent for the next one.
 	w := spec008World(t)
 	w.toolTurns(t, 20, 300)
-	_, pl := w.compactBy(t, w.policy, "s")
+	_, pl := w.compactBy(t, w.Policy, "s")
 	responses := 0
 	for _, h := range pl.Kept {
 		if h.Half == turns.ResponseHalf {
@@ -522,8 +522,8 @@ func TestS8_17(t *testing.T) {
 
 func TestCompactPreservesRecentMessages(t *testing.T) {
 	w := answered(t, 12, 100)
-	w.compactBy(t, w.policy, "s")
-	cx, err := view.Render(w.path(), approx)
+	w.compactBy(t, w.Policy, "s")
+	cx, err := view.Render(w.Path(), approx)
 	must(t, err)
 	for i, m := range cx.Messages[1:] {
 		if want := fmt.Sprintf("%s %d ", []string{"question", "answer"}[i%2], 7+i/2); !strings.HasPrefix(m.Parts[0].Content, want) {
@@ -534,7 +534,7 @@ func TestCompactPreservesRecentMessages(t *testing.T) {
 
 func TestCompactSummarizesOldMessages(t *testing.T) {
 	w := answered(t, 12, 100)
-	in, _ := w.compactBy(t, w.policy, "s")
+	in, _ := w.compactBy(t, w.Policy, "s")
 	text := summary.Transcript(in)
 	for i := range 12 {
 		if got := strings.Contains(text, fmt.Sprintf("question %d ", i)) && strings.Contains(text, fmt.Sprintf("answer %d ", i)); got != (i < 7) {
@@ -549,7 +549,7 @@ func TestCompactNoopWhenFewMessages(t *testing.T) {
 	for n := range 6 {
 		w := answered(t, n, 100)
 		for _, kind := range []string{plan.TriggerThreshold, plan.TriggerManual} {
-			if _, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: kind}, plan.Options{}); !errors.Is(err, plan.ErrNothing) {
+			if _, err := plan.New(w.Path(), w.Policy, turns.Trigger{Kind: kind}, plan.Options{}); !errors.Is(err, plan.ErrNothing) {
 				t.Errorf("%d turns, %s: %v, want %v", n, kind, err, plan.ErrNothing)
 			}
 		}
@@ -564,19 +564,19 @@ func TestS8_23(t *testing.T) {
 		for answers := range 3 {
 			w := spec008World(t)
 			w.toolTurns(t, n, 200)
-			last := w.halves[len(w.halves)-1].Messages[0].Calls(nil)
-			must(t, w.turn([]turns.Message{tool(result(last[0], "end"))}, says("done")))
+			last := w.Halves[len(w.Halves)-1].Messages[0].Calls(nil)
+			must(t, w.Turn([]turns.Message{tool(result(last[0], "end"))}, says("done")))
 			for i := range answers {
-				must(t, w.turn(user(fmt.Sprint("and ", i)), says("yes", fmt.Sprint("a", i), fmt.Sprint("b", i))))
-				must(t, w.turn([]turns.Message{tool(result(fmt.Sprint("a", i), "1")), tool(result(fmt.Sprint("b", i), "2"))}, says("good")))
+				must(t, w.Turn(user(fmt.Sprint("and ", i)), says("yes", fmt.Sprint("a", i), fmt.Sprint("b", i))))
+				must(t, w.Turn([]turns.Message{tool(result(fmt.Sprint("a", i), "1")), tool(result(fmt.Sprint("b", i), "2"))}, says("good")))
 			}
-			whole, err := view.Render(unpruned(w.path()), approx)
+			whole, err := view.Render(unpruned(w.Path()), approx)
 			must(t, err)
 			if checkPairs(whole.Messages[len(whole.Messages)-10:]) != nil {
 				broken++
 			}
-			_, pl := w.compactBy(t, w.policy, "s")
-			cx, err := view.Render(w.path(), approx)
+			_, pl := w.compactBy(t, w.Policy, "s")
+			cx, err := view.Render(w.Path(), approx)
 			must(t, err)
 			must(t, checkPairs(cx.Messages))
 			must(t, strictly(cx.Messages))

@@ -86,10 +86,10 @@ func TestTXT1(t *testing.T) {
 func summaryShown(t *testing.T, policy, text string) string {
 	t.Helper()
 	w := answered(t, 12, 600)
-	w.policy = builtin(policy)
-	w.policy.KeepTokens = min(w.policy.KeepTokens, 2000)
-	w.compactBy(t, w.policy, text)
-	cx, err := view.Render(w.path(), w.path().Counter)
+	w.Policy = builtin(policy)
+	w.Policy.KeepTokens = min(w.Policy.KeepTokens, 2000)
+	w.compactBy(t, w.Policy, text)
+	cx, err := view.Render(w.Path(), w.Path().Counter)
 	must(t, err)
 	if cx.Sources[cx.Origins[0]].Status != view.InSummary || len(cx.Messages[0].Parts) != 1 {
 		t.Fatalf("the first message is %+v", cx.Messages[0])
@@ -114,14 +114,14 @@ func lastShown(cx view.Context) string { return cx.Messages[len(cx.Messages)-1].
 func shortenedBy(t *testing.T, out summary.Output, res turns.Part) view.Context {
 	t.Helper()
 	w := newWorld()
-	w.policy = builtin("wolffish")
-	w.limits.ContextWindow = 60_000
-	must(t, w.turn(user("read them all"), says("", res.ID)))
-	must(t, w.turn([]turns.Message{tool(res)}, says("", "x1")))
-	must(t, w.turn([]turns.Message{tool(result("x1", "short"))}, says("", "x2")))
-	must(t, w.turn([]turns.Message{tool(result("x2", "short"))}, says("", "x3")))
-	must(t, w.turn([]turns.Message{tool(result("x3", "short"))}, says("going on")))
-	pl, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+	w.Policy = builtin("wolffish")
+	w.Limits.ContextWindow = 60_000
+	must(t, w.Turn(user("read them all"), says("", res.ID)))
+	must(t, w.Turn([]turns.Message{tool(res)}, says("", "x1")))
+	must(t, w.Turn([]turns.Message{tool(result("x1", "short"))}, says("", "x2")))
+	must(t, w.Turn([]turns.Message{tool(result("x2", "short"))}, says("", "x3")))
+	must(t, w.Turn([]turns.Message{tool(result("x3", "short"))}, says("going on")))
+	pl, err := plan.New(w.Path(), w.Policy, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
 	r, err := Run(t.Context(), pl, []Tier{{Name: "scripted", Summarizer: summarizerFunc(func(context.Context, summary.Input) (summary.Output, error) {
 		if out.Text == "" {
@@ -131,7 +131,7 @@ func shortenedBy(t *testing.T, out summary.Output, res turns.Part) view.Context 
 	})}}, pl.Path.Counter, nil)
 	must(t, err)
 	must(t, w.compaction(r))
-	cx, err := view.Render(w.path(), w.path().Counter)
+	cx, err := view.Render(w.Path(), w.Path().Counter)
 	must(t, err)
 	return cx
 }

@@ -26,8 +26,8 @@ import (
 // wolffishWorld is a world under the policy, in a window of so many tokens.
 func wolffishWorld(t *testing.T, window uint64) *world {
 	w := newWorld()
-	w.policy = builtin("wolffish")
-	w.limits.ContextWindow = window
+	w.Policy = builtin("wolffish")
+	w.Limits.ContextWindow = window
 	return w
 }
 
@@ -47,12 +47,12 @@ func (w *world) read(t *testing.T, texts ...string) {
 	var ids []string
 	var results []turns.Message
 	for i, text := range texts {
-		id := fmt.Sprintf("c%d.%d", w.n, i)
+		id := fmt.Sprintf("c%d.%d", w.Events, i)
 		ids = append(ids, id)
 		results = append(results, tool(result(id, text)))
 	}
-	must(t, w.turn(nil, says("", ids...)))
-	must(t, w.turn(results, nil))
+	must(t, w.Turn(nil, says("", ids...)))
+	must(t, w.Turn(results, nil))
 }
 
 // scribe is a summarizer that answers with text, and keeps what it was given.
@@ -72,7 +72,7 @@ func (s *scribe) Summarize(_ context.Context, in summary.Input) (summary.Output,
 // pass plans by w's policy, has s summarize, and commits.
 func (w *world) pass(t *testing.T, kind string, s summary.Summarizer) (*plan.Plan, Result) {
 	t.Helper()
-	pl, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: kind}, plan.Options{})
+	pl, err := plan.New(w.Path(), w.Policy, turns.Trigger{Kind: kind}, plan.Options{})
 	must(t, err)
 	r, err := Run(t.Context(), pl, []Tier{{Name: "scribe", Summarizer: s}}, pl.Path.Counter, nil)
 	must(t, err)
@@ -83,7 +83,7 @@ func (w *world) pass(t *testing.T, kind string, s summary.Summarizer) (*plan.Pla
 // context is what the next call is made with; its pairs are whole.
 func (w *world) context(t *testing.T) view.Context {
 	t.Helper()
-	p := w.path()
+	p := w.Path()
 	cx, err := view.Render(p, p.Counter)
 	must(t, err)
 	if err := checkPairs(cx.Messages); err != nil {
@@ -108,7 +108,7 @@ func toolTexts(cx view.Context) (out []string) {
 // system and tools included, and a pass brings it to 50 % or less.
 func TestWOL1(t *testing.T) {
 	w := wolffishWorld(t, 100_000)
-	pol := w.policy
+	pol := w.Policy
 	for text, want := range map[string]uint64{strings.Repeat("x", 1500): 1000, strings.Repeat("é", 1500): 1000, strings.Repeat("🐺", 750): 1000} {
 		if got := pol.CounterOf().Text(text); got != want {
 			t.Errorf("%d tokens for %d bytes of %.4s, want %d", got, len(text), text, want)
@@ -118,18 +118,18 @@ func TestWOL1(t *testing.T) {
 		overhead, tokens uint64
 		due              bool
 	}{{0, 75_000, false}, {0, 75_001, true}, {26_000, 49_000, false}, {26_000, 49_001, true}} {
-		p := view.Path{Overhead: c.overhead, Limits: w.limits}
+		p := view.Path{Overhead: c.overhead, Limits: w.Limits}
 		trigger, due := plan.Due(p, pol, c.tokens)
 		if due != c.due || due && trigger.Kind != plan.TriggerThreshold {
 			t.Errorf("%d tokens and %d of overhead: due %v by %q, want %v", c.tokens, c.overhead, due, trigger.Kind, c.due)
 		}
 	}
-	must(t, w.turn(user("read them all"), nil))
+	must(t, w.Turn(user("read them all"), nil))
 	for i := range 12 {
 		w.read(t, lines(fmt.Sprint("page ", i), 9_600))
 	}
 	before := w.context(t)
-	if _, due := plan.Due(w.path(), pol, before.Tokens); !due {
+	if _, due := plan.Due(w.Path(), pol, before.Tokens); !due {
 		t.Fatalf("%d tokens are not due", before.Tokens)
 	}
 	pl, _ := w.pass(t, plan.TriggerThreshold, &scribe{text: "TASK: read"})
@@ -150,7 +150,7 @@ func TestWOL2(t *testing.T) {
 		estimate, reported uint64
 		due                bool
 	}{{50_000, 0, false}, {50_000, 75_000, false}, {50_000, 75_001, true}, {75_001, 10, true}} {
-		trigger, due := plan.DueAt(view.Path{Limits: w.limits}, w.policy, view.Load{Tokens: c.estimate, Reported: c.reported})
+		trigger, due := plan.DueAt(view.Path{Limits: w.Limits}, w.Policy, view.Load{Tokens: c.estimate, Reported: c.reported})
 		if due != c.due {
 			t.Errorf("estimate %d, reported %d: due %v, want %v", c.estimate, c.reported, due, c.due)
 		}
@@ -158,24 +158,24 @@ func TestWOL2(t *testing.T) {
 			t.Errorf("the decision does not say what was reported: %s", trigger.Detail)
 		}
 	}
-	must(t, w.turn(user("read them all"), nil))
+	must(t, w.Turn(user("read them all"), nil))
 	for i := range 8 {
 		w.read(t, lines(fmt.Sprint("page ", i), 4_500))
 	}
-	must(t, w.turn(nil, says("so far")))
-	w.halves[len(w.halves)-1].Reported = 76_000 // three times the estimate
+	must(t, w.Turn(nil, says("so far")))
+	w.Halves[len(w.Halves)-1].Reported = 76_000 // three times the estimate
 	w.read(t, lines("one more", 1_500))
-	p := w.path()
+	p := w.Path()
 	since := p.Halves[len(p.Halves)-1].Tokens + p.Halves[len(p.Halves)-2].Tokens + p.Halves[len(p.Halves)-3].Tokens
 	if got := p.ReportedTokens(); got != 76_000+since || since < 1_000 {
 		t.Errorf("reported %d, want 76000 and the estimate of what came since, %d", got, since)
 	}
 	cx := w.context(t)
-	if _, due := plan.Due(p, w.policy, cx.Tokens); !due || cx.Tokens > 50_000 {
+	if _, due := plan.Due(p, w.Policy, cx.Tokens); !due || cx.Tokens > 50_000 {
 		t.Errorf("due %v at an estimate of %d tokens, a provider reports 76000", due, cx.Tokens)
 	}
 	w.pass(t, plan.TriggerOverflow, &scribe{text: "TASK: read"})
-	if got := w.path().ReportedTokens(); got != 0 {
+	if got := w.Path().ReportedTokens(); got != 0 {
 		t.Errorf("after a compaction %d tokens are reported, of another context", got)
 	}
 }
@@ -185,16 +185,16 @@ func TestWOL2(t *testing.T) {
 // back to retry with is in the engine's test of this row.
 func TestWOL3(t *testing.T) {
 	w := wolffishWorld(t, 100_000)
-	must(t, w.turn(user("read them all"), nil))
+	must(t, w.Turn(user("read them all"), nil))
 	sizes := []int{12_000, 15_000, 10_000, 14_000, 700, 600, 1_000, 1_000, 1_000}
 	for i, n := range sizes {
 		w.read(t, lines(fmt.Sprint("page ", i), n))
 	}
 	before := w.context(t)
-	if _, due := plan.Due(w.path(), w.policy, before.Tokens); due {
+	if _, due := plan.Due(w.Path(), w.Policy, before.Tokens); due {
 		t.Fatal("due: the test is of a context that is not")
 	}
-	pl, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: plan.TriggerOverflow}, plan.Options{Budget: before.Tokens * 3 / 4})
+	pl, err := plan.New(w.Path(), w.Policy, turns.Trigger{Kind: plan.TriggerOverflow}, plan.Options{Budget: before.Tokens * 3 / 4})
 	must(t, err)
 	var got []int
 	for at := range pl.Shortens {
@@ -225,18 +225,18 @@ func choice(t *testing.T) (w *world, order []view.PartAt) {
 		if user != "" {
 			ms = append(ms, turns.TextMessage(turns.User, lines(user, size)))
 		}
-		must(t, w.turn(ms, nil))
-		name[user] = len(w.halves) - 1
+		must(t, w.Turn(ms, nil))
+		name[user] = len(w.Halves) - 1
 		for _, r := range results {
-			name[strings.TrimPrefix(r.ID, "call ")] = len(w.halves) - 1
+			name[strings.TrimPrefix(r.ID, "call ")] = len(w.Halves) - 1
 		}
 	}
 	said := func(text string, size int, calls ...string) {
 		for i := range calls {
 			calls[i] = "call " + calls[i]
 		}
-		must(t, w.turn(nil, says(lines(text, size), calls...)))
-		name[text] = len(w.halves) - 1
+		must(t, w.Turn(nil, says(lines(text, size), calls...)))
+		name[text] = len(w.Halves) - 1
 	}
 	sent("task", 5_000)
 	said("a1", 900, "r1", "r2", "failed", "small")
@@ -265,10 +265,10 @@ func choice(t *testing.T) (w *world, order []view.PartAt) {
 // until projected savings cover the excess; the constants of its table.
 func TestWOL4(t *testing.T) {
 	w, order := choice(t)
-	p := w.path()
+	p := w.Path()
 	projected := uint64(0)
 	for k, at := range order {
-		chosen := plan.ChooseShortened(p, w.policy.Elide, projected+1)
+		chosen := plan.ChooseShortened(p, w.Policy.Elide, projected+1)
 		var got []view.PartAt
 		for at := range chosen {
 			got = append(got, at)
@@ -282,10 +282,10 @@ func TestWOL4(t *testing.T) {
 		size := p.Counter.Part(p.Part(at))
 		projected += size - size/4 // COMPACTION_RATIO
 	}
-	if chosen := plan.ChooseShortened(p, w.policy.Elide, 0); len(chosen) != 0 {
+	if chosen := plan.ChooseShortened(p, w.Policy.Elide, 0); len(chosen) != 0 {
 		t.Errorf("nothing is over, and %d parts are shortened", len(chosen))
 	}
-	pol, e := w.policy, w.policy.Elide
+	pol, e := w.Policy, w.Policy.Elide
 	got := []any{pol.Counter, pol.TriggerRatio, pol.TargetRatio, e.ProtectRecent, e.MinChars, e.Retain, e.HeadRatio, e.HeadCap, e.TailRatio, e.TailCap}
 	want := []any{"wolffish-1", 0.75, 0.5, uint64(3), uint64(500), 0.25, 0.15, uint64(6_000), 0.08, uint64(3_000)}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -298,8 +298,8 @@ func TestWOL4(t *testing.T) {
 // earlier summary is compacted again.
 func TestWOL5(t *testing.T) {
 	w, order := choice(t)
-	p := w.path()
-	chosen := plan.ChooseShortened(p, w.policy.Elide, policy.MaxTokens)
+	p := w.Path()
+	chosen := plan.ChooseShortened(p, w.Policy.Elide, policy.MaxTokens)
 	for _, at := range order {
 		delete(chosen, at)
 	}
@@ -308,7 +308,7 @@ func TestWOL5(t *testing.T) {
 	}
 
 	w = wolffishWorld(t, 20_000)
-	must(t, w.turn(user("read them all"), nil))
+	must(t, w.Turn(user("read them all"), nil))
 	first, second := &scribe{text: "TASK: the first summary"}, &scribe{text: "TASK: the second one"}
 	for i := range 10 {
 		w.read(t, lines(fmt.Sprint("page ", i), 2_400))
@@ -341,7 +341,7 @@ func TestWOL6(t *testing.T) {
 	w := wolffishWorld(t, 20_000)
 	look := user("what is this?")
 	look[0].Parts = append(look[0].Parts, turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: []byte("png")})
-	must(t, w.turn(look, says("", "a", "b", "c", "d")))
+	must(t, w.Turn(look, says("", "a", "b", "c", "d")))
 	with := func(id, text string) turns.Part {
 		response := turns.Raw("[" + screenshot + "]")
 		if text != "" {
@@ -351,7 +351,7 @@ func TestWOL6(t *testing.T) {
 	}
 	failed := with("c", "no such window")
 	failed.IsError = true
-	must(t, w.turn([]turns.Message{tool(with("a", "a dialog"), with("b", mark+"\nseen before"), failed, with("d", ""))}, nil))
+	must(t, w.Turn([]turns.Message{tool(with("a", "a dialog"), with("b", mark+"\nseen before"), failed, with("d", ""))}, nil))
 	for i := range 7 {
 		w.read(t, lines(fmt.Sprint("page ", i), 1_500))
 	}
@@ -390,12 +390,12 @@ func TestWOL7(t *testing.T) {
 	w := wolffishWorld(t, 20_000)
 	thought := says(lines("plan", 3_000), "a", "b")
 	thought.Parts = append([]turns.Part{{Type: turns.Reasoning, Content: "let me think"}}, thought.Parts...)
-	must(t, w.turn(user("go"), thought))
-	must(t, w.turn([]turns.Message{tool(result("a", lines("page", 2_000)), result("b", "ok"))}, nil))
+	must(t, w.Turn(user("go"), thought))
+	must(t, w.Turn([]turns.Message{tool(result("a", lines("page", 2_000)), result("b", "ok"))}, nil))
 	for i := range 3 {
 		w.read(t, lines(fmt.Sprint("page ", i), 4_000)) // the last three of each role
 	}
-	must(t, w.turn(user(lines("more", 9_000)), nil))
+	must(t, w.Turn(user(lines("more", 9_000)), nil))
 	w.pass(t, plan.TriggerThreshold, &scribe{text: "TASK: go"})
 	cx := w.context(t)
 	var got turns.Message
@@ -417,7 +417,7 @@ func TestWOL7(t *testing.T) {
 // the targets; nothing is cut, so nothing is covered.
 func TestWOL8(t *testing.T) {
 	w := wolffishWorld(t, 20_000)
-	must(t, w.turn(user("read them all"), nil))
+	must(t, w.Turn(user("read them all"), nil))
 	for i := range 10 {
 		w.read(t, lines(fmt.Sprint("page ", i), 2_400))
 	}
@@ -444,9 +444,9 @@ func TestWOL8(t *testing.T) {
 	if r.Body.Summary != s.text || !r.Span.Through.IsZero() || r.Span.Covered != 0 || len(r.Span.Elisions) != len(pl.Shortens) || !r.Span.Call {
 		t.Errorf("summary %q, covers %d turns through %v, %d elisions of %d", r.Body.Summary, r.Span.Covered, r.Span.Through, len(r.Span.Elisions), len(pl.Shortens))
 	}
-	path, err := lineage.Path(&w.forest, w.head, 1)
+	path, err := lineage.Path(&w.Forest, w.Head, 1)
 	must(t, err)
-	chain, err := lineage.Chain(&w.forest, w.head)
+	chain, err := lineage.Chain(&w.Forest, w.Head)
 	must(t, err)
 	for _, h := range lineage.Cover(path, chain, lineage.ElidedBy(r.Span.Elisions)) {
 		if h.State != lineage.Verbatim && h.State != lineage.Elided {
@@ -459,7 +459,7 @@ func TestWOL8(t *testing.T) {
 // holds to it); when all fail the design's notice stands for the summary.
 func TestWOL9(t *testing.T) {
 	w := wolffishWorld(t, 20_000)
-	must(t, w.turn(user("read them all"), nil))
+	must(t, w.Turn(user("read them all"), nil))
 	for i := range 10 {
 		w.read(t, lines(fmt.Sprint("page ", i), 2_400))
 	}
@@ -491,13 +491,13 @@ state. Continue where you left off. Do NOT produce final output until
 ALL steps are complete. Do NOT re-do completed work.]`
 	for _, open := range []bool{false, true} {
 		w := wolffishWorld(t, 20_000)
-		must(t, w.turn(user("read them all"), nil))
+		must(t, w.Turn(user("read them all"), nil))
 		for i := range 10 {
 			w.read(t, lines(fmt.Sprint("page ", i), 2_400))
 		}
 		if open {
-			must(t, w.turn(nil, says("", "x", "y")))
-			must(t, w.turn([]turns.Message{tool(result("x", "done"))}, nil))
+			must(t, w.Turn(nil, says("", "x", "y")))
+			must(t, w.Turn([]turns.Message{tool(result("x", "done"))}, nil))
 		}
 		w.pass(t, plan.TriggerThreshold, &scribe{text: text})
 		ms := w.context(t).Messages
@@ -505,9 +505,9 @@ ALL steps are complete. Do NOT re-do completed work.]`
 			t.Errorf("open %v: at the end %s says\n%s", open, last.Role, summary.TextOf(&last))
 		}
 		if open {
-			must(t, w.turn([]turns.Message{tool(result("y", "done too"))}, nil))
+			must(t, w.Turn([]turns.Message{tool(result("y", "done too"))}, nil))
 		}
-		must(t, w.turn(nil, says("I go on")))
+		must(t, w.Turn(nil, says("I go on")))
 		ms = w.context(t).Messages
 		if m := ms[len(ms)-2]; summary.TextOf(&m) != nudge || summary.TextOf(&ms[len(ms)-1]) != "I go on" {
 			t.Errorf("open %v: later the nudge is not where it was:\n%s", open, show(w.context(t)))
@@ -538,9 +538,9 @@ func TestWOL15(t *testing.T) {
 // and the summary comes last. That it is told at once is in the engine's test.
 func TestWOL19(t *testing.T) {
 	w := wolffishWorld(t, 20_000)
-	must(t, w.turn(user("read them all"), says("", "shot")))
+	must(t, w.Turn(user("read them all"), says("", "shot")))
 	page := lines("page", 9_000)
-	must(t, w.turn([]turns.Message{tool(turns.Part{Type: turns.ToolCallResponse, ID: "shot",
+	must(t, w.Turn([]turns.Message{tool(turns.Part{Type: turns.ToolCallResponse, ID: "shot",
 		Response: turns.Raw(`[` + screenshot + `,{"type":"text","content":` + string(turns.RawText(page)) + `}]`)})}, nil))
 	for i := range 6 {
 		w.read(t, lines(fmt.Sprint("leaf ", i), 2_400))
@@ -555,7 +555,7 @@ func TestWOL19(t *testing.T) {
 	}
 	marked := "[Screenshot analyzed — image omitted from context]\n" + page
 	got := toolTexts(w.context(t))[0]
-	if want := plan.TrimToEnds(w.policy.Elide, marked); got != want {
+	if want := plan.TrimToEnds(w.Policy.Elide, marked); got != want {
 		t.Errorf("shown is %.120q, want the ends of the text that the images went from, %.120q", got, want)
 	}
 	ms := w.context(t).Messages

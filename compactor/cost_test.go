@@ -113,25 +113,25 @@ func TestCostPrunes(t *testing.T) {
 	step := func(id string, chars int) {
 		t.Helper()
 		call := &turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: id, Name: "read", Arguments: turns.Raw(`{}`)}}}
-		if err := w.turn([]turns.Message{turns.TextMessage(turns.User, strings.Repeat("go on ", 100))}, call); err != nil {
+		if err := w.Turn([]turns.Message{turns.TextMessage(turns.User, strings.Repeat("go on ", 100))}, call); err != nil {
 			t.Fatal(err)
 		}
 		result := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: turns.RawText(strings.Repeat("line ", chars/5))}}}
 		answer := turns.TextMessage(turns.Assistant, "noted")
-		if err := w.turn([]turns.Message{result}, &answer); err != nil {
+		if err := w.Turn([]turns.Message{result}, &answer); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 20 {
 		step(string(rune('a'+i)), 6000)
 	}
-	if p := w.path(); due(p, pol) {
+	if p := w.Path(); due(p, pol) {
 		t.Fatal("results of 6,000 characters among many are due")
 	}
 	step("large", 200_000)
 	step("y", 1000)
 	step("z", 1000)
-	p := w.path()
+	p := w.Path()
 	trigger, is := plan.Due(p, pol, p.Tokens())
 	if !is || !strings.Contains(string(trigger.Detail), `"rewrite_tokens":`) {
 		t.Fatalf("not due: %v", trigger)
@@ -150,7 +150,7 @@ func TestCostPrunes(t *testing.T) {
 	if err := w.compaction(r); err != nil {
 		t.Fatal(err)
 	}
-	if p := w.path(); due(p, pol) {
+	if p := w.Path(); due(p, pol) {
 		t.Error("due again at once")
 	}
 	pol.Cost.Patience = 0.5 // to cover pays, and more

@@ -15,16 +15,16 @@ import (
 // stands behind their results, whichever message brings those.
 func TestLateWhileOthersWait(t *testing.T) {
 	w := newWorld()
-	must(t, w.turn(user("go"), says("", "a")))
-	must(t, w.turn(user("never mind"), says("", "b", "c")))
-	must(t, w.turn([]turns.Message{tool(result("b", "1"), result("a", "late"))}, nil))
-	cx, err := view.Render(w.path(), approx)
+	must(t, w.Turn(user("go"), says("", "a")))
+	must(t, w.Turn(user("never mind"), says("", "b", "c")))
+	must(t, w.Turn([]turns.Message{tool(result("b", "1"), result("a", "late"))}, nil))
+	cx, err := view.Render(w.Path(), approx)
 	must(t, err)
 	if err := checkPairs(cx.Messages); err != nil {
 		t.Errorf("%v in\n%s", err, show(cx))
 	}
-	must(t, w.turn([]turns.Message{{Role: turns.User, Parts: []turns.Part{result("c", "2"), turns.TextPart("and go on")}}}, says("ok")))
-	cx, err = view.Render(w.path(), approx)
+	must(t, w.Turn([]turns.Message{{Role: turns.User, Parts: []turns.Part{result("c", "2"), turns.TextPart("and go on")}}}, says("ok")))
+	cx, err = view.Render(w.Path(), approx)
 	must(t, err)
 	if err := checkPairs(cx.Messages); err != nil {
 		t.Errorf("%v in\n%s", err, show(cx))
@@ -43,9 +43,9 @@ func TestRebaseUnderAnother(t *testing.T) {
 	w := longWorld(t)
 	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":450}`))
 	must(t, err)
-	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+	pl, err := plan.New(w.Path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
-	now := w.path()
+	now := w.Path()
 	_, err = pl.Rebase(now)
 	must(t, err)
 	now.InForce = &view.InForce{}
@@ -61,16 +61,16 @@ func TestSawThroughStays(t *testing.T) {
 	w := longWorld(t)
 	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":1000}`))
 	must(t, err)
-	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+	pl, err := plan.New(w.Path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
 	r, err := Run(t.Context(), pl, stubTiers, approx, nil)
 	must(t, err)
-	r.Span.SawThrough = w.head.Ref // as of an agent that summarized itself
-	last := w.head.Ref
+	r.Span.SawThrough = w.Head.Ref // as of an agent that summarized itself
+	last := w.Head.Ref
 	must(t, w.compaction(r))
-	must(t, w.turn(user(words(100)), says(words(100))))
+	must(t, w.Turn(user(words(100)), says(words(100))))
 	pol.KeepTokens = 600
-	if pl, err = plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{}); err != nil || pl.Span.SawThrough != last {
+	if pl, err = plan.New(w.Path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{}); err != nil || pl.Span.SawThrough != last {
 		t.Errorf("saw through %v, want %v (%v)", pl.Span.SawThrough, last, err)
 	}
 	if len(pl.Covered) == 0 || pl.Span.Through == last {

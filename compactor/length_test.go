@@ -35,16 +35,16 @@ func scriptPlan(t *testing.T, name, sentence string) *plan.Plan {
 	t.Helper()
 	pol, _ := policy.Builtin(name)
 	w := newWorld()
-	w.limits.ContextWindow = 32_000
+	w.Limits.ContextWindow = 32_000
 	each := int(600 / tokens.Approx{}.Text(sentence))
 	for i := range 200 {
-		p := w.path()
+		p := w.Path()
 		if n := p.Tokens(); n > plan.SizesOf(p, pol, turns.Trigger{}, 0).Trigger {
 			break
 		}
-		must(t, w.turn(user(fmt.Sprintf("%d %s", i, strings.Repeat(sentence, each))), says(fmt.Sprintf("%d %s", i, strings.Repeat(sentence, each)))))
+		must(t, w.Turn(user(fmt.Sprintf("%d %s", i, strings.Repeat(sentence, each))), says(fmt.Sprintf("%d %s", i, strings.Repeat(sentence, each)))))
 	}
-	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{Cover: true})
+	pl, err := plan.New(w.Path(), pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{Cover: true})
 	must(t, err)
 	return pl
 }

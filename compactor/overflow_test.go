@@ -17,10 +17,10 @@ import (
 func TestAnOverflowAimsAtHalf(t *testing.T) {
 	for _, name := range policy.Names() {
 		w := newWorld()
-		w.policy, w.limits.ContextWindow = builtin(name), 200_000
+		w.Policy, w.Limits.ContextWindow = builtin(name), 200_000
 		w.talk(t, "some", 185, 500)
 		target := func(kind string, budget uint64) uint64 {
-			pl, err := plan.New(w.path(), w.policy, turns.Trigger{Kind: kind}, plan.Options{Budget: budget})
+			pl, err := plan.New(w.Path(), w.Policy, turns.Trigger{Kind: kind}, plan.Options{Budget: budget})
 			must(t, err)
 			return pl.TargetTokens
 		}
@@ -28,7 +28,7 @@ func TestAnOverflowAimsAtHalf(t *testing.T) {
 		if got := target(plan.TriggerOverflow, 0); got != bound/2 || got == 0 {
 			t.Errorf("%s: %d tokens, want half of %d", name, got, bound)
 		}
-		if got := target(plan.TriggerOverflow, w.policy.Budget(w.limits)); got != bound {
+		if got := target(plan.TriggerOverflow, w.Policy.Budget(w.Limits)); got != bound {
 			t.Errorf("%s: with a budget %d tokens, want %d", name, got, bound)
 		}
 	}
@@ -39,7 +39,7 @@ func TestAnOverflowAimsAtHalf(t *testing.T) {
 func TestWhatAProviderRefusedIsNotSentAgain(t *testing.T) {
 	for kind, call := range map[string]bool{plan.TriggerThreshold: true, plan.TriggerManual: true, plan.TriggerOverflow: false} {
 		w := wolffishWorld(t, 100_000)
-		must(t, w.turn(user("read them all"), nil))
+		must(t, w.Turn(user("read them all"), nil))
 		for range 10 {
 			w.read(t, lines("page", 9_000))
 		}
@@ -49,7 +49,7 @@ func TestWhatAProviderRefusedIsNotSentAgain(t *testing.T) {
 		if pl.Span.Call != call || r.Span.Call != call || len(pl.Shortens) == 0 || shortened >= before {
 			t.Fatalf("%s: for one call %v, want %v; %d tokens of %d", kind, pl.Span.Call, call, shortened, before)
 		}
-		must(t, w.turn(user("and now?"), nil))
+		must(t, w.Turn(user("and now?"), nil))
 		now := w.context(t).Tokens
 		if whole := now > before; whole != call {
 			t.Errorf("%s: %d tokens after the user spoke; there were %d, then %d", kind, now, before, shortened)
@@ -100,12 +100,12 @@ func TestAModelIsAskedForNoMoreThanIsRead(t *testing.T) {
 		want  uint64 // 0: what the plan allows
 	}{{300, false, 12_000}, {300, true, 0}, {25, false, 0}} {
 		w := newWorld()
-		w.policy, w.limits.ContextWindow = pol, 400_000
+		w.Policy, w.Limits.ContextWindow = pol, 400_000
 		if tc.talk < 100 {
-			w.limits.ContextWindow = 32_000
+			w.Limits.ContextWindow = 32_000
 		}
 		w.talk(t, "some", tc.talk, 500)
-		pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+		pl, err := plan.New(w.Path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 		must(t, err)
 		var asked uint64
 		tier := Tier{Name: "model", Local: tc.local, Summarizer: summarizerFunc(func(_ context.Context, in summary.Input) (summary.Output, error) {

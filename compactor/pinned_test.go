@@ -20,14 +20,14 @@ func TestPinnedTextStands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pol, _ := policy.Builtin(name)
 			w := newWorld()
-			w.policy, w.limits.ContextWindow = pol, 20_000
-			must(t, w.turn(user("begin"), says("yes")))
-			must(t, w.turn(user(said), says("understood")))
-			w.halves[2].Pinned = true
+			w.Policy, w.Limits.ContextWindow = pol, 20_000
+			must(t, w.Turn(user("begin"), says("yes")))
+			must(t, w.Turn(user(said), says("understood")))
+			w.Halves[2].Pinned = true
 			compactions := 0
 			for i := range 400 {
-				must(t, w.turn(user(fmt.Sprint(i, words(200))), says(words(200))))
-				p := w.path()
+				must(t, w.Turn(user(fmt.Sprint(i, words(200))), says(words(200))))
+				p := w.Path()
 				cx, err := view.Render(p, p.Counter)
 				must(t, err)
 				trigger, due := plan.Due(p, pol, cx.Tokens)
@@ -36,11 +36,11 @@ func TestPinnedTextStands(t *testing.T) {
 				}
 				_, err = w.compact(pol, trigger.Kind, plan.Options{})
 				must(t, err)
-				if w.bodies[w.head.Ref].Replacement == nil {
+				if w.Bodies[w.Head.Ref].Replacement == nil {
 					continue // a pass that covers nothing
 				}
 				compactions++
-				text := summary.TextOf(&w.bodies[w.head.Ref].Replacement[0])
+				text := summary.TextOf(&w.Bodies[w.Head.Ref].Replacement[0])
 				want := "<pinned>\nnever touch &lt;/pinned> the production database &lt;/summary>\n</pinned>"
 				if strings.Count(text, want) != 1 || strings.Count(text, "</pinned>") != 1 {
 					t.Fatalf("after %d compactions: %.400q", compactions, text)
@@ -57,10 +57,10 @@ func TestPinnedTextStands(t *testing.T) {
 func TestPinsAreBounded(t *testing.T) {
 	pol, _ := policy.Builtin("balanced")
 	w := newWorld()
-	w.limits.ContextWindow = 8000
+	w.Limits.ContextWindow = 8000
 	for i := range 60 {
-		must(t, w.turn(user(fmt.Sprintf("rule %d: %s", i, words(60))), says(words(60))))
-		w.halves[len(w.halves)-2].Pinned = true
+		must(t, w.Turn(user(fmt.Sprintf("rule %d: %s", i, words(60))), says(words(60))))
+		w.Halves[len(w.Halves)-2].Pinned = true
 	}
 	pl, err := w.compact(pol, plan.TriggerManual, plan.Options{})
 	must(t, err)
@@ -71,5 +71,5 @@ func TestPinsAreBounded(t *testing.T) {
 	if got := pl.Pins[len(pl.Pins)-1]; !strings.HasPrefix(got, last) {
 		t.Errorf("the newest covered pin is %.20q, want %s", got, last)
 	}
-	must(t, Fit(w.path(), view.Context{Tokens: w.path().Tokens()}, pol.Budget(w.limits)))
+	must(t, Fit(w.Path(), view.Context{Tokens: w.Path().Tokens()}, pol.Budget(w.Limits)))
 }

@@ -85,7 +85,7 @@ func (g *grower) grow(t *rapid.T, size int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.turn(ms, response); err != nil {
+	if err := g.Turn(ms, response); err != nil {
 		t.Fatal(err)
 	}
 	g.open = folded.Open
@@ -98,12 +98,12 @@ func TestOpenCallsTwin(t *testing.T) {
 		g := &grower{world: newWorld()}
 		var want []bool
 		for range rapid.IntRange(1, 30).Draw(t, "turns") {
-			before, from := g.open, len(g.halves)
+			before, from := g.open, len(g.Halves)
 			g.grow(t, 10)
-			for i, h := range g.halves[from:] {
+			for i, h := range g.Halves[from:] {
 				open := before
 				if i > 0 || h.Half == turns.ResponseHalf {
-					folded, err := before.After(g.halves[from].Messages, nil, nil)
+					folded, err := before.After(g.Halves[from].Messages, nil, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -113,13 +113,13 @@ func TestOpenCallsTwin(t *testing.T) {
 			}
 		}
 		asked := false
-		if last := g.halves[len(g.halves)-1]; last.Half == turns.MessagesHalf {
+		if last := g.Halves[len(g.Halves)-1]; last.Half == turns.MessagesHalf {
 			for _, m := range last.Messages {
 				asked = asked || m.Role == turns.User
 			}
 		}
 		want = append(want, len(g.open) == 0 && !asked)
-		if diff := cmp.Diff(want, plan.LegalCuts(g.halves)); diff != "" {
+		if diff := cmp.Diff(want, plan.LegalCuts(g.Halves)); diff != "" {
 			t.Fatalf("legal cuts (-ledger +compactor):\n%s", diff)
 		}
 	})
@@ -136,13 +136,13 @@ func TestCompactions(t *testing.T) {
 func grownAndCompacted(t *rapid.T, name string) {
 	pol, _ := policy.Builtin(name)
 	g := &grower{world: newWorld()}
-	g.policy = pol
-	g.limits.ContextWindow = rapid.SampledFrom([]uint64{2000, 8000, 32_000}).Draw(t, "window")
-	size := int(g.limits.ContextWindow / 20)
+	g.Policy = pol
+	g.Limits.ContextWindow = rapid.SampledFrom([]uint64{2000, 8000, 32_000}).Draw(t, "window")
+	size := int(g.Limits.ContextWindow / 20)
 	for range rapid.IntRange(1, 80).Draw(t, "turns") {
 		g.grow(t, size)
 		cx := g.rendered(t)
-		p := g.path()
+		p := g.Path()
 		trigger, due := plan.Due(p, pol, cx.Tokens)
 		if !due && rapid.IntRange(0, 9).Draw(t, "asked") > 0 {
 			continue
@@ -152,7 +152,7 @@ func grownAndCompacted(t *rapid.T, name string) {
 		}
 		opt := plan.Options{FromOriginals: rapid.IntRange(0, 5).Draw(t, "originals") == 0}
 		if opt.FromOriginals {
-			opt.Originals = g.halves
+			opt.Originals = g.Halves
 		}
 		pl, err := g.compact(pol, trigger.Kind, opt)
 		if errors.Is(err, plan.ErrNothing) {
@@ -162,7 +162,7 @@ func grownAndCompacted(t *rapid.T, name string) {
 			t.Fatal(err)
 		}
 		g.compacted(t, pol, p, pl, cx)
-		if _, err := plan.New(g.path(), pol, trigger, opt); !errors.Is(err, plan.ErrNothing) {
+		if _, err := plan.New(g.Path(), pol, trigger, opt); !errors.Is(err, plan.ErrNothing) {
 			t.Fatalf("the same plan again: %v, want %v", err, plan.ErrNothing)
 		}
 	}
@@ -170,7 +170,7 @@ func grownAndCompacted(t *rapid.T, name string) {
 
 // rendered is the context at the head, checked.
 func (g *grower) rendered(t rapid.TB) view.Context {
-	p := g.path()
+	p := g.Path()
 	cx, err := view.Render(p, p.Counter)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func (g *grower) rendered(t rapid.TB) view.Context {
 	if err := checkPairs(cx.Messages); err != nil {
 		t.Fatalf("%v in\n%s", err, show(cx))
 	}
-	again, _ := view.Render(g.path(), p.Counter)
+	again, _ := view.Render(g.Path(), p.Counter)
 	if cx.Fingerprint() != again.Fingerprint() {
 		t.Fatal("two renderings differ")
 	}
@@ -216,16 +216,16 @@ func show(cx view.Context) (out string) {
 
 // compacted checks what holds after each compaction.
 func (g *grower) compacted(t rapid.TB, pol policy.Policy, before view.Path, pl *plan.Plan, was view.Context) {
-	now := g.path()
-	body := g.bodies[g.head.Ref]
+	now := g.Path()
+	body := g.Bodies[g.Head.Ref]
 	if (len(pl.Covered) > 0 || pl.Kind != plan.Cover) && body.TokensAfter >= body.TokensBefore {
 		t.Fatalf("no progress: %d tokens before, %d after", body.TokensBefore, body.TokensAfter)
 	}
 	if !plan.LegalCuts(before.Halves)[len(pl.Covered)] {
 		t.Fatal("a call is open across the cut")
 	}
-	if len(now.Halves) != len(pl.Kept) || g.head.Cut != pl.Cut {
-		t.Fatalf("the ledger keeps %d halves from %d on, the plan %d from %d", len(now.Halves), g.head.Cut, len(pl.Kept), pl.Cut)
+	if len(now.Halves) != len(pl.Kept) || g.Head.Cut != pl.Cut {
+		t.Fatalf("the ledger keeps %d halves from %d on, the plan %d from %d", len(now.Halves), g.Head.Cut, len(pl.Kept), pl.Cut)
 	}
 	for i := range pl.Kept {
 		if pl.Kept[i].Ref != now.Halves[i].Ref || pl.Kept[i].Half != now.Halves[i].Half {
@@ -264,11 +264,11 @@ func TestRebase(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pol, _ := policy.Builtin(rapid.SampledFrom(policy.Names()).Draw(t, "policy"))
 		g := &grower{world: newWorld()}
-		g.policy, g.limits.ContextWindow = pol, 4000
+		g.Policy, g.Limits.ContextWindow = pol, 4000
 		for range rapid.IntRange(2, 30).Draw(t, "before") {
 			g.grow(t, 100)
 		}
-		pl, err := plan.New(g.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+		pl, err := plan.New(g.Path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 		if err != nil {
 			t.Skip(err)
 		}
@@ -276,11 +276,11 @@ func TestRebase(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		old := g.path()
+		old := g.Path()
 		for range rapid.IntRange(1, 10).Draw(t, "meanwhile") {
 			g.grow(t, 100)
 		}
-		now, err := pl.Rebase(g.path())
+		now, err := pl.Rebase(g.Path())
 		if pl.Span.Call && errors.Is(err, plan.ErrStale) {
 			t.Skip("the user spoke")
 		}
@@ -291,11 +291,11 @@ func TestRebase(t *testing.T) {
 		if err := g.compaction(r); err != nil {
 			t.Fatal(err)
 		}
-		if p := g.path(); p.Tokens() != r.Body.TokensAfter {
+		if p := g.Path(); p.Tokens() != r.Body.TokensAfter {
 			t.Fatalf("%d tokens after, the path has %d", r.Body.TokensAfter, p.Tokens())
 		}
 		g.rendered(t)
-		if _, err := pl.Rebase(g.path()); !errors.Is(err, plan.ErrStale) {
+		if _, err := pl.Rebase(g.Path()); !errors.Is(err, plan.ErrStale) {
 			t.Fatalf("rebase under another compaction: %v, want %v", err, plan.ErrStale)
 		}
 		if len(pl.Covered) == 0 {
@@ -316,27 +316,27 @@ func TestToolLoop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pol, _ := policy.Builtin(name)
 			w := newWorld()
-			w.limits.ContextWindow, w.policy = 16_000, pol
-			must(t, w.turn(user("fix it, "+words(50)), says("", "c0")))
+			w.Limits.ContextWindow, w.Policy = 16_000, pol
+			must(t, w.Turn(user("fix it, "+words(50)), says("", "c0")))
 			compactions, split := 0, 0
 			for i := range 200 {
 				ms := []turns.Message{tool(result(fmt.Sprintf("c%d", i), words(400)))}
-				must(t, w.turn(ms, nil)) // as an agent asks for its next context: results are in, the response is not
-				cx, err := view.Render(w.path(), pol.CounterOf())
+				must(t, w.Turn(ms, nil)) // as an agent asks for its next context: results are in, the response is not
+				cx, err := view.Render(w.Path(), pol.CounterOf())
 				must(t, err)
-				if trigger, due := plan.Due(w.path(), pol, cx.Tokens); due {
+				if trigger, due := plan.Due(w.Path(), pol, cx.Tokens); due {
 					pl, err := w.compact(pol, trigger.Kind, plan.Options{})
 					must(t, err)
 					compactions++
 					if pl.Span.Split {
 						split++
 					}
-					cx, err = view.Render(w.path(), pol.CounterOf())
+					cx, err = view.Render(w.Path(), pol.CounterOf())
 					must(t, err)
 				}
-				must(t, Fit(w.path(), cx, pol.Budget(w.limits)))
+				must(t, Fit(w.Path(), cx, pol.Budget(w.Limits)))
 				must(t, checkPairs(cx.Messages))
-				must(t, w.turn(nil, says("next", fmt.Sprintf("c%d", i+1))))
+				must(t, w.Turn(nil, says("next", fmt.Sprintf("c%d", i+1))))
 			}
 			if bound := 60 * max(1, tokens.Scale(pol.Counter)); compactions < 5 || float64(compactions) > bound {
 				t.Errorf("%d compactions in a loop of 200 calls and 80,000 tokens in a window of 16,000", compactions)

@@ -119,8 +119,8 @@ func newReplay(pol policy.Policy, size uint64, r *rand.Rand, extract summary.Sum
 	x := &replay{grower: &grower{world: newWorld()}, rand: r, pol: pol, percent: []uint64{0, 100, 160}[r.IntN(3)]}
 	const least = 2000
 	bound := max(least, min(size/2, 100_000))
-	x.policy, x.limits.ContextWindow = pol, least+r.Uint64N(bound-least+1)/uint64(1+r.IntN(8))
-	x.overhead = r.Uint64N(x.limits.ContextWindow / 8)
+	x.Policy, x.Limits.ContextWindow = pol, least+r.Uint64N(bound-least+1)/uint64(1+r.IntN(8))
+	x.Overhead = r.Uint64N(x.Limits.ContextWindow / 8)
 	extracts := Tier{Name: "extractive", Summarizer: extract, Local: true}
 	x.tiers = [][]Tier{{extracts}, {extracts}, {{Name: "model", Summarizer: stub{}}, extracts}, nil}[r.IntN(4)]
 	return x
@@ -129,7 +129,7 @@ func newReplay(pol policy.Policy, size uint64, r *rand.Rand, extract summary.Sum
 func (r *replay) oneIn(n int) bool { return r.rand.IntN(n) == 0 }
 
 func (r *replay) replay(t *testing.T, h history) {
-	t.Logf("window %d, overhead %d, the provider reports %d %%, %d tiers", r.limits.ContextWindow, r.overhead, r.percent, len(r.tiers))
+	t.Logf("window %d, overhead %d, the provider reports %d %%, %d tiers", r.Limits.ContextWindow, r.Overhead, r.percent, len(r.tiers))
 	for _, a := range h.turns {
 		if r.tally.compactions == maxCompactions {
 			break
@@ -156,9 +156,9 @@ func (r *replay) add(t *testing.T, ms []turns.Message, response *turns.Message) 
 	t.Helper()
 	turned, err := r.open.After(ms, response, nil)
 	must(t, err)
-	must(t, r.turn(ms, response))
+	must(t, r.Turn(ms, response))
 	r.open = turned.Open
-	last := &r.halves[len(r.halves)-1]
+	last := &r.Halves[len(r.Halves)-1]
 	last.Pinned = r.oneIn(30)
 	if response != nil {
 		last.Reported = r.sent * r.percent / 100
@@ -177,7 +177,7 @@ func (r *replay) asked(t *testing.T) {
 			cx = r.valid(t)
 		}
 	default:
-		trigger, due := plan.Due(r.path(), r.pol, cx.Tokens)
+		trigger, due := plan.Due(r.Path(), r.pol, cx.Tokens)
 		if !due && !r.oneIn(12) {
 			break
 		}
@@ -186,7 +186,7 @@ func (r *replay) asked(t *testing.T) {
 		}
 		opt := plan.Options{FromOriginals: r.oneIn(6), Cover: r.oneIn(6)}
 		if opt.FromOriginals {
-			opt.Originals = r.halves
+			opt.Originals = r.Halves
 		}
 		if r.oneIn(8) {
 			opt.Focus = "the tests that fail"
@@ -195,7 +195,7 @@ func (r *replay) asked(t *testing.T) {
 			cx = r.valid(t)
 		}
 	}
-	r.sent = r.overhead + cx.Tokens
+	r.sent = r.Overhead + cx.Tokens
 	if r.late == nil {
 		r.fits(t, cx)
 	}
@@ -204,9 +204,9 @@ func (r *replay) asked(t *testing.T) {
 // compact makes a compaction, or begins one that comes later; false where there is none now.
 func (r *replay) compact(t *testing.T, trigger turns.Trigger, opt plan.Options, was view.Context) bool {
 	t.Helper()
-	before := r.path()
+	before := r.Path()
 	pl, err := plan.New(before, r.pol, trigger, opt)
-	again, err2 := plan.New(r.path(), r.pol, trigger, opt)
+	again, err2 := plan.New(r.Path(), r.pol, trigger, opt)
 	if fmt.Sprint(err) != fmt.Sprint(err2) || !reflect.DeepEqual(pl, again) {
 		t.Fatalf("two plans of the same differ: %v (%v), %v (%v)", pl, err, again, err2)
 	}
@@ -234,7 +234,7 @@ func (r *replay) compact(t *testing.T, trigger turns.Trigger, opt plan.Options, 
 	r.shrunk(t, pl, &res.Body)
 	r.compacted(t, r.pol, before, pl, was)
 	r.same(t, pl, res, before)
-	if _, err := plan.New(r.path(), r.pol, trigger, opt); !errors.Is(err, plan.ErrNothing) {
+	if _, err := plan.New(r.Path(), r.pol, trigger, opt); !errors.Is(err, plan.ErrNothing) {
 		t.Fatalf("the same plan again: %v, want %v", err, plan.ErrNothing)
 	}
 	return true
@@ -243,7 +243,7 @@ func (r *replay) compact(t *testing.T, trigger turns.Trigger, opt plan.Options, 
 // arrive commits the compaction that was made while turns came in.
 func (r *replay) arrive(t *testing.T) {
 	t.Helper()
-	x, before := r.late, r.path()
+	x, before := r.late, r.Path()
 	r.late = nil
 	pl, err := x.pl.Rebase(before)
 	if f := x.pl.Path.InForce; errors.Is(err, plan.ErrStale) && (x.pl.Span.Call || f != nil && f.Span.Call) {
@@ -261,11 +261,11 @@ func (r *replay) arrive(t *testing.T) {
 	}
 	r.shrunk(t, pl, &res.Body)
 	r.same(t, pl, res, before)
-	now, after := r.path(), r.valid(t)
+	now, after := r.Path(), r.valid(t)
 	if now.Tokens() != res.Body.TokensAfter {
 		t.Fatalf("%d tokens after, the path has %d", res.Body.TokensAfter, now.Tokens())
 	}
-	if budget := r.pol.Budget(r.limits); Fit(before, was, budget) == nil {
+	if budget := r.pol.Budget(r.Limits); Fit(before, was, budget) == nil {
 		must(t, Fit(now, after, budget))
 	}
 }
@@ -292,8 +292,8 @@ func (r *replay) causal(t *testing.T, pl *plan.Plan) {
 		}
 		return
 	}
-	n := r.node(seen)
-	on, err := lineage.IsAncestor(&r.forest, n, r.head)
+	n := r.Node(seen)
+	on, err := lineage.IsAncestor(&r.Forest, n, r.Head)
 	must(t, err)
 	if !on || n.Depth > pl.Path.Head.Depth {
 		t.Fatalf("%v saw %v, which is not on its path", pl, seen)
@@ -303,7 +303,7 @@ func (r *replay) causal(t *testing.T, pl *plan.Plan) {
 			t.Fatalf("%v reads %v, but saw only through %v", pl, h.Ref, seen)
 		}
 	}
-	if through := pl.Span.Through; pl.Kind != plan.Nudge && !through.IsZero() && r.node(through).Depth > n.Depth {
+	if through := pl.Span.Through; pl.Kind != plan.Nudge && !through.IsZero() && r.Node(through).Depth > n.Depth {
 		t.Fatalf("%v covers through %v, but saw only through %v", pl, through, seen)
 	}
 }
@@ -317,7 +317,7 @@ func (r *replay) same(t *testing.T, pl *plan.Plan, res Result, before view.Path)
 	}
 	shown, err := view.Render(Apply(pl, p, res, p.Counter), p.Counter)
 	must(t, err)
-	cx, err := view.Render(r.path(), p.Counter)
+	cx, err := view.Render(r.Path(), p.Counter)
 	must(t, err)
 	if shown.Fingerprint() != cx.Fingerprint() {
 		t.Fatalf("%v shows one context as a view, and another when it is committed:\n%s\n%s", pl, show(shown), show(cx))
@@ -342,7 +342,7 @@ func (r *replay) valid(t *testing.T) view.Context {
 // compaction would leave, unless its newest part alone is over.
 func (r *replay) fits(t *testing.T, cx view.Context) {
 	t.Helper()
-	p, budget := r.path(), r.pol.Budget(r.limits)
+	p, budget := r.Path(), r.pol.Budget(r.Limits)
 	if plan.MayFit(r.pol, p, cx.Tokens, budget) {
 		return
 	}

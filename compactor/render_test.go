@@ -17,24 +17,24 @@ import (
 // stands on, and the next compaction carries what is still kept.
 func TestRecord(t *testing.T) {
 	w := newWorld()
-	w.limits.ContextWindow = 4000
+	w.Limits.ContextWindow = 4000
 	for _, id := range []string{"a", "b", "c"} {
-		must(t, w.turn(user(words(150)), says("", id)))
-		must(t, w.turn([]turns.Message{tool(result(id, words(200)))}, says("read "+id)))
+		must(t, w.Turn(user(words(150)), says("", id)))
+		must(t, w.Turn([]turns.Message{tool(result(id, words(200)))}, says("read "+id)))
 	}
-	halves := w.halves
-	r, err := Record(w.path(), Recorded{Summary: "a was read", FirstKept: halves[4].Ref}, approx)
+	halves := w.Halves
+	r, err := Record(w.Path(), Recorded{Summary: "a was read", FirstKept: halves[4].Ref}, approx)
 	must(t, err)
 	must(t, w.compaction(r))
-	first := w.head.Ref
+	first := w.Head.Ref
 
-	r, err = Record(w.path(), Recorded{Cleared: []ClearedCall{{halves[6].Ref, "b"}, {halves[10].Ref, "c"}}}, approx)
+	r, err = Record(w.Path(), Recorded{Cleared: []ClearedCall{{halves[6].Ref, "b"}, {halves[10].Ref, "c"}}}, approx)
 	must(t, err)
 	must(t, w.compaction(r))
-	if w.head.Cut != w.node(first).Cut || r.Body.Summary != "a was read" || r.Span.Provenance != turns.Imported {
-		t.Errorf("cut %d, %+v", w.head.Cut, r.Body)
+	if w.Head.Cut != w.Node(first).Cut || r.Body.Summary != "a was read" || r.Span.Provenance != turns.Imported {
+		t.Errorf("cut %d, %+v", w.Head.Cut, r.Body)
 	}
-	cx, err := view.Render(w.path(), approx)
+	cx, err := view.Render(w.Path(), approx)
 	must(t, err)
 	must(t, checkPairs(cx.Messages))
 	want := []view.Status{view.InSummary, view.Verbatim, view.Verbatim, view.Cleared, view.Verbatim, view.Verbatim, view.Verbatim, view.Cleared, view.Verbatim}
@@ -51,7 +51,7 @@ func TestRecord(t *testing.T) {
 	if got, _ := halves[6].Messages[0].Parts[0].Response.Text(); got == clearedShow {
 		t.Error("the original was changed")
 	}
-	if p := w.path(); p.Tokens() >= p.Replaced()+8*100+600 {
+	if p := w.Path(); p.Tokens() >= p.Replaced()+8*100+600 {
 		t.Errorf("%d tokens: the elisions save nothing", p.Tokens())
 	}
 
@@ -65,7 +65,7 @@ func TestRecord(t *testing.T) {
 	if pl.Previous != "a was read" {
 		t.Errorf("previous summary %q", pl.Previous)
 	}
-	_, err = Record(w.path(), Recorded{FirstKept: turns.Ref{Session: testID(9), Turn: testID(9)}}, approx)
+	_, err = Record(w.Path(), Recorded{FirstKept: turns.Ref{Session: testID(9), Turn: testID(9)}}, approx)
 	if err != nil && !errors.Is(err, plan.ErrNothing) {
 		t.Errorf("first kept before the cut in force: %v", err)
 	}
@@ -75,8 +75,8 @@ func TestElidedParts(t *testing.T) {
 	w := newWorld()
 	response := says("text", "a")
 	response.Parts = append(response.Parts, turns.Part{Type: turns.Reasoning, Content: "long", Ext: turns.Raw(`{}`)})
-	must(t, w.turn(user("go"), response))
-	p := w.path()
+	must(t, w.Turn(user("go"), response))
+	p := w.Path()
 	ref := p.Halves[1].Ref
 	f := &view.InForce{}
 	for part, show := range []string{"te…", "long arguments", ""} {
@@ -113,8 +113,8 @@ func TestRecipe(t *testing.T) {
 	pol, _ := policy.Builtin("balanced")
 	_, err := w.compact(pol, plan.TriggerManual, plan.Options{})
 	must(t, err)
-	want := view.NewRecipe(w.path(), pol, 3000)
-	want.Settings = w.session
+	want := view.NewRecipe(w.Path(), pol, 3000)
+	want.Settings = w.ID
 	raw, err := want.JSON()
 	must(t, err)
 	got, err := view.ParseRecipe(raw)
@@ -122,7 +122,7 @@ func TestRecipe(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got.Compaction.Ref() != w.head.Ref || got.Renderer != "render-1" || got.Counter != "approx-1" {
+	if got.Compaction.Ref() != w.Head.Ref || got.Renderer != "render-1" || got.Counter != "approx-1" {
 		t.Errorf("%s", raw)
 	}
 	if _, err := view.ParseRecipe(turns.Raw(`{"renderer":"render-0"}`)); !errors.Is(err, turns.ErrUnsupported) {

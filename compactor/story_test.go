@@ -43,7 +43,7 @@ type story struct {
 }
 
 func (s *story) rename(text string) string {
-	for ref, name := range s.names {
+	for ref, name := range s.Names {
 		if !ref.IsZero() {
 			text = strings.ReplaceAll(text, ref.String(), name)
 		}
@@ -63,7 +63,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) (string, error) {
 			return "", fmt.Errorf("no such policy")
 		}
 		var err error
-		s.policy, err = p.With(turns.Raw(d.Input))
+		s.Policy, err = p.With(turns.Raw(d.Input))
 		return "", err
 	case "turns":
 		for line := range strings.Lines(d.Input) {
@@ -73,12 +73,12 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) (string, error) {
 		}
 		return "", nil
 	case "compact":
-		pl, err := s.compact(s.policy, arg("trigger", plan.TriggerThreshold), plan.Options{Focus: arg("focus", "")})
+		pl, err := s.compact(s.Policy, arg("trigger", plan.TriggerThreshold), plan.Options{Focus: arg("focus", "")})
 		if err != nil {
 			return "", err
 		}
 		s.compactions++
-		s.names[s.head.Ref] = fmt.Sprintf("C%d", s.compactions)
+		s.Names[s.Head.Ref] = fmt.Sprintf("C%d", s.compactions)
 		return s.plan(pl), nil
 	case "coverage":
 		return s.coverage()
@@ -113,8 +113,8 @@ func (s *story) line(f []string) error {
 			response = says("", strings.Fields(calls)...)
 		}
 	}
-	err := s.turn(ms, response)
-	s.names[s.head.Ref] = name
+	err := s.Turn(ms, response)
+	s.Names[s.Head.Ref] = name
 	return err
 }
 
@@ -123,41 +123,41 @@ func (s *story) plan(p *plan.Plan) string {
 	if p.Span.Split {
 		split = ", split"
 	}
-	b := s.bodies[s.head.Ref]
+	b := s.Bodies[s.Head.Ref]
 	return fmt.Sprintf("parent %s, previous %s, through %s, first kept %s%s, saw through %s, covers %d turns\n%d tokens to %d by %s\nsummary: %s\n",
-		s.names[s.head.Parent], s.names[p.Span.Previous], s.names[p.Span.Through], s.names[p.Span.FirstKept], split,
-		s.names[p.Span.SawThrough], p.Span.Covered, b.TokensBefore, b.TokensAfter, b.Tier, strings.ReplaceAll(b.Summary, "\n", " / "))
+		s.Names[s.Head.Parent], s.Names[p.Span.Previous], s.Names[p.Span.Through], s.Names[p.Span.FirstKept], split,
+		s.Names[p.Span.SawThrough], p.Span.Covered, b.TokensBefore, b.TokensAfter, b.Tier, strings.ReplaceAll(b.Summary, "\n", " / "))
 }
 
 func (s *story) coverage() (string, error) {
-	path, err := lineage.Path(&s.forest, s.head, 1)
+	path, err := lineage.Path(&s.Forest, s.Head, 1)
 	if err != nil {
 		return "", err
 	}
-	chain, err := lineage.Chain(&s.forest, s.head)
+	chain, err := lineage.Chain(&s.Forest, s.Head)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
 	for _, h := range lineage.Cover(path, chain, nil) {
-		fmt.Fprintf(&b, "%s %s: %s", s.names[h.Ref], h.Half, h.State)
+		fmt.Fprintf(&b, "%s %s: %s", s.Names[h.Ref], h.Half, h.State)
 		if !h.By.IsZero() {
-			fmt.Fprintf(&b, " by %s", s.names[h.By])
+			fmt.Fprintf(&b, " by %s", s.Names[h.By])
 		}
 		b.WriteByte('\n')
 	}
-	return b.String(), s.check()
+	return b.String(), s.Check()
 }
 
 func (s *story) context() (string, error) {
-	cx, err := view.Render(s.path(), approx)
+	cx, err := view.Render(s.Path(), approx)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
 	for i, m := range cx.Messages {
 		src := cx.Sources[cx.Origins[i]]
-		fmt.Fprintf(&b, "%s %s %s | %s:", s.names[src.Turn], src.Half, src.Status, m.Role)
+		fmt.Fprintf(&b, "%s %s %s | %s:", s.Names[src.Turn], src.Half, src.Status, m.Role)
 		for _, p := range m.Parts {
 			switch p.Type {
 			case turns.Text:

@@ -30,11 +30,11 @@ func said(n int, format string) (out []string) {
 func TestRunRefusesJunk(t *testing.T) {
 	pol, _ := policy.Builtin("balanced")
 	w := newWorld()
-	w.limits.ContextWindow = 32_000
+	w.Limits.ContextWindow = 32_000
 	for _, s := range said(1000, "change src/pkg%d/main.go so that port %d is used, and say why the other one was wrong") {
-		must(t, w.turn(user(s), says("it is done")))
+		must(t, w.Turn(user(s), says("it is done")))
 	}
-	pl, err := plan.New(w.path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+	pl, err := plan.New(w.Path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 	must(t, err)
 	pol.Tiers, pl.Policy.Tiers = nil, nil
 	const good = "The ports of src/pkg0/main.go, src/pkg1/main.go and so on were changed, 8000, 8007 and up."

@@ -18,13 +18,13 @@ func TestAnUnansweredQuestionStays(t *testing.T) {
 	for _, name := range policy.Names() {
 		pol, _ := policy.Builtin(name)
 		w := newWorld()
-		w.limits.ContextWindow = 16_000
-		must(t, w.turn(user("hello"), says("hi")))
-		must(t, w.turn(user("QUESTION "+words(14_000)), nil))
+		w.Limits.ContextWindow = 16_000
+		must(t, w.Turn(user("hello"), says("hi")))
+		must(t, w.Turn(user("QUESTION "+words(14_000)), nil))
 		if _, err := w.compact(pol, plan.TriggerThreshold, plan.Options{}); err != nil && !errors.Is(err, plan.ErrNothing) {
 			t.Fatal(err)
 		}
-		cx, err := view.Render(w.path(), approx)
+		cx, err := view.Render(w.Path(), approx)
 		must(t, err)
 		r, err := interchange.Anthropic(nil, nil, cx.Messages)
 		must(t, err)
@@ -42,13 +42,13 @@ func TestAllCoveredIsStillAContext(t *testing.T) {
 	for _, name := range policy.Names() {
 		pol, _ := policy.Builtin(name)
 		w := newWorld()
-		w.limits.ContextWindow = 4000
-		must(t, w.turn(user("look"), says("", "a")))
-		must(t, w.turn([]turns.Message{tool(result("a", words(9000)))}, nil))
+		w.Limits.ContextWindow = 4000
+		must(t, w.Turn(user("look"), says("", "a")))
+		must(t, w.Turn([]turns.Message{tool(result("a", words(9000)))}, nil))
 		if _, err := w.compact(pol, plan.TriggerThreshold, plan.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		cx, err := view.Render(w.path(), approx)
+		cx, err := view.Render(w.Path(), approx)
 		must(t, err)
 		r, err := interchange.Anthropic(nil, nil, cx.Messages)
 		must(t, err)
@@ -62,9 +62,9 @@ func TestAllCoveredIsStillAContext(t *testing.T) {
 
 func TestElisionsWithoutTextsAreCorrupt(t *testing.T) {
 	w := newWorld()
-	must(t, w.turn(user("a"), says("", "c1", "c2")))
-	must(t, w.turn([]turns.Message{tool(result("c1", words(50)), result("c2", words(50)))}, says("x")))
-	p := w.path()
+	must(t, w.Turn(user("a"), says("", "c1", "c2")))
+	must(t, w.Turn([]turns.Message{tool(result("c1", words(50)), result("c2", words(50)))}, says("x")))
+	p := w.Path()
 	h := p.Halves[2]
 	p.InForce = &view.InForce{Span: turns.Span{Elisions: []turns.Elision{{Turn: h.Ref, Half: h.Half}, {Turn: h.Ref, Half: h.Half, Part: 1}}},
 		Body: turns.CompactionBody{Elided: []turns.ElidedPart{{Method: "cleared", Show: "x"}}}}
@@ -78,26 +78,26 @@ func TestElisionsWithoutTextsAreCorrupt(t *testing.T) {
 func TestSummaryFillsRoomNextToCall(t *testing.T) {
 	for _, name := range policy.Names() {
 		w := newWorld()
-		w.policy, w.limits.ContextWindow = builtin(name), 40_000
-		budget := w.policy.Budget(w.limits)
+		w.Policy, w.Limits.ContextWindow = builtin(name), 40_000
+		budget := w.Policy.Budget(w.Limits)
 		for range 40 {
-			must(t, w.turn(user(words(300)), says(words(300))))
+			must(t, w.Turn(user(words(300)), says(words(300))))
 		}
-		_, err := w.compact(w.policy, plan.TriggerManual, plan.Options{Cover: true})
+		_, err := w.compact(w.Policy, plan.TriggerManual, plan.Options{Cover: true})
 		must(t, err)
 		long := *says("", "c")
 		for n := 100; ; n += 100 {
 			long.Parts = []turns.Part{turns.TextPart(words(n)), long.Parts[len(long.Parts)-1]}
-			if w.policy.CounterOf().Message(&long) > budget-900 {
+			if w.Policy.CounterOf().Message(&long) > budget-900 {
 				break
 			}
 		}
-		must(t, w.turn(user("go on"), &long))
-		_, err = w.compact(w.policy, plan.TriggerThreshold, plan.Options{})
+		must(t, w.Turn(user("go on"), &long))
+		_, err = w.compact(w.Policy, plan.TriggerThreshold, plan.Options{})
 		must(t, err)
-		cx, err := view.Render(w.path(), w.path().Counter)
+		cx, err := view.Render(w.Path(), w.Path().Counter)
 		must(t, err)
-		if err := Fit(w.path(), cx, budget); err != nil {
+		if err := Fit(w.Path(), cx, budget); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

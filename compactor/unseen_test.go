@@ -24,11 +24,11 @@ func TestUnseenIsShown(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d/%d", name, window, results), func(t *testing.T) {
 					pol, _ := policy.Builtin(name)
 					w := newWorld()
-					w.policy, w.limits.ContextWindow = pol, window
+					w.Policy, w.Limits.ContextWindow = pol, window
 					for i := range 12 {
-						must(t, w.turn(user(fmt.Sprint(i, words(int(window/60)))), says("fine")))
+						must(t, w.Turn(user(fmt.Sprint(i, words(int(window/60)))), says("fine")))
 					}
-					must(t, w.turn(user("in which file was the failure?"), says("", "c0", "c1", "c2")))
+					must(t, w.Turn(user("in which file was the failure?"), says("", "c0", "c1", "c2")))
 					var parts []turns.Part
 					for i := range 3 {
 						n := 20
@@ -37,9 +37,9 @@ func TestUnseenIsShown(t *testing.T) {
 						}
 						parts = append(parts, result(fmt.Sprint("c", i), fmt.Sprintf("begin%d %s end%d", i, words(n), i)))
 					}
-					must(t, w.turn([]turns.Message{tool(parts...)}, nil))
+					must(t, w.Turn([]turns.Message{tool(parts...)}, nil))
 					for range 2 {
-						p := w.path()
+						p := w.Path()
 						cx, err := view.Render(p, p.Counter)
 						must(t, err)
 						trigger, due := plan.Due(p, pol, cx.Tokens)
@@ -50,10 +50,10 @@ func TestUnseenIsShown(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					p := w.path()
+					p := w.Path()
 					cx, err := view.Render(p, p.Counter)
 					must(t, err)
-					must(t, Fit(p, cx, pol.Budget(w.limits)))
+					must(t, Fit(p, cx, pol.Budget(w.Limits)))
 					all := ""
 					for _, m := range cx.Messages {
 						for i := range m.Parts {
@@ -62,7 +62,7 @@ func TestUnseenIsShown(t *testing.T) {
 					}
 					for i := range 3 {
 						if !strings.Contains(all, fmt.Sprintf("begin%d ", i)) || !strings.Contains(all, fmt.Sprintf(" end%d", i)) {
-							t.Errorf("result %d is not shown by its ends; the context has %d tokens of %d", i, cx.Tokens, pol.Budget(w.limits))
+							t.Errorf("result %d is not shown by its ends; the context has %d tokens of %d", i, cx.Tokens, pol.Budget(w.Limits))
 						}
 					}
 					r, err := interchange.Anthropic(nil, nil, cx.Messages)
@@ -81,20 +81,20 @@ func TestUnansweredQuestionIsShown(t *testing.T) {
 	for _, name := range policy.Names() {
 		pol, _ := policy.Builtin(name)
 		w := newWorld()
-		w.policy, w.limits.ContextWindow = pol, 16_000
-		must(t, w.turn(user("hello"), says("yes?")))
-		must(t, w.turn(user("What fails here? "+words(40_000)+" Thank you."), nil))
-		p := w.path()
+		w.Policy, w.Limits.ContextWindow = pol, 16_000
+		must(t, w.Turn(user("hello"), says("yes?")))
+		must(t, w.Turn(user("What fails here? "+words(40_000)+" Thank you."), nil))
+		p := w.Path()
 		trigger, due := plan.Due(p, pol, p.Tokens())
 		if !due {
 			t.Fatalf("%s: not due", name)
 		}
 		_, err := w.compact(pol, trigger.Kind, plan.Options{})
 		must(t, err)
-		p = w.path()
+		p = w.Path()
 		cx, err := view.Render(p, p.Counter)
 		must(t, err)
-		must(t, Fit(p, cx, pol.Budget(w.limits)))
+		must(t, Fit(p, cx, pol.Budget(w.Limits)))
 		text := summary.TextOf(&cx.Messages[len(cx.Messages)-1])
 		if !strings.HasPrefix(text, "What fails here?") || !strings.HasSuffix(text, "Thank you.") {
 			t.Errorf("%s: the question is %.60q … of %d characters", name, text, len(text))
@@ -125,11 +125,11 @@ func TestUnseenOfAnyShapeFits(t *testing.T) {
 			for _, window := range []uint64{4_000, 32_000} {
 				pol, _ := policy.Builtin(named)
 				w := newWorld()
-				w.policy, w.limits.ContextWindow = pol, window
-				must(t, w.turn(user("hello"), says("yes?")))
-				must(t, w.turn(unseen(int(window)), nil))
+				w.Policy, w.Limits.ContextWindow = pol, window
+				must(t, w.Turn(user("hello"), says("yes?")))
+				must(t, w.Turn(unseen(int(window)), nil))
 				for range 2 {
-					p := w.path()
+					p := w.Path()
 					trigger, due := plan.Due(p, pol, p.Tokens())
 					if !due {
 						break
@@ -138,10 +138,10 @@ func TestUnseenOfAnyShapeFits(t *testing.T) {
 						t.Fatalf("%s, %s in %d: %v", name, named, window, err)
 					}
 				}
-				p := w.path()
+				p := w.Path()
 				cx, err := view.Render(p, p.Counter)
 				must(t, err)
-				if err := Fit(p, cx, pol.Budget(w.limits)); err != nil {
+				if err := Fit(p, cx, pol.Budget(w.Limits)); err != nil {
 					t.Fatalf("%s, %s in %d: %v", name, named, window, err)
 				}
 				if text := summary.TextOf(&cx.Messages[len(cx.Messages)-1]); !strings.HasSuffix(text, "and the end") {
@@ -168,20 +168,20 @@ func TestPinsStandWhole(t *testing.T) {
 	for _, name := range policy.Names() {
 		pol, _ := policy.Builtin(name)
 		w := newWorld()
-		w.policy, w.limits.ContextWindow = pol, 32_000
-		must(t, w.turn(user("begin"), says("yes")))
-		must(t, w.turn(user(said), says("understood")))
-		w.halves[2].Pinned = true
+		w.Policy, w.Limits.ContextWindow = pol, 32_000
+		must(t, w.Turn(user("begin"), says("yes")))
+		must(t, w.Turn(user(said), says("understood")))
+		w.Halves[2].Pinned = true
 		for i, n := 0, 0; n < 4 && i < 1500; i++ {
-			must(t, w.turn(user(fmt.Sprint(i, words(200))), says(words(200))))
-			p := w.path()
+			must(t, w.Turn(user(fmt.Sprint(i, words(200))), says(words(200))))
+			p := w.Path()
 			trigger, due := plan.Due(p, pol, p.Tokens())
 			if !due {
 				continue
 			}
 			_, err := w.compact(pol, trigger.Kind, plan.Options{})
 			must(t, err)
-			if r := w.bodies[w.head.Ref].Replacement; len(r) > 0 {
+			if r := w.Bodies[w.Head.Ref].Replacement; len(r) > 0 {
 				if n++; !strings.Contains(summary.TextOf(&r[0]), said) {
 					t.Errorf("%s, compaction %d: the rules are not there whole", name, n)
 				}

@@ -1,0 +1,238 @@
+// Package compactortest holds what tests of compactor's packages share: a session in
+// memory and short constructors of messages. Only tests import it.
+package compactortest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
+	"nexus/lineage"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+var approx = tokens.Approx{}
+
+// Session is one session in memory. Its forest checks every event as the ledger would;
+// the halves and bodies are what the forest does not hold. Not safe for concurrent use.
+type Session struct {
+	Forest   lineage.Forest
+	ID       turns.ID
+	Head     lineage.Node
+	Halves   []summary.HalfTurn // of all normal turns, in path order
+	Spans    map[turns.Ref]turns.Span
+	Bodies   map[turns.Ref]turns.CompactionBody
+	Names    map[turns.Ref]string
+	Events   uint64 // number of events
+	Limits   turns.Limits
+	Overhead uint64        // tokens of system and tools
+	Policy   policy.Policy // its counter and view apply to the path; the zero Policy uses the ledger's
+}
+
+// NewSession returns a session without turns.
+func NewSession() *Session {
+	return &Session{
+		ID: NewID(1 << 40), Spans: map[turns.Ref]turns.Span{}, Bodies: map[turns.Ref]turns.CompactionBody{},
+		Names: map[turns.Ref]string{{}: "none"},
+	}
+}
+
+// NewID returns the id of number n.
+func NewID(n uint64) (id turns.ID) {
+	binary.BigEndian.PutUint64(id[8:], n)
+	id[0] = 1
+	return id
+}
+
+func (w *Session) newEvent(kind turns.Kind) *turns.Event {
+	w.Events++
+	e := &turns.Event{
+		Version: turns.Version, Kind: kind, ID: NewID(w.Events), Chain: turns.SessionChain(w.ID), Index: w.Events,
+		Prev: turns.Hash{1}, Recorded: 1, Parent: w.Head.Ref, Depth: w.Head.Depth + 1, Segment: w.Head.Segment,
+	}
+	if w.Head.Ref.IsZero() {
+		e.Segment = e.ID
+	}
+	return e
+}
+
+func (w *Session) add(e *turns.Event) error {
+	if err := e.Validate(); err != nil {
+		return err
+	}
+	n, err := w.Forest.AddEvent(e, false)
+	if err == nil {
+		w.Head = n
+	}
+	return err
+}
+
+// Turn appends a normal turn; a nil response leaves it pending.
+func (w *Session) Turn(ms []turns.Message, response *turns.Message) error {
+	e := w.newEvent(turns.KindTurn)
+	var halves []summary.HalfTurn
+	e.Tokens = turns.Tokens{Counter: approx.Name(), Messages: tokens.Messages(approx, ms)}
+	if len(ms) > 0 {
+		e.Halves |= turns.Halves(turns.MessagesHalf)
+		e.UserTexts = turns.CountUserTexts(ms)
+		halves = append(halves, summary.HalfTurn{Ref: e.Ref(), Depth: e.Depth, Half: turns.MessagesHalf, Messages: ms, Tokens: e.Tokens.Messages})
+	}
+	if response != nil {
+		e.Halves |= turns.Halves(turns.ResponseHalf)
+		e.Tokens.Response = approx.Message(response)
+		halves = append(halves, summary.HalfTurn{Ref: e.Ref(), Depth: e.Depth, Half: turns.ResponseHalf, Messages: []turns.Message{*response}, Tokens: e.Tokens.Response})
+	}
+	if err := w.add(e); err != nil {
+		return err
+	}
+	w.Halves = append(w.Halves, halves...)
+	return nil
+}
+
+// Commit appends a compaction with span and body at the head.
+func (w *Session) Commit(span turns.Span, body turns.CompactionBody) error {
+	e := w.newEvent(turns.KindCompaction)
+	e.Span = &span
+	e.Tokens = turns.Tokens{Counter: approx.Name(), Messages: tokens.Messages(approx, body.Replacement) + tokens.Messages(approx, body.Nudge), Response: w.Path().Saves(span, &body, approx)}
+	if err := w.add(e); err != nil {
+		return err
+	}
+	w.Spans[e.Ref()], w.Bodies[e.Ref()] = span, body
+	return w.Check()
+}
+
+// Path returns what the daemon would load at the head.
+func (w *Session) Path() view.Path {
+	p := view.Path{Session: w.ID, Head: w.Head, Overhead: w.Overhead, Limits: w.Limits, View: w.Policy.Prune}
+	var cut lineage.Cut
+	if c := w.Head.Compaction; !c.IsZero() {
+		n := w.Node(c)
+		p.InForce = &view.InForce{Node: n, Span: w.Spans[c], Body: w.Bodies[c]}
+		cut = n.Cut
+	}
+	for _, h := range w.Halves {
+		if lineage.CutBefore(h.Depth, h.Half) >= cut {
+			p.Halves = append(p.Halves, h)
+		}
+	}
+	c := w.Policy.CounterOf()
+	return p.Settled(c, c.Name() != approx.Name())
+}
+
+// Node returns the node of r, which must exist.
+func (w *Session) Node(r turns.Ref) lineage.Node {
+	ns, err := w.Forest.Nodes(r)
+	if err != nil {
+		panic(err)
+	}
+	return ns[0]
+}
+
+// Check returns an error unless each half is in exactly one state (invariant 5).
+func (w *Session) Check() error {
+	path, err := lineage.Path(&w.Forest, w.Head, 1)
+	if err != nil {
+		return err
+	}
+	chain, err := lineage.Chain(&w.Forest, w.Head)
+	if err != nil {
+		return err
+	}
+	return lineage.CheckCoverage(path, chain, w.Spans[w.Head.Compaction].Elisions)
+}
+
+// User returns a user message of text s.
+func User(s string) []turns.Message { return []turns.Message{turns.TextMessage(turns.User, s)} }
+
+// Says returns an assistant message of text s that makes calls of the tool "run".
+func Says(s string, calls ...string) *turns.Message {
+	m := turns.Message{Role: turns.Assistant}
+	if s != "" {
+		m.Parts = append(m.Parts, turns.TextPart(s))
+	}
+	for _, id := range calls {
+		m.Parts = append(m.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: "run", Arguments: turns.Raw(`{"command":"make ` + id + `"}`)})
+	}
+	return &m
+}
+
+// Result returns the response text to call id.
+func Result(id, text string) turns.Part {
+	return turns.Part{Type: turns.ToolCallResponse, ID: id, Response: turns.RawText(text)}
+}
+
+// Tool returns a tool message.
+func Tool(parts ...turns.Part) turns.Message { return turns.Message{Role: turns.Tool, Parts: parts} }
+
+// Words returns text of about n tokens.
+func Words(n int) string { return strings.Repeat("abc ", n*37/40+1) }
+
+// CheckPairs checks the rule of the providers, from their documents and independent of
+// this module: results follow an assistant message with calls at once, in tool messages
+// or at the start of a user message, one for each call; no result stands elsewhere.
+func CheckPairs(ms []turns.Message) error {
+	want := map[string]int{}
+	for i, m := range ms {
+		if len(m.Parts) == 0 {
+			return fmt.Errorf("message %d is empty", i)
+		}
+		for j, p := range m.Parts {
+			switch {
+			case p.Type == turns.ToolCallResponse:
+				if want[p.ID] != 1 {
+					return fmt.Errorf("message %d part %d: a result of %q, which no call waits for", i, j, p.ID)
+				}
+				delete(want, p.ID)
+			case m.Role == turns.Assistant && p.Type == turns.ToolCall && j > 0 && m.Parts[j-1].Type == turns.ToolCall:
+				want[p.ID]++
+			case len(want) > 0 && !(m.Role == turns.Assistant && calledIn(m, want)):
+				return fmt.Errorf("message %d part %d: %s by %s while %v wait", i, j, p.Type, m.Role, want)
+			case p.Type == turns.ToolCall:
+				want[p.ID]++
+			case m.Role == turns.Tool:
+				return fmt.Errorf("message %d part %d: %s in a tool message", i, j, p.Type)
+			}
+		}
+	}
+	if len(want) > 0 {
+		return fmt.Errorf("%v have no result", want)
+	}
+	return nil
+}
+
+// calledIn reports whether m made all the calls that wait: text and calls of
+// one message may stand in any order.
+func calledIn(m turns.Message, want map[string]int) bool {
+	made := map[string]bool{}
+	for _, id := range m.Calls(nil) {
+		made[id] = true
+	}
+	for id := range want {
+		if !made[id] {
+			return false
+		}
+	}
+	return true
+}
+
+// Must ends the test if err is not nil.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Builtin returns the newest version of a built-in policy.
+func Builtin(name string) policy.Policy {
+	p, ok := policy.Builtin(name)
+	if !ok {
+		panic("no policy " + name)
+	}
+	return p
+}
