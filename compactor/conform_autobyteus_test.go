@@ -25,20 +25,12 @@ func autobyteusWorld(t *testing.T, set string) *world {
 	return w
 }
 
-// talk appends turns with a question and an answer each, of about 2n tokens.
-func (w *world) talk(t *testing.T, name string, turns, n int) {
-	t.Helper()
-	for i := range turns {
-		must(t, w.Turn(user(fmt.Sprintf("%s question %d %s", name, i, words(n))), says(fmt.Sprintf("%s answer %d %s", name, i, words(n)))))
-	}
-}
-
 // AUT-1: after a compaction the snapshot, what stands for the past and the
 // recent tail, is the base that new turns are appended to; the next compaction
 // begins a new epoch.
 func TestAUT1(t *testing.T) {
 	w := autobyteusWorld(t, `{}`)
-	w.talk(t, "first", 8, 60)
+	w.Talk(t, "first", 8, 60)
 	tail := w.context(t).Messages[8:] // of the newest four turns
 	var base []turns.Message
 	for epoch := range 2 {
@@ -53,7 +45,7 @@ func TestAUT1(t *testing.T) {
 		}
 		base = cx.Messages
 		for i := range 6 {
-			w.talk(t, fmt.Sprintf("epoch %d.%d", epoch, i), 1, 60)
+			w.Talk(t, fmt.Sprintf("epoch %d.%d", epoch, i), 1, 60)
 			next := w.context(t).Messages
 			if diff := cmp.Diff(base, next[:len(base)]); diff != "" || len(next) != len(base)+2 {
 				t.Fatalf("epoch %d: turn %d changed the base:\n%s", epoch, i, diff)
@@ -107,7 +99,7 @@ func TestAUT2(t *testing.T) {
 func TestAUT3(t *testing.T) {
 	w := autobyteusWorld(t, `{}`)
 	w.Limits = turns.Limits{ContextWindow: 100_000, MaxOutputTokens: 8_000, SafetyMargin: 2_000}
-	w.talk(t, "some", 3, 60)
+	w.Talk(t, "some", 3, 60)
 	due := func() string {
 		trigger, _ := plan.Due(w.Path(), w.Policy, w.context(t).Tokens)
 		return trigger.Kind
@@ -125,7 +117,7 @@ func TestAUT3(t *testing.T) {
 	if got := due(); got != "" {
 		t.Errorf("due by %s after three turns", got)
 	}
-	w.talk(t, "one more", 1, 60)
+	w.Talk(t, "one more", 1, 60)
 	if got := due(); got != plan.TriggerTurns {
 		t.Errorf("due by %q after four turns", got)
 	}
@@ -169,7 +161,7 @@ func TestAUT3(t *testing.T) {
 // episodic summary and semantic facts, typed, each once, with their source turns.
 func TestAUT4(t *testing.T) {
 	w := autobyteusWorld(t, `{"keep_turns":2}`)
-	w.talk(t, "some", 6, 60)
+	w.Talk(t, "some", 6, 60)
 	refs := map[uint64]turns.Ref{}
 	for _, h := range w.Halves {
 		refs[h.Depth] = h.Ref

@@ -70,7 +70,7 @@ func TestNEX2(t *testing.T) {
 	talk := func(n int) {
 		for range n {
 			turn++
-			w.talk(t, fmt.Sprintf("turn %d", turn), 1, 60)
+			w.Talk(t, fmt.Sprintf("turn %d", turn), 1, 60)
 			name[w.Head.Ref] = fmt.Sprintf("turn-%03d", turn)
 		}
 	}
@@ -114,12 +114,12 @@ func TestNEX2(t *testing.T) {
 // and the turns from first_kept on; compactions themselves are skipped.
 func TestNEX3(t *testing.T) {
 	w := nexusWorld(t)
-	w.talk(t, "old", 5, 60)
+	w.Talk(t, "old", 5, 60)
 	w.pass(t, plan.TriggerManual, &scribe{text: "what was said first"})
-	w.talk(t, "new", 3, 60)
+	w.Talk(t, "new", 3, 60)
 	w.pass(t, plan.TriggerManual, &scribe{text: "what was said until now"})
 	kept := w.Halves[len(w.Halves)-4:]
-	w.talk(t, "newest", 2, 60)
+	w.Talk(t, "newest", 2, 60)
 	cx := w.context(t)
 	if m := cx.Messages[0]; m.Role != turns.System || !strings.Contains(summary.TextOf(&m), "what was said until now") {
 		t.Errorf("it begins with %s: %s", m.Role, summary.TextOf(&m))
@@ -150,7 +150,7 @@ func TestNEX7(t *testing.T) {
 		w := newWorld()
 		w.Policy = pol
 		w.Limits.ContextWindow = 200_000
-		w.talk(t, "some", 185, 500)
+		w.Talk(t, "some", 185, 500)
 		pl, r := w.pass(t, kind, &scribe{text: "so far"})
 		keep := uint64(30_000)
 		if kind == plan.TriggerOverflow {

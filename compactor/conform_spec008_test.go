@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
+	"nexus/compactor/compactortest"
 	"nexus/compactor/plan"
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
@@ -39,60 +39,6 @@ func spec008World(t *testing.T) *world {
 	return w
 }
 
-// toolTurns appends n rounds of a tool loop: a call, its result of size
-// characters, and no word of the user between.
-func (w *world) toolTurns(t *testing.T, n, size int) {
-	t.Helper()
-	first := len(w.Halves) == 0
-	for i := range n {
-		id := fmt.Sprintf("c%d", int(w.Events)+1)
-		if first && i == 0 {
-			must(t, w.Turn(user("begin"), says("", id)))
-		} else {
-			last := w.Halves[len(w.Halves)-1].Messages[0].Calls(nil)
-			must(t, w.Turn([]turns.Message{tool(result(last[0], fmt.Sprintf("%d ", w.Events)+strings.Repeat("r", size)))}, says("", id)))
-		}
-	}
-}
-
-// runes is n different characters of two to four bytes each.
-func runes(n int) string {
-	var b strings.Builder
-	for i := range n {
-		b.WriteRune([]rune{'à', '漢', '😀', 'Ж'}[i%4] + rune(i%40))
-	}
-	return b.String()
-}
-
-// behind is a context whose first message after the call is a result of the text
-// given, behind n assistant messages.
-func behind(t *testing.T, pol policy.Policy, n int, res turns.Part) view.Context {
-	t.Helper()
-	w := newWorld()
-	w.Policy = pol
-	must(t, w.Turn(user("look"), says("", res.ID)))
-	must(t, w.Turn([]turns.Message{tool(res)}, nil))
-	for i := range n {
-		must(t, w.Turn(nil, says(fmt.Sprintf("answer %d", i))))
-	}
-	cx, err := view.Render(w.Path(), w.Path().Counter)
-	must(t, err)
-	return cx
-}
-
-func resultIn(t *testing.T, cx view.Context) turns.Part {
-	t.Helper()
-	for _, m := range cx.Messages {
-		for _, p := range m.Parts {
-			if p.Type == turns.ToolCallResponse {
-				return p
-			}
-		}
-	}
-	t.Fatal("no result in the context")
-	return turns.Part{}
-}
-
 func TestEstimateTokensEmptyMessages(t *testing.T) {
 	c := builtin("spec-008").CounterOf()
 	if n := tokens.Messages(c, nil) + tokens.Messages(c, []turns.Message{{Role: turns.User}, turns.TextMessage(turns.User, "")}); n != 0 {
@@ -104,7 +50,7 @@ func TestEstimateTokensEmptyMessages(t *testing.T) {
 func TestEstimateTokensProportionalToContent(t *testing.T) {
 	c := builtin("spec-008").CounterOf()
 	for _, n := range []int{4, 400, 4000, 40_000} {
-		for _, text := range []string{strings.Repeat("x", n), runes(n)} {
+		for _, text := range []string{strings.Repeat("x", n), compactortest.Runes(n)} {
 			m := turns.TextMessage(turns.User, text)
 			if got := c.Message(&m); got != uint64(n/4) {
 				t.Errorf("%d characters are %d tokens", n, got)
@@ -145,7 +91,7 @@ func TestS8_3(t *testing.T) {
 		if i == 100 {
 			t.Fatal("never due")
 		}
-		w.toolTurns(t, 1, 5000)
+		w.ToolTurns(t, 1, 5000)
 		p := w.Path()
 		total := uint64(0)
 		for _, h := range p.Halves {
@@ -171,236 +117,6 @@ func TestS8_3(t *testing.T) {
 				t.Errorf("trigger %s, want %s", trigger.Detail, want)
 			}
 			return
-		}
-	}
-}
-
-// S8-4: a result older than 3 assistant turns and over 4,000 characters shows its
-// first and last 1,500, and "..." between.
-func TestS8_4(t *testing.T) {
-	for _, c := range []struct {
-		text    string
-		trimmed bool
-	}{
-		{strings.Repeat("a", 4000), false},
-		{strings.Repeat("a", 2000) + "|" + strings.Repeat("b", 2000), true},
-		{runes(4000), false},
-		{runes(4001), true},
-		{"<|>" + runes(90_000) + "<|>", true},
-	} {
-		for n := range 10 {
-			cx := behind(t, spec008(t, `{}`), n, result("c", c.text))
-			want, status := c.text, view.Verbatim
-			if c.trimmed && n >= 3 {
-				r := []rune(c.text)
-				want, status = string(r[:1500])+"..."+string(r[len(r)-1500:]), view.Trimmed
-			}
-			got := resultIn(t, cx)
-			if s, _ := got.Response.Text(); s != want || got.ID != "c" {
-				t.Errorf("%d characters behind %d assistant messages: %d characters are shown, want %d", len([]rune(c.text)), n, len([]rune(s)), len([]rune(want)))
-			}
-			if s := cx.Sources[2].Status; s != status {
-				t.Errorf("behind %d assistant messages: status %s, want %s", n, s, status)
-			}
-		}
-	}
-}
-
-// S8-5: a result older than 10 assistant turns becomes "[Tool result cleared]";
-// an error stays one. One that is no longer than those words stays: in place of
-// it they would take room, where pruning is there to make some.
-func TestS8_5(t *testing.T) {
-	const shortResult = "a result of some words, or a few lines"
-	for _, c := range []struct {
-		set    string
-		behind int
-		want   string
-	}{
-		{`{}`, 9, shortResult},
-		{`{}`, 10, "[Tool result cleared]"},
-		{`{}`, 40, "[Tool result cleared]"},
-		{`{"prune":{"clear_after_assistants":4}}`, 3, shortResult},
-		{`{"prune":{"clear_after_assistants":4}}`, 4, "[Tool result cleared]"},
-		{`{"prune":{"clear_after_assistants":0}}`, 40, shortResult},
-		{`{"prune":{"clear_mark":"[gone]"}}`, 10, "[gone]"},
-		{`{"prune":{"when":""}}`, 40, shortResult},
-	} {
-		r := result("c", shortResult)
-		r.IsError = true
-		cx := behind(t, spec008(t, c.set), c.behind, r)
-		got := resultIn(t, cx)
-		if s, _ := got.Response.Text(); s != c.want || !got.IsError || got.ID != "c" {
-			t.Errorf("%s, behind %d: %q, want %q", c.set, c.behind, s, c.want)
-		}
-		if cleared := cx.Sources[2].Status == view.Cleared; cleared != (c.want != shortResult) {
-			t.Errorf("%s, behind %d: status %s", c.set, c.behind, cx.Sources[2].Status)
-		}
-	}
-	if got := resultIn(t, behind(t, spec008(t, `{}`), 40, result("c", "ok"))); string(got.Response) != `"ok"` {
-		t.Errorf("a short result became %s", got.Response)
-	}
-}
-
-func TestPrunePreservesRecentToolResults(t *testing.T) {
-	w := spec008World(t)
-	w.toolTurns(t, 30, 5000)
-	cx, err := view.Render(w.Path(), w.Path().Counter)
-	must(t, err)
-	whole := 0
-	for i := len(cx.Messages) - 1; i > len(cx.Messages)-7; i-- { // the newest three rounds
-		if m := cx.Messages[i]; m.Role == turns.Tool && m.Parts[0].ID != w.Halves[len(w.Halves)-1].Messages[0].Calls(nil)[0] {
-			if s, _ := m.Parts[0].Response.Text(); len(s) < 5000 {
-				t.Errorf("message %d has %d characters", i, len(s))
-			}
-			whole++
-		}
-	}
-	if whole != 2 { // the third waits for its response
-		t.Errorf("%d recent results", whole)
-	}
-}
-
-func TestPruneSoftTrimsOversizedOldResults(t *testing.T) {
-	got := resultIn(t, behind(t, spec008(t, `{}`), 3, result("c", strings.Repeat("a", 9000))))
-	if s, _ := got.Response.Text(); len(s) != 1500+3+1500 {
-		t.Errorf("%d characters", len(s))
-	}
-}
-
-func TestPruneHardClearsVeryOldResults(t *testing.T) {
-	got := resultIn(t, behind(t, spec008(t, `{}`), 10, result("c", strings.Repeat("a", 9000))))
-	if s, _ := got.Response.Text(); s != "[Tool result cleared]" {
-		t.Errorf("%q", s)
-	}
-}
-
-// unpruned is the same path with no view.
-func unpruned(p view.Path) view.Path {
-	p.View = policy.Prune{}
-	return p
-}
-
-// onlyResults checks that a pruned context differs from the whole one in results
-// of tools alone.
-func onlyResults(whole, pruned []turns.Message) error {
-	if len(whole) != len(pruned) {
-		return fmt.Errorf("%d messages became %d", len(whole), len(pruned))
-	}
-	for i := range whole {
-		a, b := whole[i], pruned[i]
-		if a.Role != b.Role || a.Name != b.Name || len(a.Parts) != len(b.Parts) {
-			return fmt.Errorf("message %d by %s became one by %s", i, a.Role, b.Role)
-		}
-		for j := range a.Parts {
-			p, q := a.Parts[j], b.Parts[j]
-			const late = "[Late: the result of tool call "
-			switch {
-			case p.Type == turns.ToolCallResponse:
-				p.Response, q.Response = nil, nil
-			case strings.HasPrefix(p.Content, late) && strings.HasPrefix(q.Content, late): // a result too
-				p.Content, q.Content = "", ""
-			}
-			if d := cmp.Diff(p, q); d != "" {
-				return fmt.Errorf("message %d by %s, part %d (-whole +pruned):\n%s", i, a.Role, j, d)
-			}
-		}
-	}
-	return nil
-}
-
-// S8-7: pruning never changes a message of a user or of the assistant, a call, or
-// anything that is stored; pairs stay, and no context grows.
-func TestS8_7(t *testing.T) {
-	shortened := 0
-	rapid.Check(t, func(t *rapid.T) {
-		pol, _ := policy.Builtin("spec-008")
-		g := &grower{world: newWorld()}
-		g.Policy = pol
-		for range rapid.IntRange(1, 40).Draw(t, "turns") {
-			g.grow(t, 2000)
-		}
-		p := g.Path()
-		stored := fmt.Sprint(p.Halves)
-		whole, err := view.Render(unpruned(p), p.Counter)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pruned, err := view.Render(p, p.Counter)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := onlyResults(whole.Messages, pruned.Messages); err != nil {
-			t.Fatal(err)
-		}
-		if err := checkPairs(pruned.Messages); err != nil {
-			t.Fatal(err)
-		}
-		if fmt.Sprint(g.Path().Halves) != stored || p.Tokens() != unpruned(p).Tokens() {
-			t.Fatal("what is stored was changed")
-		}
-		if pruned.Tokens < whole.Tokens {
-			shortened++
-		}
-	})
-	if shortened == 0 {
-		t.Error("nothing was ever pruned")
-	}
-}
-
-func TestPruneNeverModifiesUserMessages(t *testing.T) { pruneLeaves(t, turns.User) }
-
-func TestPruneNeverModifiesAssistantMessages(t *testing.T) { pruneLeaves(t, turns.Assistant) }
-
-func pruneLeaves(t *testing.T, role turns.Role) {
-	t.Helper()
-	w := spec008World(t)
-	for i := range 20 {
-		id := fmt.Sprintf("c%d", i)
-		must(t, w.Turn(user(fmt.Sprint("U", i, strings.Repeat("u", 9000))), says(fmt.Sprint("A", i, strings.Repeat("a", 9000)), id)))
-		must(t, w.Turn([]turns.Message{tool(result(id, strings.Repeat("r", 9000)))}, says("done "+strings.Repeat("d", 9000))))
-	}
-	whole, err := view.Render(unpruned(w.Path()), approx)
-	must(t, err)
-	pruned, err := view.Render(w.Path(), approx)
-	must(t, err)
-	n := 0
-	for i := range whole.Messages {
-		if whole.Messages[i].Role == role {
-			n++
-			if d := cmp.Diff(whole.Messages[i], pruned.Messages[i]); d != "" {
-				t.Errorf("message %d (-whole +pruned):\n%s", i, d)
-			}
-		}
-	}
-	if n < 20 || pruned.Tokens > whole.Tokens*5/6 {
-		t.Errorf("%d messages by %s; %d of %d tokens are left", n, role, pruned.Tokens, whole.Tokens)
-	}
-}
-
-// Text beside an image in a result is pruned, the image is not: it reaches the
-// provider as the image that it was.
-func TestPruneSkipsImageContentBlocks(t *testing.T) {
-	image := turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: []byte("\x89PNG" + strings.Repeat("p", 9000))}
-	with := func(parts ...turns.Part) turns.Part {
-		return turns.Part{Type: turns.ToolCallResponse, ID: "c", Name: "see", Response: jsonOf(t, parts)}
-	}
-	long := strings.Repeat("x", 9000)
-	for _, c := range []struct {
-		behind int
-		text   string
-	}{{2, long}, {3, long[:1500] + "..." + long[:1500]}, {10, "[Tool result cleared]"}} {
-		cx := behind(t, spec008(t, `{}`), c.behind, with(turns.TextPart(long), image))
-		if d := cmp.Diff(string(with(turns.TextPart(c.text), image).Response), string(resultIn(t, cx).Response)); d != "" {
-			t.Fatalf("behind %d (-want +got):\n%s", c.behind, d)
-		}
-		r, err := interchange.Anthropic(nil, nil, cx.Messages)
-		must(t, err)
-		if b := string(jsonOf(t, r.Messages)); !strings.Contains(b, `"type":"image"`) || !strings.Contains(b, c.text) {
-			t.Errorf("behind %d: the provider sees %.300s", c.behind, b)
-		}
-		messagesOnly := with(image)
-		if got := resultIn(t, behind(t, spec008(t, `{}`), c.behind, messagesOnly)); string(got.Response) != string(messagesOnly.Response) {
-			t.Errorf("behind %d: an image alone became %.100s", c.behind, got.Response)
 		}
 	}
 }
@@ -507,7 +223,7 @@ func TestS8_17(t *testing.T) {
 	}
 	// In a tool loop an assistant turn is a call; its result is sent for the next one.
 	w := spec008World(t)
-	w.toolTurns(t, 20, 300)
+	w.ToolTurns(t, 20, 300)
 	_, pl := w.compactBy(t, w.Policy, "s")
 	responses := 0
 	for _, h := range pl.Kept {
@@ -563,14 +279,16 @@ func TestS8_23(t *testing.T) {
 	for n := 8; n < 40; n++ {
 		for answers := range 3 {
 			w := spec008World(t)
-			w.toolTurns(t, n, 200)
+			w.ToolTurns(t, n, 200)
 			last := w.Halves[len(w.Halves)-1].Messages[0].Calls(nil)
 			must(t, w.Turn([]turns.Message{tool(result(last[0], "end"))}, says("done")))
 			for i := range answers {
 				must(t, w.Turn(user(fmt.Sprint("and ", i)), says("yes", fmt.Sprint("a", i), fmt.Sprint("b", i))))
 				must(t, w.Turn([]turns.Message{tool(result(fmt.Sprint("a", i), "1")), tool(result(fmt.Sprint("b", i), "2"))}, says("good")))
 			}
-			whole, err := view.Render(unpruned(w.Path()), approx)
+			p := w.Path()
+			p.View = policy.Prune{}
+			whole, err := view.Render(p, approx)
 			must(t, err)
 			if checkPairs(whole.Messages[len(whole.Messages)-10:]) != nil {
 				broken++

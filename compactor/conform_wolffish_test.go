@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/compactor/compactortest"
 	"nexus/compactor/plan"
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
@@ -87,7 +88,7 @@ func (w *world) context(t *testing.T) view.Context {
 	cx, err := view.Render(p, p.Counter)
 	must(t, err)
 	if err := checkPairs(cx.Messages); err != nil {
-		t.Errorf("%v in\n%s", err, show(cx))
+		t.Errorf("%v in\n%s", err, compactortest.Show(cx))
 	}
 	return cx
 }
@@ -510,7 +511,7 @@ ALL steps are complete. Do NOT re-do completed work.]`
 		must(t, w.Turn(nil, says("I go on")))
 		ms = w.context(t).Messages
 		if m := ms[len(ms)-2]; summary.TextOf(&m) != nudge || summary.TextOf(&ms[len(ms)-1]) != "I go on" {
-			t.Errorf("open %v: later the nudge is not where it was:\n%s", open, show(w.context(t)))
+			t.Errorf("open %v: later the nudge is not where it was:\n%s", open, compactortest.Show(w.context(t)))
 		}
 		if p := ms[len(ms)-3].Parts[0]; open && p.ID != "y" {
 			t.Errorf("before the nudge stands %+v, want the last result of the open pair", p)

@@ -6,33 +6,9 @@ import (
 	"testing"
 
 	"nexus/compactor/plan"
-	"nexus/compactor/policy"
 	"nexus/compactor/summary"
-	"nexus/compactor/view"
 	"nexus/turns"
 )
-
-// An overflow that says neither window nor count aims at half of what a
-// threshold aims at. A budget that was made from what it says stands for that.
-func TestAnOverflowAimsAtHalf(t *testing.T) {
-	for _, name := range policy.Names() {
-		w := newWorld()
-		w.Policy, w.Limits.ContextWindow = builtin(name), 200_000
-		w.talk(t, "some", 185, 500)
-		target := func(kind string, budget uint64) uint64 {
-			pl, err := plan.New(w.Path(), w.Policy, turns.Trigger{Kind: kind}, plan.Options{Budget: budget})
-			must(t, err)
-			return pl.TargetTokens
-		}
-		bound := target(plan.TriggerManual, 0)
-		if got := target(plan.TriggerOverflow, 0); got != bound/2 || got == 0 {
-			t.Errorf("%s: %d tokens, want half of %d", name, got, bound)
-		}
-		if got := target(plan.TriggerOverflow, w.Policy.Budget(w.Limits)); got != bound {
-			t.Errorf("%s: with a budget %d tokens, want %d", name, got, bound)
-		}
-	}
-}
 
 // What was shortened for one call stands whole again when the user speaks, but
 // not after an overflow: the provider refused it.
@@ -57,38 +33,6 @@ func TestWhatAProviderRefusedIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// Where a provider counts what no compaction takes away, each call would be due:
-// after one that did not help, a fifth of the room has to come in before the next.
-func TestNoCompactionACallByAProvidersCount(t *testing.T) {
-	const room, after, over = 100_000, 20_000, 99_000
-	for _, name := range []string{"gsv", "wolffish", "autobyteus"} {
-		pol := builtin(name)
-		limits := turns.Limits{ContextWindow: 110_000, MaxOutputTokens: 9_000, SafetyMargin: 1_000}
-		if pol.Budget(limits) != room || pol.Measure == policy.Estimate {
-			t.Fatalf("%s: a budget of %d, by %v", name, pol.Budget(limits), pol.Measure)
-		}
-		in := &view.InForce{Body: turns.CompactionBody{TokensAfter: after}}
-		for _, tc := range []struct {
-			what             string
-			in               *view.InForce
-			tokens, reported uint64
-			due              bool
-		}{
-			{"none was made yet", nil, after, 2 * over, true},
-			{"just made", in, after, 2 * over, false},
-			{"almost a fifth more", in, after + room/5 - 1, 2 * over, false},
-			{"a fifth more", in, after + room/5, 2 * over, true},
-			{"it counts less than is due", in, after, over / 4, false},
-			{"it is due by our own count", &view.InForce{Body: turns.CompactionBody{TokensAfter: 2 * over}}, 2 * over, 3 * over, true},
-		} {
-			p := view.Path{Limits: limits, InForce: tc.in}
-			if _, due := plan.DueAt(p, pol, view.Load{Tokens: tc.tokens, Reported: tc.reported}); due != tc.due {
-				t.Errorf("%s, %s: due %v, want %v", name, tc.what, due, tc.due)
-			}
-		}
-	}
-}
-
 // A model is paid by the token: it is asked for no more than 12,000, an extract
 // for all that the policy gives it.
 func TestAModelIsAskedForNoMoreThanIsRead(t *testing.T) {
@@ -104,7 +48,7 @@ func TestAModelIsAskedForNoMoreThanIsRead(t *testing.T) {
 		if tc.talk < 100 {
 			w.Limits.ContextWindow = 32_000
 		}
-		w.talk(t, "some", tc.talk, 500)
+		w.Talk(t, "some", tc.talk, 500)
 		pl, err := plan.New(w.Path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
 		must(t, err)
 		var asked uint64

@@ -3,127 +3,34 @@ package compactor
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"nexus/compactor/compactortest"
 	"nexus/compactor/plan"
 	"nexus/compactor/policy"
-	"nexus/compactor/summary"
 	"nexus/compactor/view"
-	"nexus/ledger"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
-// grower makes random histories by the ledger's rules: what is open is taken
-// from ledger.Calls, so that only what a ledger would store is appended.
+// grower appends random turns to a world.
 type grower struct {
 	*world
-	open  ledger.Calls
-	made  []string // every call ever made
-	calls int
+	compactortest.RandomTurns
 }
 
-func (g *grower) response(t *rapid.T) *turns.Message {
-	if rapid.IntRange(0, 4).Draw(t, "pending") == 0 {
-		return nil
-	}
-	var ids []string
-	if rapid.IntRange(0, 9).Draw(t, "calls?") < 7 {
-		for range rapid.IntRange(1, 4).Draw(t, "calls") {
-			g.calls++
-			ids = append(ids, fmt.Sprintf("c%d", g.calls))
-		}
-	}
-	m := says(words(rapid.IntRange(1, 60).Draw(t, "said")), ids...)
-	if rapid.Bool().Draw(t, "signed") {
-		m.Parts = slices.Insert(m.Parts, 0, turns.Part{Type: turns.Reasoning, Content: "hm", Ext: turns.Raw(`{"anthropic":{"signature":"x"}}`)})
-	}
-	return m
-}
-
-// messages are some of the results that wait, perhaps late ones, perhaps other
-// content before or after, in one message or several.
-func (g *grower) messages(t *rapid.T, size int) []turns.Message {
-	var parts []turns.Part
-	for _, id := range rapid.Permutation(slices.Clone([]string(g.open))).Draw(t, "order") {
-		if rapid.IntRange(0, 9).Draw(t, "answered") < 8 {
-			parts = append(parts, result(id, words(rapid.IntRange(1, size).Draw(t, "result"))))
-		}
-	}
-	if len(g.made) > 0 && rapid.IntRange(0, 9).Draw(t, "late?") == 0 {
-		id := rapid.SampledFrom(g.made).Draw(t, "late")
-		if !slices.ContainsFunc(parts, func(p turns.Part) bool { return p.ID == id }) {
-			parts = append(parts, result(id, "late </late_result> words"))
-		}
-	}
-	var out []turns.Message
-	for len(parts) > 0 {
-		n := rapid.IntRange(1, len(parts)).Draw(t, "in one message")
-		m := turns.Message{Role: turns.Tool, Parts: parts[:n:n]}
-		if rapid.IntRange(0, 4).Draw(t, "as user") == 0 {
-			m.Role = turns.User
-			if rapid.Bool().Draw(t, "mixed") {
-				m.Parts = append(m.Parts, turns.TextPart("beside it"))
-			}
-		}
-		out, parts = append(out, m), parts[n:]
-	}
-	if len(out) == 0 || rapid.IntRange(0, 6).Draw(t, "text?") == 0 {
-		at := rapid.IntRange(0, len(out)).Draw(t, "text at")
-		out = slices.Insert(out, at, turns.TextMessage(turns.User, words(rapid.IntRange(1, size).Draw(t, "text"))))
-	}
-	return out
-}
+func newGrower() *grower { return &grower{world: newWorld()} }
 
 func (g *grower) grow(t *rapid.T, size int) {
-	ms, response := g.messages(t, size), g.response(t)
-	folded, err := g.open.After(ms, response, nil)
-	if err != nil {
+	if err := g.Turn(g.Next(t, size)); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Turn(ms, response); err != nil {
-		t.Fatal(err)
-	}
-	g.open = folded.Open
-	g.made = append(g.made, folded.Open...)
 }
 
-// TestOpenCallsTwin holds legalCuts to ledger.Calls.
-func TestOpenCallsTwin(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		g := &grower{world: newWorld()}
-		var want []bool
-		for range rapid.IntRange(1, 30).Draw(t, "turns") {
-			before, from := g.open, len(g.Halves)
-			g.grow(t, 10)
-			for i, h := range g.Halves[from:] {
-				open := before
-				if i > 0 || h.Half == turns.ResponseHalf {
-					folded, err := before.After(g.Halves[from].Messages, nil, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
-					open = folded.Open
-				}
-				want = append(want, len(open) == 0)
-			}
-		}
-		asked := false
-		if last := g.Halves[len(g.Halves)-1]; last.Half == turns.MessagesHalf {
-			for _, m := range last.Messages {
-				asked = asked || m.Role == turns.User
-			}
-		}
-		want = append(want, len(g.open) == 0 && !asked)
-		if diff := cmp.Diff(want, plan.LegalCuts(g.Halves)); diff != "" {
-			t.Fatalf("legal cuts (-ledger +compactor):\n%s", diff)
-		}
-	})
-}
+// rendered returns the context at the head, checked.
+func (g *grower) rendered(t rapid.TB) view.Context { return compactortest.Render(t, g.Path()) }
 
 // TestCompactions grows random histories and compacts them whenever it is due,
 // or asked for. After every step: coverage, pairs, budget, determinism.
@@ -135,7 +42,7 @@ func TestCompactions(t *testing.T) {
 
 func grownAndCompacted(t *rapid.T, name string) {
 	pol, _ := policy.Builtin(name)
-	g := &grower{world: newWorld()}
+	g := newGrower()
 	g.Policy = pol
 	g.Limits.ContextWindow = rapid.SampledFrom([]uint64{2000, 8000, 32_000}).Draw(t, "window")
 	size := int(g.Limits.ContextWindow / 20)
@@ -166,52 +73,6 @@ func grownAndCompacted(t *rapid.T, name string) {
 			t.Fatalf("the same plan again: %v, want %v", err, plan.ErrNothing)
 		}
 	}
-}
-
-// rendered is the context at the head, checked.
-func (g *grower) rendered(t rapid.TB) view.Context {
-	p := g.Path()
-	cx, err := view.Render(p, p.Counter)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := checkPairs(cx.Messages); err != nil {
-		t.Fatalf("%v in\n%s", err, show(cx))
-	}
-	again, _ := view.Render(g.Path(), p.Counter)
-	if cx.Fingerprint() != again.Fingerprint() {
-		t.Fatal("two renderings differ")
-	}
-	total := uint64(0)
-	for i, m := range cx.Messages {
-		total += p.Counter.Message(&m)
-		if o := cx.Origins[i]; o < 0 || o >= len(cx.Sources) {
-			t.Fatalf("message %d comes from source %d of %d", i, o, len(cx.Sources))
-		}
-	}
-	sum, halves := uint64(0), 0
-	for _, s := range cx.Sources {
-		sum += s.Tokens
-		switch s.Status {
-		case view.Verbatim, view.Elided, view.Trimmed, view.Cleared:
-			halves++
-		}
-	}
-	if total != cx.Tokens || sum != total || halves != len(p.Halves) {
-		t.Fatalf("tokens %d, of messages %d, of sources %d; %d of %d halves are sources", cx.Tokens, total, sum, halves, len(p.Halves))
-	}
-	return cx
-}
-
-func show(cx view.Context) (out string) {
-	for i, m := range cx.Messages {
-		out += fmt.Sprintf("%d %s:", i, m.Role)
-		for _, p := range m.Parts {
-			out += fmt.Sprintf(" %s %s", p.Type, p.ID)
-		}
-		out += "\n"
-	}
-	return out
 }
 
 // compacted checks what holds after each compaction.
@@ -263,7 +124,7 @@ func (g *grower) compacted(t rapid.TB, pol policy.Policy, before view.Path, pl *
 func TestRebase(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pol, _ := policy.Builtin(rapid.SampledFrom(policy.Names()).Draw(t, "policy"))
-		g := &grower{world: newWorld()}
+		g := newGrower()
 		g.Policy, g.Limits.ContextWindow = pol, 4000
 		for range rapid.IntRange(2, 30).Draw(t, "before") {
 			g.grow(t, 100)
@@ -343,24 +204,5 @@ func TestToolLoop(t *testing.T) {
 			}
 			t.Logf("%d compactions, %d inside a turn", compactions, split)
 		})
-	}
-}
-
-func BenchmarkNewPlan(b *testing.B) {
-	p := view.Path{Session: testID(1)}
-	for i := range uint64(50_000) {
-		ref := turns.Ref{Session: p.Session, Turn: testID(i + 2)}
-		id, last := fmt.Sprintf("c%d", i), fmt.Sprintf("c%d", i-1)
-		p.Halves = append(p.Halves,
-			summary.HalfTurn{Ref: ref, Depth: i + 1, Half: turns.MessagesHalf, Messages: []turns.Message{tool(result(last, "ok"))}, Tokens: 50},
-			summary.HalfTurn{Ref: ref, Depth: i + 1, Half: turns.ResponseHalf, Messages: []turns.Message{*says("", id)}, Tokens: 50})
-	}
-	p.Head.Depth = 50_000
-	pol, _ := policy.Builtin("balanced")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := plan.New(p, pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{}); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

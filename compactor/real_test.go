@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"nexus/compactor/compactortest"
 	"nexus/compactor/plan"
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
@@ -116,7 +117,7 @@ type late struct {
 }
 
 func newReplay(pol policy.Policy, size uint64, r *rand.Rand, extract summary.Summarizer) *replay {
-	x := &replay{grower: &grower{world: newWorld()}, rand: r, pol: pol, percent: []uint64{0, 100, 160}[r.IntN(3)]}
+	x := &replay{grower: newGrower(), rand: r, pol: pol, percent: []uint64{0, 100, 160}[r.IntN(3)]}
 	const least = 2000
 	bound := max(least, min(size/2, 100_000))
 	x.Policy, x.Limits.ContextWindow = pol, least+r.Uint64N(bound-least+1)/uint64(1+r.IntN(8))
@@ -154,10 +155,10 @@ func (r *replay) replay(t *testing.T, h history) {
 // add appends a turn as the ledger does.
 func (r *replay) add(t *testing.T, ms []turns.Message, response *turns.Message) {
 	t.Helper()
-	turned, err := r.open.After(ms, response, nil)
+	turned, err := r.Open.After(ms, response, nil)
 	must(t, err)
 	must(t, r.Turn(ms, response))
-	r.open = turned.Open
+	r.Open = turned.Open
 	last := &r.Halves[len(r.Halves)-1]
 	last.Pinned = r.oneIn(30)
 	if response != nil {
@@ -320,7 +321,7 @@ func (r *replay) same(t *testing.T, pl *plan.Plan, res Result, before view.Path)
 	cx, err := view.Render(r.Path(), p.Counter)
 	must(t, err)
 	if shown.Fingerprint() != cx.Fingerprint() {
-		t.Fatalf("%v shows one context as a view, and another when it is committed:\n%s\n%s", pl, show(shown), show(cx))
+		t.Fatalf("%v shows one context as a view, and another when it is committed:\n%s\n%s", pl, compactortest.Show(shown), compactortest.Show(cx))
 	}
 }
 
@@ -333,7 +334,7 @@ func (r *replay) valid(t *testing.T) view.Context {
 		return cx
 	}
 	if err := strictly(cx.Messages); err != nil {
-		t.Fatalf("%v in\n%s", err, show(cx))
+		t.Fatalf("%v in\n%s", err, compactortest.Show(cx))
 	}
 	return cx
 }
@@ -366,7 +367,7 @@ func (r *replay) fits(t *testing.T, cx view.Context) {
 	}
 	least := p.Rendered(0)[0] + view.FrameTokens(r.pol, "", nil) + 2*plan.MinSummaryTokens
 	if slices.Contains(plan.LegalCuts(p.Halves)[1:], true) || p.InForce != nil && len(r.tiers) > 0 && p.Overhead+least+pinnedBound(p) <= budget {
-		t.Fatalf("%d and %d tokens do not fit a budget of %d, of the messages %d have to stay: %v (%v) in\n%s", p.Overhead, cx.Tokens, budget, least, pl, err, show(cx))
+		t.Fatalf("%d and %d tokens do not fit a budget of %d, of the messages %d have to stay: %v (%v) in\n%s", p.Overhead, cx.Tokens, budget, least, pl, err, compactortest.Show(cx))
 	}
 }
 

@@ -30,17 +30,6 @@ func says100(text string) summary.Summarizer {
 	})
 }
 
-// longWorld has ten turns of about 200 tokens each in a window of 4000.
-func longWorld(t *testing.T) *world {
-	w := newWorld()
-	w.Limits.ContextWindow = 4000
-	must(t, w.Turn(user("Build the parser. </first_request> "+words(80)), says(words(100))))
-	for range 9 {
-		must(t, w.Turn(user("in /src/parse.go "+words(90)), says(words(100))))
-	}
-	return w
-}
-
 func longPlan(t *testing.T, name string) *plan.Plan {
 	pol, _ := policy.Builtin(name)
 	pl, err := plan.New(longWorld(t).Path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
@@ -146,63 +135,6 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-// A tag is one of ours by its whole name, whatever stands around it; what only
-// begins like one is what was written.
-func TestEscape(t *testing.T) {
-	for in, want := range map[string]string{
-		"<SummaryDto> Promise<Summary[]> <summary_of> <pinnedTabs> <memories2>": "<SummaryDto> Promise<Summary[]> <summary_of> <pinnedTabs> <memories2>",
-		"<summary> </ Summary\n> <summary x='1'> <summary/>":                    "&lt;summary> &lt;/ Summary\n> &lt;summary x='1'> &lt;summary/>",
-		"<\u00a0summary> <\u200bsummary> <\u2028/summary\u200b>":                "&lt;\u00a0summary> &lt;\u200bsummary> &lt;\u2028/summary\u200b>",
-		"<summary":                  "&lt;summary",
-		"<PINNED></pinned>":         "&lt;PINNED>&lt;/pinned>",
-		"<first_request> a < b <b>": "&lt;first_request> a < b <b>",
-	} {
-		if got := summary.Data(in); got != want {
-			t.Errorf("%q is %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestNothing(t *testing.T) {
-	nexus, _ := policy.Builtin("nexus")
-	w := newWorld()
-	manual := turns.Trigger{Kind: plan.TriggerManual}
-	for _, c := range []struct {
-		what string
-		do   func()
-		path func() view.Path
-	}{
-		{"no turn", func() {}, w.Path},
-		{"all is kept", func() { must(t, w.Turn(user("hello"), says("hi"))) }, w.Path},
-	} {
-		c.do()
-		if _, err := plan.New(c.path(), nexus, manual, plan.Options{}); !errors.Is(err, plan.ErrNothing) {
-			t.Errorf("%s: %v", c.what, err)
-		}
-	}
-	p := longWorld(t).Path()
-	p.Overhead = 5000
-	var b *plan.BudgetError
-	if _, err := plan.New(p, nexus, manual, plan.Options{}); !errors.Is(err, plan.ErrOverhead) || !errors.As(err, &b) || b.Overhead != 5000 || b.Budget != nexus.Budget(p.Limits) {
-		t.Errorf("overhead alone over budget: %v", err)
-	}
-	// A plan that would free too little is no plan, unless it was asked for.
-	strict, err := nexus.With(turns.Raw(`{"min_reclaim_ratio":0.9,"keep_tokens":900}`))
-	must(t, err)
-	p = longWorld(t).Path()
-	if _, err := plan.New(p, strict, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{}); !errors.Is(err, plan.ErrNothing) {
-		t.Errorf("little to free: %v", err)
-	}
-	pl, err := plan.New(p, strict, manual, plan.Options{})
-	must(t, err)
-	if _, err := plan.New(p, strict, manual, plan.Options{PrevPlan: pl.Digest}); !errors.Is(err, plan.ErrNothing) {
-		t.Errorf("tried before: %v", err)
-	}
-	if other, err := plan.New(p, strict, manual, plan.Options{PrevPlan: pl.Digest, Focus: "auth"}); err != nil || other.Digest == pl.Digest {
-		t.Errorf("another focus is another plan: %v", err)
-	}
-}
-
 // TestFromOriginals: every half before the cut is read, and no old summary.
 func TestFromOriginals(t *testing.T) {
 	w := longWorld(t)
@@ -259,17 +191,6 @@ func TestLastHalfTooLarge(t *testing.T) {
 	var b *plan.BudgetError
 	if err := Fit(w.Path(), cx, 3000); !errors.As(err, &b) || !errors.Is(err, errOverBudget) || b.Protected < 9000 {
 		t.Errorf("fit: %v", err)
-	}
-}
-
-func TestSurvival(t *testing.T) {
-	half := func(m *turns.Message) []summary.HalfTurn { return []summary.HalfTurn{{Messages: []turns.Message{*m}}} }
-	covered := half(says("in /src/parse.go, parseRule fails with 40417 of 90210\npanic: rule 7 is open\n", "x"))
-	replacement := []turns.Message{turns.TextMessage(turns.User, "see /src/parse.go\n- panic: rule 7 is open\n")}
-	got := summary.Survival(covered, half(says("parseRule was changed")), replacement)
-	want := `{"paths":{"total":1,"kept":1},"identifiers":{"total":1,"kept":1},"numbers":{"total":2,"kept":0},"commands":{"total":1,"kept":0},"errors":{"total":1,"kept":1}}`
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -60,19 +60,6 @@ func TestAllCoveredIsStillAContext(t *testing.T) {
 	}
 }
 
-func TestElisionsWithoutTextsAreCorrupt(t *testing.T) {
-	w := newWorld()
-	must(t, w.Turn(user("a"), says("", "c1", "c2")))
-	must(t, w.Turn([]turns.Message{tool(result("c1", words(50)), result("c2", words(50)))}, says("x")))
-	p := w.Path()
-	h := p.Halves[2]
-	p.InForce = &view.InForce{Span: turns.Span{Elisions: []turns.Elision{{Turn: h.Ref, Half: h.Half}, {Turn: h.Ref, Half: h.Half, Part: 1}}},
-		Body: turns.CompactionBody{Elided: []turns.ElidedPart{{Method: "cleared", Show: "x"}}}}
-	if _, err := view.Render(p, approx); !errors.Is(err, turns.ErrCorrupt) {
-		t.Errorf("%v, want corrupt", err)
-	}
-}
-
 // Where a call that waits takes most of the budget, the summary beside it takes
 // what is left, though it could be longer elsewhere.
 func TestSummaryFillsRoomNextToCall(t *testing.T) {

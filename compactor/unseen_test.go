@@ -189,19 +189,3 @@ func TestPinsStandWhole(t *testing.T) {
 		}
 	}
 }
-
-// TestBackgroundLeavesRoom: due in the background is early enough for a call or
-// two to be answered from what there is, under every policy and in every window.
-func TestBackgroundLeavesRoom(t *testing.T) {
-	for _, name := range policy.Names() {
-		for _, window := range []uint64{8_000, 32_000, 128_000, 200_000, 1_000_000} {
-			pol, _ := policy.Builtin(name)
-			pol, err := pol.With(turns.Raw(`{"mode":"background"}`))
-			must(t, err)
-			p := view.Path{Limits: turns.Limits{ContextWindow: window}, Overhead: window / 20}
-			if s := plan.SizesOf(p, pol, turns.Trigger{}, 0); s.Trigger > p.Overhead+s.Room*9/10 {
-				t.Errorf("%s in %d: due over %d of %d", name, window, s.Trigger, s.Budget)
-			}
-		}
-	}
-}

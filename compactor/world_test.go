@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"testing"
 
 	"nexus/compactor/compactortest"
 	"nexus/compactor/plan"
@@ -16,6 +17,8 @@ import (
 // world is a session that compacts.
 type world struct{ *compactortest.Session }
 
+func longWorld(t testing.TB) *world { return &world{compactortest.NewLongSession(t)} }
+
 func newWorld() *world { return &world{compactortest.NewSession()} }
 
 var approx = tokens.Approx{}
@@ -23,6 +26,7 @@ var approx = tokens.Approx{}
 var (
 	testID, must, builtin, checkPairs = compactortest.NewID, compactortest.Must, compactortest.Builtin, compactortest.CheckPairs
 	user, says, result, tool, words   = compactortest.User, compactortest.Says, compactortest.Result, compactortest.Tool, compactortest.Words
+	behind, resultIn                  = compactortest.Behind, compactortest.ResultIn
 )
 
 // compaction commits r at the head.

@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"ledger/jetstream/embed":    {},
 	"ledger/api":                {"turns", "ledger"},
 	"fork":                      {"turns", "lineage"},
-	"compactor/compactortest":   {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/view"},
+	"compactor/compactortest":   {"turns", "turns/tokens", "lineage", "ledger", "compactor/summary", "compactor/policy", "compactor/view"},
 	"compactor/overflow":        {},
 	"compactor/summary":         {"turns", "turns/tokens"},
 	"compactor/policy":          {"turns", "turns/tokens", "compactor/summary"},

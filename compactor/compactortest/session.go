@@ -236,3 +236,92 @@ func Builtin(name string) policy.Policy {
 	}
 	return p
 }
+
+// Talk appends turns with a question and an answer each, of about 2n tokens.
+func (w *Session) Talk(t *testing.T, name string, turns, n int) {
+	t.Helper()
+	for i := range turns {
+		Must(t, w.Turn(User(fmt.Sprintf("%s question %d %s", name, i, Words(n))), Says(fmt.Sprintf("%s answer %d %s", name, i, Words(n)))))
+	}
+}
+
+// Behind returns the context of a call and its result res, followed by n assistant
+// messages, under pol's view.
+func Behind(t *testing.T, pol policy.Policy, n int, res turns.Part) view.Context {
+	t.Helper()
+	w := NewSession()
+	w.Policy = pol
+	Must(t, w.Turn(User("look"), Says("", res.ID)))
+	Must(t, w.Turn([]turns.Message{Tool(res)}, nil))
+	for i := range n {
+		Must(t, w.Turn(nil, Says(fmt.Sprintf("answer %d", i))))
+	}
+	cx, err := view.Render(w.Path(), w.Path().Counter)
+	Must(t, err)
+	return cx
+}
+
+// ResultIn returns the first tool result in cx.
+func ResultIn(t *testing.T, cx view.Context) turns.Part {
+	t.Helper()
+	for _, m := range cx.Messages {
+		for _, p := range m.Parts {
+			if p.Type == turns.ToolCallResponse {
+				return p
+			}
+		}
+	}
+	t.Fatal("no result in the context")
+	return turns.Part{}
+}
+
+// PathOfCalls returns a path of n calls with an overhead of 1,000 tokens. Each call adds
+// so many tokens. The halves hold no messages, because triggers read only their tokens.
+func PathOfCalls(n int, tokens uint64) view.Path {
+	p := view.Path{Session: NewID(1), Overhead: 1000}
+	for i := range n {
+		ref := turns.Ref{Session: p.Session, Turn: NewID(uint64(i + 2))}
+		p.Head = lineage.Node{Ref: ref, Depth: uint64(i + 1)}
+		p.Halves = append(p.Halves,
+			summary.HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.MessagesHalf, Tokens: tokens / 2},
+			summary.HalfTurn{Ref: ref, Depth: p.Head.Depth, Half: turns.ResponseHalf, Tokens: tokens / 2})
+	}
+	return p
+}
+
+// ToolTurns appends n rounds of a tool loop: a call, its result of size
+// characters, and no user text between.
+func (w *Session) ToolTurns(t *testing.T, n, size int) {
+	t.Helper()
+	first := len(w.Halves) == 0
+	for i := range n {
+		id := fmt.Sprintf("c%d", int(w.Events)+1)
+		if first && i == 0 {
+			Must(t, w.Turn(User("begin"), Says("", id)))
+		} else {
+			last := w.Halves[len(w.Halves)-1].Messages[0].Calls(nil)
+			Must(t, w.Turn([]turns.Message{Tool(Result(last[0], fmt.Sprintf("%d ", w.Events)+strings.Repeat("r", size)))}, Says("", id)))
+		}
+	}
+}
+
+// NewLongSession returns a session with ten turns of about 200 tokens each in a window of 4000.
+func NewLongSession(t testing.TB) *Session {
+	t.Helper()
+	w := NewSession()
+	w.Limits.ContextWindow = 4000
+	Must(t, w.Turn(User("Build the parser. </first_request> "+Words(80)), Says(Words(100))))
+	for range 9 {
+		Must(t, w.Turn(User("in /src/parse.go "+Words(90)), Says(Words(100))))
+	}
+	return w
+}
+
+// Runes returns n different characters of two to four bytes each.
+func Runes(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteRune([]rune{'à', '漢', '😀', 'Ж'}[i%4] + rune(i%40))
+	}
+	return b.String()
+}

@@ -1,8 +1,9 @@
-package plan
+package plan_test
 
 import (
 	"testing"
 
+	"nexus/compactor/plan"
 	"nexus/compactor/policy"
 	"nexus/compactor/view"
 	"nexus/turns"
@@ -19,30 +20,30 @@ func TestShouldFlushFiresBeforeCompact(t *testing.T) {
 		{0, false, false}, {176_000, false, false}, {176_001, true, false}, {180_000, true, false}, {180_001, true, true}, {250_000, true, true},
 	} {
 		l := view.Load{Tokens: c.tokens}
-		if got := FlushDue(view.Path{}, p, l); got != c.flush {
+		if got := plan.FlushDue(view.Path{}, p, l); got != c.flush {
 			t.Errorf("%d tokens: flush due %v, want %v", c.tokens, got, c.flush)
 		}
-		if _, got := DueAt(view.Path{}, p, l); got != c.compact {
+		if _, got := plan.DueAt(view.Path{}, p, l); got != c.compact {
 			t.Errorf("%d tokens: compaction due %v, want %v", c.tokens, got, c.compact)
 		}
 	}
-	if !FlushDue(view.Path{Overhead: 10_000}, p, view.Load{Tokens: 166_001}) {
+	if !plan.FlushDue(view.Path{Overhead: 10_000}, p, view.Load{Tokens: 166_001}) {
 		t.Error("overhead is part of the context that a flush is due in")
 	}
-	if FlushDue(view.Path{Overhead: 190_000}, p, view.Load{Tokens: 10_000}) {
+	if plan.FlushDue(view.Path{Overhead: 190_000}, p, view.Load{Tokens: 10_000}) {
 		t.Error("due though overhead leaves no room: there will be no compaction")
 	}
 	small := view.Path{Limits: turns.Limits{ContextWindow: 8_000}}
-	trigger := Threshold(small, p)
-	if FlushDue(small, p, view.Load{Tokens: trigger - 500}) || !FlushDue(small, p, view.Load{Tokens: trigger - 499}) {
+	trigger := plan.Threshold(small, p)
+	if plan.FlushDue(small, p, view.Load{Tokens: trigger - 500}) || !plan.FlushDue(small, p, view.Load{Tokens: trigger - 499}) {
 		t.Errorf("in a window of 8000, where a compaction is due over %d: want a flush in the last 500 before", trigger)
 	}
 	off, _ := policy.Builtin("balanced")
-	if FlushDue(view.Path{}, off, view.Load{Tokens: 190_000}) {
+	if plan.FlushDue(view.Path{}, off, view.Load{Tokens: 190_000}) {
 		t.Error("due under a policy without a flush")
 	}
 	p.Mode = policy.Manual
-	if FlushDue(view.Path{}, p, view.Load{Tokens: 190_000}) {
+	if plan.FlushDue(view.Path{}, p, view.Load{Tokens: 190_000}) {
 		t.Error("due under a policy that compacts only when asked")
 	}
 }

@@ -1,10 +1,11 @@
-package plan
+package plan_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
+	"nexus/compactor/plan"
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
 	"nexus/compactor/view"
@@ -16,7 +17,7 @@ import (
 func TestCountsTooLowNeverWrap(t *testing.T) {
 	long := strings.Repeat("one line of a log\n", 4000)
 	for _, name := range policy.Names() {
-		for _, kind := range []string{TriggerThreshold, TriggerManual, TriggerOverflow, TriggerLargeOutput} {
+		for _, kind := range []string{plan.TriggerThreshold, plan.TriggerManual, plan.TriggerOverflow, plan.TriggerLargeOutput} {
 			for _, recorded := range []uint64{0, 1, 11_000} {
 				p := view.Path{Session: turns.ID{1}, Limits: turns.Limits{ContextWindow: 12_000}}
 				for i := range uint64(3) {
@@ -33,7 +34,7 @@ func TestCountsTooLowNeverWrap(t *testing.T) {
 				p.Head.Depth = 3
 				p.Halves = p.Halves[:5] // the newest result waits for a response
 				p.Halves[4].Tokens = 11_000
-				pl, err := New(p, builtin(name), turns.Trigger{Kind: kind}, Options{})
+				pl, err := plan.New(p, builtin(name), turns.Trigger{Kind: kind}, plan.Options{})
 				if err != nil {
 					continue
 				}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"nexus/turns"
 )
 
@@ -24,5 +26,18 @@ func TestSurvivalOfGroupedPaths(t *testing.T) {
 		if !strings.Contains(got, c.paths) || !strings.Contains(got, c.nums) {
 			t.Errorf("%q: %s, want %s and %s", c.summary, got, c.paths, c.nums)
 		}
+	}
+}
+
+func TestSurvival(t *testing.T) {
+	half := func(m *turns.Message) []HalfTurn { return []HalfTurn{{Messages: []turns.Message{*m}}} }
+	changed := turns.TextMessage(turns.Assistant, "parseRule was changed")
+	covered := half(&turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart("in /src/parse.go, parseRule fails with 40417 of 90210\npanic: rule 7 is open\n"),
+		{Type: turns.ToolCall, ID: "x", Name: "run", Arguments: turns.Raw(`{"command":"make x"}`)}}})
+	replacement := []turns.Message{turns.TextMessage(turns.User, "see /src/parse.go\n- panic: rule 7 is open\n")}
+	got := Survival(covered, half(&changed), replacement)
+	want := `{"paths":{"total":1,"kept":1},"identifiers":{"total":1,"kept":1},"numbers":{"total":2,"kept":0},"commands":{"total":1,"kept":0},"errors":{"total":1,"kept":1}}`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

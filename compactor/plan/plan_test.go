@@ -1,0 +1,73 @@
+package plan_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"nexus/compactor/compactortest"
+	"nexus/compactor/plan"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
+	"nexus/turns"
+)
+
+func TestNothing(t *testing.T) {
+	nexus, _ := policy.Builtin("nexus")
+	w := compactortest.NewSession()
+	manual := turns.Trigger{Kind: plan.TriggerManual}
+	for _, c := range []struct {
+		what string
+		do   func()
+		path func() view.Path
+	}{
+		{"no turn", func() {}, w.Path},
+		{"all is kept", func() { must(t, w.Turn(user("hello"), says("hi"))) }, w.Path},
+	} {
+		c.do()
+		if _, err := plan.New(c.path(), nexus, manual, plan.Options{}); !errors.Is(err, plan.ErrNothing) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+	p := compactortest.NewLongSession(t).Path()
+	p.Overhead = 5000
+	var b *plan.BudgetError
+	if _, err := plan.New(p, nexus, manual, plan.Options{}); !errors.Is(err, plan.ErrOverhead) || !errors.As(err, &b) || b.Overhead != 5000 || b.Budget != nexus.Budget(p.Limits) {
+		t.Errorf("overhead alone over budget: %v", err)
+	}
+	// A plan that would free too little is no plan, unless it was asked for.
+	strict, err := nexus.With(turns.Raw(`{"min_reclaim_ratio":0.9,"keep_tokens":900}`))
+	must(t, err)
+	p = compactortest.NewLongSession(t).Path()
+	if _, err := plan.New(p, strict, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{}); !errors.Is(err, plan.ErrNothing) {
+		t.Errorf("little to free: %v", err)
+	}
+	pl, err := plan.New(p, strict, manual, plan.Options{})
+	must(t, err)
+	if _, err := plan.New(p, strict, manual, plan.Options{PrevPlan: pl.Digest}); !errors.Is(err, plan.ErrNothing) {
+		t.Errorf("tried before: %v", err)
+	}
+	if other, err := plan.New(p, strict, manual, plan.Options{PrevPlan: pl.Digest, Focus: "auth"}); err != nil || other.Digest == pl.Digest {
+		t.Errorf("another focus is another plan: %v", err)
+	}
+}
+
+func BenchmarkNewPlan(b *testing.B) {
+	p := view.Path{Session: testID(1)}
+	for i := range uint64(50_000) {
+		ref := turns.Ref{Session: p.Session, Turn: testID(i + 2)}
+		id, last := fmt.Sprintf("c%d", i), fmt.Sprintf("c%d", i-1)
+		p.Halves = append(p.Halves,
+			summary.HalfTurn{Ref: ref, Depth: i + 1, Half: turns.MessagesHalf, Messages: []turns.Message{tool(result(last, "ok"))}, Tokens: 50},
+			summary.HalfTurn{Ref: ref, Depth: i + 1, Half: turns.ResponseHalf, Messages: []turns.Message{*says("", id)}, Tokens: 50})
+	}
+	p.Head.Depth = 50_000
+	pol, _ := policy.Builtin("balanced")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := plan.New(p, pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
