@@ -55,15 +55,15 @@ func (p Path) Summed() Sums {
 	return Sums{tokens: p.Tokens(), growth: p.MeasureGrowth(), calibration: p.Calibrate(), calibrates: p.View.When == ""}
 }
 
-// Sent returns s plus messages of so many tokens.
-func (s Sums) Sent(tokens uint64) Sums {
+// AddMessages returns s plus messages of so many tokens.
+func (s Sums) AddMessages(tokens uint64) Sums {
 	s.tokens += tokens
 	return s
 }
 
-// Answered returns s plus a response of so many tokens. reported is the provider's
+// AddResponse returns s plus a response of so many tokens. reported is the provider's
 // count of the call's input, 0 if it gave none.
-func (s Sums) Answered(overhead, tokens, reported uint64) Sums {
+func (s Sums) AddResponse(overhead, tokens, reported uint64) Sums {
 	at := overhead + s.tokens
 	s.growth = s.growth.call(at)
 	if s.calibrates {

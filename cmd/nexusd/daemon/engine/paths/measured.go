@@ -65,7 +65,7 @@ func (pl *Loader) MeasuredAt(s *ledger.Session, n lineage.Node, p view.Path, pol
 	m.Load.Messages += uint64(len(turn.Messages))
 	sent := tokens.Messages(p.Counter, turn.Messages)
 	m.Load.Tokens += sent
-	m.Sums = m.Sums.Sent(sent)
+	m.Sums = m.Sums.AddMessages(sent)
 	if m.Load.Reported > 0 {
 		m.Load.Reported += sent
 	}
@@ -86,6 +86,6 @@ func (pl *Loader) MeasuredAt(s *ledger.Session, n lineage.Node, p view.Path, pol
 		reported = turn.Usage.InputTokens
 		m.Load.Reported = reported + came
 	}
-	m.Sums = m.Sums.Answered(p.Overhead, came, reported)
+	m.Sums = m.Sums.AddResponse(p.Overhead, came, reported)
 	return m, true
 }
