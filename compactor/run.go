@@ -208,7 +208,8 @@ func Accept(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error)
 		r = compose(pl, out, nil, []turns.Message{message}, c)
 	}
 	n, bound := c.Text(summary.Data(out.Text)), pl.OutputBound()+16
-	if long := n > pl.SummaryTokens || r.Replaced > bound; long && out.Tier != plan.NoticeTier && (!pl.IsShort(out.Text) || !pl.LeavesRoom(r.Body.TokensAfter)) {
+	tooLong := (n > pl.SummaryTokens || r.Replaced > bound) && out.Tier != plan.NoticeTier
+	if tooLong && (!pl.IsShort(out.Text) || !pl.LeavesRoom(r.Body.TokensAfter)) {
 		return refuse("%d tokens, and %d with all around it; the plan allows %d and %d", n, r.Replaced, pl.SummaryTokens, bound)
 	}
 	if b := &r.Body; b.TokensAfter >= b.TokensBefore && (len(pl.Covered) > 0 || !pl.FromOriginals) {

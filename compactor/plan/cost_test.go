@@ -66,6 +66,9 @@ func TestCostDue(t *testing.T) {
 	if got := firstDue(pol, growth, func(p *view.Path) { p.Prices = view.Prices{Model: known, Summarizer: known} }); got <= base {
 		t.Errorf("where a summary is paid for: due after %d calls, else %d", got, base)
 	}
+	if got := firstDue(pol, growth, func(p *view.Path) { p.Prices.Summarizer = known }); got != base {
+		t.Errorf("a summarizer's price cannot be compared with an unknown one: due after %d calls, else %d", got, base)
+	}
 	if got, w := firstDue(pol, growth, func(p *view.Path) { p.Prices.Model = tokens.Price{Input: 1_000_000} }), want(pol, 1, 1); got != w {
 		t.Errorf("without a cache: due after %d calls, by the rule %d", got, w)
 	}

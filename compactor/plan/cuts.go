@@ -71,22 +71,17 @@ func (m planner) wanted(p view.Path) (int, error) {
 	}
 	for want > 0 {
 		h := &p.Halves[want-1]
-		if keepTurns > 0 && responses == keepTurns && (h.Half == turns.ResponseHalf || want == len(p.Halves) || h.Ref != p.Halves[want].Ref) {
-			return want, nil
-		}
-		if kept+h.ShownTokens() > keep {
-			return want, nil
-		}
-		// A context that is due by a number of turns or messages keeps at most half
-		// of that number.
+		isResponse := h.Half == turns.ResponseHalf
+		ofOlderTurn := want == len(p.Halves) || h.Ref != p.Halves[want].Ref
 		messages += uint64(len(h.Messages))
-		if m.trigger.Kind == TriggerTurns && (m.policy.MaxMessages > 0 && messages > m.policy.MaxMessages/2 ||
-			m.policy.EveryTurns > 0 && h.Half == turns.ResponseHalf && responses >= max(1, m.policy.EveryTurns/2)) {
+		hasAllTurns := keepTurns > 0 && responses == keepTurns && (isResponse || ofOlderTurn)
+		exceedsTokens := kept+h.ShownTokens() > keep
+		if hasAllTurns || exceedsTokens || m.exceedsHalfOfCount(messages, responses, isResponse) {
 			return want, nil
 		}
 		kept += h.ShownTokens()
 		want--
-		if h.Half == turns.ResponseHalf {
+		if isResponse {
 			responses++
 		}
 	}
@@ -98,6 +93,18 @@ func (m planner) wanted(p view.Path) (int, error) {
 		return 0, NothingError("the %d responses%s are among the newest %d, which are kept", responses, after, keepTurns)
 	}
 	return 0, NothingError("all %d tokens%s are among the newest %d, which are kept", kept, after, keep)
+}
+
+// exceedsHalfOfCount reports whether so many messages, or one more response than so
+// many, are too much to keep for a context that is due by its number of messages or
+// turns: it keeps at most half of that number.
+func (m planner) exceedsHalfOfCount(messages, responses uint64, isResponse bool) bool {
+	if m.trigger.Kind != TriggerTurns {
+		return false
+	}
+	manyMessages := m.policy.MaxMessages > 0 && messages > m.policy.MaxMessages/2
+	manyTurns := m.policy.EveryTurns > 0 && isResponse && responses >= max(1, m.policy.EveryTurns/2)
+	return manyMessages || manyTurns
 }
 
 // keepTokens returns how many of the newest tokens the plan keeps.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 
-	"nexus/compactor/view"
 	"nexus/turns"
 )
 
@@ -37,11 +36,12 @@ func (m planner) digest(previous turns.Ref) turns.Hash {
 // manual compaction may follow an automatic one that only shortened parts.
 func (m planner) checkRepeated() error {
 	p := m.path
-	shortened := func(f *view.InForce) bool {
-		return m.trigger.Kind == TriggerManual && f.Body.Trigger.Kind != TriggerManual && f.Span.Through.IsZero() && f.Span.FirstKept.IsZero()
-	}
-	if f := p.InForce; f != nil && p.Head.Ref == f.Node.Ref && !shortened(f) && !f.Body.Plan.IsZero() && m.digest(f.Span.Previous) == f.Body.Plan {
-		return NothingError("compaction %v was made by the same plan, and nothing follows it", f.Node.Ref)
+	if f := p.InForce; f != nil && p.Head.Ref == f.Node.Ref && !f.Body.Plan.IsZero() {
+		onlyShortened := f.Span.Through.IsZero() && f.Span.FirstKept.IsZero()
+		asksForMore := m.trigger.Kind == TriggerManual && f.Body.Trigger.Kind != TriggerManual && onlyShortened
+		if !asksForMore && m.digest(f.Span.Previous) == f.Body.Plan {
+			return NothingError("compaction %v was made by the same plan, and nothing follows it", f.Node.Ref)
+		}
 	}
 	if known := m.opt.PrevPlan; !known.IsZero() && m.digest(p.Previous()) == known {
 		return NothingError("plan %v was tried before", known)

@@ -71,3 +71,43 @@ func BenchmarkNewPlan(b *testing.B) {
 		}
 	}
 }
+
+// With nothing new to cover, a summary from the originals replaces the one in force; a
+// summary of the same length from the last summary does not.
+func TestFromOriginalsRenewsTheSummaryInForce(t *testing.T) {
+	w := compactortest.NewLongSession(t)
+	pol := builtin("nexus")
+	manual := turns.Trigger{Kind: plan.TriggerManual}
+	first, err := plan.New(w.Path(), pol, manual, plan.Options{})
+	must(t, err)
+	commit(t, w, first)
+	pl, err := plan.New(w.Path(), pol, manual, plan.Options{FromOriginals: true, Originals: w.Halves})
+	must(t, err)
+	if len(pl.Covered) != 0 || pl.Previous != "" || len(pl.Reads) != len(first.Covered) || pl.Span.Through != first.Span.Through {
+		t.Errorf("%v: reads %d halves", pl, len(pl.Reads))
+	}
+	if _, err := plan.New(w.Path(), pol, manual, plan.Options{Focus: "other"}); !errors.Is(err, plan.ErrNothing) {
+		t.Errorf("nothing new: %v", err)
+	}
+}
+
+// A context that is due by a number of messages or turns keeps half of that number.
+func TestDueByCountKeepsHalfOfIt(t *testing.T) {
+	for set, halves := range map[string]int{`{"max_messages":20}`: 10, `{"every_turns":10}`: 10, `{"every_turns":1}`: 2} {
+		pol, err := builtin("nexus").With(turns.Raw(set))
+		must(t, err)
+		w := compactortest.NewSession()
+		w.Policy = pol
+		w.Talk(t, "some", 15, 50)
+		p := w.Path()
+		trigger, due := plan.Due(p, pol, p.Tokens())
+		if !due || trigger.Kind != plan.TriggerTurns {
+			t.Fatalf("%s: due %v by %s", set, due, trigger.Kind)
+		}
+		pl, err := plan.New(p, pol, trigger, plan.Options{})
+		must(t, err)
+		if len(pl.Kept) != halves {
+			t.Errorf("%s: keeps %d halves, want %d", set, len(pl.Kept), halves)
+		}
+	}
+}

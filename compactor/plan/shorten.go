@@ -18,7 +18,9 @@ func (m planner) shorten() *Plan {
 			shortens[at] = view.ElidedTo(q, string(view.Trimmed), TrimToEnds(e, summary.ResultText(q)))
 		}
 		plan := m.place(Shorten, 0, shortens, false)
-		if plan.TokensKept < p.ShownFrom(0) && (m.trigger.Kind == TriggerLargeOutput || plan.TokensBefore > m.sizes.Room) && plan.TokensAfter() <= m.sizes.Room {
+		frees, fits := plan.TokensKept < p.ShownFrom(0), plan.TokensAfter() <= m.sizes.Room
+		wanted := m.trigger.Kind == TriggerLargeOutput || plan.TokensBefore > m.sizes.Room
+		if frees && wanted && fits {
 			return &plan
 		}
 	}
@@ -50,7 +52,8 @@ func (m planner) shorten() *Plan {
 	// The plan must free enough to pay for a rewrite, and the context must fit.
 	// Otherwise a cut has to do it.
 	freed := tokens.Sub(plan.TokensBefore, plan.TokensAfter())
-	if !m.fitsShown(&plan) || freed < max(1, tokens.Share(plan.TokensBefore, m.policy.MinReclaimRatio)) {
+	least := max(1, tokens.Share(plan.TokensBefore, m.policy.MinReclaimRatio))
+	if freed < least || !m.fitsShown(&plan) {
 		return nil
 	}
 	return &plan

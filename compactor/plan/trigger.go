@@ -42,16 +42,19 @@ func DueAt(p view.Path, pol policy.Policy, l view.Load) (turns.Trigger, bool) {
 	trigger := func(kind, format string, args ...any) (turns.Trigger, bool) {
 		return turns.Trigger{Kind: kind, Detail: turns.Raw(fmt.Sprintf(format, args...))}, true
 	}
-	switch idle := uint64(l.Idle / time.Second); {
-	case sized && total > s.Trigger && total == p.Overhead+l.Tokens:
+	idle := uint64(l.Idle / time.Second)
+	tooLarge, byEstimate := sized && total > s.Trigger, total == p.Overhead+l.Tokens
+	cacheExpired := pol.IdleSeconds > 0 && pol.IdleRatio > 0 && idle >= pol.IdleSeconds
+	switch {
+	case tooLarge && byEstimate:
 		return trigger(TriggerThreshold, `{"tokens":%d,"overhead":%d,"threshold":%d,"budget":%d}`, l.Tokens, p.Overhead, s.Trigger, s.Budget)
-	case sized && total > s.Trigger:
+	case tooLarge:
 		return trigger(TriggerThreshold, `{"tokens":%d,"overhead":%d,"reported":%d,"threshold":%d,"budget":%d}`, l.Tokens, p.Overhead, l.Reported, s.Trigger, s.Budget)
 	case pol.EveryTurns > 0 && l.Turns >= pol.EveryTurns:
 		return trigger(TriggerTurns, `{"turns":%d,"every":%d}`, l.Turns, pol.EveryTurns)
 	case pol.MaxMessages > 0 && l.Messages > pol.MaxMessages:
 		return trigger(TriggerTurns, `{"messages":%d,"max":%d}`, l.Messages, pol.MaxMessages)
-	case sized && pol.IdleSeconds > 0 && pol.IdleRatio > 0 && idle >= pol.IdleSeconds && total > s.Idle:
+	case sized && cacheExpired && total > s.Idle:
 		return trigger(TriggerIdle, `{"idle_seconds":%d,"tokens":%d,"threshold":%d}`, idle, l.Tokens, s.Idle)
 	}
 	if f, _ := chooseByCost(p, pol, p.Overhead+l.Tokens, s); sized && f.Pays { // growth leaves out what only the provider counts
@@ -67,9 +70,12 @@ func DueAt(p view.Path, pol policy.Policy, l view.Load) (turns.Trigger, bool) {
 // contextSize returns the size of a context as the policy measures it, overhead
 // included.
 func contextSize(p view.Path, pol policy.Policy, l view.Load, s policy.Sizes) uint64 {
-	total := measuredSize(pol, p.Overhead+l.Tokens, l.Reported)
-	if f := p.InForce; f != nil && total > s.Trigger && p.Overhead+l.Tokens <= s.Trigger && l.Tokens < f.Body.TokensAfter+s.Room/5 {
-		return p.Overhead + l.Tokens // the last compaction did not remove what only the provider counts, so another will not
+	estimate := p.Overhead + l.Tokens
+	total := measuredSize(pol, estimate, l.Reported)
+	dueByProviderOnly := total > s.Trigger && estimate <= s.Trigger
+	justCompacted := p.InForce != nil && l.Tokens < p.InForce.Body.TokensAfter+s.Room/5
+	if dueByProviderOnly && justCompacted {
+		return estimate // the last compaction did not remove what only the provider counts, so another will not
 	}
 	return total
 }
@@ -109,11 +115,14 @@ func measuredSize(p policy.Policy, estimate, reported uint64) uint64 {
 	return estimate
 }
 
-// NeedsPath reports whether the policy's triggers need a path with its halves. It
-// assumes that a turn has at most eight messages.
+// maxTurnMessages is how many messages a turn has at most, as [NeedsPath] assumes.
+const maxTurnMessages = 8
+
+// NeedsPath reports whether the policy's triggers need a path with its halves.
 func NeedsPath(p policy.Policy, l view.Load) bool {
-	return p.LargeOutputChars > 0 || p.MaxMessages > 0 && l.Turns > p.MaxMessages/8 || p.Measure != policy.Estimate ||
-		(p.Counter != "" && p.Counter != tokens.Approx{}.Name())
+	mayHaveTooManyMessages := p.MaxMessages > 0 && l.Turns > p.MaxMessages/maxTurnMessages
+	ownCounter := p.Counter != "" && p.Counter != tokens.Approx{}.Name()
+	return p.LargeOutputChars > 0 || mayHaveTooManyMessages || p.Measure != policy.Estimate || ownCounter
 }
 
 // largeOutputs returns the tool results after the newest response that are longer

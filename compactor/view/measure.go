@@ -120,7 +120,9 @@ func (p Path) CountedBy() tokens.Counter {
 // as the ledger stores them. The caller settles a path once, when it loads it.
 func (p Path) Settled(c tokens.Counter, recount bool) Path {
 	p.Counter = c
-	if !recount && (p.InForce == nil || len(p.InForce.Body.Elided) == 0) && !slices.ContainsFunc(p.Halves, func(h summary.HalfTurn) bool { return h.Saved > 0 }) {
+	hasElisions := p.InForce != nil && len(p.InForce.Body.Elided) > 0
+	hadElisions := slices.ContainsFunc(p.Halves, func(h summary.HalfTurn) bool { return h.Saved > 0 })
+	if !recount && !hasElisions && !hadElisions {
 		return p
 	}
 	p.Halves = slices.Clone(p.Halves)

@@ -326,3 +326,67 @@ func TestRecipeNamesTheCacheOnlyWhereItCounts(t *testing.T) {
 		t.Error("another policy")
 	}
 }
+
+func TestMetaIsEmptyWithoutAnyField(t *testing.T) {
+	if !(view.Meta{}).Empty() {
+		t.Error("the zero Meta is not empty")
+	}
+	for _, m := range []view.Meta{{FirstRequest: "x"}, {Carried: "x"}, {Pins: []string{"x"}}, {Calibration: (tokens.Calibration{}).Observe(1000, 2000)}} {
+		if m.Empty() {
+			t.Errorf("%+v is empty", m)
+		}
+	}
+}
+
+// The ledger stores counts by approx-1; another counter counts again.
+func TestReplacedIsCountedByThePathsCounter(t *testing.T) {
+	f := &view.InForce{Node: lineage.Node{Replaced: 5}, Body: turns.CompactionBody{Replacement: user(words(100)), Nudge: user(words(50))}}
+	other := compactortest.Builtin("gsv").CounterOf()
+	for _, c := range []struct {
+		path view.Path
+		want uint64
+	}{
+		{view.Path{}, 0},
+		{view.Path{InForce: f}, 5},
+		{view.Path{InForce: f, Counter: other}, tokens.Messages(other, f.Body.Replacement) + tokens.Messages(other, f.Body.Nudge)},
+		{view.Path{InForce: &view.InForce{Body: f.Body}}, tokens.Messages(approx, f.Body.Replacement) + tokens.Messages(approx, f.Body.Nudge)},
+	} {
+		if got := c.path.Replaced(); got != c.want {
+			t.Errorf("%d tokens, want %d", got, c.want)
+		}
+	}
+}
+
+// Savings of a compaction that is no longer in force go when the path is settled.
+func TestSettledForgetsOldSavings(t *testing.T) {
+	w := compactortest.NewSession()
+	w.Talk(t, "some", 2, 100)
+	p := w.Path()
+	whole := p.Tokens()
+	p.Halves[1].Saved = 50
+	if p.Tokens() != whole-50 || p.Settled(approx, false).Tokens() != whole {
+		t.Errorf("%d tokens, want %d again", p.Settled(approx, false).Tokens(), whole)
+	}
+	p.Halves[0].Tokens, p.Halves[2].Tokens, p.Halves[2].Erased = 9999, 7, true
+	if got := p.Settled(approx, true).Halves; got[0].Tokens != tokens.Messages(approx, got[0].Messages) || got[2].Tokens != 7 {
+		t.Errorf("counted again: %d, and %d of an erased half", got[0].Tokens, got[2].Tokens)
+	}
+}
+
+func TestElisionsOffThePathSaveNothing(t *testing.T) {
+	w := compactortest.NewSession()
+	w.Talk(t, "some", 2, 100)
+	p := w.Path()
+	p.Halves[2].Erased = true
+	show := []turns.ElidedPart{{Show: "x"}}
+	for what, e := range map[string]turns.Elision{
+		"another turn": {Turn: turns.Ref{Session: w.ID, Turn: testID(999)}, Half: turns.MessagesHalf}, "erased": {Turn: p.Halves[2].Ref, Half: turns.MessagesHalf},
+	} {
+		if got := p.SavedBy([]turns.Elision{e}, show); len(got) != 0 {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	if got := p.SavedBy([]turns.Elision{{Turn: p.Halves[0].Ref, Half: turns.MessagesHalf}}, show); got[0] < 90 {
+		t.Errorf("on the path: %v", got)
+	}
+}

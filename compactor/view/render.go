@@ -240,7 +240,8 @@ func (r *renderer) run(ms []turns.Message, src int) {
 			rest = append(rest, m)
 		}
 	}
-	if ordered && goesOn && !late && len(r.open) == 0 && len(r.late) == 0 && !toolText(ms) {
+	nothingWaits := len(r.open) == 0 && len(r.late) == 0
+	if ordered && goesOn && !late && nothingWaits && !toolText(ms) {
 		// Everything is in its place, so a message with results and then text stays
 		// one message.
 		for _, m := range ms {
