@@ -294,7 +294,7 @@ func (s *Summarizer) job(in summary.Input) (*job, error) {
 	window, limit, thinks := s.reportedLimits.now()
 	j.window, j.input.MaxTokens = window, min(in.MaxTokens, window/answerShare)
 	if n := t.AnswerTokens(j.input.MaxTokens); n > limit {
-		j.input.MaxTokens = uint64(float64(j.input.MaxTokens) * float64(limit-min(limit, 128)) / float64(n))
+		j.input.MaxTokens = uint64(float64(j.input.MaxTokens) * float64(limit-min(limit, answerMargin)) / float64(n))
 	}
 	j.input.MaxTokens = max(1, j.input.MaxTokens)
 	j.limit = t.AnswerTokens(j.input.MaxTokens)

@@ -80,12 +80,19 @@ func (j *job) measured(h summary.HalfTurn) summary.HalfTurn {
 // room returns what the prompt, the rolling summary, the notes on record and the
 // answer leave of the window; at least a quarter of it.
 func (j *job) room() uint64 {
-	fixed := j.counter.Text(summary.Prompt(j.input)) + max(j.input.MaxTokens, j.counter.Text(j.input.Previous)) + j.limit + 256
+	fixed := j.counter.Text(summary.Prompt(j.input)) + max(j.input.MaxTokens, j.counter.Text(j.input.Previous)) + j.limit + requestMargin
 	if len(j.input.Known) > 0 || j.template.AnswerTokens(1) > 1 { // the memories of earlier parts will be on record
 		fixed += j.window / knownShare
 	}
 	return max(j.window-min(j.window, fixed), j.window/4)
 }
+
+// requestMargin is the room for the tags and roles around a request's content, in
+// tokens.
+const requestMargin = 256
+
+// answerMargin is the room for the tags around an answer's parts, in tokens.
+const answerMargin = 128
 
 // knownShare bounds the notes on record: one part in this many of the window.
 const knownShare = 8

@@ -411,3 +411,59 @@ func TestShortenFits(t *testing.T) {
 		}
 	}
 }
+
+// A request is filled up to its bound: chunks that fit it exactly share it.
+func TestChunksFillARequestExactly(t *testing.T) {
+	s, asked := scripted(t, Config{}, plain)
+	in := input(6, 900)
+	one := (&job{Summarizer: s}).measured(summary.Plaintext(in.Halves[0])).Tokens
+	for _, c := range []struct{ window, requests uint64 }{{8 * one, 3}, {8*one - 8, 6}, {12 * one, 2}} {
+		*asked = nil
+		s, asked = scripted(t, Config{Window: c.window}, plain)
+		in.Style = &summary.Style{ChunkRatio: 0.25}
+		in.MaxTokens = 10
+		if _, err := s.Summarize(t.Context(), in); err != nil || uint64(len(*asked)) != c.requests {
+			t.Errorf("a window of %d, chunks of %d tokens: %d requests, want %d (%v)", c.window, one, len(*asked), c.requests, err)
+		}
+	}
+}
+
+// What a request sends, its margin and the longest answer fill the window.
+func TestRoomIsWhatTheWindowLeaves(t *testing.T) {
+	s, _ := scripted(t, Config{Window: 20_000}, plain)
+	in := input(1, 100)
+	in.Template = "nexus"
+	j, err := s.job(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompt := j.counter.Text(summary.Prompt(j.input))
+	if got := j.room() + prompt + j.input.MaxTokens + j.limit + requestMargin; got != 20_000 {
+		t.Errorf("room, prompt, earlier summary, answer and margin have %d tokens", got)
+	}
+	in.Previous = strings.Repeat("fact ", 2000)
+	if j, err = s.job(in); err != nil {
+		t.Fatal(err)
+	}
+	prompt = j.counter.Text(summary.Prompt(j.input))
+	if got := j.room() + prompt + j.counter.Text(in.Previous) + j.limit + requestMargin; got != 20_000 {
+		t.Errorf("with a long earlier summary: %d tokens", got)
+	}
+}
+
+// An answer that the provider bounds is asked for within that bound.
+func TestAnswerFitsTheProvidersBound(t *testing.T) {
+	for _, template := range []string{"nexus", "gsv"} {
+		s, _ := scripted(t, Config{}, plain)
+		in := input(1, 100)
+		in.Template, in.MaxTokens = template, 5000
+		s.reportedLimits.answer = 1000
+		j, err := s.job(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := j.template.AnswerTokens(j.input.MaxTokens); n > 1000 || n < 1000-2*answerMargin || j.limit != n {
+			t.Errorf("%s: an answer of %d tokens for a summary of %d, bounded at %d", template, n, j.input.MaxTokens, j.limit)
+		}
+	}
+}
