@@ -28,7 +28,7 @@ func autobyteusWorld(t *testing.T, set string) *world {
 // AUT-1: after a compaction the snapshot, what stands for the past and the
 // recent tail, is the base that new turns are appended to; the next compaction
 // begins a new epoch.
-func TestAUT1(t *testing.T) {
+func TestNewTurnsExtendTheSnapshotUntilTheNextEpoch(t *testing.T) {
 	w := autobyteusWorld(t, `{}`)
 	w.Talk(t, "first", 8, 60)
 	tail := w.context(t).Messages[8:] // of the newest four turns
@@ -61,7 +61,7 @@ func TestAUT1(t *testing.T) {
 
 // AUT-2: the input budget is token_limit - max_output_tokens - safety_margin;
 // without a limit nothing is due by size, but by other triggers it is.
-func TestAUT2(t *testing.T) {
+func TestBudgetIsLimitLessOutputAndMargin(t *testing.T) {
 	pol := builtin("autobyteus")
 	limits := turns.Limits{ContextWindow: 128_000, MaxOutputTokens: 8_000, SafetyMargin: 1_500}
 	const budget = 118_500
@@ -96,7 +96,7 @@ func TestAUT2(t *testing.T) {
 // AUT-3: due by what the last response reported, before the next call; by the
 // number of turns; by a tool's output that is too large, where those that came
 // with the newest results are shortened and nothing else; and when it is asked for.
-func TestAUT3(t *testing.T) {
+func TestDueByReportTurnsLargeOutputOrRequest(t *testing.T) {
 	w := autobyteusWorld(t, `{}`)
 	w.Limits = turns.Limits{ContextWindow: 100_000, MaxOutputTokens: 8_000, SafetyMargin: 2_000}
 	w.Talk(t, "some", 3, 60)
@@ -159,7 +159,7 @@ func TestAUT3(t *testing.T) {
 
 // AUT-4: all turns but the raw tail are summarized, by any summarizer, into an
 // episodic summary and semantic facts, typed, each once, with their source turns.
-func TestAUT4(t *testing.T) {
+func TestTurnsBeforeTheRawTailBecomeEpisodeAndFacts(t *testing.T) {
 	w := autobyteusWorld(t, `{"keep_turns":2}`)
 	w.Talk(t, "some", 6, 60)
 	refs := map[uint64]turns.Ref{}

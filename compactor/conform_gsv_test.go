@@ -68,7 +68,7 @@ func gsvWith(t *testing.T, set string) policy.Policy {
 
 // GSV-1: what the provider last reported of this very context, and an estimate of
 // what was appended since; without a report, characters of the JSON / 4 × 1.2.
-func TestGSV1(t *testing.T) {
+func TestSizeIsTheReportPlusAnEstimate(t *testing.T) {
 	w := gsvSized(t, 4, 100)
 	pol := w.Policy
 	all := func() (ms []turns.Message) {
@@ -123,7 +123,7 @@ func TestGSV1(t *testing.T) {
 }
 
 // GSV-2: due before the call, over context_window − reserve_tokens.
-func TestGSV2(t *testing.T) {
+func TestDueOverWindowLessReserve(t *testing.T) {
 	for _, c := range []struct {
 		set               string
 		window, threshold uint64
@@ -164,7 +164,7 @@ func TestGSV2(t *testing.T) {
 
 // GSV-3: the newest keep_tokens stay, walking back, to the byte; everything before
 // is summarized. A cut inside a tool call's pair moves back before the call.
-func TestGSV3(t *testing.T) {
+func TestNewestKeepTokensStayVerbatim(t *testing.T) {
 	moved := 0
 	for keep := uint64(200); keep < 3000; keep += 37 {
 		w := gsvSized(t, 12, 150)
@@ -207,7 +207,7 @@ func jsonOf(t *testing.T, v any) []byte {
 
 // GSV-7: the summary is one user message behind the design's line, first in the
 // context; the next compaction takes its place.
-func TestGSV7(t *testing.T) {
+func TestSummaryIsTheFirstUserMessage(t *testing.T) {
 	w := gsvSized(t, 8, 100)
 	pol := gsvWith(t, `{"keep_tokens":400}`)
 	for round := range 3 {
@@ -245,7 +245,7 @@ func TestGSV7(t *testing.T) {
 
 // GSV-13, of every summarizer: the images of what is summarized are counted in
 // the summary; the notice is the design's sentence alone.
-func TestGSV13(t *testing.T) {
+func TestSummaryCountsImages(t *testing.T) {
 	w := newWorld()
 	w.Policy = builtin("gsv")
 	image := turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: []byte("\x89PNG")}

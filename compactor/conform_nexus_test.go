@@ -63,7 +63,7 @@ func (w *world) states(t *testing.T) string {
 // NEX-2: the first, second and N-th compaction as drawn: the parent is the head,
 // which may be a compaction; every turn before the cut is covered by exactly
 // one; the new summary includes the previous one.
-func TestNEX2(t *testing.T) {
+func TestEachCompactionIncludesTheOneBefore(t *testing.T) {
 	w := nexusWorld(t)
 	name := map[turns.Ref]string{}
 	turn := 0
@@ -112,7 +112,7 @@ func TestNEX2(t *testing.T) {
 
 // NEX-3: a context is the summary of the latest compaction, as a system message,
 // and the turns from first_kept on; compactions themselves are skipped.
-func TestNEX3(t *testing.T) {
+func TestContextIsSummaryAndTurnsFromFirstKept(t *testing.T) {
 	w := nexusWorld(t)
 	w.Talk(t, "old", 5, 60)
 	w.pass(t, plan.TriggerManual, &scribe{text: "what was said first"})
@@ -135,7 +135,7 @@ func TestNEX3(t *testing.T) {
 
 // NEX-7: due over context_window - reserve_tokens, 20,000, by a threshold or an
 // overflow, or when it is asked for; 30,000 tokens are kept.
-func TestNEX7(t *testing.T) {
+func TestDueByThresholdOverflowOrRequest(t *testing.T) {
 	pol := builtin("nexus")
 	for _, c := range []struct {
 		window, tokens uint64

@@ -83,7 +83,7 @@ func TestShouldCompactAboveThresholdReturnsTrue(t *testing.T) {
 
 // S8-3: the check goes by the estimate of the payload, and the trigger says it.
 // What pruning hides counts: it is a view.
-func TestS8_3(t *testing.T) {
+func TestDueByEstimateOfThePayload(t *testing.T) {
 	w := spec008World(t)
 	w.Limits.ContextWindow = 8000
 	chars := 0
@@ -122,7 +122,7 @@ func TestS8_3(t *testing.T) {
 }
 
 // S8-13: due over context_window − reserve_tokens.
-func TestS8_13(t *testing.T) {
+func TestSpec008IsDueOverWindowLessReserve(t *testing.T) {
 	for _, c := range []struct {
 		set               string
 		window, threshold uint64
@@ -167,7 +167,7 @@ func (w *world) compactBy(t *testing.T, pol policy.Policy, text string) (summary
 }
 
 // S8-14: the older messages become one system message, by the design's prompt.
-func TestS8_14(t *testing.T) {
+func TestOlderMessagesBecomeOneSystemMessage(t *testing.T) {
 	w := answered(t, 12, 100)
 	in, pl := w.compactBy(t, w.Policy, "Everything is decided.")
 	want := turns.TextMessage(turns.System, "[Session compacted. Summary of prior conversation:]\n\nEverything is decided.")
@@ -198,7 +198,7 @@ func TestS8_14(t *testing.T) {
 
 // S8-17: the newest five assistant turns, with what was sent for them, stay to the
 // byte; the number is a setting.
-func TestS8_17(t *testing.T) {
+func TestNewestFiveTurnsStay(t *testing.T) {
 	for _, c := range []struct {
 		set  string
 		keep int
@@ -274,7 +274,7 @@ func TestCompactNoopWhenFewMessages(t *testing.T) {
 
 // S8-23: the design keeps the last ten messages, and so parts calls from their
 // results; ours moves back to a cut that parts none.
-func TestS8_23(t *testing.T) {
+func TestCutPartsNoCallFromItsResult(t *testing.T) {
 	broken := 0
 	for n := 8; n < 40; n++ {
 		for answers := range 3 {
@@ -349,7 +349,7 @@ func strictly(ms []turns.Message) error {
 }
 
 // S8-25: the design's configuration defaults, each of them a setting.
-func TestS8_25(t *testing.T) {
+func TestDefaultsAreTheDesigns(t *testing.T) {
 	p := builtin("spec-008")
 	got := map[string]any{
 		"context_window": p.ContextWindow, "reserve_tokens": p.ReserveTokens, "keep_recent_turns": p.KeepTurns,

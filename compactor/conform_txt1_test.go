@@ -15,10 +15,10 @@ import (
 )
 
 // TXT-1: each text that a published design quotes and that stands in a context is the design's,
-// byte for byte, as the policy renders it. The prompts are in TestTXT1Templates;
+// byte for byte, as the policy renders it. The prompts are in TestTemplatesQuoteTheDesigns;
 // nexus and autobyteus quote no text that is shown. A golden file is what the
 // seed's own file says.
-func TestTXT1(t *testing.T) {
+func TestQuotedTextsAreTheDesigns(t *testing.T) {
 	for _, tc := range []struct {
 		golden string
 		shown  func(t *testing.T, golden string) string

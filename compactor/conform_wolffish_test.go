@@ -107,7 +107,7 @@ func toolTexts(cx view.Context) (out []string) {
 
 // WOL-1: a token is 1.5 characters; over 75 % of the budget a context is due,
 // system and tools included, and a pass brings it to 50 % or less.
-func TestWOL1(t *testing.T) {
+func TestPassBringsAContextOver75PercentTo50(t *testing.T) {
 	w := wolffishWorld(t, 100_000)
 	pol := w.Policy
 	for text, want := range map[string]uint64{strings.Repeat("x", 1500): 1000, strings.Repeat("é", 1500): 1000, strings.Repeat("🐺", 750): 1000} {
@@ -145,7 +145,7 @@ func TestWOL1(t *testing.T) {
 
 // WOL-2: the higher of the estimate and the last reported input tokens counts;
 // a report is valid for the context that it was made on, plus what came since.
-func TestWOL2(t *testing.T) {
+func TestHigherOfEstimateAndReportCounts(t *testing.T) {
 	w := wolffishWorld(t, 100_000)
 	for _, c := range []struct {
 		estimate, reported uint64
@@ -184,7 +184,7 @@ func TestWOL2(t *testing.T) {
 // WOL-3: an overflow has the largest messages shortened below any threshold.
 // That every provider's error is known is TestReadRealProviderErrors; what comes
 // back to retry with is in the engine's test of this row.
-func TestWOL3(t *testing.T) {
+func TestOverflowShortensTheLargestMessages(t *testing.T) {
 	w := wolffishWorld(t, 100_000)
 	must(t, w.Turn(user("read them all"), nil))
 	sizes := []int{12_000, 15_000, 10_000, 14_000, 700, 600, 1_000, 1_000, 1_000}
@@ -264,7 +264,7 @@ func choice(t *testing.T) (w *world, order []view.PartAt) {
 
 // WOL-4: passes over results, assistants and users in the design's order, greedy
 // until projected savings cover the excess; the constants of its table.
-func TestWOL4(t *testing.T) {
+func TestPassesFollowTheDesignsOrder(t *testing.T) {
 	w, order := choice(t)
 	p := w.Path()
 	projected := uint64(0)
@@ -297,7 +297,7 @@ func TestWOL4(t *testing.T) {
 // WOL-5: never shortened are the first user message, the last three of each
 // role, results that are errors, and what has fewer than 500 characters; an
 // earlier summary is compacted again.
-func TestWOL5(t *testing.T) {
+func TestProtectedMessagesStayWhole(t *testing.T) {
 	w, order := choice(t)
 	p := w.Path()
 	chosen := plan.ChooseShortened(p, w.Policy.Elide, policy.MaxTokens)
@@ -337,7 +337,7 @@ const screenshot = `{"type":"blob","modality":"image","mime_type":"image/png","c
 
 // WOL-6: images go from every result of a tool, the newest and the failed ones
 // too; the marker stands first, once. A user's image stays.
-func TestWOL6(t *testing.T) {
+func TestImagesLeaveEveryToolResult(t *testing.T) {
 	const mark = "[Screenshot analyzed — image omitted from context]"
 	w := wolffishWorld(t, 20_000)
 	look := user("what is this?")
@@ -369,7 +369,7 @@ func TestWOL6(t *testing.T) {
 
 // WOL-7: 15 % of the beginning and 8 % of the end stay, at most 6,000 and 3,000
 // characters, with the design's notice between; reasoning goes, calls stay.
-func TestWOL7(t *testing.T) {
+func TestTruncationKeepsBothEnds(t *testing.T) {
 	e := builtin("wolffish").Elide
 	whole := lines("mail", 45_000)
 	// The numbers of the design's own example.
@@ -416,7 +416,7 @@ func TestWOL7(t *testing.T) {
 
 // WOL-8: one request, by the five-section template, summarizes the originals of
 // the targets; nothing is cut, so nothing is covered.
-func TestWOL8(t *testing.T) {
+func TestOneRequestSummarizesTheOriginals(t *testing.T) {
 	w := wolffishWorld(t, 20_000)
 	must(t, w.Turn(user("read them all"), nil))
 	for i := range 10 {
@@ -458,7 +458,7 @@ func TestWOL8(t *testing.T) {
 
 // WOL-9: a request is tried again after 1, 2, 4, 8 and 16 seconds (package llm
 // holds to it); when all fail the design's notice stands for the summary.
-func TestWOL9(t *testing.T) {
+func TestNoticeReplacesAFailedSummary(t *testing.T) {
 	w := wolffishWorld(t, 20_000)
 	must(t, w.Turn(user("read them all"), nil))
 	for i := range 10 {
@@ -482,7 +482,7 @@ Do NOT produce final output until ALL steps are complete.]`
 
 // WOL-10: the summary and the nudge to go on are a user message after the newest
 // message, and never between a call and its result.
-func TestWOL10(t *testing.T) {
+func TestNudgeFollowsTheNewestMessage(t *testing.T) {
 	const text = "TASK: Read all unread emails and produce a briefing."
 	const nudge = "[Compaction Summary]\n\n" + text + `
 
@@ -521,7 +521,7 @@ ALL steps are complete. Do NOT re-do completed work.]`
 
 // WOL-15: the decision is told with its numbers. Those of the design's sample line
 // are due; the line itself says that they are not, above its own threshold.
-func TestWOL15(t *testing.T) {
+func TestTriggerHoldsItsNumbers(t *testing.T) {
 	pol := builtin("wolffish")
 	const overhead = 30_000
 	p := view.Path{Overhead: overhead, Limits: turns.Limits{ContextWindow: 1_000_000, MaxOutputTokens: 32_768}}
@@ -537,7 +537,7 @@ func TestWOL15(t *testing.T) {
 // WOL-19: targets are selected and their originals saved before anything is
 // changed; then images go, targets are truncated, the originals are summarized,
 // and the summary comes last. That it is told at once is in the engine's test.
-func TestWOL19(t *testing.T) {
+func TestOriginalsAreSavedBeforeTheChange(t *testing.T) {
 	w := wolffishWorld(t, 20_000)
 	must(t, w.Turn(user("read them all"), says("", "shot")))
 	page := lines("page", 9_000)

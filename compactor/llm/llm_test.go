@@ -352,8 +352,8 @@ func TestCompactUsesHaikuModel(t *testing.T) {
 	}
 }
 
-// Both blocks of GSV's answer come through both libraries.
-func TestGSV5OverHTTP(t *testing.T) {
+// GSV-5: Both blocks of GSV's answer come through both libraries.
+func TestBothBlocksComeThroughBothLibraries(t *testing.T) {
 	for _, provider := range []string{"openai", "anthropic"} {
 		s, _ := serve(t, provider, says(200, reply(provider, "<summary>It went on.</summary>\n<memories>\n- Uses pnpm.\n</memories>", stop(provider))))
 		in := input(1, 100)

@@ -43,7 +43,7 @@ func plain(n int, _ request) (answer, error) {
 
 // GSV-4: chunks of a quarter of the window, in order, each asked about with the
 // summary of those before it and with all that is on record.
-func TestGSV4RollingChunks(t *testing.T) {
+func TestChunksRollInOrder(t *testing.T) {
 	const window = 8000
 	s, asked := scripted(t, Config{Window: window}, blocks)
 	in := input(30, 900)
@@ -121,7 +121,7 @@ func TestChunkShare(t *testing.T) {
 
 // GSV-6, tier 1 and 2: what is too large fails the full summary before anything
 // is asked; the partial one skips it, says so, and has the rest.
-func TestGSV6PartialSkips(t *testing.T) {
+func TestPartialSummarySkipsWhatIsTooLarge(t *testing.T) {
 	const window = 8000
 	s, asked := scripted(t, Config{Window: window}, blocks)
 	in := input(12, 900)
@@ -252,7 +252,7 @@ func TestSmallWindow(t *testing.T) {
 }
 
 // GSV-13: images are counted in the summary, and no byte of theirs is sent.
-func TestGSV13Images(t *testing.T) {
+func TestImagesAreCountedAndNotSent(t *testing.T) {
 	s, asked := scripted(t, Config{Window: 8000}, blocks)
 	in := input(2, 100)
 	in.Template = "gsv"
@@ -273,7 +273,7 @@ func TestGSV13Images(t *testing.T) {
 
 // WOL-8: what is over the window is split, each part summarized by itself, and
 // the summaries merged by one more request.
-func TestWOL8SplitAndMerged(t *testing.T) {
+func TestPartsAreSummarizedAndMerged(t *testing.T) {
 	s, asked := scripted(t, Config{Window: 4000}, plain)
 	in := input(30, 900)
 	in.Template, in.Previous = "wolffish", "before all"
@@ -332,8 +332,8 @@ func TestMergeInRounds(t *testing.T) {
 	}
 }
 
-// A memory names the turns that it comes from, in whichever part they stood.
-func TestAUT4Sources(t *testing.T) {
+// AUT-4: A memory names the turns that it comes from, in whichever part they stood.
+func TestMemoriesNameTheirTurns(t *testing.T) {
 	s, asked := scripted(t, Config{Window: 4000}, func(n int, _ request) (answer, error) {
 		return answer{text: fmt.Sprintf("```json\n{\"episodic_summary\":\"summary %d\",\"semantic_facts\":[{\"type\":\"fact\",\"text\":\"one\",\"turns\":[1,%d]},{\"type\":\"fact\",\"text\":\"one.\",\"turns\":[30]}]}\n```", n, n*7)}, nil
 	})

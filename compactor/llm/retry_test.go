@@ -35,7 +35,7 @@ func (c *clock) Wait(ctx context.Context, d time.Duration) error {
 }
 
 // WOL-9: tries after 1, 2, 4, 8 and 16 s, and no more; the library's own are off.
-func TestWOL9Retries(t *testing.T) {
+func TestRetriesWaitAsTheDesignSays(t *testing.T) {
 	for _, provider := range []string{"openai", "anthropic"} {
 		good := says(200, reply(provider, "TASK: all is well", stop(provider)))
 		answers := func(h http.Header, status int) http.HandlerFunc {

@@ -9,8 +9,8 @@ import (
 	"nexus/turns"
 )
 
-// The prompt of the flush is the design's, byte for byte.
-func TestTXT1FlushPrompt(t *testing.T) {
+// TXT-1: The prompt of the flush is the design's, byte for byte.
+func TestFlushPromptIsTheDesigns(t *testing.T) {
 	f := builtin("spec-008").Flush
 	b, err := os.ReadFile("../testdata/txt1/spec-008-flush.txt")
 	must(t, err)

@@ -12,8 +12,8 @@ import (
 	"nexus/turns"
 )
 
-// Autobyteus names the members of the answer and no prompt: both are asked for.
-func TestTXT1AutobyteusMembers(t *testing.T) {
+// TXT-1: Autobyteus names the members of the answer and no prompt: both are asked for.
+func TestAutobyteusTemplateAsksForBothMembers(t *testing.T) {
 	tmpl, _ := FindTemplate("autobyteus")
 	for _, name := range []string{"episodic_summary", "semantic_facts"} {
 		if !strings.Contains(tmpl.Text, `"`+name+`"`) {

@@ -10,9 +10,9 @@ import (
 	"nexus/compactor/summary"
 )
 
-// What a published design quotes stands in our text byte for byte, and the golden file is
+// TXT-1: What a published design quotes stands in our text byte for byte, and the golden file is
 // what the design's own file says.
-func TestTXT1Templates(t *testing.T) {
+func TestTemplatesQuoteTheDesigns(t *testing.T) {
 	gsv, _ := policy.Builtin("gsv")
 	for _, tc := range []struct {
 		golden, seed string

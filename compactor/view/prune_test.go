@@ -17,7 +17,7 @@ import (
 
 // S8-4: a result older than 3 assistant turns and over 4,000 characters shows its
 // first and last 1,500, and "..." between.
-func TestS8_4(t *testing.T) {
+func TestOldLongResultShowsItsEnds(t *testing.T) {
 	for _, c := range []struct {
 		text    string
 		trimmed bool
@@ -49,7 +49,7 @@ func TestS8_4(t *testing.T) {
 // S8-5: a result older than 10 assistant turns becomes "[Tool result cleared]";
 // an error stays one. One that is no longer than those words stays: in place of
 // it they would take room, where pruning is there to make some.
-func TestS8_5(t *testing.T) {
+func TestVeryOldResultIsCleared(t *testing.T) {
 	const shortResult = "a result of some words, or a few lines"
 	for _, c := range []struct {
 		set    string
@@ -150,7 +150,7 @@ func onlyResults(whole, pruned []turns.Message) error {
 
 // S8-7: pruning never changes a message of a user or of the assistant, a call, or
 // anything that is stored; pairs stay, and no context grows.
-func TestS8_7(t *testing.T) {
+func TestPruningChangesOnlyResults(t *testing.T) {
 	shortened := 0
 	rapid.Check(t, func(t *rapid.T) {
 		pol, _ := policy.Builtin("spec-008")
