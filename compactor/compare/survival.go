@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"nexus/compactor/summary"
 	"nexus/compactor/view"
 	"nexus/turns"
 )
@@ -215,28 +216,5 @@ func (p *page) has(f fact, grouped bool) bool {
 	if len(p.lines[f.text]) > 0 {
 		return true
 	}
-	if f.kind != Paths || !grouped {
-		return false
-	}
-	for i := 1; i < len(f.text)-1; i++ {
-		if f.text[i] == '/' && meet(p.lines[f.text[:i]], p.lines[f.text[i+1:]]) {
-			return true
-		}
-	}
-	return false
-}
-
-// meet reports whether two ascending lists share a number.
-func meet(a, b []int) bool {
-	for len(a) > 0 && len(b) > 0 {
-		switch {
-		case a[0] == b[0]:
-			return true
-		case a[0] < b[0]:
-			a = a[1:]
-		default:
-			b = b[1:]
-		}
-	}
-	return false
+	return f.kind == Paths && grouped && summary.NamesGroupedPath(p.lines, f.text)
 }

@@ -45,7 +45,7 @@ func Survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
 	scanMessages(replacement, keep)
 	lines := wordLines(replacement)
 	for f, in := range total {
-		in = in || f.kind == "paths" && lines.group(f.text)
+		in = in || f.kind == "paths" && NamesGroupedPath(lines, f.text)
 		s := report.of(f.kind)
 		s.Total++
 		if in {
@@ -59,12 +59,10 @@ func Survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
 	return b
 }
 
-// wordLine says which lines of a text hold each word.
-type wordLine map[string][]int
-
-// wordLines returns the words of messages' texts, by line.
-func wordLines(ms []turns.Message) wordLine {
-	at, n := make(wordLine), 0
+// wordLines returns, for each word of messages' texts, the numbers of the lines that hold
+// it, ascending.
+func wordLines(ms []turns.Message) map[string][]int {
+	at, n := make(map[string][]int), 0
 	for i := range ms {
 		for line := range strings.SplitSeq(TextOf(&ms[i]), "\n") {
 			n++
@@ -78,15 +76,15 @@ func wordLines(ms []turns.Message) wordLine {
 	return at
 }
 
-// group reports whether one line holds a path's folder and the rest of the path, as
-// in "under src/a: x.go y.go".
-func (l wordLine) group(path string) bool {
+// NamesGroupedPath reports whether one line holds a path's folder and the rest of the
+// path, as in "under src/a: x.go y.go". lines says which lines hold each word, ascending.
+func NamesGroupedPath(lines map[string][]int, path string) bool {
 	for i := 1; i < len(path)-1; i++ {
 		if path[i] != '/' {
 			continue
 		}
-		rest := l[path[i+1:]]
-		for _, n := range l[path[:i]] {
+		rest := lines[path[i+1:]]
+		for _, n := range lines[path[:i]] {
 			if _, ok := slices.BinarySearch(rest, n); ok {
 				return true
 			}
