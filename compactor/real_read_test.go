@@ -119,19 +119,9 @@ func readHistories(name string) ([][]*interchange.Append, error) {
 
 // stepsOf reads a transcript of any format; nil for none.
 func stepsOf(r io.Reader, head []byte, name string) iter.Seq2[interchange.Step, error] {
-	switch {
-	case interchange.SniffClaudeCode(head):
-		return interchange.ClaudeCode(r, interchange.Options{Final: true}).Steps()
-	case interchange.SniffCodex(head):
-		return interchange.Codex(r, interchange.Options{Final: true, Copied: true}).Steps()
-	case interchange.SniffPi(head):
-		return interchange.Pi(r, interchange.Options{Final: true}).Steps()
-	case interchange.SniffGeminiCLI(head):
-		return interchange.GeminiCLI(r, interchange.Options{Final: true}).Steps()
-	}
-	for _, form := range []interchange.ChatForm{interchange.ChatOTel, interchange.ChatAnthropic, interchange.ChatOpenAI} {
-		if interchange.SniffChat(head, form) {
-			return interchange.Chat(r, interchange.Options{Form: form, Final: true}).Steps()
+	for _, f := range interchange.Formats() {
+		if f.Sniff(head) {
+			return f.Open(r, interchange.Options{Final: true, Copied: true}).Steps()
 		}
 	}
 	return nil

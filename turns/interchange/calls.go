@@ -10,8 +10,8 @@ import (
 // has one that no call of the same message has.
 type callIDs map[string][]string // by the source's id: the calls' ids, first asked first
 
-// call is the id of a call; taken are those of the calls before it in its message.
-func (c *callIDs) call(line int, id string, taken []string, loss *lossReport) string {
+// add is the id of a call; taken are those of the calls before it in its message.
+func (c *callIDs) add(line int, id string, taken []string, loss *lossReport) string {
 	if *c == nil {
 		*c = make(callIDs)
 	}
@@ -31,9 +31,9 @@ func (c *callIDs) call(line int, id string, taken []string, loss *lossReport) st
 	return own
 }
 
-// result is the id of the call that a result with the source's id answers; ok
+// answeredBy is the id of the call that a result with the source's id answers; ok
 // is false where there is none.
-func (c callIDs) result(id string) (call string, ok bool) {
+func (c callIDs) answeredBy(id string) (call string, ok bool) {
 	calls := c[id]
 	if len(calls) == 0 {
 		return "", false

@@ -31,10 +31,10 @@ const (
 // chatReader reads conversations.
 type chatReader struct {
 	Reader
-	dec   *jsontext.Decoder
-	opt   Options
-	index int            // conversations so far
-	same  map[string]int // conversations so far by all that was said
+	dec         *jsontext.Decoder
+	opt         Options
+	index       int            // conversations so far
+	sameContent map[string]int // conversations so far by all that was said
 
 	histories map[string]*otelHistory // read from spans
 	order     []*otelHistory          // the same, first read first
@@ -209,12 +209,12 @@ func (c *chatReader) key(v *conversation, system []turns.Section, ms []turns.Mes
 	if v.id != "" && !v.task {
 		return key, nil
 	}
-	if c.same == nil {
-		c.same = make(map[string]int)
+	if c.sameContent == nil {
+		c.sameContent = make(map[string]int)
 	}
 	at := strings.Join(key, " ")
-	c.same[at]++
-	return append(key, strconv.Itoa(c.same[at])), nil
+	c.sameContent[at]++
+	return append(key, strconv.Itoa(c.sameContent[at])), nil
 }
 
 // turns gives a conversation's turns, each ended by an assistant message.

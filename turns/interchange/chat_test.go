@@ -290,3 +290,29 @@ func FuzzChat(f *testing.F) {
 		}
 	})
 }
+
+// What is called messages is a conversation where it is a list, or the text of one
+// as an attribute holds it.
+func TestSniffChatWantsListOrText(t *testing.T) {
+	for head, want := range map[string]bool{
+		`{"messages":[{"role":"user","content":"a"}]}`:           true,
+		`{"messages":"[{\"role\":\"user\",\"content\":\"a\"}]"}`: true,
+		`{"messages":12}`:                       false,
+		`{"messages":{"role":"user"}}`:          false,
+		`{"id":1,"messages":null}`:              false,
+		`[{"role":"user","content":"a"}]`:       true,
+		`{"role":"user","content":"a"}`:         false,
+		`[{"role":12}]`:                         false,
+		`{"x":1,"traj":[{"role":"user"}]}`:      true,
+		`{"gen_ai.input.messages":{"a":"b"}}`:   false,
+		`{"rest":{"a":[1,2,3,"cut","messages":`: false,
+	} {
+		got := false
+		for _, form := range []ChatForm{ChatOpenAI, ChatAnthropic, ChatOTel} {
+			got = got || SniffChat([]byte(head), form)
+		}
+		if got != want {
+			t.Errorf("%s: %v, want %v", head, got, want)
+		}
+	}
+}

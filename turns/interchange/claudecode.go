@@ -35,7 +35,7 @@ import (
 // is no turn to fork from. A session's first child of a turn in file order
 // continues the session.
 func ClaudeCode(r io.Reader, opt Options) *Reader {
-	k := newCCTree(opt)
+	k := newClaudeTree(opt)
 	k.readLines(r, opt, lineFormat{"claude-code transcript", k.record, func(int) { k.finish(opt.Final) }})
 	k.Reader.titles = k.titles
 	return &k.Reader

@@ -4,15 +4,15 @@ import (
 	"nexus/turns"
 )
 
-const ccSource = "claude-code"
+const claudeSource = "claude-code"
 
 // branchOf finds the branch of rec and the place on it that rec follows.
-func (k *ccTree) branchOf(rec *ccRecord, a *ccAnchor) *ccAnchor {
+func (k *claudeTree) branchOf(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	switch {
 	case a == nil && rec.sidechain:
 		return k.tailOrRoot(k.sideBranch(rec, nil), rec.agent != "")
 	case a == nil:
-		return &ccAnchor{b: k.mainBranch(rec)}
+		return &claudeAnchor{b: k.mainBranch(rec)}
 	case a.b.side && rec.sidechain && (rec.agent == "" || a.b.agent == "" || rec.agent == a.b.agent):
 		return a
 	case rec.sidechain:
@@ -26,26 +26,26 @@ func (k *ccTree) branchOf(rec *ccRecord, a *ccAnchor) *ccAnchor {
 		k.loss.add(rec.line, "repaired", "its parent is in another session; it follows the last turn of its own", rec.uuid)
 		return k.tailAnchor(k.current[rec.session])
 	case a.t == nil:
-		return &ccAnchor{b: k.mainBranch(rec)}
+		return &claudeAnchor{b: k.mainBranch(rec)}
 	}
 	// A session that goes on where another stood: a resumed copy.
 	k.emit(a.t)
 	b := k.newBranch(rec, "session", "")
-	b.source, b.fork, b.meta.Session = rec.session, a.t, rec.session
-	b.id = turns.DeriveID(rec.time, ccSource, rec.session, "session", "")
+	b.source, b.forkedAt, b.meta.Session = rec.session, a.t, rec.session
+	b.id = turns.DeriveID(rec.time, claudeSource, rec.session, "session", "")
 	k.mains[rec.session] = b
-	return &ccAnchor{b: b, t: a.t, phase: ccAfter}
+	return &claudeAnchor{b: b, t: a.t, phase: afterMessages}
 }
 
-func (k *ccTree) tailOrRoot(b *ccBranch, tail bool) *ccAnchor {
+func (k *claudeTree) tailOrRoot(b *claudeBranch, tail bool) *claudeAnchor {
 	if tail {
 		return k.tailAnchor(b)
 	}
-	return &ccAnchor{b: b}
+	return &claudeAnchor{b: b}
 }
 
 // mainBranch is the session of rec's sessionId.
-func (k *ccTree) mainBranch(rec *ccRecord) *ccBranch {
+func (k *claudeTree) mainBranch(rec *claudeRecord) *claudeBranch {
 	if b := k.mains[rec.session]; b != nil {
 		return b
 	}
@@ -61,12 +61,12 @@ func (k *ccTree) mainBranch(rec *ccRecord) *ccBranch {
 
 // sideBranch is the session of a sub-agent: by its agentId or, in files that
 // have none, by the uuid of its root. Parent is its place if it is in a main chain.
-func (k *ccTree) sideBranch(rec *ccRecord, parent *ccAnchor) *ccBranch {
+func (k *claudeTree) sideBranch(rec *claudeRecord, parent *claudeAnchor) *claudeBranch {
 	name := rec.agent
 	if name == "" {
 		name = rec.uuid
 	}
-	key := ccKeyOf(rec.session, name)
+	key := keyOf(rec.session, name)
 	if b := k.sides[key]; b != nil {
 		return b
 	}
@@ -88,10 +88,10 @@ func (k *ccTree) sideBranch(rec *ccRecord, parent *ccAnchor) *ccBranch {
 // spawnedBy links a sub-agent to main. The turn with the call is seldom
 // finished while the agent works, so it is linked only if it was given;
 // otherwise its ID stands in the meta.
-func (k *ccTree) spawnedBy(b, main *ccBranch) {
+func (k *claudeTree) spawnedBy(b, main *claudeBranch) {
 	b.spawned = turns.Ref{Session: main.id}
 	t := main.tail
-	if t.open() && t.body.results && t.parent != nil {
+	if t.open() && t.body.hasResults && t.parent != nil {
 		t = t.parent
 	}
 	switch {
@@ -104,33 +104,33 @@ func (k *ccTree) spawnedBy(b, main *ccBranch) {
 	k.openBranch(main)
 }
 
-func (k *ccTree) newBranch(rec *ccRecord, kind, name string) *ccBranch {
-	return &ccBranch{
-		id:     turns.DeriveID(rec.time, ccSource, rec.session, kind, name),
-		source: rec.session,
-		time:   rec.time,
-		ctx:    rec.context(),
-		meta:   ccMeta{Source: ccSource, Session: rec.session, ccContext: rec.context()},
+func (k *claudeTree) newBranch(rec *claudeRecord, kind, name string) *claudeBranch {
+	return &claudeBranch{
+		id:      turns.DeriveID(rec.time, claudeSource, rec.session, kind, name),
+		source:  rec.session,
+		time:    rec.time,
+		inForce: rec.context(),
+		meta:    claudeMeta{Source: claudeSource, Session: rec.session, workContext: rec.context()},
 	}
 }
 
 // forkAt is a new branch from t, which is given first, and with it what the
 // rewind gave up.
-func (k *ccTree) forkAt(rec *ccRecord, t *ccTurn) *ccBranch {
+func (k *claudeTree) forkAt(rec *claudeRecord, t *claudeTurn) *claudeBranch {
 	from := t.b
 	k.emit(t)
-	if t.cont != nil && from.tail != nil {
+	if t.continuation != nil && from.tail != nil {
 		k.emit(from.tail)
 	}
 	b := k.newBranch(rec, "fork", rec.uuid)
-	b.source, b.side, b.agent, b.fork = from.source, from.side, from.agent, t
+	b.source, b.side, b.agent, b.forkedAt = from.source, from.side, from.agent, t
 	b.meta.Agent, b.meta.Sidechain, b.meta.UUID = from.meta.Agent, from.meta.Sidechain, rec.uuid
 	return b
 }
 
 // restart is a new session for a prompt that goes back to before the first
 // turn of b.
-func (k *ccTree) restart(rec *ccRecord, b *ccBranch) *ccBranch {
+func (k *claudeTree) restart(rec *claudeRecord, b *claudeBranch) *claudeBranch {
 	if b.tail != nil {
 		k.emit(b.tail)
 	}
@@ -145,29 +145,29 @@ func (k *ccTree) restart(rec *ccRecord, b *ccBranch) *ccBranch {
 // last is the turn that the next on b continues: its tail or, while it has
 // none, the turn that it was forked from. A branch is a line: nothing else is
 // ever continued on it.
-func (b *ccBranch) last() *ccTurn {
+func (b *claudeBranch) last() *claudeTurn {
 	if b.tail != nil {
 		return b.tail
 	}
-	return b.fork
+	return b.forkedAt
 }
 
 // newTurn opens a turn at the end of b. Its ID is that of its first line.
-func (k *ccTree) newTurn(rec *ccRecord, b *ccBranch) *ccTurn {
-	t := &ccTurn{
+func (k *claudeTree) newTurn(rec *claudeRecord, b *claudeBranch) *claudeTurn {
+	t := &claudeTurn{
 		b: b, parent: b.last(),
-		id:   turns.DeriveID(rec.time, ccSource, b.source, "turn", rec.uuid),
-		body: &ccBody{time: rec.time},
+		id:   turns.DeriveID(rec.time, claudeSource, b.source, "turn", rec.uuid),
+		body: &claudeBody{time: rec.time},
 	}
 	k.link(t)
 	return t
 }
 
-func (k *ccTree) link(t *ccTurn) {
+func (k *claudeTree) link(t *claudeTurn) {
 	if t.parent != nil {
 		t.depth = t.parent.depth + 1
 		if t.parent.b == t.b {
-			t.parent.cont = t
+			t.parent.continuation = t
 		}
 	}
 	t.b.tail = t

@@ -11,7 +11,7 @@ import (
 
 // boundary begins a compaction after everything on its branch. Its summary is
 // on the line after it, as a rule.
-func (k *ccTree) boundary(rec *ccRecord, a *ccAnchor) *ccAnchor {
+func (k *claudeTree) boundary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	parent := a.b.last()
 	if parent == nil {
 		k.loss.add(rec.line, "repaired", "a compaction with nothing before it in the file; its summary is kept as an ordinary message", rec.uuid)
@@ -23,20 +23,20 @@ func (k *ccTree) boundary(rec *ccRecord, a *ccAnchor) *ccAnchor {
 		Before  turns.Raw `json:"preTokens"`
 	}
 	_ = json.Unmarshal(rec.compact, &m) // absent or odd: the zero values
-	if ccText(m.Trigger) == "manual" {
-		t.body.step.Trigger = "manual"
+	if rawString(m.Trigger) == "manual" {
+		t.body.compaction.Trigger = "manual"
 	}
-	_ = json.Unmarshal(m.Before, &t.body.step.TokensBefore)
-	return &ccAnchor{b: t.b, t: t, phase: ccAfter}
+	_ = json.Unmarshal(m.Before, &t.body.compaction.TokensBefore)
+	return &claudeAnchor{b: t.b, t: t, phase: afterMessages}
 }
 
 // newCompaction is a compaction after parent, which is given.
-func (k *ccTree) newCompaction(rec *ccRecord, b *ccBranch, parent *ccTurn) *ccTurn {
+func (k *claudeTree) newCompaction(rec *claudeRecord, b *claudeBranch, parent *claudeTurn) *claudeTurn {
 	k.emit(parent)
-	t := &ccTurn{
+	t := &claudeTurn{
 		b: b, parent: parent, compaction: true,
-		id:   turns.DeriveID(rec.time, ccSource, b.source, "compaction", rec.uuid),
-		body: &ccBody{time: rec.time, step: Compaction{Trigger: "threshold"}},
+		id:   turns.DeriveID(rec.time, claudeSource, b.source, "compaction", rec.uuid),
+		body: &claudeBody{time: rec.time, compaction: Compaction{Trigger: "threshold"}},
 	}
 	t.body.meta.UUID, t.body.meta.Metadata = rec.uuid, rec.compact
 	k.link(t)
@@ -44,7 +44,7 @@ func (k *ccTree) newCompaction(rec *ccRecord, b *ccBranch, parent *ccTurn) *ccTu
 }
 
 // summary takes the line that stands for what was compacted.
-func (k *ccTree) summary(rec *ccRecord, a *ccAnchor) *ccAnchor {
+func (k *claudeTree) summary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	t := a.t
 	if t == nil || !t.compaction || t.emitted {
 		t = a.b.last()
@@ -52,18 +52,18 @@ func (k *ccTree) summary(rec *ccRecord, a *ccAnchor) *ccAnchor {
 	switch {
 	case t == nil:
 		k.loss.add(rec.line, "repaired", "a summary with nothing before it in the file is kept as an ordinary message", rec.uuid)
-		rec.kind = ccUser
+		rec.kind = userLine
 		return k.user(rec, a)
 	case !t.compaction:
 		k.loss.add(rec.line, "repaired", "a summary without its compact_boundary line is taken as a compaction", rec.uuid)
 		t = k.newCompaction(rec, a.b, t)
 	case t.emitted:
 		k.loss.add(rec.line, "repaired", "a second summary of one compaction is kept as an ordinary message", rec.uuid)
-		rec.kind = ccUser
+		rec.kind = userLine
 		return k.user(rec, a)
 	}
 	pieces, _ := k.userPieces(rec)
-	c := &t.body.step
+	c := &t.body.compaction
 	for _, p := range pieces {
 		if p.call != nil {
 			p.msg = k.strayResult(rec, p.msg.Parts[0], "it stands in a summary")
@@ -76,15 +76,15 @@ func (k *ccTree) summary(rec *ccRecord, a *ccAnchor) *ccAnchor {
 		}
 	}
 	t.body.meta.Messages = append(t.body.meta.Messages, rec.uuid)
-	t.body.summed = true
+	t.body.hasSummary = true
 	k.emit(t)
-	return &ccAnchor{b: t.b, t: t, phase: ccAfter}
+	return &claudeAnchor{b: t.b, t: t, phase: afterMessages}
 }
 
 // micro takes a microcompaction: tool results that are no longer shown. It
 // happens before a call, so it goes before the turn whose messages are being
 // gathered; those follow it.
-func (k *ccTree) micro(rec *ccRecord, a *ccAnchor) *ccAnchor {
+func (k *claudeTree) micro(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	b := a.b
 	next, parent := b.tail, b.last()
 	if next.open() {
@@ -99,28 +99,28 @@ func (k *ccTree) micro(rec *ccRecord, a *ccAnchor) *ccAnchor {
 		return a
 	}
 	t := k.newCompaction(rec, b, parent)
-	t.body.step.Cleared, t.body.summed = cleared, true
+	t.body.compaction.Cleared, t.body.hasSummary = cleared, true
 	var m struct {
 		Trigger turns.Raw `json:"trigger"`
 		Before  turns.Raw `json:"preTokens"`
 	}
 	_ = json.Unmarshal(rec.compact, &m)
-	if ccText(m.Trigger) == "manual" {
-		t.body.step.Trigger = "manual"
+	if rawString(m.Trigger) == "manual" {
+		t.body.compaction.Trigger = "manual"
 	}
-	_ = json.Unmarshal(m.Before, &t.body.step.TokensBefore)
+	_ = json.Unmarshal(m.Before, &t.body.compaction.TokensBefore)
 	k.emit(t)
 	if next.open() { // put next after t
-		next.parent, t.cont, b.tail = t, next, next
+		next.parent, t.continuation, b.tail = t, next, next
 		next.depth = t.depth + 1
 		return a
 	}
-	return &ccAnchor{b: b, t: t, phase: ccAfter}
+	return &claudeAnchor{b: b, t: t, phase: afterMessages}
 }
 
 // cleared maps the ids of cleared results to the turns that hold them, which
 // are on the path down to parent.
-func (k *ccTree) cleared(rec *ccRecord, b *ccBranch, parent *ccTurn) (out []ClearedResult) {
+func (k *claudeTree) cleared(rec *claudeRecord, b *claudeBranch, parent *claudeTurn) (out []ClearedResult) {
 	var m struct {
 		IDs         turns.Raw `json:"compactedToolIds"`
 		Attachments turns.Raw `json:"clearedAttachmentUUIDs"`
@@ -134,9 +134,9 @@ func (k *ccTree) cleared(rec *ccRecord, b *ccBranch, parent *ccTurn) (out []Clea
 	}
 	var missing []string
 	for _, raw := range ids {
-		id := ccText(raw)
-		c := k.calls[ccKeyOf(id)]
-		if c == nil || c.answer == nil || !ccOnPath(parent, c.answer) {
+		id := rawString(raw)
+		c := k.calls[keyOf(id)]
+		if c == nil || c.answer == nil || !isOnPath(parent, c.answer) {
 			missing = append(missing, id)
 			continue
 		}
@@ -144,16 +144,16 @@ func (k *ccTree) cleared(rec *ccRecord, b *ccBranch, parent *ccTurn) (out []Clea
 	}
 	if len(missing) > 0 || len(ids) == 0 {
 		k.loss.add(rec.line, "skipped", fmt.Sprintf("a microcompaction names %s, %d of them not on the path before it: %s",
-			plural(len(ids), "result"), len(missing), ccClip(strings.ToValidUTF8(strings.Join(missing, " "), ""), 200)), rec.uuid)
+			plural(len(ids), "result"), len(missing), clipped(strings.ToValidUTF8(strings.Join(missing, " "), ""), 200)), rec.uuid)
 	}
 	return out
 }
 
-// ccOnPath reports whether t is an ancestor of leaf, or leaf itself. It walks
+// isOnPath reports whether t is an ancestor of leaf, or leaf itself. It walks
 // forks, not turns: a branch is a line.
-func ccOnPath(leaf, t *ccTurn) bool {
+func isOnPath(leaf, t *claudeTurn) bool {
 	for leaf != nil && leaf.b != t.b {
-		leaf = leaf.b.fork
+		leaf = leaf.b.forkedAt
 	}
 	return leaf != nil && t.depth <= leaf.depth
 }

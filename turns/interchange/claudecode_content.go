@@ -14,16 +14,16 @@ import (
 	"nexus/turns"
 )
 
-// ccMember is one member of a JSON object, in its place.
-type ccMember struct {
+// jsonMember is one member of a JSON object, in its place.
+type jsonMember struct {
 	name string
 	v    turns.Raw
 }
 
-type ccObject []ccMember
+type jsonObject []jsonMember
 
-// ccMembers are the members of the object r; nil for another value.
-func ccMembers(r turns.Raw) ccObject {
+// membersOf are the members of the object r; nil for another value.
+func membersOf(r turns.Raw) jsonObject {
 	if r.Kind() != '{' {
 		return nil
 	}
@@ -31,7 +31,7 @@ func ccMembers(r turns.Raw) ccObject {
 	if _, err := d.ReadToken(); err != nil {
 		return nil
 	}
-	var o ccObject
+	var o jsonObject
 	for d.PeekKind() == '"' {
 		t, err := d.ReadToken()
 		if err != nil {
@@ -42,12 +42,12 @@ func ccMembers(r turns.Raw) ccObject {
 		if err != nil {
 			return nil
 		}
-		o = append(o, ccMember{name, turns.Raw(bytes.Clone(v))})
+		o = append(o, jsonMember{name, turns.Raw(bytes.Clone(v))})
 	}
 	return o
 }
 
-func (o ccObject) get(name string) turns.Raw {
+func (o jsonObject) get(name string) turns.Raw {
 	for _, m := range o {
 		if m.name == name {
 			return m.v
@@ -56,14 +56,14 @@ func (o ccObject) get(name string) turns.Raw {
 	return nil
 }
 
-func (o ccObject) text(name string) string { return ccText(o.get(name)) }
+func (o jsonObject) text(name string) string { return rawString(o.get(name)) }
 
 // without is o less the named members.
-func (o ccObject) without(names ...string) ccObject {
-	return slices.DeleteFunc(slices.Clone(o), func(m ccMember) bool { return slices.Contains(names, m.name) })
+func (o jsonObject) without(names ...string) jsonObject {
+	return slices.DeleteFunc(slices.Clone(o), func(m jsonMember) bool { return slices.Contains(names, m.name) })
 }
 
-func (o ccObject) raw() turns.Raw {
+func (o jsonObject) raw() turns.Raw {
 	b := []byte{'{'}
 	for i, m := range o {
 		if i > 0 {
@@ -74,15 +74,15 @@ func (o ccObject) raw() turns.Raw {
 	return append(b, '}')
 }
 
-// ccExt is a part's Ext: what only Anthropic may be shown, and what of the
+// claudeExt is a part's Ext: what only Anthropic may be shown, and what of the
 // source has no place in a part, kept so that nothing is lost.
-func ccExt(anthropic, rest ccObject) turns.Raw {
-	var o ccObject
+func claudeExt(anthropic, rest jsonObject) turns.Raw {
+	var o jsonObject
 	if len(anthropic) > 0 {
-		o = append(o, ccMember{"anthropic", anthropic.raw()})
+		o = append(o, jsonMember{"anthropic", anthropic.raw()})
 	}
 	if len(rest) > 0 {
-		o = append(o, ccMember{"claude-code", rest.raw()})
+		o = append(o, jsonMember{"claude-code", rest.raw()})
 	}
 	if o == nil {
 		return nil
@@ -90,11 +90,11 @@ func ccExt(anthropic, rest ccObject) turns.Raw {
 	return o.raw()
 }
 
-// ccPart is the part for one content block of a message by role. A block that
+// claudePart is the part for one content block of a message by role. A block that
 // has no counterpart becomes a text part that carries it whole in Ext;
 // repaired then says why.
-func ccPart(role turns.Role, block turns.Raw) (p turns.Part, repaired string) {
-	p, repaired = ccBlock(block)
+func claudePart(role turns.Role, block turns.Raw) (p turns.Part, repaired string) {
+	p, repaired = blockPart(block)
 	if repaired == "" && (p.Type == turns.ToolCall) && role != turns.Assistant {
 		repaired = "a tool call outside an assistant message"
 	}
@@ -107,18 +107,18 @@ func ccPart(role turns.Role, block turns.Raw) (p turns.Part, repaired string) {
 	if repaired == "" {
 		return p, ""
 	}
-	return ccKeep(block), repaired
+	return opaqueBlock(block), repaired
 }
 
-// ccKeep is a text part that stands for a block of another kind.
-func ccKeep(block turns.Raw) turns.Part {
-	typ := ccMembers(block).text("type")
+// opaqueBlock is a text part that stands for a block of another kind.
+func opaqueBlock(block turns.Raw) turns.Part {
+	typ := membersOf(block).text("type")
 	if typ == "" {
 		typ = "unnamed"
 	}
-	typ = strings.ToValidUTF8(ccClip(typ, 80), "")
+	typ = strings.ToValidUTF8(clipped(typ, 80), "")
 	p := turns.Part{Type: turns.Text, Content: "[claude-code: " + typ + " block]"}
-	p.Ext = ccExt(nil, ccObject{{"block", block}})
+	p.Ext = claudeExt(nil, jsonObject{{"block", block}})
 	m := turns.Message{Role: turns.User, Parts: []turns.Part{p}}
 	if m.Validate("") != nil { // nested too deep to be JSON here: as text then
 		p.Ext, p.Content = nil, p.Content+"\n"+strings.ToValidUTF8(string(block), "\uFFFD")
@@ -126,11 +126,11 @@ func ccKeep(block turns.Raw) turns.Part {
 	return p
 }
 
-func ccBlock(block turns.Raw) (turns.Part, string) {
+func blockPart(block turns.Raw) (turns.Part, string) {
 	if block.Kind() == '"' {
-		return turns.TextPart(ccText(block)), ""
+		return turns.TextPart(rawString(block)), ""
 	}
-	o := ccMembers(block)
+	o := membersOf(block)
 	typ := o.text("type")
 	var p turns.Part
 	switch typ {
@@ -139,41 +139,41 @@ func ccBlock(block turns.Raw) (turns.Part, string) {
 			return p, "a text block without text"
 		}
 		p = turns.TextPart(o.text("text"))
-		p.Ext = ccExt(nil, o.without("type", "text"))
+		p.Ext = claudeExt(nil, o.without("type", "text"))
 	case "thinking":
 		p = turns.Part{Type: turns.Reasoning, Content: o.text("thinking")}
-		var sig ccObject
+		var sig jsonObject
 		if s := o.get("signature"); s != nil {
-			sig = ccObject{{"signature", s}}
+			sig = jsonObject{{"signature", s}}
 		}
-		p.Ext = ccExt(sig, o.without("type", "thinking", "signature"))
+		p.Ext = claudeExt(sig, o.without("type", "thinking", "signature"))
 	case "redacted_thinking":
 		p = turns.Part{Type: turns.Reasoning}
 		if o.get("data") == nil {
 			return p, "a redacted_thinking block without data"
 		}
-		p.Ext = ccExt(ccObject{{"data", o.get("data")}}, o.without("type", "data"))
+		p.Ext = claudeExt(jsonObject{{"data", o.get("data")}}, o.without("type", "data"))
 	case "tool_use":
 		p = turns.Part{Type: turns.ToolCall, ID: o.text("id"), Name: o.text("name"), Arguments: o.get("input")}
 		if p.Arguments == nil {
 			p.Arguments = turns.Raw("{}")
 		}
-		p.Ext = ccExt(nil, o.without("type", "id", "name", "input"))
+		p.Ext = claudeExt(nil, o.without("type", "id", "name", "input"))
 	case "tool_result":
-		p = turns.Part{Type: turns.ToolCallResponse, ID: o.text("tool_use_id"), IsError: ccTrue(o.get("is_error"))}
-		p.Response = ccResponse(o.get("content"))
-		p.Ext = ccExt(nil, o.without("type", "tool_use_id", "content", "is_error"))
+		p = turns.Part{Type: turns.ToolCallResponse, ID: o.text("tool_use_id"), IsError: isTrue(o.get("is_error"))}
+		p.Response = toolResponse(o.get("content"))
+		p.Ext = claudeExt(nil, o.without("type", "tool_use_id", "content", "is_error"))
 	case "image", "document":
-		return ccMedia(typ, o)
+		return mediaPart(typ, o)
 	default:
-		return p, fmt.Sprintf("a block of the type %q", ccClip(typ, 80))
+		return p, fmt.Sprintf("a block of the type %q", clipped(typ, 80))
 	}
 	return p, ""
 }
 
-// ccMedia is the part of an image or document block.
-func ccMedia(modality string, o ccObject) (turns.Part, string) {
-	src := ccMembers(o.get("source"))
+// mediaPart is the part of an image or document block.
+func mediaPart(modality string, o jsonObject) (turns.Part, string) {
+	src := membersOf(o.get("source"))
 	var p turns.Part
 	var used []string
 	switch kind := src.text("type"); kind {
@@ -194,19 +194,19 @@ func ccMedia(modality string, o ccObject) (turns.Part, string) {
 		p = turns.TextPart(src.text("data"))
 		used = []string{"type", "data"}
 	default:
-		return p, fmt.Sprintf("an %s with a source of the type %q", modality, ccClip(kind, 80))
+		return p, fmt.Sprintf("an %s with a source of the type %q", modality, clipped(kind, 80))
 	}
 	rest := o.without("type", "source")
 	if left := src.without(used...); len(left) > 0 {
-		rest = append(rest, ccMember{"source", left.raw()})
+		rest = append(rest, jsonMember{"source", left.raw()})
 	}
-	p.Ext = ccExt(nil, rest)
+	p.Ext = claudeExt(nil, rest)
 	return p, ""
 }
 
-// ccResponse is the response of a tool result: a string as it stands, a list
+// toolResponse is the response of a tool result: a string as it stands, a list
 // as the list of its parts. A missing content is an empty string.
-func ccResponse(content turns.Raw) turns.Raw {
+func toolResponse(content turns.Raw) turns.Raw {
 	switch content.Kind() {
 	case 0, 'n':
 		return turns.Raw(`""`)
@@ -220,35 +220,35 @@ func ccResponse(content turns.Raw) turns.Raw {
 	}
 	parts := make([]turns.Part, len(blocks))
 	for i, b := range blocks {
-		parts[i], _ = ccPart(turns.User, b)
+		parts[i], _ = claudePart(turns.User, b)
 	}
 	b, err := turns.EncodeJSON(turns.Message{Role: turns.Tool, Parts: parts})
 	if err != nil {
 		return content
 	}
-	return ccMembers(b).get("parts")
+	return membersOf(b).get("parts")
 }
 
-// ccOdd counts the blocks within a tool result that have no counterpart.
-func ccOdd(result turns.Raw) (n int) {
-	content := ccMembers(result).get("content")
+// unknownBlocks counts the blocks within a tool result that have no counterpart.
+func unknownBlocks(result turns.Raw) (n int) {
+	content := membersOf(result).get("content")
 	var blocks []turns.Raw
 	if content.Kind() != '[' || json.Unmarshal(content, &blocks) != nil {
 		return 0
 	}
 	for _, b := range blocks {
-		if _, repaired := ccPart(turns.User, b); repaired != "" {
+		if _, repaired := claudePart(turns.User, b); repaired != "" {
 			n++
 		}
 	}
 	return n
 }
 
-// ccUsage reads the provider's usage. Anthropic's input_tokens leaves the
+// claudeUsageOf reads the provider's usage. Anthropic's input_tokens leaves the
 // cache out; ours has it in. Nil where nothing was used (lines that Claude
 // Code made up itself).
-func ccUsage(r turns.Raw) *turns.Usage {
-	o := ccMembers(r)
+func claudeUsageOf(r turns.Raw) *turns.Usage {
+	o := membersOf(r)
 	n := func(name string) uint64 {
 		var v uint64
 		if json.Unmarshal(o.get(name), &v) != nil {
@@ -267,8 +267,8 @@ func ccUsage(r turns.Raw) *turns.Usage {
 	return &u
 }
 
-// ccWord is s if it may stand as a short machine-made word, else "".
-func ccWord(s string) string {
+// machineWord is s if it may stand as a short machine-made word, else "".
+func machineWord(s string) string {
 	m := turns.Message{Role: turns.Assistant, FinishReason: s}
 	if m.Validate("") != nil {
 		return ""

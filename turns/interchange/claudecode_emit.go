@@ -7,25 +7,25 @@ import (
 	"nexus/turns"
 )
 
-// ccContext is where an agent worked.
-type ccContext struct {
+// workContext is where an agent worked.
+type workContext struct {
 	Cwd     string `json:"cwd,omitzero"`
 	Branch  string `json:"git_branch,omitzero"`
 	Version string `json:"version,omitzero"`
 }
 
-func (r *ccRecord) context() ccContext { return ccContext{r.cwd, r.branch, r.version} }
+func (r *claudeRecord) context() workContext { return workContext{r.cwd, r.branch, r.version} }
 
 // setContext notes where rec was written; a line that does not say changes nothing.
-func (b *ccBody) setContext(rec *ccRecord) {
-	if c := rec.context(); c != (ccContext{}) {
-		b.ctx = c
+func (b *claudeBody) setContext(rec *claudeRecord) {
+	if c := rec.context(); c != (workContext{}) {
+		b.context = c
 	}
 }
 
-// ccMeta is the meta object of a step. Context stands on sessions, and on
+// claudeMeta is the meta object of a step. Context stands on sessions, and on
 // turns where it changed.
-type ccMeta struct {
+type claudeMeta struct {
 	Source        string    `json:"source,omitzero"`
 	Session       string    `json:"session_id,omitzero"`
 	Agent         string    `json:"agent_id,omitzero"`
@@ -37,19 +37,19 @@ type ccMeta struct {
 	Response      []string  `json:"response,omitempty"`       // uuids of the lines in the response
 	Message       string    `json:"message_id,omitzero"`      // the provider's id of the response
 	Metadata      turns.Raw `json:"metadata,omitempty"`       // compactMetadata or microcompactMetadata
-	ccContext     `json:",inline"`
+	workContext   `json:",inline"`
 }
 
-func (m ccMeta) raw() turns.Raw {
+func (m claudeMeta) raw() turns.Raw {
 	return encoded(m)
 }
 
 // emit gives t and, before it, every ancestor not given yet.
-func (k *ccTree) emit(t *ccTurn) {
+func (k *claudeTree) emit(t *claudeTurn) {
 	if t.emitted {
 		return
 	}
-	var path []*ccTurn
+	var path []*claudeTurn
 	for ; t != nil && !t.emitted; t = t.parent {
 		path = append(path, t)
 	}
@@ -65,13 +65,13 @@ func (k *ccTree) emit(t *ccTurn) {
 }
 
 // openBranch gives the step that creates b, once.
-func (k *ccTree) openBranch(b *ccBranch) {
+func (k *claudeTree) openBranch(b *claudeBranch) {
 	if b.opened {
 		return
 	}
 	b.opened = true
-	if b.fork != nil {
-		at := turns.Ref{Session: b.fork.b.id, Turn: b.fork.id}
+	if b.forkedAt != nil {
+		at := turns.Ref{Session: b.forkedAt.b.id, Turn: b.forkedAt.id}
 		k.step(Step{Fork: &Fork{ID: b.id, At: at, Time: b.time, Meta: b.meta.raw()}})
 		return
 	}
@@ -85,34 +85,34 @@ func (k *ccTree) openBranch(b *ccBranch) {
 }
 
 // context is what of c is new on b, which it then is in force on.
-func (b *ccBranch) context(c ccContext) ccContext {
-	if c == (ccContext{}) || c == b.ctx {
-		return ccContext{}
+func (b *claudeBranch) context(c workContext) workContext {
+	if c == (workContext{}) || c == b.inForce {
+		return workContext{}
 	}
-	b.ctx = c
+	b.inForce = c
 	return c
 }
 
-func (t *ccTurn) parentID() turns.ID {
+func (t *claudeTurn) parentID() turns.ID {
 	if t.parent == nil {
 		return turns.ID{}
 	}
 	return t.parent.id
 }
 
-func (k *ccTree) emitTurn(t *ccTurn) {
+func (k *claudeTree) emitTurn(t *claudeTurn) {
 	b := t.body
-	b.meta.ccContext = t.b.context(b.ctx)
+	b.meta.workContext = t.b.context(b.context)
 	k.step(Step{Append: &Append{
 		Session: t.b.id, ID: t.id, Parent: t.parentID(), Time: b.time, Model: b.model,
-		Messages: b.inCallOrder(), Response: b.resp, Usage: b.usage, Meta: b.meta.raw(),
+		Messages: b.inCallOrder(), Response: b.response, Usage: b.usage, Meta: b.meta.raw(),
 	}})
 }
 
 // inCallOrder is the messages with each run of tool results in the order of
 // their calls: parallel calls end in any order.
-func (b *ccBody) inCallOrder() []turns.Message {
-	at := make([]int, len(b.msgs))
+func (b *claudeBody) inCallOrder() []turns.Message {
+	at := make([]int, len(b.messages))
 	for i := range at {
 		at[i] = i
 	}
@@ -126,7 +126,7 @@ func (b *ccBody) inCallOrder() []turns.Message {
 	}
 	out := make([]turns.Message, len(at))
 	for i, j := range at {
-		out[i] = b.msgs[j]
+		out[i] = b.messages[j]
 	}
 	if len(out) == 0 {
 		return nil
@@ -134,11 +134,11 @@ func (b *ccBody) inCallOrder() []turns.Message {
 	return out
 }
 
-func (k *ccTree) emitCompaction(t *ccTurn) {
+func (k *claudeTree) emitCompaction(t *claudeTurn) {
 	b := t.body
-	c := b.step
+	c := b.compaction
 	c.Session, c.ID, c.Parent, c.Time, c.Meta = t.b.id, t.id, t.parentID(), b.time, b.meta.raw()
-	if !b.summed {
+	if !b.hasSummary {
 		c.Dropped = true
 		k.loss.add(0, "stored", "a compaction without a summary: what it covers is recorded as dropped", b.meta.UUID)
 	}

@@ -3,32 +3,34 @@ package interchange
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/turns"
 )
 
-// ccKind is what a line is to the tree.
-type ccKind uint8
+// lineKind is what a line is to the tree.
+type lineKind uint8
 
 const (
-	ccBookkeeping ccKind = iota // no uuid: not in the tree
-	ccThrough                   // in parent chains, looked through
-	ccStop                      // looked through, and says that the response above is whole
-	ccUser
-	ccQueued // a prompt typed while the agent worked: an attachment
-	ccAssistant
-	ccBoundary
-	ccSummary
-	ccMicro
+	bookkeepingLine lineKind = iota // no uuid: not in the tree
+	transparentLine                 // in parent chains, looked through
+	stopLine                        // looked through, and says that the response above is whole
+	userLine
+	queuedLine // a prompt typed while the agent worked: an attachment
+	assistantLine
+	boundaryLine
+	summaryLine
+	microLine
 )
 
-// ccKey is an index key: the start of a SHA-256 of a foreign id.
-type ccKey [16]byte
+// indexKey is an index key: the start of a SHA-256 of a foreign id.
+type indexKey [16]byte
 
-func ccKeyOf(parts ...string) (k ccKey) {
+func keyOf(parts ...string) (k indexKey) {
 	h := sha256.New()
 	for _, p := range parts {
 		h.Write([]byte(p))
@@ -38,11 +40,11 @@ func ccKeyOf(parts ...string) (k ccKey) {
 	return k
 }
 
-// ccRecord is one line, read.
-type ccRecord struct {
+// claudeRecord is one line, read.
+type claudeRecord struct {
 	line       int
 	size       int // bytes
-	kind       ccKind
+	kind       lineKind
 	typ        string // for reports: "system turn_duration"
 	uuid       string
 	parent     string // "": a root
@@ -55,7 +57,7 @@ type ccRecord struct {
 	branch     string
 	version    string
 	source     string // uuid of the assistant line that the result answers
-	msg        ccMessage
+	msg        apiMessage
 	blocks     []turns.Raw // content; a string is one block
 	compact    turns.Raw   // metadata of a compaction, verbatim
 	resultCopy bool
@@ -64,8 +66,8 @@ type ccRecord struct {
 	defect     string    // what is wrong with a message that can't be read
 }
 
-// ccMessage is the API message in a line.
-type ccMessage struct {
+// apiMessage is the API message in a line.
+type apiMessage struct {
 	ID         turns.Raw `json:"id"`
 	Model      turns.Raw `json:"model"`
 	Role       turns.Raw `json:"role"`
@@ -74,27 +76,27 @@ type ccMessage struct {
 	Usage      turns.Raw `json:"usage"`
 }
 
-func ccText(r turns.Raw) string { s, _ := r.Text(); return s }
+func rawString(r turns.Raw) string { s, _ := r.Text(); return s }
 
-func ccTrue(r turns.Raw) bool { return string(r) == "true" }
+func isTrue(r turns.Raw) bool { return string(r) == "true" }
 
-func (f *ccFields) record(b []byte, line int) *ccRecord {
-	r := &ccRecord{
-		line: line, size: len(b), typ: ccText(f.Type), uuid: ccText(f.UUID), parent: ccText(f.Parent),
-		session: ccText(f.Session), agent: ccText(f.Agent), sidechain: ccTrue(f.Sidechain), meta: ccTrue(f.Meta),
-		cwd: ccText(f.Cwd), branch: ccText(f.Branch), version: ccText(f.Version),
-		source: ccText(f.ToolSource), resultCopy: bool(f.ResultCopy),
+func (f *claudeFields) record(b []byte, line int) *claudeRecord {
+	r := &claudeRecord{
+		line: line, size: len(b), typ: rawString(f.Type), uuid: rawString(f.UUID), parent: rawString(f.Parent),
+		session: rawString(f.Session), agent: rawString(f.Agent), sidechain: isTrue(f.Sidechain), meta: isTrue(f.Meta),
+		cwd: rawString(f.Cwd), branch: rawString(f.Branch), version: rawString(f.Version),
+		source: rawString(f.ToolSource), resultCopy: bool(f.ResultCopy),
 	}
-	if t, err := time.Parse(time.RFC3339Nano, ccText(f.Time)); err == nil {
+	if t, err := time.Parse(time.RFC3339Nano, rawString(f.Time)); err == nil {
 		r.time = t.UTC()
 	}
 	switch r.typ {
 	case "user", "assistant":
-		r.kind = ccUser
+		r.kind = userLine
 		if r.typ == "assistant" {
-			r.kind = ccAssistant
-		} else if ccTrue(f.Summary) {
-			r.kind = ccSummary
+			r.kind = assistantLine
+		} else if isTrue(f.Summary) {
+			r.kind = summaryLine
 		}
 		if r.uuid == "" { // older copies and other writers: the bytes name the line
 			sum := sha256.Sum256(b)
@@ -107,32 +109,32 @@ func (f *ccFields) record(b []byte, line int) *ccRecord {
 	case "custom-title":
 		r.name = f.Title
 	case "summary":
-		r.name, r.leaf = f.Text, ccText(f.Leaf)
+		r.name, r.leaf = f.Text, rawString(f.Leaf)
 	case "attachment":
 		var a struct {
 			Type   turns.Raw `json:"type"`
 			Prompt turns.Raw `json:"prompt"`
 		}
 		if json.Unmarshal(f.Attachment, &a) == nil {
-			r.typ += " " + ccText(a.Type)
-			if ccText(a.Type) == "queued_command" && r.uuid != "" {
-				r.kind = ccQueued
+			r.typ += " " + rawString(a.Type)
+			if rawString(a.Type) == "queued_command" && r.uuid != "" {
+				r.kind = queuedLine
 				r.msg.Content = a.Prompt
 				r.readBlocks()
 				return r
 			}
 		}
 	case "system":
-		switch sub := ccText(f.Subtype); sub {
+		switch sub := rawString(f.Subtype); sub {
 		case "compact_boundary":
-			r.kind, r.compact = ccBoundary, f.Compact
-			if l := ccText(f.Logical); l != "" {
+			r.kind, r.compact = boundaryLine, f.Compact
+			if l := rawString(f.Logical); l != "" {
 				r.parent = l
 			}
 		case "microcompact_boundary":
-			r.kind, r.compact = ccMicro, f.Micro
+			r.kind, r.compact = microLine, f.Micro
 		case "stop_hook_summary", "turn_duration":
-			r.kind = ccStop
+			r.kind = stopLine
 			r.typ += " " + sub
 		default:
 			r.typ += " " + sub
@@ -140,14 +142,14 @@ func (f *ccFields) record(b []byte, line int) *ccRecord {
 	}
 	switch {
 	case r.uuid == "":
-		r.kind = ccBookkeeping
-	case r.kind == ccBookkeeping:
-		r.kind = ccThrough
+		r.kind = bookkeepingLine
+	case r.kind == bookkeepingLine:
+		r.kind = transparentLine
 	}
 	return r
 }
 
-func (r *ccRecord) readMessage(m turns.Raw) {
+func (r *claudeRecord) readMessage(m turns.Raw) {
 	if err := json.Unmarshal(m, &r.msg); err != nil {
 		r.defect = "its message is not an object"
 		return
@@ -155,7 +157,7 @@ func (r *ccRecord) readMessage(m turns.Raw) {
 	r.readBlocks()
 }
 
-func (r *ccRecord) readBlocks() {
+func (r *claudeRecord) readBlocks() {
 	switch c := r.msg.Content; c.Kind() {
 	case '[':
 		if err := json.Unmarshal(c, &r.blocks); err != nil {
@@ -165,4 +167,50 @@ func (r *ccRecord) readBlocks() {
 	default:
 		r.blocks = []turns.Raw{c}
 	}
+}
+
+// present notes that a member is there and reads nothing of it.
+type present bool
+
+// UnmarshalJSONFrom skips the value.
+func (p *present) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	*p = d.PeekKind() != 'n'
+	return d.SkipValue()
+}
+
+// claudeFields are the members of a line that are read. They are raw, since any of
+// them may be of another type than it should.
+type claudeFields struct {
+	Type       turns.Raw `json:"type"`
+	Subtype    turns.Raw `json:"subtype"`
+	UUID       turns.Raw `json:"uuid"`
+	Parent     turns.Raw `json:"parentUuid"`
+	Logical    turns.Raw `json:"logicalParentUuid"`
+	Session    turns.Raw `json:"sessionId"`
+	Agent      turns.Raw `json:"agentId"`
+	Time       turns.Raw `json:"timestamp"`
+	Cwd        turns.Raw `json:"cwd"`
+	Branch     turns.Raw `json:"gitBranch"`
+	Version    turns.Raw `json:"version"`
+	Sidechain  turns.Raw `json:"isSidechain"`
+	Meta       turns.Raw `json:"isMeta"`
+	Summary    turns.Raw `json:"isCompactSummary"`
+	Message    turns.Raw `json:"message"`
+	Compact    turns.Raw `json:"compactMetadata"`
+	Micro      turns.Raw `json:"microcompactMetadata"`
+	ResultCopy present   `json:"toolUseResult"`
+	ToolSource turns.Raw `json:"sourceToolAssistantUUID"`
+	Attachment turns.Raw `json:"attachment"`
+	AITitle    turns.Raw `json:"aiTitle"`
+	Title      turns.Raw `json:"customTitle"`
+	Text       turns.Raw `json:"summary"`
+	Leaf       turns.Raw `json:"leafUuid"`
+}
+
+func parseRecord(b []byte, line int) (*claudeRecord, error) {
+	var f claudeFields
+	if err := json.Unmarshal(b, &f); err != nil {
+		return nil, fmt.Errorf("%w: %w", turns.ErrMalformed, err)
+	}
+	return f.record(b, line), nil
 }

@@ -7,107 +7,107 @@ import (
 	"nexus/turns"
 )
 
-// ccPhase is where in a turn a line stands.
-type ccPhase uint8
+// turnPhase is where in a turn a line stands.
+type turnPhase uint8
 
 const (
-	ccBefore   ccPhase = iota // before the branch's first turn
-	ccMessages                // in the messages half
-	ccAfter                   // in the response, or a compaction
+	beforeTurns   turnPhase = iota // before the branch's first turn
+	inMessages                     // in the messages half
+	afterMessages                  // in the response, or a compaction
 )
 
-// ccAnchor is what a line's uuid stands for: the place that a child continues.
+// claudeAnchor is what a line's uuid stands for: the place that a child continues.
 // Lines that are looked through share their parent's.
-type ccAnchor struct {
-	b        *ccBranch
-	t        *ccTurn
-	phase    ccPhase
-	pos      int  // in the messages half: how many messages stand up to this line
-	prompted bool // a prompt hangs here: a second one is a rewind
+type claudeAnchor struct {
+	b            *claudeBranch
+	t            *claudeTurn
+	phase        turnPhase
+	messageCount int  // in the messages half: how many messages stand up to this line
+	prompted     bool // a prompt hangs here: a second one is a rewind
 }
 
-// ccBranch is one session of the ledger.
-type ccBranch struct {
-	id      turns.ID
-	source  string // sessionId
-	agent   string // of a sidechain
-	side    bool
-	opened  bool
-	time    time.Time
-	fork    *ccTurn // the turn that it was forked from
-	spawned turns.Ref
-	meta    ccMeta
-	ctx     ccContext // as last said in a turn's meta
-	tail    *ccTurn
+// claudeBranch is one session of the ledger.
+type claudeBranch struct {
+	id       turns.ID
+	source   string // sessionId
+	agent    string // of a sidechain
+	side     bool
+	opened   bool
+	time     time.Time
+	forkedAt *claudeTurn // the turn that it was forked from
+	spawned  turns.Ref
+	meta     claudeMeta
+	inForce  workContext // as last said in a turn's meta
+	tail     *claudeTurn
 }
 
-// ccTurn is a turn or compaction. Its body is gone once it was given.
-type ccTurn struct {
-	b          *ccBranch
-	id         turns.ID
-	parent     *ccTurn
-	cont       *ccTurn // what continues it on the same branch
-	depth      int
-	emitted    bool
-	responded  bool
-	compaction bool
-	body       *ccBody
+// claudeTurn is a turn or compaction. Its body is gone once it was given.
+type claudeTurn struct {
+	b            *claudeBranch
+	id           turns.ID
+	parent       *claudeTurn
+	continuation *claudeTurn // what continues it on the same branch
+	depth        int
+	emitted      bool
+	responded    bool
+	compaction   bool
+	body         *claudeBody
 }
 
 // open reports whether more messages may join t.
-func (t *ccTurn) open() bool { return t != nil && !t.emitted && !t.responded && !t.compaction }
+func (t *claudeTurn) open() bool { return t != nil && !t.emitted && !t.responded && !t.compaction }
 
-// ccBody is the content of a turn that is not finished.
-type ccBody struct {
-	time    time.Time
-	model   string
-	msgs    []turns.Message
-	order   []int // of each message: the order of the call it answers, or -1
-	results bool
-	texts   bool
-	resp    *turns.Message
-	usage   *turns.Usage
-	meta    ccMeta
-	ctx     ccContext
-	step    Compaction // of a compaction: what is known so far
-	summed  bool       // its summary line was read
+// claudeBody is the content of a turn that is not finished.
+type claudeBody struct {
+	time       time.Time
+	model      string
+	messages   []turns.Message
+	order      []int // of each message: the order of the call it answers, or -1
+	hasResults bool
+	hasTexts   bool
+	response   *turns.Message
+	usage      *turns.Usage
+	meta       claudeMeta
+	context    workContext
+	compaction Compaction // of a compaction: what is known so far
+	hasSummary bool       // its summary line was read
 }
 
-// ccCall is a tool call by its id.
-type ccCall struct {
-	turn   *ccTurn
+// claudeCall is a tool call by its id.
+type claudeCall struct {
+	turn   *claudeTurn
 	order  int
-	answer *ccTurn // the turn that holds its result; nil: none yet
+	answer *claudeTurn // the turn that holds its result; nil: none yet
 }
 
-// ccTree is the fold over the records of a transcript.
-type ccTree struct {
+// claudeTree is the fold over the records of a transcript.
+type claudeTree struct {
 	Reader
 	opt     Options
-	index   map[ccKey]*ccAnchor
-	content map[ccKey]ccKey      // of lines with content: a hash of it, to tell copies apart
-	mains   map[string]*ccBranch // by sessionId
+	index   map[indexKey]*claudeAnchor
+	content map[indexKey]indexKey    // of lines with content: a hash of it, to tell copies apart
+	mains   map[string]*claudeBranch // by sessionId
 
-	named     map[string]ccTitles // by sessionId
-	summaries []ccSummed          // in the file's order
+	named     map[string]claudeTitles // by sessionId
+	summaries []claudeSummary         // in the file's order
 
-	sides   map[ccKey]*ccBranch  // sub-agents by sessionId and agent
-	current map[string]*ccBranch // by sessionId: its branch that was last written to, no sidechain
-	msgs    map[ccKey]*ccTurn    // by branch and message id: the turn that holds the response
-	calls   map[ccKey]*ccCall
-	open    []*ccTurn // not yet given, oldest first; given ones are dropped from time to time
-	nCalls  int
-	seq     int
-	waiting []ccWaiting
-	blocked int // bytes of waiting
+	sides        map[indexKey]*claudeBranch // sub-agents by sessionId and agent
+	current      map[string]*claudeBranch   // by sessionId: its branch that was last written to, no sidechain
+	responses    map[indexKey]*claudeTurn   // by branch and message id: the turn that holds the response
+	calls        map[indexKey]*claudeCall
+	open         []*claudeTurn // not yet given, oldest first; given ones are dropped from time to time
+	callCount    int
+	lineCount    int
+	waiting      []waitingLine
+	waitingBytes int // bytes of waiting
 }
 
-func newCCTree(opt Options) *ccTree {
-	return &ccTree{
-		opt: opt, index: make(map[ccKey]*ccAnchor), content: make(map[ccKey]ccKey), mains: make(map[string]*ccBranch),
-		named: make(map[string]ccTitles),
-		sides: make(map[ccKey]*ccBranch), current: make(map[string]*ccBranch), msgs: make(map[ccKey]*ccTurn),
-		calls: make(map[ccKey]*ccCall),
+func newClaudeTree(opt Options) *claudeTree {
+	return &claudeTree{
+		opt: opt, index: make(map[indexKey]*claudeAnchor), content: make(map[indexKey]indexKey), mains: make(map[string]*claudeBranch),
+		named: make(map[string]claudeTitles),
+		sides: make(map[indexKey]*claudeBranch), current: make(map[string]*claudeBranch), responses: make(map[indexKey]*claudeTurn),
+		calls: make(map[indexKey]*claudeCall),
 	}
 }
 
@@ -115,21 +115,21 @@ func newCCTree(opt Options) *ccTree {
 // its call). A line that is not ready waits, this many lines or bytes at most; then
 // it is an orphan.
 const (
-	maxCCWait      = 16
-	maxCCLate      = 2 // where the file ends
-	maxCCEarly     = 1 // a result, for its call
-	maxCCWaitBytes = 64 << 20
+	maxWaiting       = 16
+	maxWaitingAtEnd  = 2 // where the file ends
+	maxWaitingResult = 1 // a result, for its call
+	maxWaitingBytes  = 64 << 20
 )
 
-type ccWaiting struct {
-	rec *ccRecord
+type waitingLine struct {
+	rec *claudeRecord
 	seq int
 	max int // it is given up when as many lines were read
 }
 
 // record takes the next record of the file.
-func (k *ccTree) record(line int, b []byte) error {
-	rec, err := parseCCRecord(b, line)
+func (k *claudeTree) record(line int, b []byte) error {
+	rec, err := parseRecord(b, line)
 	if err != nil {
 		k.loss.add(line, "skipped", "not a record: "+err.Error(), "")
 		return nil
@@ -138,24 +138,24 @@ func (k *ccTree) record(line int, b []byte) error {
 	return nil
 }
 
-func (k *ccTree) feed(rec *ccRecord) {
+func (k *claudeTree) feed(rec *claudeRecord) {
 	if rec.resultCopy {
 		k.loss.count("skipped", "structured copies of tool results (toolUseResult); the results themselves are stored")
 	}
-	if rec.kind == ccBookkeeping && k.title(rec) {
+	if rec.kind == bookkeepingLine && k.title(rec) {
 		return
 	}
-	if rec.kind == ccBookkeeping {
-		k.loss.count("skipped", "bookkeeping lines: "+ccTypeName(rec.typ))
+	if rec.kind == bookkeepingLine {
+		k.loss.count("skipped", "bookkeeping lines: "+typeName(rec.typ))
 		return
 	}
-	k.seq++
-	k.try(rec)
+	k.lineCount++
+	k.placeOrWait(rec)
 	k.expire()
 }
 
-func ccTypeName(typ string) string {
-	if s := ccWord(ccClip(typ, 60)); s != "" {
+func typeName(typ string) string {
+	if s := machineWord(clipped(typ, 60)); s != "" {
 		return s
 	}
 	return "unnamed type"
@@ -163,73 +163,73 @@ func ccTypeName(typ string) string {
 
 // finish gives what is complete at the end of the file: turns with a response. With
 // final it is the end of the transcript: all that is open is given too.
-func (k *ccTree) finish(final bool) {
-	for len(k.waiting) > 0 && (final || k.seq-k.waiting[0].seq >= maxCCLate) {
+func (k *claudeTree) finish(final bool) {
+	for len(k.waiting) > 0 && (final || k.lineCount-k.waiting[0].seq >= maxWaitingAtEnd) {
 		k.giveUp(0)
 	}
 	for _, t := range k.open {
-		if final || t.responded && !t.emitted && spoken(t.body.resp) {
+		if final || t.responded && !t.emitted && saysSomething(t.body.response) {
 			k.emit(t)
 		}
 	}
 	k.open = nil
 }
 
-func (k *ccTree) try(rec *ccRecord) {
-	if k.known(rec) {
+func (k *claudeTree) placeOrWait(rec *claudeRecord) {
+	if k.isKnown(rec) {
 		k.duplicate(rec)
 		return
 	}
 	a, ready := k.ready(rec)
 	if !ready {
-		w := ccWaiting{rec, k.seq, maxCCWait + 1}
+		w := waitingLine{rec, k.lineCount, maxWaiting + 1}
 		if a != nil {
-			w.max = maxCCEarly
+			w.max = maxWaitingResult
 		}
 		k.waiting = append(k.waiting, w)
-		k.blocked += rec.size
+		k.waitingBytes += rec.size
 		return
 	}
 	k.place(rec, a)
-	k.release()
+	k.placeWaiting()
 }
 
-func (k *ccTree) known(rec *ccRecord) bool { return k.index[ccKeyOf(rec.uuid)] != nil }
+func (k *claudeTree) isKnown(rec *claudeRecord) bool { return k.index[keyOf(rec.uuid)] != nil }
 
 // ready finds the place of rec's parent, nil for a root. A line is not ready before
 // its parent, and a tool result not before its call: its parent may be an earlier
 // block of the message that the call is in.
-func (k *ccTree) ready(rec *ccRecord) (a *ccAnchor, ready bool) {
+func (k *claudeTree) ready(rec *claudeRecord) (a *claudeAnchor, ready bool) {
 	if rec.parent == "" {
 		return nil, true
 	}
-	if a = k.index[ccKeyOf(rec.parent)]; a == nil {
+	if a = k.index[keyOf(rec.parent)]; a == nil {
 		return nil, false
 	}
-	return a, rec.kind != ccUser || a.t == nil || a.t.emitted || !a.t.responded || !k.orphans(rec)
+	return a, rec.kind != userLine || a.t == nil || a.t.emitted || !a.t.responded || !k.orphans(rec)
 }
 
 // orphans reports whether a user line holds a result whose call was not read.
-func (k *ccTree) orphans(rec *ccRecord) bool {
+func (k *claudeTree) orphans(rec *claudeRecord) bool {
 	return slices.ContainsFunc(rec.blocks, func(block turns.Raw) bool {
-		o := ccMembers(block)
+		o := membersOf(block)
 		id := o.text("tool_use_id")
-		return o.text("type") == "tool_result" && id != "" && k.calls[ccKeyOf(id)] == nil
+		return o.text("type") == "tool_result" && id != "" && k.calls[keyOf(id)] == nil
 	})
 }
 
-// release places the waiting lines that are ready, in the order of the file: the
+// placeWaiting places the waiting lines that are ready, in the order of the file: the
 // results of parallel calls hang on different blocks of one message, and each has
 // to come before the answer, which hangs on one of them.
-func (k *ccTree) release() {
+func (k *claudeTree) placeWaiting() {
 	for i := 0; i < len(k.waiting); i++ {
 		rec := k.waiting[i].rec
 		a, ready := k.ready(rec)
 		if !ready {
 			continue
 		}
-		k.take(i)
-		if k.known(rec) {
+		k.removeWaiting(i)
+		if k.isKnown(rec) {
 			k.duplicate(rec)
 		} else {
 			k.place(rec, a)
@@ -238,15 +238,15 @@ func (k *ccTree) release() {
 	}
 }
 
-func (k *ccTree) take(i int) {
-	k.blocked -= k.waiting[i].rec.size
+func (k *claudeTree) removeWaiting(i int) {
+	k.waitingBytes -= k.waiting[i].rec.size
 	k.waiting = append(k.waiting[:i:i], k.waiting[i+1:]...)
 }
 
 // expire gives up the lines that have waited too long.
-func (k *ccTree) expire() {
+func (k *claudeTree) expire() {
 	for i := 0; i < len(k.waiting); i++ {
-		if w := k.waiting[i]; k.seq-w.seq >= w.max || k.blocked > maxCCWaitBytes {
+		if w := k.waiting[i]; k.lineCount-w.seq >= w.max || k.waitingBytes > maxWaitingBytes {
 			k.giveUp(i)
 			i = -1
 		}
@@ -255,14 +255,14 @@ func (k *ccTree) expire() {
 
 // giveUp places a line that waits. Where its parent is missing it goes after the
 // last turn of its session.
-func (k *ccTree) giveUp(i int) {
+func (k *claudeTree) giveUp(i int) {
 	rec := k.waiting[i].rec
-	k.take(i)
-	if k.known(rec) {
+	k.removeWaiting(i)
+	if k.isKnown(rec) {
 		k.duplicate(rec)
 		return
 	}
-	a := k.index[ccKeyOf(rec.parent)]
+	a := k.index[keyOf(rec.parent)]
 	if a == nil {
 		if b := k.current[rec.session]; b != nil && !rec.sidechain {
 			a = k.tailAnchor(b)
@@ -270,20 +270,20 @@ func (k *ccTree) giveUp(i int) {
 		k.loss.add(rec.line, "repaired", "its parent is not in the file; it follows the last turn of its session", rec.uuid)
 	}
 	k.place(rec, a)
-	k.release()
+	k.placeWaiting()
 }
 
-func (r *ccRecord) contentKey() ccKey {
+func (r *claudeRecord) contentKey() indexKey {
 	parts := []string{r.typ, string(r.msg.Content), string(r.compact)}
-	return ccKeyOf(parts...)
+	return keyOf(parts...)
 }
 
-func (k *ccTree) duplicate(rec *ccRecord) {
-	if rec.kind == ccThrough || rec.kind == ccStop {
-		k.loss.count("skipped", "bookkeeping lines: "+ccTypeName(rec.typ))
+func (k *claudeTree) duplicate(rec *claudeRecord) {
+	if rec.kind == transparentLine || rec.kind == stopLine {
+		k.loss.count("skipped", "bookkeeping lines: "+typeName(rec.typ))
 		return
 	}
-	if k.content[ccKeyOf(rec.uuid)] == rec.contentKey() {
+	if k.content[keyOf(rec.uuid)] == rec.contentKey() {
 		k.loss.count("kept_first", "copies of a line with the same uuid and content")
 		return
 	}
@@ -291,50 +291,50 @@ func (k *ccTree) duplicate(rec *ccRecord) {
 }
 
 // place puts rec where it belongs. A is its parent's place, nil for a root.
-func (k *ccTree) place(rec *ccRecord, a *ccAnchor) {
+func (k *claudeTree) place(rec *claudeRecord, a *claudeAnchor) {
 	a = k.branchOf(rec, a)
 	k.setCurrent(a.b)
-	k.content[ccKeyOf(rec.uuid)] = rec.contentKey()
+	k.content[keyOf(rec.uuid)] = rec.contentKey()
 	if rec.defect != "" {
 		k.loss.add(rec.line, "skipped", rec.defect, rec.uuid)
-		rec.kind = ccThrough
+		rec.kind = transparentLine
 	}
 	at := a
 	switch rec.kind {
-	case ccThrough, ccStop:
-		k.loss.count("skipped", "bookkeeping lines: "+ccTypeName(rec.typ))
-		if rec.kind == ccStop && a.t != nil && a.t.responded {
+	case transparentLine, stopLine:
+		k.loss.count("skipped", "bookkeeping lines: "+typeName(rec.typ))
+		if rec.kind == stopLine && a.t != nil && a.t.responded {
 			k.emit(a.t)
 		}
-	case ccUser, ccQueued:
+	case userLine, queuedLine:
 		at = k.user(rec, a)
-	case ccAssistant:
+	case assistantLine:
 		at = k.assistant(rec, a)
-	case ccBoundary:
+	case boundaryLine:
 		at = k.boundary(rec, a)
-	case ccSummary:
+	case summaryLine:
 		at = k.summary(rec, a)
-	case ccMicro:
+	case microLine:
 		at = k.micro(rec, a)
 	}
-	k.index[ccKeyOf(rec.uuid)] = at
+	k.index[keyOf(rec.uuid)] = at
 	k.setCurrent(at.b)
 }
 
-func (k *ccTree) setCurrent(b *ccBranch) {
+func (k *claudeTree) setCurrent(b *claudeBranch) {
 	if !b.side {
 		k.current[b.source] = b
 	}
 }
 
 // tailAnchor is the place after everything on b.
-func (k *ccTree) tailAnchor(b *ccBranch) *ccAnchor {
+func (k *claudeTree) tailAnchor(b *claudeBranch) *claudeAnchor {
 	t := b.tail
 	switch {
-	case t == nil && b.fork == nil:
-		return &ccAnchor{b: b}
+	case t == nil && b.forkedAt == nil:
+		return &claudeAnchor{b: b}
 	case t.open():
-		return &ccAnchor{b: b, t: t, phase: ccMessages, pos: len(t.body.msgs)}
+		return &claudeAnchor{b: b, t: t, phase: inMessages, messageCount: len(t.body.messages)}
 	}
-	return &ccAnchor{b: b, t: b.last(), phase: ccAfter}
+	return &claudeAnchor{b: b, t: b.last(), phase: afterMessages}
 }

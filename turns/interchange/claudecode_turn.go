@@ -6,20 +6,20 @@ import (
 	"nexus/turns"
 )
 
-// ccPiece is a run of a user line's blocks: one tool result, or what stands
+// userPiece is a run of a user line's blocks: one tool result, or what stands
 // between two of them.
-type ccPiece struct {
+type userPiece struct {
 	msg  turns.Message
-	call *ccCall // of a tool result
+	call *claudeCall // of a tool result
 }
 
 // user places a user line: a prompt, tool results, or both.
-func (k *ccTree) user(rec *ccRecord, a *ccAnchor) *ccAnchor {
+func (k *claudeTree) user(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	pieces, real := k.userPieces(rec)
 	if len(pieces) == 0 { // nothing but results that were there before
 		return a
 	}
-	var t *ccTurn
+	var t *claudeTurn
 	for i := range pieces {
 		c := pieces[i].call
 		if c == nil {
@@ -28,16 +28,16 @@ func (k *ccTree) user(rec *ccRecord, a *ccAnchor) *ccAnchor {
 		if t == nil {
 			t = k.resultTurn(rec, c)
 		}
-		if t != nil && c.turn.cont == t {
+		if t != nil && c.turn.continuation == t {
 			continue
 		}
 		// The next response came without it, or the line answers two turns.
-		pieces[i] = ccPiece{msg: k.strayResult(rec, pieces[i].msg.Parts[0], "the turn after its call has gone on")}
+		pieces[i] = userPiece{msg: k.strayResult(rec, pieces[i].msg.Parts[0], "the turn after its call has gone on")}
 	}
 	if t == nil {
-		t = k.promptTurn(rec, a, real && !rec.meta && rec.kind == ccUser)
+		t = k.promptTurn(rec, a, real && !rec.meta && rec.kind == userLine)
 	}
-	if real && !rec.meta && rec.kind == ccUser {
+	if real && !rec.meta && rec.kind == userLine {
 		a.prompted = true
 		if t.parent != nil {
 			k.emit(t.parent)
@@ -48,11 +48,11 @@ func (k *ccTree) user(rec *ccRecord, a *ccAnchor) *ccAnchor {
 	}
 	t.body.meta.Messages = append(t.body.meta.Messages, rec.uuid)
 	t.body.setContext(rec)
-	return &ccAnchor{b: t.b, t: t, phase: ccMessages, pos: len(t.body.msgs)}
+	return &claudeAnchor{b: t.b, t: t, phase: inMessages, messageCount: len(t.body.messages)}
 }
 
-func (k *ccTree) addMessage(rec *ccRecord, t **ccTurn, p ccPiece) {
-	if len((*t).body.msgs) >= turns.MaxMessages {
+func (k *claudeTree) addMessage(rec *claudeRecord, t **claudeTurn, p userPiece) {
+	if len((*t).body.messages) >= turns.MaxMessages {
 		k.emit(*t)
 		k.loss.add(rec.line, "repaired", fmt.Sprintf("more than %d messages for one turn; they go on in another", turns.MaxMessages), rec.uuid)
 		*t = k.newTurn(rec, (*t).b)
@@ -61,29 +61,29 @@ func (k *ccTree) addMessage(rec *ccRecord, t **ccTurn, p ccPiece) {
 	order := -1
 	if p.call != nil {
 		order, p.call.answer = p.call.order, *t
-		b.results = true
+		b.hasResults = true
 	} else {
-		b.texts = true
+		b.hasTexts = true
 	}
-	b.msgs = append(b.msgs, p.msg)
+	b.messages = append(b.messages, p.msg)
 	b.order = append(b.order, order)
 }
 
 // userPieces reads the blocks of a user line. Real says that a person may have
 // written some of it.
-func (k *ccTree) userPieces(rec *ccRecord) (pieces []ccPiece, real bool) {
+func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, real bool) {
 	user := func(p turns.Part) {
 		if n := len(pieces); n > 0 && pieces[n-1].call == nil && pieces[n-1].msg.Role == turns.User && len(pieces[n-1].msg.Parts) < turns.MaxParts {
 			m := &pieces[n-1].msg
 			m.Parts = append(m.Parts, p)
 			return
 		}
-		pieces = append(pieces, ccPiece{msg: turns.Message{Role: turns.User, Parts: []turns.Part{p}}})
+		pieces = append(pieces, userPiece{msg: turns.Message{Role: turns.User, Parts: []turns.Part{p}}})
 	}
-	taken := make(map[*ccCall]bool)
+	taken := make(map[*claudeCall]bool)
 	for _, block := range rec.blocks {
-		if ccMembers(block).text("type") != "tool_result" {
-			p, repaired := ccPart(turns.User, block)
+		if membersOf(block).text("type") != "tool_result" {
+			p, repaired := claudePart(turns.User, block)
 			if repaired != "" {
 				k.loss.add(rec.line, "repaired", repaired+" is kept as a text part with the block in ext", rec.uuid)
 			}
@@ -99,61 +99,61 @@ func (k *ccTree) userPieces(rec *ccRecord) (pieces []ccPiece, real bool) {
 			k.loss.add(rec.line, "kept_first", "another result of a tool call that has one; it is not stored", p.ID)
 		default:
 			taken[call] = true
-			if n := ccOdd(block); n > 0 {
+			if n := unknownBlocks(block); n > 0 {
 				k.loss.addMany(n, rec.line, "repaired", "blocks of an unknown type in a tool result are kept as text parts with the block in ext", rec.uuid)
 			}
-			pieces = append(pieces, ccPiece{msg: turns.Message{Role: turns.Tool, Parts: []turns.Part{p}}, call: call})
+			pieces = append(pieces, userPiece{msg: turns.Message{Role: turns.Tool, Parts: []turns.Part{p}}, call: call})
 		}
 	}
 	if len(rec.blocks) == 0 {
 		k.loss.add(rec.line, "stored", "a user line without content", rec.uuid)
-		pieces = []ccPiece{{msg: turns.Message{Role: turns.User}}}
+		pieces = []userPiece{{msg: turns.Message{Role: turns.User}}}
 	}
 	return pieces, real
 }
 
 // result reads a tool_result block and finds its call: by id or, in files
 // without ids, the first open call of the line that it says it answers.
-func (k *ccTree) result(rec *ccRecord, block turns.Raw) (turns.Part, *ccCall) {
-	id := ccMembers(block).text("tool_use_id")
+func (k *claudeTree) result(rec *claudeRecord, block turns.Raw) (turns.Part, *claudeCall) {
+	id := membersOf(block).text("tool_use_id")
 	if id == "" {
 		for _, uuid := range []string{rec.source, rec.parent} {
 			for i := range turns.MaxParts {
-				made := ccMadeID(uuid, i)
-				c := k.calls[ccKeyOf(made)]
+				made := derivedCallID(uuid, i)
+				c := k.calls[keyOf(made)]
 				if c == nil {
 					break
 				}
 				if c.answer == nil {
-					p, _ := ccBlock(block)
+					p, _ := blockPart(block)
 					p.ID = made
 					return p, c
 				}
 			}
 		}
 	}
-	p, repaired := ccPart(turns.Tool, block)
+	p, repaired := claudePart(turns.Tool, block)
 	if repaired != "" { // no id, or one that can't be: never a call's
-		p, _ = ccBlock(block)
+		p, _ = blockPart(block)
 		return p, nil
 	}
-	return p, k.calls[ccKeyOf(id)]
+	return p, k.calls[keyOf(id)]
 }
 
-// ccMadeID is the id given to the i-th call without one in a line.
-func ccMadeID(uuid string, i int) string {
-	return fmt.Sprintf("%s:%s:%d", ccSource, ccClip(uuid, 80), i)
+// derivedCallID is the id given to the i-th call without one in a line.
+func derivedCallID(uuid string, i int) string {
+	return fmt.Sprintf("%s:%s:%d", claudeSource, clipped(uuid, 80), i)
 }
 
 // strayResult is marked ordinary text for a result that can't answer its call.
-func (k *ccTree) strayResult(rec *ccRecord, p turns.Part, why string) turns.Message {
+func (k *claudeTree) strayResult(rec *claudeRecord, p turns.Part, why string) turns.Message {
 	k.loss.add(rec.line, "repaired", "a tool result is kept as text: "+why, p.ID)
 	text, ok := p.Response.Text()
 	if !ok {
 		text = string(p.Response)
 	}
 	t := turns.TextPart("[tool result without its call]\n" + text)
-	t.Ext = ccExt(nil, ccObject{{"tool_result", ccObject{{"tool_use_id", turns.RawText(p.ID)}, {"content", p.Response}}.raw()}})
+	t.Ext = claudeExt(nil, jsonObject{{"tool_result", jsonObject{{"tool_use_id", turns.RawText(p.ID)}, {"content", p.Response}}.raw()}})
 	m := turns.Message{Role: turns.User, Parts: []turns.Part{t}}
 	if m.Validate("") != nil {
 		m.Parts[0].Ext = nil
@@ -163,8 +163,8 @@ func (k *ccTree) strayResult(rec *ccRecord, p turns.Part, why string) turns.Mess
 
 // resultTurn is the turn that takes the result of c: what continues the call's
 // turn, if that still takes messages.
-func (k *ccTree) resultTurn(rec *ccRecord, c *ccCall) *ccTurn {
-	switch n := c.turn.cont; {
+func (k *claudeTree) resultTurn(rec *claudeRecord, c *claudeCall) *claudeTurn {
+	switch n := c.turn.continuation; {
 	case n.open():
 		return n
 	case n == nil:
@@ -175,7 +175,7 @@ func (k *ccTree) resultTurn(rec *ccRecord, c *ccCall) *ccTurn {
 
 // promptTurn is the turn that takes the words of a user line at a. Real words
 // may rewind; what Claude Code adds by itself only ever joins.
-func (k *ccTree) promptTurn(rec *ccRecord, a *ccAnchor, real bool) *ccTurn {
+func (k *claudeTree) promptTurn(rec *claudeRecord, a *claudeAnchor, real bool) *claudeTurn {
 	t := a.t
 	switch {
 	case t == nil && a.b.tail == nil:
@@ -190,21 +190,21 @@ func (k *ccTree) promptTurn(rec *ccRecord, a *ccAnchor, real bool) *ccTurn {
 		return k.newTurn(rec, k.forkAt(rec, t))
 	case a.b != t.b:
 		return k.joinTail(rec, a.b)
-	case a.phase == ccMessages && t.open():
+	case a.phase == inMessages && t.open():
 		if real && a.prompted {
 			return k.rewindInto(rec, a)
 		}
 		return t
-	case a.phase == ccMessages && t.responded:
+	case a.phase == inMessages && t.responded:
 		if real {
 			return k.rewindInto(rec, a)
 		}
 		return k.joinTail(rec, t.b)
 	}
-	switch n := t.cont; {
+	switch n := t.continuation; {
 	case n == nil:
 		return k.newTurn(rec, t.b)
-	case n.open() && (!real || !n.body.texts && !a.prompted):
+	case n.open() && (!real || !n.body.hasTexts && !a.prompted):
 		return n
 	case real:
 		return k.newTurn(rec, k.forkAt(rec, t))
@@ -212,7 +212,7 @@ func (k *ccTree) promptTurn(rec *ccRecord, a *ccAnchor, real bool) *ccTurn {
 	return k.joinTail(rec, t.b)
 }
 
-func (k *ccTree) joinTail(rec *ccRecord, b *ccBranch) *ccTurn {
+func (k *claudeTree) joinTail(rec *claudeRecord, b *claudeBranch) *claudeTurn {
 	if b.tail.open() {
 		return b.tail
 	}
@@ -222,20 +222,20 @@ func (k *ccTree) joinTail(rec *ccRecord, b *ccBranch) *ccTurn {
 // rewindInto branches off inside the messages half of a turn. A fork starts
 // after a turn, so it starts after the parent and repeats the messages up to a,
 // as long as they are held.
-func (k *ccTree) rewindInto(rec *ccRecord, a *ccAnchor) *ccTurn {
+func (k *claudeTree) rewindInto(rec *claudeRecord, a *claudeAnchor) *claudeTurn {
 	t := a.t
 	var msgs []turns.Message
 	var order []int
 	if t.body != nil {
-		pos := min(a.pos, len(t.body.msgs))
-		msgs, order = append(msgs, t.body.msgs[:pos]...), append(order, t.body.order[:pos]...)
+		pos := min(a.messageCount, len(t.body.messages))
+		msgs, order = append(msgs, t.body.messages[:pos]...), append(order, t.body.order[:pos]...)
 	}
 	reason := "a rewind into the messages of a turn repeats them in the fork"
 	if t.body == nil {
 		reason = "a rewind into the messages of a finished turn: the fork lacks those before it"
 	}
 	k.loss.add(rec.line, "repaired", reason, rec.uuid)
-	var b *ccBranch
+	var b *claudeBranch
 	if t.parent == nil {
 		b = k.restart(rec, t.b)
 	} else {
@@ -243,95 +243,95 @@ func (k *ccTree) rewindInto(rec *ccRecord, a *ccAnchor) *ccTurn {
 		k.emit(t)
 	}
 	n := k.newTurn(rec, b)
-	n.body.msgs, n.body.order = msgs, order
+	n.body.messages, n.body.order = msgs, order
 	for i := range msgs {
 		if order[i] < 0 {
-			n.body.texts = true
+			n.body.hasTexts = true
 		} else {
-			n.body.results = true
+			n.body.hasResults = true
 		}
 	}
 	return n
 }
 
 // assistant places a line of a response: one block, as a rule.
-func (k *ccTree) assistant(rec *ccRecord, a *ccAnchor) *ccAnchor {
-	id := ccText(rec.msg.ID)
+func (k *claudeTree) assistant(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
+	id := rawString(rec.msg.ID)
 	if id == "" {
 		id = "line:" + rec.uuid
 	}
-	key := ccKeyOf(a.b.id.String(), id)
-	t := k.msgs[key]
+	key := keyOf(a.b.id.String(), id)
+	t := k.responses[key]
 	switch {
 	case t == nil:
 		t = k.responseTurn(rec, a)
-	case t.emitted || len(t.body.resp.Parts)+len(rec.blocks) > turns.MaxParts:
+	case t.emitted || len(t.body.response.Parts)+len(rec.blocks) > turns.MaxParts:
 		k.loss.add(rec.line, "repaired", "a block of a response that was finished; it is kept as a response of its own", rec.uuid)
 		b := t.b
 		k.emit(b.tail)
 		t = k.newTurn(rec, b)
 	}
-	k.msgs[key] = t
+	k.responses[key] = t
 	if !t.responded {
 		t.responded = true
-		t.body.resp = &turns.Message{Role: turns.Assistant}
+		t.body.response = &turns.Message{Role: turns.Assistant}
 		if t.parent != nil {
 			k.emit(t.parent)
 		}
 	}
 	k.addResponse(rec, t)
-	return &ccAnchor{b: t.b, t: t, phase: ccAfter}
+	return &claudeAnchor{b: t.b, t: t, phase: afterMessages}
 }
 
-func (k *ccTree) addResponse(rec *ccRecord, t *ccTurn) {
+func (k *claudeTree) addResponse(rec *claudeRecord, t *claudeTurn) {
 	b := t.body
 	for i, block := range rec.blocks {
-		if len(b.resp.Parts) >= turns.MaxParts {
+		if len(b.response.Parts) >= turns.MaxParts {
 			k.loss.add(rec.line, "skipped", fmt.Sprintf("%s beyond the %d that a message may have", plural(len(rec.blocks)-i, "block"), turns.MaxParts), rec.uuid)
 			break
 		}
-		b.resp.Parts = append(b.resp.Parts, k.responsePart(rec, t, i, block))
+		b.response.Parts = append(b.response.Parts, k.responsePart(rec, t, i, block))
 	}
 	if len(rec.blocks) == 0 {
 		k.loss.add(rec.line, "stored", "an assistant line without content", rec.uuid)
 	}
-	if s := ccWord(ccText(rec.msg.Model)); s != "" {
+	if s := machineWord(rawString(rec.msg.Model)); s != "" {
 		b.model = s
 	}
-	if s := ccWord(ccText(rec.msg.StopReason)); s != "" {
-		b.resp.FinishReason = s
+	if s := machineWord(rawString(rec.msg.StopReason)); s != "" {
+		b.response.FinishReason = s
 	}
-	if u := ccUsage(rec.msg.Usage); u != nil {
+	if u := claudeUsageOf(rec.msg.Usage); u != nil {
 		b.usage = u
 	}
 	b.meta.Response = append(b.meta.Response, rec.uuid)
-	b.meta.Message = ccText(rec.msg.ID)
+	b.meta.Message = rawString(rec.msg.ID)
 	b.setContext(rec)
 }
 
-func (k *ccTree) responsePart(rec *ccRecord, t *ccTurn, i int, block turns.Raw) turns.Part {
-	o := ccMembers(block)
+func (k *claudeTree) responsePart(rec *claudeRecord, t *claudeTurn, i int, block turns.Raw) turns.Part {
+	o := membersOf(block)
 	if o.text("type") == "tool_use" && o.get("id") == nil {
-		made := ccMadeID(rec.uuid, i)
-		block = append(o, ccMember{"id", turns.RawText(made)}).raw()
+		made := derivedCallID(rec.uuid, i)
+		block = append(o, jsonMember{"id", turns.RawText(made)}).raw()
 		k.loss.add(rec.line, "repaired", "a tool call without an id was given one", made)
 	}
-	p, repaired := ccPart(turns.Assistant, block)
-	if c := k.calls[ccKeyOf(p.ID)]; p.Type == turns.ToolCall && c != nil && c.turn == t {
-		p, repaired = ccKeep(block), "a second tool call with the same id in one response"
+	p, repaired := claudePart(turns.Assistant, block)
+	if c := k.calls[keyOf(p.ID)]; p.Type == turns.ToolCall && c != nil && c.turn == t {
+		p, repaired = opaqueBlock(block), "a second tool call with the same id in one response"
 	}
 	if repaired != "" {
 		k.loss.add(rec.line, "repaired", repaired+" is kept as a text part with the block in ext", rec.uuid)
 	}
 	if p.Type == turns.ToolCall {
-		k.calls[ccKeyOf(p.ID)] = &ccCall{turn: t, order: k.nCalls}
-		k.nCalls++
+		k.calls[keyOf(p.ID)] = &claudeCall{turn: t, order: k.callCount}
+		k.callCount++
 	}
 	return p
 }
 
 // responseTurn is the turn that takes a new response at a.
-func (k *ccTree) responseTurn(rec *ccRecord, a *ccAnchor) *ccTurn {
+func (k *claudeTree) responseTurn(rec *claudeRecord, a *claudeAnchor) *claudeTurn {
 	t := a.t
 	switch {
 	case t == nil && a.b.tail == nil:
@@ -342,15 +342,15 @@ func (k *ccTree) responseTurn(rec *ccRecord, a *ccAnchor) *ccTurn {
 		return k.newTurn(rec, a.b)
 	case a.b != t.b:
 		return k.joinTail(rec, a.b)
-	case a.phase == ccMessages && t.open():
+	case a.phase == inMessages && t.open():
 		return t
-	case a.phase == ccMessages && t.responded:
+	case a.phase == inMessages && t.responded:
 		return k.rewindInto(rec, a) // another response to the same messages
 	}
-	switch n := t.cont; {
+	switch n := t.continuation; {
 	case n == nil:
 		return k.newTurn(rec, t.b)
-	case n.open() && n.body.results:
+	case n.open() && n.body.hasResults:
 		return n
 	}
 	return k.newTurn(rec, k.forkAt(rec, t))

@@ -31,10 +31,10 @@ type WrittenTurn struct {
 // stays so. System messages within the path are written as user text with
 // isMeta; a part that the format can't hold becomes its description.
 type ClaudeCodeWriter struct {
-	session string
-	parent  *string
-	now     time.Time
-	n       int // lines of the turn
+	session   string
+	lastLine  *string
+	time      time.Time
+	lineCount int // lines of the turn
 }
 
 // Writer is the version that stands in the lines of a [ClaudeCodeWriter]; their
@@ -46,7 +46,7 @@ func NewClaudeCodeWriter(session turns.ID) *ClaudeCodeWriter {
 	return &ClaudeCodeWriter{session: uuid.UUID(session).String()}
 }
 
-type claudeOut struct {
+type claudeLine struct {
 	Parent    *string        `json:"parentUuid"`
 	Logical   *string        `json:"logicalParentUuid,omitzero"`
 	Sidechain bool           `json:"isSidechain"`
@@ -91,8 +91,8 @@ type claudeCompact struct {
 // Turn is the lines of one turn or compaction, without line breaks. Errors:
 // those of encoding, which a turn from a ledger has not.
 func (w *ClaudeCodeWriter) Turn(t WrittenTurn) ([][]byte, error) {
-	w.n, w.now = 0, t.Time
-	var out []claudeOut
+	w.lineCount, w.time = 0, t.Time
+	var out []claudeLine
 	if t.Compaction {
 		out = w.compaction(&t)
 	} else {
@@ -115,16 +115,16 @@ func (w *ClaudeCodeWriter) Turn(t WrittenTurn) ([][]byte, error) {
 }
 
 // line is the next line of a turn; it follows the one before.
-func (w *ClaudeCodeWriter) line(t *WrittenTurn, kind string) claudeOut {
-	id := uuid.NewSHA1(uuid.UUID(t.ID), fmt.Append(nil, w.n)).String()
-	l := claudeOut{Parent: w.parent, UserType: "external", Session: w.session, Version: Writer, Type: kind, UUID: id,
-		Time: w.now.UTC().Format("2006-01-02T15:04:05.000Z")}
-	w.parent = &id
-	w.n++
+func (w *ClaudeCodeWriter) line(t *WrittenTurn, kind string) claudeLine {
+	id := uuid.NewSHA1(uuid.UUID(t.ID), fmt.Append(nil, w.lineCount)).String()
+	l := claudeLine{Parent: w.lastLine, UserType: "external", Session: w.session, Version: Writer, Type: kind, UUID: id,
+		Time: w.time.UTC().Format("2006-01-02T15:04:05.000Z")}
+	w.lastLine = &id
+	w.lineCount++
 	return l
 }
 
-func (w *ClaudeCodeWriter) userLines(t *WrittenTurn, m *turns.Message) (out []claudeOut) {
+func (w *ClaudeCodeWriter) userLines(t *WrittenTurn, m *turns.Message) (out []claudeLine) {
 	for i := range m.Parts {
 		p := &m.Parts[i]
 		l := w.line(t, "user")
@@ -175,7 +175,7 @@ func claudeBlock(p *turns.Part) any {
 
 // responseLines is the response, a line for each block, all with the id of one API
 // message and its usage.
-func (w *ClaudeCodeWriter) responseLines(t *WrittenTurn) (out []claudeOut) {
+func (w *ClaudeCodeWriter) responseLines(t *WrittenTurn) (out []claudeLine) {
 	var blocks []anthropicBlock
 	for i := range t.Response.Parts {
 		p := &t.Response.Parts[i]
@@ -212,9 +212,9 @@ func (w *ClaudeCodeWriter) responseLines(t *WrittenTurn) (out []claudeOut) {
 	return out
 }
 
-func (w *ClaudeCodeWriter) compaction(t *WrittenTurn) []claudeOut {
-	before := w.parent
-	w.parent = nil
+func (w *ClaudeCodeWriter) compaction(t *WrittenTurn) []claudeLine {
+	before := w.lastLine
+	w.lastLine = nil
 	l := w.line(t, "system")
 	l.Logical, l.Subtype, l.Content = before, "compact_boundary", "Conversation compacted"
 	l.Compact = &claudeCompact{Trigger: "manual", PreTokens: t.TokensBefore}
@@ -224,5 +224,5 @@ func (w *ClaudeCodeWriter) compaction(t *WrittenTurn) []claudeOut {
 	s := w.line(t, "user")
 	s.Summary = true
 	s.Message = &claudeMessage{Role: "user", Content: t.Summary}
-	return []claudeOut{l, s}
+	return []claudeLine{l, s}
 }

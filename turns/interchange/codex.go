@@ -17,25 +17,25 @@ type codexReader struct {
 	Reader
 	opt Options
 
-	metas   []codexMeta   // headers: this rollout's, its parent's, and so on up
-	threads []codexThread // of those headers that lead up from this rollout's
-	deep    int           // the thread whose history is being read; 0: this rollout's own
-	begun   bool          // items were read
-	at      turns.Ref     // where the thread before that one was forked
+	metas       []codexMeta   // headers: this rollout's, its parent's, and so on up
+	threads     []codexThread // of those headers that lead up from this rollout's
+	threadIndex int           // the thread whose history is being read; 0: this rollout's own
+	itemsBegun  bool          // items were read
+	forkedAt    turns.Ref     // where the thread before that one was forked
 
-	half     []turns.Message
-	response turns.Message // in the making
-	called   callIDs
-	usage    *turns.Usage
-	blocked  *Append   // given when its usage is known, or what follows it begins
-	total    uint64    // tokens of the session when usage was last counted
-	model    string    // in force now
-	asked    string    // in force when the response began
-	time     time.Time // of the response's first item
+	messages      []turns.Message
+	response      turns.Message // in the making
+	calls         callIDs
+	usage         *turns.Usage
+	uncounted     *Append   // given when its usage is known, or what follows it begins
+	countedTokens uint64    // tokens of the session when usage was last counted
+	model         string    // in force now
+	responseModel string    // in force when the response began
+	responseTime  time.Time // of the response's first item
 
-	set       map[string]turns.Raw // settings in force now
-	askedSet  map[string]turns.Raw // when the response began
-	userTexts map[string]turns.Raw // in the meta of turns
+	inForce          map[string]turns.Raw // settings in force now
+	responseSettings map[string]turns.Raw // when the response began
+	recordedSettings map[string]turns.Raw // in the meta of turns
 }
 
 // codexThread is a session that turns are given to.
@@ -75,14 +75,14 @@ func Codex(r io.Reader, opt Options) *Reader {
 
 // end gives what is complete at the end of the file.
 func (c *codexReader) end(line int) {
-	if c.opt.Final || spoken(&c.response) {
+	if c.opt.Final || saysSomething(&c.response) {
 		c.finish()
 	}
-	if c.opt.Final && len(c.half) > 0 {
+	if c.opt.Final && len(c.messages) > 0 {
 		c.turn(nil)
 	}
-	c.release()
-	if c.opt.Final && c.deep > 0 && !c.opt.Copied {
+	c.flushUncounted()
+	if c.opt.Final && c.threadIndex > 0 && !c.opt.Copied {
 		c.loss.add(line, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.threads[0].id)
 	}
 }
@@ -141,7 +141,7 @@ func (c *codexReader) settings(line int, r *codexRecord) error {
 		c.loss.add(line, "skipped", "settings of a task of "+plural(n, "byte")+", more than meta holds", "")
 		return nil
 	}
-	c.set = set
+	c.inForce = set
 	return nil
 }
 
@@ -150,16 +150,16 @@ func (c *codexReader) settings(line int, r *codexRecord) error {
 func (c *codexReader) changed(set map[string]turns.Raw) turns.Raw {
 	diff := make(map[string]turns.Raw)
 	for k, v := range set {
-		if !bytes.Equal(v, c.userTexts[k]) {
+		if !bytes.Equal(v, c.recordedSettings[k]) {
 			diff[k] = v
 		}
 	}
-	for k := range c.userTexts {
+	for k := range c.recordedSettings {
 		if set[k] == nil {
 			diff[k] = turns.Raw("null")
 		}
 	}
-	c.userTexts = set
+	c.recordedSettings = set
 	if len(diff) == 0 {
 		return nil
 	}
@@ -181,9 +181,9 @@ func (c *codexReader) meta(line int, r *codexRecord) error {
 		if m.ForkedFrom == "" {
 			c.open(&c.threads[0], &m)
 		}
-	case !c.begun && len(c.threads) == n-1 && c.metas[n-2].ForkedFrom == m.ID && m.ID != "":
+	case !c.itemsBegun && len(c.threads) == n-1 && c.metas[n-2].ForkedFrom == m.ID && m.ID != "":
 		c.threads = append(c.threads, newCodexThread(&m))
-		c.deep = n - 1
+		c.threadIndex = n - 1
 	default:
 		c.loss.add(line, "repaired", "a further session header; what follows it is this session's own", m.ID)
 	}
@@ -193,13 +193,13 @@ func (c *codexReader) meta(line int, r *codexRecord) error {
 // begin ends the headers. Where one is missing between a fork and the beginning
 // of its history it can't be told whose turns that holds.
 func (c *codexReader) begin(line int) {
-	if c.begun {
+	if c.itemsBegun {
 		return
 	}
-	c.begun = true
+	c.itemsBegun = true
 	if from := c.metas[len(c.threads)-1].ForkedFrom; from != "" {
 		c.loss.add(line, "repaired", "the header of a session that was forked is not in the file; the history copied from there is this session's own", from)
-		c.threads, c.deep = c.threads[:1], 0
+		c.threads, c.threadIndex = c.threads[:1], 0
 	}
 }
 
@@ -226,19 +226,19 @@ func (c *codexReader) open(t *codexThread, m *codexMeta) {
 }
 
 // emitted reports whether steps are given for what is being read.
-func (c *codexReader) emitted() bool { return c.deep == 0 || c.opt.Copied }
+func (c *codexReader) emitted() bool { return c.threadIndex == 0 || c.opt.Copied }
 
 // thread is the session that a turn goes to. It is opened when its first turn
 // is: a fork at the last turn of the history that was copied.
 func (c *codexReader) thread() *codexThread {
-	c.release()
-	t, m := &c.threads[c.deep], &c.metas[c.deep]
+	c.flushUncounted()
+	t, m := &c.threads[c.threadIndex], &c.metas[c.threadIndex]
 	switch {
 	case t.opened:
-	case !c.at.IsZero():
-		t.opened, t.tip = true, c.at.Turn
+	case !c.forkedAt.IsZero():
+		t.opened, t.tip = true, c.forkedAt.Turn
 		if c.emitted() {
-			c.step(Step{Fork: &Fork{ID: t.session, At: c.at, Time: t.at, Meta: m.raw()}})
+			c.step(Step{Fork: &Fork{ID: t.session, At: c.forkedAt, Time: t.at, Meta: m.raw()}})
 		}
 	case c.emitted():
 		c.open(t, m)
@@ -260,8 +260,8 @@ func (c *codexReader) event(r *codexRecord) error {
 	case "task_started":
 		if u, err := uuid.Parse(e.Turn); err == nil && u.Version() == 7 {
 			at := time.Unix(u.Time().UnixTime())
-			for c.deep > 0 && !at.Before(c.threads[c.deep-1].at) {
-				c.leave()
+			for c.threadIndex > 0 && !at.Before(c.threads[c.threadIndex-1].at) {
+				c.leaveCopy()
 			}
 		}
 	case "thread_name_updated":
@@ -279,21 +279,21 @@ func (c *codexReader) event(r *codexRecord) error {
 	return nil
 }
 
-// leave ends a history that was copied. What came in since its last response
+// leaveCopy ends a history that was copied. What came in since its last response
 // is the fork's own: Codex tells the new agent there what it is.
-func (c *codexReader) leave() {
+func (c *codexReader) leaveCopy() {
 	c.finish()
-	if t := &c.threads[c.deep]; !t.tip.IsZero() { // else where it was forked itself
-		c.at = turns.Ref{Session: t.session, Turn: t.tip}
+	if t := &c.threads[c.threadIndex]; !t.tip.IsZero() { // else where it was forked itself
+		c.forkedAt = turns.Ref{Session: t.session, Turn: t.tip}
 	}
-	c.deep--
+	c.threadIndex--
 }
 
 func (c *codexReader) count(e *codexEvent) {
-	if e.Info == nil || e.Info.Total.Total == c.total {
+	if e.Info == nil || e.Info.Total.Total == c.countedTokens {
 		return // null, or the last one again
 	}
-	c.total = e.Info.Total.Total
+	c.countedTokens = e.Info.Total.Total
 	u := e.Info.Last
 	if u.Input+u.Output == 0 {
 		return
@@ -302,17 +302,17 @@ func (c *codexReader) count(e *codexEvent) {
 	switch {
 	case len(c.response.Parts) > 0:
 		c.usage = usage
-	case c.blocked != nil: // newer versions count after the tools have run
-		c.blocked.Usage = usage
-		c.release()
+	case c.uncounted != nil: // newer versions count after the tools have run
+		c.uncounted.Usage = usage
+		c.flushUncounted()
 	}
 }
 
-// release gives the turn that waited for its usage.
-func (c *codexReader) release() {
-	if c.blocked != nil {
-		c.step(Step{Append: c.blocked})
-		c.blocked = nil
+// flushUncounted gives the turn that waited for its usage.
+func (c *codexReader) flushUncounted() {
+	if c.uncounted != nil {
+		c.step(Step{Append: c.uncounted})
+		c.uncounted = nil
 	}
 }
 
@@ -328,22 +328,22 @@ func (c *codexReader) finish() {
 
 func (c *codexReader) turn(response *turns.Message) {
 	t := c.thread()
-	a := &Append{Session: t.session, ID: t.next("turn"), Parent: t.tip, Messages: notNil(c.half), Response: response, Usage: c.usage, Time: c.time}
-	set := c.set
+	a := &Append{Session: t.session, ID: t.next("turn"), Parent: t.tip, Messages: notNil(c.messages), Response: response, Usage: c.usage, Time: c.responseTime}
+	set := c.inForce
 	if response != nil {
-		a.Model, set = c.asked, c.askedSet
+		a.Model, set = c.responseModel, c.responseSettings
 	}
 	a.Meta = c.changed(set)
 	t.tip = a.ID
-	c.half, c.usage = nil, nil
-	if c.deep > 0 {
+	c.messages, c.usage = nil, nil
+	if c.threadIndex > 0 {
 		a.Time = time.Time{} // the copy is stamped with the time of the fork
 		if !c.opt.Copied {
 			return
 		}
 	}
-	if c.blocked = a; a.Usage != nil || response == nil {
-		c.release()
+	if c.uncounted = a; a.Usage != nil || response == nil {
+		c.flushUncounted()
 	}
 }
 
@@ -362,8 +362,8 @@ func (c *codexReader) compacted(line int, r *codexRecord) error {
 		return err
 	}
 	c.finish()
-	c.time = moment(turns.RawText(r.Time))
-	if len(c.half) > 0 {
+	c.responseTime = moment(turns.RawText(r.Time))
+	if len(c.messages) > 0 {
 		c.turn(nil)
 	}
 	t := c.thread()
@@ -371,7 +371,7 @@ func (c *codexReader) compacted(line int, r *codexRecord) error {
 		c.loss.add(line, "skipped", "a compaction before the first turn", "")
 		return nil
 	}
-	out := &Compaction{Session: t.session, ID: t.next("compaction"), Parent: t.tip, Time: c.time, Trigger: "threshold", Summary: k.Message}
+	out := &Compaction{Session: t.session, ID: t.next("compaction"), Parent: t.tip, Time: c.responseTime, Trigger: "threshold", Summary: k.Message}
 	for i := range k.Replacement {
 		m, ok := c.message(line, &k.Replacement[i])
 		if !ok {
@@ -380,7 +380,7 @@ func (c *codexReader) compacted(line int, r *codexRecord) error {
 		}
 		out.Replacement = append(out.Replacement, m)
 	}
-	if c.deep > 0 {
+	if c.threadIndex > 0 {
 		out.Time = time.Time{}
 		if !c.opt.Copied {
 			return nil

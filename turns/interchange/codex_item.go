@@ -134,19 +134,19 @@ func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
 	m, isMessage := c.message(line, it)
 	made := (isMessage && m.Role == turns.Assistant) || it.Type == "reasoning" || strings.HasSuffix(it.Type, "_call")
 	if made {
-		c.release()
+		c.flushUncounted()
 	} else {
 		c.finish()
 	}
 	at := moment(turns.RawText(r.Time))
 	if len(c.response.Parts) == 0 {
-		c.time, c.asked, c.askedSet = at, c.model, c.set
+		c.responseTime, c.responseModel, c.responseSettings = at, c.model, c.inForce
 	}
 	switch {
 	case isMessage && made:
 		c.response.Parts = append(c.response.Parts, m.Parts...)
 	case isMessage:
-		c.half = append(c.half, m)
+		c.messages = append(c.messages, m)
 	case it.Type == "reasoning":
 		c.reasoning(it, r.Payload)
 	case it.CallID != "" && strings.HasSuffix(it.Type, "_call"):
@@ -155,7 +155,7 @@ func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
 		c.response.Parts = append(c.response.Parts, turns.Part{Type: turns.Reasoning, Content: "[" + it.Type + "]", Ext: providerExt("openai", "item", turns.Raw(r.Payload))})
 		c.loss.count("repaired", "calls of the provider's own tools are kept as reasoning")
 	case strings.HasSuffix(it.Type, "_call_output"):
-		c.half = append(c.half, c.output(line, it))
+		c.messages = append(c.messages, c.output(line, it))
 	default:
 		c.loss.count("skipped", "items of type "+strconv.Quote(it.Type))
 	}
@@ -233,7 +233,7 @@ func (c *codexReader) reasoning(it *codexItem, raw jsontext.Value) {
 // call is a call to answer. A custom tool's input is free text, which stands as
 // a JSON string.
 func (c *codexReader) call(line int, it *codexItem) {
-	p := turns.Part{Type: turns.ToolCall, ID: c.called.call(line, it.CallID, c.response.Calls(nil), &c.loss), Name: it.Name}
+	p := turns.Part{Type: turns.ToolCall, ID: c.calls.add(line, it.CallID, c.response.Calls(nil), &c.loss), Name: it.Name}
 	switch {
 	case it.Type == "function_call":
 		p.Arguments = argumentsText(it.Arguments)
@@ -261,7 +261,7 @@ func (c *codexReader) output(line int, it *codexItem) turns.Message {
 	if response == nil {
 		response = turns.RawText("")
 	}
-	id, ok := c.called.result(it.CallID)
+	id, ok := c.calls.answeredBy(it.CallID)
 	if !ok {
 		c.loss.add(line, "repaired", "a tool result is kept as text: its call is not in the file", it.CallID)
 		return turns.TextMessage(turns.User, orphanText(it.CallID)+"\n"+jsonText(response))

@@ -20,20 +20,20 @@ import (
 // geminiCLIReader is the fold over the messages of a chat.
 type geminiCLIReader struct {
 	Reader
-	dec     *jsontext.Decoder
-	opt     Options
-	session turns.ID
-	source  string    // sessionId
-	start   time.Time // startTime
-	opened  bool
-	blocked *geminiCLIMessage // read last
-	parent  turns.ID
-	half    []turns.Message // said since the last turn
-	at      time.Time       // of the last message
-	ids     []string        // of the records in half
-	turns   int
-	entry   int // messages read
-	state   geminiCLIState
+	dec          *jsontext.Decoder
+	opt          Options
+	session      turns.ID
+	source       string    // sessionId
+	start        time.Time // startTime
+	opened       bool
+	last         *geminiCLIMessage // read last
+	parent       turns.ID
+	messages     []turns.Message // said since the last turn
+	lastTime     time.Time       // of the last message
+	recordIDs    []string        // of the records in half
+	turnCount    int
+	messageCount int // messages read
+	state        geminiCLIState
 }
 
 type geminiCLIState uint8
@@ -96,7 +96,7 @@ func GeminiCLI(r io.Reader, opt Options) *Reader {
 			err = fmt.Errorf("%w: %w", turns.ErrMalformed, err)
 		}
 		if err != nil && err != io.EOF {
-			err = fmt.Errorf("read gemini chat, message %d: %w", g.entry, err)
+			err = fmt.Errorf("read gemini chat, message %d: %w", g.messageCount, err)
 		}
 		return err
 	}
@@ -174,16 +174,16 @@ func (g *geminiCLIReader) message() error {
 	if err != nil {
 		return err
 	}
-	g.entry++
+	g.messageCount++
 	m := new(geminiCLIMessage)
 	if err := decodeLoose(bytes.Clone(raw), m); err != nil {
-		g.loss.add(g.entry, "skipped", "a message that can't be read: "+err.Error(), "")
+		g.loss.add(g.messageCount, "skipped", "a message that can't be read: "+err.Error(), "")
 		return nil
 	}
-	if g.blocked != nil {
-		g.give(g.blocked)
+	if g.last != nil {
+		g.place(g.last)
 	}
-	g.blocked = m
+	g.last = m
 	return nil
 }
 
@@ -191,10 +191,10 @@ func (g *geminiCLIReader) message() error {
 // being written.
 func (g *geminiCLIReader) end() error {
 	g.state = geminiCLIEnd
-	if m := g.blocked; m != nil && (g.opt.Final || len(m.Calls) > 0 || len(g.parts(m)) > 0) {
-		g.give(m)
-		if g.opt.Final && len(g.half) > 0 {
-			g.turn(g.at, m, nil)
+	if m := g.last; m != nil && (g.opt.Final || len(m.Calls) > 0 || len(g.parts(m)) > 0) {
+		g.place(m)
+		if g.opt.Final && len(g.messages) > 0 {
+			g.turn(g.lastTime, m, nil)
 		}
 	}
 	return nil
@@ -210,16 +210,16 @@ func (g *geminiCLIReader) open() {
 	g.step(Step{Open: &Open{ID: g.session, Time: g.start, Meta: meta}})
 }
 
-func (g *geminiCLIReader) give(m *geminiCLIMessage) {
-	g.at = moment(turns.RawText(m.Time))
+func (g *geminiCLIReader) place(m *geminiCLIMessage) {
+	g.lastTime = moment(turns.RawText(m.Time))
 	switch m.Type {
 	case "user":
-		g.half = append(g.half, turns.Message{Role: turns.User, Parts: g.parts(m)})
-		g.ids = append(g.ids, m.ID)
+		g.messages = append(g.messages, turns.Message{Role: turns.User, Parts: g.parts(m)})
+		g.recordIDs = append(g.recordIDs, m.ID)
 	case "gemini":
 		response, results := g.response(m)
-		g.turn(g.at, m, &response)
-		g.half = results
+		g.turn(g.lastTime, m, &response)
+		g.messages = results
 	default:
 		g.loss.count("skipped", "messages of type "+strconv.Quote(m.Type))
 	}
@@ -235,7 +235,7 @@ func (g *geminiCLIReader) give(m *geminiCLIMessage) {
 
 func (g *geminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turns.Message) {
 	g.open()
-	a := &Append{Session: g.session, Parent: g.parent, Time: at, Messages: notNil(g.half), Response: response}
+	a := &Append{Session: g.session, Parent: g.parent, Time: at, Messages: notNil(g.messages), Response: response}
 	key := m.ID
 	if response == nil {
 		key += " pending"
@@ -246,17 +246,17 @@ func (g *geminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turn
 		}
 	}
 	if m.ID == "" {
-		key = strconv.Itoa(g.turns)
+		key = strconv.Itoa(g.turnCount)
 	}
 	a.ID = turns.DeriveID(at, "gemini-cli", g.source, key)
 	meta := map[string]any{"message_id": m.ID}
-	if len(g.ids) > 0 {
-		meta["messages"] = g.ids
+	if len(g.recordIDs) > 0 {
+		meta["messages"] = g.recordIDs
 	}
 	a.Meta = encoded(meta)
 	g.step(Step{Append: a})
-	g.parent, g.half, g.ids = a.ID, nil, nil
-	g.turns++
+	g.parent, g.messages, g.recordIDs = a.ID, nil, nil
+	g.turnCount++
 }
 
 // parts is what a message says: a text, or Gemini's own parts.
@@ -286,20 +286,20 @@ func (g *geminiCLIReader) parts(m *geminiCLIMessage) (out []turns.Part) {
 			case p.Inline != nil:
 				b, err := base64.StdEncoding.DecodeString(p.Inline.Data)
 				if err != nil {
-					g.loss.add(g.entry, "skipped", "inline data that is not base64", m.ID)
+					g.loss.add(g.messageCount, "skipped", "inline data that is not base64", m.ID)
 					continue
 				}
 				out = append(out, turns.Part{Type: turns.Blob, Modality: modality(p.Inline.MimeType), MimeType: p.Inline.MimeType, Data: b})
 			case p.File != nil:
 				out = append(out, turns.Part{Type: turns.URI, Modality: modality(p.File.MimeType), MimeType: p.File.MimeType, Content: p.File.URI})
 			default:
-				g.loss.add(g.entry, "skipped", fmt.Sprintf("part %d of a message is of no known kind", i), m.ID)
+				g.loss.add(g.messageCount, "skipped", fmt.Sprintf("part %d of a message is of no known kind", i), m.ID)
 			}
 		}
 		return out
 	}
 	if len(m.Content) > 0 && m.Content.Kind() != 'n' {
-		g.loss.add(g.entry, "repaired", "content of no known form is kept as its JSON", m.ID)
+		g.loss.add(g.messageCount, "repaired", "content of no known form is kept as its JSON", m.ID)
 		return []turns.Part{turns.TextPart(string(m.Content))}
 	}
 	return nil
@@ -325,7 +325,7 @@ func (g *geminiCLIReader) response(m *geminiCLIMessage) (response turns.Message,
 	for i, c := range m.Calls {
 		if c.ID == "" || slices.Contains(response.Calls(nil), c.ID) {
 			c.ID = fmt.Sprintf("%s-%d", m.ID, i)
-			g.loss.add(g.entry, "repaired", "a tool call without an id of its own was given one", m.ID)
+			g.loss.add(g.messageCount, "repaired", "a tool call without an id of its own was given one", m.ID)
 		}
 		response.Parts = append(response.Parts, turns.Part{Type: turns.ToolCall, ID: c.ID, Name: c.Name, Arguments: argumentsOr(turns.Raw(c.Args))})
 		results = append(results, g.result(&c)...)

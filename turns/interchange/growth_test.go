@@ -49,7 +49,7 @@ type longerStep struct {
 func newLonger(steps []Step) longer {
 	l := make(longer, len(steps))
 	for _, s := range steps {
-		l[stepID(s)] = longerStep{s, stepText(s)}
+		l[s.ID()] = longerStep{s, stepText(s)}
 	}
 	return l
 }
@@ -67,16 +67,16 @@ func (l longer) grew(short []Step) error {
 		}
 	}
 	for i, s := range short {
-		w, ok := l[stepID(s)]
+		w, ok := l[s.ID()]
 		switch {
 		case !ok:
-			return fmt.Errorf("step %d, %s, is not among the steps of the longer copy", i, stepID(s))
+			return fmt.Errorf("step %d, %s, is not among the steps of the longer copy", i, s.ID())
 		case bytes.Equal(stepText(s), w.text):
 		case s.Append == nil || w.Append == nil || last[s.Append.Session] != s.Append.ID:
-			return fmt.Errorf("step %d, %s, differs in the longer copy", i, stepID(s))
+			return fmt.Errorf("step %d, %s, differs in the longer copy", i, s.ID())
 		default:
 			if err := grownTurn(*s.Append, *w.Append); err != nil {
-				return fmt.Errorf("step %d, %s: %w", i, stepID(s), err)
+				return fmt.Errorf("step %d, %s: %w", i, s.ID(), err)
 			}
 		}
 	}
@@ -105,18 +105,6 @@ func stepText(s Step) []byte {
 		return nil
 	}
 	return b
-}
-
-func stepID(s Step) turns.ID {
-	switch {
-	case s.Open != nil:
-		return s.Open.ID
-	case s.Fork != nil:
-		return s.Fork.ID
-	case s.Append != nil:
-		return s.Append.ID
-	}
-	return s.Compaction.ID
 }
 
 // Losses count with the right word, and name what can't be read without the words

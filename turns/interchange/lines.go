@@ -1,16 +1,73 @@
 package interchange
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 )
+
+var errLineTooLong = errors.New("line too long")
+
+// sourceLine is one line of the source without its line break.
+type sourceLine struct {
+	n     int // 1-based
+	b     []byte
+	whole bool // a line break followed
+}
+
+// lineReader cuts a stream into lines of at most max bytes.
+type lineReader struct {
+	r   *bufio.Reader
+	max int
+	n   int
+	buf []byte
+}
+
+func newLineReader(r io.Reader, limit int) *lineReader {
+	return &lineReader{r: bufio.NewReaderSize(r, 64<<10), max: limit}
+}
+
+// next is the next line; its bytes hold until the next call. Of a line over
+// the limit nothing is kept, and the error is errLineTooLong.
+func (l *lineReader) next() (sourceLine, error) {
+	const keep = 1 << 20 // a buffer grown beyond this is not held on to
+	if cap(l.buf) > keep {
+		l.buf = nil
+	}
+	l.buf = l.buf[:0]
+	l.n++
+	tooLong := false
+	for {
+		chunk, err := l.r.ReadSlice('\n')
+		if !tooLong && len(l.buf)+len(chunk) > l.max+1 { // the line break is not counted
+			tooLong, l.buf = true, nil
+		}
+		if !tooLong {
+			l.buf = append(l.buf, chunk...)
+		}
+		switch {
+		case err == bufio.ErrBufferFull:
+			continue
+		case err == io.EOF && len(l.buf) == 0 && !tooLong:
+			return sourceLine{n: l.n}, io.EOF
+		case err != nil && err != io.EOF:
+			return sourceLine{n: l.n}, err
+		}
+		if tooLong {
+			return sourceLine{n: l.n}, errLineTooLong
+		}
+		return sourceLine{n: l.n, b: bytes.TrimSpace(l.buf), whole: err == nil}, nil
+	}
+}
 
 // lineObjects is the JSON objects of one line. There is one, but for broken
 // lines: a crash and a resume leave two on a line, the first perhaps torn. A last
 // line without a line break that is not whole is held back unless final.
 func lineObjects(line sourceLine, final bool, loss *lossReport) (out [][]byte) {
 	rest := line.b
-	if v, n, repaired := readCCObject(rest); n == len(rest) && n > 0 && repaired == "" {
+	if v, n, repaired := readObject(rest); n == len(rest) && n > 0 && repaired == "" {
 		return [][]byte{v}
 	}
 	if len(rest) == 0 || (!line.whole && !final) {
@@ -18,9 +75,9 @@ func lineObjects(line sourceLine, final bool, loss *lossReport) (out [][]byte) {
 	}
 	note := func(what, format string, args ...any) { loss.add(line.n, what, fmt.Sprintf(format, args...), "") }
 	for len(rest) > 0 {
-		v, n, repaired := readCCObject(rest)
+		v, n, repaired := readObject(rest)
 		if n == 0 {
-			next := nextCCStart(rest)
+			next := nextObject(rest)
 			if next < 0 {
 				note("skipped", "%s no JSON object (torn or broken)", are(len(rest), "byte"))
 				break

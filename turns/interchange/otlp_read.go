@@ -15,11 +15,11 @@ import (
 // found by its digest, so that a span adds what is new, and a fork where the
 // history is another from some turn on.
 type otelHistory struct {
-	key    string
-	ends   map[otelDigest]turns.Ref // the turn that ends with a history
-	tips   map[turns.ID]turns.ID    // last turn of each session
-	called map[string]bool
-	asked  *otelCall // the last call, where it has no answer
+	key           string
+	turnByHistory map[otelDigest]turns.Ref // the turn that ends with a history
+	tips          map[turns.ID]turns.ID    // last turn of each session
+	called        map[string]bool
+	unanswered    *otelCall // the last call, where it has no answer
 }
 
 // otelDigest is of a history: of all its messages, in order.
@@ -39,16 +39,16 @@ func (d otelDigest) then(m turns.Message) otelDigest {
 
 // otelCall is one call of the model.
 type otelCall struct {
-	span   otelSpan
-	system []turns.Section
-	tools  []turns.Raw
-	model  string
-	in     []turns.Message
-	out    *turns.Message // nil: no answer
-	usage  *turns.Usage
+	span     otelSpan
+	system   []turns.Section
+	tools    []turns.Raw
+	model    string
+	messages []turns.Message
+	response *turns.Message // nil: no answer
+	usage    *turns.Usage
 
-	at  turns.Ref  // where it goes on, where it has no answer
-	end otelDigest // of its history
+	continues turns.Ref  // where it goes on, where it has no answer
+	digest    otelDigest // of its history
 }
 
 // span gives the steps of one span; one that is no call of a model is counted. In
@@ -93,7 +93,7 @@ func (c *chatReader) span(s otelSpan, in [sha256.Size]byte) {
 		if c.histories == nil {
 			c.histories = make(map[string]*otelHistory)
 		}
-		h = &otelHistory{key: key, ends: make(map[otelDigest]turns.Ref), tips: make(map[turns.ID]turns.ID), called: make(map[string]bool)}
+		h = &otelHistory{key: key, turnByHistory: make(map[otelDigest]turns.Ref), tips: make(map[turns.ID]turns.ID), called: make(map[string]bool)}
 		c.histories[key], c.order = h, append(c.order, h)
 	}
 	c.call(h, &call.otelCall)
@@ -119,7 +119,7 @@ func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error
 		}
 		return FromOpenAI(b)
 	}
-	if out.in, err = read("gen_ai.input.messages", oldIn); err != nil {
+	if out.messages, err = read("gen_ai.input.messages", oldIn); err != nil {
 		return out, err
 	}
 	answers, err := read("gen_ai.output.messages", oldOut)
@@ -127,18 +127,18 @@ func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error
 		return out, err
 	}
 	if len(answers) > 0 && answers[0].Role == turns.Assistant {
-		out.out, out.more = &answers[0], len(answers)-1
+		out.response, out.more = &answers[0], len(answers)-1
 	}
 	if v := unquoted(s.take("gen_ai.system_instructions")); v != nil {
 		if out.system, err = sections(v); err != nil {
 			return out, err
 		}
 	}
-	for len(out.in) > 0 && out.in[0].Role == turns.System && out.system == nil {
-		for _, p := range out.in[0].Parts {
+	for len(out.messages) > 0 && out.messages[0].Role == turns.System && out.system == nil {
+		for _, p := range out.messages[0].Parts {
 			out.system = append(out.system, turns.Section{Content: p.Content})
 		}
-		out.in = out.in[1:]
+		out.messages = out.messages[1:]
 	}
 	if v := unquoted(s.take("gen_ai.tool.definitions")); v != nil {
 		if err := turns.DecodeJSON(v, &out.tools); err != nil {
@@ -160,23 +160,23 @@ func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error
 
 // call gives the turns of a call's history that are new, and its answer.
 func (c *chatReader) call(h *otelHistory, k *otelCall) {
-	h.asked = nil
+	h.unanswered = nil
 	known, at, digest := 0, turns.Ref{}, otelDigest{}
 	start := digest
-	for i, m := range k.in {
+	for i, m := range k.messages {
 		digest = digest.then(m)
-		if ref, ok := h.ends[digest]; ok {
+		if ref, ok := h.turnByHistory[digest]; ok {
 			known, at, start = i+1, ref, digest
 		}
 	}
-	if k.out != nil {
-		if _, ok := h.ends[digest.then(*k.out)]; ok {
+	if k.response != nil {
+		if _, ok := h.turnByHistory[digest.then(*k.response)]; ok {
 			c.count("calls that are in the file before")
 			return
 		}
 	}
 	var half []turns.Message
-	for _, m := range k.in[known:] {
+	for _, m := range k.messages[known:] {
 		start = start.then(m)
 		if m.Role == turns.Assistant {
 			at = c.otelTurn(h, k, at, half, &m, start, false)
@@ -186,13 +186,13 @@ func (c *chatReader) call(h *otelHistory, k *otelCall) {
 		m.FinishReason = ""
 		half = append(half, c.orphans(m, h.called, h.key)...)
 	}
-	if k.out != nil {
-		c.otelTurn(h, k, at, half, k.out, start.then(*k.out), true)
+	if k.response != nil {
+		c.otelTurn(h, k, at, half, k.response, start.then(*k.response), true)
 		return
 	}
 	if len(half) > 0 {
-		k.in, h.asked = half, k
-		h.asked.at, h.asked.end = at, start
+		k.messages, h.unanswered = half, k
+		h.unanswered.continues, h.unanswered.digest = at, start
 	}
 }
 
@@ -232,7 +232,7 @@ func (c *chatReader) otelTurn(h *otelHistory, k *otelCall, at turns.Ref, half []
 	}
 	c.step(Step{Append: a})
 	ref := turns.Ref{Session: session, Turn: a.ID}
-	h.ends[end], h.tips[session] = ref, a.ID
+	h.turnByHistory[end], h.tips[session] = ref, a.ID
 	return ref
 }
 
@@ -257,14 +257,14 @@ func otelMeta(m map[string]any) turns.Raw {
 // endSpans is the end of the file: what was asked and never answered.
 func (c *chatReader) endSpans() {
 	for _, h := range c.order {
-		k := h.asked
-		switch h.asked = nil; {
+		k := h.unanswered
+		switch h.unanswered = nil; {
 		case k == nil:
 		case c.opt.Final:
-			k.out = nil
-			c.otelTurn(h, k, k.at, k.in, nil, k.end, true)
+			k.response = nil
+			c.otelTurn(h, k, k.continues, k.messages, nil, k.digest, true)
 		default:
-			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(k.in), Record: h.key})
+			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(k.messages), Record: h.key})
 		}
 	}
 	c.order = nil

@@ -19,20 +19,20 @@ type piReader struct {
 	Reader
 	opt Options
 
-	source    string // the session's id
-	session   turns.ID
-	start     time.Time
-	cwd       string
-	level     string    // thinking level in force
-	userTexts string    // thinking level that the last turn has
-	entries   []*piNode // in the order in which they were placed
-	last      *piNode   // of the entry read last
-	byID      map[string]*piNode
-	tips      map[turns.ID]turns.ID // last turn of each session
-	called    callIDs
-	seen      map[string][sha256.Size]byte // entries read, by id
-	waiting   []piWaiting                  // for their parent, in the file's order
-	count     int                          // entries read
+	source        string // the session's id
+	session       turns.ID
+	start         time.Time
+	cwd           string
+	thinkingLevel string    // thinking level in force
+	recordedLevel string    // thinking level that the last turn has
+	entries       []*piNode // in the order in which they were placed
+	last          *piNode   // of the entry read last
+	byID          map[string]*piNode
+	tips          map[turns.ID]turns.ID // last turn of each session
+	calls         callIDs
+	seen          map[string][sha256.Size]byte // entries read, by id
+	waiting       []piWaiting                  // for their parent, in the file's order
+	entryCount    int                          // entries read
 }
 
 // piLate is how many entries an entry waits for its parent.
@@ -49,26 +49,26 @@ type piWaiting struct {
 
 // piNode is an entry's place in the tree.
 type piNode struct {
-	parent   *piNode
-	children int
-	turn     turns.Ref // last turn on the path; zero: none
-	half     *piHalf   // the messages since, that of this entry included; nil: none
-	at       time.Time
-	mine     turns.ID // the turn that this entry completes
-	first    bool     // this entry is the first of its half
+	parent     *piNode
+	children   int
+	lastTurn   turns.Ref    // last turn on the path; zero: none
+	messages   *messageList // the messages since, that of this entry included; nil: none
+	time       time.Time
+	completes  turns.ID // the turn that this entry completes
+	beginsTurn bool     // this entry is the first of its half
 }
 
-// piHalf is a message after those before it. Entries share them: each of a thousand
+// messageList is a message after those before it. Entries share them: each of a thousand
 // messages in a row may be branched from, and holds only its own.
-type piHalf struct {
-	before  *piHalf // nil: none
-	n       int     // messages, this one included
+type messageList struct {
+	before  *messageList // nil: none
+	n       int          // messages, this one included
 	message turns.Message
 	record  string // of the entry
 }
 
 // all is the messages and their records, oldest first; empty for nil.
-func (h *piHalf) all() (messages []turns.Message, records []string) {
+func (h *messageList) all() (messages []turns.Message, records []string) {
 	if h == nil {
 		return []turns.Message{}, nil
 	}
@@ -121,7 +121,7 @@ func (p *piReader) entry(line int, b []byte) error {
 
 // queueEntry takes an entry, or lets it wait for its parent.
 func (p *piReader) queueEntry(line int, e *piEntry, sum [sha256.Size]byte) {
-	p.count++
+	p.entryCount++
 	if e.ID != "" {
 		switch before, again := p.seen[e.ID]; {
 		case again && before == sum:
@@ -133,7 +133,7 @@ func (p *piReader) queueEntry(line int, e *piEntry, sum [sha256.Size]byte) {
 		}
 		p.seen[e.ID] = sum
 	}
-	w := piWaiting{line, *e, &piNode{at: moment(turns.RawText(e.Time))}, p.last, p.count + piLate}
+	w := piWaiting{line, *e, &piNode{time: moment(turns.RawText(e.Time))}, p.last, p.entryCount + piLate}
 	p.last = w.node
 	if e.ID == "" || p.placed(e) {
 		p.take(&w)
@@ -151,7 +151,7 @@ func (p *piReader) placed(e *piEntry) bool { return e.Parent == "" || p.byID[e.P
 func (p *piReader) settle(end bool) {
 	for {
 		i := slices.IndexFunc(p.waiting, func(w piWaiting) bool { return p.placed(&w.entry) })
-		if i < 0 && len(p.waiting) > 0 && (end || p.waiting[0].until <= p.count) {
+		if i < 0 && len(p.waiting) > 0 && (end || p.waiting[0].until <= p.entryCount) {
 			i = 0
 		}
 		if i < 0 {
@@ -172,14 +172,14 @@ func (p *piReader) take(w *piWaiting) {
 	case "message":
 		p.message(line, n, e)
 	case "custom_message":
-		p.say(n, e.record(line), turns.Message{Role: turns.User, Parts: piParts(e.Content, &p.loss, line)})
+		p.addMessage(n, e.record(line), turns.Message{Role: turns.User, Parts: piParts(e.Content, &p.loss, line)})
 	case "branch_summary":
-		p.say(n, e.record(line), turns.TextMessage(turns.User, "[summary of a branch that was left]\n"+e.Summary))
+		p.addMessage(n, e.record(line), turns.TextMessage(turns.User, "[summary of a branch that was left]\n"+e.Summary))
 		p.loss.count("repaired", "summaries of branches that were left are kept as user text")
 	case "compaction":
 		p.compaction(line, n, e)
 	case "thinking_level_change":
-		p.level = e.Level
+		p.thinkingLevel = e.Level
 	case "session_info":
 		p.names.set(p.session, e.Name, true)
 	case "model_change": // each response names its model
@@ -189,7 +189,7 @@ func (p *piReader) take(w *piWaiting) {
 }
 
 func (p *piReader) open(e *piEntry) {
-	p.source, p.start, p.cwd, p.level = e.ID, moment(turns.RawText(e.Time)), e.Cwd, e.Level
+	p.source, p.start, p.cwd, p.thinkingLevel = e.ID, moment(turns.RawText(e.Time)), e.Cwd, e.Level
 	p.session = turns.DeriveID(p.start, "pi", p.source)
 	from := e.BranchedFrom
 	if from == "" {
@@ -198,8 +198,8 @@ func (p *piReader) open(e *piEntry) {
 	if from != "" {
 		p.loss.add(1, "repaired", "branched from another session's file; the history copied from there is this session's own", e.ID)
 	}
-	p.step(Step{Open: &Open{ID: p.session, Time: p.start, Model: e.Model, Meta: piMeta{Source: "pi", Session: p.source, Cwd: p.cwd, BranchedFrom: from, Level: p.level}.raw()}})
-	p.userTexts = p.level
+	p.step(Step{Open: &Open{ID: p.session, Time: p.start, Model: e.Model, Meta: piMeta{Source: "pi", Session: p.source, Cwd: p.cwd, BranchedFrom: from, Level: p.thinkingLevel}.raw()}})
+	p.recordedLevel = p.thinkingLevel
 }
 
 // place finds an entry's parent: the one that it names, else the entry before.
@@ -220,16 +220,16 @@ func (p *piReader) place(w *piWaiting) {
 		p.byID[e.ID] = n
 	}
 	n.parent.children++
-	n.turn, n.half = n.parent.turn, n.parent.half
+	n.lastTurn, n.messages = n.parent.lastTurn, n.parent.messages
 }
 
-// say adds a message to what was said since the last turn.
-func (p *piReader) say(n *piNode, record string, m turns.Message) {
-	h := &piHalf{before: n.half, n: 1, message: m, record: record}
-	if n.first = n.half == nil; !n.first {
-		h.n += n.half.n
+// addMessage adds a message to what was said since the last turn.
+func (p *piReader) addMessage(n *piNode, record string, m turns.Message) {
+	h := &messageList{before: n.messages, n: 1, message: m, record: record}
+	if n.beginsTurn = n.messages == nil; !n.beginsTurn {
+		h.n += n.messages.n
 	}
-	n.half = h
+	n.messages = h
 }
 
 func (p *piReader) message(line int, n *piNode, e *piEntry) {
@@ -244,11 +244,11 @@ func (p *piReader) message(line int, n *piNode, e *piEntry) {
 		r := p.response(line, &m)
 		p.turn(n, record, &r, &m)
 	case "user":
-		p.say(n, record, turns.Message{Role: turns.User, Parts: piParts(m.Content, &p.loss, line)})
+		p.addMessage(n, record, turns.Message{Role: turns.User, Parts: piParts(m.Content, &p.loss, line)})
 	case "toolResult":
-		p.say(n, record, p.result(line, &m))
+		p.addMessage(n, record, p.result(line, &m))
 	case "bashExecution":
-		p.say(n, record, turns.TextMessage(turns.User, m.bash()))
+		p.addMessage(n, record, turns.TextMessage(turns.User, m.bash()))
 		p.loss.count("repaired", "commands that the user ran are kept as user text")
 	default:
 		parts := piParts(m.Content, &p.loss, line)
@@ -256,23 +256,23 @@ func (p *piReader) message(line int, n *piNode, e *piEntry) {
 			p.loss.add(line, "skipped", "a message of role "+strconv.Quote(m.Role), e.ID)
 			return
 		}
-		p.say(n, record, turns.Message{Role: turns.User, Parts: parts})
+		p.addMessage(n, record, turns.Message{Role: turns.User, Parts: parts})
 		p.loss.count("repaired", "messages of role "+strconv.Quote(m.Role)+" are kept as user text")
 	}
 }
 
 // turn gives the turn that a response, or the end of a branch, completes.
 func (p *piReader) turn(n *piNode, record string, response *turns.Message, m *piMessage) {
-	session := p.home(n)
+	session := p.sessionAfter(n)
 	key := record
 	if response == nil {
 		key += " pending"
 	}
-	messages, records := n.half.all()
-	a := &Append{Session: session, ID: turns.DeriveID(n.at, "pi", p.source, key), Parent: n.turn.Turn, Time: n.at, Messages: messages, Response: response}
+	messages, records := n.messages.all()
+	a := &Append{Session: session, ID: turns.DeriveID(n.time, "pi", p.source, key), Parent: n.lastTurn.Turn, Time: n.time, Messages: messages, Response: response}
 	meta := piMeta{Messages: records}
-	if p.level != p.userTexts {
-		meta.Level, p.userTexts = p.level, p.level
+	if p.thinkingLevel != p.recordedLevel {
+		meta.Level, p.recordedLevel = p.thinkingLevel, p.thinkingLevel
 	}
 	if m != nil {
 		a.Model, a.Usage = m.Model, m.usage()
@@ -283,34 +283,34 @@ func (p *piReader) turn(n *piNode, record string, response *turns.Message, m *pi
 	}
 	a.Meta = meta.raw()
 	p.step(Step{Append: a})
-	n.mine = a.ID
-	n.turn, n.half = turns.Ref{Session: session, Turn: a.ID}, nil
+	n.completes = a.ID
+	n.lastTurn, n.messages = turns.Ref{Session: session, Turn: a.ID}, nil
 	p.tips[session] = a.ID
 }
 
-// home is the session that goes on after n's last turn: that turn's own if
+// sessionAfter is the session that goes on after n's last turn: that turn's own if
 // nothing else did yet, a fork if something did, and a session of its own where a
 // branch begins before the first turn.
-func (p *piReader) home(n *piNode) turns.ID {
-	from := n.turn.Session
+func (p *piReader) sessionAfter(n *piNode) turns.ID {
+	from := n.lastTurn.Session
 	if from.IsZero() {
 		from = p.session
 	}
-	if p.tips[from] == n.turn.Turn {
+	if p.tips[from] == n.lastTurn.Turn {
 		return from
 	}
-	id := turns.DeriveID(n.at, "pi branch", p.source, strconv.Itoa(len(p.entries)))
+	id := turns.DeriveID(n.time, "pi branch", p.source, strconv.Itoa(len(p.entries)))
 	meta := piMeta{Source: "pi", Session: p.source}.raw()
-	if n.turn.IsZero() {
-		p.step(Step{Open: &Open{ID: id, Time: n.at, Meta: meta}})
+	if n.lastTurn.IsZero() {
+		p.step(Step{Open: &Open{ID: id, Time: n.time, Meta: meta}})
 	} else {
-		p.step(Step{Fork: &Fork{ID: id, At: n.turn, Time: n.at, Meta: meta}})
+		p.step(Step{Fork: &Fork{ID: id, At: n.lastTurn, Time: n.time, Meta: meta}})
 	}
 	return id
 }
 
 func (p *piReader) compaction(line int, n *piNode, e *piEntry) {
-	if n.turn.IsZero() {
+	if n.lastTurn.IsZero() {
 		p.loss.add(line, "skipped", "a compaction before the first turn", e.ID)
 		return
 	}
@@ -321,9 +321,9 @@ func (p *piReader) compaction(line int, n *piNode, e *piEntry) {
 	case e.FirstKept != nil && *e.FirstKept > 0 && *e.FirstKept < len(p.entries):
 		first = p.entries[*e.FirstKept]
 	}
-	session := p.home(n)
-	n.turn.Session, p.tips[session] = session, n.turn.Turn // what follows goes on there
-	k := &Compaction{Session: session, ID: turns.DeriveID(n.at, "pi", p.source, e.record(line)), Parent: n.turn.Turn, Time: n.at,
+	session := p.sessionAfter(n)
+	n.lastTurn.Session, p.tips[session] = session, n.lastTurn.Turn // what follows goes on there
+	k := &Compaction{Session: session, ID: turns.DeriveID(n.time, "pi", p.source, e.record(line)), Parent: n.lastTurn.Turn, Time: n.time,
 		Trigger: "threshold", Summary: e.Summary, TokensBefore: e.TokensBefore, Meta: piMeta{Record: e.record(line), Details: turns.Raw(e.Details)}.raw()}
 	switch {
 	case first == nil:
@@ -343,11 +343,11 @@ func (p *piReader) compaction(line int, n *piNode, e *piEntry) {
 func keptFrom(n, first *piNode) (id turns.ID, whole bool) {
 	whole = true
 	for x := n; x != nil; x = x.parent {
-		if !x.mine.IsZero() {
-			id = x.mine
+		if !x.completes.IsZero() {
+			id = x.completes
 		}
 		if x == first {
-			return id, first.first || first.half == nil && first.mine.IsZero()
+			return id, first.beginsTurn || first.messages == nil && first.completes.IsZero()
 		}
 	}
 	return turns.ID{}, true // not on this path: what the source kept is not known
@@ -363,8 +363,8 @@ func (p *piReader) end(int) {
 	}
 	p.settle(true)
 	for _, n := range p.entries {
-		if n.children == 0 && n.half != nil && n.mine.IsZero() {
-			p.turn(n, n.half.record, nil, nil)
+		if n.children == 0 && n.messages != nil && n.completes.IsZero() {
+			p.turn(n, n.messages.record, nil, nil)
 		}
 	}
 }

@@ -220,7 +220,7 @@ func (p *piReader) response(line int, m *piMessage) turns.Message {
 			}
 			out.Parts = append(out.Parts, turns.Part{Type: turns.Reasoning, Content: b.Thinking, Ext: m.ext(member, jsontext.Value(v))})
 		case "toolCall":
-			id := p.called.call(line, b.ID, out.Calls(nil), &p.loss)
+			id := p.calls.add(line, b.ID, out.Calls(nil), &p.loss)
 			out.Parts = append(out.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: b.Name, Arguments: argumentsOr(turns.Raw(b.Arguments)), Ext: m.ext("thoughtSignature", b.OfThought)})
 		default:
 			p.loss.add(line, "skipped", "content of type "+strconv.Quote(b.Type), "")
@@ -243,7 +243,7 @@ func (p *piReader) result(line int, m *piMessage) turns.Message {
 		p.loss.count("skipped", "details of tool results, which the model does not see; the results are stored")
 	}
 	parts := piParts(m.Content, &p.loss, line)
-	id, ok := p.called.result(m.CallID)
+	id, ok := p.calls.answeredBy(m.CallID)
 	if !ok {
 		p.loss.add(line, "repaired", "a tool result is kept as text: its call is not in the file", m.CallID)
 		return turns.Message{Role: turns.User, Parts: append([]turns.Part{turns.TextPart(orphanText(m.CallID))}, parts...)}

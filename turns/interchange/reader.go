@@ -30,6 +30,29 @@ type Options struct {
 	Form ChatForm
 }
 
+// Format is one that transcripts come in.
+type Format struct {
+	Name  string
+	Sniff func(head []byte) bool // reports whether a file that begins with head is of it
+	Open  func(io.Reader, Options) *Reader
+}
+
+// Formats returns the formats, in the order in which a file of unknown format is
+// tried.
+func Formats() []Format {
+	fs := []Format{
+		{"claude-code", SniffClaudeCode, ClaudeCode}, {"codex", SniffCodex, Codex},
+		{"pi", SniffPi, Pi}, {"gemini-cli", SniffGeminiCLI, GeminiCLI},
+	}
+	for _, form := range []ChatForm{ChatOTel, ChatAnthropic, ChatOpenAI} {
+		fs = append(fs, Format{string(form), func(head []byte) bool { return SniffChat(head, form) }, func(r io.Reader, opt Options) *Reader {
+			opt.Form = form
+			return Chat(r, opt)
+		}})
+	}
+	return fs
+}
+
 // DefaultMaxLine is the longest line of a transcript that is read, in bytes.
 const DefaultMaxLine = 128 << 20
 

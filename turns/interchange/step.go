@@ -18,6 +18,19 @@ type Step struct {
 	Compaction *Compaction
 }
 
+// ID returns the id of the session, turn or compaction that the step stores.
+func (s Step) ID() turns.ID {
+	switch {
+	case s.Open != nil:
+		return s.Open.ID
+	case s.Fork != nil:
+		return s.Fork.ID
+	case s.Append != nil:
+		return s.Append.ID
+	}
+	return s.Compaction.ID
+}
+
 // Open creates a session.
 type Open struct {
 	ID        turns.ID
@@ -98,8 +111,8 @@ func are(n int, noun string) string {
 	return plural(n, noun) + " are"
 }
 
-// spoken reports whether a response says or calls something: one of reasoning alone
+// saysSomething reports whether a response says or calls something: one of reasoning alone
 // is still being written.
-func spoken(m *turns.Message) bool {
+func saysSomething(m *turns.Message) bool {
 	return slices.ContainsFunc(m.Parts, func(p turns.Part) bool { return p.Type != turns.Reasoning })
 }

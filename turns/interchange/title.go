@@ -20,7 +20,7 @@ const maxTitle = 512
 
 func (t *titles) set(session turns.ID, text turns.Raw, given bool) {
 	s, _ := text.Text()
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(ccClip(s, maxTitle), "")), " ")
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(clipped(s, maxTitle), "")), " ")
 	if s == "" || session.IsZero() || !given && (*t)[session].given {
 		return
 	}
@@ -44,7 +44,7 @@ func (t titles) texts() map[turns.ID]string {
 
 // titles are the titles of sessions, as of what was read so far: those that a
 // person or Claude Code gave, or the summary of a session that is in the file.
-func (k *ccTree) titles() (out titles) {
+func (k *claudeTree) titles() (out titles) {
 	for _, s := range k.summaries {
 		if a := k.index[s.leaf]; a != nil && a.b != nil {
 			out.set(a.b.id, s.text, false)
@@ -59,12 +59,12 @@ func (k *ccTree) titles() (out titles) {
 	return out
 }
 
-// ccTitles are a session's names: of a model, of a person.
-type ccTitles struct{ ai, person turns.Raw }
+// claudeTitles are a session's names: of a model, of a person.
+type claudeTitles struct{ ai, person turns.Raw }
 
-// ccSummed is a summary of a session, and the line that it is as of.
-type ccSummed struct {
-	leaf ccKey
+// claudeSummary is a summary of a session, and the line that it is as of.
+type claudeSummary struct {
+	leaf indexKey
 	text turns.Raw
 }
 
@@ -72,14 +72,14 @@ type ccSummed struct {
 const maxTitles = 10_000
 
 // title takes a line that names a session; true: that is all that it says.
-func (k *ccTree) title(rec *ccRecord) bool {
+func (k *claudeTree) title(rec *claudeRecord) bool {
 	_, known := k.named[rec.session]
 	if rec.name.Kind() != '"' || len(rec.name) > 8*maxTitle || !known && len(k.named)+len(k.summaries) >= maxTitles {
 		return false
 	}
 	switch rec.typ {
 	case "summary":
-		k.summaries = append(k.summaries, ccSummed{ccKeyOf(rec.leaf), rec.name})
+		k.summaries = append(k.summaries, claudeSummary{keyOf(rec.leaf), rec.name})
 		return false // most are of sessions in other files
 	case "ai-title", "custom-title":
 		t := k.named[rec.session]

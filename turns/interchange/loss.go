@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// maxCCLosses is how many defects are reported one by one. Beyond it they are
+// maxLosses is how many defects are reported one by one. Beyond it they are
 // counted by kind, so that a broken file can't grow the report without bound.
-const maxCCLosses = 1000
+const maxLosses = 1000
 
-type ccReason struct{ what, reason string }
+type lossKey struct{ what, reason string }
 
 // lossReport gathers the loss report.
 type lossReport struct {
 	single []Loss
-	counts map[ccReason]int
+	counts map[lossKey]int
 }
 
 func (l *lossReport) add(line int, what, reason, record string) {
-	if len(l.single) < maxCCLosses {
-		l.single = append(l.single, Loss{Line: line, Kind: what, Reason: reason, Record: strings.ToValidUTF8(ccClip(record, 80), "")})
+	if len(l.single) < maxLosses {
+		l.single = append(l.single, Loss{Line: line, Kind: what, Reason: reason, Record: strings.ToValidUTF8(clipped(record, 80), "")})
 		return
 	}
-	l.count(what, fmt.Sprintf("more defects, after the first %d", maxCCLosses))
+	l.count(what, fmt.Sprintf("more defects, after the first %d", maxLosses))
 }
 
 // addMany adds a defect that n parts of a line have.
@@ -36,10 +36,10 @@ func (l *lossReport) addMany(n, line int, what, reason, record string) {
 
 func (l *lossReport) count(what, reason string) {
 	if l.counts == nil {
-		l.counts = make(map[ccReason]int)
+		l.counts = make(map[lossKey]int)
 	}
-	k := ccReason{what, reason}
-	if _, ok := l.counts[k]; !ok && len(l.counts) >= maxCCLosses {
+	k := lossKey{what, reason}
+	if _, ok := l.counts[k]; !ok && len(l.counts) >= maxLosses {
 		k.reason = "lines of other types"
 	}
 	l.counts[k]++
@@ -60,7 +60,7 @@ func (l *lossReport) report() []Loss {
 	return out
 }
 
-func ccClip(s string, n int) string {
+func clipped(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
