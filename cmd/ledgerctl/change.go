@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,7 +47,7 @@ func compactCmd(e *env) *cobra.Command {
 			return nil
 		}
 		x := k.Compaction.Compaction
-		e.tell("compaction %s: %s (%s), %s → %s tokens", k.Compaction.ID, did(x), tier(x), grouped(x.TokensBefore), grouped(x.TokensAfter))
+		e.tell("compaction %s: %s (%s), %s", k.Compaction.ID, did(x), tier(x), change(x))
 		return nil
 	})
 	c.Flags().StringVar(&policy, "policy", "", "another policy")
@@ -69,20 +68,7 @@ func expandCmd(e *env) *cobra.Command {
 		if all {
 			r.Levels = turns.Raw(`"all"`)
 		}
-		for t, err := range c.Expand(cmd.Context(), s.ID, r) {
-			if err != nil {
-				return err
-			}
-			if e.json {
-				err = e.print(t)
-			} else {
-				_, err = fmt.Fprintln(e.out, turnLine(&t, e.width))
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return e.printTurns(c.Expand(cmd.Context(), s.ID, r), 0, "")
 	})
 	c.Flags().BoolVar(&all, "all", false, "through every compaction inside it")
 	return c

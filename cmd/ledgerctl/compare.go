@@ -180,7 +180,7 @@ func (e *env) compareAll(ctx context.Context, x *comparison, args []string) erro
 	for _, w := range all {
 		size += w.size
 	}
-	bar := e.share(size*int64(1+len(x.policies)), "comparing")
+	bar := e.progress(size*int64(1+len(x.policies)), "comparing")
 	defer bar.Close()
 	done := int64(0)
 	var strange []string

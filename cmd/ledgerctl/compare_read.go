@@ -31,11 +31,11 @@ func (e *env) histories(ctx context.Context, name string, read func(int)) ([]his
 		return nil, err
 	}
 	defer in.Close()
-	if in.format.open == nil {
+	if in.format.Open == nil {
 		return e.exportedHistories(ctx, in.Reader, name)
 	}
 	// A forked session's own file holds what it copied from its parent.
-	paths, err := longestPaths(in.format.open(in, origin{name: name, final: true, copied: true}).Steps())
+	paths, err := longestPaths(in.format.Open(in, interchange.Options{Final: true, Copied: true}).Steps())
 	if err != nil {
 		return nil, err
 	}

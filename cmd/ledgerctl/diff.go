@@ -75,18 +75,5 @@ func (e *env) printSince(ctx context.Context, x end, base *api.Base, mark string
 	if base.Base != nil {
 		r.After = base.Base.ID.String()
 	}
-	for t, err := range x.c.Turns(ctx, x.s.ID, r) {
-		if err != nil {
-			return err
-		}
-		if e.json {
-			err = e.print(t)
-		} else {
-			_, err = fmt.Fprintln(e.out, mark+" "+turnLine(&t, max(0, e.width-2)))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return e.printTurns(x.c.Turns(ctx, x.s.ID, r), 0, mark+" ")
 }

@@ -190,41 +190,17 @@ func noServer(server string, err error) error {
 }
 
 // nearest is the one of names that a person most likely meant, who typed
-// something else: what begins so, or is at most two edits away; "" for none.
-func nearest(typed string, names []string) (name string) {
-	best := 1 + min(2, len(typed)/2)
+// something else, as cobra suggests verbs; "" for none.
+func nearest(typed string, names []string) string {
+	var among cobra.Command
 	for _, n := range names {
-		if len(typed) > 1 && strings.HasPrefix(n, typed) {
-			return n
-		}
-		if d := edits(typed, n); d < best {
-			name, best = n, d
+		among.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
+	}
+	for edits := 1; edits <= min(2, (len(typed)+1)/2); edits++ {
+		among.SuggestionsMinimumDistance = edits
+		if s := among.SuggestionsFor(typed); len(s) > 0 {
+			return s[0]
 		}
 	}
-	return name
-}
-
-// edits is how many characters must be added, removed or replaced, or neighbours
-// swapped, to make b of a.
-func edits(a, b string) int {
-	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
-	for j := range rows[1] {
-		rows[1][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		two, one, row := rows[0], rows[1], rows[2]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			same := 1
-			if a[i-1] == b[j-1] {
-				same = 0
-			}
-			row[j] = min(one[j]+1, row[j-1]+1, one[j-1]+same)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], two[j-2]+1)
-			}
-		}
-		rows = [3][]int{one, row, two}
-	}
-	return rows[1][len(b)]
+	return ""
 }

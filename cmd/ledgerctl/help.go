@@ -51,7 +51,7 @@ SESSION@head, SESSION@head~3, SESSION/TURN, or by its number, which log
 shows: SESSION@30. Summaries cite turns as [t30]: SESSION@t30, or t30 alone
 where the session is named apart. Tables show the ends of ids.
 
-Exit status: 0 done, 1 a defect of ours, 2 wrong use, 3 conflict, 4 not found,
+Exit status: 0 done, 1 internal error, 2 wrong use, 3 conflict, 4 not found,
 5 unavailable or busy, 6 corrupt, 7 unknown outcome, 8 denied, 9 nothing to do.
 `,
 	"quickstart": `ledgerctl quickstart [FILE] [--data DIR]
@@ -117,6 +117,9 @@ Examples
   sessions set SESSION      change settings
   sessions reset SESSION    close it and go on in a fresh successor
   sessions close SESSION    take no more turns; reading stays
+
+For the list:
+  --all            list sessions of an import that have no turn, too
 
 For new and set:
   --label NAME     a name of your own; a reset takes it along

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 
+	"charm.land/lipgloss/v2"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"nexus/ledger/api"
@@ -22,22 +27,9 @@ func logCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		n := 0
-		for t, err := range c.Turns(cmd.Context(), s.ID, api.ListTurns{At: at, Order: "desc", Full: true, Page: api.Page{Limit: min(limit, 1000)}}) {
-			if err != nil {
-				return err
-			}
-			if e.json {
-				err = e.print(t)
-			} else {
-				_, err = fmt.Fprintln(e.out, turnLine(&t, e.width))
-			}
-			if err != nil {
-				return err
-			}
-			if n++; limit > 0 && n >= limit {
-				break
-			}
+		ts := c.Turns(cmd.Context(), s.ID, api.ListTurns{At: at, Order: "desc", Full: true, Page: api.Page{Limit: min(limit, 1000)}})
+		if err := e.printTurns(ts, limit, ""); err != nil {
+			return err
 		}
 		if by := policyCounter(s.Policy.Name, s.Policy.Set); e.talks && !e.json && by != defaultCounter {
 			e.say("tokens of turns are counted by %s, those of the context by %s, as policy %s says", defaultCounter, by, s.Policy.Name)
@@ -46,6 +38,33 @@ func logCmd(e *env) *cobra.Command {
 	})
 	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most so many")
 	return c
+}
+
+// printEach prints each of a list: as JSON, or as its line. limit, where it is not
+// 0, is the most that are printed.
+func printEach[T any](e *env, all iter.Seq2[T, error], limit int, line func(*T) string) error {
+	n := 0
+	for x, err := range all {
+		if err != nil {
+			return err
+		}
+		if e.json {
+			err = e.print(x)
+		} else {
+			_, err = fmt.Fprintln(e.out, line(&x))
+		}
+		if n++; err != nil || n == limit {
+			return err
+		}
+	}
+	return nil
+}
+
+// printTurns prints turns, each behind mark.
+func (e *env) printTurns(ts iter.Seq2[api.Turn, error], limit int, mark string) error {
+	return printEach(e, ts, limit, func(t *api.Turn) string {
+		return mark + turnLine(t, max(0, e.width-lipgloss.Width(mark)))
+	})
 }
 
 // turnLine is a turn on one line: id, depth, time, tokens, and a few words of
@@ -61,11 +80,15 @@ func turnLine(t *api.Turn, width int) string {
 	}
 	var what string
 	if k := t.Compaction; k != nil {
-		what = folded.Render(clip(fmt.Sprintf("◆ %s (%s), %s → %s tokens", did(k), by(k), grouped(k.TokensBefore), grouped(k.TokensAfter)), room))
+		what = folded.Render(clip(fmt.Sprintf("◆ %s (%s), %s", did(k), by(k), change(k)), room))
 	} else {
 		asked, answer := describe(t.Messages), "pending"
-		if t.Response != nil {
-			answer = describe([]turns.Message{*t.Response})
+		if r := t.Response; r != nil {
+			answer = describe([]turns.Message{*r})
+			if answer == "" && len(r.Parts) > 0 {
+				answer = "(reasoning only)"
+			}
+			answer = cmp.Or(answer, "(empty)")
 		}
 		asked = clip(asked, room*2/3)
 		what = asked + faint.Render(" ⇒ ") + clip(answer, max(10, room-3-len([]rune(asked))))
@@ -75,6 +98,16 @@ func turnLine(t *api.Turn, width int) string {
 		text = cut(text, width)
 	}
 	return text
+}
+
+// change is how many tokens a context had before a compaction and has after it.
+// That before may be another system's count, which says nothing next to ours where
+// it is the smaller one.
+func change(k *api.Compaction) string {
+	if k.TokensBefore < k.TokensAfter {
+		return grouped(k.TokensAfter) + " tokens left"
+	}
+	return fmt.Sprintf("%s → %s tokens", grouped(k.TokensBefore), grouped(k.TokensAfter))
 }
 
 // did is what a compaction did, in a few words.
@@ -121,7 +154,7 @@ func describe(ms []turns.Message) string {
 					out = append(out, "“"+s+"”")
 				}
 			case turns.ToolCall:
-				out = append(out, p.Name+"()")
+				out = append(out, printable(p.Name)+"("+firstArgument(p.Arguments)+")")
 			case turns.ToolCallResponse:
 				results++
 			}
@@ -131,6 +164,32 @@ func describe(ms []turns.Message) string {
 		out = append([]string{plural(uint64(results), "result")}, out...)
 	}
 	return strings.Join(out, " ")
+}
+
+// firstArgument is the first argument of a call, in a few words.
+func firstArgument(args turns.Raw) string {
+	if args.Kind() != '{' {
+		return clip(jsonText(args), 60)
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(args))
+	for range 2 { // the brace, the name
+		if t, err := d.ReadToken(); err != nil || t.Kind() == '}' {
+			return ""
+		}
+	}
+	v, err := d.ReadValue()
+	if err != nil {
+		return ""
+	}
+	return clip(jsonText(turns.Raw(v)), 60)
+}
+
+// jsonText is a string's text, or another value's JSON.
+func jsonText(v turns.Raw) string {
+	if s, ok := v.Text(); ok {
+		return s
+	}
+	return string(v)
 }
 
 // clip is the first n characters of s on one line, with nothing in it that a
@@ -230,11 +289,7 @@ func shown(t *api.Turn) []turns.Message {
 }
 
 func (e *env) showTurn(t *api.Turn) {
-	const lead = 9
-	row := func(name, format string, args ...any) {
-		text := wrapped(max(0, e.width-lead), fmt.Sprintf(format, args...), "")
-		fmt.Fprintf(e.out, "%s %s\n", faint.Render(fmt.Sprintf("%-8s", name)), strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", lead)))
-	}
+	row := e.rows(8)
 	row("turn", "%s", idStyle.Render(t.ID.String()))
 	row("session", "%s", t.Session)
 	row("type", "%s, depth %d, %s tokens", t.Type, t.Depth, grouped(t.TokenCount))
@@ -319,11 +374,7 @@ func partText(p *turns.Part) string {
 	case turns.ToolCall:
 		return tool.Render("→ "+printable(p.Name)) + " " + printable(string(p.Arguments)) + large
 	case turns.ToolCallResponse:
-		text, ok := p.Response.Text()
-		if !ok {
-			text = string(p.Response)
-		}
-		return tool.Render("←") + " " + printable(text) + large
+		return tool.Render("←") + " " + printable(jsonText(p.Response)) + large
 	}
 	return fmt.Sprintf("(%s %s, %s bytes)", p.Type, printable(p.MimeType), grouped(uint64(len(p.Data)+len(p.Content)))) + large
 }
@@ -334,20 +385,9 @@ func pathCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		for t, err := range c.Path(cmd.Context(), s.ID, api.GetPath{At: at}) {
-			if err != nil {
-				return err
-			}
-			if e.json {
-				err = e.print(t)
-			} else {
-				_, err = fmt.Fprintf(e.out, "%6d  %s  %s\n", t.Depth, t.ID, t.Type)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return printEach(e, c.Path(cmd.Context(), s.ID, api.GetPath{At: at}), 0, func(t *api.PathTurn) string {
+			return fmt.Sprintf("%6d  %s  %s", t.Depth, t.ID, t.Type)
+		})
 	})
 }
 

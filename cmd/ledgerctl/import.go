@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"nexus/ledger/api"
@@ -38,36 +38,6 @@ type report struct {
 	Error       string             `json:"error,omitzero"` // why it ended before the end of the file
 }
 
-// reader is a transcript read as steps.
-type reader interface {
-	Steps() iter.Seq2[interchange.Step, error]
-	Losses() []interchange.Loss
-}
-
-// format is one that transcripts come in.
-type format struct {
-	name  string
-	sniff func(head []byte) bool
-	open  func(r io.Reader, o origin) reader
-}
-
-// formats are tried in this order where the format is to be told.
-var formats = []format{
-	{"claude-code", interchange.SniffClaudeCode, func(r io.Reader, o origin) reader {
-		return interchange.ClaudeCode(r, interchange.Options{Final: o.final})
-	}},
-	{"codex", interchange.SniffCodex, func(r io.Reader, o origin) reader {
-		return interchange.Codex(r, interchange.Options{Final: o.final, Copied: o.copied})
-	}},
-	{"pi", interchange.SniffPi, func(r io.Reader, o origin) reader {
-		return interchange.Pi(r, interchange.Options{Final: o.final})
-	}},
-	{"gemini-cli", interchange.SniffGeminiCLI, func(r io.Reader, o origin) reader {
-		return interchange.GeminiCLI(r, interchange.Options{Final: o.final})
-	}},
-	chat(interchange.ChatOTel), chat(interchange.ChatAnthropic), chat(interchange.ChatOpenAI),
-}
-
 // origin is what a format is told of its file.
 type origin struct {
 	name   string
@@ -76,19 +46,13 @@ type origin struct {
 	grown  bool // an export of ours that goes on
 }
 
-func chat(form interchange.ChatForm) format {
-	return format{string(form), func(head []byte) bool { return interchange.SniffChat(head, form) }, func(r io.Reader, o origin) reader {
-		return interchange.Chat(r, interchange.Options{Form: form, Final: o.final})
-	}}
-}
-
 // exported is the beginning of an export of ours.
 const exported = `{"nexus_export":`
 
 func formatNames() string {
 	names := []string{"auto"}
-	for _, f := range formats {
-		names = append(names, f.name)
+	for _, f := range interchange.Formats() {
+		names = append(names, f.Name)
 	}
 	return strings.Join(append(names, "jsonl"), ", ")
 }
@@ -116,7 +80,7 @@ func importCmd(e *env) *cobra.Command {
 		if im.c, err = e.client("main"); err != nil {
 			return err
 		}
-		bar := e.progress(size, "importing")
+		bar := e.progress(size, "importing", progressbar.OptionShowBytes(true))
 		im.read = func(n int) { _ = bar.Add(n) }
 		defer bar.Close()
 		all := imported{e: e, each: losses, files: len(files)}
@@ -233,17 +197,17 @@ func (im *importer) once(ctx context.Context, how origin) (*report, error) {
 		return nil, err
 	}
 	defer in.Close()
-	r := &report{File: how.name, Format: in.format.name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
-	if in.format.open == nil {
+	r := &report{File: how.name, Format: in.format.Name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
+	if in.format.Open == nil {
 		return r, importExport(ctx, im.c, in.Reader, r)
 	}
-	return r, im.steps(ctx, in.format.open(in, how), how.grown || how.name == "-", r)
+	return r, im.steps(ctx, in.format.Open(in, interchange.Options{Final: how.final, Copied: how.copied}), how.grown || how.name == "-", r)
 }
 
 // transcript is an open file, and the format that it is in.
 type transcript struct {
 	*bufio.Reader
-	format format
+	format interchange.Format
 	file   *os.File // nil: standard input
 }
 
@@ -278,24 +242,24 @@ func openTranscript(name string, stdin io.Reader, form string, read func(int)) (
 // detect is the format of what br begins with: the one of the name, or for auto
 // the first that takes it for its own. That of our exports, jsonl, has no open:
 // they are events, not steps.
-func detect(br *bufio.Reader, name string) (format, error) {
+func detect(br *bufio.Reader, name string) (interchange.Format, error) {
 	head, err := br.Peek(64 << 10)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
-		return format{}, err
+		return interchange.Format{}, err
 	}
 	auto := name == "auto"
 	if name == "jsonl" || auto && strings.HasPrefix(string(head), exported) {
-		return format{name: "jsonl"}, nil
+		return interchange.Format{Name: "jsonl"}, nil
 	}
-	for _, f := range formats {
-		if f.name == name || auto && f.sniff(head) {
+	for _, f := range interchange.Formats() {
+		if f.Name == name || auto && f.Sniff(head) {
 			return f, nil
 		}
 	}
 	if !auto {
-		return format{}, usageError{fmt.Errorf("format %q is none of %s", name, formatNames())}
+		return interchange.Format{}, usageError{fmt.Errorf("format %q is none of %s", name, formatNames())}
 	}
-	return format{}, usageError{unknownFormat{}}
+	return interchange.Format{}, usageError{unknownFormat{}}
 }
 
 // errNoParent: the session that a transcript was forked from is not in the ledger.
@@ -307,7 +271,7 @@ var errGrown = errors.New("an export of this ledger, with more in it")
 // steps does the steps of a transcript in order. Those before an error stand;
 // doing them again stores nothing. What this ledger exported itself is not stored
 // a second time, unless all of it is to be.
-func (im *importer) steps(ctx context.Context, r reader, all bool, rep *report) error {
+func (im *importer) steps(ctx context.Context, r *interchange.Reader, all bool, rep *report) error {
 	var own turns.ID
 	for st, err := range r.Steps() {
 		if err != nil {
@@ -329,7 +293,7 @@ func (im *importer) steps(ctx context.Context, r reader, all bool, rep *report) 
 		switch {
 		case coded(err, api.IDReused):
 			rep.KeptFirst++
-			rep.Losses = append(rep.Losses, interchange.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: stepID(st).String()})
+			rep.Losses = append(rep.Losses, interchange.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: st.ID().String()})
 		case err != nil:
 			return err
 		case dup:
@@ -344,10 +308,7 @@ func (im *importer) steps(ctx context.Context, r reader, all bool, rep *report) 
 		return nil
 	}
 	rep.Losses = append(rep.Losses, r.Losses()...)
-	if t, ok := r.(titled); ok {
-		return im.titles(ctx, t.Titles(), rep)
-	}
-	return nil
+	return im.titles(ctx, r.Titles(), rep)
 }
 
 // madeBy is what the meta of a step says of where it was written.
@@ -389,11 +350,6 @@ func ours(st interchange.Step) bool {
 	return len(meta) == 0 || err == nil && (by.Version == "" || by.Version == interchange.Writer)
 }
 
-// titled is a transcript that names its sessions.
-type titled interface {
-	Titles() map[turns.ID]string
-}
-
 // titles notes in the meta of sessions what the transcript calls them: not when
 // they are opened, since a title comes late and changes, and an import that knew
 // none is the same one. Each title is stored once, so one that was set by hand
@@ -430,18 +386,6 @@ func (im *importer) titles(ctx context.Context, titles map[turns.ID]string, rep 
 		}
 	}
 	return nil
-}
-
-func stepID(st interchange.Step) turns.ID {
-	switch {
-	case st.Open != nil:
-		return st.Open.ID
-	case st.Fork != nil:
-		return st.Fork.ID
-	case st.Append != nil:
-		return st.Append.ID
-	}
-	return st.Compaction.ID
 }
 
 // step does one step; dup says that it had been done before.

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
+	"charm.land/lipgloss/v2/table"
 	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
@@ -64,55 +67,59 @@ const gap = 2
 
 // table is a table without lines that fits into the terminal.
 func (e *env) table(cols []column, rows [][]string) string {
-	cells := [][]string{make([]string, len(cols))}
+	heads, wide := make([]string, len(cols)), make([]int, len(cols))
 	for i, c := range cols {
 		if c.head != "" {
-			cells[0][i] = faint.Render(c.head)
+			heads[i] = faint.Render(c.head)
 		}
-	}
-	cells = append(cells, rows...)
-	wide := make([]int, len(cols))
-	for _, r := range cells {
-		for i := range r {
+		for _, r := range append(rows, heads) {
 			wide[i] = max(wide[i], lipgloss.Width(r[i]))
 		}
 	}
 	shown, last := e.fits(cols, wide), len(cols)-1
-	before := 0
+	room := e.width
 	for _, i := range shown[:len(shown)-1] {
-		before += wide[i] + gap
+		room -= wide[i] + gap
 	}
-	if e.width > 0 {
-		wide[last] = max(1, min(wide[last], e.width-before))
-	}
-	var b strings.Builder
-	for _, r := range cells {
-		line := ""
+	t := table.New().BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).BorderHeader(false).BorderColumn(false)
+	t.StyleFunc(func(_, n int) lipgloss.Style {
+		s := lipgloss.NewStyle()
+		if n < len(shown)-1 {
+			s = s.PaddingRight(gap)
+		}
+		if cols[shown[n]].right {
+			s = s.Align(lipgloss.Right)
+		}
+		return s
+	})
+	for _, r := range append([][]string{heads}, rows...) {
+		var cells []string
 		for _, i := range shown {
 			text := r[i]
-			if i == last && cols[i].wraps {
-				lines := strings.Split(wrapped(wide[i], text, ""), "\n")
-				for n := range lines {
-					lines[n] = cut(lines[n], wide[i])
-				}
-				text = strings.Join(lines, "\n"+strings.Repeat(" ", before))
-			} else {
-				text = cut(text, wide[i])
+			if i == last && e.width > 0 {
+				text = cols[i].limited(text, max(1, room))
 			}
-			pad := strings.Repeat(" ", max(0, wide[i]-lipgloss.Width(text)))
-			if cols[i].right {
-				text = pad + text
-			} else if i != last {
-				text += pad
-			}
-			line += text
-			if i != last {
-				line += strings.Repeat(" ", gap)
-			}
+			cells = append(cells, text)
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		t.Row(cells...)
+	}
+	var b strings.Builder
+	for line := range strings.Lines(t.Render()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	return b.String()
+}
+
+// limited is a cell of the last column within n cells.
+func (c column) limited(text string, n int) string {
+	if !c.wraps {
+		return cut(text, n)
+	}
+	lines := strings.Split(wrapped(n, text, ""), "\n")
+	for i := range lines {
+		lines[i] = cut(lines[i], n)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // fits is the columns that there is room for.
@@ -172,11 +179,21 @@ func (e *env) stacked(cols []column, rows [][]string) string {
 }
 
 // cut is s, styled or not, in at most n cells.
-func cut(s string, n int) string {
-	if lipgloss.Width(s) <= n {
-		return s
+func cut(s string, n int) string { return ansi.Truncate(s, n, "…") }
+
+// rows returns what prints a name, n cells wide, and a value next to it; an empty
+// value is left out.
+func (e *env) rows(n int) func(name, format string, args ...any) {
+	return func(name, format string, args ...any) {
+		if v := strings.TrimSpace(fmt.Sprintf(format, args...)); v != "" {
+			lead := max(n, lipgloss.Width(name)) + 1
+			if room := e.width - lead; room > 0 {
+				v = ansi.Hardwrap(wrapped(room, v, ""), room, true)
+			}
+			v = strings.ReplaceAll(v, "\n", "\n"+strings.Repeat(" ", lead))
+			fmt.Fprintf(e.out, "%s %s\n", faint.Render(fmt.Sprintf("%-*s", n, name)), v)
+		}
 	}
-	return lipgloss.NewStyle().Inline(true).MaxWidth(n-1).Render(s) + "…"
 }
 
 // wrapped is words in lines of width cells, those after the first behind lead; in
@@ -214,22 +231,12 @@ func gauge(share float64, width int) string {
 	return s.Render(strings.Repeat("█", n)) + faint.Render(strings.Repeat("░", width-n))
 }
 
-// progress is a bar on stderr for total bytes; it draws on a terminal only.
-func (e *env) progress(total int64, what string) *progressbar.ProgressBar {
-	if !e.talks || e.quiet || e.json {
-		return progressbar.DefaultBytesSilent(total, what)
-	}
-	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(e.err), progressbar.OptionSetDescription(what),
-		progressbar.OptionShowBytes(true), progressbar.OptionSetWidth(24), progressbar.OptionThrottle(1e8),
-		progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())
-}
-
-// share is a bar on stderr that says how much of a work is done, and how long
-// the rest may take; it draws on a terminal only.
-func (e *env) share(total int64, what string) *progressbar.ProgressBar {
+// progress is a bar on stderr that says how much of a work is done, and how long
+// the rest may take; it draws on a terminal only. more are options beyond those.
+func (e *env) progress(total int64, what string, more ...progressbar.Option) *progressbar.ProgressBar {
 	if !e.talks || e.quiet || e.json {
 		return progressbar.DefaultSilent(total, what)
 	}
-	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(e.err), progressbar.OptionSetDescription(what),
-		progressbar.OptionSetWidth(24), progressbar.OptionThrottle(1e8), progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())
+	return progressbar.NewOptions64(total, append(more, progressbar.OptionSetWriter(e.err), progressbar.OptionSetDescription(what),
+		progressbar.OptionSetWidth(24), progressbar.OptionThrottle(1e8), progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())...)
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -20,18 +22,26 @@ import (
 )
 
 func sessionsCmd(e *env) *cobra.Command {
-	list := func(cmd *cobra.Command, _ []string) error { return e.listSessions(cmd.Context()) }
+	var all bool
+	list := func(cmd *cobra.Command, _ []string) error { return e.listSessions(cmd.Context(), all) }
 	c := verb("sessions", "list, open, change and close sessions", 0, 0, list)
-	c.AddCommand(verb("list", "the sessions, oldest first", 0, 0, list), showSessionCmd(e), newSessionCmd(e), setSessionCmd(e), resetSessionCmd(e), closeSessionCmd(e))
+	lister := verb("list", "the sessions, oldest first", 0, 0, list)
+	for _, v := range []*cobra.Command{c, lister} {
+		v.Flags().BoolVar(&all, "all", false, "list imported sessions without a turn too")
+	}
+	c.AddCommand(lister, showSessionCmd(e), newSessionCmd(e), setSessionCmd(e), resetSessionCmd(e), closeSessionCmd(e))
 	return c
 }
 
-func (e *env) listSessions(ctx context.Context) error {
+// listSessions lists the sessions: those that an import opened and that have no
+// turn yet only with all.
+func (e *env) listSessions(ctx context.Context, all bool) error {
 	c, err := e.client(api.Operator)
 	if err != nil {
 		return err
 	}
 	var list []api.Session
+	empty := uint64(0)
 	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
 		if err != nil {
 			return err
@@ -42,12 +52,19 @@ func (e *env) listSessions(ctx context.Context) error {
 			}
 			continue
 		}
+		if s.Head == nil && source(s.Meta) != "" && !all {
+			empty++
+			continue
+		}
 		list = append(list, s)
 	}
 	if e.json {
 		return nil
 	}
-	if len(list) == 0 {
+	if empty > 0 {
+		defer e.say("%s of an import without a turn not listed; sessions --all lists all", plural(empty, "session"))
+	}
+	if len(list) == 0 && empty == 0 {
 		e.say("no session yet in tenant %q; ledgerctl import FILE brings one in, ledgerctl append new begins one", e.tenant)
 		return nil
 	}
@@ -118,7 +135,7 @@ func day(t time.Time) string {
 	if d := time.Since(t); d < 0 || d >= 24*time.Hour {
 		return t.UTC().Format(time.DateOnly)
 	}
-	return age(t)
+	return humanize.Time(t)
 }
 
 // state is a session's, and why it can't be read.
@@ -130,27 +147,7 @@ func state(s *api.Session) string {
 }
 
 // grouped is n with its thousands apart.
-func grouped(n uint64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// age is how long ago t was, in its largest unit.
-func age(t time.Time) string {
-	d := time.Since(t)
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s ago", max(0, int(d.Seconds())))
-	case d < time.Hour:
-		return fmt.Sprintf("%d min ago", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h ago", int(d.Hours()))
-	}
-	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
-}
+func grouped(n uint64) string { return humanize.Comma(int64(min(n, math.MaxInt64))) }
 
 func showSessionCmd(e *env) *cobra.Command {
 	return verb("show SESSION", "one session with its settings", 1, 1, func(cmd *cobra.Command, args []string) error {
@@ -169,11 +166,7 @@ func (e *env) printSession(s *api.Session) error {
 	if e.json {
 		return e.print(s)
 	}
-	row := func(name, format string, args ...any) {
-		if v := strings.TrimSpace(fmt.Sprintf(format, args...)); v != "" {
-			fmt.Fprintf(e.out, "%s %s\n", faint.Render(fmt.Sprintf("%-12s", name)), strings.ReplaceAll(wrapped(max(0, e.width-13), v, ""), "\n", "\n"+strings.Repeat(" ", 13)))
-		}
-	}
+	row := e.rows(12)
 	row("session", "%s", whole(s.ID))
 	row("label", "%s", printable(s.Label))
 	row("title", "%s", clip(s.Title, 200))
