@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// callIDs gives the calls of a transcript ids that are told apart in their
-// message, and finds those of their results. A source's own is kept where it
+// callIDs gives each call of a transcript an id that is its own within its
+// message, and finds the call that a result answers. A source's own is kept where it
 // has one that no call of the same message has.
 type callIDs map[string][]string // by the source's id: the calls' ids, first asked first
 
-// add is the id of a call; taken are those of the calls before it in its message.
+// add returns the id of a call; taken are the ids of the calls before it in its
+// message.
 func (c *callIDs) add(line int, id string, taken []string, loss *lossReport) string {
 	if *c == nil {
 		*c = make(callIDs)

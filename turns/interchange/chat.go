@@ -21,7 +21,7 @@ import (
 // ChatForm is the form that chat messages are written in.
 type ChatForm string
 
-// The forms of chat messages. The zero form is told from each conversation.
+// The forms of chat messages. The zero form is detected in each conversation.
 const (
 	ChatOpenAI    ChatForm = "openai"
 	ChatAnthropic ChatForm = "anthropic"

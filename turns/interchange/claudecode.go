@@ -9,13 +9,13 @@ import (
 
 // ClaudeCode reads a Claude Code transcript (JSON lines) as steps.
 //
-// It is a pure fold over the lines: what has been given after line n depends
-// on lines 1 to n alone. At the end of the file come the turns that have a
-// response and were not given yet. So the steps of a shorter copy are those of a
+// It is a pure fold over the lines: what was emitted after line n depends only on
+// lines 1 to n. The end of the file emits the turns that have a response and were
+// not emitted yet. So the steps of a shorter copy are those of a
 // longer one, with the same IDs and the same content; only the last response of a
 // branch may have fewer parts, where the longer copy goes on with it.
 //
-// Before the end a turn is finished, and given, when one of these lines was read:
+// Before the end a turn is finished, and emitted, when one of these lines was read:
 //
 //   - a response to what follows it: the first line of another API message
 //     that continues the turn (its tool results come between);

@@ -86,8 +86,8 @@ func (k *claudeTree) sideBranch(rec *claudeRecord, parent *claudeAnchor) *claude
 }
 
 // spawnedBy links a sub-agent to main. The turn with the call is seldom
-// finished while the agent works, so it is linked only if it was given;
-// otherwise its ID stands in the meta.
+// finished while the agent works, so it is linked only if it was
+// emitted; otherwise the meta holds its ID.
 func (k *claudeTree) spawnedBy(b, main *claudeBranch) {
 	b.spawned = turns.Ref{Session: main.id}
 	t := main.tail
@@ -114,7 +114,7 @@ func (k *claudeTree) newBranch(rec *claudeRecord, kind, name string) *claudeBran
 	}
 }
 
-// forkAt is a new branch from t, which is given first, and with it what the
+// forkAt is a new branch from t, which is emitted first, with what the
 // rewind gave up.
 func (k *claudeTree) forkAt(rec *claudeRecord, t *claudeTurn) *claudeBranch {
 	from := t.b

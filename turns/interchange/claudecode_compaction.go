@@ -30,7 +30,7 @@ func (k *claudeTree) boundary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor 
 	return &claudeAnchor{b: t.b, t: t, phase: afterMessages}
 }
 
-// newCompaction is a compaction after parent, which is given.
+// newCompaction is a compaction after parent, which is emitted.
 func (k *claudeTree) newCompaction(rec *claudeRecord, b *claudeBranch, parent *claudeTurn) *claudeTurn {
 	k.emit(parent)
 	t := &claudeTurn{

@@ -23,7 +23,7 @@ func (b *claudeBody) setContext(rec *claudeRecord) {
 	}
 }
 
-// claudeMeta is the meta object of a step. Context stands on sessions, and on
+// claudeMeta is the meta object of a step. Context is on sessions, and on
 // turns where it changed.
 type claudeMeta struct {
 	Source        string    `json:"source,omitzero"`
@@ -44,7 +44,7 @@ func (m claudeMeta) raw() turns.Raw {
 	return encoded(m)
 }
 
-// emit gives t and, before it, every ancestor not given yet.
+// emit emits t and, before it, every ancestor that was not emitted yet.
 func (k *claudeTree) emit(t *claudeTurn) {
 	if t.emitted {
 		return

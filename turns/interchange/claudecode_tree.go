@@ -7,7 +7,7 @@ import (
 	"nexus/turns"
 )
 
-// turnPhase is where in a turn a line stands.
+// turnPhase is where in a turn a line is.
 type turnPhase uint8
 
 const (
@@ -41,7 +41,7 @@ type claudeBranch struct {
 	tail     *claudeTurn
 }
 
-// claudeTurn is a turn or compaction. Its body is gone once it was given.
+// claudeTurn is a turn or compaction. Its body is nil once it was emitted.
 type claudeTurn struct {
 	b            *claudeBranch
 	id           turns.ID
@@ -95,7 +95,7 @@ type claudeTree struct {
 	current      map[string]*claudeBranch   // by sessionId: its branch that was last written to, no sidechain
 	responses    map[indexKey]*claudeTurn   // by branch and message id: the turn that holds the response
 	calls        map[indexKey]*claudeCall
-	open         []*claudeTurn // not yet given, oldest first; given ones are dropped from time to time
+	open         []*claudeTurn // not yet emitted, oldest first; emitted ones are dropped from time to time
 	callCount    int
 	lineCount    int
 	waiting      []waitingLine
@@ -124,7 +124,7 @@ const (
 type waitingLine struct {
 	rec *claudeRecord
 	seq int
-	max int // it is given up when as many lines were read
+	max int // it stops waiting when as many lines were read
 }
 
 // record takes the next record of the file.
@@ -162,7 +162,7 @@ func typeName(typ string) string {
 }
 
 // finish gives what is complete at the end of the file: turns with a response. With
-// final it is the end of the transcript: all that is open is given too.
+// final it is the end of the transcript: all that is open is emitted too.
 func (k *claudeTree) finish(final bool) {
 	for len(k.waiting) > 0 && (final || k.lineCount-k.waiting[0].seq >= maxWaitingAtEnd) {
 		k.giveUp(0)

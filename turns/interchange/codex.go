@@ -27,7 +27,7 @@ type codexReader struct {
 	response      turns.Message // in the making
 	calls         callIDs
 	usage         *turns.Usage
-	uncounted     *Append   // given when its usage is known, or what follows it begins
+	uncounted     *Append   // emitted when its usage is known, or when what follows it begins
 	countedTokens uint64    // tokens of the session when usage was last counted
 	model         string    // in force now
 	responseModel string    // in force when the response began
@@ -38,7 +38,7 @@ type codexReader struct {
 	recordedSettings map[string]turns.Raw // in the meta of turns
 }
 
-// codexThread is a session that turns are given to.
+// codexThread is a session of the ledger that turns go to.
 type codexThread struct {
 	id      string // Codex's
 	session turns.ID
@@ -48,25 +48,24 @@ type codexThread struct {
 	tip     turns.ID // last turn
 }
 
-// Codex reads a rollout of Codex CLI (JSON lines) as steps. What counts
-// is what the model saw: the response items. A model's run of reasoning, texts
-// and calls is the response of a turn; it ends where an output or a message comes
-// in. The events beside them are copies for the terminal, but for the token
-// counts, which are the turns' usage. A compacted line replaces the history.
+// Codex reads a rollout of Codex CLI (JSON lines) as steps. It reads the response
+// items, which the model saw. A model's run of reasoning, texts and calls is the
+// response of a turn; an output or a message ends it. Events are copies for the
+// terminal, except the token counts, which become the turns' usage. A compacted
+// line replaces the history.
 //
-// Items have no ids. A turn's is derived from its session's and its place in it,
-// so that the history which a forked agent's rollout copies from its parent,
-// stamped with new times, has the parent's ids; the fork is taken at the turn that
-// spawned it. A fork of a fork copies both histories. Session ids are derived
-// from the thread's, whose time is in it.
+// Items have no ids. The id of a turn is derived from its session's id and its
+// place in the session. So the history that a forked agent's rollout copies from
+// its parent, with new times, has the parent's ids. The fork is at the turn that
+// spawned the agent. A fork of a fork copies both histories. The id of a session is
+// derived from the thread's id, which holds its time.
 //
-// The settings of a task (effort, sandbox, …) are in the meta of its first turn,
-// as far as they are other than before.
+// The meta of a task's first turn holds the settings (effort, sandbox, …) that the
+// task changed.
 //
-// A turn is given when what follows it is read, or at the end of the file if it has
-// a response: the steps of a shorter copy are those of a longer one, only the last
-// response may have fewer parts, and no usage yet. Held in memory is what was not
-// emitted yet.
+// A turn is emitted when what follows it is read, or at the end of the file if it
+// has a response. The last response of a shorter copy may have fewer parts, and no
+// usage yet. Only what was not emitted yet is in memory.
 func Codex(r io.Reader, opt Options) *Reader {
 	c := &codexReader{opt: opt, response: turns.Message{Role: turns.Assistant}}
 	c.readLines(r, opt, lineFormat{"codex rollout", c.record, c.end})
@@ -191,7 +190,7 @@ func (c *codexReader) meta(line int, r *codexRecord) error {
 }
 
 // begin ends the headers. Where one is missing between a fork and the beginning
-// of its history it can't be told whose turns that holds.
+// of its history, nothing says whose turns the history holds.
 func (c *codexReader) begin(line int) {
 	if c.itemsBegun {
 		return
@@ -225,7 +224,7 @@ func (c *codexReader) open(t *codexThread, m *codexMeta) {
 	c.step(Step{Open: o})
 }
 
-// emitted reports whether steps are given for what is being read.
+// emitted reports whether what is being read becomes steps.
 func (c *codexReader) emitted() bool { return c.threadIndex == 0 || c.opt.Copied }
 
 // thread is the session that a turn goes to. It is opened when its first turn

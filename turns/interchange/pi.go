@@ -44,7 +44,7 @@ type piWaiting struct {
 	entry  piEntry
 	node   *piNode
 	before *piNode // of the entry before it
-	until  int     // it is given up when as many entries are read
+	until  int     // it stops waiting when as many entries are read
 }
 
 // piNode is an entry's place in the tree.
