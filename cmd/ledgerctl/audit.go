@@ -52,11 +52,7 @@ func (e *env) printVerified(v *api.Verified) {
 
 func versionCmd(e *env) *cobra.Command {
 	return verb("version", "the version", 0, 0, func(*cobra.Command, []string) error {
-		if e.json {
-			return e.print(map[string]string{"version": version})
-		}
-		fmt.Fprintln(e.out, "ledgerctl", version)
-		return nil
+		return e.result(map[string]string{"version": version}, "ledgerctl %s", version)
 	})
 }
 

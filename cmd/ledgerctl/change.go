@@ -15,11 +15,7 @@ const waitForModel = 20_000
 func compactCmd(e *env) *cobra.Command {
 	var r api.RunCompaction
 	var policy string
-	c := verb("compact SESSION", "let a summary stand for the older turns", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, err := e.session(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
+	c := e.sessionVerb("compact SESSION", "let a summary stand for the older turns", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
 		if policy != "" {
 			var err error
 			if r.Policy, err = policyArg(policy); err != nil {
@@ -35,20 +31,14 @@ func compactCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if e.json {
-			return e.print(k)
-		}
 		if p := k.Plan; p != nil {
 			if p.Covered == 0 && p.Shortened > 0 {
-				e.tell("would shorten %s and cover nothing; %s tokens now, at most %s after", plural(p.Shortened, "part"), grouped(p.TokensBefore), grouped(p.TokensKept+p.SummaryMax))
-				return nil
+				return e.result(k, "would shorten %s and cover nothing; %s tokens now, at most %s after", plural(p.Shortened, "part"), grouped(p.TokensBefore), grouped(p.TokensKept+p.SummaryMax))
 			}
-			e.tell("would cover %s through %s and keep %s tokens from %s on; %s tokens now, at most %s after", plural(p.Covered, "turn"), opt(p.Through), grouped(p.TokensKept), opt(p.FirstKept), grouped(p.TokensBefore), grouped(p.TokensKept+p.SummaryMax))
-			return nil
+			return e.result(k, "would cover %s through %s and keep %s tokens from %s on; %s tokens now, at most %s after", plural(p.Covered, "turn"), opt(p.Through), grouped(p.TokensKept), opt(p.FirstKept), grouped(p.TokensBefore), grouped(p.TokensKept+p.SummaryMax))
 		}
 		x := k.Compaction.Compaction
-		e.tell("compaction %s: %s (%s), %s", k.Compaction.ID, did(x), tier(x), change(x))
-		return nil
+		return e.result(k, "compaction %s: %s (%s), %s", k.Compaction.ID, did(x), tier(x), change(x))
 	})
 	c.Flags().StringVar(&policy, "policy", "", "another policy")
 	c.Flags().StringVar(&r.Focus, "focus", "", "what to keep in view")
@@ -60,15 +50,15 @@ func compactCmd(e *env) *cobra.Command {
 func expandCmd(e *env) *cobra.Command {
 	var all bool
 	c := verb("expand COMPACTION", "the turns that a summary stands for", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, id, err := e.turn(cmd.Context(), args[0])
+		p, err := e.turn(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		r := api.ExpandCompaction{ID: id}
+		r := api.ExpandCompaction{ID: p.turn}
 		if all {
 			r.Levels = turns.Raw(`"all"`)
 		}
-		return e.printTurns(c.Expand(cmd.Context(), s.ID, r), 0, "")
+		return e.printTurns(p.c.Expand(cmd.Context(), p.s.ID, r), 0, "")
 	})
 	c.Flags().BoolVar(&all, "all", false, "through every compaction inside it")
 	return c
@@ -87,12 +77,12 @@ func rewindCmd(e *env) *cobra.Command {
 		case !strings.ContainsAny(name, "@/"):
 			name = s.ID.String() + "/" + name
 		}
-		_, _, to, err := e.turn(cmd.Context(), name)
+		p, err := e.turn(cmd.Context(), name)
 		if err != nil {
 			return err
 		}
 		was := s.Head
-		if s, err = c.Move(cmd.Context(), s.ID, api.MoveSession{To: &to}); err != nil {
+		if s, err = c.Move(cmd.Context(), s.ID, api.MoveSession{To: &p.turn}); err != nil {
 			return err
 		}
 		if e.json {
@@ -109,10 +99,11 @@ func rewindCmd(e *env) *cobra.Command {
 func forkCmd(e *env) *cobra.Command {
 	var mode, label string
 	c := verb("fork SESSION|TURN", "a new session from the head of another, or any turn", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, at, err := e.place(cmd, args[0])
+		p, err := e.place(cmd, args[0])
 		if err != nil {
 			return err
 		}
+		c, s, at := p.c, p.s, p.turn
 		if at.IsZero() {
 			if s.Head == nil {
 				return api.Errorf(api.NotFound, nil, "session %s has no turn to fork from", s.ID)
@@ -127,11 +118,7 @@ func forkCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if e.json {
-			return e.print(f)
-		}
-		e.tell("session %s, forked from %s at depth %d (%s)", f.ID, at, f.Depth, f.Mode)
-		return nil
+		return e.result(f, "session %s, forked from %s at depth %d (%s)", f.ID, at, f.Depth, f.Mode)
 	})
 	c.Flags().StringVar(&mode, "mode", "as_seen", "as_seen, full, summary")
 	c.Flags().StringVar(&label, "label", "", "label of the new session")

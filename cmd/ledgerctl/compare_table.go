@@ -80,7 +80,7 @@ func (x *comparison) forecasts() (out []string) {
 			}
 		}
 		if n := uint64(len(ws)); n > 0 {
-			out = append(out, fmt.Sprintf("%s expected of %s, in the mean: %s tokens written again (it was %s), %s fewer a call (%s), paid back after %.1f calls (%.1f). %d had paid before the next one or the end.",
+			out = append(out, fmt.Sprintf("%s made %s that it expected to pay. Expected (measured), on average: %s tokens written again (%s), %s fewer a call (%s), paid back after %.1f calls (%.1f). %d had paid before the next one or the end.",
 				x.policies[i].Name, plural(n, "compaction"), grouped(expected/n), grouped(rewritten/n), grouped(saves/n), grouped(saved/n), foreseen/float64(n), after/float64(n), paid))
 		}
 	}

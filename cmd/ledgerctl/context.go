@@ -19,10 +19,11 @@ func contextCmd(e *env) *cobra.Command {
 		if svg && (e.json || format != "") {
 			return usageError{errBothForms}
 		}
-		c, s, at, err := e.place(cmd, args[0])
+		p, err := e.place(cmd, args[0])
 		if err != nil {
 			return err
 		}
+		c, s, at := p.c, p.s, p.turn
 		if e.agent == "" {
 			c = c.As(api.Operator) // a look commits nothing
 		}

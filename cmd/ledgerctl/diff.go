@@ -7,25 +7,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/ledger/api"
-	"nexus/turns"
 )
 
-// end is where a path that a person named ends: a session's head, or a turn.
-type end struct {
-	c *api.Client
-	s *api.Session
-	t turns.ID // zero: the head
-}
-
-func (e *env) ends(cmd *cobra.Command, args []string) (a, b end, base *api.Base, err error) {
-	if a.c, a.s, a.t, err = e.place(cmd, args[0]); err != nil {
+// ends are where the two paths that a person named end, and their last common turn.
+func (e *env) ends(cmd *cobra.Command, args []string) (a, b place, base *api.Base, err error) {
+	if a, err = e.place(cmd, args[0]); err != nil {
 		return
 	}
-	if b.c, b.s, b.t, err = e.place(cmd, args[1]); err != nil {
+	if b, err = e.place(cmd, args[1]); err != nil {
 		return
 	}
 	// The two may be of different agents: the operator reads both.
-	base, err = a.c.As(api.Operator).Base(cmd.Context(), a.s.ID, api.GetBase{At: a.t, Other: api.Place{Session: b.s.ID, Turn: b.t}})
+	base, err = a.c.As(api.Operator).Base(cmd.Context(), a.s.ID, api.GetBase{At: a.turn, Other: api.Place{Session: b.s.ID, Turn: b.turn}})
 	return
 }
 
@@ -38,11 +31,7 @@ func mergeBaseCmd(e *env) *cobra.Command {
 		if base.Base == nil {
 			return hinted{api.Errorf(api.NotFound, nil, "%s and %s have no turn in common", args[0], args[1]), "ledgerctl tree SESSION draws what was forked from what"}
 		}
-		if e.json {
-			return e.print(base)
-		}
-		_, err = fmt.Fprintf(e.out, "%s  depth %d of session %s\n", idStyle.Render(base.Base.ID.String()), base.Base.Depth, base.Base.Session)
-		return err
+		return e.result(base, "%s  depth %d of session %s", idStyle.Render(base.Base.ID.String()), base.Base.Depth, base.Base.Session)
 	})
 }
 
@@ -70,8 +59,8 @@ func diffCmd(e *env) *cobra.Command {
 }
 
 // printSince prints the turns of a path below the base, each marked.
-func (e *env) printSince(ctx context.Context, x end, base *api.Base, mark string) error {
-	r := api.ListTurns{At: x.t, Full: true}
+func (e *env) printSince(ctx context.Context, x place, base *api.Base, mark string) error {
+	r := api.ListTurns{At: x.turn, Full: true}
 	if base.Base != nil {
 		r.After = base.Base.ID.String()
 	}

@@ -23,16 +23,16 @@ import (
 func logCmd(e *env) *cobra.Command {
 	var limit int
 	c := verb("log SESSION|TURN", "the turns of a session, newest first", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, at, err := e.place(cmd, args[0])
+		p, err := e.place(cmd, args[0])
 		if err != nil {
 			return err
 		}
-		ts := c.Turns(cmd.Context(), s.ID, api.ListTurns{At: at, Order: "desc", Full: true, Page: api.Page{Limit: min(limit, 1000)}})
+		ts := p.c.Turns(cmd.Context(), p.s.ID, api.ListTurns{At: p.turn, Order: "desc", Full: true, Page: api.Page{Limit: min(limit, 1000)}})
 		if err := e.printTurns(ts, limit, ""); err != nil {
 			return err
 		}
-		if by := policyCounter(s.Policy.Name, s.Policy.Set); e.talks && !e.json && by != defaultCounter {
-			e.say("tokens of turns are counted by %s, those of the context by %s, as policy %s says", defaultCounter, by, s.Policy.Name)
+		if by := policyCounter(p.s.Policy.Name, p.s.Policy.Set); e.talks && !e.json && by != defaultCounter {
+			e.say("tokens of turns are counted by %s, those of the context by %s, as policy %s says", defaultCounter, by, p.s.Policy.Name)
 		}
 		return nil
 	})
@@ -216,22 +216,22 @@ func printable(s string) string {
 func showCmd(e *env) *cobra.Command {
 	var part int
 	c := verb("show TURN", "one turn, whole, or one part of it", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, id, err := e.turn(cmd.Context(), args[0])
+		p, err := e.turn(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		t, err := c.Turn(cmd.Context(), s.ID, id)
+		t, err := p.c.Turn(cmd.Context(), p.s.ID, p.turn)
 		if err != nil {
 			return err
 		}
 		if t.Compaction != nil { // which tells of the calls since, too
-			if t, err = c.Compaction(cmd.Context(), t.Session, t.ID); err != nil {
+			if t, err = p.c.Compaction(cmd.Context(), t.Session, t.ID); err != nil {
 				return err
 			}
 		}
 		switch {
 		case cmd.Flags().Changed("part"):
-			return e.showPart(cmd.Context(), c, t, part)
+			return e.showPart(cmd.Context(), p.c, t, part)
 		case e.json:
 			return e.print(t)
 		}
@@ -381,28 +381,27 @@ func partText(p *turns.Part) string {
 
 func pathCmd(e *env) *cobra.Command {
 	return verb("path SESSION|TURN", "turn ids from the root", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, at, err := e.place(cmd, args[0])
+		p, err := e.place(cmd, args[0])
 		if err != nil {
 			return err
 		}
-		return printEach(e, c.Path(cmd.Context(), s.ID, api.GetPath{At: at}), 0, func(t *api.PathTurn) string {
+		return printEach(e, p.c.Path(cmd.Context(), p.s.ID, api.GetPath{At: p.turn}), 0, func(t *api.PathTurn) string {
 			return fmt.Sprintf("%6d  %s  %s", t.Depth, t.ID, t.Type)
 		})
 	})
 }
 
-// place is a session, or a turn of one; at is zero for a session.
-func (e *env) place(cmd *cobra.Command, name string) (*api.Client, *api.Session, turns.ID, error) {
-	if strings.ContainsAny(name, "@/") {
-		return e.turn(cmd.Context(), name)
+// place finds a session, or a turn of one.
+func (e *env) place(cmd *cobra.Command, name string) (place, error) {
+	if !strings.ContainsAny(name, "@/") {
+		c, s, err := e.session(cmd.Context(), name)
+		if !coded(err, api.NotFound) {
+			return place{c: c, s: s}, err
+		}
 	}
-	c, s, err := e.session(cmd.Context(), name)
-	if !coded(err, api.NotFound) {
-		return c, s, turns.ID{}, err
-	}
-	c, s, t, err := e.turn(cmd.Context(), name)
-	if coded(err, api.NotFound) {
+	p, err := e.turn(cmd.Context(), name)
+	if coded(err, api.NotFound) && !strings.ContainsAny(name, "@/") {
 		err = api.Errorf(api.NotFound, nil, "no session or turn is called %q", name)
 	}
-	return c, s, t, err
+	return p, err
 }

@@ -103,6 +103,16 @@ func (e *env) tell(format string, args ...any) {
 	fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf(format, args...), "  "))
 }
 
+// result writes what a verb did: as JSON, or as a sentence.
+func (e *env) result(v any, format string, args ...any) error {
+	if e.json {
+		return e.print(v)
+	}
+	e.tell(format, args...)
+	return nil
+}
+
+// say writes a sentence to stderr.
 func (e *env) say(format string, args ...any) {
 	if !e.quiet {
 		fmt.Fprintln(e.err, wrapped(e.width, fmt.Sprintf(format, args...), "  "))
@@ -138,6 +148,17 @@ func commands(e *env) *cobra.Command {
 		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), compareCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), versionCmd(e))
 	e.complete(root)
 	return root
+}
+
+// sessionVerb makes a command whose only argument is a session.
+func (e *env) sessionVerb(use, short string, f func(cmd *cobra.Command, c *api.Client, s *api.Session) error) *cobra.Command {
+	return verb(use, short, 1, 1, func(cmd *cobra.Command, args []string) error {
+		c, s, err := e.session(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return f(cmd, c, s)
+	})
 }
 
 // manualOf is the help of a verb: its own, or that of the verb it is part of.

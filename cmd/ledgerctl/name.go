@@ -135,64 +135,64 @@ func depthOf(s *api.Session, at string) (uint64, error) {
 
 // turn finds a turn: SESSION@head, SESSION@head~3, SESSION@30, SESSION/TURN, or a
 // turn's id or the beginning or end of one, searched over all sessions.
-func (e *env) turn(ctx context.Context, name string) (*api.Client, *api.Session, turns.ID, error) {
+func (e *env) turn(ctx context.Context, name string) (place, error) {
 	if sess, at, ok := strings.Cut(name, "@"); ok {
 		c, s, err := e.session(ctx, sess)
 		if err != nil {
-			return nil, nil, turns.ID{}, err
+			return place{}, err
 		}
 		id, err := e.at(ctx, c, s, sess, at)
-		return c, s, id, err
+		return place{c: c, s: s, turn: id}, err
 	}
 	if sess, id, ok := strings.Cut(name, "/"); ok {
 		c, s, err := e.session(ctx, sess)
 		if err != nil {
-			return nil, nil, turns.ID{}, err
+			return place{}, err
 		}
 		return e.turnIn(ctx, c, s, id)
 	}
 	op, err := e.client(api.Operator)
 	if err != nil {
-		return nil, nil, turns.ID{}, err
+		return place{}, err
 	}
-	var found []foundTurn
+	var found []place
 	for s, err := range op.Sessions(ctx) {
 		if err != nil {
-			return nil, nil, turns.ID{}, err
+			return place{}, err
 		}
 		in, err := e.turnsIn(ctx, op.As(s.Agent), &s, name)
 		if err != nil && !coded(err, api.NotFound) && s.Error == "" {
-			return nil, nil, turns.ID{}, err
+			return place{}, err
 		}
 		for _, f := range in { // forks share turns with their parents
-			if !slices.ContainsFunc(found, func(g foundTurn) bool { return g.id == f.id }) {
+			if !slices.ContainsFunc(found, func(g place) bool { return g.turn == f.turn }) {
 				found = append(found, f)
 			}
 		}
-		if len(found) == 1 && len(name) >= len(short(found[0].id)) || len(found) > 100 {
+		if len(found) == 1 && len(name) >= len(short(found[0].turn)) || len(found) > 100 {
 			break // as long as what is shown: no other has it
 		}
 	}
 	if _, ok := turnNumber(name); ok && len(found) == 0 {
-		return nil, nil, turns.ID{}, usageError{fmt.Errorf("%s is a turn of which session? SESSION@%s", name, strings.Trim(name, "[]"))}
+		return place{}, usageError{fmt.Errorf("%s is a turn of which session? SESSION@%s", name, strings.Trim(name, "[]"))}
 	}
 	return oneTurn(found, name, "")
 }
 
-// foundTurn is a turn that a name stands for.
-type foundTurn struct {
-	c     *api.Client
+// place is a turn of a session, or the session itself.
+type place struct {
+	c     *api.Client // speaks for the session's agent
 	s     *api.Session
-	id    turns.ID
+	turn  turns.ID // zero: the session
 	depth uint64
 }
 
 // turnIn finds a turn on the path of a session's head, or among what a tree shows of
 // its other branches; by its whole id, wherever on them it is; by its number, t12.
-func (e *env) turnIn(ctx context.Context, c *api.Client, s *api.Session, name string) (*api.Client, *api.Session, turns.ID, error) {
+func (e *env) turnIn(ctx context.Context, c *api.Client, s *api.Session, name string) (place, error) {
 	if _, ok := turnNumber(name); ok {
 		id, err := e.at(ctx, c, s, short(s.ID), name)
-		return c, s, id, err
+		return place{c: c, s: s, turn: id}, err
 	}
 	found, err := e.turnsIn(ctx, c, s, name)
 	if err == nil && len(found) == 0 {
@@ -202,48 +202,48 @@ func (e *env) turnIn(ctx context.Context, c *api.Client, s *api.Session, name st
 		err = hinted{err, turnHint}
 	}
 	if err != nil {
-		return nil, nil, turns.ID{}, err
+		return place{}, err
 	}
 	return oneTurn(found, name, " in session "+short(s.ID))
 }
 
 const turnHint = "ledgerctl log SESSION lists the turns of one"
 
-func oneTurn(found []foundTurn, name, where string) (*api.Client, *api.Session, turns.ID, error) {
+func oneTurn(found []place, name, where string) (place, error) {
 	switch len(found) {
 	case 0:
-		return nil, nil, turns.ID{}, hinted{api.Errorf(api.NotFound, nil, "no turn is called %q%s", name, where), turnHint}
+		return place{}, hinted{api.Errorf(api.NotFound, nil, "no turn is called %q%s", name, where), turnHint}
 	case 1:
-		return found[0].c, found[0].s, found[0].id, nil
+		return found[0], nil
 	}
 	var list []string
 	for _, f := range found {
-		list = append(list, fmt.Sprintf("%s/%s  depth %d", short(f.s.ID), short(f.id), f.depth))
+		list = append(list, fmt.Sprintf("%s/%s  depth %d", short(f.s.ID), short(f.turn), f.depth))
 	}
-	return nil, nil, turns.ID{}, manyNamed("turns", name, list)
+	return place{}, manyNamed("turns", name, list)
 }
 
-func (e *env) turnsIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []foundTurn, err error) {
+func (e *env) turnsIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []place, err error) {
 	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
 		t, err := c.Turn(ctx, s.ID, id)
 		if err != nil {
 			return nil, err
 		}
-		return []foundTurn{{c, s, id, t.Depth}}, nil
+		return []place{{c, s, id, t.Depth}}, nil
 	}
 	for t, err := range c.Path(ctx, s.ID, api.GetPath{}) {
 		if err != nil {
 			return nil, err
 		}
 		if named(t.ID, name) {
-			found = append(found, foundTurn{c, s, t.ID, t.Depth})
+			found = append(found, place{c, s, t.ID, t.Depth})
 		}
 	}
 	return found, nil
 }
 
 // branchesIn looks among the ends and compactions of a session's branches.
-func (e *env) branchesIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []foundTurn, err error) {
+func (e *env) branchesIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []place, err error) {
 	t, err := c.Tree(ctx, s.ID)
 	if err != nil {
 		return nil, err
@@ -254,8 +254,8 @@ func (e *env) branchesIn(ctx context.Context, c *api.Client, s *api.Session, nam
 		}
 		for _, b := range x.Branches {
 			for _, k := range append(b.Compactions, api.PathTurn{ID: b.Tip, Depth: b.To}) {
-				if named(k.ID, name) && !slices.ContainsFunc(found, func(f foundTurn) bool { return f.id == k.ID }) {
-					found = append(found, foundTurn{c, s, k.ID, k.Depth})
+				if named(k.ID, name) && !slices.ContainsFunc(found, func(f place) bool { return f.turn == k.ID }) {
+					found = append(found, place{c, s, k.ID, k.Depth})
 				}
 			}
 		}

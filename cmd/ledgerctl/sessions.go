@@ -150,12 +150,9 @@ func state(s *api.Session) string {
 func grouped(n uint64) string { return humanize.Comma(int64(min(n, math.MaxInt64))) }
 
 func showSessionCmd(e *env) *cobra.Command {
-	return verb("show SESSION", "one session with its settings", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, err := e.session(cmd.Context(), args[0])
+	return e.sessionVerb("show SESSION", "one session with its settings", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
+		s, err := c.GetSession(cmd.Context(), s.ID, api.GetSession{About: api.About{About: true}})
 		if err != nil {
-			return err
-		}
-		if s, err = c.GetSession(cmd.Context(), s.ID, api.GetSession{About: api.About{About: true}}); err != nil {
 			return err
 		}
 		return e.printSession(s)
@@ -317,11 +314,7 @@ func newSessionCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if e.json {
-			return e.print(s)
-		}
-		_, err = fmt.Fprintln(e.out, s.ID)
-		return err
+		return e.result(s, "%s", s.ID)
 	})
 	set.flags(c.Flags())
 	return c
@@ -352,19 +345,12 @@ func setSessionCmd(e *env) *cobra.Command {
 
 func closeSessionCmd(e *env) *cobra.Command {
 	var cause string
-	c := verb("close SESSION", "take no more turns", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, err := e.session(cmd.Context(), args[0])
+	c := e.sessionVerb("close SESSION", "take no more turns", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
+		s, err := c.Close(cmd.Context(), s.ID, api.CloseSession{Cause: cause})
 		if err != nil {
 			return err
 		}
-		if s, err = c.Close(cmd.Context(), s.ID, api.CloseSession{Cause: cause}); err != nil {
-			return err
-		}
-		if e.json {
-			return e.print(s)
-		}
-		_, err = fmt.Fprintf(e.out, "session %s is %s\n", s.ID, s.State)
-		return err
+		return e.result(s, "session %s is %s", s.ID, s.State)
 	})
 	c.Flags().StringVar(&cause, "cause", "", "why, for the record")
 	return c
@@ -372,20 +358,12 @@ func closeSessionCmd(e *env) *cobra.Command {
 
 func resetSessionCmd(e *env) *cobra.Command {
 	var cause string
-	c := verb("reset SESSION", "close it and go on in a fresh successor", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, err := e.session(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
+	c := e.sessionVerb("reset SESSION", "close it and go on in a fresh successor", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
 		next, err := c.Reset(cmd.Context(), s.ID, api.ResetSession{Cause: cause})
 		if err != nil {
 			return err
 		}
-		if e.json {
-			return e.print(next)
-		}
-		_, err = fmt.Fprintln(e.out, next.ID)
-		return err
+		return e.result(next, "%s", next.ID)
 	})
 	c.Flags().StringVar(&cause, "cause", "", "why, for the record")
 	return c

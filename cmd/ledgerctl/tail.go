@@ -37,8 +37,9 @@ func tailCmd(e *env) *cobra.Command {
 		}
 		var last turns.ID
 		if after != "" {
-			if _, _, last, err = e.turnIn(ctx, c, s, after); err == nil {
-				last, err = e.since(ctx, c, s.ID, last)
+			var p place
+			if p, err = e.turnIn(ctx, c, s, after); err == nil {
+				last, err = e.since(ctx, c, s.ID, p.turn)
 			}
 		} else {
 			last, err = e.newest(ctx, c, s.ID, n)

@@ -11,11 +11,7 @@ import (
 
 func treeCmd(e *env) *cobra.Command {
 	var svg bool
-	v := verb("tree SESSION", "forks and compactions, drawn", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, s, err := e.session(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
+	v := e.sessionVerb("tree SESSION", "forks and compactions, drawn", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
 		t, err := c.Tree(cmd.Context(), s.ID)
 		if err != nil {
 			return err
