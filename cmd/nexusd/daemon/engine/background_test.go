@@ -261,7 +261,7 @@ func TestADefectEndsOneCompaction(t *testing.T) {
 	if want := []string{"compaction.started", "compaction.failed"}; !slices.Equal(told, want) {
 		t.Errorf("notifications %v, want %v", told, want)
 	}
-	e.Now = func() time.Time { return time.Now().Add(compactions.FailedFor + time.Second) }
+	e.Now = func() time.Time { return time.Now().Add(compactions.FailureTTL + time.Second) }
 	e.Tiers = []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}}}
 	q.WaitMS = 20_000
 	if run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t); run.State != "done" {

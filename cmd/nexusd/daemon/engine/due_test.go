@@ -246,7 +246,7 @@ func heldByAppends(t *testing.T, r *prometheus.Registry) float64 {
 func TestNoAppendHoldsTheCompactor(t *testing.T) {
 	e, slow := modelled(t)
 	registry := prometheus.NewRegistry()
-	e.Metrics = metrics.New(registry, e.Projections, cache.New(0))
+	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
 	close(slow.let)
 	var made atomic.Int64 // that a model is asked for; some come too late and are dropped
 	go func() {
@@ -292,7 +292,7 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 func TestACompactionBelowAnAppendIsCounted(t *testing.T) {
 	e := newWorld().Engine(t)
 	registry := prometheus.NewRegistry()
-	e.Metrics = metrics.New(registry, e.Projections, cache.New(0))
+	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
 	s, _ := long40(t, e)
 	e.Blobs = compacting{e.Blobs, e}
 	add(t, e, s, say(long(600<<10), "x"))
@@ -308,6 +308,6 @@ type compacting struct {
 }
 
 func (b compacting) PutBlob(ctx context.Context, tenant string, digest turns.Hash, sealed []byte) error {
-	_, _ = b.e.Run(ctx, alice, turns.ID{}, compactions.Compaction{})
+	_, _ = b.e.Run(ctx, alice, turns.ID{}, compactions.Spec{})
 	return b.Blobs.PutBlob(ctx, tenant, digest, sealed)
 }

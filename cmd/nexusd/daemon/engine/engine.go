@@ -77,7 +77,7 @@ type Engine struct {
 
 // New puts an engine together.
 func New(c Config) *Engine {
-	budget := cache.New(c.CacheBytes)
+	budget := cache.NewBudget(c.CacheBytes)
 	var set *metrics.Set
 	if c.Registry != nil {
 		set = metrics.New(c.Registry, c.Projections, budget)

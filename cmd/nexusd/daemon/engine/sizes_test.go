@@ -16,11 +16,11 @@ import (
 func TestJSONSize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := strings.ToValidUTF8(rapid.String().Draw(t, "s")+string(rapid.SliceOfN(rapid.ByteRange(0, 127), 0, 40).Draw(t, "ascii")), "?")
-		if got, want := page.JSONSize(s), len(canon(s))-2; got != want {
+		if got, want := page.EscapedSize(s), len(canon(s))-2; got != want {
 			t.Fatalf("jsonSize(%q) = %d, want %d", s, got, want)
 		}
 		most := rapid.IntRange(8, 200).Draw(t, "most")
-		if c := page.ClipJSON(s, most); page.JSONSize(c) > most || (page.JSONSize(s) <= most) != (c == s) {
+		if c := page.ClipJSON(s, most); page.EscapedSize(c) > most || (page.EscapedSize(s) <= most) != (c == s) {
 			t.Fatalf("clipJSON(%q, %d) = %q", s, most, c)
 		}
 	})

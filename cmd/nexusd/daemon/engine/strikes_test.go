@@ -93,7 +93,7 @@ func TestStrikes(t *testing.T) {
 	if n := calls.Load(); n != 3 {
 		t.Errorf("at moved heads it is asked %d times more", n-3)
 	}
-	for i, wait := range []time.Duration{compactions.FirstWait, 2 * compactions.FirstWait, 4 * compactions.FirstWait} {
+	for i, wait := range []time.Duration{compactions.MinBackoff, 2 * compactions.MinBackoff, 4 * compactions.MinBackoff} {
 		clock.Add(int64(wait - time.Second))
 		if ask(2); calls.Load() != int64(3+i) {
 			t.Errorf("before %v are over it is asked", wait)
@@ -104,12 +104,12 @@ func TestStrikes(t *testing.T) {
 		}
 	}
 	up.Store(true)
-	clock.Add(int64(compactions.LastWait))
+	clock.Add(int64(compactions.MaxBackoff))
 	ask(2)
 	if cx := look(t, e, s.ID); cx.Compaction.State != "idle" {
 		t.Errorf("it is up: the state is %s after %d tries", cx.Compaction.State, calls.Load())
 	}
-	if e.BacksOff(s.ID, s.ID) {
+	if e.IsBackedOff(s.ID, s.ID) {
 		t.Error("strikes are left")
 	}
 }
@@ -119,7 +119,7 @@ func TestStrikes(t *testing.T) {
 func TestLostSummariesAreCounted(t *testing.T) {
 	e := newWorld().Engine(t)
 	registry := prometheus.NewRegistry()
-	e.Metrics = metrics.New(registry, e.Projections, cache.New(0))
+	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
 	began, let := make(chan struct{}, 10), make(chan struct{})
 	used := turns.Usage{InputTokens: 100_000, OutputTokens: 900}
 	e.Tiers = []compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {

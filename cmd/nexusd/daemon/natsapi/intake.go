@@ -17,7 +17,7 @@ type intake struct {
 	mu     sync.Mutex
 	all    load
 	agents map[string]*load
-	lines  map[string][]func() // by subject: what waits behind the one that runs
+	queues map[string][]func() // by subject: what waits behind the one that runs
 }
 
 type load struct{ requests, bytes int }
@@ -62,11 +62,11 @@ func (in *intake) leave(agent string, bytes int) {
 func (in *intake) inOrder(subject string, f func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.lines == nil {
-		in.lines = make(map[string][]func())
+	if in.queues == nil {
+		in.queues = make(map[string][]func())
 	}
-	waiting, running := in.lines[subject]
-	in.lines[subject] = append(waiting, f)
+	waiting, running := in.queues[subject]
+	in.queues[subject] = append(waiting, f)
 	if !running {
 		go in.drain(subject)
 	}
@@ -75,15 +75,15 @@ func (in *intake) inOrder(subject string, f func()) {
 func (in *intake) drain(subject string) {
 	for {
 		in.mu.Lock()
-		line := in.lines[subject]
+		line := in.queues[subject]
 		if len(line) == 0 {
-			delete(in.lines, subject)
+			delete(in.queues, subject)
 			in.mu.Unlock()
 			return
 		}
 		f := line[0]
 		line[0] = nil
-		in.lines[subject] = line[1:]
+		in.queues[subject] = line[1:]
 		in.mu.Unlock()
 		f()
 	}

@@ -47,7 +47,7 @@ type Service struct {
 	running sync.WaitGroup
 	stopped chan struct{}
 	once    sync.Once
-	why     error // of stopped; set before it is closed
+	stopErr error // of stopped; set before it is closed
 }
 
 // Start registers the service nexus with its endpoints.
@@ -108,7 +108,7 @@ func (s *Service) watch() {
 }
 
 func (s *Service) end(why error) {
-	s.once.Do(func() { s.why = why; close(s.stopped) })
+	s.once.Do(func() { s.stopErr = why; close(s.stopped) })
 }
 
 // Stopped is closed when the service takes no more requests, whoever stopped it,
@@ -119,7 +119,7 @@ func (s *Service) Stopped() <-chan struct{} { return s.stopped }
 func (s *Service) Err() error {
 	select {
 	case <-s.stopped:
-		return s.why
+		return s.stopErr
 	default:
 		return nil
 	}
@@ -219,7 +219,7 @@ func (s *Service) serve(r micro.Request, v verb, arrived time.Time) (out any, er
 			out, err = nil, api.ErrInternal
 		}
 	}()
-	c, err := s.take(r, v)
+	c, err := s.parse(r, v)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (s *Service) serve(r micro.Request, v verb, arrived time.Time) (out any, er
 	return v.serve(ctx, c)
 }
 
-func (s *Service) take(r micro.Request, v verb) (*call, error) {
+func (s *Service) parse(r micro.Request, v verb) (*call, error) {
 	t := strings.Split(r.Subject(), ".")
 	if len(t) < 6 {
 		return nil, &api.Error{Code: api.Malformed, Message: "subject"}
@@ -312,7 +312,7 @@ func (s *Service) send(r micro.Request, v verb, h nats.Header, b []byte) {
 }
 
 func (s *Service) fail(r micro.Request, v verb, err error) {
-	e := clipped(api.FromError(err))
+	e := clipError(api.FromError(err))
 	if e.Code == api.Internal || e.Code == api.Corrupt {
 		s.logger.Error("request failed", "verb", v.name, "code", e.Code, "err", err)
 	}
@@ -333,8 +333,8 @@ const (
 	maxHeader  = 512
 )
 
-// clipped is e with long texts cut. What the contract has in details is short.
-func clipped(e *api.Error) *api.Error {
+// clipError is e with long texts cut. What the contract has in details is short.
+func clipError(e *api.Error) *api.Error {
 	out := &api.Error{Code: e.Code, Message: clip(e.Message, maxMessage)}
 	for k, v := range e.Details {
 		if s, ok := v.(string); ok {

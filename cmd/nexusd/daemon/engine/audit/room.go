@@ -9,11 +9,11 @@ import (
 
 // Audit verifies the ledger from its bytes. Safe for concurrent use.
 type Audit struct {
-	content   *content.Store
-	page      *page.Limits
-	paths     *paths.Loader
-	reader    *reader.Reader
-	verifying verifications
+	content *content.Store
+	page    *page.Limits
+	paths   *paths.Loader
+	reader  *reader.Reader
+	running runningVerifications
 }
 
 // New returns the audit of what r reads.

@@ -29,7 +29,7 @@ const maxProblems, problemBytes = 1000, 512
 // copies. It believes nothing that the projections derived.
 func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*api.Verified, error) {
 	began := au.reader.Now()
-	leave, err := au.enterVerify(c, len(req.Sessions) > 0)
+	leave, err := au.startVerification(c, len(req.Sessions) > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +72,8 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*
 //
 // Invariant: of a chain nothing is looked up beyond the event that was admitted last.
 type verifier struct {
-	e         *Audit
-	c         reader.Caller
+	audit     *Audit
+	caller    reader.Caller
 	out       *api.Verified
 	chains    []string // subjects, those of ancestors first; nil: the whole log
 	sessions  map[turns.ID]ledger.Session
@@ -85,22 +85,22 @@ type verifier struct {
 
 // maxOpen is the memory of the open calls that a verification remembers, in
 // bytes. Others are read again.
-const maxOpen = 64 << 20
+const maxOpenBytes = 64 << 20
 
 // newVerifier returns a verifier of the records up to last.
 func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
-	return &verifier{e: au, c: c, out: &api.Verified{Last: last, Problems: []api.Problem{}},
+	return &verifier{audit: au, caller: c, out: &api.Verified{Last: last, Problems: []api.Problem{}},
 		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label),
 		differing: make(map[turns.Ref]projections.Turn), broken: make(map[string]bool),
-		open: cache.In[turns.Ref, ledger.Calls](cache.New(maxOpen), "verify")}
+		open: cache.New[turns.Ref, ledger.Calls](cache.NewBudget(maxOpenBytes), "verify")}
 }
 
 // maxDiffering is how many turns that differ from their rows are held: about 40
 // MB. Behind one more, its chain is not followed further.
 const maxDiffering = 100_000
 
-// turn is what follows from the log for a turn that was admitted.
-func (v *verifier) turn(ref turns.Ref) (projections.Turn, error) {
+// admittedTurn is what follows from the log for a turn that was admitted.
+func (v *verifier) admittedTurn(ref turns.Ref) (projections.Turn, error) {
 	if t, ok := v.differing[ref]; ok {
 		return t, nil
 	}
@@ -109,7 +109,7 @@ func (v *verifier) turn(ref turns.Ref) (projections.Turn, error) {
 	if !ok {
 		return projections.Turn{}, unknown
 	}
-	t, err := v.e.reader.Projections.Turn(ref)
+	t, err := v.audit.reader.Projections.Turn(ref)
 	if err == nil && t.Index > s.Tail.Index {
 		return projections.Turn{}, unknown
 	}
@@ -119,7 +119,7 @@ func (v *verifier) turn(ref turns.Ref) (projections.Turn, error) {
 func (v *verifier) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
 	ns := make([]lineage.Node, len(refs))
 	for i, ref := range refs {
-		t, err := v.turn(ref)
+		t, err := v.admittedTurn(ref)
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +141,7 @@ func (v *verifier) Label(tenant, id string) (ledger.Label, error) {
 }
 
 func (v *verifier) Hash(ref turns.Ref) (turns.Hash, error) {
-	t, err := v.turn(ref)
+	t, err := v.admittedTurn(ref)
 	return t.Hash, err
 }
 
@@ -153,7 +153,7 @@ func (v *verifier) HasEvent(session, event turns.ID) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	index, err := v.e.reader.Projections.Index(session, event)
+	index, err := v.audit.reader.Projections.Index(session, event)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return false, nil
 	}
@@ -163,16 +163,16 @@ func (v *verifier) HasEvent(session, event turns.ID) (bool, error) {
 // problem notes a problem of a chain of a tenant. Of another tenant's it says
 // only where.
 func (v *verifier) problem(tenant string, p api.Problem) {
-	if tenant != v.c.Tenant && tenant != "" {
+	if tenant != v.caller.Tenant && tenant != "" {
 		p = api.Problem{Code: p.Code, Seq: p.Seq, Message: "an event of another tenant"}
 	}
 	p.Message = page.ClipJSON(p.Message, problemBytes)
-	if len(v.out.Problems) < min(maxProblems, v.e.page.Payload()/2/(2*problemBytes)) {
+	if len(v.out.Problems) < min(maxProblems, v.audit.page.Payload()/2/(2*problemBytes)) {
 		v.out.Problems = append(v.out.Problems, p)
 	}
 }
 
-func (v *verifier) record(ctx context.Context, r ledger.Record) error {
+func (v *verifier) checkRecord(ctx context.Context, r ledger.Record) error {
 	v.out.Events++
 	tenant, chain, err := ledger.ParseSubject(r.Subject)
 	if err == nil {
@@ -196,7 +196,7 @@ func (v *verifier) record(ctx context.Context, r ledger.Record) error {
 		return nil
 	}
 	p.Event = ev.ID
-	if copied, err := v.e.reader.Projections.Record(r.Seq); err != nil || turns.HashEvent(copied.Payload) != r.Hash {
+	if copied, err := v.audit.reader.Projections.Record(r.Seq); err != nil || turns.HashEvent(copied.Payload) != r.Hash {
 		v.problem(tenant, api.Problem{Code: api.Corrupt, Session: p.Session, Seq: r.Seq, Event: ev.ID, Message: fmt.Sprintf("the projections' copy differs: %v", err)})
 	}
 	if v.broken[r.Subject] {
@@ -204,9 +204,9 @@ func (v *verifier) record(ctx context.Context, r ledger.Record) error {
 	}
 	switch chain.Entity {
 	case turns.SessionEntity:
-		err = v.session(ctx, r, ev)
+		err = v.checkSession(ctx, r, ev)
 	case turns.LabelEntity:
-		err = v.label(tenant, r, ev)
+		err = v.checkLabel(tenant, r, ev)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -221,20 +221,20 @@ func (v *verifier) record(ctx context.Context, r ledger.Record) error {
 	return nil
 }
 
-func (v *verifier) label(tenant string, r ledger.Record, ev *turns.Event) error {
+func (v *verifier) checkLabel(tenant string, r ledger.Record, ev *turns.Event) error {
 	next, err := ledger.Admit(v, r.Subject, r.Seq, r.Hash, ev)
 	if err != nil {
 		v.broken[r.Subject] = true
 		return err
 	}
 	v.labels[r.Subject] = next.Label
-	if row, err := v.e.reader.Projections.Label(tenant, ev.Chain.ID); err != nil || row.Tail.Index < ev.Index {
+	if row, err := v.audit.reader.Projections.Label(tenant, ev.Chain.ID); err != nil || row.Tail.Index < ev.Index {
 		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
 	}
 	return nil
 }
 
-func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event) error {
+func (v *verifier) checkSession(ctx context.Context, r ledger.Record, ev *turns.Event) error {
 	next, err := ledger.Admit(v, r.Subject, r.Seq, r.Hash, ev)
 	if err != nil {
 		v.broken[r.Subject] = true
@@ -249,7 +249,7 @@ func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event
 	if ev.Kind.IsTurn() {
 		differs = v.checkRow(next.Node, r, ev)
 	}
-	if index, err := v.e.reader.Projections.Index(s.ID, ev.ID); err != nil || index != ev.Index {
+	if index, err := v.audit.reader.Projections.Index(s.ID, ev.ID); err != nil || index != ev.Index {
 		differs = errors.Join(differs, fmt.Errorf("%w: the projections' index of ids has it at %d (%v)", ledger.ErrCorrupt, index, err))
 	}
 	if ev.Kind == turns.KindCompaction {
@@ -257,22 +257,22 @@ func (v *verifier) session(ctx context.Context, r ledger.Record, ev *turns.Event
 			return err
 		}
 	}
-	if err := v.content(ctx, s, next.Node, ev); err != nil {
+	if err := v.checkContent(ctx, s, next.Node, ev); err != nil {
 		return err
 	}
-	if row, err := v.e.reader.Projections.Session(s.ID); err != nil || row.Tail.Index < ev.Index {
+	if row, err := v.audit.reader.Projections.Session(s.ID); err != nil || row.Tail.Index < ev.Index {
 		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
 	}
 	return differs
 }
 
-// content checks an event's body and blobs.
-func (v *verifier) content(ctx context.Context, s *ledger.Session, node lineage.Node, ev *turns.Event) error {
+// checkContent checks an event's body and blobs.
+func (v *verifier) checkContent(ctx context.Context, s *ledger.Session, node lineage.Node, ev *turns.Event) error {
 	var open *ledger.Calls
 	if ev.Kind.IsTurn() {
 		open = v.openAt(ctx, s, ev.Parent)
 	}
-	body, after, err := content.CheckBody(v.e.content.Keyring(), ev, node, open)
+	body, after, err := content.CheckBody(v.audit.content.Keyring(), ev, node, open)
 	if after != nil && ev.Kind.IsTurn() && len(*after) > 0 {
 		size := openBytes
 		for _, id := range *after {
@@ -292,14 +292,14 @@ func (v *verifier) content(ctx context.Context, s *ledger.Session, node lineage.
 	}
 	var k seal.Key
 	if len(ev.Blobs) > 0 {
-		if k, err = v.e.content.BlobKey(s.Root); err != nil {
+		if k, err = v.audit.content.BlobKey(s.Root); err != nil {
 			return err
 		}
-		if err := v.e.content.CheckBlobs(ctx, s.Tenant, k, ev, body); err != nil {
+		if err := v.audit.content.CheckBlobs(ctx, s.Tenant, k, ev, body); err != nil {
 			return err
 		}
 	}
-	err = v.e.content.CheckCounts(ctx, s.Tenant, k, ev, body)
+	err = v.audit.content.CheckCounts(ctx, s.Tenant, k, ev, body)
 	if wrong := (*content.CountError)(nil); errors.As(err, &wrong) {
 		err = fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
 	}
@@ -319,14 +319,14 @@ func (v *verifier) openAt(ctx context.Context, s *ledger.Session, ref turns.Ref)
 	if calls, ok := v.open.Get(ref); ok {
 		return &calls
 	}
-	t, err := v.turn(ref)
+	t, err := v.admittedTurn(ref)
 	if err != nil {
 		return nil
 	}
 	if t.Open == 0 {
 		return new(ledger.Calls)
 	}
-	calls, err := v.e.paths.OpenCalls(ctx, s.Tenant, s, nil, t.Node)
+	calls, err := v.audit.paths.OpenCalls(ctx, s.Tenant, s, nil, t.Node)
 	if err != nil {
 		return nil
 	}
@@ -336,7 +336,7 @@ func (v *verifier) openAt(ctx context.Context, s *ledger.Session, ref turns.Ref)
 // checkRow compares the projections' row of a turn. What follows from the log is kept
 // where they differ.
 func (v *verifier) checkRow(node lineage.Node, r ledger.Record, ev *turns.Event) error {
-	row, err := v.e.reader.Projections.Turn(node.Ref)
+	row, err := v.audit.reader.Projections.Turn(node.Ref)
 	if err == nil && row.Node == node && row.Seq == r.Seq && row.Hash == r.Hash && row.Index == ev.Index && row.Open == ev.Open {
 		return nil
 	}
@@ -353,7 +353,7 @@ func (v *verifier) checkRow(node lineage.Node, r ledger.Record, ev *turns.Event)
 // reportAside adds the chains that the projections set aside and that are not among
 // the problems yet.
 func (v *verifier) reportAside() error {
-	for a, err := range v.e.reader.Projections.AllAside() {
+	for a, err := range v.audit.reader.Projections.AllAside() {
 		if err != nil {
 			return err
 		}

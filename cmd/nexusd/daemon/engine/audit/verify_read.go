@@ -18,17 +18,17 @@ import (
 // one agent has at most one, so that it does not hold every place.
 const maxVerifyAll, maxVerifySome, maxVerifyAgent = 1, 2, 1
 
-// verifications are those that run. Safe for concurrent use.
-type verifications struct {
+// runningVerifications are those that run. Safe for concurrent use.
+type runningVerifications struct {
 	mu      sync.Mutex
 	all     int
 	some    int
 	byAgent map[string]int // of some sessions; no entry: none
 }
 
-// enterVerify takes a place for a verification, of some sessions or of all.
-func (au *Audit) enterVerify(c reader.Caller, some bool) (leave func(), err error) {
-	v, actor := &au.verifying, c.Actor()
+// startVerification takes a place for a verification, of some sessions or of all.
+func (au *Audit) startVerification(c reader.Caller, some bool) (leave func(), err error) {
+	v, actor := &au.running, c.Actor()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	busy := func(why string) (func(), error) {
@@ -72,10 +72,10 @@ func (v *verifier) subjectsFor(ctx context.Context, ids []turns.ID) ([]string, e
 	out, seen := []string{}, make(map[string]bool)
 	for _, id := range ids {
 		// One that was set aside is verified as far as it goes, and said to be.
-		if _, err := v.e.reader.CatchUp(ctx, v.c.Tenant, id); err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		if _, err := v.audit.reader.CatchUp(ctx, v.caller.Tenant, id); err != nil && !errors.Is(err, ledger.ErrNotFound) {
 			return nil, err
 		}
-		s, err := v.e.reader.FindSession(ctx, v.c, id, false)
+		s, err := v.audit.reader.FindSession(ctx, v.caller, id, false)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func (v *verifier) subjectsFor(ctx context.Context, ids []turns.ID) ([]string, e
 			if up = append(up, s.Subject()); s.ForkOf == nil {
 				break
 			}
-			parent, err := v.e.reader.Projections.Session(s.ForkOf.At.Session)
+			parent, err := v.audit.reader.Projections.Session(s.ForkOf.At.Session)
 			if err != nil {
 				return nil, err
 			}
@@ -105,8 +105,8 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 		if last == 0 {
 			return nil
 		}
-		for r, err := range v.e.reader.Log.Read(ctx, 1, false) {
-			if more, err := v.checkRecord(ctx, r, err); !more || err != nil {
+		for r, err := range v.audit.reader.Log.Read(ctx, 1, false) {
+			if more, err := v.visit(ctx, r, err); !more || err != nil {
 				return err
 			}
 		}
@@ -114,11 +114,11 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 	}
 	for _, subject := range v.chains {
 		for after := uint64(0); ; {
-			r, err := v.e.reader.Log.Next(ctx, subject, after)
+			r, err := v.audit.reader.Log.Next(ctx, subject, after)
 			if errors.Is(err, ledger.ErrNotFound) || (err == nil && r.Seq > last) {
 				break
 			}
-			more, err := v.checkRecord(ctx, r, err)
+			more, err := v.visit(ctx, r, err)
 			if err != nil {
 				return err
 			}
@@ -131,8 +131,8 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 	return nil
 }
 
-// checkRecord checks a record as it was read. No more: what is behind it can't be read.
-func (v *verifier) checkRecord(ctx context.Context, r ledger.Record, err error) (more bool, _ error) {
+// visit checks a record as it was read. No more: what is behind it can't be read.
+func (v *verifier) visit(ctx context.Context, r ledger.Record, err error) (more bool, _ error) {
 	if errors.Is(err, ledger.ErrCorrupt) {
 		v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error()})
 		return false, nil
@@ -140,5 +140,5 @@ func (v *verifier) checkRecord(ctx context.Context, r ledger.Record, err error) 
 	if err != nil {
 		return false, err
 	}
-	return true, v.record(ctx, r)
+	return true, v.checkRecord(ctx, r)
 }

@@ -18,8 +18,8 @@ type Budget struct {
 	sizes map[string]int
 }
 
-// New returns a budget of max bytes; 0: [DefaultBytes].
-func New(max int) *Budget {
+// NewBudget returns a budget of max bytes; 0: [DefaultBytes].
+func NewBudget(max int) *Budget {
 	if max <= 0 {
 		max = DefaultBytes
 	}
@@ -64,8 +64,8 @@ type Cache[K comparable, V any] struct {
 	items  map[K]*list.Element // guarded by budget.mu
 }
 
-// In returns a cache within a budget. Its name is that of its size in metrics.
-func In[K comparable, V any](b *Budget, name string) *Cache[K, V] {
+// New returns a cache within a budget. Its name is that of its size in metrics.
+func New[K comparable, V any](b *Budget, name string) *Cache[K, V] {
 	return &Cache[K, V]{budget: b, name: name, items: make(map[K]*list.Element)}
 }
 

@@ -24,14 +24,14 @@ import (
 // Invariant: mu is locked by [Compactions.lockQueue] alone, and guards every change. What an
 // append looks up, jobs and vain, is read without it.
 type background struct {
-	mu          sync.Mutex
-	workers     int
-	queue       chan *job
-	jobs        sync.Map         // session → *job, queued or being made
-	agents      map[string]int   // jobs of an agent
-	failed      map[jobName]*job // for a while, so that who asked is told
-	strikes     sync.Map         // session → strikes, while it has any
-	strikeOrder int              // sessions in vain
+	mu           sync.Mutex
+	workers      int
+	queue        chan *job
+	jobs         sync.Map         // session → *job, queued or being made
+	agents       map[string]int   // jobs of an agent
+	failedJobs   map[jobName]*job // for a while, so that who asked is told
+	backoffs     sync.Map         // session → strikes, while it has any
+	backoffCount int              // sessions in vain
 }
 
 // jobName is a job that a request named.
@@ -39,28 +39,28 @@ type jobName struct{ session, id turns.ID }
 
 // job is one compaction to make.
 type job struct {
-	caller     reader.Caller
-	session    turns.ID
-	compaction Compaction
-	strikes    uint64        // in a row, after which it is not tried again at once
-	done       chan struct{} // closed when the rest is set
-	ref        turns.Ref
-	err        error
-	ended      time.Time
+	caller      reader.Caller
+	session     turns.ID
+	spec        Spec
+	maxFailures uint64        // in a row, after which it is not tried again at once
+	done        chan struct{} // closed when the rest is set
+	ref         turns.Ref
+	err         error
+	ended       time.Time
 }
 
-func (j *job) name() jobName { return jobName{j.session, j.compaction.Request.ID} }
+func (j *job) name() jobName { return jobName{j.session, j.spec.Request.ID} }
 
 const (
 	// maxBackground is how many sessions may wait for a compaction.
 	maxBackground = 1024
 	// maxOfAgent is how many sessions of one agent may, so that it does not keep
 	// those of others waiting for long.
-	maxOfAgent = 64
+	maxPerAgent = 64
 	// backgroundTimeout ends one compaction in the background.
 	backgroundTimeout = 10 * time.Minute
 	// failedFor is how long a failure is remembered for who asks about it.
-	FailedFor = 10 * time.Minute
+	FailureTTL = 10 * time.Minute
 )
 
 // lockQueue is the one way to the compactor's lock, and to the queue and the workers'
@@ -80,8 +80,8 @@ func (cm *Compactions) countAppend(ctx context.Context) {
 
 type appendKey struct{}
 
-// ForAppend marks what is done on behalf of an append.
-func ForAppend(ctx context.Context) context.Context {
+// MarkAppend marks what is done on behalf of an append.
+func MarkAppend(ctx context.Context) context.Context {
 	return context.WithValue(ctx, appendKey{}, true)
 }
 
@@ -92,7 +92,7 @@ func (cm *Compactions) Work(ctx context.Context) {
 	leave := cm.lockQueue(ctx)
 	if b.queue == nil {
 		b.queue = make(chan *job, maxBackground)
-		b.agents, b.failed = make(map[string]int), make(map[jobName]*job)
+		b.agents, b.failedJobs = make(map[string]int), make(map[jobName]*job)
 	}
 	b.workers++
 	leave()
@@ -106,12 +106,12 @@ func (cm *Compactions) Work(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case j := <-b.queue:
-			cm.work(ctx, j)
+			cm.runJob(ctx, j)
 		}
 	}
 }
 
-func (cm *Compactions) work(daemon context.Context, j *job) {
+func (cm *Compactions) runJob(daemon context.Context, j *job) {
 	ctx, cancel := context.WithTimeout(daemon, backgroundTimeout)
 	defer cancel()
 	ctx, end := cm.paths.MeterRequest(ctx)
@@ -129,17 +129,17 @@ func (cm *Compactions) work(daemon context.Context, j *job) {
 	if b.agents[j.caller.Actor()]--; b.agents[j.caller.Actor()] == 0 {
 		delete(b.agents, j.caller.Actor())
 	}
-	if j.err != nil && !j.compaction.Request.ID.IsZero() {
+	if j.err != nil && !j.spec.Request.ID.IsZero() {
 		b.remember(j)
 	}
 	paused := false
 	switch nothing := errors.Is(j.err, api.ErrNothing); {
 	case j.err == nil:
-		b.clearStrikes(j.session)
-	case nothing && j.compaction.ifDue:
-		paused = b.addStrike(j.session, strikes{head: head, nothing: true})
-	case j.compaction.ifDue && !ended:
-		paused = b.addStrike(j.session, b.nextTry(j, head))
+		b.clearBackoff(j.session)
+	case nothing && j.spec.ifDue:
+		paused = b.setBackoff(j.session, backoff{head: head, nothingToGain: true})
+	case j.spec.ifDue && !ended:
+		paused = b.setBackoff(j.session, b.nextBackoff(j, head))
 	}
 	close(j.done) // before anybody can look for it in vain
 	leave()
@@ -163,56 +163,56 @@ func (cm *Compactions) Jobs() (workers, jobs int) {
 	return b.workers, jobs
 }
 
-// strikes is what came of tries in vain to make a compaction that is due. Where
+// backoff is what came of tries in vain to make a compaction that is due. Where
 // there was nothing to gain, none is tried again at that head. Where it failed,
 // it is tried again, at once until there were as many strikes as the policy
 // says, and then after a wait, twice as long each time.
-type strikes struct {
-	head    turns.ID
-	nothing bool
-	failed  uint64    // in a row
-	until   time.Time // not tried before; zero: at once
+type backoff struct {
+	head          turns.ID
+	nothingToGain bool
+	failures      uint64    // in a row
+	retryAt       time.Time // not tried before; zero: at once
 }
 
 const (
-	FirstWait = 30 * time.Second
-	LastWait  = 10 * time.Minute
+	MinBackoff = 30 * time.Second
+	MaxBackoff = 10 * time.Minute
 )
 
-// nextTry is the strikes after a job that failed at a head. b.mu is held.
-func (b *background) nextTry(j *job, head turns.ID) strikes {
-	was, _ := b.strikes.Load(j.session)
-	s, _ := was.(strikes)
-	s.head, s.nothing = head, false
-	if s.failed++; s.failed >= max(1, j.strikes) {
-		wait := LastWait
-		if more := s.failed - max(1, j.strikes); more < 5 {
-			wait = min(LastWait, FirstWait<<more)
+// nextBackoff is the strikes after a job that failed at a head. b.mu is held.
+func (b *background) nextBackoff(j *job, head turns.ID) backoff {
+	was, _ := b.backoffs.Load(j.session)
+	s, _ := was.(backoff)
+	s.head, s.nothingToGain = head, false
+	if s.failures++; s.failures >= max(1, j.maxFailures) {
+		wait := MaxBackoff
+		if more := s.failures - max(1, j.maxFailures); more < 5 {
+			wait = min(MaxBackoff, MinBackoff<<more)
 		}
-		s.until = j.ended.Add(wait)
+		s.retryAt = j.ended.Add(wait)
 	}
 	return s
 }
 
-// addStrike notes strikes, and reports whether they pause the session's compaction
+// setBackoff notes strikes, and reports whether they pause the session's compaction
 // anew. b.mu is held.
-func (b *background) addStrike(session turns.ID, s strikes) (paused bool) {
-	if b.strikeOrder >= writer.MaxIdle {
-		b.strikes.Clear()
-		b.strikeOrder = 0
+func (b *background) setBackoff(session turns.ID, s backoff) (paused bool) {
+	if b.backoffCount >= writer.MaxIdle {
+		b.backoffs.Clear()
+		b.backoffCount = 0
 	}
-	was, had := b.strikes.Swap(session, s)
+	was, had := b.backoffs.Swap(session, s)
 	if !had {
-		b.strikeOrder++
+		b.backoffCount++
 	}
-	old, _ := was.(strikes)
-	return s.nothing && (!old.nothing || old.head != s.head) || s.until.After(old.until)
+	old, _ := was.(backoff)
+	return s.nothingToGain && (!old.nothingToGain || old.head != s.head) || s.retryAt.After(old.retryAt)
 }
 
-// clearStrikes forgets a session's strikes. b.mu is held.
-func (b *background) clearStrikes(session turns.ID) {
-	if _, had := b.strikes.LoadAndDelete(session); had {
-		b.strikeOrder--
+// clearBackoff forgets a session's strikes. b.mu is held.
+func (b *background) clearBackoff(session turns.ID) {
+	if _, had := b.backoffs.LoadAndDelete(session); had {
+		b.backoffCount--
 	}
 }
 
@@ -220,7 +220,7 @@ func (b *background) clearStrikes(session turns.ID) {
 // tells so once: until the head moves, no other is tried in the background.
 func (cm *Compactions) pause(ctx context.Context, c reader.Caller, session, head turns.ID) {
 	leave := cm.lockQueue(ctx)
-	paused := cm.background.addStrike(session, strikes{head: head, nothing: true})
+	paused := cm.background.setBackoff(session, backoff{head: head, nothingToGain: true})
 	leave()
 	if paused {
 		cm.writer.Announce(c, session, "compaction.paused", turns.ID{}, "", nil)
@@ -238,49 +238,49 @@ func (cm *Compactions) attempt(ctx context.Context, j *job) (ref turns.Ref, err 
 			}
 		}
 	}()
-	return cm.Run(ctx, j.caller, j.session, j.compaction)
+	return cm.Run(ctx, j.caller, j.session, j.spec)
 }
 
 // remember keeps a job that failed. b.mu is held.
 func (b *background) remember(j *job) {
 	var oldest *job
-	for name, f := range b.failed {
-		if j.ended.Sub(f.ended) > FailedFor {
-			delete(b.failed, name)
+	for name, f := range b.failedJobs {
+		if j.ended.Sub(f.ended) > FailureTTL {
+			delete(b.failedJobs, name)
 		} else if oldest == nil || f.ended.Before(oldest.ended) {
 			oldest = f
 		}
 	}
-	if len(b.failed) >= maxBackground {
-		delete(b.failed, oldest.name())
+	if len(b.failedJobs) >= maxBackground {
+		delete(b.failedJobs, oldest.name())
 	}
-	b.failed[j.name()] = j
+	b.failedJobs[j.name()] = j
 }
 
 // prepare queues the compaction that is due at a session's head: it is that, or
 // the one that is queued or being made already. It never waits. Without workers,
-// with a full queue, or where it was tried in vain ([strikes]), it is nil. It may
+// with a full queue, or where it was tried in vain ([backoff]), it is nil. It may
 // fail so many times in a row before it has to wait.
 func (cm *Compactions) prepare(ctx context.Context, c reader.Caller, id, head turns.ID, strikes uint64) *job {
-	if cm.BacksOff(id, head) {
+	if cm.IsBackedOff(id, head) {
 		return nil
 	}
-	j, _ := cm.enqueue(ctx, c, id, Compaction{Request: writer.Request{Verb: "compaction.run"}, ifDue: true}, strikes)
+	j, _ := cm.enqueue(ctx, c, id, Spec{Request: writer.Request{Verb: "compaction.run"}, ifDue: true}, strikes)
 	return j
 }
 
 // enqueue queues a compaction. Where one of the session is under way it is that,
 // and own is false. nil: there are no workers, or no room.
-func (cm *Compactions) enqueue(ctx context.Context, c reader.Caller, id turns.ID, k Compaction, strikes uint64) (j *job, own bool) {
+func (cm *Compactions) enqueue(ctx context.Context, c reader.Caller, id turns.ID, k Spec, strikes uint64) (j *job, own bool) {
 	defer cm.lockQueue(ctx)()
 	b := &cm.background
-	if j := b.isRunning(id); j != nil {
+	if j := b.runningJob(id); j != nil {
 		return j, false
 	}
-	if b.workers == 0 || b.agents[c.Actor()] >= maxOfAgent {
+	if b.workers == 0 || b.agents[c.Actor()] >= maxPerAgent {
 		return nil, false
 	}
-	j = &job{caller: c, session: id, compaction: k, strikes: strikes, done: make(chan struct{})}
+	j = &job{caller: c, session: id, spec: k, maxFailures: strikes, done: make(chan struct{})}
 	select {
 	case b.queue <- j:
 		b.jobs.Store(id, j)
@@ -291,31 +291,31 @@ func (cm *Compactions) enqueue(ctx context.Context, c reader.Caller, id turns.ID
 	}
 }
 
-// isRunning is the job of a session that is queued or being made; nil: none.
-func (b *background) isRunning(id turns.ID) *job {
+// runningJob is the job of a session that is queued or being made; nil: none.
+func (b *background) runningJob(id turns.ID) *job {
 	j, _ := b.jobs.Load(id)
 	of, _ := j.(*job)
 	return of
 }
 
-// BacksOff reports whether a compaction is not tried at a head for now. It locks
+// IsBackedOff reports whether a compaction is not tried at a head for now. It locks
 // nothing, and preparing and dueState don't: appends ask them.
-func (cm *Compactions) BacksOff(id, head turns.ID) bool {
-	at, _ := cm.background.strikes.Load(id)
-	s, _ := at.(strikes)
-	return s.nothing && s.head == head || cm.reader.Now().Before(s.until)
+func (cm *Compactions) IsBackedOff(id, head turns.ID) bool {
+	at, _ := cm.background.backoffs.Load(id)
+	s, _ := at.(backoff)
+	return s.nothingToGain && s.head == head || cm.reader.Now().Before(s.retryAt)
 }
 
 // DueState is the state of a compaction that is due at a head.
 func (cm *Compactions) DueState(id, head turns.ID) string {
-	if cm.BacksOff(id, head) {
+	if cm.IsBackedOff(id, head) {
 		return "paused"
 	}
 	return "due"
 }
 
 // IsPreparing reports whether a compaction of a session is queued or being made.
-func (cm *Compactions) IsPreparing(id turns.ID) bool { return cm.background.isRunning(id) != nil }
+func (cm *Compactions) IsPreparing(id turns.ID) bool { return cm.background.runningJob(id) != nil }
 
 // hasModelTier reports whether a compaction would ask anybody: then no request
 // waits for it unless it says how long.
@@ -339,21 +339,21 @@ func (cm *Compactions) findRun(ctx context.Context, session turns.ID, r writer.R
 	defer cm.lockQueue(ctx)()
 	b := &cm.background
 	name := jobName{session, r.ID}
-	j := b.isRunning(session)
+	j := b.runningJob(session)
 	if j == nil || j.name() != name {
-		j = b.failed[name]
+		j = b.failedJobs[name]
 	}
 	switch {
-	case j == nil || (!j.ended.IsZero() && cm.reader.Now().Sub(j.ended) > FailedFor):
+	case j == nil || (!j.ended.IsZero() && cm.reader.Now().Sub(j.ended) > FailureTTL):
 		return nil, nil
-	case j.compaction.Request.Verb != r.Verb || !bytes.Equal(j.compaction.Request.Canonical, r.Canonical):
+	case j.spec.Request.Verb != r.Verb || !bytes.Equal(j.spec.Request.Canonical, r.Canonical):
 		return nil, &api.Error{Code: api.IDReused, Message: fmt.Sprintf("id %s is that of another request", r.ID)}
 	}
 	return j, nil
 }
 
-// compactLater has a compaction made by a worker.
-func (cm *Compactions) compactLater(ctx context.Context, c reader.Caller, session turns.ID, k Compaction) (*job, error) {
+// enqueueRun has a compaction made by a worker.
+func (cm *Compactions) enqueueRun(ctx context.Context, c reader.Caller, session turns.ID, k Spec) (*job, error) {
 	j, own := cm.enqueue(ctx, c, session, k, 0)
 	if own {
 		return j, nil
@@ -377,7 +377,7 @@ func (cm *Compactions) await(ctx context.Context, j *job, most time.Duration) (t
 	}
 	if errors.Is(j.err, ledger.ErrUnavailable) || errors.Is(j.err, ledger.ErrIndeterminate) {
 		leave := cm.lockQueue(ctx)
-		delete(cm.background.failed, j.name())
+		delete(cm.background.failedJobs, j.name())
 		leave()
 	}
 	return j.ref, j.err

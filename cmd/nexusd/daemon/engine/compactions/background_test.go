@@ -137,7 +137,7 @@ func TestWhatAnAppendHoldsIsCounted(t *testing.T) {
 	e, slow := working(t)
 	close(slow.release)
 	registry := prometheus.NewRegistry()
-	e.Metrics = metrics.New(registry, e.Projections, cache.New(0))
+	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
 	s, _ := dueSession(t, e)
 	for name, hold := range map[string]func(context.Context){
 		"queue":     func(ctx context.Context) { e.Enqueue(ctx, enginetest.Alice, enginetest.ID(t)) },
@@ -145,7 +145,7 @@ func TestWhatAnAppendHoldsIsCounted(t *testing.T) {
 		"pause":     func(ctx context.Context) { e.Pause(ctx, enginetest.Alice, s, enginetest.ID(t)) },
 		"requested": func(ctx context.Context) { e.FindRun(ctx, s, enginetest.ID(t)) },
 		"compact": func(ctx context.Context) {
-			_, _ = e.Run(ctx, enginetest.Alice, s, compactions.Compaction{Trigger: turns.Trigger{Kind: "manual"}})
+			_, _ = e.Run(ctx, enginetest.Alice, s, compactions.Spec{Trigger: turns.Trigger{Kind: "manual"}})
 		},
 	} {
 		was := heldByAppends(t, registry)
@@ -153,7 +153,7 @@ func TestWhatAnAppendHoldsIsCounted(t *testing.T) {
 		if n := heldByAppends(t, registry); n != was {
 			t.Errorf("%s: counted where no append is", name)
 		}
-		hold(compactions.ForAppend(t.Context()))
+		hold(compactions.MarkAppend(t.Context()))
 		if n := heldByAppends(t, registry); n <= was {
 			t.Errorf("%s: not counted", name)
 		}

@@ -24,7 +24,7 @@ import (
 )
 
 // compaction is one compaction to be made on a session.
-type Compaction struct {
+type Spec struct {
 	Request writer.Request
 	policy  *api.Policy
 	Trigger turns.Trigger
@@ -36,7 +36,7 @@ type Compaction struct {
 
 // Compact is compaction.run.
 func (cm *Compactions) Compact(ctx context.Context, c reader.Caller, session turns.ID, req api.RunCompaction, canonical []byte) (*api.CompactionRun, error) {
-	if err := page.CheckText("/focus", req.Focus, cm.page.WordBytes()); err != nil {
+	if err := page.CheckText("/focus", req.Focus, cm.page.TextBytes()); err != nil {
 		return nil, err
 	}
 	if req.DryRun || !req.At.IsZero() {
@@ -47,16 +47,16 @@ func (cm *Compactions) Compact(ctx context.Context, c reader.Caller, session tur
 		if !req.DryRun {
 			return nil, page.FieldErr("/at", "a compaction is committed at the head; at goes with dry_run")
 		}
-		return &api.CompactionRun{Plan: planView(plan), State: "planned"}, nil
+		return &api.CompactionRun{Plan: describePlan(plan), State: "planned"}, nil
 	}
-	k := Compaction{
+	k := Spec{
 		Request: writer.Request{ID: req.ID, Verb: "compaction.run", Canonical: canonical}, policy: req.Policy,
 		Trigger: turns.Trigger{Kind: "manual"}, Opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals},
 	}
 	var ref turns.Ref
 	var err error
 	if cm.hasModelTier() {
-		if ref, err = cm.runLater(ctx, c, session, &k, req.WaitMS); err == nil && ref.IsZero() {
+		if ref, err = cm.runQueued(ctx, c, session, &k, req.WaitMS); err == nil && ref.IsZero() {
 			return &api.CompactionRun{ID: k.Request.ID, State: "running"}, nil
 		}
 	} else {
@@ -72,9 +72,9 @@ func (cm *Compactions) Compact(ctx context.Context, c reader.Caller, session tur
 	return &api.CompactionRun{Compaction: t, State: "done"}, nil
 }
 
-// runLater makes a compaction that asks a model. The zero Ref: it goes on
+// runQueued makes a compaction that asks a model. The zero Ref: it goes on
 // under its id, and the same request again tells how it ended.
-func (cm *Compactions) runLater(ctx context.Context, c reader.Caller, session turns.ID, k *Compaction, waitMS int) (turns.Ref, error) {
+func (cm *Compactions) runQueued(ctx context.Context, c reader.Caller, session turns.ID, k *Spec, waitMS int) (turns.Ref, error) {
 	if c.Operator() {
 		return turns.Ref{}, &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name the session's agent"}
 	}
@@ -86,7 +86,7 @@ func (cm *Compactions) runLater(ctx context.Context, c reader.Caller, session tu
 	if err != nil {
 		return turns.Ref{}, err
 	}
-	if ref, err := cm.storedSubmission(s, k.Request); err != nil || !ref.IsZero() {
+	if ref, err := cm.storedCompaction(s, k.Request); err != nil || !ref.IsZero() {
 		return ref, err
 	}
 	j, err := cm.findRun(ctx, session, k.Request)
@@ -99,7 +99,7 @@ func (cm *Compactions) runLater(ctx context.Context, c reader.Caller, session tu
 		if err != nil || !w.stored.IsZero() {
 			return w.stored, err
 		}
-		if j, err = cm.compactLater(ctx, c, session, *k); err != nil {
+		if j, err = cm.enqueueRun(ctx, c, session, *k); err != nil {
 			return turns.Ref{}, err
 		}
 	}
@@ -112,10 +112,10 @@ func (cm *Compactions) runLater(ctx context.Context, c reader.Caller, session tu
 //
 // Crash states: before the commit nothing is written; after it the compaction
 // is there whole.
-func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.ID, k Compaction) (turns.Ref, error) {
+func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.ID, k Spec) (turns.Ref, error) {
 	cm.countAppend(ctx)
 	began, started, ended := cm.reader.Now(), false, false
-	var lost lostSummary
+	var lost wasted
 	defer func() { // also where a defect ends it
 		if started && !ended {
 			cm.writer.Announce(c, session, "compaction.failed", turns.ID{}, "", lost.details())
@@ -170,18 +170,18 @@ func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.I
 	return turns.Ref{}, fmt.Errorf("%w: the session kept moving while it was compacted", ledger.ErrUnavailable)
 }
 
-// lostSummary is what summarizers of tries used so far, which no compaction has yet.
-type lostSummary struct {
+// wasted is what summarizers of tries used so far, which no compaction has yet.
+type wasted struct {
 	usage *turns.Usage
 	cost  uint64 // micro-dollars
 }
 
-func (l *lostSummary) add(res compactor.Result) {
+func (l *wasted) add(res compactor.Result) {
 	l.usage, l.cost = turns.AddUsage(l.usage, res.Usage), l.cost+res.Body.CostMicros
 }
 
 // details is what a notification tells of it; nil where nothing was used.
-func (l *lostSummary) details() map[string]any {
+func (l *wasted) details() map[string]any {
 	if l.usage == nil && l.cost == 0 {
 		return nil
 	}
@@ -190,16 +190,16 @@ func (l *lostSummary) details() map[string]any {
 
 // planned is a plan, and what it was made on.
 type planned struct {
-	plan    *plan.Plan
-	policy  policy.Policy
-	ref     turns.PolicyRef
-	model   string // of the session
-	path    view.Path
-	sources []turns.ID // sessions that the summarizer saw text of, other than those it reads
-	stored  turns.Ref  // the request was stored before
+	plan      *plan.Plan
+	policy    policy.Policy
+	policyRef turns.PolicyRef
+	model     string // of the session
+	path      view.Path
+	sources   []turns.ID // sessions that the summarizer saw text of, other than those it reads
+	stored    turns.Ref  // the request was stored before
 }
 
-func (cm *Compactions) planCompaction(ctx context.Context, c reader.Caller, session turns.ID, k Compaction) (w planned, err error) {
+func (cm *Compactions) planCompaction(ctx context.Context, c reader.Caller, session turns.ID, k Spec) (w planned, err error) {
 	s, err := cm.reader.FindSession(ctx, c, session, true)
 	if err != nil {
 		return w, err
@@ -226,19 +226,19 @@ func (cm *Compactions) planCompaction(ctx context.Context, c reader.Caller, sess
 	return cm.planAt(ctx, s, head, k)
 }
 
-func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head lineage.Node, k Compaction) (w planned, err error) {
+func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head lineage.Node, k Spec) (w planned, err error) {
 	_, set, err := cm.reader.SettingsInForce(ctx, s)
 	if err != nil {
 		return w, err
 	}
-	w.ref, w.model = set.Policy, set.Model
+	w.policyRef, w.model = set.Policy, set.Model
 	if k.policy != nil {
-		w.ref = turns.PolicyRef{Name: k.policy.Name, Set: k.policy.Set}
+		w.policyRef = turns.PolicyRef{Name: k.policy.Name, Set: k.policy.Set}
 	}
-	if w.policy, err = policy.Resolve(w.ref); err != nil {
+	if w.policy, err = policy.Resolve(w.policyRef); err != nil {
 		return w, err
 	}
-	w.ref.Digest = w.policy.Digest()
+	w.policyRef.Digest = w.policy.Digest()
 	seen := k.loaded.ReusableFor(s)
 	if k.policy != nil || seen == nil || seen.Path.Head != head {
 		seen = nil
@@ -299,7 +299,7 @@ func (f failedError) Unwrap() []error { return []error{f.error, compactor.ErrFai
 
 // commitCompaction stores a compaction, and returns its name and position; the
 // position is "" where the same request stored it before.
-func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, session turns.ID, k Compaction, w planned, res compactor.Result) (ref turns.Ref, at string, err error) {
+func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, session turns.ID, k Spec, w planned, res compactor.Result) (ref turns.Ref, at string, err error) {
 	err = cm.writer.Mutate(ctx, c, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := cm.writer.BeginEvent(s, k.Request, turns.KindCompaction)
 		if done || err != nil {
@@ -318,7 +318,7 @@ func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, se
 			}
 		}
 		body := res.Body
-		body.Policy = w.ref
+		body.Policy = w.policyRef
 		if body.Flush, err = cm.flushOutcome(ctx, s, head, res.Span); err != nil {
 			return nil, err
 		}
@@ -390,12 +390,12 @@ func (cm *Compactions) preview(ctx context.Context, c reader.Caller, session tur
 	if err != nil {
 		return nil, err
 	}
-	w, err := cm.planAt(ctx, s, head, Compaction{policy: req.Policy, Trigger: turns.Trigger{Kind: "manual"},
+	w, err := cm.planAt(ctx, s, head, Spec{policy: req.Policy, Trigger: turns.Trigger{Kind: "manual"},
 		Opts: plan.Options{Focus: req.Focus, FromOriginals: req.FromOriginals}})
 	return w.plan, err
 }
 
-func planView(p *plan.Plan) *api.Plan {
+func describePlan(p *plan.Plan) *api.Plan {
 	v := &api.Plan{
 		Digest: p.Digest, Policy: p.Policy.Name, Trigger: p.Trigger, Split: p.Span.Split, Covered: p.Span.Covered,
 		Kept: uint64(len(p.Kept)), TokensBefore: p.TokensBefore, TokensTarget: p.TargetTokens, SummaryMax: p.SummaryTokens,

@@ -130,7 +130,7 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 	// In the background there is room between the trigger and the budget: the
 	// request is answered from what there is, while the summary is made.
 	early := d.policy.Mode == policy.Background && d.fits
-	if early && cm.BacksOff(session, head) {
+	if early && cm.IsBackedOff(session, head) {
 		return ref, "paused", nil
 	}
 	if waits || early {
@@ -147,7 +147,7 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 			}
 		}
 	}
-	ref, err = cm.Run(ctx, c, session, Compaction{Request: writer.Request{Verb: "compaction.run"}, ifDue: true, Local: true, loaded: d})
+	ref, err = cm.Run(ctx, c, session, Spec{Request: writer.Request{Verb: "compaction.run"}, ifDue: true, Local: true, loaded: d})
 	switch {
 	case errors.Is(err, api.ErrNothing):
 		cm.pause(ctx, c, session, head)
@@ -163,12 +163,12 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 // CompactInTime is a compaction that a request has to have: by all tiers if they
 // are done within wait, else by those that ask nobody. Both have the request's id,
 // so that one of them is stored.
-func (cm *Compactions) CompactInTime(ctx context.Context, c reader.Caller, session turns.ID, k Compaction, wait time.Duration) (ref turns.Ref, err error) {
+func (cm *Compactions) CompactInTime(ctx context.Context, c reader.Caller, session turns.ID, k Spec, wait time.Duration) (ref turns.Ref, err error) {
 	if wait > 0 && cm.hasModelTier() && !c.Operator() {
 		if k.Request.ID, err = cm.writer.NewID(k.Request.ID); err != nil {
 			return ref, err
 		}
-		j, err := cm.compactLater(ctx, c, session, k)
+		j, err := cm.enqueueRun(ctx, c, session, k)
 		if errors.Is(err, ledger.ErrIDReused) {
 			return ref, err
 		}

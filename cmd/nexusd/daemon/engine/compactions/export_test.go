@@ -11,7 +11,7 @@ import (
 // What tests of this room reach of its background.
 
 func (cm *Compactions) Enqueue(ctx context.Context, c reader.Caller, session turns.ID) (queued bool) {
-	j, own := cm.enqueue(ctx, c, session, Compaction{}, 0)
+	j, own := cm.enqueue(ctx, c, session, Spec{}, 0)
 	return j != nil && own
 }
 
@@ -28,7 +28,7 @@ func (cm *Compactions) FindRun(ctx context.Context, session, id turns.ID) {
 }
 
 // MaxBackground and MaxOfAgent are the places of the queue, of all and of one agent.
-const MaxBackground, MaxOfAgent = maxBackground, maxOfAgent
+const MaxBackground, MaxOfAgent = maxBackground, maxPerAgent
 
 // WithQueue returns compactions whose queue nobody works on.
 func WithQueue() *Compactions {

@@ -24,16 +24,16 @@ const (
 	flushSkipped = "skipped" // it was not begun, or the compaction could not wait for its end
 )
 
-// flushing is the flush of the cycle that a head is in: all of it is read from
+// cycleFlush is the flush of the cycle that a head is in: all of it is read from
 // the session's chain and the lineage.
-type flushing struct {
+type cycleFlush struct {
 	turns.Flush // the last event of it; State 0: none
 	cycle       uint64
 	after       turns.Ref // the compaction that the cycle began with
 }
 
 // flushAt is the flush of the cycle that s is in with its head at a node.
-func (cm *Compactions) flushAt(s *ledger.Session, head lineage.Node) (f flushing, err error) {
+func (cm *Compactions) flushAt(s *ledger.Session, head lineage.Node) (f cycleFlush, err error) {
 	forget, err := s.Ignores(head.Ref.Session, cm.reader.Projections.Session)
 	if err != nil {
 		return f, err
@@ -46,17 +46,17 @@ func (cm *Compactions) flushAt(s *ledger.Session, head lineage.Node) (f flushing
 }
 
 // isRunning reports whether an agent began it and may still end it in time.
-func (f *flushing) isRunning(now time.Time) bool {
+func (f *cycleFlush) isRunning(now time.Time) bool {
 	return f.State == turns.FlushBegun && now.UnixNano() < f.Lease
 }
 
 // canBegin reports whether it may be begun: it never was, or once, and given up.
-func (f *flushing) canBegin(now time.Time) bool {
+func (f *cycleFlush) canBegin(now time.Time) bool {
 	return f.State == 0 || (f.State == turns.FlushBegun && !f.isRunning(now) && f.Try < turns.MaxFlushTries)
 }
 
 // outcome is what a compaction says of it.
-func (f *flushing) outcome(now time.Time) string {
+func (f *cycleFlush) outcome(now time.Time) string {
 	switch {
 	case f.State == 0 || f.isRunning(now):
 		return flushSkipped
@@ -232,7 +232,7 @@ func (cm *Compactions) checkDone(req *api.DoneFlush) error {
 	if err := page.CheckText("/response", req.Response, cm.page.SummaryBytes()); err != nil {
 		return err
 	}
-	return page.CheckText("/error", req.Error, cm.page.WordBytes())
+	return page.CheckText("/error", req.Error, cm.page.TextBytes())
 }
 
 // begunFlush is the flush of a cycle that was begun and not ended. The cycle may

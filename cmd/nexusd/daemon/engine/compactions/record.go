@@ -100,16 +100,16 @@ func (cm *Compactions) draftRecorded(ctx context.Context, s *ledger.Session, hea
 	if ev.Claimed, err = writer.ClaimedTime(req.Time); err != nil {
 		return nil, err
 	}
-	if res.Body.Meta, err = mergedMeta(res.Body.Meta, req.Meta); err != nil {
+	if res.Body.Meta, err = mergeMeta(res.Body.Meta, req.Meta); err != nil {
 		return nil, err
 	}
 	covered := p.Halves
 	return cm.DraftCompaction(s, head, ev, res.Span, p.Saves(res.Span, &res.Body, cm.content.Counter), nil, &res.Body, covered, ref)
 }
 
-// mergedMeta is the members of two JSON objects, own before those that a request
+// mergeMeta is the members of two JSON objects, own before those that a request
 // gives; nil for none.
-func mergedMeta(own, given turns.Raw) (turns.Raw, error) {
+func mergeMeta(own, given turns.Raw) (turns.Raw, error) {
 	if len(own) == 0 || len(given) == 0 {
 		return append(own, given...), nil
 	}

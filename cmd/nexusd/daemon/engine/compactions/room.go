@@ -24,5 +24,5 @@ type Compactions struct {
 
 // New returns the compactions of the sessions that w writes.
 func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, budget *cache.Budget) *Compactions {
-	return &Compactions{content: cs, page: limits, paths: pl, reader: r, writer: w, plans: cache.In[planKey, *pagedPlan](budget, "plans")}
+	return &Compactions{content: cs, page: limits, paths: pl, reader: r, writer: w, plans: cache.New[planKey, *pagedPlan](budget, "plans")}
 }

@@ -49,8 +49,8 @@ func parseTakenPlan(token string) (p takenPlan, err error) {
 	return p, nil
 }
 
-func (p *takenPlan) compaction() Compaction {
-	return Compaction{policy: p.Policy, Trigger: turns.Trigger{Kind: plan.TriggerManual},
+func (p *takenPlan) spec() Spec {
+	return Spec{policy: p.Policy, Trigger: turns.Trigger{Kind: plan.TriggerManual},
 		Opts: plan.Options{Focus: p.Focus, FromOriginals: p.FromOriginals}}
 }
 
@@ -58,7 +58,7 @@ func (p *takenPlan) compaction() Compaction {
 // for a model of the agent's own to summarize, so that it needs to give its key
 // to nobody. It writes nothing.
 func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.ID, req api.TakeCompaction) (*api.TakenCompaction, error) {
-	if err := page.CheckText("/focus", req.Focus, cm.page.WordBytes()); err != nil {
+	if err := page.CheckText("/focus", req.Focus, cm.page.TextBytes()); err != nil {
 		return nil, err
 	}
 	t := takenPlan{Policy: req.Policy, Focus: req.Focus, FromOriginals: req.FromOriginals}
@@ -103,7 +103,7 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 	}
 	rest := []byte(whole.content[skip:min(len(whole.content), skip+cm.page.ContextBytes()/2+utf8.UTFMax)])
 	if most := cm.page.ContextBytes() / 2; len(rest) > most {
-		rest = rest[:page.CutRune(rest, most)]
+		rest = rest[:page.RuneBoundary(rest, most)]
 		out.Next = page.ContextCursor{At: head.Ref.Turn, Offset: skip + len(rest), Digest: name.digest}.String()
 		if skip == 0 || !ok {
 			cm.plans.Put(name, whole, len(whole.content))
@@ -131,13 +131,13 @@ type pagedPlan struct {
 }
 
 func (cm *Compactions) takeAt(ctx context.Context, s *ledger.Session, head lineage.Node, t takenPlan) (*pagedPlan, error) {
-	w, err := cm.planAt(ctx, s, head, t.compaction())
+	w, err := cm.planAt(ctx, s, head, t.spec())
 	if err != nil {
 		return nil, err
 	}
 	t.Head, t.Digest = head.Ref.Turn, w.plan.Digest
 	in := w.plan.Input()
-	out := &pagedPlan{first: api.TakenCompaction{MaxTokens: in.MaxTokens, Details: planView(w.plan), Prompt: summary.Prompt(in)}, content: summary.Transcript(in)}
+	out := &pagedPlan{first: api.TakenCompaction{MaxTokens: in.MaxTokens, Details: describePlan(w.plan), Prompt: summary.Prompt(in)}, content: summary.Transcript(in)}
 	out.first.Plan, err = t.token()
 	return out, err
 }
@@ -151,13 +151,13 @@ func (cm *Compactions) Submit(ctx context.Context, c reader.Caller, session turn
 		return nil, err
 	}
 	began := cm.reader.Now()
-	k := t.compaction()
+	k := t.spec()
 	k.Request = writer.Request{ID: req.ID, Verb: "compaction.submit", Canonical: canonical}
 	s, head, err := cm.reader.SessionAt(ctx, c, session, t.Head, api.Read{})
 	if err != nil {
 		return nil, err
 	}
-	ref, err := cm.storedSubmission(s, k.Request)
+	ref, err := cm.storedCompaction(s, k.Request)
 	if err != nil || !ref.IsZero() {
 		return cm.compactionTurn(ctx, c, session, ref, err)
 	}
@@ -234,8 +234,8 @@ func (cm *Compactions) sawThrough(s *ledger.Session, w *planned, res *compactor.
 	return nil
 }
 
-// storedSubmission is the compaction that an earlier try of the same request stored.
-func (cm *Compactions) storedSubmission(s *ledger.Session, r writer.Request) (turns.Ref, error) {
+// storedCompaction is the compaction that an earlier try of the same request stored.
+func (cm *Compactions) storedCompaction(s *ledger.Session, r writer.Request) (turns.Ref, error) {
 	digest, err := cm.writer.Digest(s.ID, r)
 	if err != nil {
 		return turns.Ref{}, err

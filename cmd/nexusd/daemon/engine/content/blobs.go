@@ -30,24 +30,24 @@ func (cs *Store) offload(ctx context.Context, tenant string, root turns.ID, ev *
 	}
 	inline := 0
 	for _, p := range BodyParts(body) {
-		inline += shownSize(p)
+		inline += contentSize(p)
 	}
 	var moved []*turns.Part
 	rest := inline
 	if inline > cs.page.InlineBytes() {
 		CopyParts(body)
 		parts := BodyParts(body)
-		slices.SortStableFunc(parts, func(a, b *turns.Part) int { return shownSize(b) - shownSize(a) })
+		slices.SortStableFunc(parts, func(a, b *turns.Part) int { return contentSize(b) - contentSize(a) })
 		for _, p := range parts {
-			n := shownSize(p)
+			n := contentSize(p)
 			if inline <= cs.page.InlineBytes() || n < cs.minBlob() {
 				break
 			}
 			moved = append(moved, p)
-			inline, rest = inline-n, rest-n+movedSize(p)
+			inline, rest = inline-n, rest-n+refGrowth(p)
 		}
 	}
-	if err := page.CheckFit(cs.page.BodyBytes(body), rest, fixedShares(body)...); err != nil {
+	if err := page.CheckFit(cs.page.BodyBytes(body), rest, fixedSizes(body)...); err != nil {
 		return err
 	}
 	if len(moved) > 0 {
@@ -56,7 +56,7 @@ func (cs *Store) offload(ctx context.Context, tenant string, root turns.ID, ev *
 			return err
 		}
 		for _, p := range moved {
-			if err := cs.move(ctx, tenant, k, p); err != nil {
+			if err := cs.moveToBlob(ctx, tenant, k, p); err != nil {
 				return err
 			}
 		}
@@ -71,7 +71,7 @@ func (cs *Store) offload(ctx context.Context, tenant string, root turns.ID, ev *
 	return nil
 }
 
-func (cs *Store) move(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
+func (cs *Store) moveToBlob(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
 	content := PartContent(p)
 	digest, err := cs.StoreBlob(ctx, tenant, k, content)
 	if err != nil {

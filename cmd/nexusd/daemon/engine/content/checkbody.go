@@ -56,16 +56,16 @@ func CheckBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledg
 	}
 	switch b := body.(type) {
 	case *turns.OpenedBody, *turns.ChangedBody:
-		err = checkApart(links, settingsOf(b))
+		err = checkPreambleBlob(links, settingsOf(b))
 	case *turns.TurnBody:
-		after, err = turnContent(ev, node, b, open)
+		after, err = checkTurn(ev, node, b, open)
 	case *turns.CompactionBody:
-		after, err = open, compactionContent(ev, b, open)
+		after, err = open, checkCompaction(ev, b, open)
 	}
 	return body, after, err
 }
 
-func turnContent(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *ledger.Calls) (*ledger.Calls, error) {
+func checkTurn(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *ledger.Calls) (*ledger.Calls, error) {
 	bad := func(format string, args ...any) (*ledger.Calls, error) {
 		return nil, fmt.Errorf("%w: %s", ledger.ErrCorrupt, fmt.Sprintf(format, args...))
 	}
@@ -110,9 +110,9 @@ func turnContent(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *le
 	return &t.Open, nil
 }
 
-// checkApart checks that a preamble is in the settings or in a blob that the
+// checkPreambleBlob checks that a preamble is in the settings or in a blob that the
 // header links to, not in both.
-func checkApart(links map[turns.Hash]uint64, set *turns.Settings) error {
+func checkPreambleBlob(links map[turns.Hash]uint64, set *turns.Settings) error {
 	if set.PreambleBlob == nil {
 		return nil
 	}
@@ -125,7 +125,7 @@ func checkApart(links map[turns.Hash]uint64, set *turns.Settings) error {
 	return nil
 }
 
-func compactionContent(ev *turns.Event, b *turns.CompactionBody, open *ledger.Calls) error {
+func checkCompaction(ev *turns.Event, b *turns.CompactionBody, open *ledger.Calls) error {
 	if open != nil && uint64(len(*open)) != ev.Open {
 		return fmt.Errorf("%w: it says %d calls are open, %d are", ledger.ErrCorrupt, ev.Open, len(*open))
 	}

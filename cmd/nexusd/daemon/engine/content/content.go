@@ -22,15 +22,15 @@ type Store struct {
 	page      *page.Limits
 	contents  *cache.Cache[blobName, []byte]          // opened and checked
 	preambles *cache.Cache[blobName, *turns.Preamble] // large ones, decoded
-	overheads *cache.Cache[preambleName, uint64]      // their tokens
-	digests   *cache.Cache[preambleName, turns.Hash]
+	overheads *cache.Cache[preambleKey, uint64]       // their tokens
+	digests   *cache.Cache[preambleKey, turns.Hash]
 }
 
 // New returns a store of content over blobs.
 func New(id [16]byte, blobs ledger.Blobs, keys Keys, counter tokens.Counter, rand io.Reader, limits *page.Limits, budget *cache.Budget) *Store {
 	return &Store{
 		Ledger: id, Blobs: blobs, Keys: keys, Counter: counter, Rand: rand, page: limits,
-		contents: cache.In[blobName, []byte](budget, "blobs"), preambles: cache.In[blobName, *turns.Preamble](budget, "preambles"),
-		overheads: cache.In[preambleName, uint64](budget, "overheads"), digests: cache.In[preambleName, turns.Hash](budget, "digests"),
+		contents: cache.New[blobName, []byte](budget, "blobs"), preambles: cache.New[blobName, *turns.Preamble](budget, "preambles"),
+		overheads: cache.New[preambleKey, uint64](budget, "overheads"), digests: cache.New[preambleKey, turns.Hash](budget, "digests"),
 	}
 }

@@ -14,7 +14,7 @@ import (
 // maxCounted is the most bytes of blobs that the parts of one event may refer to:
 // the attachments of a request and the largest message that it comes in. No
 // append makes more.
-const maxCounted = MaxAttachment + 64<<20
+const maxCountedBytes = MaxAttachment + 64<<20
 
 // countError says that an event's header counts other tokens than its body has.
 type CountError struct{ Text string }
@@ -39,8 +39,8 @@ func (cs *Store) CheckCounts(ctx context.Context, tenant string, k seal.Key, ev 
 	size := uint64(0)
 	for _, p := range BodyParts(body) {
 		if p.Ref != nil {
-			if p.Ref.Size > maxCounted-size {
-				return &CountError{fmt.Sprintf("%s %s refers to more than %d bytes of blobs", ev.Kind, ev.ID, maxCounted)}
+			if p.Ref.Size > maxCountedBytes-size {
+				return &CountError{fmt.Sprintf("%s %s refers to more than %d bytes of blobs", ev.Kind, ev.ID, maxCountedBytes)}
 			}
 			size += p.Ref.Size
 		}

@@ -10,7 +10,7 @@ import (
 	"nexus/turns/tokens"
 )
 
-func preambleDigest(p turns.Preamble) (turns.Hash, error) {
+func digestPreamble(p turns.Preamble) (turns.Hash, error) {
 	if len(p.System) == 0 && len(p.Tools) == 0 {
 		return turns.Hash{}, nil
 	}
@@ -24,7 +24,7 @@ func preambleDigest(p turns.Preamble) (turns.Hash, error) {
 // apartBytes is the largest preamble, encoded, that settings hold themselves.
 // What an event of settings costs is bounded by it, and a list of sessions reads
 // no blobs where preambles are of an ordinary size.
-const apartBytes = 64 << 10
+const maxInlinePreamble = 64 << 10
 
 // movePreamble moves a large preamble of settings to a blob, which the event is to
 // link to. One that is in a blob of the tree already is not stored again.
@@ -34,7 +34,7 @@ const apartBytes = 64 << 10
 func (cs *Store) movePreamble(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, set *turns.Settings) error {
 	if set.PreambleBlob == nil {
 		b, err := turns.EncodeBody(&set.Preamble)
-		if err != nil || len(b) <= apartBytes {
+		if err != nil || len(b) <= maxInlinePreamble {
 			return err
 		}
 		k, err := cs.BlobKey(root)
@@ -98,8 +98,8 @@ func settingsOf(body any) *turns.Settings {
 	return nil
 }
 
-// preambleName names what was counted of a preamble that is a blob.
-type preambleName struct {
+// preambleKey names what was counted of a preamble that is a blob.
+type preambleKey struct {
 	digest  turns.Hash
 	counter string // "": its own digest
 }
@@ -107,13 +107,13 @@ type preambleName struct {
 // Overhead is the tokens of system and tools in force; see the function.
 func (cs *Store) Overhead(c tokens.Counter, set *turns.Settings) uint64 {
 	if set.PreambleBlob == nil {
-		return overhead(c, set.Preamble)
+		return countPreamble(c, set.Preamble)
 	}
-	name := preambleName{set.PreambleBlob.Digest, c.Name()}
+	name := preambleKey{set.PreambleBlob.Digest, c.Name()}
 	if n, ok := cs.overheads.Get(name); ok {
 		return n
 	}
-	n := overhead(c, set.Preamble)
+	n := countPreamble(c, set.Preamble)
 	cs.overheads.Put(name, n, 128)
 	return n
 }
@@ -121,22 +121,22 @@ func (cs *Store) Overhead(c tokens.Counter, set *turns.Settings) uint64 {
 // PreambleDigest is the digest of system and tools in force; see the function.
 func (cs *Store) PreambleDigest(set *turns.Settings) (turns.Hash, error) {
 	if set.PreambleBlob == nil {
-		return preambleDigest(set.Preamble)
+		return digestPreamble(set.Preamble)
 	}
-	name := preambleName{digest: set.PreambleBlob.Digest}
+	name := preambleKey{digest: set.PreambleBlob.Digest}
 	if h, ok := cs.digests.Get(name); ok {
 		return h, nil
 	}
-	h, err := preambleDigest(set.Preamble)
+	h, err := digestPreamble(set.Preamble)
 	if err == nil {
 		cs.digests.Put(name, h, 128)
 	}
 	return h, err
 }
 
-// overhead is the tokens of system and tools: what stands before the messages
+// countPreamble is the tokens of system and tools: what stands before the messages
 // of every call, and what no compaction can shrink.
-func overhead(c tokens.Counter, p turns.Preamble) (n uint64) {
+func countPreamble(c tokens.Counter, p turns.Preamble) (n uint64) {
 	for _, s := range p.System {
 		n += 4 + c.Text(s.Name) + c.Text(s.Content)
 	}
@@ -150,9 +150,9 @@ func overhead(c tokens.Counter, p turns.Preamble) (n uint64) {
 // and the tools together.
 func PreambleParts(c tokens.Counter, p turns.Preamble) (out []api.PreamblePart) {
 	for _, s := range p.System {
-		out = append(out, api.PreamblePart{Type: "system", Name: s.Name, Tokens: overhead(c, turns.Preamble{System: []turns.Section{s}})})
+		out = append(out, api.PreamblePart{Type: "system", Name: s.Name, Tokens: countPreamble(c, turns.Preamble{System: []turns.Section{s}})})
 	}
-	if n := overhead(c, turns.Preamble{Tools: p.Tools}); n > 0 {
+	if n := countPreamble(c, turns.Preamble{Tools: p.Tools}); n > 0 {
 		out = append(out, api.PreamblePart{Type: "tools", Tokens: n})
 	}
 	return out

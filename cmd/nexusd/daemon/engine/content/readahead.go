@@ -11,10 +11,10 @@ import (
 
 const (
 	// aheadBlobs is how many blobs one request reads at a time.
-	aheadBlobs = 16
+	readAheadBlobs = 16
 	// aheadBytes bounds what one step reads ahead, by the sizes that the links
 	// state, so that the cache still holds it when the request comes to use it.
-	aheadBytes = 8 << 20
+	readAheadBytes = 8 << 20
 )
 
 // ReadAhead reads the first of links into the cache, several at a time, and
@@ -23,15 +23,15 @@ const (
 // reports a blob that can't be read: readAhead reports none.
 func (cs *Store) ReadAhead(ctx context.Context, tenant string, k seal.Key, links []turns.BlobLink) int {
 	var g errgroup.Group
-	g.SetLimit(aheadBlobs)
-	asked := make(map[turns.Hash]bool, aheadBlobs)
+	g.SetLimit(readAheadBlobs)
+	asked := make(map[turns.Hash]bool, readAheadBlobs)
 	size, n := uint64(0), 0
 	for _, l := range links {
-		if n > 0 && (len(asked) >= aheadBlobs || l.Size > aheadBytes-min(size, aheadBytes)) {
+		if n > 0 && (len(asked) >= readAheadBlobs || l.Size > readAheadBytes-min(size, readAheadBytes)) {
 			break
 		}
 		if n++; !asked[l.Digest] {
-			asked[l.Digest], size = true, size+min(l.Size, aheadBytes)
+			asked[l.Digest], size = true, size+min(l.Size, readAheadBytes)
 		}
 	}
 	if len(asked) > 1 { // the caller reads a single one itself

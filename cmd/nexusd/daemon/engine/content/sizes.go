@@ -11,13 +11,13 @@ import (
 func (cs *Store) CheckBodySize(body any) error {
 	inline := 0
 	for _, p := range BodyParts(body) {
-		inline += shownSize(p)
+		inline += contentSize(p)
 	}
-	return page.CheckFit(cs.page.BodyBytes(body), inline, fixedShares(body)...)
+	return page.CheckFit(cs.page.BodyBytes(body), inline, fixedSizes(body)...)
 }
 
-// shownSize is the bytes of JSON that the content of a part has in a reply.
-func shownSize(p *turns.Part) int {
+// contentSize is the bytes of JSON that the content of a part has in a reply.
+func contentSize(p *turns.Part) int {
 	switch {
 	case p.Ref != nil:
 		return 0
@@ -28,33 +28,33 @@ func shownSize(p *turns.Part) int {
 	case p.Type == turns.ToolCallResponse:
 		return len(p.Response)
 	}
-	return page.JSONSize(p.Content)
+	return page.EscapedSize(p.Content)
 }
 
 // frameSize is the bytes of JSON of a part without its content, and not less.
 func frameSize(p *turns.Part) int {
 	const members = 128 // names, type, punctuation
-	n := members + page.JSONSize(p.ID) + page.JSONSize(p.Name) + page.JSONSize(p.Modality) + page.JSONSize(p.MimeType) + len(p.Ext)
+	n := members + page.EscapedSize(p.ID) + page.EscapedSize(p.Name) + page.EscapedSize(p.Modality) + page.EscapedSize(p.MimeType) + len(p.Ext)
 	if p.Ref != nil {
-		n += refSize + page.JSONSize(p.Ref.Preview) + page.JSONSize(p.Ref.MimeType)
+		n += refSize + page.EscapedSize(p.Ref.Preview) + page.EscapedSize(p.Ref.MimeType)
 	}
 	return n
 }
 
 const refSize = 160 // of a ref without its preview
 
-// movedSize is what frameSize will be more of a part that is moved.
-func movedSize(p *turns.Part) int {
-	n := refSize + page.JSONSize(p.MimeType)
+// refGrowth is what frameSize will be more of a part that is moved.
+func refGrowth(p *turns.Part) int {
+	n := refSize + page.EscapedSize(p.MimeType)
 	if p.Type != turns.Blob {
-		n += page.JSONSize(Preview(string(PartContent(p)[:min(PreviewBytes+utf8.UTFMax, len(PartContent(p)))])))
+		n += page.EscapedSize(Preview(string(PartContent(p)[:min(PreviewBytes+utf8.UTFMax, len(PartContent(p)))])))
 	}
 	return n
 }
 
-// fixedShares is what a body has that can't be moved, by the member of the
+// fixedSizes is what a body has that can't be moved, by the member of the
 // request that it came with.
-func fixedShares(body any) []page.Share {
+func fixedSizes(body any) []page.FieldSize {
 	ext, frames := 0, 0
 	for _, p := range BodyParts(body) {
 		ext += len(p.Ext)
@@ -62,13 +62,13 @@ func fixedShares(body any) []page.Share {
 	}
 	switch b := body.(type) {
 	case *turns.TurnBody:
-		out := []page.Share{share("/meta", len(b.Meta), ""), share("/messages", ext, "ext"), share("/messages", frames+64*len(b.Messages), "its parts without their content")}
+		out := []page.FieldSize{fieldSize("/meta", len(b.Meta), ""), fieldSize("/messages", ext, "ext"), fieldSize("/messages", frames+64*len(b.Messages), "its parts without their content")}
 		if c := b.Context; c != nil {
-			out = append(out, share("/context", len(c.Recipe)+page.JSONSize(c.Fingerprint), ""))
+			out = append(out, fieldSize("/context", len(c.Recipe)+page.EscapedSize(c.Fingerprint), ""))
 		}
 		return out
 	case *turns.CompactionBody:
-		return []page.Share{share("/meta", len(b.Meta), ""), share("/replacement", ext, "ext"), share("/replacement", frames+64*len(b.Replacement), "its parts without their content"), share("/trigger", page.JSONSize(b.Trigger.Kind)+len(b.Trigger.Detail), "")}
+		return []page.FieldSize{fieldSize("/meta", len(b.Meta), ""), fieldSize("/replacement", ext, "ext"), fieldSize("/replacement", frames+64*len(b.Replacement), "its parts without their content"), fieldSize("/trigger", page.EscapedSize(b.Trigger.Kind)+len(b.Trigger.Detail), "")}
 	}
 	return nil
 }
@@ -77,15 +77,15 @@ func fixedShares(body any) []page.Share {
 func (cs *Store) CheckSettingsSize(s *turns.Settings) error {
 	system, tools := 0, 0
 	for _, x := range s.Preamble.System {
-		system += 32 + page.JSONSize(x.Name) + page.JSONSize(x.Content)
+		system += 32 + page.EscapedSize(x.Name) + page.EscapedSize(x.Content)
 	}
 	for _, t := range s.Preamble.Tools {
 		tools += 1 + len(t)
 	}
-	return page.CheckFit(cs.page.SettingsBytes(), 0, page.Share{Field: "/system", Bytes: system}, page.Share{Field: "/tools", Bytes: tools}, page.Share{Field: "/meta", Bytes: len(s.Meta)},
-		page.Share{Field: "/reset", Bytes: len(s.Reset)}, page.Share{Field: "/user", Bytes: page.JSONSize(s.User)}, page.Share{Field: "/policy", Bytes: len(s.Policy.Set)})
+	return page.CheckFit(cs.page.SettingsBytes(), 0, page.FieldSize{Field: "/system", Bytes: system}, page.FieldSize{Field: "/tools", Bytes: tools}, page.FieldSize{Field: "/meta", Bytes: len(s.Meta)},
+		page.FieldSize{Field: "/reset", Bytes: len(s.Reset)}, page.FieldSize{Field: "/user", Bytes: page.EscapedSize(s.User)}, page.FieldSize{Field: "/policy", Bytes: len(s.Policy.Set)})
 }
 
-func share(field string, bytes int, of string) page.Share {
-	return page.Share{Field: field, Bytes: bytes, Part: of}
+func fieldSize(field string, bytes int, of string) page.FieldSize {
+	return page.FieldSize{Field: field, Bytes: bytes, Part: of}
 }

@@ -68,7 +68,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if recipe != nil && at.IsZero() {
 		head = lineage.Node{} // before the first turn
 	}
-	name := contextName{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), explain: req.Explain}
+	name := pageKey{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), explain: req.Explain}
 	if req.Policy != nil {
 		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
@@ -108,9 +108,9 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	return &out, nil
 }
 
-// contextName names a context that is being paged, so that its pages after the
+// pageKey names a context that is being paged, so that its pages after the
 // first are not rendered again.
-type contextName struct {
+type pageKey struct {
 	session turns.ID
 	digest  string // what the pages are of, see contextCursor
 	head    turns.Ref
@@ -136,7 +136,7 @@ func contextSize(c *api.Context) int {
 type contextView struct {
 	inputs
 	path    view.Path
-	recipe  view.Recipe
+	made    view.Recipe
 	context view.Context
 	due     bool
 	flush   api.FlushState
@@ -164,13 +164,13 @@ func (cx *Contexts) contextAt(ctx context.Context, s *ledger.Session, head linea
 			return nil, err
 		}
 	}
-	v.recipe = v.newRecipe(v.path)
+	v.made = v.newRecipe(v.path)
 	load := v.path.MeasureLoad(v.context.Tokens)
 	v.reported = load.Reported
 	_, v.due = plan.DueAt(v.path, v.policy, load)
-	if req.Policy == nil && v.by == nil && head.Ref == s.Head {
+	if req.Policy == nil && v.source == nil && head.Ref == s.Head {
 		if req.At.IsZero() {
-			cx.paths.Measure(s, v.policy, v.path, v.context)
+			cx.paths.RememberLoaded(s, v.policy, v.path, v.context)
 		}
 		if v.flush, err = cx.compactions.FlushState(s, v.policy, head, plan.FlushDue(v.path, v.policy, load)); err != nil {
 			return nil, err
@@ -269,7 +269,7 @@ func (cx *Contexts) renderContext(render renderFunc, v *contextView, req api.Get
 		Budget: v.budget, Overhead: v.path.Overhead, Reported: v.reported,
 		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: v.context.Fingerprint(), Sources: []api.Source{},
 	}
-	if out.Recipe, err = v.recipe.JSON(); err != nil {
+	if out.Recipe, err = v.made.JSON(); err != nil {
 		return nil, err
 	}
 	if req.Explain {
@@ -333,7 +333,7 @@ func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, li
 			}
 			piece := m[min(next.Offset, len(m)):]
 			if len(piece) > largest/2 { // escaped again inside a JSON string
-				piece = piece[:page.CutRune(piece, largest/2)]
+				piece = piece[:page.RuneBoundary(piece, largest/2)]
 			}
 			out.Partial = string(piece)
 			if next.Offset += len(piece); next.Offset >= len(m) {

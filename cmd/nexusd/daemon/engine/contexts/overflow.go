@@ -36,13 +36,13 @@ func (cx *Contexts) Overflow(ctx context.Context, c reader.Caller, session turns
 	if err != nil {
 		return nil, err
 	}
-	ref, err := cx.compactions.CompactInTime(ctx, c, session, compactions.Compaction{
+	ref, err := cx.compactions.CompactInTime(ctx, c, session, compactions.Spec{
 		Request: writer.Request{ID: req.ID, Verb: "context.overflow", Canonical: canonical},
 		Trigger: turns.Trigger{Kind: plan.TriggerOverflow, Detail: turns.Raw(fmt.Sprintf(`{"kind":%q,"window":%d,"tokens":%d}`, said.Kind, said.Window, said.Tokens))},
 		Opts:    plan.Options{Budget: budget},
 	}, compactions.WaitDuration(req.WaitMS))
 	if errors.Is(err, api.ErrNothing) {
-		return nil, cx.nothingLeft(ctx, c, session, err)
+		return nil, cx.cannotShorten(ctx, c, session, err)
 	}
 	if err != nil {
 		return nil, err
@@ -88,8 +88,8 @@ func (cx *Contexts) OverflowBudget(ctx context.Context, c reader.Caller, session
 	return uint64(max(1, min(budget, overhead+float64(g.Tokens)*0.75))), nil // overhead stays, whatever is done
 }
 
-// nothingLeft says why an overflow can't be mended.
-func (cx *Contexts) nothingLeft(ctx context.Context, c reader.Caller, session turns.ID, why error) error {
+// cannotShorten says why an overflow can't be mended.
+func (cx *Contexts) cannotShorten(ctx context.Context, c reader.Caller, session turns.ID, why error) error {
 	v, err := cx.reader.Get(ctx, c, session, api.Read{})
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ type inputs struct {
 	budget    uint64
 	bounded   bool          // it has to fit the budget
 	idle      time.Duration // since the newest turn
-	by        *view.Recipe  // the recipe that all this comes from; nil: none
+	source    *view.Recipe  // the recipe that all this comes from; nil: none
 }
 
 // inputsAt is what the context at a node is made of. At the head that is what is
@@ -70,7 +70,7 @@ func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineag
 
 // inputsFromRecipe is what a recipe of a session says.
 func (cx *Contexts) inputsFromRecipe(ctx context.Context, s *ledger.Session, r *view.Recipe) (inputs, error) {
-	g := inputs{event: r.Settings, requested: r.Requested, limits: r.Limits, budget: r.Budget, bounded: r.Budget > 0, by: r}
+	g := inputs{event: r.Settings, requested: r.Requested, limits: r.Limits, budget: r.Budget, bounded: r.Budget > 0, source: r}
 	index, err := cx.reader.Projections.Index(s.ID, r.Settings)
 	if err == nil {
 		g.event, g.set, err = cx.reader.SettingsAt(ctx, s, index)
@@ -105,8 +105,8 @@ func (g *inputs) resolve(pinned turns.Hash) (err error) {
 
 // applyTo is a path that was loaded at the node, as all this has it.
 func (g *inputs) applyTo(p view.Path) (view.Path, error) {
-	if g.by != nil {
-		return g.by.Replay(p, g.policy)
+	if g.source != nil {
+		return g.source.Replay(p, g.policy)
 	}
 	p.Limits, p.Idle, p.Cold = g.limits, g.idle, g.policy.Cold(g.idle)
 	return p, nil
@@ -134,7 +134,7 @@ type NextCall struct {
 
 // maxFollowed is how many events are read for the call at a turn. More follow a
 // turn, before its call, only where settings were changed so often.
-const maxFollowed = 1000
+const maxNextCallEvents = 1000
 
 // NextCallAfter finds the first call that was made at a turn: the next turn's on the
 // session's chain, or a later one's where the head came back to the turn. Where
@@ -161,7 +161,7 @@ func (cx *Contexts) NextCallAfter(ctx context.Context, s *ledger.Session, n line
 	}
 	known, through := there, false // it was; and only compactions came since
 	var beyond *NextCall           // the call after those
-	for reads := 0; next <= s.Tail.Index && reads < maxFollowed; reads++ {
+	for reads := 0; next <= s.Tail.Index && reads < maxNextCallEvents; reads++ {
 		if ctx.Err() != nil {
 			return f, fmt.Errorf("%w: read the chain of session %s: %w", ledger.ErrUnavailable, s.ID, ctx.Err())
 		}

@@ -78,7 +78,7 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 	}
 	out, err := fk.sessions.OpenSession(ctx, c, writer.Request{ID: id, Verb: "fork.create", Canonical: canonical}, ev, label, set)
 	if err != nil {
-		return nil, fk.sessions.WithLabelConflict(ctx, c, label, err)
+		return nil, fk.sessions.FinishResetOnConflict(ctx, c, label, err)
 	}
 	if mode == turns.Summary && (out.Turns == 0 && out.Compactions == 0) {
 		if err := fk.summarizeFork(ctx, c, id, point); err != nil {
@@ -98,11 +98,11 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 // the tree that saw nothing beyond the fork point, or a new one. A fork whose
 // path has nothing to summarize starts as seen.
 func (fk *Forks) summarizeFork(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node) error {
-	reused, err := fk.reuse(ctx, c, id, point)
+	reused, err := fk.reuseSummary(ctx, c, id, point)
 	if reused || err != nil {
 		return err
 	}
-	_, err = fk.compactions.Run(ctx, c, id, compactions.Compaction{
+	_, err = fk.compactions.Run(ctx, c, id, compactions.Spec{
 		Trigger: turns.Trigger{Kind: plan.TriggerManual}, Request: writer.Request{Verb: "fork.summary"}, Local: true, Opts: plan.Options{Cover: true},
 	})
 	if errors.Is(err, api.ErrNothing) {
@@ -111,9 +111,9 @@ func (fk *Forks) summarizeFork(ctx context.Context, c reader.Caller, id turns.ID
 	return err
 }
 
-// reuse looks for a compaction, on any branch, that covers the most of the
+// reuseSummary looks for a compaction, on any branch, that covers the most of the
 // fork point's path and is legal there, and stores its replacement on the fork.
-func (fk *Forks) reuse(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node) (bool, error) {
+func (fk *Forks) reuseSummary(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node) (bool, error) {
 	var floor lineage.Cut
 	if !point.Compaction.IsZero() {
 		ns, err := fk.reader.Projections.Nodes(point.Compaction)
@@ -136,7 +136,7 @@ func (fk *Forks) reuse(ctx context.Context, c reader.Caller, id turns.ID, point 
 			if looked++; looked > most {
 				return false, nil
 			}
-			ok, err := fk.reuseOne(ctx, c, id, point, ref)
+			ok, err := fk.tryReuse(ctx, c, id, point, ref)
 			if ok || err != nil {
 				return ok, err
 			}
@@ -153,7 +153,7 @@ func (fk *Forks) reuse(ctx context.Context, c reader.Caller, id turns.ID, point 
 	return false, nil
 }
 
-func (fk *Forks) reuseOne(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node, ref turns.Ref) (bool, error) {
+func (fk *Forks) tryReuse(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node, ref turns.Ref) (bool, error) {
 	t, ev, err := fk.reader.TurnEvent(ref)
 	if err != nil {
 		return false, err

@@ -43,7 +43,7 @@ func (hs *History) fillAbout(ctx context.Context, s *ledger.Session, out *api.Se
 // lastTurnTime is the time that the newest turn at or above a node claims, else when it
 // was recorded. Compactions say nothing.
 func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api.Time) {
-	_ = hs.reader.PathUp(ctx, head, 1, head.Depth, func(n lineage.Node) (bool, error) {
+	_ = hs.reader.PathNodes(ctx, head, 1, head.Depth, func(n lineage.Node) (bool, error) {
 		if n.Kind == turns.KindCompaction {
 			return true, nil
 		}

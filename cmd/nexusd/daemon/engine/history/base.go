@@ -29,7 +29,7 @@ func (hs *History) Base(ctx context.Context, c reader.Caller, session turns.ID, 
 		to **api.PathTurn
 	}{{a, &out.Head}, {b, &out.Other}} {
 		if !x.n.Ref.IsZero() {
-			t := reader.PathTurn(x.n)
+			t := reader.DescribeNode(x.n)
 			*x.to = &t
 		}
 	}
@@ -38,7 +38,7 @@ func (hs *History) Base(ctx context.Context, c reader.Caller, session turns.ID, 
 	}
 	base, ok, err := lineage.MergeBase(hs.reader.Projections, a, b)
 	if err == nil && ok {
-		t := reader.PathTurn(base)
+		t := reader.DescribeNode(base)
 		out.Base = &t
 	}
 	return out, err

@@ -24,7 +24,7 @@ func (hs *History) ListCompactions(ctx context.Context, c reader.Caller, session
 	if err != nil {
 		return nil, err
 	}
-	cur, err := hs.reader.Cursor(s, head, req.After, true)
+	cur, err := hs.reader.ParseTurnCursor(s, head, req.After, true)
 	if errors.Is(err, ledger.ErrNotFound) {
 		err = page.FieldErr("/after", "not a compaction of this list")
 	}

@@ -60,7 +60,7 @@ func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessio
 		if req.About.About && v.Error == "" {
 			hs.fillAbout(ctx, &s, v)
 		}
-		n, err := page.SizeOf(v)
+		n, err := page.EncodedSize(v)
 		if err != nil {
 			return nil, err
 		}

@@ -59,7 +59,7 @@ func (hs *History) Tree(ctx context.Context, c reader.Caller, session turns.ID, 
 		if err != nil {
 			return nil, err
 		}
-		k, err := page.SizeOf(v)
+		k, err := page.EncodedSize(v)
 		if err != nil {
 			return nil, err
 		}
@@ -75,27 +75,27 @@ func (hs *History) Tree(ctx context.Context, c reader.Caller, session turns.ID, 
 // treeWalk goes through a tree of forks, each session before its forks. It
 // holds one place for each session between the root and where it is.
 type treeWalk struct {
-	e      *History
-	root   turns.ID // to be visited first; zero: it was
-	places []treePlace
+	history *History
+	root    turns.ID // to be visited first; zero: it was
+	stack   []treeFrame
 }
 
-// treePlace is where a walk is among the forks of a session.
-type treePlace struct {
+// treeFrame is where a walk is among the forks of a session.
+type treeFrame struct {
 	session turns.ID
 	last    projections.Fork // the one gone into; zero: none yet
 }
 
 // walkTree begins a walk at the root, or after a session of the tree.
 func (hs *History) walkTree(root, after turns.ID) (*treeWalk, error) {
-	w := &treeWalk{e: hs, root: root}
+	w := &treeWalk{history: hs, root: root}
 	if after.IsZero() {
 		return w, nil
 	}
 	w.root = turns.ID{}
 	last := projections.Fork{}
 	for id := after; ; {
-		w.places = append(w.places, treePlace{id, last})
+		w.stack = append(w.stack, treeFrame{id, last})
 		s, err := hs.reader.Projections.Session(id)
 		if errors.Is(err, ledger.ErrNotFound) || (err == nil && s.Root != root) {
 			return nil, page.FieldErr("/after", "not a session of this tree")
@@ -109,7 +109,7 @@ func (hs *History) walkTree(root, after turns.ID) (*treeWalk, error) {
 		last = projections.Fork{At: s.ForkOf.At.Turn, Session: id}
 		id = s.ForkOf.At.Session
 	}
-	slices.Reverse(w.places)
+	slices.Reverse(w.stack)
 	return w, nil
 }
 
@@ -117,21 +117,21 @@ func (hs *History) walkTree(root, after turns.ID) (*treeWalk, error) {
 func (w *treeWalk) next() (*ledger.Session, error) {
 	id := w.root
 	w.root = turns.ID{}
-	for id.IsZero() && len(w.places) > 0 {
-		at := &w.places[len(w.places)-1]
-		f, err := w.e.reader.Projections.NextFork(at.session, at.last)
+	for id.IsZero() && len(w.stack) > 0 {
+		at := &w.stack[len(w.stack)-1]
+		f, err := w.history.reader.Projections.NextFork(at.session, at.last)
 		if err != nil {
 			return nil, err
 		}
 		if id, at.last = f.Session, f; id.IsZero() {
-			w.places = w.places[:len(w.places)-1]
+			w.stack = w.stack[:len(w.stack)-1]
 		}
 	}
 	if id.IsZero() {
 		return nil, nil
 	}
-	w.places = append(w.places, treePlace{session: id})
-	s, err := w.e.reader.Projections.Session(id)
+	w.stack = append(w.stack, treeFrame{session: id})
+	s, err := w.history.reader.Projections.Session(id)
 	return &s, err
 }
 
@@ -148,8 +148,8 @@ const (
 	compactionBytes = 160 // of one's JSON, at most
 )
 
-// lastOf is the turn that a segment ends with.
-func (hs *History) lastOf(r lineage.Range) (id turns.ID, err error) {
+// lastTurn is the turn that a segment ends with.
+func (hs *History) lastTurn(r lineage.Range) (id turns.ID, err error) {
 	r.Lo = r.Hi
 	for payload, err := range hs.reader.Projections.Range(r) {
 		if err != nil {
@@ -206,7 +206,7 @@ func (hs *History) treeSession(ctx context.Context, s *ledger.Session) (*api.Tre
 		if p := b.opened.Parent; !p.IsZero() {
 			x.Parent = &p.Turn
 		}
-		if x.Tip, err = hs.lastOf(b.Range); err != nil {
+		if x.Tip, err = hs.lastTurn(b.Range); err != nil {
 			return nil, 0, err
 		}
 		out.Branches = append(out.Branches, x)
@@ -234,7 +234,7 @@ func (hs *History) treeSession(ctx context.Context, s *ledger.Session) (*api.Tre
 			continue
 		}
 		room -= compactionBytes
-		b.Compactions = append(b.Compactions, reader.PathTurn(t.Node))
+		b.Compactions = append(b.Compactions, reader.DescribeNode(t.Node))
 	}
 	return out, 1 + len(branches) + counted, nil
 }

@@ -43,14 +43,14 @@ func (hs *History) GetCompaction(ctx context.Context, c reader.Caller, session t
 }
 
 // maxSince is how many events are looked at for the calls since a compaction.
-const maxSince = 10_000
+const maxSinceEvents = 10_000
 
 // since is the calls with the compaction n in force on the way to head; nil for none.
 func (hs *History) since(ctx context.Context, n, head lineage.Node) (*api.Since, error) {
 	if head.Depth <= n.Depth {
 		return nil, nil
 	}
-	if far := n.Depth + maxSince; head.Depth > far {
+	if far := n.Depth + maxSinceEvents; head.Depth > far {
 		var err error
 		if head, err = lineage.At(hs.reader.Projections, head, far); err != nil {
 			return nil, err
@@ -111,7 +111,7 @@ func (hs *History) ListTurns(ctx context.Context, c reader.Caller, session turns
 	default:
 		return nil, page.FieldErr("/order", "%q is not one of asc, desc", req.Order)
 	}
-	cur, err := hs.reader.Cursor(s, head, req.After, desc)
+	cur, err := hs.reader.ParseTurnCursor(s, head, req.After, desc)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (hs *History) ListTurns(ctx context.Context, c reader.Caller, session turns
 	if !desc {
 		return out, hs.reader.PathTurns(ctx, cur.Head, lo, hi, add)
 	}
-	return out, hs.reader.PathUp(ctx, cur.Head, lo, hi, func(n lineage.Node) (bool, error) {
+	return out, hs.reader.PathNodes(ctx, cur.Head, lo, hi, func(n lineage.Node) (bool, error) {
 		t, ev, err := hs.reader.TurnEvent(n.Ref)
 		if err != nil {
 			return false, err
@@ -160,7 +160,7 @@ func (hs *History) Path(ctx context.Context, c reader.Caller, session turns.ID, 
 	}
 	const turnBytes = 128 // of one turn's JSON, at most
 	limit = min(limit, hs.page.PageBytes()/turnBytes)
-	cur, err := hs.reader.Cursor(s, head, req.After, false)
+	cur, err := hs.reader.ParseTurnCursor(s, head, req.After, false)
 	if err != nil {
 		return nil, err
 	}
@@ -169,8 +169,8 @@ func (hs *History) Path(ctx context.Context, c reader.Caller, session turns.ID, 
 		return out, nil
 	}
 	last := min(cur.Hi, cur.Lo+uint64(limit)-1)
-	err = hs.reader.PathUp(ctx, cur.Head, cur.Lo, last, func(n lineage.Node) (bool, error) {
-		out.Turns = append(out.Turns, reader.PathTurn(n))
+	err = hs.reader.PathNodes(ctx, cur.Head, cur.Lo, last, func(n lineage.Node) (bool, error) {
+		out.Turns = append(out.Turns, reader.DescribeNode(n))
 		return true, nil
 	})
 	if err != nil {

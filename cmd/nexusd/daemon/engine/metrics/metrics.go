@@ -12,34 +12,34 @@ import (
 
 // Metrics are the daemon's figures for Prometheus. A nil *Metrics counts nothing.
 type Set struct {
-	events     *prometheus.CounterVec
-	conflicts  prometheus.Counter
-	appends    prometheus.Histogram
-	requests   *prometheus.HistogramVec
-	refused    *prometheus.CounterVec
-	inFlight   prometheus.Gauge
-	compaction *prometheus.HistogramVec
-	heldBy     prometheus.Counter
-	summaries  *prometheus.CounterVec
-	spent      *prometheus.CounterVec
+	events       *prometheus.CounterVec
+	conflicts    prometheus.Counter
+	appends      prometheus.Histogram
+	requests     *prometheus.HistogramVec
+	errors       *prometheus.CounterVec
+	inFlight     prometheus.Gauge
+	compactions  *prometheus.HistogramVec
+	heldByAppend prometheus.Counter
+	summaries    *prometheus.CounterVec
+	cost         *prometheus.CounterVec
 }
 
 // New registers the figures with r, those of the projections included.
 func New(r prometheus.Registerer, store *projections.Store, caches *cache.Budget) *Set {
 	buckets := prometheus.ExponentialBuckets(0.0001, 2, 18)
 	m := &Set{
-		events:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_events_total", Help: "Events stored by this daemon, by kind."}, []string{"kind"}),
-		conflicts:  prometheus.NewCounter(prometheus.CounterOpts{Name: "nexus_append_conflicts_total", Help: "Compare-and-set appends that another writer was faster for; each is decided again."}),
-		appends:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "nexus_append_seconds", Help: "Time of turn.append from decode to durable ack.", Buckets: buckets}),
-		requests:   prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "nexus_request_seconds", Help: "Time of a request, by verb.", Buckets: buckets}, []string{"verb"}),
-		refused:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_errors_total", Help: "Requests answered with an error, by verb and code."}, []string{"verb", "code"}),
-		inFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_requests_in_flight", Help: "Requests being worked on."}),
-		compaction: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "nexus_compaction_seconds", Help: "Time of a compaction, by summarizer tier.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)}, []string{"tier"}),
-		heldBy:     prometheus.NewCounter(prometheus.CounterOpts{Name: "nexus_compactor_held_by_append_total", Help: "Times that a turn.append took the compactor's lock, a place in its queue, or made a compaction: 0, or it is a defect."}),
+		events:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_events_total", Help: "Events stored by this daemon, by kind."}, []string{"kind"}),
+		conflicts:    prometheus.NewCounter(prometheus.CounterOpts{Name: "nexus_append_conflicts_total", Help: "Compare-and-set appends that another writer was faster for; each is decided again."}),
+		appends:      prometheus.NewHistogram(prometheus.HistogramOpts{Name: "nexus_append_seconds", Help: "Time of turn.append from decode to durable ack.", Buckets: buckets}),
+		requests:     prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "nexus_request_seconds", Help: "Time of a request, by verb.", Buckets: buckets}, []string{"verb"}),
+		errors:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_errors_total", Help: "Requests answered with an error, by verb and code."}, []string{"verb", "code"}),
+		inFlight:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_requests_in_flight", Help: "Requests being worked on."}),
+		compactions:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "nexus_compaction_seconds", Help: "Time of a compaction, by summarizer tier.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)}, []string{"tier"}),
+		heldByAppend: prometheus.NewCounter(prometheus.CounterOpts{Name: "nexus_compactor_held_by_append_total", Help: "Times that a turn.append took the compactor's lock, a place in its queue, or made a compaction: 0, or it is a defect."}),
 	}
 	m.summaries = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_summarizer_tokens_total", Help: "Tokens that models used for summaries, by whether a compaction holds them (kept) or not (lost), and by direction."}, []string{"outcome", "direction"})
-	m.spent = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_summarizer_micro_dollars_total", Help: "What that cost, in millionths of a dollar, where the model's price is known."}, []string{"outcome"})
-	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.refused, m.inFlight, m.compaction, m.heldBy, m.summaries, m.spent,
+	m.cost = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_summarizer_micro_dollars_total", Help: "What that cost, in millionths of a dollar, where the model's price is known."}, []string{"outcome"})
+	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.errors, m.inFlight, m.compactions, m.heldByAppend, m.summaries, m.cost,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_projections_position", Help: "Log position that the projections have applied."},
 			func() float64 { return float64(store.Applied().Seq) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_chains_set_aside", Help: "Chains that are read-only because an event on them could not be applied."},
@@ -70,7 +70,7 @@ func (m *Set) ObserveAppend(d time.Duration) {
 
 func (m *Set) Compacted(tier string, d time.Duration) {
 	if m != nil {
-		m.compaction.WithLabelValues(tier).Observe(d.Seconds())
+		m.compactions.WithLabelValues(tier).Observe(d.Seconds())
 	}
 }
 
@@ -83,12 +83,12 @@ func (m *Set) Summarized(outcome string, u *turns.Usage, micros uint64) {
 		m.summaries.WithLabelValues(outcome, "in").Add(float64(u.InputTokens))
 		m.summaries.WithLabelValues(outcome, "out").Add(float64(u.OutputTokens))
 	}
-	m.spent.WithLabelValues(outcome).Add(float64(micros))
+	m.cost.WithLabelValues(outcome).Add(float64(micros))
 }
 
 func (m *Set) HeldByAppend() {
 	if m != nil {
-		m.heldBy.Inc()
+		m.heldByAppend.Inc()
 	}
 }
 
@@ -103,7 +103,7 @@ func (m *Set) Begin(verb string) func(code string) {
 		m.inFlight.Dec()
 		m.requests.WithLabelValues(verb).Observe(time.Since(began).Seconds())
 		if code != "" {
-			m.refused.WithLabelValues(verb, code).Inc()
+			m.errors.WithLabelValues(verb, code).Inc()
 		}
 	}
 }

@@ -22,8 +22,8 @@ func StaleCursor(what string) error {
 // DigestPrefix is enough of a digest to tell whether two are the same by accident.
 func DigestPrefix(h turns.Hash) string { return hex.EncodeToString(h[:8]) }
 
-// CutRune is the largest n up to most where b has a whole character before it.
-func CutRune(b []byte, most int) int {
+// RuneBoundary is the largest n up to most where b has a whole character before it.
+func RuneBoundary(b []byte, most int) int {
 	for n := most; n > most-utf8.UTFMax && n > 0; n-- {
 		if utf8.RuneStart(b[n]) {
 			return n

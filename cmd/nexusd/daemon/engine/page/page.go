@@ -38,7 +38,7 @@ func (l *Limits) InlineBytes() int { return min(turns.InlineBody, l.Payload()/4)
 // PieceBytes is how much of a blob one message carries, before base64.
 func (l *Limits) PieceBytes() int { return min(512<<10, l.Payload()/3) }
 
-func SizeOf(v any) (int, error) {
+func EncodedSize(v any) (int, error) {
 	b, err := turns.EncodeJSON(v)
 	return len(b), err
 }

@@ -33,12 +33,12 @@ func (l *Limits) SummaryBytes() int { return l.Payload() / 8 }
 // stand in session.get, and before the messages on the first page of a context.
 func (l *Limits) SettingsBytes() int { return l.Payload() / 2 }
 
-// WordBytes is how many bytes of JSON a single text may have that is shown
+// TextBytes is how many bytes of JSON a single text may have that is shown
 // beside a body.
-func (l *Limits) WordBytes() int { return l.Payload() / 16 }
+func (l *Limits) TextBytes() int { return l.Payload() / 16 }
 
-// JSONSize is the bytes of s in JSON, without the quotes.
-func JSONSize[T string | []byte](s T) int {
+// EscapedSize is the bytes of s in JSON, without the quotes.
+func EscapedSize[T string | []byte](s T) int {
 	n := len(s)
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -53,13 +53,13 @@ func JSONSize[T string | []byte](s T) int {
 
 // ClipJSON is as much of s as has most bytes in JSON, and a mark where it ends.
 func ClipJSON(s string, most int) string {
-	if len(s) <= most/6 || JSONSize(s) <= most {
+	if len(s) <= most/6 || EscapedSize(s) <= most {
 		return s
 	}
 	const cut = "…"
 	n := 0
 	for room := most - len(cut); n < len(s); n++ {
-		if room -= JSONSize(s[n : n+1]); room < 0 {
+		if room -= EscapedSize(s[n : n+1]); room < 0 {
 			break
 		}
 	}
@@ -70,7 +70,7 @@ func ClipJSON(s string, most int) string {
 }
 
 // share is what a member of a request takes of the room that replies have.
-type Share struct {
+type FieldSize struct {
 	Field string
 	Bytes int
 	Part  string // which part of the field; "": all
@@ -78,9 +78,9 @@ type Share struct {
 
 // CheckFit checks that shares, and what else is shown with them, are not more than
 // most. The field of the error is the one that takes the most.
-func CheckFit(most, beside int, shares ...Share) error {
+func CheckFit(most, beside int, shares ...FieldSize) error {
 	total := beside
-	largest := Share{Bytes: -1}
+	largest := FieldSize{Bytes: -1}
 	for _, s := range shares {
 		if total += s.Bytes; s.Bytes > largest.Bytes {
 			largest = s
@@ -100,7 +100,7 @@ func CheckFit(most, beside int, shares ...Share) error {
 
 // CheckText checks a single text that is shown beside a body.
 func CheckText(field, s string, most int) error {
-	if n := JSONSize(s); n > most {
+	if n := EscapedSize(s); n > most {
 		return &turns.FieldError{Field: field, Reason: fmt.Sprintf("%d bytes as JSON, %d is the most", n, most), Kind: ledger.ErrTooLarge}
 	}
 	return nil
@@ -111,7 +111,7 @@ func (l *Limits) TrimCalls(ack *api.Appended) {
 	room := l.Payload() / 2
 	for _, ids := range []*[]string{&ack.Open, &ack.Abandoned, &ack.Late} {
 		for i, id := range *ids {
-			if room -= 3 + JSONSize(id); room < 0 {
+			if room -= 3 + EscapedSize(id); room < 0 {
 				*ids, ack.CallsCut = slices.Clip((*ids)[:i]), true
 				break
 			}

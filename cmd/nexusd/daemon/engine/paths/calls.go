@@ -114,14 +114,14 @@ const (
 // answers no open call. It remembers what it found, for one request: a decision
 // may be taken twice on one head.
 type CallFinder struct {
-	e     *Loader
-	head  turns.Ref
-	ids   []string
-	found map[string]bool
+	loader *Loader
+	head   turns.Ref
+	ids    []string
+	found  map[string]bool
 }
 
 // NewCallFinder returns a finder for one request.
-func (pl *Loader) NewCallFinder() *CallFinder { return &CallFinder{e: pl} }
+func (pl *Loader) NewCallFinder() *CallFinder { return &CallFinder{loader: pl} }
 
 // Find returns which of ids have a call on the path to head. What is not found
 // within the bounds is an ErrMalformed where the path goes on above them.
@@ -129,7 +129,7 @@ func (m *CallFinder) Find(ctx context.Context, head lineage.Node, ids []string) 
 	if m.found != nil && m.head == head.Ref && slices.Equal(m.ids, ids) {
 		return m.found, nil
 	}
-	found, err := m.e.callsOn(ctx, head, ids)
+	found, err := m.loader.callsOn(ctx, head, ids)
 	if err == nil {
 		m.head, m.ids, m.found = head.Ref, slices.Clone(ids), found
 	}
@@ -168,18 +168,18 @@ func (pl *Loader) callsOn(ctx context.Context, head lineage.Node, ids []string) 
 				return found, nil
 			}
 			if size += n; size > lookBackBytes {
-				return nil, notLately()
+				return nil, callTooOld()
 			}
 			hi = lo - 1
 		}
 	}
 	if lowest > 1 {
-		return nil, notLately()
+		return nil, callTooOld()
 	}
 	return found, nil
 }
 
-func notLately() error {
+func callTooOld() error {
 	return page.FieldErr("/messages", "a response to a call that is not among the last %d turns or %d bytes of the path: it is too late", LookBackTurns, lookBackBytes)
 }
 

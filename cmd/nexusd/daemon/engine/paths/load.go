@@ -22,9 +22,9 @@ import (
 // loaded is refused.
 
 const (
-	// maxContent is how many bytes of content a path is loaded with. It is more
+	// contentLimit is how many bytes of content a path is loaded with. It is more
 	// than any provider takes in one request.
-	maxContent = 48 << 20
+	defaultContent = 48 << 20
 	// maxFrames bounds what a path takes beside its content: its turns, messages
 	// and parts, about 170,000 turns.
 	maxFrames = 256 << 20
@@ -37,10 +37,10 @@ const (
 	clipBytes = 2 * content.PreviewBytes
 )
 
-// maxContent is the most content that a path is loaded with, in bytes.
-func (pl *Loader) maxContent() int {
+// contentLimit is the most content that a path is loaded with, in bytes.
+func (pl *Loader) contentLimit() int {
 	if pl.MaxContent <= 0 {
-		return maxContent
+		return defaultContent
 	}
 	return pl.MaxContent
 }
@@ -48,8 +48,8 @@ func (pl *Loader) maxContent() int {
 // Loaded is how many bytes of content all requests have loaded now.
 func (pl *Loader) Loaded() int64 { return pl.loaded.Load() }
 
-// maxLoaded is how many bytes all requests together may have loaded.
-func (pl *Loader) maxLoaded() int64 {
+// loadedLimit is how many bytes all requests together may have loaded.
+func (pl *Loader) loadedLimit() int64 {
 	if pl.MaxLoaded <= 0 {
 		return defaultLoaded
 	}
@@ -69,7 +69,7 @@ type meterKey struct{}
 // requests together may have in memory; past it they are busy. The function
 // that it returns is called when the request is answered.
 func (pl *Loader) MeterRequest(ctx context.Context) (context.Context, func()) {
-	m := &meter{total: &pl.loaded, max: pl.maxLoaded()}
+	m := &meter{total: &pl.loaded, max: pl.loadedLimit()}
 	return context.WithValue(ctx, meterKey{}, m), func() { m.total.Add(-m.used.Swap(0)) }
 }
 
@@ -101,7 +101,7 @@ func chargeLoaded(ctx context.Context, n int) error {
 
 // loading is a path being loaded, root first.
 type loading struct {
-	e       *Loader
+	loader  *Loader
 	halves  []summary.HalfTurn
 	content int   // bytes of what is whole
 	frames  int   // bytes of all the rest
@@ -117,7 +117,7 @@ func (l *loading) add(ctx context.Context, h summary.HalfTurn) error {
 	if err := chargeLoaded(ctx, size+frame); err != nil {
 		return err
 	}
-	for ; l.content > l.e.maxContent() && l.clipped < len(l.halves); l.clipped++ {
+	for ; l.content > l.loader.contentLimit() && l.clipped < len(l.halves); l.clipped++ {
 		ms := l.halves[l.clipped].Messages
 		was := content.MessagesSize(ms)
 		for _, p := range content.MessageParts(ms) {
@@ -147,13 +147,13 @@ func (l *loading) fill(ctx context.Context, tenant string, root turns.ID) error 
 		return err
 	}
 	for _, i := range l.foreign {
-		l.halves[i].Tokens = tokens.Messages(l.e.content.Counter, l.halves[i].Messages)
+		l.halves[i].Tokens = tokens.Messages(l.loader.content.Counter, l.halves[i].Messages)
 	}
 	return nil
 }
 
 // room is how many bytes of content there is room for.
-func (l *loading) room() uint64 { return uint64(max(0, l.e.maxContent()-l.content)) }
+func (l *loading) room() uint64 { return uint64(max(0, l.loader.contentLimit()-l.content)) }
 
 // fillParts fills those of parts that there is room for, in their order.
 func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, parts []*turns.Part) error {
@@ -170,7 +170,7 @@ func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, p
 	if len(parts) == 0 {
 		return nil
 	}
-	k, err := l.e.content.BlobKey(root)
+	k, err := l.loader.content.BlobKey(root)
 	if err != nil {
 		return err
 	}
@@ -183,9 +183,9 @@ func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, p
 			return fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
 		}
 		if i >= next {
-			next = i + l.e.content.ReadAhead(ctx, tenant, k, links[i:])
+			next = i + l.loader.content.ReadAhead(ctx, tenant, k, links[i:])
 		}
-		if err := l.e.content.InlinePart(ctx, tenant, k, p); err != nil {
+		if err := l.loader.content.InlinePart(ctx, tenant, k, p); err != nil {
 			return err
 		}
 		n := content.PartSize(p) // not what the ref says, which may be another's claim
@@ -215,7 +215,7 @@ func clipPart(p *turns.Part) {
 func (pl *Loader) CheckWhole(ms []turns.Message) error {
 	for _, p := range content.MessageParts(ms) {
 		if p.Ref != nil {
-			return fmt.Errorf("%w: the context has more than %d bytes of content; compaction.run makes it shorter", ledger.ErrTooLarge, pl.maxContent())
+			return fmt.Errorf("%w: the context has more than %d bytes of content; compaction.run makes it shorter", ledger.ErrTooLarge, pl.contentLimit())
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 // context will decide under a policy that decides on the path: by the policy's own
 // counter and measure, without a read. What rendering puts around calls that were
 // left open since is not in it, nor what can be shortened in the path.
-type Measured struct {
+type Size struct {
 	head     turns.Ref
 	settings uint64    // index of the event that they stood in
 	InForce  turns.Ref // the compaction
@@ -28,27 +28,27 @@ type Measured struct {
 }
 
 // measuredBytes is what one weighs in its cache: 174,762 sessions are remembered.
-const measuredBytes = 384
+const sizeBytes = 384
 
-// Measure remembers a path that was loaded at the head of s, and its context.
-func (pl *Loader) Measure(s *ledger.Session, pol policy.Policy, p view.Path, cx view.Context) {
-	m := Measured{head: p.Head.Ref, settings: s.Settings, Load: p.MeasureLoad(cx.Tokens - cx.Pending()), Sums: p.Summed()}
+// RememberLoaded remembers a path that was loaded at the head of s, and its context.
+func (pl *Loader) RememberLoaded(s *ledger.Session, pol policy.Policy, p view.Path, cx view.Context) {
+	m := Size{head: p.Head.Ref, settings: s.Settings, Load: p.MeasureLoad(cx.Tokens - cx.Pending()), Sums: p.Summed()}
 	if p.InForce != nil {
 		m.InForce, m.After = p.InForce.Node.Ref, p.InForce.Body.TokensAfter
 	}
 	m.Large = plan.HasLargeOutputs(p, pol)
-	pl.Remember(s.ID, m)
+	pl.RememberSize(s.ID, m)
 }
 
-// Remember keeps what the path of a session's head comes to.
-func (pl *Loader) Remember(session turns.ID, m Measured) {
-	pl.measures.Put(session, m, measuredBytes)
+// RememberSize keeps what the path of a session's head comes to.
+func (pl *Loader) RememberSize(session turns.ID, m Size) {
+	pl.sizes.Put(session, m, sizeBytes)
 }
 
-// MeasuredAt is what the path of a node comes to: the head that was measured, or
+// SizeAt is what the path of a node comes to: the head that was measured, or
 // the turn that is about to follow it. False: it is not known.
-func (pl *Loader) MeasuredAt(s *ledger.Session, n lineage.Node, p view.Path, pol policy.Policy, turn *api.AppendTurn) (Measured, bool) {
-	m, ok := pl.measures.Get(s.ID)
+func (pl *Loader) SizeAt(s *ledger.Session, n lineage.Node, p view.Path, pol policy.Policy, turn *api.AppendTurn) (Size, bool) {
+	m, ok := pl.sizes.Get(s.ID)
 	in, err := pl.reader.CompactionAt(s, n)
 	if !ok || err != nil || m.settings != s.Settings || m.InForce != in {
 		return m, false

@@ -32,7 +32,7 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 	p.View = pol.Prune
 	p.Cold = pol.Cold(p.Idle)
 	var cut lineage.Cut
-	l := &loading{e: pl}
+	l := &loading{loader: pl}
 	in, err := pl.reader.CompactionAt(s, head)
 	if err != nil {
 		return p, err
@@ -57,7 +57,7 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 	if err != nil {
 		return p, err
 	}
-	sc := scan{inForce: in, preamble: preamble}
+	sc := pathScan{inForce: in, preamble: preamble}
 	if err := pl.scan(ctx, s, head, cut, &sc, l); err != nil {
 		return p, err
 	}
@@ -72,25 +72,25 @@ func (pl *Loader) EmptyPath(s *ledger.Session, set *turns.Settings, pol policy.P
 	return view.Path{Session: s.ID, Head: head, Overhead: pl.content.Overhead(c, set), Limits: pl.reader.Limits(set), Counter: c, Prices: pl.prices(set, pol)}
 }
 
-// scan is what a reading of halves looks out for.
-type scan struct {
-	inForce  turns.Ref  // the compaction in force at the head
-	preamble turns.Hash // of the system part and the tools in force
-	changed  uint64     // out: see [compactor.Path].Changed
-	other    *turns.Event
+// pathScan is what a reading of halves looks out for.
+type pathScan struct {
+	inForce    turns.Ref  // the compaction in force at the head
+	preamble   turns.Hash // of the system part and the tools in force
+	changed    uint64     // out: see [compactor.Path].Changed
+	superseded *turns.Event
 }
 
 // observe follows which compaction was in force along the path.
-func (sc *scan) observe(ev *turns.Event) {
+func (sc *pathScan) observe(ev *turns.Event) {
 	switch {
 	case ev.Kind == turns.KindCompaction && ev.Ref() != sc.inForce:
-		sc.other, sc.changed = ev, ev.Depth
+		sc.superseded, sc.changed = ev, ev.Depth
 	case ev.Kind == turns.KindCompaction:
-		sc.other = nil
-	case sc.other == nil:
-	case sc.other.Span.Call && ev.UserTexts > 0:
-		sc.changed, sc.other = ev.Depth-1, nil
-	case sc.other.Span.Call || ev.Ref().Session == sc.other.Ref().Session:
+		sc.superseded = nil
+	case sc.superseded == nil:
+	case sc.superseded.Span.Call && ev.UserTexts > 0:
+		sc.changed, sc.superseded = ev.Depth-1, nil
+	case sc.superseded.Span.Call || ev.Ref().Session == sc.superseded.Ref().Session:
 		sc.changed = ev.Depth // its call saw another compaction
 	}
 }
@@ -98,12 +98,12 @@ func (sc *scan) observe(ev *turns.Event) {
 // Halves is the halves of normal turns on the path of head, from cut on. Those
 // of an erased session are there, empty and marked.
 func (pl *Loader) Halves(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut) ([]summary.HalfTurn, error) {
-	l := &loading{e: pl}
-	err := pl.scan(ctx, s, head, cut, new(scan), l)
+	l := &loading{loader: pl}
+	err := pl.scan(ctx, s, head, cut, new(pathScan), l)
 	return l.halves, err
 }
 
-func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut, sc *scan, l *loading) error {
+func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut, sc *pathScan, l *loading) error {
 	if cut.Depth() > head.Depth {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node
 	return l.fill(ctx, s.Tenant, s.Root)
 }
 
-func (pl *Loader) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut, sc *scan, l *loading) error {
+func (pl *Loader) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut, sc *pathScan, l *loading) error {
 	b := new(turns.TurnBody)
 	err := pl.content.Open(ev, b)
 	erased := errors.Is(err, turns.ErrErased)

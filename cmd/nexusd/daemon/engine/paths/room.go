@@ -21,14 +21,14 @@ type Loader struct {
 	// bytes; 0: 512 MiB. Past it they are busy.
 	MaxLoaded int64
 
-	content  *content.Store
-	reader   *reader.Reader
-	page     *page.Limits
-	loaded   atomic.Int64                     // bytes that all requests have loaded
-	measures *cache.Cache[turns.ID, Measured] // by session
+	content *content.Store
+	reader  *reader.Reader
+	page    *page.Limits
+	loaded  atomic.Int64                 // bytes that all requests have loaded
+	sizes   *cache.Cache[turns.ID, Size] // by session
 }
 
 // New returns a loader of the paths that r finds.
 func New(tiers []compactor.Tier, maxContent int, cs *content.Store, r *reader.Reader, limits *page.Limits, budget *cache.Budget) *Loader {
-	return &Loader{Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, measures: cache.In[turns.ID, Measured](budget, "measures")}
+	return &Loader{Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, sizes: cache.New[turns.ID, Size](budget, "measures")}
 }

@@ -53,9 +53,9 @@ func (rd *Reader) PathTurns(ctx context.Context, head lineage.Node, lo, hi uint6
 	return nil
 }
 
-// PathUp yields the nodes of the path to head from depth hi up to lo. It reads
+// PathNodes yields the nodes of the path to head from depth hi up to lo. It reads
 // rows only, and none behind the last one taken.
-func (rd *Reader) PathUp(ctx context.Context, head lineage.Node, lo, hi uint64, yield func(lineage.Node) (bool, error)) error {
+func (rd *Reader) PathNodes(ctx context.Context, head lineage.Node, lo, hi uint64, yield func(lineage.Node) (bool, error)) error {
 	if head.Ref.IsZero() || lo > hi {
 		return nil
 	}
@@ -78,22 +78,22 @@ func (rd *Reader) PathUp(ctx context.Context, head lineage.Node, lo, hi uint64, 
 	}
 }
 
-// cursor is a place in a list of turns. It pins the head that the first page
+// TurnCursor is a place in a list of turns. It pins the head that the first page
 // had, so that pages taken while turns are appended, or the head moves, are of
 // one path.
-type cursor struct {
+type TurnCursor struct {
 	Head   lineage.Node
 	Lo, Hi uint64
 	desc   bool
 }
 
-func (c cursor) Next(depth uint64) string {
+func (c TurnCursor) Next(depth uint64) string {
 	return fmt.Sprintf("%d~%s~%s", depth, c.Head.Ref.Session, c.Head.Ref.Turn)
 }
 
-// Cursor reads After: what next gave, or the id of a turn on the path.
-func (rd *Reader) Cursor(s *ledger.Session, head lineage.Node, after string, desc bool) (cursor, error) {
-	c := cursor{Head: head, Lo: 1, Hi: head.Depth, desc: desc}
+// ParseTurnCursor reads After: what next gave, or the id of a turn on the path.
+func (rd *Reader) ParseTurnCursor(s *ledger.Session, head lineage.Node, after string, desc bool) (TurnCursor, error) {
+	c := TurnCursor{Head: head, Lo: 1, Hi: head.Depth, desc: desc}
 	if after == "" {
 		return c, nil
 	}
@@ -138,7 +138,7 @@ func (rd *Reader) Cursor(s *ledger.Session, head lineage.Node, after string, des
 	return c, nil
 }
 
-func PathTurn(n lineage.Node) api.PathTurn {
+func DescribeNode(n lineage.Node) api.PathTurn {
 	p := api.PathTurn{ID: n.Ref.Turn, Session: n.Ref.Session, Depth: n.Depth, Type: "normal"}
 	if n.Kind == turns.KindCompaction {
 		p.Type = "compaction"

@@ -32,7 +32,7 @@ func (rd *Reader) ReportedTokens(s *ledger.Session, set *turns.Settings, head li
 	if err != nil || t.Compaction != in {
 		return 0, err
 	}
-	same, err := rd.sameSettings(s, set, t)
+	same, err := rd.hasPreambleInForce(s, set, t)
 	if err != nil || !same {
 		return 0, err
 	}
@@ -58,8 +58,8 @@ func (rd *Reader) ReportedTokensAfter(s *ledger.Session, set *turns.Settings, n 
 	return content.SaturatingAdd(r, n.Messages+n.Response), nil
 }
 
-// sameSettings reports whether a call was made with the system part and the tools in force.
-func (rd *Reader) sameSettings(s *ledger.Session, set *turns.Settings, t projections.Turn) (bool, error) {
+// hasPreambleInForce reports whether a call was made with the system part and the tools in force.
+func (rd *Reader) hasPreambleInForce(s *ledger.Session, set *turns.Settings, t projections.Turn) (bool, error) {
 	if t.Ref.Session == s.ID && t.Index > s.Settings {
 		return true, nil
 	}
@@ -78,8 +78,8 @@ func (rd *Reader) sameSettings(s *ledger.Session, set *turns.Settings, t project
 	return b.Preamble == want, nil
 }
 
-// LeadBy is a gauge led by a provider's count.
-func LeadBy(g api.Gauge, overhead, reported uint64) api.Gauge {
+// WithReported is a gauge led by a provider's count.
+func WithReported(g api.Gauge, overhead, reported uint64) api.Gauge {
 	if reported == 0 {
 		return g
 	}

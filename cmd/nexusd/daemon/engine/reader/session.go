@@ -83,7 +83,7 @@ func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session
 	if out.Reported, err = rd.ReportedTokens(s, &set, head); err != nil {
 		return nil, err
 	}
-	g = LeadBy(g, out.Overhead, out.Reported)
+	g = WithReported(g, out.Overhead, out.Reported)
 	out.Tokens, out.Budget, out.Pressure = g.Tokens, g.Budget, g.Pressure
 	out.WindowGuess = WindowGuessed(pol, rd.Limits(&set))
 	return out, nil

@@ -98,7 +98,7 @@ func (rd *Reader) DescribeListedTurn(t projections.Turn, ev *turns.Event, full b
 	if err != nil {
 		v.Error = api.FromError(err).Code
 	}
-	n, err := page.SizeOf(v)
+	n, err := page.EncodedSize(v)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -135,7 +135,7 @@ func (rd *Reader) fillCompaction(out *api.Turn, ev *turns.Event, full bool) erro
 	}
 	k.Elided = uint64(len(s.Elisions))
 	const elisionBytes = 192 // of one's JSON, at most
-	for i, el := range s.Elisions[:min(len(s.Elisions), rd.page.WordBytes()/elisionBytes)] {
+	for i, el := range s.Elisions[:min(len(s.Elisions), rd.page.TextBytes()/elisionBytes)] {
 		x := api.Elision{Turn: el.Turn.Turn, Half: el.Half.String(), Message: el.Message, Part: el.Part}
 		if i < len(b.Elided) {
 			x.Method, x.Before, x.After = b.Elided[i].Method, b.Elided[i].Before, b.Elided[i].After

@@ -24,7 +24,7 @@ import (
 // Append is turn.append.
 func (ss *Sessions) Append(ctx context.Context, c reader.Caller, session turns.ID, req api.AppendTurn, canonical []byte) (*api.Appended, error) {
 	began := time.Now()
-	ctx = compactions.ForAppend(ctx)
+	ctx = compactions.MarkAppend(ctx)
 	if err := validateAppend(&req); err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 	if !ev.Parent.IsZero() {
 		ack.Parent = &ev.Parent.Turn
 	}
-	var next *paths.Measured
+	var next *paths.Size
 	gauge := func(a ledger.Admitted) (err error) {
 		next, err = ss.fillGauge(ack, s, &set, a.Node, &req)
 		return err
@@ -143,7 +143,7 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 		ack.Hash, ack.Position = hash, page.FormatPosition(seq)
 		ch.Calls = paths.KnownCalls{Open: turned.Open, At: ev.Ref()}
 		if next != nil {
-			ss.paths.Remember(s.ID, *next)
+			ss.paths.RememberSize(s.ID, *next)
 		}
 	}}, ack, nil
 }
@@ -151,7 +151,7 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 // fillGauge sets what an ack says of the context that the next call gets. Turn is
 // what is about to be stored at head; nil: it is stored. Next is what the path
 // comes to with it; nil: that is only estimated.
-func (ss *Sessions) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Settings, head lineage.Node, turn *api.AppendTurn) (next *paths.Measured, err error) {
+func (ss *Sessions) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Settings, head lineage.Node, turn *api.AppendTurn) (next *paths.Size, err error) {
 	g, pol, err := ss.reader.Gauge(s, set, head)
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (ss *Sessions) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.S
 	p := ss.paths.EmptyPath(s, set, pol, head)
 	large := false
 	if needs := plan.NeedsPath(pol, l); needs || plan.NeedsPath(pol, view.Load{Turns: math.MaxUint64}) { // or will
-		m, ok := ss.paths.MeasuredAt(s, head, p, pol, turn)
+		m, ok := ss.paths.SizeAt(s, head, p, pol, turn)
 		if ok {
 			next = &m
 		}
@@ -192,7 +192,7 @@ func (ss *Sessions) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.S
 	} else {
 		reported, err = ss.reader.ReportedTokensAfter(s, set, head, turn)
 	}
-	ack.Context = reader.LeadBy(g, p.Overhead, reported)
+	ack.Context = reader.WithReported(g, p.Overhead, reported)
 	return next, err
 }
 

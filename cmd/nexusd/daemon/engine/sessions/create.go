@@ -52,7 +52,7 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 		ev.SpawnedBy = turns.Ref{Session: sp.Session, Turn: sp.Turn}
 	}
 	out, err := ss.OpenSession(ctx, c, writer.Request{ID: id, Verb: "session.create", Canonical: canonical}, ev, label, settings)
-	return out, ss.WithLabelConflict(ctx, c, label, err)
+	return out, ss.FinishResetOnConflict(ctx, c, label, err)
 }
 
 // OpenSession stores the first event of a session's chain. Its label is
@@ -94,7 +94,7 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 		return nil, err
 	}
 	next, err := ss.writer.Admit(ctx, ss.reader.Projections.History(), ledger.SessionSubject(c.Tenant, ev.Root, r.ID), 0, ev, payload)
-	if err == nil && l != nil && !l.leads {
+	if err == nil && l != nil && !l.byReset {
 		if err := l.Claim(ctx, r.ID); err != nil {
 			return nil, err
 		}
@@ -115,7 +115,7 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 		return nil, ss.writer.InternalError(ev, err)
 	}
 	ch.Seq = seq
-	if l != nil && l.leads {
+	if l != nil && l.byReset {
 		_ = l.Claim(ctx, r.ID) // a shorter way for look-ups; without it they go by the reset
 	}
 	if err := ss.reader.Projections.WaitFor(ctx, seq); err != nil {

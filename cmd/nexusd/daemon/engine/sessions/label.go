@@ -26,17 +26,19 @@ import (
 // one that a crash cut short is in nobody's way for long.
 const ClaimLease = time.Minute
 
-// holder is who has a label.
+// findHolder is who has a label.
 type holder struct {
 	id      turns.ID        // the session that others can't take it from; zero: the label is free
 	session *ledger.Session // the session that it stands for; nil: none that is there
 }
 
-// successor reports whether session was reset to id, which nobody has opened yet.
-func (h holder) successor() bool { return h.session != nil && !h.id.IsZero() && h.session.ID != h.id }
+// hasUnopenedSuccessor reports whether session was reset to id, which nobody has opened yet.
+func (h holder) hasUnopenedSuccessor() bool {
+	return h.session != nil && !h.id.IsZero() && h.session.ID != h.id
+}
 
-// holder is who has the caller's label whose chain ends in row.
-func (ss *Sessions) holder(ctx context.Context, c reader.Caller, label string, row projections.Label) (h holder, err error) {
+// findHolder is who has the caller's label whose chain ends in row.
+func (ss *Sessions) findHolder(ctx context.Context, c reader.Caller, label string, row projections.Label) (h holder, err error) {
 	seen := make(map[turns.ID]bool) // what an import says of successors may be anything
 	for id := row.Session; !id.IsZero() && !seen[id]; id = h.session.Successor {
 		seen[id] = true
@@ -69,7 +71,7 @@ func (ss *Sessions) holder(ctx context.Context, c reader.Caller, label string, r
 	case has != label && h.session.Final():
 		return holder{}, nil
 	case has != label:
-		id, err := ss.unconfirmedClaim(ctx, row, ev.Recorded)
+		id, err := ss.claimant(ctx, row, ev.Recorded)
 		return holder{id: id}, err
 	}
 	if !h.session.Final() {
@@ -79,10 +81,10 @@ func (ss *Sessions) holder(ctx context.Context, c reader.Caller, label string, r
 }
 
 // absentHolder is who has a label that leads to a session which is not there: the
-// successor of h.session, or the one that claimed it.
+// hasUnopenedSuccessor of h.session, or the one that claimed it.
 func (ss *Sessions) absentHolder(ctx context.Context, label string, row projections.Label, h holder, id turns.ID) (holder, error) {
 	if h.session == nil {
-		id, err := ss.unconfirmedClaim(ctx, row, 0)
+		id, err := ss.claimant(ctx, row, 0)
 		return holder{id: id}, err
 	}
 	_, has, _, err := ss.reader.StoredSettings(h.session)
@@ -97,9 +99,9 @@ func (ss *Sessions) absentHolder(ctx context.Context, label string, row projecti
 	return h, nil
 }
 
-// unconfirmedClaim is the session of a claim that came after the time since and is not
+// claimant is the session of a claim that came after the time since and is not
 // yet followed by what it was made for; zero: it is too old.
-func (ss *Sessions) unconfirmedClaim(ctx context.Context, row projections.Label, since int64) (turns.ID, error) {
+func (ss *Sessions) claimant(ctx context.Context, row projections.Label, since int64) (turns.ID, error) {
 	r, err := ss.reader.Log.Get(ctx, row.Tail.Seq)
 	if err != nil {
 		return turns.ID{}, err
@@ -114,13 +116,13 @@ func (ss *Sessions) unconfirmedClaim(ctx context.Context, row projections.Label,
 // label is a label's chain. Whoever has it from [Sessions.HoldLabel] is the only
 // one on this daemon to give it away.
 type Label struct {
-	engine  *Sessions
-	caller  reader.Caller
-	name    string
-	Chain   turns.Chain
-	Subject string
-	Row     projections.Label
-	leads   bool // by resets, to the session that asks
+	sessions *Sessions
+	caller   reader.Caller
+	name     string
+	Chain    turns.Chain
+	Subject  string
+	Row      projections.Label
+	byReset  bool // by resets, to the session that asks
 }
 
 // HoldLabel waits for the label's turn, and checks that session may have it:
@@ -130,7 +132,7 @@ func (ss *Sessions) HoldLabel(ctx context.Context, c reader.Caller, name string,
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &Label{engine: ss, caller: c, name: name, Chain: turns.Chain{Entity: turns.LabelEntity, ID: digest}}
+	l := &Label{sessions: ss, caller: c, name: name, Chain: turns.Chain{Entity: turns.LabelEntity, ID: digest}}
 	l.Subject = ledger.Subject(c.Tenant, digest, l.Chain)
 	_, release, err := ss.writer.Hold(ctx, l.Subject)
 	if err != nil {
@@ -144,11 +146,11 @@ func (ss *Sessions) HoldLabel(ctx context.Context, c reader.Caller, name string,
 }
 
 func (l *Label) checkFree(ctx context.Context, session turns.ID) (err error) {
-	e := l.engine
+	e := l.sessions
 	if l.Row, err = e.labelRow(ctx, l.caller.Tenant, l.Chain.ID); err != nil {
 		return err
 	}
-	h, err := e.holder(ctx, l.caller, l.name, l.Row)
+	h, err := e.findHolder(ctx, l.caller, l.name, l.Row)
 	if err != nil {
 		return err
 	}
@@ -159,14 +161,14 @@ func (l *Label) checkFree(ctx context.Context, session turns.ID) (err error) {
 		}
 		return &api.Error{Code: api.Conflict, Message: why, Details: map[string]any{"session": h.id.String()}}
 	}
-	l.leads = h.successor()
+	l.byReset = h.hasUnopenedSuccessor()
 	return nil
 }
 
 // Claim makes the label stand for session, once that says so itself. Another
 // daemon may have given it away since it was seen free: then it is a conflict.
 func (l *Label) Claim(ctx context.Context, session turns.ID) error {
-	e := l.engine
+	e := l.sessions
 	for {
 		id, err := e.writer.NewID(turns.ID{})
 		if err != nil {
@@ -249,23 +251,23 @@ func (ss *Sessions) Resolve(ctx context.Context, c reader.Caller, label string) 
 	if err != nil {
 		return nil, err
 	}
-	h, err := ss.holder(ctx, c, label, row)
+	h, err := ss.findHolder(ctx, c, label, row)
 	if err != nil {
 		return nil, err
 	}
 	if h.session == nil {
 		return nil, &api.Error{Code: api.NotFound, Message: "no session has this label"}
 	}
-	if h.successor() {
+	if h.hasUnopenedSuccessor() {
 		return ss.openSuccessor(ctx, h.session)
 	}
 	return ss.reader.Describe(ctx, h.session)
 }
 
-// WithLabelConflict is err, which may be that a label is another's. If that one is the
-// successor of a session that was reset, and a crash kept it from being opened,
+// FinishResetOnConflict is err, which may be that a label is another's. If that one is the
+// hasUnopenedSuccessor of a session that was reset, and a crash kept it from being opened,
 // it is opened now, so that the caller finds it.
-func (ss *Sessions) WithLabelConflict(ctx context.Context, c reader.Caller, label string, err error) error {
+func (ss *Sessions) FinishResetOnConflict(ctx context.Context, c reader.Caller, label string, err error) error {
 	if label != "" && errors.Is(err, ledger.ErrConflict) {
 		_, _ = ss.Resolve(ctx, c, label) // the answer is the conflict, whatever comes of it
 	}

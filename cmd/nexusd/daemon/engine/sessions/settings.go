@@ -116,7 +116,7 @@ func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req a
 		return d, nil
 	})
 	if req.Label != nil {
-		err = ss.WithLabelConflict(ctx, c, *req.Label, err)
+		err = ss.FinishResetOnConflict(ctx, c, *req.Label, err)
 	}
 	return ss.sessionAfter(ctx, c, id, err)
 }

@@ -45,7 +45,7 @@ func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.I
 	if err != nil {
 		return nil, err
 	}
-	x := exporting{e: tr, tenant: c.Tenant, root: s.Root, limit: limit, names: tr.namesOf(s.ID), out: &api.Exported{Records: []api.ExportRecord{}}}
+	x := exportPage{transfer: tr, tenant: c.Tenant, root: s.Root, limit: limit, mentions: tr.mentionsOf(s.ID), out: &api.Exported{Records: []api.ExportRecord{}}}
 	if req.After == "" {
 		x.out.Records = append(x.out.Records, api.ExportRecord{Ledger: &api.ExportHeader{
 			Version: ExportVersion, Ledger: uuid.UUID(tr.content.Ledger).String(), Session: session}})
@@ -60,13 +60,13 @@ func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.I
 			x.out.Records = append(x.out.Records, api.ExportRecord{Key: &api.ExportKey{ID: ch.id, Key: k[:]}})
 		}
 		for ; cur.index <= ch.last; cur = (exportCursor{chain: cur.chain, index: cur.index + 1}) {
-			full, err := x.event(ctx, ch, &cur)
+			full, err := x.addEvent(ctx, ch, &cur)
 			if err != nil {
 				return nil, err
 			}
 			if full {
 				x.out.Next = cur.String()
-				tr.exports.Put(s.ID, x.names, x.names.size())
+				tr.exports.Put(s.ID, x.mentions, x.mentions.size())
 				return x.out, nil
 			}
 		}
@@ -74,28 +74,28 @@ func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.I
 	return x.out, nil
 }
 
-// exporting is a page of an export being made.
-type exporting struct {
-	e       *Transfer
-	tenant  string
-	root    turns.ID
-	names   *firstMentions
-	out     *api.Exported
-	limit   int
-	records int // records, and their bytes; the header and the keys are not counted
-	size    int
+// exportPage is a page of an export being made.
+type exportPage struct {
+	transfer *Transfer
+	tenant   string
+	root     turns.ID
+	mentions *firstMentions
+	out      *api.Exported
+	limit    int
+	records  int // records, and their bytes; the header and the keys are not counted
+	size     int
 }
 
 // full reports whether there is no room for a record of n more bytes. There
 // always is for one, so that every page goes on.
-func (x *exporting) full(n int) bool {
-	return x.records >= x.limit || (x.size > 0 && x.size+n > x.e.page.Payload()*3/4) || x.size > x.e.page.PageBytes()
+func (x *exportPage) full(n int) bool {
+	return x.records >= x.limit || (x.size > 0 && x.size+n > x.transfer.page.Payload()*3/4) || x.size > x.transfer.page.PageBytes()
 }
 
-// event adds the lines of one event from cur on: the blobs that it is the first
+// addEvent adds the lines of one event from cur on: the blobs that it is the first
 // to name, then itself. Cur is left at what there is no room for.
-func (x *exporting) event(ctx context.Context, ch exportedChain, cur *exportCursor) (full bool, err error) {
-	payload, err := x.e.reader.Projections.EventAt(ch.id, cur.index)
+func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *exportCursor) (full bool, err error) {
+	payload, err := x.transfer.reader.Projections.EventAt(ch.id, cur.index)
 	if err != nil {
 		return false, err
 	}
@@ -103,20 +103,20 @@ func (x *exporting) event(ctx context.Context, ch exportedChain, cur *exportCurs
 	if err != nil {
 		return false, err
 	}
-	first := x.names.areFirst(ch.before+cur.index, ev.Blobs)
+	first := x.mentions.areFirst(ch.before+cur.index, ev.Blobs)
 	for ; cur.part <= len(ev.Blobs); cur.part, cur.piece = cur.part+1, 0 {
 		var records []api.ExportRecord
 		switch {
 		case cur.part == len(ev.Blobs):
 			event := &api.ExportEvent{Hash: turns.HashEvent(payload)}
-			event.Payload, event.Pieces, records = x.e.inPieces(payload)
+			event.Payload, event.Pieces, records = x.transfer.split(payload)
 			records = append(records, api.ExportRecord{Event: event})
 		case !first[cur.part]:
 			continue
 		case x.full(0):
 			return true, nil
 		default:
-			if records, err = x.blob(ctx, ev.Blobs[cur.part].Digest); err != nil {
+			if records, err = x.blobRecords(ctx, ev.Blobs[cur.part].Digest); err != nil {
 				return false, err
 			}
 		}
@@ -131,18 +131,18 @@ func (x *exporting) event(ctx context.Context, ch exportedChain, cur *exportCurs
 	return false, nil
 }
 
-// blob is the lines of a blob. One that takes several pages is read once.
-func (x *exporting) blob(ctx context.Context, digest turns.Hash) (records []api.ExportRecord, err error) {
-	k, err := x.e.content.BlobKey(x.root)
+// blobRecords is the lines of a blob. One that takes several pages is read once.
+func (x *exportPage) blobRecords(ctx context.Context, digest turns.Hash) (records []api.ExportRecord, err error) {
+	k, err := x.transfer.content.BlobKey(x.root)
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := x.e.content.SealedBlob(ctx, x.tenant, k, digest)
+	sealed, err := x.transfer.content.SealedBlob(ctx, x.tenant, k, digest)
 	if err != nil {
 		return nil, err
 	}
 	blob := &api.ExportBlob{Root: x.root, Digest: digest}
-	blob.Sealed, blob.Pieces, records = x.e.inPieces(sealed)
+	blob.Sealed, blob.Pieces, records = x.transfer.split(sealed)
 	return append(records, api.ExportRecord{Blob: blob}), nil
 }
 
@@ -187,17 +187,17 @@ func (f *firstMentions) size() int {
 	return 256 + 128*len(f.first)
 }
 
-// namesOf is what is remembered of the exports of a session.
-func (tr *Transfer) namesOf(session turns.ID) *firstMentions {
+// mentionsOf is what is remembered of the exports of a session.
+func (tr *Transfer) mentionsOf(session turns.ID) *firstMentions {
 	if f, ok := tr.exports.Get(session); ok {
 		return f
 	}
 	return new(firstMentions)
 }
 
-// inPieces is b as it goes out: whole if a message has room for it, or as the
+// split is b as it goes out: whole if a message has room for it, or as the
 // names of its pieces, with the records of these.
-func (tr *Transfer) inPieces(b []byte) (whole []byte, names []turns.Hash, pieces []api.ExportRecord) {
+func (tr *Transfer) split(b []byte) (whole []byte, names []turns.Hash, pieces []api.ExportRecord) {
 	if len(b) <= tr.page.PieceBytes() {
 		return b, nil, nil
 	}

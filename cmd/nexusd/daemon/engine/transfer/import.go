@@ -68,34 +68,34 @@ type pendingKey struct {
 }
 
 // arrivalBytes is what a key weighs in the cache: 65,536 of them can wait.
-const arrivalBytes = 1 << 10
+const pendingKeyBytes = 1 << 10
 
-// importRing is the keys that an import may use: those of sessions that the
+// importKeyring is the keys that an import may use: those of sessions that the
 // caller may see, and those that came with the import.
-type importRing struct {
-	e *Transfer
-	c reader.Caller
+type importKeyring struct {
+	transfer *Transfer
+	caller   reader.Caller
 }
 
-// importRing is nil where nothing is sealed.
-func (tr *Transfer) importRing(c reader.Caller) seal.Keyring {
+// importKeyring is nil where nothing is sealed.
+func (tr *Transfer) keyring(c reader.Caller) seal.Keyring {
 	if tr.content.Keys == nil {
 		return nil
 	}
-	return importRing{tr, c}
+	return importKeyring{tr, c}
 }
 
-func (r importRing) Key(id turns.ID) (seal.Key, error) {
-	s, err := r.e.reader.Projections.Session(id)
+func (r importKeyring) Key(id turns.ID) (seal.Key, error) {
+	s, err := r.transfer.reader.Projections.Session(id)
 	switch {
 	case errors.Is(err, ledger.ErrNotFound):
-		if k, ok := r.e.pendingKeys.Get(pendingKey{r.c, id}); ok {
+		if k, ok := r.transfer.pendingKeys.Get(pendingKey{r.caller, id}); ok {
 			return k, nil
 		}
 	case err != nil:
 		return seal.Key{}, err
-	case reader.CheckVisible(r.c, &s) == nil:
-		return r.e.content.Keys.Key(id)
+	case reader.CheckVisible(r.caller, &s) == nil:
+		return r.transfer.content.Keys.Key(id)
 	}
 	return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
 }
@@ -103,7 +103,7 @@ func (r importRing) Key(id turns.ID) (seal.Key, error) {
 // treeKey is the key of the blobs of a tree.
 func (tr *Transfer) treeKey(c reader.Caller, root turns.ID) (seal.Key, error) {
 	if tr.content.Keys != nil {
-		return importRing{tr, c}.Key(root)
+		return importKeyring{tr, c}.Key(root)
 	}
 	if s, err := tr.reader.Projections.Session(root); err == nil && reader.CheckVisible(c, &s) != nil {
 		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, root)
@@ -183,7 +183,7 @@ func (tr *Transfer) importKey(ctx context.Context, c reader.Caller, k *api.Expor
 	}
 	s, err := tr.reader.Projections.Session(k.ID)
 	if errors.Is(err, ledger.ErrNotFound) {
-		tr.pendingKeys.Put(pendingKey{c, k.ID}, seal.Key(k.Key), arrivalBytes)
+		tr.pendingKeys.Put(pendingKey{c, k.ID}, seal.Key(k.Key), pendingKeyBytes)
 		return nil
 	}
 	if err != nil {
@@ -272,13 +272,13 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 			if turns.HashEvent(was) != r.Hash {
 				return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has another event at index %d", id, ev.Index)}
 			}
-			if err := tr.keepLabel(ctx, s, ev.Index); err != nil {
+			if err := tr.claimLabel(ctx, s, ev.Index); err != nil {
 				return err
 			}
 			out.Existing++
 			return nil
 		}
-		if err := tr.mayImport(c, s, ev); err != nil {
+		if err := tr.checkImportable(c, s, ev); err != nil {
 			return err
 		}
 		next, err := tr.admitImport(ctx, c, s, ev, payload)
@@ -318,26 +318,26 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 		if err := tr.reader.Projections.WaitFor(ctx, seq); err != nil {
 			return writer.AfterCommit(err)
 		}
-		if err := tr.reader.AsideError(c.Tenant, id); err != nil || !settles(ev.Kind) {
+		if err := tr.reader.AsideError(c.Tenant, id); err != nil || !holdsSettings(ev.Kind) {
 			return err
 		}
 		now, err := tr.reader.Projections.Session(id)
 		if err != nil {
 			return err
 		}
-		return writer.AfterCommit(tr.keepLabel(ctx, &now, ev.Index))
+		return writer.AfterCommit(tr.claimLabel(ctx, &now, ev.Index))
 	}
 }
 
-// settles reports whether events of a kind hold settings.
-func settles(k turns.Kind) bool { return k == turns.KindOpened || k == turns.KindChanged }
+// holdsSettings reports whether events of a kind hold settings.
+func holdsSettings(k turns.Kind) bool { return k == turns.KindOpened || k == turns.KindChanged }
 
-// keepLabel gives a session the label that its settings name, which stand in the
+// claimLabel gives a session the label that its settings name, which stand in the
 // event at index, if they are in force and the label is free here.
 //
 // Crash states: between the event and the claim a session that shows a label
 // which does not stand for it; the same import again claims it.
-func (tr *Transfer) keepLabel(ctx context.Context, s *ledger.Session, index uint64) error {
+func (tr *Transfer) claimLabel(ctx context.Context, s *ledger.Session, index uint64) error {
 	if s.Final() || s.Settings != index {
 		return nil
 	}
@@ -361,7 +361,7 @@ func (tr *Transfer) keepLabel(ctx context.Context, s *ledger.Session, index uint
 // newKey is the key that a session's first event was opened with, if no other is
 // stored under its id.
 func (tr *Transfer) newKey(c reader.Caller, id turns.ID) (*seal.Key, error) {
-	k, err := importRing{tr, c}.Key(id)
+	k, err := importKeyring{tr, c}.Key(id)
 	if err != nil {
 		return nil, missingDependency(err)
 	}
@@ -416,10 +416,10 @@ func (tr *Transfer) importTail(ctx context.Context, c reader.Caller, ev *turns.E
 	return &s, nil
 }
 
-// mayImport says whether an event that is not stored here is the caller's to
+// checkImportable says whether an event that is not stored here is the caller's to
 // bring, behind s: one of its own sessions, from another ledger, and sealed where
 // this ledger seals.
-func (tr *Transfer) mayImport(c reader.Caller, s *ledger.Session, ev *turns.Event) error {
+func (tr *Transfer) checkImportable(c reader.Caller, s *ledger.Session, ev *turns.Event) error {
 	agent, origin := s.Agent, &s.Origin
 	if ev.Kind == turns.KindOpened {
 		agent, origin = ev.Agent, ev.Origin
@@ -478,15 +478,15 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 		}
 		open = &calls
 	}
-	body, after, err := content.CheckBody(tr.importRing(c), ev, next.Node, open)
+	body, after, err := content.CheckBody(tr.keyring(c), ev, next.Node, open)
 	if err != nil {
 		return nil, missingDependency(err)
 	}
 	switch b := body.(type) {
 	case *turns.OpenedBody:
-		err = tr.knownSettings(b.Label, &b.Settings)
+		err = tr.checkSettings(b.Label, &b.Settings)
 	case *turns.ChangedBody:
-		err = tr.knownSettings(b.Label, &b.Settings)
+		err = tr.checkSettings(b.Label, &b.Settings)
 	default:
 		err = tr.content.CheckBodySize(body)
 	}
@@ -508,9 +508,9 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 	return after, missingDependency(err)
 }
 
-// knownSettings checks that a session can go on under these settings here, and
+// checkSettings checks that a session can go on under these settings here, and
 // that replies can show them.
-func (tr *Transfer) knownSettings(label string, set *turns.Settings) error {
+func (tr *Transfer) checkSettings(label string, set *turns.Settings) error {
 	if label != "" {
 		if err := turns.ValidateLabel("/event/label", label); err != nil {
 			return err

@@ -34,6 +34,6 @@ const pendingBytes = 64 << 20
 func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ss *sessions.Sessions, budget *cache.Budget) *Transfer {
 	return &Transfer{
 		content: cs, page: limits, paths: pl, reader: r, writer: w, sessions: ss,
-		exports: cache.In[turns.ID, *firstMentions](budget, "exports"), pendingKeys: cache.In[pendingKey, seal.Key](cache.New(pendingBytes), "keys"),
+		exports: cache.New[turns.ID, *firstMentions](budget, "exports"), pendingKeys: cache.New[pendingKey, seal.Key](cache.NewBudget(pendingBytes), "keys"),
 	}
 }

@@ -20,7 +20,7 @@ type Chain struct {
 
 const (
 	// maxWaiting is how many mutations may wait for one session.
-	maxWaiting = 128
+	maxWaitingWriters = 128
 	// maxIdle is how many chains are remembered without a writer.
 	MaxIdle = 100_000
 )
@@ -47,9 +47,9 @@ func (wr *Writer) Hold(ctx context.Context, name string) (*Chain, func(), error)
 		c.turn <- struct{}{}
 		wr.chains[name] = c
 	}
-	if c.waiting >= maxWaiting {
+	if c.waiting >= maxWaitingWriters {
 		wr.mu.Unlock()
-		return nil, nil, &api.Error{Code: api.Busy, Message: fmt.Sprintf("%d requests wait for this session already", maxWaiting),
+		return nil, nil, &api.Error{Code: api.Busy, Message: fmt.Sprintf("%d requests wait for this session already", maxWaitingWriters),
 			Details: map[string]any{"retry_after_ms": 100}}
 	}
 	c.waiting++
