@@ -110,7 +110,7 @@ func (cm *Compactions) flushOutcome(ctx context.Context, s *ledger.Session, head
 // up when its lease ends.
 func (cm *Compactions) BeginFlush(ctx context.Context, c reader.Caller, session turns.ID, req api.BeginFlush, canonical []byte) (*api.BegunFlush, error) {
 	if req.Cycle == 0 {
-		return nil, page.FieldErr("/cycle", "0; the first cycle is 1")
+		return nil, api.FieldErrorf("/cycle", "0; the first cycle is 1")
 	}
 	var out *api.BegunFlush
 	err := cm.writer.Mutate(ctx, c, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
@@ -224,10 +224,10 @@ func (cm *Compactions) DoneFlush(ctx context.Context, c reader.Caller, session t
 
 func (cm *Compactions) checkDone(req *api.DoneFlush) error {
 	if req.Cycle == 0 {
-		return page.FieldErr("/cycle", "0; the first cycle is 1")
+		return api.FieldErrorf("/cycle", "0; the first cycle is 1")
 	}
 	if req.Saved > turns.MaxCount {
-		return page.FieldErr("/saved", "%d is over %d", req.Saved, uint64(turns.MaxCount))
+		return api.FieldErrorf("/saved", "%d is over %d", req.Saved, uint64(turns.MaxCount))
 	}
 	if err := page.CheckText("/response", req.Response, cm.page.SummaryBytes()); err != nil {
 		return err

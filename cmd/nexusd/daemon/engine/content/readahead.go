@@ -66,3 +66,31 @@ func (cs *Store) InlineParts(ctx context.Context, tenant string, k seal.Key, par
 	}
 	return nil
 }
+
+// InlineBlobs puts the content of blobs back into the parts of a body.
+func (cs *Store) InlineBlobs(ctx context.Context, tenant string, root turns.ID, body any) error {
+	k, err := cs.BlobKey(root)
+	if err != nil {
+		return err
+	}
+	return cs.InlineParts(ctx, tenant, k, BodyParts(body))
+}
+
+func (cs *Store) InlinePart(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
+	b, err := cs.ReadBlob(ctx, tenant, k, p.Ref.Digest)
+	if err != nil {
+		return err
+	}
+	switch p.Type {
+	case turns.ToolCall:
+		p.Arguments = b
+	case turns.ToolCallResponse:
+		p.Response = b
+	case turns.Blob:
+		p.Data = b
+	default:
+		p.Content = string(b)
+	}
+	p.Ref = nil
+	return nil
+}

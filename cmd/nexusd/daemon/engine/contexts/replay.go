@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/compactor/policy"
 	"nexus/compactor/view"
 	"nexus/ledger"
@@ -76,7 +75,7 @@ func (cx *Contexts) inputsFromRecipe(ctx context.Context, s *ledger.Session, r *
 		g.event, g.set, err = cx.reader.SettingsAt(ctx, s, index)
 	}
 	if errors.Is(err, ledger.ErrNotFound) || (err == nil && g.event != r.Settings) {
-		return g, page.FieldErr("/recipe/settings", "no event of session %s that holds settings", s.ID)
+		return g, api.FieldErrorf("/recipe/settings", "no event of session %s that holds settings", s.ID)
 	}
 	if err != nil {
 		return g, err
@@ -243,17 +242,17 @@ func recipeOf(session turns.ID, req api.GetContext) (*view.Recipe, error) {
 		return nil, nil
 	}
 	if !req.At.IsZero() || req.Policy != nil || req.Budget != 0 {
-		return nil, page.FieldErr("/recipe", "a recipe says at which turn, by which policy and in which budget; at, policy and budget do not go with it")
+		return nil, api.FieldErrorf("/recipe", "a recipe says at which turn, by which policy and in which budget; at, policy and budget do not go with it")
 	}
 	r, err := view.ParseRecipe(req.Recipe)
 	if errors.Is(err, turns.ErrUnsupported) {
 		return nil, &turns.FieldError{Field: "/recipe", Reason: err.Error(), Kind: turns.ErrUnsupported}
 	}
 	if err != nil {
-		return nil, page.FieldErr("/recipe", "%v", err)
+		return nil, api.FieldErrorf("/recipe", "%v", err)
 	}
 	if r.Session != session {
-		return nil, page.FieldErr("/recipe/session", "it is of session %s", r.Session)
+		return nil, api.FieldErrorf("/recipe/session", "it is of session %s", r.Session)
 	}
 	return &r, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"nexus/cmd/nexusd/daemon/engine/sessions"
 	"slices"
 
 	"nexus/cmd/nexusd/daemon/engine/compactions"
@@ -243,4 +244,18 @@ func (fk *Forks) ancestors(s *ledger.Session) ([]turns.ID, error) {
 		ids, f = append(ids, up.ID), up.ForkOf
 	}
 	return ids, nil
+}
+
+// Forks opens sessions that begin at a turn of another. Safe for concurrent use.
+type Forks struct {
+	content     *content.Store
+	reader      *reader.Reader
+	writer      *writer.Writer
+	compactions *compactions.Compactions
+	sessions    *sessions.Sessions
+}
+
+// New returns the forks of the sessions of ss.
+func New(cs *content.Store, r *reader.Reader, w *writer.Writer, cm *compactions.Compactions, ss *sessions.Sessions) *Forks {
+	return &Forks{content: cs, reader: r, writer: w, compactions: cm, sessions: ss}
 }

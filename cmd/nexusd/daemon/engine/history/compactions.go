@@ -26,7 +26,7 @@ func (hs *History) ListCompactions(ctx context.Context, c reader.Caller, session
 	}
 	cur, err := hs.reader.ParseTurnCursor(s, head, req.After, true)
 	if errors.Is(err, ledger.ErrNotFound) {
-		err = page.FieldErr("/after", "not a compaction of this list")
+		err = api.FieldErrorf("/after", "not a compaction of this list")
 	}
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (hs *History) Expand(ctx context.Context, c reader.Caller, session turns.ID
 	case `"all"`:
 		all = true
 	default:
-		return nil, page.FieldErr("/levels", "%.20s is not one of 1, \"all\"", l)
+		return nil, api.FieldErrorf("/levels", "%.20s is not one of 1, \"all\"", l)
 	}
 	if err := hs.reader.WaitPosition(ctx, req.Read); err != nil {
 		return nil, err
@@ -156,11 +156,89 @@ func (hs *History) onPath(n lineage.Node, id turns.ID) (uint64, error) {
 	}
 	t, err := hs.reader.FindTurn(&s, id)
 	if err != nil {
-		return 0, page.FieldErr("/after", "not a turn of this list")
+		return 0, api.FieldErrorf("/after", "not a turn of this list")
 	}
 	ok, err := lineage.IsAncestor(hs.reader.Projections, t, n)
 	if err != nil || !ok {
-		return 0, errors.Join(page.FieldErr("/after", "not a turn of this list"), err)
+		return 0, errors.Join(api.FieldErrorf("/after", "not a turn of this list"), err)
 	}
 	return t.Depth, nil
+}
+
+// GetCompaction is compaction.get: a compaction, and the calls since.
+func (hs *History) GetCompaction(ctx context.Context, c reader.Caller, session turns.ID, req api.GetTurn) (*api.Turn, error) {
+	t, err := hs.reader.GetTurn(ctx, c, session, req)
+	if err != nil {
+		return nil, err
+	}
+	if t.Compaction == nil {
+		return nil, &api.Error{Code: api.NotFound, Message: "turn " + req.ID.String() + " is not a compaction"}
+	}
+	s, err := hs.reader.FindSession(ctx, c, session, false)
+	if err != nil {
+		return nil, err
+	}
+	head, err := hs.reader.HeadNode(s)
+	if err != nil {
+		return nil, err
+	}
+	n, err := hs.reader.FindTurn(s, req.ID)
+	if err != nil {
+		return nil, err
+	}
+	if on, err := lineage.IsAncestor(hs.reader.Projections, n, head); !on || err != nil {
+		return t, err // the head was moved back, before it
+	}
+	t.Compaction.Since, err = hs.since(ctx, n, head)
+	return t, err
+}
+
+// maxSince is how many events are looked at for the calls since a compaction.
+const maxSinceEvents = 10_000
+
+// since is the calls with the compaction n in force on the way to head; nil for none.
+func (hs *History) since(ctx context.Context, n, head lineage.Node) (*api.Since, error) {
+	if head.Depth <= n.Depth {
+		return nil, nil
+	}
+	if far := n.Depth + maxSinceEvents; head.Depth > far {
+		var err error
+		if head, err = lineage.At(hs.reader.Projections, head, far); err != nil {
+			return nil, err
+		}
+	}
+	ranges, err := lineage.Segments(hs.reader.Projections, head, n.Depth+1)
+	if err != nil {
+		return nil, err
+	}
+	out := new(api.Since)
+scan:
+	for _, r := range ranges {
+		for payload, err := range hs.reader.Projections.Range(r) {
+			if err != nil {
+				return nil, err
+			}
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
+			}
+			ev, err := turns.Decode(payload)
+			if err != nil {
+				return nil, err
+			}
+			if ev.Kind == turns.KindCompaction {
+				break scan
+			}
+			if ev.Usage == nil {
+				continue
+			}
+			if out.Calls++; out.Calls == 1 {
+				out.First = *ev.Usage
+			}
+			out.Total = *turns.AddUsage(&out.Total, ev.Usage)
+		}
+	}
+	if out.Calls == 0 {
+		return nil, nil
+	}
+	return out, nil
 }

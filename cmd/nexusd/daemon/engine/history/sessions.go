@@ -35,7 +35,7 @@ func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessio
 	}
 	if !after.IsZero() {
 		if _, err := hs.reader.FindSession(ctx, c, after, false); err != nil {
-			return nil, page.FieldErr("/after", "not a session of this list")
+			return nil, api.FieldErrorf("/after", "not a session of this list")
 		}
 	}
 	limit, err := p.LimitOf(100, 1000)

@@ -98,7 +98,7 @@ func (hs *History) walkTree(root, after turns.ID) (*treeWalk, error) {
 		w.stack = append(w.stack, treeFrame{id, last})
 		s, err := hs.reader.Projections.Session(id)
 		if errors.Is(err, ledger.ErrNotFound) || (err == nil && s.Root != root) {
-			return nil, page.FieldErr("/after", "not a session of this tree")
+			return nil, api.FieldErrorf("/after", "not a session of this tree")
 		}
 		if err != nil {
 			return nil, err

@@ -107,3 +107,20 @@ func (m *Set) Begin(verb string) func(code string) {
 		}
 	}
 }
+
+// cacheSizes collects what the caches keep.
+type cacheSizes struct {
+	*prometheus.GaugeVec
+	budget *cache.Budget
+}
+
+func newCacheSizes(b *cache.Budget) cacheSizes {
+	return cacheSizes{prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "nexus_cache_bytes", Help: "Bytes that a cache keeps, by cache."}, []string{"cache"}), b}
+}
+
+func (c cacheSizes) Collect(ch chan<- prometheus.Metric) {
+	for name, n := range c.budget.Sizes() {
+		c.WithLabelValues(name).Set(float64(n))
+	}
+	c.GaugeVec.Collect(ch)
+}

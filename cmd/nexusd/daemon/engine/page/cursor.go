@@ -61,7 +61,30 @@ func ParseContextCursor(after string) (c ContextCursor, err error) {
 	}
 	c.Started = true
 	if !ok || err != nil {
-		return ContextCursor{}, FieldErr("/after", "not what a page gave as next")
+		return ContextCursor{}, api.FieldErrorf("/after", "not what a page gave as next")
 	}
 	return c, nil
+}
+
+func OptionalID(field, s string) (turns.ID, error) {
+	if s == "" {
+		return turns.ID{}, nil
+	}
+	id, err := turns.ParseID(s)
+	if err != nil || id.IsZero() {
+		return id, api.FieldErrorf(field, "not an id")
+	}
+	return id, nil
+}
+
+// FormatPosition and parsePosition are the opaque positions of the contract.
+func FormatPosition(seq uint64) string { return "p" + strconv.FormatUint(seq, 36) }
+
+func ParsePosition(s string) (uint64, error) {
+	if len(s) > 1 && s[0] == 'p' {
+		if n, err := strconv.ParseUint(s[1:], 36, 64); err == nil {
+			return n, nil
+		}
+	}
+	return 0, &turns.FieldError{Field: "/min_position", Reason: "not a position", Kind: turns.ErrMalformed}
 }

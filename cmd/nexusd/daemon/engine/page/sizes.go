@@ -2,11 +2,9 @@ package page
 
 import (
 	"fmt"
-	"slices"
 	"unicode/utf8"
 
 	"nexus/ledger"
-	"nexus/ledger/api"
 	"nexus/turns"
 )
 
@@ -14,28 +12,6 @@ import (
 // it. Content of parts is moved to blobs where there is too much of it. Nothing
 // else can be moved (meta, ext, recipes, settings, very many small parts), so
 // that is measured before it is stored, as the JSON that replies show.
-
-// BodyBytes is how many bytes of JSON an event's body may have in a reply.
-// What stands beside it in a turn or a page has the rest of the message: a
-// compaction has a summary, a list of elisions and more.
-func (l *Limits) BodyBytes(body any) int {
-	if _, ok := body.(*turns.CompactionBody); ok {
-		return l.Payload() / 2
-	}
-	return l.Payload() / 4 * 3
-}
-
-// SummaryBytes is how many bytes of JSON of a compaction's summary are shown.
-// One of ours that is longer is whole in the replacement, or in its blob.
-func (l *Limits) SummaryBytes() int { return l.Payload() / 8 }
-
-// SettingsBytes is how many bytes of JSON a session's settings may have. They
-// stand in session.get, and before the messages on the first page of a context.
-func (l *Limits) SettingsBytes() int { return l.Payload() / 2 }
-
-// TextBytes is how many bytes of JSON a single text may have that is shown
-// beside a body.
-func (l *Limits) TextBytes() int { return l.Payload() / 16 }
 
 // EscapedSize is the bytes of s in JSON, without the quotes.
 func EscapedSize[T string | []byte](s T) int {
@@ -106,15 +82,7 @@ func CheckText(field, s string, most int) error {
 	return nil
 }
 
-// TrimCalls leaves of an ack's lists of calls what has room in it.
-func (l *Limits) TrimCalls(ack *api.Appended) {
-	room := l.Payload() / 2
-	for _, ids := range []*[]string{&ack.Open, &ack.Abandoned, &ack.Late} {
-		for i, id := range *ids {
-			if room -= 3 + EscapedSize(id); room < 0 {
-				*ids, ack.CallsCut = slices.Clip((*ids)[:i]), true
-				break
-			}
-		}
-	}
+func EncodedSize(v any) (int, error) {
+	b, err := turns.EncodeJSON(v)
+	return len(b), err
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
-	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger"
+	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
 )
@@ -180,7 +180,7 @@ func (pl *Loader) callsOn(ctx context.Context, head lineage.Node, ids []string) 
 }
 
 func callTooOld() error {
-	return page.FieldErr("/messages", "a response to a call that is not among the last %d turns or %d bytes of the path: it is too late", LookBackTurns, lookBackBytes)
+	return api.FieldErrorf("/messages", "a response to a call that is not among the last %d turns or %d bytes of the path: it is too late", LookBackTurns, lookBackBytes)
 }
 
 // callsIn adds to found what a stretch has of wanted, and returns the bytes of

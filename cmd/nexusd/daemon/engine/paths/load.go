@@ -1,222 +1,193 @@
 package paths
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/compactor"
+	"nexus/compactor/policy"
 	"nexus/compactor/summary"
+	"nexus/compactor/view"
 	"nexus/ledger"
-	"nexus/ledger/api"
+	"nexus/lineage"
 	"nexus/turns"
-	"nexus/turns/tokens"
 )
 
-// A request that plans or renders loads the path since the last compaction. A
-// path has no bound: a policy may never compact, and a turn of 500 bytes may name
-// a blob of megabytes that a hundred turns before it name too. What is loaded
-// has: the newest content whole, of what is older its beginning. So a compaction
-// is planned on a history of any size, and a context that would need what is not
-// loaded is refused.
-
-const (
-	// contentLimit is how many bytes of content a path is loaded with. It is more
-	// than any provider takes in one request.
-	defaultContent = 48 << 20
-	// maxFrames bounds what a path takes beside its content: its turns, messages
-	// and parts, about 170,000 turns.
-	maxFrames = 256 << 20
-	// defaultLoaded is how much all requests together may have loaded.
-	defaultLoaded = 512 << 20
-
-	halfBytes = 256 // of a half without its parts, about
-	partBytes = 256 // of a part without its content, about
-	// clipBytes is how large a part is worth clipping.
-	clipBytes = 2 * content.PreviewBytes
-)
-
-// contentLimit is the most content that a path is loaded with, in bytes.
-func (pl *Loader) contentLimit() int {
-	if pl.MaxContent <= 0 {
-		return defaultContent
+// Load loads what planning and rendering see at a node: the compaction in
+// force there and the halves from its cut on. It costs one range scan for each
+// segment since the cut, whatever the length of the history before it. Parts
+// that there is no room for have their beginning only: see [loading].
+//
+// Tokens are by the policy's counter: as the ledger stores them where it is the
+// ledger's own, else counted here.
+func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settings, pol policy.Policy, head lineage.Node) (view.Path, error) {
+	p := pl.EmptyPath(s, set, pol, head)
+	if head.Ref.IsZero() {
+		return p, nil
 	}
-	return pl.MaxContent
-}
-
-// Loaded is how many bytes of content all requests have loaded now.
-func (pl *Loader) Loaded() int64 { return pl.loaded.Load() }
-
-// loadedLimit is how many bytes all requests together may have loaded.
-func (pl *Loader) loadedLimit() int64 {
-	if pl.MaxLoaded <= 0 {
-		return defaultLoaded
+	p.Idle = pl.reader.IdleTime(head)
+	p.View = pol.Prune
+	p.Cold = pol.Cold(p.Idle)
+	var cut lineage.Cut
+	l := &loading{loader: pl}
+	in, err := pl.reader.CompactionAt(s, head)
+	if err != nil {
+		return p, err
 	}
-	return pl.MaxLoaded
+	if !in.IsZero() {
+		t, ev, err := pl.reader.TurnEvent(in)
+		if err != nil {
+			return p, err
+		}
+		p.InForce = &view.InForce{Node: t.Node, Span: *ev.Span}
+		if err := pl.content.Open(ev, &p.InForce.Body); err != nil {
+			return p, err
+		}
+		replacement := p.InForce.Body.Replacement
+		l.content += content.MessagesSize(replacement)
+		if err := l.fillParts(ctx, s.Tenant, s.Root, content.MessageParts(replacement)); err != nil {
+			return p, err
+		}
+		cut = t.Cut
+	}
+	preamble, err := pl.content.PreambleDigest(set)
+	if err != nil {
+		return p, err
+	}
+	sc := pathScan{inForce: in, preamble: preamble}
+	if err := pl.scan(ctx, s, head, cut, &sc, l); err != nil {
+		return p, err
+	}
+	p.Halves = l.halves
+	p.Changed = sc.changed
+	return p.Settled(p.Counter, p.Counter.Name() != pl.content.Counter.Name()), nil
 }
 
-// meter counts what a request has loaded.
-type meter struct {
-	total *atomic.Int64 // of all requests
-	max   int64         // of all requests
-	used  atomic.Int64
+// EmptyPath is a path without its halves: enough for a trigger that needs sizes only.
+func (pl *Loader) EmptyPath(s *ledger.Session, set *turns.Settings, pol policy.Policy, head lineage.Node) view.Path {
+	c := pol.CounterOf()
+	return view.Path{Session: s.ID, Head: head, Overhead: pl.content.Overhead(c, set), Limits: pl.reader.Limits(set), Counter: c, Prices: pl.prices(set, pol)}
 }
 
-type meterKey struct{}
-
-// MeterRequest makes a context in which what is loaded counts against what all
-// requests together may have in memory; past it they are busy. The function
-// that it returns is called when the request is answered.
-func (pl *Loader) MeterRequest(ctx context.Context) (context.Context, func()) {
-	m := &meter{total: &pl.loaded, max: pl.loadedLimit()}
-	return context.WithValue(ctx, meterKey{}, m), func() { m.total.Add(-m.used.Swap(0)) }
+// pathScan is what a reading of halves looks out for.
+type pathScan struct {
+	inForce    turns.Ref  // the compaction in force at the head
+	preamble   turns.Hash // of the system part and the tools in force
+	changed    uint64     // out: see [compactor.Path].Changed
+	superseded *turns.Event
 }
 
-// meterOf is the meter of a request; nil where nothing counts.
-func meterOf(ctx context.Context) *meter {
-	m, _ := ctx.Value(meterKey{}).(*meter)
-	return m
-}
-
-// ReleaseLoaded says that a request keeps nothing of what it has loaded so far.
-func ReleaseLoaded(ctx context.Context) {
-	if m := meterOf(ctx); m != nil {
-		m.total.Add(-m.used.Swap(0))
+// observe follows which compaction was in force along the path.
+func (sc *pathScan) observe(ev *turns.Event) {
+	switch {
+	case ev.Kind == turns.KindCompaction && ev.Ref() != sc.inForce:
+		sc.superseded, sc.changed = ev, ev.Depth
+	case ev.Kind == turns.KindCompaction:
+		sc.superseded = nil
+	case sc.superseded == nil:
+	case sc.superseded.Span.Call && ev.UserTexts > 0:
+		sc.changed, sc.superseded = ev.Depth-1, nil
+	case sc.superseded.Span.Call || ev.Ref().Session == sc.superseded.Ref().Session:
+		sc.changed = ev.Depth // its call saw another compaction
 	}
 }
 
-// chargeLoaded counts n bytes more.
-func chargeLoaded(ctx context.Context, n int) error {
-	m := meterOf(ctx)
-	if m == nil {
+// Halves is the halves of normal turns on the path of head, from cut on. Those
+// of an erased session are there, empty and marked.
+func (pl *Loader) Halves(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut) ([]summary.HalfTurn, error) {
+	l := &loading{loader: pl}
+	err := pl.scan(ctx, s, head, cut, new(pathScan), l)
+	return l.halves, err
+}
+
+func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut, sc *pathScan, l *loading) error {
+	if cut.Depth() > head.Depth {
 		return nil
 	}
-	m.used.Add(int64(n))
-	if m.total.Add(int64(n)) > m.max && n > 0 {
-		return &api.Error{Code: api.Busy, Message: "the histories that are being read take all the memory that there is for them", Details: map[string]any{"retry_after_ms": 500}}
-	}
-	return nil
-}
-
-// loading is a path being loaded, root first.
-type loading struct {
-	loader  *Loader
-	halves  []summary.HalfTurn
-	content int   // bytes of what is whole
-	frames  int   // bytes of all the rest
-	clipped int   // halves[:clipped] are clipped
-	foreign []int // halves whose count is not the ledger's own counter's
-}
-
-// add appends a half. Its large parts are still in their blobs.
-func (l *loading) add(ctx context.Context, h summary.HalfTurn) error {
-	size, frame := content.MessagesSize(h.Messages), halfBytes+partBytes*len(content.MessageParts(h.Messages))
-	l.halves = append(l.halves, h)
-	l.content, l.frames = l.content+size, l.frames+frame
-	if err := chargeLoaded(ctx, size+frame); err != nil {
-		return err
-	}
-	for ; l.content > l.loader.contentLimit() && l.clipped < len(l.halves); l.clipped++ {
-		ms := l.halves[l.clipped].Messages
-		was := content.MessagesSize(ms)
-		for _, p := range content.MessageParts(ms) {
-			clipPart(p)
-		}
-		left := content.MessagesSize(ms)
-		l.content, l.frames = l.content-was, l.frames+left
-		if err := chargeLoaded(ctx, left-was); err != nil {
-			return err
-		}
-	}
-	if l.frames > maxFrames {
-		return fmt.Errorf("%w: the path has too many turns since its last compaction to be taken at once (%d halves); turn.list reads them in pages", ledger.ErrTooLarge, len(l.halves))
-	}
-	return nil
-}
-
-// fill puts the content of blobs into the parts that there is room for, newest
-// first. The others keep their ref. Then it counts what another counter than the
-// ledger's own has counted: sums of both would mean nothing.
-func (l *loading) fill(ctx context.Context, tenant string, root turns.ID) error {
-	var parts []*turns.Part
-	for i := len(l.halves) - 1; i >= 0; i-- {
-		parts = append(parts, content.MessageParts(l.halves[i].Messages)...)
-	}
-	if err := l.fillParts(ctx, tenant, root, parts); err != nil {
-		return err
-	}
-	for _, i := range l.foreign {
-		l.halves[i].Tokens = tokens.Messages(l.loader.content.Counter, l.halves[i].Messages)
-	}
-	return nil
-}
-
-// room is how many bytes of content there is room for.
-func (l *loading) room() uint64 { return uint64(max(0, l.loader.contentLimit()-l.content)) }
-
-// fillParts fills those of parts that there is room for, in their order.
-func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, parts []*turns.Part) error {
-	room := l.room()
-	var links []turns.BlobLink
-	parts = slices.DeleteFunc(slices.Clone(parts), func(p *turns.Part) bool {
-		if p.Ref == nil || p.Ref.Digest == (turns.Hash{}) || p.Ref.Size > room {
-			return true
-		}
-		room -= p.Ref.Size
-		links = append(links, turns.BlobLink{Digest: p.Ref.Digest, Size: p.Ref.Size})
-		return false
-	})
-	if len(parts) == 0 {
-		return nil
-	}
-	k, err := l.loader.content.BlobKey(root)
+	ranges, err := lineage.Segments(pl.reader.Projections, head, max(cut.Depth(), 1))
 	if err != nil {
 		return err
 	}
-	next := 0
-	for i, p := range parts {
-		if room := l.room(); room == 0 || p.Ref.Size > room {
-			continue
+	for _, r := range ranges {
+		for payload, err := range pl.reader.Projections.Range(r) {
+			if err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
+			}
+			ev, err := turns.Decode(payload)
+			if err != nil {
+				return err
+			}
+			if sc.observe(ev); ev.Kind != turns.KindTurn {
+				continue
+			}
+			if err := pl.scanTurn(ctx, ev, cut, sc, l); err != nil {
+				return err
+			}
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
+	}
+	return l.fill(ctx, s.Tenant, s.Root)
+}
+
+func (pl *Loader) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut, sc *pathScan, l *loading) error {
+	b := new(turns.TurnBody)
+	err := pl.content.Open(ev, b)
+	erased := errors.Is(err, turns.ErrErased)
+	if err != nil && !erased {
+		return err
+	}
+	h := summary.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth, Erased: erased}
+	add := func() error {
+		if !erased && ev.Tokens.Counter != pl.content.Counter.Name() {
+			l.foreign = append(l.foreign, len(l.halves))
 		}
-		if i >= next {
-			next = i + l.loader.content.ReadAhead(ctx, tenant, k, links[i:])
-		}
-		if err := l.loader.content.InlinePart(ctx, tenant, k, p); err != nil {
+		return l.add(ctx, h)
+	}
+	if ev.Halves.Has(turns.MessagesHalf) && lineage.CutBefore(ev.Depth, turns.MessagesHalf) >= cut {
+		h.Half, h.Messages, h.Tokens, h.Pinned = turns.MessagesHalf, b.Messages, ev.Tokens.Messages, isPinned(b.Meta)
+		if err := add(); err != nil {
 			return err
 		}
-		n := content.PartSize(p) // not what the ref says, which may be another's claim
-		l.content += n
-		if err := chargeLoaded(ctx, n); err != nil {
-			return err
+	}
+	if ev.Halves.Has(turns.ResponseHalf) && lineage.CutBefore(ev.Depth, turns.ResponseHalf) >= cut {
+		h.Half, h.Messages, h.Tokens, h.Pinned = turns.ResponseHalf, nil, ev.Tokens.Response, false
+		if !erased {
+			h.Messages = []turns.Message{*b.Response}
 		}
+		if ev.Usage != nil && b.Preamble == sc.preamble {
+			h.Reported = ev.Usage.InputTokens
+		}
+		return add()
 	}
 	return nil
 }
 
-// clipPart leaves of a large part its beginning, as if it were moved to a blob.
-func clipPart(p *turns.Part) {
-	n := content.PartSize(p)
-	if p.Ref != nil || n+len(p.Ext) < clipBytes {
-		return
+// isPinned reports whether a turn's meta says {"pin": true}: what its user says
+// is quoted in every summary that comes to cover it.
+func isPinned(meta turns.Raw) bool {
+	if !bytes.Contains(meta, []byte(`"pin"`)) {
+		return false
 	}
-	ref := &turns.BlobRef{Size: uint64(n), MimeType: p.MimeType}
-	if p.Type != turns.Blob {
-		c := content.PartContent(p)
-		ref.Preview = content.Preview(string(c[:min(len(c), 2*content.PreviewBytes)]))
-	}
-	p.Content, p.Arguments, p.Response, p.Data, p.Ext, p.Ref = "", nil, nil, nil, nil, ref
+	var m map[string]turns.Raw
+	return turns.DecodeJSON(meta, &m) == nil && string(m["pin"]) == "true"
 }
 
-// CheckWhole checks that messages to be shown were loaded with all their content.
-func (pl *Loader) CheckWhole(ms []turns.Message) error {
-	for _, p := range content.MessageParts(ms) {
-		if p.Ref != nil {
-			return fmt.Errorf("%w: the context has more than %d bytes of content; compaction.run makes it shorter", ledger.ErrTooLarge, pl.contentLimit())
+// prices are what calls of a session cost, and summaries of it, as far as the
+// models are known.
+func (pl *Loader) prices(set *turns.Settings, pol policy.Policy) (p view.Prices) {
+	if m, ok := pl.reader.Models.Find(set.Model); ok && set.Model != "" {
+		p.Model = m.Price
+	}
+	for _, t := range compactor.ForModel(pl.Tiers, pol.SummaryModels(set.Model)...) {
+		if m, ok := pl.reader.Models.Find(t.Model); ok && t.Model != "" {
+			p.Summarizer = m.Price
+			break
 		}
 	}
-	return nil
+	return p
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -23,7 +22,7 @@ func (rd *Reader) GetBlob(ctx context.Context, c Caller, req api.GetBlob) (*api.
 		return nil, BlobNotFound("/digest", req.Digest, err)
 	}
 	if req.Offset > uint64(len(b)) {
-		return nil, page.FieldErr("/offset", "the blob has %d bytes", len(b))
+		return nil, api.FieldErrorf("/offset", "the blob has %d bytes", len(b))
 	}
 	out := &api.BlobData{Digest: req.Digest, Size: uint64(len(b)), Offset: req.Offset}
 	rest := b[req.Offset:]
@@ -37,7 +36,7 @@ func (rd *Reader) GetBlob(ctx context.Context, c Caller, req api.GetBlob) (*api.
 // BlobTree is a session and the key of its tree's blobs.
 func (rd *Reader) BlobTree(ctx context.Context, c Caller, id turns.ID) (*ledger.Session, seal.Key, error) {
 	if id.IsZero() {
-		return nil, seal.Key{}, page.FieldErr("/session", "a blob belongs to a session's tree; name the session")
+		return nil, seal.Key{}, api.FieldErrorf("/session", "a blob belongs to a session's tree; name the session")
 	}
 	s, err := rd.FindSession(ctx, c, id, false)
 	if err != nil {

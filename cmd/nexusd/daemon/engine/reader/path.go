@@ -2,12 +2,8 @@ package reader
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
-	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -76,66 +72,6 @@ func (rd *Reader) PathNodes(ctx context.Context, head lineage.Node, lo, hi uint6
 		}
 		n = up[0]
 	}
-}
-
-// TurnCursor is a place in a list of turns. It pins the head that the first page
-// had, so that pages taken while turns are appended, or the head moves, are of
-// one path.
-type TurnCursor struct {
-	Head   lineage.Node
-	Lo, Hi uint64
-	desc   bool
-}
-
-func (c TurnCursor) Next(depth uint64) string {
-	return fmt.Sprintf("%d~%s~%s", depth, c.Head.Ref.Session, c.Head.Ref.Turn)
-}
-
-// ParseTurnCursor reads After: what next gave, or the id of a turn on the path.
-func (rd *Reader) ParseTurnCursor(s *ledger.Session, head lineage.Node, after string, desc bool) (TurnCursor, error) {
-	c := TurnCursor{Head: head, Lo: 1, Hi: head.Depth, desc: desc}
-	if after == "" {
-		return c, nil
-	}
-	bad := page.FieldErr("/after", "neither a turn of the path nor what a page gave as next")
-	depth, ref, paged := strings.Cut(after, "~")
-	var at uint64
-	if paged {
-		sess, turn, _ := strings.Cut(ref, "~")
-		sid, err1 := turns.ParseID(sess)
-		tid, err2 := turns.ParseID(turn)
-		d, err3 := strconv.ParseUint(depth, 10, 64)
-		if errors.Join(err1, err2, err3) != nil {
-			return c, bad
-		}
-		n, err := rd.FindTurn(s, tid)
-		if err != nil || n.Ref.Session != sid {
-			return c, bad
-		}
-		c.Head, c.Hi, at = n, n.Depth, d
-	} else {
-		id, err := turns.ParseID(after)
-		if err != nil {
-			return c, bad
-		}
-		n, err := rd.FindTurn(s, id)
-		if err != nil {
-			return c, err
-		}
-		if ok, err := lineage.IsAncestor(rd.Projections, n, head); err != nil || !ok {
-			return c, errors.Join(bad, err)
-		}
-		at = n.Depth
-	}
-	if at < 1 || at > c.Hi {
-		return c, bad
-	}
-	if desc {
-		c.Hi = at - 1
-	} else {
-		c.Lo = at + 1
-	}
-	return c, nil
 }
 
 func DescribeNode(n lineage.Node) api.PathTurn {

@@ -1,112 +1,30 @@
 package reader
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger"
-	"nexus/ledger/api"
-	"nexus/turns"
+	"nexus/projections"
+	"nexus/turns/tokens"
 )
 
-// FindSession reads a session from the projections. With fresh, they have first passed
-// the end that the session's chain had when the request came, so that a negative
-// answer, or one about the head, is true; a chain that was set aside before its
-// end is [ledger.ErrCorrupt] then.
-func (rd *Reader) FindSession(ctx context.Context, c Caller, id turns.ID, fresh bool) (*ledger.Session, error) {
-	var end ledger.Record
-	if fresh {
-		var err error
-		if end, err = rd.ChainEnd(ctx, c.Tenant, id); err != nil {
-			if errors.Is(err, ledger.ErrNotFound) {
-				return nil, SessionNotFound(id)
-			}
-			return nil, err
-		}
-	}
-	s, err := rd.Projections.Session(id)
-	if errors.Is(err, ledger.ErrNotFound) {
-		if !fresh {
-			return rd.FindSession(ctx, c, id, true)
-		}
-		return nil, errors.Join(SessionNotFound(id), rd.AsideError(c.Tenant, id))
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := CheckVisible(c, &s); err != nil {
-		return nil, err
-	}
-	if s.Tail.Seq < end.Seq && s.Subject() == end.Subject {
-		return nil, rd.BehindError(&s, end.Seq)
-	}
-	return &s, nil
+// Reader finds sessions, turns and the settings in force, as a caller may see
+// them. It writes nothing. Safe for concurrent use.
+type Reader struct {
+	Log         ledger.Log
+	Projections *projections.Store
+	Now         func() time.Time
+	// Models is the limits of models by name, for sessions that state none. The
+	// zero table knows none.
+	Models tokens.Models
+
+	content *content.Store
+	page    *page.Limits
 }
 
-// BehindError is the error of a session whose chain goes on to last, where the
-// projections, which have passed that, do not.
-func (rd *Reader) BehindError(s *ledger.Session, last uint64) error {
-	if err := rd.AsideError(s.Tenant, s.ID); err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: session %s: projections end at %d, the chain at %d", ledger.ErrCorrupt, s.ID, s.Tail.Seq, last)
-}
-
-// CatchUp waits until the projections have passed the end of the session's
-// chain, and returns its position.
-func (rd *Reader) CatchUp(ctx context.Context, tenant string, id turns.ID) (uint64, error) {
-	last, err := rd.ChainEnd(ctx, tenant, id)
-	return last.Seq, err
-}
-
-// ChainEnd is the last record of the session's chain; the projections have passed it.
-func (rd *Reader) ChainEnd(ctx context.Context, tenant string, id turns.ID) (ledger.Record, error) {
-	subject := ledger.AnyShard(tenant, turns.SessionChain(id))
-	if s, err := rd.Projections.Session(id); err == nil && s.Tenant == tenant {
-		subject = s.Subject()
-	}
-	last, err := rd.Log.Last(ctx, subject)
-	if err != nil {
-		return last, err
-	}
-	return last, rd.Projections.WaitFor(ctx, last.Seq)
-}
-
-// AsideError is the error of a session whose chain, in this tenant, the
-// projections set aside; nil if they did not.
-func (rd *Reader) AsideError(tenant string, id turns.ID) error {
-	subject := ledger.AnyShard(tenant, turns.SessionChain(id))
-	if s, err := rd.Projections.Session(id); err == nil && s.Tenant == tenant {
-		subject = s.Subject()
-	}
-	why, err := rd.Projections.WhyAside(subject)
-	if err != nil || why == "" {
-		return err
-	}
-	return fmt.Errorf("%w: session %s is read-only here: %s", ledger.ErrCorrupt, id, why)
-}
-
-// WaitPosition waits for what a read asks for.
-func (rd *Reader) WaitPosition(ctx context.Context, r api.Read) error {
-	if r.MinPosition == "" {
-		return nil
-	}
-	seq, err := page.ParsePosition(r.MinPosition)
-	if err != nil {
-		return err
-	}
-	if rd.Projections.Applied().Seq >= seq {
-		return nil
-	}
-	// Nothing has the position yet: a wait would be for whatever comes next.
-	st, err := rd.Log.State(ctx)
-	if err != nil {
-		return err
-	}
-	if seq > st.Last {
-		return page.FieldErr("/min_position", "a position that this ledger has not reached")
-	}
-	return rd.Projections.WaitFor(ctx, seq)
+// New returns a reader of a log and its projections.
+func New(log ledger.Log, store *projections.Store, now func() time.Time, models tokens.Models, cs *content.Store, limits *page.Limits) *Reader {
+	return &Reader{Log: log, Projections: store, Now: now, Models: models, content: cs, page: limits}
 }

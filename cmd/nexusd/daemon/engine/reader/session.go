@@ -3,59 +3,12 @@ package reader
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
-	"nexus/lineage"
 	"nexus/turns"
 )
-
-// LocateTurn finds a turn; before it says not found the projections have passed
-// the tail.
-func (rd *Reader) LocateTurn(ctx context.Context, c Caller, session, id turns.ID, r api.Read) (lineage.Node, error) {
-	for fresh := false; ; fresh = true {
-		s, err := rd.FindSession(ctx, c, session, fresh)
-		if err != nil {
-			return lineage.Node{}, err
-		}
-		n, err := rd.FindTurn(s, id)
-		if err == nil || fresh || r.StaleOK || !errors.Is(err, ledger.ErrNotFound) {
-			return n, err
-		}
-	}
-}
-
-// SessionAt is a session and the node that a read starts from: its head, or the
-// turn named.
-func (rd *Reader) SessionAt(ctx context.Context, c Caller, session, at turns.ID, r api.Read) (*ledger.Session, lineage.Node, error) {
-	if err := rd.WaitPosition(ctx, r); err != nil {
-		return nil, lineage.Node{}, err
-	}
-	s, err := rd.FindSession(ctx, c, session, !r.StaleOK)
-	if err != nil {
-		return nil, lineage.Node{}, err
-	}
-	if !at.IsZero() {
-		n, err := rd.FindTurn(s, at)
-		return s, n, err
-	}
-	head, err := rd.HeadNode(s)
-	return s, head, err
-}
-
-// HeadNode is the node of the session's head; the zero Node before the first.
-func (rd *Reader) HeadNode(s *ledger.Session) (lineage.Node, error) {
-	if s.Head.IsZero() {
-		return lineage.Node{}, nil
-	}
-	ns, err := rd.Projections.Nodes(s.Head)
-	if err != nil {
-		return lineage.Node{}, err
-	}
-	return ns[0], nil
-}
 
 // Describe is s as the contract shows it.
 func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session, error) {
@@ -136,39 +89,4 @@ func (rd *Reader) Get(ctx context.Context, c Caller, id turns.ID, r api.Read) (*
 		return nil, err
 	}
 	return rd.Describe(ctx, s)
-}
-
-// FindTurn is a turn of the session's own chain or of what it inherits, by its id:
-// own turns on any branch, others if they are on the path of the fork point.
-func (rd *Reader) FindTurn(s *ledger.Session, id turns.ID) (lineage.Node, error) {
-	at := turns.Ref{Session: s.ID, Turn: id}
-	for sess := s; ; {
-		t, err := rd.Projections.Turn(turns.Ref{Session: sess.ID, Turn: id})
-		if err == nil {
-			if sess == s {
-				return t.Node, nil
-			}
-			point, err := rd.Projections.Nodes(at)
-			if err != nil {
-				return lineage.Node{}, err
-			}
-			ok, err := lineage.IsAncestor(rd.Projections, t.Node, point[0])
-			if err != nil || ok {
-				return t.Node, err
-			}
-		} else if !errors.Is(err, lineage.ErrUnknown) {
-			return lineage.Node{}, err
-		}
-		if sess.ForkOf == nil {
-			return lineage.Node{}, &api.Error{Code: api.NotFound, Message: fmt.Sprintf("no turn %s on session %s or what it inherits", id, s.ID)}
-		}
-		if sess == s {
-			at = s.ForkOf.At
-		}
-		up, err := rd.Projections.Session(sess.ForkOf.At.Session)
-		if err != nil {
-			return lineage.Node{}, err
-		}
-		sess = &up
-	}
 }

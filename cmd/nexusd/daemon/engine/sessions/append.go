@@ -71,11 +71,11 @@ func validateAppend(req *api.AppendTurn) error {
 	}
 	switch {
 	case len(req.Messages) == 0 && req.Response == nil:
-		return page.FieldErr("/messages", "a turn has messages, a response, or both")
+		return api.FieldErrorf("/messages", "a turn has messages, a response, or both")
 	case len(req.Model) > turns.MaxName:
-		return page.FieldErr("/model", "longer than %d bytes", turns.MaxName)
+		return api.FieldErrorf("/model", "longer than %d bytes", turns.MaxName)
 	case req.Meta != nil && req.Meta.Kind() != '{':
-		return page.FieldErr("/meta", "not a JSON object")
+		return api.FieldErrorf("/meta", "not a JSON object")
 	}
 	_, err := writer.ClaimedTime(req.Time)
 	return err

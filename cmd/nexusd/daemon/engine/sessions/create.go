@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/ledger"
@@ -25,7 +24,7 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 	case turns.Main:
 		return nil, &api.Error{Code: api.Denied, Message: "kind main is granted by the daemon's configuration, not by a request", Details: map[string]any{"field": "/kind"}}
 	default:
-		return nil, page.FieldErr("/kind", "%q is not one of peer, task, main", req.Kind)
+		return nil, api.FieldErrorf("/kind", "%q is not one of peer, task, main", req.Kind)
 	}
 	id, err := ss.writer.NewID(req.ID)
 	if err != nil {

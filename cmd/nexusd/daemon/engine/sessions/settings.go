@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/compactor/policy"
@@ -39,7 +38,7 @@ func (ss *Sessions) ApplySettings(s *turns.Settings, label string, req api.Sessi
 	}
 	if req.Model != nil {
 		if len(*req.Model) > turns.MaxName {
-			return "", page.FieldErr("/model", "longer than %d bytes", turns.MaxName)
+			return "", api.FieldErrorf("/model", "longer than %d bytes", turns.MaxName)
 		}
 		s.Model = *req.Model
 	}
@@ -52,7 +51,7 @@ func (ss *Sessions) ApplySettings(s *turns.Settings, label string, req api.Sessi
 	if req.Tools != nil {
 		for i, t := range *req.Tools {
 			if t.Kind() != '{' {
-				return "", page.FieldErr(fmt.Sprintf("/tools/%d", i), "not a JSON object")
+				return "", api.FieldErrorf(fmt.Sprintf("/tools/%d", i), "not a JSON object")
 			}
 		}
 		s.Preamble.Tools = *req.Tools
@@ -72,7 +71,7 @@ func (ss *Sessions) ApplySettings(s *turns.Settings, label string, req api.Sessi
 			continue
 		}
 		if f.from.Kind() != '{' {
-			return "", page.FieldErr(f.name, "not a JSON object")
+			return "", api.FieldErrorf(f.name, "not a JSON object")
 		}
 		*f.to = f.from
 	}
@@ -157,7 +156,7 @@ func (ss *Sessions) Move(ctx context.Context, c reader.Caller, id turns.ID, req 
 			}
 			ev.To = t.Ref
 		} else if s.ForkOf != nil {
-			return nil, page.FieldErr("/to", "a fork can't go before its inherited turns; name a turn")
+			return nil, api.FieldErrorf("/to", "a fork can't go before its inherited turns; name a turn")
 		}
 		if ev.To == s.Head && req.ID.IsZero() {
 			return nil, nil // with an id it is kept, or a late retry would move the head back

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -288,5 +287,5 @@ func parseExportCursor(after string, chains int) (c exportCursor, err error) {
 			return c, nil
 		}
 	}
-	return c, page.FieldErr("/after", "not what a page gave as next")
+	return c, api.FieldErrorf("/after", "not what a page gave as next")
 }

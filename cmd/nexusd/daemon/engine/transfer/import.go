@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
-	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/paths"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/writer"
@@ -56,59 +55,7 @@ func (tr *Transfer) importRecord(ctx context.Context, c reader.Caller, r *api.Ex
 	case r.Event != nil:
 		return tr.importEvent(ctx, c, r.Event, out)
 	}
-	return page.FieldErr("", "neither nexus_export, key, piece, blob nor event")
-}
-
-// arrival names a content key that came before the first event of its session.
-// It is kept in memory until then: a key is stored only together with an event
-// that opens under it, so that nobody can choose the key of a session to come.
-type pendingKey struct {
-	reader.Caller
-	id turns.ID
-}
-
-// arrivalBytes is what a key weighs in the cache: 65,536 of them can wait.
-const pendingKeyBytes = 1 << 10
-
-// importKeyring is the keys that an import may use: those of sessions that the
-// caller may see, and those that came with the import.
-type importKeyring struct {
-	transfer *Transfer
-	caller   reader.Caller
-}
-
-// importKeyring is nil where nothing is sealed.
-func (tr *Transfer) keyring(c reader.Caller) seal.Keyring {
-	if tr.content.Keys == nil {
-		return nil
-	}
-	return importKeyring{tr, c}
-}
-
-func (r importKeyring) Key(id turns.ID) (seal.Key, error) {
-	s, err := r.transfer.reader.Projections.Session(id)
-	switch {
-	case errors.Is(err, ledger.ErrNotFound):
-		if k, ok := r.transfer.pendingKeys.Get(pendingKey{r.caller, id}); ok {
-			return k, nil
-		}
-	case err != nil:
-		return seal.Key{}, err
-	case reader.CheckVisible(r.caller, &s) == nil:
-		return r.transfer.content.Keys.Key(id)
-	}
-	return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
-}
-
-// treeKey is the key of the blobs of a tree.
-func (tr *Transfer) treeKey(c reader.Caller, root turns.ID) (seal.Key, error) {
-	if tr.content.Keys != nil {
-		return importKeyring{tr, c}.Key(root)
-	}
-	if s, err := tr.reader.Projections.Session(root); err == nil && reader.CheckVisible(c, &s) != nil {
-		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, root)
-	}
-	return tr.content.BlobKey(root)
+	return api.FieldErrorf("", "neither nexus_export, key, piece, blob nor event")
 }
 
 // missingDependency makes of a key or blob that is not there the answer that it comes later
@@ -158,7 +105,7 @@ func (tr *Transfer) joinPieces(ctx context.Context, c reader.Caller, field strin
 			return nil, fmt.Errorf("%s/%d: %w", field, i, err)
 		}
 		if pieceDigest(piece) != d {
-			return nil, page.FieldErr(fmt.Sprintf("%s/%d", field, i), "not a piece")
+			return nil, api.FieldErrorf(fmt.Sprintf("%s/%d", field, i), "not a piece")
 		}
 		if len(whole)+len(piece) > turns.MaxBody {
 			return nil, &turns.FieldError{Field: field, Reason: fmt.Sprintf("more than %d bytes", turns.MaxBody), Kind: ledger.ErrTooLarge}
@@ -166,70 +113,6 @@ func (tr *Transfer) joinPieces(ctx context.Context, c reader.Caller, field strin
 		whole = append(whole, piece...)
 	}
 	return whole, nil
-}
-
-func (tr *Transfer) importKey(ctx context.Context, c reader.Caller, k *api.ExportKey) error {
-	if k.ID == turns.ID(tr.content.Ledger) {
-		return page.FieldErr("/key/id", "a session's key has a session's id")
-	}
-	if len(k.Key) != len(seal.Key{}) {
-		return page.FieldErr("/key/key", "%d bytes, a key has %d", len(k.Key), len(seal.Key{}))
-	}
-	if tr.content.Keys == nil {
-		return &api.Error{Code: api.Unsupported, Message: "this ledger does not seal and keeps no keys; it can't take a sealed export"}
-	}
-	if _, err := tr.reader.CatchUp(ctx, c.Tenant, k.ID); err != nil && !errors.Is(err, ledger.ErrNotFound) {
-		return err
-	}
-	s, err := tr.reader.Projections.Session(k.ID)
-	if errors.Is(err, ledger.ErrNotFound) {
-		tr.pendingKeys.Put(pendingKey{c, k.ID}, seal.Key(k.Key), pendingKeyBytes)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if reader.CheckVisible(c, &s) != nil {
-		return notImportable(k.ID)
-	}
-	return tr.restoreKey(&s, seal.Key(k.Key))
-}
-
-// restoreKey takes the key of a session that is stored: the one that is here, or
-// one that is here no more and opens the session's first event.
-func (tr *Transfer) restoreKey(s *ledger.Session, k seal.Key) error {
-	have, err := tr.content.Keys.Key(s.ID)
-	if err == nil && have != k {
-		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has another key here", s.ID)}
-	}
-	if !errors.Is(err, seal.ErrNoKey) {
-		return err
-	}
-	payload, err := tr.reader.Projections.EventAt(s.ID, 0)
-	if err != nil {
-		return err
-	}
-	ev, err := turns.Decode(payload)
-	if err != nil {
-		return err
-	}
-	if err := content.OpenBody(oneKey{s.ID, k}, ev, new(turns.OpenedBody)); err != nil {
-		return err
-	}
-	return tr.content.Keys.Put(s.ID, k)
-}
-
-// oneKey is a ring of one key.
-type oneKey struct {
-	id  turns.ID
-	key seal.Key
-}
-
-func (k oneKey) Key(id turns.ID) (seal.Key, error) {
-	if id != k.id {
-		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
-	}
-	return k.key, nil
 }
 
 // importEvent appends an event that fits behind the end of its chain.
@@ -252,7 +135,7 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 	}
 	id, ok := ev.Chain.Session()
 	if !ok {
-		return page.FieldErr("/event", "an event of chain %s; only sessions are imported", ev.Chain)
+		return api.FieldErrorf("/event", "an event of chain %s; only sessions are imported", ev.Chain)
 	}
 	ch, release, err := tr.writer.Hold(ctx, c.Tenant+"/"+id.String())
 	if err != nil {
@@ -356,23 +239,6 @@ func (tr *Transfer) claimLabel(ctx context.Context, s *ledger.Session, index uin
 		return nil // another session has it here
 	}
 	return err
-}
-
-// newKey is the key that a session's first event was opened with, if no other is
-// stored under its id.
-func (tr *Transfer) newKey(c reader.Caller, id turns.ID) (*seal.Key, error) {
-	k, err := importKeyring{tr, c}.Key(id)
-	if err != nil {
-		return nil, missingDependency(err)
-	}
-	have, err := tr.content.Keys.Key(id)
-	switch {
-	case errors.Is(err, seal.ErrNoKey), err == nil && have == k:
-		return &k, nil
-	case err == nil:
-		return nil, notImportable(id)
-	}
-	return nil, fmt.Errorf("the key of session %s: %w", id, err)
 }
 
 // importTail is the fold that an imported event must fit behind; the zero
@@ -503,7 +369,7 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 		err = tr.content.CheckCounts(ctx, c.Tenant, k, ev, body)
 	}
 	if wrong := (*content.CountError)(nil); errors.As(err, &wrong) {
-		err = page.FieldErr("/event", "%s", wrong.Text)
+		err = api.FieldErrorf("/event", "%s", wrong.Text)
 	}
 	return after, missingDependency(err)
 }

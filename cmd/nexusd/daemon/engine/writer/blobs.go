@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
-	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -33,9 +32,9 @@ func (wr *Writer) PutBlob(ctx context.Context, c reader.Caller, req api.PutBlob)
 	data := []byte(req.Data)
 	switch {
 	case len(req.Pieces) > 0 && len(data) > 0:
-		return nil, page.FieldErr("/pieces", "a call brings data or puts pieces together, not both")
+		return nil, api.FieldErrorf("/pieces", "a call brings data or puts pieces together, not both")
 	case len(req.Pieces) == 0 && len(data) == 0:
-		return nil, page.FieldErr("/data", "no data")
+		return nil, api.FieldErrorf("/data", "no data")
 	}
 	links, next := make([]turns.BlobLink, len(req.Pieces)), 0
 	for i, d := range req.Pieces {
@@ -101,7 +100,7 @@ func (wr *Writer) InlineAttachments(ctx context.Context, c reader.Caller, sessio
 			return reader.BlobNotFound(field, ref.Digest, err)
 		}
 		if uint64(content.PartSize(p)) != ref.Size {
-			return page.FieldErr(field, "blob %s has %d bytes, the ref says %d", ref.Digest, content.PartSize(p), ref.Size)
+			return api.FieldErrorf(field, "blob %s has %d bytes, the ref says %d", ref.Digest, content.PartSize(p), ref.Size)
 		}
 		if p.MimeType == "" && p.Type == turns.Blob {
 			p.MimeType = ref.MimeType

@@ -44,7 +44,7 @@ func parseTakenPlan(token string) (p takenPlan, err error) {
 		err = turns.DecodeJSON(b, &p)
 	}
 	if err != nil || p.Head.IsZero() {
-		return p, page.FieldErr("/plan", "not what compaction.take gave")
+		return p, api.FieldErrorf("/plan", "not what compaction.take gave")
 	}
 	return p, nil
 }
@@ -66,7 +66,7 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 	if req.After != "" {
 		cur, err := page.ParseContextCursor(req.After)
 		if err != nil || cur.Messages != 0 || cur.Sources != 0 {
-			return nil, page.FieldErr("/after", "not what a page gave as next")
+			return nil, api.FieldErrorf("/after", "not what a page gave as next")
 		}
 		at, skip, of = cur.At, cur.Offset, cur.Digest
 	}
@@ -99,7 +99,7 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 		out.Prompt = ""
 	}
 	if skip > len(whole.content) {
-		return nil, page.FieldErr("/after", "past the end of the content")
+		return nil, api.FieldErrorf("/after", "past the end of the content")
 	}
 	rest := []byte(whole.content[skip:min(len(whole.content), skip+cm.page.ContextBytes()/2+utf8.UTFMax)])
 	if most := cm.page.ContextBytes() / 2; len(rest) > most {
@@ -216,7 +216,7 @@ func (cm *Compactions) sawThrough(s *ledger.Session, w *planned, res *compactor.
 			return err
 		}
 		if ok, err := lineage.IsAncestor(cm.reader.Projections, ns[0], ns[1]); err != nil || !ok {
-			return errors.Join(err, page.FieldErr("/saw_through", "not from what the plan shows to the head"))
+			return errors.Join(err, api.FieldErrorf("/saw_through", "not from what the plan shows to the head"))
 		}
 	}
 	from := uint64(1)

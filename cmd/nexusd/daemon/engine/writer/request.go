@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -43,7 +42,7 @@ func ClaimedTime(t *api.Time) (int64, error) {
 	}
 	ns, ok := t.UnixNano()
 	if !ok {
-		return 0, page.FieldErr("/time", "before 1678, after 2261 or 1970-01-01T00:00:00Z, which can't be stored; leave out a time that is not known")
+		return 0, api.FieldErrorf("/time", "before 1678, after 2261 or 1970-01-01T00:00:00Z, which can't be stored; leave out a time that is not known")
 	}
 	return ns, nil
 }

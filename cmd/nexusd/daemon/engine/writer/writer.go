@@ -3,6 +3,7 @@ package writer
 import (
 	"context"
 	"log/slog"
+	"nexus/turns"
 	"sync"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
@@ -34,4 +35,21 @@ type Writer struct {
 // New returns a writer for what r reads.
 func New(logger *slog.Logger, m *metrics.Set, notify func(tenant, agent string, n api.Notification), cs *content.Store, r *reader.Reader, limits *page.Limits) *Writer {
 	return &Writer{Logger: logger, Metrics: m, Notify: notify, content: cs, reader: r, page: limits}
+}
+
+// Announce tells of what is at a position; "": of what is known here now.
+func (wr *Writer) Announce(c reader.Caller, session turns.ID, what string, turn turns.ID, at string, detail map[string]any) {
+	if wr.Notify == nil {
+		return
+	}
+	if at == "" {
+		at = page.FormatPosition(wr.reader.Projections.Applied().Seq)
+	}
+	n := api.Notification{Kind: what, Session: session, Turn: turn, Position: at}
+	if detail != nil {
+		if b, err := turns.EncodeJSON(detail); err == nil {
+			n.Detail = b
+		}
+	}
+	wr.Notify(c.Tenant, c.Agent, n)
 }

@@ -1,0 +1,101 @@
+package content
+
+import (
+	"nexus/turns"
+	"slices"
+	"unicode/utf8"
+)
+
+// CopyParts gives a body messages and parts of its own, so that what is done to
+// them is not done to the request, or the plan, that it was made from: after a
+// lost compare-and-set it is decided on that again.
+func CopyParts(body any) {
+	own := func(ms []turns.Message) []turns.Message {
+		ms = slices.Clone(ms)
+		for i := range ms {
+			ms[i].Parts = slices.Clone(ms[i].Parts)
+		}
+		return ms
+	}
+	switch b := body.(type) {
+	case *turns.TurnBody:
+		b.Messages = own(b.Messages)
+		if b.Response != nil {
+			b.Response = &own([]turns.Message{*b.Response})[0]
+		}
+	case *turns.CompactionBody:
+		b.Replacement = own(b.Replacement)
+	}
+}
+
+// BodyParts is the parts of a body that may be moved to blobs.
+func BodyParts(body any) (parts []*turns.Part) {
+	add := func(ms []turns.Message) {
+		for i := range ms {
+			for j := range ms[i].Parts {
+				parts = append(parts, &ms[i].Parts[j])
+			}
+		}
+	}
+	switch b := body.(type) {
+	case *turns.TurnBody:
+		add(b.Messages)
+		if b.Response != nil {
+			for j := range b.Response.Parts {
+				parts = append(parts, &b.Response.Parts[j])
+			}
+		}
+	case *turns.CompactionBody:
+		add(b.Replacement)
+	}
+	return parts
+}
+
+func MessageParts(ms []turns.Message) (parts []*turns.Part) {
+	for i := range ms {
+		for j := range ms[i].Parts {
+			parts = append(parts, &ms[i].Parts[j])
+		}
+	}
+	return parts
+}
+
+func PartContent(p *turns.Part) []byte {
+	switch p.Type {
+	case turns.ToolCall:
+		return p.Arguments
+	case turns.ToolCallResponse:
+		return p.Response
+	case turns.Blob:
+		return p.Data
+	}
+	return []byte(p.Content)
+}
+
+func PartSize(p *turns.Part) int {
+	if p.Ref != nil {
+		return 0
+	}
+	return len(PartContent(p))
+}
+
+// MessagesSize is the bytes of content that messages hold themselves.
+func MessagesSize(ms []turns.Message) (n int) {
+	for _, p := range MessageParts(ms) {
+		if n += PartSize(p) + len(p.Ext); p.Ref != nil {
+			n += len(p.Ref.Preview)
+		}
+	}
+	return n
+}
+
+func Preview(s string) string {
+	if len(s) <= PreviewBytes {
+		return s
+	}
+	s = s[:PreviewBytes]
+	for len(s) > 0 && !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s
+}

@@ -1,0 +1,92 @@
+package contexts
+
+import (
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// pageKey names a context that is being paged, so that its pages after the
+// first are not rendered again.
+type pageKey struct {
+	session turns.ID
+	digest  string // what the pages are of, see contextCursor
+	head    turns.Ref
+	format  string
+	policy  string
+	budget  uint64
+	recipe  string
+	explain bool
+}
+
+func contextSize(c *api.Context) int {
+	n := len(c.System) + len(c.Recipe) + 200*len(c.Sources)
+	for _, m := range c.Messages {
+		n += len(m)
+	}
+	for _, t := range c.Tools {
+		n += len(t)
+	}
+	return n
+}
+
+// pageContext leaves what fits a page: system and tools on the first one, then
+// messages, then sources. A page pins the turn of the first one, so that all are
+// of one context. A page is about most bytes; a message that is larger comes
+// alone, and one of more than largest bytes in pieces of its JSON.
+func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, limit, most, largest int) error {
+	if cur.Messages > len(out.Messages) || cur.Sources > len(out.Sources) || (cur.Offset > 0 && cur.Messages == len(out.Messages)) {
+		return api.FieldErrorf("/after", "past the end of the context")
+	}
+	size := len(out.System) + 512 + len(out.Recipe)
+	for _, p := range out.Preamble {
+		size += len(p.Name) + 64
+	}
+	for _, t := range out.Tools {
+		size += len(t) + 1
+	}
+	if cur.Started {
+		out.System, out.Tools, out.Preamble, size = nil, nil, nil, 512+len(out.Recipe)
+	}
+	next := cur
+	next.At = head.Ref.Turn
+	all, sources := out.Messages[cur.Messages:], out.Sources[cur.Sources:]
+	out.Messages, out.Sources = []turns.Raw{}, []api.Source{}
+	for _, m := range all {
+		if len(m) > largest {
+			if len(out.Messages) > 0 || (!cur.Started && size > most/2) {
+				break
+			}
+			piece := m[min(next.Offset, len(m)):]
+			if len(piece) > largest/2 { // escaped again inside a JSON string
+				piece = piece[:page.RuneBoundary(piece, largest/2)]
+			}
+			out.Partial = string(piece)
+			if next.Offset += len(piece); next.Offset >= len(m) {
+				out.PartialEnd = true
+				next.Messages, next.Offset = next.Messages+1, 0
+			}
+			break
+		}
+		size += len(m) + 1
+		if begun := cur.Started || len(out.Messages) > 0; (!begun && size > largest) || (len(out.Messages) > 0 && (size > most || (limit > 0 && len(out.Messages) >= limit))) {
+			break
+		}
+		out.Messages = append(out.Messages, m)
+		next.Messages++
+	}
+	if done := next.Messages == cur.Messages+len(all); done {
+		for _, src := range sources {
+			if size += 200 + len(src.Why); len(out.Sources) > 0 && size > most {
+				break
+			}
+			out.Sources = append(out.Sources, src)
+			next.Sources++
+		}
+	}
+	if next.Messages < cur.Messages+len(all) || next.Sources < cur.Sources+len(sources) {
+		out.Next = next.String()
+	}
+	return nil
+}

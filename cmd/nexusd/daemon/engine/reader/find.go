@@ -1,0 +1,193 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"nexus/lineage"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// FindSession reads a session from the projections. With fresh, they have first passed
+// the end that the session's chain had when the request came, so that a negative
+// answer, or one about the head, is true; a chain that was set aside before its
+// end is [ledger.ErrCorrupt] then.
+func (rd *Reader) FindSession(ctx context.Context, c Caller, id turns.ID, fresh bool) (*ledger.Session, error) {
+	var end ledger.Record
+	if fresh {
+		var err error
+		if end, err = rd.ChainEnd(ctx, c.Tenant, id); err != nil {
+			if errors.Is(err, ledger.ErrNotFound) {
+				return nil, SessionNotFound(id)
+			}
+			return nil, err
+		}
+	}
+	s, err := rd.Projections.Session(id)
+	if errors.Is(err, ledger.ErrNotFound) {
+		if !fresh {
+			return rd.FindSession(ctx, c, id, true)
+		}
+		return nil, errors.Join(SessionNotFound(id), rd.AsideError(c.Tenant, id))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckVisible(c, &s); err != nil {
+		return nil, err
+	}
+	if s.Tail.Seq < end.Seq && s.Subject() == end.Subject {
+		return nil, rd.BehindError(&s, end.Seq)
+	}
+	return &s, nil
+}
+
+// BehindError is the error of a session whose chain goes on to last, where the
+// projections, which have passed that, do not.
+func (rd *Reader) BehindError(s *ledger.Session, last uint64) error {
+	if err := rd.AsideError(s.Tenant, s.ID); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: session %s: projections end at %d, the chain at %d", ledger.ErrCorrupt, s.ID, s.Tail.Seq, last)
+}
+
+// CatchUp waits until the projections have passed the end of the session's
+// chain, and returns its position.
+func (rd *Reader) CatchUp(ctx context.Context, tenant string, id turns.ID) (uint64, error) {
+	last, err := rd.ChainEnd(ctx, tenant, id)
+	return last.Seq, err
+}
+
+// ChainEnd is the last record of the session's chain; the projections have passed it.
+func (rd *Reader) ChainEnd(ctx context.Context, tenant string, id turns.ID) (ledger.Record, error) {
+	subject := ledger.AnyShard(tenant, turns.SessionChain(id))
+	if s, err := rd.Projections.Session(id); err == nil && s.Tenant == tenant {
+		subject = s.Subject()
+	}
+	last, err := rd.Log.Last(ctx, subject)
+	if err != nil {
+		return last, err
+	}
+	return last, rd.Projections.WaitFor(ctx, last.Seq)
+}
+
+// AsideError is the error of a session whose chain, in this tenant, the
+// projections set aside; nil if they did not.
+func (rd *Reader) AsideError(tenant string, id turns.ID) error {
+	subject := ledger.AnyShard(tenant, turns.SessionChain(id))
+	if s, err := rd.Projections.Session(id); err == nil && s.Tenant == tenant {
+		subject = s.Subject()
+	}
+	why, err := rd.Projections.WhyAside(subject)
+	if err != nil || why == "" {
+		return err
+	}
+	return fmt.Errorf("%w: session %s is read-only here: %s", ledger.ErrCorrupt, id, why)
+}
+
+// WaitPosition waits for what a read asks for.
+func (rd *Reader) WaitPosition(ctx context.Context, r api.Read) error {
+	if r.MinPosition == "" {
+		return nil
+	}
+	seq, err := page.ParsePosition(r.MinPosition)
+	if err != nil {
+		return err
+	}
+	if rd.Projections.Applied().Seq >= seq {
+		return nil
+	}
+	// Nothing has the position yet: a wait would be for whatever comes next.
+	st, err := rd.Log.State(ctx)
+	if err != nil {
+		return err
+	}
+	if seq > st.Last {
+		return api.FieldErrorf("/min_position", "a position that this ledger has not reached")
+	}
+	return rd.Projections.WaitFor(ctx, seq)
+}
+
+// LocateTurn finds a turn; before it says not found the projections have passed
+// the tail.
+func (rd *Reader) LocateTurn(ctx context.Context, c Caller, session, id turns.ID, r api.Read) (lineage.Node, error) {
+	for fresh := false; ; fresh = true {
+		s, err := rd.FindSession(ctx, c, session, fresh)
+		if err != nil {
+			return lineage.Node{}, err
+		}
+		n, err := rd.FindTurn(s, id)
+		if err == nil || fresh || r.StaleOK || !errors.Is(err, ledger.ErrNotFound) {
+			return n, err
+		}
+	}
+}
+
+// SessionAt is a session and the node that a read starts from: its head, or the
+// turn named.
+func (rd *Reader) SessionAt(ctx context.Context, c Caller, session, at turns.ID, r api.Read) (*ledger.Session, lineage.Node, error) {
+	if err := rd.WaitPosition(ctx, r); err != nil {
+		return nil, lineage.Node{}, err
+	}
+	s, err := rd.FindSession(ctx, c, session, !r.StaleOK)
+	if err != nil {
+		return nil, lineage.Node{}, err
+	}
+	if !at.IsZero() {
+		n, err := rd.FindTurn(s, at)
+		return s, n, err
+	}
+	head, err := rd.HeadNode(s)
+	return s, head, err
+}
+
+// HeadNode is the node of the session's head; the zero Node before the first.
+func (rd *Reader) HeadNode(s *ledger.Session) (lineage.Node, error) {
+	if s.Head.IsZero() {
+		return lineage.Node{}, nil
+	}
+	ns, err := rd.Projections.Nodes(s.Head)
+	if err != nil {
+		return lineage.Node{}, err
+	}
+	return ns[0], nil
+}
+
+// FindTurn is a turn of the session's own chain or of what it inherits, by its id:
+// own turns on any branch, others if they are on the path of the fork point.
+func (rd *Reader) FindTurn(s *ledger.Session, id turns.ID) (lineage.Node, error) {
+	at := turns.Ref{Session: s.ID, Turn: id}
+	for sess := s; ; {
+		t, err := rd.Projections.Turn(turns.Ref{Session: sess.ID, Turn: id})
+		if err == nil {
+			if sess == s {
+				return t.Node, nil
+			}
+			point, err := rd.Projections.Nodes(at)
+			if err != nil {
+				return lineage.Node{}, err
+			}
+			ok, err := lineage.IsAncestor(rd.Projections, t.Node, point[0])
+			if err != nil || ok {
+				return t.Node, err
+			}
+		} else if !errors.Is(err, lineage.ErrUnknown) {
+			return lineage.Node{}, err
+		}
+		if sess.ForkOf == nil {
+			return lineage.Node{}, &api.Error{Code: api.NotFound, Message: fmt.Sprintf("no turn %s on session %s or what it inherits", id, s.ID)}
+		}
+		if sess == s {
+			at = s.ForkOf.At
+		}
+		up, err := rd.Projections.Session(sess.ForkOf.At.Session)
+		if err != nil {
+			return lineage.Node{}, err
+		}
+		sess = &up
+	}
+}
