@@ -10,12 +10,12 @@ import (
 	"nexus/turns"
 )
 
-// subjectsFor is the subjects of the sessions named and of what they inherit from,
-// ancestors first.
+// subjectsFor returns the subjects of the named sessions and of those they inherit
+// from, ancestors first.
 func (v *verifier) subjectsFor(ctx context.Context, ids []turns.ID) ([]string, error) {
 	out, seen := []string{}, make(map[string]bool)
 	for _, id := range ids {
-		// One that was set aside is verified as far as it goes, and said to be.
+		// A chain that was set aside is verified as far as it goes, and reported.
 		if _, err := v.audit.reader.CatchUp(ctx, v.caller.Tenant, id); err != nil && !errors.Is(err, ledger.ErrNotFound) {
 			return nil, err
 		}
@@ -41,9 +41,9 @@ func (v *verifier) subjectsFor(ctx context.Context, ids []turns.ID) ([]string, e
 	return out, nil
 }
 
-// read takes the records up to last: of the whole log in its order, or of the
-// chains that are needed, one after the other. Of those it reads nothing else, so
-// that an agent learns, and costs, nothing beyond its own sessions.
+// read checks the records up to last: the whole log in its order, or the named
+// chains one after the other. For named chains it reads nothing else, so that an
+// agent learns nothing of other sessions and causes no reads of them.
 func (v *verifier) read(ctx context.Context, last uint64) error {
 	if v.chains == nil {
 		if last == 0 {
@@ -75,7 +75,8 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 	return nil
 }
 
-// visit checks a record as it was read. No more: what is behind it can't be read.
+// visit checks a record as it was read. more is false if the log can't be read
+// further.
 func (v *verifier) visit(ctx context.Context, r ledger.Record, err error) (more bool, _ error) {
 	if errors.Is(err, ledger.ErrCorrupt) {
 		v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error()})

@@ -7,20 +7,24 @@ import (
 	"sync"
 )
 
-// How many verifications run at a time: they are long, and read what nothing
-// caches. The whole ledger's does not wait for those of sessions, and of these
-// one agent has at most one, so that it does not hold every place.
+// maxVerifyAll bounds the verifications of the whole ledger that run at a time,
+// maxVerifySome those of sessions, and maxVerifyAgent those of one agent's sessions.
+// They take long and read what no cache holds. They have separate places, so that
+// the whole ledger's does not wait for the others, and one agent does not take every
+// place.
 const maxVerifyAll, maxVerifySome, maxVerifyAgent = 1, 2, 1
 
-// runningVerifications are those that run. Safe for concurrent use.
+// runningVerifications counts the verifications that run. Safe for concurrent use.
 type runningVerifications struct {
 	mu      sync.Mutex
 	all     int
 	some    int
-	byAgent map[string]int // of some sessions; no entry: none
+	byAgent map[string]int // those of sessions, by agent; no entry means none
 }
 
 // startVerification takes a place for a verification, of some sessions or of all.
+// The caller calls leave at its end. It returns [ledger.ErrBusy] if no place is
+// free.
 func (au *Audit) startVerification(c reader.Caller, some bool) (leave func(), err error) {
 	v, actor := &au.running, c.Actor()
 	v.mu.Lock()

@@ -19,14 +19,14 @@ import (
 	"nexus/turns/seal"
 )
 
-// maxProblems is how many problems one verification lists; fewer where that is
-// more than half a message. problemBytes is how long the text of one is.
+// maxProblems bounds the problems that one verification lists. A reply lists fewer if
+// they would take more than half a message. problemBytes bounds the text of one.
 const maxProblems, problemBytes = 1000, 512
 
-// Verify is audit.verify: the whole log, or the chains of some sessions, read
-// from the stream and checked against everything that can be checked: bytes and
-// hashes, chains, lineage, coverage, calls, bodies, blobs, and the projections'
-// copies. It believes nothing that the projections derived.
+// Verify is audit.verify. It reads the whole log, or the chains of some sessions,
+// and checks everything that can be checked: bytes and hashes, chains, lineage,
+// coverage, calls, bodies, blobs, and the copies in the projections. It believes
+// nothing that the projections derived.
 func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*api.Verified, error) {
 	began := au.reader.Now()
 	leave, err := au.startVerification(c, len(req.Sessions) > 0)
@@ -63,28 +63,28 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*
 	return v.out, nil
 }
 
-// verifier folds the log a second time, by the same pure rules as everything
-// else, and compares. It is the [ledger.History] of each event.
+// verifier folds the log a second time by the same pure rules, and compares the
+// result with the projections. It is the [ledger.History] of each event.
 //
-// It holds a few hundred bytes of each session and label. Turns it looks up in
-// the projections, each after it was compared with what follows from the log;
-// rows that differ it holds itself.
+// It holds a few hundred bytes of each session and label. It looks up turns in the
+// projections, after it has compared each with the log, and holds only the turns
+// whose rows differ.
 //
-// Invariant: of a chain nothing is looked up beyond the event that was admitted last.
+// Invariant: it looks up nothing of a chain beyond the last admitted event.
 type verifier struct {
 	audit     *Audit
 	caller    reader.Caller
 	out       *api.Verified
-	chains    []string // subjects, those of ancestors first; nil: the whole log
+	chains    []string // subjects, ancestors first; nil means the whole log
 	sessions  map[turns.ID]ledger.Session
 	labels    map[string]ledger.Label               // by subject
-	differing map[turns.Ref]projections.Turn        // as they follow from the log
-	open      *cache.Cache[turns.Ref, ledger.Calls] // calls open behind turns, where there are any
-	broken    map[string]bool                       // subjects whose chains can't be followed further
+	differing map[turns.Ref]projections.Turn        // turns that differ from their rows, as they follow from the log
+	open      *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
+	broken    map[string]bool                       // subjects of chains that can't be followed further
 }
 
-// maxOpen is the memory of the open calls that a verification remembers, in
-// bytes. Others are read again.
+// maxOpenBytes bounds the memory of the open calls that a verification remembers. It
+// reads others again.
 const maxOpenBytes = 64 << 20
 
 // newVerifier returns a verifier of the records up to last.
@@ -95,11 +95,11 @@ func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
 		open: cache.New[turns.Ref, ledger.Calls](cache.NewBudget(maxOpenBytes), "verify")}
 }
 
-// maxDiffering is how many turns that differ from their rows are held: about 40
-// MB. Behind one more, its chain is not followed further.
+// maxDiffering bounds the held turns that differ from their rows, to about 40 MB.
+// One more, and the verification does not follow its chain further.
 const maxDiffering = 100_000
 
-// admittedTurn is what follows from the log for a turn that was admitted.
+// admittedTurn returns the row of an admitted turn, as it follows from the log.
 func (v *verifier) admittedTurn(ref turns.Ref) (projections.Turn, error) {
 	if t, ok := v.differing[ref]; ok {
 		return t, nil
@@ -116,6 +116,7 @@ func (v *verifier) admittedTurn(ref turns.Ref) (projections.Turn, error) {
 	return t, err
 }
 
+// Nodes implements [ledger.History].
 func (v *verifier) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
 	ns := make([]lineage.Node, len(refs))
 	for i, ref := range refs {
@@ -128,6 +129,7 @@ func (v *verifier) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
 	return ns, nil
 }
 
+// Session implements [ledger.History].
 func (v *verifier) Session(id turns.ID) (ledger.Session, error) {
 	s, ok := v.sessions[id]
 	if !ok {
@@ -136,18 +138,20 @@ func (v *verifier) Session(id turns.ID) (ledger.Session, error) {
 	return s, nil
 }
 
+// Label implements [ledger.History].
 func (v *verifier) Label(tenant, id string) (ledger.Label, error) {
 	return v.labels[ledger.Subject(tenant, id, turns.Chain{Entity: turns.LabelEntity, ID: id})], nil
 }
 
+// Hash implements [ledger.History].
 func (v *verifier) Hash(ref turns.Ref) (turns.Hash, error) {
 	t, err := v.admittedTurn(ref)
 	return t.Hash, err
 }
 
-// HasEvent looks into the projections' index of ids, which has one ordinal for an id
-// and was compared with that of each event: so of two events with one id, the
-// second is found here, or one of them differs from the index.
+// HasEvent implements [ledger.History]. It asks the projections' index of ids, which
+// has one ordinal for an id and was compared with each event. So the second of two
+// events with one id is found here, or one of them differs from the index.
 func (v *verifier) HasEvent(session, event turns.ID) (bool, error) {
 	s, ok := v.sessions[session]
 	if !ok {
@@ -160,8 +164,8 @@ func (v *verifier) HasEvent(session, event turns.ID) (bool, error) {
 	return index <= s.Tail.Index, err
 }
 
-// problem notes a problem of a chain of a tenant. Of another tenant's it says
-// only where.
+// problem notes a problem of a chain of a tenant. It tells other tenants only where
+// the problem is.
 func (v *verifier) problem(tenant string, p api.Problem) {
 	if tenant != v.caller.Tenant && tenant != "" {
 		p = api.Problem{Code: p.Code, Seq: p.Seq, Message: "an event of another tenant"}
@@ -172,6 +176,7 @@ func (v *verifier) problem(tenant string, p api.Problem) {
 	}
 }
 
+// checkRecord checks one record of the log and the projections' copy of it.
 func (v *verifier) checkRecord(ctx context.Context, r ledger.Record) error {
 	v.out.Events++
 	tenant, chain, err := ledger.ParseSubject(r.Subject)
@@ -200,7 +205,7 @@ func (v *verifier) checkRecord(ctx context.Context, r ledger.Record) error {
 		v.problem(tenant, api.Problem{Code: api.Corrupt, Session: p.Session, Seq: r.Seq, Event: ev.ID, Message: fmt.Sprintf("the projections' copy differs: %v", err)})
 	}
 	if v.broken[r.Subject] {
-		return nil // said once
+		return nil // the problem is listed already
 	}
 	switch chain.Entity {
 	case turns.SessionEntity:
@@ -221,6 +226,7 @@ func (v *verifier) checkRecord(ctx context.Context, r ledger.Record) error {
 	return nil
 }
 
+// checkLabel checks an event of a label's chain.
 func (v *verifier) checkLabel(tenant string, r ledger.Record, ev *turns.Event) error {
 	next, err := ledger.Admit(v, r.Subject, r.Seq, r.Hash, ev)
 	if err != nil {
@@ -234,6 +240,7 @@ func (v *verifier) checkLabel(tenant string, r ledger.Record, ev *turns.Event) e
 	return nil
 }
 
+// checkSession checks an event of a session's chain.
 func (v *verifier) checkSession(ctx context.Context, r ledger.Record, ev *turns.Event) error {
 	next, err := ledger.Admit(v, r.Subject, r.Seq, r.Hash, ev)
 	if err != nil {
@@ -266,7 +273,7 @@ func (v *verifier) checkSession(ctx context.Context, r ledger.Record, ev *turns.
 	return differs
 }
 
-// checkContent checks an event's body and blobs.
+// checkContent checks the body and the blobs of an event.
 func (v *verifier) checkContent(ctx context.Context, s *ledger.Session, node lineage.Node, ev *turns.Event) error {
 	var open *ledger.Calls
 	if ev.Kind.IsTurn() {
@@ -306,12 +313,13 @@ func (v *verifier) checkContent(ctx context.Context, s *ledger.Session, node lin
 	return err
 }
 
-// openBytes is what a turn with open calls, and each of them, weighs in memory.
+// openBytes is about what a turn with open calls, and each of its calls, takes in
+// memory.
 const openBytes = 64
 
-// openAt is the calls that wait behind a turn that was admitted; nil: they are not
-// known, since its content can't be read. A row without open calls was compared
-// with its header; others are remembered, or read again.
+// openAt returns the calls that wait after an admitted turn, nil if the content of
+// the turn can't be read. A row without open calls was compared with its header;
+// other calls are remembered, or read again.
 func (v *verifier) openAt(ctx context.Context, s *ledger.Session, ref turns.Ref) *ledger.Calls {
 	if ref.IsZero() {
 		return new(ledger.Calls)
@@ -333,8 +341,8 @@ func (v *verifier) openAt(ctx context.Context, s *ledger.Session, ref turns.Ref)
 	return &calls
 }
 
-// checkRow compares the projections' row of a turn. What follows from the log is kept
-// where they differ.
+// checkRow compares the projections' row of a turn with the log. If they differ, it
+// keeps the row that follows from the log.
 func (v *verifier) checkRow(node lineage.Node, r ledger.Record, ev *turns.Event) error {
 	row, err := v.audit.reader.Projections.Turn(node.Ref)
 	if err == nil && row.Node == node && row.Seq == r.Seq && row.Hash == r.Hash && row.Index == ev.Index && row.Open == ev.Open {

@@ -5,31 +5,34 @@ import (
 	"sync"
 )
 
-// DefaultBytes is the budget of a daemon that configures none.
+// DefaultBytes is the budget of a daemon whose configuration states none.
 const DefaultBytes = 256 << 20
 
-// Budget bounds what several caches keep together: where it is full, the value
-// that was used longest ago goes, whichever cache it is in. Safe for concurrent use.
+// Budget bounds the memory of several caches together. When it is full, it drops the
+// value that was used longest ago, whichever cache holds it. Safe for concurrent
+// use.
+//
+// Invariant: the sizes of all kept values total at most Max.
 type Budget struct {
 	mu    sync.Mutex
 	max   int
 	size  int
-	order list.List // of *entry, newest first
-	sizes map[string]int
+	order list.List // of *entry, used last first
+	sizes map[string]int // bytes by name of the cache
 }
 
-// NewBudget returns a budget of max bytes; 0: [DefaultBytes].
-func NewBudget(max int) *Budget {
-	if max <= 0 {
-		max = DefaultBytes
+// NewBudget returns a budget of limit bytes. 0 means [DefaultBytes].
+func NewBudget(limit int) *Budget {
+	if limit <= 0 {
+		limit = DefaultBytes
 	}
-	return &Budget{max: max, sizes: make(map[string]int)}
+	return &Budget{max: limit, sizes: make(map[string]int)}
 }
 
-// Max is the most bytes that the caches keep.
+// Max returns the bound on the memory of all caches together, in bytes.
 func (b *Budget) Max() int { return b.max }
 
-// Sizes yields the bytes that each cache keeps, by its name.
+// Sizes returns the bytes that each cache keeps, by the name of the cache.
 func (b *Budget) Sizes() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,7 +43,7 @@ func (b *Budget) Sizes() map[string]int {
 	return out
 }
 
-// entry is a value of any cache. Its cache forgets it by drop.
+// entry is a value of one of the caches. drop removes it from the map of that cache.
 type entry struct {
 	cache string
 	size  int
@@ -48,7 +51,7 @@ type entry struct {
 	drop  func()
 }
 
-// remove takes an entry out. The caller holds mu.
+// remove drops an entry. The caller holds mu.
 func (b *Budget) remove(el *list.Element) {
 	x := b.order.Remove(el).(*entry)
 	x.drop()
@@ -56,20 +59,20 @@ func (b *Budget) remove(el *list.Element) {
 	b.sizes[x.cache] -= x.size
 }
 
-// Cache is one cache in a budget. Its values are shared with who gets them, and
-// not to be changed. Safe for concurrent use.
+// Cache is one cache in a budget. Callers share its values and must not change them.
+// Safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	budget *Budget
 	name   string
 	items  map[K]*list.Element // guarded by budget.mu
 }
 
-// New returns a cache within a budget. Its name is that of its size in metrics.
+// New returns an empty cache within a budget. Metrics show its size under name.
 func New[K comparable, V any](b *Budget, name string) *Cache[K, V] {
 	return &Cache[K, V]{budget: b, name: name, items: make(map[K]*list.Element)}
 }
 
-// Get returns the value of k, and whether there is one.
+// Get returns the value of k, and whether the cache holds one.
 func (c *Cache[K, V]) Get(k K) (v V, ok bool) {
 	c.budget.mu.Lock()
 	defer c.budget.mu.Unlock()
@@ -81,8 +84,9 @@ func (c *Cache[K, V]) Get(k K) (v V, ok bool) {
 	return el.Value.(*entry).value.(V), true
 }
 
-// Put keeps v, of size bytes, in place of what k had. A value larger than a
-// quarter of the budget is not kept: it would drive out everything else.
+// Put keeps v, which takes size bytes, and drops the earlier value of k. It does not
+// keep a value larger than a quarter of the budget, which would drive out everything
+// else.
 func (c *Cache[K, V]) Put(k K, v V, size int) {
 	b := c.budget
 	b.mu.Lock()

@@ -11,18 +11,21 @@ import (
 	"nexus/turns/seal"
 )
 
-// minBlob is the smallest part that is worth a blob of its own, in bytes. Where
-// messages are small a turn of many parts has only small ones to give.
+// minBlob returns the size of the smallest part that is worth a blob, in bytes. It
+// is lower on a connection with small messages, where a turn may have only small
+// parts to move.
 func (cs *Store) minBlob() int { return min(4<<10, cs.page.Payload()/256) }
 
-// previewBytes is how much of a moved part stands in its place.
+// PreviewBytes is how much of a moved part stays in the body as its preview.
 const PreviewBytes = 256
 
-// offload moves the largest parts of a body to blobs until what is left fits
-// [page.Limits.InlineBytes] of JSON. What could not be read back in one message then is
-// refused before anything is stored: [ledger.ErrTooLarge]. Blobs are stored, durably, before the event that names
-// them: a crash in between leaves blobs that nothing names, and a retry finds
-// them stored. The parts that the body was made from stay as they are.
+// offload moves the largest parts of a body to blobs until the rest fits
+// [page.Limits.InlineBytes] of JSON. It refuses a body that no message could show
+// with [ledger.ErrTooLarge], before it stores anything. It copies the parts that it
+// changes.
+//
+// Crash states: blobs are durable before the event that names them. A crash in
+// between leaves blobs that no event names, and a retry finds them stored.
 func (cs *Store) offload(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, body any) error {
 	if set := settingsOf(body); set != nil {
 		return cs.movePreamble(ctx, tenant, root, ev, set)
@@ -70,6 +73,7 @@ func (cs *Store) offload(ctx context.Context, tenant string, root turns.ID, ev *
 	return nil
 }
 
+// moveToBlob stores the content of a part as a blob, and leaves a ref in the part.
 func (cs *Store) moveToBlob(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
 	content := PartContent(p)
 	digest, err := cs.StoreBlob(ctx, tenant, k, content)
@@ -84,13 +88,14 @@ func (cs *Store) moveToBlob(ctx context.Context, tenant string, k seal.Key, p *t
 	return nil
 }
 
-// StoreBlob stores content as a blob of the tree whose key is k.
+// StoreBlob stores content as a blob of the tree whose key is k, and returns its
+// digest. It is durable on return.
 func (cs *Store) StoreBlob(ctx context.Context, tenant string, k seal.Key, content []byte) (turns.Hash, error) {
 	digest := seal.BlobDigest(k, content)
 	if cs.Keys != nil {
-		// The nonce follows from the digest, which is keyed and names the content:
-		// the same content is sealed to the same bytes, and a try that a crash cut
-		// short is completed by the next.
+		// The nonce follows from the digest, which is keyed and names the content.
+		// So the same content is sealed to the same bytes, and a retry completes
+		// an upload that a crash cut short.
 		sealed, err := seal.SealBlob(k, digest, content, bytes.NewReader(digest[:]))
 		if err != nil {
 			return digest, err
@@ -100,7 +105,7 @@ func (cs *Store) StoreBlob(ctx context.Context, tenant string, k seal.Key, conte
 	return digest, cs.Blobs.PutBlob(ctx, tenant, digest, content)
 }
 
-// BlobKey is the key of the blobs of a tree of forks.
+// BlobKey returns the key of the blobs of a tree of forks.
 func (cs *Store) BlobKey(root turns.ID) (seal.Key, error) {
 	if cs.Keys == nil {
 		return seal.UnsealedKey(root), nil
@@ -108,15 +113,15 @@ func (cs *Store) BlobKey(root turns.ID) (seal.Key, error) {
 	return cs.Keys.Key(root)
 }
 
-// blobName names a blob's content; the key tells one tree's from another's.
+// blobName names the content of a blob in a cache. The key tells two trees apart.
 type blobName struct {
 	tenant string
 	key    seal.Key
 	digest turns.Hash
-	sealed bool // as it is stored
+	sealed bool // the content is the stored bytes
 }
 
-// ReadBlob is the content that store stored; not to be changed.
+// ReadBlob returns the content that StoreBlob stored. The caller must not change it.
 func (cs *Store) ReadBlob(ctx context.Context, tenant string, k seal.Key, digest turns.Hash) ([]byte, error) {
 	name := blobName{tenant: tenant, key: k, digest: digest}
 	if b, ok := cs.contents.Get(name); ok {
@@ -137,8 +142,8 @@ func (cs *Store) ReadBlob(ctx context.Context, tenant string, k seal.Key, digest
 	return b, nil
 }
 
-// SealedBlob is the content as it is stored; not to be changed. It is kept, since
-// the pages of an export ask for it once each.
+// SealedBlob returns a blob as it is stored. The caller must not change it. The
+// cache keeps it, since each page of an export asks for it.
 func (cs *Store) SealedBlob(ctx context.Context, tenant string, k seal.Key, digest turns.Hash) ([]byte, error) {
 	name := blobName{tenant: tenant, key: k, digest: digest, sealed: true}
 	if b, ok := cs.contents.Get(name); ok {
@@ -152,5 +157,5 @@ func (cs *Store) SealedBlob(ctx context.Context, tenant string, k seal.Key, dige
 	return b, nil
 }
 
-// maxAttachment is the most bytes that one blob may hold.
+// MaxAttachment bounds the bytes of one blob.
 const MaxAttachment = 32 << 20

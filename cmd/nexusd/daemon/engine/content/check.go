@@ -10,17 +10,16 @@ import (
 	"nexus/turns/seal"
 )
 
-// CheckBody opens an event's body with the keys of ring, reads it as its kind has
-// it, and checks what the header says of it. It is the part of the check of an
-// event that takes keys; [ledger.Admit] is the other. Verification and import
-// make both.
+// CheckBody opens the body of an event with the keys of ring and checks that it is
+// what the header says. [ledger.Admit] checks everything that takes no keys; the
+// verification and the import do both.
 //
-// Open is the calls that wait at the event's parent; nil: they are not known,
-// and their number is not checked. After is those that wait behind the event.
-// Node is where its header places a turn.
+// open is the calls that wait at the event's parent, nil if they are not known; then
+// CheckBody does not compare their number. node is where the header places the turn.
+// The returned calls are those that wait after the event.
 //
-// Errors: [ledger.ErrCorrupt] where body and header differ or the body can't be
-// read; those of [seal.Open].
+// Errors: [ledger.ErrCorrupt] if body and header differ or the body can't be
+// decoded; those of [seal.Open].
 func CheckBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledger.Calls) (body any, after *ledger.Calls, err error) {
 	switch ev.Kind {
 	case turns.KindOpened:
@@ -65,6 +64,8 @@ func CheckBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledg
 	return body, after, err
 }
 
+// checkTurn checks the body of a normal turn against its header, and returns the
+// calls that wait after it.
 func checkTurn(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *ledger.Calls) (*ledger.Calls, error) {
 	bad := func(format string, args ...any) (*ledger.Calls, error) {
 		return nil, fmt.Errorf("%w: %s", ledger.ErrCorrupt, fmt.Sprintf(format, args...))
@@ -87,16 +88,16 @@ func checkTurn(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *ledg
 	if halves != ev.Halves || calls != ev.Calls {
 		return bad("its header says halves %d and %d calls; its body has %d and %d", ev.Halves, ev.Calls, halves, calls)
 	}
-	// Turns of before there was this count have none, and nothing in force that
-	// ends with one: a node is under such a compaction where its header has none.
-	if said := turns.CountUserTexts(b.Messages); ev.UserTexts != said && (ev.UserTexts != 0 || node.Call) {
-		return bad("its header counts %d messages with text of the user, its body has %d", ev.UserTexts, said)
+	// A header without this count is accepted unless the node is under a compaction
+	// of one call, which ends with the next text of the user.
+	if counted := turns.CountUserTexts(b.Messages); ev.UserTexts != counted && (ev.UserTexts != 0 || node.Call) {
+		return bad("its header counts %d messages with text of the user, its body has %d", ev.UserTexts, counted)
 	}
 	var before ledger.Calls
 	if open != nil {
 		before = *open
 	}
-	// That a late response answers a call of the path was checked when it came.
+	// The append checked that a late response answers a call of the path.
 	t, err := before.After(b.Messages, b.Response, nil)
 	switch {
 	case err != nil:
@@ -125,6 +126,7 @@ func checkPreambleBlob(links map[turns.Hash]uint64, set *turns.Settings) error {
 	return nil
 }
 
+// checkCompaction checks the body of a compaction against its header.
 func checkCompaction(ev *turns.Event, b *turns.CompactionBody, open *ledger.Calls) error {
 	if open != nil && uint64(len(*open)) != ev.Open {
 		return fmt.Errorf("%w: it says %d calls are open, %d are", ledger.ErrCorrupt, ev.Open, len(*open))
@@ -140,8 +142,8 @@ func checkCompaction(ev *turns.Event, b *turns.CompactionBody, open *ledger.Call
 	return nil
 }
 
-// CheckBlobs checks that the blobs which an event links to are there, whole, and open
-// under k, the key of its tree, and that one of settings holds a preamble.
+// CheckBlobs checks that the blobs of an event exist, are whole, and open under k,
+// the key of its tree, and that the blob of a preamble holds one.
 func (cs *Store) CheckBlobs(ctx context.Context, tenant string, k seal.Key, ev *turns.Event, body any) error {
 	next := 0
 	for i, l := range ev.Blobs {

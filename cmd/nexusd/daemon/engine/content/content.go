@@ -15,18 +15,18 @@ import (
 type Store struct {
 	Ledger  [16]byte // UUID of the ledger
 	Blobs   ledger.Blobs
-	Keys    Keys // nil: nothing is sealed
+	Keys    Keys // nil if the ledger does not seal
 	Counter tokens.Counter
 	Rand    io.Reader // safe for concurrent use
 
 	page      *page.Limits
-	contents  *cache.Cache[blobName, []byte]          // opened and checked
-	preambles *cache.Cache[blobName, *turns.Preamble] // large ones, decoded
-	overheads *cache.Cache[preambleKey, uint64]       // their tokens
+	contents  *cache.Cache[blobName, []byte]          // opened and checked, or sealed
+	preambles *cache.Cache[blobName, *turns.Preamble] // those in blobs, decoded
+	overheads *cache.Cache[preambleKey, uint64]       // tokens of preambles in blobs
 	digests   *cache.Cache[preambleKey, turns.Hash]
 }
 
-// New returns a store of content over blobs.
+// New returns a store of content over blobs. Its caches share budget.
 func New(id [16]byte, blobs ledger.Blobs, keys Keys, counter tokens.Counter, rand io.Reader, limits *page.Limits, budget *cache.Budget) *Store {
 	return &Store{
 		Ledger: id, Blobs: blobs, Keys: keys, Counter: counter, Rand: rand, page: limits,

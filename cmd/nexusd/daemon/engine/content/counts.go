@@ -11,26 +11,25 @@ import (
 	"nexus/turns/tokens"
 )
 
-// maxCounted is the most bytes of blobs that the parts of one event may refer to:
-// the attachments of a request and the largest message that it comes in. No
-// append makes more.
+// maxCountedBytes bounds the blobs that the parts of one event may refer to, in
+// bytes: the attachments of a request and the largest message. No append exceeds it.
 const maxCountedBytes = MaxAttachment + 64<<20
 
-// countError says that an event's header counts other tokens than its body has.
+// CountError says that the header of an event counts other tokens than its body has.
 type CountError struct{ Text string }
 
+// Error returns the text of the error.
 func (e *CountError) Error() string { return e.Text }
 
-// CheckCounts counts the tokens of an event's body again, by the counter that
-// its header names, and compares. The blobs of the body are those that
-// [Store.CheckBlobs] checked; k is the key of their tree.
+// CheckCounts counts the tokens of an event's body with the counter that its header
+// names, and compares. The caller has checked the blobs with [Store.CheckBlobs]; k
+// is the key of their tree.
 //
-// A counter that this build does not know may have given any count: that is
-// believed, and [loading] does not use it. What the elisions of a compaction save
-// depends on other events, and is not counted here; nothing subtracts it
-// unchecked.
+// CheckCounts believes a counter that this build does not know, and package paths
+// counts such turns again. It does not check how much the elisions of a compaction
+// save, which depends on other events; no code subtracts that number unchecked.
 //
-// Errors: *countError; those of [Store.ReadBlob]; ctx's.
+// Errors: [*CountError]; those of [Store.ReadBlob]; ctx's.
 func (cs *Store) CheckCounts(ctx context.Context, tenant string, k seal.Key, ev *turns.Event, body any) error {
 	c, known := tokens.Named(ev.Tokens.Counter)
 	if !known {
@@ -77,7 +76,7 @@ func (cs *Store) CheckCounts(ctx context.Context, tenant string, k seal.Key, ev 
 	return nil
 }
 
-// countMessage counts one message with the content of its blobs in place.
+// countMessage counts one message, with the content of its blobs in place.
 func (cs *Store) countMessage(ctx context.Context, tenant string, k seal.Key, c tokens.Counter, m turns.Message) (uint64, error) {
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("%w: count tokens: %w", ledger.ErrUnavailable, ctx.Err())
@@ -89,7 +88,7 @@ func (cs *Store) countMessage(ctx context.Context, tenant string, k seal.Key, c 
 	return c.Message(&m), nil
 }
 
-// SaturatingAdd is a + b, or the largest number.
+// SaturatingAdd returns a + b, or the largest number if that overflows.
 func SaturatingAdd(a, b uint64) uint64 {
 	if a+b < a {
 		return ^uint64(0)

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// CopyParts gives a body messages and parts of its own, so that what is done to
-// them is not done to the request, or the plan, that it was made from: after a
-// lost compare-and-set it is decided on that again.
+// CopyParts gives a body its own messages and parts. Later changes to them do not
+// reach the request or the plan that the body was made from, which a retry after a
+// lost compare-and-set needs unchanged.
 func CopyParts(body any) {
-	own := func(ms []turns.Message) []turns.Message {
+	clone := func(ms []turns.Message) []turns.Message {
 		ms = slices.Clone(ms)
 		for i := range ms {
 			ms[i].Parts = slices.Clone(ms[i].Parts)
@@ -19,16 +19,16 @@ func CopyParts(body any) {
 	}
 	switch b := body.(type) {
 	case *turns.TurnBody:
-		b.Messages = own(b.Messages)
+		b.Messages = clone(b.Messages)
 		if b.Response != nil {
-			b.Response = &own([]turns.Message{*b.Response})[0]
+			b.Response = &clone([]turns.Message{*b.Response})[0]
 		}
 	case *turns.CompactionBody:
-		b.Replacement = own(b.Replacement)
+		b.Replacement = clone(b.Replacement)
 	}
 }
 
-// BodyParts is the parts of a body that may be moved to blobs.
+// BodyParts returns the parts of a body that may be moved to blobs.
 func BodyParts(body any) (parts []*turns.Part) {
 	add := func(ms []turns.Message) {
 		for i := range ms {
@@ -51,6 +51,7 @@ func BodyParts(body any) (parts []*turns.Part) {
 	return parts
 }
 
+// MessageParts returns the parts of messages, in their order.
 func MessageParts(ms []turns.Message) (parts []*turns.Part) {
 	for i := range ms {
 		for j := range ms[i].Parts {
@@ -60,6 +61,7 @@ func MessageParts(ms []turns.Message) (parts []*turns.Part) {
 	return parts
 }
 
+// PartContent returns the content that a part holds itself.
 func PartContent(p *turns.Part) []byte {
 	switch p.Type {
 	case turns.ToolCall:
@@ -72,6 +74,7 @@ func PartContent(p *turns.Part) []byte {
 	return []byte(p.Content)
 }
 
+// PartSize returns how many bytes of content a part holds itself, 0 if it is a ref.
 func PartSize(p *turns.Part) int {
 	if p.Ref != nil {
 		return 0
@@ -79,7 +82,8 @@ func PartSize(p *turns.Part) int {
 	return len(PartContent(p))
 }
 
-// MessagesSize is the bytes of content that messages hold themselves.
+// MessagesSize returns how many bytes of content messages hold themselves, previews
+// included.
 func MessagesSize(ms []turns.Message) (n int) {
 	for _, p := range MessageParts(ms) {
 		if n += PartSize(p) + len(p.Ext); p.Ref != nil {
@@ -89,6 +93,7 @@ func MessagesSize(ms []turns.Message) (n int) {
 	return n
 }
 
+// Preview returns the first [PreviewBytes] of s, cut between characters.
 func Preview(s string) string {
 	if len(s) <= PreviewBytes {
 		return s

@@ -10,6 +10,7 @@ import (
 	"nexus/turns/tokens"
 )
 
+// digestPreamble returns the digest of a preamble, the zero Hash if it is empty.
 func digestPreamble(p turns.Preamble) (turns.Hash, error) {
 	if len(p.System) == 0 && len(p.Tools) == 0 {
 		return turns.Hash{}, nil
@@ -21,16 +22,17 @@ func digestPreamble(p turns.Preamble) (turns.Hash, error) {
 	return turns.HashEvent(b), nil
 }
 
-// apartBytes is the largest preamble, encoded, that settings hold themselves.
-// What an event of settings costs is bounded by it, and a list of sessions reads
-// no blobs where preambles are of an ordinary size.
+// maxInlinePreamble bounds the encoded preamble that settings hold themselves. So an
+// event with settings stays small, and a list of sessions reads no blobs when
+// preambles have an ordinary size.
 const maxInlinePreamble = 64 << 10
 
-// movePreamble moves a large preamble of settings to a blob, which the event is to
-// link to. One that is in a blob of the tree already is not stored again.
+// movePreamble moves a large preamble of settings to a blob, and links the event to
+// it. It does not store again a preamble that is in a blob of the tree already.
 //
-// Invariant: settings in memory that have Apart have in Preamble what it holds;
-// who changes Preamble, or takes the settings to another tree, clears Apart.
+// Invariant: if settings in memory have PreambleBlob, their Preamble is empty or has
+// the content of that blob. Code that changes Preamble, or takes the settings to
+// another tree, clears PreambleBlob.
 func (cs *Store) movePreamble(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, set *turns.Settings) error {
 	if set.PreambleBlob == nil {
 		b, err := turns.EncodeBody(&set.Preamble)
@@ -52,7 +54,8 @@ func (cs *Store) movePreamble(ctx context.Context, tenant string, root turns.ID,
 	return nil
 }
 
-// LoadPreamble puts the preamble that settings have in a blob into its place.
+// LoadPreamble fills Preamble from the blob that the settings name, if they name
+// one.
 func (cs *Store) LoadPreamble(ctx context.Context, tenant string, root turns.ID, set *turns.Settings) error {
 	if set.PreambleBlob == nil {
 		return nil
@@ -79,6 +82,7 @@ func (cs *Store) LoadPreamble(ctx context.Context, tenant string, root turns.ID,
 	return nil
 }
 
+// decodePreamble decodes the content of a preamble's blob.
 func decodePreamble(b []byte) (*turns.Preamble, error) {
 	p := new(turns.Preamble)
 	if err := turns.DecodeBody(b, p); err != nil {
@@ -87,7 +91,7 @@ func decodePreamble(b []byte) (*turns.Preamble, error) {
 	return p, nil
 }
 
-// settingsOf is the settings in a body; nil: it has none.
+// settingsOf returns the settings in a body, nil if it has none.
 func settingsOf(body any) *turns.Settings {
 	switch b := body.(type) {
 	case *turns.OpenedBody:
@@ -98,13 +102,14 @@ func settingsOf(body any) *turns.Settings {
 	return nil
 }
 
-// preambleKey names what was counted of a preamble that is a blob.
+// preambleKey names a cached count or digest of a preamble in a blob.
 type preambleKey struct {
 	digest  turns.Hash
-	counter string // "": its own digest
+	counter string // "" for the digest of the preamble
 }
 
-// Overhead is the tokens of system and tools in force; see the function.
+// Overhead returns the tokens of the system part and the tools of set, as
+// [countPreamble] counts them.
 func (cs *Store) Overhead(c tokens.Counter, set *turns.Settings) uint64 {
 	if set.PreambleBlob == nil {
 		return countPreamble(c, set.Preamble)
@@ -118,7 +123,7 @@ func (cs *Store) Overhead(c tokens.Counter, set *turns.Settings) uint64 {
 	return n
 }
 
-// PreambleDigest is the digest of system and tools in force; see the function.
+// PreambleDigest returns the digest of the system part and the tools of set.
 func (cs *Store) PreambleDigest(set *turns.Settings) (turns.Hash, error) {
 	if set.PreambleBlob == nil {
 		return digestPreamble(set.Preamble)
@@ -134,8 +139,8 @@ func (cs *Store) PreambleDigest(set *turns.Settings) (turns.Hash, error) {
 	return h, err
 }
 
-// countPreamble is the tokens of system and tools: what stands before the messages
-// of every call, and what no compaction can shrink.
+// countPreamble returns the tokens of the system part and the tools. They precede
+// the messages of every call, and no compaction can shrink them.
 func countPreamble(c tokens.Counter, p turns.Preamble) (n uint64) {
 	for _, s := range p.System {
 		n += 4 + c.Text(s.Name) + c.Text(s.Content)
@@ -146,8 +151,8 @@ func countPreamble(c tokens.Counter, p turns.Preamble) (n uint64) {
 	return n
 }
 
-// PreambleParts is overhead, by the sections of the system part in their order
-// and the tools together.
+// PreambleParts returns the tokens of each section of the system part, in their
+// order, and of the tools together.
 func PreambleParts(c tokens.Counter, p turns.Preamble) (out []api.PreamblePart) {
 	for _, s := range p.System {
 		out = append(out, api.PreamblePart{Type: "system", Name: s.Name, Tokens: countPreamble(c, turns.Preamble{System: []turns.Section{s}})})

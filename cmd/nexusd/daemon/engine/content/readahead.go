@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// aheadBlobs is how many blobs one request reads at a time.
+	// readAheadBlobs is how many blobs one request reads at a time.
 	readAheadBlobs = 16
-	// aheadBytes bounds what one step reads ahead, by the sizes that the links
-	// state, so that the cache still holds it when the request comes to use it.
+	// readAheadBytes bounds one step, by the sizes that the links state, so that
+	// the cache still holds the blobs when the request uses them.
 	readAheadBytes = 8 << 20
 )
 
-// ReadAhead reads the first of links into the cache, several at a time, and
-// returns how many those are: at least one. The caller then takes each with
-// [Store.ReadBlob], in order, and calls readAhead again behind them. So one place
-// reports a blob that can't be read: readAhead reports none.
+// ReadAhead reads the first of links into the cache, several at a time, and returns
+// how many it took: at least one. The caller then reads each with [Store.ReadBlob],
+// in order, and calls ReadAhead again for the rest. ReadAhead reports no errors: the
+// caller meets them in ReadBlob.
 func (cs *Store) ReadAhead(ctx context.Context, tenant string, k seal.Key, links []turns.BlobLink) int {
 	var g errgroup.Group
 	g.SetLimit(readAheadBlobs)
@@ -46,8 +46,8 @@ func (cs *Store) ReadAhead(ctx context.Context, tenant string, k seal.Key, links
 	return n
 }
 
-// InlineParts puts the content of blobs back into those of parts that refer to
-// one, under k, the key of their tree.
+// InlineParts puts the content of blobs back into the parts that refer to them. k is
+// the key of their tree.
 func (cs *Store) InlineParts(ctx context.Context, tenant string, k seal.Key, parts []*turns.Part) error {
 	var moved []*turns.Part
 	var links []turns.BlobLink
@@ -76,6 +76,7 @@ func (cs *Store) InlineBlobs(ctx context.Context, tenant string, root turns.ID, 
 	return cs.InlineParts(ctx, tenant, k, BodyParts(body))
 }
 
+// InlinePart puts the content of its blob back into a part that refers to one.
 func (cs *Store) InlinePart(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
 	b, err := cs.ReadBlob(ctx, tenant, k, p.Ref.Digest)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"nexus/turns/seal"
 )
 
-// Seal is the payload of ev with body in it.
+// Seal moves the large parts of body to blobs, compresses and seals the rest under
+// keys into ev, and returns the encoded event. A nil body leaves ev without one.
 func (cs *Store) Seal(ctx context.Context, tenant string, root turns.ID, ev *turns.Event, body any, keys []turns.ID) ([]byte, error) {
 	if body != nil {
 		if err := cs.offload(ctx, tenant, root, ev, body); err != nil {
@@ -29,7 +30,7 @@ func (cs *Store) Seal(ctx context.Context, tenant string, root turns.ID, ev *tur
 	return ev.Encode()
 }
 
-// Keyring is the keyring for seal, nil where nothing is sealed.
+// Keyring returns the keyring for package seal, nil if the ledger does not seal.
 func (cs *Store) Keyring() seal.Keyring {
 	if cs.Keys == nil {
 		return nil
@@ -37,7 +38,8 @@ func (cs *Store) Keyring() seal.Keyring {
 	return cs.Keys
 }
 
-// Key is a session's content key; the zero key where nothing is sealed.
+// Key returns the content key of a session, the zero key if the ledger does not
+// seal.
 func (cs *Store) Key(id turns.ID) (seal.Key, error) {
 	if cs.Keys == nil {
 		return seal.Key{}, nil
@@ -45,11 +47,11 @@ func (cs *Store) Key(id turns.ID) (seal.Key, error) {
 	return cs.Keys.Key(id)
 }
 
-// Open opens a stored event's body.
+// Open opens the body of a stored event into body.
 func (cs *Store) Open(ev *turns.Event, body any) error { return OpenBody(cs.Keyring(), ev, body) }
 
-// OpenBody opens an event's body with the keys of ring. One that can be
-// unsealed and not read is [ledger.ErrCorrupt]: nobody's request is wrong.
+// OpenBody opens the body of an event with the keys of ring. A body that can be
+// unsealed but not decoded is [ledger.ErrCorrupt], since no request is wrong.
 func OpenBody(ring seal.Keyring, ev *turns.Event, body any) error {
 	if len(ev.Body) == 0 && ev.Encoding == 0 {
 		return nil
@@ -64,8 +66,8 @@ func OpenBody(ring seal.Keyring, ev *turns.Event, body any) error {
 	return nil
 }
 
-// Keys is the key store as the engine uses it. A nil Keys means that nothing
-// is sealed.
+// Keys is the key store as the engine uses it. A nil Keys means that the ledger does
+// not seal.
 type Keys interface {
 	seal.Keyring
 	Create(id turns.ID, rand io.Reader) (seal.Key, error)

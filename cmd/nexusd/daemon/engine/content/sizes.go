@@ -7,7 +7,7 @@ import (
 	"nexus/turns"
 )
 
-// CheckBodySize checks that replies can show a body as it is stored.
+// CheckBodySize checks that a reply can show a body as it is stored.
 func (cs *Store) CheckBodySize(body any) error {
 	inline := 0
 	for _, p := range BodyParts(body) {
@@ -16,7 +16,7 @@ func (cs *Store) CheckBodySize(body any) error {
 	return page.CheckFit(cs.page.BodyBytes(body), inline, fixedSizes(body)...)
 }
 
-// contentSize is the bytes of JSON that the content of a part has in a reply.
+// contentSize returns how many bytes of JSON the content of a part takes in a reply.
 func contentSize(p *turns.Part) int {
 	switch {
 	case p.Ref != nil:
@@ -31,7 +31,8 @@ func contentSize(p *turns.Part) int {
 	return page.EscapedSize(p.Content)
 }
 
-// frameSize is the bytes of JSON of a part without its content, and not less.
+// frameSize returns an upper bound on the bytes of JSON of a part without its
+// content.
 func frameSize(p *turns.Part) int {
 	const members = 128 // names, type, punctuation
 	n := members + page.EscapedSize(p.ID) + page.EscapedSize(p.Name) + page.EscapedSize(p.Modality) + page.EscapedSize(p.MimeType) + len(p.Ext)
@@ -41,9 +42,10 @@ func frameSize(p *turns.Part) int {
 	return n
 }
 
-const refSize = 160 // of a ref without its preview
+// refSize bounds the bytes of JSON of a ref without its preview.
+const refSize = 160
 
-// refGrowth is what frameSize will be more of a part that is moved.
+// refGrowth returns by how much frameSize grows when a part is moved to a blob.
 func refGrowth(p *turns.Part) int {
 	n := refSize + page.EscapedSize(p.MimeType)
 	if p.Type != turns.Blob {
@@ -52,8 +54,8 @@ func refGrowth(p *turns.Part) int {
 	return n
 }
 
-// fixedSizes is what a body has that can't be moved, by the member of the
-// request that it came with.
+// fixedSizes returns the sizes of everything in a body that can't be moved to blobs,
+// by the member of the request.
 func fixedSizes(body any) []page.FieldSize {
 	ext, frames := 0, 0
 	for _, p := range BodyParts(body) {
@@ -73,7 +75,7 @@ func fixedSizes(body any) []page.FieldSize {
 	return nil
 }
 
-// CheckSettingsSize checks that settings can be shown again.
+// CheckSettingsSize checks that a reply can show settings.
 func (cs *Store) CheckSettingsSize(s *turns.Settings) error {
 	system, tools := 0, 0
 	for _, x := range s.Preamble.System {
@@ -86,6 +88,7 @@ func (cs *Store) CheckSettingsSize(s *turns.Settings) error {
 		page.FieldSize{Field: "/reset", Bytes: len(s.Reset)}, page.FieldSize{Field: "/user", Bytes: page.EscapedSize(s.User)}, page.FieldSize{Field: "/policy", Bytes: len(s.Policy.Set)})
 }
 
+// fieldSize returns the size of a part of a field; of is "" for the whole field.
 func fieldSize(field string, bytes int, of string) page.FieldSize {
 	return page.FieldSize{Field: field, Bytes: bytes, Part: of}
 }

@@ -22,11 +22,11 @@ import (
 	"nexus/turns/interchange"
 )
 
-// Context is context.get: the exact messages for the next model call at a turn.
+// Context is context.get: the exact messages of the next model call at a turn.
 //
-// With the session's own policy and budget, and at the head, it first commits
-// a compaction that is due before the call. With another policy or budget, or at
-// an older turn, it is a view and writes nothing.
+// With the session's own policy and budget, at the head, it first commits a
+// compaction that is due. With another policy or budget, or at an older turn, it
+// writes nothing.
 func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.ID, req api.GetContext) (*api.Context, error) {
 	render, err := renderer(req.Format)
 	if err != nil {
@@ -108,7 +108,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	return &out, nil
 }
 
-// contextView is a context in the making.
+// contextView is a context while it is made.
 type contextView struct {
 	inputs
 	path    view.Path
@@ -117,18 +117,18 @@ type contextView struct {
 	due     bool
 	flush   api.FlushState
 
-	reported uint64 // by the provider; 0: it counted nothing that is in force
+	reported uint64 // the provider's count, 0 if it counted no such context
 }
 
-// contextAt makes the context at a node; of seen, if it is there, what it takes is
-// not loaded again.
-func (cx *Contexts) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, recipe *view.Recipe, seen *compactions.Decision) (v *contextView, err error) {
+// contextAt makes the context at a node. decided, if not nil, has the path loaded
+// and rendered already.
+func (cx *Contexts) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, recipe *view.Recipe, decided *compactions.Decision) (v *contextView, err error) {
 	v = new(contextView)
 	if v.inputs, err = cx.inputsAt(ctx, s, head, req, recipe); err != nil {
 		return nil, err
 	}
-	if seen != nil {
-		v.path, v.context = seen.Path, *seen.Context
+	if decided != nil {
+		v.path, v.context = decided.Path, *decided.Context
 	} else {
 		if v.path, err = cx.paths.Load(ctx, s, &v.set, v.policy, head); err != nil {
 			return nil, err
@@ -164,8 +164,8 @@ func (cx *Contexts) contextAt(ctx context.Context, s *ledger.Session, head linea
 	return v, nil
 }
 
-// fits reports whether the context fits its budget: one that was asked for is in
-// the counter's own tokens, the policy's is what the provider is taken to count.
+// fits reports whether the context fits its budget. A requested budget is in tokens
+// of the counter; that of the policy allows for the provider's higher count.
 func (v *contextView) fits() bool {
 	if v.requestedBudget() > 0 {
 		return plan.MayFit(v.policy, v.path, v.context.Tokens, v.budget)
@@ -173,7 +173,7 @@ func (v *contextView) fits() bool {
 	return plan.Fits(v.policy, v.path, v.context.Tokens, v.budget)
 }
 
-// requestedBudget is the budget that was asked for in place of the policy's; 0: none.
+// requestedBudget returns the budget that replaces the policy's, 0 if none does.
 func (v *contextView) requestedBudget() uint64 {
 	if v.budget == v.policy.Budget(v.limits) {
 		return 0
@@ -181,8 +181,8 @@ func (v *contextView) requestedBudget() uint64 {
 	return v.budget
 }
 
-// squeeze makes a view that fits: what a compaction by the policy would leave,
-// without writing one.
+// squeeze returns a view that fits its budget: the context that a compaction by the
+// policy would leave. It writes nothing.
 func (cx *Contexts) squeeze(ctx context.Context, v *contextView) (*contextView, error) {
 	over := func(why string) error {
 		return &api.Error{Code: api.Unprocessable, Message: fmt.Sprintf("the context does not fit its budget of %d tokens: %s", v.budget, why),
@@ -193,7 +193,7 @@ func (cx *Contexts) squeeze(ctx context.Context, v *contextView) (*contextView, 
 	}
 	small := *v
 	v = &small
-	v.reported = 0 // it counted what does not fit
+	v.reported = 0 // the provider counted the larger context
 	pol := v.policy
 	pl, err := plan.New(v.path, pol, turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{Budget: v.requestedBudget()})
 	if errors.Is(err, plan.ErrNothing) || errors.Is(err, plan.ErrOverhead) {
@@ -216,8 +216,10 @@ func (cx *Contexts) squeeze(ctx context.Context, v *contextView) (*contextView, 
 	return v, nil
 }
 
+// renderFunc renders a context in the format of a provider.
 type renderFunc func([]turns.Section, []turns.Raw, []turns.Message) (interchange.Rendered, error)
 
+// renderer returns the renderFunc of a format.
 func renderer(format string) (renderFunc, error) {
 	switch format {
 	case "", "otel":
@@ -232,6 +234,7 @@ func renderer(format string) (renderFunc, error) {
 	return nil, api.FieldErrorf("/format", "%q is not one of otel, openai, anthropic, gemini", format)
 }
 
+// renderContext renders a view as the contract shows it, all pages together.
 func (cx *Contexts) renderContext(render renderFunc, v *contextView, req api.GetContext) (*api.Context, error) {
 	if err := cx.paths.CheckWhole(v.context.Messages); err != nil {
 		return nil, err
@@ -272,6 +275,7 @@ func (cx *Contexts) renderContext(render renderFunc, v *contextView, req api.Get
 	return out, nil
 }
 
+// raws converts rendered messages to the type of the contract.
 func raws(vs []jsontext.Value) []turns.Raw {
 	out := make([]turns.Raw, len(vs))
 	for i, v := range vs {

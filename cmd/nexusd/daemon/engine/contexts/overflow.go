@@ -15,10 +15,10 @@ import (
 )
 
 // Overflow is context.overflow: the provider refused the context as too long.
-// The error is read, the session is compacted by what the provider said of its
+// The error is read, the session is compacted by what the provider refusal of its
 // window and its count, and the reply is the context that is left.
 //
-// The error's text is not stored: it may quote what was said. Its numbers are.
+// The error's text is not stored: it may quote what was refusal. Its numbers are.
 func (cx *Contexts) Overflow(ctx context.Context, c reader.Caller, session turns.ID, req api.Overflow, canonical []byte) (*api.Context, error) {
 	get := api.GetContext{Format: req.Format, Page: req.Page}
 	if req.After != "" {
@@ -27,18 +27,18 @@ func (cx *Contexts) Overflow(ctx context.Context, c reader.Caller, session turns
 	if _, err := renderer(req.Format); err != nil {
 		return nil, err
 	}
-	said := overflow.Read(req.Status, req.Error)
-	if !said.Overflow() {
-		return nil, &api.Error{Code: api.Unprocessable, Message: fmt.Sprintf("this is not a context overflow but %s; a shorter context would not mend it", said.Kind),
-			Details: map[string]any{"kind": string(said.Kind)}}
+	refusal := overflow.Read(req.Status, req.Error)
+	if !refusal.Overflow() {
+		return nil, &api.Error{Code: api.Unprocessable, Message: fmt.Sprintf("this is not a context overflow but %s; a shorter context would not mend it", refusal.Kind),
+			Details: map[string]any{"kind": string(refusal.Kind)}}
 	}
-	budget, err := cx.OverflowBudget(ctx, c, session, said)
+	budget, err := cx.OverflowBudget(ctx, c, session, refusal)
 	if err != nil {
 		return nil, err
 	}
 	ref, err := cx.compactions.CompactInTime(ctx, c, session, compactions.Spec{
 		Request: writer.Request{ID: req.ID, Verb: "context.overflow", Canonical: canonical},
-		Trigger: turns.Trigger{Kind: plan.TriggerOverflow, Detail: turns.Raw(fmt.Sprintf(`{"kind":%q,"window":%d,"tokens":%d}`, said.Kind, said.Window, said.Tokens))},
+		Trigger: turns.Trigger{Kind: plan.TriggerOverflow, Detail: turns.Raw(fmt.Sprintf(`{"kind":%q,"window":%d,"tokens":%d}`, refusal.Kind, refusal.Window, refusal.Tokens))},
 		Opts:    plan.Options{Budget: budget},
 	}, compactions.WaitDuration(req.WaitMS))
 	if errors.Is(err, api.ErrNothing) {
@@ -55,11 +55,11 @@ func (cx *Contexts) Overflow(ctx context.Context, c reader.Caller, session turns
 	return out, writer.AfterCommit(err)
 }
 
-// OverflowBudget is the budget to compact to, in tokens as the session counts
-// them: its own, less if the provider's window is smaller than the one set, and
-// less by as much as the provider counts more than we do. It is always less than
-// the context has now.
-func (cx *Contexts) OverflowBudget(ctx context.Context, c reader.Caller, session turns.ID, said overflow.ProviderError) (uint64, error) {
+// OverflowBudget returns the budget to compact to, in tokens as the session counts
+// them. It starts from the policy's budget, lowers it if the provider's window is
+// smaller than the session's, and scales it if the provider counts more than the
+// session. It is always less than the context has now.
+func (cx *Contexts) OverflowBudget(ctx context.Context, c reader.Caller, session turns.ID, refusal overflow.ProviderError) (uint64, error) {
 	s, err := cx.reader.FindSession(ctx, c, session, true)
 	if err != nil {
 		return 0, err
@@ -77,18 +77,18 @@ func (cx *Contexts) OverflowBudget(ctx context.Context, c reader.Caller, session
 		return 0, err
 	}
 	limits := cx.reader.Limits(&set)
-	if said.Window > 0 && (limits.ContextWindow == 0 || said.Window < limits.ContextWindow) {
-		limits.ContextWindow = said.Window
+	if refusal.Window > 0 && (limits.ContextWindow == 0 || refusal.Window < limits.ContextWindow) {
+		limits.ContextWindow = refusal.Window
 	}
 	overhead := float64(cx.content.Overhead(pol.CounterOf(), &set))
 	budget, have := float64(pol.Budget(limits)), float64(g.Tokens)+overhead
-	if said.Tokens > 0 && float64(said.Tokens) > have {
-		budget *= have / float64(said.Tokens)
+	if refusal.Tokens > 0 && float64(refusal.Tokens) > have {
+		budget *= have / float64(refusal.Tokens)
 	}
-	return uint64(max(1, min(budget, overhead+float64(g.Tokens)*0.75))), nil // overhead stays, whatever is done
+	return uint64(max(1, min(budget, overhead+float64(g.Tokens)*0.75))), nil // no compaction shrinks the overhead
 }
 
-// cannotShorten says why an overflow can't be mended.
+// cannotShorten returns the error for an overflow that no compaction can cure.
 func (cx *Contexts) cannotShorten(ctx context.Context, c reader.Caller, session turns.ID, why error) error {
 	v, err := cx.reader.Get(ctx, c, session, api.Read{})
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"nexus/turns"
 )
 
-// pageKey names a context that is being paged, so that its pages after the
-// first are not rendered again.
+// pageKey names a context whose pages are being read, so that later pages are not
+// rendered again.
 type pageKey struct {
 	session turns.ID
-	digest  string // what the pages are of, see contextCursor
+	digest  string // see [page.ContextCursor]
 	head    turns.Ref
 	format  string
 	policy  string
@@ -20,6 +20,7 @@ type pageKey struct {
 	explain bool
 }
 
+// contextSize returns about how many bytes of memory a context takes.
 func contextSize(c *api.Context) int {
 	n := len(c.System) + len(c.Recipe) + 200*len(c.Sources)
 	for _, m := range c.Messages {
@@ -31,11 +32,11 @@ func contextSize(c *api.Context) int {
 	return n
 }
 
-// pageContext leaves what fits a page: system and tools on the first one, then
-// messages, then sources. A page pins the turn of the first one, so that all are
-// of one context. A page is about most bytes; a message that is larger comes
-// alone, and one of more than largest bytes in pieces of its JSON.
-func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, limit, most, largest int) error {
+// pageContext cuts out down to one page: system and tools on the first page, then
+// messages, then sources. Every page pins the turn of the first one, so that all
+// show one context. A page has about target bytes. A larger message has a page
+// alone, and a message over largest bytes comes in pieces of its JSON.
+func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, limit, target, largest int) error {
 	if cur.Messages > len(out.Messages) || cur.Sources > len(out.Sources) || (cur.Offset > 0 && cur.Messages == len(out.Messages)) {
 		return api.FieldErrorf("/after", "past the end of the context")
 	}
@@ -55,11 +56,11 @@ func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, li
 	out.Messages, out.Sources = []turns.Raw{}, []api.Source{}
 	for _, m := range all {
 		if len(m) > largest {
-			if len(out.Messages) > 0 || (!cur.Started && size > most/2) {
+			if len(out.Messages) > 0 || (!cur.Started && size > target/2) {
 				break
 			}
 			piece := m[min(next.Offset, len(m)):]
-			if len(piece) > largest/2 { // escaped again inside a JSON string
+			if len(piece) > largest/2 { // partial escapes it once more
 				piece = piece[:page.RuneBoundary(piece, largest/2)]
 			}
 			out.Partial = string(piece)
@@ -70,7 +71,7 @@ func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, li
 			break
 		}
 		size += len(m) + 1
-		if begun := cur.Started || len(out.Messages) > 0; (!begun && size > largest) || (len(out.Messages) > 0 && (size > most || (limit > 0 && len(out.Messages) >= limit))) {
+		if begun := cur.Started || len(out.Messages) > 0; (!begun && size > largest) || (len(out.Messages) > 0 && (size > target || (limit > 0 && len(out.Messages) >= limit))) {
 			break
 		}
 		out.Messages = append(out.Messages, m)
@@ -78,7 +79,7 @@ func pageContext(out *api.Context, head lineage.Node, cur page.ContextCursor, li
 	}
 	if done := next.Messages == cur.Messages+len(all); done {
 		for _, src := range sources {
-			if size += 200 + len(src.Why); len(out.Sources) > 0 && size > most {
+			if size += 200 + len(src.Why); len(out.Sources) > 0 && size > target {
 				break
 			}
 			out.Sources = append(out.Sources, src)

@@ -14,24 +14,24 @@ import (
 	"nexus/turns"
 )
 
-// given is what a context is made of beside its history: the settings, and all
-// else that may be another when the context is asked for again.
+// inputs is everything a context is made from besides its history: the settings, and
+// all that may differ when the context is asked for again.
 type inputs struct {
-	event     turns.ID // that the settings stood in
+	event     turns.ID // the event with the settings
 	set       turns.Settings
-	requested *view.RequestedPolicy // in place of the session's; nil: that one
+	requested *view.RequestedPolicy // replaces the session's policy; nil if none does
 	policy    policy.Policy
 	limits    turns.Limits
 	budget    uint64
-	bounded   bool          // it has to fit the budget
+	bounded   bool          // the context must fit the budget
 	idle      time.Duration // since the newest turn
-	source    *view.Recipe  // the recipe that all this comes from; nil: none
+	source    *view.Recipe  // the recipe that the inputs come from; nil if none
 }
 
-// inputsAt is what the context at a node is made of. At the head that is what is
-// in force, and with a recipe what that says. At an older turn it is what the
-// call there was made with: its recipe, if the turn that it became came with one;
-// else the settings and the time when that turn came.
+// inputsAt returns the inputs of the context at a node. At the head they are those
+// in force. With a recipe they are those of the recipe. At an older turn they are
+// those of the call that was made there: its recipe, if the next turn came with one,
+// or else the settings and the time when the next turn came.
 func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, r *view.Recipe) (g inputs, err error) {
 	index, idle := s.Settings, cx.reader.IdleTime(head)
 	if r == nil && !req.At.IsZero() {
@@ -67,7 +67,7 @@ func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineag
 	return g, nil
 }
 
-// inputsFromRecipe is what a recipe of a session says.
+// inputsFromRecipe returns the inputs that a recipe of a session names.
 func (cx *Contexts) inputsFromRecipe(ctx context.Context, s *ledger.Session, r *view.Recipe) (inputs, error) {
 	g := inputs{event: r.Settings, requested: r.Requested, limits: r.Limits, budget: r.Budget, bounded: r.Budget > 0, source: r}
 	index, err := cx.reader.Projections.Index(s.ID, r.Settings)
@@ -89,7 +89,7 @@ func (cx *Contexts) inputsFromRecipe(ctx context.Context, s *ledger.Session, r *
 	return g, nil
 }
 
-// resolve sets the policy, in the version that a digest pins.
+// resolve sets the policy, in the version that the digest pins.
 func (g *inputs) resolve(pinned turns.Hash) (err error) {
 	ref := g.set.Policy
 	if g.requested != nil {
@@ -102,7 +102,7 @@ func (g *inputs) resolve(pinned turns.Hash) (err error) {
 	return err
 }
 
-// applyTo is a path that was loaded at the node, as all this has it.
+// applyTo returns path p, which was loaded at the node, under these inputs.
 func (g *inputs) applyTo(p view.Path) (view.Path, error) {
 	if g.source != nil {
 		return g.source.Replay(p, g.policy)
@@ -111,7 +111,7 @@ func (g *inputs) applyTo(p view.Path) (view.Path, error) {
 	return p, nil
 }
 
-// newRecipe is the recipe of a context of p.
+// newRecipe returns the recipe of a context of p.
 func (g *inputs) newRecipe(p view.Path) view.Recipe {
 	budget := g.budget
 	if !g.bounded {
@@ -122,28 +122,28 @@ func (g *inputs) newRecipe(p view.Path) view.Recipe {
 	return r
 }
 
-// followed is how a session went on from a turn, as far as that tells what the
-// call there was made with.
+// NextCall says how a session continued after a turn, which tells the inputs of the
+// call that was made there.
 type NextCall struct {
-	Settings uint64        // index of the last event up to which the turn was the newest
-	Ended    bool          // something came behind it
-	Idle     time.Duration // until then
-	Recipe   *view.Recipe  // of a context at this turn, that the turn behind it came with
+	Settings uint64        // index of the last event before the call
+	Ended    bool          // an event ended the time at the turn
+	Idle     time.Duration // how long the session was at the turn
+	Recipe   *view.Recipe  // the recipe of the call, if its turn came with one
 }
 
-// maxFollowed is how many events are read for the call at a turn. More follow a
-// turn, before its call, only where settings were changed so often.
+// maxNextCallEvents bounds the events that are read for the call at a turn. Only
+// very frequent changes of settings before the call reach it.
 const maxNextCallEvents = 1000
 
-// NextCallAfter finds the first call that was made at a turn: the next turn's on the
-// session's chain, or a later one's where the head came back to the turn. Where
-// only compactions come between, a call went on while they were made: that is the
-// one if it came with a recipe of the turn, or if no other follows. At turns that
-// the session inherits its own calls are made from its fork point, and from where
-// the head went back to.
+// NextCallAfter finds the first call that was made at a turn: that of the next turn
+// on the session's chain, or of a later one if the head moved back to the turn. If
+// only compactions come between, a call may have run while they were made: it is the
+// one if it came with a recipe of the turn, or if no other follows. At an inherited
+// turn the session's own calls start from its fork point, or where the head moved
+// back to.
 //
-// It reads the events since the head came to the turn, each time that it did,
-// until they tell, and at most maxFollowed: whatever the length of the chain.
+// It reads the events since the head came to the turn, each time that it did, and at
+// most maxNextCallEvents, whatever the length of the chain.
 func (cx *Contexts) NextCallAfter(ctx context.Context, s *ledger.Session, n lineage.Node) (f NextCall, err error) {
 	t, err := cx.reader.Projections.Turn(n.Ref)
 	if err != nil {
@@ -153,18 +153,18 @@ func (cx *Contexts) NextCallAfter(ctx context.Context, s *ledger.Session, n line
 		f.Ended, f.Idle = true, max(0, time.Duration(recorded-t.Recorded))
 		return f
 	}
-	there := n.Ref.Session == s.ID || n.Ref == s.ForkOf.At // the head is at the turn
-	next := uint64(1)                                      // index of the event to read
+	atTurn := n.Ref.Session == s.ID || n.Ref == s.ForkOf.At // the head is at the turn
+	next := uint64(1)                                       // index of the event to read
 	if n.Ref.Session == s.ID {
 		next = t.Index + 1
 	}
-	known, through := there, false // it was; and only compactions came since
-	var beyond *NextCall           // the call after those
+	everAtTurn, compacting := atTurn, false // compacting: only compactions came since
+	var candidate *NextCall                 // the call after those compactions
 	for reads := 0; next <= s.Tail.Index && reads < maxNextCallEvents; reads++ {
 		if ctx.Err() != nil {
 			return f, fmt.Errorf("%w: read the chain of session %s: %w", ledger.ErrUnavailable, s.ID, ctx.Err())
 		}
-		if !there && !through {
+		if !atTurn && !compacting {
 			var back bool
 			if next, back, err = cx.reader.Projections.NextMove(s.ID, n.Ref, next); err != nil {
 				return f, err
@@ -185,33 +185,33 @@ func (cx *Contexts) NextCallAfter(ctx context.Context, s *ledger.Session, n line
 		}
 		switch ev.Kind {
 		case turns.KindTurn:
-			if f.Recipe, err = cx.StoredRecipe(s, n, ev); there || f.Recipe != nil || err != nil {
+			if f.Recipe, err = cx.StoredRecipe(s, n, ev); atTurn || f.Recipe != nil || err != nil {
 				return end(ev.Recorded), err
 			}
-			if beyond == nil {
-				was := end(ev.Recorded)
-				f.Ended, f.Idle, beyond = false, 0, &was
+			if candidate == nil {
+				call := end(ev.Recorded)
+				f.Ended, f.Idle, candidate = false, 0, &call
 			}
-			through = false
+			compacting = false
 		case turns.KindCompaction:
-			there, through = false, true
+			atTurn, compacting = false, true
 		case turns.KindMoved:
-			if there {
+			if atTurn {
 				return end(ev.Recorded), nil
 			}
-			there, through = ev.To == n.Ref, false
-			known = known || there
+			atTurn, compacting = ev.To == n.Ref, false
+			everAtTurn = everAtTurn || atTurn
 		case turns.KindState:
-			if there {
+			if atTurn {
 				return end(ev.Recorded), nil
 			}
 		}
 		next++
 	}
 	switch {
-	case beyond != nil && !there:
-		return *beyond, nil
-	case !known: // it never was
+	case candidate != nil && !atTurn:
+		return *candidate, nil
+	case !everAtTurn:
 		f.Settings = 0
 		return end(s.Recorded), nil
 	}
@@ -219,8 +219,8 @@ func (cx *Contexts) NextCallAfter(ctx context.Context, s *ledger.Session, n line
 	return f, nil
 }
 
-// StoredRecipe is the recipe that a turn came with, if it is of a context of
-// this session at n that this build can make again.
+// StoredRecipe returns the recipe that a turn came with, if it is of a context of
+// this session at n and this build can make it again; nil otherwise.
 func (cx *Contexts) StoredRecipe(s *ledger.Session, n lineage.Node, ev *turns.Event) (*view.Recipe, error) {
 	var b turns.TurnBody
 	if err := cx.content.Open(ev, &b); err != nil || b.Context == nil {
@@ -231,12 +231,12 @@ func (cx *Contexts) StoredRecipe(s *ledger.Session, n lineage.Node, ev *turns.Ev
 	}
 	r, err := view.ParseRecipe(b.Context.Recipe)
 	if err != nil || r.Session != s.ID || r.Head.Ref() != n.Ref {
-		return nil, nil // what stands there is the agent's to choose
+		return nil, nil // the agent may store anything there
 	}
 	return &r, nil
 }
 
-// recipeOf reads the recipe that a request brings; nil: it brings none.
+// recipeOf parses the recipe of a request, nil if it has none.
 func recipeOf(session turns.ID, req api.GetContext) (*view.Recipe, error) {
 	if req.Recipe == nil {
 		return nil, nil

@@ -21,12 +21,12 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Fork is fork.create. It stores one event and copies nothing, at any depth;
-// mode summary stores a second, the summary at the fork point, unless a legal
-// one is inherited.
+// Fork is fork.create. It stores one event and copies nothing, at any depth. Mode
+// summary stores a second event, the summary at the fork point, unless the fork
+// inherits one that it may use.
 //
-// Crash states: between the two events the fork exists and sees what the fork
-// point saw; a retry with the same id adds the summary.
+// Crash states: between the two events, a fork that sees what the fork point saw. A
+// retry with the same id adds the summary.
 func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, req api.CreateFork, canonical []byte) (*api.Session, error) {
 	if c.Operator() {
 		return nil, &api.Error{Code: api.Denied, Message: "the operator reads all agents and creates nothing; name an agent"}
@@ -39,7 +39,7 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 	if err != nil {
 		return nil, err
 	}
-	parent, err := fk.reader.FindSession(ctx, c, session, true) // its settings are stored for good
+	parent, err := fk.reader.FindSession(ctx, c, session, true) // fresh, since the fork stores these settings
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,8 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 	if ignores, err := parent.Ignores(point.Ref.Session, fk.reader.Projections.Session); err != nil {
 		return nil, err
 	} else if ignores {
-		// The parent leaves aside the compactions above this inherited turn, and
-		// is not on the path of a fork from there: the fork has to do so itself.
+		// The parent ignores the compactions above this inherited turn, and it is not
+		// on the path of a fork from there. So the fork must ignore them itself.
 		stored, point.Compaction = turns.Full, turns.Ref{}
 	}
 	of, err := fork.At(point, t.Hash, stored)
@@ -95,9 +95,9 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 	return out, nil
 }
 
-// summarizeFork gives a fork a summary to start from: one made elsewhere on
-// the tree that saw nothing beyond the fork point, or a new one. A fork whose
-// path has nothing to summarize starts as seen.
+// summarizeFork gives a fork its first summary: one that another branch made and
+// that covers nothing beyond the fork point, or a new one. A fork with nothing to
+// summarize gets none.
 func (fk *Forks) summarizeFork(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node) error {
 	reused, err := fk.reuseSummary(ctx, c, id, point)
 	if reused || err != nil {
@@ -112,7 +112,7 @@ func (fk *Forks) summarizeFork(ctx context.Context, c reader.Caller, id turns.ID
 	return err
 }
 
-// reuseSummary looks for a compaction, on any branch, that covers the most of the
+// reuseSummary looks on every branch for the compaction that covers the most of the
 // fork point's path and is legal there, and stores its replacement on the fork.
 func (fk *Forks) reuseSummary(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node) (bool, error) {
 	var floor lineage.Cut
@@ -123,9 +123,9 @@ func (fk *Forks) reuseSummary(ctx context.Context, c reader.Caller, id turns.ID,
 		}
 		floor = ns[0].Cut
 	}
-	const farthest, most = 4096, 64 // turns above the fork point, and compactions, that are looked at
-	looked := 0
-	for n := point; !n.Ref.IsZero() && n.Depth >= floor.Depth() && point.Depth-n.Depth < farthest; {
+	const maxAncestors, maxCandidates = 4096, 64
+	candidates := 0
+	for n := point; !n.Ref.IsZero() && n.Depth >= floor.Depth() && point.Depth-n.Depth < maxAncestors; {
 		if ctx.Err() != nil {
 			return false, fmt.Errorf("%w: looked for a summary: %w", ledger.ErrUnavailable, ctx.Err())
 		}
@@ -134,7 +134,7 @@ func (fk *Forks) reuseSummary(ctx context.Context, c reader.Caller, id turns.ID,
 			return false, err
 		}
 		for _, ref := range covering {
-			if looked++; looked > most {
+			if candidates++; candidates > maxCandidates {
 				return false, nil
 			}
 			ok, err := fk.tryReuse(ctx, c, id, point, ref)
@@ -154,14 +154,16 @@ func (fk *Forks) reuseSummary(ctx context.Context, c reader.Caller, id turns.ID,
 	return false, nil
 }
 
+// tryReuse stores the replacement of compaction ref on the fork, if that is legal
+// and the result fits. It reports whether it did.
 func (fk *Forks) tryReuse(ctx context.Context, c reader.Caller, id turns.ID, point lineage.Node, ref turns.Ref) (bool, error) {
 	t, ev, err := fk.reader.TurnEvent(ref)
 	if err != nil {
 		return false, err
 	}
 	ok, err := fork.Reusable(fk.reader.Projections, point, ev.Span)
-	// What it stands on must be what the fork stands on, or its text would not
-	// include what the fork's own compaction in force covers.
+	// Both must build on the same compaction, or the text would lack what the fork's
+	// compaction in force covers.
 	if err != nil || !ok || ev.Span.Previous != point.Compaction || ev.Span.Call {
 		return false, err
 	}
@@ -176,17 +178,17 @@ func (fk *Forks) tryReuse(ctx context.Context, c reader.Caller, id turns.ID, poi
 	if err != nil {
 		return false, err
 	}
-	if err := fk.content.InlineBlobs(ctx, s.Tenant, s.Root, &body); err != nil { // or its size would be that of the references
+	if err := fk.content.InlineBlobs(ctx, s.Tenant, s.Root, &body); err != nil { // the size of the content counts, not that of the refs
 		return false, err
 	}
 	if ok, err := fk.fitsFork(ctx, s, point, t.Node, &body); err != nil || !ok {
 		return false, err
 	}
-	body.Mode, body.Flush = "reused", "" // which was of another session
+	body.Mode, body.Flush = "reused", "" // the flush was of another session
 	body.Trigger.Detail = turns.Raw(fmt.Sprintf(`{"reused":{"session":%q,"turn":%q}}`, ref.Session, ref.Turn))
-	var made turns.Ref
+	var stored turns.Ref
 	err = fk.writer.Mutate(ctx, c, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
-		own, done, err := fk.writer.BeginEvent(s, writer.Request{Verb: "fork.summary"}, turns.KindCompaction)
+		reusing, done, err := fk.writer.BeginEvent(s, writer.Request{Verb: "fork.summary"}, turns.KindCompaction)
 		if done || err != nil {
 			return nil, err
 		}
@@ -195,7 +197,7 @@ func (fk *Forks) tryReuse(ctx context.Context, c reader.Caller, id turns.ID, poi
 			return nil, err
 		}
 		body := body
-		d, err := fk.compactions.DraftCompaction(s, head, own, *ev.Span, ev.Tokens.Response, nil, &body, nil, &made)
+		d, err := fk.compactions.DraftCompaction(s, head, reusing, *ev.Span, ev.Tokens.Response, nil, &body, nil, &stored)
 		if err != nil {
 			return nil, err
 		}
@@ -204,7 +206,7 @@ func (fk *Forks) tryReuse(ctx context.Context, c reader.Caller, id turns.ID, poi
 			return nil, err
 		}
 		for _, k := range ev.Keys {
-			// The branch that the summary was made on has said nothing that is in it.
+			// The summary has no text of the branch that made it.
 			if slices.Contains(inherited, k) {
 				d.Keys = append(d.Keys, k)
 			}
@@ -214,8 +216,8 @@ func (fk *Forks) tryReuse(ctx context.Context, c reader.Caller, id turns.ID, poi
 	return err == nil, err
 }
 
-// fitsFork reports whether a summary shows something, and leaves a context at
-// the fork point no larger than the fork's own policy would leave it.
+// fitsFork reports whether a summary shows anything, and whether the context at the
+// fork point is no larger with it than the fork's own policy would make it.
 func (fk *Forks) fitsFork(ctx context.Context, s *ledger.Session, point, made lineage.Node, body *turns.CompactionBody) (bool, error) {
 	_, set, err := fk.reader.SettingsInForce(ctx, s)
 	if err != nil {
@@ -233,7 +235,7 @@ func (fk *Forks) fitsFork(ctx context.Context, s *ledger.Session, point, made li
 	return replaced > 0 && reader.ScaleTokens(content.SaturatingAdd(replaced, kept), pol) <= pol.Target(set.Limits, fk.content.Overhead(pol.CounterOf(), &set)), nil
 }
 
-// ancestors is a session and those that it inherits from.
+// ancestors returns the ids of a session and of those that it inherits from.
 func (fk *Forks) ancestors(s *ledger.Session) ([]turns.ID, error) {
 	ids := []turns.ID{s.ID}
 	for f := s.ForkOf; f != nil; {

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// titleRunes is the longest title.
+	// TitleRunes bounds the length of a title, in characters.
 	TitleRunes = 120
-	// titleTurns is how many turns are looked through for a user's words.
+	// titleTurns is how many turns are searched for the user's first text.
 	titleTurns = 8
 )
 
-// fillAbout fills in what tells conversations apart: a title, and when the newest
-// turn was said. What can't be read has none.
+// fillAbout fills in a title and the time of the newest turn, which tell
+// conversations apart. It leaves out what it can't read.
 func (hs *History) fillAbout(ctx context.Context, s *ledger.Session, out *api.Session) {
 	var meta struct {
 		Title turns.Raw `json:"title"`
 	}
-	_ = json.Unmarshal(out.Meta, &meta) // members of others are none of ours
+	_ = json.Unmarshal(out.Meta, &meta) // meta belongs to the client and may be anything
 	if t, ok := meta.Title.Text(); ok {
 		out.Title = oneLine(t)
 	}
@@ -40,8 +40,8 @@ func (hs *History) fillAbout(ctx context.Context, s *ledger.Session, out *api.Se
 	}
 }
 
-// lastTurnTime is the time that the newest turn at or above a node claims, else when it
-// was recorded. Compactions say nothing.
+// lastTurnTime returns the time that the newest normal turn at or above a node
+// claims, or else when it was recorded.
 func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api.Time) {
 	_ = hs.reader.PathNodes(ctx, head, 1, head.Depth, func(n lineage.Node) (bool, error) {
 		if n.Kind == turns.KindCompaction {
@@ -62,22 +62,22 @@ func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api
 	return at
 }
 
-// firstUserText is the first words that a user said in a session: in its own turns, and
-// where a fork has none of those, in those that it inherits.
+// firstUserText returns the first text of a user in the session's own turns. If a
+// fork has none there, it searches the inherited turns.
 func (hs *History) firstUserText(ctx context.Context, s *ledger.Session, head lineage.Node) string {
 	if f := s.ForkOf; f != nil && head.Ref.Session == s.ID {
 		if at, err := hs.reader.Projections.Turn(f.At); err == nil {
-			if words := hs.firstUserTextFrom(ctx, head, at.Depth+1); words != "" {
-				return words
+			if text := hs.firstUserTextFrom(ctx, head, at.Depth+1); text != "" {
+				return text
 			}
 		}
 	}
 	return hs.firstUserTextFrom(ctx, head, 1)
 }
 
-// firstUserTextFrom is the first words of a user in some turns from a depth on. What a
-// program put into the user's mouth counts where there is nothing else.
-func (hs *History) firstUserTextFrom(ctx context.Context, head lineage.Node, lo uint64) (words string) {
+// firstUserTextFrom returns the first text of a user in a few turns from depth lo
+// on. It returns a text that a program injected only if there is no other.
+func (hs *History) firstUserTextFrom(ctx context.Context, head lineage.Node, lo uint64) (first string) {
 	_ = hs.reader.PathTurns(ctx, head, lo, min(lo+titleTurns-1, head.Depth), func(_ projections.Turn, ev *turns.Event) (bool, error) {
 		if ev.Kind != turns.KindTurn {
 			return true, nil
@@ -91,8 +91,8 @@ func (hs *History) firstUserTextFrom(ctx context.Context, head lineage.Node, lo 
 			if isStrayResult(t) {
 				continue
 			}
-			if t != "" && (words == "" || !isInjected(t)) {
-				words = t
+			if t != "" && (first == "" || !isInjected(t)) {
+				first = t
 			}
 			if t != "" && !isInjected(t) {
 				return false, nil
@@ -100,9 +100,10 @@ func (hs *History) firstUserTextFrom(ctx context.Context, head lineage.Node, lo 
 		}
 		return true, nil
 	})
-	return words
+	return first
 }
 
+// userTexts returns the texts of the user's messages.
 func userTexts(ms []turns.Message) (out []string) {
 	for _, m := range ms {
 		if m.Role != turns.User {
@@ -121,8 +122,8 @@ func userTexts(ms []turns.Message) (out []string) {
 	return out
 }
 
-// isInjected reports whether a text begins as those do that agents write in the user's
-// name: a tag, a caveat on what follows, the instructions of a repository.
+// isInjected reports whether a text begins like those that agents write in the
+// user's name: with a tag, a caveat, or the instructions of a repository.
 func isInjected(text string) bool {
 	for _, p := range []string{"<", "Caveat: ", "# AGENTS.md", "[Request interrupted by user"} {
 		if strings.HasPrefix(text, p) {
@@ -137,7 +138,7 @@ func isStrayResult(text string) bool {
 	return strings.HasPrefix(text, "[tool result without its call]") || strings.HasPrefix(text, "[result of a tool call that is not in the transcript")
 }
 
-// oneLine is the beginning of a text, on one line.
+// oneLine returns the beginning of a text, on one line.
 func oneLine(s string) string {
 	if len(s) > 8*TitleRunes {
 		s = s[:8*TitleRunes]

@@ -14,7 +14,8 @@ import (
 	"nexus/turns"
 )
 
-// ListCompactions is compaction.list: those on the path of the head, newest first.
+// ListCompactions is compaction.list: the compactions on the path of the head,
+// newest first.
 func (hs *History) ListCompactions(ctx context.Context, c reader.Caller, session turns.ID, req api.ListCompactions) (*api.TurnList, error) {
 	s, head, err := hs.reader.SessionAt(ctx, c, session, turns.ID{}, req.Read)
 	if err != nil {
@@ -67,9 +68,9 @@ func (hs *History) ListCompactions(ctx context.Context, c reader.Caller, session
 	return out, nil
 }
 
-// Expand is compaction.expand: the turns that a compaction stands for. One
-// level: those it covered itself, behind the compaction that its summary
-// includes. All levels: every normal turn before its cut.
+// Expand is compaction.expand: the turns that a compaction covers. One level is the
+// turns that it covered itself and the compaction that its summary includes. All
+// levels are every normal turn before its cut.
 func (hs *History) Expand(ctx context.Context, c reader.Caller, session turns.ID, req api.ExpandCompaction) (*api.TurnList, error) {
 	all := false
 	switch l := string(req.Levels); l {
@@ -121,7 +122,7 @@ func (hs *History) Expand(ctx context.Context, c reader.Caller, session turns.ID
 	return out, err
 }
 
-// expandFrom is the depth at which an expansion goes on; 0: there is nothing.
+// expandFrom returns the depth at which an expansion begins, 0 if it is empty.
 func (hs *History) expandFrom(n lineage.Node, all bool, after string) (uint64, error) {
 	lo := uint64(1)
 	if !all && !n.Previous.IsZero() {
@@ -148,7 +149,7 @@ func (hs *History) expandFrom(n lineage.Node, all bool, after string) (uint64, e
 	return lo, nil
 }
 
-// onPath is the depth of the turn of this id on the path of n.
+// onPath returns the depth of a turn on the path of n.
 func (hs *History) onPath(n lineage.Node, id turns.ID) (uint64, error) {
 	s, err := hs.reader.Projections.Session(n.Ref.Session)
 	if err != nil {
@@ -165,7 +166,7 @@ func (hs *History) onPath(n lineage.Node, id turns.ID) (uint64, error) {
 	return t.Depth, nil
 }
 
-// GetCompaction is compaction.get: a compaction, and the calls since.
+// GetCompaction is compaction.get: a compaction, and the usage of the calls since.
 func (hs *History) GetCompaction(ctx context.Context, c reader.Caller, session turns.ID, req api.GetTurn) (*api.Turn, error) {
 	t, err := hs.reader.GetTurn(ctx, c, session, req)
 	if err != nil {
@@ -193,10 +194,11 @@ func (hs *History) GetCompaction(ctx context.Context, c reader.Caller, session t
 	return t, err
 }
 
-// maxSince is how many events are looked at for the calls since a compaction.
+// maxSinceEvents bounds the events that are read for the calls since a compaction.
 const maxSinceEvents = 10_000
 
-// since is the calls with the compaction n in force on the way to head; nil for none.
+// since returns the usage of the calls on the way to head while compaction n was in
+// force, nil if there was none.
 func (hs *History) since(ctx context.Context, n, head lineage.Node) (*api.Since, error) {
 	if head.Depth <= n.Depth {
 		return nil, nil

@@ -44,7 +44,7 @@ func (hs *History) Base(ctx context.Context, c reader.Caller, session turns.ID, 
 	return out, err
 }
 
-// Path is lineage.path: ids and depths, root first.
+// Path is lineage.path: the ids and depths of a path, root first.
 func (hs *History) Path(ctx context.Context, c reader.Caller, session turns.ID, req api.GetPath) (*api.Path, error) {
 	s, head, err := hs.reader.SessionAt(ctx, c, session, req.At, req.Read)
 	if err != nil {
@@ -54,7 +54,7 @@ func (hs *History) Path(ctx context.Context, c reader.Caller, session turns.ID, 
 	if err != nil {
 		return nil, err
 	}
-	const turnBytes = 128 // of one turn's JSON, at most
+	const turnBytes = 128 // bound on the JSON of one turn
 	limit = min(limit, hs.page.PageBytes()/turnBytes)
 	cur, err := hs.reader.ParseTurnCursor(s, head, req.After, false)
 	if err != nil {

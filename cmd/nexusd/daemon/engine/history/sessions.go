@@ -9,7 +9,7 @@ import (
 	"nexus/turns"
 )
 
-// GetAbout is session.get, with what tells conversations apart where it is asked for.
+// GetAbout is session.get. It adds the title and the last time if the request asks.
 func (hs *History) GetAbout(ctx context.Context, c reader.Caller, id turns.ID, r api.GetSession) (*api.Session, error) {
 	out, err := hs.reader.Get(ctx, c, id, r.Read)
 	if err != nil || !r.About.About {
@@ -23,7 +23,7 @@ func (hs *History) GetAbout(ctx context.Context, c reader.Caller, id turns.ID, r
 	return out, nil
 }
 
-// List is session.list: by id, which is by claimed time.
+// List is session.list. Sessions are sorted by id, which is by claimed time.
 func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessions) (*api.SessionList, error) {
 	p := req.Page
 	if err := hs.reader.WaitPosition(ctx, req.Read); err != nil {

@@ -16,8 +16,8 @@ import (
 	"nexus/turns"
 )
 
-// Tree is lineage.tree: the whole tree of forks that a session belongs to,
-// parents before their forks, as far as the caller may see it.
+// Tree is lineage.tree: the tree of forks that a session belongs to, parents before
+// their forks, as far as the caller may see it.
 func (hs *History) Tree(ctx context.Context, c reader.Caller, session turns.ID, req api.GetTree) (*api.Tree, error) {
 	if err := hs.reader.WaitPosition(ctx, req.Read); err != nil {
 		return nil, err
@@ -72,18 +72,18 @@ func (hs *History) Tree(ctx context.Context, c reader.Caller, session turns.ID, 
 	}
 }
 
-// treeWalk goes through a tree of forks, each session before its forks. It
-// holds one place for each session between the root and where it is.
+// treeWalk visits a tree of forks, each session before its forks. Its stack has one
+// frame for each session between the root and the current one.
 type treeWalk struct {
 	history *History
-	root    turns.ID // to be visited first; zero: it was
+	root    turns.ID // the root, zero once it was visited
 	stack   []treeFrame
 }
 
-// treeFrame is where a walk is among the forks of a session.
+// treeFrame is how far the walk has come in the forks of one session.
 type treeFrame struct {
 	session turns.ID
-	last    projections.Fork // the one gone into; zero: none yet
+	last    projections.Fork // the fork visited last, zero if none was
 }
 
 // walkTree begins a walk at the root, or after a session of the tree.
@@ -113,7 +113,7 @@ func (hs *History) walkTree(root, after turns.ID) (*treeWalk, error) {
 	return w, nil
 }
 
-// next is the session that follows; nil at the end.
+// next returns the next session, nil at the end.
 func (w *treeWalk) next() (*ledger.Session, error) {
 	id := w.root
 	w.root = turns.ID{}
@@ -135,20 +135,20 @@ func (w *treeWalk) next() (*ledger.Session, error) {
 	return &s, err
 }
 
-// A tree names at most so many branches of a session, and compactions of a
-// branch, the first ones; the rest are counted, up to maxTreeCounted of a
-// session. A page ends when it has counted maxTreeWork.
+// A tree shows the first maxTreeBranches branches of a session, and the first
+// maxTreeCompactions compactions of a branch. It counts the rest, up to
+// maxTreeCounted of a session. A page ends when it has read maxTreeWork rows.
 const (
 	maxTreeBranches    = 64
 	maxTreeCompactions = 16
 	maxTreeCounted     = 10_000
 	maxTreeWork        = 100_000
 
-	branchBytes     = 256 // of a branch's JSON without its compactions, at most
-	compactionBytes = 160 // of one's JSON, at most
+	branchBytes     = 256 // bound on the JSON of a branch without its compactions
+	compactionBytes = 160 // bound on the JSON of one compaction
 )
 
-// lastTurn is the turn that a segment ends with.
+// lastTurn returns the id of the last turn of a segment.
 func (hs *History) lastTurn(r lineage.Range) (id turns.ID, err error) {
 	r.Lo = r.Hi
 	for payload, err := range hs.reader.Projections.Range(r) {
@@ -164,8 +164,8 @@ func (hs *History) lastTurn(r lineage.Range) (id turns.ID, err error) {
 	return id, nil
 }
 
-// treeSession is a session as the tree shows it, and how many rows it read. Of
-// the turns it reads those that begin or end a segment, and those that are compactions.
+// treeSession returns a session as the tree shows it, and how many rows it read. Of
+// the turns it reads those that begin or end a segment, and compactions.
 func (hs *History) treeSession(ctx context.Context, s *ledger.Session) (*api.TreeSession, int, error) {
 	v := hs.reader.DescribeListed(ctx, s)
 	out := &api.TreeSession{

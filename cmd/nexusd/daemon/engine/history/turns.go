@@ -10,8 +10,8 @@ import (
 	"nexus/turns"
 )
 
-// ListTurns is turn.list: the path of the head, through forks and compactions.
-// After is a depth or a turn's id; Next is the depth to go on from.
+// ListTurns is turn.list: the turns of a path, inherited ones and compactions
+// included.
 func (hs *History) ListTurns(ctx context.Context, c reader.Caller, session turns.ID, req api.ListTurns) (*api.TurnList, error) {
 	s, head, err := hs.reader.SessionAt(ctx, c, session, req.At, req.Read)
 	if err != nil {

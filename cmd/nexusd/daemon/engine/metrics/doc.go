@@ -1,4 +1,4 @@
-// Package metrics holds the engine's figures for Prometheus. Each room counts
-// what it does through a method of [Set]; a nil Set counts nothing. Labels are
-// verbs, kinds and error codes, never names or content of a user.
+// Package metrics holds the engine's metrics for Prometheus. Each room counts its
+// work through a method of [Set]; a nil Set counts nothing. Labels are verbs, kinds
+// and error codes, never a user's names or content.
 package metrics

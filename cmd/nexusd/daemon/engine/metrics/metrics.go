@@ -10,7 +10,7 @@ import (
 	"nexus/turns"
 )
 
-// Metrics are the daemon's figures for Prometheus. A nil *Metrics counts nothing.
+// Set holds the engine's metrics. A nil Set counts nothing. Safe for concurrent use.
 type Set struct {
 	events       *prometheus.CounterVec
 	conflicts    prometheus.Counter
@@ -24,7 +24,8 @@ type Set struct {
 	cost         *prometheus.CounterVec
 }
 
-// New registers the figures with r, those of the projections included.
+// New registers the metrics with r, those of the projections and the caches
+// included.
 func New(r prometheus.Registerer, store *projections.Store, caches *cache.Budget) *Set {
 	buckets := prometheus.ExponentialBuckets(0.0001, 2, 18)
 	m := &Set{
@@ -50,31 +51,36 @@ func New(r prometheus.Registerer, store *projections.Store, caches *cache.Budget
 	return m
 }
 
+// Appended counts an event that this daemon stored.
 func (m *Set) Appended(k turns.Kind) {
 	if m != nil {
 		m.events.WithLabelValues(k.String()).Inc()
 	}
 }
 
+// Conflict counts an append that lost a compare-and-set.
 func (m *Set) Conflict() {
 	if m != nil {
 		m.conflicts.Inc()
 	}
 }
 
+// ObserveAppend records the time of a turn.append.
 func (m *Set) ObserveAppend(d time.Duration) {
 	if m != nil {
 		m.appends.Observe(d.Seconds())
 	}
 }
 
+// Compacted records the time of a compaction and the tier that made it.
 func (m *Set) Compacted(tier string, d time.Duration) {
 	if m != nil {
 		m.compactions.WithLabelValues(tier).Observe(d.Seconds())
 	}
 }
 
-// Summarized counts what models used; nothing where u is nil.
+// Summarized counts the tokens and the cost, in millionths of a dollar, of
+// summaries. outcome is "kept" or "lost". A nil u counts no tokens.
 func (m *Set) Summarized(outcome string, u *turns.Usage, micros uint64) {
 	if m == nil || u == nil && micros == 0 {
 		return
@@ -86,13 +92,15 @@ func (m *Set) Summarized(outcome string, u *turns.Usage, micros uint64) {
 	m.cost.WithLabelValues(outcome).Add(float64(micros))
 }
 
+// HeldByAppend counts a turn.append that took a resource of the compactor.
 func (m *Set) HeldByAppend() {
 	if m != nil {
 		m.heldByAppend.Inc()
 	}
 }
 
-// Begin counts a request; the function it returns ends it with its error code, "" for none.
+// Begin counts a request as in flight. The caller calls the returned function once,
+// with the error code, or "" if the request succeeded.
 func (m *Set) Begin(verb string) func(code string) {
 	if m == nil {
 		return func(string) {}
@@ -108,16 +116,18 @@ func (m *Set) Begin(verb string) func(code string) {
 	}
 }
 
-// cacheSizes collects what the caches keep.
+// cacheSizes collects the bytes that each cache keeps.
 type cacheSizes struct {
 	*prometheus.GaugeVec
 	budget *cache.Budget
 }
 
+// newCacheSizes returns the collector of a budget.
 func newCacheSizes(b *cache.Budget) cacheSizes {
 	return cacheSizes{prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "nexus_cache_bytes", Help: "Bytes that a cache keeps, by cache."}, []string{"cache"}), b}
 }
 
+// Collect implements [prometheus.Collector].
 func (c cacheSizes) Collect(ch chan<- prometheus.Metric) {
 	for name, n := range c.budget.Sizes() {
 		c.WithLabelValues(name).Set(float64(n))

@@ -12,39 +12,45 @@ import (
 	"nexus/turns"
 )
 
-// StaleCursor is the answer to a cursor whose pages can no longer be made: what
-// they are of depends on settings, which were changed since.
-func StaleCursor(what string) error {
-	return &api.Error{Code: api.Conflict, Message: "the " + what + " is not that of the first page any more: begin again, without after",
+// StaleCursor returns the error for a cursor whose pages can't be made any more,
+// because the settings that they depend on were changed. name says what the pages
+// show.
+func StaleCursor(name string) error {
+	return &api.Error{Code: api.Conflict, Message: "the " + name + " is not that of the first page any more: begin again, without after",
 		Details: map[string]any{"field": "/after"}}
 }
 
-// DigestPrefix is enough of a digest to tell whether two are the same by accident.
+// DigestPrefix returns enough of a digest for a cursor to notice that a digest
+// changed.
 func DigestPrefix(h turns.Hash) string { return hex.EncodeToString(h[:8]) }
 
-// RuneBoundary is the largest n up to most where b has a whole character before it.
-func RuneBoundary(b []byte, most int) int {
-	for n := most; n > most-utf8.UTFMax && n > 0; n-- {
+// RuneBoundary returns the largest n up to limit at which b can be cut without
+// splitting a character.
+func RuneBoundary(b []byte, limit int) int {
+	for n := limit; n > limit-utf8.UTFMax && n > 0; n-- {
 		if utf8.RuneStart(b[n]) {
 			return n
 		}
 	}
-	return most
+	return limit
 }
 
-// contextCursor is where a page of a context begins.
+// ContextCursor is the place where a page of a context begins. The zero value is the
+// beginning of the first page.
 type ContextCursor struct {
-	At                turns.ID
-	Messages, Sources int    // that earlier pages held
-	Offset            int    // bytes of the next message that earlier pages held
-	Digest            string // beginning of a digest of what all the pages are of
-	Started           bool
+	At                turns.ID // the turn whose context the pages show
+	Messages, Sources int      // how many of them earlier pages held
+	Offset            int      // how many bytes of the next message earlier pages held
+	Digest            string   // prefix of a digest of the whole context
+	Started           bool     // false for the first page
 }
 
+// String returns the cursor as a page gives it in next.
 func (c ContextCursor) String() string {
 	return fmt.Sprintf("%s~%d~%d~%d~%s", c.At, c.Messages, c.Offset, c.Sources, c.Digest)
 }
 
+// ParseContextCursor parses the next of a page. The empty string is the zero cursor.
 func ParseContextCursor(after string) (c ContextCursor, err error) {
 	if after == "" {
 		return c, nil
@@ -66,6 +72,8 @@ func ParseContextCursor(after string) (c ContextCursor, err error) {
 	return c, nil
 }
 
+// OptionalID parses the id in a member of a request. The empty string is the zero
+// ID.
 func OptionalID(field, s string) (turns.ID, error) {
 	if s == "" {
 		return turns.ID{}, nil
@@ -77,9 +85,10 @@ func OptionalID(field, s string) (turns.ID, error) {
 	return id, nil
 }
 
-// FormatPosition and parsePosition are the opaque positions of the contract.
+// FormatPosition returns the opaque position of the contract for a sequence number.
 func FormatPosition(seq uint64) string { return "p" + strconv.FormatUint(seq, 36) }
 
+// ParsePosition parses a position that [FormatPosition] made.
 func ParsePosition(s string) (uint64, error) {
 	if len(s) > 1 && s[0] == 'p' {
 		if n, err := strconv.ParseUint(s[1:], 36, 64); err == nil {

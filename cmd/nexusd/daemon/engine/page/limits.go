@@ -6,18 +6,17 @@ import (
 	"slices"
 )
 
-// Limits says how much a reply, a page and an item may hold.
+// Limits computes how much a reply, a page and an item may hold. No reply is larger
+// than a message of the connection. A list or a context is measured before it is
+// sent. An item that is larger than a page goes to a blob when it is stored, or
+// goes out in pieces.
 type Limits struct {
-	// MaxPayload is the largest message of the connection that replies go out
-	// on, in bytes; 0: 8 MiB.
+	// MaxPayload is the largest message of the connection that carries the
+	// replies, in bytes. 0 means 8 MiB.
 	MaxPayload int
 }
 
-// No reply is larger than a message may be. What a page holds is measured
-// before it is sent; an item that is larger than a page by itself is moved to a
-// blob when it is stored, or comes in pieces.
-
-// Payload is the largest message that a reply may be.
+// Payload returns the size of the largest reply, in bytes.
 func (l *Limits) Payload() int {
 	if l.MaxPayload <= 0 {
 		return turns.MaxPayload
@@ -25,31 +24,32 @@ func (l *Limits) Payload() int {
 	return l.MaxPayload
 }
 
-// PageBytes is about how many bytes of JSON a page of a list holds. A page
-// always holds one item, of at most [Limits.InlineBytes] of content.
+// PageBytes returns about how many bytes of JSON a page of a list holds. Every page
+// holds at least one item, whose content takes at most [Limits.InlineBytes].
 func (l *Limits) PageBytes() int { return min(256<<10, l.Payload()/4) }
 
-// ItemBytes is the most bytes of JSON that one item of a list may have. Larger
-// ones, stored before this was measured or by a server of larger messages, are
-// listed without their content.
+// ItemBytes returns how many bytes of JSON one item of a list may take. A list shows
+// a larger item without its content. Such items were stored before items were
+// measured, or by a server that allows larger messages.
 func (l *Limits) ItemBytes() int { return l.Payload() - 1<<10 }
 
-// outlineBytes is about how many bytes of JSON an item has without its content.
+// OutlineBytes is about how many bytes of JSON an item takes without its content.
 const OutlineBytes = 1 << 10
 
-// ContextBytes is how many bytes of JSON a page of a context holds.
+// ContextBytes returns how many bytes of JSON a page of a context holds.
 func (l *Limits) ContextBytes() int { return min(700<<10, l.Payload()/2) }
 
-// InlineBytes is how much content an event holds itself; what is over it is
-// moved to blobs. Base64 and JSON's escapes make a turn larger when it is read.
+// InlineBytes returns how much content an event holds itself. More content goes to
+// blobs. The limit leaves room for base64 and for the escapes of JSON, which make a
+// turn larger when it is read.
 func (l *Limits) InlineBytes() int { return min(turns.InlineBody, l.Payload()/4) }
 
-// PieceBytes is how much of a blob one message carries, before base64.
+// PieceBytes returns how many bytes of a blob one message carries, before base64.
 func (l *Limits) PieceBytes() int { return min(512<<10, l.Payload()/3) }
 
-// BodyBytes is how many bytes of JSON an event's body may have in a reply.
-// What stands beside it in a turn or a page has the rest of the message: a
-// compaction has a summary, a list of elisions and more.
+// BodyBytes returns how many bytes of JSON the body of an event may take in a reply.
+// The rest of the message is for the other members: a compaction also has a summary
+// and a list of elisions.
 func (l *Limits) BodyBytes(body any) int {
 	if _, ok := body.(*turns.CompactionBody); ok {
 		return l.Payload() / 2
@@ -57,19 +57,19 @@ func (l *Limits) BodyBytes(body any) int {
 	return l.Payload() / 4 * 3
 }
 
-// SummaryBytes is how many bytes of JSON of a compaction's summary are shown.
-// One of ours that is longer is whole in the replacement, or in its blob.
+// SummaryBytes returns how many bytes of JSON of a compaction's summary a reply
+// shows. A longer summary is whole in the replacement, or in its blob.
 func (l *Limits) SummaryBytes() int { return l.Payload() / 8 }
 
-// SettingsBytes is how many bytes of JSON a session's settings may have. They
-// stand in session.get, and before the messages on the first page of a context.
+// SettingsBytes returns how many bytes of JSON the settings of a session may take.
+// session.get shows them, and so does the first page of a context.
 func (l *Limits) SettingsBytes() int { return l.Payload() / 2 }
 
-// TextBytes is how many bytes of JSON a single text may have that is shown
-// beside a body.
+// TextBytes returns how many bytes of JSON a single text next to a body may take.
 func (l *Limits) TextBytes() int { return l.Payload() / 16 }
 
-// TrimCalls leaves of an ack's lists of calls what has room in it.
+// TrimCalls shortens the lists of calls in an ack to fit half a message, and marks
+// the ack as cut.
 func (l *Limits) TrimCalls(ack *api.Appended) {
 	room := l.Payload() / 2
 	for _, ids := range []*[]string{&ack.Open, &ack.Abandoned, &ack.Late} {

@@ -8,12 +8,12 @@ import (
 	"nexus/turns"
 )
 
-// What is stored must be readable afterwards, in a message that has room for
-// it. Content of parts is moved to blobs where there is too much of it. Nothing
-// else can be moved (meta, ext, recipes, settings, very many small parts), so
-// that is measured before it is stored, as the JSON that replies show.
+// Invariant: one message can show every event that the engine stores. The engine
+// moves the content of large parts to blobs. It can't move anything else (meta, ext,
+// recipes, settings, very many small parts), so it measures them before it stores
+// the event, as the JSON of replies.
 
-// EscapedSize is the bytes of s in JSON, without the quotes.
+// EscapedSize returns how many bytes s takes as a JSON string, without the quotes.
 func EscapedSize[T string | []byte](s T) int {
 	n := len(s)
 	for i := range len(s) {
@@ -27,14 +27,15 @@ func EscapedSize[T string | []byte](s T) int {
 	return n
 }
 
-// ClipJSON is as much of s as has most bytes in JSON, and a mark where it ends.
-func ClipJSON(s string, most int) string {
-	if len(s) <= most/6 || EscapedSize(s) <= most {
+// ClipJSON returns the beginning of s that takes at most limit bytes as a JSON
+// string, with a mark where it was cut.
+func ClipJSON(s string, limit int) string {
+	if len(s) <= limit/6 || EscapedSize(s) <= limit {
 		return s
 	}
-	const cut = "…"
+	const mark = "…"
 	n := 0
-	for room := most - len(cut); n < len(s); n++ {
+	for room := limit - len(mark); n < len(s); n++ {
 		if room -= EscapedSize(s[n : n+1]); room < 0 {
 			break
 		}
@@ -42,27 +43,27 @@ func ClipJSON(s string, most int) string {
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
-	return s[:n] + cut
+	return s[:n] + mark
 }
 
-// share is what a member of a request takes of the room that replies have.
+// FieldSize is how many bytes of JSON one member of a request takes in replies.
 type FieldSize struct {
 	Field string
 	Bytes int
-	Part  string // which part of the field; "": all
+	Part  string // the part of the field that is counted; "" means all of it
 }
 
-// CheckFit checks that shares, and what else is shown with them, are not more than
-// most. The field of the error is the one that takes the most.
-func CheckFit(most, beside int, shares ...FieldSize) error {
-	total := beside
+// CheckFit checks that sizes and rest, the size of everything else, total at most
+// limit. The error is [ledger.ErrTooLarge] and names the largest of sizes.
+func CheckFit(limit, rest int, sizes ...FieldSize) error {
+	total := rest
 	largest := FieldSize{Bytes: -1}
-	for _, s := range shares {
+	for _, s := range sizes {
 		if total += s.Bytes; s.Bytes > largest.Bytes {
 			largest = s
 		}
 	}
-	if total <= most {
+	if total <= limit {
 		return nil
 	}
 	of := "all of it"
@@ -71,17 +72,18 @@ func CheckFit(most, beside int, shares ...FieldSize) error {
 	}
 	return &turns.FieldError{Field: largest.Field, Kind: ledger.ErrTooLarge,
 		Reason: fmt.Sprintf("a reply would show %d bytes of the request, %d of them from here (%s); %d is the most. Only the content of large parts is moved to blobs",
-			total, largest.Bytes, of, most)}
+			total, largest.Bytes, of, limit)}
 }
 
-// CheckText checks a single text that is shown beside a body.
-func CheckText(field, s string, most int) error {
-	if n := EscapedSize(s); n > most {
-		return &turns.FieldError{Field: field, Reason: fmt.Sprintf("%d bytes as JSON, %d is the most", n, most), Kind: ledger.ErrTooLarge}
+// CheckText checks that s, a text next to a body, takes at most limit bytes of JSON.
+func CheckText(field, s string, limit int) error {
+	if n := EscapedSize(s); n > limit {
+		return &turns.FieldError{Field: field, Reason: fmt.Sprintf("%d bytes as JSON, %d is the most", n, limit), Kind: ledger.ErrTooLarge}
 	}
 	return nil
 }
 
+// EncodedSize returns how many bytes of JSON v takes.
 func EncodedSize(v any) (int, error) {
 	b, err := turns.EncodeJSON(v)
 	return len(b), err

@@ -14,30 +14,29 @@ import (
 	"nexus/turns/tokens"
 )
 
-// A request that plans or renders loads the path since the last compaction. A
-// path has no bound: a policy may never compact, and a turn of 500 bytes may name
-// a blob of megabytes that a hundred turns before it name too. What is loaded
-// has: the newest content whole, of what is older its beginning. So a compaction
-// is planned on a history of any size, and a context that would need what is not
-// loaded is refused.
+// A request that plans or renders loads the path since the last compaction. The path
+// has no bound: a policy may never compact, and many small turns may name the same
+// blob of megabytes. The memory for it has one: the loader keeps the newest content
+// whole, and clips older content. So a compaction can be planned on a history of any
+// size, and a context that needs clipped content is refused.
 
 const (
-	// contentLimit is how many bytes of content a path is loaded with. It is more
-	// than any provider takes in one request.
+	// defaultContent bounds the content of one loaded path, in bytes. No provider
+	// takes as much in one request.
 	defaultContent = 48 << 20
-	// maxFrames bounds what a path takes beside its content: its turns, messages
-	// and parts, about 170,000 turns.
+	// maxFrames bounds the memory of a path without its content, in bytes: its
+	// turns, messages and parts. It has room for about 170,000 turns.
 	maxFrames = 256 << 20
-	// defaultLoaded is how much all requests together may have loaded.
+	// defaultLoaded bounds the content of all requests together, in bytes.
 	defaultLoaded = 512 << 20
 
-	halfBytes = 256 // of a half without its parts, about
-	partBytes = 256 // of a part without its content, about
-	// clipBytes is how large a part is worth clipping.
+	halfBytes = 256 // about what a half takes without its parts
+	partBytes = 256 // about what a part takes without its content
+	// clipBytes is the size of the smallest part that is worth clipping.
 	clipBytes = 2 * content.PreviewBytes
 )
 
-// contentLimit is the most content that a path is loaded with, in bytes.
+// contentLimit returns the bound on the content of one loaded path, in bytes.
 func (pl *Loader) contentLimit() int {
 	if pl.MaxContent <= 0 {
 		return defaultContent
@@ -45,10 +44,10 @@ func (pl *Loader) contentLimit() int {
 	return pl.MaxContent
 }
 
-// Loaded is how many bytes of content all requests have loaded now.
+// Loaded returns how many bytes of content all requests have loaded now.
 func (pl *Loader) Loaded() int64 { return pl.loaded.Load() }
 
-// loadedLimit is how many bytes all requests together may have loaded.
+// loadedLimit returns the bound on the content of all requests together, in bytes.
 func (pl *Loader) loadedLimit() int64 {
 	if pl.MaxLoaded <= 0 {
 		return defaultLoaded
@@ -56,37 +55,37 @@ func (pl *Loader) loadedLimit() int64 {
 	return pl.MaxLoaded
 }
 
-// meter counts what a request has loaded.
+// meter counts the bytes that one request has loaded.
 type meter struct {
-	total *atomic.Int64 // of all requests
-	max   int64         // of all requests
+	total *atomic.Int64 // bytes of all requests
+	max   int64         // bound on total
 	used  atomic.Int64
 }
 
 type meterKey struct{}
 
-// MeterRequest makes a context in which what is loaded counts against what all
-// requests together may have in memory; past it they are busy. The function
-// that it returns is called when the request is answered.
+// MeterRequest returns a context whose loads count against the memory of all
+// requests together. A load past that bound fails as busy. The caller calls the
+// returned function when it has answered the request.
 func (pl *Loader) MeterRequest(ctx context.Context) (context.Context, func()) {
 	m := &meter{total: &pl.loaded, max: pl.loadedLimit()}
 	return context.WithValue(ctx, meterKey{}, m), func() { m.total.Add(-m.used.Swap(0)) }
 }
 
-// meterOf is the meter of a request; nil where nothing counts.
+// meterOf returns the meter of a request, nil if it has none.
 func meterOf(ctx context.Context) *meter {
 	m, _ := ctx.Value(meterKey{}).(*meter)
 	return m
 }
 
-// ReleaseLoaded says that a request keeps nothing of what it has loaded so far.
+// ReleaseLoaded tells the meter that the request dropped everything it has loaded.
 func ReleaseLoaded(ctx context.Context) {
 	if m := meterOf(ctx); m != nil {
 		m.total.Add(-m.used.Swap(0))
 	}
 }
 
-// chargeLoaded counts n bytes more.
+// chargeLoaded adds n bytes to the meter of the request. n may be negative.
 func chargeLoaded(ctx context.Context, n int) error {
 	m := meterOf(ctx)
 	if m == nil {
@@ -99,17 +98,18 @@ func chargeLoaded(ctx context.Context, n int) error {
 	return nil
 }
 
-// loading is a path being loaded, root first.
+// loading is a path while it is loaded, root first.
 type loading struct {
 	loader  *Loader
 	halves  []summary.HalfTurn
-	content int   // bytes of what is whole
-	frames  int   // bytes of all the rest
+	content int   // bytes of the content that is not clipped
+	frames  int   // bytes of everything else
 	clipped int   // halves[:clipped] are clipped
-	foreign []int // halves whose count is not the ledger's own counter's
+	foreign []int // indices of the halves that another counter than the ledger's counted
 }
 
-// add appends a half. Its large parts are still in their blobs.
+// add appends a half whose large parts are still in their blobs, and clips the
+// oldest halves if the content is over its bound.
 func (l *loading) add(ctx context.Context, h summary.HalfTurn) error {
 	size, frame := content.MessagesSize(h.Messages), halfBytes+partBytes*len(content.MessageParts(h.Messages))
 	l.halves = append(l.halves, h)
@@ -135,9 +135,9 @@ func (l *loading) add(ctx context.Context, h summary.HalfTurn) error {
 	return nil
 }
 
-// fill puts the content of blobs into the parts that there is room for, newest
-// first. The others keep their ref. Then it counts what another counter than the
-// ledger's own has counted: sums of both would mean nothing.
+// fill puts the content of blobs into the parts, newest first, as long as there is
+// room. The other parts keep their ref. Then it counts the halves that another
+// counter than the ledger's had counted, since their sum would mean nothing.
 func (l *loading) fill(ctx context.Context, tenant string, root turns.ID) error {
 	var parts []*turns.Part
 	for i := len(l.halves) - 1; i >= 0; i-- {
@@ -152,10 +152,11 @@ func (l *loading) fill(ctx context.Context, tenant string, root turns.ID) error 
 	return nil
 }
 
-// room is how many bytes of content there is room for.
+// room returns how many more bytes of content may be loaded.
 func (l *loading) room() uint64 { return uint64(max(0, l.loader.contentLimit()-l.content)) }
 
-// fillParts fills those of parts that there is room for, in their order.
+// fillParts puts the content of blobs into parts, in their order, as long as there
+// is room.
 func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, parts []*turns.Part) error {
 	room := l.room()
 	var links []turns.BlobLink
@@ -188,7 +189,7 @@ func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, p
 		if err := l.loader.content.InlinePart(ctx, tenant, k, p); err != nil {
 			return err
 		}
-		n := content.PartSize(p) // not what the ref says, which may be another's claim
+		n := content.PartSize(p) // the size in the ref may be wrong
 		l.content += n
 		if err := chargeLoaded(ctx, n); err != nil {
 			return err
@@ -197,7 +198,7 @@ func (l *loading) fillParts(ctx context.Context, tenant string, root turns.ID, p
 	return nil
 }
 
-// clipPart leaves of a large part its beginning, as if it were moved to a blob.
+// clipPart clips a large part to its preview, as if its content were in a blob.
 func clipPart(p *turns.Part) {
 	n := content.PartSize(p)
 	if p.Ref != nil || n+len(p.Ext) < clipBytes {
@@ -211,7 +212,7 @@ func clipPart(p *turns.Part) {
 	p.Content, p.Arguments, p.Response, p.Data, p.Ext, p.Ref = "", nil, nil, nil, nil, ref
 }
 
-// CheckWhole checks that messages to be shown were loaded with all their content.
+// CheckWhole checks that no message has a part whose content was not loaded.
 func (pl *Loader) CheckWhole(ms []turns.Message) error {
 	for _, p := range content.MessageParts(ms) {
 		if p.Ref != nil {

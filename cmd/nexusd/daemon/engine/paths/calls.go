@@ -13,7 +13,7 @@ import (
 	"nexus/turns"
 )
 
-// CallsAfter is what a stored turn did to the calls before it.
+// CallsAfter returns how a stored turn changed the calls that were open before it.
 func (pl *Loader) CallsAfter(ctx context.Context, tenant string, s *ledger.Session, ev *turns.Event) (ledger.CallChanges, error) {
 	var up lineage.Node
 	if !ev.Parent.IsZero() {
@@ -34,14 +34,15 @@ func (pl *Loader) CallsAfter(ctx context.Context, tenant string, s *ledger.Sessi
 	return open.After(b.Messages, b.Response, nil)
 }
 
-// knownCalls is the calls that are open at a turn, as far as a writer knows.
+// KnownCalls caches the calls that are open at one turn.
 type KnownCalls struct {
 	Open ledger.Calls
-	At   turns.Ref // zero: nothing is known
+	At   turns.Ref // zero if nothing is known
 }
 
-// OpenCalls is the calls that wait for their response at head: those of the
-// nearest response up the path, less what pending turns below it answered.
+// OpenCalls returns the calls that wait for their response at head: the calls of the
+// nearest response up the path, less those that later pending turns answered. known
+// may be nil.
 func (pl *Loader) OpenCalls(ctx context.Context, tenant string, s *ledger.Session, known *KnownCalls, head lineage.Node) (ledger.Calls, error) {
 	if known != nil && known.At == head.Ref && !head.Ref.IsZero() {
 		return known.Open, nil
@@ -88,11 +89,12 @@ func (pl *Loader) OpenCalls(ctx context.Context, tenant string, s *ledger.Sessio
 	return open, nil
 }
 
+// hasAssistant reports whether one of the messages is the assistant's.
 func hasAssistant(ms []turns.Message) bool {
 	return slices.ContainsFunc(ms, func(m turns.Message) bool { return m.Role == turns.Assistant })
 }
 
-// turnBody is the body of a normal turn.
+// turnBody opens the body of a normal turn.
 func (pl *Loader) turnBody(ref turns.Ref) (*turns.TurnBody, error) {
 	_, ev, err := pl.reader.TurnEvent(ref)
 	if err != nil {
@@ -102,17 +104,17 @@ func (pl *Loader) turnBody(ref turns.Ref) (*turns.TurnBody, error) {
 	return b, pl.content.Open(ev, b)
 }
 
-// How far back the call of a late response is looked for. Where calls were made
-// is in no index: their ids are inside of sealed bodies.
+// LookBackTurns and lookBackBytes bound the search for the call of a late response.
+// No index has the calls, since their ids are inside sealed bodies.
 const (
 	LookBackTurns = 4096
 	lookBackBytes = 64 << 20 // of content
 )
 
-// madeCalls tells which calls were made on a path. It reads the path's
-// content, newest first, once for all ids, and so is for the rare response that
-// answers no open call. It remembers what it found, for one request: a decision
-// may be taken twice on one head.
+// CallFinder finds which calls were made on a path. It serves one request, and only
+// a response that answers no open call needs it. It reads the path newest first,
+// once for all ids, and remembers the result, since the request may be decided twice
+// on one head.
 type CallFinder struct {
 	loader *Loader
 	head   turns.Ref
@@ -123,8 +125,9 @@ type CallFinder struct {
 // NewCallFinder returns a finder for one request.
 func (pl *Loader) NewCallFinder() *CallFinder { return &CallFinder{loader: pl} }
 
-// Find returns which of ids have a call on the path to head. What is not found
-// within the bounds is an ErrMalformed where the path goes on above them.
+// Find returns which of ids have a call on the path to head. It returns an
+// [ledger.ErrMalformed] if an id is missing within the bounds and the path is
+// longer.
 func (m *CallFinder) Find(ctx context.Context, head lineage.Node, ids []string) (map[string]bool, error) {
 	if m.found != nil && m.head == head.Ref && slices.Equal(m.ids, ids) {
 		return m.found, nil
@@ -136,6 +139,7 @@ func (m *CallFinder) Find(ctx context.Context, head lineage.Node, ids []string) 
 	return found, err
 }
 
+// callsOn reads the path to head backwards until it has found all of ids.
 func (pl *Loader) callsOn(ctx context.Context, head lineage.Node, ids []string) (map[string]bool, error) {
 	wanted, found := make(map[string]bool, len(ids)), make(map[string]bool)
 	for _, id := range ids {
@@ -179,12 +183,13 @@ func (pl *Loader) callsOn(ctx context.Context, head lineage.Node, ids []string) 
 	return found, nil
 }
 
+// callTooOld returns the error for a response whose call is beyond the bounds.
 func callTooOld() error {
 	return api.FieldErrorf("/messages", "a response to a call that is not among the last %d turns or %d bytes of the path: it is too late", LookBackTurns, lookBackBytes)
 }
 
-// callsIn adds to found what a stretch has of wanted, and returns the bytes of
-// content that it read.
+// callsIn adds to found those of wanted that a range has, and returns how many bytes
+// of content it read.
 func (pl *Loader) callsIn(ctx context.Context, r lineage.Range, wanted, found map[string]bool) (size int, err error) {
 	for payload, err := range pl.reader.Projections.Range(r) {
 		if err != nil {

@@ -3,6 +3,6 @@
 // on memory. It also finds the tool calls that are open at a turn, and remembers
 // the size of the path that it loaded last for a session.
 //
-// compactions, sessions, contexts and transfer call it. It decides nothing and
-// writes nothing. Begin at [Loader.Load].
+// compactions, sessions, contexts, transfer and audit call it. It decides nothing
+// and writes nothing. Begin at [Loader.Load].
 package paths

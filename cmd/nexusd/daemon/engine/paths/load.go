@@ -16,13 +16,13 @@ import (
 	"nexus/turns"
 )
 
-// Load loads what planning and rendering see at a node: the compaction in
-// force there and the halves from its cut on. It costs one range scan for each
-// segment since the cut, whatever the length of the history before it. Parts
-// that there is no room for have their beginning only: see [loading].
+// Load loads everything that planning and rendering see at a node: the compaction in
+// force and the halves after its cut. It costs one range scan for each segment since
+// the cut, whatever the length of the history before. A part for which there is no
+// room has its preview only, as [loading] describes.
 //
-// Tokens are by the policy's counter: as the ledger stores them where it is the
-// ledger's own, else counted here.
+// Tokens are those of the policy's counter. Load takes the stored counts if that is
+// the ledger's own counter, and counts otherwise.
 func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settings, pol policy.Policy, head lineage.Node) (view.Path, error) {
 	p := pl.EmptyPath(s, set, pol, head)
 	if head.Ref.IsZero() {
@@ -66,18 +66,18 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 	return p.Settled(p.Counter, p.Counter.Name() != pl.content.Counter.Name()), nil
 }
 
-// EmptyPath is a path without its halves: enough for a trigger that needs sizes only.
+// EmptyPath returns a path without halves, for triggers that need sizes only.
 func (pl *Loader) EmptyPath(s *ledger.Session, set *turns.Settings, pol policy.Policy, head lineage.Node) view.Path {
 	c := pol.CounterOf()
 	return view.Path{Session: s.ID, Head: head, Overhead: pl.content.Overhead(c, set), Limits: pl.reader.Limits(set), Counter: c, Prices: pl.prices(set, pol)}
 }
 
-// pathScan is what a reading of halves looks out for.
+// pathScan is the state of one pass over the halves of a path.
 type pathScan struct {
 	inForce    turns.Ref  // the compaction in force at the head
-	preamble   turns.Hash // of the system part and the tools in force
-	changed    uint64     // out: see [compactor.Path].Changed
-	superseded *turns.Event
+	preamble   turns.Hash // digest of the system part and the tools in force
+	changed    uint64     // result: see Changed of [view.Path]
+	superseded *turns.Event // the compaction in force where the scan is, if it is not inForce
 }
 
 // observe follows which compaction was in force along the path.
@@ -91,18 +91,19 @@ func (sc *pathScan) observe(ev *turns.Event) {
 	case sc.superseded.Span.Call && ev.UserTexts > 0:
 		sc.changed, sc.superseded = ev.Depth-1, nil
 	case sc.superseded.Span.Call || ev.Ref().Session == sc.superseded.Ref().Session:
-		sc.changed = ev.Depth // its call saw another compaction
+		sc.changed = ev.Depth // its call was made under another compaction
 	}
 }
 
-// Halves is the halves of normal turns on the path of head, from cut on. Those
-// of an erased session are there, empty and marked.
+// Halves returns the halves of the normal turns on the path of head, from cut on.
+// The halves of an erased session are empty and marked.
 func (pl *Loader) Halves(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut) ([]summary.HalfTurn, error) {
 	l := &loading{loader: pl}
 	err := pl.scan(ctx, s, head, cut, new(pathScan), l)
 	return l.halves, err
 }
 
+// scan adds the halves from cut to head to l.
 func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut, sc *pathScan, l *loading) error {
 	if cut.Depth() > head.Depth {
 		return nil
@@ -134,6 +135,7 @@ func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node
 	return l.fill(ctx, s.Tenant, s.Root)
 }
 
+// scanTurn adds the halves of one turn that are after cut to l.
 func (pl *Loader) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut, sc *pathScan, l *loading) error {
 	b := new(turns.TurnBody)
 	err := pl.content.Open(ev, b)
@@ -167,8 +169,8 @@ func (pl *Loader) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut
 	return nil
 }
 
-// isPinned reports whether a turn's meta says {"pin": true}: what its user says
-// is quoted in every summary that comes to cover it.
+// isPinned reports whether the meta of a turn has "pin": true. Every summary that
+// covers such a turn quotes the text of its user.
 func isPinned(meta turns.Raw) bool {
 	if !bytes.Contains(meta, []byte(`"pin"`)) {
 		return false
@@ -177,8 +179,8 @@ func isPinned(meta turns.Raw) bool {
 	return turns.DecodeJSON(meta, &m) == nil && string(m["pin"]) == "true"
 }
 
-// prices are what calls of a session cost, and summaries of it, as far as the
-// models are known.
+// prices returns the prices of the session's model and of the first summarizer whose
+// model is known.
 func (pl *Loader) prices(set *turns.Settings, pol policy.Policy) (p view.Prices) {
 	if m, ok := pl.reader.Models.Find(set.Model); ok && set.Model != "" {
 		p.Model = m.Price

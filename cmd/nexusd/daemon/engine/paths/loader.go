@@ -13,12 +13,12 @@ import (
 
 // Loader loads the content of root paths, within bounds. Safe for concurrent use.
 type Loader struct {
-	Tiers []compactor.Tier // summarizers, in the order in which they are asked
-	// MaxContent is the most content that a request loads of a path, in bytes;
-	// 0: 48 MiB.
+	Tiers []compactor.Tier // summarizers, in the order in which they are tried
+	// MaxContent bounds the content that a request loads of a path, in bytes.
+	// 0 means 48 MiB.
 	MaxContent int
-	// MaxLoaded is the most content that all requests together have loaded, in
-	// bytes; 0: 512 MiB. Past it they are busy.
+	// MaxLoaded bounds the content that all requests together have loaded, in
+	// bytes. A load past it fails as busy. 0 means 512 MiB.
 	MaxLoaded int64
 
 	content *content.Store

@@ -12,25 +12,27 @@ import (
 	"nexus/turns/tokens"
 )
 
-// measured is what the path of a session's head came to when it was last loaded,
-// and what was appended since has added. From it an ack tells what the next
-// context will decide under a policy that decides on the path: by the policy's own
-// counter and measure, without a read. What rendering puts around calls that were
-// left open since is not in it, nor what can be shortened in the path.
+// Size is the size of the path of a session's head when it was last loaded, plus
+// what was appended since. With it an ack says, without a read, what the next
+// context will decide under a policy that decides on the path. It does not count
+// what rendering adds around calls left open since, nor what can be shortened in the
+// path.
 type Size struct {
 	head     turns.Ref
-	settings uint64    // index of the event that they stood in
-	InForce  turns.Ref // the compaction
-	After    uint64    // tokens that it said it left
+	settings uint64    // index of the event with the settings in force
+	InForce  turns.Ref // the compaction in force
+	After    uint64    // tokens that this compaction left
 	Load     view.Load
 	Sums     view.Sums
-	Large    bool // a result that nothing answers yet is too large
+	Large    bool // an unanswered tool result is too large
 }
 
-// measuredBytes is what one weighs in its cache: 174,762 sessions are remembered.
+// sizeBytes is the weight of one Size in its cache, which has room for about 174,000
+// sessions.
 const sizeBytes = 384
 
-// RememberLoaded remembers a path that was loaded at the head of s, and its context.
+// RememberLoaded remembers the size of a path that was loaded at the head of s. cx
+// is its context.
 func (pl *Loader) RememberLoaded(s *ledger.Session, pol policy.Policy, p view.Path, cx view.Context) {
 	m := Size{head: p.Head.Ref, settings: s.Settings, Load: p.MeasureLoad(cx.Tokens - cx.Pending()), Sums: p.Summed()}
 	if p.InForce != nil {
@@ -40,13 +42,13 @@ func (pl *Loader) RememberLoaded(s *ledger.Session, pol policy.Policy, p view.Pa
 	pl.RememberSize(s.ID, m)
 }
 
-// RememberSize keeps what the path of a session's head comes to.
+// RememberSize remembers the size of the path of a session's head.
 func (pl *Loader) RememberSize(session turns.ID, m Size) {
 	pl.sizes.Put(session, m, sizeBytes)
 }
 
-// SizeAt is what the path of a node comes to: the head that was measured, or
-// the turn that is about to follow it. False: it is not known.
+// SizeAt returns the size of the path of node n, and whether it is known. n is the
+// head that was remembered, or the node of turn, which is about to follow that head.
 func (pl *Loader) SizeAt(s *ledger.Session, n lineage.Node, p view.Path, pol policy.Policy, turn *api.AppendTurn) (Size, bool) {
 	m, ok := pl.sizes.Get(s.ID)
 	in, err := pl.reader.CompactionAt(s, n)
@@ -74,18 +76,18 @@ func (pl *Loader) SizeAt(s *ledger.Session, n lineage.Node, p view.Path, pol pol
 	if turn.Response == nil {
 		return m, true
 	}
-	came := p.Counter.Message(turn.Response)
+	response := p.Counter.Message(turn.Response)
 	m.Large = false
 	m.Load.Messages++
-	m.Load.Tokens += came
+	m.Load.Tokens += response
 	if m.Load.Reported > 0 {
-		m.Load.Reported += came
+		m.Load.Reported += response
 	}
 	reported := uint64(0)
 	if turn.Usage != nil && turn.Usage.InputTokens > 0 {
 		reported = turn.Usage.InputTokens
-		m.Load.Reported = reported + came
+		m.Load.Reported = reported + response
 	}
-	m.Sums = m.Sums.AddResponse(p.Overhead, came, reported)
+	m.Sums = m.Sums.AddResponse(p.Overhead, response, reported)
 	return m, true
 }

@@ -11,7 +11,7 @@ import (
 	"nexus/turns/seal"
 )
 
-// GetBlob is blob.get: a stretch of a blob's content.
+// GetBlob is blob.get. It returns a range of the content of a blob.
 func (rd *Reader) GetBlob(ctx context.Context, c Caller, req api.GetBlob) (*api.BlobData, error) {
 	s, k, err := rd.BlobTree(ctx, c, req.Session)
 	if err != nil {
@@ -26,14 +26,14 @@ func (rd *Reader) GetBlob(ctx context.Context, c Caller, req api.GetBlob) (*api.
 	}
 	out := &api.BlobData{Digest: req.Digest, Size: uint64(len(b)), Offset: req.Offset}
 	rest := b[req.Offset:]
-	if most := rd.page.PieceBytes(); len(rest) > most {
-		rest, out.Next = rest[:most], req.Offset+uint64(most)
+	if piece := rd.page.PieceBytes(); len(rest) > piece {
+		rest, out.Next = rest[:piece], req.Offset+uint64(piece)
 	}
 	out.Data = rest
 	return out, nil
 }
 
-// BlobTree is a session and the key of its tree's blobs.
+// BlobTree returns a session and the key of the blobs of its tree.
 func (rd *Reader) BlobTree(ctx context.Context, c Caller, id turns.ID) (*ledger.Session, seal.Key, error) {
 	if id.IsZero() {
 		return nil, seal.Key{}, api.FieldErrorf("/session", "a blob belongs to a session's tree; name the session")
@@ -46,9 +46,9 @@ func (rd *Reader) BlobTree(ctx context.Context, c Caller, id turns.ID) (*ledger.
 	return s, k, err
 }
 
-// BlobNotFound is the answer to a digest that a request names and this tree's key
-// does not open. Whether another tree has it is nobody's business, so it is not
-// found; that a blob of this tree is damaged is for verify to say.
+// BlobNotFound maps the error for a digest that a request names and the key of its
+// tree does not open. It says not found, and does not tell whether another tree has
+// the blob, or whether a blob of this tree is damaged: audit.verify reports that.
 func BlobNotFound(field string, digest turns.Hash, err error) error {
 	if errors.Is(err, ledger.ErrNotFound) || errors.Is(err, turns.ErrCorrupt) {
 		return &api.Error{Code: api.NotFound, Message: fmt.Sprintf("no blob %s in this session's tree of forks; blob.put stores one", digest),

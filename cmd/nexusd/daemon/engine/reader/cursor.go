@@ -11,20 +11,21 @@ import (
 	"strings"
 )
 
-// TurnCursor is a place in a list of turns. It pins the head that the first page
-// had, so that pages taken while turns are appended, or the head moves, are of
-// one path.
+// TurnCursor is a place in a list of turns. It pins the head of the first page, so
+// that all pages are of one path even if turns are appended or the head moves in
+// between.
 type TurnCursor struct {
 	Head   lineage.Node
-	Lo, Hi uint64
+	Lo, Hi uint64 // depths still to list
 	desc   bool
 }
 
+// Next returns the next of a page that ends with the turn at depth.
 func (c TurnCursor) Next(depth uint64) string {
 	return fmt.Sprintf("%d~%s~%s", depth, c.Head.Ref.Session, c.Head.Ref.Turn)
 }
 
-// ParseTurnCursor reads After: what next gave, or the id of a turn on the path.
+// ParseTurnCursor parses after: the next of a page, or the id of a turn on the path.
 func (rd *Reader) ParseTurnCursor(s *ledger.Session, head lineage.Node, after string, desc bool) (TurnCursor, error) {
 	c := TurnCursor{Head: head, Lo: 1, Hi: head.Depth, desc: desc}
 	if after == "" {

@@ -12,10 +12,10 @@ import (
 	"nexus/turns"
 )
 
-// FindSession reads a session from the projections. With fresh, they have first passed
-// the end that the session's chain had when the request came, so that a negative
-// answer, or one about the head, is true; a chain that was set aside before its
-// end is [ledger.ErrCorrupt] then.
+// FindSession reads a session from the projections. If fresh is set, it first waits
+// until they have applied the end that the session's chain had when the request
+// came. Only then is a negative answer true, or one about the head. A chain that was
+// set aside before its end is [ledger.ErrCorrupt] then.
 func (rd *Reader) FindSession(ctx context.Context, c Caller, id turns.ID, fresh bool) (*ledger.Session, error) {
 	var end ledger.Record
 	if fresh {
@@ -46,8 +46,8 @@ func (rd *Reader) FindSession(ctx context.Context, c Caller, id turns.ID, fresh 
 	return &s, nil
 }
 
-// BehindError is the error of a session whose chain goes on to last, where the
-// projections, which have passed that, do not.
+// BehindError returns the error for a session whose chain ends at last, where the
+// projections have passed last but hold an older event of the chain.
 func (rd *Reader) BehindError(s *ledger.Session, last uint64) error {
 	if err := rd.AsideError(s.Tenant, s.ID); err != nil {
 		return err
@@ -55,14 +55,15 @@ func (rd *Reader) BehindError(s *ledger.Session, last uint64) error {
 	return fmt.Errorf("%w: session %s: projections end at %d, the chain at %d", ledger.ErrCorrupt, s.ID, s.Tail.Seq, last)
 }
 
-// CatchUp waits until the projections have passed the end of the session's
-// chain, and returns its position.
+// CatchUp waits until the projections have applied the end of the session's chain,
+// and returns the position of that end.
 func (rd *Reader) CatchUp(ctx context.Context, tenant string, id turns.ID) (uint64, error) {
 	last, err := rd.ChainEnd(ctx, tenant, id)
 	return last.Seq, err
 }
 
-// ChainEnd is the last record of the session's chain; the projections have passed it.
+// ChainEnd returns the last record of the session's chain, and waits until the
+// projections have applied it.
 func (rd *Reader) ChainEnd(ctx context.Context, tenant string, id turns.ID) (ledger.Record, error) {
 	subject := ledger.AnyShard(tenant, turns.SessionChain(id))
 	if s, err := rd.Projections.Session(id); err == nil && s.Tenant == tenant {
@@ -75,8 +76,8 @@ func (rd *Reader) ChainEnd(ctx context.Context, tenant string, id turns.ID) (led
 	return last, rd.Projections.WaitFor(ctx, last.Seq)
 }
 
-// AsideError is the error of a session whose chain, in this tenant, the
-// projections set aside; nil if they did not.
+// AsideError returns the error for a session of a tenant whose chain the projections
+// set aside, nil if they did not.
 func (rd *Reader) AsideError(tenant string, id turns.ID) error {
 	subject := ledger.AnyShard(tenant, turns.SessionChain(id))
 	if s, err := rd.Projections.Session(id); err == nil && s.Tenant == tenant {
@@ -89,7 +90,8 @@ func (rd *Reader) AsideError(tenant string, id turns.ID) error {
 	return fmt.Errorf("%w: session %s is read-only here: %s", ledger.ErrCorrupt, id, why)
 }
 
-// WaitPosition waits for what a read asks for.
+// WaitPosition waits until the projections have applied the position that a read
+// asks for.
 func (rd *Reader) WaitPosition(ctx context.Context, r api.Read) error {
 	if r.MinPosition == "" {
 		return nil
@@ -101,7 +103,7 @@ func (rd *Reader) WaitPosition(ctx context.Context, r api.Read) error {
 	if rd.Projections.Applied().Seq >= seq {
 		return nil
 	}
-	// Nothing has the position yet: a wait would be for whatever comes next.
+	// No event has this position yet, so a wait might never end.
 	st, err := rd.Log.State(ctx)
 	if err != nil {
 		return err
@@ -112,8 +114,8 @@ func (rd *Reader) WaitPosition(ctx context.Context, r api.Read) error {
 	return rd.Projections.WaitFor(ctx, seq)
 }
 
-// LocateTurn finds a turn; before it says not found the projections have passed
-// the tail.
+// LocateTurn finds a turn of a session by its id. It answers not found only after
+// the projections have applied the session's tail, unless r accepts a stale answer.
 func (rd *Reader) LocateTurn(ctx context.Context, c Caller, session, id turns.ID, r api.Read) (lineage.Node, error) {
 	for fresh := false; ; fresh = true {
 		s, err := rd.FindSession(ctx, c, session, fresh)
@@ -127,8 +129,8 @@ func (rd *Reader) LocateTurn(ctx context.Context, c Caller, session, id turns.ID
 	}
 }
 
-// SessionAt is a session and the node that a read starts from: its head, or the
-// turn named.
+// SessionAt returns a session and the node from which a read starts: the turn at, or
+// the session's head if at is zero.
 func (rd *Reader) SessionAt(ctx context.Context, c Caller, session, at turns.ID, r api.Read) (*ledger.Session, lineage.Node, error) {
 	if err := rd.WaitPosition(ctx, r); err != nil {
 		return nil, lineage.Node{}, err
@@ -145,7 +147,7 @@ func (rd *Reader) SessionAt(ctx context.Context, c Caller, session, at turns.ID,
 	return s, head, err
 }
 
-// HeadNode is the node of the session's head; the zero Node before the first.
+// HeadNode returns the node of the session's head, the zero Node if it has no turn.
 func (rd *Reader) HeadNode(s *ledger.Session) (lineage.Node, error) {
 	if s.Head.IsZero() {
 		return lineage.Node{}, nil
@@ -157,8 +159,8 @@ func (rd *Reader) HeadNode(s *ledger.Session) (lineage.Node, error) {
 	return ns[0], nil
 }
 
-// FindTurn is a turn of the session's own chain or of what it inherits, by its id:
-// own turns on any branch, others if they are on the path of the fork point.
+// FindTurn finds a turn by its id: a turn of the session's own on any branch, or an
+// inherited turn on the path of the fork point.
 func (rd *Reader) FindTurn(s *ledger.Session, id turns.ID) (lineage.Node, error) {
 	at := turns.Ref{Session: s.ID, Turn: id}
 	for sess := s; ; {

@@ -13,7 +13,8 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Gauge is how full the context at a node is.
+// Gauge returns how full the context at a node is, by the ledger's count, and the
+// policy of set.
 func (rd *Reader) Gauge(s *ledger.Session, set *turns.Settings, head lineage.Node) (api.Gauge, policy.Policy, error) {
 	pol, err := policy.Resolve(set.Policy)
 	if err != nil {
@@ -30,7 +31,8 @@ func (rd *Reader) Gauge(s *ledger.Session, set *turns.Settings, head lineage.Nod
 	return g, pol, nil
 }
 
-// Limits are the session's, and where it states no window those of its model.
+// Limits returns the session's limits. It takes those of the model if the session
+// states no context window.
 func (rd *Reader) Limits(set *turns.Settings) turns.Limits {
 	l := set.Limits
 	if l.ContextWindow > 0 || set.Model == "" {
@@ -45,7 +47,8 @@ func (rd *Reader) Limits(set *turns.Settings) turns.Limits {
 	return l
 }
 
-// ScaleTokens is a sum of the ledger's own counts as the policy would about count it.
+// ScaleTokens scales a sum of the ledger's counts to about what the policy's counter
+// would count.
 func ScaleTokens(n uint64, pol policy.Policy) uint64 {
 	if f := tokens.Scale(pol.Counter); f != 1 {
 		return uint64(float64(n) * f)
@@ -53,7 +56,8 @@ func ScaleTokens(n uint64, pol policy.Policy) uint64 {
 	return n
 }
 
-// ContextLoad is what is known of the context at a node without reading it.
+// ContextLoad returns what the projections know of the size of the context at a
+// node, without reading the context.
 func (rd *Reader) ContextLoad(s *ledger.Session, g api.Gauge, head lineage.Node) (view.Load, error) {
 	l := view.Load{Tokens: g.Tokens, Turns: head.Depth}
 	in, err := rd.CompactionAt(s, head)
@@ -70,7 +74,7 @@ func (rd *Reader) ContextLoad(s *ledger.Session, g api.Gauge, head lineage.Node)
 	return l, nil
 }
 
-// IdleTime is how long ago the turn of a node was recorded.
+// IdleTime returns how long ago the turn of a node was recorded.
 func (rd *Reader) IdleTime(n lineage.Node) time.Duration {
 	t, err := rd.Projections.Turn(n.Ref)
 	if err != nil {
@@ -79,8 +83,8 @@ func (rd *Reader) IdleTime(n lineage.Node) time.Duration {
 	return max(0, rd.Now().Sub(time.Unix(0, t.Recorded)))
 }
 
-// contextTokens is the tokens of the messages at a node: the replacement in
-// force and what is kept behind it. It reads O(log n) nodes.
+// contextTokens returns the tokens of the messages at a node: those of the
+// replacement in force and of the turns kept after it. It reads O(log n) nodes.
 func (rd *Reader) contextTokens(s *ledger.Session, head lineage.Node) (uint64, error) {
 	if head.Ref.IsZero() {
 		return 0, nil
@@ -94,14 +98,14 @@ func (rd *Reader) contextTokens(s *ledger.Session, head lineage.Node) (uint64, e
 		return 0, err
 	}
 	kept, err := lineage.TokensFrom(rd.Projections, head, c[0].Cut)
-	if c[0].Saved > kept { // a projection can't know better than to show none
+	if c[0].Saved > kept { // the elisions save more than the kept turns have
 		return c[0].Replaced, err
 	}
 	return content.SaturatingAdd(kept-c[0].Saved, c[0].Replaced), err
 }
 
-// CompactionAt is the compaction that counts for session s when its head is at
-// node n.
+// CompactionAt returns the compaction that is in force for session s when its head
+// is at node n.
 func (rd *Reader) CompactionAt(s *ledger.Session, n lineage.Node) (turns.Ref, error) {
 	ignores, err := s.Ignores(n.Ref.Session, rd.Projections.Session)
 	if err != nil || ignores {

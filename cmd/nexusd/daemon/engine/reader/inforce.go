@@ -8,7 +8,7 @@ import (
 	"nexus/turns"
 )
 
-// PolicyOf is the policy and the settings that a session is under.
+// PolicyOf returns the policy and the settings in force at the session's tail.
 func (rd *Reader) PolicyOf(ctx context.Context, s *ledger.Session) (policy.Policy, turns.Settings, error) {
 	_, set, err := rd.SettingsInForce(ctx, s)
 	if err != nil {
@@ -18,7 +18,7 @@ func (rd *Reader) PolicyOf(ctx context.Context, s *ledger.Session) (policy.Polic
 	return pol, set, err
 }
 
-// SettingsInForce is a session's label and settings at its tail.
+// SettingsInForce returns the label and the settings in force at the session's tail.
 func (rd *Reader) SettingsInForce(ctx context.Context, s *ledger.Session) (label string, set turns.Settings, err error) {
 	if _, label, set, err = rd.StoredSettings(s); err == nil {
 		err = rd.content.LoadPreamble(ctx, s.Tenant, s.Root, &set)
@@ -26,8 +26,8 @@ func (rd *Reader) SettingsInForce(ctx context.Context, s *ledger.Session) (label
 	return label, set, err
 }
 
-// StoredSettings is the event that the settings in force stand in, and what it says.
-// A large preamble is still in its blob.
+// StoredSettings returns the event with the settings in force, and its label and
+// settings. A large preamble is still in its blob.
 func (rd *Reader) StoredSettings(s *ledger.Session) (ev *turns.Event, label string, set turns.Settings, err error) {
 	payload, err := rd.Projections.EventAt(s.ID, s.Settings)
 	if err != nil {
@@ -36,8 +36,8 @@ func (rd *Reader) StoredSettings(s *ledger.Session) (ev *turns.Event, label stri
 	return rd.settingsIn(payload)
 }
 
-// SettingsAt is the settings that were in force when the session's chain had the
-// event at index, and the event that they stand in.
+// SettingsAt returns the settings that were in force after the event at index, and
+// the id of the event that has them.
 func (rd *Reader) SettingsAt(ctx context.Context, s *ledger.Session, index uint64) (event turns.ID, set turns.Settings, err error) {
 	var ev *turns.Event
 	if s.Settings <= index {
@@ -54,6 +54,7 @@ func (rd *Reader) SettingsAt(ctx context.Context, s *ledger.Session, index uint6
 	return ev.ID, set, rd.content.LoadPreamble(ctx, s.Tenant, s.Root, &set)
 }
 
+// settingsIn decodes an event with settings.
 func (rd *Reader) settingsIn(payload []byte) (ev *turns.Event, label string, set turns.Settings, err error) {
 	if ev, err = turns.Decode(payload); err != nil {
 		return nil, "", set, err

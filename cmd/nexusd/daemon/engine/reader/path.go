@@ -11,8 +11,8 @@ import (
 	"nexus/turns"
 )
 
-// PathTurns yields the rows and the events of the path to head from depth lo
-// to hi, root first. What is behind the last one taken is not read.
+// PathTurns yields the rows and the events of the path to head from depth lo to hi,
+// root first, until yield returns false.
 func (rd *Reader) PathTurns(ctx context.Context, head lineage.Node, lo, hi uint64, yield func(projections.Turn, *turns.Event) (bool, error)) error {
 	if head.Ref.IsZero() || lo > hi {
 		return nil
@@ -49,8 +49,8 @@ func (rd *Reader) PathTurns(ctx context.Context, head lineage.Node, lo, hi uint6
 	return nil
 }
 
-// PathNodes yields the nodes of the path to head from depth hi up to lo. It reads
-// rows only, and none behind the last one taken.
+// PathNodes yields the nodes of the path to head from depth hi down to lo, until
+// yield returns false. It reads rows only.
 func (rd *Reader) PathNodes(ctx context.Context, head lineage.Node, lo, hi uint64, yield func(lineage.Node) (bool, error)) error {
 	if head.Ref.IsZero() || lo > hi {
 		return nil
@@ -74,6 +74,7 @@ func (rd *Reader) PathNodes(ctx context.Context, head lineage.Node, lo, hi uint6
 	}
 }
 
+// DescribeNode returns a node as lineage verbs show it.
 func DescribeNode(n lineage.Node) api.PathTurn {
 	p := api.PathTurn{ID: n.Ref.Turn, Session: n.Ref.Session, Depth: n.Depth, Type: "normal"}
 	if n.Kind == turns.KindCompaction {

@@ -16,8 +16,8 @@ type Reader struct {
 	Log         ledger.Log
 	Projections *projections.Store
 	Now         func() time.Time
-	// Models is the limits of models by name, for sessions that state none. The
-	// zero table knows none.
+	// Models has the limits of models by name, for sessions that state none. The
+	// zero table is empty.
 	Models tokens.Models
 
 	content *content.Store

@@ -10,13 +10,13 @@ import (
 	"nexus/turns"
 )
 
-// ReportedTokens is the size of the context at a node, overhead included, by the
-// provider: its count of the newest call that saw the compaction, system and tools
-// in force now, and the ledger's count of the response to it and of what came
-// since. 0: no provider counted such a call.
+// ReportedTokens returns the size of the context at a node as the provider counted
+// it, overhead included. It adds the provider's count of the newest call under the
+// compaction, system part and tools now in force, and the ledger's count of
+// everything since. It returns 0 if the provider counted no such call.
 //
-// It reads two rows. It opens a body only where settings were changed since the
-// call, or the session inherits it.
+// It reads two rows. It opens a body only if the settings were changed since that
+// call, or the session inherits the call.
 func (rd *Reader) ReportedTokens(s *ledger.Session, set *turns.Settings, head lineage.Node) (uint64, error) {
 	if head.Ref.IsZero() {
 		return 0, nil
@@ -39,7 +39,8 @@ func (rd *Reader) ReportedTokens(s *ledger.Session, set *turns.Settings, head li
 	return content.SaturatingAdd(t.Input, head.Sum-t.Sum+t.Response), nil
 }
 
-// ReportedTokensAfter is reported at a node that turn is about to become.
+// ReportedTokensAfter returns the ReportedTokens of the node n that turn will
+// become.
 func (rd *Reader) ReportedTokensAfter(s *ledger.Session, set *turns.Settings, n lineage.Node, turn *api.AppendTurn) (uint64, error) {
 	if turn.Usage != nil && turn.Usage.InputTokens > 0 {
 		return content.SaturatingAdd(turn.Usage.InputTokens, n.Response), nil
@@ -58,7 +59,8 @@ func (rd *Reader) ReportedTokensAfter(s *ledger.Session, set *turns.Settings, n 
 	return content.SaturatingAdd(r, n.Messages+n.Response), nil
 }
 
-// hasPreambleInForce reports whether a call was made with the system part and the tools in force.
+// hasPreambleInForce reports whether the call of turn t was made with the system
+// part and the tools in force.
 func (rd *Reader) hasPreambleInForce(s *ledger.Session, set *turns.Settings, t projections.Turn) (bool, error) {
 	if t.Ref.Session == s.ID && t.Index > s.Settings {
 		return true, nil
@@ -73,12 +75,13 @@ func (rd *Reader) hasPreambleInForce(s *ledger.Session, set *turns.Settings, t p
 	}
 	var b turns.TurnBody
 	if rd.content.Open(ev, &b) != nil {
-		return false, nil // what can't be read counts for nothing
+		return false, nil // an unreadable call is not used
 	}
 	return b.Preamble == want, nil
 }
 
-// WithReported is a gauge led by a provider's count.
+// WithReported returns g with the provider's count in place of the estimate.
+// reported is 0 if the provider gave none.
 func WithReported(g api.Gauge, overhead, reported uint64) api.Gauge {
 	if reported == 0 {
 		return g
@@ -90,7 +93,8 @@ func WithReported(g api.Gauge, overhead, reported uint64) api.Gauge {
 	return g
 }
 
-// WindowGuessed reports whether a budget is of a window that nobody stated.
+// WindowGuessed reports whether the budget is of a context window that neither the
+// session nor its model states.
 func WindowGuessed(pol policy.Policy, l turns.Limits) bool {
 	return l.ContextWindow == 0 && !pol.Unlimited(l)
 }

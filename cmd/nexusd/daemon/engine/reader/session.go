@@ -10,7 +10,7 @@ import (
 	"nexus/turns"
 )
 
-// Describe is s as the contract shows it.
+// Describe returns s as the contract shows it.
 func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session, error) {
 	out := Outline(s)
 	label, set, err := rd.SettingsInForce(ctx, s)
@@ -42,7 +42,8 @@ func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session
 	return out, nil
 }
 
-// Outline is what the fold alone says of a session.
+// Outline returns the part of a session's description that follows from its fold
+// alone.
 func Outline(s *ledger.Session) *api.Session {
 	out := &api.Session{
 		ID: s.ID, Agent: s.Agent, Kind: s.Kind, State: s.State.String(), Turns: s.Turns, Compactions: s.Compactions,
@@ -64,8 +65,9 @@ func Outline(s *ledger.Session) *api.Session {
 	return out
 }
 
-// DescribeListed is a session as a list shows it: one that can't be read, or whose chain
-// was set aside, is there by what is known of it, and stops no other.
+// DescribeListed returns a session as a list shows it. A session that can't be read,
+// or whose chain was set aside, comes as its outline with an error code, so that it
+// does not stop the list.
 func (rd *Reader) DescribeListed(ctx context.Context, s *ledger.Session) *api.Session {
 	out, err := rd.Describe(ctx, s)
 	if err != nil {

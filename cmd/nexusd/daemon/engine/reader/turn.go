@@ -10,7 +10,7 @@ import (
 	"nexus/turns"
 )
 
-// GetTurn is turn.get, for own turns on any branch and inherited ones.
+// GetTurn is turn.get. It finds own turns on any branch, and inherited turns.
 func (rd *Reader) GetTurn(ctx context.Context, c Caller, session turns.ID, req api.GetTurn) (*api.Turn, error) {
 	if err := rd.WaitPosition(ctx, req.Read); err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (rd *Reader) GetTurn(ctx context.Context, c Caller, session turns.ID, req a
 	return rd.describeTurn(t, ev, true)
 }
 
-// TurnEvent is the row of a turn and the event that it stands in.
+// TurnEvent returns the row and the event of a turn.
 func (rd *Reader) TurnEvent(ref turns.Ref) (projections.Turn, *turns.Event, error) {
 	t, err := rd.Projections.Turn(ref)
 	if err != nil {
@@ -43,8 +43,8 @@ func (rd *Reader) TurnEvent(ref turns.Ref) (projections.Turn, *turns.Event, erro
 	return t, ev, nil
 }
 
-// describeTurn is a turn as the contract shows it. One whose body
-// can't be read comes with the error, by what its header says.
+// describeTurn returns a turn as the contract shows it. If the body can't be read,
+// it returns the description that follows from the header, with the error.
 func (rd *Reader) describeTurn(t projections.Turn, ev *turns.Event, full bool) (*api.Turn, error) {
 	has, err := rd.Projections.HasChildren(t.Ref)
 	if err != nil {
@@ -66,7 +66,7 @@ func (rd *Reader) describeTurn(t projections.Turn, ev *turns.Event, full bool) (
 		out.Time = &at
 	}
 	if ev.Kind == turns.KindCompaction {
-		out.Type, out.TokenCount = "compaction", ev.Tokens.Messages // the other number is what its elisions save
+		out.Type, out.TokenCount = "compaction", ev.Tokens.Messages // Tokens.Response is what its elisions save
 		return out, rd.fillCompaction(out, ev, full)
 	}
 	out.Pending = !ev.Halves.Has(turns.ResponseHalf)
@@ -87,9 +87,9 @@ func (rd *Reader) describeTurn(t projections.Turn, ev *turns.Event, full bool) (
 	return out, nil
 }
 
-// DescribeListedTurn is a turn as a list shows it, and the bytes of JSON that it has. One
-// that can't be read, or that no reply could hold, is there by what its header
-// says, with the error: it stops no list.
+// DescribeListedTurn returns a turn as a list shows it, and its bytes of JSON. A
+// turn that can't be read, or that no reply could hold, comes as its header with an
+// error code, so that it does not stop the list.
 func (rd *Reader) DescribeListedTurn(t projections.Turn, ev *turns.Event, full bool) (*api.Turn, int, error) {
 	v, err := rd.describeTurn(t, ev, full)
 	if v == nil {
@@ -109,6 +109,7 @@ func (rd *Reader) DescribeListedTurn(t projections.Turn, ev *turns.Event, full b
 	return v, n, nil
 }
 
+// fillCompaction fills in the description of a compaction.
 func (rd *Reader) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error {
 	var b turns.CompactionBody
 	if err := rd.content.Open(ev, &b); err != nil {
@@ -134,7 +135,7 @@ func (rd *Reader) fillCompaction(out *api.Turn, ev *turns.Event, full bool) erro
 		FromOriginals: b.FromOriginals, Flush: b.Flush, DurationMS: b.DurationMS,
 	}
 	k.Elided = uint64(len(s.Elisions))
-	const elisionBytes = 192 // of one's JSON, at most
+	const elisionBytes = 192 // bound on the JSON of one elision
 	for i, el := range s.Elisions[:min(len(s.Elisions), rd.page.TextBytes()/elisionBytes)] {
 		x := api.Elision{Turn: el.Turn.Turn, Half: el.Half.String(), Message: el.Message, Part: el.Part}
 		if i < len(b.Elided) {

@@ -35,7 +35,7 @@ func (ss *Sessions) Append(ctx context.Context, c reader.Caller, session turns.I
 	req.Messages, req.Response = sent.Messages, sent.Response
 	r := writer.Request{ID: req.ID, Verb: "turn.append", Canonical: canonical}
 	var ack *api.Appended
-	made := ss.paths.NewCallFinder()
+	finder := ss.paths.NewCallFinder()
 	err := ss.writer.Mutate(ctx, c, session, func(ch *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindTurn)
 		if err != nil {
@@ -45,7 +45,7 @@ func (ss *Sessions) Append(ctx context.Context, c reader.Caller, session turns.I
 			ack, err = ss.duplicateAck(ctx, c, s, ev)
 			return nil, writer.AfterCommit(err)
 		}
-		d, a, err := ss.draftTurn(ctx, c, ch, s, ev, req, made)
+		d, a, err := ss.draftTurn(ctx, c, ch, s, ev, req, finder)
 		ack = a
 		return d, err
 	})
@@ -62,6 +62,7 @@ func (ss *Sessions) Append(ctx context.Context, c reader.Caller, session turns.I
 	return ack, nil
 }
 
+// validateAppend checks the request on its own, without the session.
 func validateAppend(req *api.AppendTurn) error {
 	if err := turns.ValidateMessages("/messages", req.Messages); err != nil {
 		return err
@@ -81,8 +82,9 @@ func validateAppend(req *api.AppendTurn) error {
 	return err
 }
 
-// draftTurn decides where a turn goes and what it does to the open calls.
-func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.Chain, s *ledger.Session, ev *turns.Event, req api.AppendTurn, made *paths.CallFinder) (*writer.Draft, *api.Appended, error) {
+// draftTurn drafts the event of a turn: its place on the path, what it does to the
+// open calls, and its ack. The ack is complete once the draft is stored.
+func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.Chain, s *ledger.Session, ev *turns.Event, req api.AppendTurn, finder *paths.CallFinder) (*writer.Draft, *api.Appended, error) {
 	head, err := ss.reader.HeadNode(s)
 	if err != nil {
 		return nil, nil, err
@@ -98,14 +100,14 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 	if err != nil {
 		return nil, nil, err
 	}
-	turned, err := open.After(req.Messages, req.Response, func(ids []string) (map[string]bool, error) { return made.Find(ctx, head, ids) })
+	changes, err := open.After(req.Messages, req.Response, func(ids []string) (map[string]bool, error) { return finder.Find(ctx, head, ids) })
 	if err != nil {
 		return nil, nil, err
 	}
 
 	ev.Parent, ev.Depth = s.Head, head.Depth+1
 	ev.Segment = s.SegmentFor(ev.ID, s.Head)
-	ev.Open, ev.Late, ev.Abandoned = uint64(len(turned.Open)), uint64(len(turned.Late)), uint64(len(turned.Abandoned))
+	ev.Open, ev.Late, ev.Abandoned = uint64(len(changes.Open)), uint64(len(changes.Late)), uint64(len(changes.Abandoned))
 	ev.Usage = req.Usage
 	if ev.Claimed, err = writer.ClaimedTime(req.Time); err != nil {
 		return nil, nil, err
@@ -129,7 +131,7 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 		body.Context = &turns.ContextRef{Recipe: u.Recipe, Fingerprint: u.Fingerprint}
 	}
 
-	ack := &api.Appended{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Open: turned.Open, Abandoned: turned.Abandoned, Late: turned.Late}
+	ack := &api.Appended{ID: ev.ID, Session: s.ID, Depth: ev.Depth, Open: changes.Open, Abandoned: changes.Abandoned, Late: changes.Late}
 	ss.page.TrimCalls(ack)
 	if !ev.Parent.IsZero() {
 		ack.Parent = &ev.Parent.Turn
@@ -141,16 +143,16 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 	}
 	return &writer.Draft{Event: ev, Body: body, Head: head, Before: gauge, After: func(seq uint64, hash turns.Hash) {
 		ack.Hash, ack.Position = hash, page.FormatPosition(seq)
-		ch.Calls = paths.KnownCalls{Open: turned.Open, At: ev.Ref()}
+		ch.Calls = paths.KnownCalls{Open: changes.Open, At: ev.Ref()}
 		if next != nil {
 			ss.paths.RememberSize(s.ID, *next)
 		}
 	}}, ack, nil
 }
 
-// fillGauge sets what an ack says of the context that the next call gets. Turn is
-// what is about to be stored at head; nil: it is stored. Next is what the path
-// comes to with it; nil: that is only estimated.
+// fillGauge fills in what an ack says of the context of the next call. turn is the
+// turn that is about to be stored at head, nil if it is stored already. next is the
+// size of the path with that turn, nil if it can only be estimated.
 func (ss *Sessions) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Settings, head lineage.Node, turn *api.AppendTurn) (next *paths.Size, err error) {
 	g, pol, err := ss.reader.Gauge(s, set, head)
 	if err != nil {
@@ -196,7 +198,7 @@ func (ss *Sessions) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.S
 	return next, err
 }
 
-// duplicateAck is the ack of a turn that is stored, as its first append got it.
+// duplicateAck returns the ack of a stored turn, as its first append got it.
 func (ss *Sessions) duplicateAck(ctx context.Context, c reader.Caller, s *ledger.Session, ev *turns.Event) (*api.Appended, error) {
 	t, err := ss.reader.Projections.Turn(ev.Ref())
 	if err != nil {
@@ -211,11 +213,11 @@ func (ss *Sessions) duplicateAck(ctx context.Context, c reader.Caller, s *ledger
 		ack.Parent = &ev.Parent.Turn
 	}
 	if ev.Open+ev.Late+ev.Abandoned > 0 {
-		turned, err := ss.paths.CallsAfter(ctx, c.Tenant, s, ev)
-		if err != nil && !errors.Is(err, turns.ErrErased) { // of an erased ancestor nobody can tell
+		changes, err := ss.paths.CallsAfter(ctx, c.Tenant, s, ev)
+		if err != nil && !errors.Is(err, turns.ErrErased) { // the calls of an erased ancestor can't be read
 			return nil, err
 		}
-		ack.Open, ack.Abandoned, ack.Late = turned.Open, turned.Abandoned, turned.Late
+		ack.Open, ack.Abandoned, ack.Late = changes.Open, changes.Abandoned, changes.Late
 		ss.page.TrimCalls(ack)
 	}
 	_, err = ss.fillGauge(ack, s, &set, t.Node, nil)

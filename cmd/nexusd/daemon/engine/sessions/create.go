@@ -12,7 +12,7 @@ import (
 	"nexus/turns"
 )
 
-// Create is session.create. The request's id, or a new one, is the session's.
+// Create is session.create. The session's id is that of the request, or a new one.
 func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateSession, canonical []byte) (*api.Session, error) {
 	if c.Operator() {
 		return nil, &api.Error{Code: api.Denied, Message: "the operator reads all agents and creates nothing; name an agent"}
@@ -54,13 +54,12 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 	return out, ss.FinishResetOnConflict(ctx, c, label, err)
 }
 
-// OpenSession stores the first event of a session's chain. Its label is
-// claimed before, unless that leads to it already: by the reset that named it.
+// OpenSession stores the first event of a session. It claims the session's label
+// first, unless the label leads to the session already, by the reset that named it.
 //
-// Crash states: after the key is made, a key that seals nothing; after the
-// label is claimed, a claim that stands alone and ends with its lease; after the
-// event, a session. A retry with the same id ends in the same session from each
-// of them.
+// Crash states: after the key is made, a key that seals nothing. After the claim, an
+// unconfirmed claim that expires. After the event, a session. A retry with the same
+// id ends in the same session from each of them.
 func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.Request, ev *turns.Event, name string, settings turns.Settings) (out *api.Session, err error) {
 	ch, release, err := ss.writer.Hold(ctx, c.Tenant+"/"+r.ID.String())
 	if err != nil {
@@ -76,7 +75,7 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 		if l, release, err = ss.HoldLabel(ctx, c, name, r.ID); err != nil {
 			return nil, err
 		}
-		defer release() // not before the session says itself that it has the label
+		defer release() // after the session's settings confirm the claim
 	}
 	if ss.content.Keys != nil {
 		if _, err := ss.content.Keys.Create(r.ID, ss.content.Rand); err != nil {
@@ -115,7 +114,7 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 	}
 	ch.Seq = seq
 	if l != nil && l.byReset {
-		_ = l.Claim(ctx, r.ID) // a shorter way for look-ups; without it they go by the reset
+		_ = l.Claim(ctx, r.ID) // shortens look-ups, which otherwise follow the reset
 	}
 	if err := ss.reader.Projections.WaitFor(ctx, seq); err != nil {
 		return nil, writer.AfterCommit(err)
@@ -124,8 +123,8 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 	return out, writer.AfterCommit(err)
 }
 
-// storedSession is the session that an earlier try of the same request made; nil if
-// there is none.
+// storedSession returns the session that an earlier try of the same request opened,
+// nil if there is none.
 func (ss *Sessions) storedSession(ctx context.Context, c reader.Caller, r writer.Request) (*api.Session, error) {
 	if _, err := ss.reader.CatchUp(ctx, c.Tenant, r.ID); err != nil && !errors.Is(err, ledger.ErrNotFound) {
 		return nil, err

@@ -14,32 +14,33 @@ import (
 	"nexus/turns/seal"
 )
 
-// A label stands for the session that claimed it last on the label's chain, or
-// that this one was reset to, as long as that session's own settings name it: a
-// session that takes another label leaves the first one free, without an event.
+// A label names the session that claimed it last on the label's chain, or the
+// successor of that session, as long as the session's own settings have the label. So
+// a session that takes another label frees the first one without an event.
 //
-// A session claims first and says so itself after: the event that opens it, or
-// changes its settings, follows the claim. In between, a claim stands alone.
+// The claim is stored first. The event with the settings, which opens or changes the
+// session, follows and confirms it. In between the claim is unconfirmed.
 
-// claimLease is how long a claim that stands alone keeps the label from others:
-// longer than any request lives, so that one under way is not overtaken, and
-// one that a crash cut short is in nobody's way for long.
+// ClaimLease is how long an unconfirmed claim keeps a label from other sessions. It
+// is longer than any request lives, so a request under way is not overtaken; and a
+// claim that a crash left unconfirmed soon expires.
 const ClaimLease = time.Minute
 
-// findHolder is who has a label.
+// holder says which session has a label.
 type holder struct {
-	id      turns.ID        // the session that others can't take it from; zero: the label is free
-	session *ledger.Session // the session that it stands for; nil: none that is there
+	id      turns.ID        // the session from which others can't take the label; zero if it is free
+	session *ledger.Session // the stored session that the label names; nil if there is none
 }
 
-// hasUnopenedSuccessor reports whether session was reset to id, which nobody has opened yet.
+// hasUnopenedSuccessor reports whether session was reset to id, and no daemon has
+// opened id yet.
 func (h holder) hasUnopenedSuccessor() bool {
 	return h.session != nil && !h.id.IsZero() && h.session.ID != h.id
 }
 
-// findHolder is who has the caller's label whose chain ends in row.
+// findHolder returns the holder of the caller's label whose chain ends in row.
 func (ss *Sessions) findHolder(ctx context.Context, c reader.Caller, label string, row projections.Label) (h holder, err error) {
-	seen := make(map[turns.ID]bool) // what an import says of successors may be anything
+	seen := make(map[turns.ID]bool) // imported successors may form a loop
 	for id := row.Session; !id.IsZero() && !seen[id]; id = h.session.Successor {
 		seen[id] = true
 		if _, err := ss.reader.CatchUp(ctx, c.Tenant, id); err != nil && !errors.Is(err, ledger.ErrNotFound) {
@@ -65,7 +66,7 @@ func (ss *Sessions) findHolder(ctx context.Context, c reader.Caller, label strin
 	}
 	ev, has, _, err := ss.reader.StoredSettings(h.session)
 	switch {
-	case errors.Is(err, turns.ErrErased): // nobody can tell; nobody can take it from a session that goes on
+	case errors.Is(err, turns.ErrErased): // unreadable: an open session keeps the label
 	case err != nil:
 		return h, err
 	case has != label && h.session.Final():
@@ -80,8 +81,8 @@ func (ss *Sessions) findHolder(ctx context.Context, c reader.Caller, label strin
 	return h, nil
 }
 
-// absentHolder is who has a label that leads to a session which is not there: the
-// hasUnopenedSuccessor of h.session, or the one that claimed it.
+// absentHolder returns the holder of a label that leads to a session which is not
+// stored: the successor of h.session, or the session that claimed the label.
 func (ss *Sessions) absentHolder(ctx context.Context, label string, row projections.Label, h holder, id turns.ID) (holder, error) {
 	if h.session == nil {
 		id, err := ss.claimant(ctx, row, 0)
@@ -99,8 +100,8 @@ func (ss *Sessions) absentHolder(ctx context.Context, label string, row projecti
 	return h, nil
 }
 
-// claimant is the session of a claim that came after the time since and is not
-// yet followed by what it was made for; zero: it is too old.
+// claimant returns the session of an unconfirmed claim that is newer than the time
+// since, zero if the claim has expired.
 func (ss *Sessions) claimant(ctx context.Context, row projections.Label, since int64) (turns.ID, error) {
 	r, err := ss.reader.Log.Get(ctx, row.Tail.Seq)
 	if err != nil {
@@ -113,8 +114,8 @@ func (ss *Sessions) claimant(ctx context.Context, row projections.Label, since i
 	return row.Session, nil
 }
 
-// label is a label's chain. Whoever has it from [Sessions.HoldLabel] is the only
-// one on this daemon to give it away.
+// Label is the chain of a label. The caller of [Sessions.HoldLabel] is the only one
+// on this daemon that may claim it.
 type Label struct {
 	sessions *Sessions
 	caller   reader.Caller
@@ -122,11 +123,12 @@ type Label struct {
 	Chain    turns.Chain
 	Subject  string
 	Row      projections.Label
-	byReset  bool // by resets, to the session that asks
+	byReset  bool // the label leads to the asking session by its reset
 }
 
-// HoldLabel waits for the label's turn, and checks that session may have it:
-// [ledger.ErrConflict], which names the session that has it, where not.
+// HoldLabel waits for the token of the label's chain, and checks that session may
+// have the label. If it may not, the error is [ledger.ErrConflict] and names the
+// holder.
 func (ss *Sessions) HoldLabel(ctx context.Context, c reader.Caller, name string, session turns.ID) (*Label, func(), error) {
 	digest, err := ss.LabelDigest(c.Tenant, c.Agent, name)
 	if err != nil {
@@ -145,6 +147,7 @@ func (ss *Sessions) HoldLabel(ctx context.Context, c reader.Caller, name string,
 	return l, release, nil
 }
 
+// checkFree reads the end of the label's chain, and checks that session may have it.
 func (l *Label) checkFree(ctx context.Context, session turns.ID) (err error) {
 	e := l.sessions
 	if l.Row, err = e.labelRow(ctx, l.caller.Tenant, l.Chain.ID); err != nil {
@@ -165,8 +168,8 @@ func (l *Label) checkFree(ctx context.Context, session turns.ID) (err error) {
 	return nil
 }
 
-// Claim makes the label stand for session, once that says so itself. Another
-// daemon may have given it away since it was seen free: then it is a conflict.
+// Claim appends a claim of the label for session. It returns a conflict if another
+// daemon gave the label away since it was seen free.
 func (l *Label) Claim(ctx context.Context, session turns.ID) error {
 	e := l.sessions
 	for {
@@ -204,6 +207,7 @@ func (l *Label) Claim(ctx context.Context, session turns.ID) error {
 	}
 }
 
+// LabelDigest returns the id of a label's chain, which is keyed and hides the label.
 func (ss *Sessions) LabelDigest(tenant, agent, label string) (string, error) {
 	var k seal.Key
 	if ss.content.Keys != nil {
@@ -215,7 +219,7 @@ func (ss *Sessions) LabelDigest(tenant, agent, label string) (string, error) {
 	return seal.LabelDigest(k, tenant, agent, label), nil
 }
 
-// labelRow is the label's row at the end of its chain.
+// labelRow returns the row of a label at the end of its chain.
 func (ss *Sessions) labelRow(ctx context.Context, tenant, digest string) (row projections.Label, err error) {
 	chain := turns.Chain{Entity: turns.LabelEntity, ID: digest}
 	last, err := ss.reader.Log.Last(ctx, ledger.Subject(tenant, digest, chain))
@@ -235,7 +239,7 @@ func (ss *Sessions) labelRow(ctx context.Context, tenant, digest string) (row pr
 	return row, err
 }
 
-// Resolve is session.resolve: the session that a label stands for.
+// Resolve is session.resolve: the session that a label names.
 func (ss *Sessions) Resolve(ctx context.Context, c reader.Caller, label string) (*api.Session, error) {
 	if err := turns.ValidateLabel("/label", label); err != nil {
 		return nil, err
@@ -264,12 +268,12 @@ func (ss *Sessions) Resolve(ctx context.Context, c reader.Caller, label string) 
 	return ss.reader.Describe(ctx, h.session)
 }
 
-// FinishResetOnConflict is err, which may be that a label is another's. If that one is the
-// hasUnopenedSuccessor of a session that was reset, and a crash kept it from being opened,
-// it is opened now, so that the caller finds it.
+// FinishResetOnConflict returns err. If err is the conflict of a label that belongs
+// to a successor which a crash kept from being opened, it opens that successor
+// first, so that the caller finds it.
 func (ss *Sessions) FinishResetOnConflict(ctx context.Context, c reader.Caller, label string, err error) error {
 	if label != "" && errors.Is(err, ledger.ErrConflict) {
-		_, _ = ss.Resolve(ctx, c, label) // the answer is the conflict, whatever comes of it
+		_, _ = ss.Resolve(ctx, c, label) // the answer is the conflict, even if this fails
 	}
 	return err
 }

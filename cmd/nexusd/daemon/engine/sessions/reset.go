@@ -14,13 +14,13 @@ import (
 	"nexus/turns"
 )
 
-// Reset is session.reset: the session takes no more turns, and a successor with
-// its label and settings, and none of its turns, goes on.
+// Reset is session.reset. The session takes no more turns, and a successor with its
+// label and settings and none of its turns replaces it.
 //
-// It commits in one place, a state event on the old session that names the
-// successor. Crash states: after it, the successor does not exist yet; a retry,
-// a look-up of the label, or a change that is refused because of the reset
-// opens it, on any daemon.
+// The commit point is a state event on the old session that names the successor.
+// Crash states: after it, the successor does not exist yet. A retry, a look-up of
+// the label, or a change that is refused because of the reset opens it, on any
+// daemon.
 func (ss *Sessions) Reset(ctx context.Context, c reader.Caller, id turns.ID, req api.ResetSession, canonical []byte) (*api.Session, error) {
 	r := writer.Request{ID: req.ID, Verb: "session.reset", Canonical: canonical}
 	var committed bool
@@ -49,9 +49,10 @@ func (ss *Sessions) Reset(ctx context.Context, c reader.Caller, id turns.ID, req
 	return next, writer.AfterCommit(err)
 }
 
-// openSuccessor is the successor of a session that was reset; it opens it where no
-// daemon has yet. Its request is the same whoever makes it, so it is opened once.
-// That of a reset which another ledger made is opened there, and comes from there.
+// openSuccessor returns the successor of a session that was reset. It opens the
+// successor if no daemon has. The request is the same on every daemon, so one event
+// opens it. If another ledger made the reset, that ledger opens the successor, and
+// an import brings it.
 func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*api.Session, error) {
 	c := reader.Caller{Tenant: old.Tenant, Agent: old.Agent}
 	here, err := ss.isResetHere(old)
@@ -72,7 +73,7 @@ func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*ap
 	if err != nil {
 		return nil, fmt.Errorf("settings for the successor of session %s: %w", old.ID, err)
 	}
-	set.PreambleBlob = nil // a blob of the old session's tree
+	set.PreambleBlob = nil // it names a blob of the old session's tree
 	id := old.Successor
 	open := func(label string) (*api.Session, error) {
 		ev := &turns.Event{
@@ -83,7 +84,7 @@ func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*ap
 	}
 	s, err := open(label)
 	if taken := new(api.Error); errors.As(err, &taken) && taken.Code == api.Conflict {
-		return open("") // the label was given to another session in between
+		return open("") // another session took the label in between
 	}
 	return s, err
 }
@@ -103,11 +104,10 @@ func (ss *Sessions) FinishReset(ctx context.Context, s *ledger.Session) error {
 	return err
 }
 
-// An event says nothing of the ledger that it was made in, and a session may be
-// reset in the one that it came to by an import. So the id of a successor tells:
-// the part of it that is random elsewhere is the ledger's mark.
+// A reset does not name the ledger that made it, and an imported session may be reset
+// here. So the id of the successor tells: the random part of it is a mark of the ledger.
 
-// NewSuccessorID is an id for the successor of a session.
+// NewSuccessorID returns an id for the successor of a session.
 func (ss *Sessions) NewSuccessorID(session turns.ID) (turns.ID, error) {
 	mark, err := ss.successorMark(session)
 	if err != nil {
@@ -116,16 +116,17 @@ func (ss *Sessions) NewSuccessorID(session turns.ID) (turns.ID, error) {
 	return turns.NewID(ss.reader.Now(), bytes.NewReader(mark))
 }
 
-// isResetHere reports whether the reset of a session was made in this ledger, and
-// not imported. Invariant: no two ledgers open a successor under one id.
+// isResetHere reports whether this ledger made the reset of a session.
+//
+// Invariant: no two ledgers open a successor under one id.
 func (ss *Sessions) isResetHere(s *ledger.Session) (bool, error) {
 	mark, err := ss.successorMark(s.ID)
 	return bytes.Equal(s.Successor[len(s.Successor)-len(mark):], mark), err
 }
 
-// successorMark is the last 10 bytes of the id that this ledger gives to the
-// successor of a session: keyed by the session's content key, so that nobody
-// else can take the id before it is used.
+// successorMark returns the last 10 bytes of the id that this ledger gives to the
+// successor of a session. They are keyed by the session's content key, so nobody
+// else can take the id first.
 func (ss *Sessions) successorMark(session turns.ID) ([]byte, error) {
 	h, err := ss.writer.Digest(session, writer.Request{Verb: "session.successor", Canonical: slices.Concat(ss.content.Ledger[:], session[:])})
 	return h[:10], err

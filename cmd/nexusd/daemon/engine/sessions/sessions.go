@@ -20,8 +20,8 @@ type Sessions struct {
 	compactions *compactions.Compactions
 }
 
-// New returns the sessions that w writes. It makes w finish a reset that a crash
-// cut short ([Sessions.FinishReset]).
+// New returns the sessions that w writes. It sets w.OnClosed to finish a reset that
+// a crash cut short ([Sessions.FinishReset]).
 func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, cm *compactions.Compactions) *Sessions {
 	ss := &Sessions{content: cs, page: limits, paths: pl, reader: r, writer: w, compactions: cm}
 	w.OnClosed = ss.FinishReset

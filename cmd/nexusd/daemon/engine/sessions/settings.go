@@ -13,7 +13,7 @@ import (
 	"nexus/turns"
 )
 
-// defaultPolicy is what a session runs under that names no policy.
+// defaultPolicy is the policy of a session that names none.
 const defaultPolicy = "balanced"
 
 // ApplySettings changes what req names, and returns the label.
@@ -78,11 +78,11 @@ func (ss *Sessions) ApplySettings(s *turns.Settings, label string, req api.Sessi
 	return label, ss.content.CheckSettingsSize(s)
 }
 
-// Set is session.set. Another label is claimed before the session says that it
-// has it; the one that it had is free from then on.
+// Set is session.set. It claims a new label before the session's settings name it;
+// the old label is free after that.
 //
-// Crash states: after the claim, the session with its old label; the claim ends
-// with its lease, and a retry makes another.
+// Crash states: after the claim, the session still has its old label, and the claim
+// expires. A retry claims again.
 func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req api.SetSession, canonical []byte) (*api.Session, error) {
 	r := writer.Request{ID: req.ID, Verb: "session.set", Canonical: canonical}
 	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
@@ -120,13 +120,13 @@ func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req a
 	return ss.sessionAfter(ctx, c, id, err)
 }
 
-// Close is session.close.
+// CloseSession is session.close.
 func (ss *Sessions) CloseSession(ctx context.Context, c reader.Caller, id turns.ID, req api.CloseSession, canonical []byte) (*api.Session, error) {
 	r := writer.Request{ID: req.ID, Verb: "session.close", Canonical: canonical}
 	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindState)
 		if s.State == turns.Closed && errors.Is(err, ledger.ErrClosed) {
-			return nil, nil // it stays so, whoever asks
+			return nil, nil // closed already
 		}
 		if done || err != nil {
 			return nil, err
@@ -137,8 +137,8 @@ func (ss *Sessions) CloseSession(ctx context.Context, c reader.Caller, id turns.
 	return ss.sessionAfter(ctx, c, id, err)
 }
 
-// Move is session.move. The head goes to any turn of the tree's path that is the
-// session's own or inherited; nothing is deleted, and it can go forward again.
+// Move is session.move. It moves the head to a turn that the session has or
+// inherits. It deletes nothing, and the head can move forward again.
 func (ss *Sessions) Move(ctx context.Context, c reader.Caller, id turns.ID, req api.MoveSession, canonical []byte) (*api.Session, error) {
 	r := writer.Request{ID: req.ID, Verb: "session.move", Canonical: canonical}
 	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
@@ -159,14 +159,14 @@ func (ss *Sessions) Move(ctx context.Context, c reader.Caller, id turns.ID, req 
 			return nil, api.FieldErrorf("/to", "a fork can't go before its inherited turns; name a turn")
 		}
 		if ev.To == s.Head && req.ID.IsZero() {
-			return nil, nil // with an id it is kept, or a late retry would move the head back
+			return nil, nil // with an id it is stored, since a late retry would move the head back
 		}
 		return &writer.Draft{Event: ev, Body: &turns.MovedBody{Note: req.Note}}, nil
 	})
 	return ss.sessionAfter(ctx, c, id, err)
 }
 
-// sessionAfter is the session behind a mutation that ended with err.
+// sessionAfter returns the session after a mutation that ended with err.
 func (ss *Sessions) sessionAfter(ctx context.Context, c reader.Caller, id turns.ID, err error) (*api.Session, error) {
 	if err != nil {
 		return nil, err

@@ -11,23 +11,23 @@ import (
 	"nexus/turns"
 )
 
-// admitted is an event that may be stored. Only [Writer.Admit] makes one, and
-// [Writer.AppendAdmitted] stores nothing else: so no writer appends what a reader of the
-// log would refuse.
+// Admitted is an event that may be stored. Only [Writer.Admit] makes one, and
+// [Writer.AppendAdmitted] stores nothing else. So no writer appends an event that a
+// reader of the log would refuse.
 type Admitted struct {
 	ledger.Admitted
 	subject string
-	expect  uint64 // position of the chain's tail; 0: the chain is empty
+	expect  uint64 // position of the chain's tail, 0 if the chain is empty
 	kind    turns.Kind
 	payload []byte
 	hash    turns.Hash
 }
 
-// Admit asks [ledger.Admit] whether ev, encoded as payload, may follow the event
-// at expect on subject.
+// Admit asks [ledger.Admit] whether ev, encoded as payload, may follow the event at
+// position expect on subject.
 //
-// Errors: [ledger.ErrConflict] where the chain goes on behind expect, so that
-// the refusal may be of an old fold; those of [ledger.Admit].
+// Errors: [ledger.ErrConflict] if the chain continues after expect, since then the
+// refusal may come from an old fold; those of [ledger.Admit].
 func (wr *Writer) Admit(ctx context.Context, h ledger.History, subject string, expect uint64, ev *turns.Event, payload []byte) (*Admitted, error) {
 	hash := turns.HashEvent(payload)
 	a, err := ledger.Admit(h, subject, expect+1, hash, ev)
@@ -47,8 +47,8 @@ func (wr *Writer) Admit(ctx context.Context, h ledger.History, subject string, e
 	return nil, err
 }
 
-// AppendAdmitted appends an admitted event. It is the one place where the engine writes
-// to the log. Errors: those of [ledger.Log.Append].
+// AppendAdmitted appends an admitted event. It is the only place where the engine
+// writes to the log. Errors: those of [ledger.Log.Append].
 func (wr *Writer) AppendAdmitted(ctx context.Context, a *Admitted) (seq uint64, err error) {
 	if seq, err = wr.reader.Log.Append(ctx, a.subject, a.expect, a.payload); err == nil {
 		wr.Metrics.Appended(a.kind)
@@ -56,9 +56,9 @@ func (wr *Writer) AppendAdmitted(ctx context.Context, a *Admitted) (seq uint64, 
 	return seq, err
 }
 
-// InternalError is the answer to an event of the engine's own making that [Writer.Admit]
-// refused: no request is wrong, and nothing is stored. The log has the reason,
-// under the event's id.
+// InternalError returns the answer to an event that the engine made and
+// [Writer.Admit] refused. No request is wrong, and nothing is stored. The daemon's
+// log has the reason under the id of the event.
 func (wr *Writer) InternalError(ev *turns.Event, err error) error {
 	if !ledger.IsRefusal(err) {
 		return err
@@ -69,14 +69,15 @@ func (wr *Writer) InternalError(ev *turns.Event, err error) error {
 	return &api.Error{Code: api.Internal, Message: fmt.Sprintf("internal error: nothing is stored; the daemon's log has the reason under the id %s", ev.ID)}
 }
 
-// read is the store's history, with what the decision on an event has read of it
-// already. Its fold and its node are not read again.
+// knownHistory is the history of the projections. It answers from the fold and the
+// node that the decision has read already, so they are not read twice.
 type knownHistory struct {
 	ledger.History
-	session *ledger.Session // before the event
-	head    lineage.Node    // of its head; zero: not read
+	session *ledger.Session // the session before the event
+	head    lineage.Node    // the node of its head, zero if it was not read
 }
 
+// Session implements [ledger.History].
 func (r knownHistory) Session(id turns.ID) (ledger.Session, error) {
 	if id == r.session.ID {
 		return *r.session, nil
@@ -84,6 +85,7 @@ func (r knownHistory) Session(id turns.ID) (ledger.Session, error) {
 	return r.History.Session(id)
 }
 
+// Nodes implements [ledger.History].
 func (r knownHistory) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
 	if len(refs) == 1 && refs[0] == r.head.Ref && !r.head.Ref.IsZero() {
 		return []lineage.Node{r.head}, nil

@@ -12,12 +12,12 @@ import (
 	"nexus/turns"
 )
 
-// PutBlob is blob.put: content for the parts of turns still to come, such as
-// an attachment larger than a message may be. It is sent in pieces; a last call
-// that names them puts them together. Content is known by its digest within one
-// tree of forks, and put twice is stored once.
+// PutBlob is blob.put. It stores content for the parts of later turns, such as an
+// attachment larger than a message. A client sends the content in pieces, and then
+// one call that names the pieces. The same content is stored once in a tree of
+// forks.
 //
-// Crash states: pieces that nothing names, which a retry finds stored.
+// Crash states: pieces that no blob names. A retry finds them stored.
 func (wr *Writer) PutBlob(ctx context.Context, c reader.Caller, req api.PutBlob) (*api.BlobInfo, error) {
 	s, k, err := wr.reader.BlobTree(ctx, c, req.Session)
 	if err != nil {
@@ -60,10 +60,9 @@ func (wr *Writer) PutBlob(ctx context.Context, c reader.Caller, req api.PutBlob)
 	return &api.BlobInfo{Digest: digest, Size: uint64(len(data))}, nil
 }
 
-// InlineAttachments puts the content of blobs that a request refers to in their place, in
-// parts of the body's own: the request's stay as they are. The content is
-// validated like content that came with the request, and stored under the same
-// digest again.
+// InlineAttachments replaces the refs in a body with the content of their blobs. The
+// parts of the request stay as they are. The content is validated like content that
+// came with the request, and is stored again under the same digest.
 func (wr *Writer) InlineAttachments(ctx context.Context, c reader.Caller, session turns.ID, body any) error {
 	if !slices.ContainsFunc(content.BodyParts(body), func(p *turns.Part) bool { return p.Ref != nil }) {
 		return nil
@@ -118,7 +117,7 @@ func (wr *Writer) InlineAttachments(ctx context.Context, c reader.Caller, sessio
 	return nil
 }
 
-// requestField is the member of a request that a body's parts come from.
+// requestField returns the member of a request that a body's parts come from.
 func requestField(body any) string {
 	if _, ok := body.(*turns.CompactionBody); ok {
 		return "/replacement"

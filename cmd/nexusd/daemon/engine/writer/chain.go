@@ -9,23 +9,24 @@ import (
 	"nexus/ledger/api"
 )
 
-// chain serializes this daemon's own writes to one chain, so that they do not
-// refuse each other. Other daemons are told apart by the compare-and-set.
+// Chain serializes this daemon's writes to one chain, so that they do not conflict
+// with each other. The compare-and-set arbitrates between daemons.
 type Chain struct {
-	turn    chan struct{}    // holds one token: whoever has it writes
-	waiting int              // guarded by Engine.mu
-	Seq     uint64           // last position known on the chain; owned by the token
-	Calls   paths.KnownCalls // owned by the token
+	turn    chan struct{}    // holds one token; the writer that took it may write
+	waiting int              // writers that hold or wait for the token; guarded by Writer.mu
+	Seq     uint64           // last known position of the chain; guarded by the token
+	Calls   paths.KnownCalls // guarded by the token
 }
 
 const (
-	// maxWaiting is how many mutations may wait for one session.
+	// maxWaitingWriters bounds the writers that hold or wait for one chain.
 	maxWaitingWriters = 128
-	// maxIdle is how many chains are remembered without a writer.
+	// MaxIdle bounds the chains that are remembered without a writer.
 	MaxIdle = 100_000
 )
 
-// Hold waits for the chain's turn. A queue that is full is [ledger.ErrBusy].
+// Hold waits for the token of a chain. The caller calls the returned function to
+// give it back. It returns [ledger.ErrBusy] if too many writers wait already.
 func (wr *Writer) Hold(ctx context.Context, name string) (*Chain, func(), error) {
 	wr.mu.Lock()
 	if wr.chains == nil {

@@ -12,29 +12,31 @@ import (
 	"nexus/turns"
 )
 
-// draft is an event that was decided on but not yet stored.
+// Draft is an event that a decision made and that is not stored yet.
 type Draft struct {
 	Event *turns.Event
-	Body  any          // nil: no body
-	Keys  []turns.ID   // content keys to seal under; nil: the session's own
-	Head  lineage.Node // the node of the session's head, where decide read it; zero: not read
+	Body  any          // nil if the event has none
+	Keys  []turns.ID   // content keys to seal under; nil means the session's own
+	Head  lineage.Node // the node of the session's head, zero if decide did not read it
 
-	// before is called when the event is admitted and before it is stored: its
-	// error stops the append. Nil: nothing.
+	// Before, if not nil, is called after the event is admitted and before it is
+	// stored. Its error stops the append.
 	Before func(ledger.Admitted) error
-	After  func(seq uint64, hash turns.Hash) // called when the event is stored; nil: nothing
+	// After, if not nil, is called when the event is stored.
+	After func(seq uint64, hash turns.Hash)
 
-	Claimed bool   // a label was claimed for it, which is on the log already
-	Release func() // called when the draft is stored or given up; nil: nothing
+	Claimed bool   // the log has a claim of a label for this event already
+	Release func() // if not nil, called when the draft is stored or dropped
 }
 
-// Mutate runs decide on the fold of the session's tail and stores what it
-// drafts, expecting that tail. When another daemon was faster, or a negative
-// decision was taken on a fold that may be old, it is decided again.
+// Mutate runs decide on the fold of the session's tail, and appends the draft that
+// it returns, expecting that tail. If another daemon was faster, or decide refused
+// on a fold that may be old, Mutate folds again and calls decide again. A nil draft
+// appends nothing.
 //
-// Crash states: before the append returns nothing is promised. After it the
-// event is on the log; a caller that never heard of it retries with the same id
-// and is told so, by whichever daemon.
+// Crash states: before the append nothing is stored. After it the event is on the
+// log; a caller that did not get the answer retries with the same id, on any daemon,
+// and gets the stored event.
 func (wr *Writer) Mutate(ctx context.Context, c reader.Caller, id turns.ID, decide func(ch *Chain, s *ledger.Session) (*Draft, error)) (err error) {
 	if c.Operator() {
 		return &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name the session's agent"}
@@ -55,8 +57,8 @@ func (wr *Writer) Mutate(ctx context.Context, c reader.Caller, id turns.ID, deci
 		if err != nil {
 			return err
 		}
-		given := *s // what decide does to its copy does not change what its draft is held to
-		d, err := decide(ch, &given)
+		fold := *s // decide may change its copy; commit admits the draft on s
+		d, err := decide(ch, &fold)
 		if err != nil && !fresh && mayBeStale(err) {
 			fresh = true
 			continue
@@ -82,9 +84,9 @@ func (wr *Writer) Mutate(ctx context.Context, c reader.Caller, id turns.ID, deci
 	}
 }
 
-// AfterCommit is an error as it is told when something of the request is on the log
-// already: what would say that nothing was written becomes [ledger.ErrIndeterminate].
-// A retry with the same id is then answered as the request was.
+// AfterCommit maps the error of a request of which something is on the log already.
+// An error that says that nothing was written becomes [ledger.ErrIndeterminate]. A
+// retry with the same id gets the answer of the request.
 func AfterCommit(err error) error {
 	if errors.Is(err, ledger.ErrBusy) || (errors.Is(err, ledger.ErrUnavailable) && !errors.Is(err, ledger.ErrIndeterminate)) {
 		return &api.Error{Code: api.Indeterminate, Message: "it is written, its answer is not ready: " + err.Error()}
@@ -92,7 +94,7 @@ func AfterCommit(err error) error {
 	return err
 }
 
-// mayBeStale reports whether err is an answer that an old fold can get wrong.
+// mayBeStale reports whether an old fold can cause err.
 func mayBeStale(err error) bool {
 	for _, n := range []error{ledger.ErrConflict, ledger.ErrNotFound, ledger.ErrClosed, ledger.ErrUnprocessable, api.ErrNothing, ledger.ErrMalformed, ledger.ErrErased} {
 		if errors.Is(err, n) {
@@ -102,8 +104,8 @@ func mayBeStale(err error) bool {
 	return false
 }
 
-// fold is the session's fold at the last position this daemon knows of, or,
-// fresh, at the one that the log has now.
+// fold returns the session's fold at the last position that this daemon knows. If
+// fresh is set, it first waits for the current end of the chain.
 func (wr *Writer) fold(ctx context.Context, c reader.Caller, id turns.ID, ch *Chain, fresh bool) (*ledger.Session, error) {
 	if fresh {
 		seq, err := wr.reader.CatchUp(ctx, c.Tenant, id)
@@ -134,8 +136,7 @@ func (wr *Writer) fold(ctx context.Context, c reader.Caller, id turns.ID, ch *Ch
 	return &s, nil
 }
 
-// commit seals the draft, asks whether it may follow the session's tail, and
-// appends it there.
+// commit seals the draft, admits it after the session's tail, and appends it there.
 func (wr *Writer) commit(ctx context.Context, c reader.Caller, ch *Chain, s *ledger.Session, d *Draft) (uint64, error) {
 	if d.Release != nil {
 		defer d.Release()

@@ -11,10 +11,10 @@ import (
 	"nexus/turns/seal"
 )
 
-// CheckParent checks that a turn with the given parent continues the head: no
-// parent named, the head itself, or the nearest normal ancestor of the head with
-// only compactions between, since a background compaction must not make an
-// agent's append fail.
+// CheckParent checks that a turn with the given parent continues the head. The
+// parent may be zero, the head, or the nearest normal ancestor of the head with only
+// compactions between. The last case exists because a compaction in the background
+// must not make an agent's append fail.
 func (wr *Writer) CheckParent(s *ledger.Session, head lineage.Node, parent turns.ID) error {
 	if parent.IsZero() {
 		return nil
@@ -35,7 +35,7 @@ func (wr *Writer) CheckParent(s *ledger.Session, head lineage.Node, parent turns
 	return HeadMoved(s, "parent is "+parent.String())
 }
 
-// ClaimedTime is a time that a request claims, in ns since 1970; 0: none.
+// ClaimedTime returns the time that a request claims, in ns since 1970, 0 if none.
 func ClaimedTime(t *api.Time) (int64, error) {
 	if t == nil {
 		return 0, nil
@@ -47,7 +47,7 @@ func ClaimedTime(t *api.Time) (int64, error) {
 	return ns, nil
 }
 
-// request is what identifies a mutating call for ever: its id, and a digest of
+// Request identifies a mutating call for ever: by its id, and by a digest of
 // everything else.
 type Request struct {
 	ID        turns.ID
@@ -55,7 +55,7 @@ type Request struct {
 	Canonical []byte // the canonical JSON of the request without its id
 }
 
-// Digest is the request digest under the session's key.
+// Digest returns the digest of a request under the key of the session.
 func (wr *Writer) Digest(session turns.ID, r Request) (turns.Hash, error) {
 	k, err := wr.content.Key(session)
 	if err != nil {
@@ -64,9 +64,9 @@ func (wr *Writer) Digest(session turns.ID, r Request) (turns.Hash, error) {
 	return seal.RequestDigest(k, r.Verb, r.Canonical), nil
 }
 
-// StoredEvent looks a request's id up on the session's chain. It returns the event
-// that the same request stored; nil if the id is new; [ledger.ErrIDReused] if
-// another request took it.
+// StoredEvent looks up the id of a request on the session's chain. It returns the
+// event that the same request stored, nil if the id is new, and [ledger.ErrIDReused]
+// if another request stored it.
 func (wr *Writer) StoredEvent(s *ledger.Session, r Request, digest turns.Hash) (*turns.Event, error) {
 	if r.ID.IsZero() {
 		return nil, nil
@@ -92,7 +92,7 @@ func (wr *Writer) StoredEvent(s *ledger.Session, r Request, digest turns.Hash) (
 	return ev, nil
 }
 
-// fresh id for a call that brought none.
+// NewID returns id, or a new id if it is zero.
 func (wr *Writer) NewID(id turns.ID) (turns.ID, error) {
 	if !id.IsZero() {
 		return id, nil
@@ -100,8 +100,8 @@ func (wr *Writer) NewID(id turns.ID) (turns.ID, error) {
 	return turns.NewID(wr.reader.Now(), wr.content.Rand)
 }
 
-// BeginEvent starts an event of a session that takes changes. Done: the same
-// request stored it before.
+// BeginEvent returns a new event for a session that takes changes. If the same
+// request is stored already, done is true and ev is the stored event.
 func (wr *Writer) BeginEvent(s *ledger.Session, r Request, k turns.Kind) (ev *turns.Event, done bool, err error) {
 	digest, err := wr.Digest(s.ID, r)
 	if err != nil {
@@ -121,7 +121,8 @@ func (wr *Writer) BeginEvent(s *ledger.Session, r Request, k turns.Kind) (ev *tu
 	return &turns.Event{ID: id, Kind: k, Digest: digest}, false, nil
 }
 
-// CheckOpen reports why a session takes no more events.
+// CheckOpen returns an error if the session takes no more events. It names the
+// successor, if there is one.
 func CheckOpen(s *ledger.Session) error {
 	if !s.Final() {
 		return nil
@@ -136,6 +137,7 @@ func CheckOpen(s *ledger.Session) error {
 	return out
 }
 
+// HeadMoved returns the conflict of a request that expected another head.
 func HeadMoved(s *ledger.Session, why string) error {
 	out := &api.Error{Code: api.Conflict, Message: fmt.Sprintf("%s: the head is %s", why, s.Head.Turn), Details: map[string]any{"head": s.Head.Turn.String()}}
 	if s.Head.IsZero() {
