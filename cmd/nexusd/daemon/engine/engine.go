@@ -28,38 +28,40 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Config is what an engine is made of.
+// Config is what an engine is made from.
 type Config struct {
 	Ledger      [16]byte // UUID of the ledger
 	Log         ledger.Log
 	Blobs       ledger.Blobs
 	Projections *projections.Store
-	Keys        content.Keys // nil: nothing is sealed
+	Keys        content.Keys // nil seals nothing
 	Counter     tokens.Counter
-	Tiers       []compactor.Tier // summarizers, in the order in which they are asked
+	Tiers       []compactor.Tier // summarizers, in the order in which they are tried
 	Now         func() time.Time
 	Rand        io.Reader    // safe for concurrent use
-	Logger      *slog.Logger // nil: silent; turn content is never logged
-	// Notify is called after a commit; it must not block. nil: nobody is told.
+	Logger      *slog.Logger // nil is silent; turn content is never logged
+	// Notify, if not nil, is called after a commit. It must not block.
 	Notify func(tenant, agent string, n api.Notification)
-	// Registry takes the engine's metrics; nil: nothing is counted.
+	// Registry takes the engine's metrics. nil counts nothing.
 	Registry prometheus.Registerer
-	// MaxPayload is the largest message of the connection that replies go out
-	// on, in bytes; 0: 8 MiB. Pages, and what an event holds itself, keep to it.
+	// MaxPayload is the largest message of the connection that carries the
+	// replies, in bytes. It bounds pages and the content that an event holds
+	// itself. 0 means 8 MiB.
 	MaxPayload int
-	// MaxContent is the most content that a request loads of a path, in bytes;
-	// 0: 48 MiB.
+	// MaxContent bounds the content that a request loads of a path, in bytes.
+	// 0 means 48 MiB.
 	MaxContent int
-	// CacheBytes is the memory of all caches together; 0: [cache.DefaultBytes].
+	// CacheBytes bounds the memory of all caches together. 0 means
+	// [cache.DefaultBytes].
 	CacheBytes int
-	// Models is the limits of models by name, for sessions that state none. The
-	// zero table knows none.
+	// Models has the limits of models by name, for sessions that state none. The
+	// zero table is empty.
 	Models tokens.Models
 }
 
-// Engine is the rooms of a daemon, put together. It has no method of its own.
+// Engine joins the rooms of a daemon. It has no method of its own.
 //
-// Any number of engines may serve one log: the compare-and-set arbitrates.
+// Any number of engines may serve one log. The compare-and-set arbitrates.
 type Engine struct {
 	*page.Limits
 	*content.Store
@@ -75,7 +77,7 @@ type Engine struct {
 	*audit.Audit
 }
 
-// New puts an engine together.
+// New returns an engine.
 func New(c Config) *Engine {
 	budget := cache.NewBudget(c.CacheBytes)
 	var set *metrics.Set

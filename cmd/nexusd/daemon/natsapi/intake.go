@@ -2,27 +2,28 @@ package natsapi
 
 import "sync"
 
-// Limits of what is taken in. What is over them is busy.
+// Bounds on the requests that the service accepts. A request over a bound gets busy.
 const (
-	// maxRequests is how many requests may be worked on or wait, and of one agent.
+	// maxRequests bounds the requests that run or wait, maxOfAgent those of one agent.
 	maxRequests, maxOfAgent = 1024, 256
-	// maxBytes is how many bytes they may have, and those of one agent.
+	// maxBytes bounds their bytes, maxBytesOfAgent those of one agent.
 	maxBytes, maxBytesOfAgent = 512 << 20, 128 << 20
 )
 
-// intake counts the requests that the service has taken, so that they are
-// bounded and no agent takes the room of all others, and keeps those in order
-// that came on one subject. Safe for concurrent use.
+// intake counts the requests that the service has accepted. It bounds them, keeps
+// one agent from taking the room of all others, and runs the requests on one subject
+// in their order. Safe for concurrent use.
 type intake struct {
 	mu     sync.Mutex
 	all    load
 	agents map[string]*load
-	queues map[string][]func() // by subject: what waits behind the one that runs
+	queues map[string][]func() // requests that wait, by subject; no entry if none runs
 }
 
+// load is a number of requests and their bytes.
 type load struct{ requests, bytes int }
 
-// enter counts a request of an agent in, if there is room for it.
+// enter counts a request of an agent, and reports whether there was room for it.
 func (in *intake) enter(agent string, bytes int) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -30,9 +31,9 @@ func (in *intake) enter(agent string, bytes int) bool {
 	if own == nil {
 		own = new(load)
 	}
-	// The bounds of all hold whatever names the requests have: names are free. An
-	// agent's first request is taken whatever its share, since a message has the
-	// server's own limit.
+	// A client chooses the agent's name, so only the bounds of all agents limit the
+	// memory. An agent's first request may be larger than its share, since the server
+	// limits a message anyway.
 	if in.all.requests >= maxRequests || in.all.bytes+bytes > maxBytes || own.requests >= maxOfAgent ||
 		(own.requests > 0 && own.bytes+bytes > maxBytesOfAgent) {
 		return false
@@ -46,7 +47,7 @@ func (in *intake) enter(agent string, bytes int) bool {
 	return true
 }
 
-// leave counts it out again.
+// leave ends what enter began.
 func (in *intake) leave(agent string, bytes int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -57,8 +58,7 @@ func (in *intake) leave(agent string, bytes int) {
 	}
 }
 
-// inOrder runs f in a goroutine of its own after all that was given for the
-// same subject before it.
+// inOrder runs f in another goroutine, after every earlier f of the same subject.
 func (in *intake) inOrder(subject string, f func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -72,6 +72,7 @@ func (in *intake) inOrder(subject string, f func()) {
 	}
 }
 
+// drain runs the queue of a subject until it is empty.
 func (in *intake) drain(subject string) {
 	for {
 		in.mu.Lock()

@@ -9,30 +9,31 @@ import (
 	"nexus/turns"
 )
 
-// schemaOf is the JSON schema of a verb's request or reply, of its Go type, for
-// the endpoint's metadata. A request has no other members than the schema's,
-// since the daemon refuses them; a reply may have more in a later version.
+// schemaOf returns the JSON schema of a verb's request or reply, for the endpoint's
+// metadata. The daemon refuses a request with other members; a reply may have more
+// in a later version.
 func schemaOf(v any, request bool) (string, error) {
 	w := wire{open: !request}
 	s := w.reflector(false).Reflect(v)
-	if w.messages { // told once: they are the largest part
+	if w.messages { // defined once, since it is the largest part
 		s.Definitions["message"] = w.inline(message{})
 	}
 	b, err := s.MarshalJSON()
 	return string(b), err
 }
 
-// wire maps types that read or write their JSON themselves.
+// wire maps types that encode their JSON themselves.
 type wire struct {
 	open     bool // objects may have members that the schema does not name
 	messages bool // a message was mapped
 }
 
+// reflector returns a reflector with the mapping of w.
 func (w *wire) reflector(inline bool) *jsonschema.Reflector {
 	return &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, DoNotReference: inline, AllowAdditionalProperties: w.open, Mapper: w.form}
 }
 
-// form is the schema of a type as it is on the wire; nil: as its fields say.
+// form returns the schema of a type on the wire, nil if it follows from the fields.
 func (w *wire) form(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[turns.ID]():
@@ -54,22 +55,22 @@ func (w *wire) form(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
+// stringOr returns the schema of a string or s.
 func stringOr(s *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, s}}
 }
 
-// inline is a schema that is part of another one.
+// inline returns the schema of v as a part of another schema.
 func (w *wire) inline(v any) *jsonschema.Schema {
 	s := w.reflector(true).Reflect(v)
 	s.Version = ""
 	return s
 }
 
-// policy is the long form of [api.Policy], which reads the short one too.
+// policy is the long form of [api.Policy], which also decodes the short form.
 type policy api.Policy
 
-// message and part are [turns.Message] and [turns.Part] as they are on the wire:
-// the fields that a part may have follow from its type.
+// message and part are [turns.Message] and [turns.Part] on the wire.
 type (
 	message struct {
 		Role         turns.Role `json:"role" jsonschema:"enum=system,enum=user,enum=assistant,enum=tool"`

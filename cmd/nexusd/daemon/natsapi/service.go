@@ -23,19 +23,19 @@ import (
 	"nexus/turns"
 )
 
-// prefix of every subject of the contract.
+// prefix begins every subject of the contract.
 const prefix = "nexus.v1."
 
 // Limits of the service.
 const (
-	// timeout ends a request; a verification reads the whole ledger and has longer.
+	// timeout ends a request. A verification reads the whole ledger and has more time.
 	timeout       = 30 * time.Second
 	verifyTimeout = 30 * time.Minute
-	// grace is how long requests may take to end once the service cancels them.
+	// grace is how long requests may take to end after the service cancels them.
 	grace = 5 * time.Second
 )
 
-// Service is the endpoints on one connection.
+// Service serves the endpoints on one connection.
 type Service struct {
 	nc      *nats.Conn
 	engine  *engine.Engine
@@ -47,7 +47,7 @@ type Service struct {
 	running sync.WaitGroup
 	stopped chan struct{}
 	once    sync.Once
-	stopErr error // of stopped; set before it is closed
+	stopErr error // set before stopped is closed
 }
 
 // Start registers the service nexus with its endpoints.
@@ -90,10 +90,10 @@ func Start(nc *nats.Conn, e *engine.Engine, version string, logger *slog.Logger)
 	return s, nil
 }
 
-// watch ends the service when the server does not have its subscriptions: it
-// would be alive, and nobody would ever hear from it. The server reports that
-// without a subscription, so micro passes it to no handler of the service. What
-// a subscription dropped because it was too slow is logged; its client tries again.
+// watch ends the service if the server refuses its subscriptions. Without it the
+// service would seem alive and get no requests. The server reports the refusal
+// without a subscription, so micro passes it to no handler of the service. The
+// handler that was set before logs slow subscriptions; their clients retry.
 func (s *Service) watch() {
 	next := s.nc.ErrorHandler()
 	s.nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
@@ -107,15 +107,17 @@ func (s *Service) watch() {
 	})
 }
 
-func (s *Service) end(why error) {
-	s.once.Do(func() { s.stopErr = why; close(s.stopped) })
+// end marks the service as stopped. The first reason counts.
+func (s *Service) end(reason error) {
+	s.once.Do(func() { s.stopErr = reason; close(s.stopped) })
 }
 
-// Stopped is closed when the service takes no more requests, whoever stopped it,
-// or gets none because the server refuses its subscriptions. [Service.Err] says why.
+// Stopped returns a channel that is closed when the service takes no more requests,
+// whoever stopped it, or when the server refuses its subscriptions. [Service.Err]
+// has the reason.
 func (s *Service) Stopped() <-chan struct{} { return s.stopped }
 
-// Err is why the service has stopped; nil before [Service.Stopped] is closed.
+// Err returns why the service stopped, nil before [Service.Stopped] is closed.
 func (s *Service) Err() error {
 	select {
 	case <-s.stopped:
@@ -125,13 +127,14 @@ func (s *Service) Err() error {
 	}
 }
 
-// Stop takes no more requests and waits for those being worked on, as long as
-// ctx lets it; then it cancels them, and waits for [grace]. One that does not
-// end within that is left: it may fail on what is closed after the service.
+// Stop takes no more requests and waits until those that run end, or ctx does. Then
+// it cancels them and waits for [grace]. It leaves a request that takes longer,
+// which may fail on what is closed after the service.
 func (s *Service) Stop(ctx context.Context) error {
 	return errors.Join(s.service.Stop(), s.drain(ctx))
 }
 
+// drain waits for the requests that run.
 func (s *Service) drain(ctx context.Context) error {
 	defer s.cancel()
 	done := make(chan struct{})
@@ -152,10 +155,10 @@ func (s *Service) drain(ctx context.Context) error {
 	}
 }
 
-// handler hands each request to a goroutine of its own: micro calls handlers
-// of an endpoint one at a time, and nothing in one session may block another.
-// Requests of an ordered verb on one subject run one after the other, in the
-// order in which they came.
+// handler runs each request in its own goroutine. micro calls the handlers of an
+// endpoint one at a time, and one session must not block another. Requests of an
+// ordered verb on one subject run one after the other, in the order in which they
+// came.
 func (s *Service) handler(v verb) micro.HandlerFunc {
 	return func(r micro.Request) {
 		if !mayReply(r.Reply()) {
@@ -188,29 +191,30 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 	}
 }
 
-// agentOf is the tenant and agent of a request's subject.
+// agentOf returns the tenant and agent of a request's subject.
 func agentOf(subject string) string {
 	t := strings.SplitN(subject, ".", 5)
 	return t[2] + "." + t[3]
 }
 
-// mayReply reports whether a reply may go to subject. NATS permissions bind
-// what a client publishes, not the reply subject that it names, and the daemon
-// may publish what the client may not: requests of another agent, notifications,
-// records of the stream. So replies go to inboxes only, which begin with "_" in
-// every client library, and a request that names another subject is not served.
-// Empty: nobody waits, and the request is worth serving all the same.
+// mayReply reports whether a reply may go to subject. NATS permissions bind the
+// subjects that a client publishes to, not the reply subject that it names, and the
+// daemon may publish where the client may not: requests of another agent,
+// notifications, records of the stream. So replies go to inboxes only, which begin
+// with "_" in every client library, and a request with another reply subject is not
+// served. A request without one is served, since nobody waits for its reply.
 func mayReply(subject string) bool { return subject == "" || subject[0] == '_' }
 
-// call is one request taken apart.
+// call is one parsed request.
 type call struct {
 	engine    *engine.Engine
 	caller    reader.Caller
 	session   turns.ID
 	data      []byte
-	canonical []byte // for the request digest: without id and wait_ms, members sorted
+	canonical []byte // what the request digest covers; see canonical
 }
 
+// serve parses a request and calls its verb.
 func (s *Service) serve(r micro.Request, v verb, arrived time.Time) (out any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -223,11 +227,11 @@ func (s *Service) serve(r micro.Request, v verb, arrived time.Time) (out any, er
 	if err != nil {
 		return nil, err
 	}
-	most := timeout
+	limit := timeout
 	if v.name == "audit.verify" {
-		most = verifyTimeout
+		limit = verifyTimeout
 	}
-	ctx, cancel := context.WithDeadline(s.base, arrived.Add(most))
+	ctx, cancel := context.WithDeadline(s.base, arrived.Add(limit))
 	defer cancel()
 	if ctx.Err() != nil {
 		return nil, &api.Error{Code: api.Unavailable, Message: "it waited behind other requests: " + ctx.Err().Error()}
@@ -237,6 +241,7 @@ func (s *Service) serve(r micro.Request, v verb, arrived time.Time) (out any, er
 	return v.serve(ctx, c)
 }
 
+// parse parses the subject of a request.
 func (s *Service) parse(r micro.Request, v verb) (*call, error) {
 	t := strings.Split(r.Subject(), ".")
 	if len(t) < 6 {
@@ -259,8 +264,8 @@ func (s *Service) parse(r micro.Request, v verb) (*call, error) {
 	return c, nil
 }
 
-// canonical is a request without what does not make it another one: its id
-// and how long the caller waits.
+// canonical returns the canonical JSON of a request without the members that do not
+// identify it: its id, and how long the caller waits.
 func canonical(data []byte) ([]byte, error) {
 	b, err := turns.CanonicalJSON(data)
 	if err != nil {
@@ -275,6 +280,7 @@ func canonical(data []byte) ([]byte, error) {
 	return turns.EncodeJSON(members)
 }
 
+// reply sends the result of a request.
 func (s *Service) reply(r micro.Request, v verb, out any, err error) {
 	if err != nil {
 		s.fail(r, v, err)
@@ -285,17 +291,17 @@ func (s *Service) reply(r micro.Request, v verb, out any, err error) {
 		s.fail(r, v, err)
 		return
 	}
-	if most := s.nc.MaxPayload(); int64(len(b)) > most {
-		s.fail(r, v, &api.Error{Code: api.TooLarge, Message: fmt.Sprintf("the reply has %d bytes, a message may have %d; ask for less with limit", len(b), most),
-			Details: map[string]any{"limit": strconv.FormatInt(most, 10)}})
+	if limit := s.nc.MaxPayload(); int64(len(b)) > limit {
+		s.fail(r, v, &api.Error{Code: api.TooLarge, Message: fmt.Sprintf("the reply has %d bytes, a message may have %d; ask for less with limit", len(b), limit),
+			Details: map[string]any{"limit": strconv.FormatInt(limit, 10)}})
 		return
 	}
 	s.send(r, v, nil, b)
 }
 
-// send replies on the connection itself: micro reads what its own Respond and
-// Error leave in the request as soon as the handler has returned, and ours
-// returns before the reply is there.
+// send replies on the connection itself. micro reads the reply of its own Respond
+// and Error as soon as the handler returns, and our handler returns before there is
+// one.
 func (s *Service) send(r micro.Request, v verb, h nats.Header, b []byte) {
 	if r.Reply() == "" {
 		return // nobody waits
@@ -311,6 +317,7 @@ func (s *Service) send(r micro.Request, v verb, h nats.Header, b []byte) {
 	}
 }
 
+// fail sends an error, and logs it if it is the daemon's.
 func (s *Service) fail(r micro.Request, v verb, err error) {
 	e := clipError(api.FromError(err))
 	if e.Code == api.Internal || e.Code == api.Corrupt {
@@ -325,15 +332,15 @@ func (s *Service) fail(r micro.Request, v verb, err error) {
 	s.send(r, v, nats.Header{micro.ErrorHeader: {headerText(clip(e.Message, maxHeader))}, micro.ErrorCodeHeader: {string(e.Code)}}, b)
 }
 
-// An error may quote the request, which may be as large as a message. It is
-// told in the header and in the body: both must fit into one.
+// An error may quote the request, which may be as large as a message. The reply has the
+// error in its header and in its body, and both must fit one message.
 const (
 	maxMessage = 1 << 10
 	maxDetail  = 256 // of one string
 	maxHeader  = 512
 )
 
-// clipError is e with long texts cut. What the contract has in details is short.
+// clipError returns e with long texts cut. The details of the contract are short.
 func clipError(e *api.Error) *api.Error {
 	out := &api.Error{Code: e.Code, Message: clip(e.Message, maxMessage)}
 	for k, v := range e.Details {
@@ -348,20 +355,21 @@ func clipError(e *api.Error) *api.Error {
 	return out
 }
 
-// clip is s, or its beginning if it has more than most bytes.
-func clip(s string, most int) string {
-	if len(s) <= most {
+// clip returns the beginning of s that has at most limit bytes, with a mark where it
+// was cut.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	const cut = "…"
-	n := most - len(cut)
+	const mark = "…"
+	n := limit - len(mark)
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
-	return s[:n] + cut
+	return s[:n] + mark
 }
 
-// headerText is a message as a header may hold it: one line.
+// headerText returns a message on one line, as a header must be.
 func headerText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

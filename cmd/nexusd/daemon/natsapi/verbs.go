@@ -10,15 +10,15 @@ import (
 // verb is one call of the contract.
 type verb struct {
 	name    string // noun.verb, as in the subject
-	session bool   // the subject ends with a session
-	ordered bool   // those of one session are served in the order in which they came
+	session bool   // the subject ends with a session id
+	ordered bool   // calls for one session run in the order in which they came
 	summary string
 	request any // zero value, for the schema
 	reply   any
 	serve   func(context.Context, *call) (any, error)
 }
 
-// endpoint makes a verb of a typed function.
+// endpoint returns the verb of a typed function.
 func endpoint[Req, Rep any](name string, session bool, summary string, f func(context.Context, *call, Req) (*Rep, error)) verb {
 	var req Req
 	var rep Rep
@@ -36,8 +36,8 @@ func endpoint[Req, Rep any](name string, session bool, summary string, f func(co
 		}}
 }
 
-// change is [endpoint] for a verb whose request is stored with its digest: f is given
-// the call with its canonical form, which costs more than reading it.
+// change returns the verb of a function that stores the digest of its request. f
+// gets the call with its canonical form, which costs more than decoding it.
 func change[Req, Rep any](name string, session bool, summary string, f func(context.Context, *call, Req) (*Rep, error)) verb {
 	return endpoint(name, session, summary, func(ctx context.Context, c *call, r Req) (_ *Rep, err error) {
 		if c.canonical, err = canonical(c.data); err != nil {
@@ -47,8 +47,9 @@ func change[Req, Rep any](name string, session bool, summary string, f func(cont
 	})
 }
 
-// inOrder is a verb that changes a session, and waits for no model: what one
-// client sends is stored as it sent it, without waiting for each ack.
+// inOrder marks a verb that changes a session and waits for no model. So a client's
+// requests are stored in the order in which it sent them, without waiting for each
+// ack.
 func inOrder(v verb) verb {
 	v.ordered = true
 	return v
@@ -157,8 +158,8 @@ var verbs = []verb{
 	}),
 }
 
-// unbuilt are the calls of the contract that this version does not have. They
-// are answered, so that a client is told so and does not wait.
+// unbuilt is the verbs of the contract that this version does not have. The daemon
+// answers them, so that a client gets an error and does not wait.
 var unbuilt = []verb{
 	later("session.erase", true),
 	later("memory.save", false), later("memory.withdraw", false), later("memory.list", false), later("memory.search", false), later("memory.document", false),
@@ -166,6 +167,7 @@ var unbuilt = []verb{
 	later("policy.put", false), later("audit.checkpoint", false), later("audit.proof", true),
 }
 
+// later returns a verb of unbuilt.
 func later(name string, session bool) verb {
 	return verb{name: name, session: session, summary: "not built yet", request: struct{}{}, reply: struct{}{},
 		serve: func(context.Context, *call) (any, error) {
@@ -173,8 +175,8 @@ func later(name string, session bool) verb {
 		}}
 }
 
-// forkCanonical is the canonical form of a fork, with the session it is taken
-// from, which stands in the subject.
+// forkCanonical returns the canonical form of a fork, with its parent's session from
+// the subject.
 func forkCanonical(c *call) []byte {
 	return append([]byte(c.session.String()+" "), c.canonical...)
 }

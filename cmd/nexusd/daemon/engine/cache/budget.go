@@ -17,7 +17,7 @@ type Budget struct {
 	mu    sync.Mutex
 	max   int
 	size  int
-	order list.List // of *entry, used last first
+	order list.List      // of *entry, used last first
 	sizes map[string]int // bytes by name of the cache
 }
 

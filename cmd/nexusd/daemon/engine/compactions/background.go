@@ -17,24 +17,24 @@ import (
 	"nexus/turns"
 )
 
-// background makes compactions that no request waits for. What is queued is
-// remembered by nobody else: a daemon that dies forgets it, and the next request
-// for the session's context finds it due and queues it again.
+// background makes compactions that no request waits for. Only memory holds the
+// queue: a daemon that dies forgets it, and the next request for a session's context
+// queues the compaction again.
 //
-// Invariant: mu is locked by [Compactions.lockQueue] alone, and guards every change. What an
-// append looks up, jobs and vain, is read without it.
+// Invariant: mu is locked by [Compactions.lockQueue] alone, and guards every change.
+// Appends read jobs and backoffs, without the lock.
 type background struct {
 	mu           sync.Mutex
 	workers      int
 	queue        chan *job
-	jobs         sync.Map         // session → *job, queued or being made
-	agents       map[string]int   // jobs of an agent
-	failedJobs   map[jobName]*job // for a while, so that who asked is told
-	backoffs     sync.Map         // session → strikes, while it has any
-	backoffCount int              // sessions in vain
+	jobs         sync.Map         // session → *job, queued or running
+	agents       map[string]int   // number of jobs, by agent
+	failedJobs   map[jobName]*job // kept for FailureTTL, for requests that ask how they ended
+	backoffs     sync.Map         // session → backoff, while it has one
+	backoffCount int              // number of sessions in backoffs
 }
 
-// jobName is a job that a request named.
+// jobName names the job of a request.
 type jobName struct{ session, id turns.ID }
 
 // job is one compaction to make.
@@ -42,8 +42,8 @@ type job struct {
 	caller      reader.Caller
 	session     turns.ID
 	spec        Spec
-	maxFailures uint64        // in a row, after which it is not tried again at once
-	done        chan struct{} // closed when the rest is set
+	maxFailures uint64        // failures in a row after which the next try waits
+	done        chan struct{} // closed when the fields below are set
 	ref         turns.Ref
 	err         error
 	ended       time.Time
@@ -52,26 +52,26 @@ type job struct {
 func (j *job) name() jobName { return jobName{j.session, j.spec.Request.ID} }
 
 const (
-	// maxBackground is how many sessions may wait for a compaction.
+	// maxBackground bounds the sessions that wait for a compaction.
 	maxBackground = 1024
-	// maxOfAgent is how many sessions of one agent may, so that it does not keep
-	// those of others waiting for long.
+	// maxPerAgent bounds those of one agent, so that it does not delay other agents
+	// for long.
 	maxPerAgent = 64
 	// backgroundTimeout ends one compaction in the background.
 	backgroundTimeout = 10 * time.Minute
-	// failedFor is how long a failure is remembered for who asks about it.
+	// FailureTTL is how long a failure is remembered for requests that ask for it.
 	FailureTTL = 10 * time.Minute
 )
 
-// lockQueue is the one way to the compactor's lock, and to the queue and the workers'
-// places behind it. Whoever is there on behalf of an append is counted: none may be.
+// lockQueue is the only way to the compactor's lock, and so to the queue and the
+// workers. It counts callers that act for an append: there must be none.
 func (cm *Compactions) lockQueue(ctx context.Context) (leave func()) {
 	cm.countAppend(ctx)
 	cm.background.mu.Lock()
 	return cm.background.mu.Unlock
 }
 
-// countAppend counts what is taken of the compactor on behalf of an append.
+// countAppend counts a resource of the compactor that an append takes.
 func (cm *Compactions) countAppend(ctx context.Context) {
 	if ctx.Value(appendKey{}) != nil {
 		cm.writer.Metrics.HeldByAppend()
@@ -80,13 +80,13 @@ func (cm *Compactions) countAppend(ctx context.Context) {
 
 type appendKey struct{}
 
-// MarkAppend marks what is done on behalf of an append.
+// MarkAppend marks ctx as that of an append, for [metrics.Set.HeldByAppend].
 func MarkAppend(ctx context.Context) context.Context {
 	return context.WithValue(ctx, appendKey{}, true)
 }
 
-// Work makes compactions in the background, one at a time, until ctx ends. Any
-// number of goroutines may run it.
+// Work makes compactions in the background, one at a time, until ctx ends. Several
+// goroutines may run it.
 func (cm *Compactions) Work(ctx context.Context) {
 	b := &cm.background
 	leave := cm.lockQueue(ctx)
@@ -111,6 +111,7 @@ func (cm *Compactions) Work(ctx context.Context) {
 	}
 }
 
+// runJob makes one queued compaction, and notes how it ended.
 func (cm *Compactions) runJob(daemon context.Context, j *job) {
 	ctx, cancel := context.WithTimeout(daemon, backgroundTimeout)
 	defer cancel()
@@ -121,7 +122,7 @@ func (cm *Compactions) runJob(daemon context.Context, j *job) {
 		head = s.Head.Turn
 	}
 	j.ref, j.err = cm.attempt(ctx, j)
-	ended := daemon.Err() != nil // a model that hangs has failed
+	stopping := daemon.Err() != nil // a timeout of ctx alone is a failure
 	b := &cm.background
 	leave := cm.lockQueue(ctx)
 	j.ended = cm.reader.Now()
@@ -133,26 +134,25 @@ func (cm *Compactions) runJob(daemon context.Context, j *job) {
 		b.remember(j)
 	}
 	paused := false
-	switch nothing := errors.Is(j.err, api.ErrNothing); {
+	switch nothingToGain := errors.Is(j.err, api.ErrNothing); {
 	case j.err == nil:
 		b.clearBackoff(j.session)
-	case nothing && j.spec.ifDue:
+	case nothingToGain && j.spec.ifDue:
 		paused = b.setBackoff(j.session, backoff{head: head, nothingToGain: true})
-	case j.spec.ifDue && !ended:
+	case j.spec.ifDue && !stopping:
 		paused = b.setBackoff(j.session, b.nextBackoff(j, head))
 	}
-	close(j.done) // before anybody can look for it in vain
+	close(j.done) // before a request can miss the job
 	leave()
 	if paused {
 		cm.writer.Announce(j.caller, j.session, "compaction.paused", turns.ID{}, "", nil)
 	}
-	if j.err != nil && !errors.Is(j.err, api.ErrNothing) && !ended && cm.writer.Logger != nil {
+	if j.err != nil && !errors.Is(j.err, api.ErrNothing) && !stopping && cm.writer.Logger != nil {
 		cm.writer.Logger.Warn("a compaction in the background failed", "session", j.session, "code", api.FromError(j.err).Code)
 	}
 }
 
-// Jobs is how many workers wait for jobs in the background, and how many jobs are
-// queued or run.
+// Jobs returns how many workers there are, and how many jobs are queued or running.
 func (cm *Compactions) Jobs() (workers, jobs int) {
 	b := &cm.background
 	leave := cm.lockQueue(context.Background())
@@ -163,13 +163,8 @@ func (cm *Compactions) Jobs() (workers, jobs int) {
 	return b.workers, jobs
 }
 
-const (
-	MinBackoff = 30 * time.Second
-	MaxBackoff = 10 * time.Minute
-)
-
-// attempt makes a compaction. A defect in a summarizer, or in planning, ends
-// this one and not the daemon.
+// attempt makes a compaction. A panic in a summarizer, or in planning, ends this
+// compaction and not the daemon.
 func (cm *Compactions) attempt(ctx context.Context, j *job) (ref turns.Ref, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -182,7 +177,7 @@ func (cm *Compactions) attempt(ctx context.Context, j *job) (ref turns.Ref, err 
 	return cm.Run(ctx, j.caller, j.session, j.spec)
 }
 
-// remember keeps a job that failed. b.mu is held.
+// remember keeps a job that failed. The caller holds b.mu.
 func (b *background) remember(j *job) {
 	var oldest *job
 	for name, f := range b.failedJobs {
@@ -198,21 +193,21 @@ func (b *background) remember(j *job) {
 	b.failedJobs[j.name()] = j
 }
 
-// prepare queues the compaction that is due at a session's head: it is that, or
-// the one that is queued or being made already. It never waits. Without workers,
-// with a full queue, or where it was tried in vain ([backoff]), it is nil. It may
-// fail so many times in a row before it has to wait.
-func (cm *Compactions) prepare(ctx context.Context, c reader.Caller, id, head turns.ID, strikes uint64) *job {
+// prepare queues the compaction that is due at a session's head, and returns its
+// job, or the job that is queued or running already. It never waits. It returns nil
+// if there are no workers, the queue is full, or earlier tries pause it ([backoff]).
+// maxFailures is how many failures in a row are retried at once.
+func (cm *Compactions) prepare(ctx context.Context, c reader.Caller, id, head turns.ID, maxFailures uint64) *job {
 	if cm.IsBackedOff(id, head) {
 		return nil
 	}
-	j, _ := cm.enqueue(ctx, c, id, Spec{Request: writer.Request{Verb: "compaction.run"}, ifDue: true}, strikes)
+	j, _ := cm.enqueue(ctx, c, id, Spec{Request: writer.Request{Verb: "compaction.run"}, ifDue: true}, maxFailures)
 	return j
 }
 
-// enqueue queues a compaction. Where one of the session is under way it is that,
-// and own is false. nil: there are no workers, or no room.
-func (cm *Compactions) enqueue(ctx context.Context, c reader.Caller, id turns.ID, k Spec, strikes uint64) (j *job, own bool) {
+// enqueue queues a compaction. If one of the session is under way, it returns that
+// job, and queued is false. It returns nil if there are no workers, or no room.
+func (cm *Compactions) enqueue(ctx context.Context, c reader.Caller, id turns.ID, k Spec, maxFailures uint64) (j *job, queued bool) {
 	defer cm.lockQueue(ctx)()
 	b := &cm.background
 	if j := b.runningJob(id); j != nil {
@@ -221,7 +216,7 @@ func (cm *Compactions) enqueue(ctx context.Context, c reader.Caller, id turns.ID
 	if b.workers == 0 || b.agents[c.Actor()] >= maxPerAgent {
 		return nil, false
 	}
-	j = &job{caller: c, session: id, spec: k, maxFailures: strikes, done: make(chan struct{})}
+	j = &job{caller: c, session: id, spec: k, maxFailures: maxFailures, done: make(chan struct{})}
 	select {
 	case b.queue <- j:
 		b.jobs.Store(id, j)
@@ -232,23 +227,24 @@ func (cm *Compactions) enqueue(ctx context.Context, c reader.Caller, id turns.ID
 	}
 }
 
-// runningJob is the job of a session that is queued or being made; nil: none.
+// runningJob returns the job of a session that is queued or running, nil if there is
+// none.
 func (b *background) runningJob(id turns.ID) *job {
 	j, _ := b.jobs.Load(id)
-	of, _ := j.(*job)
-	return of
+	found, _ := j.(*job)
+	return found
 }
 
-// IsPreparing reports whether a compaction of a session is queued or being made.
+// IsPreparing reports whether a compaction of a session is queued or running.
 func (cm *Compactions) IsPreparing(id turns.ID) bool { return cm.background.runningJob(id) != nil }
 
-// hasModelTier reports whether a compaction would ask anybody: then no request
-// waits for it unless it says how long.
+// hasModelTier reports whether a compaction would ask a model. No request waits for
+// a model unless it says how long.
 func (cm *Compactions) hasModelTier() bool {
 	return len(LocalTiers(cm.paths.Tiers)) < len(cm.paths.Tiers)
 }
 
-// LocalTiers is the tiers that ask nobody: what a request may wait for.
+// LocalTiers returns the tiers that ask no model. A request may wait for them.
 func LocalTiers(tiers []compactor.Tier) (out []compactor.Tier) {
 	for _, t := range tiers {
 		if t.Local {
@@ -258,8 +254,9 @@ func LocalTiers(tiers []compactor.Tier) (out []compactor.Tier) {
 	return out
 }
 
-// findRun is the job that the same request began: under way, or failed not
-// long ago; nil: none. The same id with another request is [ledger.ErrIDReused].
+// findRun returns the job that the same request began, if it is under way or failed
+// recently; nil if there is none. The same id with another request is
+// [ledger.ErrIDReused].
 func (cm *Compactions) findRun(ctx context.Context, session turns.ID, r writer.Request) (*job, error) {
 	defer cm.lockQueue(ctx)()
 	b := &cm.background
@@ -277,10 +274,11 @@ func (cm *Compactions) findRun(ctx context.Context, session turns.ID, r writer.R
 	return j, nil
 }
 
-// enqueueRun has a compaction made by a worker.
+// enqueueRun queues a requested compaction. It returns [ledger.ErrBusy] if no worker
+// has room, or another compaction of the session is under way.
 func (cm *Compactions) enqueueRun(ctx context.Context, c reader.Caller, session turns.ID, k Spec) (*job, error) {
-	j, own := cm.enqueue(ctx, c, session, k, 0)
-	if own {
+	j, queued := cm.enqueue(ctx, c, session, k, 0)
+	if queued {
 		return j, nil
 	}
 	busy := &api.Error{Code: api.Busy, Message: "no worker has room for a compaction", Details: map[string]any{"retry_after_ms": 500}}
@@ -293,11 +291,11 @@ func (cm *Compactions) enqueueRun(ctx context.Context, c reader.Caller, session 
 	return nil, busy
 }
 
-// await waits for a job as long as the request says. The zero Ref: it is still
-// under way then. A failure that may be none the next time is told once; the
-// same request after that tries again.
-func (cm *Compactions) await(ctx context.Context, j *job, most time.Duration) (turns.Ref, error) {
-	if !j.wait(ctx, most) {
+// await waits for a job as long as the request says. It returns the zero Ref if the
+// job is still under way then. It forgets a failure that may be temporary, so that
+// the same request tries again.
+func (cm *Compactions) await(ctx context.Context, j *job, timeout time.Duration) (turns.Ref, error) {
+	if !j.wait(ctx, timeout) {
 		return turns.Ref{}, nil
 	}
 	if errors.Is(j.err, ledger.ErrUnavailable) || errors.Is(j.err, ledger.ErrIndeterminate) {
@@ -308,14 +306,14 @@ func (cm *Compactions) await(ctx context.Context, j *job, most time.Duration) (t
 	return j.ref, j.err
 }
 
-// wait waits for a job at most so long, and reports whether it has ended.
-func (j *job) wait(ctx context.Context, most time.Duration) bool {
+// wait waits for a job, at most for timeout, and reports whether the job has ended.
+func (j *job) wait(ctx context.Context, timeout time.Duration) bool {
 	select {
 	case <-j.done:
 		return true
 	default:
 	}
-	timer := time.NewTimer(most)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-j.done:
@@ -326,10 +324,10 @@ func (j *job) wait(ctx context.Context, most time.Duration) bool {
 	return false
 }
 
-// maxWait is the longest that a request waits for a model.
+// maxWait bounds how long a request waits for a model.
 const maxWait = 25 * time.Second
 
-// WaitDuration is how long a request waits that says wait_ms.
+// WaitDuration returns how long a request with wait_ms waits.
 func WaitDuration(ms int) time.Duration {
 	return time.Duration(min(max(ms, 0), int(maxWait/time.Millisecond))) * time.Millisecond
 }

@@ -8,18 +8,25 @@ import (
 	"time"
 )
 
-// backoff is what came of tries in vain to make a compaction that is due. Where
-// there was nothing to gain, none is tried again at that head. Where it failed,
-// it is tried again, at once until there were as many strikes as the policy
-// says, and then after a wait, twice as long each time.
+// MinBackoff and MaxBackoff bound the wait before a failed compaction is tried again.
+const (
+	MinBackoff = 30 * time.Second
+	MaxBackoff = 10 * time.Minute
+)
+
+// backoff says when a compaction that is due is tried again, after tries that made
+// none. If there was nothing to gain, it is not tried again at that head. If it
+// failed, it is tried again: at once until the policy's number of failures, and then
+// after a wait that doubles each time.
 type backoff struct {
 	head          turns.ID
 	nothingToGain bool
-	failures      uint64    // in a row
-	retryAt       time.Time // not tried before; zero: at once
+	failures      uint64    // failures in a row
+	retryAt       time.Time // no try before this time; zero means at once
 }
 
-// nextBackoff is the strikes after a job that failed at a head. b.mu is held.
+// nextBackoff returns the backoff after a job failed at a head. The caller holds
+// b.mu.
 func (b *background) nextBackoff(j *job, head turns.ID) backoff {
 	was, _ := b.backoffs.Load(j.session)
 	s, _ := was.(backoff)
@@ -34,8 +41,8 @@ func (b *background) nextBackoff(j *job, head turns.ID) backoff {
 	return s
 }
 
-// setBackoff notes strikes, and reports whether they pause the session's compaction
-// anew. b.mu is held.
+// setBackoff stores a backoff, and reports whether it pauses the session's
+// compaction anew. The caller holds b.mu.
 func (b *background) setBackoff(session turns.ID, s backoff) (paused bool) {
 	if b.backoffCount >= writer.MaxIdle {
 		b.backoffs.Clear()
@@ -49,7 +56,7 @@ func (b *background) setBackoff(session turns.ID, s backoff) (paused bool) {
 	return s.nothingToGain && (!old.nothingToGain || old.head != s.head) || s.retryAt.After(old.retryAt)
 }
 
-// clearBackoff forgets a session's strikes. b.mu is held.
+// clearBackoff removes the backoff of a session. The caller holds b.mu.
 func (b *background) clearBackoff(session turns.ID) {
 	if _, had := b.backoffs.LoadAndDelete(session); had {
 		b.backoffCount--
@@ -57,7 +64,7 @@ func (b *background) clearBackoff(session turns.ID) {
 }
 
 // pause notes that a compaction which is due at a head gains nothing there, and
-// tells so once: until the head moves, no other is tried in the background.
+// announces it once. Until the head moves, no other is tried in the background.
 func (cm *Compactions) pause(ctx context.Context, c reader.Caller, session, head turns.ID) {
 	leave := cm.lockQueue(ctx)
 	paused := cm.background.setBackoff(session, backoff{head: head, nothingToGain: true})
@@ -67,15 +74,15 @@ func (cm *Compactions) pause(ctx context.Context, c reader.Caller, session, head
 	}
 }
 
-// IsBackedOff reports whether a compaction is not tried at a head for now. It locks
-// nothing, and preparing and dueState don't: appends ask them.
+// IsBackedOff reports whether a compaction is not tried at a head for now. It takes
+// no lock, since appends call it. The same holds for IsPreparing and DueState.
 func (cm *Compactions) IsBackedOff(id, head turns.ID) bool {
 	at, _ := cm.background.backoffs.Load(id)
 	s, _ := at.(backoff)
 	return s.nothingToGain && s.head == head || cm.reader.Now().Before(s.retryAt)
 }
 
-// DueState is the state of a compaction that is due at a head.
+// DueState returns the state of a compaction that is due at a head, as acks show it.
 func (cm *Compactions) DueState(id, head turns.ID) string {
 	if cm.IsBackedOff(id, head) {
 		return "paused"

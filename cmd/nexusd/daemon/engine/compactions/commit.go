@@ -16,9 +16,9 @@ import (
 	"nexus/turns"
 )
 
-// sealingSessions is the content keys that a compaction of some halves must be sealed
-// under: those of every session that any of its text came from, so that erasing
-// one of them makes the summary unreadable too.
+// sealingSessions returns the sessions under whose content keys a compaction must be
+// sealed: every session that any of its text comes from. So erasing one of them
+// makes the summary unreadable too.
 func sealingSessions(s *ledger.Session, covered []summary.HalfTurn, previous []turns.ID) []turns.ID {
 	keys := append([]turns.ID{s.ID}, previous...)
 	for _, h := range covered {
@@ -30,7 +30,7 @@ func sealingSessions(s *ledger.Session, covered []summary.HalfTurn, previous []t
 	return slices.Compact(keys)
 }
 
-// eventKeys is the content keys that an event is sealed under.
+// eventKeys returns the sessions under whose content keys an event is sealed.
 func (cm *Compactions) eventKeys(ref turns.Ref) ([]turns.ID, error) {
 	_, ev, err := cm.reader.TurnEvent(ref)
 	if err != nil {
@@ -39,8 +39,8 @@ func (cm *Compactions) eventKeys(ref turns.Ref) ([]turns.ID, error) {
 	return ev.Keys, nil
 }
 
-// commitCompaction stores a compaction, and returns its name and position; the
-// position is "" where the same request stored it before.
+// commitCompaction stores a compaction, and returns its turn and position. The
+// position is "" if the same request stored it before.
 func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, session turns.ID, k Spec, w planned, res compactor.Result) (ref turns.Ref, at string, err error) {
 	err = cm.writer.Mutate(ctx, c, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := cm.writer.BeginEvent(s, k.Request, turns.KindCompaction)
@@ -75,7 +75,7 @@ func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, se
 	return ref, at, err
 }
 
-// rebase carries a summary that was made on an older head to the head of now.
+// rebase carries a summary that was made on an older head to the current head.
 func (cm *Compactions) rebase(ctx context.Context, s *ledger.Session, head lineage.Node, w planned, res compactor.Result) (compactor.Result, error) {
 	_, set, err := cm.reader.SettingsInForce(ctx, s)
 	if err != nil {
@@ -99,7 +99,9 @@ func (cm *Compactions) rebase(ctx context.Context, s *ledger.Session, head linea
 	return compactor.Resize(plan, res), nil
 }
 
-// DraftCompaction drafts the event of a compaction at the head.
+// DraftCompaction drafts the event of a compaction at the head, and sets ref to its
+// turn. saved is how many tokens its elisions save, covered the halves that its text
+// comes from.
 func (cm *Compactions) DraftCompaction(s *ledger.Session, head lineage.Node, ev *turns.Event, span turns.Span, saved uint64, usage *turns.Usage, body *turns.CompactionBody, covered []summary.HalfTurn, ref *turns.Ref) (*writer.Draft, error) {
 	t, err := cm.reader.Projections.Turn(head.Ref)
 	if err != nil {
@@ -126,6 +128,7 @@ func (cm *Compactions) DraftCompaction(s *ledger.Session, head lineage.Node, ev 
 	return &writer.Draft{Event: ev, Body: body, Head: head, Keys: sealingSessions(s, covered, previous)}, nil
 }
 
+// notifyApplied announces a stored compaction.
 func (cm *Compactions) notifyApplied(c reader.Caller, session turns.ID, ref turns.Ref, at string, plan *plan.Plan, res compactor.Result) {
 	cm.writer.Announce(c, session, "compaction.applied", ref.Turn, at, map[string]any{
 		"tokens_saved": int64(res.Body.TokensBefore) - int64(res.Body.TokensAfter), "targets_count": plan.Targets(),

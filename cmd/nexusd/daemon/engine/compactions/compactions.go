@@ -19,7 +19,7 @@ type Compactions struct {
 	writer  *writer.Writer
 
 	background background
-	plans      *cache.Cache[planKey, *pagedPlan] // plans whose content is being paged
+	plans      *cache.Cache[planKey, *pagedPlan] // plans whose pages are being read
 }
 
 // New returns the compactions of the sessions that w writes.

@@ -18,22 +18,31 @@ import (
 	"nexus/turns"
 )
 
-// decision is whether the context of a session is to be compacted before its
-// next call, and what that was decided on.
+// verdict says when a compaction is made before the next call.
+type verdict uint8
+
+const (
+	notDue        verdict = iota
+	dueNow                // it is due
+	dueAfterFlush         // it is due, and waits for the flush of its cycle
+)
+
+// Decision says whether the context of a session is compacted before its next call,
+// and from what that was decided.
 type Decision struct {
 	session *ledger.Session
 	policy  policy.Policy
-	Path    view.Path     // its halves only where the policy needs them
-	Context *view.Context // nil: the path was not loaded
+	Path    view.Path     // without halves if the policy does not need them
+	Context *view.Context // nil if the path was not loaded
 	load    view.Load
 	budget  uint64
 	trigger turns.Trigger
-	due     bool
-	flush   bool // due, and waits for the flush of its cycle
-	fits    bool // the context as it is, in the budget
+	verdict verdict
+	fits    bool // the context fits the budget without a compaction
 }
 
-// ReusableFor is d where it holds the path of a session as s is, rendered; nil else.
+// ReusableFor returns d if it has the rendered path of session s as s is now, nil
+// otherwise.
 func (d *Decision) ReusableFor(s *ledger.Session) *Decision {
 	if d == nil || d.Context == nil || d.session.ID != s.ID || d.session.Tail != s.Tail {
 		return nil
@@ -41,8 +50,8 @@ func (d *Decision) ReusableFor(s *ledger.Session) *Decision {
 	return d
 }
 
-// Decide says whether a compaction is due at a session's head. nil: the session
-// takes none, or has no turn.
+// Decide says whether a compaction is due at a session's head. It returns nil if the
+// session takes no compactions, or has no turn.
 func (cm *Compactions) Decide(ctx context.Context, c reader.Caller, session turns.ID) (*Decision, error) {
 	s, err := cm.reader.FindSession(ctx, c, session, true)
 	if err != nil || s.Final() {
@@ -80,21 +89,25 @@ func (cm *Compactions) Decide(ctx context.Context, c reader.Caller, session turn
 	} else {
 		d.load.Idle = cm.reader.IdleTime(head)
 	}
-	if d.trigger, d.due = plan.DueAt(d.Path, pol, d.load); d.due {
-		d.flush, err = cm.awaitsFlush(s, pol, d.Path, d.load, d.trigger)
+	var isDue, waits bool
+	if d.trigger, isDue = plan.DueAt(d.Path, pol, d.load); isDue {
+		d.verdict = dueNow
+		if waits, err = cm.awaitsFlush(s, pol, d.Path, d.load, d.trigger); waits {
+			d.verdict = dueAfterFlush
+		}
 	}
 	d.fits = pol.Unlimited(d.Path.Limits) || plan.Fits(pol, d.Path, g.Tokens, g.Budget)
 	return d, err
 }
 
-// CompactIfDue commits the compaction that the session's policy wants before
-// the next call, if it wants one, and returns its turn. That there is nothing to
-// gain is no error here. The decision is what was loaded for it.
+// CompactIfDue commits the compaction that the session's policy wants before the
+// next call, if any, and returns its turn. That there is nothing to gain is no
+// error. The returned decision has the path that was loaded for it.
 //
-// It waits for a model as long as the request says. In time: the model's summary.
-// Else the request is answered from what there is, where that fits, and a tier that
-// asks nobody makes the compaction where it does not; the model's goes on, and is
-// rebased or dropped (invariant 9).
+// It waits for a model as long as the request says, and takes the model's summary if
+// it comes in time. If not, the request gets the context as it is, if that fits;
+// otherwise a tier that asks no model makes the compaction. The model's summary is
+// rebased or dropped when it comes (invariant 9).
 func (cm *Compactions) CompactIfDue(ctx context.Context, c reader.Caller, session turns.ID, wait time.Duration) (*turns.ID, *Decision, error) {
 	began := cm.reader.Now()
 	d, err := cm.Decide(ctx, c, session)
@@ -105,30 +118,30 @@ func (cm *Compactions) CompactIfDue(ctx context.Context, c reader.Caller, sessio
 	if cm.traces(ctx) {
 		threshold = plan.Threshold(d.Path, d.policy)
 	}
-	ref, how, err := cm.act(ctx, c, d, wait)
+	ref, action, err := cm.act(ctx, c, d, wait)
 	cm.Trace(ctx, "compaction decided", slog.Any("session", session), slog.Any("head", d.Path.Head.Ref.Turn), slog.String("policy", d.policy.Name),
-		slog.Uint64("version", d.policy.Version), slog.String("mode", string(d.policy.Mode)), slog.Bool("due", d.due), slog.String("trigger", d.trigger.Kind),
+		slog.Uint64("version", d.policy.Version), slog.String("mode", string(d.policy.Mode)), slog.Bool("due", d.verdict != notDue), slog.String("trigger", d.trigger.Kind),
 		slog.Uint64("tokens", d.load.Tokens), slog.Uint64("overhead", d.Path.Overhead), slog.Uint64("reported", d.load.Reported),
 		slog.Uint64("threshold", threshold), slog.Uint64("budget", d.budget), slog.Bool("fits", d.fits),
-		slog.String("does", how), slog.Duration("took", cm.reader.Now().Sub(began)))
+		slog.String("does", action), slog.Duration("took", cm.reader.Now().Sub(began)))
 	if err != nil || ref.IsZero() {
 		return nil, d, err
 	}
 	return &ref.Turn, d, nil
 }
 
-// act does what a decision asks for. How is a word for the log.
-func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wait time.Duration) (ref turns.Ref, how string, err error) {
+// act does what a decision asks for. action names it in the debug log.
+func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wait time.Duration) (ref turns.Ref, action string, err error) {
 	session, head := d.session.ID, d.Path.Head.Ref.Turn
-	switch {
-	case !d.due:
+	switch d.verdict {
+	case notDue:
 		return ref, "nothing", nil
-	case d.flush:
+	case dueAfterFlush:
 		return ref, "wait for the flush", nil
 	}
 	waits := wait > 0 && cm.hasModelTier()
-	// In the background there is room between the trigger and the budget: the
-	// request is answered from what there is, while the summary is made.
+	// In mode background there is room between the trigger and the budget: the
+	// request gets the context as it is while a worker makes the summary.
 	early := d.policy.Mode == policy.Background && d.fits
 	if early && cm.IsBackedOff(session, head) {
 		return ref, "paused", nil
@@ -153,16 +166,16 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 		cm.pause(ctx, c, session, head)
 		return turns.Ref{}, "nothing to gain", nil
 	case errors.Is(err, compactor.ErrFailed):
-		// A policy that takes no notice for a summary goes on with what there is, as
-		// long as it fits. The next call tries again.
+		// A policy that accepts no notice for a summary keeps the context as it is,
+		// as long as that fits. The next call tries again.
 		return turns.Ref{}, "no summary", nil
 	}
 	return ref, "at once", err
 }
 
-// CompactInTime is a compaction that a request has to have: by all tiers if they
-// are done within wait, else by those that ask nobody. Both have the request's id,
-// so that one of them is stored.
+// CompactInTime makes a compaction that a request must have: by all tiers if they
+// end within wait, or else by those that ask no model. Both have the request's id,
+// so only one of them is stored.
 func (cm *Compactions) CompactInTime(ctx context.Context, c reader.Caller, session turns.ID, k Spec, wait time.Duration) (ref turns.Ref, err error) {
 	if wait > 0 && cm.hasModelTier() && !c.Operator() {
 		if k.Request.ID, err = cm.writer.NewID(k.Request.ID); err != nil {
@@ -180,14 +193,14 @@ func (cm *Compactions) CompactInTime(ctx context.Context, c reader.Caller, sessi
 	return cm.Run(ctx, c, session, k)
 }
 
-// Trace writes a line of the debug log: sizes and ids, never content.
+// Trace writes a line to the debug log: sizes and ids, never content.
 func (cm *Compactions) Trace(ctx context.Context, msg string, attrs ...slog.Attr) {
 	if cm.traces(ctx) {
 		cm.writer.Logger.LogAttrs(ctx, slog.LevelDebug, msg, attrs...)
 	}
 }
 
-// traces reports whether the debug log is kept.
+// traces reports whether the debug log is on.
 func (cm *Compactions) traces(ctx context.Context) bool {
 	return cm.writer.Logger != nil && cm.writer.Logger.Enabled(ctx, slog.LevelDebug)
 }

@@ -17,22 +17,22 @@ import (
 	"nexus/turns"
 )
 
-// The words that a compaction has for a flush that did not end; for one that did
-// it has that of its state.
+// What a compaction says of a flush that did not end. For a flush that ended it says its
+// state.
 const (
-	flushExpired = "expired" // it was begun, and its lease ended
-	flushSkipped = "skipped" // it was not begun, or the compaction could not wait for its end
+	flushExpired = "expired" // the agent began it, and its lease ended
+	flushSkipped = "skipped" // no agent began it, or the compaction could not wait for it
 )
 
-// cycleFlush is the flush of the cycle that a head is in: all of it is read from
-// the session's chain and the lineage.
+// cycleFlush is the flush of the cycle that a head is in. It follows from the
+// session's chain and the lineage.
 type cycleFlush struct {
-	turns.Flush // the last event of it; State 0: none
+	turns.Flush // its last event; State 0 if it has none
 	cycle       uint64
 	after       turns.Ref // the compaction that the cycle began with
 }
 
-// flushAt is the flush of the cycle that s is in with its head at a node.
+// flushAt returns the flush of the cycle that s is in when its head is at a node.
 func (cm *Compactions) flushAt(s *ledger.Session, head lineage.Node) (f cycleFlush, err error) {
 	forget, err := s.Ignores(head.Ref.Session, cm.reader.Projections.Session)
 	if err != nil {
@@ -45,17 +45,18 @@ func (cm *Compactions) flushAt(s *ledger.Session, head lineage.Node) (f cycleFlu
 	return f, nil
 }
 
-// isRunning reports whether an agent began it and may still end it in time.
+// isRunning reports whether an agent began the flush and its lease is running.
 func (f *cycleFlush) isRunning(now time.Time) bool {
 	return f.State == turns.FlushBegun && now.UnixNano() < f.Lease
 }
 
-// canBegin reports whether it may be begun: it never was, or once, and given up.
+// canBegin reports whether an agent may begin the flush: none did, or one did and
+// its lease ended.
 func (f *cycleFlush) canBegin(now time.Time) bool {
 	return f.State == 0 || (f.State == turns.FlushBegun && !f.isRunning(now) && f.Try < turns.MaxFlushTries)
 }
 
-// outcome is what a compaction says of it.
+// outcome returns what a compaction says of the flush.
 func (f *cycleFlush) outcome(now time.Time) string {
 	switch {
 	case f.State == 0 || f.isRunning(now):
@@ -66,8 +67,9 @@ func (f *cycleFlush) outcome(now time.Time) string {
 	return f.State.String()
 }
 
-// FlushState is what an ack and a context say of it. Large: the context is large
-// enough for a flush. The zero value: the policy has none.
+// FlushState returns what an ack and a context say of the flush. large is whether
+// the context is large enough for one. The zero value means that the policy has no
+// flush.
 func (cm *Compactions) FlushState(s *ledger.Session, pol policy.Policy, head lineage.Node, large bool) (api.FlushState, error) {
 	if !pol.Flush.On() {
 		return api.FlushState{}, nil
@@ -76,9 +78,9 @@ func (cm *Compactions) FlushState(s *ledger.Session, pol policy.Policy, head lin
 	return api.FlushState{Due: large && f.canBegin(cm.reader.Now()), Cycle: f.cycle}, err
 }
 
-// awaitsFlush reports whether a compaction of p that is due waits for the flush
-// of its cycle: until that ended, or was given up twice; and no longer than the
-// context fits its budget as it is, with all that a view leaves out.
+// awaitsFlush reports whether a compaction of p that is due waits for the flush of
+// its cycle: until it ended, or two leases did, and only while the whole context
+// still fits its budget.
 func (cm *Compactions) awaitsFlush(s *ledger.Session, pol policy.Policy, p view.Path, l view.Load, t turns.Trigger) (bool, error) {
 	if !pol.Flush.On() || t.Kind != plan.TriggerThreshold || !plan.Fits(pol, p, l.Tokens, pol.Budget(p.Limits)) {
 		return false, nil
@@ -88,8 +90,9 @@ func (cm *Compactions) awaitsFlush(s *ledger.Session, pol policy.Policy, p view.
 	return f.canBegin(now) || f.isRunning(now), err
 }
 
-// flushOutcome is what a compaction at the head says of the flush of the cycle
-// that it ends; "" where the session's policy has none, or it ends none.
+// flushOutcome returns what a compaction at the head says of the flush of the cycle
+// that it ends. It is "" if the policy has no flush, or the compaction ends no
+// cycle.
 func (cm *Compactions) flushOutcome(ctx context.Context, s *ledger.Session, head lineage.Node, span turns.Span) (string, error) {
 	if span.Covered == 0 {
 		return "", nil
@@ -102,12 +105,12 @@ func (cm *Compactions) flushOutcome(ctx context.Context, s *ledger.Session, head
 	return f.outcome(cm.reader.Now()), err
 }
 
-// BeginFlush is flush.begin: of the agents that are told of a flush, one begins
-// it. It may do so before it is told, so that a flush can run before a compaction
-// that the agent asks for, or after an overflow.
+// BeginFlush is flush.begin. Of the agents that learn that a flush is due, one
+// begins it. An agent may begin it before it is due, for a flush before a compaction
+// that it asks for, or after an overflow.
 //
-// Crash states: before the commit nothing; after it the flush is begun, and given
-// up when its lease ends.
+// Crash states: before the commit nothing is stored; after it the flush is begun,
+// and it expires when its lease ends.
 func (cm *Compactions) BeginFlush(ctx context.Context, c reader.Caller, session turns.ID, req api.BeginFlush, canonical []byte) (*api.BegunFlush, error) {
 	if req.Cycle == 0 {
 		return nil, api.FieldErrorf("/cycle", "0; the first cycle is 1")
@@ -141,7 +144,7 @@ func (cm *Compactions) BeginFlush(ctx context.Context, c reader.Caller, session 
 	return out, nil
 }
 
-// nextFlush is the flush that is begun at a session's head.
+// nextFlush returns the flush that may begin at a session's head.
 func (cm *Compactions) nextFlush(s *ledger.Session, pol policy.Policy, cycle uint64) (*turns.Flush, error) {
 	if !pol.Flush.On() || s.Head.IsZero() {
 		why := "the session has no turn yet"
@@ -174,9 +177,9 @@ func (cm *Compactions) nextFlush(s *ledger.Session, pol policy.Policy, cycle uin
 	return &turns.Flush{State: turns.FlushBegun, Cycle: f.cycle, After: f.after, Try: f.Try + 1, Lease: lease.UnixNano()}, nil
 }
 
-// DoneFlush is flush.done: how the agent's flush went. What it replied is kept,
-// and shown in no context and no list. One that comes after its lease counts, if
-// nobody ended it before.
+// DoneFlush is flush.done: how the agent's flush went. It stores the agent's reply,
+// which no context and no list shows. A flush that ends after its lease counts, if
+// nothing ended it before.
 func (cm *Compactions) DoneFlush(ctx context.Context, c reader.Caller, session turns.ID, req api.DoneFlush, canonical []byte) (*api.EndedFlush, error) {
 	if err := cm.checkDone(&req); err != nil {
 		return nil, err
@@ -222,6 +225,7 @@ func (cm *Compactions) DoneFlush(ctx context.Context, c reader.Caller, session t
 	return out, nil
 }
 
+// checkDone checks the sizes in a request.
 func (cm *Compactions) checkDone(req *api.DoneFlush) error {
 	if req.Cycle == 0 {
 		return api.FieldErrorf("/cycle", "0; the first cycle is 1")
@@ -235,8 +239,8 @@ func (cm *Compactions) checkDone(req *api.DoneFlush) error {
 	return page.CheckText("/error", req.Error, cm.page.TextBytes())
 }
 
-// begunFlush is the flush of a cycle that was begun and not ended. The cycle may
-// be over: then the compaction that ended it could not wait.
+// begunFlush returns the flush of a cycle that was begun and not ended. The cycle
+// may be over, if the compaction that ended it could not wait.
 func begunFlush(s *ledger.Session, cycle uint64) (*turns.Flush, error) {
 	var ended turns.FlushState
 	for _, f := range s.Flushes {

@@ -15,8 +15,8 @@ import (
 	"nexus/turns"
 )
 
-// Record is compaction.record: what another system's agent saw instead of its
-// history, brought in with that history.
+// Record is compaction.record: it stores a compaction that another system made, with
+// the history that it replaced there.
 func (cm *Compactions) Record(ctx context.Context, c reader.Caller, session turns.ID, req api.RecordCompaction, canonical []byte) (*api.Turn, error) {
 	if err := turns.ValidateMessages("/replacement", req.Replacement); err != nil {
 		return nil, err
@@ -65,6 +65,7 @@ func (cm *Compactions) Record(ctx context.Context, c reader.Caller, session turn
 	return t, writer.AfterCommit(err)
 }
 
+// draftRecorded drafts the event of a recorded compaction.
 func (cm *Compactions) draftRecorded(ctx context.Context, s *ledger.Session, head lineage.Node, ev *turns.Event, req api.RecordCompaction, ref *turns.Ref) (*writer.Draft, error) {
 	_, set, err := cm.reader.SettingsInForce(ctx, s)
 	if err != nil {
@@ -107,17 +108,17 @@ func (cm *Compactions) draftRecorded(ctx context.Context, s *ledger.Session, hea
 	return cm.DraftCompaction(s, head, ev, res.Span, p.Saves(res.Span, &res.Body, cm.content.Counter), nil, &res.Body, covered, ref)
 }
 
-// mergeMeta is the members of two JSON objects, own before those that a request
-// gives; nil for none.
-func mergeMeta(own, given turns.Raw) (turns.Raw, error) {
-	if len(own) == 0 || len(given) == 0 {
-		return append(own, given...), nil
+// mergeMeta returns the members of two JSON objects, nil if both are empty. A member
+// of kept replaces one of added.
+func mergeMeta(kept, added turns.Raw) (turns.Raw, error) {
+	if len(kept) == 0 || len(added) == 0 {
+		return append(kept, added...), nil
 	}
-	var all, mine map[string]turns.Raw
-	if err := errors.Join(turns.DecodeJSON(given, &all), turns.DecodeJSON(own, &mine)); err != nil {
+	var all, first map[string]turns.Raw
+	if err := errors.Join(turns.DecodeJSON(added, &all), turns.DecodeJSON(kept, &first)); err != nil {
 		return nil, err
 	}
-	for k, v := range mine {
+	for k, v := range first {
 		all[k] = v
 	}
 	return turns.EncodeJSON(all)

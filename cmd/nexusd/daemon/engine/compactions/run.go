@@ -21,15 +21,15 @@ import (
 	"nexus/turns"
 )
 
-// compaction is one compaction to be made on a session.
+// Spec says which compaction to make of a session.
 type Spec struct {
 	Request writer.Request
 	policy  *api.Policy
 	Trigger turns.Trigger
 	Opts    plan.Options
-	ifDue   bool      // only if the policy's own trigger says so
-	Local   bool      // a request waits: only by tiers that ask nobody
-	loaded  *Decision // what the request has loaded; may be nil
+	ifDue   bool      // only if the policy's trigger fires
+	Local   bool      // a request waits, so only tiers that ask no model
+	loaded  *Decision // the path that the request has loaded; may be nil
 }
 
 // Compact is compaction.run.
@@ -70,8 +70,9 @@ func (cm *Compactions) Compact(ctx context.Context, c reader.Caller, session tur
 	return &api.CompactionRun{Compaction: t, State: "done"}, nil
 }
 
-// runQueued makes a compaction that asks a model. The zero Ref: it goes on
-// under its id, and the same request again tells how it ended.
+// runQueued makes a compaction that may ask a model, in the background. It returns
+// the zero Ref if that takes longer than the request waits; the same request again
+// learns how it ended.
 func (cm *Compactions) runQueued(ctx context.Context, c reader.Caller, session turns.ID, k *Spec, waitMS int) (turns.Ref, error) {
 	if c.Operator() {
 		return turns.Ref{}, &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name the session's agent"}
@@ -92,7 +93,7 @@ func (cm *Compactions) runQueued(ctx context.Context, c reader.Caller, session t
 		return turns.Ref{}, err
 	}
 	if j == nil {
-		// What is refused is refused now.
+		// Plan first, so that the request gets a refusal at once.
 		w, err := cm.planCompaction(ctx, c, session, *k)
 		if err != nil || !w.stored.IsZero() {
 			return w.stored, err
@@ -104,17 +105,17 @@ func (cm *Compactions) runQueued(ctx context.Context, c reader.Caller, session t
 	return cm.await(ctx, j, WaitDuration(waitMS))
 }
 
-// Run plans on the head, summarizes without holding the session, and
-// commits by compare-and-set. When the session went on meanwhile, the plan is
-// rebased if that is legal (invariant 9), and made anew if it is not.
+// Run plans on the head, summarizes without blocking the session, and commits by
+// compare-and-set. If turns came meanwhile, it rebases the plan if that is legal
+// (invariant 9), and plans again if it is not.
 //
-// Crash states: before the commit nothing is written; after it the compaction
-// is there whole.
+// Crash states: before the commit nothing is stored; after it the whole compaction
+// is.
 func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.ID, k Spec) (turns.Ref, error) {
 	cm.countAppend(ctx)
 	began, started, ended := cm.reader.Now(), false, false
 	var lost wasted
-	defer func() { // also where a defect ends it
+	defer func() { // runs after a panic too
 		if started && !ended {
 			cm.writer.Announce(c, session, "compaction.failed", turns.ID{}, "", lost.details())
 			cm.writer.Metrics.Summarized("lost", lost.usage, lost.cost)
@@ -123,7 +124,7 @@ func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.I
 	for try := 0; try < 5; try++ {
 		w, err := cm.planCompaction(ctx, c, session, k)
 		if err != nil || !w.stored.IsZero() || w.plan == nil {
-			ended = !w.stored.IsZero() // by another daemon, which has told so
+			ended = !w.stored.IsZero() // another daemon stored and announced it
 			return w.stored, err
 		}
 		if !started {
@@ -143,7 +144,7 @@ func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.I
 		if err != nil {
 			return turns.Ref{}, planError(err)
 		}
-		// What was paid in vain before it is paid for this one.
+		// The compaction carries the cost of the tries before it.
 		res.Usage, res.Body.CostMicros = lost.usage, lost.cost
 		res.Body.DurationMS = uint64(cm.reader.Now().Sub(began) / time.Millisecond)
 		ref, at, err := cm.commitCompaction(ctx, c, session, k, w, res)
@@ -153,7 +154,7 @@ func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.I
 		if err == nil {
 			ended = true
 			if at == "" {
-				return ref, nil // by another daemon, which has told so
+				return ref, nil // another daemon stored and announced it
 			}
 			cm.writer.Metrics.Compacted(res.Body.Tier, cm.reader.Now().Sub(began))
 			cm.writer.Metrics.Summarized("kept", res.Usage, res.Body.CostMicros)
@@ -168,7 +169,7 @@ func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.I
 	return turns.Ref{}, fmt.Errorf("%w: the session kept moving while it was compacted", ledger.ErrUnavailable)
 }
 
-// wasted is what summarizers of tries used so far, which no compaction has yet.
+// wasted totals what summarizers used in tries that no compaction holds yet.
 type wasted struct {
 	usage *turns.Usage
 	cost  uint64 // micro-dollars
@@ -178,7 +179,7 @@ func (l *wasted) add(res compactor.Result) {
 	l.usage, l.cost = turns.AddUsage(l.usage, res.Usage), l.cost+res.Body.CostMicros
 }
 
-// details is what a notification tells of it; nil where nothing was used.
+// details returns the detail of a notification, nil if nothing was used.
 func (l *wasted) details() map[string]any {
 	if l.usage == nil && l.cost == 0 {
 		return nil
@@ -186,17 +187,18 @@ func (l *wasted) details() map[string]any {
 	return map[string]any{"usage": l.usage, "cost_micros": l.cost}
 }
 
-// planned is a plan, and what it was made on.
+// planned is a plan with the state that it was made on.
 type planned struct {
 	plan      *plan.Plan
 	policy    policy.Policy
 	policyRef turns.PolicyRef
 	model     string // of the session
 	path      view.Path
-	sources   []turns.ID // sessions that the summarizer saw text of, other than those it reads
-	stored    turns.Ref  // the request was stored before
+	sources   []turns.ID // more sessions whose text the summarizer saw, besides those the plan reads
+	stored    turns.Ref  // the compaction, if the request is stored already
 }
 
+// planCompaction plans on the session's head, unless the request is stored already.
 func (cm *Compactions) planCompaction(ctx context.Context, c reader.Caller, session turns.ID, k Spec) (w planned, err error) {
 	s, err := cm.reader.FindSession(ctx, c, session, true)
 	if err != nil {
@@ -224,6 +226,7 @@ func (cm *Compactions) planCompaction(ctx context.Context, c reader.Caller, sess
 	return cm.planAt(ctx, s, head, k)
 }
 
+// planAt plans on a node. The plan is nil if k is conditional and not due.
 func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head lineage.Node, k Spec) (w planned, err error) {
 	_, set, err := cm.reader.SettingsInForce(ctx, s)
 	if err != nil {
@@ -237,20 +240,20 @@ func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head linea
 		return w, err
 	}
 	w.policyRef.Digest = w.policy.Digest()
-	seen := k.loaded.ReusableFor(s)
-	if k.policy != nil || seen == nil || seen.Path.Head != head {
-		seen = nil
+	loaded := k.loaded.ReusableFor(s)
+	if k.policy != nil || loaded == nil || loaded.Path.Head != head {
+		loaded = nil
 		if w.path, err = cm.paths.Load(ctx, s, &set, w.policy, head); err != nil {
 			return w, err
 		}
 	} else {
-		w.path = seen.Path
+		w.path = loaded.Path
 	}
 	trigger := k.Trigger
 	if k.ifDue {
 		cx := new(view.Context)
-		if seen != nil {
-			cx = seen.Context
+		if loaded != nil {
+			cx = loaded.Context
 		} else if *cx, err = view.Render(w.path, w.path.Counter); err != nil {
 			return w, err
 		}
@@ -272,7 +275,7 @@ func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head linea
 	return w, planError(err)
 }
 
-// planError is an error of planning or summarizing as the contract names it.
+// planError maps an error of planning or summarizing to the contract.
 func planError(err error) error {
 	switch {
 	case errors.Is(err, compactor.ErrFailed):
@@ -290,7 +293,7 @@ func planError(err error) error {
 	return err
 }
 
-// failedError is [compactor.ErrFailed] as the contract names it.
+// failedError is [compactor.ErrFailed] with its error of the contract.
 type failedError struct{ error }
 
 func (f failedError) Unwrap() []error { return []error{f.error, compactor.ErrFailed} }
@@ -306,6 +309,7 @@ func (cm *Compactions) preview(ctx context.Context, c reader.Caller, session tur
 	return w.plan, err
 }
 
+// describePlan returns a plan as the contract shows it.
 func describePlan(p *plan.Plan) *api.Plan {
 	v := &api.Plan{
 		Digest: p.Digest, Policy: p.Policy.Name, Trigger: p.Trigger, Split: p.Span.Split, Covered: p.Span.Covered,

@@ -22,9 +22,9 @@ import (
 // agentTier is the tier of a summary that the agent wrote itself.
 const agentTier = "agent"
 
-// takenPlan is a plan that an agent took, as its token says it. It holds all
-// that the plan is made of, so that any daemon can make it again: nothing is
-// remembered between take and submit.
+// takenPlan is the token of a plan that an agent took. It has everything that the
+// plan was made from, so that any daemon can make the plan again. The daemon
+// remembers nothing between take and submit.
 type takenPlan struct {
 	Head          turns.ID    `json:"head"`
 	Policy        *api.Policy `json:"policy,omitempty,omitzero"`
@@ -33,11 +33,13 @@ type takenPlan struct {
 	Digest        turns.Hash  `json:"digest"`
 }
 
+// token returns the plan as the contract shows it.
 func (p *takenPlan) token() (string, error) {
 	b, err := turns.EncodeJSON(p)
 	return base64.RawURLEncoding.EncodeToString(b), err
 }
 
+// parseTakenPlan parses a token.
 func parseTakenPlan(token string) (p takenPlan, err error) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil {
@@ -49,14 +51,15 @@ func parseTakenPlan(token string) (p takenPlan, err error) {
 	return p, nil
 }
 
+// spec returns the compaction that the plan is for.
 func (p *takenPlan) spec() Spec {
 	return Spec{policy: p.Policy, Trigger: turns.Trigger{Kind: plan.TriggerManual},
 		Opts: plan.Options{Focus: p.Focus, FromOriginals: p.FromOriginals}}
 }
 
-// Take is compaction.take: the plan of a compaction, the prompt and the content
-// for a model of the agent's own to summarize, so that it needs to give its key
-// to nobody. It writes nothing.
+// Take is compaction.take: a plan, with the prompt and the content for a model of
+// the agent's own, so that the agent need not share that model's key. It writes
+// nothing.
 func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.ID, req api.TakeCompaction) (*api.TakenCompaction, error) {
 	if err := page.CheckText("/focus", req.Focus, cm.page.TextBytes()); err != nil {
 		return nil, err
@@ -113,23 +116,24 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 	return &out, nil
 }
 
-// takenName names a plan whose content is being paged, so that its pages after
-// the first are not made again.
+// planKey names a plan whose pages are being read, so that later pages are not made
+// again.
 type planKey struct {
 	session   turns.ID
-	digest    string // what the pages are of, see contextCursor
+	digest    string // see [page.ContextCursor]
 	head      turns.Ref
 	policy    string
 	focus     string
 	originals bool
 }
 
-// takenWhole is all that the pages of a taken plan are of.
+// pagedPlan is everything that the pages of a plan show.
 type pagedPlan struct {
 	first   api.TakenCompaction // without content
 	content string
 }
 
+// takeAt plans on a node and renders the plan.
 func (cm *Compactions) takeAt(ctx context.Context, s *ledger.Session, head lineage.Node, t takenPlan) (*pagedPlan, error) {
 	w, err := cm.planAt(ctx, s, head, t.spec())
 	if err != nil {
@@ -142,9 +146,9 @@ func (cm *Compactions) takeAt(ctx context.Context, s *ledger.Session, head linea
 	return out, err
 }
 
-// Submit is compaction.submit: the summary that the agent made of a plan that
-// it took. It is checked like any other and committed at the head; if the session
-// went on meanwhile it is rebased, and refused where that would not be legal.
+// Submit is compaction.submit: the agent's summary for a plan that it took. The
+// summary is checked like any other, and committed at the head. If turns came
+// meanwhile it is rebased, or refused if that is not legal.
 func (cm *Compactions) Submit(ctx context.Context, c reader.Caller, session turns.ID, req api.SubmitCompaction, canonical []byte) (*api.Turn, error) {
 	t, err := parseTakenPlan(req.Plan)
 	if err != nil {
@@ -194,9 +198,9 @@ func (cm *Compactions) Submit(ctx context.Context, c reader.Caller, session turn
 	return cm.compactionTurn(ctx, c, session, ref, err)
 }
 
-// sawThrough widens what the summarizer is said to have seen: an agent may have
-// had more in view than the plan gave it. A fork above that turn won't reuse it,
-// and it is sealed under the keys of all sessions on the way to that turn.
+// sawThrough records that the agent saw turns up to id, beyond the plan, when it
+// wrote the summary. No fork above that turn reuses the summary, and it is sealed
+// under the keys of all sessions up to that turn.
 func (cm *Compactions) sawThrough(s *ledger.Session, w *planned, res *compactor.Result, id turns.ID) error {
 	plan := w.plan
 	n, err := cm.reader.FindTurn(s, id)
@@ -230,11 +234,12 @@ func (cm *Compactions) sawThrough(s *ledger.Session, w *planned, res *compactor.
 	for _, r := range ranges {
 		w.sources = append(w.sources, r.Session)
 	}
-	w.plan, res.Span.SawThrough = plan.WithSawThrough(n.Ref), n.Ref // also where it is rebased
+	w.plan, res.Span.SawThrough = plan.WithSawThrough(n.Ref), n.Ref // a rebase keeps it
 	return nil
 }
 
-// storedCompaction is the compaction that an earlier try of the same request stored.
+// storedCompaction returns the compaction that an earlier try of the same request
+// stored, the zero Ref if there is none.
 func (cm *Compactions) storedCompaction(s *ledger.Session, r writer.Request) (turns.Ref, error) {
 	digest, err := cm.writer.Digest(s.ID, r)
 	if err != nil {
@@ -247,6 +252,7 @@ func (cm *Compactions) storedCompaction(s *ledger.Session, r writer.Request) (tu
 	return ev.Ref(), nil
 }
 
+// compactionTurn returns a stored compaction as the contract shows it, or err.
 func (cm *Compactions) compactionTurn(ctx context.Context, c reader.Caller, session turns.ID, ref turns.Ref, err error) (*api.Turn, error) {
 	if err != nil {
 		return nil, err
@@ -255,6 +261,7 @@ func (cm *Compactions) compactionTurn(ctx context.Context, c reader.Caller, sess
 	return t, writer.AfterCommit(err)
 }
 
+// staleSubmit returns the error for a plan that no longer holds.
 func (cm *Compactions) staleSubmit(ctx context.Context, c reader.Caller, session turns.ID, why string) error {
 	s, err := cm.reader.FindSession(ctx, c, session, true)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"nexus/turns"
 )
 
-// Overflow is context.overflow: the provider refused the context as too long.
-// The error is read, the session is compacted by what the provider refusal of its
-// window and its count, and the reply is the context that is left.
+// Overflow is context.overflow: the provider refused the context as too long. It
+// reads the provider's error, compacts the session to what the error says of the
+// window and the count, and returns the context that is left.
 //
-// The error's text is not stored: it may quote what was refusal. Its numbers are.
+// It stores the numbers of the error, and not its text, which may quote the content.
 func (cx *Contexts) Overflow(ctx context.Context, c reader.Caller, session turns.ID, req api.Overflow, canonical []byte) (*api.Context, error) {
 	get := api.GetContext{Format: req.Format, Page: req.Page}
 	if req.After != "" {

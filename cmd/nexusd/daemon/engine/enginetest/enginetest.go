@@ -28,7 +28,7 @@ var (
 	Operator = reader.Caller{Tenant: "default", Agent: "_"}
 )
 
-// World is a ledger, its log, its blobs and its keys, that any number of engines share.
+// World is a ledger: a log, blobs and keys that any number of engines share.
 type World struct {
 	ID    [16]byte
 	Log   *memlog.Log
@@ -43,7 +43,7 @@ func NewWorld() *World {
 	return w
 }
 
-// Engine starts an engine with projections of its own. It ends with the test.
+// Engine starts an engine with its own projections. The test's cleanup ends it.
 func (w *World) Engine(t testing.TB) *engine.Engine {
 	t.Helper()
 	store, err := projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()})
@@ -73,10 +73,10 @@ func (w *World) EngineOver(store *projections.Store) *engine.Engine {
 	})
 }
 
-// FirstWords is a summarizer that keeps the first words of the text it is given.
+// FirstWords is a summarizer that names the halves it summarizes.
 type FirstWords struct{}
 
-// Summarize names the messages and responses that it is given.
+// Summarize lists the depths and halves of in.
 func (FirstWords) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
 	text := in.Previous
 	for _, h := range in.Halves {
@@ -85,7 +85,7 @@ func (FirstWords) Summarize(_ context.Context, in summary.Input) (summary.Output
 	return summary.Output{Text: text[max(0, len(text)-int(in.MaxTokens)*2):]}, nil
 }
 
-// Text is text of n characters, in words of eight.
+// Text returns a text of n characters, in words of eight.
 func Text(n int) string {
 	b := make([]byte, n)
 	for i := range b {
@@ -94,7 +94,7 @@ func Text(n int) string {
 	return string(b)
 }
 
-// ID is a new id.
+// ID returns a new id.
 func ID(t testing.TB) turns.ID {
 	t.Helper()
 	id, err := turns.NewID(time.Now(), rand.Reader)

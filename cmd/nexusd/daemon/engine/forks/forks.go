@@ -218,7 +218,7 @@ func (fk *Forks) tryReuse(ctx context.Context, c reader.Caller, id turns.ID, poi
 
 // fitsFork reports whether a summary shows anything, and whether the context at the
 // fork point is no larger with it than the fork's own policy would make it.
-func (fk *Forks) fitsFork(ctx context.Context, s *ledger.Session, point, made lineage.Node, body *turns.CompactionBody) (bool, error) {
+func (fk *Forks) fitsFork(ctx context.Context, s *ledger.Session, point, summary lineage.Node, body *turns.CompactionBody) (bool, error) {
 	_, set, err := fk.reader.SettingsInForce(ctx, s)
 	if err != nil {
 		return false, err
@@ -227,7 +227,7 @@ func (fk *Forks) fitsFork(ctx context.Context, s *ledger.Session, point, made li
 	if err != nil {
 		return false, err
 	}
-	kept, err := lineage.TokensFrom(fk.reader.Projections, point, made.Cut)
+	kept, err := lineage.TokensFrom(fk.reader.Projections, point, summary.Cut)
 	if err != nil {
 		return false, err
 	}

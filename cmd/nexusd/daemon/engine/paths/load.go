@@ -74,9 +74,9 @@ func (pl *Loader) EmptyPath(s *ledger.Session, set *turns.Settings, pol policy.P
 
 // pathScan is the state of one pass over the halves of a path.
 type pathScan struct {
-	inForce    turns.Ref  // the compaction in force at the head
-	preamble   turns.Hash // digest of the system part and the tools in force
-	changed    uint64     // result: see Changed of [view.Path]
+	inForce    turns.Ref    // the compaction in force at the head
+	preamble   turns.Hash   // digest of the system part and the tools in force
+	changed    uint64       // result: see Changed of [view.Path]
 	superseded *turns.Event // the compaction in force where the scan is, if it is not inForce
 }
 

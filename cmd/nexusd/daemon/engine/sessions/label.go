@@ -92,7 +92,7 @@ func (ss *Sessions) absentHolder(ctx context.Context, label string, row projecti
 	if err != nil || has != label {
 		return holder{}, err
 	}
-	// What another ledger opened, and nobody brought here, has no label here.
+	// A successor that another ledger opened has no label here until it is imported.
 	if here, err := ss.isResetHere(h.session); err != nil || !here {
 		return holder{}, err
 	}

@@ -18,12 +18,12 @@ import (
 	"nexus/turns"
 )
 
-// ExportVersion is the version of the export's lines.
+// ExportVersion is the version of the format of an export.
 const ExportVersion = 1
 
-// Export is session.export: the session's chain with those it inherits from,
-// ancestors first, each up to its fork point, as the exact bytes that are
-// stored. Keys come first: whoever holds an export can read it.
+// Export is session.export: the exact stored bytes of the session's chain and of
+// those it inherits from, ancestors first, each up to its fork point. The content
+// keys come first, so whoever has an export can read it.
 func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.ID, req api.ExportSession) (*api.Exported, error) {
 	if err := tr.reader.WaitPosition(ctx, req.Read); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.I
 	return x.out, nil
 }
 
-// exportPage is a page of an export being made.
+// exportPage is a page of an export while it is made.
 type exportPage struct {
 	transfer *Transfer
 	tenant   string
@@ -81,18 +81,19 @@ type exportPage struct {
 	mentions *firstMentions
 	out      *api.Exported
 	limit    int
-	records  int // records, and their bytes; the header and the keys are not counted
+	records  int // number of records, without the header and the keys
 	size     int
 }
 
-// full reports whether there is no room for a record of n more bytes. There
-// always is for one, so that every page goes on.
+// full reports whether the page has no room for a record of n more bytes. A page has
+// room for at least one record, so that every page makes progress.
 func (x *exportPage) full(n int) bool {
 	return x.records >= x.limit || (x.size > 0 && x.size+n > x.transfer.page.Payload()*3/4) || x.size > x.transfer.page.PageBytes()
 }
 
-// addEvent adds the lines of one event from cur on: the blobs that it is the first
-// to name, then itself. Cur is left at what there is no room for.
+// addEvent adds the records of one event from cur on: the blobs that it is the first
+// to name, then the event itself. It moves cur to the first record without room, and
+// reports whether there is one.
 func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *exportCursor) (full bool, err error) {
 	payload, err := x.transfer.reader.Projections.EventAt(ch.id, cur.index)
 	if err != nil {
@@ -130,7 +131,8 @@ func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *export
 	return false, nil
 }
 
-// blobRecords is the lines of a blob. One that takes several pages is read once.
+// blobRecords returns the records of a blob. The cache keeps a blob that takes
+// several pages.
 func (x *exportPage) blobRecords(ctx context.Context, digest turns.Hash) (records []api.ExportRecord, err error) {
 	k, err := x.transfer.content.BlobKey(x.root)
 	if err != nil {
@@ -145,23 +147,24 @@ func (x *exportPage) blobRecords(ctx context.Context, digest turns.Hash) (record
 	return append(records, api.ExportRecord{Blob: blob}), nil
 }
 
-// firstNames is which event of an export is the first to name a blob, of a
-// stretch of its events without a gap. What an export has never changes, so it
-// holds for all exports of the session. An event that neither is in the stretch nor
-// follows it begins another: then a blob goes out again, which does no harm.
+// firstMentions says which event of an export is the first to name a blob, for a run
+// of events without a gap. The events of an export never change, so it holds for all
+// exports of the session. An event outside the run begins a new one. Then a blob
+// goes out twice, which does no harm.
 //
-// Invariant: the first event of all that names a blob is told to be the first,
-// whatever the stretch. So a blob goes out before the events that need it, whichever
-// daemons make the pages.
+// Invariant: the first of all events that name a blob counts as the first, whatever
+// the run. So a blob goes out before the events that need it, whichever daemons make
+// the pages.
 //
 // Safe for concurrent use.
 type firstMentions struct {
 	mu     sync.Mutex
-	lo, hi uint64 // the stretch [lo, hi): events are numbered through all chains
+	lo, hi uint64 // the run [lo, hi); events are numbered across all chains
 	first  map[turns.Hash]uint64
 }
 
-// areFirst reports of each blob of event number at whether that is the first to name it.
+// areFirst reports for each blob of event number at whether the event is the first
+// to name it.
 func (f *firstMentions) areFirst(at uint64, blobs []turns.BlobLink) []bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,14 +182,14 @@ func (f *firstMentions) areFirst(at uint64, blobs []turns.BlobLink) []bool {
 	return out
 }
 
-// size is about how many bytes of memory it takes.
+// size returns about how many bytes of memory f takes.
 func (f *firstMentions) size() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return 256 + 128*len(f.first)
 }
 
-// mentionsOf is what is remembered of the exports of a session.
+// mentionsOf returns what earlier exports of a session found.
 func (tr *Transfer) mentionsOf(session turns.ID) *firstMentions {
 	if f, ok := tr.exports.Get(session); ok {
 		return f
@@ -194,8 +197,8 @@ func (tr *Transfer) mentionsOf(session turns.ID) *firstMentions {
 	return new(firstMentions)
 }
 
-// split is b as it goes out: whole if a message has room for it, or as the
-// names of its pieces, with the records of these.
+// split returns b whole if a message has room for it, or else the names of its
+// pieces and the records of the pieces.
 func (tr *Transfer) split(b []byte) (whole []byte, names []turns.Hash, pieces []api.ExportRecord) {
 	if len(b) <= tr.page.PieceBytes() {
 		return b, nil, nil
@@ -207,7 +210,7 @@ func (tr *Transfer) split(b []byte) (whole []byte, names []turns.Hash, pieces []
 	return nil, names, pieces
 }
 
-// recordBytes is about how many bytes of JSON a record is.
+// recordBytes returns about how many bytes of JSON a record takes.
 func recordBytes(r *api.ExportRecord) int {
 	switch {
 	case r.Piece != nil:
@@ -220,7 +223,7 @@ func recordBytes(r *api.ExportRecord) int {
 	return 200
 }
 
-// pieceDigest names a piece on its way into a ledger.
+// pieceDigest returns the name of a piece on its way into a ledger.
 func pieceDigest(piece []byte) turns.Hash {
 	h := sha256.New()
 	h.Write([]byte("nexus.piece.v1\x00"))
@@ -228,14 +231,15 @@ func pieceDigest(piece []byte) turns.Hash {
 	return turns.Hash(h.Sum(nil))
 }
 
+// exportedChain is a chain of an export.
 type exportedChain struct {
 	id     turns.ID
-	last   uint64 // last index that goes out
-	before uint64 // events of the chains before it
+	last   uint64 // last index that is exported
+	before uint64 // number of events in the chains before this one
 }
 
-// ancestry is the chains that a session needs, root first: of an ancestor,
-// everything up to the event of the fork point.
+// ancestry returns the chains of a session's export, root first. The chain of an
+// ancestor ends with the event of the fork point.
 func (tr *Transfer) ancestry(c reader.Caller, s *ledger.Session) ([]exportedChain, error) {
 	chains := []exportedChain{{id: s.ID, last: s.Tail.Index}}
 	for f := s.ForkOf; f != nil; {
@@ -260,18 +264,20 @@ func (tr *Transfer) ancestry(c reader.Caller, s *ledger.Session) ([]exportedChai
 	return chains, nil
 }
 
-// exportCursor is the next record of an export.
+// exportCursor is the place of the next record of an export.
 type exportCursor struct {
 	chain int
 	index uint64
-	part  int // of the event: one of its blobs, or behind them itself
-	piece int // of the part
+	part  int // index of a blob of the event, or their number for the event itself
+	piece int // index of a piece of the part
 }
 
+// String returns the cursor as a page gives it in next.
 func (c exportCursor) String() string {
 	return fmt.Sprintf("%d.%d.%d.%d", c.chain, c.index, c.part, c.piece)
 }
 
+// parseExportCursor parses the next of a page.
 func parseExportCursor(after string, chains int) (c exportCursor, err error) {
 	if after == "" {
 		return c, nil

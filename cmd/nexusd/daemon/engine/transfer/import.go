@@ -18,14 +18,14 @@ import (
 	"nexus/turns/seal"
 )
 
-// Import is session.import: records of an export, in their order. Each event
-// keeps its bytes and so its hash; one that is stored already is counted and
-// left. Nothing is stored that does not verify: an event is checked, before it is
-// appended, by the code that the projections and the verification check it by.
+// Import is session.import: it stores records of an export, in their order. An event
+// keeps its bytes and so its hash. An event that is stored already is counted as
+// existing. Import stores nothing that does not verify: before it appends an event
+// it makes the checks of the projections and of the verification.
 //
-// What no check can tell is believed, as the word of the ledger that the session's
-// origin names: times, usage, the counts of a counter that this build does not know. So an agent can't bring in what this
-// ledger itself would have said.
+// It believes what no check can tell, as the word of the ledger that the session's
+// origin names: times, usage, the counts of a counter that this build does not know.
+// So an agent can't import a session that claims to come from this ledger.
 func (tr *Transfer) Import(ctx context.Context, c reader.Caller, req api.ImportRecords) (*api.Imported, error) {
 	out := new(api.Imported)
 	for i := range req.Records {
@@ -39,6 +39,7 @@ func (tr *Transfer) Import(ctx context.Context, c reader.Caller, req api.ImportR
 	return out, nil
 }
 
+// importRecord stores one record.
 func (tr *Transfer) importRecord(ctx context.Context, c reader.Caller, r *api.ExportRecord, out *api.Imported) error {
 	switch {
 	case r.Ledger != nil:
@@ -58,8 +59,8 @@ func (tr *Transfer) importRecord(ctx context.Context, c reader.Caller, r *api.Ex
 	return api.FieldErrorf("", "neither nexus_export, key, piece, blob nor event")
 }
 
-// missingDependency makes of a key or blob that is not there the answer that it comes later
-// in the export, or not at all.
+// missingDependency maps the error for a missing key or blob to a conflict: the
+// record that has it must come first.
 func missingDependency(err error) error {
 	if errors.Is(err, seal.ErrNoKey) || errors.Is(err, ledger.ErrNotFound) {
 		return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("what it needs must come before it: %v", err)}
@@ -67,15 +68,15 @@ func missingDependency(err error) error {
 	return err
 }
 
-// notImportable is the answer to an id that is not the caller's to use; it does not say
-// whose it is.
+// notImportable returns the error for an id that the caller may not use. It does not
+// tell whose id it is.
 func notImportable(id turns.ID) error {
 	return &api.Error{Code: api.IDReused, Message: fmt.Sprintf("session %s is not one that you can import", id)}
 }
 
-// importBlob stores a blob whose content has the digest that it is named by,
-// under the key of its tree. What does not open is not stored: a blob is written
-// once, and a wrong first copy would stand in the way of the right one.
+// importBlob stores a blob if its content has the digest that names it, under the
+// key of its tree. It does not store a blob that does not open: a blob is written
+// once, and a wrong first copy would block the right one.
 func (tr *Transfer) importBlob(ctx context.Context, c reader.Caller, b *api.ExportBlob) error {
 	sealed, err := tr.joinPieces(ctx, c, "/blob/pieces", b.Sealed, b.Pieces)
 	if err != nil {
@@ -96,9 +97,10 @@ func (tr *Transfer) importBlob(ctx context.Context, c reader.Caller, b *api.Expo
 	return tr.content.Blobs.PutBlob(ctx, c.Tenant, b.Digest, sealed)
 }
 
-// joinPieces is what a record has whole, or in pieces that came before it.
+// joinPieces returns the content of a record, whole or from pieces that came before
+// it.
 func (tr *Transfer) joinPieces(ctx context.Context, c reader.Caller, field string, whole []byte, pieces []turns.Hash) ([]byte, error) {
-	whole = slices.Clip(whole) // the request stays as it is
+	whole = slices.Clip(whole) // the append must not change the request
 	for i, d := range pieces {
 		piece, err := tr.content.Blobs.GetBlob(ctx, c.Tenant, d)
 		if err != nil {
@@ -115,12 +117,12 @@ func (tr *Transfer) joinPieces(ctx context.Context, c reader.Caller, field strin
 	return whole, nil
 }
 
-// importEvent appends an event that fits behind the end of its chain.
+// importEvent appends an event that follows the end of its chain.
 //
-// Crash states: before the append nothing. Between the first event of a session
-// and its key, which is stored after it so that no import leaves a key for a
-// session that it did not open, a session that can't be read: the same import
-// brings its key again, and that is kept if it opens the event.
+// Crash states: before the append nothing is stored. The key of a session is stored
+// after its first event, so that no import leaves a key for a session that it did
+// not open. A crash between the two leaves a session that can't be read. The same
+// import brings the key again, and it is stored if it opens the event.
 func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.ExportEvent, out *api.Imported) error {
 	payload, err := tr.joinPieces(ctx, c, "/event/pieces", r.Payload, r.Pieces)
 	if err != nil {
@@ -212,21 +214,21 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 	}
 }
 
-// holdsSettings reports whether events of a kind hold settings.
+// holdsSettings reports whether events of a kind have settings.
 func holdsSettings(k turns.Kind) bool { return k == turns.KindOpened || k == turns.KindChanged }
 
-// claimLabel gives a session the label that its settings name, which stand in the
-// event at index, if they are in force and the label is free here.
+// claimLabel claims the label in the settings of the event at index for the session,
+// if those settings are in force and the label is free here.
 //
-// Crash states: between the event and the claim a session that shows a label
-// which does not stand for it; the same import again claims it.
+// Crash states: between the event and the claim, a session that shows a label which
+// does not name it. The same import again claims the label.
 func (tr *Transfer) claimLabel(ctx context.Context, s *ledger.Session, index uint64) error {
 	if s.Final() || s.Settings != index {
 		return nil
 	}
 	_, name, _, err := tr.reader.StoredSettings(s)
 	if err != nil || name == "" {
-		return nil // settings that can't be read name no label
+		return nil // unreadable settings have no label
 	}
 	l, release, err := tr.sessions.HoldLabel(ctx, reader.Caller{Tenant: s.Tenant, Agent: s.Agent}, name, s.ID)
 	if err == nil {
@@ -241,8 +243,8 @@ func (tr *Transfer) claimLabel(ctx context.Context, s *ledger.Session, index uin
 	return err
 }
 
-// importTail is the fold that an imported event must fit behind; the zero
-// Session for a chain's first. What a fork is of must be stored before it.
+// importTail returns the fold that an imported event must follow, the zero Session
+// for the first event of a chain. The parent of a fork must be stored before it.
 func (tr *Transfer) importTail(ctx context.Context, c reader.Caller, ev *turns.Event, id turns.ID) (*ledger.Session, error) {
 	end, err := tr.reader.ChainEnd(ctx, c.Tenant, id)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
@@ -282,8 +284,8 @@ func (tr *Transfer) importTail(ctx context.Context, c reader.Caller, ev *turns.E
 	return &s, nil
 }
 
-// checkImportable says whether an event that is not stored here is the caller's to
-// bring, behind s: one of its own sessions, from another ledger, and sealed where
+// checkImportable checks that the caller may bring an event that is not stored here,
+// after s: an event of one of its own sessions, from another ledger, and sealed if
 // this ledger seals.
 func (tr *Transfer) checkImportable(c reader.Caller, s *ledger.Session, ev *turns.Event) error {
 	agent, origin := s.Agent, &s.Origin
@@ -328,9 +330,9 @@ func (tr *Transfer) admitImport(ctx context.Context, c reader.Caller, s *ledger.
 	return tr.writer.Admit(ctx, tr.reader.Projections.History(), ledger.SessionSubject(c.Tenant, root, id), s.Tail.Seq, ev, payload)
 }
 
-// checkImport checks the content of an admitted event that is to follow s, as the
-// verification does, and that this daemon knows its settings. It returns the
-// calls that wait behind the event.
+// checkImport checks the content of an admitted event that follows s, as the
+// verification does, and that this daemon knows its settings. It returns the calls
+// that wait after the event.
 func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer.Chain, s *ledger.Session, ev *turns.Event, next *writer.Admitted) (*ledger.Calls, error) {
 	var open *ledger.Calls
 	if ev.Kind.IsTurn() {
@@ -374,8 +376,8 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 	return after, missingDependency(err)
 }
 
-// checkSettings checks that a session can go on under these settings here, and
-// that replies can show them.
+// checkSettings checks that this daemon knows the settings, and that a reply can
+// show them.
 func (tr *Transfer) checkSettings(label string, set *turns.Settings) error {
 	if label != "" {
 		if err := turns.ValidateLabel("/event/label", label); err != nil {

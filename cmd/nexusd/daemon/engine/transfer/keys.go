@@ -12,25 +12,25 @@ import (
 	"nexus/turns/seal"
 )
 
-// arrival names a content key that came before the first event of its session.
-// It is kept in memory until then: a key is stored only together with an event
-// that opens under it, so that nobody can choose the key of a session to come.
+// pendingKey names a content key that came before the first event of its session.
+// The key stays in memory until then. It is stored only together with an event that
+// opens under it, so that nobody can choose the key of a future session.
 type pendingKey struct {
 	reader.Caller
 	id turns.ID
 }
 
-// arrivalBytes is what a key weighs in the cache: 65,536 of them can wait.
+// pendingKeyBytes is what a key weighs in the cache, which has room for 65,536 keys.
 const pendingKeyBytes = 1 << 10
 
-// importKeyring is the keys that an import may use: those of sessions that the
+// importKeyring has the keys that an import may use: those of sessions that the
 // caller may see, and those that came with the import.
 type importKeyring struct {
 	transfer *Transfer
 	caller   reader.Caller
 }
 
-// importKeyring is nil where nothing is sealed.
+// keyring returns the importKeyring of a caller, nil if the ledger does not seal.
 func (tr *Transfer) keyring(c reader.Caller) seal.Keyring {
 	if tr.content.Keys == nil {
 		return nil
@@ -38,6 +38,7 @@ func (tr *Transfer) keyring(c reader.Caller) seal.Keyring {
 	return importKeyring{tr, c}
 }
 
+// Key implements [seal.Keyring].
 func (r importKeyring) Key(id turns.ID) (seal.Key, error) {
 	s, err := r.transfer.reader.Projections.Session(id)
 	switch {
@@ -53,7 +54,7 @@ func (r importKeyring) Key(id turns.ID) (seal.Key, error) {
 	return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
 }
 
-// treeKey is the key of the blobs of a tree.
+// treeKey returns the key of the blobs of a tree, if the caller may see it.
 func (tr *Transfer) treeKey(c reader.Caller, root turns.ID) (seal.Key, error) {
 	if tr.content.Keys != nil {
 		return importKeyring{tr, c}.Key(root)
@@ -64,6 +65,7 @@ func (tr *Transfer) treeKey(c reader.Caller, root turns.ID) (seal.Key, error) {
 	return tr.content.BlobKey(root)
 }
 
+// importKey takes the content key of a session.
 func (tr *Transfer) importKey(ctx context.Context, c reader.Caller, k *api.ExportKey) error {
 	if k.ID == turns.ID(tr.content.Ledger) {
 		return api.FieldErrorf("/key/id", "a session's key has a session's id")
@@ -91,8 +93,8 @@ func (tr *Transfer) importKey(ctx context.Context, c reader.Caller, k *api.Expor
 	return tr.restoreKey(&s, seal.Key(k.Key))
 }
 
-// restoreKey takes the key of a session that is stored: the one that is here, or
-// one that is here no more and opens the session's first event.
+// restoreKey takes the key of a stored session. The key must be the one that is
+// stored here, or, if that is lost, open the session's first event.
 func (tr *Transfer) restoreKey(s *ledger.Session, k seal.Key) error {
 	have, err := tr.content.Keys.Key(s.ID)
 	if err == nil && have != k {
@@ -115,12 +117,13 @@ func (tr *Transfer) restoreKey(s *ledger.Session, k seal.Key) error {
 	return tr.content.Keys.Put(s.ID, k)
 }
 
-// oneKey is a ring of one key.
+// oneKey is a keyring with one key.
 type oneKey struct {
 	id  turns.ID
 	key seal.Key
 }
 
+// Key implements [seal.Keyring].
 func (k oneKey) Key(id turns.ID) (seal.Key, error) {
 	if id != k.id {
 		return seal.Key{}, fmt.Errorf("%w: of %s", seal.ErrNoKey, id)
@@ -128,8 +131,8 @@ func (k oneKey) Key(id turns.ID) (seal.Key, error) {
 	return k.key, nil
 }
 
-// newKey is the key that a session's first event was opened with, if no other is
-// stored under its id.
+// newKey returns the key that opened a session's first event. It returns an error if
+// another key is stored under its id.
 func (tr *Transfer) newKey(c reader.Caller, id turns.ID) (*seal.Key, error) {
 	k, err := importKeyring{tr, c}.Key(id)
 	if err != nil {

@@ -26,8 +26,8 @@ type Transfer struct {
 	pendingKeys *cache.Cache[pendingKey, seal.Key]     // keys of sessions that an import is about to open
 }
 
-// pendingBytes bounds the keys that wait for their sessions. They have a budget
-// of their own: they are state, and no other cache may drive them out.
+// pendingBytes bounds the keys that wait for their sessions. They have their own
+// budget, so that no other cache drives them out.
 const pendingBytes = 64 << 20
 
 // New returns the transfer of the sessions of ss.
