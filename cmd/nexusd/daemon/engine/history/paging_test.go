@@ -1,8 +1,10 @@
-package engine_test
+package history_test
 
 import (
 	"fmt"
 	"math/rand/v2"
+	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +18,8 @@ import (
 // A page reads what it holds, and of what is behind it no more than the next
 // turn, however large the turns are.
 func TestPagesReadWhatTheyHold(t *testing.T) {
-	e := newWorld().Engine(t)
-	s := create(t, e, 0, "nexus")
+	e := enginetest.NewWorld().Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
 	rng := rand.New(rand.NewPCG(1, 2))
 	text := make([]byte, 300_000) // that does not compress
 	for i := range text {
@@ -25,26 +27,26 @@ func TestPagesReadWhatTheyHold(t *testing.T) {
 	}
 	const n = 100
 	for range n {
-		add(t, e, s.ID, say(string(text), "x"))
+		enginetest.Add(t, e, s.ID, enginetest.Say(string(text), "x"))
 	}
 	for name, page := range map[string]func() (int, error){
 		"turn.list": func() (int, error) {
-			l, err := e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Full: true, Page: api.Page{Limit: 10_000}})
+			l, err := e.ListTurns(t.Context(), enginetest.Alice, s.ID, api.ListTurns{Full: true, Page: api.Page{Limit: 10_000}})
 			return len(l.Turns), err
 		},
 		"turn.list desc": func() (int, error) {
-			l, err := e.ListTurns(t.Context(), alice, s.ID, api.ListTurns{Full: true, Order: "desc", Page: api.Page{Limit: 10_000}})
+			l, err := e.ListTurns(t.Context(), enginetest.Alice, s.ID, api.ListTurns{Full: true, Order: "desc", Page: api.Page{Limit: 10_000}})
 			return len(l.Turns), err
 		},
 		"lineage.path": func() (int, error) {
-			l, err := e.Path(t.Context(), alice, s.ID, api.GetPath{})
+			l, err := e.Path(t.Context(), enginetest.Alice, s.ID, api.GetPath{})
 			if err == nil && len(l.Turns) != n {
 				t.Errorf("lineage.path: %d turns", len(l.Turns))
 			}
 			return 1, err
 		},
 		"lineage.tree": func() (int, error) {
-			l, err := e.Tree(t.Context(), alice, s.ID, api.GetTree{})
+			l, err := e.Tree(t.Context(), enginetest.Alice, s.ID, api.GetTree{})
 			return len(l.Sessions), err
 		},
 	} {
@@ -60,18 +62,18 @@ func TestPagesReadWhatTheyHold(t *testing.T) {
 }
 
 // slowTree is the tree as the sessions' events say it, read one by one.
-func slowTree(t *testing.T, e *Engine, id turns.ID) []api.TreeSession {
+func slowTree(t *testing.T, e *engine.Engine, id turns.ID) []api.TreeSession {
 	t.Helper()
-	s := must(e.Projections.Session(id))(t)
-	v := must(e.Describe(t.Context(), &s))(t)
+	s := enginetest.Must(e.Projections.Session(id))(t)
+	v := enginetest.Must(e.Describe(t.Context(), &s))(t)
 	out := api.TreeSession{ID: id, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns, Branches: []api.Branch{}}
 	if s.ForkOf != nil {
-		out.ForkDepth = must(e.Projections.Turn(s.ForkOf.At))(t).Depth
+		out.ForkDepth = enginetest.Must(e.Projections.Turn(s.ForkOf.At))(t).Depth
 	}
 	at := make(map[turns.ID]int)
 	var own []turns.ID
 	for payload, err := range e.Projections.Events(id, 1) {
-		ev := must(turns.Decode(must(payload, err)(t)))(t)
+		ev := enginetest.Must(turns.Decode(enginetest.Must(payload, err)(t)))(t)
 		if !ev.Kind.IsTurn() {
 			continue
 		}
@@ -96,7 +98,7 @@ func slowTree(t *testing.T, e *Engine, id turns.ID) []api.TreeSession {
 	all := []api.TreeSession{out}
 	slices.SortFunc(own, turns.ID.Compare)
 	for _, turn := range own {
-		for _, f := range must(e.Projections.Forks(turns.Ref{Session: id, Turn: turn}))(t) {
+		for _, f := range enginetest.Must(e.Projections.Forks(turns.Ref{Session: id, Turn: turn}))(t) {
 			all = append(all, slowTree(t, e, f)...)
 		}
 	}
@@ -107,9 +109,9 @@ func slowTree(t *testing.T, e *Engine, id turns.ID) []api.TreeSession {
 // events say, in pages of any size, and lists up and down the path are each
 // other's reverse, in pages too.
 func TestTreesAndListsInPages(t *testing.T) {
-	e := newWorld().Engine(t)
+	e := enginetest.NewWorld().Engine(t)
 	rng := rand.New(rand.NewPCG(3, 4))
-	root := create(t, e, 0, "nexus")
+	root := enginetest.Create(t, e, 0, "nexus")
 	sessions := []turns.ID{root.ID}
 	own := make(map[turns.ID][]turns.ID)
 	for i := range 300 {
@@ -117,17 +119,17 @@ func TestTreesAndListsInPages(t *testing.T) {
 		ids := own[s]
 		switch k := rng.IntN(10); {
 		case k == 0 && len(ids) > 0:
-			f := must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: ids[rng.IntN(len(ids))]}, []byte("{}")))(t)
+			f := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s, api.CreateFork{Turn: ids[rng.IntN(len(ids))]}, []byte("{}")))(t)
 			sessions = append(sessions, f.ID)
 		case k == 1 && len(ids) > 0:
-			must(e.Move(t.Context(), alice, s, api.MoveSession{To: &ids[rng.IntN(len(ids))]}, nil))(t)
+			enginetest.Must(e.Move(t.Context(), enginetest.Alice, s, api.MoveSession{To: &ids[rng.IntN(len(ids))]}, nil))(t)
 		case k == 2 && len(ids) > 0:
 			r := api.RecordCompaction{Replacement: []turns.Message{turns.TextMessage(turns.User, "summary")}}
-			if c, err := e.Record(t.Context(), alice, s, r, canon(r)); err == nil {
+			if c, err := e.Record(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r)); err == nil {
 				own[s] = append(own[s], c.ID)
 			}
 		default:
-			own[s] = append(own[s], add(t, e, s, say(fmt.Sprint(i), "ok")).ID)
+			own[s] = append(own[s], enginetest.Add(t, e, s, enginetest.Say(fmt.Sprint(i), "ok")).ID)
 		}
 	}
 	want := slowTree(t, e, root.ID)
@@ -137,7 +139,7 @@ func TestTreesAndListsInPages(t *testing.T) {
 	for _, limit := range []int{1, 3, 7, 1000} {
 		var got []api.TreeSession
 		for r := (api.GetTree{Page: api.Page{Limit: limit}}); ; {
-			page := must(e.Tree(t.Context(), alice, sessions[rng.IntN(len(sessions))], r))(t)
+			page := enginetest.Must(e.Tree(t.Context(), enginetest.Alice, sessions[rng.IntN(len(sessions))], r))(t)
 			got = append(got, page.Sessions...)
 			if r.After = page.Next; r.After == "" {
 				break
@@ -149,7 +151,7 @@ func TestTreesAndListsInPages(t *testing.T) {
 		for _, s := range sessions {
 			list := func(order string) (ids []turns.ID) {
 				for r := (api.ListTurns{Order: order, Page: api.Page{Limit: limit}}); ; {
-					page := must(e.ListTurns(t.Context(), alice, s, r))(t)
+					page := enginetest.Must(e.ListTurns(t.Context(), enginetest.Alice, s, r))(t)
 					for _, x := range page.Turns {
 						ids = append(ids, x.ID)
 					}
@@ -165,7 +167,7 @@ func TestTreesAndListsInPages(t *testing.T) {
 			}
 			var path []turns.ID
 			for r := (api.GetPath{Page: api.Page{Limit: limit}}); ; {
-				page := must(e.Path(t.Context(), alice, s, r))(t)
+				page := enginetest.Must(e.Path(t.Context(), enginetest.Alice, s, r))(t)
 				for _, x := range page.Turns {
 					path = append(path, x.ID)
 				}
@@ -178,7 +180,7 @@ func TestTreesAndListsInPages(t *testing.T) {
 			}
 		}
 	}
-	if _, err := e.Tree(t.Context(), alice, root.ID, api.GetTree{Page: api.Page{After: create(t, e, 0, "nexus").ID.String()}}); code(err) != api.Malformed {
+	if _, err := e.Tree(t.Context(), enginetest.Alice, root.ID, api.GetTree{Page: api.Page{After: enginetest.Create(t, e, 0, "nexus").ID.String()}}); enginetest.Code(err) != api.Malformed {
 		t.Errorf("a page after a session of another tree: %v", err)
 	}
 }
@@ -186,21 +188,21 @@ func TestTreesAndListsInPages(t *testing.T) {
 // On a server of small messages the tree of a session with very many branches
 // and compactions has room in one.
 func TestTreeOfSmallMessages(t *testing.T) {
-	e := newWorld().Engine(t)
+	e := enginetest.NewWorld().Engine(t)
 	e.MaxPayload = 64 << 10
 	label := strings.Repeat("x", turns.MaxLabel)
-	s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
-	first := add(t, e, s.ID, say("q", "a"))
+	s := enginetest.Must(e.Create(t.Context(), enginetest.Alice, api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}, []byte("{}")))(t)
+	first := enginetest.Add(t, e, s.ID, enginetest.Say("q", "a"))
 	for range 80 {
-		must(e.Move(t.Context(), alice, s.ID, api.MoveSession{To: &first.ID}, nil))(t)
+		enginetest.Must(e.Move(t.Context(), enginetest.Alice, s.ID, api.MoveSession{To: &first.ID}, nil))(t)
 		for range 8 {
-			add(t, e, s.ID, say("q", "a"))
+			enginetest.Add(t, e, s.ID, enginetest.Say("q", "a"))
 			r := api.RecordCompaction{Replacement: []turns.Message{turns.TextMessage(turns.User, "summary")}}
-			must(e.Record(t.Context(), alice, s.ID, r, canon(r)))(t)
+			enginetest.Must(e.Record(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t)
 		}
 	}
-	v := must(e.Tree(t.Context(), alice, s.ID, api.GetTree{}))(t)
-	if n := len(canon(v)); n > e.MaxPayload || v.Sessions[0].BranchCount != 80 {
+	v := enginetest.Must(e.Tree(t.Context(), enginetest.Alice, s.ID, api.GetTree{}))(t)
+	if n := len(enginetest.JSON(v)); n > e.MaxPayload || v.Sessions[0].BranchCount != 80 {
 		t.Errorf("%d bytes, %d branches", n, v.Sessions[0].BranchCount)
 	}
 }

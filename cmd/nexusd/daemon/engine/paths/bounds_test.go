@@ -1,60 +1,42 @@
-package engine_test
+package paths_test
 
 import (
 	"bytes"
 	"fmt"
-	"runtime"
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"strings"
 	"testing"
 
-	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
-	"nexus/turns"
 )
-
-// named is a turn that names a blob.
-func named(i int, info *api.BlobInfo) api.AppendTurn {
-	r := say(fmt.Sprint("read number ", i), "done")
-	r.Messages[0].Parts = append(r.Messages[0].Parts, turns.Part{Type: turns.Text, Ref: &turns.BlobRef{Digest: info.Digest, Size: info.Size}})
-	return r
-}
-
-// allocated is how many MiB f allocates.
-func allocated(f func()) int {
-	var a, b runtime.MemStats
-	runtime.ReadMemStats(&a)
-	f()
-	runtime.ReadMemStats(&b)
-	return int((b.TotalAlloc - a.TotalAlloc) >> 20)
-}
 
 // One blob that many turns name is loaded as often as there is room for it. A
 // context that would need more is refused, and a compaction of it is made.
 func TestOneBlobNamedByManyTurns(t *testing.T) {
-	e := newWorld().Engine(t)
+	e := enginetest.NewWorld().Engine(t)
 	e.MaxContent = 4 << 20
-	s := create(t, e, 10_000_000, "nexus")
+	s := enginetest.Create(t, e, 10_000_000, "nexus")
 	whole := bytes.Repeat([]byte("all work and no play "), 50_000)
-	info := must(e.PutBlob(t.Context(), alice, api.PutBlob{Session: s.ID, Data: whole}))(t)
+	info := enginetest.Must(e.PutBlob(t.Context(), enginetest.Alice, api.PutBlob{Session: s.ID, Data: whole}))(t)
 	for i := range 60 {
-		add(t, e, s.ID, named(i, info))
+		enginetest.Add(t, e, s.ID, enginetest.NameBlob(fmt.Sprint("read number ", i), info))
 	}
-	operator := reader.Caller{Tenant: "default", Agent: "_"}
+	operator := enginetest.Operator
 	for name, f := range map[string]func() (api.Code, api.Code){
 		"context.get": func() (api.Code, api.Code) {
 			_, err := e.Context(t.Context(), operator, s.ID, api.GetContext{Budget: 200_000_000})
-			return code(err), api.TooLarge
+			return enginetest.Code(err), api.TooLarge
 		},
 		"dry run from originals": func() (api.Code, api.Code) {
-			_, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{DryRun: true, FromOriginals: true}, nil)
-			return code(err), ""
+			_, err := e.Compact(t.Context(), enginetest.Alice, s.ID, api.RunCompaction{DryRun: true, FromOriginals: true}, nil)
+			return enginetest.Code(err), ""
 		},
 		"compaction.take": func() (api.Code, api.Code) {
-			_, err := e.Take(t.Context(), alice, s.ID, api.TakeCompaction{})
-			return code(err), ""
+			_, err := e.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{})
+			return enginetest.Code(err), ""
 		},
 	} {
-		n := allocated(func() {
+		n := enginetest.Allocated(func() {
 			if got, want := f(); got != want {
 				t.Errorf("%s: %q, want %q", name, got, want)
 			}
@@ -63,42 +45,42 @@ func TestOneBlobNamedByManyTurns(t *testing.T) {
 			t.Errorf("%s allocates %d MiB; a path has room for 4", name, n)
 		}
 	}
-	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{ID: newID(t)}, nil))(t)
-	cx := must(e.Context(t.Context(), operator, s.ID, api.GetContext{Budget: 200_000_000}))(t)
-	if !strings.Contains(string(canon(cx.Messages)), "[59 messages]") {
+	enginetest.Must(e.Compact(t.Context(), enginetest.Alice, s.ID, api.RunCompaction{ID: enginetest.ID(t)}, nil))(t)
+	cx := enginetest.Must(e.Context(t.Context(), operator, s.ID, api.GetContext{Budget: 200_000_000}))(t)
+	if !strings.Contains(string(enginetest.JSON(cx.Messages)), "[59 messages]") {
 		t.Error("the summary knows nothing of the newest turn")
 	}
-	verified(t, e)
+	enginetest.Verified(t, e)
 }
 
 // Whatever there is room for: every policy compacts, the context after it is
 // shown whole, and it has the same newest turns.
 func TestCompactionWithLittleRoom(t *testing.T) {
-	for _, pol := range must(newWorld().Engine(t).Policies())(t).Policies {
+	for _, pol := range enginetest.Must(enginetest.NewWorld().Engine(t).Policies())(t).Policies {
 		t.Run(pol.Name, func(t *testing.T) {
-			e := newWorld().Engine(t)
-			s := create(t, e, 20_000, pol.Name)
+			e := enginetest.NewWorld().Engine(t)
+			s := enginetest.Create(t, e, 20_000, pol.Name)
 			for i := range 30 {
-				add(t, e, s.ID, say(fmt.Sprintf("question %d ", i)+strings.Repeat("word ", 300), ""))
-				add(t, e, s.ID, callTool(fmt.Sprint("call-", i)))
-				r := answers(fmt.Sprint("call-", i))
-				r.Messages[0].Parts[0].Response = canon(strings.Repeat("output ", 400))
-				add(t, e, s.ID, r)
+				enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("question %d ", i)+strings.Repeat("word ", 300), ""))
+				enginetest.Add(t, e, s.ID, enginetest.CallTool(fmt.Sprint("call-", i)))
+				r := enginetest.AnswerCalls(fmt.Sprint("call-", i))
+				r.Messages[0].Parts[0].Response = enginetest.JSON(strings.Repeat("output ", 400))
+				enginetest.Add(t, e, s.ID, r)
 			}
 			e.MaxContent = 30_000
-			if _, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{ID: newID(t)}, nil); err != nil && code(err) != api.Nothing {
+			if _, err := e.Compact(t.Context(), enginetest.Alice, s.ID, api.RunCompaction{ID: enginetest.ID(t)}, nil); err != nil && enginetest.Code(err) != api.Nothing {
 				t.Fatal(err)
 			}
-			verified(t, e)
-			few, err := e.Context(t.Context(), reader.Caller{Tenant: "default", Agent: "_"}, s.ID, api.GetContext{})
-			if code(err) == api.TooLarge {
+			enginetest.Verified(t, e)
+			few, err := e.Context(t.Context(), enginetest.Operator, s.ID, api.GetContext{})
+			if enginetest.Code(err) == api.TooLarge {
 				return // what the policy keeps has no room: it is told so
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			e.MaxContent = 0
-			all := must(e.Context(t.Context(), reader.Caller{Tenant: "default", Agent: "_"}, s.ID, api.GetContext{}))(t)
+			all := enginetest.Must(e.Context(t.Context(), enginetest.Operator, s.ID, api.GetContext{}))(t)
 			if few.Fingerprint != all.Fingerprint {
 				t.Error("the context is another one with more room")
 			}
@@ -108,11 +90,11 @@ func TestCompactionWithLittleRoom(t *testing.T) {
 
 // What all requests load together has a bound, and is given back.
 func TestLoadsTogether(t *testing.T) {
-	e := newWorld().Engine(t)
-	s := create(t, e, 0, "nexus")
-	add(t, e, s.ID, say(strings.Repeat("x", 10_000), "ok"))
+	e := enginetest.NewWorld().Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	enginetest.Add(t, e, s.ID, enginetest.Say(strings.Repeat("x", 10_000), "ok"))
 	ctx, end := e.MeterRequest(t.Context())
-	must(e.Context(ctx, alice, s.ID, api.GetContext{}))(t)
+	enginetest.Must(e.Context(ctx, enginetest.Alice, s.ID, api.GetContext{}))(t)
 	if n := e.Loaded(); n < 10_000 {
 		t.Errorf("%d bytes are counted while the request goes on", n)
 	}
@@ -122,7 +104,7 @@ func TestLoadsTogether(t *testing.T) {
 	}
 	e.MaxLoaded = 1
 	ctx, end = e.MeterRequest(t.Context())
-	if _, err := e.Context(ctx, alice, s.ID, api.GetContext{}); code(err) != api.Busy {
+	if _, err := e.Context(ctx, enginetest.Alice, s.ID, api.GetContext{}); enginetest.Code(err) != api.Busy {
 		t.Errorf("without memory: %v, want busy", err)
 	}
 	end()
@@ -133,19 +115,19 @@ func TestLoadsTogether(t *testing.T) {
 
 // The pages of a taken plan after the first are not planned again.
 func TestTakePagesAreMadeOnce(t *testing.T) {
-	e := newWorld().Engine(t)
+	e := enginetest.NewWorld().Engine(t)
 	e.MaxPayload = 64 << 10
 	keys := &countKeys{Keys: e.Keys}
 	e.Keys = keys
-	s := create(t, e, 1_000_000, "nexus")
+	s := enginetest.Create(t, e, 1_000_000, "nexus")
 	for i := range 100 {
-		add(t, e, s.ID, say(fmt.Sprintf("%d %s", i, strings.Repeat("word ", 400)), "ok"))
+		enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("%d %s", i, strings.Repeat("word ", 400)), "ok"))
 	}
 	var content string
 	pages, opened := 0, 0
 	for r := (api.TakeCompaction{}); ; {
 		keys.n = 0
-		p := must(e.Take(t.Context(), alice, s.ID, r))(t)
+		p := enginetest.Must(e.Take(t.Context(), enginetest.Alice, s.ID, r))(t)
 		if content += p.Content; pages > 0 {
 			opened += keys.n
 		}

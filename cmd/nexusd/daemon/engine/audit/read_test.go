@@ -1,8 +1,9 @@
-package engine_test
+package audit_test
 
 import (
 	"context"
 	"iter"
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"testing"
 
 	"nexus/cmd/nexusd/daemon/engine/reader"
@@ -35,25 +36,25 @@ func (l *readLog) Read(ctx context.Context, from uint64, follow bool) iter.Seq2[
 // Who verifies sessions of its own reads their chains, and those that they
 // inherit from, and nothing of anybody else's.
 func TestVerifyOfSessionsReadsTheirChains(t *testing.T) {
-	w := newWorld()
+	w := enginetest.NewWorld()
 	e := w.Engine(t)
-	other := create(t, e, 0, "nexus")
+	other := enginetest.Create(t, e, 0, "nexus")
 	for range 500 {
-		add(t, e, other.ID, say("theirs", "x"))
+		enginetest.Add(t, e, other.ID, enginetest.Say("theirs", "x"))
 	}
 	bob := reader.Caller{Tenant: "default", Agent: "bob"}
-	own := must(e.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
+	own := enginetest.Must(e.Create(t.Context(), bob, api.CreateSession{}, []byte("{}")))(t)
 	var last *api.Appended
 	for range 3 {
-		last = must(e.Append(t.Context(), bob, own.ID, say("1", "2"), nil))(t)
+		last = enginetest.Must(e.Append(t.Context(), bob, own.ID, enginetest.Say("1", "2"), nil))(t)
 	}
-	fork := must(e.Fork(t.Context(), bob, own.ID, api.CreateFork{Turn: last.ID}, []byte("{}")))(t)
-	must(e.Append(t.Context(), bob, fork.ID, say("3", "4"), nil))(t)
+	fork := enginetest.Must(e.Fork(t.Context(), bob, own.ID, api.CreateFork{Turn: last.ID}, []byte("{}")))(t)
+	enginetest.Must(e.Append(t.Context(), bob, fork.ID, enginetest.Say("3", "4"), nil))(t)
 	log := &readLog{Log: w.Log}
 	e.Log = log
 	for _, named := range [][]turns.ID{{fork.ID}, {fork.ID, own.ID}, {own.ID, fork.ID}} {
 		log.n = 0
-		v := must(e.Verify(t.Context(), bob, api.Verify{Sessions: named}))(t)
+		v := enginetest.Must(e.Verify(t.Context(), bob, api.Verify{Sessions: named}))(t)
 		if !v.OK || v.Events != 6 || v.Turns != 4 || v.Sessions != 2 {
 			t.Errorf("verified: %+v", v)
 		}
@@ -61,7 +62,7 @@ func TestVerifyOfSessionsReadsTheirChains(t *testing.T) {
 			t.Errorf("%d records were read for 6", log.n)
 		}
 	}
-	if v := verified(t, e); v.Turns != 504 {
+	if v := enginetest.Verified(t, e); v.Turns != 504 {
 		t.Errorf("the operator verified %d turns", v.Turns)
 	}
 }
@@ -85,12 +86,12 @@ func (l *blockedLog) Next(ctx context.Context, subject string, after uint64) (le
 // An agent that verifies takes no place from another; more than there are places
 // for wait their turn, and the operator's is its own.
 func TestVerificationsOfAnAgentLeaveRoomForOthers(t *testing.T) {
-	e := newWorld().Engine(t)
+	e := enginetest.NewWorld().Engine(t)
 	agents := map[string]reader.Caller{}
 	sessions := map[string]turns.ID{}
 	for _, name := range []string{"alice", "bob", "carol"} {
 		agents[name] = reader.Caller{Tenant: "default", Agent: name}
-		sessions[name] = must(e.Create(t.Context(), agents[name], api.CreateSession{}, []byte("{}")))(t).ID
+		sessions[name] = enginetest.Must(e.Create(t.Context(), agents[name], api.CreateSession{}, []byte("{}")))(t).ID
 	}
 	verify := func(name string) error {
 		_, err := e.Verify(t.Context(), agents[name], api.Verify{Sessions: []turns.ID{sessions[name]}})
@@ -105,7 +106,7 @@ func TestVerificationsOfAnAgentLeaveRoomForOthers(t *testing.T) {
 	go func() { over <- verify("alice") }()
 	select {
 	case err := <-over:
-		if code(err) != api.Busy {
+		if enginetest.Code(err) != api.Busy {
 			t.Errorf("a second verification of one agent: %v", err)
 		}
 	case <-log.reading:
@@ -115,10 +116,10 @@ func TestVerificationsOfAnAgentLeaveRoomForOthers(t *testing.T) {
 	if !t.Failed() {
 		go func() { done <- verify("bob") }()
 		<-log.reading
-		if err := verify("carol"); code(err) != api.Busy {
+		if err := verify("carol"); enginetest.Code(err) != api.Busy {
 			t.Errorf("one verification too many: %v", err)
 		}
-		verified(t, e) // the operator's has a place of its own
+		enginetest.Verified(t, e) // the operator's has a place of its own
 	}
 	close(log.release)
 	for range cap(done) {
@@ -137,19 +138,19 @@ func TestVerificationsOfAnAgentLeaveRoomForOthers(t *testing.T) {
 // A compaction is checked where it stands: many forks deep in a history cost what
 // their own events do, not a walk of their whole paths each.
 func TestVerifyCostsWhatItsEventsDo(t *testing.T) {
-	e := newWorld().Engine(t)
-	s := create(t, e, 0, "nexus")
+	e := enginetest.NewWorld().Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
 	var last *api.Appended
 	for range 1000 {
-		last = add(t, e, s.ID, say("question", "answer"))
+		last = enginetest.Add(t, e, s.ID, enginetest.Say("question", "answer"))
 	}
-	before := allocated(func() { verified(t, e) })
+	before := enginetest.Allocated(func() { enginetest.Verified(t, e) })
 	for range 40 {
-		f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last.ID}, nil))(t)
+		f := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: last.ID}, nil))(t)
 		k := api.RecordCompaction{FirstKept: last.ID, Replacement: []turns.Message{turns.TextMessage(turns.User, "before")}}
-		must(e.Record(t.Context(), alice, f.ID, k, nil))(t)
+		enginetest.Must(e.Record(t.Context(), enginetest.Alice, f.ID, k, nil))(t)
 	}
-	if after := allocated(func() { verified(t, e) }); after > before+before/2 {
+	if after := enginetest.Allocated(func() { enginetest.Verified(t, e) }); after > before+before/2 {
 		t.Errorf("80 events more took verification from %d to %d MiB", before, after)
 	}
 }

@@ -1,14 +1,15 @@
-package engine_test
+package page_test
 
 import (
 	"fmt"
+	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"nexus/cmd/nexusd/daemon/engine/page"
-	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -16,7 +17,7 @@ import (
 func TestJSONSize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := strings.ToValidUTF8(rapid.String().Draw(t, "s")+string(rapid.SliceOfN(rapid.ByteRange(0, 127), 0, 40).Draw(t, "ascii")), "?")
-		if got, want := page.EscapedSize(s), len(canon(s))-2; got != want {
+		if got, want := page.EscapedSize(s), len(enginetest.JSON(s))-2; got != want {
 			t.Fatalf("jsonSize(%q) = %d, want %d", s, got, want)
 		}
 		most := rapid.IntRange(8, 200).Draw(t, "most")
@@ -28,17 +29,17 @@ func TestJSONSize(t *testing.T) {
 
 // everything reads a session and its turns by all calls, page after page, and
 // checks that no reply is larger than a message may be.
-func everything(t *testing.T, e *Engine, s turns.ID) {
+func everything(t *testing.T, e *engine.Engine, s turns.ID) {
 	t.Helper()
 	ctx, size := t.Context(), func(what string, v any) {
 		t.Helper()
-		if n := len(canon(v)); n > e.Payload() {
+		if n := len(enginetest.JSON(v)); n > e.Payload() {
 			t.Errorf("%s has %d bytes, a message %d", what, n, e.Payload())
 		}
 	}
-	size("session.get", must(e.Get(ctx, alice, s, api.Read{}))(t))
+	size("session.get", enginetest.Must(e.Get(ctx, enginetest.Alice, s, api.Read{}))(t))
 	for next := ""; ; {
-		l := must(e.List(ctx, reader.Caller{Tenant: "default", Agent: "_"}, api.ListSessions{Page: api.Page{After: next}}))(t)
+		l := enginetest.Must(e.List(ctx, enginetest.Operator, api.ListSessions{Page: api.Page{After: next}}))(t)
 		size("session.list", l)
 		if next = l.Next; next == "" {
 			break
@@ -46,10 +47,10 @@ func everything(t *testing.T, e *Engine, s turns.ID) {
 	}
 	for _, r := range []api.ListTurns{{}, {Full: true}, {Full: true, Order: "desc"}} {
 		for {
-			l := must(e.ListTurns(ctx, alice, s, r))(t)
+			l := enginetest.Must(e.ListTurns(ctx, enginetest.Alice, s, r))(t)
 			size("turn.list", l)
 			for _, x := range l.Turns {
-				size("turn.get", must(e.GetTurn(ctx, alice, s, api.GetTurn{ID: x.ID}))(t))
+				size("turn.get", enginetest.Must(e.GetTurn(ctx, enginetest.Alice, s, api.GetTurn{ID: x.ID}))(t))
 			}
 			if r.After = l.Next; r.After == "" {
 				break
@@ -57,7 +58,7 @@ func everything(t *testing.T, e *Engine, s turns.ID) {
 		}
 	}
 	for r := (api.ListCompactions{}); ; {
-		l := must(e.ListCompactions(ctx, alice, s, r))(t)
+		l := enginetest.Must(e.ListCompactions(ctx, enginetest.Alice, s, r))(t)
 		size("compaction.list", l)
 		if r.After = l.Next; r.After == "" {
 			break
@@ -65,48 +66,48 @@ func everything(t *testing.T, e *Engine, s turns.ID) {
 	}
 	for _, format := range []string{"otel", "openai", "anthropic", "gemini"} {
 		for r := (api.GetContext{Format: format, Budget: 1 << 40}); ; {
-			cx := must(e.Context(ctx, alice, s, r))(t)
+			cx := enginetest.Must(e.Context(ctx, enginetest.Alice, s, r))(t)
 			size("context.get "+format, cx)
 			if r.After = cx.Next; r.After == "" {
 				break
 			}
 		}
 	}
-	size("lineage.tree", must(e.Tree(ctx, alice, s, api.GetTree{}))(t))
+	size("lineage.tree", enginetest.Must(e.Tree(ctx, enginetest.Alice, s, api.GetTree{}))(t))
 }
 
 // What is stored can be read back in one message of the connection, or in
 // pages. What could not is refused, and the error says which member is too large.
 func TestWhatIsStoredCanBeRead(t *testing.T) {
 	object := func(n int) turns.Raw { return turns.Raw(`{"m":"` + strings.Repeat("x", n) + `"}`) }
-	turn := func(change func(*api.AppendTurn, int)) func(*testing.T, *Engine, turns.ID, int) (turns.ID, error) {
-		return func(t *testing.T, e *Engine, s turns.ID, n int) (turns.ID, error) {
-			r := say("question", "answer")
+	turn := func(change func(*api.AppendTurn, int)) func(*testing.T, *engine.Engine, turns.ID, int) (turns.ID, error) {
+		return func(t *testing.T, e *engine.Engine, s turns.ID, n int) (turns.ID, error) {
+			r := enginetest.Say("question", "answer")
 			change(&r, n)
-			ack, err := e.Append(t.Context(), alice, s, r, canon(r))
+			ack, err := e.Append(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
 			if err == nil {
-				if k := len(canon(ack)); k > e.Payload() {
+				if k := len(enginetest.JSON(ack)); k > e.Payload() {
 					t.Errorf("an ack of %d bytes", k)
 				}
 			}
 			return s, err
 		}
 	}
-	settings := func(change func(*api.SessionSettings, int)) func(*testing.T, *Engine, turns.ID, int) (turns.ID, error) {
-		return func(t *testing.T, e *Engine, _ turns.ID, n int) (turns.ID, error) {
+	settings := func(change func(*api.SessionSettings, int)) func(*testing.T, *engine.Engine, turns.ID, int) (turns.ID, error) {
+		return func(t *testing.T, e *engine.Engine, _ turns.ID, n int) (turns.ID, error) {
 			var r api.CreateSession
 			change(&r.SessionSettings, n)
-			s, err := e.Create(t.Context(), alice, r, canon(r))
+			s, err := e.Create(t.Context(), enginetest.Alice, r, enginetest.JSON(r))
 			if err != nil {
 				return turns.ID{}, err
 			}
-			add(t, e, s.ID, say("question", "answer"))
+			enginetest.Add(t, e, s.ID, enginetest.Say("question", "answer"))
 			return s.ID, nil
 		}
 	}
 	for _, member := range []struct {
 		name, field string // field of the refusal; "": never refused
-		store       func(t *testing.T, e *Engine, s turns.ID, n int) (turns.ID, error)
+		store       func(t *testing.T, e *engine.Engine, s turns.ID, n int) (turns.ID, error)
 	}{
 		{"meta", "/meta", turn(func(r *api.AppendTurn, n int) { r.Meta = object(n) })},
 		{"ext", "/messages", turn(func(r *api.AppendTurn, n int) { r.Messages[0].Parts[0].Ext = object(n) })},
@@ -121,19 +122,19 @@ func TestWhatIsStoredCanBeRead(t *testing.T) {
 				m.Parts = append(m.Parts, turns.TextPart("x"))
 			}
 		})},
-		{"calls", "/messages", func(t *testing.T, e *Engine, s turns.ID, n int) (turns.ID, error) {
-			r := say("go", "")
+		{"calls", "/messages", func(t *testing.T, e *engine.Engine, s turns.ID, n int) (turns.ID, error) {
+			r := enginetest.Say("go", "")
 			r.Response = &turns.Message{Role: turns.Assistant}
 			for i := range min(n/600, turns.MaxParts) {
 				r.Response.Parts = append(r.Response.Parts, turns.Part{Type: turns.ToolCall, ID: fmt.Sprint(i, strings.Repeat("x", 500)), Name: "run", Arguments: turns.Raw(`{}`)})
 			}
-			ack, err := e.Append(t.Context(), alice, s, r, canon(r))
+			ack, err := e.Append(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
 			if err != nil {
 				return s, err
 			}
-			left := add(t, e, s, say("never mind", "ok"))
+			left := enginetest.Add(t, e, s, enginetest.Say("never mind", "ok"))
 			for _, a := range []*api.Appended{ack, left} {
-				if k := len(canon(a)); k > e.Payload() {
+				if k := len(enginetest.JSON(a)); k > e.Payload() {
 					t.Errorf("an ack of %d bytes", k)
 				}
 			}
@@ -144,20 +145,20 @@ func TestWhatIsStoredCanBeRead(t *testing.T) {
 		{"tools", "/tools", settings(func(s *api.SessionSettings, n int) {
 			s.Tools = &[]turns.Raw{turns.Raw(`{"type":"function","function":{"name":"f","description":"` + strings.Repeat("x", n) + `"}}`)}
 		})},
-		{"recorded summary", "/summary", func(t *testing.T, e *Engine, s turns.ID, n int) (turns.ID, error) {
-			add(t, e, s, say("question", "answer"))
+		{"recorded summary", "/summary", func(t *testing.T, e *engine.Engine, s turns.ID, n int) (turns.ID, error) {
+			enginetest.Add(t, e, s, enginetest.Say("question", "answer"))
 			r := api.RecordCompaction{Summary: strings.Repeat("\x01", n/6), Replacement: []turns.Message{turns.TextMessage(turns.User, strings.Repeat("\x01", n/6))}}
-			_, err := e.Record(t.Context(), alice, s, r, canon(r))
+			_, err := e.Record(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
 			return s, err
 		}},
 	} {
 		t.Run(member.name, func(t *testing.T) {
 			for _, payload := range []int{64 << 10, 1 << 20} {
-				e := newWorld().Engine(t)
+				e := enginetest.NewWorld().Engine(t)
 				e.MaxPayload = payload
 				refused := false
 				for _, eighths := range []int{1, 3, 4, 5, 6, 8} {
-					s := create(t, e, 0, "nexus").ID
+					s := enginetest.Create(t, e, 0, "nexus").ID
 					s, err := member.store(t, e, s, payload*eighths/8-400)
 					if err != nil {
 						refused = true
