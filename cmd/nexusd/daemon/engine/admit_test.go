@@ -125,7 +125,7 @@ func compactionOf(t *testing.T, s *ledger.Session, span *turns.Span) *writer.Dra
 // A defect of the engine refuses its request with an internal error and stores
 // nothing: it does not set the session aside. What is refused is what the
 // projections would refuse.
-func TestADefectiveEventIsRefusedBeforeItIsStored(t *testing.T) {
+func TestBadEventIsRefusedBeforeAppend(t *testing.T) {
 	moved := func(to turns.Ref) *writer.Draft {
 		return &writer.Draft{Event: &turns.Event{Kind: turns.KindMoved, To: to}}
 	}
@@ -250,7 +250,7 @@ func TestADefectiveEventIsRefusedBeforeItIsStored(t *testing.T) {
 
 // An opening that the engine must not make is refused before its label is
 // claimed, and leaves the id free.
-func TestADefectiveOpeningIsRefusedBeforeItIsStored(t *testing.T) {
+func TestBadOpeningIsRefusedBeforeAppend(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(d *defects, ev *turns.Event)
 		why    string
@@ -297,7 +297,7 @@ func TestADefectiveOpeningIsRefusedBeforeItIsStored(t *testing.T) {
 }
 
 // A claim that does not follow the label's chain is refused before it is stored.
-func TestADefectiveClaimIsRefusedBeforeItIsStored(t *testing.T) {
+func TestBadClaimIsRefusedBeforeAppend(t *testing.T) {
 	d := newDefects(t)
 	l, release, err := d.e.HoldLabel(t.Context(), alice, "a-label", d.own)
 	if err != nil {
@@ -432,7 +432,7 @@ func TestNoDraftSetsAChainAside(t *testing.T) {
 
 // A refusal on a fold that another daemon has moved is no defect: the request is
 // decided again, behind what that daemon stored.
-func TestARefusalOnAnOldFoldIsDecidedAgain(t *testing.T) {
+func TestRefusalOnOldFoldIsDecidedAgain(t *testing.T) {
 	w := newWorld()
 	here, there := w.Engine(t), w.Engine(t)
 	s := create(t, here, 0, "nexus").ID

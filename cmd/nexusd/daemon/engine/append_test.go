@@ -9,7 +9,7 @@ import (
 )
 
 // A claimed time is stored as it is, or refused: never as another one.
-func TestClaimedTimes(t *testing.T) {
+func TestClaimedTimeOutsideTheRangeIsMalformed(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := create(t, e, 0, "nexus")
 	write := map[string]func(at *api.Time) (*api.Turn, error){
@@ -68,7 +68,7 @@ func results(ids ...string) []turns.Message {
 
 // A retry gets the ack that the first try got, calls included, on any daemon
 // and after the session went on.
-func TestAnAckOfARetryIsTheFirstOne(t *testing.T) {
+func TestRetryGetsTheFirstAck(t *testing.T) {
 	w := newWorld()
 	e, other := w.Engine(t), w.Engine(t)
 	s := create(t, e, 0, "nexus")

@@ -31,7 +31,7 @@ func raw(t *testing.T, w *world, e *Engine, subject string, ev *turns.Event) {
 // A turn whose header hides that the user speaks in it would keep a compaction in
 // force that ends with the user's word: it is not imported, and found where it stands.
 // Where no such compaction is in force it is a turn of before there was the count.
-func TestATurnThatHidesTheUsersWord(t *testing.T) {
+func TestTurnThatHidesAUserTextIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		compacted bool
 		want      api.Code
@@ -136,7 +136,7 @@ func TestAChainThatReachesAnotherAgentIsSetAside(t *testing.T) {
 
 // Two daemons open one id, in two tenants or as two kinds of session. Who was first
 // on the log has it, and loses nothing by the other.
-func TestASecondOpeningOfAnIDHurtsNobody(t *testing.T) {
+func TestSecondOpeningOfAnIDSetsNoOtherChainAside(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	other := create(t, e, 0, "nexus")
@@ -184,7 +184,7 @@ func TestASecondOpeningOfAnIDHurtsNobody(t *testing.T) {
 
 // The chain of a label is verified like any other, and one that was set aside is
 // an error to who needs it, at once.
-func TestALabelsChainIsVerified(t *testing.T) {
+func TestVerifyChecksLabelChains(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	label := "main"
@@ -209,7 +209,7 @@ func TestALabelsChainIsVerified(t *testing.T) {
 
 // A session that can't be read does not stop a list, and neither does the row that
 // an opening which was set aside would have had.
-func TestAnUnreadableSessionStopsNoList(t *testing.T) {
+func TestListsShowUnreadableSessions(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	s := create(t, e, 0, "nexus")

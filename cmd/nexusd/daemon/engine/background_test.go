@@ -48,10 +48,10 @@ func works(t *testing.T, e *Engine) {
 	}
 }
 
-// No call waits for a summarizer: while one takes its time, contexts come and
+// NXS-2: No call waits for a summarizer: while one takes its time, contexts come and
 // turns are appended; its summary is committed over what was appended meanwhile.
 // A context that would not fit is shortened at once, by a tier that asks nobody.
-func TestNXS2NobodyWaitsForASummary(t *testing.T) {
+func TestNobodyWaitsForASummary(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
@@ -105,7 +105,7 @@ func TestNXS2NobodyWaitsForASummary(t *testing.T) {
 
 // A compaction that asks a model is answered at once with its id, goes on, and
 // the same request again tells how it ended.
-func TestARunThatAsksAModelGoesOn(t *testing.T) {
+func TestRunThatAsksAModelOutlivesItsRequest(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
@@ -199,7 +199,7 @@ func (r restless) Summarize(ctx context.Context, _ summary.Input) (summary.Outpu
 }
 
 // How a run ended is told to who asks again, and asks no model again.
-func TestAFailedRunIsTold(t *testing.T) {
+func TestFailedRunIsReported(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, ids := long40(t, e)
 	must(e.Move(t.Context(), alice, s, api.MoveSession{To: &ids[35]}, nil))(t)
@@ -242,7 +242,7 @@ func (b broken) Summarize(context.Context, summary.Input) (summary.Output, error
 
 // A defect in a summarizer ends its compaction, which is told to who asks, and
 // not the worker.
-func TestADefectEndsOneCompaction(t *testing.T) {
+func TestPanicEndsOneCompaction(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, _ := long40(t, e)
 	b := broken{new(atomic.Int64)}
@@ -271,7 +271,7 @@ func TestADefectEndsOneCompaction(t *testing.T) {
 }
 
 // The same id with another request is refused while the first is under way.
-func TestARunUnderWayKeepsItsID(t *testing.T) {
+func TestRunningCompactionKeepsItsID(t *testing.T) {
 	e := newWorld().Engine(t)
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
@@ -293,7 +293,7 @@ func TestARunUnderWayKeepsItsID(t *testing.T) {
 
 // One run that is asked of two daemons is stored once, and told once, by the one
 // that stored it.
-func TestOneRunOnTwoDaemonsIsToldOnce(t *testing.T) {
+func TestRunOnTwoDaemonsIsAnnouncedOnce(t *testing.T) {
 	w := newWorld()
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
 	var mu sync.Mutex

@@ -88,7 +88,7 @@ func lose(t *testing.T, w *world, e, other *Engine, s turns.ID) {
 
 // What is too large for an event is moved to blobs, and counted as it was sent,
 // however often the append has to be tried.
-func TestTokensAfterALostRace(t *testing.T) {
+func TestTokensAreRightAfterALostRace(t *testing.T) {
 	thought := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.Reasoning, Content: long(900_000)}, turns.TextPart("ok")}}
 	for name, write := range map[string]func(e *Engine, s turns.ID) (*api.Turn, error){
 		"turn.append": func(e *Engine, s turns.ID) (*api.Turn, error) {
@@ -130,7 +130,7 @@ func TestTokensAfterALostRace(t *testing.T) {
 }
 
 // A summary that a fork takes over is counted with what it holds in blobs.
-func TestAReusedSummaryIsCountedWhole(t *testing.T) {
+func TestReusedSummaryCountsItsBlobs(t *testing.T) {
 	e := newWorld().Engine(t)
 	e.MaxPayload = 64 << 10 // an event holds 16 KiB itself
 	e.Tiers = []compactor.Tier{{Name: "long", Summarizer: longSummary{}, Local: true}}

@@ -49,7 +49,7 @@ func look(t *testing.T, e *Engine, s turns.ID) *api.Context {
 
 // GSV-2: the compaction comes in the request for the context that needs it,
 // before the model is called, and not earlier.
-func TestGSV2(t *testing.T) {
+func TestCompactionRunsBeforeTheCallThatNeedsIt(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "gsv", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
 	const threshold = 12_000 // 16,000 less a quarter, which is less than 20,000
@@ -87,7 +87,7 @@ func (failing) Summarize(context.Context, summary.Input) (summary.Output, error)
 // notification. Under on_failure "fail" nothing takes a summary's place: the
 // session goes on as long as its context fits, and who asks for a compaction is
 // told that there is none.
-func TestGSV6(t *testing.T) {
+func TestTierOfASummaryIsRecordedAndFailureIsReported(t *testing.T) {
 	limits := turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100}
 	for _, c := range []struct {
 		tier summary.Summarizer
@@ -156,7 +156,7 @@ func TestGSV6(t *testing.T) {
 
 // GSV-14: after a reset the first call goes by the estimate, every later one by
 // what the provider reported: within one call the count is a real one.
-func TestGSV14(t *testing.T) {
+func TestTriggerUsesTheReportedCountAfterTheFirstCall(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "gsv", `{}`, turns.Limits{})
 	check := func(what string, s turns.ID, want string) {
@@ -195,7 +195,7 @@ func TestGSV14(t *testing.T) {
 
 // GSV-13: images are counted in a summary that the agent writes itself too, and
 // no byte of theirs is given to it. There is room for the count however much it writes.
-func TestGSV13(t *testing.T) {
+func TestAgentSummaryCountsImagesWithoutTheirBytes(t *testing.T) {
 	picture := []byte(strings.Repeat("\x00picture", 200))
 	encoded := base64.StdEncoding.EncodeToString(picture)
 	for name, write := range map[string]func(most uint64) string{

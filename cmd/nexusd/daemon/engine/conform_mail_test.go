@@ -97,7 +97,7 @@ func (s mailSummary) Summarize(_ context.Context, in summary.Input) (summary.Out
 // WOL-17: on the trace of the seed's table all 41 emails are read, no call
 // overflows, and compactions come after batches 1 and 2, and after 3 where the
 // rule says so: its context is over 75 % of the budget by the estimate.
-func TestWOL17(t *testing.T) {
+func TestMailTraceReadsAllMailsWithoutOverflow(t *testing.T) {
 	box := &mailbox{text: map[string]string{}}
 	box.batch(15, 541_000-47_000)
 	box.batch(15, 627_000-170_000)

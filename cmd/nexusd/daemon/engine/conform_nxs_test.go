@@ -22,9 +22,9 @@ func pathsAndPorts(t *testing.T, e *Engine, policy string, mode policy.Mode) tur
 	return s.ID
 }
 
-// TestNXS3: every compaction that covers something says what of the paths,
+// NXS-3: every compaction that covers something says what of the paths,
 // identifiers, numbers and errors in it is still in the context, whatever made it.
-func TestNXS3(t *testing.T) {
+func TestCompactionReportsTheSurvivalOfFacts(t *testing.T) {
 	for _, pol := range policy.Names() {
 		e := newWorld().Engine(t)
 		s := pathsAndPorts(t, e, pol, policy.BeforeCall)
@@ -61,10 +61,10 @@ func TestNXS3(t *testing.T) {
 	}
 }
 
-// TestNXS6: a compaction can be looked at before it is made, which writes nothing;
+// NXS-6: a compaction can be looked at before it is made, which writes nothing;
 // undone, by the head going back before it; done again, by the head going forward;
 // and its summary made anew from the originals.
-func TestNXS6(t *testing.T) {
+func TestCompactionCanBePreviewedUndoneAndRedone(t *testing.T) {
 	for _, pol := range []string{"balanced", "nexus", "gsv", "spec-008", "autobyteus"} {
 		e := newWorld().Engine(t)
 		s := pathsAndPorts(t, e, pol, policy.Manual)

@@ -63,7 +63,7 @@ func quarter(ms []turns.Message) (n uint64) {
 }
 
 // S8-1: every call is told, before it is made, what its messages are estimated at.
-func TestS8_1(t *testing.T) {
+func TestEveryCallShowsItsEstimate(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{})
 	for i := range 6 {
@@ -81,7 +81,7 @@ func TestS8_1(t *testing.T) {
 }
 
 // S8-2: a session adds up what its calls took, input and output.
-func TestS8_2(t *testing.T) {
+func TestSessionTotalsItsUsage(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{})
@@ -101,7 +101,7 @@ func TestS8_2(t *testing.T) {
 
 // S8-6: pruning is set for each agent's sessions, and can be changed; what is
 // stored does not change with it.
-func TestS8_6(t *testing.T) {
+func TestPruningIsSetPerAgent(t *testing.T) {
 	e := newWorld().Engine(t)
 	bob := reader.Caller{Tenant: "default", Agent: "bob"}
 	full := long(6000)
@@ -190,7 +190,7 @@ func TestLongSessionTriggersCompaction(t *testing.T) {
 
 // S8-15: summary and recent messages are the context of this call and of all that
 // follow, till the next compaction.
-func TestS8_15(t *testing.T) {
+func TestSummaryStaysUntilTheNextCompaction(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
 	longSession(t, e, s.ID)
@@ -212,7 +212,7 @@ func TestS8_15(t *testing.T) {
 
 // S8-16: the summary is on the ledger: a daemon that comes later has it, and the
 // whole history behind it.
-func TestS8_16(t *testing.T) {
+func TestLaterDaemonHasTheSummaryAndTheHistory(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000, MaxOutputTokens: 1000, SafetyMargin: 100})
@@ -234,7 +234,7 @@ func TestS8_16(t *testing.T) {
 
 // S8-24, of its out-of-scope items the gauge: every append and every read says how
 // full the context is.
-func TestS8_24(t *testing.T) {
+func TestEveryAppendAndReadShowsTheGauge(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{ContextWindow: 16_000})
 	system := api.System{{Content: long(4000)}}
@@ -256,7 +256,7 @@ func TestS8_24(t *testing.T) {
 
 // S8-27: the estimate is of all that is sent: arguments of calls, system and
 // tools, and the new message; usage and compactions are counted for each session.
-func TestS8_27(t *testing.T) {
+func TestEstimateCoversEverythingThatIsSent(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	e.Tiers = []compactor.Tier{{Name: "paid", Local: true, Summarizer: paid{}}}
@@ -314,7 +314,7 @@ func (paid) Summarize(_ context.Context, in summary.Input) (summary.Output, erro
 // S8-28, its manual checks as one run: more than twenty turns with tools and no
 // request that a provider would refuse; the summary is there to be read; after it
 // the agent still has the key facts of the beginning. The flush is of other rows.
-func TestS8_28(t *testing.T) {
+func TestLongToolSessionKeepsItsKeyFacts(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	e.Tiers = []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}
@@ -363,7 +363,7 @@ func TestS8_28(t *testing.T) {
 
 // S8-28, prune_when: always, or only where the prompt cache has gone. It is a view:
 // nothing is written, and the next call after a cold one sees everything again.
-func TestS8_28PruneWhen(t *testing.T) {
+func TestPruneWhenIsAView(t *testing.T) {
 	for _, c := range []struct {
 		set    string
 		idle   time.Duration

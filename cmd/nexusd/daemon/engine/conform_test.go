@@ -119,7 +119,7 @@ func shownText(p *turns.Part) string {
 
 // WOL-3: an overflow, by any provider's words, has the largest messages
 // compacted below every threshold, and is answered with the context to retry with.
-func TestWOL3(t *testing.T) {
+func TestOverflowOfAnyProviderCompactsTheLargestMessages(t *testing.T) {
 	for _, tc := range []struct {
 		provider string
 		status   int
@@ -179,7 +179,7 @@ func TestWOL3(t *testing.T) {
 
 // WOL-8: targets stay, shortened: nothing is summarized through, an expansion is
 // empty, and the elisions lead to the originals.
-func TestWOL8(t *testing.T) {
+func TestElisionsKeepTheirTargets(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := create(t, e, 40_000, "wolffish")
 	add(t, e, s.ID, say("read them all", ""))
@@ -209,7 +209,7 @@ func TestWOL8(t *testing.T) {
 
 // WOL-8, with a model: by mode background it writes the summary while calls go
 // on; what came meanwhile stands behind the summary.
-func TestWOL8InBackground(t *testing.T) {
+func TestBackgroundSummaryKeepsTurnsThatCameMeanwhile(t *testing.T) {
 	e := newWorld().Engine(t)
 	slow := held{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = append([]compactor.Tier{{Name: "llm", Summarizer: slow}}, e.Tiers...)
@@ -244,7 +244,7 @@ func TestWOL8InBackground(t *testing.T) {
 }
 
 // WOL-13: a session that names a model has that model's budget.
-func TestWOL13(t *testing.T) {
+func TestSessionGetsTheBudgetOfItsModel(t *testing.T) {
 	e := newWorld().Engine(t)
 	e.Models = tokens.KnownModels()
 	for name, want := range map[string]uint64{
@@ -277,7 +277,7 @@ func due(t *testing.T, e *Engine) *api.Session {
 // WOL-14: a card for a compaction under way has its messages and targets; one
 // for what was done has targets, tokens saved and time, and of each target the
 // tool, both sizes, the reduction and the method.
-func TestWOL14(t *testing.T) {
+func TestNotificationsDescribeACompaction(t *testing.T) {
 	e := newWorld().Engine(t)
 	notes := hear(e)
 	s := due(t, e)
@@ -315,7 +315,7 @@ func TestWOL14(t *testing.T) {
 // WOL-15: compaction.started comes once targets are chosen, compaction.applied
 // when it is there; nothing is told where nothing is due. The decision's numbers
 // stand in the compaction, the token count and the budget with every context.
-func TestWOL15(t *testing.T) {
+func TestNotificationsFollowTheSteps(t *testing.T) {
 	e := newWorld().Engine(t)
 	notes := hear(e)
 	quiet := create(t, e, 100_000, "wolffish")
@@ -348,7 +348,7 @@ func TestWOL15(t *testing.T) {
 
 // WOL-16: a pass is for the calls of one turn of the user's. What is stored
 // stays whole, and the next text of the user starts from all of it.
-func TestWOL16(t *testing.T) {
+func TestTruncationEndsWithTheUsersTurn(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := due(t, e)
 	truncated := func(compacts bool) (n int) {
@@ -398,7 +398,7 @@ func TestWOL16(t *testing.T) {
 
 // WOL-18: explain gives the tokens of each named section of the system part, in
 // the order that they stand in, and of the tools; together they are the overhead.
-func TestWOL18(t *testing.T) {
+func TestExplainCountsTheSectionsOfTheSystemPart(t *testing.T) {
 	e := newWorld().Engine(t)
 	var sections api.System
 	want := []api.PreamblePart{}
@@ -451,7 +451,7 @@ func (s seen) Summarize(_ context.Context, in summary.Input) (summary.Output, er
 
 // WOL-19: select, tell, summarize the originals, and only then show anything
 // shortened; the summary comes last.
-func TestWOL19(t *testing.T) {
+func TestSummaryIsMadeFromOriginalsBeforeElisionsShow(t *testing.T) {
 	e := newWorld().Engine(t)
 	var order []string
 	e.Notify = func(_, _ string, n api.Notification) {
@@ -473,7 +473,7 @@ func TestWOL19(t *testing.T) {
 
 // AUT-2: without a limit a session is not compacted by size, and its context is
 // given whole, whatever it has; a budget that is asked for holds.
-func TestAUT2(t *testing.T) {
+func TestSessionWithoutLimitIsNotCompactedBySize(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := create(t, e, 0, "autobyteus")
 	for i := range 9 {
@@ -509,7 +509,7 @@ func nexusSession(t *testing.T, e *Engine) (s *api.Session, ids []turns.ID, k *a
 
 // NEX-1: a compaction is a turn. It has the fields of the seed's turn under the
 // contract's names; a normal turn has them as null.
-func TestNEX1(t *testing.T) {
+func TestCompactionTurnHasTheFieldsOfTheDesign(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, ids, k := nexusSession(t, e)
 	c := k.Compaction
@@ -553,7 +553,7 @@ func TestNEX1(t *testing.T) {
 
 // NEX-3: the summary is a system message; where a format has no such role it
 // stands in system.
-func TestNEX3(t *testing.T) {
+func TestSummaryIsASystemMessageInEveryFormat(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, _, k := nexusSession(t, e)
 	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Format: "openai"}))(t)
@@ -572,7 +572,7 @@ func TestNEX3(t *testing.T) {
 // NEX-4: the full history is there across compactions, with them; a compaction
 // is expanded to what it covered itself, behind the one that it includes, or to
 // all; compactions are listed.
-func TestNEX4(t *testing.T) {
+func TestExpandReturnsWhatACompactionCovers(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, ids, first := nexusSession(t, e)
 	for i := range 5 {
@@ -606,7 +606,7 @@ func TestNEX4(t *testing.T) {
 
 // NEX-6: a fork from any turn: with what was seen there, with a summary, or in
 // full. None shows anything of what came after its turn.
-func TestNEX6(t *testing.T) {
+func TestForkShowsNothingAfterItsTurn(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, ids, k := nexusSession(t, e)
 	add(t, e, s.ID, say("what came last", "yes"))
@@ -645,7 +645,7 @@ func TestNEX6(t *testing.T) {
 }
 
 // NEX-7: a provider's overflow, the threshold, and a request each compact.
-func TestNEX7(t *testing.T) {
+func TestOverflowThresholdAndRequestEachCompact(t *testing.T) {
 	e := newWorld().Engine(t)
 	kinds := map[string]func(s turns.ID) *turns.ID{
 		"overflow": func(s turns.ID) *turns.ID {

@@ -113,7 +113,7 @@ func TestImportedCountsAreThoseOfTheBody(t *testing.T) {
 
 // A counter that this build does not know may have given any count. It is kept, and
 // planning counts anew, so that the session can be compacted.
-func TestACountOfAnUnknownCounterIsCountedAnew(t *testing.T) {
+func TestUnknownCountersAreCountedAgain(t *testing.T) {
 	e := newWorld().Engine(t)
 	x := withLargeResult(t, false)
 	records := recounted(t, x, largeResult, func(c *turns.Tokens) { *c = turns.Tokens{Counter: "approx-99", Messages: 11_000, Response: 1} })

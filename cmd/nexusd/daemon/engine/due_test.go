@@ -58,7 +58,7 @@ func tierOf(t *testing.T, e *Engine, s turns.ID, id *turns.ID) string {
 
 // A context waits for a model if the caller says how long, whatever the mode of
 // the policy. What comes in time is what it is answered with.
-func TestAContextWaitsForAModel(t *testing.T) {
+func TestContextWaitsForAModelWithinWaitMS(t *testing.T) {
 	for _, mode := range []policy.Mode{policy.BeforeCall, policy.Background} {
 		for _, over := range []bool{false, true} {
 			e, slow := modelled(t)
@@ -74,7 +74,7 @@ func TestAContextWaitsForAModel(t *testing.T) {
 }
 
 // Without wait_ms a policy of mode before_call asks no model.
-func TestAContextThatWaitsForNobody(t *testing.T) {
+func TestContextWithoutWaitMSAsksNoModel(t *testing.T) {
 	e, slow := modelled(t)
 	s := dueSession(t, e, policy.BeforeCall, false)
 	cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
@@ -86,7 +86,7 @@ func TestAContextThatWaitsForNobody(t *testing.T) {
 // When the time is up, a context that fits is given as it is, and the summary is
 // committed when it comes. One that does not fit is compacted at once by a tier
 // that asks nobody, and the late summary is dropped.
-func TestAContextWaitsNoLonger(t *testing.T) {
+func TestContextWaitsNoLongerThanWaitMS(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		e, slow := modelled(t)
 		s := dueSession(t, e, policy.BeforeCall, over)
@@ -119,7 +119,7 @@ func TestAContextWaitsNoLonger(t *testing.T) {
 
 // An overflow waits for a model as long as it says, and not at all if it says
 // nothing; whichever is stored has its id, and nothing is stored twice.
-func TestAnOverflowWaitsForAModel(t *testing.T) {
+func TestOverflowWaitsForAModelWithinWaitMS(t *testing.T) {
 	for _, tc := range []struct {
 		wait int
 		let  bool
@@ -148,7 +148,7 @@ func TestAnOverflowWaitsForAModel(t *testing.T) {
 }
 
 // The operator changes nothing, and so asks no model either.
-func TestTheOperatorsOverflowAsksNoModel(t *testing.T) {
+func TestOverflowOfTheOperatorAsksNoModel(t *testing.T) {
 	e, slow := modelled(t)
 	s, _ := long40(t, e)
 	_, err := e.Overflow(t.Context(), reader.Caller{Tenant: "default", Agent: "_"}, s, api.Overflow{Status: 400, Error: "prompt is too long: 210000 tokens > 200000 maximum", WaitMS: 1000}, nil)
@@ -159,7 +159,7 @@ func TestTheOperatorsOverflowAsksNoModel(t *testing.T) {
 
 // What the decision has loaded is not loaded again, and is not taken for a head
 // that came later.
-func TestAContextLoadsItsPathOnce(t *testing.T) {
+func TestContextLoadsItsPathOnce(t *testing.T) {
 	e := newWorld().Engine(t)
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"reported"}`)}}}
 	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t).ID
@@ -186,7 +186,7 @@ func TestAContextLoadsItsPathOnce(t *testing.T) {
 
 // WOL-15: with the log at debug, each decision and each context leaves a line
 // with its numbers, and nothing of what was said.
-func TestWOL15Trail(t *testing.T) {
+func TestDebugLogTracesDecisionsWithoutContent(t *testing.T) {
 	e := newWorld().Engine(t)
 	var log bytes.Buffer
 	e.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -289,7 +289,7 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 
 // The metric counts: a compaction that is made below an append is seen, wherever
 // below the append that happens. Package compactions tests the other ways.
-func TestACompactionBelowAnAppendIsCounted(t *testing.T) {
+func TestCompactionInsideAnAppendIsCounted(t *testing.T) {
 	e := newWorld().Engine(t)
 	registry := prometheus.NewRegistry()
 	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))

@@ -243,7 +243,7 @@ func TestHeadMovesBackAndForward(t *testing.T) {
 	verified(t, e)
 }
 
-func TestLabels(t *testing.T) {
+func TestLabelNamesItsLastClaimant(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	label := "telegram/42"
@@ -271,7 +271,7 @@ func TestLabels(t *testing.T) {
 	verified(t, e)
 }
 
-func TestResetGoesOnInASuccessor(t *testing.T) {
+func TestResetOpensASuccessor(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	label := "plan"
@@ -299,7 +299,7 @@ func TestResetGoesOnInASuccessor(t *testing.T) {
 
 // A daemon that dies between the two events of a reset leaves a session without
 // a successor; the next look-up of the label, or the next refused append, opens it.
-func TestResetIsFinishedByWhoComesNext(t *testing.T) {
+func TestNextRequestFinishesAReset(t *testing.T) {
 	for name, finish := range map[string]func(*testing.T, *Engine, turns.ID, string){
 		"resolve": func(t *testing.T, e *Engine, _ turns.ID, label string) {
 			must(e.Resolve(t.Context(), alice, label))(t)
@@ -340,7 +340,7 @@ func TestResetIsFinishedByWhoComesNext(t *testing.T) {
 	}
 }
 
-func TestOverflowIsMended(t *testing.T) {
+func TestOverflowReturnsAShorterContext(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	s := create(t, e, 200_000, "balanced")

@@ -52,7 +52,7 @@ func TestOneDaemonBeginsAFlush(t *testing.T) {
 
 // An agent that dies between begin and done: the flush is due once more when its
 // lease ends, and after the second time it is given up, and the compaction says so.
-func TestAFlushThatIsNotEnded(t *testing.T) {
+func TestFlushExpiresWithItsLease(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	c := new(clock)
@@ -88,7 +88,7 @@ func TestAFlushThatIsNotEnded(t *testing.T) {
 }
 
 // An end that comes after the lease counts where nobody ended it before.
-func TestALateEndOfAFlush(t *testing.T) {
+func TestFlushThatEndsLateCounts(t *testing.T) {
 	e := newWorld().Engine(t)
 	c := new(clock)
 	e.Now = c.Now
@@ -110,7 +110,7 @@ func TestALateEndOfAFlush(t *testing.T) {
 	}
 }
 
-func TestFlushRefusals(t *testing.T) {
+func TestFlushRefusalsAreTyped(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	empty := flushSession(t, e)
@@ -157,7 +157,7 @@ func TestFlushRefusals(t *testing.T) {
 }
 
 // A compaction that covers nothing ends no cycle, and says nothing of a flush.
-func TestAnElisionEndsNoCycle(t *testing.T) {
+func TestElisionEndsNoFlushCycle(t *testing.T) {
 	e := newWorld().Engine(t)
 	r := api.CreateSession{}
 	r.Limits = &flushLimits
@@ -251,7 +251,7 @@ func TestNoForgedFlushIsImported(t *testing.T) {
 
 // A fork is a session of its own: it is in the cycle of its path, and its flush
 // is its own.
-func TestFlushOfAFork(t *testing.T) {
+func TestForkHasItsOwnFlushCycle(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	swell(t, e, s, flushOver)

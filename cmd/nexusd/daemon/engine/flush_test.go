@@ -77,9 +77,9 @@ func flushOf(t *testing.T, e *Engine, s turns.ID, compaction *turns.ID) string {
 	return must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *compaction}))(t).Compaction.Flush
 }
 
-// AC-8: a flush is due when the context has more tokens than window - reserve -
+// S8-8, AC-8: a flush is due when the context has more tokens than window - reserve -
 // threshold, and the agent is told: in the ack, in the context, and by a notification.
-func TestS8_8(t *testing.T) {
+func TestFlushIsDueOverItsThreshold(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	var told []string
@@ -119,7 +119,7 @@ func TestS8_8(t *testing.T) {
 
 // AC-9, S8-9: the flush turn puts the seed's instruction behind the context, as
 // a message of the user that is on no chain.
-func TestS8_9(t *testing.T) {
+func TestFlushInstructionIsOnNoChain(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	swell(t, e, s, flushOver)
@@ -191,7 +191,7 @@ func (a *scripted) flush() bool {
 	}
 }
 
-// test_memory_flush_calls_save_memory_tool, AC-10: a whole flow. The flush turn
+// S8-10, AC-10, test_memory_flush_calls_save_memory_tool: a whole flow. The flush turn
 // runs with the agent's own tools, and what it saves was said before the compaction.
 func TestMemoryFlushCallsSaveMemoryTool(t *testing.T) {
 	e := newWorld().Engine(t)
@@ -225,10 +225,7 @@ func lastFlush(t *testing.T, e *Engine, s turns.ID) (b turns.FlushBody) {
 	return b
 }
 
-// TestS8_10 is that flow, by the name of its row.
-func TestS8_10(t *testing.T) { TestMemoryFlushCallsSaveMemoryTool(t) }
-
-// test_memory_flush_suppresses_silent_response, AC-11: silent is a reply that
+// S8-11, AC-11, test_memory_flush_suppresses_silent_response: silent is a reply that
 // equals the token. Anything else is recorded, and delivered to nobody either.
 func TestMemoryFlushSuppressesSilentResponse(t *testing.T) {
 	for reply, want := range map[string]struct{ state, kept string }{
@@ -260,9 +257,7 @@ func TestMemoryFlushSuppressesSilentResponse(t *testing.T) {
 	}
 }
 
-func TestS8_11(t *testing.T) { TestMemoryFlushSuppressesSilentResponse(t) }
-
-// test_memory_flush_fires_once_per_cycle, AC-12: once in each cycle, and again in
+// S8-12, AC-12, test_memory_flush_fires_once_per_cycle: once in each cycle, and again in
 // the next one.
 func TestMemoryFlushFiresOncePerCycle(t *testing.T) {
 	e := newWorld().Engine(t)
@@ -296,7 +291,7 @@ func flushed(id *turns.ID) int {
 	return 1
 }
 
-// test_memory_flush_skipped_when_already_flushed: on any daemon, whatever its
+// S8-12, test_memory_flush_skipped_when_already_flushed: on any daemon, whatever its
 // memory, and wherever in its cycles the head goes.
 func TestMemoryFlushSkippedWhenAlreadyFlushed(t *testing.T) {
 	w := newWorld()
@@ -329,13 +324,8 @@ func TestMemoryFlushSkippedWhenAlreadyFlushed(t *testing.T) {
 	verified(t, e)
 }
 
-func TestS8_12(t *testing.T) {
-	t.Run("once", TestMemoryFlushFiresOncePerCycle)
-	t.Run("skipped", TestMemoryFlushSkippedWhenAlreadyFlushed)
-}
-
-// AC-19: the flush turn is for the session's own model, whatever writes summaries.
-func TestS8_19(t *testing.T) {
+// S8-19, AC-19: the flush turn is for the session's own model, whatever writes summaries.
+func TestFlushUsesTheSessionsModel(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	a := &scripted{t: t, e: e, s: s, reply: "SILENT"}
@@ -356,7 +346,7 @@ func TestS8_19(t *testing.T) {
 
 // S8-20: the flush is a ghost. Turns, contexts, fingerprints, tokens and the head
 // are those of a session in which none ran; only its usage is counted.
-func TestS8_20(t *testing.T) {
+func TestFlushLeavesNoTraceInTheHistory(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	last := swell(t, e, s, flushOver)
@@ -388,7 +378,7 @@ func TestS8_20(t *testing.T) {
 
 // S8-21: on the overflow path an agent can flush first; the compaction says what
 // became of it, and that it was skipped where it did not run.
-func TestS8_21(t *testing.T) {
+func TestFlushRunsBeforeAnOverflowCompaction(t *testing.T) {
 	for want, flush := range map[string]func(e *Engine, s turns.ID){
 		"skipped": func(*Engine, turns.ID) {},
 		"silent": func(e *Engine, s turns.ID) {
@@ -420,7 +410,7 @@ func TestS8_21(t *testing.T) {
 
 // S8-26: estimate, flush, compact, prune, call, track. A compaction that is due
 // waits for the flush, as long as the context fits.
-func TestS8_26(t *testing.T) {
+func TestDueCompactionWaitsForTheFlush(t *testing.T) {
 	e := newWorld().Engine(t)
 	c := new(clock)
 	e.Now = c.Now
@@ -462,7 +452,7 @@ func TestS8_26(t *testing.T) {
 // A context never goes over budget for a flush: it is compacted at once, and the
 // compaction says that the flush was skipped. An agent that ends its flush after
 // that is heard all the same.
-func TestACompactionDoesNotWaitOverBudget(t *testing.T) {
+func TestCompactionOverBudgetDoesNotWaitForTheFlush(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := flushSession(t, e)
 	swell(t, e, s, flushOver)

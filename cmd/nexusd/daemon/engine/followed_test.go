@@ -41,7 +41,7 @@ func TestTheCallAtAnInheritedTurnIsFoundWithoutTheHistory(t *testing.T) {
 
 // What is set after a turn, moved to and from it and compacted behind it tells which
 // settings the call there had: found by an index as by reading the whole chain.
-func TestFollowedAgreesWithReadingTheWholeChain(t *testing.T) {
+func TestNextCallAfterAgreesWithReadingTheWholeChain(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))

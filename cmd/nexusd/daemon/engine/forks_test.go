@@ -55,7 +55,7 @@ func TestForkFromAFullForkAtAnInheritedTurn(t *testing.T) {
 
 // A fork starts from a summary made elsewhere only if that stands for what it
 // covers, and leaves the fork as much room as its own policy would.
-func TestASummaryForkReusesOnlyWhatServesIt(t *testing.T) {
+func TestSummaryForkReusesOnlyAFittingSummary(t *testing.T) {
 	for name, tc := range map[string]struct {
 		elsewhere func(t *testing.T, e *Engine, s turns.ID, ids []turns.ID)
 		policy    *api.Policy
@@ -105,7 +105,7 @@ func TestASummaryForkReusesOnlyWhatServesIt(t *testing.T) {
 
 // The settings of a fork are those of its parent's tail, whatever the daemon has
 // read: one that is behind stores none.
-func TestForkTakesNoSettingsOfThePast(t *testing.T) {
+func TestForkTakesTheCurrentSettings(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	was, is := "old", "new"
@@ -128,7 +128,7 @@ func TestForkTakesNoSettingsOfThePast(t *testing.T) {
 	}
 }
 
-func TestForksSeeWhatTheirModeSays(t *testing.T) {
+func TestForkModesShowTheirPartOfThePath(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	s := create(t, e, 8000, "nexus")

@@ -396,7 +396,7 @@ func (failingKeys) Put(turns.ID, seal.Key) error { return errors.New("disk full"
 
 // A crash between a session's first event and its key is made good by the same
 // import; an import that fails before leaves no key.
-func TestAnImportThatEndsHalfWayIsMadeGood(t *testing.T) {
+func TestRetriedImportCompletesAHalfImport(t *testing.T) {
 	x := newAbroad(t, bob)
 	records := x.records(t)
 	w := newWorld()

@@ -53,7 +53,7 @@ func holds(t *testing.T, label string, want turns.ID, engines ...*Engine) {
 
 // Of two sessions that are opened under one label at the same time one is
 // opened, on one daemon and on two; the other is told which.
-func TestTwoSessionsWantOneLabel(t *testing.T) {
+func TestOnlyOneSessionGetsALabel(t *testing.T) {
 	for name, two := range map[string]bool{"one daemon": false, "two daemons": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -97,7 +97,7 @@ func TestTwoSessionsWantOneLabel(t *testing.T) {
 
 // A claim that a crash cut short ends with its lease; the session that made it
 // can be opened by a retry before that, and after it if nobody took the label.
-func TestAClaimThatStandsAlone(t *testing.T) {
+func TestUnconfirmedClaimExpires(t *testing.T) {
 	for name, retry := range map[string]bool{"the same again": true, "another after the lease": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()

@@ -13,7 +13,7 @@ import (
 // An ack says what the next context decides, under every policy and measure, once
 // this daemon has made a context of the session: told from the path then, and from
 // what was appended since.
-func TestAnAckTellsWhatTheNextContextDoes(t *testing.T) {
+func TestAckPredictsTheNextContext(t *testing.T) {
 	policies := map[string]*api.Policy{"spec-008, cold": whenCold()}
 	for _, name := range policy.Names() {
 		policies[name] = &api.Policy{Name: name}

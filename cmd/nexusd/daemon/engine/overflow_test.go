@@ -69,7 +69,7 @@ func TestOverflowBudget(t *testing.T) {
 
 // What is appended between the commit of an overflow's compaction and the reply
 // is not in the reply: the provider was asked without it.
-func TestAnOverflowIsAnsweredWithWhatItLeft(t *testing.T) {
+func TestOverflowReturnsWhatItsCompactionLeft(t *testing.T) {
 	w := newWorld()
 	e, other := w.Engine(t), w.Engine(t)
 	s := create(t, e, 200_000, "balanced")
@@ -95,7 +95,7 @@ func TestAnOverflowIsAnsweredWithWhatItLeft(t *testing.T) {
 
 // An overflow is mended as long as there are messages that can go, however much
 // of the context is overhead, and whatever usage was reported before.
-func TestAnOverflowBesideMuchOverhead(t *testing.T) {
+func TestOverflowBudgetLeavesRoomForTheOverhead(t *testing.T) {
 	for _, ratio := range []float64{0, 1.3} {
 		for _, system := range []int{12_000, 28_000} {
 			e := newWorld().Engine(t)

@@ -11,10 +11,10 @@ import (
 	"nexus/ledger/api"
 )
 
-// TestS8_22: who waits beside a compaction ("Organizing conversation…") is told
+// S8-22: who waits beside a compaction ("Organizing conversation…") is told
 // how far it is. The other futures of the row have tests of their own names: the
 // quality of a summary in compactor (survival), memories and search in later parts.
-func TestS8_22(t *testing.T) {
+func TestProgressOfACompactionIsAnnounced(t *testing.T) {
 	e := newWorld().Engine(t)
 	e.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
 		in.ReportProgress(0, 2)

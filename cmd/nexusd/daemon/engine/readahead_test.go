@@ -56,7 +56,7 @@ func (b *togetherBlobs) GetBlob(ctx context.Context, tenant string, digest turns
 
 // The blobs of a path, of a turn that refers to them and of a turn that is
 // verified are read several at a time, each once.
-func TestBlobsAreReadTogether(t *testing.T) {
+func TestBlobsAreReadInParallel(t *testing.T) {
 	const parts, size, atATime = 60, 20_000, 16
 	w := newWorld()
 	e := w.Engine(t)

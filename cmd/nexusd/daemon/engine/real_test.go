@@ -187,9 +187,9 @@ func TestRealToolLoopLongerThanTheWindow(t *testing.T) {
 	}
 }
 
-// After ten compactions of a real long transcript each half turn of the path is
+// NXS-1: After ten compactions of a real long transcript each half turn of the path is
 // in exactly one state, counted one by one.
-func TestNXS1TenCompactionsAccountForEveryHalf(t *testing.T) {
+func TestTenCompactionsAccountForEveryHalf(t *testing.T) {
 	for _, file := range transcripts(t) {
 		if filepath.Base(file) != "53-d1e0ac66e6-0.jsonl" {
 			continue

@@ -80,7 +80,7 @@ func head(t *testing.T, e *Engine, s turns.ID) turns.ID {
 
 // A view that goes by the clock is shown again as it was, whatever the clock says
 // by then: by its recipe, and at its turn if that has the recipe.
-func TestAColdViewIsServedAgain(t *testing.T) {
+func TestRecipeOfAColdViewIsServedAgain(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	c := new(clock)
@@ -139,10 +139,10 @@ func withoutFlush(t *testing.T) turns.PolicyRef {
 	return ref
 }
 
-// Every context that was served is served again by its recipe, byte for byte: on
+// NXS-5: Every context that was served is served again by its recipe, byte for byte: on
 // this daemon, on one that knows other models, and in another ledger; whatever
 // was set, moved, forked, compacted or reset since.
-func TestNXS5ServedContextsAreServedAgain(t *testing.T) {
+func TestServedContextsAreServedAgain(t *testing.T) {
 	set := func(t *testing.T, e *Engine, s turns.ID, x api.SessionSettings) {
 		t.Helper()
 		r := api.SetSession{SessionSettings: x}

@@ -33,7 +33,7 @@ func usedTurn(input uint64) api.AppendTurn {
 
 // What a provider counted leads where its call saw what is in force now: in a
 // session, in an ack and in a context; also after an import.
-func TestTheProvidersCountLeads(t *testing.T) {
+func TestReportedCountReplacesTheEstimate(t *testing.T) {
 	e := newWorld().Engine(t)
 	r := api.CreateSession{}
 	r.Policy, r.Limits = &api.Policy{Name: "balanced", Set: turns.Raw(`{"measure":"","mode":"manual"}`)}, &turns.Limits{ContextWindow: 1_000_000}
@@ -95,7 +95,7 @@ func TestTheProvidersCountLeads(t *testing.T) {
 }
 
 // A window that neither the session nor a known model states is told to be a guess.
-func TestAnUnknownModelsWindowIsAGuess(t *testing.T) {
+func TestWindowOfAnUnknownModelIsAGuess(t *testing.T) {
 	e := newWorld().Engine(t)
 	for _, tc := range []struct {
 		model  string

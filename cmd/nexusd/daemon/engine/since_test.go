@@ -10,10 +10,10 @@ import (
 	"nexus/turns"
 )
 
-// TestNXS12: what a compaction was expected to cost and save stands in its
+// NXS-12: what a compaction was expected to cost and save stands in its
 // trigger, and what the calls since were billed stands beside it: those with it
 // in force, on the way to the head.
-func TestNXS12(t *testing.T) {
+func TestCompactionShowsExpectedAndBilledCost(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "balanced", `{"mode":"before_call","cost":{"patience":1}}`, turns.Limits{ContextWindow: 64_000})
 	call := func(i int, usage turns.Usage) *api.Context {

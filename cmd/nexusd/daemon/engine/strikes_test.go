@@ -54,7 +54,7 @@ func idle(e *Engine, s turns.ID) {
 // A model that is down is asked as often in a row as the policy says, at one head
 // or at many, and then after a wait, twice as long each time; it is told so. What
 // succeeds ends that.
-func TestStrikes(t *testing.T) {
+func TestFailedCompactionsBackOff(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	now := time.Unix(1_800_000_000, 0)

@@ -38,7 +38,7 @@ func behind(t *testing.T, w *world) *Engine {
 
 // What is on the log is never told as if nothing had been written, and a retry
 // with the same id is answered and writes nothing.
-func TestWrittenIsNeverToldAsUnavailable(t *testing.T) {
+func TestStoredRequestIsNeverUnavailable(t *testing.T) {
 	label := "main"
 	id := turns.ID{1}
 	type verb struct {
@@ -127,7 +127,7 @@ func TestWrittenIsNeverToldAsUnavailable(t *testing.T) {
 }
 
 // Who lists after the position of a notification finds what it tells of.
-func TestANotificationHasThePositionOfItsEvent(t *testing.T) {
+func TestNotificationHasThePositionOfItsEvent(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	s := create(t, e, 8000, "nexus")

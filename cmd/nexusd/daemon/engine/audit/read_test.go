@@ -85,7 +85,7 @@ func (l *blockedLog) Next(ctx context.Context, subject string, after uint64) (le
 
 // An agent that verifies takes no place from another; more than there are places
 // for wait their turn, and the operator's is its own.
-func TestVerificationsOfAnAgentLeaveRoomForOthers(t *testing.T) {
+func TestVerificationsOfOneAgentAreBounded(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	agents := map[string]reader.Caller{}
 	sessions := map[string]turns.ID{}
@@ -137,7 +137,7 @@ func TestVerificationsOfAnAgentLeaveRoomForOthers(t *testing.T) {
 
 // A compaction is checked where it stands: many forks deep in a history cost what
 // their own events do, not a walk of their whole paths each.
-func TestVerifyCostsWhatItsEventsDo(t *testing.T) {
+func TestVerifyCostGrowsWithTheEvents(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
 	var last *api.Appended

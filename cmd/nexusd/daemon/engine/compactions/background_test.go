@@ -73,7 +73,7 @@ func dueSession(t *testing.T, e *engine.Engine) (s, head turns.ID) {
 }
 
 // One agent fills its own share of the queue, and no more.
-func TestAnAgentHasAShareOfTheQueue(t *testing.T) {
+func TestQueueBoundsTheJobsOfOneAgent(t *testing.T) {
 	cm := compactions.WithQueue()
 	n := 0
 	for range compactions.MaxBackground {
@@ -92,7 +92,7 @@ func TestAnAgentHasAShareOfTheQueue(t *testing.T) {
 
 // A compaction that failed is not tried again until one is asked for. A run that
 // is asked for clears the failures, also those at another head.
-func TestARunEndsAPause(t *testing.T) {
+func TestRequestedRunEndsAPause(t *testing.T) {
 	e, slow := working(t)
 	s, head := dueSession(t, e)
 	e.Pause(t.Context(), enginetest.Alice, s, head)
@@ -133,7 +133,7 @@ func heldByAppends(t *testing.T, r *prometheus.Registry) float64 {
 
 // The metric counts: an append that takes the queue's lock, a place in the queue or
 // a worker, or makes a compaction, is seen.
-func TestWhatAnAppendHoldsIsCounted(t *testing.T) {
+func TestResourcesHeldByAnAppendAreCounted(t *testing.T) {
 	e, slow := working(t)
 	close(slow.release)
 	registry := prometheus.NewRegistry()

@@ -16,7 +16,7 @@ import (
 // A summary is sealed under the keys of every session that its writer saw text
 // of, so that erasing one of them makes it unreadable: also of those that come
 // after what it covers, where the agent says that it had them in view.
-func TestASummaryIsSealedUnderAllThatWasSeen(t *testing.T) {
+func TestSummaryIsSealedUnderEverySourceSession(t *testing.T) {
 	for name, says := range map[string]bool{"what the plan shows": false, "more": true} {
 		t.Run(name, func(t *testing.T) {
 			e := enginetest.NewWorld().Engine(t)
@@ -51,7 +51,7 @@ func TestASummaryIsSealedUnderAllThatWasSeen(t *testing.T) {
 
 // What an agent submits is its own to judge, however little it says; what is left
 // of the names stands beside it.
-func TestSubmitOfLittle(t *testing.T) {
+func TestSubmitOfAShortHistory(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "balanced")
 	for i := range 120 {
@@ -106,7 +106,7 @@ func TestAgentSummarizesItself(t *testing.T) {
 
 // A plan that an agent took is made again when it submits. Where the settings
 // were changed meanwhile it is another, and the summary is of neither.
-func TestASummaryOfAPlanUnderOtherSettings(t *testing.T) {
+func TestSubmitUnderChangedSettingsIsConflict(t *testing.T) {
 	keep := api.SessionSettings{Policy: &api.Policy{Name: "nexus", Set: turns.Raw(`{"keep_tokens":2000}`)}}
 	for name, set := range map[string]api.SessionSettings{
 		"policy": keep,

@@ -24,7 +24,7 @@ func (l *sizeLog) Append(ctx context.Context, subject string, expect uint64, pay
 
 // A large system part is stored once in a tree of forks: neither a set of
 // something else nor a fork stores it again, and all of them show it.
-func TestALargeSystemPartIsStoredOnce(t *testing.T) {
+func TestLargeSystemPartIsStoredOnce(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		t.Run(map[bool]string{true: "sealed", false: "unsealed"}[sealed], func(t *testing.T) {
 			w := enginetest.NewWorld()

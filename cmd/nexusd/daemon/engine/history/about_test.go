@@ -12,7 +12,7 @@ import (
 )
 
 // A session is told apart by its title and by when its newest turn was said.
-func TestAboutTellsSessionsApart(t *testing.T) {
+func TestAboutShowsTitleAndTime(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	said := time.Date(2025, 4, 29, 23, 50, 0, 0, time.UTC)
 	at := func(r api.AppendTurn) api.AppendTurn { r.Time = (*api.Time)(&said); return r }

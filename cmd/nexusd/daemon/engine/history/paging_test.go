@@ -17,7 +17,7 @@ import (
 
 // A page reads what it holds, and of what is behind it no more than the next
 // turn, however large the turns are.
-func TestPagesReadWhatTheyHold(t *testing.T) {
+func TestPageReadsOnlyItsTurns(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -14,7 +14,7 @@ import (
 	"nexus/turns"
 )
 
-func TestJSONSize(t *testing.T) {
+func TestEscapedSizeIsTheSizeInJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := strings.ToValidUTF8(rapid.String().Draw(t, "s")+string(rapid.SliceOfN(rapid.ByteRange(0, 127), 0, 40).Draw(t, "ascii")), "?")
 		if got, want := page.EscapedSize(s), len(enginetest.JSON(s))-2; got != want {
@@ -78,7 +78,7 @@ func everything(t *testing.T, e *engine.Engine, s turns.ID) {
 
 // What is stored can be read back in one message of the connection, or in
 // pages. What could not is refused, and the error says which member is too large.
-func TestWhatIsStoredCanBeRead(t *testing.T) {
+func TestStoredEventsFitOneMessage(t *testing.T) {
 	object := func(n int) turns.Raw { return turns.Raw(`{"m":"` + strings.Repeat("x", n) + `"}`) }
 	turn := func(change func(*api.AppendTurn, int)) func(*testing.T, *engine.Engine, turns.ID, int) (turns.ID, error) {
 		return func(t *testing.T, e *engine.Engine, s turns.ID, n int) (turns.ID, error) {

@@ -12,7 +12,7 @@ import (
 
 // One blob that many turns name is loaded as often as there is room for it. A
 // context that would need more is refused, and a compaction of it is made.
-func TestOneBlobNamedByManyTurns(t *testing.T) {
+func TestBlobOfManyTurnsLoadsWithinTheBound(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	e.MaxContent = 4 << 20
 	s := enginetest.Create(t, e, 10_000_000, "nexus")
@@ -55,7 +55,7 @@ func TestOneBlobNamedByManyTurns(t *testing.T) {
 
 // Whatever there is room for: every policy compacts, the context after it is
 // shown whole, and it has the same newest turns.
-func TestCompactionWithLittleRoom(t *testing.T) {
+func TestCompactionOfAClippedPathGivesTheSameContext(t *testing.T) {
 	for _, pol := range enginetest.Must(enginetest.NewWorld().Engine(t).Policies())(t).Policies {
 		t.Run(pol.Name, func(t *testing.T) {
 			e := enginetest.NewWorld().Engine(t)
@@ -89,7 +89,7 @@ func TestCompactionWithLittleRoom(t *testing.T) {
 }
 
 // What all requests load together has a bound, and is given back.
-func TestLoadsTogether(t *testing.T) {
+func TestLoadedBytesOfAllRequestsAreBounded(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
 	enginetest.Add(t, e, s.ID, enginetest.Say(strings.Repeat("x", 10_000), "ok"))

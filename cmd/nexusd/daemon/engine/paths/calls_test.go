@@ -68,7 +68,7 @@ func TestLateResponsesReadTheHistoryOnce(t *testing.T) {
 }
 
 // Looking for a call ends with the request.
-func TestLateResponseKeepsTheTimeOut(t *testing.T) {
+func TestSearchForCallsEndsWithItsRequest(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
 	for i := range 50 {
@@ -84,7 +84,7 @@ func TestLateResponseKeepsTheTimeOut(t *testing.T) {
 }
 
 // A call is looked for so far and no further.
-func TestLateResponseToAnOldCall(t *testing.T) {
+func TestResponseToACallTooFarBackIsMalformed(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
 	enginetest.Add(t, e, s.ID, enginetest.CallTool("a"))

@@ -13,7 +13,7 @@ import (
 // A blob belongs to its tree of forks, sealed or not: what another agent, or
 // another session of the same one, has stored can't be read, named, or found out
 // by its digest.
-func TestABlobBelongsToItsTree(t *testing.T) {
+func TestBlobBelongsToItsTree(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		t.Run(map[bool]string{true: "sealed", false: "unsealed"}[sealed], func(t *testing.T) {
 			e := enginetest.NewWorld().Engine(t)

@@ -10,7 +10,7 @@ import (
 
 // What a session was spawned by is a turn that the agent can see, on any
 // daemon, or the session is refused.
-func TestSpawnedByATurnThatIsThere(t *testing.T) {
+func TestSpawnedByMustNameAVisibleTurn(t *testing.T) {
 	w := enginetest.NewWorld()
 	e, other := w.Engine(t), w.Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")

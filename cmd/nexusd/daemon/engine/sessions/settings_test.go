@@ -10,7 +10,7 @@ import (
 
 // A change that changes nothing has one outcome as well: asked again with its
 // id, late, it does not undo what came after it.
-func TestAChangeOfNothingIsKept(t *testing.T) {
+func TestChangeWithAnIDIsStoredEvenIfItChangesNothing(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")

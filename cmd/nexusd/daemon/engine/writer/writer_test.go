@@ -1,0 +1,136 @@
+package writer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// closeSession drafts the event that closes a session.
+func closeSession(w *writer.Writer, s *ledger.Session) (*writer.Draft, error) {
+	ev, done, err := w.BeginEvent(s, writer.Request{Verb: "session.close"}, turns.KindState)
+	if done || err != nil {
+		return nil, err
+	}
+	ev.State = turns.Closed
+	return &writer.Draft{Event: ev, Body: &turns.StateBody{}}, nil
+}
+
+// Another daemon appends between the decision and the append. The writer decides again
+// on the longer chain, and nothing of the other daemon is lost.
+func TestMutateDecidesAgainAfterALostCompareAndSet(t *testing.T) {
+	w := enginetest.NewWorld()
+	e, other := w.Engine(t), w.Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	var tails []uint64
+	err := e.Mutate(t.Context(), enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		if tails = append(tails, s.Tail.Index); len(tails) == 1 {
+			enginetest.Add(t, other, s.ID, enginetest.Say("question", "answer"))
+		}
+		return closeSession(e.Writer, s)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tails) != 2 || tails[1] != tails[0]+1 {
+		t.Errorf("decided at tails %v, want two, one apart", tails)
+	}
+	got := enginetest.Must(e.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
+	if got.State != "closed" || got.Turns != 1 {
+		t.Errorf("%s with %d turns, want closed with 1", got.State, got.Turns)
+	}
+	enginetest.Verified(t, e)
+}
+
+// What decide does to its fold does not reach the rule that admits the draft.
+func TestMutateAdmitsOnTheStoredFold(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	err := e.Mutate(t.Context(), enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		d, err := closeSession(e.Writer, s)
+		s.State, s.Tail = turns.Closed, ledger.Tail{}
+		return d, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Verified(t, e)
+}
+
+func TestMutateOfTheOperatorIsDenied(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	err := e.Mutate(t.Context(), enginetest.Operator, s.ID, func(*writer.Chain, *ledger.Session) (*writer.Draft, error) {
+		t.Error("the writer decides for the operator")
+		return nil, nil
+	})
+	if enginetest.Code(err) != api.Denied {
+		t.Errorf("%v, want denied", err)
+	}
+}
+
+// The queue of a chain is bounded. Leaving it makes room again.
+func TestHoldOfAFullQueueIsBusy(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	_, release, err := e.Hold(t.Context(), "chain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range 200 {
+		waiting.Go(func() {
+			if _, release, err := e.Hold(ctx, "chain"); err == nil {
+				release()
+			}
+		})
+	}
+	over, end := context.WithCancel(t.Context())
+	end()
+	for { // until the others wait
+		_, _, err := e.Hold(over, "chain")
+		if enginetest.Code(err) == api.Busy {
+			break
+		}
+		if !errors.Is(err, ledger.ErrUnavailable) {
+			t.Fatalf("Hold of a request that is over: %v", err)
+		}
+	}
+	if _, free, err := e.Hold(t.Context(), "other chain"); err != nil {
+		t.Errorf("another chain: %v", err)
+	} else {
+		free()
+	}
+	cancel()
+	waiting.Wait()
+	release()
+	if _, release, err = e.Hold(t.Context(), "chain"); err != nil {
+		t.Fatalf("after all have left: %v", err)
+	}
+	release()
+}
+
+func TestAfterCommitNeverSaysThatNothingIsWritten(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want api.Code
+	}{
+		{nil, ""},
+		{fmt.Errorf("read: %w", ledger.ErrUnavailable), api.Indeterminate},
+		{&api.Error{Code: api.Busy, Message: "full"}, api.Indeterminate},
+		{&api.Error{Code: api.Indeterminate, Message: "unknown"}, api.Indeterminate},
+		{&api.Error{Code: api.Conflict, Message: "moved"}, api.Conflict},
+	} {
+		if got := enginetest.Code(writer.AfterCommit(c.err)); got != c.want {
+			t.Errorf("AfterCommit(%v) is %q, want %q", c.err, got, c.want)
+		}
+	}
+}
