@@ -25,7 +25,7 @@ type defects struct {
 	w           *world
 	e           *Engine
 	log         *bytes.Buffer
-	own         turns.ID
+	owner       turns.ID
 	turns       []turns.Ref // of own; the third is a compaction of the first
 	fork        turns.ID    // at the first turn of own
 	other       turns.ID
@@ -37,21 +37,21 @@ func newDefects(t *testing.T) *defects {
 	d := &defects{w: newWorld(), log: new(bytes.Buffer)}
 	d.e = d.w.Engine(t)
 	d.e.Logger = slog.New(slog.NewTextHandler(d.log, nil))
-	d.own = create(t, d.e, 0, "nexus").ID
+	d.owner = create(t, d.e, 0, "nexus").ID
 	for range 2 {
-		d.turns = append(d.turns, turns.Ref{Session: d.own, Turn: add(t, d.e, d.own, say("question", "answer")).ID})
+		d.turns = append(d.turns, turns.Ref{Session: d.owner, Turn: add(t, d.e, d.owner, say("question", "answer")).ID})
 	}
-	d.fork = must(d.e.Fork(t.Context(), alice, d.own, api.CreateFork{Turn: d.turns[0].Turn}, []byte("{}")))(t).ID
+	d.fork = must(d.e.Fork(t.Context(), alice, d.owner, api.CreateFork{Turn: d.turns[0].Turn}, []byte("{}")))(t).ID
 	d.branchPoint = turns.Ref{Session: d.fork, Turn: add(t, d.e, d.fork, say("on the fork", "answer")).ID}
-	err := d.draft(t, d.own, func(s *ledger.Session) *writer.Draft {
+	err := d.draft(t, d.owner, func(s *ledger.Session) *writer.Draft {
 		return compactionOf(t, s, &turns.Span{Provenance: turns.ByNexus, Through: d.turns[0], FirstKept: d.turns[1], Covered: 1})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := must(d.e.Projections.Session(d.own))(t)
+	row := must(d.e.Projections.Session(d.owner))(t)
 	d.turns = append(d.turns, row.Head)
-	d.turns = append(d.turns, turns.Ref{Session: d.own, Turn: add(t, d.e, d.own, say("more", "answer")).ID})
+	d.turns = append(d.turns, turns.Ref{Session: d.owner, Turn: add(t, d.e, d.owner, say("more", "answer")).ID})
 	d.other = create(t, d.e, 0, "nexus").ID
 	d.otherTurn = turns.Ref{Session: d.other, Turn: add(t, d.e, d.other, say("elsewhere", "answer")).ID}
 	d.settle(t)
@@ -156,7 +156,7 @@ func TestBadEventIsRefusedBeforeAppend(t *testing.T) {
 		"a turn at another depth":     {why: "depth 7 below a parent at depth 4", draft: turn(func(_ *defects, ev *turns.Event) { ev.Depth = 7 })},
 		"an id that is used":          {why: "two events with the id", draft: turn(func(d *defects, ev *turns.Event) { ev.ID = d.turns[0].Turn })},
 		"a head to no turn": {why: "not stored", draft: func(t *testing.T, d *defects, _ *ledger.Session) *writer.Draft {
-			return moved(turns.Ref{Session: d.own, Turn: newID(t)})
+			return moved(turns.Ref{Session: d.owner, Turn: newID(t)})
 		}},
 		"a head to another session":    {why: "not its own", draft: func(_ *testing.T, d *defects, _ *ledger.Session) *writer.Draft { return moved(d.otherTurn) }},
 		"a fork's head beside its way": {why: "neither its own nor on the path", on: func(d *defects) turns.ID { return d.fork }, draft: func(_ *testing.T, d *defects, _ *ledger.Session) *writer.Draft { return moved(d.turns[1]) }},
@@ -193,7 +193,7 @@ func TestBadEventIsRefusedBeforeAppend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDefects(t)
-			session := d.own
+			session := d.owner
 			if tc.on != nil {
 				session = tc.on(d)
 			}
@@ -226,7 +226,7 @@ func TestBadEventIsRefusedBeforeAppend(t *testing.T) {
 		})
 		t.Run("projections refuse "+name, func(t *testing.T) {
 			d := newDefects(t)
-			session := d.own
+			session := d.owner
 			if tc.on != nil {
 				session = tc.on(d)
 			}
@@ -259,7 +259,7 @@ func TestBadOpeningIsRefusedBeforeAppend(t *testing.T) {
 		"a fork in another tree":     {func(d *defects, ev *turns.Event) { ev.Root = d.other }, "in the tree of"},
 		"a fork of another agent":    {func(_ *defects, ev *turns.Event) { ev.Agent = "bob" }, "of another agent"},
 		"a fork of a wider kind":     {func(_ *defects, ev *turns.Event) { ev.Role = turns.Main }, "of kind"},
-		"a fork of no turn":          {func(d *defects, ev *turns.Event) { ev.ForkOf.At.Turn = d.own }, "not stored"},
+		"a fork of no turn":          {func(d *defects, ev *turns.Event) { ev.ForkOf.At.Turn = d.owner }, "not stored"},
 		"a root of a tree elsewhere": {func(d *defects, ev *turns.Event) { ev.ForkOf.At = d.otherTurn }, "with hash"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -267,12 +267,12 @@ func TestBadOpeningIsRefusedBeforeAppend(t *testing.T) {
 			at := must(d.e.Projections.Turn(d.turns[0]))(t)
 			id := newID(t)
 			opening := func() *turns.Event {
-				return &turns.Event{ID: id, Kind: turns.KindOpened, Root: d.own, Agent: "alice", Role: turns.Peer,
+				return &turns.Event{ID: id, Kind: turns.KindOpened, Root: d.owner, Agent: "alice", Role: turns.Peer,
 					ForkOf: &turns.ForkOf{At: d.turns[0], Hash: at.Hash, Mode: turns.AsSeen}, Origin: &turns.Origin{Ledger: d.w.ID, Tenant: "default", Session: id}}
 			}
 			ev := opening()
 			tc.change(d, ev)
-			row := must(d.e.Projections.Session(d.own))(t)
+			row := must(d.e.Projections.Session(d.owner))(t)
 			_, _, set, err := d.e.StoredSettings(&row)
 			if err != nil {
 				t.Fatal(err)
@@ -299,12 +299,12 @@ func TestBadOpeningIsRefusedBeforeAppend(t *testing.T) {
 // A claim that does not follow the label's chain is refused before it is stored.
 func TestBadClaimIsRefusedBeforeAppend(t *testing.T) {
 	d := newDefects(t)
-	l, release, err := d.e.HoldLabel(t.Context(), alice, "a-label", d.own)
+	l, release, err := d.e.HoldLabel(t.Context(), alice, "a-label", d.owner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	if err := l.Claim(t.Context(), d.own); err != nil {
+	if err := l.Claim(t.Context(), d.owner); err != nil {
 		t.Fatal(err)
 	}
 	d.settle(t)
@@ -320,7 +320,7 @@ func TestBadClaimIsRefusedBeforeAppend(t *testing.T) {
 			l.Row.Tail.Seq = 0
 		}
 		before := lastSeq(t, d.w)
-		if err := l.Claim(t.Context(), d.own); code(err) != api.Internal {
+		if err := l.Claim(t.Context(), d.owner); code(err) != api.Internal {
 			t.Errorf("%s: %v, want an internal error", name, err)
 		}
 		if now := lastSeq(t, d.w); now != before {
@@ -363,7 +363,7 @@ func TestNoDraftSetsAChainAside(t *testing.T) {
 	d := newDefects(t)
 	stored, refused := 0, 0
 	for range 400 {
-		session := []turns.ID{d.own, d.fork, d.other}[rng.IntN(3)]
+		session := []turns.ID{d.owner, d.fork, d.other}[rng.IntN(3)]
 		refs := append([]turns.Ref{{}, {Session: session, Turn: newID(t)}, d.otherTurn, d.branchPoint}, d.turns...)
 		ref := func() turns.Ref { return refs[rng.IntN(len(refs))] }
 		var ev *turns.Event

@@ -28,22 +28,22 @@ func TestClaimedTimeOutsideTheRangeIsMalformed(t *testing.T) {
 		},
 	}
 	for _, verb := range []string{"turn.append", "compaction.record"} {
-		for when, ok := range map[string]bool{
+		for claimed, ok := range map[string]bool{
 			"9999-12-31T23:59:59Z": false, "2500-01-01T00:00:00Z": false, "1970-01-01T00:00:00Z": false, "0001-01-01T00:00:00Z": false,
 			"1970-01-01T00:00:00.000000001Z": true, "1969-12-31T23:59:59Z": true, "1700-06-01T12:00:00+02:00": true, "2261-12-31T23:59:59.999999999Z": true,
 		} {
 			var at api.Time
-			if err := at.UnmarshalText([]byte(when)); err != nil {
+			if err := at.UnmarshalText([]byte(claimed)); err != nil {
 				t.Fatal(err)
 			}
 			got, err := write[verb](&at)
 			switch {
 			case !ok && code(err) != api.Malformed:
-				t.Errorf("%s at %s: %v, want malformed", verb, when, err)
+				t.Errorf("%s at %s: %v, want malformed", verb, claimed, err)
 			case ok && err != nil:
-				t.Errorf("%s at %s: %v", verb, when, err)
+				t.Errorf("%s at %s: %v", verb, claimed, err)
 			case ok && (got.Time == nil || !time.Time(*got.Time).Equal(time.Time(at))):
-				t.Errorf("%s at %s is stored as %s", verb, when, canon(got.Time))
+				t.Errorf("%s at %s is stored as %s", verb, claimed, canon(got.Time))
 			}
 		}
 	}

@@ -21,12 +21,12 @@ import (
 )
 
 // held is a summarizer that is done when it is let go.
-type held struct {
+type slowSummarizer struct {
 	began chan struct{}
 	let   chan struct{}
 }
 
-func (h held) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
+func (h slowSummarizer) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
 	h.began <- struct{}{}
 	select {
 	case <-h.let:
@@ -54,7 +54,7 @@ func works(t *testing.T, e *Engine) {
 func TestNobodyWaitsForASummary(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
 	applied := make(chan turns.ID, 10)
 	e.Notify = func(_, _ string, n api.Notification) {
@@ -108,7 +108,7 @@ func TestNobodyWaitsForASummary(t *testing.T) {
 func TestRunThatAsksAModelOutlivesItsRequest(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
 	works(t, e)
 	s := create(t, e, 0, "nexus")
@@ -142,7 +142,7 @@ func TestRunThatAsksAModelOutlivesItsRequest(t *testing.T) {
 func TestAContextThatDoesNotFitIsShortenedAtOnce(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
 	works(t, e)
 	s := create(t, e, 16_000, "balanced")
@@ -206,8 +206,8 @@ func TestFailedRunIsReported(t *testing.T) {
 	side := add(t, e, s, say("side "+long(5000), "x")).ID
 	r := restless{e, s, [2]turns.ID{side, ids[39]}, new(atomic.Int64)}
 	e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: r}}
-	var told []string
-	e.Notify = func(_, _ string, n api.Notification) { told = append(told, n.Kind) }
+	var announced []string
+	e.Notify = func(_, _ string, n api.Notification) { announced = append(announced, n.Kind) }
 	works(t, e)
 	q := api.RunCompaction{ID: newID(t)}
 	run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t)
@@ -222,8 +222,8 @@ func TestFailedRunIsReported(t *testing.T) {
 	if r.calls.Load() != calls || calls != 5 {
 		t.Errorf("%d model calls, then %d; want 5", calls, r.calls.Load())
 	}
-	if want := []string{"compaction.started", "compaction.failed"}; !slices.Equal(told, want) {
-		t.Errorf("notifications %v, want %v", told, want)
+	if want := []string{"compaction.started", "compaction.failed"}; !slices.Equal(announced, want) {
+		t.Errorf("notifications %v, want %v", announced, want)
 	}
 	// It may go better the next time: told once, then tried again.
 	if run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t); run.State != "running" {
@@ -247,8 +247,8 @@ func TestPanicEndsOneCompaction(t *testing.T) {
 	s, _ := long40(t, e)
 	b := broken{new(atomic.Int64)}
 	e.Tiers = []compactor.Tier{{Name: "broken", Summarizer: b}}
-	var told []string
-	e.Notify = func(_, _ string, n api.Notification) { told = append(told, n.Kind) }
+	var announced []string
+	e.Notify = func(_, _ string, n api.Notification) { announced = append(announced, n.Kind) }
 	works(t, e)
 	q := api.RunCompaction{ID: newID(t)}
 	must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t)
@@ -258,8 +258,8 @@ func TestPanicEndsOneCompaction(t *testing.T) {
 			t.Errorf("%v after %d calls; want internal, 1", err, b.calls.Load())
 		}
 	}
-	if want := []string{"compaction.started", "compaction.failed"}; !slices.Equal(told, want) {
-		t.Errorf("notifications %v, want %v", told, want)
+	if want := []string{"compaction.started", "compaction.failed"}; !slices.Equal(announced, want) {
+		t.Errorf("notifications %v, want %v", announced, want)
 	}
 	e.Now = func() time.Time { return time.Now().Add(compactions.FailureTTL + time.Second) }
 	e.Tiers = []compactor.Tier{{Name: "first-words", Summarizer: firstWords{}}}
@@ -273,7 +273,7 @@ func TestPanicEndsOneCompaction(t *testing.T) {
 // The same id with another request is refused while the first is under way.
 func TestRunningCompactionKeepsItsID(t *testing.T) {
 	e := newWorld().Engine(t)
-	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
 	works(t, e)
 	s, _ := long40(t, e)
@@ -295,13 +295,13 @@ func TestRunningCompactionKeepsItsID(t *testing.T) {
 // that stored it.
 func TestRunOnTwoDaemonsIsAnnouncedOnce(t *testing.T) {
 	w := newWorld()
-	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
 	var mu sync.Mutex
-	told := make(map[string]int)
+	announced := make(map[string]int)
 	engines := []*Engine{w.Engine(t), w.Engine(t)}
 	for _, e := range engines {
 		e.Tiers = []compactor.Tier{{Name: "slow", Summarizer: slow}}
-		e.Notify = func(_, _ string, n api.Notification) { mu.Lock(); told[n.Kind]++; mu.Unlock() }
+		e.Notify = func(_, _ string, n api.Notification) { mu.Lock(); announced[n.Kind]++; mu.Unlock() }
 		works(t, e)
 	}
 	s := create(t, engines[0], 0, "nexus")
@@ -324,8 +324,8 @@ func TestRunOnTwoDaemonsIsAnnouncedOnce(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if told["compaction.applied"] != 1 || told["compaction.failed"] != 0 {
-		t.Errorf("told: %v, want compaction.applied once", told)
+	if announced["compaction.applied"] != 1 || announced["compaction.failed"] != 0 {
+		t.Errorf("told: %v, want compaction.applied once", announced)
 	}
 	if v := verified(t, engines[0]); v.Compactions != 1 {
 		t.Errorf("%d compactions, want 1", v.Compactions)

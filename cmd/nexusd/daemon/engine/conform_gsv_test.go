@@ -95,10 +95,10 @@ func TestTierOfASummaryIsRecordedAndFailureIsReported(t *testing.T) {
 	}{{firstWords{}, "only"}, {failing{}, plan.NoticeTier}} {
 		e := newWorld().Engine(t)
 		e.Tiers = []compactor.Tier{{Name: "only", Summarizer: c.tier, Local: true}}
-		var told []string
+		var announced []string
 		e.Notify = func(_, _ string, n api.Notification) {
 			if strings.HasPrefix(n.Kind, "compaction.") {
-				told = append(told, n.Kind+" "+string(n.Detail))
+				announced = append(announced, n.Kind+" "+string(n.Detail))
 			}
 		}
 		s := opened(t, e, alice, "gsv", `{"keep_tokens":2000}`, limits)
@@ -111,8 +111,8 @@ func TestTierOfASummaryIsRecordedAndFailureIsReported(t *testing.T) {
 			t.Fatal("never compacted")
 		}
 		got := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: *k}))(t)
-		if got.Compaction.Tier != c.want || len(told) != 2 || !strings.Contains(told[1], `"tier":"`+c.want+`"`) || !strings.HasPrefix(told[1], "compaction.applied") {
-			t.Errorf("by %s, want %s; told %v", got.Compaction.Tier, c.want, told)
+		if got.Compaction.Tier != c.want || len(announced) != 2 || !strings.Contains(announced[1], `"tier":"`+c.want+`"`) || !strings.HasPrefix(announced[1], "compaction.applied") {
+			t.Errorf("by %s, want %s; told %v", got.Compaction.Tier, c.want, announced)
 		}
 		if n := got.Compaction.Summary; c.want == plan.NoticeTier && !strings.HasSuffix(*n, " messages that were compacted. Summary unavailable due to size limits.]") {
 			t.Errorf("notice %q", *n)
@@ -198,11 +198,11 @@ func TestTriggerUsesTheReportedCountAfterTheFirstCall(t *testing.T) {
 func TestAgentSummaryCountsImagesWithoutTheirBytes(t *testing.T) {
 	picture := []byte(strings.Repeat("\x00picture", 200))
 	encoded := base64.StdEncoding.EncodeToString(picture)
-	for name, write := range map[string]func(most uint64) string{
+	for name, write := range map[string]func(limit uint64) string{
 		"a short summary":           func(uint64) string { return "what was said" },
 		"one with the block's tags": func(uint64) string { return "<summary>what was said</summary><memories>\n- a fact\n</memories>" },
 		"one that counts itself":    func(uint64) string { return "what was said\n\n" + summary.ImagesNote(2) },
-		"as long as it may be":      func(most uint64) string { return strings.Repeat("word", int(most)*37/40) },
+		"as long as it may be":      func(limit uint64) string { return strings.Repeat("word", int(limit)*37/40) },
 	} {
 		e := newWorld().Engine(t)
 		s := create(t, e, 8000, "gsv")
@@ -213,11 +213,11 @@ func TestAgentSummaryCountsImagesWithoutTheirBytes(t *testing.T) {
 		for range 12 {
 			add(t, e, s.ID, say("go on "+long(2000), "yes"))
 		}
-		taken := must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
-		if strings.Contains(taken.Content, encoded[:60]) {
+		offer := must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
+		if strings.Contains(offer.Content, encoded[:60]) {
 			t.Errorf("%s: bytes of an image were given", name)
 		}
-		r := api.SubmitCompaction{Plan: taken.Plan, Text: write(taken.MaxTokens)}
+		r := api.SubmitCompaction{Plan: offer.Plan, Text: write(offer.MaxTokens)}
 		made := must(e.Submit(t.Context(), alice, s.ID, r, canon(r)))(t)
 		if text := *made.Compaction.Summary; strings.Count(text, summary.ImagesNote(2)) != 1 || !strings.HasSuffix(text, summary.ImagesNote(2)) {
 			t.Errorf("%s: the summary is %.300q", name, text)

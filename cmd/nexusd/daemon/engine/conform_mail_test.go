@@ -48,9 +48,9 @@ func (m *mailbox) batch(n, size int) {
 func mailAgent(ms []turns.Message) *turns.Message {
 	var listed []string
 	called := map[string]bool{}
-	shortened, told := false, false
+	shortened, announced := false, false
 	for _, m := range ms {
-		told = m.Role == turns.User && strings.Contains(shownText(&m.Parts[0]), "Continue where you left off.")
+		announced = m.Role == turns.User && strings.Contains(shownText(&m.Parts[0]), "Continue where you left off.")
 		for i := range m.Parts {
 			p := &m.Parts[i]
 			text := shownText(p)
@@ -76,17 +76,17 @@ func mailAgent(ms []turns.Message) *turns.Message {
 		return callsOf("google_accounts", "accounts")
 	case !called["google_gmail_search"]:
 		return callsOf("google_gmail_search", "search-1", "search-2")
-	case len(next) > 0 && (!shortened || told):
+	case len(next) > 0 && (!shortened || announced):
 		return callsOf("google_gmail_read", next...)
 	}
 	return say("", "The briefing.").Response
 }
 
 // mailSummary writes the five sections from what it is given.
-type mailSummary struct{ given *strings.Builder }
+type mailSummary struct{ shown *strings.Builder }
 
 func (s mailSummary) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
-	s.given.WriteString(summary.Transcript(in))
+	s.shown.WriteString(summary.Transcript(in))
 	read := 0
 	for _, h := range in.Halves {
 		read += len(h.Messages)
@@ -105,8 +105,8 @@ func TestMailTraceReadsAllMailsWithoutOverflow(t *testing.T) {
 
 	e := newWorld().Engine(t)
 	e.Models = tokens.KnownModels()
-	var given strings.Builder
-	e.Tiers = []compactor.Tier{{Name: "mail", Summarizer: mailSummary{&given}, Local: true}}
+	var shown strings.Builder
+	e.Tiers = []compactor.Tier{{Name: "mail", Summarizer: mailSummary{&shown}, Local: true}}
 	model := "DeepSeek V4 Pro"
 	const systemChars = 26_000 // of the seed's log line; with 47 tools the first call has 42,000 tokens
 	system := api.System{{Name: "identity", Content: strings.Repeat("You read mail. ", systemChars/15)}}
@@ -190,7 +190,7 @@ func TestMailTraceReadsAllMailsWithoutOverflow(t *testing.T) {
 		t.Errorf("compactions after %v emails, want 15, 30 and, by the rule, 41", compacted)
 	}
 	for _, id := range box.ids {
-		if text := box.text[id]; !whole41[id] && !strings.Contains(given.String(), text) {
+		if text := box.text[id]; !whole41[id] && !strings.Contains(shown.String(), text) {
 			t.Errorf("%s stood whole neither in a context nor in what was summarized", id)
 		}
 	}

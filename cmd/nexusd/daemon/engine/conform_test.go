@@ -21,9 +21,9 @@ import (
 // is in compactor/conform_*_test.go.
 
 // told is the notifications of an engine. It is read when nothing is under way.
-type told struct{ all []api.Notification }
+type announced struct{ all []api.Notification }
 
-func (n *told) of(what string) (out []api.Notification) {
+func (n *announced) of(what string) (out []api.Notification) {
 	for _, x := range n.all {
 		if x.Kind == what {
 			out = append(out, x)
@@ -32,8 +32,8 @@ func (n *told) of(what string) (out []api.Notification) {
 	return out
 }
 
-func hear(e *Engine) *told {
-	n := new(told)
+func hear(e *Engine) *announced {
+	n := new(announced)
 	e.Notify = func(_, _ string, x api.Notification) { n.all = append(n.all, x) }
 	return n
 }
@@ -211,7 +211,7 @@ func TestElisionsKeepTheirTargets(t *testing.T) {
 // on; what came meanwhile stands behind the summary.
 func TestBackgroundSummaryKeepsTurnsThatCameMeanwhile(t *testing.T) {
 	e := newWorld().Engine(t)
-	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = append([]compactor.Tier{{Name: "llm", Summarizer: slow}}, e.Tiers...)
 	applied := make(chan turns.ID, 10)
 	e.Notify = func(_, _ string, n api.Notification) {
@@ -429,12 +429,12 @@ func TestExplainCountsTheSectionsOfTheSystemPart(t *testing.T) {
 }
 
 // seen is a summarizer that notes when it was asked.
-type seen struct {
+type visible struct {
 	order *[]string
 	text  string // that it must find whole
 }
 
-func (s seen) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
+func (s visible) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
 	what := "summarized what was shortened"
 	for _, h := range in.Halves {
 		for _, m := range h.Messages {
@@ -459,7 +459,7 @@ func TestSummaryIsMadeFromOriginalsBeforeElisionsShow(t *testing.T) {
 			order = append(order, n.Kind)
 		}
 	}
-	e.Tiers = []compactor.Tier{{Name: "seen", Summarizer: seen{&order, mailPage("page a.0", 9_600)}, Local: true}}
+	e.Tiers = []compactor.Tier{{Name: "seen", Summarizer: visible{&order, mailPage("page a.0", 9_600)}, Local: true}}
 	s := due(t, e)
 	_, ms := whole(t, e, s.ID)
 	want := []string{"compaction.started", "summarized the originals", "compaction.applied"}

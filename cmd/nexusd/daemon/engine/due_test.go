@@ -25,10 +25,10 @@ import (
 
 // modelled is an engine with a model that takes until it is let go, before the
 // tier that asks nobody.
-func modelled(t *testing.T) (*Engine, held) {
+func modelled(t *testing.T) (*Engine, slowSummarizer) {
 	t.Helper()
 	e := newWorld().Engine(t)
-	slow := held{make(chan struct{}, 10), make(chan struct{})}
+	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
 	e.Tiers = append([]compactor.Tier{{Name: "slow", Summarizer: slow}}, e.Tiers...)
 	works(t, e)
 	return e, slow

@@ -82,10 +82,10 @@ func flushOf(t *testing.T, e *Engine, s turns.ID, compaction *turns.ID) string {
 func TestFlushIsDueOverItsThreshold(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	var told []string
+	var announced []string
 	e.Notify = func(_, _ string, n api.Notification) {
 		if n.Kind == "flush.requested" {
-			told = append(told, string(n.Detail))
+			announced = append(announced, string(n.Detail))
 		}
 	}
 	s := flushSession(t, e)
@@ -103,8 +103,8 @@ func TestFlushIsDueOverItsThreshold(t *testing.T) {
 			due++
 		}
 	}
-	if due == 0 || len(told) != due || told[0] != `{"cycle":1}` {
-		t.Errorf("due in %d acks; notified %v", due, told)
+	if due == 0 || len(announced) != due || announced[0] != `{"cycle":1}` {
+		t.Errorf("due in %d acks; notified %v", due, announced)
 	}
 	other := create(t, e, 0, "nexus")
 	ack, cx := add(t, e, other.ID, say("one", "two")), getContext(t, e, other.ID)
@@ -128,8 +128,8 @@ func TestFlushInstructionIsOnNoChain(t *testing.T) {
 		!strings.Contains(b.Prompt, "save any durable context to memory using save_memory") || b.SilentToken != "SILENT" {
 		t.Errorf("%+v", b)
 	}
-	if left := time.Until(time.Time(b.Lease)); left < 4*time.Minute || left > 5*time.Minute {
-		t.Errorf("a lease of %v, want 5m", left)
+	if remaining := time.Until(time.Time(b.Lease)); remaining < 4*time.Minute || remaining > 5*time.Minute {
+		t.Errorf("a lease of %v, want 5m", remaining)
 	}
 	if bytes.Contains(canon(getContext(t, e, s)), []byte("Pre-compaction")) {
 		t.Error("the instruction is in the context")
@@ -235,12 +235,12 @@ func TestMemoryFlushSuppressesSilentResponse(t *testing.T) {
 		"":                              {"done", ""},
 	} {
 		e := newWorld().Engine(t)
-		var told []api.Notification
-		e.Notify = func(_, _ string, n api.Notification) { told = append(told, n) }
+		var announced []api.Notification
+		e.Notify = func(_, _ string, n api.Notification) { announced = append(announced, n) }
 		s := flushSession(t, e)
 		swell(t, e, s, flushOver)
 		begin(t, e, s, 1)
-		n := len(told)
+		n := len(announced)
 		if got := endFlush(t, e, s, api.DoneFlush{Cycle: 1, Response: reply}); got.State != want.state {
 			t.Errorf("%q is %s, want %s", reply, got.State, want.state)
 		}
@@ -248,11 +248,11 @@ func TestMemoryFlushSuppressesSilentResponse(t *testing.T) {
 			t.Errorf("%q is kept as %q", reply, f.Response)
 		}
 		list := must(e.ListTurns(t.Context(), alice, s, api.ListTurns{Full: true}))(t)
-		if seen := append(canon(list), canon(getContext(t, e, s))...); bytes.Contains(seen, []byte("launch-7")) || bytes.Contains(seen, []byte("SILENT")) {
+		if visible := append(canon(list), canon(getContext(t, e, s))...); bytes.Contains(visible, []byte("launch-7")) || bytes.Contains(visible, []byte("SILENT")) {
 			t.Errorf("%q is in what is shown", reply)
 		}
-		if len(told) != n {
-			t.Errorf("%q was told: %+v", reply, told[n:])
+		if len(announced) != n {
+			t.Errorf("%q was told: %+v", reply, announced[n:])
 		}
 	}
 }

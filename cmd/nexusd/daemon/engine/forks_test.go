@@ -28,10 +28,10 @@ func TestForkFromAFullForkAtAnInheritedTurn(t *testing.T) {
 			for name, from := range map[string]turns.ID{"the full fork": full.ID, "a fork of it": below.ID} {
 				r := api.CreateFork{ID: newID(t), Turn: y, Mode: mode}
 				f := must(e.Fork(t.Context(), alice, from, r, canon(r)))(t)
-				seen := func(id turns.ID, at turns.ID) *api.Context {
+				visible := func(id turns.ID, at turns.ID) *api.Context {
 					return must(e.Context(t.Context(), alice, id, api.GetContext{At: at, Budget: 100_000}))(t)
 				}
-				want, got := seen(from, y), seen(f.ID, turns.ID{})
+				want, got := visible(from, y), visible(f.ID, turns.ID{})
 				if len(want.Messages) != 18 {
 					t.Errorf("%s sees %d messages, want 18", name, len(want.Messages))
 				}

@@ -111,16 +111,16 @@ func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 	must(src.CloseSession(t.Context(), bob, f.ID, api.CloseSession{}, nil))(t)
 
 	var order []api.ExportRecord
-	seen := make(map[turns.Hash]bool)
+	visited := make(map[turns.Hash]bool)
 	for _, id := range []turns.ID{s.ID, f.ID} {
 		for after := ""; ; {
 			p := must(src.Export(t.Context(), bob, id, api.ExportSession{Page: api.Page{After: after}}))(t)
 			for _, r := range p.Records {
-				if r.Event == nil || !seen[r.Event.Hash] {
+				if r.Event == nil || !visited[r.Event.Hash] {
 					order = append(order, r)
 				}
 				if r.Event != nil {
-					seen[r.Event.Hash] = true
+					visited[r.Event.Hash] = true
 				}
 			}
 			if after = p.Next; after == "" {

@@ -440,18 +440,18 @@ func TestAnImportedSessionKeepsItsLabel(t *testing.T) {
 	from, w := newWorld().Engine(t), newWorld()
 	to, second := w.Engine(t), w.Engine(t)
 	x, y := must(labelled(t, from, newID(t), "plan"))(t), must(labelled(t, from, newID(t), "work"))(t)
-	mine := must(labelled(t, to, newID(t), "work"))(t)
+	ownID := must(labelled(t, to, newID(t), "work"))(t)
 	for _, id := range []turns.ID{x.ID, y.ID} {
 		if err := copyTo(t, from, to, id); err != nil {
 			t.Fatal(err)
 		}
 	}
 	holds(t, "plan", x.ID, to, second)
-	holds(t, "work", mine.ID, to, second)
+	holds(t, "work", ownID.ID, to, second)
 	if _, err := labelled(t, second, newID(t), "plan"); code(err) != api.Conflict {
 		t.Errorf("another under the label: %v, want conflict", err)
 	}
-	if err := relabel(t, to, mine.ID, "other"); err != nil {
+	if err := relabel(t, to, ownID.ID, "other"); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, "work", turns.ID{}, to, second)

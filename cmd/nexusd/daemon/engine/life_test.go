@@ -319,7 +319,7 @@ func (l *life) compact(t *rapid.T) {
 
 // summarize is the agent's own summary, of a plan that it took some time ago.
 func (l *life) summarize(t *rapid.T) {
-	taken, err := l.engine().Take(context.Background(), alice, l.session(), api.TakeCompaction{})
+	offer, err := l.engine().Take(context.Background(), alice, l.session(), api.TakeCompaction{})
 	if c := code(err); c == api.Nothing || c == api.Unprocessable {
 		t.Skip("nothing to summarize")
 	}
@@ -328,7 +328,7 @@ func (l *life) summarize(t *rapid.T) {
 		l.append(say(l.text(t), ""))
 	}
 	l.n++
-	r := api.SubmitCompaction{Plan: taken.Plan, Text: fmt.Sprintf("summary %d", l.n)}
+	r := api.SubmitCompaction{Plan: offer.Plan, Text: fmt.Sprintf("summary %d", l.n)}
 	_, err = l.engine().Submit(context.Background(), alice, l.session(), r, canon(r))
 	if c := code(err); c != "" && c != api.Unprocessable && c != api.Conflict { // one in the background may be first
 		l.t.Fatalf("submit: %v", err)

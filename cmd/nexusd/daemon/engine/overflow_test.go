@@ -59,8 +59,8 @@ func TestOverflowBudget(t *testing.T) {
 			if want == less {
 				want = v.Overhead + v.Tokens*3/4
 			}
-			said := overflow.ProviderError{Kind: overflow.ContextOverflow, Window: tc.window, Tokens: uint64(tc.counts * float64(have))}
-			if got := must(e.OverflowBudget(t.Context(), alice, s.ID, said))(t); got != want {
+			refusal := overflow.ProviderError{Kind: overflow.ContextOverflow, Window: tc.window, Tokens: uint64(tc.counts * float64(have))}
+			if got := must(e.OverflowBudget(t.Context(), alice, s.ID, refusal))(t); got != want {
 				t.Errorf("%s, a window of %d, the provider says %d and counts %g for one of %d: %d, want %d", policy, tc.set, tc.window, tc.counts, have, got, want)
 			}
 		}

@@ -22,11 +22,11 @@ func TestProgressOfACompactionIsAnnounced(t *testing.T) {
 		return firstWords{}.Summarize(ctx, in)
 	})}, e.Tiers...)
 	var mu sync.Mutex
-	var told []string
+	var announced []string
 	e.Notify = func(_, _ string, n api.Notification) {
 		if n.Kind != "turn.appended" {
 			mu.Lock()
-			told = append(told, n.Kind+" "+string(n.Detail))
+			announced = append(announced, n.Kind+" "+string(n.Detail))
 			mu.Unlock()
 		}
 	}
@@ -38,7 +38,7 @@ func TestProgressOfACompactionIsAnnounced(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	want := []string{`compaction.progress {"parts":2,"parts_done":0}`, `compaction.progress {"parts":2,"parts_done":1}`}
-	if len(told) != 4 || told[0][:18] != "compaction.started" || !slices.Equal(told[1:3], want) || told[3][:18] != "compaction.applied" {
-		t.Errorf("told %q", told)
+	if len(announced) != 4 || announced[0][:18] != "compaction.started" || !slices.Equal(announced[1:3], want) || announced[3][:18] != "compaction.applied" {
+		t.Errorf("told %q", announced)
 	}
 }

@@ -18,10 +18,10 @@ type togetherBlobs struct {
 	ledger.Blobs
 	want int
 
-	mu            sync.Mutex
-	reading, most int
-	reads         map[turns.Hash]int
-	met           chan struct{}
+	mu               sync.Mutex
+	reading, highest int
+	reads            map[turns.Hash]int
+	met              chan struct{}
 }
 
 func together(b ledger.Blobs, want int) *togetherBlobs {
@@ -32,7 +32,7 @@ func (b *togetherBlobs) GetBlob(ctx context.Context, tenant string, digest turns
 	b.mu.Lock()
 	b.reads[digest]++
 	b.reading++
-	b.most = max(b.most, b.reading)
+	b.highest = max(b.highest, b.reading)
 	if b.reading == b.want {
 		select {
 		case <-b.met:
@@ -49,7 +49,7 @@ func (b *togetherBlobs) GetBlob(ctx context.Context, tenant string, digest turns
 	select {
 	case <-b.met:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %d reads at a time, not %d: %w", ledger.ErrUnavailable, b.most, b.want, ctx.Err())
+		return nil, fmt.Errorf("%w: %d reads at a time, not %d: %w", ledger.ErrUnavailable, b.highest, b.want, ctx.Err())
 	}
 	return b.Blobs.GetBlob(ctx, tenant, digest)
 }
@@ -100,8 +100,8 @@ func TestBlobsAreReadInParallel(t *testing.T) {
 			if err := run(ctx, e); err != nil {
 				t.Fatal(err)
 			}
-			if slow.most > atATime || len(slow.reads) != blobs {
-				t.Errorf("%d reads at a time of %d blobs, want %d of %d", slow.most, len(slow.reads), atATime, blobs)
+			if slow.highest > atATime || len(slow.reads) != blobs {
+				t.Errorf("%d reads at a time of %d blobs, want %d of %d", slow.highest, len(slow.reads), atATime, blobs)
 			}
 			for digest, n := range slow.reads {
 				if n != 1 {

@@ -217,17 +217,17 @@ func TestTenCompactionsAccountForEveryHalf(t *testing.T) {
 		if err := lineage.CheckPartition(path, states); err != nil {
 			t.Error(err)
 		}
-		seen := make(map[lineage.HalfState]int)
+		visible := make(map[lineage.HalfState]int)
 		count := make(map[string]int)
 		for _, x := range states {
 			key := lineage.HalfState{Ref: x.Ref, Half: x.Half}
-			if seen[key]++; seen[key] > 1 {
+			if visible[key]++; visible[key] > 1 {
 				t.Errorf("%v %v is accounted for twice", x.Ref, x.Half)
 			}
 			count[x.State.String()]++
 		}
-		if len(seen) != want {
-			t.Errorf("%d halves accounted for, the path has %d", len(seen), want)
+		if len(visible) != want {
+			t.Errorf("%d halves accounted for, the path has %d", len(visible), want)
 		}
 		t.Logf("%d compactions, %d halves: %v", s.Compactions, want, count)
 	}

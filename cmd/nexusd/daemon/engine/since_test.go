@@ -25,7 +25,7 @@ func TestCompactionShowsExpectedAndBilledCost(t *testing.T) {
 		return cx
 	}
 	var first turns.ID
-	var seen []turns.Usage
+	var visible []turns.Usage
 	for i := range 400 {
 		u := turns.Usage{InputTokens: uint64(1000 + i), OutputTokens: 7, CacheRead: uint64(500 + i), CacheCreation: uint64(400 - i)}
 		cx := call(i, u)
@@ -36,7 +36,7 @@ func TestCompactionShowsExpectedAndBilledCost(t *testing.T) {
 			first = *cx.Compacted
 		}
 		if !first.IsZero() {
-			seen = append(seen, u)
+			visible = append(visible, u)
 		}
 	}
 	k := must(e.GetCompaction(t.Context(), alice, s.ID, api.GetTurn{ID: first}))(t).Compaction
@@ -48,8 +48,8 @@ func TestCompactionShowsExpectedAndBilledCost(t *testing.T) {
 	if err := turns.DecodeJSON(turns.Raw(onlyForecast(t, k.Trigger.Detail)), &expected); err != nil || expected.Rewrite == 0 || expected.Saves == 0 || expected.Payback == 0 {
 		t.Errorf("the trigger says %s, %v", k.Trigger.Detail, err)
 	}
-	want := &api.Since{Calls: uint64(len(seen)), First: seen[0]}
-	for _, u := range seen {
+	want := &api.Since{Calls: uint64(len(visible)), First: visible[0]}
+	for _, u := range visible {
 		want.Total.InputTokens += u.InputTokens
 		want.Total.OutputTokens += u.OutputTokens
 		want.Total.CacheRead += u.CacheRead

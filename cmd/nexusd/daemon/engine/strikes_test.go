@@ -130,11 +130,11 @@ func TestLostSummariesAreCounted(t *testing.T) {
 		return out, err
 	}), {Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}
 	var mu sync.Mutex
-	told := false
+	announced := false
 	e.Notify = func(_, _ string, n api.Notification) {
 		mu.Lock()
 		defer mu.Unlock()
-		told = told || n.Kind == "compaction.failed" && strings.Contains(string(n.Detail), `"cost_micros":300000`)
+		announced = announced || n.Kind == "compaction.failed" && strings.Contains(string(n.Detail), `"cost_micros":300000`)
 	}
 	works(t, e)
 	s := opened(t, e, alice, "balanced", `{}`, turns.Limits{ContextWindow: 16_000})
@@ -161,8 +161,8 @@ func TestLostSummariesAreCounted(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if told == kept {
-		t.Errorf("it is told in compaction.failed: %v; it is in a compaction: %v; want one of both", told, kept)
+	if announced == kept {
+		t.Errorf("it is told in compaction.failed: %v; it is in a compaction: %v; want one of both", announced, kept)
 	}
 }
 

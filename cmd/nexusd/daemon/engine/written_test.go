@@ -131,11 +131,11 @@ func TestNotificationHasThePositionOfItsEvent(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	s := create(t, e, 8000, "nexus")
-	told := make(map[string]uint64)
+	announced := make(map[string]uint64)
 	e.Notify = func(_, _ string, n api.Notification) {
-		told[n.Kind] = must(page.ParsePosition(n.Position))(t)
-		if last := must(w.Log.State(t.Context()))(t).Last; n.Kind != "compaction.started" && told[n.Kind] != last {
-			t.Errorf("%s at %d, its event is at %d", n.Kind, told[n.Kind], last)
+		announced[n.Kind] = must(page.ParsePosition(n.Position))(t)
+		if last := must(w.Log.State(t.Context()))(t).Last; n.Kind != "compaction.started" && announced[n.Kind] != last {
+			t.Errorf("%s at %d, its event is at %d", n.Kind, announced[n.Kind], last)
 		}
 	}
 	for range 8 {
@@ -144,11 +144,11 @@ func TestNotificationHasThePositionOfItsEvent(t *testing.T) {
 	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 	add(t, e, s.ID, say(long(4000), "b"))
 	add(t, e, s.ID, say(long(4000), "b"))
-	taken := must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
-	must(e.Submit(t.Context(), alice, s.ID, api.SubmitCompaction{Plan: taken.Plan, Text: "in short"}, []byte("{}")))(t)
+	offer := must(e.Take(t.Context(), alice, s.ID, api.TakeCompaction{}))(t)
+	must(e.Submit(t.Context(), alice, s.ID, api.SubmitCompaction{Plan: offer.Plan, Text: "in short"}, []byte("{}")))(t)
 	must(e.Reset(t.Context(), alice, s.ID, api.ResetSession{}, []byte("{}")))(t)
 	for _, what := range []string{"turn.appended", "compaction.started", "compaction.applied", "session.reset"} {
-		if told[what] == 0 {
+		if announced[what] == 0 {
 			t.Errorf("%s was not told", what)
 		}
 	}

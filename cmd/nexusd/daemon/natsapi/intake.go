@@ -27,23 +27,23 @@ type load struct{ requests, bytes int }
 func (in *intake) enter(agent string, bytes int) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	own := in.agents[agent]
-	if own == nil {
-		own = new(load)
+	agentLoad := in.agents[agent]
+	if agentLoad == nil {
+		agentLoad = new(load)
 	}
 	// A client chooses the agent's name, so only the bounds of all agents limit the
 	// memory. An agent's first request may be larger than its share, since the server
 	// limits a message anyway.
-	if in.all.requests >= maxRequests || in.all.bytes+bytes > maxBytes || own.requests >= maxOfAgent ||
-		(own.requests > 0 && own.bytes+bytes > maxBytesOfAgent) {
+	if in.all.requests >= maxRequests || in.all.bytes+bytes > maxBytes || agentLoad.requests >= maxOfAgent ||
+		(agentLoad.requests > 0 && agentLoad.bytes+bytes > maxBytesOfAgent) {
 		return false
 	}
 	if in.agents == nil {
 		in.agents = make(map[string]*load)
 	}
-	in.agents[agent] = own
+	in.agents[agent] = agentLoad
 	in.all.requests, in.all.bytes = in.all.requests+1, in.all.bytes+bytes
-	own.requests, own.bytes = own.requests+1, own.bytes+bytes
+	agentLoad.requests, agentLoad.bytes = agentLoad.requests+1, agentLoad.bytes+bytes
 	return true
 }
 
@@ -51,9 +51,9 @@ func (in *intake) enter(agent string, bytes int) bool {
 func (in *intake) leave(agent string, bytes int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	own := in.agents[agent]
+	agentLoad := in.agents[agent]
 	in.all.requests, in.all.bytes = in.all.requests-1, in.all.bytes-bytes
-	if own.requests, own.bytes = own.requests-1, own.bytes-bytes; own.requests == 0 {
+	if agentLoad.requests, agentLoad.bytes = agentLoad.requests-1, agentLoad.bytes-bytes; agentLoad.requests == 0 {
 		delete(in.agents, agent)
 	}
 }

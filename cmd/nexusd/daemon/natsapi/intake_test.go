@@ -77,14 +77,14 @@ func TestIntakeShares(t *testing.T) {
 func TestQueuedBytesAreBoundedAcrossAgents(t *testing.T) {
 	const size = 8 << 20
 	var in intake
-	taken := 0
+	accepted := 0
 	for i := range maxRequests {
 		if in.enter("agent-"+strconv.Itoa(i), size) {
-			taken += size
+			accepted += size
 		}
 	}
-	if taken != maxBytes {
-		t.Errorf("%d MiB are taken in, the bound is %d MiB", taken>>20, maxBytes>>20)
+	if accepted != maxBytes {
+		t.Errorf("%d MiB are taken in, the bound is %d MiB", accepted>>20, maxBytes>>20)
 	}
 	if in.enter("one-more", 1) {
 		t.Error("a byte over the bound is taken")

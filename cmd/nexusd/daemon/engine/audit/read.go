@@ -13,7 +13,7 @@ import (
 // subjectsFor returns the subjects of the named sessions and of those they inherit
 // from, ancestors first.
 func (v *verifier) subjectsFor(ctx context.Context, ids []turns.ID) ([]string, error) {
-	out, seen := []string{}, make(map[string]bool)
+	out, visited := []string{}, make(map[string]bool)
 	for _, id := range ids {
 		// A chain that was set aside is verified as far as it goes, and reported.
 		if _, err := v.audit.reader.CatchUp(ctx, v.caller.Tenant, id); err != nil && !errors.Is(err, ledger.ErrNotFound) {
@@ -24,8 +24,8 @@ func (v *verifier) subjectsFor(ctx context.Context, ids []turns.ID) ([]string, e
 			return nil, err
 		}
 		var up []string
-		for !seen[s.Subject()] {
-			seen[s.Subject()] = true
+		for !visited[s.Subject()] {
+			visited[s.Subject()] = true
 			if up = append(up, s.Subject()); s.ForkOf == nil {
 				break
 			}

@@ -3,9 +3,9 @@ package audit_test
 import (
 	"context"
 	"iter"
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"

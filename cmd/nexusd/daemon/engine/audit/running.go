@@ -2,9 +2,10 @@ package audit
 
 import (
 	"fmt"
+	"sync"
+
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
-	"sync"
 )
 
 // maxVerifyAll bounds the verifications of the whole ledger that run at a time,

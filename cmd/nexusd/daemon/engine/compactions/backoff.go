@@ -2,10 +2,11 @@ package compactions
 
 import (
 	"context"
+	"time"
+
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/turns"
-	"time"
 )
 
 // MinBackoff and MaxBackoff bound the wait before a failed compaction is tried again.

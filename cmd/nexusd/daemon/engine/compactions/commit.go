@@ -2,18 +2,18 @@ package compactions
 
 import (
 	"context"
+	"slices"
+
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/compactor"
 	"nexus/compactor/plan"
-	"nexus/lineage"
-	"nexus/turns/tokens"
-	"slices"
-
 	"nexus/compactor/summary"
 	"nexus/ledger"
+	"nexus/lineage"
 	"nexus/turns"
+	"nexus/turns/tokens"
 )
 
 // sealingSessions returns the sessions under whose content keys a compaction must be

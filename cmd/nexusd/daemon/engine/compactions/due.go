@@ -142,11 +142,11 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 	waits := wait > 0 && cm.hasModelTier()
 	// In mode background there is room between the trigger and the budget: the
 	// request gets the context as it is while a worker makes the summary.
-	early := d.policy.Mode == policy.Background && d.fits
-	if early && cm.IsBackedOff(session, head) {
+	fitsMeanwhile := d.policy.Mode == policy.Background && d.fits
+	if fitsMeanwhile && cm.IsBackedOff(session, head) {
 		return ref, "paused", nil
 	}
-	if waits || early {
+	if waits || fitsMeanwhile {
 		if j := cm.prepare(ctx, c, session, head, d.policy.MaxStrikes); j != nil && !waits {
 			return ref, "background", nil
 		} else if j != nil {

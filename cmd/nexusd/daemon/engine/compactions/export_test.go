@@ -11,8 +11,8 @@ import (
 // What tests of this room reach of its background.
 
 func (cm *Compactions) Enqueue(ctx context.Context, c reader.Caller, session turns.ID) (queued bool) {
-	j, own := cm.enqueue(ctx, c, session, Spec{}, 0)
-	return j != nil && own
+	j, added := cm.enqueue(ctx, c, session, Spec{}, 0)
+	return j != nil && added
 }
 
 func (cm *Compactions) Prepare(ctx context.Context, c reader.Caller, session, head turns.ID) (queued bool) {

@@ -105,8 +105,8 @@ func (cm *Compactions) Take(ctx context.Context, c reader.Caller, session turns.
 		return nil, api.FieldErrorf("/after", "past the end of the content")
 	}
 	rest := []byte(whole.content[skip:min(len(whole.content), skip+cm.page.ContextBytes()/2+utf8.UTFMax)])
-	if most := cm.page.ContextBytes() / 2; len(rest) > most {
-		rest = rest[:page.RuneBoundary(rest, most)]
+	if limit := cm.page.ContextBytes() / 2; len(rest) > limit {
+		rest = rest[:page.RuneBoundary(rest, limit)]
 		out.Next = page.ContextCursor{At: head.Ref.Turn, Offset: skip + len(rest), Digest: name.digest}.String()
 		if skip == 0 || !ok {
 			cm.plans.Put(name, whole, len(whole.content))

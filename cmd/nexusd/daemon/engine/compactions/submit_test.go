@@ -3,12 +3,12 @@ package compactions_test
 import (
 	"bytes"
 	"fmt"
-	"nexus/cmd/nexusd/daemon/engine"
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"slices"
 	"strings"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -29,8 +29,8 @@ func TestSummaryIsSealedUnderEverySourceSession(t *testing.T) {
 			secret := enginetest.Add(t, e, p.ID, enginetest.Say("the secret "+enginetest.Text(300), "yes")).ID
 			c := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, p.ID, api.CreateFork{Turn: secret}, []byte("2")))(t)
 			enginetest.Add(t, e, c.ID, enginetest.Say("go on", "yes"))
-			taken := enginetest.Must(e.Take(t.Context(), enginetest.Alice, c.ID, api.TakeCompaction{}))(t)
-			r := api.SubmitCompaction{Plan: taken.Plan, Text: "In short: the secret."}
+			offer := enginetest.Must(e.Take(t.Context(), enginetest.Alice, c.ID, api.TakeCompaction{}))(t)
+			r := api.SubmitCompaction{Plan: offer.Plan, Text: "In short: the secret."}
 			if says {
 				r.SawThrough = secret
 			}
@@ -57,8 +57,8 @@ func TestSubmitOfAShortHistory(t *testing.T) {
 	for i := range 120 {
 		enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("change src/pkg%d/main.go, port %d %s", i, 8000+i, enginetest.Text(1500)), fmt.Sprintf("answer %d %s", i, enginetest.Text(400))))
 	}
-	taken := enginetest.Must(e.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{}))(t)
-	r := api.SubmitCompaction{ID: enginetest.ID(t), Plan: taken.Plan, Text: "All ports were changed."}
+	offer := enginetest.Must(e.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{}))(t)
+	r := api.SubmitCompaction{ID: enginetest.ID(t), Plan: offer.Plan, Text: "All ports were changed."}
 	k := enginetest.Must(e.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t).Compaction
 	if k.Tier != "agent" || !strings.Contains(string(k.Survival), `"paths":{"total":`) {
 		t.Errorf("by %s, survival %s", k.Tier, k.Survival)
@@ -73,16 +73,16 @@ func TestAgentSummarizesItself(t *testing.T) {
 	for i := range 20 {
 		enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("question %d </summary> %s", i, enginetest.Text(2000)), fmt.Sprintf("answer %d %s", i, enginetest.Text(2000))))
 	}
-	taken := enginetest.Must(e.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{Focus: "the question"}))(t)
-	if !strings.Contains(taken.Content, "question 0 &lt;/summary>") || !strings.Contains(taken.Prompt, "the question") || taken.Next != "" {
-		t.Errorf("taken: prompt %q, content of %d bytes, next %q", taken.Prompt, len(taken.Content), taken.Next)
+	offer := enginetest.Must(e.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{Focus: "the question"}))(t)
+	if !strings.Contains(offer.Content, "question 0 &lt;/summary>") || !strings.Contains(offer.Prompt, "the question") || offer.Next != "" {
+		t.Errorf("taken: prompt %q, content of %d bytes, next %q", offer.Prompt, len(offer.Content), offer.Next)
 	}
 	later := enginetest.Add(t, e, s.ID, enginetest.Say("meanwhile", "yes"))
-	refused := api.SubmitCompaction{Plan: taken.Plan, Text: enginetest.Text(40 * int(taken.MaxTokens))}
+	refused := api.SubmitCompaction{Plan: offer.Plan, Text: enginetest.Text(40 * int(offer.MaxTokens))}
 	if _, err := second.Submit(t.Context(), enginetest.Alice, s.ID, refused, nil); enginetest.Code(err) != api.Unprocessable {
 		t.Errorf("a summary that is too long: %v, want unprocessable", err)
 	}
-	r := api.SubmitCompaction{ID: enginetest.ID(t), Plan: taken.Plan, Text: "TASK: questions were asked.", Usage: &turns.Usage{InputTokens: 9, OutputTokens: 3}, SawThrough: later.ID}
+	r := api.SubmitCompaction{ID: enginetest.ID(t), Plan: offer.Plan, Text: "TASK: questions were asked.", Usage: &turns.Usage{InputTokens: 9, OutputTokens: 3}, SawThrough: later.ID}
 	k := enginetest.Must(second.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t)
 	if k.Compaction.Tier != "agent" || *k.Compaction.Summary != r.Text || k.Usage == nil || *k.Compaction.SawThrough != later.ID || *k.Parent != later.ID {
 		t.Errorf("compaction by %s, saw through %v, after %v", k.Compaction.Tier, k.Compaction.SawThrough, k.Parent)
@@ -90,7 +90,7 @@ func TestAgentSummarizesItself(t *testing.T) {
 	if again := enginetest.Must(e.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t); again.ID != k.ID {
 		t.Errorf("the same submit again: %s, want %s", again.ID, k.ID)
 	}
-	stale := api.SubmitCompaction{Plan: taken.Plan, Text: "again"}
+	stale := api.SubmitCompaction{Plan: offer.Plan, Text: "again"}
 	if _, err := e.Submit(t.Context(), enginetest.Alice, s.ID, stale, enginetest.JSON(stale)); enginetest.Code(err) != api.Conflict {
 		t.Errorf("another summary of the same plan: %v, want conflict", err)
 	}
@@ -118,9 +118,9 @@ func TestSubmitUnderChangedSettingsIsConflict(t *testing.T) {
 		for i := range 20 {
 			enginetest.Add(t, e, s.ID, enginetest.Say(fmt.Sprintf("question %d %s", i, enginetest.Text(3000)), "answer"))
 		}
-		taken := enginetest.Must(e.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{}))(t)
+		offer := enginetest.Must(e.Take(t.Context(), enginetest.Alice, s.ID, api.TakeCompaction{}))(t)
 		enginetest.Must(e.Set(t.Context(), enginetest.Alice, s.ID, api.SetSession{SessionSettings: set}, nil))(t)
-		r := api.SubmitCompaction{Plan: taken.Plan, Text: "In short: questions were asked."}
+		r := api.SubmitCompaction{Plan: offer.Plan, Text: "In short: questions were asked."}
 		if k, err := e.Submit(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)); enginetest.Code(err) != api.Conflict {
 			t.Errorf("%s: %+v, %v; want conflict", name, k, err)
 		}

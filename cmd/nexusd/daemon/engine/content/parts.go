@@ -1,9 +1,10 @@
 package content
 
 import (
-	"nexus/turns"
 	"slices"
 	"unicode/utf8"
+
+	"nexus/turns"
 )
 
 // CopyParts gives a body its own messages and parts. Later changes to them do not

@@ -3,9 +3,9 @@ package content_test
 import (
 	"context"
 	"fmt"
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"

@@ -2,10 +2,10 @@ package contexts_test
 
 import (
 	"fmt"
-	"nexus/cmd/nexusd/daemon/engine"
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

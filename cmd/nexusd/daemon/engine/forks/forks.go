@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"nexus/cmd/nexusd/daemon/engine/sessions"
 	"slices"
 
 	"nexus/cmd/nexusd/daemon/engine/compactions"
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/sessions"
 	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/compactor/plan"
 	"nexus/compactor/policy"

@@ -1,11 +1,11 @@
 package history_test
 
 import (
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"strings"
 	"testing"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/cmd/nexusd/daemon/engine/history"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -14,14 +14,14 @@ import (
 // A session is told apart by its title and by when its newest turn was said.
 func TestAboutShowsTitleAndTime(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
-	said := time.Date(2025, 4, 29, 23, 50, 0, 0, time.UTC)
-	at := func(r api.AppendTurn) api.AppendTurn { r.Time = (*api.Time)(&said); return r }
+	claimed := time.Date(2025, 4, 29, 23, 50, 0, 0, time.UTC)
+	at := func(r api.AppendTurn) api.AppendTurn { r.Time = (*api.Time)(&claimed); return r }
 	about := func(id turns.ID) (string, string) {
 		t.Helper()
 		s := enginetest.Must(e.GetAbout(t.Context(), enginetest.Alice, id, api.GetSession{About: api.About{About: true}}))(t)
-		when := ""
+		date := ""
 		if s.HeadTime != nil {
-			when = time.Time(*s.HeadTime).Format(time.DateOnly)
+			date = time.Time(*s.HeadTime).Format(time.DateOnly)
 		}
 		var listed *api.Session
 		for _, l := range enginetest.Must(e.List(t.Context(), enginetest.Alice, api.ListSessions{About: api.About{About: true}}))(t).Sessions {
@@ -32,12 +32,12 @@ func TestAboutShowsTitleAndTime(t *testing.T) {
 		if listed == nil || listed.Title != s.Title || (listed.HeadTime == nil) != (s.HeadTime == nil) {
 			t.Errorf("the list says %+v, get %q", listed, s.Title)
 		}
-		return s.Title, when
+		return s.Title, date
 	}
-	check := func(what string, id turns.ID, title, when string) {
+	check := func(what string, id turns.ID, title, date string) {
 		t.Helper()
-		if got, at := about(id); got != title || at != when {
-			t.Errorf("%s: %q, %q; want %q, %q", what, got, at, title, when)
+		if got, at := about(id); got != title || at != date {
+			t.Errorf("%s: %q, %q; want %q, %q", what, got, at, title, date)
 		}
 	}
 	s := enginetest.Create(t, e, 50_000, "nexus").ID

@@ -203,9 +203,9 @@ func (hs *History) since(ctx context.Context, n, head lineage.Node) (*api.Since,
 	if head.Depth <= n.Depth {
 		return nil, nil
 	}
-	if far := n.Depth + maxSinceEvents; head.Depth > far {
+	if last := n.Depth + maxSinceEvents; head.Depth > last {
 		var err error
-		if head, err = lineage.At(hs.reader.Projections, head, far); err != nil {
+		if head, err = lineage.At(hs.reader.Projections, head, last); err != nil {
 			return nil, err
 		}
 	}

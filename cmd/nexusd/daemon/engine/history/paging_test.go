@@ -3,14 +3,14 @@ package history_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"nexus/cmd/nexusd/daemon/engine"
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

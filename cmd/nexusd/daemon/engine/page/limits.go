@@ -1,9 +1,10 @@
 package page
 
 import (
+	"slices"
+
 	"nexus/ledger/api"
 	"nexus/turns"
-	"slices"
 )
 
 // Limits computes how much a reply, a page and an item may hold. No reply is larger

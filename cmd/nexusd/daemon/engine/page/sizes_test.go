@@ -2,13 +2,13 @@ package page_test
 
 import (
 	"fmt"
-	"nexus/cmd/nexusd/daemon/engine"
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -20,9 +20,9 @@ func TestEscapedSizeIsTheSizeInJSON(t *testing.T) {
 		if got, want := page.EscapedSize(s), len(enginetest.JSON(s))-2; got != want {
 			t.Fatalf("jsonSize(%q) = %d, want %d", s, got, want)
 		}
-		most := rapid.IntRange(8, 200).Draw(t, "most")
-		if c := page.ClipJSON(s, most); page.EscapedSize(c) > most || (page.EscapedSize(s) <= most) != (c == s) {
-			t.Fatalf("clipJSON(%q, %d) = %q", s, most, c)
+		limit := rapid.IntRange(8, 200).Draw(t, "most")
+		if c := page.ClipJSON(s, limit); page.EscapedSize(c) > limit || (page.EscapedSize(s) <= limit) != (c == s) {
+			t.Fatalf("clipJSON(%q, %d) = %q", s, limit, c)
 		}
 	})
 }
@@ -132,8 +132,8 @@ func TestStoredEventsFitOneMessage(t *testing.T) {
 			if err != nil {
 				return s, err
 			}
-			left := enginetest.Add(t, e, s, enginetest.Say("never mind", "ok"))
-			for _, a := range []*api.Appended{ack, left} {
+			abandoned := enginetest.Add(t, e, s, enginetest.Say("never mind", "ok"))
+			for _, a := range []*api.Appended{ack, abandoned} {
 				if k := len(enginetest.JSON(a)); k > e.Payload() {
 					t.Errorf("an ack of %d bytes", k)
 				}

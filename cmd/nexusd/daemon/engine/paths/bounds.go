@@ -123,9 +123,9 @@ func (l *loading) add(ctx context.Context, h summary.HalfTurn) error {
 		for _, p := range content.MessageParts(ms) {
 			clipPart(p)
 		}
-		left := content.MessagesSize(ms)
-		l.content, l.frames = l.content-was, l.frames+left
-		if err := chargeLoaded(ctx, left-was); err != nil {
+		clippedSize := content.MessagesSize(ms)
+		l.content, l.frames = l.content-was, l.frames+clippedSize
+		if err := chargeLoaded(ctx, clippedSize-was); err != nil {
 			return err
 		}
 	}

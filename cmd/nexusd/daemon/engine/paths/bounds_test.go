@@ -3,10 +3,10 @@ package paths_test
 import (
 	"bytes"
 	"fmt"
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"strings"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/ledger/api"
 )
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"testing"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/cmd/nexusd/daemon/engine/paths"
 	"nexus/ledger"
 	"nexus/ledger/api"

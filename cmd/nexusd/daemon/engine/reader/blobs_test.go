@@ -1,9 +1,9 @@
 package reader_test
 
 import (
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"

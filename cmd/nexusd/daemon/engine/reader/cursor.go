@@ -3,12 +3,13 @@ package reader
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
-	"strconv"
-	"strings"
 )
 
 // TurnCursor is a place in a list of turns. It pins the head of the first page, so

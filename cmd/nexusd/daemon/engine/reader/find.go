@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"nexus/lineage"
 
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/lineage"
 	"nexus/turns"
 )
 

@@ -1,9 +1,9 @@
 package sessions_test
 
 import (
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 )
@@ -17,7 +17,7 @@ func TestSpawnedByMustNameAVisibleTurn(t *testing.T) {
 	a := enginetest.Add(t, e, s.ID, enginetest.Say("go", "yes")).ID
 	f := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: a}, []byte("{}")))(t)
 	b := enginetest.Add(t, e, s.ID, enginetest.Say("on", "yes")).ID
-	strange := enginetest.Must(e.Create(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, api.CreateSession{}, []byte("{}")))(t)
+	foreign := enginetest.Must(e.Create(t.Context(), reader.Caller{Tenant: "default", Agent: "bob"}, api.CreateSession{}, []byte("{}")))(t)
 	for name, tc := range map[string]struct {
 		by   api.SpawnedBy
 		want api.Code
@@ -28,7 +28,7 @@ func TestSpawnedByMustNameAVisibleTurn(t *testing.T) {
 		"a turn after the fork point": {api.SpawnedBy{Session: f.ID, Turn: b}, api.NotFound},
 		"a turn that is nowhere":      {api.SpawnedBy{Session: s.ID, Turn: enginetest.ID(t)}, api.NotFound},
 		"a session that is nowhere":   {api.SpawnedBy{Session: enginetest.ID(t)}, api.NotFound},
-		"another agent's session":     {api.SpawnedBy{Session: strange.ID}, api.NotFound},
+		"another agent's session":     {api.SpawnedBy{Session: foreign.ID}, api.NotFound},
 		"no session":                  {api.SpawnedBy{Turn: a}, api.NotFound},
 	} {
 		r := api.CreateSession{ID: enginetest.ID(t), SpawnedBy: &tc.by}

@@ -40,9 +40,9 @@ func (h holder) hasUnopenedSuccessor() bool {
 
 // findHolder returns the holder of the caller's label whose chain ends in row.
 func (ss *Sessions) findHolder(ctx context.Context, c reader.Caller, label string, row projections.Label) (h holder, err error) {
-	seen := make(map[turns.ID]bool) // imported successors may form a loop
-	for id := row.Session; !id.IsZero() && !seen[id]; id = h.session.Successor {
-		seen[id] = true
+	visited := make(map[turns.ID]bool) // imported successors may form a loop
+	for id := row.Session; !id.IsZero() && !visited[id]; id = h.session.Successor {
+		visited[id] = true
 		if _, err := ss.reader.CatchUp(ctx, c.Tenant, id); err != nil && !errors.Is(err, ledger.ErrNotFound) {
 			return h, err
 		}

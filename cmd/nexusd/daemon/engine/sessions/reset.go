@@ -83,7 +83,7 @@ func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*ap
 		return ss.OpenSession(ctx, c, writer.Request{ID: id, Verb: "session.succeed", Canonical: []byte(old.ID.String())}, ev, label, set)
 	}
 	s, err := open(label)
-	if taken := new(api.Error); errors.As(err, &taken) && taken.Code == api.Conflict {
+	if conflict := new(api.Error); errors.As(err, &conflict) && conflict.Code == api.Conflict {
 		return open("") // another session took the label in between
 	}
 	return s, err

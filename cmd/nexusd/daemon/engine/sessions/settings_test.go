@@ -1,9 +1,9 @@
 package sessions_test
 
 import (
-	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"testing"
 
+	"nexus/cmd/nexusd/daemon/engine/enginetest"
 	"nexus/ledger/api"
 	"nexus/turns"
 )

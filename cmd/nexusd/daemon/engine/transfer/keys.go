@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"

@@ -3,7 +3,6 @@ package writer
 import (
 	"context"
 	"log/slog"
-	"nexus/turns"
 	"sync"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
@@ -12,6 +11,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // Writer is the one path from a decision to the log. Safe for concurrent use.
