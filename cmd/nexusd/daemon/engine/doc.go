@@ -1,6 +1,6 @@
-// Package engine puts the rooms of a daemon together. It holds no logic: each
-// request is served by one room, and [Engine] only joins their methods, so that
-// natsapi and tests have one value to call.
+// Package engine joins the rooms of a daemon. It holds no logic: one room serves each
+// request, and [Engine] joins their methods, so that natsapi and tests have one value
+// to call.
 //
 // The rooms, from the lowest to the highest. Each may call those before it, and
 // none after it; the import test holds the whole graph.
@@ -8,10 +8,10 @@
 //	page         how much a reply holds, and where the next one begins
 //	cache        values that can be made again, within one budget
 //	content      bodies and blobs: sealing, opening, sizes, preambles
-//	metrics      the figures for Prometheus
+//	metrics      the metrics for Prometheus
 //	reader       finds sessions, turns and the settings in force
 //	paths        loads the content of a root path, within bounds
-//	writer       the one path from a decision to the log
+//	writer       the only path from a decision to the log
 //	compactions  decides when to compact, and compacts
 //	sessions     creates, changes, resets; appends turns
 //	forks        opens a session at a turn of another

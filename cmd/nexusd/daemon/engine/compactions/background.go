@@ -49,6 +49,7 @@ type job struct {
 	ended       time.Time
 }
 
+// name returns the name of the request that the job serves.
 func (j *job) name() jobName { return jobName{j.session, j.spec.Request.ID} }
 
 const (

@@ -175,6 +175,7 @@ type wasted struct {
 	cost  uint64 // micro-dollars
 }
 
+// add adds what the summarizers of one try used.
 func (l *wasted) add(res compactor.Result) {
 	l.usage, l.cost = turns.AddUsage(l.usage, res.Usage), l.cost+res.Body.CostMicros
 }
@@ -296,6 +297,7 @@ func planError(err error) error {
 // failedError is [compactor.ErrFailed] with its error of the contract.
 type failedError struct{ error }
 
+// Unwrap returns the error of the contract and [compactor.ErrFailed].
 func (f failedError) Unwrap() []error { return []error{f.error, compactor.ErrFailed} }
 
 // preview plans a compaction and writes nothing.

@@ -18,11 +18,11 @@ func TestEscapedSizeIsTheSizeInJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := strings.ToValidUTF8(rapid.String().Draw(t, "s")+string(rapid.SliceOfN(rapid.ByteRange(0, 127), 0, 40).Draw(t, "ascii")), "?")
 		if got, want := page.EscapedSize(s), len(enginetest.JSON(s))-2; got != want {
-			t.Fatalf("jsonSize(%q) = %d, want %d", s, got, want)
+			t.Fatalf("EscapedSize(%q) = %d, want %d", s, got, want)
 		}
 		limit := rapid.IntRange(8, 200).Draw(t, "most")
 		if c := page.ClipJSON(s, limit); page.EscapedSize(c) > limit || (page.EscapedSize(s) <= limit) != (c == s) {
-			t.Fatalf("clipJSON(%q, %d) = %q", s, limit, c)
+			t.Fatalf("ClipJSON(%q, %d) = %q", s, limit, c)
 		}
 	})
 }
