@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 	room("transfer"):            slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths", "writer", "sessions")),
 	room("audit"):               slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
 	"cmd/nexusd/daemon/engine":  slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "compactions", "sessions", "forks", "contexts", "history", "transfer", "audit")),
-	room("enginetest"):          slices.Concat([]string{"compactor", "compactor/summary", "ledger/memlog", "projections", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
+	room("enginetest"):          slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
 	"cmd/nexusd/daemon":         nil, // the wiring: everything
 	"docs/examples/go":          {},  // what any client may use
 	"cmd/ledgerctl": {"turns", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
