@@ -26,11 +26,12 @@ func At(point lineage.Node, hash turns.Hash, mode turns.ForkMode) (*turns.ForkOf
 	return &turns.ForkOf{At: point.Ref, Hash: hash, Mode: mode}, nil
 }
 
-// Reusable reports whether the replacement of a compaction, made on whatever
-// branch, may stand in a fork at point: every input of its summarizer came from
-// the fork point or above it (invariant 7), and what it keeps is on the path.
-// Without this a summary tells a fork what happened after it was taken. What
-// another system recorded is never reused: it may leave out what it stands for.
+// Reusable reports whether a fork at point may use the replacement of a compaction
+// of any branch. It may if every input of the summarizer is the fork point or above
+// it (invariant 7), and the turns that the compaction keeps are on the path.
+// Without this rule a summary would report to a fork what happened after its point.
+// A compaction that another system recorded is never reused: its summary may leave
+// out turns that it covers.
 func Reusable(r lineage.Reader, point lineage.Node, s *turns.Span) (bool, error) {
 	if s.Dropped || s.Provenance != turns.ByNexus {
 		return false, nil

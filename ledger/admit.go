@@ -47,8 +47,8 @@ type Admitted struct {
 // parents, its fork point or a compaction, is of its own tenant and agent.
 //
 // Limit: h can be older than the log. A compare-and-set on the chain's tail
-// finds what follows on the same chain. Nothing finds the same session id on the
-// subject of another tenant, when two daemons store both at a time: the readers
+// finds what follows on the same chain. If two daemons store one session id at the
+// same time, under two tenants, neither append finds the other: the readers then
 // set the second chain aside.
 //
 // Errors: h's, and a refusal; [IsRefusal] tells them apart.

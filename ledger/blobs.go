@@ -11,8 +11,8 @@ import (
 // it, so a crash between the two leaves a blob that nothing names, never an
 // event that names a missing blob. Safe for concurrent use.
 type Blobs interface {
-	// PutBlob stores sealed under digest; durable on return. A digest that is
-	// stored already is left as it is: the first copy stays.
+	// PutBlob stores sealed under digest; durable on return. If the digest
+	// is stored already, PutBlob changes nothing: the first copy stays.
 	// Errors: [ErrUnavailable] (retry; a half-written blob is completed),
 	// [ErrIndeterminate], [ErrTooLarge].
 	PutBlob(ctx context.Context, tenant string, digest turns.Hash, sealed []byte) error

@@ -14,7 +14,7 @@ type Calls []string
 type CallChanges struct {
 	Open      Calls    // waiting after the turn
 	Late      []string // answered in the turn though they were no longer open
-	Abandoned []string // open before, and moved on from: abandoned
+	Abandoned []string // open before, and abandoned by the turn
 }
 
 // After folds a turn into the calls open at its parent. Results of parallel

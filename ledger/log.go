@@ -27,8 +27,8 @@ type State struct {
 	Count    uint64 // records stored; equals Last in a sound log
 }
 
-// Sound reports whether nothing is missing from the log: First 1 (or empty),
-// and as many records as Last says.
+// Sound returns nil if no record is missing from the log: it is empty, or it begins
+// at 1 and Count equals Last.
 func (s State) Sound() error {
 	if s.Count != s.Last || (s.Last > 0 && s.First != 1) {
 		return fmt.Errorf("%w: the log holds %d records from %d to %d: some are gone", ErrCorrupt, s.Count, s.First, s.Last)

@@ -20,8 +20,8 @@ import (
 // It reads at most one node for a turn; for a compaction a few times log2 of
 // the depth, one for each compaction that stands right before the cut, and a few
 // for each turn with an elision.
-// What it can't see, because that takes an index of children: that no other
-// turn continues the segment from the same parent ([Forest] checks that).
+// It does not check that no other turn continues the segment from the same parent:
+// that needs an index of children ([Forest] checks it).
 //
 // Errors: [ErrInvalid], the reader's ([ErrUnknown] for a turn that e names).
 func Grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {

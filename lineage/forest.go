@@ -60,8 +60,8 @@ func (f *Forest) AddEvent(e *turns.Event, forget bool) (Node, error) {
 	return n, nil
 }
 
-// Add adds n after checking its place: parent, depth, jump, segment. Its sums
-// and, for a compaction, its cut are taken as they are.
+// Add adds n after checking its place: parent, depth, jump, segment. It does not
+// check the sums of n, nor the cut of a compaction.
 //
 // Errors: as AddEvent's.
 func (f *Forest) Add(n Node) error {

@@ -43,8 +43,8 @@ func Root(own Node) Node {
 // fills in Parent, Jump, Depth, Sum, Compaction, Under, Previous and Cycles (of a
 // compaction without itself), and for a compaction clears what only normal turns have.
 //
-// With forget, the compaction in force at parent does not count: so it is for
-// the first turn below the fork point of a fork of mode full.
+// With forget, the compaction in force at parent does not count: the first turn
+// below the fork point of a fork of mode full has none.
 //
 // It reads parent's jump where the new one goes beyond it: at most one node.
 // Errors: the reader's; [ErrInvalid] where the sum of tokens overflows.

@@ -118,9 +118,9 @@ func (s *Store) openDB(c Config) error {
 	return nil
 }
 
-// Close closes the store; the next start goes on from its own log. It does not
-// flush. Run must have ended. A fault is returned unless Run did that; where Pebble
-// may wait for ever, it is left as it is, for the process to end.
+// Close closes the store. It does not flush: the next start continues from the
+// store's own log. Run must have ended. Close returns a fault that Run has not
+// returned. Where Pebble could wait for ever, Close leaves it open; the process ends.
 func (s *Store) Close() error {
 	err := s.fault.guard(s.db.Close)
 	s.mu.Lock()

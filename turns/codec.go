@@ -142,8 +142,8 @@ func Decode(payload []byte) (*Event, error) {
 	return e, nil
 }
 
-// looseMode reads no more than version and kind, of whatever later versions may
-// hold: tags, floats, longer lists. What every version must keep is the outer
+// looseMode reads only version and kind. It accepts everything else that a later
+// version may hold: tags, floats, longer lists. Every version must keep the outer
 // map and the unsigned integers at its keys 1 and 2.
 var looseMode = func() cbor.DecMode {
 	m, err := cbor.DecOptions{

@@ -133,7 +133,7 @@ type Event struct {
 	Usage     *Usage `cbor:"18,keyasint,omitempty"` // as the provider reported it
 	Open      uint64 `cbor:"19,keyasint,omitzero"`  // tool calls that wait for their response after this turn
 	Late      uint64 `cbor:"26,keyasint,omitzero"`  // responses in it to calls that were no longer open
-	Abandoned uint64 `cbor:"27,keyasint,omitzero"`  // open calls that it moved on from: abandoned
+	Abandoned uint64 `cbor:"27,keyasint,omitzero"`  // open calls that it abandoned
 	UserTexts uint64 `cbor:"28,keyasint,omitzero"`  // messages of the user in it that hold text
 
 	// Opened.

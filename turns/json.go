@@ -48,8 +48,8 @@ func DecodeJSON(data []byte, v any) error {
 	return &FieldError{Reason: err.Error(), Kind: ErrMalformed}
 }
 
-// checkJSON walks data once, token by token, for what can be said without
-// knowing the type: syntax, UTF-8, duplicates, depth.
+// checkJSON walks data once, token by token. It checks what does not depend on the
+// type: syntax, UTF-8, duplicates, depth.
 func checkJSON(data []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(data))
 	for {
@@ -87,9 +87,9 @@ func EncodeJSON(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), jsontext.EscapeForHTML(false))
 }
 
-// CanonicalJSON is data with members sorted, white space gone and strings in
-// their shortest form; numbers keep their digits (RFC 8785 would round those
-// over 2^53). It is what a request digest is taken of. Data must be valid.
+// CanonicalJSON returns data with sorted members, no white space, and strings in
+// their shortest form. Numbers keep their digits (RFC 8785 would round those over
+// 2^53). Request digests are computed of it. Data must be valid.
 func CanonicalJSON(data []byte) ([]byte, error) {
 	v := jsontext.Value(bytes.Clone(data))
 	if err := v.Format(jsontext.ReorderRawObjects(true), jsontext.Multiline(false),

@@ -37,7 +37,7 @@ const (
 // the order of members survive.
 type Raw []byte
 
-// Message is a role and what it said, part by part.
+// Message is a role and its content, part by part.
 type Message struct {
 	Role         Role   `cbor:"1,keyasint"`
 	Parts        []Part `cbor:"2,keyasint,omitempty"`
@@ -73,7 +73,7 @@ type Part struct {
 	Ext       Raw      `cbor:"12,keyasint,omitempty"`
 }
 
-// BlobRef points at content that is stored beside the event, not in it.
+// BlobRef points at content that is stored next to the event, not in it.
 type BlobRef struct {
 	Digest   Hash   `cbor:"1,keyasint" json:"digest"`      // keyed: HMAC-SHA-256 under the tree's root key
 	Size     uint64 `cbor:"2,keyasint" json:"size,string"` // bytes of the content in the clear

@@ -14,7 +14,7 @@ const (
 // data returns the facts that fit, as items of DATA: paths grouped under a common
 // folder, then everything else, best first.
 //
-// It leaves out facts that text already names.
+// A fact that text names already is left out.
 func (v *inventory) data(text string, share uint64, cost func(string) uint64) []string {
 	ranked := v.ranked(func(w string) float64 { return 2 + float64(cost(w)) })
 	ranked = ranked[:min(len(ranked), maxRanked)]

@@ -11,10 +11,10 @@ import (
 	"nexus/turns"
 )
 
-// RequestDigest is what tells one request from another under the same id, for
-// ever: HMAC-SHA-256, under a key derived from k, of what (noun.verb) and the
-// canonical request. Keyed, so that a header gives no hold to guess a body by.
-// K is zero where sealing is off; then it is no more than a hash.
+// RequestDigest distinguishes two requests with the same id, for ever. It is the
+// HMAC-SHA-256, under a key derived from k, of what (noun.verb) and the canonical
+// request. Without the key nobody can test a guess of the body against a header.
+// K is zero where sealing is off; then the digest is only a hash.
 func RequestDigest(k Key, what string, canonical []byte) turns.Hash {
 	return mac(k.derive(requestKey), []byte(what), canonical)
 }
@@ -25,9 +25,9 @@ func BlobDigest(k Key, content []byte) turns.Hash {
 	return mac(k.derive(blobDigestKey), content)
 }
 
-// UnsealedKey is what the digests of a tree's blobs are made with where nothing
-// is sealed. It is no secret: it tells the trees apart, so that a blob is found
-// by who names a session of its own tree, and a digest says nothing of another's.
+// UnsealedKey is the key of the digests of a tree's blobs where nothing is sealed.
+// It is no secret. It separates the trees: a blob is found only through a session
+// of its own tree, and a digest reveals nothing about another tree.
 func UnsealedKey(root turns.ID) Key {
 	return sha256.Sum256(append([]byte(unsealedPrefix), root[:]...))
 }

@@ -424,8 +424,8 @@ func (s *Store) path(side string, id turns.ID, kind string) string {
 	return filepath.Join(s.dir, side, fmt.Sprintf("%02x", fan(id)), id.String()+kind)
 }
 
-// fan is the number of the folder of id, from 0 to 255. Ids of one time start
-// alike, so it is taken from a hash.
+// fan returns the number of the folder of id, from 0 to 255. Ids of one time have
+// the same first bytes, so the number comes from a hash.
 func fan(id turns.ID) byte {
 	h := sha256.Sum256(id[:])
 	return h[0]

@@ -34,11 +34,11 @@ const (
 	implausible = 4
 )
 
-// Observe is c after a provider reported so many input tokens, cached ones
-// included, for what was estimated (by the counter, before Apply). The first
-// sample is taken whole, the second and third as an even mean, later ones by
-// 3/10. A ratio outside [0.5, 2] counts as the nearer end. Ignored are
-// estimates under 100, no report, and ratios beyond 4 either way.
+// Observe returns c after one more sample: a provider reported so many input tokens,
+// cached ones included, for the estimate of the counter (before Apply). The first
+// sample sets the ratio, the second and third make an even mean, and each later one
+// weighs 3/10. A ratio outside [0.5, 2] counts as the nearer end. Observe ignores an
+// estimate under 100, a report of 0, and a ratio over 4 or under 1/4.
 func (c Calibration) Observe(estimate, reported uint64) Calibration {
 	if estimate < minEstimate || reported == 0 || reported/implausible > estimate || estimate/implausible > reported {
 		return c
