@@ -60,7 +60,29 @@ func histories(t *testing.T, pol policy.Policy) (names []string, sessions []*com
 		w.Talk(t, "some", 5, 100)
 		must(t, w.Turn(user("go"), says(words(12_000), "o")))
 	})
+	add("many unseen messages", func(w *compactortest.Session) {
+		w.Talk(t, "some", 5, 100)
+		var ms []turns.Message
+		for i := range 700 {
+			ms = append(ms, user(fmt.Sprint("note ", i, words(20)))...)
+		}
+		must(t, w.Turn(ms, nil))
+	})
+	add("a large result in a loop", func(w *compactortest.Session) {
+		loop(w, 8, 100)
+		must(t, w.Turn([]turns.Message{tool(result("r8", words(4_000)))}, says("", "s0")))
+		must(t, w.Turn([]turns.Message{tool(result("s0", words(10)))}, says("", "s1")))
+		must(t, w.Turn([]turns.Message{tool(result("s1", words(10)))}, says("noted")))
+	})
 	return names, sessions
+}
+
+// pruning is balanced with results that are shortened where that pays.
+func pruning() policy.Policy {
+	pol := builtin("balanced")
+	pol.Name, pol.Cost.Patience, pol.Elide = "pruning", 2, builtin("autobyteus").Elide
+	pol.Elide.Tools, pol.Elide.ProtectRecent, pol.Elide.MinChars = true, 2, 1000
+	return pol
 }
 
 // describe is one line of the table.
@@ -99,9 +121,12 @@ func commit(t *testing.T, w *compactortest.Session, pl *plan.Plan) {
 // changes; go test ./compactor/plan -run TestPlanTable -write makes it anew.
 func TestPlanTable(t *testing.T) {
 	var out strings.Builder
-	for _, name := range policy.Names() {
-		pol := builtin(name)
-		for i := range 8 {
+	for _, name := range append(policy.Names(), "pruning") {
+		pol := pruning()
+		if name != pol.Name {
+			pol = builtin(name)
+		}
+		for i := range 10 {
 			last := "" // what the last trigger gave
 			for _, kind := range []string{plan.TriggerThreshold, plan.TriggerManual, plan.TriggerOverflow, plan.TriggerLargeOutput} {
 				names, sessions := histories(t, pol)
