@@ -63,7 +63,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) (string, error) {
 			return "", fmt.Errorf("no such policy")
 		}
 		var err error
-		s.Policy, err = p.With(turns.Raw(d.Input))
+		s.policy, err = p.With(turns.Raw(d.Input))
 		return "", err
 	case "turns":
 		for line := range strings.Lines(d.Input) {
@@ -73,7 +73,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) (string, error) {
 		}
 		return "", nil
 	case "compact":
-		pl, err := s.compact(s.Policy, arg("trigger", plan.TriggerThreshold), plan.Options{Focus: arg("focus", "")})
+		pl, err := s.compact(s.policy, arg("trigger", plan.TriggerThreshold), plan.Options{Focus: arg("focus", "")})
 		if err != nil {
 			return "", err
 		}

@@ -6,8 +6,8 @@ import (
 )
 
 var (
-	testID, must, builtin, checkPairs = compactortest.NewID, compactortest.Must, compactortest.Builtin, compactortest.CheckPairs
-	user, says, result, tool, words   = compactortest.User, compactortest.Says, compactortest.Result, compactortest.Tool, compactortest.Words
+	testID, must, builtin           = compactortest.NewID, compactortest.Must, compactortest.Builtin
+	user, says, result, tool, words = compactortest.User, compactortest.Says, compactortest.Result, compactortest.Tool, compactortest.Words
 )
 
 var approx = tokens.Approx{}
