@@ -111,3 +111,43 @@ func TestDueByCountKeepsHalfOfIt(t *testing.T) {
 		}
 	}
 }
+
+// A part in a blob has only its preview here, so it is not shortened again.
+func TestUnseenBlobIsNotShortened(t *testing.T) {
+	w := compactortest.NewSession()
+	w.Limits.ContextWindow = 4000
+	w.Talk(t, "some", 5, 60)
+	moved := turns.TextPart(words(3000))
+	moved.Ref = &turns.BlobRef{}
+	must(t, w.Turn([]turns.Message{{Role: turns.User, Parts: []turns.Part{moved, turns.TextPart(words(3000))}}}, nil))
+	pl, err := plan.New(w.Path(), builtin("balanced"), turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{})
+	must(t, err)
+	for at := range pl.Shortens {
+		if pl.Path.Part(at).Ref != nil {
+			t.Errorf("%+v is in a blob, and shortened", at)
+		}
+	}
+	if len(pl.Shortens) != 1 {
+		t.Errorf("%d parts are shortened, want the text alone", len(pl.Shortens))
+	}
+}
+
+// Close to the trigger, few calls are left in which shortening a result could pay.
+func TestShorteningPaysOnlyFarFromTheTrigger(t *testing.T) {
+	for before, want := range map[int]bool{8: true, 33: false} {
+		w := compactortest.NewSession()
+		w.Policy, w.Limits.ContextWindow, w.Overhead = pruning(), 16_000, 500
+		w.Policy.Cost.Patience = 1
+		w.Policy.MinReclaimRatio = 0.9
+		w.Talk(t, "some", before, 120)
+		must(t, w.Turn(user("look"), says("", "l")))
+		must(t, w.Turn([]turns.Message{tool(result("l", words(1200)))}, says("noted", "m")))
+		must(t, w.Turn([]turns.Message{tool(result("m", words(5)))}, says("", "n")))
+		must(t, w.Turn([]turns.Message{tool(result("n", words(5)))}, says("done")))
+		p := w.Path()
+		trigger, due := plan.Due(p, w.Policy, p.Tokens())
+		if due != want {
+			t.Errorf("after %d turns, %d tokens: due %v %s", before, p.Tokens(), due, trigger.Detail)
+		}
+	}
+}
