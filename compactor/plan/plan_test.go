@@ -118,7 +118,7 @@ func TestUnseenBlobIsNotShortened(t *testing.T) {
 	w.Limits.ContextWindow = 4000
 	w.Talk(t, "some", 5, 60)
 	moved := turns.TextPart(words(3000))
-	moved.Ref = &turns.BlobRef{}
+	moved.Ref = &turns.BlobRef{Size: 12_000}
 	must(t, w.Turn([]turns.Message{{Role: turns.User, Parts: []turns.Part{moved, turns.TextPart(words(3000))}}}, nil))
 	pl, err := plan.New(w.Path(), builtin("balanced"), turns.Trigger{Kind: plan.TriggerThreshold}, plan.Options{})
 	must(t, err)
