@@ -13,7 +13,7 @@ import (
 //
 //   - the policy's share;
 //   - the last summary plus half of what is newly covered, so that every compaction frees
-//   at least the other half;
+//     at least the other half;
 //   - the room next to what is kept.
 //
 // pinned is the room for the texts of pinned turns.

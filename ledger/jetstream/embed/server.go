@@ -40,6 +40,12 @@ const storeDir = "jetstream"
 // ErrLocked: another process uses the data folder.
 var ErrLocked = errors.New("data folder is in use")
 
+// maxPending is how many bytes may wait for one connection before the server closes
+// it. The service takes in at most 512 MiB of requests and refuses the rest as busy:
+// below that its own connection must not be closed, which would leave every client
+// without an answer. A subscriber that does not read can hold as much.
+const maxPending = 640 << 20
+
 // Config says how the server runs.
 type Config struct {
 	DataDir  string       // store under DataDir/jetstream, lock at DataDir/lock
@@ -104,7 +110,7 @@ func (s *Server) start(c Config) error {
 	o := &server.Options{
 		ServerName: "nexusd", NoSigs: true, NoLog: true, MaxPayload: MaxPayload, DontListen: c.Listen == "",
 		JetStream: true, StoreDir: filepath.Join(c.DataDir, storeDir), JetStreamMaxStore: c.MaxStore, JetStreamMaxMemory: 64 << 20,
-		SyncAlways: !c.NoSync, NoSystemAccount: false,
+		SyncAlways: !c.NoSync, NoSystemAccount: false, MaxPending: maxPending,
 		Accounts: []*server.Account{ledger, agents},
 		Users: []*server.User{
 			{Username: "ledger", Password: s.password, Account: ledger, AllowedConnectionTypes: map[string]struct{}{"IN_PROCESS": {}}},

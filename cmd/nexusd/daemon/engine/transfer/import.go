@@ -23,6 +23,9 @@ import (
 // existing. Import stores nothing that does not verify: before it appends an event
 // it makes the checks of the projections and of the verification.
 //
+// A record that is refused ends the request; the records before it stay stored, and
+// the same request sent again finds them.
+//
 // It believes what no check can tell, as the word of the ledger that the session's
 // origin names: times, usage, the counts of a counter that this build does not know.
 // So an agent can't import a session that claims to come from this ledger.
@@ -33,7 +36,10 @@ func (tr *Transfer) Import(ctx context.Context, c reader.Caller, req api.ImportR
 			if f := (*turns.FieldError)(nil); errors.As(err, &f) {
 				return nil, &turns.FieldError{Field: fmt.Sprintf("/records/%d%s", i, f.Field), Reason: f.Reason, Kind: f.Kind}
 			}
-			return nil, fmt.Errorf("record %d: %w", i, err)
+			if i > 0 { // what came before it is stored
+				err = writer.AfterCommit(err)
+			}
+			return nil, fmt.Errorf("record %d (%d events before it are stored): %w", i, out.Stored+out.Existing, err)
 		}
 	}
 	return out, nil
