@@ -24,8 +24,6 @@ var (
 	create   = enginetest.Create
 	add      = enginetest.Add
 	say      = enginetest.Say
-	callTool = enginetest.CallTool
-	answers  = enginetest.AnswerCalls
 	verified = enginetest.Verified
 	noise    = enginetest.Noise
 	long     = enginetest.Text
