@@ -36,7 +36,7 @@ func (tr *Transfer) Import(ctx context.Context, c reader.Caller, req api.ImportR
 			if f := (*turns.FieldError)(nil); errors.As(err, &f) {
 				return nil, &turns.FieldError{Field: fmt.Sprintf("/records/%d%s", i, f.Field), Reason: f.Reason, Kind: f.Kind}
 			}
-			if i > 0 { // what came before it is stored
+			if out.Stored > 0 { // by this request
 				err = writer.AfterCommit(err)
 			}
 			return nil, fmt.Errorf("record %d (%d events before it are stored): %w", i, out.Stored+out.Existing, err)
