@@ -63,6 +63,16 @@ func (f *fault) park(err error) {
 	select {}
 }
 
+// isParked reports whether a goroutine is parked.
+func (f *fault) isParked() bool {
+	select {
+	case <-f.parked:
+		return true
+	default:
+		return false
+	}
+}
+
 // guard returns the fault, if there is one, and else what work returns. It does
 // not wait for work where a goroutine is parked, which may be that of work.
 func (f *fault) guard(work func() error) error {

@@ -122,7 +122,10 @@ func (s *Store) openDB(c Config) error {
 // store's own log. Run must have ended. Close returns a fault that Run has not
 // returned. Where Pebble could wait for ever, Close leaves it open; the process ends.
 func (s *Store) Close() error {
-	err := s.fault.guard(s.db.Close)
+	err := s.fault.get()
+	if !s.fault.isParked() {
+		err = s.fault.guard(s.db.Close)
+	} // else the goroutine that guard left may still read the database
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(s.stopped, err) {
