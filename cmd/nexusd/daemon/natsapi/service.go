@@ -31,6 +31,11 @@ const (
 	// timeout ends a request. A verification reads the whole ledger and has more time.
 	timeout       = 30 * time.Second
 	verifyTimeout = 30 * time.Minute
+	// maxWaitingMessages bounds the messages of one endpoint that the connection has
+	// read and the intake has not seen, maxBytes their bytes. The client library drops
+	// what is over, and its default of 64 MiB is a burst of a few large requests, which
+	// would get no answer; the intake refuses what it can't take as busy.
+	maxWaitingMessages = 1 << 20
 	// grace is how long requests may take to end after the service cancels them.
 	grace = 5 * time.Second
 )
@@ -80,7 +85,7 @@ func Start(nc *nats.Conn, e *engine.Engine, version string, logger *slog.Logger)
 			return nil, fmt.Errorf("schemas of %s: %w", v.name, err)
 		}
 		err = s.service.AddEndpoint(strings.ReplaceAll(v.name, ".", "-"), s.handler(v),
-			micro.WithEndpointSubject(subject),
+			micro.WithEndpointSubject(subject), micro.WithEndpointPendingLimits(maxWaitingMessages, maxBytes),
 			micro.WithEndpointMetadata(map[string]string{"verb": v.name, "summary": v.summary, "request": request, "reply": reply}))
 		if err != nil {
 			cancel()

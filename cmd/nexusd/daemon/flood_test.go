@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Many large requests at once are served or refused as busy: the server does not cut
+// the daemon's own connection, which would leave everybody without an answer.
+func TestAFloodOfLargeRequestsIsAnswered(t *testing.T) {
+	d, err := Open(t.Context(), Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close(t.Context())
+	const connections, requests = 6, 48
+	conns := make([]*nats.Conn, connections)
+	for i := range conns {
+		if conns[i], err = nats.Connect(d.ClientURL()); err != nil {
+			t.Fatal(err)
+		}
+		defer conns[i].Close()
+	}
+	body := fmt.Appendf(nil, `{"meta":{"x":%q}}`, bytes.Repeat([]byte("x"), 3<<20)) // refused after it was read
+	var all sync.WaitGroup
+	for i := range requests {
+		all.Go(func() {
+			r, err := conns[i%connections].Request(fmt.Sprintf("nexus.v1.default.agent-%d.session.create", i), body, time.Minute)
+			if err != nil {
+				t.Errorf("request %d: %v", i, err)
+			} else if len(r.Data) == 0 {
+				t.Errorf("request %d: %v", i, errors.New("an empty answer"))
+			}
+		})
+	}
+	all.Wait()
+}
