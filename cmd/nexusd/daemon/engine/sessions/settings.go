@@ -159,7 +159,7 @@ func (ss *Sessions) Move(ctx context.Context, c reader.Caller, id turns.ID, req 
 			return nil, api.FieldErrorf("/to", "a fork can't go before its inherited turns; name a turn")
 		}
 		if ev.To == s.Head && req.ID.IsZero() {
-			return nil, nil // with an id it is stored, since a late retry would move the head back
+			return nil, writer.ErrUnchanged // with an id it is stored, since a late retry would move the head back
 		}
 		return &writer.Draft{Event: ev, Body: &turns.MovedBody{Note: req.Note}}, nil
 	})

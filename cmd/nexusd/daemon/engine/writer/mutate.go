@@ -29,10 +29,16 @@ type Draft struct {
 	Release func() // if not nil, called when the draft is stored or dropped
 }
 
+// ErrUnchanged: the session is already what the request asks for. A decision returns
+// it instead of a nil draft where another daemon may have changed the session since
+// the fold. Mutate then decides again on the end of the log, and returns nil if the
+// answer is the same.
+var ErrUnchanged = errors.New("the session is already so")
+
 // Mutate runs decide on the fold of the session's tail, and appends the draft that
 // it returns, expecting that tail. If another daemon was faster, or decide refused
 // on a fold that may be old, Mutate folds again and calls decide again. A nil draft
-// appends nothing.
+// appends nothing: the request is on the log already. See [ErrUnchanged].
 //
 // Crash states: before the append nothing is stored. After it the event is on the
 // log; a caller that did not get the answer retries with the same id, on any daemon,
@@ -68,6 +74,9 @@ func (wr *Writer) Mutate(ctx context.Context, c reader.Caller, id turns.ID, deci
 				return err
 			}
 		}
+		if errors.Is(err, ErrUnchanged) {
+			return nil
+		}
 		if err != nil || d == nil {
 			return err
 		}
@@ -96,7 +105,7 @@ func AfterCommit(err error) error {
 
 // mayBeStale reports whether an old fold can cause err.
 func mayBeStale(err error) bool {
-	for _, n := range []error{ledger.ErrConflict, ledger.ErrNotFound, ledger.ErrClosed, ledger.ErrUnprocessable, api.ErrNothing, ledger.ErrMalformed, ledger.ErrErased} {
+	for _, n := range []error{ledger.ErrConflict, ledger.ErrNotFound, ledger.ErrClosed, ledger.ErrUnprocessable, api.ErrNothing, ledger.ErrMalformed, ledger.ErrErased, ErrUnchanged} {
 		if errors.Is(err, n) {
 			return true
 		}

@@ -50,6 +50,27 @@ func TestMutateDecidesAgainAfterALostCompareAndSet(t *testing.T) {
 	enginetest.Verified(t, e)
 }
 
+// A session that seems to be what a request asks for is looked at again on the end of
+// the log: another daemon may have changed it since.
+func TestMutateTakesNothingForUnchangedOnAnOldFold(t *testing.T) {
+	w := enginetest.NewWorld()
+	e, other := w.Engine(t), w.Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	enginetest.Add(t, e, s.ID, enginetest.Say("question", "answer")) // e knows the chain's end
+	enginetest.Add(t, other, s.ID, enginetest.Say("question", "answer"))
+	decided, turns := 0, uint64(0)
+	err := e.Mutate(t.Context(), enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		decided, turns = decided+1, s.Turns
+		return nil, writer.ErrUnchanged
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if decided != 2 || turns != 2 {
+		t.Errorf("decided %d times, at last with %d turns; want twice, with both turns", decided, turns)
+	}
+}
+
 // What decide does to its fold does not reach the rule that admits the draft.
 func TestMutateAdmitsOnTheStoredFold(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
