@@ -79,11 +79,16 @@ session gets the title that its transcript gives it. A folder is searched for
 kept exactly as it stood is counted at the end. A file that fails does not stop
 the others: those that failed are listed, and the exit status is not 0.
 
+A turn at the end of a transcript that may still grow is not stored: one without
+a response, and one whose response may go on in the next line. A response is
+finished when something follows it, and also when Claude Code wrote that the
+model stopped for another reason than a tool call, or Codex wrote its usage.
+Gemini CLI and older versions of Claude Code do not mark the end of a response.
+
   --format F   auto (default: told from the content), claude-code, codex, pi,
                gemini-cli, openai, anthropic, otel (chat messages as JSON;
                spans too), jsonl (an export of ours)
-  --final      the file will not grow: take its last turn too where it has no
-               response, or one of reasoning alone
+  --final      the file will not grow: take the turns at its end too
   --losses     list each loss with its line, below its file, and all files that
                are no transcripts
 

@@ -70,8 +70,10 @@ func lines(text string) (copies []string) {
 	return copies
 }
 
-// Copies of a file that grows lose nothing and store nothing twice, each of them
-// taken with --final or without: what came since is appended to what is there.
+// Copies of a file that grows lose nothing and store nothing twice. Copies imported
+// without --final leave the turns that one import of the whole stores. After a copy that
+// was imported with --final, what came since is appended to what is there: the parts
+// are the same, a turn may be two.
 func TestImportOfAGrowingFile(t *testing.T) {
 	ctx := t.Context()
 	e := &env{out: io.Discard, err: io.Discard}
@@ -85,6 +87,11 @@ func TestImportOfAGrowingFile(t *testing.T) {
 	for format, copies := range grownFiles {
 		for _, final := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/final=%v", format, final), func(t *testing.T) {
+				kept := storedTurns
+				if final {
+					kept = pathParts
+				}
+				// bring imports copies; the last is always the whole, with --final.
 				bring := func(id string, copies ...string) (session turns.ID) {
 					t.Helper()
 					name := filepath.Join(dir, id)
@@ -93,7 +100,7 @@ func TestImportOfAGrowingFile(t *testing.T) {
 						if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 							t.Fatal(err)
 						}
-						im := importer{c: c, format: "auto", final: final}
+						im := importer{c: c, format: "auto", final: final || i == len(copies)-1}
 						r, err := im.file(ctx, name)
 						if err != nil {
 							t.Fatalf("copy %d of %d: %v\n%s", i+1, len(copies), err, text)
@@ -109,23 +116,24 @@ func TestImportOfAGrowingFile(t *testing.T) {
 					return fmt.Sprintf("019d7d08-46c9-7f73-affe-%012d", n)
 				}
 				last := copies[len(copies)-1]
-				want := pathParts(ctx, t, c, bring(id(), last))
-				if len(want) == 0 || !strings.Contains(want[len(want)-1], "ok") {
-					t.Fatalf("the last answer is missing: %q", want)
+				session := bring(id(), last)
+				if parts := pathParts(ctx, t, c, session); len(parts) == 0 || !strings.Contains(parts[len(parts)-1], "ok") {
+					t.Fatalf("the last answer is missing: %q", parts)
 				}
+				want := kept(ctx, t, c, session)
 				for i, text := range copies[:len(copies)-1] {
 					s := bring(id(), text, last, last)
-					if d := cmp.Diff(want, pathParts(ctx, t, c, s)); d != "" {
+					if d := cmp.Diff(want, kept(ctx, t, c, s)); d != "" {
 						t.Errorf("copy %d, then the whole (-want +got):\n%s", i+1, d)
 					}
 				}
 				at := id()
 				s := bring(at, append(copies[:len(copies):len(copies)], last)...)
-				if d := cmp.Diff(want, pathParts(ctx, t, c, s)); d != "" {
+				if d := cmp.Diff(want, kept(ctx, t, c, s)); d != "" {
 					t.Errorf("each copy (-want +got):\n%s", d)
 				}
 				before := hashes(ctx, t, c, s)
-				im := importer{c: c, format: "auto", final: final}
+				im := importer{c: c, format: "auto", final: true}
 				if r, err := im.file(ctx, filepath.Join(dir, at)); err != nil || r.Stored > 0 {
 					t.Errorf("again: %+v, %v", r, err)
 				}
@@ -148,8 +156,8 @@ func TestImportOfAGrowingFile(t *testing.T) {
 }
 
 // The copies of each Claude Code file cut after a line, one after the other, and
-// then the whole: every session of it holds what it holds when only the whole is
-// imported, and what was stored keeps its hash.
+// then the whole: every session of it holds the turns that it holds when only the whole
+// is imported, and what was stored keeps its hash.
 func TestImportOfEveryPrefix(t *testing.T) {
 	ctx := t.Context()
 	e := &env{out: io.Discard, err: io.Discard}
@@ -164,12 +172,12 @@ func TestImportOfEveryPrefix(t *testing.T) {
 				t.Fatal(err)
 			}
 			name := filepath.Join(t.TempDir(), "s.jsonl")
-			bring := func(c *api.Client, text string) *report {
+			bring := func(c *api.Client, text string, final bool) *report {
 				t.Helper()
 				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				im := importer{c: c, format: "claude-code"}
+				im := importer{c: c, format: "claude-code", final: final}
 				r, err := im.file(ctx, name)
 				if err != nil {
 					t.Fatalf("%v\n%s", err, text)
@@ -186,12 +194,12 @@ func TestImportOfEveryPrefix(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer stop2()
-			whole := bring(once, string(b))
+			whole := bring(once, string(b), true)
 			stored := map[turns.ID][]string{}
 			text := ""
 			for line := range strings.Lines(string(b)) {
 				text += line
-				for _, s := range bring(grown, text).Sessions {
+				for _, s := range bring(grown, text, false).Sessions {
 					now := hashes(ctx, t, grown, s)
 					if was := stored[s]; len(was) > len(now) || !slices.Equal(was, now[:len(was)]) {
 						t.Fatalf("session %s: hashes %v, then %v", s, was, now)
@@ -199,11 +207,12 @@ func TestImportOfEveryPrefix(t *testing.T) {
 					stored[s] = now
 				}
 			}
-			if r := bring(grown, string(b)); r.Stored > 0 {
+			bring(grown, string(b), true)
+			if r := bring(grown, string(b), true); r.Stored > 0 {
 				t.Errorf("the whole a second time: %+v", r)
 			}
 			for _, s := range whole.Sessions {
-				if d := cmp.Diff(pathParts(ctx, t, once, s), pathParts(ctx, t, grown, s)); d != "" {
+				if d := cmp.Diff(storedTurns(ctx, t, once, s), storedTurns(ctx, t, grown, s)); d != "" {
 					t.Errorf("session %s (-whole +grown):\n%s", s, d)
 				}
 			}
@@ -214,6 +223,25 @@ func TestImportOfEveryPrefix(t *testing.T) {
 			}
 		})
 	}
+}
+
+// storedTurns returns the turns on the path of a session's head, as JSON, without
+// what two imports of the same content differ in: ids, times of recording, hashes, meta.
+func storedTurns(ctx context.Context, t *testing.T, c *api.Client, session turns.ID) (out []string) {
+	t.Helper()
+	for x, err := range c.Turns(ctx, session, api.ListTurns{Full: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		short := api.Turn{Type: x.Type, Depth: x.Depth, Time: x.Time, Model: x.Model, Messages: x.Messages, Response: x.Response, Usage: x.Usage,
+			TokenCount: x.TokenCount, ToolCalls: x.ToolCalls, Pending: x.Pending, OpenCalls: x.OpenCalls, HasChildren: x.HasChildren}
+		b, err := turns.EncodeJSON(short)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(b))
+	}
+	return out
 }
 
 // hashes is the hash of each turn on the path of a session's head, oldest first.

@@ -172,9 +172,9 @@ func (e *env) printFile(r *report, final bool) {
 	const least = 16 // cells of the name
 	whole := fmt.Sprintf(" (%s): %s", r.Format, r.summary())
 	if len(r.Sessions) == 0 && r.Turns == 0 {
-		whole = fmt.Sprintf(" (%s): no turn with a response", r.Format)
+		whole = fmt.Sprintf(" (%s): no finished turn", r.Format)
 		if !final {
-			whole += "; --final takes one without"
+			whole += "; --final takes one that may still grow"
 		}
 	}
 	rest := whole

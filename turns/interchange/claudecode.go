@@ -10,10 +10,10 @@ import (
 // ClaudeCode reads a Claude Code transcript (JSON lines) as steps.
 //
 // It is a pure fold over the lines: what was emitted after line n depends only on
-// lines 1 to n. The end of the file emits the turns that have a response and were
-// not emitted yet. So the steps of a shorter copy are those of a
-// longer one, with the same IDs and the same content; only the last response of a
-// branch may have fewer parts, where the longer copy goes on with it.
+// lines 1 to n. The end of the file emits the turns whose response is complete: the
+// provider stopped, and not for tool calls. A message may have one line for each
+// block, so any other last response may go on in the next line. It is emitted only
+// with Final, as is one without a stop reason, which older versions do not write.
 //
 // Before the end a turn is finished, and emitted, when one of these lines was read:
 //

@@ -44,7 +44,7 @@ func isPrefix(short, long []string) bool {
 }
 
 // A file cut at any line, or inside one, gives a prefix of the steps of the whole
-// before its end is known, and with its end steps that the whole goes on with.
+// before its end is known.
 func TestClaudePrefix(t *testing.T) {
 	for _, file := range claudeFiles(t) {
 		b, err := os.ReadFile(file)
@@ -52,17 +52,14 @@ func TestClaudePrefix(t *testing.T) {
 			t.Fatal(err)
 		}
 		final := claudeSteps(t, b, true)
-		if err := grown(claudeSteps(t, b, false), final); err != nil {
-			t.Errorf("%s: the end gave other steps: %v", claudeShort(file), err)
-		}
-		whole, long := claudeDigests(t, final), newLonger(final)
+		whole := claudeDigests(t, final)
 		var cuts []int
 		for i, c := range b {
 			if c == '\n' {
 				cuts = append(cuts, i, i+1, i-(i*7)%40-1)
 			}
 		}
-		every := max(1, len(cuts)*len(b)/(6<<20)) // sample the big ones: twice 6 MB of reading a file
+		every := max(1, len(cuts)*len(b)/(6<<20)) // sample the big ones: 6 MB of reading a file
 		n := 0
 		last := 0
 		for i, cut := range cuts {
@@ -70,12 +67,9 @@ func TestClaudePrefix(t *testing.T) {
 				continue
 			}
 			n++
-			if got := claudeDigests(t, claudeSettled(t, b[:max(cut, 0)])); !isPrefix(got, whole) {
+			got := claudeDigests(t, claudeSettled(t, b[:max(cut, 0)]))
+			if !isPrefix(got, whole) {
 				t.Fatalf("%s: cut at byte %d: %d steps, not a prefix of the whole file's %d", claudeShort(file), cut, len(got), len(whole))
-			}
-			got := claudeSteps(t, b[:max(cut, 0)], false)
-			if err := long.grew(got); err != nil {
-				t.Fatalf("%s: cut at byte %d: %v", claudeShort(file), cut, err)
 			}
 			last = max(last, len(got))
 		}
@@ -100,7 +94,7 @@ func TestClaudeGrowing(t *testing.T) {
 		if again := claudeSteps(t, b, false); !cmp.Equal(claudeDigests(t, got), claudeDigests(t, again)) {
 			t.Errorf("%s: two readings differ", name)
 		}
-		if err := grown(before, got); err != nil || len(got) <= len(before) {
+		if err := newStepIndex(got).contains(before); err != nil || len(got) <= len(before) {
 			t.Errorf("%s: %d steps do not extend the %d before: %v", name, len(got), len(before), err)
 		}
 		t.Logf("%s: %d steps, %d new", name, len(got), len(got)-len(before))

@@ -57,6 +57,18 @@ type claudeTurn struct {
 // open reports whether more messages may join t.
 func (t *claudeTurn) open() bool { return t != nil && !t.emitted && !t.responded && !t.compaction }
 
+// complete reports whether the response of t can't get another block: the provider
+// stopped, and not for the calls, of which more may come on lines of their own. Each
+// line of a message has its stop reason, so a line of reasoning does not end it.
+// Versions that write no stop reason leave open which line is the last.
+func (t *claudeTurn) complete() bool {
+	if t.emitted || !t.responded {
+		return t.emitted
+	}
+	r := t.body.response
+	return r.FinishReason != "" && r.FinishReason != "tool_use" && len(r.Parts) > 0 && r.Parts[len(r.Parts)-1].Type != turns.Reasoning
+}
+
 // claudeBody is the content of a turn that is not finished.
 type claudeBody struct {
 	time       time.Time
@@ -116,7 +128,6 @@ func newClaudeTree(opt Options) *claudeTree {
 // it is an orphan.
 const (
 	maxWaiting       = 16
-	maxWaitingAtEnd  = 2 // where the file ends
 	maxWaitingResult = 1 // a result, for its call
 	maxWaitingBytes  = 64 << 20
 )
@@ -161,17 +172,25 @@ func typeName(typ string) string {
 	return "unnamed type"
 }
 
-// finish gives what is complete at the end of the file: turns with a response. With
-// final it is the end of the transcript: all that is open is emitted too.
+// finish emits the turns that are complete at the end of the file. With final the
+// transcript has ended: finish emits all turns, and places all lines.
 func (k *claudeTree) finish(final bool) {
-	for len(k.waiting) > 0 && (final || k.lineCount-k.waiting[0].seq >= maxWaitingAtEnd) {
+	for final && len(k.waiting) > 0 {
 		k.giveUp(0)
 	}
 	for _, t := range k.open {
-		if final || t.responded && !t.emitted && saysSomething(t.body.response) {
+		if final || t.complete() {
 			k.emit(t)
 		}
 	}
+	unfinished := 0
+	for _, t := range k.open {
+		if !t.emitted {
+			unfinished++
+		}
+	}
+	k.loss.unfinished(unfinished)
+	k.loss.addEnd(len(k.waiting), "lines whose parent is not in the file yet; --final takes them")
 	k.open = nil
 }
 

@@ -265,7 +265,7 @@ func (k *claudeTree) assistant(rec *claudeRecord, a *claudeAnchor) *claudeAnchor
 	switch {
 	case t == nil:
 		t = k.responseTurn(rec, a)
-	case t.emitted || len(t.body.response.Parts)+len(rec.blocks) > turns.MaxParts:
+	case t.complete() || len(t.body.response.Parts)+len(rec.blocks) > turns.MaxParts:
 		k.loss.add(rec.line, "repaired", "a block of a response that was finished; it is kept as a response of its own", rec.uuid)
 		b := t.b
 		k.emit(b.tail)

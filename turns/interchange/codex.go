@@ -32,6 +32,7 @@ type codexReader struct {
 	model         string    // in force now
 	responseModel string    // in force when the response began
 	responseTime  time.Time // of the response's first item
+	taskEnded     bool      // no item came after the end of a task
 
 	inForce          map[string]turns.Raw // settings in force now
 	responseSettings map[string]turns.Raw // when the response began
@@ -63,24 +64,31 @@ type codexThread struct {
 // The meta of a task's first turn holds the settings (effort, sandbox, …) that the
 // task changed.
 //
-// A turn is emitted when what follows it is read, or at the end of the file if it
-// has a response. The last response of a shorter copy may have fewer parts, and no
-// usage yet. Only what was not emitted yet is in memory.
+// A turn is emitted when what follows it is read, when its usage is read, or at the
+// end of a task. Only what was not emitted yet is in memory. Codex writes the usage
+// after the last item of a response. Where items came after it, the response of a
+// shorter copy would have fewer parts.
 func Codex(r io.Reader, opt Options) *Reader {
 	c := &codexReader{opt: opt, response: turns.Message{Role: turns.Assistant}}
 	c.readLines(r, opt, lineFormat{"codex rollout", c.record, c.end})
 	return &c.Reader
 }
 
-// end gives what is complete at the end of the file.
+// end emits what is complete at the end of the file. A response whose usage is known
+// is, as is the last one of a task. Others may get further items or their usage.
 func (c *codexReader) end(line int) {
-	if c.opt.Final || saysSomething(&c.response) {
+	if c.opt.Final || c.taskEnded || c.usage != nil {
 		c.finish()
 	}
 	if c.opt.Final && len(c.messages) > 0 {
 		c.turn(nil)
 	}
-	c.flushUncounted()
+	if c.opt.Final || c.taskEnded {
+		c.flushUncounted()
+	}
+	if c.uncounted != nil || c.emitted() && (len(c.messages) > 0 || len(c.response.Parts) > 0) {
+		c.loss.unfinished(1)
+	}
 	if c.opt.Final && c.threadIndex > 0 && !c.opt.Copied {
 		c.loss.add(line, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.threads[0].id)
 	}
@@ -263,6 +271,12 @@ func (c *codexReader) event(r *codexRecord) error {
 				c.leaveCopy()
 			}
 		}
+	case "task_complete", "turn_aborted":
+		c.taskEnded = true
+		if e.Type == "turn_aborted" {
+			c.loss.count("skipped", "notes that a task was interrupted")
+			return nil
+		}
 	case "thread_name_updated":
 		for i := range c.threads {
 			if c.threads[i].id == e.Thread {
@@ -270,9 +284,6 @@ func (c *codexReader) event(r *codexRecord) error {
 				return nil
 			}
 		}
-	case "turn_aborted":
-		c.loss.count("skipped", "notes that a task was interrupted")
-		return nil
 	}
 	c.loss.count("skipped", "copies for the terminal: "+e.Type)
 	return nil

@@ -131,6 +131,7 @@ type codexText struct {
 
 // item takes an item that the model saw or made.
 func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
+	c.taskEnded = false
 	m, isMessage := c.message(line, it)
 	made := (isMessage && m.Role == turns.Assistant) || it.Type == "reasoning" || strings.HasSuffix(it.Type, "_call")
 	if made {

@@ -82,9 +82,8 @@ type geminiTokens struct {
 // sessionId, startTime and messages. A model's message ends a turn; its tool
 // calls hold their results, which become the messages of the next.
 //
-// Gemini CLI rewrites the file and may still add tool calls to its last message:
-// the steps of a shorter copy are those of a longer one, only the last response may
-// have fewer parts.
+// Gemini CLI rewrites the file, and adds tool calls to its last message. So a last
+// message of the model is read only with Final.
 //
 // Messages are read one at a time; the document may be of any size. The
 // lines of losses count messages.
@@ -187,13 +186,21 @@ func (g *geminiCLIReader) message() error {
 	return nil
 }
 
-// end is the end of the document. A last message that only holds thoughts is still
-// being written.
+// end reads the end of the document. Gemini CLI writes a message of the model when it
+// has its text, and adds the tool calls when they have run. So the last message is
+// complete only with final, or when another follows it.
 func (g *geminiCLIReader) end() error {
 	g.state = geminiCLIEnd
-	if m := g.last; m != nil && (g.opt.Final || len(m.Calls) > 0 || len(g.parts(m)) > 0) {
+	m := g.last
+	switch {
+	case m == nil:
+	case !g.opt.Final:
+		if m.Type == "user" || m.Type == "gemini" || len(g.messages) > 0 {
+			g.loss.unfinished(1)
+		}
+	default:
 		g.place(m)
-		if g.opt.Final && len(g.messages) > 0 {
+		if len(g.messages) > 0 {
 			g.turn(g.lastTime, m, nil)
 		}
 	}

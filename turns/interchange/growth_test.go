@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"nexus/turns"
 )
 
@@ -38,62 +40,34 @@ func (c *cutReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// longer is the steps of a longer copy, to hold those of shorter ones against.
-type longer map[turns.ID]longerStep
+// stepIndex holds the steps of a transcript by id, to compare those of shorter copies
+// with them.
+type stepIndex map[turns.ID]indexedStep
 
-type longerStep struct {
+type indexedStep struct {
 	Step
 	text []byte
 }
 
-func newLonger(steps []Step) longer {
-	l := make(longer, len(steps))
+func newStepIndex(steps []Step) stepIndex {
+	x := make(stepIndex, len(steps))
 	for _, s := range steps {
-		l[s.ID()] = longerStep{s, stepText(s)}
+		x[s.ID()] = indexedStep{s, stepText(s)}
 	}
-	return l
+	return x
 }
 
-// grown checks the steps of a shorter copy of a file against those of a longer one:
-// each is there too, after the same parent and with the same content. Only the last
-// response of a session may have fewer parts.
-func grown(short, long []Step) error { return newLonger(long).grew(short) }
-
-func (l longer) grew(short []Step) error {
-	last := make(map[turns.ID]turns.ID)
-	for _, s := range short {
-		if s.Append != nil {
-			last[s.Append.Session] = s.Append.ID
+// contains returns an error that names the first of steps which the index lacks, or
+// has with other content.
+func (x stepIndex) contains(steps []Step) error {
+	for i, s := range steps {
+		w, ok := x[s.ID()]
+		if !ok {
+			return fmt.Errorf("step %d, %s, is no step of the whole", i, s.ID())
 		}
-	}
-	for i, s := range short {
-		w, ok := l[s.ID()]
-		switch {
-		case !ok:
-			return fmt.Errorf("step %d, %s, is not among the steps of the longer copy", i, s.ID())
-		case bytes.Equal(stepText(s), w.text):
-		case s.Append == nil || w.Append == nil || last[s.Append.Session] != s.Append.ID:
-			return fmt.Errorf("step %d, %s, differs in the longer copy", i, s.ID())
-		default:
-			if err := grownTurn(*s.Append, *w.Append); err != nil {
-				return fmt.Errorf("step %d, %s: %w", i, s.ID(), err)
-			}
+		if !bytes.Equal(stepText(s), w.text) {
+			return fmt.Errorf("step %d, %s (-whole +copy):\n%s", i, s.ID(), clipped(cmp.Diff(w.Step, s), 2000))
 		}
-	}
-	return nil
-}
-
-func grownTurn(short, long Append) error {
-	if short.Response == nil || long.Response == nil || len(short.Response.Parts) > len(long.Response.Parts) {
-		return errors.New("its response has no part of before")
-	}
-	before, after := *short.Response, *long.Response
-	before.FinishReason, after.FinishReason = "", ""
-	after.Parts = after.Parts[:len(before.Parts)]
-	short.Response, long.Response = &before, &after
-	short.Usage, short.Meta, short.Model = long.Usage, long.Meta, long.Model
-	if !bytes.Equal(stepText(Step{Append: &short}), stepText(Step{Append: &long})) {
-		return errors.New("more than the end of its response differs")
 	}
 	return nil
 }

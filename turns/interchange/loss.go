@@ -34,6 +34,19 @@ func (l *lossReport) addMany(n, line int, what, reason, record string) {
 	}
 }
 
+// addEnd adds that n things at the end of a transcript are skipped, however many
+// defects there are already. It adds nothing for n = 0.
+func (l *lossReport) addEnd(n int, reason string) {
+	if n > 0 {
+		l.single = append(l.single, Loss{Kind: "skipped", Reason: reason, Count: n})
+	}
+}
+
+// unfinished adds that n turns at the end of a transcript may still grow.
+func (l *lossReport) unfinished(n int) {
+	l.addEnd(n, "turns at the end that are not finished yet; --final takes them")
+}
+
 func (l *lossReport) count(what, reason string) {
 	if l.counts == nil {
 		l.counts = make(map[lossKey]int)

@@ -355,15 +355,21 @@ func keptFrom(n, first *piNode) (id turns.ID, whole bool) {
 
 // end gives what was said and never answered, on each branch.
 func (p *piReader) end(int) {
+	pending := func(n *piNode) bool { return n.children == 0 && n.messages != nil && n.completes.IsZero() }
 	if !p.opt.Final {
-		if n := len(p.waiting); n > 0 {
-			p.loss.single = append(p.loss.single, Loss{Kind: "skipped", Reason: "entries whose parent is not in the file yet; --final takes them", Count: n})
+		held := 0
+		for _, n := range p.entries {
+			if pending(n) {
+				held++
+			}
 		}
+		p.loss.unfinished(held)
+		p.loss.addEnd(len(p.waiting), "entries whose parent is not in the file yet; --final takes them")
 		return
 	}
 	p.settle(true)
 	for _, n := range p.entries {
-		if n.children == 0 && n.messages != nil && n.completes.IsZero() {
+		if pending(n) {
 			p.turn(n, n.messages.record, nil, nil)
 		}
 	}

@@ -441,7 +441,7 @@ func TestPiLateParent(t *testing.T) {
 		entries = append(entries, piEntryText(fmt.Sprintf("b%d", i+1), fmt.Sprintf("b%d", i), "assistant", fmt.Sprintf(`"%d"`, i+1)))
 	}
 	steps, losses = readPi(t, piText(entries[:len(entries)-1]...), false)
-	if len(steps) != 1 || len(losses) != 1 || losses[0].Count != piLate {
+	if len(steps) != 1 || len(losses) != 2 || losses[0].Count != 1 || losses[1].Count != piLate {
 		t.Errorf("before they are given up: %v, losses %+v", story(steps), losses)
 	}
 	steps, losses = readPi(t, piText(entries...), false)

@@ -12,8 +12,8 @@ import (
 // Options say how a transcript is read. A format passes over what it has no use
 // for.
 type Options struct {
-	// Final says that the transcript has ended. Its last turn is read too if it
-	// has no response, and a torn last line is reported.
+	// Final says that the transcript has ended. The turns at its end are read too if
+	// they have no response or one that may go on, and a torn last line is reported.
 	Final bool
 	// MaxLine is the longest line read, in bytes; a longer one is skipped and
 	// reported. Zero means [DefaultMaxLine].
@@ -58,9 +58,9 @@ const DefaultMaxLine = 128 << 20
 
 // Reader reads a transcript as steps. Not safe for concurrent use.
 //
-// A file may grow between two reads: the steps of a shorter copy are among those
-// of a longer one, with the same ids and content. Only the last response of a
-// session may have fewer parts.
+// A file may grow between two reads. Without [Options].Final a reader emits no turn
+// that a further line could change, so the steps of a shorter copy are among those
+// of a longer one, byte for byte. It reports how many turns it held back.
 type Reader struct {
 	queue  []Step // read, and not returned yet
 	loss   lossReport

@@ -1,7 +1,6 @@
 package interchange
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -109,10 +108,4 @@ func are(n int, noun string) string {
 		return "1 " + noun + " is"
 	}
 	return plural(n, noun) + " are"
-}
-
-// saysSomething reports whether a response says or calls something: one of reasoning alone
-// is still being written.
-func saysSomething(m *turns.Message) bool {
-	return slices.ContainsFunc(m.Parts, func(p turns.Part) bool { return p.Type != turns.Reasoning })
 }
