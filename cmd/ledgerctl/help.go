@@ -79,6 +79,10 @@ session gets the title that its transcript gives it. A folder is searched for
 kept exactly as it stood is counted at the end. A file that fails does not stop
 the others: those that failed are listed, and the exit status is not 0.
 
+The ids of a transcript are the same for all agents. Of the agents of a tenant,
+the first that imports it has its sessions; the import of another is refused
+(exit status 3). In another tenant it can be imported again.
+
 A turn at the end of a transcript that may still grow is not stored: one without
 a response, and one whose response may go on in the next line. A response is
 finished when something follows it, and also when Claude Code wrote that the

@@ -291,6 +291,8 @@ func (im *importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 		}
 		dup, err := im.step(ctx, st, rep)
 		switch {
+		case errors.As(err, new(otherAgentError)):
+			return err
 		case coded(err, api.IDReused):
 			rep.KeptFirst++
 			rep.Losses = append(rep.Losses, interchange.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: st.ID().String()})
@@ -395,7 +397,7 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 		rep.Sessions = append(rep.Sessions, st.Open.ID)
 		had, err := im.has(ctx, st.Open.ID)
 		if err == nil {
-			err = im.open(ctx, st.Open, rep)
+			err = im.ownID(ctx, st.Open.ID, im.open(ctx, st.Open, rep))
 		}
 		return had, err
 	case st.Fork != nil:
@@ -409,7 +411,7 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 		if coded(err, api.NotFound) {
 			err = fmt.Errorf("%w: %w", errNoParent, err)
 		}
-		return had, err
+		return had, im.ownID(ctx, st.Fork.ID, err)
 	case st.Append != nil:
 		rep.Turns++
 		return im.append(ctx, st.Append)
@@ -419,7 +421,33 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 	}
 }
 
-// has reports whether a session is in the ledger.
+// otherAgentError says that another agent of the tenant has a session of a transcript.
+// The ids of a transcript are the same for all agents, so only the first agent of a
+// tenant that imports it can have them.
+type otherAgentError struct{ refused *api.Error }
+
+func (e otherAgentError) Error() string { return e.refused.Error() }
+
+func (e otherAgentError) Unwrap() error {
+	return hinted{e.refused, "import it as that agent (--agent), or into another tenant (--tenant)"}
+}
+
+// ownID returns err, or an otherAgentError if err says that the id of a session is used
+// and the agent has no such session.
+func (im *importer) ownID(ctx context.Context, session turns.ID, err error) error {
+	if !coded(err, api.IDReused) {
+		return err
+	}
+	switch own, lookup := im.has(ctx, session); {
+	case lookup != nil:
+		return lookup
+	case own:
+		return err
+	}
+	return otherAgentError{api.Errorf(api.IDReused, nil, "session %s of this transcript belongs to another agent of the tenant", session)}
+}
+
+// has reports whether the agent has a session.
 func (im *importer) has(ctx context.Context, id turns.ID) (bool, error) {
 	_, err := im.c.Session(ctx, id)
 	if coded(err, api.NotFound) {
