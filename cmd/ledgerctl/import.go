@@ -518,6 +518,7 @@ func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, r
 // importExport brings an export of ours in.
 func importExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *report) error {
 	b := batches{c: c, rep: rep}
+	first := 1 // line of the first record that is not sent yet
 	for line := 1; ; line++ {
 		text, err := r.ReadBytes('\n')
 		if len(text) > 1 {
@@ -529,11 +530,17 @@ func importExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *repo
 				rep.Sessions = append(rep.Sessions, x.Ledger.Session)
 			}
 			if err := b.add(ctx, x, len(text)); err != nil {
-				return err
+				return fmt.Errorf("lines %d to %d: %w", first, line-1, err)
+			}
+			if len(b.records) == 1 {
+				first = line
 			}
 		}
 		if err == io.EOF {
-			return b.send(ctx)
+			if err := b.send(ctx); err != nil {
+				return fmt.Errorf("lines from %d on: %w", first, err)
+			}
+			return nil
 		}
 		if err != nil {
 			return err

@@ -4,9 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
@@ -386,6 +390,43 @@ func TestAnImportRestoresAKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	verified(t, e)
+}
+
+// A refused record ends an import. The events before it stay stored, those after it are
+// not read, and the error says where and how much; the same import later takes the rest.
+func TestARefusedImportKeepsTheRecordsBeforeIt(t *testing.T) {
+	x := newAbroad(t, bob)
+	records := x.records(t)
+	w := newWorld()
+	e := w.Engine(t)
+	at := len(records) - 2 // the event before the last
+	where := fmt.Sprintf("record %d (2 events before it are stored): ", at)
+	for _, c := range []struct {
+		name, want string
+		code       api.Code
+		record     api.ExportRecord
+	}{
+		{"another hash", where, api.Corrupt, api.ExportRecord{Event: &api.ExportEvent{Payload: records[at].Event.Payload}}},
+		{"an event too early", where, api.Conflict, records[at+1]},
+		{"no record", fmt.Sprintf("/records/%d: ", at), api.Malformed, api.ExportRecord{}},
+	} {
+		bad := slices.Clone(records)
+		bad[at] = c.record
+		err := importAs(t, e, bob, bad...)
+		if got := api.FromError(err); got.Code != c.code || !strings.Contains(got.Message, c.want) || !strings.Contains(got.Message, "2 events before") {
+			t.Errorf("%s: %v, want %s with %q", c.name, got, c.code, c.want)
+		}
+		if events := lastSeq(t, w); events != 2 { // the opening and the first turn
+			t.Errorf("%s: %d events are stored", c.name, events)
+		}
+	}
+	if err := importAs(t, e, bob, records...); err != nil {
+		t.Errorf("the records as they were: %v", err)
+	}
+	if d := cmp.Diff(records[1:], must(e.Export(t.Context(), bob, x.id, api.ExportSession{}))(t).Records[1:]); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
 	verified(t, e)
 }
 

@@ -33,16 +33,29 @@ func (tr *Transfer) Import(ctx context.Context, c reader.Caller, req api.ImportR
 	out := new(api.Imported)
 	for i := range req.Records {
 		if err := tr.importRecord(ctx, c, &req.Records[i], out); err != nil {
-			if f := (*turns.FieldError)(nil); errors.As(err, &f) {
-				return nil, &turns.FieldError{Field: fmt.Sprintf("/records/%d%s", i, f.Field), Reason: f.Reason, Kind: f.Kind}
-			}
 			if out.Stored > 0 { // by this request
 				err = writer.AfterCommit(err)
 			}
-			return nil, fmt.Errorf("record %d (%d events before it are stored): %w", i, out.Stored+out.Existing, err)
+			return nil, atRecord(err, i, out.Stored+out.Existing)
 		}
 	}
 	return out, nil
+}
+
+// atRecord returns err with the record that it is about, and the number of events
+// before it that are stored. It is in the text that the caller gets, whatever err is.
+func atRecord(err error, record int, stored uint64) error {
+	var field *turns.FieldError
+	var coded *api.Error
+	switch {
+	case errors.As(err, &field):
+		reason := fmt.Sprintf("%s (%d events before this record are stored)", field.Reason, stored)
+		return &turns.FieldError{Field: fmt.Sprintf("/records/%d%s", record, field.Field), Reason: reason, Kind: field.Kind}
+	case errors.As(err, &coded):
+		message := fmt.Sprintf("record %d (%d events before it are stored): %s", record, stored, coded.Message)
+		return &api.Error{Code: coded.Code, Message: message, Details: coded.Details}
+	}
+	return fmt.Errorf("record %d (%d events before it are stored): %w", record, stored, err)
 }
 
 // importRecord stores one record.
