@@ -135,6 +135,23 @@ func CountUserTexts(ms []Message) (n uint64) {
 	return n
 }
 
+// SetContent puts b, the content of the blob that Ref names, back into the field that the
+// part's type has for it, and clears Ref. Arguments, Response and Data share b's
+// memory afterwards.
+func (p *Part) SetContent(b []byte) {
+	switch p.Type {
+	case ToolCall:
+		p.Arguments = b
+	case ToolCallResponse:
+		p.Response = b
+	case Blob:
+		p.Data = b
+	default:
+		p.Content = string(b)
+	}
+	p.Ref = nil
+}
+
 // TextPart is a text part; a convenience of callers that build messages.
 func TextPart(s string) Part { return Part{Type: Text, Content: s} }
 

@@ -149,7 +149,7 @@ func sessionHistory(ctx context.Context, c *api.Client, s *api.Session, name str
 		if err != nil {
 			return history{}, err
 		}
-		told, err := tell(ctx, c, s.ID, &t)
+		told, err := writtenTurn(ctx, c, s.ID, &t)
 		if err != nil {
 			return history{}, err
 		}

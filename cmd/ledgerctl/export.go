@@ -126,11 +126,11 @@ func exportTranscript(ctx context.Context, c *api.Client, s turns.ID, w io.Write
 		if err != nil {
 			return err
 		}
-		told, err := tell(ctx, c, s, &t)
+		written, err := writtenTurn(ctx, c, s, &t)
 		if err != nil {
 			return err
 		}
-		out, err := lines.Turn(told)
+		out, err := lines.Turn(written)
 		if err != nil {
 			return err
 		}
@@ -143,8 +143,9 @@ func exportTranscript(ctx context.Context, c *api.Client, s turns.ID, w io.Write
 	return nil
 }
 
-// tell is a turn with the content of its blobs.
-func tell(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (interchange.WrittenTurn, error) {
+// writtenTurn returns a turn as the writer of a transcript takes it, with the content
+// of its blobs.
+func writtenTurn(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (interchange.WrittenTurn, error) {
 	out := interchange.WrittenTurn{ID: t.ID, Time: time.Time(t.Recorded), Model: t.Model, Messages: t.Messages, Response: t.Response, Usage: t.Usage}
 	if t.Time != nil {
 		out.Time = time.Time(*t.Time)
@@ -170,17 +171,7 @@ func tell(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (intercha
 			if err != nil {
 				return out, err
 			}
-			switch p.Type {
-			case turns.ToolCall:
-				p.Arguments = b
-			case turns.ToolCallResponse:
-				p.Response = b
-			case turns.Blob:
-				p.Data = b
-			default:
-				p.Content = string(b)
-			}
-			p.Ref = nil
+			p.SetContent(b)
 		}
 	}
 	return out, nil

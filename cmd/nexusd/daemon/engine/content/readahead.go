@@ -82,16 +82,6 @@ func (cs *Store) InlinePart(ctx context.Context, tenant string, k seal.Key, p *t
 	if err != nil {
 		return err
 	}
-	switch p.Type {
-	case turns.ToolCall:
-		p.Arguments = b
-	case turns.ToolCallResponse:
-		p.Response = b
-	case turns.Blob:
-		p.Data = b
-	default:
-		p.Content = string(b)
-	}
-	p.Ref = nil
+	p.SetContent(b)
 	return nil
 }
