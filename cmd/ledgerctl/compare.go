@@ -141,7 +141,7 @@ func splitPolicies(list string) (out []string) {
 
 // where is an argument: a file, or the name of a session.
 type where struct {
-	found
+	inputFile
 	session bool
 	size    int64
 }
@@ -151,10 +151,10 @@ func places(args []string) (out []where, err error) {
 	for _, a := range args {
 		_, err := os.Stat(a)
 		if a != "-" && errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(a, `/\`) && !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(a)) {
-			out = append(out, where{found{name: a}, true, 1 << 20})
+			out = append(out, where{inputFile{name: a}, true, 1 << 20})
 			continue
 		}
-		files, _, err := transcripts([]string{a})
+		files, _, err := findTranscripts([]string{a})
 		if err != nil {
 			return nil, err
 		}
@@ -188,9 +188,9 @@ func (e *env) compareAll(ctx context.Context, x *comparison, args []string) erro
 		err := e.compareOne(ctx, x, w, bar)
 		var unknown unknownFormat
 		switch {
-		case w.found.found && errors.As(err, &unknown):
+		case w.inputFile.searched && errors.As(err, &unknown):
 			strange, err = append(strange, w.name), nil
-		case w.found.found && errors.Is(err, turns.ErrMalformed):
+		case w.inputFile.searched && errors.Is(err, turns.ErrMalformed):
 			_ = bar.Clear()
 			e.say("skipped %s: %s", w.name, plainly(nil, err))
 			err = nil
@@ -202,7 +202,7 @@ func (e *env) compareAll(ctx context.Context, x *comparison, args []string) erro
 		_ = bar.Set64(done)
 	}
 	_ = bar.Clear()
-	e.sayStrange(strange, false)
+	e.reportUnrecognized(strange, false)
 	if len(x.each) == 0 {
 		return api.Errorf(api.Nothing, nil, "there is no model call to replay")
 	}

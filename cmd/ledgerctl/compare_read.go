@@ -149,12 +149,12 @@ func sessionHistory(ctx context.Context, c *api.Client, s *api.Session, name str
 		if err != nil {
 			return history{}, err
 		}
-		told, err := writtenTurn(ctx, c, s.ID, &t)
+		written, err := writtenTurn(ctx, c, s.ID, &t)
 		if err != nil {
 			return history{}, err
 		}
-		if !told.Compaction {
-			ts = append(ts, compare.Turn{Messages: told.Messages, Response: told.Response})
+		if !written.Compaction {
+			ts = append(ts, compare.Turn{Messages: written.Messages, Response: written.Response})
 		}
 	}
 	return history{name, compare.New(ts, s.Overhead)}, nil

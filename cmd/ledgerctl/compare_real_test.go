@@ -76,7 +76,7 @@ func realHistories(t *testing.T, half uint32) (out []history) {
 	if _, err := os.Stat(data); err != nil {
 		t.Skip("real transcripts are not beside the project (../shared/data)")
 	}
-	files, _, err := transcripts([]string{data})
+	files, _, err := findTranscripts([]string{data})
 	if err != nil {
 		t.Fatal(err)
 	}

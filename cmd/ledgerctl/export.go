@@ -58,7 +58,7 @@ func exportCmd(e *env) *cobra.Command {
 	return c
 }
 
-// writeFile writes a file that is there whole or not at all, for its owner only.
+// writeFile writes a file as a whole or not at all. Only its owner can read it.
 func writeFile(name string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
@@ -108,8 +108,7 @@ func exportEvents(ctx context.Context, c *api.Client, s turns.ID, w io.Writer) e
 	return nil
 }
 
-// exportContext writes what the model would see at the head. Looking commits
-// nothing.
+// exportContext writes what the model would see at the head. It changes nothing.
 func exportContext(ctx context.Context, c *api.Client, s turns.ID, format string, w io.Writer) error {
 	cx, err := c.As(api.Operator).Context(ctx, s, api.GetContext{Format: format})
 	if err != nil {
@@ -118,8 +117,8 @@ func exportContext(ctx context.Context, c *api.Client, s turns.ID, format string
 	return jsonLine(w, map[string]any{"system": cx.System, "messages": cx.Messages, "tools": cx.Tools})
 }
 
-// exportTranscript writes the path of the head, every turn of it, as Claude
-// Code writes its sessions.
+// exportTranscript writes every turn on the path of the head, as Claude Code writes its
+// sessions.
 func exportTranscript(ctx context.Context, c *api.Client, s turns.ID, w io.Writer) error {
 	lines := interchange.NewClaudeCodeWriter(s)
 	for t, err := range c.Turns(ctx, s, api.ListTurns{Full: true}) {

@@ -38,16 +38,16 @@ type report struct {
 	Error       string             `json:"error,omitzero"` // why it ended before the end of the file
 }
 
-// origin is what a format is told of its file.
-type origin struct {
+// transcriptSource is a file and how it is read.
+type transcriptSource struct {
 	name   string
 	final  bool
-	copied bool // the parent of a forked session is not in the ledger: take its copy
-	grown  bool // an export of ours that goes on
+	copied bool // read the copied history of a fork, since the ledger lacks its parent
+	grown  bool // import an export of this ledger as any transcript, since it has more in it
 }
 
-// exported is the beginning of an export of ours.
-const exported = `{"nexus_export":`
+// exportPrefix begins an export of raw events.
+const exportPrefix = `{"nexus_export":`
 
 func formatNames() string {
 	names := []string{"auto"}
@@ -57,23 +57,23 @@ func formatNames() string {
 	return strings.Join(append(names, "jsonl"), ", ")
 }
 
-// importer brings files in; window, where it is not 0, is the context window
-// of the sessions that it opens.
+// importer imports files. window is the context window of the sessions that it opens,
+// in tokens; 0: the default.
 type importer struct {
 	c      *api.Client
 	stdin  io.Reader
 	format string
 	final  bool
 	window uint64
-	pieces pieces
-	read   func(int) // told how many bytes were read
+	splits splitTurns
+	read   func(int) // called with the number of bytes that were read; nil: not called
 }
 
 func importCmd(e *env) *cobra.Command {
 	im := importer{stdin: e.in}
 	var losses bool
 	c := verb("import FILE|DIR…", "bring transcripts in; again stores nothing twice", 1, -1, func(cmd *cobra.Command, args []string) (err error) {
-		files, size, err := transcripts(args)
+		files, size, err := findTranscripts(args)
 		if err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func importCmd(e *env) *cobra.Command {
 		bar := e.progress(size, "importing", progressbar.OptionShowBytes(true))
 		im.read = func(n int) { _ = bar.Add(n) }
 		defer bar.Close()
-		all := imported{e: e, each: losses, files: len(files)}
+		all := importReport{e: e, each: losses, files: len(files)}
 		for i, f := range files {
 			r, err := im.file(cmd.Context(), f.name)
 			_ = bar.Clear()
@@ -92,8 +92,8 @@ func importCmd(e *env) *cobra.Command {
 			case cmd.Context().Err() != nil, coded(err, api.Unavailable) && len(files) > 1:
 				e.say("stopped after %s of %s; the same command goes on from here", grouped(uint64(i)), plural(uint64(len(files)), "file"))
 				return err
-			case f.found && errors.As(err, &unknown):
-				all.strange, err = append(all.strange, f.name), nil
+			case f.searched && errors.As(err, &unknown):
+				all.unrecognized, err = append(all.unrecognized, f.name), nil
 			case err != nil:
 				err = all.fail(f.name, r, err, plainly(cmd, err))
 			default:
@@ -112,17 +112,18 @@ func importCmd(e *env) *cobra.Command {
 	return c
 }
 
-// found is a file to import; found says that a folder was searched for it.
-type found struct {
-	name  string
-	found bool
+// inputFile is a file to import. searched says that it was found in a folder.
+type inputFile struct {
+	name     string
+	searched bool
 }
 
-// transcripts are the files that args name, folders searched, and their size.
-func transcripts(args []string) (files []found, size int64, err error) {
+// findTranscripts returns the files that args name, those in folders included, and their
+// size in bytes.
+func findTranscripts(args []string) (files []inputFile, size int64, err error) {
 	for _, a := range args {
 		if a == "-" {
-			files = append(files, found{name: a})
+			files = append(files, inputFile{name: a})
 			continue
 		}
 		st, err := os.Stat(a)
@@ -130,13 +131,13 @@ func transcripts(args []string) (files []found, size int64, err error) {
 			return nil, 0, usageError{err}
 		}
 		if !st.IsDir() {
-			files, size = append(files, found{name: a}), size+st.Size()
+			files, size = append(files, inputFile{name: a}), size+st.Size()
 			continue
 		}
 		n := len(files)
 		err = filepath.WalkDir(a, func(name string, d fs.DirEntry, err error) error {
 			if err != nil { // it is among those that fail
-				files = append(files, found{name, true})
+				files = append(files, inputFile{name, true})
 				return nil
 			}
 			if d.IsDir() || !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(name)) {
@@ -145,7 +146,7 @@ func transcripts(args []string) (files []found, size int64, err error) {
 			if st, err := d.Info(); err == nil {
 				size += st.Size()
 			}
-			files = append(files, found{name, true})
+			files = append(files, inputFile{name, true})
 			return nil
 		})
 		if err != nil {
@@ -164,13 +165,13 @@ func (unknownFormat) Error() string {
 	return "the format is none of " + strings.TrimPrefix(formatNames(), "auto, ")
 }
 
-// counted tells how many bytes were read.
-type counted struct {
+// countingReader calls read with the number of bytes of each Read.
+type countingReader struct {
 	io.Reader
 	read func(int)
 }
 
-func (c counted) Read(b []byte) (int, error) {
+func (c countingReader) Read(b []byte) (int, error) {
 	n, err := c.Reader.Read(b)
 	if c.read != nil {
 		c.read(n)
@@ -178,11 +179,11 @@ func (c counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// file brings one file in. Where it is a fork of a session that the ledger
-// lacks, it is read again with the history that it copied from there; where it is
-// an export of ours that another program went on with, as any transcript.
+// file imports one file. It reads a fork of a session that the ledger lacks again, with
+// the history that the fork copied, and an export of this ledger that another program
+// continued as any transcript.
 func (im *importer) file(ctx context.Context, name string) (*report, error) {
-	how := origin{name: name, final: im.final}
+	how := transcriptSource{name: name, final: im.final}
 	r, err := im.once(ctx, how)
 	for name != "-" && (errors.Is(err, errNoParent) && !how.copied || errors.Is(err, errGrown) && !how.grown) {
 		how.copied, how.grown = how.copied || errors.Is(err, errNoParent), how.grown || errors.Is(err, errGrown)
@@ -191,7 +192,7 @@ func (im *importer) file(ctx context.Context, name string) (*report, error) {
 	return r, err
 }
 
-func (im *importer) once(ctx context.Context, how origin) (*report, error) {
+func (im *importer) once(ctx context.Context, how transcriptSource) (*report, error) {
 	in, err := openTranscript(how.name, im.stdin, im.format, im.read)
 	if err != nil {
 		return nil, err
@@ -219,8 +220,8 @@ func (t *transcript) Close() error {
 	return t.file.Close()
 }
 
-// openTranscript opens a file, - for stdin, and tells its format. Read is told how
-// many bytes were read; it may be nil.
+// openTranscript opens a file, - for stdin, and detects its format. read is called with
+// the number of bytes that were read; it may be nil.
 func openTranscript(name string, stdin io.Reader, form string, read func(int)) (*transcript, error) {
 	t := new(transcript)
 	in := stdin
@@ -231,7 +232,7 @@ func openTranscript(name string, stdin io.Reader, form string, read func(int)) (
 		}
 		in, t.file = f, f
 	}
-	t.Reader = bufio.NewReaderSize(counted{in, read}, 1<<20)
+	t.Reader = bufio.NewReaderSize(countingReader{in, read}, 1<<20)
 	var err error
 	if t.format, err = detect(t.Reader, form); err != nil {
 		return nil, errors.Join(err, t.Close())
@@ -239,16 +240,15 @@ func openTranscript(name string, stdin io.Reader, form string, read func(int)) (
 	return t, nil
 }
 
-// detect is the format of what br begins with: the one of the name, or for auto
-// the first that takes it for its own. That of our exports, jsonl, has no open:
-// they are events, not steps.
+// detect returns the format of the name, and for auto the first that recognizes the
+// beginning of br. The format jsonl has no Open: an export holds events, not steps.
 func detect(br *bufio.Reader, name string) (interchange.Format, error) {
 	head, err := br.Peek(64 << 10)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
 		return interchange.Format{}, err
 	}
 	auto := name == "auto"
-	if name == "jsonl" || auto && strings.HasPrefix(string(head), exported) {
+	if name == "jsonl" || auto && strings.HasPrefix(string(head), exportPrefix) {
 		return interchange.Format{Name: "jsonl"}, nil
 	}
 	for _, f := range interchange.Formats() {
@@ -268,9 +268,9 @@ var errNoParent = errors.New("the session that it was forked from is not in the 
 // errGrown: an export of ours holds what is not in the ledger.
 var errGrown = errors.New("an export of this ledger, with more in it")
 
-// steps does the steps of a transcript in order. Those before an error stand;
-// doing them again stores nothing. What this ledger exported itself is not stored
-// a second time, unless all of it is to be.
+// steps does the steps of a transcript in order. Those before an error stay; doing them
+// again stores nothing. all says to store an export of this ledger too, which otherwise is
+// not stored a second time.
 func (im *importer) steps(ctx context.Context, r *interchange.Reader, all bool, rep *report) error {
 	var own turns.ID
 	for st, err := range r.Steps() {
@@ -278,12 +278,12 @@ func (im *importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 			return err
 		}
 		if first := len(rep.Sessions) == 0 && own.IsZero(); first && !all && st.Open != nil {
-			if own, err = im.exported(ctx, st.Open.Meta); err != nil {
+			if own, err = im.exportedSession(ctx, st.Open.Meta); err != nil {
 				return err
 			}
 		}
 		if !own.IsZero() {
-			if !ours(st) {
+			if !isOwnStep(st) {
 				return errGrown
 			}
 			rep.Existing++
@@ -313,16 +313,16 @@ func (im *importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 	return im.titles(ctx, r.Titles(), rep)
 }
 
-// madeBy is what the meta of a step says of where it was written.
-type madeBy struct {
+// writerMeta is the part of a step's meta that names its writer.
+type writerMeta struct {
 	Session string `json:"session_id"`
-	Version string `json:"version"` // where it is another than of the step before
+	Version string `json:"version"` // if it differs from that of the step before
 }
 
-// exported is the session, if it is in this ledger, that a transcript was made from
-// by export --format claude-code; zero for any other transcript.
-func (im *importer) exported(ctx context.Context, meta turns.Raw) (turns.ID, error) {
-	var by madeBy
+// exportedSession returns the session of this ledger that export --format claude-code
+// wrote the transcript from; zero for any other transcript.
+func (im *importer) exportedSession(ctx context.Context, meta turns.Raw) (turns.ID, error) {
+	var by writerMeta
 	if err := json.Unmarshal(meta, &by); err != nil || by.Version != interchange.Writer {
 		return turns.ID{}, nil
 	}
@@ -336,8 +336,8 @@ func (im *importer) exported(ctx context.Context, meta turns.Raw) (turns.ID, err
 	return turns.ID(u), nil
 }
 
-// ours reports whether a step of an export was written by us.
-func ours(st interchange.Step) bool {
+// isOwnStep reports whether export wrote a step, not another program.
+func isOwnStep(st interchange.Step) bool {
 	var meta turns.Raw
 	switch {
 	case st.Append != nil:
@@ -347,15 +347,14 @@ func ours(st interchange.Step) bool {
 	case st.Fork != nil:
 		return false // an export is one path
 	}
-	var by madeBy
+	var by writerMeta
 	err := json.Unmarshal(meta, &by)
 	return len(meta) == 0 || err == nil && (by.Version == "" || by.Version == interchange.Writer)
 }
 
-// titles notes in the meta of sessions what the transcript calls them: not when
-// they are opened, since a title comes late and changes, and an import that knew
-// none is the same one. Each title is stored once, so one that was set by hand
-// since stays.
+// titles stores the titles of sessions in their meta, at the end: a transcript states
+// them late and changes them. Each title is stored once, so that one which was set by
+// hand later stays.
 func (im *importer) titles(ctx context.Context, titles map[turns.ID]string, rep *report) error {
 	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(rep.Sessions), turns.ID.Compare)) {
 		title := titles[id]
@@ -390,7 +389,7 @@ func (im *importer) titles(ctx context.Context, titles map[turns.ID]string, rep 
 	return nil
 }
 
-// step does one step; dup says that it had been done before.
+// step does one step. dup says that it was done before.
 func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) (dup bool, err error) {
 	switch {
 	case st.Open != nil:
@@ -407,7 +406,7 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 		if err != nil {
 			return false, err
 		}
-		_, err = im.c.Fork(ctx, st.Fork.At.Session, api.CreateFork{ID: st.Fork.ID, Turn: im.pieces.last(st.Fork.At.Turn), Meta: st.Fork.Meta})
+		_, err = im.c.Fork(ctx, st.Fork.At.Session, api.CreateFork{ID: st.Fork.ID, Turn: im.splits.last(st.Fork.At.Turn), Meta: st.Fork.Meta})
 		if coded(err, api.NotFound) {
 			err = fmt.Errorf("%w: %w", errNoParent, err)
 		}
@@ -480,8 +479,8 @@ func (im *importer) open(ctx context.Context, o *interchange.Open, rep *report) 
 	return err
 }
 
-// moment is a time that a source claims; nil: none, or none that an event can hold.
-func moment(t time.Time) *api.Time {
+// claimedTime returns a time that a source states, nil if an event can't hold it.
+func claimedTime(t time.Time) *api.Time {
 	if _, ok := api.Time(t).UnixNano(); !ok {
 		return nil
 	}
@@ -489,10 +488,10 @@ func moment(t time.Time) *api.Time {
 }
 
 func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, rep *report) (dup bool, err error) {
-	r := api.RecordCompaction{ID: k.ID, Parent: im.pieces.last(k.Parent), Time: moment(k.Time), Trigger: k.Trigger, Replacement: k.Replacement, Summary: k.Summary,
-		FirstKept: im.pieces.first(k.FirstKept), TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
+	r := api.RecordCompaction{ID: k.ID, Parent: im.splits.last(k.Parent), Time: claimedTime(k.Time), Trigger: k.Trigger, Replacement: k.Replacement, Summary: k.Summary,
+		FirstKept: im.splits.first(k.FirstKept), TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
 	for _, x := range k.Cleared {
-		at, err := im.answer(ctx, k.Session, x)
+		at, err := im.turnOfResult(ctx, k.Session, x)
 		if err != nil {
 			return false, err
 		}
@@ -510,12 +509,12 @@ func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, r
 	default:
 		return false, err
 	}
-	im.split(k.ID, r.Parent, r.Parent) // what follows it follows its parent
+	im.addSplit(k.ID, r.Parent, r.Parent) // what follows it follows its parent
 	rep.Losses = append(rep.Losses, interchange.Loss{Kind: "skipped", Reason: reason, Record: k.ID.String()})
 	return true, nil
 }
 
-// importExport brings an export of ours in.
+// importExport imports an export of raw events.
 func importExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *report) error {
 	b := batches{c: c, rep: rep}
 	first := 1 // line of the first record that is not sent yet
@@ -548,8 +547,7 @@ func importExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *repo
 	}
 }
 
-// batches sends the records of exports to a ledger, as many in a request as its
-// size allows.
+// batches sends the records of exports to a ledger, several in a request.
 type batches struct {
 	c       *api.Client
 	rep     *report
@@ -561,7 +559,8 @@ type batches struct {
 // messages of 1 MiB by default.
 const batchBytes = 256 << 10
 
-// add sends a record of so many bytes as JSON, with others or later.
+// add adds a record whose JSON has size bytes. It sends the records before it if a request
+// has no room for all.
 func (b *batches) add(ctx context.Context, r api.ExportRecord, size int) error {
 	if b.size > 0 && b.size+size > batchBytes {
 		if err := b.send(ctx); err != nil {
@@ -572,7 +571,7 @@ func (b *batches) add(ctx context.Context, r api.ExportRecord, size int) error {
 	return nil
 }
 
-// send sends what is left.
+// send sends the records that are not sent yet.
 func (b *batches) send(ctx context.Context) error {
 	if len(b.records) == 0 {
 		return nil

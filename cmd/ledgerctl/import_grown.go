@@ -12,28 +12,28 @@ import (
 	"nexus/turns/interchange"
 )
 
-// pieces says of a source's turn which turns of the ledger hold it, where that
-// is not the one with its id: an import took the beginning while the file still
-// grew, and a later one what came since, as a turn after it.
-type pieces map[turns.ID]struct{ first, last turns.ID }
+// splitTurns maps a turn of the source to the turns of the ledger that hold it, if that is
+// not the one with its id: an import with --final stored the beginning while the file still
+// grew, and a later one stored the rest as a turn after it.
+type splitTurns map[turns.ID]struct{ first, last turns.ID }
 
-func (p pieces) first(id turns.ID) turns.ID {
+func (p splitTurns) first(id turns.ID) turns.ID {
 	if x, ok := p[id]; ok {
 		return x.first
 	}
 	return id
 }
 
-func (p pieces) last(id turns.ID) turns.ID {
+func (p splitTurns) last(id turns.ID) turns.ID {
 	if x, ok := p[id]; ok {
 		return x.last
 	}
 	return id
 }
 
-// answer is the turn of the ledger that holds a tool result of the source.
-func (im *importer) answer(ctx context.Context, session turns.ID, x interchange.ClearedResult) (turns.ID, error) {
-	p, split := im.pieces[x.Turn]
+// turnOfResult returns the turn of the ledger that holds a tool result of the source.
+func (im *importer) turnOfResult(ctx context.Context, session turns.ID, x interchange.ClearedResult) (turns.ID, error) {
+	p, split := im.splits[x.Turn]
 	for at := p.last; split && at != p.first; {
 		t, err := im.c.Turn(ctx, session, at)
 		if err != nil {
@@ -49,21 +49,21 @@ func (im *importer) answer(ctx context.Context, session turns.ID, x interchange.
 		}
 		at = *t.Parent
 	}
-	return im.pieces.first(x.Turn), nil
+	return im.splits.first(x.Turn), nil
 }
 
-// maxPieces is how many turns a source's turn is looked for in.
+// maxPieces is how many turns of the ledger are searched for a turn of the source.
 const maxPieces = 64
 
-// append does an append; dup says that it had been done before. Where the ledger
-// holds a beginning of the turn, what is missing is appended to that.
+// append does an append. dup says that it was done before. If the ledger holds the
+// beginning of the turn, append adds the rest to that.
 func (im *importer) append(ctx context.Context, a *interchange.Append) (dup bool, err error) {
-	parent := im.pieces.last(a.Parent)
-	head, err := im.begun(ctx, a)
+	parent := im.splits.last(a.Parent)
+	head, err := im.otherHead(ctx, a)
 	if head.IsZero() && err == nil {
 		var ack *api.Appended
 		ack, err = im.c.Append(ctx, a.Session, api.AppendTurn{ID: a.ID, Parent: parent, Messages: a.Messages, Response: a.Response,
-			Model: a.Model, Usage: a.Usage, Time: moment(a.Time), Meta: a.Meta})
+			Model: a.Model, Usage: a.Usage, Time: claimedTime(a.Time), Meta: a.Meta})
 		if err == nil {
 			return ack.Duplicate, nil
 		}
@@ -81,30 +81,31 @@ func (im *importer) append(ctx context.Context, a *interchange.Append) (dup bool
 	case err != nil:
 		return false, err
 	}
-	held, tip, ok := im.held(ctx, a.Session, tip, parent)
-	rest, more, same := restOf(held, a)
+	stored, tip, ok := im.storedPieces(ctx, a.Session, tip, parent)
+	rest, more, same := restOf(stored, a)
 	switch {
 	case !ok || !same:
 		if err == nil {
 			err = api.Errorf(api.Conflict, nil, "the session %s begins otherwise in the ledger", a.Session)
 		}
-		return false, changed(err, a)
-	case rest == nil && len(held) == 1 && err != nil && !more:
+		return false, changedFileError(err, a)
+	case rest == nil && len(stored) == 1 && err != nil && !more:
 		return false, err // another time, usage or meta: the first stays
 	case rest == nil:
-		im.split(a.ID, held[0].ID, tip)
+		im.addSplit(a.ID, stored[0].ID, tip)
 		return true, nil
 	}
 	rest.ID, rest.Parent = next, tip
 	if dup, err = im.append(ctx, rest); err == nil || coded(err, api.IDReused) {
-		im.split(a.ID, held[0].ID, im.pieces.last(next))
+		im.addSplit(a.ID, stored[0].ID, im.splits.last(next))
 	}
 	return dup, err
 }
 
-// begun is the head of a session that a first turn is to be appended to, where
-// it has turns, and not this one: a first turn names no parent that could tell.
-func (im *importer) begun(ctx context.Context, a *interchange.Append) (head turns.ID, err error) {
+// otherHead returns the head of a session that has turns, but not the first turn a; zero
+// for any other session or turn. The append of a first turn names no parent, so the
+// ledger would put it after that head.
+func (im *importer) otherHead(ctx context.Context, a *interchange.Append) (head turns.ID, err error) {
 	if !a.Parent.IsZero() {
 		return turns.ID{}, nil
 	}
@@ -118,17 +119,18 @@ func (im *importer) begun(ctx context.Context, a *interchange.Append) (head turn
 	return turns.ID{}, err
 }
 
-func (im *importer) split(id, first, last turns.ID) {
-	if im.pieces == nil {
-		im.pieces = make(pieces)
+func (im *importer) addSplit(id, first, last turns.ID) {
+	if im.splits == nil {
+		im.splits = make(splitTurns)
 	}
-	im.pieces[id] = struct{ first, last turns.ID }{first, last}
+	im.splits[id] = struct{ first, last turns.ID }{first, last}
 }
 
-// held is the turns of a session after parent, up to tip, that can hold one turn of
-// the source: one with messages after a response is the next. Last is the last of
-// them, or of the compactions between. ok is false where there are none, or too many.
-func (im *importer) held(ctx context.Context, session, tip, parent turns.ID) (out []*api.Turn, last turns.ID, ok bool) {
+// storedPieces returns the turns of a session after parent, up to tip, that can hold one
+// turn of the source: a turn with messages after a response is the next one. last is the
+// last of them, or of the compactions between. ok is false if there are none, or more
+// than maxPieces.
+func (im *importer) storedPieces(ctx context.Context, session, tip, parent turns.ID) (out []*api.Turn, last turns.ID, ok bool) {
 	list := api.ListTurns{At: tip, Page: api.Page{Limit: maxPieces}}
 	if !parent.IsZero() {
 		list.After = parent.String()
@@ -138,7 +140,7 @@ func (im *importer) held(ctx context.Context, session, tip, parent turns.ID) (ou
 		if n++; err != nil || n > maxPieces {
 			return nil, last, false
 		}
-		if x.Type != "normal" { // a compaction, which nothing was said in
+		if x.Type != "normal" { // a compaction holds no messages
 			last = x.ID
 			continue
 		}
@@ -154,16 +156,16 @@ func (im *importer) held(ctx context.Context, session, tip, parent turns.ID) (ou
 	return out, last, len(out) > 0
 }
 
-// restOf is what of a is not in the turns held; nil where they hold all, and more
-// where a is of an older copy and they hold more. ok is false where they hold
+// restOf returns what of a the stored turns do not hold, nil if they hold all of it. more
+// says that they hold more, since a is of an older copy. ok is false if they hold
 // something else.
-func restOf(held []*api.Turn, a *interchange.Append) (rest *interchange.Append, more, ok bool) {
+func restOf(stored []*api.Turn, a *interchange.Append) (rest *interchange.Append, more, ok bool) {
 	out := *a
-	var said []turns.Part // of the response
+	var answer []turns.Part // the stored parts of the response
 	finish := ""
-	for _, t := range held {
+	for _, t := range stored {
 		switch n := len(t.Messages); {
-		case n > 0 && said != nil: // the answer has begun
+		case n > 0 && answer != nil: // the answer has begun
 			return nil, false, false
 		case n > len(out.Messages) && a.Response == nil && slices.EqualFunc(t.Messages[:len(out.Messages)], out.Messages, sameMessage):
 			return nil, true, true
@@ -173,14 +175,14 @@ func restOf(held []*api.Turn, a *interchange.Append) (rest *interchange.Append, 
 			out.Messages = out.Messages[n:]
 		}
 		if t.Response != nil {
-			said, finish = append(said, t.Response.Parts...), t.Response.FinishReason
+			answer, finish = append(answer, t.Response.Parts...), t.Response.FinishReason
 		}
 		if t.Usage != nil {
 			out.Usage = nil // of the same call: it counts once
 		}
 	}
 	switch {
-	case said == nil && finish == "" && !slices.ContainsFunc(held, func(t *api.Turn) bool { return t.Response != nil }):
+	case answer == nil && finish == "" && !slices.ContainsFunc(stored, func(t *api.Turn) bool { return t.Response != nil }):
 		if len(out.Messages) == 0 && a.Response == nil {
 			return nil, false, true
 		}
@@ -191,15 +193,15 @@ func restOf(held []*api.Turn, a *interchange.Append) (rest *interchange.Append, 
 		return nil, true, true
 	}
 	parts := a.Response.Parts
-	both := min(len(said), len(parts))
+	common := min(len(answer), len(parts))
 	switch {
-	case !slices.EqualFunc(said[:both], parts[:both], samePart):
+	case !slices.EqualFunc(answer[:common], parts[:common], samePart):
 		return nil, false, false
-	case both == len(parts):
-		return nil, len(said) > both, true
+	case common == len(parts):
+		return nil, len(answer) > common, true
 	}
 	m := *a.Response
-	m.Parts = parts[both:]
+	m.Parts = parts[common:]
 	out.Messages, out.Response = []turns.Message{}, &m
 	return &out, false, true
 }
@@ -215,9 +217,9 @@ func sameMessage(a, b turns.Message) bool {
 	return err == nil && err2 == nil && bytes.Equal(x, y)
 }
 
-// changed says what to do where a turn can't be appended because another one
-// stands in its place.
-func changed(err error, a *interchange.Append) error {
+// changedFileError adds to a conflict what to do about it: another turn stands in the
+// place of a.
+func changedFileError(err error, a *interchange.Append) error {
 	if !coded(err, api.Conflict) || a.Parent.IsZero() {
 		return err
 	}

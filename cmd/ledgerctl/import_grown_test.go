@@ -256,7 +256,7 @@ func hashes(ctx context.Context, t *testing.T, c *api.Client, session turns.ID) 
 	return out
 }
 
-// pathParts is what was said on the path of a session's head, without where
+// pathParts returns the parts on the path of a session's head, without where
 // turns end.
 func pathParts(ctx context.Context, t *testing.T, c *api.Client, session turns.ID) (out []string) {
 	t.Helper()

@@ -10,17 +10,17 @@ import (
 	"nexus/turns/interchange"
 )
 
-// imported is what an import says of its files: a line each, and the losses of
-// all at the end, or each of them below its file.
-type imported struct {
-	e        *env
-	each     bool // list each loss
-	files    int  // to be imported
-	done     int
-	strange  []string // no transcripts
-	failed   []failure
-	sum      report
-	sessions map[turns.ID]bool // several files may be of one
+// importReport prints the files of an import: a line each, and the losses of all at the
+// end, or each loss below its file.
+type importReport struct {
+	e            *env
+	each         bool // list each loss
+	files        int  // to be imported
+	done         int
+	unrecognized []string // files of a folder that are no transcripts
+	failed       []failure
+	sum          report
+	sessions     map[turns.ID]bool // several files may be of one
 }
 
 // failure is a file whose import ended before its end, and why.
@@ -29,9 +29,9 @@ type failure struct {
 	err       error
 }
 
-// fail notes a file that failed; the others go on. Of a single file the error is
-// returned.
-func (a *imported) fail(name string, r *report, err error, why string) error {
+// fail records that a file failed; the import goes on. It returns the error of a single
+// file.
+func (a *importReport) fail(name string, r *report, err error, why string) error {
 	if a.files == 1 {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -46,7 +46,7 @@ func (a *imported) fail(name string, r *report, err error, why string) error {
 	return a.e.print(r)
 }
 
-func (a *imported) add(r *report, final bool) error {
+func (a *importReport) add(r *report, final bool) error {
 	if a.sessions == nil {
 		a.sessions = make(map[turns.ID]bool)
 	}
@@ -69,9 +69,9 @@ func (a *imported) add(r *report, final bool) error {
 	return nil
 }
 
-// end is what is said of all files together; the error is that some failed.
-func (a *imported) end() error {
-	a.e.sayStrange(a.strange, a.each)
+// end prints the sum of all files. It returns an error if some failed.
+func (a *importReport) end() error {
+	a.e.reportUnrecognized(a.unrecognized, a.each)
 	if !a.e.json {
 		a.printAll()
 	}
@@ -85,8 +85,7 @@ func (a *imported) end() error {
 	return hinted{err, "the other files are in; the same command tries these again"}
 }
 
-// failed is the error of an import some of whose files failed; its exit status is
-// that of the first.
+// failed says that some files of an import failed. Its exit status is that of the first.
 type failed struct {
 	text  string
 	first error
@@ -96,7 +95,7 @@ func (f failed) Error() string { return f.text }
 
 func (f failed) Unwrap() error { return f.first }
 
-func (a *imported) printAll() {
+func (a *importReport) printAll() {
 	if a.files > 1 && a.done > 0 {
 		files := "all " + plural(uint64(a.files), "file")
 		if a.done < a.files {
@@ -111,16 +110,17 @@ func (a *imported) printAll() {
 	}
 }
 
-// sayStrange says which files of a folder are no transcripts: all of them, or some.
-func (e *env) sayStrange(files []string, all bool) {
-	const most = 3
+// reportUnrecognized prints which files of a folder are no transcripts: all, or the first
+// few.
+func (e *env) reportUnrecognized(files []string, all bool) {
+	const limit = 3
 	n := len(files)
 	if n == 0 {
 		return
 	}
 	var names []string
 	for i, f := range files {
-		if i == most && !all {
+		if i == limit && !all {
 			names = append(names, "…")
 			break
 		}
@@ -139,7 +139,7 @@ func (r *report) add(o *report) {
 	r.Losses = append(r.Losses, o.Losses...)
 }
 
-// summary is what was read, and what of it is new.
+// summary returns what was read, and how much of it is new.
 func (r *report) summary() string {
 	var what []string
 	for _, x := range []struct {
@@ -166,8 +166,8 @@ func (r *report) summary() string {
 	return strings.Join(what, ", ") + "; " + strings.Join(news, ", ")
 }
 
-// printFile prints a file on one line: of a narrow terminal's, the end of its name
-// and what is new have the first claim.
+// printFile prints a file on one line. On a narrow terminal it keeps the end of the name
+// and what is new.
 func (e *env) printFile(r *report, final bool) {
 	const least = 16 // cells of the name
 	whole := fmt.Sprintf(" (%s): %s", r.Format, r.summary())
@@ -200,11 +200,11 @@ func (e *env) printSessions(r *report) {
 	}
 }
 
-// lossKind is losses that are told as one.
+// lossKind is the key of losses that are printed as one row.
 type lossKind struct{ what, reason string }
 
-// printKinds prints how many losses there are of each kind: what was repaired
-// first, what was only left out last. Bookkeeping of many types is one kind.
+// printKinds prints the number of losses of each kind, repaired ones first and skipped
+// ones last. Bookkeeping of all types is one kind.
 func (e *env) printKinds(losses []interchange.Loss) {
 	var order []lossKind
 	count := make(map[lossKind]int)

@@ -21,7 +21,7 @@ func TestRealTranscripts(t *testing.T) {
 	if _, err := os.Stat(data); err != nil {
 		t.Skip("real transcripts are not beside the project (../shared/data)")
 	}
-	files, _, err := transcripts([]string{data})
+	files, _, err := findTranscripts([]string{data})
 	if err != nil {
 		t.Fatal(err)
 	}

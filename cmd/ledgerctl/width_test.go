@@ -72,11 +72,11 @@ func TestFitsTheTerminal(t *testing.T) {
 			"tree":    {func() { e.printTree(tree, anID(0)) }, []string{short(anID(9)), short(anID(5)), "8 compactions more", "68 more", "◀"}},
 			"compare": {func() { out.WriteString(x.table(e)) }, []string{"123,456,789,012", "relative", "earlier", "ledgerctl help compare"}},
 			"import": {func() {
-				a := imported{e: e, files: 2}
+				a := importReport{e: e, files: 2}
 				if err := a.add(rep, false); err != nil {
 					t.Error(err)
 				}
-				a.strange = []string{words, words, words, words}
+				a.unrecognized = []string{words, words, words, words}
 				a.end()
 			}, []string{"session.jsonl", "1,300 stored", "1,236", "bookkeeping lines: progress, mode", "4 files are no transcripts"}},
 			"session": {func() {

@@ -53,7 +53,7 @@ func Anthropic(system []turns.Section, tools []turns.Raw, ms []turns.Message) (R
 	}
 	var w anthropicWriter
 	w.ids.fits = func(id string) bool {
-		return id != "" && !strings.ContainsFunc(id, func(r rune) bool { return !wordRune(r) })
+		return id != "" && !strings.ContainsFunc(id, func(r rune) bool { return !isIDRune(r) })
 	}
 	for _, s := range system {
 		w.system = appendText(w.system, s.Content)
@@ -137,7 +137,9 @@ type anthropicSource struct {
 	URL       string `json:"url,omitzero"`
 }
 
-func (b *anthropicBlock) thinks() bool { return b.Type == "thinking" || b.Type == "redacted_thinking" }
+func (b *anthropicBlock) isThinking() bool {
+	return b.Type == "thinking" || b.Type == "redacted_thinking"
+}
 
 type anthropicWriter struct {
 	system   []anthropicBlock
@@ -147,23 +149,23 @@ type anthropicWriter struct {
 
 func (w *anthropicWriter) exchange(x *exchange) {
 	if x.role != turns.Assistant {
-		w.say("user", anthropicSaid(x))
+		w.addBlocks("user", userBlocks(x))
 		return
 	}
-	ids := w.ids.of(x.calls)
-	w.say("assistant", anthropicReply(x, ids))
+	ids := w.ids.assign(x.calls)
+	w.addBlocks("assistant", assistantBlocks(x, ids))
 	var results []anthropicBlock
 	for i, r := range x.results {
 		if r != nil {
 			results = append(results, anthropicResult(r, ids[i]))
 		}
 	}
-	w.say("user", results)
+	w.addBlocks("user", results)
 }
 
-// say adds blocks to the last message, or as a new one if that is of the other
+// addBlocks adds blocks to the last message, or as a new one if that is of the other
 // role.
-func (w *anthropicWriter) say(role string, blocks []anthropicBlock) {
+func (w *anthropicWriter) addBlocks(role string, blocks []anthropicBlock) {
 	if len(blocks) == 0 {
 		return
 	}
@@ -182,7 +184,7 @@ func (w *anthropicWriter) say(role string, blocks []anthropicBlock) {
 func (w *anthropicWriter) closeThinking() {
 	n := len(w.messages) - 1
 	c := w.messages[n].Content
-	for len(c) > 0 && c[len(c)-1].thinks() {
+	for len(c) > 0 && c[len(c)-1].isThinking() {
 		c = c[:len(c)-1]
 	}
 	if w.messages[n].Content = c; len(c) == 0 {
@@ -198,7 +200,7 @@ func (w *anthropicWriter) finish() {
 	if n := len(w.messages); n > 0 && w.messages[n-1].Role == "assistant" {
 		c := w.messages[n-1].Content
 		if last := &c[len(c)-1]; last.Type == "text" {
-			last.Text = strings.TrimRightFunc(last.Text, white)
+			last.Text = strings.TrimRightFunc(last.Text, isSpace)
 		}
 	}
 	if len(w.messages) > 0 && w.messages[0].Role == "assistant" {
@@ -208,18 +210,18 @@ func (w *anthropicWriter) finish() {
 }
 
 func appendText(to []anthropicBlock, s string) []anthropicBlock {
-	if blank(s) {
+	if isBlank(s) {
 		return to
 	}
 	return append(to, anthropicBlock{Type: "text", Text: s})
 }
 
-func anthropicReply(x *exchange, ids []string) []anthropicBlock {
+func assistantBlocks(x *exchange, ids []string) []anthropicBlock {
 	var out []anthropicBlock
 	for _, p := range x.parts {
 		switch p.Type {
 		case turns.ToolCall:
-			out = append(out, anthropicBlock{Type: "tool_use", ID: ids[0], Name: toolName(p.Name, anthropicToolName), Input: object(arguments(p))})
+			out = append(out, anthropicBlock{Type: "tool_use", ID: ids[0], Name: toolName(p.Name, anthropicToolName), Input: asObject(shownArguments(p))})
 			ids = ids[1:]
 		case turns.Reasoning:
 			if b, ok := anthropicThinking(p); ok {
@@ -232,11 +234,11 @@ func anthropicReply(x *exchange, ids []string) []anthropicBlock {
 	return out
 }
 
-func anthropicSaid(x *exchange) []anthropicBlock {
+func userBlocks(x *exchange) []anthropicBlock {
 	var out []anthropicBlock
 	for _, p := range x.parts {
 		if x.role == turns.System {
-			if s := textOf(p); !blank(s) {
+			if s := textOf(p); !isBlank(s) {
 				out = appendText(out, markSystem+s)
 			}
 			continue

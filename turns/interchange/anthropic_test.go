@@ -31,7 +31,7 @@ func TestAnthropicRender(t *testing.T) {
 			system: sys, want: []string{user, `{"role":"assistant","content":"so \n"}`, user}},
 		{name: "results first, in the order of the calls",
 			in: []turns.Message{hi, msg(turns.Assistant, call("a", `{"p": 1}`), call("b", `"x"`), call("c", `null`), call("d", `{}`)),
-				msg(turns.User, turns.TextPart("hi"), result("b", `{"n": 1}`)), msg(turns.Tool, failed("a", `" "`), failed("c", `"bad"`), result("d", `" "`))},
+				msg(turns.User, turns.TextPart("hi"), result("b", `{"n": 1}`)), msg(turns.Tool, failedResult("a", `" "`), failedResult("c", `"bad"`), result("d", `" "`))},
 			system: sys, want: []string{user,
 				`{"role":"assistant","content":[` + use("a", `{"p":1}`) + `,` + use("b", `{"value":"x"}`) + `,` + use("c", `{"value":null}`) + `,` + use("d", `{}`) + `]}`,
 				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"[The tool failed and returned nothing.]","is_error":true},` +
@@ -47,7 +47,7 @@ func TestAnthropicRender(t *testing.T) {
 			msg(turns.Assistant, pngPart())},
 			system: sys, want: []string{`{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"cG5n"}},{"type":"image","source":{"type":"url","url":"https://x/y"}},{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"cGRm"}}]}`,
 				`{"role":"assistant","content":"[image/png of 3 bytes, not shown]"}`}},
-		{name: "images of results, not of failed ones", in: []turns.Message{hi, msg(turns.Assistant, call("a", `{}`), call("b", `{}`)), msg(turns.Tool, result("a", pngList), failed("b", pngList))},
+		{name: "images of results, not of failed ones", in: []turns.Message{hi, msg(turns.Assistant, call("a", `{}`), call("b", `{}`)), msg(turns.Tool, result("a", pngList), failedResult("b", pngList))},
 			system: sys, want: []string{user, `{"role":"assistant","content":[` + use("a", `{}`) + `,` + use("b", `{}`) + `]}`,
 				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"see"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"cG5n"}}]},` +
 					`{"type":"tool_result","tool_use_id":"b","content":[{"type":"text","text":"see"},{"type":"text","text":"[image/png of 3 bytes, not shown]"}],"is_error":true}]}`}},
@@ -73,7 +73,7 @@ func TestFromAnthropic(t *testing.T) {
 	want := []turns.Message{
 		turns.TextMessage(turns.User, "hi"),
 		msg(turns.Assistant, signed("hé", `{"anthropic":{"signature":"sig=="}}`), signed("", `{"anthropic":{"data":"blob"}}`), bare, call("a", `{"n": 1}`)),
-		msg(turns.Tool, failed("a", pngList)),
+		msg(turns.Tool, failedResult("a", pngList)),
 		msg(turns.User, turns.TextPart("and"), turns.Part{Type: turns.URI, Modality: "document", Content: "https://x/y"}),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

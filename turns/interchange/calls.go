@@ -5,35 +5,34 @@ import (
 	"slices"
 )
 
-// callIDs gives each call of a transcript an id that is its own within its
-// message, and finds the call that a result answers. A source's own is kept where it
-// has one that no call of the same message has.
-type callIDs map[string][]string // by the source's id: the calls' ids, first asked first
+// callIDs gives each call of a transcript an id that is unique within its message, and
+// finds the call that a result answers. The id of the source is kept if no other call
+// of the message has it.
+type callIDs map[string][]string // the source's id → the ids of its unanswered calls, oldest first
 
-// add returns the id of a call; taken are the ids of the calls before it in its
-// message.
-func (c *callIDs) add(line int, id string, taken []string, loss *lossReport) string {
+// add returns the id of a call. before are the ids of the calls before it in its message.
+func (c *callIDs) add(line int, id string, before []string, loss *lossReport) string {
 	if *c == nil {
 		*c = make(callIDs)
 	}
-	if id != "" && !slices.Contains(taken, id) {
+	if id != "" && !slices.Contains(before, id) {
 		(*c)[id] = []string{id}
 		return id
 	}
-	own := ""
-	for n := len(taken) + 1; own == "" || slices.Contains(taken, own); n++ {
-		own = fmt.Sprintf("%s-%d", id, n)
+	unique := ""
+	for n := len(before) + 1; unique == "" || slices.Contains(before, unique); n++ {
+		unique = fmt.Sprintf("%s-%d", id, n)
 	}
-	if len(taken) == 0 {
-		(*c)[id] = nil // those of an earlier message are not waited for
+	if len(before) == 0 {
+		(*c)[id] = nil // a later result answers no call of an earlier message
 	}
-	(*c)[id] = append((*c)[id], own)
+	(*c)[id] = append((*c)[id], unique)
 	loss.add(line, "repaired", "a tool call without an id of its own was given one", id)
-	return own
+	return unique
 }
 
-// answeredBy is the id of the call that a result with the source's id answers; ok
-// is false where there is none.
+// answeredBy returns the id of the call that a result with the source's id answers. ok
+// is false if there is none.
 func (c callIDs) answeredBy(id string) (call string, ok bool) {
 	calls := c[id]
 	if len(calls) == 0 {

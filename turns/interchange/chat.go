@@ -34,7 +34,7 @@ type chatReader struct {
 	dec         *jsontext.Decoder
 	opt         Options
 	index       int            // conversations so far
-	sameContent map[string]int // conversations so far by all that was said
+	sameContent map[string]int // conversations so far by their whole content
 
 	histories map[string]*otelHistory // read from spans
 	order     []*otelHistory          // the same, first read first
@@ -50,15 +50,14 @@ type chatReader struct {
 //   - an object with messages or traj, which is one too: its system, tools and
 //     model are taken, what else it holds is kept in the session's meta;
 //   - spans of OpenTelemetry: an export of OTLP (spans, or logs with events), a
-//     span, or the attributes of one. Each is a call with all that was said
-//     before it; those of one conversation (gen_ai.conversation.id, else the
+//     span, or the attributes of one. Each is a call with its whole history; those of one conversation (gen_ai.conversation.id, else the
 //     trace) are one session, and forks where they part;
 //   - a list of such objects.
 //
 // Each assistant message ends a turn. A session's id comes from the conversation's
 // own (id, conversation_id, session_id) and its first message, so that a longer copy
 // adds what is new. Where it has none, or that of a task (task_id and trial), which
-// others have too, the id comes from all that was said: a copy under another name is
+// others have too, the id comes from the whole content: a copy under another name is
 // the same session, a longer one is another. A turn's id comes from its place in the
 // session.
 //
@@ -98,7 +97,7 @@ func (c *chatReader) value() error {
 	return err
 }
 
-// next is the next conversation's JSON: a top-level value, or an entry of a
+// next returns the JSON of the next conversation: a top-level value, or an entry of a
 // top-level list of objects that are no messages.
 func (c *chatReader) next() (turns.Raw, error) {
 	wrap := func(err error) error {
@@ -167,7 +166,7 @@ func isMessage(v []byte) bool {
 	return decodeLoose(v, &m) == nil && m.Role != nil
 }
 
-// conversation gives the steps of one conversation.
+// conversation emits the steps of one conversation.
 func (c *chatReader) conversation(v *conversation) error {
 	system, ms, err := v.read(c.opt.Form)
 	if err != nil {
@@ -193,14 +192,15 @@ func (c *chatReader) conversation(v *conversation) error {
 	return c.turns(v, session, ms)
 }
 
-// key is what names a conversation: its own id and how it begins, since ids such as
-// 1 are given twice; else all that was said. Of equals in one file each is another.
+// key returns what a conversation's id is derived from: its own id and its first message,
+// since ids such as 1 occur twice; without an id the whole content. Equal conversations
+// in one file are different sessions.
 func (c *chatReader) key(v *conversation, system []turns.Section, ms []turns.Message) ([]string, error) {
-	said := []any{ms[0]}
+	content := []any{ms[0]}
 	if v.id == "" || v.task {
-		said = []any{v.model, system, v.tools, ms}
+		content = []any{v.model, system, v.tools, ms}
 	}
-	b, err := turns.EncodeJSON(said)
+	b, err := turns.EncodeJSON(content)
 	if err != nil {
 		return nil, err
 	}
@@ -217,16 +217,16 @@ func (c *chatReader) key(v *conversation, system []turns.Section, ms []turns.Mes
 	return append(key, strconv.Itoa(c.sameContent[at])), nil
 }
 
-// turns gives a conversation's turns, each ended by an assistant message.
+// turns emits the turns of a conversation. An assistant message ends a turn.
 func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message) error {
 	called := make(map[string]bool)
 	var parent turns.ID
-	var half []turns.Message
+	var messages []turns.Message
 	n := 0
-	give := func(response *turns.Message) {
+	emit := func(response *turns.Message) {
 		id := turns.DeriveID(v.created, "chat turn", session.String(), strconv.Itoa(n))
-		c.step(Step{Append: &Append{Session: session, ID: id, Parent: parent, Time: v.created, Model: v.model, Messages: half, Response: response}})
-		parent, half = id, nil
+		c.step(Step{Append: &Append{Session: session, ID: id, Parent: parent, Time: v.created, Model: v.model, Messages: messages, Response: response}})
+		parent, messages = id, nil
 		n++
 	}
 	for i := range ms {
@@ -235,33 +235,33 @@ func (c *chatReader) turns(v *conversation, session turns.ID, ms []turns.Message
 			for _, id := range m.Calls(nil) {
 				called[id] = true
 			}
-			give(&m)
+			emit(&m)
 			continue
 		}
 		m.FinishReason = ""
-		half = append(half, c.orphans(m, called, v.id)...)
+		messages = append(messages, c.orphans(m, called, v.id)...)
 	}
-	if len(half) > 0 {
+	if len(messages) > 0 {
 		if c.opt.Final {
-			give(nil)
+			emit(nil)
 		} else {
-			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(half), Record: v.id})
+			c.loss.single = append(c.loss.single, Loss{Kind: "skipped", Reason: "messages at the end without an answer; --final takes them", Count: len(messages), Record: v.id})
 		}
 	}
 	return nil
 }
 
-// orphans is m with the responses to calls that the conversation never made as
-// text of the user's, since a response must have its call.
+// orphans returns m with user text in place of the responses to calls that the
+// conversation does not have, since a response must have its call.
 func (c *chatReader) orphans(m turns.Message, called map[string]bool, record string) []turns.Message {
-	lost := func(p turns.Part) bool { return p.Type == turns.ToolCallResponse && !called[p.ID] }
-	if !slices.ContainsFunc(m.Parts, lost) {
+	hasNoCall := func(p turns.Part) bool { return p.Type == turns.ToolCallResponse && !called[p.ID] }
+	if !slices.ContainsFunc(m.Parts, hasNoCall) {
 		return []turns.Message{m}
 	}
 	kept := turns.Message{Role: m.Role, Name: m.Name}
 	text := turns.Message{Role: turns.User}
 	for _, p := range m.Parts {
-		if !lost(p) {
+		if !hasNoCall(p) {
 			kept.Parts = append(kept.Parts, p)
 			continue
 		}
@@ -320,7 +320,7 @@ func chatObject(d *jsontext.Decoder, list bool) bool {
 	return false
 }
 
-// chatForm is the form that messages are in, by the names in them.
+// chatForm returns the form of messages, by the names in them.
 func chatForm(head []byte) ChatForm {
 	names := make(map[string]bool)
 	d := jsontext.NewDecoder(bytes.NewReader(head))
@@ -394,7 +394,7 @@ func newConversation(raw turns.Raw) (*conversation, error) {
 		}
 	}
 	v.model = jsonText(take("model"))
-	v.created = moment(take("created", "created_at", "timestamp", "time"))
+	v.created = parseTime(take("created", "created_at", "timestamp", "time"))
 	for _, n := range []string{"id", "conversation_id", "session_id"} {
 		if m, ok := members[n]; ok && v.id == "" {
 			v.id = jsonText(m)
@@ -408,10 +408,10 @@ func newConversation(raw turns.Raw) (*conversation, error) {
 	return v, nil
 }
 
-// placed are the members of a message that have a place in ours, in any form.
-var placed = []string{"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "refusal", "parts", "finish_reason"}
+// knownMembers are the members of a message, in any form, that a turn's message holds.
+var knownMembers = []string{"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "refusal", "parts", "finish_reason"}
 
-// dropped counts the members of messages that have no place in ours.
+// dropped returns how often members occur that a turn's message does not hold.
 func (v *conversation) dropped() []Loss {
 	var ms []map[string]turns.Raw
 	if decodeLoose(v.messages, &ms) != nil {
@@ -420,7 +420,7 @@ func (v *conversation) dropped() []Loss {
 	count := make(map[string]int)
 	for _, m := range ms {
 		for k, x := range m {
-			if x.Kind() != 'n' && !slices.Contains(placed, k) {
+			if x.Kind() != 'n' && !slices.Contains(knownMembers, k) {
 				count[k]++
 			}
 		}
@@ -442,7 +442,7 @@ func (v *conversation) restSize() (n int) {
 	return n
 }
 
-// meta is what else the conversation's object held.
+// meta returns the session's meta: the other members of the conversation's object.
 func (v *conversation) meta() turns.Raw {
 	m := map[string]turns.Raw{"source": turns.RawText("chat")}
 	if len(v.rest) > 0 && v.restSize() <= maxMeta {
@@ -453,7 +453,7 @@ func (v *conversation) meta() turns.Raw {
 	return encoded(m)
 }
 
-// read is the system part and the messages.
+// read returns the system part and the messages.
 func (v *conversation) read(form ChatForm) (system []turns.Section, ms []turns.Message, err error) {
 	if form == "" {
 		form = chatForm(v.messages)
@@ -477,8 +477,8 @@ func (v *conversation) read(form ChatForm) (system []turns.Section, ms []turns.M
 	return system, ms, err
 }
 
-// knownRoles is the messages but for those of roles that are no chat's: notes
-// that a program left between them.
+// knownRoles returns the messages without those of unknown roles, which are notes of a
+// program.
 func (v *conversation) knownRoles() (turns.Raw, error) {
 	var all, out []turns.Raw
 	if err := turns.DecodeJSON(v.messages, &all); err != nil {
@@ -542,9 +542,9 @@ func unquoted(raw turns.Raw) turns.Raw {
 	return raw
 }
 
-// moment reads a time as RFC 3339 or as seconds, or milliseconds, since 1970;
+// parseTime reads a time as RFC 3339 or as seconds, or milliseconds, since 1970;
 // the zero Time where it is neither.
-func moment(raw turns.Raw) time.Time {
+func parseTime(raw turns.Raw) time.Time {
 	s := jsonText(raw)
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
 		return t.UTC()

@@ -6,7 +6,8 @@ import (
 
 const claudeSource = "claude-code"
 
-// branchOf finds the branch of rec and the place on it that rec follows.
+// branchOf returns the place that rec follows, on its branch. a is the place of rec's
+// parent, nil for a root.
 func (k *claudeTree) branchOf(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	switch {
 	case a == nil && rec.sidechain:
@@ -44,7 +45,7 @@ func (k *claudeTree) tailOrRoot(b *claudeBranch, tail bool) *claudeAnchor {
 	return &claudeAnchor{b: b}
 }
 
-// mainBranch is the session of rec's sessionId.
+// mainBranch returns the branch of rec's sessionId, and makes it if it is new.
 func (k *claudeTree) mainBranch(rec *claudeRecord) *claudeBranch {
 	if b := k.mains[rec.session]; b != nil {
 		return b
@@ -54,13 +55,14 @@ func (k *claudeTree) mainBranch(rec *claudeRecord) *claudeBranch {
 		name = rec.uuid
 	}
 	b := k.newBranch(rec, "session", name)
-	b.spawned = k.opt.SpawnedBy
+	b.spawnedBy = k.opt.SpawnedBy
 	k.mains[rec.session] = b
 	return b
 }
 
-// sideBranch is the session of a sub-agent: by its agentId or, in files that
-// have none, by the uuid of its root. Parent is its place if it is in a main chain.
+// sideBranch returns the branch of a sub-agent, by its agentId or, in files without
+// one, by the uuid of its root. parent is the place in a main chain that it hangs on,
+// nil if there is none.
 func (k *claudeTree) sideBranch(rec *claudeRecord, parent *claudeAnchor) *claudeBranch {
 	name := rec.agent
 	if name == "" {
@@ -73,23 +75,23 @@ func (k *claudeTree) sideBranch(rec *claudeRecord, parent *claudeAnchor) *claude
 	b := k.newBranch(rec, "sidechain", name)
 	b.side, b.agent = true, rec.agent
 	b.meta.Agent, b.meta.Sidechain = name, true
-	b.spawned = k.opt.SpawnedBy
+	b.spawnedBy = k.opt.SpawnedBy
 	main := k.current[rec.session]
 	if parent != nil {
 		main = parent.b
 	}
 	if main != nil && !main.side {
-		k.spawnedBy(b, main)
+		k.linkSpawner(b, main)
 	}
 	k.sides[key] = b
 	return b
 }
 
-// spawnedBy links a sub-agent to main. The turn with the call is seldom
-// finished while the agent works, so it is linked only if it was
-// emitted; otherwise the meta holds its ID.
-func (k *claudeTree) spawnedBy(b, main *claudeBranch) {
-	b.spawned = turns.Ref{Session: main.id}
+// linkSpawner links a sub-agent to main. The turn with the call is seldom finished while
+// the agent works. So it is linked only if it was emitted; otherwise the meta holds its
+// ID.
+func (k *claudeTree) linkSpawner(b, main *claudeBranch) {
+	b.spawnedBy = turns.Ref{Session: main.id}
 	t := main.tail
 	if t.open() && t.body.hasResults && t.parent != nil {
 		t = t.parent
@@ -97,7 +99,7 @@ func (k *claudeTree) spawnedBy(b, main *claudeBranch) {
 	switch {
 	case t == nil:
 	case t.emitted:
-		b.spawned.Turn = t.id
+		b.spawnedBy.Turn = t.id
 	default:
 		b.meta.SpawnedByTurn = t.id.String()
 	}
@@ -106,16 +108,16 @@ func (k *claudeTree) spawnedBy(b, main *claudeBranch) {
 
 func (k *claudeTree) newBranch(rec *claudeRecord, kind, name string) *claudeBranch {
 	return &claudeBranch{
-		id:      turns.DeriveID(rec.time, claudeSource, rec.session, kind, name),
-		source:  rec.session,
-		time:    rec.time,
-		inForce: rec.context(),
-		meta:    claudeMeta{Source: claudeSource, Session: rec.session, workContext: rec.context()},
+		id:              turns.DeriveID(rec.time, claudeSource, rec.session, kind, name),
+		source:          rec.session,
+		time:            rec.time,
+		recordedContext: rec.context(),
+		meta:            claudeMeta{Source: claudeSource, Session: rec.session, workContext: rec.context()},
 	}
 }
 
-// forkAt is a new branch from t, which is emitted first, with what the
-// rewind gave up.
+// forkAt returns a new branch from t. It emits t and the turns that the rewind abandons
+// first.
 func (k *claudeTree) forkAt(rec *claudeRecord, t *claudeTurn) *claudeBranch {
 	from := t.b
 	k.emit(t)
@@ -128,8 +130,8 @@ func (k *claudeTree) forkAt(rec *claudeRecord, t *claudeTurn) *claudeBranch {
 	return b
 }
 
-// restart is a new session for a prompt that goes back to before the first
-// turn of b.
+// restart returns a new session for a prompt that goes back to before the first turn
+// of b.
 func (k *claudeTree) restart(rec *claudeRecord, b *claudeBranch) *claudeBranch {
 	if b.tail != nil {
 		k.emit(b.tail)
@@ -137,14 +139,13 @@ func (k *claudeTree) restart(rec *claudeRecord, b *claudeBranch) *claudeBranch {
 	n := k.newBranch(rec, "restart", rec.uuid)
 	n.source, n.side, n.agent = b.source, b.side, b.agent
 	n.meta.Agent, n.meta.Sidechain, n.meta.Restarts = b.meta.Agent, b.meta.Sidechain, b.id.String()
-	n.spawned = b.spawned
+	n.spawnedBy = b.spawnedBy
 	k.loss.add(rec.line, "stored", "a rewind to before the first turn is a session of its own: there is no turn to fork from", rec.uuid)
 	return n
 }
 
-// last is the turn that the next on b continues: its tail or, while it has
-// none, the turn that it was forked from. A branch is a line: nothing else is
-// ever continued on it.
+// last returns the turn that the next turn of b continues: the tail, or the fork point
+// of an empty branch.
 func (b *claudeBranch) last() *claudeTurn {
 	if b.tail != nil {
 		return b.tail
@@ -152,7 +153,7 @@ func (b *claudeBranch) last() *claudeTurn {
 	return b.forkedAt
 }
 
-// newTurn opens a turn at the end of b. Its ID is that of its first line.
+// newTurn begins a turn at the end of b. Its ID is derived from its first line.
 func (k *claudeTree) newTurn(rec *claudeRecord, b *claudeBranch) *claudeTurn {
 	t := &claudeTurn{
 		b: b, parent: b.last(),

@@ -9,8 +9,8 @@ import (
 	"nexus/turns"
 )
 
-// boundary begins a compaction after everything on its branch. Its summary is
-// on the line after it, as a rule.
+// boundary begins a compaction after everything on its branch. The next line usually
+// holds its summary.
 func (k *claudeTree) boundary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	parent := a.b.last()
 	if parent == nil {
@@ -30,7 +30,7 @@ func (k *claudeTree) boundary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor 
 	return &claudeAnchor{b: t.b, t: t, phase: afterMessages}
 }
 
-// newCompaction is a compaction after parent, which is emitted.
+// newCompaction returns a compaction after parent. It emits parent.
 func (k *claudeTree) newCompaction(rec *claudeRecord, b *claudeBranch, parent *claudeTurn) *claudeTurn {
 	k.emit(parent)
 	t := &claudeTurn{
@@ -43,7 +43,7 @@ func (k *claudeTree) newCompaction(rec *claudeRecord, b *claudeBranch, parent *c
 	return t
 }
 
-// summary takes the line that stands for what was compacted.
+// summary reads the line with the summary of a compaction.
 func (k *claudeTree) summary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	t := a.t
 	if t == nil || !t.compaction || t.emitted {
@@ -81,10 +81,9 @@ func (k *claudeTree) summary(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	return &claudeAnchor{b: t.b, t: t, phase: afterMessages}
 }
 
-// micro takes a microcompaction: tool results that are no longer shown. It
-// happens before a call, so it goes before the turn whose messages are being
-// gathered; those follow it.
-func (k *claudeTree) micro(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
+// microcompaction reads a microcompaction: tool results that are no longer shown. It
+// happens before a call, so it stands before the turn whose messages are being read.
+func (k *claudeTree) microcompaction(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	b := a.b
 	next, parent := b.tail, b.last()
 	if next.open() {
@@ -118,8 +117,8 @@ func (k *claudeTree) micro(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	return &claudeAnchor{b: b, t: t, phase: afterMessages}
 }
 
-// cleared maps the ids of cleared results to the turns that hold them, which
-// are on the path down to parent.
+// cleared returns the cleared results with the turns that hold them, on the path down to
+// parent.
 func (k *claudeTree) cleared(rec *claudeRecord, b *claudeBranch, parent *claudeTurn) (out []ClearedResult) {
 	var m struct {
 		IDs         turns.Raw `json:"compactedToolIds"`
@@ -136,11 +135,11 @@ func (k *claudeTree) cleared(rec *claudeRecord, b *claudeBranch, parent *claudeT
 	for _, raw := range ids {
 		id := rawString(raw)
 		c := k.calls[keyOf(id)]
-		if c == nil || c.answer == nil || !isOnPath(parent, c.answer) {
+		if c == nil || c.answeredIn == nil || !isOnPath(parent, c.answeredIn) {
 			missing = append(missing, id)
 			continue
 		}
-		out = append(out, ClearedResult{Turn: c.answer.id, Call: id})
+		out = append(out, ClearedResult{Turn: c.answeredIn.id, Call: id})
 	}
 	if len(missing) > 0 || len(ids) == 0 {
 		k.loss.add(rec.line, "skipped", fmt.Sprintf("a microcompaction names %s, %d of them not on the path before it: %s",

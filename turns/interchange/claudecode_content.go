@@ -22,7 +22,7 @@ type jsonMember struct {
 
 type jsonObject []jsonMember
 
-// membersOf are the members of the object r; nil for another value.
+// membersOf returns the members of the object r, nil for another value.
 func membersOf(r turns.Raw) jsonObject {
 	if r.Kind() != '{' {
 		return nil
@@ -58,7 +58,7 @@ func (o jsonObject) get(name string) turns.Raw {
 
 func (o jsonObject) text(name string) string { return rawString(o.get(name)) }
 
-// without is o less the named members.
+// without returns o without the named members.
 func (o jsonObject) without(names ...string) jsonObject {
 	return slices.DeleteFunc(slices.Clone(o), func(m jsonMember) bool { return slices.Contains(names, m.name) })
 }
@@ -74,8 +74,8 @@ func (o jsonObject) raw() turns.Raw {
 	return append(b, '}')
 }
 
-// claudeExt is a part's Ext: what only Anthropic may be shown, and what of the
-// source has no place in a part, kept so that nothing is lost.
+// claudeExt returns the Ext of a part: what only Anthropic may see, and the members of
+// the source that a part has no field for.
 func claudeExt(anthropic, rest jsonObject) turns.Raw {
 	var o jsonObject
 	if len(anthropic) > 0 {
@@ -90,9 +90,9 @@ func claudeExt(anthropic, rest jsonObject) turns.Raw {
 	return o.raw()
 }
 
-// claudePart is the part for one content block of a message by role. A block that
-// has no counterpart becomes a text part that carries it whole in Ext;
-// repaired then says why.
+// claudePart returns the part for one content block of a message of a role. A block
+// without a counterpart becomes a text part with the whole block in Ext; repaired then
+// says why.
 func claudePart(role turns.Role, block turns.Raw) (p turns.Part, repaired string) {
 	p, repaired = blockPart(block)
 	if repaired == "" && (p.Type == turns.ToolCall) && role != turns.Assistant {
@@ -110,7 +110,7 @@ func claudePart(role turns.Role, block turns.Raw) (p turns.Part, repaired string
 	return opaqueBlock(block), repaired
 }
 
-// opaqueBlock is a text part that stands for a block of another kind.
+// opaqueBlock returns a text part in place of a block of another kind.
 func opaqueBlock(block turns.Raw) turns.Part {
 	typ := membersOf(block).text("type")
 	if typ == "" {
@@ -171,7 +171,7 @@ func blockPart(block turns.Raw) (turns.Part, string) {
 	return p, ""
 }
 
-// mediaPart is the part of an image or document block.
+// mediaPart returns the part for an image or document block.
 func mediaPart(modality string, o jsonObject) (turns.Part, string) {
 	src := membersOf(o.get("source"))
 	var p turns.Part
@@ -204,8 +204,8 @@ func mediaPart(modality string, o jsonObject) (turns.Part, string) {
 	return p, ""
 }
 
-// toolResponse is the response of a tool result: a string as it stands, a list
-// as the list of its parts. A missing content is an empty string.
+// toolResponse returns the response of a tool result: a string unchanged, a list as the
+// list of its parts, and an empty string for no content.
 func toolResponse(content turns.Raw) turns.Raw {
 	switch content.Kind() {
 	case 0, 'n':
@@ -229,7 +229,7 @@ func toolResponse(content turns.Raw) turns.Raw {
 	return membersOf(b).get("parts")
 }
 
-// unknownBlocks counts the blocks within a tool result that have no counterpart.
+// unknownBlocks returns the number of blocks in a tool result without a counterpart.
 func unknownBlocks(result turns.Raw) (n int) {
 	content := membersOf(result).get("content")
 	var blocks []turns.Raw
@@ -244,9 +244,9 @@ func unknownBlocks(result turns.Raw) (n int) {
 	return n
 }
 
-// claudeUsageOf reads the provider's usage. Anthropic's input_tokens leaves the
-// cache out; ours has it in. Nil where nothing was used (lines that Claude
-// Code made up itself).
+// claudeUsageOf reads the provider's usage, in tokens. Anthropic's input_tokens is
+// without the cache, ours with it. It returns nil for a usage of 0, which lines have that
+// Claude Code made itself.
 func claudeUsageOf(r turns.Raw) *turns.Usage {
 	o := membersOf(r)
 	n := func(name string) uint64 {
@@ -267,7 +267,7 @@ func claudeUsageOf(r turns.Raw) *turns.Usage {
 	return &u
 }
 
-// machineWord is s if it may stand as a short machine-made word, else "".
+// machineWord returns s if it is valid as a finish reason or model name, else "".
 func machineWord(s string) string {
 	m := turns.Message{Role: turns.Assistant, FinishReason: s}
 	if m.Validate("") != nil {

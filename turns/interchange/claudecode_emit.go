@@ -16,7 +16,7 @@ type workContext struct {
 
 func (r *claudeRecord) context() workContext { return workContext{r.cwd, r.branch, r.version} }
 
-// setContext notes where rec was written; a line that does not say changes nothing.
+// setContext sets the context to that of rec, if rec states one.
 func (b *claudeBody) setContext(rec *claudeRecord) {
 	if c := rec.context(); c != (workContext{}) {
 		b.context = c
@@ -64,7 +64,7 @@ func (k *claudeTree) emit(t *claudeTurn) {
 	}
 }
 
-// openBranch gives the step that creates b, once.
+// openBranch emits the step that creates b, once.
 func (k *claudeTree) openBranch(b *claudeBranch) {
 	if b.opened {
 		return
@@ -75,7 +75,7 @@ func (k *claudeTree) openBranch(b *claudeBranch) {
 		k.step(Step{Fork: &Fork{ID: b.id, At: at, Time: b.time, Meta: b.meta.raw()}})
 		return
 	}
-	o := &Open{ID: b.id, Time: b.time, SpawnedBy: b.spawned, Meta: b.meta.raw()}
+	o := &Open{ID: b.id, Time: b.time, SpawnedBy: b.spawnedBy, Meta: b.meta.raw()}
 	for t := b.tail; t != nil && t.b == b; t = t.parent {
 		if t.body != nil {
 			o.Model = t.body.model // of the first turn, the last seen here
@@ -84,12 +84,13 @@ func (k *claudeTree) openBranch(b *claudeBranch) {
 	k.step(Step{Open: o})
 }
 
-// context is what of c is new on b, which it then is in force on.
+// context returns c if it differs from the context that the turns of b recorded last, and
+// the zero value otherwise. The caller records it.
 func (b *claudeBranch) context(c workContext) workContext {
-	if c == (workContext{}) || c == b.inForce {
+	if c == (workContext{}) || c == b.recordedContext {
 		return workContext{}
 	}
-	b.inForce = c
+	b.recordedContext = c
 	return c
 }
 
@@ -109,8 +110,8 @@ func (k *claudeTree) emitTurn(t *claudeTurn) {
 	}})
 }
 
-// inCallOrder is the messages with each run of tool results in the order of
-// their calls: parallel calls end in any order.
+// inCallOrder returns the messages with each run of tool results in the order of their
+// calls. Parallel calls end in any order.
 func (b *claudeBody) inCallOrder() []turns.Message {
 	at := make([]int, len(b.messages))
 	for i := range at {

@@ -67,13 +67,13 @@ func TestClaudePrefix(t *testing.T) {
 				continue
 			}
 			n++
-			got := claudeDigests(t, claudeSettled(t, b[:max(cut, 0)]))
+			got := claudeDigests(t, stepsBeforeEnd(t, b[:max(cut, 0)]))
 			if !isPrefix(got, whole) {
-				t.Fatalf("%s: cut at byte %d: %d steps, not a prefix of the whole file's %d", claudeShort(file), cut, len(got), len(whole))
+				t.Fatalf("%s: cut at byte %d: %d steps, not a prefix of the whole file's %d", shortName(file), cut, len(got), len(whole))
 			}
 			last = max(last, len(got))
 		}
-		t.Logf("%s: %d cuts, %d steps at most, %d with Final", claudeShort(file), n, last, len(final))
+		t.Logf("%s: %d cuts, %d steps at most, %d with Final", shortName(file), n, last, len(final))
 	}
 }
 
@@ -82,7 +82,7 @@ func TestClaudeGrowing(t *testing.T) {
 	names := []string{"8e-ce5fc12e98-0", "2c-1a2a1e88ce-0", "bd-e5096363d6-2", "bd-e5096363d6-0", "ba-59c426c910-0"}
 	files := make(map[string]string)
 	for _, f := range claudeFiles(t) {
-		files[strings.TrimPrefix(claudeShort(f), "claude-code-entire-cli/")] = f
+		files[strings.TrimPrefix(shortName(f), "claude-code-entire-cli/")] = f
 	}
 	var before []Step
 	for _, name := range names {

@@ -37,7 +37,7 @@ func claudeFiles(t *testing.T) []string {
 	return files
 }
 
-func claudeShort(file string) string {
+func shortName(file string) string {
 	return strings.TrimSuffix(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), ".jsonl")
 }
 
@@ -418,16 +418,16 @@ func TestClaudeRealCounts(t *testing.T) {
 			}
 		}
 		got := countClaude(t, steps)
-		fmt.Fprintf(&table, "%-48s %6d %6d %5d %5d %5d %5d %5d\n", claudeShort(file), nturns, got.Calls, opens, forks, got.Compactions, got.Micro, len(losses))
+		fmt.Fprintf(&table, "%-48s %6d %6d %5d %5d %5d %5d %5d\n", shortName(file), nturns, got.Calls, opens, forks, got.Compactions, got.Micro, len(losses))
 		if strings.Contains(file, "stage0") {
 			continue // synthetic: calls without ids, made-up parents; read for validity only
 		}
 		want, _ := scanClaude(b)
 		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s (-scan +steps):\n%s", claudeShort(file), d)
+			t.Errorf("%s (-scan +steps):\n%s", shortName(file), d)
 		}
 		if !SniffClaudeCode(b[:min(len(b), 4096)]) {
-			t.Errorf("%s: not recognised", claudeShort(file))
+			t.Errorf("%s: not recognised", shortName(file))
 		}
 	}
 	t.Log("\n" + table.String())

@@ -12,13 +12,13 @@ import (
 	"nexus/turns"
 )
 
-// lineKind is what a line is to the tree.
+// lineKind is the role of a line in the tree.
 type lineKind uint8
 
 const (
 	bookkeepingLine lineKind = iota // no uuid: not in the tree
-	transparentLine                 // in parent chains, looked through
-	stopLine                        // looked through, and says that the response above is whole
+	transparentLine                 // in parent chains; its children follow its parent
+	stopLine                        // transparent, and says that the response above is whole
 	userLine
 	queuedLine // a prompt typed while the agent worked: an attachment
 	assistantLine
@@ -40,7 +40,7 @@ func keyOf(parts ...string) (k indexKey) {
 	return k
 }
 
-// claudeRecord is one line, read.
+// claudeRecord is one line, decoded.
 type claudeRecord struct {
 	line       int
 	size       int // bytes
@@ -51,7 +51,7 @@ type claudeRecord struct {
 	session    string
 	agent      string
 	sidechain  bool
-	meta       bool // words that Claude Code put into the user's mouth
+	meta       bool // text that Claude Code wrote as the user
 	time       time.Time
 	cwd        string
 	branch     string
@@ -169,7 +169,7 @@ func (r *claudeRecord) readBlocks() {
 	}
 }
 
-// present notes that a member is there and reads nothing of it.
+// present reports that a member is there. It reads nothing of it.
 type present bool
 
 // UnmarshalJSONFrom skips the value.

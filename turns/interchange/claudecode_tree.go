@@ -16,29 +16,29 @@ const (
 	afterMessages                  // in the response, or a compaction
 )
 
-// claudeAnchor is what a line's uuid stands for: the place that a child continues.
-// Lines that are looked through share their parent's.
+// claudeAnchor is the place of a line, which its children continue. A transparent line
+// has the place of its parent.
 type claudeAnchor struct {
 	b            *claudeBranch
 	t            *claudeTurn
 	phase        turnPhase
 	messageCount int  // in the messages half: how many messages stand up to this line
-	prompted     bool // a prompt hangs here: a second one is a rewind
+	prompted     bool // a prompt follows here: a second one is a rewind
 }
 
-// claudeBranch is one session of the ledger.
+// claudeBranch is the path of one session of the ledger. It has no branches of its own.
 type claudeBranch struct {
-	id       turns.ID
-	source   string // sessionId
-	agent    string // of a sidechain
-	side     bool
-	opened   bool
-	time     time.Time
-	forkedAt *claudeTurn // the turn that it was forked from
-	spawned  turns.Ref
-	meta     claudeMeta
-	inForce  workContext // as last said in a turn's meta
-	tail     *claudeTurn
+	id              turns.ID
+	source          string // sessionId
+	agent           string // of a sidechain
+	side            bool
+	opened          bool
+	time            time.Time
+	forkedAt        *claudeTurn // the turn that it was forked from
+	spawnedBy       turns.Ref
+	meta            claudeMeta
+	recordedContext workContext // as the meta of the last emitted turn has it
+	tail            *claudeTurn
 }
 
 // claudeTurn is a turn or compaction. Its body is nil once it was emitted.
@@ -87,9 +87,9 @@ type claudeBody struct {
 
 // claudeCall is a tool call by its id.
 type claudeCall struct {
-	turn   *claudeTurn
-	order  int
-	answer *claudeTurn // the turn that holds its result; nil: none yet
+	turn       *claudeTurn
+	order      int
+	answeredIn *claudeTurn // the turn that holds its result; nil: none yet
 }
 
 // claudeTree is the fold over the records of a transcript.
@@ -123,9 +123,9 @@ func newClaudeTree(opt Options) *claudeTree {
 	}
 }
 
-// Lines are now and then written before their parents (a result one line before
-// its call). A line that is not ready waits, this many lines or bytes at most; then
-// it is an orphan.
+// Sometimes a line is written before its parent (a result one line before its call). A
+// line that is not ready waits for at most this many lines or bytes; then it is an
+// orphan.
 const (
 	maxWaiting       = 16
 	maxWaitingResult = 1 // a result, for its call
@@ -138,22 +138,22 @@ type waitingLine struct {
 	max int // it stops waiting when as many lines were read
 }
 
-// record takes the next record of the file.
+// record reads the next record of the file.
 func (k *claudeTree) record(line int, b []byte) error {
 	rec, err := parseRecord(b, line)
 	if err != nil {
 		k.loss.add(line, "skipped", "not a record: "+err.Error(), "")
 		return nil
 	}
-	k.feed(rec)
+	k.addRecord(rec)
 	return nil
 }
 
-func (k *claudeTree) feed(rec *claudeRecord) {
+func (k *claudeTree) addRecord(rec *claudeRecord) {
 	if rec.resultCopy {
 		k.loss.count("skipped", "structured copies of tool results (toolUseResult); the results themselves are stored")
 	}
-	if rec.kind == bookkeepingLine && k.title(rec) {
+	if rec.kind == bookkeepingLine && k.addTitle(rec) {
 		return
 	}
 	if rec.kind == bookkeepingLine {
@@ -176,7 +176,7 @@ func typeName(typ string) string {
 // transcript has ended: finish emits all turns, and places all lines.
 func (k *claudeTree) finish(final bool) {
 	for final && len(k.waiting) > 0 {
-		k.giveUp(0)
+		k.placeOrphan(0)
 	}
 	for _, t := range k.open {
 		if final || t.complete() {
@@ -215,9 +215,9 @@ func (k *claudeTree) placeOrWait(rec *claudeRecord) {
 
 func (k *claudeTree) isKnown(rec *claudeRecord) bool { return k.index[keyOf(rec.uuid)] != nil }
 
-// ready finds the place of rec's parent, nil for a root. A line is not ready before
-// its parent, and a tool result not before its call: its parent may be an earlier
-// block of the message that the call is in.
+// ready returns the place of rec's parent, nil for a root. A line is ready after its
+// parent, a tool result after its call. The parent of a result may be an earlier block
+// of the call's message.
 func (k *claudeTree) ready(rec *claudeRecord) (a *claudeAnchor, ready bool) {
 	if rec.parent == "" {
 		return nil, true
@@ -225,11 +225,11 @@ func (k *claudeTree) ready(rec *claudeRecord) (a *claudeAnchor, ready bool) {
 	if a = k.index[keyOf(rec.parent)]; a == nil {
 		return nil, false
 	}
-	return a, rec.kind != userLine || a.t == nil || a.t.emitted || !a.t.responded || !k.orphans(rec)
+	return a, rec.kind != userLine || a.t == nil || a.t.emitted || !a.t.responded || !k.hasOrphanResult(rec)
 }
 
-// orphans reports whether a user line holds a result whose call was not read.
-func (k *claudeTree) orphans(rec *claudeRecord) bool {
+// hasOrphanResult reports whether a user line holds a result whose call was not read.
+func (k *claudeTree) hasOrphanResult(rec *claudeRecord) bool {
 	return slices.ContainsFunc(rec.blocks, func(block turns.Raw) bool {
 		o := membersOf(block)
 		id := o.text("tool_use_id")
@@ -262,19 +262,19 @@ func (k *claudeTree) removeWaiting(i int) {
 	k.waiting = append(k.waiting[:i:i], k.waiting[i+1:]...)
 }
 
-// expire gives up the lines that have waited too long.
+// expire places the lines that have waited too long.
 func (k *claudeTree) expire() {
 	for i := 0; i < len(k.waiting); i++ {
 		if w := k.waiting[i]; k.lineCount-w.seq >= w.max || k.waitingBytes > maxWaitingBytes {
-			k.giveUp(i)
+			k.placeOrphan(i)
 			i = -1
 		}
 	}
 }
 
-// giveUp places a line that waits. Where its parent is missing it goes after the
+// placeOrphan places a line that waits. If its parent is missing, the line follows the
 // last turn of its session.
-func (k *claudeTree) giveUp(i int) {
+func (k *claudeTree) placeOrphan(i int) {
 	rec := k.waiting[i].rec
 	k.removeWaiting(i)
 	if k.isKnown(rec) {
@@ -309,7 +309,7 @@ func (k *claudeTree) duplicate(rec *claudeRecord) {
 	k.loss.add(rec.line, "kept_first", "another line with the same uuid and other content; it is not stored", rec.uuid)
 }
 
-// place puts rec where it belongs. A is its parent's place, nil for a root.
+// place adds rec at the place a of its parent, nil for a root.
 func (k *claudeTree) place(rec *claudeRecord, a *claudeAnchor) {
 	a = k.branchOf(rec, a)
 	k.setCurrent(a.b)
@@ -334,7 +334,7 @@ func (k *claudeTree) place(rec *claudeRecord, a *claudeAnchor) {
 	case summaryLine:
 		at = k.summary(rec, a)
 	case microLine:
-		at = k.micro(rec, a)
+		at = k.microcompaction(rec, a)
 	}
 	k.index[keyOf(rec.uuid)] = at
 	k.setCurrent(at.b)
@@ -346,7 +346,7 @@ func (k *claudeTree) setCurrent(b *claudeBranch) {
 	}
 }
 
-// tailAnchor is the place after everything on b.
+// tailAnchor returns the place after everything on b.
 func (k *claudeTree) tailAnchor(b *claudeBranch) *claudeAnchor {
 	t := b.tail
 	switch {

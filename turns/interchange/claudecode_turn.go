@@ -6,8 +6,7 @@ import (
 	"nexus/turns"
 )
 
-// userPiece is a run of a user line's blocks: one tool result, or what stands
-// between two of them.
+// userPiece is one tool result of a user line, or the blocks between two of them.
 type userPiece struct {
 	msg  turns.Message
 	call *claudeCall // of a tool result
@@ -15,7 +14,7 @@ type userPiece struct {
 
 // user places a user line: a prompt, tool results, or both.
 func (k *claudeTree) user(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
-	pieces, real := k.userPieces(rec)
+	pieces, typed := k.userPieces(rec)
 	if len(pieces) == 0 { // nothing but results that were there before
 		return a
 	}
@@ -35,9 +34,9 @@ func (k *claudeTree) user(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 		pieces[i] = userPiece{msg: k.strayResult(rec, pieces[i].msg.Parts[0], "the turn after its call has gone on")}
 	}
 	if t == nil {
-		t = k.promptTurn(rec, a, real && !rec.meta && rec.kind == userLine)
+		t = k.promptTurn(rec, a, typed && !rec.meta && rec.kind == userLine)
 	}
-	if real && !rec.meta && rec.kind == userLine {
+	if typed && !rec.meta && rec.kind == userLine {
 		a.prompted = true
 		if t.parent != nil {
 			k.emit(t.parent)
@@ -60,7 +59,7 @@ func (k *claudeTree) addMessage(rec *claudeRecord, t **claudeTurn, p userPiece) 
 	b := (*t).body
 	order := -1
 	if p.call != nil {
-		order, p.call.answer = p.call.order, *t
+		order, p.call.answeredIn = p.call.order, *t
 		b.hasResults = true
 	} else {
 		b.hasTexts = true
@@ -69,9 +68,9 @@ func (k *claudeTree) addMessage(rec *claudeRecord, t **claudeTurn, p userPiece) 
 	b.order = append(b.order, order)
 }
 
-// userPieces reads the blocks of a user line. Real says that a person may have
-// written some of it.
-func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, real bool) {
+// userPieces reads the blocks of a user line. typed says that a person may have written
+// some of it.
+func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, typed bool) {
 	user := func(p turns.Part) {
 		if n := len(pieces); n > 0 && pieces[n-1].call == nil && pieces[n-1].msg.Role == turns.User && len(pieces[n-1].msg.Parts) < turns.MaxParts {
 			m := &pieces[n-1].msg
@@ -80,7 +79,7 @@ func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, real boo
 		}
 		pieces = append(pieces, userPiece{msg: turns.Message{Role: turns.User, Parts: []turns.Part{p}}})
 	}
-	taken := make(map[*claudeCall]bool)
+	answered := make(map[*claudeCall]bool)
 	for _, block := range rec.blocks {
 		if membersOf(block).text("type") != "tool_result" {
 			p, repaired := claudePart(turns.User, block)
@@ -88,17 +87,17 @@ func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, real boo
 				k.loss.add(rec.line, "repaired", repaired+" is kept as a text part with the block in ext", rec.uuid)
 			}
 			user(p)
-			real = true
+			typed = true
 			continue
 		}
 		p, call := k.result(rec, block)
 		switch {
 		case call == nil:
 			user(k.strayResult(rec, p, "its call is not in the file").Parts[0])
-		case call.answer != nil || taken[call]:
+		case call.answeredIn != nil || answered[call]:
 			k.loss.add(rec.line, "kept_first", "another result of a tool call that has one; it is not stored", p.ID)
 		default:
-			taken[call] = true
+			answered[call] = true
 			if n := unknownBlocks(block); n > 0 {
 				k.loss.addMany(n, rec.line, "repaired", "blocks of an unknown type in a tool result are kept as text parts with the block in ext", rec.uuid)
 			}
@@ -109,7 +108,7 @@ func (k *claudeTree) userPieces(rec *claudeRecord) (pieces []userPiece, real boo
 		k.loss.add(rec.line, "stored", "a user line without content", rec.uuid)
 		pieces = []userPiece{{msg: turns.Message{Role: turns.User}}}
 	}
-	return pieces, real
+	return pieces, typed
 }
 
 // result reads a tool_result block and finds its call: by id or, in files
@@ -124,7 +123,7 @@ func (k *claudeTree) result(rec *claudeRecord, block turns.Raw) (turns.Part, *cl
 				if c == nil {
 					break
 				}
-				if c.answer == nil {
+				if c.answeredIn == nil {
 					p, _ := blockPart(block)
 					p.ID = made
 					return p, c
@@ -140,12 +139,12 @@ func (k *claudeTree) result(rec *claudeRecord, block turns.Raw) (turns.Part, *cl
 	return p, k.calls[keyOf(id)]
 }
 
-// derivedCallID is the id given to the i-th call without one in a line.
+// derivedCallID returns the id for the i-th call of a line, which has none.
 func derivedCallID(uuid string, i int) string {
 	return fmt.Sprintf("%s:%s:%d", claudeSource, clipped(uuid, 80), i)
 }
 
-// strayResult is marked ordinary text for a result that can't answer its call.
+// strayResult returns a result that can't answer its call, as marked user text.
 func (k *claudeTree) strayResult(rec *claudeRecord, p turns.Part, why string) turns.Message {
 	k.loss.add(rec.line, "repaired", "a tool result is kept as text: "+why, p.ID)
 	text, ok := p.Response.Text()
@@ -161,8 +160,8 @@ func (k *claudeTree) strayResult(rec *claudeRecord, p turns.Part, why string) tu
 	return m
 }
 
-// resultTurn is the turn that takes the result of c: what continues the call's
-// turn, if that still takes messages.
+// resultTurn returns the turn that gets the result of c: the one after the call's turn,
+// nil if that takes no more messages.
 func (k *claudeTree) resultTurn(rec *claudeRecord, c *claudeCall) *claudeTurn {
 	switch n := c.turn.continuation; {
 	case n.open():
@@ -173,30 +172,30 @@ func (k *claudeTree) resultTurn(rec *claudeRecord, c *claudeCall) *claudeTurn {
 	return nil
 }
 
-// promptTurn is the turn that takes the words of a user line at a. Real words
-// may rewind; what Claude Code adds by itself only ever joins.
-func (k *claudeTree) promptTurn(rec *claudeRecord, a *claudeAnchor, real bool) *claudeTurn {
+// promptTurn returns the turn that gets the text of a user line at a. Text that a person
+// typed may be a rewind; what Claude Code adds by itself is not.
+func (k *claudeTree) promptTurn(rec *claudeRecord, a *claudeAnchor, typed bool) *claudeTurn {
 	t := a.t
 	switch {
 	case t == nil && a.b.tail == nil:
 		return k.newTurn(rec, a.b)
-	case t == nil && real && !a.b.tail.b.side:
+	case t == nil && typed && !a.b.tail.b.side:
 		return k.newTurn(rec, k.restart(rec, a.b))
 	case t == nil:
 		return k.joinTail(rec, a.b)
 	case a.b != t.b && a.b.tail == nil: // a fork's first turn
 		return k.newTurn(rec, a.b)
-	case a.b != t.b && real && a.prompted:
+	case a.b != t.b && typed && a.prompted:
 		return k.newTurn(rec, k.forkAt(rec, t))
 	case a.b != t.b:
 		return k.joinTail(rec, a.b)
 	case a.phase == inMessages && t.open():
-		if real && a.prompted {
+		if typed && a.prompted {
 			return k.rewindInto(rec, a)
 		}
 		return t
 	case a.phase == inMessages && t.responded:
-		if real {
+		if typed {
 			return k.rewindInto(rec, a)
 		}
 		return k.joinTail(rec, t.b)
@@ -204,9 +203,9 @@ func (k *claudeTree) promptTurn(rec *claudeRecord, a *claudeAnchor, real bool) *
 	switch n := t.continuation; {
 	case n == nil:
 		return k.newTurn(rec, t.b)
-	case n.open() && (!real || !n.body.hasTexts && !a.prompted):
+	case n.open() && (!typed || !n.body.hasTexts && !a.prompted):
 		return n
-	case real:
+	case typed:
 		return k.newTurn(rec, k.forkAt(rec, t))
 	}
 	return k.joinTail(rec, t.b)
@@ -219,9 +218,9 @@ func (k *claudeTree) joinTail(rec *claudeRecord, b *claudeBranch) *claudeTurn {
 	return k.newTurn(rec, b)
 }
 
-// rewindInto branches off inside the messages half of a turn. A fork starts
-// after a turn, so it starts after the parent and repeats the messages up to a,
-// as long as they are held.
+// rewindInto makes a branch inside the messages half of a turn. A fork starts after a
+// turn, so this one starts after the parent and repeats the messages up to a, if they
+// are still in memory.
 func (k *claudeTree) rewindInto(rec *claudeRecord, a *claudeAnchor) *claudeTurn {
 	t := a.t
 	var msgs []turns.Message
@@ -254,7 +253,7 @@ func (k *claudeTree) rewindInto(rec *claudeRecord, a *claudeAnchor) *claudeTurn 
 	return n
 }
 
-// assistant places a line of a response: one block, as a rule.
+// assistant places a line of a response. A line usually holds one block.
 func (k *claudeTree) assistant(rec *claudeRecord, a *claudeAnchor) *claudeAnchor {
 	id := rawString(rec.msg.ID)
 	if id == "" {
@@ -330,7 +329,7 @@ func (k *claudeTree) responsePart(rec *claudeRecord, t *claudeTurn, i int, block
 	return p
 }
 
-// responseTurn is the turn that takes a new response at a.
+// responseTurn returns the turn that gets a new response at a.
 func (k *claudeTree) responseTurn(rec *claudeRecord, a *claudeAnchor) *claudeTurn {
 	t := a.t
 	switch {

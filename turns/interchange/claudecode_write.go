@@ -9,7 +9,8 @@ import (
 	"nexus/turns"
 )
 
-// WrittenTurn is a turn or compaction to write as a transcript.
+// WrittenTurn is a turn or compaction for [ClaudeCodeWriter.Turn]. Its parts hold their
+// content: a Ref is not followed.
 type WrittenTurn struct {
 	ID       turns.ID
 	Time     time.Time
@@ -18,7 +19,7 @@ type WrittenTurn struct {
 	Response *turns.Message
 	Usage    *turns.Usage
 
-	// A compaction has these instead. Summary is what stood for what came before.
+	// A compaction has these instead. Summary stands for the turns before it.
 	Compaction   bool
 	Summary      string
 	Automatic    bool
@@ -41,7 +42,7 @@ type ClaudeCodeWriter struct {
 // sessionId is the session's ID as a UUID.
 const Writer = "nexus"
 
-// NewClaudeCodeWriter is a writer of session's path.
+// NewClaudeCodeWriter returns a writer for the path of a session.
 func NewClaudeCodeWriter(session turns.ID) *ClaudeCodeWriter {
 	return &ClaudeCodeWriter{session: uuid.UUID(session).String()}
 }
@@ -88,8 +89,9 @@ type claudeCompact struct {
 	PreTokens uint64 `json:"preTokens"`
 }
 
-// Turn is the lines of one turn or compaction, without line breaks. Errors:
-// those of encoding, which a turn from a ledger has not.
+// Turn returns the lines of the next turn or compaction, without line breaks. The caller
+// owns them. It returns an error only for a turn that can't be encoded, which no ledger
+// holds.
 func (w *ClaudeCodeWriter) Turn(t WrittenTurn) ([][]byte, error) {
 	w.lineCount, w.time = 0, t.Time
 	var out []claudeLine
@@ -114,7 +116,7 @@ func (w *ClaudeCodeWriter) Turn(t WrittenTurn) ([][]byte, error) {
 	return lines, nil
 }
 
-// line is the next line of a turn; it follows the one before.
+// line returns the next line of a turn, as the child of the line before.
 func (w *ClaudeCodeWriter) line(t *WrittenTurn, kind string) claudeLine {
 	id := uuid.NewSHA1(uuid.UUID(t.ID), fmt.Append(nil, w.lineCount)).String()
 	l := claudeLine{Parent: w.lastLine, UserType: "external", Session: w.session, Version: Writer, Type: kind, UUID: id,
@@ -146,7 +148,7 @@ type claudeResult struct {
 	IsError bool   `json:"is_error,omitzero"`
 }
 
-// resultContent is a result as it came: a text stays a text, a list a list.
+// resultContent returns a result in its own form: a text as text, a list as a list.
 func resultContent(p *turns.Part) any {
 	if s, ok := p.Response.Text(); ok && p.Ref == nil {
 		return s
@@ -173,15 +175,15 @@ func claudeBlock(p *turns.Part) any {
 	return anthropicBlock{Type: "text", Text: textOf(p)}
 }
 
-// responseLines is the response, a line for each block, all with the id of one API
-// message and its usage.
+// responseLines returns the response, one line for each block. All lines have the id and
+// the usage of one API message.
 func (w *ClaudeCodeWriter) responseLines(t *WrittenTurn) (out []claudeLine) {
 	var blocks []anthropicBlock
 	for i := range t.Response.Parts {
 		p := &t.Response.Parts[i]
 		switch p.Type {
 		case turns.ToolCall:
-			blocks = append(blocks, anthropicBlock{Type: "tool_use", ID: p.ID, Name: p.Name, Input: object(arguments(p))})
+			blocks = append(blocks, anthropicBlock{Type: "tool_use", ID: p.ID, Name: p.Name, Input: asObject(shownArguments(p))})
 		case turns.Reasoning:
 			b, ok := anthropicThinking(p)
 			if !ok {

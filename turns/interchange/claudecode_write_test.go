@@ -42,9 +42,9 @@ func writeClaude(t *testing.T, steps []Step, session turns.ID) []byte {
 	return out.Bytes()
 }
 
-// said is what was said in a session: roles, texts, calls and results in order,
+// messageTexts is what was said in a session: roles, texts, calls and results in order,
 // with usage once a response.
-func said(steps []Step, session turns.ID) (out []string) {
+func messageTexts(steps []Step, session turns.ID) (out []string) {
 	for _, s := range steps {
 		switch {
 		case s.Append != nil && s.Append.Session == session:
@@ -88,7 +88,7 @@ func TestWriteClaudeCode(t *testing.T) {
 	}
 	text := writeClaude(t, steps, session)
 	back, losses := readClaude(t, text, true)
-	if d := cmp.Diff(said(steps, session), said(back, back[0].Open.ID)); d != "" || len(losses) != 0 {
+	if d := cmp.Diff(messageTexts(steps, session), messageTexts(back, back[0].Open.ID)); d != "" || len(losses) != 0 {
 		t.Errorf("read back (-written +read):\n%s\n%+v\n%s", d, losses, text)
 	}
 	for _, s := range back {
@@ -123,7 +123,7 @@ func TestWriteRealClaudeCode(t *testing.T) {
 		if len(back) == 0 {
 			continue
 		}
-		if d := cmp.Diff(said(steps, session), said(back, back[0].Open.ID)); d != "" {
+		if d := cmp.Diff(messageTexts(steps, session), messageTexts(back, back[0].Open.ID)); d != "" {
 			t.Errorf("%s (-read +written and read again):\n%.3000s", filepath.Base(file), d)
 		}
 	}

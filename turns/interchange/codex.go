@@ -39,7 +39,7 @@ type codexReader struct {
 	recordedSettings map[string]turns.Raw // in the meta of turns
 }
 
-// codexThread is a session of the ledger that turns go to.
+// codexThread is a thread of Codex, which is a session of the ledger.
 type codexThread struct {
 	id      string // Codex's
 	session turns.ID
@@ -102,7 +102,7 @@ func (c *codexReader) record(line int, b []byte) error {
 		if len(c.metas) == 0 && r.Type != "session_meta" {
 			return fmt.Errorf("%w: it does not begin with a session", turns.ErrMalformed)
 		}
-		err = c.take(line, &r)
+		err = c.readPayload(line, &r)
 	}
 	if err != nil {
 		c.loss.add(line, "skipped", "a record that can't be read: "+err.Error(), "")
@@ -110,7 +110,7 @@ func (c *codexReader) record(line int, b []byte) error {
 	return nil
 }
 
-func (c *codexReader) take(line int, r *codexRecord) error {
+func (c *codexReader) readPayload(line int, r *codexRecord) error {
 	switch r.Type {
 	case "session_meta":
 		return c.meta(line, r)
@@ -121,12 +121,12 @@ func (c *codexReader) take(line int, r *codexRecord) error {
 		if err := decodeLoose(r.Payload, &it); err != nil {
 			return err
 		}
-		c.begin(line)
+		c.endHeaders(line)
 		c.item(line, r, &it)
 	case "event_msg":
 		return c.event(r)
 	case "compacted":
-		c.begin(line)
+		c.endHeaders(line)
 		return c.compacted(line, r)
 	default:
 		c.loss.count("skipped", "records of type "+strconv.Quote(r.Type))
@@ -134,7 +134,7 @@ func (c *codexReader) take(line int, r *codexRecord) error {
 	return nil
 }
 
-// settings takes the settings of a task.
+// settings reads the settings of a task.
 func (c *codexReader) settings(line int, r *codexRecord) error {
 	var set map[string]turns.Raw
 	if err := decodeLoose(r.Payload, &set); err != nil {
@@ -152,9 +152,9 @@ func (c *codexReader) settings(line int, r *codexRecord) error {
 	return nil
 }
 
-// changed is the settings in set that no turn before has, as a turn's meta; one
-// that is gone is null.
-func (c *codexReader) changed(set map[string]turns.Raw) turns.Raw {
+// changedSettings returns the settings of set that differ from those of the turn before,
+// as a turn's meta. One that is gone is null.
+func (c *codexReader) changedSettings(set map[string]turns.Raw) turns.Raw {
 	diff := make(map[string]turns.Raw)
 	for k, v := range set {
 		if !bytes.Equal(v, c.recordedSettings[k]) {
@@ -173,8 +173,8 @@ func (c *codexReader) changed(set map[string]turns.Raw) turns.Raw {
 	return encoded(map[string]map[string]turns.Raw{"turn_context": diff})
 }
 
-// meta takes a session's header. After that of a forked agent stand those of
-// its parent, of the parent's parent and so on, then the history that was copied.
+// meta reads a session's header. The headers of the parent, of the parent's parent and so
+// on follow that of a forked agent, then the history that was copied.
 func (c *codexReader) meta(line int, r *codexRecord) error {
 	var m codexMeta
 	if err := decodeLoose(r.Payload, &m); err != nil {
@@ -197,9 +197,9 @@ func (c *codexReader) meta(line int, r *codexRecord) error {
 	return nil
 }
 
-// begin ends the headers. Where one is missing between a fork and the beginning
-// of its history, nothing says whose turns the history holds.
-func (c *codexReader) begin(line int) {
+// endHeaders ends the headers. If one is missing between a fork and its history, nothing
+// says whose turns the history holds.
+func (c *codexReader) endHeaders(line int) {
 	if c.itemsBegun {
 		return
 	}
@@ -211,7 +211,7 @@ func (c *codexReader) begin(line int) {
 }
 
 func newCodexThread(m *codexMeta) codexThread {
-	t := codexThread{id: m.ID, at: moment(turns.RawText(m.Time))}
+	t := codexThread{id: m.ID, at: parseTime(turns.RawText(m.Time))}
 	if u, err := uuid.Parse(m.ID); err == nil && u.Version() == 7 {
 		sec, nsec := u.Time().UnixTime()
 		t.at = time.Unix(sec, nsec).UTC().Truncate(time.Millisecond)
@@ -232,12 +232,12 @@ func (c *codexReader) open(t *codexThread, m *codexMeta) {
 	c.step(Step{Open: o})
 }
 
-// emitted reports whether what is being read becomes steps.
+// emitted reports whether what is being read is emitted.
 func (c *codexReader) emitted() bool { return c.threadIndex == 0 || c.opt.Copied }
 
-// thread is the session that a turn goes to. It is opened when its first turn
-// is: a fork at the last turn of the history that was copied.
-func (c *codexReader) thread() *codexThread {
+// openThread returns the thread that the next turn belongs to. It emits its session
+// first: a fork at the last turn of the history that was copied.
+func (c *codexReader) openThread() *codexThread {
 	c.flushUncounted()
 	t, m := &c.threads[c.threadIndex], &c.metas[c.threadIndex]
 	switch {
@@ -253,8 +253,8 @@ func (c *codexReader) thread() *codexThread {
 	return t
 }
 
-// event takes an event. One that starts a task of a forked agent's own ends
-// the history that was copied: Codex's task ids carry their time.
+// event reads an event. One that starts a task of the forked agent itself ends the history
+// that was copied: the ids of tasks hold their time.
 func (c *codexReader) event(r *codexRecord) error {
 	var e codexEvent
 	if err := decodeLoose(r.Payload, &e); err != nil {
@@ -262,13 +262,13 @@ func (c *codexReader) event(r *codexRecord) error {
 	}
 	switch e.Type {
 	case "token_count":
-		c.count(&e)
+		c.addUsage(&e)
 		return nil
 	case "task_started":
 		if u, err := uuid.Parse(e.Turn); err == nil && u.Version() == 7 {
 			at := time.Unix(u.Time().UnixTime())
 			for c.threadIndex > 0 && !at.Before(c.threads[c.threadIndex-1].at) {
-				c.leaveCopy()
+				c.endCopiedHistory()
 			}
 		}
 	case "task_complete", "turn_aborted":
@@ -289,9 +289,9 @@ func (c *codexReader) event(r *codexRecord) error {
 	return nil
 }
 
-// leaveCopy ends a history that was copied. What came in since its last response
-// is the fork's own: Codex tells the new agent there what it is.
-func (c *codexReader) leaveCopy() {
+// endCopiedHistory ends a history that was copied. The messages after its last response
+// belong to the fork: there Codex tells the new agent its task.
+func (c *codexReader) endCopiedHistory() {
 	c.finish()
 	if t := &c.threads[c.threadIndex]; !t.tip.IsZero() { // else where it was forked itself
 		c.forkedAt = turns.Ref{Session: t.session, Turn: t.tip}
@@ -299,9 +299,9 @@ func (c *codexReader) leaveCopy() {
 	c.threadIndex--
 }
 
-func (c *codexReader) count(e *codexEvent) {
+func (c *codexReader) addUsage(e *codexEvent) {
 	if e.Info == nil || e.Info.Total.Total == c.countedTokens {
-		return // null, or the last one again
+		return // null, or a repetition
 	}
 	c.countedTokens = e.Info.Total.Total
 	u := e.Info.Last
@@ -318,7 +318,7 @@ func (c *codexReader) count(e *codexEvent) {
 	}
 }
 
-// flushUncounted gives the turn that waited for its usage.
+// flushUncounted emits the turn that waits for its usage.
 func (c *codexReader) flushUncounted() {
 	if c.uncounted != nil {
 		c.step(Step{Append: c.uncounted})
@@ -326,7 +326,7 @@ func (c *codexReader) flushUncounted() {
 	}
 }
 
-// finish gives the turn whose response is in the making.
+// finish emits the turn whose response is being read.
 func (c *codexReader) finish() {
 	if len(c.response.Parts) == 0 {
 		return
@@ -337,13 +337,13 @@ func (c *codexReader) finish() {
 }
 
 func (c *codexReader) turn(response *turns.Message) {
-	t := c.thread()
-	a := &Append{Session: t.session, ID: t.next("turn"), Parent: t.tip, Messages: notNil(c.messages), Response: response, Usage: c.usage, Time: c.responseTime}
+	t := c.openThread()
+	a := &Append{Session: t.session, ID: t.next("turn"), Parent: t.tip, Messages: nonNil(c.messages), Response: response, Usage: c.usage, Time: c.responseTime}
 	set := c.inForce
 	if response != nil {
 		a.Model, set = c.responseModel, c.responseSettings
 	}
-	a.Meta = c.changed(set)
+	a.Meta = c.changedSettings(set)
 	t.tip = a.ID
 	c.messages, c.usage = nil, nil
 	if c.threadIndex > 0 {
@@ -357,26 +357,26 @@ func (c *codexReader) turn(response *turns.Message) {
 	}
 }
 
-// next is the id of the thread's next turn or compaction.
+// next returns the id of the thread's next turn or compaction.
 func (t *codexThread) next(what string) turns.ID {
 	id := turns.DeriveID(t.at, "codex "+what, t.id, strconv.Itoa(t.n))
 	t.n++
 	return id
 }
 
-// compacted records a compaction: the replacement takes the place of all that
-// came before, outputs included that no response has seen.
+// compacted reads a compaction. The replacement stands for all before it, also for outputs
+// that no response has seen.
 func (c *codexReader) compacted(line int, r *codexRecord) error {
 	var k codexCompacted
 	if err := decodeLoose(r.Payload, &k); err != nil {
 		return err
 	}
 	c.finish()
-	c.responseTime = moment(turns.RawText(r.Time))
+	c.responseTime = parseTime(turns.RawText(r.Time))
 	if len(c.messages) > 0 {
 		c.turn(nil)
 	}
-	t := c.thread()
+	t := c.openThread()
 	if t.tip.IsZero() {
 		c.loss.add(line, "skipped", "a compaction before the first turn", "")
 		return nil

@@ -35,7 +35,7 @@ type codexMeta struct {
 	rest turns.Raw // members without a place here; nil: none
 }
 
-// header keeps the members of a session's header that have no place in m.
+// header reads the members of a session's header that m has no field for.
 func (m *codexMeta) header(payload jsontext.Value, line int, loss *lossReport) {
 	var rest map[string]turns.Raw
 	if decodeLoose(payload, &rest) != nil {
@@ -54,7 +54,7 @@ func (m *codexMeta) header(payload jsontext.Value, line int, loss *lossReport) {
 	}
 }
 
-// spawner is the thread that started this one; "" where there is none.
+// spawner returns the thread that started this one, "" if there is none.
 func (m *codexMeta) spawner() string {
 	var s struct {
 		Sub struct {
@@ -129,22 +129,22 @@ type codexText struct {
 	Image string `json:"image_url"`
 }
 
-// item takes an item that the model saw or made.
+// item reads an item that the model saw or made.
 func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
 	c.taskEnded = false
 	m, isMessage := c.message(line, it)
-	made := (isMessage && m.Role == turns.Assistant) || it.Type == "reasoning" || strings.HasSuffix(it.Type, "_call")
-	if made {
+	fromModel := (isMessage && m.Role == turns.Assistant) || it.Type == "reasoning" || strings.HasSuffix(it.Type, "_call")
+	if fromModel {
 		c.flushUncounted()
 	} else {
 		c.finish()
 	}
-	at := moment(turns.RawText(r.Time))
+	at := parseTime(turns.RawText(r.Time))
 	if len(c.response.Parts) == 0 {
 		c.responseTime, c.responseModel, c.responseSettings = at, c.model, c.inForce
 	}
 	switch {
-	case isMessage && made:
+	case isMessage && fromModel:
 		c.response.Parts = append(c.response.Parts, m.Parts...)
 	case isMessage:
 		c.messages = append(c.messages, m)
@@ -162,7 +162,7 @@ func (c *codexReader) item(line int, r *codexRecord, it *codexItem) {
 	}
 }
 
-// message is an item that is a message.
+// message returns the message of an item. ok is false if the item is none.
 func (c *codexReader) message(line int, it *codexItem) (m turns.Message, ok bool) {
 	if it.Type != "message" {
 		return m, false
@@ -188,7 +188,7 @@ func (c *codexReader) message(line int, it *codexItem) (m turns.Message, ok bool
 	return m, true
 }
 
-// codexParts is a content: a text, or a list of texts and images.
+// codexParts returns the parts of a content: a text, or a list of texts and images.
 func codexParts(v jsontext.Value, loss *lossReport, line int) (out []turns.Part) {
 	if s, ok := turns.Raw(v).Text(); ok {
 		return []turns.Part{turns.TextPart(s)}
@@ -211,8 +211,8 @@ func codexParts(v jsontext.Value, loss *lossReport, line int) (out []turns.Part)
 	return out
 }
 
-// reasoning keeps a reasoning item: its text to read, the item itself for the
-// provider, which alone can open what is encrypted in it.
+// reasoning reads a reasoning item. It keeps the text, and the item itself for the
+// provider, which alone can decrypt it.
 func (c *codexReader) reasoning(it *codexItem, raw jsontext.Value) {
 	var text []string
 	for _, s := range it.Summary {
@@ -231,8 +231,8 @@ func (c *codexReader) reasoning(it *codexItem, raw jsontext.Value) {
 	c.response.Parts = append(c.response.Parts, turns.Part{Type: turns.Reasoning, Content: strings.Join(text, "\n"), Ext: providerExt("openai", "item", turns.Raw(raw))})
 }
 
-// call is a call to answer. A custom tool's input is free text, which stands as
-// a JSON string.
+// call reads a call that needs an answer. The input of a custom tool is free text, which
+// becomes a JSON string.
 func (c *codexReader) call(line int, it *codexItem) {
 	p := turns.Part{Type: turns.ToolCall, ID: c.calls.add(line, it.CallID, c.response.Calls(nil), &c.loss), Name: it.Name}
 	switch {
@@ -243,15 +243,15 @@ func (c *codexReader) call(line int, it *codexItem) {
 	default:
 		p.Arguments = turns.Raw(it.Action)
 	}
-	p.Arguments = argumentsOr(p.Arguments)
+	p.Arguments = argumentsOrEmpty(p.Arguments)
 	if p.Name == "" {
 		p.Name = strings.TrimSuffix(it.Type, "_call")
 	}
 	c.response.Parts = append(c.response.Parts, p)
 }
 
-// output is what came back for a call; one whose call is not in the file is
-// kept as text.
+// output returns the result of a call. A result whose call is not in the file becomes
+// user text.
 func (c *codexReader) output(line int, it *codexItem) turns.Message {
 	response := turns.Raw(it.Output)
 	if it.Output.Kind() == '[' {

@@ -74,7 +74,7 @@ func TestCodex(t *testing.T) {
 		"S1 T4 after T3 => assistant([web_search_call] done)",
 		`S1 T5 after T4 user([result of a tool call that is not in the transcript, id "lost"]` + "\nx) => pending",
 	}
-	got := story(steps)
+	got := outlineSteps(steps)
 	for i := range got {
 		got[i] = strings.Replace(got[i], "after T3  =>", "after T3 =>", 1)
 	}
@@ -115,7 +115,7 @@ func TestCodexFork(t *testing.T) {
 	parent, _ := readCodex(t, codexParent+codexRest, Options{Final: true})
 	own := `S2 T1 after T2 tool(result c3 "You are the new agent."), user(review) => assistant(reviewed)`
 	steps, _ := readCodex(t, codexChild(), Options{Final: true})
-	if d := cmp.Diff([]string{"fork S1 at T1 of S2", strings.NewReplacer("S2", "S1", "T1", "T2", "T2", "T1").Replace(own)}, story(steps)); d != "" {
+	if d := cmp.Diff([]string{"fork S1 at T1 of S2", strings.NewReplacer("S2", "S1", "T1", "T2", "T2", "T1").Replace(own)}, outlineSteps(steps)); d != "" {
 		t.Errorf("steps (-want +got):\n%s", d)
 	}
 	if at, want := steps[0].Fork.At, (turns.Ref{Session: parent[0].Open.ID, Turn: parent[2].Append.ID}); at != want {
@@ -123,7 +123,7 @@ func TestCodexFork(t *testing.T) {
 	}
 	copied, _ := readCodex(t, codexChild(), Options{Final: true, Copied: true})
 	if len(copied) != 5 || copied[0].Open.ID != parent[0].Open.ID || copied[1].Append.ID != parent[1].Append.ID || copied[2].Append.ID != parent[2].Append.ID || copied[3].Fork == nil {
-		t.Errorf("with the copy: %v", story(copied))
+		t.Errorf("with the copy: %v", outlineSteps(copied))
 	}
 	if !cmp.Equal(copied[1].Append.Messages, parent[1].Append.Messages) || !copied[1].Append.Time.IsZero() {
 		t.Errorf("the copy of turn 1: %+v", copied[1].Append)
@@ -370,7 +370,7 @@ func TestCodexForkOfAFork(t *testing.T) {
 	parent, _ := readCodex(t, codexParent+codexRest, Options{Final: true})
 	child, _ := readCodex(t, codexChild(), Options{Final: true})
 	steps, losses := readCodex(t, text, Options{Final: true})
-	if d := cmp.Diff([]string{"fork S1 at T1 of S2", "S1 T2 after T1 user(again) => assistant(reviewed twice)"}, story(steps)); d != "" {
+	if d := cmp.Diff([]string{"fork S1 at T1 of S2", "S1 T2 after T1 user(again) => assistant(reviewed twice)"}, outlineSteps(steps)); d != "" {
 		t.Fatalf("steps (-want +got):\n%s\n%+v", d, losses)
 	}
 	if at, want := steps[0].Fork.At, (turns.Ref{Session: child[0].Fork.ID, Turn: child[1].Append.ID}); at != want {
@@ -391,7 +391,7 @@ func TestCodexForkOfAFork(t *testing.T) {
 		"fork S3 at T3 of S2",
 		"S3 T4 after T3 user(again) => assistant(reviewed twice)",
 	}
-	if d := cmp.Diff(want, story(copied)); d != "" {
+	if d := cmp.Diff(want, outlineSteps(copied)); d != "" {
 		t.Fatalf("with the copies (-want +got):\n%s", d)
 	}
 	if copied[0].Open.ID != parent[0].Open.ID || copied[3].Fork.ID != child[0].Fork.ID || copied[4].Append.ID != child[1].Append.ID || !copied[4].Append.Time.IsZero() {
@@ -409,7 +409,7 @@ func TestCodexForkOfAFork(t *testing.T) {
 	lost := header + strings.SplitAfterN(codexChild(), "\n", 2)[0] + strings.SplitAfterN(codexParent, "\n", 2)[1] + own
 	steps, losses = readCodex(t, lost, Options{Final: true})
 	if steps[0].Open == nil || len(losses) == 0 || losses[0].Kind != "repaired" || !strings.Contains(losses[0].Reason, "header") {
-		t.Errorf("%v, losses %+v", story(steps), losses)
+		t.Errorf("%v, losses %+v", outlineSteps(steps), losses)
 	}
 	growing, _ := readCodex(t, text, Options{})
 	for n := 0; n < len(text); n += 37 {
@@ -418,7 +418,7 @@ func TestCodexForkOfAFork(t *testing.T) {
 		}
 		got, _ := readCodex(t, text[:n], Options{})
 		if err := newStepIndex(growing).contains(got); err != nil {
-			t.Fatalf("cut at %d: %v: %v", n, err, story(got))
+			t.Fatalf("cut at %d: %v: %v", n, err, outlineSteps(got))
 		}
 	}
 }
@@ -438,7 +438,7 @@ func TestCodexCallTwice(t *testing.T) {
 		"open S1", "S1 T1 after - => assistant(call c1 exec{} call c1-2 exec{})",
 		`S1 T2 after T1 tool(result c1 "a"), tool(result c1-2 "b") => assistant(call c1 exec{})`, `S1 T3 after T2 tool(result c1 "c") => pending`,
 	}
-	got := story(steps)
+	got := outlineSteps(steps)
 	got[1] = strings.Replace(got[1], "-  =>", "- =>", 1)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("steps (-want +got):\n%s", d)

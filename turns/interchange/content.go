@@ -11,8 +11,8 @@ import (
 	"nexus/turns"
 )
 
-// Texts that stand for what a format can't hold. They are in brackets, short,
-// and never change: a changed marker is a changed context.
+// Texts in place of what a format can't hold. They never change: a changed marker is a
+// changed context.
 const (
 	// markContinued is the user text before a context that begins with the
 	// assistant, where the format wants a user first.
@@ -20,11 +20,11 @@ const (
 	// markSystem is put before a system text that stands in the middle of a
 	// context, where the format has no such role there.
 	markSystem = "[System message]\n"
-	// markFailed is the result of a call that failed without a word.
+	// markFailed is the result of a call that failed and returned no text.
 	markFailed = "[The tool failed and returned nothing.]"
 )
 
-// placeholder says in text what p is, for a format that can't show it.
+// placeholder returns a text that describes p, for a format that can't show it.
 func placeholder(p *turns.Part) string {
 	kind := p.MimeType
 	if kind == "" {
@@ -48,8 +48,7 @@ func placeholder(p *turns.Part) string {
 	return fmt.Sprintf("[%s, not shown]", kind)
 }
 
-// textOf is what p says as text: its content, or a placeholder. Reasoning has
-// none.
+// textOf returns the text of p: its content, or a placeholder; "" for reasoning.
 func textOf(p *turns.Part) string {
 	switch {
 	case p.Type == turns.Reasoning:
@@ -60,18 +59,16 @@ func textOf(p *turns.Part) string {
 	return placeholder(p)
 }
 
-// blank reports whether s is empty or white space alone. Anthropic's server
+// isBlank reports whether s is empty or only white space. Anthropic's server
 // strips text as Python does, which counts the separators U+001C to U+001F.
-func blank(s string) bool { return strings.TrimLeftFunc(s, white) == "" }
+func isBlank(s string) bool { return strings.TrimLeftFunc(s, isSpace) == "" }
 
-func white(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
+func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 
-// picture is an image that a provider can be shown: its bytes in base64, or
-// where to fetch it.
+// picture is an image for a provider: its bytes in base64, or its address.
 type picture struct{ mime, base64, url string }
 
-// pictureOf is the image in p; ok is false where p holds none that providers
-// take (JPEG, PNG, GIF, WebP; http and https).
+// pictureOf returns the image in p. ok is false if p holds none that providers accept (JPEG, PNG, GIF, WebP; http and https).
 func pictureOf(p *turns.Part) (pic picture, ok bool) {
 	switch {
 	case p.Ref != nil:
@@ -118,9 +115,9 @@ func dataURI(s string) (mime, data string, ok bool) {
 	return mime, data, err == nil && !strings.ContainsAny(data, "\r\n")
 }
 
-// resultParts is what a tool returned as a list of text, blob, uri and file
-// parts: the response itself where it is such a list, else one text, which is
-// the string or the JSON of any other value.
+// resultParts returns what a tool returned as a list of text, blob, uri and file parts:
+// the response itself if it is such a list, else one text with the string, or with the
+// JSON of any other value.
 func resultParts(p *turns.Part) []turns.Part {
 	if p.Ref != nil {
 		return []turns.Part{turns.TextPart(placeholder(p))}
@@ -154,7 +151,7 @@ func partList(r turns.Raw) ([]turns.Part, bool) {
 }
 
 // extOf reads the named member of p.Ext into v. Members that v does not know
-// are left alone; ok is false where there is none, or another kind of value.
+// are ignored. ok is false if there is no such member, or one of another kind.
 func extOf(p *turns.Part, provider string, v any) (ok bool) {
 	if p.Ext == nil {
 		return false

@@ -11,14 +11,13 @@ import (
 	"nexus/turns"
 )
 
-// ErrUnpaired: a tool call without its results, or a result without its call.
-// No provider takes such a context. Whoever builds a context closes pairs (a
-// marked synthetic result for an abandoned call); a renderer invents none.
+// ErrUnpaired says that a tool call has no result, or a result no call. No provider
+// accepts such a context. The builder of a context completes the pairs, with a marked
+// synthetic result for an abandoned call; a renderer adds none.
 var ErrUnpaired = errors.New("tool calls and results do not pair")
 
-// exchange is a stretch of a context that stays together in every format: a
-// message of the assistant with the results of its calls, or something said to
-// it.
+// exchange is a part of a context that stays together in every format: a message of the
+// assistant with the results of its calls, or a message to it.
 type exchange struct {
 	role    turns.Role // System, User or Assistant
 	name    string
@@ -28,11 +27,11 @@ type exchange struct {
 	missing int           // results that are nil
 }
 
-// exchanges groups ms. Results go to their call wherever between it and the
-// next assistant message they stand; what else was said in between follows
-// them. Assistant messages after one with unanswered calls join it: parallel
-// calls that a transcript wrote as one message each. Calls may be open at the
-// very end, with some results given or none. [ErrUnpaired] otherwise.
+// exchanges groups ms. A result goes to its call if it stands between the call and the
+// next assistant message; other messages between them follow the results. An assistant
+// message after one with unanswered calls joins it: some transcripts write parallel calls
+// as one message each. Calls may be open at the end, with some results or none. It
+// returns [ErrUnpaired] for anything else.
 func exchanges(ms []turns.Message) ([]exchange, error) {
 	var xs []exchange
 	open := -1 // the exchange whose calls lack results
@@ -47,32 +46,32 @@ func exchanges(ms []turns.Message) ([]exchange, error) {
 			} else if open != len(xs)-1 || xs[open].missing != len(xs[open].calls) {
 				return nil, unansweredError(&xs[open], i)
 			}
-			if err := xs[at].say(m, i); err != nil {
+			if err := xs[at].addAssistant(m, i); err != nil {
 				return nil, err
 			}
 			if xs[at].missing > 0 {
 				open = at
 			}
 		case turns.System, turns.User, turns.Tool:
-			said := exchange{role: m.Role, name: m.Name}
+			message := exchange{role: m.Role, name: m.Name}
 			if m.Role == turns.Tool {
-				said.role, said.name = turns.User, ""
+				message.role, message.name = turns.User, ""
 			}
 			for j := range m.Parts {
 				p := &m.Parts[j]
 				if p.Type != turns.ToolCallResponse {
-					said.parts = append(said.parts, p)
+					message.parts = append(message.parts, p)
 					continue
 				}
-				if open < 0 || !xs[open].answer(p) {
+				if open < 0 || !xs[open].addResult(p) {
 					return nil, fmt.Errorf("%w: message %d answers %q, which is no open call", ErrUnpaired, i, p.ID)
 				}
 				if xs[open].missing == 0 {
 					open = -1
 				}
 			}
-			if len(said.parts) > 0 {
-				xs = append(xs, said)
+			if len(message.parts) > 0 {
+				xs = append(xs, message)
 			}
 		default:
 			return nil, fmt.Errorf("%w: message %d has the role %q", turns.ErrMalformed, i, m.Role)
@@ -93,7 +92,7 @@ func unansweredError(x *exchange, at int) error {
 	return ErrUnpaired
 }
 
-func (x *exchange) say(m *turns.Message, at int) error {
+func (x *exchange) addAssistant(m *turns.Message, at int) error {
 	for j := range m.Parts {
 		p := &m.Parts[j]
 		switch p.Type {
@@ -114,7 +113,7 @@ func (x *exchange) say(m *turns.Message, at int) error {
 	return nil
 }
 
-func (x *exchange) answer(p *turns.Part) bool {
+func (x *exchange) addResult(p *turns.Part) bool {
 	for i, c := range x.calls {
 		if c.ID == p.ID && x.results[i] == nil {
 			x.results[i] = p
@@ -125,17 +124,17 @@ func (x *exchange) answer(p *turns.Part) bool {
 	return false
 }
 
-// wireIDs gives calls the ids under which a provider sees them: their own
-// where the provider takes it and it stands for no earlier call of the same
-// request, else one derived from it. Ids come from many providers and repeat
-// (functions.eval:301 in two messages); every provider refuses some of them.
+// wireIDs assigns calls the ids that a provider sees: their own if the provider accepts
+// it and no earlier call of the request has it, else one derived from it. Ids come from
+// many providers and repeat (functions.eval:301 in two messages), and every provider
+// refuses some of them.
 type wireIDs struct {
 	fits func(id string) bool
 	used map[string]bool
 	next map[string]int // how often an id was derived: the n-th repeat is found at once
 }
 
-func (w *wireIDs) of(calls []*turns.Part) []string {
+func (w *wireIDs) assign(calls []*turns.Part) []string {
 	if w.used == nil {
 		w.used, w.next = make(map[string]bool), make(map[string]int)
 	}
@@ -153,17 +152,17 @@ func (w *wireIDs) of(calls []*turns.Part) []string {
 	return ids
 }
 
-// wordRune reports whether r may stand in a tool's name or a call's id with
+// isIDRune reports whether r may stand in a tool's name or a call's id with
 // every provider: [a-zA-Z0-9_-].
-func wordRune(r rune) bool {
+func isIDRune(r rune) bool {
 	return r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }
 
-// toolName is name with what providers refuse replaced by _, cut to max
+// toolName returns name with _ for each character that a provider refuses, cut to max
 // characters.
 func toolName(name string, max int) string {
 	s := strings.Map(func(r rune) rune {
-		if wordRune(r) {
+		if isIDRune(r) {
 			return r
 		}
 		return '_'
@@ -174,9 +173,9 @@ func toolName(name string, max int) string {
 	return s[:min(len(s), max)]
 }
 
-// object is v if that is a JSON object, else {"value": v}: tool inputs and
+// asObject returns v if it is a JSON object, else {"value": v}: tool inputs and
 // Gemini's results must be objects.
-func object(v turns.Raw) turns.Raw {
+func asObject(v turns.Raw) turns.Raw {
 	switch v.Kind() {
 	case '{':
 		return v
@@ -186,9 +185,9 @@ func object(v turns.Raw) turns.Raw {
 	return append(append(turns.Raw(`{"value":`), v...), '}')
 }
 
-// arguments of a call, whatever they are; those moved to a blob are told as a
-// placeholder.
-func arguments(p *turns.Part) turns.Raw {
+// shownArguments returns the arguments of a call, of any JSON kind, and a placeholder if
+// they are in a blob.
+func shownArguments(p *turns.Part) turns.Raw {
 	if p.Ref != nil {
 		return turns.RawText(placeholder(p))
 	}

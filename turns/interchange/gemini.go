@@ -13,9 +13,8 @@ import (
 // geminiToolName is the limit of a function's name, in characters.
 const geminiToolName = 64
 
-// unsigned is what Google gives for calls that no Gemini made, in place of a
-// signature (API docs, "Thought Signatures", FAQ).
-const unsigned = "skip_thought_signature_validator"
+// skipSignature replaces the signature of calls that another model made (API docs, "Thought Signatures", FAQ).
+const skipSignature = "skip_thought_signature_validator"
 
 // Gemini renders systemInstruction (as System) and contents (as Messages) of a
 // generateContent request.
@@ -115,7 +114,7 @@ type geminiWriter struct {
 	closed   bool // the last content holds responses: nothing joins it
 }
 
-func (w *geminiWriter) say(role string, parts []geminiPart) {
+func (w *geminiWriter) addParts(role string, parts []geminiPart) {
 	if len(parts) == 0 {
 		return
 	}
@@ -133,13 +132,13 @@ func (w *geminiWriter) exchange(x *exchange) {
 		parts = appendGeminiPart(parts, p, x.role)
 	}
 	if x.role != turns.Assistant {
-		w.say("user", parts)
+		w.addParts("user", parts)
 		return
 	}
 	if i := slices.IndexFunc(parts, func(p geminiPart) bool { return p.FunctionCall != nil }); i >= 0 && parts[i].ThoughtSignature == nil {
-		parts[i].ThoughtSignature = turns.RawText(unsigned)
+		parts[i].ThoughtSignature = turns.RawText(skipSignature)
 	}
-	w.say("model", parts)
+	w.addParts("model", parts)
 	for i, r := range x.results {
 		if r == nil {
 			continue
@@ -149,16 +148,16 @@ func (w *geminiWriter) exchange(x *exchange) {
 		responses = append(responses, geminiPart{FunctionResponse: &geminiResponse{geminiName(x.calls[i].Name), v}})
 	}
 	if len(responses) > 0 {
-		w.say("user", responses)
+		w.addParts("user", responses)
 		w.closed = true
 		if x.missing == 0 {
-			w.say("user", shown)
+			w.addParts("user", shown)
 		}
 	}
 }
 
 func appendGemini(to []geminiPart, s string) []geminiPart {
-	if blank(s) {
+	if isBlank(s) {
 		return to
 	}
 	return append(to, geminiPart{Text: &s})
@@ -169,13 +168,13 @@ func appendGeminiPart(to []geminiPart, p *turns.Part, role turns.Role) []geminiP
 		ThoughtSignature turns.Raw `json:"thoughtSignature"`
 	}
 	extOf(p, "gemini", &ext)
-	if s, _ := ext.ThoughtSignature.Text(); !signature(s) {
+	if s, _ := ext.ThoughtSignature.Text(); !isSignature(s) {
 		ext.ThoughtSignature = nil
 	}
 	signed := ext.ThoughtSignature != nil && p.Ref == nil && role == turns.Assistant
 	switch {
 	case p.Type == turns.ToolCall:
-		g := geminiPart{FunctionCall: &geminiCall{geminiName(p.Name), object(arguments(p))}}
+		g := geminiPart{FunctionCall: &geminiCall{geminiName(p.Name), asObject(shownArguments(p))}}
 		if signed {
 			g.ThoughtSignature = ext.ThoughtSignature
 		}
@@ -187,7 +186,7 @@ func appendGeminiPart(to []geminiPart, p *turns.Part, role turns.Role) []geminiP
 			return append(to, pic)
 		}
 	case role == turns.System:
-		if s := textOf(p); !blank(s) {
+		if s := textOf(p); !isBlank(s) {
 			return appendGemini(to, markSystem+s)
 		}
 		return to
@@ -199,26 +198,26 @@ func appendGeminiPart(to []geminiPart, p *turns.Part, role turns.Role) []geminiP
 // begins with a letter or with _.
 func geminiName(name string) string {
 	s := strings.Map(func(r rune) rune {
-		if r == '.' || wordRune(r) {
+		if r == '.' || isIDRune(r) {
 			return r
 		}
 		return '_'
 	}, name)
-	if s == "" || !wordRune(rune(s[0])) || s[0] == '-' || '0' <= s[0] && s[0] <= '9' {
+	if s == "" || !isIDRune(rune(s[0])) || s[0] == '-' || '0' <= s[0] && s[0] <= '9' {
 		s = "_" + s
 	}
 	return s[:min(len(s), geminiToolName)]
 }
 
-// signature reports whether s can be one: base64 of either alphabet, padded or
+// isSignature reports whether s can be one: base64 of either alphabet, padded or
 // not, as the API reads bytes.
-func signature(s string) bool {
+func isSignature(s string) bool {
 	s = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "="))
 	_, err := base64.RawStdEncoding.DecodeString(s)
 	return err == nil && s != "" && !strings.ContainsAny(s, "\r\n")
 }
 
-// geminiPicture is the image in p; ok is false where Gemini can't be shown it.
+// geminiPicture returns the image in p. ok is false if Gemini does not accept it.
 func geminiPicture(p *turns.Part) (part geminiPart, ok bool) {
 	pic, ok := pictureOf(p)
 	if pic.mime == "" { // of an address
@@ -233,7 +232,7 @@ func geminiPicture(p *turns.Part) (part geminiPart, ok bool) {
 	return geminiPart{InlineData: &geminiData{MimeType: pic.mime, Data: pic.base64}}, true
 }
 
-// geminiResult is the response object of r and the images in it.
+// geminiResult returns the response object of r and the images in it.
 func geminiResult(r *turns.Part) (v turns.Raw, images []geminiPart) {
 	if r.Ref == nil && r.Response.Kind() == '{' && !r.IsError {
 		return r.Response, nil

@@ -23,7 +23,7 @@ func TestGeminiRender(t *testing.T) {
 			system: sys, want: []string{`{"role":"user","parts":[{"text":"[The conversation continues; what came before is not shown.]"}]}`, `{"role":"model","parts":[{"text":"so"},{"text":"on"}]}`}},
 		{name: "responses alone, in the order of the calls, images after",
 			in: []turns.Message{hi, msg(turns.Assistant, call("a", `{"p":1}`), call("b", `[1]`), call("c", `{}`), call("d", `{}`)),
-				msg(turns.Tool, result("d", pngList), result("b", `[1]`)), msg(turns.User, failed("a", `{"code":1}`), turns.TextPart("hi"), result("c", `{"n":1}`))},
+				msg(turns.Tool, result("d", pngList), result("b", `[1]`)), msg(turns.User, failedResult("a", `{"code":1}`), turns.TextPart("hi"), result("c", `{"n":1}`))},
 			system: sys, want: []string{user, `{"role":"model","parts":[` + first(`{"p":1}`) + `,` + fc(`{"value":[1]}`) + `,` + fc(`{}`) + `,` + fc(`{}`) + `]}`,
 				`{"role":"user","parts":[` + fr(`{"error":{"code":1}}`) + `,` + fr(`{"output":[1]}`) + `,` + fr(`{"n":1}`) + `,` + fr(`{"output":"see\n[image, shown after the tool results]"}`) + `]}`,
 				`{"role":"user","parts":[{"inlineData":{"mimeType":"image/png","data":"cG5n"}},{"text":"hi"}]}`}},

@@ -28,9 +28,9 @@ type geminiCLIReader struct {
 	opened       bool
 	last         *geminiCLIMessage // read last
 	parent       turns.ID
-	messages     []turns.Message // said since the last turn
+	messages     []turns.Message // since the last turn
 	lastTime     time.Time       // of the last message
-	recordIDs    []string        // of the records in half
+	recordIDs    []string        // of the records in messages
 	turnCount    int
 	messageCount int // messages read
 	state        geminiCLIState
@@ -153,7 +153,7 @@ func (g *geminiCLIReader) member() error {
 	case "sessionId":
 		g.source = jsonText(turns.Raw(v))
 	case "startTime":
-		g.start = moment(turns.Raw(v))
+		g.start = parseTime(turns.Raw(v))
 	case "projectHash", "lastUpdated", "kind":
 	default:
 		g.loss.count("skipped", "members of the document without a place: "+strconv.Quote(name))
@@ -218,7 +218,7 @@ func (g *geminiCLIReader) open() {
 }
 
 func (g *geminiCLIReader) place(m *geminiCLIMessage) {
-	g.lastTime = moment(turns.RawText(m.Time))
+	g.lastTime = parseTime(turns.RawText(m.Time))
 	switch m.Type {
 	case "user":
 		g.messages = append(g.messages, turns.Message{Role: turns.User, Parts: g.parts(m)})
@@ -242,7 +242,7 @@ func (g *geminiCLIReader) place(m *geminiCLIMessage) {
 
 func (g *geminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turns.Message) {
 	g.open()
-	a := &Append{Session: g.session, Parent: g.parent, Time: at, Messages: notNil(g.messages), Response: response}
+	a := &Append{Session: g.session, Parent: g.parent, Time: at, Messages: nonNil(g.messages), Response: response}
 	key := m.ID
 	if response == nil {
 		key += " pending"
@@ -312,13 +312,13 @@ func (g *geminiCLIReader) parts(m *geminiCLIMessage) (out []turns.Part) {
 	return nil
 }
 
-// modality is the first half of a MIME type.
+// modality returns the type of a MIME type, without its subtype.
 func modality(mime string) string {
 	m, _, _ := strings.Cut(mime, "/")
 	return m
 }
 
-// response is the model's message, and the results of its calls.
+// response returns the model's message, and the results of its calls.
 func (g *geminiCLIReader) response(m *geminiCLIMessage) (response turns.Message, results []turns.Message) {
 	response.Role = turns.Assistant
 	for _, t := range m.Thoughts {
@@ -334,7 +334,7 @@ func (g *geminiCLIReader) response(m *geminiCLIMessage) (response turns.Message,
 			c.ID = fmt.Sprintf("%s-%d", m.ID, i)
 			g.loss.add(g.messageCount, "repaired", "a tool call without an id of its own was given one", m.ID)
 		}
-		response.Parts = append(response.Parts, turns.Part{Type: turns.ToolCall, ID: c.ID, Name: c.Name, Arguments: argumentsOr(turns.Raw(c.Args))})
+		response.Parts = append(response.Parts, turns.Part{Type: turns.ToolCall, ID: c.ID, Name: c.Name, Arguments: argumentsOrEmpty(turns.Raw(c.Args))})
 		results = append(results, g.result(&c)...)
 	}
 	for range m.Calls {
@@ -343,7 +343,7 @@ func (g *geminiCLIReader) response(m *geminiCLIMessage) (response turns.Message,
 	return response, results
 }
 
-// result is what came back for a call; nothing where it was never answered.
+// result returns the result of a call, nothing if it was never answered.
 func (g *geminiCLIReader) result(c *geminiCLICall) []turns.Message {
 	part := turns.Part{Type: turns.ToolCallResponse, ID: c.ID, Name: c.Name, IsError: c.Status == "error" || c.Status == "cancelled"}
 	var list []struct {

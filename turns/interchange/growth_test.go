@@ -15,8 +15,8 @@ import (
 
 var errCut = errors.New("the file goes on")
 
-// claudeSettled is the steps that are given before the end of a file is known.
-func claudeSettled(t testing.TB, b []byte) (steps []Step) {
+// stepsBeforeEnd is the steps that are given before the end of a file is known.
+func stepsBeforeEnd(t testing.TB, b []byte) (steps []Step) {
 	t.Helper()
 	for s, err := range ClaudeCode(&cutReader{bytes.NewReader(b)}, Options{}).Steps() {
 		if errors.Is(err, errCut) {

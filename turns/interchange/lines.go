@@ -29,10 +29,10 @@ func newLineReader(r io.Reader, limit int) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, 64<<10), max: limit}
 }
 
-// next is the next line; its bytes hold until the next call. Of a line over
-// the limit nothing is kept, and the error is errLineTooLong.
+// next returns the next line. Its bytes are valid until the next call. For a line over
+// the limit it returns errLineTooLong and no bytes.
 func (l *lineReader) next() (sourceLine, error) {
-	const keep = 1 << 20 // a buffer grown beyond this is not held on to
+	const keep = 1 << 20 // a buffer larger than this is not reused
 	if cap(l.buf) > keep {
 		l.buf = nil
 	}
@@ -62,9 +62,9 @@ func (l *lineReader) next() (sourceLine, error) {
 	}
 }
 
-// lineObjects is the JSON objects of one line. There is one, but for broken
-// lines: a crash and a resume leave two on a line, the first perhaps torn. A last
-// line without a line break that is not whole is held back unless final.
+// lineObjects returns the JSON objects of one line. A line has one. A crash and a resume
+// of the writer leave two on a line, the first perhaps torn. A last line without a line
+// break may not be whole yet; it is read only with final, or if it is one object.
 func lineObjects(line sourceLine, final bool, loss *lossReport) (out [][]byte) {
 	rest := line.b
 	if v, n, repaired := readObject(rest); n == len(rest) && n > 0 && repaired == "" {
@@ -79,10 +79,10 @@ func lineObjects(line sourceLine, final bool, loss *lossReport) (out [][]byte) {
 		if n == 0 {
 			next := nextObject(rest)
 			if next < 0 {
-				note("skipped", "%s no JSON object (torn or broken)", are(len(rest), "byte"))
+				note("skipped", "%s no JSON object (torn or broken)", countIs(len(rest), "byte"))
 				break
 			}
-			note("skipped", "%s torn, before another object on the line", are(next, "byte"))
+			note("skipped", "%s torn, before another object on the line", countIs(next, "byte"))
 			rest = rest[next:]
 			continue
 		}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// maxLosses is how many defects are reported one by one. Beyond it they are
-// counted by kind, so that a broken file can't grow the report without bound.
+// maxLosses is how many defects are reported one by one. Further ones are counted by
+// kind, so that a broken file can't make the report grow without bound.
 const maxLosses = 1000
 
 type lossKey struct{ what, reason string }

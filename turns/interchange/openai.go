@@ -44,16 +44,16 @@ func OpenAI(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rend
 	w := openaiWriter{Rendered: newRendered(tools, len(system)+len(ms))}
 	w.ids.fits = func(id string) bool { return id != "" && len(id) <= openaiCallID }
 	for _, s := range system {
-		w.say("system", "", []openaiPart{{Type: "text", Text: s.Content}})
+		w.addMessage("system", "", []openaiPart{{Type: "text", Text: s.Content}})
 	}
 	for i := range xs {
 		switch x := &xs[i]; x.role {
 		case turns.Assistant:
 			w.assistant(x)
 		case turns.System:
-			w.say("system", x.name, openaiParts(x.parts, false))
+			w.addMessage("system", x.name, openaiParts(x.parts, false))
 		default:
-			w.say("user", x.name, openaiParts(x.parts, true))
+			w.addMessage("user", x.name, openaiParts(x.parts, true))
 		}
 	}
 	if w.err != nil {
@@ -121,8 +121,8 @@ func (w *openaiWriter) write(m openaiMessage) {
 	}
 }
 
-// say writes a message unless it is empty.
-func (w *openaiWriter) say(role, name string, parts []openaiPart) {
+// addMessage writes a message unless it is empty.
+func (w *openaiWriter) addMessage(role, name string, parts []openaiPart) {
 	var c openaiContent
 	for _, p := range parts {
 		if p.Type != "text" || p.Text != "" {
@@ -136,7 +136,7 @@ func (w *openaiWriter) say(role, name string, parts []openaiPart) {
 
 func (w *openaiWriter) assistant(x *exchange) {
 	if len(x.calls) == 0 {
-		w.say("assistant", x.name, openaiParts(x.parts, false))
+		w.addMessage("assistant", x.name, openaiParts(x.parts, false))
 		return
 	}
 	m := openaiMessage{Role: "assistant", Name: openaiName(x.name)}
@@ -145,9 +145,9 @@ func (w *openaiWriter) assistant(x *exchange) {
 			m.Content = append(m.Content, p)
 		}
 	}
-	ids := w.ids.of(x.calls)
+	ids := w.ids.assign(x.calls)
 	for i, c := range x.calls {
-		args := string(arguments(c))
+		args := string(shownArguments(c))
 		if args == "" {
 			args = "{}"
 		}
@@ -174,7 +174,7 @@ func (w *openaiWriter) assistant(x *exchange) {
 	}
 	// Not while calls are open: their results must follow without a break.
 	if x.missing == 0 {
-		w.say("user", "", shown)
+		w.addMessage("user", "", shown)
 	}
 }
 
@@ -208,7 +208,7 @@ func (p picture) openai() openaiPart {
 // openaiName is name where the API takes it (its pattern is ^[^\s<|\\/>]+$, at
 // most 64), else nothing: a speaker's name is a convenience.
 func openaiName(name string) string {
-	if len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return white(r) || strings.ContainsRune(`<|\/>`, r) }) {
+	if len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return isSpace(r) || strings.ContainsRune(`<|\/>`, r) }) {
 		return ""
 	}
 	return name

@@ -59,7 +59,7 @@ func decodeLoose(data []byte, v any) error {
 	return fmt.Errorf("%w: %w", turns.ErrMalformed, err)
 }
 
-// kindName is what a person calls a kind of JSON value.
+// kindName returns the name of a kind of JSON value.
 func kindName(k jsontext.Kind) string {
 	switch k {
 	case '{':
@@ -110,10 +110,10 @@ func (m *openaiMessage) message() (turns.Message, error) {
 	return out, nil
 }
 
-// argumentsText is a call's arguments from the text that the model wrote,
-// which need not be JSON.
+// argumentsText returns the arguments of a call from the text that the model wrote, which
+// may be no JSON.
 func argumentsText(s string) turns.Raw {
-	if blank(s) {
+	if isBlank(s) {
 		return turns.Raw("{}")
 	}
 	var v turns.Raw
@@ -167,8 +167,7 @@ func (c openaiContent) parts() ([]turns.Part, error) {
 	return out, nil
 }
 
-// imagePart is an image by its address; one that holds its bytes becomes a
-// blob of them.
+// imagePart returns an image by its address, and a blob if the address holds the bytes.
 func imagePart(url string) turns.Part {
 	if mime, data, ok := dataURI(url); ok && mime != "" {
 		b, _ := base64.StdEncoding.Strict().DecodeString(data) // dataURI has tried it

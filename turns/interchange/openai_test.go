@@ -26,7 +26,7 @@ func TestOpenAIRender(t *testing.T) {
 			want: []string{sys, `{"role":"user","name":"ann","content":"hi"}`, user}},
 		{name: "parallel calls, results out of order with a note between",
 			in: []turns.Message{msg(turns.Assistant, turns.TextPart("ok"), call("a", `{"p": "\u00e9"}`), call("b", `[1]`)),
-				msg(turns.Tool, result("b", `{"n": 1}`)), turns.TextMessage(turns.System, "note"), msg(turns.User, turns.TextPart("hi"), failed("a", `"bad"`))},
+				msg(turns.Tool, result("b", `{"n": 1}`)), turns.TextMessage(turns.System, "note"), msg(turns.User, turns.TextPart("hi"), failedResult("a", `"bad"`))},
 			want: []string{sys, `{"role":"assistant","content":"ok","tool_calls":[` + oaCall("a", `"{\"p\": \"\\u00e9\"}"`) + `,` + oaCall("b", `"[1]"`) + `]}`,
 				`{"role":"tool","tool_call_id":"a","content":"bad"}`, `{"role":"tool","tool_call_id":"b","content":"{\"n\": 1}"}`,
 				`{"role":"system","content":"note"}`, user}},

@@ -26,11 +26,11 @@ func drawHistory(t *rapid.T, open bool) []turns.Message {
 	for range rapid.IntRange(0, 8).Draw(t, "messages") {
 		switch rapid.SampledFrom([]string{"user", "user", "assistant", "run", "run", "system"}).Draw(t, "kind") {
 		case "user":
-			ms = append(ms, msg(turns.User, rapid.SliceOfN(rapid.Custom(drawSaid), 0, 3).Draw(t, "said")...))
+			ms = append(ms, msg(turns.User, rapid.SliceOfN(rapid.Custom(drawUserPart), 0, 3).Draw(t, "said")...))
 		case "system":
 			ms = append(ms, turns.TextMessage(turns.System, drawText(t)))
 		case "assistant":
-			ms = append(ms, msg(turns.Assistant, rapid.SliceOfN(rapid.Custom(drawReply), 0, 3).Draw(t, "reply")...))
+			ms = append(ms, msg(turns.Assistant, rapid.SliceOfN(rapid.Custom(drawAssistantPart), 0, 3).Draw(t, "reply")...))
 		case "run":
 			ms = append(ms, drawRun(t)...)
 		}
@@ -52,13 +52,13 @@ func drawRun(t *rapid.T) []turns.Message {
 	ids := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "toolu_01", "functions.ls:301", "call|fc_1", "é", strings.Repeat("i", 60), strings.Repeat("i", 61)}), 1, 4, rapid.ID[string]).Draw(t, "ids")
 	var parts []turns.Part
 	for _, id := range ids {
-		parts = append(parts, rapid.SliceOfN(rapid.Custom(drawReply), 0, 2).Draw(t, "before")...)
+		parts = append(parts, rapid.SliceOfN(rapid.Custom(drawAssistantPart), 0, 2).Draw(t, "before")...)
 		parts = append(parts, turns.Part{Type: turns.ToolCall, ID: id,
 			Name:      rapid.SampledFrom([]string{"ls", "fs.ls", "mcp__x__y", "1st", "-x", ".y", "", strings.Repeat("n", 250), strings.Repeat("9", 64), "名"}).Draw(t, "name"),
 			Ext:       turns.Raw(rapid.SampledFrom([]string{"", "", `{"gemini":{"thoughtSignature":"Y2FsbA=="}}`, `{"gemini":{"thoughtSignature":"*"}}`}).Draw(t, "ext")),
 			Arguments: turns.Raw(rapid.SampledFrom([]string{`{}`, `{"p": "\u00e9", "n": 12345678901234567890}`, `"{\"cut"`, `[1]`, `null`}).Draw(t, "arguments"))})
 	}
-	parts = append(parts, rapid.SliceOfN(rapid.Custom(drawReply), 0, 1).Draw(t, "after")...)
+	parts = append(parts, rapid.SliceOfN(rapid.Custom(drawAssistantPart), 0, 1).Draw(t, "after")...)
 	ms := []turns.Message{msg(turns.Assistant, parts...)}
 	for _, id := range rapid.Permutation(ids).Draw(t, "answers") {
 		p := result(id, drawResponse(t))
@@ -68,7 +68,7 @@ func drawRun(t *rapid.T) []turns.Message {
 			continue
 		}
 		if rapid.IntRange(0, 3).Draw(t, "user") == 0 {
-			ms = append(ms, msg(turns.User, p, rapid.Custom(drawSaid).Draw(t, "beside")))
+			ms = append(ms, msg(turns.User, p, rapid.Custom(drawUserPart).Draw(t, "beside")))
 		} else {
 			ms = append(ms, msg(turns.Tool, p))
 		}
@@ -101,14 +101,14 @@ func drawImage(t *rapid.T) turns.Part {
 	}).Draw(t, "media")
 }
 
-func drawSaid(t *rapid.T) turns.Part {
+func drawUserPart(t *rapid.T) turns.Part {
 	if rapid.IntRange(0, 2).Draw(t, "image") == 0 {
 		return drawImage(t)
 	}
 	return turns.TextPart(drawText(t))
 }
 
-func drawReply(t *rapid.T) turns.Part {
+func drawAssistantPart(t *rapid.T) turns.Part {
 	switch rapid.SampledFrom([]string{"text", "text", "signed", "redacted", "unsigned", "foreign", "gemini", "image"}).Draw(t, "reply") {
 	case "signed":
 		sig, _ := turns.EncodeJSON(map[string]map[string]string{"anthropic": {"signature": "s" + rapid.String().Draw(t, "signature")}})
@@ -209,11 +209,11 @@ func TestAnthropicProperties(t *testing.T) {
 		if diff := cmp.Diff(lines(r), lines(again)); diff != "" || err != nil || string(r.System) != string(again.System) {
 			t.Fatalf("read back and rendered: %v\n%s\n%s", err, again.System, diff)
 		}
-		want := contentOf(ms, blank)
+		want := contentOf(ms, isBlank)
 		for _, s := range sections[1:] {
 			back = append([]turns.Message{turns.TextMessage(turns.System, s.Content)}, back...)
 		}
-		got := contentOf(back, blank)
+		got := contentOf(back, isBlank)
 		if diff := cmp.Diff(want.comparable(), got.comparable()); diff != "" {
 			t.Fatalf("content (-want +got):\n%s\n%s", diff, joined(r))
 		}
@@ -252,7 +252,7 @@ func TestGeminiProperties(t *testing.T) {
 			for _, p := range c.Parts {
 				s, _ := p.ThoughtSignature.Text()
 				switch {
-				case s == "" || s == unsigned:
+				case s == "" || s == skipSignature:
 				case p.FunctionCall != nil:
 					got = append(got, s+" "+string(turns.ToolCall))
 				case p.Thought:
@@ -281,7 +281,7 @@ func (c content) comparable() map[string][]string {
 	for _, s := range c.texts {
 		s = strings.TrimPrefix(s, markSystem)
 		if !isMarker(s) {
-			texts = append(texts, strings.TrimRightFunc(s, white)) // a final text loses its end
+			texts = append(texts, strings.TrimRightFunc(s, isSpace)) // a final text loses its end
 		}
 	}
 	slices.Sort(texts)

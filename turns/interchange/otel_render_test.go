@@ -24,7 +24,7 @@ func result(id, response string) turns.Part {
 	return turns.Part{Type: turns.ToolCallResponse, ID: id, Response: turns.Raw(response)}
 }
 
-func failed(id, response string) turns.Part {
+func failedResult(id, response string) turns.Part {
 	p := result(id, response)
 	p.IsError = true
 	return p
@@ -171,8 +171,8 @@ func TestPlaceholder(t *testing.T) {
 
 func TestWireIDs(t *testing.T) {
 	w := wireIDs{fits: func(id string) bool { return len(id) <= 8 || strings.HasPrefix(id, "call_") }}
-	first := w.of([]*turns.Part{{ID: "a"}, {ID: "too long for it"}})
-	again := w.of([]*turns.Part{{ID: "a"}, {ID: "too long for it"}, {ID: "b"}})
+	first := w.assign([]*turns.Part{{ID: "a"}, {ID: "too long for it"}})
+	again := w.assign([]*turns.Part{{ID: "a"}, {ID: "too long for it"}, {ID: "b"}})
 	if first[0] != "a" || again[2] != "b" {
 		t.Errorf("an id that fits is changed: %q, %q", first, again)
 	}

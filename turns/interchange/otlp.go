@@ -9,8 +9,7 @@ import (
 	"nexus/turns"
 )
 
-// otelSpan is what is read of a span, or of a log record: its attributes by
-// name, as plain JSON.
+// otelSpan is a span or a log record: its attributes by name, as plain JSON.
 type otelSpan struct {
 	name     string
 	trace    string
@@ -63,9 +62,8 @@ type otlpResource struct {
 	} `json:"scopeLogs"`
 }
 
-// otelSpans is the spans of a value that holds some: an export request of OTLP
-// (spans or logs), one span, or the attributes of one; ok is false where it is
-// something else.
+// otelSpans returns the spans of a value: an export request of OTLP (spans or logs), one
+// span, or the attributes of one. ok is false for another value.
 func otelSpans(raw turns.Raw) (out []otelSpan, ok bool, err error) {
 	if raw.Kind() != '{' {
 		return nil, false, nil
@@ -107,7 +105,7 @@ func otelSpans(raw turns.Raw) (out []otelSpan, ok bool, err error) {
 		s := otelSpan{attrs: members}
 		for _, name := range []string{"timestamp", "time", "created", "created_at"} {
 			if v := members[name]; v != nil && s.time.IsZero() {
-				s.time = moment(v)
+				s.time = parseTime(v)
 				delete(members, name)
 			}
 		}
@@ -125,7 +123,7 @@ func (s *otlpSpan) span(resource map[string]turns.Raw) otelSpan {
 	}
 	for _, t := range []turns.Raw{s.Ended, s.Began} {
 		if out.time.IsZero() {
-			out.time = moment(t)
+			out.time = parseTime(t)
 		}
 	}
 	if s.Event != "" { // a log record is an event of its own
@@ -158,7 +156,7 @@ type otlpKeyValue struct {
 	Value turns.Raw `json:"value"`
 }
 
-// otelValue is a value of OTLP (AnyValue) as plain JSON.
+// otelValue returns a value of OTLP (AnyValue) as plain JSON.
 func otelValue(raw turns.Raw) turns.Raw {
 	var v struct {
 		Text  turns.Raw `json:"stringValue"`
@@ -210,9 +208,9 @@ func otelValue(raw turns.Raw) turns.Raw {
 	return b
 }
 
-// take is the attribute of the first of these names that is there, which is
-// then no more among the rest.
-func (s *otelSpan) take(names ...string) (out turns.Raw) {
+// remove returns the attribute of the first of these names that exists, and removes it
+// from s.
+func (s *otelSpan) remove(names ...string) (out turns.Raw) {
 	for _, n := range names {
 		if v := s.attrs[n]; v != nil && out == nil && v.Kind() != 'n' {
 			out = v
@@ -222,11 +220,11 @@ func (s *otelSpan) take(names ...string) (out turns.Raw) {
 	return out
 }
 
-// details puts the attributes of an event that holds a call's messages among the
+// readEvents puts the attributes of an event that holds a call's messages among the
 // span's, and gives the messages that came as an event each, as an OpenAI
 // request has them (semantic conventions up to 1.36). Names of other events are
 // given back.
-func (s *otelSpan) details() (in, out []turns.Raw, others []string) {
+func (s *otelSpan) readEvents() (in, out []turns.Raw, others []string) {
 	for _, e := range s.events {
 		role, ours := strings.CutPrefix(e.name, "gen_ai.")
 		role, message := strings.CutSuffix(role, ".message")
@@ -251,7 +249,7 @@ func (s *otelSpan) details() (in, out []turns.Raw, others []string) {
 	return in, out, others
 }
 
-// otelLegacy is a message of an event as one of OpenAI's.
+// otelLegacy returns the message of an event in OpenAI's form.
 func otelLegacy(attrs map[string]turns.Raw, role string) turns.Raw {
 	m := map[string]turns.Raw{"role": turns.RawText(role), "content": attrs["content"]}
 	if m["content"] == nil {
@@ -270,8 +268,8 @@ func otelLegacy(attrs map[string]turns.Raw, role string) turns.Raw {
 	return b
 }
 
-// otelMessages reads messages in the shape of OpenTelemetry's GenAI schema. What
-// others leave out is filled in: ids of calls, arguments.
+// otelMessages reads messages in the shape of OpenTelemetry's GenAI schema. It fills in
+// what some writers leave out: ids of calls, arguments.
 func otelMessages(raw turns.Raw) ([]turns.Message, error) {
 	var list []struct {
 		Role   string                 `json:"role"`

@@ -22,12 +22,12 @@ type otelHistory struct {
 	unanswered    *otelCall // the last call, where it has no answer
 }
 
-// otelDigest is of a history: of all its messages, in order.
+// otelDigest is the digest of a history: of all its messages, in order.
 type otelDigest [sha256.Size]byte
 
-// then is the digest of the history and m. Reasoning is left out, which a later
-// call's history may lack, and so is how a response ended.
-func (d otelDigest) then(m turns.Message) otelDigest {
+// with returns the digest of the history followed by m. It leaves out reasoning, which the
+// history of a later call may lack, and the finish reason.
+func (d otelDigest) with(m turns.Message) otelDigest {
 	m.FinishReason, m.Name = "", ""
 	m.Parts = slices.DeleteFunc(slices.Clone(m.Parts), func(p turns.Part) bool { return p.Type == turns.Reasoning })
 	b, err := turns.EncodeJSON(m)
@@ -51,11 +51,11 @@ type otelCall struct {
 	digest    otelDigest // of its history
 }
 
-// span gives the steps of one span; one that is no call of a model is counted. In
-// is the digest of the JSON value that it stands in.
+// span emits the steps of one span, and counts a span that is no call of a model. in is
+// the digest of the JSON value that holds the span.
 func (c *chatReader) span(s otelSpan, in [sha256.Size]byte) {
-	oldIn, oldOut, others := s.details()
-	op := jsonText(s.take("gen_ai.operation.name"))
+	oldIn, oldOut, others := s.readEvents()
+	op := jsonText(s.remove("gen_ai.operation.name"))
 	held := s.attrs["gen_ai.input.messages"] != nil || s.attrs["gen_ai.output.messages"] != nil || len(oldIn)+len(oldOut) > 0
 	switch {
 	case op != "" && !slices.Contains([]string{"chat", "generate_content", "text_completion"}, op):
@@ -107,7 +107,7 @@ type otelRead struct {
 func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error) {
 	out.span = s
 	read := func(name string, old []turns.Raw) ([]turns.Message, error) {
-		if v := unquoted(s.take(name)); v != nil {
+		if v := unquoted(s.remove(name)); v != nil {
 			return otelMessages(v)
 		}
 		if len(old) == 0 {
@@ -129,7 +129,7 @@ func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error
 	if len(answers) > 0 && answers[0].Role == turns.Assistant {
 		out.response, out.more = &answers[0], len(answers)-1
 	}
-	if v := unquoted(s.take("gen_ai.system_instructions")); v != nil {
+	if v := unquoted(s.remove("gen_ai.system_instructions")); v != nil {
 		if out.system, err = sections(v); err != nil {
 			return out, err
 		}
@@ -140,14 +140,14 @@ func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error
 		}
 		out.messages = out.messages[1:]
 	}
-	if v := unquoted(s.take("gen_ai.tool.definitions")); v != nil {
+	if v := unquoted(s.remove("gen_ai.tool.definitions")); v != nil {
 		if err := turns.DecodeJSON(v, &out.tools); err != nil {
 			return out, fmt.Errorf("tools: %w", err)
 		}
 	}
-	out.model = jsonText(s.take("gen_ai.response.model", "gen_ai.request.model"))
+	out.model = jsonText(s.remove("gen_ai.response.model", "gen_ai.request.model"))
 	number := func(names ...string) (n uint64) {
-		_, _ = fmt.Sscan(jsonText(s.take(names...)), &n)
+		_, _ = fmt.Sscan(jsonText(s.remove(names...)), &n)
 		return n
 	}
 	u := turns.Usage{InputTokens: number("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"), OutputTokens: number("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
@@ -158,26 +158,26 @@ func newOtelCall(s otelSpan, oldIn, oldOut []turns.Raw) (out otelRead, err error
 	return out, nil
 }
 
-// call gives the turns of a call's history that are new, and its answer.
+// call emits the new turns of a call's history, and its response.
 func (c *chatReader) call(h *otelHistory, k *otelCall) {
 	h.unanswered = nil
 	known, at, digest := 0, turns.Ref{}, otelDigest{}
 	start := digest
 	for i, m := range k.messages {
-		digest = digest.then(m)
+		digest = digest.with(m)
 		if ref, ok := h.turnByHistory[digest]; ok {
 			known, at, start = i+1, ref, digest
 		}
 	}
 	if k.response != nil {
-		if _, ok := h.turnByHistory[digest.then(*k.response)]; ok {
+		if _, ok := h.turnByHistory[digest.with(*k.response)]; ok {
 			c.count("calls that are in the file before")
 			return
 		}
 	}
 	var half []turns.Message
 	for _, m := range k.messages[known:] {
-		start = start.then(m)
+		start = start.with(m)
 		if m.Role == turns.Assistant {
 			at = c.otelTurn(h, k, at, half, &m, start, false)
 			half = nil
@@ -187,7 +187,7 @@ func (c *chatReader) call(h *otelHistory, k *otelCall) {
 		half = append(half, c.orphans(m, h.called, h.key)...)
 	}
 	if k.response != nil {
-		c.otelTurn(h, k, at, half, k.response, start.then(*k.response), true)
+		c.otelTurn(h, k, at, half, k.response, start.with(*k.response), true)
 		return
 	}
 	if len(half) > 0 {
@@ -204,14 +204,14 @@ func (c *chatReader) otelTurn(h *otelHistory, k *otelCall, at turns.Ref, half []
 	session := at.Session
 	switch {
 	case at.IsZero():
-		session = turns.DeriveID(moment(nil), "otel", h.key, hash)
+		session = turns.DeriveID(parseTime(nil), "otel", h.key, hash)
 		o := &Open{ID: session, Time: k.span.time, Model: k.model, System: k.system, Tools: k.tools, Meta: otelMeta(map[string]any{"source": "otel", "conversation": h.key, "resource": k.span.resource})}
 		c.step(Step{Open: o})
 	case h.tips[session] != at.Turn:
-		session = turns.DeriveID(moment(nil), "otel fork", h.key, hash)
+		session = turns.DeriveID(parseTime(nil), "otel fork", h.key, hash)
 		c.step(Step{Fork: &Fork{ID: session, At: at, Time: k.span.time, Meta: otelMeta(map[string]any{"source": "otel", "conversation": h.key})}})
 	}
-	a := &Append{Session: session, ID: turns.DeriveID(moment(nil), "otel turn", h.key, hash), Parent: at.Turn, Messages: notNil(half), Response: response}
+	a := &Append{Session: session, ID: turns.DeriveID(parseTime(nil), "otel turn", h.key, hash), Parent: at.Turn, Messages: nonNil(half), Response: response}
 	if mine {
 		a.Time, a.Model, a.Usage = k.span.time, k.model, k.usage
 		rest := make(map[string]turns.Raw)
@@ -254,7 +254,7 @@ func otelMeta(m map[string]any) turns.Raw {
 	return b
 }
 
-// endSpans is the end of the file: what was asked and never answered.
+// endSpans reads the end of the file: calls without a response.
 func (c *chatReader) endSpans() {
 	for _, h := range c.order {
 		k := h.unanswered

@@ -113,7 +113,7 @@ func TestOTLP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, form := range []ChatForm{"", ChatOTel} {
 				steps, losses := readChat(t, c.text, Options{Final: true, Form: form})
-				if d := cmp.Diff(c.want, story(steps)); d != "" {
+				if d := cmp.Diff(c.want, outlineSteps(steps)); d != "" {
 					t.Errorf("steps (-want +got):\n%s", d)
 				}
 				var got []string
@@ -161,7 +161,7 @@ func TestOTLPGrows(t *testing.T) {
 	}
 	whole, _ := readChat(t, all, Options{})
 	if len(whole) != 9 {
-		t.Fatalf("%v", story(whole))
+		t.Fatalf("%v", outlineSteps(whole))
 	}
 	for i, n := range ends {
 		got, _ := readChat(t, all[:n], Options{})
@@ -195,7 +195,7 @@ func TestOTLPGrows(t *testing.T) {
 		{again, true, []string{"open S1", "S1 T1 after - user(a) => assistant(1)"}, 0},
 	} {
 		steps, losses := readChat(t, c.text, Options{Final: c.final})
-		if d := cmp.Diff(c.want, story(steps)); d != "" || len(losses) != c.count {
+		if d := cmp.Diff(c.want, outlineSteps(steps)); d != "" || len(losses) != c.count {
 			t.Errorf("steps (-want +got):\n%s\nlosses %+v", d, losses)
 		}
 	}

@@ -36,7 +36,7 @@ type piReader struct {
 }
 
 // piLate is how many entries an entry waits for its parent.
-const piLate = 64
+const maxWaitingEntries = 64
 
 // piWaiting is an entry whose parent was not read yet.
 type piWaiting struct {
@@ -58,8 +58,8 @@ type piNode struct {
 	beginsTurn bool     // this entry is the first of its half
 }
 
-// messageList is a message after those before it. Entries share them: each of a thousand
-// messages in a row may be branched from, and holds only its own.
+// messageList is a linked list of messages, newest first. Entries share it: a branch can
+// begin at each of a thousand messages, and each entry holds only its own.
 type messageList struct {
 	before  *messageList // nil: none
 	n       int          // messages, this one included
@@ -67,7 +67,7 @@ type messageList struct {
 	record  string // of the entry
 }
 
-// all is the messages and their records, oldest first; empty for nil.
+// all returns the messages and their records, oldest first; empty for nil.
 func (h *messageList) all() (messages []turns.Message, records []string) {
 	if h == nil {
 		return []turns.Message{}, nil
@@ -89,7 +89,7 @@ func (h *messageList) all() (messages []turns.Message, records []string) {
 // of its own (commands that the user ran, summaries of branches that were left,
 // messages of extensions) is kept as user text.
 //
-// A parent may stand up to [piLate] entries behind its child, which waits for it.
+// A parent may stand up to [maxWaitingEntries] entries behind its child, which waits for it.
 //
 // Held in memory are the entries' places (about 200 bytes each) and what was
 // said since the last turn.
@@ -119,38 +119,38 @@ func (p *piReader) entry(line int, b []byte) error {
 	return nil
 }
 
-// queueEntry takes an entry, or lets it wait for its parent.
+// queueEntry reads an entry, or lets it wait for its parent.
 func (p *piReader) queueEntry(line int, e *piEntry, sum [sha256.Size]byte) {
 	p.entryCount++
 	if e.ID != "" {
-		switch before, again := p.seen[e.ID]; {
-		case again && before == sum:
+		switch before, seen := p.seen[e.ID]; {
+		case seen && before == sum:
 			p.loss.add(line, "skipped", "the entry stands in the file a second time", e.ID)
 			return
-		case again:
+		case seen:
 			p.loss.add(line, "repaired", "another entry has the same id; what names it as its parent from here on means this one", e.ID)
-			e.again = true
+			e.idReused = true
 		}
 		p.seen[e.ID] = sum
 	}
-	w := piWaiting{line, *e, &piNode{time: moment(turns.RawText(e.Time))}, p.last, p.entryCount + piLate}
+	w := piWaiting{line, *e, &piNode{time: parseTime(turns.RawText(e.Time))}, p.last, p.entryCount + maxWaitingEntries}
 	p.last = w.node
-	if e.ID == "" || p.placed(e) {
-		p.take(&w)
+	if e.ID == "" || p.parentIsRead(e) {
+		p.readEntry(&w)
 	} else {
 		p.waiting = append(p.waiting, w)
 	}
 	p.settle(false)
 }
 
-// placed reports whether the parent that e names was read.
-func (p *piReader) placed(e *piEntry) bool { return e.Parent == "" || p.byID[e.Parent] != nil }
+// parentIsRead reports whether the parent that e names was read.
+func (p *piReader) parentIsRead(e *piEntry) bool { return e.Parent == "" || p.byID[e.Parent] != nil }
 
-// settle takes the entries that need not wait any more: their parent was read,
-// or waiting is over, as it is for all at the end of the file.
+// settle reads the entries that need not wait any more: their parent was read, or they
+// have waited long enough, as all have at the end.
 func (p *piReader) settle(end bool) {
 	for {
-		i := slices.IndexFunc(p.waiting, func(w piWaiting) bool { return p.placed(&w.entry) })
+		i := slices.IndexFunc(p.waiting, func(w piWaiting) bool { return p.parentIsRead(&w.entry) })
 		if i < 0 && len(p.waiting) > 0 && (end || p.waiting[0].until <= p.entryCount) {
 			i = 0
 		}
@@ -159,12 +159,12 @@ func (p *piReader) settle(end bool) {
 		}
 		w := p.waiting[i]
 		p.waiting = slices.Delete(p.waiting, i, i+1)
-		p.take(&w)
+		p.readEntry(&w)
 	}
 }
 
-// take takes an entry whose place is known.
-func (p *piReader) take(w *piWaiting) {
+// readEntry reads an entry whose place is known.
+func (p *piReader) readEntry(w *piWaiting) {
 	line, n, e := w.line, w.node, &w.entry
 	p.place(w)
 	p.entries = append(p.entries, n)
@@ -189,7 +189,7 @@ func (p *piReader) take(w *piWaiting) {
 }
 
 func (p *piReader) open(e *piEntry) {
-	p.source, p.start, p.cwd, p.thinkingLevel = e.ID, moment(turns.RawText(e.Time)), e.Cwd, e.Level
+	p.source, p.start, p.cwd, p.thinkingLevel = e.ID, parseTime(turns.RawText(e.Time)), e.Cwd, e.Level
 	p.session = turns.DeriveID(p.start, "pi", p.source)
 	from := e.BranchedFrom
 	if from == "" {
@@ -223,7 +223,7 @@ func (p *piReader) place(w *piWaiting) {
 	n.lastTurn, n.messages = n.parent.lastTurn, n.parent.messages
 }
 
-// addMessage adds a message to what was said since the last turn.
+// addMessage adds a message to those since the last turn.
 func (p *piReader) addMessage(n *piNode, record string, m turns.Message) {
 	h := &messageList{before: n.messages, n: 1, message: m, record: record}
 	if n.beginsTurn = n.messages == nil; !n.beginsTurn {
@@ -261,7 +261,7 @@ func (p *piReader) message(line int, n *piNode, e *piEntry) {
 	}
 }
 
-// turn gives the turn that a response, or the end of a branch, completes.
+// turn emits the turn that a response, or the end of a branch, completes.
 func (p *piReader) turn(n *piNode, record string, response *turns.Message, m *piMessage) {
 	session := p.sessionAfter(n)
 	key := record
@@ -288,9 +288,9 @@ func (p *piReader) turn(n *piNode, record string, response *turns.Message, m *pi
 	p.tips[session] = a.ID
 }
 
-// sessionAfter is the session that goes on after n's last turn: that turn's own if
-// nothing else did yet, a fork if something did, and a session of its own where a
-// branch begins before the first turn.
+// sessionAfter returns the session of the turn after n's last turn: the same session if
+// nothing follows that turn yet, else a fork, and a new session if the branch begins
+// before the first turn.
 func (p *piReader) sessionAfter(n *piNode) turns.ID {
 	from := n.lastTurn.Session
 	if from.IsZero() {
@@ -337,9 +337,9 @@ func (p *piReader) compaction(line int, n *piNode, e *piEntry) {
 	p.step(Step{Compaction: k})
 }
 
-// keptFrom is the turn on the path to n that holds the entry first, or the one
-// after it where that is none of a turn's, such as a change of the model; zero
-// where that turn is still to come. whole is false where first is not its beginning.
+// keptFrom returns the turn on the path to n that holds the entry first. If first belongs
+// to no turn, such as a change of the model, it is the next turn; zero if that turn is
+// not read yet. whole is false if first is not the beginning of the turn.
 func keptFrom(n, first *piNode) (id turns.ID, whole bool) {
 	whole = true
 	for x := n; x != nil; x = x.parent {
@@ -353,7 +353,8 @@ func keptFrom(n, first *piNode) (id turns.ID, whole bool) {
 	return turns.ID{}, true // not on this path: what the source kept is not known
 }
 
-// end gives what was said and never answered, on each branch.
+// end reads the end of the file. With Final it emits the messages of each branch that have
+// no response.
 func (p *piReader) end(int) {
 	pending := func(n *piNode) bool { return n.children == 0 && n.messages != nil && n.completes.IsZero() }
 	if !p.opt.Final {

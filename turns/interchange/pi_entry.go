@@ -34,14 +34,14 @@ type piEntry struct {
 
 	Name turns.Raw `json:"name"` // session_info
 
-	again bool // another entry has this id
+	idReused bool // another entry has this id
 }
 
-// record is the entry's own id, or its line where the format has none; both
-// where another entry has the id.
+// record returns the entry's id, or its line if the format has no ids, and both if
+// another entry has the same id.
 func (e *piEntry) record(line int) string {
 	switch {
-	case e.again:
+	case e.idReused:
 		return e.ID + " " + strconv.Itoa(line)
 	case e.ID != "":
 		return e.ID
@@ -79,8 +79,8 @@ type piUsage struct {
 	Cost       jsontext.Value `json:"cost"`
 }
 
-// provider is whose signatures the message holds: that of the API which it came
-// from, or the API's own name.
+// provider returns the provider whose signatures the message holds, by its API; the name
+// of an unknown API.
 func (m *piMessage) provider() string {
 	switch {
 	case strings.HasPrefix(m.API, "anthropic"):
@@ -93,8 +93,8 @@ func (m *piMessage) provider() string {
 	return m.API
 }
 
-// ext keeps a signature, verbatim, for its provider; nil where there is none.
-// Gemini's have one name wherever they stand.
+// ext returns an Ext with a signature, verbatim, for its provider; nil if there is none.
+// All signatures of Gemini have the same name.
 func (m *piMessage) ext(member string, v jsontext.Value) turns.Raw {
 	provider := m.provider()
 	if provider == "gemini" {
@@ -111,7 +111,7 @@ func (m *piMessage) usage() *turns.Usage {
 	return &turns.Usage{InputTokens: u.Input + u.CacheRead + u.CacheWrite, OutputTokens: u.Output, CacheRead: u.CacheRead, CacheCreation: u.CacheWrite}
 }
 
-// bash is a command that the user ran, as text.
+// bash returns a command that the user ran, as text.
 func (m *piMessage) bash() string {
 	s := "[the user ran a command]\n$ " + m.Command + "\n" + m.Output
 	switch {
@@ -160,7 +160,7 @@ type piBlock struct {
 	Arguments jsontext.Value `json:"arguments"`
 }
 
-// piBlocks is a content: a text, or a list of blocks.
+// piBlocks returns the blocks of a content: a text, or a list of blocks.
 func piBlocks(v jsontext.Value) (out []piBlock, ok bool) {
 	if s, isText := turns.Raw(v).Text(); isText {
 		return []piBlock{{Type: "text", Text: s}}, true
@@ -168,7 +168,7 @@ func piBlocks(v jsontext.Value) (out []piBlock, ok bool) {
 	return out, len(v) == 0 || v.Kind() == 'n' || decodeLoose(v, &out) == nil
 }
 
-// piParts is the texts and images of a content.
+// piParts returns the texts and images of a content.
 func piParts(v jsontext.Value, loss *lossReport, line int) (out []turns.Part) {
 	blocks, ok := piBlocks(v)
 	if !ok {
@@ -193,8 +193,8 @@ func piParts(v jsontext.Value, loss *lossReport, line int) (out []turns.Part) {
 	return out
 }
 
-// response is an assistant's message. Signed reasoning keeps its signature for
-// the provider that made it.
+// response returns the assistant's message. Signed reasoning keeps its signature for the
+// provider that made it.
 func (p *piReader) response(line int, m *piMessage) turns.Message {
 	out := turns.Message{Role: turns.Assistant, FinishReason: piFinish(m.Stop)}
 	blocks, ok := piBlocks(m.Content)
@@ -221,7 +221,7 @@ func (p *piReader) response(line int, m *piMessage) turns.Message {
 			out.Parts = append(out.Parts, turns.Part{Type: turns.Reasoning, Content: b.Thinking, Ext: m.ext(member, jsontext.Value(v))})
 		case "toolCall":
 			id := p.calls.add(line, b.ID, out.Calls(nil), &p.loss)
-			out.Parts = append(out.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: b.Name, Arguments: argumentsOr(turns.Raw(b.Arguments)), Ext: m.ext("thoughtSignature", b.OfThought)})
+			out.Parts = append(out.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: b.Name, Arguments: argumentsOrEmpty(turns.Raw(b.Arguments)), Ext: m.ext("thoughtSignature", b.OfThought)})
 		default:
 			p.loss.add(line, "skipped", "content of type "+strconv.Quote(b.Type), "")
 		}
@@ -229,7 +229,7 @@ func (p *piReader) response(line int, m *piMessage) turns.Message {
 	return out
 }
 
-// piFinish is a stop reason in the field's words.
+// piFinish returns a stop reason in the words of OpenTelemetry.
 func piFinish(s string) string {
 	if s == "toolUse" {
 		return "tool_call"
@@ -237,7 +237,8 @@ func piFinish(s string) string {
 	return s
 }
 
-// result is a tool's result; one whose call is not in the file is kept as text.
+// result returns the result of a tool. A result whose call is not in the file becomes
+// user text.
 func (p *piReader) result(line int, m *piMessage) turns.Message {
 	if len(m.Details) > 0 && m.Details.Kind() != 'n' {
 		p.loss.count("skipped", "details of tool results, which the model does not see; the results are stored")

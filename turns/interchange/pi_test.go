@@ -58,8 +58,8 @@ func readPi(t testing.TB, text string, final bool) ([]Step, []Loss) {
 	return out, p.Losses()
 }
 
-// story is steps in short, with sessions and turns by number.
-func story(steps []Step) (out []string) {
+// outlineSteps is steps in short, with sessions and turns by number.
+func outlineSteps(steps []Step) (out []string) {
 	names := make(map[turns.ID]string)
 	name := func(id turns.ID, kind string) string {
 		if id.IsZero() {
@@ -103,7 +103,7 @@ func TestPi(t *testing.T) {
 		"S1 compaction after T3 keeps T3: it looked",
 		"S1 T4 after T3 user(and now?) => pending",
 	}
-	if d := cmp.Diff(want, story(steps)); d != "" {
+	if d := cmp.Diff(want, outlineSteps(steps)); d != "" {
 		t.Errorf("steps (-want +got):\n%s", d)
 	}
 	a := steps[1].Append
@@ -139,7 +139,7 @@ func TestPiTree(t *testing.T) {
 		"open S3",
 		"S3 T5 after - user(anew) => assistant(5)",
 	}
-	if d := cmp.Diff(want, story(steps)); d != "" {
+	if d := cmp.Diff(want, outlineSteps(steps)); d != "" {
 		t.Errorf("steps (-want +got):\n%s", d)
 	}
 	if len(losses) != 2 || losses[1].Reason != `entries of type "label"` {
@@ -174,7 +174,7 @@ func TestPiCompactionOnABranch(t *testing.T) {
 		"S3 compaction after T1 keeps T1: side",
 		"S3 T4 after T1 user(three) => assistant(3)",
 	}
-	if d := cmp.Diff(want, story(steps)); d != "" {
+	if d := cmp.Diff(want, outlineSteps(steps)); d != "" {
 		t.Errorf("steps (-want +got):\n%s", d)
 	}
 	if len(losses) != 0 {
@@ -392,7 +392,7 @@ func TestPiSameID(t *testing.T) {
 		"open S1", "S1 T1 after - user(one) => assistant(1)", "S1 T2 after T1 => assistant(other)", "S1 T3 after T2 => assistant(4)", "S1 T4 after T3 => assistant(4)",
 		"fork S2 at T1 of S1", "S2 T5 after T1 user(two) => pending",
 	}
-	got := story(steps)
+	got := outlineSteps(steps)
 	for i := range got {
 		got[i] = strings.Replace(got[i], "  =>", " =>", 1)
 	}
@@ -418,7 +418,7 @@ func TestPiSameID(t *testing.T) {
 	call := `{"type":"toolCall","id":"c","name":"ls","arguments":{}}`
 	result := `"id":"%","parentId":"!","timestamp":"2025-12-09T00:54:00Z","message":{"role":"toolResult","toolCallId":"c","content":"%"}`
 	steps, losses = readPi(t, piText(piEntryText("a", "null", "assistant", "["+call+","+call+"]"), strings.NewReplacer("%", "b", "!", "a").Replace(result), strings.NewReplacer("%", "d", "!", "b").Replace(result)), true)
-	if got := story(steps); len(got) != 3 || !strings.HasSuffix(got[1], "assistant(call c ls{} call c-2 ls{})") || !strings.Contains(got[2], `tool(result c "b"), tool(result c-2 "d")`) || len(losses) != 1 {
+	if got := outlineSteps(steps); len(got) != 3 || !strings.HasSuffix(got[1], "assistant(call c ls{} call c-2 ls{})") || !strings.Contains(got[2], `tool(result c "b"), tool(result c-2 "d")`) || len(losses) != 1 {
 		t.Errorf("a call's id twice: %v, losses %+v", got, losses)
 	}
 }
@@ -433,20 +433,20 @@ func TestPiLateParent(t *testing.T) {
 	want := []string{
 		"open S1", "S1 T1 after - user(one) => assistant(1)", "S1 T2 after T1 user(two) => assistant(2)", "S1 T3 after T2 user(three) => assistant(3)",
 	}
-	if d := cmp.Diff(want, story(steps)); d != "" || len(losses) != 0 {
+	if d := cmp.Diff(want, outlineSteps(steps)); d != "" || len(losses) != 0 {
 		t.Errorf("steps (-want +got):\n%s\nlosses %+v", d, losses)
 	}
 	entries := []string{piEntryText("a1", "null", "user", `"one"`), piEntryText("b0", "gone", "assistant", `"0"`)}
-	for i := range piLate {
+	for i := range maxWaitingEntries {
 		entries = append(entries, piEntryText(fmt.Sprintf("b%d", i+1), fmt.Sprintf("b%d", i), "assistant", fmt.Sprintf(`"%d"`, i+1)))
 	}
 	steps, losses = readPi(t, piText(entries[:len(entries)-1]...), false)
-	if len(steps) != 1 || len(losses) != 2 || losses[0].Count != 1 || losses[1].Count != piLate {
-		t.Errorf("before they are given up: %v, losses %+v", story(steps), losses)
+	if len(steps) != 1 || len(losses) != 2 || losses[0].Count != 1 || losses[1].Count != maxWaitingEntries {
+		t.Errorf("before they are given up: %v, losses %+v", outlineSteps(steps), losses)
 	}
 	steps, losses = readPi(t, piText(entries...), false)
-	if len(steps) != 2+piLate || story(steps)[1] != "S1 T1 after - user(one) => assistant(0)" || len(losses) != 1 || losses[0].Record != "b0" {
-		t.Errorf("after: %v, losses %+v", story(steps), losses)
+	if len(steps) != 2+maxWaitingEntries || outlineSteps(steps)[1] != "S1 T1 after - user(one) => assistant(0)" || len(losses) != 1 || losses[0].Record != "b0" {
+		t.Errorf("after: %v, losses %+v", outlineSteps(steps), losses)
 	}
 	final, _ := readPi(t, piText(entries[:4]...), true)
 	if d := cmp.Diff(steps[:len(final)], final); d != "" || len(final) != 4 {
@@ -455,8 +455,8 @@ func TestPiLateParent(t *testing.T) {
 	text = piText(append(entries, piEntryText("c", "d", "user", `"c"`), piEntryText("d", "c", "assistant", `"d"`), piEntryText("e", "e", "assistant", `"e"`))...)
 	whole, _ := readPi(t, text, true)
 	growing, _ := readPi(t, text, false)
-	if len(whole) != 4+piLate || !cmp.Equal(growing, whole[:len(growing)]) {
-		t.Errorf("circles: %v", story(whole)[piLate:])
+	if len(whole) != 4+maxWaitingEntries || !cmp.Equal(growing, whole[:len(growing)]) {
+		t.Errorf("circles: %v", outlineSteps(whole)[maxWaitingEntries:])
 	}
 	for n := strings.IndexByte(text, '\n') + 1; n < len(text); n += 101 {
 		if got, _ := readPi(t, text[:n], false); len(got) > len(growing) || !cmp.Equal(got, growing[:len(got)]) {

@@ -9,8 +9,8 @@ import (
 	"nexus/turns"
 )
 
-// Options say how a transcript is read. A format passes over what it has no use
-// for.
+// Options say how a transcript is read. A format ignores those that it does not
+// name. The zero value reads a transcript that may still grow.
 type Options struct {
 	// Final says that the transcript has ended. The turns at its end are read too if
 	// they have no response or one that may go on, and a torn last line is reported.
@@ -23,22 +23,22 @@ type Options struct {
 	// own rollout gives them. Without it only the fork is read, for a ledger that
 	// has the parent.
 	Copied bool
-	// SpawnedBy, for Claude Code, is what started the agent of a file that holds a
-	// sub-agent only; zero where that isn't known.
+	// SpawnedBy, for Claude Code, is the turn that started the sub-agent whose file
+	// this is. Zero: unknown.
 	SpawnedBy turns.Ref
-	// Form, for chat messages, is their form; zero: detected in each conversation.
+	// Form, for chat messages, is their form. Zero: detected for each conversation.
 	Form ChatForm
 }
 
-// Format is one that transcripts come in.
+// Format is a format of transcripts.
 type Format struct {
 	Name  string
 	Sniff func(head []byte) bool // reports whether a file that begins with head is of it
 	Open  func(io.Reader, Options) *Reader
 }
 
-// Formats returns the formats, in the order in which a file of unknown format is
-// tried.
+// Formats returns all formats. A file of unknown format is of the first whose Sniff
+// takes it.
 func Formats() []Format {
 	fs := []Format{
 		{"claude-code", SniffClaudeCode, ClaudeCode}, {"codex", SniffCodex, Codex},
@@ -70,9 +70,10 @@ type Reader struct {
 	err    error         // of read: the last
 }
 
-// Next returns the next step, or [io.EOF] after the last. [turns.ErrMalformed]:
-// the source is no transcript of this format. Another error is the source's own.
-// The steps before an error stand.
+// Next returns the next step, and [io.EOF] after the last. It returns
+// [turns.ErrMalformed] if the source is no transcript of this format, and the errors
+// of the source as they are. The steps before an error are valid. The caller owns the
+// step.
 func (r *Reader) Next() (Step, error) {
 	for len(r.queue) == 0 {
 		if r.err != nil {
@@ -86,8 +87,8 @@ func (r *Reader) Next() (Step, error) {
 	return s, nil
 }
 
-// Steps returns the steps of [Reader.Next]; an error is the last pair. They can
-// be ranged over once.
+// Steps returns an iterator over the steps of [Reader.Next]. An error comes with a zero
+// Step and ends it. It can be used once.
 func (r *Reader) Steps() iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		for {
@@ -102,11 +103,12 @@ func (r *Reader) Steps() iter.Seq2[Step, error] {
 	}
 }
 
-// Losses returns the loss report of what was read so far: single defects in file
-// order, then counts by reason.
+// Losses returns what was lost or changed so far: single defects in the order of the
+// file, then counts, sorted by kind and reason. The caller owns the slice.
 func (r *Reader) Losses() []Loss { return r.loss.report() }
 
-// Titles returns the titles that the transcript read so far gives its sessions.
+// Titles returns the titles of sessions, by the session's id, as the transcript states
+// them so far. Nil: none.
 func (r *Reader) Titles() map[turns.ID]string {
 	if r.titles != nil {
 		return r.titles().texts()
@@ -114,10 +116,10 @@ func (r *Reader) Titles() map[turns.ID]string {
 	return r.names.texts()
 }
 
-// step queues a step.
+// step adds a step to the queue of Next.
 func (r *Reader) step(s Step) { r.queue = append(r.queue, s) }
 
-// lineFormat is how the lines of a format are read.
+// lineFormat is a format of one JSON object a line.
 type lineFormat struct {
 	name   string                            // in errors
 	object func(line int, json []byte) error // reads one object; an error ends the reading
@@ -155,8 +157,8 @@ func (r *Reader) readLines(in io.Reader, opt Options, f lineFormat) {
 	}
 }
 
-// encoded is v as JSON, for values that were read from JSON; nil for one that
-// can't be written.
+// encoded returns v as JSON, nil if v can't be encoded. It is for values that were read
+// from JSON.
 func encoded(v any) turns.Raw {
 	b, err := turns.EncodeJSON(v)
 	if err != nil {
@@ -165,8 +167,8 @@ func encoded(v any) turns.Raw {
 	return b
 }
 
-// providerExt is a part's Ext: what only one provider may be shown. nil for no
-// value.
+// providerExt returns the Ext of a part: a value that only one provider may see. It
+// returns nil if there is no value.
 func providerExt(provider, member string, v turns.Raw) turns.Raw {
 	if len(v) == 0 || v.Kind() == 'n' {
 		return nil
@@ -174,28 +176,28 @@ func providerExt(provider, member string, v turns.Raw) turns.Raw {
 	return encoded(map[string]map[string]turns.Raw{provider: {member: v}})
 }
 
-// argumentsOr is a call's arguments; an empty object where it has none.
-func argumentsOr(v turns.Raw) turns.Raw {
+// argumentsOrEmpty returns v, the arguments of a call, and {} if there are none.
+func argumentsOrEmpty(v turns.Raw) turns.Raw {
 	if v == nil {
 		return turns.Raw("{}")
 	}
 	return v
 }
 
-// notNil is messages that are a list in JSON where there is none, too.
-func notNil(ms []turns.Message) []turns.Message {
+// nonNil returns ms, and an empty list for nil: JSON has a list in both cases.
+func nonNil(ms []turns.Message) []turns.Message {
 	if ms == nil {
 		return []turns.Message{}
 	}
 	return ms
 }
 
-// orphanText is what stands before a tool result whose call was not read.
+// orphanText returns the text before a tool result whose call was not read.
 func orphanText(id string) string {
 	return fmt.Sprintf("[result of a tool call that is not in the transcript, id %q]", id)
 }
 
-// jsonText is a string's text, or another value's JSON.
+// jsonText returns the text of a JSON string, and any other value as its JSON.
 func jsonText(raw turns.Raw) string {
 	if s, ok := raw.Text(); ok {
 		return s

@@ -7,9 +7,9 @@ import (
 	"nexus/turns"
 )
 
-// Step is one thing to do to a ledger to bring a transcript in; exactly one
-// of its fields is set. Steps come in an order in which each can be done.
-// Every ID is derived from the source, so that doing a step twice stores once.
+// Step is one change to a ledger that imports a transcript. Exactly one field is set.
+// What a step names, a step before it stores. Every ID is derived from the source, so
+// a step that is done twice stores once.
 type Step struct {
 	Open       *Open
 	Append     *Append
@@ -30,7 +30,7 @@ func (s Step) ID() turns.ID {
 	return s.Compaction.ID
 }
 
-// Open creates a session.
+// Open creates a session. Zero fields: the source does not state them.
 type Open struct {
 	ID        turns.ID
 	Time      time.Time
@@ -41,7 +41,7 @@ type Open struct {
 	Meta      turns.Raw   // a JSON object: where it came from
 }
 
-// Append adds a turn after Parent.
+// Append adds a turn after Parent. Messages is not nil.
 type Append struct {
 	Session  turns.ID
 	ID       turns.ID
@@ -84,8 +84,8 @@ type ClearedResult struct {
 	Call string   // id of the tool call whose response was cleared
 }
 
-// Loss is one line of the loss report: something of the source that is not
-// in the ledger exactly as it stood.
+// Loss is one line of the loss report: something of the source that the ledger does
+// not hold exactly as it stood.
 type Loss struct {
 	Line   int    `json:"line,omitzero"`   // 1-based line of the source; 0: the whole
 	Kind   string `json:"what"`            // stored, repaired, skipped, kept_first
@@ -94,7 +94,7 @@ type Loss struct {
 	Record string `json:"record,omitzero"` // the source's own id, where it has one
 }
 
-// plural is a count with its noun: 1 byte, 2 bytes.
+// plural returns a count with its noun: 1 byte, 2 bytes.
 func plural(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
@@ -102,8 +102,8 @@ func plural(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun
 }
 
-// are is a count with its noun and verb: 1 byte is, 2 bytes are.
-func are(n int, noun string) string {
+// countIs returns a count with its noun and verb: 1 byte is, 2 bytes are.
+func countIs(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " is"
 	}

@@ -6,31 +6,31 @@ import (
 	"nexus/turns"
 )
 
-// titles are what a transcript calls its sessions. A name that a person gave beats
-// one that a model made; of equals the last counts.
+// titles are the titles of sessions. A title that a person gave has precedence over one
+// that a model made; otherwise the last one counts.
 type titles map[turns.ID]sessionTitle
 
 type sessionTitle struct {
-	text  string
-	given bool // by a person
+	text     string
+	byPerson bool // by a person
 }
 
 // maxTitle is the longest title, in bytes.
 const maxTitle = 512
 
-func (t *titles) set(session turns.ID, text turns.Raw, given bool) {
+func (t *titles) set(session turns.ID, text turns.Raw, byPerson bool) {
 	s, _ := text.Text()
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(clipped(s, maxTitle), "")), " ")
-	if s == "" || session.IsZero() || !given && (*t)[session].given {
+	if s == "" || session.IsZero() || !byPerson && (*t)[session].byPerson {
 		return
 	}
 	if *t == nil {
 		*t = make(titles)
 	}
-	(*t)[session] = sessionTitle{s, given}
+	(*t)[session] = sessionTitle{s, byPerson}
 }
 
-// texts is the titles by session; nil for none.
+// texts returns the titles by session, nil if there are none.
 func (t titles) texts() map[turns.ID]string {
 	if len(t) == 0 {
 		return nil
@@ -42,8 +42,8 @@ func (t titles) texts() map[turns.ID]string {
 	return out
 }
 
-// titles are the titles of sessions, as of what was read so far: those that a
-// person or Claude Code gave, or the summary of a session that is in the file.
+// titles returns the titles of sessions that were read so far: those that a person or
+// Claude Code gave, else the summary of a session that is in the file.
 func (k *claudeTree) titles() (out titles) {
 	for _, s := range k.summaries {
 		if a := k.index[s.leaf]; a != nil && a.b != nil {
@@ -59,20 +59,20 @@ func (k *claudeTree) titles() (out titles) {
 	return out
 }
 
-// claudeTitles are a session's names: of a model, of a person.
+// claudeTitles are a session's titles from a model and from a person.
 type claudeTitles struct{ ai, person turns.Raw }
 
-// claudeSummary is a summary of a session, and the line that it is as of.
+// claudeSummary is a summary of a session up to the line leaf.
 type claudeSummary struct {
 	leaf indexKey
 	text turns.Raw
 }
 
-// maxTitles is how many lines that name sessions are held on to.
+// maxTitles is how many lines with titles are kept.
 const maxTitles = 10_000
 
-// title takes a line that names a session; true: that is all that it says.
-func (k *claudeTree) title(rec *claudeRecord) bool {
+// addTitle reads a line with a title. It reports whether the line holds nothing else.
+func (k *claudeTree) addTitle(rec *claudeRecord) bool {
 	_, known := k.named[rec.session]
 	if rec.name.Kind() != '"' || len(rec.name) > 8*maxTitle || !known && len(k.named)+len(k.summaries) >= maxTitles {
 		return false
