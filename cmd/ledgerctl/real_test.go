@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange/strict"
@@ -141,5 +143,69 @@ func copySession(t *testing.T, from, to *api.Client, id turns.ID) {
 	t.Helper()
 	if err := copyInto(t.Context(), to, from.Export(t.Context(), id)); err != nil {
 		t.Fatalf("session %s: %v", id, err)
+	}
+}
+
+// Real transcripts cut in the middle of a line, at several places one after the other,
+// and then the whole: every session holds the turns that one import of the whole stores.
+func TestImportOfCutRealTranscripts(t *testing.T) {
+	data := filepath.Join("..", "..", "..", "shared", "data")
+	if _, err := os.Stat(data); err != nil {
+		t.Skip("real transcripts are not next to the project (../shared/data)")
+	}
+	const cuts, maxSize = 12, 160 << 10
+	ctx := t.Context()
+	e := &env{out: io.Discard, err: io.Discard}
+	for _, pattern := range []string{"claude-code-*", "codex-*"} {
+		files, err := filepath.Glob(filepath.Join(data, pattern, "*.jsonl"))
+		if err != nil || len(files) == 0 {
+			t.Fatal("no files of", pattern, err)
+		}
+		tested := 0
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(text) > maxSize {
+				continue
+			}
+			tested++
+			t.Run(filepath.Base(file), func(t *testing.T) {
+				importCopies := func(copies ...[]byte) (*api.Client, *report) {
+					c, stop, err := e.local(ctx, t.TempDir())
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(stop)
+					name := filepath.Join(t.TempDir(), "s.jsonl")
+					var r *report
+					for i, b := range copies {
+						if err := os.WriteFile(name, b, 0o600); err != nil {
+							t.Fatal(err)
+						}
+						im := importer{c: c, format: "auto", final: i == len(copies)-1}
+						if r, err = im.file(ctx, name); err != nil {
+							t.Fatalf("copy %d of %d bytes: %v", i, len(b), err)
+						}
+					}
+					return c, r
+				}
+				var copies [][]byte
+				for i := range cuts {
+					copies = append(copies, text[:(i+1)*len(text)/(cuts+1)])
+				}
+				once, whole := importCopies(text)
+				grown, _ := importCopies(append(copies, text)...)
+				for _, s := range whole.Sessions {
+					if d := cmp.Diff(storedTurns(ctx, t, once, s), storedTurns(ctx, t, grown, s)); d != "" {
+						t.Errorf("session %s (-whole +cut): %.2000s", s, d)
+					}
+				}
+			})
+		}
+		if tested == 0 {
+			t.Errorf("no file of %s has at most %d bytes", pattern, maxSize)
+		}
 	}
 }
