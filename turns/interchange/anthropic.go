@@ -45,7 +45,7 @@ const (
 //     replaced by derived ones; such characters in a tool's name become _.
 //
 // Messages is empty where nothing but system text remains: the API wants a
-// message, but it is the caller's to say one. Errors: as [OpenAI].
+// message, which the caller must add. Errors: as [OpenAI].
 func Anthropic(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
 	xs, err := exchanges(ms)
 	if err != nil {
@@ -163,7 +163,7 @@ func (w *anthropicWriter) exchange(x *exchange) {
 	w.addBlocks("user", results)
 }
 
-// addBlocks adds blocks to the last message, or as a new one if that is of the other
+// addBlocks adds blocks to the last message, or to a new one if the last has the other
 // role.
 func (w *anthropicWriter) addBlocks(role string, blocks []anthropicBlock) {
 	if len(blocks) == 0 {
@@ -179,8 +179,8 @@ func (w *anthropicWriter) addBlocks(role string, blocks []anthropicBlock) {
 	w.messages = append(w.messages, anthropicMessage{role, blocks})
 }
 
-// closeThinking takes thinking blocks off the end of the last message, and the
-// message if nothing else is in it.
+// closeThinking removes the thinking blocks at the end of the last message, and the
+// message if it holds nothing else.
 func (w *anthropicWriter) closeThinking() {
 	n := len(w.messages) - 1
 	c := w.messages[n].Content
@@ -252,8 +252,8 @@ func userBlocks(x *exchange) []anthropicBlock {
 	return out
 }
 
-// anthropicThinking is the signed block that p was made from. Text, signature
-// and data are those the provider gave, or it refuses them.
+// anthropicThinking returns the signed block that p was made from. Text, signature and
+// data must be those of the provider, which refuses others.
 func anthropicThinking(p *turns.Part) (anthropicBlock, bool) {
 	var ext struct {
 		Signature turns.Raw `json:"signature"`
@@ -271,7 +271,7 @@ func anthropicThinking(p *turns.Part) (anthropicBlock, bool) {
 	return anthropicBlock{}, false
 }
 
-// anthropicMedia is the image or document block of p.
+// anthropicMedia returns the image or document block of p.
 func anthropicMedia(p *turns.Part) (anthropicBlock, bool) {
 	if s := pdfOf(p); s != nil {
 		return anthropicBlock{Type: "document", Source: s}, true
@@ -286,8 +286,8 @@ func anthropicMedia(p *turns.Part) (anthropicBlock, bool) {
 	return anthropicBlock{Type: "image", Source: &anthropicSource{Type: "base64", MediaType: pic.mime, Data: pic.base64}}, true
 }
 
-// pdfOf is the source of a PDF, the one kind of document that takes bytes or
-// an address; nil where p is none.
+// pdfOf returns the source of a PDF, the one kind of document that accepts bytes or an
+// address. It returns nil if p is none.
 func pdfOf(p *turns.Part) *anthropicSource {
 	web := strings.HasPrefix(p.Content, "https://") // the provider fetches no other
 	switch {
@@ -300,8 +300,8 @@ func pdfOf(p *turns.Part) *anthropicSource {
 	return nil
 }
 
-// anthropicResult is the tool_result block of r: a string where it is one
-// text, no content where it is blank, else blocks.
+// anthropicResult returns the tool_result block of r: a string for one text, no content
+// for a blank one, else blocks.
 func anthropicResult(r *turns.Part, id string) anthropicBlock {
 	var c anthropicContent
 	parts := resultParts(r)

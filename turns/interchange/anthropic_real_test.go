@@ -15,21 +15,12 @@ import (
 	"nexus/turns/interchange/strict"
 )
 
-// realData is a file or folder of real transcripts beside the project.
+// realData is a file or folder of real transcripts next to the project.
 func realData(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := os.Getwd()
-	for ; err == nil; dir = filepath.Dir(dir) {
-		if _, err = os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		if err = nil; dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the test")
-		}
-	}
-	path := filepath.Join(dir, "..", "shared", "data", name)
+	path := filepath.Join(sharedData(t), name)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no real transcripts beside the project: %v", err)
+		t.Skipf("no real transcripts next to the project: %v", err)
 	}
 	return path
 }
@@ -40,7 +31,7 @@ func realData(t *testing.T, name string) string {
 func TestRenderRealClaudeCode(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(realData(t, "."), "claude-code-*", "*.jsonl"))
 	if err != nil || len(files) == 0 {
-		t.Skipf("no real transcripts beside the project: %d files, %v", len(files), err)
+		t.Skipf("no real transcripts next to the project: %d files, %v", len(files), err)
 	}
 	var paths, unpaired, signatures int
 	for _, file := range files {
@@ -86,7 +77,7 @@ func checkReal(t *testing.T, file string, err error) {
 // claudePaths are the messages from the root to each leaf of a transcript.
 func claudePaths(t *testing.T, b []byte) [][]turns.Message {
 	t.Helper()
-	said := make(map[turns.ID][]turns.Message)
+	messages := make(map[turns.ID][]turns.Message)
 	parent := make(map[turns.ID]turns.ID)
 	inner := make(map[turns.ID]bool)
 	for s, err := range ClaudeCode(strings.NewReader(string(b)), Options{Final: true}).Steps() {
@@ -99,7 +90,7 @@ func claudePaths(t *testing.T, b []byte) [][]turns.Message {
 			if s.Append.Response != nil {
 				ms = append(ms, *s.Append.Response)
 			}
-			said[s.Append.ID], parent[s.Append.ID], inner[s.Append.Parent] = ms, s.Append.Parent, true
+			messages[s.Append.ID], parent[s.Append.ID], inner[s.Append.Parent] = ms, s.Append.Parent, true
 		case s.Compaction != nil:
 			parent[s.Compaction.ID], inner[s.Compaction.Parent] = s.Compaction.Parent, true
 		}
@@ -111,7 +102,7 @@ func claudePaths(t *testing.T, b []byte) [][]turns.Message {
 		}
 		var path []turns.Message
 		for ; !id.IsZero(); id = parent[id] {
-			path = append(append([]turns.Message(nil), said[id]...), path...)
+			path = append(append([]turns.Message(nil), messages[id]...), path...)
 		}
 		paths = append(paths, path)
 	}

@@ -19,15 +19,7 @@ import (
 
 func readChat(t *testing.T, text string, opt Options) ([]Step, []Loss) {
 	t.Helper()
-	r := Chat(iotest.OneByteReader(strings.NewReader(text)), opt)
-	var out []Step
-	for s, err := range r.Steps() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, s)
-	}
-	return out, r.Losses()
+	return readAll(t, Chat(iotest.OneByteReader(strings.NewReader(text)), opt))
 }
 
 // outline is what matters of steps, one line each: sessions and turns are

@@ -15,12 +15,7 @@ import (
 // claudeSteps reads without the checks of readClaude, for many cuts.
 func claudeSteps(t testing.TB, b []byte, final bool) (steps []Step) {
 	t.Helper()
-	for s, err := range ClaudeCode(bytes.NewReader(b), Options{Final: final}).Steps() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		steps = append(steps, s)
-	}
+	steps, _ = readAll(t, ClaudeCode(bytes.NewReader(b), Options{Final: final}))
 	return steps
 }
 

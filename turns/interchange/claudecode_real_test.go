@@ -16,7 +16,7 @@ import (
 	"nexus/turns"
 )
 
-// claudeFiles are the real Claude Code transcripts beside the project.
+// claudeFiles are the real Claude Code transcripts next to the project.
 func claudeFiles(t *testing.T) []string {
 	t.Helper()
 	data := sharedData(t)
@@ -32,7 +32,7 @@ func claudeFiles(t *testing.T) []string {
 		files = append(files, m...)
 	}
 	if len(files) == 0 {
-		t.Skip("real transcripts are not beside the project (../shared/data)")
+		t.Skip("real transcripts are not next to the project (../shared/data)")
 	}
 	return files
 }
@@ -44,16 +44,9 @@ func shortName(file string) string {
 // readClaude reads all steps and checks each of them.
 func readClaude(t testing.TB, b []byte, final bool) ([]Step, []Loss) {
 	t.Helper()
-	c := ClaudeCode(bytes.NewReader(b), Options{Final: final})
-	var steps []Step
-	for s, err := range c.Steps() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		steps = append(steps, s)
-	}
+	steps, losses := readAll(t, ClaudeCode(bytes.NewReader(b), Options{Final: final}))
 	checkClaudeSteps(t, steps)
-	return steps, c.Losses()
+	return steps, losses
 }
 
 // checkClaudeSteps does the steps on a toy ledger: what a step names is there

@@ -20,18 +20,18 @@ func writeClaude(t *testing.T, steps []Step, session turns.ID) []byte {
 	w := NewClaudeCodeWriter(session)
 	var out bytes.Buffer
 	for _, s := range steps {
-		var told WrittenTurn
+		var turn WrittenTurn
 		switch {
 		case s.Append != nil && s.Append.Session == session:
 			a := s.Append
-			told = WrittenTurn{ID: a.ID, Time: a.Time, Model: a.Model, Messages: a.Messages, Response: a.Response, Usage: a.Usage}
+			turn = WrittenTurn{ID: a.ID, Time: a.Time, Model: a.Model, Messages: a.Messages, Response: a.Response, Usage: a.Usage}
 		case s.Compaction != nil && s.Compaction.Session == session && s.Compaction.Summary != "":
 			k := s.Compaction
-			told = WrittenTurn{ID: k.ID, Time: k.Time, Compaction: true, Summary: k.Summary, Automatic: k.Trigger == "threshold", TokensBefore: k.TokensBefore}
+			turn = WrittenTurn{ID: k.ID, Time: k.Time, Compaction: true, Summary: k.Summary, Automatic: k.Trigger == "threshold", TokensBefore: k.TokensBefore}
 		default:
 			continue
 		}
-		lines, err := w.Turn(told)
+		lines, err := w.Turn(turn)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func writeClaude(t *testing.T, steps []Step, session turns.ID) []byte {
 	return out.Bytes()
 }
 
-// messageTexts is what was said in a session: roles, texts, calls and results in order,
+// messageTexts returns the messages of a session: roles, texts, calls and results in order,
 // with usage once a response.
 func messageTexts(steps []Step, session turns.ID) (out []string) {
 	for _, s := range steps {
@@ -69,7 +69,7 @@ func messageTexts(steps []Step, session turns.ID) (out []string) {
 	return out
 }
 
-// What was written is read back as it was said; written again, the lines are
+// What was written is read back unchanged; written again, the lines are
 // the same.
 func TestWriteClaudeCode(t *testing.T) {
 	signed := turns.Part{Type: turns.Reasoning, Content: "hm", Ext: turns.Raw(`{"anthropic":{"signature":"sig="}}`)}
@@ -99,7 +99,7 @@ func TestWriteClaudeCode(t *testing.T) {
 		}
 	}
 	if !SniffClaudeCode(text) {
-		t.Error("not told as Claude Code's")
+		t.Error("not recognized as Claude Code's")
 	}
 }
 

@@ -52,15 +52,7 @@ func codexChild() string {
 
 func readCodex(t testing.TB, text string, opt Options) ([]Step, []Loss) {
 	t.Helper()
-	c := Codex(strings.NewReader(text), opt)
-	var out []Step
-	for s, err := range c.Steps() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, s)
-	}
-	return out, c.Losses()
+	return readAll(t, Codex(strings.NewReader(text), opt))
 }
 
 func TestCodex(t *testing.T) {
@@ -140,7 +132,7 @@ func TestCodexErrors(t *testing.T) {
 		}
 	}
 	if !SniffCodex([]byte(codexParent[:120])) || !SniffCodex([]byte(codexParent)) || SniffCodex([]byte(piV1)) {
-		t.Error("not told from its beginning")
+		t.Error("not recognized by its beginning")
 	}
 }
 
@@ -161,7 +153,7 @@ func TestCodexPrefix(t *testing.T) {
 func TestCodexReal(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(sharedData(t), "codex-git-sync", "*.jsonl"))
 	if len(files) == 0 {
-		t.Skip("real transcripts are not beside the project (../shared/data)")
+		t.Skip("real transcripts are not next to the project (../shared/data)")
 	}
 	known := make(map[turns.ID]*Append)
 	var forks []*Fork
@@ -405,7 +397,7 @@ func TestCodexForkOfAFork(t *testing.T) {
 		t.Errorf("forked at %v, want the first one's turn, %v", at, want)
 	}
 
-	// A header is missing: whose the history is can't be told, and it says so.
+	// A header is missing: nothing says whose the history is, which is a loss.
 	lost := header + strings.SplitAfterN(codexChild(), "\n", 2)[0] + strings.SplitAfterN(codexParent, "\n", 2)[1] + own
 	steps, losses = readCodex(t, lost, Options{Final: true})
 	if steps[0].Open == nil || len(losses) == 0 || losses[0].Kind != "repaired" || !strings.Contains(losses[0].Reason, "header") {

@@ -113,8 +113,8 @@ func growingTranscripts(t *testing.T) (out []transcriptCopies) {
 	text("conversation", "openai", `{"id":"c","messages":[{"role":"user","content":"one"},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"ls","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"x"},{"role":"assistant","content":"done"},{"role":"user","content":"next"},{"role":"assistant","content":"ok"}]}`, cutAtMessages(t))
 	text("conversation", "anthropic", `{"id":"c","messages":[{"role":"user","content":"one"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"ls","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]},{"role":"assistant","content":"done"},{"role":"user","content":"next"},{"role":"assistant","content":"ok"}]}`, cutAtMessages(t))
 	var spans string
-	for i, said := range [][]string{{"a", "1"}, {"a", "1", "b", "2"}, {"a", "1", "other", "x"}, {"a", "1", "b", "2", "c", "3"}} {
-		spans += otlpLine(fmt.Sprint(i), "T", otlpCall("string", said...)...)
+	for i, texts := range [][]string{{"a", "1"}, {"a", "1", "b", "2"}, {"a", "1", "other", "x"}, {"a", "1", "b", "2", "c", "3"}} {
+		spans += otlpLine(fmt.Sprint(i), "T", otlpCall("string", texts...)...)
 	}
 	text("spans", "otel", spans, cutAfterLines)
 	dir := sharedData(t)
@@ -133,14 +133,8 @@ func growingTranscripts(t *testing.T) (out []transcriptCopies) {
 func stepsOf(t testing.TB, format, text string, opt Options) (steps []Step) {
 	t.Helper()
 	for _, f := range Formats() {
-		if f.Name != format {
-			continue
-		}
-		for s, err := range f.Open(strings.NewReader(text), opt).Steps() {
-			if err != nil {
-				t.Fatalf("%v in\n%s", err, clipped(text, 2000))
-			}
-			steps = append(steps, s)
+		if f.Name == format {
+			steps, _ = readAll(t, f.Open(strings.NewReader(text), opt))
 		}
 	}
 	return steps

@@ -13,7 +13,8 @@ import (
 // geminiToolName is the limit of a function's name, in characters.
 const geminiToolName = 64
 
-// skipSignature replaces the signature of calls that another model made (API docs, "Thought Signatures", FAQ).
+// skipSignature replaces the signature of calls that another model made
+// (API docs, "Thought Signatures", FAQ).
 const skipSignature = "skip_thought_signature_validator"
 
 // Gemini renders systemInstruction (as System) and contents (as Messages) of a
@@ -31,10 +32,10 @@ const skipSignature = "skip_thought_signature_validator"
 //   - Images are inlineData or fileData, those of results in a user content
 //     after the responses. A GIF, and an address whose type is not known, is a
 //     placeholder.
-//   - ext.gemini.thoughtSignature of any part of the model's stands beside it, byte
+//   - ext.gemini.thoughtSignature of a part of the model stands next to it, byte
 //     for byte; one that is not base64 is left out, as is reasoning without one.
-//     Where the first call of a content has none, since another model made it,
-//     it has Google's word for that: Gemini 3 refuses it otherwise.
+//     The first call of a content gets a value of Google's if it has none, since
+//     another model made it: Gemini 3 refuses it otherwise.
 //   - Characters that a function's name can't have become _.
 //
 // Errors: as [OpenAI].

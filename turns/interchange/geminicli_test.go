@@ -25,15 +25,7 @@ const geminiCLIChat = `{"sessionId":"s-1","projectHash":"h","startTime":"2026-01
 
 func readGeminiCLI(t *testing.T, text string, final bool) ([]Step, []Loss) {
 	t.Helper()
-	g := GeminiCLI(strings.NewReader(text), Options{Final: final})
-	var out []Step
-	for s, err := range g.Steps() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, s)
-	}
-	return out, g.Losses()
+	return readAll(t, GeminiCLI(strings.NewReader(text), Options{Final: final}))
 }
 
 func TestGeminiCLI(t *testing.T) {
@@ -61,12 +53,12 @@ func TestGeminiCLI(t *testing.T) {
 	if d := cmp.Diff(wantLoss, losses); d != "" {
 		t.Errorf("losses (-want +got):\n%s", d)
 	}
-	held, _ := readGeminiCLI(t, geminiCLIChat, false)
-	if d := cmp.Diff(steps[:3], held); d != "" {
+	growing, _ := readGeminiCLI(t, geminiCLIChat, false)
+	if d := cmp.Diff(steps[:3], growing); d != "" {
 		t.Errorf("while it grows (-final +growing):\n%s", d)
 	}
 	if !SniffGeminiCLI([]byte(geminiCLIChat[:200])) || SniffGeminiCLI([]byte(`{"sessionId":"x","messages":[]}`)) {
-		t.Error("not told from its beginning")
+		t.Error("not recognized by its beginning")
 	}
 }
 
@@ -90,7 +82,7 @@ func TestGeminiCLIReal(t *testing.T) {
 		files = append(files, m...)
 	}
 	if len(files) == 0 {
-		t.Skip("real transcripts are not beside the project (../shared/data)")
+		t.Skip("real transcripts are not next to the project (../shared/data)")
 	}
 	bySession := make(map[turns.ID][][]Step)
 	for _, name := range files {

@@ -15,7 +15,7 @@ import (
 
 var errCut = errors.New("the file goes on")
 
-// stepsBeforeEnd is the steps that are given before the end of a file is known.
+// stepsBeforeEnd returns the steps that are emitted before the end of the file is read.
 func stepsBeforeEnd(t testing.TB, b []byte) (steps []Step) {
 	t.Helper()
 	for s, err := range ClaudeCode(&cutReader{bytes.NewReader(b)}, Options{}).Steps() {
@@ -72,7 +72,7 @@ func (x stepIndex) contains(steps []Step) error {
 	return nil
 }
 
-// stepText is a step as JSON; nil for one that can't be, which is no other's equal.
+// stepText returns a step as JSON, nil if it can not be encoded.
 func stepText(s Step) []byte {
 	b, err := turns.EncodeJSON(s)
 	if err != nil {

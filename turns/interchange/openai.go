@@ -24,12 +24,12 @@ const (
 //   - Calls are tool_calls with their arguments as JSON text, whatever kind of
 //     value they are; content is null where the message has calls only. One
 //     tool message a result, in the order of the calls, directly after them;
-//     what else was said in between follows.
+//     other messages between them follow.
 //   - A result that is not a string is its JSON text. is_error has no place in
 //     the format and is left out; the text stands as it is.
-//   - Images are image_url parts of user messages. Those in a tool's result
-//     are told by a marker there and shown in one user message after the last
-//     tool message of the run. Elsewhere, and for other media, a placeholder.
+//   - Images are image_url parts of user messages. One in a tool's result
+//     is a marker there, and is shown in one user message after the last tool
+//     message of the run. Elsewhere, and for other media, a placeholder.
 //   - Reasoning is left out: chat completions takes none back.
 //   - Empty texts, and messages that have nothing else, are left out.
 //   - Ids over 40 bytes or used twice are replaced by derived ones; characters
@@ -205,8 +205,8 @@ func (p picture) openai() openaiPart {
 	return openaiPart{Type: "image_url", ImageURL: &openaiImage{URL: url}}
 }
 
-// openaiName is name where the API takes it (its pattern is ^[^\s<|\\/>]+$, at
-// most 64), else nothing: a speaker's name is a convenience.
+// openaiName returns name if the API accepts it (its pattern is ^[^\s<|\\/>]+$, at
+// most 64), else "": the name is optional.
 func openaiName(name string) string {
 	if len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return isSpace(r) || strings.ContainsRune(`<|\/>`, r) }) {
 		return ""

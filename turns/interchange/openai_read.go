@@ -16,9 +16,9 @@ import (
 //
 // developer becomes system. reasoning_content (DeepSeek and others) becomes a
 // reasoning part, refusal a text. Arguments that are not JSON are kept as a
-// JSON string, none at all as {}. Members beside those are dropped
-// (cache_control, annotations). What is left of a message is not repaired:
-// pairs are as they stand.
+// JSON string, none at all as {}. Other members are dropped
+// (cache_control, annotations). It repairs nothing else:
+// calls and results may not pair.
 //
 // Errors: [turns.ErrMalformed], [turns.ErrTooLarge]; [turns.ErrUnsupported]
 // for a kind of content that has no part of ours (audio, custom tools).

@@ -8,9 +8,9 @@ import (
 	"nexus/turns"
 )
 
-// Rendered is a context in the request form of one provider. Messages are
-// apart, so that a caller can page by message. The bytes depend on the
-// arguments alone: the same context renders to the same bytes on any daemon,
+// Rendered is a context in the request form of one provider. Each message is separate, so
+// that a caller can page by message. The caller owns the slices. The bytes depend only on
+// the arguments: the same context renders to the same bytes on any daemon,
 // and a context that grew at its end renders to a list with the same
 // beginning, but for what joins or trims its last message ([Anthropic],
 // [Gemini]).
@@ -26,8 +26,8 @@ type Rendered struct {
 
 // OTel renders the ledger's own JSON, the shape of the OpenTelemetry GenAI
 // message schema: every part as it is, ext and refs included. System is a list
-// of {name, content}. Pairs are not checked: this is the form to look at
-// history in, not only to send.
+// of {name, content}. Pairs are not checked: this form also shows
+// history.
 func OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
 	r := newRendered(tools, len(ms))
 	if len(system) > 0 {

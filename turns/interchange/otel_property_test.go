@@ -26,7 +26,7 @@ func drawHistory(t *rapid.T, open bool) []turns.Message {
 	for range rapid.IntRange(0, 8).Draw(t, "messages") {
 		switch rapid.SampledFrom([]string{"user", "user", "assistant", "run", "run", "system"}).Draw(t, "kind") {
 		case "user":
-			ms = append(ms, msg(turns.User, rapid.SliceOfN(rapid.Custom(drawUserPart), 0, 3).Draw(t, "said")...))
+			ms = append(ms, msg(turns.User, rapid.SliceOfN(rapid.Custom(drawUserPart), 0, 3).Draw(t, "parts")...))
 		case "system":
 			ms = append(ms, turns.TextMessage(turns.System, drawText(t)))
 		case "assistant":
@@ -122,7 +122,7 @@ func drawAssistantPart(t *rapid.T) turns.Part {
 	case "gemini":
 		ext := rapid.SampledFrom([]string{`{"gemini":{"thoughtSignature":"c2ln"}}`, `{"gemini":{"thoughtSignature":"_-8"}}`, `{"gemini":{"thoughtSignature":"*"}}`, `{"gemini":{"thoughtSignature":""}}`}).Draw(t, "gemini")
 		p := signed(drawText(t), ext)
-		if ext != `{"gemini":{"thoughtSignature":""}}` && rapid.Bool().Draw(t, "said") {
+		if ext != `{"gemini":{"thoughtSignature":""}}` && rapid.Bool().Draw(t, "parts") {
 			p.Type = turns.Text
 		}
 		return p
@@ -269,7 +269,7 @@ func TestGeminiProperties(t *testing.T) {
 }
 
 // content is what a history says, in the words of no format: the slow twin of
-// the renderers. Texts and calls are sorted, since results and what was said
+// the renderers. Texts and calls are sorted, since results and messages
 // beside them change places.
 type content struct {
 	texts, calls, results, signed []string
@@ -295,7 +295,7 @@ func (c content) comparable() map[string][]string {
 	return out
 }
 
-// isMarker reports whether a renderer said s for want of the thing.
+// isMarker reports whether a renderer wrote s in place of content.
 func isMarker(s string) bool {
 	for _, start := range []string{markContinued, markFailed, "[image", "[video", "[application"} {
 		if strings.HasPrefix(s, start) {
@@ -324,13 +324,13 @@ func contentOf(ms []turns.Message, gone func(string) bool) content {
 	}
 	system := true
 	for _, m := range ms {
-		said := false
+		hasContent := false
 		for _, p := range m.Parts {
 			switch p.Type {
 			case turns.Text:
 				if !gone(p.Content) {
 					c.texts = append(c.texts, p.Content)
-					said = true
+					hasContent = true
 				}
 			case turns.ToolCall:
 				args := string(p.Arguments)
@@ -345,7 +345,7 @@ func contentOf(ms []turns.Message, gone func(string) bool) content {
 					args = "?"
 				}
 				c.calls = append(c.calls, toolName(p.Name, openaiToolName)+args)
-				said = true
+				hasContent = true
 			case turns.ToolCallResponse:
 				var texts []string
 				for _, q := range resultParts(&p) {
@@ -354,16 +354,16 @@ func contentOf(ms []turns.Message, gone func(string) bool) content {
 					}
 				}
 				c.results = append(c.results, fmt.Sprint(len(texts), texts))
-				said = true
+				hasContent = true
 			case turns.Reasoning:
 			default:
-				said = true
+				hasContent = true
 			}
 		}
 		system = system && m.Role == turns.System
 		if m.Role == turns.Assistant {
 			run = append(run, m.Parts...)
-		} else if said && !system {
+		} else if hasContent && !system {
 			flush()
 		}
 	}

@@ -24,13 +24,13 @@ func otlpText(key, s string) string {
 
 // otlpCall is the attributes of a call: roles and texts in turn, the last one
 // the answer; "" is no answer. As says whether messages are JSON in a string.
-func otlpCall(as string, said ...string) []string {
+func otlpCall(as string, texts ...string) []string {
 	var in, out []string
-	for i, s := range said {
+	for i, s := range texts {
 		role := []string{"user", "assistant"}[i%2]
 		if as == "string" {
 			m := fmt.Sprintf(`{"role":%q,"parts":[{"type":"text","content":%q}]`, role, s)
-			if i == len(said)-1 {
+			if i == len(texts)-1 {
 				out = append(out, m+`,"finish_reason":"stop"}`)
 			} else {
 				in = append(in, m+"}")
@@ -38,7 +38,7 @@ func otlpCall(as string, said ...string) []string {
 			continue
 		}
 		m := `{"kvlistValue":{"values":[` + otlpText("role", role) + `,{"key":"parts","value":{"arrayValue":{"values":[{"kvlistValue":{"values":[` + otlpText("type", "text") + `,` + otlpText("content", s) + `]}}]}}}]}}`
-		if i == len(said)-1 {
+		if i == len(texts)-1 {
 			out = append(out, m)
 		} else {
 			in = append(in, m)
@@ -56,8 +56,8 @@ func otlpCall(as string, said ...string) []string {
 func TestOTLP(t *testing.T) {
 	system := otlpText("gen_ai.system_instructions", `[{"type":"text","content":"be kind"}]`)
 	usage := `{"key":"gen_ai.usage.input_tokens","value":{"intValue":"9007199254740991"}},{"key":"gen_ai.usage.output_tokens","value":{"intValue":5}},{"key":"gen_ai.response.model","value":{"stringValue":"m-1"}},{"key":"x.long","value":{"intValue":"9223372036854775807"}}`
-	line := func(as, id, trace string, said ...string) string {
-		return otlpLine(id, trace, append(otlpCall(as, said...), system, usage)...)
+	line := func(as, id, trace string, texts ...string) string {
+		return otlpLine(id, trace, append(otlpCall(as, texts...), system, usage)...)
 	}
 	tool := otlpLine("t1", "T", otlpText("gen_ai.operation.name", "execute_tool"))
 	for name, c := range map[string]struct {
@@ -125,7 +125,7 @@ func TestOTLP(t *testing.T) {
 				}
 			}
 			if !SniffChat([]byte(c.text), ChatOTel) {
-				t.Error("not told from its beginning")
+				t.Error("not recognized by its beginning")
 			}
 		})
 	}
@@ -148,16 +148,16 @@ func TestOTLP(t *testing.T) {
 func TestOTLPGrows(t *testing.T) {
 	var all string
 	var ends []int
-	said := []string{"a"}
+	texts := []string{"a"}
 	for i := range 6 {
-		said = append(said, fmt.Sprint(i))
-		all += otlpLine(fmt.Sprint(i), "T", otlpCall("string", said...)...)
+		texts = append(texts, fmt.Sprint(i))
+		all += otlpLine(fmt.Sprint(i), "T", otlpCall("string", texts...)...)
 		ends = append(ends, len(all))
 		if i == 3 { // a branch
-			all += otlpLine("b", "T", otlpCall("structured", said[0], said[1], "other", "x")...)
+			all += otlpLine("b", "T", otlpCall("structured", texts[0], texts[1], "other", "x")...)
 			ends = append(ends, len(all))
 		}
-		said = append(said, fmt.Sprint("more ", i))
+		texts = append(texts, fmt.Sprint("more ", i))
 	}
 	whole, _ := readChat(t, all, Options{})
 	if len(whole) != 9 {

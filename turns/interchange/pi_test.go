@@ -47,15 +47,7 @@ const piV3 = `{"type":"session","version":3,"id":"s3","timestamp":"2025-12-09T00
 
 func readPi(t testing.TB, text string, final bool) ([]Step, []Loss) {
 	t.Helper()
-	p := Pi(strings.NewReader(text), Options{Final: final})
-	var out []Step
-	for s, err := range p.Steps() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, s)
-	}
-	return out, p.Losses()
+	return readAll(t, Pi(strings.NewReader(text), Options{Final: final}))
 }
 
 // outlineSteps is steps in short, with sessions and turns by number.
@@ -192,7 +184,7 @@ func TestPiErrors(t *testing.T) {
 		}
 	}
 	if !SniffPi([]byte(piV1[:300])) || SniffPi([]byte(geminiCLIChat)) || SniffPi([]byte(`{"type":"session_meta"}`)) {
-		t.Error("not told from its beginning")
+		t.Error("not recognized by its beginning")
 	}
 }
 
@@ -213,7 +205,7 @@ func TestPiPrefix(t *testing.T) {
 func TestPiReal(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(sharedData(t), "pi", "*.jsonl"))
 	if len(files) == 0 {
-		t.Skip("real transcripts are not beside the project (../shared/data)")
+		t.Skip("real transcripts are not next to the project (../shared/data)")
 	}
 	for _, name := range files {
 		b, err := os.ReadFile(name)

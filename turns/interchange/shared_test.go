@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// sharedData is the folder of real transcripts beside the project.
+// sharedData returns the folder of real transcripts next to the project. It may not exist.
 func sharedData(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -22,4 +22,16 @@ func sharedData(t testing.TB) string {
 		}
 		dir = filepath.Dir(dir)
 	}
+}
+
+// readAll reads a transcript to its end.
+func readAll(t testing.TB, r *Reader) (steps []Step, losses []Loss) {
+	t.Helper()
+	for s, err := range r.Steps() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, s)
+	}
+	return steps, r.Losses()
 }
