@@ -50,8 +50,9 @@ type chatReader struct {
 //   - an object with messages or traj, which is one too: its system, tools and
 //     model are taken, what else it holds is kept in the session's meta;
 //   - spans of OpenTelemetry: an export of OTLP (spans, or logs with events), a
-//     span, or the attributes of one. Each is a call with its whole history; those of one conversation (gen_ai.conversation.id, else the
-//     trace) are one session, and forks where they part;
+//     span, or the attributes of one. Each is a call with its whole history; the
+//     spans of one conversation (gen_ai.conversation.id, else the trace) are one
+//     session, and forks where they differ;
 //   - a list of such objects.
 //
 // Each assistant message ends a turn. A session's id comes from the conversation's
