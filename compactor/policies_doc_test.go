@@ -26,7 +26,7 @@ type setting struct {
 	name, kind, balanced string
 }
 
-// settings are all settings of p, in order.
+// settingsOf returns all settings of p, in order.
 func settingsOf(p reflect.Value, prefix string) (out []setting) {
 	for i := range p.NumField() {
 		f := p.Type().Field(i)

@@ -21,9 +21,10 @@ import (
 // notice.
 var ErrFailed = errors.New("no summary was made")
 
-// Resize returns res, which was made for an older plan, with the cut and the sizes
-// of the rebased plan pl. The result keeps the digest of the older plan: that plan's
-// work was done, and a plan for the turns that arrived since may have more to do.
+// Resize adapts a result to a rebased plan. res was made for an older plan; the
+// returned result has the cut and the sizes of pl, the rebased plan. It keeps the
+// digest of the older plan, since only that plan's work is done. A new plan for the
+// turns that arrived since may have more to do.
 func Resize(pl *plan.Plan, res Result) Result {
 	res.Span, res.Body.Elided = pl.Span, pl.Elided
 	res.Body.TokensBefore, res.Body.TokensAfter = pl.TokensBefore, pl.TokensKept+res.Replaced

@@ -15,11 +15,12 @@ type Node struct {
 	Kind    turns.Kind
 	Halves  turns.Halves
 
-	// Compaction in force at this node: the node itself if it is one; none if
-	// the path has none that counts.
+	// Compaction is the compaction in force at this node: the node itself if it is
+	// one, zero if none is in force.
 	Compaction turns.Ref
-	// Call says that Compaction stands until a turn brings text of the user.
-	// Under is the compaction that is in force then; none: none.
+	// Call says that Compaction is in force only until a turn brings text of the
+	// user. Enclosing is the compaction that is in force from then on, zero if there
+	// is none.
 	Call      bool
 	Enclosing turns.Ref
 

@@ -98,7 +98,7 @@ func (m *Message) Validate(field string) error {
 	return nil
 }
 
-// fields that a part of each type may have, by their JSON names.
+// partFields lists the fields that a part of each type may have, by their JSON names.
 var partFields = map[PartType]string{
 	Text:             "content ref",
 	Reasoning:        "content ref",

@@ -18,7 +18,7 @@ func extracts(window uint64) Options {
 	}
 }
 
-// under is what a transcript comes to under balanced with settings.
+// replayWith returns the totals of a transcript under balanced with settings.
 func replayWith(t *testing.T, tr *Transcript, set string, window uint64) (s Sum) {
 	t.Helper()
 	pol, _ := policy.Builtin("balanced")

@@ -20,7 +20,7 @@ import (
 	"nexus/turns/interchange/strict"
 )
 
-// held is a summarizer that is done when it is let go.
+// slowSummarizer is a summarizer that returns when let is closed or receives.
 type slowSummarizer struct {
 	began chan struct{}
 	let   chan struct{}

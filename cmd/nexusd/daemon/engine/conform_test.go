@@ -20,7 +20,8 @@ import (
 // Rows of the seeds' promises that need a session: the rest of WOL, AUT and NEX
 // is in compactor/conform_*_test.go.
 
-// told is the notifications of an engine. It is read when nothing is under way.
+// announced collects the notifications of an engine. Read it only when nothing is
+// under way.
 type announced struct{ all []api.Notification }
 
 func (n *announced) of(what string) (out []api.Notification) {
@@ -428,7 +429,8 @@ func TestExplainCountsTheSectionsOfTheSystemPart(t *testing.T) {
 	}
 }
 
-// seen is a summarizer that notes when it was asked.
+// visible is a summarizer that notes when it was asked, and whether its input had
+// text whole.
 type visible struct {
 	order *[]string
 	text  string // that it must find whole

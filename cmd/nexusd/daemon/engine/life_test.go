@@ -224,7 +224,8 @@ func (l *life) call(t *rapid.T) {
 	l.append(r)
 }
 
-// open is the calls that wait on the path of the head, as the test sees it.
+// calls returns the tool calls on the path of the head, and those of them that are
+// open, by the test's own account.
 func (l *life) calls() (open, all []string) {
 	for _, x := range l.path() {
 		for _, m := range x.Messages {

@@ -70,7 +70,7 @@ func (w *wire) inline(v any) *jsonschema.Schema {
 // policy is the long form of [api.Policy], which also decodes the short form.
 type policy api.Policy
 
-// message and part are [turns.Message] and [turns.Part] on the wire.
+// These are [turns.Message] and [turns.Part] on the wire.
 type (
 	message struct {
 		Role         turns.Role `json:"role" jsonschema:"enum=system,enum=user,enum=assistant,enum=tool"`

@@ -156,7 +156,7 @@ func (cm *Compactions) act(ctx context.Context, c reader.Caller, d *Decision, wa
 				return j.ref, "waited", nil
 			}
 			if d.fits {
-				return ref, "waited in vain", nil
+				return ref, "waited without a summary", nil
 			}
 		}
 	}

@@ -122,12 +122,12 @@ func (g *inputs) newRecipe(p view.Path) view.Recipe {
 	return r
 }
 
-// NextCall says how a session continued after a turn, which tells the inputs of the
-// call that was made there.
+// NextCall describes the first model call that a session made at a turn, so far as
+// the events after the turn show it.
 type NextCall struct {
 	Settings uint64        // index of the last event before the call
-	Ended    bool          // an event ended the time at the turn
-	Idle     time.Duration // how long the session was at the turn
+	Ended    bool          // an event shows when the call was made, or that the head left the turn
+	Idle     time.Duration // from the turn to that event; 0 if Ended is false
 	Recipe   *view.Recipe  // the recipe of the call, if its turn came with one
 }
 
@@ -135,15 +135,18 @@ type NextCall struct {
 // very frequent changes of settings before the call reach it.
 const maxNextCallEvents = 1000
 
-// NextCallAfter finds the first call that was made at a turn: that of the next turn
-// on the session's chain, or of a later one if the head moved back to the turn. If
-// only compactions come between, a call may have run while they were made: it is the
-// one if it came with a recipe of the turn, or if no other follows. At an inherited
-// turn the session's own calls start from its fork point, or where the head moved
-// back to.
+// NextCallAfter finds the first model call that the session made while its head was at
+// turn n.
 //
-// It reads the events since the head came to the turn, each time that it did, and at
-// most maxNextCallEvents, whatever the length of the chain.
+//   - In general it is the call of the next turn on the session's chain.
+//   - If the head left n and a move brought it back, the turn after the move counts too.
+//   - If compactions lie between n and the next turn, that call may have started
+//     before them. It counts if its recipe names n, or if no other call at n follows.
+//   - If n is inherited, the session's calls start at its fork point, or at a turn
+//     that the head moved to.
+//
+// It reads only events that follow a moment at which the head came to n, and at most
+// maxNextCallEvents, however long the chain is.
 func (cx *Contexts) NextCallAfter(ctx context.Context, s *ledger.Session, n lineage.Node) (f NextCall, err error) {
 	t, err := cx.reader.Projections.Turn(n.Ref)
 	if err != nil {

@@ -150,9 +150,10 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 	}}, ack, nil
 }
 
-// fillGauge fills in what an ack says of the context of the next call. turn is the
-// turn that is about to be stored at head, nil if it is stored already. next is the
-// size of the path with that turn, nil if it can only be estimated.
+// fillGauge sets ack.Context, ack.Compaction and ack.Flush: how full the context of
+// the next call is, and what is due before it. head is the node of the appended turn.
+// turn is its request if the turn is not stored yet, nil if it is. next is the exact
+// size of the path up to head, nil if only an estimate is known.
 func (ss *Sessions) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Settings, head lineage.Node, turn *api.AppendTurn) (next *paths.Size, err error) {
 	g, pol, err := ss.reader.Gauge(s, set, head)
 	if err != nil {

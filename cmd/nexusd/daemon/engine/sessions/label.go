@@ -14,12 +14,15 @@ import (
 	"nexus/turns/seal"
 )
 
-// A label names the session that claimed it last on the label's chain, or the
-// successor of that session, as long as the session's own settings have the label. So
-// a session that takes another label frees the first one without an event.
+// A label has a chain of its own. Each event on it claims the label for one session;
+// the last claim counts. If that session was reset, the label names its successor.
 //
-// The claim is stored first. The event with the settings, which opens or changes the
-// session, follows and confirms it. In between the claim is unconfirmed.
+// A claim holds while the settings of the session have the label. A session that
+// takes another label so frees the first one, and no event says it.
+//
+// Two events are stored in this order: the claim, then the event that opens or
+// changes the session and has the label in its settings. The second confirms the
+// claim. A crash between them leaves a claim that is unconfirmed.
 
 // ClaimLease is how long an unconfirmed claim keeps a label from other sessions. It
 // is longer than any request lives, so a request under way is not overtaken; and a

@@ -14,7 +14,7 @@ import (
 type Chain struct {
 	turn    chan struct{}    // holds one token; the writer that took it may write
 	waiting int              // writers that hold or wait for the token; guarded by Writer.mu
-	Seq     uint64           // last known position of the chain; guarded by the token
+	Seq     uint64           // last known position on the chain; guarded by the token
 	Calls   paths.KnownCalls // guarded by the token
 }
 
