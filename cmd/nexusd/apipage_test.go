@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 )
@@ -44,21 +42,7 @@ func TestAgentOfTheAPIPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := daemon.Open(t.Context(), daemon.Config{Listen: "127.0.0.1:0", Data: t.TempDir(), HTTP: "off"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := d.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	nc, err := nats.Connect(d.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	d, c := startDaemon(t, daemon.Config{})
 	for _, library := range []struct{ name, path string }{{"nats-py", ""}, {"stand-in", standIn}} {
 		t.Run(library.name, func(t *testing.T) {
 			if library.path == "" {
@@ -77,7 +61,7 @@ func TestAgentOfTheAPIPage(t *testing.T) {
 			if want := "[{'role': 'system', 'content': 'You are terse.'}, {'role': 'user', 'content': 'What is a ledger?'}]\n"; messages != want {
 				t.Errorf("messages %q, want %q", messages, want)
 			}
-			var said []string
+			var stored []string
 			for s, err := range c.Sessions(t.Context()) {
 				if err != nil {
 					t.Fatal(err)
@@ -90,14 +74,14 @@ func TestAgentOfTheAPIPage(t *testing.T) {
 						t.Fatal(err)
 					}
 					for _, m := range x.Messages {
-						said = append(said, m.Parts[0].Content)
+						stored = append(stored, m.Parts[0].Content)
 					}
 					if x.Response != nil {
-						said = append(said, x.Response.Parts[0].Content)
+						stored = append(stored, x.Response.Parts[0].Content)
 					}
 				}
 			}
-			if got := strings.Join(said, "|"); got != "What is a ledger?|You sent 2 messages." {
+			if got := strings.Join(stored, "|"); got != "What is a ledger?|You sent 2 messages." {
 				t.Errorf("stored: %q", got)
 			}
 		})

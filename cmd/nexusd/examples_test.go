@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,10 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
@@ -29,42 +26,15 @@ import (
 // checked by what is in the ledger then. Messages are of 256 KiB, so that a large
 // one of a context comes in pieces.
 func TestExamples(t *testing.T) {
-	ns, err := server.NewServer(&server.Options{ServerName: "small", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, MaxPayload: 256 << 10,
-		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	defer func() { ns.Shutdown(); ns.WaitForShutdown() }()
-	if !ns.ReadyForConnections(untilTheTestEnds(t)) {
-		t.Fatal("the server is not ready")
-	}
-	d, err := daemon.Open(t.Context(), daemon.Config{NATS: ns.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := d.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
-	nc, err := nats.Connect(ns.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	ns := startServer(t, server.Options{ServerName: "small", MaxPayload: 256 << 10, JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26})
+	_, c := startDaemon(t, daemon.Config{NATS: ns.ClientURL(), Replicas: 1, Create: true})
 	examples := filepath.Join("..", "..", "docs", "examples")
 	for _, lang := range []struct {
 		name    string
 		command func(*testing.T) *exec.Cmd
 	}{
 		{"go", func(t *testing.T) *exec.Cmd {
-			bin := filepath.Join(t.TempDir(), "agent")
-			finish(t, exec.Command("go", "build", "-o", bin, "./"+filepath.Join(examples, "go")))
-			return exec.Command(bin)
+			return exec.Command(build(t, "./"+filepath.Join(examples, "go")))
 		}},
 		{"js", func(t *testing.T) *exec.Cmd {
 			dir := t.TempDir()
@@ -116,8 +86,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// began makes the session that an agent left which ended while its tools ran:
-// the second of two calls has its result, the first has none.
+// began makes the session of an agent that ended while its tools ran: of two calls,
+// the second has its result, the first has none.
 func began(t *testing.T, c *api.Client, label string) (path []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -165,7 +135,7 @@ var everything = strings.Repeat("everything ", 24_500)
 // station is a number that no float64 holds.
 const station = "9007199254740993"
 
-// checkExample checks what an agent left in the ledger after the turns before.
+// checkExample checks what an agent stored after the turns in before.
 func checkExample(t *testing.T, c *api.Client, label string, before []string) {
 	t.Helper()
 	ctx := t.Context()
@@ -248,7 +218,7 @@ func checkExample(t *testing.T, c *api.Client, label string, before []string) {
 	if want := []string{`"{\"city\":\"Rome"`, "failed: false", "failed: true", `{"city":"Oslo","station":` + station + `}`}; !slices.Equal(last, want) {
 		t.Errorf("calls and results: %q, want %q", last, want)
 	}
-	if told := slices.Contains(seen[:len(seen)-len(last)], "failed: false"); told != (before != nil) {
+	if answered := slices.Contains(seen[:len(seen)-len(last)], "failed: false"); answered != (before != nil) {
 		t.Errorf("the call that was open: %q", seen)
 	}
 	if s.Usage.InputTokens == 0 {
@@ -329,13 +299,6 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *provider) done() {
 	if p.next != len(p.script) {
 		p.t.Errorf("%d requests, the script has %d", p.next, len(p.script))
-	}
-}
-
-func finish(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
 	}
 }
 

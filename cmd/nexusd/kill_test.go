@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -22,7 +21,7 @@ import (
 
 var kills = flag.Int("kills", 3, "how many times TestKill9 kills nexusd; docs/TESTING.md runs 200")
 
-// acked is what a writer was told: turn ids by session, in order.
+// acked holds the turns that were acknowledged: ids by session, in order, and hashes.
 type acked struct {
 	mu    sync.Mutex
 	turns map[turns.ID][]turns.ID
@@ -34,10 +33,7 @@ type acked struct {
 // what was not answered. At the end every acknowledged turn is there, once, with
 // the hash that was acknowledged, and the ledger verifies.
 func TestKill9(t *testing.T) {
-	bin := filepath.Join(t.TempDir(), "nexusd")
-	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	bin := build(t, ".")
 	data := t.TempDir()
 	a := &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}
 	const writers = 8
@@ -98,7 +94,7 @@ func launch(t *testing.T, bin, data string) (*exec.Cmd, string) {
 	return cmd, ready.NATS
 }
 
-// write is one writer's session and the append that it was not answered on.
+// write is one writer's session, and its append that has no answer yet.
 type write struct {
 	session turns.ID
 	open    bool

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"os"
@@ -11,9 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
@@ -128,23 +124,7 @@ func TestOperationsPageNamesEveryMetric(t *testing.T) {
 func exported(t *testing.T) (names []string) {
 	t.Helper()
 	ctx := t.Context()
-	d, err := daemon.Open(ctx, daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := d.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
-	nc, err := nats.Connect(d.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	d, c := startDaemon(t, daemon.Config{HTTP: "127.0.0.1:0"})
 	s, err := c.Create(ctx, api.CreateSession{})
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,17 +14,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
-// A daemon that is told of a model has it write the summaries, and falls back
-// to the extract where it fails; its key is in no log, reply or file.
+// A daemon with a model asks it for summaries, and falls back to the extractive
+// summary if the model fails. The key of the model is in no log, reply or file.
 func TestAModelSummarizes(t *testing.T) {
 	const key = "sk-very-secret-key"
 	var down atomic.Bool
@@ -47,29 +43,13 @@ func TestAModelSummarizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	logs := new(lockedBuffer)
-	cfg := daemon.Config{Data: data, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Logger: slog.New(slog.NewTextHandler(logs, nil)),
+	cfg := daemon.Config{Data: data, Logger: slog.New(slog.NewTextHandler(logs, nil)),
 		Summarizer: "openai", SummarizerURL: provider.URL, SummarizerModel: "m", SummarizerKeyFile: keyFile}
 	var err error
 	if cfg.Models, err = models(cfg); err != nil {
 		t.Fatal(err)
 	}
-	d, err := daemon.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		if err := d.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
-	nc, err := nats.Connect(d.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	_, c := startDaemon(t, cfg)
 	ctx := t.Context()
 	s, err := c.Create(ctx, api.CreateSession{})
 	if err != nil {
@@ -161,21 +141,7 @@ models = ["own"]
 	if cfg.Models, err = models(cfg); err != nil {
 		t.Fatal(err)
 	}
-	d, err := daemon.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := d.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
-	nc, err := nats.Connect(d.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	c := api.NewClient(nc, "default", "main")
+	_, c := startDaemon(t, cfg)
 	type made struct{ Tier, Model, Summary string }
 	usual, side, own := made{"llm", "usual", "usual at /default/chat/completions under one"},
 		made{"side-door", haiku, haiku + " at /side/chat/completions under two"}, made{"side-door", "own", "own at /side/chat/completions under two"}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"nexus/cmd/nexusd/daemon"
+	"nexus/ledger/api"
+)
+
+// untilTheTestEnds returns the time that the test has left, less what a report takes.
+func untilTheTestEnds(t *testing.T) time.Duration {
+	if end, ok := t.Deadline(); ok {
+		return time.Until(end) - 5*time.Second
+	}
+	return time.Hour
+}
+
+// build builds the command in a folder and returns the path of the binary.
+func build(t *testing.T, folder string) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "command")
+	finish(t, exec.Command("go", "build", "-o", bin, folder))
+	return bin
+}
+
+// finish runs a command to its end. The test ends if the command fails.
+func finish(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+}
+
+// startServer starts a NATS server with JetStream on a free port. The cleanup of the
+// test stops it.
+func startServer(t *testing.T, o server.Options) *server.Server {
+	t.Helper()
+	o.Host, o.Port, o.NoSigs, o.NoLog, o.JetStream, o.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, true, true, t.TempDir()
+	s, err := server.NewServer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(untilTheTestEnds(t)) {
+		t.Fatal("the server is not ready")
+	}
+	return s
+}
+
+// startDaemon starts a daemon in this process, with a client of agent main. Without a
+// server in c, the daemon embeds one on a free port. Without a data folder, it gets an
+// empty one. The cleanup of the test closes both.
+func startDaemon(t *testing.T, c daemon.Config) (*daemon.Daemon, *api.Client) {
+	t.Helper()
+	if c.Data == "" {
+		c.Data = t.TempDir()
+	}
+	if c.NATS == "" {
+		c.Listen, c.MaxStore = "127.0.0.1:0", 1<<30
+	}
+	if c.HTTP == "" {
+		c.HTTP = "off"
+	}
+	d, err := daemon.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), untilTheTestEnds(t))
+		defer cancel()
+		if err := d.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	nc, err := nats.Connect(d.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return d, api.NewClient(nc, "default", "main")
+}
+
+// startAndStop runs nexusd in this process, stops it when it has printed its ready
+// line or has ended, and returns how it ended.
+func startAndStop(t *testing.T, args ...string) (ready, stderr string, code int) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r, w := io.Pipe()
+	var log bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		code := run(ctx, append(args, "--http", "off"), nil, w, &log)
+		_ = w.Close() // closing a pipe never fails
+		ended <- code
+	}()
+	ready, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil && err != io.EOF {
+		t.Error(err)
+	}
+	stop()
+	code = <-ended
+	return ready, log.String(), code
+}
