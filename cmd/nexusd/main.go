@@ -1,4 +1,3 @@
-// Command nexusd is the daemon of a ledger for the conversations of AI agents.
 package main
 
 import (

@@ -1,10 +1,3 @@
-// Package compare replays a transcript through compaction policies and measures what
-// each would have cost and kept. It calls no model: in every replay, the agent says
-// what it said in the transcript.
-//
-// ledgerctl compare calls it. It imports the other packages of compactor, and none
-// imports it. Begin with replay.go; fact.go and survival.go measure what a policy
-// keeps, cost.go what it costs.
 package compare
 
 import (

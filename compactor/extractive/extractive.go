@@ -1,10 +1,3 @@
-// Package extractive summarizes without a model: it selects from the turns what an
-// agent needs to continue. It is deterministic and works offline.
-//
-// docs/policies/extractive.md describes how it selects, and how well. It imports
-// only package summary; package compactor calls it. Begin with
-// [Summarizer.Summarize]: gather.go and inventory.go read the turns, choose.go
-// selects, render.go writes.
 package extractive
 
 import (

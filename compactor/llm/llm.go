@@ -1,14 +1,3 @@
-// Package llm summarizes with a model over HTTP: by OpenAI's chat completions, which
-// most providers and local servers speak, or by Anthropic's messages.
-//
-// Only this package knows the providers' libraries. The key and the base URL come
-// from the daemon's configuration, never from a request or from the environment. No
-// error of this package holds the key or the text of a turn.
-//
-// Package compactor calls it; it imports summary and overflow. Begin with
-// [Summarizer.Summarize]: parts.go cuts what one request cannot hold, retry.go
-// repeats requests, reported.go learns limits from errors, openai.go and
-// anthropic.go send.
 package llm
 
 import (
