@@ -374,6 +374,14 @@ func TestBodyOverTheLimitIsRefusedWhenDecompressed(t *testing.T) {
 	if b, err := Open(e, nil); err != nil || len(b) != turns.MaxBody {
 		t.Errorf("the largest body: %d bytes, %v", len(b), err)
 	}
+	e.Encoding, e.Body = 0, make([]byte, turns.MaxBody)
+	if b, err := Open(e, nil); err != nil || len(b) != turns.MaxBody {
+		t.Errorf("the largest body, not compressed: %d bytes, %v", len(b), err)
+	}
+	e.Body = make([]byte, turns.MaxBody+1)
+	if _, err := Open(e, nil); !errors.Is(err, turns.ErrTooLarge) {
+		t.Errorf("one byte more, not compressed: %v", err)
+	}
 	e.Encoding = 4
 	if _, err := Open(e, nil); !errors.Is(err, turns.ErrUnsupported) {
 		t.Errorf("unknown encoding: %v", err)
@@ -487,4 +495,19 @@ func BenchmarkStore(b *testing.B) {
 			}
 		}
 	})
+}
+
+// The shortest contents have more bytes of seal than of their own.
+func TestShortestBlobsOpen(t *testing.T) {
+	for n := range 5 {
+		k, content := goldenKey(1), make([]byte, n)
+		digest := BlobDigest(k, content)
+		sealed, err := SealBlob(k, digest, content, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := OpenBlob(k, digest, sealed); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%d bytes: opened %x, %v", n, got, err)
+		}
+	}
 }
