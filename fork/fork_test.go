@@ -9,7 +9,7 @@ import (
 )
 
 // forest is t1..t5 in one session, then a compaction that covers t1 to t3 and
-// keeps t4 and t5, as the Nexus seed draws it.
+// keeps t4 and t5, as the Nexus design draws it.
 func forest(t *testing.T) (*lineage.Forest, []lineage.Node, *turns.Span) {
 	t.Helper()
 	s := turns.ID{15: 1}

@@ -9,9 +9,9 @@ import (
 	"nexus/turns"
 )
 
-// seedExample is the Second Compaction of the Nexus seed: C1 covers t1 to t3
+// publishedExample is the Second Compaction of the Nexus design: C1 covers t1 to t3
 // and keeps t4, t5; C2 covers through t6 and keeps t7, t8.
-func seedExample(t *testing.T) (w *world, path, chain []Node) {
+func publishedExample(t *testing.T) (w *world, path, chain []Node) {
 	w = newWorld()
 	script(t, w, `
 A t1
@@ -36,7 +36,7 @@ A C2 compact through=t6 keep=t7
 // TestSecondCompactionCoversWhatTheFirstKept: t4 and t5 were kept by C1; C2 must cover them, or nothing
 // stands for them any more.
 func TestSecondCompactionCoversWhatTheFirstKept(t *testing.T) {
-	_, path, chain := seedExample(t)
+	_, path, chain := publishedExample(t)
 	c1, c2 := refOf("A", "C1"), refOf("A", "C2")
 	var want []HalfState
 	for _, x := range []struct {
@@ -57,11 +57,11 @@ func TestSecondCompactionCoversWhatTheFirstKept(t *testing.T) {
 	must(t, CheckCoverage(path, chain, nil))
 }
 
-// TestPartitionFindsTheGapOfThePublishedFunctions gives CheckPartition what the seed's own functions say of
+// TestPartitionFindsTheGapOfThePublishedFunctions gives CheckPartition what the design's own functions say of
 // that example: its summaries reach from a compaction back to the one before,
 // which leaves t4 and t5 in no state.
 func TestPartitionFindsTheGapOfThePublishedFunctions(t *testing.T) {
-	w, path, _ := seedExample(t)
+	w, path, _ := publishedExample(t)
 	var states []HalfState
 	say := func(name string, s State, by turns.Ref) {
 		n := w.node(refOf("A", name))
@@ -84,7 +84,7 @@ func TestPartitionFindsTheGapOfThePublishedFunctions(t *testing.T) {
 }
 
 func TestCheckPartitionNamesEachFault(t *testing.T) {
-	_, path, chain := seedExample(t)
+	_, path, chain := publishedExample(t)
 	c1 := refOf("A", "C1")
 	for _, test := range []struct {
 		name   string
@@ -145,7 +145,7 @@ func TestCheckCoverageNamesEachFault(t *testing.T) {
 		{"elided out of order", func(g *given) { g.elisions = []turns.Elision{in(t8, 1, 0, 0), in(t7, 1, 0, 0)} }, "out of order"},
 		{"elided without a compaction", func(g *given) { g.path, g.chain = g.path[:5], nil; g.elisions = []turns.Elision{in(t4, 1, 0, 0)} }, "no compaction in force"},
 	} {
-		_, path, chain := seedExample(t)
+		_, path, chain := publishedExample(t)
 		g := given{path: path, chain: chain}
 		test.change(&g)
 		checkFault(t, test.name, CheckCoverage(g.path, g.chain, g.elisions), test.text)

@@ -117,7 +117,7 @@ func checkComparison(t *testing.T, x *comparison) {
 	}
 }
 
-// checkBalanced is NXS-13, as far as it holds: no seed keeps as much as balanced
+// checkBalanced is NXS-13, as far as it holds: no design keeps as much as balanced
 // and costs no more, and in the small window none keeps as much.
 func checkBalanced(t *testing.T, x *comparison) {
 	t.Helper()

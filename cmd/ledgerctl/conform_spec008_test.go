@@ -28,7 +28,7 @@ func (m *metered) Summarize(ctx context.Context, in summary.Input) (summary.Outp
 	return out, err
 }
 
-// S8-28: the seed's cost table, measured on every real transcript that fills half
+// S8-28: the design's cost table, measured on every real transcript that fills half
 // of its window. The figures are in docs/policies/spec-008.md; held here is what
 // the page says of them.
 func TestS8_28CostTable(t *testing.T) {

@@ -201,7 +201,7 @@ func TestDesignsPageFindsWhatIsWrong(t *testing.T) {
 }
 
 // Every test, fuzz target and benchmark that a page names exists. A name that ends
-// with "…" stands for several.
+// with "…" names several.
 func TestPagesNameTestsThatExist(t *testing.T) {
 	have := map[string]bool{}
 	walk(t, func(path string, production bool) {

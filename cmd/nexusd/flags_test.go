@@ -10,7 +10,7 @@ import (
 )
 
 // An error of the configuration names the line and the field, and quotes no
-// value: it may be a key that stands where no key belongs.
+// value: it may be a key in a place where no key belongs.
 func TestAConfigurationsErrorQuotesNothing(t *testing.T) {
 	for text, want := range map[string]string{
 		"listen = \"127.0.0.1:0\"\nsummarizer_key = \"sk-SECRET\"\n":     "line 2: there is no field summarizer_key",

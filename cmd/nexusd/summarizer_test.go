@@ -222,7 +222,7 @@ spend_limit = -1`, `a spend limit of -1`},
 name = "other"
 provider = "openai"
 model = "b"
-key = "sk-1"`, `key`}, // a key stands in no configuration file
+key = "sk-1"`, `key`}, // no configuration file may hold a key
 	} {
 		file := filepath.Join(t.TempDir(), "nexus.toml")
 		if err := os.WriteFile(file, []byte("summarizer = \"openai\"\nsummarizer_model = \"usual\"\n"+tc.rows), 0o600); err != nil {

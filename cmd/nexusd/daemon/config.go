@@ -50,7 +50,7 @@ type Config struct {
 
 	// Summarizer is a model that writes summaries: "openai" (that and all
 	// servers that speak its chat completions) or "anthropic"; "": none is asked.
-	// It is tried first; the extractive summarizer stands behind it.
+	// The daemon tries it first, and the extractive summarizer if it fails.
 	Summarizer string `toml:"summarizer" env:"SUMMARIZER"`
 	// SummarizerURL is its base URL; "": the provider's own.
 	SummarizerURL string `toml:"summarizer_url" env:"SUMMARIZER_URL"`
@@ -59,7 +59,7 @@ type Config struct {
 	// SummarizerWindow is the tokens that a request to it may have. Default 128000.
 	SummarizerWindow uint64 `toml:"summarizer_window" env:"SUMMARIZER_WINDOW"`
 	// SummarizerKeyFile is a file with its API key on the first line; the
-	// environment's NEXUS_SUMMARIZER_KEY wins. The key stands nowhere else: no
+	// environment's NEXUS_SUMMARIZER_KEY wins. The key is in no other place: no
 	// flag takes it, for others see those, and no event, log or error holds it.
 	SummarizerKeyFile string `toml:"summarizer_key_file" env:"SUMMARIZER_KEY_FILE"`
 	SummarizerKey     string `toml:"-" env:"SUMMARIZER_KEY"`
@@ -73,8 +73,8 @@ type Config struct {
 	// that of Summarizer, or of the first of these where there is none.
 	Summarizers []SummarizerRow `toml:"summarizers" env:"-"`
 
-	// Model is rows of the model table, beside and before those that come with
-	// nexusd: the limits of sessions that name a model and state no window.
+	// Model has rows of the model table: the limits of sessions that name a model and
+	// state no window. A row here replaces the row of nexusd with the same name.
 	Model []ModelRow `toml:"model" env:"-"`
 
 	// Models are the summarizers that are tried before the extract; see
@@ -134,7 +134,7 @@ func (c Config) SummarizerRows() []SummarizerRow {
 }
 
 // llmTier is the tier of [Config.Summarizer]. The package that it is named after
-// is linked into nexusd alone.
+// is linked only into nexusd.
 const llmTier = "llm"
 
 // checkSummarizers lists the faults of c's summarizers. Invariant: a model is

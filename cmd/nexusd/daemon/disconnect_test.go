@@ -166,7 +166,7 @@ func read(t *testing.T, url string) string {
 	return string(b)
 }
 
-// What stops a start on an external server is said in plain words, with what to
+// The error that stops a start on an external server is in plain words, with what to
 // do, soon, and without the password.
 func TestAStartOnAnExternalServerNamesTheRemedy(t *testing.T) {
 	deny := func(user string, publish, subscribe []string) func(*server.Options) {

@@ -47,7 +47,7 @@ func (d *Daemon) dial(role, url string, more ...nats.Option) (*nats.Conn, error)
 	nc, err := nats.Connect(url, append(more,
 		nats.Name("nexusd "+role),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // while connected once: a password may be put right again
+		nats.IgnoreAuthErrorAbort(), // while connected once: a password may be corrected
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if !d.closing.Load() {
 				log.Warn("disconnected from NATS; it reconnects for ever", "err", err)

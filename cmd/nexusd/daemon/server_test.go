@@ -27,7 +27,7 @@ func natsServer(t *testing.T, change func(*server.Options)) *server.Server {
 	return s
 }
 
-// untilTheTestEnds is the time left to the test, less what a report takes.
+// untilTheTestEnds returns the time that the test has left, less what a report takes.
 func untilTheTestEnds(t testing.TB) time.Duration {
 	if tt, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
 		if end, ok := tt.Deadline(); ok {

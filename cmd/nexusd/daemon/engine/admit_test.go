@@ -20,7 +20,7 @@ import (
 )
 
 // defects is a session with an own turn, a compaction and turns behind it, a fork
-// of it, and a session of the same agent beside both.
+// of it, and a session of the same agent next to both.
 type defects struct {
 	w           *world
 	e           *Engine

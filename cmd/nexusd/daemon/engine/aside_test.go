@@ -29,7 +29,7 @@ func raw(t *testing.T, w *world, e *Engine, subject string, ev *turns.Event) {
 }
 
 // A turn whose header hides that the user speaks in it would keep a compaction in
-// force that ends with the user's word: it is not imported, and found where it stands.
+// force that ends with the user's word: the import refuses it, and the verification finds it.
 // Where no such compaction is in force it is a turn of before there was the count.
 func TestTurnThatHidesAUserTextIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -141,7 +141,7 @@ func TestSecondOpeningOfAnIDSetsNoOtherChainAside(t *testing.T) {
 	e := w.Engine(t)
 	other := create(t, e, 0, "nexus")
 	at := add(t, e, other.ID, say("one", "two"))
-	lag := behind(t, w)
+	lag := w.EngineBehind(t)
 	id := newID(t)
 	r := api.CreateSession{ID: id}
 	must(e.Create(t.Context(), alice, r, canon(r)))(t)

@@ -198,7 +198,7 @@ func (r restless) Summarize(ctx context.Context, _ summary.Input) (summary.Outpu
 	return summary.Output{Text: "short"}, err
 }
 
-// How a run ended is told to who asks again, and asks no model again.
+// A request that asks again gets how its run ended, and no model is asked again.
 func TestFailedRunIsReported(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, ids := long40(t, e)
@@ -225,9 +225,9 @@ func TestFailedRunIsReported(t *testing.T) {
 	if want := []string{"compaction.started", "compaction.failed"}; !slices.Equal(announced, want) {
 		t.Errorf("notifications %v, want %v", announced, want)
 	}
-	// It may go better the next time: told once, then tried again.
+	// It may succeed the next time: reported once, then tried again.
 	if run := must(e.Compact(t.Context(), alice, s, q, []byte("{}")))(t); run.State != "running" {
-		t.Errorf("after it was told: %s, want running", run.State)
+		t.Errorf("after it was reported: %s, want running", run.State)
 	}
 	ready(e, s)
 }
@@ -240,8 +240,8 @@ func (b broken) Summarize(context.Context, summary.Input) (summary.Output, error
 	panic("a defect")
 }
 
-// A defect in a summarizer ends its compaction, which is told to who asks, and
-// not the worker.
+// A panic in a summarizer ends its compaction and not the worker. A request that asks
+// gets the error.
 func TestPanicEndsOneCompaction(t *testing.T) {
 	e := newWorld().Engine(t)
 	s, _ := long40(t, e)
@@ -291,7 +291,7 @@ func TestRunningCompactionKeepsItsID(t *testing.T) {
 	}
 }
 
-// One run that is asked of two daemons is stored once, and told once, by the one
+// One run that is asked of two daemons is stored once, and announced once, by the one
 // that stored it.
 func TestRunOnTwoDaemonsIsAnnouncedOnce(t *testing.T) {
 	w := newWorld()

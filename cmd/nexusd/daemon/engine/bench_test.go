@@ -263,7 +263,7 @@ func replayInto(b *testing.B, log *memlog.Log, st ledger.State) {
 	}
 }
 
-// BenchmarkContextMeasured is context.get under a policy that goes by what
+// BenchmarkContextMeasured is context.get under a policy that uses what
 // providers report, and so needs the path to know whether a compaction is due.
 func BenchmarkContextMeasured(b *testing.B) {
 	e := benchEngine(b, newWorld())

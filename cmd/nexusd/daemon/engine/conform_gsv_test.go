@@ -17,7 +17,7 @@ import (
 	"nexus/turns/interchange/strict"
 )
 
-// The rows of the GSV seed that are a session's.
+// The rows of the GSV design that need a session.
 
 // opened is a session under a policy with settings of its own. Window 0 is the
 // policy's.
@@ -83,7 +83,7 @@ func (failing) Summarize(context.Context, summary.Input) (summary.Output, error)
 	return summary.Output{}, errors.New("no")
 }
 
-// GSV-6: the tier that made a summary stands in the ledger and in the
+// GSV-6: the tier that made a summary is named in the ledger and in the
 // notification. Under on_failure "fail" nothing takes a summary's place: the
 // session goes on as long as its context fits, and who asks for a compaction is
 // told that there is none.
@@ -154,7 +154,7 @@ func TestTierOfASummaryIsRecordedAndFailureIsReported(t *testing.T) {
 	verified(t, e)
 }
 
-// GSV-14: after a reset the first call goes by the estimate, every later one by
+// GSV-14: after a reset the first call uses the estimate, every later one
 // what the provider reported: within one call the count is a real one.
 func TestTriggerUsesTheReportedCountAfterTheFirstCall(t *testing.T) {
 	e := newWorld().Engine(t)

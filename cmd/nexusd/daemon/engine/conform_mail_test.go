@@ -14,9 +14,9 @@ import (
 	"nexus/turns/tokens"
 )
 
-// The 41-email run of the Wolffish seed, by its table of phases: DeepSeek V4
+// The 41-email run of the Wolffish design, by its table of phases: DeepSeek V4
 // Pro, batches of 15, 15 and 11 emails, each of as many tokens as the table
-// says. Those are a provider's tokens. The seed's log line has an estimate of
+// says. Those are a provider's tokens. The design's log line has an estimate of
 // 839,203 where the provider counted 541,090: 2.33 characters a token.
 const charsPerToken = 1.5 * 839_203 / 541_090
 
@@ -43,7 +43,7 @@ func (m *mailbox) batch(n, size int) {
 
 // mailAgent is a model that knows nothing but its context: it lists, searches,
 // reads the emails that it has not called for yet, 15 at a time, and is done
-// when none is left. As the seed has it, it takes a shortened context for a
+// when none is left. As in the design, it takes a shortened context for a
 // finished one, unless the newest message tells it to go on.
 func mailAgent(ms []turns.Message) *turns.Message {
 	var listed []string
@@ -94,7 +94,7 @@ func (s mailSummary) Summarize(_ context.Context, in summary.Input) (summary.Out
 	return summary.Output{Text: fmt.Sprintf("TASK: Read all unread emails and produce a briefing.\nPROGRESS:\n1. Read %d emails\nREMAINING:\n1. The others\nDATA: none\nDECISIONS: none", read)}, nil
 }
 
-// WOL-17: on the trace of the seed's table all 41 emails are read, no call
+// WOL-17: on the trace of the design's table all 41 emails are read, no call
 // overflows, and compactions come after batches 1 and 2, and after 3 where the
 // rule says so: its context is over 75 % of the budget by the estimate.
 func TestMailTraceReadsAllMailsWithoutOverflow(t *testing.T) {
@@ -108,7 +108,7 @@ func TestMailTraceReadsAllMailsWithoutOverflow(t *testing.T) {
 	var shown strings.Builder
 	e.Tiers = []compactor.Tier{{Name: "mail", Summarizer: mailSummary{&shown}, Local: true}}
 	model := "DeepSeek V4 Pro"
-	const systemChars = 26_000 // of the seed's log line; with 47 tools the first call has 42,000 tokens
+	const systemChars = 26_000 // of the design's log line; with 47 tools the first call has 42,000 tokens
 	system := api.System{{Name: "identity", Content: strings.Repeat("You read mail. ", systemChars/15)}}
 	var tools []turns.Raw
 	for i := range 47 {

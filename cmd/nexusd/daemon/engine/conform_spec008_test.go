@@ -49,7 +49,7 @@ func otel(t *testing.T, e *Engine, c reader.Caller, s turns.ID) (*api.Context, [
 	return cx, ms
 }
 
-// quarter is the seed's estimate of messages, of the whole payload: characters
+// quarter is the design's estimate of messages, of the whole payload: characters
 // / 4, rounded up for each message.
 func quarter(ms []turns.Message) (n uint64) {
 	for _, m := range ms {
@@ -62,7 +62,7 @@ func quarter(ms []turns.Message) (n uint64) {
 	return n
 }
 
-// S8-1: every call is told, before it is made, what its messages are estimated at.
+// S8-1: before every call, the agent gets the estimate of its messages.
 func TestEveryCallShowsItsEstimate(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{})
@@ -154,7 +154,7 @@ func TestPruningIsSetPerAgent(t *testing.T) {
 }
 
 // longSession appends turns until the context of a call was compacted. The agent
-// flushes its memory when it is told to.
+// flushes its memory when the ledger asks for it.
 func longSession(t *testing.T, e *Engine, s turns.ID) *api.Context {
 	t.Helper()
 	for i := range 200 {
@@ -372,7 +372,7 @@ func TestPruneWhenIsAView(t *testing.T) {
 		{`{}`, 0, true},
 		{`{"prune":{"when":"always"}}`, 0, true},
 		{`{"prune":{"when":"cache_cold"}}`, 0, false},
-		{`{"prune":{"when":"cache_cold"}}`, 299 * time.Second, false}, // five minutes, where nothing is said
+		{`{"prune":{"when":"cache_cold"}}`, 299 * time.Second, false}, // five minutes, the default
 		{`{"prune":{"when":"cache_cold"}}`, 300 * time.Second, true},
 		{`{"prune":{"when":"cache_cold"},"idle_seconds":60}`, 59 * time.Second, false},
 		{`{"prune":{"when":"cache_cold"},"idle_seconds":60}`, 60 * time.Second, true},

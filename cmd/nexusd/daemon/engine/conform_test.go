@@ -17,7 +17,7 @@ import (
 	"nexus/turns/tokens"
 )
 
-// Rows of the seeds' promises that need a session: the rest of WOL, AUT and NEX
+// Rows of the designs' promises that need a session: the rest of WOL, AUT and NEX
 // is in compactor/conform_*_test.go.
 
 // announced collects the notifications of an engine. Read it only when nothing is
@@ -209,7 +209,7 @@ func TestElisionsKeepTheirTargets(t *testing.T) {
 }
 
 // WOL-8, with a model: by mode background it writes the summary while calls go
-// on; what came meanwhile stands behind the summary.
+// on; what came meanwhile follows the summary.
 func TestBackgroundSummaryKeepsTurnsThatCameMeanwhile(t *testing.T) {
 	e := newWorld().Engine(t)
 	slow := slowSummarizer{make(chan struct{}, 10), make(chan struct{})}
@@ -314,8 +314,8 @@ func TestNotificationsDescribeACompaction(t *testing.T) {
 }
 
 // WOL-15: compaction.started comes once targets are chosen, compaction.applied
-// when it is there; nothing is told where nothing is due. The decision's numbers
-// stand in the compaction, the token count and the budget with every context.
+// when it is there; nothing is announced if nothing is due. The decision's numbers
+// are in the compaction; the token count and the budget are in every context.
 func TestNotificationsFollowTheSteps(t *testing.T) {
 	e := newWorld().Engine(t)
 	notes := hear(e)
@@ -398,7 +398,7 @@ func TestTruncationEndsWithTheUsersTurn(t *testing.T) {
 }
 
 // WOL-18: explain gives the tokens of each named section of the system part, in
-// the order that they stand in, and of the tools; together they are the overhead.
+// the order that they have, and of the tools; together they are the overhead.
 func TestExplainCountsTheSectionsOfTheSystemPart(t *testing.T) {
 	e := newWorld().Engine(t)
 	var sections api.System
@@ -509,7 +509,7 @@ func nexusSession(t *testing.T, e *Engine) (s *api.Session, ids []turns.ID, k *a
 	return s, ids, must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t).Compaction
 }
 
-// NEX-1: a compaction is a turn. It has the fields of the seed's turn under the
+// NEX-1: a compaction is a turn. It has the fields of the design's turn under the
 // contract's names; a normal turn has them as null.
 func TestCompactionTurnHasTheFieldsOfTheDesign(t *testing.T) {
 	e := newWorld().Engine(t)
@@ -606,7 +606,7 @@ func TestExpandReturnsWhatACompactionCovers(t *testing.T) {
 	same("the second, all levels", expand(second.ID, `"all"`), ids[:last])
 }
 
-// NEX-6: a fork from any turn: with what was seen there, with a summary, or in
+// NEX-6: a fork from any turn: with what the session showed there, with a summary, or in
 // full. None shows anything of what came after its turn.
 func TestForkShowsNothingAfterItsTurn(t *testing.T) {
 	e := newWorld().Engine(t)

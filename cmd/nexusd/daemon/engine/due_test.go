@@ -23,7 +23,7 @@ import (
 	"nexus/turns"
 )
 
-// modelled is an engine with a model that takes until it is let go, before the
+// modelled is an engine with a model that answers when the test releases it, before the
 // tier that asks nobody.
 func modelled(t *testing.T) (*Engine, slowSummarizer) {
 	t.Helper()
@@ -185,7 +185,7 @@ func TestContextLoadsItsPathOnce(t *testing.T) {
 }
 
 // WOL-15: with the log at debug, each decision and each context leaves a line
-// with its numbers, and nothing of what was said.
+// with its numbers, and no text of a turn.
 func TestDebugLogTracesDecisionsWithoutContent(t *testing.T) {
 	e := newWorld().Engine(t)
 	var log bytes.Buffer
@@ -287,7 +287,7 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 	}
 }
 
-// The metric counts: a compaction that is made below an append is seen, wherever
+// The metric counts: a compaction that is made below an append is counted, wherever
 // below the append that happens. Package compactions tests the other ways.
 func TestCompactionInsideAnAppendIsCounted(t *testing.T) {
 	e := newWorld().Engine(t)

@@ -78,7 +78,7 @@ func flushOf(t *testing.T, e *Engine, s turns.ID, compaction *turns.ID) string {
 }
 
 // S8-8, AC-8: a flush is due when the context has more tokens than window - reserve -
-// threshold, and the agent is told: in the ack, in the context, and by a notification.
+// threshold, and the agent learns it: in the ack, in the context, and by a notification.
 func TestFlushIsDueOverItsThreshold(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
@@ -117,7 +117,7 @@ func TestFlushIsDueOverItsThreshold(t *testing.T) {
 	}
 }
 
-// AC-9, S8-9: the flush turn puts the seed's instruction behind the context, as
+// AC-9, S8-9: the flush turn adds the design's instruction after the context, as
 // a message of the user that is on no chain.
 func TestFlushInstructionIsOnNoChain(t *testing.T) {
 	e := newWorld().Engine(t)
@@ -192,7 +192,7 @@ func (a *scripted) flush() bool {
 }
 
 // S8-10, AC-10, test_memory_flush_calls_save_memory_tool: a whole flow. The flush turn
-// runs with the agent's own tools, and what it saves was said before the compaction.
+// runs with the agent's own tools, and what it saves comes from before the compaction.
 func TestMemoryFlushCallsSaveMemoryTool(t *testing.T) {
 	e := newWorld().Engine(t)
 	s := flushSession(t, e)

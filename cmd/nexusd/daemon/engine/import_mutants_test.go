@@ -200,7 +200,7 @@ func TestAChangedExportIsRefusedOrVerifies(t *testing.T) {
 			if err != nil || bytes.Contains(canon(cx), []byte("alice's")) {
 				t.Errorf("%s: context %.300s, %v", where, canon(cx), err)
 			}
-			w, e, others = upTo(at) // the place is taken
+			w, e, others = upTo(at) // another event has the place
 		}
 	}
 	t.Logf("%d changed events were stored, %d refused", stored, refused)

@@ -430,7 +430,7 @@ func TestARefusedImportKeepsTheRecordsBeforeIt(t *testing.T) {
 	verified(t, e)
 }
 
-// failingKeys is a key store whose disk refuses what is put.
+// failingKeys is a key store whose disk refuses every write.
 type failingKeys struct{ *seal.Memory }
 
 func (failingKeys) Put(turns.ID, seal.Key) error { return errors.New("disk full") }

@@ -35,7 +35,7 @@ func relabel(t *testing.T, e *Engine, s turns.ID, label string) error {
 	return err
 }
 
-// holds checks which session a label stands for, on each engine.
+// holds checks which session a label names, on each engine.
 func holds(t *testing.T, label string, want turns.ID, engines ...*Engine) {
 	t.Helper()
 	for i, e := range engines {
@@ -52,7 +52,7 @@ func holds(t *testing.T, label string, want turns.ID, engines ...*Engine) {
 }
 
 // Of two sessions that are opened under one label at the same time one is
-// opened, on one daemon and on two; the other is told which.
+// opened, on one daemon and on two; the other request learns which.
 func TestOnlyOneSessionGetsALabel(t *testing.T) {
 	for name, two := range map[string]bool{"one daemon": false, "two daemons": true} {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestARefusedChangeLeavesTheLabelFree(t *testing.T) {
 	holds(t, "main", next.ID, e, other)
 }
 
-// Wherever a reset is cut short after its commit, the label stands for the
+// If a reset is cut short anywhere after its commit, the label names the
 // successor, with its settings: for a look-up, and for who wants to take it.
 func TestAResetKeepsItsLabelThroughACrash(t *testing.T) {
 	for cut := 2; cut <= 3; cut++ { // the state event, the successor, its claim

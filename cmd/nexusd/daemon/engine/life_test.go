@@ -381,7 +381,7 @@ func (l *life) settings(t *rapid.T) {
 	delete(l.last, l.session())
 }
 
-// policy is one of ours, or one with a view that goes by the clock.
+// policy is one of ours, or one with a view that depends on the clock.
 func (l *life) policy(t *rapid.T) *api.Policy {
 	if rapid.IntRange(0, 3).Draw(t, "by the clock") == 0 {
 		return &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":"cache_cold","keep_last_assistants":1,"soft_trim_chars":100,"head_chars":20,"tail_chars":20}}`)}

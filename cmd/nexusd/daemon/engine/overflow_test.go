@@ -30,15 +30,15 @@ func TestOverflowBudget(t *testing.T) {
 			t.Fatalf("%s: %d tokens and %d of overhead", policy, v.Tokens, v.Overhead)
 		}
 		for _, tc := range []struct {
-			set, window uint64  // of the session; of the provider, 0: not said
-			counts      float64 // tokens of the provider's for one of ours, 0: not said
+			set, window uint64  // of the session; of the provider, 0: not stated
+			counts      float64 // tokens of the provider's for one of ours, 0: not reported
 			want        uint64
 		}{
-			// Windows alone. Of each, 1,000 are for the answer and 500 the margin.
+			// Only windows. Of each, 1,000 are for the answer and 500 the margin.
 			{1_000_000, 0, 0, less},
 			{30_000, 0, 0, 28_500},
 			{1_000_000, 30_000, 0, 28_500}, // the provider's is the smaller one
-			{20_000, 100_000, 0, 18_500},   // it is the larger one: the session's own stands
+			{20_000, 100_000, 0, 18_500},   // it is the larger one: the session's own counts
 			{20_000, 20_000, 0, 18_500},
 			{0, 30_000, 0, 28_500}, // none is set
 			{1_000_000, 1_000_000, 0, less},

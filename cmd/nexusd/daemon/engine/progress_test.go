@@ -11,7 +11,7 @@ import (
 	"nexus/ledger/api"
 )
 
-// S8-22: who waits beside a compaction ("Organizing conversation…") is told
+// S8-22: who waits for a compaction ("Organizing conversation…") learns
 // how far it is. The other futures of the row have tests of their own names: the
 // quality of a summary in compactor (survival), memories and search in later parts.
 func TestProgressOfACompactionIsAnnounced(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"nexus/turns/interchange/strict"
 )
 
-// transcripts are the real Claude Code sessions beside the checkout.
+// transcripts are the real Claude Code sessions in ../shared/data next to the checkout.
 func transcripts(t *testing.T) []string {
 	t.Helper()
 	var files []string

@@ -68,7 +68,7 @@ func usesTools(t *testing.T, e *Engine, policy *api.Policy) turns.ID {
 	return s
 }
 
-// whenCold is a policy with a view that goes by the clock.
+// whenCold is a policy with a view that depends on the clock.
 func whenCold() *api.Policy {
 	return &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":"cache_cold"}}`)}
 }
@@ -78,7 +78,7 @@ func head(t *testing.T, e *Engine, s turns.ID) turns.ID {
 	return *must(e.Get(t.Context(), alice, s, api.Read{}))(t).Head
 }
 
-// A view that goes by the clock is shown again as it was, whatever the clock says
+// A view that depends on the clock is shown again as it was, whatever the clock says
 // by then: by its recipe, and at its turn if that has the recipe.
 func TestRecipeOfAColdViewIsServedAgain(t *testing.T) {
 	w := newWorld()

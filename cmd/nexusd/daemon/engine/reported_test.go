@@ -94,7 +94,7 @@ func TestReportedCountReplacesTheEstimate(t *testing.T) {
 	}
 }
 
-// A window that neither the session nor a known model states is told to be a guess.
+// A window that neither the session nor a known model states is reported as a guess.
 func TestWindowOfAnUnknownModelIsAGuess(t *testing.T) {
 	e := newWorld().Engine(t)
 	for _, tc := range []struct {

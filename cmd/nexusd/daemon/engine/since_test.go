@@ -10,8 +10,8 @@ import (
 	"nexus/turns"
 )
 
-// NXS-12: what a compaction was expected to cost and save stands in its
-// trigger, and what the calls since were billed stands beside it: those with it
+// NXS-12: what a compaction was expected to cost and save is in its
+// trigger, and what the calls since were billed is next to it: those with it
 // in force, on the way to the head.
 func TestCompactionShowsExpectedAndBilledCost(t *testing.T) {
 	e := newWorld().Engine(t)

@@ -52,7 +52,7 @@ func idle(e *Engine, s turns.ID) {
 }
 
 // A model that is down is asked as often in a row as the policy says, at one head
-// or at many, and then after a wait, twice as long each time; it is told so. What
+// or at many, and then after a wait, twice as long each time; the agent learns it. What
 // succeeds ends that.
 func TestFailedCompactionsBackOff(t *testing.T) {
 	w := newWorld()
@@ -115,7 +115,7 @@ func TestFailedCompactionsBackOff(t *testing.T) {
 }
 
 // What a model was paid for a summary that came too late, or that nobody could
-// use, is told and counted; where another try made the compaction, it holds it.
+// use, is reported and counted; where another try made the compaction, it holds it.
 func TestLostSummariesAreCounted(t *testing.T) {
 	e := newWorld().Engine(t)
 	registry := prometheus.NewRegistry()

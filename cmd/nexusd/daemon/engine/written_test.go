@@ -5,39 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger/api"
-	"nexus/projections"
 	"nexus/turns"
 )
 
-// behind starts an engine whose projections apply nothing more after what the
-// log has now.
-func behind(t *testing.T, w *world) *Engine {
-	t.Helper()
-	store := must(projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()}))(t)
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- store.Run(ctx, w.Log) }()
-	if err := store.WaitFor(t.Context(), must(w.Log.State(t.Context()))(t).Last); err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	return newEngine(w, store)
-}
-
-// What is on the log is never told as if nothing had been written, and a retry
-// with the same id is answered and writes nothing.
+// A change that is on the log is never answered as if nothing had been written. A
+// retry with the same id is answered and writes nothing.
 func TestStoredRequestIsNeverUnavailable(t *testing.T) {
 	label := "main"
 	id := turns.ID{1}
@@ -105,7 +79,7 @@ func TestStoredRequestIsNeverUnavailable(t *testing.T) {
 			for range 8 {
 				add(t, e, s.ID, say(long(2000), "b"))
 			}
-			late := behind(t, w)
+			late := w.EngineBehind(t)
 			last := func() uint64 { return must(w.Log.State(t.Context()))(t).Last }
 			before := last()
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -112,14 +112,14 @@ func TestSchemaOfAReplyTakesUnknownMembers(t *testing.T) {
 	}
 }
 
-// docs/API.md writes ids, hashes and long values short.
+// short completes what docs/API.md abbreviates: ids, hashes and long values.
 var short = strings.NewReplacer(`sha256:…`, "sha256:"+strings.Repeat("0", 64), "…]", "]", "…}", "}")
 
 var shortID = regexp.MustCompile(`"01[A-Z]{2}…"`)
 
 // example is a block of JSON in docs/API.md.
 type example struct {
-	verb   string // that it stands under; "" before the first
+	verb   string // whose paragraph it belongs to; "" before the first
 	values []string
 }
 
@@ -151,7 +151,7 @@ func examples(t *testing.T, page string) (all []example) {
 	return all
 }
 
-// Under a verb stand its request and its reply, or the reply alone.
+// The paragraph of a verb shows its request and its reply, or only the reply.
 func TestExamplesOfTheDocsHoldAgainstTheSchemas(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/API.md")
 	if err != nil {
@@ -187,11 +187,11 @@ func TestExamplesOfTheDocsHoldAgainstTheSchemas(t *testing.T) {
 	}
 }
 
-// **verb** `{…}`, or **verb.\<s\>**, opens the paragraph of each verb.
+// signature matches the start of a verb's paragraph: **verb** `{…}`, or **verb.\<s\>**.
 var signature = regexp.MustCompile("\\*\\*([a-z]+\\.[a-z]+)(?:\\.\\\\<s\\\\>)?\\*\\*\\s+`(\\{[^`]*\\})`")
 
 // The members that docs/API.md names for a request are those that it has. What
-// every read takes is told once, under Positions.
+// every read takes is described once, under Positions.
 func TestRequestsOfTheDocsNameTheMembersOfTheSchemas(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/API.md")
 	if err != nil {
@@ -202,7 +202,7 @@ func TestRequestsOfTheDocsNameTheMembersOfTheSchemas(t *testing.T) {
 		t.Fatalf("only %d verbs are found", len(found))
 	}
 	everywhere := []string{"min_position", "stale_ok"}
-	// Taken and without an effect; told in the docs' last section.
+	// Accepted and without an effect; the docs' last section describes them.
 	idle := map[string][]string{"context.get": {"query", "inline"}, "context.overflow": {"model"}, "compaction.expand": {"full"}, "compaction.take": {"limit"}}
 	for _, m := range found {
 		v := verbNamed(t, m[1])

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// stored are the verbs whose request is stored with its digest. A retry with the
-// same id is told from another request by it.
+// stored are the verbs whose request is stored with its digest. The digest tells a
+// retry with the same id from another request.
 var stored = []string{
 	"session.create", "session.set", "session.close", "session.reset", "session.move", "turn.append", "context.overflow",
 	"compaction.run", "compaction.submit", "compaction.record", "flush.begin", "flush.done", "fork.create",
@@ -35,7 +35,7 @@ func TestCanonicalFormLeavesOutIDAndWait(t *testing.T) {
 	}
 }
 
-// An invalid request is told by the strict reading, which names its member.
+// The strict reading refuses an invalid request and names its member.
 func TestRequestsAreReadStrictlyBeforeTheyAreMadeCanonical(t *testing.T) {
 	for _, v := range verbs {
 		c := &call{data: []byte(`{"no_such_member":1}`)}

@@ -10,7 +10,7 @@ import (
 )
 
 // What the projections derived is not believed: a row that differs from the log is
-// a problem, and what stands on it is judged by the log.
+// a problem, and the verification judges what follows it by the log.
 func TestVerifyFindsARowThatDiffers(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)

@@ -67,7 +67,7 @@ func TestVerifyOfSessionsReadsTheirChains(t *testing.T) {
 	}
 }
 
-// blockedLog holds reads of chains up until they are let go.
+// blockedLog blocks reads of chains until the test releases them.
 type blockedLog struct {
 	ledger.Log
 	reading chan struct{} // one for each read that waits
@@ -135,7 +135,7 @@ func TestVerificationsOfOneAgentAreBounded(t *testing.T) {
 	}
 }
 
-// A compaction is checked where it stands: many forks deep in a history cost what
+// A compaction is checked at its place on the path: many forks deep in a history cost what
 // their own events do, not a walk of their whole paths each.
 func TestVerifyCostGrowsWithTheEvents(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)

@@ -21,7 +21,7 @@ import (
 // queue: a daemon that dies forgets it, and the next request for a session's context
 // queues the compaction again.
 //
-// Invariant: mu is locked by [Compactions.lockQueue] alone, and guards every change.
+// Invariant: only [Compactions.lockQueue] locks mu. mu guards every change.
 // Appends read jobs and backoffs, without the lock.
 type background struct {
 	mu           sync.Mutex

@@ -49,8 +49,8 @@ func TestSummaryIsSealedUnderEverySourceSession(t *testing.T) {
 	}
 }
 
-// What an agent submits is its own to judge, however little it says; what is left
-// of the names stands beside it.
+// The ledger accepts an agent's summary however short it is, and shows the names that
+// it lacks next to it.
 func TestSubmitOfAShortHistory(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "balanced")

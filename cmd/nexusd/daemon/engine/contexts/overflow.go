@@ -47,7 +47,7 @@ func (cx *Contexts) Overflow(ctx context.Context, c reader.Caller, session turns
 	if err != nil {
 		return nil, err
 	}
-	get.At = ref.Turn // what this compaction left, whatever came in meanwhile
+	get.At = ref.Turn // the context after this compaction, whatever came in meanwhile
 	out, err := cx.Context(ctx, c, session, get)
 	if err == nil {
 		out.Compacted = &ref.Turn

@@ -65,6 +65,30 @@ func (w *World) Engine(t testing.TB) *engine.Engine {
 	return w.EngineOver(store)
 }
 
+// EngineBehind starts an engine whose projections have applied what the log has now,
+// and apply nothing more.
+func (w *World) EngineBehind(t testing.TB) *engine.Engine {
+	t.Helper()
+	store := Must(projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()}))(t)
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("close projections: %v", err)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- store.Run(ctx, w.Log) }()
+	if err := store.WaitFor(t.Context(), Must(w.Log.State(t.Context()))(t).Last); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return w.EngineOver(store)
+}
+
 // EngineOver returns an engine over projections that the caller runs.
 func (w *World) EngineOver(store *projections.Store) *engine.Engine {
 	return engine.New(engine.Config{

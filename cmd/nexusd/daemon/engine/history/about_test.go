@@ -11,7 +11,7 @@ import (
 	"nexus/turns"
 )
 
-// A session is told apart by its title and by when its newest turn was said.
+// A list shows the title of a session and the time of its newest turn.
 func TestAboutShowsTitleAndTime(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	claimed := time.Date(2025, 4, 29, 23, 50, 0, 0, time.UTC)

@@ -74,7 +74,7 @@ func TestCompactionOfAClippedPathGivesTheSameContext(t *testing.T) {
 			enginetest.Verified(t, e)
 			few, err := e.Context(t.Context(), enginetest.Operator, s.ID, api.GetContext{})
 			if enginetest.Code(err) == api.TooLarge {
-				return // what the policy keeps has no room: it is told so
+				return // what the policy keeps has no room, and the error says so
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -113,7 +113,7 @@ func TestLoadedBytesOfAllRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// The pages of a taken plan after the first are not planned again.
+// The pages after the first of a plan from compaction.take are not planned again.
 func TestTakePagesAreMadeOnce(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	e.MaxPayload = 64 << 10

@@ -21,7 +21,7 @@ type Size struct {
 	head     turns.Ref
 	settings uint64    // index of the event with the settings in force
 	InForce  turns.Ref // the compaction in force
-	After    uint64    // tokens that this compaction left
+	After    uint64    // tokens of the context after this compaction
 	Load     view.Load
 	Sums     view.Sums
 	Large    bool // an unanswered tool result is too large

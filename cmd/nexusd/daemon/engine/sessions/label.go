@@ -172,7 +172,7 @@ func (l *Label) checkFree(ctx context.Context, session turns.ID) (err error) {
 }
 
 // Claim appends a claim of the label for session. It returns a conflict if another
-// daemon gave the label away since it was seen free.
+// daemon claimed the label after this one found it free.
 func (l *Label) Claim(ctx context.Context, session turns.ID) error {
 	e := l.sessions
 	for {
