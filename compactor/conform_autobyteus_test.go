@@ -25,7 +25,7 @@ func autobyteusWorld(t *testing.T, set string) *world {
 	return w
 }
 
-// AUT-1: after a compaction the snapshot, what stands for the past and the
+// AUT-1: after a compaction the snapshot, that is the replacement of the past and the
 // recent tail, is the base that new turns are appended to; the next compaction
 // begins a new epoch.
 func TestNewTurnsExtendTheSnapshotUntilTheNextEpoch(t *testing.T) {

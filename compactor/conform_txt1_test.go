@@ -14,7 +14,7 @@ import (
 	"nexus/turns"
 )
 
-// TXT-1: each text that a published design quotes and that stands in a context is the design's,
+// TXT-1: each text that a published design quotes and that a context shows is the design's,
 // byte for byte, as the policy renders it. The prompts are in TestTemplatesQuoteTheDesigns;
 // nexus and autobyteus quote no text that is shown. A golden file is what the
 // seed's own file says.
@@ -81,7 +81,7 @@ func TestQuotedTextsAreTheDesigns(t *testing.T) {
 	}
 }
 
-// summaryShown is the message that stands first after a compaction whose summary
+// summaryShown returns the first message after a compaction whose summary
 // says text.
 func summaryShown(t *testing.T, policy, text string) string {
 	t.Helper()

@@ -232,7 +232,7 @@ func choice(t *testing.T) (w *world, order []view.PartAt) {
 			name[strings.TrimPrefix(r.ID, "call ")] = len(w.Halves) - 1
 		}
 	}
-	said := func(text string, size int, calls ...string) {
+	respond := func(text string, size int, calls ...string) {
 		for i := range calls {
 			calls[i] = "call " + calls[i]
 		}
@@ -240,17 +240,17 @@ func choice(t *testing.T) (w *world, order []view.PartAt) {
 		name[text] = len(w.Halves) - 1
 	}
 	sent("task", 5_000)
-	said("a1", 900, "r1", "r2", "failed", "small")
+	respond("a1", 900, "r1", "r2", "failed", "small")
 	sent("u1", 800, result("r1", 3_000, false), result("r2", 9_000, false), result("failed", 20_000, true), result("small", 499, false))
-	said("a2", 4_000, "r3", "r4")
+	respond("a2", 4_000, "r3", "r4")
 	sent("u2", 6_000, result("r3", 500, false), result("r4", 30_000, false))
-	said("a3", 499)
+	respond("a3", 499)
 	sent("u3", 499)
-	said("a4", 700, "late1", "late2", "late3")
+	respond("a4", 700, "late1", "late2", "late3")
 	sent("u4", 7_000, result("late1", 50_000, false), result("late2", 600, false), result("late3", 700, false))
-	said("a5", 5_000)
+	respond("a5", 5_000)
 	sent("u5", 700)
-	said("a6", 5_000)
+	respond("a6", 5_000)
 	sent("u6", 700)
 	part := map[string]view.PartAt{
 		"r1": {Half: name["r1"], Message: 0, Part: 0}, "r2": {Half: name["r2"], Message: 1, Part: 0}, "r3": {Half: name["r3"], Message: 0, Part: 0}, "r4": {Half: name["r4"], Message: 1, Part: 0},
@@ -336,7 +336,7 @@ func TestProtectedMessagesStayWhole(t *testing.T) {
 const screenshot = `{"type":"blob","modality":"image","mime_type":"image/png","content":"AAAA"}`
 
 // WOL-6: images go from every result of a tool, the newest and the failed ones
-// too; the marker stands first, once. A user's image stays.
+// too; the marker comes first, once. A user's image stays.
 func TestImagesLeaveEveryToolResult(t *testing.T) {
 	const mark = "[Screenshot analyzed — image omitted from context]"
 	w := wolffishWorld(t, 20_000)
@@ -457,7 +457,7 @@ func TestOneRequestSummarizesTheOriginals(t *testing.T) {
 }
 
 // WOL-9: a request is tried again after 1, 2, 4, 8 and 16 seconds (package llm
-// holds to it); when all fail the design's notice stands for the summary.
+// holds to it); when all fail the design's notice replaces the summary.
 func TestNoticeReplacesAFailedSummary(t *testing.T) {
 	w := wolffishWorld(t, 20_000)
 	must(t, w.Turn(user("read them all"), nil))
@@ -519,7 +519,7 @@ ALL steps are complete. Do NOT re-do completed work.]`
 	}
 }
 
-// WOL-15: the decision is told with its numbers. Those of the design's sample line
+// WOL-15: the trigger of a compaction holds the numbers of the decision. Those of the design's sample line
 // are due; the line itself says that they are not, above its own threshold.
 func TestTriggerHoldsItsNumbers(t *testing.T) {
 	pol := builtin("wolffish")
@@ -536,7 +536,7 @@ func TestTriggerHoldsItsNumbers(t *testing.T) {
 
 // WOL-19: targets are selected and their originals saved before anything is
 // changed; then images go, targets are truncated, the originals are summarized,
-// and the summary comes last. That it is told at once is in the engine's test.
+// and the summary comes last. The engine's test holds that it is announced at once.
 func TestOriginalsAreSavedBeforeTheChange(t *testing.T) {
 	w := wolffishWorld(t, 20_000)
 	must(t, w.Turn(user("read them all"), says("", "shot")))

@@ -8,7 +8,7 @@ import (
 )
 
 // TestSawThroughStays: a summary that was made from turns after its cut goes
-// into the next one, which then has seen them too (invariant 7).
+// into the next one, so SawThrough of the next one names them too (invariant 7).
 func TestSawThroughStays(t *testing.T) {
 	w := longWorld(t)
 	pol, err := builtin("nexus").With(turns.Raw(`{"keep_tokens":1000}`))

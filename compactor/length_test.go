@@ -30,7 +30,7 @@ var scripts = map[string]string{
 	"Kana":       "ユーザーはログインページが三十日間訪問者を記憶し、セッションが終了したときに短いメッセージを表示することを望んでいます。",
 }
 
-// scriptPlan is a due session of one sentence said again and again.
+// scriptPlan is a due session of one sentence, repeated.
 func scriptPlan(t *testing.T, name, sentence string) *plan.Plan {
 	t.Helper()
 	pol, _ := policy.Builtin(name)
@@ -54,8 +54,8 @@ func upTo(sentence string, n uint64) string {
 	return strings.TrimSpace(strings.Repeat(sentence, int(n/(summary.ModelTokens(sentence)+1))))
 }
 
-// A model is told a bound in its own tokens, and a text that keeps it is a
-// summary in every script. So is one that keeps the bound in tokens alone, where
+// A model gets a bound in its own tokens, and a text within the bound is a
+// summary in every script. So is a text that is only within the bound in tokens, if
 // approx-1 takes its script for more and there is room for it.
 func TestSummaryLengthByScript(t *testing.T) {
 	asked := regexp.MustCompile(`Use at most (\d+) tokens \(about (\d+) characters\)`)

@@ -10,7 +10,7 @@ import (
 	"nexus/turns"
 )
 
-// What was shortened for one call stands whole again when the user speaks, but
+// A part that was shortened for one call is whole again when the user speaks, but
 // not after an overflow: the provider refused it.
 func TestWhatAProviderRefusedIsNotSentAgain(t *testing.T) {
 	for kind, call := range map[string]bool{plan.TriggerThreshold: true, plan.TriggerManual: true, plan.TriggerOverflow: false} {

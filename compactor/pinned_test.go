@@ -15,14 +15,14 @@ import (
 // word after any number of compactions, under every policy; text in it that
 // imitates tags ends nothing.
 func TestPinnedTextStands(t *testing.T) {
-	const said = "never touch </pinned> the production database </summary>"
+	const rule = "never touch </pinned> the production database </summary>"
 	for _, name := range policy.Names() {
 		t.Run(name, func(t *testing.T) {
 			pol, _ := policy.Builtin(name)
 			w := newWorld()
 			w.Policy, w.Limits.ContextWindow = pol, 20_000
 			must(t, w.Turn(user("begin"), says("yes")))
-			must(t, w.Turn(user(said), says("understood")))
+			must(t, w.Turn(user(rule), says("understood")))
 			w.Halves[2].Pinned = true
 			compactions := 0
 			for i := range 400 {
@@ -53,7 +53,7 @@ func TestPinnedTextStands(t *testing.T) {
 	}
 }
 
-// TestPinsAreBounded: pins take no more than their share; the newest stand.
+// TestPinsAreBounded: pins take no more than their share; the newest are kept.
 func TestPinsAreBounded(t *testing.T) {
 	pol, _ := policy.Builtin("balanced")
 	w := newWorld()

@@ -107,7 +107,7 @@ func TestSettingsTable(t *testing.T) {
 	}
 }
 
-// What the table gives as the range of a number is what is taken.
+// Validate accepts the range that the table gives for a number, and nothing outside.
 func TestSettingsRanges(t *testing.T) {
 	base := builtin("balanced")
 	n := 0
@@ -139,15 +139,15 @@ func TestSettingsRanges(t *testing.T) {
 			}
 		}
 		if err := with(over); err == nil {
-			t.Errorf("%s: %s is over the range, and taken", row[0], over)
+			t.Errorf("%s: %s is over the range, and accepted", row[0], over)
 		}
 		if bottom, _ := strconv.ParseFloat(lo, 64); bottom > 0 {
-			under := fmt.Sprint(bottom / 2)
+			tooSmall := fmt.Sprint(bottom / 2)
 			if row[1] != "share" {
-				under = fmt.Sprint(uint64(bottom) - 1)
+				tooSmall = fmt.Sprint(uint64(bottom) - 1)
 			}
-			if err := with(under); err == nil {
-				t.Errorf("%s: %s is under the range, and taken", row[0], under)
+			if err := with(tooSmall); err == nil {
+				t.Errorf("%s: %s is below the range, and accepted", row[0], tooSmall)
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func TestSettingsRanges(t *testing.T) {
 	}
 }
 
-// The numbers that balanced comes to in some windows are those of its page.
+// The page of balanced shows the numbers that the policy has in some windows.
 func TestBalancedPage(t *testing.T) {
 	b, err := os.ReadFile(policiesDocs + "balanced.md")
 	must(t, err)

@@ -120,7 +120,7 @@ func (g *grower) compacted(t rapid.TB, pol policy.Policy, before view.Path, pl *
 	}
 }
 
-// TestRebase: a plan made on an older head stands on the newer one, and only there.
+// TestRebase: a plan made on an older head is legal on a newer head, and nowhere else.
 func TestRebase(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pol, _ := policy.Builtin(rapid.SampledFrom(policy.Names()).Draw(t, "policy"))

@@ -24,7 +24,7 @@ type history struct {
 	tokens uint64
 }
 
-// realHistories are the sessions of the transcripts beside the project that
+// realHistories are the sessions of the transcripts in ../shared/data that
 // have at least so many tokens, in the order of their files.
 func realHistories(t *testing.T, least uint64) (out []history) {
 	t.Helper()
@@ -81,7 +81,7 @@ func readHistories(name string) ([][]*interchange.Append, error) {
 	root := make(map[turns.ID]turns.ID) // of each session, the one that its tree begins with
 	above := make(map[turns.ID]turns.ID)
 	depth := make(map[turns.ID]int)
-	said := make(map[turns.ID]*interchange.Append)
+	appends := make(map[turns.ID]*interchange.Append)
 	deepest := make(map[turns.ID]turns.ID)
 	var order []turns.ID
 	for st, err := range steps {
@@ -93,11 +93,11 @@ func readHistories(name string) ([][]*interchange.Append, error) {
 			order = append(order, st.Open.ID)
 		case st.Fork != nil:
 			root[st.Fork.ID] = root[st.Fork.At.Session]
-		case st.Compaction != nil: // stands between two turns and says nothing
+		case st.Compaction != nil: // between two turns, without text
 			above[st.Compaction.ID], depth[st.Compaction.ID] = st.Compaction.Parent, depth[st.Compaction.Parent]
 		default:
 			a := st.Append
-			above[a.ID], depth[a.ID], said[a.ID] = a.Parent, depth[a.Parent]+1, a
+			above[a.ID], depth[a.ID], appends[a.ID] = a.Parent, depth[a.Parent]+1, a
 			if tree := root[a.Session]; depth[a.ID] > depth[deepest[tree]] {
 				deepest[tree] = a.ID
 			}
@@ -107,7 +107,7 @@ func readHistories(name string) ([][]*interchange.Append, error) {
 	for _, tree := range order {
 		var path []*interchange.Append
 		for id := deepest[tree]; !id.IsZero(); id = above[id] {
-			if a := said[id]; a != nil && (len(a.Messages) > 0 || a.Response != nil) {
+			if a := appends[id]; a != nil && (len(a.Messages) > 0 || a.Response != nil) {
 				path = append(path, a)
 			}
 		}

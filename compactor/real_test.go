@@ -155,10 +155,10 @@ func (r *replay) replay(t *testing.T, h history) {
 // add appends a turn as the ledger does.
 func (r *replay) add(t *testing.T, ms []turns.Message, response *turns.Message) {
 	t.Helper()
-	turned, err := r.Open.After(ms, response, nil)
+	outcome, err := r.Open.After(ms, response, nil)
 	must(t, err)
 	must(t, r.Turn(ms, response))
-	r.Open = turned.Open
+	r.Open = outcome.Open
 	last := &r.Halves[len(r.Halves)-1]
 	last.Pinned = r.oneIn(30)
 	if response != nil {
@@ -340,7 +340,7 @@ func (r *replay) valid(t *testing.T) view.Context {
 }
 
 // fits: a context that is over its budget fits as a view, which shows what a
-// compaction would leave, unless its newest part alone is over.
+// compaction would leave, unless its newest part by itself is over.
 func (r *replay) fits(t *testing.T, cx view.Context) {
 	t.Helper()
 	p, budget := r.Path(), r.pol.Budget(r.Limits)

@@ -103,7 +103,7 @@ func cleared(p view.Path, cut int, calls []ClearedCall) ([]turns.Elision, []turn
 	p.EachPart(func(at view.PartAt, _ *turns.Message, q *turns.Part) {
 		if name := (ClearedCall{p.Halves[at.Half].Ref, q.ID}); q.Type == turns.ToolCallResponse && want[name] {
 			delete(want, name)
-			if e := view.ElidedTo(q, string(view.Cleared), clearedShow); e.Before > e.After { // an elision that saves nothing is left out
+			if e := view.ElidedTo(q, string(view.Cleared), clearedShow); e.Before > e.After { // an elision that saves nothing is dropped
 				chosen[at] = e
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"nexus/turns"
 )
 
-// TestRecord: an import's cleared result is shown cleared, what stood before
-// stands on, and the next compaction carries what is still kept.
+// TestRecord: an import's cleared result is shown cleared, the compaction before
+// stays in force, and the next compaction carries what is still kept.
 func TestRecord(t *testing.T) {
 	w := newWorld()
 	w.Limits.ContextWindow = 4000

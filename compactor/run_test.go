@@ -158,7 +158,7 @@ func TestFromOriginals(t *testing.T) {
 	}
 }
 
-// TestLastHalfTooLarge: where the newest half alone is over the budget, it is
+// TestLastHalfTooLarge: if the newest half by itself is over the budget, it is
 // shown by its ends, for no response has seen it; a call that waits is never covered.
 func TestLastHalfTooLarge(t *testing.T) {
 	pol, _ := policy.Builtin("balanced")
@@ -194,8 +194,8 @@ func TestLastHalfTooLarge(t *testing.T) {
 	}
 }
 
-// The tiers of one model are taken: the first wanted one that there is, the default
-// one else. What asks nobody stays where it is.
+// ForModel keeps the tiers of one model: the first wanted one that there is, the default
+// one otherwise. Tiers that ask no model keep their place.
 func TestForModel(t *testing.T) {
 	all := []Tier{{Name: "llm", Model: "a"}, {Name: "llm-partial", Model: "a"}, {Name: "llm", Model: "b"}, {Name: "llm-partial", Model: "b"}, {Name: "extractive", Local: true}}
 	a, b := []Tier{all[0], all[1], all[4]}, []Tier{all[2], all[3], all[4]}

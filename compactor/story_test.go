@@ -92,7 +92,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) (string, error) {
 // with "++" between, then "-> TEXT" or "-> call ID …"; without an arrow it is pending.
 func (s *story) line(f []string) error {
 	name, rest := f[0], strings.Join(f[1:], " ")
-	sent, said, answered := strings.Cut(rest, " -> ")
+	sent, reply, answered := strings.Cut(rest, " -> ")
 	var ms []turns.Message
 	for part := range strings.SplitSeq(sent, " ++ ") {
 		kind, text, _ := strings.Cut(part, " ")
@@ -108,8 +108,8 @@ func (s *story) line(f []string) error {
 	}
 	var response *turns.Message
 	if answered {
-		response = says(said)
-		if calls, ok := strings.CutPrefix(said, "call "); ok {
+		response = says(reply)
+		if calls, ok := strings.CutPrefix(reply, "call "); ok {
 			response = says("", strings.Fields(calls)...)
 		}
 	}

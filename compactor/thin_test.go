@@ -18,20 +18,20 @@ var junk = []string{
 	"很抱歉，我无法协助处理此请求。", `<tool_call>{"name":"bash","arguments":{"command":"ls"}}</tool_call>`, "TASK:\nPROGRESS:\nREMAINING:\nDATA:\nDECISIONS:",
 }
 
-func said(n int, format string) (out []string) {
+func numbered(n int, format string) (out []string) {
 	for i := range n {
 		out = append(out, fmt.Sprintf(format, i, i*7+8000))
 	}
 	return out
 }
 
-// What a model writes in place of a summary is none: the next tier's stands, or
-// the notice. An extract is not judged, nor what an agent submits.
+// What a model writes in place of a summary is no summary: the next tier's is used, or
+// the notice. An extractive summary is not judged, nor what an agent submits.
 func TestRunRefusesJunk(t *testing.T) {
 	pol, _ := policy.Builtin("balanced")
 	w := newWorld()
 	w.Limits.ContextWindow = 32_000
-	for _, s := range said(1000, "change src/pkg%d/main.go so that port %d is used, and say why the other one was wrong") {
+	for _, s := range numbered(1000, "change src/pkg%d/main.go so that port %d is used, and say why the other one was wrong") {
 		must(t, w.Turn(user(s), says("it is done")))
 	}
 	pl, err := plan.New(w.Path(), pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})

@@ -36,7 +36,7 @@ func TestAnUnansweredQuestionStays(t *testing.T) {
 	}
 }
 
-// Where all is covered, results of tools included, what stands for it is still
+// If all is covered, results of tools included, the replacement is still
 // a context that a provider takes.
 func TestAllCoveredIsStillAContext(t *testing.T) {
 	for _, name := range policy.Names() {
@@ -60,8 +60,8 @@ func TestAllCoveredIsStillAContext(t *testing.T) {
 	}
 }
 
-// Where a call that waits takes most of the budget, the summary beside it takes
-// what is left, though it could be longer elsewhere.
+// If a call that waits takes most of the budget, the summary next to it takes
+// the rest, though it could be longer elsewhere.
 func TestSummaryFillsRoomNextToCall(t *testing.T) {
 	for _, name := range policy.Names() {
 		w := newWorld()

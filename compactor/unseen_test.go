@@ -15,8 +15,8 @@ import (
 	"nexus/turns/interchange/strict"
 )
 
-// What no response has seen is in the next context, by its ends at least,
-// whatever the policy, the window, and how much of it there is.
+// Messages that have no response yet are in the next context, at least by their ends,
+// whatever the policy, the window, and their size.
 func TestUnseenIsShown(t *testing.T) {
 	for _, name := range policy.Names() {
 		for _, window := range []uint64{8_000, 32_000, 128_000} {
@@ -157,20 +157,20 @@ func TestUnseenOfAnyShapeFits(t *testing.T) {
 	}
 }
 
-// TestPinsStandWhole: pins have room of their own: forty rules of a page stand
+// TestPinsStandWhole: pins have room of their own: forty rules of a page are shown
 // word for word under every policy in a window of 32,000.
 func TestPinsStandWhole(t *testing.T) {
 	var rules []string
 	for i := range 40 {
 		rules = append(rules, fmt.Sprintf("Rule %d: never write to table number %d by hand.", i, i*7))
 	}
-	said := strings.Join(rules, "\n")
+	page := strings.Join(rules, "\n")
 	for _, name := range policy.Names() {
 		pol, _ := policy.Builtin(name)
 		w := newWorld()
 		w.Policy, w.Limits.ContextWindow = pol, 32_000
 		must(t, w.Turn(user("begin"), says("yes")))
-		must(t, w.Turn(user(said), says("understood")))
+		must(t, w.Turn(user(page), says("understood")))
 		w.Halves[2].Pinned = true
 		for i, n := 0, 0; n < 4 && i < 1500; i++ {
 			must(t, w.Turn(user(fmt.Sprint(i, words(200))), says(words(200))))
@@ -182,7 +182,7 @@ func TestPinsStandWhole(t *testing.T) {
 			_, err := w.compact(pol, trigger.Kind, plan.Options{})
 			must(t, err)
 			if r := w.Bodies[w.Head.Ref].Replacement; len(r) > 0 {
-				if n++; !strings.Contains(summary.TextOf(&r[0]), said) {
+				if n++; !strings.Contains(summary.TextOf(&r[0]), page) {
 					t.Errorf("%s, compaction %d: the rules are not there whole", name, n)
 				}
 			}

@@ -8,11 +8,11 @@ import (
 	"nexus/turns"
 )
 
-// ErrIllegal: no such fork can be taken at this turn.
+// ErrIllegal: no such fork is possible at this turn.
 var ErrIllegal = errors.New("illegal fork")
 
-// At is the fork of the given mode at a turn: what the child's first event
-// says of it. Any turn or compaction can be forked from, also one with open
+// At returns the fork of the given mode at a turn: what the child's first event
+// states about it. Any turn or compaction can be forked from, also one with open
 // tool calls; nothing is copied. Hash is that of the event that holds the turn.
 func At(point lineage.Node, hash turns.Hash, mode turns.ForkMode) (*turns.ForkOf, error) {
 	switch {

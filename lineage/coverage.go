@@ -14,8 +14,8 @@ type State uint8
 const (
 	Verbatim State = 1 // in the context as it was stored
 	Elided   State = 2 // in the context, some part of it shown shortened
-	Covered  State = 3 // a compaction's replacement stands for it
-	Dropped  State = 4 // an imported compaction left it out of its replacement
+	Covered  State = 3 // a compaction's replacement is shown in its place
+	Dropped  State = 4 // covered by an imported compaction whose replacement does not hold it
 )
 
 // String is the state's word.

@@ -33,8 +33,8 @@ A C2 compact through=t6 keep=t7
 	return w, path, chain
 }
 
-// TestSecondCompactionCoversWhatTheFirstKept: t4 and t5 were kept by C1; C2 must cover them, or nothing
-// stands for them any more.
+// TestSecondCompactionCoversWhatTheFirstKept: C1 kept t4 and t5; C2 must cover them, or no
+// context shows them or a replacement of them.
 func TestSecondCompactionCoversWhatTheFirstKept(t *testing.T) {
 	_, path, chain := publishedExample(t)
 	c1, c2 := refOf("A", "C1"), refOf("A", "C2")
@@ -112,7 +112,7 @@ func TestCheckPartitionNamesEachFault(t *testing.T) {
 
 func TestCheckCoverageNamesEachFault(t *testing.T) {
 	t4, t7, t8 := refOf("A", "t4"), refOf("A", "t7"), refOf("A", "t8")
-	type given struct {
+	type inputs struct {
 		path, chain []Node
 		elisions    []turns.Elision
 	}
@@ -121,32 +121,32 @@ func TestCheckCoverageNamesEachFault(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		change func(*given)
+		change func(*inputs)
 		text   string // "": sound
 	}{
-		{"as it is", func(*given) {}, ""},
-		{"nothing at all", func(g *given) { *g = given{} }, ""},
-		{"elisions in order", func(g *given) {
+		{"as it is", func(*inputs) {}, ""},
+		{"nothing at all", func(g *inputs) { *g = inputs{} }, ""},
+		{"elisions in order", func(g *inputs) {
 			g.elisions = []turns.Elision{in(t7, 1, 0, 0), in(t7, 1, 0, 1), in(t7, 1, 1, 0), in(t7, 2, 0, 0), in(t8, 1, 0, 0)}
 		}, ""},
-		{"path without its root", func(g *given) { g.path = g.path[1:] }, "path: " + refOf("A", "t2").String()},
-		{"path with a gap", func(g *given) { g.path = slices.Delete(g.path, 3, 4) }, "path: " + refOf("A", "t5").String()},
-		{"not the one in force", func(g *given) { g.chain = g.chain[1:] }, "given as in force"},
-		{"chain too short", func(g *given) { g.chain = g.chain[:1] }, "was not given"},
-		{"chain off the path", func(g *given) { g.path = g.path[:9]; g.path[8].Compaction = g.chain[0].Ref }, "not a compaction on the path"},
-		{"covers past itself", func(g *given) { g.chain[1].Cut = 13 }, "past itself"},
-		{"a cut that goes back", func(g *given) { g.chain[0].Cut = 5 }, "the response of " + refOf("A", "t2").String() + ", at depth 2, are covered by"},
-		{"a cut one half back", func(g *given) { g.chain[1].Cut, g.chain[0].Cut = 9, 8 }, "the messages of " + t4.String() + ", at depth 4, are covered by " + refOf("A", "C1").String() + " and kept by " + refOf("A", "C2").String()},
-		{"elided and covered", func(g *given) { g.elisions = []turns.Elision{in(t4, 1, 0, 0)} }, "the messages of " + t4.String() + ", at depth 4, are elided"},
-		{"elided off the path", func(g *given) { g.elisions = []turns.Elision{in(refOf("B", "b1"), 1, 0, 0)} }, "not on the path"},
-		{"elided compaction", func(g *given) { g.elisions = []turns.Elision{in(refOf("A", "C2"), 1, 0, 0)} }, "not on the path"},
-		{"elided in no half", func(g *given) { g.elisions = []turns.Elision{in(t7, 3, 0, 0)} }, "half(3)"},
-		{"elided twice", func(g *given) { g.elisions = []turns.Elision{in(t7, 1, 0, 0), in(t7, 1, 0, 0)} }, "out of order or there twice"},
-		{"elided out of order", func(g *given) { g.elisions = []turns.Elision{in(t8, 1, 0, 0), in(t7, 1, 0, 0)} }, "out of order"},
-		{"elided without a compaction", func(g *given) { g.path, g.chain = g.path[:5], nil; g.elisions = []turns.Elision{in(t4, 1, 0, 0)} }, "no compaction in force"},
+		{"path without its root", func(g *inputs) { g.path = g.path[1:] }, "path: " + refOf("A", "t2").String()},
+		{"path with a gap", func(g *inputs) { g.path = slices.Delete(g.path, 3, 4) }, "path: " + refOf("A", "t5").String()},
+		{"not the one in force", func(g *inputs) { g.chain = g.chain[1:] }, "given as in force"},
+		{"chain too short", func(g *inputs) { g.chain = g.chain[:1] }, "was not given"},
+		{"chain off the path", func(g *inputs) { g.path = g.path[:9]; g.path[8].Compaction = g.chain[0].Ref }, "not a compaction on the path"},
+		{"covers past itself", func(g *inputs) { g.chain[1].Cut = 13 }, "past itself"},
+		{"a cut that goes back", func(g *inputs) { g.chain[0].Cut = 5 }, "the response of " + refOf("A", "t2").String() + ", at depth 2, are covered by"},
+		{"a cut one half back", func(g *inputs) { g.chain[1].Cut, g.chain[0].Cut = 9, 8 }, "the messages of " + t4.String() + ", at depth 4, are covered by " + refOf("A", "C1").String() + " and kept by " + refOf("A", "C2").String()},
+		{"elided and covered", func(g *inputs) { g.elisions = []turns.Elision{in(t4, 1, 0, 0)} }, "the messages of " + t4.String() + ", at depth 4, are elided"},
+		{"elided off the path", func(g *inputs) { g.elisions = []turns.Elision{in(refOf("B", "b1"), 1, 0, 0)} }, "not on the path"},
+		{"elided compaction", func(g *inputs) { g.elisions = []turns.Elision{in(refOf("A", "C2"), 1, 0, 0)} }, "not on the path"},
+		{"elided in no half", func(g *inputs) { g.elisions = []turns.Elision{in(t7, 3, 0, 0)} }, "half(3)"},
+		{"elided twice", func(g *inputs) { g.elisions = []turns.Elision{in(t7, 1, 0, 0), in(t7, 1, 0, 0)} }, "out of order or there twice"},
+		{"elided out of order", func(g *inputs) { g.elisions = []turns.Elision{in(t8, 1, 0, 0), in(t7, 1, 0, 0)} }, "out of order"},
+		{"elided without a compaction", func(g *inputs) { g.path, g.chain = g.path[:5], nil; g.elisions = []turns.Elision{in(t4, 1, 0, 0)} }, "no compaction in force"},
 	} {
 		_, path, chain := publishedExample(t)
-		g := given{path: path, chain: chain}
+		g := inputs{path: path, chain: chain}
 		test.change(&g)
 		checkFault(t, test.name, CheckCoverage(g.path, g.chain, g.elisions), test.text)
 	}

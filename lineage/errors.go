@@ -13,8 +13,8 @@ var (
 	ErrUnknown = errors.New("unknown turn")
 	// ErrCorrupt: stored nodes contradict each other.
 	ErrCorrupt = turns.ErrCorrupt
-	// ErrInvalid: an event breaks a rule of the lineage where it stands. It is an
-	// ErrCorrupt too, which is what it means of a stored event.
+	// ErrInvalid: an event breaks a rule of the lineage at its place. It is an
+	// ErrCorrupt too, since a stored event that breaks a rule is corrupt.
 	ErrInvalid = fmt.Errorf("%w lineage: invalid", turns.ErrCorrupt)
 )
 

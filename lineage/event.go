@@ -18,7 +18,7 @@ import (
 // another session.
 //
 // It reads at most one node for a turn; for a compaction a few times log2 of
-// the depth, one for each compaction that stands right before the cut, and a few
+// the depth, one for each compaction that lies right before the cut, and a few
 // for each turn with an elision.
 // It does not check that no other turn continues the segment from the same parent:
 // that needs an index of children ([Forest] checks it).
@@ -101,7 +101,7 @@ func checkPlace(parent Node, e *turns.Event) error {
 	return nil
 }
 
-// cutOf is the cut of compaction n and the one in force before it, checked against the path it stands on.
+// cutOf returns the cut of compaction n and the cut in force before it. It checks both against the path of n.
 //
 // Invariant: every half before the cut was before the previous cut or is newly
 // covered, so no half falls between two compactions.

@@ -108,7 +108,7 @@ func TestGrowRefusesEachIllegalEvent(t *testing.T) {
 	}
 }
 
-// TestGrowRefusesTheNodeOfAnotherParent: a caller that hands over the wrong node is told so.
+// TestGrowRefusesTheNodeOfAnotherParent: a caller that passes the wrong node gets an error.
 func TestGrowRefusesTheNodeOfAnotherParent(t *testing.T) {
 	w := line(t)
 	e := w.event(idOf("A"), idOf("new"), refOf("A", "t8"))

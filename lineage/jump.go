@@ -87,7 +87,7 @@ func jumpBelow(r Reader, p Node) (turns.Ref, error) {
 		return p.Ref, nil
 	}
 	j := p
-	if !p.Jump.IsZero() { // else p is a root, which stands for its own jump
+	if !p.Jump.IsZero() { // a root has no jump and is used in its place
 		var err error
 		if j, err = step(r, p.Jump, JumpDepth(p.Depth)); err != nil {
 			return turns.Ref{}, fmt.Errorf("jump of %s: %w", p.Ref, err)

@@ -41,7 +41,7 @@ type Node struct {
 	// Invariant: Previous's cut <= Cut <= 2*Depth.
 	Cut      Cut
 	Previous turns.Ref // the compaction that was in force before
-	Replaced uint64    // tokens of what stands for the covered part
+	Replaced uint64    // tokens of the replacement of the covered part
 	Saved    uint64    // tokens that its elisions take off the kept halves
 	Imported bool
 	Dropped  bool // what it newly covered is not in the replacement

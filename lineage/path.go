@@ -79,10 +79,10 @@ func Path(r Reader, from Node, lo uint64) ([]Node, error) {
 	return out, nil
 }
 
-// Compactions yields the compactions whose replacements stand, one inside the
+// Compactions yields the compactions whose replacements are shown, one inside the
 // other, for the covered part of n's path: the one in force first, then the
 // one it replaced, and so on. Compactions of the path that a fork of mode full
-// left behind are not among them. An error is yielded last.
+// ignores are not among them. An error is yielded last.
 //
 // A session forked in mode full that has no turn of its own yet sees its fork
 // point without any: its caller clears n.Compaction first.

@@ -2,7 +2,7 @@ package lineage
 
 import "nexus/turns"
 
-// CheckPlaced checks one compaction where it stands. What [CheckCoverage] checks
+// CheckPlaced checks one compaction at its place on the path. What [CheckCoverage] checks
 // along a whole root path follows for every path, if CheckPlaced holds for each
 // compaction of the forest and [Forest.Add], or the same check of parent and
 // depth, for each node: a chain of compactions is in order if each is behind the

@@ -52,7 +52,7 @@ func placed(ns nodes, compactions []turns.Ref, elisions map[turns.Ref][]turns.El
 	return nil
 }
 
-// Compactions checked where they stand are wrong if and only if whole paths are:
+// CheckPlaced refuses a compaction if and only if CheckCoverage refuses a whole path:
 // on random forests, and on those with one compaction changed.
 func TestCheckPlacedAgreesWithWholePaths(t *testing.T) {
 	wrong, right := 0, 0

@@ -159,7 +159,7 @@ func (s *story) cover(n Node) (string, error) {
 //	SESSION NAME [parent=NAME|none] [halves=messages|response] [messages=N] [response=N]
 //	SESSION NAME compact [through=NAME] [keep=NAME] [split] [saw=NAME] [elide=NAME/HALF,…] [dropped]
 //
-// The parent is the session's last turn unless said otherwise. "full" on a
+// The parent is the session's last turn unless a line states another. "full" on a
 // session's first line makes it a fork of mode full.
 func (s *story) grow(lines string) (string, error) {
 	var b strings.Builder

@@ -1,10 +1,10 @@
 package lineage
 
-// TokensFrom is the tokens of the normal halves on the root path of n that
-// stand at or after cut: with the cut of the compaction in force, of the kept
-// part. Replacements and elisions are not in it. It costs what [At] costs.
+// TokensFrom returns the tokens of the normal halves on the root path of n that
+// are at or after cut: with the cut of the compaction in force, those of the kept
+// part. Replacements and elisions do not count. It costs what [At] costs.
 //
-// Errors: the reader's; [ErrCorrupt] where sums contradict each other.
+// Errors: the reader's; [ErrCorrupt] if sums contradict each other.
 func TokensFrom(r Reader, n Node, cut Cut) (uint64, error) {
 	d := cut.Depth()
 	switch {

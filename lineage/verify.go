@@ -40,7 +40,7 @@ func CheckPartition(path []Node, states []HalfState) error {
 		}
 	}
 	for _, s := range states {
-		if _, left := named[halfKey{s.Ref, s.Half}]; left {
+		if _, unmatched := named[halfKey{s.Ref, s.Half}]; unmatched {
 			return corrupt("coverage: the %s of %s are %s, but are not on the path", s.Half, s.Ref, describe(s))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // idOf is the ID that a name always has in tests.
 func idOf(name string) turns.ID { return turns.DeriveID(time.UnixMilli(1), name) }
 
-// world is a forest under test and, beside it, what the slow twins read: the
+// world is a forest under test, and what the slow twins read of it: the
 // events themselves.
 type world struct {
 	Forest

@@ -41,7 +41,7 @@ func (a *applier) apply(r ledger.Record) error {
 		return a.keep(r)
 	}
 	if got := turns.HashEvent(r.Payload); got != r.Hash {
-		return a.setAside(r, fmt.Errorf("%w: record %d has hash %v, stored beside it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash))
+		return a.setAside(r, fmt.Errorf("%w: record %d has hash %v, stored with it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash))
 	}
 	e, err := turns.Decode(r.Payload)
 	if err == nil && e.Chain != chain {

@@ -87,7 +87,7 @@ func TestWaitForAfterACleanStopIsUnavailable(t *testing.T) {
 }
 
 // faults are disks that fail under a running store. Each runs in a process of its
-// own, since Pebble's goroutines stay where the fault left them.
+// own, since Pebble's goroutines never end after a fault.
 var faults = map[string]struct {
 	fail func(op errorfs.Op) bool // once the disk is bad
 	want error

@@ -19,7 +19,7 @@ import (
 //	g session index                           event that holds settings
 //	m session toSession toTurn index          move of a session's head to a turn
 //	k parentSession parent session turn       child of a turn
-//	f session turn child                      fork taken at a turn
+//	f session turn child                      session forked at a turn
 //	o session turn                            compaction on a session's chain
 //	v throughSession through session turn     compaction, by the last turn it covers
 //	a tenant 0 agent 0 session                session of an agent

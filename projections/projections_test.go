@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// author writes sessions onto a log, by the same fold that everything uses.
+// author writes sessions to a log, by the same fold that everything uses.
 type author struct {
 	t    *testing.T
 	log  *memlog.Log
@@ -50,7 +50,7 @@ func (a *author) id() turns.ID {
 	return turns.DeriveID(time.UnixMilli(int64(a.next)), fmt.Sprint(a.next))
 }
 
-func (a *author) put(s *session, e *turns.Event) {
+func (a *author) append(s *session, e *turns.Event) {
 	a.t.Helper()
 	e.Version, e.Recorded = turns.Version, int64(a.next+1)
 	if e.Kind != turns.KindOpened {
@@ -98,7 +98,7 @@ func (a *author) open(of *session) *session {
 		e.Root, e.ForkOf = of.Root, &turns.ForkOf{At: at, Hash: of.hash[at], Mode: turns.AsSeen}
 		s.depth[at] = of.depth[at]
 	}
-	a.put(s, e)
+	a.append(s, e)
 	a.all = append(a.all, s)
 	return s
 }
@@ -107,7 +107,7 @@ func (a *author) turn(s *session) {
 	e := &turns.Event{Kind: turns.KindTurn, ID: a.id(), Parent: s.Head, Depth: s.depth[s.Head] + 1, Halves: 3,
 		Tokens: turns.Tokens{Counter: "approx-1", Messages: 3, Response: 5}}
 	e.Segment = s.SegmentFor(e.ID, s.Head)
-	a.put(s, e)
+	a.append(s, e)
 }
 
 // write does n random things: turns, forks, head moves, new sessions.
@@ -126,7 +126,7 @@ func (a *author) write(n int) {
 		case k == 0 && len(s.turns) > 0:
 			a.open(s)
 		case k == 1 && len(s.turns) > 0:
-			a.put(s, &turns.Event{Kind: turns.KindMoved, ID: a.id(), To: s.turns[a.rng.IntN(len(s.turns))]})
+			a.append(s, &turns.Event{Kind: turns.KindMoved, ID: a.id(), To: s.turns[a.rng.IntN(len(s.turns))]})
 		default:
 			a.turn(s)
 		}
@@ -147,16 +147,16 @@ func (a *author) other(s *session) {
 	}
 	switch a.rng.IntN(5) {
 	case 0:
-		a.put(s, &turns.Event{Kind: turns.KindChanged, ID: a.id()})
+		a.append(s, &turns.Event{Kind: turns.KindChanged, ID: a.id()})
 	case 1:
-		a.put(s, &turns.Event{Kind: turns.KindState, ID: a.id(), State: turns.Paused})
+		a.append(s, &turns.Event{Kind: turns.KindState, ID: a.id(), State: turns.Paused})
 	case 2:
 		cycle, after, err := lineage.Cycle(&a.forest, head, false)
 		if err != nil {
 			a.t.Fatal(err)
 		}
 		if s.FlushOf(cycle, after).State == 0 {
-			a.put(s, &turns.Event{Kind: turns.KindFlush, ID: a.id(), Flush: &turns.Flush{State: turns.FlushBegun, Cycle: cycle, After: after, Try: 1, Lease: 1}})
+			a.append(s, &turns.Event{Kind: turns.KindFlush, ID: a.id(), Flush: &turns.Flush{State: turns.FlushBegun, Cycle: cycle, After: after, Try: 1, Lease: 1}})
 		}
 	case 3:
 		a.claim(s)
@@ -191,7 +191,7 @@ func (a *author) compact(s *session, head lineage.Node) {
 	e := &turns.Event{Kind: turns.KindCompaction, ID: a.id(), Parent: s.Head, Depth: head.Depth + 1, Span: span, Open: 2,
 		Tokens: turns.Tokens{Counter: "approx-1", Messages: 2}}
 	e.Segment = s.SegmentFor(e.ID, s.Head)
-	a.put(s, e)
+	a.append(s, e)
 }
 
 // claim gives a label of the session's tenant to the session.

@@ -119,7 +119,7 @@ func TestRecordsThatAreNoEventsOfTheirChain(t *testing.T) {
 		record ledger.Record
 		why    string
 	}{
-		"another hash":      {ledger.Record{Subject: first.Subject, Payload: first.Payload, Hash: turns.Hash{1}}, "stored beside it"},
+		"another hash":      {ledger.Record{Subject: first.Subject, Payload: first.Payload, Hash: turns.Hash{1}}, "stored with it"},
 		"no event":          {ledger.Record{Subject: first.Subject, Payload: none, Hash: turns.HashEvent(none)}, "event"},
 		"another chain's":   {ledger.Record{Subject: ledger.SessionSubject("default", turns.ID{1}, turns.ID{1}), Payload: first.Payload, Hash: first.Hash}, "holds an event of chain"},
 		"no subject":        {ledger.Record{Subject: "agents", Payload: first.Payload, Hash: first.Hash}, "subject"},

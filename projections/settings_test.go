@@ -13,22 +13,22 @@ func TestSettingsAtReadsOneEvent(t *testing.T) {
 	a := newAuthor(t, 3)
 	s := a.open(nil)
 	a.turn(s)
-	held := map[uint64]turns.ID{} // the event with the settings in force, by index
+	inForce := map[uint64]turns.ID{} // the event with the settings in force, by index
 	var now turns.ID = s.ID
 	for i := range 300 {
 		if i%100 == 50 {
 			now = a.id()
-			a.put(s, &turns.Event{Kind: turns.KindChanged, ID: now})
+			a.append(s, &turns.Event{Kind: turns.KindChanged, ID: now})
 			s.Settings = s.Tail.Index
 		} else {
-			a.put(s, &turns.Event{Kind: turns.KindMoved, ID: a.id(), To: s.turns[0]})
+			a.append(s, &turns.Event{Kind: turns.KindMoved, ID: a.id(), To: s.turns[0]})
 		}
-		held[s.Tail.Index] = now
+		inForce[s.Tail.Index] = now
 	}
 	store := openStore(t, vfs.NewMem())
 	defer store.Close()
 	run(t, store, a.log, last(t, a.log))
-	for index, want := range held {
+	for index, want := range inForce {
 		before := store.EventBytes()
 		b, err := store.SettingsAt(s.ID, index)
 		if err != nil {

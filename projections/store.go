@@ -125,7 +125,7 @@ func (s *Store) Close() error {
 	err := s.fault.get()
 	if !s.fault.isParked() {
 		err = s.fault.guard(s.db.Close)
-	} // else the goroutine that guard left may still read the database
+	} // else a goroutine that never ends may still read the database
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(s.stopped, err) {

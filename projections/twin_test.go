@@ -21,7 +21,7 @@ import (
 type twin struct {
 	records  []ledger.Record
 	sessions map[turns.ID]ledger.Session
-	events   map[turns.ID][]*turns.Event // by session, with their payloads beside
+	events   map[turns.ID][]*turns.Event // by session; payloads has their bytes
 	payloads map[turns.ID][][]byte
 	seqs     map[turns.Ref]uint64
 	forest   lineage.Forest

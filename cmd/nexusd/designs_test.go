@@ -150,11 +150,11 @@ func TestDesignsPage(t *testing.T) {
 			}
 			continue
 		}
-		held, err := heldBy(r.heldBy)
+		holders, err := heldBy(r.heldBy)
 		if err != nil {
 			t.Errorf("%s: %v", r.id, err)
 		}
-		for _, h := range held {
+		for _, h := range holders {
 			if missing := missingTest(tests, h[0], h[1]); missing != "" {
 				t.Errorf("%s: %s", r.id, missing)
 			}
@@ -182,11 +182,11 @@ func TestDesignsPageFindsWhatIsWrong(t *testing.T) {
 		{"`engine`: A", `"A" is not the name of a test`},
 	} {
 		got := ""
-		held, err := heldBy(tc.cell)
+		holders, err := heldBy(tc.cell)
 		if err != nil {
 			got = err.Error()
 		}
-		for _, h := range held {
+		for _, h := range holders {
 			if m := missingTest(tests, h[0], h[1]); m != "" {
 				got = m
 			}

@@ -174,7 +174,7 @@ func Words(n int) string { return strings.Repeat("abc ", n*37/40+1) }
 
 // CheckPairs checks the rule of the providers, from their documents and independent of
 // this module: results follow an assistant message with calls at once, in tool messages
-// or at the start of a user message, one for each call; no result stands elsewhere.
+// or at the start of a user message, one for each call; there is no other result.
 func CheckPairs(ms []turns.Message) error {
 	want := map[string]int{}
 	for i, m := range ms {
@@ -206,7 +206,7 @@ func CheckPairs(ms []turns.Message) error {
 }
 
 // calledIn reports whether m made all the calls that wait: text and calls of
-// one message may stand in any order.
+// one message may be in any order.
 func calledIn(m turns.Message, want map[string]int) bool {
 	made := map[string]bool{}
 	for _, id := range m.Calls(nil) {

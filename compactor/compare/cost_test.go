@@ -34,8 +34,8 @@ func replayWith(t *testing.T, tr *Transcript, set string, window uint64) (s Sum)
 
 // Of all patience, that of 1 is the cheapest: a session is compacted neither
 // before what it saves pays for the rewrite, nor so late that each call reads
-// what a rewrite would have taken away. What a session costs is not known to the
-// policy; it goes by what it sees.
+// what a rewrite would have removed. The policy does not know what a session costs;
+// it decides by the context of each call.
 func TestPatienceOneIsTheCheapest(t *testing.T) {
 	tr := New(longSession(1200), 900)
 	with := func(patience float64) Sum {

@@ -47,7 +47,7 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// A path grouped under its folder counts where both stand in one line.
+// A path grouped under its folder counts if both are in one line.
 func TestPageNames(t *testing.T) {
 	p := (*page)(nil).of([]turns.Message{turns.TextMessage(turns.User, "src/: a.go, sub/b.go\nlib/\nc.go 4096\n- error: it was full (twice)")})
 	for text, want := range map[string]bool{

@@ -118,8 +118,8 @@ func story() *Transcript {
 	}, 0)
 }
 
-// At the third call src/b.go, maxRetries and the error line are out of sight;
-// at the fourth src/a.go was said again, src/b.go has just been sent, and the
+// At the third call src/b.go, maxRetries and the error line are not in the context;
+// at the fourth the agent has written src/a.go again, src/b.go was just sent, and the
 // name of an argument is not a word of the agent's.
 func TestSurvival(t *testing.T) {
 	r := mustReplay(t, story(), half(policy.BeforeCall), window(1000, fixedSummary))
@@ -227,7 +227,7 @@ func TestReplayEnds(t *testing.T) {
 }
 
 // random is a transcript of an agent in a small world, so that it comes back
-// to things; some calls are left without a result, some turns without an answer.
+// to things; some calls have no result, some turns no answer.
 func random(rng *rand.Rand, n int) *Transcript {
 	words := []string{"src/main.go", "src/util/list.go", "list.go", "src/util", "readAll", "max_size", "v1.2.3", "8080", "12345", "and", "so",
 		"\nerror: no such table: users\n", "\nFAILED: exit status 2\n", "./docs/", "done."}

@@ -30,8 +30,8 @@ const (
 
 // history holds what was read from an earlier summary and the turns since.
 type history struct {
-	userRequests []unit // said by users
-	statements   []unit // said by agents
+	userRequests []unit // written by users
+	statements   []unit // written by agents
 	acts         *actions
 	facts        *inventory
 	todo         []string // open entries of the last to-do list

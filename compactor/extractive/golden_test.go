@@ -165,7 +165,7 @@ func (g *golden) readOne(t *testing.T, line string) {
 	case "user":
 		g.halves = append(g.halves, asked(depth, unescape(t, rest)))
 	case "agent":
-		g.halves = append(g.halves, said(depth, unescape(t, rest)))
+		g.halves = append(g.halves, answered(depth, unescape(t, rest)))
 	case "call":
 		name, args, _ := strings.Cut(text, " ")
 		m := turns.Message{Role: turns.Assistant, Parts: []turns.Part{call(id, name, args)}}
@@ -195,7 +195,7 @@ func (g *golden) history(focus string) *history {
 }
 
 // dump writes a history with the numbers by which it ranks.
-func (h *history) dump(most int) string {
+func (h *history) dump(limit int) string {
 	var b strings.Builder
 	b.WriteString("users\n" + showUnits(h.userRequests) + "agents\n" + showUnits(h.statements) + "actions\n")
 	for _, a := range h.acts.ranked(h.now) {
@@ -212,7 +212,7 @@ func (h *history) dump(most int) string {
 	}
 	b.WriteString("facts\n")
 	for i, f := range h.facts.ranked(nil) {
-		if i < most {
+		if i < limit {
 			fmt.Fprintf(&b, "  %.3f %s by %v in %d halves %d-%d active %d\n", f.score(h.facts.now), f.text, f.counts, f.halves, f.first, f.last, f.active)
 		}
 	}

@@ -98,7 +98,7 @@ func (h *history) recallUnits(pool *[]unit, item string, order int, first bool, 
 }
 
 // recallForeign reads a summary by another summarizer. Its first lines state the
-// task, so they count as a first request. Its units stand behind those of our own
+// task, so they count as a first request. Its units follow those of our own
 // sections, which have negative ordinals, and before those of the first half: none
 // of them joins an item that points at a turn.
 func (h *history) recallForeign(lines []string) {

@@ -37,7 +37,7 @@ const (
 type draft map[string][]string
 
 // draft fills the sections: first what was asked and is open, then what was done and
-// said, then the facts that none of these names.
+// wrote, then the facts that none of these names.
 func (s *Summarizer) draft(h *history, focus string, bound uint64) draft {
 	d := make(draft)
 	cost := func(text string) uint64 { return s.counter.Text(text) + 2 }

@@ -17,7 +17,7 @@ import (
 	"nexus/turns/tokens"
 )
 
-// rival is a way to summarize that is measured beside ours.
+// rival is a summarizer that is measured for comparison.
 type rival struct {
 	name string
 	summary.Summarizer
@@ -25,7 +25,7 @@ type rival struct {
 
 var rivals = []rival{{"this package", New(Config{})}, {"last tokens", lastTokens{}}}
 
-// lastTokens keeps the end of the text, as it stands.
+// lastTokens keeps the end of the text, unchanged.
 type lastTokens struct{}
 
 func (lastTokens) Summarize(_ context.Context, in summary.Input) (summary.Output, error) {
@@ -49,7 +49,7 @@ type session struct {
 	halves []summary.HalfTurn
 }
 
-// realSessions reads the Claude Code transcripts beside the project.
+// realSessions reads the Claude Code transcripts in ../shared/data next to the checkout.
 func realSessions(t *testing.T) (out []session) {
 	t.Helper()
 	var files []string

@@ -74,13 +74,13 @@ func lettersIn(s string) (n int) {
 	return n
 }
 
-// oneLine returns s as one line of at most most bytes plus an ellipsis. It folds
+// oneLine returns s as one line of at most limit bytes plus an ellipsis. It folds
 // white space and drops control characters, terminal sequences, and marks that
 // change the direction of text. The result is always valid UTF-8 without a line
 // break.
-func oneLine(s string, most int) string {
+func oneLine(s string, limit int) string {
 	var b strings.Builder
-	b.Grow(min(len(s), most) + 4)
+	b.Grow(min(len(s), limit) + 4)
 	space := false
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
@@ -91,7 +91,7 @@ func oneLine(s string, most int) string {
 			space = b.Len() > 0
 		case r == utf8.RuneError && n == 1, unicode.IsControl(r), turnsDirection(r):
 		default:
-			if b.Len()+n+1 > most {
+			if b.Len()+n+1 > limit {
 				return b.String() + "…"
 			}
 			if space {

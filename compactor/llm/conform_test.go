@@ -141,7 +141,7 @@ func TestSummaryAndMemoriesAreTwoBlocks(t *testing.T) {
 		t.Errorf("the forged tags are sent as %q", (*asked)[0].user)
 	}
 
-	// An answer that breaks the shape is none: the next tier is asked, and the notice stands in the end.
+	// An answer that breaks the shape is none: the next tier is asked, and the notice is used in the end.
 	for _, bad := range []string{
 		"The build moved to pnpm.", "<summary>x</summary>", "<summary>x</summary><memories>- y", "<summary>x</summary><memories>- y</memories>Done.",
 		"<summary>x" + forged + "</summary><memories></memories>", "<summary>x</summary><summary>y</summary><memories></memories>",

@@ -91,7 +91,7 @@ func echo(status int) http.HandlerFunc {
 }
 
 // Scripted faults of both providers: the answer, or an error that says what
-// happened and holds neither the key nor what was said.
+// happened and holds neither the key nor the text of a turn.
 func TestFaults(t *testing.T) {
 	for _, provider := range []string{"openai", "anthropic"} {
 		good := says(200, reply(provider, "TASK: all is well", stop(provider)))
@@ -238,7 +238,7 @@ func TestCanceled(t *testing.T) {
 	}
 }
 
-// The deadline of who asks is told as it is, not as the provider's fault.
+// The caller's deadline is returned as that, not as the provider's fault.
 func TestDeadline(t *testing.T) {
 	s, _ := serve(t, "openai", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -320,7 +320,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 // S8-18: the request names the configured model and nothing else; what the
-// session's own model is, a summarizer is never told. It names the length of
+// session's own model is, a summarizer never learns. The request names the length of
 // the answer too.
 func TestCompactUsesHaikuModel(t *testing.T) {
 	const haiku = "claude-haiku-4-5-20251001"

@@ -134,10 +134,10 @@ func TestRoomForThoughts(t *testing.T) {
 	}
 }
 
-// A server with a smaller window than was said is asked in smaller parts, now
-// and from then on, and the operator is told.
+// A server with a smaller window than configured is asked in smaller parts, now
+// and from then on, and the log tells the operator.
 func TestSmallerWindowIsLearned(t *testing.T) {
-	for name, said := range map[string]string{
+	for name, body := range map[string]string{
 		"llama.cpp": `{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":40000,"n_ctx":16384}}`,
 		"no number": `{"error":{"message":"secret-words: prompt is too long"}}`,
 	} {
@@ -145,7 +145,7 @@ func TestSmallerWindowIsLearned(t *testing.T) {
 			var logs strings.Builder
 			s, all := provider(t, Config{Window: 128_000, Logger: slog.New(slog.NewTextHandler(&logs, nil))}, func(q asked) http.HandlerFunc {
 				if q.size > 16_384 {
-					return says(400, said)
+					return says(400, body)
 				}
 				return says(200, reply("openai", "TASK: all is well", "stop"))
 			})

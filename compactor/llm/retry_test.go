@@ -211,7 +211,7 @@ func TestOtherModelsOfOnePlace(t *testing.T) {
 	}
 }
 
-// The limit holds within one summary too, and what was spent by then is told.
+// The limit holds within one summary too, and what was spent by then is reported.
 func TestSpendLimitWithinASummary(t *testing.T) {
 	s, asked := scripted(t, Config{Price: tokens.Price{Input: 1_000_000}, SpendLimit: 20, Window: 4000}, plain)
 	out, err := s.Summarize(t.Context(), input(30, 900))

@@ -61,12 +61,12 @@ func TestOnlyALongPromptIsAnOverflow(t *testing.T) {
 
 // Only the start of an error is read, so that a long answer costs no more.
 func TestErrorIsReadUpToItsBound(t *testing.T) {
-	const said = "prompt is too long: 7 tokens > 5 maximum"
+	const refusal = "prompt is too long: 7 tokens > 5 maximum"
 	for _, c := range []struct {
 		before int
 		want   Kind
-	}{{0, ContextOverflow}, {maxErrorText - len(said), ContextOverflow}, {maxErrorText, OtherError}} {
-		if got := Read(400, strings.Repeat("-", c.before)+said); got.Kind != c.want {
+	}{{0, ContextOverflow}, {maxErrorText - len(refusal), ContextOverflow}, {maxErrorText, OtherError}} {
+		if got := Read(400, strings.Repeat("-", c.before)+refusal); got.Kind != c.want {
 			t.Errorf("after %d bytes: %s, want %s", c.before, got.Kind, c.want)
 		}
 	}
@@ -76,18 +76,18 @@ func TestErrorIsReadUpToItsBound(t *testing.T) {
 // printed around it.
 func TestOverflowsAndWhatIsNone(t *testing.T) {
 	long := ProviderError{ContextOverflow, 200_000, 210_000}
-	const said = "prompt is too long: 210000 tokens > 200000 maximum"
+	const refusal = "prompt is too long: 210000 tokens > 200000 maximum"
 	for _, tc := range []struct {
 		status int
 		text   string
 		want   ProviderError
 	}{
 		// As SDKs and proxies print it.
-		{400, "AI_APICallError: " + said + ` responseHeaders: {"anthropic-ratelimit-requests-limit":"4000"}`, long},
+		{400, "AI_APICallError: " + refusal + ` responseHeaders: {"anthropic-ratelimit-requests-limit":"4000"}`, long},
 		{400, "Your input exceeds the context window of this model. {'x-ratelimit-limit-requests': '500', 'x-litellm-key-tpm-limit': '9', 'ratelimit-reset': '1'}", ProviderError{Kind: ContextOverflow}},
 		{400, `{"message":"prompt is too long: 210000 tokens \u003e 200000 maximum"}`, long},
-		{502, `{"error":{"message":"Provider returned error","metadata":{"raw":"{\"message\":\"` + said + `\"}"}}}`, long},
-		{0, "Error code: 400 - {'error': {'message': '" + said + "'}} See https://example.com/docs/rate-limits", long},
+		{502, `{"error":{"message":"Provider returned error","metadata":{"raw":"{\"message\":\"` + refusal + `\"}"}}}`, long},
+		{0, "Error code: 400 - {'error': {'message': '" + refusal + "'}} See https://example.com/docs/rate-limits", long},
 		{400, "The maximum context length is 128k.", ProviderError{Kind: ContextOverflow}},
 		{400, "The total number of tokens in the input exceeds the model's context window", ProviderError{Kind: ContextOverflow}},
 		{400, "input is too long: total tokens 40000 exceeds context window 32768", ProviderError{ContextOverflow, 32768, 40000}},
@@ -104,11 +104,11 @@ func TestOverflowsAndWhatIsNone(t *testing.T) {
 		{0, "we got 400 status code (no body) and more", ProviderError{Kind: OtherError}},
 
 		// By their status they are none, whatever they say.
-		{401, said, ProviderError{Kind: OtherError}},
-		{403, said, ProviderError{Kind: OtherError}},
-		{404, said, ProviderError{Kind: OtherError}},
-		{402, said, ProviderError{Kind: CreditLimit}},
-		{429, said, ProviderError{Kind: RateLimit}},
+		{401, refusal, ProviderError{Kind: OtherError}},
+		{403, refusal, ProviderError{Kind: OtherError}},
+		{404, refusal, ProviderError{Kind: OtherError}},
+		{402, refusal, ProviderError{Kind: CreditLimit}},
+		{429, refusal, ProviderError{Kind: RateLimit}},
 		{401, "", ProviderError{Kind: OtherError}},
 		{404, "model not found; maximum context length is unknown", ProviderError{Kind: OtherError}},
 		{429, "You exceeded your current quota, please check your plan and billing details.", ProviderError{Kind: RateLimit}},
@@ -163,7 +163,7 @@ func TestListedProviderErrors(t *testing.T) {
 }
 
 // Every error of the data set is read as its verdict says, and nothing else is
-// taken for an overflow. The numbers are those that it gives.
+// read as an overflow. The numbers are those of the data set.
 func TestReadRealProviderErrors(t *testing.T) {
 	name := filepath.Join("..", "..", "..", "shared", "data", "provider-errors", "errors.jsonl")
 	f, err := os.Open(name)

@@ -80,7 +80,7 @@ func TestCostDue(t *testing.T) {
 	if got, s := firstDue(pol, growth, none), plan.SizesOf(compactortest.PathOfCalls(1, growth), pol, turns.Trigger{}, 0); uint64(got) != (s.Trigger-1000)/growth+1 {
 		t.Errorf("without: due after %d calls, over %d tokens", got, s.Trigger)
 	}
-	// A session that has just begun, with a large message, is not taken to go on.
+	// A session that has just begun, with a large message, is not expected to go on.
 	pol.Cost.Patience = 0.001
 	p := compactortest.PathOfCalls(1, 60_000)
 	if f := plan.CoverForecast(p, pol, 61_000, plan.SizesOf(p, pol, turns.Trigger{}, 0)); f.Pays || f.Payback <= 1 {

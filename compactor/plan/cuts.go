@@ -183,7 +183,7 @@ func (o *openCalls) run(ms []turns.Message) {
 
 // isUnanswered reports whether the newest half holds a user's question: the next
 // call has to answer it. Tool results are none, because the question that led to
-// them stands before them.
+// them comes before them.
 func isUnanswered(halves []summary.HalfTurn) bool {
 	if len(halves) == 0 || halves[len(halves)-1].Half != turns.MessagesHalf {
 		return false

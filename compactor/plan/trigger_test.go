@@ -110,8 +110,8 @@ func TestNoCompactionACallByAProvidersCount(t *testing.T) {
 	}
 }
 
-// An overflow that says neither window nor count aims at half of what a
-// threshold aims at. A budget that was made from what it says stands for that.
+// An overflow that reports neither window nor count aims at half of what a
+// threshold aims at. If it reports one, the budget made from it is used in place of that.
 func TestAnOverflowAimsAtHalf(t *testing.T) {
 	for _, name := range policy.Names() {
 		w := compactortest.NewSession()

@@ -23,12 +23,12 @@ func TestFlushPromptIsTheDesigns(t *testing.T) {
 	}
 	_, rest, _ := strings.Cut(string(seed), "FLUSH_SYSTEM_PROMPT = (")
 	rest, _, _ = strings.Cut(rest, "\n)")
-	said := ""
+	quoted := ""
 	for _, m := range regexp.MustCompile(`"([^"]*)"`).FindAllStringSubmatch(rest, -1) {
-		said += m[1]
+		quoted += m[1]
 	}
-	if said != string(b) {
-		t.Errorf("the design says\n%s\nthe golden file\n%s", said, b)
+	if quoted != string(b) {
+		t.Errorf("the design says\n%s\nthe golden file\n%s", quoted, b)
 	}
 }
 

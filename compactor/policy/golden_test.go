@@ -80,7 +80,7 @@ func sizesOf(t *testing.T, d *datadriven.TestData, p Policy) string {
 	return b.String()
 }
 
-// The stated limits of a session go before the policy's, and what is left is
+// The stated limits of a session replace the policy's, and the budget is
 // never less than a quarter of the window.
 func TestBudgetOfStatedLimits(t *testing.T) {
 	p := Policy{ContextWindow: 100_000, MaxOutputTokens: 16_000, SafetyMargin: 2_000}

@@ -13,7 +13,7 @@ import (
 )
 
 // TestBuiltinDigests pins every version that was published: sessions name
-// policies by digest. A change of numbers is a new version beside these.
+// policies by digest. A change of numbers is a new version next to these.
 func TestBuiltinDigests(t *testing.T) {
 	want := map[string]string{
 		"autobyteus/1": "sha256:c5259ca5703f236075d35e72ce611d926dedd8484387037e6788612e95ce2c93",

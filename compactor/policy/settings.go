@@ -116,7 +116,7 @@ type Elide struct {
 	HeadCap   uint64  `json:"head_cap,omitzero"`
 	TailRatio float64 `json:"tail_ratio,omitzero"`
 	TailCap   uint64  `json:"tail_cap,omitzero"`
-	// Mark stands between the ends. It may hold {chars}, {omitted}, {head} and
+	// Mark is the text between the ends. It may hold {chars}, {omitted}, {head} and
 	// {tail}.
 	Mark string `json:"mark,omitzero"`
 	// ImageMark, if set, replaces the images of every tool result.

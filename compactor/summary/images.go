@@ -149,6 +149,6 @@ func isBase64(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/' || c == '-' || c == '_' || c == '='
 }
 
-// isParameter reports whether c may stand between "data:" and the comma before the
+// isParameter reports whether c may occur between "data:" and the comma before the
 // bytes.
 func isParameter(c byte) bool { return isBase64(c) || c == '.' || c == ';' }

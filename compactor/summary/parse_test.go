@@ -113,8 +113,8 @@ func TestDistinct(t *testing.T) {
 	}
 }
 
-// Whatever a model answers: no panic, no end of a block in what is taken, nothing
-// of it in an error, and what was taken is taken again as it is.
+// Whatever a model answers: no panic, no end of a block in the result, nothing
+// of it in an error, and a result parses to itself.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"<summary>x</summary><memories>- a\n- b</memories>", "<summary>x<summary>", "<memories>\n* a\n</memories>\n<summary>x</summary>",

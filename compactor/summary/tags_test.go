@@ -2,8 +2,8 @@ package summary
 
 import "testing"
 
-// A tag is one of ours by its whole name, whatever stands around it; what only
-// begins like one is what was written.
+// A tag is one of ours by its whole name, whatever is around it. A name that only
+// begins like one stays as it was written.
 func TestEscape(t *testing.T) {
 	for in, want := range map[string]string{
 		"<SummaryDto> Promise<Summary[]> <summary_of> <pinnedTabs> <memories2>": "<SummaryDto> Promise<Summary[]> <summary_of> <pinnedTabs> <memories2>",

@@ -31,7 +31,7 @@ const (
 // [Template.Parse] reads the answer.
 type Template struct {
 	Name  string
-	Text  string // of the system prompt; a quotation from a published design stands in it byte for byte
+	Text  string // of the system prompt; it holds quotations from a published design byte for byte
 	Shape Shape
 	Style Style
 }

@@ -28,7 +28,7 @@ func thinInput(texts ...string) Input {
 	return in
 }
 
-func said(n int, format string) (out []string) {
+func numbered(n int, format string) (out []string) {
 	for i := range n {
 		out = append(out, fmt.Sprintf(format, i, i*7+8000))
 	}
@@ -36,8 +36,8 @@ func said(n int, format string) (out []string) {
 }
 
 func TestThin(t *testing.T) {
-	work := thinInput(said(1000, "change src/pkg%d/main.go so that port %d is used, and say why the other one was wrong")...)
-	polls := thinInput(said(500, "%d: GET /status answered 200 in %d ms, nothing new")...)
+	work := thinInput(numbered(1000, "change src/pkg%d/main.go so that port %d is used, and say why the other one was wrong")...)
+	polls := thinInput(numbered(500, "%d: GET /status answered 200 in %d ms, nothing new")...)
 	same := thinInput(slices.Repeat([]string{"ping"}, 2000)...)
 	for _, c := range []struct {
 		what, text string
@@ -53,7 +53,7 @@ func TestThin(t *testing.T) {
 		{"a boring session", "The status was polled; it was 200 each time.", polls, nil, true},
 		{"the same again and again", "pinged", same, nil, true},
 		{"a short session", "hi", thinInput("hello", "hi there"), nil, true},
-		{"an earlier summary is to be carried on", "ok", Input{Previous: strings.Join(said(300, "step %d took %d ms and went well"), "\n"), MaxTokens: 4000}, nil, false},
+		{"an earlier summary is to be carried on", "ok", Input{Previous: strings.Join(numbered(300, "step %d took %d ms and went well"), "\n"), MaxTokens: 4000}, nil, false},
 		{"a small bound", "ok", Input{Halves: work.Halves, MaxTokens: 2}, nil, true},
 	} {
 		if err := Thin(c.in, Output{Text: c.text, Memories: c.memories}); (err == nil) != c.ok || (err != nil && !errors.Is(err, ErrRefused)) {

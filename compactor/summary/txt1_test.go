@@ -10,7 +10,7 @@ import (
 	"nexus/compactor/summary"
 )
 
-// TXT-1: What a published design quotes stands in our text byte for byte, and the golden file is
+// TXT-1: Our text holds what a published design quotes byte for byte, and the golden file is
 // what the design's own file says.
 func TestTemplatesQuoteTheDesigns(t *testing.T) {
 	gsv, _ := policy.Builtin("gsv")

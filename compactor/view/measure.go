@@ -53,7 +53,7 @@ func (p Path) splitAt(i int) bool {
 }
 
 // CutAt returns the cut before half i, or after the whole path if i is the number of
-// halves. For a turn with a response alone, the cut lies before the place of its
+// halves. For a turn with only a response, the cut lies before the place of its
 // messages.
 func (p Path) CutAt(i int) lineage.Cut {
 	switch {

@@ -241,7 +241,7 @@ func TestLoadCountsMessagesAndTurns(t *testing.T) {
 	}
 }
 
-// Elisions save what the parts took, and stand until a cut is planned.
+// Elisions save the tokens of the parts, and stay in force until a cut is planned.
 func TestElisionsSaveTokens(t *testing.T) {
 	w := compactortest.NewSession()
 	must(t, w.Turn(user("go"), says(words(200), "a")))

@@ -120,8 +120,8 @@ func unpruned(p view.Path) view.Path {
 	return p
 }
 
-// onlyResults checks that a pruned context differs from the whole one in results
-// of tools alone.
+// onlyResults checks that a pruned context differs from the whole one only in results
+// of tools.
 func onlyResults(whole, pruned []turns.Message) error {
 	if len(whole) != len(pruned) {
 		return fmt.Errorf("%d messages became %d", len(whole), len(pruned))
@@ -220,7 +220,7 @@ func pruneLeaves(t *testing.T, role turns.Role) {
 	}
 }
 
-// Text beside an image in a result is pruned, the image is not: it reaches the
+// Text next to an image in a result is pruned, the image is not: it reaches the
 // provider as the image that it was.
 func TestPruneSkipsImageContentBlocks(t *testing.T) {
 	image := turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: []byte("\x89PNG" + strings.Repeat("p", 9000))}

@@ -63,7 +63,7 @@ func TestElisionsWithoutTextsAreCorrupt(t *testing.T) {
 }
 
 // TestLateWhileOthersWait: a late result that comes while other calls wait
-// stands behind their results, whichever message brings those.
+// follows their results, whichever message brings those.
 func TestLateWhileOthersWait(t *testing.T) {
 	w := compactortest.NewSession()
 	must(t, w.Turn(user("go"), says("", "a")))

@@ -24,7 +24,7 @@ func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := func(i, n int) string { return strings.Repeat(fmt.Sprintf("%d \"é\\ ", i), n) }
-	var said []string
+	var texts []string
 	say := func(part turns.Part) {
 		m := turns.TextMessage(turns.Assistant, "read")
 		r := api.AppendTurn{Messages: []turns.Message{{Role: turns.User, Parts: []turns.Part{part}}}, Response: &m}
@@ -33,8 +33,8 @@ func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 		}
 	}
 	for i := range 150 {
-		said = append(said, text(i, 3000))
-		say(turns.TextPart(said[i]))
+		texts = append(texts, text(i, 3000))
+		say(turns.TextPart(texts[i]))
 	}
 	huge := text(7, 200_000)
 	put := api.PutBlob{Session: s.ID}
@@ -50,18 +50,18 @@ func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said = append(said, huge)
+	texts = append(texts, huge)
 	say(turns.Part{Type: turns.Text, Ref: &turns.BlobRef{Digest: info.Digest, Size: info.Size}})
 
 	cx, err := c.Context(ctx, s.ID, api.GetContext{Budget: 4_000_000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cx.Messages) != 2*len(said) || len(cx.Sources) != 2*len(said) {
-		t.Fatalf("%d messages, %d sources, want %d", len(cx.Messages), len(cx.Sources), 2*len(said))
+	if len(cx.Messages) != 2*len(texts) || len(cx.Sources) != 2*len(texts) {
+		t.Fatalf("%d messages, %d sources, want %d", len(cx.Messages), len(cx.Sources), 2*len(texts))
 	}
 	total := 0
-	for i, want := range said {
+	for i, want := range texts {
 		var m turns.Message
 		if err := turns.DecodeJSON(cx.Messages[2*i], &m); err != nil || m.Parts[0].Content != want {
 			t.Fatalf("message %d: %d bytes of %d, %v", 2*i, len(m.Parts[0].Content), len(want), err)
@@ -104,7 +104,7 @@ func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 				t.Fatalf("%s: item %d of %d has depth %d", order, i, len(depths), depths[i])
 			}
 		}
-		if len(depths) < len(said) {
+		if len(depths) < len(texts) {
 			t.Errorf("%s: %d turns", order, len(depths))
 		}
 	}
@@ -118,7 +118,7 @@ func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 		}
 		n++
 	}
-	if want := len(said) + 200; n != want {
+	if want := len(texts) + 200; n != want {
 		t.Errorf("path of %d turns, want %d", n, want)
 	}
 

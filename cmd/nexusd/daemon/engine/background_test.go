@@ -20,16 +20,16 @@ import (
 	"nexus/turns/interchange/strict"
 )
 
-// slowSummarizer is a summarizer that returns when let is closed or receives.
+// slowSummarizer is a summarizer that returns when release is closed or sends.
 type slowSummarizer struct {
-	began chan struct{}
-	let   chan struct{}
+	began   chan struct{}
+	release chan struct{}
 }
 
 func (h slowSummarizer) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
 	h.began <- struct{}{}
 	select {
-	case <-h.let:
+	case <-h.release:
 	case <-ctx.Done():
 		return summary.Output{}, ctx.Err()
 	}
@@ -88,7 +88,7 @@ func TestNobodyWaitsForASummary(t *testing.T) {
 	if again := get(); !bytes.Contains(canon(again.Messages), []byte("question 100")) {
 		t.Error("the turn that was appended meanwhile is not in the context")
 	}
-	close(slow.let)
+	close(slow.release)
 	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: <-applied}))(t)
 	if k.Compaction.Tier != "slow" || *k.Parent != later.ID || k.Compaction.Mode != "background" {
 		t.Errorf("compaction by %s after %s, mode %s", k.Compaction.Tier, *k.Parent, k.Compaction.Mode)
@@ -130,7 +130,7 @@ func TestRunThatAsksAModelOutlivesItsRequest(t *testing.T) {
 	if _, err := e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, nil); code(err) != api.Busy {
 		t.Errorf("another one meanwhile: %v, want busy", err)
 	}
-	close(slow.let)
+	close(slow.release)
 	r.WaitMS = 20_000
 	done := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t)
 	if done.State != "done" || done.Compaction.ID != r.ID || done.Compaction.Compaction.Tier != "slow" {
@@ -162,7 +162,7 @@ func TestAContextThatDoesNotFitIsShortenedAtOnce(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the context waits for the slow summarizer")
 	}
-	close(slow.let)
+	close(slow.release)
 	verified(t, e)
 }
 
@@ -284,7 +284,7 @@ func TestRunningCompactionKeepsItsID(t *testing.T) {
 	if run, err := e.Compact(t.Context(), alice, s, pears, []byte(`{"focus":"pears"}`)); code(err) != api.IDReused {
 		t.Errorf("%+v, %v; want id_reused", run, err)
 	}
-	close(slow.let)
+	close(slow.release)
 	apples.WaitMS = 20_000
 	if run := must(e.Compact(t.Context(), alice, s, apples, []byte(`{"focus":"apples"}`)))(t); run.State != "done" || run.Compaction.Compaction.Focus != "apples" {
 		t.Errorf("the first: %+v", run)
@@ -315,7 +315,7 @@ func TestRunOnTwoDaemonsIsAnnouncedOnce(t *testing.T) {
 		}
 		<-slow.began
 	}
-	close(slow.let)
+	close(slow.release)
 	r.WaitMS = 20_000
 	for i, e := range engines {
 		if run := must(e.Compact(t.Context(), alice, s.ID, r, []byte("{}")))(t); run.State != "done" || run.Compaction.ID != r.ID {

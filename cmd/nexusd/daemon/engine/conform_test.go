@@ -33,7 +33,7 @@ func (n *announced) of(what string) (out []api.Notification) {
 	return out
 }
 
-func hear(e *Engine) *announced {
+func listen(e *Engine) *announced {
 	n := new(announced)
 	e.Notify = func(_, _ string, x api.Notification) { n.all = append(n.all, x) }
 	return n
@@ -145,7 +145,7 @@ func TestOverflowOfAnyProviderCompactsTheLargestMessages(t *testing.T) {
 		{"nginx", 413, `<html><head><title>413 Request Entity Too Large</title></head></html>`},
 	} {
 		e := newWorld().Engine(t)
-		notes := hear(e)
+		notes := listen(e)
 		s := create(t, e, 1_000_000, "wolffish")
 		add(t, e, s.ID, say("read them all", ""))
 		reads(t, e, s.ID, "a", 12_000, 20_000, 700, 1_000, 1_000, 1_000)
@@ -231,7 +231,7 @@ func TestBackgroundSummaryKeepsTurnsThatCameMeanwhile(t *testing.T) {
 	}
 	<-slow.began
 	reads(t, e, s.ID, "meanwhile", 700)
-	close(slow.let)
+	close(slow.release)
 	k := must(e.GetTurn(t.Context(), alice, s.ID, api.GetTurn{ID: <-applied}))(t).Compaction
 	if k.Tier != "llm" || k.Covered != 0 || len(k.Elisions) != 8 || k.Scope != "call" {
 		t.Errorf("by %s, %d turns covered, %d elisions, scope %s", k.Tier, k.Covered, len(k.Elisions), k.Scope)
@@ -280,7 +280,7 @@ func due(t *testing.T, e *Engine) *api.Session {
 // tool, both sizes, the reduction and the method.
 func TestNotificationsDescribeACompaction(t *testing.T) {
 	e := newWorld().Engine(t)
-	notes := hear(e)
+	notes := listen(e)
 	s := due(t, e)
 	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
 	started, applied := notes.of("compaction.started"), notes.of("compaction.applied")
@@ -318,7 +318,7 @@ func TestNotificationsDescribeACompaction(t *testing.T) {
 // are in the compaction; the token count and the budget are in every context.
 func TestNotificationsFollowTheSteps(t *testing.T) {
 	e := newWorld().Engine(t)
-	notes := hear(e)
+	notes := listen(e)
 	quiet := create(t, e, 100_000, "wolffish")
 	add(t, e, quiet.ID, say("hello", "hi"))
 	must(e.Context(t.Context(), alice, quiet.ID, api.GetContext{}))(t)

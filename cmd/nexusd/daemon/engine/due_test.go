@@ -63,7 +63,7 @@ func TestContextWaitsForAModelWithinWaitMS(t *testing.T) {
 		for _, over := range []bool{false, true} {
 			e, slow := modelled(t)
 			s := dueSession(t, e, mode, over)
-			go func() { <-slow.began; close(slow.let) }()
+			go func() { <-slow.began; close(slow.release) }()
 			cx := must(e.Context(t.Context(), alice, s, api.GetContext{WaitMS: 25_000}))(t)
 			if by := tierOf(t, e, s, cx.Compacted); by != "slow" || cx.Tokens+cx.Overhead > cx.Budget || !bytes.Contains(canon(cx.Messages), []byte("what was said in")) {
 				t.Errorf("%s, over %v: by %q, %d of %d tokens", mode, over, by, cx.Tokens, cx.Budget)
@@ -100,7 +100,7 @@ func TestContextWaitsNoLongerThanWaitMS(t *testing.T) {
 		case cx.Tokens+cx.Overhead > cx.Budget:
 			t.Errorf("%d of %d tokens", cx.Tokens, cx.Budget)
 		}
-		close(slow.let)
+		close(slow.release)
 		ready(e, s)
 		var tiers []string
 		for _, k := range must(e.ListCompactions(t.Context(), alice, s, api.ListCompactions{}))(t).Turns {
@@ -121,22 +121,22 @@ func TestContextWaitsNoLongerThanWaitMS(t *testing.T) {
 // nothing; whichever is stored has its id, and nothing is stored twice.
 func TestOverflowWaitsForAModelWithinWaitMS(t *testing.T) {
 	for _, tc := range []struct {
-		wait int
-		let  bool
-		tier string
+		wait  int
+		early bool
+		tier  string
 	}{{25_000, true, "slow"}, {1, false, "first-words"}, {0, false, "first-words"}} {
 		e, slow := modelled(t)
 		s, _ := long40(t, e)
-		if tc.let {
-			close(slow.let)
+		if tc.early {
+			close(slow.release)
 		}
 		r := api.Overflow{ID: newID(t), Status: 400, Error: "prompt is too long: 210000 tokens > 200000 maximum", WaitMS: tc.wait}
 		cx := must(e.Overflow(t.Context(), alice, s, r, []byte("{}")))(t)
 		if by := tierOf(t, e, s, cx.Compacted); by != tc.tier || *cx.Compacted != r.ID {
 			t.Errorf("%d ms: by %q under %v", tc.wait, by, *cx.Compacted)
 		}
-		if !tc.let {
-			close(slow.let)
+		if !tc.early {
+			close(slow.release)
 		}
 		ready(e, s)
 		again := must(e.Overflow(t.Context(), alice, s, r, []byte("{}")))(t)
@@ -247,7 +247,7 @@ func TestNoAppendHoldsTheCompactor(t *testing.T) {
 	e, slow := modelled(t)
 	registry := prometheus.NewRegistry()
 	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
-	close(slow.let)
+	close(slow.release)
 	var made atomic.Int64 // that a model is asked for; some come too late and are dropped
 	go func() {
 		for range slow.began {

@@ -361,8 +361,8 @@ func TestOverflowReturnsAShorterContext(t *testing.T) {
 		}
 	}
 	// The provider counts twice what we count, against a window of 25,000.
-	said := fmt.Sprintf("prompt is too long: %d tokens > 25000 maximum", 2*before.Tokens)
-	r := api.Overflow{ID: newID(t), Error: said, Status: 400, Format: "anthropic"}
+	refusal := fmt.Sprintf("prompt is too long: %d tokens > 25000 maximum", 2*before.Tokens)
+	r := api.Overflow{ID: newID(t), Error: refusal, Status: 400, Format: "anthropic"}
 	cx := must(e.Overflow(t.Context(), alice, s.ID, r, []byte("{}")))(t)
 	if cx.Compacted == nil || 2*cx.Tokens > 25_000 {
 		t.Errorf("compacted %v to %d tokens, want at most half of 25000", cx.Compacted, cx.Tokens)

@@ -120,11 +120,11 @@ func TestLostSummariesAreCounted(t *testing.T) {
 	e := newWorld().Engine(t)
 	registry := prometheus.NewRegistry()
 	e.Metrics = metrics.New(registry, e.Projections, cache.NewBudget(0))
-	began, let := make(chan struct{}, 10), make(chan struct{})
+	began, release := make(chan struct{}, 10), make(chan struct{})
 	used := turns.Usage{InputTokens: 100_000, OutputTokens: 900}
 	e.Tiers = []compactor.Tier{asked(func(ctx context.Context, in summary.Input) (summary.Output, error) {
 		began <- struct{}{}
-		<-let
+		<-release
 		out, err := firstWords{}.Summarize(ctx, in)
 		out.Usage, out.CostMicros = &used, 300_000
 		return out, err
@@ -147,7 +147,7 @@ func TestLostSummariesAreCounted(t *testing.T) {
 			break
 		}
 	}
-	close(let)
+	close(release)
 	idle(e, s.ID)
 	if n := sumOf(t, registry, "nexus_summarizer_tokens_total"); n != 100_900 {
 		t.Errorf("%v tokens are counted, 100,900 were paid for", n)

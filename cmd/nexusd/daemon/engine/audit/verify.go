@@ -182,7 +182,7 @@ func (v *verifier) checkRecord(ctx context.Context, r ledger.Record) error {
 	tenant, chain, err := ledger.ParseSubject(r.Subject)
 	if err == nil {
 		if got := turns.HashEvent(r.Payload); got != r.Hash {
-			err = fmt.Errorf("%w: its hash is %v, stored beside it is %v", ledger.ErrCorrupt, got, r.Hash)
+			err = fmt.Errorf("%w: its hash is %v, stored with it is %v", ledger.ErrCorrupt, got, r.Hash)
 		}
 	}
 	var ev *turns.Event
