@@ -19,6 +19,10 @@ import (
 // sealingSessions returns the sessions under whose content keys a compaction must be
 // sealed: every session that any of its text comes from. So erasing one of them
 // makes the summary unreadable too.
+//
+// Limit: an erased session counts too, although its halves are empty. It has no key,
+// so no compaction can be sealed that newly covers its turns or that follows one
+// sealed under it: the caller gets [turns.ErrErased]. No request erases a session yet.
 func sealingSessions(s *ledger.Session, covered []summary.HalfTurn, previous []turns.ID) []turns.ID {
 	keys := append([]turns.ID{s.ID}, previous...)
 	for _, h := range covered {
