@@ -121,7 +121,7 @@ func policyOf(arg string) (policy.Policy, error) {
 	return p, nil
 }
 
-// splitPolicies splits at the commas that stand in no settings.
+// splitPolicies splits at the commas outside of settings.
 func splitPolicies(list string) (out []string) {
 	depth, from := 0, 0
 	for i, r := range list {

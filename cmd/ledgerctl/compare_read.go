@@ -84,7 +84,7 @@ func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err err
 		case st.Fork != nil:
 			root[st.Fork.ID] = root[st.Fork.At.Session]
 		case st.Compaction != nil:
-			k := st.Compaction // stands between two turns and says nothing
+			k := st.Compaction // between two turns, without messages
 			all[k.ID] = pathTurn{above: k.Parent, depth: all[k.Parent].depth}
 		default:
 			a := st.Append

@@ -27,7 +27,7 @@ const comparisonPage = "../../docs/policies/comparison.md"
 // default one, and a small one, which many of them fill.
 var realWindows = []uint64{200_000, 50_000}
 
-// TestCompareReal replays the real transcripts beside the project through every
+// TestCompareReal replays the real transcripts in ../shared/data through every
 // built-in policy, those of the development and those held out apart. It writes
 // nothing, but with -write, the tables of docs/policies/comparison.md:
 //
@@ -68,7 +68,7 @@ func TestCompareReal(t *testing.T) {
 	}
 }
 
-// realHistories are the transcripts beside the project whose file's name hashes
+// realHistories returns the transcripts in ../shared/data whose file's name hashes
 // to a half, 0 or 1.
 func realHistories(t *testing.T, half uint32) (out []history) {
 	t.Helper()

@@ -112,7 +112,7 @@ func (x *comparison) table(e *env) string {
 		"\n" + x.sentences(cmp.Or(e.width, 100))
 }
 
-// sentences is what stands below the tables.
+// sentences returns the text below the tables.
 func (x *comparison) sentences(width int) string {
 	var b strings.Builder
 	for _, s := range x.forecasts() {

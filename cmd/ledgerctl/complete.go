@@ -16,7 +16,7 @@ import (
 // The forms that a context is rendered in.
 var contextForms = []string{"otel", "openai", "anthropic", "gemini"}
 
-// exportForms is what --format takes where a session is taken out.
+// exportForms lists the values of --format for an export.
 var exportForms = append([]string{"jsonl", "claude-code"}, contextForms...)
 
 // complete gives every verb what a shell completes its arguments and flags with.
@@ -111,8 +111,8 @@ func (e *env) liveNames(cmd *cobra.Command, args []string, begun string) ([]stri
 	return append(labels, ids...), cobra.ShellCompDirectiveNoFileComp
 }
 
-// liveTurns completes the numbers of a session's newest turns behind what stands
-// before them.
+// liveTurns completes the numbers of a session's newest turns. before is the text
+// before the number.
 func (e *env) liveTurns(ctx context.Context, sess, before string) (out []string) {
 	c, s, err := e.session(ctx, sess)
 	if err != nil {

@@ -147,7 +147,7 @@ func shortHash(h string, width int) string {
 	return h
 }
 
-// status dresses how a part is shown: what is not verbatim stands out.
+// status styles the status of a part: every status but verbatim is highlighted.
 func status(s string) string {
 	switch s {
 	case "verbatim":

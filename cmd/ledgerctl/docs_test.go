@@ -118,7 +118,7 @@ func TestAGoTestCommandNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// command is one line of a fenced block, and where it stands.
+// command is one line of a fenced block, with its line number.
 type command struct {
 	line int
 	text string
@@ -221,7 +221,7 @@ func (d *docs) run(line string) error {
 	return output(c)
 }
 
-// output runs c; the error holds what it said.
+// output runs c. The error holds what c printed.
 func output(c *exec.Cmd) error {
 	if b, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, b)

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// A NATS user who may not speak for an agent is told so, not left to wait.
+// A NATS user who may not act for an agent gets an error at once.
 func TestPermissionThatTheServerRefusesExitsWith8(t *testing.T) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, Users: []*server.User{
 		{Username: "bob", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"nexus.v1.default.bob.>"}}}},

@@ -68,7 +68,7 @@ func (e *env) printTurns(ts iter.Seq2[api.Turn, error], limit int, mark string) 
 }
 
 // turnLine is a turn on one line: id, depth, time, tokens, and a few words of
-// what was said, cut to width where that is not 0.
+// its text, cut to width if that is not 0.
 func turnLine(t *api.Turn, width int) string {
 	at := time.Time(t.Recorded)
 	if t.Time != nil {

@@ -55,8 +55,8 @@ func TestTurnLineShowsFirstArgument(t *testing.T) {
 	}
 }
 
-// Where another system's count of the tokens before is smaller than ours after, the
-// two are not put side by side.
+// If another system's count of the tokens before a compaction is smaller than our count
+// after it, history does not compare the two.
 func TestChangeDoesNotCompareCounts(t *testing.T) {
 	for _, tc := range []struct {
 		before, after uint64

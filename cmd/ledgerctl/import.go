@@ -504,7 +504,7 @@ func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, r
 		return t.Duplicate, nil
 	case errors.Is(err, api.ErrNothing):
 		reason = "a recorded compaction that covers nothing"
-	case coded(err, api.Conflict): // an earlier import left it out, and went on
+	case coded(err, api.Conflict): // an earlier import skipped it, and went on
 		reason = "a recorded compaction, after which something else follows in the ledger"
 	default:
 		return false, err

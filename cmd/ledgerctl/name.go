@@ -61,7 +61,7 @@ func named(id turns.ID, name string) bool {
 	return strings.HasPrefix(full, name) || strings.HasSuffix(full, name)
 }
 
-// manyNamed is the error of a name that stands for several things.
+// manyNamed returns the error for an ambiguous name.
 func manyNamed(what, name string, list []string) error {
 	const most = 8
 	hint := "which of them?"
@@ -91,7 +91,7 @@ func turnNumber(name string) (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// at finds the turn of a session that stands behind the @ in SESSION@head,
+// at finds the turn of a session by the part after the @ in SESSION@head,
 // SESSION@head~3, SESSION@30, SESSION@t30.
 func (e *env) at(ctx context.Context, c *api.Client, s *api.Session, sess, at string) (turns.ID, error) {
 	n, err := depthOf(s, at)
@@ -263,7 +263,7 @@ func (e *env) branchesIn(ctx context.Context, c *api.Client, s *api.Session, nam
 	return found, nil
 }
 
-// whole is an id with the end that it goes by elsewhere marked.
+// whole returns an id. It highlights the end, by which other output names it.
 func whole(id turns.ID) string {
 	s := id.String()
 	return faint.Render(s[:18]) + idStyle.Render(s[18:])

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// pictureWidth is the width of a picture that a page shows beside its text, in
+// pictureWidth is the width of a picture that a page shows next to its text, in
 // pixels.
 const pictureWidth = 720
 
-// colours are told apart with every common kind of colour vision (Okabe and
+// These colours can be distinguished with every common kind of colour vision (Okabe and
 // Ito, 2008, the darker of them), on white and on black.
 const (
 	blue   = "#0072b2"

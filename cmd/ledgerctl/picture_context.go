@@ -90,7 +90,7 @@ type total struct {
 }
 
 // plotContext draws a context as a bar: what the model reads, oldest first, and
-// the room that is left up to the budget. name says whose context it is.
+// the room up to the budget. name is that of the session.
 func plotContext(w io.Writer, name string, cx *api.Context) error {
 	var p picture
 	used, by := cx.Tokens+cx.Overhead, "estimated by the ledger"
@@ -151,7 +151,7 @@ func plotTokens(p *picture, budget, full uint64, at func(uint64) float64) {
 	p.text("ink small", "end", end+4, contextBottom+20, "budget "+grouped(budget))
 }
 
-// plotKinds is the legend: what is in the context by kind, and what room is left.
+// plotKinds draws the legend: what is in the context by kind, and the room up to the budget.
 // It returns its rows.
 func plotKinds(p *picture, sums *[len(kinds)]total, used, budget uint64) (rows int) {
 	row := func(dress, name string, tokens uint64, note string) {

@@ -101,7 +101,7 @@ func TestPictureTextIsEscaped(t *testing.T) {
 	}
 }
 
-// A tree with what is hard to draw: a rewind, a fork from the branch that was left,
+// A tree with what is hard to draw: a rewind, a fork from the branch before the rewind,
 // an empty fork, compactions with and without what they cover, a hostile label.
 func TestTreePicture(t *testing.T) {
 	ctx, c := t.Context(), testLedger(t)

@@ -185,7 +185,7 @@ type treePlot struct {
 }
 
 // plotTree draws a tree of forks: from left to right the depth, a lane a branch,
-// compactions with the turns that their summaries stand for.
+// compactions with the turns that they cover.
 func plotTree(w io.Writer, ls []lane, left int, here turns.ID) error {
 	p := treePlot{lanes: ls, y: make([]float64, len(ls)), deep: 1}
 	y := float64(treeTop)
@@ -303,7 +303,7 @@ func (p *treePlot) diamond(x, y float64) {
 	p.add(`<path fill="%s" d="M%.1f %.1fl5.5 5.5l-5.5 5.5l-5.5 -5.5z"/>`, pink, x, y-5.5)
 }
 
-// covered draws which turns a compaction's summary stands for.
+// covered draws which turns a compaction covers.
 func (p *treePlot) covered(m mark, y float64) {
 	label := short(m.id) + " shortens only"
 	tokens := fmt.Sprintf("context: %s → %s tokens", grouped(m.before), grouped(m.after))
@@ -322,7 +322,7 @@ func (p *treePlot) covered(m mark, y float64) {
 	}
 }
 
-// name writes what a lane is, beside it.
+// name writes the name of a lane next to it.
 func (p *treePlot) name(i int, here turns.ID) {
 	x, y := &p.lanes[i], p.y[i]
 	s := x.session

@@ -16,7 +16,7 @@ import (
 )
 
 // The styles use the sixteen colours of the terminal, which its owner chose.
-// What a style says is always said in words or signs too.
+// The output says in words or signs too whatever a style shows.
 var (
 	faint   = lipgloss.NewStyle().Faint(true)
 	bold    = lipgloss.NewStyle().Bold(true)
@@ -182,7 +182,7 @@ func (e *env) stacked(cols []column, rows [][]string) string {
 func cut(s string, n int) string { return ansi.Truncate(s, n, "…") }
 
 // rows returns what prints a name, n cells wide, and a value next to it; an empty
-// value is left out.
+// value is not printed.
 func (e *env) rows(n int) func(name, format string, args ...any) {
 	return func(name, format string, args ...any) {
 		if v := strings.TrimSpace(fmt.Sprintf(format, args...)); v != "" {

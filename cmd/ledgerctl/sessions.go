@@ -130,7 +130,7 @@ func source(meta turns.Raw) string {
 	return clip(text, 20)
 }
 
-// day is when something was said: how long ago, or the day.
+// day formats the time of a turn: how long ago, or the day.
 func day(t time.Time) string {
 	if d := time.Since(t); d < 0 || d >= 24*time.Hour {
 		return t.UTC().Format(time.DateOnly)

@@ -71,7 +71,7 @@ func (p treePrinter) line(format string, args ...any) {
 	fmt.Fprintln(p.e.out, text)
 }
 
-// session draws s and what was forked from it. lead stands before its own
+// session draws s and what was forked from it. lead comes before its own
 // line with branch, under before those below it. Every id is one that can be typed.
 func (p treePrinter) session(s api.TreeSession, lead, branch, under string) {
 	name := idStyle.Render(short(s.ID))
