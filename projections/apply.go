@@ -26,9 +26,9 @@ func newApplier(db *pebble.DB) *applier {
 	return &applier{view: view{b}, batch: b, sessions: make(map[turns.ID]ledger.Session)}
 }
 
-// apply folds in one record. What is wrong with one chain sets that chain
-// aside, before anything of the record is in a row, and stops no other; an error
-// here is the store's own.
+// apply folds in one record. A record that breaks a rule sets its chain aside, before
+// anything of the record is in a row, and stops no other chain. A returned error is
+// the store's own.
 func (a *applier) apply(r ledger.Record) error {
 	tenant, chain, err := ledger.ParseSubject(r.Subject)
 	if err != nil {
@@ -137,7 +137,7 @@ func (a *applier) label(tenant string, r ledger.Record, e *turns.Event, l *Label
 	return errors.Join(a.batch.Set(textKey(pLabel, tenant, e.Chain.ID), v, nil), a.keep(r))
 }
 
-// Session is the session's row as the batch sees it.
+// Session returns the session's row, with what the batch has changed.
 func (a *applier) Session(id turns.ID) (ledger.Session, error) {
 	if s, ok := a.sessions[id]; ok {
 		return s, nil
@@ -145,7 +145,7 @@ func (a *applier) Session(id turns.ID) (ledger.Session, error) {
 	return a.view.Session(id)
 }
 
-// keep stores a record that no row is made of, so that every record of the
+// keep stores a record that makes no row, so that every record of the
 // log has its copy here.
 func (a *applier) keep(r ledger.Record) error {
 	return a.place(r.Seq, place{Subject: r.Subject, Payload: r.Payload})
@@ -159,10 +159,9 @@ func (a *applier) place(seq uint64, p place) error {
 	return a.batch.Set(num([]byte{pSeq}, seq), v, nil)
 }
 
-// setAside stops the projection of one chain at a record that can't be
-// applied, and says why. The chain is read-only from then on. It is known by its
-// subject, so that a second chain of the same id, opened elsewhere, does not stop
-// the first.
+// setAside stops the projection of one chain at a record that can't be applied, and
+// stores the reason. The chain is read-only from then on. The subject names the chain,
+// so that a second chain of the same id, opened elsewhere, does not stop the first.
 func (a *applier) setAside(r ledger.Record, why error) error {
 	a.asideChains = append(a.asideChains, AsideChain{r.Subject, r.Seq, why.Error()})
 	return errors.Join(a.keep(r), a.batch.Set(textKey(pAside, r.Subject), append(num(nil, r.Seq), why.Error()...), nil))

@@ -27,10 +27,10 @@ func (o ownerOnly) Lock(name string) (io.Closer, error) {
 	return restrict[io.Closer](name)(o.FS.Lock(name))
 }
 
-// Unwrap gives the file system below.
+// Unwrap returns the file system below.
 func (o ownerOnly) Unwrap() vfs.FS { return o.FS }
 
-// restrict takes the group's and others' rights from the file that was opened.
+// restrict removes the rights of group and others from an opened file.
 func restrict[F io.Closer](name string) func(F, error) (F, error) {
 	return func(f F, err error) (F, error) {
 		if err == nil {

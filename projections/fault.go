@@ -11,7 +11,7 @@ import (
 	"nexus/ledger"
 )
 
-// fault is the error that Pebble can't go on after. Pebble finds it on any
+// fault is an error after which Pebble can't continue. Pebble finds it on any
 // goroutine: its own, the one that writes, or one that reads. It answers with a
 // call of [pebbleLog.Fatalf], with a panic under a lock that nobody can recover
 // from, or with tries without end. So the store looks for it first: a write that the
@@ -38,7 +38,7 @@ func (f *fault) raise(err error) {
 	})
 }
 
-// get is the fault; nil: there is none.
+// get returns the fault, nil if there is none.
 func (f *fault) get() error {
 	select {
 	case <-f.set:
@@ -48,14 +48,14 @@ func (f *fault) get() error {
 	}
 }
 
-// corruption is what Pebble calls when a file does not hold what was written.
+// corruption is called by Pebble when a file does not hold what was written.
 // The read that found it fails as well.
 func (f *fault) corruption(i pebble.DataCorruptionInfo) {
 	f.raise(fmt.Errorf("%w: the projections in %s are damaged: %s: %v; delete that folder, and the next start makes it again from the log",
 		ledger.ErrCorrupt, f.dir, i.Path, i.Details))
 }
 
-// park raises an error and never returns. Nothing of Pebble's runs on behind it;
+// park raises an error and never returns, so Pebble runs no code after the error;
 // the process is about to end.
 func (f *fault) park(err error) {
 	f.raise(fmt.Errorf("%w: the projections in %s failed: %w", ledger.ErrUnavailable, f.dir, err))
@@ -73,8 +73,8 @@ func (f *fault) isParked() bool {
 	}
 }
 
-// guard returns the fault, if there is one, and else what work returns. It does
-// not wait for work where a goroutine is parked, which may be that of work.
+// guard returns the fault if there is one, else the error of work. It does
+// not wait for work once a goroutine is parked, which may be that of work.
 func (f *fault) guard(work func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- work() }()
@@ -84,7 +84,7 @@ func (f *fault) guard(work func() error) error {
 	case <-f.parked:
 	}
 	if f := f.get(); f != nil {
-		return f // it says what to do; err is what came of it
+		return f // it says what to do; err only follows from it
 	}
 	return err
 }

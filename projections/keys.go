@@ -64,7 +64,7 @@ func textKey(p byte, parts ...string) []byte {
 	return k
 }
 
-// end is the first key after all that start with k.
+// end returns the first key after all keys that start with k.
 func end(k []byte) []byte {
 	e := append([]byte(nil), k...)
 	for i := len(e) - 1; i >= 0; i-- {

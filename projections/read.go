@@ -16,16 +16,16 @@ import (
 	"nexus/turns"
 )
 
-// view is the reads, over the store or over a batch in the making.
+// view has the reads, of the store or of an unfinished batch.
 type view struct{ r pebble.Reader }
 
 func (s *Store) view() view { return view{s.db} }
 
-// History is what the store holds, as [ledger.Admit] reads it. It follows the
-// store as that moves on.
+// History returns the store as [ledger.Admit] reads it. It follows the
+// store as that advances.
 func (s *Store) History() ledger.History { return s.view() }
 
-// Session is the fold of a session, as of the checkpoint.
+// Session returns the fold of a session, as of the checkpoint.
 // Errors: [ledger.ErrNotFound].
 func (s *Store) Session(id turns.ID) (ledger.Session, error) { return s.view().Session(id) }
 
@@ -44,8 +44,8 @@ func (v view) Session(id turns.ID) (row ledger.Session, err error) {
 }
 
 // Sessions yields the sessions of an agent in the order of their ids, which is
-// that of their claimed times, those after session after (zero: all). Agent ""
-// is every agent of the tenant, one after the other.
+// that of their claimed times. It begins after session after (zero: at the first).
+// Agent "" means every agent of the tenant, one after the other.
 func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.Session, error] {
 	prefix := textKey(pAgent, tenant)
 	if agent != "" {
@@ -77,7 +77,7 @@ func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.
 	}
 }
 
-// Turn is the row of a turn or compaction. Errors: [lineage.ErrUnknown].
+// Turn returns the row of a turn or compaction. Errors: [lineage.ErrUnknown].
 func (s *Store) Turn(ref turns.Ref) (Turn, error) { return s.view().Turn(ref) }
 
 func (v view) Turn(ref turns.Ref) (Turn, error) {
@@ -91,7 +91,7 @@ func (v view) Turn(ref turns.Ref) (Turn, error) {
 	return decodeTurn(ref, b)
 }
 
-// Hash is that of the event which holds a turn.
+// Hash returns the hash of the event that holds a turn.
 func (v view) Hash(ref turns.Ref) (turns.Hash, error) {
 	t, err := v.Turn(ref)
 	return t.Hash, err
@@ -112,7 +112,7 @@ func (v view) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
 	return ns, nil
 }
 
-// Payload is the stored bytes of a turn's event.
+// Payload returns the stored bytes of a turn's event.
 func (s *Store) Payload(t Turn) ([]byte, error) {
 	b, ok, err := get(s.db, num(key(pTurn, t.Ref.Session, t.Segment), t.Depth))
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Store) Range(r lineage.Range) iter.Seq2[[]byte, error] {
 	}
 }
 
-// EventAt is the stored bytes of the event at index of a session's chain.
+// EventAt returns the stored bytes of the event at index of a session's chain.
 // Errors: [ledger.ErrNotFound].
 func (s *Store) EventAt(session turns.ID, index uint64) ([]byte, error) {
 	b, ok, err := get(s.db, num(key(pEvent, session), index))
@@ -172,7 +172,7 @@ func (v view) HasEvent(session, event turns.ID) (bool, error) {
 	return ok, err
 }
 
-// Index is the ordinal of an event on its session's chain, by its id.
+// Index returns the ordinal of an event on its session's chain, by its id.
 // Errors: [ledger.ErrNotFound].
 func (s *Store) Index(session, event turns.ID) (uint64, error) {
 	b, ok, err := get(s.db, key(pID, session, event))
@@ -202,8 +202,8 @@ func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {
 	}
 }
 
-// SettingsAt is the stored bytes of the event that a session's settings stood
-// in when it had the event at index: the newest opened or changed one up to it.
+// SettingsAt returns the stored bytes of the event with the settings that were in force
+// at the event at index: the newest opened or changed event up to it.
 // It costs two look-ups. Errors: [ledger.ErrNotFound].
 func (s *Store) SettingsAt(session turns.ID, index uint64) ([]byte, error) {
 	k := key(pSettings, session)
@@ -221,8 +221,8 @@ func (s *Store) SettingsAt(session turns.ID, index uint64) ([]byte, error) {
 	return s.EventAt(session, binary.BigEndian.Uint64(it.Key()[len(k):]))
 }
 
-// NextMove is the ordinal of the first event, from index on, that moved a
-// session's head to a turn. Ok is false where there is none.
+// NextMove returns the ordinal of the first event, from index on, that moved a
+// session's head to a turn. ok is false if there is none.
 func (s *Store) NextMove(session turns.ID, to turns.Ref, from uint64) (index uint64, ok bool, err error) {
 	k := key(pMove, session, to.Session, to.Turn)
 	for e, err := range scan(s.db, num(bytes.Clone(k), from), end(k)) {
@@ -234,7 +234,7 @@ func (s *Store) NextMove(session turns.ID, to turns.Ref, from uint64) (index uin
 	return 0, false, nil
 }
 
-// Children is the turns whose parent is ref, those of forks included, in no
+// Children returns the turns whose parent is ref, those of forks included, in no
 // order that means anything.
 func (s *Store) Children(ref turns.Ref) ([]turns.Ref, error) {
 	return s.refs(key(pChild, ref.Session, ref.Turn))
@@ -249,7 +249,7 @@ func (s *Store) HasChildren(ref turns.Ref) (bool, error) {
 	return false, nil
 }
 
-// Covering is the compactions whose last covered turn is ref, on any branch.
+// Covering returns the compactions whose last covered turn is ref, on any branch.
 func (s *Store) Covering(ref turns.Ref) ([]turns.Ref, error) {
 	return s.refs(key(pCovered, ref.Session, ref.Turn))
 }
@@ -264,7 +264,7 @@ func (s *Store) refs(prefix []byte) (refs []turns.Ref, err error) {
 	return refs, nil
 }
 
-// Forks is the sessions forked from a turn, by id.
+// Forks returns the sessions forked from a turn, by id.
 func (s *Store) Forks(ref turns.Ref) (ids []turns.ID, err error) {
 	k := key(pFork, ref.Session, ref.Turn)
 	for e, err := range scan(s.db, k, end(k)) {
@@ -276,7 +276,7 @@ func (s *Store) Forks(ref turns.Ref) (ids []turns.ID, err error) {
 	return ids, nil
 }
 
-// Label is the row of a label's chain. The zero Label: never claimed.
+// Label returns the row of a label's chain, the zero Label if it was never claimed.
 func (s *Store) Label(tenant, digest string) (Label, error) { return s.view().Label(tenant, digest) }
 
 func (v view) Label(tenant, digest string) (l Label, err error) {
@@ -290,7 +290,7 @@ func (v view) Label(tenant, digest string) (l Label, err error) {
 	return l, nil
 }
 
-// Record is the copy of the record at seq: its chain's session and ordinal, or
+// Record returns the copy of the record at seq: its chain's session and ordinal, or
 // its subject, and its payload. Errors: [ledger.ErrNotFound].
 func (s *Store) Record(seq uint64) (ledger.Record, error) {
 	b, ok, err := get(s.db, num([]byte{pSeq}, seq))
@@ -326,7 +326,7 @@ type AsideChain struct {
 	Why     string
 }
 
-// WhyAside says why the chain on a subject was set aside; "" if it was not.
+// WhyAside returns why the chain on a subject was set aside, "" if it was not.
 // The shard of the subject may be "*".
 func (s *Store) WhyAside(subject string) (string, error) {
 	if !strings.Contains(subject, "*") || s.SetAside() == 0 {
@@ -379,7 +379,7 @@ func (s *Store) countAside() (n int, err error) {
 
 type pair struct{ key, value []byte }
 
-// scan yields the pairs with lo <= key < hi; their bytes are the caller's.
+// scan yields the pairs with lo <= key < hi. The caller owns their bytes.
 func scan(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
 	return func(yield func(pair, error) bool) {
 		it, err := r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})

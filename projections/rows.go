@@ -15,7 +15,7 @@ import (
 // and rebuilt from the log; nothing in it is worth migrating.
 const Schema = 5
 
-// Checkpoint says up to where the log has been applied. It commits in the same
+// Checkpoint is the position up to which the log has been applied. It commits in the same
 // batch as the data.
 type Checkpoint struct {
 	_        struct{}   `cbor:",toarray"`
@@ -34,10 +34,10 @@ type Turn struct {
 	Hash     turns.Hash
 	Open     uint64 // tool calls that wait after it
 	Recorded int64  // Unix ns
-	Input    uint64 // tokens of the call, as its provider counted them; 0: it did not
+	Input    uint64 // tokens of the call, as its provider counted them; 0 if it did not
 
 	// Reported is the newest turn, this one or above it, whose call a provider
-	// counted; none: there is none behind the newest compaction of the path.
+	// counted; zero if there is none after the newest compaction of the path.
 	Reported turns.Ref
 }
 

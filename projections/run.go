@@ -16,7 +16,7 @@ const (
 
 // DivergedError says that the log is not the one the projections were made
 // of, or lost records that were applied here. Appends must stop: a shorter log
-// would give positions out a second time. Unwrap gives [ledger.ErrCorrupt].
+// would assign positions a second time. Unwrap returns [ledger.ErrCorrupt].
 type DivergedError struct {
 	Have Checkpoint
 	Log  ledger.State
@@ -28,12 +28,12 @@ func (e *DivergedError) Error() string {
 		e.Why, e.Have.Identity, e.Have.Seq, e.Log.Identity, e.Log.Last)
 }
 
-// Unwrap gives ErrCorrupt.
+// Unwrap returns ErrCorrupt.
 func (e *DivergedError) Unwrap() error { return ledger.ErrCorrupt }
 
 // Check compares the checkpoint with the log, before anything is appended.
 // A log that is unsound, has another identity, is shorter than the checkpoint or
-// holds another event there gives a *DivergedError, or [ledger.ErrCorrupt].
+// holds another event there returns a *DivergedError, or [ledger.ErrCorrupt].
 func (s *Store) Check(ctx context.Context, log ledger.Log) error {
 	st, err := log.State(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Store) tail(ctx context.Context, log ledger.Log) error {
 	}
 }
 
-// pump reads the log into a channel, so that a batch can take what is there
+// pump reads the log into a channel, so that a batch can receive what is there
 // and stop. The channel is closed when reading ends, after failed has the reason.
 func (s *Store) pump(ctx context.Context, log ledger.Log) (<-chan ledger.Record, <-chan error) {
 	records := make(chan ledger.Record, 2*batchRecords)

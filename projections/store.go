@@ -25,7 +25,7 @@ type Config struct {
 	Logger *slog.Logger // nil: silent
 }
 
-// Store is the projections of one log. Safe for concurrent use: reads at any
+// Store holds the projections of one log. Safe for concurrent use: reads at any
 // time, [Store.Run] by one goroutine.
 type Store struct {
 	db     *pebble.DB
@@ -39,7 +39,7 @@ type Store struct {
 	aside   int           // chains set aside; guarded by mu
 	moved   chan struct{} // closed and replaced when applied moves, and when Run ends; guarded by mu
 	ended   bool          // Run has ended, and was not started again; guarded by mu
-	stopped error         // why it ended; nil: it was asked to; guarded by mu
+	stopped error         // why it ended, nil if ctx ended; guarded by mu
 }
 
 // Open opens or creates the store. One written by another schema is emptied:
@@ -134,7 +134,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// EventBytes is how many bytes of events were read since the store was opened.
+// EventBytes returns how many bytes of events were read since the store was opened.
 func (s *Store) EventBytes() int64 { return s.read.Load() }
 
 // Clear empties the store. Run must have ended.
@@ -159,14 +159,14 @@ func (s *Store) clear() error {
 	return nil
 }
 
-// Applied is the checkpoint: everything up to its Seq is in the reads.
+// Applied returns the checkpoint. Reads see everything up to its Seq.
 func (s *Store) Applied() Checkpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.applied
 }
 
-// SetAside is the number of chains that were set aside because an event on them
+// SetAside returns the number of chains that were set aside because an event on them
 // could not be applied; see [Store.WhyAside].
 func (s *Store) SetAside() int {
 	s.mu.Lock()
@@ -174,9 +174,9 @@ func (s *Store) SetAside() int {
 	return s.aside
 }
 
-// WaitFor returns when the record at seq is in the reads. Errors:
+// WaitFor returns when reads see the record at seq. Errors:
 // [ledger.ErrUnavailable] at once when Run has ended, with the reason if it was
-// not asked to end, and when ctx ends. Before Run is started, it waits.
+// not asked to end, and when ctx ends. WaitFor waits before Run is started.
 func (s *Store) WaitFor(ctx context.Context, seq uint64) error {
 	for {
 		s.mu.Lock()

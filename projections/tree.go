@@ -46,9 +46,9 @@ type Fork struct {
 	Session turns.ID // the fork; zero: none
 }
 
-// NextFork is the fork of a session that follows another one in the order of
-// fork points and ids; the first one after the zero Fork. The zero Fork: there
-// is none.
+// NextFork returns the fork of a session that follows another one in the order of
+// fork points and ids. After the zero Fork comes the first one. It returns the zero
+// Fork if there is none.
 func (s *Store) NextFork(session turns.ID, after Fork) (Fork, error) {
 	prefix := key(pFork, session)
 	lo := prefix
