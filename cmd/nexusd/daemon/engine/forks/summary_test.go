@@ -177,18 +177,16 @@ func TestForkLooksAt64Compactions(t *testing.T) {
 // The context with the reused summary may fill the target of the fork's policy, and
 // not exceed it.
 func TestReusedSummaryMayFillTheTarget(t *testing.T) {
-	e := enginetest.NewWorld().Engine(t)
-	s, ids := history(t, e, 8)
-	compact(t, e, open(t, e, s, api.CreateFork{Turn: ids[7]}).ID)
-	target := func(n uint64) *api.Policy {
-		return &api.Policy{Name: "nexus", Set: turns.Raw(fmt.Sprintf(`{"target_tokens":%d}`, n))}
-	}
-	f := open(t, e, s, api.CreateFork{Turn: ids[7], Mode: "summary"})
-	size := enginetest.Must(e.Context(t.Context(), enginetest.Alice, f.ID, api.GetContext{}))(t).Tokens
-	for n, want := range map[uint64]string{size: "reused", size - 1: "manual"} {
-		f := open(t, e, s, api.CreateFork{Turn: ids[7], Mode: "summary", Policy: target(n)})
+	for over, want := range []string{"reused", "manual"} {
+		e := enginetest.NewWorld().Engine(t)
+		s, ids := history(t, e, 8)
+		compact(t, e, open(t, e, s, api.CreateFork{Turn: ids[7]}).ID)
+		f := open(t, e, s, api.CreateFork{Turn: ids[7], Mode: "summary"})
+		size := int(enginetest.Must(e.Context(t.Context(), enginetest.Alice, f.ID, api.GetContext{}))(t).Tokens)
+		target := &api.Policy{Name: "nexus", Set: turns.Raw(fmt.Sprintf(`{"target_tokens":%d}`, size-over))}
+		f = open(t, e, s, api.CreateFork{Turn: ids[7], Mode: "summary", Policy: target})
 		if got := own(t, e, f.ID); !slices.Equal(got, []string{want}) {
-			t.Errorf("a context of %d tokens, a target of %d: compactions %v, want one, %s", size, n, got, want)
+			t.Errorf("a context of %d tokens, a target of %d: compactions %v, want one, %s", size, size-over, got, want)
 		}
 	}
 }
