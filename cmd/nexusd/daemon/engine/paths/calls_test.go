@@ -83,17 +83,74 @@ func TestSearchForCallsEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-// A call is looked for so far and no further.
+// A call is looked for among the last turns of the path, and no further.
 func TestResponseToACallTooFarBackIsMalformed(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
 	enginetest.Add(t, e, s.ID, enginetest.CallTool("a"))
 	enginetest.Add(t, e, s.ID, enginetest.Say("never mind", "ok"))
-	for range paths.LookBackTurns {
-		r := enginetest.Say("x", "")
-		enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, r, nil))(t)
+	for range paths.LookBackTurns - 2 {
+		enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("x", ""), nil))(t)
 	}
+	row := enginetest.Must(e.Projections.Session(s.ID))(t)
+	head := enginetest.Must(e.HeadNode(&row))(t)
+	if got, err := e.NewCallFinder().Find(t.Context(), head, []string{"a", "b"}); err != nil || !got["a"] || got["b"] {
+		t.Errorf("among the last %d turns: found %v, %v; want a", paths.LookBackTurns, got, err)
+	}
+	enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("x", ""), nil))(t)
 	if _, err := e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.AnswerCalls("a"), nil); enginetest.Code(err) != api.Malformed {
-		t.Errorf("a response to a call %d turns ago: %v", paths.LookBackTurns+1, err)
+		t.Errorf("a response to a call %d turns ago: %v", paths.LookBackTurns, err)
+	}
+}
+
+// A daemon that did not store the turns reads from the path which calls are open.
+func TestOpenCallsAreThoseOfTheNewestResponse(t *testing.T) {
+	recorded := api.AppendTurn{Messages: append(enginetest.Say("go", "").Messages, *enginetest.CallTool("m", "n").Response)}
+	for name, tc := range map[string]struct {
+		turns []api.AppendTurn
+		want  string
+	}{
+		"no turn":                        {nil, "[]"},
+		"no call":                        {[]api.AppendTurn{enginetest.Say("q", "a")}, "[]"},
+		"two calls":                      {[]api.AppendTurn{enginetest.CallTool("a", "b")}, "[a b]"},
+		"one is answered":                {[]api.AppendTurn{enginetest.CallTool("a", "b"), enginetest.AnswerCalls("a")}, "[b]"},
+		"one after the other":            {[]api.AppendTurn{enginetest.CallTool("a", "b", "c"), enginetest.AnswerCalls("c"), enginetest.AnswerCalls("a")}, "[b]"},
+		"all are answered":               {[]api.AppendTurn{enginetest.CallTool("a", "b"), enginetest.AnswerCalls("b", "a")}, "[]"},
+		"a later response abandons them": {[]api.AppendTurn{enginetest.CallTool("a"), enginetest.Say("never mind", "ok"), enginetest.CallTool("b")}, "[b]"},
+		"the user abandons them":         {[]api.AppendTurn{enginetest.CallTool("a"), enginetest.Say("never mind", "")}, "[]"},
+		"calls among the messages":       {[]api.AppendTurn{enginetest.Say("q", "a"), recorded}, "[m n]"},
+		"calls among earlier messages":   {[]api.AppendTurn{enginetest.CallTool("a"), recorded, enginetest.AnswerCalls("m")}, "[n]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := enginetest.NewWorld()
+			e := w.Engine(t)
+			s := enginetest.Create(t, e, 0, "nexus")
+			var acks []*api.Appended
+			for i := range tc.turns {
+				tc.turns[i].ID = enginetest.ID(t)
+				acks = append(acks, enginetest.Add(t, e, s.ID, tc.turns[i]))
+			}
+			other := w.EngineBehind(t)
+			row := enginetest.Must(other.Projections.Session(s.ID))(t)
+			head := enginetest.Must(other.HeadNode(&row))(t)
+			open := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, nil, head))(t)
+			if got := fmt.Sprint(open); got != tc.want {
+				t.Errorf("open calls %s, want %s", got, tc.want)
+			}
+			known := &paths.KnownCalls{At: head.Ref}
+			if got := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, known, head))(t); len(got) > 0 && !head.Ref.IsZero() {
+				t.Errorf("what is known of the head was not used: %v", got)
+			}
+			known.At.Turn[0]++
+			if got := enginetest.Must(other.OpenCalls(t.Context(), "default", &row, known, head))(t); fmt.Sprint(got) != tc.want {
+				t.Errorf("with what is known of another turn: open calls %v, want %s", got, tc.want)
+			}
+			for i, r := range tc.turns {
+				again := enginetest.Add(t, other, s.ID, r)
+				if fmt.Sprint(again.Open, again.Abandoned, again.Late) != fmt.Sprint(acks[i].Open, acks[i].Abandoned, acks[i].Late) {
+					t.Errorf("the retry of turn %d: open %v, abandoned %v, late %v; the first answer was %v, %v, %v", i, again.Open, again.Abandoned, again.Late, acks[i].Open, acks[i].Abandoned, acks[i].Late)
+				}
+			}
+		})
 	}
 }
