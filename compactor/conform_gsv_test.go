@@ -20,7 +20,7 @@ import (
 // The rows of the GSV design that are planning and rendering. Those of its
 // summarizer are in package llm, GSV-14 is in the engine.
 
-// measured is the size that the policy takes p's context for: the least
+// measured returns the size that the policy takes p's context for: the least
 // threshold at which it is not due.
 func measured(p view.Path, pol policy.Policy) uint64 {
 	pol.ReserveTokens = 1
@@ -33,7 +33,7 @@ func measured(p view.Path, pol policy.Policy) uint64 {
 	return least + uint64(n)
 }
 
-// gsvEstimate is the design's JSON.stringify(message).length / 4 * 1.2, rounded
+// gsvEstimate returns the design's JSON.stringify(message).length / 4 * 1.2, rounded
 // up for each message.
 func gsvEstimate(t *testing.T, ms ...turns.Message) (n uint64) {
 	t.Helper()
@@ -45,7 +45,7 @@ func gsvEstimate(t *testing.T, ms ...turns.Message) (n uint64) {
 	return n
 }
 
-// gsvSized is a world under the policy gsv, of n turns: a question, a call, its
+// gsvSized returns a world under the policy gsv, of n turns: a question, a call, its
 // result of about size tokens, and an answer.
 func gsvSized(t *testing.T, n, size int) *world {
 	t.Helper()

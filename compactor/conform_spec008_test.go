@@ -140,7 +140,7 @@ func TestSpec008IsDueOverWindowLessReserve(t *testing.T) {
 	}
 }
 
-// answered is a world of n turns, each a question and its answer.
+// answered returns a world of n turns, each a question and its answer.
 func answered(t *testing.T, n, size int) *world {
 	t.Helper()
 	w := spec008World(t)
@@ -323,7 +323,7 @@ func TestCutPartsNoCallFromItsResult(t *testing.T) {
 	}
 }
 
-// strictly is all providers' rules for a request.
+// strictly returns all providers' rules for a request.
 func strictly(ms []turns.Message) error {
 	for _, f := range []struct {
 		render func([]turns.Section, []turns.Raw, []turns.Message) (interchange.Rendered, error)

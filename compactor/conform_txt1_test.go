@@ -109,7 +109,7 @@ func between(s, c string) string { return strings.Trim(s, c) }
 
 func lastShown(cx view.Context) string { return cx.Messages[len(cx.Messages)-1].Parts[0].Content }
 
-// shortenedBy is a context of the policy wolffish after a pass that shortened the
+// shortenedBy returns a context of the policy wolffish after a pass that shortened the
 // given result, by a summarizer that answers out, or fails where out is empty.
 func shortenedBy(t *testing.T, out summary.Output, res turns.Part) view.Context {
 	t.Helper()

@@ -24,7 +24,7 @@ import (
 // What needs a session is in cmd/nexusd/daemon/engine/conform_test.go, the split
 // of long summaries and the tries of one request in compactor/llm.
 
-// wolffishWorld is a world under the policy, in a window of so many tokens.
+// wolffishWorld returns a world under the policy, in a window of so many tokens.
 func wolffishWorld(t *testing.T, window uint64) *world {
 	w := newWorld()
 	w.Policy = builtin("wolffish")
@@ -81,7 +81,7 @@ func (w *world) pass(t *testing.T, kind string, s summary.Summarizer) (*plan.Pla
 	return pl, r
 }
 
-// context is what the next call is made with; its pairs are whole.
+// context returns what the next call is made with; its pairs are whole.
 func (w *world) context(t *testing.T) view.Context {
 	t.Helper()
 	p := w.Path()
@@ -207,7 +207,7 @@ func TestOverflowShortensTheLargestMessages(t *testing.T) {
 	}
 }
 
-// choice is the path of WOL-4 and WOL-5, and what may be shortened in the order
+// choice returns the path of WOL-4 and WOL-5, and what may be shortened in the order
 // of the design: the largest results, the oldest texts of the assistant, those of
 // the user. Everything else is protected.
 func choice(t *testing.T) (w *world, order []view.PartAt) {

@@ -24,7 +24,7 @@ func Fit(p view.Path, ctx view.Context, budget uint64) error {
 	return e
 }
 
-// newestLegalCut is the last position of p that no tool call is open across.
+// newestLegalCut returns the last position of p that no tool call is open across.
 func newestLegalCut(p view.Path) int {
 	legal := plan.LegalCuts(p.Halves)
 	cut := len(p.Halves)

@@ -30,7 +30,7 @@ var scripts = map[string]string{
 	"Kana":       "ユーザーはログインページが三十日間訪問者を記憶し、セッションが終了したときに短いメッセージを表示することを望んでいます。",
 }
 
-// scriptPlan is a due session of one sentence, repeated.
+// scriptPlan returns a due session of one sentence, repeated.
 func scriptPlan(t *testing.T, name, sentence string) *plan.Plan {
 	t.Helper()
 	pol, _ := policy.Builtin(name)
@@ -49,7 +49,7 @@ func scriptPlan(t *testing.T, name, sentence string) *plan.Plan {
 	return pl
 }
 
-// upTo is a text of at most n of a model's tokens.
+// upTo returns a text of at most n of a model's tokens.
 func upTo(sentence string, n uint64) string {
 	return strings.TrimSpace(strings.Repeat(sentence, int(n/(summary.ModelTokens(sentence)+1))))
 }

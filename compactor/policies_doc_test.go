@@ -58,7 +58,7 @@ func settingsOf(p reflect.Value, prefix string) (out []setting) {
 	return out
 }
 
-// docTable is the rows of the table of settings, by their cells.
+// docTable returns the rows of the table of settings, by their cells.
 func docTable(t *testing.T) (rows [][]string) {
 	t.Helper()
 	b, err := os.ReadFile(policiesDocs + "README.md")

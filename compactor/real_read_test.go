@@ -61,7 +61,7 @@ func realHistories(t *testing.T, least uint64) (out []history) {
 	return out
 }
 
-// readHistories is the longest path of each session of a file; nothing where
+// readHistories returns the longest path of each session of a file; nothing where
 // the file is no transcript.
 func readHistories(name string) ([][]*interchange.Append, error) {
 	f, err := os.Open(name)

@@ -325,7 +325,7 @@ func (r *replay) same(t *testing.T, pl *plan.Plan, res Result, before view.Path)
 	}
 }
 
-// valid is the context at the head, checked: it keeps its own rules, and each provider takes it.
+// valid returns the context at the head, checked: it keeps its own rules, and each provider takes it.
 func (r *replay) valid(t *testing.T) view.Context {
 	t.Helper()
 	r.tally.contexts++
@@ -388,7 +388,7 @@ func (r *replay) count(pl *plan.Plan, res Result) {
 	one(&x.noticed, res.Body.Tier == plan.NoticeTier)
 }
 
-// encoded is a compaction as it is stored.
+// encoded returns a compaction as it is stored.
 func encoded(t *testing.T, r Result) []byte {
 	t.Helper()
 	b, err := turns.EncodeBody(&r.Body)
@@ -396,7 +396,7 @@ func encoded(t *testing.T, r Result) []byte {
 	return append(b, fmt.Sprintf("%+v", r.Span)...)
 }
 
-// pinnedBound is an upper bound of what the pinned texts of p take in a replacement.
+// pinnedBound returns an upper bound of what the pinned texts of p take in a replacement.
 func pinnedBound(p view.Path) (n uint64) {
 	for _, s := range p.PinnedTexts(len(p.Halves)) {
 		n += p.Counter.Text(summary.Data((tokens.Approx{}).Clip(s, 2000))) + 32

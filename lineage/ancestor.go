@@ -2,7 +2,7 @@ package lineage
 
 import "fmt"
 
-// At is the ancestor of n at depth, which is n itself at n.Depth. It reads one
+// At returns the ancestor of n at depth, which is n itself at n.Depth. It reads one
 // node a step, in fewer than 3*log2(n.Depth)+1 steps.
 //
 // Errors: [ErrUnknown] where depth is 0 or below n's; the reader's;
@@ -37,7 +37,7 @@ func IsAncestor(r Reader, a, b Node) (bool, error) {
 	return err == nil && at.Ref == a.Ref, err
 }
 
-// MergeBase is the deepest common ancestor of a and b, where each counts as
+// MergeBase returns the deepest common ancestor of a and b, where each counts as
 // its own; ok is false where they are of different trees. Both sides are read
 // together: fewer than 6*log2 of the greater depth calls of the reader.
 func MergeBase(r Reader, a, b Node) (base Node, ok bool, err error) {

@@ -10,7 +10,7 @@ import (
 	"nexus/turns"
 )
 
-// number is the ID with n in its last bytes.
+// number returns the ID with n in its last bytes.
 func number(n uint64) (id turns.ID) {
 	binary.BigEndian.PutUint64(id[8:], n)
 	return id

@@ -18,7 +18,7 @@ const (
 	Dropped  State = 4 // covered by an imported compaction whose replacement does not hold it
 )
 
-// String is the state's word.
+// String returns the name of the state.
 func (s State) String() string {
 	switch s {
 	case Verbatim:
@@ -45,7 +45,7 @@ type HalfState struct {
 	By turns.Ref
 }
 
-// Cover is the state of every half of the normal turns of path, a stretch of a
+// Cover returns the state of every half of the normal turns of path, a stretch of a
 // root path, root first. Chain is the compactions in force at the turn that
 // the context is for, newest first, as [Chain] gives it. Elided says which
 // halves have an elision in force; nil: none.
@@ -88,7 +88,7 @@ type halfKey struct {
 	half turns.Half
 }
 
-// ElidedBy is the function that [Cover] asks, for a compaction's elisions.
+// ElidedBy returns the function that [Cover] asks, for a compaction's elisions.
 func ElidedBy(elisions []turns.Elision) func(turns.Ref, turns.Half) bool {
 	set := make(map[halfKey]bool, len(elisions))
 	for _, e := range elisions {

@@ -9,7 +9,7 @@ import (
 	"nexus/turns"
 )
 
-// publishedExample is the Second Compaction of the Nexus design: C1 covers t1 to t3
+// publishedExample returns the Second Compaction of the Nexus design: C1 covers t1 to t3
 // and keeps t4, t5; C2 covers through t6 and keeps t7, t8.
 func publishedExample(t *testing.T) (w *world, path, chain []Node) {
 	w = newWorld()

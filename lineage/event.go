@@ -8,7 +8,7 @@ import (
 	"nexus/turns"
 )
 
-// Grow is the node of e, a turn or a compaction, below parent (the zero
+// Grow returns the node of e, a turn or a compaction, below parent (the zero
 // Node where e names no parent). It is the step of every fold of events into
 // a forest: the one that decides on an append, the projection's and the
 // verifier's.
@@ -36,17 +36,17 @@ func grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
 	if err := checkPlace(parent, e); err != nil {
 		return Node{}, err
 	}
-	own := Node{Ref: e.Ref(), Segment: e.Segment, Kind: e.Kind}
+	node := Node{Ref: e.Ref(), Segment: e.Segment, Kind: e.Kind}
 	if e.Kind == turns.KindTurn {
-		own.Halves, own.Calls = e.Halves, e.Calls
-		own.Messages, own.Response = e.Tokens.Messages, e.Tokens.Response
+		node.Halves, node.Calls = e.Halves, e.Calls
+		node.Messages, node.Response = e.Tokens.Messages, e.Tokens.Response
 		if parent.Ref.IsZero() {
-			if _, ok := add(own.Messages, own.Response); !ok {
+			if _, ok := add(node.Messages, node.Response); !ok {
 				return Node{}, invalid("its tokens overflow")
 			}
-			return Root(own), nil
+			return Root(node), nil
 		}
-		n, err := Child(r, parent, own, forget)
+		n, err := Child(r, parent, node, forget)
 		if err == nil && n.Call && e.UserTexts > 0 {
 			n.Compaction, n.Call, n.Enclosing = n.Enclosing, false, turns.Ref{}
 		}
@@ -56,10 +56,10 @@ func grow(r Reader, parent Node, e *turns.Event, forget bool) (Node, error) {
 	if _, ok := add(e.Tokens.Messages, e.Tokens.Response); !ok {
 		return Node{}, invalid("its tokens overflow")
 	}
-	own.Replaced, own.Saved, own.Call = e.Tokens.Messages, e.Tokens.Response, e.Span.Call
-	own.Imported = e.Span.Provenance == turns.Imported
-	own.Dropped = e.Span.Dropped
-	n, err := Child(r, parent, own, forget)
+	node.Replaced, node.Saved, node.Call = e.Tokens.Messages, e.Tokens.Response, e.Span.Call
+	node.Imported = e.Span.Provenance == turns.Imported
+	node.Dropped = e.Span.Dropped
+	n, err := Child(r, parent, node, forget)
 	if err != nil {
 		return Node{}, err
 	}

@@ -10,7 +10,7 @@ import (
 	"nexus/turns"
 )
 
-// line is a session A of normal turns t1..t5, compaction c1 (covers t1 to t3),
+// line returns a session A of normal turns t1..t5, compaction c1 (covers t1 to t3),
 // turns t6 to t8.
 func line(t *testing.T) *world {
 	w := newWorld()

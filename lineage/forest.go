@@ -29,10 +29,10 @@ func (f *Forest) Nodes(refs ...turns.Ref) ([]Node, error) {
 	return out, nil
 }
 
-// Len is the number of nodes.
+// Len returns the number of nodes.
 func (f *Forest) Len() int { return len(f.nodes) }
 
-// All is every node in the order they were added, so a parent before its
+// All returns every node in the order they were added, so a parent before its
 // children. The forest owns the slice: read only.
 func (f *Forest) All() []Node { return f.nodes }
 

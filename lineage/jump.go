@@ -7,7 +7,7 @@ import (
 	"nexus/turns"
 )
 
-// JumpDepth is the depth of the jump pointer of a node at depth d: 0, none,
+// JumpDepth returns the depth of the jump pointer of a node at depth d: 0, none,
 // for a root. It depends on d alone, so that a walk knows where a jump lands
 // before it reads it, and a node that lands elsewhere is found out.
 //
@@ -27,59 +27,60 @@ func JumpDepth(d uint64) uint64 {
 	}
 }
 
-// Root is the node of a turn without a parent. Own holds what is the turn's
-// own: Ref, Segment, Kind, Halves, Messages, Response, Calls. Root fills in the
-// rest. Messages+Response must not overflow.
-func Root(own Node) Node {
-	own.Parent, own.Jump, own.Compaction, own.Previous = turns.Ref{}, turns.Ref{}, turns.Ref{}, turns.Ref{}
-	own.Call, own.Enclosing, own.Cycles = false, turns.Ref{}, 0
-	own.Depth = 1
-	own.Sum = own.Messages + own.Response
-	return own
+// Root returns the node of a turn without a parent. The caller fills in the fields that
+// come from the turn itself: Ref, Segment, Kind, Halves, Messages, Response, Calls.
+// Root fills in the rest. Messages+Response must not overflow.
+func Root(node Node) Node {
+	node.Parent, node.Jump, node.Compaction, node.Previous = turns.Ref{}, turns.Ref{}, turns.Ref{}, turns.Ref{}
+	node.Call, node.Enclosing, node.Cycles = false, turns.Ref{}, 0
+	node.Depth = 1
+	node.Sum = node.Messages + node.Response
+	return node
 }
 
-// Child is the node below parent of a turn whose own fields are own (see
-// [Root]; of a compaction also Cut, Replaced, Saved, Call, Imported and Dropped). It
-// fills in Parent, Jump, Depth, Sum, Compaction, Under, Previous and Cycles (of a
-// compaction without itself), and for a compaction clears what only normal turns have.
+// Child returns the node of a turn below parent. The caller fills in the fields of node
+// that [Root] names; for a compaction also Cut, Replaced, Saved, Call, Imported and
+// Dropped. Child fills in Parent, Jump, Depth, Sum, Compaction, Enclosing, Previous and
+// Cycles (of a compaction without itself), and for a compaction clears the fields that
+// only normal turns have.
 //
 // With forget, the compaction in force at parent does not count: the first turn
 // below the fork point of a fork of mode full has none.
 //
 // It reads parent's jump where the new one goes beyond it: at most one node.
 // Errors: the reader's; [ErrInvalid] where the sum of tokens overflows.
-func Child(r Reader, parent, own Node, forget bool) (Node, error) {
+func Child(r Reader, parent, node Node, forget bool) (Node, error) {
 	jump, err := jumpBelow(r, parent)
 	if err != nil {
 		return Node{}, err
 	}
-	own.Parent, own.Jump, own.Depth = parent.Ref, jump, parent.Depth+1
+	node.Parent, node.Jump, node.Depth = parent.Ref, jump, parent.Depth+1
 	above := parent
 	if forget {
 		above.Compaction, above.Call, above.Enclosing, above.Cycles = turns.Ref{}, false, turns.Ref{}, 0
 	}
-	own.Cycles = above.Cycles
-	if own.Kind == turns.KindCompaction {
-		own.Previous, own.Compaction, own.Enclosing = above.Compaction, own.Ref, turns.Ref{}
-		if own.Call {
-			own.Enclosing = above.Compaction
+	node.Cycles = above.Cycles
+	if node.Kind == turns.KindCompaction {
+		node.Previous, node.Compaction, node.Enclosing = above.Compaction, node.Ref, turns.Ref{}
+		if node.Call {
+			node.Enclosing = above.Compaction
 			if above.Call {
-				own.Enclosing = above.Enclosing
+				node.Enclosing = above.Enclosing
 			}
 		}
-		own.Halves, own.Messages, own.Response, own.Calls = 0, 0, 0, 0
+		node.Halves, node.Messages, node.Response, node.Calls = 0, 0, 0, 0
 	} else {
-		own.Previous, own.Compaction, own.Call, own.Enclosing = turns.Ref{}, above.Compaction, above.Call, above.Enclosing
+		node.Previous, node.Compaction, node.Call, node.Enclosing = turns.Ref{}, above.Compaction, above.Call, above.Enclosing
 	}
-	sum, ok := add(parent.Sum, own.Messages, own.Response)
+	sum, ok := add(parent.Sum, node.Messages, node.Response)
 	if !ok {
-		return Node{}, invalid("the tokens of the path of %s overflow", own.Ref)
+		return Node{}, invalid("the tokens of the path of %s overflow", node.Ref)
 	}
-	own.Sum = sum
-	return own, nil
+	node.Sum = sum
+	return node, nil
 }
 
-// jumpBelow is the jump of a child of p: p itself, or, where p's jump and the
+// jumpBelow returns the jump of a child of p: p itself, or, where p's jump and the
 // one before it are of one length, as far as both together.
 func jumpBelow(r Reader, p Node) (turns.Ref, error) {
 	to := JumpDepth(p.Depth + 1)
@@ -128,7 +129,7 @@ func read(r Reader, refs ...turns.Ref) ([]Node, error) {
 	return ns, nil
 }
 
-// add is the sum of ns, and whether it did not overflow.
+// add returns the sum of ns, and whether it did not overflow.
 func add(ns ...uint64) (sum uint64, ok bool) {
 	for _, n := range ns {
 		var carry uint64

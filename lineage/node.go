@@ -52,7 +52,7 @@ type Node struct {
 // position 2d and its response at 2d+1; a cut at 2d+1 splits the turn.
 type Cut uint64
 
-// CutBefore is the cut before half h of the turn at depth d.
+// CutBefore returns the cut before half h of the turn at depth d.
 func CutBefore(d uint64, h turns.Half) Cut {
 	if h == turns.ResponseHalf {
 		return Cut(2*d + 1)
@@ -60,7 +60,7 @@ func CutBefore(d uint64, h turns.Half) Cut {
 	return Cut(2 * d)
 }
 
-// Depth is the depth of the first turn with a half at or after the cut.
+// Depth returns the depth of the first turn with a half at or after the cut.
 func (c Cut) Depth() uint64 { return uint64(c) / 2 }
 
 // Split reports whether the cut is inside a turn.

@@ -17,7 +17,7 @@ type Range struct {
 	Lo, Hi  uint64
 }
 
-// Segments is the root path of from, from depth lo (0 as 1) down to from
+// Segments returns the root path of from, from depth lo (0 as 1) down to from
 // itself, as ranges, root first. It is empty where lo is below from. It reads
 // two nodes for each segment, however long the segments are.
 //
@@ -56,7 +56,7 @@ func segmentsError(from Node, err error) error {
 	return fmt.Errorf("segments of the path to %s: %w", from.Ref, err)
 }
 
-// Path is the turns of the root path of from, from depth lo (0 as 1) down to
+// Path returns the turns of the root path of from, from depth lo (0 as 1) down to
 // from itself, root first. It goes from parent to parent; a store answers the
 // ranges of [Segments] faster.
 func Path(r Reader, from Node, lo uint64) ([]Node, error) {
@@ -127,7 +127,7 @@ func Chain(r Reader, n Node) ([]Node, error) {
 	return out, nil
 }
 
-// Cycle is the cycle of compaction that the path to n is in: how many compactions
+// Cycle returns the cycle of compaction that the path to n is in: how many compactions
 // in force on it cover turns, and one; and the last of those, none in the first
 // cycle. With forget the compactions of the path do not count, as in [Child].
 //

@@ -24,7 +24,7 @@ func (c *counter) Nodes(refs ...turns.Ref) ([]Node, error) {
 	return c.Reader.Nodes(refs...)
 }
 
-// stepBound is the most steps of a walk from depth d: 3*floor(log2 d)+1.
+// stepBound returns the most steps of a walk from depth d: 3*floor(log2 d)+1.
 func stepBound(d uint64) int { return 3*int(math.Log2(float64(max(d, 1)))) + 1 }
 
 type session struct {

@@ -110,7 +110,7 @@ func checkChain(path, chain []Node) error {
 	return nil
 }
 
-// cutsBack is the error of a compaction, after, that keeps what the one before
+// cutsBack returns the error of a compaction, after, that keeps what the one before
 // it, c, had covered.
 func cutsBack(path []Node, c, after Node) error {
 	for _, n := range path {

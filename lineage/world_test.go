@@ -8,7 +8,7 @@ import (
 	"nexus/turns"
 )
 
-// idOf is the ID that a name always has in tests.
+// idOf returns the ID that a name always has in tests.
 func idOf(name string) turns.ID { return turns.DeriveID(time.UnixMilli(1), name) }
 
 // world is a forest under test, and what the slow twins read of it: the
@@ -24,7 +24,7 @@ func newWorld() *world {
 	return &world{events: map[turns.Ref]*turns.Event{}, forget: map[turns.Ref]bool{}, index: map[turns.ID]uint64{}}
 }
 
-// event is a turn of session s below parent. It continues parent's segment
+// event returns a turn of session s below parent. It continues parent's segment
 // where it can.
 func (w *world) event(s, id turns.ID, parent turns.Ref) *turns.Event {
 	e := &turns.Event{
@@ -90,7 +90,7 @@ func (w *world) slowSegments(ref turns.Ref, lo uint64) (out []Range) {
 	return out
 }
 
-// slowChain is the compactions that count at ref, newest first.
+// slowChain returns the compactions that count at ref, newest first.
 func (w *world) slowChain(ref turns.Ref) (chain []turns.Ref) {
 	for _, at := range w.slowPath(ref) {
 		if w.forget[at] {
@@ -174,7 +174,7 @@ func (w *world) slowTokens(ref turns.Ref, lo, hi Cut) (sum uint64) {
 	return sum
 }
 
-// compactionAt is a legal compaction of s below parent that keeps the halves
+// compactionAt returns a legal compaction of s below parent that keeps the halves
 // from the keep-th of those now kept on (none where keep is their number), and
 // elides those that elide picks.
 func (w *world) compactionAt(s, id turns.ID, parent turns.Ref, forget bool, keep int, elide func(int) bool) *turns.Event {

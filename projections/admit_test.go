@@ -130,7 +130,7 @@ func TestAnOpenedEventThatBreaksARuleSetsItsChainAside(t *testing.T) {
 	}
 }
 
-// again is the opening of a root session of this id.
+// again returns the opening of a root session of this id.
 func again(e *turns.Event, id turns.ID) *turns.Event {
 	return &turns.Event{Kind: e.Kind, ID: id, Root: id, Agent: e.Agent}
 }

@@ -267,7 +267,7 @@ func last(t *testing.T, log ledger.Log) uint64 {
 	return st.Last
 }
 
-// dump is every key and value.
+// dump returns every key and value.
 func dump(t *testing.T, s *Store) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -72,7 +72,7 @@ func newTwin(t *testing.T, log ledger.Log) *twin {
 	return w
 }
 
-// only is the turns that a predicate holds for, sorted.
+// only returns the turns for which a predicate holds, sorted.
 func (w *twin) only(is func(*turns.Event) bool) (refs []turns.Ref) {
 	for ref, e := range w.turns {
 		if is(e) {

@@ -66,7 +66,7 @@ var allowed = map[string][]string{
 		"cmd/nexusd/daemon"},
 }
 
-// room is the import path of a room of the engine; "": of what joins them.
+// room returns the import path of a room of the engine; "" means that of package engine.
 func room(name string) string { return strings.TrimSuffix("cmd/nexusd/daemon/engine/"+name, "/") }
 
 // rooms lists the rooms that one may call: each is lower than it.

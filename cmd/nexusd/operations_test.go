@@ -16,7 +16,7 @@ import (
 	"nexus/turns"
 )
 
-// operations is the rows of a section of docs/OPERATIONS.md: their cells.
+// operations returns the rows of a section of docs/OPERATIONS.md: their cells.
 func operations(t *testing.T, section string) (rows [][]string) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(root, "docs/OPERATIONS.md"))
@@ -119,7 +119,7 @@ func TestOperationsPageNamesEveryMetric(t *testing.T) {
 	}
 }
 
-// exported is the names of the metrics of a daemon that stored a turn and
+// exported returns the names of the metrics of a daemon that stored a turn and
 // refused a request.
 func exported(t *testing.T) (names []string) {
 	t.Helper()

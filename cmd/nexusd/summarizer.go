@@ -28,7 +28,7 @@ func models(cfg daemon.Config) (tiers []compactor.Tier, err error) {
 	return tiers, nil
 }
 
-// summarizer is a row's summarizer, under each of its models.
+// summarizer returns a row's summarizer, under each of its models.
 func summarizer(cfg daemon.Config, r daemon.SummarizerRow) (of []*llm.Summarizer, err error) {
 	key := r.Key
 	if key == "" && r.KeyFile != "" {

@@ -68,7 +68,7 @@ func TestLongSession(t *testing.T) {
 	}
 }
 
-// longSession is an agent at work: requests, loops of calls with results of a
+// longSession returns the session of an agent at work: requests, loops of calls with results of a
 // line to some thousand characters, the same few hundred files again and again.
 func longSession(n int) (out []Turn) {
 	rng := rand.New(rand.NewPCG(7, 7))

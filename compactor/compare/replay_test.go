@@ -49,7 +49,7 @@ func (f fixed) Summarize(context.Context, summary.Input) (summary.Output, error)
 	return summary.Output{Text: string(f)}, nil
 }
 
-// half is a policy for a window of 1,000: due over 500 tokens, keeps up to 200.
+// half returns a policy for a window of 1,000: due over 500 tokens, keeps up to 200.
 func half(mode policy.Mode) policy.Policy {
 	return policy.Policy{
 		Name: "half", Version: 1, Mode: mode, TriggerRatio: 0.5, TargetRatio: 0.4, KeepTokens: 200, SummaryMaxRatio: 0.3,
@@ -226,7 +226,7 @@ func TestReplayEnds(t *testing.T) {
 	}
 }
 
-// random is a transcript of an agent in a small world, so that it comes back
+// random returns a transcript of an agent in a small world, so that it comes back
 // to things; some calls have no result, some turns no answer.
 func random(rng *rand.Rand, n int) *Transcript {
 	words := []string{"src/main.go", "src/util/list.go", "list.go", "src/util", "readAll", "max_size", "v1.2.3", "8080", "12345", "and", "so",

@@ -183,7 +183,7 @@ func (g *golden) readOne(t *testing.T, line string) {
 	}
 }
 
-// history is what the summarizer knows when it has read everything.
+// history returns what the summarizer knows when it has read everything.
 func (g *golden) history(focus string) *history {
 	h := newHistory()
 	h.recall(g.previous)

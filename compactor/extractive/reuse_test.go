@@ -74,7 +74,7 @@ func realSessions(t *testing.T) (out []session) {
 	return out
 }
 
-// longestPath is the halves from the root to the turn with the most turns above it.
+// longestPath returns the halves from the root to the turn with the most turns above it.
 func longestPath(t *testing.T, b []byte) (out []summary.HalfTurn) {
 	t.Helper()
 	byID := make(map[turns.ID]*interchange.Append)
@@ -118,7 +118,7 @@ func longestPath(t *testing.T, b []byte) (out []summary.HalfTurn) {
 	return out
 }
 
-// plain is what halves say, as text.
+// plain returns what halves say, as text.
 func plain(halves []summary.HalfTurn) string {
 	var b strings.Builder
 	for _, h := range halves {
@@ -138,7 +138,7 @@ func plain(halves []summary.HalfTurn) string {
 	return b.String()
 }
 
-// written is what the people and the agent of halves wrote, without results.
+// written returns what the people and the agent of halves wrote, without results.
 func written(halves []summary.HalfTurn) string {
 	var session []summary.HalfTurn
 	for _, h := range halves {
@@ -172,7 +172,7 @@ var kinds = []struct {
 	{"errors", regexp.MustCompile(`(?m)^.*(?:[Ee]rror:|panic:|FAIL|fatal|failed|undefined:|not found).*$`)},
 }
 
-// things is the distinct things of a text, by kind.
+// things returns the distinct things of a text, by kind.
 func things(s string) map[string]string {
 	out := make(map[string]string)
 	for i := len(kinds) - 1; i >= 0; i-- { // a path wins over the identifier in it

@@ -24,7 +24,7 @@ import (
 // The rows of the published designs GSV and SPEC-008 that are a model's, under their policies:
 // planned, asked, checked and composed as the daemon does it.
 
-// planOf is a compaction by a policy of n turns with a question of size
+// planOf returns a compaction by a policy of n turns with a question of size
 // characters each; the last two stay.
 func planOf(t *testing.T, name, set string, n, size int) *plan.Plan {
 	t.Helper()

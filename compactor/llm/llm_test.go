@@ -29,7 +29,7 @@ func input(n, size int) summary.Input {
 	return in
 }
 
-// reply is a good answer of each provider.
+// reply returns a good answer of each provider.
 func reply(provider, text, stop string) string {
 	if provider == "anthropic" {
 		return fmt.Sprintf(`{"id":"m","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":%q}],"stop_reason":%q,"usage":{"input_tokens":10,"cache_read_input_tokens":4,"output_tokens":3}}`, text, stop)
@@ -44,7 +44,7 @@ func stop(provider string) string {
 	return "stop"
 }
 
-// serve is a provider that answers by script, the last entry again and again.
+// serve returns a provider that answers by script, the last entry again and again.
 func serve(t *testing.T, provider string, script ...http.HandlerFunc) (*Summarizer, *atomic.Int32) {
 	t.Helper()
 	var n atomic.Int32

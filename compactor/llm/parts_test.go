@@ -17,7 +17,7 @@ import (
 	"nexus/turns/tokens"
 )
 
-// scripted is a summarizer whose model is a function; it keeps what was asked.
+// scripted returns a summarizer whose model is a function; it keeps what was asked.
 func scripted(t *testing.T, c Config, f func(n int, r request) (answer, error)) (*Summarizer, *[]request) {
 	t.Helper()
 	c.Provider, c.Model, c.BaseURL = "openai", "m", "http://127.0.0.1:1"

@@ -27,7 +27,7 @@ type asked struct {
 	size uint64 // of the body, in tokens
 }
 
-// provider is an OpenAI-like server that answers each request by f.
+// provider returns an OpenAI-like server that answers each request by f.
 func provider(t *testing.T, c Config, f func(asked) http.HandlerFunc) (*Summarizer, *[]asked) {
 	t.Helper()
 	var all []asked

@@ -11,7 +11,7 @@ import (
 	"nexus/turns/tokens"
 )
 
-// firstDue is the first call, of growth by so many tokens each, before which a
+// firstDue returns the first call, of growth by so many tokens each, before which a
 // context is due.
 func firstDue(pol policy.Policy, growth uint64, with func(*view.Path)) int {
 	for n := 1; n < 1000; n++ {

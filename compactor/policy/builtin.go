@@ -14,7 +14,7 @@ func builtins() []Policy {
 // Where a published design names no number, its policy uses balanced's, so that a
 // comparison shows the designs and not the numbers.
 
-// gsv is the policy of the published design GSV.
+// gsv returns the policy of the published design GSV.
 func gsv() Policy {
 	return Policy{
 		Name: "gsv", Version: 1, Counter: "gsv-1", Mode: BeforeCall,
@@ -30,7 +30,7 @@ func gsv() Policy {
 	}
 }
 
-// spec008 is the policy of the published design SPEC-008: its configuration defaults.
+// spec008 returns the policy of the published design SPEC-008: its configuration defaults.
 func spec008() Policy {
 	return Policy{
 		Name: "spec-008", Version: 1, Counter: "spec008-1", Mode: BeforeCall,
@@ -60,7 +60,7 @@ func spec008() Policy {
 	}
 }
 
-// autobyteus is the policy of the published design Autobyteus.
+// autobyteus returns the policy of the published design Autobyteus.
 func autobyteus() Policy {
 	return Policy{
 		Name: "autobyteus", Version: 1, Counter: "approx-1", Mode: BeforeCall,
@@ -77,7 +77,7 @@ func autobyteus() Policy {
 	}
 }
 
-// wolffish is the policy of the published design Wolffish: the constants of its table.
+// wolffish returns the policy of the published design Wolffish: the constants of its table.
 func wolffish() Policy {
 	return Policy{
 		Name: "wolffish", Version: 1, Counter: "wolffish-1", Mode: BeforeCall,
@@ -109,7 +109,7 @@ func wolffish() Policy {
 	}
 }
 
-// nexus is the policy of the published design Nexus, with the design's numbers.
+// nexus returns the policy of the published design Nexus, with the design's numbers.
 func nexus() Policy {
 	return Policy{
 		Name: "nexus", Version: 1, Counter: "approx-1", Mode: BeforeCall,
@@ -130,7 +130,7 @@ func nexus() Policy {
 	}
 }
 
-// balanced is the default policy and our own. Replays of real transcripts
+// balanced returns the default policy and our own. Replays of real transcripts
 // (docs/policies/comparison.md) gave its numbers. Agents reuse more facts from a
 // long extractive summary than from an equally long verbatim tail, and a short tail
 // makes compactions rare.

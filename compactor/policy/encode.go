@@ -18,7 +18,7 @@ func (p Policy) Bytes() turns.Raw {
 	return b
 }
 
-// Digest is the SHA-256 of "nexus.policy.v1\0" and the policy's [Policy.Bytes].
+// Digest returns the SHA-256 of "nexus.policy.v1\0" and the policy's [Policy.Bytes].
 func (p Policy) Digest() turns.Hash {
 	return sha256.Sum256(append([]byte("nexus.policy.v1\x00"), p.Bytes()...))
 }

@@ -2,7 +2,7 @@ package policy
 
 import "testing"
 
-// builtin is the newest version of a built-in policy.
+// builtin returns the newest version of a built-in policy.
 func builtin(name string) Policy {
 	p, ok := Builtin(name)
 	if !ok {

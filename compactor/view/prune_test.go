@@ -114,7 +114,7 @@ func TestPruneHardClearsVeryOldResults(t *testing.T) {
 	}
 }
 
-// unpruned is the same path with no view.
+// unpruned returns the same path with no view.
 func unpruned(p view.Path) view.Path {
 	p.View = policy.Prune{}
 	return p

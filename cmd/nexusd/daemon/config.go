@@ -120,10 +120,10 @@ type SummarizerRow struct {
 	Key        string   `toml:"-"`
 }
 
-// AllModels is every model that the summarizer may be asked for, its own first.
+// AllModels returns every model that the summarizer may be asked for, its own first.
 func (r SummarizerRow) AllModels() []string { return append([]string{r.Model}, r.Models...) }
 
-// SummarizerRows is all summarizers, the default one first.
+// SummarizerRows returns all summarizers, the default one first.
 func (c Config) SummarizerRows() []SummarizerRow {
 	if c.Summarizer == "" {
 		return c.Summarizers
@@ -167,10 +167,10 @@ func (c Config) checkSummarizers(bad func(format string, args ...any)) {
 	}
 }
 
-// models is the model table: the rows of c before those that come with nexusd.
+// models returns the model table: the rows of c before those that come with nexusd.
 func (c Config) models() tokens.Models { return tokens.KnownModels().With(c.rows()...) }
 
-// FindModel is the row of a model in the table, by its name.
+// FindModel returns the row of a model in the table, by its name.
 func (c Config) FindModel(name string) (tokens.Model, bool) { return c.models().Find(name) }
 
 func (c Config) rows() (out []tokens.Model) {

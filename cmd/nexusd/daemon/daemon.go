@@ -334,10 +334,10 @@ func (d *Daemon) notify(tenant, agent string, n api.Notification) {
 	}
 }
 
-// ClientURL is where clients connect, without user and password.
+// ClientURL returns where clients connect, without user and password.
 func (d *Daemon) ClientURL() string { return d.url }
 
-// HTTPURL is where health and metrics are; "" when off.
+// HTTPURL returns where health and metrics are; "" when off.
 func (d *Daemon) HTTPURL() string {
 	if d.web == nil {
 		return ""

@@ -32,12 +32,12 @@ func twoAccounts(o *server.Options) {
 	o.Users = []*server.User{{Username: ledgerUser, Password: secret, Account: ledgerAccount}, {Username: serviceUser, Password: secret, Account: agents}}
 }
 
-// as is the server's URL with a user of the tests.
+// as returns the server's URL with a user of the tests.
 func as(s *server.Server, user string) string {
 	return strings.Replace(s.ClientURL(), "nats://", "nats://"+user+":"+secret+"@", 1)
 }
 
-// withAccounts is a server with [twoAccounts].
+// withAccounts returns a server with [twoAccounts].
 func withAccounts(t *testing.T, change func(*server.Options)) *server.Server {
 	t.Helper()
 	s := natsServer(t, func(o *server.Options) {

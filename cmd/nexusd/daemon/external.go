@@ -158,7 +158,7 @@ func servers(list string) (out []*url.URL, err error) {
 	return out, nil
 }
 
-// withoutUser is the URLs of list without user, password and token, as it may be
+// withoutUser returns the URLs of list without user, password and token, as it may be
 // shown.
 func withoutUser(list string) string {
 	us, err := servers(list)

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// natsServer is an external server with JetStream; change adds to its options.
+// natsServer returns an external server with JetStream; change adds to its options.
 func natsServer(t *testing.T, change func(*server.Options)) *server.Server {
 	t.Helper()
 	o := &server.Options{ServerName: "x", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,

@@ -151,7 +151,7 @@ func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 	}
 }
 
-// smallServer is a daemon on an external server that takes messages of 64 KiB.
+// smallServer returns a daemon on an external server that takes messages of 64 KiB.
 func smallServer(t *testing.T) *api.Client {
 	t.Helper()
 	s := natsServer(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })

@@ -68,7 +68,7 @@ func localHosts(listen string, at net.Addr, next http.Handler) http.Handler {
 	})
 }
 
-// hostName is a Host header without its port and without the brackets of an
+// hostName returns a Host header without its port and without the brackets of an
 // IPv6 address.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -173,7 +173,7 @@ func ready(e *Engine, s turns.ID) {
 	}
 }
 
-// long40 is a session with enough to summarize.
+// long40 returns a session with enough to summarize.
 func long40(t *testing.T, e *Engine) (s turns.ID, ids []turns.ID) {
 	t.Helper()
 	s = create(t, e, 0, "nexus").ID

@@ -48,7 +48,7 @@ type grown struct {
 	rng  uint64
 }
 
-// benchEngine is an engine on w with projections of its own.
+// benchEngine returns an engine on w with projections of its own.
 func benchEngine(b *testing.B, w *world) *Engine {
 	b.Helper()
 	store, err := projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()})

@@ -15,7 +15,7 @@ import (
 	"nexus/turns"
 )
 
-// refTo is a text part whose content is a blob.
+// refTo returns a text part whose content is a blob.
 func refTo(digest turns.Hash, size uint64) turns.Part {
 	return turns.Part{Type: turns.Text, Ref: &turns.BlobRef{Digest: digest, Size: size}}
 }

@@ -19,7 +19,7 @@ import (
 
 // The rows of the GSV design that need a session.
 
-// opened is a session under a policy with settings of its own. Window 0 is the
+// opened returns a session under a policy with settings of its own. Window 0 is the
 // policy's.
 func opened(t *testing.T, e *Engine, c reader.Caller, policy, set string, limits turns.Limits) *api.Session {
 	t.Helper()
@@ -37,7 +37,7 @@ func counted(r api.AppendTurn, input, output uint64) api.AppendTurn {
 	return r
 }
 
-// look is the context for the next call.
+// look returns the context for the next call.
 func look(t *testing.T, e *Engine, s turns.ID) *api.Context {
 	t.Helper()
 	cx := must(e.Context(t.Context(), alice, s, api.GetContext{Format: "anthropic"}))(t)

@@ -41,7 +41,7 @@ func (m *mailbox) batch(n, size int) {
 	}
 }
 
-// mailAgent is a model that knows nothing but its context: it lists, searches,
+// mailAgent acts as a model that knows nothing but its context: it lists, searches,
 // reads the emails that it has not called for yet, 15 at a time, and is done
 // when none is left. As in the design, it takes a shortened context for a
 // finished one, unless the newest message tells it to go on.

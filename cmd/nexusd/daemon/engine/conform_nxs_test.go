@@ -11,7 +11,7 @@ import (
 	"nexus/turns"
 )
 
-// pathsAndPorts is a session about files and numbers, of more than any policy keeps.
+// pathsAndPorts returns a session about files and numbers, of more than any policy keeps.
 func pathsAndPorts(t *testing.T, e *Engine, policy string, mode policy.Mode) turns.ID {
 	t.Helper()
 	e.Tiers = []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}

@@ -38,7 +38,7 @@ func returned(t *testing.T, e *Engine, s turns.ID, id, text, says string) *api.A
 		{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id, Response: turns.RawText(text)}}}}})
 }
 
-// otel is the context for the next call in our own form.
+// otel returns the context for the next call in our own form.
 func otel(t *testing.T, e *Engine, c reader.Caller, s turns.ID) (*api.Context, []turns.Message) {
 	t.Helper()
 	cx := must(e.Context(t.Context(), c, s, api.GetContext{}))(t)
@@ -49,7 +49,7 @@ func otel(t *testing.T, e *Engine, c reader.Caller, s turns.ID) (*api.Context, [
 	return cx, ms
 }
 
-// quarter is the design's estimate of messages, of the whole payload: characters
+// quarter returns the design's estimate of messages, of the whole payload: characters
 // / 4, rounded up for each message.
 func quarter(ms []turns.Message) (n uint64) {
 	for _, m := range ms {

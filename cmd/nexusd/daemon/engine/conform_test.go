@@ -57,7 +57,7 @@ func mailPage(name string, n int) string {
 	return b.String()[:n]
 }
 
-// callsOf is a response that calls a tool for each id.
+// callsOf returns a response that calls a tool for each id.
 func callsOf(tool string, ids ...string) *turns.Message {
 	m := turns.Message{Role: turns.Assistant}
 	for _, id := range ids {
@@ -84,7 +84,7 @@ func reads(t *testing.T, e *Engine, s turns.ID, name string, sizes ...int) {
 	add(t, e, s, api.AppendTurn{Messages: results})
 }
 
-// whole is a context with all its pages joined, in the ledger's own form.
+// whole returns a context with all its pages joined, in the ledger's own form.
 func whole(t *testing.T, e *Engine, s turns.ID) (first *api.Context, ms []turns.Message) {
 	t.Helper()
 	var piece string
@@ -264,7 +264,7 @@ func TestSessionGetsTheBudgetOfItsModel(t *testing.T) {
 	}
 }
 
-// due is a session that is compacted by its next call, under wolffish: one
+// due returns a session that is compacted by its next call, under wolffish: one
 // message of the user's, 12 of results, one of calls, and one that says something.
 func due(t *testing.T, e *Engine) *api.Session {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 	"nexus/turns/tokens"
 )
 
-// recounted is the export of x with other token counts in the header of one of
+// recounted returns the export of x with other token counts in the header of one of
 // its turns, hashed and sealed again from there on, as who holds its keys can.
 func recounted(t *testing.T, x *abroad, turn int, change func(*turns.Tokens)) []api.ExportRecord {
 	t.Helper()
@@ -45,7 +45,7 @@ func recounted(t *testing.T, x *abroad, turn int, change func(*turns.Tokens)) []
 	return out
 }
 
-// withLargeResult is a session whose last turns hold a result of many tokens, which is in a
+// withLargeResult returns a session whose last turns hold a result of many tokens, which is in a
 // blob where moved says so, and short ones behind it.
 func withLargeResult(t *testing.T, moved bool) *abroad {
 	t.Helper()

@@ -23,7 +23,7 @@ import (
 	"nexus/turns"
 )
 
-// modelled is an engine with a model that answers when the test releases it, before the
+// modelled returns an engine with a model that answers when the test releases it, before the
 // tier that asks nobody.
 func modelled(t *testing.T) (*Engine, slowSummarizer) {
 	t.Helper()
@@ -34,7 +34,7 @@ func modelled(t *testing.T) (*Engine, slowSummarizer) {
 	return e, slow
 }
 
-// dueSession is a session whose context is due, and fits or does not fit.
+// dueSession returns a session whose context is due, and fits or does not fit.
 func dueSession(t *testing.T, e *Engine, mode policy.Mode, over bool) turns.ID {
 	t.Helper()
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 16_000},
@@ -228,7 +228,7 @@ func TestDebugLogTracesDecisionsWithoutContent(t *testing.T) {
 	}
 }
 
-// heldByAppends is what the metric says.
+// heldByAppends returns the value of the metric.
 func heldByAppends(t *testing.T, r *prometheus.Registry) float64 {
 	t.Helper()
 	for _, f := range must(r.Gather())(t) {

@@ -12,7 +12,7 @@ import (
 	"nexus/turns"
 )
 
-// exports is all pages of an export, each of which has room in one message, as
+// exports returns all pages of an export, each of which has room in one message, as
 // has an import of any of its records.
 func exports(t *testing.T, e *Engine, session turns.ID) (records []api.ExportRecord) {
 	t.Helper()

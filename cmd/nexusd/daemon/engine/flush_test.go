@@ -46,7 +46,7 @@ func swell(t *testing.T, e *Engine, s turns.ID, over uint64) (last *api.Appended
 	}
 }
 
-// viewContext is a session's context at its head, without anything being written.
+// viewContext returns a session's context at its head, without anything being written.
 func viewContext(t *testing.T, e *Engine, s turns.ID) *api.Context {
 	t.Helper()
 	return must(e.Context(t.Context(), operator, s, api.GetContext{}))(t)
@@ -68,7 +68,7 @@ func endFlush(t *testing.T, e *Engine, s turns.ID, r api.DoneFlush) *api.EndedFl
 	return must(e.DoneFlush(t.Context(), alice, s, r, canon(r)))(t)
 }
 
-// flushOf is what a compaction says of the flush before it.
+// flushOf returns what a compaction says of the flush before it.
 func flushOf(t *testing.T, e *Engine, s turns.ID, compaction *turns.ID) string {
 	t.Helper()
 	if compaction == nil {
@@ -165,7 +165,7 @@ func (a *scripted) model(messages []string) (calls []string, reply string) {
 	return calls, ""
 }
 
-// flush is the flush turn, where one is due, as an agent takes it.
+// flush returns the flush turn, where one is due, as an agent takes it.
 func (a *scripted) flush() bool {
 	a.t.Helper()
 	cx := viewContext(a.t, a.e, a.s)
@@ -211,7 +211,7 @@ func TestMemoryFlushCallsSaveMemoryTool(t *testing.T) {
 	verified(t, e)
 }
 
-// lastFlush is the body of the last event of a session, a flush.
+// lastFlush returns the body of the last event of a session, a flush.
 func lastFlush(t *testing.T, e *Engine, s turns.ID) (b turns.FlushBody) {
 	t.Helper()
 	row := must(e.FindSession(t.Context(), alice, s, true))(t)

@@ -69,7 +69,7 @@ func newAbroad(t *testing.T, c reader.Caller) *abroad {
 	return x
 }
 
-// records is the whole export.
+// records returns the whole export.
 func (x *abroad) records(t *testing.T) []api.ExportRecord {
 	t.Helper()
 	return must(x.e.Export(t.Context(), x.c, x.id, api.ExportSession{}))(t).Records

@@ -17,7 +17,7 @@ import (
 	"nexus/turns"
 )
 
-// opens is a session.create with a label.
+// opens returns a session.create with a label.
 func opens(id turns.ID, label string) api.CreateSession {
 	return api.CreateSession{ID: id, SessionSettings: api.SessionSettings{Label: &label}}
 }

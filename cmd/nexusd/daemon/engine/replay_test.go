@@ -29,7 +29,7 @@ func (k *kept) serve(t *testing.T, e *Engine, req api.GetContext) *api.Context {
 	return cx
 }
 
-// shown is what a model sees of a context, and all that says how it was made.
+// shown returns what a model sees of a context, and all that says how it was made.
 func shown(cx *api.Context) []byte {
 	return canon([]any{cx.Messages, cx.System, cx.Tools, cx.Tokens, cx.Overhead, cx.Budget, cx.Fingerprint, cx.Recipe, cx.Sources})
 }
@@ -45,13 +45,13 @@ func (k *kept) again(t *testing.T, e *Engine) {
 	}
 }
 
-// with is a turn that says which context its call was made with.
+// with returns a turn that says which context its call was made with.
 func with(r api.AppendTurn, cx *api.Context) api.AppendTurn {
 	r.Context = &api.ContextUsed{Recipe: cx.Recipe, Fingerprint: cx.Fingerprint}
 	return r
 }
 
-// usesTools is a session with large results of tools, old enough that a view prunes them.
+// usesTools returns a session with large results of tools, old enough that a view prunes them.
 func usesTools(t *testing.T, e *Engine, policy *api.Policy) turns.ID {
 	t.Helper()
 	r := api.CreateSession{}
@@ -68,7 +68,7 @@ func usesTools(t *testing.T, e *Engine, policy *api.Policy) turns.ID {
 	return s
 }
 
-// whenCold is a policy with a view that depends on the clock.
+// whenCold returns a policy with a view that depends on the clock.
 func whenCold() *api.Policy {
 	return &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":"cache_cold"}}`)}
 }
@@ -131,7 +131,7 @@ func pin(t *testing.T, e *Engine, s turns.ID, ref turns.PolicyRef) {
 	}
 }
 
-// withoutFlush is a policy with settings of its own, pinned by digest.
+// withoutFlush returns a policy with settings of its own, pinned by digest.
 func withoutFlush(t *testing.T) turns.PolicyRef {
 	t.Helper()
 	ref := turns.PolicyRef{Name: "spec-008", Set: turns.Raw(`{"flush":{"threshold":0,"prompt":"","silent_token":"","lease_seconds":0}}`)}

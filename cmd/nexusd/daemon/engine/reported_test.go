@@ -24,7 +24,7 @@ func fullnessOf(t *testing.T, e *Engine, c reader.Caller, s turns.ID) (f fullnes
 	return f
 }
 
-// usedTurn is a turn whose call the provider counted.
+// usedTurn returns a turn whose call the provider counted.
 func usedTurn(input uint64) api.AppendTurn {
 	r := say("question "+long(2000), "answer")
 	r.Usage = &turns.Usage{InputTokens: input, OutputTokens: 3}

@@ -69,7 +69,7 @@ func TestCompactionShowsExpectedAndBilledCost(t *testing.T) {
 	}
 }
 
-// onlyForecast is the members of a trigger's detail that say what was expected.
+// onlyForecast returns the members of a trigger's detail that say what was expected.
 func onlyForecast(t *testing.T, detail turns.Raw) []byte {
 	t.Helper()
 	var all map[string]turns.Raw

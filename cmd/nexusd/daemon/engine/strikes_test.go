@@ -166,7 +166,7 @@ func TestLostSummariesAreCounted(t *testing.T) {
 	}
 }
 
-// sumOf is the sum of a counter over all its labels.
+// sumOf returns the sum of a counter over all its labels.
 func sumOf(t *testing.T, r *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
 	for _, f := range must(r.Gather())(t) {

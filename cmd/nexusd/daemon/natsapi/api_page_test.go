@@ -21,7 +21,7 @@ func apiPage(t *testing.T) string {
 	return string(page)
 }
 
-// shape is what a schema says of an object: its members, and which must be there.
+// shape returns what a schema says of an object: its members, and which must be there.
 func shape(t *testing.T, v any, request bool) (has, required []string) {
 	t.Helper()
 	text, err := schemaOf(v, request)

@@ -15,7 +15,7 @@ import (
 	"nexus/turns"
 )
 
-// compiled is a schema as a client compiles it.
+// compiled returns a schema as a client compiles it.
 func compiled(t *testing.T, v any, request bool) *jsonschema.Schema {
 	t.Helper()
 	text, err := schemaOf(v, request)
@@ -38,7 +38,7 @@ func compiled(t *testing.T, v any, request bool) *jsonschema.Schema {
 	return s
 }
 
-// holds is the schema's complaint about a JSON text; nil if it has none.
+// holds returns the schema's complaint about a JSON text; nil if it has none.
 func holds(t *testing.T, s *jsonschema.Schema, text string) error {
 	t.Helper()
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))

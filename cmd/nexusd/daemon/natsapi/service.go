@@ -322,7 +322,7 @@ func (s *Service) send(r micro.Request, v verb, h nats.Header, b []byte) {
 	}
 }
 
-// fail sends an error, and logs it if it is the daemon's.
+// fail sends an error, and logs it if the daemon is at fault.
 func (s *Service) fail(r micro.Request, v verb, err error) {
 	e := clipError(api.FromError(err))
 	if e.Code == api.Internal || e.Code == api.Corrupt {

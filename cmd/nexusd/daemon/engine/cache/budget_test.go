@@ -10,7 +10,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/cache"
 )
 
-// total is what all caches of a budget keep.
+// total returns what all caches of a budget keep.
 func total(b *cache.Budget) (n int) {
 	for _, size := range b.Sizes() {
 		n += size

@@ -33,7 +33,7 @@ func (b blocked) Summarize(ctx context.Context, in summary.Input) (summary.Outpu
 	return enginetest.FirstWords{}.Summarize(ctx, in)
 }
 
-// working is an engine with a worker in the background and a model before the
+// working returns an engine with a worker in the background and a model before the
 // tier that asks nobody.
 func working(t *testing.T) (*engine.Engine, blocked) {
 	t.Helper()
@@ -50,7 +50,7 @@ func working(t *testing.T) (*engine.Engine, blocked) {
 	return e, slow
 }
 
-// dueSession is a session whose compaction is due, and its head.
+// dueSession returns a session whose compaction is due, and its head.
 func dueSession(t *testing.T, e *engine.Engine) (s, head turns.ID) {
 	t.Helper()
 	r := api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 16_000},
@@ -115,7 +115,7 @@ func TestRequestedRunEndsAPause(t *testing.T) {
 	}
 }
 
-// heldByAppends is what the metric says.
+// heldByAppends returns the value of the metric.
 func heldByAppends(t *testing.T, r *prometheus.Registry) float64 {
 	t.Helper()
 	families, err := r.Gather()

@@ -133,7 +133,7 @@ func TestSubmitUnderChangedSettingsIsConflict(t *testing.T) {
 	}
 }
 
-// eventKeys is the content keys that an event is sealed under.
+// eventKeys returns the content keys that an event is sealed under.
 func eventKeys(t *testing.T, e *engine.Engine, ref turns.Ref) []turns.ID {
 	t.Helper()
 	_, ev, err := e.TurnEvent(ref)

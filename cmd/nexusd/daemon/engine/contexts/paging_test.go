@@ -17,7 +17,7 @@ func narrow(t *testing.T, e *engine.Engine, s turns.ID) {
 	enginetest.Must(e.Set(t.Context(), enginetest.Alice, s, api.SetSession{SessionSettings: api.SessionSettings{Limits: &l}}, []byte("{}")))(t)
 }
 
-// paged is a session whose contexts and plans take several pages.
+// paged returns a session whose contexts and plans take several pages.
 func paged(t *testing.T) (w *enginetest.World, e *engine.Engine, s turns.ID) {
 	t.Helper()
 	w = enginetest.NewWorld()

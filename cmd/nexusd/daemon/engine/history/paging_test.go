@@ -61,7 +61,7 @@ func TestPageReadsOnlyItsTurns(t *testing.T) {
 	}
 }
 
-// slowTree is the tree as the sessions' events say it, read one by one.
+// slowTree returns the tree as the sessions' events say it, read one by one.
 func slowTree(t *testing.T, e *engine.Engine, id turns.ID) []api.TreeSession {
 	t.Helper()
 	s := enginetest.Must(e.Projections.Session(id))(t)
