@@ -511,3 +511,15 @@ func TestShortestBlobsOpen(t *testing.T) {
 		}
 	}
 }
+
+func TestOpenNamesTheSizeThatASealNeeds(t *testing.T) {
+	e := turnEvent()
+	e.Encoding, e.Keys, e.Body = turns.Sealed, []turns.ID{{1}}, make([]byte, 27)
+	ring := new(Memory)
+	if err := ring.Put(turns.ID{1}, goldenKey(1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(e, ring); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), "27 sealed bytes, at least 28 are needed") {
+		t.Errorf("a seal without room for its nonce and tag: %v", err)
+	}
+}
