@@ -92,8 +92,8 @@ func TestResponseToACallTooFarBackIsMalformed(t *testing.T) {
 	for range paths.LookBackTurns - 2 {
 		enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("x", ""), nil))(t)
 	}
-	row := enginetest.Must(e.Projections.Session(s.ID))(t)
-	head := enginetest.Must(e.HeadNode(&row))(t)
+	row := enginetest.Must(e.FindSession(t.Context(), enginetest.Alice, s.ID, true))(t)
+	head := enginetest.Must(e.HeadNode(row))(t)
 	if got, err := e.NewCallFinder().Find(t.Context(), head, []string{"a", "b"}); err != nil || !got["a"] || got["b"] {
 		t.Errorf("among the last %d turns: found %v, %v; want a", paths.LookBackTurns, got, err)
 	}
