@@ -88,6 +88,22 @@ func TestCompactionOfAClippedPathGivesTheSameContext(t *testing.T) {
 	}
 }
 
+// A context that needs more content than a request may load is refused, and no part of
+// it is shown clipped.
+func TestContextOverTheBoundOnContentIsRefused(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	for range 10 {
+		enginetest.Add(t, e, s.ID, enginetest.Say(strings.Repeat("x", 10_000), "ok"))
+	}
+	for limit, want := range map[int]api.Code{99_000: api.TooLarge, 101_000: ""} {
+		e.MaxContent = limit
+		if _, err := e.Context(t.Context(), enginetest.Operator, s.ID, api.GetContext{Budget: 1 << 30}); enginetest.Code(err) != want {
+			t.Errorf("100,020 bytes within %d: %v, want code %q", limit, err, want)
+		}
+	}
+}
+
 // What all requests load together has a bound, and is given back.
 func TestLoadedBytesOfAllRequestsAreBounded(t *testing.T) {
 	e := enginetest.NewWorld().Engine(t)
@@ -95,7 +111,8 @@ func TestLoadedBytesOfAllRequestsAreBounded(t *testing.T) {
 	enginetest.Add(t, e, s.ID, enginetest.Say(strings.Repeat("x", 10_000), "ok"))
 	ctx, end := e.MeterRequest(t.Context())
 	enginetest.Must(e.Context(ctx, enginetest.Alice, s.ID, api.GetContext{}))(t)
-	if n := e.Loaded(); n < 10_000 {
+	// The content, and 256 bytes each for two halves and their two parts.
+	if n := e.Loaded(); n < 10_000+4*256 {
 		t.Errorf("%d bytes are counted while the request goes on", n)
 	}
 	end()
