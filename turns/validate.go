@@ -201,8 +201,8 @@ func word(field, s string) error {
 }
 
 // ValidateLabel checks a session's label: at most [MaxLabel] bytes of UTF-8
-// without control characters, not empty, and not the form of an ID, which a
-// label would then hide.
+// without control or invisible characters ([IsHidden]) and noncharacters, not empty,
+// and not the form of an ID, which a label would then hide.
 func ValidateLabel(field, s string) error {
 	if len(s) > MaxLabel {
 		return tooLarge(field, "%d bytes, the limit is %d", len(s), MaxLabel)
@@ -210,7 +210,7 @@ func ValidateLabel(field, s string) error {
 	if s == "" {
 		return malformed(field, "empty")
 	}
-	if err := word(field, s); err != nil {
+	if err := ValidateWord(field, s); err != nil {
 		return err
 	}
 	if _, err := ParseID(s); err == nil {

@@ -46,7 +46,7 @@ func (e *env) printVerified(v *api.Verified) {
 	}
 	e.tell("%s: %s, %s, %s, %s, %s in %s ms", verdict, plural(v.Events, "event"), plural(v.Sessions, "session"), plural(v.Turns, "turn"), plural(v.Compactions, "compaction"), plural(v.Blobs, "blob"), grouped(v.DurationMS))
 	for _, p := range v.Problems {
-		fmt.Fprintf(e.out, "  %s at position %d, session %s: %s\n", bad.Render(string(p.Code)), p.Seq, p.Session, p.Message)
+		fmt.Fprintf(e.out, "  %s at position %d, session %s: %s\n", bad.Render(string(p.Code)), p.Seq, p.Session, printable(p.Message))
 	}
 }
 

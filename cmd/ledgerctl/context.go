@@ -78,7 +78,7 @@ func (e *env) printContext(cx *api.Context, all bool) {
 		about = fmt.Sprintf(", %s of them system and tools", grouped(cx.Overhead))
 	}
 	if n := counterOf(cx.Recipe); n != defaultCounter {
-		about += ", counted by " + n
+		about += ", counted by " + printable(n)
 	}
 	fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf("%s %.0f%%  %s of %s tokens (%s)%s%s", gauge(share, cells), 100*share, grouped(used), grouped(cx.Budget), by, guessed(cx.WindowGuess), about), "  "))
 	if all && len(cx.Preamble) > 0 {
@@ -112,7 +112,7 @@ func (e *env) printContext(cx *api.Context, all bool) {
 		if s.Status == "summary" {
 			half = "stands for many"
 		}
-		why := s.Why
+		why := printable(s.Why)
 		if why == plain {
 			why, without = "", true
 		}

@@ -38,7 +38,7 @@ func exportCmd(e *env) *cobra.Command {
 			return exportContext(cmd.Context(), c, s.ID, format, w)
 		}
 		if file == "" {
-			return write(e.out)
+			return write(e.lines())
 		}
 		if err := writeFile(file, write); err != nil {
 			return err

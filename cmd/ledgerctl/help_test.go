@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"nexus/turns"
 )
 
 // Every verb has a page; a page names its verb's flags, no others, and has an
@@ -64,9 +67,51 @@ func TestManual(t *testing.T) {
 	}
 }
 
+// steering is text that a terminal would act on, or show as other text.
+const steering = "a\x1b[2Jb\u202ec\x07\n\td\u009b31m\u200be\u200f\u2028\u2069\u061c\ufeff\x7ff"
+
 // A transcript must not steer the terminal that shows it.
-func TestPrintableHasNoControlCharacters(t *testing.T) {
-	if got, want := printable("a\x1b[2Jb\u202ec\x07\n\td\u009b"), "a\ufffd[2Jb\ufffdc\ufffd\n\td\ufffd"; got != want {
+func TestPrintableHasNoHiddenCharacters(t *testing.T) {
+	if got, want := printable(steering), "a\ufffd[2Jb\ufffdc\ufffd\n\td\ufffd31m\ufffde\ufffd\ufffd\ufffd\ufffd\ufffd\ufffdf"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// JSON goes to a file as it is, and to a terminal as the same value without a
+// character that the terminal acts on.
+func TestJSONIsExactInAFileAndEscapedOnATerminal(t *testing.T) {
+	want, err := turns.EncodeJSON(map[string]string{"title": steering})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, screen := range []bool{false, true} {
+		var out bytes.Buffer
+		e := &env{raw: &out, screen: screen}
+		e.out = e.plain(e.raw)
+		if err := e.print(map[string]string{"title": steering}); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.TrimSuffix(out.String(), "\n")
+		if !screen && got != string(want) {
+			t.Errorf("in a file: %q, want %q", got, want)
+		}
+		if screen && strings.ContainsFunc(got, turns.IsHidden) {
+			t.Errorf("on a terminal: %q", got)
+		}
+		var back map[string]string
+		if err := turns.DecodeJSON([]byte(got), &back); err != nil || back["title"] != steering {
+			t.Errorf("%s reads as %q, %v", got, back, err)
+		}
+	}
+}
+
+// An error quotes what was typed, or what a transcript says.
+func TestErrorHasNoHiddenCharacters(t *testing.T) {
+	var out, errw bytes.Buffer
+	if code := run(t.Context(), []string{"compare", "no\u202e\x1b[2Jsuch.jsonl"}, strings.NewReader(""), &out, &errw); code == 0 {
+		t.Error("a file that is not there was read")
+	}
+	if strings.ContainsAny(errw.String(), "\u202e\x1b") || !strings.Contains(errw.String(), "such.jsonl") {
+		t.Errorf("%q", errw.String())
 	}
 }

@@ -131,15 +131,15 @@ func by(k *api.Compaction) string {
 	if k.Policy == "" {
 		return who
 	}
-	return k.Policy + ", " + who
+	return printable(k.Policy) + ", " + who
 }
 
 // tier is who wrote a summary.
 func tier(k *api.Compaction) string {
 	if k.Tier == "" {
-		return k.Provenance
+		return printable(k.Provenance)
 	}
-	return k.Tier
+	return printable(k.Tier)
 }
 
 // describe is a few words for some messages.
@@ -202,12 +202,13 @@ func clip(s string, n int) string {
 	return string(r[:max(0, n-1)]) + "…"
 }
 
-// printable is s without control characters, line breaks and tabs excepted: a
-// transcript must not steer the terminal that shows it.
+// printable returns s with U+FFFD in place of each hidden character ([turns.IsHidden]),
+// line feeds and tabs excepted: a transcript must not steer the terminal that shows
+// it, nor look like another text.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == '\u202e' || r == '\u2066' || r == '\u2067' {
-			return '\ufffd'
+		if turns.IsHidden(r) && r != '\n' && r != '\t' {
+			return unicode.ReplacementChar
 		}
 		return r
 	}, s)
@@ -242,7 +243,8 @@ func showCmd(e *env) *cobra.Command {
 	return c
 }
 
-// showPart writes a part's content as it is, from its blob if it is there.
+// showPart writes a part's content, from its blob if it is there: as it is, or as a
+// terminal can show it.
 func (e *env) showPart(ctx context.Context, c *api.Client, t *api.Turn, n int) error {
 	var parts []turns.Part
 	for _, m := range shown(t) {
@@ -272,6 +274,9 @@ func (e *env) showPart(ctx context.Context, c *api.Client, t *api.Turn, n int) e
 	}
 	if s, ok := turns.Raw(content).Text(); ok && p.Type == turns.ToolCallResponse {
 		content = []byte(s)
+	}
+	if e.screen {
+		content = []byte(printable(string(content)))
 	}
 	_, err := e.raw.Write(content)
 	return err
@@ -306,7 +311,7 @@ func (e *env) showTurn(t *api.Turn) {
 	row("hash", "%s", t.Hash)
 	row("previous", "%s", t.PrevHash)
 	if k := t.Compaction; k != nil {
-		row("made by", "%s, trigger %s", by(k), k.Trigger.Kind)
+		row("made by", "%s, trigger %s", by(k), printable(k.Trigger.Kind))
 		row("covers", "%s, through %s; kept from %s%s", plural(k.Covered, "turn"), opt(k.Through), opt(k.FirstKept), map[bool]string{true: ", whose request is covered too"}[k.Split])
 		row("tokens", "%s → %s", grouped(k.TokensBefore), grouped(k.TokensAfter))
 		if k.Scope == "call" {
@@ -317,7 +322,7 @@ func (e *env) showTurn(t *api.Turn) {
 				row("shorter", "and %s more", plural(uint64(len(k.Elisions)-i), "part"))
 				break
 			}
-			row("shorter", "%s %s %d.%d: %s, %s → %s characters", short(x.Turn), x.Half, x.Message, x.Part, x.Method, grouped(x.Before), grouped(x.After))
+			row("shorter", "%s %s %d.%d: %s, %s → %s characters", short(x.Turn), x.Half, x.Message, x.Part, printable(x.Method), grouped(x.Before), grouped(x.After))
 		}
 		if s := k.Since; s != nil {
 			row("since", "%s: %s tokens in, %s of them from the cache; the first wrote %s to it", plural(s.Calls, "call"),
@@ -327,7 +332,7 @@ func (e *env) showTurn(t *api.Turn) {
 			row("cost", "$%.4f", float64(k.CostMicros)/1e6)
 		}
 		if k.Flush != "" {
-			row("flush", "%s", k.Flush)
+			row("flush", "%s", printable(k.Flush))
 		}
 	}
 	if t.Compaction != nil {

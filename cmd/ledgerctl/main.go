@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -31,7 +32,8 @@ type env struct {
 	in                    io.Reader
 	out, err              io.Writer
 	raw                   io.Writer // out as it was given, for content that is not text
-	width                 int       // of the terminal behind out, in cells; 0: not a terminal
+	width                 int       // of the terminal behind out, in cells; 0: not a terminal, or one of unknown width
+	screen                bool      // out is a terminal
 	talks                 bool      // err is a terminal
 	nc                    *nats.Conn
 	link                  *api.Client // on nc
@@ -56,9 +58,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 		fmt.Fprintln(e.err, "ledgerctl: interrupted")
 		return 130 // as shells say it
 	}
-	fmt.Fprintln(e.err, wrapped(e.width, fmt.Sprintf("ledgerctl: %s %s", bad.Render("error:"), plainly(cmd, err)), "  "))
+	fmt.Fprintln(e.err, wrapped(e.width, fmt.Sprintf("ledgerctl: %s %s", bad.Render("error:"), printable(plainly(cmd, err))), "  "))
 	if h := hint(cmd, err); h != "" {
-		fmt.Fprintf(e.err, "%s %s\n", faint.Render("hint:"), h)
+		fmt.Fprintf(e.err, "%s %s\n", faint.Render("hint:"), printable(h))
 	}
 	var u usageError
 	if errors.As(err, &u) {
@@ -88,14 +90,47 @@ func (e *env) client(def string) (*api.Client, error) {
 // away, and than the daemon works on a request.
 const patience = 45 * time.Second
 
-// print writes v as one line of JSON.
+// print writes v as one line of JSON: byte for byte where out is a file or a pipe,
+// with hidden characters escaped where it is a terminal.
 func (e *env) print(v any) error {
 	b, err := turns.EncodeJSON(v)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(e.out, "%s\n", b)
+	_, err = e.lines().Write(append(b, '\n'))
 	return err
+}
+
+// lines returns the writer of JSON, whole values at a time.
+func (e *env) lines() io.Writer {
+	if e.screen {
+		return escaper{e.raw}
+	}
+	return e.raw
+}
+
+// escaper writes JSON with its hidden characters escaped. A write holds whole values.
+type escaper struct{ w io.Writer }
+
+func (x escaper) Write(b []byte) (int, error) {
+	if _, err := x.w.Write(escapeHidden(b)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// escapeHidden returns the JSON b with its hidden characters as \u escapes. It is the
+// same value: such a character is in strings only, or white space around the value.
+func escapeHidden(b []byte) []byte {
+	var out []byte
+	for _, r := range string(b) {
+		if turns.IsHidden(r) && r != '\n' && r != '\t' {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
 }
 
 // tell writes a sentence to stdout, in as many lines as the terminal makes of it.

@@ -31,8 +31,9 @@ var (
 // dress makes out and err take the styles as their terminals can show them:
 // none where they are files, where NO_COLOR is set, or with --no-color.
 func (e *env) dress() {
-	e.width = 0
+	e.width, e.screen = 0, false
 	if f, ok := e.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		e.screen = true
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
 			e.width = w
 		}

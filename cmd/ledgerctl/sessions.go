@@ -188,7 +188,7 @@ func (e *env) printSession(s *api.Session) error {
 	}
 	row("window", "%s%s of %s tokens (%s of system and tools)%s%s", bar, grouped(s.Tokens+s.Overhead), grouped(s.Budget), grouped(s.Overhead), billed(s.Reported), guessed(s.WindowGuess))
 	row("model", "%s", printable(s.Model))
-	row("policy", "%s %s", s.Policy.Name, s.Policy.Set)
+	row("policy", "%s %s", printable(s.Policy.Name), printable(string(s.Policy.Set)))
 	row("used", "%s tokens in, %s out", grouped(s.Usage.InputTokens), grouped(s.Usage.OutputTokens))
 	if s.HeadTime != nil {
 		row("said", "%s", time.Time(*s.HeadTime).UTC().Format(time.DateTime))

@@ -37,8 +37,8 @@ func (ss *Sessions) ApplySettings(s *turns.Settings, label string, req api.Sessi
 		s.Policy = ref
 	}
 	if req.Model != nil {
-		if len(*req.Model) > turns.MaxName {
-			return "", api.FieldErrorf("/model", "longer than %d bytes", turns.MaxName)
+		if err := turns.ValidateWord("/model", *req.Model); err != nil {
+			return "", err
 		}
 		s.Model = *req.Model
 	}
@@ -46,6 +46,11 @@ func (ss *Sessions) ApplySettings(s *turns.Settings, label string, req api.Sessi
 		s.PreambleBlob = nil
 	}
 	if req.System != nil {
+		for i, section := range *req.System {
+			if err := turns.ValidateWord(fmt.Sprintf("/system/%d/name", i), section.Name); err != nil {
+				return "", err
+			}
+		}
 		s.Preamble.System = *req.System
 	}
 	if req.Tools != nil {
