@@ -31,6 +31,9 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 	if c.Operator() {
 		return nil, &api.Error{Code: api.Denied, Message: "the operator reads all agents and creates nothing; name an agent"}
 	}
+	if req.Turn.IsZero() {
+		return nil, api.FieldErrorf("/turn", "missing: a fork names the turn that it begins at")
+	}
 	mode, err := turns.ParseForkMode(req.Mode)
 	if err != nil {
 		return nil, err

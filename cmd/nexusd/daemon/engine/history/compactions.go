@@ -83,6 +83,9 @@ func (hs *History) Expand(ctx context.Context, c reader.Caller, session turns.ID
 	if err := hs.reader.WaitPosition(ctx, req.Read); err != nil {
 		return nil, err
 	}
+	if req.ID.IsZero() {
+		return nil, api.FieldErrorf("/id", "missing: name a compaction")
+	}
 	n, err := hs.reader.LocateTurn(ctx, c, session, req.ID, req.Read)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,9 @@ func (rd *Reader) GetTurn(ctx context.Context, c Caller, session turns.ID, req a
 	if err := rd.WaitPosition(ctx, req.Read); err != nil {
 		return nil, err
 	}
+	if req.ID.IsZero() {
+		return nil, api.FieldErrorf("/id", "missing: name a turn")
+	}
 	n, err := rd.LocateTurn(ctx, c, session, req.ID, req.Read)
 	if err != nil {
 		return nil, err

@@ -122,11 +122,15 @@ func (tr *Transfer) joinPieces(ctx context.Context, c reader.Caller, field strin
 	whole = slices.Clip(whole) // the append must not change the request
 	for i, d := range pieces {
 		piece, err := tr.content.Blobs.GetBlob(ctx, c.Tenant, d)
+		at := fmt.Sprintf("%s/%d", field, i)
+		if errors.Is(err, ledger.ErrNotFound) {
+			return nil, &turns.FieldError{Field: at, Reason: fmt.Sprintf("no piece %s is stored; its record must come first", d), Kind: ledger.ErrNotFound}
+		}
 		if err != nil {
-			return nil, fmt.Errorf("%s/%d: %w", field, i, err)
+			return nil, fmt.Errorf("%s: %w", at, err)
 		}
 		if pieceDigest(piece) != d {
-			return nil, api.FieldErrorf(fmt.Sprintf("%s/%d", field, i), "not a piece")
+			return nil, api.FieldErrorf(at, "not a piece")
 		}
 		if len(whole)+len(piece) > turns.MaxBody {
 			return nil, &turns.FieldError{Field: field, Reason: fmt.Sprintf("more than %d bytes", turns.MaxBody), Kind: ledger.ErrTooLarge}
