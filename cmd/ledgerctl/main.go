@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -31,10 +32,11 @@ type env struct {
 	json, quiet, noColor  bool
 	in                    io.Reader
 	out, err              io.Writer
-	raw                   io.Writer // out as it was given, for content that is not text
-	width                 int       // of the terminal behind out, in cells; 0: not a terminal, or one of unknown width
-	screen                bool      // out is a terminal
-	talks                 bool      // err is a terminal
+	raw                   io.Writer   // out as it was given, for content that is not text
+	width                 int         // of the terminal behind out, in cells; 0: not a terminal, or one of unknown width
+	screen                bool        // out is a terminal
+	talks                 bool        // err is a terminal
+	waited                atomic.Bool // a call was said to be tried again
 	nc                    *nats.Conn
 	link                  *api.Client // on nc
 }
@@ -77,7 +79,7 @@ func (e *env) client(def string) (*api.Client, error) {
 		if err != nil {
 			return nil, noServer(e.server, err)
 		}
-		e.nc, e.link = nc, api.NewClient(nc, e.tenant, def).Within(patience)
+		e.nc, e.link = nc, api.NewClient(nc, e.tenant, def).Within(patience).OnWaiting(silence, e.sayWaiting)
 	}
 	agent := def
 	if e.agent != "" {
@@ -89,6 +91,23 @@ func (e *env) client(def string) (*api.Client, error) {
 // patience is how long a call is tried for: longer than a leader of a cluster is
 // away, and than the daemon works on a request.
 const patience = 45 * time.Second
+
+// silence is how long a call is tried for before the command says so.
+const silence = 2 * time.Second
+
+// sayWaiting says on stderr, once in a command, why a call is tried again and for how
+// long. Other calls of the command may come after this one.
+func (e *env) sayWaiting(w api.Waiting) {
+	if e.waited.Swap(true) {
+		return
+	}
+	why := strings.TrimSuffix(plainly(nil, w.Why), ".")
+	if w.Until.IsZero() {
+		e.say("retrying: %s; until there is an answer", printable(why))
+		return
+	}
+	e.say("retrying: %s; for %.0f s more at most", printable(why), max(1, time.Until(w.Until).Seconds()))
+}
 
 // print writes v as one line of JSON: byte for byte where out is a file or a pipe,
 // with hidden characters escaped where it is a terminal.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -70,7 +71,9 @@ func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID
 	if w, ok := value.(waiter); ok {
 		wait = w.wait()
 	}
-	m, err := c.link.send(ctx, subject, b, func() time.Duration { return tryTime(ctx, most, wait) })
+	var failed atomic.Pointer[Error]
+	defer c.report(ctx, &failed)()
+	m, err := c.link.send(ctx, subject, b, &failed, func() time.Duration { return tryTime(ctx, most, wait) })
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +85,8 @@ func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID
 }
 
 // send tries until there is an answer that another try would not change, or ctx ends.
-func (l *link) send(ctx context.Context, subject string, b []byte, tryTime func() time.Duration) (*nats.Msg, error) {
+// failed has the newest failure of a try.
+func (l *link) send(ctx context.Context, subject string, b []byte, failed *atomic.Pointer[Error], tryTime func() time.Duration) (*nats.Msg, error) {
 	p := l.begin(subject)
 	defer l.end(p)
 	var last *Error // why there is no answer yet
@@ -96,6 +100,7 @@ func (l *link) send(ctx context.Context, subject string, b []byte, tryTime func(
 			return m, nil
 		}
 		again := err.Code == Busy || err.Code == Unavailable || err.Code == Indeterminate
+		failed.Store(err)
 		if err.Code == Indeterminate {
 			undecided = err.Message
 		}

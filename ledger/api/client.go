@@ -32,6 +32,8 @@ type Client struct {
 	link          *link
 	tenant, agent string
 	limit         time.Duration // of a call; 0: none but ctx's
+	after         time.Duration // of a call, before waiting is called
+	waiting       func(Waiting) // nil: nobody is told
 }
 
 // NewClient uses nc, which stays the caller's to close. It puts an error handler
