@@ -33,7 +33,7 @@ func verifyCmd(e *env) *cobra.Command {
 			e.printVerified(v)
 		}
 		if err == nil && !v.OK {
-			err = api.Errorf(api.Corrupt, nil, "%s", plural(uint64(len(v.Problems)), "problem"))
+			err = api.Errorf(api.Corrupt, nil, "%s", plural(max(v.Count, uint64(len(v.Problems))), "problem"))
 		}
 		return err
 	})
@@ -47,6 +47,9 @@ func (e *env) printVerified(v *api.Verified) {
 	e.tell("%s: %s, %s, %s, %s, %s in %s ms", verdict, plural(v.Events, "event"), plural(v.Sessions, "session"), plural(v.Turns, "turn"), plural(v.Compactions, "compaction"), plural(v.Blobs, "blob"), grouped(v.DurationMS))
 	for _, p := range v.Problems {
 		fmt.Fprintf(e.out, "  %s at position %d, session %s: %s\n", bad.Render(string(p.Code)), p.Seq, p.Session, printable(p.Message))
+	}
+	if n := v.Count - min(v.Count, uint64(len(v.Problems))); n > 0 {
+		fmt.Fprintf(e.out, "  and %s that %s not listed\n", plural(n, "more problem"), map[bool]string{true: "is", false: "are"}[n == 1])
 	}
 }
 

@@ -15,8 +15,9 @@ type Verified struct {
 	Turns       uint64    `json:"turns"`
 	Compactions uint64    `json:"compactions"`
 	Blobs       uint64    `json:"blobs"`
-	Last        uint64    `json:"last,string"` // log position verified through
-	Problems    []Problem `json:"problems"`
+	Last        uint64    `json:"last,string"`   // log position verified through
+	Problems    []Problem `json:"problems"`      // the first ones
+	Count       uint64    `json:"problem_count"` // of all problems, those not listed included
 	DurationMS  uint64    `json:"duration_ms"`
 }
 

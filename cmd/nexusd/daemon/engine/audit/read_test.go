@@ -154,3 +154,32 @@ func TestVerifyCostGrowsWithTheEvents(t *testing.T) {
 		t.Errorf("80 events more took verification from %d to %d MiB", before, after)
 	}
 }
+
+// damagedLog is a log whose every record differs from its hash.
+type damagedLog struct{ ledger.Log }
+
+func (l damagedLog) Read(ctx context.Context, from uint64, follow bool) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		for r, err := range l.Log.Read(ctx, from, follow) {
+			r.Hash[0] ^= 1
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// A verification that finds more than a reply lists says how many it found.
+func TestVerifyCountsTheProblemsThatItDoesNotList(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	for range 9 {
+		enginetest.Add(t, e, s.ID, enginetest.Say("1", "2"))
+	}
+	e.Log, e.Limits.MaxPayload = damagedLog{w.Log}, 8<<10
+	v := enginetest.Must(e.Verify(t.Context(), enginetest.Operator, api.Verify{}))(t)
+	if v.OK || v.Events != 10 || v.Count != 10 || len(v.Problems) == 0 || len(v.Problems) >= 10 {
+		t.Errorf("of 10 damaged events %d are counted, %d listed", v.Count, len(v.Problems))
+	}
+}

@@ -19,8 +19,8 @@ import (
 	"nexus/turns/seal"
 )
 
-// maxProblems bounds the problems that one verification lists. A reply lists fewer if
-// they would take more than half a message. problemBytes bounds the text of one.
+// maxProblems bounds the problems that one verification lists; it counts all of them. A
+// reply lists fewer if they would take more than half a message. problemBytes bounds the text of one.
 const maxProblems, problemBytes = 1000, 512
 
 // Verify is audit.verify. It reads the whole log, or the chains of some sessions,
@@ -58,7 +58,7 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*
 	if err := v.reportAside(); err != nil {
 		return nil, err
 	}
-	v.out.OK = len(v.out.Problems) == 0
+	v.out.OK = v.out.Count == 0
 	v.out.DurationMS = uint64(au.reader.Now().Sub(began) / time.Millisecond)
 	return v.out, nil
 }
@@ -170,6 +170,7 @@ func (v *verifier) problem(tenant string, p api.Problem) {
 	if tenant != v.caller.Tenant && tenant != "" {
 		p = api.Problem{Code: p.Code, Seq: p.Seq, Message: "an event of another tenant"}
 	}
+	v.out.Count++
 	p.Message = page.ClipJSON(p.Message, problemBytes)
 	if len(v.out.Problems) < min(maxProblems, v.audit.page.Payload()/2/(2*problemBytes)) {
 		v.out.Problems = append(v.out.Problems, p)
