@@ -51,6 +51,14 @@ func hint(cmd *cobra.Command, err error) string {
 		if strings.HasPrefix(x.Message, "the NATS server") {
 			return "--agent names the agent that your NATS user may speak for"
 		}
+	case api.Internal:
+		if id, ok := x.Details["id"].(string); ok {
+			return "look for " + id + " in what nexusd wrote to its stderr, and report it"
+		}
+	case api.Corrupt:
+		if cmd != nil && cmd.Name() != "verify" {
+			return "ledgerctl verify lists what is damaged"
+		}
 	case api.Unavailable:
 		return "is nexusd running on that server? start it with: nexusd"
 	case api.Conflict:

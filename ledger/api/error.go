@@ -115,7 +115,7 @@ func FromError(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	out := &Error{Code: Internal, Message: "the daemon met a defect; its log has it"}
+	out := &Error{Code: Internal, Message: "internal error"}
 	for _, c := range codes {
 		if errors.Is(err, c.sentinel) {
 			out = &Error{Code: c.code, Message: err.Error()}
@@ -131,6 +131,16 @@ func FromError(err error) *Error {
 		}
 	}
 	return out
+}
+
+// InternalError is the error of a defect of the daemon: its text names id, which the
+// line of the daemon's log with the reason has too. effect says what became of the
+// request; it may be empty.
+func InternalError(id turns.ID, effect string) *Error {
+	if effect != "" {
+		effect = ": " + effect
+	}
+	return Errorf(Internal, map[string]any{"id": id.String()}, "internal error%s; the daemon's log has the reason under the id %s", effect, id)
 }
 
 // Errorf makes an error of a code; pairs are details.

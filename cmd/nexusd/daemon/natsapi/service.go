@@ -224,8 +224,9 @@ func (s *Service) serve(r micro.Request, v verb, arrived time.Time) (out any, er
 	defer func() {
 		if p := recover(); p != nil {
 			// The stack names code, never content.
-			s.logger.Error("a defect", "verb", v.name, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
-			out, err = nil, api.ErrInternal
+			id := api.NewID()
+			s.logger.Error("a defect", "id", id, "verb", v.name, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			out, err = nil, api.InternalError(id, "")
 		}
 	}()
 	c, err := s.parse(r, v)
@@ -322,10 +323,17 @@ func (s *Service) send(r micro.Request, v verb, h nats.Header, b []byte) {
 	}
 }
 
-// fail sends an error, and logs it if the daemon is at fault.
+// fail sends an error, and logs it if it is the daemon's. An internal error has an id
+// in the reply and in the log.
 func (s *Service) fail(r micro.Request, v verb, err error) {
 	e := clipError(api.FromError(err))
-	if e.Code == api.Internal || e.Code == api.Corrupt {
+	switch {
+	case e.Code == api.Internal:
+		if e.Details["id"] == nil {
+			e = api.InternalError(api.NewID(), "")
+		}
+		s.logger.Error("request failed", "id", e.Details["id"], "verb", v.name, "code", e.Code, "err", err)
+	case e.Code == api.Corrupt:
 		s.logger.Error("request failed", "verb", v.name, "code", e.Code, "err", err)
 	}
 	b, merr := turns.EncodeJSON(struct {

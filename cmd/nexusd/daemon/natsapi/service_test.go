@@ -11,6 +11,12 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // serviceOn starts the service on a NATS server of its own, as a user who may
@@ -60,6 +66,60 @@ func TestServiceEndsWithoutItsSubscriptions(t *testing.T) {
 			t.Error("it ended without an error")
 		}
 	})
+}
+
+// request is one that came on a subject.
+type request struct {
+	micro.Request
+	subject, reply string
+}
+
+func (r request) Subject() string { return r.subject }
+func (r request) Reply() string   { return r.reply }
+func (r request) Data() []byte    { return nil }
+
+// An internal error tells the caller nothing but an id; the log has the reason under
+// it.
+func TestInternalErrorHasTheIDOfItsLogLine(t *testing.T) {
+	_, nc := serviceOn(t)
+	const secret = "what a caller must not see"
+	for name, serve := range map[string]func(context.Context, *call) (any, error){
+		"an error of no kind": func(context.Context, *call) (any, error) { return nil, errors.New(secret) },
+		"a panic":             func(context.Context, *call) (any, error) { panic(errors.New(secret)) },
+		"one with an id": func(context.Context, *call) (any, error) {
+			return nil, api.InternalError(api.NewID(), "nothing is stored")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log strings.Builder
+			s := &Service{nc: nc, engine: &engine.Engine{Loader: new(paths.Loader)}, logger: slog.New(slog.NewTextHandler(&log, nil)), base: t.Context()}
+			inbox, err := nc.SubscribeSync(nc.NewInbox())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := request{subject: "nexus.v1.default.main.policy.list", reply: inbox.Subject}
+			v := verb{name: "policy.list", serve: serve}
+			_, err = s.serve(r, v, time.Now())
+			s.reply(r, v, nil, err)
+			m, err := inbox.NextMsg(20 * time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Error api.Error `json:"error"`
+			}
+			if err := turns.DecodeJSON(m.Data, &got); err != nil {
+				t.Fatal(err)
+			}
+			id, _ := got.Error.Details["id"].(string)
+			if _, err := turns.ParseID(id); err != nil || got.Error.Code != api.Internal || !strings.Contains(got.Error.Message, id) || !strings.Contains(log.String(), "id="+id) {
+				t.Errorf("the caller got %+v, the log has\n%s", got.Error, log.String())
+			}
+			if strings.Contains(string(m.Data), secret) {
+				t.Errorf("the reason went to the caller: %s", m.Data)
+			}
+		})
+	}
 }
 
 func ended(t *testing.T, s *Service) {

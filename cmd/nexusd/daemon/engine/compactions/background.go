@@ -169,9 +169,10 @@ func (cm *Compactions) Jobs() (workers, jobs int) {
 func (cm *Compactions) attempt(ctx context.Context, j *job) (ref turns.Ref, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			ref, err = turns.Ref{}, api.ErrInternal
+			id := api.NewID()
+			ref, err = turns.Ref{}, api.InternalError(id, "")
 			if cm.writer.Logger != nil { // the stack names code, never content
-				cm.writer.Logger.Error("a defect", "session", j.session, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+				cm.writer.Logger.Error("a defect", "id", id, "session", j.session, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			}
 		}
 	}()

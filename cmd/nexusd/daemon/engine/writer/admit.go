@@ -3,7 +3,6 @@ package writer
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -66,7 +65,7 @@ func (wr *Writer) InternalError(ev *turns.Event, err error) error {
 	if wr.Logger != nil { // the reason names ids, hashes and numbers, never content
 		wr.Logger.Error("a defect: an event was refused before it was stored", "id", ev.ID, "kind", ev.Kind, "chain", ev.Chain, "err", err)
 	}
-	return &api.Error{Code: api.Internal, Message: fmt.Sprintf("internal error: nothing is stored; the daemon's log has the reason under the id %s", ev.ID)}
+	return api.InternalError(ev.ID, "nothing is stored")
 }
 
 // knownHistory is the history of the projections. It answers from the fold and the
