@@ -94,7 +94,7 @@ func TestOperationsPageNamesEveryMetric(t *testing.T) {
 	for _, row := range operations(t, "Metrics") {
 		page = append(page, row[0])
 	}
-	literal := regexp.MustCompile(`Name:\s*"(nexus_[a-z_]+)"`)
+	literal := regexp.MustCompile(`(?:Name:\s*|NewDesc\()"(nexus_[a-z_]+)"`)
 	walk(t, func(path string, production bool) {
 		if !production || !strings.HasPrefix(filepath.ToSlash(path), "cmd/nexusd/") {
 			return

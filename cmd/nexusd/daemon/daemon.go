@@ -214,6 +214,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 	registry := prometheus.NewRegistry()
 	d.countConnections(registry)
+	registry.MustRegister(&logEnd{d.log})
 	counter := tokens.Approx{}
 	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}
 	c := engine.Config{

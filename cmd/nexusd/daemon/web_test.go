@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"io/fs"
 	"net"
 	"net/http"
@@ -8,7 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 func get(t *testing.T, url, host string) int {
@@ -24,6 +29,41 @@ func get(t *testing.T, url, host string) int {
 	}
 	a.Body.Close()
 	return a.StatusCode
+}
+
+// The metrics have the log's end beside what the projections have applied, so that
+// the difference says how far they are behind. While the log can't be read its end is
+// absent.
+func TestMetricsHaveTheLogsEndBesideTheProjections(t *testing.T) {
+	d, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
+	s, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "hello")}}); err != nil {
+		t.Fatal(err)
+	}
+	if body := read(t, d.HTTPURL()+"/readyz"); body != "ok\n" { // it waits for the projections
+		t.Fatal(body)
+	}
+	body := read(t, d.HTTPURL()+"/metrics")
+	for _, want := range []string{"\nnexus_log_last_position 2\n", "\nnexus_projections_position 2\n"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in\n%s", want, body)
+		}
+	}
+	down := make(chan prometheus.Metric, 1)
+	(&logEnd{unreadable{}}).Collect(down)
+	if len(down) != 0 {
+		t.Error("a log that can't be read has an end")
+	}
+}
+
+// unreadable is a log that can't be read.
+type unreadable struct{ ledger.Log }
+
+func (unreadable) State(context.Context) (ledger.State, error) {
+	return ledger.State{}, ledger.ErrUnavailable
 }
 
 // A page of another site that resolves to 127.0.0.1 reads nothing.
