@@ -58,7 +58,11 @@ func expandCmd(e *env) *cobra.Command {
 		if all {
 			r.Levels = turns.Raw(`"all"`)
 		}
-		return e.printTurns(p.c.Expand(cmd.Context(), p.s.ID, r), 0, "")
+		err = e.printTurns(p.c.Expand(cmd.Context(), p.s.ID, r), 0, "")
+		if coded(err, api.Unprocessable) {
+			err = hinted{err, "ledgerctl tree " + short(p.s.ID) + " shows its compactions"}
+		}
+		return err
 	})
 	c.Flags().BoolVar(&all, "all", false, "through every compaction inside it")
 	return c

@@ -64,7 +64,8 @@ func contextCmd(e *env) *cobra.Command {
 // context comes from. Long runs that are kept whole are folded, unless all is
 // asked for.
 func (e *env) printContext(cx *api.Context, all bool) {
-	used, by := cx.Tokens+cx.Overhead, "estimated"
+	counted := cx.Tokens + cx.Overhead
+	used, by := counted, "estimated"
 	if cx.Reported > 0 {
 		used, by = cx.Reported, "billed"
 	}
@@ -77,10 +78,17 @@ func (e *env) printContext(cx *api.Context, all bool) {
 	if cx.Overhead > 0 {
 		about = fmt.Sprintf(", %s of them system and tools", grouped(cx.Overhead))
 	}
-	if n := counterOf(cx.Recipe); n != defaultCounter {
-		about += ", counted by " + printable(n)
+	counter := printable(counterOf(cx.Recipe))
+	if cx.Reported > 0 {
+		about = "" // the provider does not say what of its count is system and tools
+	} else if counter != defaultCounter {
+		about += ", counted by " + counter
 	}
 	fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf("%s %.0f%%  %s of %s tokens (%s)%s%s", gauge(share, cells), 100*share, grouped(used), grouped(cx.Budget), by, guessed(cx.WindowGuess), about), "  "))
+	if cx.Reported > 0 {
+		fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf("billed: the provider's count of the last call, and an estimate of what came since; the rows below are estimates of %s: %s messages + %s system and tools = %s tokens",
+			counter, grouped(cx.Tokens), grouped(cx.Overhead), grouped(counted)), "  "))
+	}
 	if all && len(cx.Preamble) > 0 {
 		var rows [][]string
 		for _, p := range cx.Preamble {

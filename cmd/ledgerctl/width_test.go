@@ -103,6 +103,23 @@ func TestFitsTheTerminal(t *testing.T) {
 	}
 }
 
+// Where the provider's count and the rows are of two sources, the output says which is
+// which, and what the rows total.
+func TestContextSaysWhatIsBilledAndWhatIsEstimated(t *testing.T) {
+	var out bytes.Buffer
+	cx := &api.Context{Tokens: 900, Overhead: 100, Reported: 1500, Budget: 3000, Recipe: turns.Raw(`{"counter":"wolffish-1"}`),
+		Sources: []api.Source{{Turn: anID(1), Half: "messages", Status: "verbatim", Tokens: 900}}}
+	(&env{out: &out}).printContext(cx, true)
+	for _, want := range []string{"1,500 of 3,000 tokens (billed)", "estimates of wolffish-1: 900 messages + 100 system and tools = 1,000 tokens"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "1,500 of 3,000 tokens (billed), 100 of them") {
+		t.Errorf("an estimate is a part of the provider's count:\n%s", out.String())
+	}
+}
+
 func TestNearest(t *testing.T) {
 	names := []string{"sessions", "log", "show", "compact", "compare"}
 	for typed, want := range map[string]string{"sesions": "sessions", "lgo": "log", "shwo": "show", "ses": "sessions", "compct": "compact", "frobnicate": "", "x": "", "": ""} {

@@ -104,7 +104,7 @@ func (d *Daemon) connect() (*nats.Conn, error) {
 	}
 	server, err := embed.Start(embed.Config{DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, Logger: d.logger, Failed: d.diskFailed})
 	if err != nil {
-		return nil, err
+		return nil, taken("%w", "--listen", "NEXUS_LISTEN", err)
 	}
 	d.server, d.url = server, server.ClientURL()
 	d.opened(func(context.Context) error { return server.Close() })

@@ -66,6 +66,29 @@ func (unreadable) State(context.Context) (ledger.State, error) {
 	return ledger.State{}, ledger.ErrUnavailable
 }
 
+// A start on a port that another program has names the setting that takes another one.
+func TestATakenPortNamesItsSetting(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for flag, c := range map[string]Config{
+		"--listen or NEXUS_LISTEN": {Listen: l.Addr().String(), HTTP: "off"},
+		"--http or NEXUS_HTTP":     {Listen: "127.0.0.1:0", HTTP: l.Addr().String()},
+	} {
+		c.Data, c.MaxStore = t.TempDir(), 1<<30
+		d, err := Open(t.Context(), c)
+		if err == nil {
+			t.Error(d.Close(context.Background()))
+			t.Fatalf("two listen on one port: %s", flag)
+		}
+		if !strings.Contains(err.Error(), flag) {
+			t.Errorf("%q does not name %s", err, flag)
+		}
+	}
+}
+
 // A page of another site that resolves to 127.0.0.1 reads nothing.
 func TestALoopbackListenerRefusesForeignHosts(t *testing.T) {
 	d, _ := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", MaxStore: 1 << 30})
