@@ -103,6 +103,21 @@ func TestTableOfVerbsAgreesWithTheSchemas(t *testing.T) {
 	}
 }
 
+// The description of a verb that reads names how fresh its answer is to be.
+func TestDescriptionOfAReadNamesItsFreshness(t *testing.T) {
+	page := apiPage(t)
+	for _, v := range verbs {
+		has, _ := shape(t, v.request, true)
+		if !slices.Contains(has, "min_position") {
+			continue
+		}
+		said := regexp.MustCompile(`\*\*` + regexp.QuoteMeta(v.name) + `(?:\.\\<s\\>)?\*\* ` + "`(\\{[^`]*\\})`").FindStringSubmatch(page)
+		if said == nil || !strings.Contains(said[1], "min_position?, stale_ok?") {
+			t.Errorf("%s: %q does not name min_position and stale_ok", v.name, said)
+		}
+	}
+}
+
 // The table of errors has each code once, with its status.
 func TestTableOfErrorsHasEveryCode(t *testing.T) {
 	codes := []api.Code{api.Malformed, api.Unsupported, api.Denied, api.NotFound, api.Conflict, api.IDReused, api.Closed, api.Erased, api.TooLarge,
