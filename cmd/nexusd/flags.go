@@ -21,15 +21,19 @@ const usage = `Usage: nexusd [flags]
 Runs the ledger: an embedded NATS server with JetStream, or --nats URL.
 When it can serve it prints one JSON line with nats_url, http_url and data.
 
-  --listen HOST:PORT   NATS for clients, port 0 picks one (default 127.0.0.1:4222)
-  --http HOST:PORT     /healthz, /readyz, /metrics, or off (default 127.0.0.1:8422)
+  --listen HOST:PORT   NATS for clients, port 0 picks one
+                       (default 127.0.0.1:4222)
+  --http HOST:PORT     /healthz, /readyz, /metrics, or off
+                       (default 127.0.0.1:8422)
   --data DIR           stream, projections and keys (default ./nexus-data)
   --nats URL           use an external NATS server or cluster instead
-  --nats-service URL   what the service connects with, if not --nats: with another
-                       account there, clients can't reach the streams
+  --nats-service URL   what the service connects with, if not --nats: with
+                       another account there, clients can't reach the streams
   --replicas N         copies on the cluster: 1, 3 or 5 (default 3 with --nats)
-  --create             create the streams on the external server if they are missing
-  --seal on|off        encrypt bodies under a key of each session (default on; off with --nats)
+  --create             create the streams on the external server if they are
+                       missing
+  --seal on|off        encrypt bodies under a key of each session
+                       (default on; off with --nats)
   --max-store BYTES    most bytes of the stream's files
   --cache-bytes BYTES  memory of all caches together (default 268435456)
   --log-level LEVEL    debug, info, warn or error (default info)
@@ -52,7 +56,7 @@ Flags win over the environment, and the environment over the file.
 
 Example:
   $ nexusd --data /var/lib/nexus --listen 127.0.0.1:4222
-  {"ready":true,"nats_url":"nats://127.0.0.1:4222","http_url":"http://127.0.0.1:8422","data":"/var/lib/nexus"}
+  {"ready":true,"nats_url":"nats://127.0.0.1:4222","http_url":"…","data":"…"}
 `
 
 var (

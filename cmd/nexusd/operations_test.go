@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
@@ -153,4 +154,13 @@ func exported(t *testing.T) (names []string) {
 		t.Fatalf("/metrics has only %v", names)
 	}
 	return names
+}
+
+// The help fits a terminal of 80 cells.
+func TestHelpFitsATerminal(t *testing.T) {
+	for line := range strings.Lines(usage) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("%d cells: %s", n, line)
+		}
+	}
 }
