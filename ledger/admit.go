@@ -15,6 +15,11 @@ type History interface {
 	Session(id turns.ID) (Session, error)
 	// Label returns the fold of a label's chain. The zero Label: it was never claimed.
 	Label(tenant, id string) (Label, error)
+	// Policies returns the fold of a tenant's chain, zero if the chain is empty.
+	Policies(tenant string) (Policies, error)
+	// PolicyName returns the state of a policy's name, by its digest; zero if no agent
+	// put a policy under it.
+	PolicyName(tenant string, name turns.Hash) (PolicyName, error)
 	// Hash returns the hash of a turn's event. [lineage.ErrUnknown]: there is no such turn.
 	Hash(turn turns.Ref) (turns.Hash, error)
 	// HasEvent reports whether a session's chain has an event of this id.
@@ -26,6 +31,9 @@ type Admitted struct {
 	Session Session      // the fold of a session's chain, with the event
 	Node    lineage.Node // the place of a turn or compaction; zero for other events
 	Label   Label        // the fold of a label's chain, with the event
+
+	Policies   Policies   // the fold of a tenant's chain, with the event
+	PolicyName PolicyName // of the name that the event puts a version under; zero for other events
 }
 
 // Admit decides whether e may be the next event of the chain on subject, behind
@@ -40,8 +48,8 @@ type Admitted struct {
 // changes nothing. What the body must hold is the concern of who has its key.
 //
 // Admit checks the subject, the id, the index, the previous hash, and the order
-// of events; where a turn, a fork, a head and a flush may stand; and what a
-// compaction covers.
+// of events; where a turn, a fork, a head and a flush may stand; what a
+// compaction covers; and which version of a policy an agent may put under a name.
 //
 // Invariant: every turn that an admitted session reaches, by its head, its
 // parents, its fork point or a compaction, is of its own tenant and agent.
@@ -68,6 +76,8 @@ func Admit(h History, subject string, seq uint64, hash turns.Hash, e *turns.Even
 		if a.Label, err = h.Label(tenant, chain.ID); err == nil {
 			err = a.Label.Apply(subject, seq, hash, e)
 		}
+	case turns.TenantEntity:
+		a, err = admitPolicy(h, tenant, subject, seq, hash, e)
 	default:
 		err = fmt.Errorf("%w: a chain of %q", ErrUnsupported, chain.Entity)
 	}

@@ -16,6 +16,8 @@ type history struct {
 	*lineage.Forest
 	sessions map[turns.ID]ledger.Session
 	labels   map[string]ledger.Label
+	policies map[string]ledger.Policies
+	names    map[turns.Hash]ledger.PolicyName
 	hashes   map[turns.Ref]turns.Hash
 	fails    error // of every look-up of an event
 }
@@ -28,6 +30,12 @@ func (h *history) Session(id turns.ID) (ledger.Session, error) {
 }
 
 func (h *history) Label(tenant, id string) (ledger.Label, error) { return h.labels[tenant+"/"+id], nil }
+
+func (h *history) Policies(tenant string) (ledger.Policies, error) { return h.policies[tenant], nil }
+
+func (h *history) PolicyName(_ string, name turns.Hash) (ledger.PolicyName, error) {
+	return h.names[name], h.fails
+}
 
 func (h *history) Hash(ref turns.Ref) (turns.Hash, error) {
 	if hash, ok := h.hashes[ref]; ok {
@@ -53,6 +61,13 @@ func (h *history) admit(tenant, key string, seq uint64, e *turns.Event) (ledger.
 		h.labels[tenant+"/"+e.Chain.ID] = a.Label
 		return a, nil
 	}
+	if e.Chain.Entity == turns.TenantEntity {
+		h.policies[tenant] = a.Policies
+		if !e.Policy.Name.IsZero() {
+			h.names[e.Policy.Name] = a.PolicyName
+		}
+		return a, nil
+	}
 	h.sessions[a.Session.ID] = a.Session
 	if e.Kind.IsTurn() {
 		h.hashes[e.Ref()] = hash
@@ -62,7 +77,7 @@ func (h *history) admit(tenant, key string, seq uint64, e *turns.Event) (ledger.
 }
 
 func newHistory() *history {
-	return &history{Forest: new(lineage.Forest), sessions: map[turns.ID]ledger.Session{}, labels: map[string]ledger.Label{}, hashes: map[turns.Ref]turns.Hash{}}
+	return &history{Forest: new(lineage.Forest), sessions: map[turns.ID]ledger.Session{}, labels: map[string]ledger.Label{}, policies: map[string]ledger.Policies{}, names: map[turns.Hash]ledger.PolicyName{}, hashes: map[turns.Ref]turns.Hash{}}
 }
 
 // Admit returns the state that an event of each kind of chain leads to.
@@ -306,5 +321,62 @@ func TestAnEventIdIsUsedOnce(t *testing.T) {
 	s := newStory(t)
 	if _, err := s.add(s.turn(s.a, s.ref(s.a, 12), 3, 11, 11)); !errors.Is(err, ledger.ErrCorrupt) || !strings.Contains(err.Error(), "two events with the id") {
 		t.Errorf("a second turn of the same id: %v", err)
+	}
+}
+
+// stored is the event that stores a policy at index of a tenant's chain.
+func stored(index, prev byte, agent string, p turns.StoredPolicy) *turns.Event {
+	e := &turns.Event{Kind: turns.KindPolicy, ID: turns.ID{15: index + 1}, Chain: turns.Chain{Entity: turns.TenantEntity, ID: "t"},
+		Index: uint64(index), Agent: agent, Policy: &p, Body: []byte("x")}
+	if index > 0 {
+		e.Prev = turns.Hash{prev}
+	}
+	return e
+}
+
+// A tenant's chain takes contents in order, and versions of a name from one agent,
+// counting up by one.
+func TestAdmitPolicies(t *testing.T) {
+	digest, name, other := turns.Hash{1}, turns.Hash{2}, turns.Hash{3}
+	h := newHistory()
+	for i, e := range []*turns.Event{
+		stored(0, 0, "", turns.StoredPolicy{Digest: digest}),
+		stored(1, 1, "a", turns.StoredPolicy{Digest: digest, Name: name, Version: 1}),
+		stored(2, 2, "b", turns.StoredPolicy{Digest: digest, Name: other, Version: 1}),
+		stored(3, 3, "a", turns.StoredPolicy{Digest: digest, Name: name, Version: 2}),
+	} {
+		if _, err := h.admit("t", "t", uint64(i+1), e); err != nil {
+			t.Fatalf("event %d: %v", i, err)
+		}
+	}
+	if want := (ledger.PolicyName{Agent: "a", Version: 2, Seq: 4}); h.names[name] != want || h.policies["t"].Stored != 4 {
+		t.Fatalf("%+v, %+v; want %+v", h.names[name], h.policies["t"], want)
+	}
+	large := stored(4, 4, "", turns.StoredPolicy{Digest: digest})
+	large.Body = make([]byte, ledger.MaxPolicyBody+1)
+	bare := stored(4, 4, "", turns.StoredPolicy{Digest: digest})
+	bare.Body = nil
+	elsewhere := stored(4, 4, "", turns.StoredPolicy{Digest: digest})
+	elsewhere.Chain.ID = "u"
+	for why, e := range map[string]*turns.Event{
+		"has index 3":              stored(3, 4, "", turns.StoredPolicy{Digest: digest}),
+		"has index 5":              stored(5, 4, "", turns.StoredPolicy{Digest: digest}),
+		"the tail is":              stored(4, 3, "", turns.StoredPolicy{Digest: digest}),
+		"no digest":                stored(4, 4, "", turns.StoredPolicy{}),
+		"of a policy of agent a":   stored(4, 4, "b", turns.StoredPolicy{Digest: digest, Name: name, Version: 3}),
+		"puts version 4":           stored(4, 4, "a", turns.StoredPolicy{Digest: digest, Name: name, Version: 4}),
+		"puts version 2":           stored(4, 4, "a", turns.StoredPolicy{Digest: digest, Name: name, Version: 2}),
+		"a body of 0 bytes":        bare,
+		"the limit is":             large,
+		"is on subject":            elsewhere,
+		"kind moved on a tenant's": {Kind: turns.KindMoved, Chain: turns.Chain{Entity: turns.TenantEntity, ID: "t"}, Index: 4, Prev: turns.Hash{4}},
+	} {
+		key := e.Chain.ID
+		if _, err := h.admit("t", key, 5, e); !ledger.IsRefusal(err) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v; want a refusal that says %q", err, why)
+		}
+	}
+	if _, err := h.admit("t", "x", 5, stored(4, 4, "", turns.StoredPolicy{Digest: digest})); !ledger.IsRefusal(err) {
+		t.Errorf("in another shard: %v", err)
 	}
 }

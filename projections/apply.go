@@ -50,7 +50,9 @@ func (a *applier) apply(r ledger.Record) error {
 	if err != nil {
 		return a.setAside(r, err)
 	}
-	if chain.Entity != turns.SessionEntity && chain.Entity != turns.LabelEntity {
+	switch chain.Entity {
+	case turns.SessionEntity, turns.LabelEntity, turns.TenantEntity:
+	default:
 		return a.keep(r)
 	}
 	next, err := ledger.Admit(a, r.Subject, r.Seq, r.Hash, e)
@@ -61,6 +63,8 @@ func (a *applier) apply(r ledger.Record) error {
 		return err
 	case chain.Entity == turns.LabelEntity:
 		return a.label(tenant, r, e, &next.Label)
+	case chain.Entity == turns.TenantEntity:
+		return a.policy(tenant, r, e, &next)
 	}
 	return a.session(r, e, &next)
 }
@@ -135,6 +139,30 @@ func (a *applier) label(tenant string, r ledger.Record, e *turns.Event, l *Label
 		return err
 	}
 	return errors.Join(a.batch.Set(textKey(pLabel, tenant, e.Chain.ID), v, nil), a.keep(r))
+}
+
+func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *ledger.Admitted) error {
+	row, err := cbor.Marshal(next.Policies)
+	if err != nil {
+		return err
+	}
+	at := num(nil, r.Seq)
+	err = errors.Join(a.batch.Set(textKey(pPolicies, tenant), row, nil), a.batch.Set(append(textKey(pPolicyID, tenant), e.ID[:]...), at, nil), a.keep(r))
+	content := append(textKey(pContent, tenant), e.Policy.Digest[:]...)
+	if _, stored, gerr := get(a.r, content); gerr != nil {
+		return gerr
+	} else if !stored {
+		err = errors.Join(err, a.batch.Set(content, at, nil))
+	}
+	if e.Policy.Name.IsZero() {
+		return err
+	}
+	if row, merr := cbor.Marshal(next.PolicyName); merr != nil {
+		return merr
+	} else {
+		err = errors.Join(err, a.batch.Set(nameKey(pName, tenant, e.Policy.Name), row, nil))
+	}
+	return errors.Join(err, a.batch.Set(num(nameKey(pVersion, tenant, e.Policy.Name), e.Policy.Version), at, nil))
 }
 
 // Session returns the session's row, with what the batch has changed.

@@ -24,6 +24,11 @@ import (
 //	v throughSession through session turn     compaction, by the last turn it covers
 //	a tenant 0 agent 0 session                session of an agent
 //	l tenant 0 label-digest                   label row
+//	p tenant 0                                fold of the tenant's chain
+//	d tenant 0 digest                         position of the first event that holds a policy's content
+//	b tenant 0 name-digest                    name that policies were put under
+//	u tenant 0 name-digest version            position of the event that holds a version
+//	w tenant 0 event                          position of an event of the tenant's chain, by its id
 //	q seq                                     where the record at seq is
 //	x subject 0                               chain set aside: at which seq, and why
 const (
@@ -41,6 +46,11 @@ const (
 	pCovered    = 'v'
 	pAgent      = 'a'
 	pLabel      = 'l'
+	pPolicies   = 'p'
+	pContent    = 'd'
+	pName       = 'b'
+	pVersion    = 'u'
+	pPolicyID   = 'w'
 	pSeq        = 'q'
 	pAside      = 'x'
 )
@@ -62,6 +72,10 @@ func textKey(p byte, parts ...string) []byte {
 		k = append(append(k, s...), 0)
 	}
 	return k
+}
+
+func nameKey(p byte, tenant string, name turns.Hash) []byte {
+	return append(textKey(p, tenant), name[:]...)
 }
 
 // end returns the first key after all keys that start with k.

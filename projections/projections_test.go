@@ -32,6 +32,9 @@ type author struct {
 	many   bool           // write all kinds of events, of several agents and tenants
 	forest lineage.Forest // where many is set
 	labels map[string]ledger.Label
+
+	policies ledger.Policies
+	versions map[turns.Hash]uint64 // of policies, by the digest of their name
 }
 
 type session struct {
@@ -42,7 +45,7 @@ type session struct {
 }
 
 func newAuthor(t *testing.T, seed uint64) *author {
-	return &author{t: t, log: memlog.New(memlog.Config{}), rng: rand.New(rand.NewPCG(seed, 1)), labels: map[string]ledger.Label{}}
+	return &author{t: t, log: memlog.New(memlog.Config{}), rng: rand.New(rand.NewPCG(seed, 1)), labels: map[string]ledger.Label{}, versions: map[turns.Hash]uint64{}}
 }
 
 func (a *author) id() turns.ID {
@@ -118,6 +121,11 @@ func (a *author) write(n int) {
 			continue
 		}
 		s := a.all[a.rng.IntN(len(a.all))]
+		if a.many && a.rng.IntN(20) == 0 {
+			a.policy(s.Agent, turns.Hash{})
+			a.policy("main", turns.Hash{9, byte(a.rng.IntN(3) + 1)})
+			continue
+		}
 		if a.many && a.rng.IntN(3) == 0 {
 			a.other(s)
 			continue
@@ -216,6 +224,32 @@ func (a *author) claim(s *session) {
 		a.t.Fatal(err)
 	}
 	a.labels[subject] = l
+}
+
+// policy stores a policy on the tenant's chain, without a name or as the next
+// version of one.
+func (a *author) policy(agent string, name turns.Hash) {
+	a.t.Helper()
+	chain := turns.Chain{Entity: turns.TenantEntity, ID: "default"}
+	subject := ledger.Subject("default", "default", chain)
+	p := a.policies
+	e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindPolicy, ID: a.id(), Chain: chain, Index: p.Stored, Prev: p.Tail.Hash, Body: []byte("x"),
+		Policy: &turns.StoredPolicy{Digest: turns.Hash{1, byte(a.rng.IntN(4))}}}
+	if !name.IsZero() {
+		a.versions[name]++
+		e.Agent, e.Policy.Name, e.Policy.Version = agent, name, a.versions[name]
+	}
+	payload, err := e.Encode()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	seq, err := a.log.Append(a.t.Context(), subject, p.Tail.Seq, payload)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := a.policies.Apply(subject, seq, turns.HashEvent(payload), e); err != nil {
+		a.t.Fatal(err)
+	}
 }
 
 func openStore(t *testing.T, fs vfs.FS) *Store {

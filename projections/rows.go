@@ -13,7 +13,7 @@ import (
 
 // Schema is the version of the rows. A store of another version is discarded
 // and rebuilt from the log; nothing in it is worth migrating.
-const Schema = 5
+const Schema = 6
 
 // Checkpoint is the position up to which the log has been applied. It commits in the same
 // batch as the data.
@@ -109,6 +109,12 @@ func decodeTurn(ref turns.Ref, b []byte) (Turn, error) {
 
 // Label is the row of a label: the fold of its chain.
 type Label = ledger.Label
+
+// Policies is the row of a tenant's chain: its fold. PolicyName is that of a name.
+type (
+	Policies   = ledger.Policies
+	PolicyName = ledger.PolicyName
+)
 
 // place is where the record at a position is: a session's chain and ordinal,
 // or, for other chains and what could not be read, the record itself.

@@ -27,12 +27,18 @@ type twin struct {
 	forest   lineage.Forest
 	turns    map[turns.Ref]*turns.Event
 	labels   map[string]ledger.Label
+
+	policies ledger.Policies
+	stored   map[turns.Hash]uint64   // position by digest of a policy
+	named    map[turns.Hash][]uint64 // positions of versions by the digest of a name
+	puts     map[turns.ID]uint64     // position by id, on the tenant's chain
 }
 
 func newTwin(t *testing.T, log ledger.Log) *twin {
 	t.Helper()
 	w := &twin{sessions: map[turns.ID]ledger.Session{}, events: map[turns.ID][]*turns.Event{}, payloads: map[turns.ID][][]byte{},
-		seqs: map[turns.Ref]uint64{}, turns: map[turns.Ref]*turns.Event{}, labels: map[string]ledger.Label{}}
+		seqs: map[turns.Ref]uint64{}, turns: map[turns.Ref]*turns.Event{}, labels: map[string]ledger.Label{},
+		stored: map[turns.Hash]uint64{}, named: map[turns.Hash][]uint64{}, puts: map[turns.ID]uint64{}}
 	for r, err := range log.Read(t.Context(), 1, false) {
 		if err != nil {
 			t.Fatal(err)
@@ -52,6 +58,19 @@ func newTwin(t *testing.T, log ledger.Log) *twin {
 				t.Fatal(err)
 			}
 			w.labels[r.Subject] = l
+			continue
+		}
+		if e.Kind == turns.KindPolicy {
+			if err := w.policies.Apply(r.Subject, r.Seq, r.Hash, e); err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := w.stored[e.Policy.Digest]; !ok {
+				w.stored[e.Policy.Digest] = r.Seq
+			}
+			if name := e.Policy.Name; !name.IsZero() {
+				w.named[name] = append(w.named[name], r.Seq)
+			}
+			w.puts[e.ID] = r.Seq
 			continue
 		}
 		id, _ := e.Chain.Session()
@@ -179,6 +198,7 @@ func TestReadsAgreeWithTheTwin(t *testing.T) {
 		l, err := s.Label(tenant, chain.ID)
 		same(t, "Label", l, want, err)
 	}
+	w.checkPolicies(t, s)
 	w.checkLists(t, s)
 	for id, row := range w.sessions {
 		got, err := s.Session(id)
@@ -190,6 +210,40 @@ func TestReadsAgreeWithTheTwin(t *testing.T) {
 	for _, n := range w.forest.All() {
 		w.checkTurn(t, s, n)
 	}
+}
+
+func (w *twin) checkPolicies(t *testing.T, s *Store) {
+	t.Helper()
+	p, err := s.Policies("default")
+	same(t, "Policies", p, w.policies, err)
+	for digest, seq := range w.stored {
+		at, ok, err := s.PolicyContent("default", digest)
+		same(t, "PolicyContent", at, seq, err)
+		same(t, "PolicyContent", ok, true, nil)
+		_, ok, err = s.PolicyContent("other", digest)
+		same(t, "PolicyContent of another tenant", ok, false, err)
+	}
+	for id, seq := range w.puts {
+		at, ok, err := s.PolicyEvent("default", id)
+		same(t, "PolicyEvent", at, seq, err)
+		same(t, "PolicyEvent", ok, true, nil)
+	}
+	var names []NamedPolicy
+	for name, seqs := range w.named {
+		got, err := s.PolicyVersions("default", name)
+		same(t, "PolicyVersions", got, seqs, err)
+		names = append(names, NamedPolicy{name, PolicyName{Agent: "main", Version: uint64(len(seqs)), Seq: seqs[len(seqs)-1]}})
+	}
+	slices.SortFunc(names, func(a, b NamedPolicy) int { return bytes.Compare(a.Name[:], b.Name[:]) })
+	same(t, "PolicyNames", all(t, s.PolicyNames("default", turns.Hash{})), names, nil)
+	same(t, "PolicyNames of another tenant", all(t, s.PolicyNames("other", turns.Hash{})), nil, nil)
+	for i, n := range names {
+		same(t, "PolicyNames after one", len(all(t, s.PolicyNames("default", n.Name))), len(names)-i-1, nil)
+		got, err := s.PolicyName("default", n.Name)
+		same(t, "PolicyName", got, n.PolicyName, err)
+	}
+	none, err := s.PolicyName("default", turns.Hash{0xff})
+	same(t, "PolicyName of one that is not there", none, PolicyName{}, err)
 }
 
 func (w *twin) checkLists(t *testing.T, s *Store) {

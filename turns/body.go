@@ -129,6 +129,13 @@ type FlushBody struct {
 	Error    string `cbor:"3,keyasint,omitempty"`
 }
 
+// PolicyBody is the body of a policy event. It is sealed under the ledger's key.
+type PolicyBody struct {
+	Name    string `cbor:"1,keyasint"` // as the content has it, for builds that can't read the content
+	Version uint64 `cbor:"2,keyasint"`
+	Content []byte `cbor:"3,keyasint"` // the policy's canonical bytes, JSON
+}
+
 // ClaimedBody is the body of a claimed event. It is sealed under the session's key.
 type ClaimedBody struct {
 	Label string `cbor:"1,keyasint"`

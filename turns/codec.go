@@ -16,6 +16,8 @@ const (
 	// InlineBody is the size of a payload above which a writer moves parts to
 	// blobs, largest first.
 	InlineBody = 512 << 10
+	// MaxPolicy is the largest content of a compaction policy.
+	MaxPolicy = 256 << 10
 	// MaxNesting is how deep JSON in a request, and so in a body, may nest.
 	MaxNesting = 100
 	// MaxElements is how many elements one list of an event, and all lists of a

@@ -8,7 +8,7 @@ import (
 
 // drawEvent draws a valid event of any kind, and a body of its kind or none.
 func drawEvent(t *rapid.T) (*Event, any) {
-	kind := rapid.SampledFrom([]Kind{KindOpened, KindTurn, KindCompaction, KindMoved, KindChanged, KindState, KindFlush, KindClaimed}).Draw(t, "kind")
+	kind := rapid.SampledFrom([]Kind{KindOpened, KindTurn, KindCompaction, KindMoved, KindChanged, KindState, KindFlush, KindClaimed, KindPolicy}).Draw(t, "kind")
 	self := drawID(t)
 	e := &Event{Version: 1, Kind: kind, ID: drawID(t), Chain: SessionChain(self), Recorded: rapid.Int64Range(1, 1<<63-1).Draw(t, "recorded"),
 		Claimed: rapid.Int64().Draw(t, "claimed"), Actor: rapid.StringN(0, 20, 200).Draw(t, "actor"), Digest: drawHash(t)}
@@ -101,6 +101,12 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 			e.Usage = &Usage{drawCount(t), drawCount(t), drawCount(t), drawCount(t)}
 		}
 		return &FlushBody{Saved: drawCount(t), Response: drawText(t), Error: drawText(t)}
+	case KindPolicy:
+		e.Chain, e.Policy = Chain{Entity: TenantEntity, ID: "acme"}, &StoredPolicy{Digest: drawHash(t)}
+		if rapid.Bool().Draw(t, "put") {
+			e.Agent, e.Policy.Name, e.Policy.Version = "coder", drawHash(t), max(1, drawCount(t))
+		}
+		return &PolicyBody{Name: drawText(t), Version: drawCount(t), Content: []byte(drawText(t))}
 	default:
 		e.Chain = Chain{Entity: LabelEntity, ID: "0123456789abcdef0123456789abcdef"}
 		e.Agent, e.To = "coder", Ref{Session: drawID(t)}

@@ -19,11 +19,12 @@ const (
 	KindState      Kind = 6  // closed, and later paused, reset, erased
 	KindFlush      Kind = 7  // a memory flush before a compaction was begun or ended
 	KindClaimed    Kind = 16 // on a label's chain: the session that the label resolves to
+	KindPolicy     Kind = 17 // on a tenant's chain: the content of a compaction policy
 )
 
 var kindNames = map[Kind]string{
 	KindOpened: "opened", KindTurn: "turn", KindCompaction: "compaction", KindMoved: "moved",
-	KindChanged: "changed", KindState: "state", KindFlush: "flush", KindClaimed: "claimed",
+	KindChanged: "changed", KindState: "state", KindFlush: "flush", KindClaimed: "claimed", KindPolicy: "policy",
 }
 
 // String is the kind's word, or "kind(N)" for one this build does not know.
@@ -139,8 +140,8 @@ type Event struct {
 	// Opened.
 	Origin    *Origin     `cbor:"20,keyasint,omitempty"`
 	ForkOf    *ForkOf     `cbor:"21,keyasint,omitempty"`
-	Root      ID          `cbor:"22,keyasint,omitzero"` // root session of the tree of forks; the session itself if no fork
-	Agent     string      `cbor:"23,keyasint,omitempty"`
+	Root      ID          `cbor:"22,keyasint,omitzero"`  // root session of the tree of forks; the session itself if no fork
+	Agent     string      `cbor:"23,keyasint,omitempty"` // opened, claimed; policy: who put the version
 	Role      SessionKind `cbor:"24,keyasint,omitempty"`
 	SpawnedBy Ref         `cbor:"25,keyasint,omitzero"`
 
@@ -149,6 +150,8 @@ type Event struct {
 	State     State  `cbor:"31,keyasint,omitzero"`
 	Successor ID     `cbor:"32,keyasint,omitzero"`
 	Flush     *Flush `cbor:"33,keyasint,omitempty"` // flush events only
+
+	Policy *StoredPolicy `cbor:"34,keyasint,omitempty"` // policy events only
 
 	Blobs    []BlobLink `cbor:"40,keyasint,omitempty"` // what the body refers to, sorted by digest, so that it can be checked without a key
 	Encoding Encoding   `cbor:"41,keyasint,omitzero"`
@@ -353,6 +356,15 @@ func (s FlushState) String() string {
 		return "failed"
 	}
 	return fmt.Sprintf("flush(%d)", uint8(s))
+}
+
+// StoredPolicy says which policy the body of a policy event holds. Without a name
+// it is content that a session was given: of a built-in policy, or with overrides.
+// With one it is a version that an agent put under that name.
+type StoredPolicy struct {
+	Digest  Hash   `cbor:"1,keyasint"`           // of the content
+	Name    Hash   `cbor:"2,keyasint,omitzero"`  // keyed digest of the name
+	Version uint64 `cbor:"3,keyasint,omitempty"` // of the name, from 1
 }
 
 // BlobLink names a blob that a body refers to.

@@ -104,6 +104,13 @@ func samples() []sample {
 	failed := head(KindFlush, 17)
 	failed.Flush = &Flush{State: FlushFailed, Cycle: 1, Try: 1}
 
+	stored := head(KindPolicy, 0)
+	stored.Chain, stored.Prev, stored.Digest = Chain{Entity: TenantEntity, ID: "acme"}, Hash{}, Hash{}
+	stored.Policy = &StoredPolicy{Digest: sampleHash(120)}
+	put := head(KindPolicy, 1)
+	put.Chain, put.Agent = stored.Chain, "coder"
+	put.Policy = &StoredPolicy{Digest: sampleHash(121), Name: sampleHash(122), Version: 2}
+
 	return []sample{
 		{"opened", opened, &OpenedBody{Label: "coder/telegram", Settings: settings}},
 		{"opened-fork", forked, &OpenedBody{Settings: Settings{Policy: PolicyRef{Name: "balanced"}}}},
@@ -135,6 +142,8 @@ func samples() []sample {
 		{"flush-silent", silent, &FlushBody{Saved: 3}},
 		{"flush-done", answered, &FlushBody{Response: "I saved two facts."}},
 		{"flush-failed", failed, &FlushBody{Error: "rate_limit"}},
+		{"policy", stored, &PolicyBody{Name: "balanced", Version: 1, Content: []byte(`{"name":"balanced","version":1}`)}},
+		{"policy-put", put, &PolicyBody{Name: "mine", Version: 2, Content: []byte(`{"name":"mine","version":2}`)}},
 		{"claimed", claimed, &ClaimedBody{Label: "coder/telegram"}},
 	}
 }

@@ -59,8 +59,11 @@ func (e *Event) Validate() error {
 		return err
 	}
 	on, session := SessionEntity, e.Chain.Entity == SessionEntity
-	if e.Kind == KindClaimed {
+	switch e.Kind {
+	case KindClaimed:
 		on = LabelEntity
+	case KindPolicy:
+		on = TenantEntity
 	}
 	if e.Chain.Entity != on {
 		return bad("does not belong on chain %s", e.Chain)
@@ -96,13 +99,14 @@ func (e *Event) checkFields(bad refusal) error {
 		{"origin", e.Origin != nil, []Kind{KindOpened}},
 		{"fork_of", e.ForkOf != nil, []Kind{KindOpened}},
 		{"root", !e.Root.IsZero(), []Kind{KindOpened}},
-		{"agent", e.Agent != "", []Kind{KindOpened, KindClaimed}},
+		{"agent", e.Agent != "", []Kind{KindOpened, KindClaimed, KindPolicy}},
 		{"role", e.Role != "", []Kind{KindOpened}},
 		{"spawned_by", !e.SpawnedBy.IsZero(), []Kind{KindOpened}},
 		{"to", !e.To.IsZero(), []Kind{KindMoved, KindClaimed}},
 		{"state", e.State != 0, []Kind{KindState}},
 		{"successor", !e.Successor.IsZero(), []Kind{KindState}},
 		{"flush", e.Flush != nil, []Kind{KindFlush}},
+		{"policy", e.Policy != nil, []Kind{KindPolicy}},
 	} {
 		if f.set && !slices.Contains(f.on, e.Kind) {
 			return bad("has a %s", f.name)
@@ -171,6 +175,14 @@ func (e *Event) checkKind(bad refusal) error {
 		if e.To.Session.IsZero() || !e.To.Turn.IsZero() || !ValidName(e.Agent) {
 			return bad("claims nothing")
 		}
+	case KindPolicy:
+		p := e.Policy
+		switch {
+		case p == nil || p.Digest.IsZero():
+			return bad("lacks the digest of its policy")
+		case p.Name.IsZero() != (p.Version == 0) || p.Name.IsZero() != (e.Agent == "") || e.Agent != "" && !ValidName(e.Agent):
+			return bad("names version %d of agent %q", p.Version, clip(e.Agent, 40))
+		}
 	}
 	return nil
 }
@@ -234,6 +246,9 @@ func (e *Event) checkCounts(bad refusal) error {
 	}
 	if e.Flush != nil {
 		counts = append(counts, e.Flush.Cycle)
+	}
+	if e.Policy != nil {
+		counts = append(counts, e.Policy.Version)
 	}
 	for _, b := range e.Blobs {
 		counts = append(counts, b.Size)

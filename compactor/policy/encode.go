@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 
 	"nexus/turns"
@@ -20,8 +21,42 @@ func (p Policy) Bytes() turns.Raw {
 
 // Digest returns the SHA-256 of "nexus.policy.v1\0" and the policy's [Policy.Bytes].
 func (p Policy) Digest() turns.Hash {
-	return sha256.Sum256(append([]byte("nexus.policy.v1\x00"), p.Bytes()...))
+	return DigestOf(p.Bytes())
 }
+
+// DigestOf is the digest of the policy whose canonical bytes are b.
+func DigestOf(b turns.Raw) turns.Hash {
+	return sha256.Sum256(append([]byte("nexus.policy.v1\x00"), b...))
+}
+
+// Parse returns version of the policy name, whose settings are the members of
+// a JSON object. A setting that is left out is zero, as it is in the canonical
+// bytes. The object may have a name and a version, as policy.get shows them; they
+// count for nothing.
+//
+// The error holds a [turns.FieldError] for each fault, with a pointer /settings/….
+func Parse(name string, version uint64, settings turns.Raw) (Policy, error) {
+	if settings.Kind() != '{' {
+		return Policy{}, &turns.FieldError{Field: settingsPointer, Reason: "not a JSON object", Kind: turns.ErrMalformed}
+	}
+	var p Policy
+	if err := turns.DecodeJSON(settings, &p); err != nil {
+		if fe := (*turns.FieldError)(nil); errors.As(err, &fe) {
+			return Policy{}, &turns.FieldError{Field: settingsPointer + fe.Field, Reason: fe.Reason, Kind: fe.Kind}
+		}
+		return Policy{}, &turns.FieldError{Field: settingsPointer, Reason: err.Error(), Kind: turns.ErrMalformed}
+	}
+	p.Name, p.Version = name, version
+	if err := p.validate(settingsPointer); err != nil {
+		return Policy{}, err
+	}
+	if n := len(p.Bytes()); n > turns.MaxPolicy {
+		return Policy{}, &turns.FieldError{Field: settingsPointer, Reason: fmt.Sprintf("%d bytes, the limit is %d", n, turns.MaxPolicy), Kind: turns.ErrTooLarge}
+	}
+	return p, nil
+}
+
+const settingsPointer = "/settings"
 
 // Decode returns the policy whose canonical bytes are b, built in or not.
 //

@@ -251,11 +251,14 @@ func overrideError(field, reason string) error {
 
 // Validate returns every fault, joined: each a [turns.FieldError] whose pointer is
 // /policy/set/ and the field's JSON name.
-func (p Policy) Validate() error {
+func (p Policy) Validate() error { return p.validate(setPointer) }
+
+// validate is [Policy.Validate] with pointers below base.
+func (p Policy) validate(base string) error {
 	var faults []error
 	check := func(ok bool, field, format string, args ...any) {
 		if !ok {
-			faults = append(faults, overrideError("/"+field, fmt.Sprintf(format, args...)))
+			faults = append(faults, &turns.FieldError{Field: base + "/" + field, Reason: fmt.Sprintf(format, args...), Kind: turns.ErrMalformed})
 		}
 	}
 	ratio := func(field string, v, lo, hi float64) {

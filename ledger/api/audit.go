@@ -49,6 +49,7 @@ type ExportRecord struct {
 	Key    *ExportKey    `json:"key,omitempty,omitzero"`
 	Piece  *ExportPiece  `json:"piece,omitempty,omitzero"`
 	Blob   *ExportBlob   `json:"blob,omitempty,omitzero"`
+	Policy *ExportPolicy `json:"policy,omitempty,omitzero"`
 	Event  *ExportEvent  `json:"event,omitempty,omitzero"`
 }
 
@@ -77,6 +78,12 @@ type ExportBlob struct {
 // one message.
 type ExportPiece struct {
 	Sealed []byte `json:"sealed"`
+}
+
+// ExportPolicy is the content of a policy that an event behind it names.
+type ExportPolicy struct {
+	Digest  turns.Hash `json:"digest"`
+	Content []byte     `json:"content"` // the policy's canonical bytes
 }
 
 // ExportEvent is an event's exact payload and its hash.

@@ -217,4 +217,5 @@ func list[Rep, Req, Item any, PReq pagedRequest[Req]](ctx context.Context, c *Cl
 func (l *SessionList) items() ([]Session, string)   { return l.Sessions, l.Next }
 func (l *TurnList) items() ([]Turn, string)         { return l.Turns, l.Next }
 func (l *Path) items() ([]PathTurn, string)         { return l.Turns, l.Next }
+func (l *PolicyList) items() ([]PolicyInfo, string) { return l.Policies, l.Next }
 func (l *Exported) items() ([]ExportRecord, string) { return l.Records, l.Next }

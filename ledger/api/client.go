@@ -290,13 +290,20 @@ func (c *Client) Import(ctx context.Context, records []ExportRecord) (*Imported,
 	return read[Imported](ctx, c, "session.import", turns.ID{}, ImportRecords{records})
 }
 
-// Policies is policy.list.
-func (c *Client) Policies(ctx context.Context) ([]PolicyInfo, error) {
-	out, err := read[PolicyList](ctx, c, "policy.list", turns.ID{}, struct{}{})
-	if err != nil {
-		return nil, err
+// Policies is policy.list; its pages are put together.
+func (c *Client) Policies(ctx context.Context) (out []PolicyInfo, err error) {
+	for p, err := range list(ctx, c, "policy.list", turns.ID{}, ListPolicies{}, (*PolicyList).items) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
 	}
-	return out.Policies, nil
+	return out, nil
+}
+
+// PutPolicy is policy.put.
+func (c *Client) PutPolicy(ctx context.Context, r PutPolicy) (*PolicyInfo, error) {
+	return write[PolicyInfo](ctx, c, "policy.put", turns.ID{}, &r.ID, &r)
 }
 
 // Policy is policy.get.

@@ -36,16 +36,32 @@ type GetPolicy struct {
 	Digest turns.Hash `json:"digest,omitzero"` // of a version that is pinned; default: the newest
 }
 
+// ListPolicies is policy.list.
+type ListPolicies struct {
+	Page
+}
+
+// PutPolicy is policy.put.
+type PutPolicy struct {
+	ID       turns.ID  `json:"id,omitzero"`
+	Name     string    `json:"name"`
+	Settings turns.Raw `json:"settings"` // an object; a setting that is left out is zero or off
+}
+
 // PolicyInfo is a policy. A list leaves its settings out.
 type PolicyInfo struct {
 	Name     string     `json:"name"`
 	Version  uint64     `json:"version"`
 	Mode     string     `json:"mode"` // before_call, background, manual
 	Digest   turns.Hash `json:"digest"`
-	Settings turns.Raw  `json:"settings,omitzero"` // every number; each can be overridden by its name
+	Agent    string     `json:"agent,omitempty,omitzero"` // who put it; none: it is built in
+	Settings turns.Raw  `json:"settings,omitzero"`        // every number; each can be overridden by its name
+
+	Duplicate bool `json:"duplicate,omitempty,omitzero"` // of policy.put: nothing was stored, the newest version is this already
 }
 
 // PolicyList is policy.list's reply.
 type PolicyList struct {
 	Policies []PolicyInfo `json:"policies"`
+	Next     string       `json:"next,omitempty,omitzero"`
 }

@@ -22,6 +22,7 @@ const (
 	blobKey       purpose = "nexus.key.v1 blob"
 	blobDigestKey purpose = "nexus.key.v1 blob digest"
 	labelKey      purpose = "nexus.key.v1 label"
+	policyKey     purpose = "nexus.key.v1 policy"
 )
 
 // derive is the key for one purpose.

@@ -11,6 +11,8 @@ var goldenDerived = map[string]string{
 	"combined":        "60cae57d9e40542caba7ea4365c546576d0d025b37b2c0c007c64c00fa7902c1",
 	"label":           "5898c195b0f1d07fed4fedf1f1ca4cfe",
 	"label key":       "038961dd202ced53ae9309d8e4944fa7463f9735ef06f34477961cd007b809ac",
+	"policy key":      "646dd49a2308a41cb770487c21e88695f1637f0c207c8c37f01c7823841481fe",
+	"policy name":     "sha256:d2cf71463fd6241c22b4ceb7e4d64db5d281669fd6a630e987d6ffe00f336561",
 	"label, no key":   "0cc16565b7fc74808a303ff3ad5b007e",
 	"request":         "sha256:62f37e9951b672a2b5fbfb92b5ba83e4779d936e555bb0e71acedf4bb6451750",
 	"request key":     "f722031599d9fbee8bf6c87db5cc3a839b5fcaee77e61aa00586eed405dd5ba9",

@@ -50,6 +50,12 @@ func LabelDigest(k Key, tenant, agent, label string) string {
 	return hex.EncodeToString(h[:16])
 }
 
+// PolicyName is the digest of the name that an agent of a tenant put a policy
+// under. K is that of the ledger, zero where sealing is off.
+func PolicyName(k Key, tenant, name string) turns.Hash {
+	return mac(k.derive(policyKey), []byte(tenant), []byte(name))
+}
+
 // mac is HMAC-SHA-256 of parts, each after its length in 8 bytes, most
 // significant first: ("ab","c") and ("a","bc") differ.
 func mac(k Key, parts ...[]byte) turns.Hash {

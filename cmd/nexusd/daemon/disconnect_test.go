@@ -82,8 +82,8 @@ func TestTheServiceCanLiveInAnotherAccountThanTheStreams(t *testing.T) {
 			t.Errorf("%s: %v, %+v; want nobody to answer", subject, err, m)
 		}
 	}
-	if st, err := d.log.State(t.Context()); err != nil || st.Last != 1 {
-		t.Errorf("the log: %+v, %v; want one record", st, err)
+	if st, err := d.log.State(t.Context()); err != nil || st.Last != 2 {
+		t.Errorf("the log: %+v, %v; want a policy and a session", st, err)
 	}
 }
 

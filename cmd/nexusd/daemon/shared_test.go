@@ -30,8 +30,8 @@ func TestMessagesOfTheAgentProtocolStayOutOfTheLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	st, err := d.log.State(ctx)
-	if err != nil || st.Last != 2 {
-		t.Errorf("the log holds %d records, %v; want the session and its turn", st.Last, err)
+	if err != nil || st.Last != 3 {
+		t.Errorf("the log holds %d records, %v; want a policy, the session and its turn", st.Last, err)
 	}
 	select {
 	case err := <-d.Failed():

@@ -12,6 +12,7 @@
 //	reader       finds sessions, turns and the settings in force
 //	paths        loads the content of a root path, within bounds
 //	writer       the only path from a decision to the log
+//	policies     stores compaction policies, and lists them
 //	compactions  decides when to compact, and compacts
 //	sessions     creates, changes, resets; appends turns
 //	forks        opens a session at a turn of another

@@ -17,6 +17,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/metrics"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/policies"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/sessions"
 	"nexus/cmd/nexusd/daemon/engine/transfer"
@@ -68,6 +69,7 @@ type Engine struct {
 	*reader.Reader
 	*paths.Loader
 	*writer.Writer
+	*policies.Policies
 	*compactions.Compactions
 	*sessions.Sessions
 	*forks.Forks
@@ -86,11 +88,12 @@ func New(c Config) *Engine {
 	}
 	e := &Engine{Limits: &page.Limits{MaxPayload: c.MaxPayload}}
 	e.Store = content.New(c.Ledger, c.Blobs, c.Keys, c.Counter, c.Rand, e.Limits, budget)
-	e.Reader = reader.New(c.Log, c.Projections, c.Now, c.Models, e.Store, e.Limits)
+	e.Reader = reader.New(c.Log, c.Projections, c.Now, c.Models, e.Store, e.Limits, budget)
 	e.Loader = paths.New(c.Tiers, c.MaxContent, e.Store, e.Reader, e.Limits, budget)
 	e.Writer = writer.New(c.Logger, set, c.Notify, e.Store, e.Reader, e.Limits)
-	e.Compactions = compactions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, budget)
-	e.Sessions = sessions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Compactions)
+	e.Policies = policies.New(e.Store, e.Limits, e.Reader, e.Writer)
+	e.Compactions = compactions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, budget)
+	e.Sessions = sessions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Compactions)
 	e.Forks = forks.New(e.Store, e.Reader, e.Writer, e.Compactions, e.Sessions)
 	e.Contexts = contexts.New(e.Store, e.Limits, e.Loader, e.Reader, e.Compactions, budget)
 	e.History = history.New(e.Store, e.Limits, e.Reader)

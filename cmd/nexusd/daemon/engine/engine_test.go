@@ -86,8 +86,8 @@ func TestSameIDIsStoredOnce(t *testing.T) {
 			t.Errorf("the same id with another request on %s: %v, want id_reused", name, err)
 		}
 	}
-	if st := must(w.Log.State(t.Context()))(t); st.Last != 4 {
-		t.Errorf("the log has %d records, want 4: opened, two turns, one move", st.Last)
+	if st := must(w.Log.State(t.Context()))(t); st.Last != 5 {
+		t.Errorf("the log has %d records, want 5: a policy, opened, two turns, one move", st.Last)
 	}
 	_ = second
 	verified(t, e)

@@ -24,12 +24,12 @@ func TestStoredRequestIsNeverUnavailable(t *testing.T) {
 			r := api.CreateSession{ID: id}
 			_, err := e.Create(ctx, alice, r, canon(r))
 			return err
-		}, 1},
+		}, 2}, // its policy first
 		"session.create with a label": {func(ctx context.Context, e *Engine, _, _ turns.ID) error {
 			r := opens(id, label)
 			_, err := e.Create(ctx, alice, r, canon(r))
 			return err
-		}, 2},
+		}, 3},
 		"session.move": {func(ctx context.Context, e *Engine, s, a turns.ID) error {
 			r := api.MoveSession{ID: id, To: &a}
 			_, err := e.Move(ctx, alice, s, r, canon(r))

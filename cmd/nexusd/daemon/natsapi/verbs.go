@@ -147,11 +147,14 @@ var verbs = []verb{
 	endpoint("blob.get", false, "the content of a blob", func(ctx context.Context, c *call, r api.GetBlob) (*api.BlobData, error) {
 		return c.engine.GetBlob(ctx, c.caller, r)
 	}),
-	endpoint("policy.list", false, "the policies that a session can be given", func(_ context.Context, c *call, _ struct{}) (*api.PolicyList, error) {
-		return c.engine.Policies()
+	endpoint("policy.list", false, "the policies that a session can be given", func(ctx context.Context, c *call, r api.ListPolicies) (*api.PolicyList, error) {
+		return c.engine.ListPolicies(ctx, c.caller, r)
 	}),
-	endpoint("policy.get", false, "a policy with every number", func(_ context.Context, c *call, r api.GetPolicy) (*api.PolicyInfo, error) {
-		return c.engine.Policy(r)
+	endpoint("policy.get", false, "a policy with every number", func(ctx context.Context, c *call, r api.GetPolicy) (*api.PolicyInfo, error) {
+		return c.engine.GetPolicy(ctx, c.caller, r)
+	}),
+	change("policy.put", false, "a policy of the agent's own", func(ctx context.Context, c *call, r api.PutPolicy) (*api.PolicyInfo, error) {
+		return c.engine.PutPolicy(ctx, c.caller, r, c.canonical)
 	}),
 	endpoint("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
 		return c.engine.Verify(ctx, c.caller, r)
@@ -164,7 +167,7 @@ var unbuilt = []verb{
 	later("session.erase", true),
 	later("memory.save", false), later("memory.withdraw", false), later("memory.list", false), later("memory.search", false), later("memory.document", false),
 	later("event.append", false), later("event.list", false), later("search.query", false),
-	later("policy.put", false), later("audit.checkpoint", false), later("audit.proof", true),
+	later("audit.checkpoint", false), later("audit.proof", true),
 }
 
 // later returns a verb of unbuilt.

@@ -66,9 +66,9 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*
 // verifier folds the log a second time by the same pure rules, and compares the
 // result with the projections. It is the [ledger.History] of each event.
 //
-// It holds a few hundred bytes of each session and label. It looks up turns in the
-// projections, after it has compared each with the log, and holds only the turns
-// whose rows differ.
+// It holds a few hundred bytes of each session, label and name of a policy. It looks
+// up turns in the projections, after it has compared each with the log, and holds only
+// the turns whose rows differ.
 //
 // Invariant: it looks up nothing of a chain beyond the last admitted event.
 type verifier struct {
@@ -77,7 +77,9 @@ type verifier struct {
 	out       *api.Verified
 	chains    []string // subjects, ancestors first; nil means the whole log
 	sessions  map[turns.ID]ledger.Session
-	labels    map[string]ledger.Label               // by subject
+	labels    map[string]ledger.Label    // by subject
+	policies  map[string]ledger.Policies // by tenant
+	names     map[policyName]ledger.PolicyName
 	differing map[turns.Ref]projections.Turn        // turns that differ from their rows, as they follow from the log
 	open      *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
 	broken    map[string]bool                       // subjects of chains that can't be followed further
@@ -91,6 +93,7 @@ const maxOpenBytes = 64 << 20
 func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
 	return &verifier{audit: au, caller: c, out: &api.Verified{Last: last, Problems: []api.Problem{}},
 		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label),
+		policies: make(map[string]ledger.Policies), names: make(map[policyName]ledger.PolicyName),
 		differing: make(map[turns.Ref]projections.Turn), broken: make(map[string]bool),
 		open: cache.New[turns.Ref, ledger.Calls](cache.NewBudget(maxOpenBytes), "verify")}
 }
@@ -141,6 +144,20 @@ func (v *verifier) Session(id turns.ID) (ledger.Session, error) {
 // Label implements [ledger.History].
 func (v *verifier) Label(tenant, id string) (ledger.Label, error) {
 	return v.labels[ledger.Subject(tenant, id, turns.Chain{Entity: turns.LabelEntity, ID: id})], nil
+}
+
+// Policies implements [ledger.History].
+func (v *verifier) Policies(tenant string) (ledger.Policies, error) { return v.policies[tenant], nil }
+
+// PolicyName implements [ledger.History].
+func (v *verifier) PolicyName(tenant string, name turns.Hash) (ledger.PolicyName, error) {
+	return v.names[policyName{tenant, name}], nil
+}
+
+// policyName is the name of an agent's policy: its tenant and its digest.
+type policyName struct {
+	tenant string
+	digest turns.Hash
 }
 
 // Hash implements [ledger.History].
@@ -213,6 +230,8 @@ func (v *verifier) checkRecord(ctx context.Context, r ledger.Record) error {
 		err = v.checkSession(ctx, r, ev)
 	case turns.LabelEntity:
 		err = v.checkLabel(tenant, r, ev)
+	case turns.TenantEntity:
+		err = v.checkPolicy(tenant, r, ev)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -237,6 +256,38 @@ func (v *verifier) checkLabel(tenant string, r ledger.Record, ev *turns.Event) e
 	v.labels[r.Subject] = next.Label
 	if row, err := v.audit.reader.Projections.Label(tenant, ev.Chain.ID); err != nil || row.Tail.Index < ev.Index {
 		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
+	}
+	return nil
+}
+
+// checkPolicy checks an event of a tenant's chain, and opens its body.
+func (v *verifier) checkPolicy(tenant string, r ledger.Record, ev *turns.Event) error {
+	next, err := ledger.Admit(v, r.Subject, r.Seq, r.Hash, ev)
+	if err != nil {
+		v.broken[r.Subject] = true
+		return err
+	}
+	v.policies[tenant] = next.Policies
+	if name := ev.Policy.Name; !name.IsZero() {
+		v.names[policyName{tenant, name}] = next.PolicyName
+	}
+	body := new(turns.PolicyBody)
+	if err := v.audit.content.Open(ev, body); err != nil {
+		return err
+	}
+	if _, err := reader.CheckPolicy(ev.Policy.Digest, body); err != nil {
+		return err
+	}
+	if name := ev.Policy.Name; !name.IsZero() {
+		if want, err := v.audit.reader.PolicyNameDigest(tenant, body.Name); err != nil || want != name || body.Version != ev.Policy.Version {
+			return fmt.Errorf("%w: its body has version %d of a policy, its header version %d, or another name (%v)", ledger.ErrCorrupt, body.Version, ev.Policy.Version, err)
+		}
+	}
+	if row, err := v.audit.reader.Projections.Policies(tenant); err != nil || row.Stored <= ev.Index {
+		return fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
+	}
+	if _, ok, err := v.audit.reader.Projections.PolicyContent(tenant, ev.Policy.Digest); err != nil || !ok {
+		return fmt.Errorf("%w: the projections' index of policies lacks it (%v)", ledger.ErrCorrupt, err)
 	}
 	return nil
 }

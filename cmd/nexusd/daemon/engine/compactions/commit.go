@@ -46,6 +46,9 @@ func (cm *Compactions) eventKeys(ref turns.Ref) ([]turns.ID, error) {
 // commitCompaction stores a compaction, and returns its turn and position. The
 // position is "" if the same request stored it before.
 func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, session turns.ID, k Spec, w planned, res compactor.Result) (ref turns.Ref, at string, err error) {
+	if err := cm.policies.Store(ctx, c, w.policy); err != nil {
+		return ref, "", err
+	}
 	err = cm.writer.Mutate(ctx, c, session, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := cm.writer.BeginEvent(s, k.Request, turns.KindCompaction)
 		if done || err != nil {

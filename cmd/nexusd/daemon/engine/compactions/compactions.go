@@ -5,6 +5,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/policies"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/writer"
 )
@@ -12,17 +13,18 @@ import (
 // Compactions decides when a session is compacted, and compacts it: at once, in
 // the background, or with a summary that the agent writes. Safe for concurrent use.
 type Compactions struct {
-	content *content.Store
-	page    *page.Limits
-	paths   *paths.Loader
-	reader  *reader.Reader
-	writer  *writer.Writer
+	content  *content.Store
+	page     *page.Limits
+	paths    *paths.Loader
+	reader   *reader.Reader
+	writer   *writer.Writer
+	policies *policies.Policies
 
 	background background
 	plans      *cache.Cache[planKey, *pagedPlan] // plans whose pages are being read
 }
 
 // New returns the compactions of the sessions that w writes.
-func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, budget *cache.Budget) *Compactions {
-	return &Compactions{content: cs, page: limits, paths: pl, reader: r, writer: w, plans: cache.New[planKey, *pagedPlan](budget, "plans")}
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ps *policies.Policies, budget *cache.Budget) *Compactions {
+	return &Compactions{content: cs, page: limits, paths: pl, reader: r, writer: w, policies: ps, plans: cache.New[planKey, *pagedPlan](budget, "plans")}
 }

@@ -237,7 +237,7 @@ func (cm *Compactions) planAt(ctx context.Context, s *ledger.Session, head linea
 	if k.policy != nil {
 		w.policyRef = turns.PolicyRef{Name: k.policy.Name, Set: k.policy.Set}
 	}
-	if w.policy, err = policy.Resolve(w.policyRef); err != nil {
+	if w.policy, err = cm.reader.FindPolicy(ctx, s.Tenant, w.policyRef); err != nil {
 		return w, err
 	}
 	w.policyRef.Digest = w.policy.Digest()

@@ -47,6 +47,19 @@ func (cs *Store) Key(id turns.ID) (seal.Key, error) {
 	return cs.Keys.Key(id)
 }
 
+// LedgerKey returns the ledger's own key, and makes it if there is none. It returns
+// the zero key if nothing is sealed.
+func (cs *Store) LedgerKey() (seal.Key, error) {
+	if cs.Keys == nil {
+		return seal.Key{}, nil
+	}
+	k, err := cs.Keys.Create(turns.ID(cs.Ledger), cs.Rand)
+	if err != nil {
+		return k, fmt.Errorf("the key of the ledger: %w", err)
+	}
+	return k, nil
+}
+
 // Open opens the body of a stored event into body.
 func (cs *Store) Open(ev *turns.Event, body any) error { return OpenBody(cs.Keyring(), ev, body) }
 

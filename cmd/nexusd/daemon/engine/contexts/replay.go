@@ -56,7 +56,7 @@ func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineag
 	if req.Policy != nil {
 		g.requested = &view.RequestedPolicy{Name: req.Policy.Name, Set: req.Policy.Set}
 	}
-	if err := g.resolve(turns.Hash{}); err != nil {
+	if err := cx.resolve(ctx, s, &g, turns.Hash{}); err != nil {
 		return g, err
 	}
 	g.limits = cx.reader.Limits(&g.set)
@@ -80,7 +80,7 @@ func (cx *Contexts) inputsFromRecipe(ctx context.Context, s *ledger.Session, r *
 	if err != nil {
 		return g, err
 	}
-	if err := g.resolve(r.Policy); err != nil {
+	if err := cx.resolve(ctx, s, &g, r.Policy); err != nil {
 		return g, err
 	}
 	if !g.bounded {
@@ -90,7 +90,7 @@ func (cx *Contexts) inputsFromRecipe(ctx context.Context, s *ledger.Session, r *
 }
 
 // resolve sets the policy, in the version that the digest pins.
-func (g *inputs) resolve(pinned turns.Hash) (err error) {
+func (cx *Contexts) resolve(ctx context.Context, s *ledger.Session, g *inputs, pinned turns.Hash) (err error) {
 	ref := g.set.Policy
 	if g.requested != nil {
 		ref = turns.PolicyRef{Name: g.requested.Name, Set: g.requested.Set}
@@ -98,7 +98,7 @@ func (g *inputs) resolve(pinned turns.Hash) (err error) {
 	if !pinned.IsZero() {
 		ref.Digest = pinned
 	}
-	g.policy, err = policy.Resolve(ref)
+	g.policy, err = cx.reader.FindPolicy(ctx, s.Tenant, ref)
 	return err
 }
 

@@ -12,7 +12,6 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/sessions"
 	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/compactor/plan"
-	"nexus/compactor/policy"
 	"nexus/fork"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -71,7 +70,7 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 		return nil, err
 	}
 	set.Meta = nil
-	label, err := fk.sessions.ApplySettings(&set, "", api.SessionSettings{Label: req.Label, Policy: req.Policy, Meta: req.Meta})
+	label, err := fk.sessions.ApplySettings(ctx, c.Tenant, &set, "", api.SessionSettings{Label: req.Label, Policy: req.Policy, Meta: req.Meta})
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +225,7 @@ func (fk *Forks) fitsFork(ctx context.Context, s *ledger.Session, point, summary
 	if err != nil {
 		return false, err
 	}
-	pol, err := policy.Resolve(set.Policy)
+	pol, err := fk.reader.ResolvePolicy(s.Tenant, set.Policy)
 	if err != nil {
 		return false, err
 	}

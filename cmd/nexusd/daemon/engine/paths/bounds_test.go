@@ -56,7 +56,7 @@ func TestBlobOfManyTurnsLoadsWithinTheBound(t *testing.T) {
 // Whatever there is room for: every policy compacts, the context after it is
 // shown whole, and it has the same newest turns.
 func TestCompactionOfAClippedPathGivesTheSameContext(t *testing.T) {
-	for _, pol := range enginetest.Must(enginetest.NewWorld().Engine(t).Policies())(t).Policies {
+	for _, pol := range enginetest.Must(enginetest.NewWorld().Engine(t).ListPolicies(t.Context(), enginetest.Alice, api.ListPolicies{}))(t).Policies {
 		t.Run(pol.Name, func(t *testing.T) {
 			e := enginetest.NewWorld().Engine(t)
 			s := enginetest.Create(t, e, 20_000, pol.Name)

@@ -16,7 +16,7 @@ import (
 // Gauge returns how full the context at a node is, by the ledger's count, and the
 // policy of set.
 func (rd *Reader) Gauge(s *ledger.Session, set *turns.Settings, head lineage.Node) (api.Gauge, policy.Policy, error) {
-	pol, err := policy.Resolve(set.Policy)
+	pol, err := rd.ResolvePolicy(s.Tenant, set.Policy)
 	if err != nil {
 		return api.Gauge{}, pol, err
 	}

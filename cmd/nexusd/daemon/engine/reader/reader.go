@@ -3,6 +3,7 @@ package reader
 import (
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/cache"
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger"
@@ -20,11 +21,13 @@ type Reader struct {
 	// zero table is empty.
 	Models tokens.Models
 
-	content *content.Store
-	page    *page.Limits
+	content  *content.Store
+	page     *page.Limits
+	policies *cache.Cache[policyKey, cachedPolicy]
 }
 
 // New returns a reader of a log and its projections.
-func New(log ledger.Log, store *projections.Store, now func() time.Time, models tokens.Models, cs *content.Store, limits *page.Limits) *Reader {
-	return &Reader{Log: log, Projections: store, Now: now, Models: models, content: cs, page: limits}
+func New(log ledger.Log, store *projections.Store, now func() time.Time, models tokens.Models, cs *content.Store, limits *page.Limits, budget *cache.Budget) *Reader {
+	return &Reader{Log: log, Projections: store, Now: now, Models: models, content: cs, page: limits,
+		policies: cache.New[policyKey, cachedPolicy](budget, "policies")}
 }

@@ -31,7 +31,7 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 		return nil, err
 	}
 	var settings turns.Settings
-	label, err := ss.ApplySettings(&settings, "", req.SessionSettings)
+	label, err := ss.ApplySettings(ctx, c.Tenant, &settings, "", req.SessionSettings)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +57,10 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 // OpenSession stores the first event of a session. It claims the session's label
 // first, unless the label leads to the session already, by the reset that named it.
 //
-// Crash states: after the key is made, a key that seals nothing. After the claim, an
-// unconfirmed claim that expires. After the event, a session. A retry with the same
-// id ends in the same session from each of them.
+// Crash states: after the policy is stored, a policy that no session names. After the
+// key is made, a key that seals nothing. After the claim, an unconfirmed claim that
+// expires. After the event, a session. A retry with the same id ends in the same
+// session from each of them.
 func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.Request, ev *turns.Event, name string, settings turns.Settings) (out *api.Session, err error) {
 	ch, release, err := ss.writer.Hold(ctx, c.Tenant+"/"+r.ID.String())
 	if err != nil {
@@ -68,6 +69,9 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 	defer release()
 	if done, err := ss.storedSession(ctx, c, r); done != nil || err != nil {
 		return done, err
+	}
+	if err := ss.policies.Keep(ctx, c, settings.Policy); err != nil {
+		return nil, err
 	}
 	var l *Label
 	if name != "" {

@@ -212,12 +212,9 @@ func (l *Label) Claim(ctx context.Context, session turns.ID) error {
 
 // LabelDigest returns the id of a label's chain, which is keyed and hides the label.
 func (ss *Sessions) LabelDigest(tenant, agent, label string) (string, error) {
-	var k seal.Key
-	if ss.content.Keys != nil {
-		var err error
-		if k, err = ss.content.Keys.Create(turns.ID(ss.content.Ledger), ss.content.Rand); err != nil {
-			return "", fmt.Errorf("the key of labels: %w", err)
-		}
+	k, err := ss.content.LedgerKey()
+	if err != nil {
+		return "", err
 	}
 	return seal.LabelDigest(k, tenant, agent, label), nil
 }

@@ -5,6 +5,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/policies"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/writer"
 )
@@ -17,13 +18,14 @@ type Sessions struct {
 	paths       *paths.Loader
 	reader      *reader.Reader
 	writer      *writer.Writer
+	policies    *policies.Policies
 	compactions *compactions.Compactions
 }
 
 // New returns the sessions that w writes. It sets w.OnClosed to finish a reset that
 // a crash cut short ([Sessions.FinishReset]).
-func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, cm *compactions.Compactions) *Sessions {
-	ss := &Sessions{content: cs, page: limits, paths: pl, reader: r, writer: w, compactions: cm}
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ps *policies.Policies, cm *compactions.Compactions) *Sessions {
+	ss := &Sessions{content: cs, page: limits, paths: pl, reader: r, writer: w, policies: ps, compactions: cm}
 	w.OnClosed = ss.FinishReset
 	return ss
 }

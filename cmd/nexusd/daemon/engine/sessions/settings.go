@@ -7,7 +7,6 @@ import (
 
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/writer"
-	"nexus/compactor/policy"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -16,8 +15,9 @@ import (
 // defaultPolicy is the policy of a session that names none.
 const defaultPolicy = "balanced"
 
-// ApplySettings changes what req names, and returns the label.
-func (ss *Sessions) ApplySettings(s *turns.Settings, label string, req api.SessionSettings) (string, error) {
+// ApplySettings changes what req names, and returns the label. Policies are those of
+// a tenant.
+func (ss *Sessions) ApplySettings(ctx context.Context, tenant string, s *turns.Settings, label string, req api.SessionSettings) (string, error) {
 	if req.Label != nil {
 		if err := turns.ValidateLabel("/label", *req.Label); err != nil {
 			return "", err
@@ -29,7 +29,7 @@ func (ss *Sessions) ApplySettings(s *turns.Settings, label string, req api.Sessi
 		if req.Policy != nil {
 			ref = turns.PolicyRef{Name: req.Policy.Name, Set: req.Policy.Set}
 		}
-		p, err := policy.Resolve(ref)
+		p, err := ss.reader.FindPolicy(ctx, tenant, ref)
 		if err != nil {
 			return "", err
 		}
@@ -100,7 +100,10 @@ func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req a
 			return nil, err
 		}
 		was := label
-		if label, err = ss.ApplySettings(&set, label, req.SessionSettings); err != nil {
+		if label, err = ss.ApplySettings(ctx, c.Tenant, &set, label, req.SessionSettings); err != nil {
+			return nil, err
+		}
+		if err := ss.policies.Keep(ctx, c, set.Policy); err != nil {
 			return nil, err
 		}
 		d := &writer.Draft{Event: ev, Body: &turns.ChangedBody{Label: label, Settings: set}}

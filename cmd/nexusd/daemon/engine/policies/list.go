@@ -1,0 +1,98 @@
+package policies
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/compactor/policy"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// ListPolicies serves policy.list: the newest version of each policy that a session
+// can name, the built-in ones first.
+func (ps *Policies) ListPolicies(ctx context.Context, c reader.Caller, req api.ListPolicies) (*api.PolicyList, error) {
+	limit, err := req.LimitOf(100, 1000)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ps.reader.CatchUpPolicies(ctx, c.Tenant); err != nil && !errors.Is(err, ledger.ErrCorrupt) {
+		return nil, err
+	}
+	out := &api.PolicyList{Policies: []api.PolicyInfo{}}
+	var after turns.Hash
+	if req.After == "" {
+		for _, name := range policy.Names() {
+			p, _ := policy.Builtin(name)
+			v := infoOf(p)
+			v.Settings = nil
+			out.Policies = append(out.Policies, *v)
+		}
+	} else if n, err := hex.Decode(after[:], []byte(req.After)); err != nil || n != len(after) {
+		return nil, api.FieldErrorf("/after", "not the next of a page")
+	}
+	limit += len(out.Policies) // the built-in ones go with the first page, beyond its limit
+	size := 0
+	for n, err := range ps.reader.Projections.PolicyNames(c.Tenant, after) {
+		if err != nil {
+			return nil, err
+		}
+		if len(out.Policies) >= limit || size > ps.page.PageBytes() {
+			out.Next = hex.EncodeToString(after[:])
+			break
+		}
+		after = n.Name
+		v, err := ps.listed(n.PolicyName)
+		if errors.Is(err, turns.ErrErased) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		b, err := page.EncodedSize(v)
+		if err != nil {
+			return nil, err
+		}
+		out.Policies, size = append(out.Policies, *v), size+b
+	}
+	return out, nil
+}
+
+// listed returns the newest version of a name, as a list shows it. It has no mode if
+// this build can't read the content.
+func (ps *Policies) listed(n ledger.PolicyName) (*api.PolicyInfo, error) {
+	ev, body, err := ps.reader.PolicyAt(n.Seq)
+	if err != nil {
+		return nil, err
+	}
+	v := &api.PolicyInfo{Name: body.Name, Version: n.Version, Digest: ev.Policy.Digest, Agent: n.Agent}
+	if p, err := reader.CheckPolicy(ev.Policy.Digest, body); err == nil {
+		v.Mode = string(p.Mode)
+	}
+	return v, nil
+}
+
+// GetPolicy serves policy.get: a policy with every number in force, by its name, with
+// overrides, or in the version that a digest pins.
+func (ps *Policies) GetPolicy(ctx context.Context, c reader.Caller, req api.GetPolicy) (*api.PolicyInfo, error) {
+	p, err := ps.reader.FindPolicy(ctx, c.Tenant, turns.PolicyRef{Name: req.Name, Set: req.Set, Digest: req.Digest})
+	if err != nil {
+		return nil, err
+	}
+	out := infoOf(p)
+	name, err := ps.reader.PolicyNameDigest(c.Tenant, p.Name)
+	if err != nil {
+		return nil, err
+	}
+	n, err := ps.reader.Projections.PolicyName(c.Tenant, name)
+	out.Agent = n.Agent
+	return out, err
+}
+
+func infoOf(p policy.Policy) *api.PolicyInfo {
+	return &api.PolicyInfo{Name: p.Name, Version: p.Version, Mode: string(p.Mode), Digest: p.Digest(), Settings: p.Bytes()}
+}

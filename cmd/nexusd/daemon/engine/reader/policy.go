@@ -1,0 +1,256 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/compactor/policy"
+	"nexus/ledger"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// The content of a policy is stored on its tenant's chain before the first event
+// that names its digest. So a session's policy is known to every later build,
+// whatever that build's own policies are.
+
+// policyKey names the content of a policy on a tenant's chain.
+type policyKey struct {
+	tenant string
+	digest turns.Hash
+}
+
+type cachedPolicy struct {
+	policy.Policy
+	stored bool // on the tenant's chain
+}
+
+// cachedBytes is about the size of a policy in memory, without its texts.
+const cachedBytes = 1 << 10
+
+// cachePolicy keeps a policy within the budget of memory.
+func (rd *Reader) cachePolicy(k policyKey, p policy.Policy, stored bool) {
+	size := cachedBytes
+	for _, s := range []string{p.Frame, p.Notice, p.TemplateText, p.Elide.Nudge, p.Elide.NudgeNotice, p.Flush.Prompt} {
+		size += len(s)
+	}
+	rd.policies.Put(k, cachedPolicy{p, stored}, size)
+}
+
+// ResolvePolicy returns the policy that ref names in a tenant. If ref has a digest,
+// that is the stored content with the digest, else the built-in policy with it. If ref
+// has none, that is the newest version that an agent put under the name, else the
+// built-in policy, with ref's overrides.
+//
+// It reads the projections. The policy that an event names is stored before the event,
+// so a caller that has read the event finds it. For a name from a request use
+// [Reader.FindPolicy].
+//
+// Errors: those of [policy.Resolve].
+func (rd *Reader) ResolvePolicy(tenant string, ref turns.PolicyRef) (policy.Policy, error) {
+	if ref.Digest.IsZero() {
+		p, ok, err := rd.newestVersion(tenant, ref.Name)
+		if err != nil {
+			return policy.Policy{}, err
+		}
+		if ok {
+			return p.With(ref.Set)
+		}
+		return policy.Resolve(ref)
+	}
+	k := policyKey{tenant, ref.Digest}
+	if p, ok := rd.policies.Get(k); ok && p.Name == ref.Name {
+		return p.Policy, nil
+	}
+	p, ok, err := rd.StoredPolicy(tenant, ref.Digest)
+	if ok && p.Name == ref.Name {
+		rd.cachePolicy(k, p, true)
+		return p, nil
+	}
+	// This build may have a policy whose stored content can't be read.
+	builtin, berr := policy.Resolve(ref)
+	if berr == nil {
+		rd.cachePolicy(k, builtin, false)
+		return builtin, nil
+	}
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	if p, ok, err := rd.overriddenVersion(tenant, ref); ok || err != nil {
+		return p, err
+	}
+	return policy.Policy{}, fmt.Errorf("%w: policy %.64q with digest %v: neither this ledger nor this build has it", turns.ErrUnsupported, ref.Name, ref.Digest)
+}
+
+// FindPolicy is [Reader.ResolvePolicy] for what a request names: before it says
+// that a policy is not there, and for the newest version of one that an agent put,
+// the projections have passed the end of the tenant's chain.
+func (rd *Reader) FindPolicy(ctx context.Context, tenant string, ref turns.PolicyRef) (policy.Policy, error) {
+	if _, builtin := policy.Builtin(ref.Name); builtin || !ref.Digest.IsZero() {
+		p, err := rd.ResolvePolicy(tenant, ref)
+		if err == nil || (builtin && ref.Digest.IsZero()) {
+			return p, err
+		}
+	}
+	if _, err := rd.CatchUpPolicies(ctx, tenant); err != nil && !errors.Is(err, ledger.ErrCorrupt) {
+		return policy.Policy{}, err
+	}
+	return rd.ResolvePolicy(tenant, ref)
+}
+
+// IsStored reports whether the projections have the content with a digest of the
+// tenant's chain.
+func (rd *Reader) IsStored(tenant string, digest turns.Hash) (bool, error) {
+	k := policyKey{tenant, digest}
+	p, known := rd.policies.Get(k)
+	if known && p.stored {
+		return true, nil
+	}
+	_, ok, err := rd.Projections.PolicyContent(tenant, digest)
+	if ok && known {
+		rd.cachePolicy(k, p.Policy, true)
+	}
+	return ok, err
+}
+
+// MarkStored notes that a policy is on the tenant's chain now.
+func (rd *Reader) MarkStored(tenant string, p policy.Policy) {
+	rd.cachePolicy(policyKey{tenant, p.Digest()}, p, true)
+}
+
+// StoredPolicy returns the policy with a digest on the tenant's chain. ok is false if
+// there is none. Content that this build can't read is [turns.ErrUnsupported].
+func (rd *Reader) StoredPolicy(tenant string, digest turns.Hash) (p policy.Policy, ok bool, err error) {
+	seq, ok, err := rd.Projections.PolicyContent(tenant, digest)
+	if err != nil || !ok {
+		return p, false, err
+	}
+	_, body, err := rd.PolicyAt(seq)
+	if err == nil {
+		p, err = CheckPolicy(digest, body)
+	}
+	return p, err == nil, err
+}
+
+// PolicyAt returns the policy event at a position of the log, and its body.
+func (rd *Reader) PolicyAt(seq uint64) (*turns.Event, *turns.PolicyBody, error) {
+	r, err := rd.Projections.Record(seq)
+	if err != nil {
+		return nil, nil, err
+	}
+	ev, err := turns.Decode(r.Payload)
+	if err != nil {
+		return nil, nil, err
+	}
+	body := new(turns.PolicyBody)
+	if err := rd.content.Open(ev, body); err != nil {
+		return nil, nil, err
+	}
+	return ev, body, nil
+}
+
+// CheckPolicy decodes the policy in a body, and compares it with its digest.
+//
+// Errors: [ledger.ErrCorrupt] if the content has another digest, name or version;
+// [turns.ErrUnsupported] if this build can't read it.
+func CheckPolicy(digest turns.Hash, b *turns.PolicyBody) (policy.Policy, error) {
+	if got := policy.DigestOf(b.Content); got != digest {
+		return policy.Policy{}, fmt.Errorf("%w: a policy has digest %v, its event says %v", ledger.ErrCorrupt, got, digest)
+	}
+	p, err := policy.Decode(b.Content)
+	if err != nil {
+		return p, fmt.Errorf("%w: the policy with digest %v can't be read by this build: %v", turns.ErrUnsupported, digest, err)
+	}
+	if p.Name != b.Name || p.Version != b.Version {
+		return p, fmt.Errorf("%w: the policy with digest %v is version %d of %q, its event says version %d of %q", ledger.ErrCorrupt, digest, p.Version, p.Name, b.Version, b.Name)
+	}
+	return p, nil
+}
+
+// PolicyNameDigest returns the keyed digest under which a policy's name is stored.
+func (rd *Reader) PolicyNameDigest(tenant, name string) (turns.Hash, error) {
+	k, err := rd.content.LedgerKey()
+	return seal.PolicyName(k, tenant, name), err
+}
+
+// newestVersion returns the newest version that an agent put under a name. ok is false
+// if there is none.
+func (rd *Reader) newestVersion(tenant, name string) (p policy.Policy, ok bool, err error) {
+	if !turns.ValidName(name) {
+		return p, false, nil
+	}
+	digest, err := rd.PolicyNameDigest(tenant, name)
+	if err != nil {
+		return p, false, err
+	}
+	n, err := rd.Projections.PolicyName(tenant, digest)
+	if err != nil || n.Version == 0 {
+		return p, false, err
+	}
+	p, err = rd.versionAt(n.Seq)
+	return p, err == nil, err
+}
+
+// versionAt returns the version that the policy event at a position holds.
+func (rd *Reader) versionAt(seq uint64) (policy.Policy, error) {
+	ev, body, err := rd.PolicyAt(seq)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	return CheckPolicy(ev.Policy.Digest, body)
+}
+
+// overriddenVersion returns the stored version that has ref's digest together with
+// ref's overrides. The recipe of a view names such a policy, and a view stores nothing.
+func (rd *Reader) overriddenVersion(tenant string, ref turns.PolicyRef) (policy.Policy, bool, error) {
+	if ref.Set == nil || !turns.ValidName(ref.Name) {
+		return policy.Policy{}, false, nil
+	}
+	name, err := rd.PolicyNameDigest(tenant, ref.Name)
+	if err != nil {
+		return policy.Policy{}, false, err
+	}
+	seqs, err := rd.Projections.PolicyVersions(tenant, name)
+	if err != nil {
+		return policy.Policy{}, false, err
+	}
+	for _, seq := range seqs {
+		p, err := rd.versionAt(seq)
+		if err == nil {
+			p, err = p.With(ref.Set)
+		}
+		if err == nil && p.Digest() == ref.Digest {
+			return p, true, nil
+		}
+	}
+	return policy.Policy{}, false, nil
+}
+
+// PolicySubject returns the subject and the name of a tenant's chain.
+func PolicySubject(tenant string) (string, turns.Chain) {
+	c := turns.Chain{Entity: turns.TenantEntity, ID: tenant}
+	return ledger.Subject(tenant, tenant, c), c
+}
+
+// CatchUpPolicies waits until the projections have applied the tenant's chain, and
+// returns its fold. A chain that is set aside is [ledger.ErrCorrupt].
+func (rd *Reader) CatchUpPolicies(ctx context.Context, tenant string) (ledger.Policies, error) {
+	subject, _ := PolicySubject(tenant)
+	last, err := rd.Log.Last(ctx, subject)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return ledger.Policies{}, nil
+	}
+	if err != nil {
+		return ledger.Policies{}, err
+	}
+	if err := rd.Projections.WaitFor(ctx, last.Seq); err != nil {
+		return ledger.Policies{}, err
+	}
+	p, err := rd.Projections.Policies(tenant)
+	if err == nil && p.Tail.Seq < last.Seq {
+		why, _ := rd.Projections.WhyAside(subject)
+		err = fmt.Errorf("%w: policies of tenant %s can't be stored here: %s", ledger.ErrCorrupt, tenant, why)
+	}
+	return p, err
+}

@@ -1,0 +1,107 @@
+package projections
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// Policies returns the fold of a tenant's chain, zero if the chain is empty.
+func (s *Store) Policies(tenant string) (Policies, error) { return s.view().Policies(tenant) }
+
+func (v view) Policies(tenant string) (p Policies, err error) {
+	b, ok, err := get(v.r, textKey(pPolicies, tenant))
+	if err != nil || !ok {
+		return p, err
+	}
+	if err := cbor.Unmarshal(b, &p); err != nil {
+		return p, fmt.Errorf("%w: projection row of the chain of tenant %s: %v", ledger.ErrCorrupt, tenant, err)
+	}
+	return p, nil
+}
+
+// PolicyName returns the state of a policy's name, by its digest; zero if no agent put
+// a policy under it.
+func (s *Store) PolicyName(tenant string, name turns.Hash) (PolicyName, error) {
+	return s.view().PolicyName(tenant, name)
+}
+
+func (v view) PolicyName(tenant string, name turns.Hash) (n PolicyName, err error) {
+	b, ok, err := get(v.r, nameKey(pName, tenant, name))
+	if err != nil || !ok {
+		return n, err
+	}
+	return decodeName(b)
+}
+
+func decodeName(b []byte) (n PolicyName, err error) {
+	if err := cbor.Unmarshal(b, &n); err != nil {
+		return n, fmt.Errorf("%w: projection row of a policy's name: %v", ledger.ErrCorrupt, err)
+	}
+	return n, nil
+}
+
+// NamedPolicy is a name that policies were put under, by its digest.
+type NamedPolicy struct {
+	Name turns.Hash
+	PolicyName
+}
+
+// PolicyNames yields the names of a tenant after the name after, in the order of their
+// digests.
+func (s *Store) PolicyNames(tenant string, after turns.Hash) iter.Seq2[NamedPolicy, error] {
+	prefix := textKey(pName, tenant)
+	lo := nameKey(pName, tenant, after)
+	if !after.IsZero() {
+		lo = append(lo, 0)
+	}
+	return func(yield func(NamedPolicy, error) bool) {
+		for k, err := range scan(s.db, lo, end(prefix)) {
+			var n NamedPolicy
+			if err == nil {
+				copy(n.Name[:], k.key[len(prefix):])
+				n.PolicyName, err = decodeName(k.value)
+			}
+			if !yield(n, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// PolicyContent returns the position of the first event with the content of a digest.
+// ok is false if the tenant has none.
+func (s *Store) PolicyContent(tenant string, digest turns.Hash) (seq uint64, ok bool, err error) {
+	return s.position(append(textKey(pContent, tenant), digest[:]...))
+}
+
+// PolicyVersions returns the positions of the versions of a name, oldest first.
+func (s *Store) PolicyVersions(tenant string, name turns.Hash) (seqs []uint64, err error) {
+	k := nameKey(pVersion, tenant, name)
+	for e, err := range scan(s.db, k, end(k)) {
+		if err != nil {
+			return nil, err
+		}
+		seqs = append(seqs, binary.BigEndian.Uint64(e.value))
+	}
+	return seqs, nil
+}
+
+// PolicyEvent returns the position of an event of a tenant's chain, by its id. ok is
+// false if there is none.
+func (s *Store) PolicyEvent(tenant string, event turns.ID) (seq uint64, ok bool, err error) {
+	return s.position(append(textKey(pPolicyID, tenant), event[:]...))
+}
+
+func (s *Store) position(key []byte) (uint64, bool, error) {
+	b, ok, err := get(s.db, key)
+	if err != nil || !ok {
+		return 0, false, err
+	}
+	return binary.BigEndian.Uint64(b), true, nil
+}
