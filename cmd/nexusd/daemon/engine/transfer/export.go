@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/compactor/policy"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -91,8 +92,8 @@ func (x *exportPage) full(n int) bool {
 	return x.records >= x.limit || (x.size > 0 && x.size+n > x.transfer.page.Payload()*3/4) || x.size > x.transfer.page.PageBytes()
 }
 
-// addEvent adds the records of one event from cur on: the blobs that it is the first
-// to name, then the event itself. It moves cur to the first record without room, and
+// addEvent adds the records of one event from cur on: the blobs and the policy
+// that it is the first to name, then the event itself. It moves cur to the first record without room, and
 // reports whether there is one.
 func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *exportCursor) (full bool, err error) {
 	payload, err := x.transfer.reader.Projections.EventAt(ch.id, cur.index)
@@ -103,11 +104,13 @@ func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *export
 	if err != nil {
 		return false, err
 	}
-	first := x.mentions.areFirst(ch.before+cur.index, ev.Blobs)
-	for ; cur.part <= len(ev.Blobs); cur.part, cur.piece = cur.part+1, 0 {
+	ref := x.transfer.policyOf(ev)
+	first := x.mentions.areFirst(ch.before+cur.index, append(slices.Clip(ev.Blobs), turns.BlobLink{Digest: ref.Digest}))
+	content, event := len(ev.Blobs), len(ev.Blobs)+1 // the parts after the blobs
+	for ; cur.part <= event; cur.part, cur.piece = cur.part+1, 0 {
 		var records []api.ExportRecord
 		switch {
-		case cur.part == len(ev.Blobs):
+		case cur.part == event:
 			event := &api.ExportEvent{Hash: turns.HashEvent(payload)}
 			event.Payload, event.Pieces, records = x.transfer.split(payload)
 			records = append(records, api.ExportRecord{Event: event})
@@ -115,6 +118,10 @@ func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *export
 			continue
 		case x.full(0):
 			return true, nil
+		case cur.part == content:
+			if records, err = x.transfer.policyRecord(x.tenant, ref); err != nil {
+				return false, err
+			}
 		default:
 			if records, err = x.blobRecords(ctx, ev.Blobs[cur.part].Digest); err != nil {
 				return false, err
@@ -129,6 +136,51 @@ func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *export
 		}
 	}
 	return false, nil
+}
+
+// policyOf returns the policy that an event names, zero if it names none or its body
+// can't be read: the export then has the event alone.
+func (tr *Transfer) policyOf(ev *turns.Event) (ref turns.PolicyRef) {
+	var err error
+	switch ev.Kind {
+	case turns.KindOpened:
+		var b turns.OpenedBody
+		err, ref = tr.content.Open(ev, &b), b.Settings.Policy
+	case turns.KindChanged:
+		var b turns.ChangedBody
+		err, ref = tr.content.Open(ev, &b), b.Settings.Policy
+	case turns.KindCompaction:
+		var b turns.CompactionBody
+		err, ref = tr.content.Open(ev, &b), b.Policy
+	}
+	if err != nil {
+		return turns.PolicyRef{}
+	}
+	return ref
+}
+
+// policyRecord returns the record of a policy's content, as the ledger has it, else as
+// this build has it. It returns none if neither has the content.
+func (tr *Transfer) policyRecord(tenant string, ref turns.PolicyRef) ([]api.ExportRecord, error) {
+	if ref.Digest.IsZero() {
+		return nil, nil
+	}
+	record := func(content []byte) []api.ExportRecord {
+		return []api.ExportRecord{{Policy: &api.ExportPolicy{Digest: ref.Digest, Content: content}}}
+	}
+	seq, ok, err := tr.reader.Projections.PolicyContent(tenant, ref.Digest)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		if _, body, err := tr.reader.PolicyAt(seq); err == nil && policy.DigestOf(body.Content) == ref.Digest {
+			return record(body.Content), nil
+		}
+	}
+	if p, err := tr.reader.ResolvePolicy(tenant, ref); err == nil {
+		return record(p.Bytes()), nil
+	}
+	return nil, nil
 }
 
 // blobRecords returns the records of a blob. The cache keeps a blob that takes
@@ -217,6 +269,8 @@ func recordBytes(r *api.ExportRecord) int {
 		return 100 + len(r.Piece.Sealed)*4/3
 	case r.Blob != nil:
 		return 300 + len(r.Blob.Sealed)*4/3 + 80*len(r.Blob.Pieces)
+	case r.Policy != nil:
+		return 200 + len(r.Policy.Content)*4/3
 	case r.Event != nil:
 		return 200 + len(r.Event.Payload)*4/3 + 80*len(r.Event.Pieces)
 	}
@@ -268,7 +322,7 @@ func (tr *Transfer) ancestry(c reader.Caller, s *ledger.Session) ([]exportedChai
 type exportCursor struct {
 	chain int
 	index uint64
-	part  int // index of a blob of the event, or their number for the event itself
+	part  int // index of a blob of the event; their number for its policy, one more for the event itself
 	piece int // index of a piece of the part
 }
 

@@ -72,10 +72,12 @@ func (tr *Transfer) importRecord(ctx context.Context, c reader.Caller, r *api.Ex
 		return tr.content.Blobs.PutBlob(ctx, c.Tenant, pieceDigest(r.Piece.Sealed), r.Piece.Sealed)
 	case r.Blob != nil:
 		return tr.importBlob(ctx, c, r.Blob)
+	case r.Policy != nil:
+		return tr.importPolicy(ctx, c, r.Policy)
 	case r.Event != nil:
 		return tr.importEvent(ctx, c, r.Event, out)
 	}
-	return api.FieldErrorf("", "neither nexus_export, key, piece, blob nor event")
+	return api.FieldErrorf("", "neither nexus_export, key, piece, blob, policy nor event")
 }
 
 // missingDependency maps the error for a missing key or blob to a conflict: the
@@ -114,6 +116,23 @@ func (tr *Transfer) importBlob(ctx context.Context, c reader.Caller, b *api.Expo
 		return err
 	}
 	return tr.content.Blobs.PutBlob(ctx, c.Tenant, b.Digest, sealed)
+}
+
+// importPolicy stores the content of a policy. It refuses content that has another
+// digest, or that this build can't read. A name does not come with the content: in
+// this ledger no agent put it.
+func (tr *Transfer) importPolicy(ctx context.Context, c reader.Caller, r *api.ExportPolicy) error {
+	switch {
+	case len(r.Content) > turns.MaxPolicy:
+		return &turns.FieldError{Field: "/policy/content", Reason: fmt.Sprintf("%d bytes, the limit is %d", len(r.Content), turns.MaxPolicy), Kind: ledger.ErrTooLarge}
+	case policy.DigestOf(r.Content) != r.Digest:
+		return fmt.Errorf("%w: the policy's digest is %v, the record says %v", ledger.ErrCorrupt, policy.DigestOf(r.Content), r.Digest)
+	}
+	p, err := policy.Decode(r.Content)
+	if err != nil {
+		return &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("policy %v: %v", r.Digest, err)}
+	}
+	return tr.policies.Store(ctx, c, p)
 }
 
 // joinPieces returns the content of a record, whole or from pieces that came before
@@ -375,9 +394,9 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 	}
 	switch b := body.(type) {
 	case *turns.OpenedBody:
-		err = tr.checkSettings(b.Label, &b.Settings)
+		err = tr.checkSettings(ctx, c, b.Label, &b.Settings)
 	case *turns.ChangedBody:
-		err = tr.checkSettings(b.Label, &b.Settings)
+		err = tr.checkSettings(ctx, c, b.Label, &b.Settings)
 	default:
 		err = tr.content.CheckBodySize(body)
 	}
@@ -400,15 +419,20 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 }
 
 // checkSettings checks that this daemon knows the settings, and that a reply can
-// show them.
-func (tr *Transfer) checkSettings(label string, set *turns.Settings) error {
+// show them. It stores the content of their policy.
+func (tr *Transfer) checkSettings(ctx context.Context, c reader.Caller, label string, set *turns.Settings) error {
 	if label != "" {
 		if err := turns.ValidateLabel("/event/label", label); err != nil {
 			return err
 		}
 	}
-	if _, err := policy.Resolve(set.Policy); err != nil {
+	if _, err := tr.reader.FindPolicy(ctx, c.Tenant, set.Policy); errors.Is(err, turns.ErrUnsupported) || errors.Is(err, turns.ErrMalformed) {
 		return &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("the session's policy: %v", err)}
+	} else if err != nil {
+		return err
 	}
-	return tr.content.CheckSettingsSize(set)
+	if err := tr.content.CheckSettingsSize(set); err != nil {
+		return err
+	}
+	return tr.policies.Keep(ctx, c, set.Policy)
 }

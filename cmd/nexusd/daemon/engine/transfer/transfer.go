@@ -5,6 +5,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/policies"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/sessions"
 	"nexus/cmd/nexusd/daemon/engine/writer"
@@ -20,6 +21,7 @@ type Transfer struct {
 	paths    *paths.Loader
 	reader   *reader.Reader
 	writer   *writer.Writer
+	policies *policies.Policies
 	sessions *sessions.Sessions
 
 	exports     *cache.Cache[turns.ID, *firstMentions] // by session
@@ -31,9 +33,9 @@ type Transfer struct {
 const pendingBytes = 64 << 20
 
 // New returns the transfer of the sessions of ss.
-func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ss *sessions.Sessions, budget *cache.Budget) *Transfer {
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ps *policies.Policies, ss *sessions.Sessions, budget *cache.Budget) *Transfer {
 	return &Transfer{
-		content: cs, page: limits, paths: pl, reader: r, writer: w, sessions: ss,
+		content: cs, page: limits, paths: pl, reader: r, writer: w, policies: ps, sessions: ss,
 		exports: cache.New[turns.ID, *firstMentions](budget, "exports"), pendingKeys: cache.New[pendingKey, seal.Key](cache.NewBudget(pendingBytes), "keys"),
 	}
 }
