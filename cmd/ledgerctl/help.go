@@ -29,7 +29,7 @@ Change
   fork SESSION|TURN         a new session from the head of another, or any turn
 
   policies                  the compaction policies
-  policy show NAME          one of them, with every number
+  policy show NAME          one of them, with every number; put FILE: one of your own
   compare FILE|SESSION…     policies side by side on real history: no daemon
 
 Audit
@@ -314,12 +314,22 @@ Examples
   ledgerctl policies
 `,
 	"policy": `ledgerctl policy show NAME
+ledgerctl policy put FILE [--name NAME]
 
-A policy with every number. Each can be overridden by its name, for a session
-or for a look: --policy 'balanced{"keep_tokens":8000}'.
+show: a policy with every number. Each can be overridden by its name, for a
+session or for a look: --policy 'balanced{"keep_tokens":8000}'.
+
+put: stores the next version of a policy of your own, for all agents of the
+tenant. FILE has the settings as JSON, as policy show --json prints them; - is
+the standard input. A setting that is left out is zero or off. A session keeps
+the version that it was given. One agent puts all versions of a name.
+
+  --name NAME   name of the policy (else: that of the file)
 
 Examples
   ledgerctl policy show balanced
+  ledgerctl policy show balanced --json >mine.json
+  ledgerctl policy put mine.json --name mine
 `,
 	"compare": `ledgerctl compare FILE|DIR|SESSION… [--policy A,B] [--window N] [--svg FILE]
                                      [--markdown]

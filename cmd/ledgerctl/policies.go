@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
@@ -31,7 +32,7 @@ func policiesCmd(e *env) *cobra.Command {
 				}
 				continue
 			}
-			rows = append(rows, []string{bold.Render(p.Name), fmt.Sprint(p.Version), p.Mode, aboutPolicy[p.Name]})
+			rows = append(rows, []string{bold.Render(p.Name), fmt.Sprint(p.Version), p.Mode, about(p)})
 		}
 		if e.json {
 			return nil
@@ -43,7 +44,7 @@ func policiesCmd(e *env) *cobra.Command {
 }
 
 func policyCmd(e *env) *cobra.Command {
-	c := verb("policy show NAME", "a policy with every number", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
+	c := verb("policy show NAME", "one of them with every number; put FILE stores one of your own", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
 	c.AddCommand(verb("show NAME", "a policy with every number", 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.client(api.Operator)
 		if err != nil {
@@ -61,8 +62,8 @@ func policyCmd(e *env) *cobra.Command {
 			return e.print(p)
 		}
 		fmt.Fprintf(e.out, "%s version %d, %s\n", bold.Render(p.Name), p.Version, p.Mode)
-		if about := aboutPolicy[p.Name]; about != "" {
-			fmt.Fprintln(e.out, about)
+		if text := about(*p); text != "" {
+			fmt.Fprintln(e.out, text)
 		}
 		fmt.Fprintln(e.out, faint.Render(p.Digest.String()))
 		v := jsontext.Value(p.Settings)
@@ -71,8 +72,61 @@ func policyCmd(e *env) *cobra.Command {
 		}
 		_, err = fmt.Fprintln(e.out, strings.TrimSpace(string(v)))
 		return err
-	}))
+	}), policyPutCmd(e))
 	return c
+}
+
+// policyPutCmd is the command policy put.
+func policyPutCmd(e *env) *cobra.Command {
+	var name string
+	c := verb("put FILE", "the next version of a policy of your own", 1, 1, func(cmd *cobra.Command, args []string) error {
+		settings, err := e.readFile(args[0])
+		if err != nil {
+			return err
+		}
+		var shown struct { // what policy show --json prints has the settings in a member
+			Name     string    `json:"name"`
+			Settings turns.Raw `json:"settings"`
+		}
+		if err := json.Unmarshal(settings, &shown); err != nil {
+			return usageError{fmt.Errorf("%s is not a JSON object of settings: %w", args[0], err)}
+		}
+		if shown.Settings != nil {
+			settings = shown.Settings
+		}
+		if name == "" {
+			name = shown.Name
+		}
+		if name == "" {
+			return usageError{fmt.Errorf("%s has no name; give --name", args[0])}
+		}
+		c, err := e.client("main")
+		if err != nil {
+			return err
+		}
+		p, err := c.PutPolicy(cmd.Context(), api.PutPolicy{Name: name, Settings: settings})
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return e.print(p)
+		}
+		if p.Duplicate {
+			e.say("version %d has these settings already", p.Version)
+		}
+		_, err = fmt.Fprintf(e.out, "%s version %d\n", p.Name, p.Version)
+		return err
+	})
+	c.Flags().StringVar(&name, "name", "", "name of the policy (else: that of the file)")
+	return c
+}
+
+// about returns a few words about a policy.
+func about(p api.PolicyInfo) string {
+	if p.Agent != "" {
+		return "put by agent " + p.Agent
+	}
+	return aboutPolicy[p.Name]
 }
 
 // aboutPolicy is a few words on each built-in policy.
