@@ -9,6 +9,12 @@ import (
 
 // Policies stores policies and lists them. Safe for concurrent use.
 type Policies struct {
+	// MaxPolicies bounds the policies on the chain of one tenant. The policies of this
+	// build are stored beyond it, so that a session can always have one.
+	MaxPolicies uint64
+	// MaxVersions bounds the versions under one name.
+	MaxVersions uint64
+
 	content *content.Store
 	page    *page.Limits
 	reader  *reader.Reader
@@ -17,9 +23,17 @@ type Policies struct {
 	turn chan struct{} // holds one token; its owner appends to a tenant's chain
 }
 
+const (
+	// maxPolicies takes about 200 MB, as content of usual size has 2 kB.
+	maxPolicies = 100_000
+	// maxVersions bounds the versions that [reader.Reader.ResolvePolicy] may open for
+	// the recipe of a view.
+	maxVersions = 1000
+)
+
 // New returns the policies that w stores.
 func New(cs *content.Store, limits *page.Limits, r *reader.Reader, w *writer.Writer) *Policies {
-	ps := &Policies{content: cs, page: limits, reader: r, writer: w, turn: make(chan struct{}, 1)}
+	ps := &Policies{MaxPolicies: maxPolicies, MaxVersions: maxVersions, content: cs, page: limits, reader: r, writer: w, turn: make(chan struct{}, 1)}
 	ps.turn <- struct{}{}
 	return ps
 }

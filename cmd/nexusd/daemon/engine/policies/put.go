@@ -62,6 +62,9 @@ func (ps *Policies) PutPolicy(ctx context.Context, c reader.Caller, req api.PutP
 				return nil, nil, nil
 			}
 		}
+		if n.Version >= ps.MaxVersions {
+			return nil, nil, api.Errorf(api.TooLarge, map[string]any{"limit": ps.MaxVersions}, "policy %s has %d versions, the limit is %d; take another name", req.Name, n.Version, ps.MaxVersions)
+		}
 		if p, err = policy.Parse(req.Name, n.Version+1, req.Settings); err != nil {
 			return nil, nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/compactor/policy"
 	"nexus/ledger"
+	"nexus/ledger/api"
 	"nexus/turns"
 )
 
@@ -34,6 +35,8 @@ func (ps *Policies) Keep(ctx context.Context, c reader.Caller, ref turns.PolicyR
 // A chain that is set aside takes no more events. Then Store stores nothing and
 // returns nil, so that no session waits for a repair; builds that have the policy
 // know it.
+//
+// Errors: [ledger.ErrTooLarge] if the tenant has [Policies.MaxPolicies].
 //
 // Crash states: after the append, a policy that no session names. The next try finds
 // it.
@@ -87,6 +90,10 @@ func (ps *Policies) append(ctx context.Context, c reader.Caller, decide func() (
 		if err != nil || ev == nil {
 			return err
 		}
+		if tail.Stored >= ps.MaxPolicies && !isBuiltin(p) {
+			return api.Errorf(api.TooLarge, map[string]any{"limit": ps.MaxPolicies},
+				"tenant %s has %d policies stored, the limit is %d; use one of them, or a built-in policy without overrides", c.Tenant, tail.Stored, ps.MaxPolicies)
+		}
 		ev.Version, ev.Kind, ev.Chain, ev.Index, ev.Prev = turns.Version, turns.KindPolicy, chain, tail.Stored, tail.Tail.Hash
 		ev.Recorded, ev.Actor = ps.reader.Now().UnixNano(), c.Actor()
 		body := &turns.PolicyBody{Name: p.Name, Version: p.Version, Content: p.Bytes()}
@@ -109,4 +116,10 @@ func (ps *Policies) append(ctx context.Context, c reader.Caller, decide func() (
 		}
 		ps.writer.Metrics.Conflict()
 	}
+}
+
+// isBuiltin reports whether p is a policy of this build without overrides.
+func isBuiltin(p *policy.Policy) bool {
+	b, ok := policy.Builtin(p.Name)
+	return ok && b.Digest() == p.Digest()
 }

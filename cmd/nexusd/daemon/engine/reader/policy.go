@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"nexus/compactor/policy"
 	"nexus/ledger"
@@ -78,6 +79,9 @@ func (rd *Reader) ResolvePolicy(tenant string, ref turns.PolicyRef) (policy.Poli
 		return policy.Policy{}, err
 	}
 	if p, ok, err := rd.overriddenVersion(tenant, ref); ok || err != nil {
+		if ok {
+			rd.cachePolicy(k, p, false)
+		}
 		return p, err
 	}
 	return policy.Policy{}, fmt.Errorf("%w: policy %.64q with digest %v: neither this ledger nor this build has it", turns.ErrUnsupported, ref.Name, ref.Digest)
@@ -134,6 +138,9 @@ func (rd *Reader) StoredPolicy(tenant string, digest turns.Hash) (p policy.Polic
 }
 
 // PolicyAt returns the policy event at a position of the log, and its body.
+//
+// Errors: [ledger.ErrCorrupt] if the ledger's key is missing or is another one,
+// [turns.ErrErased] if it is destroyed.
 func (rd *Reader) PolicyAt(seq uint64) (*turns.Event, *turns.PolicyBody, error) {
 	r, err := rd.Projections.Record(seq)
 	if err != nil {
@@ -144,7 +151,11 @@ func (rd *Reader) PolicyAt(seq uint64) (*turns.Event, *turns.PolicyBody, error) 
 		return nil, nil, err
 	}
 	body := new(turns.PolicyBody)
-	if err := rd.content.Open(ev, body); err != nil {
+	err = rd.content.Open(ev, body)
+	if errors.Is(err, seal.ErrNoKey) {
+		err = fmt.Errorf("%w: the ledger's own key is missing: %w", ledger.ErrCorrupt, err)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	return ev, body, nil
@@ -215,7 +226,7 @@ func (rd *Reader) overriddenVersion(tenant string, ref turns.PolicyRef) (policy.
 	if err != nil {
 		return policy.Policy{}, false, err
 	}
-	for _, seq := range seqs {
+	for _, seq := range slices.Backward(seqs) { // a recipe names a recent version
 		p, err := rd.versionAt(seq)
 		if err == nil {
 			p, err = p.With(ref.Set)
