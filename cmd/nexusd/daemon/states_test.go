@@ -12,11 +12,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -152,7 +154,7 @@ func TestNewState(t *testing.T) {
 }
 
 // populate stores every kind of event, a part that is a blob, and compactions
-// of several policies, under two agents.
+// of several policies, built in and put by an agent, under two agents.
 func populate(t *testing.T, c *api.Client) {
 	t.Helper()
 	ctx := t.Context()
@@ -180,8 +182,7 @@ func populate(t *testing.T, c *api.Client) {
 	}
 	must[*api.Session](t)(c.Move(ctx, first.ID, api.MoveSession{To: a.Parent, Note: "another way"}))
 	extend(t, c, first.ID, 4)
-	policy := api.Policy{Name: "nexus"}
-	must[*api.Session](t)(c.Set(ctx, first.ID, api.SetSession{SessionSettings: api.SessionSettings{Policy: &policy}}))
+	must[*api.Session](t)(c.Set(ctx, first.ID, api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "nexus"}}}))
 	extend(t, c, first.ID, 3)
 	must[*api.Session](t)(c.Reset(ctx, first.ID, api.ResetSession{Cause: "a new day"}))
 
@@ -199,6 +200,16 @@ func populate(t *testing.T, c *api.Client) {
 	closed := must[*api.Session](t)(other.Create(ctx, api.CreateSession{}))
 	extend(t, other, closed.ID, 2)
 	must[*api.Session](t)(other.Close(ctx, closed.ID, api.CloseSession{Cause: "done"}))
+
+	mine, _ := policy.Builtin("nexus") // a session keeps version 1, another has overrides of version 2
+	for i, set := range []turns.Raw{nil, turns.Raw(`{"keep_tokens":500}`)} {
+		mine.KeepTokens, mine.Frame = uint64(300+i), "Version "+strconv.Itoa(i+1)+" says: {summary}"
+		must[*api.PolicyInfo](t)(other.PutPolicy(ctx, api.PutPolicy{Name: "mine", Settings: mine.Bytes()}))
+		r := api.CreateSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "mine", Set: set}, Limits: &turns.Limits{ContextWindow: 8_000}}}
+		s := must[*api.Session](t)(c.Create(ctx, r))
+		extend(t, c, s.ID, 8)
+		compact(t, c, s.ID)
+	}
 }
 
 // continueAll appends to, compacts and forks every session that is open.
