@@ -26,7 +26,7 @@ import (
 //	l tenant 0 label-digest                   label row
 //	p tenant 0                                fold of the tenant's chain
 //	d tenant 0 digest                         position of the first event that holds a policy's content
-//	b tenant 0 name-digest                    name that policies were put under
+//	b tenant 0 name-digest                    state of the name of a policy of an agent
 //	u tenant 0 name-digest version            position of the event that holds a version
 //	w tenant 0 event                          position of an event of the tenant's chain, by its id
 //	q seq                                     where the record at seq is
@@ -74,6 +74,7 @@ func textKey(p byte, parts ...string) []byte {
 	return k
 }
 
+// nameKey returns the key of a row of a policy's name.
 func nameKey(p byte, tenant string, name turns.Hash) []byte {
 	return append(textKey(p, tenant), name[:]...)
 }

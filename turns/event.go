@@ -141,7 +141,7 @@ type Event struct {
 	Origin    *Origin     `cbor:"20,keyasint,omitempty"`
 	ForkOf    *ForkOf     `cbor:"21,keyasint,omitempty"`
 	Root      ID          `cbor:"22,keyasint,omitzero"`  // root session of the tree of forks; the session itself if no fork
-	Agent     string      `cbor:"23,keyasint,omitempty"` // opened, claimed; policy: who put the version
+	Agent     string      `cbor:"23,keyasint,omitempty"` // opened, claimed; policy: the agent that put the version
 	Role      SessionKind `cbor:"24,keyasint,omitempty"`
 	SpawnedBy Ref         `cbor:"25,keyasint,omitzero"`
 
@@ -358,9 +358,9 @@ func (s FlushState) String() string {
 	return fmt.Sprintf("flush(%d)", uint8(s))
 }
 
-// StoredPolicy says which policy the body of a policy event holds. Without a name
-// it is content that a session was given: of a built-in policy, or with overrides.
-// With one it is a version that an agent put under that name.
+// StoredPolicy names the policy in the body of a policy event. It has no name if the
+// policy was stored for a session: a built-in policy, or one with overrides. It has a
+// name if an agent put the policy as a version of that name.
 type StoredPolicy struct {
 	Digest  Hash   `cbor:"1,keyasint"`           // of the content
 	Name    Hash   `cbor:"2,keyasint,omitzero"`  // keyed digest of the name

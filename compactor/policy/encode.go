@@ -24,15 +24,14 @@ func (p Policy) Digest() turns.Hash {
 	return DigestOf(p.Bytes())
 }
 
-// DigestOf is the digest of the policy whose canonical bytes are b.
+// DigestOf returns the digest of the policy whose canonical bytes are b.
 func DigestOf(b turns.Raw) turns.Hash {
 	return sha256.Sum256(append([]byte("nexus.policy.v1\x00"), b...))
 }
 
-// Parse returns version of the policy name, whose settings are the members of
-// a JSON object. A setting that is left out is zero, as it is in the canonical
-// bytes. The object may have a name and a version, as policy.get shows them; they
-// count for nothing.
+// Parse returns the policy with a name, a version, and the settings of a JSON object.
+// A setting that is left out is zero, as it is in the canonical bytes. Parse ignores
+// a name and a version in the object, which policy.get shows.
 //
 // The error holds a [turns.FieldError] for each fault, with a pointer /settings/….
 func Parse(name string, version uint64, settings turns.Raw) (Policy, error) {

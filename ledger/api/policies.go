@@ -54,10 +54,10 @@ type PolicyInfo struct {
 	Version  uint64     `json:"version"`
 	Mode     string     `json:"mode"` // before_call, background, manual
 	Digest   turns.Hash `json:"digest"`
-	Agent    string     `json:"agent,omitempty,omitzero"` // who put it; none: it is built in
+	Agent    string     `json:"agent,omitempty,omitzero"` // the agent that put it; empty for a built-in policy
 	Settings turns.Raw  `json:"settings,omitzero"`        // every number; each can be overridden by its name
 
-	Duplicate bool `json:"duplicate,omitempty,omitzero"` // of policy.put: nothing was stored, the newest version is this already
+	Duplicate bool `json:"duplicate,omitempty,omitzero"` // of policy.put: nothing was stored, since the newest version has these settings
 }
 
 // PolicyList is policy.list's reply.

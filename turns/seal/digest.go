@@ -50,8 +50,8 @@ func LabelDigest(k Key, tenant, agent, label string) string {
 	return hex.EncodeToString(h[:16])
 }
 
-// PolicyName is the digest of the name that an agent of a tenant put a policy
-// under. K is that of the ledger, zero where sealing is off.
+// PolicyName returns the keyed digest of the name of a policy in a tenant. k is the
+// ledger's key, zero if nothing is sealed.
 func PolicyName(k Key, tenant, name string) turns.Hash {
 	return mac(k.derive(policyKey), []byte(tenant), []byte(name))
 }
