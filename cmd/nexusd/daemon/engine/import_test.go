@@ -420,7 +420,7 @@ func TestARefusedImportKeepsTheRecordsBeforeIt(t *testing.T) {
 		if got := api.FromError(err); got.Code != c.code || !strings.Contains(got.Message, c.want) || !strings.Contains(got.Message, "2 events before") {
 			t.Errorf("%s: %v, want %s with %q", c.name, got, c.code, c.want)
 		}
-		if events := lastSeq(t, w); events != 2 { // the opening and the first turn
+		if events := lastSeq(t, w); events != 3 { // the policy, the opening and the first turn
 			t.Errorf("%s: %d events are stored", c.name, events)
 		}
 	}

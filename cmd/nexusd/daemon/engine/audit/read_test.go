@@ -174,7 +174,7 @@ func TestVerifyCountsTheProblemsThatItDoesNotList(t *testing.T) {
 	w := enginetest.NewWorld()
 	e := w.Engine(t)
 	s := enginetest.Create(t, e, 0, "nexus")
-	for range 9 {
+	for range 8 {
 		enginetest.Add(t, e, s.ID, enginetest.Say("1", "2"))
 	}
 	e.Log, e.Limits.MaxPayload = damagedLog{w.Log}, 8<<10
