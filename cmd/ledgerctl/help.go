@@ -84,7 +84,8 @@ The ids of a transcript are the same for all agents. Of the agents of a tenant,
 the first that imports it has its sessions; the import of another is refused
 (exit status 3). In another tenant it can be imported again.
 
-A turn at the end of a transcript that may still grow is not stored: one without
+A file that was not written to for an hour is finished, and all of it is taken.
+Of another, a turn at the end that may still grow is not stored yet: one without
 a response, and one whose response may go on in the next line. A response is
 finished when something follows it, and also when Claude Code wrote that the
 model stopped for another reason than a tool call, or Codex wrote its usage.
@@ -93,7 +94,8 @@ Gemini CLI and older versions of Claude Code do not mark the end of a response.
   --format F   auto (default: told from the content), claude-code, codex, pi,
                gemini-cli, openai, anthropic, otel (chat messages as JSON;
                spans too), jsonl (an export of ours)
-  --final      the file will not grow: take the turns at its end too
+  --final      the files will not grow: take the turns at their ends too;
+               --final=false waits for more, however old a file is
   --losses     list each loss with its line, below its file, and all files that
                are no transcripts
 

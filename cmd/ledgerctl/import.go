@@ -63,7 +63,8 @@ type importer struct {
 	c      *api.Client
 	stdin  io.Reader
 	format string
-	final  bool
+	final  bool          // files will not grow
+	settle time.Duration // after so long without a write, a file will not grow either; 0: any may
 	window uint64
 	splits splitTurns
 	read   func(int) // called with the number of bytes that were read; nil: not called
@@ -79,6 +80,9 @@ func importCmd(e *env) *cobra.Command {
 		}
 		if im.c, err = e.client("main"); err != nil {
 			return err
+		}
+		if !cmd.Flags().Changed("final") {
+			im.settle = settleTime
 		}
 		bar := e.progress(size, "importing", progressbar.OptionShowBytes(true))
 		im.read = func(n int) { _ = bar.Add(n) }
@@ -97,7 +101,7 @@ func importCmd(e *env) *cobra.Command {
 			case err != nil:
 				err = all.fail(f.name, r, err, plainly(cmd, err))
 			default:
-				err = all.add(r, im.final)
+				err = all.add(r, im.final || im.isSettled(f.name))
 			}
 			if err != nil {
 				return err
@@ -105,7 +109,7 @@ func importCmd(e *env) *cobra.Command {
 		}
 		return all.end()
 	})
-	c.Flags().BoolVar(&im.final, "final", false, "the file will not grow: take a last turn without a response too")
+	c.Flags().BoolVar(&im.final, "final", false, "the files will not grow: take the turns at their ends too")
 	c.Flags().BoolVar(&losses, "losses", false, "list each loss")
 	c.Flags().StringVar(&im.format, "format", "auto", formatNames())
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(strings.Split(formatNames(), ", "), cobra.ShellCompDirectiveNoFileComp))
@@ -183,13 +187,23 @@ func (c countingReader) Read(b []byte) (int, error) {
 // the history that the fork copied, and an export of this ledger that another program
 // continued as any transcript.
 func (im *importer) file(ctx context.Context, name string) (*report, error) {
-	how := transcriptSource{name: name, final: im.final}
+	how := transcriptSource{name: name, final: im.final || im.isSettled(name)}
 	r, err := im.once(ctx, how)
 	for name != "-" && (errors.Is(err, errNoParent) && !how.copied || errors.Is(err, errGrown) && !how.grown) {
 		how.copied, how.grown = how.copied || errors.Is(err, errNoParent), how.grown || errors.Is(err, errGrown)
 		r, err = im.once(ctx, how)
 	}
 	return r, err
+}
+
+// settleTime is how long a file that will not grow has been left alone. An agent that
+// waits for its model or for a tool writes sooner.
+const settleTime = time.Hour
+
+// isSettled reports whether nobody has written to a file for a while.
+func (im *importer) isSettled(name string) bool {
+	st, err := os.Stat(name)
+	return im.settle > 0 && err == nil && st.Mode().IsRegular() && time.Since(st.ModTime()) > im.settle
 }
 
 func (im *importer) once(ctx context.Context, how transcriptSource) (*report, error) {
