@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"ledger/ledgertest":         {"turns", "ledger"},
 	"ledger/jetstream":          {"turns", "ledger"},
 	"ledger/jetstream/embed":    {},
+	"ledger/jetstream/blocks":   {"ledger"},
 	"ledger/api":                {"turns", "ledger"},
 	"fork":                      {"turns", "lineage"},
 	"compactor/compactortest":   {"turns", "turns/tokens", "lineage", "ledger", "compactor/summary", "compactor/policy", "compactor/view"},
