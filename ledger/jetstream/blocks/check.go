@@ -199,6 +199,9 @@ func batches(dir string) (names []string, err error) {
 // the order of the blocks, and each damage between them as the error [*Damage]. It
 // goes on after damage, and ends after any other error, which are those of
 // [Check]. It says nothing of a torn tail, and does not read meta.inf.
+//
+// A record after a Damage with Bytes was searched for. It may be content of a
+// lost record that looks like a record, so a repair compares the ledger's hashes.
 func Records(ctx context.Context, dir string, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		dir, err := filepath.Abs(dir)

@@ -35,6 +35,10 @@ type Stream struct {
 // another stream (the server would not open the stream, and not report why);
 // [ledger.ErrUnsupported] for an encrypted or compressed stream.
 func ReadStream(dir string) (Stream, error) {
+	dir, err := filepath.Abs(dir) // its name is the key of the checksum
+	if err != nil {
+		return Stream{}, err
+	}
 	damage := func(file, format string, args ...any) error {
 		return &Damage{Kind: Meta, File: file, Detail: fmt.Sprintf(format, args...)}
 	}
