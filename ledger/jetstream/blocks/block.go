@@ -16,8 +16,8 @@ const (
 	budget = 1 << 30
 )
 
-// block reads one block file, of which it holds one window or one record.
-type block struct {
+// blockReader reads one block file, of which it holds one window or one record.
+type blockReader struct {
 	file   io.ReaderAt
 	size   int64
 	number uint32
@@ -39,7 +39,7 @@ type item struct {
 
 // bytes returns n bytes at off. They are valid until the next call. The caller
 // bounds n, and off+n is at most the size.
-func (b *block) bytes(off, n int64) ([]byte, error) {
+func (b *blockReader) bytes(off, n int64) ([]byte, error) {
 	if off < b.at || off+n > b.at+int64(len(b.buf)) {
 		want := min(max(n, window), b.size-off)
 		b.buf, b.at = slices.Grow(b.buf[:0], int(want))[:want], off
@@ -56,7 +56,7 @@ func (b *block) bytes(off, n int64) ([]byte, error) {
 
 // scan yields the records of the block in order, and what is wrong between them.
 // expect is the sequence that must come next, 0 if it is not known; scan moves it.
-func (b *block) scan(ctx context.Context, expect *uint64) iter.Seq2[item, error] {
+func (b *blockReader) scan(ctx context.Context, expect *uint64) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		for off := int64(0); off < b.size; {
 			if err := ctx.Err(); err != nil {
@@ -68,21 +68,17 @@ func (b *block) scan(ctx context.Context, expect *uint64) iter.Seq2[item, error]
 				yield(item{}, err)
 				return
 			}
-			var found item
 			if kind == "" {
-				for found := range b.judge(raw, h, off, expect) {
-					if !yield(found, nil) {
+				for it := range b.judge(raw, h, off, expect) {
+					if !yield(it, nil) {
 						return
 					}
 				}
 				off += h.length
 				continue
 			}
-			if off, found, err = b.skip(ctx, off, h, kind, expect); err != nil {
-				yield(item{}, err)
-				return
-			}
-			if !yield(found, nil) {
+			var it item
+			if off, it, err = b.skip(ctx, off, h, kind, expect); !yield(it, err) || err != nil {
 				return
 			}
 		}
@@ -91,7 +87,7 @@ func (b *block) scan(ctx context.Context, expect *uint64) iter.Seq2[item, error]
 
 // record reads the record at off. kind says why there is none; its head is
 // returned if there is one.
-func (b *block) record(off int64) (raw []byte, h head, kind Kind, err error) {
+func (b *blockReader) record(off int64) (raw []byte, h head, kind Kind, err error) {
 	rest := b.size - off
 	if rest < headSize {
 		return nil, h, Short, nil
@@ -119,37 +115,35 @@ func (b *block) record(off int64) (raw []byte, h head, kind Kind, err error) {
 
 // judge yields what a record with a right checksum is worth: the record, or why
 // a ledger's stream cannot have it.
-func (b *block) judge(raw []byte, h head, off int64, expect *uint64) iter.Seq[item] {
+func (b *blockReader) judge(raw []byte, h head, off int64, expect *uint64) iter.Seq[item] {
 	return func(yield func(item) bool) {
-		d := &Damage{File: b.path(), Offset: off}
-		switch seq := h.seq &^ (erasedFlag | tombstoneFlag); {
+		seq := h.seq &^ (erasedFlag | tombstoneFlag)
+		damage := func(kind Kind, first, last uint64, bytes int64, detail string) bool {
+			return yield(item{damage: &Damage{Kind: kind, File: b.path(), Offset: off, Bytes: bytes, First: first, Last: last, Detail: detail}})
+		}
+		switch {
 		case h.seq&tombstoneFlag != 0:
-			d.Kind, d.First, d.Last = Tombstone, seq, seq
-			yield(item{damage: d})
+			damage(Tombstone, seq, seq, 0, "")
 			return
 		case h.seq&erasedFlag != 0 || seq == 0:
-			d.Kind, d.First, d.Last = Erased, seq, seq
 			if seq >= *expect && seq > 0 {
 				*expect = seq + 1
 			}
-			yield(item{damage: d})
+			damage(Erased, seq, seq, 0, "")
 			return
 		case seq < *expect:
-			d.Kind, d.First, d.Last = Repeated, seq, seq
-			d.Detail = fmt.Sprintf("record %d should be here", *expect)
-			yield(item{damage: d})
+			damage(Repeated, seq, seq, 0, fmt.Sprintf("record %d should be here", *expect))
 			return
 		case seq > *expect && *expect > 0:
-			if !yield(item{damage: &Damage{Kind: Missing, File: d.File, Offset: off, First: *expect, Last: seq - 1, Detail: fmt.Sprintf("record %d follows", seq)}}) {
+			if !damage(Missing, *expect, seq-1, 0, fmt.Sprintf("record %d follows", seq)) {
 				return
 			}
 		}
-		*expect = h.seq + 1
+		*expect = seq + 1
 		r, kind, detail := decode(raw, h)
 		r.Block, r.Offset = b.number, off
 		if kind != "" {
-			d.Kind, d.Bytes, d.First, d.Last, d.Detail = kind, h.length, r.Seq, r.Seq, detail
-			yield(item{damage: d})
+			damage(kind, seq, seq, h.length, detail)
 			return
 		}
 		yield(item{record: r})
@@ -158,7 +152,7 @@ func (b *block) judge(raw []byte, h head, off int64, expect *uint64) iter.Seq[it
 
 // skip says what is at off, where no record is, and where to go on: at the next
 // record that can be read, or at the end of the block.
-func (b *block) skip(ctx context.Context, off int64, h head, kind Kind, expect *uint64) (int64, item, error) {
+func (b *blockReader) skip(ctx context.Context, off int64, h head, kind Kind, expect *uint64) (int64, item, error) {
 	d := &Damage{Kind: kind, File: b.path(), Offset: off, First: *expect}
 	next, seq, tooMuch, err := b.search(ctx, off, h, *expect)
 	if err != nil {
@@ -212,7 +206,7 @@ func (b *block) skip(ctx context.Context, off int64, h head, kind Kind, expect *
 // search returns the offset and the sequence of the first record after off that
 // can be read; the size of the block if there is none. It looks where the head h
 // says that the record at off ends, then at every byte. tooMuch: it gave up.
-func (b *block) search(ctx context.Context, off int64, h head, expect uint64) (next int64, seq uint64, tooMuch bool, err error) {
+func (b *blockReader) search(ctx context.Context, off int64, h head, expect uint64) (next int64, seq uint64, tooMuch bool, err error) {
 	low, high := max(expect, 1), uint64(tombstoneFlag)
 	if expect > 0 {
 		high = expect + uint64(b.size/minRecord) + 1 // more do not fit in a block
@@ -274,7 +268,7 @@ func (b *block) search(ctx context.Context, off int64, h head, expect uint64) (n
 // others, or the file ends early. So the bytes must be zero, or begin with the
 // head of the record that is due, and end before it does or have zeros in it.
 // Zeros that are no whole sector count if they are long enough to be a checksum.
-func (b *block) tail(ctx context.Context, off int64, h head, kind Kind, expect uint64) (t *Tail, why string, err error) {
+func (b *blockReader) tail(ctx context.Context, off int64, h head, kind Kind, expect uint64) (t *Tail, why string, err error) {
 	rest := b.size - off
 	if rest >= minRecord && rest <= maxRecord { // a whole record with another length?
 		raw, err := b.bytes(off, rest)
@@ -341,7 +335,7 @@ type zeroBytes struct {
 	end  int64 // after the last byte that is not zero
 }
 
-func (b *block) zeros(ctx context.Context, off int64) (zeroBytes, error) {
+func (b *blockReader) zeros(ctx context.Context, off int64) (zeroBytes, error) {
 	z := zeroBytes{hole: b.size, end: off}
 	for at := off; at < b.size; {
 		if err := ctx.Err(); err != nil {
@@ -374,4 +368,4 @@ func lastNonZero(b []byte) int {
 func isZero(b []byte) bool { return lastNonZero(b) < 0 }
 
 // path is the block's file under the folder of the stream.
-func (b *block) path() string { return blockPath(b.number) }
+func (b *blockReader) path() string { return blockPath(b.number) }

@@ -18,7 +18,7 @@ func scanned(t *testing.T, content []byte, newest bool, expect uint64) (items []
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &block{file: bytes.NewReader(content), size: int64(len(content)), number: 1, newest: newest, sum: sum, next: func() (uint64, error) { return 0, nil }}
+	b := &blockReader{file: bytes.NewReader(content), size: int64(len(content)), number: 1, newest: newest, sum: sum, next: func() (uint64, error) { return 0, nil }}
 	for it, err := range b.scan(context.Background(), &expect) {
 		if err != nil {
 			t.Fatal(err)

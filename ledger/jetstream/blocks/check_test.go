@@ -461,3 +461,27 @@ func remove(t testing.TB, name string) {
 		t.Fatal(err)
 	}
 }
+
+// What a sound index.db lists was acknowledged.
+func TestWhatTheIndexListsAndIsMissingIsDamage(t *testing.T) {
+	s := start(t, t.TempDir())
+	s.publish(t, messages(false, 5, 600)...)
+	s.stop(t)
+	recs := all(t, s.folder(), 0)
+	last := recs[len(recs)-1]
+	for by, want := range map[int64]Damage{
+		1:          {Kind: Short, File: "msgs/1.blk", Offset: last.Offset, Bytes: last.Bytes - 1, First: 2, Last: 2, Detail: "index.db lists it"},
+		last.Bytes: {Kind: Missing, File: "msgs/1.blk", Offset: last.Offset, First: 2, Last: 2, Detail: "index.db lists it"},
+	} {
+		dir := copied(t, s.folder())
+		shorten(t, filepath.Join(dir, blockPath(1)), by)
+		r := check(t, dir, Options{})
+		if len(r.Damage) != 1 || *r.Damage[0] != want || r.Torn != nil || r.Index.Use != Stale || r.Index.Last != 2 {
+			t.Errorf("%d bytes shorter: %v, torn %+v, index %+v", by, r.Err(), r.Torn, r.Index)
+		}
+		extend(t, filepath.Join(dir, msgsDir, indexFile), []byte{0})
+		if r := check(t, dir, Options{}); r.Err() != nil || r.Index != (Index{Use: Unreadable}) {
+			t.Errorf("%d bytes shorter, index.db damaged: %v, index %+v", by, r.Err(), r.Index)
+		}
+	}
+}

@@ -109,8 +109,8 @@ func (f *folder) checkNumbers() {
 }
 
 // open opens block i. The caller closes the file.
-func (f *folder) open(i int) (*block, *os.File, error) {
-	b := &block{number: f.blocks[i].number, newest: i == len(f.blocks)-1, next: func() (uint64, error) { return f.first(i + 1) }}
+func (f *folder) open(i int) (*blockReader, *os.File, error) {
+	b := &blockReader{number: f.blocks[i].number, newest: i == len(f.blocks)-1, next: func() (uint64, error) { return f.first(i + 1) }}
 	var err error
 	if b.sum, err = newChecksum(f.stream + "-" + strconv.FormatUint(uint64(b.number), 10)); err != nil {
 		return nil, nil, err

@@ -30,7 +30,7 @@ func FuzzBlock(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &block{file: bytes.NewReader(content), size: int64(len(content)), number: 1, newest: newest, sum: sum, next: func() (uint64, error) { return 0, nil }}
+		b := &blockReader{file: bytes.NewReader(content), size: int64(len(content)), number: 1, newest: newest, sum: sum, next: func() (uint64, error) { return 0, nil }}
 		var off int64
 		began := expect
 		for it, err := range b.scan(context.Background(), &expect) {
