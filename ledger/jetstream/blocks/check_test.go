@@ -485,3 +485,16 @@ func TestWhatTheIndexListsAndIsMissingIsDamage(t *testing.T) {
 		}
 	}
 }
+
+func TestDamageSaysWhereAndWhich(t *testing.T) {
+	for want, d := range map[string]Damage{
+		"meta.inf at 0: meta: the file is missing":                   {Kind: Meta, File: metaFile, Detail: "the file is missing"},
+		"msgs/1.blk at 7, 100 bytes, record 3: checksum":             {Kind: Checksum, File: "msgs/1.blk", Offset: 7, Bytes: 100, First: 3, Last: 3},
+		"msgs/1.blk at 0, records from 3: zeros":                     {Kind: Zeros, File: "msgs/1.blk", First: 3},
+		"msgs/1.blk at 0, records 3 to 5: missing: record 6 follows": {Kind: Missing, File: "msgs/1.blk", First: 3, Last: 5, Detail: "record 6 follows"},
+	} {
+		if got := d.Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -43,7 +43,7 @@
 // A staged batch ([Report].Batches) is what a crash left of a commit. At its start
 // the server appends the rest if the newest record is of that batch, and removes the folder.
 //
-// Reading costs about 1.4 to 1.9 GB/s from the page cache on one core
+// Reading costs 1 to 2 GB/s from the page cache on one core
 // (BenchmarkCheck, AMD EPYC, 2026-11-22), and holds one block's window or one record, at
 // most 32 MiB. It always reads all blocks from Options.From on: a Current index.db
 // only means that the server truncates later.
