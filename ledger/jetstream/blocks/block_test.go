@@ -66,6 +66,18 @@ func TestAnOnlyRecordCanBeTorn(t *testing.T) {
 	}
 }
 
+// The head of the record that is due, but with a subject that does not fit in.
+func TestAnImpossibleHeadIsNoTornWrite(t *testing.T) {
+	raw := numbered(7, make([]byte, 100))
+	raw[21] = 1
+	if got := scanned(t, raw[:60], true, 7); len(got) != 1 || got[0].damage == nil || got[0].damage.Kind != Length {
+		t.Errorf("%+v", got)
+	}
+	if got := scanned(t, raw[:headSize-1], true, 7); len(got) != 1 || got[0].tail == nil {
+		t.Errorf("the length of the subject is not there: %+v", got)
+	}
+}
+
 // A write that did not finish leaves any of its sectors zero; a complete record with
 // another byte has none that is zero.
 func TestOnlyZeroSectorsTearACompleteRecord(t *testing.T) {

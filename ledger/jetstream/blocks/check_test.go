@@ -498,3 +498,14 @@ func TestDamageSaysWhereAndWhich(t *testing.T) {
 		}
 	}
 }
+
+func TestMissingBlocksAreCounted(t *testing.T) {
+	s := start(t, t.TempDir(), smallBlocks)
+	s.publish(t, small(false)...)
+	dir := killed(t, s)
+	remove(t, filepath.Join(dir, blockPath(2)))
+	remove(t, filepath.Join(dir, blockPath(3)))
+	if r := check(t, dir, Options{}); len(r.Damage) != 2 || r.Damage[0].Detail != "blocks 2 to 3 are missing" {
+		t.Errorf("%v", r.Damage)
+	}
+}
