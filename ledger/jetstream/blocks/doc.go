@@ -44,10 +44,11 @@
 // the server appends the rest if the newest record is of that batch, and removes the folder.
 //
 // Reading costs 1 to 2 GB/s from the page cache on one core
-// (BenchmarkCheck, AMD EPYC, 2026-11-22), and holds one block's window or one record, at
+// (BenchmarkCheck, two shared cores, 2026-11-22), and holds one block's window or one record, at
 // most 32 MiB. It always reads all blocks from Options.From on: a Current index.db
 // only means that the server truncates later.
 //
-// The daemon may call it before it starts the embedded server. It imports
-// package ledger only, for its errors. Begin at [Check] in check.go; block.go reads one block.
+// It is for the daemon, before it starts the embedded server, and for a repair;
+// nothing calls it yet. It imports package ledger only, for its errors. Begin at
+// [Check] in check.go; block.go reads one block.
 package blocks
