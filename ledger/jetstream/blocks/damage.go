@@ -24,7 +24,7 @@ const (
 	Subject   Kind = "subject"   // a subject that no message has
 	Header    Kind = "header"    // a header that is none
 	Refused   Kind = "refused"   // Options.Valid refused the record
-	File      Kind = "file"      // a block file is missing, empty or misnamed; a purge was begun
+	File      Kind = "file"      // a block file is misnamed, or all are missing; a purge was begun
 	Meta      Kind = "meta"      // meta.inf or meta.sum
 )
 

@@ -44,7 +44,9 @@ type folder struct {
 	buf         []byte      // of the block that is being read
 }
 
-// openFolder lists the blocks in dir/msgs. Errors: [ledger.ErrUnsupported] for
+// openFolder lists the blocks in dir/msgs. Numbers may be missing, and blocks empty: the
+// server removes a block that it opens empty, and goes on with the next number. The
+// sequences tell whether records are missing. Errors: [ledger.ErrUnsupported] for
 // encrypted blocks, else those of the file system. A missing msgs is damage.
 func openFolder(dir string) (*folder, error) {
 	f := &folder{dir: dir, stream: filepath.Base(dir)}
@@ -86,33 +88,14 @@ func openFolder(dir string) (*folder, error) {
 		f.blocks = append(f.blocks, blockFile{number: uint32(n), size: info.Size()})
 	}
 	slices.SortFunc(f.blocks, func(a, b blockFile) int { return cmp.Compare(a.number, b.number) })
-	f.checkNumbers()
 	return f, nil
-}
-
-// checkNumbers notes the blocks that are missing, and the empty ones that are not the newest.
-func (f *folder) checkNumbers() {
-	due := uint64(1)
-	for i, b := range f.blocks {
-		if n := uint64(b.number); n > due {
-			detail := fmt.Sprintf("block %d is missing", due)
-			if n > due+1 {
-				detail = fmt.Sprintf("blocks %d to %d are missing", due, n-1)
-			}
-			f.damage = append(f.damage, &Damage{Kind: File, File: blockPath(uint32(due)), Detail: detail})
-		}
-		if b.size == 0 && i < len(f.blocks)-1 {
-			f.damage = append(f.damage, &Damage{Kind: File, File: blockPath(b.number), Detail: "the block is empty, and others follow it"})
-		}
-		due = uint64(b.number) + 1
-	}
 }
 
 // open opens block i. The caller closes the file.
 func (f *folder) open(i int) (*blockReader, *os.File, error) {
 	b := &blockReader{number: f.blocks[i].number, newest: i == len(f.blocks)-1, next: func() (uint64, error) { return f.first(i + 1) }}
 	var err error
-	if b.sum, err = newChecksum(f.stream + "-" + strconv.FormatUint(uint64(b.number), 10)); err != nil {
+	if b.sum, err = newBlockChecksum(f.stream, b.number); err != nil {
 		return nil, nil, err
 	}
 	file, err := os.Open(filepath.Join(f.dir, filepath.FromSlash(b.path())))

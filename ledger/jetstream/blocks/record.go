@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,6 +83,11 @@ func newChecksum(name string) (*checksum, error) {
 		return nil, fmt.Errorf("checksum of %s: %w", name, err)
 	}
 	return &checksum{digest: d}, nil
+}
+
+// newBlockChecksum returns the hash for the records of a block.
+func newBlockChecksum(stream string, number uint32) (*checksum, error) {
+	return newChecksum(stream + "-" + strconv.FormatUint(uint64(number), 10))
 }
 
 // matches reports whether the checksum at the end of the record is right. h is
