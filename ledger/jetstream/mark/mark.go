@@ -1,0 +1,243 @@
+package mark
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"nexus/turns"
+)
+
+// Place is a position of a stream and the SHA-256 of what is stored there. The zero
+// Place is before the first position.
+type Place struct {
+	Seq uint64     `json:"seq"`
+	Sum turns.Hash `json:"sum"`
+}
+
+// Mark is how far the streams of a ledger must reach.
+type Mark struct {
+	Ledger string `json:"ledger"` // UUID
+	Log    Place  `json:"log"`
+	Blobs  Place  `json:"blobs"`
+	// Closed is set by a clean stop, when nothing can be stored after the mark.
+	Closed *Sizes `json:"closed,omitzero"`
+
+	// Generation counts the writes of the file.
+	Generation uint64 `json:"generation"`
+}
+
+// Sizes is how large the block files of each stream are together, in bytes.
+type Sizes struct {
+	Log   int64 `json:"log"`
+	Blobs int64 `json:"blobs"`
+}
+
+// The file has two slots. A write goes to the slot that holds the older mark, so that
+// a write that is cut short leaves the newer one. They are a page apart: no disk
+// writes both at once. A slot is the SHA-256 of the mark in hexadecimal, a space, the
+// mark as one line of JSON, and zeroes.
+const (
+	slotSize = 4096
+	slots    = 2
+)
+
+// interval is the longest time between an acknowledgement and the mark of it.
+const interval = 500 * time.Millisecond
+
+// Load reads the mark in the file at path. Errors: [fs.ErrNotExist], [turns.ErrCorrupt]
+// if neither slot can be read. One damaged slot is no error: the other holds a mark
+// that is at most one write older, and torn is set.
+func Load(path string) (m Mark, torn bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return m, false, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, slots*slotSize))
+	if err != nil {
+		return m, false, err
+	}
+	var found int
+	for i := range slots {
+		slot, err := decode(b[min(i*slotSize, len(b)):min((i+1)*slotSize, len(b))])
+		switch {
+		case err != nil:
+			torn = torn || !errors.Is(err, errEmpty)
+		default:
+			if found++; found == 1 || slot.Generation > m.Generation {
+				m = slot
+			}
+		}
+	}
+	if found == 0 {
+		return m, torn, fmt.Errorf("%w: %s holds no mark that can be read", turns.ErrCorrupt, path)
+	}
+	return m, torn, nil
+}
+
+var errEmpty = errors.New("empty slot")
+
+func encode(m Mark) ([]byte, error) {
+	b, err := turns.EncodeJSON(m)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(b)
+	b = append(append(hex.AppendEncode(nil, sum[:]), ' '), b...)
+	if b = append(b, '\n'); len(b) > slotSize {
+		return nil, fmt.Errorf("a mark of %d bytes does not fit its slot", len(b))
+	}
+	return append(b, make([]byte, slotSize-len(b))...), nil
+}
+
+func decode(slot []byte) (m Mark, err error) {
+	line := bytes.TrimRight(slot, "\x00")
+	if len(line) == 0 {
+		return m, errEmpty
+	}
+	sum, line, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(" "))
+	if got := sha256.Sum256(line); !ok || hex.EncodeToString(got[:]) != string(sum) {
+		return m, fmt.Errorf("%w: a slot of the mark has a wrong checksum", turns.ErrCorrupt)
+	}
+	return m, turns.DecodeJSON(line, &m)
+}
+
+// Keeper writes the mark of a running ledger. Safe for concurrent use.
+type Keeper struct {
+	file   *os.File
+	failed func(error)
+	wake   chan struct{}
+	stop   chan struct{}
+	done   chan struct{}
+
+	generation uint64 // of the last write
+
+	mu      sync.Mutex
+	mark    Mark // guarded by mu
+	changed bool // since the last write; guarded by mu
+}
+
+// Open opens the file at path, or creates it, and writes m there, synced. From then
+// on the mark is written within [interval] of a change. failed is called once, from
+// another goroutine, when a write fails: acknowledgements are no longer marked.
+func Open(path string, m Mark, failed func(error)) (*Keeper, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("mark: %w", err)
+	}
+	k := &Keeper{file: f, generation: m.Generation, failed: failed, mark: m, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	k.mark.Closed = nil
+	err = f.Truncate(slots * slotSize)
+	for range slots { // both slots: a damaged one is written anew
+		err = cmp.Or(err, k.write(k.mark))
+	}
+	if err = cmp.Or(err, syncDir(filepath.Dir(path))); err != nil {
+		return nil, errors.Join(fmt.Errorf("mark: %w", err), f.Close())
+	}
+	go k.run()
+	return k, nil
+}
+
+// Acked notes that the streams must reach the places from now on, the zero Place for
+// no change. It does not wait for the disk.
+func (k *Keeper) Acked(log, blobs Place) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if log.Seq > k.mark.Log.Seq {
+		k.mark.Log, k.changed = log, true
+	}
+	if blobs.Seq > k.mark.Blobs.Seq {
+		k.mark.Blobs, k.changed = blobs, true
+	}
+	if k.changed {
+		select {
+		case k.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Mark returns what is marked, written or not yet.
+func (k *Keeper) Mark() Mark {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mark
+}
+
+// Close writes the last mark and closes the file. closed are the sizes of the streams'
+// files after a clean stop; nil after any other.
+func (k *Keeper) Close(closed *Sizes) error {
+	close(k.stop)
+	<-k.done
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mark.Closed = closed
+	return errors.Join(k.write(k.mark), k.file.Close())
+}
+
+func (k *Keeper) run() {
+	defer close(k.done)
+	t := time.NewTimer(0)
+	<-t.C
+	for {
+		select {
+		case <-k.stop:
+			return
+		case <-k.wake:
+		}
+		if err := k.flush(); err != nil {
+			k.failed(fmt.Errorf("the mark of acknowledged positions: %w", err))
+			return
+		}
+		t.Reset(interval)
+		select {
+		case <-k.stop:
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// flush writes the mark if it changed.
+func (k *Keeper) flush() error {
+	k.mu.Lock()
+	m, changed := k.mark, k.changed
+	k.changed = false
+	k.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	return k.write(m)
+}
+
+// write writes m to the slot of the older mark, synced. Callers are Open, then run,
+// then Close: one at a time.
+func (k *Keeper) write(m Mark) error {
+	m.Generation = k.generation + 1
+	b, err := encode(m)
+	if err != nil {
+		return err
+	}
+	k.generation = m.Generation
+	if _, err := k.file.WriteAt(b, int64(m.Generation%slots)*slotSize); err != nil {
+		return err
+	}
+	return k.file.Sync()
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
