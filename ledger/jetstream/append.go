@@ -10,6 +10,7 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/ledger"
+	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
 )
 
@@ -35,8 +36,9 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 	if err := l.unsound.Load(); err != nil {
 		return 0, fmt.Errorf("append to %s: %w", subject, *err)
 	}
-	hash := turns.HashEvent(payload).String()
-	return settle(ctx, write{
+	sum := turns.HashEvent(payload)
+	hash := sum.String()
+	seq, err := settle(ctx, write{
 		action: "append to", subject: subject, expect: expect,
 		send: func(ctx context.Context) (uint64, error) { return l.send(ctx, subject, expect, payload, hash) },
 		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return next(ctx, l.stream, subject, expect) },
@@ -45,6 +47,10 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 			return bytes.Equal(m.Data, payload), err
 		},
 	})
+	if err == nil {
+		l.acked(mark.Place{Seq: seq, Sum: sum}, mark.Place{})
+	}
+	return seq, err
 }
 
 // publish sends a payload once.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"nexus/ledger"
+	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
 )
 
@@ -43,6 +44,7 @@ const (
 type Blobs struct {
 	js     js.JetStream
 	stream js.Stream
+	acked  func(log, blobs mark.Place)
 	chunk  int // size of the chunks that PutBlob writes, in bytes
 }
 
@@ -88,7 +90,8 @@ func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, s
 
 // put stores one chunk. A chunk that subject has already stays.
 func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chunk []byte) error {
-	_, err := settle(ctx, write{
+	stored := turns.Hash(sha256.Sum256(chunk))
+	seq, err := settle(ctx, write{
 		action: "store chunk at", subject: subject,
 		send: func(ctx context.Context) (uint64, error) {
 			// Headers of its own for each try: the client writes into them.
@@ -96,9 +99,15 @@ func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chu
 			maps.Copy(h, header)
 			return publish(ctx, b.js, &nats.Msg{Subject: subject, Header: h, Data: chunk})
 		},
-		next:  func(ctx context.Context) (*js.RawStreamMsg, error) { return b.last(ctx, subject) },
-		isOwn: func(*js.RawStreamMsg) (bool, error) { return true, nil },
+		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return b.last(ctx, subject) },
+		isOwn: func(m *js.RawStreamMsg) (bool, error) {
+			stored = sha256.Sum256(m.Data) // another writer may have been first
+			return true, nil
+		},
 	})
+	if err == nil {
+		b.acked(mark.Place{}, mark.Place{Seq: seq, Sum: stored})
+	}
 	return err
 }
 
@@ -157,10 +166,35 @@ func (b *Blobs) read(ctx context.Context, subject string) (*js.RawStreamMsg, err
 	if err != nil {
 		return nil, readError(err)
 	}
-	if got, want := hexSum(m.Data), m.Header.Get(chunkHeader); got != want {
-		return nil, fmt.Errorf("%w: chunk %s hashes to %s, its header says %q", ledger.ErrCorrupt, subject, got, want)
+	if _, err := checkChunk(subject, m.Header, m.Data); err != nil {
+		return nil, err
 	}
 	return m, nil
+}
+
+// CheckChunk returns the SHA-256 of a message of the blobs' stream as it is stored, with
+// its headers as they are on the wire. [ledger.ErrCorrupt]: another hash is stored
+// beside it.
+func CheckChunk(subject string, header, payload []byte) (turns.Hash, error) {
+	h, err := nats.DecodeHeadersMsg(header)
+	if err != nil {
+		return turns.Hash{}, fmt.Errorf("%w: chunk %s: %w", ledger.ErrCorrupt, subject, err)
+	}
+	return checkChunk(subject, h, payload)
+}
+
+// ChunkHeader is the header, as on the wire, that a chunk is stored with, but for
+// what only a first chunk has and what only its write needs.
+func ChunkHeader(payload []byte) []byte {
+	return []byte("NATS/1.0\r\n" + chunkHeader + ": " + hexSum(payload) + "\r\n\r\n")
+}
+
+func checkChunk(subject string, h nats.Header, payload []byte) (turns.Hash, error) {
+	sum := turns.Hash(sha256.Sum256(payload))
+	if got, want := hex.EncodeToString(sum[:]), h.Get(chunkHeader); got != want {
+		return sum, fmt.Errorf("%w: chunk %s hashes to %s, its header says %q", ledger.ErrCorrupt, subject, got, want)
+	}
+	return sum, nil
 }
 
 // blobSubject returns the prefix of the subjects of a blob's chunks.

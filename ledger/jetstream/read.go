@@ -54,6 +54,23 @@ func record(m *js.RawStreamMsg, err error, what string) (ledger.Record, error) {
 	return checked(m.Sequence, m.Subject, m.Data, m.Header, m.Time)
 }
 
+// CheckRecord returns the record of a message of the log as it is stored, with its
+// headers as they are on the wire. [ledger.ErrCorrupt]: it is no record, or another
+// hash is stored beside it.
+func CheckRecord(seq uint64, subject string, header, payload []byte, stored time.Time) (ledger.Record, error) {
+	h, err := nats.DecodeHeadersMsg(header)
+	if err != nil {
+		return ledger.Record{}, fmt.Errorf("%w: record %d of %s: %w", ledger.ErrCorrupt, seq, subject, err)
+	}
+	return checked(seq, subject, payload, h, stored)
+}
+
+// LogHeader is the header, as on the wire, that a record with this payload is stored
+// with, but for the expectation of its append, which only the append needs.
+func LogHeader(payload []byte) []byte {
+	return []byte("NATS/1.0\r\n" + hashHeader + ": " + turns.HashEvent(payload).String() + "\r\n\r\n")
+}
+
 // checked compares the hash beside a payload with the payload's.
 func checked(seq uint64, subject string, data []byte, h nats.Header, stored time.Time) (ledger.Record, error) {
 	r := ledger.Record{Seq: seq, Subject: subject, Payload: data, Stored: stored, Hash: turns.HashEvent(data)}

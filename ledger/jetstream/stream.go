@@ -11,16 +11,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/ledger"
+	"nexus/ledger/jetstream/mark"
 )
 
 // The streams. The names and subjects never change.
 const (
 	StreamName = "NEXUS_LEDGER"
 	BlobsName  = "NEXUS_BLOBS"
+	CopyName   = "NEXUS_BLOBS_COPY" // see [Config.CopyBlobs]
 
 	metaFormat = "nexus-format"
 	metaLedger = "nexus-ledger"
@@ -39,6 +42,12 @@ type Config struct {
 	// must be the one that the stream has; "" takes any. With Create a stream
 	// that exists keeps its own: see [Log.Ledger].
 	Ledger string
+	// CopyBlobs keeps a second copy of the blobs, a mirror that the server fills, for a
+	// repair. The log needs none: the projections have its records.
+	CopyBlobs bool
+	// Acked is called, if not nil, with each record or chunk that was acknowledged,
+	// before the caller of Append or PutBlob gets its answer. It must not block.
+	Acked func(log, blobs mark.Place)
 }
 
 // Log is the log on the stream NEXUS_LEDGER. Safe for concurrent use.
@@ -48,6 +57,7 @@ type Log struct {
 	blobs   *Blobs
 	id      string
 	created time.Time
+	acked   func(log, blobs mark.Place)
 	max     int64                 // bytes of a payload
 	unsound atomic.Pointer[error] // once set, appends are refused
 	send    func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error)
@@ -76,6 +86,16 @@ func blobsConfig(c Config) js.StreamConfig {
 	return s
 }
 
+// copyConfig is the mirror of the blobs. Nobody writes or reads it but the server and
+// a repair.
+func copyConfig() js.StreamConfig {
+	return js.StreamConfig{
+		Name: CopyName, Storage: js.FileStorage, Retention: js.LimitsPolicy, MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1,
+		MaxMsgsPerSubject: -1, MaxMsgSize: -1, Discard: js.DiscardNew, DenyDelete: true, DenyPurge: true, Replicas: 1,
+		Mirror: &js.StreamSource{Name: BlobsName},
+	}
+}
+
 // Open opens the streams, or creates them where c allows it, and compares their
 // configuration, as the server has it, field by field with what it must be.
 // Errors: [ledger.ErrNotFound] for a stream that is missing,
@@ -99,6 +119,9 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 	info := stream.CachedInfo()
 	l := &Log{js: j, stream: stream, id: info.Config.Metadata[metaLedger], created: info.Created, max: j.Conn().MaxPayload() - headerRoom}
 	l.send = l.publish
+	if l.acked = c.Acked; l.acked == nil {
+		l.acked = func(_, _ mark.Place) {}
+	}
 	c.Ledger = l.id // the two streams belong together, whoever created the first
 	blobs, err := openStream(ctx, j, blobsConfig(c), c)
 	if err != nil {
@@ -107,13 +130,31 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 	if id := blobs.CachedInfo().Config.Metadata[metaLedger]; id != l.id {
 		return nil, fmt.Errorf("%w: stream %s belongs to ledger %s, stream %s to %s", ledger.ErrCorrupt, BlobsName, id, StreamName, l.id)
 	}
-	l.blobs = &Blobs{js: j, stream: blobs, chunk: min(chunkSize, int(l.max))}
+	l.blobs = &Blobs{js: j, stream: blobs, acked: l.acked, chunk: min(chunkSize, int(l.max))}
+	if c.CopyBlobs {
+		if _, err := j.CreateStream(ctx, copyConfig()); err != nil { // it may exist, in this very form
+			return nil, fmt.Errorf("%w: stream %s: %w", ledger.ErrUnavailable, CopyName, err)
+		}
+	}
 	_, err = l.State(ctx) // notes it if the log is unsound
 	return l, err
 }
 
 // Ledger is the UUID of the ledger that the stream belongs to.
 func (l *Log) Ledger() string { return l.id }
+
+// LedgerOf returns the UUID of the ledger that a stream's configuration names, as the
+// server stores it.
+func LedgerOf(config []byte) (string, error) {
+	var c struct {
+		Metadata map[string]string `json:"metadata"`
+	}
+	err := json.Unmarshal(config, &c)
+	return c.Metadata[metaLedger], err
+}
+
+// Refuse stops appends for good, because of err.
+func (l *Log) Refuse(err error) { l.unsound.CompareAndSwap(nil, &err) }
 
 // Blobs is the blobs beside the log.
 func (l *Log) Blobs() *Blobs { return l.blobs }
