@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -57,6 +58,16 @@ type Config struct {
 	// on the server takes no appends, even when there is room again; nothing that
 	// was acknowledged is lost. nil: the failure is only logged.
 	Failed func(error)
+
+	// BeforeStart is called, if not nil, when the folder is locked and before the
+	// server opens its files; its error refuses the start. AfterStop is called when
+	// the server has closed them, before the lock is released.
+	BeforeStart, AfterStop func() error
+}
+
+// StreamDir is the folder of a stream of the account [LedgerAccount].
+func StreamDir(dataDir, stream string) string {
+	return filepath.Join(dataDir, storeDir, server.JetStreamStoreDir, LedgerAccount, "streams", stream)
 }
 
 // ErrDisk: the disk refused a write of a stream.
@@ -68,6 +79,7 @@ type Server struct {
 	lock     *os.File
 	password string
 	logger   *slog.Logger
+	stopped  func() error // AfterStop
 
 	// Fsync is the median time of one write and fsync of 4 KiB in DataDir, measured
 	// by Start. A fsync of less than 50 µs probably does not reach a disk.
@@ -85,8 +97,15 @@ func Start(c Config) (*Server, error) {
 	if s.lock, err = lock(c.DataDir); err != nil {
 		return nil, err
 	}
-	if err := s.start(c); err != nil {
+	if c.BeforeStart != nil {
+		err = c.BeforeStart()
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.lock.Close())
+	}
+	s.stopped = c.AfterStop
+	if err := s.start(c); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
@@ -184,13 +203,26 @@ func (s *Server) ClientURL() string {
 // folder's lock. A process that exits earlier can corrupt the store.
 func (s *Server) Close() error {
 	s.shutdown()
-	return s.lock.Close()
+	return s.close()
+}
+
+// close ends what Start began before the server.
+func (s *Server) close() error {
+	var err error
+	if s.stopped != nil {
+		err = s.stopped()
+	}
+	return errors.Join(err, s.lock.Close())
 }
 
 func (s *Server) shutdown() {
 	s.srv.Shutdown()
 	s.srv.WaitForShutdown()
 }
+
+// Lock locks a data folder that no server shall open meanwhile. Closing the result
+// releases it. Errors as of [Start].
+func Lock(dataDir string) (io.Closer, error) { return lock(dataDir) }
 
 // lock locks DataDir/lock for this process. The kernel releases the lock when the
 // process ends, however it ends, so a stale file does no harm.
