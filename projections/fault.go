@@ -1,9 +1,11 @@
 package projections
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -19,6 +21,7 @@ import (
 // fault, and the owner ends the process.
 type fault struct {
 	dir    string
+	note   func(why string) error // notes damage in the folder; nil: it is not noted
 	once   sync.Once
 	set    chan struct{} // closed when err is set
 	err    error         // read after set is closed
@@ -49,10 +52,59 @@ func (f *fault) get() error {
 }
 
 // corruption is called by Pebble when a file does not hold what was written.
-// The read that found it fails as well.
+// The read that found it fails as well. The next Open says so too: Pebble finds
+// damage in the part that is read, and may not read that part again for long.
 func (f *fault) corruption(i pebble.DataCorruptionInfo) {
-	f.raise(fmt.Errorf("%w: the projections in %s are damaged: %s: %v; delete that folder, and the next start makes it again from the log",
-		ledger.ErrCorrupt, f.dir, i.Path, i.Details))
+	err := &DamagedError{Dir: f.dir, Why: fmt.Sprintf("%s: %v", i.Path, i.Details)}
+	if f.note != nil {
+		if nerr := f.note(err.Why); nerr != nil {
+			err.Why += fmt.Sprintf(" (and it could not be noted: %v)", nerr)
+		}
+	}
+	f.raise(err)
+}
+
+// DamagedError says that the projections do not hold what was written. They can be
+// made again from the log. Unwrap gives [ledger.ErrCorrupt].
+type DamagedError struct{ Dir, Why string }
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("the projections in %s are damaged: %s; the next start makes them again from the log", e.Dir, e.Why)
+}
+
+// Unwrap gives ErrCorrupt.
+func (e *DamagedError) Unwrap() error { return ledger.ErrCorrupt }
+
+// readError returns the error of a read of Pebble.
+func readError(err error) error {
+	if pebble.IsCorruptionError(err) {
+		return fmt.Errorf("%w: read the projections: %w", ledger.ErrCorrupt, err)
+	}
+	return fmt.Errorf("read the projections: %w", err)
+}
+
+// noteFile exists in the folder of projections that are known to be damaged.
+const noteFile = "DAMAGED"
+
+// note returns a function that makes [noteFile].
+func note(fs vfs.FS, dir string) func(why string) error {
+	return func(why string) error {
+		w, err := fs.Create(fs.PathJoin(dir, noteFile), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write([]byte(why + "\n"))
+		return errors.Join(err, w.Sync(), w.Close())
+	}
+}
+
+// openDamage returns the damage that a failed open means: nil if the disk or a lock is
+// why it failed, so that another try may not fail.
+func openDamage(dir string, err error) error {
+	if errno := syscall.Errno(0); errors.As(err, &errno) && errno != syscall.ENOENT {
+		return nil
+	}
+	return &DamagedError{Dir: dir, Why: err.Error()}
 }
 
 // park raises an error and never returns, so Pebble runs no code after the error;

@@ -212,8 +212,11 @@ func TestADamagedFileIsAnErrorThatSaysWhatToDo(t *testing.T) {
 					}
 				}
 			}
-			if !errors.Is(err, ledger.ErrCorrupt) || !strings.Contains(err.Error(), "delete that folder") || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "goroutine ") {
-				t.Errorf("%v, want corrupt that says what to delete", err)
+			if damaged := (*DamagedError)(nil); !errors.As(err, &damaged) || !errors.Is(err, ledger.ErrCorrupt) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "goroutine ") {
+				t.Errorf("%v, want that the projections are damaged", err)
+			}
+			if _, err := Open(Config{Dir: dir}); !errors.As(err, new(*DamagedError)) {
+				t.Errorf("opened again: %v, want that the projections are damaged", err)
 			}
 		})
 	}

@@ -209,12 +209,12 @@ func (s *Store) SettingsAt(session turns.ID, index uint64) ([]byte, error) {
 	k := key(pSettings, session)
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: k, UpperBound: num(bytes.Clone(k), index+1)})
 	if err != nil {
-		return nil, fmt.Errorf("read the projections: %w", err)
+		return nil, readError(err)
 	}
 	defer it.Close()
 	if !it.Last() {
 		if err := it.Error(); err != nil {
-			return nil, fmt.Errorf("read the projections: %w", err)
+			return nil, readError(err)
 		}
 		return nil, fmt.Errorf("%w: settings of session %s at event %d", ledger.ErrNotFound, session, index)
 	}
@@ -384,14 +384,14 @@ func scan(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
 	return func(yield func(pair, error) bool) {
 		it, err := r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
 		if err != nil {
-			yield(pair{}, fmt.Errorf("read the projections: %w", err))
+			yield(pair{}, readError(err))
 			return
 		}
 		defer it.Close()
 		for ok := it.First(); ok; ok = it.Next() {
 			v, err := it.ValueAndErr()
 			if err != nil {
-				yield(pair{}, fmt.Errorf("read the projections: %w", err))
+				yield(pair{}, readError(err))
 				return
 			}
 			if !yield(pair{bytes.Clone(it.Key()), bytes.Clone(v)}, nil) {
@@ -399,7 +399,7 @@ func scan(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
 			}
 		}
 		if err := it.Error(); err != nil {
-			yield(pair{}, fmt.Errorf("read the projections: %w", err))
+			yield(pair{}, readError(err))
 		}
 	}
 }

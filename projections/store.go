@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -23,6 +25,9 @@ type Config struct {
 	FS     vfs.FS       // nil: the disk
 	Cache  int64        // bytes of block cache; 0: 64 MiB
 	Logger *slog.Logger // nil: silent
+	// ReadOnly opens projections of any schema, for [Store.Record]: nothing is
+	// written, nor emptied. Run must not be called.
+	ReadOnly bool
 }
 
 // Store holds the projections of one log. Safe for concurrent use: reads at any
@@ -43,7 +48,8 @@ type Store struct {
 }
 
 // Open opens or creates the store. One written by another schema is emptied:
-// Run then rebuilds it.
+// Run then rebuilds it. Errors: [*DamagedError] if the files do not hold what was
+// written, now or in an earlier run; those of the disk.
 func Open(c Config) (*Store, error) {
 	s := &Store{moved: make(chan struct{}), fault: newFault(c.Dir)}
 	if err := s.fault.guard(func() error { return s.open(c) }); err != nil {
@@ -65,7 +71,7 @@ func (s *Store) open(c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if cp.Schema != Schema {
+	if cp.Schema != Schema && !c.ReadOnly {
 		if cp.Schema != 0 {
 			s.logger.Info("projections have another schema and are rebuilt", "have", cp.Schema, "want", Schema)
 		}
@@ -82,6 +88,9 @@ func (s *Store) openDB(c Config) error {
 	}
 	if c.Cache == 0 {
 		c.Cache = 64 << 20
+	}
+	if c.FS == nil && c.ReadOnly {
+		c.FS = vfs.Default
 	}
 	if c.FS == nil {
 		c.FS = ownerOnly{vfs.Default}
@@ -101,6 +110,7 @@ func (s *Store) openDB(c Config) error {
 		MemTableSize:       16 << 20,
 		WALBytesPerSync:    512 << 10,
 		MaxOpenFiles:       500,
+		ReadOnly:           c.ReadOnly,
 	}
 	for i := range o.Levels {
 		if i < len(o.Levels)-1 {
@@ -110,9 +120,16 @@ func (s *Store) openDB(c Config) error {
 	o.Experimental.ReadSamplingMultiplier = -1
 	o.EnsureDefaults()
 	o.FS = faultFS{o.FS, s.fault}
+	if !c.ReadOnly {
+		s.fault.note = note(c.FS, c.Dir)
+		if why, err := c.FS.Stat(c.FS.PathJoin(c.Dir, noteFile)); err == nil {
+			return &DamagedError{Dir: c.Dir, Why: fmt.Sprintf("%s says so since %s", noteFile, why.ModTime().UTC().Format(time.RFC3339))}
+		}
+	}
 	db, err := pebble.Open(c.Dir, o)
 	if err != nil {
-		return fmt.Errorf("open projections in %s: %w", c.Dir, err)
+		err = fmt.Errorf("open projections in %s: %w", c.Dir, err)
+		return cmp.Or(openDamage(c.Dir, err), err)
 	}
 	s.db, s.logger = db, c.Logger
 	return nil
@@ -246,7 +263,7 @@ func get(r pebble.Reader, k []byte) (v []byte, ok bool, err error) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("read the projections: %w", err)
+		return nil, false, readError(err)
 	}
 	v = append([]byte(nil), b...)
 	return v, true, closer.Close()

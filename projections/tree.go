@@ -2,7 +2,6 @@ package projections
 
 import (
 	"encoding/binary"
-	"fmt"
 	"iter"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -18,7 +17,7 @@ func (s *Store) Segments(session turns.ID) iter.Seq2[lineage.Range, error] {
 	return func(yield func(lineage.Range, error) bool) {
 		it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end(prefix)})
 		if err != nil {
-			yield(lineage.Range{}, fmt.Errorf("read the projections: %w", err))
+			yield(lineage.Range{}, readError(err))
 			return
 		}
 		defer it.Close()
@@ -35,7 +34,7 @@ func (s *Store) Segments(session turns.ID) iter.Seq2[lineage.Range, error] {
 			ok = it.SeekGE(next)
 		}
 		if err := it.Error(); err != nil {
-			yield(lineage.Range{}, fmt.Errorf("read the projections: %w", err))
+			yield(lineage.Range{}, readError(err))
 		}
 	}
 }
