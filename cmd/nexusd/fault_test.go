@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Damaged projections end nexusd with an error that says what to do, and no stack
-// trace. It starts again without the folder.
-func TestDamagedProjectionsEndTheDaemon(t *testing.T) {
+// Damaged projections are set aside and made again from the log, with a line in the
+// log and no stack trace.
+func TestDamagedProjectionsAreMadeAgain(t *testing.T) {
 	data := t.TempDir()
 	start := func() (code int, stderr string) {
 		_, stderr, code = startAndStop(t, "--data", data, "--listen", "127.0.0.1:0", "--log-level", "error", "--max-store", "2000000000")
@@ -34,14 +34,13 @@ func TestDamagedProjectionsEndTheDaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	code, stderr := start()
-	if code != 6 || !strings.Contains(stderr, "delete that folder") || strings.Contains(stderr, "goroutine ") {
-		t.Errorf("exit %d, want 6 and what to delete: %s", code, stderr)
+	if code, stderr := start(); code != 0 || !strings.Contains(stderr, "made again from the log") || strings.Contains(stderr, "goroutine ") {
+		t.Errorf("exit %d, want 0 and that they are made again: %s", code, stderr)
 	}
-	if err := os.RemoveAll(filepath.Join(data, "projections")); err != nil {
-		t.Fatal(err)
+	if _, err := os.Stat(filepath.Join(data, "projections.damaged")); err != nil {
+		t.Errorf("the damaged ones are not kept: %v", err)
 	}
-	if code, stderr := start(); code != 0 {
-		t.Errorf("without the folder: exit %d: %s", code, stderr)
+	if code, stderr := start(); code != 0 || strings.Contains(stderr, "damaged") {
+		t.Errorf("the next start: exit %d: %s", code, stderr)
 	}
 }

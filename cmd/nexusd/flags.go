@@ -17,6 +17,7 @@ import (
 )
 
 const usage = `Usage: nexusd [flags]
+       nexusd repair [flags]
 
 Runs the ledger: an embedded NATS server with JetStream, or --nats URL.
 When it can serve it prints one JSON line with nats_url, http_url and data.
@@ -36,6 +37,8 @@ When it can serve it prints one JSON line with nats_url, http_url and data.
                        (default on; off with --nats)
   --max-store BYTES    most bytes of the stream's files
   --cache-bytes BYTES  memory of all caches together (default 268435456)
+  --scrub TIME         within which all that is stored is read and checked, or
+                       off (default 24h)
   --log-level LEVEL    debug, info, warn or error (default info)
   --summarizer openai|anthropic
                        have a model write the summaries; without it they are
@@ -81,6 +84,7 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.StringVar(&flags.Seal, "seal", "", "")
 	fs.Int64Var(&flags.MaxStore, "max-store", 0, "")
 	fs.Int64Var(&flags.CacheBytes, "cache-bytes", 0, "")
+	fs.StringVar(&flags.Scrub, "scrub", "", "")
 	fs.StringVar(&flags.LogLevel, "log-level", "", "")
 	fs.StringVar(&flags.Summarizer, "summarizer", "", "")
 	fs.StringVar(&flags.SummarizerURL, "summarizer-url", "", "")
@@ -139,6 +143,8 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.MaxStore = flags.MaxStore
 		case "cache-bytes":
 			cfg.CacheBytes = flags.CacheBytes
+		case "scrub":
+			cfg.Scrub = flags.Scrub
 		case "log-level":
 			cfg.LogLevel = flags.LogLevel
 		case "summarizer":

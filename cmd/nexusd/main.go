@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
+	"nexus/ledger/jetstream/disk"
 	"nexus/turns"
 )
 
@@ -23,11 +25,17 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
+// defaultData is the data folder if none is named.
+const defaultData = "./nexus-data"
+
 // drain is how long the daemon waits for requests to end after SIGTERM.
 const drain = 20 * time.Second
 
 // run is main without globals; it returns the exit status.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "repair" {
+		return repair(ctx, args[1:], environ, stdout, stderr)
+	}
 	cfg, err := parse(args, environ)
 	switch {
 	case errors.Is(err, errHelp):
@@ -54,6 +62,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	d, err := daemon.Open(ctx, cfg)
 	if err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
+		if damaged := (*disk.DamagedError)(nil); errors.As(err, &damaged) {
+			fmt.Fprintln(stderr, "hint: nothing was changed. nexusd repair, with the same --data, says what it can restore, and restores it")
+		}
 		return max(1, api.Exit(err))
 	}
 	if err := announce(stdout, d, cfg); err != nil {
@@ -77,10 +88,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 
 // announce prints the one line that says the daemon can serve.
 func announce(w io.Writer, d *daemon.Daemon, cfg daemon.Config) error {
-	data := cfg.Data
-	if data == "" {
-		data = "./nexus-data"
-	}
+	data := cmp.Or(cfg.Data, defaultData)
 	b, err := turns.EncodeJSON(struct {
 		Ready   bool   `json:"ready"`
 		NATS    string `json:"nats_url"`

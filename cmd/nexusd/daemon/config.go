@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"nexus/compactor"
 	"nexus/compactor/plan"
@@ -42,6 +43,9 @@ type Config struct {
 	// MaxStore bounds the stream's files, in bytes. 0: 45 % of what is free and
 	// what the folder takes already: the projections hold every event too.
 	MaxStore int64 `toml:"max_store" env:"MAX_STORE"`
+	// Scrub is the time within which everything stored is read once and compared with
+	// its checksums, such as "24h", or "off". Default 24h. Not used with NATS.
+	Scrub string `toml:"scrub" env:"SCRUB"`
 	// CacheBytes is the memory of all caches together, in bytes. Default 256 MiB,
 	// at least 16 MiB. The metric nexus_cache_bytes shows what each keeps.
 	CacheBytes int64 `toml:"cache_bytes" env:"CACHE_BYTES"`
@@ -184,6 +188,18 @@ func (c Config) rows() (out []tokens.Model) {
 	return out
 }
 
+// scrubInterval is Scrub as a duration; 0: off.
+func (c Config) scrubInterval() (time.Duration, error) {
+	if c.Scrub == "off" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(c.Scrub)
+	if err == nil && d < time.Minute {
+		err = fmt.Errorf("%v is less than a minute", d)
+	}
+	return d, err
+}
+
 // withDefaults is c with its zero fields filled in.
 func (c Config) withDefaults() Config {
 	def := func(s *string, v string) {
@@ -195,6 +211,7 @@ func (c Config) withDefaults() Config {
 	def(&c.HTTP, "127.0.0.1:8422")
 	def(&c.Data, "./nexus-data")
 	def(&c.LogLevel, "info")
+	def(&c.Scrub, "24h")
 	def(&c.Version, "0.0.0-dev")
 	if c.NATS == "" {
 		def(&c.Seal, "on")
@@ -246,6 +263,9 @@ func (c Config) Validate() error {
 	}
 	if c.CacheBytes != 0 && c.CacheBytes < minCache {
 		bad("cache_bytes: %d is below %d", c.CacheBytes, minCache)
+	}
+	if _, err := c.scrubInterval(); err != nil {
+		bad("scrub: %q is neither a time of a minute or more, as 24h, nor off", c.Scrub)
 	}
 	if c.MaxStore < 0 {
 		bad("max_store: %d is negative", c.MaxStore)

@@ -26,6 +26,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/mark"
 	"nexus/projections"
 	"nexus/turns"
 	"nexus/turns/seal"
@@ -41,6 +42,9 @@ type Daemon struct {
 	store      *projections.Store
 	log        *jetstream.Log
 	server     *embed.Server // nil on an external server
+	identity   identity      // of the data folder, with the embedded server
+	mark       *mark.Keeper  // of what was acknowledged; nil on an external server
+	scrubber   *scrubber     // nil on an external server
 	url        string
 	web        *web
 	ledgerConn *nats.Conn // where the streams are
@@ -50,6 +54,7 @@ type Daemon struct {
 	failed  chan error                    // why parts ended by themselves
 	abandon context.CancelCauseFunc       // ends a start that can't succeed
 	closing atomic.Bool                   // Close was called
+	dirty   atomic.Bool                   // the disk refused a write: the stop is not clean
 	closers []func(context.Context) error // in the order of opening
 	once    sync.Once
 	closed  error
@@ -81,7 +86,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err := os.MkdirAll(d.cfg.Data, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	if d.ledgerConn, err = d.connect(); err != nil {
+	if d.ledgerConn, err = d.connect(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.openLog(ctx, d.ledgerConn); err != nil {
@@ -98,11 +103,14 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 }
 
 // connect opens the server, if it is the embedded one, and both connections.
-func (d *Daemon) connect() (*nats.Conn, error) {
+func (d *Daemon) connect(ctx context.Context) (*nats.Conn, error) {
 	if d.cfg.NATS != "" {
 		return d.connectExternal()
 	}
-	server, err := embed.Start(embed.Config{DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, Logger: d.logger, Failed: d.diskFailed})
+	server, err := embed.Start(embed.Config{
+		DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, Logger: d.logger, Failed: d.diskFailed,
+		BeforeStart: func() error { return d.inspect(ctx) }, AfterStop: d.closeMark,
+	})
 	if err != nil {
 		return nil, taken("%w", "--listen", "NEXUS_LISTEN", err)
 	}
@@ -124,6 +132,7 @@ func (d *Daemon) connect() (*nats.Conn, error) {
 // diskFailed ends the daemon: its server takes no more appends, and each would
 // wait for its time-out.
 func (d *Daemon) diskFailed(err error) {
+	d.dirty.Store(true)
 	d.fail(fmt.Errorf("%w; what was acknowledged is stored: make room, and start again", err))
 }
 
@@ -150,10 +159,8 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	c := jetstream.Config{Replicas: d.cfg.Replicas, Create: d.cfg.Create}
 	var id identity
 	if d.server != nil {
-		if id, err = loadIdentity(d.cfg.Data); err != nil {
-			return err
-		}
-		c.Ledger, c.Create = id.Ledger, !id.Ready
+		id = d.identity
+		c.Ledger, c.Create, c.Acked, c.CopyBlobs = id.Ledger, !id.Ready, d.mark.Acked, true
 	} else if c.Create {
 		c.Ledger = uuid.NewString()
 	}
@@ -169,8 +176,14 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	if d.server != nil && d.log.Ledger() != id.Ledger {
 		return fmt.Errorf("%w: the stream belongs to ledger %s, the data folder to %s", turns.ErrCorrupt, d.log.Ledger(), id.Ledger)
 	}
-	if d.server != nil && !id.Ready {
-		id.Ready = true
+	if d.server == nil {
+		return nil
+	}
+	if err := d.reaches(ctx); err != nil {
+		return err
+	}
+	if !id.Ready || !id.Marked {
+		id.Ready, id.Marked = true, true
 		return saveIdentity(d.cfg.Data, id)
 	}
 	return nil
@@ -179,7 +192,7 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 // openStore opens the projections and replays what they lack, before the daemon
 // serves or appends anything.
 func (d *Daemon) openStore(ctx context.Context) (err error) {
-	if d.store, err = projections.Open(projections.Config{Dir: filepath.Join(d.cfg.Data, "projections"), Logger: d.logger}); err != nil {
+	if d.store, err = d.openProjections(ctx); err != nil {
 		return err
 	}
 	d.opened(func(context.Context) error { return d.store.Close() })
@@ -215,6 +228,9 @@ func (d *Daemon) serve(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
 	d.countConnections(registry)
 	registry.MustRegister(&logEnd{d.log})
+	if d.server != nil {
+		d.scrubber = newScrubber(registry)
+	}
 	counter := tokens.Approx{}
 	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}
 	c := engine.Config{
@@ -236,6 +252,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 	d.engine = engine.New(c)
 	d.work()
+	d.startScrub()
 	if d.service, err = natsapi.Start(d.client, d.engine, d.cfg.Version, d.logger); err != nil {
 		return err
 	}
@@ -313,6 +330,11 @@ func (d *Daemon) ready() error {
 	defer cancel()
 	if err := errors.Join(connected(ledgerRole, d.ledgerConn), connected(serviceRole, d.client)); err != nil {
 		return err
+	}
+	if d.scrubber != nil {
+		if damaged := d.scrubber.damaged.Load(); damaged != nil {
+			return damaged
+		}
 	}
 	st, err := d.log.State(ctx)
 	if err != nil {

@@ -18,6 +18,9 @@ import (
 type identity struct {
 	Ledger string `json:"ledger"` // UUID
 	Ready  bool   `json:"ready"`
+	// Marked says that the folder has a mark of what was acknowledged. Folders of
+	// earlier versions have none, and get one at their first start.
+	Marked bool `json:"marked,omitzero"`
 }
 
 const identityFile = "ledger.json"

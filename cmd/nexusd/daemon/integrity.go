@@ -1,0 +1,127 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"nexus/ledger/jetstream"
+	"nexus/ledger/jetstream/blocks"
+	"nexus/ledger/jetstream/disk"
+	"nexus/ledger/jetstream/mark"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+// Files and folders of the data folder.
+const (
+	markFile       = "mark"
+	projectionsDir = "projections"
+)
+
+// inspect compares the files of the streams with the mark of what was acknowledged,
+// before the server opens them: the server truncates a file at what it can't read, and
+// gives the positions behind it out again. inspect opens the mark.
+func (d *Daemon) inspect(ctx context.Context) (err error) {
+	if d.identity, err = loadIdentity(d.cfg.Data); err != nil {
+		return err
+	}
+	path := filepath.Join(d.cfg.Data, markFile)
+	m, torn, err := mark.Load(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !d.identity.Marked:
+		m.Ledger = d.identity.Ledger
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %s is missing: without it nobody can tell whether acknowledged turns are gone", turns.ErrCorrupt, path)
+	case err != nil:
+		return err
+	case m.Ledger != d.identity.Ledger:
+		return fmt.Errorf("%w: %s is of ledger %s, the data folder of %s", turns.ErrCorrupt, path, m.Ledger, d.identity.Ledger)
+	}
+	if torn {
+		d.logger.Warn("a write of the mark was cut short, the one before it is used", "file", path)
+	}
+	if d.identity.Ready {
+		began := time.Now()
+		found, err := disk.Inspect(ctx, d.cfg.Data, m)
+		if err != nil {
+			return err
+		}
+		d.logger.Info("inspected the streams", "clean", m.Closed != nil, "bytes", found.Read, "took", time.Since(began).Round(time.Millisecond))
+		for _, t := range []*blocks.Tail{found.TornLog, found.TornBlobs} {
+			if t != nil {
+				d.logger.Info("a write did not finish; it was not acknowledged, and the server removes it", "block", t.Block, "offset", t.Offset, "bytes", t.Bytes)
+			}
+		}
+		if m.Closed == nil {
+			wrong, err := disk.InspectCopy(ctx, d.cfg.Data)
+			if err != nil {
+				return err
+			}
+			if wrong != "" {
+				d.logger.Warn("the second copy of the blobs was damaged; it is made again", "damage", wrong)
+			}
+		}
+		m = found.Mark
+	}
+	d.mark, err = mark.Open(path, m, d.fail)
+	return err
+}
+
+// reaches compares what the server opened with the mark, and keeps a copy of the
+// streams' configuration. Nothing was appended yet.
+func (d *Daemon) reaches(ctx context.Context) error {
+	st, err := d.log.State(ctx)
+	if err != nil {
+		return err
+	}
+	if want := d.mark.Mark().Log.Seq; st.Last < want {
+		return fmt.Errorf("%w: the log ends at %d, acknowledged was %d", turns.ErrCorrupt, st.Last, want)
+	}
+	return disk.KeepMeta(d.cfg.Data)
+}
+
+// openProjections opens the projections. Damaged ones are set aside, in a folder that
+// the next damaged ones replace, and made again from the log. Before that the whole log is
+// read: where it is damaged too, the projections are its other copy and stay as they are.
+func (d *Daemon) openProjections(ctx context.Context) (*projections.Store, error) {
+	c := projections.Config{Dir: filepath.Join(d.cfg.Data, projectionsDir), Logger: d.logger}
+	store, err := projections.Open(c)
+	if damaged := (*projections.DamagedError)(nil); !errors.As(err, &damaged) {
+		return store, err
+	}
+	if d.server != nil {
+		broken, serr := disk.Scrub(ctx, d.cfg.Data, jetstream.StreamName, d.mark.Mark().Log.Seq, func(int64) error { return ctx.Err() })
+		if serr != nil {
+			return nil, serr
+		}
+		if broken != nil {
+			return nil, fmt.Errorf("%w; and %w", broken, err)
+		}
+	}
+	aside := c.Dir + ".damaged"
+	d.logger.Error("the projections are damaged; they are made again from the log", "err", err, "aside", aside)
+	if err := errors.Join(os.RemoveAll(aside), os.Rename(c.Dir, aside)); err != nil {
+		return nil, err
+	}
+	return projections.Open(c)
+}
+
+// closeMark writes the mark of a clean stop. The server has closed its files.
+func (d *Daemon) closeMark() error {
+	if d.mark == nil {
+		return nil
+	}
+	if d.dirty.Load() {
+		return d.mark.Close(nil)
+	}
+	sizes, err := disk.Sizes(d.cfg.Data)
+	if err != nil {
+		return errors.Join(err, d.mark.Close(nil))
+	}
+	return d.mark.Close(&sizes)
+}

@@ -1,0 +1,261 @@
+package daemon
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/ledger/jetstream"
+	"nexus/ledger/jetstream/blocks"
+	"nexus/ledger/jetstream/disk"
+	"nexus/ledger/jetstream/embed"
+	"nexus/turns"
+)
+
+// killed returns a data folder as a kill -9 leaves it: a copy of one that a daemon has
+// open. Its ledger holds everything that populate stores.
+func killed(t *testing.T) string {
+	t.Helper()
+	dir, copied := t.TempDir(), t.TempDir()
+	d, c := start(t, dir)
+	populate(t, c)
+	for last := d.mark.Mark(); ; { // all that was acknowledged is in the mark's file
+		b := must[[]byte](t)(os.ReadFile(filepath.Join(dir, markFile)))
+		if strings.Contains(string(b), fmt.Sprintf(`"seq":%d,"sum":"%v"`, last.Log.Seq, last.Log.Sum)) {
+			break
+		}
+	}
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, d, c)
+	return copied
+}
+
+// largest returns the largest block of a stream.
+func largest(t *testing.T, dir, stream string) string {
+	t.Helper()
+	names := must[[]string](t)(filepath.Glob(filepath.Join(embed.StreamDir(dir, stream), "msgs", "*.blk")))
+	return slices.MaxFunc(names, func(a, b string) int {
+		return int(must[os.FileInfo](t)(os.Stat(a)).Size() - must[os.FileInfo](t)(os.Stat(b)).Size())
+	})
+}
+
+// recordEnds returns where the records of the newest block end.
+func recordEnds(t *testing.T, dir, stream string) (ends []int64) {
+	t.Helper()
+	block := uint32(0)
+	for r, err := range blocks.Records(t.Context(), embed.StreamDir(dir, stream), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Block != block {
+			block, ends = r.Block, nil
+		}
+		ends = append(ends, r.Offset+r.Bytes)
+	}
+	return ends
+}
+
+// change rewrites a file.
+func change(t *testing.T, name string, f func([]byte) []byte) {
+	t.Helper()
+	b := f(must[[]byte](t)(os.ReadFile(name)))
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files returns what the files of the streams hold.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, stream := range []string{jetstream.StreamName, jetstream.BlobsName} {
+		for _, name := range must[[]string](t)(filepath.Glob(filepath.Join(embed.StreamDir(dir, stream), "msgs", "*"))) {
+			all[name] = string(must[[]byte](t)(os.ReadFile(name)))
+		}
+	}
+	return all
+}
+
+// refused opens a folder, which must be refused as damaged and left as it is.
+func refused(t *testing.T, dir, stream string) {
+	t.Helper()
+	before := files(t, dir)
+	d, err := Open(t.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	if err == nil {
+		t.Fatalf("a damaged folder is opened; closed: %v", d.Close(t.Context()))
+	}
+	if damaged := new(disk.DamagedError); !errors.As(err, &damaged) || damaged.Stream != stream || !errors.Is(err, turns.ErrCorrupt) {
+		t.Errorf("error %v, want one that names the damage of %s", err, stream)
+	}
+	if !maps.Equal(before, files(t, dir)) {
+		t.Error("the refused start changed the files of the streams")
+	}
+}
+
+// After a kill a bit of a block is wrong. The server would truncate the block there,
+// and give the positions behind it out again.
+func TestAFlippedBitAfterAKillRefusesTheStart(t *testing.T) {
+	for _, stream := range []string{jetstream.StreamName, jetstream.BlobsName} {
+		for _, projections := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, projections %v", stream, projections), func(t *testing.T) {
+				dir := killed(t)
+				if !projections {
+					if err := os.RemoveAll(filepath.Join(dir, "projections")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				change(t, largest(t, dir, stream), func(b []byte) []byte {
+					b[len(b)/10] ^= 0x10
+					return b
+				})
+				refused(t, dir, stream)
+			})
+		}
+	}
+}
+
+// The end of the log is gone, as the server leaves it when it has truncated a damaged
+// block. No record is damaged, and only the mark knows.
+func TestALogThatEndsBeforeTheMarkRefusesTheStart(t *testing.T) {
+	dir := killed(t)
+	if err := os.RemoveAll(filepath.Join(dir, "projections")); err != nil {
+		t.Fatal(err)
+	}
+	name := largest(t, dir, jetstream.StreamName)
+	_ = os.Remove(filepath.Join(filepath.Dir(name), "index.db"))
+	ends := recordEnds(t, dir, jetstream.StreamName)
+	change(t, name, func(b []byte) []byte { return b[:ends[len(ends)-4]] })
+	refused(t, dir, jetstream.StreamName)
+}
+
+// A write that did not finish was not acknowledged. The daemon starts, and continues.
+func TestAnUnfinishedWriteIsRemoved(t *testing.T) {
+	dir := killed(t)
+	name := largest(t, dir, jetstream.StreamName)
+	change(t, name, func(b []byte) []byte {
+		ends := recordEnds(t, dir, jetstream.StreamName)
+		next := slices.Clone(b[ends[len(ends)-2]:])
+		binary.LittleEndian.PutUint64(next[4:], binary.LittleEndian.Uint64(next[4:])+1) // the sequence
+		return append(b, next[:len(next)/2]...)
+	})
+	_, c := start(t, dir)
+	continueAll(t, c)
+	verified(t, c)
+}
+
+// After a clean stop a start reads no more than the newest blocks, and finds that the
+// size of another differs.
+func TestASizeThatChangedAfterACleanStopRefusesTheStart(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	populate(t, c)
+	stop(t, d, c)
+	change(t, largest(t, dir, jetstream.StreamName), func(b []byte) []byte { return b[:len(b)*2/3] })
+	refused(t, dir, jetstream.StreamName)
+}
+
+// Without the mark nobody can tell whether the end of the log is gone.
+func TestAMissingMarkRefusesTheStart(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	extend(t, c, must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})).ID, 2)
+	stop(t, d, c)
+	if err := os.Remove(filepath.Join(dir, markFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); !errors.Is(err, turns.ErrCorrupt) || !strings.Contains(err.Error(), markFile) {
+		t.Errorf("start without the mark: %v", err)
+	}
+}
+
+// A bit anywhere in a block, after a kill: no start serves less than was acknowledged.
+func TestNoFlippedBitLosesAnAcknowledgedTurn(t *testing.T) {
+	dir := killed(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, stream := range []string{jetstream.StreamName, jetstream.BlobsName} {
+		name := largest(t, dir, stream)
+		whole := must[[]byte](t)(os.ReadFile(name))
+		for range 40 {
+			at, bit := rng.IntN(len(whole)), rng.IntN(8)
+			t.Run(fmt.Sprintf("%s at %d bit %d", stream, at, bit), func(t *testing.T) {
+				b := slices.Clone(whole)
+				b[at] ^= 1 << bit
+				change(t, name, func([]byte) []byte { return b })
+				refused(t, dir, stream)
+			})
+		}
+		change(t, name, func([]byte) []byte { return whole })
+	}
+	_, c := start(t, dir)
+	verified(t, c)
+}
+
+// A record is damaged while the daemon runs, or was before a clean stop. The scrub finds
+// it: appends are refused, reads go on, the daemon is not ready and says why.
+func TestTheScrubFindsWhatNobodyReads(t *testing.T) {
+	for _, stream := range []string{jetstream.StreamName, jetstream.BlobsName} {
+		t.Run(stream, func(t *testing.T) {
+			dir := t.TempDir()
+			d, c := start(t, dir)
+			populate(t, c)
+			s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+			extend(t, c, s.ID, 2)
+			if err := d.scrubOnce(t.Context(), time.Minute); err != nil || d.ready() != nil {
+				t.Fatalf("a scrub of a sound ledger: %v, ready: %v", err, d.ready())
+			}
+			change(t, largest(t, dir, stream), func(b []byte) []byte { b[len(b)/2] ^= 8; return b })
+			err := d.scrubOnce(t.Context(), time.Minute)
+			if damaged := (*disk.DamagedError)(nil); !errors.As(err, &damaged) || damaged.Stream != stream {
+				t.Fatalf("the scrub says %v", err)
+			}
+			if err := d.ready(); !errors.Is(err, turns.ErrCorrupt) {
+				t.Errorf("ready: %v", err)
+			}
+			m := turns.TextMessage(turns.User, "go on")
+			if _, err := c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{m}}); !errors.Is(err, ledger.ErrCorrupt) {
+				t.Errorf("append: %v, want corrupt", err)
+			}
+			must[*api.Context](t)(c.Context(t.Context(), s.ID, api.GetContext{}))
+		})
+	}
+}
+
+// Appends go on while the scrub reads, and it takes no unfinished write for damage.
+func TestTheScrubReadsBesideAppends(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 300 {
+			m, answer := turns.TextMessage(turns.User, strings.Repeat("words ", 500)), turns.TextMessage(turns.Assistant, "yes")
+			if _, err := c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{m}, Response: &answer}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	for rounds := 0; ; rounds++ {
+		if err := d.scrubOnce(t.Context(), time.Minute); err != nil {
+			t.Fatalf("round %d: %v", rounds, err)
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"nexus/ledger/jetstream"
+	"nexus/ledger/jetstream/blocks"
+	"nexus/ledger/jetstream/disk"
+	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/mark"
+	"nexus/projections"
+	"nexus/turns"
+)
+
+// RepairConfig says what [Repair] repairs.
+type RepairConfig struct {
+	Data   string // data folder
+	Logger *slog.Logger
+	// AcceptLoss lets the repair give up the positions of which no copy is sound.
+	AcceptLoss bool
+}
+
+// Repaired is what [Repair] did.
+type Repaired struct {
+	Streams []disk.Repaired
+	// Identity says that ledger.json was written again, from the stream's metadata.
+	Identity bool
+	Aside    string // folder with the damaged files; "" if there were none
+	Mark     mark.Mark
+}
+
+// Repair writes the damaged files of a data folder again: the records of the log from
+// the copies in the projections, the blobs from their second stream. No daemon may run on it. The damaged files are kept
+// in a folder of their own. Where no copy is sound, the result names each position and
+// the error is a [*disk.LossError]; nothing is changed then, unless AcceptLoss is set.
+//
+// Errors: [embed.ErrLocked]; [*disk.LossError]; [*disk.DamagedError] if something is
+// still wrong after the repair; those of the file system.
+func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	lock, err := embed.Lock(c.Data)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	m, _, err := mark.Load(filepath.Join(c.Data, markFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, turns.ErrCorrupt) {
+		return out, err
+	}
+	if err != nil {
+		c.Logger.Warn("there is no mark of what was acknowledged; the projections tell how far the log reached", "err", err)
+	}
+	id, err := loadIdentity(c.Data)
+	if streamOf := disk.Ledger(c.Data); err != nil || id.Ledger != m.Ledger && m.Ledger == streamOf {
+		if streamOf == "" || m.Ledger != "" && m.Ledger != streamOf {
+			return out, errors.Join(err, fmt.Errorf("%w: %s says ledger %q, %s %q, the stream %q", turns.ErrCorrupt, identityFile, id.Ledger, markFile, m.Ledger, streamOf))
+		}
+		out.Identity = true
+		id = identity{Ledger: streamOf, Ready: true, Marked: true}
+		if err := saveIdentity(c.Data, id); err != nil {
+			return out, err
+		}
+	}
+	m.Ledger = id.Ledger
+	r := disk.RepairConfig{Data: c.Data, Mark: m, AcceptLoss: c.AcceptLoss, Aside: filepath.Join(c.Data, "repair-"+time.Now().UTC().Format("20060102T150405.000Z"))}
+	store, err := projections.Open(projections.Config{Dir: filepath.Join(c.Data, projectionsDir), Logger: c.Logger, ReadOnly: true})
+	if err != nil {
+		c.Logger.Warn("the projections can't be opened; the log has no other copy", "err", err)
+	} else {
+		defer func() { err = errors.Join(err, store.Close()) }()
+		r.Log, r.LogLast = copyOf(store), store.Applied().Seq
+	}
+	if _, err := os.Stat(embed.StreamDir(c.Data, jetstream.CopyName)); err == nil {
+		r.Blobs = disk.StreamCopy(c.Data, jetstream.CopyName)
+	}
+	if out.Streams, err = disk.Repair(ctx, r); err != nil {
+		return out, err
+	}
+	if _, err := os.Stat(r.Aside); err == nil {
+		out.Aside = r.Aside
+	}
+	m.Closed = nil // all is read again
+	found, err := disk.Inspect(ctx, c.Data, m)
+	if err != nil {
+		return out, fmt.Errorf("after the repair: %w", err)
+	}
+	out.Mark = found.Mark
+	k, err := mark.Open(filepath.Join(c.Data, markFile), found.Mark, func(error) {})
+	if err != nil {
+		return out, err
+	}
+	if err := k.Close(nil); err != nil {
+		return out, err
+	}
+	if !id.Marked {
+		id.Marked = true
+		return out, saveIdentity(c.Data, id)
+	}
+	return out, nil
+}
+
+// copyOf returns the records that the projections hold.
+func copyOf(store *projections.Store) disk.Copy {
+	return func(_ context.Context, seq uint64) (blocks.Record, error) {
+		r, err := store.Record(seq)
+		if err != nil {
+			return blocks.Record{}, err
+		}
+		return blocks.Record{Subject: r.Subject, Header: jetstream.LogHeader(r.Payload), Payload: r.Payload}, nil
+	}
+}

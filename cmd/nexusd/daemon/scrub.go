@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"nexus/ledger/jetstream"
+	"nexus/ledger/jetstream/disk"
+)
+
+// scrubber reads everything that is stored, over and over, each time within an
+// interval, and reports what is damaged or missing. The server reads a record when
+// somebody asks for it, which may be years later, and truncates what it can't read.
+type scrubber struct {
+	read    prometheus.Counter
+	ended   prometheus.Gauge
+	damaged atomic.Pointer[disk.DamagedError] // the first that was found; nil: none
+}
+
+func newScrubber(registry *prometheus.Registry) *scrubber {
+	s := &scrubber{
+		read: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "nexus_scrub_bytes_total", Help: "Bytes of stored records that were read again and compared with their checksums.",
+		}),
+		ended: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "nexus_scrub_completed_timestamp_seconds", Help: "When everything stored was last read without a fault, Unix time; 0: not since the start.",
+		}),
+	}
+	registry.MustRegister(s.read, s.ended, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "nexus_damaged", Help: "1 if a stored record is damaged or missing, else 0. Appends are refused from then on.",
+	}, func() float64 {
+		if s.damaged.Load() != nil {
+			return 1
+		}
+		return 0
+	}))
+	return s
+}
+
+// startScrub begins the scrub, unless the configuration says "off".
+func (d *Daemon) startScrub() {
+	interval, err := d.cfg.scrubInterval()
+	if d.scrubber == nil || err != nil || interval == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { d.scrub(ctx, interval); close(done) }()
+	d.opened(func(context.Context) error { cancel(); <-done; return nil })
+}
+
+// scrub runs until ctx ends. Damage stops appends, is logged, and makes the daemon not
+// ready; reads go on.
+func (d *Daemon) scrub(ctx context.Context, interval time.Duration) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := d.scrubOnce(ctx, interval)
+		switch {
+		case err == nil:
+			d.scrubber.ended.SetToCurrentTime()
+		case ctx.Err() == nil:
+			d.logger.Error("the streams could not be read through", "err", err)
+		}
+		wait := time.NewTimer(max(time.Minute, interval-time.Since(began)))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+		}
+	}
+}
+
+// scrubOnce reads both streams up to their marks, at a pace that takes half of the interval.
+func (d *Daemon) scrubOnce(ctx context.Context, interval time.Duration) error {
+	sizes, err := disk.Sizes(d.cfg.Data)
+	if err != nil {
+		return err
+	}
+	pace := newPace(ctx, max(float64(sizes.Log+sizes.Blobs)/(interval.Seconds()/2), minScrub))
+	m := d.mark.Mark()
+	for stream, last := range map[string]uint64{jetstream.StreamName: m.Log.Seq, jetstream.BlobsName: m.Blobs.Seq} {
+		damaged, err := disk.Scrub(ctx, d.cfg.Data, stream, last, func(bytes int64) error {
+			d.scrubber.read.Add(float64(bytes))
+			return pace.wait(bytes)
+		})
+		if err != nil {
+			return err
+		}
+		if damaged != nil {
+			d.scrubber.damaged.CompareAndSwap(nil, damaged)
+			d.log.Refuse(damaged)
+			return fmt.Errorf("%w; appends are refused from now on, reads go on: stop nexusd, and run nexusd repair", damaged)
+		}
+	}
+	return nil
+}
+
+// minScrub is the slowest pace of a scrub, in bytes a second.
+const minScrub = 1 << 20
+
+// pace holds a loop to a rate.
+type pace struct {
+	ctx   context.Context
+	rate  float64 // bytes a second
+	began time.Time
+	bytes float64
+}
+
+func newPace(ctx context.Context, rate float64) *pace {
+	return &pace{ctx: ctx, rate: rate, began: time.Now()}
+}
+
+// wait counts bytes and returns when they are due, or with an error when ctx ends.
+func (p *pace) wait(bytes int64) error {
+	p.bytes += float64(bytes)
+	ahead := time.Duration(p.bytes/p.rate*float64(time.Second)) - time.Since(p.began)
+	if ahead < 100*time.Millisecond {
+		return p.ctx.Err()
+	}
+	t := time.NewTimer(ahead)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+}

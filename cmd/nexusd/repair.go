@@ -1,0 +1,113 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"nexus/cmd/nexusd/daemon"
+	"nexus/ledger/api"
+	"nexus/ledger/jetstream/disk"
+)
+
+const repairUsage = `Usage: nexusd repair [--data DIR] [--config FILE] [--accept-loss]
+
+Writes damaged files of a data folder again, from the sound records in them and
+from their copies: the log from the projections, the blobs from their second stream.
+No nexusd may run on the folder. Positions stay as they are. The damaged files are
+kept in DIR/repair-TIME.
+
+Where no copy of a record is sound, repair names it and changes nothing. Then restore
+a backup, or give those records up:
+
+  --accept-loss        put a record that says "lost" at each such position. A session
+                       that lost a turn is read-only from there on; fork it before
+
+Example:
+  $ nexusd repair --data /var/lib/nexus
+`
+
+// repair is the command nexusd repair.
+func repair(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	accept := "--accept-loss"
+	c := daemon.RepairConfig{AcceptLoss: slices.Contains(args, accept)}
+	cfg, err := parse(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == accept }), environ)
+	switch {
+	case errors.Is(err, errHelp):
+		fmt.Fprint(stdout, repairUsage)
+		return 0
+	case err == nil && cfg.NATS != "":
+		err = errors.New("the files of an external server are its operator's to repair; repair works on the data folder of an embedded one")
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nexusd repair --help lists the flags\n", err)
+		return 2
+	}
+	c.Data = cmp.Or(cfg.Data, defaultData)
+	out, err := daemon.Repair(ctx, c)
+	report(stdout, out)
+	if loss := (*disk.LossError)(nil); errors.As(err, &loss) {
+		fmt.Fprintf(stderr, "nexusd: error: %v\nhint: nothing was changed. Restore a backup of %s, or run nexusd repair --accept-loss to give up what is named above\n", err, c.Data)
+		return max(1, api.Exit(err))
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
+		return max(1, api.Exit(err))
+	}
+	if out.Identity {
+		fmt.Fprintln(stdout, "restored: ledger.json, from the stream")
+	}
+	if out.Aside == "" {
+		fmt.Fprintf(stdout, "the streams are sound: the log reaches %d, the blobs reach %d\n", out.Mark.Log.Seq, out.Mark.Blobs.Seq)
+		return 0
+	}
+	fmt.Fprintf(stdout, "repaired: the log reaches %d, the blobs reach %d; the damaged files are in %s\n", out.Mark.Log.Seq, out.Mark.Blobs.Seq, out.Aside)
+	return 0
+}
+
+// report prints what was found and done.
+func report(w io.Writer, out daemon.Repaired) {
+	for _, s := range out.Streams {
+		for _, d := range s.Damage {
+			fmt.Fprintf(w, "damaged: %s %s\n", s.Stream, d)
+		}
+		if n := len(s.Restored); n > 0 {
+			fmt.Fprintf(w, "restored: %s, %s\n", s.Stream, ranges(s.Restored))
+		}
+		for _, l := range s.Lost {
+			fmt.Fprintf(w, "lost: %s record %d", s.Stream, l.Seq)
+			if l.Subject != "" {
+				fmt.Fprintf(w, " of %s", l.Subject)
+			}
+			fmt.Fprintf(w, ": %s\n", l.Why)
+		}
+		for _, l := range s.Broken {
+			fmt.Fprintf(w, "cut off: %s record %d of %s: what came before it on its chain is lost\n", s.Stream, l.Seq, l.Subject)
+		}
+	}
+}
+
+// ranges writes ascending numbers as "3 records: 1 to 2, 7".
+func ranges(seqs []uint64) string {
+	s := fmt.Sprintf("%d records:", len(seqs))
+	if len(seqs) == 1 {
+		s = "1 record:"
+	}
+	for i := 0; i < len(seqs); {
+		j := i
+		for j+1 < len(seqs) && seqs[j+1] == seqs[j]+1 {
+			j++
+		}
+		if i > 0 {
+			s += ","
+		}
+		if s += fmt.Sprintf(" %d", seqs[i]); j > i {
+			s += fmt.Sprintf(" to %d", seqs[j])
+		}
+		i = j + 1
+	}
+	return s
+}
