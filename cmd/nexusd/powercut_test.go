@@ -1,0 +1,259 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	js "github.com/nats-io/nats.go/jetstream"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+var powerCuts = flag.Int("powercuts", 0, "how often TestPowerCut cuts the power; it needs root, loop devices and mkfs.ext4")
+
+// cuttable is an ext4 file system in a file, which can lose everything that was not synced.
+type cuttable struct {
+	image, mount string
+}
+
+func newDisk(t *testing.T) *cuttable {
+	t.Helper()
+	if *powerCuts == 0 {
+		t.Skip("set -powercuts, as root; docs/TESTING.md has the command and the last figures")
+	}
+	d := &cuttable{filepath.Join(t.TempDir(), "image"), filepath.Join(t.TempDir(), "mount")}
+	if err := os.Mkdir(d.mount, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, exec.Command("truncate", "-s", "4G", d.image))
+	finish(t, exec.Command("mkfs.ext4", "-q", "-E", "lazy_itable_init=1,lazy_journal_init=1", d.image))
+	d.plug(t)
+	t.Cleanup(func() { _ = exec.Command("umount", d.mount).Run() })
+	return d
+}
+
+// plug mounts the file system; ext4 replays its journal.
+func (d *cuttable) plug(t *testing.T) {
+	t.Helper()
+	finish(t, exec.Command("mount", "-o", "loop", d.image, d.mount))
+}
+
+// cut stops the file system at once: what is not on the device is gone, and its journal
+// is not flushed. Every later write fails.
+func (d *cuttable) cut(t *testing.T) {
+	t.Helper()
+	f, err := os.Open(d.mount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const shutdown = 0x8004587d // EXT4_IOC_SHUTDOWN
+	noFlush := uint32(2)        // EXT4_GOING_FLAGS_NOLOGFLUSH
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&noFlush))); errno != 0 {
+		t.Fatalf("cut the power: %v", errno)
+	}
+}
+
+// unplug unmounts the file system, and drops what was not written.
+func (d *cuttable) unplug(t *testing.T) { t.Helper(); finish(t, exec.Command("umount", d.mount)) }
+
+// TestPowerCut cuts the power of nexusd's disk, again and again, while writers append and
+// compact. After every second cut a copy of the folder gets a wrong bit or a zeroed page
+// before its daemon starts. Every acknowledged turn is there, once; where damage hits its only copy
+// it is named, and nothing wrong is served.
+//
+// It can't see a disk that keeps acknowledged writes in a volatile cache: a loop device
+// has what it was given.
+func TestPowerCut(t *testing.T) {
+	d := newDisk(t)
+	bin := build(t, ".")
+	data := filepath.Join(d.mount, "data")
+	a := &acked{turns: make(map[turns.ID][]turns.ID), hash: make(map[turns.ID]turns.Hash)}
+	pending := make([]*write, 8)
+	for i := range pending {
+		pending[i] = &write{session: api.NewID()}
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d, %d cuts", seed, *powerCuts)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	outcomes := make(map[string]int)
+	for round := range *powerCuts {
+		cmd, url := launch(t, bin, data)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for _, w := range pending {
+			wg.Go(func() { w.run(ctx, t, url, a) })
+		}
+		<-time.After(time.Duration(20+rng.IntN(600)) * time.Millisecond)
+		d.cut(t)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		cancel()
+		wg.Wait()
+		d.unplug(t)
+		d.plug(t)
+		if round%2 == 1 {
+			outcomes[startDamaged(t, bin, data, rng, a)]++
+		}
+		if t.Failed() {
+			t.Fatalf("round %d", round)
+		}
+	}
+	checkAcked(t, bin, data, a)
+	t.Logf("damaged copies: %v", outcomes)
+}
+
+// startDamaged damages a copy of the folder and says what becomes of it.
+func startDamaged(t *testing.T, bin, data string, rng *rand.Rand, a *acked) string {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "data")
+	defer os.RemoveAll(copied)
+	if err := os.CopyFS(copied, os.DirFS(data)); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	if err := filepath.WalkDir(copied, func(name string, e fs.DirEntry, err error) error {
+		if info, ierr := e.Info(); err == nil && ierr == nil && e.Type().IsRegular() && info.Size() > 0 {
+			names = append(names, name)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	name := names[rng.IntN(len(names))]
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := rng.IntN(len(b)); rng.IntN(2) == 0 {
+		clear(b[at/4096*4096 : min(len(b), at/4096*4096+4096)])
+	} else {
+		b[at] ^= 1 << rng.IntN(8)
+	}
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // a daemon may end when it meets damage of the projections, and make them again at the next start
+		ended := startOnce(bin, copied)
+		if ended == "" {
+			checkAcked(t, bin, copied, a)
+			return "served"
+		}
+		if !strings.Contains(ended, "made again") && !strings.Contains(ended, "projections") {
+			break
+		}
+	}
+	out, err := exec.Command(bin, "repair", "--data", copied).CombinedOutput()
+	switch {
+	case err == nil:
+		checkAcked(t, bin, copied, a)
+		return "repaired"
+	case strings.Contains(string(out), "lost: "):
+		return "named as lost"
+	}
+	t.Errorf("%s: %s", name, out)
+	return "not repaired"
+}
+
+// startOnce starts nexusd and stops it when it is ready. It returns why it did not start.
+func startOnce(bin, data string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bin, "--data", data, "--listen", "127.0.0.1:0", "--http", "off", "--log-level", "error", "--max-store", "2000000000")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err.Error()
+	}
+	if err := cmd.Start(); err != nil {
+		return err.Error()
+	}
+	one := make([]byte, 1)
+	_, err = out.Read(one)
+	if err == nil {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+	}
+	if werr := cmd.Wait(); err == nil && werr == nil {
+		return ""
+	}
+	return fmt.Sprintf("%v %s", err, stderr.String())
+}
+
+// TestPowerCutControl shows that a cut loses what is not synced: a NATS server with its
+// default of syncing every two minutes loses acknowledged messages. Else the runs of
+// TestPowerCut say nothing.
+func TestPowerCutControl(t *testing.T) {
+	d := newDisk(t)
+	o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: filepath.Join(d.mount, "js")}
+	open := func() (*server.Server, js.JetStream) {
+		s, err := server.NewServer(o.Clone())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		if !s.ReadyForConnections(untilTheTestEnds(t)) {
+			t.Fatal("not ready")
+		}
+		nc, err := nats.Connect(s.ClientURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := js.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, j
+	}
+	s, j := open()
+	if _, err := j.CreateStream(t.Context(), js.StreamConfig{Name: "S", Subjects: []string{"s.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for range 2000 {
+		if _, err := j.Publish(t.Context(), "s.x", []byte("acknowledged")); err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	d.cut(t)
+	s.Shutdown()
+	s.WaitForShutdown()
+	d.unplug(t)
+	d.plug(t)
+	s, j = open()
+	defer s.Shutdown()
+	kept := uint64(0)
+	stream, err := j.Stream(t.Context(), "S")
+	if err == nil {
+		info, ierr := stream.Info(t.Context())
+		if ierr != nil {
+			t.Fatal(ierr)
+		}
+		kept = info.State.Msgs
+	} else if !errors.Is(err, js.ErrStreamNotFound) {
+		t.Fatal(err)
+	}
+	t.Logf("of %d acknowledged messages %d are left", n, kept)
+	if kept == uint64(n) {
+		t.Error("nothing was lost: the cut cuts nothing, and TestPowerCut is void")
+	}
+}
