@@ -244,6 +244,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		keys.Warn = func(err error) { d.logger.Warn("keys", "err", err) }
 		d.opened(func(context.Context) error { return keys.Close() })
 		if err := checkKeys(ctx, d.log, keys); err != nil {
 			return err

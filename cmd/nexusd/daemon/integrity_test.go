@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -200,6 +201,37 @@ func TestNoFlippedBitLosesAnAcknowledgedTurn(t *testing.T) {
 	}
 	_, c := start(t, dir)
 	verified(t, c)
+}
+
+// One damaged copy of a key is made again from the other, and the log says so.
+func TestADamagedCopyOfAKeyIsHealedAndLogged(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	extend(t, c, s.ID, 1)
+	stop(t, d, c)
+	names := must[[]string](t)(filepath.Glob(filepath.Join(dir, "keys", "a", "*", "*")))
+	if len(names) == 0 {
+		t.Fatal("no keys")
+	}
+	before := make(map[string]string)
+	for _, name := range names {
+		before[name] = string(must[[]byte](t)(os.ReadFile(name)))
+		change(t, name, func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
+	}
+	log := new(lockedBuffer)
+	_, c = startWith(t, Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	must[*api.Context](t)(c.Context(t.Context(), s.ID, api.GetContext{}))
+	extend(t, c, s.ID, 1)
+	healed := 0
+	for _, name := range names {
+		if string(must[[]byte](t)(os.ReadFile(name))) == before[name] {
+			healed++
+		}
+	}
+	if healed == 0 || strings.Count(log.String(), "repaired from the other copy") != healed {
+		t.Errorf("%d of %d copies are healed; the log:\n%s", healed, len(names), log)
+	}
 }
 
 // A record is damaged while the daemon runs, or was before a clean stop. The scrub finds
