@@ -63,13 +63,17 @@ func (rd *Reader) CatchUp(ctx context.Context, tenant string, id turns.ID) (uint
 }
 
 // ChainEnd returns the last record of the session's chain, and waits until the
-// projections have applied it.
+// projections have applied it. [ledger.ErrNotFound]: neither the log nor the projections
+// have the session.
 func (rd *Reader) ChainEnd(ctx context.Context, tenant string, id turns.ID) (ledger.Record, error) {
-	subject := ledger.AnyShard(tenant, turns.SessionChain(id))
+	subject, known := ledger.AnyShard(tenant, turns.SessionChain(id)), false
 	if s, err := rd.Projections.Session(id); err == nil && s.Tenant == tenant {
-		subject = s.Subject()
+		subject, known = s.Subject(), true
 	}
 	last, err := rd.Log.Last(ctx, subject)
+	if known && errors.Is(err, ledger.ErrNotFound) { // a server whose disk fails says so, too
+		err = fmt.Errorf("%w: the log gives no record of session %s, which it had", ledger.ErrUnavailable, id)
+	}
 	if err != nil {
 		return last, err
 	}

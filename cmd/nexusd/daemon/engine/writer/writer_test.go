@@ -50,6 +50,31 @@ func TestMutateDecidesAgainAfterALostCompareAndSet(t *testing.T) {
 	enginetest.Verified(t, e)
 }
 
+// emptyLog is a log that finds nothing, as a server whose disk fails.
+type emptyLog struct{ ledger.Log }
+
+func (emptyLog) Last(context.Context, string) (ledger.Record, error) {
+	return ledger.Record{}, ledger.ErrNotFound
+}
+
+// A log that finds no record of a session that the projections have is no proof that
+// there is no such session.
+func TestAKnownSessionIsNotNotFoundBecauseTheLogIsEmpty(t *testing.T) {
+	w := enginetest.NewWorld()
+	s := enginetest.Create(t, w.Engine(t), 0, "nexus")
+	e := w.Engine(t)
+	if err := e.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
+		t.Fatal(err)
+	}
+	e.Log = emptyLog{w.Log}
+	if _, err := e.Append(t.Context(), enginetest.Alice, s.ID, enginetest.Say("question", "answer"), nil); enginetest.Code(err) != api.Unavailable {
+		t.Errorf("append: %v, want unavailable", err)
+	}
+	if _, err := e.Append(t.Context(), enginetest.Alice, turns.ID{1}, enginetest.Say("question", "answer"), nil); enginetest.Code(err) != api.NotFound {
+		t.Errorf("append to no session: %v, want not_found", err)
+	}
+}
+
 // A session that seems to be what a request asks for is looked at again on the end of
 // the log: another daemon may have changed it since.
 func TestMutateTakesNothingForUnchangedOnAnOldFold(t *testing.T) {
