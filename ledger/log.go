@@ -73,7 +73,9 @@ type Log interface {
 	Get(ctx context.Context, seq uint64) (Record, error)
 
 	// Read yields the records from position from on, in order, without gaps: a
-	// gap is yielded as [ErrCorrupt] and ends the sequence. With follow it goes
+	// gap is yielded as [ErrCorrupt] and ends the sequence. A record whose payload
+	// has another hash than its Hash is yielded, so that one of them stops no reader; the
+	// caller compares. With follow it goes
 	// on with new records until ctx ends, and then ends without an error; without,
 	// it ends after the record that was last when Read was called.
 	Read(ctx context.Context, from uint64, follow bool) iter.Seq2[Record, error]

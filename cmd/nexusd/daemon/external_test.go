@@ -2,11 +2,14 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -61,4 +64,57 @@ func TestTwoDaemonsOnAnExternalServer(t *testing.T) {
 	if err != nil || !v.OK || v.Turns != 60 {
 		t.Errorf("verify: %+v, %v", v, err)
 	}
+}
+
+// On a server of somebody else's anyone with the permission can store what is no event, on
+// a session's subject or on another. It sets that chain aside, on every daemon and after a
+// restart, and stops nothing else.
+func TestAForeignMessageStopsNoDaemon(t *testing.T) {
+	s := natsServer(t, nil)
+	dir := t.TempDir()
+	open := func(create bool, data string) *Daemon {
+		d, err := Open(t.Context(), Config{NATS: s.ClientURL(), Replicas: 1, Create: create, Data: data, HTTP: "off"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	closed := func(d *Daemon) {
+		if err := d.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	d := open(true, dir)
+	nc := must[*nats.Conn](t)(nats.Connect(s.ClientURL()))
+	defer nc.Close()
+	c := api.NewClient(nc, "default", "main")
+	hit, other := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{})), must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	extend(t, c, hit.ID, 2)
+	for _, subject := range []string{"nexus.log.no.chain", ledger.SessionSubject("default", hit.ID, hit.ID)} { // the last record is foreign
+		if _, err := nc.Request(subject, []byte("not an event"), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rounds := func(d *Daemon, aside int) {
+		t.Helper()
+		extend(t, c, other.ID, 1)
+		if n := d.store.SetAside(); n != aside || d.ready() != nil {
+			t.Errorf("%d chains are set aside, ready: %v; want %d", n, d.ready(), aside)
+		}
+		if _, err := c.Append(t.Context(), hit.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "go on")}}); !errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("append to the session that was hit: %v, want corrupt", err)
+		}
+		v, err := c.As(api.Operator).Verify(t.Context())
+		if err != nil || v.OK || len(v.Problems) < 2 {
+			t.Errorf("verify: %+v, %v; want both messages named", v, err)
+		}
+	}
+	rounds(d, 2)
+	closed(d)
+	d = open(false, dir)
+	rounds(d, 2)
+	closed(d)
+	d = open(false, t.TempDir()) // with projections of its own
+	rounds(d, 2)
+	closed(d)
 }
