@@ -3,6 +3,8 @@ package api
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"syscall"
 
 	"github.com/go-json-experiment/json"
 
@@ -108,8 +110,12 @@ func Exit(err error) int {
 	return 1
 }
 
+// diskErrors are the errors of a disk that fails or is full.
+var diskErrors = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS}
+
 // FromError is err as it goes over the wire. What matches no sentinel is a
-// defect: its text goes to the log, not to the caller.
+// defect: its text goes to the log, not to the caller. That of a disk that fails is
+// unavailable, without its paths.
 func FromError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -121,6 +127,9 @@ func FromError(err error) *Error {
 			out = &Error{Code: c.code, Message: err.Error()}
 			break
 		}
+	}
+	if errno := syscall.Errno(0); out.Code == Internal && errors.As(err, &errno) && slices.Contains(diskErrors, errno) {
+		out = &Error{Code: Unavailable, Message: fmt.Sprintf("the daemon's disk fails: %v", errno)}
 	}
 	var f *turns.FieldError
 	if errors.As(err, &f) {

@@ -3,6 +3,9 @@ package api
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
 	"testing"
 
 	"nexus/ledger"
@@ -93,5 +96,18 @@ func TestShortFormsOfPolicyAndSystem(t *testing.T) {
 	}
 	if err := turns.DecodeJSON([]byte(`{"policy":{"name":"balanced","sett":{}}}`), &r); !errors.Is(err, turns.ErrMalformed) {
 		t.Errorf("an unknown member of a policy: %v", err)
+	}
+}
+
+// A disk that fails is no defect of the daemon, and the error names no path of it.
+func TestAFailedDiskIsUnavailable(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS} {
+		e := FromError(fmt.Errorf("read the projections: %w", &fs.PathError{Op: "read", Path: "/secret/place", Err: errno}))
+		if e.Code != Unavailable || strings.Contains(e.Message, "place") {
+			t.Errorf("%v: %+v, want unavailable without the path", errno, e)
+		}
+	}
+	if e := FromError(&fs.PathError{Op: "open", Path: "x", Err: syscall.ENOENT}); e.Code != Internal {
+		t.Errorf("a file that is missing: %+v, want internal", e)
 	}
 }

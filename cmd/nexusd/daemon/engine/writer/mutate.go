@@ -97,7 +97,10 @@ func (wr *Writer) Mutate(ctx context.Context, c reader.Caller, id turns.ID, deci
 // An error that says that nothing was written becomes [ledger.ErrIndeterminate]. A
 // retry with the same id gets the answer of the request.
 func AfterCommit(err error) error {
-	if errors.Is(err, ledger.ErrBusy) || (errors.Is(err, ledger.ErrUnavailable) && !errors.Is(err, ledger.ErrIndeterminate)) {
+	if err == nil {
+		return nil
+	}
+	if code := api.FromError(err).Code; code == api.Busy || code == api.Unavailable {
 		return &api.Error{Code: api.Indeterminate, Message: "it is written, its answer is not ready: " + err.Error()}
 	}
 	return err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
+	"syscall"
 	"testing"
 
 	"nexus/cmd/nexusd/daemon/engine/enginetest"
@@ -172,6 +174,7 @@ func TestAfterCommitNeverSaysThatNothingIsWritten(t *testing.T) {
 		{nil, ""},
 		{fmt.Errorf("read: %w", ledger.ErrUnavailable), api.Indeterminate},
 		{&api.Error{Code: api.Busy, Message: "full"}, api.Indeterminate},
+		{fmt.Errorf("read a key: %w", &fs.PathError{Op: "read", Path: "x", Err: syscall.EIO}), api.Indeterminate},
 		{&api.Error{Code: api.Indeterminate, Message: "unknown"}, api.Indeterminate},
 		{&api.Error{Code: api.Conflict, Message: "moved"}, api.Conflict},
 	} {
