@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -101,7 +102,7 @@ func note(fs vfs.FS, dir string) func(why string) error {
 // openDamage returns the damage that a failed open means: nil if the disk or a lock is
 // why it failed, so that another try may not fail.
 func openDamage(dir string, err error) error {
-	if errno := syscall.Errno(0); errors.As(err, &errno) && errno != syscall.ENOENT {
+	if errno := syscall.Errno(0); errors.As(err, &errno) && errno != syscall.ENOENT || strings.Contains(err.Error(), "lock held by") {
 		return nil
 	}
 	return &DamagedError{Dir: dir, Why: err.Error()}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"go.uber.org/goleak"
@@ -242,4 +243,63 @@ func damage(t *testing.T, dir string, step int) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Projections that another store of this process has open are not damaged.
+func TestAnOpenStoreIsNotDamaged(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Config{Dir: dir}); err == nil || errors.As(err, new(*DamagedError)) {
+		t.Errorf("opened twice: %v, want an error that is not damage", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(Config{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Damage that Pebble meets in the background while the store is opened closes it again,
+// so that it can be set aside.
+func TestDamageMetWhileOpeningLeavesNoLock(t *testing.T) {
+	dir := t.TempDir()
+	fs := &raising{FS: vfs.Default}
+	s := &Store{moved: make(chan struct{}), fault: newFault(dir)}
+	fs.met = func() {
+		s.fault.corruption(pebble.DataCorruptionInfo{Path: "x", Details: errors.New("a wrong checksum")})
+	}
+	if err := s.openGuarded(Config{Dir: dir, FS: fs}); !errors.As(err, new(*DamagedError)) {
+		t.Fatalf("%v, want damage", err)
+	}
+	if err := os.Remove(filepath.Join(dir, noteFile)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// raising is a file system that calls met when a file is created.
+type raising struct {
+	vfs.FS
+	met func()
+}
+
+func (r *raising) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if met := r.met; met != nil && !strings.HasSuffix(name, noteFile) {
+		r.met = nil
+		met()
+	}
+	return r.FS.Create(name, c)
 }

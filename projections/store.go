@@ -52,10 +52,23 @@ type Store struct {
 // written, now or in an earlier run; those of the disk.
 func Open(c Config) (*Store, error) {
 	s := &Store{moved: make(chan struct{}), fault: newFault(c.Dir)}
-	if err := s.fault.guard(func() error { return s.open(c) }); err != nil {
+	if err := s.openGuarded(c); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+func (s *Store) openGuarded(c Config) error {
+	if err := s.fault.guard(func() error { return s.open(c) }); err != nil {
+		if s.fault.isParked() {
+			return err // the goroutine that is parked may have the database
+		}
+		if s.db != nil { // it is open; Pebble met damage in the background meanwhile
+			err = errors.Join(err, s.db.Close())
+		}
+		return err
+	}
+	return nil
 }
 
 func (s *Store) open(c Config) (err error) {
@@ -65,6 +78,7 @@ func (s *Store) open(c Config) (err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.db.Close())
+			s.db = nil
 		}
 	}()
 	cp, err := s.checkpoint()
