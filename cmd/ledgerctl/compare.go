@@ -58,7 +58,7 @@ func compareCmd(e *env) *cobra.Command {
 			if err := writeFile(svg, func(w io.Writer) error { return x.plot(w) }); err != nil {
 				return err
 			}
-			e.say("%s shows %s", svg, x.name)
+			e.say("%s shows %s", printable(svg), printable(x.name))
 		}
 		switch {
 		case e.json:
@@ -192,7 +192,7 @@ func (e *env) compareAll(ctx context.Context, x *comparison, args []string) erro
 			strange, err = append(strange, w.name), nil
 		case w.inputFile.searched && errors.Is(err, turns.ErrMalformed):
 			_ = bar.Clear()
-			e.say("skipped %s: %s", w.name, plainly(nil, err))
+			e.say("skipped %s: %s", printable(w.name), printable(plainly(nil, err)))
 			err = nil
 		}
 		if err != nil {

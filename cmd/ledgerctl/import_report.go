@@ -79,7 +79,7 @@ func (a *importReport) end() error {
 		return nil
 	}
 	for _, f := range a.failed {
-		fmt.Fprintln(a.e.err, wrapped(a.e.width, fmt.Sprintf("%s %s: %s", bad.Render("failed:"), printable(f.name), f.why), "  "))
+		fmt.Fprintln(a.e.err, wrapped(a.e.width, fmt.Sprintf("%s %s: %s", bad.Render("failed:"), printable(f.name), printable(f.why)), "  "))
 	}
 	err := failed{fmt.Sprintf("%s of %s failed", grouped(uint64(len(a.failed))), plural(uint64(a.files), "file")), a.failed[0].err}
 	return hinted{err, "the other files are in; the same command tries these again"}
@@ -124,7 +124,7 @@ func (e *env) reportUnrecognized(files []string, all bool) {
 			names = append(names, "…")
 			break
 		}
-		names = append(names, filepath.Base(f))
+		names = append(names, printable(filepath.Base(f)))
 	}
 	are := "are no transcripts"
 	if n == 1 {

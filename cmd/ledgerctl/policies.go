@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -32,7 +33,7 @@ func policiesCmd(e *env) *cobra.Command {
 				}
 				continue
 			}
-			rows = append(rows, []string{bold.Render(p.Name), fmt.Sprint(p.Version), p.Mode, about(p)})
+			rows = append(rows, []string{bold.Render(printable(p.Name)), fmt.Sprint(p.Version), printable(p.Mode), about(p)})
 		}
 		if e.json {
 			return nil
@@ -61,7 +62,7 @@ func policyCmd(e *env) *cobra.Command {
 		if e.json {
 			return e.print(p)
 		}
-		fmt.Fprintf(e.out, "%s version %d, %s\n", bold.Render(p.Name), p.Version, p.Mode)
+		fmt.Fprintf(e.out, "%s version %d, %s\n", bold.Render(printable(p.Name)), p.Version, printable(p.Mode))
 		if text := about(*p); text != "" {
 			fmt.Fprintln(e.out, text)
 		}
@@ -70,7 +71,7 @@ func policyCmd(e *env) *cobra.Command {
 		if err := v.Indent(); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(e.out, strings.TrimSpace(string(v)))
+		_, err = fmt.Fprintf(e.out, "%s\n", bytes.TrimSpace(escapeHidden(v))) // another agent may have put it
 		return err
 	}), policyPutCmd(e))
 	return c
@@ -124,7 +125,7 @@ func policyPutCmd(e *env) *cobra.Command {
 // about returns a few words about a policy.
 func about(p api.PolicyInfo) string {
 	if p.Agent != "" {
-		return "put by agent " + p.Agent
+		return "put by agent " + printable(p.Agent)
 	}
 	return aboutPolicy[p.Name]
 }

@@ -116,7 +116,7 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 	}
 	if !e.json {
 		if err != nil {
-			fmt.Fprintln(e.out, err)
+			fmt.Fprintln(e.out, printable(err.Error()))
 		} else {
 			x := run.Compaction.Compaction
 			fmt.Fprintf(e.out, "compaction %s: %s covered, %s → %s tokens\n", idStyle.Render(short(run.Compaction.ID)), plural(x.Covered, "turn"), grouped(x.TokensBefore), grouped(x.TokensAfter))
