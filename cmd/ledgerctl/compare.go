@@ -183,8 +183,12 @@ func (e *env) compareAll(ctx context.Context, x *comparison, args []string) erro
 	bar := e.progress(size*int64(1+len(x.policies)), "comparing")
 	defer bar.Close()
 	done := int64(0)
-	var strange []string
+	var strange, special []string
 	for _, w := range all {
+		if w.special {
+			special = append(special, w.name)
+			continue
+		}
 		err := e.compareOne(ctx, x, w, bar)
 		var unknown unknownFormat
 		switch {
@@ -202,7 +206,8 @@ func (e *env) compareAll(ctx context.Context, x *comparison, args []string) erro
 		_ = bar.Set64(done)
 	}
 	_ = bar.Clear()
-	e.reportUnrecognized(strange, false)
+	e.reportSkipped(strange, false, "is no transcript", "are no transcripts")
+	e.reportSpecial(special, false)
 	if len(x.each) == 0 {
 		return api.Errorf(api.Nothing, nil, "there is no model call to replay")
 	}

@@ -75,10 +75,11 @@ so doing it again stores nothing twice, an interrupted import is resumed by
 repeating it, and a file that grew adds only what is new. Chat messages without
 an id are told apart by all that they say: a longer copy is another session. A
 session gets the title that its transcript gives it. A folder is searched for
-*.jsonl and *.json. - is standard input. A file is a line; what could not be
-kept exactly as it stood is counted at the end. A file that fails does not stop
-the others: those that failed are listed, and the exit status is not 0. What was
-stored of such a file before the error stays stored.
+*.jsonl and *.json; pipes, sockets and devices in it are skipped. - is standard
+input. A file is a line; what could not be kept exactly as it stood is counted
+at the end. A file that fails does not stop the others: those that failed are
+listed, and the exit status is not 0. What was stored of such a file before the
+error stays stored.
 
 The ids of a transcript are the same for all agents. Of the agents of a tenant,
 the first that imports it has its sessions; the import of another is refused

@@ -89,6 +89,11 @@ func importCmd(e *env) *cobra.Command {
 		defer bar.Close()
 		all := importReport{e: e, each: losses, files: len(files)}
 		for i, f := range files {
+			if f.special {
+				all.special = append(all.special, f.name)
+				all.files--
+				continue
+			}
 			r, err := im.file(cmd.Context(), f.name)
 			_ = bar.Clear()
 			var unknown unknownFormat
@@ -116,14 +121,16 @@ func importCmd(e *env) *cobra.Command {
 	return c
 }
 
-// inputFile is a file to import. searched says that it was found in a folder.
+// inputFile is a file to import. searched says that it was found in a folder; special,
+// that it is one of a folder which is not to be read: a pipe, a socket, a device, or a
+// link to one or to a folder. To open a pipe that nobody writes to would take for ever.
 type inputFile struct {
-	name     string
-	searched bool
+	name              string
+	searched, special bool
 }
 
 // findTranscripts returns the files that args name, those in folders included, and their
-// size in bytes.
+// size in bytes. A file that args name itself is never special.
 func findTranscripts(args []string) (files []inputFile, size int64, err error) {
 	for _, a := range args {
 		if a == "-" {
@@ -141,16 +148,19 @@ func findTranscripts(args []string) (files []inputFile, size int64, err error) {
 		n := len(files)
 		err = filepath.WalkDir(a, func(name string, d fs.DirEntry, err error) error {
 			if err != nil { // it is among those that fail
-				files = append(files, inputFile{name, true})
+				files = append(files, inputFile{name: name, searched: true})
 				return nil
 			}
 			if d.IsDir() || !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(name)) {
 				return nil
 			}
-			if st, err := d.Info(); err == nil {
-				size += st.Size()
+			f := inputFile{name: name, searched: true}
+			if st, err := os.Stat(name); err == nil { // else the import of it says why
+				if f.special = !st.Mode().IsRegular(); !f.special {
+					size += st.Size()
+				}
 			}
-			files = append(files, inputFile{name, true})
+			files = append(files, f)
 			return nil
 		})
 		if err != nil {
@@ -189,7 +199,7 @@ func (c countingReader) Read(b []byte) (int, error) {
 func (im *importer) file(ctx context.Context, name string) (*report, error) {
 	how := transcriptSource{name: name, final: im.final || im.isSettled(name)}
 	r, err := im.once(ctx, how)
-	for name != "-" && (errors.Is(err, errNoParent) && !how.copied || errors.Is(err, errGrown) && !how.grown) {
+	for !isStream(name) && (errors.Is(err, errNoParent) && !how.copied || errors.Is(err, errGrown) && !how.grown) {
 		how.copied, how.grown = how.copied || errors.Is(err, errNoParent), how.grown || errors.Is(err, errGrown)
 		r, err = im.once(ctx, how)
 	}
@@ -199,6 +209,15 @@ func (im *importer) file(ctx context.Context, name string) (*report, error) {
 // settleTime is how long a file that will not grow has been left alone. An agent that
 // waits for its model or for a tool writes sooner.
 const settleTime = time.Hour
+
+// isStream reports whether a file can be read once only, like standard input or a pipe.
+func isStream(name string) bool {
+	if name == "-" {
+		return true
+	}
+	st, err := os.Stat(name)
+	return err == nil && !st.Mode().IsRegular()
+}
 
 // isSettled reports whether nobody has written to a file for a while.
 func (im *importer) isSettled(name string) bool {
@@ -216,7 +235,7 @@ func (im *importer) once(ctx context.Context, how transcriptSource) (*report, er
 	if in.format.Open == nil {
 		return r, importExport(ctx, im.c, in.Reader, r)
 	}
-	return r, im.steps(ctx, in.format.Open(in, interchange.Options{Final: how.final, Copied: how.copied}), how.grown || how.name == "-", r)
+	return r, im.steps(ctx, in.format.Open(in, interchange.Options{Final: how.final, Copied: how.copied}), how.grown || isStream(how.name), r)
 }
 
 // transcript is an open file, and the format that it is in.

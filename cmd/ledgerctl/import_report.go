@@ -18,6 +18,7 @@ type importReport struct {
 	files        int  // to be imported
 	done         int
 	unrecognized []string // files of a folder that are no transcripts
+	special      []string // files of a folder that are not regular files
 	failed       []failure
 	sum          report
 	sessions     map[turns.ID]bool // several files may be of one
@@ -71,7 +72,8 @@ func (a *importReport) add(r *report, final bool) error {
 
 // end prints the sum of all files. It returns an error if some failed.
 func (a *importReport) end() error {
-	a.e.reportUnrecognized(a.unrecognized, a.each)
+	a.e.reportSkipped(a.unrecognized, a.each, "is no transcript", "are no transcripts")
+	a.e.reportSpecial(a.special, a.each)
 	if !a.e.json {
 		a.printAll()
 	}
@@ -110,9 +112,14 @@ func (a *importReport) printAll() {
 	}
 }
 
-// reportUnrecognized prints which files of a folder are no transcripts: all, or the first
-// few.
-func (e *env) reportUnrecognized(files []string, all bool) {
+// reportSpecial prints which files of a folder were not read, since they are special.
+func (e *env) reportSpecial(files []string, all bool) {
+	e.reportSkipped(files, all, "is skipped, since it is not a regular file", "are skipped, since they are not regular files")
+}
+
+// reportSkipped prints which files of a folder were skipped, all or the first few, and
+// why: one of them is, or several are.
+func (e *env) reportSkipped(files []string, all bool, is, are string) {
 	const limit = 3
 	n := len(files)
 	if n == 0 {
@@ -126,9 +133,8 @@ func (e *env) reportUnrecognized(files []string, all bool) {
 		}
 		names = append(names, printable(filepath.Base(f)))
 	}
-	are := "are no transcripts"
 	if n == 1 {
-		are = "is no transcript"
+		are = is
 	}
 	e.say("%s %s: %s", plural(uint64(n), "file"), are, strings.Join(names, ", "))
 }
