@@ -68,11 +68,15 @@ func TestManual(t *testing.T) {
 }
 
 // steering is text that a terminal would act on, or show as other text.
-const steering = "a\x1b[2Jb\u202ec\x07\n\td\u009b31m\u200be\u200f\u2028\u2069\u061c\ufeff\x7ff"
+const steering = "a\x1b[2Jb\u202ec\x07\n\td\u009b31m\u200be\u200f\u2028\u2069\u061c\ufeff\x7ff\U000e0041g"
 
 // A transcript must not steer the terminal that shows it.
 func TestPrintableHasNoHiddenCharacters(t *testing.T) {
-	if got, want := printable(steering), "a\ufffd[2Jb\ufffdc\ufffd\n\td\ufffd31m\ufffde\ufffd\ufffd\ufffd\ufffd\ufffd\ufffdf"; got != want {
+	const shaped = "نمی\u200cخواهم 👩\u200d💻 ❤\ufe0f ⠀⠁"
+	if got := printable(shaped); got != shaped {
+		t.Errorf("got %q, want %q", got, shaped)
+	}
+	if got, want := printable(steering), "a\ufffd[2Jb\ufffdc\ufffd\n\td\ufffd31m\ufffde\ufffd\ufffd\ufffd\ufffd\ufffd\ufffdf\ufffdg"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

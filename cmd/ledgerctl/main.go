@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
@@ -144,7 +145,9 @@ func escapeHidden(b []byte) []byte {
 	var out []byte
 	for _, r := range string(b) {
 		if turns.IsHidden(r) && r != '\n' && r != '\t' {
-			out = fmt.Appendf(out, `\u%04x`, r)
+			for _, u := range utf16.AppendRune(nil, r) { // JSON escapes half a surrogate pair at a time
+				out = fmt.Appendf(out, `\u%04x`, u)
+			}
 		} else {
 			out = utf8.AppendRune(out, r)
 		}
