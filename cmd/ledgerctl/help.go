@@ -91,6 +91,8 @@ a response, and one whose response may go on in the next line. A response is
 finished when something follows it, and also when Claude Code wrote that the
 model stopped for another reason than a tool call, or Codex wrote its usage.
 Gemini CLI and older versions of Claude Code do not mark the end of a response.
+Where a turn goes on after it was stored, the rest is a turn after it, with the
+output tokens that were counted since. Usage that no turn can take is a loss.
 
   --format F   auto (default: told from the content), claude-code, codex, pi,
                gemini-cli, openai, anthropic, otel (chat messages as JSON;

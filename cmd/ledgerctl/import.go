@@ -446,7 +446,7 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 		return had, im.ownID(ctx, st.Fork.ID, err)
 	case st.Append != nil:
 		rep.Turns++
-		return im.append(ctx, st.Append)
+		return im.append(ctx, st.Append, rep)
 	default:
 		rep.Compactions++
 		return im.compaction(ctx, st.Compaction, rep)

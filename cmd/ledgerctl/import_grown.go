@@ -56,8 +56,9 @@ func (im *importer) turnOfResult(ctx context.Context, session turns.ID, x interc
 const maxPieces = 64
 
 // append does an append. dup says that it was done before. If the ledger holds the
-// beginning of the turn, append adds the rest to that.
-func (im *importer) append(ctx context.Context, a *interchange.Append) (dup bool, err error) {
+// beginning of the turn, append adds the rest to that. It adds to the losses of rep the
+// usage that no turn of the ledger can take.
+func (im *importer) append(ctx context.Context, a *interchange.Append, rep *report) (dup bool, err error) {
 	parent := im.splits.last(a.Parent)
 	head, err := im.otherHead(ctx, a)
 	if head.IsZero() && err == nil {
@@ -83,6 +84,9 @@ func (im *importer) append(ctx context.Context, a *interchange.Append) (dup bool
 	}
 	stored, tip, ok := im.storedPieces(ctx, a.Session, tip, parent)
 	rest, more, same := restOf(stored, a)
+	if ok && same && !more {
+		rep.addUncounted(a.ID, lostUsage(stored, a, rest))
+	}
 	switch {
 	case !ok || !same:
 		if err == nil {
@@ -96,7 +100,7 @@ func (im *importer) append(ctx context.Context, a *interchange.Append) (dup bool
 		return true, nil
 	}
 	rest.ID, rest.Parent = next, tip
-	if dup, err = im.append(ctx, rest); err == nil || coded(err, api.IDReused) {
+	if dup, err = im.append(ctx, rest, rep); err == nil || coded(err, api.IDReused) {
 		im.addSplit(a.ID, stored[0].ID, im.splits.last(next))
 	}
 	return dup, err
@@ -161,6 +165,7 @@ func (im *importer) storedPieces(ctx context.Context, session, tip, parent turns
 // something else.
 func restOf(stored []*api.Turn, a *interchange.Append) (rest *interchange.Append, more, ok bool) {
 	out := *a
+	out.Usage = laterUsage(stored, a)
 	var answer []turns.Part // the stored parts of the response
 	finish := ""
 	for _, t := range stored {
@@ -176,9 +181,6 @@ func restOf(stored []*api.Turn, a *interchange.Append) (rest *interchange.Append
 		}
 		if t.Response != nil {
 			answer, finish = append(answer, t.Response.Parts...), t.Response.FinishReason
-		}
-		if t.Usage != nil {
-			out.Usage = nil // of the same call: it counts once
 		}
 	}
 	switch {
@@ -204,6 +206,47 @@ func restOf(stored []*api.Turn, a *interchange.Append) (rest *interchange.Append
 	m.Parts = parts[common:]
 	out.Messages, out.Response = []turns.Message{}, &m
 	return &out, false, true
+}
+
+// storedUsage returns the usage of turns in sum, nil if none has one.
+func storedUsage(stored []*api.Turn) (sum *turns.Usage) {
+	for _, t := range stored {
+		sum = turns.AddUsage(sum, t.Usage)
+	}
+	return sum
+}
+
+// laterUsage returns the usage of a turn that holds the rest of a, nil for none. Of a call
+// whose usage is stored it is the output that came since. The input of a call is in one
+// turn only: the ledger takes it for the size of the context.
+func laterUsage(stored []*api.Turn, a *interchange.Append) *turns.Usage {
+	had := storedUsage(stored)
+	if had == nil || a.Usage == nil {
+		return a.Usage
+	}
+	if a.Usage.OutputTokens <= had.OutputTokens {
+		return nil
+	}
+	return &turns.Usage{OutputTokens: a.Usage.OutputTokens - had.OutputTokens}
+}
+
+// lostUsage returns the part of a's usage that neither the stored turns have nor the
+// rest, which may be nil: usage without content makes no turn.
+func lostUsage(stored []*api.Turn, a, rest *interchange.Append) turns.Usage {
+	var all, had turns.Usage
+	if a.Usage != nil {
+		all = *a.Usage
+	}
+	if u := storedUsage(stored); u != nil {
+		had = *u
+	}
+	if rest != nil && rest.Usage != nil {
+		had = had.Plus(*rest.Usage)
+	}
+	return turns.Usage{
+		InputTokens: all.InputTokens - min(all.InputTokens, had.InputTokens), OutputTokens: all.OutputTokens - min(all.OutputTokens, had.OutputTokens),
+		CacheRead: all.CacheRead - min(all.CacheRead, had.CacheRead), CacheCreation: all.CacheCreation - min(all.CacheCreation, had.CacheCreation),
+	}
 }
 
 func samePart(a, b turns.Part) bool {

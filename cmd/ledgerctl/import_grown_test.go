@@ -283,6 +283,105 @@ func pathParts(ctx context.Context, t *testing.T, c *api.Client, session turns.I
 	return out
 }
 
+// A turn that was stored while its file grew gets its rest as another turn, with the output
+// that came since. What no turn can take is among the losses, with its numbers.
+func TestImportOfAGrownTurnCountsItsUsageOnce(t *testing.T) {
+	ctx := t.Context()
+	c, stop, err := (&env{out: io.Discard, err: io.Discard}).local(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	const user = `{"type":"user","uuid":"u%[1]s","parentUuid":null,"sessionId":"%[1]s","timestamp":"2026-04-11T14:53:01Z","message":{"role":"user","content":"one"}}
+`
+	answer := func(n int, usage string) string {
+		return fmt.Sprintf(`{"type":"assistant","uuid":"a%[1]d%%[1]s","parentUuid":"%[2]s%%[1]s","sessionId":"%%[1]s","timestamp":"2026-04-11T14:53:02Z","message":{"id":"m1","role":"assistant","model":"m","content":[{"type":"text","text":"part %[1]d"}],"usage":%[3]s}}
+`, n, []string{"u", "a1", "a2"}[n-1], usage)
+	}
+	codex := grownFiles["codex"]
+	for n, x := range []struct {
+		name   string
+		copies []string
+		total  turns.Usage // of the session, after the last copy
+		lost   turns.Usage // of the last copy
+	}{
+		{
+			name: "output grows",
+			copies: []string{
+				user + answer(1, `{"input_tokens":100,"output_tokens":1}`),
+				user + answer(1, `{"input_tokens":100,"output_tokens":1}`) + answer(2, `{"input_tokens":100,"output_tokens":9}`),
+				user + answer(1, `{"input_tokens":100,"output_tokens":1}`) + answer(2, `{"input_tokens":100,"output_tokens":9}`) + answer(3, `{"input_tokens":100,"output_tokens":30}`),
+			},
+			total: turns.Usage{InputTokens: 100, OutputTokens: 30},
+		},
+		{
+			name: "input grows",
+			copies: []string{
+				user + answer(1, `{"input_tokens":100,"output_tokens":1}`),
+				user + answer(1, `{"input_tokens":100,"output_tokens":1}`) + answer(2, `{"input_tokens":100,"cache_read_input_tokens":50,"output_tokens":9}`),
+			},
+			total: turns.Usage{InputTokens: 100, OutputTokens: 9},
+			lost:  turns.Usage{InputTokens: 50, CacheRead: 50},
+		},
+		{
+			name:   "usage comes alone",
+			copies: []string{codex[3], codex[4]},
+			lost:   turns.Usage{InputTokens: 100, OutputTokens: 20, CacheRead: 80},
+		},
+		{
+			name:   "usage comes with the rest",
+			copies: []string{codex[2], codex[4]},
+			total:  turns.Usage{InputTokens: 100, OutputTokens: 20, CacheRead: 80},
+		},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			id := fmt.Sprintf("019d7d08-46c9-7f73-afff-%012d", n)
+			name := filepath.Join(t.TempDir(), "s.jsonl")
+			var r *report
+			for _, text := range append(x.copies, x.copies[len(x.copies)-1]) { // the last one again
+				if err := os.WriteFile(name, []byte(strings.ReplaceAll(strings.ReplaceAll(text, "%[1]s", id), "%s", id)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				im := importer{c: c, format: "auto", final: true}
+				if r, err = im.file(ctx, name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r.Stored != 0 {
+				t.Errorf("the last copy again stored %d", r.Stored)
+			}
+			s, err := c.Session(ctx, r.Sessions[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Usage != x.total {
+				t.Errorf("usage of the session %+v, want %+v", s.Usage, x.total)
+			}
+			var lost turns.Usage
+			for _, l := range r.Losses {
+				if l.Usage != nil {
+					lost = lost.Plus(*l.Usage)
+				}
+			}
+			if lost != x.lost {
+				t.Errorf("losses report %+v, want %+v\n%+v", lost, x.lost, r.Losses)
+			}
+		})
+	}
+}
+
+func TestUncountedUsageIsOneRowWithItsSum(t *testing.T) {
+	var out strings.Builder
+	var r report
+	for n := range uint64(3) {
+		r.addUncounted(anID(byte(n)), turns.Usage{InputTokens: 1000 * n, OutputTokens: n, CacheRead: 500 * n})
+	}
+	(&env{out: &out}).printKinds(r.Losses)
+	if want := "kept_first      2  usage that came after its turn was stored is not counted, 3,000 input tokens and 3 output tokens (1,500 of the cache)\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("got:\n%swant the row:\n%s", &out, want)
+	}
+}
+
 // Where something else follows in the ledger, the error says what to do.
 func TestImportOfAChangedFile(t *testing.T) {
 	ctx := t.Context()

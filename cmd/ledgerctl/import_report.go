@@ -145,6 +145,26 @@ func (r *report) add(o *report) {
 	r.Losses = append(r.Losses, o.Losses...)
 }
 
+// addUncounted adds to the losses the usage of a turn that came after the turn was stored.
+// None is not a loss.
+func (r *report) addUncounted(turn turns.ID, u turns.Usage) {
+	if u != (turns.Usage{}) {
+		r.Losses = append(r.Losses, interchange.Loss{Kind: "kept_first", Reason: "usage that came after its turn was stored is not counted", Record: turn.String(), Usage: &u})
+	}
+}
+
+// uncountedText returns the tokens of a usage in words, behind a comma; "" for nil.
+func uncountedText(u *turns.Usage) string {
+	if u == nil {
+		return ""
+	}
+	text := fmt.Sprintf(", %s and %s", plural(u.InputTokens, "input token"), plural(u.OutputTokens, "output token"))
+	if cached := u.CacheRead + u.CacheCreation; cached > 0 {
+		text += fmt.Sprintf(" (%s of the cache)", grouped(cached))
+	}
+	return text
+}
+
 // summary returns what was read, and how much of it is new.
 func (r *report) summary() string {
 	var what []string
@@ -215,6 +235,7 @@ func (e *env) printKinds(losses []interchange.Loss) {
 	var order []lossKind
 	count := make(map[lossKind]int)
 	types := make(map[lossKind][]string)
+	usage := make(map[lossKind]*turns.Usage)
 	for _, l := range losses {
 		reason, typ, typed := strings.Cut(l.Reason, ": ")
 		if !typed || strings.ContainsAny(typ, ";,") {
@@ -225,6 +246,7 @@ func (e *env) printKinds(losses []interchange.Loss) {
 			order = append(order, k)
 		}
 		count[k] += max(l.Count, 1)
+		usage[k] = turns.AddUsage(usage[k], l.Usage)
 		if typed && !slices.Contains(types[k], typ) {
 			types[k] = append(types[k], typ)
 		}
@@ -242,7 +264,7 @@ func (e *env) printKinds(losses []interchange.Loss) {
 		} else if len(t) > 0 {
 			reason += ": " + strings.Join(t, ", ")
 		}
-		rows = append(rows, []string{k.what, grouped(uint64(count[k])), printable(reason)})
+		rows = append(rows, []string{k.what, grouped(uint64(count[k])), printable(reason + uncountedText(usage[k]))})
 	}
 	fmt.Fprint(e.out, e.table([]column{{head: "what"}, {head: "times", right: true}, {head: "why", wraps: true, least: 30}}, rows))
 }
@@ -255,7 +277,7 @@ func (e *env) printEach(losses []interchange.Loss) {
 		if l.Line > 0 {
 			line = fmt.Sprint(l.Line)
 		}
-		rows = append(rows, []string{"  " + l.Kind, grouped(uint64(max(l.Count, 1))), line, printable(l.Record), printable(l.Reason)})
+		rows = append(rows, []string{"  " + l.Kind, grouped(uint64(max(l.Count, 1))), line, printable(l.Record), printable(l.Reason + uncountedText(l.Usage))})
 	}
 	cols := []column{{head: "  what"}, {head: "times", right: true}, {head: "line", right: true}, {head: "record", drop: 1}, {head: "why", wraps: true, least: 30}}
 	fmt.Fprint(e.out, e.table(cols, rows))

@@ -92,6 +92,8 @@ type Loss struct {
 	Reason string `json:"reason"`          // a sentence
 	Count  int    `json:"count,omitzero"`  // how many such; 0 means 1
 	Record string `json:"record,omitzero"` // the source's own id, where it has one
+
+	Usage *turns.Usage `json:"usage,omitempty,omitzero"` // tokens that the ledger does not count
 }
 
 // plural returns a count with its noun: 1 byte, 2 bytes.
