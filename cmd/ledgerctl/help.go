@@ -94,6 +94,9 @@ Gemini CLI and older versions of Claude Code do not mark the end of a response.
 Where a turn goes on after it was stored, the rest is a turn after it, with the
 output tokens that were counted since. Usage that no turn can take is a loss.
 
+A turn is sent as one message of NATS: one that is larger than the server's
+max_payload ends the import of its file, and the error says which turn it is.
+
   --format F   auto (default: told from the content), claude-code, codex, pi,
                gemini-cli, openai, anthropic, otel (chat messages as JSON;
                spans too), jsonl (an export of ours)

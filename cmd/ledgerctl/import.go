@@ -326,6 +326,8 @@ func (im *importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 		switch {
 		case errors.As(err, new(otherAgentError)):
 			return err
+		case coded(err, api.TooLarge) && st.Append != nil:
+			return tooLargeTurn(st.Append, rep.Turns, err)
 		case coded(err, api.IDReused):
 			rep.KeptFirst++
 			rep.Losses = append(rep.Losses, interchange.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: st.ID().String()})
@@ -344,6 +346,27 @@ func (im *importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 	}
 	rep.Losses = append(rep.Losses, r.Losses()...)
 	return im.titles(ctx, r.Titles(), rep)
+}
+
+// tooLargeTurn says which turn of a file is larger than a request may be. What follows it
+// in the file is not stored either, since it would follow another turn. n counts from 1.
+func tooLargeTurn(a *interchange.Append, n int, err error) error {
+	largest := 0
+	messages := a.Messages
+	if a.Response != nil {
+		messages = append(slices.Clip(messages), *a.Response)
+	}
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			largest = max(largest, len(p.Content), len(p.Data), len(p.Arguments), len(p.Response))
+		}
+	}
+	at := ""
+	if !a.Time.IsZero() {
+		at = " (" + a.Time.UTC().Format(time.RFC3339) + ")"
+	}
+	err = fmt.Errorf("turn %d of the file%s, with a part of %s bytes, and what follows it are not stored: %w", n, at, grouped(uint64(largest)), err)
+	return hinted{err, "an import sends a turn as one message; a NATS server with a larger max_payload takes it"}
 }
 
 // writerMeta is the part of a step's meta that names its writer.

@@ -102,6 +102,32 @@ func TestCompareOfAFolderReadsRegularFilesOnly(t *testing.T) {
 	}
 }
 
+// A turn that no message can carry ends the import of its file, and the error says which
+// turn it is. The other files come in.
+func TestImportNamesTheTurnThatIsTooLarge(t *testing.T) {
+	c, stop, err := (&env{out: io.Discard, err: io.Discard}).local(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	dir := t.TempDir()
+	size := int(c.Conn().MaxPayload())
+	large := piTranscript("a") + strings.ReplaceAll(`{"type":"message","id":"a3","parentId":"a2a","timestamp":"2025-12-09T00:55:00Z","message":{"role":"user","content":"CONTENT"}}
+{"type":"message","id":"a4","parentId":"a3","timestamp":"2025-12-09T00:55:01Z","message":{"role":"assistant","content":"ok"}}
+`, "CONTENT", strings.Repeat("x", size))
+	for name, text := range map[string]string{"a.jsonl": large, "b.jsonl": piTranscript("b")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, errw bytes.Buffer
+	code := run(t.Context(), []string{"import", "--server", c.Conn().ConnectedUrl(), "--final", dir}, strings.NewReader(""), &out, &errw)
+	want := "turn 2 of the file (2025-12-09T00:55:01Z), with a part of " + grouped(uint64(size)) + " bytes, and what follows it are not stored: "
+	if code != 2 || !strings.Contains(errw.String(), want) || !strings.Contains(out.String(), "b.jsonl (pi): 1 session, 1 turn; 2 stored") {
+		t.Errorf("exit %d, want 2 and %q\n%s%s", code, want, &out, &errw)
+	}
+}
+
 // forkedTranscript is a fork of a session that is in no ledger, with what it copied.
 const forkedTranscript = `{"timestamp":"2026-04-11T20:15:02Z","type":"session_meta","payload":{"id":"019d7e2f-0041-7310-951c-94020254dfc9","forked_from_id":"019d7d08-46c9-7f73-affe-4e6ca9852d56"}}
 {"timestamp":"2026-04-11T20:15:02Z","type":"session_meta","payload":{"id":"019d7d08-46c9-7f73-affe-4e6ca9852d56"}}
