@@ -1,6 +1,7 @@
 package compactor_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -49,5 +50,24 @@ func TestSummaryCallsNoAnsweredRequestOpen(t *testing.T) {
 				t.Errorf("open %v, want %v:\n%s", got, c.open, res.Body.Summary)
 			}
 		})
+	}
+}
+
+// Turns that are no longer than a summary in their place stay. The error says so in
+// tokens, and in words that need no knowledge of the summarizers.
+func TestTurnsShorterThanASummaryStay(t *testing.T) {
+	must := compactortest.Must
+	w := compactortest.NewSession()
+	for i := range 3 {
+		must(t, w.Turn(compactortest.User(fmt.Sprint("question ", i)), compactortest.Says("fine")))
+	}
+	p := w.Path()
+	pol, err := compactortest.Builtin("balanced").With(turns.Raw(`{"keep_tokens":50}`))
+	must(t, err)
+	pl, err := plan.New(p, pol, turns.Trigger{Kind: plan.TriggerManual}, plan.Options{})
+	must(t, err)
+	_, err = compactor.Run(t.Context(), pl, []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}, p.Counter, nil)
+	if !errors.Is(err, plan.ErrNothing) || !strings.Contains(err.Error(), "the turns are too short: ") || strings.Contains(err.Error(), "notice") {
+		t.Errorf("%v", err)
 	}
 }

@@ -145,8 +145,11 @@ func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counte
 		return spent, fmt.Errorf("%w: %w", ErrFailed, errors.Join(errorsOf(tried)...))
 	}
 	r, err := Accept(pl, summary.Output{Text: (tokens.Approx{}).Clip(pl.Notice(), max(pl.Policy.InApprox(pl.SummaryTokens), 100)), Tier: plan.NoticeTier}, counter)
+	if size := (*noSmallerError)(nil); errors.As(err, &size) {
+		return spent, plan.NothingError("the turns are too short: with the shortest summary in their place the context would have %d tokens, now it has %d", size.after, size.before)
+	}
 	if err != nil {
-		return spent, plan.NothingError("a notice would not be smaller than what it stands for: %v", err)
+		return spent, plan.NothingError("%v", err)
 	}
 	r.Usage, r.Tried, r.Body.CostMicros = usage, tried, cost
 	return r, nil
@@ -214,9 +217,17 @@ func Accept(pl *plan.Plan, out summary.Output, c tokens.Counter) (Result, error)
 		return refuse("%d tokens, and %d with all around it; the plan allows %d and %d", n, r.Replaced, pl.SummaryTokens, bound)
 	}
 	if b := &r.Body; b.TokensAfter >= b.TokensBefore && (len(pl.Covered) > 0 || !pl.FromOriginals) {
-		return refuse("%d tokens after, %d before", b.TokensAfter, b.TokensBefore)
+		return Result{}, fmt.Errorf("%w: by %s: %w", summary.ErrRefused, out.Tier, &noSmallerError{b.TokensAfter, b.TokensBefore})
 	}
 	return r, nil
+}
+
+// noSmallerError means that a summary makes the context no smaller. It has the tokens
+// of the context with the summary and without it.
+type noSmallerError struct{ after, before uint64 }
+
+func (e *noSmallerError) Error() string {
+	return fmt.Sprintf("%d tokens after, %d before", e.after, e.before)
 }
 
 // compose builds the result of pl. If pl covers turns, replacement takes their
