@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -107,12 +108,18 @@ func plainly(cmd *cobra.Command, err error) string {
 	if name, ok := policyMissed(x); ok {
 		said = fmt.Sprintf("there is no policy %q", name)
 	} else if field, ok := x.Details["field"].(string); ok && (cmd == nil || cmd.Name() != "append") { // who appends may have written JSON
-		if rest, ok := strings.CutPrefix(said, field+": "); ok {
-			said = memberName(field) + ": " + rest
+		if strings.HasPrefix(said, field+": ") {
+			said = faultField.ReplaceAllStringFunc(said, func(s string) string {
+				begin, pointer, _ := strings.Cut(s, "/")
+				return begin + memberName("/"+strings.TrimSuffix(pointer, ": ")) + ": "
+			})
 		}
 	}
 	return strings.Replace(text, x.Error(), said, 1)
 }
+
+// faultField is where a message that lists faults names a member of the request.
+var faultField = regexp.MustCompile(`(^|; )/[^ ;]+: `)
 
 // memberName is what a person calls a member of a request: /policy/set/keep_tokens
 // is "policy keep_tokens".

@@ -29,7 +29,7 @@ Change
   fork SESSION|TURN         a new session from the head of another, or any turn
 
   policies                  the compaction policies
-  policy show NAME          one of them, with every number; put FILE: one of your own
+  policy show NAME          one of them, with its settings; put FILE: one of your own
   compare FILE|SESSION…     policies side by side on real history: no daemon
 
 Audit
@@ -324,13 +324,22 @@ Examples
 	"policy": `ledgerctl policy show NAME
 ledgerctl policy put FILE [--name NAME]
 
-show: a policy with every number. Each can be overridden by its name, for a
-session or for a look: --policy 'balanced{"keep_tokens":8000}'.
+show: a policy with every setting that is neither zero nor off. Each can be
+overridden by its name, for a session or for a look:
+--policy 'balanced{"keep_tokens":8000}'.
 
 put: stores the next version of a policy of your own, for all agents of the
 tenant. FILE has the settings as JSON, as policy show --json prints them; - is
-the standard input. A setting that is left out is zero or off. A session keeps
-the version that it was given. One agent puts all versions of a name.
+the standard input. A session keeps the version that it was given. One agent
+puts all versions of a name. A setting that is left out is zero or off. These
+can't be, so the smallest FILE is:
+
+  {"mode": "background", "target_ratio": 0.5, "keep_tokens": 2000,
+   "summary_max_ratio": 0.2, "max_strikes": 2, "replacement_role": "user",
+   "context_window": 200000}
+
+Its contexts are due at nine tenths of the budget. "trigger_ratio" and
+"reserve_tokens" make them due earlier.
 
   --name NAME   name of the policy (else: that of the file)
 

@@ -2,13 +2,18 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nexus/ledger"
+	"nexus/ledger/api"
 	"nexus/turns"
 )
 
@@ -64,6 +69,40 @@ func TestManual(t *testing.T) {
 		if c, _, err := root.Find([]string{name}); err != nil || c == root {
 			t.Errorf("a page for %s, which is no verb", name)
 		}
+	}
+}
+
+// The smallest policy of the help is one that the daemon stores, and none of its
+// settings can be left out.
+func TestHelpHasTheSmallestPolicy(t *testing.T) {
+	_, text, _ := strings.Cut(manual["policy"], "\n  {")
+	text, _, ok := strings.Cut(text, "}")
+	if !ok {
+		t.Fatal("the help has no policy")
+	}
+	var settings map[string]turns.Raw
+	if err := turns.DecodeJSON([]byte("{"+text+"}"), &settings); err != nil {
+		t.Fatal(err)
+	}
+	c := testLedger(t)
+	put := func(name string) error {
+		b, err := turns.EncodeJSON(settings)
+		if err != nil {
+			return err
+		}
+		_, err = c.PutPolicy(t.Context(), api.PutPolicy{Name: name, Settings: b})
+		return err
+	}
+	if err := put("mine"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		value := settings[name]
+		delete(settings, name)
+		if err := put("other"); !errors.Is(err, ledger.ErrMalformed) || !strings.Contains(err.Error(), "/settings/"+name+": ") {
+			t.Errorf("without %s: %v", name, err)
+		}
+		settings[name] = value
 	}
 }
 

@@ -45,8 +45,8 @@ func policiesCmd(e *env) *cobra.Command {
 }
 
 func policyCmd(e *env) *cobra.Command {
-	c := verb("policy show NAME", "one of them with every number; put FILE stores one of your own", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
-	c.AddCommand(verb("show NAME", "a policy with every number", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("policy show NAME", "one of them with its settings; put FILE stores one of your own", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
+	c.AddCommand(verb("show NAME", "a policy with its settings", 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.client(api.Operator)
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/go-json-experiment/json"
@@ -115,7 +116,8 @@ var diskErrors = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, sy
 
 // FromError is err as it goes over the wire. What matches no sentinel is a
 // defect: its text goes to the log, not to the caller. That of a disk that fails is
-// unavailable, without its paths.
+// unavailable, without its paths. The message lists the faults of a request, and
+// details.field is the pointer of the first.
 func FromError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -131,15 +133,48 @@ func FromError(err error) *Error {
 	if errno := syscall.Errno(0); out.Code == Internal && errors.As(err, &errno) && slices.Contains(diskErrors, errno) {
 		out = &Error{Code: Unavailable, Message: fmt.Sprintf("the daemon's disk fails: %v", errno)}
 	}
-	var f *turns.FieldError
-	if errors.As(err, &f) {
-		out.Message = f.Reason
+	faults := fieldErrors(err)
+	var b strings.Builder
+	for i, f := range faults {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		if i == maxFaults {
+			fmt.Fprintf(&b, "and %d more", len(faults)-i)
+			break
+		}
 		if f.Field != "" {
-			out.Message = f.Field + ": " + f.Reason
-			out.Details = map[string]any{"field": f.Field}
+			b.WriteString(f.Field + ": ")
+		}
+		b.WriteString(f.Reason)
+	}
+	if len(faults) > 0 {
+		out.Message = b.String()
+		if first := faults[0]; first.Field != "" {
+			out.Details = map[string]any{"field": first.Field}
 		}
 	}
 	return out
+}
+
+// maxFaults bounds the faults that a message lists.
+const maxFaults = 16
+
+// fieldErrors returns the faults in the tree of err, in order.
+func fieldErrors(err error) []*turns.FieldError {
+	switch e := err.(type) {
+	case *turns.FieldError:
+		return []*turns.FieldError{e}
+	case interface{ Unwrap() error }:
+		return fieldErrors(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var out []*turns.FieldError
+		for _, one := range e.Unwrap() {
+			out = append(out, fieldErrors(one)...)
+		}
+		return out
+	}
+	return nil
 }
 
 // InternalError is the error of a defect of the daemon: its text names id, which the

@@ -40,6 +40,24 @@ func TestADefectsTextStaysInside(t *testing.T) {
 	}
 }
 
+// Who fixes a request sees all its faults in one error, up to a bound.
+func TestErrorListsEveryFault(t *testing.T) {
+	faults := func(n int) (out []error) {
+		for i := range n {
+			out = append(out, FieldErrorf(fmt.Sprint("/f", i), "it is wrong"))
+		}
+		return out
+	}
+	e := FromError(fmt.Errorf("while testing: %w", errors.Join(faults(2)...)))
+	if e.Code != Malformed || e.Message != "/f0: it is wrong; /f1: it is wrong" || e.Details["field"] != "/f0" {
+		t.Errorf("%s %q, details %v", e.Code, e.Message, e.Details)
+	}
+	e = FromError(errors.Join(faults(maxFaults + 3)...))
+	if !strings.HasSuffix(e.Message, "/f15: it is wrong; and 3 more") {
+		t.Errorf("%q", e.Message)
+	}
+}
+
 func TestFieldErrorsNameTheirField(t *testing.T) {
 	e := FromError(fmt.Errorf("x: %w", &turns.FieldError{Field: "/a/b", Reason: "wrong", Kind: turns.ErrTooLarge}))
 	if e.Code != TooLarge || e.Details["field"] != "/a/b" || e.Message != "/a/b: wrong" {

@@ -45,7 +45,7 @@ type ListPolicies struct {
 type PutPolicy struct {
 	ID       turns.ID  `json:"id,omitzero"`
 	Name     string    `json:"name"`
-	Settings turns.Raw `json:"settings"` // an object; a setting that is left out is zero or off
+	Settings turns.Raw `json:"settings"` // an object; a setting that is left out is zero or off, if it may be
 }
 
 // PolicyInfo is a policy. A list leaves its settings out.
@@ -55,7 +55,7 @@ type PolicyInfo struct {
 	Mode     string     `json:"mode"` // before_call, background, manual
 	Digest   turns.Hash `json:"digest"`
 	Agent    string     `json:"agent,omitempty,omitzero"` // the agent that put it; empty for a built-in policy
-	Settings turns.Raw  `json:"settings,omitzero"`        // every number; each can be overridden by its name
+	Settings turns.Raw  `json:"settings,omitzero"`        // every setting that is neither zero nor off; each can be overridden by its name
 
 	Duplicate bool `json:"duplicate,omitempty,omitzero"` // of policy.put: nothing was stored, since the newest version has these settings
 }

@@ -55,7 +55,8 @@ func inOrder(v verb) verb {
 	return v
 }
 
-// verbs is the table of the contract; docs/API.md has an example for each.
+// verbs is the table of the contract. docs/API.md has the request and the reply of each
+// that is not for later.
 var verbs = []verb{
 	change("session.create", false, "open a session", func(ctx context.Context, c *call, r api.CreateSession) (*api.Session, error) {
 		return c.engine.Create(ctx, c.caller, r, c.canonical)
@@ -150,7 +151,7 @@ var verbs = []verb{
 	endpoint("policy.list", false, "the policies that a session can be given", func(ctx context.Context, c *call, r api.ListPolicies) (*api.PolicyList, error) {
 		return c.engine.ListPolicies(ctx, c.caller, r)
 	}),
-	endpoint("policy.get", false, "a policy with every number", func(ctx context.Context, c *call, r api.GetPolicy) (*api.PolicyInfo, error) {
+	endpoint("policy.get", false, "a policy with its settings", func(ctx context.Context, c *call, r api.GetPolicy) (*api.PolicyInfo, error) {
 		return c.engine.GetPolicy(ctx, c.caller, r)
 	}),
 	change("policy.put", false, "a policy of the agent's own", func(ctx context.Context, c *call, r api.PutPolicy) (*api.PolicyInfo, error) {
