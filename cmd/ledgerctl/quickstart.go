@@ -173,14 +173,17 @@ func next(e *env, dir string, s turns.ID, kept bool) {
 		return
 	}
 	if kept {
-		fmt.Fprintf(e.out, "\nnext: nexusd --data %s/first\nthen, from another terminal: ledgerctl log %s\n", dir, short(s))
+		fmt.Fprintf(e.out, "\nnext, build the programs:    go build -o . ./cmd/...\n"+
+			"start the daemon:            ./nexusd --data %s/first\n"+
+			"and from another terminal:   ./ledgerctl log %s\n", dir, short(s))
 		return
 	}
-	fmt.Fprint(e.out, "\nnext, the same on a file of yours:  ledgerctl quickstart FILE\n"+
-		"or start the daemon:                nexusd\n"+
-		"and from another terminal:          ledgerctl import ~/.claude/projects\n"+
-		"                                    ledgerctl sessions\n"+
-		"                                    ledgerctl log SESSION\n")
+	fmt.Fprint(e.out, "\nnext, build the programs:           go build -o . ./cmd/...\n"+
+		"then the same on a file of yours:   ./ledgerctl quickstart FILE\n"+
+		"or start the daemon:                ./nexusd\n"+
+		"and from another terminal:          ./ledgerctl import ~/.claude/projects\n"+
+		"                                    ./ledgerctl sessions\n"+
+		"                                    ./ledgerctl log SESSION\n")
 }
 
 // largest is the session with the most turns on its path.

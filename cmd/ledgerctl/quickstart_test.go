@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nexus/ledger/api"
 )
 
 // A transcript of large turns goes into the second ledger in requests that its
@@ -37,5 +39,56 @@ func TestQuickstartOfLargeTurns(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "hashes of 2 sessions kept: true") {
 		t.Errorf("not copied:\n%s", out.String())
+	}
+}
+
+// The figures and the lines of a summary in README.md are those that the commands
+// next to them print.
+func TestReadmeFigures(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(b)
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"quickstart"}, nil, &out, &errs); code != 0 {
+		t.Fatalf("exit %d: %s", code, errs.String())
+	}
+	_, line, _ := strings.Cut(out.String(), "\ncompaction ")
+	var id, covered, before, after string
+	if _, err := fmt.Sscanf(line, "%s %s turns covered, %s → %s tokens", &id, &covered, &before, &after); err != nil {
+		t.Fatalf("%v:\n%s", err, out.String())
+	}
+	if want := fmt.Sprintf("%s turns from %s to %s tokens in a window of %s", covered, before, after, grouped(recordedWindow)); !strings.Contains(page, want) {
+		t.Errorf("README.md does not say %q", want)
+	}
+
+	ctx, c := t.Context(), testLedger(t)
+	im := importer{c: c, stdin: bytes.NewReader(recorded), format: "auto", final: true}
+	rep, err := im.file(ctx, "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := largest(ctx, c, rep.Sessions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := c.Compact(ctx, s.ID, api.RunCompaction{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := reply.Compaction.Compaction
+	if want := fmt.Sprintf("%d turns covered by a summary (%s), %s → %s tokens", k.Covered, k.Tier, grouped(k.TokensBefore), grouped(k.TokensAfter)); !strings.Contains(page, want) {
+		t.Errorf("README.md does not say %q", want)
+	}
+	_, block, ok := strings.Cut(page, "```text\nTASK\n")
+	block, _, ended := strings.Cut(block, "```")
+	if !ok || !ended {
+		t.Fatal("README.md shows no summary")
+	}
+	for line := range strings.Lines(block) {
+		if !strings.Contains("\n"+*k.Summary+"\n", "\n"+line) {
+			t.Errorf("the summary has no line %q", line)
+		}
 	}
 }
