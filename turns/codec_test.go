@@ -633,3 +633,17 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// The sender of an event is the public NKey of a user, and nothing else.
+func TestSenderOtherThanPublicUserKeyIsMalformed(t *testing.T) {
+	key := "UA" + strings.Repeat("Z2", 27)
+	for sender, valid := range map[string]bool{
+		"": true, key: true, key + "A": false, key[:55]: false, "S" + key[1:]: false, "A" + key[1:]: false, strings.ToLower(key): false, key[:55] + "1": false, key + "\n": false, "alice": false,
+	} {
+		e := samples()[2].event
+		e.Sender = sender
+		if err := e.Validate(); (err == nil) != valid || err != nil && !errors.Is(err, ErrMalformed) {
+			t.Errorf("sender %q: %v", sender, err)
+		}
+	}
+}

@@ -157,6 +157,7 @@ type Event struct {
 	Encoding Encoding   `cbor:"41,keyasint,omitzero"`
 	Keys     []ID       `cbor:"42,keyasint,omitempty"` // content keys, sorted; more than one: a key derived from all
 	Body     []byte     `cbor:"43,keyasint,omitempty"`
+	Sender   string     `cbor:"44,keyasint,omitempty"` // public NKey of the user whose request it follows from; "": not known
 }
 
 // SessionKind is a session's role. The empty kind is "peer".

@@ -1,5 +1,7 @@
 package turns
 
+import "strings"
+
 // The events of the golden files: one or more of each kind, each field of the
 // format in at least one of them. They are frozen like the files: a new case is
 // a new sample.
@@ -80,6 +82,9 @@ func samples() []sample {
 	said := minimal
 	said.ID, said.UserTexts = sampleID(13), 1
 
+	sent := minimal
+	sent.ID, sent.Sender = sampleID(18), "UA"+strings.Repeat("Z2", 27)
+
 	moved := head(KindMoved, 7)
 	moved.To = sampleRef(1, 3)
 	back := head(KindMoved, 8)
@@ -118,6 +123,7 @@ func samples() []sample {
 		{"turn", turn, &TurnBody{Messages: sampleMessages(), Response: sampleResponse(), Model: "large-1", Meta: Raw(`{"k":[1,2]}`),
 			Context: &ContextRef{Recipe: Raw(`{"v":1}`), Fingerprint: "f-1"}, Preamble: sampleHash(70)}},
 		{"turn-no-body", minimal, nil},
+		{"turn-sent", sent, nil},
 		{"compaction", compaction, &CompactionBody{
 			Policy: settings.Policy, Trigger: Trigger{Kind: "threshold", Detail: Raw(`{"over":12}`)}, Mode: "before_call", Tier: "extractive",
 			Plan: sampleHash(80), Replacement: []Message{TextMessage(User, "<summary>x</summary>")}, Summary: "x",

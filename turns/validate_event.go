@@ -3,9 +3,13 @@ package turns
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 	"unicode/utf8"
 )
+
+// senderRE is the form of a user's public NKey.
+var senderRE = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
 
 // Validate checks what of an event can be checked by itself. Its relation to
 // the chain and the lineage is package ledger's to check.
@@ -26,6 +30,8 @@ func (e *Event) Validate() error {
 		return bad("no recorded time")
 	case len(e.Actor) > 200 || !utf8.ValidString(e.Actor):
 		return bad("actor")
+	case e.Sender != "" && !senderRE.MatchString(e.Sender):
+		return bad("sender %q is not the public NKey of a user", clip(e.Sender, 60))
 	case e.Encoding > Zstd|Sealed:
 		return fmt.Errorf("%w: body encoding %d", ErrUnsupported, e.Encoding)
 	case (e.Encoding&Sealed != 0) != (len(e.Keys) > 0):

@@ -10,6 +10,7 @@ import (
 // operator, who reads everything and changes nothing.
 type Caller struct {
 	Tenant, Agent string
+	Key           string // public NKey of the user who sent the request; "" if none is known
 }
 
 // Operator reports whether the caller is the operator.

@@ -90,7 +90,7 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 		return nil, err
 	}
 	ev.Version, ev.Chain = turns.Version, turns.SessionChain(r.ID)
-	ev.Recorded, ev.Actor = ss.reader.Now().UnixNano(), c.Actor()
+	ev.Recorded, ev.Actor, ev.Sender = ss.reader.Now().UnixNano(), c.Actor(), c.Key
 	payload, err := ss.content.Seal(ctx, c.Tenant, ev.Root, ev, &turns.OpenedBody{Label: name, Settings: settings}, []turns.ID{r.ID})
 	if err != nil {
 		return nil, err

@@ -182,7 +182,7 @@ func (l *Label) Claim(ctx context.Context, session turns.ID) error {
 		}
 		ev := &turns.Event{
 			Version: turns.Version, Kind: turns.KindClaimed, ID: id, Chain: l.Chain, Recorded: e.reader.Now().UnixNano(),
-			Actor: l.caller.Actor(), Agent: l.caller.Agent, To: turns.Ref{Session: session},
+			Actor: l.caller.Actor(), Sender: l.caller.Key, Agent: l.caller.Agent, To: turns.Ref{Session: session},
 		}
 		if !l.Row.Session.IsZero() {
 			ev.Index, ev.Prev = l.Row.Tail.Index+1, l.Row.Tail.Hash

@@ -156,7 +156,7 @@ func (wr *Writer) commit(ctx context.Context, c reader.Caller, ch *Chain, s *led
 	ev := d.Event
 	ev.Version, ev.Chain = turns.Version, turns.SessionChain(s.ID)
 	ev.Index, ev.Prev = s.Tail.Index+1, s.Tail.Hash
-	ev.Recorded, ev.Actor = wr.reader.Now().UnixNano(), c.Actor()
+	ev.Recorded, ev.Actor, ev.Sender = wr.reader.Now().UnixNano(), c.Actor(), c.Key
 	if d.Keys == nil {
 		d.Keys = []turns.ID{s.ID}
 	}
