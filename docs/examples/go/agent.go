@@ -15,9 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -315,8 +317,34 @@ func (a agent) open(label string, begin func(s any) error) *agent {
 	return &a
 }
 
+// credentials is the file of this agent's key: NEXUS_CREDS, else the one that nexusd
+// wrote for its address; "" if there is none.
+func credentials(url string) string {
+	if file := os.Getenv("NEXUS_CREDS"); file != "" {
+		return file
+	}
+	home, err := os.UserHomeDir()
+	must(err)
+	name := strings.NewReplacer("nats://", "", "localhost", "127.0.0.1", ":", "_").Replace(url)
+	b, err := os.ReadFile(cmp.Or(os.Getenv("XDG_CONFIG_HOME"), home+"/.config") + "/nexus/contexts/" + name + ".json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	must(err)
+	var context struct{ Agent string }
+	must(json.Unmarshal(b, &context))
+	return context.Agent
+}
+
 func main() {
-	nc, err := nats.Connect(cmp.Or(os.Getenv("NEXUS_URL"), nats.DefaultURL))
+	url := cmp.Or(os.Getenv("NEXUS_URL"), nats.DefaultURL)
+	var opts []nats.Option
+	if file := credentials(url); file != "" {
+		key, err := nats.NkeyOptionFromSeed(file)
+		must(err)
+		opts = append(opts, key)
+	}
+	nc, err := nats.Connect(url, opts...)
 	must(err)
 	defer nc.Close()
 	label := cmp.Or(os.Getenv("LABEL"), "demo")

@@ -6,12 +6,24 @@
 //
 //   npm install
 //   MODEL_URL=http://127.0.0.1:11434/v1 MODEL=qwen3 node agent.mjs
-import { connect } from "@nats-io/transport-node";
+import { connect, nkeyAuthenticator } from "@nats-io/transport-node";
 import { ulid } from "ulid";
 import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { homedir } from "node:os";
 
 const { NEXUS_URL = "nats://127.0.0.1:4222", MODEL_URL = "http://127.0.0.1:11434/v1", MODEL = "any", LABEL = "demo" } = process.env;
-const nc = await connect({ servers: NEXUS_URL });
+
+// The file of this agent's key: NEXUS_CREDS, else the one that nexusd wrote for its
+// address; undefined if there is none.
+function credentials() {
+  const { NEXUS_CREDS, XDG_CONFIG_HOME, HOME = homedir() } = process.env;
+  const name = NEXUS_URL.replace("nats://", "").replace("localhost", "127.0.0.1").replace(":", "_");
+  const file = `${XDG_CONFIG_HOME || `${HOME}/.config`}/nexus/contexts/${name}.json`;
+  return NEXUS_CREDS ?? (existsSync(file) ? JSON.parse(readFileSync(file, "utf8")).agent : undefined);
+}
+const key = credentials();
+const nc = await connect({ servers: NEXUS_URL, ...(key && { authenticator: nkeyAuthenticator(new TextEncoder().encode(readFileSync(key, "utf8").trim())) }) });
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // JSON in which integers stay as they are: those that a number can't hold (from

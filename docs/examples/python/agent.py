@@ -231,8 +231,21 @@ def post(request):
         return err.code, err.headers, err.read().decode()
 
 
+def credentials():
+    """The file of this agent's key: NEXUS_CREDS, else the one that nexusd wrote for its address; None if there is none."""
+    if "NEXUS_CREDS" in os.environ:
+        return os.environ["NEXUS_CREDS"]
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    name = NEXUS_URL.replace("nats://", "").replace("localhost", "127.0.0.1").replace(":", "_")
+    try:
+        with open(f"{config}/nexus/contexts/{name}.json") as f:
+            return json.load(f)["agent"]
+    except FileNotFoundError:
+        return None
+
+
 async def main():
-    nc = await nats.connect(NEXUS_URL)
+    nc = await nats.connect(NEXUS_URL, nkeys_seed=credentials())
     nexus = Nexus(nc)
     tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
     a = await Agent.open(
