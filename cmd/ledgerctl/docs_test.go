@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/api"
 )
@@ -163,7 +162,8 @@ type docs struct {
 	root string // of the repository
 	dir  string
 	env  []string
-	url  string
+
+	url, creds string // of the daemon that commands go to
 }
 
 func newDocs(t *testing.T, root string) *docs {
@@ -176,13 +176,14 @@ func newDocs(t *testing.T, root string) *docs {
 		t.Fatal(err)
 	}
 	e := &env{out: io.Discard, err: io.Discard}
-	c, stop, err := e.local(t.Context(), t.TempDir())
+	data := t.TempDir()
+	c, stop, err := e.local(t.Context(), data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	return &docs{t: t, root: root, dir: dir, url: c.Conn().ConnectedUrl(),
-		env: append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "NEXUS_LISTEN=127.0.0.1:0", "NEXUS_HTTP=127.0.0.1:0")}
+	return &docs{t: t, root: root, dir: dir, url: c.Conn().ConnectedUrl(), creds: filepath.Join(data, "users", "operator.nk"),
+		env: append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_CONFIG_HOME="+filepath.Join(dir, "home", ".config"), "NEXUS_LISTEN=127.0.0.1:0", "NEXUS_HTTP=127.0.0.1:0")}
 }
 
 var (
@@ -217,7 +218,7 @@ func (d *docs) run(line string) error {
 		return d.daemon(words[0], slices.DeleteFunc(words[1:], func(w string) bool { return w == "&" }))
 	}
 	c := exec.Command("sh", "-c", line)
-	c.Dir, c.Env = d.dir, append(d.env, "NEXUS_URL="+d.url)
+	c.Dir, c.Env = d.dir, append(d.env, "NEXUS_URL="+d.url, "NEXUS_CREDS="+d.creds)
 	return output(c)
 }
 
@@ -231,7 +232,7 @@ func output(c *exec.Cmd) error {
 
 // longest is the session with the most turns.
 func (d *docs) longest() (out *api.Session, err error) {
-	nc, err := nats.Connect(d.url)
+	nc, err := api.Dial(d.url, d.creds)
 	if err != nil {
 		return nil, err
 	}
@@ -275,12 +276,15 @@ func (d *docs) daemon(name string, args []string) error {
 		return fmt.Errorf("it ended before it was ready: %w", err)
 	}
 	var ready struct {
-		URL string `json:"nats_url"`
+		URL         string `json:"nats_url"`
+		Credentials struct {
+			Operator string `json:"operator"`
+		} `json:"credentials"`
 	}
 	if err := json.Unmarshal(line, &ready); err != nil {
 		return err
 	}
-	d.url = ready.URL
+	d.url, d.creds = ready.URL, ready.Credentials.Operator
 	return nil
 }
 
@@ -357,24 +361,40 @@ func (d *docs) checkTest(args []string) error {
 
 // natsCommand is the part of the nats command that the documentation uses.
 func natsCommand() int {
-	if len(os.Args) != 4 || os.Args[1] != "req" {
-		fmt.Fprintln(os.Stderr, "usage: nats req SUBJECT BODY")
-		return 2
+	selected := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "nats", "context", "selected.json")
+	var err error
+	switch {
+	case len(os.Args) == 9 && strings.Join(os.Args[1:3], " ") == "context save" && os.Args[4] == "--server" && os.Args[6] == "--nkey" && os.Args[8] == "--select":
+		b := fmt.Appendf(nil, `{"url":%q,"nkey":%q}`, os.Args[5], os.Args[7])
+		err = errors.Join(os.MkdirAll(filepath.Dir(selected), 0o700), os.WriteFile(selected, b, 0o600))
+	case len(os.Args) == 4 && os.Args[1] == "req":
+		var c api.NATSContext
+		if c, err = api.FindNATSContext("selected"); err == nil {
+			err = natsRequest(c, os.Args[2], os.Args[3])
+		}
+	default:
+		err = errors.New("usage: nats req SUBJECT BODY | nats context save NAME --server URL --nkey FILE --select")
 	}
-	nc, err := nats.Connect(os.Getenv("NEXUS_URL"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer nc.Close()
-	m, err := nc.Request(os.Args[2], []byte(os.Args[3]), 10*time.Second)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	fmt.Printf("%s\n", m.Data)
-	if strings.HasPrefix(string(m.Data), `{"error":`) {
 		return 1
 	}
 	return 0
+}
+
+func natsRequest(c api.NATSContext, subject, body string) error {
+	nc, err := api.Dial(c.URL, c.NKey)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	m, err := nc.Request(subject, []byte(body), 10*time.Second)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s\n", m.Data)
+	if strings.HasPrefix(string(m.Data), `{"error":`) {
+		return errors.New("the answer is an error")
+	}
+	return nil
 }

@@ -52,6 +52,9 @@ func hint(cmd *cobra.Command, err error) string {
 		if strings.HasPrefix(x.Message, "the NATS server") {
 			return "--agent names the agent that your NATS user may speak for"
 		}
+		if strings.HasPrefix(x.Message, "user ") {
+			return "--agent names an agent that this user may act as, --creds another user"
+		}
 	case api.Internal:
 		if id, ok := x.Details["id"].(string); ok {
 			return "look for " + id + " in what nexusd wrote to its stderr, and report it"
@@ -199,7 +202,8 @@ func noServer(server string, err error) error {
 	case errors.Is(err, nats.ErrNoServers):
 		return api.Errorf(api.Unavailable, nil, "connect to %s: nothing answers there", server)
 	case errors.Is(err, nats.ErrAuthorization):
-		return hinted{api.Errorf(api.Unavailable, nil, "connect to %s: the server wants a user", server), "--server nats://USER:PASSWORD@HOST:PORT"}
+		return hinted{api.Errorf(api.Unavailable, nil, "connect to %s: the server wants other credentials", server),
+			"--creds FILE or NEXUS_CREDS names them: nexusd prints the file when it starts (users/operator.nk in its data folder)"}
 	}
 	return api.Errorf(api.Unavailable, nil, "connect to %s: %s", server, strings.TrimPrefix(err.Error(), "nats: "))
 }

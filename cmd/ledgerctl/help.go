@@ -35,10 +35,14 @@ Change
 Audit
   verify [SESSION…]         check every event, hash, parent and blob
 
-Also: completion SHELL, version, help VERB. --version is version.
+Also: nats-context, completion SHELL, version, help VERB. --version is version.
 
 Every verb takes
   --server URL   the NATS server (NEXUS_URL, else nats://127.0.0.1:4222)
+  --creds FILE   who speaks: the seed of an NKey (NEXUS_CREDS, else the operator
+                 that nexusd made, on this machine)
+  --nats-context NAME
+                 server and credentials of that context of the nats command
   --tenant NAME  the tenant (default)
   --agent NAME   speak for it (else: main to create, the operator to read)
   --json         one JSON object, or one a line
@@ -393,6 +397,17 @@ where anything is wrong.
 Examples
   ledgerctl verify
   ledgerctl verify support-42 --json
+`,
+	"nats-context": `ledgerctl nats-context [NAME]
+
+Prints the command that makes a context for the nats command: this server, and
+the credentials of an agent, or those of --creds. NAME is nexus if it is left
+out. Other NATS clients take the file itself.
+
+Examples
+  ledgerctl nats-context
+  ledgerctl nats-context | sh
+  ledgerctl nats-context work --server nats://ledger.example:4222 --creds bob.nk
 `,
 	"version": `ledgerctl version
 

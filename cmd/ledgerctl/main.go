@@ -30,6 +30,8 @@ func main() {
 // env is what every verb works with.
 type env struct {
 	server, tenant, agent string
+	creds, natsContext    string
+	serverNamed           bool // by flag or environment
 	json, quiet, noColor  bool
 	in                    io.Reader
 	out, err              io.Writer
@@ -75,10 +77,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 // client connects for an agent; the agent given by flag wins.
 func (e *env) client(def string) (*api.Client, error) {
 	if e.nc == nil {
-		nc, err := nats.Connect(e.server, nats.Name("ledgerctl"),
-			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // the client reports what concerns a call
+		nc, err := e.dial()
 		if err != nil {
-			return nil, noServer(e.server, err)
+			return nil, err
 		}
 		e.nc, e.link = nc, api.NewClient(nc, e.tenant, def).Within(patience).OnWaiting(silence, e.sayWaiting)
 	}
@@ -194,15 +195,20 @@ func commands(e *env) *cobra.Command {
 	if def == "" {
 		def = nats.DefaultURL
 	}
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		e.serverNamed = os.Getenv("NEXUS_URL") != "" || cmd.Flags().Changed("server")
+	}
 	f := root.PersistentFlags()
 	f.StringVar(&e.server, "server", def, "NATS server (NEXUS_URL)")
+	f.StringVar(&e.creds, "creds", os.Getenv("NEXUS_CREDS"), "file of credentials (NEXUS_CREDS)")
+	f.StringVar(&e.natsContext, "nats-context", "", "context of the nats command")
 	f.StringVar(&e.tenant, "tenant", "default", "tenant")
 	f.StringVar(&e.agent, "agent", "", "agent (default: main where a verb creates, the operator where it reads)")
 	f.BoolVar(&e.json, "json", false, "JSON: one object, or one object a line")
 	f.BoolVar(&e.quiet, "quiet", false, "no talk on stderr")
 	f.BoolVar(&e.noColor, "no-color", false, "no colour")
 	root.AddCommand(quickstartCmd(e), importCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), logCmd(e), tailCmd(e), showCmd(e), treeCmd(e),
-		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), compareCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), versionCmd(e))
+		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), compareCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), natsContextCmd(e), versionCmd(e))
 	e.complete(root)
 	return root
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/nexusd/daemon"
@@ -61,7 +60,7 @@ func (e *env) local(ctx context.Context, dir string) (*api.Client, func(), error
 			e.say("close: %v", err)
 		}
 	}
-	nc, err := nats.Connect(d.ClientURL())
+	nc, err := d.Connect()
 	if err != nil {
 		stop()
 		return nil, nil, err

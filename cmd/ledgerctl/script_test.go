@@ -40,6 +40,7 @@ func TestScripts(t *testing.T) {
 				}
 			})
 			env.Setenv("NEXUS_URL", d.ClientURL())
+			env.Setenv("NEXUS_CREDS", d.Credentials().Operator)
 			return os.WriteFile(env.Getenv("WORK")+"/shipped.jsonl", recorded, 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -20,10 +20,15 @@ const usage = `Usage: nexusd [flags]
        nexusd repair [flags]
 
 Runs the ledger: an embedded NATS server with JetStream, or --nats URL.
-When it can serve it prints one JSON line with nats_url, http_url and data.
+When it can serve it prints one JSON line with nats_url, http_url, data, and the
+files of the credentials that it made.
 
   --listen HOST:PORT   NATS for clients, port 0 picks one
                        (default 127.0.0.1:4222)
+  --auth on|off        whether clients of the embedded server need credentials
+                       (default on; off on loopback only)
+  --tls-cert FILE, --tls-key FILE
+                       PEM, for NATS; an address that is not loopback needs them
   --http HOST:PORT     /healthz, /readyz, /metrics, or off
                        (default 127.0.0.1:8422)
   --data DIR           stream, projections and keys (default ./nexus-data)
@@ -51,7 +56,8 @@ When it can serve it prints one JSON line with nats_url, http_url and data.
                        most that summaries may cost in a UTC day; then they are
                        extracted
   --config FILE        TOML with the same names, as max_store = 1000000000;
-                       [[summarizers]] and [[model]] rows stand only there
+                       [[user]], [[summarizers]] and [[model]] rows stand only
+                       there
   --version, --help
 
 Each flag has an environment variable: NEXUS_LISTEN, NEXUS_MAX_STORE, …
@@ -59,7 +65,7 @@ Flags win over the environment, and the environment over the file.
 
 Example:
   $ nexusd --data /var/lib/nexus --listen 127.0.0.1:4222
-  {"ready":true,"nats_url":"nats://127.0.0.1:4222","http_url":"…","data":"…"}
+  {"ready":true,"nats_url":"nats://127.0.0.1:4222","http_url":"…","data":"…",…}
 `
 
 var (
@@ -75,6 +81,9 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs := flag.NewFlagSet("nexusd", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&flags.Listen, "listen", "", "")
+	fs.StringVar(&flags.Auth, "auth", "", "")
+	fs.StringVar(&flags.TLSCert, "tls-cert", "", "")
+	fs.StringVar(&flags.TLSKey, "tls-key", "", "")
 	fs.StringVar(&flags.HTTP, "http", "", "")
 	fs.StringVar(&flags.Data, "data", "", "")
 	fs.StringVar(&flags.NATS, "nats", "", "")
@@ -125,6 +134,12 @@ func parse(args, environ []string) (daemon.Config, error) {
 		switch f.Name {
 		case "listen":
 			cfg.Listen = flags.Listen
+		case "auth":
+			cfg.Auth = flags.Auth
+		case "tls-cert":
+			cfg.TLSCert = flags.TLSCert
+		case "tls-key":
+			cfg.TLSKey = flags.TLSKey
 		case "http":
 			cfg.HTTP = flags.HTTP
 		case "data":

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func TestKill9(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for _, w := range pending {
-			wg.Go(func() { w.run(ctx, t, url, a) })
+			wg.Go(func() { w.run(ctx, t, url, data, a) })
 		}
 		<-time.After(time.Duration(20+rng.IntN(400)) * time.Millisecond)
 		if err := cmd.Process.Kill(); err != nil {
@@ -87,6 +88,10 @@ func launch(t *testing.T, bin, data string) (*exec.Cmd, string) {
 		HTTP    string `json:"http_url"`
 		Data    string `json:"data"`
 		Version string `json:"version"`
+		Creds   struct {
+			Operator string `json:"operator"`
+			Agent    string `json:"agent"`
+		} `json:"credentials"`
 	}
 	if err := turns.DecodeJSON(line[:len(line)-1], &ready); err != nil || !ready.Ready {
 		t.Fatalf("ready line %s: %v", line, err)
@@ -107,8 +112,8 @@ func (w *write) request() api.AppendTurn {
 	return api.AppendTurn{ID: w.id, Messages: []turns.Message{turns.TextMessage(turns.User, fmt.Sprint("question ", w.n))}, Response: &m}
 }
 
-func (w *write) run(ctx context.Context, t *testing.T, url string, a *acked) {
-	nc, err := nats.Connect(url, nats.MaxReconnects(0))
+func (w *write) run(ctx context.Context, t *testing.T, url, data string, a *acked) {
+	nc, err := api.Dial(url, filepath.Join(data, "users", "agent.nk"), nats.MaxReconnects(0))
 	if err != nil {
 		return // killed already
 	}
@@ -155,7 +160,7 @@ func checkAcked(t *testing.T, bin, data string, a *acked) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	nc, err := nats.Connect(url)
+	nc, err := api.Dial(url, filepath.Join(data, "users", "operator.nk"))
 	if err != nil {
 		t.Fatal(err)
 	}

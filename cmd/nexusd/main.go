@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -67,6 +68,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		}
 		return max(1, api.Exit(err))
 	}
+	if err := saveContext(d, cfg); err != nil {
+		cfg.Logger.Warn("the context for ledgerctl is not written; name the credentials with --creds or NEXUS_CREDS", "err", err)
+	}
 	if err := announce(stdout, d, cfg); err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 	}
@@ -86,16 +90,31 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return code
 }
 
+// saveContext writes the file by which ledgerctl and the Go client of this user find
+// the credentials. A port that was picked has none: the next daemon on it is another.
+func saveContext(d *daemon.Daemon, cfg daemon.Config) error {
+	c := d.Credentials()
+	if c == (daemon.Credentials{}) || strings.HasSuffix(cfg.Listen, ":0") {
+		return nil
+	}
+	return api.SaveServerContext(api.ServerContext{URL: d.ClientURL(), Operator: c.Operator, Agent: c.Agent})
+}
+
 // announce prints the one line that says the daemon can serve.
 func announce(w io.Writer, d *daemon.Daemon, cfg daemon.Config) error {
 	data := cmp.Or(cfg.Data, defaultData)
+	var files *daemon.Credentials
+	if c := d.Credentials(); c != (daemon.Credentials{}) {
+		files = &c
+	}
 	b, err := turns.EncodeJSON(struct {
-		Ready   bool   `json:"ready"`
-		NATS    string `json:"nats_url"`
-		HTTP    string `json:"http_url"`
-		Data    string `json:"data"`
-		Version string `json:"version"`
-	}{true, d.ClientURL(), d.HTTPURL(), data, cfg.Version})
+		Ready       bool                `json:"ready"`
+		NATS        string              `json:"nats_url"`
+		HTTP        string              `json:"http_url"`
+		Data        string              `json:"data"`
+		Version     string              `json:"version"`
+		Credentials *daemon.Credentials `json:"credentials,omitempty"`
+	}{true, d.ClientURL(), d.HTTPURL(), data, cfg.Version, files})
 	if err != nil {
 		return err
 	}

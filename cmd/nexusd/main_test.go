@@ -1,12 +1,19 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"io"
 	"net"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"nexus/cmd/nexusd/daemon"
+	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // A password or token in --nats is in neither the ready line nor the log.
@@ -40,5 +47,78 @@ func TestATakenHTTPPortIsAnExitStatus(t *testing.T) {
 	code := run(t.Context(), []string{"--listen", "127.0.0.1:0", "--http", l.Addr().String(), "--data", t.TempDir(), "--max-store", "1000000000"}, nil, &out, &log)
 	if code == 0 || out.Len() > 0 || !strings.Contains(log.String(), "nexusd: error: http: listen tcp "+l.Addr().String()) {
 		t.Errorf("exit status %d, ready line %q, log:\n%s", code, out.String(), log.String())
+	}
+}
+
+// The ready line names the files of the credentials. On a port that was named, the
+// user's configuration has them too, and they work; on one that was picked it does not.
+func TestReadyLineNamesTheCredentials(t *testing.T) {
+	config := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", config)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name           string
+		args           []string
+		named, context bool
+	}{
+		{"picked port", []string{"--listen", "127.0.0.1:0"}, true, false},
+		{"auth off", []string{"--listen", free, "--auth", "off"}, false, false},
+		{"named port", []string{"--listen", free}, true, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			out, in := io.Pipe()
+			var log bytes.Buffer
+			code := make(chan int, 1)
+			go func() {
+				code <- run(ctx, append(tc.args, "--http", "off", "--data", t.TempDir(), "--max-store", "1000000000"), nil, in, &log)
+				in.Close()
+			}()
+			line, readErr := bufio.NewReader(out).ReadBytes('\n')
+			defer func() {
+				cancel()
+				if got := <-code; got != 0 || readErr != nil {
+					t.Errorf("exit status %d, %v: %s", got, readErr, log.String())
+				}
+			}()
+			var ready struct {
+				Ready       bool                `json:"ready"`
+				URL         string              `json:"nats_url"`
+				HTTP        string              `json:"http_url"`
+				Data        string              `json:"data"`
+				Version     string              `json:"version"`
+				Credentials *daemon.Credentials `json:"credentials"`
+			}
+			if err := turns.DecodeJSON(bytes.TrimSpace(line), &ready); err != nil || (ready.Credentials != nil) != tc.named {
+				t.Fatalf("ready line %s, %v", line, err)
+			}
+			found, err := api.FindServerContext(ready.URL)
+			if (err == nil) != tc.context {
+				t.Fatalf("context %+v, %v", found, err)
+			}
+			if !tc.context {
+				return
+			}
+			if want := (api.ServerContext{URL: ready.URL, Operator: ready.Credentials.Operator, Agent: ready.Credentials.Agent}); found != want {
+				t.Errorf("context %+v, want %+v", found, want)
+			}
+			for file, may := range map[string]bool{found.Operator: true, found.Agent: false} {
+				nc, err := api.Dial(ready.URL, file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer nc.Close()
+				if _, err := api.NewClient(nc, "default", api.Operator).Verify(ctx); (err == nil) != may {
+					t.Errorf("%s as the operator: %v", file, err)
+				}
+			}
+		})
 	}
 }

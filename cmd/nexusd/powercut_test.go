@@ -100,7 +100,7 @@ func TestPowerCut(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for _, w := range pending {
-			wg.Go(func() { w.run(ctx, t, url, a) })
+			wg.Go(func() { w.run(ctx, t, url, data, a) })
 		}
 		<-time.After(time.Duration(20+rng.IntN(600)) * time.Millisecond)
 		d.cut(t)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
@@ -84,7 +83,7 @@ func startDaemon(t *testing.T, c daemon.Config) (*daemon.Daemon, *api.Client) {
 			t.Errorf("close: %v", err)
 		}
 	})
-	nc, err := nats.Connect(d.ClientURL())
+	nc, err := d.Connect()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"nexus/compactor"
 	"nexus/compactor/summary"
 	"nexus/ledger/api"
@@ -44,7 +42,7 @@ func BenchmarkAppendWhileCompacting(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	nc, err := nats.Connect(d.ClientURL())
+	nc, err := d.Connect()
 	if err != nil {
 		b.Fatal(err)
 	}

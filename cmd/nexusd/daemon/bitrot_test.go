@@ -138,7 +138,7 @@ func outcome(t *testing.T, dir string, want state) string {
 // isServed compares what a daemon serves, verifies it, appends to it, and stops it. err
 // is that of a read; wrong is "" if all is served as it was.
 func isServed(t *testing.T, d *Daemon, want state) (wrong string, err error) {
-	nc := must[*nats.Conn](t)(nats.Connect(d.ClientURL()))
+	nc := must[*nats.Conn](t)(d.Connect())
 	c := api.NewClient(nc, "default", "main")
 	defer func() {
 		nc.Close()

@@ -22,6 +22,16 @@ type Config struct {
 	Listen string `toml:"listen" env:"LISTEN"`
 	// HTTP is host:port of health and metrics, or "off". Default 127.0.0.1:8422.
 	HTTP string `toml:"http" env:"HTTP"`
+	// Auth is "on" (clients of the embedded server connect as a user, with its key)
+	// or "off" (whoever connects may do everything; on loopback only). Default on.
+	// Not used with NATS.
+	Auth string `toml:"auth" env:"AUTH"`
+	// TLSCert and TLSKey are PEM files for the embedded NATS server. An address that
+	// is not loopback needs them. Not used with NATS.
+	TLSCert string `toml:"tls_cert" env:"TLS_CERT"`
+	TLSKey  string `toml:"tls_key" env:"TLS_KEY"`
+	// User is users of the embedded server beside the two whose keys the daemon makes.
+	User []UserRow `toml:"user" env:"-"`
 	// Data is the folder of stream, projections and keys. Default ./nexus-data.
 	Data string `toml:"data" env:"DATA"`
 	// NATS is the URL of an external server or cluster; "" runs one inside.
@@ -282,6 +292,7 @@ func (c Config) Validate() error {
 		}
 	}
 	c.checkSummarizers(bad)
+	c.checkUsers(bad)
 	switch strings.ToLower(c.LogLevel) {
 	case "debug", "info", "warn", "error":
 	default:

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,6 +51,9 @@ type Daemon struct {
 	ledgerConn *nats.Conn // where the streams are
 	client     *nats.Conn // where the service lives
 
+	credentials Credentials
+	users       natsapi.Users // nil on an external server
+
 	run     chan error                    // the projections' Run
 	failed  chan error                    // why parts ended by themselves
 	abandon context.CancelCauseFunc       // ends a start that can't succeed
@@ -86,6 +90,9 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err := os.MkdirAll(d.cfg.Data, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
+	if err := ownerOnly(d.cfg.Data); err != nil { // one that was made with other permissions
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
 	if d.ledgerConn, err = d.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -107,10 +114,7 @@ func (d *Daemon) connect(ctx context.Context) (*nats.Conn, error) {
 	if d.cfg.NATS != "" {
 		return d.connectExternal()
 	}
-	server, err := embed.Start(embed.Config{
-		DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, Logger: d.logger, Failed: d.diskFailed,
-		BeforeStart: func() error { return d.inspect(ctx) }, AfterStop: d.closeMark,
-	})
+	server, err := d.startServer(ctx)
 	if err != nil {
 		return nil, taken("%w", "--listen", "NEXUS_LISTEN", err)
 	}
@@ -127,6 +131,41 @@ func (d *Daemon) connect(ctx context.Context) (*nats.Conn, error) {
 	client := d.client
 	d.opened(func(context.Context) error { client.Close(); return nil })
 	return ledgerConn, nil
+}
+
+// startServer starts the embedded server with its users.
+func (d *Daemon) startServer(ctx context.Context) (*embed.Server, error) {
+	var byName map[string]natsapi.User
+	c := embed.Config{DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, Logger: d.logger, Failed: d.diskFailed,
+		BeforeStart: func() error { return d.inspect(ctx) }, AfterStop: d.closeMark,
+		Services: natsapi.Subjects(), Streams: []string{natsapi.Notifications("*", "*")}}
+	c.Users = func() (rows []embed.User, err error) {
+		var users []natsapi.User
+		if users, d.credentials, err = d.cfg.users(); err != nil {
+			return nil, err
+		}
+		rows, byName = embedded(users)
+		return rows, nil
+	}
+	if d.cfg.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(d.cfg.TLSCert, d.cfg.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("tls_cert, tls_key: %w", err)
+		}
+		c.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if d.cfg.Auth == "off" {
+		d.logger.Warn("auth is off: every program on this machine may act as any agent and as the operator")
+	}
+	server, err := embed.Start(c)
+	if err != nil {
+		return nil, err
+	}
+	d.users = func(account string) (natsapi.User, bool) {
+		u, ok := server.UserOf(account)
+		return byName[u.Name], ok
+	}
+	return server, nil
 }
 
 // diskFailed ends the daemon: its server takes no more appends, and each would
@@ -254,7 +293,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.engine = engine.New(c)
 	d.work()
 	d.startScrub()
-	if d.service, err = natsapi.Start(d.client, d.engine, d.cfg.Version, d.logger); err != nil {
+	if d.service, err = natsapi.Start(d.client, d.engine, d.users, d.cfg.Version, d.logger); err != nil {
 		return err
 	}
 	d.opened(d.service.Stop)

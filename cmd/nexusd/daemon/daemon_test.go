@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -27,7 +25,7 @@ func startWith(t *testing.T, c Config) (*Daemon, *api.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(d.ClientURL())
+	nc, err := d.Connect()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,6 @@ import (
 	"log"
 	"os"
 
-	"github.com/nats-io/nats.go"
-
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -27,7 +25,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer d.Close(ctx)
-	nc, err := nats.Connect(d.ClientURL())
+	nc, err := d.Connect()
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger"
@@ -117,4 +121,67 @@ func TestAForeignMessageStopsNoDaemon(t *testing.T) {
 	d = open(false, t.TempDir()) // with projections of its own
 	rounds(d, 2)
 	closed(d)
+}
+
+// The accounts that the page for operators shows keep users apart on an external
+// server.
+func TestAccountsOfTheOperationsPageKeepUsersApart(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "OPERATIONS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(page), "```text\naccounts {")
+	text, _, ended := strings.Cut(text, "```")
+	if !ok || !ended {
+		t.Fatal("the page has no accounts")
+	}
+	key, seed := newKey(t)
+	text = "accounts {" + strings.NewReplacer("password: …", "password: x", "U…", key).Replace(text)
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := natsServer(t, func(o *server.Options) {
+		if err := o.ProcessConfigFile(file); err != nil {
+			t.Fatal(err)
+		}
+	})
+	as := func(user string) string { return strings.Replace(s.ClientURL(), "://", "://"+user+":x@", 1) }
+	d, err := Open(t.Context(), Config{NATS: as("ledger"), NATSService: as("service"), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if d.Credentials() != (Credentials{}) {
+		t.Error("it made credentials that the server does not know")
+	}
+	nc := dial(t, d, seed)
+	hints, err := nc.SubscribeSync(">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	created, err := api.NewClient(nc, "default", "alice").Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.NewClient(nc, "default", "alice").Append(t.Context(), created.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "q")}}); err != nil {
+		t.Fatal(err)
+	}
+	for m := (*nats.Msg)(nil); m == nil || !strings.HasSuffix(m.Subject, ".turn.appended"); {
+		if m, err = hints.NextMsg(untilTheTestEnds(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := hints.Unsubscribe(); err != nil { // it would count as a responder
+		t.Fatal(err)
+	}
+	for _, subject := range []string{"nexus.v1.default.bob.session.list", "nexus.v1.default._.session.list", "nexus.log.00.default.s.X", "$JS.API.INFO"} {
+		if m, err := nc.Request(subject, []byte("{}"), untilTheTestEnds(t)); !errors.Is(err, nats.ErrNoResponders) && (err != nil || !strings.Contains(string(m.Data), "not enabled")) {
+			t.Errorf("%s: %v, %v", subject, m, err)
+		}
+	}
 }

@@ -22,7 +22,7 @@ func TestAFloodOfLargeRequestsIsAnswered(t *testing.T) {
 	const connections, requests = 6, 48
 	conns := make([]*nats.Conn, connections)
 	for i := range conns {
-		if conns[i], err = nats.Connect(d.ClientURL()); err != nil {
+		if conns[i], err = d.Connect(); err != nil {
 			t.Fatal(err)
 		}
 		defer conns[i].Close()

@@ -50,19 +50,24 @@ func saveIdentity(dir string, id identity) error {
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, identityFile+".tmp")
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	return writeDurably(filepath.Join(dir, identityFile), append(b, '\n'))
+}
+
+// writeDurably writes or replaces a file, which its owner alone may read, in one
+// step: a crash leaves the old file or the new one, and maybe a file *.tmp.
+func writeDurably(name string, b []byte) error {
+	f, err := os.OpenFile(name+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(b, '\n'))
+	_, err = f.Write(b)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, filepath.Join(dir, identityFile)); err != nil {
+	if err := os.Rename(name+".tmp", name); err != nil {
 		return err
 	}
-	d, err := os.Open(dir)
+	d, err := os.Open(filepath.Dir(name))
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -21,7 +19,7 @@ func TestStartWithoutKeysIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(d.ClientURL())
+	nc, err := d.Connect()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +52,7 @@ func TestStartWithoutKeysIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close(t.Context())
-	if nc, err = nats.Connect(d.ClientURL()); err != nil {
+	if nc, err = d.Connect(); err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()

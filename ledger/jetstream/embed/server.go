@@ -2,6 +2,7 @@ package embed
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -23,10 +24,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The accounts. LEDGER owns JetStream, and only the daemon's own connection
-// lives there: a client that could publish to the stream's subjects could leave
-// out the expectation that makes an append a compare-and-set. AGENTS is where
-// clients land, and where the service is.
+// The accounts of the daemon. LEDGER owns JetStream: a client that could publish
+// to the stream's subjects could leave out the expectation that makes an append a
+// compare-and-set. AGENTS holds the service. Only the daemon's own connections are
+// in them. Each user of [Config.Users] has an account of its own, which imports the
+// service.
 const (
 	LedgerAccount = "LEDGER"
 	AgentsAccount = "AGENTS"
@@ -34,6 +36,9 @@ const (
 
 // MaxPayload is the largest message, in bytes. The server warns above it.
 const MaxPayload = 8 << 20
+
+// tlsTimeout is how many seconds a client has for its TLS handshake.
+const tlsTimeout = 5
 
 // storeDir is under the data folder.
 const storeDir = "jetstream"
@@ -49,8 +54,14 @@ const maxPending = 640 << 20
 
 // Config says how the server runs.
 type Config struct {
-	DataDir  string       // store under DataDir/jetstream, lock at DataDir/lock
-	Listen   string       // host:port for clients; port 0 picks one; "" none
+	DataDir  string      // store under DataDir/jetstream, lock at DataDir/lock
+	Listen   string      // host:port for clients; port 0 picks one; "" none
+	TLS      *tls.Config // of the listener; nil: none
+	Services []string    // subjects that users may send requests to; each with its wildcards
+	Streams  []string    // subjects of the service that users may subscribe to, as far as their rows say
+	// Users returns who may connect to the listener. It is called once, with the
+	// folder locked, so it may make files there. nil: nobody may.
+	Users    func() ([]User, error)
 	MaxStore int64        // bytes of the stream's files; 0: 45 % of what is free and what the folder takes already
 	NoSync   bool         // ack before fsync: for benchmarks that name it, never for a ledger
 	Logger   *slog.Logger // nil: silent
@@ -79,7 +90,9 @@ type Server struct {
 	lock     *os.File
 	password string
 	logger   *slog.Logger
-	stopped  func() error // AfterStop
+	stopped  func() error    // AfterStop
+	users    map[string]User // by the name of their account
+	scheme   string          // of ClientURL
 
 	// Fsync is the median time of one write and fsync of 4 KiB in DataDir, measured
 	// by Start. A fsync of less than 50 µs probably does not reach a disk.
@@ -133,9 +146,14 @@ func (s *Server) start(c Config) error {
 		Accounts: []*server.Account{ledger, agents},
 		Users: []*server.User{
 			{Username: "ledger", Password: s.password, Account: ledger, AllowedConnectionTypes: map[string]struct{}{"IN_PROCESS": {}}},
-			{Username: "agent", Password: s.password + "-agent", Account: agents},
+			{Username: "service", Password: s.password + "-service", Account: agents, AllowedConnectionTypes: map[string]struct{}{"IN_PROCESS": {}}},
 		},
-		NoAuthUser: "agent",
+	}
+	if s.users, err = addUsers(o, agents, c); err != nil {
+		return fmt.Errorf("users: %w", err)
+	}
+	if s.scheme = "nats"; c.TLS != nil {
+		s.scheme, o.TLS, o.TLSConfig, o.TLSTimeout = "tls", true, c.TLS, tlsTimeout
 	}
 	if c.Listen != "" {
 		host, port, err := net.SplitHostPort(c.Listen)
@@ -179,9 +197,11 @@ func (s *Server) start(c Config) error {
 // stream. The caller closes it.
 func (s *Server) LedgerConn() (*nats.Conn, error) { return s.connect("ledger", s.password) }
 
-// ServiceConn is a new in-process connection into the clients' account. The
+// ServiceConn is a new in-process connection into the account of the service. The
 // caller closes it.
-func (s *Server) ServiceConn() (*nats.Conn, error) { return s.connect("agent", s.password+"-agent") }
+func (s *Server) ServiceConn() (*nats.Conn, error) {
+	return s.connect("service", s.password+"-service")
+}
 
 func (s *Server) connect(user, password string) (*nats.Conn, error) {
 	return nats.Connect("", nats.InProcessServer(s.srv), nats.Name("nexusd "+user), nats.UserInfo(user, password),
@@ -194,7 +214,7 @@ func (s *Server) connect(user, password string) (*nats.Conn, error) {
 // ClientURL is where clients connect; "" if the server does not listen.
 func (s *Server) ClientURL() string {
 	if a, ok := s.srv.Addr().(*net.TCPAddr); ok {
-		return "nats://" + a.String()
+		return s.scheme + "://" + a.String()
 	}
 	return ""
 }

@@ -25,7 +25,8 @@ const subject = "nexus.log.00.t.s.A"
 
 func start(t *testing.T, dir string) *embed.Server {
 	t.Helper()
-	s, err := embed.Start(embed.Config{DataDir: dir, Listen: "127.0.0.1:0", MaxStore: 1 << 30})
+	s, err := embed.Start(embed.Config{DataDir: dir, Listen: "127.0.0.1:0", MaxStore: 1 << 30, Services: []string{"nexus.hello"},
+		Users: func() ([]embed.User, error) { return []embed.User{{Name: "local"}}, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

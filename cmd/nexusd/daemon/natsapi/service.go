@@ -44,6 +44,7 @@ const (
 type Service struct {
 	nc      *nats.Conn
 	engine  *engine.Engine
+	users   Users // nil: the NATS server decides who may send what
 	logger  *slog.Logger
 	service micro.Service
 	intake  intake
@@ -55,10 +56,11 @@ type Service struct {
 	stopErr error // set before stopped is closed
 }
 
-// Start registers the service nexus with its endpoints.
-func Start(nc *nats.Conn, e *engine.Engine, version string, logger *slog.Logger) (*Service, error) {
+// Start registers the service nexus with its endpoints. It serves only what users
+// permits; nil permits everything.
+func Start(nc *nats.Conn, e *engine.Engine, users Users, version string, logger *slog.Logger) (*Service, error) {
 	base, cancel := context.WithCancel(context.Background())
-	s := &Service{nc: nc, engine: e, logger: logger, base: base, cancel: cancel, stopped: make(chan struct{})}
+	s := &Service{nc: nc, engine: e, users: users, logger: logger, base: base, cancel: cancel, stopped: make(chan struct{})}
 	s.watch()
 	var err error
 	s.service, err = micro.AddService(nc, micro.Config{
@@ -170,6 +172,12 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 			s.engine.Metrics.Begin(v.name)(string(api.Denied))
 			return
 		}
+		key, err := s.authorize(r, v)
+		if err != nil { // before it counts as work of that agent
+			s.reply(r, v, nil, err)
+			s.engine.Metrics.Begin(v.name)(string(api.Denied))
+			return
+		}
 		agent, size := agentOf(r.Subject()), len(r.Data())
 		if !s.intake.enter(agent, size) {
 			s.reply(r, v, nil, &api.Error{Code: api.Busy, Message: "the daemon works on as many requests as it may, of all agents or of this one", Details: map[string]any{"retry_after_ms": 200}})
@@ -180,7 +188,7 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 		work := func() {
 			defer func() { s.intake.leave(agent, size); s.running.Done() }()
 			end := s.engine.Metrics.Begin(v.name)
-			out, err := s.serve(r, v, arrived)
+			out, err := s.serve(r, v, key, arrived)
 			code := ""
 			if err != nil {
 				code = string(api.FromError(err).Code)
@@ -194,6 +202,16 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 			go work()
 		}
 	}
+}
+
+// authorize returns the public key of the user who sent r, if the user may.
+func (s *Service) authorize(r micro.Request, v verb) (key string, err error) {
+	u, err := s.sender(r.Headers())
+	if err != nil {
+		return "", err
+	}
+	t := strings.SplitN(r.Subject(), ".", 5)
+	return u.Key, u.check(v.name, t[2], t[3])
 }
 
 // agentOf returns the tenant and agent of a request's subject.
@@ -220,7 +238,7 @@ type call struct {
 }
 
 // serve parses a request and calls its verb.
-func (s *Service) serve(r micro.Request, v verb, arrived time.Time) (out any, err error) {
+func (s *Service) serve(r micro.Request, v verb, key string, arrived time.Time) (out any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			// The stack names code, never content.
@@ -233,6 +251,7 @@ func (s *Service) serve(r micro.Request, v verb, arrived time.Time) (out any, er
 	if err != nil {
 		return nil, err
 	}
+	c.caller.Key = key
 	limit := timeout
 	if v.name == "audit.verify" {
 		limit = verifyTimeout

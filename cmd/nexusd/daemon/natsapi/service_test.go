@@ -36,7 +36,7 @@ func serviceOn(t *testing.T, denied ...string) (*Service, *nats.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	s, err := Start(nc, nil, "1.0.0", slog.New(slog.DiscardHandler))
+	s, err := Start(nc, nil, nil, "1.0.0", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestInternalErrorHasTheIDOfItsLogLine(t *testing.T) {
 			}
 			r := request{subject: "nexus.v1.default.main.policy.list", reply: inbox.Subject}
 			v := verb{name: "policy.list", serve: serve}
-			_, err = s.serve(r, v, time.Now())
+			_, err = s.serve(r, v, "", time.Now())
 			s.reply(r, v, nil, err)
 			m, err := inbox.NextMsg(20 * time.Second)
 			if err != nil {

@@ -2,6 +2,7 @@ package natsapi
 
 import (
 	"context"
+	"strings"
 
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -16,6 +17,12 @@ type verb struct {
 	request any // zero value, for the schema
 	reply   any
 	serve   func(context.Context, *call) (any, error)
+}
+
+// noun returns the first part of a verb's name.
+func noun(name string) string {
+	n, _, _ := strings.Cut(name, ".")
+	return n
 }
 
 // endpoint returns the verb of a typed function.

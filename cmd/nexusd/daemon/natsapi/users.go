@@ -1,0 +1,79 @@
+package natsapi
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go/micro"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// User is who sends requests, and what it may ask.
+type User struct {
+	Name     string
+	Key      string   // public NKey; "" where no credentials are asked for
+	Tenant   string   // "*": every tenant
+	Agents   []string // exact names; "*": every agent but the operator
+	Operator bool     // it may also act as the agent "_", and export content keys
+}
+
+// Users finds the user of an account of the NATS server. The server writes the
+// name of the account into each request.
+type Users func(account string) (User, bool)
+
+// accountHeader is the header of a request with the account that it comes from.
+const accountHeader = "Nats-Request-Info"
+
+// sender returns the user who sent a request with header h. Without users every
+// request is permitted: the NATS server has its own.
+func (s *Service) sender(h micro.Headers) (User, error) {
+	if s.users == nil {
+		return User{Tenant: "*", Agents: []string{"*"}, Operator: true}, nil
+	}
+	var from struct {
+		Account string `json:"acc"`
+	}
+	if err := json.Unmarshal([]byte(h.Get(accountHeader)), &from); err != nil {
+		return User{}, &api.Error{Code: api.Denied, Message: "the request names no user"}
+	}
+	u, ok := s.users(from.Account)
+	if !ok {
+		return User{}, &api.Error{Code: api.Denied, Message: "the request names no user of this daemon"}
+	}
+	return u, nil
+}
+
+// check returns nil if u may call verb as an agent of a tenant.
+func (u User) check(verb, tenant, agent string) error {
+	mayAct := slices.Contains(u.Agents, agent) || (slices.Contains(u.Agents, "*") && agent != api.Operator)
+	if agent == api.Operator {
+		mayAct = u.Operator
+	}
+	switch {
+	case u.Tenant != "*" && u.Tenant != tenant, !mayAct:
+		return &api.Error{Code: api.Denied, Message: fmt.Sprintf("user %s may not act as agent %s of tenant %s", u.Name, clip(agent, turns.MaxName), clip(tenant, turns.MaxName))}
+	case verb == "session.export" && !u.Operator:
+		return &api.Error{Code: api.Denied, Message: fmt.Sprintf("user %s is no operator: an export holds content keys", u.Name)}
+	}
+	return nil
+}
+
+// Subjects returns the subjects that clients send requests to, with wildcards.
+// Notifications are under none of them.
+func Subjects() []string {
+	out := []string{"$SRV.>"} // PING, INFO and STATS of the service
+	for _, v := range slices.Concat(verbs, unbuilt) {
+		out = append(out, prefix+"*.*."+noun(v.name)+".>")
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Notifications returns the subject of the notifications for an agent of a tenant;
+// each may be "*".
+func Notifications(tenant, agent string) string {
+	return prefix + tenant + "." + agent + ".notify.>"
+}
