@@ -204,6 +204,8 @@ func noServer(server string, err error) error {
 	case errors.Is(err, nats.ErrAuthorization):
 		return hinted{api.Errorf(api.Unavailable, nil, "connect to %s: the server wants other credentials", server),
 			"--creds FILE or NEXUS_CREDS names them: nexusd prints the file when it starts (users/operator.nk in its data folder)"}
+	case errors.Is(err, nats.ErrNkeysNotSupported):
+		return hinted{api.Errorf(api.Unavailable, nil, "connect to %s: the server asks for no credentials", server), "leave out --creds, and unset NEXUS_CREDS"}
 	}
 	return api.Errorf(api.Unavailable, nil, "connect to %s: %s", server, strings.TrimPrefix(err.Error(), "nats: "))
 }

@@ -92,10 +92,15 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 
 // saveContext writes the file by which ledgerctl and the Go client of this user find
 // the credentials. A port that was picked has none: the next daemon on it is another.
+// With auth off it removes the file of an earlier daemon on the port: clients would
+// send credentials that this one does not know.
 func saveContext(d *daemon.Daemon, cfg daemon.Config) error {
 	c := d.Credentials()
-	if c == (daemon.Credentials{}) || strings.HasSuffix(cfg.Listen, ":0") {
+	switch {
+	case cfg.NATS != "" || strings.HasSuffix(cfg.Listen, ":0"):
 		return nil
+	case c == (daemon.Credentials{}):
+		return api.RemoveServerContext(d.ClientURL())
 	}
 	return api.SaveServerContext(api.ServerContext{URL: d.ClientURL(), Operator: c.Operator, Agent: c.Agent})
 }

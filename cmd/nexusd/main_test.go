@@ -69,8 +69,8 @@ func TestReadyLineNamesTheCredentials(t *testing.T) {
 		named, context bool
 	}{
 		{"picked port", []string{"--listen", "127.0.0.1:0"}, true, false},
-		{"auth off", []string{"--listen", free, "--auth", "off"}, false, false},
 		{"named port", []string{"--listen", free}, true, true},
+		{"auth off on the same port", []string{"--listen", free, "--auth", "off"}, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

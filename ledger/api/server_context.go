@@ -67,6 +67,18 @@ func SaveServerContext(c ServerContext) error {
 	return nil
 }
 
+// RemoveServerContext removes the context for a URL, if there is one.
+func RemoveServerContext(rawURL string) error {
+	file, err := contextFile(rawURL)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // contextFile is the file of the context for a URL. The names of this machine are
 // one address.
 func contextFile(rawURL string) (string, error) {
