@@ -43,12 +43,15 @@ func (e *env) dial() (*nats.Conn, error) {
 		if err == nil {
 			creds = c.Operator
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			e.say("%v", err)
+			return nil, err
 		}
 	}
 	nc, err := api.Dial(server, creds, opts...)
 	if file := (*fs.PathError)(nil); errors.As(err, &file) && file.Path == creds {
 		return nil, hinted{err, "--creds FILE or NEXUS_CREDS names the file; nexusd prints it when it starts"}
+	}
+	if typed := (*api.Error)(nil); errors.As(err, &typed) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, noServer(plainURL(server), err)

@@ -2,24 +2,30 @@ package api
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 
 	"github.com/nats-io/nats.go"
 )
 
-// Dial connects to url with the credentials in a file: the seed of an NKey, or the
+// Dial connects to the URL address with the credentials in a file: the seed of an NKey, or the
 // JWT and the seed of a user. Without a file it connects without credentials, or
-// with the user in url.
-func Dial(url, credentials string, opts ...nats.Option) (*nats.Conn, error) {
-	if credentials == "" {
-		return nats.Connect(url, opts...)
+// with the user in the URL.
+func Dial(address, credentials string, opts ...nats.Option) (*nats.Conn, error) {
+	if credentials != "" {
+		o, err := CredentialsOption(credentials)
+		if err != nil {
+			return nil, err
+		}
+		opts = append([]nats.Option{o}, opts...)
 	}
-	o, err := CredentialsOption(credentials)
-	if err != nil {
-		return nil, err
+	nc, err := nats.Connect(address, opts...)
+	if bad := (*url.Error)(nil); errors.As(err, &bad) { // it quotes the URL, which may hold a password
+		return nil, Errorf(Malformed, nil, "the URL of the server can't be read; it has the form nats://host:port")
 	}
-	return nats.Connect(url, append([]nats.Option{o}, opts...)...)
+	return nc, err
 }
 
 // CredentialsOption returns the option of a connection for a file of credentials.
@@ -33,7 +39,7 @@ func CredentialsOption(file string) (nats.Option, error) {
 	}
 	seed, err := nats.NkeyOptionFromSeed(file)
 	if err != nil {
-		return nil, fmt.Errorf("credentials: %s holds no seed of an NKey", file) // the cause may quote it
+		return nil, Errorf(Malformed, nil, "credentials: %s holds no seed of an NKey", file) // the cause may quote it
 	}
 	return seed, nil
 }

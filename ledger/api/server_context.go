@@ -92,7 +92,7 @@ func contextFile(rawURL string) (string, error) {
 	}
 	u, err := url.Parse(first)
 	if err != nil || u.Hostname() == "" {
-		return "", fmt.Errorf("a URL has the form nats://host:port") // it may hold a password: not quoted
+		return "", Errorf(Malformed, nil, "the URL of the server can't be read; it has the form nats://host:port") // it may hold a password: not quoted
 	}
 	host, port := strings.ToLower(u.Hostname()), u.Port()
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {

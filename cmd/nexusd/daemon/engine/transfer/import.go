@@ -199,7 +199,7 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 			if turns.HashEvent(was) != r.Hash {
 				return &api.Error{Code: api.Conflict, Message: fmt.Sprintf("session %s has another event at index %d", id, ev.Index)}
 			}
-			if err := tr.claimLabel(ctx, s, ev.Index); err != nil {
+			if err := tr.claimLabel(ctx, c, s, ev.Index); err != nil {
 				return err
 			}
 			out.Existing++
@@ -252,7 +252,7 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 		if err != nil {
 			return err
 		}
-		return writer.AfterCommit(tr.claimLabel(ctx, &now, ev.Index))
+		return writer.AfterCommit(tr.claimLabel(ctx, c, &now, ev.Index))
 	}
 }
 
@@ -264,7 +264,7 @@ func holdsSettings(k turns.Kind) bool { return k == turns.KindOpened || k == tur
 //
 // Crash states: between the event and the claim, a session that shows a label which
 // does not name it. The same import again claims the label.
-func (tr *Transfer) claimLabel(ctx context.Context, s *ledger.Session, index uint64) error {
+func (tr *Transfer) claimLabel(ctx context.Context, c reader.Caller, s *ledger.Session, index uint64) error {
 	if s.Final() || s.Settings != index {
 		return nil
 	}
@@ -272,7 +272,7 @@ func (tr *Transfer) claimLabel(ctx context.Context, s *ledger.Session, index uin
 	if err != nil || name == "" {
 		return nil // unreadable settings have no label
 	}
-	l, release, err := tr.sessions.HoldLabel(ctx, reader.Caller{Tenant: s.Tenant, Agent: s.Agent}, name, s.ID)
+	l, release, err := tr.sessions.HoldLabel(ctx, reader.Caller{Tenant: s.Tenant, Agent: s.Agent, Key: c.Key}, name, s.ID)
 	if err == nil {
 		defer release()
 		if l.Row.Session != s.ID {

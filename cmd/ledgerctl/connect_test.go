@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"nexus/cmd/nexusd/daemon"
+	"nexus/ledger/api"
+)
+
+func TestCredentialsAreFound(t *testing.T) {
+	config := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", config)
+	t.Setenv("NEXUS_CREDS", "")
+	t.Setenv("NEXUS_URL", "")
+	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := d.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	url, files := d.ClientURL(), d.Credentials()
+	saved := filepath.Join(config, "nats", "context", "work.json")
+	if err := os.MkdirAll(filepath.Dir(saved), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(saved, []byte(`{"url":"`+url+`","nkey":"`+files.Agent+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(config, "empty.nk")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Before the daemon's context is there, and after: each is a command line, its exit
+	// status, and what it says.
+	for _, tc := range []struct {
+		context bool
+		args    []string
+		code    int
+		want    string
+	}{
+		{false, []string{"--server", url, "sessions"}, 5, "other credentials"},
+		{false, []string{"--server", url, "--creds", files.Operator, "sessions"}, 0, ""},
+		{false, []string{"--server", url, "--creds", files.Agent, "sessions"}, 8, "user agent may not act as agent _"},
+		{false, []string{"--server", url, "--creds", files.Agent, "--agent", "main", "sessions"}, 0, ""},
+		{false, []string{"--server", url, "--creds", empty, "sessions"}, 2, "no seed"},
+		{false, []string{"--server", url, "--creds", empty + "x", "sessions"}, 1, "--creds FILE"},
+		{false, []string{"--nats-context", "work", "--agent", "main", "sessions"}, 0, ""},
+		{false, []string{"--nats-context", "work", "sessions"}, 8, "user agent"},
+		{false, []string{"--nats-context", "play", "sessions"}, 4, `no nats context "play"`},
+		{false, []string{"--server", url, "nats-context"}, 4, "nexusd prints the files"},
+		{false, []string{"--server", url, "--creds", "/a b.nk", "nats-context", "it's"}, 0, `nats context save 'it'\''s' --server ` + url + ` --nkey '/a b.nk' --select`},
+		{true, []string{"--server", url, "sessions"}, 0, ""},
+		{true, []string{"--server", strings.Replace(url, "127.0.0.1", "localhost", 1), "sessions"}, 0, ""},
+		{true, []string{"--server", url, "nats-context"}, 0, "nats context save nexus --server " + url + " --nkey " + files.Agent + " --select\n"},
+	} {
+		if tc.context {
+			if err := api.SaveServerContext(api.ServerContext{URL: url, Operator: files.Operator, Agent: files.Agent}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), tc.args, strings.NewReader(""), &out, &errs); code != tc.code || !strings.Contains(out.String()+errs.String(), tc.want) {
+			t.Errorf("%q: exit status %d, want %d: %s%s", tc.args, code, tc.code, &out, &errs)
+		}
+	}
+}
+
+// An error about a server shows no user, password or token of its URL.
+func TestErrorsShowNoPasswordOfAURL(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("NEXUS_CREDS", "")
+	for _, url := range []string{
+		"nats://bob:s3cr3t@127.0.0.1:1", "nats://s3cr3t@127.0.0.1:1", "bob:s3cr3t@127.0.0.1:1", "nats://bob:s3cr3t@127.0.0.1:1,nats://al:s3cr3t@127.0.0.1:2",
+		"nats://bob:s3cr3t@no.such.host.invalid:1", "nats://bob:s3cr3t@127.0.0.1:port", "nats://bob:s3cr3t%@127.0.0.1:1", "nats://bob:s3cr3t@:x:y", "nats://bob:s3c@s3cr3t@127.0.0.1:1",
+	} {
+		for _, verb := range []string{"sessions", "nats-context"} {
+			var out, errs bytes.Buffer
+			if code := run(t.Context(), []string{"--server", url, verb}, strings.NewReader(""), &out, &errs); code == 0 {
+				t.Errorf("%s: exit status 0", url)
+			}
+			if said := out.String() + errs.String(); strings.Contains(said, "s3c") || !strings.Contains(said, "error:") {
+				t.Errorf("%s %s: it says %q", verb, url, said)
+			}
+		}
+	}
+}
