@@ -67,7 +67,12 @@ func writeDurably(name string, b []byte) error {
 	if err := os.Rename(name+".tmp", name); err != nil {
 		return err
 	}
-	d, err := os.Open(filepath.Dir(name))
+	return syncDir(filepath.Dir(name))
+}
+
+// syncDir makes the names in a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}

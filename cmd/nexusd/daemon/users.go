@@ -155,7 +155,7 @@ func credential(file string) (string, error) {
 	}
 	pair, err := nkeys.ParseDecoratedUserNKey(seed)
 	if err != nil {
-		return "", fmt.Errorf("%w: %s holds no seed of a user: %w", turns.ErrCorrupt, file, err)
+		return "", fmt.Errorf("%w: %s holds no seed of a user: %w; remove the file, and the next start makes another key", turns.ErrCorrupt, file, err)
 	}
 	defer pair.Wipe()
 	return pair.PublicKey()
@@ -170,7 +170,11 @@ func makeCredential(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := syncDir(filepath.Dir(dir)); err != nil {
 		return nil, err
 	}
 	return seed, writeDurably(file, seed) // without an end of line, which some clients do not expect
