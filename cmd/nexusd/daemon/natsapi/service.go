@@ -174,8 +174,8 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 		}
 		key, err := s.authorize(r, v)
 		if err != nil { // before it counts as work of that agent
-			s.reply(r, v, nil, err)
 			s.engine.Metrics.Begin(v.name)(string(api.Denied))
+			s.reply(r, v, nil, err)
 			return
 		}
 		agent, size := agentOf(r.Subject()), len(r.Data())

@@ -35,12 +35,13 @@ func (s *Service) sender(h micro.Headers) (User, error) {
 	}
 	var from struct {
 		Account string `json:"acc"`
+		User    string `json:"user"` // the public NKey of the connection
 	}
 	if err := json.Unmarshal([]byte(h.Get(accountHeader)), &from); err != nil {
 		return User{}, &api.Error{Code: api.Denied, Message: "the request names no user"}
 	}
 	u, ok := s.users(from.Account)
-	if !ok {
+	if !ok || u.Key != "" && u.Key != from.User {
 		return User{}, &api.Error{Code: api.Denied, Message: "the request names no user of this daemon"}
 	}
 	return u, nil
