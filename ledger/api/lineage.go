@@ -64,6 +64,7 @@ type GetTree struct {
 type TreeSession struct {
 	ID         turns.ID    `json:"id"`
 	Error      Code        `json:"error,omitempty,omitzero"` // why the session can't be read
+	MissingKey turns.ID    `json:"missing_key,omitzero"`     // with error: the content key that is not in the key store
 	Label      string      `json:"label,omitempty,omitzero"`
 	State      string      `json:"state"`
 	ForkedFrom *ForkedFrom `json:"forked_from,omitempty,omitzero"`

@@ -79,6 +79,8 @@ type Session struct {
 	HeadTime    *Time             `json:"head_time,omitempty"`      // with about only: when the newest turn on the path of the head was said
 	Mode        string            `json:"mode,omitempty,omitzero"`  // fork.create only
 	Error       Code              `json:"error,omitempty,omitzero"` // lists only: why the session can't be read; then nothing that its content says is here
+
+	MissingKey turns.ID `json:"missing_key,omitzero"` // lists only, with error: the content key that is not in the key store
 }
 
 // About asks for a session's title and the time of its head too.

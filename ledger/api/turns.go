@@ -94,7 +94,9 @@ type Turn struct {
 	Position      string          `json:"position"`
 	Compaction    *Compaction     `json:"compaction" jsonschema:"nullable"`
 	Duplicate     bool            `json:"duplicate,omitempty,omitzero"` // compaction.record: the id was stored before; nothing was stored now
-	Error         Code            `json:"error,omitempty,omitzero"`     // turn.list only: why the turn's content can't be read
+	Error         Code            `json:"error,omitempty,omitzero"`     // lists only: why the turn's content can't be read
+
+	MissingKey turns.ID `json:"missing_key,omitzero"` // lists only, with error: the content key that is not in the key store
 }
 
 // TurnList is turn.list's and compaction.expand's reply.

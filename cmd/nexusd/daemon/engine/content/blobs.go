@@ -110,7 +110,7 @@ func (cs *Store) BlobKey(root turns.ID) (seal.Key, error) {
 	if cs.Keys == nil {
 		return seal.UnsealedKey(root), nil
 	}
-	return cs.Keys.Key(root)
+	return keyring{cs.Keys}.Key(root)
 }
 
 // blobName names the content of a blob in a cache. The key tells two trees apart.

@@ -2,11 +2,13 @@ package content
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	"nexus/ledger"
+	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -35,16 +37,46 @@ func (cs *Store) Keyring() seal.Keyring {
 	if cs.Keys == nil {
 		return nil
 	}
-	return cs.Keys
+	return keyring{cs.Keys}
+}
+
+// keyring is a key store whose errors name a missing key as this package does.
+type keyring struct{ keys Keys }
+
+// Key implements [seal.Keyring]. Errors: those of [Store.Key].
+func (r keyring) Key(id turns.ID) (seal.Key, error) {
+	k, err := r.keys.Key(id)
+	if errors.Is(err, seal.ErrNoKey) {
+		err = &MissingKeyError{id}
+	}
+	return k, err
+}
+
+// MissingKeyError says that the content key with an id is not in the key store: what
+// is sealed under it can't be read. It is [ledger.ErrCorrupt] and [seal.ErrNoKey]. A
+// key that was destroyed is [ledger.ErrErased] instead.
+type MissingKeyError struct{ ID turns.ID }
+
+// Error returns the text of the error.
+func (e *MissingKeyError) Error() string { return e.contract().Message }
+
+// Unwrap returns the error as the contract has it, and [seal.ErrNoKey].
+func (e *MissingKeyError) Unwrap() []error { return []error{e.contract(), seal.ErrNoKey} }
+
+func (e *MissingKeyError) contract() *api.Error {
+	return api.Errorf(api.Corrupt, map[string]any{"key": e.ID.String()},
+		"content can't be read: no key %s; the operator copies the keys of a backup that are missing", e.ID)
 }
 
 // Key returns the content key of a session, the zero key if the ledger does not
 // seal.
+//
+// Errors: [*MissingKeyError]; [ledger.ErrErased] if the key is destroyed.
 func (cs *Store) Key(id turns.ID) (seal.Key, error) {
 	if cs.Keys == nil {
 		return seal.Key{}, nil
 	}
-	return cs.Keys.Key(id)
+	return keyring{cs.Keys}.Key(id)
 }
 
 // LedgerKey returns the ledger's own key, and makes it if there is none. It returns

@@ -65,7 +65,7 @@ func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessio
 			return nil, err
 		}
 		if n > hs.page.ItemBytes() {
-			v, n = reader.Outline(&s), page.OutlineBytes
+			v, n = hs.reader.ListedOutline(&s), page.OutlineBytes
 			v.Error = api.TooLarge
 		}
 		if size += n; len(out.Sessions) > 0 && size > hs.page.PageBytes() {

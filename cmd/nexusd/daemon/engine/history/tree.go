@@ -169,7 +169,7 @@ func (hs *History) lastTurn(r lineage.Range) (id turns.ID, err error) {
 func (hs *History) treeSession(ctx context.Context, s *ledger.Session) (*api.TreeSession, int, error) {
 	v := hs.reader.DescribeListed(ctx, s)
 	out := &api.TreeSession{
-		ID: s.ID, Error: v.Error, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns,
+		ID: s.ID, Error: v.Error, MissingKey: v.MissingKey, Label: v.Label, State: v.State, ForkedFrom: v.ForkedFrom, Head: v.Head, Depth: v.Depth, Turns: s.Turns,
 		Branches: []api.Branch{},
 	}
 	if f := s.ForkOf; f != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -71,14 +72,33 @@ func Outline(s *ledger.Session) *api.Session {
 func (rd *Reader) DescribeListed(ctx context.Context, s *ledger.Session) *api.Session {
 	out, err := rd.Describe(ctx, s)
 	if err != nil {
-		out = Outline(s)
+		out = rd.ListedOutline(s)
 	} else if rd.Projections.SetAside() > 0 {
 		err = rd.AsideError(s.Tenant, s.ID)
 	}
 	if err != nil {
-		out.Error = api.FromError(err).Code
+		out.Error, out.MissingKey = whyUnreadable(err)
 	}
 	return out
+}
+
+// ListedOutline returns [Outline] with the depth of the head, which its header has.
+func (rd *Reader) ListedOutline(s *ledger.Session) *api.Session {
+	out := Outline(s)
+	if head, err := rd.HeadNode(s); err == nil {
+		out.Depth = head.Depth
+	}
+	return out
+}
+
+// whyUnreadable returns the code of the error for which an item of a list comes without
+// its content, and the id of the content key if that is missing.
+func whyUnreadable(err error) (api.Code, turns.ID) {
+	var missing *content.MissingKeyError
+	if errors.As(err, &missing) {
+		return api.Corrupt, missing.ID
+	}
+	return api.FromError(err).Code, turns.ID{}
 }
 
 // Get is session.get.

@@ -99,7 +99,7 @@ func (rd *Reader) DescribeListedTurn(t projections.Turn, ev *turns.Event, full b
 		return nil, 0, err
 	}
 	if err != nil {
-		v.Error = api.FromError(err).Code
+		v.Error, v.MissingKey = whyUnreadable(err)
 	}
 	n, err := page.EncodedSize(v)
 	if err != nil {
