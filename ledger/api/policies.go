@@ -27,13 +27,16 @@ type PolicyInForce struct {
 	Name   string     `json:"name"`
 	Set    turns.Raw  `json:"set,omitzero"`
 	Digest turns.Hash `json:"digest"`
+
+	Version uint64 `json:"version,omitzero"` // of the policy under its name; 0: the session can't be read
 }
 
-// GetPolicy is policy.get.
+// GetPolicy is policy.get. It names a policy, or a digest, or both.
 type GetPolicy struct {
-	Name   string     `json:"name"`
-	Set    turns.Raw  `json:"set,omitzero"`    // overrides
-	Digest turns.Hash `json:"digest,omitzero"` // of a version that is pinned; default: the newest
+	Name    string     `json:"name,omitzero"`
+	Set     turns.Raw  `json:"set,omitzero"`     // overrides
+	Digest  turns.Hash `json:"digest,omitzero"`  // of a version that is pinned; default: the newest
+	Version uint64     `json:"version,omitzero"` // of the name, in place of a digest; default: the newest
 }
 
 // ListPolicies is policy.list.

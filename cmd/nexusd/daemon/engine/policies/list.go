@@ -77,9 +77,9 @@ func (ps *Policies) listed(n ledger.PolicyName) (*api.PolicyInfo, error) {
 }
 
 // GetPolicy serves policy.get: a policy with every number in force, by its name, with
-// overrides, or in the version that a digest pins.
+// overrides, or in the version that a digest or a number pins.
 func (ps *Policies) GetPolicy(ctx context.Context, c reader.Caller, req api.GetPolicy) (*api.PolicyInfo, error) {
-	p, err := ps.reader.FindPolicy(ctx, c.Tenant, turns.PolicyRef{Name: req.Name, Set: req.Set, Digest: req.Digest})
+	p, err := ps.find(ctx, c, req)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +91,21 @@ func (ps *Policies) GetPolicy(ctx context.Context, c reader.Caller, req api.GetP
 	n, err := ps.reader.Projections.PolicyName(c.Tenant, name)
 	out.Agent = n.Agent
 	return out, err
+}
+
+// find returns the policy that a request names.
+func (ps *Policies) find(ctx context.Context, c reader.Caller, req api.GetPolicy) (policy.Policy, error) {
+	switch {
+	case req.Version > 0 && !req.Digest.IsZero():
+		return policy.Policy{}, api.FieldErrorf("/version", "the digest names a version already")
+	case req.Name != "" && req.Version > 0:
+		return ps.reader.FindPolicyVersion(ctx, c.Tenant, req.Name, req.Version, req.Set)
+	case req.Name != "":
+		return ps.reader.FindPolicy(ctx, c.Tenant, turns.PolicyRef{Name: req.Name, Set: req.Set, Digest: req.Digest})
+	case req.Digest.IsZero():
+		return policy.Policy{}, api.FieldErrorf("/name", "missing: name a policy, or give its digest")
+	}
+	return ps.reader.FindPolicyContent(ctx, c.Tenant, req.Digest)
 }
 
 func infoOf(p policy.Policy) *api.PolicyInfo {

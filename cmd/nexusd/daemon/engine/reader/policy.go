@@ -8,6 +8,7 @@ import (
 
 	"nexus/compactor/policy"
 	"nexus/ledger"
+	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -101,6 +102,60 @@ func (rd *Reader) FindPolicy(ctx context.Context, tenant string, ref turns.Polic
 		return policy.Policy{}, err
 	}
 	return rd.ResolvePolicy(tenant, ref)
+}
+
+// FindPolicyContent returns the policy with a digest, whatever its name.
+//
+// Errors: [ledger.ErrNotFound] if neither the ledger nor this build has it; those of
+// [Reader.StoredPolicy].
+func (rd *Reader) FindPolicyContent(ctx context.Context, tenant string, digest turns.Hash) (policy.Policy, error) {
+	for _, name := range policy.Names() {
+		if p, _ := policy.Builtin(name); p.Digest() == digest {
+			return p, nil
+		}
+	}
+	if _, err := rd.CatchUpPolicies(ctx, tenant); err != nil && !errors.Is(err, ledger.ErrCorrupt) {
+		return policy.Policy{}, err
+	}
+	p, ok, err := rd.StoredPolicy(tenant, digest)
+	if err == nil && !ok {
+		err = api.Errorf(api.NotFound, nil, "no policy has the digest %v", digest)
+	}
+	return p, err
+}
+
+// FindPolicyVersion returns a version of a name, with overrides: one that an agent put,
+// or the built-in policy.
+//
+// Errors: [ledger.ErrNotFound] if the name has no such version; those of
+// [Reader.FindPolicy].
+func (rd *Reader) FindPolicyVersion(ctx context.Context, tenant, name string, version uint64, set turns.Raw) (policy.Policy, error) {
+	newest, err := rd.FindPolicy(ctx, tenant, turns.PolicyRef{Name: name})
+	if err != nil {
+		return newest, err
+	}
+	if version > newest.Version {
+		return newest, api.Errorf(api.NotFound, nil, "policy %s has no version %d; its newest is %d", name, version, newest.Version)
+	}
+	if version == newest.Version {
+		return newest.With(set)
+	}
+	digest, err := rd.PolicyNameDigest(tenant, name)
+	if err != nil {
+		return newest, err
+	}
+	seqs, err := rd.Projections.PolicyVersions(tenant, digest)
+	if err != nil {
+		return newest, err
+	}
+	if version > uint64(len(seqs)) { // an older version of a built-in policy
+		return newest, api.Errorf(api.NotFound, nil, "policy %s version %d is not here; its newest is %d", name, version, newest.Version)
+	}
+	p, err := rd.versionAt(seqs[version-1])
+	if err != nil {
+		return p, err
+	}
+	return p.With(set)
 }
 
 // IsStored reports whether the projections have the content with a digest of the

@@ -33,6 +33,7 @@ func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session
 	if err != nil {
 		return nil, err
 	}
+	out.Policy.Version = pol.Version
 	out.Overhead = rd.content.Overhead(pol.CounterOf(), &set)
 	if out.Reported, err = rd.ReportedTokens(s, &set, head); err != nil {
 		return nil, err
