@@ -60,6 +60,9 @@ func hint(cmd *cobra.Command, err error) string {
 			return "look for " + id + " in what nexusd wrote to its stderr, and report it"
 		}
 	case api.Corrupt:
+		if _, missing := x.Details["key"]; missing {
+			return "the operator stops nexusd, copies the files of a backup's keys/ that are missing into keys/, replaces none, and starts it"
+		}
 		if cmd != nil && cmd.Name() != "verify" {
 			return "ledgerctl verify lists what is damaged"
 		}

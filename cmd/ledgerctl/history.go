@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -30,6 +31,9 @@ func logCmd(e *env) *cobra.Command {
 		ts := p.c.Turns(cmd.Context(), p.s.ID, api.ListTurns{At: p.turn, Order: "desc", Full: true, Page: api.Page{Limit: min(limit, 1000)}})
 		if err := e.printTurns(ts, limit, ""); err != nil {
 			return err
+		}
+		if p.s.Error != "" {
+			return nil // its policy is not known
 		}
 		if by := policyCounter(p.s.Policy.Name, p.s.Policy.Set); e.talks && !e.json && by != defaultCounter {
 			e.say("tokens of turns are counted by %s, those of the context by %s, as policy %s says", defaultCounter, by, p.s.Policy.Name)
@@ -79,7 +83,9 @@ func turnLine(t *api.Turn, width int) string {
 		room = max(20, width-51)
 	}
 	var what string
-	if k := t.Compaction; k != nil {
+	if t.Error != "" {
+		what = faint.Render(clip(unread(t.Type, t.Error, t.MissingKey), room))
+	} else if k := t.Compaction; k != nil {
 		what = folded.Render(clip(fmt.Sprintf("◆ %s (%s), %s", did(k), by(k), change(k)), room))
 	} else {
 		asked, answer := describe(t.Messages), "pending"
@@ -98,6 +104,18 @@ func turnLine(t *api.Turn, width int) string {
 		text = cut(text, width)
 	}
 	return text
+}
+
+// unread says in place of the content of a turn, or of a session, that it can't be read.
+func unread(what string, code api.Code, missing turns.ID) string {
+	why := string(code)
+	if !missing.IsZero() {
+		why = "no key"
+	}
+	if what == "compaction" {
+		return "◆ compaction: content can't be read: " + why
+	}
+	return "content can't be read: " + why
 }
 
 // change is how many tokens a context had before a compaction and has after it.
@@ -222,6 +240,9 @@ func showCmd(e *env) *cobra.Command {
 			return err
 		}
 		t, err := p.c.Turn(cmd.Context(), p.s.ID, p.turn)
+		if (coded(err, api.Corrupt) || coded(err, api.Erased)) && !cmd.Flags().Changed("part") {
+			return e.showHeader(cmd.Context(), p, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -241,6 +262,26 @@ func showCmd(e *env) *cobra.Command {
 	})
 	c.Flags().IntVar(&part, "part", 0, "the content of one part, as it is")
 	return c
+}
+
+// showHeader shows what the header of a turn says whose content can't be read, and
+// returns why.
+func (e *env) showHeader(ctx context.Context, p place, why error) error {
+	for t, err := range p.c.Turns(ctx, p.s.ID, api.ListTurns{At: p.turn, Order: "desc", Full: true, Page: api.Page{Limit: 1}}) {
+		switch {
+		case err != nil:
+			return why
+		case e.json:
+			err = e.print(t)
+		default:
+			e.showTurn(&t)
+		}
+		if err != nil {
+			return err
+		}
+		break
+	}
+	return why
 }
 
 // showPart writes a part's content, from its blob if it is there: as it is, or as a
@@ -341,7 +382,7 @@ func (e *env) showTurn(t *api.Turn) {
 	showMessages(e.out, shown(t))
 	switch {
 	case t.Error != "":
-		fmt.Fprintln(e.out, faint.Render("(can't be read: "+string(t.Error)+")"))
+		fmt.Fprintln(e.out, "\n"+bad.Render(unread(t.Type, t.Error, t.MissingKey)))
 	case t.Pending:
 		fmt.Fprintln(e.out, faint.Render("(no response yet)"))
 	}
@@ -398,15 +439,20 @@ func pathCmd(e *env) *cobra.Command {
 
 // place finds a session, or a turn of one.
 func (e *env) place(cmd *cobra.Command, name string) (place, error) {
+	var more hinted
 	if !strings.ContainsAny(name, "@/") {
 		c, s, err := e.session(cmd.Context(), name)
 		if !coded(err, api.NotFound) {
 			return place{c: c, s: s}, err
 		}
+		errors.As(err, &more)
 	}
 	p, err := e.turn(cmd.Context(), name)
 	if coded(err, api.NotFound) && !strings.ContainsAny(name, "@/") {
 		err = api.Errorf(api.NotFound, nil, "no session or turn is called %q", name)
+		if more.hint != "" {
+			err = hinted{err, more.hint}
+		}
 	}
 	return p, err
 }

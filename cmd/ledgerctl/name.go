@@ -12,8 +12,9 @@ import (
 	"nexus/turns"
 )
 
-// session finds a session by id, the beginning or end of one, or label, and a
-// client that speaks for its agent.
+// session finds a session by its id, the beginning or end of one, or its label, and a
+// client that speaks for its agent. A session whose content can't be read comes as a
+// list shows it, with its Error.
 func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Session, error) {
 	c, err := e.client(api.Operator)
 	if err != nil {
@@ -21,6 +22,9 @@ func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Sessi
 	}
 	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
 		s, err := c.Session(ctx, id)
+		if coded(err, api.Corrupt) {
+			s, err = e.outline(ctx, c, id, err)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -34,17 +38,25 @@ func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Sessi
 		return c.As(s.Agent), s, nil
 	}
 	var found []api.Session
+	unreadable := uint64(0)
 	for s, err := range c.Sessions(ctx) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if named(s.ID, name) || s.Label == name {
+		switch {
+		case named(s.ID, name) || s.Label == name:
 			found = append(found, s)
+		case s.Error != "":
+			unreadable++
 		}
 	}
 	switch len(found) {
 	case 0:
-		return nil, nil, api.Errorf(api.NotFound, nil, "no session is called %q", name)
+		err := api.Errorf(api.NotFound, nil, "no session is called %q", name)
+		if unreadable > 0 {
+			return nil, nil, hinted{err, fmt.Sprintf("the labels of %s can't be read; ledgerctl sessions lists their ids", plural(unreadable, "session"))}
+		}
+		return nil, nil, err
 	case 1:
 		return c.As(found[0].Agent), &found[0], nil
 	}
@@ -53,6 +65,20 @@ func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Sessi
 		list = append(list, strings.TrimSpace(s.ID.String()+"  "+cut(printable(s.Label), 40)))
 	}
 	return nil, nil, manyNamed("sessions", name, list)
+}
+
+// outline returns a session whose content can't be read as the list shows it, or err if
+// the list shows no such session.
+func (e *env) outline(ctx context.Context, c *api.Client, id turns.ID, err error) (*api.Session, error) {
+	for s, lerr := range c.Sessions(ctx) {
+		if lerr != nil {
+			return nil, lerr
+		}
+		if s.ID == id && s.Error != "" {
+			return &s, nil
+		}
+	}
+	return nil, err
 }
 
 // named reports whether a name is an id's, or its beginning or end.
@@ -225,11 +251,13 @@ func oneTurn(found []place, name, where string) (place, error) {
 
 func (e *env) turnsIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []place, err error) {
 	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
-		t, err := c.Turn(ctx, s.ID, id)
-		if err != nil {
-			return nil, err
+		for t, err := range c.Turns(ctx, s.ID, api.ListTurns{At: id, Order: "desc", Page: api.Page{Limit: 1}}) { // turn.get needs the content
+			if err != nil {
+				return nil, err
+			}
+			return []place{{c, s, id, t.Depth}}, nil
 		}
-		return []place{{c, s, id, t.Depth}}, nil
+		return nil, nil
 	}
 	for t, err := range c.Path(ctx, s.ID, api.GetPath{}) {
 		if err != nil {

@@ -141,6 +141,9 @@ func day(t time.Time) string {
 // state is a session's, and why it can't be read.
 func state(s *api.Session) string {
 	if s.Error != "" {
+		if !s.MissingKey.IsZero() {
+			return s.State + " (no key)"
+		}
 		return s.State + " (" + string(s.Error) + ")"
 	}
 	return s.State
@@ -151,11 +154,16 @@ func grouped(n uint64) string { return humanize.Comma(int64(min(n, math.MaxInt64
 
 func showSessionCmd(e *env) *cobra.Command {
 	return e.sessionVerb("show SESSION", "one session with its settings", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
-		s, err := c.GetSession(cmd.Context(), s.ID, api.GetSession{About: api.About{About: true}})
+		full, err := c.GetSession(cmd.Context(), s.ID, api.GetSession{About: api.About{About: true}})
 		if err != nil {
+			if s.Error != "" { // what its headers say, and why there is no more
+				if perr := e.printSession(s); perr != nil {
+					return perr
+				}
+			}
 			return err
 		}
-		return e.printSession(s)
+		return e.printSession(full)
 	})
 }
 
@@ -169,6 +177,9 @@ func (e *env) printSession(s *api.Session) error {
 	row("title", "%s", clip(s.Title, 200))
 	row("agent", "%s, %s", s.Agent, s.Kind)
 	row("state", "%s", s.State)
+	if s.Error != "" {
+		row("content", "%s", unread("session", s.Error, s.MissingKey))
+	}
 	if !s.Successor.IsZero() {
 		row("successor", "%s", s.Successor)
 	}
@@ -186,7 +197,9 @@ func (e *env) printSession(s *api.Session) error {
 	if e.width > 0 && e.width < 100 {
 		bar = ""
 	}
-	row("window", "%s%s of %s tokens (%s of system and tools)%s%s", bar, grouped(s.Tokens+s.Overhead), grouped(s.Budget), grouped(s.Overhead), billed(s.Reported), guessed(s.WindowGuess))
+	if s.Error == "" {
+		row("window", "%s%s of %s tokens (%s of system and tools)%s%s", bar, grouped(s.Tokens+s.Overhead), grouped(s.Budget), grouped(s.Overhead), billed(s.Reported), guessed(s.WindowGuess))
+	}
 	row("model", "%s", printable(s.Model))
 	row("policy", "%s %s", printable(s.Policy.Name), printable(string(s.Policy.Set)))
 	row("used", "%s tokens in, %s out", grouped(s.Usage.InputTokens), grouped(s.Usage.OutputTokens))

@@ -82,6 +82,9 @@ func (p treePrinter) session(s api.TreeSession, lead, branch, under string) {
 		name += bold.Render(" ◀")
 	}
 	about := fmt.Sprintf("%s, depth %s, %s", plural(s.Turns, "turn"), grouped(s.Depth), s.State)
+	if s.Error != "" {
+		about += ", " + unread("session", s.Error, s.MissingKey)
+	}
 	if f := s.ForkedFrom; f != nil {
 		about += fmt.Sprintf(", forked at depth %s (%s)", grouped(s.ForkDepth), f.Mode)
 	}
