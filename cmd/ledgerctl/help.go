@@ -49,7 +49,8 @@ Every verb takes
   --quiet        no talk on stderr
   --no-color     no colour (NO_COLOR does it too)
 
-A session is named by its id, the beginning or end of one, or its label.
+A session is named by its id, the beginning or end of one, its label, or the
+id that its transcript gives it, or four characters or more of either end of it.
 A turn is named by its id or the beginning or end of one, or as
 SESSION@head, SESSION@head~3, SESSION/TURN, or by its number, which log
 shows: SESSION@30. Summaries cite turns as [t30]: SESSION@t30, or t30 alone

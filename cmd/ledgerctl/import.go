@@ -29,6 +29,7 @@ type report struct {
 	Format      string             `json:"format"`
 	Sessions    []turns.ID         `json:"sessions"`
 	Turns       int                `json:"turns"`
+	Split       int                `json:"split,omitzero"` // of the turns: several turns of the ledger hold each
 	Forks       int                `json:"forks"`
 	Compactions int                `json:"compactions"`
 	Stored      int                `json:"stored"`
@@ -469,7 +470,11 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 		return had, im.ownID(ctx, st.Fork.ID, err)
 	case st.Append != nil:
 		rep.Turns++
-		return im.append(ctx, st.Append, rep)
+		dup, err := im.append(ctx, st.Append, rep)
+		if p, split := im.splits[st.Append.ID]; split && p.first != p.last {
+			rep.Split++
+		}
+		return dup, err
 	default:
 		rep.Compactions++
 		return im.compaction(ctx, st.Compaction, rep)

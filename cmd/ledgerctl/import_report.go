@@ -142,6 +142,7 @@ func (e *env) reportSkipped(files []string, all bool, is, are string) {
 func (r *report) add(o *report) {
 	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
 	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
+	r.Split += o.Split
 	r.Losses = append(r.Losses, o.Losses...)
 }
 
@@ -175,10 +176,13 @@ func (r *report) summary() string {
 		if x.n > 0 {
 			what = append(what, plural(uint64(x.n), x.what))
 		}
+		if x.what == "turn" && r.Split > 0 {
+			what[len(what)-1] += fmt.Sprintf(" (%s in several parts, each a turn of the ledger)", grouped(uint64(r.Split)))
+		}
 	}
 	var news []string
 	if r.Stored > 0 {
-		news = append(news, grouped(uint64(r.Stored))+" stored")
+		news = append(news, plural(uint64(r.Stored), "event")+" stored")
 	}
 	if r.Existing > 0 && r.Stored+r.KeptFirst > 0 {
 		news = append(news, grouped(uint64(r.Existing))+" there already")

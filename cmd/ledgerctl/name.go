@@ -8,13 +8,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
-// session finds a session by its id, the beginning or end of one, or its label, and a
-// client that speaks for its agent. A session whose content can't be read comes as a
-// list shows it, with its Error.
+// session finds a session by its id, the beginning or end of one, its label, or the
+// id that its transcript gives it, and a client that speaks for its agent. A session
+// whose content can't be read comes as a list shows it, with its Error.
 func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Session, error) {
 	c, err := e.client(api.Operator)
 	if err != nil {
@@ -37,7 +39,7 @@ func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Sessi
 	if s, err := c.As(agent).Resolve(ctx, name); err == nil {
 		return c.As(s.Agent), s, nil
 	}
-	var found []api.Session
+	var found, imported []api.Session
 	unreadable := uint64(0)
 	for s, err := range c.Sessions(ctx) {
 		if err != nil {
@@ -46,9 +48,14 @@ func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Sessi
 		switch {
 		case named(s.ID, name) || s.Label == name:
 			found = append(found, s)
+		case namedByTranscript(s.Meta, name):
+			imported = append(imported, s)
 		case s.Error != "":
 			unreadable++
 		}
+	}
+	if len(found) == 0 {
+		found = imported
 	}
 	switch len(found) {
 	case 0:
@@ -79,6 +86,22 @@ func (e *env) outline(ctx context.Context, c *api.Client, id turns.ID, err error
 		}
 	}
 	return nil, err
+}
+
+// leastTranscriptID is the length from which a name can be the beginning or end of an
+// id that a transcript gave, which may be short or a word.
+const leastTranscriptID = 4
+
+// namedByTranscript reports whether a name is the id that the transcript of an imported
+// session gave it, or its beginning or end.
+func namedByTranscript(meta turns.Raw, name string) bool {
+	var m struct {
+		Session turns.Raw `json:"session_id"`
+	}
+	_ = json.Unmarshal(meta, &m) // the client's meta may be anything
+	id, _ := m.Session.Text()
+	id, name = strings.ToLower(id), strings.ToLower(name)
+	return id != "" && (id == name || len(name) >= leastTranscriptID && (strings.HasPrefix(id, name) || strings.HasSuffix(id, name)))
 }
 
 // named reports whether a name is an id's, or its beginning or end.

@@ -78,7 +78,7 @@ func TestFitsTheTerminal(t *testing.T) {
 				}
 				a.unrecognized = []string{words, words, words, words}
 				a.end()
-			}, []string{"session.jsonl", "1,300 stored", "1,236", "bookkeeping lines: progress, mode", "4 files are no transcripts"}},
+			}, []string{"session.jsonl", "1,300 events stored", "1,236", "bookkeeping lines: progress, mode", "4 files are no transcripts"}},
 			"session": {func() {
 				if err := e.printSession(&sessions[1]); err != nil {
 					t.Error(err)
