@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -10,9 +11,19 @@ import (
 )
 
 func appendCmd(e *env) *cobra.Command {
-	var user, assistant string
+	var user, assistant, policy string
 	c := verb("append SESSION", "add a turn", 1, 1, func(cmd *cobra.Command, args []string) error {
 		var r api.AppendTurn
+		var opened api.CreateSession
+		if policy != "" {
+			if args[0] != "new" {
+				return usageError{errors.New("--policy is for append new; sessions set SESSION --policy changes a session")}
+			}
+			var err error
+			if opened.Policy, err = policyArg(policy); err != nil {
+				return err
+			}
+		}
 		if user == "" && assistant == "" {
 			b, err := io.ReadAll(e.in)
 			if err != nil {
@@ -36,7 +47,7 @@ func appendCmd(e *env) *cobra.Command {
 			if c, err = e.client("main"); err != nil {
 				return err
 			}
-			s, err = c.Create(cmd.Context(), api.CreateSession{})
+			s, err = c.Create(cmd.Context(), opened)
 		} else {
 			c, s, err = e.session(cmd.Context(), args[0])
 		}
@@ -58,5 +69,6 @@ func appendCmd(e *env) *cobra.Command {
 	})
 	c.Flags().StringVar(&user, "user", "", "the user's text")
 	c.Flags().StringVar(&assistant, "assistant", "", "the assistant's text")
+	c.Flags().StringVar(&policy, "policy", "", "the compaction policy of the new session")
 	return c
 }

@@ -101,7 +101,7 @@ func rewindCmd(e *env) *cobra.Command {
 }
 
 func forkCmd(e *env) *cobra.Command {
-	var mode, label string
+	var mode, label, policy string
 	c := verb("fork SESSION|TURN", "a new session from the head of another, or any turn", 1, 1, func(cmd *cobra.Command, args []string) error {
 		p, err := e.place(cmd, args[0])
 		if err != nil {
@@ -118,6 +118,11 @@ func forkCmd(e *env) *cobra.Command {
 		if label != "" {
 			r.Label = &label
 		}
+		if policy != "" {
+			if r.Policy, err = policyArg(policy); err != nil {
+				return err
+			}
+		}
 		f, err := c.Fork(cmd.Context(), s.ID, r)
 		if err != nil {
 			return err
@@ -126,5 +131,6 @@ func forkCmd(e *env) *cobra.Command {
 	})
 	c.Flags().StringVar(&mode, "mode", "as_seen", "as_seen, full, summary")
 	c.Flags().StringVar(&label, "label", "", "label of the new session")
+	c.Flags().StringVar(&policy, "policy", "", "another policy for the new session")
 	return c
 }

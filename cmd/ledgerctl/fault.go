@@ -87,7 +87,7 @@ func policyHint(x *api.Error) string {
 	if n := nearest(name, policyNames()); n != "" {
 		return "did you mean " + n + "? ledgerctl policies lists them"
 	}
-	return "ledgerctl policies lists them"
+	return "ledgerctl policies lists them; where an import brought a session without the name of its policy, sessions show has the digest that policy show takes"
 }
 
 // topVerb is the verb that has a page of the manual.

@@ -29,7 +29,7 @@ Change
   fork SESSION|TURN         a new session from the head of another, or any turn
 
   policies                  the compaction policies
-  policy show NAME          one of them, with its settings; put FILE: one of your own
+  policy show NAME[@N]      one of them, with its settings; put FILE: one of your own
   compare FILE|SESSION…     policies side by side on real history: no daemon
 
 Audit
@@ -162,13 +162,14 @@ Examples
   ledgerctl sessions new --label support-42 --window 200000
   ledgerctl sessions set support-42 --system prompt.md --tools tools.json
 `,
-	"append": `ledgerctl append SESSION|new [--user TEXT] [--assistant TEXT]
+	"append": `ledgerctl append SESSION|new [--user TEXT] [--assistant TEXT] [--policy P]
 
 Adds a turn after the head. Without the flags it reads a turn.append request
 as JSON on stdin: {"messages": […], "response": {…}}. new opens a session.
 
   --user TEXT        what the user says
   --assistant TEXT   what the model answers; without it the turn is pending
+  --policy P         for new: the compaction policy, as sessions new takes it
 
 Examples
   ledgerctl append new --user "What is 6 times 7?" --assistant 42
@@ -303,7 +304,7 @@ Examples
   ledgerctl rewind support-42 support-42@head~3
   ledgerctl rewind support-42 t30
 `,
-	"fork": `ledgerctl fork SESSION|TURN [--mode M] [--label NAME]
+	"fork": `ledgerctl fork SESSION|TURN [--mode M] [--label NAME] [--policy P]
 
 A new session that begins at the head of another, or at any of its turns, and
 shares its history.
@@ -312,6 +313,8 @@ shares its history.
                  full: every turn, compactions above left aside
                  summary: as_seen, and begins with a summary at the fork point
   --label NAME   a label for the new session
+  --policy P     another policy than that of the other session, with settings as
+                 sessions set takes them
 
 Examples
   ledgerctl fork support-42
@@ -326,12 +329,14 @@ what each does. A session that names none has balanced.
 Examples
   ledgerctl policies
 `,
-	"policy": `ledgerctl policy show NAME
+	"policy": `ledgerctl policy show NAME[@VERSION]|DIGEST [--version N]
 ledgerctl policy put FILE [--name NAME]
 
-show: a policy with every setting that is neither zero nor off. Each can be
-overridden by its name, for a session or for a look:
---policy 'balanced{"keep_tokens":8000}'.
+show: a policy with every setting that is neither zero nor off, in its newest
+version unless one is named. Each can be overridden by its name, for a session
+or for a look: --policy 'balanced{"keep_tokens":8000}'. An export takes along
+the content of a policy, not its name: in another ledger show takes the digest,
+which sessions show has.
 
 put: stores the next version of a policy of your own, for all agents of the
 tenant. FILE has the settings as JSON, as policy show --json prints them; - is
@@ -346,10 +351,12 @@ can't be, so the smallest FILE is:
 Its contexts are due at nine tenths of the budget. "trigger_ratio" and
 "reserve_tokens" make them due earlier.
 
-  --name NAME   name of the policy (else: that of the file)
+  --version N   show: the version N of a name, as NAME@N does
+  --name NAME   put: name of the policy (else: that of the file)
 
 Examples
   ledgerctl policy show balanced
+  ledgerctl policy show mine@1
   ledgerctl policy show balanced --json >mine.json
   ledgerctl policy put mine.json --name mine
 `,

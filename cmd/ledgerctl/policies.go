@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -46,16 +48,29 @@ func policiesCmd(e *env) *cobra.Command {
 
 func policyCmd(e *env) *cobra.Command {
 	c := verb("policy show NAME", "one of them with its settings; put FILE stores one of your own", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
-	c.AddCommand(verb("show NAME", "a policy with its settings", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c.AddCommand(policyShowCmd(e), policyPutCmd(e))
+	return c
+}
+
+// policyShowCmd is the command policy show.
+func policyShowCmd(e *env) *cobra.Command {
+	var version uint64
+	c := verb("show NAME[@VERSION]|DIGEST", "a policy with its settings", 1, 1, func(cmd *cobra.Command, args []string) error {
+		r, err := policyShown(args[0])
+		if err != nil {
+			return err
+		}
+		if cmd.Flags().Changed("version") {
+			if r.Version != 0 || !r.Digest.IsZero() || version == 0 {
+				return usageError{errors.New("--version takes a number from 1 on, next to a name alone")}
+			}
+			r.Version = version
+		}
 		c, err := e.client(api.Operator)
 		if err != nil {
 			return err
 		}
-		arg, err := policyArg(args[0])
-		if err != nil {
-			return err
-		}
-		p, err := c.Policy(cmd.Context(), api.GetPolicy{Name: arg.Name, Set: arg.Set})
+		p, err := c.Policy(cmd.Context(), r)
 		if err != nil {
 			return err
 		}
@@ -68,13 +83,37 @@ func policyCmd(e *env) *cobra.Command {
 		}
 		fmt.Fprintln(e.out, faint.Render(p.Digest.String()))
 		v := jsontext.Value(p.Settings)
-		if err := v.Indent(); err != nil {
+		if err := v.Indent(jsontext.WithIndent("  ")); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(e.out, "%s\n", bytes.TrimSpace(escapeHidden(v))) // another agent may have put it
 		return err
-	}), policyPutCmd(e))
+	})
+	c.Flags().Uint64Var(&version, "version", 0, "an older version of a name")
 	return c
+}
+
+// policyShown is what policy show names: mine, mine@1, mine{"keep_tokens":1}, or the
+// digest of a policy.
+func policyShown(arg string) (r api.GetPolicy, err error) {
+	if strings.HasPrefix(arg, "sha256:") {
+		if err := r.Digest.UnmarshalText([]byte(arg)); err != nil {
+			return r, usageError{fmt.Errorf("%s is not a digest: %w", arg, err)}
+		}
+		return r, nil
+	}
+	p, err := policyArg(arg)
+	if err != nil {
+		return r, err
+	}
+	name, number, numbered := strings.Cut(p.Name, "@")
+	r.Name, r.Set = name, p.Set
+	if numbered {
+		if r.Version, err = strconv.ParseUint(number, 10, 64); err != nil || r.Version == 0 {
+			return r, usageError{fmt.Errorf("%s is not NAME@VERSION, with a version from 1 on", p.Name)}
+		}
+	}
+	return r, nil
 }
 
 // policyPutCmd is the command policy put.

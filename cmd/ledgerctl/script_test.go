@@ -28,22 +28,24 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			d, err := daemon.Open(context.Background(), daemon.Config{Data: env.Getenv("WORK") + "/ledger", Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+			url, creds, stop, err := startDaemon(t, env.Getenv("WORK")+"/ledger")
 			if err != nil {
 				return err
 			}
-			env.Defer(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-				defer cancel()
-				if err := d.Close(ctx); err != nil {
-					t.Error(err)
-				}
-			})
-			env.Setenv("NEXUS_URL", d.ClientURL())
-			env.Setenv("NEXUS_CREDS", d.Credentials().Operator)
+			env.Defer(stop)
+			env.Setenv("NEXUS_URL", url)
+			env.Setenv("NEXUS_CREDS", creds)
 			return os.WriteFile(env.Getenv("WORK")+"/shipped.jsonl", recorded, 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// otherledger: the commands go to another, empty ledger from here on.
+			"otherledger": func(ts *testscript.TestScript, _ bool, _ []string) {
+				url, creds, stop, err := startDaemon(t, ts.MkAbs("otherledger"))
+				ts.Check(err)
+				ts.Defer(stop)
+				ts.Setenv("NEXUS_URL", url)
+				ts.Setenv("NEXUS_CREDS", creds)
+			},
 			// jsonlines FILE: every line is one JSON object.
 			"jsonlines": func(ts *testscript.TestScript, _ bool, args []string) {
 				text := ts.ReadFile(args[0])
@@ -83,6 +85,21 @@ func TestScripts(t *testing.T) {
 			},
 		},
 	})
+}
+
+// startDaemon runs a daemon on a folder until stop is called.
+func startDaemon(t *testing.T, dir string) (url, creds string, stop func(), err error) {
+	d, err := daemon.Open(context.Background(), daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	if err != nil {
+		return "", "", nil, err
+	}
+	return d.ClientURL(), d.Credentials().Operator, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := d.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}, nil
 }
 
 func splitLines(s string) func(func(string) bool) {

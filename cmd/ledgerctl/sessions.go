@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -163,7 +164,10 @@ func showSessionCmd(e *env) *cobra.Command {
 			}
 			return err
 		}
-		return e.printSession(full)
+		if err := e.printSession(full); err != nil {
+			return err
+		}
+		return e.aboutItsPolicy(cmd.Context(), c, full)
 	})
 }
 
@@ -201,7 +205,7 @@ func (e *env) printSession(s *api.Session) error {
 		row("window", "%s%s of %s tokens (%s of system and tools)%s%s", bar, grouped(s.Tokens+s.Overhead), grouped(s.Budget), grouped(s.Overhead), billed(s.Reported), guessed(s.WindowGuess))
 	}
 	row("model", "%s", printable(s.Model))
-	row("policy", "%s %s", printable(s.Policy.Name), printable(string(s.Policy.Set)))
+	row("policy", "%s%s %s", printable(s.Policy.Name), versioned(s.Policy.Version), printable(string(s.Policy.Set)))
 	row("used", "%s tokens in, %s out", grouped(s.Usage.InputTokens), grouped(s.Usage.OutputTokens))
 	if s.HeadTime != nil {
 		row("said", "%s", time.Time(*s.HeadTime).UTC().Format(time.DateTime))
@@ -219,6 +223,38 @@ func (e *env) printSession(s *api.Session) error {
 		}
 	}
 	return nil
+}
+
+// versioned says after the name of a policy which version it is, if that is known.
+func versioned(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return " version " + grouped(n)
+}
+
+// aboutItsPolicy says on stderr where the name of a session's policy misleads: the
+// session keeps its version, and another ledger does not know the name.
+func (e *env) aboutItsPolicy(ctx context.Context, c *api.Client, s *api.Session) error {
+	p := s.Policy
+	if _, builtin := policy.Builtin(p.Name); builtin || p.Version == 0 {
+		return nil
+	}
+	named, err := c.Policy(ctx, api.GetPolicy{Name: p.Name, Set: p.Set, Version: p.Version})
+	var x *api.Error
+	switch {
+	case err == nil && named.Digest == p.Digest:
+	case err == nil || coded(err, api.NotFound) || errors.As(err, &x) && x.Code == api.Malformed:
+		e.say("this ledger does not know its policy by the name %s: an export takes along the content of a policy, not its name. ledgerctl policy show %s shows it", printable(p.Name), p.Digest)
+		return nil
+	default:
+		return err
+	}
+	newest, err := c.Policy(ctx, api.GetPolicy{Name: p.Name})
+	if err == nil && newest.Version > p.Version {
+		e.say("the newest version of %s is %d; ledgerctl sessions set %s --policy %s takes it", p.Name, newest.Version, short(s.ID), p.Name)
+	}
+	return err
 }
 
 // guessed says of a budget that nobody stated its window.
@@ -347,8 +383,12 @@ func setSessionCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		was := s.Policy
 		if s, err = c.Set(cmd.Context(), s.ID, api.SetSession{SessionSettings: r}); err != nil {
 			return err
+		}
+		if now := s.Policy; r.Policy != nil && was.Version > 0 && was.Digest != now.Digest {
+			e.say("policy %s version %d → %s version %d", printable(was.Name), was.Version, printable(now.Name), now.Version)
 		}
 		return e.printSession(s)
 	})
