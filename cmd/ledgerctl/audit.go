@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,11 +47,31 @@ func (e *env) printVerified(v *api.Verified) {
 	}
 	e.tell("%s: %s, %s, %s, %s, %s in %s ms", verdict, plural(v.Events, "event"), plural(v.Sessions, "session"), plural(v.Turns, "turn"), plural(v.Compactions, "compaction"), plural(v.Blobs, "blob"), grouped(v.DurationMS))
 	for _, p := range v.Problems {
-		fmt.Fprintf(e.out, "  %s at position %d, session %s: %s\n", bad.Render(string(p.Code)), p.Seq, p.Session, printable(p.Message))
+		e.printProblem(&p)
 	}
 	if n := v.Count - min(v.Count, uint64(len(v.Problems))); n > 0 {
 		fmt.Fprintf(e.out, "  and %s that %s not listed\n", plural(n, "more problem"), map[bool]string{true: "is", false: "are"}[n == 1])
 	}
+}
+
+// printProblem prints a problem: where it is, and below that what it is. An id that
+// stands in the first line is named by its end in the second.
+func (e *env) printProblem(p *api.Problem) {
+	where := fmt.Sprintf("position %d", p.Seq)
+	why := printable(p.Message)
+	if !p.Session.IsZero() {
+		where += ", session " + p.Session.String()
+		why = strings.ReplaceAll(why, p.Session.String(), short(p.Session))
+	}
+	if !p.Event.IsZero() && p.Event != p.Session {
+		why = strings.ReplaceAll(why, p.Event.String(), short(p.Event))
+	}
+	fmt.Fprintf(e.out, "  %s at %s\n", bad.Render(string(p.Code)), where)
+	room := 0
+	if e.width > 0 {
+		room = max(20, e.width-4)
+	}
+	fmt.Fprintln(e.out, "    "+strings.ReplaceAll(wrapped(room, why, ""), "\n", "\n    "))
 }
 
 func versionCmd(e *env) *cobra.Command {

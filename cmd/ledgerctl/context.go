@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
+	"charm.land/lipgloss/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
@@ -84,7 +86,11 @@ func (e *env) printContext(cx *api.Context, all bool) {
 	} else if counter != defaultCounter {
 		about += ", counted by " + counter
 	}
-	fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf("%s %.0f%%  %s of %s tokens (%s)%s%s", gauge(share, cells), 100*share, grouped(used), grouped(cx.Budget), by, guessed(cx.WindowGuess), about), "  "))
+	full := fmt.Sprintf("%s %.0f%%  %s of %s tokens (%s)", gauge(share, cells), 100*share, grouped(used), grouped(cx.Budget), by)
+	if about = guessed(cx.WindowGuess) + about; e.width > 0 && lipgloss.Width(full+about) > e.width {
+		full, about = full+"\n  ", wrapped(e.width-2, strings.TrimPrefix(about, ", "), "  ") // below the bar, as a line of its own
+	}
+	fmt.Fprintln(e.out, full+about)
 	if cx.Reported > 0 {
 		fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf("billed: the provider's count of the last call, and an estimate of what came since; the rows below are estimates of %s: %s messages + %s system and tools = %s tokens",
 			counter, grouped(cx.Tokens), grouped(cx.Overhead), grouped(counted)), "  "))

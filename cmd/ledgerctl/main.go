@@ -65,13 +65,23 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	}
 	fmt.Fprintln(e.err, wrapped(e.width, fmt.Sprintf("ledgerctl: %s %s", bad.Render("error:"), printable(plainly(cmd, err))), "  "))
 	if h := hint(cmd, err); h != "" {
-		fmt.Fprintf(e.err, "%s %s\n", faint.Render("hint:"), printable(h))
+		fmt.Fprintln(e.err, hintText(e.width, h))
 	}
 	var u usageError
 	if errors.As(err, &u) {
 		return 2
 	}
 	return api.Exit(err)
+}
+
+// hintText is a hint in lines of width cells. The lines of a list stay lines.
+func hintText(width int, hint string) string {
+	first, rest, listed := strings.Cut(printable(hint), "\n")
+	text := wrapped(width, faint.Render("hint:")+" "+first, "  ")
+	if listed {
+		text += "\n" + rest
+	}
+	return text
 }
 
 // client connects for an agent; the agent given by flag wins.

@@ -40,6 +40,7 @@ func TestFitsTheTerminal(t *testing.T) {
 	for i := range byte(40) {
 		cx.Sources = append(cx.Sources, api.Source{Turn: anID(i), Half: "messages", Status: "verbatim", Tokens: 123_456, Why: words})
 	}
+	bar := api.Context{Tokens: 143_136, Overhead: 12_345, Budget: 165_232, WindowGuess: true}
 	tree := &api.Tree{Sessions: []api.TreeSession{{ID: anID(0), Label: strings.Repeat("label", 12), State: "open", Turns: 12_345, Depth: 12_345, BranchCount: 70,
 		Branches: []api.Branch{{Tip: anID(9), From: 1, To: 12_345, Compactions: []api.PathTurn{{ID: anID(5), Depth: 12_344}}, CompactionCount: 9}, {Tip: anID(7), From: 12, To: 345}}}}}
 	for i := range byte(9) {
@@ -68,8 +69,18 @@ func TestFitsTheTerminal(t *testing.T) {
 				turn := api.Turn{ID: anID(1), Depth: 12_345, TokenCount: 1_234_567, Messages: []turns.Message{turns.TextMessage(turns.User, strings.Repeat("日本語", 50))}, Response: &m}
 				fmt.Fprintln(&out, turnLine(&turn, width))
 			}, []string{short(anID(1)), "1,234,567", "日本語"}},
-			"folded":  {func() { e.printContext(cx, false) }, []string{"24 more"}},
-			"tree":    {func() { e.printTree(tree, anID(0)) }, []string{short(anID(9)), short(anID(5)), "8 compactions more", "68 more", "◀"}},
+			"folded": {func() { e.printContext(cx, false) }, []string{"24 more"}},
+			"tree":   {func() { e.printTree(tree, anID(0)) }, []string{short(anID(9)), short(anID(5)), "8 compactions more", "68 more", "◀"}},
+			"bar":    {func() { e.printContext(&bar, false) }, []string{"155,481 of 165,232 tokens (estimated) window guessed, 12,345 of them"}},
+			"hint":   {func() { fmt.Fprintln(&out, hintText(width, words+"\n  a line\n  another")) }, []string{"why does the build", "a line another"}},
+			"verify": {func() {
+				id := anID(3)
+				e.printVerified(&api.Verified{Problems: []api.Problem{{Code: api.Corrupt, Seq: 12_345, Session: id, Event: id,
+					Message: "open the body of event " + id.String() + ": content can't be read: no key " + id.String() + "; " + words}}, Count: 1})
+				if n := strings.Count(out.String(), id.String()); n != 1 {
+					t.Errorf("the id is named whole %d times:\n%s", n, out.String())
+				}
+			}, []string{"at position 12345, session " + anID(3).String(), "no key " + short(anID(3))}},
 			"compare": {func() { out.WriteString(x.table(e)) }, []string{"123,456,789,012", "relative", "earlier", "ledgerctl help compare"}},
 			"import": {func() {
 				a := importReport{e: e, files: 2}

@@ -103,7 +103,7 @@ func OpenBody(ring seal.Keyring, ev *turns.Event, body any) error {
 	}
 	b, err := seal.Open(ev, ring)
 	if err != nil {
-		return fmt.Errorf("open %s %s: %w", ev.Kind, ev.ID, err)
+		return err // it names the event
 	}
 	if err := turns.DecodeBody(b, body); err != nil {
 		return fmt.Errorf("%w: the body of %s %s: %v", ledger.ErrCorrupt, ev.Kind, ev.ID, err)
