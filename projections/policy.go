@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -80,10 +81,11 @@ func (s *Store) PolicyContent(tenant string, digest turns.Hash) (seq uint64, ok 
 	return s.position(append(textKey(pContent, tenant), digest[:]...))
 }
 
-// PolicyVersions returns the positions of the versions of a name, oldest first.
-func (s *Store) PolicyVersions(tenant string, name turns.Hash) (seqs []uint64, err error) {
+// PolicyVersions returns the positions of the versions of a name from version from on,
+// oldest first.
+func (s *Store) PolicyVersions(tenant string, name turns.Hash, from uint64) (seqs []uint64, err error) {
 	k := nameKey(pVersion, tenant, name)
-	for e, err := range scan(s.db, k, end(k)) {
+	for e, err := range scan(s.db, num(slices.Clone(k), from), end(k)) {
 		if err != nil {
 			return nil, err
 		}

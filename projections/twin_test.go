@@ -230,8 +230,10 @@ func (w *twin) checkPolicies(t *testing.T, s *Store) {
 	}
 	var names []NamedPolicy
 	for name, seqs := range w.named {
-		got, err := s.PolicyVersions("default", name)
-		same(t, "PolicyVersions", got, seqs, err)
+		for i := range len(seqs) + 1 {
+			got, err := s.PolicyVersions("default", name, uint64(i)+1)
+			same(t, "PolicyVersions", got, append([]uint64(nil), seqs[i:]...), err)
+		}
 		names = append(names, NamedPolicy{name, PolicyName{Agent: "main", Version: uint64(len(seqs)), Seq: seqs[len(seqs)-1]}})
 	}
 	slices.SortFunc(names, func(a, b NamedPolicy) int { return bytes.Compare(a.Name[:], b.Name[:]) })

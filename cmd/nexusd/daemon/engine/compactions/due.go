@@ -66,7 +66,7 @@ func (cm *Compactions) Decide(ctx context.Context, c reader.Caller, session turn
 	if err != nil {
 		return nil, err
 	}
-	g, pol, err := cm.reader.Gauge(s, &set, head)
+	g, pol, err := cm.reader.Gauge(ctx, s, &set, head)
 	if err != nil {
 		return nil, err
 	}

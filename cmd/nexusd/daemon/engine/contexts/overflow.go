@@ -72,7 +72,7 @@ func (cx *Contexts) OverflowBudget(ctx context.Context, c reader.Caller, session
 	if err != nil {
 		return 0, err
 	}
-	g, pol, err := cx.reader.Gauge(s, &set, head)
+	g, pol, err := cx.reader.Gauge(ctx, s, &set, head)
 	if err != nil {
 		return 0, err
 	}

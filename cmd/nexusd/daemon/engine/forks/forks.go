@@ -225,7 +225,7 @@ func (fk *Forks) fitsFork(ctx context.Context, s *ledger.Session, point, summary
 	if err != nil {
 		return false, err
 	}
-	pol, err := fk.reader.ResolvePolicy(s.Tenant, set.Policy)
+	pol, err := fk.reader.ResolvePolicy(ctx, s.Tenant, set.Policy)
 	if err != nil {
 		return false, err
 	}

@@ -26,8 +26,7 @@ type Policies struct {
 const (
 	// maxPolicies takes about 200 MB, as content of usual size has 2 kB.
 	maxPolicies = 100_000
-	// maxVersions bounds the versions that [reader.Reader.ResolvePolicy] may open for
-	// the recipe of a view.
+	// maxVersions keeps a name from taking all of an agent's policies.
 	maxVersions = 1000
 )
 

@@ -19,7 +19,7 @@ func (ps *Policies) Keep(ctx context.Context, c reader.Caller, ref turns.PolicyR
 	if stored, err := ps.reader.IsStored(c.Tenant, ref.Digest); stored || err != nil {
 		return err
 	}
-	p, err := ps.reader.ResolvePolicy(c.Tenant, ref)
+	p, err := ps.reader.ResolvePolicy(ctx, c.Tenant, ref)
 	if errors.Is(err, turns.ErrUnsupported) {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"context"
 	"time"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
@@ -15,8 +16,8 @@ import (
 
 // Gauge returns how full the context at a node is, by the ledger's count, and the
 // policy of set.
-func (rd *Reader) Gauge(s *ledger.Session, set *turns.Settings, head lineage.Node) (api.Gauge, policy.Policy, error) {
-	pol, err := rd.ResolvePolicy(s.Tenant, set.Policy)
+func (rd *Reader) Gauge(ctx context.Context, s *ledger.Session, set *turns.Settings, head lineage.Node) (api.Gauge, policy.Policy, error) {
+	pol, err := rd.ResolvePolicy(ctx, s.Tenant, set.Policy)
 	if err != nil {
 		return api.Gauge{}, pol, err
 	}

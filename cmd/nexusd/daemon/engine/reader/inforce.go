@@ -14,7 +14,7 @@ func (rd *Reader) PolicyOf(ctx context.Context, s *ledger.Session) (policy.Polic
 	if err != nil {
 		return policy.Policy{}, set, err
 	}
-	pol, err := rd.ResolvePolicy(s.Tenant, set.Policy)
+	pol, err := rd.ResolvePolicy(ctx, s.Tenant, set.Policy)
 	return pol, set, err
 }
 

@@ -2,6 +2,7 @@ package reader
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -50,16 +51,9 @@ func (rd *Reader) cachePolicy(k policyKey, p policy.Policy, stored bool) {
 // [Reader.FindPolicy].
 //
 // Errors: those of [policy.Resolve].
-func (rd *Reader) ResolvePolicy(tenant string, ref turns.PolicyRef) (policy.Policy, error) {
+func (rd *Reader) ResolvePolicy(ctx context.Context, tenant string, ref turns.PolicyRef) (policy.Policy, error) {
 	if ref.Digest.IsZero() {
-		p, ok, err := rd.newestVersion(tenant, ref.Name)
-		if err != nil {
-			return policy.Policy{}, err
-		}
-		if ok {
-			return p.With(ref.Set)
-		}
-		return policy.Resolve(ref)
+		return rd.resolveNewest(tenant, ref)
 	}
 	k := policyKey{tenant, ref.Digest}
 	if p, ok := rd.policies.Get(k); ok && p.Name == ref.Name {
@@ -79,7 +73,7 @@ func (rd *Reader) ResolvePolicy(tenant string, ref turns.PolicyRef) (policy.Poli
 	if err != nil {
 		return policy.Policy{}, err
 	}
-	if p, ok, err := rd.overriddenVersion(tenant, ref); ok || err != nil {
+	if p, ok, err := rd.overriddenVersion(ctx, tenant, ref); ok || err != nil {
 		if ok {
 			rd.cachePolicy(k, p, false)
 		}
@@ -88,12 +82,34 @@ func (rd *Reader) ResolvePolicy(tenant string, ref turns.PolicyRef) (policy.Poli
 	return policy.Policy{}, fmt.Errorf("%w: policy %.64q with digest %v: neither this ledger nor this build has it", turns.ErrUnsupported, ref.Name, ref.Digest)
 }
 
+// resolveNewest returns the policy that ref names without a digest. It keeps the policy
+// in memory: the caller's next step is to look it up by its digest.
+func (rd *Reader) resolveNewest(tenant string, ref turns.PolicyRef) (policy.Policy, error) {
+	p, ok, err := rd.newestVersion(tenant, ref.Name)
+	switch {
+	case err != nil:
+		return policy.Policy{}, err
+	case !ok:
+		return policy.Resolve(ref)
+	case ref.Set == nil:
+		return p, nil
+	}
+	if p, err = p.With(ref.Set); err != nil {
+		return p, err
+	}
+	k := policyKey{tenant, p.Digest()}
+	if _, known := rd.policies.Get(k); !known {
+		rd.cachePolicy(k, p, false)
+	}
+	return p, nil
+}
+
 // FindPolicy is [Reader.ResolvePolicy] for what a request names: before it says
 // that a policy is not there, and for the newest version of one that an agent put,
 // the projections have passed the end of the tenant's chain.
 func (rd *Reader) FindPolicy(ctx context.Context, tenant string, ref turns.PolicyRef) (policy.Policy, error) {
 	if _, builtin := policy.Builtin(ref.Name); builtin || !ref.Digest.IsZero() {
-		p, err := rd.ResolvePolicy(tenant, ref)
+		p, err := rd.ResolvePolicy(ctx, tenant, ref)
 		if err == nil || (builtin && ref.Digest.IsZero()) {
 			return p, err
 		}
@@ -101,7 +117,7 @@ func (rd *Reader) FindPolicy(ctx context.Context, tenant string, ref turns.Polic
 	if _, err := rd.CatchUpPolicies(ctx, tenant); err != nil && !errors.Is(err, ledger.ErrCorrupt) {
 		return policy.Policy{}, err
 	}
-	return rd.ResolvePolicy(tenant, ref)
+	return rd.ResolvePolicy(ctx, tenant, ref)
 }
 
 // FindPolicyContent returns the policy with a digest, whatever its name.
@@ -205,15 +221,21 @@ func (rd *Reader) PolicyAt(seq uint64) (*turns.Event, *turns.PolicyBody, error) 
 	if err != nil {
 		return nil, nil, err
 	}
+	body, err := rd.openPolicy(ev)
+	return ev, body, err
+}
+
+// openPolicy opens the body of a policy event. Errors: those of [Reader.PolicyAt].
+func (rd *Reader) openPolicy(ev *turns.Event) (*turns.PolicyBody, error) {
 	body := new(turns.PolicyBody)
-	err = rd.content.Open(ev, body)
+	err := rd.content.Open(ev, body)
 	if errors.Is(err, seal.ErrNoKey) {
 		err = fmt.Errorf("%w: the ledger's own key is missing: %w", ledger.ErrCorrupt, err)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return ev, body, nil
+	return body, nil
 }
 
 // CheckPolicy decodes the policy in a body, and compares it with its digest.
@@ -254,22 +276,55 @@ func (rd *Reader) newestVersion(tenant, name string) (p policy.Policy, ok bool, 
 	if err != nil || n.Version == 0 {
 		return p, false, err
 	}
-	p, err = rd.versionAt(n.Seq)
+	p, err = rd.versionAt(tenant, n.Seq)
 	return p, err == nil, err
 }
 
 // versionAt returns the version that the policy event at a position holds.
-func (rd *Reader) versionAt(seq uint64) (policy.Policy, error) {
-	ev, body, err := rd.PolicyAt(seq)
+func (rd *Reader) versionAt(tenant string, seq uint64) (policy.Policy, error) {
+	r, err := rd.Projections.Record(seq)
 	if err != nil {
 		return policy.Policy{}, err
 	}
-	return CheckPolicy(ev.Policy.Digest, body)
+	ev, err := turns.Decode(r.Payload)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	k := policyKey{tenant, ev.Policy.Digest}
+	if p, ok := rd.policies.Get(k); ok {
+		return p.Policy, nil
+	}
+	body, err := rd.openPolicy(ev)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	p, err := CheckPolicy(k.digest, body)
+	if err == nil {
+		rd.cachePolicy(k, p, true)
+	}
+	return p, err
 }
 
+// searchedVersions is how many versions of a name, the newest ones, a digest of
+// overrides is looked for in. A request opens no more, however many there are.
+const searchedVersions = 16
+
+// search is a look for a digest of overrides among the newest versions of a name.
+type search struct {
+	policyKey
+	name    turns.Hash
+	version uint64 // the newest
+	set     [sha256.Size]byte
+}
+
+// searchBytes is about the size of a search in memory.
+const searchBytes = 256
+
 // overriddenVersion returns the stored version that has ref's digest together with
-// ref's overrides. The recipe of a view names such a policy, and a view stores nothing.
-func (rd *Reader) overriddenVersion(tenant string, ref turns.PolicyRef) (policy.Policy, bool, error) {
+// ref's overrides, if it is among the newest [searchedVersions] of its name. The recipe
+// of a view names such a policy, and a view stores nothing. A search that finds nothing
+// is not made again until the name has another version.
+func (rd *Reader) overriddenVersion(ctx context.Context, tenant string, ref turns.PolicyRef) (policy.Policy, bool, error) {
 	if ref.Set == nil || !turns.ValidName(ref.Name) {
 		return policy.Policy{}, false, nil
 	}
@@ -277,18 +332,38 @@ func (rd *Reader) overriddenVersion(tenant string, ref turns.PolicyRef) (policy.
 	if err != nil {
 		return policy.Policy{}, false, err
 	}
-	seqs, err := rd.Projections.PolicyVersions(tenant, name)
+	n, err := rd.Projections.PolicyName(tenant, name)
+	if err != nil || n.Version == 0 {
+		return policy.Policy{}, false, err
+	}
+	sought := search{policyKey{tenant, ref.Digest}, name, n.Version, sha256.Sum256(ref.Set)}
+	if _, known := rd.searches.Get(sought); known {
+		return policy.Policy{}, false, nil
+	}
+	oldest := uint64(1)
+	if n.Version > searchedVersions {
+		oldest = n.Version - searchedVersions + 1
+	}
+	seqs, err := rd.Projections.PolicyVersions(tenant, name, oldest)
 	if err != nil {
 		return policy.Policy{}, false, err
 	}
+	readable := true
 	for _, seq := range slices.Backward(seqs) { // a recipe names a recent version
-		p, err := rd.versionAt(seq)
-		if err == nil {
-			p, err = p.With(ref.Set)
+		if ctx.Err() != nil {
+			return policy.Policy{}, false, fmt.Errorf("%w: look for the version of policy %s with digest %v: %w", ledger.ErrUnavailable, ref.Name, ref.Digest, ctx.Err())
 		}
-		if err == nil && p.Digest() == ref.Digest {
+		p, err := rd.versionAt(tenant, seq)
+		if err != nil {
+			readable = false
+			continue
+		}
+		if p, err = p.With(ref.Set); err == nil && p.Digest() == ref.Digest {
 			return p, true, nil
 		}
+	}
+	if readable {
+		rd.searches.Put(sought, struct{}{}, searchBytes)
 	}
 	return policy.Policy{}, false, nil
 }

@@ -29,7 +29,7 @@ func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session
 		out.State = turns.Erased.String()
 		return out, nil
 	}
-	g, pol, err := rd.Gauge(s, &set, head)
+	g, pol, err := rd.Gauge(ctx, s, &set, head)
 	if err != nil {
 		return nil, err
 	}

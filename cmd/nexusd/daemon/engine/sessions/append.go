@@ -138,7 +138,7 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 	}
 	var next *paths.Size
 	gauge := func(a ledger.Admitted) (err error) {
-		next, err = ss.fillGauge(ack, s, &set, a.Node, &req)
+		next, err = ss.fillGauge(ctx, ack, s, &set, a.Node, &req)
 		return err
 	}
 	return &writer.Draft{Event: ev, Body: body, Head: head, Before: gauge, After: func(seq uint64, hash turns.Hash) {
@@ -154,8 +154,8 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 // the next call is, and what is due before it. head is the node of the appended turn.
 // turn is its request if the turn is not stored yet, nil if it is. next is the exact
 // size of the path up to head, nil if only an estimate is known.
-func (ss *Sessions) fillGauge(ack *api.Appended, s *ledger.Session, set *turns.Settings, head lineage.Node, turn *api.AppendTurn) (next *paths.Size, err error) {
-	g, pol, err := ss.reader.Gauge(s, set, head)
+func (ss *Sessions) fillGauge(ctx context.Context, ack *api.Appended, s *ledger.Session, set *turns.Settings, head lineage.Node, turn *api.AppendTurn) (next *paths.Size, err error) {
+	g, pol, err := ss.reader.Gauge(ctx, s, set, head)
 	if err != nil {
 		return nil, err
 	}
@@ -221,6 +221,6 @@ func (ss *Sessions) duplicateAck(ctx context.Context, c reader.Caller, s *ledger
 		ack.Open, ack.Abandoned, ack.Late = changes.Open, changes.Abandoned, changes.Late
 		ss.page.TrimCalls(ack)
 	}
-	_, err = ss.fillGauge(ack, s, &set, t.Node, nil)
+	_, err = ss.fillGauge(ctx, ack, s, &set, t.Node, nil)
 	return ack, err
 }

@@ -119,7 +119,7 @@ func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *export
 		case x.full(0):
 			return true, nil
 		case cur.part == content:
-			if records, err = x.transfer.policyRecord(x.tenant, ref); err != nil {
+			if records, err = x.transfer.policyRecord(ctx, x.tenant, ref); err != nil {
 				return false, err
 			}
 		default:
@@ -161,7 +161,7 @@ func (tr *Transfer) policyOf(ev *turns.Event) (ref turns.PolicyRef) {
 
 // policyRecord returns the record of a policy's content, as the ledger has it, else as
 // this build has it. It returns none if neither has the content.
-func (tr *Transfer) policyRecord(tenant string, ref turns.PolicyRef) ([]api.ExportRecord, error) {
+func (tr *Transfer) policyRecord(ctx context.Context, tenant string, ref turns.PolicyRef) ([]api.ExportRecord, error) {
 	if ref.Digest.IsZero() {
 		return nil, nil
 	}
@@ -177,7 +177,7 @@ func (tr *Transfer) policyRecord(tenant string, ref turns.PolicyRef) ([]api.Expo
 			return record(body.Content), nil
 		}
 	}
-	if p, err := tr.reader.ResolvePolicy(tenant, ref); err == nil {
+	if p, err := tr.reader.ResolvePolicy(ctx, tenant, ref); err == nil {
 		return record(p.Bytes()), nil
 	}
 	return nil, nil
