@@ -148,6 +148,12 @@ func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *l
 	}
 	at := num(nil, r.Seq)
 	err = errors.Join(a.batch.Set(textKey(pPolicies, tenant), row, nil), a.batch.Set(append(textKey(pPolicyID, tenant), e.ID[:]...), at, nil), a.keep(r))
+	by := textKey(pPoliciesBy, tenant, e.Actor)
+	n, _, err2 := a.number(by)
+	if err2 != nil {
+		return err2
+	}
+	err = errors.Join(err, a.batch.Set(by, num(nil, n+1), nil))
 	content := append(textKey(pContent, tenant), e.Policy.Digest[:]...)
 	if _, stored, gerr := get(a.r, content); gerr != nil {
 		return gerr

@@ -28,6 +28,7 @@ import (
 //	d tenant 0 digest                         position of the first event that holds a policy's content
 //	b tenant 0 name-digest                    state of the name of a policy of an agent
 //	u tenant 0 name-digest version            position of the event that holds a version
+//	r tenant 0 actor 0                        number of events of the tenant's chain, by who stored them
 //	w tenant 0 event                          position of an event of the tenant's chain, by its id
 //	q seq                                     where the record at seq is
 //	x subject 0                               chain set aside: at which seq, and why
@@ -50,6 +51,7 @@ const (
 	pContent    = 'd'
 	pName       = 'b'
 	pVersion    = 'u'
+	pPoliciesBy = 'r'
 	pPolicyID   = 'w'
 	pSeq        = 'q'
 	pAside      = 'x'

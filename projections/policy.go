@@ -26,6 +26,12 @@ func (v view) Policies(tenant string) (p Policies, err error) {
 	return p, nil
 }
 
+// PoliciesBy returns how many events of a tenant's chain an actor stored.
+func (s *Store) PoliciesBy(tenant, actor string) (uint64, error) {
+	n, _, err := s.view().number(textKey(pPoliciesBy, tenant, actor))
+	return n, err
+}
+
 // PolicyName returns the state of a policy's name, by its digest; zero if no agent put
 // a policy under it.
 func (s *Store) PolicyName(tenant string, name turns.Hash) (PolicyName, error) {
@@ -78,7 +84,7 @@ func (s *Store) PolicyNames(tenant string, after turns.Hash) iter.Seq2[NamedPoli
 // PolicyContent returns the position of the first event with the content of a digest.
 // ok is false if the tenant has none.
 func (s *Store) PolicyContent(tenant string, digest turns.Hash) (seq uint64, ok bool, err error) {
-	return s.position(append(textKey(pContent, tenant), digest[:]...))
+	return s.view().number(append(textKey(pContent, tenant), digest[:]...))
 }
 
 // PolicyVersions returns the positions of the versions of a name from version from on,
@@ -97,11 +103,12 @@ func (s *Store) PolicyVersions(tenant string, name turns.Hash, from uint64) (seq
 // PolicyEvent returns the position of an event of a tenant's chain, by its id. ok is
 // false if there is none.
 func (s *Store) PolicyEvent(tenant string, event turns.ID) (seq uint64, ok bool, err error) {
-	return s.position(append(textKey(pPolicyID, tenant), event[:]...))
+	return s.view().number(append(textKey(pPolicyID, tenant), event[:]...))
 }
 
-func (s *Store) position(key []byte) (uint64, bool, error) {
-	b, ok, err := get(s.db, key)
+// number returns the number in a row. ok is false if there is no row.
+func (v view) number(key []byte) (n uint64, ok bool, err error) {
+	b, ok, err := get(v.r, key)
 	if err != nil || !ok {
 		return 0, false, err
 	}

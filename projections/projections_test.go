@@ -233,7 +233,7 @@ func (a *author) policy(agent string, name turns.Hash) {
 	chain := turns.Chain{Entity: turns.TenantEntity, ID: "default"}
 	subject := ledger.Subject("default", "default", chain)
 	p := a.policies
-	e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindPolicy, ID: a.id(), Chain: chain, Index: p.Stored, Prev: p.Tail.Hash, Body: []byte("x"),
+	e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindPolicy, ID: a.id(), Chain: chain, Index: p.Stored, Prev: p.Tail.Hash, Body: []byte("x"), Actor: "default/" + agent,
 		Policy: &turns.StoredPolicy{Digest: turns.Hash{1, byte(a.rng.IntN(4))}}}
 	if !name.IsZero() {
 		a.versions[name]++

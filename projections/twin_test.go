@@ -32,13 +32,14 @@ type twin struct {
 	stored   map[turns.Hash]uint64   // position by digest of a policy
 	named    map[turns.Hash][]uint64 // positions of versions by the digest of a name
 	puts     map[turns.ID]uint64     // position by id, on the tenant's chain
+	by       map[string]uint64       // number of events of the tenant's chain by actor
 }
 
 func newTwin(t *testing.T, log ledger.Log) *twin {
 	t.Helper()
 	w := &twin{sessions: map[turns.ID]ledger.Session{}, events: map[turns.ID][]*turns.Event{}, payloads: map[turns.ID][][]byte{},
 		seqs: map[turns.Ref]uint64{}, turns: map[turns.Ref]*turns.Event{}, labels: map[string]ledger.Label{},
-		stored: map[turns.Hash]uint64{}, named: map[turns.Hash][]uint64{}, puts: map[turns.ID]uint64{}}
+		stored: map[turns.Hash]uint64{}, named: map[turns.Hash][]uint64{}, puts: map[turns.ID]uint64{}, by: map[string]uint64{}}
 	for r, err := range log.Read(t.Context(), 1, false) {
 		if err != nil {
 			t.Fatal(err)
@@ -71,6 +72,7 @@ func newTwin(t *testing.T, log ledger.Log) *twin {
 				w.named[name] = append(w.named[name], r.Seq)
 			}
 			w.puts[e.ID] = r.Seq
+			w.by[e.Actor]++
 			continue
 		}
 		id, _ := e.Chain.Session()
@@ -227,6 +229,12 @@ func (w *twin) checkPolicies(t *testing.T, s *Store) {
 		at, ok, err := s.PolicyEvent("default", id)
 		same(t, "PolicyEvent", at, seq, err)
 		same(t, "PolicyEvent", ok, true, nil)
+	}
+	for _, actor := range []string{"default/main", "default/", "default/none"} {
+		n, err := s.PoliciesBy("default", actor)
+		same(t, "PoliciesBy", n, w.by[actor], err)
+		n, err = s.PoliciesBy("other", actor)
+		same(t, "PoliciesBy in another tenant", n, 0, err)
 	}
 	var names []NamedPolicy
 	for name, seqs := range w.named {

@@ -77,7 +77,7 @@ func TestAnExportCarriesItsPolicies(t *testing.T) {
 		}
 	}
 	if n := stored(t, w); n != 2 {
-		t.Errorf("%d policies are stored, want 2", n)
+		t.Errorf("%d policies are stored, want 2: each that an event names, once", n)
 	}
 	here, there := must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t), must(to.Get(t.Context(), alice, s.ID, api.Read{}))(t)
 	if here.Hash != there.Hash || there.Policy.Digest != v1.Digest {

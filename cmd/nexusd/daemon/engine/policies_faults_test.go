@@ -223,6 +223,7 @@ func TestTenantHasRoomForSoManyPolicies(t *testing.T) {
 	}
 	s := opened(t, e, alice, "balanced", `{"keep_tokens":2301}`, turns.Limits{})
 	overridden := api.SessionSettings{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":2302}`)}}
+	foreign := exportUnder(t, alice, putSettings("2304"))
 	before := must(w.Log.State(t.Context()))(t).Last
 	for verb, call := range map[string]func() error{
 		"policy.put": func() error {
@@ -239,10 +240,7 @@ func TestTenantHasRoomForSoManyPolicies(t *testing.T) {
 			_, err := e.Set(t.Context(), alice, s.ID, r, canon(r))
 			return err
 		},
-		"session.import": func() error {
-			p := anotherBuilds(t)
-			return importAs(t, e, alice, api.ExportRecord{Policy: &api.ExportPolicy{Digest: p.Digest(), Content: p.Bytes()}})
-		},
+		"session.import": func() error { return importAs(t, e, alice, foreign...) },
 	} {
 		if err := call(); code(err) != api.TooLarge || !errors.Is(err, ledger.ErrTooLarge) {
 			t.Errorf("%s: %v, want too_large", verb, err)

@@ -36,7 +36,8 @@ func (ps *Policies) Keep(ctx context.Context, c reader.Caller, ref turns.PolicyR
 // returns nil, so that no session waits for a repair; builds that have the policy
 // know it.
 //
-// Errors: [ledger.ErrTooLarge] if the tenant has [Policies.MaxPolicies].
+// Errors: [ledger.ErrTooLarge] if the tenant has [Policies.MaxPolicies], or the caller
+// has stored [Policies.MaxPerAgent] of them.
 //
 // Crash states: after the append, a policy that no session names. The next try finds
 // it.
@@ -90,9 +91,10 @@ func (ps *Policies) append(ctx context.Context, c reader.Caller, decide func() (
 		if err != nil || ev == nil {
 			return err
 		}
-		if tail.Stored >= ps.MaxPolicies && !isBuiltin(p) {
-			return api.Errorf(api.TooLarge, map[string]any{"limit": ps.MaxPolicies},
-				"tenant %s has %d policies stored, the limit is %d; use one of them, or a built-in policy without overrides", c.Tenant, tail.Stored, ps.MaxPolicies)
+		if !isBuiltin(p) {
+			if err := ps.checkRoom(c, tail.Stored); err != nil {
+				return err
+			}
 		}
 		ev.Version, ev.Kind, ev.Chain, ev.Index, ev.Prev = turns.Version, turns.KindPolicy, chain, tail.Stored, tail.Tail.Hash
 		ev.Recorded, ev.Actor = ps.reader.Now().UnixNano(), c.Actor()
@@ -116,6 +118,28 @@ func (ps *Policies) append(ctx context.Context, c reader.Caller, decide func() (
 		}
 		ps.writer.Metrics.Conflict()
 	}
+}
+
+// checkRoom checks that the caller may store one more policy on a tenant's chain, which
+// has stored events. The projections have applied the chain.
+func (ps *Policies) checkRoom(c reader.Caller, stored uint64) error {
+	const advice = "use one of them, or a built-in policy without overrides"
+	if stored >= ps.MaxPolicies {
+		return api.Errorf(api.TooLarge, map[string]any{"limit": ps.MaxPolicies},
+			"tenant %s has %d policies stored, the limit is %d; %s", c.Tenant, stored, ps.MaxPolicies, advice)
+	}
+	if c.Operator() {
+		return nil
+	}
+	n, err := ps.reader.Projections.PoliciesBy(c.Tenant, c.Actor())
+	if err != nil {
+		return err
+	}
+	if n >= ps.MaxPerAgent {
+		return api.Errorf(api.TooLarge, map[string]any{"limit": ps.MaxPerAgent},
+			"agent %s has stored %d policies, the limit of an agent is %d; %s", c.Agent, n, ps.MaxPerAgent, advice)
+	}
+	return nil
 }
 
 // isBuiltin reports whether p is a policy of this build without overrides.

@@ -140,23 +140,35 @@ func (x *exportPage) addEvent(ctx context.Context, ch exportedChain, cur *export
 
 // policyOf returns the policy that an event names, zero if it names none or its body
 // can't be read: the export then has the event alone.
-func (tr *Transfer) policyOf(ev *turns.Event) (ref turns.PolicyRef) {
-	var err error
+func (tr *Transfer) policyOf(ev *turns.Event) turns.PolicyRef {
+	var body any
 	switch ev.Kind {
 	case turns.KindOpened:
-		var b turns.OpenedBody
-		err, ref = tr.content.Open(ev, &b), b.Settings.Policy
+		body = new(turns.OpenedBody)
 	case turns.KindChanged:
-		var b turns.ChangedBody
-		err, ref = tr.content.Open(ev, &b), b.Settings.Policy
+		body = new(turns.ChangedBody)
 	case turns.KindCompaction:
-		var b turns.CompactionBody
-		err, ref = tr.content.Open(ev, &b), b.Policy
-	}
-	if err != nil {
+		body = new(turns.CompactionBody)
+	default:
 		return turns.PolicyRef{}
 	}
-	return ref
+	if err := tr.content.Open(ev, body); err != nil {
+		return turns.PolicyRef{}
+	}
+	return policyIn(body)
+}
+
+// policyIn returns the policy that the body of an event names, zero if it names none.
+func policyIn(body any) turns.PolicyRef {
+	switch b := body.(type) {
+	case *turns.OpenedBody:
+		return b.Settings.Policy
+	case *turns.ChangedBody:
+		return b.Settings.Policy
+	case *turns.CompactionBody:
+		return b.Policy
+	}
+	return turns.PolicyRef{}
 }
 
 // policyRecord returns the record of a policy's content, as the ledger has it, else as

@@ -73,7 +73,7 @@ func (tr *Transfer) importRecord(ctx context.Context, c reader.Caller, r *api.Ex
 	case r.Blob != nil:
 		return tr.importBlob(ctx, c, r.Blob)
 	case r.Policy != nil:
-		return tr.importPolicy(ctx, c, r.Policy)
+		return tr.importPolicy(c, r.Policy)
 	case r.Event != nil:
 		return tr.importEvent(ctx, c, r.Event, out)
 	}
@@ -118,10 +118,21 @@ func (tr *Transfer) importBlob(ctx context.Context, c reader.Caller, b *api.Expo
 	return tr.content.Blobs.PutBlob(ctx, c.Tenant, b.Digest, sealed)
 }
 
-// importPolicy stores the content of a policy. It refuses content that has another
+// pendingPolicy names the content of a policy that came before the event that names
+// it. The content stays in memory until then, so that an import stores no policy that
+// no session names.
+type pendingPolicy struct {
+	reader.Caller
+	digest turns.Hash
+}
+
+// importPolicy takes the content of a policy. It refuses content that has another
 // digest, or that this build can't read. A name does not come with the content: in
 // this ledger no agent put it.
-func (tr *Transfer) importPolicy(ctx context.Context, c reader.Caller, r *api.ExportPolicy) error {
+//
+// A daemon that ends before the event comes loses the content. The event is then
+// refused, and the same records sent again bring both.
+func (tr *Transfer) importPolicy(c reader.Caller, r *api.ExportPolicy) error {
 	switch {
 	case len(r.Content) > turns.MaxPolicy:
 		return &turns.FieldError{Field: "/policy/content", Reason: fmt.Sprintf("%d bytes, the limit is %d", len(r.Content), turns.MaxPolicy), Kind: ledger.ErrTooLarge}
@@ -132,7 +143,30 @@ func (tr *Transfer) importPolicy(ctx context.Context, c reader.Caller, r *api.Ex
 	if err != nil {
 		return &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("policy %v: %v", r.Digest, err)}
 	}
-	return tr.policies.Store(ctx, c, p)
+	if stored, err := tr.reader.IsStored(c.Tenant, r.Digest); stored || err != nil {
+		return err
+	}
+	tr.pendingPolicies.Put(pendingPolicy{c, r.Digest}, p, len(r.Content)+1<<10)
+	return nil
+}
+
+// pendingPolicyOf returns the content that the caller's import brought for the policy
+// that an event names.
+func (tr *Transfer) pendingPolicyOf(c reader.Caller, ref turns.PolicyRef) (policy.Policy, bool) {
+	p, ok := tr.pendingPolicies.Get(pendingPolicy{c, ref.Digest})
+	return p, ok && p.Name == ref.Name
+}
+
+// storePolicy stores the content of the policy that an event names: what the import
+// brought, else what this daemon has. It stores nothing if there is neither.
+func (tr *Transfer) storePolicy(ctx context.Context, c reader.Caller, ref turns.PolicyRef) error {
+	if ref.Digest.IsZero() {
+		return nil
+	}
+	if p, ok := tr.pendingPolicyOf(c, ref); ok {
+		return tr.policies.Store(ctx, c, p)
+	}
+	return tr.policies.Keep(ctx, c, ref)
 }
 
 // joinPieces returns the content of a record, whole or from pieces that came before
@@ -373,8 +407,9 @@ func (tr *Transfer) admitImport(ctx context.Context, c reader.Caller, s *ledger.
 }
 
 // checkImport checks the content of an admitted event that follows s, as the
-// verification does, and that this daemon knows its settings. It returns the calls
-// that wait after the event.
+// verification does, and that this daemon knows its settings. It then stores the
+// content of the policy that the event names. It returns the calls that wait after the
+// event.
 func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer.Chain, s *ledger.Session, ev *turns.Event, next *writer.Admitted) (*ledger.Calls, error) {
 	var open *ledger.Calls
 	if ev.Kind.IsTurn() {
@@ -415,24 +450,27 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 	if wrong := (*content.CountError)(nil); errors.As(err, &wrong) {
 		err = api.FieldErrorf("/event", "%s", wrong.Text)
 	}
-	return after, missingDependency(err)
+	if err != nil {
+		return after, missingDependency(err)
+	}
+	return after, tr.storePolicy(ctx, c, policyIn(body))
 }
 
 // checkSettings checks that this daemon knows the settings, and that a reply can
-// show them. It stores the content of their policy.
+// show them.
 func (tr *Transfer) checkSettings(ctx context.Context, c reader.Caller, label string, set *turns.Settings) error {
 	if label != "" {
 		if err := turns.ValidateLabel("/event/label", label); err != nil {
 			return err
 		}
 	}
+	if _, ok := tr.pendingPolicyOf(c, set.Policy); ok {
+		return tr.content.CheckSettingsSize(set)
+	}
 	if _, err := tr.reader.FindPolicy(ctx, c.Tenant, set.Policy); errors.Is(err, turns.ErrUnsupported) || errors.Is(err, turns.ErrMalformed) {
 		return &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("the session's policy: %v", err)}
 	} else if err != nil {
 		return err
 	}
-	if err := tr.content.CheckSettingsSize(set); err != nil {
-		return err
-	}
-	return tr.policies.Keep(ctx, c, set.Policy)
+	return tr.content.CheckSettingsSize(set)
 }

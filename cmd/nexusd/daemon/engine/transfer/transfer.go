@@ -9,6 +9,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/sessions"
 	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/compactor/policy"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
@@ -26,16 +27,22 @@ type Transfer struct {
 
 	exports     *cache.Cache[turns.ID, *firstMentions] // by session
 	pendingKeys *cache.Cache[pendingKey, seal.Key]     // keys of sessions that an import is about to open
+
+	pendingPolicies *cache.Cache[pendingPolicy, policy.Policy] // that an imported event is about to name
 }
 
-// pendingBytes bounds the keys that wait for their sessions. They have their own
-// budget, so that no other cache drives them out.
-const pendingBytes = 64 << 20
+// These bound the keys and the policies that wait for the events of their sessions.
+// Each kind has its own budget, so that no other cache drives it out.
+const (
+	pendingBytes       = 64 << 20
+	pendingPolicyBytes = 32 << 20
+)
 
 // New returns the transfer of the sessions of ss.
 func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ps *policies.Policies, ss *sessions.Sessions, budget *cache.Budget) *Transfer {
 	return &Transfer{
 		content: cs, page: limits, paths: pl, reader: r, writer: w, policies: ps, sessions: ss,
 		exports: cache.New[turns.ID, *firstMentions](budget, "exports"), pendingKeys: cache.New[pendingKey, seal.Key](cache.NewBudget(pendingBytes), "keys"),
+		pendingPolicies: cache.New[pendingPolicy, policy.Policy](cache.NewBudget(pendingPolicyBytes), "policies"),
 	}
 }
