@@ -360,7 +360,8 @@ func (s FlushState) String() string {
 }
 
 // StoredPolicy names the policy in the body of a policy event. It has no name if the
-// policy was stored for a session: a built-in policy, or one with overrides. It has a
+// policy was stored for a session (a built-in policy, or one with overrides), or as the
+// answer to a put of the settings that a name has already. It has a
 // name if an agent put the policy as a version of that name.
 type StoredPolicy struct {
 	Digest  Hash   `cbor:"1,keyasint"`           // of the content

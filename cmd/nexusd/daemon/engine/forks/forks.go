@@ -70,16 +70,19 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 		return nil, err
 	}
 	set.Meta = nil
+	r := writer.Request{ID: id, Verb: "fork.create", Canonical: canonical}
+	var out *api.Session
 	label, err := fk.sessions.ApplySettings(ctx, c.Tenant, &set, "", api.SessionSettings{Label: req.Label, Policy: req.Policy, Meta: req.Meta})
 	if err != nil {
-		return nil, err
+		out, err = fk.sessions.StoredOr(ctx, c, r, err)
+	} else {
+		// A fork keeps its parent's kind or narrows it; it never widens it.
+		ev := &turns.Event{
+			ID: id, Kind: turns.KindOpened, Root: parent.Root, Agent: c.Agent, Role: parent.Kind, ForkOf: of,
+			Origin: &turns.Origin{Ledger: fk.content.Ledger, Tenant: c.Tenant, Session: id},
+		}
+		out, err = fk.sessions.OpenSession(ctx, c, r, ev, label, set)
 	}
-	// A fork keeps its parent's kind or narrows it; it never widens it.
-	ev := &turns.Event{
-		ID: id, Kind: turns.KindOpened, Root: parent.Root, Agent: c.Agent, Role: parent.Kind, ForkOf: of,
-		Origin: &turns.Origin{Ledger: fk.content.Ledger, Tenant: c.Tenant, Session: id},
-	}
-	out, err := fk.sessions.OpenSession(ctx, c, writer.Request{ID: id, Verb: "fork.create", Canonical: canonical}, ev, label, set)
 	if err != nil {
 		return nil, fk.sessions.FinishResetOnConflict(ctx, c, label, err)
 	}

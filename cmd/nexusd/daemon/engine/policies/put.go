@@ -13,9 +13,11 @@ import (
 )
 
 // PutPolicy serves policy.put: it stores the next version of a policy of the caller's
-// own. The settings of the newest version store nothing.
+// own. The settings of the newest version make no version. If the request has an id,
+// an event without a name stores that answer: a late retry would put the settings again.
 //
-// Crash states: after the append, the version; a retry with the same id finds it.
+// Crash states: after the append, the version or the answer; a retry with the same id
+// finds it.
 func (ps *Policies) PutPolicy(ctx context.Context, c reader.Caller, req api.PutPolicy, canonical []byte) (*api.PolicyInfo, error) {
 	if c.Operator() {
 		return nil, &api.Error{Code: api.Denied, Message: "the operator reads all agents and changes nothing; name an agent"}
@@ -50,6 +52,10 @@ func (ps *Policies) PutPolicy(ctx context.Context, c reader.Caller, req api.PutP
 		if n.Version > 0 && n.Agent != c.Agent {
 			return nil, nil, &api.Error{Code: api.Denied, Message: fmt.Sprintf("agent %s put policy %s first, and puts its versions; take another name", n.Agent, req.Name)}
 		}
+		id, err := ps.writer.NewID(req.ID)
+		if err != nil {
+			return nil, nil, err
+		}
 		if n.Version > 0 {
 			if p, err = policy.Parse(req.Name, n.Version, req.Settings); err != nil {
 				return nil, nil, err
@@ -58,8 +64,11 @@ func (ps *Policies) PutPolicy(ctx context.Context, c reader.Caller, req api.PutP
 			if err != nil {
 				return nil, nil, err
 			}
-			if duplicate = p.Digest() == ev.Policy.Digest; duplicate {
+			if duplicate = p.Digest() == ev.Policy.Digest; duplicate && req.ID.IsZero() {
 				return nil, nil, nil
+			}
+			if duplicate {
+				return &turns.Event{ID: id, Digest: digest, Policy: &turns.StoredPolicy{Digest: p.Digest()}}, &p, nil
 			}
 		}
 		if n.Version >= ps.MaxVersions {
@@ -71,10 +80,6 @@ func (ps *Policies) PutPolicy(ctx context.Context, c reader.Caller, req api.PutP
 		if most := ps.page.ItemBytes() / 2; len(p.Bytes()) > most {
 			return nil, nil, &turns.FieldError{Field: "/settings", Reason: fmt.Sprintf("%d bytes, a reply here holds %d of a policy", len(p.Bytes()), most), Kind: ledger.ErrTooLarge}
 		}
-		id, err := ps.writer.NewID(req.ID)
-		if err != nil {
-			return nil, nil, err
-		}
 		return &turns.Event{ID: id, Digest: digest, Agent: c.Agent, Policy: &turns.StoredPolicy{Digest: p.Digest(), Name: name, Version: n.Version + 1}}, &p, nil
 	})
 	if err != nil {
@@ -85,8 +90,8 @@ func (ps *Policies) PutPolicy(ctx context.Context, c reader.Caller, req api.PutP
 	return out, nil
 }
 
-// storedPut returns the policy that an earlier try of the same request stored, nil if
-// the id is new.
+// storedPut returns the policy of the answer that an earlier try of the same request
+// stored, nil if the id is new.
 func (ps *Policies) storedPut(c reader.Caller, id turns.ID, digest turns.Hash) (*policy.Policy, error) {
 	if id.IsZero() {
 		return nil, nil
@@ -99,7 +104,7 @@ func (ps *Policies) storedPut(c reader.Caller, id turns.ID, digest turns.Hash) (
 	if err != nil {
 		return nil, err
 	}
-	if ev.Digest != digest || ev.Agent != c.Agent {
+	if ev.Digest != digest || ev.Actor != c.Actor() {
 		return nil, &api.Error{Code: api.IDReused, Message: fmt.Sprintf("id %s is stored with another request", id)}
 	}
 	p, err := reader.CheckPolicy(ev.Policy.Digest, body)

@@ -31,9 +31,10 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 		return nil, err
 	}
 	var settings turns.Settings
+	r := writer.Request{ID: id, Verb: "session.create", Canonical: canonical}
 	label, err := ss.ApplySettings(ctx, c.Tenant, &settings, "", req.SessionSettings)
 	if err != nil {
-		return nil, err
+		return ss.StoredOr(ctx, c, r, err)
 	}
 	ev := &turns.Event{
 		ID: id, Kind: turns.KindOpened, Root: id, Agent: c.Agent, Role: req.Kind,
@@ -50,7 +51,7 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 		}
 		ev.SpawnedBy = turns.Ref{Session: sp.Session, Turn: sp.Turn}
 	}
-	out, err := ss.OpenSession(ctx, c, writer.Request{ID: id, Verb: "session.create", Canonical: canonical}, ev, label, settings)
+	out, err := ss.OpenSession(ctx, c, r, ev, label, settings)
 	return out, ss.FinishResetOnConflict(ctx, c, label, err)
 }
 
@@ -125,6 +126,16 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 	}
 	out, err = ss.reader.Get(ctx, c, r.ID, api.Read{StaleOK: true})
 	return out, writer.AfterCommit(err)
+}
+
+// StoredOr returns the session that an earlier try of the same request opened, else
+// refusal. What the request names may mean something else by now: a stored request is
+// answered whatever became of it.
+func (ss *Sessions) StoredOr(ctx context.Context, c reader.Caller, r writer.Request, refusal error) (*api.Session, error) {
+	if done, err := ss.storedSession(ctx, c, r); done != nil || err != nil {
+		return done, err
+	}
+	return nil, refusal
 }
 
 // storedSession returns the session that an earlier try of the same request opened,
