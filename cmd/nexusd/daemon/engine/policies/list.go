@@ -84,12 +84,7 @@ func (ps *Policies) GetPolicy(ctx context.Context, c reader.Caller, req api.GetP
 		return nil, err
 	}
 	out := infoOf(p)
-	name, err := ps.reader.PolicyNameDigest(c.Tenant, p.Name)
-	if err != nil {
-		return nil, err
-	}
-	n, err := ps.reader.Projections.PolicyName(c.Tenant, name)
-	out.Agent = n.Agent
+	out.Agent, err = ps.putBy(c.Tenant, p, req)
 	return out, err
 }
 
@@ -106,6 +101,32 @@ func (ps *Policies) find(ctx context.Context, c reader.Caller, req api.GetPolicy
 		return policy.Policy{}, api.FieldErrorf("/name", "missing: name a policy, or give its digest")
 	}
 	return ps.reader.FindPolicyContent(ctx, c.Tenant, req.Digest)
+}
+
+// putBy returns the agent that put a policy, or for a request without a digest the
+// version that its overrides change. It returns "" if no agent put that content under
+// the name: an import brings content under any name and version.
+func (ps *Policies) putBy(tenant string, p policy.Policy, req api.GetPolicy) (string, error) {
+	name, err := ps.reader.PolicyNameDigest(tenant, p.Name)
+	if err != nil {
+		return "", err
+	}
+	n, err := ps.reader.Projections.PolicyName(tenant, name)
+	switch {
+	case err != nil || req.Digest.IsZero():
+		return n.Agent, err
+	case p.Version > n.Version:
+		return "", nil
+	}
+	seqs, err := ps.reader.Projections.PolicyVersions(tenant, name, p.Version)
+	if err != nil || len(seqs) == 0 {
+		return "", err
+	}
+	ev, _, err := ps.reader.PolicyAt(seqs[0])
+	if err != nil || ev.Policy.Digest != p.Digest() {
+		return "", err
+	}
+	return ev.Agent, nil
 }
 
 func infoOf(p policy.Policy) *api.PolicyInfo {
