@@ -14,6 +14,7 @@ import (
 
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/compactor/policy"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -149,6 +150,8 @@ func (tr *Transfer) policyOf(ev *turns.Event) turns.PolicyRef {
 		body = new(turns.ChangedBody)
 	case turns.KindCompaction:
 		body = new(turns.CompactionBody)
+	case turns.KindTurn:
+		body = new(turns.TurnBody)
 	default:
 		return turns.PolicyRef{}
 	}
@@ -167,6 +170,13 @@ func policyIn(body any) turns.PolicyRef {
 		return b.Settings.Policy
 	case *turns.CompactionBody:
 		return b.Policy
+	case *turns.TurnBody: // the view that the turn's call was made with
+		if b.Context == nil {
+			break
+		}
+		if r, err := view.ParseRecipe(b.Context.Recipe); err == nil && r.Requested != nil {
+			return turns.PolicyRef{Name: r.Requested.Name, Set: r.Requested.Set, Digest: r.Policy}
+		}
 	}
 	return turns.PolicyRef{}
 }
