@@ -83,6 +83,15 @@ func (ps *Policies) GetPolicy(ctx context.Context, c reader.Caller, req api.GetP
 	if err != nil {
 		return nil, err
 	}
+	if !req.Digest.IsZero() && req.Set != nil {
+		with, err := p.With(req.Set)
+		if err != nil {
+			return nil, err
+		}
+		if with.Digest() != req.Digest {
+			return nil, api.FieldErrorf("/set", "the policy with digest %v does not have these overrides", req.Digest)
+		}
+	}
 	out := infoOf(p)
 	out.Agent, err = ps.putBy(c.Tenant, p, req)
 	return out, err

@@ -160,14 +160,14 @@ func (rd *Reader) FindPolicyVersion(ctx context.Context, tenant, name string, ve
 	if err != nil {
 		return newest, err
 	}
-	seqs, err := rd.Projections.PolicyVersions(tenant, digest)
+	seqs, err := rd.Projections.PolicyVersions(tenant, digest, version)
 	if err != nil {
 		return newest, err
 	}
-	if version > uint64(len(seqs)) { // an older version of a built-in policy
+	if len(seqs) == 0 { // an older version of a built-in policy
 		return newest, api.Errorf(api.NotFound, nil, "policy %s version %d is not here; its newest is %d", name, version, newest.Version)
 	}
-	p, err := rd.versionAt(seqs[version-1])
+	p, err := rd.versionAt(tenant, seqs[0])
 	if err != nil {
 		return p, err
 	}

@@ -61,7 +61,10 @@ func (ss *Sessions) ApplySettings(ctx context.Context, tenant string, s *turns.S
 		}
 		s.Preamble.Tools = *req.Tools
 	}
-	if req.Limits != nil {
+	if l := req.Limits; l != nil {
+		if n := max(l.ContextWindow, l.MaxOutputTokens, l.SafetyMargin); n > turns.MaxCount {
+			return "", api.FieldErrorf("/limits", "%d is over %d", n, uint64(turns.MaxCount))
+		}
 		s.Limits = *req.Limits
 	}
 	if req.User != nil {

@@ -42,6 +42,9 @@ func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.I
 	if err != nil {
 		return nil, err
 	}
+	if cur.index > chains[cur.chain].last {
+		return nil, api.FieldErrorf("/after", "not what a page gave as next")
+	}
 	limit, err := req.Page.LimitOf(500, 5000)
 	if err != nil {
 		return nil, err
