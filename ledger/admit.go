@@ -24,6 +24,9 @@ type History interface {
 	Hash(turn turns.Ref) (turns.Hash, error)
 	// HasEvent reports whether a session's chain has an event of this id.
 	HasEvent(session, event turns.ID) (bool, error)
+	// Ledger returns the ledger's own id, which no session may have: the ledger's own
+	// key is stored under it. Zero if it is not known.
+	Ledger() turns.ID
 }
 
 // Admitted is the state that an admitted event leads to.
@@ -101,6 +104,9 @@ func admitSession(h History, tenant, subject string, seq uint64, hash turns.Hash
 	id, ok := e.Chain.Session()
 	if !ok {
 		return a, fmt.Errorf("%w: event %s of chain %s, which is no session's", ErrCorrupt, e.ID, e.Chain)
+	}
+	if id == h.Ledger() && !id.IsZero() {
+		return a, fmt.Errorf("%w: session %s has a reserved id", ErrCorrupt, id)
 	}
 	s, err := h.Session(id)
 	opened := err == nil

@@ -20,6 +20,7 @@ type history struct {
 	names    map[turns.Hash]ledger.PolicyName
 	hashes   map[turns.Ref]turns.Hash
 	fails    error // of every look-up of an event
+	ledger   turns.ID
 }
 
 func (h *history) Session(id turns.ID) (ledger.Session, error) {
@@ -28,6 +29,8 @@ func (h *history) Session(id turns.ID) (ledger.Session, error) {
 	}
 	return ledger.Session{}, fmt.Errorf("%w: session %s", ledger.ErrNotFound, id)
 }
+
+func (h *history) Ledger() turns.ID { return h.ledger }
 
 func (h *history) Label(tenant, id string) (ledger.Label, error) { return h.labels[tenant+"/"+id], nil }
 
@@ -102,6 +105,20 @@ func TestAdmitReturnsTheNextState(t *testing.T) {
 	claim = &turns.Event{Kind: turns.KindClaimed, ID: turns.ID{4}, Chain: chain, Index: 1, Prev: turns.Hash{3}, To: turns.Ref{Session: turns.ID{9}}}
 	if a, err = h.admit("t", "x", 4, claim); err != nil || a.Label.Session != (turns.ID{9}) || a.Label.Tail.Index != 1 {
 		t.Fatalf("the next claim: %+v, %v", a.Label, err)
+	}
+}
+
+// The ledger's own key is stored under its id, so no session may have that id.
+func TestAdmitRefusesASessionWithTheLedgersID(t *testing.T) {
+	h, id := newHistory(), turns.ID{1}
+	h.ledger = id
+	opened := &turns.Event{Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Root: id, Agent: "a", Origin: &turns.Origin{}}
+	if _, err := h.admit("t", id.String(), 1, opened); !errors.Is(err, ledger.ErrCorrupt) || !strings.Contains(err.Error(), "reserved") {
+		t.Errorf("%v, want a refusal", err)
+	}
+	h.ledger = turns.ID{2}
+	if _, err := h.admit("t", id.String(), 1, opened); err != nil {
+		t.Errorf("a session with another id: %v", err)
 	}
 }
 

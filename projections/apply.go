@@ -21,9 +21,9 @@ type applier struct {
 	asideChains []AsideChain                // chains set aside by the batch
 }
 
-func newApplier(db *pebble.DB) *applier {
+func newApplier(db *pebble.DB, ledgerID turns.ID) *applier {
 	b := db.NewIndexedBatch()
-	return &applier{view: view{b}, batch: b, sessions: make(map[turns.ID]ledger.Session)}
+	return &applier{view: view{b, ledgerID}, batch: b, sessions: make(map[turns.ID]ledger.Session)}
 }
 
 // apply folds in one record. A record that breaks a rule sets its chain aside, before

@@ -17,13 +17,19 @@ import (
 )
 
 // view has the reads, of the store or of an unfinished batch.
-type view struct{ r pebble.Reader }
+type view struct {
+	r      pebble.Reader
+	ledger turns.ID // see Config.Ledger
+}
 
-func (s *Store) view() view { return view{s.db} }
+func (s *Store) view() view { return view{s.db, s.ledger} }
 
 // History returns the store as [ledger.Admit] reads it. It follows the
 // store as that advances.
 func (s *Store) History() ledger.History { return s.view() }
+
+// Ledger implements [ledger.History].
+func (v view) Ledger() turns.ID { return v.ledger }
 
 // Session returns the fold of a session, as of the checkpoint.
 // Errors: [ledger.ErrNotFound].

@@ -147,7 +147,7 @@ func (s *Store) pump(ctx context.Context, log ledger.Log) (<-chan ledger.Record,
 }
 
 func (s *Store) applyBatch(identity string, first ledger.Record, more <-chan ledger.Record) error {
-	a := newApplier(s.db)
+	a := newApplier(s.db, s.ledger)
 	defer a.batch.Close()
 	cp, last := s.Applied(), first
 	bytes := 0

@@ -17,6 +17,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"nexus/ledger"
+	"nexus/turns"
 )
 
 // Config says where and how a store is kept.
@@ -25,6 +26,9 @@ type Config struct {
 	FS     vfs.FS       // nil: the disk
 	Cache  int64        // bytes of block cache; 0: 64 MiB
 	Logger *slog.Logger // nil: silent
+	// Ledger is the ledger's own id, which no session may have. Zero: not known, and
+	// no id is refused.
+	Ledger turns.ID
 	// ReadOnly opens projections of any schema, for [Store.Record]: nothing is
 	// written, nor emptied. Run must not be called.
 	ReadOnly bool
@@ -35,6 +39,7 @@ type Config struct {
 type Store struct {
 	db     *pebble.DB
 	logger *slog.Logger
+	ledger turns.ID // see Config.Ledger
 	fault  *fault
 
 	read atomic.Int64 // see EventBytes
@@ -51,7 +56,7 @@ type Store struct {
 // Run then rebuilds it. Errors: [*DamagedError] if the files do not hold what was
 // written, now or in an earlier run; those of the disk.
 func Open(c Config) (*Store, error) {
-	s := &Store{moved: make(chan struct{}), fault: newFault(c.Dir)}
+	s := &Store{ledger: c.Ledger, moved: make(chan struct{}), fault: newFault(c.Dir)}
 	if err := s.openGuarded(c); err != nil {
 		return nil, err
 	}

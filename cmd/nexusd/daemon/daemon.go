@@ -259,10 +259,19 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 	return d.store.WaitFor(ctx, st.Last)
 }
 
-func (d *Daemon) serve(ctx context.Context) error {
+// ledgerID returns the id of the ledger that the stream belongs to.
+func (d *Daemon) ledgerID() (uuid.UUID, error) {
 	uid, err := uuid.Parse(d.log.Ledger())
 	if err != nil {
-		return fmt.Errorf("%w: the stream names no ledger: %w", turns.ErrCorrupt, err)
+		return uid, fmt.Errorf("%w: the stream names no ledger: %w", turns.ErrCorrupt, err)
+	}
+	return uid, nil
+}
+
+func (d *Daemon) serve(ctx context.Context) error {
+	uid, err := d.ledgerID()
+	if err != nil {
+		return err
 	}
 	registry := prometheus.NewRegistry()
 	d.countConnections(registry)

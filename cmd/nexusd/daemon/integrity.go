@@ -89,7 +89,11 @@ func (d *Daemon) reaches(ctx context.Context) error {
 // the next damaged ones replace, and made again from the log. Before that the whole log is
 // read: where it is damaged too, the projections are its other copy and stay as they are.
 func (d *Daemon) openProjections(ctx context.Context) (*projections.Store, error) {
-	c := projections.Config{Dir: filepath.Join(d.cfg.Data, projectionsDir), Logger: d.logger}
+	uid, err := d.ledgerID()
+	if err != nil {
+		return nil, err
+	}
+	c := projections.Config{Dir: filepath.Join(d.cfg.Data, projectionsDir), Logger: d.logger, Ledger: turns.ID(uid)}
 	store, err := projections.Open(c)
 	if damaged := (*projections.DamagedError)(nil); !errors.As(err, &damaged) {
 		return store, err

@@ -166,6 +166,9 @@ func (v *verifier) Hash(ref turns.Ref) (turns.Hash, error) {
 	return t.Hash, err
 }
 
+// Ledger implements [ledger.History].
+func (v *verifier) Ledger() turns.ID { return turns.ID(v.audit.content.Ledger) }
+
 // HasEvent implements [ledger.History]. It asks the projections' index of ids, which
 // has one ordinal for an id and was compared with each event. So the second of two
 // events with one id is found here, or one of them differs from the index.

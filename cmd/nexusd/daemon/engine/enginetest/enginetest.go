@@ -46,7 +46,7 @@ func NewWorld() *World {
 // Engine starts an engine with its own projections. The test's cleanup ends it.
 func (w *World) Engine(t testing.TB) *engine.Engine {
 	t.Helper()
-	store, err := projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()})
+	store, err := projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem(), Ledger: turns.ID(w.ID)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func (w *World) Engine(t testing.TB) *engine.Engine {
 // and apply nothing more.
 func (w *World) EngineBehind(t testing.TB) *engine.Engine {
 	t.Helper()
-	store := Must(projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem()}))(t)
+	store := Must(projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem(), Ledger: turns.ID(w.ID)}))(t)
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Errorf("close projections: %v", err)

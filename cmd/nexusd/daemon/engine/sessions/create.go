@@ -63,6 +63,9 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 // expires. After the event, a session. A retry with the same id ends in the same
 // session from each of them.
 func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.Request, ev *turns.Event, name string, settings turns.Settings) (out *api.Session, err error) {
+	if err := ss.writer.CheckID("/id", r.ID); err != nil {
+		return nil, err
+	}
 	ch, release, err := ss.writer.Hold(ctx, c.Tenant+"/"+r.ID.String())
 	if err != nil {
 		return nil, err

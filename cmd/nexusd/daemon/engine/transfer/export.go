@@ -57,6 +57,9 @@ func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.I
 	for ; cur.chain < len(chains); cur = (exportCursor{chain: cur.chain + 1}) {
 		ch := chains[cur.chain]
 		if cur == (exportCursor{chain: cur.chain}) && tr.content.Keys != nil {
+			if err := tr.writer.CheckID("/session", ch.id); err != nil {
+				return nil, err
+			}
 			k, err := tr.content.Key(ch.id)
 			if err != nil {
 				return nil, err

@@ -215,6 +215,11 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 	if !ok {
 		return api.FieldErrorf("/event", "an event of chain %s; only sessions are imported", ev.Chain)
 	}
+	for _, id := range []turns.ID{id, ev.Successor} {
+		if err := tr.writer.CheckID("/event", id); err != nil {
+			return err
+		}
+	}
 	ch, release, err := tr.writer.Hold(ctx, c.Tenant+"/"+id.String())
 	if err != nil {
 		return err

@@ -68,8 +68,8 @@ func (tr *Transfer) treeKey(c reader.Caller, root turns.ID) (seal.Key, error) {
 
 // importKey takes the content key of a session.
 func (tr *Transfer) importKey(ctx context.Context, c reader.Caller, k *api.ExportKey) error {
-	if k.ID == turns.ID(tr.content.Ledger) {
-		return api.FieldErrorf("/key/id", "a session's key has a session's id")
+	if err := tr.writer.CheckID("/key/id", k.ID); err != nil {
+		return err
 	}
 	if len(k.Key) != len(seal.Key{}) {
 		return api.FieldErrorf("/key/key", "%d bytes, a key has %d", len(k.Key), len(seal.Key{}))

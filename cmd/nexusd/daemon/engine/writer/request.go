@@ -92,12 +92,22 @@ func (wr *Writer) StoredEvent(s *ledger.Session, r Request, digest turns.Hash) (
 	return ev, nil
 }
 
-// NewID returns id, or a new id if it is zero.
+// NewID returns id, or a new id if it is zero. A reserved id is malformed.
 func (wr *Writer) NewID(id turns.ID) (turns.ID, error) {
 	if !id.IsZero() {
-		return id, nil
+		return id, wr.CheckID("/id", id)
 	}
 	return turns.NewID(wr.reader.Now(), wr.content.Rand)
+}
+
+// CheckID returns an error if an id that a request has in field is reserved. The
+// ledger's own key is stored under the id of the ledger: whoever had a session or an
+// event under it could get that key.
+func (wr *Writer) CheckID(field string, id turns.ID) error {
+	if id == turns.ID(wr.content.Ledger) {
+		return api.FieldErrorf(field, "id %s is reserved", id)
+	}
+	return nil
 }
 
 // BeginEvent returns a new event for a session that takes changes. If the same
