@@ -58,9 +58,10 @@ type Admitted struct {
 // parents, its fork point or a compaction, is of its own tenant and agent.
 //
 // Limit: h can be older than the log. A compare-and-set on the chain's tail
-// finds what follows on the same chain. If two daemons store one session id at the
-// same time, under two tenants, neither append finds the other: the readers then
-// set the second chain aside.
+// finds what follows on the same chain. If two daemons open sessions under one id at
+// the same time, on two subjects, neither append finds the other. The opening that
+// is first on the log has the id; the other one is an [ErrDuplicateOpening], and
+// nothing may follow it.
 //
 // Errors: h's, and a refusal; [IsRefusal] tells them apart.
 func Admit(h History, subject string, seq uint64, hash turns.Hash, e *turns.Event) (Admitted, error) {
@@ -114,6 +115,10 @@ func admitSession(h History, tenant, subject string, seq uint64, hash turns.Hash
 	case opened && s.Subject() != subject:
 		// An id belongs to who opened it first. The other's subject is not named:
 		// it may be another tenant's.
+		var own Session
+		if own.Apply(tenant, seq, hash, e) == nil && own.Subject() == subject {
+			return a, fmt.Errorf("%w: session %s on %s", ErrDuplicateOpening, id, subject)
+		}
 		return a, fmt.Errorf("%w: the id of session %s was taken before it was opened on %s", ErrCorrupt, id, subject)
 	case !opened && !errors.Is(err, ErrNotFound):
 		return a, err

@@ -27,6 +27,11 @@ var (
 	ErrCorrupt     = turns.ErrCorrupt
 )
 
+// ErrDuplicateOpening says that a session is opened under an id that an opening
+// earlier on the log has, on another subject. Two daemons can store both if neither
+// knows of the other yet. The later one opens nothing. It is an [ErrCorrupt].
+var ErrDuplicateOpening = fmt.Errorf("%w: the id was taken by an earlier opening", ErrCorrupt)
+
 // ConflictError says that a chain's tail is not where an append expected it.
 // Unwrap gives [ErrConflict].
 type ConflictError struct {

@@ -57,6 +57,8 @@ func (a *applier) apply(r ledger.Record) error {
 	}
 	next, err := ledger.Admit(a, r.Subject, r.Seq, r.Hash, e)
 	switch {
+	case errors.Is(err, ledger.ErrDuplicateOpening):
+		return a.keep(r) // it opens nothing, and harms no chain
 	case err != nil && ledger.IsRefusal(err):
 		return a.setAside(r, err)
 	case err != nil:

@@ -46,6 +46,9 @@ func (e *env) printVerified(v *api.Verified) {
 		verdict = bad.Render("NOT SOUND")
 	}
 	e.tell("%s: %s, %s, %s, %s, %s in %s ms", verdict, plural(v.Events, "event"), plural(v.Sessions, "session"), plural(v.Turns, "turn"), plural(v.Compactions, "compaction"), plural(v.Blobs, "blob"), grouped(v.DurationMS))
+	if v.Duplicates > 0 {
+		e.tell("  %s of an id that was taken, which is no problem", plural(v.Duplicates, "opening"))
+	}
 	for _, p := range v.Problems {
 		e.printProblem(&p)
 	}

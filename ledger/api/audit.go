@@ -9,16 +9,20 @@ type Verify struct {
 
 // Verified is audit.verify's reply.
 type Verified struct {
-	OK          bool      `json:"ok"`
-	Events      uint64    `json:"events"`
-	Sessions    uint64    `json:"sessions"`
-	Turns       uint64    `json:"turns"`
-	Compactions uint64    `json:"compactions"`
-	Blobs       uint64    `json:"blobs"`
-	Last        uint64    `json:"last,string"`   // log position verified through
-	Problems    []Problem `json:"problems"`      // the first ones
-	Count       uint64    `json:"problem_count"` // of all problems, those not listed included
-	DurationMS  uint64    `json:"duration_ms"`
+	OK          bool   `json:"ok"`
+	Events      uint64 `json:"events"`
+	Sessions    uint64 `json:"sessions"`
+	Turns       uint64 `json:"turns"`
+	Compactions uint64 `json:"compactions"`
+	Blobs       uint64 `json:"blobs"`
+	// Duplicates counts openings of a session under an id that an earlier opening on the
+	// log has. Two daemons stored them at the same time; they open nothing, and are no
+	// problem.
+	Duplicates uint64    `json:"duplicate_openings,omitempty"`
+	Last       uint64    `json:"last,string"`   // log position verified through
+	Problems   []Problem `json:"problems"`      // the first ones
+	Count      uint64    `json:"problem_count"` // of all problems, those not listed included
+	DurationMS uint64    `json:"duration_ms"`
 }
 
 // Problem is something that verification found.

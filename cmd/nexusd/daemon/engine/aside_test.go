@@ -159,8 +159,8 @@ func TestSecondOpeningOfAnIDSetsNoOtherChainAside(t *testing.T) {
 		Origin: &turns.Origin{Ledger: w.ID, Tenant: "default", Session: id},
 		ForkOf: &turns.ForkOf{At: turns.Ref{Session: other.ID, Turn: at.ID}, Hash: at.Hash, Mode: turns.AsSeen}}
 	raw(t, w, e, ledger.SessionSubject("default", other.ID, id), fork)
-	if e.Projections.SetAside() != 2 {
-		t.Errorf("%d chains are aside, want the two that came second", e.Projections.SetAside())
+	if e.Projections.SetAside() != 0 {
+		t.Errorf("%d chains are aside, want none: a duplicate opening opens nothing", e.Projections.SetAside())
 	}
 	for _, e := range []*Engine{e, w.Engine(t)} {
 		a := add(t, e, id, say("2", "b"))
@@ -177,8 +177,14 @@ func TestSecondOpeningOfAnIDSetsNoOtherChainAside(t *testing.T) {
 	if v := must(e.Verify(t.Context(), alice, api.Verify{Sessions: []turns.ID{id}}))(t); !v.OK || v.Turns != 3 {
 		t.Errorf("verify of the session: %s", canon(v))
 	}
-	if v := must(e.Verify(t.Context(), operator, api.Verify{}))(t); len(v.Problems) != 2 {
-		t.Errorf("verify of all: %s", canon(v))
+	if v := verified(t, e); v.Duplicates != 2 {
+		t.Errorf("verify of all: %s, want the two that came second", canon(v))
+	}
+	// Nothing may follow a duplicate opening.
+	raw(t, w, e, ledger.SessionSubject("default", other.ID, id), &turns.Event{Version: turns.Version, Kind: turns.KindState, ID: newID(t), Chain: fork.Chain, Index: 1,
+		Prev: turns.HashEvent(must(fork.Encode())(t)), Recorded: 1, State: turns.Closed})
+	if v := must(e.Verify(t.Context(), operator, api.Verify{}))(t); v.OK || len(v.Problems) != 1 || e.Projections.SetAside() != 1 {
+		t.Errorf("verify of an event after a duplicate opening: %s", canon(v))
 	}
 }
 

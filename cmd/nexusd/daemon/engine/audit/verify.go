@@ -72,17 +72,18 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*
 //
 // Invariant: it looks up nothing of a chain beyond the last admitted event.
 type verifier struct {
-	audit     *Audit
-	caller    reader.Caller
-	out       *api.Verified
-	chains    []string // subjects, ancestors first; nil means the whole log
-	sessions  map[turns.ID]ledger.Session
-	labels    map[string]ledger.Label    // by subject
-	policies  map[string]ledger.Policies // by tenant
-	names     map[policyName]ledger.PolicyName
-	differing map[turns.Ref]projections.Turn        // turns that differ from their rows, as they follow from the log
-	open      *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
-	broken    map[string]bool                       // subjects of chains that can't be followed further
+	audit      *Audit
+	caller     reader.Caller
+	out        *api.Verified
+	chains     []string // subjects, ancestors first; nil means the whole log
+	sessions   map[turns.ID]ledger.Session
+	labels     map[string]ledger.Label    // by subject
+	policies   map[string]ledger.Policies // by tenant
+	names      map[policyName]ledger.PolicyName
+	differing  map[turns.Ref]projections.Turn        // turns that differ from their rows, as they follow from the log
+	open       *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
+	duplicates map[string]bool                       // subjects of duplicate openings
+	broken     map[string]bool                       // subjects of chains that can't be followed further
 }
 
 // maxOpenBytes bounds the memory of the open calls that a verification remembers. It
@@ -94,7 +95,7 @@ func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
 	return &verifier{audit: au, caller: c, out: &api.Verified{Last: last, Problems: []api.Problem{}},
 		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label),
 		policies: make(map[string]ledger.Policies), names: make(map[policyName]ledger.PolicyName),
-		differing: make(map[turns.Ref]projections.Turn), broken: make(map[string]bool),
+		differing: make(map[turns.Ref]projections.Turn), broken: make(map[string]bool), duplicates: make(map[string]bool),
 		open: cache.New[turns.Ref, ledger.Calls](cache.NewBudget(maxOpenBytes), "verify")}
 }
 
@@ -298,6 +299,11 @@ func (v *verifier) checkPolicy(tenant string, r ledger.Record, ev *turns.Event) 
 // checkSession checks an event of a session's chain.
 func (v *verifier) checkSession(ctx context.Context, r ledger.Record, ev *turns.Event) error {
 	next, err := ledger.Admit(v, r.Subject, r.Seq, r.Hash, ev)
+	if errors.Is(err, ledger.ErrDuplicateOpening) && !v.duplicates[r.Subject] {
+		v.duplicates[r.Subject] = true
+		v.out.Duplicates++
+		return nil
+	}
 	if err != nil {
 		v.broken[r.Subject] = true
 		return err

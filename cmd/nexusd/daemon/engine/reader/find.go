@@ -63,21 +63,44 @@ func (rd *Reader) CatchUp(ctx context.Context, tenant string, id turns.ID) (uint
 }
 
 // ChainEnd returns the last record of the session's chain, and waits until the
-// projections have applied it. [ledger.ErrNotFound]: neither the log nor the projections
-// have the session.
+// projections have applied it. If the tenant has no such session, it may be a
+// duplicate opening; see [ledger.ErrDuplicateOpening]. [ledger.ErrNotFound]: neither the
+// log nor the projections have the session.
 func (rd *Reader) ChainEnd(ctx context.Context, tenant string, id turns.ID) (ledger.Record, error) {
 	subject, known := ledger.AnyShard(tenant, turns.SessionChain(id)), false
 	if s, err := rd.Projections.Session(id); err == nil && s.Tenant == tenant {
 		subject, known = s.Subject(), true
 	}
-	last, err := rd.Log.Last(ctx, subject)
-	if known && errors.Is(err, ledger.ErrNotFound) { // a server whose disk fails says so, too
-		err = fmt.Errorf("%w: the log gives no record of session %s, which it had", ledger.ErrUnavailable, id)
+	for {
+		last, err := rd.Log.Last(ctx, subject)
+		if known && errors.Is(err, ledger.ErrNotFound) { // a server whose disk fails says so, too
+			err = fmt.Errorf("%w: the log gives no record of session %s, which it had", ledger.ErrUnavailable, id)
+		}
+		if err == nil {
+			err = rd.Projections.WaitFor(ctx, last.Seq)
+		}
+		if err != nil || last.Subject == subject {
+			return last, err
+		}
+		// Only now the projections know which of the id's chains is the session's.
+		s, err := rd.Projections.Session(id)
+		if err != nil || s.Tenant != tenant || s.Subject() == last.Subject {
+			return last, nil // the caller reads the session itself
+		}
+		subject, known = s.Subject(), true
 	}
-	if err != nil {
-		return last, err
+}
+
+// HasID reports whether the session of an id is that on subject: whether its opening
+// is the first of the id on the log. The projections must have applied that opening.
+// A duplicate opening has no session; see [ledger.ErrDuplicateOpening].
+func (rd *Reader) HasID(id turns.ID, subject string) (bool, error) {
+	s, err := rd.Projections.Session(id)
+	if errors.Is(err, ledger.ErrNotFound) {
+		why, err := rd.Projections.WhyAside(subject)
+		return false, errors.Join(err, fmt.Errorf("%w: session %s is read-only here: %s", ledger.ErrCorrupt, id, why))
 	}
-	return last, rd.Projections.WaitFor(ctx, last.Seq)
+	return err == nil && s.Subject() == subject, err
 }
 
 // AsideError returns the error for a session of a tenant whose chain the projections

@@ -62,10 +62,20 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 // key is made, a key that seals nothing. After the claim, an unconfirmed claim that
 // expires. After the event, a session. A retry with the same id ends in the same
 // session from each of them.
+//
+// The ids of sessions are one space for the ledger. Another daemon may open the id on
+// another subject, which no compare-and-set finds. So the request is answered when the
+// projections have applied its event: the id is [ledger.ErrIDReused] if another opening
+// is earlier on the log.
 func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.Request, ev *turns.Event, name string, settings turns.Settings) (out *api.Session, err error) {
 	if err := ss.writer.CheckID("/id", r.ID); err != nil {
 		return nil, err
 	}
+	opened, err := ss.writer.HoldOpening(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer opened()
 	ch, release, err := ss.writer.Hold(ctx, c.Tenant+"/"+r.ID.String())
 	if err != nil {
 		return nil, err
@@ -99,7 +109,8 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 	if err != nil {
 		return nil, err
 	}
-	next, err := ss.writer.Admit(ctx, ss.reader.Projections.History(), ledger.SessionSubject(c.Tenant, ev.Root, r.ID), 0, ev, payload)
+	subject := ledger.SessionSubject(c.Tenant, ev.Root, r.ID)
+	next, err := ss.writer.Admit(ctx, ss.reader.Projections.History(), subject, 0, ev, payload)
 	if err == nil && l != nil && !l.byReset {
 		if err := l.Claim(ctx, r.ID); err != nil {
 			return nil, err
@@ -117,15 +128,23 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 		}
 		return done, err
 	}
+	if errors.Is(err, ledger.ErrDuplicateOpening) {
+		return nil, idReused(r.ID)
+	}
 	if err != nil {
 		return nil, ss.writer.InternalError(ev, err)
+	}
+	if err := ss.reader.Projections.WaitFor(ctx, seq); err != nil {
+		return nil, writer.AfterCommit(err)
+	}
+	if own, err := ss.reader.HasID(r.ID, subject); err != nil {
+		return nil, err
+	} else if !own {
+		return nil, idReused(r.ID)
 	}
 	ch.Seq = seq
 	if l != nil && l.byReset {
 		_ = l.Claim(ctx, r.ID) // shortens look-ups, which otherwise follow the reset
-	}
-	if err := ss.reader.Projections.WaitFor(ctx, seq); err != nil {
-		return nil, writer.AfterCommit(err)
 	}
 	out, err = ss.reader.Get(ctx, c, r.ID, api.Read{StaleOK: true})
 	return out, writer.AfterCommit(err)
@@ -154,9 +173,8 @@ func (ss *Sessions) storedSession(ctx context.Context, c reader.Caller, r writer
 	if err != nil {
 		return nil, err
 	}
-	reused := &api.Error{Code: api.IDReused, Message: fmt.Sprintf("id %s is stored with another request", r.ID)}
 	if reader.CheckVisible(c, &s) != nil {
-		return nil, reused
+		return nil, idReused(r.ID)
 	}
 	payload, err := ss.reader.Projections.EventAt(r.ID, 0)
 	if err != nil {
@@ -171,7 +189,13 @@ func (ss *Sessions) storedSession(ctx context.Context, c reader.Caller, r writer
 		return nil, err
 	}
 	if ev.Digest != digest {
-		return nil, reused
+		return nil, idReused(r.ID)
 	}
 	return ss.reader.Describe(ctx, &s)
+}
+
+// idReused returns the error for an id under which another request opened a session. It
+// does not tell whose session that is.
+func idReused(id turns.ID) error {
+	return &api.Error{Code: api.IDReused, Message: fmt.Sprintf("id %s is stored with another request", id)}
 }

@@ -220,6 +220,13 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 			return err
 		}
 	}
+	if ev.Kind == turns.KindOpened {
+		opened, err := tr.writer.HoldOpening(ctx, id)
+		if err != nil {
+			return err
+		}
+		defer opened()
+	}
 	ch, release, err := tr.writer.Hold(ctx, c.Tenant+"/"+id.String())
 	if err != nil {
 		return err
@@ -251,6 +258,9 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 		if errors.Is(err, ledger.ErrConflict) && ctx.Err() == nil {
 			continue
 		}
+		if errors.Is(err, ledger.ErrDuplicateOpening) {
+			return notImportable(id)
+		}
 		if err != nil {
 			return err
 		}
@@ -270,6 +280,17 @@ func (tr *Transfer) importEvent(ctx context.Context, c reader.Caller, r *api.Exp
 		}
 		if err != nil {
 			return err
+		}
+		if ev.Kind == turns.KindOpened {
+			// Another daemon may have opened the id on another subject.
+			if err := tr.reader.Projections.WaitFor(ctx, seq); err != nil {
+				return writer.AfterCommit(err)
+			}
+			if own, err := tr.reader.HasID(id, next.Session.Subject()); err != nil {
+				return err
+			} else if !own {
+				return notImportable(id)
+			}
 		}
 		if key != nil {
 			if err := tr.content.Keys.Put(id, *key); err != nil {

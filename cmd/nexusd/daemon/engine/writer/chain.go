@@ -7,6 +7,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/paths"
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // Chain serializes this daemon's writes to one chain, so that they do not conflict
@@ -24,6 +25,13 @@ const (
 	// MaxIdle bounds the chains that are remembered without a writer.
 	MaxIdle = 100_000
 )
+
+// HoldOpening waits until no other request of this daemon opens a session under id,
+// of any tenant. It is held before the session's chain.
+func (wr *Writer) HoldOpening(ctx context.Context, id turns.ID) (func(), error) {
+	_, release, err := wr.Hold(ctx, id.String())
+	return release, err
+}
 
 // Hold waits for the token of a chain. The caller calls the returned function to
 // give it back. It returns [ledger.ErrBusy] if too many writers wait already.
