@@ -86,9 +86,10 @@ at the end. A file that fails does not stop the others: those that failed are
 listed, and the exit status is not 0. What was stored of such a file before the
 error stays stored.
 
-The ids of a transcript are the same for all agents. Of the agents of a tenant,
-the first that imports it has its sessions; the import of another is refused
-(exit status 3). In another tenant it can be imported again.
+The ids of a transcript are the same for all agents, and an id names one session
+of a ledger, whatever its tenants. The first agent that imports a transcript has
+its sessions; the import of another agent, of any tenant, is refused (exit
+status 3). In another ledger (--server) it can be imported again.
 
 A file that was not written to for an hour is finished, and all of it is taken.
 Of another, a turn at the end that may still grow is not stored yet: one without

@@ -481,15 +481,15 @@ func (im *importer) step(ctx context.Context, st interchange.Step, rep *report) 
 	}
 }
 
-// otherAgentError says that another agent of the tenant has a session of a transcript.
-// The ids of a transcript are the same for all agents, so only the first agent of a
-// tenant that imports it can have them.
+// otherAgentError says that another agent of the ledger has a session of a transcript.
+// The ids of a transcript are the same for all agents, so only the first agent of
+// the ledger that imports it, of any tenant, can have them.
 type otherAgentError struct{ refused *api.Error }
 
 func (e otherAgentError) Error() string { return e.refused.Error() }
 
 func (e otherAgentError) Unwrap() error {
-	return hinted{e.refused, "import it as that agent (--agent), or into another tenant (--tenant)"}
+	return hinted{e.refused, "import it as that agent (--tenant and --agent), or into another ledger (--server)"}
 }
 
 // ownID returns err, or an otherAgentError if err says that the id of a session is used
@@ -504,7 +504,7 @@ func (im *importer) ownID(ctx context.Context, session turns.ID, err error) erro
 	case own:
 		return err
 	}
-	return otherAgentError{api.Errorf(api.IDReused, nil, "session %s of this transcript belongs to another agent of the tenant", session)}
+	return otherAgentError{api.Errorf(api.IDReused, nil, "session %s of this transcript belongs to another agent of the ledger", session)}
 }
 
 // has reports whether the agent has a session.
