@@ -211,7 +211,7 @@ func (s *Service) authorize(r micro.Request, v verb) (key string, err error) {
 		return "", err
 	}
 	t := strings.SplitN(r.Subject(), ".", 5)
-	return u.Key, u.check(v.name, t[2], t[3])
+	return u.Key, u.check(t[2], t[3])
 }
 
 // agentOf returns the tenant and agent of a request's subject.
