@@ -52,9 +52,10 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 			return err
 		}
 		d.logger.Info("inspected the streams", "clean", m.Closed != nil, "bytes", found.Read, "took", time.Since(began).Round(time.Millisecond))
-		for _, t := range []*blocks.Tail{found.TornLog, found.TornBlobs} {
+		for stream, t := range map[string]*blocks.Tail{jetstream.StreamName: found.TornLog, jetstream.BlobsName: found.TornBlobs} {
 			if t != nil {
-				d.logger.Info("a write did not finish; it was not acknowledged, and the server removes it", "block", t.Block, "offset", t.Offset, "bytes", t.Bytes)
+				d.logger.Warn("the newest record is cut short, and the server removes it: a write that did not finish; or damage, if it was acknowledged in the last half second before the stop",
+					"stream", stream, "record", t.Seq, "block", t.Block, "offset", t.Offset, "bytes", t.Bytes, "zeros", t.Zeros)
 			}
 		}
 		if m.Closed == nil {
