@@ -40,9 +40,6 @@ func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.O
 		}
 		h.half(&in.Halves[i])
 	}
-	if in.Answered {
-		h.waiting = nil
-	}
 	h.look(in.Focus)
 	text := s.fit(s.draft(h, in.Focus, in.MaxTokens), in.MaxTokens)
 	if text == "" {

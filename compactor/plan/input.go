@@ -4,8 +4,6 @@ import (
 	"strings"
 
 	"nexus/compactor/summary"
-	"nexus/lineage"
-	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
@@ -26,39 +24,9 @@ const ElideTier = "elide"
 func (plan *Plan) Input() summary.Input {
 	room := tokens.Sub(plan.Policy.InApprox(plan.SummaryTokens), (tokens.Approx{}).Text(plan.imagesNote()))
 	return summary.Input{
-		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, room), Focus: plan.Focus, Answered: plan.answered(),
+		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, room), Focus: plan.Focus,
 		Template: plan.Policy.Template, Text: plan.Policy.TemplateText, Style: plan.Policy.Style(), Known: plan.Known,
 	}
-}
-
-// answered reports whether text of the user or the agent follows what the summarizer
-// reads, within the turns up to saw_through. So it does where the cut parts a turn's
-// request from its response. Later turns must not count: a fork at saw_through shows
-// the same summary without them.
-func (plan *Plan) answered() bool {
-	n := len(plan.Reads)
-	if n == 0 {
-		return false
-	}
-	last := &plan.Reads[n-1]
-	end, through := lineage.CutBefore(last.Depth, last.Half), last.Depth
-	for i := range plan.Path.Halves {
-		if h := &plan.Path.Halves[i]; h.Ref == plan.Span.SawThrough {
-			through = max(through, h.Depth)
-		}
-	}
-	for i := range plan.Path.Halves {
-		h := &plan.Path.Halves[i]
-		if h.Depth > through || lineage.CutBefore(h.Depth, h.Half) <= end {
-			continue
-		}
-		for j := range h.Messages {
-			if m := &h.Messages[j]; (m.Role == turns.User || m.Role == turns.Assistant) && summary.TextOf(m) != "" {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // imagesNote returns the note that ends a summary under GSV's template if the turns

@@ -21,10 +21,6 @@ type Input struct {
 	Halves    []HalfTurn
 	MaxTokens uint64
 	Focus     string // what the caller wants kept; may be ""
-	// Answered reports that the context shows a later message of the user or the
-	// agent after Halves: their last request is not open. Of what follows Halves,
-	// only turns up to the plan's saw_through count.
-	Answered bool
 
 	// Template names the prompt for a model; see [FindTemplate]. "" is
 	// [DefaultTemplate].
