@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -42,14 +41,16 @@ func fifo(t *testing.T, name, text string) (drain func()) {
 	}
 }
 
+// daemonURL starts a daemon, and names its operator's credentials in the environment.
 func daemonURL(t *testing.T) string {
 	t.Helper()
-	c, stop, err := (&env{out: io.Discard, err: io.Discard}).local(t.Context(), t.TempDir())
+	url, creds, stop, err := startDaemon(t, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	return c.Conn().ConnectedUrl()
+	t.Setenv("NEXUS_CREDS", creds)
+	return url
 }
 
 // folderOfSpecialFiles returns a folder with two transcripts, one behind a link, and with
@@ -84,7 +85,7 @@ func TestImportOfAFolderReadsRegularFilesOnly(t *testing.T) {
 	var out, errw bytes.Buffer
 	code := run(t.Context(), []string{"import", "--server", url, "--final", dir}, strings.NewReader(""), &out, &errw)
 	drain()
-	if code != 0 || !strings.Contains(out.String(), "all 2 files: 2 sessions, 2 turns; 4 stored") {
+	if code != 0 || !strings.Contains(out.String(), "all 2 files: 2 sessions, 2 turns; 4 events stored") {
 		t.Errorf("exit %d\n%s%s", code, &out, &errw)
 	}
 	if want := "3 files are skipped, since they are not regular files: linkdir.jsonl, pipe.jsonl, s.jsonl\n"; errw.String() != want {
@@ -105,13 +106,7 @@ func TestCompareOfAFolderReadsRegularFilesOnly(t *testing.T) {
 // A turn that no message can carry ends the import of its file, and the error says which
 // turn it is. The other files come in.
 func TestImportNamesTheTurnThatIsTooLarge(t *testing.T) {
-	c, stop, err := (&env{out: io.Discard, err: io.Discard}).local(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	dir := t.TempDir()
-	size := int(c.Conn().MaxPayload())
+	url, dir, size := daemonURL(t), t.TempDir(), 8<<20 // as large as a message
 	large := piTranscript("a") + strings.ReplaceAll(`{"type":"message","id":"a3","parentId":"a2a","timestamp":"2025-12-09T00:55:00Z","message":{"role":"user","content":"CONTENT"}}
 {"type":"message","id":"a4","parentId":"a3","timestamp":"2025-12-09T00:55:01Z","message":{"role":"assistant","content":"ok"}}
 `, "CONTENT", strings.Repeat("x", size))
@@ -121,9 +116,9 @@ func TestImportNamesTheTurnThatIsTooLarge(t *testing.T) {
 		}
 	}
 	var out, errw bytes.Buffer
-	code := run(t.Context(), []string{"import", "--server", c.Conn().ConnectedUrl(), "--final", dir}, strings.NewReader(""), &out, &errw)
+	code := run(t.Context(), []string{"import", "--server", url, "--final", dir}, strings.NewReader(""), &out, &errw)
 	want := "turn 2 of the file (2025-12-09T00:55:01Z), with a part of " + grouped(uint64(size)) + " bytes, and what follows it are not stored: "
-	if code != 2 || !strings.Contains(errw.String(), want) || !strings.Contains(out.String(), "b.jsonl (pi): 1 session, 1 turn; 2 stored") {
+	if code != 2 || !strings.Contains(errw.String(), want) || !strings.Contains(out.String(), "b.jsonl (pi): 1 session, 1 turn; 2 events stored") {
 		t.Errorf("exit %d, want 2 and %q\n%s%s", code, want, &out, &errw)
 	}
 }
@@ -146,7 +141,7 @@ func TestImportReadsANamedPipeOnce(t *testing.T) {
 		name, text, out, err string
 		code                 int
 	}{
-		{name: "whole", text: piTranscript("p"), out: "1 session, 1 turn; 2 stored"},
+		{name: "whole", text: piTranscript("p"), out: "1 session, 1 turn; 2 events stored"},
 		{name: "fork without its parent", text: forkedTranscript, err: errNoParent.Error(), code: 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {

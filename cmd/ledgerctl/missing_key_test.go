@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -34,7 +32,7 @@ func TestMissingKeyIsSaidInPlaceOfTheContent(t *testing.T) {
 		}
 	}
 	d := open()
-	nc, err := nats.Connect(d.ClientURL())
+	nc, err := d.Connect()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +72,7 @@ func TestMissingKeyIsSaidInPlaceOfTheContent(t *testing.T) {
 	tell := func(want int, args ...string) string {
 		t.Helper()
 		var out, errw bytes.Buffer
-		if got := run(t.Context(), append([]string{"--server", d.ClientURL()}, args...), strings.NewReader(""), &out, &errw); got != want {
+		if got := run(t.Context(), append([]string{"--server", d.ClientURL(), "--creds", d.Credentials().Operator}, args...), strings.NewReader(""), &out, &errw); got != want {
 			t.Errorf("%v: exit status %d, want %d\n%s%s", args, got, want, &out, &errw)
 		}
 		return out.String() + errw.String()

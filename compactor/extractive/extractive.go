@@ -33,7 +33,7 @@ func New(c Config) *Summarizer {
 // line. So no quoted text can pass for a section or an item.
 func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.Output, error) {
 	h := newHistory()
-	h.recall(in.Previous)
+	h.recall(strings.ToValidUTF8(in.Previous, "\uFFFD"))
 	for i := range in.Halves {
 		if err := ctx.Err(); err != nil {
 			return summary.Output{}, fmt.Errorf("summarize half %d of %d: %w", i, len(in.Halves), err)
