@@ -27,6 +27,7 @@ type acked struct {
 	mu    sync.Mutex
 	turns map[turns.ID][]turns.ID
 	hash  map[turns.ID]turns.Hash
+	down  bool // the power is being cut: what arrives now reaches nobody
 }
 
 // TestKill9 kills nexusd with SIGKILL, again and again, while writers append,
@@ -143,6 +144,10 @@ func (w *write) run(ctx context.Context, t *testing.T, url, data string, a *acke
 			return
 		}
 		a.mu.Lock()
+		if a.down {
+			a.mu.Unlock()
+			return
+		}
 		a.turns[w.session] = append(a.turns[w.session], ack.ID)
 		a.hash[ack.ID] = ack.Hash
 		a.mu.Unlock()

@@ -75,6 +75,12 @@ func (d *cuttable) cut(t *testing.T) {
 // unplug unmounts the file system, and drops what was not written.
 func (d *cuttable) unplug(t *testing.T) { t.Helper(); finish(t, exec.Command("umount", d.mount)) }
 
+func (a *acked) setDown(down bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.down = down
+}
+
 // TestPowerCut cuts the power of nexusd's disk, again and again, while writers append and
 // compact. After every second cut a copy of the folder gets a wrong bit or a zeroed page
 // before its daemon starts. Every acknowledged turn is there, once; where damage hits its only copy
@@ -103,11 +109,13 @@ func TestPowerCut(t *testing.T) {
 			wg.Go(func() { w.run(ctx, t, url, data, a) })
 		}
 		<-time.After(time.Duration(20+rng.IntN(600)) * time.Millisecond)
+		a.setDown(true) // a real cut stops the processors too: no answer is sent after it began
 		d.cut(t)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		cancel()
 		wg.Wait()
+		a.setDown(false)
 		d.unplug(t)
 		d.plug(t)
 		if round%2 == 1 {
@@ -129,6 +137,14 @@ func startDamaged(t *testing.T, bin, data string, rng *rand.Rand, a *acked) stri
 	if err := os.CopyFS(copied, os.DirFS(data)); err != nil {
 		t.Fatal(err)
 	}
+	sound := filepath.Join(t.TempDir(), "data")
+	defer os.RemoveAll(sound)
+	if err := os.CopyFS(sound, os.DirFS(data)); err != nil {
+		t.Fatal(err)
+	}
+	if checkAcked(t, bin, sound, a); t.Failed() {
+		t.Fatal("before anything is damaged")
+	}
 	var names []string
 	if err := filepath.WalkDir(copied, func(name string, e fs.DirEntry, err error) error {
 		if info, ierr := e.Info(); err == nil && ierr == nil && e.Type().IsRegular() && info.Size() > 0 {
@@ -146,11 +162,17 @@ func startDamaged(t *testing.T, bin, data string, rng *rand.Rand, a *acked) stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	if at := rng.IntN(len(b)); rng.IntN(2) == 0 {
+	at, zeroed := rng.IntN(len(b)), rng.IntN(2) == 0
+	if zeroed {
 		clear(b[at/4096*4096 : min(len(b), at/4096*4096+4096)])
 	} else {
 		b[at] ^= 1 << rng.IntN(8)
 	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s, of %d bytes, at %d, a zeroed page: %v", name, len(b), at, zeroed)
+		}
+	}()
 	if err := os.WriteFile(name, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +184,9 @@ func startDamaged(t *testing.T, bin, data string, rng *rand.Rand, a *acked) stri
 		if ended == "" {
 			checkAcked(t, bin, copied, a)
 			return "served"
+		}
+		if strings.Contains(name, "/users/") {
+			return "refused with the remedy: credentials"
 		}
 		if !strings.Contains(ended, "made again") && !strings.Contains(ended, "projections") {
 			break

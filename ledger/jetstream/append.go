@@ -44,7 +44,11 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return next(ctx, l.stream, subject, expect) },
 		isOwn: func(m *js.RawStreamMsg) (bool, error) {
 			_, err := checked(m.Sequence, m.Subject, m.Data, m.Header, m.Time)
-			return bytes.Equal(m.Data, payload), err
+			own := bytes.Equal(m.Data, payload)
+			if refused := l.unsound.Load(); own && refused != nil { // it may be in the server's memory only
+				return false, fmt.Errorf("%w: %w", ledger.ErrIndeterminate, *refused)
+			}
+			return own, err
 		},
 	})
 	if err == nil {

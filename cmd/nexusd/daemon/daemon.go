@@ -24,6 +24,7 @@ import (
 	"nexus/cmd/nexusd/daemon/natsapi"
 	"nexus/compactor"
 	"nexus/compactor/extractive"
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
@@ -58,6 +59,7 @@ type Daemon struct {
 	failed  chan error                    // why parts ended by themselves
 	abandon context.CancelCauseFunc       // ends a start that can't succeed
 	closing atomic.Bool                   // Close was called
+	appends atomic.Pointer[jetstream.Log] // log, once it is open: for the server's goroutines
 	dirty   atomic.Bool                   // the disk refused a write: the stop is not clean
 	closers []func(context.Context) error // in the order of opening
 	once    sync.Once
@@ -172,6 +174,9 @@ func (d *Daemon) startServer(ctx context.Context) (*embed.Server, error) {
 // wait for its time-out.
 func (d *Daemon) diskFailed(err error) {
 	d.dirty.Store(true)
+	if log := d.appends.Load(); log != nil {
+		log.Refuse(fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)) // what the server shows from now on may not be on the disk
+	}
 	d.fail(fmt.Errorf("%w; what was acknowledged is stored: make room, and start again", err))
 }
 
@@ -206,6 +211,7 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	if d.log, err = jetstream.Open(ctx, stream, c); err != nil {
 		return err
 	}
+	d.appends.Store(d.log)
 	if d.server == nil {
 		d.log.Probe(ctx)
 		if err := permitted(ctx, ledgerRole, nc); err != nil {
