@@ -118,7 +118,7 @@ func (d *Daemon) connect(ctx context.Context) (*nats.Conn, error) {
 	}
 	server, err := d.startServer(ctx)
 	if err != nil {
-		return nil, taken("%w", "--listen", "NEXUS_LISTEN", err)
+		return nil, portInUse("%w", "--listen", "NEXUS_LISTEN", err)
 	}
 	d.server, d.url = server, server.ClientURL()
 	d.opened(func(context.Context) error { return server.Close() })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
 )
 
@@ -67,14 +68,5 @@ func writeDurably(name string, b []byte) error {
 	if err := os.Rename(name+".tmp", name); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(name))
-}
-
-// syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return mark.SyncDir(filepath.Dir(name))
 }

@@ -15,6 +15,7 @@ import (
 	"nexus/cmd/nexusd/daemon/natsapi"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
 )
 
@@ -174,7 +175,7 @@ func makeCredential(file string) ([]byte, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := syncDir(filepath.Dir(dir)); err != nil {
+	if err := mark.SyncDir(filepath.Dir(dir)); err != nil {
 		return nil, err
 	}
 	return seed, writeDurably(file, seed) // without an end of line, which some clients do not expect

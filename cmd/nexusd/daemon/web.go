@@ -26,7 +26,7 @@ type web struct {
 func startWeb(addr string, registry *prometheus.Registry, ready func() error, failed func(error)) (*web, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, taken("http: %w", "--http", "NEXUS_HTTP", err)
+		return nil, portInUse("http: %w", "--http", "NEXUS_HTTP", err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -49,9 +49,9 @@ func startWeb(addr string, registry *prometheus.Registry, ready func() error, fa
 	return w, nil
 }
 
-// taken returns err in format. If another program has the port, it names the setting
+// portInUse returns err in format. If another program has the port, it names the setting
 // that takes another one.
-func taken(format, flag, variable string, err error) error {
+func portInUse(format, flag, variable string, err error) error {
 	err = fmt.Errorf(format, err)
 	if errors.Is(err, syscall.EADDRINUSE) || strings.Contains(err.Error(), "address already in use") { // the embedded server hands on the text only
 		return fmt.Errorf("%w; choose another port with %s or %s, or stop the program that has this one", err, flag, variable)

@@ -10,6 +10,7 @@ import (
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/mark"
 )
 
 // metaFiles hold a stream's configuration and its checksum. Without them the server
@@ -42,7 +43,7 @@ func KeepMeta(data string) error {
 				return err
 			}
 		}
-		if err := syncDir(to); err != nil {
+		if err := mark.SyncDir(to); err != nil {
 			return err
 		}
 	}

@@ -324,8 +324,10 @@ func (r *repair) nextNumber() uint32 {
 	return r.plan[len(r.plan)-1].number + 1
 }
 
+// indexOf returns the place of a block that exists, in the plan.
 func (r *repair) indexOf(number uint32) int {
-	return slices.IndexFunc(r.plan, func(p planned) bool { return p.number == number })
+	i, _ := slices.BinarySearchFunc(r.plan, number, func(p planned, n uint32) int { return cmp.Compare(p.number, n) })
+	return i
 }
 
 // fill plans the records from first to last, which are to be written again before
@@ -504,13 +506,13 @@ func (r *repair) replace() error {
 			}
 		}
 	}
-	if err := errors.Join(syncDir(aside), syncDir(staged)); err != nil {
+	if err := errors.Join(mark.SyncDir(aside), mark.SyncDir(staged)); err != nil {
 		return err
 	}
 	if err := os.Remove(filepath.Join(msgs, "index.db")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := syncDir(msgs); err != nil {
+	if err := mark.SyncDir(msgs); err != nil {
 		return err
 	}
 	for _, p := range r.plan {
@@ -520,7 +522,7 @@ func (r *repair) replace() error {
 			}
 		}
 	}
-	return syncDir(msgs)
+	return mark.SyncDir(msgs)
 }
 
 func copyFile(from, to string) (err error) {
@@ -535,12 +537,4 @@ func copyFile(from, to string) (err error) {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Sync(), out.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

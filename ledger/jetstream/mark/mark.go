@@ -140,7 +140,7 @@ func Open(path string, m Mark, failed func(error)) (*Keeper, error) {
 	for range slots { // both slots: a damaged one is written anew
 		err = cmp.Or(err, k.write(k.mark))
 	}
-	if err = cmp.Or(err, syncDir(filepath.Dir(path))); err != nil {
+	if err = cmp.Or(err, SyncDir(filepath.Dir(path))); err != nil {
 		return nil, errors.Join(fmt.Errorf("mark: %w", err), f.Close())
 	}
 	go k.run()
@@ -234,7 +234,8 @@ func (k *Keeper) write(m Mark) error {
 	return k.file.Sync()
 }
 
-func syncDir(dir string) error {
+// SyncDir makes the names in a folder durable.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -18,13 +18,13 @@ func TestAnExportCarriesItsPolicies(t *testing.T) {
 	if err := e.Policies.Store(t.Context(), alice, p); err != nil {
 		t.Fatal(err)
 	}
-	s := under(t, e, p)
+	s := createWithPolicy(t, e, p)
 	for range 8 {
 		add(t, e, s.ID, say(long(2000), "b"))
 	}
 	mine, _ := policy.Builtin("nexus")
 	mine.Frame = "Mine: {summary}"
-	v1 := must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: mine.Bytes()}))(t)
+	v1 := must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: mine.Bytes()}))(t)
 	must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{Policy: &api.Policy{Name: "mine"}}, []byte("{}")))(t)
 	set := api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "mine"}}}
 	must(e.Set(t.Context(), alice, s.ID, set, canon(set)))(t)
@@ -88,7 +88,7 @@ func TestAnExportCarriesItsPolicies(t *testing.T) {
 		t.Errorf("fingerprint %s there, %s here", b.Fingerprint, a.Fingerprint)
 	}
 	// The name is not taken by the import: what agent put it there says nothing here.
-	if got := must(put(t, to, bobby, api.PutPolicy{Name: "mine", Settings: mine.Bytes()}))(t); got.Version != 1 {
+	if got := must(putPolicy(t, to, bobby, api.PutPolicy{Name: "mine", Settings: mine.Bytes()}))(t); got.Version != 1 {
 		t.Errorf("%+v", got)
 	}
 	// Where the digests are known, an export without policies is taken.

@@ -81,10 +81,10 @@ func TestRetryOfAPutStoresOneVersion(t *testing.T) {
 			f.Script(fault)
 			e.Log = ledgertest.Flaky(w.Log, &f)
 			r := api.PutPolicy{ID: newID(t), Name: "mine", Settings: putSettings("2100")}
-			if _, err := put(t, e, alice, r); code(err) != api.Indeterminate {
+			if _, err := putPolicy(t, e, alice, r); code(err) != api.Indeterminate {
 				t.Fatalf("%v, want indeterminate", err)
 			}
-			got := must(put(t, w.Engine(t), alice, r))(t)
+			got := must(putPolicy(t, w.Engine(t), alice, r))(t)
 			if got.Version != 1 || got.Duplicate != (fault == ledgertest.Persisted) || stored(t, w) != 1 {
 				t.Errorf("%+v, %d policies are stored", got, stored(t, w))
 			}
@@ -132,9 +132,9 @@ func TestPutAfterAnotherDaemonsPutIsTheNextVersionOrDenied(t *testing.T) {
 		w := newWorld()
 		slow, fast := w.Engine(t), w.Engine(t)
 		slow.Log = &rivalLog{Log: w.Log, rival: func() {
-			must(put(t, fast, rival, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
+			must(putPolicy(t, fast, rival, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
 		}}
-		got, err := put(t, slow, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2200")})
+		got, err := putPolicy(t, slow, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2200")})
 		switch {
 		case rival == alice && (err != nil || got.Version != 2):
 			t.Errorf("%+v, %v; want version 2", got, err)
@@ -165,7 +165,7 @@ func TestPolicyWithoutItsKeyIsReported(t *testing.T) {
 			builtin := create(t, e, 8000, "nexus")
 			p, _ := policy.Builtin("nexus")
 			p.KeepTokens = 300
-			must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: p.Bytes()}))(t)
+			must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: p.Bytes()}))(t)
 			own := create(t, e, 8000, "mine")
 
 			bare := *w
@@ -216,9 +216,9 @@ func TestTenantHasRoomForSoManyPolicies(t *testing.T) {
 	e := w.Engine(t)
 	e.MaxPolicies, e.MaxVersions = 3, 2
 	for _, keep := range []string{"2100", "2200"} {
-		must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings(keep)}))(t)
+		must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings(keep)}))(t)
 	}
-	if _, err := put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2300")}); code(err) != api.TooLarge || !errors.Is(err, ledger.ErrTooLarge) {
+	if _, err := putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2300")}); code(err) != api.TooLarge || !errors.Is(err, ledger.ErrTooLarge) {
 		t.Errorf("a third version: %v, want too_large", err)
 	}
 	s := opened(t, e, alice, "balanced", `{"keep_tokens":2301}`, turns.Limits{})
@@ -227,7 +227,7 @@ func TestTenantHasRoomForSoManyPolicies(t *testing.T) {
 	before := must(w.Log.State(t.Context()))(t).Last
 	for verb, call := range map[string]func() error{
 		"policy.put": func() error {
-			_, err := put(t, e, bobby, api.PutPolicy{Name: "hers", Settings: putSettings("2303")})
+			_, err := putPolicy(t, e, bobby, api.PutPolicy{Name: "hers", Settings: putSettings("2303")})
 			return err
 		},
 		"session.create": func() error {
@@ -255,7 +255,7 @@ func TestTenantHasRoomForSoManyPolicies(t *testing.T) {
 	if n := stored(t, w); n != 4 {
 		t.Errorf("%d policies are stored, want 4", n)
 	}
-	again := must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2200")}))(t)
+	again := must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2200")}))(t)
 	if !again.Duplicate {
 		t.Errorf("%+v, want a duplicate", again)
 	}

@@ -13,11 +13,11 @@ import (
 func TestImportedPolicyIsNotShownAsPutByTheAgentOfItsName(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	v1 := must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
+	v1 := must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
 	elsewhere := newWorld().Engine(t)
 	var foreign []turns.Hash
 	for i, keep := range []string{"3100", "3200", "3300"} { // versions 1, which is here, to 3
-		info := must(put(t, elsewhere, bobby, api.PutPolicy{Name: "mine", Settings: putSettings(keep)}))(t)
+		info := must(putPolicy(t, elsewhere, bobby, api.PutPolicy{Name: "mine", Settings: putSettings(keep)}))(t)
 		foreign = append(foreign, info.Digest)
 		s := opened(t, elsewhere, bobby, "mine", "{}", turns.Limits{})
 		if err := importAs(t, e, bobby, must(elsewhere.Export(t.Context(), bobby, s.ID, api.ExportSession{}))(t).Records...); err != nil {

@@ -14,7 +14,7 @@ func TestPastViewSurvivesAnExport(t *testing.T) {
 	e := newWorld().Engine(t)
 	p, _ := policy.Builtin("nexus")
 	p.KeepTokens = 300
-	must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: p.Bytes()}))(t)
+	must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: p.Bytes()}))(t)
 	s := create(t, e, 8000, "nexus")
 	var at turns.ID
 	for range 6 {

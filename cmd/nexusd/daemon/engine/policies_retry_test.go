@@ -12,14 +12,14 @@ import (
 func TestLateRetryOfAPutThatMadeNoVersionMakesNone(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	first := must(put(t, e, alice, api.PutPolicy{ID: newID(t), Name: "mine", Settings: putSettings("2100")}))(t)
+	first := must(putPolicy(t, e, alice, api.PutPolicy{ID: newID(t), Name: "mine", Settings: putSettings("2100")}))(t)
 	same := api.PutPolicy{ID: newID(t), Name: "mine", Settings: putSettings("2100")}
-	if got := must(put(t, e, alice, same))(t); !got.Duplicate || got.Digest != first.Digest {
+	if got := must(putPolicy(t, e, alice, same))(t); !got.Duplicate || got.Digest != first.Digest {
 		t.Fatalf("%+v, want a duplicate of version 1", got)
 	}
-	must(put(t, e, alice, api.PutPolicy{ID: newID(t), Name: "mine", Settings: putSettings("2200")}))(t)
+	must(putPolicy(t, e, alice, api.PutPolicy{ID: newID(t), Name: "mine", Settings: putSettings("2200")}))(t)
 	for _, e := range []*Engine{e, w.Engine(t)} {
-		got := must(put(t, e, alice, same))(t)
+		got := must(putPolicy(t, e, alice, same))(t)
 		if !got.Duplicate || got.Version != 1 || got.Digest != first.Digest || got.Agent != "alice" {
 			t.Errorf("a late retry: %+v, want a duplicate of version 1", got)
 		}
@@ -27,10 +27,10 @@ func TestLateRetryOfAPutThatMadeNoVersionMakesNone(t *testing.T) {
 			t.Errorf("the newest version is %d, want 2", newest.Version)
 		}
 		other := api.PutPolicy{ID: same.ID, Name: "mine", Settings: putSettings("2300")}
-		if _, err := put(t, e, alice, other); code(err) != api.IDReused {
+		if _, err := putPolicy(t, e, alice, other); code(err) != api.IDReused {
 			t.Errorf("the id with other settings: %v, want id_reused", err)
 		}
-		if _, err := put(t, e, bobby, same); code(err) != api.IDReused {
+		if _, err := putPolicy(t, e, bobby, same); code(err) != api.IDReused {
 			t.Errorf("the id from another agent: %v, want id_reused", err)
 		}
 	}
@@ -42,7 +42,7 @@ func TestLateRetryOfAPutThatMadeNoVersionMakesNone(t *testing.T) {
 func TestStoredRequestIsAnsweredWhateverBecameOfItsPolicy(t *testing.T) {
 	w := newWorld()
 	e, behind := w.Engine(t), w.Engine(t)
-	must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
+	must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
 	named := api.SessionSettings{Policy: &api.Policy{Name: "mine", Set: turns.Raw(`{"target_ratio":0.7}`)}}
 
 	r := api.CreateSession{ID: newID(t), SessionSettings: named}
@@ -55,7 +55,7 @@ func TestStoredRequestIsAnsweredWhateverBecameOfItsPolicy(t *testing.T) {
 	must(e.Set(t.Context(), alice, s.ID, set, canon(set)))(t)
 
 	low := turns.Raw(`{"mode":"before_call","trigger_ratio":0.6,"target_ratio":0.5,"keep_tokens":2000,"summary_max_ratio":0.1,"max_strikes":2,"replacement_role":"user","context_window":200000}`)
-	must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: low}))(t)
+	must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: low}))(t)
 	last := must(w.Log.State(t.Context()))(t).Last
 	for name, e := range map[string]*Engine{"the same daemon": e, "a daemon that was behind": behind, "a new daemon": w.Engine(t)} {
 		if got, err := e.Create(t.Context(), alice, r, canon(r)); err != nil || got.ID != s.ID {

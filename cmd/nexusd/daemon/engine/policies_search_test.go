@@ -46,7 +46,7 @@ func TestCostOfAPolicyLookupDoesNotGrowWithTheVersions(t *testing.T) {
 	versions := 0
 	for _, upTo := range []int{20, 200} {
 		for ; versions < upTo; versions++ {
-			must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: wordyVersion(versions)}))(t)
+			must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: wordyVersion(versions)}))(t)
 		}
 		fresh := w.Engine(t)
 		must(fresh.CatchUpPolicies(t.Context(), alice.Tenant))(t)
@@ -64,7 +64,7 @@ func TestCostOfAPolicyLookupDoesNotGrowWithTheVersions(t *testing.T) {
 func TestPolicyLookupFindsAVersionThatCameAfterAMiss(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
-	must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
+	must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
 	next, _ := policy.Parse("mine", 2, putSettings("2200"))
 	set := turns.Raw(`{"keep_turns":3}`)
 	with := must(next.With(set))(t)
@@ -72,7 +72,7 @@ func TestPolicyLookupFindsAVersionThatCameAfterAMiss(t *testing.T) {
 	if _, err := e.FindPolicy(t.Context(), alice.Tenant, ref); code(err) != api.Unsupported {
 		t.Fatalf("%v, want unsupported", err)
 	}
-	must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2200")}))(t)
+	must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2200")}))(t)
 	if got := must(e.FindPolicy(t.Context(), alice.Tenant, ref))(t); got.Digest() != ref.Digest {
 		t.Errorf("digest %v, want %v", got.Digest(), ref.Digest)
 	}
@@ -83,7 +83,7 @@ func TestPolicyLookupEndsWithItsRequest(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	for i := range 4 {
-		must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings(fmt.Sprint(2100 + i))}))(t)
+		must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings(fmt.Sprint(2100 + i))}))(t)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -18,7 +18,7 @@ import (
 func exportUnder(t *testing.T, c reader.Caller, settings turns.Raw) []api.ExportRecord {
 	t.Helper()
 	e := newWorld().Engine(t)
-	must(put(t, e, c, api.PutPolicy{Name: "elsewhere", Settings: settings}))(t)
+	must(putPolicy(t, e, c, api.PutPolicy{Name: "elsewhere", Settings: settings}))(t)
 	s := opened(t, e, c, "elsewhere", "{}", turns.Limits{})
 	return must(e.Export(t.Context(), c, s.ID, api.ExportSession{}))(t).Records
 }
@@ -73,7 +73,7 @@ func TestAnAgentHasAShareOfTheTenantsPolicies(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	e.MaxPerAgent = 3
-	must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
+	must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
 	opened(t, e, alice, "balanced", `{"keep_tokens":2101}`, turns.Limits{})
 	if err := importAs(t, e, alice, exportUnder(t, alice, putSettings("2102"))...); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestAnAgentHasAShareOfTheTenantsPolicies(t *testing.T) {
 		"session.create": create(alice, "2103"),
 		"session.import": importAs(t, e, alice, exportUnder(t, alice, putSettings("2104"))...),
 		"policy.put": func() error {
-			_, err := put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2105")})
+			_, err := putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2105")})
 			return err
 		}(),
 	} {

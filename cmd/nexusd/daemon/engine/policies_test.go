@@ -42,8 +42,8 @@ func anotherBuilds(t *testing.T) policy.Policy {
 	return p
 }
 
-// under opens a session that names a policy by its digest.
-func under(t *testing.T, e *Engine, p policy.Policy) *api.Session {
+// createWithPolicy opens a session that names a policy by its digest.
+func createWithPolicy(t *testing.T, e *Engine, p policy.Policy) *api.Session {
 	t.Helper()
 	id := newID(t)
 	ev := &turns.Event{ID: id, Kind: turns.KindOpened, Root: id, Agent: alice.Agent, Role: turns.Peer,
@@ -58,7 +58,7 @@ func putSettings(keep string) turns.Raw {
 	return turns.Raw(strings.Replace(string(p.Bytes()), `"keep_tokens":2000`, `"keep_tokens":`+keep, 1))
 }
 
-func put(t *testing.T, e *Engine, c reader.Caller, r api.PutPolicy) (*api.PolicyInfo, error) {
+func putPolicy(t *testing.T, e *Engine, c reader.Caller, r api.PutPolicy) (*api.PolicyInfo, error) {
 	t.Helper()
 	req := r
 	req.ID = turns.ID{}
@@ -101,7 +101,7 @@ func TestAPolicyOfAnotherBuildIsFoundByItsDigest(t *testing.T) {
 	if err := e.Policies.Store(t.Context(), alice, p); err != nil {
 		t.Fatal(err)
 	}
-	s := under(t, e, p)
+	s := createWithPolicy(t, e, p)
 	for range 8 {
 		add(t, e, s.ID, say(long(2000), "b"))
 	}
@@ -141,42 +141,42 @@ func TestPutPolicy(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	first := api.PutPolicy{ID: newID(t), Name: "mine", Settings: putSettings("2100")}
-	v1 := must(put(t, e, alice, first))(t)
+	v1 := must(putPolicy(t, e, alice, first))(t)
 	if v1.Version != 1 || v1.Agent != "alice" || v1.Duplicate || v1.Name != "mine" {
 		t.Fatalf("%+v", v1)
 	}
 	for _, e := range []*Engine{e, w.Engine(t)} {
-		again := must(put(t, e, alice, first))(t)
+		again := must(putPolicy(t, e, alice, first))(t)
 		if !again.Duplicate || again.Digest != v1.Digest {
 			t.Errorf("a retry by id: %+v", again)
 		}
-		same := must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: v1.Settings}))(t)
+		same := must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: v1.Settings}))(t)
 		if !same.Duplicate || same.Version != 1 {
 			t.Errorf("the same content: %+v", same)
 		}
-		if _, err := put(t, e, alice, api.PutPolicy{ID: first.ID, Name: "mine", Settings: putSettings("1")}); code(err) != api.IDReused {
+		if _, err := putPolicy(t, e, alice, api.PutPolicy{ID: first.ID, Name: "mine", Settings: putSettings("1")}); code(err) != api.IDReused {
 			t.Errorf("the id with other settings: %v, want id_reused", err)
 		}
-		if _, err := put(t, e, bobby, first); code(err) != api.IDReused {
+		if _, err := putPolicy(t, e, bobby, first); code(err) != api.IDReused {
 			t.Errorf("the id from another agent: %v, want id_reused", err)
 		}
-		if _, err := put(t, e, bobby, api.PutPolicy{Name: "mine", Settings: v1.Settings}); code(err) != api.Denied {
+		if _, err := putPolicy(t, e, bobby, api.PutPolicy{Name: "mine", Settings: v1.Settings}); code(err) != api.Denied {
 			t.Errorf("another agent: %v, want denied", err)
 		}
 	}
 	if n := stored(t, w); n != 1 {
 		t.Fatalf("%d policies are stored, want 1", n)
 	}
-	v2 := must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2200")}))(t)
-	back := must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
+	v2 := must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2200")}))(t)
+	back := must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}))(t)
 	if v2.Version != 2 || back.Version != 3 || back.Digest == v1.Digest {
 		t.Errorf("versions %d, %d", v2.Version, back.Version)
 	}
 	// After a second put a retry of the first is still answered as it was.
-	if again := must(put(t, e, alice, first))(t); again.Version != 1 || !again.Duplicate {
+	if again := must(putPolicy(t, e, alice, first))(t); again.Version != 1 || !again.Duplicate {
 		t.Errorf("a late retry: %+v", again)
 	}
-	must(put(t, e, bobby, api.PutPolicy{Name: "hers", Settings: putSettings("2300")}))(t)
+	must(putPolicy(t, e, bobby, api.PutPolicy{Name: "hers", Settings: putSettings("2300")}))(t)
 
 	other := w.Engine(t)
 	list := must(other.ListPolicies(t.Context(), bobby, api.ListPolicies{}))(t)
@@ -214,14 +214,14 @@ func TestAPutPolicyIsUsedByName(t *testing.T) {
 	e := w.Engine(t)
 	p, _ := policy.Builtin("nexus")
 	p.Frame, p.KeepTokens = "Mine: {summary}", 300
-	v1 := must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: p.Bytes()}))(t)
+	v1 := must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: p.Bytes()}))(t)
 	e = w.Engine(t) // another daemon, which may not have read it yet
 	s := create(t, e, 8000, "mine")
 	if s.Policy.Name != "mine" || s.Policy.Digest != v1.Digest {
 		t.Fatalf("%+v", s.Policy)
 	}
 	p.Frame = "Later: {summary}"
-	must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: p.Bytes()}))(t)
+	must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: p.Bytes()}))(t)
 	for range 8 {
 		add(t, e, s.ID, say(long(2000), "b"))
 	}
@@ -266,7 +266,7 @@ func TestHostilePoliciesAreRefused(t *testing.T) {
 		"a negative number":   {Name: "mine", Settings: putSettings("-1")},
 		"a long text":         {Name: "mine", Settings: turns.Raw(strings.Replace(string(putSettings("2100")), `"mode"`, `"notice":"`+strings.Repeat("x", 4001)+`","mode"`, 1))},
 	} {
-		_, err := put(t, e, alice, r)
+		_, err := putPolicy(t, e, alice, r)
 		if code(err) != api.Malformed {
 			t.Errorf("%s: %v, want malformed", why, err)
 			continue
@@ -275,7 +275,7 @@ func TestHostilePoliciesAreRefused(t *testing.T) {
 			t.Errorf("%s: %v names no field", why, err)
 		}
 	}
-	if _, err := put(t, e, enginetest.Operator, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}); code(err) != api.Denied {
+	if _, err := putPolicy(t, e, enginetest.Operator, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}); code(err) != api.Denied {
 		t.Errorf("the operator: %v, want denied", err)
 	}
 	if n := stored(t, w); n != 0 {
@@ -326,7 +326,7 @@ func TestATenantChainThatIsAsideStopsNoSession(t *testing.T) {
 		Recorded: 1, Policy: &turns.StoredPolicy{Digest: turns.Hash{1}}, Body: []byte("x")})
 	s := create(t, e, 8000, "balanced")
 	add(t, e, s.ID, say("1", "a"))
-	if _, err := put(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}); code(err) != api.Corrupt {
+	if _, err := putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: putSettings("2100")}); code(err) != api.Corrupt {
 		t.Errorf("a put: %v, want corrupt", err)
 	}
 	list := must(e.ListPolicies(t.Context(), alice, api.ListPolicies{}))(t)

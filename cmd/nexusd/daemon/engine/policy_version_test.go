@@ -13,7 +13,7 @@ func TestSessionShowsItsPolicyVersion(t *testing.T) {
 	e := newWorld().Engine(t)
 	putMine := func(set string) *api.PolicyInfo {
 		settings := must(e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "nexus", Set: turns.Raw(set)}))(t).Settings
-		return must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: settings}))(t)
+		return must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: settings}))(t)
 	}
 	v1 := putMine(`{"keep_tokens":300}`)
 	s := create(t, e, 0, "mine")
@@ -53,8 +53,8 @@ func TestSessionShowsItsPolicyVersion(t *testing.T) {
 func TestPolicyIsFoundByDigestAlone(t *testing.T) {
 	e := newWorld().Engine(t)
 	mine := must(e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "nexus", Set: turns.Raw(`{"keep_tokens":300}`)}))(t).Settings
-	v1 := must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: mine}))(t)
-	must(put(t, e, alice, api.PutPolicy{Name: "mine", Settings: must(e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "nexus"}))(t).Settings}))(t)
+	v1 := must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: mine}))(t)
+	must(putPolicy(t, e, alice, api.PutPolicy{Name: "mine", Settings: must(e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "nexus"}))(t).Settings}))(t)
 	builtin := must(e.GetPolicy(t.Context(), alice, api.GetPolicy{Name: "balanced"}))(t)
 	for _, want := range []*api.PolicyInfo{v1, builtin} {
 		got, err := e.GetPolicy(t.Context(), alice, api.GetPolicy{Digest: want.Digest})

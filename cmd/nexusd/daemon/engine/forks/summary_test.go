@@ -47,8 +47,8 @@ func compact(t *testing.T, e *engine.Engine, s turns.ID) turns.ID {
 	return enginetest.Must(e.Compact(t.Context(), enginetest.Alice, s, api.RunCompaction{}, []byte("{}")))(t).Compaction.ID
 }
 
-// own returns the modes of a session's own compactions, newest first.
-func own(t *testing.T, e *engine.Engine, s turns.ID) (modes []string) {
+// ownCompactions returns the modes of a session's own compactions, newest first.
+func ownCompactions(t *testing.T, e *engine.Engine, s turns.ID) (modes []string) {
 	t.Helper()
 	for _, x := range enginetest.Must(e.ListCompactions(t.Context(), enginetest.Alice, s, api.ListCompactions{}))(t).Turns {
 		if x.Session == s {
@@ -90,12 +90,12 @@ func TestRetryAddsTheSummaryThatACrashPrevented(t *testing.T) {
 				t.Fatalf("cut short after the first event: %v, want indeterminate", err)
 			}
 			other := w.Engine(t)
-			if got := own(t, other, r.ID); len(got) != 0 {
+			if got := ownCompactions(t, other, r.ID); len(got) != 0 {
 				t.Errorf("before the retry: compactions %v, want none", got)
 			}
 			for range 2 {
 				open(t, other, s, r)
-				if got := own(t, other, r.ID); !slices.Equal(got, []string{want}) {
+				if got := ownCompactions(t, other, r.ID); !slices.Equal(got, []string{want}) {
 					t.Errorf("after a retry: compactions %v, want one, %s", got, want)
 				}
 			}
@@ -114,7 +114,7 @@ func TestRetryAddsNoSummaryToAForkThatContinued(t *testing.T) {
 	e.Log = e.Log.(*cutLog).Log
 	extend(t, e, r.ID, 8)
 	open(t, e, s, r)
-	if got := own(t, e, r.ID); len(got) != 0 {
+	if got := ownCompactions(t, e, r.ID); len(got) != 0 {
 		t.Errorf("compactions %v, want none", got)
 	}
 }
@@ -126,7 +126,7 @@ func TestReusedSummaryOfAnEarlyPartIsTheOnlyOne(t *testing.T) {
 	s, ids := history(t, e, 8)
 	compact(t, e, open(t, e, s, api.CreateFork{Turn: ids[6]}).ID)
 	f := open(t, e, s, api.CreateFork{Turn: ids[7], Mode: "summary"})
-	if got := own(t, e, f.ID); !slices.Equal(got, []string{"reused"}) {
+	if got := ownCompactions(t, e, f.ID); !slices.Equal(got, []string{"reused"}) {
 		t.Errorf("compactions %v, want one, reused", got)
 	}
 	enginetest.Verified(t, e)
@@ -143,7 +143,7 @@ func TestSummaryIsReusedOnTheCompactionThatItBuildsOn(t *testing.T) {
 			point := extend(t, e, s, 6)[5]
 			compact(t, e, open(t, e, s, api.CreateFork{Turn: point, Mode: tc.mode}).ID)
 			f := open(t, e, s, api.CreateFork{Turn: point, Mode: "summary"})
-			if got := own(t, e, f.ID); !slices.Equal(got, []string{tc.want}) {
+			if got := ownCompactions(t, e, f.ID); !slices.Equal(got, []string{tc.want}) {
 				t.Errorf("compactions %v, want one, %s", got, tc.want)
 			}
 			enginetest.Verified(t, e)
@@ -167,7 +167,7 @@ func TestForkLooksAt64Compactions(t *testing.T) {
 				enginetest.Must(e.Record(t.Context(), enginetest.Alice, f, r, enginetest.JSON(r)))(t)
 			}
 			f := open(t, e, s, api.CreateFork{Turn: ids[7], Mode: "summary"})
-			if got := own(t, e, f.ID); !slices.Equal(got, []string{want}) {
+			if got := ownCompactions(t, e, f.ID); !slices.Equal(got, []string{want}) {
 				t.Errorf("compactions %v, want one, %s", got, want)
 			}
 		})
@@ -185,7 +185,7 @@ func TestReusedSummaryMayFillTheTarget(t *testing.T) {
 		size := int(enginetest.Must(e.Context(t.Context(), enginetest.Alice, f.ID, api.GetContext{}))(t).Tokens)
 		target := &api.Policy{Name: "nexus", Set: turns.Raw(fmt.Sprintf(`{"target_tokens":%d}`, size-over))}
 		f = open(t, e, s, api.CreateFork{Turn: ids[7], Mode: "summary", Policy: target})
-		if got := own(t, e, f.ID); !slices.Equal(got, []string{want}) {
+		if got := ownCompactions(t, e, f.ID); !slices.Equal(got, []string{want}) {
 			t.Errorf("a context of %d tokens, a target of %d: compactions %v, want one, %s", size, size-over, got, want)
 		}
 	}
@@ -271,7 +271,7 @@ func TestForkIsStoredOnceWhateverTheLogDoes(t *testing.T) {
 			_, _ = e.Fork(t.Context(), enginetest.Alice, s, r, enginetest.JSON(r))
 		}
 		open(t, e, s, r)
-		if got := own(t, e, r.ID); !slices.Equal(got, []string{"manual"}) {
+		if got := ownCompactions(t, e, r.ID); !slices.Equal(got, []string{"manual"}) {
 			t.Errorf("fault %v: compactions %v, want one, manual", fault, got)
 		}
 		enginetest.Verified(t, e)
