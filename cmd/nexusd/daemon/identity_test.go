@@ -197,6 +197,37 @@ func TestEventNamesTheKeyOfItsSender(t *testing.T) {
 	}
 }
 
+// The successor of a reset has the key of the user who asked for the reset.
+func TestSuccessorNamesTheKeyOfWhoReset(t *testing.T) {
+	alice, aliceFile := newKey(t)
+	d, c := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []UserRow{
+		{Name: "alice", NKey: alice, Agents: []string{"alice"}},
+	}})
+	label := "work"
+	s, err := c.As("alice").Create(t.Context(), api.CreateSession{SessionSettings: api.SessionSettings{Label: &label}}) // by the operator's user
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := api.NewClient(dial(t, d, aliceFile), "default", "alice").Reset(t.Context(), s.ID, api.ResetSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, err := range c.As("alice").Export(t.Context(), next.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Event == nil {
+			continue
+		}
+		ev, err := turns.Decode(r.Event.Payload)
+		if err != nil || ev.Kind != turns.KindOpened || ev.Actor != "default/alice" || ev.Sender != alice {
+			t.Errorf("%v by %s with the key %q, %v; want opened by default/alice with %s", ev.Kind, ev.Actor, ev.Sender, err, alice)
+		}
+		return
+	}
+	t.Error("the successor has no event")
+}
+
 // The credentials stay the same from start to start, an old folder gets them, and
 // everything of the folder is its owner's alone.
 func TestStartMakesCredentialsOnce(t *testing.T) {

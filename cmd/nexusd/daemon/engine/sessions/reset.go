@@ -54,8 +54,11 @@ func (ss *Sessions) Reset(ctx context.Context, c reader.Caller, id turns.ID, req
 // opens it. If another ledger made the reset, that ledger opens the successor, and
 // an import brings it.
 func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*api.Session, error) {
-	c := reader.Caller{Tenant: old.Tenant, Agent: old.Agent}
 	here, err := ss.isResetHere(old)
+	if err != nil {
+		return nil, err
+	}
+	c, err := ss.resetter(old)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +90,20 @@ func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*ap
 		return open("") // another session took the label in between
 	}
 	return s, err
+}
+
+// resetter returns the caller of the successor's opening: the session's own agent, with
+// the key of the user who asked for the reset, whoever's request opens the successor.
+func (ss *Sessions) resetter(old *ledger.Session) (reader.Caller, error) {
+	payload, err := ss.reader.Projections.EventAt(old.ID, old.Tail.Index) // only an erasure may follow a reset
+	if err != nil {
+		return reader.Caller{}, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return reader.Caller{}, err
+	}
+	return reader.Caller{Tenant: old.Tenant, Agent: old.Agent, Key: ev.Sender}, nil
 }
 
 // FinishReset opens the successor of a session that was reset, if no daemon has.
