@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,11 +15,12 @@ import (
 )
 
 // dial connects to the server. The credentials are those of --creds, of
-// --nats-context, of the URL, or of the context that nexusd wrote for the URL.
+// --nats-context, of the URL, or of the context that nexusd wrote for the URL. So is
+// the file of the authorities that the command trusts, with --tls-ca.
 func (e *env) dial() (*nats.Conn, error) {
 	opts := []nats.Option{nats.Name("ledgerctl"),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})} // the client reports what concerns a call
-	server, creds := e.server, e.creds
+	server, creds, trusted := e.server, e.creds, e.tlsCA
 	if e.natsContext != "" {
 		c, err := api.FindNATSContext(e.natsContext)
 		if err != nil {
@@ -38,13 +40,27 @@ func (e *env) dial() (*nats.Conn, error) {
 		if c.Token != "" {
 			opts = append(opts, nats.Token(c.Token))
 		}
-	} else if creds == "" && !strings.Contains(server, "@") {
-		c, err := api.FindServerContext(server)
-		if err == nil {
+		trusted = cmp.Or(trusted, c.CA)
+		if c.Cert != "" {
+			opts = append(opts, nats.ClientCert(c.Cert, c.Key))
+		}
+	} else if c, err := api.FindServerContext(server); err == nil {
+		if creds == "" && !strings.Contains(server, "@") {
 			creds = c.Operator
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		}
+		trusted = cmp.Or(trusted, c.CA)
+	} else if !errors.Is(err, fs.ErrNotExist) && creds == "" && !strings.Contains(server, "@") {
+		return nil, err
+	}
+	if trusted != "" {
+		o, err := api.TrustOption(trusted)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, hinted{err, "--tls-ca FILE or NEXUS_TLS_CA names the PEM file of the authority that signed the server's certificate"}
+		}
+		if err != nil {
 			return nil, err
 		}
+		opts = append(opts, o)
 	}
 	nc, err := api.Dial(server, creds, opts...)
 	if file := (*fs.PathError)(nil); errors.As(err, &file) && file.Path == creds {

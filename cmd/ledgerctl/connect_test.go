@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,4 +97,74 @@ func TestErrorsShowNoPasswordOfAURL(t *testing.T) {
 			}
 		}
 	}
+}
+
+// certificate returns PEM files of a certificate for this machine that signed itself,
+// and of its key.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	pair := s.TLS.Certificates[0]
+	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for file, b := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+func TestAPrivateAuthorityIsTrustedWhenItIsNamed(t *testing.T) {
+	config := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", config)
+	for _, name := range []string{"NEXUS_CREDS", "NEXUS_URL", "NEXUS_TLS_CA"} {
+		t.Setenv(name, "")
+	}
+	cert, key := certificate(t)
+	d, err := daemon.Open(t.Context(), daemon.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, TLSCert: cert, TLSKey: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := d.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	url, creds := d.ClientURL(), d.Credentials().Operator
+	saved := filepath.Join(config, "nats", "context", "work.json")
+	if err := os.MkdirAll(filepath.Dir(saved), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(saved, []byte(`{"url":"`+url+`","nkey":"`+creds+`","ca":"`+cert+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := func(variable string, args []string, code int, wants ...string) {
+		t.Helper()
+		t.Setenv("NEXUS_TLS_CA", variable)
+		var out, errs bytes.Buffer
+		got := run(t.Context(), args, strings.NewReader(""), &out, &errs)
+		for _, want := range append(wants, "") {
+			if got != code || !strings.Contains(errs.String(), want) {
+				t.Errorf("%q: exit status %d, want %d and %q: %s%s", args, got, code, want, &out, &errs)
+			}
+		}
+	}
+	verb := []string{"--server", url, "--creds", creds, "sessions"}
+	check("", verb, 5, "which this client does not trust", "hint: name the PEM file", "--tls-ca")
+	check("", append([]string{"--tls-ca", cert}, verb...), 0)
+	check(cert, verb, 0)
+	check("", append([]string{"--tls-ca", key}, verb...), 2, "holds no certificate in PEM")
+	check("", append([]string{"--tls-ca", cert + "x"}, verb...), 1, "--tls-ca FILE")
+	check("", []string{"--nats-context", "work", "sessions"}, 0)
+	if err := api.SaveServerContext(api.ServerContext{URL: url, Operator: creds, CA: cert}); err != nil {
+		t.Fatal(err)
+	}
+	check("", []string{"--server", url, "sessions"}, 0)
 }

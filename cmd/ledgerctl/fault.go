@@ -198,7 +198,10 @@ func flagError(cmd *cobra.Command, err error) error {
 // noServer is why there is no connection to a NATS server.
 func noServer(server string, err error) error {
 	var dns *net.DNSError
+	var insecure *api.TLSError
 	switch {
+	case errors.As(err, &insecure):
+		return hinted{api.Errorf(api.Unavailable, nil, "connect to %s: %v", server, insecure), insecure.Remedy + " (--tls-ca FILE or NEXUS_TLS_CA)"}
 	case errors.As(err, &dns):
 		return hinted{api.Errorf(api.Unavailable, nil, "connect to %s: there is no host %q", server, dns.Name),
 			"--server nats://HOST:PORT or NEXUS_URL says where nexusd's server is"}

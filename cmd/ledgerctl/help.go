@@ -41,6 +41,8 @@ Every verb takes
   --server URL   the NATS server (NEXUS_URL, else nats://127.0.0.1:4222)
   --creds FILE   who speaks: the seed of an NKey (NEXUS_CREDS, else the operator
                  that nexusd made, on this machine)
+  --tls-ca FILE  trust the certificates in FILE (PEM) only: a private authority, or
+                 the server's own (NEXUS_TLS_CA, else the system's authorities)
   --nats-context NAME
                  server and credentials of that context of the nats command
   --tenant NAME  the tenant (default)

@@ -31,6 +31,7 @@ func main() {
 type env struct {
 	server, tenant, agent string
 	creds, natsContext    string
+	tlsCA                 string
 	serverNamed           bool // by flag or environment
 	json, quiet, noColor  bool
 	in                    io.Reader
@@ -211,6 +212,7 @@ func commands(e *env) *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringVar(&e.server, "server", def, "NATS server (NEXUS_URL)")
 	f.StringVar(&e.creds, "creds", os.Getenv("NEXUS_CREDS"), "file of credentials (NEXUS_CREDS)")
+	f.StringVar(&e.tlsCA, "tls-ca", os.Getenv("NEXUS_TLS_CA"), "PEM file of the authorities to trust (NEXUS_TLS_CA)")
 	f.StringVar(&e.natsContext, "nats-context", "", "context of the nats command")
 	f.StringVar(&e.tenant, "tenant", "default", "tenant")
 	f.StringVar(&e.agent, "agent", "", "agent (default: main where a verb creates, the operator where it reads)")

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -102,7 +103,14 @@ func saveContext(d *daemon.Daemon, cfg daemon.Config) error {
 	case c == (daemon.Credentials{}):
 		return api.RemoveServerContext(d.ClientURL())
 	}
-	return api.SaveServerContext(api.ServerContext{URL: d.ClientURL(), Operator: c.Operator, Agent: c.Agent})
+	row := api.ServerContext{URL: d.ClientURL(), Operator: c.Operator, Agent: c.Agent}
+	if cfg.TLSCert != "" {
+		var err error
+		if row.CA, err = filepath.Abs(cfg.TLSCert); err != nil {
+			return err
+		}
+	}
+	return api.SaveServerContext(row)
 }
 
 // announce prints the one line that says the daemon can serve.

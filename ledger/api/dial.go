@@ -12,7 +12,8 @@ import (
 
 // Dial connects to the URL address with the credentials in a file: the seed of an NKey, or the
 // JWT and the seed of a user. Without a file it connects without credentials, or
-// with the user in the URL.
+// with the user in the URL. The error of a server whose certificate the client does not
+// trust is a [*TLSError].
 func Dial(address, credentials string, opts ...nats.Option) (*nats.Conn, error) {
 	if credentials != "" {
 		o, err := CredentialsOption(credentials)
@@ -25,7 +26,7 @@ func Dial(address, credentials string, opts ...nats.Option) (*nats.Conn, error) 
 	if bad := (*url.Error)(nil); errors.As(err, &bad) { // it quotes the URL, which may hold a password
 		return nil, Errorf(Malformed, nil, "the URL of the server can't be read; it has the form nats://host:port")
 	}
-	return nc, err
+	return nc, explainTLS(err)
 }
 
 // CredentialsOption returns the option of a connection for a file of credentials.

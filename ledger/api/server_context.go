@@ -20,6 +20,7 @@ type ServerContext struct {
 	URL      string `json:"url"`
 	Operator string `json:"operator,omitempty"` // may act as any agent, also as the operator
 	Agent    string `json:"agent,omitempty"`    // may act as any agent of the tenant "default"
+	CA       string `json:"ca,omitempty"`       // the server's certificate, for [TrustOption]; "" without TLS
 }
 
 // FindServerContext returns the context of the daemon at rawURL. The error matches
@@ -128,6 +129,9 @@ type NATSContext struct {
 	User     string `json:"user"`
 	Password string `json:"password"`
 	Token    string `json:"token"`
+	CA       string `json:"ca"`   // a file
+	Cert     string `json:"cert"` // a file, of the client
+	Key      string `json:"key"`  // a file
 }
 
 // FindNATSContext returns the context that the nats command keeps under a name.
