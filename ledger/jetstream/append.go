@@ -52,6 +52,7 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 		},
 	})
 	if err == nil {
+		l.Reached(seq)
 		l.acked(mark.Place{Seq: seq, Sum: sum}, mark.Place{})
 	}
 	return seq, err

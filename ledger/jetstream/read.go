@@ -33,18 +33,46 @@ func (l *Log) Get(ctx context.Context, seq uint64) (ledger.Record, error) {
 	if seq == 0 {
 		return ledger.Record{}, fmt.Errorf("%w: record 0", ledger.ErrNotFound)
 	}
-	gctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	m, err := l.stream.GetMsg(gctx, seq)
+	m, err := l.get(ctx, seq)
 	if errors.Is(err, js.ErrMsgNotFound) {
 		// The server says so too of a record that is there and can't be read.
 		if st, serr := l.State(ctx); serr != nil {
 			err = serr
 		} else if seq <= st.Last {
-			return ledger.Record{}, fmt.Errorf("%w: no record %d, though the log ends at %d", ledger.ErrCorrupt, seq, st.Last)
+			if m, err = l.getAgain(ctx, seq); errors.Is(err, js.ErrMsgNotFound) {
+				return ledger.Record{}, fmt.Errorf("%w: no record %d, though the log ends at %d", ledger.ErrCorrupt, seq, st.Last)
+			}
 		}
 	}
 	return record(m, err, fmt.Sprintf("record %d", seq))
+}
+
+func (l *Log) get(ctx context.Context, seq uint64) (*js.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return l.stream.GetMsg(ctx, seq)
+}
+
+// getAgain reads a record that the log has and that was not found. In a cluster a
+// deposed leader may have answered: it asks again as [Log.State] does.
+func (l *Log) getAgain(ctx context.Context, seq uint64) (m *js.RawStreamMsg, err error) {
+	m, err = l.get(ctx, seq)
+	if l.copies == 1 {
+		return m, err
+	}
+	limited, cancel := context.WithTimeout(ctx, l.agree)
+	defer cancel()
+	for pause := newPause(100*time.Millisecond, 2*time.Second); err != nil && pause.wait(limited); {
+		if m, again := l.get(limited, seq); again == nil || limited.Err() == nil {
+			if err = again; err == nil {
+				return m, nil
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return m, err
 }
 
 func record(m *js.RawStreamMsg, err error, what string) (ledger.Record, error) {

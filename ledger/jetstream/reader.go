@@ -113,6 +113,9 @@ func (r *reader) until(ctx context.Context, end uint64, batch int) error {
 	return nil
 }
 
+// errSkipped: the consumer left out records that the stream's leader has.
+var errSkipped = errors.New("the consumer's server lacks records of the log")
+
 // errStalled: records are there, but the consumer does not deliver them.
 var errStalled = errors.New("the consumer has stalled")
 
@@ -147,7 +150,7 @@ func (r *reader) consume(ctx context.Context, end uint64, batch int) error {
 		if err != nil {
 			return err
 		}
-		if err := r.deliver(m); err != nil {
+		if err := r.deliver(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -171,12 +174,16 @@ func (r *reader) diagnose(ctx context.Context) error {
 }
 
 // deliver yields m.
-func (r *reader) deliver(m js.Msg) error {
+func (r *reader) deliver(ctx context.Context, m js.Msg) error {
 	meta, err := m.Metadata()
 	if err != nil {
 		return fmt.Errorf("metadata of a delivered message: %w", err)
 	}
 	if seq := meta.Sequence.Stream; seq != r.next {
+		// A server of a cluster that lost records serves consumers as any other.
+		if _, err := r.log.get(ctx, r.next); err == nil && r.log.copies > 1 {
+			return errSkipped
+		}
 		return fmt.Errorf("%w: the log has no record from %d to %d", ledger.ErrCorrupt, r.next, seq-1)
 	}
 	rec, err := checked(meta.Sequence.Stream, m.Subject(), m.Data(), m.Headers(), meta.Timestamp)
@@ -184,6 +191,7 @@ func (r *reader) deliver(m js.Msg) error {
 		rec.Hash, _ = turns.ParseHash(m.Headers().Get(hashHeader))
 	}
 	r.next++
+	r.log.Reached(rec.Seq)
 	if r.faults > 0 {
 		r.faults = 0
 		r.pause.b.Reset()

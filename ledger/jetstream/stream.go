@@ -59,6 +59,9 @@ type Log struct {
 	created time.Time
 	acked   func(log, blobs mark.Place)
 	max     int64                 // bytes of a payload
+	copies  int                   // servers that hold the log
+	reached atomic.Uint64         // the log had a record here; see [Log.Reached]
+	agree   time.Duration         // how long a state that is too short is read again
 	unsound atomic.Pointer[error] // once set, appends are refused
 	send    func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error)
 }
@@ -117,7 +120,8 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 		return nil, err
 	}
 	info := stream.CachedInfo()
-	l := &Log{js: j, stream: stream, id: info.Config.Metadata[metaLedger], created: info.Created, max: j.Conn().MaxPayload() - headerRoom}
+	l := &Log{js: j, stream: stream, id: info.Config.Metadata[metaLedger], created: info.Created, max: j.Conn().MaxPayload() - headerRoom,
+		copies: info.Config.Replicas, agree: agreePatience}
 	l.send = l.publish
 	if l.acked = c.Acked; l.acked == nil {
 		l.acked = func(_, _ mark.Place) {}
@@ -227,9 +231,25 @@ func openStream(ctx context.Context, j js.JetStream, want js.StreamConfig, c Con
 	return s, nil
 }
 
+// agreePatience is how long a cluster may show a log that is too short. A leader that
+// lost its followers steps down within 20 s (two of the server's intervals of 10 s), an
+// election takes up to 9 s more.
+const agreePatience = 30 * time.Second
+
+// Reached says that the log had a record at seq, as the projections know at a start.
+// What is appended, read and listed here counts by itself.
+func (l *Log) Reached(seq uint64) {
+	for old := l.reached.Load(); old < seq && !l.reached.CompareAndSwap(old, seq); old = l.reached.Load() {
+	}
+}
+
 // State implements [ledger.Log]. The identity is the ledger's UUID and the time at
 // which the stream was created: a stream that is created again under the same
 // UUID has another identity. After a state that is not sound, l takes no appends.
+//
+// In a cluster a leader that was deposed, one that has not applied its log yet, and a
+// member of a group without a leader answer too, with a shorter log. So State reads a
+// log that ends before [Log.Reached] again, for up to 30 s, before it returns it.
 func (l *Log) State(ctx context.Context) (ledger.State, error) {
 	st, _, err := l.state(ctx)
 	return st, err
@@ -237,6 +257,30 @@ func (l *Log) State(ctx context.Context) (ledger.State, error) {
 
 // state returns State and the size of the log in bytes.
 func (l *Log) state(ctx context.Context) (ledger.State, uint64, error) {
+	least := l.reached.Load() // before the request: an append may be acknowledged before the answer is here
+	st, size, err := l.readState(ctx)
+	if err != nil || st.Last >= least || l.copies == 1 || !st.Created.Equal(l.created) {
+		l.Reached(st.Last)
+		return st, size, err
+	}
+	limited, cancel := context.WithTimeout(ctx, l.agree)
+	defer cancel()
+	for pause := newPause(100*time.Millisecond, 2*time.Second); pause.wait(limited); {
+		if again, n, err := l.readState(limited); err == nil {
+			if st, size = again, n; st.Last >= least {
+				return st, size, nil
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return ledger.State{}, 0, fmt.Errorf("state of the log: %w: it ends at %d, and had a record %d: %w", ledger.ErrUnavailable, st.Last, least, ctx.Err())
+	}
+	l.Refuse(fmt.Errorf("%w: the log ends at %d, and had a record %d", ledger.ErrCorrupt, st.Last, least))
+	return st, size, nil
+}
+
+// readState asks once.
+func (l *Log) readState(ctx context.Context) (ledger.State, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	info, err := l.stream.Info(ctx)

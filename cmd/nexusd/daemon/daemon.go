@@ -241,6 +241,7 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	d.opened(func(context.Context) error { return d.store.Close() })
+	d.log.Reached(d.store.Applied().Seq)
 	if err := d.store.Check(ctx, d.log); err != nil {
 		return err
 	}
