@@ -27,7 +27,7 @@ import (
 // one of a context comes in pieces.
 func TestExamples(t *testing.T) {
 	ns := startServer(t, server.Options{ServerName: "small", MaxPayload: 256 << 10, JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26})
-	_, c := startDaemon(t, daemon.Config{NATS: ns.ClientURL(), Replicas: 1, Create: true})
+	_, c := startDaemon(t, daemon.Config{Plaintext: true, NATS: ns.ClientURL(), Replicas: 1, Create: true})
 	examples := filepath.Join("..", "..", "docs", "examples")
 	for _, lang := range []struct {
 		name    string

@@ -40,6 +40,8 @@ files of the credentials that it made.
                        missing
   --seal on|off        encrypt bodies under a key of each session
                        (default on; off with --nats)
+  --plaintext          accept that bodies are in the clear on the external
+                       server: --nats needs it
   --max-store BYTES    most bytes of the stream's files
   --cache-bytes BYTES  memory of all caches together (default 268435456)
   --scrub TIME         within which all that is stored is read and checked, or
@@ -91,6 +93,7 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.IntVar(&flags.Replicas, "replicas", 0, "")
 	fs.BoolVar(&flags.Create, "create", false, "")
 	fs.StringVar(&flags.Seal, "seal", "", "")
+	fs.BoolVar(&flags.Plaintext, "plaintext", false, "")
 	fs.Int64Var(&flags.MaxStore, "max-store", 0, "")
 	fs.Int64Var(&flags.CacheBytes, "cache-bytes", 0, "")
 	fs.StringVar(&flags.Scrub, "scrub", "", "")
@@ -154,6 +157,8 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.Create = flags.Create
 		case "seal":
 			cfg.Seal = flags.Seal
+		case "plaintext":
+			cfg.Plaintext = flags.Plaintext
 		case "max-store":
 			cfg.MaxStore = flags.MaxStore
 		case "cache-bytes":

@@ -24,7 +24,7 @@ func TestTheReadyLineShowsNoPassword(t *testing.T) {
 		"nats://" + secret + "@":        {Authorization: secret},
 	} {
 		s := startServer(t, o)
-		line, log, code := startAndStop(t, "--nats", name+s.Addr().String(), "--replicas", "1", "--create", "--data", t.TempDir(), "--log-level", "debug")
+		line, log, code := startAndStop(t, "--nats", name+s.Addr().String(), "--replicas", "1", "--create", "--plaintext", "--data", t.TempDir(), "--log-level", "debug")
 		if code != 0 {
 			t.Fatalf("exit status %d: %s", code, log)
 		}

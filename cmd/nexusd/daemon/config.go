@@ -50,6 +50,10 @@ type Config struct {
 	// the embedded server, off with NATS: a cluster needs a shared key store,
 	// and there is none yet.
 	Seal string `toml:"seal" env:"SEAL"`
+	// Plaintext says that bodies may be stored in the clear on an external server,
+	// where whoever reads its streams or disks reads the conversations. NATS needs it,
+	// as long as Seal has no shared key store. Not used without NATS.
+	Plaintext bool `toml:"plaintext" env:"PLAINTEXT"`
 	// MaxStore bounds the stream's files, in bytes. 0: 45 % of what is free and
 	// what the folder takes already: the projections hold every event too.
 	MaxStore int64 `toml:"max_store" env:"MAX_STORE"`
@@ -267,6 +271,12 @@ func (c Config) Validate() error {
 	}
 	if c.Seal != "on" && c.Seal != "off" {
 		bad("seal: %q is neither on nor off", c.Seal)
+	}
+	switch {
+	case c.NATS == "" && c.Plaintext:
+		bad("plaintext: it is for an external server (nats); seal = \"off\" leaves bodies of the embedded one in the clear")
+	case c.NATS != "" && !c.Plaintext && c.Seal != "on":
+		bad("plaintext: on an external server (nats) bodies are stored in the clear: whoever reads its streams or disks reads the conversations; --plaintext (NEXUS_PLAINTEXT=true, plaintext = true) accepts that")
 	}
 	if c.NATS != "" && c.Seal == "on" {
 		bad("seal: on an external server daemons would need a shared key store, and there is none yet")

@@ -217,6 +217,7 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 		if err := permitted(ctx, ledgerRole, nc); err != nil {
 			return err
 		}
+		d.warnAboutSync()
 	}
 	if d.server != nil && d.log.Ledger() != id.Ledger {
 		return fmt.Errorf("%w: the stream belongs to ledger %s, the data folder to %s", turns.ErrCorrupt, d.log.Ledger(), id.Ledger)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,7 +25,7 @@ import (
 func TestTwoDaemonsOnAnExternalServer(t *testing.T) {
 	s := natsServer(t, nil)
 	for i := range 2 {
-		d, err := Open(t.Context(), Config{NATS: s.ClientURL(), Replicas: 1, Create: i == 0, Data: t.TempDir(), HTTP: "off"})
+		d, err := Open(t.Context(), Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: i == 0, Data: t.TempDir(), HTTP: "off"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,7 @@ func TestAForeignMessageStopsNoDaemon(t *testing.T) {
 	s := natsServer(t, nil)
 	dir := t.TempDir()
 	open := func(create bool, data string) *Daemon {
-		d, err := Open(t.Context(), Config{NATS: s.ClientURL(), Replicas: 1, Create: create, Data: data, HTTP: "off"})
+		d, err := Open(t.Context(), Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: create, Data: data, HTTP: "off"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,6 +124,81 @@ func TestAForeignMessageStopsNoDaemon(t *testing.T) {
 	closed(d)
 }
 
+func TestAnExternalServerNeedsPlaintextInSoManyWords(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config Config
+		want   string // in the error; "" for none
+	}{
+		"plaintext":                  {Config{NATS: "nats://x:4222", Plaintext: true}, ""},
+		"plaintext and seal off":     {Config{NATS: "nats://x:4222", Plaintext: true, Seal: "off"}, ""},
+		"nothing":                    {Config{NATS: "nats://x:4222"}, "--plaintext"},
+		"seal off alone":             {Config{NATS: "nats://x:4222", Seal: "off"}, "--plaintext"},
+		"seal on":                    {Config{NATS: "nats://x:4222", Seal: "on"}, "shared key store"},
+		"seal on and plaintext":      {Config{NATS: "nats://x:4222", Seal: "on", Plaintext: true}, "shared key store"},
+		"the embedded server":        {Config{}, ""},
+		"plaintext of the embedded":  {Config{Plaintext: true}, "external server"},
+		"seal off with the embedded": {Config{Seal: "off"}, ""},
+	} {
+		if err := tc.config.Validate(); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+	if _, err := Open(t.Context(), Config{NATS: "nats://x:4222", Data: t.TempDir()}); !errors.Is(err, turns.ErrMalformed) {
+		t.Errorf("a start: %v, want malformed", err)
+	}
+}
+
+// The servers tell their fsync policy to an account that imports it from the system
+// account, and to no other. The start says which it is, or that it is not known.
+func TestAStartSaysWhetherTheServersSync(t *testing.T) {
+	const accounts = `
+accounts {
+  SYS { users: [{user: sys, password: x}], exports: [{service: "$SYS.REQ.SERVER.PING.VARZ", response_type: "stream", accounts: [LEDGER]}] }
+  LEDGER { jetstream: enabled, users: [{user: ledger, password: x}], imports: [{service: {account: SYS, subject: "$SYS.REQ.SERVER.PING.VARZ"}}] }
+}
+system_account: SYS
+`
+	for _, tc := range []struct {
+		name, config, user string
+		always             bool
+		want               string
+	}{
+		{"not permitted", "", "", true, "it can't be known here"},
+		{"always", accounts, "ledger", true, "write each event to the disk before they acknowledge it"},
+		{"every two minutes", accounts, "ledger", false, "a power cut can take acknowledged events"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := natsServer(t, func(o *server.Options) {
+				o.SyncAlways, o.SyncInterval = tc.always, 2*time.Minute
+				if tc.config == "" {
+					return
+				}
+				file := filepath.Join(t.TempDir(), "nats.conf")
+				if err := os.WriteFile(file, []byte(tc.config), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := o.ProcessConfigFile(file); err != nil {
+					t.Fatal(err)
+				}
+			})
+			url, logs := s.ClientURL(), new(lockedBuffer)
+			if tc.user != "" {
+				url = strings.Replace(url, "://", "://"+tc.user+":x@", 1)
+			}
+			d, err := Open(t.Context(), Config{Plaintext: true, NATS: url, Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off", Logger: slog.New(slog.NewTextHandler(logs, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if !strings.Contains(logs.String(), tc.want) {
+				t.Errorf("it says %s; want %q", logs, tc.want)
+			}
+		})
+	}
+}
+
 // The accounts that the page for operators shows keep users apart on an external
 // server.
 func TestAccountsOfTheOperationsPageKeepUsersApart(t *testing.T) {
@@ -147,7 +223,7 @@ func TestAccountsOfTheOperationsPageKeepUsersApart(t *testing.T) {
 		}
 	})
 	as := func(user string) string { return strings.Replace(s.ClientURL(), "://", "://"+user+":x@", 1) }
-	d, err := Open(t.Context(), Config{NATS: as("ledger"), NATSService: as("service"), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
+	d, err := Open(t.Context(), Config{Plaintext: true, NATS: as("ledger"), NATSService: as("service"), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // for the client. Not as the operator, not as a notification, not to the stream.
 // On the embedded server a reply never leaves the account of its user.
 func TestRepliesGoToInboxesOnly(t *testing.T) {
-	_, c := startWith(t, Config{NATS: natsServer(t, nil).ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
+	_, c := startWith(t, Config{Plaintext: true, NATS: natsServer(t, nil).ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
 	nc := c.Conn()
 	seen := make(chan *nats.Msg, 1000)
 	forged := []string{"nexus.v1.default._.audit.verify", "nexus.v1.default.alice.notify.X.turn.appended", "nexus.log.00.default.s.X", "$JS.API.STREAM.DELETE.X", "else"}

@@ -155,7 +155,7 @@ func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 func smallServer(t *testing.T) *api.Client {
 	t.Helper()
 	s := natsServer(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
-	d, err := Open(t.Context(), Config{NATS: s.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
+	d, err := Open(t.Context(), Config{Plaintext: true, NATS: s.ClientURL(), Replicas: 1, Create: true, Data: t.TempDir(), HTTP: "off"})
 	if err != nil {
 		t.Fatal(err)
 	}
