@@ -18,6 +18,7 @@ import (
 
 const usage = `Usage: nexusd [flags]
        nexusd repair [flags]
+       nexusd token NAME [flags]
 
 Runs the ledger: an embedded NATS server with JetStream, or --nats URL.
 When it can serve it prints one JSON line with nats_url, http_url, data, and the
@@ -28,9 +29,11 @@ files of the credentials that it made.
   --auth on|off        whether clients of the embedded server need credentials
                        (default on; off on loopback only)
   --tls-cert FILE, --tls-key FILE
-                       PEM, for NATS; an address that is not loopback needs them
+                       PEM; an address that is not loopback needs them
   --http HOST:PORT     /healthz, /readyz, /metrics, or off
-                       (default 127.0.0.1:8422)
+                       (default 127.0.0.1:8422; beyond loopback it needs
+                       [[token]] rows and a certificate)
+  --http-hosts NAMES   further names by which HTTP is reached, with commas
   --data DIR           stream, projections and keys (default ./nexus-data)
   --nats URL           use an external NATS server or cluster instead
   --nats-service URL   what the service connects with, if not --nats: with
@@ -58,8 +61,8 @@ files of the credentials that it made.
                        most that summaries may cost in a UTC day; then they are
                        extracted
   --config FILE        TOML with the same names, as max_store = 1000000000;
-                       [[user]], [[summarizers]] and [[model]] rows stand only
-                       there
+                       [[user]], [[token]], [[summarizers]] and [[model]] rows
+                       stand only there
   --version, --help
 
 Each flag has an environment variable: NEXUS_LISTEN, NEXUS_MAX_STORE, …
@@ -87,6 +90,7 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.StringVar(&flags.TLSCert, "tls-cert", "", "")
 	fs.StringVar(&flags.TLSKey, "tls-key", "", "")
 	fs.StringVar(&flags.HTTP, "http", "", "")
+	fs.StringVar(&flags.HTTPHosts, "http-hosts", "", "")
 	fs.StringVar(&flags.Data, "data", "", "")
 	fs.StringVar(&flags.NATS, "nats", "", "")
 	fs.StringVar(&flags.NATSService, "nats-service", "", "")
@@ -145,6 +149,8 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.TLSKey = flags.TLSKey
 		case "http":
 			cfg.HTTP = flags.HTTP
+		case "http-hosts":
+			cfg.HTTPHosts = flags.HTTPHosts
 		case "data":
 			cfg.Data = flags.Data
 		case "nats":

@@ -46,6 +46,7 @@ var allowed = map[string][]string{
 	"compactor/compare":         {"turns", "turns/tokens", "compactor", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
 	"projections":               {"turns", "ledger", "lineage"},
 	"cmd/nexusd":                {"turns", "ledger/api", "compactor", "compactor/summary", "compactor/llm", "ledger/jetstream/disk", "cmd/nexusd/daemon"},
+	"cmd/nexusd/daemon/web":     {"turns"},
 	"cmd/nexusd/daemon/natsapi": {"turns", "ledger/api", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/reader"},
 	room("page"):                []string{"ledger", "ledger/api", "turns"},
 	room("cache"):               {},
@@ -91,7 +92,7 @@ var only = map[string][]string{
 	"github.com/anthropics":               {"compactor/llm"},
 	"encoding/json":                       {"docs/examples/go"}, // repairs what it should refuse: duplicate keys, bad UTF-8
 	"math/rand":                           {},
-	"net/http":                            {"cmd/nexusd/daemon", "compactor/llm", "docs/examples/go"},
+	"net/http":                            {"cmd/nexusd/daemon", "cmd/nexusd/daemon/web", "cmd/ledgerctl", "compactor/llm", "docs/examples/go"},
 }
 
 // pure packages touch no network, disk or clock.

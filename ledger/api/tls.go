@@ -47,8 +47,8 @@ func explainTLS(err error) error {
 	var refused tls.AlertError
 	switch {
 	case errors.As(err, &issuer):
-		who := "its issuer"
-		if c := issuer.Cert; c != nil {
+		who := "an authority without a name"
+		if c := issuer.Cert; c != nil && c.Issuer.String() != "" {
 			who = fmt.Sprintf("%q", c.Issuer.String())
 		}
 		return &TLSError{"the server's certificate is signed by " + who + ", which this client does not trust",

@@ -20,14 +20,21 @@ type Config struct {
 	// Listen is host:port of the embedded NATS server; port 0 picks one.
 	// Default 127.0.0.1:4222. Not used with NATS.
 	Listen string `toml:"listen" env:"LISTEN"`
-	// HTTP is host:port of health and metrics, or "off". Default 127.0.0.1:8422.
+	// HTTP is host:port of health and metrics, or "off". Default 127.0.0.1:8422. An
+	// address that is not loopback needs Token, TLSCert and TLSKey, and speaks HTTPS.
 	HTTP string `toml:"http" env:"HTTP"`
+	// HTTPHosts are names by which HTTP is reached beside the local ones and the host of
+	// HTTP, separated by commas, without ports. Requests for other hosts are refused.
+	HTTPHosts string `toml:"http_hosts" env:"HTTP_HOSTS"`
+	// Token is who may use HTTP. Without rows, on loopback, everybody is the agent main of
+	// the tenant default.
+	Token []TokenRow `toml:"token" env:"-"`
 	// Auth is "on" (clients of the embedded server connect as a user, with its key)
 	// or "off" (whoever connects may do everything; on loopback only). Default on.
 	// Not used with NATS.
 	Auth string `toml:"auth" env:"AUTH"`
-	// TLSCert and TLSKey are PEM files for the embedded NATS server. An address that
-	// is not loopback needs them. Not used with NATS.
+	// TLSCert and TLSKey are PEM files for the embedded NATS server, and for HTTP beyond
+	// loopback. An address that is not loopback needs them.
 	TLSCert string `toml:"tls_cert" env:"TLS_CERT"`
 	TLSKey  string `toml:"tls_key" env:"TLS_KEY"`
 	// User is users of the embedded server beside the two whose keys the daemon makes.
@@ -303,6 +310,7 @@ func (c Config) Validate() error {
 	}
 	c.checkSummarizers(bad)
 	c.checkUsers(bad)
+	c.checkWeb(bad)
 	switch strings.ToLower(c.LogLevel) {
 	case "debug", "info", "warn", "error":
 	default:

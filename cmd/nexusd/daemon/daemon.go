@@ -48,7 +48,7 @@ type Daemon struct {
 	mark       *mark.Keeper  // of what was acknowledged; nil on an external server
 	scrubber   *scrubber     // nil on an external server
 	url        string
-	web        *web
+	web        *webServer
 	ledgerConn *nats.Conn // where the streams are
 	client     *nats.Conn // where the service lives
 
@@ -325,7 +325,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		}
 	}()
 	if d.cfg.HTTP != "off" {
-		if d.web, err = startWeb(d.cfg.HTTP, registry, d.ready, d.fail); err != nil {
+		if d.web, err = d.cfg.startWeb(registry, d.ready, d.fail); err != nil {
 			return err
 		}
 		d.opened(d.web.stop)

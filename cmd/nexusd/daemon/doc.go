@@ -7,5 +7,6 @@
 // below imports it.
 //
 // Begin at [Open] in daemon.go, which says in which order things start and stop;
-// config.go holds [Config], external.go connects to a server elsewhere.
+// config.go holds [Config], external.go connects to a server elsewhere, web.go serves
+// HTTP behind the guard of package web.
 package daemon

@@ -48,12 +48,18 @@ const usersDir = "users"
 
 // checkUsers lists the faults of c's users and of where it listens.
 func (c Config) checkUsers(bad func(format string, args ...any)) {
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		bad("tls_cert, tls_key: one does not go without the other")
+	}
 	if c.NATS != "" {
 		if len(c.User) > 0 {
 			bad("user: the external server (nats) has users of its own; rows are for the embedded one")
 		}
-		if c.Auth != "" || c.TLSCert != "" || c.TLSKey != "" {
-			bad("auth, tls_cert, tls_key: they are for the embedded server; the external one (nats) has its own")
+		if c.Auth != "" {
+			bad("auth: it is for the embedded server; the external one (nats) has its own")
+		}
+		if host, _, err := net.SplitHostPort(c.HTTP); c.TLSCert != "" && (err != nil || isLoopback(host)) {
+			bad("tls_cert, tls_key: the external server (nats) has its own, and HTTP on loopback needs none")
 		}
 		return
 	}
@@ -62,9 +68,6 @@ func (c Config) checkUsers(bad func(format string, args ...any)) {
 	}
 	if c.Auth == "off" && len(c.User) > 0 {
 		bad("user: rows have no effect with auth off")
-	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		bad("tls_cert, tls_key: one does not go without the other")
 	}
 	if host, _, err := net.SplitHostPort(c.Listen); err == nil && !isLoopback(host) {
 		if c.Auth == "off" {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,38 +13,57 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"nexus/cmd/nexusd/daemon/web"
 )
 
-// web serves health and metrics.
-type web struct {
+// webServer serves health and metrics.
+type webServer struct {
 	server   *http.Server
 	listener net.Listener
 	url      string
 }
 
-// startWeb listens on addr and serves until stop. failed is called if serving
-// ends before that.
-func startWeb(addr string, registry *prometheus.Registry, ready func() error, failed func(error)) (*web, error) {
-	l, err := net.Listen("tcp", addr)
+// startWeb listens and serves until stop. failed is called if serving ends before that.
+//
+// /healthz is open to all. /readyz and /metrics are open on loopback; beyond it they
+// need a token.
+func (c Config) startWeb(registry *prometheus.Registry, ready func() error, failed func(error)) (*webServer, error) {
+	host, _, err := net.SplitHostPort(c.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	guard, scheme := c.guard(host), "http"
+	l, err := net.Listen("tcp", c.HTTP)
 	if err != nil {
 		return nil, portInUse("http: %w", "--http", "NEXUS_HTTP", err)
 	}
+	address := l.Addr().String()
+	private := func(h http.Handler) http.Handler { return h }
+	if !isLoopback(host) {
+		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("tls_cert, tls_key: %w", err), l.Close())
+		}
+		l, scheme = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), "https"
+		private = func(h http.Handler) http.Handler { return web.Require(web.Read, h) }
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /readyz", private(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if err := ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
-	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	w := &web{url: "http://" + l.Addr().String(), listener: l, server: &http.Server{
-		Handler: localHosts(addr, l.Addr(), mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+	})))
+	mux.Handle("GET /metrics", private(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	w := &webServer{url: scheme + "://" + address, listener: l, server: &http.Server{
+		Handler: guard.Handler(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 	}}
 	go func() {
 		if err := w.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			failed(fmt.Errorf("http on %s: %w", l.Addr(), err))
+			failed(fmt.Errorf("http on %s: %w", address, err))
 		}
 	}()
 	return w, nil
@@ -59,33 +79,4 @@ func portInUse(format, flag, variable string, err error) error {
 	return err
 }
 
-// localHosts lets through only requests for this machine's own names, if the
-// listener is on loopback. A page of another site can make its name resolve to
-// 127.0.0.1 (DNS rebinding) and would read the answers; its Host header gives it
-// away. listen is the address as it was configured.
-func localHosts(listen string, at net.Addr, next http.Handler) http.Handler {
-	a, ok := at.(*net.TCPAddr)
-	if !ok || !a.IP.IsLoopback() {
-		return next
-	}
-	configured, _, _ := net.SplitHostPort(listen)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch host := strings.ToLower(hostName(r.Host)); host {
-		case "localhost", "127.0.0.1", "::1", a.IP.String(), strings.ToLower(configured):
-			next.ServeHTTP(w, r)
-		default:
-			http.Error(w, "the Host header names no host of this listener", http.StatusForbidden)
-		}
-	})
-}
-
-// hostName returns a Host header without its port and without the brackets of an
-// IPv6 address.
-func hostName(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		return name
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-}
-
-func (w *web) stop(ctx context.Context) error { return w.server.Shutdown(ctx) }
+func (w *webServer) stop(ctx context.Context) error { return w.server.Shutdown(ctx) }

@@ -2,9 +2,13 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -97,7 +101,7 @@ func TestALoopbackListenerRefusesForeignHosts(t *testing.T) {
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
 		for host, want := range map[string]int{
 			"": 200, "localhost": 200, "LOCALHOST:8422": 200, "127.0.0.1": 200, "127.0.0.1:1": 200, "[::1]": 200, "[::1]:8422": 200,
-			"evil.example": 403, "evil.example:8422": 403, "127.0.0.1.evil.example": 403, "localhost.": 403, "127.0.0.2": 403, "[::2]:80": 403,
+			"evil.example": 421, "evil.example:8422": 421, "127.0.0.1.evil.example": 421, "localhost.": 421, "127.0.0.2": 421, "[::2]:80": 421,
 		} {
 			if got := get(t, d.HTTPURL()+path, host); got != want {
 				t.Errorf("%s with Host %q: %d, want %d", path, host, got, want)
@@ -106,15 +110,106 @@ func TestALoopbackListenerRefusesForeignHosts(t *testing.T) {
 	}
 }
 
-// A listener for others takes every name: it can't know by which it is reached.
-func TestAnOpenListenerTakesEveryHost(t *testing.T) {
-	d, _ := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "0.0.0.0:0", MaxStore: 1 << 30})
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(d.HTTPURL(), "http://"))
+// Beyond loopback HTTP is HTTPS, /healthz is open, and the rest wants a token. A request
+// for a host that is no name of the listener is refused there too.
+func TestAnOpenListenerNeedsATokenAndItsName(t *testing.T) {
+	cert, key := certificate(t)
+	secret, row, err := NewToken("prometheus", "", "", "read")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := get(t, "http://127.0.0.1:"+port+"/healthz", "nexus.example"); got != 200 {
-		t.Errorf("%d, want 200", got)
+	d, err := Open(t.Context(), Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "0.0.0.0:0", MaxStore: 1 << 30,
+		TLSCert: cert, TLSKey: key, Token: []TokenRow{row}, HTTPHosts: "nexus.example, ledger"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(d.HTTPURL(), "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem, err := os.ReadFile(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	for _, tc := range []struct {
+		path, host, token string
+		want              int
+	}{
+		{"/healthz", "", "", 200}, {"/healthz", "nexus.example", "", 200}, {"/healthz", "evil.example", "", 421},
+		{"/readyz", "", "", 401}, {"/readyz", "", secret, 200}, {"/readyz", "ledger:8422", secret, 200}, {"/readyz", "evil.example", secret, 421}, {"/readyz", "0.0.0.0", secret, 421},
+		{"/metrics", "", "", 401}, {"/metrics", "", secret, 200}, {"/metrics", "", secret + "x", 401}, {"/metrics", "", row.Hash, 401},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://127.0.0.1:"+port+tc.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = tc.host
+		if tc.token != "" {
+			r.Header.Set("Authorization", "Bearer "+tc.token)
+		}
+		a, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		if a.StatusCode != tc.want {
+			t.Errorf("%+v: %d", tc, a.StatusCode)
+		}
+	}
+}
+
+func TestATokenRowIsCheckedBeforeAnythingStarts(t *testing.T) {
+	secret, row, err := NewToken("ci", "", "", "write")
+	if err != nil || row.Tenant != "default" || row.Agent != "main" || strings.Contains(row.Hash, secret) {
+		t.Fatalf("%+v, %v", row, err)
+	}
+	if _, _, err := NewToken("a b", "", "", "read"); !errors.Is(err, turns.ErrMalformed) {
+		t.Errorf("a name with a space: %v", err)
+	}
+	with := func(change func(*TokenRow)) Config {
+		r := row
+		change(&r)
+		return Config{Token: []TokenRow{r}}
+	}
+	all := Config{HTTP: "0.0.0.0:8422", TLSCert: "c", TLSKey: "k", Token: []TokenRow{row}}
+	for name, tc := range map[string]struct {
+		config Config
+		want   string // in the error; "" for none
+	}{
+		"a row":                        {Config{Token: []TokenRow{row}}, ""},
+		"the operator":                 {with(func(r *TokenRow) { r.Agent, r.Scope = "_", "admin" }), ""},
+		"the operator without admin":   {with(func(r *TokenRow) { r.Agent = "_" }), "scope admin"},
+		"the secret for its hash":      {with(func(r *TokenRow) { r.Hash = secret }), "hash is not"},
+		"no hash":                      {with(func(r *TokenRow) { r.Hash = "" }), "hash is not"},
+		"no scope":                     {with(func(r *TokenRow) { r.Scope = "" }), "scope is read, write or admin"},
+		"no name":                      {with(func(r *TokenRow) { r.Name = "" }), "not a name"},
+		"a tenant that is none":        {with(func(r *TokenRow) { r.Tenant = "*" }), "tenant"},
+		"an agent that is none":        {with(func(r *TokenRow) { r.Agent = "a.b" }), "agent"},
+		"two rows of a name":           {Config{Token: []TokenRow{row, row}}, "another row"},
+		"rows with http off":           {Config{HTTP: "off", Token: []TokenRow{row}}, "no effect"},
+		"beyond loopback":              {all, ""},
+		"beyond loopback with nats":    {Config{NATS: "nats://x:4222", Plaintext: true, HTTP: all.HTTP, TLSCert: "c", TLSKey: "k", Token: all.Token}, ""},
+		"a certificate that is unused": {Config{NATS: "nats://x:4222", Plaintext: true, TLSCert: "c", TLSKey: "k"}, "tls_cert"},
+		"beyond loopback, no token":    {Config{HTTP: all.HTTP, TLSCert: "c", TLSKey: "k"}, "[[token]]"},
+		"beyond loopback, no TLS":      {Config{HTTP: all.HTTP, Token: all.Token}, "tls_cert"},
+		"every address, no token":      {Config{HTTP: ":8422", TLSCert: "c", TLSKey: "k"}, "[[token]]"},
+		"a name of the network":        {Config{HTTP: "ledger.example:8422"}, "[[token]]"},
+		"hosts":                        {Config{HTTPHosts: "nexus.example,192.0.2.7"}, ""},
+		"a host with a port":           {Config{HTTPHosts: "nexus.example:8422"}, "http_hosts"},
+		"a pattern for a host":         {Config{HTTPHosts: "*"}, "http_hosts"},
+	} {
+		err := tc.config.Validate()
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) || err != nil && strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
 	}
 }
 
