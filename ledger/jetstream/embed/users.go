@@ -3,6 +3,7 @@ package embed
 import (
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -22,6 +23,30 @@ const RequestHeader = server.ClientInfoHdr
 // answerTime is how long the server keeps the way back of a request that is not
 // answered: a verification of the whole ledger takes up to 30 minutes.
 const answerTime = 31 * time.Minute
+
+// What one user may take of the server, whatever others do: an agent has one connection
+// and a few subscriptions, and many agents may share a key. A message may be as large as
+// the server takes them.
+const (
+	MaxConnections   = 512   // of a user, at a time
+	MaxSubscriptions = 1_000 // of a connection
+)
+
+// newAccount returns an account with limits. The server sets them from a configuration
+// only.
+func newAccount(name string) (*server.Account, error) {
+	var o server.Options
+	err := o.ProcessConfigString(fmt.Sprintf("accounts { %q: { limits: { max_connections: %d, max_subscriptions: %d, max_payload: %d } } }",
+		name, MaxConnections, MaxSubscriptions, MaxPayload))
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(o.Accounts, func(a *server.Account) bool { return a.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("the server made no account of the name")
+	}
+	return o.Accounts[i], nil
+}
 
 // addUsers adds an account for each user to o. It imports the services and streams
 // of the account service, so a user reaches the service and no other user: what
@@ -55,7 +80,10 @@ func addUsers(o *server.Options, service *server.Account, c Config) (map[string]
 	}
 	for _, u := range rows {
 		secret := rand.Text()
-		account := server.NewAccount("USER-" + secret)
+		account, err := newAccount("USER-" + secret)
+		if err != nil {
+			return nil, fmt.Errorf("account of %s: %w", u.Name, err)
+		}
 		for _, subject := range c.Services {
 			if err := account.AddServiceImport(service, subject, subject); err != nil {
 				return nil, fmt.Errorf("%s: import %s: %w", u.Name, subject, err)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -358,5 +359,52 @@ func (w *world) publishRaw(t *testing.T, user, subject, header string) {
 	fmt.Fprintf(conn, "HPUB %s %d %d\r\n%s{}\r\nPING\r\n", subject, len(header), len(header)+2, header)
 	if line, err = r.ReadString('\n'); err != nil || line != "PONG\r\n" {
 		t.Fatalf("the server answered %q, %v", line, err)
+	}
+}
+
+// One user can't take all connections and subscriptions of the server: another still
+// connects, and is answered.
+func TestAUserReachesItsLimitsAndOthersGoOn(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.service.Subscribe("nexus.v1.default.bob.session.list", func(m *nats.Msg) { _ = m.Respond([]byte("ok")) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.service.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	first := w.as(t, "alice")
+	o, err := nats.NkeyOptionFromSeed(w.seeds["alice"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 2; ; n++ {
+		nc, err := nats.Connect(w.ClientURL(), o, nats.NoReconnect(), nats.Timeout(time.Minute))
+		if n > embed.MaxConnections {
+			if !errors.Is(err, nats.ErrMaxAccountConnectionsExceeded) {
+				t.Errorf("connection %d: %v, want that there are too many", n, err)
+			}
+			break
+		}
+		if err != nil {
+			t.Fatalf("connection %d: %v", n, err)
+		}
+		defer nc.Close()
+	}
+	for range embed.MaxSubscriptions {
+		if _, err := first.SubscribeSync("nexus.v1.default.alice.notify.>"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Flush(); err != nil || first.LastError() != nil {
+		t.Fatalf("%d subscriptions: %v, %v", embed.MaxSubscriptions, err, first.LastError())
+	}
+	if _, err := first.SubscribeSync("nexus.v1.default.alice.notify.one.more"); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Flush(); err != nil || !errors.Is(first.LastError(), nats.ErrMaxSubscriptionsExceeded) {
+		t.Errorf("one more subscription: %v, %v", err, first.LastError())
+	}
+	if m, err := w.as(t, "bob").RequestWithContext(ledgertest.Within(t), "nexus.v1.default.bob.session.list", nil); err != nil || string(m.Data) != "ok" {
+		t.Errorf("another user: %v, %v", m, err)
 	}
 }
