@@ -34,6 +34,7 @@ Change
 
 Audit
   verify [SESSION…]         check every event, hash, parent and blob
+  doctor                    connection, user, versions, disk, clock: what is wrong
 
 Also: nats-context, completion SHELL, version, help VERB. --version is version.
 
@@ -419,6 +420,26 @@ Examples
   ledgerctl nats-context
   ledgerctl nats-context | sh
   ledgerctl nats-context work --server nats://ledger.example:4222 --creds bob.nk
+`,
+	"doctor": `ledgerctl doctor [--http URL]
+
+Checks the way to the ledger and the daemon behind it, changes nothing, and says
+what to do: the context that nexusd wrote, the permissions of the credentials,
+the connection and its TLS, the size of messages, as whom you may act; and over
+HTTP whether nexusd is ready, its version, how it keeps events, fsync, disk,
+scrub, and the clocks. What can't be known from here is "skipped". It works
+while nexusd is down, and says so. Beyond loopback HTTP wants a token:
+NEXUS_TOKEN.
+
+Each line is ok, skipped, warn or fail. The exit status is 0 without a fail,
+else that of the worst one: 6 damaged, 5 not reachable or not ready, 8 denied,
+1 other.
+
+  --http URL   HTTP of nexusd (else: as nexusd wrote it on this machine)
+
+Examples
+  ledgerctl doctor
+  ledgerctl doctor --server tls://ledger.example:4222 --creds ./alice.nk
 `,
 	"version": `ledgerctl version
 

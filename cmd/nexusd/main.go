@@ -106,7 +106,7 @@ func saveContext(d *daemon.Daemon, cfg daemon.Config) error {
 	case c == (daemon.Credentials{}):
 		return api.RemoveServerContext(d.ClientURL())
 	}
-	row := api.ServerContext{URL: d.ClientURL(), Operator: c.Operator, Agent: c.Agent}
+	row := api.ServerContext{URL: d.ClientURL(), HTTP: d.HTTPURL(), Operator: c.Operator, Agent: c.Agent}
 	if cfg.TLSCert != "" {
 		var err error
 		if row.CA, err = filepath.Abs(cfg.TLSCert); err != nil {

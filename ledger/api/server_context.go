@@ -21,6 +21,7 @@ type ServerContext struct {
 	Operator string `json:"operator,omitempty"` // may act as any agent, also as the operator
 	Agent    string `json:"agent,omitempty"`    // may act as any agent of the tenant "default"
 	CA       string `json:"ca,omitempty"`       // the server's certificate, for [TrustOption]; "" without TLS
+	HTTP     string `json:"http,omitempty"`     // where health and metrics are; "" if they are off
 }
 
 // FindServerContext returns the context of the daemon at rawURL. The error matches

@@ -48,6 +48,7 @@ type Daemon struct {
 	mark       *mark.Keeper  // of what was acknowledged; nil on an external server
 	scrubber   *scrubber     // nil on an external server
 	url        string
+	sync       string // what is known of the server's fsync
 	web        *webServer
 	ledgerConn *nats.Conn // where the streams are
 	client     *nats.Conn // where the service lives
@@ -73,7 +74,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: configuration: %w", turns.ErrMalformed, err)
 	}
-	d := &Daemon{cfg: cfg.withDefaults(), failed: make(chan error, 4)}
+	d := &Daemon{cfg: cfg.withDefaults(), sync: syncAlways, failed: make(chan error, 4)}
 	d.logger = d.cfg.Logger
 	ctx, d.abandon = context.WithCancelCause(ctx)
 	defer d.abandon(nil)
@@ -283,6 +284,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 	registry := prometheus.NewRegistry()
 	d.countConnections(registry)
+	d.countFacts(registry)
 	registry.MustRegister(&logEnd{d.log})
 	if d.server != nil {
 		d.scrubber = newScrubber(registry)
