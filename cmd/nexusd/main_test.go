@@ -4,12 +4,19 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"io"
 	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
@@ -63,6 +70,7 @@ func TestReadyLineNamesTheCredentials(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+	cert, key := certificate(t)
 	for _, tc := range []struct {
 		name           string
 		args           []string
@@ -70,6 +78,7 @@ func TestReadyLineNamesTheCredentials(t *testing.T) {
 	}{
 		{"picked port", []string{"--listen", "127.0.0.1:0"}, true, false},
 		{"named port", []string{"--listen", free}, true, true},
+		{"with a certificate", []string{"--listen", free, "--tls-cert", cert, "--tls-key", key}, true, true},
 		{"auth off on the same port", []string{"--listen", free, "--auth", "off"}, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -107,10 +116,20 @@ func TestReadyLineNamesTheCredentials(t *testing.T) {
 				return
 			}
 			if want := (api.ServerContext{URL: ready.URL, Operator: ready.Credentials.Operator, Agent: ready.Credentials.Agent}); found != want {
-				t.Errorf("context %+v, want %+v", found, want)
+				if want.CA = cert; found != want || !slices.Contains(tc.args, cert) {
+					t.Errorf("context %+v, want %+v", found, want)
+				}
+			}
+			var opts []nats.Option
+			if found.CA != "" {
+				trust, err := api.TrustOption(found.CA)
+				if err != nil {
+					t.Fatal(err)
+				}
+				opts = append(opts, trust)
 			}
 			for file, may := range map[string]bool{found.Operator: true, found.Agent: false} {
-				nc, err := api.Dial(ready.URL, file)
+				nc, err := api.Dial(ready.URL, file, opts...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -121,4 +140,24 @@ func TestReadyLineNamesTheCredentials(t *testing.T) {
 			}
 		})
 	}
+}
+
+// certificate returns PEM files of a certificate for this machine that signed itself,
+// and of its key.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	pair := s.TLS.Certificates[0]
+	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for file, b := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
 }
