@@ -47,6 +47,7 @@ var allowed = map[string][]string{
 	"projections":               {"turns", "ledger", "lineage"},
 	"cmd/nexusd":                {"turns", "ledger/api", "compactor", "compactor/summary", "compactor/llm", "ledger/jetstream/disk", "cmd/nexusd/daemon"},
 	"cmd/nexusd/daemon/web":     {"turns"},
+	"cmd/nexusd/faulttest":      {"turns"},
 	"cmd/nexusd/daemon/natsapi": {"turns", "ledger/api", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/reader"},
 	room("page"):                []string{"ledger", "ledger/api", "turns"},
 	room("cache"):               {},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/nexusd/faulttest"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -70,34 +70,11 @@ func TestKill9(t *testing.T) {
 // launch starts nexusd and waits for its ready line.
 func launch(t *testing.T, bin, data string) (*exec.Cmd, string) {
 	t.Helper()
-	cmd := exec.Command(bin, "--data", data, "--listen", "127.0.0.1:0", "--http", "off", "--log-level", "error", "--max-store", "2000000000")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
+	d, err := faulttest.StartNexusd(t.Context(), os.Stderr, bin, "--data", data, "--listen", "127.0.0.1:0", "--http", "off", "--log-level", "error", "--max-store", "2000000000")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("no ready line: %v", err)
-	}
-	var ready struct {
-		Ready   bool   `json:"ready"`
-		NATS    string `json:"nats_url"`
-		HTTP    string `json:"http_url"`
-		Data    string `json:"data"`
-		Version string `json:"version"`
-		Creds   struct {
-			Operator string `json:"operator"`
-			Agent    string `json:"agent"`
-		} `json:"credentials"`
-	}
-	if err := turns.DecodeJSON(line[:len(line)-1], &ready); err != nil || !ready.Ready {
-		t.Fatalf("ready line %s: %v", line, err)
-	}
-	return cmd, ready.NATS
+	return d.Cmd, d.URL
 }
 
 // write is one writer's session, and its append that has no answer yet.
