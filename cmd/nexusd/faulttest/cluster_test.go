@@ -1,0 +1,209 @@
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// binaries are built once for all tests of the package.
+var binaries struct {
+	sync.Mutex
+	dir   string
+	built map[string]string
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if binaries.dir != "" {
+		_ = os.RemoveAll(binaries.dir)
+	}
+	os.Exit(code)
+}
+
+func binary(t *testing.T, pkg string) string {
+	t.Helper()
+	binaries.Lock()
+	defer binaries.Unlock()
+	if bin := binaries.built[pkg]; bin != "" {
+		return bin
+	}
+	if binaries.dir == "" {
+		dir, err := os.MkdirTemp("", "faulttest")
+		if err != nil {
+			t.Fatal(err)
+		}
+		binaries.dir, binaries.built = dir, make(map[string]string)
+	}
+	bin := filepath.Join(binaries.dir, fmt.Sprint("command", len(binaries.built)))
+	if err := os.Rename(Build(t, pkg), bin); err != nil {
+		t.Fatal(err)
+	}
+	binaries.built[pkg] = bin
+	return bin
+}
+
+// nexusdBinary is the nexusd of this checkout, natsServerBinary the NATS server of its go.mod.
+func nexusdBinary(t *testing.T) string     { return binary(t, "nexus/cmd/nexusd") }
+func natsServerBinary(t *testing.T) string { return binary(t, "github.com/nats-io/nats-server/v2") }
+
+// lockedLog keeps the end of what processes log.
+type lockedLog struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+const logKept = 64 << 10
+
+func (l *lockedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b = append(l.b, b...)
+	if len(l.b) > 2*logKept {
+		l.b = append([]byte(nil), l.b[len(l.b)-logKept:]...)
+	}
+	return len(b), nil
+}
+
+// newLog returns a log that the test prints if it fails.
+func newLog(t *testing.T) *lockedLog {
+	l := new(lockedLog)
+	t.Cleanup(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if t.Failed() && len(l.b) > 0 {
+			t.Logf("the end of the log of the processes:\n%s", l.b[max(0, len(l.b)-logKept):])
+		}
+	})
+	return l
+}
+
+// cluster is NATS servers with JetStream, a process each.
+type cluster struct {
+	bin     string
+	log     *lockedLog
+	configs []string
+	urls    []string
+	servers []*Process
+}
+
+// newCluster starts n servers and waits until JetStream has a leader.
+func newCluster(t *testing.T, n int) *cluster {
+	t.Helper()
+	c := &cluster{bin: natsServerBinary(t), log: newLog(t)}
+	ports := freePorts(t, 2*n)
+	var routes []string
+	for i := range n {
+		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", ports[n+i]))
+	}
+	dir := t.TempDir()
+	for i := range n {
+		// As docs/OPERATIONS.md has it for real use, but for the fsync of each message: a kill
+		// of the process loses nothing that it has written.
+		text := fmt.Sprintf("server_name: s%d\nlisten: \"127.0.0.1:%d\"\njetstream { store_dir: %q, max_file_store: 8GB }\n", i, ports[i], filepath.Join(dir, fmt.Sprint("s", i)))
+		if n > 1 {
+			text += fmt.Sprintf("cluster { name: test, listen: \"127.0.0.1:%d\", routes: [%s] }\n", ports[n+i], strings.Join(routes, ", "))
+		}
+		config := filepath.Join(dir, fmt.Sprintf("s%d.conf", i))
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.configs, c.urls = append(c.configs, config), append(c.urls, fmt.Sprintf("nats://127.0.0.1:%d", ports[i]))
+	}
+	c.servers = make([]*Process, n)
+	t.Cleanup(func() {
+		for _, s := range c.servers {
+			if s != nil {
+				s.Kill()
+			}
+		}
+	})
+	for i := range n {
+		c.start(t, i)
+	}
+	for _, url := range c.urls {
+		nc, err := nats.Connect(url, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "JetStream has a leader at "+url, func(ctx context.Context) error {
+			m, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.NAMES", nil)
+			if err == nil && strings.Contains(string(m.Data), `"error"`) {
+				err = errors.New(string(m.Data))
+			}
+			return err
+		})
+		nc.Close()
+	}
+	return c
+}
+
+func (c *cluster) start(t *testing.T, i int) {
+	t.Helper()
+	s, err := Start(c.log, c.bin, "-c", c.configs[i])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.servers[i] = s
+}
+
+func (c *cluster) url() string { return strings.Join(c.urls, ",") }
+
+// startTime is how long a cluster and a daemon have to come up again.
+const startTime = 2 * time.Minute
+
+// eventually tries f until it succeeds. It ends the test after startTime.
+func eventually(t *testing.T, what string, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
+	defer cancel()
+	for {
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := f(try)
+		cancel()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// daemon starts a nexusd on the cluster; one that can't start yet is started again.
+func (c *cluster) daemon(t *testing.T, log *lockedLog, data string) *Nexusd {
+	t.Helper()
+	var d *Nexusd
+	ctx := t.Context()
+	args := []string{"--nats", c.url(), "--replicas", fmt.Sprint(len(c.servers)), "--create", "--data", data, "--http", "off", "--log-level", "error"}
+	eventually(t, "nexusd starts", func(context.Context) (err error) {
+		d, err = StartNexusd(ctx, log, nexusdBinary(t), args...)
+		return err
+	})
+	return d
+}
+
+// freePorts returns ports of the loopback that were free a moment ago.
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
