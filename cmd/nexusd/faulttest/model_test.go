@@ -110,9 +110,11 @@ func (s sessionState) step(op operation, a answered) (bool, sessionState) {
 		moved := sessionState{op.turn, s.parents}
 		switch a.outcome {
 		case done:
-			return may && a.head == op.turn && a.depth == s.depth(op.turn), moved
+			return may, moved // the session in the reply may be of a later moment: it is an operation of its own
 		case refused:
 			return op.other != 0 && s.head != op.other && a.head == s.head, s
+		case missing:
+			return !s.stored(op.turn), s
 		case notKnown:
 			if may {
 				return true, moved
