@@ -19,7 +19,7 @@ import (
 var binaries struct {
 	sync.Mutex
 	dir   string
-	built map[string]string
+	paths map[string]string
 }
 
 func TestMain(m *testing.M) {
@@ -30,11 +30,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func binary(t *testing.T, pkg string) string {
+func built(t *testing.T, pkg string) string {
 	t.Helper()
 	binaries.Lock()
 	defer binaries.Unlock()
-	if bin := binaries.built[pkg]; bin != "" {
+	if bin := binaries.paths[pkg]; bin != "" {
 		return bin
 	}
 	if binaries.dir == "" {
@@ -42,19 +42,19 @@ func binary(t *testing.T, pkg string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		binaries.dir, binaries.built = dir, make(map[string]string)
+		binaries.dir, binaries.paths = dir, make(map[string]string)
 	}
-	bin := filepath.Join(binaries.dir, fmt.Sprint("command", len(binaries.built)))
+	bin := filepath.Join(binaries.dir, fmt.Sprint("command", len(binaries.paths)))
 	if err := os.Rename(Build(t, pkg), bin); err != nil {
 		t.Fatal(err)
 	}
-	binaries.built[pkg] = bin
+	binaries.paths[pkg] = bin
 	return bin
 }
 
 // nexusdBinary is the nexusd of this checkout, natsServerBinary the NATS server of its go.mod.
-func nexusdBinary(t *testing.T) string     { return binary(t, "nexus/cmd/nexusd") }
-func natsServerBinary(t *testing.T) string { return binary(t, "github.com/nats-io/nats-server/v2") }
+func nexusdBinary(t *testing.T) string     { return built(t, "nexus/cmd/nexusd") }
+func natsServerBinary(t *testing.T) string { return built(t, "github.com/nats-io/nats-server/v2") }
 
 // lockedLog keeps the end of what processes log.
 type lockedLog struct {

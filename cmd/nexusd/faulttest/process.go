@@ -80,7 +80,11 @@ type Nexusd struct {
 // StartNexusd starts nexusd and waits for its ready line. A process that ends before, or that
 // takes longer than ctx, is an error.
 func StartNexusd(ctx context.Context, log io.Writer, bin string, args ...string) (*Nexusd, error) {
-	cmd := exec.Command(bin, args...)
+	return StartCommand(ctx, log, exec.Command(bin, args...))
+}
+
+// StartCommand is StartNexusd of a command that is not started yet.
+func StartCommand(ctx context.Context, log io.Writer, cmd *exec.Cmd) (*Nexusd, error) {
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
