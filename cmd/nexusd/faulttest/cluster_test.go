@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"nexus/turns"
 )
 
 // binaries are built once for all tests of the package.
@@ -206,4 +208,10 @@ func freePorts(t *testing.T, n int) (ports []int) {
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports
+}
+
+// text is a message of so many bytes that differs from others.
+func text(id turns.ID, bytes int) []turns.Message {
+	s := "words of " + id.String() + " "
+	return []turns.Message{turns.TextMessage(turns.User, strings.Repeat(s, 1+bytes/len(s)))}
 }

@@ -235,12 +235,6 @@ func (e *everyCallRun) attempt(o testOperation, goal *target) (out attempted) {
 	return out
 }
 
-// text is a message of so many bytes that differs from others.
-func text(id turns.ID, bytes int) []turns.Message {
-	s := "words of " + id.String() + " "
-	return []turns.Message{turns.TextMessage(turns.User, strings.Repeat(s, 1+bytes/len(s)))}
-}
-
 // newSession opens a session with so many turns of 600 bytes.
 func newSession(ctx context.Context, c *api.Client, n int) (session turns.ID, ids []turns.ID, err error) {
 	s, err := c.Create(ctx, api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 4000}}})

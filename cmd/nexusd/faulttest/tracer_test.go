@@ -3,7 +3,6 @@
 package faulttest
 
 import (
-	"bytes"
 	"debug/elf"
 	"debug/gosym"
 	"encoding/binary"
@@ -312,13 +311,23 @@ func symbols(bin string) (*gosym.Table, error) {
 		return nil, err
 	}
 	defer f.Close()
-	lines, text := f.Section(".gopclntab"), f.Section(".text")
-	if lines == nil || text == nil {
+	lines := f.Section(".gopclntab")
+	if lines == nil {
 		return nil, errors.New("the binary has no table of functions")
+	}
+	all, err := f.Symbols()
+	if err != nil {
+		return nil, err
+	}
+	start := uint64(0) // of Go's code; C code may come before it
+	for _, s := range all {
+		if s.Name == "runtime.text" {
+			start = s.Value
+		}
 	}
 	b, err := lines.Data()
 	if err != nil {
 		return nil, err
 	}
-	return gosym.NewTable(nil, gosym.NewLineTable(bytes.Clone(b), text.Addr))
+	return gosym.NewTable(nil, gosym.NewLineTable(b, start))
 }

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,6 +48,8 @@ func New(r prometheus.Registerer, store *projections.Store, caches *cache.Budget
 			func() float64 { return float64(store.SetAside()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_cache_budget_bytes", Help: "The most bytes that all caches keep together."},
 			func() float64 { return float64(caches.Max()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_goroutines", Help: "Goroutines of the process."},
+			func() float64 { return float64(runtime.NumGoroutine()) }),
 		newCacheSizes(caches))
 	return m
 }
