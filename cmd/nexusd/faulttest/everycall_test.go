@@ -192,6 +192,9 @@ func (e *everyCallRun) attempt(o testOperation, goal *target) (out attempted) {
 		t.Fatal(err)
 	}
 	before, err := request(ctx, c)
+	if refused := (*api.Error)(nil); errors.As(err, &refused) && refused.Code != api.Indeterminate && refused.Code != api.Unavailable {
+		t.Fatalf("%s: %v", o.name, err)
+	}
 	out.acknowledged = err == nil
 	wait := time.NewTimer(afterwards)
 	if err != nil { // it was killed, or will be in a moment
@@ -292,7 +295,7 @@ func operations(other *everyCallRun) []testOperation {
 		{"append", appendOf(300)},
 		{"append with a blob", appendOf(700 << 10)},
 		{"create", func(context.Context, *api.Client) (requester, checker, error) {
-			label := api.NewID().String()
+			label := "label of " + api.NewID().String()
 			r := api.CreateSession{ID: api.NewID(), SessionSettings: api.SessionSettings{Label: &label}}
 			return func(ctx context.Context, c *api.Client) (string, error) {
 					s, err := c.Create(ctx, r)

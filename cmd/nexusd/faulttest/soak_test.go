@@ -131,7 +131,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Log("     at  operations  RSS MiB  goroutines  files   p50 ms   p99 ms  data MiB  bytes/turn")
 	for i, s := range samples {
-		t.Logf("%7v  %10d  %7.1f  %10.0f  %5.0f  %7.2f  %7.2f  %8.1f  %10.0f", (interval * time.Duration(i+1)).Round(time.Second / 10), s.operations, s.rss/(1<<20), s.goroutines, s.files,
+		t.Logf("%7v  %10d  %7.1f  %10.0f  %5.0f  %7.2f  %7.2f  %8.1f  %10.0f", (interval * time.Duration(i+1)).Round(time.Second/10), s.operations, s.rss/(1<<20), s.goroutines, s.files,
 			s.p50.Seconds()*1000, s.p99.Seconds()*1000, float64(s.bytes)/(1<<20), s.perTurn)
 	}
 	var total soakWorker
