@@ -151,6 +151,135 @@ func TestUserHearsItsAgentsOnly(t *testing.T) {
 	}
 }
 
+// Each kind of user subscribes to everything that there may be, also as a queue, and publishes to
+// the inboxes of the others. It hears the notifications that are its own, and nothing else:
+// no request, no reply, nothing of the server, of the streams or of the service.
+func TestEachKindOfUserReachesNothingOfAnother(t *testing.T) {
+	alice, aliceFile := newKey(t)
+	auditor, auditorFile := newKey(t)
+	elsewhere, elsewhereFile := newKey(t)
+	near, nearFile := newKey(t)
+	far, farFile := newKey(t)
+	d, _ := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30, User: []UserRow{
+		{Name: "alice", NKey: alice, Agents: []string{"alice"}},
+		{Name: "auditor", NKey: auditor, Operator: true},
+		{Name: "elsewhere", NKey: elsewhere, Tenant: "acme", Agents: []string{"*"}},
+		{Name: "near", NKey: near, Agents: []string{"*"}}, // these two send the requests
+		{Name: "far", NKey: far, Tenant: "acme", Agents: []string{"*"}},
+	}})
+	users := []struct {
+		name, file string
+		hears      []string // prefixes of notifications
+		last       string   // of the agents below, the last one that it hears
+		nc         *nats.Conn
+		inbox      string
+		subs       []*nats.Subscription
+	}{
+		{name: "operator", file: d.Credentials().Operator, hears: []string{"default.alice", "default.main", "acme.alice"}, last: "acme.alice"},
+		{name: "agent", file: d.Credentials().Agent, hears: []string{"default.alice", "default.main"}, last: "default.main"},
+		{name: "alice", file: aliceFile, hears: []string{"default.alice"}, last: "default.alice"},
+		{name: "auditor", file: auditorFile, hears: []string{"default.alice", "default.main"}, last: "default.main"},
+		{name: "elsewhere", file: elsewhereFile, hears: []string{"acme.alice"}, last: "acme.alice"},
+	}
+	for i := range users {
+		u := &users[i]
+		u.nc = dial(t, d, u.file)
+		for _, verb := range []string{"$SRV.PING", "$SRV.PING.nexus", "$SRV.INFO", "$SRV.INFO.nexus", "$SRV.STATS", "$SRV.STATS.nexus"} {
+			if m, err := u.nc.Request(verb, nil, untilTheTestEnds(t)); err != nil || !bytes.Contains(m.Data, []byte(`"name":"nexus"`)) {
+				t.Errorf("%s: %s: %v, %v", u.name, verb, m, err)
+			}
+		}
+		for _, subject := range []string{"nexus.v1.*.*.notify.>", ">", "nexus.>", "nexus.log.>", "nexus.blobs.>", "_INBOX.>", "$SYS.>", "$JS.>", "$SRV.>", "$KV.>", "$O.>"} {
+			plain, err := u.nc.SubscribeSync(subject)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.subs = append(u.subs, plain)
+		}
+		for _, subject := range []string{"nexus.v1.*.*.turn.append.*", "$SRV.>", "_INBOX.>"} {
+			queue, err := u.nc.QueueSubscribeSync(subject, "nexus")
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.subs = append(u.subs, queue)
+		}
+		u.inbox = nats.NewInbox()
+		if err := u.nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, from := range users {
+		for _, to := range users {
+			if from.name == to.name {
+				continue
+			}
+			for _, subject := range []string{to.inbox, "nexus.v1.default.alice.notify.X.turn.appended", "nexus.v1.acme.alice.notify.X.turn.appended"} {
+				if subject == to.inbox {
+					subject += ".from." + from.name
+				}
+				if err := from.nc.Publish(subject, []byte("forged")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := from.nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Another user of each tenant sends requests, the last one of each agent a turn: what is heard
+	// up to its notification is all that there is.
+	ends := make(map[string]string)
+	inDefault := api.NewClient(dial(t, d, nearFile), "default", "main")
+	for _, x := range []struct {
+		of    *api.Client
+		agent string
+	}{{inDefault, "default.alice"}, {inDefault, "default.main"}, {api.NewClient(dial(t, d, farFile), "acme", "alice"), "acme.alice"}} {
+		_, agent, _ := strings.Cut(x.agent, ".")
+		own := x.of.As(agent)
+		s, err := own.Create(t.Context(), api.CreateSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := own.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "a secret")}}); err != nil {
+			t.Fatal(err)
+		}
+		ends[x.agent] = "nexus.v1." + x.agent + ".notify." + s.ID.String() + ".turn.appended"
+	}
+	for _, u := range users {
+		for {
+			m, err := u.subs[0].NextMsg(untilTheTestEnds(t))
+			if err != nil {
+				t.Fatalf("%s: %v", u.name, err)
+			}
+			if m.Subject == ends[u.last] {
+				break
+			}
+		}
+		if err := u.nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for _, sub := range u.subs {
+			n, _, err := sub.Pending()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range n {
+				m, err := sub.NextMsg(untilTheTestEnds(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if string(m.Data) == "forged" && (strings.HasSuffix(m.Subject, ".from."+u.name) || strings.HasPrefix(m.Subject, "nexus.v1.")) {
+					continue // what it published itself, in its own account
+				}
+				own := slices.ContainsFunc(u.hears, func(agent string) bool { return m.Subject == ends[agent] })
+				if !own {
+					t.Errorf("%s, subscribed to %s, hears %s: %.100s", u.name, sub.Subject, m.Subject, m.Data)
+				}
+			}
+		}
+	}
+}
+
 // An event has the key of the user whose request it follows from, and no other can
 // take it.
 func TestEventNamesTheKeyOfItsSender(t *testing.T) {
