@@ -242,8 +242,9 @@ func (x *tracer) seen() (calls []fileCall, hit bool) {
 	return append([]fileCall(nil), x.calls...), x.hit
 }
 
-// variable is what differs between two runs in the name of a file.
-var variable = regexp.MustCompile(`[0-9A-HJKMNP-TV-Z]{26}|/[0-9a-f]{2}/|\.[0-9]+$|[0-9]+`)
+// variable is what differs between two runs in one part of a path: an id, the folder of a key, a
+// number.
+var variable = regexp.MustCompile(`^[0-9A-HJKMNP-TV-Z]{26}|^[0-9a-f]{2}$|[0-9]+`)
 
 func (x *tracer) fileCall(tid int, nr uint64, args [6]uint64) (fileCall, bool) {
 	kind, ok := fileCalls[nr]
@@ -265,13 +266,11 @@ func (x *tracer) fileCall(tid int, nr uint64, args [6]uint64) (fileCall, bool) {
 	if err != nil || strings.HasPrefix(rel, "..") || rel == path {
 		return fileCall{}, false
 	}
-	rel = variable.ReplaceAllStringFunc(rel, func(s string) string {
-		if s[0] == '/' {
-			return "/N/"
-		}
-		return "N"
-	})
-	return fileCall{kind.name, rel, x.stack(tid)}, true
+	parts := strings.Split(rel, "/")
+	for i := range parts {
+		parts[i] = variable.ReplaceAllString(parts[i], "N")
+	}
+	return fileCall{kind.name, strings.Join(parts, "/"), x.stack(tid)}, true
 }
 
 // stack follows the frame pointers and returns the innermost functions above package os.
