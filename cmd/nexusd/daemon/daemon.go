@@ -304,7 +304,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		}
 		keys.Warn = func(err error) { d.logger.Warn("keys", "err", err) }
 		d.opened(func(context.Context) error { return keys.Close() })
-		if err := checkKeys(ctx, d.log, keys); err != nil {
+		if err := checkKeys(ctx, d.log, keys, c.Ledger); err != nil {
 			return err
 		}
 		c.Keys = keys

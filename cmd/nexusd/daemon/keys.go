@@ -15,27 +15,57 @@ import (
 // daemon that starts without its keys acknowledges turns under new ones, and gives
 // labels away that sessions have.
 //
-// It looks at two events only. A folder that lacks some keys is found by
+// It looks at the two ends of the log only. A folder that lacks some keys is found by
 // audit.verify. A key that was destroyed is no fault: its session was erased.
-func checkKeys(ctx context.Context, log ledger.Log, keys seal.Keyring) error {
+//
+// An import stores the key of a session after the session's first event, and a crash
+// between the two is no fault either: the same import brings the key again. So the
+// opening of a session says nothing if its key is missing, and the next event decides.
+// An opening of this ledger (own) that no event speaks for is a fault.
+func checkKeys(ctx context.Context, log ledger.Log, keys seal.Keyring, own [16]byte) error {
 	st, err := log.State(ctx)
 	if err != nil || st.Last == 0 {
 		return err
 	}
-	for _, seq := range []uint64{1, st.Last} {
-		r, err := log.Get(ctx, seq)
-		if err != nil {
-			return err
+	for _, step := range []uint64{1, ^uint64(0)} { // up from the first, down from the last
+		seq, missing := uint64(1), error(nil)
+		if step != 1 {
+			seq = st.Last
 		}
-		ev, err := turns.Decode(r.Payload)
-		if err != nil {
-			continue // the projections judge it
-		}
-		for _, id := range ev.Keys {
-			if _, err := keys.Key(id); errors.Is(err, seal.ErrNoKey) {
-				return fmt.Errorf("%w: keys/ has no key of event %s at position %d: the folder is missing, or belongs to another ledger. "+
-					"Copy the files of a backup's keys/ into it, and remove none that is there", turns.ErrCorrupt, ev.ID, seq)
+		for ; seq >= 1 && seq <= st.Last; seq += step {
+			r, err := log.Get(ctx, seq)
+			if err != nil {
+				return err
 			}
+			ev, err := turns.Decode(r.Payload)
+			if err != nil {
+				break // the projections judge it
+			}
+			fault := missingKey(keys, ev, seq)
+			if fault == nil {
+				missing = nil
+				break
+			}
+			if ev.Kind != turns.KindOpened {
+				return fault
+			}
+			if missing == nil && (ev.Origin == nil || ev.Origin.Ledger == own) {
+				missing = fault
+			}
+		}
+		if missing != nil {
+			return missing
+		}
+	}
+	return nil
+}
+
+// missingKey returns an error if a key of an event at a position is not there.
+func missingKey(keys seal.Keyring, ev *turns.Event, seq uint64) error {
+	for _, id := range ev.Keys {
+		if _, err := keys.Key(id); errors.Is(err, seal.ErrNoKey) {
+			return fmt.Errorf("%w: keys/ has no key of event %s at position %d: the folder is missing, or belongs to another ledger. "+
+				"Copy the files of a backup's keys/ into it, and remove none that is there", turns.ErrCorrupt, ev.ID, seq)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,5 +59,49 @@ func TestStartWithoutKeysIsRefused(t *testing.T) {
 	defer nc.Close()
 	if _, err := api.NewClient(nc, "default", "main").Session(t.Context(), s.ID); err != nil {
 		t.Errorf("with its keys back: %v", err)
+	}
+}
+
+// An import that ends between the first event of a session and its key leaves an
+// opening without a key as the newest event, also as the only one. The next start goes
+// on, and the same import completes the session.
+func TestStartAfterAnImportThatEndedBeforeItsKey(t *testing.T) {
+	ctx := t.Context()
+	_, source := startWith(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
+	s := must[*api.Session](t)(source.Create(ctx, api.CreateSession{}))
+	turn := extend(t, source, s.ID, 1)
+	var records []api.ExportRecord
+	for r, err := range source.Export(ctx, s.ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, r)
+	}
+	opening := slices.IndexFunc(records, func(r api.ExportRecord) bool { return r.Event != nil }) + 1
+	for name, before := range map[string]int{"a ledger with sessions": 2, "an empty ledger": 0} {
+		t.Run(name, func(t *testing.T) {
+			data := t.TempDir()
+			d, c := start(t, data)
+			for range before {
+				extend(t, c, must[*api.Session](t)(c.Create(ctx, api.CreateSession{})).ID, 1)
+			}
+			must[*api.Imported](t)(c.Import(ctx, records[:opening]))
+			stop(t, d, c)
+			keys, err := filepath.Glob(filepath.Join(data, "keys", "*", "*", s.ID.String()+".key"))
+			if err != nil || len(keys) != 2 {
+				t.Fatalf("keys of the session: %v, %v", keys, err)
+			}
+			for _, name := range keys { // as a crash before Put leaves it
+				if err := os.Remove(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, c = start(t, data)
+			must[*api.Imported](t)(c.Import(ctx, records))
+			if got := must[*api.Turn](t)(c.Turn(ctx, s.ID, turn.ID)); got.Hash != turn.Hash {
+				t.Errorf("the imported turn has %v, want %v", got.Hash, turn.Hash)
+			}
+			verified(t, c)
+		})
 	}
 }

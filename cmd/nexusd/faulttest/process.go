@@ -32,9 +32,8 @@ func Build(t testing.TB, pkg string) string {
 
 // Process is a program that runs. Its methods are not safe for concurrent use.
 type Process struct {
-	Cmd     *exec.Cmd
-	stopped bool // by Pause
-	ended   bool
+	Cmd   *exec.Cmd
+	ended bool
 }
 
 // Start starts a program. Its standard error goes to log.
@@ -59,16 +58,10 @@ func (p *Process) Kill() {
 }
 
 // Pause stops the process with SIGSTOP: its connections stay open, and it does nothing.
-func (p *Process) Pause() error {
-	p.stopped = true
-	return p.Cmd.Process.Signal(syscall.SIGSTOP)
-}
+func (p *Process) Pause() error { return p.Cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Resume lets a paused process go on.
-func (p *Process) Resume() error {
-	p.stopped = false
-	return p.Cmd.Process.Signal(syscall.SIGCONT)
-}
+func (p *Process) Resume() error { return p.Cmd.Process.Signal(syscall.SIGCONT) }
 
 // Nexusd is a nexusd that has printed its ready line.
 type Nexusd struct {
