@@ -60,59 +60,62 @@ func TestEveryCall(t *testing.T) {
 		if !*everyCall && o.name != "append" {
 			continue
 		}
-		// Runs without a kill at a call say which calls there are, and at most how many of a kind.
-		most := make(map[fileCall]int)
-		runs := 3
-		if !*everyCall {
-			runs = 1
-		}
-		for range runs {
-			count := make(map[fileCall]int)
-			for _, c := range e.attempt(o, nil).calls {
-				count[c]++
+		t.Run(o.name, func(t *testing.T) {
+			e.t = t
+			// Runs without a kill at a call say which calls there are, and at most how many of a kind.
+			most := make(map[fileCall]int)
+			runs := 3
+			if !*everyCall {
+				runs = 1
 			}
-			for c, n := range count {
-				most[c] = max(most[c], n)
+			for range runs {
+				count := make(map[fileCall]int)
+				for _, c := range e.attempt(o, nil).calls {
+					count[c]++
+				}
+				for c, n := range count {
+					most[c] = max(most[c], n)
+				}
 			}
-		}
-		var goals []target
-		for _, c := range slices.SortedFunc(maps.Keys(most), func(a, b fileCall) int { return strings.Compare(a.String(), b.String()) }) {
-			for n := range min(most[c], nthLimit) {
-				goals = append(goals, target{c, n + 1, false}, target{c, n + 1, true})
+			var goals []target
+			for _, c := range slices.SortedFunc(maps.Keys(most), func(a, b fileCall) int { return strings.Compare(a.String(), b.String()) }) {
+				for n := range min(most[c], nthLimit) {
+					goals = append(goals, target{c, n + 1, false}, target{c, n + 1, true})
+				}
 			}
-		}
-		if !*everyCall {
-			rng.Shuffle(len(goals), func(i, j int) { goals[i], goals[j] = goals[j], goals[i] })
-			goals = goals[:min(2, len(goals))]
-		}
-		hits, acknowledged, sites := 0, 0, make(map[fileCall]bool)
-		var not []string
-		for _, goal := range goals {
-			for try := range 3 {
-				got := e.attempt(o, &goal)
-				if got.hit {
-					hits++
-					sites[goal.call], all[goal.call] = true, true
-					if got.acknowledged {
-						acknowledged++
+			if !*everyCall {
+				rng.Shuffle(len(goals), func(i, j int) { goals[i], goals[j] = goals[j], goals[i] })
+				goals = goals[:min(2, len(goals))]
+			}
+			hits, acknowledged, sites := 0, 0, make(map[fileCall]bool)
+			var not []string
+			for _, goal := range goals {
+				for try := range 3 {
+					got := e.attempt(o, &goal)
+					if got.hit {
+						hits++
+						sites[goal.call], all[goal.call] = true, true
+						if got.acknowledged {
+							acknowledged++
+						}
+						break
 					}
-					break
+					if try == 2 {
+						not = append(not, goal.String())
+					}
 				}
-				if try == 2 {
-					not = append(not, goal.String())
+				if t.Failed() {
+					t.Fatalf("killed %s", goal)
 				}
 			}
-			if t.Failed() {
-				t.Fatalf("%s, killed %s", o.name, goal)
+			t.Logf("%s: %d kills at %d of %d call sites, %d of them after the acknowledgement", o.name, hits, len(sites), len(most), acknowledged)
+			for _, s := range not {
+				t.Logf("  not reached in three tries: %s", s)
 			}
-		}
-		t.Logf("%s: %d kills at %d of %d call sites, %d of them after the acknowledgement", o.name, hits, len(sites), len(most), acknowledged)
-		for _, s := range not {
-			t.Logf("  not reached in three tries: %s", s)
-		}
-		if hits == 0 {
-			t.Errorf("%s: nothing was killed", o.name)
-		}
+			if hits == 0 {
+				t.Errorf("%s: nothing was killed", o.name)
+			}
+		})
 	}
 	t.Logf("%d different call sites", len(all))
 	for _, c := range slices.Sorted(func(yield func(string) bool) {
@@ -141,7 +144,7 @@ type testOperation struct {
 }
 
 type everyCallRun struct {
-	t    *testing.T
+	t    *testing.T // the subtest that runs
 	bin  string
 	data string
 	code *gosym.Table
@@ -212,6 +215,9 @@ func (e *everyCallRun) attempt(o testOperation, goal *target) (out attempted) {
 	e.d.Kill()
 	<-x.ended
 	out.calls, out.hit = x.seen()
+	if goal != nil && out.hit {
+		fmt.Fprintf(e.log, "killed %s\n", goal)
+	}
 	e.start()
 	ctx, c, end = e.connect(t.Context())
 	defer end()
