@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/ledger/api"
 	"nexus/turns"
 )
 
@@ -214,4 +215,20 @@ func freePorts(t *testing.T, n int) (ports []int) {
 func text(id turns.ID, bytes int) []turns.Message {
 	s := "words of " + id.String() + " "
 	return []turns.Message{turns.TextMessage(turns.User, strings.Repeat(s, 1+bytes/len(s)))}
+}
+
+// newSession opens a session with so many turns of 600 bytes.
+func newSession(ctx context.Context, c *api.Client, n int) (session turns.ID, ids []turns.ID, err error) {
+	s, err := c.Create(ctx, api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 4000}}})
+	if err != nil {
+		return session, nil, err
+	}
+	for range n {
+		id := api.NewID()
+		if _, err := c.Append(ctx, s.ID, api.AppendTurn{ID: id, Messages: text(id, 600)}); err != nil {
+			return session, nil, err
+		}
+		ids = append(ids, id)
+	}
+	return s.ID, ids, nil
 }

@@ -244,22 +244,6 @@ func (e *everyCallRun) attempt(o testOperation, goal *target) (out attempted) {
 	return out
 }
 
-// newSession opens a session with so many turns of 600 bytes.
-func newSession(ctx context.Context, c *api.Client, n int) (session turns.ID, ids []turns.ID, err error) {
-	s, err := c.Create(ctx, api.CreateSession{SessionSettings: api.SessionSettings{Limits: &turns.Limits{ContextWindow: 4000}}})
-	if err != nil {
-		return session, nil, err
-	}
-	for range n {
-		id := api.NewID()
-		if _, err := c.Append(ctx, s.ID, api.AppendTurn{ID: id, Messages: text(id, 600)}); err != nil {
-			return session, nil, err
-		}
-		ids = append(ids, id)
-	}
-	return s.ID, ids, nil
-}
-
 // hasTurns says that the normal turns of a session are these.
 func hasTurns(ctx context.Context, c *api.Client, session turns.ID, want []turns.ID) error {
 	var got []turns.ID
