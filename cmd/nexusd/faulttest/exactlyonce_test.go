@@ -17,7 +17,7 @@ import (
 	"nexus/turns"
 )
 
-var exactlyOnce = flag.Int("exactly-once", 0, "how many turns TestExactlyOnceR1 and TestExactlyOnceR3 append; 0: 1,000, and no R3")
+var exactlyOnce = flag.Int("exactly-once", 0, "how many turns TestExactlyOnceR1 and TestExactlyOnceR3 append; 0: 500, and no R3")
 
 // TestExactlyOnceR1 and TestExactlyOnceR3 append turns through a proxy that loses replies, while
 // daemons (and on R3 the servers) are killed. Each writer sends a turn again under the same id
@@ -29,7 +29,7 @@ var exactlyOnce = flag.Int("exactly-once", 0, "how many turns TestExactlyOnceR1 
 func TestExactlyOnceR1(t *testing.T) {
 	n := *exactlyOnce
 	if n == 0 {
-		n = 1000
+		n = 500
 	}
 	bin, log, data := nexusdBinary(t), newLog(t), t.TempDir()
 	proxy := newLossyProxy(t, 0.02, 0.002)
