@@ -38,6 +38,8 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 	}
 	sum := turns.HashEvent(payload)
 	hash := sum.String()
+	w := l.sync.Begin()
+	defer w.End()
 	seq, err := settle(ctx, write{
 		action: "append to", subject: subject, expect: expect,
 		send: func(ctx context.Context) (uint64, error) { return l.send(ctx, subject, expect, payload, hash) },
@@ -51,6 +53,9 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 			return own, err
 		},
 	})
+	if err == nil {
+		err = w.Wait(ctx, seq)
+	}
 	if err == nil {
 		l.Reached(seq)
 		l.acked(mark.Place{Seq: seq, Sum: sum}, mark.Place{})

@@ -12,14 +12,18 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/groupsync"
 	"nexus/turns"
 )
 
 // benchLog is a fresh R1 ledger on an embedded server, every ack after an fsync
 // unless noSync.
-func benchLog(b *testing.B, noSync bool) *Log {
+func benchLog(b *testing.B, noSync bool) *Log { return benchLogOf(b, noSync, false) }
+
+func benchLogOf(b *testing.B, noSync, group bool) *Log {
 	b.Helper()
-	s, err := embed.Start(embed.Config{DataDir: b.TempDir(), MaxStore: 16 << 30, NoSync: noSync})
+	dir := b.TempDir()
+	s, err := embed.Start(embed.Config{DataDir: dir, MaxStore: 16 << 30, NoSync: noSync})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -29,7 +33,13 @@ func benchLog(b *testing.B, noSync bool) *Log {
 		b.Fatal(err)
 	}
 	b.Cleanup(nc.Close)
-	l, err := Open(context.Background(), stream(b, nc), Config{Create: true, Ledger: uuid.NewString()})
+	c := Config{Create: true, Ledger: uuid.NewString()}
+	if group {
+		c.GroupSync = func(stream string) (*groupsync.Stream, error) {
+			return groupsync.Open(embed.StreamDir(dir, stream), dir, func(err error) { b.Error(err) })
+		}
+	}
+	l, err := Open(context.Background(), stream(b, nc), c)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -137,4 +147,40 @@ func BenchmarkRead(b *testing.B) {
 		}
 	}
 	b.ReportMetric(records*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+}
+
+func BenchmarkGroup(b *testing.B) {
+	for _, writers := range []int{1, 4, 16, 64, 512} {
+		for _, m := range []struct {
+			name          string
+			a             int
+			noSync, group bool
+		}{{"bare-always", 1, false, false}, {"append-always", 0, false, false}, {"append-group", 0, true, true}, {"append-nosync", 0, true, false}} {
+			b.Run(fmt.Sprint(m.name, "/", writers), func(b *testing.B) {
+				l, p := benchLogOf(b, m.noSync, m.group), make([]byte, 2*benchPayload)
+				a := appenders[m.a]
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				b.ResetTimer()
+				var wg sync.WaitGroup
+				for w := range writers {
+					wg.Go(func() {
+						subject := fmt.Sprint("nexus.log.00.t.s.W", w)
+						for tail := uint64(0); left.Add(-1) >= 0; {
+							var err error
+							if tail, err = a.do(context.Background(), l, subject, tail, p); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+				if l.sync != nil {
+					b.ReportMetric(float64(l.sync.Syncs())/float64(b.N), "fsyncs/op")
+				}
+			})
+		}
+	}
 }

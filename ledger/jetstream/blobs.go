@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"nexus/ledger"
+	"nexus/ledger/jetstream/groupsync"
 	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
 )
@@ -45,6 +46,7 @@ type Blobs struct {
 	js     js.JetStream
 	stream js.Stream
 	acked  func(log, blobs mark.Place)
+	sync   *groupsync.Stream
 	chunk  int // size of the chunks that PutBlob writes, in bytes
 }
 
@@ -62,8 +64,8 @@ func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, s
 	if len(sealed) > maxBlob {
 		return fmt.Errorf("put blob %v: %w: %d bytes, the limit is %d", digest, ledger.ErrTooLarge, len(sealed), maxBlob)
 	}
-	if _, err := b.last(ctx, base+".0"); err == nil {
-		return nil // the first copy stays
+	if m, err := b.last(ctx, base+".0"); err == nil {
+		return b.sync.Wait(ctx, m.Sequence) // the first copy stays
 	}
 	sum := sha256.Sum256(sealed)
 	chunks := split(sealed, b.chunk)
@@ -91,6 +93,8 @@ func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, s
 // put stores one chunk. A chunk that subject has already stays.
 func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chunk []byte) error {
 	stored := turns.Hash(sha256.Sum256(chunk))
+	w := b.sync.Begin()
+	defer w.End()
 	seq, err := settle(ctx, write{
 		action: "store chunk at", subject: subject,
 		send: func(ctx context.Context) (uint64, error) {
@@ -105,6 +109,9 @@ func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chu
 			return true, nil
 		},
 	})
+	if err == nil {
+		err = w.Wait(ctx, seq)
+	}
 	if err == nil {
 		b.acked(mark.Place{}, mark.Place{Seq: seq, Sum: stored})
 	}

@@ -19,13 +19,13 @@ func (l *Log) Last(ctx context.Context, subject string) (ledger.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	m, err := l.stream.GetLastMsgForSubject(ctx, subject)
-	return record(m, err, "last record of "+subject)
+	return l.record(ctx, m, err, "last record of "+subject)
 }
 
 // Next implements [ledger.Log].
 func (l *Log) Next(ctx context.Context, subject string, after uint64) (ledger.Record, error) {
 	m, err := next(ctx, l.stream, subject, after)
-	return record(m, err, fmt.Sprintf("record of %s after %d", subject, after))
+	return l.record(ctx, m, err, fmt.Sprintf("record of %s after %d", subject, after))
 }
 
 // Get implements [ledger.Log].
@@ -44,7 +44,7 @@ func (l *Log) Get(ctx context.Context, seq uint64) (ledger.Record, error) {
 			}
 		}
 	}
-	return record(m, err, fmt.Sprintf("record %d", seq))
+	return l.record(ctx, m, err, fmt.Sprintf("record %d", seq))
 }
 
 func (l *Log) get(ctx context.Context, seq uint64) (*js.RawStreamMsg, error) {
@@ -75,11 +75,25 @@ func (l *Log) getAgain(ctx context.Context, seq uint64) (m *js.RawStreamMsg, err
 	return m, err
 }
 
-func record(m *js.RawStreamMsg, err error, what string) (ledger.Record, error) {
+// record returns the record of a message that was read, once it is on the disk: nobody
+// may act on one that a power cut takes away.
+func (l *Log) record(ctx context.Context, m *js.RawStreamMsg, err error, what string) (ledger.Record, error) {
+	if err == nil {
+		err = l.onDisk(ctx, m.Sequence)
+	}
 	if err != nil {
 		return ledger.Record{}, fmt.Errorf("%s: %w", what, readError(err))
 	}
 	return checked(m.Sequence, m.Subject, m.Data, m.Header, m.Time)
+}
+
+// onDisk waits until the record at seq is on the disk. [ledger.ErrUnavailable]: its
+// fsync failed.
+func (l *Log) onDisk(ctx context.Context, seq uint64) error {
+	if err := l.sync.Wait(ctx, seq); err != nil {
+		return fmt.Errorf("%w: %v", ledger.ErrUnavailable, err) // a read is never indeterminate
+	}
+	return nil
 }
 
 // CheckRecord returns the record of a message of the log as it is stored, with its

@@ -186,6 +186,9 @@ func (r *reader) deliver(ctx context.Context, m js.Msg) error {
 		}
 		return fmt.Errorf("%w: the log has no record from %d to %d", ledger.ErrCorrupt, r.next, seq-1)
 	}
+	if err := r.log.onDisk(ctx, meta.Sequence.Stream); err != nil {
+		return err
+	}
 	rec, err := checked(meta.Sequence.Stream, m.Subject(), m.Data(), m.Headers(), meta.Timestamp)
 	if err != nil { // whoever may publish to the stream on an external server can store anything
 		rec.Hash, _ = turns.ParseHash(m.Headers().Get(hashHeader))

@@ -16,6 +16,7 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/ledger"
+	"nexus/ledger/jetstream/groupsync"
 	"nexus/ledger/jetstream/mark"
 )
 
@@ -48,6 +49,9 @@ type Config struct {
 	// Acked is called, if not nil, with each record or chunk that was acknowledged,
 	// before the caller of Append or PutBlob gets its answer. It must not block.
 	Acked func(log, blobs mark.Place)
+	// GroupSync returns what syncs a stream's files, for a server that acknowledges
+	// before its fsync. nil: the server does the fsync first.
+	GroupSync func(stream string) (*groupsync.Stream, error)
 }
 
 // Log is the log on the stream NEXUS_LEDGER. Safe for concurrent use.
@@ -63,6 +67,7 @@ type Log struct {
 	reached atomic.Uint64         // the log had a record here; see [Log.Reached]
 	agree   time.Duration         // how long a state that is too short is read again
 	unsound atomic.Pointer[error] // once set, appends are refused
+	sync    *groupsync.Stream
 	send    func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error)
 }
 
@@ -126,6 +131,11 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 	if l.acked = c.Acked; l.acked == nil {
 		l.acked = func(_, _ mark.Place) {}
 	}
+	if c.GroupSync != nil {
+		if l.sync, err = c.GroupSync(StreamName); err != nil {
+			return nil, err
+		}
+	}
 	c.Ledger = l.id // the two streams belong together, whoever created the first
 	blobs, err := openStream(ctx, j, blobsConfig(c), c)
 	if err != nil {
@@ -135,6 +145,11 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 		return nil, fmt.Errorf("%w: stream %s belongs to ledger %s, stream %s to %s", ledger.ErrCorrupt, BlobsName, id, StreamName, l.id)
 	}
 	l.blobs = &Blobs{js: j, stream: blobs, acked: l.acked, chunk: min(chunkSize, int(l.max))}
+	if c.GroupSync != nil {
+		if l.blobs.sync, err = c.GroupSync(BlobsName); err != nil {
+			return nil, err
+		}
+	}
 	if c.CopyBlobs {
 		if _, err := j.CreateStream(ctx, copyConfig()); err != nil { // it may exist, in this very form
 			return nil, fmt.Errorf("%w: stream %s: %w", ledger.ErrUnavailable, CopyName, err)

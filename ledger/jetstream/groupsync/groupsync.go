@@ -1,0 +1,321 @@
+package groupsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"nexus/ledger"
+	"nexus/ledger/jetstream/blocks"
+)
+
+// Stream syncs the blocks of one stream. Safe for concurrent use. A nil Stream
+// waits for nothing: the server did the fsync.
+type Stream struct {
+	dir    string // the stream's folder
+	top    string // the data folder, above it
+	failed func(error)
+
+	synced  atomic.Uint64 // every record up to here is on the disk
+	begun   atomic.Int64  // writes that began
+	arrived atomic.Int64  // of them, those that wait for a fsync, or ended without
+	syncs   atomic.Uint64
+	took    time.Duration // of the last fsync; of run only
+	kick    chan struct{} // has one if somebody arrived
+	stop    chan struct{}
+	stopped chan struct{}
+
+	mu   sync.Mutex
+	next *group // what the next fsync covers
+	err  error  // why no Wait succeeds any more
+
+	block uint32 // the newest block that was seen; 0: none yet. The rest is of run only
+	file  *os.File
+	end   int64  // of the last whole record of file
+	seq   uint64 // of that record
+}
+
+// group is the writes that one fsync covers.
+type group struct {
+	high uint64 // the highest position
+	n    int
+	done chan struct{} // closed after the fsync
+	err  error         // read after done is closed
+}
+
+// Open syncs the folder of a stream as it is, and returns a Stream that syncs what is
+// written from now on. failed is called once,
+// when a fsync failed: what the kernel then still shows may not be on the disk.
+func Open(dir, top string, failed func(error)) (*Stream, error) {
+	s := &Stream{dir: dir, top: top, failed: failed, kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}), next: newGroup()}
+	if err := s.syncAll(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.synced.Store(s.seq)
+	go s.run()
+	return s, nil
+}
+
+func newGroup() *group { return &group{done: make(chan struct{})} }
+
+// Synced is the position up to which every record is on the disk.
+func (s *Stream) Synced() uint64 { return s.synced.Load() }
+
+// Syncs counts the fsyncs since Open.
+func (s *Stream) Syncs() uint64 { return s.syncs.Load() }
+
+// Write is a write that is on its way to the server. A fsync waits a little for it.
+type Write struct {
+	s       *Stream
+	arrived bool
+}
+
+// Begin begins a write. The caller calls End when he is done.
+func (s *Stream) Begin() Write {
+	if s == nil {
+		return Write{}
+	}
+	s.begun.Add(1)
+	return Write{s: s}
+}
+
+// Wait is [Stream.Wait] for the record that the server acknowledged.
+func (w *Write) Wait(ctx context.Context, seq uint64) error {
+	if w.s == nil {
+		return nil
+	}
+	w.arrived = true
+	return w.s.wait(ctx, seq, 1)
+}
+
+// End ends the write, whatever became of it.
+func (w *Write) End() {
+	if w.s != nil && !w.arrived {
+		w.arrived = true
+		w.s.arrive(1)
+	}
+}
+
+func (s *Stream) arrive(n int64) {
+	s.arrived.Add(n)
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Wait returns nil when the record at seq, which was read, is on the disk.
+//
+// Errors: [ledger.ErrIndeterminate] if the fsync failed, now or before, or if ctx
+// ended first: the record may be on the disk or not.
+func (s *Stream) Wait(ctx context.Context, seq uint64) error {
+	if s == nil {
+		return nil
+	}
+	return s.wait(ctx, seq, 0)
+}
+
+// wait joins the next group. arrived is 1 for a [Write].
+func (s *Stream) wait(ctx context.Context, seq uint64, arrived int64) error {
+	if seq <= s.synced.Load() {
+		s.arrive(arrived)
+		return nil
+	}
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return s.err
+	}
+	g := s.next
+	g.high, g.n = max(g.high, seq), g.n+1
+	s.mu.Unlock()
+	s.arrive(arrived)
+	select {
+	case <-g.done:
+		return g.err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: wait for the fsync of record %d: %w", ledger.ErrIndeterminate, seq, ctx.Err())
+	}
+}
+
+// run does one fsync after the other while somebody waits.
+func (s *Stream) run() {
+	defer close(s.stopped)
+	for {
+		select {
+		case <-s.kick:
+		case <-s.stop:
+			s.fail(errors.New("the stream is closed"))
+			return
+		}
+		s.linger()
+		s.mu.Lock()
+		g := s.next
+		s.next = newGroup()
+		s.mu.Unlock()
+		if g.n == 0 {
+			continue // the group before had it
+		}
+		began := time.Now()
+		err := s.sync()
+		s.took = time.Since(began)
+		if err == nil && s.seq < g.high {
+			err = fmt.Errorf("record %d was acknowledged; the blocks end at %d", g.high, s.seq)
+		}
+		if err != nil {
+			g.err = s.fail(err)
+			close(g.done)
+			s.failed(err)
+			return
+		}
+		s.syncs.Add(1)
+		s.synced.Store(s.seq)
+		close(g.done)
+	}
+}
+
+// fail makes every Wait fail from now on, those that wait included.
+func (s *Stream) fail(why error) error {
+	err := fmt.Errorf("%w: fsync of the stream in %s: %w", ledger.ErrIndeterminate, s.dir, why)
+	s.mu.Lock()
+	s.err = err
+	g := s.next
+	s.mu.Unlock()
+	g.err = err
+	close(g.done)
+	return err
+}
+
+// linger waits for the writes that have begun, so that they share the fsync, for at
+// most a few times as long as the last fsync took. A lone writer waits for nobody.
+func (s *Stream) linger() {
+	want := s.begun.Load()
+	if s.arrived.Load() >= want {
+		return
+	}
+	end := time.NewTimer(min(max(lingerFactor*s.took, lingerMin), lingerMax))
+	defer end.Stop()
+	for s.arrived.Load() < want {
+		select {
+		case <-s.kick:
+		case <-end.C:
+			return
+		case <-s.stop:
+			return
+		}
+	}
+}
+
+const (
+	lingerFactor = 2
+	lingerMin    = 500 * time.Microsecond
+	lingerMax    = 5 * time.Millisecond
+)
+
+// sync makes what is in the blocks durable, and notes the last record of it.
+func (s *Stream) sync() error {
+	for {
+		next, err := os.OpenFile(s.path(s.block+1), os.O_RDWR, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return s.syncBlock()
+		}
+		if err != nil {
+			return err
+		}
+		// The server has gone on to another block: the one before is whole.
+		if err := errors.Join(s.syncBlock(), syncPath(filepath.Join(s.dir, "msgs"))); err != nil {
+			return errors.Join(err, next.Close())
+		}
+		if s.file != nil {
+			_ = s.file.Close()
+		}
+		s.block, s.file, s.end = s.block+1, next, 0
+	}
+}
+
+// syncBlock syncs the newest block.
+func (s *Stream) syncBlock() error {
+	if s.file == nil {
+		return nil
+	}
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	seq, end, err := blocks.LastSeq(s.file, s.end, info.Size())
+	if err != nil {
+		return fmt.Errorf("block %d: %w", s.block, err)
+	}
+	if err := s.file.Sync(); err != nil {
+		return err
+	}
+	s.seq, s.end = max(s.seq, seq), end
+	return nil
+}
+
+func (s *Stream) path(block uint32) string { return filepath.Join(s.dir, blocks.Path(block)) }
+
+// syncAll syncs every file and folder of the stream, and the folders above it that
+// the server made, and opens the newest block.
+func (s *Stream) syncAll() error {
+	err := filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
+		if name, ok := strings.CutSuffix(filepath.Base(path), ".blk"); ok {
+			if n, err := strconv.ParseUint(name, 10, 32); err == nil {
+				s.block = max(s.block, uint32(n))
+			}
+		}
+		if err == nil {
+			err = syncPath(path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // the server removes files of its own
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for dir := filepath.Dir(s.dir); len(dir) >= len(s.top); dir = filepath.Dir(dir) {
+		if err := syncPath(dir); err != nil {
+			return err
+		}
+	}
+	if s.block == 0 {
+		return nil
+	}
+	if s.file, err = os.OpenFile(s.path(s.block), os.O_RDWR, 0); err != nil {
+		return err
+	}
+	return s.syncBlock()
+}
+
+// syncPath syncs a file or a folder.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Close ends what waits with an error. The files stay as they are.
+func (s *Stream) Close() error {
+	close(s.stop)
+	<-s.stopped
+	return s.close()
+}
+
+func (s *Stream) close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
