@@ -36,7 +36,7 @@ func benchLogOf(b *testing.B, noSync, group bool) *Log {
 	c := Config{Create: true, Ledger: uuid.NewString()}
 	if group {
 		c.GroupSync = func(stream string) (*groupsync.Stream, error) {
-			return groupsync.Open(embed.StreamDir(dir, stream), dir, func(err error) { b.Error(err) })
+			return groupsync.Open(groupsync.Config{Dir: embed.StreamDir(dir, stream), Top: dir, Failed: func(err error) { b.Error(err) }})
 		}
 	}
 	l, err := Open(context.Background(), stream(b, nc), c)

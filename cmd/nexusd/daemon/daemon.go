@@ -139,7 +139,7 @@ func (d *Daemon) connect(ctx context.Context) (*nats.Conn, error) {
 // startServer starts the embedded server with its users.
 func (d *Daemon) startServer(ctx context.Context) (*embed.Server, error) {
 	var byName map[string]natsapi.User
-	c := embed.Config{DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, Logger: d.logger, Failed: d.diskFailed,
+	c := embed.Config{DataDir: d.cfg.Data, Listen: d.cfg.Listen, MaxStore: d.cfg.MaxStore, NoSync: true, Logger: d.logger, Failed: d.diskFailed,
 		BeforeStart: func() error { return d.inspect(ctx) }, AfterStop: d.closeMark,
 		Services: natsapi.Subjects(), Streams: []string{natsapi.Notifications("*", "*")}}
 	c.Users = func() (rows []embed.User, err error) {
@@ -205,7 +205,7 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	var id identity
 	if d.server != nil {
 		id = d.identity
-		c.Ledger, c.Create, c.Acked, c.CopyBlobs = id.Ledger, !id.Ready, d.mark.Acked, true
+		c.Ledger, c.Create, c.Acked, c.CopyBlobs, c.GroupSync = id.Ledger, !id.Ready, d.mark.Acked, true, d.groupSync
 	} else if c.Create {
 		c.Ledger = uuid.NewString()
 	}

@@ -12,6 +12,8 @@ import (
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/disk"
+	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/groupsync"
 	"nexus/ledger/jetstream/mark"
 	"nexus/projections"
 	"nexus/turns"
@@ -47,16 +49,35 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 	}
 	if d.identity.Ready {
 		began := time.Now()
-		found, err := disk.Inspect(ctx, d.cfg.Data, m)
+		wentDown := m.WentDown()
+		found, err := disk.Inspect(ctx, d.cfg.Data, m, wentDown)
 		if err != nil {
 			return err
 		}
 		d.logger.Info("inspected the streams", "clean", m.Closed != nil, "bytes", found.Read, "took", time.Since(began).Round(time.Millisecond))
 		for stream, t := range map[string]*blocks.Tail{jetstream.StreamName: found.TornLog, jetstream.BlobsName: found.TornBlobs} {
-			if t != nil {
-				d.logger.Warn("the newest record is cut short, and the server removes it: a write that did not finish; or damage, if it was acknowledged in the last half second before the stop",
-					"stream", stream, "record", t.Seq, "block", t.Block, "offset", t.Offset, "bytes", t.Bytes, "zeros", t.Zeros)
+			if t == nil {
+				continue
 			}
+			d.logger.Warn("the end of a stream is unfinished, and is removed: writes that were not acknowledged; or damage, if they were in the last half second before the stop",
+				"stream", stream, "record", t.Seq, "block", t.Block, "offset", t.Offset, "bytes", t.Bytes, "zeros", t.Zeros, "later_blocks", t.Later)
+			if wentDown {
+				aside, err := disk.Cut(d.cfg.Data, stream, *t)
+				if err != nil {
+					return err
+				}
+				d.logger.Warn("what was removed is kept until the next time", "stream", stream, "folder", aside)
+			}
+		}
+		if wentDown {
+			for _, stream := range streams {
+				if err := disk.DropIndex(d.cfg.Data, stream); err != nil {
+					return err
+				}
+			}
+		}
+		if err := syncStreams(d.cfg.Data); err != nil { // the mark says that all of it is on the disk
+			return err
 		}
 		if m.Closed == nil {
 			wrong, err := disk.InspectCopy(ctx, d.cfg.Data)
@@ -71,6 +92,30 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 	}
 	d.mark, err = mark.Open(path, m, d.fail)
 	return err
+}
+
+// streams are those that the mark speaks of.
+var streams = []string{jetstream.StreamName, jetstream.BlobsName}
+
+// syncStreams makes the files of the streams durable as they are.
+func syncStreams(data string) error {
+	for _, stream := range streams {
+		if err := groupsync.Tree(embed.StreamDir(data, stream), data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// groupSync returns what syncs a stream's files from now on.
+func (d *Daemon) groupSync(stream string) (*groupsync.Stream, error) {
+	s, err := groupsync.Open(groupsync.Config{Dir: embed.StreamDir(d.cfg.Data, stream), Top: d.cfg.Data, Failed: func(err error) {
+		d.diskFailed(fmt.Errorf("%w: %w", embed.ErrDisk, err))
+	}})
+	if err == nil {
+		d.opened(func(context.Context) error { return s.Close() })
+	}
+	return s, err
 }
 
 // reaches compares what the server opened with the mark, and keeps a copy of the
@@ -125,6 +170,9 @@ func (d *Daemon) closeMark() error {
 		return d.mark.Close(nil)
 	}
 	sizes, err := disk.Sizes(d.cfg.Data)
+	if err == nil {
+		err = syncStreams(d.cfg.Data)
+	}
 	if err != nil {
 		return errors.Join(err, d.mark.Close(nil))
 	}

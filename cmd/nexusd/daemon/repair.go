@@ -88,12 +88,16 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 	if _, err := os.Stat(r.Aside); err == nil {
 		out.Aside = r.Aside
 	}
+	wentDown := m.WentDown()
 	m.Closed = nil // all is read again
-	found, err := disk.Inspect(ctx, c.Data, m)
+	found, err := disk.Inspect(ctx, c.Data, m, wentDown)
 	if err != nil {
 		return out, fmt.Errorf("after the repair: %w", err)
 	}
 	out.Mark = found.Mark
+	if err := syncStreams(c.Data); err != nil {
+		return out, err
+	}
 	k, err := mark.Open(filepath.Join(c.Data, markFile), found.Mark, func(error) {})
 	if err != nil {
 		return out, err

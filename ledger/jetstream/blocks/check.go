@@ -22,6 +22,11 @@ type Options struct {
 	// Acked is the highest sequence that the server is known to have acknowledged; 0: none
 	// is known. What is missing up to it is damage, however it is missing.
 	Acked uint64
+	// Unsynced: the machine went down, or may have, while the server had written records
+	// that no fsync covered yet. Above Acked such a write may leave anything: records
+	// that are whole, torn, or missing, in the newest block and in the one before. Check
+	// reports that as Torn and not as Damage, and believes no index.db.
+	Unsynced bool
 	// Valid is called with each record whose bytes are sound. An error is damage
 	// of kind Refused. nil: every record is valid.
 	Valid func(Record) error
@@ -115,6 +120,11 @@ func (f *folder) check(ctx context.Context, o Options) (r Report, err error) {
 	var expect uint64
 	at := 0 // block of the last record
 	for it, err := range f.scan(ctx, o.From, &expect) {
+		if o.Unsynced && err == nil && r.Err() == nil {
+			if r.Torn = f.unfinished(it, max(r.Last+1, o.From), o.Acked); r.Torn != nil {
+				return r, nil
+			}
+		}
 		switch {
 		case err != nil:
 			return r, err
@@ -130,8 +140,45 @@ func (f *folder) check(ctx context.Context, o Options) (r Report, err error) {
 			r.count(&r.Blocks[at], it.record, o.Valid)
 		}
 	}
+	if o.Unsynced {
+		r.Index = Index{Use: r.Index.Use}
+	}
 	r.checkEnd(o.Acked, expect)
 	return r, nil
+}
+
+// unfinished returns what writes that no fsync covered left, from the place of it on. next
+// is the sequence that is due there. nil: it is a record, or something that was
+// acknowledged, or that no unfinished write leaves.
+func (f *folder) unfinished(it item, next, acked uint64) *Tail {
+	t := &Tail{Seq: next}
+	switch {
+	case next <= acked:
+		return nil
+	case it.tail != nil:
+		t.Block, t.Offset = it.tail.Block, it.tail.Offset
+	case it.damage != nil:
+		switch it.damage.Kind {
+		case Checksum, Length, Short, Zeros, Bytes, Missing:
+		default:
+			return nil
+		}
+		if _, err := fmt.Sscanf(it.damage.File, msgsDir+"/%d.blk", &t.Block); err != nil {
+			return nil
+		}
+		t.Offset = it.damage.Offset
+	default:
+		return nil
+	}
+	for _, b := range f.blocks {
+		switch {
+		case b.number == t.Block:
+			t.Bytes = b.size - t.Offset
+		case b.number > t.Block:
+			t.Later++
+		}
+	}
+	return t
 }
 
 func (r *Report) count(b *Block, rec Record, valid func(Record) error) {

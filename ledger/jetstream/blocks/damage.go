@@ -74,4 +74,7 @@ type Tail struct {
 	Bytes  int64
 	Seq    uint64 // of the record that was being written; 0: not known
 	Zeros  bool   // all bytes are zero
+	// Later counts the blocks after Block, with [Options.Unsynced]: nothing in them was
+	// acknowledged either. The server would take their records for those that follow.
+	Later int
 }

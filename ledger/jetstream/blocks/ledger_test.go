@@ -1,13 +1,13 @@
-package blocks
+package blocks_test
 
 import (
 	"bytes"
-	"path/filepath"
 	"testing"
 
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"nexus/ledger/jetstream"
+	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/embed"
 	"nexus/ledger/ledgertest"
 	"nexus/turns"
@@ -16,8 +16,16 @@ import (
 // What the ledger itself writes is sound, and each message has a header: that is
 // what makes the end of its subject certain.
 func TestTheLedgersStreamsAreSoundAndHaveHeaders(t *testing.T) {
-	s, ctx := start(t, t.TempDir()), ledgertest.Within(t)
-	j, err := js.New(s.conn)
+	dir, ctx := t.TempDir(), ledgertest.Within(t)
+	s, err := embed.Start(embed.Config{DataDir: dir, MaxStore: 1 << 30, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := s.LedgerConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := js.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,16 +43,19 @@ func TestTheLedgersStreamsAreSoundAndHaveHeaders(t *testing.T) {
 	if err := l.Blobs().PutBlob(ctx, "t", turns.HashEvent(blob), blob); err != nil {
 		t.Fatal(err)
 	}
-	s.stop(t)
+	nc.Close()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]uint64{jetstream.StreamName: 3, jetstream.BlobsName: 3} {
-		dir := filepath.Join(s.data, "jetstream", "jetstream", embed.LedgerAccount, "streams", name)
-		r := check(t, dir, Options{Acked: want})
-		if r.Err() != nil || r.Torn != nil || r.Records != want || r.Index.Use != Current || r.Stream.Name != name {
-			t.Errorf("%s: %+v, torn %+v, %v", name, r, r.Torn, r.Err())
+		dir := embed.StreamDir(dir, name)
+		r, err := blocks.Check(ctx, dir, blocks.Options{Acked: want})
+		if err != nil || r.Err() != nil || r.Torn != nil || r.Records != want || r.Index.Use != blocks.Current || r.Stream.Name != name {
+			t.Errorf("%s: %+v, torn %+v, %v, %v", name, r, r.Torn, r.Err(), err)
 		}
-		for _, rec := range all(t, dir, 0) {
-			if rec.Header == nil {
-				t.Errorf("%s, record %d: no header", name, rec.Seq)
+		for rec, err := range blocks.Records(ctx, dir, 0) {
+			if err != nil || rec.Header == nil {
+				t.Errorf("%s, record %d: no header, or %v", name, rec.Seq, err)
 			}
 		}
 	}

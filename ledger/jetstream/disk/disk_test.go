@@ -172,14 +172,14 @@ func TestRepairOfSeveralBlocks(t *testing.T) {
 			}
 			damage(blockFiles(t, dir))
 			damaged := (*disk.DamagedError)(nil)
-			if _, err := disk.Inspect(t.Context(), dir, m); !errors.As(err, &damaged) || damaged.Stream != jetstream.StreamName {
+			if _, err := disk.Inspect(t.Context(), dir, m, false); !errors.As(err, &damaged) || damaged.Stream != jetstream.StreamName {
 				t.Fatalf("inspect: %v", err)
 			}
 			out, err := disk.Repair(t.Context(), disk.RepairConfig{Data: dir, Mark: m, Log: copyOf(payloads), Aside: filepath.Join(dir, "aside")})
 			if err != nil || len(out[0].Restored) == 0 {
 				t.Fatal(out, err)
 			}
-			if found, err := disk.Inspect(t.Context(), dir, m); err != nil || found.Mark.Log != m.Log {
+			if found, err := disk.Inspect(t.Context(), dir, m, false); err != nil || found.Mark.Log != m.Log {
 				t.Fatalf("after the repair: %+v, %v", found.Mark, err)
 			}
 			for _, name := range blockFiles(t, dir) {
@@ -261,7 +261,7 @@ func TestARepairCanBeRunAgain(t *testing.T) {
 // sound record is damage.
 func TestInspectComparesTheRecordAtTheMark(t *testing.T) {
 	dir, m, _ := sound(t)
-	if found, err := disk.Inspect(t.Context(), dir, m); err != nil || found.Mark.Log != m.Log || found.Read == 0 {
+	if found, err := disk.Inspect(t.Context(), dir, m, false); err != nil || found.Mark.Log != m.Log || found.Read == 0 {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	for name, change := range map[string]func(m *mark.Mark){
@@ -278,7 +278,7 @@ func TestInspectComparesTheRecordAtTheMark(t *testing.T) {
 	} {
 		changed := m
 		change(&changed)
-		if _, err := disk.Inspect(t.Context(), dir, changed); !errors.As(err, new(*disk.DamagedError)) {
+		if _, err := disk.Inspect(t.Context(), dir, changed, false); !errors.As(err, new(*disk.DamagedError)) {
 			t.Errorf("%s: %v, want damage", name, err)
 		}
 	}
@@ -287,7 +287,7 @@ func TestInspectComparesTheRecordAtTheMark(t *testing.T) {
 // After a clean stop only the newest blocks are read.
 func TestInspectReadsLittleAfterACleanStop(t *testing.T) {
 	dir, m, _ := sound(t)
-	all, err := disk.Inspect(t.Context(), dir, m)
+	all, err := disk.Inspect(t.Context(), dir, m, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,19 +296,19 @@ func TestInspectReadsLittleAfterACleanStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Closed = &sizes
-	newest, err := disk.Inspect(t.Context(), dir, m)
+	newest, err := disk.Inspect(t.Context(), dir, m, false)
 	if err != nil || newest.Read > blocks.MaxBlock || newest.Read >= all.Read/2 {
 		t.Errorf("read %d of %d bytes, %v", newest.Read, all.Read, err)
 	}
 	m.Closed.Log++
-	if again, err := disk.Inspect(t.Context(), dir, m); err != nil || again.Read < all.Read {
+	if again, err := disk.Inspect(t.Context(), dir, m, false); err != nil || again.Read < all.Read {
 		t.Errorf("with another size: read %d of %d bytes, %v", again.Read, all.Read, err)
 	}
 	m.Closed.Log--
 	if err := os.Remove(filepath.Join(embed.StreamDir(dir, jetstream.StreamName), "msgs", "index.db")); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := disk.Inspect(t.Context(), dir, m); err != nil || again.Read < all.Read {
+	if again, err := disk.Inspect(t.Context(), dir, m, false); err != nil || again.Read < all.Read {
 		t.Errorf("without the server's index: read %d of %d bytes, %v", again.Read, all.Read, err)
 	}
 }

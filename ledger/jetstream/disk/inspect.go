@@ -40,6 +40,8 @@ type Found struct {
 	TornLog, TornBlobs *blocks.Tail
 	// Read is how many bytes of records were read and compared.
 	Read uint64
+
+	unsynced bool
 }
 
 // Inspect compares the files of both streams with m, the zero [mark.Mark] if nothing
@@ -48,12 +50,16 @@ type Found struct {
 // sizes of the others. After any other stop, and where the server would read all
 // blocks, it reads every record.
 //
+// unsynced says that the machine went down, or may have, under a server whose records are
+// synced in groups. What is unfinished above the mark was then not acknowledged, but in
+// the mark's last half second, and is torn; [Cut] removes it.
+//
 // Errors: [*DamagedError]; those of the file system and of ctx.
 //
 // What it can't see: a damaged record in an older block after a clean stop; records
 // that are gone from the end together with the mark.
-func Inspect(ctx context.Context, data string, m mark.Mark) (Found, error) {
-	f := Found{Mark: m}
+func Inspect(ctx context.Context, data string, m mark.Mark, unsynced bool) (Found, error) {
+	f := Found{Mark: m, unsynced: unsynced}
 	logSize, blobSize := int64(-1), int64(-1)
 	if m.Closed != nil {
 		logSize, blobSize = m.Closed.Log, m.Closed.Blobs
@@ -74,7 +80,7 @@ func (f *Found) inspect(ctx context.Context, data, stream string, acked mark.Pla
 		return last, nil, fmt.Errorf("%w: stream %s is missing from %s; it is not created anew in place of one that should be there", ledger.ErrNotFound, stream, data)
 	}
 	check := func(from uint64) (blocks.Report, error) {
-		r, err := blocks.Check(ctx, dir, blocks.Options{From: from, Acked: acked.Seq, Valid: func(r blocks.Record) error {
+		r, err := blocks.Check(ctx, dir, blocks.Options{From: from, Acked: acked.Seq, Unsynced: f.unsynced, Valid: func(r blocks.Record) error {
 			hash, err := sum(r)
 			if err == nil && r.Seq == acked.Seq && hash != acked.Sum {
 				err = fmt.Errorf("%w: it hashes to %v, acknowledged was %v", ledger.ErrCorrupt, hash, acked.Sum)

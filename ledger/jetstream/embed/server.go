@@ -63,7 +63,7 @@ type Config struct {
 	// folder locked, so it may make files there. nil: nobody may.
 	Users    func() ([]User, error)
 	MaxStore int64        // bytes of the stream's files; 0: 45 % of what is free and what the folder takes already
-	NoSync   bool         // ack before fsync: for benchmarks that name it, never for a ledger
+	NoSync   bool         // the server acknowledges before its fsync: for one who does it himself (package groupsync), and benchmarks
 	Logger   *slog.Logger // nil: silent
 	// Failed is called once, when the disk refused a write of a stream. From then
 	// on the server takes no appends, even when there is room again; nothing that

@@ -20,9 +20,7 @@ import (
 // Stream syncs the blocks of one stream. Safe for concurrent use. A nil Stream
 // waits for nothing: the server did the fsync.
 type Stream struct {
-	dir    string // the stream's folder
-	top    string // the data folder, above it
-	failed func(error)
+	cfg Config
 
 	synced  atomic.Uint64 // every record up to here is on the disk
 	begun   atomic.Int64  // writes that began
@@ -30,6 +28,7 @@ type Stream struct {
 	syncs   atomic.Uint64
 	took    time.Duration // of the last fsync; of run only
 	kick    chan struct{} // has one if somebody arrived
+	closing sync.Once
 	stop    chan struct{}
 	stopped chan struct{}
 
@@ -51,13 +50,29 @@ type group struct {
 	err  error         // read after done is closed
 }
 
-// Open syncs the folder of a stream as it is, and returns a Stream that syncs what is
-// written from now on. failed is called once,
-// when a fsync failed: what the kernel then still shows may not be on the disk.
-func Open(dir, top string, failed func(error)) (*Stream, error) {
-	s := &Stream{dir: dir, top: top, failed: failed, kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}), next: newGroup()}
-	if err := s.syncAll(); err != nil {
-		return nil, errors.Join(err, s.close())
+// Config says what to sync.
+type Config struct {
+	Dir string // the folder of the stream
+	Top string // the data folder above it
+	// Failed is called once, when a fsync failed: what the kernel then still shows may
+	// not be on the disk. No Wait succeeds after it.
+	Failed func(error)
+	Fsync  func(*os.File) error // nil: [os.File.Sync]; tests make it slow, or fail
+}
+
+// Open syncs the folder of a stream as it is, with the folders above it, and
+// returns a Stream that syncs what is written from now on.
+func Open(c Config) (*Stream, error) {
+	if c.Fsync == nil {
+		c.Fsync = (*os.File).Sync
+	}
+	s := &Stream{cfg: c, kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}), next: newGroup()}
+	err := Tree(c.Dir, c.Top)
+	if err == nil {
+		err = s.openNewest()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("sync the stream in %s: %w", c.Dir, err), s.close())
 	}
 	s.synced.Store(s.seq)
 	go s.run()
@@ -171,9 +186,9 @@ func (s *Stream) run() {
 			err = fmt.Errorf("record %d was acknowledged; the blocks end at %d", g.high, s.seq)
 		}
 		if err != nil {
+			s.cfg.Failed(err) // before anybody hears of it
 			g.err = s.fail(err)
 			close(g.done)
-			s.failed(err)
 			return
 		}
 		s.syncs.Add(1)
@@ -184,7 +199,7 @@ func (s *Stream) run() {
 
 // fail makes every Wait fail from now on, those that wait included.
 func (s *Stream) fail(why error) error {
-	err := fmt.Errorf("%w: fsync of the stream in %s: %w", ledger.ErrIndeterminate, s.dir, why)
+	err := fmt.Errorf("%w: fsync of the stream in %s: %w", ledger.ErrIndeterminate, s.cfg.Dir, why)
 	s.mu.Lock()
 	s.err = err
 	g := s.next
@@ -231,7 +246,7 @@ func (s *Stream) sync() error {
 			return err
 		}
 		// The server has gone on to another block: the one before is whole.
-		if err := errors.Join(s.syncBlock(), syncPath(filepath.Join(s.dir, "msgs"))); err != nil {
+		if err := errors.Join(s.syncBlock(), syncPath(filepath.Join(s.cfg.Dir, "msgs"))); err != nil {
 			return errors.Join(err, next.Close())
 		}
 		if s.file != nil {
@@ -254,24 +269,19 @@ func (s *Stream) syncBlock() error {
 	if err != nil {
 		return fmt.Errorf("block %d: %w", s.block, err)
 	}
-	if err := s.file.Sync(); err != nil {
+	if err := s.cfg.Fsync(s.file); err != nil {
 		return err
 	}
 	s.seq, s.end = max(s.seq, seq), end
 	return nil
 }
 
-func (s *Stream) path(block uint32) string { return filepath.Join(s.dir, blocks.Path(block)) }
+func (s *Stream) path(block uint32) string { return filepath.Join(s.cfg.Dir, blocks.Path(block)) }
 
-// syncAll syncs every file and folder of the stream, and the folders above it that
-// the server made, and opens the newest block.
-func (s *Stream) syncAll() error {
-	err := filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
-		if name, ok := strings.CutSuffix(filepath.Base(path), ".blk"); ok {
-			if n, err := strconv.ParseUint(name, 10, 32); err == nil {
-				s.block = max(s.block, uint32(n))
-			}
-		}
+// Tree syncs every file and folder under dir, the folder of a stream, and the folders above
+// it up to top.
+func Tree(dir, top string) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = syncPath(path)
 		}
@@ -280,12 +290,22 @@ func (s *Stream) syncAll() error {
 		}
 		return err
 	})
+	for ; err == nil && len(dir) > len(top); dir = filepath.Dir(dir) {
+		err = syncPath(filepath.Dir(dir))
+	}
+	return err
+}
+
+// openNewest opens the newest block.
+func (s *Stream) openNewest() error {
+	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "msgs"))
 	if err != nil {
 		return err
 	}
-	for dir := filepath.Dir(s.dir); len(dir) >= len(s.top); dir = filepath.Dir(dir) {
-		if err := syncPath(dir); err != nil {
-			return err
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".blk")
+		if n, err := strconv.ParseUint(name, 10, 32); ok && err == nil {
+			s.block = max(s.block, uint32(n))
 		}
 	}
 	if s.block == 0 {
@@ -306,9 +326,10 @@ func syncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Close ends what waits with an error. The files stay as they are.
+// Close ends what waits with an error. The files stay as they are. It can be called twice,
+// one after the other.
 func (s *Stream) Close() error {
-	close(s.stop)
+	s.closing.Do(func() { close(s.stop) })
 	<-s.stopped
 	return s.close()
 }
@@ -317,5 +338,7 @@ func (s *Stream) close() error {
 	if s.file == nil {
 		return nil
 	}
-	return s.file.Close()
+	f := s.file
+	s.file = nil
+	return f.Close()
 }

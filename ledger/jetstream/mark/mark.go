@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,9 @@ type Mark struct {
 	Blobs  Place  `json:"blobs"`
 	// Closed is set by a clean stop, when nothing can be stored after the mark.
 	Closed *Sizes `json:"closed,omitzero"`
+	// Boot names the run of the machine in which the mark was written; "" if the
+	// system does not tell. Within one run the kernel keeps what was written.
+	Boot string `json:"boot,omitzero"`
 
 	// Generation counts the writes of the file.
 	Generation uint64 `json:"generation"`
@@ -111,6 +115,20 @@ func decode(slot []byte) (m Mark, err error) {
 	return m, turns.DecodeJSON(line, &m)
 }
 
+// WentDown reports whether the machine went down, as after a power cut, since m was
+// written, in which case writes that no fsync covered may be gone. A clean stop
+// leaves none.
+func (m Mark) WentDown() bool { return m.Closed == nil && m.Boot != "" && m.Boot != boot() }
+
+// boot names the run of the machine, where the system tells it.
+func boot() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
 // Keeper writes the mark of a running ledger. Safe for concurrent use.
 type Keeper struct {
 	file   *os.File
@@ -135,7 +153,7 @@ func Open(path string, m Mark, failed func(error)) (*Keeper, error) {
 		return nil, fmt.Errorf("mark: %w", err)
 	}
 	k := &Keeper{file: f, generation: m.Generation, failed: failed, mark: m, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	k.mark.Closed = nil
+	k.mark.Closed, k.mark.Boot = nil, boot()
 	err = f.Truncate(slots * slotSize)
 	for range slots { // both slots: a damaged one is written anew
 		err = cmp.Or(err, k.write(k.mark))
