@@ -1,7 +1,10 @@
 package daemon
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +23,7 @@ import (
 	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/disk"
 	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
 )
 
@@ -154,6 +158,71 @@ func TestAnUnfinishedWriteIsRemoved(t *testing.T) {
 	_, c := start(t, dir)
 	continueAll(t, c)
 	verified(t, c)
+}
+
+// rebooted makes the mark of a folder that of an earlier run of the machine.
+func rebooted(t *testing.T, dir string) {
+	t.Helper()
+	name := filepath.Join(dir, markFile)
+	m, _, err := mark.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Boot == "" {
+		t.Skip("this system does not name the runs of the machine")
+	}
+	change(t, name, func(b []byte) []byte {
+		for at := 0; at < len(b); at += len(b) / 2 {
+			sum, line, _ := bytes.Cut(bytes.TrimRight(b[at:at+len(b)/2], "\n\x00"), []byte(" "))
+			line = bytes.Replace(line, []byte(m.Boot), []byte(strings.Repeat("0", len(m.Boot))), 1)
+			fresh := sha256.Sum256(line)
+			hex.Encode(sum, fresh[:])
+			copy(b[at+len(sum)+1:], line)
+		}
+		return b
+	})
+}
+
+// The power fails while a group of records is written, and the disk keeps some of them and
+// not those before. None was acknowledged. The start removes them all, keeps them aside,
+// and says so; if one of them was acknowledged it refuses.
+func TestUnacknowledgedRecordsWithAHoleAreRemoved(t *testing.T) {
+	hole := func(dir string) {
+		name := largest(t, dir, jetstream.StreamName)
+		ends := recordEnds(t, dir, jetstream.StreamName)
+		change(t, name, func(b []byte) []byte {
+			last := b[ends[len(ends)-2]:]
+			for range 3 { // the middle one is a hole; the checksums of the others don't matter
+				next := slices.Clone(last)
+				binary.LittleEndian.PutUint64(next[4:], binary.LittleEndian.Uint64(next[4:])+1)
+				b, last = append(b, next...), next
+			}
+			clear(b[len(b)-2*len(last) : len(b)-len(last)])
+			return b
+		})
+	}
+	dir := killed(t)
+	hole(dir)
+	t.Run("the machine did not go down", func(t *testing.T) { refused(t, dir, jetstream.StreamName) })
+	rebooted(t, dir)
+	t.Run("the machine went down", func(t *testing.T) {
+		_, c := start(t, dir)
+		continueAll(t, c)
+		verified(t, c)
+		if len(must[[]string](t)(filepath.Glob(filepath.Join(dir, "unsynced", jetstream.StreamName, "msgs", "*.blk")))) == 0 {
+			t.Error("what was removed is not kept")
+		}
+	})
+	t.Run("acknowledged", func(t *testing.T) {
+		dir := killed(t)
+		rebooted(t, dir)
+		ends := recordEnds(t, dir, jetstream.StreamName)
+		change(t, largest(t, dir, jetstream.StreamName), func(b []byte) []byte {
+			clear(b[ends[len(ends)-3]:ends[len(ends)-2]])
+			return b
+		})
+		refused(t, dir, jetstream.StreamName)
+	})
 }
 
 // After a clean stop a start reads no more than the newest blocks, and finds that the

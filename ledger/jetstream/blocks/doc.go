@@ -21,10 +21,10 @@
 //	   payload
 //	 8 HighwayHash-64 of sequence, time, subject, header, payload; key: SHA-256 of "<name>-<n>"
 //
-// The server syncs a record before it acknowledges it. So a crash leaves at most
-// a torn tail at the end of the newest block, above what was acknowledged: a part of a
-// record, sectors of it that are zero, or only zeros ([Report].Torn). Everything else is
-// [Damage]: a sound record that can be found after the place, a complete record
+// A kill leaves at most a torn tail at the end of the newest block, above what was
+// acknowledged: a part of a record, sectors of it that are zero, or only zeros ([Report].Torn).
+// A power cut may leave more of what no fsync covered: see [Options].Unsynced. Everything
+// else is [Damage]: a sound record that can be found after the place, a complete record
 // with a wrong length or checksum and no zero sector, a place in an older block,
 // and a torn tail at or below [Options].Acked or the last sequence of a sound index.db.
 //
@@ -35,9 +35,6 @@
 //   - The checksum covers no lengths. The end of a subject is certain only in a message
 //     with a header; in others a subject can lose or gain bytes to the payload
 //     and stay a subject. Options.Valid can compare it. The ledger's messages all have headers.
-//   - When a power cut tears an atomic batch, a record may be sound after one that is
-//     not, and an older block may end torn. That is reported as damage. The ledger
-//     publishes no atomic batches.
 //   - Whether the content is right: the ledger's own hashes tell that.
 //
 // A staged batch ([Report].Batches) is what a crash left of a commit. At its start
@@ -49,6 +46,6 @@
 // only means that the server truncates later.
 //
 // It is for the daemon, before it starts the embedded server, and for a repair;
-// nothing calls it yet. It imports package ledger only, for its errors. Begin at
-// [Check] in check.go; block.go reads one block.
+// package groupsync walks over heads with [LastSeq]. It imports package ledger only, for
+// its errors. Begin at [Check] in check.go; block.go reads one block.
 package blocks

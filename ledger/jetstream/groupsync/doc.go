@@ -8,9 +8,9 @@
 //
 // What this relies on, of nats-server 2.15.2, and what notices when it is otherwise:
 //   - Messages are in the file when they are acknowledged, in blocks msgs/1.blk, 2.blk
-//     and so on, and a block is whole when the next one exists. Each fsync compares how
-//     many bytes the blocks grew with the bytes that were acknowledged since the last one;
-//     if they grew less, Wait fails, and so does every Wait after it.
+//     and so on, and a block is whole when the next one exists. Each fsync walks over the
+//     heads of the records that the blocks gained: if they end below what was acknowledged,
+//     Wait fails, and so does every Wait after it.
 //   - Blocks are never written again. The streams deny deletes, so nothing compacts them.
 //
 // Crash states. A kill loses nothing: what is written is in the kernel. A power cut
