@@ -265,6 +265,9 @@ func (s *Stream) syncBlock() error {
 	if err != nil {
 		return err
 	}
+	if info.Size() < s.end {
+		return fmt.Errorf("block %d has %d bytes, it had %d", s.block, info.Size(), s.end)
+	}
 	seq, end, err := blocks.LastSeq(s.file, s.end, info.Size())
 	if err != nil {
 		return fmt.Errorf("block %d: %w", s.block, err)
