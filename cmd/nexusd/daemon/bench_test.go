@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,4 +105,67 @@ func BenchmarkAppendWhileCompacting(b *testing.B) {
 func median(xs []float64) float64 {
 	slices.Sort(xs)
 	return xs[len(xs)/2]
+}
+
+// BenchmarkAppends measures appends over NATS, sealed, chained and projected, by writers
+// that each append to a session of their own, over four connections of four agents.
+//
+//	go test ./cmd/nexusd/daemon -run '^$' -bench Appends -benchtime 5000x
+func BenchmarkAppends(b *testing.B) {
+	for _, writers := range []int{1, 64, 512} {
+		b.Run(fmt.Sprint(writers), func(b *testing.B) {
+			d, err := Open(b.Context(), Config{Data: b.TempDir(), Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 4 << 30})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() {
+				if err := d.Close(context.Background()); err != nil {
+					b.Error(err)
+				}
+			}()
+			clients := make([]*api.Client, min(4, writers))
+			for i := range clients {
+				nc, err := d.Connect()
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer nc.Close()
+				clients[i] = api.NewClient(nc, "default", fmt.Sprint("agent", i))
+			}
+			text := strings.Repeat("some text of a turn, ", 48) // a turn of 2 KiB
+			sessions := make([]turns.ID, writers)
+			for w := range sessions {
+				s, err := clients[w%len(clients)].Create(b.Context(), api.CreateSession{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				sessions[w] = s.ID
+			}
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			took := make([][]time.Duration, writers)
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for w, id := range sessions {
+				wg.Go(func() {
+					m := turns.TextMessage(turns.Assistant, text)
+					for left.Add(-1) >= 0 {
+						began := time.Now()
+						if _, err := clients[w%len(clients)].Append(b.Context(), id, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, text)}, Response: &m}); err != nil {
+							b.Error(err)
+							return
+						}
+						took[w] = append(took[w], time.Since(began))
+					}
+				})
+			}
+			wg.Wait()
+			b.StopTimer()
+			all := slices.Concat(took...)
+			slices.Sort(all)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+			b.ReportMetric(float64(all[len(all)/2])/1e6, "p50-ms")
+			b.ReportMetric(float64(all[len(all)*99/100])/1e6, "p99-ms")
+		})
+	}
 }
