@@ -35,6 +35,7 @@ Change
 Audit
   verify [SESSION…]         check every event, hash, parent and blob
   doctor                    connection, user, versions, disk, clock: what is wrong
+  bench                     appends a second, beside bare NATS: no daemon
 
 Also: nats-context, completion SHELL, version, help VERB. --version is version.
 
@@ -74,6 +75,32 @@ no network and needs no key.
 Examples
   ledgerctl quickstart
   ledgerctl quickstart --data ./ledger ~/.claude/projects/shelf/session.jsonl
+`,
+	"bench": `ledgerctl bench [--writers N] [--agents N] [--turn-bytes N]
+                [--seconds S] [--rounds N] [--dir DIR]
+
+Measures appends on this machine, in rounds: turns of a nexusd of its own;
+messages of the same size on a NATS stream that does an fsync for each; rows of
+the same size in Pebble, in this process. Each writer waits for its answer
+before it sends the next. The two servers are processes of their own, with
+their files in a temporary folder. Figures are medians of the rounds; trust the
+ratios, and only those of one run: disks and machines differ.
+
+  --writers N     writers, each with a session of its own (64)
+  --agents N      agents, each with a connection of its own (4)
+  --turn-bytes N  bytes of text in a turn (2048)
+  --seconds S     how long each system is measured in a round (5)
+  --rounds N      rounds (3)
+  --dir DIR       a folder on the disk to measure (else: the temporary folder)
+
+CPU each is that of the server's process. fsyncs each counts those of the log
+and the blobs; two a second for the mark come on top. disk/byte is what the
+files grew by for each byte of text, projections included.
+
+Examples
+  ledgerctl bench
+  ledgerctl bench --writers 512 --dir /var/lib/nexus
+  ledgerctl bench --writers 1 --rounds 5 --json
 `,
 	"import": `ledgerctl import [--format F] [--final] [--losses] FILE|DIR…
 

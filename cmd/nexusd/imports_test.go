@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 	"cmd/nexusd/daemon":          nil, // the wiring: everything
 	"docs/examples/go":           {},  // what any client may use
 	"cmd/ledgerctl": {"turns", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
-		"cmd/nexusd/daemon"},
+		"cmd/nexusd/daemon", "ledger/jetstream/embed"},
 }
 
 // room returns the import path of a room of the engine; "" means that of package engine.
@@ -86,7 +86,7 @@ func rooms(names ...string) (out []string) {
 
 // only says which packages may import something from outside.
 var only = map[string][]string{
-	"github.com/cockroachdb/pebble":       {"projections", "cmd/nexusd/daemon/engine/enginetest"},
+	"github.com/cockroachdb/pebble":       {"projections", "cmd/nexusd/daemon/engine/enginetest", "cmd/ledgerctl"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
 	"github.com/nats-io/nats.go":          {"ledger/jetstream", "ledger/jetstream/embed", "ledger/api", "cmd/nexusd/daemon", "cmd/nexusd/daemon/natsapi", "cmd/ledgerctl", "docs/examples/go"},
 	"github.com/prometheus/client_golang": {"cmd/nexusd/daemon", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/metrics"},

@@ -28,6 +28,7 @@ import (
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/groupsync"
 	"nexus/ledger/jetstream/mark"
 	"nexus/projections"
 	"nexus/turns"
@@ -43,10 +44,11 @@ type Daemon struct {
 	service    *natsapi.Service
 	store      *projections.Store
 	log        *jetstream.Log
-	server     *embed.Server // nil on an external server
-	identity   identity      // of the data folder, with the embedded server
-	mark       *mark.Keeper  // of what was acknowledged; nil on an external server
-	scrubber   *scrubber     // nil on an external server
+	server     *embed.Server       // nil on an external server
+	identity   identity            // of the data folder, with the embedded server
+	mark       *mark.Keeper        // of what was acknowledged; nil on an external server
+	syncs      []*groupsync.Stream // of the log and the blobs; none on an external server
+	scrubber   *scrubber           // nil on an external server
 	url        string
 	sync       string // what is known of the server's fsync
 	web        *webServer
@@ -287,6 +289,8 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.countFacts(registry)
 	registry.MustRegister(&logEnd{d.log})
 	if d.server != nil {
+		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "nexus_fsyncs_total", Help: "Fsyncs of the log and the blobs; appends that come together share one."},
+			func() float64 { return float64(d.Fsyncs()) }))
 		d.scrubber = newScrubber(registry)
 	}
 	counter := tokens.Approx{}

@@ -114,8 +114,18 @@ func (d *Daemon) groupSync(stream string) (*groupsync.Stream, error) {
 	}})
 	if err == nil {
 		d.opened(func(context.Context) error { return s.Close() })
+		d.syncs = append(d.syncs, s)
 	}
 	return s, err
+}
+
+// Fsyncs counts the fsyncs of the log and the blobs since the start; 0 on an external
+// server, which does its own. The mark has up to two a second besides.
+func (d *Daemon) Fsyncs() (n uint64) {
+	for _, s := range d.syncs {
+		n += s.Syncs()
+	}
+	return n
 }
 
 // reaches compares what the server opened with the mark, and keeps a copy of the

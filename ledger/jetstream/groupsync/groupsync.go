@@ -34,7 +34,11 @@ type Stream struct {
 
 	mu   sync.Mutex
 	next *group // what the next fsync covers
-	err  error  // why no Wait succeeds any more
+	// now is what the fsync that runs covers, and covered the last record that was in the
+	// blocks when it began; nil if none runs, or before that is known.
+	now     *group
+	covered uint64
+	err     error // why no Wait succeeds any more
 
 	block uint32 // the newest block that was seen; 0: none yet. The rest is of run only
 	file  *os.File
@@ -150,7 +154,11 @@ func (s *Stream) wait(ctx context.Context, seq uint64, arrived int64) error {
 		return s.err
 	}
 	g := s.next
-	g.high, g.n = max(g.high, seq), g.n+1
+	if s.now != nil && seq <= s.covered {
+		g = s.now
+	} else {
+		g.high, g.n = max(g.high, seq), g.n+1
+	}
 	s.mu.Unlock()
 	s.arrive(arrived)
 	select {
@@ -180,7 +188,7 @@ func (s *Stream) run() {
 			continue // the group before had it
 		}
 		began := time.Now()
-		err := s.sync()
+		err := s.sync(g)
 		s.took = time.Since(began)
 		if err == nil && s.seq < g.high {
 			err = fmt.Errorf("record %d was acknowledged; the blocks end at %d", g.high, s.seq)
@@ -193,6 +201,9 @@ func (s *Stream) run() {
 		}
 		s.syncs.Add(1)
 		s.synced.Store(s.seq)
+		s.mu.Lock()
+		s.now = nil
+		s.mu.Unlock()
 		close(g.done)
 	}
 }
@@ -201,7 +212,7 @@ func (s *Stream) run() {
 func (s *Stream) fail(why error) error {
 	err := fmt.Errorf("%w: fsync of the stream in %s: %w", ledger.ErrIndeterminate, s.cfg.Dir, why)
 	s.mu.Lock()
-	s.err = err
+	s.err, s.now = err, nil
 	g := s.next
 	s.mu.Unlock()
 	g.err = err
@@ -235,18 +246,19 @@ const (
 	lingerMax    = 5 * time.Millisecond
 )
 
-// sync makes what is in the blocks durable, and notes the last record of it.
-func (s *Stream) sync() error {
+// sync makes what is in the blocks durable, and notes the last record of it. Those who
+// wait for one of these records join g.
+func (s *Stream) sync(g *group) error {
 	for {
 		next, err := os.OpenFile(s.path(s.block+1), os.O_RDWR, 0)
 		if errors.Is(err, fs.ErrNotExist) {
-			return s.syncBlock()
+			return s.syncBlock(g)
 		}
 		if err != nil {
 			return err
 		}
 		// The server has gone on to another block: the one before is whole.
-		if err := errors.Join(s.syncBlock(), syncPath(filepath.Join(s.cfg.Dir, "msgs"))); err != nil {
+		if err := errors.Join(s.syncBlock(nil), syncPath(filepath.Join(s.cfg.Dir, "msgs"))); err != nil {
 			return errors.Join(err, next.Close())
 		}
 		if s.file != nil {
@@ -256,8 +268,8 @@ func (s *Stream) sync() error {
 	}
 }
 
-// syncBlock syncs the newest block.
-func (s *Stream) syncBlock() error {
+// syncBlock syncs the newest block. g is what its fsync covers; nil: nothing yet.
+func (s *Stream) syncBlock(g *group) error {
 	if s.file == nil {
 		return nil
 	}
@@ -272,10 +284,13 @@ func (s *Stream) syncBlock() error {
 	if err != nil {
 		return fmt.Errorf("block %d: %w", s.block, err)
 	}
+	s.seq, s.end = max(s.seq, seq), end
+	s.mu.Lock()
+	s.now, s.covered = g, s.seq
+	s.mu.Unlock()
 	if err := s.cfg.Fsync(s.file); err != nil {
 		return err
 	}
-	s.seq, s.end = max(s.seq, seq), end
 	return nil
 }
 
@@ -317,7 +332,7 @@ func (s *Stream) openNewest() error {
 	if s.file, err = os.OpenFile(s.path(s.block), os.O_RDWR, 0); err != nil {
 		return err
 	}
-	return s.syncBlock()
+	return s.syncBlock(nil)
 }
 
 // syncPath syncs a file or a folder.
