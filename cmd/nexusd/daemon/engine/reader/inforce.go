@@ -26,14 +26,47 @@ func (rd *Reader) SettingsInForce(ctx context.Context, s *ledger.Session) (label
 	return label, set, err
 }
 
+// settingsKey names an event with settings: the session, and its place on the chain.
+type settingsKey struct {
+	session turns.ID
+	index   uint64
+}
+
+// storedSettings is what such an event holds. It never changes.
+type storedSettings struct {
+	event *turns.Event
+	label string
+	set   turns.Settings
+}
+
 // StoredSettings returns the event with the settings in force, and its label and
-// settings. A large preamble is still in its blob.
+// settings. A large preamble is still in its blob. Callers share what is returned and
+// must not change it.
 func (rd *Reader) StoredSettings(s *ledger.Session) (ev *turns.Event, label string, set turns.Settings, err error) {
+	k := settingsKey{s.ID, s.Settings}
+	if x, ok := rd.settings.Get(k); ok {
+		return x.event, x.label, x.set, nil
+	}
 	payload, err := rd.Projections.EventAt(s.ID, s.Settings)
 	if err != nil {
 		return nil, "", set, err
 	}
-	return rd.settingsIn(payload)
+	if ev, label, set, err = rd.settingsIn(payload); err == nil {
+		rd.settings.Put(k, storedSettings{ev, label, set}, sizeOf(ev, label, &set))
+	}
+	return ev, label, set, err
+}
+
+// sizeOf is about how many bytes decoded settings take.
+func sizeOf(ev *turns.Event, label string, set *turns.Settings) int {
+	n := 1024 + len(ev.Body) + len(label) + len(set.Model) + len(set.Meta) + len(set.User) + len(set.Reset) + len(set.Policy.Set)
+	for _, x := range set.Preamble.System {
+		n += len(x.Name) + len(x.Content)
+	}
+	for _, x := range set.Preamble.Tools {
+		n += len(x)
+	}
+	return n
 }
 
 // SettingsAt returns the settings that were in force after the event at index, and

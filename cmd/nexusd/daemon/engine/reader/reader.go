@@ -25,10 +25,12 @@ type Reader struct {
 	page     *page.Limits
 	policies *cache.Cache[policyKey, cachedPolicy]
 	searches *cache.Cache[search, struct{}] // that found nothing
+	settings *cache.Cache[settingsKey, storedSettings]
 }
 
 // New returns a reader of a log and its projections.
 func New(log ledger.Log, store *projections.Store, now func() time.Time, models tokens.Models, cs *content.Store, limits *page.Limits, budget *cache.Budget) *Reader {
 	return &Reader{Log: log, Projections: store, Now: now, Models: models, content: cs, page: limits,
-		policies: cache.New[policyKey, cachedPolicy](budget, "policies"), searches: cache.New[search, struct{}](budget, "policies")}
+		policies: cache.New[policyKey, cachedPolicy](budget, "policies"), searches: cache.New[search, struct{}](budget, "policies"),
+		settings: cache.New[settingsKey, storedSettings](budget, "settings")}
 }
