@@ -29,6 +29,9 @@ type Mark struct {
 	Ledger string `json:"ledger"` // UUID
 	Log    Place  `json:"log"`
 	Blobs  Place  `json:"blobs"`
+	// BlobStream is the number of the stream that holds the blobs: how often a collection
+	// replaced it.
+	BlobStream uint64 `json:"blob_stream,omitzero"`
 	// Closed is set by a clean stop, when nothing can be stored after the mark.
 	Closed *Sizes `json:"closed,omitzero"`
 	// Boot names the run of the machine in which the mark was written; "" if the
@@ -137,7 +140,8 @@ type Keeper struct {
 	stop   chan struct{}
 	done   chan struct{}
 
-	generation uint64 // of the last write
+	writing    sync.Mutex // held by a write of the file, from the reading of mark on
+	generation uint64     // of the last write; guarded by writing
 
 	mu      sync.Mutex
 	mark    Mark // guarded by mu
@@ -196,6 +200,8 @@ func (k *Keeper) Mark() Mark {
 func (k *Keeper) Close(closed *Sizes) error {
 	close(k.stop)
 	<-k.done
+	k.writing.Lock()
+	defer k.writing.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mark.Closed = closed
@@ -225,8 +231,28 @@ func (k *Keeper) run() {
 	}
 }
 
+// SwitchBlobs notes that the blobs are in another stream from now on and must reach a
+// place there. On return both slots say so, synced: a slot that is damaged later does not
+// bring the old stream back. After an error nobody can tell which stream the file names.
+func (k *Keeper) SwitchBlobs(stream uint64, blobs Place) error {
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	k.mu.Lock()
+	k.mark.BlobStream, k.mark.Blobs = stream, blobs
+	m := k.mark
+	k.mu.Unlock()
+	for range slots {
+		if err := k.write(m); err != nil {
+			return fmt.Errorf("mark: %w", err)
+		}
+	}
+	return nil
+}
+
 // flush writes the mark if it changed.
 func (k *Keeper) flush() error {
+	k.writing.Lock()
+	defer k.writing.Unlock()
 	k.mu.Lock()
 	m, changed := k.mark, k.changed
 	k.changed = false
@@ -237,8 +263,8 @@ func (k *Keeper) flush() error {
 	return k.write(m)
 }
 
-// write writes m to the slot of the older mark, synced. Callers are Open, then run,
-// then Close: one at a time.
+// write writes m to the slot of the older mark, synced. Callers are Open, before it
+// returns, and holders of writing.
 func (k *Keeper) write(m Mark) error {
 	m.Generation = k.generation + 1
 	b, err := encode(m)
