@@ -19,4 +19,8 @@ type Blobs interface {
 	// GetBlob returns what PutBlob stored. [ErrNotFound]: nothing whole;
 	// [ErrCorrupt]: a chunk fails its check.
 	GetBlob(ctx context.Context, tenant string, digest turns.Hash) ([]byte, error)
+	// KeepBlob says that an event is about to refer to a blob that is stored. PutBlob says
+	// so too. No collection takes the blob away while the request lasts.
+	// [ErrNotFound]: it is not stored.
+	KeepBlob(ctx context.Context, tenant string, digest turns.Hash) error
 }

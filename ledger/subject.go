@@ -8,13 +8,10 @@ import (
 	"nexus/turns"
 )
 
-// The subjects of the log and of the blobs. The service has nexus.v1.>, and the
-// prefix agents. belongs to the agent protocol of NATS: on a shared account
-// neither may reach the streams.
-const (
-	LogSubjects  = "nexus.log.>"
-	BlobSubjects = "nexus.blobs.>"
-)
+// LogSubjects is the subjects of the log. The service has nexus.v1.>, and the prefix
+// agents. belongs to the agent protocol of NATS: on a shared account neither may reach
+// the streams.
+const LogSubjects = "nexus.log.>"
 
 // Subject is where a chain lives: nexus.log.<shard>.<tenant>.<entity>.<id>.
 //

@@ -10,13 +10,14 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"nexus/ledger"
-	"nexus/ledger/jetstream/groupsync"
 	"nexus/ledger/jetstream/mark"
 	"nexus/turns"
 )
@@ -28,6 +29,7 @@ const (
 	blobHeader   = "Nexus-Blob-Sha256"  // of the whole sealed blob, hex; on chunk 0
 	chunksHeader = "Nexus-Blob-Chunks"  // how many, on chunk 0
 	sizeHeader   = "Nexus-Blob-Size"    // of the whole, in bytes; on chunk 0
+	storedHeader = "Nexus-Stored"       // when the first stream stored the chunk, Unix ns; on one that a collection copied
 )
 
 // Blobs is [ledger.Blobs] on a JetStream stream. Safe for concurrent use.
@@ -42,12 +44,21 @@ const (
 // smaller than chunkSize, their size is part of the subject: writers with other
 // limits write other subjects. Two writers who sealed the same content differently
 // never mix their chunks: the first chunk 0 wins.
+//
+// A collection puts another stream in the place of this one; see [Successor]. There the
+// subjects begin with nexus.blobs_<number>. Errors name the subjects of the first stream.
 type Blobs struct {
-	js     js.JetStream
-	stream js.Stream
-	acked  func(log, blobs mark.Place)
-	sync   *groupsync.Stream
-	chunk  int // size of the chunks that PutBlob writes, in bytes
+	js    js.JetStream
+	cfg   Config
+	acked func(log, blobs mark.Place)
+	chunk int // size of the chunks that PutBlob writes, in bytes
+
+	// switching is held for reading by whatever relies on a chunk that is stored or writes
+	// one, and for writing while another stream takes the place of the current one.
+	switching sync.RWMutex
+	current   atomic.Pointer[blobStream]
+	holds     holds
+	refused   atomic.Pointer[error] // once set, nothing more is written
 }
 
 // maxBlob is the largest content with what sealing adds to it, in bytes.
@@ -64,8 +75,8 @@ func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, s
 	if len(sealed) > maxBlob {
 		return fmt.Errorf("put blob %v: %w: %d bytes, the limit is %d", digest, ledger.ErrTooLarge, len(sealed), maxBlob)
 	}
-	if m, err := b.last(ctx, base+".0"); err == nil {
-		return b.sync.Wait(ctx, m.Sequence) // the first copy stays
+	if stored, _ := b.hold(ctx, base); stored {
+		return nil // the first copy stays
 	}
 	sum := sha256.Sum256(sealed)
 	chunks := split(sealed, b.chunk)
@@ -92,8 +103,13 @@ func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, s
 
 // put stores one chunk. A chunk that subject has already stays.
 func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chunk []byte) error {
+	b.switching.RLock()
+	defer b.switching.RUnlock()
+	if err := b.refused.Load(); err != nil {
+		return *err
+	}
 	stored := turns.Hash(sha256.Sum256(chunk))
-	w := b.sync.Begin()
+	w := b.current.Load().sync.Begin()
 	defer w.End()
 	seq, err := settle(ctx, write{
 		action: "store chunk at", subject: subject,
@@ -101,9 +117,9 @@ func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chu
 			// Headers of its own for each try: the client writes into them.
 			h := nats.Header{expectHeader: {"0"}, chunkHeader: {hexSum(chunk)}}
 			maps.Copy(h, header)
-			return publish(ctx, b.js, &nats.Msg{Subject: subject, Header: h, Data: chunk})
+			return publish(ctx, b.js, &nats.Msg{Subject: b.current.Load().subject(subject), Header: h, Data: chunk})
 		},
-		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return b.last(ctx, subject) },
+		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return b.current.Load().last(ctx, subject) },
 		isOwn: func(m *js.RawStreamMsg) (bool, error) {
 			stored = sha256.Sum256(m.Data) // another writer may have been first
 			return true, nil
@@ -118,11 +134,33 @@ func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chu
 	return err
 }
 
-// last reads the last message of subject from the stream's leader.
-func (b *Blobs) last(ctx context.Context, subject string) (*js.RawStreamMsg, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return b.stream.GetLastMsgForSubject(ctx, subject)
+// hold makes sure that the next collection keeps the blob at base, and reports whether it
+// is stored.
+//
+// Invariant: the blob is held before its chunk is looked up, and no stream takes the place
+// of another in between. So a blob that is found here is not collected before [HoldTime].
+func (b *Blobs) hold(ctx context.Context, base string) (stored bool, err error) {
+	b.switching.RLock()
+	defer b.switching.RUnlock()
+	b.holds.add(keyOf(base))
+	now := b.current.Load()
+	m, err := now.last(ctx, base+".0")
+	if err == nil {
+		err = now.sync.Wait(ctx, m.Sequence)
+	}
+	return err == nil, err
+}
+
+// KeepBlob implements [ledger.Blobs].
+func (b *Blobs) KeepBlob(ctx context.Context, tenant string, digest turns.Hash) error {
+	base, err := blobSubject(tenant, digest)
+	if err != nil {
+		return err
+	}
+	if _, err := b.hold(ctx, base); err != nil {
+		return fmt.Errorf("keep blob %v: %w", digest, readError(err))
+	}
+	return nil
 }
 
 // GetBlob implements [ledger.Blobs].
@@ -131,15 +169,21 @@ func (b *Blobs) GetBlob(ctx context.Context, tenant string, digest turns.Hash) (
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := b.get(ctx, base)
-	if err != nil {
-		return nil, fmt.Errorf("get blob %v: %w", digest, err)
+	for {
+		s := b.current.Load()
+		sealed, err := s.get(ctx, base)
+		if err != nil && b.current.Load() != s {
+			continue // a collection replaced the stream meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("get blob %v: %w", digest, err)
+		}
+		return sealed, nil
 	}
-	return sealed, nil
 }
 
-func (b *Blobs) get(ctx context.Context, base string) ([]byte, error) {
-	first, err := b.read(ctx, base+".0")
+func (s *blobStream) get(ctx context.Context, base string) ([]byte, error) {
+	first, err := s.read(ctx, base+".0")
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +196,7 @@ func (b *Blobs) get(ctx context.Context, base string) ([]byte, error) {
 	}
 	sealed, each := first.Data, len(first.Data)
 	for n := 1; n < chunks; n++ {
-		m, err := b.read(ctx, followerSubject(base, [32]byte(sum), each, n))
+		m, err := s.read(ctx, followerSubject(base, [32]byte(sum), each, n))
 		if errors.Is(err, ledger.ErrNotFound) { // it was stored before chunk 0
 			return nil, fmt.Errorf("%w: chunk %d of %d is gone", ledger.ErrCorrupt, n, chunks)
 		}
@@ -168,8 +212,8 @@ func (b *Blobs) get(ctx context.Context, base string) ([]byte, error) {
 }
 
 // read reads one chunk and checks it.
-func (b *Blobs) read(ctx context.Context, subject string) (*js.RawStreamMsg, error) {
-	m, err := b.last(ctx, subject)
+func (s *blobStream) read(ctx context.Context, subject string) (*js.RawStreamMsg, error) {
+	m, err := s.last(ctx, subject)
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -209,7 +253,7 @@ func blobSubject(tenant string, digest turns.Hash) (string, error) {
 	if tenant == "" || strings.ContainsAny(tenant, ".*> \t\r\n") {
 		return "", fmt.Errorf("blob %v: %w tenant %q", digest, ledger.ErrMalformed, tenant)
 	}
-	return "nexus.blobs." + tenant + "." + hex.EncodeToString(digest[:]), nil
+	return firstPrefix + tenant + "." + hex.EncodeToString(digest[:]), nil
 }
 
 // followerSubject returns the subject of chunk n >= 1. Sixteen bytes of the sum

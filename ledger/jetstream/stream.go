@@ -20,7 +20,8 @@ import (
 	"nexus/ledger/jetstream/mark"
 )
 
-// The streams. The names and subjects never change.
+// The streams. The names and subjects never change, but for the number that a collection
+// adds to those of the blobs; see [BlobsStream].
 const (
 	StreamName = "NEXUS_LEDGER"
 	BlobsName  = "NEXUS_BLOBS"
@@ -46,6 +47,9 @@ type Config struct {
 	// CopyBlobs keeps a second copy of the blobs, a mirror that the server fills, for a
 	// repair. The log needs none: the projections have its records.
 	CopyBlobs bool
+	// BlobStream is the number of the stream that holds the blobs; see [BlobsStream]. Only
+	// the first one, 0, is created.
+	BlobStream uint64
 	// Acked is called, if not nil, with each record or chunk that was acknowledged,
 	// before the caller of Append or PutBlob gets its answer. It must not block.
 	Acked func(log, blobs mark.Place)
@@ -90,17 +94,17 @@ func streamConfig(c Config) js.StreamConfig {
 // subject, and no limit can drop a chunk.
 func blobsConfig(c Config) js.StreamConfig {
 	s := streamConfig(c)
-	s.Name, s.Subjects = BlobsName, []string{ledger.BlobSubjects}
+	s.Name, s.Subjects = BlobsStream(c.BlobStream), []string{blobPrefix(c.BlobStream) + ">"}
 	return s
 }
 
 // copyConfig is the mirror of the blobs. Nobody writes or reads it but the server and
 // a repair.
-func copyConfig() js.StreamConfig {
+func copyConfig(number uint64) js.StreamConfig {
 	return js.StreamConfig{
-		Name: CopyName, Storage: js.FileStorage, Retention: js.LimitsPolicy, MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1,
+		Name: CopyStream(number), Storage: js.FileStorage, Retention: js.LimitsPolicy, MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1,
 		MaxMsgsPerSubject: -1, MaxMsgSize: -1, Discard: js.DiscardNew, DenyDelete: true, DenyPurge: true, Replicas: 1,
-		Mirror: &js.StreamSource{Name: BlobsName},
+		Mirror: &js.StreamSource{Name: BlobsStream(number)},
 	}
 }
 
@@ -137,22 +141,26 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 		}
 	}
 	c.Ledger = l.id // the two streams belong together, whoever created the first
-	blobs, err := openStream(ctx, j, blobsConfig(c), c)
+	ofBlobs := c
+	ofBlobs.Create = c.Create && c.BlobStream == 0
+	blobs, err := openStream(ctx, j, blobsConfig(c), ofBlobs)
 	if err != nil {
 		return nil, err
 	}
 	if id := blobs.CachedInfo().Config.Metadata[metaLedger]; id != l.id {
-		return nil, fmt.Errorf("%w: stream %s belongs to ledger %s, stream %s to %s", ledger.ErrCorrupt, BlobsName, id, StreamName, l.id)
+		return nil, fmt.Errorf("%w: stream %s belongs to ledger %s, stream %s to %s", ledger.ErrCorrupt, BlobsStream(c.BlobStream), id, StreamName, l.id)
 	}
-	l.blobs = &Blobs{js: j, stream: blobs, acked: l.acked, chunk: min(chunkSize, int(l.max))}
+	l.blobs = &Blobs{js: j, cfg: c, acked: l.acked, chunk: min(chunkSize, int(l.max)), holds: holds{now: time.Now}}
+	current := &blobStream{number: c.BlobStream, stream: blobs}
 	if c.GroupSync != nil {
-		if l.blobs.sync, err = c.GroupSync(BlobsName); err != nil {
+		if current.sync, err = c.GroupSync(BlobsStream(c.BlobStream)); err != nil {
 			return nil, err
 		}
 	}
+	l.blobs.current.Store(current)
 	if c.CopyBlobs {
-		if _, err := j.CreateStream(ctx, copyConfig()); err != nil { // it may exist, in this very form
-			return nil, fmt.Errorf("%w: stream %s: %w", ledger.ErrUnavailable, CopyName, err)
+		if _, err := j.CreateStream(ctx, copyConfig(c.BlobStream)); err != nil { // it may exist, in this very form
+			return nil, fmt.Errorf("%w: stream %s: %w", ledger.ErrUnavailable, CopyStream(c.BlobStream), err)
 		}
 	}
 	_, err = l.State(ctx) // notes it if the log is unsound

@@ -34,6 +34,7 @@ func TestBlobs(t *testing.T, open func(t *testing.T) ledger.Blobs) {
 		{"tenants are apart", testBlobTenants},
 		{"ownership", testBlobOwnership},
 		{"racing puts", testBlobRace},
+		{"keep", testBlobKeep},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx := Within(t)
@@ -85,6 +86,19 @@ func testBlobFirst(t *testing.T, ctx context.Context, b ledger.Blobs) {
 func testBlobNotFound(t *testing.T, ctx context.Context, b ledger.Blobs) {
 	if _, err := b.GetBlob(ctx, "t", turns.Hash{1}); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("%v, want not found", err)
+	}
+}
+
+func testBlobKeep(t *testing.T, ctx context.Context, b ledger.Blobs) {
+	if err := b.KeepBlob(ctx, "t", turns.Hash{1}); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("keep nothing: %v, want not found", err)
+	}
+	mustPut(t, ctx, b, "t", turns.Hash{1}, []byte("x"))
+	if err := b.KeepBlob(ctx, "t", turns.Hash{1}); err != nil {
+		t.Error(err)
+	}
+	if err := b.KeepBlob(ctx, "u", turns.Hash{1}); !errors.Is(err, ledger.ErrNotFound) {
+		t.Errorf("keep another tenant's: %v, want not found", err)
 	}
 }
 

@@ -64,3 +64,13 @@ func (b *Blobs) GetBlob(ctx context.Context, tenant string, digest turns.Hash) (
 	}
 	return slices.Clone(s), nil
 }
+
+// KeepBlob implements [ledger.Blobs]. Nothing collects these blobs.
+func (b *Blobs) KeepBlob(_ context.Context, tenant string, digest turns.Hash) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.stored[blobKey{tenant, digest}]; !ok {
+		return fmt.Errorf("keep blob %v: %w", digest, ledger.ErrNotFound)
+	}
+	return nil
+}

@@ -208,6 +208,7 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	if d.server != nil {
 		id = d.identity
 		c.Ledger, c.Create, c.Acked, c.CopyBlobs, c.GroupSync = id.Ledger, !id.Ready, d.mark.Acked, true, d.groupSync
+		c.BlobStream = d.mark.Mark().BlobStream
 	} else if c.Create {
 		c.Ledger = uuid.NewString()
 	}

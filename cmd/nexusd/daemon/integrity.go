@@ -55,7 +55,7 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 			return err
 		}
 		d.logger.Info("inspected the streams", "clean", m.Closed != nil, "bytes", found.Read, "took", time.Since(began).Round(time.Millisecond))
-		for stream, t := range map[string]*blocks.Tail{jetstream.StreamName: found.TornLog, jetstream.BlobsName: found.TornBlobs} {
+		for stream, t := range map[string]*blocks.Tail{jetstream.StreamName: found.TornLog, jetstream.BlobsStream(m.BlobStream): found.TornBlobs} {
 			if t == nil {
 				continue
 			}
@@ -70,17 +70,17 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 			}
 		}
 		if wentDown {
-			for _, stream := range streams {
+			for _, stream := range streams(m) {
 				if err := disk.DropIndex(d.cfg.Data, stream); err != nil {
 					return err
 				}
 			}
 		}
-		if err := syncStreams(d.cfg.Data); err != nil { // the mark says that all of it is on the disk
+		if err := syncStreams(d.cfg.Data, m); err != nil { // the mark says that all of it is on the disk
 			return err
 		}
 		if m.Closed == nil {
-			wrong, err := disk.InspectCopy(ctx, d.cfg.Data)
+			wrong, err := disk.InspectCopy(ctx, d.cfg.Data, m.BlobStream)
 			if err != nil {
 				return err
 			}
@@ -89,17 +89,22 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 			}
 		}
 		m = found.Mark
+		if err := disk.RemoveOthers(d.cfg.Data, m.BlobStream); err != nil {
+			return fmt.Errorf("what a collection of blobs left: %w", err)
+		}
 	}
 	d.mark, err = mark.Open(path, m, d.fail)
 	return err
 }
 
-// streams are those that the mark speaks of.
-var streams = []string{jetstream.StreamName, jetstream.BlobsName}
+// streams are those that a mark speaks of.
+func streams(m mark.Mark) []string {
+	return []string{jetstream.StreamName, jetstream.BlobsStream(m.BlobStream)}
+}
 
 // syncStreams makes the files of the streams durable as they are.
-func syncStreams(data string) error {
-	for _, stream := range streams {
+func syncStreams(data string, m mark.Mark) error {
+	for _, stream := range streams(m) {
 		if err := groupsync.Tree(embed.StreamDir(data, stream), data); err != nil {
 			return err
 		}
@@ -138,7 +143,7 @@ func (d *Daemon) reaches(ctx context.Context) error {
 	if want := d.mark.Mark().Log.Seq; st.Last < want {
 		return fmt.Errorf("%w: the log ends at %d, acknowledged was %d", turns.ErrCorrupt, st.Last, want)
 	}
-	return disk.KeepMeta(d.cfg.Data)
+	return disk.KeepMeta(d.cfg.Data, d.mark.Mark().BlobStream)
 }
 
 // openProjections opens the projections. Damaged ones are set aside, in a folder that
@@ -179,9 +184,9 @@ func (d *Daemon) closeMark() error {
 	if d.dirty.Load() {
 		return d.mark.Close(nil)
 	}
-	sizes, err := disk.Sizes(d.cfg.Data)
+	sizes, err := disk.Sizes(d.cfg.Data, d.mark.Mark().BlobStream)
 	if err == nil {
-		err = syncStreams(d.cfg.Data)
+		err = syncStreams(d.cfg.Data, d.mark.Mark())
 	}
 	if err != nil {
 		return errors.Join(err, d.mark.Close(nil))

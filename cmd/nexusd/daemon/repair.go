@@ -58,6 +58,9 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 	}
 	if err != nil {
 		c.Logger.Warn("there is no mark of what was acknowledged; the projections tell how far the log reached", "err", err)
+		if m.BlobStream, err = disk.BlobStream(c.Data); err != nil {
+			return out, err
+		}
 	}
 	id, err := loadIdentity(c.Data)
 	if streamOf := disk.Ledger(c.Data); err != nil || id.Ledger != m.Ledger && m.Ledger == streamOf {
@@ -79,8 +82,8 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 		defer func() { err = errors.Join(err, store.Close()) }()
 		r.Log, r.LogLast = copyOf(store), store.Applied().Seq
 	}
-	if _, err := os.Stat(embed.StreamDir(c.Data, jetstream.CopyName)); err == nil {
-		r.Blobs = disk.StreamCopy(c.Data, jetstream.CopyName)
+	if _, err := os.Stat(embed.StreamDir(c.Data, jetstream.CopyStream(m.BlobStream))); err == nil {
+		r.Blobs = disk.StreamCopy(c.Data, jetstream.CopyStream(m.BlobStream))
 	}
 	if out.Streams, err = disk.Repair(ctx, r); err != nil {
 		return out, err
@@ -95,7 +98,7 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 		return out, fmt.Errorf("after the repair: %w", err)
 	}
 	out.Mark = found.Mark
-	if err := syncStreams(c.Data); err != nil {
+	if err := syncStreams(c.Data, found.Mark); err != nil {
 		return out, err
 	}
 	k, err := mark.Open(filepath.Join(c.Data, markFile), found.Mark, func(error) {})

@@ -10,6 +10,7 @@ import (
 
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/disk"
+	"nexus/ledger/jetstream/mark"
 )
 
 // scrubber reads everything that is stored, over and over, each time within an
@@ -76,17 +77,24 @@ func (d *Daemon) scrub(ctx context.Context, interval time.Duration) {
 
 // scrubOnce reads both streams up to their marks, at a pace that takes half of the interval.
 func (d *Daemon) scrubOnce(ctx context.Context, interval time.Duration) error {
-	sizes, err := disk.Sizes(d.cfg.Data)
+	return d.scrubMarked(ctx, d.mark.Mark(), interval)
+}
+
+func (d *Daemon) scrubMarked(ctx context.Context, m mark.Mark, interval time.Duration) error {
+	sizes, err := disk.Sizes(d.cfg.Data, m.BlobStream)
 	if err != nil {
 		return err
 	}
 	pace := newPace(ctx, max(float64(sizes.Log+sizes.Blobs)/(interval.Seconds()/2), minScrub))
-	m := d.mark.Mark()
-	for stream, last := range map[string]uint64{jetstream.StreamName: m.Log.Seq, jetstream.BlobsName: m.Blobs.Seq} {
+	blobs := jetstream.BlobsStream(m.BlobStream)
+	for stream, last := range map[string]uint64{jetstream.StreamName: m.Log.Seq, blobs: m.Blobs.Seq} {
 		damaged, err := disk.Scrub(ctx, d.cfg.Data, stream, last, func(bytes int64) error {
 			d.scrubber.read.Add(float64(bytes))
 			return pace.wait(bytes)
 		})
+		if stream == blobs && d.mark.Mark().BlobStream != m.BlobStream {
+			continue // a collection replaced and removed it meanwhile; it read all that it kept
+		}
 		if err != nil {
 			return err
 		}

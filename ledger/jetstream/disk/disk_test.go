@@ -269,7 +269,7 @@ func TestInspectComparesTheRecordAtTheMark(t *testing.T) {
 		"a longer log": func(m *mark.Mark) { m.Log.Seq++ },
 		"longer blobs": func(m *mark.Mark) { m.Blobs.Seq++ },
 		"after a clean stop, another hash": func(m *mark.Mark) {
-			sizes, err := disk.Sizes(dir)
+			sizes, err := disk.Sizes(dir, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -291,7 +291,7 @@ func TestInspectReadsLittleAfterACleanStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sizes, err := disk.Sizes(dir)
+	sizes, err := disk.Sizes(dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

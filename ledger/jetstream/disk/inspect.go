@@ -68,7 +68,7 @@ func Inspect(ctx context.Context, data string, m mark.Mark, unsynced bool) (Foun
 	if f.Mark.Log, f.TornLog, err = f.inspect(ctx, data, jetstream.StreamName, m.Log, logSize, recordSum); err != nil {
 		return f, err
 	}
-	f.Mark.Blobs, f.TornBlobs, err = f.inspect(ctx, data, jetstream.BlobsName, m.Blobs, blobSize, chunkSum)
+	f.Mark.Blobs, f.TornBlobs, err = f.inspect(ctx, data, jetstream.BlobsStream(m.BlobStream), m.Blobs, blobSize, chunkSum)
 	return f, err
 }
 
@@ -111,11 +111,12 @@ func (f *Found) inspect(ctx context.Context, data, stream string, acked mark.Pla
 	return last, r.Torn, err
 }
 
-// InspectCopy reads the second copy of the blobs, and removes it if it is damaged: the
+// InspectCopy reads the second copy of the blobs' stream with a number, and removes it if it is damaged: the
 // server fills another from the blobs, which must be sound. It returns what was wrong,
 // "" if nothing was. The lock of the folder must be held.
-func InspectCopy(ctx context.Context, data string) (wrong string, err error) {
-	dir := embed.StreamDir(data, jetstream.CopyName)
+func InspectCopy(ctx context.Context, data string, number uint64) (wrong string, err error) {
+	name := jetstream.CopyStream(number)
+	dir := embed.StreamDir(data, name)
 	r, err := blocks.Check(ctx, dir, blocks.Options{Valid: func(r blocks.Record) error {
 		_, err := chunkSum(r)
 		return err
@@ -124,7 +125,7 @@ func InspectCopy(ctx context.Context, data string) (wrong string, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
 	case err != nil:
-		return "", fmt.Errorf("inspect stream %s: %w", jetstream.CopyName, err)
+		return "", fmt.Errorf("inspect stream %s: %w", name, err)
 	case r.Err() == nil:
 		return "", nil
 	}
@@ -178,12 +179,13 @@ func chunkSum(r blocks.Record) (turns.Hash, error) {
 	return jetstream.CheckChunk(r.Subject, r.Header, r.Payload)
 }
 
-// Sizes returns the sizes of the block files of both streams, for the mark of a clean stop.
-func Sizes(data string) (s mark.Sizes, err error) {
+// Sizes returns the sizes of the block files of the log and of the blobs' stream with a
+// number, for the mark of a clean stop.
+func Sizes(data string, number uint64) (s mark.Sizes, err error) {
 	if s.Log, err = size(embed.StreamDir(data, jetstream.StreamName)); err != nil {
 		return s, err
 	}
-	s.Blobs, err = size(embed.StreamDir(data, jetstream.BlobsName))
+	s.Blobs, err = size(embed.StreamDir(data, jetstream.BlobsStream(number)))
 	return s, err
 }
 

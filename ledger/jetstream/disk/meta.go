@@ -21,10 +21,10 @@ var metaFiles = [...]string{"meta.inf", "meta.sum"}
 // the stream, which is the key of the checksum.
 func metaDir(data, stream string) string { return filepath.Join(data, "streams", stream) }
 
-// KeepMeta copies the configuration of the streams, for a repair. The streams must be
-// sound. A copy that is the same already is not written.
-func KeepMeta(data string) error {
-	for _, stream := range []string{jetstream.StreamName, jetstream.BlobsName} {
+// KeepMeta copies the configuration of the log and of the blobs' stream with a number,
+// for a repair. The streams must be sound. A copy that is the same already is not written.
+func KeepMeta(data string, number uint64) error {
+	for _, stream := range []string{jetstream.StreamName, jetstream.BlobsStream(number)} {
 		to := metaDir(data, stream)
 		if err := os.MkdirAll(to, 0o700); err != nil {
 			return err

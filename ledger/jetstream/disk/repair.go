@@ -96,7 +96,7 @@ func Repair(ctx context.Context, c RepairConfig) ([]Repaired, error) {
 			sum: recordSum, chains: true,
 		},
 		{
-			cfg: c, stream: jetstream.BlobsName, acked: c.Mark.Blobs, copied: c.Blobs, last: max(c.Mark.Blobs.Seq, c.BlobsLast),
+			cfg: c, stream: jetstream.BlobsStream(c.Mark.BlobStream), acked: c.Mark.Blobs, copied: c.Blobs, last: max(c.Mark.Blobs.Seq, c.BlobsLast),
 			sum: chunkSum,
 		},
 	}
@@ -312,7 +312,7 @@ func lostRecord(stream, subject string, seq uint64, stored time.Time) blocks.Rec
 	if stream == jetstream.StreamName {
 		r.Header, r.Subject = jetstream.LogHeader(payload), cmp.Or(subject, "nexus.log.lost")
 	} else {
-		r.Header, r.Subject = jetstream.ChunkHeader(payload), cmp.Or(subject, "nexus.blobs.lost")
+		r.Header, r.Subject = jetstream.ChunkHeader(payload), cmp.Or(subject, jetstream.LostChunk)
 	}
 	return r
 }
