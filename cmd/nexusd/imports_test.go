@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 	"ledger/jetstream/embed":     {},
 	"ledger/jetstream/blocks":    {"ledger"},
 	"ledger/jetstream/disk":      {"turns", "ledger", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/embed", "ledger/jetstream/mark"},
+	"ledger/jetstream/collect":   {"turns", "ledger", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/mark"},
 	"ledger/api":                 {"turns", "ledger"},
 	"fork":                       {"turns", "lineage"},
 	"compactor/compactortest":    {"turns", "turns/tokens", "lineage", "ledger", "compactor/summary", "compactor/policy", "compactor/view"},
