@@ -28,8 +28,9 @@ func (cm *Compactions) Record(ctx context.Context, c reader.Caller, session turn
 		return nil, err
 	}
 	sent := &turns.CompactionBody{Replacement: req.Replacement}
-	if err := cm.writer.InlineAttachments(ctx, c, session, sent); err != nil {
-		return nil, err
+	missing := cm.writer.InlineAttachments(ctx, c, session, sent)
+	if missing != nil && !errors.Is(missing, ledger.ErrNotFound) {
+		return nil, missing
 	}
 	req.Replacement = sent.Replacement
 	var ref turns.Ref
@@ -42,6 +43,9 @@ func (cm *Compactions) Record(ctx context.Context, c reader.Caller, session turn
 				ref, duplicate = ev.Ref(), true
 			}
 			return nil, err
+		}
+		if missing != nil { // of a request that is stored, the blob may have been collected since
+			return nil, missing
 		}
 		head, err := cm.reader.HeadNode(s)
 		if err != nil {

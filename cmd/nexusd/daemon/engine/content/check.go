@@ -142,6 +142,18 @@ func checkCompaction(ev *turns.Event, b *turns.CompactionBody, open *ledger.Call
 	return nil
 }
 
+// KeepBlobs says that an event is about to link to blobs that are stored already, so that no
+// collection takes them away before the event is stored. A cache may still hold one that was
+// collected. [ledger.ErrNotFound]: one is not stored.
+func (cs *Store) KeepBlobs(ctx context.Context, tenant string, links []turns.BlobLink) error {
+	for _, l := range links {
+		if err := cs.Blobs.KeepBlob(ctx, tenant, l.Digest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CheckBlobs checks that the blobs of an event exist, are whole, and open under k,
 // the key of its tree, and that the blob of a preamble holds one.
 func (cs *Store) CheckBlobs(ctx context.Context, tenant string, k seal.Key, ev *turns.Event, body any) error {

@@ -51,8 +51,8 @@ func (rd *Reader) BlobTree(ctx context.Context, c Caller, id turns.ID) (*ledger.
 // the blob, or whether a blob of this tree is damaged: audit.verify reports that.
 func BlobNotFound(field string, digest turns.Hash, err error) error {
 	if errors.Is(err, ledger.ErrNotFound) || errors.Is(err, turns.ErrCorrupt) {
-		return &api.Error{Code: api.NotFound, Message: fmt.Sprintf("no blob %s in this session's tree of forks; blob.put stores one", digest),
-			Details: map[string]any{"field": field}}
+		return &api.Error{Code: api.NotFound, Message: fmt.Sprintf("no blob %s in this session's tree of forks; put it again with blob.put: one that no event names is collected after some days", digest),
+			Details: map[string]any{"field": field, "digest": digest.String()}}
 	}
 	return err
 }

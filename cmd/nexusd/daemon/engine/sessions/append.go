@@ -29,8 +29,9 @@ func (ss *Sessions) Append(ctx context.Context, c reader.Caller, session turns.I
 		return nil, err
 	}
 	sent := &turns.TurnBody{Messages: req.Messages, Response: req.Response}
-	if err := ss.writer.InlineAttachments(ctx, c, session, sent); err != nil {
-		return nil, err
+	missing := ss.writer.InlineAttachments(ctx, c, session, sent)
+	if missing != nil && !errors.Is(missing, ledger.ErrNotFound) {
+		return nil, missing
 	}
 	req.Messages, req.Response = sent.Messages, sent.Response
 	r := writer.Request{ID: req.ID, Verb: "turn.append", Canonical: canonical}
@@ -44,6 +45,9 @@ func (ss *Sessions) Append(ctx context.Context, c reader.Caller, session turns.I
 		if done {
 			ack, err = ss.duplicateAck(ctx, c, s, ev)
 			return nil, writer.AfterCommit(err)
+		}
+		if missing != nil { // of a request that is stored, the blob may have been collected since
+			return nil, missing
 		}
 		d, a, err := ss.draftTurn(ctx, c, ch, s, ev, req, finder)
 		ack = a

@@ -466,7 +466,10 @@ func (tr *Transfer) checkImport(ctx context.Context, c reader.Caller, ch *writer
 	}
 	var k seal.Key
 	if len(ev.Blobs) > 0 {
-		if k, err = tr.treeKey(c, next.Session.Root); err == nil {
+		if err = tr.content.KeepBlobs(ctx, c.Tenant, ev.Blobs); err == nil {
+			k, err = tr.treeKey(c, next.Session.Root)
+		}
+		if err == nil {
 			err = tr.content.CheckBlobs(ctx, c.Tenant, k, ev, body)
 		}
 	}
