@@ -49,6 +49,8 @@ files of the credentials that it made.
   --cache-bytes BYTES  memory of all caches together (default 268435456)
   --scrub TIME         within which all that is stored is read and checked, or
                        off (default 24h)
+  --collect-after TIME after which a blob that no event names is removed, or
+                       off (default 168h)
   --log-level LEVEL    debug, info, warn or error (default info)
   --summarizer openai|anthropic
                        have a model write the summaries; without it they are
@@ -101,6 +103,7 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.Int64Var(&flags.MaxStore, "max-store", 0, "")
 	fs.Int64Var(&flags.CacheBytes, "cache-bytes", 0, "")
 	fs.StringVar(&flags.Scrub, "scrub", "", "")
+	fs.StringVar(&flags.CollectAfter, "collect-after", "", "")
 	fs.StringVar(&flags.LogLevel, "log-level", "", "")
 	fs.StringVar(&flags.Summarizer, "summarizer", "", "")
 	fs.StringVar(&flags.SummarizerURL, "summarizer-url", "", "")
@@ -171,6 +174,8 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.CacheBytes = flags.CacheBytes
 		case "scrub":
 			cfg.Scrub = flags.Scrub
+		case "collect-after":
+			cfg.CollectAfter = flags.CollectAfter
 		case "log-level":
 			cfg.LogLevel = flags.LogLevel
 		case "summarizer":

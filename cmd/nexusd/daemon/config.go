@@ -67,6 +67,9 @@ type Config struct {
 	// Scrub is the time within which everything stored is read once and compared with
 	// its checksums, such as "24h", or "off". Default 24h. Not used with NATS.
 	Scrub string `toml:"scrub" env:"SCRUB"`
+	// CollectAfter is the grace time after which a blob that no event names is collected,
+	// such as "168h", at least an hour, or "off". Default 168h. Not used with NATS.
+	CollectAfter string `toml:"collect_after" env:"COLLECT_AFTER"`
 	// CacheBytes is the memory of all caches together, in bytes. Default 256 MiB,
 	// at least 16 MiB. The metric nexus_cache_bytes shows what each keeps.
 	CacheBytes int64 `toml:"cache_bytes" env:"CACHE_BYTES"`
@@ -233,6 +236,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Data, "./nexus-data")
 	def(&c.LogLevel, "info")
 	def(&c.Scrub, "24h")
+	def(&c.CollectAfter, "168h")
 	def(&c.Version, "0.0.0-dev")
 	if c.NATS == "" {
 		def(&c.Seal, "on")
@@ -293,6 +297,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := c.scrubInterval(); err != nil {
 		bad("scrub: %q is neither a time of a minute or more, as 24h, nor off", c.Scrub)
+	}
+	if _, err := c.collectAfter(); err != nil {
+		bad("collect_after: %q is neither a time of an hour or more, as 168h, nor off", c.CollectAfter)
 	}
 	if c.MaxStore < 0 {
 		bad("max_store: %d is negative", c.MaxStore)

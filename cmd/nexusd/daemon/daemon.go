@@ -49,6 +49,7 @@ type Daemon struct {
 	mark       *mark.Keeper        // of what was acknowledged; nil on an external server
 	syncs      []*groupsync.Stream // of the log and the blobs; none on an external server
 	scrubber   *scrubber           // nil on an external server
+	collector  *collector          // nil on an external server
 	url        string
 	sync       string // what is known of the server's fsync
 	web        *webServer
@@ -293,6 +294,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "nexus_fsyncs_total", Help: "Fsyncs of the log and the blobs; appends that come together share one."},
 			func() float64 { return float64(d.Fsyncs()) }))
 		d.scrubber = newScrubber(registry)
+		d.collector = d.newCollector(registry)
 	}
 	counter := tokens.Approx{}
 	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}
@@ -317,6 +319,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.engine = engine.New(c)
 	d.work()
 	d.startScrub()
+	d.startCollector()
 	if d.service, err = natsapi.Start(d.client, d.engine, d.users, d.cfg.Version, d.logger); err != nil {
 		return err
 	}

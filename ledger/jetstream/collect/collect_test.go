@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func openFolder(t testing.TB, dir string) *folder {
 		} else if err != nil {
 			return err
 		} else {
-			found, err := disk.Inspect(context.Background(), dir, m)
+			found, err := disk.Inspect(context.Background(), dir, m, false)
 			if err != nil {
 				return err
 			}
@@ -419,58 +420,57 @@ func TestABlobThatARequestReliesOnStays(t *testing.T) {
 	}
 }
 
-// Appends of events that name old unreferenced blobs race with collections. What was
-// acknowledged has its blobs.
+// Appends of events that name old unreferenced blobs, and reads of what is named, race with
+// collections. What was acknowledged has its blobs, at any time.
 func TestAppendsRaceWithCollections(t *testing.T) {
-	const writers, each = 4, 25
-	dir := t.TempDir()
-	f := openFolder(t, dir)
-	for n := range writers * each {
+	const writers, old, rounds, each = 4, 200, 5, 100
+	f := openFolder(t, t.TempDir())
+	for n := range old {
 		f.put(n, 5<<10)
 	}
-	for n := range 10 {
-		f.put(2000+n, 5<<10) // the first collection has these at least
+	var until [rounds]time.Time // each collection has one blob more that is older than its grace time
+	for r := range rounds {
+		f.put(10_000+r, 5<<10)
+		until[r] = time.Now().Round(0) // of the clock that the server stores
 	}
 	f.close()
-	f = openFolder(t, dir) // nothing is held any more
+	f = openFolder(t, f.dir) // nothing is held any more
 	defer f.close()
+	var collected atomic.Bool
+	var named [writers][]int
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
-			for i := range each {
-				n := w*each + i
+			for i := 0; i < each && !collected.Load() && !t.Failed(); i++ {
+				n := w + i*writers // an old one, then new ones
 				d, b := content(n, 5<<10)
 				if err := f.log.Blobs().PutBlob(t.Context(), "t", d, b); err != nil {
 					t.Error(err)
 				} else if err := f.refer(n, d); err != nil {
 					t.Error(err)
 				}
+				named[w] = append(named[w], n)
+				f.wants(named[w][i/2], 5<<10)
 			}
 		})
 	}
-	done := make(chan struct{})
-	go func() { wg.Wait(); close(done) }()
-	collections := 0
-	for running := true; running; {
-		f.put(1000+collections, 5<<10)
-		if out, err := f.collect(2*week, nil); err != nil {
-			t.Fatal(err)
-		} else if out.Collected > 0 {
-			collections++
+	defer wg.Wait()
+	defer collected.Store(true)
+	for r := range rounds {
+		now := time.Now().Round(0)
+		out, err := collect.Run(t.Context(), collect.Config{Data: f.dir, Log: f.log, Blobs: f.log.Blobs(), Mark: f.mark, After: now.Sub(until[r]), Now: now})
+		if err != nil || out.Collected == 0 || out.Number != uint64(r+1) {
+			t.Fatalf("collection %d: %+v, %v", r+1, out, err)
 		}
-		select {
-		case <-done:
-			running = false
-		default:
-		}
+		f.wantsNone(10_000+r, 5<<10)
 	}
-	for n := range writers * each {
+	collected.Store(true)
+	wg.Wait()
+	all := slices.Concat(named[:]...)
+	for _, n := range all {
 		f.wants(n, 5<<10)
 	}
-	t.Logf("%d collections beside %d appends", collections, writers*each)
-	if collections == 0 {
-		t.Error("nothing was collected meanwhile")
-	}
+	t.Logf("%d collections beside %d appends", rounds, len(all))
 }
 
 // steps are those of a collection, in order.

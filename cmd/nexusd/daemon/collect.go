@@ -1,0 +1,131 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"nexus/ledger/jetstream"
+	"nexus/ledger/jetstream/collect"
+	"nexus/turns"
+)
+
+// collectShare is how much of the blobs must be collectable before their stream is
+// replaced. So what a collection writes again is at most four times what it frees.
+const collectShare = 0.2
+
+// minCollectAfter is the shortest grace time. The requests that put a blob and refer to it
+// are done long before.
+const minCollectAfter = jetstream.HoldTime
+
+// collector removes the blobs that no event names. It runs with the embedded server only: no
+// other daemon stores blobs there.
+type collector struct {
+	unreferenced, collectable prometheus.Gauge
+	collected                 prometheus.Counter
+	ended                     prometheus.Gauge
+}
+
+func (d *Daemon) newCollector(registry *prometheus.Registry) *collector {
+	c := &collector{
+		unreferenced: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "nexus_blobs_unreferenced_bytes", Help: "Bytes of blobs that no event named when the daemon last looked.",
+		}),
+		collectable: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "nexus_blobs_collectable_bytes", Help: "Those of them that were older than collect_after, and stayed: too few to be worth it, or the collection failed.",
+		}),
+		collected: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "nexus_blobs_collected_bytes_total", Help: "Bytes of blobs that were collected.",
+		}),
+		ended: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "nexus_blobs_looked_timestamp_seconds", Help: "When the daemon last looked for unreferenced blobs without a fault, Unix time; 0: not since the start.",
+		}),
+	}
+	registry.MustRegister(c.unreferenced, c.collectable, c.collected, c.ended, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "nexus_blobs_bytes", Help: "Bytes of all blobs, with what the server stores beside them. A second copy has as many.",
+	}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_, bytes, err := d.log.Blobs().State(ctx)
+		if err != nil {
+			return -1
+		}
+		return float64(bytes)
+	}))
+	return c
+}
+
+// startCollector begins the collections, unless the configuration says "off". The first one
+// begins [jetstream.HoldTime] after the start: a restart forgets what requests relied on.
+func (d *Daemon) startCollector() {
+	after, err := d.cfg.collectAfter()
+	if d.collector == nil || err != nil || after == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { d.collectBlobs(ctx, after); close(done) }()
+	d.opened(func(context.Context) error { cancel(); <-done; return nil })
+}
+
+// collectBlobs collects until ctx ends, four times within the grace time, and at most once
+// an hour and at least once a day.
+func (d *Daemon) collectBlobs(ctx context.Context, after time.Duration) {
+	interval := min(max(after/4, jetstream.HoldTime), 24*time.Hour)
+	wait := jetstream.HoldTime
+	for {
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+		if _, err := d.collectOnce(ctx, collect.Config{After: after, Share: collectShare, Now: time.Now()}); err != nil && ctx.Err() == nil {
+			d.logger.Error("unreferenced blobs were not collected", "err", err)
+		}
+		wait = interval
+	}
+}
+
+// collectOnce looks for blobs that no event names, and collects them as c says.
+func (d *Daemon) collectOnce(ctx context.Context, c collect.Config) (collect.Report, error) {
+	if d.dirty.Load() {
+		return collect.Report{}, errors.New("the disk refused a write")
+	}
+	if damaged := d.scrubber.damaged.Load(); damaged != nil {
+		return collect.Report{}, damaged
+	}
+	began := time.Now()
+	c.Data, c.Log, c.Blobs, c.Mark = d.cfg.Data, d.log, d.log.Blobs(), d.mark
+	c.Room = func(bytes int64) error { return d.server.CheckRoom(d.cfg.Data, bytes) }
+	c.Pace = func(int64) error { return ctx.Err() }
+	out, err := collect.Run(ctx, c)
+	if out.Collected > 0 {
+		d.collector.collected.Add(float64(out.Collected))
+		d.logger.Info("collected blobs that no event names", "bytes", out.Collected, "of", out.Bytes, "stream", jetstream.BlobsStream(out.Number), "took", time.Since(began).Round(time.Millisecond))
+	}
+	if err == nil || out.Collected > 0 {
+		d.collector.unreferenced.Set(float64(out.Unreferenced - out.Collected))
+		d.collector.collectable.Set(float64(out.Collectable - out.Collected))
+		d.collector.ended.SetToCurrentTime()
+	}
+	if errors.Is(err, collect.ErrSwitch) {
+		d.fail(err) // nobody knows which stream the mark names: the next start reads it
+	}
+	return out, err
+}
+
+// collectAfter is CollectAfter as a duration; 0: off.
+func (c Config) collectAfter() (time.Duration, error) {
+	if c.CollectAfter == "off" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(c.CollectAfter)
+	if err == nil && d < minCollectAfter {
+		err = turns.ErrMalformed
+	}
+	return d, err
+}
