@@ -76,12 +76,15 @@ func Run(ctx context.Context, c Config) (out Report, err error) {
 	if c.Step == nil {
 		c.Step = func(string) {}
 	}
+	if err := removeOld(ctx, c.Blobs); err != nil { // what an earlier Run could not remove
+		return out, fmt.Errorf("remove what a collection left: %w", err)
+	}
 	r := &run{Config: c, live: make(map[jetstream.BlobKey]struct{})}
 	if out, err = r.survey(ctx); err != nil {
 		return out, fmt.Errorf("look for unreferenced blobs: %w", err)
 	}
 	if out.Collectable == 0 || float64(out.Collectable) < c.Share*float64(out.Bytes) {
-		return out, c.Blobs.RemoveOthers(ctx) // what an earlier Run could not remove
+		return out, nil
 	}
 	if err := c.Room(2 * (out.Bytes - out.Collectable)); err != nil { // the stream and its second copy
 		return out, fmt.Errorf("collect blobs: %w", err)
@@ -90,9 +93,11 @@ func Run(ctx context.Context, c Config) (out Report, err error) {
 		return out, fmt.Errorf("collect blobs: %w", errors.Join(err, r.abandon(ctx)))
 	}
 	out.Collected, out.Number = out.Collectable, c.Blobs.Number()
-	if err := r.removeOld(ctx); err != nil {
+	r.Step("remove")
+	if err := removeOld(ctx, c.Blobs); err != nil {
 		return out, fmt.Errorf("remove the collected blobs: %w", err)
 	}
+	r.Step("removed")
 	return out, nil
 }
 
@@ -290,18 +295,12 @@ func (r *run) readBack(ctx context.Context) error {
 	return nil
 }
 
-// removeOld removes the old stream when the new one has its second copy.
-func (r *run) removeOld(ctx context.Context) error {
-	r.Step("await the copy")
-	if err := r.Blobs.AwaitCopy(ctx); err != nil {
+// removeOld removes the streams that are not in use, when the one that is has its second copy.
+func removeOld(ctx context.Context, blobs *jetstream.Blobs) error {
+	if err := blobs.AwaitCopy(ctx); err != nil {
 		return err
 	}
-	r.Step("remove")
-	if err := r.Blobs.RemoveOthers(ctx); err != nil {
-		return err
-	}
-	r.Step("removed")
-	return nil
+	return blobs.RemoveOthers(ctx)
 }
 
 // abandon removes the new stream after a failure, if it is not in use.

@@ -310,6 +310,33 @@ func TestALargeShareIsWaitedFor(t *testing.T) {
 	f.wantsFilled(false)
 }
 
+// A collection that ends before it removed the old stream has collected; the next one removes it.
+func TestTheNextCollectionRemovesWhatIsLeft(t *testing.T) {
+	f := fill(t, t.TempDir())
+	defer f.close()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, err := collect.Run(ctx, collect.Config{Data: f.dir, Log: f.log, Blobs: f.log.Blobs(), Mark: f.mark, After: week, Now: time.Now().Add(2 * week), Step: func(step string) {
+		if step == "remove" {
+			cancel()
+		}
+	}})
+	if err == nil || out.Collected == 0 || f.log.Blobs().Number() != 1 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	f.wantsFilled(true)
+	old := embed.StreamDir(f.dir, jetstream.BlobsName)
+	if _, err := os.Stat(old); err != nil {
+		t.Fatalf("the old stream: %v", err)
+	}
+	if out, err := f.collect(2*week, nil); err != nil || out.Collected != 0 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the old stream is still there: %v", err)
+	}
+	f.wantsFilled(true)
+}
+
 // A record that can't be read might name any blob.
 func TestNothingIsCollectedIfARecordCanNotBeRead(t *testing.T) {
 	f := fill(t, t.TempDir())
@@ -474,7 +501,7 @@ func TestAppendsRaceWithCollections(t *testing.T) {
 }
 
 // steps are those of a collection, in order.
-var steps = []string{"create", "copy", "read the log again", "read back", "switch", "copy late chunks", "commit", "committed", "await the copy", "remove", "removed"}
+var steps = []string{"create", "copy", "read the log again", "read back", "switch", "copy late chunks", "commit", "committed", "remove", "removed"}
 
 const childEnv = "NEXUS_TEST_COLLECT_KILL"
 
