@@ -1,5 +1,6 @@
 // Package jetstream is the ledger on NATS JetStream: a [Log] on the stream
-// NEXUS_LEDGER and its [Blobs] on the stream NEXUS_BLOBS.
+// NEXUS_LEDGER and its [Blobs] on the stream NEXUS_BLOBS, or the [Successor] that a
+// collection put in its place.
 //
 // Every write is a compare-and-set on its subject. Only that decides the order;
 // every read is a hint until a compare-and-set proves it. errors.go maps what the

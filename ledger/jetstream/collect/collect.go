@@ -47,7 +47,7 @@ type Report struct {
 	Bytes        int64 // of all chunks, before
 	Unreferenced int64 // bytes of the chunks of blobs that no event names
 	Collectable  int64 // those of them that are older than the grace time
-	Collected    int64 // bytes that are gone: Collectable, or 0 if the stream was not replaced
+	Collected    int64 // bytes that are gone: Collectable less what was needed meanwhile; 0 if the stream was not replaced
 	Number       uint64
 }
 
@@ -92,7 +92,10 @@ func Run(ctx context.Context, c Config) (out Report, err error) {
 	if err := r.replace(ctx); err != nil {
 		return out, fmt.Errorf("collect blobs: %w", errors.Join(err, r.abandon(ctx)))
 	}
-	out.Collected, out.Number = out.Collectable, c.Blobs.Number()
+	for _, bytes := range r.drop {
+		out.Collected += bytes
+	}
+	out.Number = c.Blobs.Number()
 	r.Step("remove")
 	if err := removeOld(ctx, c.Blobs); err != nil {
 		return out, fmt.Errorf("remove the collected blobs: %w", err)
@@ -107,7 +110,7 @@ type run struct {
 	live    map[jetstream.BlobKey]struct{} // blobs that an event names
 	logRead uint64                         // live holds what the log names up to here
 	asOf    time.Time                      // when the end of the log was asked for
-	drop    map[jetstream.BlobKey]struct{} // blobs that are not copied
+	drop    map[jetstream.BlobKey]int64    // bytes of the blobs that are not copied
 	read    uint64                         // position up to which the old stream was copied
 
 	next     *jetstream.Successor
@@ -144,12 +147,12 @@ func (r *run) survey(ctx context.Context) (out Report, err error) {
 			found[c.key] = u
 		}
 	}
-	r.drop = make(map[jetstream.BlobKey]struct{})
+	r.drop = make(map[jetstream.BlobKey]int64)
 	for key, u := range found {
 		out.Unreferenced += u.bytes
 		if r.Now.Sub(u.newest) > r.After && !r.Blobs.Held(key) {
 			out.Collectable += u.bytes
-			r.drop[key] = struct{}{}
+			r.drop[key] = u.bytes
 		}
 	}
 	return out, nil
