@@ -149,7 +149,7 @@ func (a *author) admits(subject string, expect uint64, e *turns.Event, why strin
 	run(a.t, before, a.log, last(a.t, a.log))
 	_, refused := ledger.Admit(before.History(), subject, last(a.t, a.log)+1, turns.HashEvent(payload), e)
 	rows := 0
-	for range scan(before.db, []byte{'d'}, []byte{pSeq}) {
+	for range scan(before.db(), []byte{'d'}, []byte{pSeq}) {
 		rows++
 	}
 
@@ -177,7 +177,7 @@ func (a *author) admits(subject string, expect uint64, e *turns.Event, why strin
 		a.t.Errorf("%d chains are aside", n)
 	}
 	if why != "" {
-		for range scan(s.db, []byte{'d'}, []byte{pSeq}) {
+		for range scan(s.db(), []byte{'d'}, []byte{pSeq}) {
 			rows--
 		}
 		if rows != 0 {

@@ -3,7 +3,11 @@ package projections
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,7 +23,8 @@ import (
 // call of [pebbleLog.Fatalf], with a panic under a lock that nobody can recover
 // from, or with tries without end. So the store looks for it first: a write that the
 // file system refuses, and a file that is damaged. Then [Store.Run] returns the
-// fault, and the owner ends the process.
+// fault. Reads go on from the files that are open. [Store.Reopen] puts another
+// database in the place of one that failed.
 type fault struct {
 	dir    string
 	note   func(why string) error // notes damage in the folder; nil: it is not noted
@@ -108,12 +113,21 @@ func openDamage(dir string, err error) error {
 	return &DamagedError{Dir: dir, Why: err.Error()}
 }
 
-// park raises an error and never returns, so Pebble runs no code after the error;
-// the process is about to end.
+// park raises an error and never returns, so Pebble runs no code after the error.
+// From then on no call of Pebble changes a file. A parked goroutine and the memory
+// that it names stay until the process ends; [Store.Reopen] counts them.
 func (f *fault) park(err error) {
 	f.raise(fmt.Errorf("%w: the projections in %s failed: %w", ledger.ErrUnavailable, f.dir, err))
 	f.stop.Do(func() { close(f.parked) })
 	select {}
+}
+
+// fence parks a goroutine that wants to change a file after one was parked. What
+// Pebble would write then follows from a write that did not happen.
+func (f *fault) fence() {
+	if f.isParked() {
+		select {}
+	}
 }
 
 // isParked reports whether a goroutine is parked.
@@ -153,60 +167,224 @@ func (p pebbleLog) Errorf(f string, a ...any) { p.l.Error("pebble", "err", fmt.S
 func (p pebbleLog) Fatalf(f string, a ...any) { p.f.park(fmt.Errorf(f, a...)) }
 
 // faultFS is a file system on which a write that is refused is a fault. Pebble
-// never sees it.
+// never sees it. It knows what Pebble has open, so that a database that can't be
+// closed can be abandoned.
 type faultFS struct {
 	vfs.FS
-	f *fault
+	f    *fault
+	open *openFiles
 }
 
-func (w faultFS) must(err error) error {
+func newFaultFS(fs vfs.FS, f *fault) *faultFS {
+	return &faultFS{fs, f, &openFiles{files: make(map[*faultFile]struct{})}}
+}
+
+// openFiles is what a database has open.
+type openFiles struct {
+	mu    sync.Mutex
+	files map[*faultFile]struct{} // guarded by mu
+	locks []*heldLock             // guarded by mu
+}
+
+// heldLock is the lock of the folder.
+type heldLock struct {
+	io.Closer
+	once sync.Once
+}
+
+// Close releases the lock, once.
+func (l *heldLock) Close() (err error) {
+	l.once.Do(func() { err = l.Closer.Close() })
+	return err
+}
+
+// unlock releases the folder for another database. The fault must have parked a
+// goroutine: the fence stands, so this database changes no file any more.
+func (w *faultFS) unlock() error {
+	w.open.mu.Lock()
+	defer w.open.mu.Unlock()
+	var errs []error
+	for _, l := range w.open.locks {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// closeAll closes the files that are still open. A read that runs meanwhile fails.
+func (w *faultFS) closeAll() {
+	w.open.mu.Lock()
+	files := slices.Collect(maps.Keys(w.open.files))
+	w.open.mu.Unlock()
+	for _, f := range files {
+		_ = f.Close() // nothing is written, and what failed before is known
+	}
+}
+
+func (w *faultFS) must(err error) error {
 	if err != nil {
 		w.f.park(err)
 	}
 	return nil
 }
 
-func (w faultFS) file(f vfs.File, err error) (vfs.File, error) {
-	return faultFile{f, w}, w.must(err)
+// wrap returns f as Pebble sees it.
+func (w *faultFS) wrap(f vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	opened := &faultFile{File: f, fs: w}
+	w.open.mu.Lock()
+	defer w.open.mu.Unlock()
+	w.open.files[opened] = struct{}{}
+	return opened, nil
 }
 
-func (w faultFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+// file is wrap of a file that must be there.
+func (w *faultFS) file(f vfs.File, err error) (vfs.File, error) {
+	return w.wrap(f, w.must(err))
+}
+
+func (w *faultFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	w.f.fence()
 	return w.file(w.FS.Create(name, c))
 }
 
-func (w faultFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (w *faultFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	w.f.fence()
 	return w.file(w.FS.ReuseForWrite(from, to, c))
 }
 
-func (w faultFS) OpenDir(name string) (vfs.File, error) {
-	f, err := w.FS.OpenDir(name)
-	if err != nil {
-		return nil, err // it may not be there
-	}
-	return faultFile{f, w}, nil
+func (w *faultFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	w.f.fence()
+	return w.wrap(w.FS.OpenReadWrite(name, c, opts...))
 }
 
-func (w faultFS) Rename(from, to string) error { return w.must(w.FS.Rename(from, to)) }
-func (w faultFS) Unwrap() vfs.FS               { return w.FS }
+func (w *faultFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	return w.wrap(w.FS.Open(name, opts...))
+}
+
+// OpenDir may fail: the folder may not be there.
+func (w *faultFS) OpenDir(name string) (vfs.File, error) { return w.wrap(w.FS.OpenDir(name)) }
+
+func (w *faultFS) Lock(name string) (io.Closer, error) {
+	w.f.fence()
+	l, err := w.FS.Lock(name)
+	if err != nil {
+		return nil, err
+	}
+	held := &heldLock{Closer: l}
+	w.open.mu.Lock()
+	defer w.open.mu.Unlock()
+	w.open.locks = append(w.open.locks, held)
+	return held, nil
+}
+
+func (w *faultFS) Rename(from, to string) error {
+	w.f.fence()
+	return w.must(w.FS.Rename(from, to))
+}
+
+func (w *faultFS) Remove(name string) error {
+	w.f.fence()
+	return w.FS.Remove(name)
+}
+
+func (w *faultFS) RemoveAll(name string) error {
+	w.f.fence()
+	return w.FS.RemoveAll(name)
+}
+
+func (w *faultFS) Link(from, to string) error {
+	w.f.fence()
+	return w.FS.Link(from, to)
+}
+
+func (w *faultFS) MkdirAll(dir string, perm os.FileMode) error {
+	w.f.fence()
+	return w.FS.MkdirAll(dir, perm)
+}
+
+func (w *faultFS) Unwrap() vfs.FS { return w.FS }
 
 type faultFile struct {
 	vfs.File
-	fs faultFS
+	fs *faultFS
+
+	mu     sync.RWMutex
+	closed bool // guarded by mu
 }
 
-func (w faultFile) Write(b []byte) (int, error) {
+func (w *faultFile) Write(b []byte) (int, error) {
+	w.fs.f.fence()
 	n, err := w.File.Write(b)
 	return n, w.fs.must(err)
 }
 
-func (w faultFile) WriteAt(b []byte, at int64) (int, error) {
+func (w *faultFile) WriteAt(b []byte, at int64) (int, error) {
+	w.fs.f.fence()
 	n, err := w.File.WriteAt(b, at)
 	return n, w.fs.must(err)
 }
 
-func (w faultFile) Sync() error     { return w.fs.must(w.File.Sync()) }
-func (w faultFile) SyncData() error { return w.fs.must(w.File.SyncData()) }
-func (w faultFile) SyncTo(n int64) (bool, error) {
+func (w *faultFile) Sync() error {
+	w.fs.f.fence()
+	return w.fs.must(w.File.Sync())
+}
+
+func (w *faultFile) SyncData() error {
+	w.fs.f.fence()
+	return w.fs.must(w.File.SyncData())
+}
+
+func (w *faultFile) SyncTo(n int64) (bool, error) {
+	w.fs.f.fence()
 	full, err := w.File.SyncTo(n)
 	return full, w.fs.must(err)
+}
+
+func (w *faultFile) Preallocate(offset, length int64) error {
+	w.fs.f.fence()
+	return w.File.Preallocate(offset, length)
+}
+
+func (w *faultFile) ReadAt(b []byte, at int64) (int, error) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		return 0, os.ErrClosed
+	}
+	return w.File.ReadAt(b, at)
+}
+
+// Close waits for the reads that run, and may be called again: an abandoned database
+// closes its files, too.
+func (w *faultFile) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	w.fs.open.mu.Lock()
+	delete(w.fs.open.files, w)
+	w.fs.open.mu.Unlock()
+	return w.File.Close()
+}
+
+func (w *faultFile) Prefetch(offset, length int64) error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		return os.ErrClosed
+	}
+	return w.File.Prefetch(offset, length)
+}
+
+func (w *faultFile) Stat() (vfs.FileInfo, error) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		return nil, os.ErrClosed
+	}
+	return w.File.Stat()
 }

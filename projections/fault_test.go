@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -271,11 +272,13 @@ func TestAnOpenStoreIsNotDamaged(t *testing.T) {
 func TestDamageMetWhileOpeningLeavesNoLock(t *testing.T) {
 	dir := t.TempDir()
 	fs := &raising{FS: vfs.Default}
-	s := &Store{moved: make(chan struct{}), fault: newFault(dir)}
+	f := newFault(dir)
 	fs.met = func() {
-		s.fault.corruption(pebble.DataCorruptionInfo{Path: "x", Details: errors.New("a wrong checksum")})
+		f.corruption(pebble.DataCorruptionInfo{Path: "x", Details: errors.New("a wrong checksum")})
 	}
-	if err := s.openGuarded(Config{Dir: dir, FS: fs}); !errors.As(err, new(*DamagedError)) {
+	s := &Store{config: Config{Dir: dir, FS: fs}, cache: pebble.NewCache(1 << 20), logger: slog.New(slog.DiscardHandler)}
+	defer s.cache.Unref()
+	if _, err := s.open(f); !errors.As(err, new(*DamagedError)) {
 		t.Fatalf("%v, want damage", err)
 	}
 	if err := os.Remove(filepath.Join(dir, noteFile)); err != nil {

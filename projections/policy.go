@@ -68,7 +68,7 @@ func (s *Store) PolicyNames(tenant string, after turns.Hash) iter.Seq2[NamedPoli
 		lo = append(lo, 0)
 	}
 	return func(yield func(NamedPolicy, error) bool) {
-		for k, err := range scan(s.db, lo, end(prefix)) {
+		for k, err := range scan(s.db(), lo, end(prefix)) {
 			var n NamedPolicy
 			if err == nil {
 				copy(n.Name[:], k.key[len(prefix):])
@@ -91,7 +91,7 @@ func (s *Store) PolicyContent(tenant string, digest turns.Hash) (seq uint64, ok 
 // oldest first.
 func (s *Store) PolicyVersions(tenant string, name turns.Hash, from uint64) (seqs []uint64, err error) {
 	k := nameKey(pVersion, tenant, name)
-	for e, err := range scan(s.db, num(slices.Clone(k), from), end(k)) {
+	for e, err := range scan(s.db(), num(slices.Clone(k), from), end(k)) {
 		if err != nil {
 			return nil, err
 		}

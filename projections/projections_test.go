@@ -305,7 +305,7 @@ func last(t *testing.T, log ledger.Log) uint64 {
 func dump(t *testing.T, s *Store) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	for p, err := range scan(s.db, []byte{0}, []byte{0xff}) {
+	for p, err := range scan(s.db(), []byte{0}, []byte{0xff}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ type view struct {
 	ledger turns.ID // see Config.Ledger
 }
 
-func (s *Store) view() view { return view{s.db, s.ledger} }
+func (s *Store) view() view { return view{s.db(), s.ledger} }
 
 // History returns the store as [ledger.Admit] reads it. It follows the
 // store as that advances.
@@ -67,7 +67,7 @@ func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.
 			}
 			lo = append(append(textKey(pAgent, tenant, row.Agent), after[:]...), 0)
 		}
-		for k, err := range scan(s.db, lo, end(prefix)) {
+		for k, err := range scan(s.db(), lo, end(prefix)) {
 			if err != nil {
 				yield(ledger.Session{}, err)
 				return
@@ -120,7 +120,7 @@ func (v view) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
 
 // Payload returns the stored bytes of a turn's event.
 func (s *Store) Payload(t Turn) ([]byte, error) {
-	b, ok, err := get(s.db, num(key(pTurn, t.Ref.Session, t.Segment), t.Depth))
+	b, ok, err := get(s.db(), num(key(pTurn, t.Ref.Session, t.Segment), t.Depth))
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (s *Store) Range(r lineage.Range) iter.Seq2[[]byte, error] {
 	lo := num(key(pTurn, r.Session, r.Segment), r.Lo)
 	hi := num(key(pTurn, r.Session, r.Segment), r.Hi+1)
 	return func(yield func([]byte, error) bool) {
-		for k, err := range scan(s.db, lo, hi) {
+		for k, err := range scan(s.db(), lo, hi) {
 			s.read.Add(int64(len(k.value)))
 			if !yield(k.value, err) || err != nil {
 				return
@@ -148,7 +148,7 @@ func (s *Store) Range(r lineage.Range) iter.Seq2[[]byte, error] {
 // EventAt returns the stored bytes of the event at index of a session's chain.
 // Errors: [ledger.ErrNotFound].
 func (s *Store) EventAt(session turns.ID, index uint64) ([]byte, error) {
-	b, ok, err := get(s.db, num(key(pEvent, session), index))
+	b, ok, err := get(s.db(), num(key(pEvent, session), index))
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (s *Store) follow(session turns.ID, row []byte) ([]byte, error) {
 		return row[1:], nil
 	}
 	k := num(key(pTurn, session, idAt(row, 1)), binary.BigEndian.Uint64(row[17:]))
-	b, ok, err := get(s.db, k)
+	b, ok, err := get(s.db(), k)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: projections lack a turn's event of session %s", ledger.ErrCorrupt, session)
 	}
@@ -181,7 +181,7 @@ func (v view) HasEvent(session, event turns.ID) (bool, error) {
 // Index returns the ordinal of an event on its session's chain, by its id.
 // Errors: [ledger.ErrNotFound].
 func (s *Store) Index(session, event turns.ID) (uint64, error) {
-	b, ok, err := get(s.db, key(pID, session, event))
+	b, ok, err := get(s.db(), key(pID, session, event))
 	if err != nil {
 		return 0, err
 	}
@@ -195,7 +195,7 @@ func (s *Store) Index(session, event turns.ID) (uint64, error) {
 func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {
 	k := key(pEvent, session)
 	return func(yield func([]byte, error) bool) {
-		for e, err := range scan(s.db, num(bytes.Clone(k), from), end(k)) {
+		for e, err := range scan(s.db(), num(bytes.Clone(k), from), end(k)) {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -213,7 +213,7 @@ func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {
 // It costs two look-ups. Errors: [ledger.ErrNotFound].
 func (s *Store) SettingsAt(session turns.ID, index uint64) ([]byte, error) {
 	k := key(pSettings, session)
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: k, UpperBound: num(bytes.Clone(k), index+1)})
+	it, err := s.db().NewIter(&pebble.IterOptions{LowerBound: k, UpperBound: num(bytes.Clone(k), index+1)})
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -231,7 +231,7 @@ func (s *Store) SettingsAt(session turns.ID, index uint64) ([]byte, error) {
 // session's head to a turn. ok is false if there is none.
 func (s *Store) NextMove(session turns.ID, to turns.Ref, from uint64) (index uint64, ok bool, err error) {
 	k := key(pMove, session, to.Session, to.Turn)
-	for e, err := range scan(s.db, num(bytes.Clone(k), from), end(k)) {
+	for e, err := range scan(s.db(), num(bytes.Clone(k), from), end(k)) {
 		if err != nil {
 			return 0, false, err
 		}
@@ -249,7 +249,7 @@ func (s *Store) Children(ref turns.Ref) ([]turns.Ref, error) {
 // HasChildren reports whether any turn continues ref.
 func (s *Store) HasChildren(ref turns.Ref) (bool, error) {
 	k := key(pChild, ref.Session, ref.Turn)
-	for _, err := range scan(s.db, k, end(k)) {
+	for _, err := range scan(s.db(), k, end(k)) {
 		return err == nil, err
 	}
 	return false, nil
@@ -261,7 +261,7 @@ func (s *Store) Covering(ref turns.Ref) ([]turns.Ref, error) {
 }
 
 func (s *Store) refs(prefix []byte) (refs []turns.Ref, err error) {
-	for k, err := range scan(s.db, prefix, end(prefix)) {
+	for k, err := range scan(s.db(), prefix, end(prefix)) {
 		if err != nil {
 			return nil, err
 		}
@@ -273,7 +273,7 @@ func (s *Store) refs(prefix []byte) (refs []turns.Ref, err error) {
 // Forks returns the sessions forked from a turn, by id.
 func (s *Store) Forks(ref turns.Ref) (ids []turns.ID, err error) {
 	k := key(pFork, ref.Session, ref.Turn)
-	for e, err := range scan(s.db, k, end(k)) {
+	for e, err := range scan(s.db(), k, end(k)) {
 		if err != nil {
 			return nil, err
 		}
@@ -299,7 +299,7 @@ func (v view) Label(tenant, digest string) (l Label, err error) {
 // Record returns the copy of the record at seq: its chain's session and ordinal, or
 // its subject, and its payload. Errors: [ledger.ErrNotFound].
 func (s *Store) Record(seq uint64) (ledger.Record, error) {
-	b, ok, err := get(s.db, num([]byte{pSeq}, seq))
+	b, ok, err := get(s.db(), num([]byte{pSeq}, seq))
 	if err != nil {
 		return ledger.Record{}, err
 	}
@@ -350,9 +350,11 @@ func (s *Store) WhyAside(subject string) (string, error) {
 }
 
 // AllAside yields the chains that were set aside, by subject.
-func (s *Store) AllAside() iter.Seq2[AsideChain, error] {
+func (s *Store) AllAside() iter.Seq2[AsideChain, error] { return allAside(s.db()) }
+
+func allAside(r pebble.Reader) iter.Seq2[AsideChain, error] {
 	return func(yield func(AsideChain, error) bool) {
-		for p, err := range scan(s.db, []byte{pAside}, []byte{pAside + 1}) {
+		for p, err := range scan(r, []byte{pAside}, []byte{pAside + 1}) {
 			if err != nil || len(p.value) < 8 {
 				yield(AsideChain{}, err)
 				return
@@ -371,16 +373,6 @@ func (v view) why(subject string) (string, error) {
 		return "", err
 	}
 	return string(b[8:]), nil
-}
-
-func (s *Store) countAside() (n int, err error) {
-	for _, err := range s.AllAside() {
-		if err != nil {
-			return 0, err
-		}
-		n++
-	}
-	return n, nil
 }
 
 type pair struct{ key, value []byte }

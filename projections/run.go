@@ -71,20 +71,22 @@ func (s *Store) Check(ctx context.Context, log ledger.Log) error {
 
 // Run applies the log from the checkpoint on, and follows it until ctx ends
 // (then it returns nil) or the log or the store fails. After a failure of the
-// store that Pebble can't go on from, the process must end: reads may wait for ever.
+// store that Pebble can't go on from, reads go on as far as they can, and
+// [Store.Reopen] must be called before another Run.
 func (s *Store) Run(ctx context.Context, log ledger.Log) error {
 	s.start()
+	d := s.db()
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		select {
-		case <-s.fault.set: // found by a read
+		case <-d.fault.set: // found by a read
 			cancel()
 		case <-reading.Done():
 		}
 	}()
-	err := s.fault.guard(func() error { return s.tail(reading, log) })
-	if ctx.Err() != nil && s.fault.get() == nil {
+	err := d.fault.guard(func() error { return s.tail(reading, d, log) })
+	if ctx.Err() != nil && d.fault.get() == nil {
 		err = nil
 	}
 	if err != nil {
@@ -96,7 +98,7 @@ func (s *Store) Run(ctx context.Context, log ledger.Log) error {
 
 // tail applies the log from the checkpoint on, and what follows, until reading it
 // ends. It leaves no goroutine behind.
-func (s *Store) tail(ctx context.Context, log ledger.Log) error {
+func (s *Store) tail(ctx context.Context, d *database, log ledger.Log) error {
 	if err := s.Check(ctx, log); err != nil {
 		return err
 	}
@@ -116,7 +118,7 @@ func (s *Store) tail(ctx context.Context, log ledger.Log) error {
 		if !ok {
 			return <-failed
 		}
-		if err := s.applyBatch(st.Identity, first, records); err != nil {
+		if err := s.applyBatch(d, st.Identity, first, records); err != nil {
 			return err
 		}
 	}
@@ -146,8 +148,8 @@ func (s *Store) pump(ctx context.Context, log ledger.Log) (<-chan ledger.Record,
 	return records, failed
 }
 
-func (s *Store) applyBatch(identity string, first ledger.Record, more <-chan ledger.Record) error {
-	a := newApplier(s.db, s.ledger)
+func (s *Store) applyBatch(d *database, identity string, first ledger.Record, more <-chan ledger.Record) error {
+	a := newApplier(d.DB, s.ledger)
 	defer a.batch.Close()
 	cp, last := s.Applied(), first
 	bytes := 0
@@ -178,6 +180,6 @@ func (s *Store) applyBatch(identity string, first ledger.Record, more <-chan led
 	for _, x := range a.asideChains {
 		s.logger.Error("a chain is set aside: it is read-only here", "subject", x.Subject, "seq", x.Seq, "why", x.Why)
 	}
-	s.advance(cp, len(a.asideChains))
+	s.advance(d, cp, len(a.asideChains))
 	return nil
 }

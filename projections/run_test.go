@@ -94,7 +94,7 @@ func TestBatchesAreBounded(t *testing.T) {
 				p := make([]byte, tc.size)
 				more <- ledger.Record{Seq: uint64(i) + 1, Subject: ledger.Subject("default", "x", turns.Chain{Entity: turns.LabelEntity, ID: "x"}), Payload: p, Hash: turns.HashEvent(p)}
 			}
-			if err := s.applyBatch("log", <-more, more); err != nil {
+			if err := s.applyBatch(s.db(), "log", <-more, more); err != nil {
 				t.Fatal(err)
 			}
 			if at := s.Applied(); at.Seq != uint64(tc.want) || len(more) != tc.records-tc.want {
@@ -130,7 +130,7 @@ func TestRecordsThatAreNoEventsOfTheirChain(t *testing.T) {
 			s := openStore(t, vfs.NewMem())
 			defer s.Close()
 			tc.record.Seq = 1
-			if err := s.applyBatch("log", tc.record, nil); err != nil {
+			if err := s.applyBatch(s.db(), "log", tc.record, nil); err != nil {
 				t.Fatal(err)
 			}
 			why, err := s.WhyAside(tc.record.Subject)
@@ -150,7 +150,7 @@ func TestRecordsThatAreNoEventsOfTheirChain(t *testing.T) {
 	s := openStore(t, vfs.NewMem())
 	defer s.Close()
 	first.Seq = 2
-	if err := s.applyBatch("log", first, nil); !errors.Is(err, ledger.ErrCorrupt) {
+	if err := s.applyBatch(s.db(), "log", first, nil); !errors.Is(err, ledger.ErrCorrupt) {
 		t.Errorf("a gap: %v, want corrupt", err)
 	}
 }

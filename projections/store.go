@@ -37,12 +37,14 @@ type Config struct {
 // Store holds the projections of one log. Safe for concurrent use: reads at any
 // time, [Store.Run] by one goroutine.
 type Store struct {
-	db     *pebble.DB
-	logger *slog.Logger
-	ledger turns.ID // see Config.Ledger
-	fault  *fault
+	config   Config        // without defaults that Open fills in
+	cache    *pebble.Cache // of every database in turn
+	logger   *slog.Logger
+	ledger   turns.ID // see Config.Ledger
+	database atomic.Pointer[database]
 
-	read atomic.Int64 // see EventBytes
+	read      atomic.Int64 // see EventBytes
+	abandoned atomic.Int64 // databases that Reopen left behind
 
 	mu      sync.Mutex
 	applied Checkpoint    // guarded by mu
@@ -50,64 +52,164 @@ type Store struct {
 	moved   chan struct{} // closed and replaced when applied moves, and when Run ends; guarded by mu
 	ended   bool          // Run has ended, and was not started again; guarded by mu
 	stopped error         // why it ended, nil if ctx ended; guarded by mu
+	held    error         // see Hold; guarded by mu
+}
+
+// database is one opening of Pebble.
+type database struct {
+	*pebble.DB
+	fault *fault
+	fs    *faultFS
+}
+
+// db returns the database that reads use. [Store.Reopen] replaces it.
+func (s *Store) db() *database { return s.database.Load() }
+
+// close closes the database, or what it can of one with a parked goroutine.
+func (d *database) close() error {
+	if d.fault.isParked() {
+		return d.abandon()
+	}
+	err := d.fault.guard(d.DB.Close)
+	if d.fault.isParked() {
+		if aerr := d.abandon(); aerr != nil {
+			err = errors.Join(err, aerr)
+		}
+	}
+	return err
+}
+
+// abandon takes from a database that can't be closed what it holds of the folder: the
+// lock, and the open files. A read that still runs on it fails. What Pebble holds
+// in memory stays, at most the memtables, until the process ends.
+func (d *database) abandon() error {
+	err := d.fs.unlock()
+	d.fs.closeAll()
+	return err
 }
 
 // Open opens or creates the store. One written by another schema is emptied:
 // Run then rebuilds it. Errors: [*DamagedError] if the files do not hold what was
 // written, now or in an earlier run; those of the disk.
 func Open(c Config) (*Store, error) {
-	s := &Store{ledger: c.Ledger, moved: make(chan struct{}), fault: newFault(c.Dir)}
-	if err := s.openGuarded(c); err != nil {
+	s := &Store{ledger: c.Ledger, config: c, logger: c.Logger, moved: make(chan struct{})}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	s.cache = pebble.NewCache(cmp.Or(c.Cache, 64<<20))
+	d, err := s.open(newFault(c.Dir))
+	if err != nil {
+		s.cache.Unref()
 		return nil, err
 	}
+	s.use(d)
 	return s, nil
 }
 
-func (s *Store) openGuarded(c Config) error {
-	if err := s.fault.guard(func() error { return s.open(c) }); err != nil {
-		if s.fault.isParked() {
-			return err // the goroutine that is parked may have the database
+// Reopen opens the folder again, if the database can't go on from a fault, and
+// returns nil with nothing done if it can. Run must have ended. Reads use the failed
+// database until the new one is open, and fail if they still run then.
+//
+// The failed database leaves its parked goroutines and its memtables behind: at most
+// [maxAbandoned] times, then Reopen fails for good.
+//
+// Crash states: those of [Open]. Errors: those of Open, after which the failed
+// database still serves reads and Reopen may be called again; [ErrAbandoned]. Waits
+// wait again, for the next Run.
+func (s *Store) Reopen() error {
+	defer s.start()
+	old := s.db()
+	if old.fault.get() == nil {
+		return nil
+	}
+	if s.abandoned.Add(1) > maxAbandoned {
+		return ErrAbandoned
+	}
+	if !old.fault.isParked() { // damage: nothing is in the way of closing it
+		if err := old.close(); err != nil && !errors.Is(err, old.fault.get()) {
+			return err
 		}
-		if s.db != nil { // it is open; Pebble met damage in the background meanwhile
-			err = errors.Join(err, s.db.Close())
-		}
+	}
+	if err := old.fs.unlock(); err != nil {
+		return fmt.Errorf("open projections again: %w", err)
+	}
+	d, err := s.open(newFault(s.config.Dir))
+	if err != nil {
 		return err
+	}
+	s.use(d)
+	old.fs.closeAll()
+	return nil
+}
+
+// maxAbandoned bounds how many databases a process leaves behind: each may hold some
+// 48 MiB of memtables.
+const maxAbandoned = 16
+
+// ErrAbandoned: the disk failed so often that the process must be started again.
+var ErrAbandoned = fmt.Errorf("%w: the projections failed %d times in this process; start it again", ledger.ErrUnavailable, maxAbandoned)
+
+// Fault returns why the database can't go on, nil if it can.
+func (s *Store) Fault() error { return s.db().fault.get() }
+
+// opening is a database with what its rows say.
+type opening struct {
+	*database
+	applied Checkpoint
+	aside   int
+}
+
+// use makes reads use d.
+func (s *Store) use(d *opening) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.database.Store(d.database)
+	s.applied, s.aside = d.applied, d.aside
+}
+
+// open opens the folder. A fault meanwhile leaves nothing of it open.
+func (s *Store) open(f *fault) (*opening, error) {
+	d := &opening{database: &database{fault: f}}
+	err := f.guard(func() error { return s.openDB(d.database) })
+	if err == nil {
+		err = f.guard(func() error { return s.load(d) })
+	}
+	switch {
+	case err == nil:
+		return d, nil
+	case f.isParked(): // the goroutine that is parked may have the database
+		if d.fs != nil {
+			err = errors.Join(err, d.abandon())
+		}
+	case d.DB != nil: // it is open; Pebble met damage in the background meanwhile
+		err = errors.Join(err, d.DB.Close())
+	}
+	return nil, err
+}
+
+// load reads the checkpoint. It empties rows of another schema.
+func (s *Store) load(d *opening) (err error) {
+	if d.applied, err = checkpoint(d.DB); err != nil {
+		return err
+	}
+	if d.applied.Schema != Schema && !s.config.ReadOnly {
+		if d.applied.Schema != 0 {
+			s.logger.Info("projections have another schema and are rebuilt", "have", d.applied.Schema, "want", Schema)
+		}
+		d.applied = Checkpoint{Schema: Schema}
+		return empty(d.DB, d.applied)
+	}
+	for _, err := range allAside(d.DB) {
+		if err != nil {
+			return err
+		}
+		d.aside++
 	}
 	return nil
 }
 
-func (s *Store) open(c Config) (err error) {
-	if err := s.openDB(c); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.db.Close())
-			s.db = nil
-		}
-	}()
-	cp, err := s.checkpoint()
-	if err != nil {
-		return err
-	}
-	if cp.Schema != Schema && !c.ReadOnly {
-		if cp.Schema != 0 {
-			s.logger.Info("projections have another schema and are rebuilt", "have", cp.Schema, "want", Schema)
-		}
-		return s.clear()
-	}
-	s.applied = cp
-	s.aside, err = s.countAside()
-	return err
-}
-
-func (s *Store) openDB(c Config) error {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Cache == 0 {
-		c.Cache = 64 << 20
-	}
+func (s *Store) openDB(d *database) error {
+	c := s.config
 	if c.FS == nil && c.ReadOnly {
 		c.FS = vfs.Default
 	}
@@ -120,11 +222,9 @@ func (s *Store) openDB(c Config) error {
 			return fmt.Errorf("open projections: %w", err)
 		}
 	}
-	cache := pebble.NewCache(c.Cache)
-	defer cache.Unref()
 	o := &pebble.Options{
-		FS: c.FS, Cache: cache, Logger: pebbleLog{c.Logger, s.fault},
-		EventListener:      &pebble.EventListener{DataCorruption: s.fault.corruption},
+		FS: c.FS, Cache: s.cache, Logger: pebbleLog{s.logger, d.fault},
+		EventListener:      &pebble.EventListener{DataCorruption: d.fault.corruption},
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		MemTableSize:       16 << 20,
 		WALBytesPerSync:    512 << 10,
@@ -138,9 +238,10 @@ func (s *Store) openDB(c Config) error {
 	}
 	o.Experimental.ReadSamplingMultiplier = -1
 	o.EnsureDefaults()
-	o.FS = faultFS{o.FS, s.fault}
+	d.fs = newFaultFS(o.FS, d.fault)
+	o.FS = d.fs
 	if !c.ReadOnly {
-		s.fault.note = note(c.FS, c.Dir)
+		d.fault.note = note(c.FS, c.Dir)
 		if why, err := c.FS.Stat(c.FS.PathJoin(c.Dir, noteFile)); err == nil {
 			return &DamagedError{Dir: c.Dir, Why: fmt.Sprintf("%s says so since %s", noteFile, why.ModTime().UTC().Format(time.RFC3339))}
 		}
@@ -150,7 +251,7 @@ func (s *Store) openDB(c Config) error {
 		err = fmt.Errorf("open projections in %s: %w", c.Dir, err)
 		return cmp.Or(openDamage(c.Dir, err), err)
 	}
-	s.db, s.logger = db, c.Logger
+	d.DB = db
 	return nil
 }
 
@@ -158,10 +259,14 @@ func (s *Store) openDB(c Config) error {
 // store's own log. Run must have ended. Close returns a fault that Run has not
 // returned. Where Pebble could wait for ever, Close leaves it open; the process ends.
 func (s *Store) Close() error {
-	err := s.fault.get()
-	if !s.fault.isParked() {
-		err = s.fault.guard(s.db.Close)
-	} // else a goroutine that never ends may still read the database
+	d := s.db()
+	err := d.fault.get()
+	if !d.fault.isParked() {
+		err = d.close()
+		s.cache.Unref()
+	} else if aerr := d.abandon(); aerr != nil { // a goroutine that never ends may still read the database
+		err = errors.Join(err, aerr)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(s.stopped, err) {
@@ -174,24 +279,30 @@ func (s *Store) Close() error {
 func (s *Store) EventBytes() int64 { return s.read.Load() }
 
 // Clear empties the store. Run must have ended.
-func (s *Store) Clear() error { return s.fault.guard(s.clear) }
+func (s *Store) Clear() error {
+	d, cp := s.db(), Checkpoint{Schema: Schema}
+	if err := d.fault.guard(func() error { return empty(d.DB, cp) }); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.applied, s.aside = cp, 0
+	return nil
+}
 
-func (s *Store) clear() error {
-	b := s.db.NewBatch()
+// empty removes all rows and writes cp.
+func empty(db *pebble.DB, cp Checkpoint) error {
+	b := db.NewBatch()
 	defer b.Close()
 	if err := b.DeleteRange([]byte{0}, []byte{0xff}, nil); err != nil {
 		return err
 	}
-	cp := Checkpoint{Schema: Schema}
 	if err := putCheckpoint(b, cp); err != nil {
 		return err
 	}
 	if err := b.Commit(pebble.Sync); err != nil {
 		return fmt.Errorf("empty the projections: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.applied, s.aside = cp, 0
 	return nil
 }
 
@@ -212,11 +323,11 @@ func (s *Store) SetAside() int {
 
 // WaitFor returns when reads see the record at seq. Errors:
 // [ledger.ErrUnavailable] at once when Run has ended, with the reason if it was
-// not asked to end, and when ctx ends. WaitFor waits before Run is started.
+// not asked to end, while [Store.Hold] is in force, and when ctx ends. WaitFor waits before Run is started.
 func (s *Store) WaitFor(ctx context.Context, seq uint64) error {
 	for {
 		s.mu.Lock()
-		at, moved, ended, stopped := s.applied.Seq, s.moved, s.ended, s.stopped
+		at, moved, ended, stopped := s.applied.Seq, s.moved, s.ended, cmp.Or(s.held, s.stopped)
 		s.mu.Unlock()
 		switch {
 		case at >= seq:
@@ -234,15 +345,31 @@ func (s *Store) WaitFor(ctx context.Context, seq uint64) error {
 	}
 }
 
-func (s *Store) advance(cp Checkpoint, aside int) {
+// Hold makes every wait for what is not applied end with why, until Hold(nil). The
+// caller knows that nothing will be applied soon.
+func (s *Store) Hold(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.held = why
+	close(s.moved)
+	s.moved = make(chan struct{})
+}
+
+// advance notes what a batch has applied to d. A batch of a database that was
+// replaced meanwhile moves nothing.
+func (s *Store) advance(d *database, cp Checkpoint, aside int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db() != d {
+		return
+	}
 	s.applied = cp
 	s.aside += aside
 	close(s.moved)
 	s.moved = make(chan struct{})
 }
 
+// start makes waits wait for Run.
 func (s *Store) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,8 +384,8 @@ func (s *Store) stop(err error) {
 	s.moved = make(chan struct{})
 }
 
-func (s *Store) checkpoint() (cp Checkpoint, err error) {
-	b, ok, err := get(s.db, []byte{pCheckpoint})
+func checkpoint(r pebble.Reader) (cp Checkpoint, err error) {
+	b, ok, err := get(r, []byte{pCheckpoint})
 	if err != nil || !ok {
 		return cp, err
 	}

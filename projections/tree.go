@@ -15,7 +15,7 @@ import (
 func (s *Store) Segments(session turns.ID) iter.Seq2[lineage.Range, error] {
 	prefix := key(pTurn, session)
 	return func(yield func(lineage.Range, error) bool) {
-		it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end(prefix)})
+		it, err := s.db().NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end(prefix)})
 		if err != nil {
 			yield(lineage.Range{}, readError(err))
 			return
@@ -54,7 +54,7 @@ func (s *Store) NextFork(session turns.ID, after Fork) (Fork, error) {
 	if after != (Fork{}) {
 		lo = append(key(pFork, session, after.At, after.Session), 0)
 	}
-	for e, err := range scan(s.db, lo, end(prefix)) {
+	for e, err := range scan(s.db(), lo, end(prefix)) {
 		if err != nil {
 			return Fork{}, err
 		}
@@ -67,7 +67,7 @@ func (s *Store) NextFork(session turns.ID, after Fork) (Fork, error) {
 func (s *Store) CompactionsOf(session turns.ID) iter.Seq2[turns.Ref, error] {
 	k := key(pCompaction, session)
 	return func(yield func(turns.Ref, error) bool) {
-		for e, err := range scan(s.db, k, end(k)) {
+		for e, err := range scan(s.db(), k, end(k)) {
 			if err != nil {
 				yield(turns.Ref{}, err)
 				return

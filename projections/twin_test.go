@@ -401,7 +401,7 @@ func TestAnotherSchemaIsRebuilt(t *testing.T) {
 		want := dump(t, s)
 		cp := s.Applied()
 		cp.Schema = schema
-		b := s.db.NewBatch()
+		b := s.db().NewBatch()
 		if err := errors.Join(putCheckpoint(b, cp), b.Commit(nil), s.Close()); err != nil {
 			t.Fatal(err)
 		}

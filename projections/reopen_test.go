@@ -1,0 +1,127 @@
+package projections
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// A store whose disk failed goes on serving what it has applied, changes no file any
+// more, and has everything once the disk takes writes again.
+func TestReopenAfterAFaultHasEverything(t *testing.T) {
+	if name := os.Getenv("PROJECTIONS_REOPEN"); name != "" {
+		reopenAfterFault(t, name)
+		os.Exit(0) // the goroutines that the fault stopped are no leak
+	}
+	for name := range faults {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestReopenAfterAFaultHasEverything$", "-test.timeout=5m")
+			cmd.Env = append(os.Environ(), "PROJECTIONS_REOPEN="+name)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%.2000s", err, out)
+			}
+		})
+	}
+}
+
+func reopenAfterFault(t *testing.T, name string) {
+	tc, bad := faults[name], new(atomic.Bool)
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if bad.Load() && tc.fail(op) {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	a := newAuthor(t, 7)
+	a.write(100)
+	s := openStore(t, fs)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	rounds := 1
+	if strings.HasPrefix(name, "the log") { // the one that is quick to provoke
+		rounds = 3
+	}
+	for round := range rounds {
+		ended := make(chan error, 1)
+		s.start() // a wait must not see the end of the Run before
+		go func() { ended <- s.Run(ctx, a.log) }()
+		a.write(50)
+		if err := s.WaitFor(ctx, last(t, a.log)); err != nil {
+			t.Fatal(err)
+		}
+		bad.Store(true)
+		for s.WaitFor(ctx, last(t, a.log)) == nil {
+			a.write(2000)
+		}
+		if err := <-ended; !errors.Is(err, ledger.ErrUnavailable) || s.Fault() == nil {
+			t.Fatalf("Run: %v, fault %v; want unavailable", err, s.Fault())
+		}
+		seen := 0
+		for _, err := range s.Sessions("default", "", turns.ID{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen++
+		}
+		if seen == 0 {
+			t.Error("the failed store serves nothing")
+		}
+		after := fmt.Sprintf("after the fault %d", round)
+		go func(old *database) { _, _ = old.fs.Create(after, vfs.WriteCategoryUnspecified) }(s.db())
+		if s.Reopen() == nil { // the failure may not hinder an opening, but the next write
+			t.Log("opened on the bad disk")
+		}
+		bad.Store(false)
+		if err := s.Reopen(); err != nil || s.Fault() != nil {
+			t.Fatalf("Reopen: %v, fault %v", err, s.Fault())
+		}
+		run(t, s, a.log, last(t, a.log))
+		fresh := openStore(t, vfs.NewMem())
+		run(t, fresh, a.log, last(t, a.log))
+		if !bytes.Equal(dump(t, s), dump(t, fresh)) {
+			t.Fatal("the store differs from one that never failed")
+		}
+		if err := fresh.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fs.Stat(after); err == nil {
+			t.Error("the failed database made a file")
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if t.Failed() {
+		os.Exit(1)
+	}
+}
+
+// A process leaves no more failed databases behind than it may.
+func TestReopenEndsAfterTooManyFaults(t *testing.T) {
+	s := openStore(t, vfs.NewMem())
+	for range maxAbandoned {
+		s.db().fault.raise(errors.New("a fault"))
+		if err := s.Reopen(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.db().fault.raise(errors.New("a fault"))
+	if err := s.Reopen(); !errors.Is(err, ErrAbandoned) || !errors.Is(err, ledger.ErrUnavailable) {
+		t.Errorf("%v, want %v", err, ErrAbandoned)
+	}
+	_ = s.Close() // it returns the fault
+}
