@@ -12,10 +12,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -65,9 +65,11 @@ type Config struct {
 	MaxStore int64        // bytes of the stream's files; 0: 45 % of what is free and what the folder takes already
 	NoSync   bool         // the server acknowledges before its fsync: for one who does it himself (package groupsync), and benchmarks
 	Logger   *slog.Logger // nil: silent
-	// Failed is called once, when the disk refused a write of a stream. From then
-	// on the server takes no appends, even when there is room again; nothing that
-	// was acknowledged is lost. nil: the failure is only logged.
+	// Failed is called when the disk refused a write of a stream, before anyone can
+	// read what was not written. From then on the stream takes no appends, even when
+	// there is room again, until [Server.StopStreams] and [Server.StartStreams]. It is
+	// called with locks of the server held: it must not block, nor call the server.
+	// nil: the failure is only logged.
 	Failed func(error)
 
 	// BeforeStart is called, if not nil, when the folder is locked and before the
@@ -90,9 +92,10 @@ type Server struct {
 	lock     *os.File
 	password string
 	logger   *slog.Logger
-	stopped  func() error    // AfterStop
-	users    map[string]User // by the name of their account
-	scheme   string          // of ClientURL
+	stopped  func() error           // AfterStop
+	streams  server.JetStreamConfig // for StartStreams
+	users    map[string]User        // by the name of their account
+	scheme   string                 // of ClientURL
 
 	// Fsync is the median time of one write and fsync of 4 KiB in DataDir, measured
 	// by Start. A fsync of less than 50 µs probably does not reach a disk.
@@ -182,13 +185,47 @@ func (s *Server) start(c Config) error {
 		s.shutdown()
 		return fmt.Errorf("nats server: not ready on %s after 2 minutes; the log says why", c.Listen)
 	}
+	if err := s.enableAccount(); err != nil {
+		s.shutdown()
+		return err
+	}
+	s.streams = *s.srv.JetStreamConfig()
+	s.streams.StoreDir = o.StoreDir // without the folder that the server adds
+	return nil
+}
+
+// enableAccount gives the ledger's account its streams.
+func (s *Server) enableAccount() error {
 	acc, err := s.srv.LookupAccount(LedgerAccount)
-	if err == nil {
+	if err == nil && !acc.JetStreamEnabled() {
 		err = acc.EnableJetStream(nil, nil)
 	}
 	if err != nil {
-		s.shutdown()
 		return fmt.Errorf("jetstream of the ledger's account: %w", err)
+	}
+	return nil
+}
+
+// StopStreams closes the streams and their files. Clients stay connected, and a
+// request to a stream gets no answer. It waits for the disk.
+func (s *Server) StopStreams() error {
+	if err := s.srv.ShutdownJetStream(); err != nil {
+		return fmt.Errorf("stop the streams: %w", err)
+	}
+	return nil
+}
+
+// StartStreams opens the streams that [Server.StopStreams] closed. The server repairs
+// what it can't read by cutting it off: look at the files before. After an error the
+// streams are closed.
+func (s *Server) StartStreams() error {
+	c := s.streams
+	err := s.srv.EnableJetStream(&c)
+	if err == nil {
+		err = s.enableAccount()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("start the streams: %w", err), s.StopStreams())
 	}
 	return nil
 }
@@ -341,13 +378,13 @@ func size(dir string) (sum int64, err error) {
 type serverLog struct {
 	l      *slog.Logger
 	failed func(error)
-	once   sync.Once
 	fatal  atomic.Pointer[string] // why the server's start failed; nil: it did not
 }
 
-// criticalWrite begins the server's log line about a stream whose store failed.
-// The server reports such a failure in no other way.
-const criticalWrite = "critical write error"
+// criticalWrite is in the server's log lines about a store that failed. The first is
+// written by the store, under the lock that readers need. The server reports such a
+// failure in no other way.
+var criticalWrite = regexp.MustCompile(`(?i)critical write error: `)
 
 func (s *serverLog) Noticef(f string, a ...any) { s.l.Debug("nats", "msg", fmt.Sprintf(f, a...)) }
 func (s *serverLog) Warnf(f string, a ...any) {
@@ -360,11 +397,8 @@ func (s *serverLog) Warnf(f string, a ...any) {
 func (s *serverLog) Errorf(f string, a ...any) {
 	msg := fmt.Sprintf(f, a...)
 	s.l.Error("nats", "msg", msg)
-	if s.failed != nil && strings.Contains(msg, criticalWrite) {
-		s.once.Do(func() {
-			_, why, _ := strings.Cut(msg, criticalWrite+": ")
-			s.failed(fmt.Errorf("%w: %s", ErrDisk, why))
-		})
+	if at := criticalWrite.FindStringIndex(msg); s.failed != nil && at != nil {
+		s.failed(fmt.Errorf("%w: %s", ErrDisk, msg[at[1]:]))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
@@ -86,6 +87,57 @@ func TestARestartKeepsTheLog(t *testing.T) {
 		nc.Close()
 		closed(t, s)
 	}
+}
+
+// The streams can be closed and opened under a server that runs: connections stay, and
+// the log goes on behind its last record.
+func TestStreamsStopAndStartUnderTheirConnections(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir)
+	l, nc := open(t, s, true)
+	tail := grow(t, l, 0, 10)
+	before, err := l.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := s.StopStreams(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if _, err := l.State(ctx); err == nil {
+			t.Error("a closed stream answers")
+		}
+		cancel()
+		if err := s.StartStreams(); err != nil {
+			t.Fatal(err)
+		}
+		after, err := l.State(t.Context())
+		if err != nil || after.Identity != before.Identity || after.Last != tail {
+			t.Fatalf("%+v, %v; want %s up to %d", after, err, before.Identity, tail)
+		}
+		tail = grow(t, l, tail, 10)
+	}
+	if st := nc.Stats(); st.Reconnects != 0 {
+		t.Errorf("the connection was lost %d times", st.Reconnects)
+	}
+	nc.Close()
+	closed(t, s)
+}
+
+// A server that was asked to sync each write does so after its streams were opened again.
+func TestStreamsThatStartAgainSyncEveryWrite(t *testing.T) {
+	s := start(t, t.TempDir())
+	if err := s.StopStreams(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StartStreams(); err != nil {
+		t.Fatal(err)
+	}
+	if !s.SyncsAlways() {
+		t.Error("the streams are not synced before an acknowledgement")
+	}
+	closed(t, s)
 }
 
 func TestASecondServerOnAFolderIsRefused(t *testing.T) {
