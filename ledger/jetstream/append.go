@@ -33,8 +33,8 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 	if int64(len(payload)) > l.max {
 		return 0, fmt.Errorf("%w: append to %s: %d bytes, a message may have %d", ledger.ErrTooLarge, subject, len(payload), l.max)
 	}
-	if err := l.unsound.Load(); err != nil {
-		return 0, fmt.Errorf("append to %s: %w", subject, *err)
+	if err := l.refused(); err != nil {
+		return 0, fmt.Errorf("append to %s: %w", subject, err)
 	}
 	sum := turns.HashEvent(payload)
 	hash := sum.String()
@@ -47,8 +47,8 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 		isOwn: func(m *js.RawStreamMsg) (bool, error) {
 			_, err := checked(m.Sequence, m.Subject, m.Data, m.Header, m.Time)
 			own := bytes.Equal(m.Data, payload)
-			if refused := l.unsound.Load(); own && refused != nil { // it may be in the server's memory only
-				return false, fmt.Errorf("%w: %w", ledger.ErrIndeterminate, *refused)
+			if refused := l.refused(); own && refused != nil { // it may be in the server's memory only
+				return false, fmt.Errorf("%w: %w", ledger.ErrIndeterminate, refused)
 			}
 			return own, err
 		},

@@ -58,7 +58,8 @@ type Blobs struct {
 	switching sync.RWMutex
 	current   atomic.Pointer[blobStream]
 	holds     holds
-	refused   atomic.Pointer[error] // once set, nothing more is written
+	stopped   atomic.Pointer[error]  // once set, nothing more is written
+	paused    *atomic.Pointer[error] // see [Log.Pause]
 }
 
 // maxBlob is the largest content with what sealing adds to it, in bytes.
@@ -75,7 +76,10 @@ func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, s
 	if len(sealed) > maxBlob {
 		return fmt.Errorf("put blob %v: %w: %d bytes, the limit is %d", digest, ledger.ErrTooLarge, len(sealed), maxBlob)
 	}
-	if stored, _ := b.hold(ctx, base); stored {
+	if err := b.refused(); err != nil {
+		return fmt.Errorf("put blob %v: %w", digest, err)
+	}
+	if stored, _ := b.hold(ctx, base); stored && b.refused() == nil {
 		return nil // the first copy stays
 	}
 	sum := sha256.Sum256(sealed)
@@ -105,8 +109,8 @@ func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, s
 func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chunk []byte) error {
 	b.switching.RLock()
 	defer b.switching.RUnlock()
-	if err := b.refused.Load(); err != nil {
-		return *err
+	if err := b.refused(); err != nil {
+		return err
 	}
 	stored := turns.Hash(sha256.Sum256(chunk))
 	w := b.current.Load().sync.Begin()
@@ -122,6 +126,9 @@ func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chu
 		next: func(ctx context.Context) (*js.RawStreamMsg, error) { return b.current.Load().last(ctx, subject) },
 		isOwn: func(m *js.RawStreamMsg) (bool, error) {
 			stored = sha256.Sum256(m.Data) // another writer may have been first
+			if err := b.refused(); err != nil {
+				return false, fmt.Errorf("%w: %w", ledger.ErrIndeterminate, err)
+			}
 			return true, nil
 		},
 	})
@@ -159,6 +166,16 @@ func (b *Blobs) KeepBlob(ctx context.Context, tenant string, digest turns.Hash) 
 	}
 	if _, err := b.hold(ctx, base); err != nil {
 		return fmt.Errorf("keep blob %v: %w", digest, readError(err))
+	}
+	return nil
+}
+
+// refused returns why nothing counts as stored, nil if it does.
+func (b *Blobs) refused() error {
+	for _, p := range []*error{b.stopped.Load(), b.paused.Load()} {
+		if p != nil {
+			return *p
+		}
 	}
 	return nil
 }

@@ -72,6 +72,7 @@ type Log struct {
 	agree   time.Duration         // how long a state that is too short is read again
 	unsound atomic.Pointer[error] // once set, appends are refused
 	sync    *groupsync.Stream
+	paused  atomic.Pointer[error] // while set, appends are refused and no state is judged; see Pause
 	send    func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error)
 }
 
@@ -150,7 +151,7 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 	if id := blobs.CachedInfo().Config.Metadata[metaLedger]; id != l.id {
 		return nil, fmt.Errorf("%w: stream %s belongs to ledger %s, stream %s to %s", ledger.ErrCorrupt, BlobsStream(c.BlobStream), id, StreamName, l.id)
 	}
-	l.blobs = &Blobs{js: j, cfg: c, acked: l.acked, chunk: min(chunkSize, int(l.max)), holds: holds{now: time.Now}}
+	l.blobs = &Blobs{js: j, cfg: c, acked: l.acked, paused: &l.paused, chunk: min(chunkSize, int(l.max)), holds: holds{now: time.Now}}
 	current := &blobStream{number: c.BlobStream, stream: blobs}
 	if c.GroupSync != nil {
 		if current.sync, err = c.GroupSync(BlobsStream(c.BlobStream)); err != nil {
@@ -182,6 +183,24 @@ func LedgerOf(config []byte) (string, error) {
 
 // Refuse stops appends for good, because of err.
 func (l *Log) Refuse(err error) { l.unsound.CompareAndSwap(nil, &err) }
+
+// Pause refuses appends because of err, until [Log.Resume]. It says that what the server
+// shows may not be on the disk: an append whose outcome is not known stays so, no blob
+// counts as stored, and no state is taken for the log's. It never blocks.
+func (l *Log) Pause(err error) { l.paused.CompareAndSwap(nil, &err) }
+
+// Resume ends what [Log.Pause] began. The caller has looked at the streams.
+func (l *Log) Resume() { l.paused.Store(nil) }
+
+// refused returns why appends are refused, nil if they are not.
+func (l *Log) refused() error {
+	for _, p := range []*error{l.unsound.Load(), l.paused.Load()} {
+		if p != nil {
+			return *p
+		}
+	}
+	return nil
+}
 
 // Blobs is the blobs beside the log.
 func (l *Log) Blobs() *Blobs { return l.blobs }
@@ -307,6 +326,9 @@ func (l *Log) readState(ctx context.Context) (ledger.State, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	info, err := l.stream.Info(ctx)
+	if paused := l.paused.Load(); paused != nil && err == nil {
+		err = *paused
+	}
 	if err != nil {
 		return ledger.State{}, 0, fmt.Errorf("state of the log: %w", readError(err))
 	}

@@ -250,7 +250,7 @@ func (b *Blobs) Switch(ctx context.Context, n *Successor, last func() (bool, err
 	}
 	if err := commit(n.to.number, place); err != nil {
 		err = fmt.Errorf("%w: the switch to stream %s: %w", ledger.ErrUnavailable, BlobsStream(n.to.number), err)
-		b.refused.Store(&err)
+		b.stopped.Store(&err)
 		return false, err
 	}
 	old := b.current.Swap(n.to)

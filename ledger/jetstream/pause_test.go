@@ -1,0 +1,56 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"nexus/ledger"
+	"nexus/ledger/ledgertest"
+	"nexus/turns"
+)
+
+var errPaused = errors.Join(ledger.ErrUnavailable, errors.New("the disk failed"))
+
+// While a log is paused nothing is acknowledged, not even what the server shows: it may
+// be in its memory only.
+func TestAPausedLogAcknowledgesNothing(t *testing.T) {
+	ctx := ledgertest.Within(t)
+	l, err := Open(ctx, stream(t, ledgerConn(t)), Config{Create: true, Ledger: "L"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload := []byte("record")
+	send := l.send
+	l.send = func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error) {
+		if _, err := send(ctx, subject, expect, payload, hash); err != nil {
+			t.Error(err)
+		}
+		l.Pause(errPaused) // the server shows the record, and its answer is lost
+		return 0, context.DeadlineExceeded
+	}
+	if _, err := l.Append(ctx, subjectA, 0, payload); !errors.Is(err, ledger.ErrIndeterminate) {
+		t.Errorf("append with a lost answer: %v, want indeterminate", err)
+	}
+	l.send = send
+	if _, err := l.Append(ctx, subjectA, 0, payload); !errors.Is(err, errPaused) || errors.Is(err, ledger.ErrIndeterminate) {
+		t.Errorf("append: %v, want that it is refused", err)
+	}
+	if _, err := l.State(ctx); !errors.Is(err, ledger.ErrUnavailable) {
+		t.Errorf("state: %v, want unavailable", err)
+	}
+	if err := l.Blobs().PutBlob(ctx, "t", turns.Hash{1}, payload); !errors.Is(err, errPaused) {
+		t.Errorf("put blob: %v, want that it is refused", err)
+	}
+	l.Resume()
+	if seq, err := l.Append(ctx, subjectA, 0, payload); err != nil || seq != 1 {
+		t.Errorf("the same append after Resume: %d, %v; want the record that is stored", seq, err)
+	}
+	if err := l.Blobs().PutBlob(ctx, "t", turns.Hash{1}, payload); err != nil {
+		t.Error(err)
+	}
+	l.Pause(errPaused)
+	if err := l.Blobs().PutBlob(ctx, "t", turns.Hash{1}, payload); !errors.Is(err, errPaused) {
+		t.Errorf("put a blob that the server shows: %v, want that it is refused", err)
+	}
+}
