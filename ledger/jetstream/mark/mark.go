@@ -3,6 +3,7 @@ package mark
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -137,6 +138,7 @@ type Keeper struct {
 	file   *os.File
 	failed func(error)
 	wake   chan struct{}
+	again  chan chan error // asks run for Restore
 	stop   chan struct{}
 	done   chan struct{}
 
@@ -149,19 +151,18 @@ type Keeper struct {
 }
 
 // Open opens the file at path, or creates it, and writes m there, synced. From then
-// on the mark is written within [interval] of a change. failed is called once, from
-// another goroutine, when a write fails: acknowledgements are no longer marked.
+// on the mark is written within [interval] of a change. failed is called from another
+// goroutine when a write fails: acknowledgements are no longer marked, until
+// [Keeper.Restore].
 func Open(path string, m Mark, failed func(error)) (*Keeper, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("mark: %w", err)
 	}
-	k := &Keeper{file: f, generation: m.Generation, failed: failed, mark: m, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	k := &Keeper{file: f, generation: m.Generation, failed: failed, mark: m, wake: make(chan struct{}, 1), again: make(chan chan error), stop: make(chan struct{}), done: make(chan struct{})}
 	k.mark.Closed, k.mark.Boot = nil, boot()
 	err = f.Truncate(slots * slotSize)
-	for range slots { // both slots: a damaged one is written anew
-		err = cmp.Or(err, k.write(k.mark))
-	}
+	err = cmp.Or(err, k.writeBoth(k.mark))
 	if err = cmp.Or(err, SyncDir(filepath.Dir(path))); err != nil {
 		return nil, errors.Join(fmt.Errorf("mark: %w", err), f.Close())
 	}
@@ -208,25 +209,52 @@ func (k *Keeper) Close(closed *Sizes) error {
 	return errors.Join(k.write(k.mark), k.file.Close())
 }
 
+// Restore writes the mark after failed was called, to both slots: what a failed fsync
+// left of the file is not believed. If it returns nil, changes are written again.
+func (k *Keeper) Restore(ctx context.Context) error {
+	done := make(chan error, 1)
+	select {
+	case k.again <- done:
+	case <-k.done:
+		return os.ErrClosed
+	case <-ctx.Done(): // a write may hang
+		return ctx.Err()
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (k *Keeper) run() {
 	defer close(k.done)
 	t := time.NewTimer(0)
 	<-t.C
+	wake := (<-chan struct{})(k.wake) // nil while the mark waits for its interval, or for Restore
+	var pause <-chan time.Time
 	for {
 		select {
 		case <-k.stop:
 			return
-		case <-k.wake:
-		}
-		if err := k.flush(); err != nil {
-			k.failed(fmt.Errorf("the mark of acknowledged positions: %w", err))
-			return
-		}
-		t.Reset(interval)
-		select {
-		case <-k.stop:
-			return
-		case <-t.C:
+		case done := <-k.again:
+			k.writing.Lock()
+			err := k.writeBoth(k.Mark())
+			k.writing.Unlock()
+			if done <- err; err == nil {
+				wake = k.wake
+			}
+		case <-wake:
+			if err := k.flush(); err != nil {
+				k.failed(fmt.Errorf("the mark of acknowledged positions: %w", err))
+				wake = nil
+				continue
+			}
+			t.Reset(interval)
+			wake, pause = nil, t.C
+		case <-pause:
+			wake, pause = k.wake, nil
 		}
 	}
 }
@@ -241,10 +269,8 @@ func (k *Keeper) SwitchBlobs(stream uint64, blobs Place) error {
 	k.mark.BlobStream, k.mark.Blobs = stream, blobs
 	m := k.mark
 	k.mu.Unlock()
-	for range slots {
-		if err := k.write(m); err != nil {
-			return fmt.Errorf("mark: %w", err)
-		}
+	if err := k.writeBoth(m); err != nil {
+		return fmt.Errorf("mark: %w", err)
 	}
 	return nil
 }
@@ -261,6 +287,16 @@ func (k *Keeper) flush() error {
 		return nil
 	}
 	return k.write(m)
+}
+
+// writeBoth writes m to both slots.
+func (k *Keeper) writeBoth(m Mark) error {
+	for range slots {
+		if err := k.write(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write writes m to the slot of the older mark, synced. Callers are Open, before it

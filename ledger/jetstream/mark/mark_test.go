@@ -145,3 +145,40 @@ func TestAFailedWriteIsReported(t *testing.T) {
 		t.Error("Close after a failed write is silent")
 	}
 }
+
+// After a failed write nothing is marked until Restore, which marks all that was
+// acknowledged meanwhile.
+func TestRestoreMarksWhatWasAcknowledgedMeanwhile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mark")
+	failed := make(chan error, 1)
+	k, err := Open(path, Mark{}, func(err error) { failed <- err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k.Acked(place(1), Place{})
+	<-failed
+	k.Acked(place(2), Place{})
+	if err := k.Restore(t.Context()); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Restore on the bad disk: %v, want its error", err)
+	}
+	if k.file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := load(t, path).Log; got != place(2) {
+		t.Errorf("marked is %+v, want %+v", got, place(2))
+	}
+	k.Acked(place(3), Place{})
+	waitFor(t, path, place(3))
+	if err := k.Close(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restore(t.Context()); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Restore after Close: %v", err)
+	}
+}
