@@ -325,6 +325,40 @@ func (s *Store) Record(seq uint64) (ledger.Record, error) {
 	return r, nil
 }
 
+// Last returns the last record of a chain that was applied, whatever the shard in subject.
+// Errors: [ledger.ErrNotFound], [ledger.ErrMalformed].
+func (s *Store) Last(subject string) (ledger.Record, error) {
+	tenant, chain, err := ledger.ParseSubject(strings.Replace(subject, ".*.", ".00.", 1))
+	if err != nil {
+		return ledger.Record{}, err
+	}
+	var tail ledger.Tail
+	switch chain.Entity {
+	case turns.SessionEntity:
+		id, ierr := turns.ParseID(chain.ID)
+		if ierr != nil {
+			return ledger.Record{}, ierr
+		}
+		row, rerr := s.Session(id)
+		if err = rerr; err == nil && row.Tenant == tenant {
+			tail = row.Tail
+		}
+	case turns.LabelEntity:
+		row, rerr := s.Label(tenant, chain.ID)
+		tail, err = row.Tail, rerr
+	case turns.TenantEntity:
+		row, rerr := s.Policies(tenant)
+		tail, err = row.Tail, rerr
+	}
+	if err == nil && tail.Seq == 0 {
+		err = fmt.Errorf("%w: record of %s", ledger.ErrNotFound, subject)
+	}
+	if err != nil {
+		return ledger.Record{}, err
+	}
+	return s.Record(tail.Seq)
+}
+
 // AsideChain is a chain that was set aside.
 type AsideChain struct {
 	Subject string

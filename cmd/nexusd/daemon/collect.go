@@ -92,8 +92,8 @@ func (d *Daemon) collectBlobs(ctx context.Context, after time.Duration) {
 
 // collectOnce looks for blobs that no event names, and collects them as c says.
 func (d *Daemon) collectOnce(ctx context.Context, c collect.Config) (collect.Report, error) {
-	if d.dirty.Load() {
-		return collect.Report{}, errors.New("the disk refused a write")
+	if why := d.outage.active(); why != nil {
+		return collect.Report{}, why
 	}
 	if damaged := d.scrubber.damaged.Load(); damaged != nil {
 		return collect.Report{}, damaged

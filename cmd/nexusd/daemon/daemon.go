@@ -24,7 +24,6 @@ import (
 	"nexus/cmd/nexusd/daemon/natsapi"
 	"nexus/compactor"
 	"nexus/compactor/extractive"
-	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
@@ -59,12 +58,12 @@ type Daemon struct {
 	credentials Credentials
 	users       natsapi.Users // nil on an external server
 
-	run     chan error                    // the projections' Run
+	outage  *outage
+	watched atomic.Bool                   // an outage does not end the daemon
+	stopRun func()                        // ends the projections' Run; used by Open, the watch and Close, one after the other
 	failed  chan error                    // why parts ended by themselves
 	abandon context.CancelCauseFunc       // ends a start that can't succeed
 	closing atomic.Bool                   // Close was called
-	appends atomic.Pointer[jetstream.Log] // log, once it is open: for the server's goroutines
-	dirty   atomic.Bool                   // the disk refused a write: the stop is not clean
 	closers []func(context.Context) error // in the order of opening
 	once    sync.Once
 	closed  error
@@ -79,6 +78,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	}
 	d := &Daemon{cfg: cfg.withDefaults(), sync: syncAlways, failed: make(chan error, 4)}
 	d.logger = d.cfg.Logger
+	d.outage = newOutage(d.logger)
 	ctx, d.abandon = context.WithCancelCause(ctx)
 	defer d.abandon(nil)
 	defer func() {
@@ -174,16 +174,6 @@ func (d *Daemon) startServer(ctx context.Context) (*embed.Server, error) {
 	return server, nil
 }
 
-// diskFailed ends the daemon: its server takes no more appends, and each would
-// wait for its time-out.
-func (d *Daemon) diskFailed(err error) {
-	d.dirty.Store(true)
-	if log := d.appends.Load(); log != nil {
-		log.Refuse(fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)) // what the server shows from now on may not be on the disk
-	}
-	d.fail(fmt.Errorf("%w; what was acknowledged is stored: make room, and start again", err))
-}
-
 // failure is why a part of the daemon ended by itself.
 type failure struct{ error }
 
@@ -216,7 +206,7 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	if d.log, err = jetstream.Open(ctx, stream, c); err != nil {
 		return err
 	}
-	d.appends.Store(d.log)
+	d.outage.pauses(d.log)
 	if d.server == nil {
 		d.log.Probe(ctx)
 		if err := permitted(ctx, ledgerRole, nc); err != nil {
@@ -255,17 +245,8 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	d.run = make(chan error, 1)
-	go func() {
-		err := d.store.Run(running, d.log)
-		if err != nil {
-			d.logger.Error("projections stopped", "err", err)
-			d.fail(err)
-		}
-		d.run <- err
-	}()
-	d.opened(func(context.Context) error { stop(); <-d.run; return nil })
+	d.startRun(ctx)
+	d.opened(func(context.Context) error { d.stopRun(); return nil })
 	if n := st.Last - d.store.Applied().Seq; n > 10_000 {
 		d.logger.Info("replaying the log into the projections", "records", n)
 	}
@@ -290,6 +271,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.countConnections(registry)
 	d.countFacts(registry)
 	registry.MustRegister(&logEnd{d.log})
+	d.outage.register(registry)
 	if d.server != nil {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "nexus_fsyncs_total", Help: "Fsyncs of the log and the blobs; appends that come together share one."},
 			func() float64 { return float64(d.Fsyncs()) }))
@@ -299,10 +281,10 @@ func (d *Daemon) serve(ctx context.Context) error {
 	counter := tokens.Approx{}
 	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}
 	c := engine.Config{
-		Ledger: uid, Log: d.log, Blobs: d.log.Blobs(), Projections: d.store, Counter: counter,
+		Ledger: uid, Log: &guardedLog{d.log, d.store, d.outage}, Blobs: &guardedBlobs{d.log.Blobs(), d.outage}, Projections: d.store, Counter: counter,
 		Tiers: append(slices.Clip(d.cfg.Models), extract),
 		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Registry: registry, Notify: d.notify,
-		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.models(),
+		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.models(), Access: d.outage.access,
 	}
 	if d.cfg.Seal == "on" {
 		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))
@@ -314,12 +296,13 @@ func (d *Daemon) serve(ctx context.Context) error {
 		if err := checkKeys(ctx, d.log, keys, c.Ledger); err != nil {
 			return err
 		}
-		c.Keys = keys
+		c.Keys = &guardedKeys{keys, d.outage}
 	}
 	d.engine = engine.New(c)
 	d.work()
 	d.startScrub()
 	d.startCollector()
+	d.startWatch()
 	if d.service, err = natsapi.Start(d.client, d.engine, d.users, d.cfg.Version, d.logger); err != nil {
 		return err
 	}
@@ -397,6 +380,9 @@ func (d *Daemon) ready() error {
 	defer cancel()
 	if err := errors.Join(connected(ledgerRole, d.ledgerConn), connected(serviceRole, d.client)); err != nil {
 		return err
+	}
+	if why := d.outage.active(); why != nil {
+		return why
 	}
 	if d.scrubber != nil {
 		if damaged := d.scrubber.damaged.Load(); damaged != nil {

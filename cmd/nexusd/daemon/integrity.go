@@ -55,26 +55,8 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 			return err
 		}
 		d.logger.Info("inspected the streams", "clean", m.Closed != nil, "bytes", found.Read, "took", time.Since(began).Round(time.Millisecond))
-		for stream, t := range map[string]*blocks.Tail{jetstream.StreamName: found.TornLog, jetstream.BlobsStream(m.BlobStream): found.TornBlobs} {
-			if t == nil {
-				continue
-			}
-			d.logger.Warn("the end of a stream is unfinished, and is removed: writes that were not acknowledged; or damage, if they were in the last half second before the stop",
-				"stream", stream, "record", t.Seq, "block", t.Block, "offset", t.Offset, "bytes", t.Bytes, "zeros", t.Zeros, "later_blocks", t.Later)
-			if wentDown {
-				aside, err := disk.Cut(d.cfg.Data, stream, *t)
-				if err != nil {
-					return err
-				}
-				d.logger.Warn("what was removed is kept until the next time", "stream", stream, "folder", aside)
-			}
-		}
-		if wentDown {
-			for _, stream := range streams(m) {
-				if err := disk.DropIndex(d.cfg.Data, stream); err != nil {
-					return err
-				}
-			}
+		if err := d.removeUnfinished(found, m, wentDown); err != nil {
+			return err
 		}
 		if err := syncStreams(d.cfg.Data, m); err != nil { // the mark says that all of it is on the disk
 			return err
@@ -93,8 +75,38 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 			return fmt.Errorf("what a collection of blobs left: %w", err)
 		}
 	}
-	d.mark, err = mark.Open(path, m, d.fail)
+	d.mark, err = mark.Open(path, m, d.diskFailed)
 	return err
+}
+
+// removeUnfinished warns of what unfinished writes left at the end of the streams. The
+// server removes a torn record; where there may be more, all of it is removed here, and
+// kept aside.
+func (d *Daemon) removeUnfinished(found disk.Found, m mark.Mark, more bool) error {
+	for stream, t := range map[string]*blocks.Tail{jetstream.StreamName: found.TornLog, jetstream.BlobsStream(m.BlobStream): found.TornBlobs} {
+		if t == nil {
+			continue
+		}
+		d.logger.Warn("the end of a stream is unfinished, and is removed: writes that were not acknowledged; or damage, if they were in the last half second before the stop",
+			"stream", stream, "record", t.Seq, "block", t.Block, "offset", t.Offset, "bytes", t.Bytes, "zeros", t.Zeros, "later_blocks", t.Later)
+		if !more {
+			continue
+		}
+		aside, err := disk.Cut(d.cfg.Data, stream, *t)
+		if err != nil {
+			return err
+		}
+		d.logger.Warn("what was removed is kept until the next time", "stream", stream, "folder", aside)
+	}
+	if !more {
+		return nil
+	}
+	for _, stream := range streams(m) {
+		if err := disk.DropIndex(d.cfg.Data, stream); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // streams are those that a mark speaks of.
@@ -159,21 +171,27 @@ func (d *Daemon) openProjections(ctx context.Context) (*projections.Store, error
 	if damaged := (*projections.DamagedError)(nil); !errors.As(err, &damaged) {
 		return store, err
 	}
-	if d.server != nil {
-		broken, serr := disk.Scrub(ctx, d.cfg.Data, jetstream.StreamName, d.mark.Mark().Log.Seq, func(int64) error { return ctx.Err() })
-		if serr != nil {
-			return nil, serr
-		}
-		if broken != nil {
-			return nil, fmt.Errorf("%w; and %w", broken, err)
-		}
-	}
-	aside := c.Dir + ".damaged"
-	d.logger.Error("the projections are damaged; they are made again from the log", "err", err, "aside", aside)
-	if err := errors.Join(os.RemoveAll(aside), os.Rename(c.Dir, aside)); err != nil {
+	if err := d.setAside(ctx, err); err != nil {
 		return nil, err
 	}
 	return projections.Open(c)
+}
+
+// setAside moves the damaged projections away. They stay if the log is damaged, too.
+func (d *Daemon) setAside(ctx context.Context, damage error) error {
+	if d.server != nil {
+		broken, err := disk.Scrub(ctx, d.cfg.Data, jetstream.StreamName, d.mark.Mark().Log.Seq, func(int64) error { return ctx.Err() })
+		if err != nil {
+			return err
+		}
+		if broken != nil {
+			return fmt.Errorf("%w; and %w", broken, damage)
+		}
+	}
+	dir := filepath.Join(d.cfg.Data, projectionsDir)
+	aside := dir + ".damaged"
+	d.logger.Error("the projections are damaged; they are made again from the log", "err", damage, "aside", aside)
+	return errors.Join(os.RemoveAll(aside), os.Rename(dir, aside))
 }
 
 // closeMark writes the mark of a clean stop. The server has closed its files.
@@ -181,7 +199,7 @@ func (d *Daemon) closeMark() error {
 	if d.mark == nil {
 		return nil
 	}
-	if d.dirty.Load() {
+	if d.outage.active() != nil {
 		return d.mark.Close(nil)
 	}
 	sizes, err := disk.Sizes(d.cfg.Data, d.mark.Mark().BlobStream)

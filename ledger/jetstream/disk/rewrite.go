@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"time"
 
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/embed"
@@ -19,37 +17,54 @@ import (
 // rewriteFile is where a block is written before it takes its place.
 const rewriteFile = "block.tmp"
 
-// Rewrite writes the newest block of each stream into a new file, synced. After a
-// failed fsync the kernel shows the bytes of a file that the disk may not have, and
-// the next fsync of that file succeeds. Each older block was synced before the newest
-// was begun. The lock of the folder must be held, and no server may have the files open.
+// rewriteTime is how far back blocks are written again. A fsync that takes longer begins an
+// outage, in which nothing is written.
+const rewriteTime = time.Minute
+
+// Rewrite writes the blocks of each stream that were written in the last minute before the
+// newest one into new files, synced. After a failed fsync the kernel shows the bytes of a file
+// that the disk may not have, and the next fsync of that file succeeds. The lock of the
+// folder must be held, and no server may have the files open.
 //
 // Crash states: the old block or the new one, which hold the same bytes, and maybe
 // the file block.tmp, which the next Rewrite replaces.
 func Rewrite(data string) error {
-	for _, stream := range []string{jetstream.StreamName, jetstream.BlobsName, jetstream.CopyName} {
-		name, err := newestBlock(embed.StreamDir(data, stream))
-		if err == nil && name != "" {
-			err = rewrite(name, filepath.Join(data, rewriteFile))
+	names, err := filepath.Glob(embed.StreamDir(data, "NEXUS_*"))
+	for _, dir := range names {
+		stream := filepath.Base(dir)
+		if _, blobs := jetstream.BlobStreamNumber(stream); !blobs && stream != jetstream.StreamName {
+			continue
 		}
-		if err != nil {
-			return fmt.Errorf("write the newest block of stream %s again: %w", stream, err)
+		var newest []string
+		if newest, err = newestBlocks(dir); err != nil {
+			return fmt.Errorf("blocks of stream %s: %w", stream, err)
+		}
+		for _, name := range newest {
+			if err := rewrite(name, filepath.Join(data, rewriteFile)); err != nil {
+				return fmt.Errorf("write %s again: %w", name, err)
+			}
 		}
 	}
-	return nil
+	return err
 }
 
-// newestBlock returns the path of the block with the highest number, "" if there is none.
-func newestBlock(stream string) (newest string, err error) {
-	entries, err := os.ReadDir(filepath.Join(stream, "msgs"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+// newestBlocks returns the paths of the blocks that were written last.
+func newestBlocks(stream string) (newest []string, err error) {
+	names, err := filepath.Glob(filepath.Join(stream, "msgs", "*.blk"))
+	written := make(map[string]time.Time, len(names))
+	var last time.Time
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil {
+			return nil, err
+		}
+		if written[name] = info.ModTime(); info.ModTime().After(last) {
+			last = info.ModTime()
+		}
 	}
-	most := uint64(0)
-	for _, e := range entries {
-		number, ok := strings.CutSuffix(e.Name(), ".blk")
-		if n, nerr := strconv.ParseUint(number, 10, 32); ok && nerr == nil && n >= most {
-			most, newest = n, filepath.Join(stream, "msgs", e.Name())
+	for _, name := range names {
+		if written[name].After(last.Add(-rewriteTime)) {
+			newest = append(newest, name)
 		}
 	}
 	return newest, err

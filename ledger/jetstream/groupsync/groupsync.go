@@ -28,8 +28,7 @@ type Stream struct {
 	syncs   atomic.Uint64
 	took    time.Duration // of the last fsync; of run only
 	kick    chan struct{} // has one if somebody arrived
-	closing sync.Once
-	stop    chan struct{}
+	stop    chan struct{} // nil when run has ended and nobody has opened it again
 	stopped chan struct{}
 
 	mu   sync.Mutex
@@ -70,17 +69,38 @@ func Open(c Config) (*Stream, error) {
 	if c.Fsync == nil {
 		c.Fsync = (*os.File).Sync
 	}
-	s := &Stream{cfg: c, kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}), next: newGroup()}
-	err := Tree(c.Dir, c.Top)
+	s := &Stream{cfg: c, kick: make(chan struct{}, 1)}
+	return s, s.open()
+}
+
+// open begins to sync the files as they are now. No other method but those that read the
+// counters may run.
+func (s *Stream) open() error {
+	err := Tree(s.cfg.Dir, s.cfg.Top)
+	s.block, s.end, s.seq = 0, 0, 0
 	if err == nil {
 		err = s.openNewest()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("sync the stream in %s: %w", c.Dir, err), s.close())
+		return errors.Join(fmt.Errorf("sync the stream in %s: %w", s.cfg.Dir, err), s.closeFile())
 	}
 	s.synced.Store(s.seq)
+	s.stop, s.stopped = make(chan struct{}), make(chan struct{})
+	s.mu.Lock()
+	s.next, s.now, s.err = newGroup(), nil, nil
+	s.mu.Unlock()
 	go s.run()
-	return s, nil
+	return nil
+}
+
+// Reopen begins again after a failure, or when the files were replaced: the server must
+// have them closed. Those who wait get an error. After an error of Reopen every Wait
+// fails, and Reopen can be called again.
+func (s *Stream) Reopen() error {
+	if err := s.Close(); err != nil {
+		return err
+	}
+	return s.open()
 }
 
 func newGroup() *group { return &group{done: make(chan struct{})} }
@@ -344,15 +364,19 @@ func syncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Close ends what waits with an error. The files stay as they are. It can be called twice,
-// one after the other.
+// Close ends what waits with an error. The files stay as they are. It can be called again,
+// by one caller after the other.
 func (s *Stream) Close() error {
-	s.closing.Do(func() { close(s.stop) })
+	if s == nil || s.stop == nil {
+		return nil
+	}
+	close(s.stop)
 	<-s.stopped
-	return s.close()
+	s.stop = nil
+	return s.closeFile()
 }
 
-func (s *Stream) close() error {
+func (s *Stream) closeFile() error {
 	if s.file == nil {
 		return nil
 	}

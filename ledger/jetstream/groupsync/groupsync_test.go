@@ -243,6 +243,26 @@ func TestCloseEndsThoseThatWait(t *testing.T) {
 	}
 }
 
+// After a failure the files are opened again, and acknowledgements go on.
+func TestReopenGoesOnAfterAFailure(t *testing.T) {
+	d := &disk{}
+	l, g, _ := open(t, d)
+	d.fail.Store(true)
+	if _, err := l.Append(ledgertest.Within(t), subject, 0, []byte("1")); !errors.Is(err, ledger.ErrIndeterminate) {
+		t.Fatalf("append whose fsync fails: %v, want indeterminate", err)
+	}
+	d.fail.Store(false)
+	if err := g.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	if seq, err := l.Append(ledgertest.Within(t), subject, 0, []byte("1")); err != nil || seq != 1 || g.Synced() != 1 {
+		t.Errorf("the same append again: %d, %v, synced %d; want 1", seq, err, g.Synced())
+	}
+	if seq, err := l.Append(ledgertest.Within(t), subject, 1, []byte("2")); err != nil || seq != 2 || g.Synced() != 2 {
+		t.Errorf("another append: %d, %v, synced %d; want 2", seq, err, g.Synced())
+	}
+}
+
 // What the package relies on: a message is in its block when it is acknowledged.
 func TestTheServerWritesBeforeItAcknowledges(t *testing.T) {
 	l, _, dir := open(t, &disk{})

@@ -58,6 +58,8 @@ type Config struct {
 	// Models has the limits of models by name, for sessions that state none. The
 	// zero table is empty.
 	Models tokens.Models
+	// Access returns what requests may do now. nil: everything.
+	Access func() reader.Access
 }
 
 // Engine joins the rooms of a daemon. It has no method of its own.
@@ -89,6 +91,7 @@ func New(c Config) *Engine {
 	e := &Engine{Limits: &page.Limits{MaxPayload: c.MaxPayload}}
 	e.Store = content.New(c.Ledger, c.Blobs, c.Keys, c.Counter, c.Rand, e.Limits, budget)
 	e.Reader = reader.New(c.Log, c.Projections, c.Now, c.Models, e.Store, e.Limits, budget)
+	e.Reader.Access = c.Access
 	e.Loader = paths.New(c.Tiers, c.MaxContent, e.Store, e.Reader, e.Limits, budget)
 	e.Writer = writer.New(c.Logger, set, c.Notify, e.Store, e.Reader, e.Limits)
 	e.Policies = policies.New(e.Store, e.Limits, e.Reader, e.Writer)

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -186,12 +187,15 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 		s.running.Add(1)
 		arrived := time.Now()
 		work := func() {
-			defer func() { s.intake.leave(agent, size); s.running.Done() }()
+			defer s.running.Done()
 			end := s.engine.Metrics.Begin(v.name)
-			out, err := s.serve(r, v, key, arrived)
+			before := s.engine.AccessNow()
+			out, err := s.serveInTime(r, v, key, arrived, func() { s.intake.leave(agent, size) })
 			code := ""
 			if err != nil {
 				code = string(api.FromError(err).Code)
+			} else if before.Stale() || s.engine.AccessNow().Stale() {
+				out = stale{out}
 			}
 			s.reply(r, v, out, err)
 			end(code)
@@ -237,6 +241,62 @@ type call struct {
 	canonical []byte // what the request digest covers; see canonical
 }
 
+// late is how long after its deadline a request may still answer by itself.
+const late = time.Second
+
+// serveInTime is serve, and answers for it if it does not end: a disk that hangs may stop
+// it in the kernel. It goes on meanwhile, and calls ended when it ends.
+func (s *Service) serveInTime(r micro.Request, v verb, key string, arrived time.Time, ended func()) (any, error) {
+	type answer struct {
+		out any
+		err error
+	}
+	done := make(chan answer, 1)
+	s.running.Add(1)
+	go func() {
+		defer s.running.Done()
+		defer ended()
+		out, err := s.serve(r, v, key, arrived)
+		done <- answer{out, err}
+	}()
+	timer := time.NewTimer(max(time.Until(arrived.Add(v.limit())), 0) + late)
+	defer timer.Stop()
+	select {
+	case a := <-done:
+		return a.out, a.err
+	case <-timer.C:
+	}
+	if v.changes {
+		return nil, &api.Error{Code: api.Indeterminate, Message: "it did not end in time, and may be stored; retry with the same id"}
+	}
+	return nil, &api.Error{Code: api.Unavailable, Message: "it did not end in time"}
+}
+
+// limit is how long a request may take.
+func (v verb) limit() time.Duration {
+	if v.name == "audit.verify" {
+		return verifyTimeout
+	}
+	return timeout
+}
+
+// stale is a reply that may lack what was acknowledged.
+type stale struct{ reply any }
+
+// MarshalJSONTo writes the reply with the member stale.
+func (r stale) MarshalJSONTo(e *jsontext.Encoder) error {
+	b, err := turns.EncodeJSON(r.reply)
+	if err != nil {
+		return err
+	}
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(b, &members); err != nil {
+		return err
+	}
+	members["stale"] = jsontext.Value("true")
+	return json.MarshalEncode(e, members)
+}
+
 // serve parses a request and calls its verb.
 func (s *Service) serve(r micro.Request, v verb, key string, arrived time.Time) (out any, err error) {
 	defer func() {
@@ -252,11 +312,13 @@ func (s *Service) serve(r micro.Request, v verb, key string, arrived time.Time) 
 		return nil, err
 	}
 	c.caller.Key = key
-	limit := timeout
-	if v.name == "audit.verify" {
-		limit = verifyTimeout
+	switch may := s.engine.AccessNow(); {
+	case may.Reads != nil:
+		return nil, may.Reads
+	case v.changes && may.Writes != nil:
+		return nil, may.Writes
 	}
-	ctx, cancel := context.WithDeadline(s.base, arrived.Add(limit))
+	ctx, cancel := context.WithDeadline(s.base, arrived.Add(v.limit()))
 	defer cancel()
 	if ctx.Err() != nil {
 		return nil, &api.Error{Code: api.Unavailable, Message: "it waited behind other requests: " + ctx.Err().Error()}

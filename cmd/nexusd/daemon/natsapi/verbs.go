@@ -13,6 +13,7 @@ type verb struct {
 	name    string // noun.verb, as in the subject
 	session bool   // the subject ends with a session id
 	ordered bool   // calls for one session run in the order in which they came
+	changes bool   // it stores something, or nothing without an error
 	summary string
 	request any // zero value, for the schema
 	reply   any
@@ -46,12 +47,18 @@ func endpoint[Req, Rep any](name string, session bool, summary string, f func(co
 // change returns the verb of a function that stores the digest of its request. f
 // gets the call with its canonical form, which costs more than decoding it.
 func change[Req, Rep any](name string, session bool, summary string, f func(context.Context, *call, Req) (*Rep, error)) verb {
-	return endpoint(name, session, summary, func(ctx context.Context, c *call, r Req) (_ *Rep, err error) {
+	return storing(endpoint(name, session, summary, func(ctx context.Context, c *call, r Req) (_ *Rep, err error) {
 		if c.canonical, err = canonical(c.data); err != nil {
 			return nil, err
 		}
 		return f(ctx, c, r)
-	})
+	}))
+}
+
+// storing marks a verb that stores something.
+func storing(v verb) verb {
+	v.changes = true
+	return v
 }
 
 // inOrder marks a verb that changes a session and waits for no model. So a client's
@@ -92,9 +99,9 @@ var verbs = []verb{
 	endpoint("session.export", true, "raw events with ancestor chains", func(ctx context.Context, c *call, r api.ExportSession) (*api.Exported, error) {
 		return c.engine.Export(ctx, c.caller, c.session, r)
 	}),
-	endpoint("session.import", false, "store an export's events", func(ctx context.Context, c *call, r api.ImportRecords) (*api.Imported, error) {
+	storing(endpoint("session.import", false, "store an export's events", func(ctx context.Context, c *call, r api.ImportRecords) (*api.Imported, error) {
 		return c.engine.Import(ctx, c.caller, r)
-	}),
+	})),
 	inOrder(change("turn.append", true, "append a turn", func(ctx context.Context, c *call, r api.AppendTurn) (*api.Appended, error) {
 		return c.engine.Append(ctx, c.caller, c.session, r, c.canonical)
 	})),
@@ -149,9 +156,9 @@ var verbs = []verb{
 	endpoint("lineage.tree", true, "the tree of forks", func(ctx context.Context, c *call, r api.GetTree) (*api.Tree, error) {
 		return c.engine.Tree(ctx, c.caller, c.session, r)
 	}),
-	endpoint("blob.put", false, "store content for turns to come", func(ctx context.Context, c *call, r api.PutBlob) (*api.BlobInfo, error) {
+	storing(endpoint("blob.put", false, "store content for turns to come", func(ctx context.Context, c *call, r api.PutBlob) (*api.BlobInfo, error) {
 		return c.engine.PutBlob(ctx, c.caller, r)
-	}),
+	})),
 	endpoint("blob.get", false, "the content of a blob", func(ctx context.Context, c *call, r api.GetBlob) (*api.BlobData, error) {
 		return c.engine.GetBlob(ctx, c.caller, r)
 	}),

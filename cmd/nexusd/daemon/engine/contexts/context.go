@@ -25,8 +25,8 @@ import (
 // Context is context.get: the exact messages of the next model call at a turn.
 //
 // With the session's own policy and budget, at the head, it first commits a
-// compaction that is due. With another policy or budget, or at an older turn, it
-// writes nothing.
+// compaction that is due. With another policy or budget, at an older turn, or while
+// the disk takes no writes, it writes nothing.
 func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.ID, req api.GetContext) (*api.Context, error) {
 	render, err := renderer(req.Format)
 	if err != nil {
@@ -56,7 +56,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	began := cx.reader.Now()
 	var compacted *turns.ID
 	var d *compactions.Decision
-	if at.IsZero() && req.Policy == nil && req.Budget == 0 && recipe == nil && !c.Operator() {
+	if at.IsZero() && req.Policy == nil && req.Budget == 0 && recipe == nil && !c.Operator() && !cx.reader.AccessNow().Stale() {
 		if compacted, d, err = cx.compactions.CompactIfDue(ctx, c, session, compactions.WaitDuration(req.WaitMS)); err != nil {
 			return nil, err
 		}

@@ -20,6 +20,8 @@ type Reader struct {
 	// Models has the limits of models by name, for sessions that state none. The
 	// zero table is empty.
 	Models tokens.Models
+	// Access returns what requests may do now. nil: everything.
+	Access func() Access
 
 	content  *content.Store
 	page     *page.Limits
@@ -33,4 +35,22 @@ func New(log ledger.Log, store *projections.Store, now func() time.Time, models 
 	return &Reader{Log: log, Projections: store, Now: now, Models: models, content: cs, page: limits,
 		policies: cache.New[policyKey, cachedPolicy](budget, "policies"), searches: cache.New[search, struct{}](budget, "policies"),
 		settings: cache.New[settingsKey, storedSettings](budget, "settings")}
+}
+
+// Access says what requests may do: it is the zero Access unless the disk takes no
+// writes. Then replies come from what the projections have applied, and may be stale.
+type Access struct {
+	Writes error // why changes are refused; nil: they are not
+	Reads  error // why reads are refused, too
+}
+
+// Stale reports whether a reply may lack what was acknowledged.
+func (a Access) Stale() bool { return a.Writes != nil }
+
+// AccessNow returns what requests may do now.
+func (rd *Reader) AccessNow() Access {
+	if rd.Access == nil {
+		return Access{}
+	}
+	return rd.Access()
 }

@@ -26,6 +26,15 @@ const (
 	MaxIdle = 100_000
 )
 
+// Forget drops the ends of chains that this daemon knows: the log may have lost records
+// that were never acknowledged. A writer that holds a chain keeps it, and its
+// compare-and-set decides.
+func (wr *Writer) Forget() {
+	wr.mu.Lock()
+	defer wr.mu.Unlock()
+	clear(wr.chains)
+}
+
 // HoldOpening waits until no other request of this daemon opens a session under id,
 // of any tenant. It is held before the session's chain.
 func (wr *Writer) HoldOpening(ctx context.Context, id turns.ID) (func(), error) {

@@ -1,0 +1,279 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/ledger/jetstream/embed"
+	"nexus/turns"
+)
+
+// holdOutage lets no outage of a data folder end: the probe's file can't be made. The
+// result ends that.
+func holdOutage(t *testing.T, dir string) func() {
+	t.Helper()
+	name := filepath.Join(dir, probeFile)
+	if err := os.Mkdir(name, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// appended appends a turn and returns its id.
+func appended(t *testing.T, c *api.Client, session turns.ID, text string) turns.ID {
+	t.Helper()
+	m := turns.TextMessage(turns.Assistant, "answer to "+text)
+	a, err := c.Append(t.Context(), session, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, text)}, Response: &m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.ID
+}
+
+// raw sends one request and returns the reply, which is not tried again.
+func raw(t *testing.T, c *api.Client, verb, body string) string {
+	t.Helper()
+	m, err := c.Conn().Request("nexus.v1.default.main."+verb, []byte(body), untilTheTestEnds(t))
+	if err != nil {
+		t.Fatalf("%s: %v", verb, err)
+	}
+	return string(m.Data)
+}
+
+// While the disk takes no writes, changes are refused in type, reads go on and say that
+// they may be stale, and the daemon is not ready. When it takes writes again, everything
+// goes on, on the same connections.
+func TestAnOutageRefusesChangesAndServesReads(t *testing.T) {
+	for name, begin := range map[string]func(*Daemon){
+		"failed":  func(d *Daemon) { d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.ENOSPC)) },
+		"stalled": func(d *Daemon) { d.outage.stall(errors.New("a write hangs")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			d, c := start(t, dir)
+			s, err := c.Create(t.Context(), api.CreateSession{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := appended(t, c, s.ID, "before")
+			before, err := c.Context(t.Context(), s.ID, api.GetContext{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			unblock := holdOutage(t, dir)
+			begin(d)
+			for verb, body := range map[string]string{
+				"turn.append." + s.ID.String():    `{"messages":[{"role":"user","parts":[{"type":"text","content":"x"}]}]}`,
+				"session.create":                  `{}`,
+				"compaction.run." + s.ID.String(): `{}`,
+				"session.set." + s.ID.String():    `{"model":"m"}`,
+				"blob.put":                        `{"session":"` + s.ID.String() + `","data":"eA=="}`,
+			} {
+				if got := raw(t, c, verb, body); !strings.Contains(got, `"code":"unavailable"`) || !strings.Contains(got, `"reason":"disk"`) {
+					t.Errorf("%s: %s, want unavailable because of the disk", verb, got)
+				}
+			}
+			for verb, body := range map[string]string{
+				"session.get." + s.ID.String():    `{}`,
+				"context.get." + s.ID.String():    `{}`,
+				"turn.list." + s.ID.String():      `{}`,
+				"turn.get." + s.ID.String():       `{"id":"` + first.String() + `"}`,
+				"session.list":                    `{}`,
+				"policy.list":                     `{}`,
+				"lineage.tree." + s.ID.String():   `{}`,
+				"session.export." + s.ID.String(): `{}`,
+			} {
+				if got := raw(t, c, verb, body); !strings.Contains(got, `"stale":true`) {
+					t.Errorf("%s: %s, want a reply that may be stale", verb, got)
+				}
+			}
+			if got, err := c.Context(t.Context(), s.ID, api.GetContext{}); err != nil || got.Fingerprint != before.Fingerprint {
+				t.Errorf("context in the outage: %+v, %v; want fingerprint %v", got, err, before.Fingerprint)
+			}
+			if err := d.ready(); !errors.Is(err, ledger.ErrUnavailable) {
+				t.Errorf("ready in the outage: %v, want why not", err)
+			}
+			if _, err := (&guardedLog{d.log, d.store, d.outage}).Append(t.Context(), "nexus.log.00.default.s.x", 0, nil); !errors.Is(err, ledger.ErrUnavailable) {
+				t.Errorf("append of the engine's own: %v, want unavailable", err)
+			}
+			unblock()
+			ctx, cancel := context.WithTimeout(t.Context(), untilTheTestEnds(t))
+			defer cancel()
+			id := api.NewID() // the client tries until the outage ends
+			if _, err := c.Append(ctx, s.ID, api.AppendTurn{ID: id, Messages: []turns.Message{turns.TextMessage(turns.User, "during")}}); err != nil {
+				t.Fatal(err)
+			}
+			if got := raw(t, c, "session.get."+s.ID.String(), `{}`); strings.Contains(got, "stale") {
+				t.Errorf("after the outage: %s", got)
+			}
+			if err := d.ready(); err != nil {
+				t.Errorf("ready after the outage: %v", err)
+			}
+			if n := c.Conn().Stats().Reconnects; n != 0 {
+				t.Errorf("the client was disconnected %d times", n)
+			}
+			stop(t, d, c)
+			_, c = start(t, dir)
+			if got, err := c.Session(t.Context(), s.ID); err != nil || got.Depth != 2 || got.Head == nil || *got.Head != id {
+				t.Errorf("after a restart: %+v, %v", got, err)
+			}
+			if v, err := c.As(api.Operator).Verify(t.Context()); err != nil || !v.OK {
+				t.Errorf("verify: %+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// Writers that run when outages begin lose nothing that was acknowledged, whatever their
+// outcome, and a retry with the same id stores a turn once.
+func TestOutagesUnderWritersLoseNothing(t *testing.T) {
+	d, c := start(t, t.TempDir())
+	const writers, each = 4, 40
+	var wg sync.WaitGroup
+	sessions := make([]turns.ID, writers)
+	for i := range sessions {
+		s, err := c.Create(t.Context(), api.CreateSession{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions[i] = s.ID
+	}
+	for _, s := range sessions {
+		wg.Go(func() {
+			for n := range each {
+				_, err := c.Append(t.Context(), s, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, fmt.Sprint("question ", n))}})
+				if err != nil {
+					t.Errorf("append: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for range 3 {
+		before, err := d.log.State(t.Context())
+		for st := before; st.Last < before.Last+writers*2; st, err = d.log.State(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
+		for d.outage.active() != nil {
+			runtime.Gosched()
+		}
+	}
+	wg.Wait()
+	for _, s := range sessions {
+		if got, err := c.Session(t.Context(), s); err != nil || got.Depth != each || got.Turns != each {
+			t.Errorf("%+v, %v; want %d turns", got, err, each)
+		}
+	}
+	if v, err := c.As(api.Operator).Verify(t.Context()); err != nil || !v.OK || v.Turns != writers*each {
+		t.Errorf("verify: %+v, %v", v, err)
+	}
+}
+
+// A folder that lacks what was acknowledged when the disk takes writes again is not
+// opened: the daemon stays, serves reads, and says what to do.
+func TestAnOutageAfterWhichRecordsAreGoneStays(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	s, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	appended(t, c, s.ID, "one")
+	appended(t, c, s.ID, "two")
+	unblock := holdOutage(t, dir)
+	d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
+	ends := recordEnds(t, dir, "NEXUS_LEDGER")
+	if err := os.Truncate(largest(t, dir, "NEXUS_LEDGER"), ends[len(ends)-2]); err != nil {
+		t.Fatal(err)
+	}
+	unblock()
+	for tried := false; !tried; { // until the streams were closed for a look
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := d.log.Last(ctx, "nexus.log.00.default.s.x")
+		cancel()
+		tried = err != nil && !errors.Is(err, ledger.ErrNotFound)
+	}
+	if got := raw(t, c, "session.get."+s.ID.String(), `{}`); !strings.Contains(got, `"stale":true`) || !strings.Contains(got, `"turns":2`) {
+		t.Errorf("a read: %s", got)
+	}
+	if got := raw(t, c, "session.create", `{}`); !strings.Contains(got, `"reason":"disk"`) {
+		t.Errorf("a change: %s", got)
+	}
+	select {
+	case err := <-d.Failed():
+		t.Errorf("the daemon ends: %v", err)
+	default:
+	}
+}
+
+// Close during an outage ends, and the next start has everything.
+func TestCloseDuringAnOutage(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	s, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	appended(t, c, s.ID, "one")
+	unblock := holdOutage(t, dir)
+	d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.ENOSPC))
+	stop(t, d, c)
+	unblock()
+	_, c = start(t, dir)
+	if got, err := c.Session(t.Context(), s.ID); err != nil || got.Turns != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestHangsTellsAWriteThatHangs(t *testing.T) {
+	o := newOutage(slog.New(slog.DiscardHandler))
+	if o.hangs(0) {
+		t.Error("nothing is written")
+	}
+	end := o.writing()
+	if o.hangs(time.Hour) {
+		t.Error("it began just now")
+	}
+	o.settled.Add(-int64(time.Minute))
+	if !o.hangs(time.Second) {
+		t.Error("nothing has ended for a minute")
+	}
+	o.writing()()
+	if o.hangs(time.Second) {
+		t.Error("another write ended just now: the disk takes writes")
+	}
+	if end(); o.hangs(0) {
+		t.Error("nothing is written any more")
+	}
+}
+
+// The cause of an outage that clients see names no file.
+func TestTheCauseOfAnOutageNamesNoFile(t *testing.T) {
+	for _, err := range []error{
+		&os.PathError{Op: "write", Path: "/secret/1.blk", Err: syscall.ENOSPC},
+		errors.New("the stream's disk failed: write /secret/1.blk: no space left on device"),
+	} {
+		if got := strings.TrimSpace(cause(err)); got != "no space left on device" {
+			t.Errorf("%q", got)
+		}
+	}
+}
