@@ -10,6 +10,9 @@
 // that a person or a model wrote is here in the clear. The bytes are also the
 // repair copy of the log.
 //
+// A disk that refuses a write stops the database, not the process: reads go on, and
+// [Store.Reopen] opens the folder again (fault.go).
+//
 // The engine reads them; the daemon opens and runs them. They decide nothing:
 // ledger.Admit decides whether a record may follow. Only this package imports Pebble.
 //

@@ -41,6 +41,7 @@ type env struct {
 	screen                bool        // out is a terminal
 	talks                 bool        // err is a terminal
 	waited                atomic.Bool // a call was said to be tried again
+	stale                 atomic.Bool // the command has said that answers may be stale
 	nc                    *nats.Conn
 	link                  *api.Client // on nc
 }
@@ -95,7 +96,7 @@ func (e *env) client(def string) (*api.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		e.nc, e.link = nc, api.NewClient(nc, e.tenant, def).Within(patience).OnWaiting(silence, e.sayWaiting)
+		e.nc, e.link = nc, api.NewClient(nc, e.tenant, def).Within(patience).OnWaiting(silence, e.sayWaiting).OnStale(e.sayStale)
 	}
 	agent := def
 	if e.agent != "" {
@@ -123,6 +124,13 @@ func (e *env) sayWaiting(w api.Waiting) {
 		return
 	}
 	e.say("retrying: %s; for %.0f s more at most", printable(why), max(1, time.Until(w.Until).Seconds()))
+}
+
+// sayStale says on stderr, once in a command, that answers may lack the newest turns.
+func (e *env) sayStale() {
+	if !e.stale.Swap(true) {
+		e.say("the daemon's disk takes no writes: what is shown may lack the newest turns")
+	}
 }
 
 // print writes v as one line of JSON: byte for byte where out is a file or a pipe,

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -80,6 +81,14 @@ func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID
 	out := new(Rep)
 	if err := unmarshalLenient(m.Data, out); err != nil {
 		return nil, err
+	}
+	if c.stale != nil && bytes.Contains(m.Data, []byte(`"stale"`)) {
+		var r struct {
+			Stale bool `json:"stale"`
+		}
+		if err := unmarshalLenient(m.Data, &r); err == nil && r.Stale {
+			c.stale()
+		}
 	}
 	return out, nil
 }

@@ -34,6 +34,7 @@ type Client struct {
 	limit         time.Duration // of a call; 0: none but ctx's
 	after         time.Duration // of a call, before waiting is called
 	waiting       func(Waiting) // nil: nobody is told
+	stale         func()        // nil: nobody is told
 }
 
 // NewClient uses nc, which stays the caller's to close. It puts an error handler
@@ -56,6 +57,14 @@ func (c *Client) As(agent string) *Client {
 func (c *Client) Within(d time.Duration) *Client {
 	other := *c
 	other.limit = d
+	return &other
+}
+
+// OnStale returns a client that calls f with each answer that may lack what was
+// acknowledged, since the daemon's disk takes no writes. f must not block.
+func (c *Client) OnStale(f func()) *Client {
+	other := *c
+	other.stale = f
 	return &other
 }
 

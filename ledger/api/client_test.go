@@ -462,3 +462,21 @@ func TestEveryMutatingCallHasAnID(t *testing.T) {
 		}
 	})
 }
+
+// An answer that may lack what was acknowledged is reported, and others are not, also
+// where content holds the word.
+func TestAStaleAnswerIsReported(t *testing.T) {
+	script := []reply{answers(`{"id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","stale":true}`), answers(`{"meta":{"stale":true}}`), answers(`{"stale":false}`)}
+	inWorld(t, script, func(w *world, c *api.Client) {
+		said := 0
+		c = c.OnStale(func() { said++ })
+		for n := range script {
+			if _, err := c.Session(within(w.t, 30*time.Second), session); err != nil {
+				w.t.Fatal(err)
+			}
+			if said != 1 {
+				w.t.Errorf("after answer %d: reported %d times, want once", n, said)
+			}
+		}
+	})
+}

@@ -7,6 +7,7 @@
 // below imports it.
 //
 // Begin at [Open] in daemon.go, which says in which order things start and stop;
+// outage.go says what it does while the disk takes no writes, reopen.go how that ends;
 // config.go holds [Config], external.go connects to a server elsewhere, web.go serves
 // HTTP behind the guard of package web.
 package daemon

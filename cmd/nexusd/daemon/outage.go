@@ -28,7 +28,8 @@ type outage struct {
 	began  chan struct{}
 
 	mu       sync.Mutex
-	why      error     // why the disk takes no writes; nil: it does
+	why      error     // why the disk takes no writes, without names of files; nil: it does
+	err      error     // what began it
 	failed   bool      // a write failed
 	failures uint64    // that were reported since the daemon began
 	closed   error     // why reads are refused, too; nil: they are not
@@ -75,7 +76,8 @@ func (o *outage) begin(err error, failed bool) {
 		o.failures++
 	}
 	if o.why == nil {
-		o.why, o.since = fmt.Errorf("%w: the disk takes no writes: %w", ledger.ErrUnavailable, err), time.Now()
+		o.why, o.since = fmt.Errorf("%w: the disk takes no writes: %s", ledger.ErrUnavailable, cause(err)), time.Now()
+		o.err = err
 	}
 	if o.log != nil {
 		o.log.Pause(o.why)
@@ -111,6 +113,13 @@ func (o *outage) state() (why error, failed bool, failures uint64) {
 	return o.why, o.failed, o.failures
 }
 
+// reason returns what began the outage, for the log.
+func (o *outage) reason() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
 // active returns why the disk takes no writes, nil if it does.
 func (o *outage) active() error {
 	why, _, _ := o.state()
@@ -132,7 +141,7 @@ func (o *outage) access() (a reader.Access) {
 		return a
 	}
 	details := map[string]any{"reason": "disk"}
-	a.Writes = api.Errorf(api.Unavailable, details, "the daemon's disk takes no writes (%s): reads go on, and changes are accepted when it takes them again", cause(o.why))
+	a.Writes = api.Errorf(api.Unavailable, details, "the daemon's disk takes no writes (%s): reads go on, and changes are accepted when it takes them again", cause(o.err))
 	if o.closed != nil {
 		a.Reads = api.Errorf(api.Unavailable, details, "%v", o.closed)
 	}
@@ -145,7 +154,7 @@ func cause(err error) string {
 		return errno.Error()
 	}
 	text := err.Error() // the server reports in text only
-	return text[strings.LastIndex(text, ": ")+1:]
+	return strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:])
 }
 
 // during returns a context that ends with the outage that begins before ctx ends; its

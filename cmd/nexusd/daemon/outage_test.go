@@ -272,7 +272,7 @@ func TestTheCauseOfAnOutageNamesNoFile(t *testing.T) {
 		&os.PathError{Op: "write", Path: "/secret/1.blk", Err: syscall.ENOSPC},
 		errors.New("the stream's disk failed: write /secret/1.blk: no space left on device"),
 	} {
-		if got := strings.TrimSpace(cause(err)); got != "no space left on device" {
+		if got := cause(err); got != "no space left on device" {
 			t.Errorf("%q", got)
 		}
 	}

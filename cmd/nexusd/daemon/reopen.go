@@ -64,7 +64,7 @@ func (d *Daemon) watch(ctx context.Context) {
 			}
 		}
 		if why := d.outage.active(); why != nil {
-			d.logger.Error("appends are refused until the disk takes writes again; reads go on, and may be stale", "err", why)
+			d.logger.Error("appends are refused until the disk takes writes again; reads go on, and may be stale", "err", d.outage.reason())
 			d.store.Hold(why)
 			d.endure(ctx, &p)
 			d.store.Hold(nil)

@@ -10,5 +10,7 @@
 // acknowledgement. The package knows no stream and no event, and imports nothing of
 // this module but package turns.
 //
+// After a failed write [Keeper.Restore] writes the mark again.
+//
 // Begin at [Load] and [Keeper.Acked].
 package mark

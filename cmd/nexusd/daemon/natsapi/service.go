@@ -312,7 +312,8 @@ func (s *Service) serve(r micro.Request, v verb, key string, arrived time.Time) 
 		return nil, err
 	}
 	c.caller.Key = key
-	switch may := s.engine.AccessNow(); {
+	may := s.engine.AccessNow()
+	switch {
 	case may.Reads != nil:
 		return nil, may.Reads
 	case v.changes && may.Writes != nil:
@@ -325,7 +326,14 @@ func (s *Service) serve(r micro.Request, v verb, key string, arrived time.Time) 
 	}
 	ctx, end := s.engine.MeterRequest(ctx)
 	defer end()
-	return v.serve(ctx, c)
+	out, err = v.serve(ctx, c)
+	if err != nil && !v.changes && (may.Stale() || s.engine.AccessNow().Stale()) {
+		switch api.FromError(err).Code {
+		case api.Unavailable, api.Indeterminate: // the outage began or ended under it
+			return v.serve(ctx, c)
+		}
+	}
+	return out, err
 }
 
 // parse parses the subject of a request.
