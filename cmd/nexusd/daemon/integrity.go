@@ -58,6 +58,11 @@ func (d *Daemon) inspect(ctx context.Context) (err error) {
 		if err := d.removeUnfinished(found, m, wentDown); err != nil {
 			return err
 		}
+		if m.Closed == nil {
+			if err := disk.Rewrite(d.cfg.Data); err != nil { // its last fsync may have failed
+				return err
+			}
+		}
 		if err := syncStreams(d.cfg.Data, m); err != nil { // the mark says that all of it is on the disk
 			return err
 		}

@@ -106,11 +106,11 @@ func (o *outage) end(failures uint64) bool {
 	return true
 }
 
-// state returns why the disk takes no writes, whether a write failed, and how many did.
-func (o *outage) state() (why error, failed bool, failures uint64) {
+// state returns whether a write failed in this outage, and how many did since the start.
+func (o *outage) state() (failed bool, failures uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.why, o.failed, o.failures
+	return o.failed, o.failures
 }
 
 // reason returns what began the outage, for the log.
@@ -122,8 +122,9 @@ func (o *outage) reason() error {
 
 // active returns why the disk takes no writes, nil if it does.
 func (o *outage) active() error {
-	why, _, _ := o.state()
-	return why
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.why
 }
 
 // closeReads refuses reads until the outage ends.

@@ -85,7 +85,7 @@ func (d *Daemon) endure(ctx context.Context, p *prober) {
 		if !answered {
 			continue
 		}
-		_, failed, failures := d.outage.state()
+		failed, failures := d.outage.state()
 		switch {
 		case isDiskError(err):
 			d.outage.fail(err)
