@@ -13,6 +13,17 @@ const (
 	MaxPayload = 8 << 20
 	// MaxBody is the largest body in the clear, after decompression.
 	MaxBody = 64 << 20
+	// MaxWhole is the largest content of a part that is one blob. It bounds the
+	// parts of one request together that are; such content is loaded whole.
+	MaxWhole = 32 << 20
+	// MaxPart is the largest content of a part. Content over MaxWhole is in pieces,
+	// and no request loads it whole.
+	MaxPart = 100 << 20
+	// MaxPiece is the size of every piece of such content but the last. A piece is a
+	// blob.
+	MaxPiece = 4 << 20
+	// MaxInPieces bounds the parts of one turn together that are in pieces.
+	MaxInPieces = 256 << 20
 	// InlineBody is the size of a payload above which a writer moves parts to
 	// blobs, largest first.
 	InlineBody = 512 << 10

@@ -143,6 +143,9 @@ func drawMessage(t *rapid.T) Message {
 		}
 		if rapid.Bool().Draw(t, "ref") {
 			p.Ref = &BlobRef{Digest: drawHash(t), Size: drawCount(t), Preview: drawText(t)}
+			if rapid.Bool().Draw(t, "in pieces") {
+				p.Ref.Pieces = []Hash{drawHash(t), drawHash(t)}
+			}
 		}
 		m.Parts = append(m.Parts, p)
 	}

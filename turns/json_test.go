@@ -141,7 +141,15 @@ func TestPartRefusesWhatStandsBesideARef(t *testing.T) {
 		"ref and content":       {Part{Type: Text, Content: "x", Ref: ref}, ErrMalformed},
 		"ref and arguments":     {Part{Type: ToolCall, ID: "1", Name: "f", Arguments: Raw("{}"), Ref: ref}, ErrMalformed},
 		"ref without digest":    {Part{Type: Text, Ref: &BlobRef{Size: 1}}, ErrMalformed},
-		"ref to too much":       {Part{Type: Text, Ref: &BlobRef{Digest: sampleHash(1), Size: MaxBody + 1}}, ErrMalformed},
+		"ref to too much":       {Part{Type: Text, Ref: &BlobRef{Digest: sampleHash(1), Size: MaxBody + 1}}, ErrTooLarge},
+		"pieces":                {Part{Type: Text, Ref: inPieces(MaxPiece+1, 2)}, nil},
+		"the most pieces":       {Part{Type: Text, Ref: inPieces(MaxPart, MaxPart/MaxPiece)}, nil},
+		"too much in pieces":    {Part{Type: Text, Ref: inPieces(MaxPart+1, MaxPart/MaxPiece+1)}, ErrTooLarge},
+		"a size over all":       {Part{Type: Text, Ref: inPieces(1<<64-1, 1)}, ErrTooLarge},
+		"a piece too few":       {Part{Type: Text, Ref: inPieces(MaxPiece+1, 1)}, ErrMalformed},
+		"a piece too many":      {Part{Type: Text, Ref: inPieces(MaxPiece, 2)}, ErrMalformed},
+		"a piece of nothing":    {Part{Type: Text, Ref: inPieces(0, 1)}, ErrMalformed},
+		"piece without digest":  {Part{Type: Text, Ref: &BlobRef{Digest: sampleHash(1), Size: 1, Pieces: []Hash{{}}}}, ErrMalformed},
 		"preview not UTF-8":     {Part{Type: Text, Ref: &BlobRef{Digest: sampleHash(1), Preview: "\xff"}}, ErrMalformed},
 		"content not UTF-8":     {Part{Type: Text, Content: "\xff"}, ErrMalformed},
 		"arguments not JSON":    {Part{Type: ToolCall, ID: "1", Name: "f", Arguments: Raw("{")}, ErrMalformed},
@@ -152,6 +160,40 @@ func TestPartRefusesWhatStandsBesideARef(t *testing.T) {
 		if err := m.Validate(""); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
+	}
+}
+
+// inPieces is a ref of n pieces to size bytes.
+func inPieces(size uint64, n int) *BlobRef {
+	r := &BlobRef{Digest: sampleHash(1), Size: size}
+	for i := range n {
+		r.Pieces = append(r.Pieces, sampleHash(byte(i+2)))
+	}
+	return r
+}
+
+// A notice is a valid part of the same kind of place, however the preview was cut.
+func TestNoticeIsAPartThatFitsInItsPlace(t *testing.T) {
+	ref := inPieces(MaxPart, MaxPart/MaxPiece)
+	ref.Preview = "\"cut \\u00"
+	for _, p := range []Part{
+		{Type: Text, Ref: ref}, {Type: Reasoning, Ref: ref, Ext: Raw(`{"anthropic":{"signature":"AAA="}}`)}, {Type: ToolCall, ID: "1", Name: "f", Ref: ref},
+		{Type: Blob, MimeType: "image/png", Ref: inPieces(MaxPart, MaxPart/MaxPiece)},
+	} {
+		m := Message{Role: Assistant, Parts: []Part{TextPart("x"), p}}
+		shown := Shown([]Message{TextMessage(User, "q"), m})
+		if err := ValidateMessages("", shown); err != nil {
+			t.Errorf("%s: %v", p.Type, err)
+		}
+		if q := shown[1].Parts[1]; q.Ref != nil || q.ID != p.ID || len(q.Content)+len(q.Arguments) > 600 || m.Parts[1].Ref == nil {
+			t.Errorf("%s is shown as %+v", p.Type, q)
+		}
+	}
+	response := Part{Type: ToolCallResponse, ID: "1", Name: "f", IsError: true, Ref: ref}
+	q := response.Notice()
+	want := Part{Type: ToolCallResponse, ID: "1", Name: "f", IsError: true, Response: RawText("[104857600 bytes, too many to show; turn.get names the pieces, and blob.get reads them. The beginning:]\n" + ref.Preview)}
+	if d := cmp.Diff(want, q); d != "" {
+		t.Errorf("the notice changed, and with it the counts of stored turns (-want +got)\n%s", d)
 	}
 }
 

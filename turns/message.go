@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
@@ -73,12 +74,68 @@ type Part struct {
 	Ext       Raw      `cbor:"12,keyasint,omitempty"`
 }
 
-// BlobRef points at content that is stored next to the event, not in it.
+// BlobRef points at content that is stored next to the event, not in it: one blob,
+// or, if Pieces is set, several. Content in pieces is read piece by piece and never
+// whole; a context shows [Part.Notice] in its place. Every piece but the last has
+// [MaxPiece] bytes, so equal content has equal pieces.
 type BlobRef struct {
 	Digest   Hash   `cbor:"1,keyasint" json:"digest"`      // keyed: HMAC-SHA-256 under the tree's root key
 	Size     uint64 `cbor:"2,keyasint" json:"size,string"` // bytes of the content in the clear
 	MimeType string `cbor:"3,keyasint,omitempty" json:"mime_type,omitempty"`
 	Preview  string `cbor:"4,keyasint,omitempty" json:"preview,omitempty"`
+	Pieces   []Hash `cbor:"5,keyasint,omitempty" json:"pieces,omitempty"` // digests, in order
+}
+
+// CountPieces returns how many pieces content of size bytes has.
+func CountPieces(size uint64) int { return int((size + MaxPiece - 1) / MaxPiece) }
+
+// PieceSize returns the size of piece i of content of size bytes.
+func PieceSize(size uint64, i int) uint64 { return min(MaxPiece, size-uint64(i)*MaxPiece) }
+
+// InPieces reports whether the content of p is in pieces.
+func (p *Part) InPieces() bool { return p.Ref != nil && len(p.Ref.Pieces) > 0 }
+
+// Notice returns what a context shows in place of a part whose content is in pieces:
+// a part of the same type, where the pairing of calls needs it, else a text. Its text
+// never changes, since stored counts of tokens depend on it.
+func (p *Part) Notice() Part {
+	text := fmt.Sprintf("[%d bytes, too many to show; turn.get names the pieces, and blob.get reads them]", p.Ref.Size)
+	if p.Ref.Preview != "" {
+		text = fmt.Sprintf("[%d bytes, too many to show; turn.get names the pieces, and blob.get reads them. The beginning:]\n%s", p.Ref.Size, p.Ref.Preview)
+	}
+	switch p.Type {
+	case ToolCall:
+		return Part{Type: ToolCall, ID: p.ID, Name: p.Name, Arguments: Raw(`{"elided":` + string(RawText(text)) + `}`), Ext: p.Ext}
+	case ToolCallResponse:
+		return Part{Type: ToolCallResponse, ID: p.ID, Name: p.Name, IsError: p.IsError, Response: RawText(text)}
+	case Reasoning: // without its signature, which was of the whole
+		return Part{Type: Reasoning, Content: text}
+	}
+	return TextPart(text)
+}
+
+// Shown returns ms with a notice in place of each part whose content is in pieces.
+// Messages without such a part share their parts with ms.
+func Shown(ms []Message) []Message {
+	var out []Message
+	for i := range ms {
+		if !slices.ContainsFunc(ms[i].Parts, func(p Part) bool { return p.InPieces() }) {
+			continue
+		}
+		if out == nil {
+			out = slices.Clone(ms)
+		}
+		out[i].Parts = slices.Clone(ms[i].Parts)
+		for j := range out[i].Parts {
+			if p := &out[i].Parts[j]; p.InPieces() {
+				*p = p.Notice()
+			}
+		}
+	}
+	if out == nil {
+		return ms
+	}
+	return out
 }
 
 // Usage is what a provider reported for one call, in tokens. InputTokens

@@ -85,6 +85,10 @@ func samples() []sample {
 	sent := minimal
 	sent.ID, sent.Sender = sampleID(18), "UA"+strings.Repeat("Z2", 27)
 
+	inPieces := minimal
+	inPieces.ID = sampleID(19)
+	inPieces.Blobs = []BlobLink{{Digest: sampleHash(131), Size: MaxPiece}, {Digest: sampleHash(132), Size: 1}}
+
 	moved := head(KindMoved, 7)
 	moved.To = sampleRef(1, 3)
 	back := head(KindMoved, 8)
@@ -124,6 +128,9 @@ func samples() []sample {
 			Context: &ContextRef{Recipe: Raw(`{"v":1}`), Fingerprint: "f-1"}, Preamble: sampleHash(70)}},
 		{"turn-no-body", minimal, nil},
 		{"turn-sent", sent, nil},
+		{"turn-in-pieces", inPieces, &TurnBody{Messages: []Message{{Role: Tool, Parts: []Part{
+			{Type: ToolCallResponse, ID: "call-1", Ref: &BlobRef{Digest: sampleHash(130), Size: MaxPiece + 1, Preview: `"a`, Pieces: []Hash{sampleHash(131), sampleHash(132)}}},
+		}}}}},
 		{"compaction", compaction, &CompactionBody{
 			Policy: settings.Policy, Trigger: Trigger{Kind: "threshold", Detail: Raw(`{"over":12}`)}, Mode: "before_call", Tier: "extractive",
 			Plan: sampleHash(80), Replacement: []Message{TextMessage(User, "<summary>x</summary>")}, Summary: "x",

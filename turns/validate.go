@@ -142,8 +142,8 @@ func (p *Part) validate(field string) error {
 		if p.Content != "" || p.Arguments != nil || p.Response != nil || p.Data != nil {
 			return malformed(field+"/ref", "stands beside the content that it should stand for")
 		}
-		if r.Digest.IsZero() || r.Size > MaxBody || !utf8.ValidString(r.Preview) {
-			return malformed(field+"/ref", "no digest, a size over %d, or a preview that is not UTF-8", MaxBody)
+		if err := r.validate(field + "/ref"); err != nil {
+			return err
 		}
 		if err := word(field+"/ref/mime_type", r.MimeType); err != nil {
 			return err
@@ -182,6 +182,31 @@ func (p *Part) validate(field string) error {
 		if p.Content == "" {
 			return malformed(field+"/content", "missing")
 		}
+	}
+	return nil
+}
+
+// validate checks a ref. Field is its JSON pointer.
+func (r *BlobRef) validate(field string) error {
+	limit := uint64(MaxBody)
+	if len(r.Pieces) > 0 {
+		limit = MaxPart
+	}
+	switch {
+	case r.Digest.IsZero():
+		return malformed(field+"/digest", "missing")
+	case r.Size > limit && limit == MaxPart:
+		return tooLarge(field+"/size", "%d bytes, the limit of a part is %d", r.Size, limit)
+	case r.Size > limit:
+		return tooLarge(field+"/size", "%d bytes, the limit of one blob is %d; blob.put stores up to %d in pieces", r.Size, limit, MaxPart)
+	case !utf8.ValidString(r.Preview):
+		return malformed(field+"/preview", "not UTF-8")
+	case len(r.Pieces) == 0:
+		return nil
+	case len(r.Pieces) != CountPieces(r.Size):
+		return malformed(field+"/pieces", "%d pieces; %d bytes have %d, of %d bytes each", len(r.Pieces), r.Size, CountPieces(r.Size), MaxPiece)
+	case slices.Contains(r.Pieces, Hash{}):
+		return malformed(field+"/pieces", "a piece without a digest")
 	}
 	return nil
 }

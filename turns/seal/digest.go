@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"io"
 
 	"nexus/turns"
@@ -23,6 +24,15 @@ func RequestDigest(k Key, what string, canonical []byte) turns.Hash {
 // equal digests within what shares k, a tree of forks, and nowhere else.
 func BlobDigest(k Key, content []byte) turns.Hash {
 	return mac(k.derive(blobDigestKey), content)
+}
+
+// NewBlobDigest returns a hash whose Sum is the [BlobDigest] of the size bytes that
+// are written to it.
+func NewBlobDigest(k Key, size uint64) hash.Hash {
+	d := k.derive(blobDigestKey)
+	h := hmac.New(sha256.New, d[:])
+	writeLength(h, size)
+	return h
 }
 
 // UnsealedKey is the key of the digests of a tree's blobs where nothing is sealed.
@@ -60,13 +70,17 @@ func PolicyName(k Key, tenant, name string) turns.Hash {
 // significant first: ("ab","c") and ("a","bc") differ.
 func mac(k Key, parts ...[]byte) turns.Hash {
 	h := hmac.New(sha256.New, k[:])
-	var n [8]byte
 	for _, p := range parts {
-		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
+		writeLength(h, uint64(len(p)))
 		h.Write(p)
 	}
 	return turns.Hash(h.Sum(nil))
+}
+
+func writeLength(h hash.Hash, n uint64) {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], n)
+	h.Write(b[:])
 }
 
 // blobDomain starts what the seal of a blob binds it to: domain, encoding, digest.

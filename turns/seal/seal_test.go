@@ -523,3 +523,18 @@ func TestOpenNamesTheSizeThatASealNeeds(t *testing.T) {
 		t.Errorf("a seal without room for its nonce and tag: %v", err)
 	}
 }
+
+// The digest of content in pieces is that of the content.
+func TestBlobDigestOfPiecesIsThatOfTheWhole(t *testing.T) {
+	k, content := Key{1, 2, 3}, []byte(strings.Repeat("0123456789", 1000))
+	h := NewBlobDigest(k, uint64(len(content)))
+	for i := 0; i < len(content); i += 3000 {
+		h.Write(content[i:min(i+3000, len(content))])
+	}
+	if got, want := turns.Hash(h.Sum(nil)), BlobDigest(k, content); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if h := NewBlobDigest(k, uint64(len(content))+1); turns.Hash(h.Sum(content)) == BlobDigest(k, content) {
+		t.Error("another size has the same digest")
+	}
+}
