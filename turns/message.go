@@ -192,6 +192,19 @@ func CountUserTexts(ms []Message) (n uint64) {
 	return n
 }
 
+// ContentBytes returns the content that p holds itself, in the field that SetContent fills.
+func (p *Part) ContentBytes() []byte {
+	switch p.Type {
+	case ToolCall:
+		return p.Arguments
+	case ToolCallResponse:
+		return p.Response
+	case Blob:
+		return p.Data
+	}
+	return []byte(p.Content)
+}
+
 // SetContent puts b, the content of the blob that Ref names, back into the field that the
 // part's type has for it, and clears Ref. Arguments, Response and Data share b's
 // memory afterwards.

@@ -4,15 +4,18 @@ import "nexus/turns"
 
 // PutBlob is blob.put: a piece of content, or pieces to put together.
 type PutBlob struct {
-	Session turns.ID     `json:"session"`
-	Data    []byte       `json:"data,omitempty,omitzero"`   // base64
-	Pieces  []turns.Hash `json:"pieces,omitempty,omitzero"` // digests that earlier calls returned, in order
+	Session  turns.ID     `json:"session"`
+	Data     []byte       `json:"data,omitempty,omitzero"`   // base64
+	Pieces   []turns.Hash `json:"pieces,omitempty,omitzero"` // digests that earlier calls returned, in order
+	InPieces bool         `json:"in_pieces,omitzero"`        // the content stays in its pieces, each but the last of [turns.MaxPiece] bytes
 }
 
 // BlobInfo is blob.put's reply: what a part's ref says.
 type BlobInfo struct {
 	Digest turns.Hash `json:"digest"`
 	Size   uint64     `json:"size"` // bytes
+
+	Pieces []turns.Hash `json:"pieces,omitempty,omitzero"` // of content that stays in pieces
 }
 
 // GetBlob is blob.get.

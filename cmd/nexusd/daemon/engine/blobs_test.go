@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/compactor"
 	"nexus/compactor/summary"
 	"nexus/ledger"
@@ -45,7 +44,7 @@ func TestRecordedReplacementFromABlob(t *testing.T) {
 		"no such blob":           {refTo(turns.Hash{1, 2, 3}, 10), api.NotFound},
 		"a blob of another tree": {refTo(foreign.Digest, foreign.Size), api.NotFound},
 		"another size":           {refTo(info.Digest, info.Size+1), api.Malformed},
-		"more than may be":       {refTo(info.Digest, content.MaxAttachment+1), api.TooLarge},
+		"more than may be":       {refTo(info.Digest, turns.MaxWhole+1), api.TooLarge},
 	} {
 		if _, err := record(tc.part); code(err) != tc.want {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)

@@ -65,7 +65,7 @@ func (cs *Store) offload(ctx context.Context, tenant string, root turns.ID, ev *
 	}
 	for _, p := range BodyParts(body) {
 		if p.Ref != nil {
-			ev.Blobs = append(ev.Blobs, turns.BlobLink{Digest: p.Ref.Digest, Size: p.Ref.Size})
+			ev.Blobs = append(ev.Blobs, refLinks(p.Ref)...)
 		}
 	}
 	slices.SortFunc(ev.Blobs, func(a, b turns.BlobLink) int { return bytes.Compare(a.Digest[:], b.Digest[:]) })
@@ -75,7 +75,7 @@ func (cs *Store) offload(ctx context.Context, tenant string, root turns.ID, ev *
 
 // moveToBlob stores the content of a part as a blob, and leaves a ref in the part.
 func (cs *Store) moveToBlob(ctx context.Context, tenant string, k seal.Key, p *turns.Part) error {
-	content := PartContent(p)
+	content := p.ContentBytes()
 	digest, err := cs.StoreBlob(ctx, tenant, k, content)
 	if err != nil {
 		return err
@@ -156,6 +156,3 @@ func (cs *Store) SealedBlob(ctx context.Context, tenant string, k seal.Key, dige
 	cs.contents.Put(name, b, len(b))
 	return b, nil
 }
-
-// MaxAttachment bounds the bytes of one blob.
-const MaxAttachment = 32 << 20

@@ -2,7 +2,9 @@ package content
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"nexus/ledger"
 	"nexus/lineage"
@@ -48,8 +50,10 @@ func CheckBody(ring seal.Keyring, ev *turns.Event, node lineage.Node, open *ledg
 	}
 	for _, p := range BodyParts(body) {
 		if r := p.Ref; r != nil {
-			if size, ok := links[r.Digest]; !ok || size != r.Size {
-				return nil, nil, fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, r.Digest, r.Size)
+			for _, l := range refLinks(r) {
+				if size, ok := links[l.Digest]; !ok || size != l.Size {
+					return nil, nil, fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, l.Digest, l.Size)
+				}
 			}
 		}
 	}
@@ -70,11 +74,13 @@ func checkTurn(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *ledg
 	bad := func(format string, args ...any) (*ledger.Calls, error) {
 		return nil, fmt.Errorf("%w: %s", ledger.ErrCorrupt, fmt.Sprintf(format, args...))
 	}
-	if err := turns.ValidateMessages("/messages", b.Messages); err != nil {
-		return bad("its body: %v", err)
-	}
-	if err := turns.ValidateResponse("/response", b.Response); err != nil {
-		return bad("its body: %v", err)
+	for _, err := range []error{turns.ValidateMessages("/messages", b.Messages), turns.ValidateResponse("/response", b.Response)} {
+		if errors.Is(err, ledger.ErrTooLarge) {
+			return nil, fmt.Errorf("%w: its body: %w", ledger.ErrCorrupt, err)
+		}
+		if err != nil {
+			return bad("its body: %v", err)
+		}
 	}
 	var halves turns.Halves
 	if len(b.Messages) > 0 {
@@ -120,6 +126,9 @@ func checkPreambleBlob(links map[turns.Hash]uint64, set *turns.Settings) error {
 	if size, ok := links[set.PreambleBlob.Digest]; !ok || size != set.PreambleBlob.Size {
 		return fmt.Errorf("%w: its body refers to blob %s of %d bytes, its header does not", ledger.ErrCorrupt, set.PreambleBlob.Digest, set.PreambleBlob.Size)
 	}
+	if len(set.PreambleBlob.Pieces) > 0 {
+		return fmt.Errorf("%w: its settings have system and tools in pieces", ledger.ErrCorrupt)
+	}
 	if len(set.Preamble.System)+len(set.Preamble.Tools) > 0 {
 		return fmt.Errorf("%w: its settings have system and tools in two places", ledger.ErrCorrupt)
 	}
@@ -135,6 +144,9 @@ func checkCompaction(ev *turns.Event, b *turns.CompactionBody, open *ledger.Call
 		return fmt.Errorf("%w: %d elisions, %d of them described", ledger.ErrCorrupt, len(ev.Span.Elisions), len(b.Elided))
 	}
 	for field, ms := range map[string][]turns.Message{"/replacement": b.Replacement, "/nudge": b.Nudge} {
+		if slices.ContainsFunc(MessageParts(ms), (*turns.Part).InPieces) {
+			return fmt.Errorf("%w: its body has content in pieces, which no compaction has", ledger.ErrCorrupt)
+		}
 		if err := turns.ValidateMessages(field, ms); err != nil {
 			return fmt.Errorf("%w: its body: %v", ledger.ErrCorrupt, err)
 		}
@@ -155,12 +167,18 @@ func (cs *Store) KeepBlobs(ctx context.Context, tenant string, links []turns.Blo
 }
 
 // CheckBlobs checks that the blobs of an event exist, are whole, and open under k,
-// the key of its tree, and that the blob of a preamble holds one.
+// the key of its tree, that the blob of a preamble holds one, and that content in
+// pieces is what its ref says.
 func (cs *Store) CheckBlobs(ctx context.Context, tenant string, k seal.Key, ev *turns.Event, body any) error {
+	checked, err := cs.checkPieces(ctx, tenant, k, body)
+	if err != nil {
+		return err
+	}
+	links := slices.DeleteFunc(slices.Clone(ev.Blobs), func(l turns.BlobLink) bool { return checked[l.Digest] })
 	next := 0
-	for i, l := range ev.Blobs {
+	for i, l := range links {
 		if i == next {
-			next += cs.ReadAhead(ctx, tenant, k, ev.Blobs[i:])
+			next += cs.ReadAhead(ctx, tenant, k, links[i:])
 		}
 		b, err := cs.ReadBlob(ctx, tenant, k, l.Digest)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // maxCountedBytes bounds the blobs that the parts of one event may refer to, in
 // bytes: the attachments of a request and the largest message. No append exceeds it.
-const maxCountedBytes = MaxAttachment + 64<<20
+const maxCountedBytes = turns.MaxWhole + 64<<20
 
 // CountError says that the header of an event counts other tokens than its body has.
 type CountError struct{ Text string }
@@ -37,7 +37,7 @@ func (cs *Store) CheckCounts(ctx context.Context, tenant string, k seal.Key, ev 
 	}
 	size := uint64(0)
 	for _, p := range BodyParts(body) {
-		if p.Ref != nil {
+		if p.Ref != nil && !p.InPieces() {
 			if p.Ref.Size > maxCountedBytes-size {
 				return &CountError{fmt.Sprintf("%s %s refers to more than %d bytes of blobs", ev.Kind, ev.ID, maxCountedBytes)}
 			}
@@ -76,11 +76,13 @@ func (cs *Store) CheckCounts(ctx context.Context, tenant string, k seal.Key, ev 
 	return nil
 }
 
-// countMessage counts one message, with the content of its blobs in place.
+// countMessage counts one message, with the content of its blobs in place, and a notice
+// in place of content in pieces.
 func (cs *Store) countMessage(ctx context.Context, tenant string, k seal.Key, c tokens.Counter, m turns.Message) (uint64, error) {
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("%w: count tokens: %w", ledger.ErrUnavailable, ctx.Err())
 	}
+	m = turns.Shown([]turns.Message{m})[0]
 	m.Parts = slices.Clone(m.Parts)
 	if err := cs.InlineParts(ctx, tenant, k, MessageParts([]turns.Message{m})); err != nil {
 		return 0, err

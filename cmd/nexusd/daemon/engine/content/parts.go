@@ -62,25 +62,12 @@ func MessageParts(ms []turns.Message) (parts []*turns.Part) {
 	return parts
 }
 
-// PartContent returns the content that a part holds itself.
-func PartContent(p *turns.Part) []byte {
-	switch p.Type {
-	case turns.ToolCall:
-		return p.Arguments
-	case turns.ToolCallResponse:
-		return p.Response
-	case turns.Blob:
-		return p.Data
-	}
-	return []byte(p.Content)
-}
-
 // PartSize returns how many bytes of content a part holds itself, 0 if it is a ref.
 func PartSize(p *turns.Part) int {
 	if p.Ref != nil {
 		return 0
 	}
-	return len(PartContent(p))
+	return len(p.ContentBytes())
 }
 
 // MessagesSize returns how many bytes of content messages hold themselves, previews

@@ -37,7 +37,7 @@ func frameSize(p *turns.Part) int {
 	const members = 128 // names, type, punctuation
 	n := members + page.EscapedSize(p.ID) + page.EscapedSize(p.Name) + page.EscapedSize(p.Modality) + page.EscapedSize(p.MimeType) + len(p.Ext)
 	if p.Ref != nil {
-		n += refSize + page.EscapedSize(p.Ref.Preview) + page.EscapedSize(p.Ref.MimeType)
+		n += refSize + pieceSize*len(p.Ref.Pieces) + page.EscapedSize(p.Ref.Preview) + page.EscapedSize(p.Ref.MimeType)
 	}
 	return n
 }
@@ -45,11 +45,14 @@ func frameSize(p *turns.Part) int {
 // refSize bounds the bytes of JSON of a ref without its preview.
 const refSize = 160
 
+// pieceSize bounds the bytes of JSON of a piece's digest in a ref.
+const pieceSize = 80
+
 // refGrowth returns by how much frameSize grows when a part is moved to a blob.
 func refGrowth(p *turns.Part) int {
 	n := refSize + page.EscapedSize(p.MimeType)
 	if p.Type != turns.Blob {
-		n += page.EscapedSize(Preview(string(PartContent(p)[:min(PreviewBytes+utf8.UTFMax, len(PartContent(p)))])))
+		n += page.EscapedSize(Preview(string(p.ContentBytes()[:min(PreviewBytes+utf8.UTFMax, len(p.ContentBytes()))])))
 	}
 	return n
 }

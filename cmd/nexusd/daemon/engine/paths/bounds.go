@@ -206,7 +206,7 @@ func clipPart(p *turns.Part) {
 	}
 	ref := &turns.BlobRef{Size: uint64(n), MimeType: p.MimeType}
 	if p.Type != turns.Blob {
-		c := content.PartContent(p)
+		c := p.ContentBytes()
 		ref.Preview = content.Preview(string(c[:min(len(c), 2*content.PreviewBytes)]))
 	}
 	p.Content, p.Arguments, p.Response, p.Data, p.Ext, p.Ref = "", nil, nil, nil, nil, ref

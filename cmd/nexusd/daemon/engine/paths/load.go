@@ -19,7 +19,8 @@ import (
 // Load loads everything that planning and rendering see at a node: the compaction in
 // force and the halves after its cut. It costs one range scan for each segment since
 // the cut, whatever the length of the history before. A part for which there is no
-// room has its preview only, as [loading] describes.
+// room has its preview only, as [loading] describes. Content in pieces is never loaded:
+// a notice stands in its place.
 //
 // Tokens are those of the policy's counter. Load takes the stored counts if that is
 // the ledger's own counter, and counts otherwise.
@@ -151,7 +152,7 @@ func (pl *Loader) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut
 		return l.add(ctx, h)
 	}
 	if ev.Halves.Has(turns.MessagesHalf) && lineage.CutBefore(ev.Depth, turns.MessagesHalf) >= cut {
-		h.Half, h.Messages, h.Tokens, h.Pinned = turns.MessagesHalf, b.Messages, ev.Tokens.Messages, isPinned(b.Meta)
+		h.Half, h.Messages, h.Tokens, h.Pinned = turns.MessagesHalf, turns.Shown(b.Messages), ev.Tokens.Messages, isPinned(b.Meta)
 		if err := add(); err != nil {
 			return err
 		}
@@ -159,7 +160,7 @@ func (pl *Loader) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut
 	if ev.Halves.Has(turns.ResponseHalf) && lineage.CutBefore(ev.Depth, turns.ResponseHalf) >= cut {
 		h.Half, h.Messages, h.Tokens, h.Pinned = turns.ResponseHalf, nil, ev.Tokens.Response, false
 		if !erased {
-			h.Messages = []turns.Message{*b.Response}
+			h.Messages = turns.Shown([]turns.Message{*b.Response})
 		}
 		if ev.Usage != nil && b.Preamble == sc.preamble {
 			h.Reported = ev.Usage.InputTokens

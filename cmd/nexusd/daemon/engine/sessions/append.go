@@ -86,6 +86,15 @@ func validateAppend(req *api.AppendTurn) error {
 	return err
 }
 
+// shownRequest returns req as a context shows its turn.
+func shownRequest(req api.AppendTurn) api.AppendTurn {
+	req.Messages = turns.Shown(req.Messages)
+	if req.Response != nil {
+		req.Response = &turns.Shown([]turns.Message{*req.Response})[0]
+	}
+	return req
+}
+
 // draftTurn drafts the event of a turn: its place on the path, what it does to the
 // open calls, and its ack. The ack is complete once the draft is stored.
 func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.Chain, s *ledger.Session, ev *turns.Event, req api.AppendTurn, finder *paths.CallFinder) (*writer.Draft, *api.Appended, error) {
@@ -117,14 +126,15 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 		return nil, nil, err
 	}
 	ev.Tokens.Counter = ss.content.Counter.Name()
+	shown := shownRequest(req)
 	if len(req.Messages) > 0 {
 		ev.Halves |= turns.Halves(turns.MessagesHalf)
-		ev.Tokens.Messages = tokens.Messages(ss.content.Counter, req.Messages)
+		ev.Tokens.Messages = tokens.Messages(ss.content.Counter, shown.Messages)
 		ev.UserTexts = turns.CountUserTexts(req.Messages)
 	}
 	if req.Response != nil {
 		ev.Halves |= turns.Halves(turns.ResponseHalf)
-		ev.Tokens.Response = ss.content.Counter.Message(req.Response)
+		ev.Tokens.Response = ss.content.Counter.Message(shown.Response)
 		ev.Calls = uint64(len(req.Response.Calls(nil)))
 	}
 	body := &turns.TurnBody{Messages: req.Messages, Response: req.Response, Model: req.Model, Meta: req.Meta}
@@ -142,7 +152,7 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 	}
 	var next *paths.Size
 	gauge := func(a ledger.Admitted) (err error) {
-		next, err = ss.fillGauge(ctx, ack, s, &set, a.Node, &req)
+		next, err = ss.fillGauge(ctx, ack, s, &set, a.Node, &shown)
 		return err
 	}
 	return &writer.Draft{Event: ev, Body: body, Head: head, Before: gauge, After: func(seq uint64, hash turns.Hash) {
