@@ -166,7 +166,7 @@ func writtenTurn(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (i
 			if p.Ref == nil {
 				continue
 			}
-			b, err := c.Blob(ctx, s, p.Ref.Digest)
+			b, err := c.Content(ctx, s, p.Ref)
 			if err != nil {
 				return out, err
 			}

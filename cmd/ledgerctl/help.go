@@ -130,8 +130,10 @@ Gemini CLI and older versions of Claude Code do not mark the end of a response.
 Where a turn goes on after it was stored, the rest is a turn after it, with the
 output tokens that were counted since. Usage that no turn can take is a loss.
 
-A turn is sent as one message of NATS: one that is larger than the server's
-max_payload ends the import of its file, and the error says which turn it is.
+A part of a turn may have up to 100 MiB. Content of large parts that a message
+of NATS has no room for is stored first, in pieces, and the turn refers to it;
+over 32 MiB a context shows only its beginning. A turn that is larger all the
+same ends the import of its file, and the error says which turn it is.
 
   --format F   auto (default: told from the content), claude-code, codex, pi,
                gemini-cli, openai, anthropic, otel (chat messages as JSON;
@@ -196,7 +198,8 @@ Examples
 	"append": `ledgerctl append SESSION|new [--user TEXT] [--assistant TEXT] [--policy P]
 
 Adds a turn after the head. Without the flags it reads a turn.append request
-as JSON on stdin: {"messages": […], "response": {…}}. new opens a session.
+as JSON on stdin: {"messages": […], "response": {…}}. Parts of it may have up to
+100 MiB, whatever a message holds. new opens a session.
 
   --user TEXT        what the user says
   --assistant TEXT   what the model answers; without it the turn is pending

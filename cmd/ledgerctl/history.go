@@ -298,18 +298,10 @@ func (e *env) showPart(ctx context.Context, c *api.Client, t *api.Turn, n int) e
 	if e.json {
 		return e.print(turns.Message{Parts: []turns.Part{p}})
 	}
-	content := []byte(p.Content)
-	switch p.Type {
-	case turns.ToolCall:
-		content = p.Arguments
-	case turns.ToolCallResponse:
-		content = p.Response
-	case turns.Blob:
-		content = p.Data
-	}
+	content := p.ContentBytes()
 	if p.Ref != nil {
 		var err error
-		if content, err = c.Blob(ctx, t.Session, p.Ref.Digest); err != nil {
+		if content, err = c.Content(ctx, t.Session, p.Ref); err != nil {
 			return err
 		}
 	}

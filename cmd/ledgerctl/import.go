@@ -349,8 +349,8 @@ func (im *importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 	return im.titles(ctx, r.Titles(), rep)
 }
 
-// tooLargeTurn says which turn of a file is larger than a request may be. What follows it
-// in the file is not stored either, since it would follow another turn. n counts from 1.
+// tooLargeTurn says which turn of a file is larger than a turn may be. What follows it in
+// the file is not stored either, since it would follow another turn. n counts from 1.
 func tooLargeTurn(a *interchange.Append, n int, err error) error {
 	largest := 0
 	messages := a.Messages
@@ -359,7 +359,7 @@ func tooLargeTurn(a *interchange.Append, n int, err error) error {
 	}
 	for _, m := range messages {
 		for _, p := range m.Parts {
-			largest = max(largest, len(p.Content), len(p.Data), len(p.Arguments), len(p.Response))
+			largest = max(largest, len(p.ContentBytes()))
 		}
 	}
 	at := ""
@@ -367,7 +367,10 @@ func tooLargeTurn(a *interchange.Append, n int, err error) error {
 		at = " (" + a.Time.UTC().Format(time.RFC3339) + ")"
 	}
 	err = fmt.Errorf("turn %d of the file%s, with a part of %s bytes, and what follows it are not stored: %w", n, at, grouped(uint64(largest)), err)
-	return hinted{err, "an import sends a turn as one message; a NATS server with a larger max_payload takes it"}
+	if largest > turns.MaxPart {
+		return err
+	}
+	return hinted{err, "a NATS server with a larger max_payload takes more beside the content of large parts"}
 }
 
 // writerMeta is the part of a step's meta that names its writer.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"nexus/turns"
 )
 
 // piTranscript is a transcript of one turn.
@@ -103,10 +105,10 @@ func TestCompareOfAFolderReadsRegularFilesOnly(t *testing.T) {
 	}
 }
 
-// A turn that no message can carry ends the import of its file, and the error says which
+// A turn with a part that no ledger takes ends the import of its file, and the error says which
 // turn it is. The other files come in.
 func TestImportNamesTheTurnThatIsTooLarge(t *testing.T) {
-	url, dir, size := daemonURL(t), t.TempDir(), 8<<20 // as large as a message
+	url, dir, size := daemonURL(t), t.TempDir(), turns.MaxPart+1
 	large := piTranscript("a") + strings.ReplaceAll(`{"type":"message","id":"a3","parentId":"a2a","timestamp":"2025-12-09T00:55:00Z","message":{"role":"user","content":"CONTENT"}}
 {"type":"message","id":"a4","parentId":"a3","timestamp":"2025-12-09T00:55:01Z","message":{"role":"assistant","content":"ok"}}
 `, "CONTENT", strings.Repeat("x", size))
@@ -120,6 +122,9 @@ func TestImportNamesTheTurnThatIsTooLarge(t *testing.T) {
 	want := "turn 2 of the file (2025-12-09T00:55:01Z), with a part of " + grouped(uint64(size)) + " bytes, and what follows it are not stored: "
 	if code != 2 || !strings.Contains(errw.String(), want) || !strings.Contains(out.String(), "b.jsonl (pi): 1 session, 1 turn; 2 events stored") {
 		t.Errorf("exit %d, want 2 and %q\n%s%s", code, want, &out, &errw)
+	}
+	if !strings.Contains(errw.String(), "the limit is 104857600") {
+		t.Errorf("no limit in %s", &errw)
 	}
 }
 

@@ -69,6 +69,11 @@ func (im *importer) append(ctx context.Context, a *interchange.Append, rep *repo
 			return ack.Duplicate, nil
 		}
 	}
+	if coded(err, api.Closed) { // blob.put is refused, whether the turn is stored or not
+		if _, stored := im.c.Turn(ctx, a.Session, a.ID); stored == nil {
+			return true, nil
+		}
+	}
 	tip, next := head, a.ID
 	var e *api.Error
 	switch {

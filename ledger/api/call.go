@@ -54,7 +54,9 @@ func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID
 		return nil, err
 	}
 	if limit := c.Conn().MaxPayload(); limit > 0 && int64(len(b)) > limit {
-		return nil, Errorf(TooLarge, map[string]any{"limit": limit}, "the request has %d bytes, a message may have %d", len(b), limit)
+		refused := Errorf(TooLarge, map[string]any{"limit": limit}, "the request has %d bytes, a message may have %d", len(b), limit)
+		refused.oversize = int64(len(b))
+		return nil, refused
 	}
 	subject := fmt.Sprintf("nexus.v1.%s.%s.%s", c.tenant, c.agent, verb)
 	if !session.IsZero() {

@@ -135,13 +135,14 @@ func (c *Client) Move(ctx context.Context, id turns.ID, r MoveSession) (*Session
 	return write[Session](ctx, c, "session.move", id, &r.ID, &r)
 }
 
-// Append is turn.append.
+// Append is turn.append. If r is larger than a message, Append stores the content of its
+// largest parts with [Client.PutContent] first.
 func (c *Client) Append(ctx context.Context, session turns.ID, r AppendTurn) (*Appended, error) {
 	ensure(&r.ID)
 	if r.Messages == nil {
 		r.Messages = []turns.Message{}
 	}
-	return read[Appended](ctx, c, "turn.append", session, r)
+	return readFitting[Appended](ctx, c, "turn.append", session, &r, func(size int64) error { return c.fitAppend(ctx, session, &r, size) })
 }
 
 // Turn is turn.get.
@@ -247,9 +248,14 @@ func (c *Client) Submit(ctx context.Context, session turns.ID, r SubmitCompactio
 	return write[Turn](ctx, c, "compaction.submit", session, &r.ID, &r)
 }
 
-// Record is compaction.record.
+// Record is compaction.record. If r is larger than a message, Record stores the content
+// of the largest parts of its replacement with [Client.PutContent] first.
 func (c *Client) Record(ctx context.Context, session turns.ID, r RecordCompaction) (*Turn, error) {
-	return write[Turn](ctx, c, "compaction.record", session, &r.ID, &r)
+	ensure(&r.ID)
+	return readFitting[Turn](ctx, c, "compaction.record", session, &r, func(size int64) (err error) {
+		r.Replacement, err = c.moveParts(ctx, session, r.Replacement, size, c.Conn().MaxPayload(), true)
+		return err
+	})
 }
 
 // BeginFlush is flush.begin.
@@ -323,21 +329,6 @@ func (c *Client) Policy(ctx context.Context, r GetPolicy) (*PolicyInfo, error) {
 // PutBlob is blob.put.
 func (c *Client) PutBlob(ctx context.Context, r PutBlob) (*BlobInfo, error) {
 	return read[BlobInfo](ctx, c, "blob.put", turns.ID{}, r)
-}
-
-// Blob is the whole content of a blob, by as many blob.get as it takes.
-func (c *Client) Blob(ctx context.Context, session turns.ID, digest turns.Hash) ([]byte, error) {
-	var all []byte
-	for r := (GetBlob{Session: session, Digest: digest}); ; {
-		page, err := read[BlobData](ctx, c, "blob.get", turns.ID{}, &r)
-		if err != nil {
-			return nil, err
-		}
-		if all = append(all, page.Data...); page.Next == 0 {
-			return all, nil
-		}
-		r.Offset = page.Next
-	}
 }
 
 // Verify is audit.verify.

@@ -416,7 +416,7 @@ func TestPagesOfContentAreJoined(t *testing.T) {
 		}
 	})
 	inWorld(t, []reply{answers(`{"data":"YWI=","next":2}`), answers(`{"data":"Yw=="}`)}, func(w *world, c *api.Client) {
-		if got, err := c.Blob(within(w.t, time.Minute), session, turns.Hash{}); string(got) != "abc" || err != nil {
+		if got, err := c.Content(within(w.t, time.Minute), session, &turns.BlobRef{Size: 3}); string(got) != "abc" || err != nil {
 			w.t.Errorf("%q, %v", got, err)
 		}
 	})

@@ -74,6 +74,8 @@ type Error struct {
 	Code    Code           `json:"code"`
 	Message string         `json:"message"`
 	Details map[string]any `json:"details,omitempty"`
+
+	oversize int64 // bytes of a request that was not sent, since it is larger than a message
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }

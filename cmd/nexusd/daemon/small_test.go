@@ -71,7 +71,7 @@ func TestAServerOfSmallMessagesCarriesEverything(t *testing.T) {
 	if total < 5_000_000 {
 		t.Errorf("the context has %d bytes, too few for this test", total)
 	}
-	if got, err := c.Blob(ctx, s.ID, info.Digest); err != nil || !bytes.Equal(got, []byte(huge)) {
+	if got, err := c.Content(ctx, s.ID, &turns.BlobRef{Digest: info.Digest, Size: info.Size}); err != nil || !bytes.Equal(got, []byte(huge)) {
 		t.Errorf("blob: %d bytes, %v", len(got), err)
 	}
 
@@ -172,4 +172,75 @@ func smallServer(t *testing.T) *api.Client {
 	}
 	t.Cleanup(nc.Close)
 	return api.NewClient(nc, "default", "main")
+}
+
+// The client sends a turn that is larger than a message: the largest parts go first, by blob.put, and a
+// piece of content in chunks. All of it comes back, and the same turn again is a duplicate.
+func TestTheClientSendsLargePartsToAServerOfSmallMessages(t *testing.T) {
+	c := smallServer(t)
+	ctx := t.Context()
+	s, err := c.Create(ctx, api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(n int) string { return strings.Repeat("word \"é\\\n", n/10) }
+	texts := []string{text(400_000), "short", text(50_000), text(5_000)}
+	var m turns.Message
+	m.Role = turns.User
+	for _, s := range texts {
+		m.Parts = append(m.Parts, turns.TextPart(s))
+	}
+	answer := turns.TextMessage(turns.Assistant, text(100_000))
+	r := api.AppendTurn{ID: api.NewID(), Messages: []turns.Message{m}, Response: &answer}
+	ack, err := c.Append(ctx, s.ID, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Messages[0].Parts[0].Ref != nil {
+		t.Error("the request was changed")
+	}
+	if again, err := c.Append(ctx, s.ID, r); err != nil || !again.Duplicate {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	stored, err := c.Turn(ctx, s.ID, ack.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range append(stored.Messages[0].Parts, stored.Response.Parts...) {
+		want := append(texts[:len(texts):len(texts)], answer.Parts[0].Content)[i]
+		got := []byte(p.Content)
+		if p.Ref != nil {
+			if got, err = c.Content(ctx, s.ID, p.Ref); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if string(got) != want {
+			t.Errorf("part %d: %d bytes came back, want %d", i, len(got), len(want))
+		}
+	}
+
+	content := []byte(text(turns.MaxPiece + 100_000))
+	ref, err := c.PutContent(ctx, s.ID, content, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := c.PutContent(ctx, s.ID, content, true); err != nil || again.Digest != ref.Digest {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	if _, err := c.Append(ctx, s.ID, api.AppendTurn{Messages: []turns.Message{{Role: turns.User, Parts: []turns.Part{{Type: turns.Text, Ref: ref}}}}, Response: &answer}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Content(ctx, s.ID, ref); err != nil || len(ref.Pieces) != 2 || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes in %d pieces, %v", len(got), len(ref.Pieces), err)
+	}
+	if _, err := c.PutContent(ctx, s.ID, make([]byte, turns.MaxPart+1), false); api.FromError(err).Code != api.TooLarge || api.FromError(err).Details["limit"] != turns.MaxPart {
+		t.Errorf("too much content: %v", err)
+	}
+	k := api.RecordCompaction{Replacement: []turns.Message{turns.TextMessage(turns.User, text(300_000))}}
+	if _, err := c.Record(ctx, s.ID, k); err != nil {
+		t.Errorf("a replacement larger than a message: %v", err)
+	}
+	if v, err := c.As(api.Operator).Verify(ctx); err != nil || !v.OK {
+		t.Errorf("verify: %+v, %v", v, err)
+	}
 }
