@@ -197,9 +197,16 @@ func (c *Client) fitAppend(ctx context.Context, session turns.ID, r *AppendTurn,
 	return nil
 }
 
-// readFitting makes a call. If its request is larger than a message, readFitting calls
-// fit with its size in bytes, and sends what fit made of it.
-func readFitting[Rep any](ctx context.Context, c *Client, verb string, session turns.ID, request any, fit func(size int64) error) (*Rep, error) {
+// readFitting makes a call whose request has content bytes of content in its parts. If
+// the request is larger than a message, readFitting calls fit with its size in bytes, and
+// sends what fit made of it. It does not encode a request whose content alone is too
+// large.
+func readFitting[Rep any](ctx context.Context, c *Client, verb string, session turns.ID, request any, content int64, fit func(size int64) error) (*Rep, error) {
+	if limit := c.Conn().MaxPayload(); limit > 0 && content > limit {
+		if err := fit(content); err != nil {
+			return nil, err
+		}
+	}
 	rep, err := read[Rep](ctx, c, verb, session, request)
 	var refused *Error
 	if !errors.As(err, &refused) || refused.oversize == 0 {
@@ -209,4 +216,14 @@ func readFitting[Rep any](ctx context.Context, c *Client, verb string, session t
 		return nil, err
 	}
 	return read[Rep](ctx, c, verb, session, request)
+}
+
+// messageBytes returns the size of the JSON of the content of messages.
+func messageBytes(ms []turns.Message) (n int64) {
+	for i := range ms {
+		for j := range ms[i].Parts {
+			n += contentBytes(&ms[i].Parts[j])
+		}
+	}
+	return n
 }

@@ -54,7 +54,7 @@ func Formats() []Format {
 }
 
 // DefaultMaxLine is the longest line of a transcript that is read, in bytes.
-const DefaultMaxLine = 128 << 20
+const DefaultMaxLine = 256 << 20
 
 // Reader reads a transcript as steps. Not safe for concurrent use.
 //
