@@ -100,3 +100,35 @@ func TestFormatExampleIsTheGoldenFile(t *testing.T) {
 		}
 	}
 }
+
+// TestPagesSayTheLimitsOfTheCode: the pages state the limits of content as the code has them.
+func TestPagesSayTheLimitsOfTheCode(t *testing.T) {
+	mib := func(n int) string {
+		if n%(1<<20) != 0 {
+			t.Errorf("%d bytes are no whole MiB", n)
+		}
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	part, whole, piece, turn := mib(MaxPart), mib(MaxWhole), mib(MaxPiece), mib(MaxInPieces)
+	for page, sentences := range map[string][]string{
+		"FORMAT.md": {
+			"| a payload | " + mib(MaxPayload) + " |", "| a body in the clear, a blob in the clear | " + mib(MaxBody) + " |", "| content of a part in one blob | " + whole + " |",
+			"| content of a part | " + part + ", in pieces of " + piece + " |", "| content in pieces of one turn | " + turn + " |",
+		},
+		"API.md": {
+			"joins pieces, up to " + whole, fmt.Sprintf("has %s (%d,%03d,%03d bytes", piece, MaxPiece/1_000_000, MaxPiece/1000%1000, MaxPiece%1000), "together they have up to " + part,
+			"Such content of one request has up to " + whole, "A part may have up to " + part + ", and those of one turn " + turn, "Content of a part may have up to " + part,
+		},
+		"CLI.md": {"A part of a turn may have up to " + part, "over " + whole + " a context shows"},
+	} {
+		b, err := os.ReadFile("../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range sentences {
+			if !strings.Contains(string(b), s) {
+				t.Errorf("docs/%s does not say %q", page, s)
+			}
+		}
+	}
+}

@@ -51,7 +51,7 @@ func DecodeJSON(data []byte, v any) error {
 // checkJSON walks data once, token by token. It checks what does not depend on the
 // type: syntax, UTF-8, duplicates, depth.
 func checkJSON(data []byte) error {
-	d := jsontext.NewDecoder(bytes.NewReader(data))
+	d := jsontext.NewDecoder(bytes.NewBuffer(data))
 	for {
 		_, err := d.ReadToken()
 		if err == io.EOF {

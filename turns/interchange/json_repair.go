@@ -16,11 +16,11 @@ func readObject(b []byte) (v []byte, n int, repaired string) {
 	if len(b) == 0 || b[0] != '{' {
 		return nil, 0, ""
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(b))
+	d := jsontext.NewDecoder(bytes.NewBuffer(b))
 	if v, err := d.ReadValue(); err == nil {
 		return bytes.Clone(v), int(d.InputOffset()), ""
 	}
-	d = jsontext.NewDecoder(bytes.NewReader(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	d = jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	v, err := relaxedValue(d)
 	if err != nil {
 		return nil, 0, ""
