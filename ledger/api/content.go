@@ -27,8 +27,12 @@ func chunkSize(limit int64) int {
 // inPieces is set, the content stays in pieces. It can be called again after any error:
 // the same content is stored once, and gets the same ref.
 //
-// It holds one request beside the content. Errors: TooLarge over [turns.MaxPart].
+// It holds one request beside the content. Errors: TooLarge over [turns.MaxPart],
+// Malformed for no content.
 func (c *Client) PutContent(ctx context.Context, session turns.ID, content []byte, inPieces bool) (*turns.BlobRef, error) {
+	if len(content) == 0 {
+		return nil, Errorf(Malformed, nil, "no content: a part holds that itself")
+	}
 	if len(content) > turns.MaxPart {
 		return nil, Errorf(TooLarge, map[string]any{"limit": turns.MaxPart}, "a part of %d bytes; the limit is %d", len(content), turns.MaxPart)
 	}

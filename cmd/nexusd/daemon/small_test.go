@@ -236,6 +236,9 @@ func TestTheClientSendsLargePartsToAServerOfSmallMessages(t *testing.T) {
 	if _, err := c.PutContent(ctx, s.ID, make([]byte, turns.MaxPart+1), false); api.FromError(err).Code != api.TooLarge || api.FromError(err).Details["limit"] != turns.MaxPart {
 		t.Errorf("too much content: %v", err)
 	}
+	if _, err := c.PutContent(ctx, s.ID, nil, true); api.FromError(err).Code != api.Malformed {
+		t.Errorf("no content: %v", err)
+	}
 	k := api.RecordCompaction{Replacement: []turns.Message{turns.TextMessage(turns.User, text(300_000))}}
 	if _, err := c.Record(ctx, s.ID, k); err != nil {
 		t.Errorf("a replacement larger than a message: %v", err)
