@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func TestALateRequestPutsACollectedBlobAgain(t *testing.T) {
 	if e := (*api.Error)(nil); !errors.As(err, &e) || e.Code != api.NotFound || e.Details["digest"] != info.Digest.String() || !strings.Contains(e.Message, "put it again") {
 		t.Fatalf("%v, want not_found with the digest", err)
 	}
-	if again := must[*api.BlobInfo](t)(c.PutBlob(t.Context(), api.PutBlob{Session: s.ID, Data: data})); *again != *info {
+	if again := must[*api.BlobInfo](t)(c.PutBlob(t.Context(), api.PutBlob{Session: s.ID, Data: data})); !reflect.DeepEqual(again, info) {
 		t.Errorf("%+v, was %+v", again, info)
 	}
 	first := must[*api.Appended](t)(c.Append(t.Context(), s.ID, r))
