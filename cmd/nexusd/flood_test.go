@@ -135,7 +135,9 @@ func (l latencies) String() string {
 			fmt.Fprintf(&b, "[failed %d] ", len(ds))
 			continue
 		}
-		at := func(q float64) time.Duration { return ds[min(len(ds)-1, int(q*float64(len(ds))))].Round(10 * time.Microsecond) }
+		at := func(q float64) time.Duration {
+			return ds[min(len(ds)-1, int(q*float64(len(ds))))].Round(10 * time.Microsecond)
+		}
 		fmt.Fprintf(&b, "[%s n %d p50 %v p99 %v max %v] ", name, len(ds), at(.5), at(.99), ds[len(ds)-1].Round(10*time.Microsecond))
 	}
 	return strings.TrimSpace(b.String())
@@ -189,7 +191,7 @@ func (n *floodNeighbour) run(ctx context.Context, d time.Duration) latencies {
 	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); {
 		for name, call := range n.calls {
 			began := time.Now()
-			one, cancel := context.WithTimeout(context.WithoutCancel(ctx), 40*time.Second)
+			one, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			err := call(one)
 			cancel()
 			if err != nil {

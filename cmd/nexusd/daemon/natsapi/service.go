@@ -32,11 +32,11 @@ const (
 	// timeout ends a request. A verification reads the whole ledger and has more time.
 	timeout       = 30 * time.Second
 	verifyTimeout = 30 * time.Minute
-	// maxWaitingMessages bounds the messages of one endpoint that the connection has
-	// read and the intake has not seen, maxBytes their bytes. The client library drops
-	// what is over, and its default of 64 MiB is a burst of a few large requests, which
-	// would get no answer; the intake refuses what it can't take as busy.
-	maxWaitingMessages = 1 << 20
+	// maxUnreadMessages bounds the messages of one endpoint that the connection has
+	// read and the intake has not seen, maxUnreadBytes their bytes. The client library
+	// drops what is over, and its default of 64 MiB is a burst of a few large requests,
+	// which would get no answer; the intake refuses what it can't take as busy.
+	maxUnreadMessages, maxUnreadBytes = 1 << 20, 512 << 20
 	// grace is how long requests may take to end after the service cancels them.
 	grace = 5 * time.Second
 )
@@ -48,7 +48,7 @@ type Service struct {
 	users   Users // nil: the NATS server decides who may send what
 	logger  *slog.Logger
 	service micro.Service
-	intake  intake
+	intake  *intake
 	base    context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -61,7 +61,8 @@ type Service struct {
 // permits; nil permits everything.
 func Start(nc *nats.Conn, e *engine.Engine, users Users, version string, logger *slog.Logger) (*Service, error) {
 	base, cancel := context.WithCancel(context.Background())
-	s := &Service{nc: nc, engine: e, users: users, logger: logger, base: base, cancel: cancel, stopped: make(chan struct{})}
+	s := &Service{nc: nc, engine: e, users: users, logger: logger, base: base, cancel: cancel, stopped: make(chan struct{}), intake: newIntake()}
+	s.intake.changed = func(l load) { e.Metrics.Accepted(l.requests, l.bytes) }
 	s.watch()
 	var err error
 	s.service, err = micro.AddService(nc, micro.Config{
@@ -88,7 +89,7 @@ func Start(nc *nats.Conn, e *engine.Engine, users Users, version string, logger 
 			return nil, fmt.Errorf("schemas of %s: %w", v.name, err)
 		}
 		err = s.service.AddEndpoint(strings.ReplaceAll(v.name, ".", "-"), s.handler(v),
-			micro.WithEndpointSubject(subject), micro.WithEndpointPendingLimits(maxWaitingMessages, maxBytes),
+			micro.WithEndpointSubject(subject), micro.WithEndpointPendingLimits(maxUnreadMessages, maxUnreadBytes),
 			micro.WithEndpointMetadata(map[string]string{"verb": v.name, "summary": v.summary, "request": request, "reply": reply}))
 		if err != nil {
 			cancel()
@@ -163,59 +164,65 @@ func (s *Service) drain(ctx context.Context) error {
 	}
 }
 
-// handler runs each request in its own goroutine. micro calls the handlers of an
-// endpoint one at a time, and one session must not block another. Requests of an
-// ordered verb on one subject run one after the other, in the order in which they
-// came.
+// handler gives each request to the intake, which runs it in a goroutine. micro calls
+// the handlers of an endpoint one at a time, and one session must not block another.
+// Requests of an ordered verb on one subject run one after the other, in the order
+// in which they came. A request that the intake has no room for is refused without
+// being parsed.
 func (s *Service) handler(v verb) micro.HandlerFunc {
 	return func(r micro.Request) {
 		if !mayReply(r.Reply()) {
 			s.engine.Metrics.Begin(v.name)(string(api.Denied))
 			return
 		}
-		key, err := s.authorize(r, v)
+		key, connection, err := s.authorize(r)
 		if err != nil { // before it counts as work of that agent
 			s.engine.Metrics.Begin(v.name)(string(api.Denied))
 			s.reply(r, v, nil, err)
 			return
 		}
-		agent, size := agentOf(r.Subject()), len(r.Data())
-		if !s.intake.enter(agent, size) {
-			s.reply(r, v, nil, &api.Error{Code: api.Busy, Message: "the daemon works on as many requests as it may, of all agents or of this one", Details: map[string]any{"retry_after_ms": 200}})
-			return
+		t := &task{agent: agentOf(r.Subject()), connection: connection, class: v.class(len(r.Data())), bytes: len(r.Data())}
+		if v.ordered {
+			t.order = r.Subject()
 		}
 		s.running.Add(1)
 		arrived := time.Now()
-		work := func() {
+		t.run = func() {
 			defer s.running.Done()
-			end := s.engine.Metrics.Begin(v.name)
-			before := s.engine.AccessNow()
-			out, err := s.serveInTime(r, v, key, arrived, func() { s.intake.leave(agent, size) })
-			code := ""
-			if err != nil {
-				code = string(api.FromError(err).Code)
-			} else if before.Stale() || s.engine.AccessNow().Stale() {
-				out = stale{out}
-			}
-			s.reply(r, v, out, err)
-			end(code)
+			s.serveInTime(r, v, key, arrived)
 		}
-		if v.ordered {
-			s.intake.inOrder(r.Subject(), work)
-		} else {
-			go work()
+		if over, pause := s.intake.enter(t); over != withinBounds {
+			s.running.Done()
+			s.refuse(r, v, over, pause)
 		}
 	}
 }
 
-// authorize returns the public key of the user who sent r, if the user may.
-func (s *Service) authorize(r micro.Request, v verb) (key string, err error) {
-	u, err := s.sender(r.Headers())
+// refuse answers busy. There may be a hundred thousand such answers a second.
+func (s *Service) refuse(r micro.Request, v verb, over bound, pause time.Duration) {
+	s.engine.Metrics.Refused(v.name, string(over))
+	text := refusals[over]
+	b := fmt.Appendf(nil, `{"error":{"code":"busy","message":"%s","details":{"retry_after_ms":%d}}}`, text, pause.Milliseconds())
+	s.send(r, v, nats.Header{micro.ErrorHeader: {text}, micro.ErrorCodeHeader: {string(api.Busy)}}, b)
+}
+
+// refusals says why a request is refused.
+var refusals = map[bound]string{
+	boundRequests:   "the daemon has as many requests as it may",
+	boundBytes:      "the requests that the daemon has take as many bytes as they may",
+	boundAgent:      "this agent has as many requests, or bytes of them, in the daemon as it may",
+	boundConnection: "this connection has as many requests, or bytes of them, in the daemon as it may",
+}
+
+// authorize returns the public key of the user who sent r, if the user may, and the
+// connection that r came from.
+func (s *Service) authorize(r micro.Request) (key, connection string, err error) {
+	u, connection, err := s.sender(r.Headers())
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	t := strings.SplitN(r.Subject(), ".", 5)
-	return u.Key, u.check(t[2], t[3])
+	return u.Key, connection, u.check(t[2], t[3])
 }
 
 // agentOf returns the tenant and agent of a request's subject.
@@ -244,32 +251,33 @@ type call struct {
 // late is how long after its deadline a request may still answer by itself.
 const late = time.Second
 
-// serveInTime is serve, and answers for it if it does not end: a disk that hangs may stop
-// it in the kernel. It goes on meanwhile, and calls ended when it ends.
-func (s *Service) serveInTime(r micro.Request, v verb, key string, arrived time.Time, ended func()) (any, error) {
-	type answer struct {
-		out any
-		err error
+// serveInTime serves r and answers it. If that does not end in time, it answers meanwhile:
+// a disk that hangs may stop a request in the kernel.
+func (s *Service) serveInTime(r micro.Request, v verb, key string, arrived time.Time) {
+	end := s.engine.Metrics.Begin(v.name)
+	before := s.engine.AccessNow()
+	var once sync.Once
+	answer := func(out any, err error) {
+		once.Do(func() {
+			code := ""
+			if err != nil {
+				code = string(api.FromError(err).Code)
+			} else if before.Stale() || s.engine.AccessNow().Stale() {
+				out = stale{out}
+			}
+			s.reply(r, v, out, err)
+			end(code)
+		})
 	}
-	done := make(chan answer, 1)
-	s.running.Add(1)
-	go func() {
-		defer s.running.Done()
-		defer ended()
-		out, err := s.serve(r, v, key, arrived)
-		done <- answer{out, err}
-	}()
-	timer := time.NewTimer(max(time.Until(arrived.Add(v.limit())), 0) + late)
+	timer := time.AfterFunc(max(time.Until(arrived.Add(v.limit())), 0)+late, func() {
+		if v.changes {
+			answer(nil, &api.Error{Code: api.Indeterminate, Message: "it did not end in time, and may be stored; retry with the same id"})
+			return
+		}
+		answer(nil, &api.Error{Code: api.Unavailable, Message: "it did not end in time"})
+	})
 	defer timer.Stop()
-	select {
-	case a := <-done:
-		return a.out, a.err
-	case <-timer.C:
-	}
-	if v.changes {
-		return nil, &api.Error{Code: api.Indeterminate, Message: "it did not end in time, and may be stored; retry with the same id"}
-	}
-	return nil, &api.Error{Code: api.Unavailable, Message: "it did not end in time"}
+	answer(s.serve(r, v, key, arrived))
 }
 
 // limit is how long a request may take.

@@ -3,6 +3,7 @@ package natsapi
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go/micro"
@@ -27,24 +28,26 @@ type Users func(account string) (User, bool)
 // accountHeader is the header of a request with the account that it comes from.
 const accountHeader = "Nats-Request-Info"
 
-// sender returns the user who sent a request with header h. Without users every
-// request is permitted: the NATS server has its own.
-func (s *Service) sender(h micro.Headers) (User, error) {
+// sender returns the user who sent a request with header h, and a name of the
+// connection that it came from. Without users every request is permitted, and the
+// connection is not known: the NATS server has its own users.
+func (s *Service) sender(h micro.Headers) (_ User, connection string, _ error) {
 	if s.users == nil {
-		return User{Tenant: "*", Agents: []string{"*"}, Operator: true}, nil
+		return User{Tenant: "*", Agents: []string{"*"}, Operator: true}, "", nil
 	}
 	var from struct {
 		Account string `json:"acc"`
 		User    string `json:"user"` // the public NKey of the connection
+		ID      uint64 `json:"id"`   // of the connection
 	}
 	if err := json.Unmarshal([]byte(h.Get(accountHeader)), &from); err != nil {
-		return User{}, &api.Error{Code: api.Denied, Message: "the request names no user"}
+		return User{}, "", &api.Error{Code: api.Denied, Message: "the request names no user"}
 	}
 	u, ok := s.users(from.Account)
 	if !ok || u.Key != "" && u.Key != from.User {
-		return User{}, &api.Error{Code: api.Denied, Message: "the request names no user of this daemon"}
+		return User{}, "", &api.Error{Code: api.Denied, Message: "the request names no user of this daemon"}
 	}
-	return u, nil
+	return u, strconv.FormatUint(from.ID, 36), nil
 }
 
 // check returns nil if u may act as an agent of a tenant. What an agent may do, the

@@ -61,6 +61,17 @@ func storing(v verb) verb {
 	return v
 }
 
+// class returns the class of a request of v with a number of bytes.
+func (v verb) class(bytes int) class {
+	switch {
+	case bytes >= largeRequest:
+		return large
+	case v.changes:
+		return changes
+	}
+	return reads
+}
+
 // inOrder marks a verb that changes a session and waits for no model. So a client's
 // requests are stored in the order in which it sent them, without waiting for each
 // ack.

@@ -19,6 +19,9 @@ type Set struct {
 	requests     *prometheus.HistogramVec
 	errors       *prometheus.CounterVec
 	inFlight     prometheus.Gauge
+	accepted     prometheus.Gauge
+	acceptedSize prometheus.Gauge
+	refused      *prometheus.CounterVec
 	compactions  *prometheus.HistogramVec
 	heldByAppend prometheus.Counter
 	summaries    *prometheus.CounterVec
@@ -39,9 +42,12 @@ func New(r prometheus.Registerer, store *projections.Store, caches *cache.Budget
 		compactions:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "nexus_compaction_seconds", Help: "Time of a compaction, by summarizer tier.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)}, []string{"tier"}),
 		heldByAppend: prometheus.NewCounter(prometheus.CounterOpts{Name: "nexus_compactor_held_by_append_total", Help: "Times that a turn.append took the compactor's lock, a place in its queue, or made a compaction: 0, or it is a defect."}),
 	}
+	m.accepted = prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_requests_accepted", Help: "Requests that run or wait for their turn."})
+	m.acceptedSize = prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_requests_accepted_bytes", Help: "Bytes of the requests that run or wait for their turn."})
+	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_requests_refused_total", Help: "Requests answered busy on arrival, by the bound that they were over."}, []string{"bound"})
 	m.summaries = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_summarizer_tokens_total", Help: "Tokens that models used for summaries, by whether a compaction holds them (kept) or not (lost), and by direction."}, []string{"outcome", "direction"})
 	m.cost = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_summarizer_micro_dollars_total", Help: "What that cost, in millionths of a dollar, where the model's price is known."}, []string{"outcome"})
-	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.errors, m.inFlight, m.compactions, m.heldByAppend, m.summaries, m.cost,
+	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.errors, m.inFlight, m.accepted, m.acceptedSize, m.refused, m.compactions, m.heldByAppend, m.summaries, m.cost,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_projections_position", Help: "Log position that the projections have applied."},
 			func() float64 { return float64(store.Applied().Seq) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_chains_set_aside", Help: "Chains that are read-only because an event on them could not be applied."},
@@ -116,6 +122,22 @@ func (m *Set) Begin(verb string) func(code string) {
 		if code != "" {
 			m.errors.WithLabelValues(verb, code).Inc()
 		}
+	}
+}
+
+// Accepted records the requests that run or wait, and their bytes.
+func (m *Set) Accepted(requests, bytes int) {
+	if m != nil {
+		m.accepted.Set(float64(requests))
+		m.acceptedSize.Set(float64(bytes))
+	}
+}
+
+// Refused counts a request that was answered busy on its arrival.
+func (m *Set) Refused(verb, bound string) {
+	if m != nil {
+		m.refused.WithLabelValues(bound).Inc()
+		m.errors.WithLabelValues(verb, "busy").Inc()
 	}
 }
 
