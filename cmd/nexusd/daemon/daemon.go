@@ -307,6 +307,10 @@ func (d *Daemon) serve(ctx context.Context) error {
 		return err
 	}
 	d.opened(d.service.Stop)
+	if d.server != nil {
+		d.server.Pace(d.service.Probe)
+		d.opened(func(context.Context) error { d.server.Pace(nil); return nil })
+	}
 	go func() {
 		<-d.service.Stopped()
 		if !d.closing.Load() {

@@ -96,6 +96,7 @@ type Server struct {
 	streams  server.JetStreamConfig // for StartStreams
 	users    map[string]User        // by the name of their account
 	scheme   string                 // of ClientURL
+	door     *door                  // of the clients; nil: the server's own listener, or none
 
 	// Fsync is the median time of one write and fsync of 4 KiB in DataDir, measured
 	// by Start. A fsync of less than 50 µs probably does not reach a disk.
@@ -158,7 +159,12 @@ func (s *Server) start(c Config) error {
 	if s.scheme = "nats"; c.TLS != nil {
 		s.scheme, o.TLS, o.TLSConfig, o.TLSTimeout = "tls", true, c.TLS, tlsTimeout
 	}
-	if c.Listen != "" {
+	if c.Listen != "" && c.TLS == nil {
+		o.DontListen = true
+		if s.door, err = openDoor(c.Listen); err != nil {
+			return fmt.Errorf("nats server: %w", err)
+		}
+	} else if c.Listen != "" {
 		host, port, err := net.SplitHostPort(c.Listen)
 		if err != nil {
 			return err
@@ -191,6 +197,9 @@ func (s *Server) start(c Config) error {
 	}
 	s.streams = *s.srv.JetStreamConfig()
 	s.streams.StoreDir = o.StoreDir // without the folder that the server adds
+	if s.door != nil {
+		s.door.open(s.srv)
+	}
 	return nil
 }
 
@@ -250,10 +259,25 @@ func (s *Server) connect(user, password string) (*nats.Conn, error) {
 
 // ClientURL is where clients connect; "" if the server does not listen.
 func (s *Server) ClientURL() string {
-	if a, ok := s.srv.Addr().(*net.TCPAddr); ok {
+	addr := s.srv.Addr()
+	if s.door != nil {
+		addr = s.door.listener.Addr()
+	}
+	if a, ok := addr.(*net.TCPAddr); ok {
 		return s.scheme + "://" + a.String()
 	}
 	return ""
+}
+
+// Pace makes clients wait while the service has not seen what they sent: at most 64
+// KiB of short messages and 16 MiB of long ones are on their way to it. probe calls
+// its argument, once, when the service has seen everything that the server sent to it
+// before the call. Without Pace, and for clients with TLS, the server takes what
+// comes. A nil probe ends the pacing.
+func (s *Server) Pace(probe func(seen func())) {
+	if s.door != nil {
+		s.door.flow.bound(probe)
+	}
 }
 
 // Close shuts the server down, waits until its files are closed, and releases the
@@ -266,6 +290,9 @@ func (s *Server) Close() error {
 // close ends what Start began before the server.
 func (s *Server) close() error {
 	var err error
+	if s.door != nil {
+		s.door.stop() // if the start failed before the server
+	}
 	if s.stopped != nil {
 		err = s.stopped()
 	}
@@ -273,8 +300,14 @@ func (s *Server) close() error {
 }
 
 func (s *Server) shutdown() {
+	if s.door != nil {
+		s.door.stop()
+	}
 	s.srv.Shutdown()
 	s.srv.WaitForShutdown()
+	if s.door != nil {
+		s.door.wait()
+	}
 }
 
 // Lock locks a data folder that no server shall open meanwhile. Closing the result

@@ -49,6 +49,7 @@ type Service struct {
 	logger  *slog.Logger
 	service micro.Service
 	intake  *intake
+	prober  *prober
 	base    context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -61,7 +62,7 @@ type Service struct {
 // permits; nil permits everything.
 func Start(nc *nats.Conn, e *engine.Engine, users Users, version string, logger *slog.Logger) (*Service, error) {
 	base, cancel := context.WithCancel(context.Background())
-	s := &Service{nc: nc, engine: e, users: users, logger: logger, base: base, cancel: cancel, stopped: make(chan struct{}), intake: newIntake()}
+	s := &Service{nc: nc, engine: e, users: users, logger: logger, base: base, cancel: cancel, stopped: make(chan struct{}), intake: newIntake(), prober: newProber()}
 	s.intake.changed = func(l load) { e.Metrics.Accepted(l.requests, l.bytes) }
 	s.watch()
 	var err error
@@ -170,7 +171,13 @@ func (s *Service) drain(ctx context.Context) error {
 // in which they came. A request that the intake has no room for is refused without
 // being parsed.
 func (s *Service) handler(v verb) micro.HandlerFunc {
+	probed := &probedVerb{verb: v}
+	s.prober.verbs = append(s.prober.verbs, probed)
 	return func(r micro.Request) {
+		if s.prober.back(r.Subject()) {
+			return
+		}
+		probed.used.Store(true)
 		if !mayReply(r.Reply()) {
 			s.engine.Metrics.Begin(v.name)(string(api.Denied))
 			return

@@ -1,0 +1,87 @@
+package embed
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// door is the listener for clients without TLS. It passes their bytes on to the
+// server, as fast as the flow allows. With TLS the server listens itself: the door
+// could not see where a message begins.
+type door struct {
+	listener net.Listener
+	flow     *flow
+	running  sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool // nil once the door is stopped
+}
+
+// openDoor listens. Clients that connect wait until open.
+func openDoor(listen string) (*door, error) {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, err
+	}
+	return &door{listener: l, flow: newFlow(), conns: make(map[net.Conn]bool)}, nil
+}
+
+// open lets clients in.
+func (d *door) open(s *server.Server) {
+	d.running.Go(func() {
+		for {
+			conn, err := d.listener.Accept()
+			switch {
+			case errors.Is(err, net.ErrClosed):
+				return
+			case err != nil: // as too many open files
+				<-time.After(acceptPause)
+				continue
+			}
+			d.running.Go(func() { d.admit(s, conn) })
+		}
+	})
+}
+
+// acceptPause is the pause after a connection could not be accepted.
+const acceptPause = 50 * time.Millisecond
+
+func (d *door) admit(s *server.Server, conn net.Conn) {
+	d.mu.Lock()
+	if d.conns == nil {
+		d.mu.Unlock()
+		_ = conn.Close()
+		return
+	}
+	d.conns[conn] = true
+	d.mu.Unlock()
+	if inner, err := s.InProcessConn(); err == nil {
+		d.flow.serve(conn, inner)
+	}
+	_ = conn.Close()
+	d.mu.Lock()
+	delete(d.conns, conn)
+	d.mu.Unlock()
+}
+
+// stop lets no one in any more. The server closes its connections.
+func (d *door) stop() {
+	_ = d.listener.Close()
+	d.flow.stop()
+}
+
+// wait closes what is left, and waits until everything has ended. The server was
+// shut down before.
+func (d *door) wait() {
+	d.mu.Lock()
+	for conn := range d.conns {
+		_ = conn.Close()
+	}
+	d.conns = nil
+	d.mu.Unlock()
+	d.running.Wait()
+}

@@ -1,0 +1,239 @@
+package embed
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// heldProbe is a service that sees what was sent when the test says so.
+type heldProbe struct{ seen []func() }
+
+func (p *heldProbe) probe(seen func()) { p.seen = append(p.seen, seen) }
+
+// answer answers the probe that waits.
+func (p *heldProbe) answer(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	if len(p.seen) == 0 {
+		t.Fatal("nobody asks whether the service has seen it")
+	}
+	seen := p.seen[0]
+	p.seen = p.seen[1:]
+	seen()
+	synctest.Wait()
+}
+
+// What clients have sent and the service has not seen stays below the window, and a
+// quiet connection is served before one that has sent much.
+func TestAQuietConnectionPassesAFloodingOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, p := newFlow(), new(heldProbe)
+		f.bound(p.probe)
+		var order []string
+		flooder, passed := new(sender), 0
+		go func() {
+			for range 100 {
+				f.take(flooder, chunk, false)
+				passed += chunk
+				order = append(order, "flooder")
+			}
+		}()
+		synctest.Wait()
+		if passed != shortWindow {
+			t.Fatalf("%d bytes are on their way, the window is %d", passed, shortWindow)
+		}
+		second := new(sender)
+		go func() {
+			for range 3 {
+				f.take(second, chunk, false)
+				order = append(order, "second")
+			}
+		}()
+		synctest.Wait()
+		go func() { f.take(new(sender), 100, false); order = append(order, "quiet") }()
+		synctest.Wait()
+		order = nil
+		f.mu.Lock()
+		f.short.max = chunk + 100 // one or two pass at a time
+		f.mu.Unlock()
+		for len(order) < 6 {
+			p.answer(t)
+			if f.short.unseen > shortWindow {
+				t.Fatalf("%d bytes are unseen", f.short.unseen)
+			}
+		}
+		if i := slices.Index(order, "quiet"); i < 0 || i > 2 {
+			t.Errorf("the order is %v", order)
+		}
+		if n := len(slices.DeleteFunc(slices.Clone(order[:6]), func(s string) bool { return s != "second" })); n < 2 {
+			t.Errorf("the order is %v", order)
+		}
+		f.stop()
+		synctest.Wait()
+	})
+}
+
+// A service that hangs delays clients; it does not keep them waiting for ever.
+func TestAServiceThatHangsDoesNotStopClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, p := newFlow(), new(heldProbe)
+		f.bound(p.probe)
+		s := new(sender)
+		for range 100 { // each window takes no longer than the patience
+			f.take(s, chunk, false)
+		}
+		f.stop()
+	})
+}
+
+// Without a service, and after the end, nobody waits.
+func TestNobodyWaitsWithoutAService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFlow()
+		s := new(sender)
+		for range 100 {
+			f.take(s, chunk, false)
+		}
+		f.bound(new(heldProbe).probe)
+		done := 0
+		for range 3 {
+			go func() {
+				s := new(sender)
+				for range 100 {
+					f.take(s, chunk, false)
+				}
+				done++
+			}()
+		}
+		synctest.Wait()
+		f.bound(nil)
+		synctest.Wait()
+		if done != 3 {
+			t.Errorf("%d of 3 have passed", done)
+		}
+	})
+}
+
+// Only as many connections as have a turn are in the middle of a long message; the
+// end of the message, or a pause, ends the turn.
+func TestLongMessagesComeFewAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFlow()
+		f.bound(func(seen func()) { seen() })
+		const clients, size = 7, 1 << 20
+		var outer []net.Conn
+		got := make([]int, clients)
+		for i := range clients {
+			client, conn := net.Pipe()
+			inner, server := net.Pipe()
+			outer = append(outer, client)
+			go f.serve(conn, inner)
+			go func() {
+				buf := make([]byte, 4096)
+				for {
+					n, err := server.Read(buf)
+					if got[i] += n; err != nil {
+						return
+					}
+				}
+			}()
+		}
+		line := fmt.Sprintf("PUB large %d\r\n", size)
+		write := func(i, n int) { go func() { _, _ = outer[i].Write(bytes.Repeat([]byte{'x'}, n)) }() }
+		for i := range clients {
+			go func() { _, _ = io.WriteString(outer[i], line) }()
+		}
+		synctest.Wait()
+		for i := range clients {
+			write(i, 100)
+		}
+		synctest.Wait()
+		begun := func() (n int) {
+			for _, n2 := range got {
+				if n2 > len(line) {
+					n++
+				}
+			}
+			return n
+		}
+		if n := begun(); n != longTurns {
+			t.Fatalf("%d connections are in the middle of a message", n)
+		}
+		first := slices.IndexFunc(got, func(n int) bool { return n > len(line) })
+		write(first, size+2-100)
+		synctest.Wait()
+		if got[first] != len(line)+size+2 {
+			t.Fatalf("%d bytes of the message have come", got[first])
+		}
+		if n := begun(); n != longTurns+1 {
+			t.Errorf("after the end of a message %d have begun", n)
+		}
+		for _, c := range outer {
+			_ = c.Close()
+		}
+		f.stop()
+		synctest.Wait()
+	})
+}
+
+// What goes through is what was sent, however it is cut, and each message is found.
+func TestScannerFindsMessages(t *testing.T) {
+	long := strings.Repeat("PUB a 5\r\n", longMessage/9+1)
+	stream := "CONNECT {\"x\":\"PUB a 99\"}\r\nPING\r\nSUB a 1\r\n" +
+		"PUB a 5\r\nhello\r\n" + "pub a reply 0\r\n\r\n" +
+		fmt.Sprintf("HPUB a reply 12 %d\r\n%s\r\n", len(long), long) +
+		"PUB a 9\r\nPUB a 9\r\n\r\nPUB a -1\r\nPUB a 99999999\r\nPING\r\n" +
+		fmt.Sprintf("PUB b %d\r\n%s\r\n", len(long), long) + "PING\r\n"
+	for _, size := range []int{1, 2, 7, 100, 4096, len(stream)} {
+		var s scanner
+		var out []byte
+		longBytes := 0
+		for rest := []byte(stream); len(rest) > 0; {
+			b := rest[:min(size, len(rest))]
+			rest = rest[len(b):]
+			for len(b) > 0 {
+				n, ofLong := s.next(b)
+				if n <= 0 || n > len(b) {
+					t.Fatalf("cut at %d: %d of %d bytes", size, n, len(b))
+				}
+				if ofLong {
+					longBytes += n
+				}
+				out, b = append(out, b[:n]...), b[n:]
+			}
+		}
+		if string(out) != stream {
+			t.Errorf("cut at %d: it is not what was sent", size)
+		}
+		if want := 2 * (len(long) + 2); longBytes != want {
+			t.Errorf("cut at %d: %d bytes of long messages, want %d", size, longBytes, want)
+		}
+	}
+}
+
+func FuzzScanner(f *testing.F) {
+	f.Add([]byte("PUB a 5\r\nhello\r\nPING\r\n"), 3)
+	f.Fuzz(func(t *testing.T, stream []byte, size int) {
+		if size <= 0 {
+			size = 1
+		}
+		var s scanner
+		for len(stream) > 0 {
+			b := stream[:min(size, len(stream))]
+			stream = stream[len(b):]
+			for len(b) > 0 {
+				n, _ := s.next(b)
+				if n <= 0 || n > len(b) || len(s.line) > maxLine {
+					t.Fatalf("%d of %d bytes, a line of %d", n, len(b), len(s.line))
+				}
+				b = b[n:]
+			}
+		}
+	})
+}
