@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -64,6 +65,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return 2
 	}
+	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
+		debug.SetMemoryLimit(memoryLimit(cfg.CacheBytes))
+	}
 	d, err := daemon.Open(ctx, cfg)
 	if err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
@@ -92,6 +96,17 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return max(1, code)
 	}
 	return code
+}
+
+// workMemory is the memory for everything but the caches, in bytes: what the daemon
+// has idle, the requests that it has accepted, and the copies of those in work.
+const workMemory = 192 << 20
+
+// memoryLimit returns from how much memory on, in bytes, the garbage collector makes
+// an effort. Without it, garbage of large requests may take as much again as
+// everything in use. It is no bound: what is in use may be more.
+func memoryLimit(cacheBytes int64) int64 {
+	return workMemory + cmp.Or(cacheBytes, daemon.DefaultCacheBytes)
 }
 
 // saveContext writes the file by which ledgerctl and the Go client of this user find

@@ -161,3 +161,12 @@ func certificate(t *testing.T) (cert, key string) {
 	}
 	return cert, key
 }
+
+// The collector's limit leaves the caches their budget.
+func TestMemoryLimitIsAboveTheCaches(t *testing.T) {
+	for cache, want := range map[int64]int64{0: daemon.DefaultCacheBytes + workMemory, 1 << 30: 1<<30 + workMemory} {
+		if got := memoryLimit(cache); got != want {
+			t.Errorf("cache_bytes %d: %d, want %d", cache, got, want)
+		}
+	}
+}

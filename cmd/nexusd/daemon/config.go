@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/cache"
 	"nexus/compactor"
 	"nexus/compactor/plan"
 	"nexus/turns"
@@ -113,6 +114,9 @@ type Config struct {
 	// Version is reported by the service.
 	Version string `toml:"-" env:"-"`
 }
+
+// DefaultCacheBytes is what CacheBytes is if it is 0.
+const DefaultCacheBytes = cache.DefaultBytes
 
 // minCache is the smallest budget of the caches: a page of a context, a preamble
 // and the parts of a large turn fit side by side.
