@@ -18,7 +18,7 @@ const (
 	maxBytes, maxBytesOfConnection, maxBytesOfAgent = 96 << 20, 64 << 20, 48 << 20
 	// maxLargeBytes bounds the bytes of the large requests in work. One request alone
 	// may have more.
-	maxLargeBytes = 24 << 20
+	maxLargeBytes = 16 << 20
 	// largeRequest is the size from which a request is large, in bytes.
 	largeRequest = 256 << 10
 )
