@@ -17,14 +17,14 @@ import (
 // that a flooding client sent.
 const (
 	// shortWindow bounds the bytes of short messages, longWindow those of long ones.
-	shortWindow, longWindow = 64 << 10, 2 * MaxPayload
+	shortWindow, longWindow = 16 << 10, 2 * MaxPayload
 	// longTurns is how many connections send a long message at a time. The server
 	// keeps a message in memory until it is complete.
 	longTurns = 2
 	// longMessage is the size from which a message is long, in bytes.
 	longMessage = 128 << 10
 	// chunk is how many bytes are passed on at a time, longChunk of a long message.
-	chunk, longChunk = 8 << 10, 64 << 10
+	chunk, longChunk = 4 << 10, 64 << 10
 )
 
 const (
