@@ -7,14 +7,23 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
 
 // heldProbe is a service that sees what was sent when the test says so.
-type heldProbe struct{ seen []func() }
+type heldProbe struct {
+	mu   sync.Mutex
+	seen []func()
+}
 
-func (p *heldProbe) probe(seen func()) { p.seen = append(p.seen, seen) }
+func (p *heldProbe) probe(seen func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = append(p.seen, seen)
+}
 
 // answer answers the probe that waits.
 func (p *heldProbe) answer(t *testing.T) {
@@ -23,8 +32,10 @@ func (p *heldProbe) answer(t *testing.T) {
 	if len(p.seen) == 0 {
 		t.Fatal("nobody asks whether the service has seen it")
 	}
+	p.mu.Lock()
 	seen := p.seen[0]
 	p.seen = p.seen[1:]
+	p.mu.Unlock()
 	seen()
 	synctest.Wait()
 }
@@ -35,15 +46,20 @@ func TestAQuietConnectionPassesAFloodingOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFlow(), new(heldProbe)
 		f.bound(p.probe)
+		var mu sync.Mutex // of order and passed
 		var order []string
 		passed := 0
+		pass := func(s *sender, n int, name string) {
+			f.take(s, n, false)
+			mu.Lock()
+			defer mu.Unlock()
+			passed, order = passed+n, append(order, name)
+		}
 		for range 10 {
 			go func() {
 				s := &sender{tag: 1 << 20} // what it has got
 				for range 10 {
-					f.take(s, chunk, false)
-					passed += chunk
-					order = append(order, "flooder")
+					pass(s, chunk, "flooder")
 				}
 			}()
 		}
@@ -51,7 +67,7 @@ func TestAQuietConnectionPassesAFloodingOne(t *testing.T) {
 		if passed != shortWindow {
 			t.Fatalf("%d bytes are on their way, the window is %d", passed, shortWindow)
 		}
-		go func() { f.take(new(sender), 100, false); order = append(order, "quiet") }()
+		go pass(new(sender), 100, "quiet")
 		synctest.Wait()
 		order = nil
 		f.mu.Lock()
@@ -93,21 +109,21 @@ func TestNobodyWaitsWithoutAService(t *testing.T) {
 			f.take(s, chunk, false)
 		}
 		f.bound(new(heldProbe).probe)
-		done := 0
+		var done atomic.Int32
 		for range 3 {
 			go func() {
 				s := new(sender)
 				for range 100 {
 					f.take(s, chunk, false)
 				}
-				done++
+				done.Add(1)
 			}()
 		}
 		synctest.Wait()
 		f.bound(nil)
 		synctest.Wait()
-		if done != 3 {
-			t.Errorf("%d of 3 have passed", done)
+		if done.Load() != 3 {
+			t.Errorf("%d of 3 have passed", done.Load())
 		}
 	})
 }
