@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,14 +168,14 @@ func TestAgentsTakeTurns(t *testing.T) {
 func TestLargeRequestsInWorkAreBoundedByBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake()
-		next, smalls := make(chan struct{}), 0
+		next, smalls := make(chan struct{}), new(atomic.Int32)
 		for i := range 12 {
 			over, _ := in.enter(&task{agent: strconv.Itoa(i), class: large, bytes: 6 << 20, run: func() { <-next }})
 			if over != withinBounds {
 				t.Fatal(over)
 			}
 		}
-		in.enter(&task{agent: "small", class: reads, bytes: 100, run: func() { smalls++ }})
+		in.enter(&task{agent: "small", class: reads, bytes: 100, run: func() { smalls.Add(1) }})
 		for range 12 {
 			synctest.Wait()
 			if got := in.places[large].running; got > maxLargeBytes {
@@ -183,7 +184,7 @@ func TestLargeRequestsInWorkAreBoundedByBytes(t *testing.T) {
 			next <- struct{}{}
 		}
 		synctest.Wait()
-		if smalls != 1 {
+		if smalls.Load() != 1 {
 			t.Error("the small request waits")
 		}
 	})
@@ -196,18 +197,18 @@ func TestALongRequestGivesUpItsPlace(t *testing.T) {
 		for _, c := range []class{reads, changes, large} {
 			in := newIntake()
 			in.places[c].max = 2
-			end, ran := make(chan struct{}), false
+			end, ran := make(chan struct{}), new(atomic.Bool)
 			for range 2 {
 				in.enter(&task{agent: "a", class: c, bytes: 1, run: func() { <-end }})
 			}
-			in.enter(&task{agent: "a", class: c, bytes: 1, run: func() { ran = true }})
+			in.enter(&task{agent: "a", class: c, bytes: 1, run: func() { ran.Store(true) }})
 			synctest.Wait()
-			if ran {
+			if ran.Load() {
 				t.Fatalf("class %d: it runs without a place", c)
 			}
 			<-time.After(lease[c])
 			synctest.Wait()
-			if !ran {
+			if !ran.Load() {
 				t.Errorf("class %d: it waits for requests that take long", c)
 			}
 			close(end)
