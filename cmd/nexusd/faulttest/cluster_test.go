@@ -189,7 +189,7 @@ func (c *cluster) daemon(t *testing.T, log *lockedLog, data string) *Nexusd {
 	t.Helper()
 	var d *Nexusd
 	ctx := t.Context()
-	args := []string{"--nats", c.url(), "--replicas", fmt.Sprint(len(c.servers)), "--create", "--data", data, "--http", "off", "--log-level", "error"}
+	args := []string{"--nats", c.url(), "--replicas", fmt.Sprint(len(c.servers)), "--create", "--plaintext", "--data", data, "--http", "off", "--log-level", "error"}
 	eventually(t, "nexusd starts", func(context.Context) (err error) {
 		d, err = StartNexusd(ctx, log, nexusdBinary(t), args...)
 		return err

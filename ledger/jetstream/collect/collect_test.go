@@ -219,6 +219,9 @@ func (f *folder) wantsFilled(collected bool) {
 
 func TestUnreferencedBlobsAreCollectedAfterTheGraceTime(t *testing.T) {
 	f := fill(t, t.TempDir())
+	if err := f.log.Blobs().AwaitCopy(t.Context()); err != nil { // the server fills it by and by
+		t.Fatal(err)
+	}
 	before := stored(t, f.dir)
 	if out, err := f.collect(week-time.Hour, nil); err != nil || out.Collected != 0 || out.Unreferenced == 0 || out.Collectable != 0 {
 		t.Fatalf("within the grace time: %+v, %v", out, err)

@@ -17,7 +17,7 @@ import (
 // that a flooding client sent.
 const (
 	// shortWindow bounds the bytes of short messages, longWindow those of long ones.
-	shortWindow, longWindow = 16 << 10, 2 * MaxPayload
+	shortWindow, longWindow = 128 << 10, 2 * MaxPayload
 	// longTurns is how many connections send a long message at a time. The server
 	// keeps a message in memory until it is complete.
 	longTurns = 2

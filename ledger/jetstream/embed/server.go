@@ -269,7 +269,7 @@ func (s *Server) ClientURL() string {
 	return ""
 }
 
-// Pace makes clients wait while the service has not seen what they sent: at most 16
+// Pace makes clients wait while the service has not seen what they sent: at most 128
 // KiB of short messages and 16 MiB of long ones are on their way to it. probe calls
 // its argument, once, when the service has seen everything that the server sent to it
 // before the call. Without Pace, and for clients with TLS, the server takes what
