@@ -17,6 +17,8 @@ import (
 const (
 	hashHeader   = "Nexus-Hash"
 	expectHeader = "Nats-Expected-Last-Subject-Sequence"
+	// syncedHeader is the position that was on the disk when a chunk was sent.
+	syncedHeader = "Nexus-Synced"
 	// headerRoom is the bytes of a message that its headers may take.
 	headerRoom = 512
 )

@@ -120,6 +120,9 @@ func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chu
 		send: func(ctx context.Context) (uint64, error) {
 			// Headers of its own for each try: the client writes into them.
 			h := nats.Header{expectHeader: {"0"}, chunkHeader: {hexSum(chunk)}}
+			if synced := b.current.Load().sync.Synced(); synced > 0 {
+				h.Set(syncedHeader, strconv.FormatUint(synced, 10))
+			}
 			maps.Copy(h, header)
 			return publish(ctx, b.js, &nats.Msg{Subject: b.current.Load().subject(subject), Header: h, Data: chunk})
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -105,6 +106,19 @@ func CheckRecord(seq uint64, subject string, header, payload []byte, stored time
 		return ledger.Record{}, fmt.Errorf("%w: record %d of %s: %w", ledger.ErrCorrupt, seq, subject, err)
 	}
 	return checked(seq, subject, payload, h, stored)
+}
+
+// SyncedBefore returns a position of its stream that was on the disk before a record or
+// chunk with this header was sent; 0 if the header tells none. An append expects a
+// tail that nobody knows before its fsync; a chunk says it.
+func SyncedBefore(header []byte) uint64 {
+	h, err := nats.DecodeHeadersMsg(header)
+	if err != nil {
+		return 0
+	}
+	expected, _ := strconv.ParseUint(h.Get(expectHeader), 10, 64)
+	synced, _ := strconv.ParseUint(h.Get(syncedHeader), 10, 64)
+	return max(expected, synced)
 }
 
 // LogHeader is the header, as on the wire, that a record with this payload is stored

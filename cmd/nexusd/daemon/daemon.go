@@ -43,12 +43,14 @@ type Daemon struct {
 	service    *natsapi.Service
 	store      *projections.Store
 	log        *jetstream.Log
-	server     *embed.Server       // nil on an external server
-	identity   identity            // of the data folder, with the embedded server
-	mark       *mark.Keeper        // of what was acknowledged; nil on an external server
-	syncs      []*groupsync.Stream // of the log and the blobs; none on an external server
-	scrubber   *scrubber           // nil on an external server
-	collector  *collector          // nil on an external server
+	server     *embed.Server // nil on an external server
+	identity   identity      // of the data folder, with the embedded server
+	mark       *mark.Keeper  // of what was acknowledged; nil on an external server
+	scrubber   *scrubber     // nil on an external server
+	collector  *collector    // nil on an external server
+	syncing    sync.Mutex
+	syncs      map[string]*groupsync.Stream // by stream; guarded by syncing; empty on an external server
+	fsyncs     uint64                       // of those that were replaced; guarded by syncing
 	url        string
 	sync       string // what is known of the server's fsync
 	web        *webServer
@@ -76,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: configuration: %w", turns.ErrMalformed, err)
 	}
-	d := &Daemon{cfg: cfg.withDefaults(), sync: syncAlways, failed: make(chan error, 4)}
+	d := &Daemon{cfg: cfg.withDefaults(), sync: syncAlways, syncs: make(map[string]*groupsync.Stream), failed: make(chan error, 4)}
 	d.logger = d.cfg.Logger
 	d.outage = newOutage(d.logger)
 	ctx, d.abandon = context.WithCancelCause(ctx)
@@ -203,6 +205,7 @@ func (d *Daemon) openLog(ctx context.Context, nc *nats.Conn) error {
 	} else if c.Create {
 		c.Ledger = uuid.NewString()
 	}
+	d.opened(d.closeSyncs)
 	if d.log, err = jetstream.Open(ctx, stream, c); err != nil {
 		return err
 	}

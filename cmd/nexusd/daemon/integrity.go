@@ -134,16 +134,48 @@ func (d *Daemon) groupSync(stream string) (*groupsync.Stream, error) {
 	s, err := groupsync.Open(groupsync.Config{Dir: embed.StreamDir(d.cfg.Data, stream), Top: d.cfg.Data, Failed: func(err error) {
 		d.diskFailed(fmt.Errorf("%w: %w", embed.ErrDisk, err))
 	}})
-	if err == nil {
-		d.opened(func(context.Context) error { return s.Close() })
-		d.syncs = append(d.syncs, s)
+	if err != nil {
+		return nil, err
 	}
+	d.syncing.Lock()
+	defer d.syncing.Unlock()
+	if old := d.syncs[stream]; old != nil { // of a collection that failed
+		d.fsyncs += old.Syncs()
+		err = old.Close()
+	}
+	d.syncs[stream] = s
 	return s, err
+}
+
+// closeSyncs ends what waits for a fsync.
+func (d *Daemon) closeSyncs(context.Context) error {
+	d.syncing.Lock()
+	defer d.syncing.Unlock()
+	var errs []error
+	for _, s := range d.syncs {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// reopenSyncs begins to sync the streams of the mark again, whose files may be others.
+func (d *Daemon) reopenSyncs() error {
+	d.syncing.Lock()
+	defer d.syncing.Unlock()
+	for _, stream := range streams(d.mark.Mark()) {
+		if err := d.syncs[stream].Reopen(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Fsyncs counts the fsyncs of the log and the blobs since the start; 0 on an external
 // server, which does its own. The mark has up to two a second besides.
 func (d *Daemon) Fsyncs() (n uint64) {
+	d.syncing.Lock()
+	defer d.syncing.Unlock()
+	n = d.fsyncs
 	for _, s := range d.syncs {
 		n += s.Syncs()
 	}

@@ -157,7 +157,7 @@ func (d *Daemon) reopen(ctx context.Context) (err error) {
 // reopenStreams closes the streams, compares their files with what was acknowledged, and
 // opens them.
 func (d *Daemon) reopenStreams(ctx context.Context) error {
-	if err := d.server.StopStreams(); err != nil {
+	if err := errors.Join(d.closeSyncs(ctx), d.server.StopStreams()); err != nil {
 		return err
 	}
 	if err := disk.Rewrite(d.cfg.Data); err != nil {
@@ -185,13 +185,11 @@ func (d *Daemon) reopenStreams(ctx context.Context) error {
 	if err := d.mark.Restore(ctx); err != nil {
 		return err
 	}
-	for _, s := range d.syncs {
-		if err := s.Reopen(); err != nil {
-			return err
-		}
-	}
-	d.log.Resume() // the streams are closed: nothing can be appended before it fails again
+	d.log.Resume() // nothing is acknowledged before reopenSyncs
 	if err := d.server.StartStreams(); err != nil {
+		return err
+	}
+	if err := d.reopenSyncs(); err != nil {
 		return err
 	}
 	return d.reaches(ctx)

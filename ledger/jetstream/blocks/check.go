@@ -27,6 +27,9 @@ type Options struct {
 	// that are whole, torn, or missing, in the newest block and in the one before. Check
 	// reports that as Torn and not as Damage, and believes no index.db.
 	Unsynced bool
+	// Proves returns a position that was on the disk before the record was written, 0 if
+	// the record tells none. It counts as Acked. Check calls it with Unsynced only.
+	Proves func(Record) uint64
 	// Valid is called with each record whose bytes are sound. An error is damage
 	// of kind Refused. nil: every record is valid.
 	Valid func(Record) error
@@ -91,11 +94,31 @@ func Check(ctx context.Context, dir string, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("check %s: %w", dir, err)
 	}
-	r, err := f.check(ctx, o)
+	if o.Unsynced && o.Proves != nil { // what comes after a place can tell what it was
+		err = f.proven(ctx, &o)
+	}
+	var r Report
+	if err == nil {
+		r, err = f.check(ctx, o)
+	}
 	if err != nil {
 		return Report{}, fmt.Errorf("check %s: %w", dir, err)
 	}
 	return r, nil
+}
+
+// proven raises o.Acked to what the sound records prove.
+func (f *folder) proven(ctx context.Context, o *Options) error {
+	var expect uint64
+	for it, err := range f.scan(ctx, o.From, &expect) {
+		if err != nil {
+			return err
+		}
+		if it.damage == nil && it.tail == nil {
+			o.Acked = max(o.Acked, min(o.Proves(it.record), it.record.Seq-1))
+		}
+	}
+	return nil
 }
 
 func (f *folder) check(ctx context.Context, o Options) (r Report, err error) {

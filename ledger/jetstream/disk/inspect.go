@@ -80,7 +80,7 @@ func (f *Found) inspect(ctx context.Context, data, stream string, acked mark.Pla
 		return last, nil, fmt.Errorf("%w: stream %s is missing from %s; it is not created anew in place of one that should be there", ledger.ErrNotFound, stream, data)
 	}
 	check := func(from uint64) (blocks.Report, error) {
-		r, err := blocks.Check(ctx, dir, blocks.Options{From: from, Acked: acked.Seq, Unsynced: f.unsynced, Valid: func(r blocks.Record) error {
+		r, err := blocks.Check(ctx, dir, blocks.Options{From: from, Acked: acked.Seq, Unsynced: f.unsynced, Proves: proves, Valid: func(r blocks.Record) error {
 			hash, err := sum(r)
 			if err == nil && r.Seq == acked.Seq && hash != acked.Sum {
 				err = fmt.Errorf("%w: it hashes to %v, acknowledged was %v", ledger.ErrCorrupt, hash, acked.Sum)
@@ -169,6 +169,9 @@ func sizeOf(r blocks.Report) (size int64) {
 	}
 	return size
 }
+
+// proves returns the position that a record says was on the disk before it.
+func proves(r blocks.Record) uint64 { return jetstream.SyncedBefore(r.Header) }
 
 func recordSum(r blocks.Record) (turns.Hash, error) {
 	rec, err := jetstream.CheckRecord(r.Seq, r.Subject, r.Header, r.Payload, r.Stored)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -105,8 +106,13 @@ func (s *Stream) Reopen() error {
 
 func newGroup() *group { return &group{done: make(chan struct{})} }
 
-// Synced is the position up to which every record is on the disk.
-func (s *Stream) Synced() uint64 { return s.synced.Load() }
+// Synced is the position up to which every record is on the disk; 0 if s does not know.
+func (s *Stream) Synced() uint64 {
+	if s == nil {
+		return 0
+	}
+	return s.synced.Load()
+}
 
 // Syncs counts the fsyncs since Open.
 func (s *Stream) Syncs() uint64 { return s.syncs.Load() }
@@ -210,6 +216,9 @@ func (s *Stream) run() {
 		began := time.Now()
 		err := s.sync(g)
 		s.took = time.Since(began)
+		if err == nil && s.seq < g.high { // the server numbers its blocks in another way
+			err = errors.Join(Tree(s.cfg.Dir, s.cfg.Top), s.openNewest())
+		}
 		if err == nil && s.seq < g.high {
 			err = fmt.Errorf("record %d was acknowledged; the blocks end at %d", g.high, s.seq)
 		}
@@ -334,25 +343,65 @@ func Tree(dir, top string) error {
 	return err
 }
 
-// openNewest opens the newest block.
+// openNewest opens the newest block. The server may remove an empty one meanwhile, and
+// begin another.
 func (s *Stream) openNewest() error {
-	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "msgs"))
+	var err error
+	for range 10 {
+		if err = s.tryNewest(); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+func (s *Stream) tryNewest() error {
+	numbers, err := s.blocks()
+	if err != nil || len(numbers) == 0 {
+		return err
+	}
+	newest := len(numbers) - 1
+	f, err := os.OpenFile(s.path(numbers[newest]), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
+	if err := s.closeFile(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	s.block, s.file, s.end = numbers[newest], f, 0
+	err = s.syncBlock(nil)
+	for i := newest - 1; err == nil && s.seq == 0 && i >= 0; i-- { // the newest holds nothing yet
+		s.seq, err = lastSeq(s.path(numbers[i]))
+	}
+	return err
+}
+
+// blocks returns the numbers of the blocks, in order.
+func (s *Stream) blocks() (numbers []uint32, err error) {
+	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "msgs"))
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".blk")
 		if n, err := strconv.ParseUint(name, 10, 32); ok && err == nil {
-			s.block = max(s.block, uint32(n))
+			numbers = append(numbers, uint32(n))
 		}
 	}
-	if s.block == 0 {
-		return nil
+	slices.Sort(numbers)
+	return numbers, err
+}
+
+// lastSeq returns the sequence of the last record of a block; 0 if it has none.
+func lastSeq(name string) (uint64, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, err
 	}
-	if s.file, err = os.OpenFile(s.path(s.block), os.O_RDWR, 0); err != nil {
-		return err
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
 	}
-	return s.syncBlock(nil)
+	seq, _, err := blocks.LastSeq(f, 0, info.Size())
+	return seq, err
 }
 
 // syncPath syncs a file or a folder.
