@@ -23,6 +23,7 @@ import (
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -198,6 +199,9 @@ func startDamaged(t *testing.T, bin, data string, rng *rand.Rand, a *acked) stri
 			return "cut short, and said so" // a zeroed page at the end, above the mark: see decision 18
 		}
 		if ended == "" {
+			if strings.Contains(name, "/projections/") {
+				readAll(t, bin, copied, a)
+			}
 			checkAcked(t, bin, copied, a)
 			return "served"
 		}
@@ -218,6 +222,31 @@ func startDamaged(t *testing.T, bin, data string, rng *rand.Rand, a *acked) stri
 	}
 	t.Errorf("%s: %s", name, out)
 	return "not repaired"
+}
+
+// readAll reads everything, so that damage of the projections is met: the daemon answers
+// corrupt, ends, and makes them again at its next start.
+func readAll(t *testing.T, bin, data string, a *acked) {
+	t.Helper()
+	cmd, url := launch(t, bin, data)
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	nc, err := api.Dial(url, filepath.Join(data, "users", "operator.nk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c := api.NewClient(nc, "default", api.Operator).Within(10 * time.Second)
+	for s := range a.turns {
+		for _, err := range c.Turns(t.Context(), s, api.ListTurns{}) {
+			if err != nil && !errors.Is(err, ledger.ErrCorrupt) && !errors.Is(err, ledger.ErrUnavailable) {
+				t.Errorf("a read of damaged projections: %v", err)
+			}
+		}
+	}
+	_, _ = c.Verify(t.Context())
 }
 
 // startOnce starts nexusd and stops it when it is ready. It returns why it did not start,

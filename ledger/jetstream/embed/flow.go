@@ -28,12 +28,17 @@ const (
 )
 
 const (
-	// turnIdle ends the turn of a connection that sends nothing for so long.
-	turnIdle = 20 * time.Millisecond
+	// turnIdle ends the turn of a connection that sends nothing for so long, turnSlow that
+	// of one that made the flow wait for so long in all.
+	turnIdle, turnSlow = 20 * time.Millisecond, 250 * time.Millisecond
 	// patience is how long the flow waits for the service to see what was sent. Then
 	// it goes on: a service that hangs must not keep clients from connecting.
 	patience = time.Second
 )
+
+// maxPartial bounds the bytes of long messages that are not complete, which the server
+// keeps in memory. Over it, the client that made the flow wait longest is disconnected.
+const maxPartial = 64 << 20
 
 // flow decides which connection may pass how much on to the server. Connections get
 // their share in bytes: of those that wait, the one that has got least is next.
@@ -49,6 +54,9 @@ type flow struct {
 	probing bool         // a probe is on its way
 	arrived int          // waiters so far
 	stopped bool
+
+	partial  int                  // bytes of long messages that are not complete
+	partials map[*sender]net.Conn // who sent them
 }
 
 // lane is a bound and those that wait for room in it.
@@ -64,6 +72,11 @@ type sender struct {
 	tag  uint64 // what it has got, in bytes, in virtual time; guarded by flow.mu
 	turn bool   // it has a turn
 	scan scanner
+
+	partial int           // bytes of the long message that is not complete; guarded by flow.mu
+	waited  time.Duration // for the client, within that message; guarded by flow.mu
+	since   time.Time     // of the wait that goes on; zero: none; guarded by flow.mu
+	inTurn  time.Duration // for the client, within the turn
 }
 
 // waiter waits for room of n.
@@ -90,7 +103,7 @@ func (w *waiters) Pop() any {
 }
 
 func newFlow() *flow {
-	return &flow{short: lane{max: shortWindow}, long: lane{max: longWindow}, turns: lane{max: longTurns}}
+	return &flow{partials: make(map[*sender]net.Conn), short: lane{max: shortWindow}, long: lane{max: longWindow}, turns: lane{max: longTurns}}
 }
 
 // bound makes the flow wait for the service. probe calls its argument once the
@@ -120,9 +133,12 @@ func (f *flow) take(s *sender, n int, ofLong bool) {
 		f.wait(&f.short, s, n)
 		return
 	}
+	if s.turn && s.inTurn > turnSlow {
+		f.endTurn(s)
+	}
 	if !s.turn {
 		f.wait(&f.turns, s, 1)
-		s.turn = true
+		s.turn, s.inTurn = true, 0
 	}
 	f.wait(&f.long, s, n)
 }
@@ -206,6 +222,49 @@ func (f *flow) look() {
 	go f.probe(func() { expiry.Stop(); seen() })
 }
 
+// keep notes that n bytes of a long message of s went to the server, which keeps them until
+// the message is complete; n is negative when it is.
+func (f *flow) keep(s *sender, conn net.Conn, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n < 0 {
+		f.partial, s.partial, s.waited = f.partial-s.partial, 0, 0
+		delete(f.partials, s)
+		return
+	}
+	f.partial, s.partial = f.partial+n, s.partial+n
+	f.partials[s] = conn
+	if f.partial <= maxPartial {
+		return
+	}
+	slowest, longest := s, time.Duration(-1)
+	for other := range f.partials {
+		waited := other.waited
+		if !other.since.IsZero() {
+			waited += time.Since(other.since)
+		}
+		if waited > longest {
+			slowest, longest = other, waited
+		}
+	}
+	_ = f.partials[slowest].Close() // its send ends, and gives back what it has
+}
+
+// awaiting notes that the flow begins to wait for the client, within a message.
+func (f *flow) awaiting(s *sender) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.since = time.Now()
+}
+
+// awaited notes that the client has sent something.
+func (f *flow) awaited(s *sender) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := time.Since(s.since)
+	s.waited, s.inTurn, s.since = s.waited+d, s.inTurn+d, time.Time{}
+}
+
 // serve passes on what the client of conn and the server of inner send each other,
 // until one of them ends.
 func (f *flow) serve(conn, inner net.Conn) {
@@ -232,6 +291,7 @@ func (f *flow) serve(conn, inner net.Conn) {
 func (f *flow) send(conn, inner net.Conn) {
 	s := new(sender)
 	defer f.endTurn(s)
+	defer f.keep(s, conn, -1)
 	small := make([]byte, chunk)
 	var large []byte
 	for {
@@ -247,14 +307,27 @@ func (f *flow) send(conn, inner net.Conn) {
 		if err := conn.SetReadDeadline(deadline); err != nil {
 			return
 		}
+		within := s.scan.rest > 0
+		if within {
+			f.awaiting(s)
+		}
 		n, err := conn.Read(buf)
+		if within {
+			f.awaited(s)
+		}
 		for buf = buf[:n]; len(buf) > 0; {
 			n, long := s.scan.next(buf)
 			f.take(s, n, long)
 			if _, err := inner.Write(buf[:n]); err != nil {
 				return
 			}
+			if long {
+				f.keep(s, conn, n)
+			}
 			if buf = buf[n:]; s.scan.rest == 0 {
+				if s.partial > 0 {
+					f.keep(s, conn, -1)
+				}
 				f.endTurn(s)
 			}
 		}

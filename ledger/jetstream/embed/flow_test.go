@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // heldProbe is a service that sees what was sent when the test says so.
@@ -183,6 +184,105 @@ func TestLongMessagesComeFewAtATime(t *testing.T) {
 			t.Errorf("after the end of a message %d have begun", n)
 		}
 		for _, c := range outer {
+			_ = c.Close()
+		}
+		f.stop()
+		synctest.Wait()
+	})
+}
+
+// served lets n clients send through a flow. It returns their ends, and how many bytes of each
+// have come.
+func served(f *flow, n int) (clients []net.Conn, got []atomic.Int64) {
+	got = make([]atomic.Int64, n)
+	for i := range n {
+		client, conn := net.Pipe()
+		inner, server := net.Pipe()
+		clients = append(clients, client)
+		go f.serve(conn, inner)
+		go func() {
+			buf := make([]byte, 64<<10)
+			for {
+				n, err := server.Read(buf)
+				if got[i].Add(int64(n)); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	return clients, got
+}
+
+// Clients that send their long messages a byte at a time do not stop the others' messages.
+func TestASlowClientGivesUpItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFlow()
+		f.bound(func(seen func()) { seen() })
+		const size = 300 << 10
+		clients, got := served(f, longTurns+1)
+		line := fmt.Sprintf("PUB large %d\r\n", size)
+		end := make(chan struct{})
+		for i := range longTurns {
+			go func() {
+				_, _ = io.WriteString(clients[i], line)
+				for {
+					if _, err := clients[i].Write([]byte{'x'}); err != nil {
+						return
+					}
+					select {
+					case <-time.After(turnIdle / 4):
+					case <-end:
+						return
+					}
+				}
+			}()
+		}
+		time.Sleep(time.Second) // of the test's clock
+		go func() {
+			_, _ = io.WriteString(clients[longTurns], line+strings.Repeat("x", size)+"\r\n")
+		}()
+		time.Sleep(2 * time.Second)
+		if n := got[longTurns].Load(); n != int64(len(line)+size+2) {
+			t.Errorf("%d bytes of the message have come in 2 s", n)
+		}
+		close(end)
+		for _, c := range clients {
+			_ = c.Close()
+		}
+		f.stop()
+		synctest.Wait()
+	})
+}
+
+// Clients that stop in the middle of long messages are disconnected when the server keeps
+// too much of them; the one that is at work is not.
+func TestHalfMessagesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFlow()
+		f.bound(func(seen func()) { seen() })
+		const size = 8 << 20
+		const n = maxPartial/size + 4
+		clients, got := served(f, n)
+		line := fmt.Sprintf("PUB large %d\r\n", size)
+		most := 0
+		for i := range n {
+			_, _ = io.WriteString(clients[i], line)
+			_, _ = clients[i].Write(make([]byte, size-1))
+			time.Sleep(time.Second) // of the test's clock
+			f.mu.Lock()
+			most = max(most, f.partial)
+			f.mu.Unlock()
+		}
+		if most > maxPartial {
+			t.Errorf("%d bytes of half messages", most)
+		}
+		if last := got[n-1].Load(); last != int64(len(line)+size-1) {
+			t.Errorf("the last client was disconnected: %d bytes", last)
+		}
+		if _, err := clients[0].Write([]byte("x")); err == nil {
+			t.Error("the client that stopped first is still connected")
+		}
+		for _, c := range clients {
 			_ = c.Close()
 		}
 		f.stop()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"golang.org/x/sync/semaphore"
+
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/compactor/summary"
 	"nexus/ledger"
@@ -60,6 +62,29 @@ type meter struct {
 	total *atomic.Int64 // bytes of all requests
 	max   int64         // bound on total
 	used  atomic.Int64
+
+	room     *semaphore.Weighted // of all requests, for Expand
+	expanded int64               // taken of room; of the request's goroutine
+}
+
+// maxExpanded bounds the bytes that all requests together make of content that is stored
+// already, of which they name a few bytes only.
+const maxExpanded = 64 << 20
+
+// Expand waits until there is room for a request to hold n bytes of stored content, or to
+// work on as many, and keeps the room until the request is answered. A request does it once;
+// another call does nothing. [api.Busy] if ctx ends first.
+func Expand(ctx context.Context, n int) error {
+	m := meterOf(ctx)
+	if m == nil || m.expanded > 0 || n <= 0 {
+		return nil
+	}
+	want := min(int64(n), maxExpanded)
+	if err := m.room.Acquire(ctx, want); err != nil {
+		return &api.Error{Code: api.Busy, Message: "the requests that put stored content together take all the memory that there is for them", Details: map[string]any{"retry_after_ms": 1000}}
+	}
+	m.expanded = want
+	return nil
 }
 
 type meterKey struct{}
@@ -68,8 +93,14 @@ type meterKey struct{}
 // requests together. A load past that bound fails as busy. The caller calls the
 // returned function when it has answered the request.
 func (pl *Loader) MeterRequest(ctx context.Context) (context.Context, func()) {
-	m := &meter{total: &pl.loaded, max: pl.loadedLimit()}
-	return context.WithValue(ctx, meterKey{}, m), func() { m.total.Add(-m.used.Swap(0)) }
+	m := &meter{total: &pl.loaded, max: pl.loadedLimit(), room: pl.expanding}
+	return context.WithValue(ctx, meterKey{}, m), func() {
+		m.total.Add(-m.used.Swap(0))
+		if m.expanded > 0 {
+			m.room.Release(m.expanded)
+			m.expanded = 0
+		}
+	}
 }
 
 // meterOf returns the meter of a request, nil if it has none.

@@ -3,6 +3,8 @@ package paths
 import (
 	"sync/atomic"
 
+	"golang.org/x/sync/semaphore"
+
 	"nexus/cmd/nexusd/daemon/engine/cache"
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/page"
@@ -21,14 +23,15 @@ type Loader struct {
 	// bytes. A load past it fails as busy. 0 means 512 MiB.
 	MaxLoaded int64
 
-	content *content.Store
-	reader  *reader.Reader
-	page    *page.Limits
-	loaded  atomic.Int64                 // bytes that all requests have loaded
-	sizes   *cache.Cache[turns.ID, Size] // by session
+	content   *content.Store
+	reader    *reader.Reader
+	page      *page.Limits
+	loaded    atomic.Int64                 // bytes that all requests have loaded
+	expanding *semaphore.Weighted          // see Expand
+	sizes     *cache.Cache[turns.ID, Size] // by session
 }
 
 // New returns a loader of the paths that r finds.
 func New(tiers []compactor.Tier, maxContent int, cs *content.Store, r *reader.Reader, limits *page.Limits, budget *cache.Budget) *Loader {
-	return &Loader{Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, sizes: cache.New[turns.ID, Size](budget, "measures")}
+	return &Loader{expanding: semaphore.NewWeighted(maxExpanded), Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, sizes: cache.New[turns.ID, Size](budget, "measures")}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/paths"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -39,7 +40,11 @@ func (wr *Writer) PutBlob(ctx context.Context, c reader.Caller, req api.PutBlob)
 		return nil, api.FieldErrorf("/data", "no data")
 	case len(req.Pieces) == 0 && req.InPieces:
 		return nil, api.FieldErrorf("/in_pieces", "no pieces")
-	case req.InPieces:
+	}
+	if err := paths.Expand(ctx, len(req.Pieces)*turns.MaxPiece); err != nil {
+		return nil, err
+	}
+	if req.InPieces {
 		return wr.putPieces(ctx, s, k, req.Pieces)
 	}
 	data, err := wr.joinPieces(ctx, s, k, req.Data, req.Pieces)
@@ -114,6 +119,16 @@ func (wr *Writer) InlineAttachments(ctx context.Context, c reader.Caller, sessio
 	field := requestField(body)
 	whole, inPieces, err := attachments(field, body)
 	if err != nil {
+		return err
+	}
+	held := 0
+	for _, p := range whole {
+		held += int(p.Ref.Size)
+	}
+	for _, p := range inPieces { // read piece by piece: what they take is time
+		held += int(p.Ref.Size)
+	}
+	if err := paths.Expand(ctx, held); err != nil {
 		return err
 	}
 	if err := wr.inlineWhole(ctx, s, k, field, whole); err != nil {
