@@ -67,6 +67,9 @@ func hint(cmd *cobra.Command, err error) string {
 			return "ledgerctl verify lists what is damaged"
 		}
 	case api.Unavailable:
+		if x.Details["reason"] == "disk" {
+			return "make room on the disk of nexusd, or read in its log why it takes no writes; it goes on by itself"
+		}
 		return "is nexusd running on that server? start it with: nexusd"
 	case api.Conflict:
 		if id, ok := x.Details["session"].(string); ok {

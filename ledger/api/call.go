@@ -76,7 +76,7 @@ func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID
 	}
 	var failed atomic.Pointer[Error]
 	defer c.report(ctx, &failed)()
-	m, err := c.link.send(ctx, subject, b, &failed, func() time.Duration { return tryTime(ctx, most, wait) })
+	m, err := c.link.send(ctx, subject, b, c.limit, &failed, func() time.Duration { return tryTime(ctx, most, wait) })
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +95,12 @@ func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID
 	return out, nil
 }
 
-// send tries until there is an answer that another try would not change, or ctx ends.
-// failed has the newest failure of a try.
-func (l *link) send(ctx context.Context, subject string, b []byte, failed *atomic.Pointer[Error], tryTime func() time.Duration) (*nats.Msg, error) {
+// send tries until there is an answer that another try would not change, or ctx ends. A
+// daemon that answers unavailable is asked for refused at most; 0: until ctx ends. failed has the newest failure of a try.
+func (l *link) send(ctx context.Context, subject string, b []byte, refused time.Duration, failed *atomic.Pointer[Error], tryTime func() time.Duration) (*nats.Msg, error) {
 	p := l.begin(subject)
 	defer l.end(p)
+	began := time.Now()
 	var last *Error // why there is no answer yet
 	undecided := "" // why nobody knows whether a try was carried out; "": none was
 	try := func() (*nats.Msg, error) {
@@ -118,7 +119,8 @@ func (l *link) send(ctx context.Context, subject string, b []byte, failed *atomi
 		if last = err; undecided != "" && (again || !sent) { // a refusal of this try says nothing about those before
 			last = Errorf(Indeterminate, nil, "%s", undecided)
 		}
-		if !again || l.nc.IsClosed() { // a closed connection stays closed
+		tired := sent && err.Code == Unavailable && refused > 0 && time.Since(began) > refused
+		if !again || tired || l.nc.IsClosed() { // a closed connection stays closed
 			return nil, backoff.Permanent(err)
 		}
 		if pause := retryAfter(err); pause > 0 {

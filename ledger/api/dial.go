@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 )
 
 // Dial connects to the URL address with the credentials in a file: the seed of an NKey, or the
@@ -31,6 +32,9 @@ func Dial(address, credentials string, opts ...nats.Option) (*nats.Conn, error) 
 
 // CredentialsOption returns the option of a connection for a file of credentials.
 func CredentialsOption(file string) (nats.Option, error) {
+	if _, err := nkeys.FromSeed([]byte(file)); err == nil {
+		return nil, Errorf(Malformed, nil, "credentials: that is a seed itself; name a file that holds it")
+	}
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)

@@ -92,9 +92,13 @@ func (d *Daemon) collectBlobs(ctx context.Context, after time.Duration) {
 
 // collectOnce looks for blobs that no event names, and collects them as c says.
 func (d *Daemon) collectOnce(ctx context.Context, c collect.Config) (collect.Report, error) {
-	if why := d.outage.active(); why != nil {
-		return collect.Report{}, why
+	ctx, stop, err := d.outage.during(ctx)
+	if err != nil {
+		return collect.Report{}, err
 	}
+	defer stop()
+	d.collecting.Lock() // no outage ends while a collection runs: both change which stream the mark names
+	defer d.collecting.Unlock()
 	if damaged := d.scrubber.damaged.Load(); damaged != nil {
 		return collect.Report{}, damaged
 	}
@@ -102,7 +106,8 @@ func (d *Daemon) collectOnce(ctx context.Context, c collect.Config) (collect.Rep
 	c.Data, c.Log, c.Blobs, c.Mark = d.cfg.Data, d.log, d.log.Blobs(), d.mark
 	c.Room = func(bytes int64) error { return d.server.CheckRoom(d.cfg.Data, bytes) }
 	c.Pace = func(int64) error { return ctx.Err() }
-	out, err := collect.Run(ctx, c)
+	var out collect.Report
+	out, err = collect.Run(ctx, c)
 	if out.Collected > 0 {
 		d.collector.collected.Add(float64(out.Collected))
 		d.logger.Info("collected blobs that no event names", "bytes", out.Collected, "of", out.Bytes, "stream", jetstream.BlobsStream(out.Number), "took", time.Since(began).Round(time.Millisecond))

@@ -48,6 +48,7 @@ type Daemon struct {
 	mark       *mark.Keeper  // of what was acknowledged; nil on an external server
 	scrubber   *scrubber     // nil on an external server
 	collector  *collector    // nil on an external server
+	collecting sync.Mutex    // held by a collection of blobs, and by what opens the streams again
 	syncing    sync.Mutex
 	syncs      map[string]*groupsync.Stream // by stream; guarded by syncing; empty on an external server
 	fsyncs     uint64                       // of those that were replaced; guarded by syncing

@@ -277,3 +277,30 @@ func TestTheCauseOfAnOutageNamesNoFile(t *testing.T) {
 		}
 	}
 }
+
+// A collection has put another stream in the place of the first one, whose files are gone.
+// An outage after it ends.
+func TestAnOutageAfterACollectionEnds(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	must[*api.BlobInfo](t)(c.PutBlob(t.Context(), api.PutBlob{Session: s.ID, Data: []byte(words(1, 300_000))}))
+	stop(t, d, c)
+	d, c = start(t, dir)
+	if out := collectLater(t, d, nil); out.Collected == 0 {
+		t.Fatalf("%+v", out)
+	}
+	d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.ENOSPC))
+	id := api.NewID()
+	first := must[*api.Appended](t)(c.Append(t.Context(), s.ID, api.AppendTurn{ID: id, Messages: []turns.Message{turns.TextMessage(turns.User, "meanwhile")}}))
+	must[*api.BlobInfo](t)(c.PutBlob(t.Context(), api.PutBlob{Session: s.ID, Data: []byte(words(2, 300_000))}))
+	if d.outage.active() != nil {
+		t.Error("an append was acknowledged in an outage")
+	}
+	stop(t, d, c)
+	_, c = start(t, dir)
+	if again := must[*api.Appended](t)(c.Append(t.Context(), s.ID, api.AppendTurn{ID: id, Messages: []turns.Message{turns.TextMessage(turns.User, "meanwhile")}})); again.Position != first.Position {
+		t.Errorf("stored again: %s, %s", again.Position, first.Position)
+	}
+	verified(t, c)
+}

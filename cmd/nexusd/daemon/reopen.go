@@ -157,6 +157,8 @@ func (d *Daemon) reopen(ctx context.Context) (err error) {
 // reopenStreams closes the streams, compares their files with what was acknowledged, and
 // opens them.
 func (d *Daemon) reopenStreams(ctx context.Context) error {
+	d.collecting.Lock()
+	defer d.collecting.Unlock()
 	if err := errors.Join(d.closeSyncs(ctx), d.server.StopStreams()); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"nexus/ledger"
 	"nexus/ledger/jetstream"
 	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/disk"
@@ -46,6 +47,9 @@ type Repaired struct {
 func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if _, err := os.Stat(filepath.Join(c.Data, "jetstream")); errors.Is(err, fs.ErrNotExist) {
+		return out, fmt.Errorf("%w: there is no ledger in %s", ledger.ErrNotFound, c.Data)
 	}
 	lock, err := embed.Lock(c.Data)
 	if err != nil {

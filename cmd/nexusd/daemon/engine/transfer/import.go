@@ -172,6 +172,9 @@ func (tr *Transfer) storePolicy(ctx context.Context, c reader.Caller, ref turns.
 // joinPieces returns the content of a record, whole or from pieces that came before
 // it.
 func (tr *Transfer) joinPieces(ctx context.Context, c reader.Caller, field string, whole []byte, pieces []turns.Hash) ([]byte, error) {
+	if err := paths.Expand(ctx, len(pieces)*tr.page.PieceBytes()); err != nil {
+		return nil, err
+	}
 	whole = slices.Clip(whole) // the append must not change the request
 	for i, d := range pieces {
 		piece, err := tr.content.Blobs.GetBlob(ctx, c.Tenant, d)
