@@ -372,7 +372,7 @@ func (d *doctor) measure(m metrics) {
 	case done == 0:
 		d.add("scrub", checkOK, "no damage found; not all was read since the start yet", "")
 	default:
-		d.add("scrub", checkOK, "all that is stored was read without a fault at "+time.Unix(int64(done), 0).UTC().Format(time.RFC3339), "")
+		d.add("scrub", checkOK, "all that was stored then was read without a fault at "+time.Unix(int64(done), 0).UTC().Format(time.RFC3339), "")
 	}
 	if n := m.values["nexus_chains_set_aside"]; n > 0 {
 		d.add("sessions", checkWarn, fmt.Sprintf("%.0f are read-only, because a stored event breaks a rule", n), "ledgerctl verify names them")

@@ -101,7 +101,11 @@ func Require(s Scope, next http.Handler) http.Handler {
 		switch {
 		case !ok:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="nexus"`)
-			http.Error(w, "a token is needed: Authorization: Bearer …", http.StatusUnauthorized)
+			text := "a token is needed: Authorization: Bearer …"
+			if r.Header.Get("Authorization") != "" {
+				text = "the token is none of the configuration's"
+			}
+			http.Error(w, text, http.StatusUnauthorized)
 		case c.Scope < s:
 			http.Error(w, "the token's scope is "+c.Scope.String()+", this needs "+s.String(), http.StatusForbidden)
 		default:
