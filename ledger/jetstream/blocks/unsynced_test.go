@@ -48,7 +48,7 @@ func TestWhatNoFsyncCoveredIsTorn(t *testing.T) {
 		damage func(dir string)
 	}{
 		{"a hole before whole records", inNewest, func(dir string) { zero(dir, inNewest.Offset, inNewest.Bytes, newest.Number) }},
-		{"a wrong byte before whole records", inNewest, func(dir string) { zero(dir, inNewest.Offset+headSize+30, 40, newest.Number) }},
+		{"a wrong byte before whole records", inNewest, func(dir string) { zero(dir, inNewest.Offset+headSize+30, 8, newest.Number) }},
 		{"an older block that ends inside a record", inBefore, func(dir string) {
 			shorten(t, filepath.Join(dir, blockPath(before.Number)), before.Size-inBefore.Offset-10)
 		}},
@@ -67,6 +67,8 @@ func TestWhatNoFsyncCoveredIsTorn(t *testing.T) {
 			for name, o := range map[string]Options{
 				"acknowledged":                {Unsynced: true, Acked: c.at.Seq},
 				"the machine did not go down": {Acked: c.at.Seq - 1},
+				// A record that comes after the place was sent when the place was on the disk.
+				"a later record proves it": {Unsynced: true, Acked: c.at.Seq - 1, Proves: func(r Record) uint64 { return r.Seq - 1 }},
 			} {
 				if r := check(t, dir, o); r.Err() == nil {
 					t.Errorf("%s: no damage", name)
