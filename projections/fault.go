@@ -216,7 +216,7 @@ func (w *faultFS) closeAll() {
 	files := slices.Collect(maps.Keys(w.open.files))
 	w.open.mu.Unlock()
 	for _, f := range files {
-		_ = f.Close() // nothing is written, and what failed before is known
+		f.abandon()
 	}
 }
 
@@ -310,41 +310,56 @@ type faultFile struct {
 	vfs.File
 	fs *faultFS
 
+	changing sync.RWMutex // held for reading by calls that change the file
+
 	mu     sync.RWMutex
 	closed bool // guarded by mu
 }
 
-func (w *faultFile) Write(b []byte) (int, error) {
+// change runs a call that changes the file. A file that was closed under it, as that of an
+// abandoned database, fails.
+func (w *faultFile) change(f func() error) error {
 	w.fs.f.fence()
-	n, err := w.File.Write(b)
+	w.changing.RLock()
+	w.mu.RLock()
+	err := error(os.ErrClosed)
+	closed := w.closed
+	w.mu.RUnlock()
+	if !closed {
+		err = f()
+	}
+	w.changing.RUnlock() // before must, which may never return
+	return err
+}
+
+func (w *faultFile) Write(b []byte) (n int, err error) {
+	err = w.change(func() (err error) { n, err = w.File.Write(b); return err })
 	return n, w.fs.must(err)
 }
 
-func (w *faultFile) WriteAt(b []byte, at int64) (int, error) {
-	w.fs.f.fence()
-	n, err := w.File.WriteAt(b, at)
+func (w *faultFile) WriteAt(b []byte, at int64) (n int, err error) {
+	err = w.change(func() (err error) { n, err = w.File.WriteAt(b, at); return err })
 	return n, w.fs.must(err)
 }
 
-func (w *faultFile) Sync() error {
-	w.fs.f.fence()
-	return w.fs.must(w.File.Sync())
-}
+func (w *faultFile) Sync() error     { return w.fs.must(w.change(w.File.Sync)) }
+func (w *faultFile) SyncData() error { return w.fs.must(w.change(w.File.SyncData)) }
 
-func (w *faultFile) SyncData() error {
-	w.fs.f.fence()
-	return w.fs.must(w.File.SyncData())
-}
-
-func (w *faultFile) SyncTo(n int64) (bool, error) {
-	w.fs.f.fence()
-	full, err := w.File.SyncTo(n)
+func (w *faultFile) SyncTo(n int64) (full bool, err error) {
+	err = w.change(func() (err error) { full, err = w.File.SyncTo(n); return err })
 	return full, w.fs.must(err)
 }
 
 func (w *faultFile) Preallocate(offset, length int64) error {
-	w.fs.f.fence()
-	return w.File.Preallocate(offset, length)
+	return w.change(func() error { return w.File.Preallocate(offset, length) })
+}
+
+// abandon closes the file, unless a change of it hangs.
+func (w *faultFile) abandon() {
+	if w.changing.TryLock() {
+		defer w.changing.Unlock()
+		_ = w.Close() // nothing is written, and what failed before is known
+	}
 }
 
 func (w *faultFile) ReadAt(b []byte, at int64) (int, error) {

@@ -115,7 +115,7 @@ func (d *doctor) files() {
 	switch {
 	case err == nil:
 		d.add("context", checkOK, "nexusd of this user wrote one for "+plainURL(e.server), "")
-		d.http, d.ca = cmp.Or(d.http, strings.NewReplacer("//0.0.0.0:", "//127.0.0.1:", "//[::]:", "//[::1]:").Replace(c.HTTP)), cmp.Or(d.ca, c.CA)
+		d.http, d.ca = cmp.Or(d.http, strings.NewReplacer("//0.0.0.0:", "//127.0.0.1:", "//[::]:", "//127.0.0.1:").Replace(c.HTTP)), cmp.Or(d.ca, c.CA)
 	case errors.Is(err, fs.ErrNotExist):
 		d.add("context", checkSkipped, "no nexusd of this user wrote one for "+plainURL(e.server), "--creds, --tls-ca and --http name what it would hold")
 	default:

@@ -77,10 +77,10 @@ func Open(c Config) (*Stream, error) {
 // open begins to sync the files as they are now. No other method but those that read the
 // counters may run.
 func (s *Stream) open() error {
-	err := Tree(s.cfg.Dir, s.cfg.Top)
 	s.block, s.end, s.seq = 0, 0, 0
-	if err == nil {
-		err = s.openNewest()
+	err := s.openNewest()
+	if err == nil { // after the last record was read: the server may be writing more
+		err = Tree(s.cfg.Dir, s.cfg.Top)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("sync the stream in %s: %w", s.cfg.Dir, err), s.closeFile())
@@ -94,8 +94,8 @@ func (s *Stream) open() error {
 	return nil
 }
 
-// Reopen begins again after a failure, or when the files were replaced: the server must
-// have them closed. Those who wait get an error. After an error of Reopen every Wait
+// Reopen begins again after a failure, or when the files were replaced. What is in the files
+// must be what the server shows. Those who wait get an error. After an error of Reopen every Wait
 // fails, and Reopen can be called again.
 func (s *Stream) Reopen() error {
 	if err := s.Close(); err != nil {
@@ -217,7 +217,7 @@ func (s *Stream) run() {
 		err := s.sync(g)
 		s.took = time.Since(began)
 		if err == nil && s.seq < g.high { // the server numbers its blocks in another way
-			err = errors.Join(Tree(s.cfg.Dir, s.cfg.Top), s.openNewest())
+			err = errors.Join(s.openNewest(), Tree(s.cfg.Dir, s.cfg.Top))
 		}
 		if err == nil && s.seq < g.high {
 			err = fmt.Errorf("record %d was acknowledged; the blocks end at %d", g.high, s.seq)
