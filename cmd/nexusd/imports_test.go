@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"ledger/memlog":              {"turns", "ledger"},
 	"ledger/ledgertest":          {"turns", "ledger"},
 	"ledger/jetstream/mark":      {"turns"},
-	"ledger/jetstream/groupsync": {"ledger", "ledger/jetstream/blocks"},
+	"ledger/jetstream/groupsync": {"ledger", "ledger/jetstream/blocks", "ledger/jetstream/mark"},
 	"ledger/jetstream":           {"turns", "ledger", "ledger/jetstream/mark", "ledger/jetstream/groupsync"},
 	"ledger/jetstream/embed":     {},
 	"ledger/jetstream/blocks":    {"ledger"},

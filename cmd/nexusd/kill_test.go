@@ -135,19 +135,26 @@ func (w *write) run(ctx context.Context, t *testing.T, url, data string, a *acke
 	}
 }
 
-func checkAcked(t *testing.T, bin, data string, a *acked) {
+// asOperator starts nexusd and returns a client of the operator. stop kills nexusd.
+func asOperator(t *testing.T, bin, data string) (c *api.Client, stop func()) {
 	t.Helper()
 	cmd, url := launch(t, bin, data)
-	defer func() {
+	kill := func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-	}()
+	}
 	nc, err := api.Dial(url, filepath.Join(data, "users", "operator.nk"))
 	if err != nil {
+		kill()
 		t.Fatal(err)
 	}
-	defer nc.Close()
-	c := api.NewClient(nc, "default", api.Operator)
+	return api.NewClient(nc, "default", api.Operator), func() { nc.Close(); kill() }
+}
+
+func checkAcked(t *testing.T, bin, data string, a *acked) {
+	t.Helper()
+	c, stop := asOperator(t, bin, data)
+	defer stop()
 	total := 0
 	for s, ids := range a.turns {
 		var got []turns.ID

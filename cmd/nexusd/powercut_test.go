@@ -228,17 +228,9 @@ func startDamaged(t *testing.T, bin, data string, rng *rand.Rand, a *acked) stri
 // corrupt, ends, and makes them again at its next start.
 func readAll(t *testing.T, bin, data string, a *acked) {
 	t.Helper()
-	cmd, url := launch(t, bin, data)
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}()
-	nc, err := api.Dial(url, filepath.Join(data, "users", "operator.nk"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	c := api.NewClient(nc, "default", api.Operator).Within(10 * time.Second)
+	c, stop := asOperator(t, bin, data)
+	defer stop()
+	c = c.Within(10 * time.Second)
 	for s := range a.turns {
 		for _, err := range c.Turns(t.Context(), s, api.ListTurns{}) {
 			if err != nil && !errors.Is(err, ledger.ErrCorrupt) && !errors.Is(err, ledger.ErrUnavailable) {

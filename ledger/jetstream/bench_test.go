@@ -85,6 +85,28 @@ func BenchmarkSequential(b *testing.B) {
 	}
 }
 
+// appendAll lets writers append b.N records, each on a subject of its own.
+func appendAll(b *testing.B, l *Log, do appender, writers int, p []byte) {
+	b.Helper()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			subject := fmt.Sprint("nexus.log.00.t.s.W", w)
+			for tail := uint64(0); left.Add(-1) >= 0; {
+				var err error
+				if tail, err = do(context.Background(), l, subject, tail, p); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // BenchmarkParallel has 64 writers, each on a subject of its own.
 func BenchmarkParallel(b *testing.B) {
 	const writers = 64
@@ -93,23 +115,7 @@ func BenchmarkParallel(b *testing.B) {
 			l, p := benchLog(b, false), make([]byte, benchPayload)
 			b.ReportAllocs()
 			b.SetBytes(benchPayload)
-			var left atomic.Int64
-			left.Store(int64(b.N))
-			b.ResetTimer()
-			var wg sync.WaitGroup
-			for w := range writers {
-				wg.Go(func() {
-					subject := fmt.Sprint("nexus.log.00.t.s.W", w)
-					for tail := uint64(0); left.Add(-1) >= 0; {
-						var err error
-						if tail, err = a.do(context.Background(), l, subject, tail, p); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
+			appendAll(b, l, a.do, writers, p)
 		})
 	}
 }
@@ -149,6 +155,7 @@ func BenchmarkRead(b *testing.B) {
 	b.ReportMetric(records*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
 
+// BenchmarkGroup compares a fsync for each record with one for all that wait, and with none.
 func BenchmarkGroup(b *testing.B) {
 	for _, writers := range []int{1, 4, 16, 64, 512} {
 		for _, m := range []struct {
@@ -158,24 +165,7 @@ func BenchmarkGroup(b *testing.B) {
 		}{{"bare-always", 1, false, false}, {"append-always", 0, false, false}, {"append-group", 0, true, true}, {"append-nosync", 0, true, false}} {
 			b.Run(fmt.Sprint(m.name, "/", writers), func(b *testing.B) {
 				l, p := benchLogOf(b, m.noSync, m.group), make([]byte, 2*benchPayload)
-				a := appenders[m.a]
-				var left atomic.Int64
-				left.Store(int64(b.N))
-				b.ResetTimer()
-				var wg sync.WaitGroup
-				for w := range writers {
-					wg.Go(func() {
-						subject := fmt.Sprint("nexus.log.00.t.s.W", w)
-						for tail := uint64(0); left.Add(-1) >= 0; {
-							var err error
-							if tail, err = a.do(context.Background(), l, subject, tail, p); err != nil {
-								b.Error(err)
-								return
-							}
-						}
-					})
-				}
-				wg.Wait()
+				appendAll(b, l, appenders[m.a].do, writers, p)
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
 				if l.sync != nil {
 					b.ReportMetric(float64(l.sync.Syncs())/float64(b.N), "fsyncs/op")

@@ -92,7 +92,7 @@ func (d *Daemon) removeUnfinished(found disk.Found, m mark.Mark, more bool) erro
 		if t == nil {
 			continue
 		}
-		d.logger.Warn("the end of a stream is unfinished, and is removed: writes that were not acknowledged; or damage, if they were in the last half second before the stop",
+		d.logger.Warn("the end of a stream is unfinished, and is removed: writes that were not acknowledged; or damage, if they were acknowledged last before the stop",
 			"stream", stream, "record", t.Seq, "block", t.Block, "offset", t.Offset, "bytes", t.Bytes, "zeros", t.Zeros, "later_blocks", t.Later)
 		if !more {
 			continue
@@ -101,7 +101,7 @@ func (d *Daemon) removeUnfinished(found disk.Found, m mark.Mark, more bool) erro
 		if err != nil {
 			return err
 		}
-		d.logger.Warn("what was removed is kept until the next time", "stream", stream, "folder", aside)
+		d.logger.Warn("what was removed is kept", "stream", stream, "folder", aside)
 	}
 	if !more {
 		return nil

@@ -209,7 +209,7 @@ func TestUnacknowledgedRecordsWithAHoleAreRemoved(t *testing.T) {
 		_, c := start(t, dir)
 		continueAll(t, c)
 		verified(t, c)
-		if len(must[[]string](t)(filepath.Glob(filepath.Join(dir, "unsynced", jetstream.StreamName, "msgs", "*.blk")))) == 0 {
+		if len(must[[]string](t)(filepath.Glob(filepath.Join(dir, "unsynced-*", jetstream.StreamName, "msgs", "*.blk")))) == 0 {
 			t.Error("what was removed is not kept")
 		}
 	})

@@ -214,7 +214,7 @@ func (e *everyCallRun) attempt(o testOperation, goal *target) (out attempted) {
 	end()
 	e.d.Kill()
 	<-x.ended
-	out.calls, out.hit = x.seen()
+	out.calls, out.hit = x.recorded()
 	if goal != nil && out.hit {
 		fmt.Fprintf(e.log, "killed %s\n", goal)
 	}

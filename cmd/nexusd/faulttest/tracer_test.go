@@ -236,7 +236,7 @@ func (x *tracer) kill() {
 	x.hit = syscall.Kill(x.pid, syscall.SIGKILL) == nil || x.hit
 }
 
-func (x *tracer) seen() (calls []fileCall, hit bool) {
+func (x *tracer) recorded() (calls []fileCall, hit bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return append([]fileCall(nil), x.calls...), x.hit

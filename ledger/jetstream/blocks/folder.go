@@ -166,3 +166,16 @@ func (f *folder) scanBlock(ctx context.Context, i int, expect *uint64, yield fun
 	}
 	return true
 }
+
+// Numbers returns the numbers of the block files of the stream in dir, in order.
+func Numbers(dir string) (numbers []uint32, err error) {
+	entries, err := os.ReadDir(filepath.Join(dir, msgsDir))
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".blk")
+		if n, err := strconv.ParseUint(name, 10, 32); ok && err == nil {
+			numbers = append(numbers, uint32(n))
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, err
+}

@@ -121,7 +121,7 @@ func content(n, size int) (turns.Hash, []byte) {
 	return turns.Hash(sha256.Sum256(b)), b
 }
 
-func (f *folder) put(n, size int) turns.Hash {
+func (f *folder) putBlob(n, size int) turns.Hash {
 	f.t.Helper()
 	d, b := content(n, size)
 	if err := f.log.Blobs().PutBlob(f.t.Context(), "t", d, b); err != nil {
@@ -192,7 +192,7 @@ func fill(t testing.TB, dir string) *folder {
 	t.Helper()
 	f := openFolder(t, dir)
 	for n := range 20 {
-		d := f.put(n, sizes(n))
+		d := f.putBlob(n, sizes(n))
 		if n%2 == 0 {
 			if err := f.refer(n, d); err != nil {
 				t.Fatal(err)
@@ -246,7 +246,7 @@ func TestUnreferencedBlobsAreCollectedAfterTheGraceTime(t *testing.T) {
 		f.close()
 		f = openFolder(t, f.dir)
 		f.wants(1, sizes(1))
-		f.put(100, 5<<10)
+		f.putBlob(100, 5<<10)
 	}
 	f.close()
 	f = openFolder(t, f.dir)
@@ -266,7 +266,7 @@ func TestUnreferencedBlobsAreCollectedAfterTheGraceTime(t *testing.T) {
 
 func TestACopyKeepsTheAgeOfABlob(t *testing.T) {
 	f := fill(t, t.TempDir())
-	f.put(3, sizes(3)) // held: it stays, and a copy of it is stored in the new stream
+	f.putBlob(3, sizes(3)) // held: it stays, and a copy of it is stored in the new stream
 	if out, err := f.collect(week+time.Hour, nil); err != nil || out.Number != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -456,11 +456,11 @@ func TestAppendsRaceWithCollections(t *testing.T) {
 	const writers, old, rounds, each = 4, 200, 5, 100
 	f := openFolder(t, t.TempDir())
 	for n := range old {
-		f.put(n, 5<<10)
+		f.putBlob(n, 5<<10)
 	}
 	var until [rounds]time.Time // each collection has one blob more that is older than its grace time
 	for r := range rounds {
-		f.put(10_000+r, 5<<10)
+		f.putBlob(10_000+r, 5<<10)
 		until[r] = time.Now().Round(0) // of the clock that the server stores
 	}
 	f.close()
@@ -590,12 +590,12 @@ func TestModel(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"put": func(rt *rapid.T) {
 				i := n.Draw(rt, "blob")
-				f.put(i, size(i))
+				f.putBlob(i, size(i))
 				present[i], held[i] = true, true
 			},
 			"refer": func(rt *rapid.T) {
 				i := n.Draw(rt, "blob")
-				d := f.put(i, size(i))
+				d := f.putBlob(i, size(i))
 				events++
 				if err := f.refer(events, d); err != nil {
 					rt.Fatal(err)

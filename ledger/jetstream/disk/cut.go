@@ -7,19 +7,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
+	"time"
 
 	"nexus/ledger/jetstream/blocks"
 	"nexus/ledger/jetstream/embed"
 	"nexus/ledger/jetstream/mark"
 )
 
-// cutDir is the folder under the data folder that has what [Cut] removed last.
-const cutDir = "unsynced"
-
 // Cut removes what writes that no fsync covered left of a stream: from torn on to the end of
-// its block, and the later blocks. It copies them aside first, and returns the folder. It
+// its block, and the later blocks. It copies them first into a folder of its own under the data folder, which it returns and
+// nobody removes. It
 // removes the server's index too, which may list what is gone. The lock of the folder must
 // be held, and no server may have the files open.
 //
@@ -28,20 +25,15 @@ const cutDir = "unsynced"
 func Cut(data, stream string, torn blocks.Tail) (aside string, err error) {
 	dir := embed.StreamDir(data, stream)
 	msgs := filepath.Join(dir, "msgs")
-	entries, err := os.ReadDir(msgs)
+	numbers, err := blocks.Numbers(dir)
 	if err != nil {
 		return "", fmt.Errorf("cut stream %s: %w", stream, err)
 	}
-	var later []uint32
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), ".blk")
-		if n, err := strconv.ParseUint(name, 10, 32); ok && err == nil && uint32(n) > torn.Block {
-			later = append(later, uint32(n))
-		}
-	}
-	slices.SortFunc(later, func(a, b uint32) int { return int(int64(b) - int64(a)) })
-	aside = filepath.Join(data, cutDir, stream)
-	err = errors.Join(os.RemoveAll(aside), os.MkdirAll(filepath.Join(aside, "msgs"), 0o700))
+	// The newest first: a crash in between leaves no gap.
+	slices.Reverse(numbers)
+	later := numbers[:max(0, slices.IndexFunc(numbers, func(n uint32) bool { return n <= torn.Block }))]
+	aside = filepath.Join(data, "unsynced-"+time.Now().UTC().Format("20060102T150405.000Z"), stream)
+	err = os.MkdirAll(filepath.Join(aside, "msgs"), 0o700)
 	for _, n := range append([]uint32{torn.Block}, later...) {
 		if err == nil {
 			err = copyFile(filepath.Join(dir, blocks.Path(n)), filepath.Join(aside, blocks.Path(n)))
@@ -53,7 +45,6 @@ func Cut(data, stream string, torn blocks.Tail) (aside string, err error) {
 	if err == nil {
 		err = DropIndex(data, stream)
 	}
-	// The newest first: a crash in between leaves no gap.
 	for _, n := range later {
 		if err == nil {
 			err = os.Remove(filepath.Join(dir, blocks.Path(n)))

@@ -51,8 +51,8 @@ type Found struct {
 // blocks, it reads every record.
 //
 // unsynced says that the machine went down, or may have, under a server whose records are
-// synced in groups. What is unfinished above the mark was then not acknowledged, but in
-// the mark's last half second, and is torn; [Cut] removes it.
+// synced in groups. What is unfinished above the mark, and above what a later record
+// proves, was then not acknowledged, but for the newest records, and is torn; [Cut] removes it.
 //
 // Errors: [*DamagedError]; those of the file system and of ctx.
 //

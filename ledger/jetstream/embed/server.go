@@ -47,9 +47,9 @@ const storeDir = "jetstream"
 var ErrLocked = errors.New("data folder is in use")
 
 // maxPending is how many bytes may wait for one connection before the server closes
-// it. The service takes in at most 512 MiB of requests and refuses the rest as busy:
-// below that its own connection must not be closed, which would leave every client
-// without an answer. A subscriber that does not read can hold as much.
+// it. The service takes requests in up to a bound and refuses the rest as busy; with
+// TLS nothing bounds what is before it. Its own connection must not be closed, which
+// would leave every client without an answer. A subscriber that does not read can hold as much.
 const maxPending = 640 << 20
 
 // Config says how the server runs.

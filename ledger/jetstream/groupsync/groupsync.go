@@ -7,15 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"nexus/ledger"
 	"nexus/ledger/jetstream/blocks"
+	"nexus/ledger/jetstream/mark"
 )
 
 // Stream syncs the blocks of one stream. Safe for concurrent use. A nil Stream
@@ -175,9 +173,10 @@ func (s *Stream) wait(ctx context.Context, seq uint64, arrived int64) error {
 		return nil
 	}
 	s.mu.Lock()
-	if s.err != nil {
+	if err := s.err; err != nil {
 		s.mu.Unlock()
-		return s.err
+		s.arrive(arrived)
+		return err
 	}
 	g := s.next
 	if s.now != nil && seq <= s.covered {
@@ -287,7 +286,7 @@ func (s *Stream) sync(g *group) error {
 			return err
 		}
 		// The server has gone on to another block: the one before is whole.
-		if err := errors.Join(s.syncBlock(nil), syncPath(filepath.Join(s.cfg.Dir, "msgs"))); err != nil {
+		if err := errors.Join(s.syncBlock(nil), mark.SyncDir(filepath.Join(s.cfg.Dir, "msgs"))); err != nil {
 			return errors.Join(err, next.Close())
 		}
 		if s.file != nil {
@@ -317,10 +316,7 @@ func (s *Stream) syncBlock(g *group) error {
 	s.mu.Lock()
 	s.now, s.covered = g, s.seq
 	s.mu.Unlock()
-	if err := s.cfg.Fsync(s.file); err != nil {
-		return err
-	}
-	return nil
+	return s.cfg.Fsync(s.file)
 }
 
 func (s *Stream) path(block uint32) string { return filepath.Join(s.cfg.Dir, blocks.Path(block)) }
@@ -330,7 +326,7 @@ func (s *Stream) path(block uint32) string { return filepath.Join(s.cfg.Dir, blo
 func Tree(dir, top string) error {
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil {
-			err = syncPath(path)
+			err = mark.SyncDir(path)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // the server removes files of its own
@@ -338,7 +334,7 @@ func Tree(dir, top string) error {
 		return err
 	})
 	for ; err == nil && len(dir) > len(top); dir = filepath.Dir(dir) {
-		err = syncPath(filepath.Dir(dir))
+		err = mark.SyncDir(filepath.Dir(dir))
 	}
 	return err
 }
@@ -356,7 +352,7 @@ func (s *Stream) openNewest() error {
 }
 
 func (s *Stream) tryNewest() error {
-	numbers, err := s.blocks()
+	numbers, err := blocks.Numbers(s.cfg.Dir)
 	if err != nil || len(numbers) == 0 {
 		return err
 	}
@@ -376,19 +372,6 @@ func (s *Stream) tryNewest() error {
 	return err
 }
 
-// blocks returns the numbers of the blocks, in order.
-func (s *Stream) blocks() (numbers []uint32, err error) {
-	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "msgs"))
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), ".blk")
-		if n, err := strconv.ParseUint(name, 10, 32); ok && err == nil {
-			numbers = append(numbers, uint32(n))
-		}
-	}
-	slices.Sort(numbers)
-	return numbers, err
-}
-
 // lastSeq returns the sequence of the last record of a block; 0 if it has none.
 func lastSeq(name string) (uint64, error) {
 	f, err := os.Open(name)
@@ -402,15 +385,6 @@ func lastSeq(name string) (uint64, error) {
 	}
 	seq, _, err := blocks.LastSeq(f, 0, info.Size())
 	return seq, err
-}
-
-// syncPath syncs a file or a folder.
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // Close ends what waits with an error. The files stay as they are. It can be called again,

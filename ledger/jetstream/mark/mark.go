@@ -314,7 +314,7 @@ func (k *Keeper) write(m Mark) error {
 	return k.file.Sync()
 }
 
-// SyncDir makes the names in a folder durable.
+// SyncDir makes the names in a folder durable, or the bytes of a file.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
