@@ -2,10 +2,13 @@ package projections
 
 import (
 	"encoding/binary"
+	"fmt"
 	"iter"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/fxamacker/cbor/v2"
 
+	"nexus/ledger"
 	"nexus/lineage"
 	"nexus/turns"
 )
@@ -61,6 +64,32 @@ func (s *Store) NextFork(session turns.ID, after Fork) (Fork, error) {
 		return Fork{At: idAt(e.key, 17), Session: idAt(e.key, 33)}, nil
 	}
 	return Fork{}, nil
+}
+
+// Touched yields the sessions of the events behind position from, up to and with
+// position to, in the order of the log. A session may come more than once; one whose
+// events follow each other comes once for them.
+func (s *Store) Touched(from, to uint64) iter.Seq2[turns.ID, error] {
+	return func(yield func(turns.ID, error) bool) {
+		var last turns.ID
+		for e, err := range scan(s.db(), num([]byte{pSeq}, from+1), num([]byte{pSeq}, to+1)) {
+			if err != nil {
+				yield(turns.ID{}, err)
+				return
+			}
+			var p place
+			if err := cbor.Unmarshal(e.value, &p); err != nil {
+				yield(turns.ID{}, fmt.Errorf("%w: projection row of record %d: %v", ledger.ErrCorrupt, binary.BigEndian.Uint64(e.key[1:]), err))
+				return
+			}
+			if p.Session.IsZero() || p.Session == last {
+				continue
+			}
+			if last = p.Session; !yield(p.Session, nil) {
+				return
+			}
+		}
+	}
 }
 
 // CompactionsOf yields the compactions on a session's own chain, oldest first.

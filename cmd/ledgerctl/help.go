@@ -163,6 +163,21 @@ Examples
   ledgerctl export 01J8 -o session.jsonl
   ledgerctl export support-42 --format openai | jq '.messages | length'
 `,
+	"archive": `ledgerctl archive verify FILE…
+
+Checks archives that nexusd wrote beside the ledger (OPERATIONS.md, files of the
+designs), and exports, without a server: the hash of each event is computed from
+its bytes, events that follow each other must name each other's hash, and what
+is shown of a turn must have the id and the hash of its event.
+
+It can't check what is sealed: that a turn is shown as it is stored, and the
+content of blobs. For that, ledgerctl import the archive of a session where its
+keys are.
+
+Examples
+  ledgerctl archive verify nexus-data/files/agents/main/sessions/*.jsonl.gz
+  ledgerctl archive verify --json session.jsonl.gz
+`,
 	"sessions": `ledgerctl sessions [list|show|new|set|reset|close] …
 
   sessions [list]           the sessions, oldest first: when the newest turn was

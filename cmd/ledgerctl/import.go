@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,9 @@ type transcriptSource struct {
 
 // exportPrefix begins an export of raw events.
 const exportPrefix = `{"nexus_export":`
+
+// archivePrefix begins the archive of a compaction.
+const archivePrefix = `{"nexus_archive":`
 
 func formatNames() string {
 	names := []string{"auto"}
@@ -268,10 +272,22 @@ func openTranscript(name string, stdin io.Reader, form string, read func(int)) (
 	}
 	t.Reader = bufio.NewReaderSize(countingReader{in, read}, 1<<20)
 	var err error
+	if t.Reader, err = gunzipped(t.Reader); err != nil {
+		return nil, errors.Join(usageError{fmt.Errorf("%s: %w", name, err)}, t.Close())
+	}
 	if t.format, err = detect(t.Reader, form); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
+}
+
+// gunzipped returns the content of r, without gzip's compression if it has that.
+func gunzipped(r *bufio.Reader) (*bufio.Reader, error) {
+	if head, err := r.Peek(2); err != nil || string(head) != "\x1f\x8b" {
+		return r, nil // its reader tells what is wrong
+	}
+	z, err := gzip.NewReader(r)
+	return bufio.NewReaderSize(z, 1<<20), err
 }
 
 // detect returns the format of the name, and for auto the first that recognizes the
@@ -280,6 +296,9 @@ func detect(br *bufio.Reader, name string) (interchange.Format, error) {
 	head, err := br.Peek(64 << 10)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
 		return interchange.Format{}, err
+	}
+	if strings.HasPrefix(string(head), archivePrefix) {
+		return interchange.Format{}, usageError{errors.New("the archive of a compaction has a part of a session; import the archive of the whole session, or an export")}
 	}
 	auto := name == "auto"
 	if name == "jsonl" || auto && strings.HasPrefix(string(head), exportPrefix) {
@@ -578,6 +597,22 @@ func (im *importer) compaction(ctx context.Context, k *interchange.Compaction, r
 	return true, nil
 }
 
+// archiveLine is a line of an export, or of an archive: there a turn comes with what a
+// person can read of it.
+type archiveLine struct {
+	Archive *archiveHeader `json:"nexus_archive,omitempty,omitzero"`
+	api.ExportRecord
+	Turn turns.Raw `json:"turn,omitzero"`
+}
+
+// archiveHeader opens the archive of a compaction.
+type archiveHeader struct {
+	Version    int      `json:"version"`
+	Ledger     string   `json:"ledger"`
+	Session    turns.ID `json:"session"`
+	Compaction turns.ID `json:"compaction"`
+}
+
 // importExport imports an export of raw events.
 func importExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *report) error {
 	b := batches{c: c, rep: rep}
@@ -585,14 +620,14 @@ func importExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *repo
 	for line := 1; ; line++ {
 		text, err := r.ReadBytes('\n')
 		if len(text) > 1 {
-			var x api.ExportRecord
+			var x archiveLine
 			if err := turns.DecodeJSON(text, &x); err != nil {
 				return fmt.Errorf("line %d: %w", line, err)
 			}
 			if x.Ledger != nil {
 				rep.Sessions = append(rep.Sessions, x.Ledger.Session)
 			}
-			if err := b.add(ctx, x, len(text)); err != nil {
+			if err := b.add(ctx, x.ExportRecord, len(text)); err != nil {
 				return fmt.Errorf("lines %d to %d: %w", first, line-1, err)
 			}
 			if len(b.records) == 1 {

@@ -59,6 +59,16 @@ func TestScripts(t *testing.T) {
 					}
 				}
 			},
+			// waitfor FILE: until the daemon has written it.
+			"waitfor": func(ts *testscript.TestScript, _ bool, args []string) {
+				for range 600 {
+					if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+						return
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+				ts.Fatalf("%s was not written within 30 s", args[0])
+			},
 			// goeson FILE: Claude Code goes on with a transcript that we wrote.
 			"goeson": func(ts *testscript.TestScript, _ bool, args []string) {
 				lines := strings.Split(strings.TrimSpace(ts.ReadFile(args[0])), "\n")

@@ -51,6 +51,8 @@ files of the credentials that it made.
                        off (default 24h)
   --collect-after TIME after which a blob that no event names is removed, or
                        off (default 168h)
+  --files DIR          files that policies ask for, in plain text, or off
+                       (default files in the data folder)
   --log-level LEVEL    debug, info, warn or error (default info)
   --summarizer openai|anthropic
                        have a model write the summaries; without it they are
@@ -104,6 +106,7 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.Int64Var(&flags.CacheBytes, "cache-bytes", 0, "")
 	fs.StringVar(&flags.Scrub, "scrub", "", "")
 	fs.StringVar(&flags.CollectAfter, "collect-after", "", "")
+	fs.StringVar(&flags.Files, "files", "", "")
 	fs.StringVar(&flags.LogLevel, "log-level", "", "")
 	fs.StringVar(&flags.Summarizer, "summarizer", "", "")
 	fs.StringVar(&flags.SummarizerURL, "summarizer-url", "", "")
@@ -176,6 +179,8 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.Scrub = flags.Scrub
 		case "collect-after":
 			cfg.CollectAfter = flags.CollectAfter
+		case "files":
+			cfg.Files = flags.Files
 		case "log-level":
 			cfg.LogLevel = flags.LogLevel
 		case "summarizer":

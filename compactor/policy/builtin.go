@@ -8,7 +8,17 @@ import (
 // changes, because sessions pin its digest (TestBuiltinDigests). A change is a new
 // version next to the old one.
 func builtins() []Policy {
-	return []Policy{nexus(), gsv(), spec008(), autobyteus(), wolffish(), balanced()}
+	return []Policy{
+		nexus(), gsv(), spec008(), autobyteus(), wolffish(), balanced(),
+		withFiles(gsv(), Files{Layout: "gsv", Archive: true}),
+	}
+}
+
+// withFiles returns the next version of a policy, which writes the design's files.
+func withFiles(p Policy, f Files) Policy {
+	p.Version++
+	p.Files = f
+	return p
 }
 
 // Where a published design names no number, its policy uses balanced's, so that a

@@ -148,6 +148,9 @@ type Policy struct {
 	// Flush asks the agent to save what it wants to keep, before a compaction.
 	Flush Flush `json:"flush,omitzero"`
 
+	// Files asks for files beside the ledger, in the layout of a published design.
+	Files Files `json:"files,omitzero"`
+
 	// ContextWindow, MaxOutputTokens and SafetyMargin are the limits of a session
 	// that states none. Output counts up to a quarter of the window, the margin up
 	// to a fiftieth. Window: default 200000, at least 1000.
@@ -294,6 +297,7 @@ func (p Policy) validate(base string) error {
 	p.Elide.check(check, ratio)
 	check(p.LargeOutputChars == 0 || strings.TrimSpace(p.Elide.Mark) != "", "elide/mark", "blank, though large outputs are shortened")
 	p.Flush.check(check)
+	p.Files.check(check)
 	p.Cost.check(check, ratio)
 	ratio("manual_keep_ratio", p.ManualKeepRatio, 0, 1)
 	ratio("summary_max_ratio", p.SummaryMaxRatio, 0.001, 0.5)

@@ -1,6 +1,10 @@
 package api
 
-import "nexus/turns"
+import (
+	"crypto/sha256"
+
+	"nexus/turns"
+)
 
 // Verify is audit.verify.
 type Verify struct {
@@ -82,6 +86,11 @@ type ExportBlob struct {
 // one message.
 type ExportPiece struct {
 	Sealed []byte `json:"sealed"`
+}
+
+// PieceDigest returns the name of a piece on its way into a ledger.
+func PieceDigest(sealed []byte) turns.Hash {
+	return sha256.Sum256(append([]byte("nexus.piece.v1\x00"), sealed...))
 }
 
 // ExportPolicy is the content of a policy that an event behind it names.

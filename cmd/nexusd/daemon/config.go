@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -71,6 +72,9 @@ type Config struct {
 	// CollectAfter is the grace time after which a blob that no event names is collected,
 	// such as "168h", at least an hour, or "off". Default 168h. Not used with NATS.
 	CollectAfter string `toml:"collect_after" env:"COLLECT_AFTER"`
+	// Files is the folder of the files that policies ask for, or "off". Default: files
+	// in Data. They hold plain text.
+	Files string `toml:"files" env:"FILES"`
 	// CacheBytes is the memory of all caches together, in bytes. Default 256 MiB,
 	// at least 16 MiB. The metric nexus_cache_bytes shows what each keeps.
 	CacheBytes int64 `toml:"cache_bytes" env:"CACHE_BYTES"`
@@ -241,6 +245,7 @@ func (c Config) withDefaults() Config {
 	def(&c.LogLevel, "info")
 	def(&c.Scrub, "24h")
 	def(&c.CollectAfter, "168h")
+	def(&c.Files, filepath.Join(c.Data, "files"))
 	def(&c.Version, "0.0.0-dev")
 	if c.NATS == "" {
 		def(&c.Seal, "on")

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"nexus/cmd/nexusd/daemon/engine"
+	"nexus/cmd/nexusd/daemon/files"
 	"nexus/cmd/nexusd/daemon/natsapi"
 	"nexus/compactor"
 	"nexus/compactor/extractive"
@@ -306,6 +307,9 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.work()
 	d.startScrub()
 	d.startCollector()
+	if err := d.startFiles(registry); err != nil {
+		return err
+	}
 	d.startWatch()
 	if d.service, err = natsapi.Start(d.client, d.engine, d.users, d.cfg.Version, d.logger); err != nil {
 		return err
@@ -378,6 +382,23 @@ func (d *Daemon) work() {
 			return fmt.Errorf("compactions did not end within %v after they were cancelled", workGrace)
 		}
 	})
+}
+
+// startFiles begins to write the files that policies ask for, unless the
+// configuration says "off".
+func (d *Daemon) startFiles(registry prometheus.Registerer) error {
+	if d.cfg.Files == "off" {
+		return nil
+	}
+	x, err := files.Open(files.Config{Dir: d.cfg.Files, Source: d.engine.Archive, Logger: d.logger, Registry: registry})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { x.Run(ctx); close(done) }()
+	d.opened(func(context.Context) error { cancel(); <-done; return x.Close() })
+	return nil
 }
 
 // ready returns why the daemon can't serve; nil if it can. A chain that is set

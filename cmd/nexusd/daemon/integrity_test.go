@@ -81,8 +81,8 @@ func change(t *testing.T, name string, f func([]byte) []byte) {
 	}
 }
 
-// files returns what the files of the streams hold.
-func files(t *testing.T, dir string) map[string]string {
+// streamFiles returns what the files of the streams hold.
+func streamFiles(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for _, stream := range []string{jetstream.StreamName, jetstream.BlobsName} {
@@ -96,7 +96,7 @@ func files(t *testing.T, dir string) map[string]string {
 // refused opens a folder, which must be refused as damaged and left as it is.
 func refused(t *testing.T, dir, stream string) {
 	t.Helper()
-	before := files(t, dir)
+	before := streamFiles(t, dir)
 	d, err := Open(t.Context(), Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30})
 	if err == nil {
 		t.Fatalf("a damaged folder is opened; closed: %v", d.Close(t.Context()))
@@ -104,7 +104,7 @@ func refused(t *testing.T, dir, stream string) {
 	if damaged := new(disk.DamagedError); !errors.As(err, &damaged) || damaged.Stream != stream || !errors.Is(err, turns.ErrCorrupt) {
 		t.Errorf("error %v, want one that names the damage of %s", err, stream)
 	}
-	if !maps.Equal(before, files(t, dir)) {
+	if !maps.Equal(before, streamFiles(t, dir)) {
 		t.Error("the refused start changed the files of the streams")
 	}
 }

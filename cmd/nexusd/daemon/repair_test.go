@@ -154,12 +154,12 @@ func TestADamagedCopyOfTheBlobsIsMadeAgain(t *testing.T) {
 // Where nothing is wrong, a repair changes nothing, and says so.
 func TestRepairOfASoundFolderChangesNothing(t *testing.T) {
 	dir, want := whole(t)
-	before := files(t, dir)
+	before := streamFiles(t, dir)
 	out, err := Repair(t.Context(), RepairConfig{Data: dir})
 	if err != nil || out.Aside != "" || len(out.Streams[0].Damage)+len(out.Streams[1].Damage) > 0 {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if diff := cmp.Diff(before, files(t, dir)); diff != "" {
+	if diff := cmp.Diff(before, streamFiles(t, dir)); diff != "" {
 		t.Error("files changed")
 	}
 	serves(t, dir, want)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"nexus/cmd/nexusd/daemon/engine/archive"
 	"nexus/cmd/nexusd/daemon/engine/audit"
 	"nexus/cmd/nexusd/daemon/engine/cache"
 	"nexus/cmd/nexusd/daemon/engine/compactions"
@@ -79,6 +80,9 @@ type Engine struct {
 	*history.History
 	*transfer.Transfer
 	*audit.Audit
+
+	// Archive is what the files beside the ledger are written from.
+	Archive *archive.Archive
 }
 
 // New returns an engine.
@@ -102,5 +106,6 @@ func New(c Config) *Engine {
 	e.History = history.New(e.Store, e.Limits, e.Reader)
 	e.Transfer = transfer.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Sessions, budget)
 	e.Audit = audit.New(e.Store, e.Limits, e.Loader, e.Reader)
+	e.Archive = archive.New(e.Store, e.Reader, e.Transfer)
 	return e
 }

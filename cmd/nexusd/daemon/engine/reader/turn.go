@@ -112,6 +112,19 @@ func (rd *Reader) DescribeListedTurn(t projections.Turn, ev *turns.Event, full b
 	return v, n, nil
 }
 
+// DescribeWhole returns a turn as the contract shows it, whatever its size. A turn
+// that can't be read comes as its header with an error code.
+func (rd *Reader) DescribeWhole(t projections.Turn, ev *turns.Event) (*api.Turn, error) {
+	v, err := rd.describeTurn(t, ev, true)
+	if v == nil {
+		return nil, err
+	}
+	if err != nil {
+		v.Error, v.MissingKey = whyUnreadable(err)
+	}
+	return v, nil
+}
+
 // fillCompaction fills in the description of a compaction.
 func (rd *Reader) fillCompaction(out *api.Turn, ev *turns.Event, full bool) error {
 	var b turns.CompactionBody

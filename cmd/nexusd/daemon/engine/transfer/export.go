@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -284,7 +283,7 @@ func (tr *Transfer) split(b []byte) (whole []byte, names []turns.Hash, pieces []
 		return b, nil, nil
 	}
 	for piece := range slices.Chunk(b, tr.page.PieceBytes()) {
-		names = append(names, pieceDigest(piece))
+		names = append(names, api.PieceDigest(piece))
 		pieces = append(pieces, api.ExportRecord{Piece: &api.ExportPiece{Sealed: piece}})
 	}
 	return nil, names, pieces
@@ -303,14 +302,6 @@ func recordBytes(r *api.ExportRecord) int {
 		return 200 + len(r.Event.Payload)*4/3 + 80*len(r.Event.Pieces)
 	}
 	return 200
-}
-
-// pieceDigest returns the name of a piece on its way into a ledger.
-func pieceDigest(piece []byte) turns.Hash {
-	h := sha256.New()
-	h.Write([]byte("nexus.piece.v1\x00"))
-	h.Write(piece)
-	return turns.Hash(h.Sum(nil))
 }
 
 // exportedChain is a chain of an export.

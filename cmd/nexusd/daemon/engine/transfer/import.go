@@ -69,7 +69,7 @@ func (tr *Transfer) importRecord(ctx context.Context, c reader.Caller, r *api.Ex
 	case r.Key != nil:
 		return tr.importKey(ctx, c, r.Key)
 	case r.Piece != nil:
-		return tr.content.Blobs.PutBlob(ctx, c.Tenant, pieceDigest(r.Piece.Sealed), r.Piece.Sealed)
+		return tr.content.Blobs.PutBlob(ctx, c.Tenant, api.PieceDigest(r.Piece.Sealed), r.Piece.Sealed)
 	case r.Blob != nil:
 		return tr.importBlob(ctx, c, r.Blob)
 	case r.Policy != nil:
@@ -185,7 +185,7 @@ func (tr *Transfer) joinPieces(ctx context.Context, c reader.Caller, field strin
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", at, err)
 		}
-		if pieceDigest(piece) != d {
+		if api.PieceDigest(piece) != d {
 			return nil, api.FieldErrorf(at, "not a piece")
 		}
 		if len(whole)+len(piece) > turns.MaxBody {

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+func archiveCmd(e *env) *cobra.Command {
+	c := verb("archive verify FILE…", "check the archives that nexusd writes beside the ledger", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
+	c.AddCommand(verb("verify FILE…", "compute the hashes of archives again", 1, -1, func(cmd *cobra.Command, args []string) error {
+		var failed error
+		for _, name := range args {
+			a, err := checkArchive(name)
+			if err != nil && !coded(err, api.Corrupt) {
+				return err
+			}
+			if failed == nil {
+				failed = err
+			}
+			if e.json {
+				if err := e.print(a); err != nil {
+					return err
+				}
+				continue
+			}
+			if _, err := io.WriteString(e.out, a.line()); err != nil {
+				return err
+			}
+		}
+		return failed
+	}))
+	return c
+}
+
+// archived is what was found in an archive.
+type archived struct {
+	File    string     `json:"file"`
+	Ledger  string     `json:"ledger,omitempty,omitzero"`
+	Session turns.ID   `json:"session,omitzero"`
+	Events  int        `json:"events"`
+	Turns   int        `json:"turns"`           // that are shown
+	Chains  []turns.ID `json:"chains"`          // sessions with events in it, in their order
+	Error   string     `json:"error,omitempty"` // the first fault
+}
+
+// line is what was found, for a person.
+func (a *archived) line() string {
+	result := good.Render("sound")
+	if a.Error != "" {
+		result = bad.Render("NOT SOUND")
+	}
+	return fmt.Sprintf("%s: %s: %s of %s, %s\n", printable(a.File), result, plural(uint64(a.Events), "event"), plural(uint64(len(a.Chains)), "session"), plural(uint64(a.Turns), "readable turn"))
+}
+
+// checkArchive reads an archive or an export to its end, or to the first fault, which
+// is [api.Corrupt].
+func checkArchive(name string) (*archived, error) {
+	a := &archived{File: name, Chains: []turns.ID{}}
+	f, err := os.Open(name)
+	if err != nil {
+		return a, usageError{err}
+	}
+	defer f.Close()
+	r, err := gunzipped(bufio.NewReaderSize(f, 1<<20))
+	if err != nil {
+		return a, a.fault(1, err)
+	}
+	chk := archiveCheck{archived: a, pieces: make(map[turns.Hash][]byte)}
+	for n := 1; ; n++ {
+		text, err := r.ReadBytes('\n')
+		if err != nil && (err != io.EOF || len(text) > 0) {
+			if err == io.EOF {
+				err = errors.New("the line is cut off")
+			}
+			return a, a.fault(n, err)
+		}
+		if err == io.EOF {
+			if n == 1 {
+				return a, a.fault(n, errors.New("the file is empty"))
+			}
+			return a, nil
+		}
+		var l archiveLine
+		if err := turns.DecodeJSON(text, &l); err != nil {
+			return a, a.fault(n, err)
+		}
+		if n == 1 && l.Archive == nil && l.Ledger == nil {
+			return a, usageError{fmt.Errorf("%s is neither an archive nor an export", name)}
+		}
+		if err := chk.line(&l); err != nil {
+			return a, a.fault(n, err)
+		}
+	}
+}
+
+// fault notes the first fault, at a line.
+func (a *archived) fault(line int, err error) error {
+	a.Error = fmt.Sprintf("line %d: %v", line, err)
+	return &api.Error{Code: api.Corrupt, Message: a.File + ": " + a.Error}
+}
+
+// archiveCheck checks the lines of an archive in their order.
+type archiveCheck struct {
+	*archived
+	pieces map[turns.Hash][]byte
+	whole  bool         // it has every event of a session
+	last   *turns.Event // of the event before, and its hash
+	hash   turns.Hash
+}
+
+func (c *archiveCheck) line(l *archiveLine) error {
+	switch {
+	case l.Archive != nil:
+		c.Ledger, c.Session = l.Archive.Ledger, l.Archive.Session
+		return nil
+	case l.Ledger != nil:
+		c.Ledger, c.Session, c.whole = l.Ledger.Ledger, l.Ledger.Session, true
+		return nil
+	case l.Piece != nil:
+		c.pieces[api.PieceDigest(l.Piece.Sealed)] = l.Piece.Sealed
+		return nil
+	case l.Event == nil:
+		clear(c.pieces) // they were a blob's
+		return nil
+	}
+	payload := l.Event.Payload
+	for _, p := range l.Event.Pieces {
+		payload = append(payload, c.pieces[p]...)
+	}
+	clear(c.pieces)
+	if got := turns.HashEvent(payload); got != l.Event.Hash {
+		return fmt.Errorf("the bytes of the event have the hash %v, beside them stands %v", got, l.Event.Hash)
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return err
+	}
+	id, ok := ev.Chain.Session()
+	if !ok {
+		return fmt.Errorf("event %s is of chain %s, not of a session", ev.ID, ev.Chain)
+	}
+	if c.last == nil || c.last.Chain != ev.Chain {
+		c.Chains = append(c.Chains, id)
+		if c.whole && ev.Index != 0 {
+			return fmt.Errorf("event %s is number %d of its chain, and the first one here", ev.ID, ev.Index)
+		}
+	} else if ev.Index == c.last.Index+1 && ev.Prev != c.hash {
+		return fmt.Errorf("event %s follows an event with the hash %v, the one before has %v", ev.ID, ev.Prev, c.hash)
+	} else if ev.Index <= c.last.Index || c.whole && ev.Index > c.last.Index+1 {
+		return fmt.Errorf("event %s is number %d of its chain, after number %d", ev.ID, ev.Index, c.last.Index)
+	}
+	c.last, c.hash = ev, l.Event.Hash
+	c.Events++
+	if l.Turn == nil {
+		return nil
+	}
+	c.Turns++
+	var shown map[string]turns.Raw
+	if err := turns.DecodeJSON(l.Turn, &shown); err != nil {
+		return err
+	}
+	shownID, _ := shown["id"].Text()
+	shownHash, _ := shown["hash"].Text()
+	if shownID != ev.ID.String() || shownHash != l.Event.Hash.String() {
+		return fmt.Errorf("what is shown is turn %q with hash %q, the event is %s with %v", shownID, shownHash, ev.ID, l.Event.Hash)
+	}
+	return nil
+}
