@@ -11,6 +11,8 @@ func builtins() []Policy {
 	return []Policy{
 		nexus(), gsv(), spec008(), autobyteus(), wolffish(), balanced(),
 		withFiles(gsv(), Files{Layout: "gsv", Archive: true}),
+		withFiles(autobyteus(), Files{Layout: "autobyteus", Archive: true}),
+		withFiles(wolffish(), Files{Layout: "wolffish"}),
 	}
 }
 

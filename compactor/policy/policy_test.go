@@ -17,11 +17,13 @@ import (
 func TestBuiltinDigests(t *testing.T) {
 	want := map[string]string{
 		"autobyteus/1": "sha256:c5259ca5703f236075d35e72ce611d926dedd8484387037e6788612e95ce2c93",
+		"autobyteus/2": "sha256:f24cb1228da9987d34f99b524413c12a303b8926257f0f06ec35ac181d0ca39d",
 		"balanced/1":   "sha256:1f6c28c37db7ecaf88dd9dddf6ec3f0a48f2415daa2bcc0302774e79cf6c3aa1",
 		"gsv/1":        "sha256:93695b288a75c17ea637e178e02a54e59dae7d45c82de7b2553f38d76987729e",
 		"gsv/2":        "sha256:cd55e3bc84905b865bb0cbe924a3c3115f03724e671d03b36c4f51d8df555d25",
 		"nexus/1":      "sha256:82263748a8a7737204440c1509cb78cb5bc739eb3449d4e39f1bd82763906c7e",
 		"spec-008/1":   "sha256:335989c1b5f86d9901d97fac355e022106442dfc9b85d826b3ee22cca8fdd96c",
+		"wolffish/2":   "sha256:d092a71889a34bb92ceb86ad0d0435f4e02f99ce488c18603d91af0b04784d44",
 		"wolffish/1":   "sha256:abce29c6af7e3d0f2778b2277d22fdb57349ff6e708a5074df29f76801e292c3",
 	}
 	got := map[string]string{}

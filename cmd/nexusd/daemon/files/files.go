@@ -16,6 +16,7 @@ import (
 
 	"nexus/cmd/nexusd/daemon/engine/archive"
 	"nexus/ledger"
+	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
 )
@@ -30,6 +31,9 @@ type Source interface {
 	Compactions(s *archive.Session) iter.Seq2[lineage.Node, error]
 	Covered(ctx context.Context, s *archive.Session, n lineage.Node) iter.Seq2[archive.Line, error]
 	Whole(ctx context.Context, s *archive.Session) iter.Seq2[archive.Line, error]
+	Turns(ctx context.Context, s *archive.Session, from uint64) iter.Seq2[archive.Turn, error]
+	Left(s *archive.Session, ids []turns.ID) (map[turns.ID]bool, error)
+	Compacted(n lineage.Node) (*api.Turn, error)
 }
 
 // Config is what an exporter is made from.
@@ -47,6 +51,7 @@ type Config struct {
 type Exporter struct {
 	Config
 	root    folder
+	units   map[string]*unit // files that grow, by the name of their state
 	state   state
 	saved   time.Time // when state was saved
 	written prometheus.Counter
@@ -88,7 +93,7 @@ func Open(c Config) (*Exporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("folder of files: %w", err)
 	}
-	x := &Exporter{Config: c, root: folder{root}, saved: time.Now(),
+	x := &Exporter{Config: c, root: folder{Root: root}, units: make(map[string]*unit), saved: time.Now(),
 		written: prometheus.NewCounter(prometheus.CounterOpts{Name: "nexus_files_written_total", Help: "Files written beside the ledger."}),
 		failed:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_files_failed", Help: "Sessions whose files could not be written; they are tried again."}),
 	}
@@ -225,6 +230,10 @@ func (x *Exporter) session(ctx context.Context, id turns.ID) (written int, err e
 	switch s.Files.Layout {
 	case "gsv":
 		return x.gsv(ctx, s)
+	case "autobyteus":
+		return x.autobyteus(ctx, s)
+	case "wolffish":
+		return x.wolffish(ctx, s)
 	}
 	return 0, nil
 }

@@ -19,7 +19,26 @@ import (
 
 // folder is the folder that all files are in. No name leads out of it, not even
 // through a symbolic link.
-type folder struct{ *os.Root }
+type folder struct {
+	*os.Root
+	fault func() error // called before each change of the disk; nil but in tests
+}
+
+// may returns why a change of the disk fails, in a test.
+func (f folder) may() error {
+	if f.fault == nil {
+		return nil
+	}
+	return f.fault()
+}
+
+// rename gives a file its name.
+func (f folder) rename(from, to string) error {
+	if err := f.may(); err != nil {
+		return err
+	}
+	return f.Rename(from, to)
+}
 
 // exists reports whether there is a file of this name.
 func (f folder) exists(name string) (bool, error) {
@@ -85,10 +104,14 @@ func (f folder) replace(name string, write func(io.Writer) error, check func(io.
 		err = f.readFile(tmp, check)
 	}
 	if err == nil {
-		err = f.Rename(tmp, name)
+		err = f.rename(tmp, name)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", name, err), ignoreMissing(f.Remove(tmp)))
+		err = fmt.Errorf("write %s: %w", name, err)
+		if f.may() == nil { // a crash removes nothing
+			err = errors.Join(err, ignoreMissing(f.Remove(tmp)))
+		}
+		return err
 	}
 	return f.syncDir(dir)
 }
@@ -96,6 +119,9 @@ func (f folder) replace(name string, write func(io.Writer) error, check func(io.
 // writeFile writes and syncs a file. The permissions are the owner's alone: the
 // content is plain text.
 func (f folder) writeFile(name string, write func(io.Writer) error) (err error) {
+	if err := f.may(); err != nil {
+		return err
+	}
 	out, err := f.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -106,6 +132,9 @@ func (f folder) writeFile(name string, write func(io.Writer) error) (err error) 
 		return err
 	}
 	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := f.may(); err != nil {
 		return err
 	}
 	return out.Sync()
@@ -121,6 +150,9 @@ func (f folder) readFile(name string, read func(io.Reader) error) error {
 
 // syncDir makes the names in a folder durable.
 func (f folder) syncDir(name string) error {
+	if err := f.may(); err != nil {
+		return err
+	}
 	d, err := f.Open(name)
 	if err != nil {
 		return err

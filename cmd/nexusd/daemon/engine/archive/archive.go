@@ -121,6 +121,90 @@ func (a *Archive) covers(n lineage.Node) (lo, hi uint64, err error) {
 	return lo, min(hi, n.Depth-1), nil
 }
 
+// Turn is a turn on a session's own chain.
+type Turn struct {
+	Index uint64 // its number on the chain
+	*api.Turn
+}
+
+// Turns yields the turns on the session's own chain from a number on, oldest first,
+// on every branch. Compactions are not among them.
+func (a *Archive) Turns(ctx context.Context, s *Session, from uint64) iter.Seq2[Turn, error] {
+	return func(yield func(Turn, error) bool) {
+		for payload, err := range a.reader.Projections.Events(s.ID, from) {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				yield(Turn{}, err)
+				return
+			}
+			ev, err := turns.Decode(payload)
+			if err == nil && ev.Kind != turns.KindTurn {
+				continue
+			}
+			var t projections.Turn
+			if err == nil {
+				t, err = a.reader.Projections.Turn(ev.Ref())
+			}
+			var v *api.Turn
+			if err == nil {
+				v, err = a.readable(ctx, s.Tenant, t, ev)
+			}
+			if err != nil {
+				yield(Turn{}, err)
+				return
+			}
+			if !yield(Turn{ev.Index, v}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Compacted returns a compaction as the contract shows it.
+func (a *Archive) Compacted(n lineage.Node) (*api.Turn, error) {
+	t, ev, err := a.reader.TurnEvent(n.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return a.reader.DescribeWhole(t, ev)
+}
+
+// Left returns the turns among ids that have left the context of the session's head:
+// both halves are covered by the compaction in force.
+func (a *Archive) Left(s *Session, ids []turns.ID) (map[turns.ID]bool, error) {
+	out := make(map[turns.ID]bool)
+	if s.Head.IsZero() {
+		return out, nil
+	}
+	head, err := a.reader.HeadNode(&s.Session)
+	if err != nil {
+		return nil, err
+	}
+	in, err := a.reader.CompactionAt(&s.Session, head)
+	if err != nil || in.IsZero() {
+		return out, err
+	}
+	k, err := a.reader.Projections.Nodes(in)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		n, err := a.reader.Projections.Nodes(turns.Ref{Session: s.ID, Turn: id})
+		if err != nil {
+			return nil, err
+		}
+		if n[0].Depth >= k[0].Cut.Depth() {
+			continue
+		}
+		if out[id], err = lineage.IsAncestor(a.reader.Projections, n[0], k[0]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // Line is a line of an archive: a record of an export, which has no key here, and
 // what a person can read of it.
 type Line struct {
