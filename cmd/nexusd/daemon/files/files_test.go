@@ -145,6 +145,7 @@ func TestGSV12EndedSessionIsArchivedWhole(t *testing.T) {
 		t.Fatal("an open session is archived")
 	}
 	must(e.Reset(t.Context(), enginetest.Alice, fork.ID, api.ResetSession{Cause: "daily"}, []byte("{}")))(t)
+	applied(t, e, fork.ID)
 	x.Pass(t.Context(), false)
 	var records []api.ExportRecord
 	readable := 0
@@ -187,6 +188,7 @@ func TestNoFilesUnlessThePolicyAsks(t *testing.T) {
 	s := session(t, e, `{"files":{"layout":"","archive":false}}`)
 	talk(t, e, s.ID, 40)
 	must(e.Reset(t.Context(), enginetest.Alice, s.ID, api.ResetSession{}, []byte("{}")))(t)
+	applied(t, e, s.ID)
 	x := exporter(t, e, dir)
 	if n := x.Pass(t.Context(), true); n != 0 || len(names(t, dir)) != 0 {
 		t.Errorf("%d files: %v", n, names(t, dir))

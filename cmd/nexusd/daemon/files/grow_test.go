@@ -57,6 +57,14 @@ func stored(t *testing.T, e *engine.Engine, ids ...turns.ID) (out []turns.ID) {
 	return out
 }
 
+// applied waits until the projections have all of a session.
+func applied(t *testing.T, e *engine.Engine, ids ...turns.ID) {
+	t.Helper()
+	for _, id := range ids {
+		must(e.Get(t.Context(), enginetest.Alice, id, api.Read{}))(t)
+	}
+}
+
 var errCrash = errors.New("crash")
 
 // AUT-5: each turn is in the traces or, when it left the context, in their archive,
@@ -74,6 +82,7 @@ func TestAUT5TracesLoseNothingInAnyCrash(t *testing.T) {
 		if round == 3 { // a branch beside the path
 			must(e.Move(t.Context(), enginetest.Alice, b.ID, api.MoveSession{To: &stored(t, e, b.ID)[2]}, []byte("{}")))(t)
 		}
+		applied(t, e, a.ID, b.ID)
 		for done := false; !done; die++ {
 			x := exporter(t, e, dir)
 			step = 0
@@ -147,6 +156,7 @@ func TestWOL11TaskFileAndDetailLog(t *testing.T) {
 		if i%7 != 0 {
 			continue
 		}
+		applied(t, e, s.ID)
 		for die := 1; ; die++ {
 			x, step := exporter(t, e, dir), 0
 			x.root.fault = func() error {
@@ -164,6 +174,7 @@ func TestWOL11TaskFileAndDetailLog(t *testing.T) {
 			}
 		}
 	}
+	applied(t, e, s.ID)
 	exporter(t, e, dir).Pass(t.Context(), true)
 	base := filepath.Join(dir, "brain", "motor", "tasks", "TASK-"+s.ID.String())
 	task, log := string(must(os.ReadFile(base+".md"))(t)), string(must(os.ReadFile(base+"-detail.log"))(t))
@@ -195,6 +206,7 @@ func TestDamagedStateStopsOneUnit(t *testing.T) {
 	s, w, dir := open(t, e, "autobyteus"), open(t, e, "wolffish"), t.TempDir()
 	talk(t, e, s.ID, 2)
 	talk(t, e, w.ID, 2)
+	applied(t, e, s.ID, w.ID)
 	memory := filepath.Join(dir, "memory", "agents", "alice")
 	if err := errors.Join(os.MkdirAll(memory, 0o700), os.WriteFile(filepath.Join(memory, ".nexus-state.json"), []byte("{"), 0o600)); err != nil {
 		t.Fatal(err)
