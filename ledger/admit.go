@@ -20,6 +20,11 @@ type History interface {
 	// PolicyName returns the state of a policy's name, by its digest; zero if no agent
 	// put a policy under it.
 	PolicyName(tenant string, name turns.Hash) (PolicyName, error)
+	// Channel returns the fold of a channel's chain, by the chain's id; zero if the
+	// chain is empty.
+	Channel(tenant, id string) (Channel, error)
+	// HasReceived reports whether a channel's chain has an event of this id.
+	HasReceived(tenant, channel string, event turns.ID) (bool, error)
 	// Hash returns the hash of a turn's event. [lineage.ErrUnknown]: there is no such turn.
 	Hash(turn turns.Ref) (turns.Hash, error)
 	// HasEvent reports whether a session's chain has an event of this id.
@@ -34,6 +39,8 @@ type Admitted struct {
 	Session Session      // the fold of a session's chain, with the event
 	Node    lineage.Node // the place of a turn or compaction; zero for other events
 	Label   Label        // the fold of a label's chain, with the event
+
+	Channel Channel // the fold of a channel's chain, with the event
 
 	Policies   Policies   // the fold of a tenant's chain, with the event
 	PolicyName PolicyName // of the name that the event puts a version under; zero for other events
@@ -52,7 +59,8 @@ type Admitted struct {
 //
 // Admit checks the subject, the id, the index, the previous hash, and the order
 // of events; where a turn, a fork, a head and a flush may stand; what a
-// compaction covers; and which version of a policy an agent may put under a name.
+// compaction covers; which version of a policy an agent may put under a name; and that
+// a channel is one agent's and has each id once.
 //
 // Invariant: every turn that an admitted session reaches, by its head, its
 // parents, its fork point or a compaction, is of its own tenant and agent.
@@ -82,6 +90,8 @@ func Admit(h History, subject string, seq uint64, hash turns.Hash, e *turns.Even
 		}
 	case turns.TenantEntity:
 		a, err = admitPolicy(h, tenant, subject, seq, hash, e)
+	case turns.ChannelEntity:
+		a, err = admitReceived(h, tenant, subject, seq, hash, e)
 	default:
 		err = fmt.Errorf("%w: a chain of %q", ErrUnsupported, chain.Entity)
 	}

@@ -16,6 +16,8 @@ type history struct {
 	*lineage.Forest
 	sessions map[turns.ID]ledger.Session
 	labels   map[string]ledger.Label
+	channels map[string]ledger.Channel
+	received map[turns.Ref]bool // Session is the first bytes of the channel's id
 	policies map[string]ledger.Policies
 	names    map[turns.Hash]ledger.PolicyName
 	hashes   map[turns.Ref]turns.Hash
@@ -33,6 +35,20 @@ func (h *history) Session(id turns.ID) (ledger.Session, error) {
 func (h *history) Ledger() turns.ID { return h.ledger }
 
 func (h *history) Label(tenant, id string) (ledger.Label, error) { return h.labels[tenant+"/"+id], nil }
+
+func (h *history) Channel(tenant, id string) (ledger.Channel, error) {
+	return h.channels[tenant+"/"+id], h.fails
+}
+
+func (h *history) HasReceived(tenant, channel string, event turns.ID) (bool, error) {
+	return h.received[receivedRef(tenant, channel, event)], h.fails
+}
+
+func receivedRef(tenant, channel string, event turns.ID) (r turns.Ref) {
+	copy(r.Session[:], tenant+"/"+channel)
+	r.Turn = event
+	return r
+}
 
 func (h *history) Policies(tenant string) (ledger.Policies, error) { return h.policies[tenant], nil }
 
@@ -64,6 +80,10 @@ func (h *history) admit(tenant, key string, seq uint64, e *turns.Event) (ledger.
 		h.labels[tenant+"/"+e.Chain.ID] = a.Label
 		return a, nil
 	}
+	if e.Chain.Entity == turns.ChannelEntity {
+		h.channels[tenant+"/"+e.Chain.ID], h.received[receivedRef(tenant, e.Chain.ID, e.ID)] = a.Channel, true
+		return a, nil
+	}
 	if e.Chain.Entity == turns.TenantEntity {
 		h.policies[tenant] = a.Policies
 		if !e.Policy.Name.IsZero() {
@@ -80,7 +100,7 @@ func (h *history) admit(tenant, key string, seq uint64, e *turns.Event) (ledger.
 }
 
 func newHistory() *history {
-	return &history{Forest: new(lineage.Forest), sessions: map[turns.ID]ledger.Session{}, labels: map[string]ledger.Label{}, policies: map[string]ledger.Policies{}, names: map[turns.Hash]ledger.PolicyName{}, hashes: map[turns.Ref]turns.Hash{}}
+	return &history{Forest: new(lineage.Forest), sessions: map[turns.ID]ledger.Session{}, labels: map[string]ledger.Label{}, channels: map[string]ledger.Channel{}, received: map[turns.Ref]bool{}, policies: map[string]ledger.Policies{}, names: map[turns.Hash]ledger.PolicyName{}, hashes: map[turns.Ref]turns.Hash{}}
 }
 
 // Admit returns the state that an event of each kind of chain leads to.
@@ -136,7 +156,7 @@ func TestAdmitRefuses(t *testing.T) {
 	}{
 		"a subject of no chain":         {subject: "agents.zz", is: ledger.ErrMalformed, why: "subject"},
 		"another chain's subject":       {event: turns.Event{Chain: label}, subject: ledger.Subject("t", "y", turns.Chain{Entity: turns.LabelEntity, ID: "y"}), is: ledger.ErrCorrupt, why: "on subject"},
-		"a chain of another kind":       {event: turns.Event{Chain: turns.Chain{Entity: turns.ChannelEntity, ID: "x"}}, is: ledger.ErrUnsupported, why: "a chain of"},
+		"a chain of another kind":       {event: turns.Event{Chain: turns.Chain{Entity: turns.AgentEntity, ID: "x"}}, is: ledger.ErrUnsupported, why: "a chain of"},
 		"a label in another shard":      {event: turns.Event{Kind: turns.KindClaimed, Chain: label}, subject: ledger.Subject("t", "y", label), is: ledger.ErrCorrupt, why: "is on subject"},
 		"a first claim that is not":     {event: turns.Event{Kind: turns.KindClaimed, Chain: label, Index: 1}, is: ledger.ErrCorrupt, why: "index 1"},
 		"a label's chain without claim": {event: turns.Event{Kind: turns.KindMoved, Chain: label}, is: ledger.ErrUnsupported, why: "on a label's chain"},

@@ -51,7 +51,7 @@ func (a *applier) apply(r ledger.Record) error {
 		return a.setAside(r, err)
 	}
 	switch chain.Entity {
-	case turns.SessionEntity, turns.LabelEntity, turns.TenantEntity:
+	case turns.SessionEntity, turns.LabelEntity, turns.TenantEntity, turns.ChannelEntity:
 	default:
 		return a.keep(r)
 	}
@@ -67,6 +67,8 @@ func (a *applier) apply(r ledger.Record) error {
 		return a.label(tenant, r, e, &next.Label)
 	case chain.Entity == turns.TenantEntity:
 		return a.policy(tenant, r, e, &next)
+	case chain.Entity == turns.ChannelEntity:
+		return a.received(tenant, r, e, &next.Channel)
 	}
 	return a.session(r, e, &next)
 }
@@ -83,7 +85,7 @@ func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted
 	case e.Kind == turns.KindMoved:
 		err = a.batch.Set(num(key(pMove, id, e.To.Session, e.To.Turn), e.Index), nil, nil)
 	case e.Kind.IsTurn():
-		err = a.turn(next.Node, r, e)
+		err = errors.Join(a.turn(next.Node, r, e), a.external(next.Session.Tenant, e))
 		row = pointerTo(e.Segment, e.Depth)
 	}
 	return errors.Join(err,

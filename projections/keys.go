@@ -30,6 +30,11 @@ import (
 //	u tenant 0 name-digest version            position of the event that holds a version
 //	r tenant 0 actor 0                        number of events of the tenant's chain, by who stored them
 //	w tenant 0 event                          position of an event of the tenant's chain, by its id
+//	H tenant 0 channel-id 0                   fold of a channel's chain
+//	G tenant 0 agent 0 channel-id 0           channel of an agent
+//	Y tenant 0 channel-id 0 index             position of an event of a channel's chain
+//	Z tenant 0 channel-id 0 event             ordinal of an event of a channel's chain, by its id
+//	N tenant 0 channel-id 0 event session turn  turn that names an external event
 //	q seq                                     where the record at seq is
 //	x subject 0                               chain set aside: at which seq, and why
 const (
@@ -53,6 +58,11 @@ const (
 	pVersion    = 'u'
 	pPoliciesBy = 'r'
 	pPolicyID   = 'w'
+	pChannel    = 'H'
+	pChannelOf  = 'G'
+	pReceived   = 'Y'
+	pReceivedID = 'Z'
+	pExternal   = 'N'
 	pSeq        = 'q'
 	pAside      = 'x'
 )

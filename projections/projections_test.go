@@ -33,6 +33,7 @@ type author struct {
 	forest lineage.Forest // where many is set
 	labels map[string]ledger.Label
 
+	channels map[string]ledger.Channel // by subject
 	policies ledger.Policies
 	versions map[turns.Hash]uint64 // of policies, by the digest of their name
 }
@@ -45,7 +46,7 @@ type session struct {
 }
 
 func newAuthor(t *testing.T, seed uint64) *author {
-	return &author{t: t, log: memlog.New(memlog.Config{}), rng: rand.New(rand.NewPCG(seed, 1)), labels: map[string]ledger.Label{}, versions: map[turns.Hash]uint64{}}
+	return &author{t: t, log: memlog.New(memlog.Config{}), rng: rand.New(rand.NewPCG(seed, 1)), labels: map[string]ledger.Label{}, versions: map[turns.Hash]uint64{}, channels: map[string]ledger.Channel{}}
 }
 
 func (a *author) id() turns.ID {
@@ -110,6 +111,9 @@ func (a *author) turn(s *session) {
 	e := &turns.Event{Kind: turns.KindTurn, ID: a.id(), Parent: s.Head, Depth: s.depth[s.Head] + 1, Halves: 3,
 		Tokens: turns.Tokens{Counter: "approx-1", Messages: 3, Response: 5}}
 	e.Segment = s.SegmentFor(e.ID, s.Head)
+	if a.many && a.rng.IntN(4) == 0 {
+		e.External = &turns.ExternalLink{Channel: channelOf(s.Agent, a.rng.IntN(2)), ID: turns.ID{7, byte(a.rng.IntN(3))}}
+	}
 	a.append(s, e)
 }
 
@@ -124,6 +128,10 @@ func (a *author) write(n int) {
 		if a.many && a.rng.IntN(20) == 0 {
 			a.policy(s.Agent, turns.Hash{})
 			a.policy("main", turns.Hash{9, byte(a.rng.IntN(3) + 1)})
+			continue
+		}
+		if a.many && a.rng.IntN(10) == 0 {
+			a.receive(s.Tenant, s.Agent, a.rng.IntN(2))
 			continue
 		}
 		if a.many && a.rng.IntN(3) == 0 {
@@ -250,6 +258,30 @@ func (a *author) policy(agent string, name turns.Hash) {
 	if err := a.policies.Apply(subject, seq, turns.HashEvent(payload), e); err != nil {
 		a.t.Fatal(err)
 	}
+}
+
+// channelOf is the id of the chain of an agent's n-th channel.
+func channelOf(agent string, n int) string { return fmt.Sprintf("channel-%s-%d", agent, n) }
+
+// receive appends an event to a channel of an agent.
+func (a *author) receive(tenant, agent string, n int) {
+	a.t.Helper()
+	chain := turns.Chain{Entity: turns.ChannelEntity, ID: channelOf(agent, n)}
+	subject := ledger.Subject(tenant, chain.ID, chain)
+	c := a.channels[subject]
+	e := &turns.Event{Version: turns.Version, Recorded: 1, Kind: turns.KindReceived, ID: a.id(), Chain: chain, Index: c.Count, Prev: c.Tail.Hash, Agent: agent, Body: []byte("x")}
+	payload, err := e.Encode()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	seq, err := a.log.Append(a.t.Context(), subject, c.Tail.Seq, payload)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := c.Apply(subject, seq, turns.HashEvent(payload), e); err != nil {
+		a.t.Fatal(err)
+	}
+	a.channels[subject] = c
 }
 
 func openStore(t *testing.T, fs vfs.FS) *Store {

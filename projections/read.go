@@ -349,6 +349,9 @@ func (s *Store) Last(subject string) (ledger.Record, error) {
 	case turns.TenantEntity:
 		row, rerr := s.Policies(tenant)
 		tail, err = row.Tail, rerr
+	case turns.ChannelEntity:
+		row, rerr := s.Channel(tenant, chain.ID)
+		tail, err = row.Tail, rerr
 	}
 	if err == nil && tail.Seq == 0 {
 		err = fmt.Errorf("%w: record of %s", ledger.ErrNotFound, subject)

@@ -13,7 +13,7 @@ import (
 
 // Schema is the version of the rows. A store of another version is discarded
 // and rebuilt from the log; nothing in it is worth migrating.
-const Schema = 7
+const Schema = 8
 
 // Checkpoint is the position up to which the log has been applied. It commits in the same
 // batch as the data.

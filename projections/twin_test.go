@@ -29,17 +29,19 @@ type twin struct {
 	labels   map[string]ledger.Label
 
 	policies ledger.Policies
-	stored   map[turns.Hash]uint64   // position by digest of a policy
-	named    map[turns.Hash][]uint64 // positions of versions by the digest of a name
-	puts     map[turns.ID]uint64     // position by id, on the tenant's chain
-	by       map[string]uint64       // number of events of the tenant's chain by actor
+	stored   map[turns.Hash]uint64      // position by digest of a policy
+	named    map[turns.Hash][]uint64    // positions of versions by the digest of a name
+	puts     map[turns.ID]uint64        // position by id, on the tenant's chain
+	channels map[string]ledger.Channel  // by subject
+	received map[string][]ledger.Record // by subject
+	by       map[string]uint64          // number of events of the tenant's chain by actor
 }
 
 func newTwin(t *testing.T, log ledger.Log) *twin {
 	t.Helper()
 	w := &twin{sessions: map[turns.ID]ledger.Session{}, events: map[turns.ID][]*turns.Event{}, payloads: map[turns.ID][][]byte{},
 		seqs: map[turns.Ref]uint64{}, turns: map[turns.Ref]*turns.Event{}, labels: map[string]ledger.Label{},
-		stored: map[turns.Hash]uint64{}, named: map[turns.Hash][]uint64{}, puts: map[turns.ID]uint64{}, by: map[string]uint64{}}
+		stored: map[turns.Hash]uint64{}, named: map[turns.Hash][]uint64{}, puts: map[turns.ID]uint64{}, channels: map[string]ledger.Channel{}, received: map[string][]ledger.Record{}, by: map[string]uint64{}}
 	for r, err := range log.Read(t.Context(), 1, false) {
 		if err != nil {
 			t.Fatal(err)
@@ -59,6 +61,14 @@ func newTwin(t *testing.T, log ledger.Log) *twin {
 				t.Fatal(err)
 			}
 			w.labels[r.Subject] = l
+			continue
+		}
+		if e.Kind == turns.KindReceived {
+			c := w.channels[r.Subject]
+			if err := c.Apply(r.Subject, r.Seq, r.Hash, e); err != nil {
+				t.Fatal(err)
+			}
+			w.channels[r.Subject], w.received[r.Subject] = c, append(w.received[r.Subject], r)
 			continue
 		}
 		if e.Kind == turns.KindPolicy {
@@ -201,6 +211,7 @@ func TestReadsAgreeWithTheTwin(t *testing.T) {
 		same(t, "Label", l, want, err)
 	}
 	w.checkPolicies(t, s)
+	w.checkChannels(t, s)
 	w.checkLists(t, s)
 	for id, row := range w.sessions {
 		got, err := s.Session(id)

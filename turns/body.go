@@ -136,6 +136,15 @@ type PolicyBody struct {
 	Content []byte `cbor:"3,keyasint"` // the policy's canonical bytes, JSON
 }
 
+// ReceivedBody is the body of an external event. It is sealed under the channel's key.
+type ReceivedBody struct {
+	Channel string   `cbor:"1,keyasint"`
+	Kind    string   `cbor:"2,keyasint"`
+	Body    Raw      `cbor:"3,keyasint,omitempty"` // any JSON value; absent if it is a blob
+	Blob    *BlobRef `cbor:"4,keyasint,omitempty"` // the JSON text, where it is a blob of the channel
+	Meta    Raw      `cbor:"5,keyasint,omitempty"` // a JSON object
+}
+
 // ClaimedBody is the body of a claimed event. It is sealed under the session's key.
 type ClaimedBody struct {
 	Label string `cbor:"1,keyasint"`

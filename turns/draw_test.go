@@ -8,7 +8,7 @@ import (
 
 // drawEvent draws a valid event of any kind, and a body of its kind or none.
 func drawEvent(t *rapid.T) (*Event, any) {
-	kind := rapid.SampledFrom([]Kind{KindOpened, KindTurn, KindCompaction, KindMoved, KindChanged, KindState, KindFlush, KindClaimed, KindPolicy}).Draw(t, "kind")
+	kind := rapid.SampledFrom([]Kind{KindOpened, KindTurn, KindCompaction, KindMoved, KindChanged, KindState, KindFlush, KindClaimed, KindPolicy, KindReceived}).Draw(t, "kind")
 	self := drawID(t)
 	e := &Event{Version: 1, Kind: kind, ID: drawID(t), Chain: SessionChain(self), Recorded: rapid.Int64Range(1, 1<<63-1).Draw(t, "recorded"),
 		Claimed: rapid.Int64().Draw(t, "claimed"), Actor: rapid.StringN(0, 20, 200).Draw(t, "actor"), Digest: drawHash(t)}
@@ -54,6 +54,9 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 			e.Parent, e.Depth = Ref{}, 1
 		}
 		e.Halves, e.Calls, e.Late, e.Abandoned = Halves(rapid.IntRange(1, 3).Draw(t, "halves")), drawCount(t), drawCount(t), drawCount(t)
+		if rapid.Bool().Draw(t, "external") {
+			e.External = &ExternalLink{Channel: "0123456789abcdef0123456789abcdef", ID: drawID(t)}
+		}
 		b := &TurnBody{Messages: drawMessages(t), Model: drawText(t), Meta: drawRaw(t), Preamble: drawHash(t)}
 		if rapid.Bool().Draw(t, "response") {
 			m := drawMessage(t)
@@ -107,6 +110,9 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 			e.Agent, e.Policy.Name, e.Policy.Version = "coder", drawHash(t), max(1, drawCount(t))
 		}
 		return &PolicyBody{Name: drawText(t), Version: drawCount(t), Content: []byte(drawText(t))}
+	case KindReceived:
+		e.Chain, e.Agent = Chain{Entity: ChannelEntity, ID: "0123456789abcdef0123456789abcdef"}, "coder"
+		return &ReceivedBody{Channel: drawText(t), Kind: drawText(t), Body: drawRaw(t), Meta: drawRaw(t)}
 	default:
 		e.Chain = Chain{Entity: LabelEntity, ID: "0123456789abcdef0123456789abcdef"}
 		e.Agent, e.To = "coder", Ref{Session: drawID(t)}

@@ -20,11 +20,13 @@ const (
 	KindFlush      Kind = 7  // a memory flush before a compaction was begun or ended
 	KindClaimed    Kind = 16 // on a label's chain: the session that the label resolves to
 	KindPolicy     Kind = 17 // on a tenant's chain: the content of a compaction policy
+	KindReceived   Kind = 24 // on a channel's chain: an external event, such as a mail or a webhook call
 )
 
 var kindNames = map[Kind]string{
 	KindOpened: "opened", KindTurn: "turn", KindCompaction: "compaction", KindMoved: "moved",
 	KindChanged: "changed", KindState: "state", KindFlush: "flush", KindClaimed: "claimed", KindPolicy: "policy",
+	KindReceived: "received",
 }
 
 // String is the kind's word, or "kind(N)" for one this build does not know.
@@ -141,7 +143,7 @@ type Event struct {
 	Origin    *Origin     `cbor:"20,keyasint,omitempty"`
 	ForkOf    *ForkOf     `cbor:"21,keyasint,omitempty"`
 	Root      ID          `cbor:"22,keyasint,omitzero"`  // root session of the tree of forks; the session itself if no fork
-	Agent     string      `cbor:"23,keyasint,omitempty"` // opened, claimed; policy: the agent that put the version
+	Agent     string      `cbor:"23,keyasint,omitempty"` // opened, claimed; policy: the agent that put the version; received: the channel's agent
 	Role      SessionKind `cbor:"24,keyasint,omitempty"`
 	SpawnedBy Ref         `cbor:"25,keyasint,omitzero"`
 
@@ -152,6 +154,8 @@ type Event struct {
 	Flush     *Flush `cbor:"33,keyasint,omitempty"` // flush events only
 
 	Policy *StoredPolicy `cbor:"34,keyasint,omitempty"` // policy events only
+
+	External *ExternalLink `cbor:"39,keyasint,omitempty"` // turns only: the external event that the turn answers
 
 	Blobs    []BlobLink `cbor:"40,keyasint,omitempty"` // what the body refers to, sorted by digest, so that it can be checked without a key
 	Encoding Encoding   `cbor:"41,keyasint,omitzero"`
@@ -367,6 +371,14 @@ type StoredPolicy struct {
 	Digest  Hash   `cbor:"1,keyasint"`           // of the content
 	Name    Hash   `cbor:"2,keyasint,omitzero"`  // keyed digest of the name
 	Version uint64 `cbor:"3,keyasint,omitempty"` // of the name, from 1
+}
+
+// ExternalLink names an external event: the id of its channel's chain, and its own id.
+// The event need not be stored.
+type ExternalLink struct {
+	_       struct{} `cbor:",toarray"`
+	Channel string
+	ID      ID
 }
 
 // BlobLink names a blob that a body refers to.

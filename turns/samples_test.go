@@ -120,6 +120,13 @@ func samples() []sample {
 	put.Chain, put.Agent = stored.Chain, "coder"
 	put.Policy = &StoredPolicy{Digest: sampleHash(121), Name: sampleHash(122), Version: 2}
 
+	received := head(KindReceived, 3)
+	received.Chain, received.Agent = Chain{Entity: ChannelEntity, ID: "0123456789abcdef0123456789abcdef"}, "coder"
+	apartReceived := received
+	apartReceived.Blobs = []BlobLink{{Digest: sampleHash(140), Size: 900_000}}
+	linked := minimal
+	linked.External = &ExternalLink{Channel: received.Chain.ID, ID: sampleID(30)}
+
 	return []sample{
 		{"opened", opened, &OpenedBody{Label: "coder/telegram", Settings: settings}},
 		{"opened-fork", forked, &OpenedBody{Settings: Settings{Policy: PolicyRef{Name: "balanced"}}}},
@@ -157,6 +164,9 @@ func samples() []sample {
 		{"flush-failed", failed, &FlushBody{Error: "rate_limit"}},
 		{"policy", stored, &PolicyBody{Name: "balanced", Version: 1, Content: []byte(`{"name":"balanced","version":1}`)}},
 		{"policy-put", put, &PolicyBody{Name: "mine", Version: 2, Content: []byte(`{"name":"mine","version":2}`)}},
+		{"received", received, &ReceivedBody{Channel: "mail/inbox", Kind: "mail.received", Body: Raw(`{"subject":"hi"}`), Meta: Raw(`{"source":"imap"}`)}},
+		{"received-apart", apartReceived, &ReceivedBody{Channel: "mail/inbox", Kind: "mail.received", Blob: &BlobRef{Digest: sampleHash(140), Size: 900_000}}},
+		{"turn-external", linked, &TurnBody{Messages: []Message{TextMessage(User, "hi")}, Meta: Raw(`{"event":{"channel":"mail/inbox","id":"01ARZ3NDEKTSV4RRFFQ69G5FAV"}}`)}},
 		{"claimed", claimed, &ClaimedBody{Label: "coder/telegram"}},
 	}
 }

@@ -70,6 +70,8 @@ func (e *Event) Validate() error {
 		on = LabelEntity
 	case KindPolicy:
 		on = TenantEntity
+	case KindReceived:
+		on = ChannelEntity
 	}
 	if e.Chain.Entity != on {
 		return bad("does not belong on chain %s", e.Chain)
@@ -105,13 +107,14 @@ func (e *Event) checkFields(bad refusal) error {
 		{"origin", e.Origin != nil, []Kind{KindOpened}},
 		{"fork_of", e.ForkOf != nil, []Kind{KindOpened}},
 		{"root", !e.Root.IsZero(), []Kind{KindOpened}},
-		{"agent", e.Agent != "", []Kind{KindOpened, KindClaimed, KindPolicy}},
+		{"agent", e.Agent != "", []Kind{KindOpened, KindClaimed, KindPolicy, KindReceived}},
 		{"role", e.Role != "", []Kind{KindOpened}},
 		{"spawned_by", !e.SpawnedBy.IsZero(), []Kind{KindOpened}},
 		{"to", !e.To.IsZero(), []Kind{KindMoved, KindClaimed}},
 		{"state", e.State != 0, []Kind{KindState}},
 		{"successor", !e.Successor.IsZero(), []Kind{KindState}},
 		{"flush", e.Flush != nil, []Kind{KindFlush}},
+		{"external", e.External != nil, []Kind{KindTurn}},
 		{"policy", e.Policy != nil, []Kind{KindPolicy}},
 	} {
 		if f.set && !slices.Contains(f.on, e.Kind) {
@@ -153,6 +156,9 @@ func (e *Event) checkKind(bad refusal) error {
 		if e.Halves == 0 {
 			return bad("has neither messages nor a response")
 		}
+		if l := e.External; l != nil && (l.ID.IsZero() || !nameRE.MatchString(l.Channel)) {
+			return bad("links to event %s of channel %q", l.ID, clip(l.Channel, 40))
+		}
 	case KindCompaction:
 		if e.Depth < 2 || !e.Parent.whole() || e.Segment.IsZero() {
 			return bad("lacks parent, depth or segment")
@@ -180,6 +186,10 @@ func (e *Event) checkKind(bad refusal) error {
 	case KindClaimed:
 		if e.To.Session.IsZero() || !e.To.Turn.IsZero() || !ValidName(e.Agent) {
 			return bad("claims nothing")
+		}
+	case KindReceived:
+		if !ValidName(e.Agent) {
+			return bad("is of agent %q", clip(e.Agent, 40))
 		}
 	case KindPolicy:
 		p := e.Policy

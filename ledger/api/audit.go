@@ -19,6 +19,8 @@ type Verified struct {
 	Turns       uint64 `json:"turns"`
 	Compactions uint64 `json:"compactions"`
 	Blobs       uint64 `json:"blobs"`
+	Channels    uint64 `json:"channels,omitempty"` // of external events
+	External    uint64 `json:"external_events,omitempty"`
 	// Duplicates counts openings of a session under an id that an earlier opening on the
 	// log has. Two daemons stored them at the same time; they open nothing, and are no
 	// problem.

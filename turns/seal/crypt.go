@@ -23,6 +23,7 @@ const (
 	blobDigestKey purpose = "nexus.key.v1 blob digest"
 	labelKey      purpose = "nexus.key.v1 label"
 	policyKey     purpose = "nexus.key.v1 policy"
+	channelKey    purpose = "nexus.key.v1 channel"
 )
 
 // derive is the key for one purpose.

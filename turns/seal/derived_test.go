@@ -8,6 +8,8 @@ var goldenDerived = map[string]string{
 	"blob digest key": "b24d38437f09d0e1eb468cd4787d2ea2f97b8aa21459df08a47310eeec87b128",
 	"blob key":        "6789c273992b1642c9f32ee16d1f313bea6c73766c96f31a0324d07c6e213a55",
 	"body key":        "3d6e0edf889adec16c57fd7f67e2e37d74c6b4a03ef0c723ef327244f0570af8",
+	"channel":         "54628dd77e5745826673d10575cbbf04 5ZHMZRCKVS8NK77C0RCB7P21G8",
+	"channel key":     "bb476dff564faacd5aa656b3106c55a69052a28e7616c587f70221a96e3fe9fa",
 	"combined":        "60cae57d9e40542caba7ea4365c546576d0d025b37b2c0c007c64c00fa7902c1",
 	"label":           "5898c195b0f1d07fed4fedf1f1ca4cfe",
 	"label key":       "038961dd202ced53ae9309d8e4944fa7463f9735ef06f34477961cd007b809ac",

@@ -60,6 +60,15 @@ func LabelDigest(k Key, tenant, agent, label string) string {
 	return hex.EncodeToString(h[:16])
 }
 
+// ChannelDigest returns the id of a channel's chain, 32 lower-case hex digits, and the id
+// of its content key: the halves of an HMAC-SHA-256. k is the ledger's key, zero if
+// nothing is sealed. The id of the key is not shown in subjects, so that no agent can
+// open a session under it.
+func ChannelDigest(k Key, tenant, agent, channel string) (chain string, key turns.ID) {
+	h := mac(k.derive(channelKey), []byte(tenant), []byte(agent), []byte(channel))
+	return hex.EncodeToString(h[:16]), turns.ID(h[16:])
+}
+
 // PolicyName returns the keyed digest of the name of a policy in a tenant. k is the
 // ledger's key, zero if nothing is sealed.
 func PolicyName(k Key, tenant, name string) turns.Hash {

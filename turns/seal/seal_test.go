@@ -159,11 +159,13 @@ func TestDerivedKeysNeverChange(t *testing.T) {
 	}
 	got := map[string]string{
 		"body key": hexKey(k.derive(bodyKey)), "request key": hexKey(k.derive(requestKey)), "blob key": hexKey(k.derive(blobKey)),
-		"blob digest key": hexKey(k.derive(blobDigestKey)), "label key": hexKey(k.derive(labelKey)), "policy key": hexKey(k.derive(policyKey)), "combined": hexKey(two),
+		"blob digest key": hexKey(k.derive(blobDigestKey)), "label key": hexKey(k.derive(labelKey)), "policy key": hexKey(k.derive(policyKey)), "channel key": hexKey(k.derive(channelKey)), "combined": hexKey(two),
 		"request": RequestDigest(k, "turn.append", []byte(`{"a":1}`)).String(), "blob digest": BlobDigest(k, []byte("hi")).String(),
 		"policy name": PolicyName(k, "acme", "mine").String(), "label": LabelDigest(k, "acme", "coder", "telegram"), "label, no key": LabelDigest(Key{}, "acme", "coder", "telegram"),
 		"blob": hex.EncodeToString(blob),
 	}
+	chain, key := ChannelDigest(k, "acme", "coder", "telegram")
+	got["channel"] = chain + " " + key.String()
 	if d := cmp.Diff(goldenDerived, got); d != "" {
 		t.Errorf("(-frozen +now)\n%s", d)
 	}

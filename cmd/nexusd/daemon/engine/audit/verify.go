@@ -66,7 +66,7 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*
 // verifier folds the log a second time by the same pure rules, and compares the
 // result with the projections. It is the [ledger.History] of each event.
 //
-// It holds a few hundred bytes of each session, label and name of a policy. It looks
+// It holds a few hundred bytes of each session, label, channel and name of a policy. It looks
 // up turns in the projections, after it has compared each with the log, and holds only
 // the turns whose rows differ.
 //
@@ -79,6 +79,7 @@ type verifier struct {
 	sessions   map[turns.ID]ledger.Session
 	labels     map[string]ledger.Label    // by subject
 	policies   map[string]ledger.Policies // by tenant
+	channels   map[string]ledger.Channel  // by tenant and id
 	names      map[policyName]ledger.PolicyName
 	differing  map[turns.Ref]projections.Turn        // turns that differ from their rows, as they follow from the log
 	open       *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
@@ -94,7 +95,7 @@ const maxOpenBytes = 64 << 20
 func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
 	return &verifier{audit: au, caller: c, out: &api.Verified{Last: last, Problems: []api.Problem{}},
 		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label),
-		policies: make(map[string]ledger.Policies), names: make(map[policyName]ledger.PolicyName),
+		policies: make(map[string]ledger.Policies), channels: make(map[string]ledger.Channel), names: make(map[policyName]ledger.PolicyName),
 		differing: make(map[turns.Ref]projections.Turn), broken: make(map[string]bool), duplicates: make(map[string]bool),
 		open: cache.New[turns.Ref, ledger.Calls](cache.NewBudget(maxOpenBytes), "verify")}
 }
@@ -236,6 +237,8 @@ func (v *verifier) checkRecord(ctx context.Context, r ledger.Record) error {
 		err = v.checkLabel(tenant, r, ev)
 	case turns.TenantEntity:
 		err = v.checkPolicy(tenant, r, ev)
+	case turns.ChannelEntity:
+		err = v.checkReceived(ctx, tenant, r, ev)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()

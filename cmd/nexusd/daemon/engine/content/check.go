@@ -99,6 +99,11 @@ func checkTurn(ev *turns.Event, node lineage.Node, b *turns.TurnBody, open *ledg
 	if counted := turns.CountUserTexts(b.Messages); ev.UserTexts != counted && (ev.UserTexts != 0 || node.Call) {
 		return bad("its header counts %d messages with text of the user, its body has %d", ev.UserTexts, counted)
 	}
+	if l := ev.External; l != nil { // its channel is a digest under the key of the ledger that stored it first
+		if _, id, ok := turns.ExternalEvent(b.Meta); !ok || id != l.ID {
+			return bad("its header links to external event %s, its meta does not", l.ID)
+		}
+	}
 	var before ledger.Calls
 	if open != nil {
 		before = *open

@@ -78,7 +78,7 @@ func (rd *Reader) DescribeListed(ctx context.Context, s *ledger.Session) *api.Se
 		err = rd.AsideError(s.Tenant, s.ID)
 	}
 	if err != nil {
-		out.Error, out.MissingKey = whyUnreadable(err)
+		out.Error, out.MissingKey = WhyUnreadable(err)
 	}
 	return out
 }
@@ -92,9 +92,9 @@ func (rd *Reader) ListedOutline(s *ledger.Session) *api.Session {
 	return out
 }
 
-// whyUnreadable returns the code of the error for which an item of a list comes without
+// WhyUnreadable returns the code of the error for which an item of a list comes without
 // its content, and the id of the content key if that is missing.
-func whyUnreadable(err error) (api.Code, turns.ID) {
+func WhyUnreadable(err error) (api.Code, turns.ID) {
 	var missing *content.MissingKeyError
 	if errors.As(err, &missing) {
 		return api.Corrupt, missing.ID

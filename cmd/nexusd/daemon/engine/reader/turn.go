@@ -99,7 +99,7 @@ func (rd *Reader) DescribeListedTurn(t projections.Turn, ev *turns.Event, full b
 		return nil, 0, err
 	}
 	if err != nil {
-		v.Error, v.MissingKey = whyUnreadable(err)
+		v.Error, v.MissingKey = WhyUnreadable(err)
 	}
 	n, err := page.EncodedSize(v)
 	if err != nil {

@@ -1,0 +1,163 @@
+package projections
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// Channel is the row of a channel of external events: the fold of its chain.
+type Channel = ledger.Channel
+
+// received writes the rows of an event of a channel's chain.
+func (a *applier) received(tenant string, r ledger.Record, e *turns.Event, c *Channel) error {
+	row, err := cbor.Marshal(c)
+	if err != nil {
+		return err
+	}
+	id := e.Chain.ID
+	err = errors.Join(
+		a.batch.Set(textKey(pChannel, tenant, id), row, nil),
+		a.batch.Set(num(textKey(pReceived, tenant, id), e.Index), num(nil, r.Seq), nil),
+		a.batch.Set(append(textKey(pReceivedID, tenant, id), e.ID[:]...), num(nil, e.Index), nil),
+		a.keep(r),
+	)
+	if e.Index == 0 {
+		err = errors.Join(err, a.batch.Set(textKey(pChannelOf, tenant, c.Agent, id), nil, nil))
+	}
+	return err
+}
+
+// external writes the row of the external event that a turn names, if it names one.
+func (a *applier) external(tenant string, e *turns.Event) error {
+	if e.External == nil {
+		return nil
+	}
+	ref := e.Ref()
+	k := append(textKey(pExternal, tenant, e.External.Channel), e.External.ID[:]...)
+	return a.batch.Set(append(append(k, ref.Session[:]...), ref.Turn[:]...), nil, nil)
+}
+
+// Channel returns the fold of a channel's chain, by the chain's id; zero if the chain
+// is empty.
+func (s *Store) Channel(tenant, id string) (Channel, error) { return s.view().Channel(tenant, id) }
+
+// Channel implements [ledger.History].
+func (v view) Channel(tenant, id string) (c Channel, err error) {
+	b, ok, err := get(v.r, textKey(pChannel, tenant, id))
+	if err != nil || !ok {
+		return c, err
+	}
+	if err := cbor.Unmarshal(b, &c); err != nil {
+		return c, fmt.Errorf("%w: projection row of channel %s: %v", ledger.ErrCorrupt, id, err)
+	}
+	return c, nil
+}
+
+// HasReceived implements [ledger.History].
+func (v view) HasReceived(tenant, channel string, event turns.ID) (bool, error) {
+	_, ok, err := v.number(append(textKey(pReceivedID, tenant, channel), event[:]...))
+	return ok, err
+}
+
+// ReceivedIndex returns the ordinal of an event on a channel's chain, by its id. ok is
+// false if there is none.
+func (s *Store) ReceivedIndex(tenant, channel string, event turns.ID) (index uint64, ok bool, err error) {
+	return s.view().number(append(textKey(pReceivedID, tenant, channel), event[:]...))
+}
+
+// Received is where an event of a channel is.
+type Received struct {
+	Index, Seq uint64
+}
+
+// ReceivedFrom yields the events of a channel from the ordinal from on, or down to the
+// first if desc is set.
+func (s *Store) ReceivedFrom(tenant, channel string, from uint64, desc bool) iter.Seq2[Received, error] {
+	k := textKey(pReceived, tenant, channel)
+	if !desc {
+		return func(yield func(Received, error) bool) {
+			for e, err := range scan(s.db(), num(slices.Clone(k), from), end(k)) {
+				var r Received
+				if err == nil {
+					r = Received{binary.BigEndian.Uint64(e.key[len(k):]), binary.BigEndian.Uint64(e.value)}
+				}
+				if !yield(r, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+	return func(yield func(Received, error) bool) { // ordinals have no gap
+		for i := from; ; i-- {
+			seq, ok, err := s.view().number(num(slices.Clone(k), i))
+			if err == nil && !ok {
+				err = fmt.Errorf("%w: the projections lack event %d of channel %s", ledger.ErrCorrupt, i, channel)
+			}
+			if !yield(Received{i, seq}, err) || err != nil || i == 0 {
+				return
+			}
+		}
+	}
+}
+
+// NamedChannel is a channel with the id of its chain.
+type NamedChannel struct {
+	ID string
+	Channel
+}
+
+// Channels yields the channels of an agent after the channel after, in the order of
+// their ids. Agent "" means every agent of the tenant, one after the other.
+func (s *Store) Channels(tenant, agent, after string) iter.Seq2[NamedChannel, error] {
+	prefix := textKey(pChannelOf, tenant)
+	if agent != "" {
+		prefix = textKey(pChannelOf, tenant, agent)
+	}
+	return func(yield func(NamedChannel, error) bool) {
+		lo := prefix
+		if after != "" {
+			c, err := s.Channel(tenant, after)
+			if err != nil {
+				yield(NamedChannel{}, err)
+				return
+			}
+			lo = append(textKey(pChannelOf, tenant, c.Agent, after), 0)
+		}
+		for e, err := range scan(s.db(), lo, end(prefix)) {
+			var c NamedChannel
+			if err == nil {
+				key := e.key[:len(e.key)-1] // without the zero at its end
+				for i := len(key) - 1; key[i] != 0; i-- {
+					c.ID = string(key[i:])
+				}
+				c.Channel, err = s.Channel(tenant, c.ID)
+			}
+			if !yield(c, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// TurnsOf returns at most limit turns that name an external event, by session and id.
+func (s *Store) TurnsOf(tenant, channel string, event turns.ID, limit int) (refs []turns.Ref, err error) {
+	k := append(textKey(pExternal, tenant, channel), event[:]...)
+	for e, err := range scan(s.db(), k, end(k)) {
+		if err != nil {
+			return nil, err
+		}
+		if len(refs) >= limit {
+			break
+		}
+		refs = append(refs, turns.Ref{Session: idAt(e.key, len(k)), Turn: idAt(e.key, len(k)+16)})
+	}
+	return refs, nil
+}
