@@ -76,6 +76,11 @@ func (c *Client) NotifySubject(session turns.ID, what string) string {
 	return fmt.Sprintf("nexus.v1.%s.%s.notify.%s.%s", c.tenant, c.agent, session, what)
 }
 
+// NotifyChannelSubject is where hints of a channel's events come, by the id of the channel.
+func (c *Client) NotifyChannelSubject(channelID string) string {
+	return fmt.Sprintf("nexus.v1.%s.%s.notify.%s.event.appended", c.tenant, c.agent, channelID)
+}
+
 // NewID makes an id for a call.
 func NewID() turns.ID {
 	id, err := turns.NewID(time.Now(), rand.Reader)
@@ -328,6 +333,31 @@ func (c *Client) PutPolicy(ctx context.Context, r PutPolicy) (*PolicyInfo, error
 // Policy is policy.get.
 func (c *Client) Policy(ctx context.Context, r GetPolicy) (*PolicyInfo, error) {
 	return read[PolicyInfo](ctx, c, "policy.get", turns.ID{}, r)
+}
+
+// AppendEvent is event.append.
+func (c *Client) AppendEvent(ctx context.Context, r AppendEvent) (*AppendedEvent, error) {
+	return write[AppendedEvent](ctx, c, "event.append", turns.ID{}, &r.ID, &r)
+}
+
+// Event is event.get.
+func (c *Client) Event(ctx context.Context, r GetEvent) (*Event, error) {
+	return read[Event](ctx, c, "event.get", turns.ID{}, r)
+}
+
+// Events is event.list, page after page.
+func (c *Client) Events(ctx context.Context, r ListEvents) iter.Seq2[Event, error] {
+	return list(ctx, c, "event.list", turns.ID{}, r, (*EventList).items)
+}
+
+// EventPage is one page of event.list.
+func (c *Client) EventPage(ctx context.Context, r ListEvents) (*EventList, error) {
+	return read[EventList](ctx, c, "event.list", turns.ID{}, r)
+}
+
+// Channels is event.channels, page after page.
+func (c *Client) Channels(ctx context.Context) iter.Seq2[Channel, error] {
+	return list(ctx, c, "event.channels", turns.ID{}, ListChannels{}, (*ChannelList).items)
 }
 
 // PutBlob is blob.put.

@@ -81,8 +81,12 @@ type Read struct {
 // Notification is what notify subjects carry: a hint, with a position to read from.
 type Notification struct {
 	Kind     string    `json:"what"`
-	Session  turns.ID  `json:"session"`
+	Session  turns.ID  `json:"session,omitzero"`
 	Turn     turns.ID  `json:"turn,omitzero"`
+	Channel  string    `json:"channel,omitempty,omitzero"` // event.appended: the channel's name
+	Event    turns.ID  `json:"event,omitzero"`             // event.appended
 	Position string    `json:"position"`
 	Detail   turns.Raw `json:"detail,omitzero"`
+
+	ChannelID string `json:"channel_id,omitempty,omitzero"` // event.appended: in the subject in place of a session
 }

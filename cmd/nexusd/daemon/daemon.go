@@ -434,7 +434,11 @@ func (d *Daemon) notify(tenant, agent string, n api.Notification) {
 		return
 	}
 	// A hint: what is lost here is found by listing after the last position.
-	if err := d.client.Publish(fmt.Sprintf("nexus.v1.%s.%s.notify.%s.%s", tenant, agent, n.Session, n.Kind), b); err != nil {
+	of := n.Session.String()
+	if n.ChannelID != "" {
+		of = n.ChannelID
+	}
+	if err := d.client.Publish(fmt.Sprintf("nexus.v1.%s.%s.notify.%s.%s", tenant, agent, of, n.Kind), b); err != nil {
 		d.logger.Warn("notify", "err", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/compactions"
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/contexts"
+	"nexus/cmd/nexusd/daemon/engine/events"
 	"nexus/cmd/nexusd/daemon/engine/forks"
 	"nexus/cmd/nexusd/daemon/engine/history"
 	"nexus/cmd/nexusd/daemon/engine/metrics"
@@ -73,6 +74,7 @@ type Engine struct {
 	*paths.Loader
 	*writer.Writer
 	*policies.Policies
+	*events.Events
 	*compactions.Compactions
 	*sessions.Sessions
 	*forks.Forks
@@ -99,6 +101,7 @@ func New(c Config) *Engine {
 	e.Loader = paths.New(c.Tiers, c.MaxContent, e.Store, e.Reader, e.Limits, budget)
 	e.Writer = writer.New(c.Logger, set, c.Notify, e.Store, e.Reader, e.Limits)
 	e.Policies = policies.New(e.Store, e.Limits, e.Reader, e.Writer)
+	e.Events = events.New(e.Store, e.Limits, e.Reader, e.Writer)
 	e.Compactions = compactions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, budget)
 	e.Sessions = sessions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Compactions)
 	e.Forks = forks.New(e.Store, e.Reader, e.Writer, e.Compactions, e.Sessions)

@@ -270,7 +270,7 @@ func TestInfoFitsAMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if limit := 128 << 10; len(b) > limit {
+	if limit := 192 << 10; len(b) > limit {
 		t.Errorf("INFO has %d bytes, over %d", len(b), limit)
 	}
 	t.Logf("INFO has %d bytes", len(b))

@@ -182,6 +182,18 @@ var verbs = []verb{
 	change("policy.put", false, "a policy of the agent's own", func(ctx context.Context, c *call, r api.PutPolicy) (*api.PolicyInfo, error) {
 		return c.engine.PutPolicy(ctx, c.caller, r, c.canonical)
 	}),
+	change("event.append", false, "store an external event on a channel", func(ctx context.Context, c *call, r api.AppendEvent) (*api.AppendedEvent, error) {
+		return c.engine.AppendEvent(ctx, c.caller, r, c.canonical)
+	}),
+	endpoint("event.get", false, "an external event, and the turns that name it", func(ctx context.Context, c *call, r api.GetEvent) (*api.Event, error) {
+		return c.engine.GetEvent(ctx, c.caller, r)
+	}),
+	endpoint("event.list", false, "the events of a channel", func(ctx context.Context, c *call, r api.ListEvents) (*api.EventList, error) {
+		return c.engine.ListEvents(ctx, c.caller, r)
+	}),
+	endpoint("event.channels", false, "the agent's channels of external events", func(ctx context.Context, c *call, r api.ListChannels) (*api.ChannelList, error) {
+		return c.engine.ListChannels(ctx, c.caller, r)
+	}),
 	endpoint("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
 		return c.engine.Verify(ctx, c.caller, r)
 	}),
@@ -192,7 +204,7 @@ var verbs = []verb{
 var unbuilt = []verb{
 	later("session.erase", true),
 	later("memory.save", false), later("memory.withdraw", false), later("memory.list", false), later("memory.search", false), later("memory.document", false),
-	later("event.append", false), later("event.list", false), later("search.query", false),
+	later("search.query", false),
 	later("audit.checkpoint", false), later("audit.proof", true),
 }
 

@@ -9,7 +9,7 @@ import (
 // retry with the same id from another request.
 var stored = []string{
 	"session.create", "session.set", "session.close", "session.reset", "session.move", "turn.append", "context.overflow",
-	"compaction.run", "compaction.submit", "compaction.record", "flush.begin", "flush.done", "fork.create", "policy.put",
+	"compaction.run", "compaction.submit", "compaction.record", "flush.begin", "flush.done", "fork.create", "policy.put", "event.append",
 }
 
 // The canonical form costs twice what reading the request does.

@@ -125,6 +125,9 @@ func (ss *Sessions) draftTurn(ctx context.Context, c reader.Caller, ch *writer.C
 	if ev.Claimed, err = writer.ClaimedTime(req.Time); err != nil {
 		return nil, nil, err
 	}
+	if ev.External, err = ss.reader.ExternalLink(c, req.Meta); err != nil {
+		return nil, nil, err
+	}
 	ev.Tokens.Counter = ss.content.Counter.Name()
 	shown := shownRequest(req)
 	if len(req.Messages) > 0 {
