@@ -31,6 +31,8 @@ Change
   policies                  the compaction policies
   policy show NAME[@N]      one of them, with its settings; put FILE: one of your own
   compare FILE|SESSION…     policies side by side on real history: no daemon
+  events                    what reached an agent from outside: append, list, get,
+                            channels, tail, export
 
 Audit
   verify [SESSION…]         check every event, hash, parent and blob
@@ -369,6 +371,47 @@ Examples
   ledgerctl fork support-42
   ledgerctl fork support-42@head~3
   ledgerctl fork 01J8/4XK2PQRS --mode full --label second-try
+`,
+	"events": `ledgerctl events append|list|get|channels|tail|export …
+
+The Events Ledger: mails, webhook calls, alarms and whatever else reached an
+agent from outside. A channel is a hash chain of one agent (main, unless --agent
+names another), and is never compacted. A turn names the event that it answers
+in its meta: {"event": {"channel": C, "id": EVENT}}; show TURN shows the event.
+
+  events append CHANNEL     store an event; the body is JSON, of --body or stdin
+  events list CHANNEL       the events, oldest first
+  events get CHANNEL EVENT  one event, whole, and the turns that name it
+  events channels           the channels, of all agents unless --agent names one
+  events tail CHANNEL [-f]  the newest events, and those that come, through lost
+                            connections and restarts of the daemon
+  events export CHANNEL     JSON lines, each with the stored bytes (payload) and
+                            their hash, which export checks
+
+For append:
+  --kind K         what the event is, such as mail.received; required
+  --body JSON      the body (else: stdin)
+  --time T         when it happened (RFC 3339)
+  --meta JSON      an object of your own
+  --id ID          the same id stores one event, however often it is sent
+
+For list, tail and export:
+  --kind K         only events of this kind
+  --from T         from this time on: that of the event, else when it was stored
+  --to T           before this time
+
+  -n, --limit N    list: at most N events
+  --newest-first   list: the newest events first
+  -f, --follow     tail: go on until interrupted
+  -n, --lines N    tail: how many events to begin with (10)
+  --after EVENT    tail: begin after this event: go on where you stopped
+  -o, --output F   export: write to the file F, whole or not at all
+
+Examples
+  ledgerctl events append mail --kind mail.received --body '{"text":"Hi"}'
+  ledgerctl events list mail --from 2026-02-01T00:00:00Z
+  ledgerctl events tail mail -f --json
+  ledgerctl events export mail -o mail.jsonl
 `,
 	"policies": `ledgerctl policies
 

@@ -258,7 +258,7 @@ func showCmd(e *env) *cobra.Command {
 			return e.print(t)
 		}
 		e.showTurn(t)
-		return nil
+		return e.showEventOf(cmd.Context(), p, t)
 	})
 	c.Flags().IntVar(&part, "part", 0, "the content of one part, as it is")
 	return c

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"nexus/cmd/nexusd/daemon"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// A follower prints each event once, in order, through a restart of the daemon and for a
+// channel that is not there yet.
+func TestFollowedEventsComeOnceThroughARestart(t *testing.T) {
+	dir, listen := t.TempDir(), "127.0.0.1:0"
+	open := func() *daemon.Daemon {
+		d, err := daemon.Open(t.Context(), daemon.Config{Data: dir, Listen: listen, HTTP: "off", MaxStore: 1 << 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := open()
+	u, err := url.Parse(d.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen = u.Host
+	stop := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := d.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	defer func() { stop() }()
+	nc, err := api.Dial(d.ClientURL(), d.Credentials().Agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c := api.NewClient(nc, "default", "main")
+	put := func(n int) {
+		t.Helper()
+		if _, err := c.AppendEvent(t.Context(), api.AppendEvent{Channel: "mail", Kind: "n", Body: turns.Raw(fmt.Sprint(n))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, into := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"events", "tail", "mail", "-f", "-n", "100", "--json", "--quiet", "--server", d.ClientURL(), "--creds", d.Credentials().Operator}, strings.NewReader(""), into, io.Discard)
+		into.Close()
+	}()
+	lines := bufio.NewScanner(out)
+	next := 0
+	read := func(upTo int) {
+		t.Helper()
+		for ; next < upTo; next++ {
+			if !lines.Scan() {
+				t.Fatalf("the follower ended after %d events", next)
+			}
+			var ev api.Event
+			if err := turns.DecodeJSON(lines.Bytes(), &ev); err != nil {
+				t.Fatal(err)
+			}
+			if string(ev.Body) != fmt.Sprint(next) || ev.Index != uint64(next) {
+				t.Fatalf("event %d is printed as %s", next, lines.Text())
+			}
+		}
+	}
+	for n := range 5 {
+		put(n)
+	}
+	read(5)
+	stop()
+	d = open()
+	for n := range 5 {
+		put(5 + n)
+	}
+	read(10)
+	cancel()
+	out.Close()
+	<-ended
+}
