@@ -352,6 +352,7 @@ func TestRebuildIsIdentical(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	a := newAuthor(t, seed)
+	a.many = true
 	a.write(600)
 	whole := openStore(t, vfs.NewMem())
 	defer whole.Close()

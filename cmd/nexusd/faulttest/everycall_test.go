@@ -281,7 +281,27 @@ func operations(other *everyCallRun) []testOperation {
 			}, func(ctx context.Context, c *api.Client) error { return hasTurns(ctx, c, session, append(ids, r.ID)) }, err
 		}
 	}
+	eventOf := func(bytes int) func(context.Context, *api.Client) (requester, checker, error) {
+		return func(context.Context, *api.Client) (requester, checker, error) {
+			r := api.AppendEvent{ID: api.NewID(), Channel: "channel " + api.NewID().String(), Kind: "test", Body: turns.Raw(`"` + strings.Repeat("x", bytes) + `"`)}
+			return func(ctx context.Context, c *api.Client) (string, error) {
+					a, err := c.AppendEvent(ctx, r)
+					if err != nil {
+						return "", err
+					}
+					return fmt.Sprint(a.ID, a.Index, a.Hash, a.Position), nil
+				}, func(ctx context.Context, c *api.Client) error {
+					got, err := c.Event(ctx, api.GetEvent{Channel: r.Channel, ID: r.ID})
+					if err == nil && (got.Index != 0 || string(got.Body) != string(r.Body)) {
+						err = fmt.Errorf("event %s is %d with a body of %d bytes", r.ID, got.Index, len(got.Body))
+					}
+					return err
+				}, nil
+		}
+	}
 	return []testOperation{
+		{"event", eventOf(300)},
+		{"event with a blob", eventOf(700 << 10)},
 		{"append", appendOf(300)},
 		{"append with a blob", appendOf(700 << 10)},
 		{"create", func(context.Context, *api.Client) (requester, checker, error) {
