@@ -120,7 +120,7 @@ func (rd *Reader) DescribeWhole(t projections.Turn, ev *turns.Event) (*api.Turn,
 		return nil, err
 	}
 	if err != nil {
-		v.Error, v.MissingKey = whyUnreadable(err)
+		v.Error, v.MissingKey = WhyUnreadable(err)
 	}
 	return v, nil
 }
