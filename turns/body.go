@@ -90,7 +90,7 @@ type CompactionBody struct {
 	DurationMS    uint64       `cbor:"14,keyasint,omitzero"`
 	Focus         string       `cbor:"15,keyasint,omitempty"`
 	FromOriginals bool         `cbor:"16,keyasint,omitempty"`
-	Memories      Raw          `cbor:"17,keyasint,omitempty"` // reserved: extracted memories, a JSON array
+	Memories      Raw          `cbor:"17,keyasint,omitempty"` // extracted memories, a JSON array; see [Event.Learned]
 	Flush         string       `cbor:"18,keyasint,omitempty"` // what became of the flush of its cycle: done, silent, failed, expired, skipped
 	Meta          Raw          `cbor:"19,keyasint,omitempty"`
 	Nudge         []Message    `cbor:"20,keyasint,omitempty"` // shown after the newest message that the compaction saw
@@ -148,4 +148,22 @@ type ReceivedBody struct {
 // ClaimedBody is the body of a claimed event. It is sealed under the session's key.
 type ClaimedBody struct {
 	Label string `cbor:"1,keyasint"`
+}
+
+// MemoryBody is the body of a memory event. It is sealed under the agent's key and
+// those of the sessions that it comes from.
+type MemoryBody struct {
+	Text string `cbor:"1,keyasint"`
+	Zone string `cbor:"2,keyasint,omitempty"` // IANA name of the time zone in which it was learned
+	User string `cbor:"3,keyasint,omitempty"` // who it is about, or who stated it
+}
+
+// MemoryChangedBody is the body of a memory changed event.
+type MemoryChangedBody struct {
+	Reason string `cbor:"1,keyasint,omitempty"`
+}
+
+// DocumentBody is the body of a document event.
+type DocumentBody struct {
+	Text string `cbor:"1,keyasint,omitempty"`
 }

@@ -534,7 +534,7 @@ func FuzzDecodeBody(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, body := range []any{new(TurnBody), new(CompactionBody), new(OpenedBody)} {
+		for _, body := range []any{new(TurnBody), new(CompactionBody), new(OpenedBody), new(MemoryBody), new(DocumentBody)} {
 			err := DecodeBody(b, body)
 			if err != nil {
 				if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrTooLarge) {

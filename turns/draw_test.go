@@ -8,7 +8,8 @@ import (
 
 // drawEvent draws a valid event of any kind, and a body of its kind or none.
 func drawEvent(t *rapid.T) (*Event, any) {
-	kind := rapid.SampledFrom([]Kind{KindOpened, KindTurn, KindCompaction, KindMoved, KindChanged, KindState, KindFlush, KindClaimed, KindPolicy, KindReceived}).Draw(t, "kind")
+	kind := rapid.SampledFrom([]Kind{KindOpened, KindTurn, KindCompaction, KindMoved, KindChanged, KindState, KindFlush, KindClaimed, KindPolicy,
+		KindMemory, KindMemoryChanged, KindDocument, KindReceived}).Draw(t, "kind")
 	self := drawID(t)
 	e := &Event{Version: 1, Kind: kind, ID: drawID(t), Chain: SessionChain(self), Recorded: rapid.Int64Range(1, 1<<63-1).Draw(t, "recorded"),
 		Claimed: rapid.Int64().Draw(t, "claimed"), Actor: rapid.StringN(0, 20, 200).Draw(t, "actor"), Digest: drawHash(t)}
@@ -77,6 +78,9 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 			e.Span.Elisions = append(e.Span.Elisions, Elision{Turn: drawRef(t), Half: MessagesHalf, Message: 3, Part: 4})
 			b.Elided = append(b.Elided, ElidedPart{Method: "trimmed", Show: drawText(t), Before: drawCount(t)})
 		}
+		for range rapid.IntRange(0, 2).Draw(t, "learned") {
+			e.Learned = append(e.Learned, Learned{Kind: MemoryKind(rapid.IntRange(1, 4).Draw(t, "memory kind")), Text: drawHash(t)})
+		}
 		return b
 	case KindMoved:
 		if rapid.Bool().Draw(t, "somewhere") {
@@ -110,6 +114,28 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 			e.Agent, e.Policy.Name, e.Policy.Version = "coder", drawHash(t), max(1, drawCount(t))
 		}
 		return &PolicyBody{Name: drawText(t), Version: drawCount(t), Content: []byte(drawText(t))}
+	case KindMemory:
+		e.Chain = Chain{Entity: AgentEntity, ID: "coder"}
+		e.Memory = &Memory{State: MemoryState(rapid.IntRange(1, 2).Draw(t, "memory state")), Kind: MemoryKind(rapid.IntRange(1, 4).Draw(t, "memory kind")),
+			Trust: Trust(rapid.IntRange(1, 3).Draw(t, "trust")), Text: drawHash(t), Private: rapid.Bool().Draw(t, "private"), ValidFrom: rapid.Int64().Draw(t, "valid from")}
+		if rapid.Bool().Draw(t, "on a branch") {
+			e.Memory.Branch, e.Memory.Sources = drawRef(t), drawSources(t)
+		}
+		if rapid.Bool().Draw(t, "derived") {
+			e.Memory.From, e.Memory.Supersedes = []ID{drawID(t)}, drawID(t)
+		}
+		return &MemoryBody{Text: drawText(t), Zone: drawText(t), User: drawText(t)}
+	case KindMemoryChanged:
+		e.Chain = Chain{Entity: AgentEntity, ID: "coder"}
+		e.Memory = &Memory{State: Withdrawn, Of: drawID(t)}
+		if rapid.Bool().Draw(t, "promoted") {
+			e.Memory = &Memory{State: Accepted, Of: drawID(t), Text: drawHash(t), Private: rapid.Bool().Draw(t, "private")}
+		}
+		return &MemoryChangedBody{Reason: drawText(t)}
+	case KindDocument:
+		e.Chain = Chain{Entity: AgentEntity, ID: "coder"}
+		e.Document = &StoredDocument{Version: max(1, drawCount(t)), Text: drawHash(t), Sources: drawSources(t)}
+		return &DocumentBody{Text: drawText(t)}
 	case KindReceived:
 		e.Chain, e.Agent = Chain{Entity: ChannelEntity, ID: "0123456789abcdef0123456789abcdef"}, "coder"
 		return &ReceivedBody{Channel: drawText(t), Kind: drawText(t), Body: drawRaw(t), Meta: drawRaw(t)}
@@ -176,6 +202,16 @@ func drawHash(t *rapid.T) Hash {
 	b := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "hash")
 	b[31] |= 1
 	return Hash(b)
+}
+
+func drawSources(t *rapid.T) []Source {
+	ss := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Source { return Source{Turn: drawRef(t), Hash: drawHash(t)} }), 0, 3,
+		func(s Source) Ref { return s.Turn }).Draw(t, "sources")
+	if len(ss) == 0 {
+		return nil
+	}
+	slices.SortFunc(ss, CompareSources)
+	return ss
 }
 
 func drawRef(t *rapid.T) Ref { return Ref{Session: drawID(t), Turn: drawID(t)} }

@@ -20,12 +20,18 @@ const (
 	KindFlush      Kind = 7  // a memory flush before a compaction was begun or ended
 	KindClaimed    Kind = 16 // on a label's chain: the session that the label resolves to
 	KindPolicy     Kind = 17 // on a tenant's chain: the content of a compaction policy
-	KindReceived   Kind = 24 // on a channel's chain: an external event, such as a mail or a webhook call
+
+	// On an agent's chain.
+	KindMemory        Kind = 18 // a memory was saved
+	KindMemoryChanged Kind = 19 // a memory was promoted or withdrawn
+	KindDocument      Kind = 20 // the agent's document was replaced
+	KindReceived      Kind = 24 // on a channel's chain: an external event, such as a mail or a webhook call
 )
 
 var kindNames = map[Kind]string{
 	KindOpened: "opened", KindTurn: "turn", KindCompaction: "compaction", KindMoved: "moved",
 	KindChanged: "changed", KindState: "state", KindFlush: "flush", KindClaimed: "claimed", KindPolicy: "policy",
+	KindMemory: "memory", KindMemoryChanged: "memory changed", KindDocument: "document",
 	KindReceived: "received",
 }
 
@@ -155,7 +161,10 @@ type Event struct {
 
 	Policy *StoredPolicy `cbor:"34,keyasint,omitempty"` // policy events only
 
-	External *ExternalLink `cbor:"39,keyasint,omitempty"` // turns only: the external event that the turn answers
+	Memory   *Memory         `cbor:"36,keyasint,omitempty"` // memory events only
+	Document *StoredDocument `cbor:"37,keyasint,omitempty"` // document events only
+	Learned  []Learned       `cbor:"38,keyasint,omitempty"` // compactions: the memories in the body, in their order
+	External *ExternalLink   `cbor:"39,keyasint,omitempty"` // turns only: the external event that the turn answers
 
 	Blobs    []BlobLink `cbor:"40,keyasint,omitempty"` // what the body refers to, sorted by digest, so that it can be checked without a key
 	Encoding Encoding   `cbor:"41,keyasint,omitzero"`

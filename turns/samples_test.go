@@ -120,6 +120,21 @@ func samples() []sample {
 	put.Chain, put.Agent = stored.Chain, "coder"
 	put.Policy = &StoredPolicy{Digest: sampleHash(121), Name: sampleHash(122), Version: 2}
 
+	saved := head(KindMemory, 0)
+	saved.Chain, saved.Prev = Chain{Entity: AgentEntity, ID: "coder"}, Hash{}
+	saved.Memory = &Memory{State: Accepted, Kind: Daily, Trust: ByAgent, Text: sampleHash(140)}
+	branched := head(KindMemory, 1)
+	branched.Chain = saved.Chain
+	branched.Memory = &Memory{State: Proposed, Kind: Semantic, Trust: ByTool, Text: sampleHash(141), Private: true, Branch: sampleRef(1, 3), ValidFrom: sampleTime - 9,
+		Sources: []Source{{Turn: sampleRef(1, 3), Hash: sampleHash(142)}, {Turn: sampleRef(2, 1), Hash: sampleHash(143)}}, From: []ID{sampleID(21), sampleID(22)}, Supersedes: sampleID(23)}
+	promoted := head(KindMemoryChanged, 2)
+	promoted.Chain, promoted.Memory = saved.Chain, &Memory{State: Accepted, Of: sampleID(21), Text: sampleHash(144)}
+	withdrawn := head(KindMemoryChanged, 3)
+	withdrawn.Chain, withdrawn.Memory = saved.Chain, &Memory{State: Withdrawn, Of: sampleID(21)}
+	document := head(KindDocument, 4)
+	document.Chain, document.Document = saved.Chain, &StoredDocument{Version: 2, Text: sampleHash(145), Sources: branched.Memory.Sources}
+	learned := compaction
+	learned.Learned = []Learned{{Kind: Daily, Text: sampleHash(146)}, {Kind: Semantic, Text: sampleHash(147)}}
 	received := head(KindReceived, 3)
 	received.Chain, received.Agent = Chain{Entity: ChannelEntity, ID: "0123456789abcdef0123456789abcdef"}, "coder"
 	apartReceived := received
@@ -128,6 +143,15 @@ func samples() []sample {
 	linked.External = &ExternalLink{Channel: received.Chain.ID, ID: sampleID(30)}
 
 	return []sample{
+		{"memory", saved, &MemoryBody{Text: "The user prefers TypeScript."}},
+		{"memory-branch", branched, &MemoryBody{Text: "The deploy runs on Tuesdays.", Zone: "Europe/Zurich", User: "u-1"}},
+		{"memory-promoted", promoted, &MemoryChangedBody{}},
+		{"memory-withdrawn", withdrawn, &MemoryChangedBody{Reason: "it was wrong"}},
+		{"document", document, &DocumentBody{Text: "# Memory\n"}},
+		{"compaction-memories", learned, &CompactionBody{
+			Policy: PolicyRef{Name: "gsv"}, Trigger: Trigger{Kind: "manual"}, Mode: "manual", Tier: "llm", Summary: "x",
+			Elided:   []ElidedPart{{Method: "trimmed", Show: "a…b", Before: 5000, After: 3}, {Method: "cleared", Before: 10}},
+			Memories: Raw(`[{"text":"a"},{"kind":"fact","text":"b"}]`)}},
 		{"opened", opened, &OpenedBody{Label: "coder/telegram", Settings: settings}},
 		{"opened-fork", forked, &OpenedBody{Settings: Settings{Policy: PolicyRef{Name: "balanced"}}}},
 		{"turn-minimal", minimal, &TurnBody{Messages: []Message{TextMessage(User, "hi")}}},

@@ -70,6 +70,8 @@ func (e *Event) Validate() error {
 		on = LabelEntity
 	case KindPolicy:
 		on = TenantEntity
+	case KindMemory, KindMemoryChanged, KindDocument:
+		on = AgentEntity
 	case KindReceived:
 		on = ChannelEntity
 	}
@@ -116,6 +118,9 @@ func (e *Event) checkFields(bad refusal) error {
 		{"flush", e.Flush != nil, []Kind{KindFlush}},
 		{"external", e.External != nil, []Kind{KindTurn}},
 		{"policy", e.Policy != nil, []Kind{KindPolicy}},
+		{"memory", e.Memory != nil, []Kind{KindMemory, KindMemoryChanged}},
+		{"document", e.Document != nil, []Kind{KindDocument}},
+		{"learned", e.Learned != nil, []Kind{KindCompaction}},
 	} {
 		if f.set && !slices.Contains(f.on, e.Kind) {
 			return bad("has a %s", f.name)
@@ -166,6 +171,9 @@ func (e *Event) checkKind(bad refusal) error {
 		if e.Span == nil {
 			return bad("lacks its span")
 		}
+		if err := checkLearned(e.Learned, bad); err != nil {
+			return err
+		}
 		return e.Span.validate(bad)
 	case KindMoved:
 		if !e.To.IsZero() && !e.To.whole() {
@@ -199,6 +207,16 @@ func (e *Event) checkKind(bad refusal) error {
 		case p.Name.IsZero() != (p.Version == 0) || p.Name.IsZero() != (e.Agent == "") || e.Agent != "" && !ValidName(e.Agent):
 			return bad("names version %d of agent %q", p.Version, clip(e.Agent, 40))
 		}
+	case KindMemory, KindMemoryChanged:
+		if e.Memory == nil {
+			return bad("lacks its memory")
+		}
+		return e.Memory.validate(e, bad)
+	case KindDocument:
+		if e.Document == nil {
+			return bad("lacks its document")
+		}
+		return e.Document.validate(bad)
 	}
 	return nil
 }
@@ -265,6 +283,9 @@ func (e *Event) checkCounts(bad refusal) error {
 	}
 	if e.Policy != nil {
 		counts = append(counts, e.Policy.Version)
+	}
+	if e.Document != nil {
+		counts = append(counts, e.Document.Version)
 	}
 	for _, b := range e.Blobs {
 		counts = append(counts, b.Size)

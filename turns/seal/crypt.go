@@ -23,6 +23,8 @@ const (
 	blobDigestKey purpose = "nexus.key.v1 blob digest"
 	labelKey      purpose = "nexus.key.v1 label"
 	policyKey     purpose = "nexus.key.v1 policy"
+	agentKey      purpose = "nexus.key.v1 agent"
+	memoryKey     purpose = "nexus.key.v1 memory"
 	channelKey    purpose = "nexus.key.v1 channel"
 )
 

@@ -18,4 +18,11 @@ var goldenDerived = map[string]string{
 	"label, no key":   "0cc16565b7fc74808a303ff3ad5b007e",
 	"request":         "sha256:62f37e9951b672a2b5fbfb92b5ba83e4779d936e555bb0e71acedf4bb6451750",
 	"request key":     "f722031599d9fbee8bf6c87db5cc3a839b5fcaee77e61aa00586eed405dd5ba9",
+	"agent key":       "8c9cd897a70d9ee7360d279f58a5fd1fae5338c55512c1f84307a2c5b5254007",
+	"agent key id":    "7ZZZZZZZZZANXDVGM4N9AV17C9",
+	"document":        "sha256:e00e12a17da6bd0e7e6cdfce17ff80923dd9f9154612c439cef57f2a511e3eac",
+	"memory":          "sha256:5c5b8a9441008bef5ecb46f6b3e192652179ef3c4b8d32618170610067344e5e",
+	"memory key":      "84ec175f7b2e3a67b7005f3720c342f02efee3c68b204848ce01bfa1214fbfce",
+	"memory, branch":  "sha256:df56699449dd708f1f8676377604c3575be05396bbc52f4d3d1df540666173b5",
+	"memory, private": "sha256:ebcc137a718c931412cb16940d590fd3a762ca60854f90731b51f99f68288472",
 }

@@ -75,6 +75,34 @@ func PolicyName(k Key, tenant, name string) turns.Hash {
 	return mac(k.derive(policyKey), []byte(tenant), []byte(name))
 }
 
+// AgentKeyID returns the id of the content key of an agent: six bytes 0xff, so that no
+// session can have it ([turns.ID.IsReserved]), and ten of a keyed digest of the agent's
+// name. ledger is the ledger's key, zero if nothing is sealed. Every daemon of a ledger
+// computes the same id.
+func AgentKeyID(ledger Key, tenant, agent string) (id turns.ID) {
+	copy(id[:], "\xff\xff\xff\xff\xff\xff")
+	h := mac(ledger.derive(agentKey), []byte(tenant), []byte(agent))
+	copy(id[6:], h[:])
+	return id
+}
+
+// MemoryText returns the keyed digest of a memory. Two memories of an agent with one
+// digest are the same: they have the same kind and visibility, and the same text but for
+// white space and a full stop at the end. k is the agent's key, zero if nothing is
+// sealed; branch is the session of the branch that sees the memory, zero if all do.
+func MemoryText(k Key, kind turns.MemoryKind, private bool, branch turns.ID, text string) turns.Hash {
+	scope := []byte{byte(kind), 0}
+	if private {
+		scope[1] = 1
+	}
+	return mac(k.derive(memoryKey), append(scope, branch[:]...), []byte(turns.NormalMemory(text)))
+}
+
+// DocumentText returns the keyed digest of the text of an agent's document.
+func DocumentText(k Key, text string) turns.Hash {
+	return mac(k.derive(memoryKey), []byte("document"), []byte(text))
+}
+
 // mac is HMAC-SHA-256 of parts, each after its length in 8 bytes, most
 // significant first: ("ab","c") and ("a","bc") differ.
 func mac(k Key, parts ...[]byte) turns.Hash {

@@ -162,7 +162,10 @@ func TestDerivedKeysNeverChange(t *testing.T) {
 		"blob digest key": hexKey(k.derive(blobDigestKey)), "label key": hexKey(k.derive(labelKey)), "policy key": hexKey(k.derive(policyKey)), "channel key": hexKey(k.derive(channelKey)), "combined": hexKey(two),
 		"request": RequestDigest(k, "turn.append", []byte(`{"a":1}`)).String(), "blob digest": BlobDigest(k, []byte("hi")).String(),
 		"policy name": PolicyName(k, "acme", "mine").String(), "label": LabelDigest(k, "acme", "coder", "telegram"), "label, no key": LabelDigest(Key{}, "acme", "coder", "telegram"),
-		"blob": hex.EncodeToString(blob),
+		"blob": hex.EncodeToString(blob), "agent key": hexKey(k.derive(agentKey)), "memory key": hexKey(k.derive(memoryKey)),
+		"agent key id": AgentKeyID(k, "acme", "coder").String(), "memory": MemoryText(k, turns.Daily, false, turns.ID{}, "a  b.\n").String(),
+		"memory, private": MemoryText(k, turns.Daily, true, turns.ID{}, "a b").String(), "memory, branch": MemoryText(k, turns.Daily, false, goldenID(1), "a b").String(),
+		"document": DocumentText(k, "a b").String(),
 	}
 	chain, key := ChannelDigest(k, "acme", "coder", "telegram")
 	got["channel"] = chain + " " + key.String()
