@@ -25,6 +25,13 @@ type History interface {
 	Channel(tenant, id string) (Channel, error)
 	// HasReceived reports whether a channel's chain has an event of this id.
 	HasReceived(tenant, channel string, event turns.ID) (bool, error)
+	// Memories returns the fold of an agent's chain, zero if the chain is empty.
+	Memories(tenant, agent string) (Memories, error)
+	// Memory returns a memory of an agent, by its id or by that of evidence of it.
+	// [ErrNotFound]: the agent has none.
+	Memory(tenant, agent string, id turns.ID) (NamedMemory, error)
+	// HasMemoryEvent reports whether an agent's chain has an event of this id.
+	HasMemoryEvent(tenant, agent string, event turns.ID) (bool, error)
 	// Hash returns the hash of a turn's event. [lineage.ErrUnknown]: there is no such turn.
 	Hash(turn turns.Ref) (turns.Hash, error)
 	// HasEvent reports whether a session's chain has an event of this id.
@@ -44,6 +51,9 @@ type Admitted struct {
 
 	Policies   Policies   // the fold of a tenant's chain, with the event
 	PolicyName PolicyName // of the name that the event puts a version under; zero for other events
+
+	Memories Memories      // the fold of an agent's chain, with the event
+	Changed  []NamedMemory // what the event of an agent's chain makes of memories: the saved one first, if there is one
 }
 
 // Admit decides whether e may be the next event of the chain on subject, behind
@@ -59,11 +69,13 @@ type Admitted struct {
 //
 // Admit checks the subject, the id, the index, the previous hash, and the order
 // of events; where a turn, a fork, a head and a flush may stand; what a
-// compaction covers; which version of a policy an agent may put under a name; and that
-// a channel is one agent's and has each id once.
+// compaction covers; which version of a policy an agent may put under a name; that
+// a channel is one agent's and has each id once; and which turns and memories a memory
+// may name.
 //
 // Invariant: every turn that an admitted session reaches, by its head, its
-// parents, its fork point or a compaction, is of its own tenant and agent.
+// parents, its fork point or a compaction, is of its own tenant and agent. So is every
+// turn and memory that an event of an agent's chain names.
 //
 // Limit: h can be older than the log. A compare-and-set on the chain's tail
 // finds what follows on the same chain. If two daemons open sessions under one id at
@@ -92,6 +104,8 @@ func Admit(h History, subject string, seq uint64, hash turns.Hash, e *turns.Even
 		a, err = admitPolicy(h, tenant, subject, seq, hash, e)
 	case turns.ChannelEntity:
 		a, err = admitReceived(h, tenant, subject, seq, hash, e)
+	case turns.AgentEntity:
+		a, err = admitMemory(h, tenant, subject, seq, hash, e)
 	default:
 		err = fmt.Errorf("%w: a chain of %q", ErrUnsupported, chain.Entity)
 	}
@@ -116,7 +130,7 @@ func admitSession(h History, tenant, subject string, seq uint64, hash turns.Hash
 	if !ok {
 		return a, fmt.Errorf("%w: event %s of chain %s, which is no session's", ErrCorrupt, e.ID, e.Chain)
 	}
-	if id == h.Ledger() && !id.IsZero() {
+	if id == h.Ledger() && !id.IsZero() || id.IsReserved() {
 		return a, fmt.Errorf("%w: session %s has a reserved id", ErrCorrupt, id)
 	}
 	s, err := h.Session(id)

@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -20,6 +21,9 @@ type history struct {
 	received map[turns.Ref]bool // Session is the first bytes of the channel's id
 	policies map[string]ledger.Policies
 	names    map[turns.Hash]ledger.PolicyName
+	agents   map[string]ledger.Memories
+	memories map[string]ledger.NamedMemory
+	saved    map[string]bool // ids on chains of agents
 	hashes   map[turns.Ref]turns.Hash
 	fails    error // of every look-up of an event
 	ledger   turns.ID
@@ -54,6 +58,22 @@ func (h *history) Policies(tenant string) (ledger.Policies, error) { return h.po
 
 func (h *history) PolicyName(_ string, name turns.Hash) (ledger.PolicyName, error) {
 	return h.names[name], h.fails
+}
+
+func (h *history) Memories(tenant, agent string) (ledger.Memories, error) {
+	return h.agents[tenant+"/"+agent], nil
+}
+
+func (h *history) Memory(tenant, agent string, id turns.ID) (ledger.NamedMemory, error) {
+	m, ok := h.memories[tenant+"/"+agent+"/"+id.String()]
+	if !ok {
+		return m, fmt.Errorf("%w: memory %s", ledger.ErrNotFound, id)
+	}
+	return m, h.fails
+}
+
+func (h *history) HasMemoryEvent(tenant, agent string, id turns.ID) (bool, error) {
+	return h.saved[tenant+"/"+agent+"/"+id.String()], h.fails
 }
 
 func (h *history) Hash(ref turns.Ref) (turns.Hash, error) {
@@ -91,6 +111,14 @@ func (h *history) admit(tenant, key string, seq uint64, e *turns.Event) (ledger.
 		}
 		return a, nil
 	}
+	if e.Chain.Entity == turns.AgentEntity {
+		name := tenant + "/" + e.Chain.ID
+		h.agents[name], h.saved[name+"/"+e.ID.String()] = a.Memories, true
+		for _, m := range a.Changed {
+			h.memories[name+"/"+m.ID.String()] = m
+		}
+		return a, nil
+	}
 	h.sessions[a.Session.ID] = a.Session
 	if e.Kind.IsTurn() {
 		h.hashes[e.Ref()] = hash
@@ -100,7 +128,8 @@ func (h *history) admit(tenant, key string, seq uint64, e *turns.Event) (ledger.
 }
 
 func newHistory() *history {
-	return &history{Forest: new(lineage.Forest), sessions: map[turns.ID]ledger.Session{}, labels: map[string]ledger.Label{}, channels: map[string]ledger.Channel{}, received: map[turns.Ref]bool{}, policies: map[string]ledger.Policies{}, names: map[turns.Hash]ledger.PolicyName{}, hashes: map[turns.Ref]turns.Hash{}}
+	return &history{Forest: new(lineage.Forest), sessions: map[turns.ID]ledger.Session{}, labels: map[string]ledger.Label{}, channels: map[string]ledger.Channel{}, received: map[turns.Ref]bool{}, policies: map[string]ledger.Policies{}, names: map[turns.Hash]ledger.PolicyName{},
+		agents: map[string]ledger.Memories{}, memories: map[string]ledger.NamedMemory{}, saved: map[string]bool{}, hashes: map[turns.Ref]turns.Hash{}}
 }
 
 // Admit returns the state that an event of each kind of chain leads to.
@@ -164,6 +193,8 @@ func TestAdmitRefuses(t *testing.T) {
 		"an event before the first":     {event: turns.Event{Kind: turns.KindMoved, Chain: session, Index: 1}, is: ledger.ErrCorrupt, why: "in the fold of session"},
 		"a tree that is another's": {event: turns.Event{Kind: turns.KindOpened, ID: turns.ID{1}, Chain: session, Root: turns.ID{1}, Origin: &turns.Origin{}},
 			subject: ledger.SessionSubject("t", turns.ID{7}, turns.ID{1}), is: ledger.ErrCorrupt, why: "it belongs on"},
+		"a session of a reserved id": {event: turns.Event{Kind: turns.KindOpened, ID: turns.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1},
+			Chain: turns.SessionChain(turns.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}), Origin: &turns.Origin{}}, is: ledger.ErrCorrupt, why: "reserved"},
 		"a fork of what is not there": {event: turns.Event{Kind: turns.KindOpened, ID: turns.ID{1}, Chain: session, Root: turns.ID{1}, Origin: &turns.Origin{},
 			ForkOf: &turns.ForkOf{At: turns.Ref{Session: turns.ID{8}, Turn: turns.ID{9}}}}, is: ledger.ErrCorrupt, why: "not stored before it"},
 		"a history that fails": {event: turns.Event{Kind: turns.KindOpened, ID: turns.ID{1}, Chain: session, Root: turns.ID{1}, Origin: &turns.Origin{}},
@@ -187,7 +218,7 @@ func TestAdmitRefuses(t *testing.T) {
 			if ledger.IsRefusal(err) != (tc.fails == nil) {
 				t.Errorf("%v: a refusal is %v", err, ledger.IsRefusal(err))
 			}
-			if a != (ledger.Admitted{}) {
+			if !reflect.DeepEqual(a, ledger.Admitted{}) {
 				t.Errorf("it leads to %+v", a)
 			}
 		})

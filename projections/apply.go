@@ -51,7 +51,7 @@ func (a *applier) apply(r ledger.Record) error {
 		return a.setAside(r, err)
 	}
 	switch chain.Entity {
-	case turns.SessionEntity, turns.LabelEntity, turns.TenantEntity, turns.ChannelEntity:
+	case turns.SessionEntity, turns.LabelEntity, turns.TenantEntity, turns.AgentEntity, turns.ChannelEntity:
 	default:
 		return a.keep(r)
 	}
@@ -69,6 +69,8 @@ func (a *applier) apply(r ledger.Record) error {
 		return a.policy(tenant, r, e, &next)
 	case chain.Entity == turns.ChannelEntity:
 		return a.received(tenant, r, e, &next.Channel)
+	case chain.Entity == turns.AgentEntity:
+		return a.memories(tenant, r, e, &next)
 	}
 	return a.session(r, e, &next)
 }
@@ -85,7 +87,7 @@ func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted
 	case e.Kind == turns.KindMoved:
 		err = a.batch.Set(num(key(pMove, id, e.To.Session, e.To.Turn), e.Index), nil, nil)
 	case e.Kind.IsTurn():
-		err = errors.Join(a.turn(next.Node, r, e), a.external(next.Session.Tenant, e))
+		err = errors.Join(a.turn(next.Node, r, e), a.external(next.Session.Tenant, e), a.learned(&next.Session, e, r.Seq))
 		row = pointerTo(e.Segment, e.Depth)
 	}
 	return errors.Join(err,

@@ -37,6 +37,18 @@ import (
 //	N tenant 0 channel-id 0 event session turn  turn that names an external event
 //	q seq                                     where the record at seq is
 //	x subject 0                               chain set aside: at which seq, and why
+//
+// The rows of an agent's memories begin with y and a second letter:
+//
+//	y f tenant 0 agent 0                      fold of the agent's chain
+//	y m tenant 0 agent 0 memory               memory, or which one it is evidence of
+//	y t tenant 0 agent 0 text-digest          memory that says it
+//	y l tenant 0 agent 0 seq item             memory, in the order of the log
+//	y e tenant 0 agent 0 event                position of an event of the agent's chain, by its id
+//	y v tenant 0 agent 0 memory seq item      evidence of a memory: where it is
+//	y d tenant 0 agent 0 memory dependent     memory that derives from another
+//	y y tenant 0 agent 0 time seq item        memory of kind daily, by its time
+//	y o tenant 0 agent 0 seq                  version of the agent's document
 const (
 	pCheckpoint = 'c'
 	pSession    = 's'
@@ -65,6 +77,7 @@ const (
 	pExternal   = 'N'
 	pSeq        = 'q'
 	pAside      = 'x'
+	pMemory     = 'y'
 )
 
 func key(p byte, ids ...turns.ID) []byte {

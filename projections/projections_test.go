@@ -36,6 +36,7 @@ type author struct {
 	channels map[string]ledger.Channel // by subject
 	policies ledger.Policies
 	versions map[turns.Hash]uint64 // of policies, by the digest of their name
+	books    map[string]*book      // memories, by tenant and agent
 }
 
 type session struct {
@@ -46,7 +47,7 @@ type session struct {
 }
 
 func newAuthor(t *testing.T, seed uint64) *author {
-	return &author{t: t, log: memlog.New(memlog.Config{}), rng: rand.New(rand.NewPCG(seed, 1)), labels: map[string]ledger.Label{}, versions: map[turns.Hash]uint64{}, channels: map[string]ledger.Channel{}}
+	return &author{t: t, log: memlog.New(memlog.Config{}), rng: rand.New(rand.NewPCG(seed, 1)), labels: map[string]ledger.Label{}, versions: map[turns.Hash]uint64{}, channels: map[string]ledger.Channel{}, books: map[string]*book{}}
 }
 
 func (a *author) id() turns.ID {
@@ -134,6 +135,10 @@ func (a *author) write(n int) {
 			a.receive(s.Tenant, s.Agent, a.rng.IntN(2))
 			continue
 		}
+		if a.many && a.rng.IntN(4) == 0 {
+			a.memory(s)
+			continue
+		}
 		if a.many && a.rng.IntN(3) == 0 {
 			a.other(s)
 			continue
@@ -207,7 +212,13 @@ func (a *author) compact(s *session, head lineage.Node) {
 	e := &turns.Event{Kind: turns.KindCompaction, ID: a.id(), Parent: s.Head, Depth: head.Depth + 1, Span: span, Open: 2,
 		Tokens: turns.Tokens{Counter: "approx-1", Messages: 2}}
 	e.Segment = s.SegmentFor(e.ID, s.Head)
+	for range a.rng.IntN(3) {
+		e.Learned = append(e.Learned, turns.Learned{Kind: turns.Daily, Text: turns.Hash{2, byte(a.rng.IntN(12))}})
+	}
 	a.append(s, e)
+	for _, m := range ledger.LearnedMemories(&s.Session, e, s.Tail.Seq) {
+		a.book(s.Tenant, s.Agent).add(m, false)
+	}
 }
 
 // claim gives a label of the session's tenant to the session.

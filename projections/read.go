@@ -352,6 +352,9 @@ func (s *Store) Last(subject string) (ledger.Record, error) {
 	case turns.ChannelEntity:
 		row, rerr := s.Channel(tenant, chain.ID)
 		tail, err = row.Tail, rerr
+	case turns.AgentEntity:
+		row, rerr := s.Memories(tenant, chain.ID)
+		tail, err = row.Tail, rerr
 	}
 	if err == nil && tail.Seq == 0 {
 		err = fmt.Errorf("%w: record of %s", ledger.ErrNotFound, subject)
@@ -424,6 +427,32 @@ func scan(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
 		}
 		defer it.Close()
 		for ok := it.First(); ok; ok = it.Next() {
+			v, err := it.ValueAndErr()
+			if err != nil {
+				yield(pair{}, readError(err))
+				return
+			}
+			if !yield(pair{bytes.Clone(it.Key()), bytes.Clone(v)}, nil) {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield(pair{}, readError(err))
+		}
+	}
+}
+
+// scanBack yields the pairs with lo <= key < hi, the last one first. The caller owns
+// their bytes.
+func scanBack(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
+	return func(yield func(pair, error) bool) {
+		it, err := r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
+		if err != nil {
+			yield(pair{}, readError(err))
+			return
+		}
+		defer it.Close()
+		for ok := it.Last(); ok; ok = it.Prev() {
 			v, err := it.ValueAndErr()
 			if err != nil {
 				yield(pair{}, readError(err))

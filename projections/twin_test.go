@@ -35,13 +35,14 @@ type twin struct {
 	channels map[string]ledger.Channel  // by subject
 	received map[string][]ledger.Record // by subject
 	by       map[string]uint64          // number of events of the tenant's chain by actor
+	books    map[string]*book
 }
 
 func newTwin(t *testing.T, log ledger.Log) *twin {
 	t.Helper()
 	w := &twin{sessions: map[turns.ID]ledger.Session{}, events: map[turns.ID][]*turns.Event{}, payloads: map[turns.ID][][]byte{},
 		seqs: map[turns.Ref]uint64{}, turns: map[turns.Ref]*turns.Event{}, labels: map[string]ledger.Label{},
-		stored: map[turns.Hash]uint64{}, named: map[turns.Hash][]uint64{}, puts: map[turns.ID]uint64{}, channels: map[string]ledger.Channel{}, received: map[string][]ledger.Record{}, by: map[string]uint64{}}
+		stored: map[turns.Hash]uint64{}, named: map[turns.Hash][]uint64{}, puts: map[turns.ID]uint64{}, channels: map[string]ledger.Channel{}, received: map[string][]ledger.Record{}, by: map[string]uint64{}, books: map[string]*book{}}
 	for r, err := range log.Read(t.Context(), 1, false) {
 		if err != nil {
 			t.Fatal(err)
@@ -85,12 +86,19 @@ func newTwin(t *testing.T, log ledger.Log) *twin {
 			w.by[e.Actor]++
 			continue
 		}
+		if e.Chain.Entity == turns.AgentEntity {
+			bookOf(w.books, tenant, e.Chain.ID).event(t, r, e)
+			continue
+		}
 		id, _ := e.Chain.Session()
 		s := w.sessions[id]
 		if err := s.Apply(tenant, r.Seq, r.Hash, e); err != nil {
 			t.Fatal(err)
 		}
 		w.sessions[id] = s
+		for _, m := range ledger.LearnedMemories(&s, e, r.Seq) {
+			bookOf(w.books, tenant, s.Agent).add(m, false)
+		}
 		w.events[id], w.payloads[id] = append(w.events[id], e), append(w.payloads[id], r.Payload)
 		w.seqs[e.Ref()] = r.Seq
 		if e.Kind.IsTurn() {
@@ -212,6 +220,7 @@ func TestReadsAgreeWithTheTwin(t *testing.T) {
 	}
 	w.checkPolicies(t, s)
 	w.checkChannels(t, s)
+	w.checkMemories(t, s)
 	w.checkLists(t, s)
 	for id, row := range w.sessions {
 		got, err := s.Session(id)

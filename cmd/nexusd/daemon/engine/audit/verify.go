@@ -66,7 +66,7 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*
 // verifier folds the log a second time by the same pure rules, and compares the
 // result with the projections. It is the [ledger.History] of each event.
 //
-// It holds a few hundred bytes of each session, label, channel and name of a policy. It looks
+// It holds a few hundred bytes of each session, label, channel, name of a policy and memory. It looks
 // up turns in the projections, after it has compared each with the log, and holds only
 // the turns whose rows differ.
 //
@@ -81,6 +81,8 @@ type verifier struct {
 	policies   map[string]ledger.Policies // by tenant
 	channels   map[string]ledger.Channel  // by tenant and id
 	names      map[policyName]ledger.PolicyName
+	agents     map[string]ledger.Memories // by subject
+	memories   map[memoryName]ledger.NamedMemory
 	differing  map[turns.Ref]projections.Turn        // turns that differ from their rows, as they follow from the log
 	open       *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
 	duplicates map[string]bool                       // subjects of duplicate openings
@@ -96,6 +98,7 @@ func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
 	return &verifier{audit: au, caller: c, out: &api.Verified{Last: last, Problems: []api.Problem{}},
 		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label),
 		policies: make(map[string]ledger.Policies), channels: make(map[string]ledger.Channel), names: make(map[policyName]ledger.PolicyName),
+		agents: make(map[string]ledger.Memories), memories: make(map[memoryName]ledger.NamedMemory),
 		differing: make(map[turns.Ref]projections.Turn), broken: make(map[string]bool), duplicates: make(map[string]bool),
 		open: cache.New[turns.Ref, ledger.Calls](cache.NewBudget(maxOpenBytes), "verify")}
 }
@@ -239,6 +242,8 @@ func (v *verifier) checkRecord(ctx context.Context, r ledger.Record) error {
 		err = v.checkPolicy(tenant, r, ev)
 	case turns.ChannelEntity:
 		err = v.checkReceived(ctx, tenant, r, ev)
+	case turns.AgentEntity:
+		err = v.checkMemory(tenant, r, ev)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -328,6 +333,7 @@ func (v *verifier) checkSession(ctx context.Context, r ledger.Record, ev *turns.
 			return err
 		}
 	}
+	differs = errors.Join(differs, v.checkLearned(s, ev, r.Seq))
 	if err := v.checkContent(ctx, s, next.Node, ev); err != nil {
 		return err
 	}

@@ -92,6 +92,32 @@ func (cs *Store) LedgerKey() (seal.Key, error) {
 	return k, nil
 }
 
+// AgentKeyID returns the id of an agent's content key. See [seal.AgentKeyID].
+func (cs *Store) AgentKeyID(tenant, agent string) (turns.ID, error) {
+	k, err := cs.LedgerKey()
+	return seal.AgentKeyID(k, tenant, agent), err
+}
+
+// AgentKey returns the content key of an agent, and makes it if there is none. It is
+// durable before the first event that is sealed under it. It returns the zero key if
+// nothing is sealed.
+//
+// Errors: [ledger.ErrErased] if the key is destroyed.
+func (cs *Store) AgentKey(tenant, agent string) (seal.Key, error) {
+	if cs.Keys == nil {
+		return seal.Key{}, nil
+	}
+	id, err := cs.AgentKeyID(tenant, agent)
+	if err != nil {
+		return seal.Key{}, err
+	}
+	k, err := cs.Keys.Create(id, cs.Rand)
+	if err != nil {
+		return k, fmt.Errorf("the key of agent %s: %w", agent, err)
+	}
+	return k, nil
+}
+
 // Open opens the body of a stored event into body.
 func (cs *Store) Open(ev *turns.Event, body any) error { return OpenBody(cs.Keyring(), ev, body) }
 

@@ -101,10 +101,10 @@ func (wr *Writer) NewID(id turns.ID) (turns.ID, error) {
 }
 
 // CheckID returns an error if an id that a request has in field is reserved. The
-// ledger's own key is stored under the id of the ledger: whoever had a session or an
-// event under it could get that key.
+// ledger's own key is stored under the id of the ledger, an agent's under an id in a
+// range of its own: whoever had a session or an event under it could get that key.
 func (wr *Writer) CheckID(field string, id turns.ID) error {
-	if id == turns.ID(wr.content.Ledger) {
+	if id == turns.ID(wr.content.Ledger) || id.IsReserved() {
 		return api.FieldErrorf(field, "id %s is reserved", id)
 	}
 	return nil

@@ -1,0 +1,382 @@
+package projections
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// Memories is the row of an agent's chain: its fold. NamedMemory is a memory of an agent.
+type (
+	Memories    = ledger.Memories
+	NamedMemory = ledger.NamedMemory
+)
+
+// The rows of an agent's memories, by the second letter of their keys; see keys.go.
+const (
+	mFold      = 'f'
+	mMemory    = 'm'
+	mText      = 't'
+	mList      = 'l'
+	mEvent     = 'e'
+	mEvidence  = 'v'
+	mDependent = 'd'
+	mDaily     = 'y'
+	mDocument  = 'o'
+)
+
+// memoryKey returns the start of the keys of an agent's rows.
+func memoryKey(row byte, tenant, agent string) []byte {
+	k := append([]byte{pMemory, row}, tenant...)
+	return append(append(append(k, 0), agent...), 0)
+}
+
+func memoryID(row byte, tenant, agent string, id turns.ID) []byte {
+	return append(memoryKey(row, tenant, agent), id[:]...)
+}
+
+// instant encodes a time in Unix ns such that keys sort by it.
+func instant(ns int64) uint64 { return uint64(ns) ^ 1<<63 }
+
+// MemoryTime is the time that a memory is of: from when it is valid, else when it was
+// stored, in Unix ns.
+func MemoryTime(m *ledger.Memory) int64 {
+	if m.ValidFrom != 0 {
+		return m.ValidFrom
+	}
+	return m.Recorded
+}
+
+// Memories returns the fold of an agent's chain, zero if the chain is empty.
+func (s *Store) Memories(tenant, agent string) (Memories, error) {
+	return s.view().Memories(tenant, agent)
+}
+
+func (v view) Memories(tenant, agent string) (m Memories, err error) {
+	b, ok, err := get(v.r, memoryKey(mFold, tenant, agent))
+	if err != nil || !ok {
+		return m, err
+	}
+	if err := cbor.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("%w: projection row of the chain of agent %s: %v", ledger.ErrCorrupt, agent, err)
+	}
+	return m, nil
+}
+
+// Memory returns a memory of an agent, by its id or by that of evidence of it.
+// Errors: [ledger.ErrNotFound].
+func (s *Store) Memory(tenant, agent string, id turns.ID) (NamedMemory, error) {
+	return s.view().Memory(tenant, agent, id)
+}
+
+func (v view) Memory(tenant, agent string, id turns.ID) (NamedMemory, error) {
+	m, err := v.memoryRow(tenant, agent, id)
+	if err == nil && !m.Same.IsZero() {
+		return v.memoryRow(tenant, agent, m.Same)
+	}
+	return m, err
+}
+
+// memoryRow returns the row of an id, which may be evidence of another memory.
+func (v view) memoryRow(tenant, agent string, id turns.ID) (NamedMemory, error) {
+	m := NamedMemory{ID: id}
+	b, ok, err := get(v.r, memoryID(mMemory, tenant, agent, id))
+	switch {
+	case err != nil:
+		return m, err
+	case !ok:
+		return m, fmt.Errorf("%w: memory %s", ledger.ErrNotFound, id)
+	}
+	if err := cbor.Unmarshal(b, &m.Memory); err != nil || len(m.Statuses) == 0 {
+		return m, fmt.Errorf("%w: projection row of memory %s: %v", ledger.ErrCorrupt, id, err)
+	}
+	return m, nil
+}
+
+// MemoryOfText returns the memory with a keyed digest. ok is false if the agent has none.
+func (s *Store) MemoryOfText(tenant, agent string, text turns.Hash) (NamedMemory, bool, error) {
+	return s.view().memoryOfText(tenant, agent, text)
+}
+
+func (v view) memoryOfText(tenant, agent string, text turns.Hash) (m NamedMemory, ok bool, err error) {
+	b, ok, err := get(v.r, append(memoryKey(mText, tenant, agent), text[:]...))
+	if err != nil || !ok {
+		return m, false, err
+	}
+	m, err = v.memoryRow(tenant, agent, turns.ID(b))
+	return m, err == nil, err
+}
+
+// HasMemoryEvent reports whether an agent's chain has an event of this id.
+func (v view) HasMemoryEvent(tenant, agent string, event turns.ID) (bool, error) {
+	_, ok, err := get(v.r, memoryID(mEvent, tenant, agent, event))
+	return ok, err
+}
+
+// MemoryEvent returns the position of an event of an agent's chain, by its id. ok is
+// false if there is none.
+func (s *Store) MemoryEvent(tenant, agent string, event turns.ID) (seq uint64, ok bool, err error) {
+	return s.view().number(memoryID(mEvent, tenant, agent, event))
+}
+
+// MemoryPlace is where a memory is in the list of its agent: the position of its event,
+// and its item there. The zero place is before the first.
+type MemoryPlace struct{ Seq, Item uint64 }
+
+// ListMemories yields the memories of an agent, newest first, from before a place; the
+// zero place: from the newest.
+func (s *Store) ListMemories(tenant, agent string, before MemoryPlace) iter.Seq2[NamedMemory, error] {
+	lo := memoryKey(mList, tenant, agent)
+	hi := end(lo)
+	if before != (MemoryPlace{}) {
+		hi = num(num(bytes.Clone(lo), before.Seq), before.Item)
+	}
+	return func(yield func(NamedMemory, error) bool) {
+		for k, err := range scanBack(s.db(), lo, hi) {
+			var m NamedMemory
+			if err == nil {
+				m, err = s.view().memoryRow(tenant, agent, turns.ID(k.value))
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// DailyMemories yields the memories of kind daily of an agent whose time is in
+// [from, to), in Unix ns, oldest first.
+func (s *Store) DailyMemories(tenant, agent string, from, to int64) iter.Seq2[NamedMemory, error] {
+	k := memoryKey(mDaily, tenant, agent)
+	return func(yield func(NamedMemory, error) bool) {
+		for e, err := range scan(s.db(), num(bytes.Clone(k), instant(from)), num(bytes.Clone(k), instant(to))) {
+			var m NamedMemory
+			if err == nil {
+				m, err = s.view().memoryRow(tenant, agent, turns.ID(e.value))
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// MemoryEvidence returns where up to limit events are that said the same as a memory
+// after it, oldest first.
+func (s *Store) MemoryEvidence(tenant, agent string, id turns.ID, limit int) (at []MemoryPlace, err error) {
+	k := memoryID(mEvidence, tenant, agent, id)
+	for e, err := range scan(s.db(), k, end(k)) {
+		if err != nil {
+			return nil, err
+		}
+		if len(at) == limit {
+			break
+		}
+		at = append(at, MemoryPlace{binary.BigEndian.Uint64(e.key[len(k):]), binary.BigEndian.Uint64(e.key[len(k)+8:])})
+	}
+	return at, nil
+}
+
+// MemoryDependents returns up to limit of the memories that derive from a memory.
+func (s *Store) MemoryDependents(tenant, agent string, id turns.ID, limit int) (ids []turns.ID, err error) {
+	k := memoryID(mDependent, tenant, agent, id)
+	for e, err := range scan(s.db(), k, end(k)) {
+		if err != nil {
+			return nil, err
+		}
+		if len(ids) == limit {
+			break
+		}
+		ids = append(ids, idAt(e.key, len(k)))
+	}
+	return ids, nil
+}
+
+// DocumentAt returns the position of the newest version of an agent's document at a
+// position of the log. ok is false if there was none.
+func (s *Store) DocumentAt(tenant, agent string, seq uint64) (at uint64, ok bool, err error) {
+	k := memoryKey(mDocument, tenant, agent)
+	for e, err := range scanBack(s.db(), k, num(bytes.Clone(k), seq+1)) {
+		if err != nil {
+			return 0, false, err
+		}
+		return binary.BigEndian.Uint64(e.key[len(k):]), true, nil
+	}
+	return 0, false, nil
+}
+
+// RememberingAgents yields the agents of a tenant, after an agent, that have memories or
+// a document, by name.
+func (s *Store) RememberingAgents(tenant, after string) iter.Seq2[string, error] {
+	prefix := memoryKey(mFold, tenant, "")
+	prefix = prefix[:len(prefix)-1]
+	lo := prefix
+	if after != "" {
+		lo = append(memoryKey(mFold, tenant, after), 0)
+	}
+	return func(yield func(string, error) bool) {
+		for k, err := range scan(s.db(), lo, end(prefix)) {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			if !yield(string(k.key[len(prefix):len(k.key)-1]), nil) {
+				return
+			}
+		}
+	}
+}
+
+// memories folds in an event of an agent's chain.
+func (a *applier) memories(tenant string, r ledger.Record, e *turns.Event, next *ledger.Admitted) error {
+	agent := e.Chain.ID
+	err := errors.Join(a.putFold(tenant, agent, next.Memories), a.keep(r),
+		a.batch.Set(memoryID(mEvent, tenant, agent, e.ID), num(nil, r.Seq), nil))
+	if e.Document != nil {
+		return errors.Join(err, a.batch.Set(num(memoryKey(mDocument, tenant, agent), r.Seq), nil, nil))
+	}
+	changed := next.Changed
+	if e.Kind == turns.KindMemory {
+		saved, target, aerr := changed[0], turns.ID{}, error(nil)
+		if target, aerr = a.addMemory(tenant, agent, saved, true); aerr != nil {
+			return aerr
+		}
+		changed = changed[1:]
+		for i := range changed {
+			if changed[i].ID == target {
+				changed = nil // it says the same as the memory that it supersedes
+				break
+			}
+			old := &changed[i]
+			old.Statuses[len(old.Statuses)-1].SupersededBy = target
+		}
+	}
+	for i := range changed {
+		m := &changed[i]
+		err = errors.Join(err, a.putMemory(tenant, agent, m))
+		switch now := m.Now(); {
+		case now.State == turns.Withdrawn:
+			err = errors.Join(err, a.withdrawDependents(tenant, agent, m.ID, r.Seq))
+		case e.Kind == turns.KindMemoryChanged:
+			text := append(memoryKey(mText, tenant, agent), m.Text[:]...)
+			if _, taken, gerr := get(a.r, text); gerr != nil {
+				return gerr
+			} else if !taken {
+				err = errors.Join(err, a.batch.Set(text, m.ID[:], nil))
+			}
+		}
+	}
+	return err
+}
+
+// learned folds in the memories of a compaction of a session.
+func (a *applier) learned(s *ledger.Session, e *turns.Event, seq uint64) error {
+	learned := ledger.LearnedMemories(s, e, seq)
+	for _, m := range learned {
+		if _, err := a.addMemory(s.Tenant, s.Agent, m, false); err != nil {
+			return err
+		}
+	}
+	if len(learned) == 0 {
+		return nil
+	}
+	fold, err := a.Memories(s.Tenant, s.Agent)
+	if err != nil || fold.Stored > 0 {
+		return err
+	}
+	return a.putFold(s.Tenant, s.Agent, fold) // so that the agent is listed
+}
+
+func (a *applier) putFold(tenant, agent string, m Memories) error {
+	row, err := cbor.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return a.batch.Set(memoryKey(mFold, tenant, agent), row, nil)
+}
+
+func (a *applier) putMemory(tenant, agent string, m *NamedMemory) error {
+	row, err := cbor.Marshal(m.Memory)
+	if err != nil {
+		return err
+	}
+	return a.batch.Set(memoryID(mMemory, tenant, agent, m.ID), row, nil)
+}
+
+// addMemory adds a new memory, and returns its id. If a memory of the agent says the
+// same, the new one is evidence of it, and addMemory returns the id of that memory. An
+// agent that saves what was withdrawn or superseded makes a new memory; a compaction
+// that learns it again does not.
+func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (turns.ID, error) {
+	if _, err := a.memoryRow(tenant, agent, m.ID); err == nil {
+		return m.ID, nil // an id that a client made; it has the memory that was first
+	} else if !errors.Is(err, ledger.ErrNotFound) {
+		return m.ID, err
+	}
+	place := func(k []byte) []byte { return num(num(k, m.Seq), m.Item) }
+	old, same, err := a.memoryOfText(tenant, agent, m.Text)
+	if err != nil {
+		return m.ID, err
+	}
+	if now := (ledger.MemoryStatus{}); same {
+		now = old.Now()
+		same = !saved || now.State != turns.Withdrawn && now.SupersededBy.IsZero()
+	}
+	if same {
+		old.Evidence++
+		if old.Now().State == turns.Proposed && m.Now().State == turns.Accepted {
+			old.Set(m.Seq, func(s *ledger.MemoryStatus) { s.State = turns.Accepted })
+		}
+		m.Same = old.ID
+		return old.ID, errors.Join(a.putMemory(tenant, agent, &old), a.putMemory(tenant, agent, &m),
+			a.batch.Set(place(memoryID(mEvidence, tenant, agent, old.ID)), nil, nil))
+	}
+	err = errors.Join(a.putMemory(tenant, agent, &m),
+		a.batch.Set(append(memoryKey(mText, tenant, agent), m.Text[:]...), m.ID[:], nil),
+		a.batch.Set(place(memoryKey(mList, tenant, agent)), m.ID[:], nil))
+	if m.Kind == turns.Daily {
+		err = errors.Join(err, a.batch.Set(place(num(memoryKey(mDaily, tenant, agent), instant(MemoryTime(&m.Memory)))), m.ID[:], nil))
+	}
+	for _, id := range m.From {
+		from, ferr := a.Memory(tenant, agent, id)
+		if ferr != nil {
+			return m.ID, ferr
+		}
+		err = errors.Join(err, a.batch.Set(append(memoryID(mDependent, tenant, agent, from.ID), m.ID[:]...), nil, nil))
+	}
+	return m.ID, err
+}
+
+// withdrawDependents withdraws what derives from a memory that was withdrawn at seq, and
+// what derives from that.
+func (a *applier) withdrawDependents(tenant, agent string, root turns.ID, seq uint64) error {
+	for open := []turns.ID{root}; len(open) > 0; {
+		k := memoryID(mDependent, tenant, agent, open[len(open)-1])
+		open = open[:len(open)-1]
+		for e, err := range scan(a.r, k, end(k)) {
+			if err != nil {
+				return err
+			}
+			m, err := a.memoryRow(tenant, agent, idAt(e.key, len(k)))
+			if err != nil {
+				return err
+			}
+			if m.Now().State == turns.Withdrawn {
+				continue
+			}
+			m.Set(seq, func(s *ledger.MemoryStatus) { s.State, s.With = turns.Withdrawn, root })
+			if err := a.putMemory(tenant, agent, &m); err != nil {
+				return err
+			}
+			open = append(open, m.ID)
+		}
+	}
+	return nil
+}
