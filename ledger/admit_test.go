@@ -185,7 +185,7 @@ func TestAdmitRefuses(t *testing.T) {
 	}{
 		"a subject of no chain":         {subject: "agents.zz", is: ledger.ErrMalformed, why: "subject"},
 		"another chain's subject":       {event: turns.Event{Chain: label}, subject: ledger.Subject("t", "y", turns.Chain{Entity: turns.LabelEntity, ID: "y"}), is: ledger.ErrCorrupt, why: "on subject"},
-		"a chain of another kind":       {event: turns.Event{Chain: turns.Chain{Entity: turns.AgentEntity, ID: "x"}}, is: ledger.ErrUnsupported, why: "a chain of"},
+		"a chain of another kind":       {event: turns.Event{Chain: turns.Chain{Entity: "x", ID: "x"}}, is: ledger.ErrUnsupported, why: "a chain of"},
 		"a label in another shard":      {event: turns.Event{Kind: turns.KindClaimed, Chain: label}, subject: ledger.Subject("t", "y", label), is: ledger.ErrCorrupt, why: "is on subject"},
 		"a first claim that is not":     {event: turns.Event{Kind: turns.KindClaimed, Chain: label, Index: 1}, is: ledger.ErrCorrupt, why: "index 1"},
 		"a label's chain without claim": {event: turns.Event{Kind: turns.KindMoved, Chain: label}, is: ledger.ErrUnsupported, why: "on a label's chain"},

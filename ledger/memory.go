@@ -103,17 +103,23 @@ func LearnedMemories(s *Session, e *turns.Event, seq uint64) []NamedMemory {
 	for i, l := range e.Learned {
 		st := MemoryStatus{Seq: seq, State: turns.Accepted, Private: s.Kind == turns.Main}
 		if s.ForkOf != nil {
-			if st.Branch = e.Span.SawThrough; st.Branch.IsZero() {
-				st.Branch = e.Span.Through
-			}
-			if st.Branch.IsZero() {
-				st.Branch = e.Parent
-			}
+			st.Branch = LearnedBranch(e)
 		}
 		out[i] = NamedMemory{turns.LearnedID(e.Ref(), i), Memory{Kind: l.Kind, Trust: turns.ByAgent, Text: l.Text, Seq: seq, Item: uint64(i) + 1,
 			Recorded: e.Recorded, Statuses: []MemoryStatus{st}}}
 	}
 	return out
+}
+
+// LearnedBranch returns the turn whose branch sees the memories of a compaction, if its
+// session is a fork: the last turn that its summarizer saw.
+func LearnedBranch(e *turns.Event) turns.Ref {
+	for _, ref := range []turns.Ref{e.Span.SawThrough, e.Span.Through} {
+		if !ref.IsZero() {
+			return ref
+		}
+	}
+	return e.Parent
 }
 
 // Apply folds in the chain's next event, stored on subject at seq under hash. A chain

@@ -233,4 +233,5 @@ func (l *Path) items() ([]PathTurn, string)         { return l.Turns, l.Next }
 func (l *PolicyList) items() ([]PolicyInfo, string) { return l.Policies, l.Next }
 func (l *EventList) items() ([]Event, string)       { return l.Events, l.Next }
 func (l *ChannelList) items() ([]Channel, string)   { return l.Channels, l.Next }
+func (l *MemoryList) items() ([]Memory, string)     { return l.Memories, l.Next }
 func (l *Exported) items() ([]ExportRecord, string) { return l.Records, l.Next }

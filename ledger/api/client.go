@@ -360,6 +360,42 @@ func (c *Client) Channels(ctx context.Context) iter.Seq2[Channel, error] {
 	return list(ctx, c, "event.channels", turns.ID{}, ListChannels{}, (*ChannelList).items)
 }
 
+// SaveMemory is memory.save.
+func (c *Client) SaveMemory(ctx context.Context, r SaveMemory) (*Memory, error) {
+	return write[Memory](ctx, c, "memory.save", turns.ID{}, &r.ID, &r)
+}
+
+// WithdrawMemory is memory.withdraw.
+func (c *Client) WithdrawMemory(ctx context.Context, r WithdrawMemory) (*WithdrawnMemory, error) {
+	return write[WithdrawnMemory](ctx, c, "memory.withdraw", turns.ID{}, &r.ID, &r)
+}
+
+// PromoteMemory is memory.promote.
+func (c *Client) PromoteMemory(ctx context.Context, r PromoteMemory) (*Memory, error) {
+	return write[Memory](ctx, c, "memory.promote", turns.ID{}, &r.ID, &r)
+}
+
+// Memories is memory.list, memory after memory, newest first.
+func (c *Client) Memories(ctx context.Context, r ListMemories) iter.Seq2[Memory, error] {
+	return list(ctx, c, "memory.list", turns.ID{}, r, (*MemoryList).items)
+}
+
+// Document is memory.document, which reads the agent's document.
+func (c *Client) Document(ctx context.Context, r MemoryDocument) (*Document, error) {
+	r.ID, r.Text = turns.ID{}, nil
+	return read[Document](ctx, c, "memory.document", turns.ID{}, r)
+}
+
+// ReplaceDocument is memory.document with a text, which replaces the version r.If.
+func (c *Client) ReplaceDocument(ctx context.Context, r MemoryDocument) (*Document, error) {
+	return write[Document](ctx, c, "memory.document", turns.ID{}, &r.ID, &r)
+}
+
+// SearchMemories is memory.search.
+func (c *Client) SearchMemories(ctx context.Context, r SearchMemories) (*MemoryHits, error) {
+	return read[MemoryHits](ctx, c, "memory.search", turns.ID{}, r)
+}
+
 // PutBlob is blob.put.
 func (c *Client) PutBlob(ctx context.Context, r PutBlob) (*BlobInfo, error) {
 	return read[BlobInfo](ctx, c, "blob.put", turns.ID{}, r)

@@ -16,6 +16,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/events"
 	"nexus/cmd/nexusd/daemon/engine/forks"
 	"nexus/cmd/nexusd/daemon/engine/history"
+	"nexus/cmd/nexusd/daemon/engine/memories"
 	"nexus/cmd/nexusd/daemon/engine/metrics"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/paths"
@@ -75,6 +76,7 @@ type Engine struct {
 	*writer.Writer
 	*policies.Policies
 	*events.Events
+	Memories *memories.Memories // not embedded: List and Search are names of others, too
 	*compactions.Compactions
 	*sessions.Sessions
 	*forks.Forks
@@ -102,7 +104,8 @@ func New(c Config) *Engine {
 	e.Writer = writer.New(c.Logger, set, c.Notify, e.Store, e.Reader, e.Limits)
 	e.Policies = policies.New(e.Store, e.Limits, e.Reader, e.Writer)
 	e.Events = events.New(e.Store, e.Limits, e.Reader, e.Writer)
-	e.Compactions = compactions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, budget)
+	e.Memories = memories.New(e.Store, e.Limits, e.Reader, e.Writer)
+	e.Compactions = compactions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Memories, budget)
 	e.Sessions = sessions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Compactions)
 	e.Forks = forks.New(e.Store, e.Reader, e.Writer, e.Compactions, e.Sessions)
 	e.Contexts = contexts.New(e.Store, e.Limits, e.Loader, e.Reader, e.Compactions, budget)

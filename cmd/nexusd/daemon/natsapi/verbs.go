@@ -194,6 +194,30 @@ var verbs = []verb{
 	endpoint("event.channels", false, "the agent's channels of external events", func(ctx context.Context, c *call, r api.ListChannels) (*api.ChannelList, error) {
 		return c.engine.ListChannels(ctx, c.caller, r)
 	}),
+	change("memory.save", false, "remember something", func(ctx context.Context, c *call, r api.SaveMemory) (*api.Memory, error) {
+		return c.engine.Memories.Save(ctx, c.caller, r, c.canonical)
+	}),
+	change("memory.withdraw", false, "take a memory, and what derives from it, out of later contexts", func(ctx context.Context, c *call, r api.WithdrawMemory) (*api.WithdrawnMemory, error) {
+		return c.engine.Memories.Withdraw(ctx, c.caller, r, c.canonical)
+	}),
+	change("memory.promote", false, "accept a memory, and show it on every path", func(ctx context.Context, c *call, r api.PromoteMemory) (*api.Memory, error) {
+		return c.engine.Memories.Promote(ctx, c.caller, r, c.canonical)
+	}),
+	endpoint("memory.list", false, "the agent's memories, newest first", func(ctx context.Context, c *call, r api.ListMemories) (*api.MemoryList, error) {
+		return c.engine.Memories.List(ctx, c.caller, r)
+	}),
+	endpoint("memory.search", false, "the agent's memories by words", func(ctx context.Context, c *call, r api.SearchMemories) (*api.MemoryHits, error) {
+		return c.engine.Memories.Search(ctx, c.caller, r)
+	}),
+	// It is no change, so that the document can be read while the disk takes no writes.
+	endpoint("memory.document", false, "the agent's document: read, or replace", func(ctx context.Context, c *call, r api.MemoryDocument) (_ *api.Document, err error) {
+		if r.Text != nil {
+			if c.canonical, err = canonical(c.data); err != nil {
+				return nil, err
+			}
+		}
+		return c.engine.Memories.Document(ctx, c.caller, r, c.canonical)
+	}),
 	endpoint("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
 		return c.engine.Verify(ctx, c.caller, r)
 	}),
@@ -203,7 +227,6 @@ var verbs = []verb{
 // answers them, so that a client gets an error and does not wait.
 var unbuilt = []verb{
 	later("session.erase", true),
-	later("memory.save", false), later("memory.withdraw", false), later("memory.list", false), later("memory.search", false), later("memory.document", false),
 	later("search.query", false),
 	later("audit.checkpoint", false), later("audit.proof", true),
 }

@@ -10,6 +10,7 @@ import (
 var stored = []string{
 	"session.create", "session.set", "session.close", "session.reset", "session.move", "turn.append", "context.overflow",
 	"compaction.run", "compaction.submit", "compaction.record", "flush.begin", "flush.done", "fork.create", "policy.put", "event.append",
+	"memory.save", "memory.withdraw", "memory.promote",
 }
 
 // The canonical form costs twice what reading the request does.

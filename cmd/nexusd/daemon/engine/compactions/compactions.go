@@ -3,6 +3,7 @@ package compactions
 import (
 	"nexus/cmd/nexusd/daemon/engine/cache"
 	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/memories"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/paths"
 	"nexus/cmd/nexusd/daemon/engine/policies"
@@ -19,12 +20,13 @@ type Compactions struct {
 	reader   *reader.Reader
 	writer   *writer.Writer
 	policies *policies.Policies
+	memories *memories.Memories
 
 	background background
 	plans      *cache.Cache[planKey, *pagedPlan] // plans whose pages are being read
 }
 
 // New returns the compactions of the sessions that w writes.
-func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ps *policies.Policies, budget *cache.Budget) *Compactions {
-	return &Compactions{content: cs, page: limits, paths: pl, reader: r, writer: w, policies: ps, plans: cache.New[planKey, *pagedPlan](budget, "plans")}
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ps *policies.Policies, ms *memories.Memories, budget *cache.Budget) *Compactions {
+	return &Compactions{content: cs, page: limits, paths: pl, reader: r, writer: w, policies: ps, memories: ms, plans: cache.New[planKey, *pagedPlan](budget, "plans")}
 }

@@ -1,0 +1,74 @@
+package memories
+
+import (
+	"errors"
+	"fmt"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// learned is a memory in the body of a compaction.
+type learned struct {
+	Kind   string         `json:"kind,omitzero"`
+	Text   string         `json:"text"`
+	Source []api.TurnName `json:"source,omitempty"`
+}
+
+// learnedOf returns the memories in the body of a compaction.
+func learnedOf(b *turns.CompactionBody) (out []learned, err error) {
+	if len(b.Memories) == 0 {
+		return nil, nil
+	}
+	if err := turns.DecodeJSON(b.Memories, &out); err != nil {
+		return nil, fmt.Errorf("%w: the memories of a compaction: %v", ledger.ErrCorrupt, err)
+	}
+	return out, nil
+}
+
+// Learned returns what the header of a compaction of s says of the memories in its body,
+// nil if it has none. kind is what the policy makes of a memory whose type is no kind.
+//
+// A memory that the session sees already gets the digest of that one, so it becomes
+// evidence of it and is not said twice, also if the other one is of another branch or
+// visibility. Where the agent's key is destroyed, nothing is learned.
+func (ms *Memories) Learned(s *ledger.Session, kind turns.MemoryKind, branch turns.Ref, b *turns.CompactionBody) ([]turns.Learned, error) {
+	all, err := learnedOf(b)
+	if err != nil || len(all) == 0 || len(all) > turns.MaxLearned {
+		return nil, err
+	}
+	key, err := ms.content.AgentKey(s.Tenant, s.Agent)
+	if errors.Is(err, turns.ErrErased) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make([]turns.Learned, len(all))
+	for i, l := range all {
+		k := kind
+		if own, err := turns.ParseMemoryKind(l.Kind); err == nil {
+			k = own
+		}
+		private, on := s.Kind == turns.Main, turns.ID{}
+		if s.ForkOf != nil {
+			on = branch.Session
+		}
+		out[i] = turns.Learned{Kind: k, Text: seal.MemoryText(key, k, private, on, l.Text)}
+		seen := []turns.Hash{seal.MemoryText(key, k, false, turns.ID{}, l.Text)}
+		if private {
+			seen = append(seen, seal.MemoryText(key, k, true, turns.ID{}, l.Text))
+		}
+		for _, text := range seen {
+			if _, ok, err := ms.reader.Projections.MemoryOfText(s.Tenant, s.Agent, text); err != nil {
+				return nil, err
+			} else if ok {
+				out[i].Text = text
+				break
+			}
+		}
+	}
+	return out, nil
+}
