@@ -28,6 +28,9 @@ Change
   rewind SESSION TURN       move the head, back or forward
   fork SESSION|TURN         a new session from the head of another, or any turn
 
+  memory save|list|search|document|withdraw|promote
+                            what an agent remembers across its sessions
+
   policies                  the compaction policies
   policy show NAME[@N]      one of them, with its settings; put FILE: one of your own
   compare FILE|SESSION…     policies side by side on real history: no daemon
@@ -451,6 +454,55 @@ Examples
   ledgerctl policy show mine@1
   ledgerctl policy show balanced --json >mine.json
   ledgerctl policy put mine.json --name mine
+`,
+	"memory": `ledgerctl memory save TEXT|- [--kind K] [--session S] [--source TURN]
+                      [--trust WHO] [--visibility V] [--supersedes MEMORY]
+ledgerctl memory list [--kind K] [--state S] [--trust WHO] [--session S]
+                      [--since DAY] [--limit N]
+ledgerctl memory search TEXT [--kind K] [--session S] [--half-life DAYS]
+ledgerctl memory document [--replace FILE --if VERSION]
+ledgerctl memory withdraw MEMORY [--reason TEXT]
+ledgerctl memory promote MEMORY [--visibility V]
+
+What an agent remembers across its sessions. Each memory names the turns that
+it comes from and who states it. The same text again is the same memory, with
+more evidence. A memory is named by its id, or the beginning or end of it.
+
+save: TEXT, or the standard input for -. The memory comes from the head of
+--session, or from --source turns. What a tool states is proposed: it is in no
+context until it is promoted. A memory of a fork stays on its branch until
+then. Without --session and --source, only main sessions see it.
+
+document: prints the agent's MEMORY.md, or replaces the version that you read.
+If another writer was faster, nothing is stored and the exit status is 3.
+
+withdraw: the memory, and what derives from it, is in no later context.
+Nothing is deleted: list shows it as withdrawn.
+
+  --kind K           daily, long_term, episodic or semantic (save: semantic)
+  --session S        save: the session that it comes from; list, search: what
+                     that session sees
+  --source TURN      save: a turn that it comes from; may be given again
+  --supersedes MEMORY
+                     save: the memory that it replaces
+  --trust WHO        person, agent or tool states it (save: person)
+  --state S          save: proposed, accepted; list: also superseded, withdrawn
+  --visibility V     main: main sessions only; all; save: also branch
+  --since DAY        list: from a day or time on
+  --limit N          list: at most N (100); search: at most N (10)
+  --half-life DAYS   search: when a memory counts half (30 days; 0: never)
+  --replace FILE     document: the new text; - is the standard input
+  --if VERSION       document: the version or digest replaced; 0: none yet
+  --reason TEXT      withdraw: why
+
+Examples
+  ledgerctl memory save "The project uses pnpm." --session coder/telegram
+  ledgerctl memory list --state proposed
+  ledgerctl memory search "package manager" --json
+  ledgerctl memory document >MEMORY.md
+  ledgerctl memory document --replace MEMORY.md --if 3
+  ledgerctl memory withdraw 7Q2M --reason "it was a joke"
+  ledgerctl memory promote 7Q2M --visibility all
 `,
 	"compare": `ledgerctl compare FILE|DIR|SESSION… [--policy A,B] [--window N] [--svg FILE]
                                      [--markdown]
