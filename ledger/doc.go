@@ -1,5 +1,5 @@
 // Package ledger is the append-only contract: what a log of events promises
-// ([Log]), how a chain folds into its state ([Session], [Label], [Policies]), and whether an
+// ([Log]), how a chain folds into its state ([Session], [Label], [Policies], [Memories]), and whether an
 // event may follow what is stored ([Admit]).
 //
 // [Admit] is the one rule for what a log may hold. The engine asks it before each

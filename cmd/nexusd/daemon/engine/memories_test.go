@@ -746,7 +746,7 @@ func TestMemoryListsComeInPagesAndByFilter(t *testing.T) {
 	}
 }
 
-func TestSearchRanksByWordsAndAge(t *testing.T) {
+func TestS8_24SearchRanksByWordsAndAge(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	ago := func(days int) *api.Time { d := api.Time(time.Now().AddDate(0, 0, -days)); return &d }
