@@ -38,7 +38,7 @@ func (a *applier) apply(r ledger.Record) error {
 		if err != nil {
 			return err
 		}
-		return a.keep(r)
+		return a.keepAside(r)
 	}
 	if got := turns.HashEvent(r.Payload); got != r.Hash {
 		return a.setAside(r, fmt.Errorf("%w: record %d has hash %v, stored with it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash))
@@ -204,7 +204,7 @@ func (a *applier) place(seq uint64, p place) error {
 // so that a second chain of the same id, opened elsewhere, does not stop the first.
 func (a *applier) setAside(r ledger.Record, why error) error {
 	a.asideChains = append(a.asideChains, AsideChain{r.Subject, r.Seq, why.Error()})
-	return errors.Join(a.keep(r), a.batch.Set(textKey(pAside, r.Subject), append(num(nil, r.Seq), why.Error()...), nil))
+	return errors.Join(a.keepAside(r), a.batch.Set(textKey(pAside, r.Subject), append(num(nil, r.Seq), why.Error()...), nil))
 }
 
 // commit writes the rows and the checkpoint, in one batch with everything else.

@@ -309,6 +309,12 @@ func (c *Client) Export(ctx context.Context, session turns.ID) iter.Seq2[ExportR
 	return list(ctx, c, "session.export", session, ExportSession{}, (*Exported).items)
 }
 
+// ExportBeforeLoss is session.export with stale_ok: of a session that lost an event, it
+// has what is before that.
+func (c *Client) ExportBeforeLoss(ctx context.Context, session turns.ID) iter.Seq2[ExportRecord, error] {
+	return list(ctx, c, "session.export", session, ExportSession{Read: Read{StaleOK: true}}, (*Exported).items)
+}
+
 // Import is session.import of one batch of records.
 func (c *Client) Import(ctx context.Context, records []ExportRecord) (*Imported, error) {
 	return read[Imported](ctx, c, "session.import", turns.ID{}, ImportRecords{records})

@@ -97,6 +97,9 @@ type Turn struct {
 	Error         Code            `json:"error,omitempty,omitzero"`     // lists only: why the turn's content can't be read
 
 	MissingKey turns.ID `json:"missing_key,omitzero"` // lists only, with error: the content key that is not in the key store
+	// AfterLoss says that an event before it on its chain is lost: the turn is as it was
+	// stored, but what led to it is not known. turn.get only.
+	AfterLoss bool `json:"after_loss,omitempty,omitzero"`
 }
 
 // TurnList is turn.list's and compaction.expand's reply.

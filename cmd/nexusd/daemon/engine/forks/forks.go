@@ -41,7 +41,7 @@ func (fk *Forks) Fork(ctx context.Context, c reader.Caller, session turns.ID, re
 	if err != nil {
 		return nil, err
 	}
-	parent, err := fk.reader.FindSession(ctx, c, session, true) // fresh, since the fork stores these settings
+	parent, err := fk.reader.FindSessionBeforeLoss(ctx, c, session) // fresh, since the fork stores these settings
 	if err != nil {
 		return nil, err
 	}

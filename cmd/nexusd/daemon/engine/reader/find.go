@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ func (rd *Reader) FindSession(ctx context.Context, c Caller, id turns.ID, fresh 
 		if !fresh {
 			return rd.FindSession(ctx, c, id, true)
 		}
-		return nil, errors.Join(SessionNotFound(id), rd.AsideError(c.Tenant, id))
+		return nil, cmp.Or(rd.AsideError(c.Tenant, id), SessionNotFound(id)) // its opening may be lost
 	}
 	if err != nil {
 		return nil, err
@@ -103,20 +104,6 @@ func (rd *Reader) HasID(id turns.ID, subject string) (bool, error) {
 	return err == nil && s.Subject() == subject, err
 }
 
-// AsideError returns the error for a session of a tenant whose chain the projections
-// set aside, nil if they did not.
-func (rd *Reader) AsideError(tenant string, id turns.ID) error {
-	subject := ledger.AnyShard(tenant, turns.SessionChain(id))
-	if s, err := rd.Projections.Session(id); err == nil && s.Tenant == tenant {
-		subject = s.Subject()
-	}
-	why, err := rd.Projections.WhyAside(subject)
-	if err != nil || why == "" {
-		return err
-	}
-	return fmt.Errorf("%w: session %s is read-only here: %s", ledger.ErrCorrupt, id, why)
-}
-
 // WaitPosition waits until the projections have applied the position that a read
 // asks for.
 func (rd *Reader) WaitPosition(ctx context.Context, r api.Read) error {
@@ -162,12 +149,21 @@ func (rd *Reader) SessionAt(ctx context.Context, c Caller, session, at turns.ID,
 	if err := rd.WaitPosition(ctx, r); err != nil {
 		return nil, lineage.Node{}, err
 	}
-	s, err := rd.FindSession(ctx, c, session, !r.StaleOK)
+	var s *ledger.Session
+	var err error
+	if at.IsZero() || r.StaleOK {
+		s, err = rd.FindSession(ctx, c, session, !r.StaleOK)
+	} else {
+		s, err = rd.FindSessionBeforeLoss(ctx, c, session)
+	}
 	if err != nil {
 		return nil, lineage.Node{}, err
 	}
 	if !at.IsZero() {
 		n, err := rd.FindTurn(s, at)
+		if errors.Is(err, ledger.ErrNotFound) && !r.StaleOK { // it may be lost
+			err = cmp.Or(rd.AsideError(s.Tenant, s.ID), err)
+		}
 		return s, n, err
 	}
 	head, err := rd.HeadNode(s)

@@ -20,6 +20,10 @@ func (rd *Reader) GetTurn(ctx context.Context, c Caller, session turns.ID, req a
 	}
 	n, err := rd.LocateTurn(ctx, c, session, req.ID, req.Read)
 	if err != nil {
+		out, ok, lerr := rd.turnAfterLoss(err, req.ID)
+		if ok || lerr != nil {
+			return out, lerr
+		}
 		return nil, err
 	}
 	t, ev, err := rd.TurnEvent(n.Ref)

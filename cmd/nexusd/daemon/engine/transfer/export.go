@@ -29,7 +29,7 @@ func (tr *Transfer) Export(ctx context.Context, c reader.Caller, session turns.I
 	if err := tr.reader.WaitPosition(ctx, req.Read); err != nil {
 		return nil, err
 	}
-	s, err := tr.reader.FindSession(ctx, c, session, true)
+	s, err := tr.reader.FindSession(ctx, c, session, !req.StaleOK)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +134,7 @@ func (wr *Writer) fold(ctx context.Context, c reader.Caller, id turns.ID, ch *Ch
 	}
 	s, err := wr.reader.Projections.Session(id)
 	if errors.Is(err, ledger.ErrNotFound) {
-		return nil, errors.Join(reader.SessionNotFound(id), wr.reader.AsideError(c.Tenant, id))
+		return nil, cmp.Or(wr.reader.AsideError(c.Tenant, id), reader.SessionNotFound(id))
 	}
 	if err != nil {
 		return nil, err
