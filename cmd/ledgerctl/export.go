@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,15 +21,23 @@ import (
 
 func exportCmd(e *env) *cobra.Command {
 	var format, file string
+	var beforeLoss bool
 	c := verb("export SESSION", "take a session out: raw events, a transcript, or a provider's form", 1, 1, func(cmd *cobra.Command, args []string) error {
 		c, s, err := e.session(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		write := func(w io.Writer) error {
+			if beforeLoss && format != "jsonl" {
+				return usageError{fmt.Errorf("--before-loss goes with the format jsonl, not %s", format)}
+			}
 			switch format {
 			case "jsonl":
-				return exportEvents(cmd.Context(), c, s.ID, w)
+				records := c.Export(cmd.Context(), s.ID)
+				if beforeLoss {
+					records = c.ExportBeforeLoss(cmd.Context(), s.ID)
+				}
+				return exportEvents(records, w)
 			case "claude-code":
 				return exportTranscript(cmd.Context(), c, s.ID, w)
 			}
@@ -54,6 +63,7 @@ func exportCmd(e *env) *cobra.Command {
 	})
 	c.Flags().StringVar(&format, "format", "jsonl", strings.Join(exportForms, ", "))
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
+	c.Flags().BoolVar(&beforeLoss, "before-loss", false, "of a session that lost an event: what is before it")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportForms, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -96,8 +106,8 @@ func jsonLine(w io.Writer, v any) error {
 }
 
 // exportEvents writes raw events with their keys and blobs, ancestors first.
-func exportEvents(ctx context.Context, c *api.Client, s turns.ID, w io.Writer) error {
-	for r, err := range c.Export(ctx, s) {
+func exportEvents(records iter.Seq2[api.ExportRecord, error], w io.Writer) error {
+	for r, err := range records {
 		if err != nil {
 			return err
 		}

@@ -63,6 +63,9 @@ func hint(cmd *cobra.Command, err error) string {
 		if _, missing := x.Details["key"]; missing {
 			return "the operator stops nexusd, copies the files of a backup's keys/ that are missing into keys/, replaces none, and starts it"
 		}
+		if last, ok := x.Details["last_turn"].(string); ok {
+			return "ledgerctl log SESSION/" + last + " lists what is before that, fork goes on from there"
+		}
 		if cmd != nil && cmd.Name() != "verify" {
 			return "ledgerctl verify lists what is damaged"
 		}

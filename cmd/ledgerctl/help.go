@@ -152,7 +152,7 @@ Examples
   ledgerctl import ~/.claude/projects
   ledgerctl import --json --final session.jsonl | jq .losses
 `,
-	"export": `ledgerctl export SESSION [--format F] [-o FILE]
+	"export": `ledgerctl export SESSION [--format F] [-o FILE] [--before-loss]
 
 Takes a session out. jsonl holds its raw events and those of its ancestors up
 to each fork point, with the content keys: whoever has the file can read it.
@@ -163,6 +163,7 @@ the context of the head, as a provider takes it.
   --format F         jsonl (default), claude-code, otel, openai, anthropic or
                      gemini
   -o, --output FILE  write to FILE, whole or not at all (else: stdout)
+  --before-loss      of a session that lost an event: what is before it (jsonl)
 
 Examples
   ledgerctl export 01J8 -o session.jsonl

@@ -343,6 +343,9 @@ func (e *env) showTurn(t *api.Turn) {
 	}
 	row("hash", "%s", t.Hash)
 	row("previous", "%s", t.PrevHash)
+	if t.AfterLoss {
+		row("after loss", "an event before it is lost; the turn itself is as it was stored")
+	}
 	if k := t.Compaction; k != nil {
 		row("made by", "%s, trigger %s", by(k), printable(k.Trigger.Kind))
 		row("covers", "%s, through %s; kept from %s%s", plural(k.Covered, "turn"), opt(k.Through), opt(k.FirstKept), map[bool]string{true: ", whose request is covered too"}[k.Split])

@@ -105,7 +105,7 @@ func TestImportOfALargeResult(t *testing.T) {
 			}
 			defer stopOther()
 			var export bytes.Buffer
-			if err := exportEvents(ctx, c, session, &export); err != nil {
+			if err := exportEvents(c.Export(ctx, session), &export); err != nil {
 				t.Fatal(err)
 			}
 			step("export")

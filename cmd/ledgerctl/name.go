@@ -275,6 +275,11 @@ func oneTurn(found []place, name, where string) (place, error) {
 func (e *env) turnsIn(ctx context.Context, c *api.Client, s *api.Session, name string) (found []place, err error) {
 	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
 		for t, err := range c.Turns(ctx, s.ID, api.ListTurns{At: id, Order: "desc", Page: api.Page{Limit: 1}}) { // turn.get needs the content
+			if coded(err, api.Corrupt) { // a turn that follows a lost one is on no path
+				if t, terr := c.Turn(ctx, s.ID, id); terr == nil && t.AfterLoss {
+					return []place{{c, s, id, t.Depth}}, nil
+				}
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -24,9 +24,10 @@ Where no copy of a record is sound, repair names it and changes nothing. Then re
 a backup, or give those records up:
 
   --accept-loss        put a record that says "lost" at each such position. A session
-                       that lost an event takes no more; requests with "stale_ok"
-                       read what is before it. A session whose opening, or whose
-                       parent's turn, is lost can't be read; verify names each
+                       that lost an event takes no more. What is before it can be
+                       read by naming a turn, and forked. A session whose opening,
+                       or whose parent's turn, is lost can't be read; verify
+                       names each
 
 Example:
   $ nexusd repair --data /var/lib/nexus
