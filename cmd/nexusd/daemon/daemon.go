@@ -317,6 +317,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.opened(d.service.Stop)
 	if d.server != nil {
 		d.server.Pace(d.service.Probe)
+		d.service.OnRefused(d.server.Slow)
 		d.opened(func(context.Context) error { d.server.Pace(nil); return nil })
 	}
 	go func() {

@@ -1,12 +1,9 @@
 package embed
 
 import (
-	"bytes"
-	"container/heap"
 	"errors"
 	"net"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -18,6 +15,9 @@ import (
 const (
 	// shortWindow bounds the bytes of short messages, longWindow those of long ones.
 	shortWindow, longWindow = 128 << 10, 2 * MaxPayload
+	// shareWindow bounds the bytes of short messages of one agent, over all of its
+	// connections. A neighbour's request waits behind no more of them.
+	shareWindow = 16 << 10
 	// longTurns is how many connections send a long message at a time. The server
 	// keeps a message in memory until it is complete.
 	longTurns = 2
@@ -40,11 +40,13 @@ const (
 // keeps in memory. Over it, the client that made the flow wait longest is disconnected.
 const maxPartial = 64 << 20
 
-// flow decides which connection may pass how much on to the server. Connections get
-// their share in bytes: of those that wait, the one that has got least is next.
-// Safe for concurrent use.
+// flow decides which connection may pass how much on to the server. Agents get their
+// share in bytes, over all of their connections, and the connections of an agent get
+// theirs of that: of those that wait, the one that has got least is next. Safe for
+// concurrent use.
 //
-// Invariant: unseen <= max in each lane, or one chunk alone is unseen.
+// Invariant: unseen <= max in each lane, or one chunk alone is unseen. The same holds
+// for each share of the short lane.
 type flow struct {
 	mu      sync.Mutex
 	short   lane
@@ -59,17 +61,9 @@ type flow struct {
 	partials map[*sender]net.Conn // who sent them
 }
 
-// lane is a bound and those that wait for room in it.
-type lane struct {
-	max, unseen int
-	marked      int // of unseen: sent before the probe that is on its way
-	waiting     waiters
-	virtual     uint64 // tag of the last one that got room
-}
-
 // sender is a connection's direction to the server. One goroutine uses it.
 type sender struct {
-	tag  uint64 // what it has got, in bytes, in virtual time; guarded by flow.mu
+	tag  uint64 // what it has got of its share, in bytes, in virtual time; guarded by flow.mu
 	turn bool   // it has a turn
 	scan scanner
 
@@ -79,31 +73,8 @@ type sender struct {
 	inTurn  time.Duration // for the client, within the turn
 }
 
-// waiter waits for room of n.
-type waiter struct {
-	tag uint64
-	seq int
-	n   int
-	ok  chan struct{}
-}
-
-type waiters []*waiter
-
-func (w waiters) Len() int { return len(w) }
-func (w waiters) Less(i, j int) bool {
-	return w[i].tag < w[j].tag || w[i].tag == w[j].tag && w[i].seq < w[j].seq
-}
-func (w waiters) Swap(i, j int) { w[i], w[j] = w[j], w[i] }
-func (w *waiters) Push(x any)   { *w = append(*w, x.(*waiter)) }
-func (w *waiters) Pop() any {
-	old := *w
-	x := old[len(old)-1]
-	old[len(old)-1], *w = nil, old[:len(old)-1]
-	return x
-}
-
 func newFlow() *flow {
-	return &flow{partials: make(map[*sender]net.Conn), short: lane{max: shortWindow}, long: lane{max: longWindow}, turns: lane{max: longTurns}}
+	return &flow{partials: make(map[*sender]net.Conn), short: lane{max: shortWindow, each: shareWindow}, long: lane{max: longWindow}, turns: lane{max: longTurns}}
 }
 
 // bound makes the flow wait for the service. probe calls its argument once the
@@ -162,49 +133,33 @@ func (f *flow) wait(l *lane, s *sender, n int) {
 		f.mu.Unlock()
 		return
 	}
-	if l.waiting.Len() == 0 && l.fits(n) {
-		l.unseen += n
+	sh := l.share(s.scan.share())
+	if len(l.queue) == 0 && len(sh.waiting) == 0 && l.fits(n) && l.fitsShare(sh, n) {
+		l.pass(sh, n)
 		f.look()
 		f.mu.Unlock()
 		return
 	}
-	s.tag = max(s.tag, l.virtual)
-	w := &waiter{tag: s.tag, seq: f.arrived, n: n, ok: make(chan struct{})}
-	s.tag += uint64(n)
+	w := &waiter{tag: max(s.tag, sh.virtual), seq: f.arrived, n: n, ok: make(chan struct{})}
+	s.tag = w.tag + uint64(n)
 	f.arrived++
-	heap.Push(&l.waiting, w)
+	l.add(sh, w)
 	f.look()
 	f.mu.Unlock()
 	<-w.ok
 }
 
-func (l *lane) fits(n int) bool { return l.unseen == 0 || l.unseen+n <= l.max }
-
-// grant gives room to those that wait, least served first.
-func (l *lane) grant() {
-	for l.waiting.Len() > 0 && l.fits(l.waiting[0].n) {
-		w := heap.Pop(&l.waiting).(*waiter)
-		l.unseen, l.virtual = l.unseen+w.n, w.tag
-		close(w.ok)
-	}
-}
-
-// clear gives room to all that wait, and forgets what is unseen.
-func (l *lane) clear() {
-	for l.waiting.Len() > 0 {
-		close(heap.Pop(&l.waiting).(*waiter).ok)
-	}
-	l.unseen, l.marked = 0, 0
-}
-
 // look asks whether the service has seen what was sent, if that makes room that is
 // needed soon.
 func (f *flow) look() {
-	if f.probing || f.probe == nil || f.stopped || f.short.unseen < f.short.max/2 && f.long.unseen < f.long.max/2 && f.short.waiting.Len()+f.long.waiting.Len() == 0 {
+	none := f.short.unseen+f.long.unseen == 0 // who waits then, waits for a pause to end
+	enough := f.short.unseen >= f.short.max/2 || f.long.unseen >= f.long.max/2 || f.short.waiters+f.long.waiters > 0
+	if f.probing || f.probe == nil || f.stopped || none || !enough {
 		return
 	}
 	f.probing = true
-	f.short.marked, f.long.marked = f.short.unseen, f.long.unseen
+	f.short.mark()
+	f.long.mark()
 	var once sync.Once
 	seen := func() {
 		once.Do(func() {
@@ -212,7 +167,7 @@ func (f *flow) look() {
 			defer f.mu.Unlock()
 			f.probing = false
 			for _, l := range []*lane{&f.short, &f.long} {
-				l.unseen -= min(l.marked, l.unseen)
+				l.seen()
 				l.grant()
 			}
 			f.look()
@@ -220,6 +175,36 @@ func (f *flow) look() {
 	}
 	expiry := time.AfterFunc(patience, seen)
 	go f.probe(func() { expiry.Stop(); seen() })
+}
+
+// refusedPause is how long the short messages of an agent wait after the service refused
+// one of them as too many. The refused request comes back later than that.
+const refusedPause = 50 * time.Millisecond
+
+// slow lets the short messages of a user's agent wait for refusedPause. A refusal costs the
+// server and the service about what a request does, and a client that floods does not wait
+// for its answers: unread by the server its requests cost nothing.
+func (f *flow) slow(user, agent string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stopped || f.probe == nil {
+		return
+	}
+	for _, name := range []string{agent, severalAgents} {
+		sh := f.short.shares[shareOf(user, name)]
+		if sh == nil || sh.slow {
+			continue
+		}
+		sh.slow = true
+		time.AfterFunc(refusedPause, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			sh.slow = false
+			f.short.enqueue(sh)
+			f.short.grant()
+			f.look()
+		})
+	}
 }
 
 // keep notes that n bytes of a long message of s went to the server, which keeps them until
@@ -337,64 +322,4 @@ func (f *flow) send(conn, inner net.Conn) {
 			return
 		}
 	}
-}
-
-// scanner finds the messages in what a client sends: a line PUB or HPUB, whose last
-// word is the size of what follows. It checks nothing; the server does.
-type scanner struct {
-	line []byte // the beginning of a line that is not complete
-	rest int    // bytes of a message that are still to come
-	long bool   // that message is long
-}
-
-// maxLine bounds the line that the scanner keeps. The server takes lines of 4 KiB,
-// and CONNECT lines, whose end does not matter here.
-const maxLine = 4 << 10
-
-// next returns how many bytes at the beginning of b belong together, and whether
-// they are of a long message.
-func (s *scanner) next(b []byte) (n int, long bool) {
-	if s.rest > 0 && s.long {
-		n = min(s.rest, len(b))
-		s.rest -= n
-		return n, true
-	}
-	for n < len(b) {
-		if s.rest > 0 {
-			if s.long {
-				return n, false // the line is passed on before its message
-			}
-			k := min(s.rest, len(b)-n)
-			n, s.rest = n+k, s.rest-k
-			continue
-		}
-		end := bytes.IndexByte(b[n:], '\n')
-		if end < 0 {
-			if len(s.line)+len(b)-n <= maxLine {
-				s.line = append(s.line, b[n:]...)
-			}
-			return len(b), false
-		}
-		line := b[n : n+end]
-		if len(s.line) > 0 {
-			line = append(s.line, line...)
-		}
-		n, s.rest = n+end+1, payload(line)
-		s.long, s.line = s.rest >= longMessage, s.line[:0]
-	}
-	return n, false
-}
-
-// payload returns how many bytes follow a line of a client: a message and its line
-// end; 0 if the line brings none.
-func payload(line []byte) int {
-	words := bytes.Fields(line)
-	if len(words) < 3 || !bytes.EqualFold(words[0], []byte("PUB")) && !bytes.EqualFold(words[0], []byte("HPUB")) {
-		return 0
-	}
-	n, err := strconv.Atoi(string(words[len(words)-1]))
-	if err != nil || n < 0 || n > MaxPayload {
-		return 0 // the server closes the connection
-	}
-	return n + len("\r\n")
 }

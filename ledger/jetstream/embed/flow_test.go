@@ -56,9 +56,10 @@ func TestAQuietConnectionPassesAFloodingOne(t *testing.T) {
 			defer mu.Unlock()
 			passed, order = passed+n, append(order, name)
 		}
-		for range 10 {
+		for i := range 10 {
+			s := &sender{scan: scanner{agent: fmt.Sprint("default.flooder-", i)}}
+			f.short.share(s.scan.share()).tag = 1 << 20 // what it has got
 			go func() {
-				s := &sender{tag: 1 << 20} // what it has got
 				for range 10 {
 					pass(s, chunk, "flooder")
 				}
@@ -86,6 +87,106 @@ func TestAQuietConnectionPassesAFloodingOne(t *testing.T) {
 			t.Errorf("%d have passed at the end", len(order))
 		}
 	})
+}
+
+// Of an agent that floods over many connections no more is on its way than its share, so
+// that is all that a neighbour's message waits behind, and the neighbour needs no probe.
+func TestConnectionsOfOneAgentShareItsWindow(t *testing.T) {
+	const connections = 32
+	message := "PUB nexus.v1.default.flooder.session.get.X _INBOX.1 2\r\n{}\r\n"
+	mine := "PUB nexus.v1.default.neighbour.session.get.Y _INBOX.2 2\r\n{}\r\n"
+	for name, prefix := range map[string]string{
+		"one agent":                        "",
+		"many agents over each connection": "PUB nexus.v1.default.other.session.get.X 0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, p := newFlow(), new(heldProbe)
+				f.bound(p.probe)
+				clients, got := served(f, connections+1)
+				sum := func() (n int64) {
+					for i := range connections {
+						n += got[i].Load()
+					}
+					return n
+				}
+				for _, c := range clients[:connections] {
+					go func() { _, _ = io.WriteString(c, prefix+strings.Repeat(message, 100*chunk/len(message))) }()
+				}
+				synctest.Wait()
+				first := int64(len(prefix)) * connections // counted for the name that it had
+				if n := sum(); n > shareWindow+first+connections*chunk*int64(min(len(prefix), 1)) {
+					t.Errorf("%d bytes of one agent are on their way, its share is %d", n, shareWindow)
+				}
+				for range 3 { // the neighbour's requests, one after the other
+					p.answer(t)
+					before := sum()
+					go func() { _, _ = io.WriteString(clients[connections], mine) }()
+					synctest.Wait()
+					if n := sum() - before; n != 0 {
+						t.Errorf("%d bytes of the flooding agent passed while the neighbour's message waited", n)
+					}
+				}
+				if n := got[connections].Load(); n != 3*int64(len(mine)) {
+					t.Errorf("%d bytes of the neighbour have come, want %d", n, 3*len(mine))
+				}
+				for _, c := range clients {
+					_ = c.Close()
+				}
+				f.stop()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// The messages of an agent that the service refused wait for a while; its neighbour's and
+// long messages do not.
+func TestARefusedAgentWaitsAtTheDoor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFlow()
+		f.bound(func(seen func()) { seen() })
+		flooder := &sender{scan: scanner{user: "UA", agent: "default.flooder"}}
+		neighbour := &sender{scan: scanner{user: "UA", agent: "default.neighbour"}}
+		other := &sender{scan: scanner{user: "UB", agent: "default.flooder"}}
+		took := func(s *sender, long bool) time.Duration {
+			began := time.Now()
+			f.take(s, 100, long)
+			return time.Since(began) // of the test's clock
+		}
+		for range 3 {
+			if d := took(flooder, false); d != 0 {
+				t.Errorf("before it was refused it waited %v", d)
+			}
+			f.slow("UA", "default.flooder")
+			f.slow("UA", "default.flooder")
+			if took(neighbour, false) != 0 || took(other, false) != 0 || took(flooder, true) != 0 {
+				t.Error("a message waited that no refused agent sent")
+			}
+			if d := took(flooder, false); d != refusedPause {
+				t.Errorf("after it was refused it waited %v, want %v", d, refusedPause)
+			}
+		}
+		f.slow("UA", "default.flooder")
+		f.stop()
+		if d := took(flooder, false); d != 0 {
+			t.Errorf("after the end it waited %v", d)
+		}
+	})
+}
+
+// Nobody spends the share of another user's agent by naming it.
+func TestAShareIsOfOneUser(t *testing.T) {
+	var mine, theirs scanner
+	mine.next([]byte("CONNECT {\"nkey\":\"UA\",\"verbose\":false}\r\nPUB nexus.v1.default.a.session.get.X 0\r\n\r\n"))
+	theirs.next([]byte("CONNECT {\"nkey\":\"UB\"}\r\nPUB nexus.v1.default.a.session.get.X 0\r\n\r\n"))
+	if mine.share() != "UA default.a" || theirs.share() != "UB default.a" {
+		t.Errorf("the shares are %q and %q", mine.share(), theirs.share())
+	}
+	mine.next([]byte("PUB nexus.v1.default.b.turn.append.X 0\r\n\r\n"))
+	if mine.share() != "UA *" {
+		t.Errorf("with two agents the share is %q", mine.share())
+	}
 }
 
 // A service that hangs delays clients; it does not keep them waiting for ever.

@@ -280,6 +280,15 @@ func (s *Server) Pace(probe func(seen func())) {
 	}
 }
 
+// Slow lets short messages of a user's agent wait a little before the server reads them:
+// the service refused one of them, since there were too many. user is the public NKey, ""
+// if the user has none, agent "TENANT.AGENT".
+func (s *Server) Slow(user, agent string) {
+	if s.door != nil {
+		s.door.flow.slow(user, agent)
+	}
+}
+
 // Close shuts the server down, waits until its files are closed, and releases the
 // folder's lock. A process that exits earlier can corrupt the store.
 func (s *Server) Close() error {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -50,6 +51,7 @@ type Service struct {
 	service micro.Service
 	intake  *intake
 	prober  *prober
+	refused atomic.Pointer[func(key, agent string)] // OnRefused
 	base    context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -201,9 +203,16 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 		if over, pause := s.intake.enter(t); over != withinBounds {
 			s.running.Done()
 			s.refuse(r, v, over, pause)
+			if f := s.refused.Load(); f != nil {
+				(*f)(key, t.agent)
+			}
 		}
 	}
 }
+
+// OnRefused lets f be called with the public key and the agent, as TENANT.AGENT, of each
+// request that is refused as busy. f must not block.
+func (s *Service) OnRefused(f func(key, agent string)) { s.refused.Store(&f) }
 
 // refuse answers busy. There may be a hundred thousand such answers a second.
 func (s *Service) refuse(r micro.Request, v verb, over bound, pause time.Duration) {
