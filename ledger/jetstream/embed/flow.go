@@ -302,6 +302,9 @@ func (f *flow) send(conn, inner net.Conn) {
 		}
 		for buf = buf[:n]; len(buf) > 0; {
 			n, long := s.scan.next(buf)
+			if s.scan.bad {
+				return
+			}
 			f.take(s, n, long)
 			if _, err := inner.Write(buf[:n]); err != nil {
 				return

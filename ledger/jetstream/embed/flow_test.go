@@ -426,6 +426,32 @@ func TestScannerFindsMessages(t *testing.T) {
 	}
 }
 
+// A line of headers that ends with LF alone is found, wherever it is cut; a body may have it.
+func TestScannerFindsHeadersThatForge(t *testing.T) {
+	for headers, want := range map[string]bool{
+		"NATS/1.0\r\nX: y\r\n\r\n":                      false,
+		"NATS/1.0 503\r\n\r\n":                          false,
+		"NATS/1.0\nX: y\r\n\r\n":                        true,
+		"NATS/1.0\r\nNats-Request-Info: {}\nX: \r\n":    true,
+		"NATS/1.0\r\nNats-Request-Info: {}\n\n\r\n":     true,
+		"NATS/1.0\r\nX: y\n\nNats-Request-Info: {}\r\n": true,
+	} {
+		for _, body := range []string{"{}\n", strings.Repeat("{}\n", longMessage)} {
+			stream := "PUB a 2\r\n\n\n\r\n" + fmt.Sprintf("HPUB a %d %d\r\n%s%s\r\nPING\n", len(headers), len(headers)+len(body), headers, body)
+			for _, size := range []int{1, 7, len(stream)} {
+				var s scanner
+				for rest := []byte(stream); len(rest) > 0; {
+					n, _ := s.next(rest[:min(size, len(rest))])
+					rest = rest[n:]
+				}
+				if s.bad != want {
+					t.Errorf("%q, cut at %d: forged %v, want %v", headers, size, s.bad, want)
+				}
+			}
+		}
+	}
+}
+
 func FuzzScanner(f *testing.F) {
 	f.Add([]byte("PUB a 5\r\nhello\r\nPING\r\n"), 3)
 	f.Fuzz(func(t *testing.T, stream []byte, size int) {

@@ -12,6 +12,9 @@ type scanner struct {
 	line []byte // the beginning of a line that is not complete
 	rest int    // bytes of a message that are still to come
 	long bool   // that message is long
+	head int    // bytes of its headers that are still to come
+	last byte   // of the headers so far
+	bad  bool   // a line of headers ends with LF alone
 
 	user  string // public NKey of the CONNECT line; the server checks it before it takes a message
 	agent string // tenant and agent of the messages so far; "*" if there were several; "" if there was none
@@ -33,6 +36,7 @@ const maxLine = 4 << 10
 func (s *scanner) next(b []byte) (n int, long bool) {
 	if s.rest > 0 && s.long {
 		n = min(s.rest, len(b))
+		s.check(b[:n])
 		s.rest -= n
 		return n, true
 	}
@@ -42,6 +46,7 @@ func (s *scanner) next(b []byte) (n int, long bool) {
 				return n, false // the line is passed on before its message
 			}
 			k := min(s.rest, len(b)-n)
+			s.check(b[n : n+k])
 			n, s.rest = n+k, s.rest-k
 			continue
 		}
@@ -60,6 +65,18 @@ func (s *scanner) next(b []byte) (n int, long bool) {
 		s.long, s.line = s.rest >= longMessage, s.line[:0]
 	}
 	return n, false
+}
+
+// check looks at the next bytes of a message. The server removes a client's own
+// [RequestHeader] from headers whose lines end with CRLF only, and readers of headers take
+// LF alone, so a client could say which connection it is.
+func (s *scanner) check(b []byte) {
+	b = b[:min(s.head, len(b))]
+	s.head -= len(b)
+	for _, c := range b {
+		s.bad = s.bad || c == '\n' && s.last != '\r'
+		s.last = c
+	}
 }
 
 // read reads a line of a client. It returns how many bytes follow it: a message and its
@@ -90,6 +107,9 @@ func (s *scanner) read(line []byte) int {
 			agent = []byte(severalAgents)
 		}
 		s.agent = string(agent)
+	}
+	if s.head, s.last = 0, 0; bytes.EqualFold(words[0], []byte("HPUB")) {
+		s.head, _ = strconv.Atoi(string(words[len(words)-2]))
 	}
 	return n + len("\r\n")
 }

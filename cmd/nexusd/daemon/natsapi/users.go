@@ -40,7 +40,9 @@ func (s *Service) sender(h micro.Headers) (_ User, connection string, _ error) {
 		User    string `json:"user"` // the public NKey of the connection
 		ID      uint64 `json:"id"`   // of the connection
 	}
-	if err := json.Unmarshal([]byte(h.Get(accountHeader)), &from); err != nil {
+	// The server writes one. A second is the client's own, by a malformed header block.
+	stamps := h.Values(accountHeader)
+	if len(stamps) != 1 || json.Unmarshal([]byte(stamps[0]), &from) != nil {
 		return User{}, "", &api.Error{Code: api.Denied, Message: "the request names no user"}
 	}
 	u, ok := s.users(from.Account)
