@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -82,6 +84,9 @@ func rewindCmd(e *env) *cobra.Command {
 			name = s.ID.String() + "/" + name
 		}
 		p, err := e.turn(cmd.Context(), name)
+		if n, ok := turnNumber("t" + strings.TrimPrefix(strings.TrimPrefix(args[1], "@"), "t")); ok && n > s.Depth && err != nil {
+			p, err = e.laterTurn(cmd.Context(), c, s, n)
+		}
 		if err != nil {
 			return err
 		}
@@ -98,6 +103,33 @@ func rewindCmd(e *env) *cobra.Command {
 		}
 		return nil
 	})
+}
+
+// laterTurn finds a turn by its number below a head that was moved back: on the branches
+// of the session that go so deep.
+func (e *env) laterTurn(ctx context.Context, c *api.Client, s *api.Session, n uint64) (place, error) {
+	t, err := c.Tree(ctx, s.ID)
+	if err != nil {
+		return place{}, err
+	}
+	var found []place
+	for _, x := range t.Sessions {
+		for _, b := range x.Branches {
+			if x.ID != s.ID || b.From > n || b.To < n {
+				continue
+			}
+			for turn, err := range c.Turns(ctx, s.ID, api.ListTurns{At: b.Tip, Order: "desc", Page: api.Page{Limit: int(min(b.To-n+1, 1000))}}) {
+				if err != nil {
+					return place{}, err
+				}
+				if turn.Depth == n {
+					found = append(found, place{c, s, turn.ID, n})
+					break
+				}
+			}
+		}
+	}
+	return oneTurn(found, fmt.Sprintf("t%d", n), " in session "+short(s.ID))
 }
 
 func forkCmd(e *env) *cobra.Command {

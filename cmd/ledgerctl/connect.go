@@ -99,9 +99,12 @@ func natsContextCmd(e *env) *cobra.Command {
 		if len(args) == 1 {
 			name = args[0]
 		}
-		creds := e.creds
+		creds, trusted := e.creds, e.tlsCA
+		c, err := api.FindServerContext(e.server)
+		if err == nil {
+			trusted = cmp.Or(trusted, c.CA)
+		}
 		if creds == "" {
-			c, err := api.FindServerContext(e.server)
 			if errors.Is(err, fs.ErrNotExist) {
 				return hinted{api.Errorf(api.NotFound, nil, "no nexusd of this user wrote the credentials for %s", plainURL(e.server)), "--creds FILE names them; nexusd prints the files when it starts"}
 			}
@@ -110,11 +113,19 @@ func natsContextCmd(e *env) *cobra.Command {
 			}
 			creds = c.Agent
 		}
-		line := fmt.Sprintf("nats context save %s --server %s --nkey %s --select", quoted(name), quoted(plainURL(e.server)), quoted(creds))
-		if e.json {
-			return e.print(map[string]string{"name": name, "url": plainURL(e.server), "nkey": creds, "command": line})
+		line := fmt.Sprintf("nats context save %s --server %s --nkey %s", quoted(name), quoted(plainURL(e.server)), quoted(creds))
+		if trusted != "" {
+			line += " --tlsca " + quoted(trusted)
 		}
-		_, err := fmt.Fprintln(e.out, line) // one line, however wide: it is for a shell
+		line += " --select"
+		if e.json {
+			out := map[string]string{"name": name, "url": plainURL(e.server), "nkey": creds, "command": line}
+			if trusted != "" {
+				out["ca"] = trusted
+			}
+			return e.print(out)
+		}
+		_, err = fmt.Fprintln(e.out, line) // one line, however wide: it is for a shell
 		return err
 	})
 }

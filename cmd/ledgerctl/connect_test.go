@@ -65,6 +65,7 @@ func TestCredentialsAreFound(t *testing.T) {
 		{false, []string{"--server", url, "--creds", "/a b.nk", "nats-context", "it's"}, 0, `nats context save 'it'\''s' --server ` + url + ` --nkey '/a b.nk' --select`},
 		{true, []string{"--server", url, "sessions"}, 0, ""},
 		{true, []string{"--server", strings.Replace(url, "127.0.0.1", "localhost", 1), "sessions"}, 0, ""},
+		{false, []string{"--server", url, "--creds", "/a.nk", "--tls-ca", "/ca.pem", "nats-context"}, 0, "nats context save nexus --server " + url + " --nkey /a.nk --tlsca /ca.pem --select\n"},
 		{true, []string{"--server", url, "nats-context"}, 0, "nats context save nexus --server " + url + " --nkey " + files.Agent + " --select\n"},
 	} {
 		if tc.context {

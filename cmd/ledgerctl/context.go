@@ -103,8 +103,10 @@ func (e *env) printContext(cx *api.Context, all bool) {
 		fmt.Fprint(e.out, e.table([]column{{head: "part"}, {head: "tokens", right: true}, {head: "name", least: 20}}, rows))
 	}
 	const head, tail = 6, 10
-	const plain = "no compaction is in force" // true of all turns or of none
-	without := false
+	why := ""
+	if all {
+		why = "why"
+	}
 	var rows [][]string
 	for i, s := range cx.Sources {
 		if !all && len(cx.Sources) > head+tail+1 && i >= head && i < len(cx.Sources)-tail {
@@ -126,16 +128,9 @@ func (e *env) printContext(cx *api.Context, all bool) {
 		if s.Status == "summary" {
 			half = "stands for many"
 		}
-		why := printable(s.Why)
-		if why == plain {
-			why, without = "", true
-		}
-		rows = append(rows, []string{turn, half, status(s.Status), grouped(s.Tokens), why})
+		rows = append(rows, []string{turn, half, status(s.Status), grouped(s.Tokens), printable(s.Why)})
 	}
-	fmt.Fprint(e.out, e.table([]column{{head: "turn"}, {head: "half"}, {head: "shown"}, {head: "tokens", right: true}, {wraps: true, least: 20}}, rows))
-	if without {
-		fmt.Fprintln(e.out, faint.Render(plain))
-	}
+	fmt.Fprint(e.out, e.table([]column{{head: "turn"}, {head: "half"}, {head: "shown"}, {head: "tokens", right: true}, {head: why, wraps: true, least: 20}}, rows))
 	fmt.Fprintf(e.out, "%s, fingerprint %s\n", plural(uint64(len(cx.Messages)), "message"), faint.Render(shortHash(cx.Fingerprint, e.width)))
 }
 

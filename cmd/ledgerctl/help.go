@@ -32,14 +32,14 @@ Change
                             what an agent remembers across its sessions
 
   policies                  the compaction policies
-  policy show NAME[@N]      one of them, with its settings; put FILE: one of your own
+  policy show NAME[@N]      one of them, with its settings; put FILE: your own
   compare FILE|SESSION…     policies side by side on real history: no daemon
   events                    what reached an agent from outside: append, list, get,
                             channels, tail, export
 
 Audit
   verify [SESSION…]         check every event, hash, parent and blob
-  doctor                    connection, user, versions, disk, clock: what is wrong
+  doctor                    connection, user, versions, disk, clock: what fails
   bench                     appends a second, beside bare NATS: no daemon
 
 Also: nats-context, completion SHELL, version, help VERB. --version is version.
@@ -48,8 +48,8 @@ Every verb takes
   --server URL   the NATS server (NEXUS_URL, else nats://127.0.0.1:4222)
   --creds FILE   who speaks: the seed of an NKey (NEXUS_CREDS, else the operator
                  that nexusd made, on this machine)
-  --tls-ca FILE  trust the certificates in FILE (PEM) only: a private authority, or
-                 the server's own (NEXUS_TLS_CA, else the system's authorities)
+  --tls-ca FILE  trust the certificates in FILE (PEM) only: a private authority,
+                 or the server's own (NEXUS_TLS_CA, else the system's)
   --nats-context NAME
                  server and credentials of that context of the nats command
   --tenant NAME  the tenant (default)

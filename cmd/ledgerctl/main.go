@@ -232,6 +232,7 @@ func commands(e *env) *cobra.Command {
 	f.BoolVar(&e.noColor, "no-color", false, "no colour")
 	root.AddCommand(quickstartCmd(e), importCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), logCmd(e), tailCmd(e), showCmd(e), treeCmd(e),
 		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), compareCmd(e), benchCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), archiveCmd(e), eventsCmd(e), memoryCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
+	root.SetHelpCommand(helpCmd())
 	e.complete(root)
 	return root
 }
@@ -245,6 +246,24 @@ func (e *env) sessionVerb(use, short string, f func(cmd *cobra.Command, c *api.C
 		}
 		return f(cmd, c, s)
 	})
+}
+
+// helpCmd is the command help: the page of a verb. One that there is not is a usage error.
+func helpCmd() *cobra.Command {
+	return &cobra.Command{Use: "help [VERB]", Short: "the page of a verb", RunE: func(cmd *cobra.Command, args []string) error {
+		on := cmd.Root()
+		for _, name := range args {
+			sub, _, err := on.Find([]string{name})
+			if err != nil || sub == on {
+				if on.HasParent() && !on.HasSubCommands() {
+					break // words of an example
+				}
+				return noVerb(on, name)
+			}
+			on = sub
+		}
+		return on.Help()
+	}}
 }
 
 // manualOf is the help of a verb: its own, or that of the verb it is part of.

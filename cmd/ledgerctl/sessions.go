@@ -65,12 +65,39 @@ func (e *env) listSessions(ctx context.Context, all bool) error {
 	if empty > 0 {
 		defer e.say("%s of an import without a turn not listed; sessions --all lists all", plural(empty, "session"))
 	}
+	if len(list) == 0 && empty == 0 && e.agent != "" && e.agent != api.Operator {
+		e.say("agent %q has no session in tenant %q; %s", e.agent, e.tenant, e.whoHasSessions(ctx, c))
+		return nil
+	}
 	if len(list) == 0 && empty == 0 {
 		e.say("no session yet in tenant %q; ledgerctl import FILE brings one in, ledgerctl append new begins one", e.tenant)
 		return nil
 	}
 	_, err = io.WriteString(e.out, e.sessionTable(list))
 	return err
+}
+
+// whoHasSessions says which agents of the tenant have sessions, if the user may know.
+func (e *env) whoHasSessions(ctx context.Context, c *api.Client) string {
+	counts := make(map[string]uint64)
+	for s, err := range c.As(api.Operator).Sessions(ctx) {
+		if err != nil {
+			return "this user may not see those of others"
+		}
+		counts[s.Agent]++
+	}
+	if len(counts) == 0 {
+		return "no agent has one; ledgerctl --agent " + e.agent + " append new begins one"
+	}
+	var list []string
+	for _, a := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, fmt.Sprintf("%s (%s)", a, grouped(counts[a])))
+	}
+	const most = 20
+	if len(list) > most {
+		list = append(list[:most], "…")
+	}
+	return "agents with sessions: " + strings.Join(list, ", ")
 }
 
 // sessionTable is a line for each session: as much of it as a terminal has room

@@ -19,6 +19,7 @@ import (
 const usage = `Usage: nexusd [flags]
        nexusd repair [flags]
        nexusd token NAME [flags]
+       nexusd user new NAME [flags]
 
 Runs the ledger: an embedded NATS server with JetStream, or --nats URL.
 When it can serve it prints one JSON line with nats_url, http_url, data, and the

@@ -42,6 +42,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if len(args) > 0 && args[0] == "token" {
 		return newToken(args[1:], stdout, stderr)
 	}
+	if len(args) > 0 && args[0] == "user" {
+		return newUser(args[1:], stdout, stderr)
+	}
 	cfg, err := parse(args, environ)
 	switch {
 	case errors.Is(err, errHelp):

@@ -16,18 +16,17 @@ import (
 const repairUsage = `Usage: nexusd repair [--data DIR] [--config FILE] [--accept-loss]
 
 Writes damaged files of a data folder again, from the sound records in them and
-from their copies: the log from the projections, the blobs from their second stream.
-No nexusd may run on the folder. Positions stay as they are. The damaged files are
-kept in DIR/repair-TIME.
+from their copies: the log from the projections, the blobs from their second
+stream. No nexusd may run on the folder. Positions stay as they are. The damaged
+files are kept in DIR/repair-TIME.
 
-Where no copy of a record is sound, repair names it and changes nothing. Then restore
-a backup, or give those records up:
+Where no copy of a record is sound, repair names it and changes nothing. Then
+restore a backup, or give those records up:
 
-  --accept-loss        put a record that says "lost" at each such position. A session
-                       that lost an event takes no more. What is before it can be
-                       read by naming a turn, and forked. A session whose opening,
-                       or whose parent's turn, is lost can't be read; verify
-                       names each
+  --accept-loss  put a record that says "lost" at each such position. A session
+                 that lost an event takes no more. What is before it can be read
+                 by naming a turn, and forked. A session whose opening, or whose
+                 parent's turn, is lost can't be read; verify names each
 
 Example:
   $ nexusd repair --data /var/lib/nexus

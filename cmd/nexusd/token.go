@@ -12,13 +12,13 @@ import (
 
 const tokenUsage = `Usage: nexusd token NAME [--tenant T] [--agent A] [--scope S]
 
-Makes a token for HTTP. The row of the configuration goes to stdout: it holds the
-hash of the token only. The token itself goes to stderr, once; clients send it as
-"Authorization: Bearer TOKEN". nexusd reads rows when it starts.
+Makes a token for HTTP. The row of the configuration goes to stdout: it holds
+the hash of the token only. The token itself goes to stderr, once; clients send
+it as "Authorization: Bearer TOKEN". nexusd reads rows when it starts.
 
   --tenant T   the tenant of its requests (default: default)
-  --agent A    the agent that they speak for (default: main; _ is the operator, who
-               needs the scope admin)
+  --agent A    the agent that they speak for (default: main; _ is the
+               operator, who needs the scope admin)
   --scope S    read, write or admin (default: read)
 
 Example:

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -104,6 +105,30 @@ func (c Config) checkUsers(bad func(format string, args ...any)) {
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// NewUser makes a key for a user of the embedded server. It returns the seed, which the
+// user connects with, and the row of the configuration, which does not hold it.
+// [turns.ErrMalformed] lists the faults of the row.
+func NewUser(name, tenant string, agents []string, operator bool) (seed []byte, row UserRow, err error) {
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		return nil, row, err
+	}
+	defer pair.Wipe()
+	row = UserRow{Name: name, Tenant: cmp.Or(tenant, "default"), Agents: agents, Operator: operator}
+	if row.NKey, err = pair.PublicKey(); err != nil {
+		return nil, row, err
+	}
+	var faults []error
+	Config{User: []UserRow{row}}.checkUsers(func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("%w: %s", turns.ErrMalformed, fmt.Sprintf(format, args...)))
+	})
+	if err := errors.Join(faults...); err != nil {
+		return nil, row, err
+	}
+	seed, err = pair.Seed()
+	return slices.Clone(seed), row, err // Wipe clears the pair's own
 }
 
 // users returns who may use the embedded server, and makes the credentials of those
