@@ -17,13 +17,14 @@ import (
 type applier struct {
 	view
 	batch       *pebble.Batch
-	sessions    map[turns.ID]ledger.Session // rows touched by the batch, written at its end
-	asideChains []AsideChain                // chains set aside by the batch
+	aside       bool         // whether any chain was set aside before the batch
+	asideChains []AsideChain // chains set aside by the batch
 }
 
-func newApplier(db *pebble.DB, ledgerID turns.ID) *applier {
-	b := db.NewIndexedBatch()
-	return &applier{view: view{b, ledgerID}, batch: b, sessions: make(map[turns.ID]ledger.Session)}
+func newApplier(d *database, ledgerID turns.ID, aside int) *applier {
+	b := d.NewIndexedBatch()
+	c := &changes{chains: make(map[turns.ID]*chain), turns: make(map[turns.Ref]*Turn)}
+	return &applier{view: view{b, ledgerID, d.recent, c}, batch: b, aside: aside > 0}
 }
 
 // apply folds in one record. A record that breaks a rule sets its chain aside, before
@@ -34,11 +35,12 @@ func (a *applier) apply(r ledger.Record) error {
 	if err != nil {
 		return a.setAside(r, err)
 	}
-	if why, err := a.why(r.Subject); err != nil || why != "" {
-		if err != nil {
+	if a.aside || len(a.asideChains) > 0 {
+		if why, err := a.why(r.Subject); err != nil {
 			return err
+		} else if why != "" {
+			return a.keepAside(r)
 		}
-		return a.keepAside(r)
 	}
 	if got := turns.HashEvent(r.Payload); got != r.Hash {
 		return a.setAside(r, fmt.Errorf("%w: record %d has hash %v, stored with it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash))
@@ -77,7 +79,14 @@ func (a *applier) apply(r ledger.Record) error {
 
 func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted) (err error) {
 	id := next.Session.ID
-	a.sessions[id] = next.Session
+	newest, err := a.newestID(id)
+	if err != nil {
+		return err
+	}
+	if e.ID.Compare(newest) > 0 {
+		newest = e.ID
+	}
+	a.changes.chains[id] = &chain{next.Session, newest}
 	row := append([]byte{0}, r.Payload...)
 	switch {
 	case e.Kind == turns.KindOpened:
@@ -106,13 +115,13 @@ func (a *applier) opened(s *ledger.Session) error {
 }
 
 func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error {
-	t := Turn{Node: node, Index: e.Index, Seq: r.Seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
+	t := &Turn{Node: node, Index: e.Index, Seq: r.Seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}
 	switch {
 	case e.Kind != turns.KindTurn:
 	case e.Usage != nil && e.Usage.InputTokens > 0:
 		t.Input, t.Reported = e.Usage.InputTokens, node.Ref
 	case !e.Parent.IsZero():
-		up, err := a.Turn(e.Parent)
+		up, err := a.rowOf(e.Parent)
 		if err != nil {
 			return err
 		}
@@ -123,6 +132,7 @@ func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error
 		return err
 	}
 	ref := node.Ref
+	a.changes.turns[ref] = t
 	err = errors.Join(
 		a.batch.Set(key(pNode, ref.Session, ref.Turn), v, nil),
 		a.batch.Set(num(key(pTurn, ref.Session, e.Segment), e.Depth), r.Payload, nil),
@@ -177,14 +187,6 @@ func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *l
 	return errors.Join(err, a.batch.Set(num(nameKey(pVersion, tenant, e.Policy.Name), e.Policy.Version), at, nil))
 }
 
-// Session returns the session's row, with what the batch has changed.
-func (a *applier) Session(id turns.ID) (ledger.Session, error) {
-	if s, ok := a.sessions[id]; ok {
-		return s, nil
-	}
-	return a.view.Session(id)
-}
-
 // keep stores a record that makes no row, so that every record of the
 // log has its copy here.
 func (a *applier) keep(r ledger.Record) error {
@@ -209,8 +211,8 @@ func (a *applier) setAside(r ledger.Record, why error) error {
 
 // commit writes the rows and the checkpoint, in one batch with everything else.
 func (a *applier) commit(cp Checkpoint) error {
-	for id, s := range a.sessions {
-		v, err := cbor.Marshal(s)
+	for id, c := range a.changes.chains {
+		v, err := cbor.Marshal(&c.session)
 		if err != nil {
 			return err
 		}
@@ -221,5 +223,10 @@ func (a *applier) commit(cp Checkpoint) error {
 	if err := putCheckpoint(a.batch, cp); err != nil {
 		return err
 	}
-	return a.batch.Commit(pebble.NoSync)
+	a.recent.drop(a.changes)
+	if err := a.batch.Commit(pebble.NoSync); err != nil {
+		return err
+	}
+	a.recent.put(a.changes)
+	return nil
 }

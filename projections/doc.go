@@ -16,6 +16,9 @@
 // The engine reads them; the daemon opens and runs them. They decide nothing:
 // ledger.Admit decides whether a record may follow. Only this package imports Pebble.
 //
+// The rows of the newest records are held in memory, too, so that an append reads
+// nothing of the database (recent.go).
+//
 // Begin at [Store] in store.go; then apply.go, which turns an event into rows,
 // run.go, which follows the log, and read.go.
 package projections

@@ -18,11 +18,16 @@ import (
 
 // view has the reads, of the store or of an unfinished batch.
 type view struct {
-	r      pebble.Reader
-	ledger turns.ID // see Config.Ledger
+	r       pebble.Reader
+	ledger  turns.ID // see Config.Ledger
+	recent  *recent  // of the database
+	changes *changes // of the batch; nil if it is the store
 }
 
-func (s *Store) view() view { return view{s.db(), s.ledger} }
+func (s *Store) view() view {
+	d := s.db()
+	return view{r: d, ledger: s.ledger, recent: d.recent}
+}
 
 // History returns the store as [ledger.Admit] reads it. It follows the
 // store as that advances.
@@ -35,7 +40,20 @@ func (v view) Ledger() turns.ID { return v.ledger }
 // Errors: [ledger.ErrNotFound].
 func (s *Store) Session(id turns.ID) (ledger.Session, error) { return s.view().Session(id) }
 
+// chain returns the state of a session's chain, nil if it is not in memory.
+func (v view) chain(id turns.ID) *chain {
+	if v.changes != nil {
+		if c := v.changes.chains[id]; c != nil {
+			return c
+		}
+	}
+	return v.recent.chain(id)
+}
+
 func (v view) Session(id turns.ID) (row ledger.Session, err error) {
+	if c := v.chain(id); c != nil {
+		return c.session, nil
+	}
 	b, ok, err := get(v.r, key(pSession, id))
 	if err != nil {
 		return row, err
@@ -87,20 +105,49 @@ func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.
 func (s *Store) Turn(ref turns.Ref) (Turn, error) { return s.view().Turn(ref) }
 
 func (v view) Turn(ref turns.Ref) (Turn, error) {
-	b, ok, err := get(v.r, key(pNode, ref.Session, ref.Turn))
+	t, err := v.rowOf(ref)
 	if err != nil {
 		return Turn{}, err
 	}
-	if !ok {
-		return Turn{}, fmt.Errorf("%w: turn %s", lineage.ErrUnknown, ref)
+	return *t, nil
+}
+
+// rowOf returns the row of a turn, which is not to be changed.
+func (v view) rowOf(ref turns.Ref) (*Turn, error) {
+	if v.changes != nil {
+		if t := v.changes.turns[ref]; t != nil {
+			return t, nil
+		}
 	}
-	return decodeTurn(ref, b)
+	if t := v.recent.turn(ref); t != nil {
+		return t, nil
+	}
+	t, err := v.storedTurn(ref)
+	if err == nil && v.changes != nil { // the applier: what one append needed, the next may need
+		v.changes.turns[ref] = t
+	}
+	return t, err
+}
+
+func (v view) storedTurn(ref turns.Ref) (*Turn, error) {
+	b, ok, err := get(v.r, key(pNode, ref.Session, ref.Turn))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: turn %s", lineage.ErrUnknown, ref)
+	}
+	t, err := decodeTurn(ref, b)
+	return &t, err
 }
 
 // Hash returns the hash of the event that holds a turn.
 func (v view) Hash(ref turns.Ref) (turns.Hash, error) {
-	t, err := v.Turn(ref)
-	return t.Hash, err
+	t, err := v.rowOf(ref)
+	if err != nil {
+		return turns.Hash{}, err
+	}
+	return t.Hash, nil
 }
 
 // Nodes implements [lineage.Reader].
@@ -109,7 +156,7 @@ func (s *Store) Nodes(refs ...turns.Ref) ([]lineage.Node, error) { return s.view
 func (v view) Nodes(refs ...turns.Ref) ([]lineage.Node, error) {
 	ns := make([]lineage.Node, len(refs))
 	for i, r := range refs {
-		t, err := v.Turn(r)
+		t, err := v.rowOf(r)
 		if err != nil {
 			return nil, err
 		}
@@ -174,14 +221,49 @@ func (s *Store) follow(session turns.ID, row []byte) ([]byte, error) {
 
 // HasEvent reports whether a session's chain has an event of this id.
 func (v view) HasEvent(session, event turns.ID) (bool, error) {
+	if v.isNew(session, event) {
+		return false, nil
+	}
 	_, ok, err := get(v.r, key(pID, session, event))
 	return ok, err
+}
+
+// isNew reports whether an id is known to be greater than that of every event of the
+// session's chain. Ids begin with a time, so that of a new event mostly is.
+func (v view) isNew(session, event turns.ID) bool {
+	c := v.chain(session)
+	return c != nil && event.Compare(c.newest) > 0
+}
+
+// newestID returns the greatest id of an event of a session's chain, zero if there is
+// none.
+func (v view) newestID(session turns.ID) (id turns.ID, err error) {
+	if c := v.chain(session); c != nil {
+		return c.newest, nil
+	}
+	k := key(pID, session)
+	it, err := v.r.NewIter(&pebble.IterOptions{LowerBound: k, UpperBound: end(k)})
+	if err != nil {
+		return id, readError(err)
+	}
+	defer it.Close()
+	if it.Last() {
+		id = idAt(it.Key(), len(k))
+	}
+	if err := it.Error(); err != nil {
+		return id, readError(err)
+	}
+	return id, nil
 }
 
 // Index returns the ordinal of an event on its session's chain, by its id.
 // Errors: [ledger.ErrNotFound].
 func (s *Store) Index(session, event turns.ID) (uint64, error) {
-	b, ok, err := get(s.db(), key(pID, session, event))
+	v := s.view()
+	if v.isNew(session, event) {
+		return 0, fmt.Errorf("%w: event %s of session %s", ledger.ErrNotFound, event, session)
+	}
+	b, ok, err := get(v.r, key(pID, session, event))
 	if err != nil {
 		return 0, err
 	}

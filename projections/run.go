@@ -149,7 +149,7 @@ func (s *Store) pump(ctx context.Context, log ledger.Log) (<-chan ledger.Record,
 }
 
 func (s *Store) applyBatch(d *database, identity string, first ledger.Record, more <-chan ledger.Record) error {
-	a := newApplier(d.DB, s.ledger)
+	a := newApplier(d, s.ledger, s.SetAside())
 	defer a.batch.Close()
 	cp, last := s.Applied(), first
 	bytes := 0

@@ -58,8 +58,9 @@ type Store struct {
 // database is one opening of Pebble.
 type database struct {
 	*pebble.DB
-	fault *fault
-	fs    *faultFS
+	fault  *fault
+	fs     *faultFS
+	recent *recent
 }
 
 // db returns the database that reads use. [Store.Reopen] replaces it.
@@ -169,7 +170,7 @@ func (s *Store) use(d *opening) {
 
 // open opens the folder. A fault meanwhile leaves nothing of it open.
 func (s *Store) open(f *fault) (*opening, error) {
-	d := &opening{database: &database{fault: f}}
+	d := &opening{database: &database{fault: f, recent: newRecent()}}
 	err := f.guard(func() error { return s.openDB(d.database) })
 	if err == nil {
 		err = f.guard(func() error { return s.load(d) })
@@ -284,6 +285,7 @@ func (s *Store) Clear() error {
 	if err := d.fault.guard(func() error { return empty(d.DB, cp) }); err != nil {
 		return err
 	}
+	d.recent.clear()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.applied, s.aside = cp, 0

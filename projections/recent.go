@@ -1,0 +1,121 @@
+package projections
+
+import (
+	"sync"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// recent holds in memory what the rows of the newest records say, so that the next
+// append to a session reads nothing of the database. Only the applier fills it. Safe
+// for concurrent use.
+//
+// Invariant: what recent holds is what the database answers. The applier removes the
+// chains of a batch before the batch commits and puts them back after. So nobody reads
+// an old fold here after a newer row there. A turn's row never changes. A database
+// that is opened again begins with an empty recent.
+type recent struct {
+	mu     sync.Mutex
+	chains generations[turns.ID, *chain]
+	turns  generations[turns.Ref, *Turn]
+}
+
+// chain is the state of a session's chain. It is not changed once others can see it.
+type chain struct {
+	session ledger.Session
+	newest  turns.ID // the greatest id of an event of the chain: a greater id is new
+}
+
+// Rows that a generation of recent holds: some 1 KB for a chain, 0.5 KB for a turn, in
+// two generations.
+const recentChains, recentTurns = 4096, 8192
+
+func newRecent() *recent {
+	return &recent{chains: generations[turns.ID, *chain]{max: recentChains}, turns: generations[turns.Ref, *Turn]{max: recentTurns}}
+}
+
+// chain returns the state of a session's chain, nil if it is not held.
+func (r *recent) chain(id turns.ID) *chain {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.chains.get(id)
+}
+
+// turn returns the row of a turn, nil if it is not held.
+func (r *recent) turn(ref turns.Ref) *Turn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.turns.get(ref)
+}
+
+// drop removes the chains that a batch changes.
+func (r *recent) drop(c *changes) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id := range c.chains {
+		r.chains.remove(id)
+	}
+}
+
+// put adds what a batch has changed, once it is committed.
+func (r *recent) put(c *changes) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, x := range c.chains {
+		r.chains.put(id, x)
+	}
+	for ref, t := range c.turns {
+		r.turns.put(ref, t)
+	}
+}
+
+// clear removes everything.
+func (r *recent) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.chains.clear()
+	r.turns.clear()
+}
+
+// changes is what a batch has changed so far.
+type changes struct {
+	chains map[turns.ID]*chain
+	turns  map[turns.Ref]*Turn
+}
+
+// generations holds the entries that were used last: at least max of them, and at most
+// twice as many.
+type generations[K comparable, V any] struct {
+	max        int
+	young, old map[K]V
+}
+
+// get returns the value of k, the zero V if there is none.
+func (g *generations[K, V]) get(k K) V {
+	v, ok := g.young[k]
+	if ok {
+		return v
+	}
+	if v, ok = g.old[k]; ok {
+		g.put(k, v)
+	}
+	return v
+}
+
+func (g *generations[K, V]) put(k K, v V) {
+	if len(g.young) >= g.max {
+		g.old, g.young = g.young, nil
+	}
+	if g.young == nil {
+		g.young = make(map[K]V)
+	}
+	g.young[k] = v
+}
+
+func (g *generations[K, V]) remove(k K) {
+	delete(g.young, k)
+	delete(g.old, k)
+}
+
+func (g *generations[K, V]) clear() { g.young, g.old = nil, nil }

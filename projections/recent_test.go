@@ -1,0 +1,113 @@
+package projections
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"nexus/ledger"
+)
+
+// What is in memory is what the database has, after batches of every size, whether all
+// of it fits or nearly nothing.
+func TestRecentRowsAreThoseOfTheDatabase(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	a := newAuthor(t, seed)
+	a.many = true
+	a.write(400)
+	w := newTwin(t, a.log)
+	for _, max := range []int{1, 5, 10_000} {
+		s := openStore(t, vfs.NewMem())
+		held := 0
+		for at := uint64(0); at < uint64(len(w.records)); {
+			at = min(at+1+uint64(a.rng.IntN(60)), uint64(len(w.records)))
+			mem := s.db().recent
+			mem.chains.max, mem.turns.max = max, max
+			run(t, s, a.log, at)
+			stored := s.view()
+			stored.recent = newRecent() // empty: its answers are the database's
+			for id := range w.sessions {
+				c := mem.chain(id)
+				if c == nil {
+					continue
+				}
+				held++
+				row, err := stored.Session(id)
+				same(t, "Session", c.session, row, err)
+				newest, err := stored.newestID(id)
+				same(t, "newestID", c.newest, newest, err)
+				for _, e := range w.events[id] {
+					want, err := stored.HasEvent(id, e.ID)
+					if err != nil {
+						t.Fatal(err)
+					}
+					has, err := s.view().HasEvent(id, e.ID)
+					same(t, "HasEvent", has, want, err)
+				}
+			}
+			for ref := range w.turns {
+				if row := mem.turn(ref); row != nil {
+					want, err := stored.Turn(ref)
+					same(t, "Turn", *row, want, err)
+				}
+			}
+			if n := len(mem.chains.young) + len(mem.chains.old); n > 2*max+batchRecords {
+				t.Errorf("%d chains in memory, the bound is two times %d", n, max)
+			}
+		}
+		if held == 0 {
+			t.Error("no chain was in memory")
+		}
+		if err := s.Clear(); err != nil {
+			t.Fatal(err)
+		}
+		for id := range w.sessions {
+			if _, err := s.Session(id); !errors.Is(err, ledger.ErrNotFound) {
+				t.Errorf("session %s of an empty store: %v", id, err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Who has seen a row of an event reads no fold that is older than the event: the old fold
+// is taken out of memory before the batch commits.
+func TestNoFoldIsOlderThanARowThatWasRead(t *testing.T) {
+	a := newAuthor(t, 3)
+	x := a.open(nil)
+	s := openStore(t, vfs.NewMem())
+	defer s.Close()
+	run(t, s, a.log, 1)
+	a.turn(x)
+	r, err := a.log.Get(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := newApplier(s.db(), s.ledger, 0)
+	defer batch.batch.Close()
+	if err := batch.apply(r); err != nil {
+		t.Fatal(err)
+	}
+	mem, row := s.db().recent, num(key(pEvent, x.ID), 1)
+	mem.mu.Lock() // as long as the fold can't be taken out, nothing commits
+	done := make(chan error)
+	go func() { done <- batch.commit(Checkpoint{Seq: 2, Schema: Schema}) }()
+	for range 50_000 {
+		if _, ok, err := get(s.db(), row); ok || err != nil {
+			t.Errorf("the event is in the database and the fold before it is in memory: %v", err)
+			break
+		}
+	}
+	mem.mu.Unlock()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if row, err := s.Session(x.ID); err != nil || row.Tail.Index != 1 {
+		t.Errorf("the fold ends at event %d, %v; want 1", row.Tail.Index, err)
+	}
+}
