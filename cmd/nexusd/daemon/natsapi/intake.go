@@ -3,6 +3,7 @@ package natsapi
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -65,7 +66,17 @@ type intake struct {
 	places      [classes]places
 	rate        rate
 	changed     func(load) // if not nil, called with the new sum, with mu held
+
+	next  chan *task    // to a worker that waits for a task
+	idle  atomic.Int32  // workers that wait
+	ended chan struct{} // closed by close
+	once  sync.Once
 }
+
+// maxIdle bounds the goroutines that wait for a task. A goroutine that has served a
+// request has a stack that is large enough for the next one: to grow a new one costs
+// more than to read the request.
+const maxIdle = 64
 
 // load is a number of requests and their bytes.
 type load struct {
@@ -83,12 +94,17 @@ type places struct {
 // newIntake returns an empty intake with places for the processors of this process.
 func newIntake() *intake {
 	n := runtime.GOMAXPROCS(0)
-	in := &intake{agents: make(map[string]*load), connections: make(map[string]*load), ordered: make(map[string][]*task)}
+	in := &intake{agents: make(map[string]*load), connections: make(map[string]*load), ordered: make(map[string][]*task),
+		next: make(chan *task), ended: make(chan struct{})}
 	for c, m := range [classes]int{reads: 4 * n, changes: 16 * n, large: maxLargeBytes} {
 		in.places[c] = places{max: m, waiting: make(map[string][]*task)}
 	}
 	return in
 }
+
+// close ends the workers that wait for a task, and those that run one after it. Tasks
+// that are accepted still run.
+func (in *intake) close() { in.once.Do(func() { close(in.ended) }) }
 
 // bound names what a refused request is over.
 type bound string
@@ -201,7 +217,32 @@ func (in *intake) dispatch(p *places) {
 			delete(p.waiting, agent)
 		}
 		t.running, p.running = true, p.running+t.weight()
-		go in.work(t)
+		select {
+		case in.next <- t:
+		default:
+			go in.worker(t)
+		}
+	}
+}
+
+// worker runs t, and then tasks as they come.
+func (in *intake) worker(t *task) {
+	for ok := true; ok; t, ok = in.wait() {
+		in.work(t)
+	}
+}
+
+// wait returns the next task for a worker; false if the worker is not needed.
+func (in *intake) wait() (*task, bool) {
+	defer in.idle.Add(-1)
+	if in.idle.Add(1) > maxIdle {
+		return nil, false
+	}
+	select {
+	case t := <-in.next:
+		return t, true
+	case <-in.ended:
+		return nil, false
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // orders do not wait for each other.
 func TestTasksOfOneOrderRunInOrder(t *testing.T) {
 	in := newIntake()
+	defer in.close()
 	var mu sync.Mutex
 	got := make(map[string][]int)
 	blocked := make(chan struct{})
@@ -74,6 +75,7 @@ func TestIntakeBounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := newIntake()
+			defer in.close()
 			end := make(chan struct{})
 			var running sync.WaitGroup
 			own := func(s string, i int) string {
@@ -111,6 +113,7 @@ func TestIntakeBounds(t *testing.T) {
 func TestIntakeForgetsWhatHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake()
+		defer in.close()
 		for range 3 {
 			for i := range maxOfAgent {
 				if over, _ := in.enter(&task{agent: "a", connection: "c", order: strconv.Itoa(i % 7), class: class(i % int(classes)), bytes: 1000, run: func() {}}); over != withinBounds {
@@ -130,12 +133,37 @@ func TestIntakeForgetsWhatHasLeft(t *testing.T) {
 	})
 }
 
+// A burst leaves a bounded number of goroutines that wait for the next request, and the
+// end of the intake leaves none.
+func TestWorkersThatWaitAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := newIntake()
+		ran := atomic.Int32{}
+		for i := range 3 * maxIdle {
+			if over, _ := in.enter(&task{agent: strconv.Itoa(i % 4), class: class(i % int(classes)), bytes: 1, run: func() { time.Sleep(time.Second); ran.Add(1) }}); over != withinBounds {
+				t.Fatal(over)
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := in.idle.Load(); n < 1 || n > maxIdle || ran.Load() != 3*maxIdle {
+			t.Errorf("%d goroutines wait after %d tasks, the bound is %d", n, ran.Load(), maxIdle)
+		}
+		in.close()
+		synctest.Wait()
+		if n := in.idle.Load(); n != 0 {
+			t.Errorf("%d goroutines wait after the end", n)
+		}
+	})
+}
+
 // Agents take turns: one request of a neighbour waits for one request of a flooding
 // agent, and not for all that wait.
 func TestAgentsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []class{reads, changes, large} {
 			in := newIntake()
+			defer in.close()
 			bytes := 1
 			in.places[c].max = 1
 			next := make(chan struct{})
@@ -168,6 +196,7 @@ func TestAgentsTakeTurns(t *testing.T) {
 func TestLargeRequestsInWorkAreBoundedByBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake()
+		defer in.close()
 		next, smalls := make(chan struct{}), new(atomic.Int32)
 		for i := range 12 {
 			over, _ := in.enter(&task{agent: strconv.Itoa(i), class: large, bytes: 6 << 20, run: func() { <-next }})
@@ -196,6 +225,7 @@ func TestALongRequestGivesUpItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []class{reads, changes, large} {
 			in := newIntake()
+			defer in.close()
 			in.places[c].max = 2
 			end, ran := make(chan struct{}), new(atomic.Bool)
 			for range 2 {
@@ -225,6 +255,7 @@ func TestALongRequestGivesUpItsPlace(t *testing.T) {
 func TestRefusedRequestsComeBackOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake()
+		defer in.close()
 		end := make(chan struct{})
 		defer func() { close(end); synctest.Wait() }()
 		for i := range 12 {

@@ -143,6 +143,7 @@ func (s *Service) Err() error {
 // it cancels them and waits for [grace]. It leaves a request that takes longer,
 // which may fail on what is closed after the service.
 func (s *Service) Stop(ctx context.Context) error {
+	defer s.intake.close()
 	return errors.Join(s.service.Stop(), s.drain(ctx))
 }
 
