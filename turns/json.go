@@ -18,12 +18,17 @@ import (
 // [FieldError], never repaired. encoding/json does repair them in silence, and
 // so is never used on ledger content.
 func DecodeJSON(data []byte, v any) error {
-	if err := checkJSON(data); err != nil {
-		return err
+	if mayNestTooDeep(data) {
+		if err := checkJSON(data); err != nil {
+			return err
+		}
 	}
 	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false))
 	if err == nil {
 		return nil
+	}
+	if err := checkJSON(data); err != nil { // what is no JSON is so whatever the type
+		return err
 	}
 	if fe := (*FieldError)(nil); errors.As(err, &fe) {
 		if fe.Field == "" {
@@ -46,6 +51,12 @@ func DecodeJSON(data []byte, v any) error {
 		return &FieldError{Field: string(se.JSONPointer), Reason: reason, Kind: ErrMalformed}
 	}
 	return &FieldError{Reason: err.Error(), Kind: ErrMalformed}
+}
+
+// mayNestTooDeep reports whether data has enough brackets to nest deeper than
+// [MaxNesting]. Everything else that checkJSON refuses, Unmarshal refuses, too.
+func mayNestTooDeep(data []byte) bool {
+	return bytes.Count(data, []byte{'{'})+bytes.Count(data, []byte{'['}) > MaxNesting
 }
 
 // checkJSON walks data once, token by token. It checks what does not depend on the

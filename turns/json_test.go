@@ -235,6 +235,9 @@ func FuzzDecodeJSON(f *testing.F) {
 			}
 			return
 		}
+		if err := checkJSON(b); err != nil { // which reads only what has enough brackets
+			t.Fatalf("%s decodes: %v", b, err)
+		}
 		out, err := EncodeJSON(&r)
 		if err != nil {
 			t.Fatalf("decodes, but does not encode: %v", err)

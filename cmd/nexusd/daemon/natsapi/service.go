@@ -1,6 +1,8 @@
 package natsapi
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -391,13 +393,34 @@ func canonical(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var members map[string]jsontext.Value
-	if err := turns.DecodeJSON(b, &members); err != nil {
-		return nil, err
+	d := jsontext.NewDecoder(bytes.NewBuffer(b))
+	t, err := d.ReadToken()
+	switch {
+	case err == nil && t.Kind() == 'n': // read as a request without members
+		return []byte("{}"), nil
+	case err != nil || t.Kind() != '{':
+		return nil, &turns.FieldError{Reason: "not a JSON object", Kind: turns.ErrMalformed}
 	}
-	delete(members, "id")
-	delete(members, "wait_ms")
-	return turns.EncodeJSON(members)
+	// The members are sorted, so what is left of them is canonical as it stands.
+	out := append(make([]byte, 0, len(b)), '{')
+	for d.PeekKind() == '"' {
+		name, err := d.ReadValue()
+		skip := string(name) == `"id"` || string(name) == `"wait_ms"`
+		if err == nil && !skip {
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(append(out, name...), ':')
+		}
+		value, verr := d.ReadValue()
+		if err := cmp.Or(err, verr); err != nil {
+			return nil, &turns.FieldError{Reason: err.Error(), Kind: turns.ErrMalformed}
+		}
+		if !skip {
+			out = append(out, value...)
+		}
+	}
+	return append(out, '}'), nil
 }
 
 // reply sends the result of a request.

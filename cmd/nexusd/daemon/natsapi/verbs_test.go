@@ -1,8 +1,13 @@
 package natsapi
 
 import (
+	"bytes"
 	"slices"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
 )
 
 // stored are the verbs whose request is stored with its digest. The digest tells a
@@ -44,4 +49,36 @@ func TestRequestsAreReadStrictlyBeforeTheyAreMadeCanonical(t *testing.T) {
 			t.Errorf("%s: %v, canonical %s", v.name, err, c.canonical)
 		}
 	}
+}
+
+// canonicalTwin is canonical by way of a map.
+func canonicalTwin(data []byte) ([]byte, error) {
+	b, err := turns.CanonicalJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	var members map[string]jsontext.Value
+	if err := turns.DecodeJSON(b, &members); err != nil {
+		return nil, err
+	}
+	delete(members, "id")
+	delete(members, "wait_ms")
+	return turns.EncodeJSON(members)
+}
+
+func FuzzCanonicalAgreesWithItsTwin(f *testing.F) {
+	for _, s := range []string{`{}`, ` { "id" : 1 } `, `{"wait_ms":1,"id":"x"}`, `{"z":{"id":1,"b":[1.0,1e400,{}]},"id":2,"a":"\u0041\ud83d\ude00","wait_ms":3}`,
+		`{"messages":[{"role":"user","parts":[{"type":"text","content":"<x>\n"}]}],"id":null,"meta":{"b":1,"a":2}}`, `null`, `[]`, `1`, `{"id":1,"id":2}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if turns.DecodeJSON(data, new(jsontext.Value)) != nil {
+			return // the service has decoded the request
+		}
+		want, werr := canonicalTwin(data)
+		got, err := canonical(data)
+		if (err != nil) != (werr != nil) || err == nil && !bytes.Equal(got, want) {
+			t.Fatalf("%s: %s, %v; want %s, %v", data, got, err, want, werr)
+		}
+	})
 }
