@@ -92,7 +92,7 @@ func (e *Event) Encode() ([]byte, error) {
 }
 
 func (e *Event) encode() ([]byte, error) {
-	b, err := encMode.Marshal(e)
+	b, err := appendEvent(make([]byte, 0, 512+len(e.Body)), e)
 	if err != nil {
 		return nil, fmt.Errorf("encode event %s: %w", e.ID, err)
 	}

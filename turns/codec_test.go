@@ -647,3 +647,37 @@ func TestSenderOtherThanPublicUserKeyIsMalformed(t *testing.T) {
 		}
 	}
 }
+
+// The encoder of events writes what the library writes, whatever the fields hold and
+// whether they are valid together.
+func TestEventsAreEncodedAsTheLibraryDoes(t *testing.T) {
+	same := func(t *rapid.T, e *Event) {
+		want, werr := encMode.Marshal(e)
+		got, err := appendEvent([]byte("before"), e)
+		if err != nil || werr != nil || string(got) != "before"+string(want) {
+			t.Fatalf("%+v:\n%x, %v; want\n%x, %v", e, got, err, want, werr)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		e, _ := drawEvent(t)
+		e.Body = rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "body")
+		same(t, e)
+		all := *e // with members that no kind has together, and numbers of every length
+		number := func() uint64 { return rapid.Uint64().Draw(t, "number") >> rapid.IntRange(0, 63).Draw(t, "shift") }
+		for _, n := range []*uint64{&all.Version, &all.Index, &all.Depth, &all.Calls, &all.Open, &all.Late, &all.Abandoned, &all.UserTexts, &all.Tokens.Messages, &all.Tokens.Response} {
+			*n = number()
+		}
+		all.Kind, all.Halves, all.State, all.Encoding = Kind(number()), Halves(number()), State(number()), Encoding(number())
+		all.Claimed, all.Recorded = rapid.Int64().Draw(t, "claimed"), rapid.Int64().Draw(t, "recorded")
+		all.Actor, all.Agent, all.Role, all.Sender, all.Tokens.Counter = drawText(t), drawText(t), SessionKind(drawText(t)), drawText(t), drawText(t)
+		all.Chain = Chain{Entity: Entity(drawText(t)), ID: drawText(t)}
+		all.Prev, all.Digest, all.Parent, all.SpawnedBy, all.To = drawHash(t), drawHash(t), drawRef(t), drawRef(t), drawRef(t)
+		all.Segment, all.Root, all.Successor = drawID(t), drawID(t), drawID(t)
+		all.Keys = []ID{drawID(t), drawID(t)}
+		all.Blobs = []BlobLink{{Digest: drawHash(t), Size: number()}}
+		all.Span, all.Usage, all.Flush, all.Policy = &Span{Through: drawRef(t)}, &Usage{InputTokens: number()}, &Flush{Cycle: number()}, &StoredPolicy{Digest: drawHash(t)}
+		all.Origin, all.ForkOf = &Origin{Tenant: drawText(t)}, &ForkOf{At: drawRef(t)}
+		same(t, &all)
+		same(t, &Event{})
+	})
+}
