@@ -45,7 +45,10 @@ func (a *applier) apply(r ledger.Record) error {
 	if got := turns.HashEvent(r.Payload); got != r.Hash {
 		return a.setAside(r, fmt.Errorf("%w: record %d has hash %v, stored with it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash))
 	}
-	e, err := turns.Decode(r.Payload)
+	e := a.recent.takeEvent(r.Hash)
+	if e == nil {
+		e, err = turns.Decode(r.Payload)
+	}
 	if err == nil && e.Chain != chain {
 		err = fmt.Errorf("%w: record %d on subject %s holds an event of chain %s", ledger.ErrCorrupt, r.Seq, r.Subject, e.Chain)
 	}

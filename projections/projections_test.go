@@ -30,6 +30,7 @@ type author struct {
 	next uint64
 
 	many   bool           // write all kinds of events, of several agents and tenants
+	usage  bool           // some turns have one
 	forest lineage.Forest // where many is set
 	labels map[string]ledger.Label
 
@@ -118,6 +119,9 @@ func (a *author) turn(s *session) {
 	e.Segment = s.SegmentFor(e.ID, s.Head)
 	if a.many && a.rng.IntN(4) == 0 {
 		e.External = &turns.ExternalLink{Channel: channelOf(s.Agent, a.rng.IntN(2)), ID: turns.ID{7, byte(a.rng.IntN(3))}}
+	}
+	if a.usage && a.rng.IntN(3) == 0 {
+		e.Usage = &turns.Usage{InputTokens: 1 + a.rng.Uint64N(1000)}
 	}
 	a.append(s, e)
 }

@@ -19,6 +19,7 @@ type recent struct {
 	mu     sync.Mutex
 	chains generations[turns.ID, *chain]
 	turns  generations[turns.Ref, *Turn]
+	events generations[turns.Hash, *turns.Event] // that this process made, by the hash of their payload
 }
 
 // chain is the state of a session's chain. It is not changed once others can see it.
@@ -31,8 +32,13 @@ type chain struct {
 // two generations.
 const recentChains, recentTurns = 4096, 8192
 
+// recentEvents is how many events a generation holds, some 0.7 KB each. An append is in
+// flight at most 1,024 times.
+const recentEvents = 1024
+
 func newRecent() *recent {
-	return &recent{chains: generations[turns.ID, *chain]{max: recentChains}, turns: generations[turns.Ref, *Turn]{max: recentTurns}}
+	return &recent{chains: generations[turns.ID, *chain]{max: recentChains}, turns: generations[turns.Ref, *Turn]{max: recentTurns},
+		events: generations[turns.Hash, *turns.Event]{max: recentEvents}}
 }
 
 // chain returns the state of a session's chain, nil if it is not held.
@@ -76,6 +82,19 @@ func (r *recent) clear() {
 	defer r.mu.Unlock()
 	r.chains.clear()
 	r.turns.clear()
+	r.events.clear()
+}
+
+// takeEvent returns the event whose payload has a hash, and forgets it; nil if it is not
+// held.
+func (r *recent) takeEvent(hash turns.Hash) *turns.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.events.get(hash)
+	if e != nil {
+		r.events.remove(hash)
+	}
+	return e
 }
 
 // changes is what a batch has changed so far.

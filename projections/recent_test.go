@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger"
+	"nexus/turns"
 )
 
 // What is in memory is what the database has, after batches of every size, whether all
@@ -109,5 +111,49 @@ func TestNoFoldIsOlderThanARowThatWasRead(t *testing.T) {
 	}
 	if row, err := s.Session(x.ID); err != nil || row.Tail.Index != 1 {
 		t.Errorf("the fold ends at event %d, %v; want 1", row.Tail.Index, err)
+	}
+}
+
+// An event that the store was given before it came from the log makes the rows that its
+// payload makes, is taken once, and is bounded. One that is given and never stored, or
+// whose payload was altered, makes none.
+func TestExpectedEventsMakeTheRowsOfTheirPayloads(t *testing.T) {
+	a := newAuthor(t, rand.Uint64())
+	a.many, a.usage = true, true
+	a.write(400)
+	w := newTwin(t, a.log)
+	decoding, expecting := openStore(t, vfs.NewMem()), openStore(t, vfs.NewMem())
+	defer decoding.Close()
+	defer expecting.Close()
+	expecting.db().recent.events.max = len(w.records)
+	for _, r := range w.records {
+		e, err := turns.Decode(r.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expecting.Expect(r.Hash, e)
+		expecting.Expect(turns.Hash{1, byte(r.Seq), byte(r.Seq >> 8)}, e) // of an append that was refused
+		e.Recorded, e.Segment = 0, turns.ID{}                             // the caller's from now on
+		if e.Usage != nil {
+			e.Usage.InputTokens++
+		}
+	}
+	run(t, decoding, a.log, last(t, a.log))
+	run(t, expecting, a.log, last(t, a.log))
+	if !bytes.Equal(dump(t, decoding), dump(t, expecting)) {
+		t.Error("the rows differ")
+	}
+	left := expecting.db().recent.events
+	for _, r := range w.records {
+		if left.get(r.Hash) != nil {
+			t.Fatalf("the event of record %d is still held", r.Seq)
+		}
+	}
+	expecting.db().recent.events = generations[turns.Hash, *turns.Event]{max: recentEvents}
+	for i := range 5 * recentEvents {
+		expecting.Expect(turns.Hash{2, byte(i), byte(i >> 8)}, &turns.Event{Kind: turns.KindTurn})
+	}
+	if left = expecting.db().recent.events; len(left.young)+len(left.old) > 2*recentEvents {
+		t.Errorf("%d events are held, the bound is two times %d", len(left.young)+len(left.old), recentEvents)
 	}
 }

@@ -17,7 +17,7 @@ type Admitted struct {
 	ledger.Admitted
 	subject string
 	expect  uint64 // position of the chain's tail, 0 if the chain is empty
-	kind    turns.Kind
+	event   *turns.Event
 	payload []byte
 	hash    turns.Hash
 }
@@ -31,7 +31,7 @@ func (wr *Writer) Admit(ctx context.Context, h ledger.History, subject string, e
 	hash := turns.HashEvent(payload)
 	a, err := ledger.Admit(h, subject, expect+1, hash, ev)
 	if err == nil {
-		return &Admitted{a, subject, expect, ev.Kind, payload, hash}, nil
+		return &Admitted{a, subject, expect, ev, payload, hash}, nil
 	}
 	if !ledger.IsRefusal(err) {
 		return nil, err
@@ -49,8 +49,9 @@ func (wr *Writer) Admit(ctx context.Context, h ledger.History, subject string, e
 // AppendAdmitted appends an admitted event. It is the only place where the engine
 // writes to the log. Errors: those of [ledger.Log.Append].
 func (wr *Writer) AppendAdmitted(ctx context.Context, a *Admitted) (seq uint64, err error) {
+	wr.reader.Projections.Expect(a.hash, a.event)
 	if seq, err = wr.reader.Log.Append(ctx, a.subject, a.expect, a.payload); err == nil {
-		wr.Metrics.Appended(a.kind)
+		wr.Metrics.Appended(a.event.Kind)
 	}
 	return seq, err
 }
