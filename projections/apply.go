@@ -90,7 +90,7 @@ func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted
 		newest = e.ID
 	}
 	a.changes.chains[id] = &chain{next.Session, newest}
-	row := append([]byte{0}, r.Payload...)
+	var row []byte
 	switch {
 	case e.Kind == turns.KindOpened:
 		err = errors.Join(a.opened(&next.Session), a.batch.Set(num(key(pSettings, id), e.Index), nil, nil))
@@ -101,6 +101,9 @@ func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted
 	case e.Kind.IsTurn():
 		err = errors.Join(a.turn(next.Node, r, e), a.external(next.Session.Tenant, e), a.learned(&next.Session, e, r.Seq))
 		row = pointerTo(e.Segment, e.Depth)
+	}
+	if row == nil {
+		row = append([]byte{0}, r.Payload...)
 	}
 	return errors.Join(err,
 		a.batch.Set(num(key(pEvent, id), e.Index), row, nil),

@@ -430,16 +430,20 @@ func (d *Daemon) ready() error {
 }
 
 func (d *Daemon) notify(tenant, agent string, n api.Notification) {
+	of := n.Session.String()
+	if n.ChannelID != "" {
+		of = n.ChannelID
+	}
+	subject := "nexus.v1." + tenant + "." + agent + ".notify." + of + "." + n.Kind
+	if d.server != nil && !d.server.HasSubscribers(subject) {
+		return // the server would drop it
+	}
 	b, err := turns.EncodeJSON(n)
 	if err != nil {
 		return
 	}
 	// A hint: what is lost here is found by listing after the last position.
-	of := n.Session.String()
-	if n.ChannelID != "" {
-		of = n.ChannelID
-	}
-	if err := d.client.Publish(fmt.Sprintf("nexus.v1.%s.%s.notify.%s.%s", tenant, agent, of, n.Kind), b); err != nil {
+	if err := d.client.Publish(subject, b); err != nil {
 		d.logger.Warn("notify", "err", err)
 	}
 }

@@ -249,6 +249,13 @@ func (s *Server) ServiceConn() (*nats.Conn, error) {
 	return s.connect("service", s.password+"-service")
 }
 
+// HasSubscribers reports whether any client would get a message that the service
+// publishes on subject.
+func (s *Server) HasSubscribers(subject string) bool {
+	a, err := s.srv.LookupAccount(AgentsAccount)
+	return err != nil || a.SubscriptionInterest(subject)
+}
+
 func (s *Server) connect(user, password string) (*nats.Conn, error) {
 	return nats.Connect("", nats.InProcessServer(s.srv), nats.Name("nexusd "+user), nats.UserInfo(user, password),
 		nats.ReconnectBufSize(-1), // the client sends a write now or refuses it; it keeps none for later

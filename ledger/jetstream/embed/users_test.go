@@ -422,3 +422,45 @@ func TestAUserReachesItsLimitsAndOthersGoOn(t *testing.T) {
 		t.Errorf("another user: %v, %v", m, err)
 	}
 }
+
+// A user's subscription counts as a subscriber of the service's notifications as soon as
+// the server has it, on whatever subject with wildcards, and only for its own agent.
+func TestHasSubscribersSeesSubscriptionsOfUsers(t *testing.T) {
+	w := newWorld(t)
+	const subject, other = "nexus.v1.default.alice.notify.X.turn.appended", "nexus.v1.default.bob.notify.X.turn.appended"
+	check := func(when string, want bool) {
+		t.Helper()
+		if got := w.HasSubscribers(subject); got != want {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+		if w.HasSubscribers(other) {
+			t.Errorf("%s: bob's notifications have subscribers", when)
+		}
+	}
+	check("nobody subscribes", false)
+	alice := w.as(t, "alice")
+	for _, of := range []string{subject, "nexus.v1.default.alice.notify.>", "nexus.v1.*.*.notify.>", ">"} {
+		sub, err := alice.SubscribeSync(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flush(t, alice)
+		check(of, true)
+		if err := w.service.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sub.NextMsgWithContext(ledgertest.Within(t)); err != nil {
+			t.Errorf("%s: %v", of, err)
+		}
+		if err := sub.Unsubscribe(); err != nil {
+			t.Fatal(err)
+		}
+		flush(t, alice)
+		check("after it was taken back", false)
+	}
+	if _, err := alice.QueueSubscribeSync("nexus.v1.*.*.notify.>", "group"); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, alice)
+	check("a queue group", true)
+}
