@@ -289,7 +289,7 @@ func TestAnAgentsChainThatBreaksARuleIsSetAside(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ap := newApplier(store.db().DB, turns.ID{})
+			ap := newApplier(store.db(), turns.ID{}, 0)
 			subject := ledger.Subject("default", "main", chain)
 			r := ledger.Record{Seq: b.fold.Tail.Seq + 1, Subject: subject, Payload: payload, Hash: turns.HashEvent(payload)}
 			if err := ap.apply(r); err != nil {

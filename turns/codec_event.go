@@ -52,6 +52,10 @@ func appendEvent(b []byte, e *Event) ([]byte, error) {
 	m.id(32, e.Successor)
 	m.rare(33, e.Flush, e.Flush != nil)
 	m.rare(34, e.Policy, e.Policy != nil)
+	m.rare(36, e.Memory, e.Memory != nil)
+	m.rare(37, e.Document, e.Document != nil)
+	m.rare(38, e.Learned, len(e.Learned) > 0)
+	m.rare(39, e.External, e.External != nil)
 	m.rare(40, e.Blobs, len(e.Blobs) > 0)
 	m.count(41, uint64(e.Encoding))
 	if len(e.Keys) > 0 {
