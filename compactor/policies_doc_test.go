@@ -48,6 +48,8 @@ func settingsOf(p reflect.Value, prefix string) (out []setting) {
 			s.kind, s.balanced = "share", fmt.Sprint(v.Float())
 		case reflect.Uint64:
 			s.kind, s.balanced = "number", fmt.Sprint(v.Uint())
+		case reflect.Uint8:
+			s.kind, s.balanced = "hour", fmt.Sprint(v.Interface().(policy.Hour).Of())
 		case reflect.Slice:
 			s.kind, s.balanced = "list", "none"
 		default:
@@ -97,7 +99,7 @@ func TestSettingsTable(t *testing.T) {
 			kind = "list"
 		case kind == "times":
 			kind = "share"
-		case kind == "tokens" || kind == "turns" || kind == "messages" || kind == "characters" || kind == "seconds" || kind == "tries":
+		case kind == "tokens" || kind == "turns" || kind == "messages" || kind == "characters" || kind == "seconds" || kind == "minutes" || kind == "tries":
 			kind = "number"
 		}
 		got = append(got, setting{row[0], kind, row[2]})

@@ -147,6 +147,8 @@ type Policy struct {
 
 	// Flush asks the agent to save what it wants to keep, before a compaction.
 	Flush Flush `json:"flush,omitzero"`
+	// Reset ends a session by time, unless the session has a rule of its own.
+	Reset Reset `json:"reset,omitzero"`
 
 	// Files asks for files beside the ledger, in the layout of a published design.
 	Files Files `json:"files,omitzero"`
@@ -297,6 +299,7 @@ func (p Policy) validate(base string) error {
 	p.Elide.check(check, ratio)
 	check(p.LargeOutputChars == 0 || strings.TrimSpace(p.Elide.Mark) != "", "elide/mark", "blank, though large outputs are shortened")
 	p.Flush.check(check)
+	p.Reset.check(check)
 	p.Files.check(check)
 	p.Cost.check(check, ratio)
 	ratio("manual_keep_ratio", p.ManualKeepRatio, 0, 1)
