@@ -44,6 +44,10 @@ type Session struct {
 	Updated     int64       `cbor:"18,keyasint"`          // recorded time of the last event, Unix ns
 	Usage       turns.Usage `cbor:"19,keyasint"`          // summed over this chain, compactions and flushes included
 
+	Timed  bool  `cbor:"22,keyasint,omitempty"` // the settings in force reset the session by time
+	First  int64 `cbor:"23,keyasint,omitzero"`  // recorded time of the first normal turn on this chain, Unix ns
+	Latest int64 `cbor:"24,keyasint,omitzero"`  // the same of the newest
+
 	Flushes [keptFlushes]turns.Flush `cbor:"21,keyasint,omitzero"` // of the last cycles that one was begun in, newest first
 }
 
@@ -68,7 +72,7 @@ func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Eve
 		}
 		*s = Session{
 			ID: id, Tenant: tenant, Agent: e.Agent, Kind: e.Role, Root: e.Root, Origin: *e.Origin, ForkOf: e.ForkOf,
-			Spawned: e.SpawnedBy, Recorded: e.Recorded, Updated: e.Recorded, Tail: Tail{Seq: seq, Hash: hash},
+			Spawned: e.SpawnedBy, Recorded: e.Recorded, Updated: e.Recorded, Tail: Tail{Seq: seq, Hash: hash}, Timed: e.Timed,
 		}
 		if f := e.ForkOf; f != nil {
 			s.Head = f.At
@@ -98,7 +102,10 @@ func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Eve
 		}
 		s.Head, s.Last, s.Segment = e.Ref(), e.Ref(), e.Segment
 		if e.Kind == turns.KindTurn {
-			s.Turns++
+			if s.Turns++; s.First == 0 {
+				s.First = e.Recorded
+			}
+			s.Latest = e.Recorded
 		} else {
 			s.Compactions++
 		}
@@ -106,7 +113,7 @@ func (s *Session) Apply(tenant string, seq uint64, hash turns.Hash, e *turns.Eve
 	case turns.KindMoved:
 		s.Head = e.To
 	case turns.KindChanged:
-		s.Settings = e.Index
+		s.Settings, s.Timed = e.Index, e.Timed
 	case turns.KindState:
 		s.State, s.Successor = e.State, e.Successor
 	case turns.KindFlush:

@@ -105,6 +105,14 @@ func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted
 	if row == nil {
 		row = append([]byte{0}, r.Payload...)
 	}
+	switch e.Kind {
+	case turns.KindOpened, turns.KindChanged, turns.KindState:
+		if next.Session.Timed && !next.Session.Final() {
+			err = errors.Join(err, a.batch.Set(key(pTimed, id), nil, nil))
+		} else {
+			err = errors.Join(err, a.batch.Delete(key(pTimed, id), nil))
+		}
+	}
 	return errors.Join(err,
 		a.batch.Set(num(key(pEvent, id), e.Index), row, nil),
 		a.batch.Set(key(pID, id, e.ID), num(nil, e.Index), nil),

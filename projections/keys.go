@@ -30,6 +30,7 @@ import (
 //	u tenant 0 name-digest version            position of the event that holds a version
 //	r tenant 0 actor 0                        number of events of the tenant's chain, by who stored them
 //	w tenant 0 event                          position of an event of the tenant's chain, by its id
+//	T session                                 open session that is reset by time
 //	H tenant 0 channel-id 0                   fold of a channel's chain
 //	G tenant 0 agent 0 channel-id 0           channel of an agent
 //	Y tenant 0 channel-id 0 index             position of an event of a channel's chain
@@ -73,6 +74,7 @@ const (
 	pVersion    = 'u'
 	pPoliciesBy = 'r'
 	pPolicyID   = 'w'
+	pTimed      = 'T'
 	pChannel    = 'H'
 	pChannelOf  = 'G'
 	pReceived   = 'Y'

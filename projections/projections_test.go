@@ -176,7 +176,7 @@ func (a *author) other(s *session) {
 	}
 	switch a.rng.IntN(5) {
 	case 0:
-		a.append(s, &turns.Event{Kind: turns.KindChanged, ID: a.id()})
+		a.append(s, &turns.Event{Kind: turns.KindChanged, ID: a.id(), Timed: a.rng.IntN(2) == 0})
 	case 1:
 		a.append(s, &turns.Event{Kind: turns.KindState, ID: a.id(), State: turns.Paused})
 	case 2:

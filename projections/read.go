@@ -101,6 +101,21 @@ func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.
 	}
 }
 
+// Timed yields the open sessions of all tenants that are reset by time, by id.
+func (s *Store) Timed() iter.Seq2[ledger.Session, error] {
+	return func(yield func(ledger.Session, error) bool) {
+		for k, err := range scan(s.db(), []byte{pTimed}, []byte{pTimed + 1}) {
+			var row ledger.Session
+			if err == nil {
+				row, err = s.Session(idAt(k.key, 1))
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // Turn returns the row of a turn or compaction. Errors: [lineage.ErrUnknown].
 func (s *Store) Turn(ref turns.Ref) (Turn, error) { return s.view().Turn(ref) }
 

@@ -278,6 +278,14 @@ func (w *twin) checkPolicies(t *testing.T, s *Store) {
 
 func (w *twin) checkLists(t *testing.T, s *Store) {
 	t.Helper()
+	timed := map[turns.ID]bool{}
+	for _, row := range all(t, s.Timed()) {
+		same(t, "Timed", row, w.sessions[row.ID], nil)
+		timed[row.ID] = true
+	}
+	for id, row := range w.sessions {
+		same(t, "Timed", timed[id], row.Timed && !row.Final(), nil)
+	}
 	for _, tenant := range []string{"default", "other", "none"} {
 		for _, agent := range []string{"", "main", "mainly", "none"} {
 			var want []ledger.Session

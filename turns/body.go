@@ -12,7 +12,7 @@ type Settings struct {
 	Limits       Limits    `cbor:"4,keyasint"`
 	Meta         Raw       `cbor:"5,keyasint,omitempty"` // a JSON object
 	User         string    `cbor:"6,keyasint,omitempty"`
-	Reset        Raw       `cbor:"7,keyasint,omitempty"` // a JSON object, reserved for reset rules
+	Reset        Raw       `cbor:"7,keyasint,omitempty"` // a JSON object: the rule of its resets, in place of the policy's
 	PreambleBlob *BlobRef  `cbor:"8,keyasint,omitempty"` // the preamble's encoding, where that is a blob of the tree; Preamble is empty then
 }
 
@@ -118,7 +118,8 @@ type MovedBody struct {
 
 // StateBody is the body of a state event.
 type StateBody struct {
-	Cause string `cbor:"1,keyasint,omitempty"`
+	Cause string `cbor:"1,keyasint,omitempty"` // of a reset by time: daily, idle
+	Due   int64  `cbor:"2,keyasint,omitzero"`  // of a reset by time: when it was due, Unix ns
 }
 
 // FlushBody is the body of a flush event: what the agent reported at its end.

@@ -52,6 +52,7 @@ func appendEvent(b []byte, e *Event) ([]byte, error) {
 	m.id(32, e.Successor)
 	m.rare(33, e.Flush, e.Flush != nil)
 	m.rare(34, e.Policy, e.Policy != nil)
+	m.rare(35, true, e.Timed)
 	m.rare(36, e.Memory, e.Memory != nil)
 	m.rare(37, e.Document, e.Document != nil)
 	m.rare(38, e.Learned, len(e.Learned) > 0)

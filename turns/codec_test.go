@@ -677,6 +677,7 @@ func TestEventsAreEncodedAsTheLibraryDoes(t *testing.T) {
 		all.Blobs = []BlobLink{{Digest: drawHash(t), Size: number()}}
 		all.Span, all.Usage, all.Flush, all.Policy = &Span{Through: drawRef(t)}, &Usage{InputTokens: number()}, &Flush{Cycle: number()}, &StoredPolicy{Digest: drawHash(t)}
 		all.Origin, all.ForkOf = &Origin{Tenant: drawText(t)}, &ForkOf{At: drawRef(t)}
+		all.Timed = rapid.Bool().Draw(t, "timed")
 		all.Memory, all.Document, all.Learned, all.External = &Memory{Of: drawID(t)}, &StoredDocument{Version: number()}, []Learned{{Text: drawHash(t)}}, &ExternalLink{Channel: drawText(t)}
 		all.Body = append(all.Body, 0)
 		for i, v := 0, reflect.ValueOf(all); i < v.NumField(); i++ {

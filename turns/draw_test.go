@@ -40,7 +40,7 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 	switch e.Kind {
 	case KindOpened:
 		e.Origin = &Origin{Ledger: drawID(t), Tenant: "acme", Session: self}
-		e.Root, e.Agent = self, "coder"
+		e.Root, e.Agent, e.Timed = self, "coder", rapid.Bool().Draw(t, "timed")
 		e.Role = rapid.SampledFrom([]SessionKind{"", Peer, Main, Task}).Draw(t, "role")
 		if rapid.Bool().Draw(t, "fork") {
 			e.Root = drawID(t)
@@ -94,7 +94,7 @@ func drawKind(t *rapid.T, e *Event, self ID) any {
 		if e.State == Reset {
 			e.Successor = drawID(t)
 		}
-		return &StateBody{Cause: drawText(t)}
+		return &StateBody{Cause: drawText(t), Due: rapid.Int64().Draw(t, "due")}
 	case KindFlush:
 		f := &Flush{State: FlushState(rapid.IntRange(1, 4).Draw(t, "flush")), Cycle: 1, Try: rapid.Uint64Range(1, MaxFlushTries).Draw(t, "try")}
 		if rapid.Bool().Draw(t, "later cycle") {

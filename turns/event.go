@@ -161,6 +161,8 @@ type Event struct {
 
 	Policy *StoredPolicy `cbor:"34,keyasint,omitempty"` // policy events only
 
+	Timed bool `cbor:"35,keyasint,omitempty"` // opened, changed: a rule in the settings resets the session by time
+
 	Memory   *Memory         `cbor:"36,keyasint,omitempty"` // memory events only
 	Document *StoredDocument `cbor:"37,keyasint,omitempty"` // document events only
 	Learned  []Learned       `cbor:"38,keyasint,omitempty"` // compactions: the memories in the body, in their order

@@ -135,6 +135,9 @@ func samples() []sample {
 	document.Chain, document.Document = saved.Chain, &StoredDocument{Version: 2, Text: sampleHash(145), Sources: branched.Memory.Sources}
 	learned := compaction
 	learned.Learned = []Learned{{Kind: Daily, Text: sampleHash(146)}, {Kind: Semantic, Text: sampleHash(147)}}
+	timed := changed
+	timed.Timed = true
+	due := reset
 	received := head(KindReceived, 3)
 	received.Chain, received.Agent = Chain{Entity: ChannelEntity, ID: "0123456789abcdef0123456789abcdef"}, "coder"
 	apartReceived := received
@@ -188,6 +191,8 @@ func samples() []sample {
 		{"flush-failed", failed, &FlushBody{Error: "rate_limit"}},
 		{"policy", stored, &PolicyBody{Name: "balanced", Version: 1, Content: []byte(`{"name":"balanced","version":1}`)}},
 		{"policy-put", put, &PolicyBody{Name: "mine", Version: 2, Content: []byte(`{"name":"mine","version":2}`)}},
+		{"changed-timed", timed, &ChangedBody{Settings: Settings{Policy: PolicyRef{Name: "balanced"}, Reset: Raw(`{"mode":"daily","time_zone":"Europe/Paris"}`)}}},
+		{"state-reset-due", due, &StateBody{Cause: "daily", Due: sampleTime}},
 		{"received", received, &ReceivedBody{Channel: "mail/inbox", Kind: "mail.received", Body: Raw(`{"subject":"hi"}`), Meta: Raw(`{"source":"imap"}`)}},
 		{"received-apart", apartReceived, &ReceivedBody{Channel: "mail/inbox", Kind: "mail.received", Blob: &BlobRef{Digest: sampleHash(140), Size: 900_000}}},
 		{"turn-external", linked, &TurnBody{Messages: []Message{TextMessage(User, "hi")}, Meta: Raw(`{"event":{"channel":"mail/inbox","id":"01ARZ3NDEKTSV4RRFFQ69G5FAV"}}`)}},

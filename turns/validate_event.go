@@ -116,6 +116,7 @@ func (e *Event) checkFields(bad refusal) error {
 		{"state", e.State != 0, []Kind{KindState}},
 		{"successor", !e.Successor.IsZero(), []Kind{KindState}},
 		{"flush", e.Flush != nil, []Kind{KindFlush}},
+		{"timed", e.Timed, []Kind{KindOpened, KindChanged}},
 		{"external", e.External != nil, []Kind{KindTurn}},
 		{"policy", e.Policy != nil, []Kind{KindPolicy}},
 		{"memory", e.Memory != nil, []Kind{KindMemory, KindMemoryChanged}},

@@ -20,6 +20,8 @@ import (
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/disk"
 	"nexus/turns"
+
+	_ "time/tzdata" // zones for resets where the system has none
 )
 
 func main() {

@@ -70,6 +70,9 @@ type Session struct {
 	User        string            `json:"user,omitempty,omitzero"`
 	Meta        turns.Raw         `json:"meta,omitzero"`
 	Successor   turns.ID          `json:"successor,omitzero"`
+	Reset       turns.Raw         `json:"reset,omitzero"`               // the session's own rule of resets
+	ResetDue    *Time             `json:"reset_due,omitempty,omitzero"` // when it is reset by time, as of now
+	Ended       *Ended            `json:"ended,omitempty,omitzero"`     // of a session that was reset or closed
 	Usage       turns.Usage       `json:"usage_total"`
 	Created     Time              `json:"created"`
 	Updated     Time              `json:"updated"`
@@ -81,6 +84,13 @@ type Session struct {
 	Error       Code              `json:"error,omitempty,omitzero"` // lists only: why the session can't be read; then nothing that its content says is here
 
 	MissingKey turns.ID `json:"missing_key,omitzero"` // lists only, with error: the content key that is not in the key store
+}
+
+// Ended says how a session ended.
+type Ended struct {
+	Cause string `json:"cause,omitempty,omitzero"` // daily, idle, or what the request says
+	Time  Time   `json:"time"`                     // when it was stored
+	Due   *Time  `json:"due,omitempty,omitzero"`   // when a reset by time was due
 }
 
 // About asks for a session's title and the time of its head too.

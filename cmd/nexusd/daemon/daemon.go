@@ -360,7 +360,7 @@ const modelWorkers = 8
 // workGrace is how long compactions may take to end once they are cancelled.
 const workGrace = 5 * time.Second
 
-// work starts the workers that compact in the background: one for four processors,
+// work starts the timers of resets, and the workers that compact in the background: one for four processors,
 // or modelWorkers where models write the summaries, since those mostly wait.
 func (d *Daemon) work() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -372,6 +372,7 @@ func (d *Daemon) work() {
 	for range n {
 		running.Go(func() { d.engine.Work(ctx) })
 	}
+	running.Go(func() { d.engine.RunResets(ctx) })
 	d.opened(func(context.Context) error {
 		cancel()
 		done := make(chan struct{})

@@ -22,6 +22,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/paths"
 	"nexus/cmd/nexusd/daemon/engine/policies"
 	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/resets"
 	"nexus/cmd/nexusd/daemon/engine/sessions"
 	"nexus/cmd/nexusd/daemon/engine/transfer"
 	"nexus/cmd/nexusd/daemon/engine/writer"
@@ -79,6 +80,7 @@ type Engine struct {
 	Memories *memories.Memories // not embedded: List and Search are names of others, too
 	*compactions.Compactions
 	*sessions.Sessions
+	*resets.Resets
 	*forks.Forks
 	*contexts.Contexts
 	*history.History
@@ -107,6 +109,7 @@ func New(c Config) *Engine {
 	e.Memories = memories.New(e.Store, e.Limits, e.Reader, e.Writer)
 	e.Compactions = compactions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Memories, budget)
 	e.Sessions = sessions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Compactions)
+	e.Resets = resets.New(c.Logger, e.Reader, e.Sessions)
 	e.Forks = forks.New(e.Store, e.Reader, e.Writer, e.Compactions, e.Sessions)
 	e.Contexts = contexts.New(e.Store, e.Limits, e.Loader, e.Reader, e.Compactions, budget)
 	e.History = history.New(e.Store, e.Limits, e.Reader)

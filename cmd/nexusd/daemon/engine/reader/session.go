@@ -24,6 +24,10 @@ func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session
 		return nil, err
 	}
 	out.Label, out.Depth, out.Model, out.Limits, out.User, out.Meta = label, head.Depth, set.Model, set.Limits, set.User, set.Meta
+	out.Reset = set.Reset
+	if out.Ended, err = rd.ended(s); err != nil && !errors.Is(err, turns.ErrErased) {
+		return nil, err
+	}
 	out.Policy = api.PolicyInForce{Name: set.Policy.Name, Set: set.Policy.Set, Digest: set.Policy.Digest}
 	if erased {
 		out.State = turns.Erased.String()
@@ -41,6 +45,35 @@ func (rd *Reader) Describe(ctx context.Context, s *ledger.Session) (*api.Session
 	g = WithReported(g, out.Overhead, out.Reported)
 	out.Tokens, out.Budget, out.Pressure = g.Tokens, g.Budget, g.Pressure
 	out.WindowGuess = WindowGuessed(pol, rd.Limits(&set))
+	if due, _, ok, err := rd.ResetDue(ctx, s); err == nil && ok {
+		at := api.Time(due.UTC())
+		out.ResetDue = &at
+	}
+	return out, nil
+}
+
+// ended returns how a session ended, nil if it is open.
+func (rd *Reader) ended(s *ledger.Session) (*api.Ended, error) {
+	if s.State != turns.Reset && s.State != turns.Closed {
+		return nil, nil
+	}
+	payload, err := rd.Projections.EventAt(s.ID, s.Tail.Index) // only an erasure may follow the end
+	if err != nil {
+		return nil, err
+	}
+	ev, err := turns.Decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	var b turns.StateBody
+	if err := rd.content.Open(ev, &b); err != nil {
+		return nil, err
+	}
+	out := &api.Ended{Cause: b.Cause, Time: api.UnixTime(ev.Recorded)}
+	if b.Due != 0 {
+		due := api.UnixTime(b.Due)
+		out.Due = &due
+	}
 	return out, nil
 }
 

@@ -103,6 +103,9 @@ func (ss *Sessions) OpenSession(ctx context.Context, c reader.Caller, r writer.R
 	if ev.Digest, err = ss.writer.Digest(r.ID, r); err != nil {
 		return nil, err
 	}
+	if ev.Timed, err = ss.isTimed(ctx, c.Tenant, &settings); err != nil {
+		return nil, err
+	}
 	ev.Version, ev.Chain = turns.Version, turns.SessionChain(r.ID)
 	ev.Recorded, ev.Actor, ev.Sender = ss.reader.Now().UnixNano(), c.Actor(), c.Key
 	payload, err := ss.content.Seal(ctx, c.Tenant, ev.Root, ev, &turns.OpenedBody{Label: name, Settings: settings}, []turns.ID{r.ID})

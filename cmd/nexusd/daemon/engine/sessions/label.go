@@ -265,6 +265,21 @@ func (ss *Sessions) Resolve(ctx context.Context, c reader.Caller, label string) 
 	if h.hasUnopenedSuccessor() {
 		return ss.openSuccessor(ctx, h.session)
 	}
+	if _, due, err := ss.resetDue(ctx, h.session); err != nil {
+		return nil, err
+	} else if due && ss.reader.AccessNow().Writes == nil {
+		if err := ss.ResetIfDue(ctx, h.session); err != nil {
+			return nil, err
+		}
+		next, err := ss.reader.FindSession(ctx, c, h.session.ID, true)
+		if err != nil {
+			return nil, err
+		}
+		if next.State == turns.Reset {
+			return ss.openSuccessor(ctx, next)
+		}
+		h.session = next
+	}
 	return ss.reader.Describe(ctx, h.session)
 }
 

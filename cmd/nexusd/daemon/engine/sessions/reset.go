@@ -24,7 +24,7 @@ import (
 func (ss *Sessions) Reset(ctx context.Context, c reader.Caller, id turns.ID, req api.ResetSession, canonical []byte) (*api.Session, error) {
 	r := writer.Request{ID: req.ID, Verb: "session.reset", Canonical: canonical}
 	var committed bool
-	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := ss.writer.Mutate(writer.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindState)
 		if done || err != nil {
 			return nil, err

@@ -23,9 +23,10 @@ type Sessions struct {
 }
 
 // New returns the sessions that w writes. It sets w.OnClosed to finish a reset that
-// a crash cut short ([Sessions.FinishReset]).
+// a crash cut short ([Sessions.FinishReset]),
+// and w.DueReset to reset sessions by time before they are changed.
 func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, w *writer.Writer, ps *policies.Policies, cm *compactions.Compactions) *Sessions {
 	ss := &Sessions{content: cs, page: limits, paths: pl, reader: r, writer: w, policies: ps, compactions: cm}
-	w.OnClosed = ss.FinishReset
+	w.OnClosed, w.DueReset = ss.FinishReset, ss.dueReset
 	return ss
 }

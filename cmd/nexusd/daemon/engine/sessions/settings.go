@@ -7,6 +7,7 @@ import (
 
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/compactor/policy"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -83,6 +84,15 @@ func (ss *Sessions) ApplySettings(ctx context.Context, tenant string, s *turns.S
 		}
 		*f.to = f.from
 	}
+	if req.Reset != nil {
+		rule, err := policy.ParseReset("/reset", req.Reset)
+		if err != nil {
+			return "", err
+		}
+		if _, err := reader.Zone(rule.Zone()); err != nil {
+			return "", api.FieldErrorf("/reset/time_zone", "%v", err)
+		}
+	}
 	return label, ss.content.CheckSettingsSize(s)
 }
 
@@ -107,6 +117,9 @@ func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req a
 			return nil, err
 		}
 		if err := ss.policies.Keep(ctx, c, set.Policy); err != nil {
+			return nil, err
+		}
+		if ev.Timed, err = ss.isTimed(ctx, c.Tenant, &set); err != nil {
 			return nil, err
 		}
 		d := &writer.Draft{Event: ev, Body: &turns.ChangedBody{Label: label, Settings: set}}
@@ -134,7 +147,7 @@ func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req a
 // CloseSession is session.close.
 func (ss *Sessions) CloseSession(ctx context.Context, c reader.Caller, id turns.ID, req api.CloseSession, canonical []byte) (*api.Session, error) {
 	r := writer.Request{ID: req.ID, Verb: "session.close", Canonical: canonical}
-	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+	err := ss.writer.Mutate(writer.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindState)
 		if s.State == turns.Closed && errors.Is(err, ledger.ErrClosed) {
 			return nil, nil // closed already

@@ -64,6 +64,12 @@ func (wr *Writer) Mutate(ctx context.Context, c reader.Caller, id turns.ID, deci
 		if err != nil {
 			return err
 		}
+		if reset, err := wr.resetFirst(ctx, c, ch, s); err != nil {
+			return err
+		} else if reset {
+			fresh = true
+			continue
+		}
 		fold := *s // decide may change its copy; commit admits the draft on s
 		d, err := decide(ch, &fold)
 		if err != nil && !fresh && mayBeStale(err) {
@@ -93,6 +99,31 @@ func (wr *Writer) Mutate(ctx context.Context, c reader.Caller, id turns.ID, deci
 		}
 	}
 }
+
+// resetFirst resets the session if its reset is due, so that no change lands in a session
+// that should have ended. It reports whether the session has another end than s now.
+func (wr *Writer) resetFirst(ctx context.Context, c reader.Caller, ch *Chain, s *ledger.Session) (bool, error) {
+	if wr.DueReset == nil || ctx.Value(anyEnd{}) != nil {
+		return false, nil
+	}
+	d, err := wr.DueReset(ctx, s)
+	if err != nil || d == nil {
+		return false, err
+	}
+	_, err = wr.commit(ctx, c, ch, s, d)
+	if errors.Is(err, ledger.ErrConflict) && ctx.Err() == nil {
+		wr.Metrics.Conflict()
+		return true, nil
+	}
+	return true, err
+}
+
+// anyEnd marks the context of a request that ends the session itself.
+type anyEnd struct{}
+
+// Ending returns a context for a request that ends a session: Mutate leaves a reset that
+// is due to it.
+func Ending(ctx context.Context) context.Context { return context.WithValue(ctx, anyEnd{}, true) }
 
 // AfterCommit maps the error of a request of which something is on the log already.
 // An error that says that nothing was written becomes [ledger.ErrIndeterminate]. A

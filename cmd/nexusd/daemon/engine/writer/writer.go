@@ -24,6 +24,10 @@ type Writer struct {
 	// or reset, before Mutate returns that refusal.
 	OnClosed func(context.Context, *ledger.Session) error
 
+	// DueReset returns the draft of the event that resets a session, nil if no reset is
+	// due. Mutate stores it before it decides on a change.
+	DueReset func(context.Context, *ledger.Session) (*Draft, error)
+
 	content *content.Store
 	reader  *reader.Reader
 	page    *page.Limits
