@@ -205,6 +205,9 @@ For new and set:
   --tools FILE     the tools, a JSON array
   --policy NAME    the compaction policy, see ledgerctl policies; with settings:
                    balanced{"keep_tokens":8000}
+  --reset JSON     when it is reset by itself: {"mode": "daily", "hour": 4,
+                   "time_zone": "Europe/Paris"}, {"mode": "idle",
+                   "idle_minutes": 60} or {"mode": "manual"}
   --window N       the model's context window, in tokens
   --output N       what of it is kept free for the answer, in tokens
 

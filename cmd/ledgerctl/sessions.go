@@ -211,6 +211,15 @@ func (e *env) printSession(s *api.Session) error {
 	if s.Error != "" {
 		row("content", "%s", unread("session", s.Error, s.MissingKey))
 	}
+	if s.Ended != nil {
+		row("ended", "%s", endedText(s.Ended))
+	}
+	if s.Reset != nil {
+		row("reset", "%s", printable(string(s.Reset)))
+	}
+	if s.ResetDue != nil {
+		row("reset due", "%s", time.Time(*s.ResetDue).UTC().Format(time.DateTime))
+	}
 	if !s.Successor.IsZero() {
 		row("successor", "%s", s.Successor)
 	}
@@ -302,7 +311,7 @@ func billed(reported uint64) string {
 
 // settings are the flags of sessions new and sessions set.
 type settings struct {
-	label, model, system, tools, policy string
+	label, model, system, tools, policy, reset string
 	window, output                      uint64
 }
 
@@ -312,12 +321,13 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.system, "system", "", "file with the system text")
 	f.StringVar(&s.tools, "tools", "", "file with the tools, a JSON array")
 	f.StringVar(&s.policy, "policy", "", "the compaction policy")
+	f.StringVar(&s.reset, "reset", "", "when it is reset by itself, JSON")
 	f.Uint64Var(&s.window, "window", 0, "the model's context window, in tokens")
 	f.Uint64Var(&s.output, "output", 0, "what is kept free for the answer, in tokens")
 }
 
 func (*settings) names() []string {
-	return []string{"label", "model", "system", "tools", "policy", "window", "output"}
+	return []string{"label", "model", "system", "tools", "policy", "reset", "window", "output"}
 }
 
 // request is the settings whose flags were given. Limits go together: those
@@ -350,6 +360,12 @@ func (s *settings) request(e *env, f *pflag.FlagSet, was turns.Limits) (r api.Se
 		r.Tools = new([]turns.Raw)
 		if err := turns.DecodeJSON(b, r.Tools); err != nil {
 			return r, usageError{fmt.Errorf("%s: the tools are not a JSON array of objects: %w", s.tools, err)}
+		}
+	}
+	if f.Changed("reset") {
+		r.Reset = turns.Raw(s.reset)
+		if err := jsonFlag("--reset", r.Reset); err != nil {
+			return r, err
 		}
 	}
 	if f.Changed("window") || f.Changed("output") {
@@ -443,8 +459,23 @@ func resetSessionCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if old, err := c.Session(cmd.Context(), s.ID); err == nil && old.Ended != nil && e.talks {
+			e.say("session %s was reset, %s", short(s.ID), endedText(old.Ended))
+		}
 		return e.result(next, "%s", next.ID)
 	})
 	c.Flags().StringVar(&cause, "cause", "", "why, for the record")
 	return c
+}
+
+// endedText says how a session ended: cause, time, and when it was due.
+func endedText(x *api.Ended) string {
+	text := time.Time(x.Time).UTC().Format(time.DateTime)
+	if x.Due != nil {
+		text += ", due " + time.Time(*x.Due).UTC().Format(time.DateTime)
+	}
+	if x.Cause != "" {
+		text += ": " + printable(x.Cause)
+	}
+	return text
 }

@@ -66,7 +66,7 @@ files of the credentials that it made.
                        most that summaries may cost in a UTC day; then they are
                        extracted
   --config FILE        TOML with the same names, as max_store = 1000000000;
-                       [[user]], [[token]], [[summarizers]] and [[model]] rows
+                       [[user]], [[token]], [[agent]], [[summarizers]] and [[model]]
                        stand only there
   --version, --help
 

@@ -41,6 +41,9 @@ type Config struct {
 	TLSKey  string `toml:"tls_key" env:"TLS_KEY"`
 	// User is users of the embedded server beside the two whose keys the daemon makes.
 	User []UserRow `toml:"user" env:"-"`
+	// Agent is what agents may do that no request can take. An agent without a row has
+	// none of it.
+	Agent []AgentRow `toml:"agent" env:"-"`
 	// Data is the folder of stream, projections and keys. Default ./nexus-data.
 	Data string `toml:"data" env:"DATA"`
 	// NATS is the URL of an external server or cluster; "" runs one inside.
@@ -326,6 +329,7 @@ func (c Config) Validate() error {
 	}
 	c.checkSummarizers(bad)
 	c.checkUsers(bad)
+	c.checkAgents(bad)
 	c.checkWeb(bad)
 	switch strings.ToLower(c.LogLevel) {
 	case "debug", "info", "warn", "error":

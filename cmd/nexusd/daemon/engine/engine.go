@@ -64,6 +64,8 @@ type Config struct {
 	Models tokens.Models
 	// Access returns what requests may do now. nil: everything.
 	Access func() reader.Access
+	// MayOpenMain reports whether an agent may open sessions of kind main. nil: none may.
+	MayOpenMain func(tenant, agent string) bool
 }
 
 // Engine joins the rooms of a daemon. It has no method of its own.
@@ -109,6 +111,7 @@ func New(c Config) *Engine {
 	e.Memories = memories.New(e.Store, e.Limits, e.Reader, e.Writer)
 	e.Compactions = compactions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Memories, budget)
 	e.Sessions = sessions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Compactions)
+	e.Sessions.MayOpenMain = c.MayOpenMain
 	e.Resets = resets.New(c.Logger, e.Reader, e.Sessions)
 	e.Forks = forks.New(e.Store, e.Reader, e.Writer, e.Compactions, e.Sessions)
 	e.Contexts = contexts.New(e.Store, e.Limits, e.Loader, e.Reader, e.Compactions, budget)

@@ -290,3 +290,30 @@ func TestEndByHandKeepsItsCause(t *testing.T) {
 		t.Errorf("ended at %v", old.Ended.Time)
 	}
 }
+
+// A session of kind main is opened by an agent that the configuration grants it. Its fork
+// and its successor keep the kind.
+func TestKindMainIsGrantedByTheConfiguration(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	open := func() (*api.Session, error) {
+		return e.Create(t.Context(), enginetest.Alice, api.CreateSession{Kind: turns.Main}, []byte("{}"))
+	}
+	if _, err := open(); enginetest.Code(err) != api.Denied {
+		t.Errorf("without a grant: %v", err)
+	}
+	e.MayOpenMain = func(tenant, agent string) bool { return tenant == "default" && agent == "bob" }
+	if _, err := open(); enginetest.Code(err) != api.Denied {
+		t.Errorf("with another agent's grant: %v", err)
+	}
+	e.MayOpenMain = func(tenant, agent string) bool { return tenant == "default" && agent == "alice" }
+	s := enginetest.Must(open())(t)
+	a := enginetest.Add(t, e, s.ID, enginetest.Say("a", "b"))
+	fork := enginetest.Must(e.Fork(t.Context(), enginetest.Alice, s.ID, api.CreateFork{Turn: a.ID}, []byte("{}")))(t)
+	next := enginetest.Must(e.Reset(t.Context(), enginetest.Alice, s.ID, api.ResetSession{}, nil))(t)
+	for what, got := range map[string]*api.Session{"session": s, "fork": fork, "successor": next} {
+		if got.Kind != turns.Main {
+			t.Errorf("the %s is of kind %q", what, got.Kind)
+		}
+	}
+	enginetest.Verified(t, e)
+}

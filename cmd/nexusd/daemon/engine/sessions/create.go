@@ -22,7 +22,9 @@ func (ss *Sessions) Create(ctx context.Context, c reader.Caller, req api.CreateS
 		req.Kind = turns.Peer
 	case turns.Peer, turns.Task:
 	case turns.Main:
-		return nil, &api.Error{Code: api.Denied, Message: "kind main is granted by the daemon's configuration, not by a request", Details: map[string]any{"field": "/kind"}}
+		if ss.MayOpenMain == nil || !ss.MayOpenMain(c.Tenant, c.Agent) {
+			return nil, &api.Error{Code: api.Denied, Message: fmt.Sprintf("kind main is granted by the daemon's configuration, and agent %s has no such row ([[agent]], main = true)", c.Agent), Details: map[string]any{"field": "/kind"}}
+		}
 	default:
 		return nil, api.FieldErrorf("/kind", "%q is not one of peer, task, main", req.Kind)
 	}

@@ -13,6 +13,9 @@ import (
 // Sessions creates, changes and ends sessions, and appends their turns. Safe for
 // concurrent use.
 type Sessions struct {
+	// MayOpenMain reports whether an agent may open sessions of kind main. nil: none may.
+	MayOpenMain func(tenant, agent string) bool
+
 	content     *content.Store
 	page        *page.Limits
 	paths       *paths.Loader
