@@ -312,7 +312,7 @@ func billed(reported uint64) string {
 // settings are the flags of sessions new and sessions set.
 type settings struct {
 	label, model, system, tools, policy, reset string
-	window, output                      uint64
+	window, output                             uint64
 }
 
 func (s *settings) flags(f *pflag.FlagSet) {
