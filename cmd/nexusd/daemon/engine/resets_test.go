@@ -37,9 +37,15 @@ func timedDaemons(t *testing.T, w *enginetest.World, c *resetClock, n int) (out 
 	return out
 }
 
-// fireAll lets all daemons look at their timers at the same time.
+// fireAll lets all daemons look at their timers at the same time. A look sees what the
+// projections have applied, and another one follows; so the daemons catch up first.
 func fireAll(t *testing.T, daemons []*engine.Engine) {
 	t.Helper()
+	for _, e := range daemons {
+		if err := e.Projections.WaitFor(t.Context(), enginetest.Must(e.Log.State(t.Context()))(t).Last); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var wg sync.WaitGroup
 	for _, e := range daemons {
 		wg.Go(func() {
@@ -192,6 +198,7 @@ func TestIdleResetComesAfterTheNewestTurn(t *testing.T) {
 		t.Errorf("too early: %q", got)
 	}
 	c.add(1)
+	fireAll(t, daemons)
 	if next, err := e.FireDue(t.Context()); err != nil || !next.IsZero() {
 		t.Errorf("next is due at %v, %v", next, err)
 	}
