@@ -38,7 +38,7 @@ import (
 //	N tenant 0 channel-id 0 event session turn  turn that names an external event
 //	q seq                                     where the record at seq is
 //	x subject 0                               chain set aside: at which seq, and why
-//	h subject 0                               what it has lost
+//	L subject 0                               what it has lost
 //	z subject 0 turn                          position of a turn of it that follows a loss
 //	j subject 0 turn                          turn of it that one after a loss continues
 //
@@ -83,7 +83,7 @@ const (
 	pSeq        = 'q'
 	pAside      = 'x'
 	pMemory     = 'y'
-	pLoss       = 'h'
+	pLoss       = 'L'
 	pAfter      = 'z'
 	pAfterChild = 'j'
 )
