@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // author writes sessions to a log, by the same fold that everything uses.
 type author struct {
-	t    *testing.T
+	t    testing.TB
 	log  *memlog.Log
 	rng  *rand.Rand
 	all  []*session
@@ -93,7 +93,11 @@ func (a *author) append(s *session, e *turns.Event) {
 	}
 }
 
-func (a *author) open(of *session) *session {
+// open opens a session, forked from a random turn of another if of is set.
+func (a *author) open(of *session) *session { return a.openAt(of, a.rng.IntN) }
+
+// openAt opens a session, forked from the turn of another that at chooses if of is set.
+func (a *author) openAt(of *session, choose func(n int) int) *session {
 	id := a.id()
 	s := &session{depth: map[turns.Ref]uint64{}, hash: map[turns.Ref]turns.Hash{}}
 	e := &turns.Event{Kind: turns.KindOpened, ID: id, Chain: turns.SessionChain(id), Root: id, Agent: "main",
@@ -104,7 +108,7 @@ func (a *author) open(of *session) *session {
 	}
 	if of != nil {
 		e.Agent, e.Origin.Tenant = of.Agent, of.Tenant
-		at := of.turns[a.rng.IntN(len(of.turns))]
+		at := of.turns[choose(len(of.turns))]
 		e.Root, e.ForkOf = of.Root, &turns.ForkOf{At: at, Hash: of.hash[at], Mode: turns.AsSeen}
 		s.depth[at] = of.depth[at]
 	}
@@ -303,7 +307,7 @@ func (a *author) receive(tenant, agent string, n int) {
 	a.channels[subject] = c
 }
 
-func openStore(t *testing.T, fs vfs.FS) *Store {
+func openStore(t testing.TB, fs vfs.FS) *Store {
 	t.Helper()
 	s, err := Open(Config{Dir: "p", FS: fs})
 	if err != nil {
@@ -331,7 +335,7 @@ func (l upTo) Read(ctx context.Context, from uint64, _ bool) iter.Seq2[ledger.Re
 }
 
 // run applies the log up to last, then stops.
-func run(t *testing.T, s *Store, log ledger.Log, last uint64) {
+func run(t testing.TB, s *Store, log ledger.Log, last uint64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -343,7 +347,7 @@ func run(t *testing.T, s *Store, log ledger.Log, last uint64) {
 	}
 }
 
-func last(t *testing.T, log ledger.Log) uint64 {
+func last(t testing.TB, log ledger.Log) uint64 {
 	t.Helper()
 	st, err := log.State(t.Context())
 	if err != nil {

@@ -1,0 +1,150 @@
+package projections
+
+import (
+	"context"
+	"crypto/rand"
+	"flag"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"nexus/ledger"
+	"nexus/ledger/memlog"
+	"nexus/turns"
+)
+
+var benchEvents = flag.Int("bench-events", 100_000, "length of the logs that the benchmarks build, in events")
+
+// writeBench writes a log of n events: sessions of a hundred turns of 1 KiB, a session out of
+// ten forked from the one before it, with agents that take turns.
+func writeBench(b *testing.B, n int) *memlog.Log {
+	b.Helper()
+	a := &author{t: b, log: memlog.New(memlog.Config{})}
+	const atATime = 10
+	var open []*session
+	var before *session
+	for int(a.next) < n {
+		if len(open) < atATime {
+			s := a.openBench(before, len(a.all)%10 == 9)
+			open, before = append(open, s), s
+		}
+		body := make([]byte, 1<<10)
+		_, _ = rand.Read(body)
+		i := int(a.next) % len(open)
+		s := open[i]
+		e := &turns.Event{Kind: turns.KindTurn, ID: a.id(), Parent: s.Head, Depth: s.depth[s.Head] + 1, Halves: 3, Actor: "default/main",
+			Tokens: turns.Tokens{Counter: "approx-1", Messages: 130, Response: 125}, UserTexts: 1, Digest: turns.Hash{1},
+			Usage: &turns.Usage{InputTokens: 1000, OutputTokens: 100}, Encoding: turns.Zstd | turns.Sealed, Keys: []turns.ID{s.ID}, Body: body}
+		e.Segment = s.SegmentFor(e.ID, s.Head)
+		a.append(s, e)
+		if len(s.turns) == 100 {
+			open = slices.Delete(open, i, i+1)
+		}
+	}
+	return a.log
+}
+
+func (a *author) openBench(before *session, fork bool) *session {
+	if !fork || before == nil || len(before.turns) == 0 {
+		before = nil
+	}
+	return a.openAt(before, func(n int) int { return n / 2 })
+}
+
+// bareReplay copies the records of a log into Pebble as they are.
+func bareReplay(b *testing.B, log ledger.Log) {
+	b.Helper()
+	s, err := Open(Config{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	batch, n := s.db().NewBatch(), 0
+	commit := func() {
+		if err := batch.Commit(pebble.NoSync); err != nil {
+			b.Fatal(err)
+		}
+		batch, n = s.db().NewBatch(), 0
+	}
+	for r, err := range log.Read(b.Context(), 1, false) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := batch.Set(num([]byte{pSeq}, r.Seq), r.Payload, nil); err != nil {
+			b.Fatal(err)
+		}
+		if n++; n == 500 {
+			commit()
+		}
+	}
+	commit()
+}
+
+func rebuild(b *testing.B, log ledger.Log, last uint64) {
+	b.Helper()
+	s, err := Open(Config{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, log) }()
+	if err := s.WaitFor(ctx, last); err != nil {
+		b.Fatal(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+	if s.SetAside() > 0 {
+		b.Fatal("chains were set aside")
+	}
+}
+
+// BenchmarkRebuild compares the rebuild of all projections with a copy of the same log's
+// bytes into Pebble, in turns:
+//
+//	go test ./projections -run '^$' -bench Rebuild -benchtime 5x -bench-events 1000000
+func BenchmarkRebuild(b *testing.B) {
+	log := writeBench(b, *benchEvents)
+	st, err := log.State(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	var ratios, work, rates []float64
+	for b.Loop() {
+		bare, bareCPU := timed(func() { bareReplay(b, log) })
+		full, fullCPU := timed(func() { rebuild(b, log, st.Last) })
+		ratios, work = append(ratios, bare/full), append(work, bareCPU/fullCPU)
+		rates = append(rates, float64(st.Last)/full)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(ratios), "of-bare-replay")
+	b.ReportMetric(median(work), "of-its-cpu")
+	b.ReportMetric(median(rates), "events/s")
+}
+
+// timed returns the seconds that f takes, and those of processor time of this process.
+func timed(f func()) (wall, cpu float64) {
+	began, used := time.Now(), cpuTime()
+	f()
+	return time.Since(began).Seconds(), (cpuTime() - used).Seconds()
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func median(xs []float64) float64 {
+	slices.Sort(xs)
+	return xs[len(xs)/2]
+}
