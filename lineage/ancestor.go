@@ -1,6 +1,11 @@
 package lineage
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"nexus/turns"
+)
 
 // At returns the ancestor of n at depth, which is n itself at n.Depth. It reads one
 // node a step, in fewer than 3*log2(n.Depth)+1 steps.
@@ -27,48 +32,89 @@ func At(r Reader, n Node, depth uint64) (Node, error) {
 	}
 }
 
-// IsAncestor reports whether a is an ancestor of b, or b itself. It costs what
-// [At] costs.
+// inRank returns the last turn of n's root path in the path's segment of a rank: n itself
+// at n.Rank. It reads one node a step, in fewer than 3*log2(n.Rank)+1 steps, however
+// long the segments are. rank is at least 1 and at most n.Rank.
+func inRank(r Reader, n Node, rank uint64) (Node, error) {
+	for m := n; ; {
+		if m.Rank <= rank {
+			return m, checkRank(m, rank)
+		}
+		to, at := m.Above, m.Rank-1
+		if j := JumpDepth(m.Rank); j >= rank {
+			to, at = m.AboveJump, j
+		}
+		up, err := hop(r, to, at)
+		if err == nil && up.Depth >= m.Opened {
+			err = corrupt("%s, at depth %d, is above a segment that begins at depth %d", up.Ref, up.Depth, m.Opened)
+		}
+		if err != nil {
+			return Node{}, fmt.Errorf("segment of rank %d above %s: %w", rank, n.Ref, err)
+		}
+		m = up
+	}
+}
+
+// IsAncestor reports whether a is an ancestor of b, or b itself. It reads a node for a
+// few of the segments between them, and none where both are of one segment.
 func IsAncestor(r Reader, a, b Node) (bool, error) {
-	if a.Depth == 0 || a.Depth > b.Depth {
+	if a.Depth == 0 || a.Depth > b.Depth || a.Rank > b.Rank {
 		return false, nil
 	}
-	at, err := At(r, b, a.Depth)
-	return err == nil && at.Ref == a.Ref, err
+	if err := checkRank(a, max(a.Rank, 1)); err != nil {
+		return false, err
+	}
+	at, err := inRank(r, b, a.Rank)
+	return err == nil && sameSegment(at, a) && at.Depth >= a.Depth, err
 }
 
 // MergeBase returns the deepest common ancestor of a and b, where each counts as
-// its own; ok is false where they are of different trees. Both sides are read
-// together: fewer than 6*log2 of the greater depth calls of the reader.
+// its own; ok is false where they are of different trees. It goes from segment to
+// segment: fewer than 9*log2 of the greater rank calls of the reader.
 func MergeBase(r Reader, a, b Node) (base Node, ok bool, err error) {
-	deep, level := a, b
-	if deep.Depth < level.Depth {
-		deep, level = level, deep
-	}
-	x, err := At(r, deep, level.Depth)
+	rank := max(min(a.Rank, b.Rank), 1)
+	x, err := inRank(r, a, rank)
 	if err != nil {
 		return Node{}, false, mergeBaseError(a, b, err)
 	}
-	for y := level; x.Ref != y.Ref; {
-		// Jumps of one depth land at one depth. Where they differ the base is
-		// above both; where they meet it is there or nearer.
-		tx, ty, at := x.Jump, y.Jump, JumpDepth(x.Depth)
-		if tx == ty {
-			tx, ty, at = x.Parent, y.Parent, x.Depth-1
-		}
-		if at == 0 {
+	y, err := inRank(r, b, rank)
+	if err != nil {
+		return Node{}, false, mergeBaseError(a, b, err)
+	}
+	for !sameSegment(x, y) {
+		// Jumps of one rank land at one rank. Where they are of two segments the base is
+		// above both; where they are of one it is there or nearer.
+		if x.Rank == 1 {
 			return Node{}, false, nil // two roots
 		}
-		ns, err := read(r, tx, ty)
+		at := JumpDepth(x.Rank)
+		u, v, err := hops(r, x.AboveJump, y.AboveJump, at)
+		if err == nil && sameSegment(u, v) && at != x.Rank-1 {
+			u, v, err = hops(r, x.Above, y.Above, x.Rank-1)
+		}
 		if err != nil {
 			return Node{}, false, mergeBaseError(a, b, err)
 		}
-		if x, y = ns[0], ns[1]; x.Depth != at || y.Depth != at {
-			return Node{}, false, mergeBaseError(a, b,
-				corrupt("%s and %s are at depths %d and %d, the way to them says %d", tx, ty, x.Depth, y.Depth, at))
-		}
+		x, y = u, v
+	}
+	if y.Depth < x.Depth { // both paths go down the segment as far as the shorter one
+		x = y
 	}
 	return x, true, nil
+}
+
+// hops reads two nodes, which must be in segments of a rank.
+func hops(r Reader, x, y turns.Ref, rank uint64) (u, v Node, err error) {
+	refs := []turns.Ref{x, y}
+	if x == y {
+		refs = refs[:1]
+	}
+	ns, err := read(r, refs...)
+	if err != nil {
+		return u, v, err
+	}
+	u, v = ns[0], ns[len(ns)-1]
+	return u, v, errors.Join(checkRank(u, rank), checkRank(v, rank))
 }
 
 func mergeBaseError(a, b Node, err error) error {

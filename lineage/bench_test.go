@@ -25,10 +25,14 @@ func (l ladder) ref(branch, d uint64) turns.Ref {
 }
 
 func (l ladder) node(branch, d uint64) Node {
-	return Node{
+	n := Node{
 		Ref: l.ref(branch, d), Parent: l.ref(branch, d-1), Jump: l.ref(branch, JumpDepth(d)),
-		Depth: d, Kind: turns.KindTurn,
+		Depth: d, Kind: turns.KindTurn, Segment: number(1), Rank: 1, Opened: 1,
 	}
+	if branch > 1 && d > l.fork {
+		n.Segment, n.Rank, n.Opened, n.Above, n.AboveJump = number(branch), 2, l.fork+1, l.ref(1, l.fork), l.ref(1, l.fork)
+	}
+	return n
 }
 
 func (l ladder) Nodes(refs ...turns.Ref) ([]Node, error) {
@@ -108,7 +112,6 @@ func BenchmarkForest(b *testing.B) {
 			l := ladder{}
 			for i := uint64(1); i <= d; i++ {
 				n := l.node(1, i)
-				n.Segment = number(1)
 				if err := f.Add(n); err != nil {
 					b.Fatal(err)
 				}

@@ -7,6 +7,6 @@
 // and the engine call it. A [Forest] is a Reader in memory, for tests and tools.
 //
 // Begin at [Node] in node.go. jump.go and ancestor.go walk in O(log n) look-ups,
-// path.go lists segments, event.go decides where an event may be placed, coverage.go
+// from turn to turn or from segment to segment, path.go lists segments, event.go decides where an event may be placed, coverage.go
 // and verify.go check what compactions cover.
 package lineage

@@ -128,10 +128,16 @@ func TestForestTakesOnlyNodesThatFollow(t *testing.T) {
 
 	t8 := w.node(refOf("A", "t8"))
 	for name, change := range map[string]func(*Node){
-		"there already":   func(*Node) {},
-		"unknown parent":  func(n *Node) { n.Parent = refOf("A", "t99") },
-		"depth":           func(n *Node) { n.Ref.Turn = idOf("x"); n.Segment = n.Ref.Turn; n.Depth++ },
-		"jump":            func(n *Node) { n.Ref.Turn = idOf("x"); n.Segment = n.Ref.Turn; n.Jump = refOf("A", "t1") },
+		"there already":  func(*Node) {},
+		"unknown parent": func(n *Node) { n.Parent = refOf("A", "t99") },
+		"depth":          func(n *Node) { n.Ref.Turn = idOf("x"); n.Segment = n.Ref.Turn; n.Depth++ },
+		"jump":           func(n *Node) { n.Ref.Turn = idOf("x"); n.Segment = n.Ref.Turn; n.Jump = refOf("A", "t1") },
+		"rank":           func(n *Node) { n.Ref.Turn = idOf("x"); n.Segment = n.Ref.Turn; n.Rank-- },
+		"opened": func(n *Node) {
+			n.Ref.Turn = idOf("x")
+			n.Segment = n.Ref.Turn
+			n.Rank, n.Opened, n.Above = n.Rank+1, n.Depth-1, n.Parent
+		},
 		"segment":         func(n *Node) { n.Ref.Turn = idOf("x"); n.Segment = idOf("b1") },
 		"segment goes on": func(n *Node) { n.Ref.Turn = idOf("x") },
 		"root's segment":  func(n *Node) { *n = Node{Ref: refOf("A", "x"), Depth: 1, Segment: idOf("t1")} },
@@ -181,13 +187,13 @@ func (s short) Nodes(refs ...turns.Ref) ([]Node, error) {
 // ErrCorrupt; none loops.
 func TestWalksOfABrokenForestEndWithAnError(t *testing.T) {
 	w := line(t)
-	t8, b1 := w.node(refOf("A", "t8")), w.node(refOf("B", "b1"))
+	t1, t8, b1 := w.node(refOf("A", "t1")), w.node(refOf("A", "t8")), w.node(refOf("B", "b1"))
 	walks := map[string]func(Reader) error{
 		"at":         func(r Reader) error { _, err := At(r, t8, 1); return err },
-		"ancestor":   func(r Reader) error { _, err := IsAncestor(r, b1, t8); return err },
+		"ancestor":   func(r Reader) error { _, err := IsAncestor(r, t1, b1); return err },
 		"merge base": func(r Reader) error { _, _, err := MergeBase(r, t8, b1); return err },
 		"path":       func(r Reader) error { _, err := Path(r, t8, 0); return err },
-		"segments":   func(r Reader) error { _, err := Segments(r, t8, 0); return err },
+		"segments":   func(r Reader) error { _, err := Segments(r, b1, 0); return err },
 		"chain":      func(r Reader) error { _, err := Chain(r, t8); return err },
 		"tokens":     func(r Reader) error { _, err := TokensFrom(r, t8, 2); return err },
 	}
@@ -197,11 +203,15 @@ func TestWalksOfABrokenForestEndWithAnError(t *testing.T) {
 		walks string // those that must notice
 	}{
 		{"short answers", short{w}, "at, ancestor, merge base, path, segments, chain, tokens"},
-		{"cycle by parent", bent{w, refOf("A", "t7"), func(n *Node) { n.Parent = t8.Ref }}, "ancestor, merge base, path"},
+		{"cycle by parent", bent{w, refOf("A", "t7"), func(n *Node) { n.Parent = t8.Ref }}, "path"},
 		{"cycle by jump", bent{w, t8.Parent, func(n *Node) { n.Jump = t8.Ref }}, "at, tokens"},
-		{"depth off", bent{w, t8.Jump, func(n *Node) { n.Depth++ }}, "at, ancestor, merge base, tokens, path"},
-		{"another node", bent{w, refOf("A", "t1"), func(n *Node) { n.Ref = b1.Ref }}, "at, path, segments, tokens"},
-		{"segment's opening below it", bent{w, refOf("A", "t1"), func(n *Node) { n.Depth = 99 }}, "at, path, segments, tokens"},
+		{"depth off", bent{w, t8.Jump, func(n *Node) { n.Depth++ }}, "at, tokens, path"},
+		{"rank off", bent{w, b1.Above, func(n *Node) { n.Rank++ }}, "ancestor, merge base, segments"},
+		{"segment above begins below", bent{w, b1.Above, func(n *Node) { n.Opened = 99 }}, "ancestor, merge base, segments"},
+		{"segment above ends below", bent{w, b1.Above, func(n *Node) { n.Depth = 3 }}, "ancestor, merge base, segments, path"},
+		{"segments in a cycle", bent{w, b1.Above, func(n *Node) { *n = b1 }}, "ancestor, merge base, segments, path"},
+		{"another node", bent{w, refOf("A", "t1"), func(n *Node) { n.Ref = b1.Ref }}, "at, path, tokens"},
+		{"first turn below the others", bent{w, refOf("A", "t1"), func(n *Node) { n.Depth = 99 }}, "at, path, tokens"},
 		{"compaction in force is a turn", bent{w, refOf("A", "c1"), func(n *Node) { n.Kind = turns.KindTurn }}, "chain"},
 		{"compaction's previous is itself", bent{w, refOf("A", "c1"), func(n *Node) { n.Previous = n.Ref }}, "chain"},
 		{"sum shrinks", bent{w, refOf("A", "t1"), func(n *Node) { n.Sum = math.MaxUint64 }}, "tokens"},

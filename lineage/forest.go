@@ -60,7 +60,7 @@ func (f *Forest) AddEvent(e *turns.Event, forget bool) (Node, error) {
 	return n, nil
 }
 
-// Add adds n after checking its place: parent, depth, jump, segment. It does not
+// Add adds n after checking its place: parent, depth, jump, segment and what is above it. It does not
 // check the sums of n, nor the cut of a compaction.
 //
 // Errors: as AddEvent's.
@@ -82,6 +82,10 @@ func (f *Forest) Add(n Node) error {
 	}
 	if n.Depth != want.Depth || n.Jump != want.Jump {
 		return invalid("add %s: depth %d and jump %s, want %d and %s", n.Ref, n.Depth, n.Jump, want.Depth, want.Jump)
+	}
+	if n.Rank != want.Rank || n.Opened != want.Opened || n.Above != want.Above || n.AboveJump != want.AboveJump {
+		return invalid("add %s: a segment of rank %d from depth %d below %s and %s, want %d, %d, %s and %s",
+			n.Ref, n.Rank, n.Opened, n.Above, n.AboveJump, want.Rank, want.Opened, want.Above, want.AboveJump)
 	}
 	return f.insert(n)
 }

@@ -34,6 +34,7 @@ func Root(node Node) Node {
 	node.Parent, node.Jump, node.Compaction, node.Previous = turns.Ref{}, turns.Ref{}, turns.Ref{}, turns.Ref{}
 	node.Call, node.Enclosing, node.Cycles = false, turns.Ref{}, 0
 	node.Depth = 1
+	node.Rank, node.Opened, node.Above, node.AboveJump = 1, 1, turns.Ref{}, turns.Ref{}
 	node.Sum = node.Messages + node.Response
 	return node
 }
@@ -47,7 +48,8 @@ func Root(node Node) Node {
 // With forget, the compaction in force at parent does not count: the first turn
 // below the fork point of a fork of mode full has none.
 //
-// It reads parent's jump where the new one goes beyond it: at most one node.
+// It reads parent's jump where the new one goes beyond it, and the same for the segment
+// that node opens: at most two nodes.
 // Errors: the reader's; [ErrInvalid] where the sum of tokens overflows.
 func Child(r Reader, parent, node Node, forget bool) (Node, error) {
 	jump, err := jumpBelow(r, parent)
@@ -55,6 +57,12 @@ func Child(r Reader, parent, node Node, forget bool) (Node, error) {
 		return Node{}, err
 	}
 	node.Parent, node.Jump, node.Depth = parent.Ref, jump, parent.Depth+1
+	if node.Rank, node.Opened, node.Above, node.AboveJump = parent.Rank, parent.Opened, parent.Above, parent.AboveJump; !sameSegment(node, parent) {
+		node.Rank, node.Opened, node.Above = parent.Rank+1, node.Depth, parent.Ref
+		if node.AboveJump, err = segmentJumpBelow(r, parent); err != nil {
+			return Node{}, err
+		}
+	}
 	above := parent
 	if forget {
 		above.Compaction, above.Call, above.Enclosing, above.Cycles = turns.Ref{}, false, turns.Ref{}, 0
@@ -99,6 +107,44 @@ func jumpBelow(r Reader, p Node) (turns.Ref, error) {
 	}
 	return j.Jump, nil
 }
+
+// segmentJumpBelow returns the AboveJump of a segment that a child of p opens. It is
+// jumpBelow with ranks in the place of depths.
+func segmentJumpBelow(r Reader, p Node) (turns.Ref, error) {
+	to := JumpDepth(p.Rank + 1)
+	if to == p.Rank {
+		return p.Ref, nil
+	}
+	j := p
+	if !p.AboveJump.IsZero() {
+		var err error
+		if j, err = hop(r, p.AboveJump, JumpDepth(p.Rank)); err != nil {
+			return turns.Ref{}, fmt.Errorf("segment above %s: %w", p.Ref, err)
+		}
+	}
+	if j.Rank == to {
+		return j.Ref, nil
+	}
+	return j.AboveJump, nil
+}
+
+// hop reads the node of ref, which must be in a segment of a rank.
+func hop(r Reader, ref turns.Ref, rank uint64) (Node, error) {
+	ns, err := read(r, ref)
+	if err != nil {
+		return Node{}, err
+	}
+	return ns[0], checkRank(ns[0], rank)
+}
+
+func checkRank(n Node, rank uint64) error {
+	if n.Rank != rank || n.Depth < n.Opened {
+		return corrupt("%s, at depth %d, is in a segment of rank %d that begins at depth %d; the way to it says rank %d", n.Ref, n.Depth, n.Rank, n.Opened, rank)
+	}
+	return nil
+}
+
+func sameSegment(a, b Node) bool { return a.Ref.Session == b.Ref.Session && a.Segment == b.Segment }
 
 // step reads the node of ref, which must be at depth.
 func step(r Reader, ref turns.Ref, depth uint64) (Node, error) {

@@ -15,6 +15,15 @@ type Node struct {
 	Kind    turns.Kind
 	Halves  turns.Halves
 
+	// The place of the segment among those of the root path. Every node of a segment has
+	// the same four values, so that a walk goes from segment to segment.
+	//
+	// Invariant: Above is at depth Opened-1.
+	Rank      uint64    // number of segments on the root path, this one included: 1 for that of a root
+	Opened    uint64    // depth of the segment's first turn
+	Above     turns.Ref // parent of that turn: the path's last turn in the segment before; none: rank 1
+	AboveJump turns.Ref // the path's last turn in the segment of rank JumpDepth(Rank); none: rank 1
+
 	// Compaction is the compaction in force at this node: the node itself if it is
 	// one, zero if none is in force.
 	Compaction turns.Ref

@@ -19,34 +19,29 @@ type Range struct {
 
 // Segments returns the root path of from, from depth lo (0 as 1) down to from
 // itself, as ranges, root first. It is empty where lo is below from. It reads
-// two nodes for each segment, however long the segments are.
+// one node for each segment after the first, however long the segments are.
 //
-// Errors: the reader's; [ErrCorrupt] for a segment that does not lead to its
-// opening turn.
+// Errors: the reader's; [ErrCorrupt] for a segment that does not lead to the one
+// above it.
 func Segments(r Reader, from Node, lo uint64) ([]Range, error) {
 	lo = max(lo, 1)
 	var out []Range
 	for n := from; n.Depth >= lo; {
-		open := n
-		if n.Ref.Turn != n.Segment {
-			ns, err := read(r, turns.Ref{Session: n.Ref.Session, Turn: n.Segment})
-			if err != nil {
-				return nil, segmentsError(from, err)
-			}
-			open = ns[0]
-		}
-		if open.Segment != n.Segment || open.Depth > n.Depth || open.Depth == 0 {
-			return nil, segmentsError(from, corrupt("%s, at depth %d, says that %s, at depth %d and of segment %s, opened its segment",
-				n.Ref, n.Depth, open.Ref, open.Depth, open.Segment))
-		}
-		out = append(out, Range{n.Ref.Session, n.Segment, max(open.Depth, lo), n.Depth})
-		if open.Depth <= lo {
-			break
-		}
-		var err error
-		if n, err = step(r, open.Parent, open.Depth-1); err != nil {
+		if err := checkRank(n, n.Rank); err != nil {
 			return nil, segmentsError(from, err)
 		}
+		out = append(out, Range{n.Ref.Session, n.Segment, max(n.Opened, lo), n.Depth})
+		if n.Opened <= lo {
+			break
+		}
+		above, err := step(r, n.Above, n.Opened-1)
+		if err == nil {
+			err = checkRank(above, n.Rank-1)
+		}
+		if err != nil {
+			return nil, segmentsError(from, err)
+		}
+		n = above
 	}
 	slices.Reverse(out)
 	return out, nil

@@ -69,6 +69,10 @@ type turnRow struct {
 	Cycles     uint64
 	Input      uint64
 	Reported   turns.Ref
+	Rank       uint64
+	Opened     uint64
+	Above      turns.Ref
+	AboveJump  turns.Ref
 }
 
 func (t *Turn) encode() ([]byte, error) {
@@ -77,7 +81,7 @@ func (t *Turn) encode() ([]byte, error) {
 		Compaction: t.Compaction, Sum: t.Sum, Messages: t.Messages, Response: t.Response, Calls: t.Calls,
 		Cut: t.Cut, Previous: t.Previous, Replaced: t.Replaced, Saved: t.Saved, Enclosing: t.Enclosing, Index: t.Index, Seq: t.Seq, Hash: t.Hash,
 		Open: t.Open, Recorded: t.Recorded, Cycles: t.Cycles,
-		Input: t.Input, Reported: t.Reported,
+		Input: t.Input, Reported: t.Reported, Rank: t.Rank, Opened: t.Opened, Above: t.Above, AboveJump: t.AboveJump,
 	}
 	if t.Imported {
 		r.Flags |= 1
@@ -101,6 +105,7 @@ func decodeTurn(ref turns.Ref, b []byte) (Turn, error) {
 			Ref: ref, Parent: r.Parent, Jump: r.Jump, Depth: r.Depth, Segment: r.Segment, Kind: r.Kind, Halves: r.Halves,
 			Compaction: r.Compaction, Sum: r.Sum, Messages: r.Messages, Response: r.Response, Calls: r.Calls,
 			Cut: r.Cut, Previous: r.Previous, Replaced: r.Replaced, Saved: r.Saved, Enclosing: r.Enclosing, Cycles: r.Cycles,
+			Rank: r.Rank, Opened: r.Opened, Above: r.Above, AboveJump: r.AboveJump,
 			Imported: r.Flags&1 != 0, Dropped: r.Flags&2 != 0, Call: r.Flags&4 != 0,
 		},
 		Index: r.Index, Seq: r.Seq, Hash: r.Hash, Open: r.Open, Recorded: r.Recorded, Input: r.Input, Reported: r.Reported,
