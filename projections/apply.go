@@ -141,14 +141,10 @@ func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error
 		}
 		t.Reported = up.Reported
 	}
-	v, err := t.encode()
-	if err != nil {
-		return err
-	}
 	ref := node.Ref
 	a.changes.turns[ref] = t
-	err = errors.Join(
-		a.batch.Set(key(pNode, ref.Session, ref.Turn), v, nil),
+	err := errors.Join(
+		a.batch.Set(key(pNode, ref.Session, ref.Turn), t.encode(), nil),
 		a.batch.Set(num(key(pTurn, ref.Session, e.Segment), e.Depth), r.Payload, nil),
 	)
 	if !e.Parent.IsZero() {
@@ -208,11 +204,7 @@ func (a *applier) keep(r ledger.Record) error {
 }
 
 func (a *applier) place(seq uint64, p place) error {
-	v, err := cbor.Marshal(p)
-	if err != nil {
-		return err
-	}
-	return a.batch.Set(num([]byte{pSeq}, seq), v, nil)
+	return a.batch.Set(num([]byte{pSeq}, seq), p.encode(), nil)
 }
 
 // setAside stops the projection of one chain at a record that can't be applied, and

@@ -403,9 +403,9 @@ func (s *Store) Record(seq uint64) (ledger.Record, error) {
 	if !ok {
 		return ledger.Record{}, fmt.Errorf("%w: record %d", ledger.ErrNotFound, seq)
 	}
-	var p place
-	if err := cbor.Unmarshal(b, &p); err != nil {
-		return ledger.Record{}, fmt.Errorf("%w: projection row of record %d: %v", ledger.ErrCorrupt, seq, err)
+	p, err := decodePlace(seq, b)
+	if err != nil {
+		return ledger.Record{}, err
 	}
 	r := ledger.Record{Seq: seq, Subject: p.Subject, Payload: p.Payload}
 	if r.Subject == "" {
