@@ -85,6 +85,9 @@ func (e *Event) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, ok := readCanonical(b); ok {
+		return b, nil
+	}
 	if err := decMode.Unmarshal(b, new(Event)); err != nil {
 		return nil, fmt.Errorf("%w: event %s would not decode: %v", ErrMalformed, e.ID, err)
 	}
@@ -120,6 +123,17 @@ func Decode(payload []byte) (*Event, error) {
 	if len(payload) > MaxPayload {
 		return nil, tooLarge("", "the event is %d bytes, the limit is %d", len(payload), MaxPayload)
 	}
+	if e, ok := readCanonical(payload); ok {
+		if err := e.Validate(); err != nil {
+			return nil, err
+		}
+		return e, nil
+	}
+	return decodeAny(payload)
+}
+
+// decodeAny is [Decode] with the library: it reads, and encodes again to compare.
+func decodeAny(payload []byte) (*Event, error) {
 	// The version decides how the rest reads, so it is looked at by itself: a
 	// later version must answer "unsupported", not "malformed".
 	var v struct {

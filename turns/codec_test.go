@@ -31,6 +31,7 @@ func TestEachChangedByteIsRefusedOrAnotherEvent(t *testing.T) {
 				if HashEvent(b) == hash {
 					t.Fatalf("%s: byte %d changed, the hash not", path, i)
 				}
+				sameAsLibrary(t, b)
 				e, err := Decode(b)
 				if err != nil {
 					if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrTooLarge) {
@@ -500,6 +501,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(payload)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		sameAsLibrary(t, b)
 		e, err := Decode(b)
 		if err != nil {
 			if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrTooLarge) {
@@ -521,6 +523,50 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// sameAsLibrary checks that what the quick reader takes, the library takes too, and reads
+// as the same event; and that Decode and the library refuse the same payloads.
+func sameAsLibrary(t testing.TB, payload []byte) (quick bool) {
+	t.Helper()
+	want, werr := decodeAny(payload)
+	got, gerr := Decode(payload)
+	if (werr == nil) != (gerr == nil) || werr != nil && werr.Error() != gerr.Error() || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%x\nreads as %+v, %v\nby the library %+v, %v", payload, got, gerr, want, werr)
+	}
+	e, ok := readCanonical(payload)
+	if !ok {
+		return false
+	}
+	if again, err := e.encode(); err != nil || !bytes.Equal(again, payload) {
+		t.Fatalf("%x is read as canonical, but encodes to %x: %v", payload, again, err)
+	}
+	return true
+}
+
+// The quick reader reads random events, and all kinds but a few, as the library does.
+func TestQuickReaderAgreesWithTheLibrary(t *testing.T) {
+	read := map[Kind]bool{}
+	rapid.Check(t, func(rt *rapid.T) {
+		e, _ := drawEvent(rt)
+		b, err := e.Encode()
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if sameAsLibrary(t, b) {
+			read[e.Kind] = true
+		} else if read[e.Kind] {
+			rt.Fatalf("one %s is read, this one not: %x", e.Kind, b)
+		}
+		at := rapid.IntRange(0, len(b)-1).Draw(rt, "at")
+		b[at] ^= rapid.Byte().Draw(rt, "change")
+		sameAsLibrary(t, b)
+	})
+	for _, k := range []Kind{KindOpened, KindTurn, KindMoved, KindState, KindChanged, KindClaimed} {
+		if !read[k] {
+			t.Errorf("no %s was read", k)
+		}
+	}
 }
 
 func FuzzDecodeBody(f *testing.F) {
