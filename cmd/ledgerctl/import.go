@@ -93,13 +93,13 @@ func importCmd(e *env) *cobra.Command {
 		im.read = func(n int) { _ = bar.Add(n) }
 		defer bar.Close()
 		all := importReport{e: e, each: losses, files: len(files)}
-		for i, f := range files {
+		for i, o := range im.importFiles(cmd.Context(), files) {
+			f, r, err := files[i], o.report, o.err
 			if f.special {
 				all.special = append(all.special, f.name)
 				all.files--
 				continue
 			}
-			r, err := im.file(cmd.Context(), f.name)
 			_ = bar.Clear()
 			var unknown unknownFormat
 			switch {

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// Files that name one id, wherever it stands, are one group in their order.
+func TestFilesThatNameOneIDAreOneGroup(t *testing.T) {
+	const a, b, c = "01234567-89ab-cdef-0123-456789abcdef", "11234567-89ab-cdef-0123-456789abcdef", "21234567-89AB-CDEF-0123-456789ABCDEF"
+	pad := strings.Repeat("x", 256<<10)
+	for name, tc := range map[string]struct {
+		files []string
+		want  [][]int
+	}{
+		"two sessions":                 {[]string{`{"sessionId":"` + a + `"}`, `{"sessionId":"` + b + `"}`}, [][]int{{0}, {1}}},
+		"a copy behind another":        {[]string{a, b, a}, [][]int{{0, 2}, {1}}},
+		"by one that names both":       {[]string{a, b, c, a + b}, [][]int{{0, 1, 3}, {2}}},
+		"in a text":                    {[]string{a, "in the file /x/" + a + ".jsonl"}, [][]int{{0, 1}}},
+		"across two blocks":            {[]string{a, pad[:len(pad)-20] + a + pad}, [][]int{{0, 1}}},
+		"at the end of a later block":  {[]string{a, pad + pad + pad[:100] + a}, [][]int{{0, 1}}},
+		"a session of another form":    {[]string{a + `{"parent_session" : "x7"}`, b, `{"sessionId":"x7"}`}, [][]int{{0, 2}, {1}}},
+		"without ids":                  {[]string{"one", a, "two", b}, [][]int{{0, 2}, {1}, {3}}},
+		"other dashes":                 {[]string{"a-b-c-d " + a, "1234567-89ab-cdef-0123-456789abcdef " + b}, [][]int{{0}, {1}}},
+		"an export of a ledger":        {[]string{a, exportPrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
+		"an empty file, and a missing": {[]string{"", a, "missing"}, [][]int{{0, 2}, {1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			var files []inputFile
+			for i, text := range tc.files {
+				files = append(files, inputFile{name: filepath.Join(dir, fmt.Sprint(i))})
+				if text == "missing" {
+					continue
+				}
+				if err := os.WriteFile(files[i].name, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if d := cmp.Diff(tc.want, groupFiles(files, "auto")); d != "" {
+				t.Errorf("groups (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// An import of many files at the same time reports of each what an import of one after the
+// other does, in the same order.
+func TestManyFilesAreImportedAsOneAfterTheOther(t *testing.T) {
+	dir := t.TempDir()
+	var files []inputFile
+	add := func(name, text string) {
+		files = append(files, inputFile{name: filepath.Join(dir, name)})
+		if err := os.WriteFile(files[len(files)-1].name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 12 {
+		id := fmt.Sprintf("%08d-89ab-7def-8123-456789abcdef", i)
+		add(fmt.Sprintf("%d.jsonl", i), piTranscript(id))
+		add(fmt.Sprintf("%d-copy.jsonl", i), piTranscript(id))
+	}
+	add("none.jsonl", "no transcript\n")
+	files = append(files, inputFile{name: filepath.Join(dir, "missing.jsonl")}, inputFile{name: dir, special: true})
+	ctx := t.Context()
+	e := &env{out: io.Discard, err: io.Discard}
+	var got [2][]string
+	for i := range got {
+		c, stop, err := e.local(ctx, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		im := importer{c: c, format: "auto", final: true}
+		note := func(r *report, err error) {
+			got[i] = append(got[i], fmt.Sprintf("%+v, %v", r, err))
+		}
+		if i == 0 {
+			for _, f := range files {
+				if f.special {
+					note(nil, nil)
+					continue
+				}
+				note(im.file(ctx, f.name))
+			}
+			continue
+		}
+		for at, o := range im.importFiles(ctx, files) {
+			if at != len(got[i]) {
+				t.Fatalf("file %d is reported after %d files", at, len(got[i]))
+			}
+			note(o.report, o.err)
+		}
+	}
+	if d := cmp.Diff(got[0], got[1], cmpopts.EquateEmpty()); d != "" {
+		t.Errorf("one after the other, and at the same time (-first +second):\n%s", d)
+	}
+	if !strings.Contains(got[1][0], "Stored:") || strings.Contains(got[1][0], "Stored:0") || !strings.Contains(got[1][1], "Stored:0") {
+		t.Errorf("the first file and its copy: %s", got[1][:2])
+	}
+}
+
+// A caller that stops leaves nothing running, whatever has begun.
+func TestStoppedImportOfManyFilesEnds(t *testing.T) {
+	dir := t.TempDir()
+	var files []inputFile
+	for i := range 40 {
+		name := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.WriteFile(name, fmt.Appendf(nil, "%08d-89ab-7def-8123-456789abcdef", i), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, inputFile{name: name})
+	}
+	im := importer{format: "auto"}
+	for i, o := range im.importFiles(t.Context(), files) {
+		if o.err == nil {
+			t.Errorf("file %d has no format", i)
+		}
+		if i == 3 {
+			break
+		}
+	}
+}
