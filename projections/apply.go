@@ -13,27 +13,66 @@ import (
 )
 
 // applier folds records into one batch. Its reads see what the batch has
-// written so far.
+// written so far: changes has all that Admit and the applier can ask for of sessions,
+// labels and policies, and side has the rows of other chains.
 type applier struct {
 	view
 	batch       *pebble.Batch
-	aside       bool         // whether any chain was set aside before the batch
-	asideChains []AsideChain // chains set aside by the batch
+	side        *pebble.Batch // indexed: memories, channels and losses, which are rare
+	keys        []byte        // for the key of the next row
+	aside       bool          // whether any chain was set aside before the batch
+	asideChains []AsideChain  // chains set aside by the batch
 }
 
 func newApplier(d *database, ledgerID turns.ID, aside int) *applier {
-	b := d.NewIndexedBatch()
-	c := &changes{chains: make(map[turns.ID]*chain), turns: make(map[turns.Ref]*Turn)}
-	return &applier{view: view{b, ledgerID, d.recent, c}, batch: b, aside: aside > 0}
+	c := &changes{chains: make(map[turns.ID]*chain), turns: make(map[turns.Ref]*Turn), rows: make(map[string][]byte)}
+	side := d.NewIndexedBatch()
+	return &applier{view: view{d, side, ledgerID, d.recent, c}, batch: d.NewBatch(), side: side, aside: aside > 0}
+}
+
+// close frees the batches.
+func (a *applier) close() error { return errors.Join(a.batch.Close(), a.side.Close()) }
+
+// parsed is a record with what can be said of it alone.
+type parsed struct {
+	ledger.Record
+	tenant string
+	event  *turns.Event // a turn's without its body; nil if the payload is no event, or not that of the hash
+	named  error        // the subject is none
+	bad    error        // the record is not what its subject and hash say
+}
+
+// parse decodes a record and checks its hash. An event that this process made is not
+// decoded again.
+func (d *database) parse(r ledger.Record) parsed {
+	p := parsed{Record: r}
+	var chain turns.Chain
+	if p.tenant, chain, p.named = ledger.ParseSubject(r.Subject); p.named != nil {
+		return p
+	}
+	if got := turns.HashEvent(r.Payload); got != r.Hash {
+		p.bad = fmt.Errorf("%w: record %d has hash %v, stored with it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash)
+		return p
+	}
+	if p.event = d.recent.takeEvent(r.Hash); p.event == nil {
+		p.event, p.bad = turns.Decode(r.Payload)
+	}
+	if p.bad == nil && p.event.Chain != chain {
+		p.bad = fmt.Errorf("%w: record %d on subject %s holds an event of chain %s", ledger.ErrCorrupt, r.Seq, r.Subject, p.event.Chain)
+	}
+	if p.event != nil && p.event.Kind.IsTurn() {
+		p.event.Body = nil // no row of a turn follows from it
+	}
+	return p
 }
 
 // apply folds in one record. A record that breaks a rule sets its chain aside, before
 // anything of the record is in a row, and stops no other chain. A returned error is
 // the store's own.
-func (a *applier) apply(r ledger.Record) error {
-	tenant, chain, err := ledger.ParseSubject(r.Subject)
-	if err != nil {
-		return a.setAside(r, err)
+func (a *applier) apply(p parsed) error {
+	r, e, tenant := p.Record, p.event, p.tenant
+	if p.named != nil {
+		return a.setAside(r, p.named)
 	}
 	if a.aside || len(a.asideChains) > 0 {
 		if why, err := a.why(r.Subject); err != nil {
@@ -42,19 +81,10 @@ func (a *applier) apply(r ledger.Record) error {
 			return a.keepAside(r)
 		}
 	}
-	if got := turns.HashEvent(r.Payload); got != r.Hash {
-		return a.setAside(r, fmt.Errorf("%w: record %d has hash %v, stored with it is %v", ledger.ErrCorrupt, r.Seq, got, r.Hash))
+	if p.bad != nil {
+		return a.setAside(r, p.bad)
 	}
-	e := a.recent.takeEvent(r.Hash)
-	if e == nil {
-		e, err = turns.Decode(r.Payload)
-	}
-	if err == nil && e.Chain != chain {
-		err = fmt.Errorf("%w: record %d on subject %s holds an event of chain %s", ledger.ErrCorrupt, r.Seq, r.Subject, e.Chain)
-	}
-	if err != nil {
-		return a.setAside(r, err)
-	}
+	chain := e.Chain
 	switch chain.Entity {
 	case turns.SessionEntity, turns.LabelEntity, turns.TenantEntity, turns.AgentEntity, turns.ChannelEntity:
 	default:
@@ -82,15 +112,16 @@ func (a *applier) apply(r ledger.Record) error {
 
 func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted) (err error) {
 	id := next.Session.ID
-	newest, err := a.newestID(id)
-	if err != nil {
-		return err
+	var newest turns.ID
+	if e.Index > 0 {
+		if newest, err = a.newestID(id); err != nil {
+			return err
+		}
 	}
 	if e.ID.Compare(newest) > 0 {
 		newest = e.ID
 	}
 	a.changes.chains[id] = &chain{next.Session, newest}
-	var row []byte
 	switch {
 	case e.Kind == turns.KindOpened:
 		err = errors.Join(a.opened(&next.Session), a.batch.Set(num(key(pSettings, id), e.Index), nil, nil))
@@ -100,10 +131,10 @@ func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted
 		err = a.batch.Set(num(key(pMove, id, e.To.Session, e.To.Turn), e.Index), nil, nil)
 	case e.Kind.IsTurn():
 		err = errors.Join(a.turn(next.Node, r, e), a.external(next.Session.Tenant, e), a.learned(&next.Session, e, r.Seq))
-		row = pointerTo(e.Segment, e.Depth)
-	}
-	if row == nil {
-		row = append([]byte{0}, r.Payload...)
+		return errors.Join(err,
+			a.batch.Set(a.numKey(e.Index, pEvent, id), pointerTo(e.Segment, e.Depth), nil),
+			a.place(r.Seq, place{Session: id, Index: e.Index}),
+		)
 	}
 	switch e.Kind {
 	case turns.KindOpened, turns.KindChanged, turns.KindState:
@@ -114,10 +145,30 @@ func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted
 		}
 	}
 	return errors.Join(err,
-		a.batch.Set(num(key(pEvent, id), e.Index), row, nil),
-		a.batch.Set(key(pID, id, e.ID), num(nil, e.Index), nil),
+		a.batch.Set(a.numKey(e.Index, pEvent, id), append([]byte{0}, r.Payload...), nil),
+		a.setRow(key(pID, id, e.ID), num(nil, e.Index)),
 		a.place(r.Seq, place{Session: id, Index: e.Index}),
 	)
+}
+
+// setRow writes a row that later records of the batch may read.
+func (a *applier) setRow(k, v []byte) error {
+	a.changes.rows[string(k)] = v
+	return a.batch.Set(k, v, nil)
+}
+
+// key returns a key. The next call uses its bytes again: a batch copies what it is given.
+func (a *applier) key(p byte, ids ...turns.ID) []byte {
+	a.keys = append(a.keys[:0], p)
+	for _, id := range ids {
+		a.keys = append(a.keys, id[:]...)
+	}
+	return a.keys
+}
+
+func (a *applier) numKey(n uint64, p byte, ids ...turns.ID) []byte {
+	a.keys = num(a.key(p, ids...), n)
+	return a.keys
 }
 
 func (a *applier) opened(s *ledger.Session) error {
@@ -144,11 +195,11 @@ func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error
 	ref := node.Ref
 	a.changes.turns[ref] = t
 	err := errors.Join(
-		a.batch.Set(key(pNode, ref.Session, ref.Turn), t.encode(), nil),
-		a.batch.Set(num(key(pTurn, ref.Session, e.Segment), e.Depth), r.Payload, nil),
+		a.batch.Set(a.key(pNode, ref.Session, ref.Turn), t.encode(), nil),
+		a.batch.Set(a.numKey(e.Depth, pTurn, ref.Session, e.Segment), r.Payload, nil),
 	)
 	if !e.Parent.IsZero() {
-		err = errors.Join(err, a.batch.Set(key(pChild, e.Parent.Session, e.Parent.Turn, ref.Session, ref.Turn), nil, nil))
+		err = errors.Join(err, a.batch.Set(a.key(pChild, e.Parent.Session, e.Parent.Turn, ref.Session, ref.Turn), nil, nil))
 	}
 	if e.Kind == turns.KindCompaction {
 		err = errors.Join(err, a.batch.Set(num(key(pCompaction, ref.Session), e.Index), ref.Turn[:], nil))
@@ -164,7 +215,7 @@ func (a *applier) label(tenant string, r ledger.Record, e *turns.Event, l *Label
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.batch.Set(textKey(pLabel, tenant, e.Chain.ID), v, nil), a.keep(r))
+	return errors.Join(a.setRow(textKey(pLabel, tenant, e.Chain.ID), v), a.keep(r))
 }
 
 func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *ledger.Admitted) error {
@@ -173,18 +224,18 @@ func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *l
 		return err
 	}
 	at := num(nil, r.Seq)
-	err = errors.Join(a.batch.Set(textKey(pPolicies, tenant), row, nil), a.batch.Set(append(textKey(pPolicyID, tenant), e.ID[:]...), at, nil), a.keep(r))
+	err = errors.Join(a.setRow(textKey(pPolicies, tenant), row), a.batch.Set(append(textKey(pPolicyID, tenant), e.ID[:]...), at, nil), a.keep(r))
 	by := textKey(pPoliciesBy, tenant, e.Actor)
 	n, _, err2 := a.number(by)
 	if err2 != nil {
 		return err2
 	}
-	err = errors.Join(err, a.batch.Set(by, num(nil, n+1), nil))
+	err = errors.Join(err, a.setRow(by, num(nil, n+1)))
 	content := append(textKey(pContent, tenant), e.Policy.Digest[:]...)
-	if _, stored, gerr := get(a.r, content); gerr != nil {
+	if _, stored, gerr := a.row(content); gerr != nil {
 		return gerr
 	} else if !stored {
-		err = errors.Join(err, a.batch.Set(content, at, nil))
+		err = errors.Join(err, a.setRow(content, at))
 	}
 	if e.Policy.Name.IsZero() {
 		return err
@@ -192,7 +243,7 @@ func (a *applier) policy(tenant string, r ledger.Record, e *turns.Event, next *l
 	if row, merr := cbor.Marshal(next.PolicyName); merr != nil {
 		return merr
 	} else {
-		err = errors.Join(err, a.batch.Set(nameKey(pName, tenant, e.Policy.Name), row, nil))
+		err = errors.Join(err, a.setRow(nameKey(pName, tenant, e.Policy.Name), row))
 	}
 	return errors.Join(err, a.batch.Set(num(nameKey(pVersion, tenant, e.Policy.Name), e.Policy.Version), at, nil))
 }
@@ -204,7 +255,7 @@ func (a *applier) keep(r ledger.Record) error {
 }
 
 func (a *applier) place(seq uint64, p place) error {
-	return a.batch.Set(num([]byte{pSeq}, seq), p.encode(), nil)
+	return a.batch.Set(a.numKey(seq, pSeq), p.encode(), nil)
 }
 
 // setAside stops the projection of one chain at a record that can't be applied, and
@@ -212,7 +263,7 @@ func (a *applier) place(seq uint64, p place) error {
 // so that a second chain of the same id, opened elsewhere, does not stop the first.
 func (a *applier) setAside(r ledger.Record, why error) error {
 	a.asideChains = append(a.asideChains, AsideChain{r.Subject, r.Seq, why.Error()})
-	return errors.Join(a.keepAside(r), a.batch.Set(textKey(pAside, r.Subject), append(num(nil, r.Seq), why.Error()...), nil))
+	return errors.Join(a.keepAside(r), a.setRow(textKey(pAside, r.Subject), append(num(nil, r.Seq), why.Error()...)))
 }
 
 // commit writes the rows and the checkpoint, in one batch with everything else.
@@ -223,6 +274,11 @@ func (a *applier) commit(cp Checkpoint) error {
 			return err
 		}
 		if err := a.batch.Set(key(pSession, id), v, nil); err != nil {
+			return err
+		}
+	}
+	if !a.side.Empty() {
+		if err := a.batch.Apply(a.side, nil); err != nil {
 			return err
 		}
 	}

@@ -41,7 +41,7 @@ type LostEvent struct {
 func (s *Store) Lost(subject string) (Loss, error) { return s.view().lost(subject) }
 
 func (v view) lost(subject string) (l Loss, err error) {
-	b, ok, err := get(v.r, textKey(pLoss, subject))
+	b, ok, err := get(v.side, textKey(pLoss, subject))
 	if err != nil || !ok {
 		return l, err
 	}
@@ -108,7 +108,7 @@ func (a *applier) keepAside(r ledger.Record) error {
 	if err != nil {
 		return err
 	}
-	return a.batch.Set(textKey(pLoss, r.Subject), v, nil)
+	return a.side.Set(textKey(pLoss, r.Subject), v, nil)
 }
 
 // afterLoss notes an event of a chain that is set aside.
@@ -126,17 +126,17 @@ func (a *applier) afterLoss(r ledger.Record, e *turns.Event, l *Loss) error {
 		return nil
 	}
 	id := e.Ref().Session
-	err := a.batch.Set(append(textKey(pAfter, r.Subject), e.ID[:]...), num(nil, r.Seq), nil)
+	err := a.side.Set(append(textKey(pAfter, r.Subject), e.ID[:]...), num(nil, r.Seq), nil)
 	if e.Parent.Session != id {
 		return err
 	}
 	up := e.Parent.Turn
-	err = errors.Join(err, a.batch.Set(append(textKey(pAfterChild, r.Subject), up[:]...), nil, nil))
+	err = errors.Join(err, a.side.Set(append(textKey(pAfterChild, r.Subject), up[:]...), nil, nil))
 	_, uerr := a.Turn(e.Parent)
 	if !errors.Is(uerr, lineage.ErrUnknown) {
 		return errors.Join(err, uerr)
 	}
-	_, isLeft, gerr := get(a.r, append(textKey(pAfter, r.Subject), up[:]...))
+	_, isLeft, gerr := get(a.side, append(textKey(pAfter, r.Subject), up[:]...))
 	if gerr == nil && !isLeft && len(l.Turns) < maxLost {
 		l.Turns = append(l.Turns, up)
 	}

@@ -24,13 +24,13 @@ func (a *applier) received(tenant string, r ledger.Record, e *turns.Event, c *Ch
 	}
 	id := e.Chain.ID
 	err = errors.Join(
-		a.batch.Set(textKey(pChannel, tenant, id), row, nil),
-		a.batch.Set(num(textKey(pReceived, tenant, id), e.Index), num(nil, r.Seq), nil),
-		a.batch.Set(append(textKey(pReceivedID, tenant, id), e.ID[:]...), num(nil, e.Index), nil),
+		a.side.Set(textKey(pChannel, tenant, id), row, nil),
+		a.side.Set(num(textKey(pReceived, tenant, id), e.Index), num(nil, r.Seq), nil),
+		a.side.Set(append(textKey(pReceivedID, tenant, id), e.ID[:]...), num(nil, e.Index), nil),
 		a.keep(r),
 	)
 	if e.Index == 0 {
-		err = errors.Join(err, a.batch.Set(textKey(pChannelOf, tenant, c.Agent, id), nil, nil))
+		err = errors.Join(err, a.side.Set(textKey(pChannelOf, tenant, c.Agent, id), nil, nil))
 	}
 	return err
 }
@@ -42,7 +42,7 @@ func (a *applier) external(tenant string, e *turns.Event) error {
 	}
 	ref := e.Ref()
 	k := append(textKey(pExternal, tenant, e.External.Channel), e.External.ID[:]...)
-	return a.batch.Set(append(append(k, ref.Session[:]...), ref.Turn[:]...), nil, nil)
+	return a.side.Set(append(append(k, ref.Session[:]...), ref.Turn[:]...), nil, nil)
 }
 
 // Channel returns the fold of a channel's chain, by the chain's id; zero if the chain
@@ -51,7 +51,7 @@ func (s *Store) Channel(tenant, id string) (Channel, error) { return s.view().Ch
 
 // Channel implements [ledger.History].
 func (v view) Channel(tenant, id string) (c Channel, err error) {
-	b, ok, err := get(v.r, textKey(pChannel, tenant, id))
+	b, ok, err := get(v.side, textKey(pChannel, tenant, id))
 	if err != nil || !ok {
 		return c, err
 	}

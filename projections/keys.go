@@ -15,7 +15,7 @@ import (
 //	                                          a pointer into t for a turn
 //	t session segment depth                   turn's payload; a path is range scans over these
 //	n session turn                            turn row: lineage node, seq, hash
-//	i session event                           ordinal of an event, by its id
+//	i session event                           ordinal of an event that is no turn, by its id
 //	g session index                           event that holds settings
 //	m session toSession toTurn index          move of a session's head to a turn
 //	k parentSession parent session turn       child of a turn

@@ -60,7 +60,7 @@ func (s *Store) Memories(tenant, agent string) (Memories, error) {
 }
 
 func (v view) Memories(tenant, agent string) (m Memories, err error) {
-	b, ok, err := get(v.r, memoryKey(mFold, tenant, agent))
+	b, ok, err := get(v.side, memoryKey(mFold, tenant, agent))
 	if err != nil || !ok {
 		return m, err
 	}
@@ -87,7 +87,7 @@ func (v view) Memory(tenant, agent string, id turns.ID) (NamedMemory, error) {
 // memoryRow returns the row of an id, which may be evidence of another memory.
 func (v view) memoryRow(tenant, agent string, id turns.ID) (NamedMemory, error) {
 	m := NamedMemory{ID: id}
-	b, ok, err := get(v.r, memoryID(mMemory, tenant, agent, id))
+	b, ok, err := get(v.side, memoryID(mMemory, tenant, agent, id))
 	switch {
 	case err != nil:
 		return m, err
@@ -106,7 +106,7 @@ func (s *Store) MemoryOfText(tenant, agent string, text turns.Hash) (NamedMemory
 }
 
 func (v view) memoryOfText(tenant, agent string, text turns.Hash) (m NamedMemory, ok bool, err error) {
-	b, ok, err := get(v.r, append(memoryKey(mText, tenant, agent), text[:]...))
+	b, ok, err := get(v.side, append(memoryKey(mText, tenant, agent), text[:]...))
 	if err != nil || !ok {
 		return m, false, err
 	}
@@ -116,7 +116,7 @@ func (v view) memoryOfText(tenant, agent string, text turns.Hash) (m NamedMemory
 
 // HasMemoryEvent reports whether an agent's chain has an event of this id.
 func (v view) HasMemoryEvent(tenant, agent string, event turns.ID) (bool, error) {
-	_, ok, err := get(v.r, memoryID(mEvent, tenant, agent, event))
+	_, ok, err := get(v.side, memoryID(mEvent, tenant, agent, event))
 	return ok, err
 }
 
@@ -238,9 +238,9 @@ func (s *Store) RememberingAgents(tenant, after string) iter.Seq2[string, error]
 func (a *applier) memories(tenant string, r ledger.Record, e *turns.Event, next *ledger.Admitted) error {
 	agent := e.Chain.ID
 	err := errors.Join(a.putFold(tenant, agent, next.Memories), a.keep(r),
-		a.batch.Set(memoryID(mEvent, tenant, agent, e.ID), num(nil, r.Seq), nil))
+		a.side.Set(memoryID(mEvent, tenant, agent, e.ID), num(nil, r.Seq), nil))
 	if e.Document != nil {
-		return errors.Join(err, a.batch.Set(num(memoryKey(mDocument, tenant, agent), r.Seq), nil, nil))
+		return errors.Join(err, a.side.Set(num(memoryKey(mDocument, tenant, agent), r.Seq), nil, nil))
 	}
 	changed := next.Changed
 	if e.Kind == turns.KindMemory {
@@ -266,10 +266,10 @@ func (a *applier) memories(tenant string, r ledger.Record, e *turns.Event, next 
 			err = errors.Join(err, a.withdrawDependents(tenant, agent, m.ID, r.Seq))
 		case e.Kind == turns.KindMemoryChanged:
 			text := append(memoryKey(mText, tenant, agent), m.Text[:]...)
-			if _, taken, gerr := get(a.r, text); gerr != nil {
+			if _, taken, gerr := get(a.side, text); gerr != nil {
 				return gerr
 			} else if !taken {
-				err = errors.Join(err, a.batch.Set(text, m.ID[:], nil))
+				err = errors.Join(err, a.side.Set(text, m.ID[:], nil))
 			}
 		}
 	}
@@ -299,7 +299,7 @@ func (a *applier) putFold(tenant, agent string, m Memories) error {
 	if err != nil {
 		return err
 	}
-	return a.batch.Set(memoryKey(mFold, tenant, agent), row, nil)
+	return a.side.Set(memoryKey(mFold, tenant, agent), row, nil)
 }
 
 func (a *applier) putMemory(tenant, agent string, m *NamedMemory) error {
@@ -307,7 +307,7 @@ func (a *applier) putMemory(tenant, agent string, m *NamedMemory) error {
 	if err != nil {
 		return err
 	}
-	return a.batch.Set(memoryID(mMemory, tenant, agent, m.ID), row, nil)
+	return a.side.Set(memoryID(mMemory, tenant, agent, m.ID), row, nil)
 }
 
 // addMemory adds a new memory, and returns its id. If a memory of the agent says the
@@ -336,20 +336,20 @@ func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (tu
 		}
 		m.Same = old.ID
 		return old.ID, errors.Join(a.putMemory(tenant, agent, &old), a.putMemory(tenant, agent, &m),
-			a.batch.Set(place(memoryID(mEvidence, tenant, agent, old.ID)), nil, nil))
+			a.side.Set(place(memoryID(mEvidence, tenant, agent, old.ID)), nil, nil))
 	}
 	err = errors.Join(a.putMemory(tenant, agent, &m),
-		a.batch.Set(append(memoryKey(mText, tenant, agent), m.Text[:]...), m.ID[:], nil),
-		a.batch.Set(place(memoryKey(mList, tenant, agent)), m.ID[:], nil))
+		a.side.Set(append(memoryKey(mText, tenant, agent), m.Text[:]...), m.ID[:], nil),
+		a.side.Set(place(memoryKey(mList, tenant, agent)), m.ID[:], nil))
 	if m.Kind == turns.Daily {
-		err = errors.Join(err, a.batch.Set(place(num(memoryKey(mDaily, tenant, agent), instant(MemoryTime(&m.Memory)))), m.ID[:], nil))
+		err = errors.Join(err, a.side.Set(place(num(memoryKey(mDaily, tenant, agent), instant(MemoryTime(&m.Memory)))), m.ID[:], nil))
 	}
 	for _, id := range m.From {
 		from, ferr := a.Memory(tenant, agent, id)
 		if ferr != nil {
 			return m.ID, ferr
 		}
-		err = errors.Join(err, a.batch.Set(append(memoryID(mDependent, tenant, agent, from.ID), m.ID[:]...), nil, nil))
+		err = errors.Join(err, a.side.Set(append(memoryID(mDependent, tenant, agent, from.ID), m.ID[:]...), nil, nil))
 	}
 	return m.ID, err
 }
@@ -360,7 +360,7 @@ func (a *applier) withdrawDependents(tenant, agent string, root turns.ID, seq ui
 	for open := []turns.ID{root}; len(open) > 0; {
 		k := memoryID(mDependent, tenant, agent, open[len(open)-1])
 		open = open[:len(open)-1]
-		for e, err := range scan(a.r, k, end(k)) {
+		for e, err := range scan(a.side, k, end(k)) {
 			if err != nil {
 				return err
 			}

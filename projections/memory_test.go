@@ -97,7 +97,7 @@ func (b *book) withdraw(id, root turns.ID, seq uint64) {
 }
 
 // event folds in an event of the agent's chain.
-func (b *book) event(t *testing.T, r ledger.Record, e *turns.Event) {
+func (b *book) event(t testing.TB, r ledger.Record, e *turns.Event) {
 	t.Helper()
 	if err := b.fold.Apply(r.Subject, r.Seq, r.Hash, e); err != nil {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func TestAnAgentsChainThatBreaksARuleIsSetAside(t *testing.T) {
 			ap := newApplier(store.db(), turns.ID{}, 0)
 			subject := ledger.Subject("default", "main", chain)
 			r := ledger.Record{Seq: b.fold.Tail.Seq + 1, Subject: subject, Payload: payload, Hash: turns.HashEvent(payload)}
-			if err := ap.apply(r); err != nil {
+			if err := ap.apply(store.db().parse(r)); err != nil {
 				t.Fatal(err)
 			}
 			if err := ap.commit(Checkpoint{Seq: r.Seq, Hash: r.Hash, Schema: Schema}); err != nil {

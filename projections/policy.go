@@ -16,7 +16,7 @@ import (
 func (s *Store) Policies(tenant string) (Policies, error) { return s.view().Policies(tenant) }
 
 func (v view) Policies(tenant string) (p Policies, err error) {
-	b, ok, err := get(v.r, textKey(pPolicies, tenant))
+	b, ok, err := v.row(textKey(pPolicies, tenant))
 	if err != nil || !ok {
 		return p, err
 	}
@@ -39,7 +39,7 @@ func (s *Store) PolicyName(tenant string, name turns.Hash) (PolicyName, error) {
 }
 
 func (v view) PolicyName(tenant string, name turns.Hash) (n PolicyName, err error) {
-	b, ok, err := get(v.r, nameKey(pName, tenant, name))
+	b, ok, err := v.row(nameKey(pName, tenant, name))
 	if err != nil || !ok {
 		return n, err
 	}
@@ -108,7 +108,7 @@ func (s *Store) PolicyEvent(tenant string, event turns.ID) (seq uint64, ok bool,
 
 // number returns the number in a row. ok is false if there is no row.
 func (v view) number(key []byte) (n uint64, ok bool, err error) {
-	b, ok, err := get(v.r, key)
+	b, ok, err := v.row(key)
 	if err != nil || !ok {
 		return 0, false, err
 	}

@@ -19,14 +19,15 @@ import (
 // view has the reads, of the store or of an unfinished batch.
 type view struct {
 	r       pebble.Reader
-	ledger  turns.ID // see Config.Ledger
-	recent  *recent  // of the database
-	changes *changes // of the batch; nil if it is the store
+	side    pebble.Reader // of memories, channels and losses
+	ledger  turns.ID      // see Config.Ledger
+	recent  *recent       // of the database
+	changes *changes      // of the batch; nil if it is the store
 }
 
 func (s *Store) view() view {
 	d := s.db()
-	return view{r: d, ledger: s.ledger, recent: d.recent}
+	return view{r: d, side: d, ledger: s.ledger, recent: d.recent}
 }
 
 // History returns the store as [ledger.Admit] reads it. It follows the
@@ -35,6 +36,16 @@ func (s *Store) History() ledger.History { return s.view() }
 
 // Ledger implements [ledger.History].
 func (v view) Ledger() turns.ID { return v.ledger }
+
+// row returns the value of a key, and whether it has one.
+func (v view) row(k []byte) ([]byte, bool, error) {
+	if v.changes != nil {
+		if b, ok := v.changes.rows[string(k)]; ok {
+			return b, true, nil
+		}
+	}
+	return get(v.r, k)
+}
 
 // Session returns the fold of a session, as of the checkpoint.
 // Errors: [ledger.ErrNotFound].
@@ -54,7 +65,7 @@ func (v view) Session(id turns.ID) (row ledger.Session, err error) {
 	if c := v.chain(id); c != nil {
 		return c.session, nil
 	}
-	b, ok, err := get(v.r, key(pSession, id))
+	b, ok, err := v.row(key(pSession, id))
 	if err != nil {
 		return row, err
 	}
@@ -239,8 +250,21 @@ func (v view) HasEvent(session, event turns.ID) (bool, error) {
 	if v.isNew(session, event) {
 		return false, nil
 	}
-	_, ok, err := get(v.r, key(pID, session, event))
+	_, ok, err := v.indexOf(session, event)
 	return ok, err
+}
+
+// indexOf returns the ordinal of an event: a turn's is in its row, that of another event
+// in a row of its own.
+func (v view) indexOf(session, event turns.ID) (index uint64, ok bool, err error) {
+	t, err := v.rowOf(turns.Ref{Session: session, Turn: event})
+	if err == nil {
+		return t.Index, true, nil
+	}
+	if !errors.Is(err, lineage.ErrUnknown) {
+		return 0, false, err
+	}
+	return v.number(key(pID, session, event))
 }
 
 // isNew reports whether an id is known to be greater than that of every event of the
@@ -256,19 +280,33 @@ func (v view) newestID(session turns.ID) (id turns.ID, err error) {
 	if c := v.chain(session); c != nil {
 		return c.newest, nil
 	}
-	k := key(pID, session)
-	it, err := v.r.NewIter(&pebble.IterOptions{LowerBound: k, UpperBound: end(k)})
+	for _, p := range []byte{pNode, pID} {
+		k := key(p, session)
+		last, ok, err := lastKey(v.r, k)
+		if err != nil {
+			return id, err
+		}
+		if ok && idAt(last, len(k)).Compare(id) > 0 {
+			id = idAt(last, len(k))
+		}
+	}
+	return id, nil
+}
+
+// lastKey returns the last key that begins with a prefix.
+func lastKey(r pebble.Reader, prefix []byte) (k []byte, ok bool, err error) {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end(prefix)})
 	if err != nil {
-		return id, readError(err)
+		return nil, false, readError(err)
 	}
 	defer it.Close()
 	if it.Last() {
-		id = idAt(it.Key(), len(k))
+		return bytes.Clone(it.Key()), true, nil
 	}
 	if err := it.Error(); err != nil {
-		return id, readError(err)
+		return nil, false, readError(err)
 	}
-	return id, nil
+	return nil, false, nil
 }
 
 // Index returns the ordinal of an event on its session's chain, by its id.
@@ -278,14 +316,11 @@ func (s *Store) Index(session, event turns.ID) (uint64, error) {
 	if v.isNew(session, event) {
 		return 0, fmt.Errorf("%w: event %s of session %s", ledger.ErrNotFound, event, session)
 	}
-	b, ok, err := get(v.r, key(pID, session, event))
-	if err != nil {
-		return 0, err
+	index, ok, err := v.indexOf(session, event)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: event %s of session %s", ledger.ErrNotFound, event, session)
 	}
-	if !ok {
-		return 0, fmt.Errorf("%w: event %s of session %s", ledger.ErrNotFound, event, session)
-	}
-	return binary.BigEndian.Uint64(b), nil
+	return index, err
 }
 
 // Events yields the stored bytes of a session's chain from index on.
@@ -383,7 +418,7 @@ func (s *Store) Forks(ref turns.Ref) (ids []turns.ID, err error) {
 func (s *Store) Label(tenant, digest string) (Label, error) { return s.view().Label(tenant, digest) }
 
 func (v view) Label(tenant, digest string) (l Label, err error) {
-	b, ok, err := get(v.r, textKey(pLabel, tenant, digest))
+	b, ok, err := v.row(textKey(pLabel, tenant, digest))
 	if err != nil || !ok {
 		return l, err
 	}
@@ -505,7 +540,7 @@ func allAside(r pebble.Reader) iter.Seq2[AsideChain, error] {
 }
 
 func (v view) why(subject string) (string, error) {
-	b, ok, err := get(v.r, textKey(pAside, subject))
+	b, ok, err := v.row(textKey(pAside, subject))
 	if err != nil || !ok {
 		return "", err
 	}

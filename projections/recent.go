@@ -101,6 +101,7 @@ func (r *recent) takeEvent(hash turns.Hash) *turns.Event {
 type changes struct {
 	chains map[turns.ID]*chain
 	turns  map[turns.Ref]*Turn
+	rows   map[string][]byte // other rows that a later record may read, by key
 }
 
 // generations holds the entries that were used last: at least max of them, and at most

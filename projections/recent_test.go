@@ -92,7 +92,7 @@ func TestNoFoldIsOlderThanARowThatWasRead(t *testing.T) {
 	}
 	batch := newApplier(s.db(), s.ledger, 0)
 	defer batch.batch.Close()
-	if err := batch.apply(r); err != nil {
+	if err := batch.apply(s.db().parse(r)); err != nil {
 		t.Fatal(err)
 	}
 	mem, row := s.db().recent, num(key(pEvent, x.ID), 1)

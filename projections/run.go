@@ -11,9 +11,12 @@ import (
 
 // A batch ends at so many records or bytes, or when the log has no more ready.
 const (
-	batchRecords = 500
+	batchRecords = 2000
 	batchBytes   = 4 << 20
 )
+
+// readAhead is how many records are parsed before they are applied.
+const readAhead = 1000
 
 // DivergedError says that the log is not the one the projections were made
 // of, or lost records that were applied here. Appends must stop: a shorter log
@@ -107,7 +110,7 @@ func (s *Store) tail(ctx context.Context, d *database, log ledger.Log) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	records, failed := s.pump(ctx, log)
+	records, failed := s.pump(ctx, d, log)
 	defer func() {
 		cancel()
 		for range records { // until the pump has ended
@@ -126,8 +129,11 @@ func (s *Store) tail(ctx context.Context, d *database, log ledger.Log) error {
 
 // pump reads the log into a channel, so that a batch can receive what is there
 // and stop. The channel is closed when reading ends, after failed has the reason.
-func (s *Store) pump(ctx context.Context, log ledger.Log) (<-chan ledger.Record, <-chan error) {
-	records := make(chan ledger.Record, 2*batchRecords)
+//
+// It parses the records too: a catch-up decodes and hashes on one processor what it
+// applies, in order, on another.
+func (s *Store) pump(ctx context.Context, d *database, log ledger.Log) (<-chan parsed, <-chan error) {
+	records := make(chan parsed, readAhead)
 	failed := make(chan error, 1)
 	go func() {
 		defer close(records)
@@ -137,7 +143,7 @@ func (s *Store) pump(ctx context.Context, log ledger.Log) (<-chan ledger.Record,
 				return
 			}
 			select {
-			case records <- r:
+			case records <- d.parse(r):
 			case <-ctx.Done():
 				failed <- ctx.Err()
 				return
@@ -148,9 +154,17 @@ func (s *Store) pump(ctx context.Context, log ledger.Log) (<-chan ledger.Record,
 	return records, failed
 }
 
-func (s *Store) applyBatch(d *database, identity string, first ledger.Record, more <-chan ledger.Record) error {
+// hashOf returns the hash of a record's payload.
+func hashOf(p parsed) turns.Hash {
+	if p.event != nil { // parse compared it
+		return p.Hash
+	}
+	return turns.HashEvent(p.Payload)
+}
+
+func (s *Store) applyBatch(d *database, identity string, first parsed, more <-chan parsed) error {
 	a := newApplier(d, s.ledger, s.SetAside())
-	defer a.batch.Close()
+	defer a.close()
 	cp, last := s.Applied(), first
 	bytes := 0
 	for r, n := first, 1; ; n++ {
@@ -173,7 +187,7 @@ func (s *Store) applyBatch(d *database, identity string, first ledger.Record, mo
 			break
 		}
 	}
-	cp = Checkpoint{Identity: identity, Seq: cp.Seq, Hash: turns.HashEvent(last.Payload), Schema: Schema}
+	cp = Checkpoint{Identity: identity, Seq: cp.Seq, Hash: hashOf(last), Schema: Schema}
 	if err := a.commit(cp); err != nil {
 		return err
 	}

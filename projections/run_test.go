@@ -88,11 +88,11 @@ func TestBatchesAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, vfs.NewMem())
 			defer s.Close()
-			more := make(chan ledger.Record, tc.records)
+			more := make(chan parsed, tc.records)
 			for i := range tc.records {
 				// What can't be read is kept: any bytes do.
 				p := make([]byte, tc.size)
-				more <- ledger.Record{Seq: uint64(i) + 1, Subject: ledger.Subject("default", "x", turns.Chain{Entity: turns.LabelEntity, ID: "x"}), Payload: p, Hash: turns.HashEvent(p)}
+				more <- s.db().parse(ledger.Record{Seq: uint64(i) + 1, Subject: ledger.Subject("default", "x", turns.Chain{Entity: turns.LabelEntity, ID: "x"}), Payload: p, Hash: turns.HashEvent(p)})
 			}
 			if err := s.applyBatch(s.db(), "log", <-more, more); err != nil {
 				t.Fatal(err)
@@ -130,7 +130,7 @@ func TestRecordsThatAreNoEventsOfTheirChain(t *testing.T) {
 			s := openStore(t, vfs.NewMem())
 			defer s.Close()
 			tc.record.Seq = 1
-			if err := s.applyBatch(s.db(), "log", tc.record, nil); err != nil {
+			if err := s.applyBatch(s.db(), "log", s.db().parse(tc.record), nil); err != nil {
 				t.Fatal(err)
 			}
 			why, err := s.WhyAside(tc.record.Subject)
@@ -150,7 +150,7 @@ func TestRecordsThatAreNoEventsOfTheirChain(t *testing.T) {
 	s := openStore(t, vfs.NewMem())
 	defer s.Close()
 	first.Seq = 2
-	if err := s.applyBatch(s.db(), "log", first, nil); !errors.Is(err, ledger.ErrCorrupt) {
+	if err := s.applyBatch(s.db(), "log", s.db().parse(first), nil); !errors.Is(err, ledger.ErrCorrupt) {
 		t.Errorf("a gap: %v, want corrupt", err)
 	}
 }
