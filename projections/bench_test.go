@@ -2,8 +2,9 @@ package projections
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"flag"
+	"math/rand/v2"
 	"slices"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/memlog"
+	"nexus/lineage"
 	"nexus/turns"
 )
 
@@ -32,7 +34,7 @@ func writeBench(b *testing.B, n int) *memlog.Log {
 			open, before = append(open, s), s
 		}
 		body := make([]byte, 1<<10)
-		_, _ = rand.Read(body)
+		_, _ = crand.Read(body)
 		i := int(a.next) % len(open)
 		s := open[i]
 		e := &turns.Event{Kind: turns.KindTurn, ID: a.id(), Parent: s.Head, Depth: s.depth[s.Head] + 1, Halves: 3, Actor: "default/main",
@@ -142,6 +144,70 @@ func cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkLineage asks random pairs of turns of a forest of forks of forks for their merge
+// base, and whether one is above the other, by segments and, as a comparison, by turns:
+//
+//	go test ./projections -run '^$' -bench Lineage -benchtime 20000x -bench-events 1000000 -timeout 30m
+func BenchmarkLineage(b *testing.B) {
+	a := &author{t: b, log: memlog.New(memlog.Config{}), rng: rand.New(rand.NewPCG(1, 2))}
+	var all []turns.Ref
+	forks := *benchEvents / 100
+	for int(a.next) < *benchEvents {
+		var s *session
+		if len(a.all) <= forks && a.rng.IntN(100) == 0 || len(a.all) == 0 { // one turn in a hundred begins a fork
+			var of *session
+			if len(a.all) > 0 {
+				of = a.all[a.rng.IntN(len(a.all))]
+			}
+			s = a.open(of)
+		} else if s = a.all[a.rng.IntN(len(a.all))]; a.rng.IntN(2) == 0 {
+			s = a.all[0]
+		}
+		a.turn(s)
+		all = append(all, s.Head)
+	}
+	store, err := Open(Config{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close()
+	run(b, store, a.log, last(b, a.log))
+	var base, ancestor, byTurns []float64
+	for b.Loop() {
+		ns, err := store.Nodes(all[a.rng.IntN(len(all))], all[a.rng.IntN(len(all))])
+		if err != nil {
+			b.Fatal(err)
+		}
+		began := time.Now()
+		if _, _, err := lineage.MergeBase(store, ns[0], ns[1]); err != nil {
+			b.Fatal(err)
+		}
+		base = append(base, time.Since(began).Seconds()*1e6)
+		began = time.Now()
+		is, err := lineage.IsAncestor(store, ns[0], ns[1])
+		if err != nil {
+			b.Fatal(err)
+		}
+		ancestor = append(ancestor, time.Since(began).Seconds()*1e6)
+		if ns[0].Depth > ns[1].Depth {
+			continue
+		}
+		began = time.Now()
+		at, err := lineage.At(store, ns[1], ns[0].Depth)
+		if err != nil || (at.Ref == ns[0].Ref) != is {
+			b.Fatal(at.Ref, is, err)
+		}
+		byTurns = append(byTurns, time.Since(began).Seconds()*1e6)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(base), "base-p50-µs")
+	b.ReportMetric(base[len(base)*99/100], "base-p99-µs")
+	b.ReportMetric(median(ancestor), "ancestor-p50-µs")
+	b.ReportMetric(ancestor[len(ancestor)*99/100], "ancestor-p99-µs")
+	b.ReportMetric(median(byTurns), "at-depth-p50-µs")
+	b.ReportMetric(float64(len(a.all)-1), "forks")
 }
 
 func median(xs []float64) float64 {
