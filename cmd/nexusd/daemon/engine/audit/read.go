@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
 
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -49,12 +52,7 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 		if last == 0 {
 			return nil
 		}
-		for r, err := range v.audit.reader.Log.Read(ctx, 1, false) {
-			if more, err := v.visit(ctx, r, err); !more || err != nil {
-				return err
-			}
-		}
-		return nil
+		return v.readLog(ctx)
 	}
 	for _, subject := range v.chains {
 		for after := uint64(0); ; {
@@ -62,7 +60,7 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 			if errors.Is(err, ledger.ErrNotFound) || (err == nil && r.Seq > last) {
 				break
 			}
-			more, err := v.visit(ctx, r, err)
+			more, err := v.visit(ctx, parse(r), err)
 			if err != nil {
 				return err
 			}
@@ -75,9 +73,47 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 	return nil
 }
 
+// Records that are parsed ahead of the check: so many, and so many bytes of payloads.
+const aheadRecords, aheadBytes = 256, 16 << 20
+
+// readLog checks the whole log in its order. A goroutine of its own reads it, checks the
+// hashes and decodes, ahead of the checks that need the records before.
+func (v *verifier) readLog(ctx context.Context) error {
+	type seen struct {
+		parsed
+		err error
+	}
+	ctx, stop := context.WithCancel(ctx)
+	ahead, room := make(chan seen, aheadRecords), semaphore.NewWeighted(aheadBytes)
+	size := func(r ledger.Record) int64 { return min(int64(len(r.Payload)), aheadBytes) }
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() {
+		defer close(ahead)
+		for r, err := range v.audit.reader.Log.Read(ctx, 1, false) {
+			if room.Acquire(ctx, size(r)) != nil {
+				return
+			}
+			select {
+			case ahead <- seen{parse(r), err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	for x := range ahead {
+		if more, err := v.visit(ctx, x.parsed, x.err); !more || err != nil {
+			return err
+		}
+		room.Release(size(x.Record))
+	}
+	return ctx.Err()
+}
+
 // visit checks a record as it was read. more is false if the log can't be read
 // further.
-func (v *verifier) visit(ctx context.Context, r ledger.Record, err error) (more bool, _ error) {
+func (v *verifier) visit(ctx context.Context, r parsed, err error) (more bool, _ error) {
 	if errors.Is(err, ledger.ErrCorrupt) {
 		v.problem("", api.Problem{Code: api.Corrupt, Seq: r.Seq, Message: err.Error()})
 		return false, nil

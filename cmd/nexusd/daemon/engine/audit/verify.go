@@ -83,15 +83,21 @@ type verifier struct {
 	names      map[policyName]ledger.PolicyName
 	agents     map[string]ledger.Memories // by subject
 	memories   map[memoryName]ledger.NamedMemory
-	differing  map[turns.Ref]projections.Turn        // turns that differ from their rows, as they follow from the log
-	open       *cache.Cache[turns.Ref, ledger.Calls] // calls open after a turn, if any
-	duplicates map[string]bool                       // subjects of duplicate openings
-	broken     map[string]bool                       // subjects of chains that can't be followed further
+	differing  map[turns.Ref]projections.Turn            // turns that differ from their rows, as they follow from the log
+	open       *cache.Cache[turns.Ref, ledger.Calls]     // calls open after a turn, if any
+	rows       *cache.Cache[turns.Ref, projections.Turn] // rows of admitted turns that agree with the log
+	looked     projections.Turn                          // the row that HasEvent read last
+	duplicates map[string]bool                           // subjects of duplicate openings
+	broken     map[string]bool                           // subjects of chains that can't be followed further
 }
 
 // maxOpenBytes bounds the memory of the open calls that a verification remembers. It
 // reads others again.
 const maxOpenBytes = 64 << 20
+
+// maxRowBytes bounds the memory of the rows that a verification has compared and may need
+// again: mostly the next event of a session looks up its parent.
+const maxRowBytes, rowBytes = 16 << 20, 768
 
 // newVerifier returns a verifier of the records up to last.
 func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
@@ -100,7 +106,8 @@ func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
 		policies: make(map[string]ledger.Policies), channels: make(map[string]ledger.Channel), names: make(map[policyName]ledger.PolicyName),
 		agents: make(map[string]ledger.Memories), memories: make(map[memoryName]ledger.NamedMemory),
 		differing: make(map[turns.Ref]projections.Turn), broken: make(map[string]bool), duplicates: make(map[string]bool),
-		open: cache.New[turns.Ref, ledger.Calls](cache.NewBudget(maxOpenBytes), "verify")}
+		open: cache.New[turns.Ref, ledger.Calls](cache.NewBudget(maxOpenBytes), "verify"),
+		rows: cache.New[turns.Ref, projections.Turn](cache.NewBudget(maxRowBytes), "verify")}
 }
 
 // maxDiffering bounds the held turns that differ from their rows, to about 40 MB.
@@ -112,14 +119,16 @@ func (v *verifier) admittedTurn(ref turns.Ref) (projections.Turn, error) {
 	if t, ok := v.differing[ref]; ok {
 		return t, nil
 	}
-	unknown := fmt.Errorf("%w: turn %s", lineage.ErrUnknown, ref)
-	s, ok := v.sessions[ref.Session]
-	if !ok {
-		return projections.Turn{}, unknown
+	if t, ok := v.rows.Get(ref); ok {
+		return t, nil
 	}
-	t, err := v.audit.reader.Projections.Turn(ref)
-	if err == nil && t.Index > s.Tail.Index {
-		return projections.Turn{}, unknown
+	t, err := projections.Turn{}, error(nil)
+	s, ok := v.sessions[ref.Session]
+	if ok {
+		t, err = v.audit.reader.Projections.Turn(ref)
+	}
+	if !ok || err == nil && t.Index > s.Tail.Index {
+		return projections.Turn{}, fmt.Errorf("%w: turn %s", lineage.ErrUnknown, ref)
 	}
 	return t, err
 }
@@ -182,6 +191,14 @@ func (v *verifier) HasEvent(session, event turns.ID) (bool, error) {
 	if !ok {
 		return false, nil
 	}
+	t, err := v.audit.reader.Projections.Turn(turns.Ref{Session: session, Turn: event})
+	if err == nil {
+		v.looked = t
+		return t.Index <= s.Tail.Index, nil
+	}
+	if !errors.Is(err, lineage.ErrUnknown) {
+		return false, err
+	}
 	index, err := v.audit.reader.Projections.Index(session, event)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return false, nil
@@ -202,22 +219,33 @@ func (v *verifier) problem(tenant string, p api.Problem) {
 	}
 }
 
+// parsed is a record with what can be said of it alone.
+type parsed struct {
+	ledger.Record
+	tenant string
+	chain  turns.Chain
+	event  *turns.Event
+	bad    error // the record is not what its subject and hash say
+}
+
+// parse decodes a record and checks its hash.
+func parse(r ledger.Record) (p parsed) {
+	p.Record = r
+	if p.tenant, p.chain, p.bad = ledger.ParseSubject(r.Subject); p.bad != nil {
+		return p
+	}
+	if got := turns.HashEvent(r.Payload); got != r.Hash {
+		p.bad = fmt.Errorf("%w: its hash is %v, stored with it is %v", ledger.ErrCorrupt, got, r.Hash)
+	} else if p.event, p.bad = turns.Decode(r.Payload); p.bad == nil && p.event.Chain != p.chain {
+		p.bad = fmt.Errorf("%w: an event of chain %s on subject %s", ledger.ErrCorrupt, p.event.Chain, r.Subject)
+	}
+	return p
+}
+
 // checkRecord checks one record of the log and the projections' copy of it.
-func (v *verifier) checkRecord(ctx context.Context, r ledger.Record) error {
+func (v *verifier) checkRecord(ctx context.Context, x parsed) error {
 	v.out.Events++
-	tenant, chain, err := ledger.ParseSubject(r.Subject)
-	if err == nil {
-		if got := turns.HashEvent(r.Payload); got != r.Hash {
-			err = fmt.Errorf("%w: its hash is %v, stored with it is %v", ledger.ErrCorrupt, got, r.Hash)
-		}
-	}
-	var ev *turns.Event
-	if err == nil {
-		ev, err = turns.Decode(r.Payload)
-	}
-	if err == nil && ev.Chain != chain {
-		err = fmt.Errorf("%w: an event of chain %s on subject %s", ledger.ErrCorrupt, ev.Chain, r.Subject)
-	}
+	r, tenant, chain, ev, err := x.Record, x.tenant, x.chain, x.event, x.bad
 	p := api.Problem{Code: api.Corrupt, Seq: r.Seq}
 	p.Session, _ = chain.Session()
 	if err != nil {
@@ -323,9 +351,8 @@ func (v *verifier) checkSession(ctx context.Context, r ledger.Record, ev *turns.
 	v.sessions[s.ID] = *s
 	var differs error
 	if ev.Kind.IsTurn() {
-		differs = v.checkRow(next.Node, r, ev)
-	}
-	if index, err := v.audit.reader.Projections.Index(s.ID, ev.ID); err != nil || index != ev.Index {
+		differs = v.checkRow(next.Node, r, ev) // with its ordinal
+	} else if index, err := v.audit.reader.Projections.Index(s.ID, ev.ID); err != nil || index != ev.Index {
 		differs = errors.Join(differs, fmt.Errorf("%w: the projections' index of ids has it at %d (%v)", ledger.ErrCorrupt, index, err))
 	}
 	if ev.Kind == turns.KindCompaction {
@@ -414,8 +441,12 @@ func (v *verifier) openAt(ctx context.Context, s *ledger.Session, ref turns.Ref)
 // checkRow compares the projections' row of a turn with the log. If they differ, it
 // keeps the row that follows from the log.
 func (v *verifier) checkRow(node lineage.Node, r ledger.Record, ev *turns.Event) error {
-	row, err := v.audit.reader.Projections.Turn(node.Ref)
+	row, err := v.looked, error(nil)
+	if row.Ref != node.Ref {
+		row, err = v.audit.reader.Projections.Turn(node.Ref)
+	}
 	if err == nil && row.Node == node && row.Seq == r.Seq && row.Hash == r.Hash && row.Index == ev.Index && row.Open == ev.Open {
+		v.rows.Put(node.Ref, row, rowBytes)
 		return nil
 	}
 	if len(v.differing) >= maxDiffering {
