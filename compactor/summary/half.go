@@ -57,6 +57,17 @@ func (h *HalfTurn) ShownTokens() uint64 {
 	return tokens.Sub(h.Tokens, h.Saved)
 }
 
+// Count returns the tokens of the messages of h by the path's counter c.
+func (h *HalfTurn) Count(c tokens.Counter) (n uint64) {
+	if h.Counts == nil {
+		return tokens.Messages(c, h.Messages)
+	}
+	for _, k := range h.Counts {
+		n += k
+	}
+	return n
+}
+
 // TextOf returns the text parts of m. For a text that was moved to a blob it returns
 // the preview.
 func TextOf(m *turns.Message) string {
@@ -154,10 +165,11 @@ type HalfTurn struct {
 	Half     turns.Half
 	Messages []turns.Message // a response is one message
 	Tokens   uint64
-	Saved    uint64 // how many of Tokens the elisions in force save: see view.Path.Settled
-	Reported uint64 // for a response, the input tokens of its call by the provider's count; 0: not reported
-	Erased   bool   // its content key was destroyed, so Messages is nil
-	Pinned   bool   // every replacement quotes its user texts
+	Counts   []uint64 // tokens of each message by the path's counter, if they are known
+	Saved    uint64   // how many of Tokens the elisions in force save: see view.Path.Settled
+	Reported uint64   // for a response, the input tokens of its call by the provider's count; 0: not reported
+	Erased   bool     // its content key was destroyed, so Messages is nil
+	Pinned   bool     // every replacement quotes its user texts
 }
 
 // plainTexts returns the texts of in, without the words that a transcript adds.

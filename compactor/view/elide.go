@@ -42,7 +42,7 @@ func (p Path) ShownHalves() ([]ShownHalf, error) {
 			s.Messages, s.Source.Status, s.Source.Why = nil, Erased, "its content key was destroyed"
 		}
 		if es := by[halfKey{h.Ref, h.Half}]; len(es) > 0 && !h.Erased {
-			s.Messages = slices.Clone(h.Messages)
+			s.Messages, s.Counts = slices.Clone(h.Messages), nil
 			copied := map[uint64]bool{}
 			s.Source.Status, s.Source.Why = "", fmt.Sprintf("%d of its parts shortened by %v", len(es), p.InForce.Node.Ref)
 			for _, e := range es {

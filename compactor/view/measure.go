@@ -119,17 +119,21 @@ func (p Path) CountedBy() tokens.Counter {
 // in force save of them. If recount is false, the halves' Tokens are by c already,
 // as the ledger stores them. The caller settles a path once, when it loads it.
 func (p Path) Settled(c tokens.Counter, recount bool) Path {
+	counted := p.CountedBy().Name() == c.Name() // Counts are by c
 	p.Counter = c
 	hasElisions := p.InForce != nil && len(p.InForce.Body.Elided) > 0
 	hadElisions := slices.ContainsFunc(p.Halves, func(h summary.HalfTurn) bool { return h.Saved > 0 })
-	if !recount && !hasElisions && !hadElisions {
+	if counted && !recount && !hasElisions && !hadElisions {
 		return p
 	}
 	p.Halves = slices.Clone(p.Halves)
 	for i := range p.Halves {
 		h := &p.Halves[i]
+		if !counted {
+			h.Counts = nil
+		}
 		if recount && !h.Erased {
-			h.Tokens = tokens.Messages(c, h.Messages)
+			h.Tokens = h.Count(c)
 		}
 		h.Saved = 0
 	}

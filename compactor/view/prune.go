@@ -36,7 +36,7 @@ func pruneHalves(v policy.Prune, halves []ShownHalf) {
 					continue
 				}
 				if !copied {
-					h.Messages, copied = slices.Clone(h.Messages), true
+					h.Messages, h.Counts, copied = slices.Clone(h.Messages), nil, true
 				}
 				parts := slices.Clone(h.Messages[j].Parts)
 				parts[k] = show

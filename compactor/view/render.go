@@ -68,11 +68,15 @@ func Render(p Path, c tokens.Counter) (Context, error) {
 	if err != nil {
 		return Context{}, err
 	}
+	counted := c.Name() == p.CountedBy().Name()
 	nudged := p.InForce == nil || len(p.InForce.Body.Nudge) == 0
 	for i := range shown {
 		if !nudged && shown[i].Depth > p.InForce.Node.Depth {
 			r.nudge(p.InForce, i-1)
 			nudged = true
+		}
+		if !counted || len(shown[i].Counts) != len(shown[i].Messages) {
+			shown[i].Counts = nil
 		}
 		r.half(i, &shown[i])
 	}
@@ -105,7 +109,7 @@ func (r *renderer) nudge(f *InForce, i int) {
 	}, i)
 	for _, m := range f.Body.Nudge {
 		if len(r.open) > 0 {
-			r.late = append(r.late, message{m, src})
+			r.late = append(r.late, message{Message: m, source: src})
 			continue
 		}
 		r.emit(m, src)
@@ -152,10 +156,12 @@ type call struct {
 	source   Source
 }
 
-// message is a message with the index of its source.
+// message is a message with its tokens, if they are known, and the index of its source.
 type message struct {
 	turns.Message
-	source int
+	source  int
+	tokens  uint64
+	counted bool
 }
 
 func (r *renderer) source(s Source, half int) int {
@@ -164,12 +170,28 @@ func (r *renderer) source(s Source, half int) int {
 	return len(r.out.Sources) - 1
 }
 
+// emit appends a message whose tokens are not known.
 func (r *renderer) emit(m turns.Message, source int) {
-	n := r.counter.Message(&m)
-	r.out.Messages = append(r.out.Messages, m)
-	r.out.Origins = append(r.out.Origins, source)
-	r.out.Sources[source].Tokens += n
-	r.out.Tokens += n
+	r.emitMessage(message{Message: m, source: source})
+}
+
+func (r *renderer) emitMessage(m message) {
+	if !m.counted {
+		m.tokens = r.counter.Message(&m.Message)
+	}
+	r.out.Messages = append(r.out.Messages, m.Message)
+	r.out.Origins = append(r.out.Origins, m.source)
+	r.out.Sources[m.source].Tokens += m.tokens
+	r.out.Tokens += m.tokens
+}
+
+// messageOf returns message i of a half, as it is.
+func messageOf(h *ShownHalf, i, source int) message {
+	m := message{Message: h.Messages[i], source: source}
+	if h.Counts != nil {
+		m.tokens, m.counted = h.Counts[i], true
+	}
+	return m
 }
 
 // half renders half number i of the path.
@@ -178,17 +200,17 @@ func (r *renderer) half(i int, h *ShownHalf) {
 	for k := 0; k < len(h.Messages); {
 		if !summary.IsAssistant(&h.HalfTurn, k) {
 			end := summary.RunEnd(&h.HalfTurn, k)
-			r.run(h.Messages[k:end], src)
+			r.run(h, k, end, src)
 			k = end
 			continue
 		}
 		r.abandon()
-		m := h.Messages[k]
+		m := messageOf(h, k, src)
 		k++
 		if len(m.Parts) == 0 {
 			continue // an empty message says nothing, and providers refuse it
 		}
-		r.emit(m, src)
+		r.emitMessage(m)
 		for j := range m.Parts {
 			if p := &m.Parts[j]; p.Type == turns.ToolCall {
 				r.open = append(r.open, call{p.ID, p.Name, i, h.Source})
@@ -197,11 +219,13 @@ func (r *renderer) half(i int, h *ShownHalf) {
 	}
 }
 
-// run renders what was sent between two assistant messages: first the results of
+// run renders the messages [from, to) of a half, which were sent between two
+// assistant messages: first the results of
 // open calls, then synthetic responses for the calls that it abandons, then the
 // rest.
-func (r *renderer) run(ms []turns.Message, src int) {
-	var results, rest []turns.Message
+func (r *renderer) run(h *ShownHalf, from, to, src int) {
+	ms := h.Messages[from:to]
+	var results, rest []message
 	goesOn, ordered, late := false, true, false
 	for i := range ms {
 		var res, other []turns.Part
@@ -225,15 +249,15 @@ func (r *renderer) run(ms []turns.Message, src int) {
 			r.framing += 8 // the split makes one more message
 		}
 		if len(res) > 0 {
-			m := ms[i]
+			m := messageOf(h, from+i, src)
 			if len(other) > 0 { // otherwise the parts stay as they are, shared and not copied
-				m.Parts = res
+				m.Parts, m.counted = res, false
 			}
 			results = append(results, m)
 		}
 		if len(other) > 0 {
-			m := ms[i]
-			m.Parts = other
+			m := messageOf(h, from+i, src)
+			m.Parts, m.counted = other, false
 			if m.Role == turns.Tool {
 				m.Role = turns.User
 			}
@@ -244,26 +268,26 @@ func (r *renderer) run(ms []turns.Message, src int) {
 	if ordered && goesOn && !late && nothingWaits && !toolText(ms) {
 		// Everything is in its place, so a message with results and then text stays
 		// one message.
-		for _, m := range ms {
-			if len(m.Parts) > 0 {
-				r.emit(m, src)
+		for i := range ms {
+			if len(ms[i].Parts) > 0 {
+				r.emitMessage(messageOf(h, from+i, src))
 			}
 		}
 		return
 	}
 	for _, m := range results {
-		r.emit(m, src)
+		r.emitMessage(m)
 	}
 	if goesOn {
 		r.abandon()
 	}
 	for _, m := range rest {
 		if len(r.open) > 0 { // only late results came: the open calls still wait
-			r.late = append(r.late, message{m, src})
+			r.late = append(r.late, m)
 			continue
 		}
 		r.release()
-		r.emit(m, src)
+		r.emitMessage(m)
 	}
 	if len(r.open) == 0 {
 		r.release()
@@ -316,7 +340,7 @@ func (r *renderer) synthesize(text, why string) {
 // release emits the delayed messages.
 func (r *renderer) release() {
 	for _, m := range r.late {
-		r.emit(m.Message, m.source)
+		r.emitMessage(m)
 	}
 	r.late = r.late[:0]
 }

@@ -19,6 +19,7 @@ type Budget struct {
 	size  int
 	order list.List      // of *entry, used last first
 	sizes map[string]int // bytes by name of the cache
+	epoch uint64         // how often everything was dropped
 }
 
 // NewBudget returns a budget of limit bytes. 0 means [DefaultBytes].
@@ -27,6 +28,16 @@ func NewBudget(limit int) *Budget {
 		limit = DefaultBytes
 	}
 	return &Budget{max: limit, sizes: make(map[string]int)}
+}
+
+// Clear drops all values. A value that is made from content read before Clear is not
+// kept after it, if its room calls [Cache.PutIn].
+func (b *Budget) Clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.epoch++; b.order.Len() > 0; {
+		b.remove(b.order.Back())
+	}
 }
 
 // Max returns the bound on the memory of all caches together, in bytes.
@@ -84,13 +95,43 @@ func (c *Cache[K, V]) Get(k K) (v V, ok bool) {
 	return el.Value.(*entry).value.(V), true
 }
 
+// Drop drops the value of k.
+func (c *Cache[K, V]) Drop(k K) {
+	c.budget.mu.Lock()
+	defer c.budget.mu.Unlock()
+	if el := c.items[k]; el != nil {
+		c.budget.remove(el)
+	}
+}
+
+// Epoch returns what [Cache.PutIn] compares. It changes with each [Budget.Clear].
+func (c *Cache[K, V]) Epoch() uint64 {
+	c.budget.mu.Lock()
+	defer c.budget.mu.Unlock()
+	return c.budget.epoch
+}
+
+// PutIn is Put, if no [Budget.Clear] came since Epoch returned epoch.
+func (c *Cache[K, V]) PutIn(epoch uint64, k K, v V, size int) {
+	c.budget.mu.Lock()
+	defer c.budget.mu.Unlock()
+	if epoch == c.budget.epoch {
+		c.put(k, v, size)
+	}
+}
+
 // Put keeps v, which takes size bytes, and drops the earlier value of k. It does not
 // keep a value larger than a quarter of the budget, which would drive out everything
 // else.
 func (c *Cache[K, V]) Put(k K, v V, size int) {
+	c.budget.mu.Lock()
+	defer c.budget.mu.Unlock()
+	c.put(k, v, size)
+}
+
+// put is Put. The caller holds mu.
+func (c *Cache[K, V]) put(k K, v V, size int) {
 	b := c.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if el := c.items[k]; el != nil {
 		b.remove(el)
 	}

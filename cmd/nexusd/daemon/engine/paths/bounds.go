@@ -132,6 +132,8 @@ func chargeLoaded(ctx context.Context, n int) error {
 // loading is a path while it is loaded, root first.
 type loading struct {
 	loader  *Loader
+	counter tokens.Counter // of the path
+	keep    bool           // keep the turns for the next request
 	halves  []summary.HalfTurn
 	content int   // bytes of the content that is not clipped
 	frames  int   // bytes of everything else
@@ -140,16 +142,17 @@ type loading struct {
 }
 
 // add appends a half whose large parts are still in their blobs, and clips the
-// oldest halves if the content is over its bound.
-func (l *loading) add(ctx context.Context, h summary.HalfTurn) error {
-	size, frame := content.MessagesSize(h.Messages), halfBytes+partBytes*len(content.MessageParts(h.Messages))
+// oldest halves if the content is over its bound. The half has size bytes of content,
+// and frame beside.
+func (l *loading) add(ctx context.Context, h summary.HalfTurn, size, frame int) error {
 	l.halves = append(l.halves, h)
 	l.content, l.frames = l.content+size, l.frames+frame
 	if err := chargeLoaded(ctx, size+frame); err != nil {
 		return err
 	}
 	for ; l.content > l.loader.contentLimit() && l.clipped < len(l.halves); l.clipped++ {
-		ms := l.halves[l.clipped].Messages
+		ms := cloneMessages(l.halves[l.clipped].Messages) // the loader may keep the turn
+		l.halves[l.clipped].Messages, l.halves[l.clipped].Counts = ms, nil
 		was := content.MessagesSize(ms)
 		for _, p := range content.MessageParts(ms) {
 			clipPart(p)
@@ -178,7 +181,12 @@ func (l *loading) fill(ctx context.Context, tenant string, root turns.ID) error 
 		return err
 	}
 	for _, i := range l.foreign {
-		l.halves[i].Tokens = tokens.Messages(l.loader.content.Counter, l.halves[i].Messages)
+		h := &l.halves[i]
+		if l.counter.Name() == l.loader.content.Counter.Name() {
+			h.Tokens = h.Count(l.counter)
+		} else {
+			h.Tokens = tokens.Messages(l.loader.content.Counter, h.Messages)
+		}
 	}
 	return nil
 }

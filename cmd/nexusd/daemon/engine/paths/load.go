@@ -3,8 +3,6 @@ package paths
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/compactor"
@@ -33,7 +31,7 @@ func (pl *Loader) Load(ctx context.Context, s *ledger.Session, set *turns.Settin
 	p.View = pol.Prune
 	p.Cold = pol.Cold(p.Idle)
 	var cut lineage.Cut
-	l := &loading{loader: pl}
+	l := &loading{loader: pl, counter: p.Counter, keep: true}
 	in, err := pl.reader.CompactionAt(s, head)
 	if err != nil {
 		return p, err
@@ -99,7 +97,7 @@ func (sc *pathScan) observe(ev *turns.Event) {
 // Halves returns the halves of the normal turns on the path of head, from cut on.
 // The halves of an erased session are empty and marked.
 func (pl *Loader) Halves(ctx context.Context, s *ledger.Session, head lineage.Node, cut lineage.Cut) ([]summary.HalfTurn, error) {
-	l := &loading{loader: pl}
+	l := &loading{loader: pl, counter: pl.content.Counter}
 	err := pl.scan(ctx, s, head, cut, new(pathScan), l)
 	return l.halves, err
 }
@@ -114,21 +112,14 @@ func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node
 		return err
 	}
 	for _, r := range ranges {
-		for payload, err := range pl.reader.Projections.Range(r) {
+		for t, err := range pl.turnsIn(ctx, r, l.keep) {
 			if err != nil {
 				return err
 			}
-			if ctx.Err() != nil {
-				return fmt.Errorf("%w: read the path: %w", ledger.ErrUnavailable, ctx.Err())
-			}
-			ev, err := turns.Decode(payload)
-			if err != nil {
-				return err
-			}
-			if sc.observe(ev); ev.Kind != turns.KindTurn {
+			if sc.observe(t.event); t.event.Kind != turns.KindTurn {
 				continue
 			}
-			if err := pl.scanTurn(ctx, ev, cut, sc, l); err != nil {
+			if err := pl.addTurn(ctx, t, cut, sc, l); err != nil {
 				return err
 			}
 		}
@@ -136,36 +127,23 @@ func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node
 	return l.fill(ctx, s.Tenant, s.Root)
 }
 
-// scanTurn adds the halves of one turn that are after cut to l.
-func (pl *Loader) scanTurn(ctx context.Context, ev *turns.Event, cut lineage.Cut, sc *pathScan, l *loading) error {
-	b := new(turns.TurnBody)
-	err := pl.content.Open(ev, b)
-	erased := errors.Is(err, turns.ErrErased)
-	if err != nil && !erased {
-		return err
-	}
-	h := summary.HalfTurn{Ref: ev.Ref(), Depth: ev.Depth, Erased: erased}
-	add := func() error {
-		if !erased && ev.Tokens.Counter != pl.content.Counter.Name() {
+// addTurn adds the halves of a turn that are after cut to l.
+func (pl *Loader) addTurn(ctx context.Context, t *turn, cut lineage.Cut, sc *pathScan, l *loading) error {
+	ev := t.event
+	for _, h := range t.halves {
+		if h == nil || lineage.CutBefore(ev.Depth, h.Half) < cut {
+			continue
+		}
+		if !t.erased && ev.Tokens.Counter != pl.content.Counter.Name() {
 			l.foreign = append(l.foreign, len(l.halves))
 		}
-		return l.add(ctx, h)
-	}
-	if ev.Halves.Has(turns.MessagesHalf) && lineage.CutBefore(ev.Depth, turns.MessagesHalf) >= cut {
-		h.Half, h.Messages, h.Tokens, h.Pinned = turns.MessagesHalf, turns.Shown(b.Messages), ev.Tokens.Messages, isPinned(b.Meta)
-		if err := add(); err != nil {
+		shown := h.onPath(l.counter)
+		if h.Half == turns.ResponseHalf && ev.Usage != nil && t.preamble == sc.preamble {
+			shown.Reported = ev.Usage.InputTokens
+		}
+		if err := l.add(ctx, shown, h.size, h.frame); err != nil {
 			return err
 		}
-	}
-	if ev.Halves.Has(turns.ResponseHalf) && lineage.CutBefore(ev.Depth, turns.ResponseHalf) >= cut {
-		h.Half, h.Messages, h.Tokens, h.Pinned = turns.ResponseHalf, nil, ev.Tokens.Response, false
-		if !erased {
-			h.Messages = turns.Shown([]turns.Message{*b.Response})
-		}
-		if ev.Usage != nil && b.Preamble == sc.preamble {
-			h.Reported = ev.Usage.InputTokens
-		}
-		return add()
 	}
 	return nil
 }

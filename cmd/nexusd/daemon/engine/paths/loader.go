@@ -29,9 +29,10 @@ type Loader struct {
 	loaded    atomic.Int64                 // bytes that all requests have loaded
 	expanding *semaphore.Weighted          // see Expand
 	sizes     *cache.Cache[turns.ID, Size] // by session
+	runs      *cache.Cache[runKey, *run]
 }
 
 // New returns a loader of the paths that r finds.
 func New(tiers []compactor.Tier, maxContent int, cs *content.Store, r *reader.Reader, limits *page.Limits, budget *cache.Budget) *Loader {
-	return &Loader{expanding: semaphore.NewWeighted(maxExpanded), Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, sizes: cache.New[turns.ID, Size](budget, "measures")}
+	return &Loader{expanding: semaphore.NewWeighted(maxExpanded), Tiers: tiers, MaxContent: maxContent, content: cs, reader: r, page: limits, sizes: cache.New[turns.ID, Size](budget, "measures"), runs: cache.New[runKey, *run](budget, "turns")}
 }
