@@ -1,8 +1,6 @@
 package view
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 
 	"nexus/compactor/policy"
@@ -112,22 +110,4 @@ func ParseRecipe(raw turns.Raw) (Recipe, error) {
 		return Recipe{}, fmt.Errorf("read recipe: %w: it does not say under which settings", turns.ErrUnsupported)
 	}
 	return r, nil
-}
-
-// Fingerprint returns the text form of SHA-256 over "nexus.context.v1\0" and, for
-// each message, its length (8 bytes, big-endian) and its deterministic CBOR.
-func (c Context) Fingerprint() string {
-	h := sha256.New()
-	h.Write([]byte("nexus.context.v1\x00"))
-	for i := range c.Messages {
-		b, err := turns.EncodeBody(&c.Messages[i])
-		if err != nil { // no event could hold this message
-			b = []byte(err.Error())
-		}
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
-		h.Write(n[:])
-		h.Write(b)
-	}
-	return turns.Hash(h.Sum(nil)).String()
 }

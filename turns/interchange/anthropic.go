@@ -47,6 +47,11 @@ const (
 // Messages is empty where nothing but system text remains: the API wants a
 // message, which the caller must add. Errors: as [OpenAI].
 func Anthropic(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
+	return (*Memo)(nil).Anthropic(system, tools, ms)
+}
+
+// Anthropic is [Anthropic] after the rendering of e.
+func (e *Memo) Anthropic(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
 	xs, err := exchanges(ms)
 	if err != nil {
 		return Rendered{}, fmt.Errorf("render anthropic: %w", err)
@@ -71,7 +76,7 @@ func Anthropic(system []turns.Section, tools []turns.Raw, ms []turns.Message) (R
 		w.exchange(x)
 	}
 	w.finish()
-	r := newRendered(tools, len(w.messages))
+	r := e.newRendered(tools, len(w.messages))
 	if len(w.system) > 0 {
 		if r.System, err = turns.EncodeJSON(w.system); err != nil {
 			return Rendered{}, fmt.Errorf("render anthropic system: %w", err)

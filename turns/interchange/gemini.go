@@ -40,6 +40,11 @@ const skipSignature = "skip_thought_signature_validator"
 //
 // Errors: as [OpenAI].
 func Gemini(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
+	return (*Memo)(nil).Gemini(system, tools, ms)
+}
+
+// Gemini is [Gemini] after the rendering of e.
+func (e *Memo) Gemini(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
 	xs, err := exchanges(ms)
 	if err != nil {
 		return Rendered{}, fmt.Errorf("render gemini: %w", err)
@@ -64,7 +69,7 @@ func Gemini(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rend
 		first := geminiContent{Role: "user", Parts: appendGemini(nil, markContinued)}
 		w.contents = append([]geminiContent{first}, w.contents...)
 	}
-	r := newRendered(tools, len(w.contents))
+	r := e.newRendered(tools, len(w.contents))
 	if len(w.system) > 0 {
 		if r.System, err = turns.EncodeJSON(geminiContent{Parts: w.system}); err != nil {
 			return Rendered{}, fmt.Errorf("render gemini system: %w", err)

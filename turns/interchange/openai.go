@@ -37,11 +37,16 @@ const (
 //
 // Errors: [ErrUnpaired], or what the encoder found (invalid UTF-8 or JSON).
 func OpenAI(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
+	return (*Memo)(nil).OpenAI(system, tools, ms)
+}
+
+// OpenAI is [OpenAI] after the rendering of e.
+func (e *Memo) OpenAI(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
 	xs, err := exchanges(ms)
 	if err != nil {
 		return Rendered{}, fmt.Errorf("render openai: %w", err)
 	}
-	w := openaiWriter{Rendered: newRendered(tools, len(system)+len(ms))}
+	w := openaiWriter{Rendered: e.newRendered(tools, len(system)+len(ms))}
 	w.ids.fits = func(id string) bool { return id != "" && len(id) <= openaiCallID }
 	for _, s := range system {
 		w.addMessage("system", "", []openaiPart{{Type: "text", Text: s.Content}})

@@ -22,6 +22,9 @@ type Rendered struct {
 	// form of its own; the ledger keeps the agent's and converts none.
 	Tools    []jsontext.Value `json:"tools,omitempty"`
 	Messages []jsontext.Value `json:"messages"`
+
+	memo *Memo // of an earlier rendering; nil: the caller has none
+	wire []any // of Messages, with memo
 }
 
 // OTel renders the ledger's own JSON, the shape of the OpenTelemetry GenAI
@@ -29,7 +32,12 @@ type Rendered struct {
 // of {name, content}. Pairs are not checked: this form also shows
 // history.
 func OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
-	r := newRendered(tools, len(ms))
+	return (*Memo)(nil).OTel(system, tools, ms)
+}
+
+// OTel is [OTel] after the rendering of e.
+func (e *Memo) OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
+	r := e.newRendered(tools, len(ms))
 	if len(system) > 0 {
 		v, err := turns.EncodeJSON(system)
 		if err != nil {
@@ -45,8 +53,8 @@ func OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Render
 	return r, nil
 }
 
-func newRendered(tools []turns.Raw, n int) Rendered {
-	r := Rendered{Messages: make([]jsontext.Value, 0, n)}
+func (e *Memo) newRendered(tools []turns.Raw, n int) Rendered {
+	r := Rendered{Messages: make([]jsontext.Value, 0, n), memo: e}
 	for _, t := range tools {
 		r.Tools = append(r.Tools, jsontext.Value(t))
 	}
@@ -54,6 +62,13 @@ func newRendered(tools []turns.Raw, n int) Rendered {
 }
 
 func (r *Rendered) add(format string, m any) error {
+	if r.memo != nil {
+		r.wire = append(r.wire, m)
+		if v, ok := r.memo.find(len(r.Messages), m); ok {
+			r.Messages = append(r.Messages, v)
+			return nil
+		}
+	}
 	v, err := turns.EncodeJSON(m)
 	if err != nil {
 		return fmt.Errorf("render %s message %d: %w", format, len(r.Messages), err)

@@ -72,13 +72,14 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if req.Policy != nil {
 		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
+	epoch := cx.pages.Epoch() // before a key is read
 	whole, ok := cx.pages.Get(name)
 	if !cur.Started || !ok {
 		v, err := cx.contextAt(ctx, s, head, req, recipe, d.ReusableFor(s))
 		if err != nil {
 			return nil, err
 		}
-		out, err := cx.renderContext(render, v, req)
+		out, err := cx.renderContext(epoch, render, v, req)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +104,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 		return nil, err
 	}
 	if out.Next != "" && (!ok || !cur.Started) {
-		cx.pages.Put(name, whole, contextSize(&whole))
+		cx.pages.PutIn(epoch, name, whole, contextSize(&whole))
 	}
 	return &out, nil
 }
@@ -216,37 +217,46 @@ func (cx *Contexts) squeeze(ctx context.Context, v *contextView) (*contextView, 
 	return v, nil
 }
 
-// renderFunc renders a context in the format of a provider.
-type renderFunc func([]turns.Section, []turns.Raw, []turns.Message) (interchange.Rendered, error)
+// renderFunc renders a context in the format of a provider, after an earlier one.
+type renderFunc func(*interchange.Memo, []turns.Section, []turns.Raw, []turns.Message) (interchange.Rendered, error)
 
 // renderer returns the renderFunc of a format.
 func renderer(format string) (renderFunc, error) {
 	switch format {
 	case "", "otel":
-		return interchange.OTel, nil
+		return (*interchange.Memo).OTel, nil
 	case "openai":
-		return interchange.OpenAI, nil
+		return (*interchange.Memo).OpenAI, nil
 	case "anthropic":
-		return interchange.Anthropic, nil
+		return (*interchange.Memo).Anthropic, nil
 	case "gemini":
-		return interchange.Gemini, nil
+		return (*interchange.Memo).Gemini, nil
 	}
 	return nil, api.FieldErrorf("/format", "%q is not one of otel, openai, anthropic, gemini", format)
 }
 
 // renderContext renders a view as the contract shows it, all pages together.
-func (cx *Contexts) renderContext(render renderFunc, v *contextView, req api.GetContext) (*api.Context, error) {
+func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextView, req api.GetContext) (*api.Context, error) {
 	if err := cx.paths.CheckWhole(v.context.Messages); err != nil {
 		return nil, err
 	}
-	r, err := render(v.set.Preamble.System, v.set.Preamble.Tools, v.context.Messages)
+	name := renderedKey{v.path.Session, v.policy.Digest(), req.Format}
+	before, ok := cx.rendered.Get(name)
+	if !ok {
+		before = &rendered{memo: new(interchange.Memo)}
+	}
+	r, err := render(before.memo, v.set.Preamble.System, v.set.Preamble.Tools, v.context.Messages)
 	if err != nil {
 		return nil, err
 	}
+	now := before.after(v.context.Messages)
 	out := &api.Context{
 		Messages: raws(r.Messages), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
 		Budget: v.budget, Overhead: v.path.Overhead, Reported: v.reported,
-		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: v.context.Fingerprint(), Sources: []api.Source{},
+		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: now.fingerprint().String(), Sources: []api.Source{},
+	}
+	if now.memo = r.Memo(); !ok || (req.At.IsZero() && v.source == nil) { // an older context does not replace the newest
+		cx.rendered.PutIn(epoch, name, now, now.size(out.Messages))
 	}
 	if out.Recipe, err = v.made.JSON(); err != nil {
 		return nil, err

@@ -19,9 +19,11 @@ type Contexts struct {
 	reader      *reader.Reader
 	compactions *compactions.Compactions
 	pages       *cache.Cache[pageKey, api.Context] // whole contexts that are being paged
+	rendered    *cache.Cache[renderedKey, *rendered]
 }
 
 // New returns the contexts of the sessions that r reads.
 func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, cm *compactions.Compactions, budget *cache.Budget) *Contexts {
-	return &Contexts{content: cs, page: limits, paths: pl, reader: r, compactions: cm, pages: cache.New[pageKey, api.Context](budget, "contexts")}
+	return &Contexts{content: cs, page: limits, paths: pl, reader: r, compactions: cm, pages: cache.New[pageKey, api.Context](budget, "contexts"),
+		rendered: cache.New[renderedKey, *rendered](budget, "messages")}
 }

@@ -1,0 +1,62 @@
+package contexts
+
+import (
+	"reflect"
+
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/compactor/view"
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+// A context repeats the context before it, and has a few messages more. So the messages
+// of the last one are kept, with their JSON and their fingerprints. The next one
+// compares its messages with them, and encodes and hashes only those that differ.
+
+// renderedKey names the contexts of a session that are likely to begin alike.
+type renderedKey struct {
+	session turns.ID
+	policy  turns.Hash
+	format  string
+}
+
+// rendered is the messages of a context. Requests share it; nobody changes it.
+type rendered struct {
+	messages     []turns.Message
+	fingerprints []view.Fingerprint // of messages[:i+1]
+	memo         *interchange.Memo
+}
+
+// after returns the fingerprints of messages, of which those that r begins with are not
+// hashed again.
+func (r *rendered) after(ms []turns.Message) *rendered {
+	n := 0
+	for n < min(len(r.messages), len(ms)) && reflect.DeepEqual(&r.messages[n], &ms[n]) {
+		n++
+	}
+	out := &rendered{messages: ms, fingerprints: make([]view.Fingerprint, n, len(ms)), memo: r.memo}
+	copy(out.fingerprints, r.fingerprints)
+	for i := n; i < len(ms); i++ {
+		out.fingerprints = append(out.fingerprints, out.fingerprint().Add(&ms[i]))
+	}
+	return out
+}
+
+// fingerprint returns the fingerprint of all messages.
+func (r *rendered) fingerprint() view.Fingerprint {
+	if len(r.fingerprints) == 0 {
+		return view.NewFingerprint()
+	}
+	return r.fingerprints[len(r.fingerprints)-1]
+}
+
+// size returns about how many bytes of memory r takes. json is what its messages are
+// encoded to.
+func (r *rendered) size(json []turns.Raw) int {
+	const frame = 1 << 10 // of a message, with a state of SHA-256
+	n := content.MessagesSize(r.messages) + frame*len(r.messages)
+	for _, m := range json {
+		n += len(m)
+	}
+	return n
+}
