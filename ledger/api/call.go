@@ -81,7 +81,7 @@ func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID
 		return nil, err
 	}
 	out := new(Rep)
-	if err := unmarshalLenient(m.Data, out); err != nil {
+	if err := decodeReply(m.Data, out); err != nil {
 		return nil, err
 	}
 	if c.stale != nil && bytes.Contains(m.Data, []byte(`"stale"`)) {
@@ -93,6 +93,14 @@ func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID
 		}
 	}
 	return out, nil
+}
+
+// decodeReply reads a reply. out may keep b.
+func decodeReply(b []byte, out any) error {
+	if cx, ok := out.(*Context); ok {
+		return decodeContext(b, cx)
+	}
+	return unmarshalLenient(b, out)
 }
 
 // send tries until there is an answer that another try would not change, or ctx ends. A

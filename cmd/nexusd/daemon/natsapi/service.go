@@ -429,7 +429,7 @@ func (s *Service) reply(r micro.Request, v verb, out any, err error) {
 		s.fail(r, v, err)
 		return
 	}
-	b, err := turns.EncodeJSON(out)
+	b, err := encode(out)
 	if err != nil {
 		s.fail(r, v, err)
 		return
@@ -440,6 +440,14 @@ func (s *Service) reply(r micro.Request, v verb, out any, err error) {
 		return
 	}
 	s.send(r, v, nil, b)
+}
+
+// encode returns the JSON of a reply.
+func encode(out any) ([]byte, error) {
+	if c, ok := out.(*api.Context); ok {
+		return c.JSON()
+	}
+	return turns.EncodeJSON(out)
 }
 
 // send replies on the connection itself. micro reads the reply of its own Respond

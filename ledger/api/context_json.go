@@ -1,0 +1,253 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// A context is the largest reply, and it is asked for before each call. Its messages are
+// encoded already, so its JSON is put together without reading them again, and taken apart
+// without checking them.
+
+const (
+	messagesBegin = `{"messages":[`
+	sourcesBegin  = `"sources":[`
+)
+
+// JSON returns what [turns.EncodeJSON] returns for c. It copies Messages as they are,
+// which must be in the form that EncodeJSON writes.
+func (c *Context) JSON() ([]byte, error) {
+	rest := *c
+	rest.Messages, rest.Sources = nil, nil
+	b, err := turns.EncodeJSON(&rest)
+	if err != nil {
+		return nil, err
+	}
+	sources := memberOf(b, sourcesBegin)
+	if !bytes.HasPrefix(b, []byte(messagesBegin)) || sources < 0 {
+		return nil, fmt.Errorf("encode a context: %.20q does not begin with messages, or has no sources", b)
+	}
+	size := len(b)
+	for _, m := range c.Messages {
+		size += len(m) + 1
+	}
+	const sourceBytes = 128
+	out := append(make([]byte, 0, size+sourceBytes*len(c.Sources)), messagesBegin...)
+	for i, m := range c.Messages {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, m...)
+	}
+	out = append(out, b[len(messagesBegin):sources]...)
+	for i := range c.Sources {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if out, err = c.Sources[i].appendJSON(out); err != nil {
+			return nil, err
+		}
+	}
+	return append(out, b[sources:]...), nil
+}
+
+// appendJSON appends what [turns.EncodeJSON] returns for s.
+func (s *Source) appendJSON(to []byte) (_ []byte, err error) {
+	to = append(to, '{')
+	if !s.Turn.IsZero() {
+		to = append(append(append(to, `"turn":"`...), s.Turn.String()...), `",`...)
+	}
+	if !s.Session.IsZero() {
+		to = append(append(append(to, `"session":"`...), s.Session.String()...), `",`...)
+	}
+	if to, err = jsontext.AppendQuote(append(to, `"half":`...), s.Half); err != nil {
+		return nil, err
+	}
+	if to, err = jsontext.AppendQuote(append(to, `,"status":`...), s.Status); err != nil {
+		return nil, err
+	}
+	to = strconv.AppendUint(append(to, `,"tokens":`...), s.Tokens, 10)
+	if s.Why != "" {
+		if to, err = jsontext.AppendQuote(append(to, `,"why":`...), s.Why); err != nil {
+			return nil, err
+		}
+	}
+	return append(to, '}'), nil
+}
+
+// decodeContext reads the reply of context.get. The messages keep b. It checks where they
+// end, and not what is in them.
+func decodeContext(b []byte, c *Context) error {
+	messages, end, ok := elementsAt(b, len(messagesBegin))
+	if !ok || !bytes.HasPrefix(b, []byte(messagesBegin)) {
+		return unmarshalLenient(b, c)
+	}
+	rest := append([]byte(messagesBegin), b[end:]...)
+	if at := memberOf(rest, sourcesBegin); at > 0 {
+		if sources, end, ok := decodeSources(rest, at); ok {
+			if err := unmarshalLenient(append(rest[:at:at], rest[end:]...), c); err != nil {
+				return err
+			}
+			c.Messages, c.Sources = messages, sources
+			return nil
+		}
+	}
+	if err := unmarshalLenient(rest, c); err != nil {
+		return err
+	}
+	c.Messages = messages
+	return nil
+}
+
+// decodeSources reads the sources whose list begins before b[at], and returns where they
+// end. ok is false if they are not as [Source.appendJSON] writes them.
+func decodeSources(b []byte, at int) (out []Source, end int, ok bool) {
+	elements, end, ok := elementsAt(b, at)
+	if !ok {
+		return nil, 0, false
+	}
+	out = make([]Source, len(elements))
+	for i, e := range elements {
+		if !out[i].parse(e) {
+			if unmarshalLenient(e, &out[i]) != nil {
+				return nil, 0, false
+			}
+		}
+	}
+	return out, end, true
+}
+
+// parse reads a source without a session and a why, as [Source.appendJSON] writes it.
+func (s *Source) parse(b []byte) (ok bool) {
+	word := func(before, after string) (w string) {
+		if !ok {
+			return ""
+		}
+		if b, ok = bytes.CutPrefix(b, []byte(before)); !ok {
+			return ""
+		}
+		n := bytes.Index(b, []byte(after))
+		if ok = n >= 0 && bytes.IndexByte(b[:max(n, 0)], '\\') < 0; !ok {
+			return ""
+		}
+		w, b = string(b[:n]), b[n+len(after):]
+		return w
+	}
+	ok = true
+	id := word(`{"turn":"`, `",`)
+	half := word(`"half":"`, `",`)
+	status := word(`"status":"`, `",`)
+	tokens := word(`"tokens":`, `}`)
+	if !ok || len(b) > 0 {
+		return false
+	}
+	n, err := strconv.ParseUint(tokens, 10, 64)
+	if err != nil || s.Turn.UnmarshalText([]byte(id)) != nil {
+		return false
+	}
+	s.Half, s.Status, s.Tokens = half, status, n
+	return true
+}
+
+// memberOf returns the index after the text member in the object b, −1 if b has no such
+// member at its top.
+func memberOf(b []byte, member string) int {
+	for i := 1; i < len(b); {
+		if bytes.HasPrefix(b[i:], []byte(member)) {
+			return i + len(member)
+		}
+		end, ok := valueEnd(b, i) // the name
+		if !ok || end >= len(b) || b[end] != ':' {
+			return -1
+		}
+		if end, ok = valueEnd(b, end+1); !ok || end >= len(b) || b[end] != ',' {
+			return -1
+		}
+		i = end + 1
+	}
+	return -1
+}
+
+// elementsAt returns the elements of the list whose first one begins at b[i], and the
+// index of its closing bracket. The elements share memory with b.
+func elementsAt(b []byte, i int) (out []turns.Raw, end int, ok bool) {
+	if i < len(b) && b[i] == ']' {
+		return []turns.Raw{}, i, true
+	}
+	for {
+		end, ok := valueEnd(b, i)
+		if !ok || end >= len(b) {
+			return nil, 0, false
+		}
+		out = append(out, turns.Raw(b[i:end:end]))
+		switch b[end] {
+		case ']':
+			return out, end, true
+		case ',':
+			i = end + 1
+		default:
+			return nil, 0, false
+		}
+	}
+}
+
+// valueEnd returns the index after the JSON value that begins at b[i]. There is no white
+// space outside of strings. It looks at quotes and brackets only.
+func valueEnd(b []byte, i int) (end int, ok bool) {
+	depth := 0
+	for i < len(b) {
+		switch b[i] {
+		case '"':
+			if i = stringEnd(b, i); i < 0 {
+				return 0, false
+			}
+			if depth == 0 {
+				return i, true
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth <= 0 {
+				return i + 1, depth == 0
+			}
+		case ',', ':':
+			if depth == 0 {
+				return 0, false
+			}
+		case ' ', '\t', '\r', '\n':
+			return 0, false
+		default:
+			if depth == 0 { // a number or a word
+				for end = i; end < len(b) && bytes.IndexByte([]byte(`,:]}" `), b[end]) < 0; {
+					end++
+				}
+				return end, true
+			}
+		}
+		i++
+	}
+	return 0, false
+}
+
+// stringEnd returns the index after the string that begins at b[i], −1 if it has no end.
+func stringEnd(b []byte, i int) int {
+	for i++; ; {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return -1
+		}
+		slashes := 0
+		for k := i + n - 1; k >= i && b[k] == '\\'; k-- {
+			slashes++
+		}
+		if i += n + 1; slashes%2 == 0 {
+			return i
+		}
+	}
+}
