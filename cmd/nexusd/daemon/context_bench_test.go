@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 
 // BenchmarkContexts measures context.get of 200 turns over NATS, with an append before
 // each, against a plain reply of the same bytes over the same connections. The two take
-// turns, so that a noisy machine is as noisy for both. It reports the median times and
-// their ratios: of a client that takes the bytes of the reply, and of one that decodes
-// them.
+// turns, so that a noisy machine is as noisy for both. It reports the ratios of the
+// median times, and of the time of processors: of a context with a new turn, of the same
+// one again, and of one that a client decodes.
 //
 //	go test ./cmd/nexusd/daemon -run '^$' -bench Contexts -benchtime 300x
 func BenchmarkContexts(b *testing.B) {
@@ -47,23 +48,26 @@ func benchmarkContexts(b *testing.B, format string) {
 		}
 	}()
 	c := api.NewClient(nc, "default", "main")
-	s, err := c.Create(b.Context(), api.CreateSession{SessionSettings: api.SessionSettings{
-		Limits: &turns.Limits{ContextWindow: 1 << 30}, Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"max_messages":0}`)},
-	}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	var id turns.ID
 	n := 0
 	add := func() {
-		if _, err := c.Append(b.Context(), s.ID, agentTurn(n)); err != nil {
+		if _, err := c.Append(b.Context(), id, agentTurn(n)); err != nil {
 			b.Fatal(err)
 		}
 		n++
 	}
-	for range 200 {
-		add()
+	create := func() {
+		s, err := c.Create(b.Context(), api.CreateSession{SessionSettings: api.SessionSettings{
+			Limits: &turns.Limits{ContextWindow: 1 << 30}, Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"max_messages":0}`)},
+		}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for id, n = s.ID, 0; n < 200; {
+			add()
+		}
 	}
-	subject, request := fmt.Sprintf("nexus.v1.default.main.context.get.%s", s.ID), []byte(`{"format":"`+format+`"}`)
+	request := []byte(`{"format":"` + format + `"}`)
 	ask := func(subject string) *nats.Msg {
 		m, err := nc.Request(subject, request, time.Minute)
 		if err != nil || m.Header.Get("Nats-Service-Error-Code") != "" {
@@ -71,7 +75,9 @@ func benchmarkContexts(b *testing.B, format string) {
 		}
 		return m
 	}
-	same := ask(subject).Data
+	get := func() *nats.Msg { return ask("nexus.v1.default.main.context.get." + id.String()) }
+	create()
+	same := get().Data
 	if _, err := plain.Subscribe("_PLAIN", func(m *nats.Msg) {
 		if err := m.Respond(same); err != nil {
 			b.Error(err)
@@ -82,30 +88,53 @@ func benchmarkContexts(b *testing.B, format string) {
 	if err := plain.Flush(); err != nil {
 		b.Fatal(err)
 	}
-	var bytes, decoded, beside []float64
-	timed := func(to *[]float64, f func()) {
-		began := time.Now()
+	var bytes, again, decoded, beside costs
+	timed := func(to *costs, f func()) {
+		cpu, began := processTime(b), time.Now()
 		f()
-		*to = append(*to, float64(time.Since(began)))
+		to.took, to.cpu = append(to.took, float64(time.Since(began))), to.cpu+processTime(b)-cpu
 	}
 	size := len(same)
 	for b.Loop() {
+		if n >= 220 { // still about 200 turns, and one page
+			create()
+			get()
+		}
 		add()
-		timed(&bytes, func() { same = ask(subject).Data })
+		timed(&bytes, func() { same = get().Data })
 		timed(&beside, func() { ask("_PLAIN") })
+		timed(&again, func() { get() })
 		add()
 		timed(&decoded, func() {
-			if _, err := c.Context(b.Context(), s.ID, api.GetContext{Format: format}); err != nil {
+			if _, err := c.Context(b.Context(), id, api.GetContext{Format: format}); err != nil {
 				b.Fatal(err)
 			}
 		})
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(size), "first-bytes")
-	b.ReportMetric(median(beside)/1e3, "plain-µs")
-	b.ReportMetric(median(bytes)/1e3, "context-µs")
-	b.ReportMetric(median(bytes)/median(beside), "ratio")
-	b.ReportMetric(median(decoded)/median(beside), "decoded-ratio")
+	b.ReportMetric(median(beside.took)/1e3, "plain-µs")
+	b.ReportMetric(median(bytes.took)/1e3, "context-µs")
+	for name, x := range map[string]costs{"new": bytes, "again": again, "decoded": decoded} {
+		b.ReportMetric(median(x.took)/median(beside.took), name+"-ratio")
+		b.ReportMetric(float64(x.cpu)/float64(beside.cpu), name+"-cpu-ratio")
+	}
+}
+
+// costs is the times that operations took, and the time of processors that all of them
+// together took in this process.
+type costs struct {
+	took []float64
+	cpu  time.Duration
+}
+
+// processTime returns the time of processors that this process has taken.
+func processTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // agentTurn returns turn n of an agent that works in a loop: about 2 KiB of text, tool
