@@ -29,7 +29,7 @@ func BenchmarkContextWarm(b *testing.B) {
 func contextSession(b *testing.B, e *Engine) turns.ID {
 	var r api.CreateSession
 	r.Limits = &turns.Limits{ContextWindow: 1 << 30}
-	r.Policy = &api.Policy{Name: "balanced", Set: turns.Raw(`{"max_messages":0}`)}
+	r.Policy = &api.Policy{Name: "balanced", Set: turns.Raw(`{"max_messages":0,"cost":{"patience":0}}`)}
 	s, err := e.Create(b.Context(), alice, r, nil)
 	if err != nil {
 		b.Fatal(err)
