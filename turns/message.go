@@ -3,6 +3,7 @@ package turns
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 )
 
@@ -169,6 +170,15 @@ func AddUsage(a, b *Usage) *Usage {
 
 // addTokens returns a + b, and the largest number where that does not fit.
 func addTokens(a, b uint64) uint64 { return a + min(b, math.MaxUint64-a) }
+
+// Equal reports whether m and o have the same content. Messages that share their parts
+// are compared at once.
+func (m *Message) Equal(o *Message) bool {
+	if m.Role != o.Role || m.Name != o.Name || m.FinishReason != o.FinishReason || len(m.Parts) != len(o.Parts) {
+		return false
+	}
+	return len(m.Parts) == 0 || &m.Parts[0] == &o.Parts[0] || reflect.DeepEqual(m.Parts, o.Parts)
+}
 
 // Calls appends to dst the ids of the tool calls in m, in order.
 func (m *Message) Calls(dst []string) []string {

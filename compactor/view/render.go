@@ -68,6 +68,11 @@ func Render(p Path, c tokens.Counter) (Context, error) {
 	if err != nil {
 		return Context{}, err
 	}
+	n := len(r.out.Messages)
+	for i := range shown {
+		n += len(shown[i].Messages)
+	}
+	r.expect(n, len(shown)+len(r.out.Sources))
 	counted := c.Name() == p.CountedBy().Name()
 	nudged := p.InForce == nil || len(p.InForce.Body.Nudge) == 0
 	for i := range shown {
@@ -164,6 +169,15 @@ type message struct {
 	counted bool
 }
 
+// expect makes room for messages and sources.
+func (r *renderer) expect(messages, sources int) {
+	const synthetic = 4
+	r.out.Messages = append(make([]turns.Message, 0, messages+synthetic), r.out.Messages...)
+	r.out.Origins = append(make([]int, 0, messages+synthetic), r.out.Origins...)
+	r.out.Sources = append(make([]Source, 0, sources+synthetic), r.out.Sources...)
+	r.after = append(make([]int, 0, sources+synthetic), r.after...)
+}
+
 func (r *renderer) source(s Source, half int) int {
 	r.out.Sources = append(r.out.Sources, s)
 	r.after = append(r.after, half)
@@ -225,6 +239,14 @@ func (r *renderer) half(i int, h *ShownHalf) {
 // rest.
 func (r *renderer) run(h *ShownHalf, from, to, src int) {
 	ms := h.Messages[from:to]
+	if len(r.open) == 0 && len(r.late) == 0 && !slices.ContainsFunc(ms, isOfTools) {
+		for i := range ms {
+			if len(ms[i].Parts) > 0 {
+				r.emitMessage(messageOf(h, from+i, src))
+			}
+		}
+		return
+	}
 	var results, rest []message
 	goesOn, ordered, late := false, true, false
 	for i := range ms {
@@ -294,6 +316,11 @@ func (r *renderer) run(h *ShownHalf, from, to, src int) {
 	}
 }
 
+// isOfTools reports whether m is a tool message, or has results.
+func isOfTools(m turns.Message) bool {
+	return m.Role == turns.Tool || slices.ContainsFunc(m.Parts, func(p turns.Part) bool { return p.Type == turns.ToolCallResponse })
+}
+
 // toolText reports whether a tool message holds more than results.
 func toolText(ms []turns.Message) bool {
 	for i := range ms {
@@ -354,6 +381,9 @@ func (r *renderer) end() {
 // context returns the result with its sources in path order. A synthetic response is
 // made when its call is abandoned, and it belongs right after that call.
 func (r *renderer) context() Context {
+	if slices.IsSorted(r.after) {
+		return r.out
+	}
 	order := make([]int, len(r.out.Sources))
 	for i := range order {
 		order[i] = i

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,25 +20,25 @@ const (
 	sourcesBegin  = `"sources":[`
 )
 
-// JSON returns what [turns.EncodeJSON] returns for c. It copies Messages as they are,
-// which must be in the form that EncodeJSON writes.
-func (c *Context) JSON() ([]byte, error) {
+// AppendJSON appends what [turns.EncodeJSON] returns for c to out. It copies Messages as
+// they are, which must be in the form that EncodeJSON writes.
+func (c *Context) AppendJSON(out []byte) ([]byte, error) {
 	rest := *c
 	rest.Messages, rest.Sources = nil, nil
 	b, err := turns.EncodeJSON(&rest)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	sources := memberOf(b, sourcesBegin)
 	if !bytes.HasPrefix(b, []byte(messagesBegin)) || sources < 0 {
-		return nil, fmt.Errorf("encode a context: %.20q does not begin with messages, or has no sources", b)
+		return out, fmt.Errorf("encode a context: %.20q does not begin with messages, or has no sources", b)
 	}
 	size := len(b)
 	for _, m := range c.Messages {
 		size += len(m) + 1
 	}
 	const sourceBytes = 128
-	out := append(make([]byte, 0, size+sourceBytes*len(c.Sources)), messagesBegin...)
+	out = append(slices.Grow(out, size+sourceBytes*len(c.Sources)), messagesBegin...)
 	for i, m := range c.Messages {
 		if i > 0 {
 			out = append(out, ',')
@@ -50,7 +51,7 @@ func (c *Context) JSON() ([]byte, error) {
 			out = append(out, ',')
 		}
 		if out, err = c.Sources[i].appendJSON(out); err != nil {
-			return nil, err
+			return out, err
 		}
 	}
 	return append(out, b[sources:]...), nil
@@ -66,15 +67,15 @@ func (s *Source) appendJSON(to []byte) (_ []byte, err error) {
 		to = append(append(append(to, `"session":"`...), s.Session.String()...), `",`...)
 	}
 	if to, err = jsontext.AppendQuote(append(to, `"half":`...), s.Half); err != nil {
-		return nil, err
+		return to, err
 	}
 	if to, err = jsontext.AppendQuote(append(to, `,"status":`...), s.Status); err != nil {
-		return nil, err
+		return to, err
 	}
 	to = strconv.AppendUint(append(to, `,"tokens":`...), s.Tokens, 10)
 	if s.Why != "" {
 		if to, err = jsontext.AppendQuote(append(to, `,"why":`...), s.Why); err != nil {
-			return nil, err
+			return to, err
 		}
 	}
 	return append(to, '}'), nil

@@ -52,7 +52,7 @@ func TestJSONOfAContextIsThatOfTheEncoder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.JSON()
+		got, err := c.AppendJSON(nil)
 		if err != nil || string(got) != string(want) {
 			t.Fatalf("%d: %v\n%s\nwant\n%s", i, err, got, want)
 		}
@@ -74,7 +74,7 @@ func TestJSONOfAContextIsThatOfTheEncoder(t *testing.T) {
 func TestBrokenContextIsNotRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for i := range 300 {
-		b, err := drawContext(rng).JSON()
+		b, err := drawContext(rng).AppendJSON(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

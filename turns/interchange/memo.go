@@ -4,6 +4,8 @@ import (
 	"reflect"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
 )
 
 // Memo is the messages of an earlier rendering with their JSON. A rendering by its
@@ -28,8 +30,12 @@ func (r *Rendered) Memo() *Memo {
 
 // find returns the JSON of message i, if that is message m.
 func (e *Memo) find(i int, m any) (v jsontext.Value, ok bool) {
-	if i < len(e.wire) && reflect.DeepEqual(e.wire[i], m) {
-		return e.json[i], true
+	if i >= len(e.wire) {
+		return nil, false
 	}
-	return nil, false
+	if own, is := m.(*turns.Message); is {
+		before, is := e.wire[i].(*turns.Message)
+		return e.json[i], is && before.Equal(own)
+	}
+	return e.json[i], reflect.DeepEqual(e.wire[i], m)
 }

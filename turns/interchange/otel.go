@@ -46,7 +46,7 @@ func (e *Memo) OTel(system []turns.Section, tools []turns.Raw, ms []turns.Messag
 		r.System = v
 	}
 	for i := range ms {
-		if err := r.add("otel", ms[i]); err != nil {
+		if err := r.add("otel", &ms[i]); err != nil {
 			return Rendered{}, err
 		}
 	}

@@ -19,7 +19,7 @@ func BenchmarkContextWarm(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := c.JSON(); err != nil {
+		if _, err := c.AppendJSON(nil); err != nil {
 			b.Fatal(err)
 		}
 	}

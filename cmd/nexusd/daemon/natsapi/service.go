@@ -429,7 +429,9 @@ func (s *Service) reply(r micro.Request, v verb, out any, err error) {
 		s.fail(r, v, err)
 		return
 	}
-	b, err := encode(out)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer) // the connection has copied it by then
+	b, err := encode(out, buffer)
 	if err != nil {
 		s.fail(r, v, err)
 		return
@@ -442,10 +444,16 @@ func (s *Service) reply(r micro.Request, v verb, out any, err error) {
 	s.send(r, v, nil, b)
 }
 
-// encode returns the JSON of a reply.
-func encode(out any) ([]byte, error) {
+// buffers holds the memory of large replies, for the next ones.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// encode returns the JSON of a reply. That of a context is appended to buffer, which
+// grows if need be.
+func encode(out any, buffer *[]byte) (b []byte, err error) {
 	if c, ok := out.(*api.Context); ok {
-		return c.JSON()
+		b, err = c.AppendJSON((*buffer)[:0])
+		*buffer = b
+		return b, err
 	}
 	return turns.EncodeJSON(out)
 }

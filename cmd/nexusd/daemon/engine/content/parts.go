@@ -73,9 +73,12 @@ func PartSize(p *turns.Part) int {
 // MessagesSize returns how many bytes of content messages hold themselves, previews
 // included.
 func MessagesSize(ms []turns.Message) (n int) {
-	for _, p := range MessageParts(ms) {
-		if n += PartSize(p) + len(p.Ext); p.Ref != nil {
-			n += len(p.Ref.Preview)
+	for i := range ms {
+		for j := range ms[i].Parts {
+			p := &ms[i].Parts[j]
+			if n += PartSize(p) + len(p.Ext); p.Ref != nil {
+				n += len(p.Ref.Preview)
+			}
 		}
 	}
 	return n

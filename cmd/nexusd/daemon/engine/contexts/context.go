@@ -256,7 +256,7 @@ func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextVie
 		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: now.fingerprint().String(), Sources: []api.Source{},
 	}
 	if now.memo = r.Memo(); !ok || (req.At.IsZero() && v.source == nil) { // an older context does not replace the newest
-		cx.rendered.PutIn(epoch, name, now, now.size(out.Messages))
+		cx.rendered.PutIn(epoch, name, now, now.size)
 	}
 	if out.Recipe, err = v.made.JSON(); err != nil {
 		return nil, err

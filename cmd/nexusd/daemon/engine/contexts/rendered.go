@@ -1,8 +1,6 @@
 package contexts
 
 import (
-	"reflect"
-
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/compactor/view"
 	"nexus/turns"
@@ -25,17 +23,24 @@ type rendered struct {
 	messages     []turns.Message
 	fingerprints []view.Fingerprint // of messages[:i+1]
 	memo         *interchange.Memo
+	size         int // about how many bytes of memory it takes, without memo
 }
 
 // after returns the fingerprints of messages, of which those that r begins with are not
 // hashed again.
 func (r *rendered) after(ms []turns.Message) *rendered {
 	n := 0
-	for n < min(len(r.messages), len(ms)) && reflect.DeepEqual(&r.messages[n], &ms[n]) {
+	for n < min(len(r.messages), len(ms)) && r.messages[n].Equal(&ms[n]) {
 		n++
 	}
 	out := &rendered{messages: ms, fingerprints: make([]view.Fingerprint, n, len(ms)), memo: r.memo}
 	copy(out.fingerprints, r.fingerprints)
+	if n == len(r.messages) {
+		out.size = r.size
+	} else {
+		out.size = sizeOf(ms[:n])
+	}
+	out.size += sizeOf(ms[n:])
 	for i := n; i < len(ms); i++ {
 		out.fingerprints = append(out.fingerprints, out.fingerprint().Add(&ms[i]))
 	}
@@ -50,13 +55,9 @@ func (r *rendered) fingerprint() view.Fingerprint {
 	return r.fingerprints[len(r.fingerprints)-1]
 }
 
-// size returns about how many bytes of memory r takes. json is what its messages are
-// encoded to.
-func (r *rendered) size(json []turns.Raw) int {
-	const frame = 1 << 10 // of a message, with a state of SHA-256
-	n := content.MessagesSize(r.messages) + frame*len(r.messages)
-	for _, m := range json {
-		n += len(m)
-	}
-	return n
+// sizeOf returns about how many bytes of memory messages take, with their JSON and a state
+// of SHA-256 each.
+func sizeOf(ms []turns.Message) int {
+	const frame = 1 << 10
+	return 2*content.MessagesSize(ms) + frame*len(ms)
 }

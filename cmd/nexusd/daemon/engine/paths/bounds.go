@@ -12,6 +12,7 @@ import (
 	"nexus/compactor/summary"
 	"nexus/ledger"
 	"nexus/ledger/api"
+	"nexus/lineage"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -141,6 +142,16 @@ type loading struct {
 	foreign []int // indices of the halves that another counter than the ledger's counted
 }
 
+// expect makes room for the halves of ranges.
+func (l *loading) expect(ranges []lineage.Range) {
+	n := uint64(0)
+	for _, r := range ranges {
+		n += 2 * (r.Hi - r.Lo + 1)
+	}
+	const most = 1 << 10 // the rest is made room for as it comes
+	l.halves = make([]summary.HalfTurn, 0, min(n, most))
+}
+
 // add appends a half whose large parts are still in their blobs, and clips the
 // oldest halves if the content is over its bound. The half has size bytes of content,
 // and frame beside.
@@ -175,7 +186,9 @@ func (l *loading) add(ctx context.Context, h summary.HalfTurn, size, frame int) 
 func (l *loading) fill(ctx context.Context, tenant string, root turns.ID) error {
 	var parts []*turns.Part
 	for i := len(l.halves) - 1; i >= 0; i-- {
-		parts = append(parts, content.MessageParts(l.halves[i].Messages)...)
+		if l.halves[i].Counts == nil { // only halves with content in blobs are not counted
+			parts = append(parts, content.MessageParts(l.halves[i].Messages)...)
+		}
 	}
 	if err := l.fillParts(ctx, tenant, root, parts); err != nil {
 		return err
@@ -253,8 +266,8 @@ func clipPart(p *turns.Part) {
 
 // CheckWhole checks that no message has a part whose content was not loaded.
 func (pl *Loader) CheckWhole(ms []turns.Message) error {
-	for _, p := range content.MessageParts(ms) {
-		if p.Ref != nil {
+	for i := range ms {
+		if slices.ContainsFunc(ms[i].Parts, func(p turns.Part) bool { return p.Ref != nil }) {
 			return fmt.Errorf("%w: the context has more than %d bytes of content; compaction.run makes it shorter", ledger.ErrTooLarge, pl.contentLimit())
 		}
 	}

@@ -111,6 +111,7 @@ func (pl *Loader) scan(ctx context.Context, s *ledger.Session, head lineage.Node
 	if err != nil {
 		return err
 	}
+	l.expect(ranges)
 	for _, r := range ranges {
 		for t, err := range pl.turnsIn(ctx, r, l.keep) {
 			if err != nil {
