@@ -13,6 +13,7 @@ import (
 type Memory struct {
 	mu   sync.Mutex
 	keys map[turns.ID]*Key // nil: destroyed
+	told []func(turns.ID)
 }
 
 // Create is [Store.Create], without a disk.
@@ -64,9 +65,20 @@ func (m *Memory) Key(id turns.ID) (Key, error) {
 // Destroy is [Store.Destroy], without a disk.
 func (m *Memory) Destroy(id turns.ID) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.set(id, nil)
+	told := m.told
+	m.mu.Unlock()
+	for _, f := range told {
+		f(id)
+	}
 	return nil
+}
+
+// OnDestroy is [Store.OnDestroy].
+func (m *Memory) OnDestroy(f func(turns.ID)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told = append(m.told, f)
 }
 
 func (m *Memory) set(id turns.ID, k *Key) {

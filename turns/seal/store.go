@@ -76,6 +76,7 @@ type Store struct {
 	closed  bool
 	cache   map[turns.ID]cached
 	created map[string]bool // folders that are durable in their parent
+	told    []func(turns.ID)
 }
 
 // cached is what is known of a key. Durable: written or synced by this process.
@@ -192,7 +193,21 @@ func (s *Store) Destroy(id turns.ID) error {
 		return fmt.Errorf("destroy the key of %s: %w", id, err)
 	}
 	s.remember(id, cached{erased: true})
+	s.mu.Lock()
+	told := s.told
+	s.mu.Unlock()
+	for _, f := range told {
+		f(id)
+	}
 	return nil
+}
+
+// OnDestroy has f called for each key that is destroyed from now on, when Key does not
+// return it any more. f must not call s. Who keeps plain content in memory drops it then.
+func (s *Store) OnDestroy(f func(turns.ID)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = append(s.told, f)
 }
 
 func (s *Store) destroy(id turns.ID) error {

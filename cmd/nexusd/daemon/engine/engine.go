@@ -30,6 +30,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/projections"
+	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
@@ -72,6 +73,7 @@ type Config struct {
 //
 // Any number of engines may serve one log. The compare-and-set arbitrates.
 type Engine struct {
+	Caches *cache.Budget // of all rooms
 	*page.Limits
 	*content.Store
 	*reader.Reader
@@ -96,11 +98,14 @@ type Engine struct {
 // New returns an engine.
 func New(c Config) *Engine {
 	budget := cache.NewBudget(c.CacheBytes)
+	if c.Keys != nil {
+		c.Keys.OnDestroy(func(turns.ID) { budget.Clear() }) // what is kept is plain
+	}
 	var set *metrics.Set
 	if c.Registry != nil {
 		set = metrics.New(c.Registry, c.Projections, budget)
 	}
-	e := &Engine{Limits: &page.Limits{MaxPayload: c.MaxPayload}}
+	e := &Engine{Caches: budget, Limits: &page.Limits{MaxPayload: c.MaxPayload}}
 	e.Store = content.New(c.Ledger, c.Blobs, c.Keys, c.Counter, c.Rand, e.Limits, budget)
 	e.Reader = reader.New(c.Log, c.Projections, c.Now, c.Models, e.Store, e.Limits, budget)
 	e.Reader.Access = c.Access

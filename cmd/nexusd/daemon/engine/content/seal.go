@@ -143,4 +143,6 @@ type Keys interface {
 	seal.Keyring
 	Create(id turns.ID, rand io.Reader) (seal.Key, error)
 	Put(id turns.ID, k seal.Key) error
+	// OnDestroy has f called when a key was destroyed. f must not call Keys.
+	OnDestroy(f func(id turns.ID))
 }

@@ -60,6 +60,8 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 		if compacted, d, err = cx.compactions.CompactIfDue(ctx, c, session, compactions.WaitDuration(req.WaitMS)); err != nil {
 			return nil, err
 		}
+		// The decision read the session as of the end that its chain had by then.
+		req.StaleOK = req.StaleOK || compacted == nil
 	}
 	s, head, err := cx.reader.SessionAt(ctx, c, session, at, req.Read)
 	if err != nil {

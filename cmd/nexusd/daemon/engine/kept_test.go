@@ -1,0 +1,176 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+var formats = []string{"otel", "openai", "anthropic", "gemini"}
+
+// TestKeptContentChangesNoContext lives a random life. After each step it asks for
+// contexts of all sessions in all formats, at the head, at an older turn and by a recipe:
+// an engine that keeps what it loaded and encoded gives the bytes of one that keeps
+// nothing.
+func TestKeptContentChangesNoContext(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l := newLife(rt)
+		defer l.stop()
+		for _, e := range l.engines {
+			e.MaxContent = rapid.SampledFrom([]int{0, 0, 12_000}).Draw(rt, "content that a request loads")
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"ask":       l.ask,
+			"answer":    l.answer,
+			"exchange":  l.exchange,
+			"call":      l.call,
+			"results":   l.results,
+			"late":      l.late,
+			"move":      l.move,
+			"fork":      l.fork,
+			"compact":   l.compact,
+			"summarize": l.summarize,
+			"settings":  l.settings,
+			"reset":     l.reset,
+			"wait":      l.wait,
+			"other one": func(t *rapid.T) { l.at = rapid.IntRange(0, len(l.sessions)-1).Draw(t, "session") },
+			"":          func(t *rapid.T) { l.idle(); l.compareKept(t) },
+		})
+		l.idle()
+	})
+}
+
+// compareKept compares both engines with one that keeps nothing, over the same
+// projections.
+func (l *life) compareKept(t *rapid.T) {
+	for _, e := range l.engines {
+		for _, s := range l.sessions {
+			req := api.GetContext{Format: rapid.SampledFrom(formats).Draw(t, "format"), Explain: true}
+			head := l.sameContext(e, s, req)
+			if head == nil {
+				continue
+			}
+			l.sameContext(e, s, api.GetContext{Format: req.Format, Recipe: head.Recipe})
+			if n := len(head.Sources); n > 0 {
+				if at := head.Sources[rapid.IntRange(0, n-1).Draw(t, "source")].Turn; !at.IsZero() {
+					l.sameContext(e, s, api.GetContext{Format: req.Format, At: at})
+				}
+			}
+		}
+	}
+}
+
+// sameContext asks e and an engine that keeps nothing for a context.
+func (l *life) sameContext(e *Engine, s turns.ID, req api.GetContext) *api.Context {
+	fresh := newEngine(l.w, e.Projections)
+	fresh.Now, fresh.MaxContent = l.clock.Now, e.MaxContent
+	operator := reader.Caller{Tenant: alice.Tenant, Agent: "_"} // whose contexts compact nothing
+	kept, err := e.Context(context.Background(), operator, s, req)
+	want, wantErr := fresh.Context(context.Background(), operator, s, req)
+	if code(err) != code(wantErr) {
+		l.t.Fatalf("session %s, %s: %v, without what is kept: %v", s, canon(req), err, wantErr)
+	}
+	if err != nil {
+		return nil
+	}
+	kept.Compaction, want.Compaction = api.CompactionState{}, api.CompactionState{} // of the jobs of an engine
+	got, err := kept.AppendJSON(nil)
+	l.must(err)
+	if !bytes.Equal(got, canon(want)) {
+		l.t.Fatalf("session %s, %s:\n%s\nwithout what is kept:\n%s", s, canon(req), got, canon(want))
+	}
+	return kept
+}
+
+// TestDestroyedKeyIsNotServedFromMemory destroys the key of a session whose turns and
+// contexts are kept, of itself and of a fork.
+func TestDestroyedKeyIsNotServedFromMemory(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	s := create(t, e, 0, "nexus")
+	var last turns.ID
+	for i := range 5 {
+		last = add(t, e, s.ID, say(fmt.Sprintf("secret %d", i), "secret")).ID
+	}
+	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: last}, []byte("{}")))(t)
+	add(t, e, f.ID, say("of the fork", "of the fork"))
+	ask := func(id turns.ID, format string) string {
+		cx := must(e.Context(t.Context(), alice, id, api.GetContext{Format: format, At: last}))(t)
+		return string(canon(cx))
+	}
+	for _, format := range formats {
+		if !strings.Contains(ask(s.ID, format), "secret") || !strings.Contains(ask(f.ID, format), "secret") {
+			t.Fatal("the contexts do not show what was said")
+		}
+	}
+	if keptBytes(e) == 0 {
+		t.Fatal("nothing is kept")
+	}
+	if err := w.Keys.Destroy(s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if n := keptBytes(e); n != 0 {
+		t.Errorf("%d bytes are kept after a key was destroyed", n)
+	}
+	for _, format := range formats {
+		if got, err := e.Context(t.Context(), alice, f.ID, api.GetContext{Format: format}); err != nil || strings.Contains(string(canon(got)), "secret") {
+			t.Errorf("%s: %v, %s", format, err, canon(got))
+		}
+	}
+}
+
+// keptBytes returns the bytes that the caches of an engine keep.
+func keptBytes(e *Engine) (n int) {
+	for _, size := range e.Caches.Sizes() {
+		n += size
+	}
+	return n
+}
+
+// TestKeptTurnsAreThoseThatAreStored gives the loader of an engine projections of another
+// ledger, where the turns have the same ids and other content, as after an outage in which
+// events were lost that nobody heard of.
+func TestKeptTurnsAreThoseThatAreStored(t *testing.T) {
+	w, other := newWorld(), newWorld()
+	other.Keys, other.ID = w.Keys, w.ID
+	e, o := w.Engine(t), other.Engine(t)
+	var r api.CreateSession
+	r.ID = newID(t)
+	must(e.Create(t.Context(), alice, r, nil))(t)
+	must(o.Create(t.Context(), alice, r, nil))(t)
+	var last turns.ID
+	for i := range 4 {
+		last = newID(t)
+		for _, x := range []struct {
+			e    *Engine
+			text string
+		}{{e, "lost"}, {o, "stored"}} {
+			turn := say(fmt.Sprint(x.text, i), x.text)
+			turn.ID = last
+			add(t, x.e, r.ID, turn)
+		}
+	}
+	for _, x := range []*Engine{e, o} {
+		if err := x.Projections.WaitFor(t.Context(), must(x.Log.State(t.Context()))(t).Last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	req := api.GetContext{At: last, Read: api.Read{StaleOK: true}}
+	if got := must(e.Context(t.Context(), alice, r.ID, req))(t); !strings.Contains(string(canon(got.Messages)), "lost3") {
+		t.Fatalf("%s", canon(got))
+	}
+	want := must(o.Context(t.Context(), alice, r.ID, req))(t)
+	e.Projections = o.Projections
+	got := must(e.Context(t.Context(), alice, r.ID, req))(t)
+	if string(canon(got.Messages)) != string(canon(want.Messages)) || got.Fingerprint != want.Fingerprint {
+		t.Errorf("%s\nwant\n%s", canon(got.Messages), canon(want.Messages))
+	}
+}
