@@ -171,9 +171,9 @@ func AddUsage(a, b *Usage) *Usage {
 // addTokens returns a + b, and the largest number where that does not fit.
 func addTokens(a, b uint64) uint64 { return a + min(b, math.MaxUint64-a) }
 
-// Equal reports whether m and o have the same content. Messages that share their parts
+// SameAs reports whether m and o have the same content. Messages that share their parts
 // are compared at once.
-func (m *Message) Equal(o *Message) bool {
+func (m *Message) SameAs(o *Message) bool {
 	if m.Role != o.Role || m.Name != o.Name || m.FinishReason != o.FinishReason || len(m.Parts) != len(o.Parts) {
 		return false
 	}

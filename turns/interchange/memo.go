@@ -35,7 +35,7 @@ func (e *Memo) find(i int, m any) (v jsontext.Value, ok bool) {
 	}
 	if own, is := m.(*turns.Message); is {
 		before, is := e.wire[i].(*turns.Message)
-		return e.json[i], is && before.Equal(own)
+		return e.json[i], is && before.SameAs(own)
 	}
 	return e.json[i], reflect.DeepEqual(e.wire[i], m)
 }

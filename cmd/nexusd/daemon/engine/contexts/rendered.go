@@ -30,7 +30,7 @@ type rendered struct {
 // hashed again.
 func (r *rendered) after(ms []turns.Message) *rendered {
 	n := 0
-	for n < min(len(r.messages), len(ms)) && r.messages[n].Equal(&ms[n]) {
+	for n < min(len(r.messages), len(ms)) && r.messages[n].SameAs(&ms[n]) {
 		n++
 	}
 	out := &rendered{messages: ms, fingerprints: make([]view.Fingerprint, n, len(ms)), memo: r.memo}
