@@ -13,7 +13,7 @@ import (
 type Memory struct {
 	mu   sync.Mutex
 	keys map[turns.ID]*Key // nil: destroyed
-	told []func(turns.ID)
+	told []func()
 }
 
 // Create is [Store.Create], without a disk.
@@ -69,13 +69,13 @@ func (m *Memory) Destroy(id turns.ID) error {
 	told := m.told
 	m.mu.Unlock()
 	for _, f := range told {
-		f(id)
+		f()
 	}
 	return nil
 }
 
 // OnDestroy is [Store.OnDestroy].
-func (m *Memory) OnDestroy(f func(turns.ID)) {
+func (m *Memory) OnDestroy(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.told = append(m.told, f)

@@ -76,7 +76,7 @@ type Store struct {
 	closed  bool
 	cache   map[turns.ID]cached
 	created map[string]bool // folders that are durable in their parent
-	told    []func(turns.ID)
+	told    []func()
 }
 
 // cached is what is known of a key. Durable: written or synced by this process.
@@ -197,14 +197,14 @@ func (s *Store) Destroy(id turns.ID) error {
 	told := s.told
 	s.mu.Unlock()
 	for _, f := range told {
-		f(id)
+		f()
 	}
 	return nil
 }
 
 // OnDestroy has f called for each key that is destroyed from now on, when Key does not
 // return it any more. f must not call s. Who keeps plain content in memory drops it then.
-func (s *Store) OnDestroy(f func(turns.ID)) {
+func (s *Store) OnDestroy(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told = append(s.told, f)

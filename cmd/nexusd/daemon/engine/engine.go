@@ -30,7 +30,6 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/projections"
-	"nexus/turns"
 	"nexus/turns/tokens"
 )
 
@@ -99,7 +98,7 @@ type Engine struct {
 func New(c Config) *Engine {
 	budget := cache.NewBudget(c.CacheBytes)
 	if c.Keys != nil {
-		c.Keys.OnDestroy(func(turns.ID) { budget.Clear() }) // what is kept is plain
+		c.Keys.OnDestroy(budget.Clear) // what is kept is plain
 	}
 	var set *metrics.Set
 	if c.Registry != nil {

@@ -144,5 +144,5 @@ type Keys interface {
 	Create(id turns.ID, rand io.Reader) (seal.Key, error)
 	Put(id turns.ID, k seal.Key) error
 	// OnDestroy has f called when a key was destroyed. f must not call Keys.
-	OnDestroy(f func(id turns.ID))
+	OnDestroy(f func())
 }
