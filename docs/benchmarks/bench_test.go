@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == plainCommand { // the tests start this binary as the program starts itself
+		if err := servePlain(os.Args[2], os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// short returns a run with tiny settings in a folder of its own.
+func short(t *testing.T) *run {
+	t.Helper()
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // PostgreSQL runs as another user
+		if err := os.Chmod(d, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &run{config: config{rounds: 1, each: 200 * time.Millisecond, clients: []int{3}, agents: 2, turnBytes: 512, lineageTurns: 400, lineageForks: 20, forkTurns: 10,
+		data: "../../../shared/data/claude-code-entire-cli"}, log: t.Output(), bin: binaries{dir: t.TempDir()}, dir: dir, groups: map[int]float64{}}
+}
+
+// Every peer that is there stores what it acknowledges: measure reads each turn back, with its content.
+func TestEveryPeerStoresWhatItAcknowledges(t *testing.T) {
+	r := short(t)
+	var res results
+	if err := r.appends(t.Context(), &res); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.failed {
+		t.Error(f)
+	}
+	if len(res.Appends)+len(r.skips) != len(peers) {
+		t.Errorf("%d peers were measured and %d skipped, of %d", len(res.Appends), len(r.skips), len(peers))
+	}
+	for _, m := range res.Appends {
+		if m.Appends < 3 || m.Rate <= 0 || m.P50 <= 0 || m.P99 < m.P50 || m.P999 < m.P99 || m.CPU <= 0 || m.Relative <= 0 {
+			t.Errorf("%+v", m)
+		}
+		t.Logf("%s: %d appends, %.3f fsyncs each", m.System, m.Appends, m.Fsyncs)
+		// A lone fsync may serve all clients of a group, never more.
+		if m.Fsyncs >= 0 && m.Fsyncs < 1.0/3 && m.System != "langgraph-default" {
+			t.Errorf("%s: %.3f fsyncs for each append of 3 clients: an acknowledgement does not mean a fsync", m.System, m.Fsyncs)
+		}
+	}
+}
+
+// The check of each peer finds a turn that is missing, one that is too many and one with other
+// content. It can't be passed by a peer that loses rows.
+func TestTheCheckOfEachPeerFindsLostTurns(t *testing.T) {
+	r := short(t)
+	l := r.load(2)
+	for _, p := range peers {
+		t.Run(p.name, func(t *testing.T) {
+			s, err := p.open(t.Context(), r, l, filepath.Join(r.dir, "check-"+p.name, "data"))
+			var why skipped
+			if errors.As(err, &why) {
+				t.Skip(why)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			stored := make([]int, 2)
+			if b, ok := s.(bulk); ok {
+				if _, err := b.run(t.Context(), l, 50*time.Millisecond, stored); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				for i := 1; i <= 3; i++ {
+					for c := range stored {
+						if err := s.append(t.Context(), c, i, l.turn(c, i)); err != nil {
+							t.Fatal(err)
+						}
+						stored[c]++
+					}
+				}
+			}
+			if err := s.check(t.Context(), l, stored); err != nil {
+				t.Fatalf("everything is there: %v", err)
+			}
+			for _, wrong := range [][]int{{stored[0] + 1, stored[1]}, {stored[0], stored[1] + 1}, {stored[0], stored[1] - 1}} {
+				if err := s.check(t.Context(), l, wrong); err == nil {
+					t.Errorf("%v turns are stored, and the check passes for %v", stored, wrong)
+				}
+			}
+			other := l
+			other.bytes += 2
+			if _, ok := s.(bulk); !ok && s.check(t.Context(), other, stored) == nil {
+				t.Error("the check passes for turns with other content")
+			}
+		})
+	}
+}
+
+func TestForestsHaveTheirTurnsAndForks(t *testing.T) {
+	for _, deep := range []bool{false, true} {
+		f := plant(1000, 30, deep, rand.New(rand.NewPCG(1, 1)))
+		if len(f.parent) != 1000 || f.session[999] != 30 {
+			t.Errorf("deep %v: %d turns, %d forks", deep, len(f.parent), f.session[len(f.session)-1])
+		}
+		for i, p := range f.parent {
+			if p >= i || p < 0 != (i == 0) || i > 0 && f.depth[i] != f.depth[p]+1 {
+				t.Fatalf("turn %d at depth %d has parent %d", i, f.depth[i], p)
+			}
+		}
+	}
+}
+
+// lineageOf compares each answer of Nexus with SQLite's; here both with a walk over the links.
+func TestBothStoresAnswerAsAWalkOverTheLinks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	f := plant(300, 40, true, rng)
+	p, err := project(t.Context(), f, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.end(); err != nil {
+			t.Error(err)
+		}
+	}()
+	q, err := link(t.Context(), f, p.refs, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.db.Close()
+	for range 500 {
+		a, b := rng.IntN(300), rng.IntN(300)
+		above := map[int]bool{}
+		for x := a; x >= 0; x = f.parent[x] {
+			above[x] = true
+		}
+		base := b
+		for !above[base] {
+			base = f.parent[base]
+		}
+		is := false
+		for x := b; x >= 0; x = f.parent[x] {
+			is = is || x == a
+		}
+		for _, s := range []forestStore{p, q} {
+			if got, err := s.mergeBase(a, b); err != nil || got != p.refs[base].Turn.String() {
+				t.Fatalf("%T: merge base of %d and %d: %s, %v, want %d", s, a, b, got, err, base)
+			}
+			if got, err := s.isAncestor(a, b); err != nil || got != is {
+				t.Fatalf("%T: is %d an ancestor of %d: %v, %v, want %v", s, a, b, got, err, is)
+			}
+		}
+	}
+}
+
+func TestTheOtherWorksAndTheReport(t *testing.T) {
+	r := short(t)
+	r.only = []string{"fork", "context", "lineage", "transcripts"}
+	res := results{Command: "go run .", load: r.load(0)}
+	if err := r.measure(t.Context(), &res); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.failed {
+		t.Error(f)
+	}
+	if len(res.Requests) != 2 || len(res.Lineage) != 4 {
+		t.Errorf("%+v", res)
+	}
+	for _, v := range append(res.Requests, res.Lineage...) {
+		if v.P50 <= 0 || v.Than50 <= 0 || v.Samples < 20 {
+			t.Errorf("%+v", v)
+		}
+	}
+	if len(r.skips) == 0 && (len(res.Transcripts) != 7 || res.Transcripts[3].Bytes == 0) {
+		t.Errorf("%+v", res.Transcripts)
+	}
+	res.Appends = []measured{{System: "nexus", Clients: 3, Rate: 1234567, Relative: 1, Lowest: 1, Highest: 1, Fsyncs: -1}, {System: "jsonl", Clients: 3, Rate: 10, Relative: 100, Fsyncs: 1}}
+	dir := t.TempDir()
+	if err := res.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]string{
+		"results.md":    {"| nexus | 1,234,567 | 1.00 (1.00 to 1.00) |", "| — |", "appends-3.svg", "fork.create at a random depth", "merge base"},
+		"appends-3.svg": {"<svg", "1,234,567", "</svg>"},
+		"lineage.svg":   {"deep, merge base", "</svg>"},
+	} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(string(b), w) {
+				t.Errorf("%s lacks %q:\n%s", name, w, b)
+			}
+		}
+	}
+}
+
+func TestWrongFlagsAreRefused(t *testing.T) {
+	for _, args := range [][]string{{"--rounds=0"}, {"--seconds=0"}, {"--clients=1,x"}, {"--clients=0"}, {"--only=nothing"}, {"--lineage-turns=10"}, {"more"}} {
+		if _, err := parse(args, io.Discard); err == nil {
+			t.Errorf("%v is taken", args)
+		}
+	}
+	c, err := parse([]string{"--only", "sqlite,lineage"}, io.Discard)
+	if err != nil || !c.wants("appends") || !c.wants("sqlite") || c.wants("nexus") || !c.wants("lineage") || c.wants("fork") {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// A peer that can't run here is said, and the others are measured.
+func TestAPeerThatIsNotThereIsSaid(t *testing.T) {
+	r := short(t)
+	before := peers
+	defer func() { peers = before }()
+	peers = []peer{{name: "absent", base: "absent", open: func(context.Context, *run, load, string) (system, error) { return nil, skipped("it is not installed") }},
+		{name: "jsonl", base: "jsonl", open: openFiles}}
+	var res results
+	if err := r.appends(t.Context(), &res); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.skips) != 1 || r.skips[0] != "absent: it is not installed" || len(res.Appends) != 1 || len(r.failed) != 0 {
+		t.Errorf("skipped %v, failed %v, measured %+v", r.skips, r.failed, res.Appends)
+	}
+}

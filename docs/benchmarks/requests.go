@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"nexus/ledger/api"
+	"nexus/ledger/jetstream/embed"
+	"nexus/turns"
+)
+
+// versus is two works that were measured in turns, each many times.
+type versus struct {
+	What, Than  string
+	P50, Than50 float64 // ms
+	P99, Than99 float64
+	Samples     int
+	Cells       string // what the row says beside
+}
+
+// alternate measures two works in turns for a while, at least 20 times each, after a tenth of that for the caches.
+func (r *run) alternate(ctx context.Context, what, than func(i int) error) (v versus, err error) {
+	var a, b []time.Duration
+	once := func(i int, do func(int) error) (time.Duration, error) {
+		began := time.Now()
+		err := do(i)
+		return time.Since(began), err
+	}
+	i := 0
+	for _, phase := range []struct {
+		each time.Duration
+		n    int
+	}{{r.each / 10, 3}, {r.each * time.Duration(r.rounds), 20}} {
+		a, b = nil, nil
+		for end := time.Now().Add(phase.each); time.Now().Before(end) || len(a) < phase.n; i++ {
+			if ctx.Err() != nil {
+				return v, ctx.Err()
+			}
+			first, second := what, than
+			if i%2 == 1 {
+				first, second = than, what
+			}
+			x, err := once(i, first)
+			if err != nil {
+				return v, err
+			}
+			y, err := once(i, second)
+			if err != nil {
+				return v, err
+			}
+			if i%2 == 1 {
+				x, y = y, x
+			}
+			a, b = append(a, x), append(b, y)
+		}
+	}
+	slices.Sort(a)
+	slices.Sort(b)
+	return versus{P50: ms(at(a, 0.5)), Than50: ms(at(b, 0.5)), P99: ms(at(a, 0.99)), Than99: ms(at(b, 0.99)), Samples: len(a)}, nil
+}
+
+// withSession runs do with a session of n turns of a fresh nexusd.
+func (r *run) withSession(ctx context.Context, n int, do func(c *api.Client, session turns.ID, ids []turns.ID) error) (err error) {
+	dir, err := os.MkdirTemp(r.dir, "requests-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	d, err := r.startNexusd(ctx, dir, "--listen", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	nc, err := api.Dial(d.url, d.agent)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	c := api.NewClient(nc, "default", "bench")
+	var create api.CreateSession
+	create.Limits = &turns.Limits{ContextWindow: 100_000_000} // no compaction is due
+	s, err := c.Create(ctx, create)
+	if err != nil {
+		return err
+	}
+	ids := make([]turns.ID, n)
+	l := r.load(1)
+	for i := range ids {
+		t := l.turn(0, i+1)
+		answer := turns.TextMessage(turns.Assistant, t.answer)
+		a, err := c.Append(ctx, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, t.question)}, Response: &answer})
+		if err != nil {
+			return err
+		}
+		ids[i] = a.ID
+	}
+	return do(c, s.ID, ids)
+}
+
+// forks measures a fork at a random depth beside a new session.
+func (r *run) forks(ctx context.Context, res *results) error {
+	r.say("fork.create beside session.create")
+	return r.withSession(ctx, r.forkTurns, func(c *api.Client, session turns.ID, ids []turns.ID) error {
+		rng := rand.New(rand.NewPCG(1, 2))
+		v, err := r.alternate(ctx, func(int) error {
+			_, err := c.Fork(ctx, session, api.CreateFork{Turn: ids[rng.IntN(len(ids))]})
+			return err
+		}, func(int) error {
+			_, err := c.Create(ctx, api.CreateSession{})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		v.What, v.Than = fmt.Sprintf("fork.create at a random depth of %d turns", len(ids)), "session.create"
+		v.Cells = "both write one event, and are answered when it is on disk"
+		res.Requests = append(res.Requests, v)
+		return nil
+	})
+}
+
+// contextTurns is how many turns the context has that is asked for again and again.
+const contextTurns = 200
+
+// contexts measures context.get beside a plain reply of the same bytes from a NATS server and its client, both of one process too.
+func (r *run) contexts(ctx context.Context, res *results) error {
+	r.say("context.get beside a plain reply")
+	return r.withSession(ctx, contextTurns, func(c *api.Client, session turns.ID, ids []turns.ID) (err error) {
+		subject := fmt.Sprintf("nexus.v1.default.bench.context.get.%s", session)
+		request := []byte(`{}`)
+		answer, err := c.Conn().RequestWithContext(ctx, subject, request)
+		if err != nil {
+			return err
+		}
+		var got api.Context
+		if err := turns.DecodeJSON(answer.Data, &got); err != nil || len(got.Messages) != 2*len(ids) || got.Next != "" {
+			return fmt.Errorf("context.get of %d turns answered %d messages: %w", len(ids), len(got.Messages), err)
+		}
+		dir, err := os.MkdirTemp(r.dir, "plain-")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		file := filepath.Join(dir, "reply")
+		if err := os.WriteFile(file, answer.Data, 0o600); err != nil {
+			return err
+		}
+		plain, nc, err := startPlain(dir, file)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			nc.Close()
+			err = errors.Join(err, plain.end(os.Kill))
+		}()
+		ask := func(nc *nats.Conn, subject string) func(int) error {
+			return func(int) error {
+				m, err := nc.RequestWithContext(ctx, subject, request)
+				if err == nil && len(m.Data) != len(answer.Data) {
+					err = fmt.Errorf("a reply of %d bytes, not %d", len(m.Data), len(answer.Data))
+				}
+				return err
+			}
+		}
+		v, err := r.alternate(ctx, ask(c.Conn(), subject), ask(nc, plainSubject))
+		if err != nil {
+			return err
+		}
+		v.What, v.Than = fmt.Sprintf("context.get of %d turns, warm", contextTurns), fmt.Sprintf("a plain reply of its %d bytes", len(answer.Data))
+		v.Cells = "over NATS, one request after the other; the replies are not decoded"
+		res.Requests = append(res.Requests, v)
+		return nil
+	})
+}
+
+const plainCommand, plainSubject = "serve-plain", "plain"
+
+// startPlain starts this program as a NATS server whose own client answers with a file.
+func startPlain(dir, file string) (*child, *nats.Conn, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.Command(self, plainCommand, filepath.Join(dir, "nats"), file)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := start(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	var at struct{ URL string }
+	if err := readyLine(c, out, &at); err != nil {
+		return nil, nil, err
+	}
+	nc, err := nats.Connect(at.URL)
+	if err != nil {
+		return nil, nil, errors.Join(err, c.end(os.Kill))
+	}
+	return c, nc, nil
+}
+
+// servePlain is the other end of startPlain. It ends when it is killed.
+func servePlain(dir, file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	s, err := embed.StartBare(dir)
+	if err != nil {
+		return err
+	}
+	nc, err := nats.Connect(s.URL())
+	if err != nil {
+		return err
+	}
+	if _, err := nc.Subscribe(plainSubject, func(m *nats.Msg) { _ = m.Respond(b) }); err != nil {
+		return err
+	}
+	if err := nc.Flush(); err != nil {
+		return err
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(struct{ URL string }{s.URL()}); err != nil {
+		return err
+	}
+	select {}
+}

@@ -1,0 +1,40 @@
+package main
+
+import "context"
+
+// peer is a system that the appends are measured on.
+type peer struct {
+	name string
+	base string // whose rate is compared with this one's, of the same clients and round
+	open func(ctx context.Context, r *run, l load, dir string) (system, error)
+	is   string // what it is, and what an acknowledgement means
+	not  string // what the row can't see
+}
+
+// peers are in the order of the table. A base comes before those compared with it.
+var peers = []peer{
+	{"nexus", "nexus", openNexus, "nexusd, embedded server: turns over NATS, compare-and-set, chained, sealed, projected. One fsync for a group",
+		"its projections write without fsync, since the log replays them"},
+	{"jetstream", "nexus", openJetStream, "nats-server, one copy, sync_interval: always: a publish for each turn, which expects the tail of its subject. Fsynced",
+		"no hash chain, no encryption, no index of turns"},
+	{"jetstream-batch", "nexus", openBatches, "the same server, AllowAtomicPublish: each of the agents' connections publishes what waits as one atomic batch, at most as many turns as Nexus's groups had on average. Fsynced",
+		"as jetstream; one stale expectation refuses the whole batch"},
+	{"sqlite", "nexus", openSQLite, "SQLite in process (" + sqliteName + "), WAL, synchronous=FULL, busy_timeout, one connection that writes: compare the head, hash, insert, set the head, a transaction each. Fsynced",
+		"no network, no encryption; its CPU time holds the clients'"},
+	{"sqlite-batch", "nexus", openSQLiteBatches, "the same, and one goroutine takes all appends that wait into one transaction. Fsynced",
+		"as sqlite"},
+	{"postgres", "nexus", openPostgres, "PostgreSQL over a Unix socket, at most 64 connections, fsync and synchronous_commit on: the same in one statement. Fsynced, in groups by itself",
+		"no encryption; files of its log are made 16 MiB at a time, so bytes on disk of a short run mean little"},
+	{"jsonl", "nexus", openFiles, "a JSONL file for each session, hashes chained, write and fsync for each turn",
+		"no network, no index, no other writer, and nothing that notices a torn line; its CPU time holds the clients'"},
+	{"langgraph", "nexus", openLangGraph, "LangGraph's SQLite checkpointer in node, a graph of one node, durability \"exit\": one checkpoint of the whole state for each turn. synchronous=FULL set by hand. Fsynced",
+		"one process without a network; no check that the head is the expected one; its CPU time holds the clients' and the graph"},
+	{"langgraph-default", "nexus", openLangGraphDefault, "the same as it comes: synchronous=NORMAL. **Not** fsynced: a power cut takes what was answered",
+		"as langgraph; not comparable, for it promises less"},
+	{"pebble", "nexus", openPebble, "Pebble in process: a row for each turn, fsynced in groups",
+		"no compare-and-set, no chain, no network, no index; its CPU time holds the clients'. It is the bound of what a log could do here"},
+	{"nexus-r3", "nexus-r3", openNexusR3, "nexusd --replicas 3 on three nats-servers, sync_interval: always. Stored by two of three servers. Not sealed: there is no shared key store",
+		"four processes and their clients share the processors and the disk"},
+	{"jetstream-r3", "nexus-r3", openJetStreamR3, "the same three servers alone: a publish for each turn. Stored by two of three servers",
+		"as jetstream and nexus-r3"},
+}
