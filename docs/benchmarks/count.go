@@ -122,8 +122,15 @@ func tracepoint(call string) (id uint64, ok bool) {
 	return 0, false
 }
 
-// diskOf returns the bytes that the files below folders take on the disk.
+// diskOf returns the bytes that the files below folders hold on the disk: no holes, and no
+// blocks that are only set aside behind a file's end.
 func diskOf(dirs ...string) (n int64, err error) {
+	_, n, err = allotted(dirs...)
+	return n, err
+}
+
+// allotted returns the bytes of all blocks that the files below folders have, and those that they hold.
+func allotted(dirs ...string) (blocks, held int64, err error) {
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
@@ -134,15 +141,16 @@ func diskOf(dirs ...string) (n int64, err error) {
 				return ignoreGone(err)
 			}
 			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				n += st.Blocks * 512
+				blocks += st.Blocks * 512
+				held += min(st.Blocks*512, info.Size())
 			}
 			return nil
 		})
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	return n, nil
+	return blocks, held, nil
 }
 
 func ignoreGone(err error) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,8 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
-
-	"nexus/turns"
 )
 
 // natsServers are nats-server processes, each of which does a fsync for each message.
@@ -303,7 +302,7 @@ func (s *batchedStream) batch(ctx context.Context, nc *nats.Conn, group []*waiti
 				Description string `json:"description"`
 			} `json:"error"`
 		}
-		if err := turns.DecodeJSON(reply.Data, &ack); err != nil {
+		if err := json.Unmarshal(reply.Data, &ack); err != nil {
 			return fmt.Errorf("the answer to a batch: %w", err)
 		}
 		if ack.Error != nil || ack.Count != len(group) {

@@ -66,6 +66,9 @@ func (r *run) installLangGraph(ctx context.Context) (peer string, err error) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "installed")); err != nil {
+		if !r.npm { // it takes minutes
+			return "", skipped("LangGraph is not in " + dir + ", where a run of the program installs it")
+		}
 		r.say("npm install of LangGraph into %s", dir)
 		cmd := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund")
 		cmd.Dir = dir

@@ -290,7 +290,7 @@ func (r *run) lineageOf(ctx context.Context, res *results, name string, deep boo
 	for _, d := range f.depth {
 		depth = max(depth, d)
 	}
-	what := fmt.Sprintf("%s forest, %d turns, %d forks, depth up to %d", name, len(f.parent), r.lineageForks, depth)
+	what := fmt.Sprintf("%s forest: %s turns, %s forks, depth up to %s", name, grouped(int64(len(f.parent))), grouped(int64(r.lineageForks)), grouped(int64(depth)))
 	related, unrelated := draw(f, rng) // before a clock runs
 	for _, question := range []struct {
 		name string

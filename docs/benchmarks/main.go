@@ -37,6 +37,7 @@ type config struct {
 type run struct {
 	config
 	log    io.Writer
+	npm    bool // install what npm has to
 	bin    binaries
 	dir    string          // of everything that the run stores
 	groups map[int]float64 // mean appends that shared a fsync of nexusd, by clients
@@ -92,7 +93,12 @@ func parse(args []string, errs io.Writer) (c config, err error) {
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
-	c.command = "go run . " + strings.Join(args, " ")
+	c.command = "go run ."
+	f.Visit(func(set *flag.Flag) { // what decides on the figures
+		if set.Name != "note" && set.Name != "dir" && set.Name != "data" && set.Name != "write" {
+			c.command += fmt.Sprintf(" --%s=%s", set.Name, set.Value)
+		}
+	})
 	c.each = time.Duration(*seconds * float64(time.Second))
 	var faults []error
 	for text := range strings.SplitSeq(*clients, ",") {
@@ -136,7 +142,7 @@ func command(ctx context.Context, args []string, out, log io.Writer) (err error)
 	if err != nil {
 		return err
 	}
-	r := &run{config: c, log: log, groups: make(map[int]float64)}
+	r := &run{config: c, log: log, npm: true, groups: make(map[int]float64)}
 	if r.dir, err = os.MkdirTemp(c.dir, "nexus-benchmarks-"); err != nil {
 		return err
 	}

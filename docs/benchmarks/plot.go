@@ -73,7 +73,7 @@ func (res *results) plotLineage() string {
 	var bars []bar
 	for _, v := range res.Lineage {
 		question, _, _ := strings.Cut(v.What, " in ")
-		shape, _, _ := strings.Cut(v.Cells, ",")
+		shape, _, _ := strings.Cut(v.Cells, ":")
 		shape = strings.TrimSuffix(shape, " forest")
 		bars = append(bars, bar{shape + ", " + question, fmt.Sprintf("Nexus %.3f ms", v.P50), max(v.P50*1e3, 1e-3), true},
 			bar{"", fmt.Sprintf("SQLite %.3f ms", v.Than50), max(v.Than50*1e3, 1e-3), false})

@@ -86,6 +86,7 @@ func (res *results) markdown(w io.Writer, pictures string) error {
 	if res.Throttled > 0 {
 		p("The disk is slow on purpose: %d nested file systems.\n", res.Throttled)
 	}
+	p("SQLite's driver: %s.\n", sqliteName)
 	for _, s := range res.Skipped {
 		p("* Skipped: %s", s)
 	}
@@ -121,7 +122,7 @@ func (res *results) markdown(w io.Writer, pictures string) error {
 			}
 			p("")
 			if pictures != "" {
-				p("![Appends a second with %d clients](%sappends-%d.svg)\n", clients, pictures, clients)
+				p("![Appends a second, clients at once: %d](%sappends-%d.svg)\n", clients, pictures, clients)
 			}
 		}
 	}

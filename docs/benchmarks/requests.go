@@ -8,8 +8,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -88,7 +90,8 @@ func (r *run) withSession(ctx context.Context, n int, do func(c *api.Client, ses
 	defer nc.Close()
 	c := api.NewClient(nc, "default", "bench")
 	var create api.CreateSession
-	create.Limits = &turns.Limits{ContextWindow: 100_000_000} // no compaction is due
+	create.Limits = &turns.Limits{ContextWindow: 100_000_000}
+	create.Policy = &api.Policy{Name: "nexus"} // it compacts by the window alone, so no compaction is due
 	s, err := c.Create(ctx, create)
 	if err != nil {
 		return err
@@ -122,7 +125,7 @@ func (r *run) forks(ctx context.Context, res *results) error {
 		if err != nil {
 			return err
 		}
-		v.What, v.Than = fmt.Sprintf("fork.create at a random depth of %d turns", len(ids)), "session.create"
+		v.What, v.Than = fmt.Sprintf("fork.create at a random depth of %s turns", grouped(int64(len(ids)))), "session.create"
 		v.Cells = "both write one event, and are answered when it is on disk"
 		res.Requests = append(res.Requests, v)
 		return nil
@@ -161,7 +164,7 @@ func (r *run) contexts(ctx context.Context, res *results) error {
 		}
 		defer func() {
 			nc.Close()
-			err = errors.Join(err, plain.end(os.Kill))
+			err = errors.Join(err, plain.end(syscall.SIGTERM))
 		}()
 		ask := func(nc *nats.Conn, subject string) func(int) error {
 			return func(int) error {
@@ -176,7 +179,7 @@ func (r *run) contexts(ctx context.Context, res *results) error {
 		if err != nil {
 			return err
 		}
-		v.What, v.Than = fmt.Sprintf("context.get of %d turns, warm", contextTurns), fmt.Sprintf("a plain reply of its %d bytes", len(answer.Data))
+		v.What, v.Than = fmt.Sprintf("context.get of %d turns, warm", contextTurns), fmt.Sprintf("a plain reply of its %s bytes", grouped(int64(len(answer.Data))))
 		v.Cells = "over NATS, one request after the other; the replies are not decoded"
 		res.Requests = append(res.Requests, v)
 		return nil
@@ -211,7 +214,7 @@ func startPlain(dir, file string) (*child, *nats.Conn, error) {
 	return c, nc, nil
 }
 
-// servePlain is the other end of startPlain. It ends when it is killed.
+// servePlain is the other end of startPlain. It ends when it is asked to.
 func servePlain(dir, file string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -234,5 +237,10 @@ func servePlain(dir, file string) error {
 	if err := json.NewEncoder(os.Stdout).Encode(struct{ URL string }{s.URL()}); err != nil {
 		return err
 	}
-	select {}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	<-ended
+	nc.Close()
+	s.Close()
+	return nil
 }

@@ -106,18 +106,21 @@ func (r *run) transcripts(ctx context.Context, res *results) (err error) {
 	if err != nil {
 		return err
 	}
-	var whole int64
+	blocks, whole, err := allotted(d.dir)
+	if err != nil {
+		return err
+	}
 	for _, e := range entries {
 		n, err := diskOf(filepath.Join(d.dir, e.Name()))
 		if err != nil {
 			return err
 		}
 		parts[e.Name()] = n
-		whole += n
 	}
 	add("nexusd's data folder", whole)
 	add("… of which the stream (jetstream), the truth", parts["jetstream"])
 	add("… of which the projections, which hold a second copy of each event", parts["projections"])
+	add("nexusd's data folder with the blocks that Pebble sets aside for its log", blocks)
 	n, err := sqliteSize(ctx, filepath.Join(dir, "sqlite"), clean)
 	if err != nil {
 		return err
