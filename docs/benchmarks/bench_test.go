@@ -244,3 +244,66 @@ func TestAPeerThatIsNotThereIsSaid(t *testing.T) {
 		t.Errorf("skipped %v, failed %v, measured %+v", r.skips, r.failed, res.Appends)
 	}
 }
+
+func TestARunLeavesNothingInItsFolder(t *testing.T) {
+	dir := t.TempDir()
+	var out strings.Builder
+	if err := command(t.Context(), []string{"--rounds=1", "--seconds=0.05", "--clients=2", "--only=jsonl", "--note=It is a test.", "--dir", dir}, &out, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"go run . --clients=2 --only=jsonl --rounds=1 --seconds=0.05`", "**It is a test.**", "| jsonl |"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), dir) {
+		t.Errorf("the report names the folder:\n%s", &out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestAClosedSlowDiskIsUnmounted(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may mount file systems")
+	}
+	dir := t.TempDir()
+	d := &layered{dir: dir}
+	for n := range 2 {
+		if err := d.add(t.Context(), int64(64-16*n)<<20); err != nil {
+			var why skipped
+			if err := d.close(); err != nil {
+				t.Error(err)
+			}
+			if errors.As(err, &why) {
+				t.Skip(why)
+			}
+			t.Fatal(err)
+		}
+	}
+	if d.layers != 2 || d.dir != filepath.Join(dir, "mounted", "mounted") {
+		t.Fatalf("%+v", d)
+	}
+	if err := os.WriteFile(filepath.Join(d.dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "mounted")); err != nil || len(left) > 0 {
+		t.Errorf("after close: %v, %v", left, err)
+	}
+}
+
+func TestTheReadmeDescribesEachPeer(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range peers {
+		if row := fmt.Sprintf("| `%s` | %s | %s |\n", p.name, p.is, p.not); !strings.Contains(string(readme), row) {
+			t.Errorf("README.md lacks the row\n%s", row)
+		}
+	}
+}

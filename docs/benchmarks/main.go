@@ -143,10 +143,12 @@ func command(ctx context.Context, args []string, out, log io.Writer) (err error)
 		return err
 	}
 	r := &run{config: c, log: log, npm: true, groups: make(map[int]float64)}
-	if r.dir, err = os.MkdirTemp(c.dir, "nexus-benchmarks-"); err != nil {
+	dir, err := os.MkdirTemp(c.dir, "nexus-benchmarks-")
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r.dir = dir
 	if err := os.Chmod(r.dir, 0o711); err != nil { // PostgreSQL runs as another user
 		return err
 	}

@@ -7,8 +7,8 @@ type peer struct {
 	name string
 	base string // whose rate is compared with this one's, of the same clients and round
 	open func(ctx context.Context, r *run, l load, dir string) (system, error)
-	is   string // what it is, and what an acknowledgement means
-	not  string // what the row can't see
+	is   string // what it is, and what an acknowledgement means; README.md has it too
+	not  string // what the row can't see; README.md has it too
 }
 
 // peers are in the order of the table. A base comes before those compared with it.
@@ -19,7 +19,7 @@ var peers = []peer{
 		"no hash chain, no encryption, no index of turns"},
 	{"jetstream-batch", "nexus", openBatches, "the same server, AllowAtomicPublish: each of the agents' connections publishes what waits as one atomic batch, at most as many turns as Nexus's groups had on average. Fsynced",
 		"as jetstream; one stale expectation refuses the whole batch"},
-	{"sqlite", "nexus", openSQLite, "SQLite in process (" + sqliteName + "), WAL, synchronous=FULL, busy_timeout, one connection that writes: compare the head, hash, insert, set the head, a transaction each. Fsynced",
+	{"sqlite", "nexus", openSQLite, "SQLite in process, WAL, synchronous=FULL, busy_timeout, one connection that writes: compare the head, hash, insert, set the head, a transaction each. Fsynced",
 		"no network, no encryption; its CPU time holds the clients'"},
 	{"sqlite-batch", "nexus", openSQLiteBatches, "the same, and one goroutine takes all appends that wait into one transaction. Fsynced",
 		"as sqlite"},
@@ -28,7 +28,7 @@ var peers = []peer{
 	{"jsonl", "nexus", openFiles, "a JSONL file for each session, hashes chained, write and fsync for each turn",
 		"no network, no index, no other writer, and nothing that notices a torn line; its CPU time holds the clients'"},
 	{"langgraph", "nexus", openLangGraph, "LangGraph's SQLite checkpointer in node, a graph of one node, durability \"exit\": one checkpoint of the whole state for each turn. synchronous=FULL set by hand. Fsynced",
-		"one process without a network; no check that the head is the expected one; its CPU time holds the clients' and the graph"},
+		"one process without a network; no check that the head is the expected one; its CPU time holds the clients' and the graph; it makes its own, similar text"},
 	{"langgraph-default", "nexus", openLangGraphDefault, "the same as it comes: synchronous=NORMAL. **Not** fsynced: a power cut takes what was answered",
 		"as langgraph; not comparable, for it promises less"},
 	{"pebble", "nexus", openPebble, "Pebble in process: a row for each turn, fsynced in groups",
