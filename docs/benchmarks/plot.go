@@ -16,7 +16,7 @@ type bar struct {
 
 // plot draws bars on a logarithmic axis, as SVG. Every value is above 0.
 func plot(title, axis string, bars []bar) string {
-	const left, width, row, top = 150, 470, 24, 58
+	const left, width, row, top = 150, 470, 24, 66
 	lowest, highest := math.Inf(1), math.Inf(-1)
 	for _, b := range bars {
 		lowest, highest = min(lowest, b.value), max(highest, b.value)
