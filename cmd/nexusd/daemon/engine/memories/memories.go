@@ -122,7 +122,7 @@ func (ms *Memories) append(ctx context.Context, c reader.Caller, decide func(led
 		}
 		switch {
 		case err == nil:
-			return seq, ms.reader.Projections.WaitFor(ctx, seq)
+			return seq, writer.AfterCommit(ms.reader.Projections.WaitFor(ctx, seq))
 		case !errors.Is(err, ledger.ErrConflict):
 			return 0, ms.writer.InternalError(ev, err)
 		case ctx.Err() != nil:
