@@ -2,13 +2,10 @@ package projections
 
 import (
 	"encoding/binary"
-	"fmt"
 	"iter"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/fxamacker/cbor/v2"
 
-	"nexus/ledger"
 	"nexus/lineage"
 	"nexus/turns"
 )
@@ -77,9 +74,9 @@ func (s *Store) Touched(from, to uint64) iter.Seq2[turns.ID, error] {
 				yield(turns.ID{}, err)
 				return
 			}
-			var p place
-			if err := cbor.Unmarshal(e.value, &p); err != nil {
-				yield(turns.ID{}, fmt.Errorf("%w: projection row of record %d: %v", ledger.ErrCorrupt, binary.BigEndian.Uint64(e.key[1:]), err))
+			p, err := decodePlace(binary.BigEndian.Uint64(e.key[1:]), e.value)
+			if err != nil {
+				yield(turns.ID{}, err)
 				return
 			}
 			if p.Session.IsZero() || p.Session == last {

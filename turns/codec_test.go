@@ -553,9 +553,10 @@ func TestQuickReaderAgreesWithTheLibrary(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
+		rare := e.External != nil || len(e.Learned) > 0 || e.Timed // left to the library
 		if sameAsLibrary(t, b) {
 			read[e.Kind] = true
-		} else if read[e.Kind] {
+		} else if read[e.Kind] && !rare {
 			rt.Fatalf("one %s is read, this one not: %x", e.Kind, b)
 		}
 		at := rapid.IntRange(0, len(b)-1).Draw(rt, "at")

@@ -27,18 +27,18 @@ Change
   expand COMPACTION         the turns that a summary stands for
   rewind SESSION TURN       move the head, back or forward
   fork SESSION|TURN         a new session from the head of another, or any turn
-
-  memory save|list|search|document|withdraw|promote
-                            what an agent remembers across its sessions
+  memory                    what an agent remembers across its sessions: save,
+                            list, search, document, withdraw, promote
+  events                    what reached an agent from outside: append, list,
+                            get, channels, tail, export
 
   policies                  the compaction policies
   policy show NAME[@N]      one of them, with its settings; put FILE: your own
   compare FILE|SESSION…     policies side by side on real history: no daemon
-  events                    what reached an agent from outside: append, list, get,
-                            channels, tail, export
 
 Audit
   verify [SESSION…]         check every event, hash, parent and blob
+  archive verify FILE…      check an archive's hashes: no daemon
   doctor                    connection, user, versions, disk, clock: what fails
   bench                     appends a second, beside bare NATS: no daemon
 

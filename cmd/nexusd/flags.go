@@ -66,8 +66,8 @@ files of the credentials that it made.
                        most that summaries may cost in a UTC day; then they are
                        extracted
   --config FILE        TOML with the same names, as max_store = 1000000000;
-                       [[user]], [[token]], [[agent]], [[summarizers]] and [[model]]
-                       stand only there
+                       [[user]], [[token]], [[agent]], [[summarizers]] and
+                       [[model]] rows stand only there
   --version, --help
 
 Each flag has an environment variable: NEXUS_LISTEN, NEXUS_MAX_STORE, …

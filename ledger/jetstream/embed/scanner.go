@@ -2,8 +2,9 @@ package embed
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
+
+	"github.com/go-json-experiment/json"
 )
 
 // scanner finds the messages in what a client sends: a line PUB or HPUB, whose last
