@@ -122,6 +122,6 @@ func New(c Config) *Engine {
 	e.History = history.New(e.Store, e.Limits, e.Reader)
 	e.Transfer = transfer.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Sessions, budget)
 	e.Audit = audit.New(e.Store, e.Limits, e.Loader, e.Reader)
-	e.Archive = archive.New(e.Store, e.Reader, e.Transfer)
+	e.Archive = archive.New(e.Store, e.Reader, e.Transfer, e.Memories)
 	return e
 }

@@ -48,7 +48,7 @@ type (
 // that left one, and the episodes and facts of its compactions. A turn is written to
 // the archive, and synced there, before it leaves the first file.
 func (x *Exporter) autobyteus(ctx context.Context, s *archive.Session) (written int, err error) {
-	dir := path.Join("memory", agentFolder(s))
+	dir := path.Join("memory", "agents", s.Agent)
 	if s.Tenant != "default" {
 		dir = path.Join("tenants", s.Tenant, "memory", "agents", s.Agent)
 	}

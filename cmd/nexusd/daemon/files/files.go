@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"nexus/cmd/nexusd/daemon/engine/archive"
+	"nexus/cmd/nexusd/daemon/engine/memories"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -34,6 +35,8 @@ type Source interface {
 	Turns(ctx context.Context, s *archive.Session, from uint64) iter.Seq2[archive.Turn, error]
 	Left(s *archive.Session, ids []turns.ID) (map[turns.ID]bool, error)
 	Compacted(n lineage.Node) (*api.Turn, error)
+	NotesAt(tenant, agent string) (uint64, error)
+	Notes(ctx context.Context, tenant, agent string) (*memories.Notes, error)
 }
 
 // Config is what an exporter is made from.
@@ -64,6 +67,7 @@ type state struct {
 	Ledger   string     `json:"ledger"`
 	Position uint64     `json:"position"`         // what was stored up to it has its files
 	Failed   []turns.ID `json:"failed,omitempty"` // but for these sessions
+	Notes    []*note    `json:"notes,omitempty"`  // agents with files of their memory
 }
 
 const (
@@ -206,6 +210,7 @@ func (x *Exporter) Pass(ctx context.Context, retry bool) (written int) {
 			failed = append(failed, id)
 		}
 	}
+	written += x.notes(ctx)
 	slices.SortFunc(failed, turns.ID.Compare)
 	changed := !slices.Equal(failed, x.state.Failed)
 	x.state.Position, x.state.Failed = to, failed
@@ -241,10 +246,11 @@ func (x *Exporter) session(ctx context.Context, id turns.ID) (written int, err e
 // gsv writes the archives of the design GSV: one for each compaction, and the whole
 // session when it has ended.
 func (x *Exporter) gsv(ctx context.Context, s *archive.Session) (written int, err error) {
+	x.remembers(s.Tenant, s.Agent)
 	if !s.Files.Archive {
 		return 0, nil
 	}
-	base := path.Join(agentFolder(s), "sessions", s.ID.String())
+	base := path.Join(agentFolder(s.Tenant, s.Agent), "sessions", s.ID.String())
 	n := 0
 	for c, err := range x.Source.Compactions(s) {
 		if err != nil {
@@ -275,12 +281,12 @@ func (x *Exporter) archive(name string, lines iter.Seq2[archive.Line, error]) (w
 	return 1, nil
 }
 
-// agentFolder returns the folder of a session's agent. The tenant default has the
-// paths of the designs, which know no tenants. Names of tenants and agents have
-// letters, digits and dashes only.
-func agentFolder(s *archive.Session) string {
-	if s.Tenant == "default" {
-		return path.Join("agents", s.Agent)
+// agentFolder returns the folder of an agent. The tenant default has the paths of the
+// designs, which know no tenants. Names of tenants and agents have letters, digits and
+// dashes only.
+func agentFolder(tenant, agent string) string {
+	if tenant == "default" {
+		return path.Join("agents", agent)
 	}
-	return path.Join("tenants", s.Tenant, "agents", s.Agent)
+	return path.Join("tenants", tenant, "agents", agent)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/memories"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/transfer"
 	"nexus/compactor/policy"
@@ -23,11 +24,23 @@ type Archive struct {
 	content  *content.Store
 	reader   *reader.Reader
 	transfer *transfer.Transfer
+	memories *memories.Memories
 }
 
 // New returns an archive of what r reads.
-func New(cs *content.Store, r *reader.Reader, tr *transfer.Transfer) *Archive {
-	return &Archive{content: cs, reader: r, transfer: tr}
+func New(cs *content.Store, r *reader.Reader, tr *transfer.Transfer, ms *memories.Memories) *Archive {
+	return &Archive{content: cs, reader: r, transfer: tr, memories: ms}
+}
+
+// NotesAt returns the position of the newest event that may have changed what an agent
+// remembers; 0: none.
+func (a *Archive) NotesAt(tenant, agent string) (uint64, error) {
+	return a.memories.NotesAt(tenant, agent)
+}
+
+// Notes returns what the files of an agent's memory hold.
+func (a *Archive) Notes(ctx context.Context, tenant, agent string) (*memories.Notes, error) {
+	return a.memories.Notes(ctx, tenant, agent)
 }
 
 // Ledger returns the id of the ledger.

@@ -1,0 +1,184 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// note is where the files of an agent's memory are.
+type note struct {
+	Tenant   string              `json:"tenant"`
+	Agent    string              `json:"agent"`
+	Position uint64              `json:"position"`        // of the newest event that they have
+	Written  map[string]contents `json:"files,omitempty"` // by name
+}
+
+// contents are the hashes of what a file was given last, and of what it had before: a
+// crash leaves one of them.
+type contents struct {
+	Now    turns.Hash `json:"now"`
+	Before turns.Hash `json:"before,omitzero"`
+}
+
+// remembers notes that an agent has files of its memory.
+func (x *Exporter) remembers(tenant, agent string) {
+	if slices.ContainsFunc(x.state.Notes, func(n *note) bool { return n.Tenant == tenant && n.Agent == agent }) {
+		return
+	}
+	x.state.Notes = append(x.state.Notes, &note{Tenant: tenant, Agent: agent, Written: make(map[string]contents)})
+}
+
+// notes writes the memory files of the agents whose memories have changed: a file for
+// each day, and MEMORY.md. A file that a person changed is not written any more, until
+// it is removed.
+func (x *Exporter) notes(ctx context.Context) (written int) {
+	for _, n := range x.state.Notes {
+		at, err := x.Source.NotesAt(n.Tenant, n.Agent)
+		if err == nil && at > n.Position {
+			var k int
+			k, err = x.writeNotes(ctx, n)
+			if written += k; err == nil {
+				n.Position = at
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			x.Logger.Error("files: those of an agent's memory can't be written; they are tried again", "tenant", n.Tenant, "agent", n.Agent, "err", err)
+		}
+	}
+	return written
+}
+
+func (x *Exporter) writeNotes(ctx context.Context, n *note) (written int, err error) {
+	all, err := x.Source.Notes(ctx, n.Tenant, n.Agent)
+	if err != nil {
+		return 0, err
+	}
+	dir := agentFolder(n.Tenant, n.Agent)
+	if all.Document != nil {
+		ok, err := x.note(n, path.Join(dir, "MEMORY.md"), []byte(all.Document.Text))
+		if err != nil {
+			return written, err
+		}
+		written += ok
+	}
+	days := make(map[string][]api.Memory)
+	var order []string
+	for _, m := range slices.Backward(all.Daily) {
+		day := local(&m).Format(time.DateOnly)
+		if days[day] == nil {
+			order = append(order, day)
+		}
+		days[day] = append(days[day], m)
+	}
+	for name := range n.Written { // days whose last memory was withdrawn
+		day, ok := strings.CutSuffix(path.Base(name), ".md")
+		if ok && path.Base(path.Dir(name)) == "memory" && days[day] == nil && !all.Cut {
+			order = append(order, day)
+		}
+	}
+	for i, day := range order {
+		if all.Cut && i == 0 {
+			continue // a part of it is older than what was read
+		}
+		ok, err := x.note(n, path.Join(dir, "memory", day+".md"), dayFile(days[day]))
+		if err != nil {
+			return written, err
+		}
+		written += ok
+	}
+	return written, nil
+}
+
+// note writes a file if its content changed, and nobody else changed it.
+func (x *Exporter) note(n *note, name string, content []byte) (written int, err error) {
+	var old []byte
+	err = x.root.readFile(name, func(r io.Reader) (err error) { old, err = io.ReadAll(r); return err })
+	there := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	has := turns.Hash(sha256.Sum256(old))
+	if there && bytes.Equal(old, content) {
+		n.Written[name] = contents{Now: has}
+		return 0, nil
+	}
+	if k := n.Written[name]; there && has != k.Now && has != k.Before {
+		x.Logger.Warn("files: a person changed this file, it is left as it is; remove it to have it written again", "file", name)
+		return 0, nil
+	}
+	n.Written[name] = contents{Now: sha256.Sum256(content), Before: has}
+	if err := x.save(); err != nil {
+		return 0, err
+	}
+	if err := x.root.replace(name, func(w io.Writer) error { _, err := w.Write(content); return err }, nil); err != nil {
+		return 0, err
+	}
+	x.written.Inc()
+	return 1, nil
+}
+
+// dayFile returns the file of a day, from its memories in the order of their time.
+func dayFile(ms []api.Memory) []byte {
+	slices.SortStableFunc(ms, func(a, b api.Memory) int { return local(&a).Compare(local(&b)) })
+	var b strings.Builder
+	last := ""
+	for _, m := range ms {
+		heading := "### Saved (" + local(&m).Format("15:04") + ")"
+		if m.Compaction != nil {
+			heading = "### Extracted from context compaction (" + local(&m).Format("15:04") + ")"
+		}
+		if heading != last {
+			if last != "" {
+				b.WriteString("\n")
+			}
+			fmt.Fprintf(&b, "%s\n\n", heading)
+			last = heading
+		}
+		b.WriteString("- " + markdownText(m.Text) + "\n")
+	}
+	return []byte(b.String())
+}
+
+// local returns the time of a memory in its zone, else in UTC.
+func local(m *api.Memory) time.Time {
+	t := time.Time(m.Time).UTC()
+	if zone, err := time.LoadLocation(m.Zone); err == nil && m.Zone != "" {
+		t = t.In(zone)
+	}
+	return t
+}
+
+// markdownText returns a text as one item of a list. No line of it can look like a
+// heading, an item, a fence or a tag.
+func markdownText(s string) string {
+	s = strings.NewReplacer("\\", "\\\\", "`", "\\`", "<", "\\<", "\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n", "\u0085", "\n").Replace(s)
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	for i, l := range lines {
+		l = strings.Map(func(r rune) rune {
+			if r < ' ' || r == 0x7f {
+				return ' '
+			}
+			return r
+		}, strings.TrimSpace(l))
+		if l != "" && strings.ContainsRune("#-+*=>|~_", rune(l[0])) {
+			l = "\\" + l
+		}
+		if i > 0 && l != "" {
+			l = "  " + l
+		}
+		lines[i] = l
+	}
+	return strings.Join(lines, "\n")
+}
