@@ -57,6 +57,7 @@ type Exporter struct {
 	units   map[string]*unit // files that grow, by the name of their state
 	state   state
 	saved   time.Time // when state was saved
+	unread  string    // why the last pass could not read the projections; "": it could
 	written prometheus.Counter
 	failed  prometheus.Gauge
 }
@@ -187,11 +188,12 @@ func (x *Exporter) Pass(ctx context.Context, retry bool) (written int) {
 	}
 	for id, err := range x.Source.Touched(x.state.Position, to) {
 		if err != nil {
-			x.Logger.Debug("files: the projections can't be read", "err", err)
+			x.reportOnce(err)
 			return 0
 		}
 		touched[id] = true
 	}
+	x.unread = ""
 	var failed []turns.ID
 	for id := range touched {
 		n, err := x.session(ctx, id)
@@ -221,6 +223,15 @@ func (x *Exporter) Pass(ctx context.Context, retry bool) (written int) {
 		}
 	}
 	return written
+}
+
+// reportOnce logs why the projections can't be read, once for each reason. No file is
+// written until they can.
+func (x *Exporter) reportOnce(err error) {
+	if text := err.Error(); text != x.unread {
+		x.unread = text
+		x.Logger.Error("files: the projections can't be read, so no file is written; they are read again", "err", err)
+	}
 }
 
 // session writes the files of a session that are missing.

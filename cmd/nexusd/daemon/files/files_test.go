@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine"
 	"nexus/cmd/nexusd/daemon/engine/archive"
 	"nexus/cmd/nexusd/daemon/engine/enginetest"
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/turns"
@@ -295,3 +297,32 @@ func TestFolderBelongsToOneLedger(t *testing.T) {
 }
 
 type node = lineage.Node
+
+// unreadable is a source whose projections can't be read.
+type unreadable struct{ Source }
+
+func (unreadable) Touched(uint64, uint64) iter.Seq2[turns.ID, error] {
+	return func(yield func(turns.ID, error) bool) {
+		yield(turns.ID{}, fmt.Errorf("%w: a row", ledger.ErrCorrupt))
+	}
+}
+
+// Where the projections can't be read, no file is written, and the log says so once at the
+// level of errors: else nobody notices that there are no archives.
+func TestUnreadableProjectionsAreReportedOnce(t *testing.T) {
+	e, dir := enginetest.NewWorld().Engine(t), t.TempDir()
+	talk(t, e, session(t, e, `{}`).ID, 1)
+	var log strings.Builder
+	x := must(Open(Config{Dir: dir, Source: unreadable{e.Archive}, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
+	for range 3 {
+		if n := x.Pass(t.Context(), true); n != 0 {
+			t.Errorf("%d files", n)
+		}
+	}
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+		t.Errorf("%d errors in the log:\n%s", n, log.String())
+	}
+}
