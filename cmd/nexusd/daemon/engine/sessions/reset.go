@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/ledger"
@@ -22,6 +23,9 @@ import (
 // the label, or a change that is refused because of the reset opens it, on any
 // daemon.
 func (ss *Sessions) Reset(ctx context.Context, c reader.Caller, id turns.ID, req api.ResetSession, canonical []byte) (*api.Session, error) {
+	if err := page.CheckText("/cause", req.Cause, ss.page.TextBytes()); err != nil {
+		return nil, err
+	}
 	r := writer.Request{ID: req.ID, Verb: "session.reset", Canonical: canonical}
 	var committed bool
 	err := ss.writer.Mutate(writer.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/compactor/policy"
@@ -146,6 +147,9 @@ func (ss *Sessions) Set(ctx context.Context, c reader.Caller, id turns.ID, req a
 
 // CloseSession is session.close.
 func (ss *Sessions) CloseSession(ctx context.Context, c reader.Caller, id turns.ID, req api.CloseSession, canonical []byte) (*api.Session, error) {
+	if err := page.CheckText("/cause", req.Cause, ss.page.TextBytes()); err != nil {
+		return nil, err
+	}
 	r := writer.Request{ID: req.ID, Verb: "session.close", Canonical: canonical}
 	err := ss.writer.Mutate(writer.Ending(ctx), c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindState)
@@ -164,6 +168,9 @@ func (ss *Sessions) CloseSession(ctx context.Context, c reader.Caller, id turns.
 // Move is session.move. It moves the head to a turn that the session has or
 // inherits. It deletes nothing, and the head can move forward again.
 func (ss *Sessions) Move(ctx context.Context, c reader.Caller, id turns.ID, req api.MoveSession, canonical []byte) (*api.Session, error) {
+	if err := page.CheckText("/note", req.Note, ss.page.TextBytes()); err != nil {
+		return nil, err
+	}
 	r := writer.Request{ID: req.ID, Verb: "session.move", Canonical: canonical}
 	err := ss.writer.Mutate(ctx, c, id, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
 		ev, done, err := ss.writer.BeginEvent(s, r, turns.KindMoved)
