@@ -107,7 +107,7 @@ func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counte
 	var tried []Attempt
 	var usage *turns.Usage
 	cost := uint64(0)
-	for _, t := range order(pl, tiers) {
+	for _, t := range order(pl.Policy.Tiers, tiers) {
 		if ctx.Err() != nil {
 			break
 		}
@@ -155,14 +155,13 @@ func Run(ctx context.Context, pl *plan.Plan, tiers []Tier, counter tokens.Counte
 	return r, nil
 }
 
-// order returns the tiers that the policy names, in its order, or all if it names
-// none.
-func order(pl *plan.Plan, tiers []Tier) []Tier {
-	if len(pl.Policy.Tiers) == 0 {
+// order returns the tiers of these names, in their order, or all if there are no names.
+func order(names []string, tiers []Tier) []Tier {
+	if len(names) == 0 {
 		return tiers
 	}
 	var out []Tier
-	for _, name := range pl.Policy.Tiers {
+	for _, name := range names {
 		if i := slices.IndexFunc(tiers, func(t Tier) bool { return t.Name == name }); i >= 0 {
 			out = append(out, tiers[i])
 		}

@@ -60,6 +60,7 @@ var allowed = map[string][]string{
 	room("writer"):               slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/seal"}, rooms("page", "content", "metrics", "reader", "paths")),
 	room("events"):               slices.Concat([]string{"ledger", "ledger/api", "turns"}, rooms("page", "content", "reader", "writer")),
 	room("resets"):               slices.Concat([]string{"ledger"}, rooms("reader", "sessions")),
+	room("extraction"):           slices.Concat([]string{"compactor", "compactor/policy", "compactor/summary", "ledger", "ledger/api", "turns"}, rooms("paths", "reader", "writer", "events", "memories", "sessions")),
 	room("policies"):             slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "turns"}, rooms("page", "content", "reader", "writer")),
 	room("memories"):             slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "content", "reader", "writer")),
 	room("compactions"):          slices.Concat([]string{"compactor", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "policies", "memories")),
@@ -71,7 +72,7 @@ var allowed = map[string][]string{
 	room("audit"):                slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
 	room("archive"):              slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "lineage", "projections", "turns"}, rooms("content", "reader", "transfer", "memories")),
 	"cmd/nexusd/daemon/files":    slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns"}, rooms("archive", "memories")),
-	"cmd/nexusd/daemon/engine":   slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "contexts", "history", "transfer", "audit", "archive", "events", "memories", "resets")),
+	"cmd/nexusd/daemon/engine":   slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "contexts", "history", "transfer", "audit", "archive", "events", "memories", "resets", "extraction")),
 	room("enginetest"):           slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
 	"cmd/nexusd/daemon":          nil, // the wiring: everything
 	"docs/examples/go":           {},  // what any client may use

@@ -373,6 +373,7 @@ func (d *Daemon) work() {
 		running.Go(func() { d.engine.Work(ctx) })
 	}
 	running.Go(func() { d.engine.RunResets(ctx) })
+	running.Go(func() { d.engine.RunExtractions(ctx) })
 	d.opened(func(context.Context) error {
 		cancel()
 		done := make(chan struct{})

@@ -14,6 +14,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/contexts"
 	"nexus/cmd/nexusd/daemon/engine/events"
+	"nexus/cmd/nexusd/daemon/engine/extraction"
 	"nexus/cmd/nexusd/daemon/engine/forks"
 	"nexus/cmd/nexusd/daemon/engine/history"
 	"nexus/cmd/nexusd/daemon/engine/memories"
@@ -84,6 +85,7 @@ type Engine struct {
 	*compactions.Compactions
 	*sessions.Sessions
 	*resets.Resets
+	*extraction.Extraction
 	*forks.Forks
 	*contexts.Contexts
 	*history.History
@@ -117,6 +119,7 @@ func New(c Config) *Engine {
 	e.Sessions = sessions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Compactions)
 	e.Sessions.MayOpenMain = c.MayOpenMain
 	e.Resets = resets.New(c.Logger, e.Reader, e.Sessions)
+	e.Extraction = extraction.New(c.Logger, e.Loader, e.Reader, e.Writer, e.Events, e.Memories, e.Sessions)
 	e.Forks = forks.New(e.Store, e.Reader, e.Writer, e.Compactions, e.Sessions)
 	e.Contexts = contexts.New(e.Store, e.Limits, e.Loader, e.Reader, e.Compactions, budget)
 	e.History = history.New(e.Store, e.Limits, e.Reader)

@@ -26,6 +26,7 @@ type Set struct {
 	heldByAppend prometheus.Counter
 	summaries    *prometheus.CounterVec
 	cost         *prometheus.CounterVec
+	extractions  *prometheus.CounterVec
 }
 
 // New registers the metrics with r, those of the projections and the caches
@@ -47,7 +48,8 @@ func New(r prometheus.Registerer, store *projections.Store, caches *cache.Budget
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_requests_refused_total", Help: "Requests answered busy on arrival, by the bound that they were over."}, []string{"bound"})
 	m.summaries = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_summarizer_tokens_total", Help: "Tokens that models used for summaries, by whether a compaction holds them (kept) or not (lost), and by direction."}, []string{"outcome", "direction"})
 	m.cost = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_summarizer_micro_dollars_total", Help: "What that cost, in millionths of a dollar, where the model's price is known."}, []string{"outcome"})
-	r.MustRegister(m.events, m.conflicts, m.appends, m.requests, m.errors, m.inFlight, m.accepted, m.acceptedSize, m.refused, m.compactions, m.heldByAppend, m.summaries, m.cost,
+	m.extractions = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "nexus_memory_extractions_total", Help: "Tries to extract memories from a session that was reset, by outcome: done or failed."}, []string{"outcome"})
+	r.MustRegister(m.extractions, m.events, m.conflicts, m.appends, m.requests, m.errors, m.inFlight, m.accepted, m.acceptedSize, m.refused, m.compactions, m.heldByAppend, m.summaries, m.cost,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_projections_position", Help: "Log position that the projections have applied."},
 			func() float64 { return float64(store.Applied().Seq) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_chains_set_aside", Help: "Chains that are read-only because an event on them could not be applied."},
@@ -99,6 +101,13 @@ func (m *Set) Summarized(outcome string, u *turns.Usage, micros uint64) {
 		m.summaries.WithLabelValues(outcome, "out").Add(float64(u.OutputTokens))
 	}
 	m.cost.WithLabelValues(outcome).Add(float64(micros))
+}
+
+// Extracted counts a try to extract memories at a reset. outcome is "done" or "failed".
+func (m *Set) Extracted(outcome string) {
+	if m != nil {
+		m.extractions.WithLabelValues(outcome).Inc()
+	}
 }
 
 // HeldByAppend counts a turn.append that took a resource of the compactor.

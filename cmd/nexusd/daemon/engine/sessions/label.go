@@ -96,7 +96,7 @@ func (ss *Sessions) absentHolder(ctx context.Context, label string, row projecti
 		return holder{}, err
 	}
 	// A successor that another ledger opened has no label here until it is imported.
-	if here, err := ss.isResetHere(h.session); err != nil || !here {
+	if here, err := ss.IsResetHere(h.session); err != nil || !here {
 		return holder{}, err
 	}
 	h.id = id

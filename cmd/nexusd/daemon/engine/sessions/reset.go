@@ -58,7 +58,7 @@ func (ss *Sessions) Reset(ctx context.Context, c reader.Caller, id turns.ID, req
 // opens it. If another ledger made the reset, that ledger opens the successor, and
 // an import brings it.
 func (ss *Sessions) openSuccessor(ctx context.Context, old *ledger.Session) (*api.Session, error) {
-	here, err := ss.isResetHere(old)
+	here, err := ss.IsResetHere(old)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (ss *Sessions) FinishReset(ctx context.Context, s *ledger.Session) error {
 	if _, err := ss.reader.Projections.Session(s.Successor); !errors.Is(err, ledger.ErrNotFound) {
 		return err
 	}
-	if here, err := ss.isResetHere(s); err != nil || !here {
+	if here, err := ss.IsResetHere(s); err != nil || !here {
 		return err
 	}
 	_, err := ss.openSuccessor(ctx, s)
@@ -137,10 +137,10 @@ func (ss *Sessions) NewSuccessorID(session turns.ID) (turns.ID, error) {
 	return turns.NewID(ss.reader.Now(), bytes.NewReader(mark))
 }
 
-// isResetHere reports whether this ledger made the reset of a session.
+// IsResetHere reports whether this ledger made the reset of a session.
 //
 // Invariant: no two ledgers open a successor under one id.
-func (ss *Sessions) isResetHere(s *ledger.Session) (bool, error) {
+func (ss *Sessions) IsResetHere(s *ledger.Session) (bool, error) {
 	mark, err := ss.successorMark(s.ID)
 	return bytes.Equal(s.Successor[len(s.Successor)-len(mark):], mark), err
 }

@@ -1,0 +1,353 @@
+package extraction
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"nexus/cmd/nexusd/daemon/engine/events"
+	"nexus/cmd/nexusd/daemon/engine/memories"
+	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/sessions"
+	"nexus/cmd/nexusd/daemon/engine/writer"
+	"nexus/compactor"
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Channel is the channel of the agent's events on which extractions are recorded.
+const Channel = "memory-extraction"
+
+// The kinds of the events on the channel.
+const (
+	begun  = "extraction.begun"
+	failed = "extraction.failed"
+	done   = "extraction.done"
+)
+
+const (
+	// Tries is how often the model is asked about one session, by all daemons together.
+	Tries = 3
+	// Lease is how long after the begin of a try the next one may begin.
+	Lease = 15 * time.Minute
+	// timeout ends a try. It is shorter than Lease, so two tries never overlap.
+	timeout = 10 * time.Minute
+	// Window is how long after a reset its extraction may begin: what a daemon with no
+	// model left open is not made up for.
+	Window = 7 * 24 * time.Hour
+	// parallel is how many models are asked at a time.
+	parallel = 4
+)
+
+// Extraction extracts memories from sessions that were reset. One goroutine uses it.
+type Extraction struct {
+	logger   *slog.Logger
+	paths    *paths.Loader
+	reader   *reader.Reader
+	writer   *writer.Writer
+	events   *events.Events
+	memories *memories.Memories
+	sessions *sessions.Sessions
+
+	seen uint64                // position up to which resets were looked for
+	open map[turns.ID]struct{} // sessions that were reset, and whose extraction has not ended
+}
+
+// New returns the extractions of the sessions that r finds. A nil logger is silent.
+func New(logger *slog.Logger, pl *paths.Loader, r *reader.Reader, w *writer.Writer, es *events.Events, ms *memories.Memories, ss *sessions.Sessions) *Extraction {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Extraction{logger: logger, paths: pl, reader: r, writer: w, events: es, memories: ms, sessions: ss, open: make(map[turns.ID]struct{})}
+}
+
+// RunExtractions extracts until ctx ends.
+func (x *Extraction) RunExtractions(ctx context.Context) {
+	if !slices.ContainsFunc(x.paths.Tiers, func(t compactor.Tier) bool { return !t.Local }) {
+		return // nobody to ask: no reset is looked at
+	}
+	for ctx.Err() == nil {
+		if err := x.ExtractDue(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrUnavailable) {
+			x.logger.Error("extractions of memories", "err", err)
+		}
+		timer := time.NewTimer(time.Second)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// ExtractDue looks at the sessions that were reset since the last call, and at those whose
+// extraction has not ended, and makes the tries that are due. While the disk takes no writes
+// it does nothing.
+func (x *Extraction) ExtractDue(ctx context.Context) error {
+	if x.reader.AccessNow().Writes != nil {
+		return nil
+	}
+	to := x.reader.Projections.Applied().Seq
+	if to < x.seen {
+		x.seen = 0 // the projections are made again
+	}
+	looked := make(map[turns.ID]bool)
+	for id, err := range x.reader.Projections.Touched(x.seen, to) {
+		if err != nil {
+			return err
+		}
+		if looked[id] {
+			continue
+		}
+		looked[id] = true
+		if s, err := x.reader.Projections.Session(id); err == nil && s.State == turns.Reset && s.Turns > 0 {
+			x.open[id] = struct{}{}
+		}
+	}
+	x.seen = to
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	var errs error
+	room := make(chan struct{}, parallel)
+	for _, id := range slices.SortedFunc(keys(x.open), turns.ID.Compare) {
+		room <- struct{}{}
+		group.Go(func() {
+			defer func() { <-room }()
+			ended, err := x.attempt(ctx, id)
+			mu.Lock()
+			defer mu.Unlock()
+			if errs = errors.Join(errs, err); ended {
+				delete(x.open, id)
+			}
+		})
+	}
+	group.Wait()
+	return errs
+}
+
+func keys(m map[turns.ID]struct{}) func(func(turns.ID) bool) {
+	ids := make([]turns.ID, 0, len(m))
+	for id := range m {
+		ids = append(ids, id)
+	}
+	return slices.Values(ids)
+}
+
+// extraction is the one of a session.
+type extraction struct {
+	session *ledger.Session
+	caller  reader.Caller
+	policy  policy.Policy
+	set     turns.Settings
+	tiers   []compactor.Tier
+	reset   turns.Hash // of the event that reset the session
+}
+
+// attempt makes the try that is due for a session, and reports whether its extraction has
+// ended: it is done, has failed as often as it may, or there is nothing to extract.
+func (x *Extraction) attempt(ctx context.Context, id turns.ID) (ended bool, err error) {
+	e, err := x.plan(ctx, id)
+	if e == nil || err != nil {
+		return err == nil || errors.Is(err, ledger.ErrErased) || errors.Is(err, ledger.ErrNotFound), err
+	}
+	if ev, err := x.find(ctx, e, done, 0); ev != nil || err != nil {
+		return ev != nil, err
+	}
+	try, now := 1, x.reader.Now()
+	for ; ; try++ {
+		ev, err := x.find(ctx, e, begun, try)
+		if err != nil {
+			return false, err
+		}
+		if ev == nil {
+			break
+		}
+		if now.Before(time.Time(ev.Recorded).Add(Lease)) {
+			return false, nil // it may be under way
+		}
+		if try == Tries {
+			return true, nil
+		}
+	}
+	if try == 1 && now.Sub(time.Unix(0, e.session.Updated)) > Window {
+		return true, nil
+	}
+	halves, previous, err := x.load(ctx, e)
+	if err == nil && len(halves) == 0 {
+		return true, nil
+	}
+	if mine, berr := x.note(ctx, e, begun, try, nil); !mine || berr != nil {
+		return false, berr // another daemon was faster
+	}
+	n := 0
+	if err == nil {
+		n, err = x.extract(ctx, e, previous, halves)
+	}
+	if err == nil {
+		_, err = x.note(ctx, e, done, 0, map[string]any{"memories": n})
+		x.writer.Metrics.Extracted("done")
+		return err == nil, err
+	}
+	if ctx.Err() != nil {
+		return false, nil // the daemon ends; another try follows
+	}
+	code := api.FromError(err).Code
+	x.logger.Warn("the extraction of memories at a reset failed", "session", id, "try", try, "tries", Tries, "code", code)
+	x.writer.Metrics.Extracted("failed")
+	_, err = x.note(ctx, e, failed, try, map[string]any{"code": code})
+	return try == Tries && err == nil, err
+}
+
+// plan returns the extraction of a session; nil if none is to be made: its policy asks for
+// no memories, no tier asks a model, or another ledger reset it.
+func (x *Extraction) plan(ctx context.Context, id turns.ID) (*extraction, error) {
+	s, err := x.reader.Projections.Session(id)
+	if err != nil {
+		return nil, err
+	}
+	if here, err := x.sessions.IsResetHere(&s); err != nil || !here {
+		return nil, err
+	}
+	e := &extraction{session: &s, caller: reader.Caller{Tenant: s.Tenant, Agent: s.Agent}, reset: s.Tail.Hash}
+	if _, e.set, err = x.reader.SettingsInForce(ctx, &s); err != nil {
+		return nil, err
+	}
+	if e.policy, err = x.reader.ResolvePolicy(ctx, s.Tenant, e.set.Policy); err != nil {
+		return nil, err
+	}
+	if e.tiers = compactor.Extractors(e.policy, e.set.Model, x.paths.Tiers); len(e.tiers) == 0 {
+		return nil, nil
+	}
+	return e, nil
+}
+
+// load returns the session's own turns that no compaction covers, and the summary of what is
+// covered. What a fork inherits is its parent's to extract.
+func (x *Extraction) load(ctx context.Context, e *extraction) (halves []summary.HalfTurn, previous string, err error) {
+	ctx, end := x.paths.MeterRequest(ctx)
+	defer end()
+	head, err := x.reader.HeadNode(e.session)
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := x.paths.Load(ctx, e.session, &e.set, e.policy, head)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, h := range p.Halves {
+		if h.Ref.Session == e.session.ID && !h.Erased {
+			halves = append(halves, h)
+		}
+	}
+	return halves, p.PreviousSummary(), nil
+}
+
+// extract asks the model and stores the memories that it finds. It returns how many.
+func (x *Extraction) extract(ctx context.Context, e *extraction, previous string, halves []summary.HalfTurn) (n int, err error) {
+	defer func() {
+		if p := recover(); p != nil { // a summarizer's; it ends the try and not the daemon
+			err = api.InternalError(api.NewID(), "")
+			x.logger.Error("a defect in an extraction", "session", e.session.ID, "panic", fmt.Sprintf("%T", p))
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	out, err := compactor.Extract(ctx, e.policy, previous, halves, e.tiers)
+	if err != nil {
+		x.writer.Metrics.Summarized("lost", out.Usage, out.CostMicros)
+		return 0, err
+	}
+	x.writer.Metrics.Summarized("kept", out.Usage, out.CostMicros)
+	var all []turns.Ref // the turns, newest last
+	for _, h := range halves {
+		if len(all) == 0 || all[len(all)-1] != h.Ref {
+			all = append(all, h.Ref)
+		}
+	}
+	for _, m := range out.Memories[:min(len(out.Memories), turns.MaxLearned)] {
+		sources := all
+		if len(m.Source) > 0 {
+			sources = m.Source
+		}
+		var names []api.TurnName
+		for _, ref := range sources[max(0, len(sources)-turns.MaxMemorySources):] {
+			names = append(names, api.TurnName{Session: ref.Session, Turn: ref.Turn})
+		}
+		stored, err := x.memories.Remember(ctx, e.caller, memories.Found{
+			ID: e.id("memory\x00"+m.Kind+"\x00"+m.Text, 0), Session: e.session.ID, Kind: kindOf(e.policy, m.Kind), Text: m.Text, Sources: names})
+		if err != nil {
+			return n, err
+		}
+		if stored {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// kindOf is what a policy makes of a memory whose kind is none of ours: GSV keeps them by
+// the day, the others as facts.
+func kindOf(p policy.Policy, kind string) turns.MemoryKind {
+	if k, err := turns.ParseMemoryKind(kind); err == nil {
+		return k
+	}
+	if p.Template == "gsv" {
+		return turns.Daily
+	}
+	return turns.Semantic
+}
+
+// id returns the id of an event of the extraction. It is the same on every daemon, and
+// follows from the event of the reset.
+func (e *extraction) id(what string, try int) turns.ID {
+	h := sha256.Sum256(fmt.Appendf(slices.Clone(e.reset[:]), "%s %d", what, try))
+	id, err := turns.NewID(time.Unix(0, e.session.Updated), bytes.NewReader(h[:]))
+	if err != nil {
+		panic(err) // a hash has bytes enough
+	}
+	return id
+}
+
+// find returns a record of the extraction; nil if it is not stored.
+func (x *Extraction) find(ctx context.Context, e *extraction, kind string, try int) (*api.Event, error) {
+	ev, err := x.events.GetEvent(ctx, e.caller, api.GetEvent{Channel: Channel, ID: e.id(kind, try)})
+	if err == nil && ev.Kind != kind || errors.Is(err, ledger.ErrNotFound) || api.FromError(err).Code == api.NotFound {
+		return nil, nil
+	}
+	return ev, err
+}
+
+// note stores a record of the extraction, and reports whether this call stored it.
+func (x *Extraction) note(ctx context.Context, e *extraction, kind string, try int, more map[string]any) (bool, error) {
+	body := map[string]any{"session": e.session.ID.String()}
+	if try > 0 {
+		body["try"] = try
+	}
+	for k, v := range more {
+		body[k] = v
+	}
+	req := api.AppendEvent{Channel: Channel, Kind: kind}
+	var err error
+	if req.Body, err = turns.EncodeJSON(body); err != nil {
+		return false, err
+	}
+	canonical, err := turns.EncodeJSON(req)
+	if err != nil {
+		return false, err
+	}
+	req.ID = e.id(kind, try)
+	out, err := x.events.AppendEvent(ctx, e.caller, req, canonical)
+	if reused := new(api.Error); errors.As(err, &reused) && reused.Code == api.IDReused {
+		return false, nil // another daemon ended it with another result
+	}
+	return err == nil && !out.Duplicate, err
+}

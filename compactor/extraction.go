@@ -1,0 +1,57 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/turns"
+)
+
+// maxExtractionSummary bounds the summary that a model writes beside the memories of an
+// extraction, in tokens of approx-1. Nobody reads it, but chunks pass it on.
+const maxExtractionSummary = 4000
+
+// Extractors returns the tiers that extract memories under a policy for a session of a
+// model, in the policy's order; none if its template asks for no memories, if it compacts
+// only on request, or if no tier asks a model. A tier that asks none finds no memories.
+func Extractors(p policy.Policy, model string, tiers []Tier) (out []Tier) {
+	t, _ := summary.FindTemplate(p.Template)
+	if p.Mode == policy.Manual || t.Shape != summary.Blocks && t.Shape != summary.Facts {
+		return nil
+	}
+	for _, t := range order(p.Tiers, ForModel(tiers, p.SummaryModels(model)...)) {
+		if !t.Local {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Extract asks tiers in order for what is to be remembered of halves, until one answers as
+// the policy's template says. previous is the summary of what came before them. A result
+// that comes with an error holds the usage of the failed tries.
+//
+// Errors: ctx's; [ErrFailed].
+func Extract(ctx context.Context, p policy.Policy, previous string, halves []summary.HalfTurn, tiers []Tier) (out summary.Output, err error) {
+	var tried []error
+	for _, t := range tiers {
+		var got summary.Output
+		got, err = t.Summarizer.Summarize(ctx, summary.Input{
+			Previous: previous, Halves: halves, MaxTokens: maxExtractionSummary,
+			Template: p.Template, Text: p.TemplateText, Style: p.Style(),
+		})
+		got.Usage, got.CostMicros = turns.AddUsage(out.Usage, got.Usage), out.CostMicros+got.CostMicros
+		out = got
+		if err == nil {
+			return out, nil
+		}
+		if ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+		tried = append(tried, fmt.Errorf("%s: %w", t.Name, err))
+	}
+	return out, fmt.Errorf("%w: %w", ErrFailed, errors.Join(tried...))
+}
