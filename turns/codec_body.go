@@ -12,6 +12,16 @@ import (
 // ledger would trip over it for ever.
 // Errors: [ErrMalformed], [ErrTooLarge].
 func EncodeBody(body any) ([]byte, error) {
+	if t, ok := body.(*TurnBody); ok && t != nil {
+		b, err := appendTurn(make([]byte, 0, sizeOfTurn(t)), t)
+		if err == nil {
+			err = checkBounds(b)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("encode %T: %w", body, err)
+		}
+		return b, nil
+	}
 	v := reflect.Indirect(reflect.ValueOf(body))
 	if !v.IsValid() {
 		return nil, fmt.Errorf("%w: encode no body (%T)", ErrMalformed, body)
@@ -34,11 +44,8 @@ func EncodeBody(body any) ([]byte, error) {
 // what [MaxElements] elements take.
 // Errors: [ErrMalformed], [ErrTooLarge].
 func DecodeBody(b []byte, body any) error {
-	if len(b) > MaxBody {
-		return tooLarge("", "the body is %d bytes, the limit is %d", len(b), MaxBody)
-	}
-	if n := elements(b); n > MaxElements {
-		return tooLarge("", "the lists of the body have %d elements, the limit is %d", n, MaxElements)
+	if err := checkBounds(b); err != nil {
+		return err
 	}
 	if err := decMode.Unmarshal(b, body); err != nil {
 		return fmt.Errorf("%w: %T: %v", ErrMalformed, body, err)
@@ -49,6 +56,17 @@ func DecodeBody(b []byte, body any) error {
 	}
 	if !bytes.Equal(again, b) {
 		return fmt.Errorf("%w: %T is not in its canonical encoding", ErrMalformed, body)
+	}
+	return nil
+}
+
+// checkBounds checks the size of a body, and the number of its elements.
+func checkBounds(b []byte) error {
+	if len(b) > MaxBody {
+		return tooLarge("", "the body is %d bytes, the limit is %d", len(b), MaxBody)
+	}
+	if n := elements(b); n > MaxElements {
+		return tooLarge("", "the lists of the body have %d elements, the limit is %d", n, MaxElements)
 	}
 	return nil
 }
