@@ -61,10 +61,16 @@ func (v view) chain(id turns.ID) *chain {
 	return v.recent.chain(id)
 }
 
-func (v view) Session(id turns.ID) (row ledger.Session, err error) {
+func (v view) Session(id turns.ID) (ledger.Session, error) {
 	if c := v.chain(id); c != nil {
 		return c.session, nil
 	}
+	return v.storedSession(id)
+}
+
+// storedSession reads the fold of a session from the database. It is apart because what
+// it decodes is allocated.
+func (v view) storedSession(id turns.ID) (row ledger.Session, err error) {
 	b, ok, err := v.row(key(pSession, id))
 	if err != nil {
 		return row, err

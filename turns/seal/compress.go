@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -46,19 +47,41 @@ const short = 8 << 10
 // minCompress is the size in bytes below which zstd does not pay.
 const minCompress = 64
 
-// compress is b or, where that is smaller, the zstd of b. The result is not b's
-// memory.
-func compress(b []byte) ([]byte, turns.Encoding) {
-	if len(b) >= minCompress {
-		coder := encoder
-		if len(b) < short {
-			coder = shortEncoder
-		}
-		if z := coder().EncodeAll(b, make([]byte, 0, len(b))); len(z) < len(b) {
-			return z, turns.Zstd
-		}
+// compress returns b or, where that is smaller, the zstd of b, which it appends to dst.
+// So the result is dst's memory, or new, or b's.
+func compress(dst, b []byte) ([]byte, turns.Encoding) {
+	if len(b) < minCompress {
+		return b, 0
 	}
-	return bytes.Clone(b), 0
+	coder := encoder
+	if len(b) < short {
+		coder = shortEncoder
+	}
+	if z := coder().EncodeAll(b, slices.Grow(dst, len(b))); len(z) < len(b) {
+		return z, turns.Zstd
+	}
+	return b, 0
+}
+
+// scratch holds memory for what is compressed and then sealed. It holds no content: who
+// used it writes zeros over it.
+var scratch = sync.Pool{New: func() any { return new([maxScratch]byte) }}
+
+// maxScratch is the size in bytes of the bodies that are compressed there.
+const maxScratch = 16 << 10
+
+// compressed calls use with b compressed, where that makes it smaller. use keeps no
+// reference to what it is given.
+func compressed(b []byte, use func(packed []byte, enc turns.Encoding) error) error {
+	if len(b) > maxScratch {
+		return use(compress(nil, b))
+	}
+	buffer := scratch.Get().(*[maxScratch]byte)
+	defer func() {
+		clear(buffer[:len(b)])
+		scratch.Put(buffer)
+	}()
+	return use(compress(buffer[:0:len(b)], b))
 }
 
 // decompress is the inverse of compress. The result is not packed's memory.

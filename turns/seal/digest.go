@@ -134,9 +134,12 @@ func SealBlob(k Key, digest turns.Hash, content []byte, rand io.Reader) ([]byte,
 	if len(content) > turns.MaxBody {
 		return nil, fmt.Errorf("%w: seal blob %s: %d bytes, the limit is %d", turns.ErrTooLarge, digest, len(content), turns.MaxBody)
 	}
-	packed, enc := compress(content)
-	enc |= turns.Sealed
-	sealed, err := encrypt(k.derive(blobKey), []byte{byte(enc)}, packed, blobAAD(enc, digest), rand)
+	var sealed []byte
+	err := compressed(content, func(packed []byte, enc turns.Encoding) (err error) {
+		enc |= turns.Sealed
+		sealed, err = encrypt(k.derive(blobKey), []byte{byte(enc)}, packed, blobAAD(enc, digest), rand)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("seal blob %s: %w", digest, err)
 	}

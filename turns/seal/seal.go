@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -44,8 +45,11 @@ func Seal(e *turns.Event, body []byte, ring Keyring, keys []turns.ID, rand io.Re
 	if len(body) > turns.MaxBody {
 		return fmt.Errorf("%w: seal event %s: the body is %d bytes, the limit is %d", turns.ErrTooLarge, e.ID, len(body), turns.MaxBody)
 	}
-	packed, enc := compress(body)
 	if ring == nil {
+		packed, enc := compress(make([]byte, 0, len(body)), body)
+		if enc == 0 {
+			packed = bytes.Clone(body)
+		}
 		e.Encoding, e.Keys, e.Body = enc, nil, packed
 		return nil
 	}
@@ -57,16 +61,18 @@ func Seal(e *turns.Event, body []byte, ring Keyring, keys []turns.ID, rand io.Re
 		return fmt.Errorf("seal event %s: %w", e.ID, err)
 	}
 	h := *e
-	h.Encoding, h.Keys = enc|turns.Sealed, keys
-	aad, err := h.HeaderBytes()
+	err = compressed(body, func(packed []byte, enc turns.Encoding) error {
+		h.Encoding, h.Keys = enc|turns.Sealed, keys
+		aad, err := h.HeaderBytes()
+		if err == nil {
+			h.Body, err = encrypt(k.derive(bodyKey), nil, packed, aad, rand)
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("seal event %s: %w", e.ID, err)
 	}
-	sealed, err := encrypt(k.derive(bodyKey), nil, packed, aad, rand)
-	if err != nil {
-		return fmt.Errorf("seal event %s: %w", e.ID, err)
-	}
-	e.Encoding, e.Keys, e.Body = h.Encoding, h.Keys, sealed
+	e.Encoding, e.Keys, e.Body = h.Encoding, h.Keys, h.Body
 	return nil
 }
 

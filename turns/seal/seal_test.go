@@ -543,3 +543,37 @@ func TestBlobDigestOfPiecesIsThatOfTheWhole(t *testing.T) {
 		t.Error("another size has the same digest")
 	}
 }
+
+// Bodies are compressed in memory that the next one uses again. None of it is in an event,
+// and no content stays in it.
+func TestSealedBodiesShareNoMemory(t *testing.T) {
+	ring, id := new(Memory), turns.ID{15: 1}
+	if _, err := ring.Create(id, rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	text := func(n, size int) []byte {
+		return bytes.Repeat(fmt.Appendf(nil, "turn %d says this. ", n), size/16)
+	}
+	for _, ring := range []Keyring{ring, nil} {
+		var events []*turns.Event
+		sizes := []int{16, 200, 4 << 10, maxScratch, maxScratch + 16, 100 << 10}
+		for n, size := range sizes {
+			e := &turns.Event{Version: turns.Version, Kind: turns.KindTurn}
+			body := text(n, size)
+			if err := Seal(e, body, ring, []turns.ID{id}, rand.Reader); err != nil {
+				t.Fatal(err)
+			}
+			clear(body) // the caller's
+			events = append(events, e)
+		}
+		for n, e := range events {
+			if got, err := Open(e, ring); err != nil || !bytes.Equal(got, text(n, sizes[n])) {
+				t.Errorf("body %d, sealed %v: %.40q, %v", n, ring != nil, got, err)
+			}
+		}
+	}
+	buffer := scratch.Get().(*[maxScratch]byte)
+	if *buffer != [maxScratch]byte{} {
+		t.Error("the memory holds content")
+	}
+}

@@ -1,8 +1,6 @@
 package natsapi
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -393,34 +391,66 @@ func canonical(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := jsontext.NewDecoder(bytes.NewBuffer(b))
-	t, err := d.ReadToken()
 	switch {
-	case err == nil && t.Kind() == 'n': // read as a request without members
+	case string(b) == "null": // read as a request without members
 		return []byte("{}"), nil
-	case err != nil || t.Kind() != '{':
+	case b[0] != '{':
 		return nil, &turns.FieldError{Reason: "not a JSON object", Kind: turns.ErrMalformed}
 	}
-	// The members are sorted, so what is left of them is canonical as it stands.
-	out := append(make([]byte, 0, len(b)), '{')
-	for d.PeekKind() == '"' {
-		name, err := d.ReadValue()
-		skip := string(name) == `"id"` || string(name) == `"wait_ms"`
-		if err == nil && !skip {
+	return without(b, `"id"`, `"wait_ms"`), nil
+}
+
+// without returns a canonical JSON object without the members that have one of the
+// quoted names. It uses b's memory. The members are sorted and strings have one form,
+// so what is left is canonical as it stands.
+func without(b []byte, names ...string) []byte {
+	out := b[:1]
+	for i := 1; b[i] != '}'; {
+		if b[i] == ',' {
+			i++
+		}
+		value := endOfValue(b, i) + 1 // after the colon
+		end := endOfValue(b, value)
+		if !slices.Contains(names, string(b[i:value-1])) {
 			if len(out) > 1 {
 				out = append(out, ',')
 			}
-			out = append(append(out, name...), ':')
+			out = append(out, b[i:end]...)
 		}
-		value, verr := d.ReadValue()
-		if err := cmp.Or(err, verr); err != nil {
-			return nil, &turns.FieldError{Reason: err.Error(), Kind: turns.ErrMalformed}
+		i = end
+	}
+	return append(out, '}')
+}
+
+// endOfValue returns where the value ends that begins at i of valid JSON without white
+// space.
+func endOfValue(b []byte, i int) int {
+	for depth := 0; ; {
+		switch b[i] {
+		case '"':
+			for i++; b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case '{', '[':
+			depth++
+			i++
+		case '}', ']':
+			depth--
+			i++
+		case ',', ':':
+			i++
+		default: // a number or a word
+			for i < len(b) && !strings.ContainsRune(",:]}", rune(b[i])) {
+				i++
+			}
 		}
-		if !skip {
-			out = append(out, value...)
+		if depth == 0 {
+			return i
 		}
 	}
-	return append(out, '}'), nil
 }
 
 // reply sends the result of a request.
