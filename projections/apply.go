@@ -84,8 +84,7 @@ func (a *applier) apply(p parsed) error {
 	if p.bad != nil {
 		return a.setAside(r, p.bad)
 	}
-	chain := e.Chain
-	switch chain.Entity {
+	switch e.Chain.Entity {
 	case turns.SessionEntity, turns.LabelEntity, turns.TenantEntity, turns.AgentEntity, turns.ChannelEntity:
 	default:
 		return a.keep(r)
@@ -98,39 +97,48 @@ func (a *applier) apply(p parsed) error {
 		return a.setAside(r, err)
 	case err != nil:
 		return err
-	case chain.Entity == turns.LabelEntity:
-		return a.label(tenant, r, e, &next.Label)
-	case chain.Entity == turns.TenantEntity:
-		return a.policy(tenant, r, e, &next)
-	case chain.Entity == turns.ChannelEntity:
-		return a.received(tenant, r, e, &next.Channel)
-	case chain.Entity == turns.AgentEntity:
-		return a.memories(tenant, r, e, &next)
+	case e.Chain.Entity == turns.SessionEntity:
+		return a.session(r, e, &chain{session: next.Session}, next.Node)
 	}
-	return a.session(r, e, &next)
+	return a.other(tenant, r, e, next)
 }
 
-func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted) (err error) {
-	id := next.Session.ID
-	var newest turns.ID
+// other folds in a record of a chain that is no session's. It is apart because what it
+// encodes is allocated, which a turn need not pay for.
+func (a *applier) other(tenant string, r ledger.Record, e *turns.Event, next ledger.Admitted) error {
+	switch e.Chain.Entity {
+	case turns.LabelEntity:
+		return a.label(tenant, r, e, &next.Label)
+	case turns.TenantEntity:
+		return a.policy(tenant, r, e, &next)
+	case turns.ChannelEntity:
+		return a.received(tenant, r, e, &next.Channel)
+	}
+	return a.memories(tenant, r, e, &next)
+}
+
+// session folds in a record of a session. c has the fold with the event, and becomes the
+// chain's state; node is the place of a turn.
+func (a *applier) session(r ledger.Record, e *turns.Event, c *chain, node lineage.Node) (err error) {
+	id := c.session.ID
 	if e.Index > 0 {
-		if newest, err = a.newestID(id); err != nil {
+		if c.newest, err = a.newestID(id); err != nil {
 			return err
 		}
 	}
-	if e.ID.Compare(newest) > 0 {
-		newest = e.ID
+	if e.ID.Compare(c.newest) > 0 {
+		c.newest = e.ID
 	}
-	a.changes.chains[id] = &chain{next.Session, newest}
+	a.changes.chains[id] = c
 	switch {
 	case e.Kind == turns.KindOpened:
-		err = errors.Join(a.opened(&next.Session), a.batch.Set(num(key(pSettings, id), e.Index), nil, nil))
+		err = errors.Join(a.opened(&c.session), a.batch.Set(num(key(pSettings, id), e.Index), nil, nil))
 	case e.Kind == turns.KindChanged:
 		err = a.batch.Set(num(key(pSettings, id), e.Index), nil, nil)
 	case e.Kind == turns.KindMoved:
 		err = a.batch.Set(num(key(pMove, id, e.To.Session, e.To.Turn), e.Index), nil, nil)
 	case e.Kind.IsTurn():
-		err = errors.Join(a.turn(next.Node, r, e), a.external(next.Session.Tenant, e), a.learned(&next.Session, e, r.Seq))
+		err = errors.Join(a.turn(node, r, e), a.external(c.session.Tenant, e), a.learned(&c.session, e, r.Seq))
 		return errors.Join(err,
 			a.batch.Set(a.numKey(e.Index, pEvent, id), pointerTo(e.Segment, e.Depth), nil),
 			a.place(r.Seq, place{Session: id, Index: e.Index}),
@@ -138,7 +146,7 @@ func (a *applier) session(r ledger.Record, e *turns.Event, next *ledger.Admitted
 	}
 	switch e.Kind {
 	case turns.KindOpened, turns.KindChanged, turns.KindState:
-		if next.Session.Timed && !next.Session.Final() {
+		if c.session.Timed && !c.session.Final() {
 			err = errors.Join(err, a.batch.Set(key(pTimed, id), nil, nil))
 		} else {
 			err = errors.Join(err, a.batch.Delete(key(pTimed, id), nil))

@@ -85,7 +85,7 @@ func (e *Event) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := readCanonical(b); ok {
+	if _, ok := canonicalView(b); ok {
 		return b, nil
 	}
 	if err := decMode.Unmarshal(b, new(Event)); err != nil {

@@ -1,6 +1,9 @@
 package turns
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // readCanonical decodes a payload in one pass if it is the canonical encoding of an event
 // of a common kind: not a compaction, a flush or a policy. ok is false for every other
@@ -11,6 +14,14 @@ import "unicode/utf8"
 //
 // Invariant: if ok, decodeAny returns the same event for payload.
 func readCanonical(payload []byte) (e *Event, ok bool) {
+	if e, ok = canonicalView(payload); ok && e.Body != nil {
+		e.Body = bytes.Clone(e.Body)
+	}
+	return e, ok
+}
+
+// canonicalView is readCanonical of an event whose body is payload's memory.
+func canonicalView(payload []byte) (e *Event, ok bool) {
 	r := canonical{b: payload}
 	n := r.head(5)
 	e = new(Event)
@@ -143,7 +154,7 @@ func (r *canonical) field(e *Event, k uint64) {
 		}
 		zero = len(e.Keys) == 0
 	case 43:
-		e.Body = append([]byte(nil), r.take(r.head(2))...)
+		e.Body = r.take(r.head(2))
 		zero = len(e.Body) == 0
 	case 44:
 		e.Sender = r.text()
