@@ -73,6 +73,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
 		debug.SetMemoryLimit(memoryLimit(cfg.CacheBytes))
 	}
+	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) {
+		defer daemon.PaceCollector()()
+	}
 	d, err := daemon.Open(ctx, cfg)
 	if err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)

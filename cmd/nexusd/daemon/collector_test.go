@@ -1,0 +1,50 @@
+package daemon
+
+import (
+	"math"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+)
+
+// Garbage has the room on a small heap, and never more than what is in use on a large one.
+func TestCollectorGivesGarbageRoomOnASmallHeap(t *testing.T) {
+	for live, want := range map[uint64]int{0: 400, 1: 400, 4 << 20: 400, 32 << 20: 400, 64 << 20: 200, 100 << 20: 128, 128 << 20: 100, 1 << 30: 100, math.MaxUint64: 100} {
+		got := growth(live)
+		if got != want {
+			t.Errorf("growth(%d) = %d, want %d", live, got, want)
+		}
+		if goal := float64(live) * (1 + float64(got)/100); goal > max(float64(live)+heapRoom, 2*float64(live))+1 {
+			t.Errorf("a heap with %d bytes in use grows to %.0f", live, goal)
+		}
+	}
+}
+
+// The GOGC follows the heap from collection to collection, and is as before at the end.
+func TestCollectorFollowsTheHeap(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(77))
+	percent := func() int {
+		sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		metrics.Read(sample)
+		return int(sample[0].Value.Uint64())
+	}
+	until := func(ok func(int) bool) {
+		t.Helper()
+		for !ok(percent()) {
+			runtime.GC() // ends when the pace is set; the test's time limit is the bound
+			runtime.Gosched()
+		}
+	}
+	stop := PaceCollector()
+	until(func(p int) bool { return p > 300 })
+	held := make([]byte, 2*heapRoom)
+	until(func(p int) bool { return p == 100 })
+	runtime.KeepAlive(held)
+	held = nil
+	until(func(p int) bool { return p > 300 })
+	stop()
+	if p := percent(); p != 77 {
+		t.Errorf("%d after the end", p)
+	}
+}
