@@ -577,3 +577,20 @@ func TestSealedBodiesShareNoMemory(t *testing.T) {
 		t.Error("the memory holds content")
 	}
 }
+
+// A derived key is HKDF as the library computes it, and deriving allocates nothing.
+func TestDerivedKeysAreThoseOfTheLibrary(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k := Key(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "key"))
+		p := purpose(rapid.StringN(0, 40, 40).Draw(t, "purpose"))
+		if got, want := k.derive(p), expand(k[:], p); got != want {
+			t.Errorf("derive(%q) of %x is %x, the library says %x", p, k[:], got[:], want[:])
+		}
+	})
+	k := goldenKey(1)
+	for _, p := range []purpose{combinedKey, bodyKey, requestKey, blobKey, blobDigestKey, labelKey, policyKey, agentKey, memoryKey, channelKey} {
+		if n := testing.AllocsPerRun(10, func() { k = k.derive(p) }); n > 0 {
+			t.Errorf("%s: %v allocations", p, n)
+		}
+	}
+}
