@@ -20,7 +20,9 @@ const LogSubjects = "nexus.log.>"
 // id. There are 256 shards for ever. Today one stream takes them all.
 func Subject(tenant, key string, c turns.Chain) string {
 	shard := sha256.Sum256([]byte(key))
-	return fmt.Sprintf("nexus.log.%02x.%s.%s.%s", shard[0], tenant, c.Entity, c.ID)
+	const hex = "0123456789abcdef"
+	token := string([]byte{hex[shard[0]>>4], hex[shard[0]&15]})
+	return "nexus.log." + token + "." + tenant + "." + string(c.Entity) + "." + c.ID
 }
 
 // SessionSubject is the subject of session s whose tree is rooted at root.
@@ -35,8 +37,15 @@ func AnyShard(tenant string, c turns.Chain) string {
 
 // ParseSubject takes the subject of one chain apart. Errors: [ErrMalformed].
 func ParseSubject(s string) (tenant string, c turns.Chain, err error) {
-	t := strings.Split(s, ".")
-	if len(t) != 6 || t[0] != "nexus" || t[1] != "log" || !isShard(t[2]) || !turns.ValidName(t[3]) || !isToken(t[4]) || !isToken(t[5]) {
+	var t [6]string
+	rest, more := s, true
+	for i := range t {
+		if i > 0 && !more {
+			break
+		}
+		t[i], rest, more = strings.Cut(rest, ".")
+	}
+	if more || t[0] != "nexus" || t[1] != "log" || !isShard(t[2]) || !turns.ValidName(t[3]) || !isToken(t[4]) || !isToken(t[5]) {
 		return "", c, fmt.Errorf("%w: subject %q is not nexus.log.<shard>.<tenant>.<entity>.<id>", ErrMalformed, s)
 	}
 	return t[3], turns.Chain{Entity: turns.Entity(t[4]), ID: t[5]}, nil

@@ -54,7 +54,7 @@ func isBlank(r rune) bool { return r == 0x2800 }
 // and the number of combining marks is limited by the length alone. It may be empty.
 // field is its JSON pointer, for the error.
 func ValidateWord(field, s string) error {
-	if err := word(field, s); err != nil {
+	if err := word(field, "", s); err != nil {
 		return err
 	}
 	for _, r := range s {

@@ -1,9 +1,9 @@
 package turns
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -30,7 +30,7 @@ func ValidateMessages(field string, ms []Message) error {
 		return tooLarge(field, "%d messages, the limit is %d", len(ms), MaxMessages)
 	}
 	for i := range ms {
-		f := fmt.Sprintf("%s/%d", field, i)
+		f := field + "/" + strconv.Itoa(i)
 		if err := ms[i].Validate(f); err != nil {
 			return err
 		}
@@ -63,16 +63,16 @@ func (m *Message) Validate(field string) error {
 	if len(m.Parts) > MaxParts {
 		return tooLarge(field+"/parts", "%d parts, the limit is %d", len(m.Parts), MaxParts)
 	}
-	if err := word(field+"/name", m.Name); err != nil {
+	if err := word(field, "/name", m.Name); err != nil {
 		return err
 	}
-	if err := word(field+"/finish_reason", m.FinishReason); err != nil {
+	if err := word(field, "/finish_reason", m.FinishReason); err != nil {
 		return err
 	}
 	seen := make(map[string]bool)
 	for i := range m.Parts {
 		p := &m.Parts[i]
-		f := fmt.Sprintf("%s/parts/%d", field, i)
+		f := field + "/parts/" + strconv.Itoa(i)
 		if err := p.validate(f); err != nil {
 			return err
 		}
@@ -99,14 +99,14 @@ func (m *Message) Validate(field string) error {
 }
 
 // partFields lists the fields that a part of each type may have, by their JSON names.
-var partFields = map[PartType]string{
-	Text:             "content ref",
-	Reasoning:        "content ref",
-	ToolCall:         "id name arguments ref",
-	ToolCallResponse: "id name response is_error ref",
-	Blob:             "modality mime_type data ref",
-	URI:              "modality mime_type content",
-	File:             "modality mime_type content",
+var partFields = map[PartType][]string{
+	Text:             {"content", "ref"},
+	Reasoning:        {"content", "ref"},
+	ToolCall:         {"id", "name", "arguments", "ref"},
+	ToolCallResponse: {"id", "name", "response", "is_error", "ref"},
+	Blob:             {"modality", "mime_type", "data", "ref"},
+	URI:              {"modality", "mime_type", "content"},
+	File:             {"modality", "mime_type", "content"},
 }
 
 func (p *Part) validate(field string) error {
@@ -122,7 +122,7 @@ func (p *Part) validate(field string) error {
 		{"response", p.Response != nil}, {"is_error", p.IsError}, {"modality", p.Modality != ""},
 		{"mime_type", p.MimeType != ""}, {"data", p.Data != nil}, {"ref", p.Ref != nil},
 	} {
-		if f.set && !slices.Contains(strings.Fields(allowed), f.name) {
+		if f.set && !slices.Contains(allowed, f.name) {
 			name := f.name
 			if name == "data" {
 				name = "content"
@@ -130,8 +130,8 @@ func (p *Part) validate(field string) error {
 			return malformed(field+"/"+name, "a %s part has no such field", p.Type)
 		}
 	}
-	for _, w := range []struct{ name, s string }{{"id", p.ID}, {"name", p.Name}, {"modality", p.Modality}, {"mime_type", p.MimeType}} {
-		if err := word(field+"/"+w.name, w.s); err != nil {
+	for _, w := range []struct{ name, s string }{{"/id", p.ID}, {"/name", p.Name}, {"/modality", p.Modality}, {"/mime_type", p.MimeType}} {
+		if err := word(field, w.name, w.s); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func (p *Part) validate(field string) error {
 		if err := r.validate(field + "/ref"); err != nil {
 			return err
 		}
-		if err := word(field+"/ref/mime_type", r.MimeType); err != nil {
+		if err := word(field, "/ref/mime_type", r.MimeType); err != nil {
 			return err
 		}
 	}
@@ -212,15 +212,15 @@ func (r *BlobRef) validate(field string) error {
 }
 
 // word checks a short machine-made text: no control characters, [MaxName].
-func word(field, s string) error {
+func word(field, member, s string) error {
 	if len(s) > MaxName {
-		return tooLarge(field, "%d bytes, the limit is %d", len(s), MaxName)
+		return tooLarge(field+member, "%d bytes, the limit is %d", len(s), MaxName)
 	}
 	if !utf8.ValidString(s) {
-		return malformed(field, "not UTF-8")
+		return malformed(field+member, "not UTF-8")
 	}
 	if strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		return malformed(field, "holds a control character")
+		return malformed(field+member, "holds a control character")
 	}
 	return nil
 }

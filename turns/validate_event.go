@@ -294,7 +294,7 @@ func (e *Event) checkCounts(bad refusal) error {
 	if n := slices.Max(counts); n > MaxCount {
 		return bad("the count %d is over %d", n, uint64(MaxCount))
 	}
-	return word("", e.Tokens.Counter)
+	return word("", "", e.Tokens.Counter)
 }
 
 // refusal makes the error that says what is wrong with an event.
