@@ -365,7 +365,7 @@ func (r *replay) fits(t *testing.T, cx view.Context) {
 	if plan.MayFit(r.pol, p, cx.Tokens, budget) {
 		return
 	}
-	least := p.Rendered(0)[0] + view.FrameTokens(r.pol, "", nil) + 2*plan.MinSummaryTokens
+	least := p.Rendered(0)[0] + view.FrameTokens(r.pol, view.Quoted{}) + 2*plan.MinSummaryTokens
 	if slices.Contains(plan.LegalCuts(p.Halves)[1:], true) || p.InForce != nil && len(r.tiers) > 0 && p.Overhead+least+pinnedBound(p) <= budget {
 		t.Fatalf("%d and %d tokens do not fit a budget of %d, of the messages %d have to stay: %v (%v) in\n%s", p.Overhead, cx.Tokens, budget, least, pl, err, compactortest.Show(cx))
 	}

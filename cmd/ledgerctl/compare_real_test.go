@@ -107,7 +107,7 @@ func checkComparison(t *testing.T, x *comparison) {
 			if s.Calls != c.calls {
 				t.Errorf("%s, %s: %d calls of %d", c.name, x.policies[i].Name, s.Calls, c.calls)
 			}
-			if e := s.Survival.Earlier; e.InContext()+e.Reachable != e.All || e.All != c.sums[0].Survival.Earlier.All {
+			if e := s.Survival.AllEarlier(); e.InContext()+e.Reachable != e.All || e.All != c.sums[0].Survival.AllEarlier().All {
 				t.Errorf("%s, %s: facts are nowhere, or not the same ones: %+v", c.name, x.policies[i].Name, e)
 			}
 			if s.Usage.Prompt() != s.Tokens {
@@ -126,7 +126,7 @@ func checkBalanced(t *testing.T, x *comparison) {
 		return
 	}
 	kept := func(i int) float64 {
-		e := x.sums[i].Survival.Earlier
+		e := x.sums[i].Survival.AllEarlier()
 		return float64(e.InContext()) / float64(e.All)
 	}
 	cost := func(i int) uint64 { return x.sums[i].Usage.Cost(x.prices) }

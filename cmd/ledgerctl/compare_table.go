@@ -43,16 +43,32 @@ func relative(cost, least uint64) float64 {
 
 // keptRows is what each policy keeps of what the agent writes again.
 func (x *comparison) keptRows() (head []string, rows [][]string) {
-	head = []string{"policy", "hidden", "paths", "identifiers", "numbers", "errors", "all", "summary", "reachable", "earlier"}
+	head = []string{"policy", "hidden", "paths", "identifiers", "numbers", "errors", "lines", "all", "summary", "reachable", "earlier"}
 	for i := range x.sums {
 		s := &x.sums[i].Survival
-		total := s.Total()
+		total, earlier := s.Total(), s.AllEarlier()
 		row := []string{x.policies[i].Name, grouped(uint64(total.All))}
 		for _, k := range compare.Kinds() {
 			row = append(row, percent(s.Hidden[k].InContext(), s.Hidden[k].All))
 		}
 		rows = append(rows, append(row, percent(total.InContext(), total.All), percent(total.Summary, total.All-total.Shown),
-			percent(total.InContext()+total.Reachable, total.All), percent(s.Earlier.InContext(), s.Earlier.All)))
+			percent(total.InContext()+total.Reachable, total.All), percent(earlier.InContext(), earlier.All)))
+	}
+	return head, rows
+}
+
+// earlierRows is what each policy keeps of the facts that are the same for every
+// policy, by kind.
+func (x *comparison) earlierRows() (head []string, rows [][]string) {
+	head = []string{"earlier", "paths", "identifiers", "numbers", "errors", "lines", "all"}
+	for i := range x.sums {
+		s := &x.sums[i].Survival
+		row := []string{x.policies[i].Name}
+		for _, k := range compare.Kinds() {
+			row = append(row, percent(s.Earlier[k].InContext(), s.Earlier[k].All))
+		}
+		all := s.AllEarlier()
+		rows = append(rows, append(row, percent(all.InContext(), all.All)))
 	}
 	return head, rows
 }
@@ -107,8 +123,10 @@ func (x *comparison) table(e *env) string {
 	}
 	cost, costs := x.costRows()
 	kept, keeps := x.keptRows()
+	earlier, earliers := x.earlierRows()
 	return wrapped(e.width, faint.Render(x.what()), "  ") + "\n\n" + e.stacked(numbers(cost), costs) +
 		"\n" + wrapped(e.width, faint.Render("of the facts that the agent writes again, those in its context:"), "  ") + "\n" + e.stacked(numbers(kept), keeps) +
+		"\n" + wrapped(e.width, faint.Render("of all facts of earlier turns, the same for every policy:"), "  ") + "\n" + e.stacked(numbers(earlier), earliers) +
 		"\n" + x.sentences(cmp.Or(e.width, 100))
 }
 
@@ -128,7 +146,7 @@ func (x *comparison) sentences(width int) string {
 func (x *comparison) markdown() string {
 	var b strings.Builder
 	b.WriteString(strings.ToUpper(x.what()[:1]) + x.what()[1:] + ".\n")
-	for _, rows := range []func() ([]string, [][]string){x.costRows, x.keptRows} {
+	for _, rows := range []func() ([]string, [][]string){x.costRows, x.keptRows, x.earlierRows} {
 		head, body := rows()
 		line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
 		b.WriteByte('\n')
@@ -177,6 +195,7 @@ type sumJSON struct {
 	Uncached    uint64                   `json:"cost_uncached"`
 	Hidden      map[string]compare.Share `json:"hidden"` // by kind, and total
 	Earlier     compare.Share            `json:"earlier"`
+	ByKind      map[string]compare.Share `json:"earlier_by_kind"`
 }
 
 func (x *comparison) report() comparedJSON {
@@ -194,10 +213,10 @@ func (x *comparison) sumsJSON(sums []compare.Sum) (out []sumJSON) {
 			Policy: p.Name, Version: p.Version, Mode: string(p.Mode), Calls: s.Calls, Compactions: s.Compactions, Elisions: s.Elisions, Overflows: s.Overflows,
 			Mean: s.MeanTokens(), Max: s.MaxTokens, Prompt: s.Usage.Prompt(), Rewritten: s.Rewritten, Usage: s.Usage, Summarized: s.Summarized,
 			Cost: s.Usage.Cost(x.prices), Uncached: s.Usage.Uncached(x.prices),
-			Hidden: map[string]compare.Share{"total": s.Survival.Total()}, Earlier: s.Survival.Earlier,
+			Hidden: map[string]compare.Share{"total": s.Survival.Total()}, Earlier: s.Survival.AllEarlier(), ByKind: make(map[string]compare.Share),
 		}
 		for _, k := range compare.Kinds() {
-			j.Hidden[k.String()] = s.Survival.Hidden[k]
+			j.Hidden[k.String()], j.ByKind[k.String()] = s.Survival.Hidden[k], s.Survival.Earlier[k]
 		}
 		out = append(out, j)
 	}

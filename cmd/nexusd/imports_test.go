@@ -40,8 +40,9 @@ var allowed = map[string][]string{
 	"compactor/overflow":         {},
 	"compactor/summary":          {"turns", "turns/tokens"},
 	"compactor/policy":           {"turns", "turns/tokens", "compactor/summary"},
-	"compactor/view":             {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy"},
-	"compactor/plan":             {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/view"},
+	"compactor/quote":            {"turns", "turns/tokens", "compactor/summary"},
+	"compactor/view":             {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/quote"},
+	"compactor/plan":             {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/quote", "compactor/view"},
 	"compactor":                  {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
 	"compactor/extractive":       {"turns", "turns/tokens", "compactor/summary"},
 	"compactor/llm":              {"turns", "turns/tokens", "compactor/summary", "compactor/overflow"},
@@ -106,7 +107,7 @@ var only = map[string][]string{
 
 // pure packages touch no network, disk or clock.
 var pure = []string{"turns", "turns/tokens", "turns/interchange", "turns/interchange/strict", "lineage", "ledger", "fork",
-	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
+	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
 
 func TestImports(t *testing.T) {
 	walk(t, func(path string, production bool) {

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -18,6 +19,7 @@ type Kind int
 //     small letter.
 //   - Numbers: a word without letters that has at least three digits.
 //   - Errors: a line that looks like an error report.
+//   - Lines: a whole line of 30 characters or more. The line numbers of a listing do not belong to it.
 //
 // A word is a run of ASCII letters, digits and _ . - / ~ @.
 //
@@ -31,15 +33,16 @@ const (
 	Identifiers
 	Numbers
 	Errors
+	Lines
 	kinds
 )
 
 // Kinds returns all kinds, in order.
-func Kinds() []Kind { return []Kind{Paths, Identifiers, Numbers, Errors} }
+func Kinds() []Kind { return []Kind{Paths, Identifiers, Numbers, Errors, Lines} }
 
-// String returns the kind's name: paths, identifiers, numbers, errors.
+// String returns the kind's name: paths, identifiers, numbers, errors, lines.
 func (k Kind) String() string {
-	return [...]string{"paths", "identifiers", "numbers", "errors"}[k]
+	return [...]string{"paths", "identifiers", "numbers", "errors", "lines"}[k]
 }
 
 // fact is a piece of text that an agent may need again.
@@ -56,6 +59,9 @@ func eachFact(text string, found func(fact)) {
 	for line := range strings.SplitSeq(text, "\n") {
 		if line = trimLine(line); isErrorLine(line) {
 			found(fact{Errors, line})
+		}
+		if l := unlisted(line); utf8.RuneCountInString(l) >= minLine {
+			found(fact{Lines, l})
 		}
 		eachWord(line, func(w string) {
 			if k, ok := kindOf(w); ok {
@@ -149,6 +155,28 @@ func isErrorLine(line string) bool {
 		}
 	}
 	return false
+}
+
+// minLine is the least length of a line that counts as a fact, in characters.
+// Shorter lines (a brace, a return) stand everywhere.
+const minLine = 30
+
+// unlisted returns a trimmed line without what a listing writes before it: a number
+// and an arrow, a tab, a bar, a colon or two blanks (cat -n, grep -n).
+func unlisted(line string) string {
+	n := 0
+	for n < len(line) && isDigit(line[n]) {
+		n++
+	}
+	if n == 0 || n > 7 {
+		return line
+	}
+	for _, sep := range [...]string{"→", "\t", "|", ":", "  "} {
+		if rest, ok := strings.CutPrefix(line[n:], sep); ok {
+			return trimLine(rest)
+		}
+	}
+	return line
 }
 
 func trimLine(line string) string { return strings.TrimSpace(line) }

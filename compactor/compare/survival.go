@@ -35,7 +35,15 @@ type Survival struct {
 	Hidden [kinds]Share
 	// Earlier counts all facts of earlier halves. These are the same for every
 	// policy.
-	Earlier Share
+	Earlier [kinds]Share
+}
+
+// AllEarlier returns the sum of the earlier facts of every kind.
+func (s *Survival) AllEarlier() (sum Share) {
+	for _, k := range s.Earlier {
+		sum.add(k)
+	}
+	return sum
 }
 
 // Total returns the sum of the hidden facts of every kind.
@@ -49,8 +57,8 @@ func (s *Survival) Total() (sum Share) {
 func (s *Survival) add(o *Survival) {
 	for k := range s.Hidden {
 		s.Hidden[k].add(o.Hidden[k])
+		s.Earlier[k].add(o.Earlier[k])
 	}
-	s.Earlier.add(o.Earlier)
 }
 
 // score counts the facts that the response of a turn repeats.
@@ -72,7 +80,7 @@ func (r *replay) score(turn int, cx *view.Context) {
 		case v.reaches(f, places):
 			s.Reachable = 1
 		}
-		r.out.Survival.Earlier.add(s)
+		r.out.Survival.Earlier[f.kind].add(s)
 		if hidden {
 			r.out.Survival.Hidden[f.kind].add(s)
 		}
@@ -177,6 +185,7 @@ type page struct {
 	messages []turns.Message
 	text     string
 	lines    map[string][]int // for each word, the lines that hold it, ascending
+	whole    map[string]bool  // every line that is a fact
 }
 
 // of returns the page of ms, which is p if p holds the same messages. A nil page is
@@ -185,7 +194,7 @@ func (p *page) of(ms []turns.Message) *page {
 	if p != nil && len(p.messages) == len(ms) && commonPrefix(p.messages, ms) == len(ms) {
 		return p
 	}
-	p = &page{messages: ms, lines: make(map[string][]int)}
+	p = &page{messages: ms, lines: make(map[string][]int), whole: make(map[string]bool)}
 	var text strings.Builder
 	eachText(ms, func(s string) {
 		text.WriteString(s)
@@ -194,6 +203,7 @@ func (p *page) of(ms []turns.Message) *page {
 	p.text = text.String()
 	n := 0
 	for line := range strings.SplitSeq(p.text, "\n") {
+		p.whole[unlisted(trimLine(line))] = true
 		eachWord(line, func(w string) {
 			if at := p.lines[w]; len(at) == 0 || at[len(at)-1] != n {
 				p.lines[w] = append(at, n)
@@ -204,14 +214,18 @@ func (p *page) of(ms []turns.Message) *page {
 	return p
 }
 
-// has reports whether the page names f. If grouped, a line with a path's folder and
+// has reports whether the page names f. A line counts where it is part of a longer one
+// too: the agent can copy it from there. If grouped, a line with a path's folder and
 // the rest of the path names it too, as in "dir/: a.go, b.go".
 func (p *page) has(f fact, grouped bool) bool {
 	if p == nil {
 		return false
 	}
-	if f.kind == Errors {
+	switch f.kind {
+	case Errors:
 		return strings.Contains(p.text, f.text)
+	case Lines:
+		return p.whole[f.text] || strings.Contains(p.text, f.text)
 	}
 	if len(p.lines[f.text]) > 0 {
 		return true

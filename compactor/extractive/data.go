@@ -2,85 +2,208 @@ package extractive
 
 import (
 	"cmp"
+	"math"
+	"slices"
 	"strings"
+
+	"nexus/turns"
 )
 
-// The prefixes of DATA's lines.
+// The words that begin the lists of FACTS. Other items are lines that somebody said.
 const (
-	pathsUnder = "under "
-	namesLine  = "names: "
+	pathsUnder = "under "    // a folder: paths in it
+	namedIn    = "named in " // a file, a command: names
+	namedBy    = "named by " // a person, the agent: names
 )
 
-// data returns the facts that fit, as items of DATA: paths grouped under a common
-// folder, then everything else, best first.
+// maxRun bounds how many names stand after each other without a word about them.
+const maxRun = 8
+
+// maxPerFact is how many tokens of a line are spent on a fact that it adds.
+const maxPerFact = 12
+
+// data returns the facts that fit, as items of FACTS, best first: the line in which a
+// fact was said, where that says enough for its length; else the fact in a short list
+// of what its folder holds or what was named in one place.
 //
-// A fact that text names already is left out.
-func (v *inventory) data(text string, share uint64, cost func(string) uint64) []string {
+// A fact that text or quoted names already is left out.
+func (v *inventory) data(text, quoted string, share uint64, cost func(string) uint64) []string {
 	ranked := v.ranked(func(w string) float64 { return 2 + float64(cost(w)) })
 	ranked = ranked[:min(len(ranked), maxRanked)]
-	groups := groupPaths(ranked)
-	whole := wholePaths(ranked)
-	done := make(map[string]bool) // facts and tails of paths that are included
-	members := make(map[string][]string)
-	var names []string
-	remaining, misses := share, 0
+	l := lister{
+		groups: groupPaths(ranked), whole: wholePaths(ranked), done: make(map[string]bool), wanted: make(map[string]bool),
+		open: make(map[string]int), room: share, cost: cost,
+	}
 	for _, f := range ranked {
-		w := cmp.Or(whole[f.text], f.text)
-		if done[w] || contains(text, w) {
+		l.wanted[f.text] = true
+	}
+	scanFacts(quoted, l.add)
+	misses := 0
+	for _, f := range ranked {
+		w := cmp.Or(l.whole[f.text], f.text)
+		if l.done[w] || contains(text, w) {
 			continue
 		}
-		folder := groups[w]
-		rest := w[len(folder):]
-		c := cost(rest + " ")
-		switch {
-		case folder != "" && len(members[folder]) == 0:
-			c += cost("\n- " + pathsUnder + folder + ": ")
-		case folder == "" && len(names) == 0:
-			c += cost("\n- " + namesLine)
-		}
-		if c > remaining {
-			if misses++; misses > 60 {
-				break // the rest of the share is too small for any fact
-			}
+		if f.isUsed() && l.say(f) || l.list(f, w) {
 			continue
 		}
-		remaining -= c
-		if folder != "" {
-			members[folder] = append(members[folder], rest)
-		} else {
-			names = append(names, w)
-		}
-		for tail := w; tail != ""; _, tail, _ = strings.Cut(tail, "/") {
-			done[tail] = true
+		if misses++; misses > 60 {
+			break // the rest of the share is too small for any fact
 		}
 	}
-	var items []string
-	for _, f := range ranked {
-		if folder := groups[f.text]; len(members[folder]) > 0 && folder != "" {
-			items = append(items, pathsUnder+folder+": "+strings.Join(members[folder], " "))
-			delete(members, folder)
-		}
-	}
-	if len(names) > 0 {
-		items = append(items, namesLine+strings.Join(names, " "))
-	}
-	return items
+	slices.SortStableFunc(l.items, func(a, b string) int { return cmp.Compare(itemOrder(a), itemOrder(b)) })
+	return l.items
 }
 
-// recallData calls found for the facts of an item of DATA, best first.
-func recallData(item string, found func(string)) {
-	folder := ""
-	if rest, ok := strings.CutPrefix(item, pathsUnder); ok {
-		var list string
-		if folder, list, ok = strings.Cut(rest, ": "); ok {
-			item = list
-		} else {
-			folder = ""
-		}
-	} else {
-		item = strings.TrimPrefix(item, namesLine)
+// itemOrder puts lines first, by their turns, then lists.
+func itemOrder(item string) uint64 {
+	if _, _, ok := splitList(item); ok {
+		return math.MaxUint64
 	}
-	for _, w := range strings.Fields(item) {
+	_, depth := pointer(item)
+	return depth
+}
+
+// isUsed reports whether somebody but a tool named a fact, or it came again. A line
+// about another fact is not worth its length.
+func (f *fact) isUsed() bool {
+	return f.active >= 0 || f.halves > 1
+}
+
+// lister writes the items of FACTS.
+type lister struct {
+	groups, whole map[string]string
+	wanted, done  map[string]bool // facts, and tails of paths
+	items         []string
+	open          map[string]int // by the words before a list, the item that takes more names
+	names         []int          // of each item, how many names it lists
+	room          uint64
+	cost          func(string) uint64
+}
+
+// add marks a fact as included.
+func (l *lister) add(w string) {
+	for tail := w; tail != ""; _, tail, _ = strings.Cut(tail, "/") {
+		l.done[tail] = true
+	}
+}
+
+// say includes the line in which a fact was said.
+func (l *lister) say(f *fact) bool {
+	if f.said == nil || l.groups[f.text] != "" {
+		return false
+	}
+	news := 0
+	scanFacts(f.said.text, func(w string) {
+		if l.wanted[w] && !l.done[w] {
+			news++
+		}
+	})
+	item := point(f.said.text, f.said.depth)
+	c := l.cost(item) + 3
+	if news == 0 || c > l.room || c > maxPerFact*uint64(news) {
+		return false
+	}
+	l.room -= c
+	l.items, l.names = append(l.items, item), append(l.names, 0)
+	scanFacts(f.said.text, l.add)
+	return true
+}
+
+// list includes a fact in a short list.
+func (l *lister) list(f *fact, w string) bool {
+	head := namedIn + "earlier turns: "
+	if folder := l.groups[w]; folder != "" {
+		head, w = pathsUnder+folder+": ", w[len(folder):]
+	} else if f.where != nil {
+		head = namedIn + f.where.short() + ": "
+		switch f.where.label {
+		case string(turns.User):
+			head = namedBy + "the user: "
+		case string(turns.Assistant):
+			head = namedBy + "the agent: "
+		}
+	}
+	c := l.cost(", " + w)
+	at, ok := l.open[head]
+	if !ok || l.names[at] == maxRun {
+		c += l.cost("\n- " + head)
+		at = len(l.items)
+		if c > l.room {
+			return false
+		}
+		l.items, l.names, l.open[head] = append(l.items, head+w), append(l.names, 1), at
+	} else {
+		if c > l.room {
+			return false
+		}
+		l.items[at] += ", " + w
+		l.names[at]++
+	}
+	l.room -= c
+	l.add(w)
+	if strings.HasPrefix(head, pathsUnder) {
+		l.add(strings.TrimSuffix(strings.TrimPrefix(head, pathsUnder), ": ") + w)
+	}
+	return true
+}
+
+// short returns the label as the head of a list: a file without its folder, the
+// beginning of a command.
+func (p *spot) short() string {
+	label := strings.TrimPrefix(strings.TrimPrefix(p.label, "read "), "wrote ")
+	if i := strings.LastIndexByte(label, '/'); label != p.label && i >= 0 {
+		label = label[i+1:]
+	}
+	return oneLine(label, maxShort)
+}
+
+const maxShort = 40 // bytes
+
+// splitList separates the words before a list from its names. ok is false for a line
+// that somebody said.
+func splitList(item string) (head, list string, ok bool) {
+	if !strings.HasPrefix(item, pathsUnder) && !strings.HasPrefix(item, namedIn) && !strings.HasPrefix(item, namedBy) {
+		return "", "", false
+	}
+	i := strings.LastIndex(item, ": ")
+	if i < 0 || strings.Count(item[i:], " ") > maxRun {
+		return "", "", false
+	}
+	return item[:i], item[i+2:], true
+}
+
+// recallData returns what an item of FACTS says of its facts.
+func recallData(item string) (said *saying, where *spot) {
+	if head, _, ok := splitList(item); ok {
+		if label, ok := strings.CutPrefix(head, namedIn); ok {
+			where = &spot{label: label}
+		}
+		switch head {
+		case namedBy + "the user":
+			where = &spot{label: string(turns.User)}
+		case namedBy + "the agent":
+			where = &spot{label: string(turns.Assistant)}
+		}
+		return nil, where
+	}
+	text, depth := pointer(item)
+	return &saying{text: text, depth: depth}, nil
+}
+
+// eachRecalled calls found for the facts of an item of FACTS, best first.
+func eachRecalled(item string, found func(string)) {
+	head, list, ok := splitList(item)
+	if !ok {
+		text, _ := pointer(item)
+		scanFacts(text, found)
+		return
+	}
+	folder := ""
+	if f, ok := strings.CutPrefix(head, pathsUnder); ok {
+		folder = f
+	}
+	for w := range strings.SplitSeq(list, ", ") {
 		found(folder + w)
 	}
 }

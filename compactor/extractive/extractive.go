@@ -3,6 +3,7 @@ package extractive
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"nexus/compactor/summary"
@@ -41,11 +42,21 @@ func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.O
 		h.half(&in.Halves[i])
 	}
 	h.look(in.Focus)
-	text := s.fit(s.draft(h, in.Focus, in.MaxTokens), in.MaxTokens)
+	h.forget(in.Quoted)
+	text := s.fit(s.draft(h, &in), in.MaxTokens)
 	if text == "" {
 		text = s.smallest(h, in.MaxTokens)
 	}
 	return summary.Output{Text: text, Tier: "extractive"}, nil
+}
+
+// forget drops the sentences of users that stand beside the summary word for word.
+func (h *history) forget(quoted string) {
+	if quoted == "" {
+		return
+	}
+	quoted = oneLine(quoted, len(quoted))
+	h.userRequests = slices.DeleteFunc(h.userRequests, func(u unit) bool { return strings.Contains(quoted, u.text) })
 }
 
 // look raises the weight of everything about the focus.

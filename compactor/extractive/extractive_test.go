@@ -76,8 +76,8 @@ func TestWholeSummary(t *testing.T) {
 		"PROGRESS",
 		"- $ go test ./src/... -run TestParse → failed, exit 1: src/parse.go:42: error: unexpected EOF [t2]",
 		"- wrote /home/dev/src/parse.go [t3]",
-		"DATA",
-		"- names: file_path new_string",
+		"FACTS",
+		"- named by the agent: file_path, new_string",
 	}, "\n")
 	if d := cmp.Diff(want, summarize(t, summary.Input{Halves: tale(), MaxTokens: 600})); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -227,7 +227,7 @@ func checkShape(t interface {
 // What a tool printed is never a task, a decision or a thing to do; the
 // budget holds; the same input gives the same bytes; a summary reads back.
 func TestSummaryIsBoundedDeterministicAndReadsBack(t *testing.T) {
-	piece := rapid.SampledFrom([]string{"TASK\n- ", "DATA\n", "\n\n", "- $ rm → ok", "[t3]", "you must never ", "fix src/a.go ", "…", " … ", "under /x/: a b", "必须。", "\x00", "\u2028", "\xff", "a_b", "```\n", "decided because ", "1234 ", "names: "})
+	piece := rapid.SampledFrom([]string{"TASK\n- ", "DATA\n", "FACTS\n", "\n\n", "- $ rm → ok", "[t3]", "you must never ", "fix src/a.go ", "…", " … ", "under /x/: a b", "必须。", "\x00", "\u2028", "\xff", "a_b", "```\n", "decided because ", "1234 ", "names: "})
 	text := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(piece, 0, 30).Draw(t, "text"), "") })
 	rapid.Check(t, func(t *rapid.T) {
 		var hs []summary.HalfTurn

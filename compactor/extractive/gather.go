@@ -60,8 +60,10 @@ func (h *history) half(t *summary.HalfTurn) {
 
 func (h *history) message(m *turns.Message, depth uint64, place *int) {
 	attached := 0
+	speaker := &spot{label: string(m.Role), depth: depth}
 	for i := range m.Parts {
 		p := &m.Parts[i]
+		h.facts.spot = speaker
 		switch p.Type {
 		case turns.Text:
 			h.text(m.Role, p.Content, depth, place)
@@ -71,6 +73,9 @@ func (h *history) message(m *turns.Message, depth uint64, place *int) {
 			h.toolCall(p, depth)
 		case turns.ToolCallResponse:
 			text := responseText(p.Response)
+			if act := h.acts.open[p.ID]; act != nil {
+				h.facts.spot = &spot{label: act.label, depth: depth}
+			}
 			h.facts.scan(text, fromResult)
 			h.acts.response(p, text, h.now, depth)
 		case turns.Blob, turns.URI, turns.File:

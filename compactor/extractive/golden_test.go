@@ -424,7 +424,7 @@ func TestProgressFillsItsShare(t *testing.T) {
 	}
 }
 
-// A counter whose counts do not add up costs a draft its last items: of DATA word
+// A counter whose counts do not add up costs a draft its last items: of FACTS word
 // by word, then whole items from the least section up.
 func TestFitDropsTheLastItemsFirst(t *testing.T) {
 	of := func() draft {
@@ -432,9 +432,9 @@ func TestFitDropsTheLastItemsFirst(t *testing.T) {
 	}
 	s := New(Config{})
 	for _, want := range []string{
-		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nDATA\n- names: first_name second_name third_name",
-		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nDATA\n- names: first_name second_name",
-		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nDATA\n- names: first_name",
+		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nFACTS\n- names: first_name second_name third_name",
+		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nFACTS\n- names: first_name second_name",
+		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nFACTS\n- names: first_name",
 		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go",
 		"TASK\n- do one thing\n- do more",
 		"TASK\n- do one thing",
@@ -452,15 +452,15 @@ func TestRememberedFactsHaveTheLengthOfFacts(t *testing.T) {
 	v := newInventory()
 	for _, n := range []int{minFactLen - 1, minFactLen, maxFactLen, maxFactLen + 1} {
 		w := strings.Repeat("a", n)
-		v.remember(w, 0)
+		v.remember(w, 0, nil, nil)
 		if got, want := v.facts[w] != nil, n >= minFactLen && n <= maxFactLen; got != want {
 			t.Errorf("%d bytes: remembered is %v", n, got)
 		}
 	}
 	best, worse := strings.Repeat("b", 9), strings.Repeat("c", 9)
-	v.remember(best, 0)
-	v.remember(worse, 60)
-	v.remember(best, 60) // known: it keeps its rank
+	v.remember(best, 0, nil, nil)
+	v.remember(worse, 60, nil, nil)
+	v.remember(best, 60, nil, nil) // known: it keeps its rank
 	if v.facts[best].prior != 2.2 || v.facts[worse].prior != 1.1 {
 		t.Errorf("priors %v and %v, want 2.2 and 1.1", v.facts[best].prior, v.facts[worse].prior)
 	}

@@ -37,13 +37,35 @@ type fact struct {
 	last   int
 	active int // last ordinal where a user, the agent or a call named it; -1: none did
 	prior  float64
+	said   *saying // the line that says the most of it; nil: none of a fitting length
+	where  *spot   // where it was named last
 }
+
+// saying is a line of a text, as an item of a summary quotes it.
+type saying struct {
+	text  string
+	depth uint64
+	rank  int // who said it: a higher rank is heard first
+}
+
+// spot is what a text belongs to: a file, a command, a person.
+type spot struct {
+	label string
+	depth uint64
+}
+
+// Lines of other lengths, in bytes, say too little or too much of a fact.
+const (
+	minSaying = 16
+	maxSaying = 180
+)
 
 // inventory counts facts.
 type inventory struct {
 	facts map[string]*fact
 	now   int
 	seen  map[*fact]uint8 // the sources that named it in the current half
+	spot  *spot           // of the text at hand
 }
 
 func newInventory() *inventory {
@@ -69,16 +91,60 @@ func (v *inventory) prune() {
 
 func (v *inventory) scan(s string, from source) {
 	head, tail := ends(s, headFacts, tailFacts)
-	add := func(w string) { v.add(w, from) }
-	scanFacts(head, add)
-	scanFacts(tail, add)
+	for _, part := range [...]string{head, tail} {
+		for line := range strings.SplitSeq(part, "\n") {
+			v.line(line, from)
+		}
+	}
 }
 
-func (v *inventory) add(w string, from source) {
+// line counts the facts of a line.
+func (v *inventory) line(line string, from source) {
+	var said *saying
+	tried := false
+	scanFacts(line, func(w string) {
+		f := v.add(w, from)
+		if f == nil {
+			return
+		}
+		f.where = v.spot
+		if !tried {
+			tried = true
+			said = v.saying(line, from)
+		}
+		if said != nil && (f.said == nil || said.rank >= f.said.rank) {
+			f.said = said
+		}
+	})
+}
+
+// saying returns a line as an item; nil if it does not fit one.
+func (v *inventory) saying(line string, from source) *saying {
+	line = strings.TrimSpace(line)
+	if len(line) < minSaying || len(line) > maxSaying || from == fromCall {
+		return nil
+	}
+	text := oneLine(line, maxSaying)
+	if noise(text) > 1 || strings.IndexByte(text, ' ') < 0 {
+		return nil
+	}
+	rank := 0
+	if from == fromAgent || from == fromUser {
+		rank = 1
+	}
+	s := &saying{text: text, rank: rank}
+	if v.spot != nil {
+		s.depth = v.spot.depth
+	}
+	return s
+}
+
+// add counts a fact, and returns it; nil if there is no room for another one.
+func (v *inventory) add(w string, from source) *fact {
 	f := v.facts[w]
 	if f == nil {
 		if len(v.facts) > 2*maxFacts {
-			return // this half alone has too many facts; next will prune
+			return nil // this half alone has too many facts; next will prune
 		}
 		f = &fact{text: strings.Clone(w), first: v.now, active: -1}
 		v.facts[f.text] = f
@@ -86,7 +152,7 @@ func (v *inventory) add(w string, from source) {
 	bit := uint8(1) << from
 	seen := v.seen[f]
 	if seen&bit != 0 {
-		return
+		return f
 	}
 	if seen == 0 {
 		f.halves++
@@ -99,15 +165,16 @@ func (v *inventory) add(w string, from source) {
 	if from != fromResult {
 		f.active = v.now
 	}
+	return f
 }
 
 // remember adds a fact of an earlier summary; rank 0 is the best.
-func (v *inventory) remember(w string, rank int) {
+func (v *inventory) remember(w string, rank int, said *saying, where *spot) {
 	if len(w) < minFactLen || len(w) > maxFactLen {
 		return
 	}
 	if v.facts[w] == nil {
-		v.facts[w] = &fact{text: w, active: -1, prior: 2.2 / (1 + float64(rank)/60)}
+		v.facts[w] = &fact{text: w, active: -1, prior: 2.2 / (1 + float64(rank)/60), said: said, where: where}
 	}
 }
 

@@ -22,6 +22,8 @@ func parse(text string) (got map[string][]string, foreign []string) {
 		case strings.TrimSpace(line) == "":
 		case len(foreign) == 0 && slices.Contains(sectionNames[:], line):
 			section = line
+		case len(foreign) == 0 && line == "DATA": // an earlier build's name for FACTS
+			section = data
 		case ok && section != "" && len(foreign) == 0:
 			got[section] = append(got[section], item)
 		default:
@@ -71,15 +73,16 @@ func (h *history) recall(previous string) {
 	}
 	rank := 0
 	for _, item := range got[data] {
-		recallData(item, func(w string) {
-			h.facts.remember(w, rank)
+		said, where := recallData(item)
+		eachRecalled(item, func(w string) {
+			h.facts.remember(w, rank, said, where)
 			rank++
 		})
 	}
 	for _, s := range [...]string{task, decisions, progress, remaining} {
 		for _, item := range got[s] {
 			text, _ := pointer(item)
-			scanFacts(text, func(w string) { h.facts.remember(w, 40) })
+			scanFacts(text, func(w string) { h.facts.remember(w, 40, nil, nil) })
 		}
 	}
 	h.recallForeign(foreign)
@@ -107,7 +110,7 @@ func (h *history) recallForeign(lines []string) {
 		if i >= 2000 {
 			break
 		}
-		scanFacts(line, func(w string) { h.facts.remember(w, 20+i) })
+		scanFacts(line, func(w string) { h.facts.remember(w, 20+i, nil, nil) })
 		unitsOfLine(strings.TrimSpace(line), func(s string) {
 			u := unit{text: s, place: place, worth: .5 + max(askWeight(s), sayWeight(s)), lead: place == 0, task: !h.task && place < 4}
 			h.userRequests = append(h.userRequests, u)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"nexus/compactor/summary"
 	"nexus/turns/tokens"
 )
 
@@ -14,7 +15,7 @@ const (
 	decisions = "DECISIONS"
 	progress  = "PROGRESS"
 	remaining = "REMAINING"
-	data      = "DATA"
+	data      = "FACTS"
 )
 
 var sectionNames = [...]string{task, decisions, progress, remaining, data}
@@ -38,7 +39,8 @@ type draft map[string][]string
 
 // draft fills the sections: first what was asked and is open, then what was done and
 // wrote, then the facts that none of these names.
-func (s *Summarizer) draft(h *history, focus string, bound uint64) draft {
+func (s *Summarizer) draft(h *history, in *summary.Input) draft {
+	focus, bound := in.Focus, in.MaxTokens
 	d := make(draft)
 	cost := func(text string) uint64 { return s.counter.Text(text) + 2 }
 	share := func(n uint64) uint64 { return bound * n / 100 }
@@ -57,7 +59,7 @@ func (s *Summarizer) draft(h *history, focus string, bound uint64) draft {
 	d[progress] = h.progress(share(progressShare), cost)
 	d[decisions] = items(choose(h.statements, h.now, share(decisionsShare), cost))
 	room = tokens.Sub(room, s.counter.Text(d.String())+4)
-	d[data] = h.facts.data(d.String(), room, s.counter.Text)
+	d[data] = h.facts.data(d.String(), in.Quoted, room, s.counter.Text)
 	if room = tokens.Sub(bound, s.counter.Text(d.String())+4); room > bound/20 {
 		d[decisions] = items(choose(h.statements, h.now, share(decisionsShare)+room, cost))
 	}

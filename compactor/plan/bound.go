@@ -2,8 +2,10 @@ package plan
 
 import (
 	"slices"
+	"strings"
 
 	"nexus/compactor/policy"
+	"nexus/compactor/quote"
 	"nexus/compactor/summary"
 	"nexus/compactor/view"
 	"nexus/turns/tokens"
@@ -30,14 +32,60 @@ func (m planner) bound(plan *Plan, pinned uint64) {
 	}
 	plan.First = (tokens.Approx{}).Clip(plan.First, m.policy.InApprox((room-pinned)/4))
 	plan.Pins = clipPins(slices.Clone(plan.Carries.Pins), m.policy.InApprox(pinned))
-	plan.SummaryTokens = max(tokens.Sub(room, view.FrameTokens(m.policy, plan.First, plan.Pins)), MinSummaryTokens)
+	m.rules(plan, room/8)
+	m.quote(plan, tokens.Share(room-pinned, float64(m.sizes.Quotes)/float64(max(1, m.sizes.Summary-pinned))))
+	// In a small window the summary comes first, then what users demanded.
+	if room < plan.frameTokens()+MinSummaryTokens {
+		plan.Quotes, plan.Carries.Quotes = nil, nil
+	}
+	if room < plan.frameTokens()+MinSummaryTokens {
+		plan.Rules = nil
+	}
+	for plan.First != "" && room < plan.frameTokens()+MinSummaryTokens {
+		plan.First = (tokens.Approx{}).Clip(plan.First, (tokens.Approx{}).Text(plan.First)*3/4)
+	}
+	plan.SummaryTokens = max(tokens.Sub(room, plan.frameTokens()), MinSummaryTokens)
 }
+
+// rules quotes what users demanded, in at most room tokens. What the quoted first
+// request says already is left out, and carried all the same.
+func (m planner) rules(plan *Plan, room uint64) {
+	if !m.policy.KeepRules {
+		return
+	}
+	var earlier []string
+	if f := m.path.InForce; f != nil && !plan.FromOriginals {
+		earlier = f.ReadMeta().Rules
+	}
+	plan.Carries.Rules = quote.Rules(earlier, plan.Reads)
+	first := strings.Join(strings.Fields(plan.First), " ")
+	rules := slices.DeleteFunc(slices.Clone(plan.Carries.Rules), func(r string) bool { return strings.Contains(first, r) })
+	plan.Rules = quote.FitRules(rules, min(room, maxQuoted), m.path.CountedBy())
+}
+
+// quote chooses what the replacement quotes of files, in at most room tokens.
+func (m planner) quote(plan *Plan, room uint64) {
+	in := quote.Input{Halves: plan.Reads, Kept: plan.Kept, MaxTokens: min(m.sizes.Quotes, room), Counter: m.path.CountedBy()}
+	if f := m.path.InForce; f != nil && !plan.FromOriginals {
+		in.Previous = f.ReadMeta().Quotes
+	}
+	plan.Quotes = quote.Files(in)
+	plan.Carries.Quotes = plan.Quotes
+}
+
+// Quoted returns what the replacement quotes beside the summary.
+func (plan *Plan) Quoted() view.Quoted {
+	return view.Quoted{First: plan.First, Pins: plan.Pins, Rules: plan.Rules, Quotes: plan.Quotes}
+}
+
+// frameTokens estimates the tokens of the replacement without its summary.
+func (plan *Plan) frameTokens() uint64 { return view.FrameTokens(plan.Policy, plan.Quoted()) }
 
 // roomNextTo returns the room for a replacement next to kept tokens of messages. If
 // there is none, it returns no bound, because a short replacement would not help
 // either.
 func roomNextTo(s policy.Sizes, kept uint64, pol policy.Policy) uint64 {
-	if room := tokens.Sub(s.Room, kept); room >= view.FrameTokens(pol, "", nil)+MinSummaryTokens {
+	if room := tokens.Sub(s.Room, kept); room >= view.FrameTokens(pol, view.Quoted{})+MinSummaryTokens {
 		return room
 	}
 	return policy.MaxTokens
@@ -86,7 +134,7 @@ func pinnedTokens(p view.Path) (n uint64) {
 // ReplacementBound returns the tokens of the replacement with the longest allowed
 // summary.
 func (plan *Plan) ReplacementBound() uint64 {
-	return plan.SummaryTokens + view.FrameTokens(plan.Policy, plan.First, plan.Pins)
+	return plan.SummaryTokens + plan.frameTokens()
 }
 
 // TokensAfter returns the tokens of the context's messages after the plan, with the

@@ -20,9 +20,9 @@ func (plan *Plan) Frame(out summary.Output) turns.Message {
 	case plan.Kind == Nudge:
 		return turns.TextMessage(turns.User, plan.fill(pol.Elide.Nudge, summary.Data(out.Text)))
 	case pol.Frame != "":
-		return turns.TextMessage(pol.ReplacementRole, plan.fill(pol.Frame, summary.Data(out.Text))+view.Pinned(plan.Pins))
+		return turns.TextMessage(pol.ReplacementRole, plan.fill(pol.Frame, summary.Data(out.Text))+plan.Quoted().Text())
 	}
-	return view.Replacement(pol, plan.Span.Covered, plan.First, plan.Pins, out.Text)
+	return view.Replacement(pol, plan.Span.Covered, plan.Quoted(), out.Text)
 }
 
 // nudgeTokens estimates the tokens of a nudge without its summary.

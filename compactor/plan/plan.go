@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"nexus/compactor/policy"
+	"nexus/compactor/quote"
 	"nexus/compactor/summary"
 	"nexus/compactor/view"
 	"nexus/lineage"
@@ -53,7 +54,9 @@ type Plan struct {
 	Known    []string           // notes on record, which a summarizer need not write again
 	First    string             // the first request, which the replacement quotes; "" for none
 	Pins     []string           // texts of pinned turns, which it quotes too, oldest first
-	Carries  view.Meta          // First and Pins as later compactions get them
+	Rules    []string           // what users said must or must not be done, which it quotes too, oldest first
+	Quotes   []quote.Quote      // what it quotes of files
+	Carries  view.Meta          // First, Pins, Rules and Quotes as later compactions get them
 
 	SummaryTokens uint64 // upper bound of the summary's text
 	TokensBefore  uint64 // of the context's messages now
@@ -135,7 +138,7 @@ func New(p view.Path, pol policy.Policy, trigger turns.Trigger, opt Options) (*P
 func (m planner) cover() (*Plan, error) {
 	m.path = m.path.Lasting() // a cut is permanent, so what was shortened for one call is whole again
 	pinned := min(pinnedTokens(m.path), m.sizes.Target/4)
-	m.sizes.Summary = max(m.sizes.Summary, view.FrameTokens(m.policy, "", nil)+MinSummaryTokens) + pinned
+	m.sizes.Summary = max(m.sizes.Summary, view.FrameTokens(m.policy, view.Quoted{})+MinSummaryTokens) + pinned + m.sizes.Quotes
 	m.sizes.Keep = min(m.sizes.Keep, tokens.Sub(m.sizes.Target, m.sizes.Summary))
 	shortens := m.fitUnanswered()
 

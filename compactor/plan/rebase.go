@@ -53,6 +53,7 @@ func (plan *Plan) Rebase(now view.Path) (*Plan, error) {
 		return nil, overheadError(now, m.sizes)
 	}
 	out.Reads, out.Previous, out.First, out.Pins, out.Carries = plan.Reads, plan.Previous, plan.First, plan.Pins, plan.Carries
+	out.Rules, out.Quotes = plan.Rules, plan.Quotes
 	out.SummaryTokens, out.Expects = plan.SummaryTokens, plan.Expects
 	return &out, nil
 }

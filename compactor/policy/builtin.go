@@ -9,7 +9,7 @@ import (
 // version next to the old one.
 func builtins() []Policy {
 	return []Policy{
-		nexus(), gsv(), spec008(), autobyteus(), wolffish(), balanced(),
+		nexus(), gsv(), spec008(), autobyteus(), wolffish(), balanced1(), balanced(),
 		withFiles(gsv(), Files{Layout: "gsv", Archive: true}),
 		withFiles(autobyteus(), Files{Layout: "autobyteus", Archive: true}),
 		withFiles(wolffish(), Files{Layout: "wolffish"}),
@@ -142,13 +142,21 @@ func nexus() Policy {
 	}
 }
 
+// balanced1 returns the first version of balanced, which contexts of its time name.
+func balanced1() Policy {
+	p := balanced()
+	p.Version, p.Cost.Patience = 1, 12
+	p.SummaryMaxRatio, p.QuoteMaxRatio, p.KeepRules = 0.22, 0, false
+	return p
+}
+
 // balanced returns the default policy and our own. Replays of real transcripts
 // (docs/policies/comparison.md) gave its numbers. Agents reuse more facts from a
-// long extractive summary than from an equally long verbatim tail, and a short tail
-// makes compactions rare.
+// summary and from quotes of the files that they work on than from an equally long
+// verbatim tail, and a short tail makes compactions rare.
 func balanced() Policy {
 	return Policy{
-		Name: "balanced", Version: 1, Counter: "approx-1",
+		Name: "balanced", Version: 2, Counter: "approx-1",
 		// The engine answers a call from the context as it is while the summary is
 		// made.
 		Mode:    Background,
@@ -163,7 +171,7 @@ func balanced() Policy {
 		// In a window of 200,000 tokens this binds only above three quarters. In a
 		// window of a million it keeps contexts from filling it, which would cost
 		// five times as much.
-		Cost:        Cost{Patience: 12},
+		Cost:        Cost{Patience: 16},
 		MaxMessages: 1_900, // OpenAI accepts 2,048 messages in one request
 		// A compaction leaves half of the budget at most. The distance to the
 		// trigger puts many calls between two compactions (hysteresis), and they pay
@@ -173,7 +181,11 @@ func balanced() Policy {
 		// In a session shorter than KeepTokens, a manual compaction keeps the newest
 		// third. Otherwise it could only answer that there is nothing to do.
 		ManualKeepRatio: 0.3,
-		SummaryMaxRatio: 0.22, SummaryMaxTokens: 45_000, // a model writes 12,000 at most (plan.MaxWritten)
+		// Half of what stands for the covered turns tells of them, half quotes the
+		// files that the agent read and wrote last, which it copies its edits from.
+		SummaryMaxRatio: 0.12, SummaryMaxTokens: 45_000, // a model writes 12,000 at most (plan.MaxWritten)
+		QuoteMaxRatio: 0.12,
+		KeepRules:     true,
 		// A rewrite costs the whole prompt cache. A compaction that frees less than
 		// a tenth does not pay for it.
 		MinReclaimRatio: 0.1,

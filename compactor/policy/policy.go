@@ -90,6 +90,11 @@ type Policy struct {
 	// budget less overhead, in [0.001, 0.5], and a cap in tokens, 0 for none.
 	SummaryMaxRatio  float64 `json:"summary_max_ratio,omitzero"`
 	SummaryMaxTokens uint64  `json:"summary_max_tokens,omitzero"`
+	// QuoteMaxRatio and QuoteMaxTokens bound what a replacement quotes of the files
+	// that the agent read and wrote last: a share of the budget less overhead, in
+	// [0, 0.5], and a cap in tokens, 0 for none. A ratio of 0: it quotes nothing.
+	QuoteMaxRatio  float64 `json:"quote_max_ratio,omitzero"`
+	QuoteMaxTokens uint64  `json:"quote_max_tokens,omitzero"`
 	// MinReclaimRatio is the least progress: an automatic compaction must free this
 	// share of the messages. Range [0, 0.9].
 	MinReclaimRatio float64 `json:"min_reclaim_ratio,omitzero"`
@@ -109,6 +114,9 @@ type Policy struct {
 	// KeepFirstRequest quotes the session's first user message in every replacement,
 	// whatever the summary says about it. A long one is cut.
 	KeepFirstRequest bool `json:"keep_first_request,omitzero"`
+	// KeepRules quotes in every replacement, word for word, what users said must or
+	// must not be done.
+	KeepRules bool `json:"keep_rules,omitzero"`
 	// Frame is the text around the summary. {summary} becomes the summary, {covered}
 	// the number of newly covered turns, {messages} that of their messages. "": the
 	// header above, then the summary between tags. At most 4000 bytes.
@@ -305,6 +313,8 @@ func (p Policy) validate(base string) error {
 	ratio("manual_keep_ratio", p.ManualKeepRatio, 0, 1)
 	ratio("summary_max_ratio", p.SummaryMaxRatio, 0.001, 0.5)
 	size("summary_max_tokens", p.SummaryMaxTokens, 0)
+	ratio("quote_max_ratio", p.QuoteMaxRatio, 0, 0.5)
+	size("quote_max_tokens", p.QuoteMaxTokens, 0)
 	ratio("min_reclaim_ratio", p.MinReclaimRatio, 0, 0.9)
 	check(p.MaxStrikes >= 1 && p.MaxStrikes <= 10, "max_strikes", "%d is outside [1, 10]", p.MaxStrikes)
 	check(len(p.Tiers) <= 16, "tiers", "%d tiers, the limit is 16", len(p.Tiers))

@@ -8,7 +8,7 @@ import (
 // Sizes are a policy's numbers for one window, in tokens of its counter. All but
 // Window, Budget, Trigger, Idle, Pays and Flush leave overhead out.
 //
-// Invariant: Keep + Summary <= Target <= Room <= Budget.
+// Invariant: Keep + Summary + Quotes <= Target <= Room <= Budget.
 type Sizes struct {
 	Window  uint64
 	Budget  uint64 // input tokens, overhead included
@@ -18,7 +18,8 @@ type Sizes struct {
 	Pays    uint64 // Cost applies to a larger context, overhead included
 	Flush   uint64 // a memory flush is due in a larger context, overhead included
 	Target  uint64 // upper bound of the messages after a compaction
-	Summary uint64 // upper bound of the replacement, framing included
+	Summary uint64 // upper bound of the replacement, framing included, without quotes
+	Quotes  uint64 // upper bound of what the replacement quotes of files
 	Keep    uint64 // how many of the newest tokens are kept
 }
 
@@ -122,7 +123,12 @@ func (p Policy) Scale(b Bounds) Sizes {
 		s.Summary = min(s.Summary, p.SummaryMaxTokens)
 	}
 	s.Summary = min(s.Summary, s.Target/2)
-	s.Keep = min(p.KeepTokens, s.Target-s.Summary)
+	s.Quotes = tokens.Share(s.Room, p.QuoteMaxRatio)
+	if p.QuoteMaxTokens > 0 {
+		s.Quotes = min(s.Quotes, p.QuoteMaxTokens)
+	}
+	s.Quotes = min(s.Quotes, (s.Target-s.Summary)/2)
+	s.Keep = min(p.KeepTokens, s.Target-s.Summary-s.Quotes)
 	if aggressive {
 		s.Keep /= 2
 	}

@@ -21,6 +21,7 @@ type Input struct {
 	Halves    []HalfTurn
 	MaxTokens uint64
 	Focus     string // what the caller wants kept; may be ""
+	Quoted    string // what stands beside the summary word for word, and need not be in it; may be ""
 
 	// Template names the prompt for a model; see [FindTemplate]. "" is
 	// [DefaultTemplate].

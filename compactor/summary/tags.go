@@ -8,7 +8,9 @@ import (
 
 // Data returns s as a replacement holds it: escaped, so that nothing in it reads as
 // one of our tags.
-func Data(s string) string { return escapeTags(s, append(markers[:], "pinned")) }
+func Data(s string) string {
+	return escapeTags(s, append(markers[:], "pinned", "quoted", "user_rules"))
+}
 
 // markers are the names of the tags that this package writes, and of the memories'
 // tag, which contexts hold too.

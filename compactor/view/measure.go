@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"nexus/compactor/policy"
+	"nexus/compactor/quote"
 	"nexus/compactor/summary"
 	"nexus/lineage"
 	"nexus/turns"
@@ -330,6 +331,10 @@ type Meta struct {
 	Carried string `json:"carried,omitzero"`
 	// Pins are the texts of covered pinned turns, oldest first.
 	Pins []string `json:"pins,omitempty"`
+	// Rules are what users said must or must not be done, oldest first.
+	Rules []string `json:"rules,omitempty"`
+	// Quotes are what the replacement quotes of files.
+	Quotes []quote.Quote `json:"quotes,omitempty"`
 	// Calibration is the path's calibration at the compaction, under
 	// [policy.Calibrated].
 	Calibration tokens.Calibration `json:"calibration,omitzero"`
@@ -337,7 +342,7 @@ type Meta struct {
 
 // Empty reports whether m holds nothing.
 func (m Meta) Empty() bool {
-	return m.FirstRequest == "" && m.Carried == "" && len(m.Pins) == 0 && m.Calibration == tokens.Calibration{}
+	return m.FirstRequest == "" && m.Carried == "" && len(m.Pins) == 0 && len(m.Rules) == 0 && len(m.Quotes) == 0 && m.Calibration == tokens.Calibration{}
 }
 
 // ReadMeta returns the meta of a compaction; the zero Meta if another system made

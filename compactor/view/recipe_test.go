@@ -17,7 +17,7 @@ func TestRecipe(t *testing.T) {
 	w := compactortest.NewLongSession(t)
 	pol, _ := policy.Builtin("balanced")
 	p := w.Path()
-	must(t, w.Commit(p.Span(8), turns.CompactionBody{Summary: "s", Replacement: []turns.Message{view.Replacement(pol, 4, "", nil, "s")}}))
+	must(t, w.Commit(p.Span(8), turns.CompactionBody{Summary: "s", Replacement: []turns.Message{view.Replacement(pol, 4, view.Quoted{}, "s")}}))
 	want := view.NewRecipe(w.Path(), pol, 3000)
 	want.Settings = w.ID
 	raw, err := want.JSON()

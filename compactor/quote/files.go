@@ -1,0 +1,195 @@
+package quote
+
+import (
+	"path"
+	"strings"
+
+	"nexus/compactor/summary"
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// Quote is a run of lines of a file, in its newest known state.
+type Quote struct {
+	Path string `json:"path"`
+	From int    `json:"from,omitzero"` // the number of the first line; 0: unknown
+	Turn uint64 `json:"turn"`          // depth of the turn that read or wrote one of the lines last
+	Text string `json:"text"`          // whole lines, without the last line break
+}
+
+// Input is what [Files] chooses from.
+type Input struct {
+	Previous  []Quote            // of the compaction in force
+	Halves    []summary.HalfTurn // that leave the context
+	Kept      []summary.HalfTurn // that stay: what they show is not quoted
+	MaxTokens uint64
+	Counter   tokens.Counter // nil: approx-1
+}
+
+// Bounds on what is read: a longer text is not read as a file.
+const (
+	maxText  = 400 << 10
+	maxFiles = 400
+	maxLine  = 2_000 // bytes of a line that is quoted
+)
+
+// Files returns what to quote of the files that the agent read and wrote: of each the
+// newest version, in the order of the files' last use. Together the quotes have at most
+// in.MaxTokens tokens, tags included. Its time grows with the text of in.
+func Files(in Input) []Quote {
+	if in.MaxTokens == 0 {
+		return nil
+	}
+	if in.Counter == nil {
+		in.Counter = tokens.Approx{}
+	}
+	s := newState()
+	s.recall(in.Previous)
+	for i := range in.Halves {
+		s.half(&in.Halves[i], false)
+	}
+	for i := range in.Kept {
+		s.half(&in.Kept[i], true)
+	}
+	return s.choose(in.MaxTokens, in.Counter)
+}
+
+// state is what is known of all files after some halves.
+type state struct {
+	files map[string]*file
+	byEnd map[string]*file // by the last two elements of the path
+	open  map[string][]deed
+	now   int
+}
+
+func newState() *state {
+	return &state{files: make(map[string]*file), byEnd: make(map[string]*file), open: make(map[string][]deed)}
+}
+
+// recall takes the quotes of an earlier compaction as the oldest knowledge.
+func (s *state) recall(qs []Quote) {
+	for i, q := range qs {
+		f := s.file(q.Path)
+		o := origin{order: i - len(qs), depth: q.Turn}
+		f.touched = max(f.touched, o.order)
+		ls := splitLines(q.Text)
+		for k, text := range ls {
+			n := 0
+			if q.From > 0 {
+				n = q.From + k
+			}
+			l := o.line(text, n)
+			l.gap = k == 0
+			f.lines = append(f.lines, l)
+		}
+	}
+}
+
+// file returns the file of a path. Paths that end in the same two elements, one of them
+// relative, are one file.
+func (s *state) file(name string) *file {
+	name = path.Clean(name)
+	if f := s.files[name]; f != nil {
+		return f
+	}
+	end := name
+	if dir, base := path.Split(name); dir != "" {
+		end = path.Join(path.Base(path.Clean(dir)), base)
+	}
+	if f := s.byEnd[end]; f != nil && (strings.HasSuffix(f.path, "/"+name) || strings.HasSuffix(name, "/"+f.path)) {
+		if len(name) > len(f.path) {
+			f.path = name
+		}
+		s.files[name] = f
+		return f
+	}
+	f := &file{path: name, touched: -1 << 30}
+	s.files[name] = f
+	s.byEnd[end] = f
+	return f
+}
+
+func (s *state) half(h *summary.HalfTurn, kept bool) {
+	s.now++
+	o := origin{order: s.now, depth: h.Depth, shown: kept}
+	for i := range h.Messages {
+		for j := range h.Messages[i].Parts {
+			switch p := &h.Messages[i].Parts[j]; p.Type {
+			case turns.ToolCall:
+				if len(p.Arguments) > maxText || len(s.files) > maxFiles {
+					continue
+				}
+				if ds := deeds(p); len(ds) > 0 {
+					s.open[p.ID] = ds
+				}
+			case turns.ToolCallResponse:
+				ds := s.open[p.ID]
+				delete(s.open, p.ID)
+				if len(ds) == 0 || p.IsError {
+					continue
+				}
+				text := summary.ResultText(p)
+				if failed(text) {
+					continue
+				}
+				for _, d := range ds {
+					s.do(d, text, len(ds) == 1, o)
+				}
+			}
+		}
+	}
+}
+
+// failed reports whether a result begins as a refusal of a tool that marks no errors.
+func failed(text string) bool {
+	head := strings.ToLower(text[:min(len(text), 120)])
+	return strings.HasPrefix(head, "error") || strings.HasPrefix(head, "<tool_use_error>") || strings.Contains(head, "verification failed")
+}
+
+// do applies what a call did to its file.
+func (s *state) do(d deed, result string, alone bool, o origin) {
+	f := s.file(d.path)
+	f.touched = s.now
+	switch {
+	case d.write != nil:
+		o.edited = true
+		f.write(*d.write, o)
+	case len(d.edits) > 0:
+		o.edited = true
+		for _, e := range d.edits {
+			f.edit(e.old, e.new, e.all, o)
+		}
+		if l, ok := listing(result, origin{order: o.order, depth: o.depth, shown: o.shown}); alone && ok {
+			f.read(l)
+		}
+	case d.isRead && len(result) <= maxText:
+		text := outputOf(result)
+		l, ok := listing(text, o)
+		switch {
+		case ok:
+			f.read(l)
+		case d.isListed:
+		case d.part:
+			for i, t := range splitLines(text) {
+				l = append(l, o.line(t, d.from+i))
+			}
+			f.read(l)
+		default:
+			f.rewrite(text, o)
+		}
+	}
+}
+
+// rewrite is write for a text that was read: lines that the agent wrote stay its own.
+func (f *file) rewrite(text string, o origin) {
+	edited := make(map[string]bool)
+	for i := range f.lines {
+		if f.lines[i].edited {
+			edited[f.lines[i].text] = true
+		}
+	}
+	f.write(text, o)
+	for i := range f.lines {
+		f.lines[i].edited = edited[f.lines[i].text]
+	}
+}
