@@ -107,6 +107,9 @@ func newComparison(names []string, window uint64) (*comparison, error) {
 // policyOf is the policy that an argument names: a built-in one, or one with
 // settings of its own, as balanced{"keep_tokens":8000}, which then is its name.
 func policyOf(arg string) (policy.Policy, error) {
+	if arg == compare.MaskingName {
+		return compare.Masking(), nil
+	}
 	named, err := policyArg(arg)
 	if err != nil {
 		return policy.Policy{}, err
