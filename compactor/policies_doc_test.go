@@ -177,7 +177,7 @@ func TestBalancedPage(t *testing.T) {
 		}
 		n++
 		s := plan.SizesOf(view.Path{Limits: turns.Limits{ContextWindow: v[0]}}, pol, turns.Trigger{}, 0)
-		if got := []uint64{s.Window, s.Budget, s.Trigger, s.Target, s.Summary}; !slices.Equal(got, v) || s.Keep != min(2_000, s.Target-s.Summary) {
+		if got := []uint64{s.Window, s.Budget, s.Trigger, s.Target, s.Summary}; !slices.Equal(got, v) || s.Keep != min(2_000, s.Target-s.Summary-s.Quotes) {
 			t.Errorf("the page has %v, the policy %v and keeps %d", v, got, s.Keep)
 		}
 	}
