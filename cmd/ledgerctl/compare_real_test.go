@@ -35,7 +35,7 @@ var realWindows = []uint64{200_000, 50_000}
 //	go test ./cmd/ledgerctl -run TestCompareReal -write
 func TestCompareReal(t *testing.T) {
 	began := time.Now()
-	names := append(policy.Names(), compare.MaskingName)
+	names := policy.Names()
 	if *comparedPolicies != "" {
 		names = []string{*comparedPolicies}
 	}
