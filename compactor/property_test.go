@@ -102,8 +102,8 @@ func (g *grower) compacted(t rapid.TB, pol policy.Policy, before view.Path, pl *
 	for legal := plan.LegalCuts(before.Halves); newest > 0 && !legal[newest]; newest-- {
 	}
 	cx := g.rendered(t)
-	summary := max(s.Summary, view.FrameTokens(pol, view.Quoted{})+plan.MinSummaryTokens) + s.Quotes
-	if least := pl.Path.ShownFrom(newest); least+summary <= s.Target && len(pl.Covered) > 0 {
+	replacement := max(s.Summary, view.FrameTokens(pol, view.Quoted{})+plan.MinSummaryTokens) + s.Quotes
+	if least := pl.Path.ShownFrom(newest); least+replacement <= s.Target && len(pl.Covered) > 0 {
 		after := body.TokensAfter
 		if body.Tier == plan.NoticeTier { // its words take what they take
 			after = min(after, pl.TokensKept+pl.ReplacementBound())

@@ -22,7 +22,7 @@ import (
 func (m planner) bound(plan *Plan, pinned uint64) {
 	replaced := m.path.Replaced()
 	covered := tokens.Sub(tokens.Sub(plan.TokensBefore, plan.TokensKept), replaced)
-	room := min(m.sizes.Summary, replaced+covered/2, roomNextTo(m.sizes, m.shortened(plan.Shortens).Rendered(len(plan.Covered))[0], m.policy))
+	room := min(m.sizes.Replacement(), replaced+covered/2, roomNextTo(m.sizes, m.shortened(plan.Shortens).Rendered(len(plan.Covered))[0], m.policy))
 	pinned = min(pinned, room/2)
 	// maxQuoted bounds what later compactions get; this compaction's room bounds
 	// what it quotes itself.
@@ -33,7 +33,7 @@ func (m planner) bound(plan *Plan, pinned uint64) {
 	plan.First = (tokens.Approx{}).Clip(plan.First, m.policy.InApprox((room-pinned)/4))
 	plan.Pins = clipPins(slices.Clone(plan.Carries.Pins), m.policy.InApprox(pinned))
 	m.rules(plan, room/8)
-	m.quote(plan, tokens.Share(room-pinned, float64(m.sizes.Quotes)/float64(max(1, m.sizes.Summary-pinned))))
+	m.quote(plan, tokens.Share(room-pinned, float64(m.sizes.Quotes)/float64(max(1, m.sizes.Replacement()-pinned))))
 	// In a small window the summary comes first, then what users demanded.
 	if room < plan.frameTokens()+MinSummaryTokens {
 		plan.Quotes, plan.Carries.Quotes = nil, nil

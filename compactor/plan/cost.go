@@ -61,10 +61,10 @@ func rewritePrice(p view.Path, pol policy.Policy, n uint64) float64 {
 
 // CoverForecast returns the forecast of compacting p now. total counts its context,
 // overhead included. The compaction leaves what the policy keeps and the longest
-// allowed summary.
+// allowed summary and quotes.
 func CoverForecast(p view.Path, pol policy.Policy, total uint64, s policy.Sizes) (f Forecast) {
 	read, write := rates(p)
-	f.Rewrite = min(s.Summary+keeps(p, pol, s), tokens.Sub(total, p.Overhead))
+	f.Rewrite = min(s.Replacement()+keeps(p, pol, s), tokens.Sub(total, p.Overhead))
 	f.Saves = tokens.Sub(total, p.Overhead+f.Rewrite)
 	if f.Saves < max(1, tokens.Share(tokens.Sub(total, p.Overhead), pol.MinReclaimRatio)) {
 		return f
@@ -93,7 +93,7 @@ func keeps(p view.Path, pol policy.Policy, s policy.Sizes) (n uint64) {
 		}
 		n += p.Halves[i].ShownTokens()
 	}
-	return min(n, tokens.Sub(s.Target, s.Summary))
+	return min(n, tokens.Sub(s.Target, s.Replacement()))
 }
 
 // pruning returns the results to show shortened that save the most, and their

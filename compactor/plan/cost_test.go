@@ -34,7 +34,7 @@ func TestCostDue(t *testing.T) {
 	// calls as there were.
 	remaining := func(p policy.Policy) float64 {
 		s := plan.SizesOf(compactortest.PathOfCalls(1, growth), p, turns.Trigger{}, 0)
-		return float64(s.Summary + s.Keep)
+		return float64(s.Replacement() + s.Keep)
 	}
 	want := func(p policy.Policy, read, write float64) int {
 		for n := 1; ; n++ {

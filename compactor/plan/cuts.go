@@ -18,7 +18,7 @@ import (
 // 4. the end of the path: nothing is kept;
 // 5. the last legal one: as little as possible is kept.
 //
-// "Fits" means next to a summary. Sizes are those of the rendered halves: synthetic
+// "Fits" means next to the longest replacement. Sizes are those of the rendered halves: synthetic
 // responses and the words around late ones count.
 func (m planner) chooseCut(shortens map[view.PartAt]turns.ElidedPart) (int, error) {
 	p, s := m.shortened(shortens), m.sizes
@@ -37,16 +37,16 @@ func (m planner) chooseCut(shortens map[view.PartAt]turns.ElidedPart) (int, erro
 	}
 	rendered := p.Rendered(back)
 	backTokens := rendered[0]
-	if back > 0 && backTokens+s.Summary <= s.Target {
+	if back > 0 && backTokens+s.Replacement() <= s.Target {
 		return back, nil
 	}
 	for cut := back + 1; cut < n; cut++ {
-		if legal[cut] && rendered[cut-back]+s.Summary <= s.Room { // after what the policy wants, so it keeps less
+		if legal[cut] && rendered[cut-back]+s.Replacement() <= s.Room { // after what the policy wants, so it keeps less
 			return cut, nil
 		}
 	}
 	switch {
-	case back > 0 && (backTokens+s.Summary <= s.Room || !legal[n]):
+	case back > 0 && (backTokens+s.Replacement() <= s.Room || !legal[n]):
 		return back, nil
 	case back == 0 && p.Replaced()+rendered[0] <= s.Room:
 		return 0, NothingError("no position before the newest part is free of open tool calls")
@@ -67,7 +67,7 @@ func (m planner) wanted(p view.Path) (int, error) {
 	want, kept, responses, messages := len(p.Halves), uint64(0), uint64(0), uint64(0)
 	keepTurns := m.policy.KeepTurns
 	if keepTurns > 0 {
-		keep = tokens.Sub(m.sizes.Target, m.sizes.Summary)
+		keep = tokens.Sub(m.sizes.Target, m.sizes.Replacement())
 	}
 	for want > 0 {
 		h := &p.Halves[want-1]

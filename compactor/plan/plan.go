@@ -138,8 +138,8 @@ func New(p view.Path, pol policy.Policy, trigger turns.Trigger, opt Options) (*P
 func (m planner) cover() (*Plan, error) {
 	m.path = m.path.Lasting() // a cut is permanent, so what was shortened for one call is whole again
 	pinned := min(pinnedTokens(m.path), m.sizes.Target/4)
-	m.sizes.Summary = max(m.sizes.Summary, view.FrameTokens(m.policy, view.Quoted{})+MinSummaryTokens) + pinned + m.sizes.Quotes
-	m.sizes.Keep = min(m.sizes.Keep, tokens.Sub(m.sizes.Target, m.sizes.Summary))
+	m.sizes.Summary = max(m.sizes.Summary, view.FrameTokens(m.policy, view.Quoted{})+MinSummaryTokens) + pinned
+	m.sizes.Keep = min(m.sizes.Keep, tokens.Sub(m.sizes.Target, m.sizes.Replacement()))
 	shortens := m.fitUnanswered()
 
 	cut, err := m.chooseCut(shortens)
@@ -183,7 +183,7 @@ func (m planner) canRenewSummary() bool {
 		return false
 	}
 	replaced := m.path.Replaced()
-	return m.opt.FromOriginals || replaced > m.sizes.Summary+m.sizes.Summary/2 ||
+	return m.opt.FromOriginals || replaced > m.sizes.Replacement()+m.sizes.Replacement()/2 ||
 		replaced > roomNextTo(m.sizes, m.path.Rendered(0)[0], m.policy)
 }
 

@@ -27,8 +27,8 @@ func (m planner) fitUnanswered() map[view.PartAt]turns.ElidedPart {
 	for from > 0 && p.Halves[from-1].Half == turns.MessagesHalf {
 		from--
 	}
-	size, room := p.ShownFrom(from), tokens.Sub(s.Target, s.Summary)
-	if size <= room || size+s.Summary <= s.Room && m.trigger.Kind != TriggerOverflow {
+	size, room := p.ShownFrom(from), tokens.Sub(s.Target, s.Replacement())
+	if size <= room || size+s.Replacement() <= s.Room && m.trigger.Kind != TriggerOverflow {
 		return nil
 	}
 	type part struct {

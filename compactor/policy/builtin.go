@@ -145,7 +145,7 @@ func nexus() Policy {
 // balanced1 returns the first version of balanced, which contexts of its time name.
 func balanced1() Policy {
 	p := balanced()
-	p.Version, p.Cost.Patience = 1, 12
+	p.Version = 1
 	p.SummaryMaxRatio, p.QuoteMaxRatio, p.KeepRules = 0.22, 0, false
 	return p
 }
@@ -171,7 +171,7 @@ func balanced() Policy {
 		// In a window of 200,000 tokens this binds only above three quarters. In a
 		// window of a million it keeps contexts from filling it, which would cost
 		// five times as much.
-		Cost:        Cost{Patience: 16},
+		Cost:        Cost{Patience: 12},
 		MaxMessages: 1_900, // OpenAI accepts 2,048 messages in one request
 		// A compaction leaves half of the budget at most. The distance to the
 		// trigger puts many calls between two compactions (hysteresis), and they pay

@@ -19,7 +19,7 @@ func TestBuiltinDigests(t *testing.T) {
 		"autobyteus/1": "sha256:c5259ca5703f236075d35e72ce611d926dedd8484387037e6788612e95ce2c93",
 		"autobyteus/2": "sha256:f24cb1228da9987d34f99b524413c12a303b8926257f0f06ec35ac181d0ca39d",
 		"balanced/1":   "sha256:1f6c28c37db7ecaf88dd9dddf6ec3f0a48f2415daa2bcc0302774e79cf6c3aa1",
-		"balanced/2":   "sha256:e25836d6eba61651494c3edf6410360c7d1ebc37594ef08673714794a6e3445f",
+		"balanced/2":   "sha256:db9d0d9a56b6e06a092019ac6d466c9006565e2b87fb4c04aff64f0bfbe2fc28",
 		"gsv/1":        "sha256:93695b288a75c17ea637e178e02a54e59dae7d45c82de7b2553f38d76987729e",
 		"gsv/2":        "sha256:cd55e3bc84905b865bb0cbe924a3c3115f03724e671d03b36c4f51d8df555d25",
 		"nexus/1":      "sha256:82263748a8a7737204440c1509cb78cb5bc739eb3449d4e39f1bd82763906c7e",
@@ -60,7 +60,7 @@ func TestSizes(t *testing.T) {
 			ContextWindow: rapid.Uint64Range(0, 2_000_000).Draw(t, "window"), MaxOutputTokens: size.Draw(t, "output"), SafetyMargin: size.Draw(t, "margin"),
 		}, Overflow: rapid.Bool().Draw(t, "overflow")}
 		s := p.Scale(b)
-		if s.Keep+s.Summary > s.Target || s.Target > s.Room || s.Room > s.Budget || s.Trigger > s.Budget && s.Room > 0 || s.Budget == 0 {
+		if s.Keep+s.Replacement() > s.Target || s.Target > s.Room || s.Room > s.Budget || s.Trigger > s.Budget && s.Room > 0 || s.Budget == 0 {
 			t.Fatalf("%+v", s)
 		}
 	})

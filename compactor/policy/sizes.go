@@ -8,7 +8,7 @@ import (
 // Sizes are a policy's numbers for one window, in tokens of its counter. All but
 // Window, Budget, Trigger, Idle, Pays and Flush leave overhead out.
 //
-// Invariant: Keep + Summary + Quotes <= Target <= Room <= Budget.
+// Invariant: Keep + Replacement() <= Target <= Room <= Budget.
 type Sizes struct {
 	Window  uint64
 	Budget  uint64 // input tokens, overhead included
@@ -138,6 +138,9 @@ func (p Policy) Scale(b Bounds) Sizes {
 // backgroundRatio is the share of the room above which a context is due in
 // background mode, whatever the policy's own trigger says.
 const backgroundRatio = 0.9
+
+// Replacement returns the upper bound of the whole replacement, quotes included.
+func (s Sizes) Replacement() uint64 { return s.Summary + s.Quotes }
 
 // estimated returns how many tokens a counter counts for n tokens of the provider;
 // ratio is the provider's tokens for one of the counter's.
