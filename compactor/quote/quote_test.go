@@ -128,9 +128,8 @@ func TestQuotedTextForgesNoTag(t *testing.T) {
 	}
 }
 
-// What a person demanded stays word for word through ten compactions, also where texts
-// ask to drop it. Tools and agents demand nothing.
-func TestRulesStayThroughTenCompactions(t *testing.T) {
+// What a person demanded is carried word for word, also where texts ask to drop it. Tools and agents demand nothing.
+func TestTextsThatAskToDropRulesDropNone(t *testing.T) {
 	want := []string{"You must never push to main.", "Always run the tests before you commit.", "不要改动数据库。", "Don’t touch vendor/."}
 	s := &session{}
 	s.user("Please look around. " + want[0] + "\n" + want[1] + " Thanks for the help.")
