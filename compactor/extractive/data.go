@@ -14,6 +14,8 @@ const (
 	pathsUnder = "under "    // a folder: paths in it
 	namedIn    = "named in " // a file, a command: names
 	namedBy    = "named by " // a person, the agent: names
+
+	earlierTurns = "earlier turns" // a place that is not known any more
 )
 
 // maxRun bounds how many names stand after each other without a word about them.
@@ -51,6 +53,11 @@ func (v *inventory) data(text, quoted string, share uint64, cost func(string) ui
 			break // the rest of the share is too small for any fact
 		}
 	}
+	for i := range l.items {
+		if l.names[i] > 0 {
+			l.items[i] = point(l.items[i], l.depths[i])
+		}
+	}
 	slices.SortStableFunc(l.items, func(a, b string) int { return cmp.Compare(itemOrder(a), itemOrder(b)) })
 	return l.items
 }
@@ -77,6 +84,7 @@ type lister struct {
 	items         []string
 	open          map[string]int // by the words before a list, the item that takes more names
 	names         []int          // of each item, how many names it lists
+	depths        []uint64       // of each item, the newest turn that named one of them; 0: unknown
 	room          uint64
 	cost          func(string) uint64
 }
@@ -105,17 +113,17 @@ func (l *lister) say(f *fact) bool {
 		return false
 	}
 	l.room -= c
-	l.items, l.names = append(l.items, item), append(l.names, 0)
+	l.items, l.names, l.depths = append(l.items, item), append(l.names, 0), append(l.depths, f.said.depth)
 	scanFacts(f.said.text, l.add)
 	return true
 }
 
 // list includes a fact in a short list.
 func (l *lister) list(f *fact, w string) bool {
-	head := namedIn + "earlier turns: "
+	head := namedIn + earlierTurns + ": "
 	if folder := l.groups[w]; folder != "" {
 		head, w = pathsUnder+folder+": ", w[len(folder):]
-	} else if f.where != nil {
+	} else if f.where != nil && f.where.label != "" {
 		head = namedIn + f.where.short() + ": "
 		switch f.where.label {
 		case string(turns.User):
@@ -127,12 +135,12 @@ func (l *lister) list(f *fact, w string) bool {
 	c := l.cost(", " + w)
 	at, ok := l.open[head]
 	if !ok || l.names[at] == maxRun {
-		c += l.cost("\n- " + head)
+		c += l.cost("\n- "+head) + pointerTokens
 		at = len(l.items)
 		if c > l.room {
 			return false
 		}
-		l.items, l.names, l.open[head] = append(l.items, head+w), append(l.names, 1), at
+		l.items, l.names, l.depths, l.open[head] = append(l.items, head+w), append(l.names, 1), append(l.depths, 0), at
 	} else {
 		if c > l.room {
 			return false
@@ -141,12 +149,18 @@ func (l *lister) list(f *fact, w string) bool {
 		l.names[at]++
 	}
 	l.room -= c
+	if f.where != nil {
+		l.depths[at] = max(l.depths[at], f.where.depth)
+	}
 	l.add(w)
 	if strings.HasPrefix(head, pathsUnder) {
 		l.add(strings.TrimSuffix(strings.TrimPrefix(head, pathsUnder), ": ") + w)
 	}
 	return true
 }
+
+// pointerTokens is about what the turn at the end of a list costs.
+const pointerTokens = 4
 
 // short returns the label as the head of a list: a file without its folder, the
 // beginning of a command.
@@ -160,14 +174,15 @@ func (p *spot) short() string {
 
 const maxShort = 40 // bytes
 
-// splitList separates the words before a list from its names. ok is false for a line
-// that somebody said.
+// splitList separates the words before a list from its names, without its turn. ok is
+// false for a line that somebody said.
 func splitList(item string) (head, list string, ok bool) {
+	item, _ = pointer(item)
 	if !strings.HasPrefix(item, pathsUnder) && !strings.HasPrefix(item, namedIn) && !strings.HasPrefix(item, namedBy) {
 		return "", "", false
 	}
 	i := strings.LastIndex(item, ": ")
-	if i < 0 || strings.Count(item[i:], " ") > maxRun {
+	if i < 0 {
 		return "", "", false
 	}
 	return item[:i], item[i+2:], true
@@ -175,19 +190,22 @@ func splitList(item string) (head, list string, ok bool) {
 
 // recallData returns what an item of FACTS says of its facts.
 func recallData(item string) (said *saying, where *spot) {
+	text, depth := pointer(item)
 	if head, _, ok := splitList(item); ok {
-		if label, ok := strings.CutPrefix(head, namedIn); ok {
-			where = &spot{label: label}
-		}
-		switch head {
-		case namedBy + "the user":
-			where = &spot{label: string(turns.User)}
-		case namedBy + "the agent":
-			where = &spot{label: string(turns.Assistant)}
+		where = &spot{depth: depth}
+		switch label, ok := strings.CutPrefix(head, namedIn); {
+		case ok && label != earlierTurns:
+			where.label = label
+		case head == namedBy+"the user":
+			where.label = string(turns.User)
+		case head == namedBy+"the agent":
+			where.label = string(turns.Assistant)
 		}
 		return nil, where
 	}
-	text, depth := pointer(item)
+	if depth == 0 { // no line that we wrote
+		return nil, nil
+	}
 	return &saying{text: text, depth: depth}, nil
 }
 
@@ -203,7 +221,7 @@ func eachRecalled(item string, found func(string)) {
 	if f, ok := strings.CutPrefix(head, pathsUnder); ok {
 		folder = f
 	}
-	for w := range strings.SplitSeq(list, ", ") {
+	for w := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == ' ' }) {
 		found(folder + w)
 	}
 }

@@ -20,7 +20,7 @@ const (
 
 var sectionNames = [...]string{task, decisions, progress, remaining, data}
 
-// The sections' shares of the budget, in hundredths. DATA gets the rest.
+// The sections' shares of the budget, in hundredths. FACTS gets the rest.
 const (
 	taskShare      = 24
 	decisionsShare = 14
@@ -61,7 +61,9 @@ func (s *Summarizer) draft(h *history, in *summary.Input) draft {
 	room = tokens.Sub(room, s.counter.Text(d.String())+4)
 	d[data] = h.facts.data(d.String(), in.Quoted, room, s.counter.Text)
 	if room = tokens.Sub(bound, s.counter.Text(d.String())+4); room > bound/20 {
-		d[decisions] = items(choose(h.statements, h.now, share(decisionsShare)+room, cost))
+		facts := strings.Join(d[data], "\n")
+		others := slices.DeleteFunc(slices.Clone(h.statements), func(u unit) bool { return strings.Contains(facts, u.text) })
+		d[decisions] = items(choose(others, h.now, share(decisionsShare)+room, cost))
 	}
 	return d
 }
@@ -100,15 +102,26 @@ func (s *Summarizer) fit(d draft, bound uint64) string {
 			if n == 0 {
 				break
 			}
-			last := d[name][n-1]
-			if i := strings.LastIndexByte(last, ' '); name == data && i > len(last)/2 {
-				d[name][n-1] = last[:i]
+			if item, ok := withoutLastName(d[name][n-1]); name == data && ok {
+				d[name][n-1] = item
 			} else {
 				d[name] = d[name][:n-1]
 			}
 		}
 	}
 	return ""
+}
+
+// withoutLastName drops the last name of a list; ok is false for another item and for a
+// list of one name.
+func withoutLastName(item string) (_ string, ok bool) {
+	head, list, ok := splitList(item)
+	i := strings.LastIndex(list, ", ")
+	if !ok || i < 0 {
+		return "", false
+	}
+	_, depth := pointer(item)
+	return point(head+": "+list[:i], depth), true
 }
 
 // smallest returns the start of the first request, for a bound that fits not even
