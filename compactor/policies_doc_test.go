@@ -99,7 +99,7 @@ func TestSettingsTable(t *testing.T) {
 			kind = "list"
 		case kind == "times":
 			kind = "share"
-		case kind == "tokens" || kind == "turns" || kind == "messages" || kind == "characters" || kind == "seconds" || kind == "minutes" || kind == "tries":
+		case kind == "tokens" || kind == "turns" || kind == "messages" || kind == "characters" || kind == "seconds" || kind == "minutes" || kind == "days" || kind == "memories" || kind == "tries":
 			kind = "number"
 		}
 		got = append(got, setting{row[0], kind, row[2]})

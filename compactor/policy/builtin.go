@@ -10,10 +10,20 @@ import (
 func builtins() []Policy {
 	return []Policy{
 		nexus(), gsv(), spec008(), autobyteus(), wolffish(), balanced1(), balanced(),
-		withFiles(gsv(), Files{Layout: "gsv", Archive: true}),
+		// "The daily memory files for today and yesterday are loaded into every system
+		// prompt", MEMORY.md into that of main sessions. The design names no bound.
+		remembering(withFiles(gsv(), Files{Layout: "gsv", Archive: true}), Memory{DailyDays: 2, Document: true, MaxTokens: 16_000}, NoRuntime),
 		withFiles(autobyteus(), Files{Layout: "autobyteus", Archive: true}),
-		withFiles(wolffish(), Files{Layout: "wolffish"}),
+		// "relevant episodes + knowledge (RAS-scored)", and the runtime block; the design
+		// names no numbers.
+		remembering(withFiles(wolffish(), Files{Layout: "wolffish"}), Memory{Episodes: 20, HalfLifeDays: 30, MaxTokens: 8_000}, SystemRuntime),
 	}
+}
+
+// remembering returns p with memories and a runtime block in its contexts.
+func remembering(p Policy, m Memory, r Runtime) Policy {
+	p.Memory, p.Runtime = m, r
+	return p
 }
 
 // withFiles returns the next version of a policy, which writes the design's files.

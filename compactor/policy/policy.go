@@ -161,6 +161,11 @@ type Policy struct {
 	// Files asks for files beside the ledger, in the layout of a published design.
 	Files Files `json:"files,omitzero"`
 
+	// Memory says what contexts show of the agent's memories.
+	Memory Memory `json:"memory,omitzero"`
+	// Runtime is where contexts count the calls of tools.
+	Runtime Runtime `json:"runtime,omitzero"`
+
 	// ContextWindow, MaxOutputTokens and SafetyMargin are the limits of a session
 	// that states none. Output counts up to a quarter of the window, the margin up
 	// to a fiftieth. Window: default 200000, at least 1000.
@@ -309,6 +314,8 @@ func (p Policy) validate(base string) error {
 	p.Flush.check(check)
 	p.Reset.check(check)
 	p.Files.check(check)
+	p.Memory.check(check)
+	p.Runtime.check(check)
 	p.Cost.check(check, ratio)
 	ratio("manual_keep_ratio", p.ManualKeepRatio, 0, 1)
 	ratio("summary_max_ratio", p.SummaryMaxRatio, 0.001, 0.5)

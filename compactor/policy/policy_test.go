@@ -21,10 +21,10 @@ func TestBuiltinDigests(t *testing.T) {
 		"balanced/1":   "sha256:1f6c28c37db7ecaf88dd9dddf6ec3f0a48f2415daa2bcc0302774e79cf6c3aa1",
 		"balanced/2":   "sha256:db9d0d9a56b6e06a092019ac6d466c9006565e2b87fb4c04aff64f0bfbe2fc28",
 		"gsv/1":        "sha256:93695b288a75c17ea637e178e02a54e59dae7d45c82de7b2553f38d76987729e",
-		"gsv/2":        "sha256:cd55e3bc84905b865bb0cbe924a3c3115f03724e671d03b36c4f51d8df555d25",
+		"gsv/2":        "sha256:e6161c923a882f12793acca40b6c42511d6e065dc138e2a6b6ec38fde8d433b4",
 		"nexus/1":      "sha256:82263748a8a7737204440c1509cb78cb5bc739eb3449d4e39f1bd82763906c7e",
 		"spec-008/1":   "sha256:335989c1b5f86d9901d97fac355e022106442dfc9b85d826b3ee22cca8fdd96c",
-		"wolffish/2":   "sha256:d092a71889a34bb92ceb86ad0d0435f4e02f99ce488c18603d91af0b04784d44",
+		"wolffish/2":   "sha256:ccf2b014a44630633584e198b41d40a48b909990b5071fe91661d607bd741dc6",
 		"wolffish/1":   "sha256:abce29c6af7e3d0f2778b2277d22fdb57349ff6e708a5074df29f76801e292c3",
 	}
 	got := map[string]string{}

@@ -156,6 +156,11 @@ func nextHour(t time.Time, hour int, loc *time.Location) time.Time {
 	}
 }
 
+// StartOfDay returns the first instant of a day in the zone loc.
+func StartOfDay(year int, month time.Month, day int, loc *time.Location) time.Time {
+	return reaches(time.Date(year, month, day, 0, 0, 0, 0, time.UTC), loc)
+}
+
 // reaches returns the first instant at which the clocks of loc show a date and time or a
 // later one. wall has them as if the zone were UTC.
 func reaches(wall time.Time, loc *time.Location) time.Time {

@@ -47,5 +47,15 @@ func (f Fingerprint) Add(m *turns.Message) Fingerprint {
 	return Fingerprint{h}
 }
 
+// AddSections returns the fingerprint of the messages of f and sections of the system
+// part that are not the session's own; f if there are none.
+func (f Fingerprint) AddSections(ss []turns.Section) Fingerprint {
+	for _, s := range ss {
+		m := turns.Message{Role: turns.System, Parts: []turns.Part{turns.TextPart(s.Name), turns.TextPart(s.Content)}}
+		f = f.Add(&m)
+	}
+	return f
+}
+
 // String returns the text form of f.
 func (f Fingerprint) String() string { return turns.Hash(f.sum.Sum(nil)).String() }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"time"
 
 	"nexus/compactor/policy"
 	"nexus/turns"
@@ -26,6 +27,16 @@ type Recipe struct {
 	Limits     turns.Limits     `json:"limits,omitzero"` // the limits used, after those of the model
 	Budget     uint64           `json:"budget"`          // the budget that it had to fit, overhead included; 0: none
 	Cache      string           `json:"cache,omitzero"`  // "cold" or "warm", if the policy's view depends on it: see [policy.Prune]
+	Memory     *MemoryRecipe    `json:"memory,omitempty"`
+}
+
+// MemoryRecipe says which memories a context was given. nil: none.
+type MemoryRecipe struct {
+	Ledger   string     `json:"ledger"`             // whose positions count
+	Position uint64     `json:"position"`           // what came later on the log does not count
+	Day      string     `json:"day,omitzero"`       // the day that was today, as in 2026-11-22
+	Zone     string     `json:"zone,omitzero"`      // IANA name of the zone of the days
+	Episodes []turns.ID `json:"episodes,omitempty"` // those that ranked best, best first
 }
 
 // RequestedPolicy names a policy and its overrides.
@@ -108,6 +119,11 @@ func ParseRecipe(raw turns.Raw) (Recipe, error) {
 	}
 	if r.Settings.IsZero() {
 		return Recipe{}, fmt.Errorf("read recipe: %w: it does not say under which settings", turns.ErrUnsupported)
+	}
+	if m := r.Memory; m != nil {
+		if _, err := time.Parse(time.DateOnly, m.Day); m.Day != "" && err != nil || len(m.Episodes) > policy.MaxEpisodes || m.Position == 0 {
+			return Recipe{}, fmt.Errorf("read recipe: %w: its memory has no position, a day that is none, or over %d episodes", turns.ErrMalformed, policy.MaxEpisodes)
+		}
 	}
 	return r, nil
 }

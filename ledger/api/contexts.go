@@ -21,7 +21,8 @@ type GetContext struct {
 type Source struct {
 	Turn    turns.ID `json:"turn,omitzero"`    // none: a compaction that a view shows and nobody stored
 	Session turns.ID `json:"session,omitzero"` // where it is not the session asked for
-	Half    string   `json:"half"`
+	Memory  turns.ID `json:"memory,omitzero"`  // with half memory: which one; none: the document, or several
+	Half    string   `json:"half"`             // messages, response, replacement, or memory: in the system part
 	Status  string   `json:"status"`
 	Tokens  uint64   `json:"tokens"`
 	Why     string   `json:"why,omitempty,omitzero"`

@@ -121,7 +121,7 @@ func New(c Config) *Engine {
 	e.Resets = resets.New(c.Logger, e.Reader, e.Sessions)
 	e.Extraction = extraction.New(c.Logger, e.Loader, e.Reader, e.Writer, e.Events, e.Memories, e.Sessions)
 	e.Forks = forks.New(e.Store, e.Reader, e.Writer, e.Compactions, e.Sessions)
-	e.Contexts = contexts.New(e.Store, e.Limits, e.Loader, e.Reader, e.Compactions, budget)
+	e.Contexts = contexts.New(e.Store, e.Limits, e.Loader, e.Reader, e.Memories, e.Compactions, budget)
 	e.History = history.New(e.Store, e.Limits, e.Reader)
 	e.Transfer = transfer.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Sessions, budget)
 	e.Audit = audit.New(e.Store, e.Limits, e.Loader, e.Reader)

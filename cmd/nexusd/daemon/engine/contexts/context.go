@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -32,8 +33,8 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if err != nil {
 		return nil, err
 	}
-	if req.Query != "" {
-		return nil, &api.Error{Code: api.Unsupported, Message: "query: recall by a query is not built yet", Details: map[string]any{"field": "/query"}}
+	if len(req.Query) > maxQuery {
+		return nil, &turns.FieldError{Field: "/query", Reason: fmt.Sprintf("%d bytes, the limit is %d", len(req.Query), maxQuery), Kind: ledger.ErrTooLarge}
 	}
 	cur, err := page.ParseContextCursor(req.After)
 	if err != nil {
@@ -53,7 +54,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if recipe != nil {
 		at = recipe.Head.Turn
 	}
-	began := cx.reader.Now()
+	began, fresh := cx.reader.Now(), !req.StaleOK && !cx.reader.AccessNow().Stale()
 	var compacted *turns.ID
 	var d *compactions.Decision
 	if at.IsZero() && req.Policy == nil && req.Budget == 0 && recipe == nil && !c.Operator() && !cx.reader.AccessNow().Stale() {
@@ -70,7 +71,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if recipe != nil && at.IsZero() {
 		head = lineage.Node{} // before the first turn
 	}
-	name := pageKey{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), explain: req.Explain}
+	name := pageKey{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), query: req.Query, explain: req.Explain}
 	if req.Policy != nil {
 		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
@@ -79,6 +80,9 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if !cur.Started || !ok {
 		v, err := cx.contextAt(ctx, s, head, req, recipe, d.ReusableFor(s))
 		if err != nil {
+			return nil, err
+		}
+		if v, err = cx.remember(ctx, s, head, v, req.Query, fresh); err != nil {
 			return nil, err
 		}
 		out, err := cx.renderContext(epoch, render, v, req)
@@ -121,6 +125,8 @@ type contextView struct {
 	flush   api.FlushState
 
 	reported uint64 // the provider's count, 0 if it counted no such context
+
+	added view.Shown // behind the session's own system part
 }
 
 // contextAt makes the context at a node. decided, if not nil, has the path loaded
@@ -247,15 +253,17 @@ func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextVie
 	if !ok {
 		before = &rendered{memo: new(interchange.Memo)}
 	}
-	r, err := render(before.memo, v.set.Preamble.System, v.set.Preamble.Tools, v.context.Messages)
+	preamble := v.set.Preamble
+	preamble.System = append(slices.Clip(preamble.System), v.added.Sections...)
+	r, err := render(before.memo, preamble.System, preamble.Tools, v.context.Messages)
 	if err != nil {
 		return nil, err
 	}
 	now := before.after(v.context.Messages)
 	out := &api.Context{
 		Messages: raws(r.Messages), System: turns.Raw(r.System), Tools: raws(r.Tools), Tokens: v.context.Tokens,
-		Budget: v.budget, Overhead: v.path.Overhead, Reported: v.reported,
-		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: now.fingerprint().String(), Sources: []api.Source{},
+		Budget: v.budget, Overhead: v.path.Overhead + v.added.Tokens, Reported: v.reported,
+		WindowGuess: v.requestedBudget() == 0 && reader.WindowGuessed(v.policy, v.limits), Fingerprint: now.fingerprint().AddSections(v.added.Sections).String(), Sources: []api.Source{},
 	}
 	if now.memo = r.Memo(); !ok || (req.At.IsZero() && v.source == nil) { // an older context does not replace the newest
 		cx.rendered.PutIn(epoch, name, now, now.size)
@@ -264,12 +272,22 @@ func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextVie
 		return nil, err
 	}
 	if req.Explain {
-		out.Preamble = content.PreambleParts(v.path.Counter, v.set.Preamble)
+		out.Preamble = content.PreambleParts(v.path.Counter, preamble)
 	}
 	out.Flush = v.flush
 	out.Compaction.State = "idle"
 	if v.due {
 		out.Compaction.State = cx.compactions.DueState(v.path.Session, v.path.Head.Ref.Turn)
+	}
+	for _, src := range v.added.Sources {
+		x := api.Source{Memory: src.ID, Turn: src.Source.Turn, Half: "memory", Status: string(src.Status), Tokens: src.Tokens}
+		if src.Source.Session != v.path.Session {
+			x.Session = src.Source.Session
+		}
+		if req.Explain {
+			x.Why = src.Why
+		}
+		out.Sources = append(out.Sources, x)
 	}
 	for _, src := range v.context.Sources {
 		x := api.Source{Turn: src.Turn.Turn, Half: src.Half.String(), Status: string(src.Status), Tokens: src.Tokens}

@@ -4,6 +4,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/cache"
 	"nexus/cmd/nexusd/daemon/engine/compactions"
 	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/memories"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/paths"
 	"nexus/cmd/nexusd/daemon/engine/reader"
@@ -17,13 +18,14 @@ type Contexts struct {
 	page        *page.Limits
 	paths       *paths.Loader
 	reader      *reader.Reader
+	memories    *memories.Memories
 	compactions *compactions.Compactions
 	pages       *cache.Cache[pageKey, api.Context] // whole contexts that are being paged
 	rendered    *cache.Cache[renderedKey, *rendered]
 }
 
 // New returns the contexts of the sessions that r reads.
-func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, cm *compactions.Compactions, budget *cache.Budget) *Contexts {
-	return &Contexts{content: cs, page: limits, paths: pl, reader: r, compactions: cm, pages: cache.New[pageKey, api.Context](budget, "contexts"),
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, ms *memories.Memories, cm *compactions.Compactions, budget *cache.Budget) *Contexts {
+	return &Contexts{content: cs, page: limits, paths: pl, reader: r, memories: ms, compactions: cm, pages: cache.New[pageKey, api.Context](budget, "contexts"),
 		rendered: cache.New[renderedKey, *rendered](budget, "messages")}
 }

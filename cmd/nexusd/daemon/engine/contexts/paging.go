@@ -17,6 +17,7 @@ type pageKey struct {
 	policy  string
 	budget  uint64
 	recipe  string
+	query   string
 	explain bool
 }
 

@@ -26,6 +26,7 @@ type inputs struct {
 	bounded   bool          // the context must fit the budget
 	idle      time.Duration // since the newest turn
 	source    *view.Recipe  // the recipe that the inputs come from; nil if none
+	then      NextCall      // of an older turn without a recipe; zero: the call is to come
 }
 
 // inputsAt returns the inputs of the context at a node. At the head they are those
@@ -39,6 +40,7 @@ func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineag
 		if err != nil {
 			return g, err
 		}
+		g.then = then
 		if index = then.Settings; then.Ended {
 			idle = then.Idle
 		}
@@ -69,6 +71,9 @@ func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineag
 
 // inputsFromRecipe returns the inputs that a recipe of a session names.
 func (cx *Contexts) inputsFromRecipe(ctx context.Context, s *ledger.Session, r *view.Recipe) (inputs, error) {
+	if m := r.Memory; m != nil && m.Ledger != cx.ledgerName() {
+		return inputs{}, &turns.FieldError{Field: "/recipe/memory/ledger", Reason: "it is of the memories of another ledger", Kind: turns.ErrUnsupported}
+	}
 	g := inputs{event: r.Settings, requested: r.Requested, limits: r.Limits, budget: r.Budget, bounded: r.Budget > 0, source: r}
 	index, err := cx.reader.Projections.Index(s.ID, r.Settings)
 	if err == nil {
@@ -129,6 +134,8 @@ type NextCall struct {
 	Ended    bool          // an event shows when the call was made, or that the head left the turn
 	Idle     time.Duration // from the turn to that event; 0 if Ended is false
 	Recipe   *view.Recipe  // the recipe of the call, if its turn came with one
+	Position uint64        // of that event on the log, or if that is not known, of the turn; 0 if Ended is false
+	Time     int64         // when that event was recorded, in Unix ns
 }
 
 // maxNextCallEvents bounds the events that are read for the call at a turn. Only
@@ -153,7 +160,8 @@ func (cx *Contexts) NextCallAfter(ctx context.Context, s *ledger.Session, n line
 		return f, err
 	}
 	end := func(recorded int64) NextCall {
-		f.Ended, f.Idle = true, max(0, time.Duration(recorded-t.Recorded))
+		f.Ended, f.Idle, f.Time = true, max(0, time.Duration(recorded-t.Recorded)), recorded
+		f.Position = max(f.Position, t.Seq)
 		return f
 	}
 	atTurn := n.Ref.Session == s.ID || n.Ref == s.ForkOf.At // the head is at the turn
@@ -188,12 +196,17 @@ func (cx *Contexts) NextCallAfter(ctx context.Context, s *ledger.Session, n line
 		}
 		switch ev.Kind {
 		case turns.KindTurn:
+			next, err := cx.reader.Projections.Turn(ev.Ref())
+			if err != nil {
+				return f, err
+			}
+			f.Position = next.Seq
 			if f.Recipe, err = cx.StoredRecipe(s, n, ev); atTurn || f.Recipe != nil || err != nil {
 				return end(ev.Recorded), err
 			}
 			if candidate == nil {
 				call := end(ev.Recorded)
-				f.Ended, f.Idle, candidate = false, 0, &call
+				f.Ended, f.Idle, f.Position, f.Time, candidate = false, 0, 0, 0, &call
 			}
 			compacting = false
 		case turns.KindCompaction:
@@ -235,6 +248,12 @@ func (cx *Contexts) StoredRecipe(s *ledger.Session, n lineage.Node, ev *turns.Ev
 	r, err := view.ParseRecipe(b.Context.Recipe)
 	if err != nil || r.Session != s.ID || r.Head.Ref() != n.Ref {
 		return nil, nil // the agent may store anything there
+	}
+	if m := r.Memory; m != nil {
+		t, err := cx.reader.Projections.Turn(ev.Ref())
+		if err != nil || m.Ledger != cx.ledgerName() || m.Position >= t.Seq {
+			return nil, err
+		}
 	}
 	return &r, nil
 }

@@ -1,10 +1,12 @@
 package memories
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -26,6 +28,11 @@ type RecallQuery struct {
 	Text     string
 	Limit    int
 	HalfLife uint64
+	// Now is when the age of those is measured. The zero time: To, or if that is zero too,
+	// the clock.
+	Now time.Time
+	// IDs, if not nil, are the memories that are wanted in place of the Limit best.
+	IDs []turns.ID
 }
 
 // Recalled is what a session sees of its agent's memories. All of it is data: a text
@@ -36,6 +43,16 @@ type Recalled struct {
 	Document *api.Document   // nil: none
 	Hits     []api.MemoryHit // best first
 	Cut      bool            // older memories were not looked at
+}
+
+// CatchUp waits until the projections have applied the end of the chain of a session's
+// agent. A chain that is set aside before its end is no error: what came before counts.
+func (ms *Memories) CatchUp(ctx context.Context, s *ledger.Session) error {
+	_, err := ms.catchUp(ctx, s.Tenant, s.Agent)
+	if errors.Is(err, ledger.ErrCorrupt) {
+		return nil
+	}
+	return err
 }
 
 // Recall returns the memories that are in force for a session at a turn: accepted, not
@@ -57,6 +74,9 @@ func (ms *Memories) Recall(ctx context.Context, s *ledger.Session, at lineage.No
 		for m, err := range ms.reader.Projections.DailyMemories(s.Tenant, s.Agent, q.From.UnixNano(), q.To.UnixNano()) {
 			if err != nil {
 				return nil, err
+			}
+			if m.Seq > q.At {
+				continue // so that what comes later leaves nothing out
 			}
 			if scanned++; scanned > ms.MaxScan {
 				out.Cut = true
@@ -81,15 +101,36 @@ func (ms *Memories) Recall(ctx context.Context, s *ledger.Session, at lineage.No
 		}
 		if ok {
 			out.Document, err = ms.documentAt(s.Agent, seq)
-			if err != nil && !errors.Is(err, turns.ErrErased) {
+			var missing *content.MissingKeyError
+			if err != nil && !errors.Is(err, turns.ErrErased) && !errors.As(err, &missing) {
 				return nil, err
 			}
 		}
 	}
-	if q.Text == "" || q.Limit <= 0 {
+	if q.IDs != nil {
+		op := ms.opener()
+		for _, id := range q.IDs {
+			m, err := ms.reader.Projections.Memory(s.Tenant, s.Agent, id)
+			if errors.Is(err, ledger.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			st, ok, err := ms.inForce(v, &m.Memory, q.At)
+			if err != nil {
+				return nil, err
+			}
+			if x := ms.describe(op, s.Tenant, s.Agent, m, st); ok && x.Error == "" {
+				out.Hits = append(out.Hits, api.MemoryHit{Memory: *x})
+			}
+		}
 		return out, nil
 	}
-	now := q.To
+	if q.Text == "" || len(words(q.Text)) == 0 || q.Limit <= 0 {
+		return out, nil
+	}
+	now := cmp.Or(q.Now, q.To)
 	if now.IsZero() {
 		now = ms.reader.Now()
 	}

@@ -102,6 +102,9 @@ func (ms *Memories) search(ctx context.Context, tenant, agent string, v *viewer,
 		if ctx.Err() != nil {
 			return nil, false, fmt.Errorf("%w: search the memories: %w", ledger.ErrUnavailable, ctx.Err())
 		}
+		if m.Seq > q.at {
+			continue
+		}
 		if scanned++; scanned > ms.MaxScan {
 			cut = true
 			break
