@@ -121,7 +121,10 @@ func (e *env) printContext(cx *api.Context, all bool) {
 			continue
 		}
 		turn := idStyle.Render(short(s.Turn))
-		if s.Turn.IsZero() {
+		switch {
+		case s.Half == "memory" && s.Turn.IsZero():
+			turn = faint.Render("system")
+		case s.Turn.IsZero():
 			turn = faint.Render("not stored")
 		}
 		half := s.Half

@@ -77,6 +77,9 @@ func spans(cx *api.Context) (out []span) {
 		add(0, turns.ID{}, cx.Overhead)
 	}
 	for _, s := range cx.Sources {
+		if s.Half == "memory" {
+			continue // part of the overhead
+		}
 		add(kindOf(s.Status), s.Turn, s.Tokens)
 	}
 	return out

@@ -370,3 +370,116 @@ func TestHostileMemoriesForgeNoSection(t *testing.T) {
 		}
 	}
 }
+
+// callRound appends a round of tool calls and their results.
+func callRound(t *testing.T, e *Engine, s turns.ID, round string, messages []turns.Message, n int) {
+	t.Helper()
+	ask, results := turns.Message{Role: turns.Assistant}, []turns.Message{}
+	for i := range n {
+		id := fmt.Sprintf("%s-%d", round, i)
+		ask.Parts = append(ask.Parts, turns.Part{Type: turns.ToolCall, ID: id, Name: "read", Arguments: turns.Raw(`{}`)})
+		results = append(results, result(id, "a mail"))
+	}
+	add(t, e, s, api.AppendTurn{Messages: messages, Response: &ask})
+	add(t, e, s, api.AppendTurn{Messages: results})
+}
+
+// The runtime block is last in the system part under wolffish, with the rounds and the calls
+// since the user's newest text. Under balanced there is none unless it is set, and then it
+// stands in the newest message.
+func TestWOL12RuntimeBlockCountsTheCallsOfThisTurn(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	s := sessionUnder(t, e, turns.Peer, "wolffish", "", 0)
+	inMessage, plain := sessionUnder(t, e, turns.Peer, "balanced", `{"runtime":"message"}`, 0), sessionUnder(t, e, turns.Peer, "balanced", "", 0)
+	shows := func(s turns.ID, want string) *api.Context {
+		t.Helper()
+		cx := contextOf(t, e, s, api.GetContext{Explain: true})
+		text := string(canon([]any{cx.Messages, cx.System}))
+		if got := strings.Count(text, "<runtime>"); want == "" && got != 0 || want != "" && (got != 1 || !strings.Contains(text, want)) {
+			t.Errorf("%d runtime blocks, want %q: %s", got, want, text)
+		}
+		if cx.Tokens+cx.Overhead > cx.Budget {
+			t.Errorf("%d and %d tokens in %d", cx.Tokens, cx.Overhead, cx.Budget)
+		}
+		return cx
+	}
+	ask := []turns.Message{turns.TextMessage(turns.User, "Read all emails.")}
+	k := &kept{session: s}
+	for _, session := range []turns.ID{s, inMessage, plain} {
+		callRound(t, e, session, "first", ask, 3)
+		callRound(t, e, session, "second", nil, 2)
+	}
+	count := `iteration this turn: 2\n  Tools called this turn: 5\n`
+	cx := shows(s, count)
+	k.contexts = append(k.contexts, contextOf(t, e, s, api.GetContext{}))
+	if got := sections(cx); got[len(got)-1] != "runtime" || cx.Preamble[len(got)-1].Tokens == 0 {
+		t.Errorf("sections %v", got)
+	}
+	shows(plain, "")
+	first := shows(inMessage, count)
+	if last := string(first.Messages[len(first.Messages)-1]); !strings.Contains(last, "<runtime>") {
+		t.Errorf("the last message is %s", last)
+	}
+	callRound(t, e, inMessage, "third", nil, 1)
+	next := shows(inMessage, `iteration this turn: 3\n  Tools called this turn: 6\n`)
+	for i, m := range first.Messages[:len(first.Messages)-1] {
+		if !bytes.Equal(m, next.Messages[i]) {
+			t.Errorf("message %d of the prefix changed: %s, was %s", i, next.Messages[i], m)
+		}
+	}
+	add(t, e, s, say("Thanks. What is in the last one?", ""))
+	shows(s, `iteration this turn: 0\n  Tools called this turn: 0\n`)
+	k.again(t, w.Engine(t))
+	shows(sessionUnder(t, e, turns.Peer, "balanced", `{"runtime":"system"}`, 0), `iteration this turn: 0`)
+	shows(sessionUnder(t, e, turns.Peer, "wolffish", `{"runtime":"off"}`, 0), "")
+}
+
+// Under wolffish the section memory has the episodes that rank best by the user's newest
+// text, or by the query, in a budget, before the runtime block.
+func TestWOL18EpisodesThatRankBestAreInTheSystemPart(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	s := sessionUnder(t, e, turns.Peer, "wolffish", `{"memory":{"episodes":3,"max_tokens":1000}}`, 0)
+	add(t, e, s, say("Which accounts have unread emails?", "Two."))
+	for i := range 4 {
+		save(t, e, api.SaveMemory{Kind: "episodic", Text: fmt.Sprintf("Emails of account %d were read.", i), Session: s})
+	}
+	save(t, e, api.SaveMemory{Text: "The invoice is due on Friday.", Session: s})
+	save(t, e, api.SaveMemory{Kind: "daily", Text: "Emails were read today.", Session: s})
+	cx := contextOf(t, e, s, api.GetContext{Explain: true})
+	if got := strings.Join(sections(cx), ", "); got != "identity, memory, runtime" {
+		t.Errorf("sections: %s", got)
+	}
+	if system := string(cx.System); strings.Count(system, "were read.") != 3 || strings.Contains(system, "invoice") || strings.Contains(system, "today.") {
+		t.Errorf("the system part: %s", system)
+	}
+	byQuery := contextOf(t, e, s, api.GetContext{Query: "when is the invoice due"})
+	if system := string(byQuery.System); !strings.Contains(system, "The invoice is due") {
+		t.Errorf("by a query: %s", system)
+	}
+	k := &kept{session: s, contexts: []*api.Context{byQuery}}
+	save(t, e, api.SaveMemory{Text: "The invoice is due on Monday, the invoice says.", Session: s})
+	k.again(t, w.Engine(t))
+	tight := contextOf(t, e, s, api.GetContext{Explain: true, Policy: &api.Policy{Name: "wolffish", Set: turns.Raw(`{"memory":{"episodes":3,"max_tokens":140}}`)}})
+	shownOf, dropped := 0, 0
+	for _, src := range tight.Sources {
+		switch {
+		case src.Status == "memory":
+			shownOf++
+		case src.Status == "dropped":
+			dropped++
+		}
+	}
+	if shownOf == 0 || shownOf >= 3 || dropped != 1 {
+		t.Errorf("in 140 tokens %d are shown: %+v", shownOf, tight.Sources)
+	}
+	for _, name := range []string{"gsv", "balanced"} {
+		if _, err := e.Context(t.Context(), alice, s, api.GetContext{Policy: &api.Policy{Name: name}, Query: "x"}); code(err) != api.Unsupported {
+			t.Errorf("a query under %s: %v", name, err)
+		}
+	}
+	if _, err := e.Context(t.Context(), alice, s, api.GetContext{Query: strings.Repeat("x", 5000)}); code(err) != api.TooLarge {
+		t.Errorf("a long query: %v", err)
+	}
+}
