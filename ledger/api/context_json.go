@@ -66,6 +66,9 @@ func (s *Source) appendJSON(to []byte) (_ []byte, err error) {
 	if !s.Session.IsZero() {
 		to = append(append(append(to, `"session":"`...), s.Session.String()...), `",`...)
 	}
+	if !s.Memory.IsZero() {
+		to = append(append(append(to, `"memory":"`...), s.Memory.String()...), `",`...)
+	}
 	if to, err = jsontext.AppendQuote(append(to, `"half":`...), s.Half); err != nil {
 		return to, err
 	}

@@ -35,6 +35,9 @@ func drawContext(rng *rand.Rand) *Context {
 		if rng.IntN(3) == 0 {
 			s.Session = NewID()
 		}
+		if rng.IntN(3) == 0 {
+			s.Memory = NewID()
+		}
 		c.Sources = append(c.Sources, s)
 	}
 	if rng.IntN(2) == 0 {
