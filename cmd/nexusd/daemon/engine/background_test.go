@@ -340,7 +340,8 @@ func TestModelsWriteInTheBackground(t *testing.T) {
 			e := newWorld().Engine(t)
 			e.Tiers = append([]compactor.Tier{asked(firstWords{}.Summarize)}, e.Tiers...)
 			works(t, e)
-			s := opened(t, e, alice, name, `{"mode":"background"}`, turns.Limits{ContextWindow: window})
+			// The counts below are made up, and when a compaction is due follows from them.
+			s := opened(t, e, alice, name, `{"mode":"background","runtime":"off"}`, turns.Limits{ContextWindow: window})
 			body := long(int(window) / 20)
 			for i := range 150 {
 				cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)

@@ -410,7 +410,7 @@ func TestExplainCountsTheSectionsOfTheSystemPart(t *testing.T) {
 	}
 	tools := []turns.Raw{turns.Raw(`{"name":"read"}`), turns.Raw(`{"name":"send"}`)}
 	want = append(want, api.PreamblePart{Type: "tools", Tokens: 2 * (8 + 10)})
-	r := api.CreateSession{SessionSettings: api.SessionSettings{System: &sections, Tools: &tools, Policy: &api.Policy{Name: "wolffish"}}}
+	r := api.CreateSession{SessionSettings: api.SessionSettings{System: &sections, Tools: &tools, Policy: &api.Policy{Name: "wolffish", Set: turns.Raw(`{"runtime":"off"}`)}}} // the session has its own
 	s := must(e.Create(t.Context(), alice, r, []byte("{}")))(t)
 	add(t, e, s.ID, say("hello", "hi"))
 	cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{Explain: true}))(t)

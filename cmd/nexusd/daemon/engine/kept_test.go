@@ -40,6 +40,8 @@ func TestKeptContentChangesNoContext(t *testing.T) {
 			"settings":  l.settings,
 			"reset":     l.reset,
 			"wait":      l.wait,
+			"remember":  l.saveMemory,
+			"forget":    l.withdrawMemory,
 			"other one": func(t *rapid.T) { l.at = rapid.IntRange(0, len(l.sessions)-1).Draw(t, "session") },
 			"":          func(t *rapid.T) { l.idle(); l.compareKept(t) },
 		})
@@ -47,10 +49,48 @@ func TestKeptContentChangesNoContext(t *testing.T) {
 	})
 }
 
+// saveMemory saves a memory of any kind, or replaces the document.
+func (l *life) saveMemory(t *rapid.T) {
+	l.n++
+	words := fmt.Sprintf("memory %d: %s", l.n, l.text(t))
+	if len(words) > 2000 {
+		words = strings.ToValidUTF8(words[:2000], "")
+	}
+	words = strings.Join(strings.Fields(words), " ")
+	if rapid.IntRange(0, 3).Draw(t, "the document") == 0 {
+		d, err := l.engine().Memories.Document(context.Background(), alice, api.MemoryDocument{}, nil)
+		l.must(err)
+		r := api.MemoryDocument{Text: &words, If: fmt.Sprint(d.Version)}
+		_, err = l.engine().Memories.Document(context.Background(), alice, r, canon(r))
+		l.must(err)
+		return
+	}
+	r := api.SaveMemory{Kind: rapid.SampledFrom([]string{"daily", "episodic", "semantic"}).Draw(t, "kind"), Text: words, Session: l.session()}
+	m, err := l.engine().Memories.Save(context.Background(), alice, r, canon(r))
+	l.must(err)
+	l.memories = append(l.memories, m.ID)
+}
+
+// withdrawMemory withdraws a memory.
+func (l *life) withdrawMemory(t *rapid.T) {
+	if len(l.memories) == 0 {
+		t.Skip("nothing is remembered")
+	}
+	i := rapid.IntRange(0, len(l.memories)-1).Draw(t, "memory")
+	r := api.WithdrawMemory{Memory: l.memories[i]}
+	_, err := l.engine().Memories.Withdraw(context.Background(), alice, r, canon(r))
+	l.must(err)
+	l.memories = append(l.memories[:i:i], l.memories[i+1:]...)
+}
+
 // compareKept compares an engine with one that keeps nothing, over the same projections.
 func (l *life) compareKept(t *rapid.T) {
 	e, s := rapid.SampledFrom(l.engines).Draw(t, "engine"), rapid.SampledFrom(l.sessions).Draw(t, "of session")
 	req := api.GetContext{Format: rapid.SampledFrom(formats).Draw(t, "format"), Explain: true}
+	// A recipe says at which position the memories were read.
+	state, err := e.Log.State(context.Background())
+	l.must(err)
+	l.must(e.Projections.WaitFor(context.Background(), state.Last))
 	head := l.sameContext(e, s, req)
 	if head == nil {
 		return

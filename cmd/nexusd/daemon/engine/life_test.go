@@ -63,6 +63,7 @@ type life struct {
 	sessions []turns.ID
 	at       int
 	n        int // calls and texts so far
+	memories []turns.ID
 	clock    clock
 	served   []served                       // to be asked for again, when all is over
 	last     map[turns.ID]*api.Context      // by session: what its next call is made with
