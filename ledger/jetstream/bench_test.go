@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
@@ -173,4 +175,54 @@ func BenchmarkGroup(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkCluster compares an append with a bare publish on three servers, all in this
+// process: the appends a second and the processor time of each, servers included. A
+// follower reads the log meanwhile, as the projections do.
+func BenchmarkCluster(b *testing.B) {
+	c := newCluster(b)
+	l, p := c.empty(b), make([]byte, 2*benchPayload)
+	run := 0
+	for _, writers := range []int{1, 64} {
+		for _, m := range []struct {
+			name   string
+			a      int
+			follow bool
+		}{{"bare", 1, false}, {"append", 0, false}, {"append-followed", 0, true}} {
+			b.Run(fmt.Sprint(m.name, "/", writers), func(b *testing.B) {
+				run++
+				prefix := fmt.Sprint("R", run, "x")
+				ctx, stop := context.WithCancel(b.Context())
+				var reading sync.WaitGroup
+				if m.follow {
+					st, err := l.State(ctx)
+					if err != nil {
+						b.Fatal(err)
+					}
+					reading.Go(func() {
+						for range l.Read(ctx, st.Last+1, true) {
+						}
+					})
+				}
+				cpu := processorTime(b)
+				appendAll(b, l, func(ctx context.Context, l *Log, subject string, tail uint64, p []byte) (uint64, error) {
+					return appenders[m.a].do(ctx, l, subject+prefix, tail, p)
+				}, writers, p)
+				b.ReportMetric(float64((processorTime(b)-cpu).Microseconds())/float64(b.N), "cpu-µs/op")
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+				stop()
+				reading.Wait()
+			})
+		}
+	}
+}
+
+// processorTime returns the user and system time of this process.
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -30,7 +30,7 @@ type cluster struct {
 // newCluster starts a cluster and waits until it has a leader, as long as the
 // test may run. A test and its subtests share one: an election takes seconds on a
 // busy machine.
-func newCluster(t *testing.T) *cluster {
+func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	ctx := ledgertest.Within(t)
 	for {
@@ -52,7 +52,7 @@ func newCluster(t *testing.T) *cluster {
 }
 
 // startCluster starts three servers on ports that were free just before.
-func startCluster(t *testing.T) *cluster {
+func startCluster(t testing.TB) *cluster {
 	t.Helper()
 	c, dir := new(cluster), t.TempDir()
 	var routes []*url.URL
@@ -121,12 +121,12 @@ func (c *cluster) ready() bool {
 }
 
 // log is the cluster's ledger, by a connection to a server.
-func (c *cluster) log(t *testing.T, node int) *Log {
+func (c *cluster) log(t testing.TB, node int) *Log {
 	t.Helper()
 	return opened(t, c.connect(t, node), 3)
 }
 
-func (c *cluster) connect(t *testing.T, node int) *nats.Conn {
+func (c *cluster) connect(t testing.TB, node int) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(c.servers[node].ClientURL())
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *cluster) connect(t *testing.T, node int) *nats.Conn {
 }
 
 // empty is a new ledger on the cluster, in place of the one that it had.
-func (c *cluster) empty(t *testing.T) *Log {
+func (c *cluster) empty(t testing.TB) *Log {
 	t.Helper()
 	nc, ctx := c.connect(t, 0), ledgertest.Within(t)
 	j := stream(t, nc)

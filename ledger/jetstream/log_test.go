@@ -3,6 +3,9 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +38,7 @@ func single(t *testing.T) *Log {
 	return opened(t, nc, 1)
 }
 
-func opened(t *testing.T, nc *nats.Conn, replicas int) *Log {
+func opened(t testing.TB, nc *nats.Conn, replicas int) *Log {
 	t.Helper()
 	j, err := js.New(nc)
 	if err != nil {
@@ -76,4 +79,33 @@ func TestR1ResolvesFaults(t *testing.T) {
 
 func TestR1KeepsBlobs(t *testing.T) {
 	ledgertest.TestBlobs(t, func(t *testing.T) ledger.Blobs { return single(t).Blobs() })
+}
+
+// Appends to different chains run at once: none waits for the answer of another. On a
+// cluster, where an answer takes a round trip, everything else would be some writers of one.
+func TestAppendsOfDifferentChainsRunAtOnce(t *testing.T) {
+	const writers = 64
+	ctx, l := ledgertest.Within(t), single(t)
+	send, all := l.send, make(chan struct{})
+	var sent atomic.Int64
+	l.send = func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error) {
+		if sent.Add(1) == writers {
+			close(all)
+		}
+		select { // each waits until all are here
+		case <-all:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+		return send(ctx, subject, expect, payload, hash)
+	}
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			if _, err := l.Append(ctx, fmt.Sprint("nexus.log.00.t.s.W", w), 0, []byte{byte(w)}); err != nil {
+				t.Errorf("writer %d: %v", w, err)
+			}
+		})
+	}
+	wg.Wait()
 }
