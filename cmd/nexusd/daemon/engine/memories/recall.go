@@ -70,7 +70,7 @@ func (ms *Memories) Recall(ctx context.Context, s *ledger.Session, at lineage.No
 	v := newViewer(s, at)
 	out := &Recalled{At: q.At}
 	if q.To.After(q.From) {
-		op, scanned := ms.opener(), 0
+		op, scanned, said := ms.opener(), 0, sayings{}
 		for m, err := range ms.reader.Projections.DailyMemories(s.Tenant, s.Agent, q.From.UnixNano(), q.To.UnixNano()) {
 			if err != nil {
 				return nil, err
@@ -89,7 +89,7 @@ func (ms *Memories) Recall(ctx context.Context, s *ledger.Session, at lineage.No
 			if !ok {
 				continue
 			}
-			if x := ms.describe(op, s.Tenant, s.Agent, m, st); x.Error == "" {
+			if x := ms.describe(op, s.Tenant, s.Agent, m, st); x.Error == "" && said.add(m.Kind, x.Text) {
 				out.Daily = append(out.Daily, *x)
 			}
 		}

@@ -94,7 +94,7 @@ func (ms *Memories) search(ctx context.Context, tenant, agent string, v *viewer,
 	}
 	var all []found
 	texts := newCorpus(q.text)
-	op, scanned := ms.opener(), 0
+	op, scanned, said := ms.opener(), 0, sayings{}
 	for m, err := range ms.reader.Projections.ListMemories(tenant, agent, projections.MemoryPlace{}) {
 		if err != nil {
 			return nil, false, err
@@ -119,6 +119,9 @@ func (ms *Memories) search(ctx context.Context, tenant, agent string, v *viewer,
 		o, _, err := op.textOf(m)
 		if err != nil {
 			continue // erased, or unreadable; lists say so
+		}
+		if !said.add(m.Kind, o.Text) {
+			continue
 		}
 		texts.add(o.Text)
 		all = append(all, found{NamedMemory: m, MemoryStatus: st})
