@@ -71,7 +71,7 @@ func compareCmd(e *env) *cobra.Command {
 		return err
 	})
 	f := c.Flags()
-	f.StringArrayVar(&names, "policy", policy.Names(), "policies, by name, and settings of theirs")
+	f.StringArrayVar(&names, "policy", policy.Names(), "policies, by name, and settings of theirs; masking is a baseline")
 	f.Uint64Var(&window, "window", 200_000, "the model's context window, in tokens")
 	f.StringVar(&svg, "svg", "", "file for a plot of the longest history")
 	f.BoolVar(&markdown, "markdown", false, "tables for a Markdown page")

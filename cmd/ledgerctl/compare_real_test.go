@@ -29,13 +29,13 @@ const comparisonPage = "../../docs/policies/comparison.md"
 var realWindows = []uint64{200_000, 50_000}
 
 // TestCompareReal replays the real transcripts in ../shared/data through every
-// built-in policy, those of the development and those held out apart. It writes
+// built-in policy and masking, those of the development and those held out apart. It writes
 // nothing, but with -write, the tables of docs/policies/comparison.md:
 //
 //	go test ./cmd/ledgerctl -run TestCompareReal -write
 func TestCompareReal(t *testing.T) {
 	began := time.Now()
-	names := policy.Names()
+	names := append(policy.Names(), compare.MaskingName)
 	if *comparedPolicies != "" {
 		names = []string{*comparedPolicies}
 	}

@@ -14,8 +14,6 @@ const (
 	pathsUnder = "under "    // a folder: paths in it
 	namedIn    = "named in " // a file, a command: names
 	namedBy    = "named by " // a person, the agent: names
-
-	earlierTurns = "earlier turns" // a place that is not known any more
 )
 
 // maxRun bounds how many names stand after each other without a word about them.
@@ -53,11 +51,6 @@ func (v *inventory) data(text, quoted string, share uint64, cost func(string) ui
 			break // the rest of the share is too small for any fact
 		}
 	}
-	for i := range l.items {
-		if l.names[i] > 0 {
-			l.items[i] = point(l.items[i], l.depths[i])
-		}
-	}
 	slices.SortStableFunc(l.items, func(a, b string) int { return cmp.Compare(itemOrder(a), itemOrder(b)) })
 	return l.items
 }
@@ -84,7 +77,6 @@ type lister struct {
 	items         []string
 	open          map[string]int // by the words before a list, the item that takes more names
 	names         []int          // of each item, how many names it lists
-	depths        []uint64       // of each item, the newest turn that named one of them; 0: unknown
 	room          uint64
 	cost          func(string) uint64
 }
@@ -109,18 +101,18 @@ func (l *lister) say(f *fact) bool {
 	})
 	item := point(f.said.text, f.said.depth)
 	c := l.cost(item) + 3
-	if news == 0 || c > l.room || c > maxPerFact*uint64(news) {
+	if c > l.room || c > maxPerFact*uint64(news) {
 		return false
 	}
 	l.room -= c
-	l.items, l.names, l.depths = append(l.items, item), append(l.names, 0), append(l.depths, f.said.depth)
+	l.items, l.names = append(l.items, item), append(l.names, 0)
 	scanFacts(f.said.text, l.add)
 	return true
 }
 
 // list includes a fact in a short list.
 func (l *lister) list(f *fact, w string) bool {
-	head := namedIn + earlierTurns + ": "
+	head := namedIn + "earlier turns: "
 	if folder := l.groups[w]; folder != "" {
 		head, w = pathsUnder+folder+": ", w[len(folder):]
 	} else if f.where != nil && f.where.label != "" {
@@ -135,12 +127,12 @@ func (l *lister) list(f *fact, w string) bool {
 	c := l.cost(", " + w)
 	at, ok := l.open[head]
 	if !ok || l.names[at] == maxRun {
-		c += l.cost("\n- "+head) + pointerTokens
+		c += l.cost("\n- " + head)
 		at = len(l.items)
 		if c > l.room {
 			return false
 		}
-		l.items, l.names, l.depths, l.open[head] = append(l.items, head+w), append(l.names, 1), append(l.depths, 0), at
+		l.items, l.names, l.open[head] = append(l.items, head+w), append(l.names, 1), at
 	} else {
 		if c > l.room {
 			return false
@@ -149,18 +141,12 @@ func (l *lister) list(f *fact, w string) bool {
 		l.names[at]++
 	}
 	l.room -= c
-	if f.where != nil {
-		l.depths[at] = max(l.depths[at], f.where.depth)
-	}
 	l.add(w)
 	if strings.HasPrefix(head, pathsUnder) {
 		l.add(strings.TrimSuffix(strings.TrimPrefix(head, pathsUnder), ": ") + w)
 	}
 	return true
 }
-
-// pointerTokens is about what the turn at the end of a list costs.
-const pointerTokens = 4
 
 // short returns the label as the head of a list: a file without its folder, the
 // beginning of a command.
@@ -174,10 +160,9 @@ func (p *spot) short() string {
 
 const maxShort = 40 // bytes
 
-// splitList separates the words before a list from its names, without its turn. ok is
-// false for a line that somebody said.
+// splitList separates the words before a list from its names. ok is false for a line
+// that somebody said.
 func splitList(item string) (head, list string, ok bool) {
-	item, _ = pointer(item)
 	if !strings.HasPrefix(item, pathsUnder) && !strings.HasPrefix(item, namedIn) && !strings.HasPrefix(item, namedBy) {
 		return "", "", false
 	}
@@ -192,9 +177,9 @@ func splitList(item string) (head, list string, ok bool) {
 func recallData(item string) (said *saying, where *spot) {
 	text, depth := pointer(item)
 	if head, _, ok := splitList(item); ok {
-		where = &spot{depth: depth}
+		where = &spot{}
 		switch label, ok := strings.CutPrefix(head, namedIn); {
-		case ok && label != earlierTurns:
+		case ok:
 			where.label = label
 		case head == namedBy+"the user":
 			where.label = string(turns.User)

@@ -15,8 +15,8 @@ import (
 var turnAtEnd = regexp.MustCompile(` \[t(\d+)\]$`)
 
 // checkFacts holds every item of FACTS: it is a line that was said, or a list of at
-// most eight names whose head says where they were named; it names its turn; what it
-// says was in the turns; and nothing of it stands twice or is quoted next to it.
+// most eight names whose head says where they were named; a line names its turn; what
+// it says was in the turns; and nothing of it stands twice or is quoted next to it.
 func checkFacts(t interface{ Errorf(string, ...any) }, got, source, quoted string, turns int) {
 	_, facts, _ := strings.Cut("\n"+got, "\nFACTS\n")
 	others, _, _ := strings.Cut(got, "FACTS\n")
@@ -27,20 +27,19 @@ func checkFacts(t interface{ Errorf(string, ...any) }, got, source, quoted strin
 		}
 		item, ok := strings.CutPrefix(item, "- ")
 		m := turnAtEnd.FindStringSubmatch(item)
-		if !ok || m == nil {
-			t.Errorf("no item with a turn: %q in\n%s", item, got)
-			continue
-		}
-		if n := 0; true {
+		body := turnAtEnd.ReplaceAllString(item, "")
+		if n := 0; m != nil {
 			if fmt.Sscan(m[1], &n); n < 1 || n > turns {
 				t.Errorf("turn %d of %d: %q", n, turns, item)
 			}
 		}
-		body := strings.TrimSuffix(item, m[0])
+		if !ok {
+			t.Errorf("no item: %q in\n%s", item, got)
+		}
 		head, list, isList := cutLast(body, ": ")
 		if isList = isList && (strings.HasPrefix(head, "under ") || strings.HasPrefix(head, "named in ") || strings.HasPrefix(head, "named by ")); !isList {
-			if !strings.Contains(source, body) || strings.Contains(others, body) {
-				t.Errorf("a line that nobody said, or one that stands above: %q in\n%s", body, got)
+			if m == nil || !strings.Contains(source, body) || strings.Contains(others, body) {
+				t.Errorf("a line without a turn, that nobody said, or one that stands above: %q in\n%s", body, got)
 			}
 			if strings.Count(body, " ") == 0 {
 				t.Errorf("a bare name: %q", body)
@@ -72,10 +71,10 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// TestFactsAreLinesOrShortListsWithTheirTurns holds checkFacts for random sessions,
+// TestFactsAreLinesWithTheirTurnsOrShortLists holds checkFacts for random sessions,
 // and that each section holds what its heading says: TASK what users said, DECISIONS
 // what the agent said, PROGRESS calls and REMAINING what is open.
-func TestFactsAreLinesOrShortListsWithTheirTurns(t *testing.T) {
+func TestFactsAreLinesWithTheirTurnsOrShortLists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var hs []summary.HalfTurn
 		var users, agents, all strings.Builder
@@ -146,10 +145,53 @@ func TestFactsAreLinesOrShortListsWithTheirTurns(t *testing.T) {
 func TestFactsLeaveOutWhatIsQuoted(t *testing.T) {
 	hs := []summary.HalfTurn{asked(1, "Begin."), answered(1, "I look.", call("1", "Bash", `{"command":"ls"}`)), result(2, "1", "alpha_one\nbeta_two\ngamma_three", false)}
 	whole := summarize(t, summary.Input{Halves: hs, MaxTokens: 300})
-	wants(t, whole, "alpha_one, beta_two, gamma_three [t2]")
+	wants(t, whole, "alpha_one, beta_two, gamma_three")
 	got := summarize(t, summary.Input{Halves: hs, MaxTokens: 300, Quoted: "func beta_two() {}"})
-	wants(t, got, "alpha_one, gamma_three [t2]")
+	wants(t, got, "alpha_one, gamma_three")
 	if strings.Contains(got, "beta_two") {
 		t.Error(got)
+	}
+}
+
+// A fact is quoted by the newest line that somebody said of it.
+func TestTheNewestLineStandsForAFact(t *testing.T) {
+	hs := []summary.HalfTurn{asked(1, "Begin."), answered(1, "I set retry_limit to some value first."), answered(2, "Later I saw retry_limit fail with 70331."), answered(3, "Now it works with another.")}
+	v := newInventory()
+	for i, h := range hs {
+		v.next(i + 1)
+		v.spot = &spot{label: string(h.Messages[0].Role), depth: h.Depth}
+		v.scan(summary.TextOf(&h.Messages[0]), fromAgent)
+	}
+	if got := v.data("", "", 100, tokens.Approx{}.Text); len(got) != 1 || got[0] != "Later I saw retry_limit fail with 70331. [t2]" {
+		t.Errorf("%q", got)
+	}
+}
+
+// An item of an earlier build has no turn, so it is read for its names only.
+func TestAnItemWithoutATurnIsNotQuoted(t *testing.T) {
+	hs := []summary.HalfTurn{answered(5, "", call("1", "Write", `{"file_path":"x.go","content":"foo_bar"}`))}
+	got := summarize(t, summary.Input{Previous: "DATA\n- names: foo_bar 48213 abc_def", Halves: hs, MaxTokens: 300})
+	if strings.Contains(got, "names: foo_bar 48213") {
+		t.Error(got)
+	}
+	wants(t, got, "48213", "abc_def")
+}
+
+// What FACTS says in full does not fill DECISIONS as well.
+func TestNoLineStandsInTwoSections(t *testing.T) {
+	var hs []summary.HalfTurn
+	for d := uint64(1); d <= 40; d++ {
+		hs = append(hs, asked(d, "Go on."), answered(d, fmt.Sprintf("I found that handler_%d fails because of limit %d.", d, 1000+d)))
+	}
+	for budget := uint64(100); budget < 1500; budget += 100 {
+		seen := make(map[string]bool)
+		for line := range strings.SplitSeq(summarize(t, summary.Input{Halves: hs, MaxTokens: budget}), "\n") {
+			for _, s := range strings.SplitAfter(line, ". ") {
+				if s = strings.TrimPrefix(s, "- "); strings.HasPrefix(s, "I found") && seen[s] {
+					t.Errorf("%q stands twice in %d tokens", s, budget)
+				}
+				seen[s] = true
+			}
+		}
 	}
 }

@@ -428,13 +428,13 @@ func TestProgressFillsItsShare(t *testing.T) {
 // by name, then whole items from the least section up.
 func TestFitDropsTheLastItemsFirst(t *testing.T) {
 	of := func() draft {
-		return draft{task: {"do one thing", "do more"}, progress: {"wrote a.go and b.go"}, data: {"named by the agent: first_name, second_name, third_name [t7]"}}
+		return draft{task: {"do one thing", "do more"}, progress: {"wrote a.go and b.go"}, data: {"named by the agent: first_name, second_name, third_name"}}
 	}
 	s := New(Config{})
 	for _, want := range []string{
-		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nFACTS\n- named by the agent: first_name, second_name, third_name [t7]",
-		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nFACTS\n- named by the agent: first_name, second_name [t7]",
-		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nFACTS\n- named by the agent: first_name [t7]",
+		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nFACTS\n- named by the agent: first_name, second_name, third_name",
+		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nFACTS\n- named by the agent: first_name, second_name",
+		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go\nFACTS\n- named by the agent: first_name",
 		"TASK\n- do one thing\n- do more\nPROGRESS\n- wrote a.go and b.go",
 		"TASK\n- do one thing\n- do more",
 		"TASK\n- do one thing",

@@ -120,8 +120,7 @@ func withoutLastName(item string) (_ string, ok bool) {
 	if !ok || i < 0 {
 		return "", false
 	}
-	_, depth := pointer(item)
-	return point(head+": "+list[:i], depth), true
+	return head + ": " + list[:i], true
 }
 
 // smallest returns the start of the first request, for a bound that fits not even
