@@ -48,6 +48,7 @@ var allowed = map[string][]string{
 	"compactor/llm":              {"turns", "turns/tokens", "compactor/summary", "compactor/overflow"},
 	"compactor/compare":          {"turns", "turns/tokens", "compactor", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
 	"projections":                {"turns", "ledger", "lineage"},
+	"projections/search":         {"turns", "ledger"},
 	"cmd/nexusd":                 {"turns", "ledger/api", "compactor", "compactor/summary", "compactor/llm", "ledger/jetstream/disk", "cmd/nexusd/daemon"},
 	"cmd/nexusd/daemon/web":      {"turns"},
 	"cmd/nexusd/faulttest":       {"turns"},
@@ -95,6 +96,7 @@ func rooms(names ...string) (out []string) {
 // only says which packages may import something from outside.
 var only = map[string][]string{
 	"github.com/cockroachdb/pebble":       {"projections", "cmd/nexusd/daemon/engine/enginetest", "cmd/ledgerctl"},
+	"github.com/blevesearch":              {"projections/search"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
 	"github.com/nats-io/nats.go":          {"ledger/jetstream", "ledger/jetstream/embed", "ledger/api", "cmd/nexusd/daemon", "cmd/nexusd/daemon/natsapi", "cmd/ledgerctl", "docs/examples/go"},
 	"github.com/prometheus/client_golang": {"cmd/nexusd/daemon", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/metrics", "cmd/nexusd/daemon/files"},

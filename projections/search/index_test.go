@@ -1,0 +1,649 @@
+package search
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// fakeSource is a log of documents in memory. Record i has docs[i-1].
+type fakeSource struct {
+	mu     sync.Mutex
+	docs   [][]Document
+	erased map[string]bool
+	log    string
+	more   chan struct{}
+	before func(seq uint64) error // called before each read
+}
+
+func newSource(docs ...[]Document) *fakeSource {
+	return &fakeSource{docs: docs, erased: map[string]bool{}, log: "log-1", more: make(chan struct{})}
+}
+
+func (s *fakeSource) Applied() (string, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log, uint64(len(s.docs))
+}
+
+func (s *fakeSource) WaitFor(ctx context.Context, seq uint64) error {
+	for {
+		s.mu.Lock()
+		n, more := uint64(len(s.docs)), s.more
+		s.mu.Unlock()
+		if n >= seq {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ledger.ErrUnavailable
+		}
+	}
+}
+
+func (s *fakeSource) Hash(seq uint64) (turns.Hash, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return turns.HashEvent(fmt.Append(nil, seq, s.docs[seq-1])), nil
+}
+
+func (s *fakeSource) Documents(_ context.Context, seq uint64) ([]Document, error) {
+	s.mu.Lock()
+	before := s.before
+	s.mu.Unlock()
+	if before != nil {
+		if err := before(seq); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.docs[seq-1]), func(d Document) bool {
+		return slices.ContainsFunc(d.Keys, func(k string) bool { return s.erased[k] })
+	}), nil
+}
+
+func (s *fakeSource) Erased(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.erased[key]
+}
+
+func (s *fakeSource) add(docs ...Document) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range docs {
+		docs[i].ID = DocumentID(uint64(len(s.docs)+1), uint64(i))
+	}
+	s.docs = append(s.docs, docs)
+	close(s.more)
+	s.more = make(chan struct{})
+	return uint64(len(s.docs))
+}
+
+// said returns a turn of tenant default and agent alice.
+func said(session, text string) Document {
+	return Document{Kind: "turn", Tenant: "default", Agent: "alice", Session: session, Segment: session + "/1", Depth: 1, Keys: []string{session}, Said: []string{text}}
+}
+
+// start runs an index over a folder; stop ends it.
+func start(t testing.TB, dir string, src Source, batch int) (x *Index, stop func()) {
+	t.Helper()
+	x = New(Config{Dir: dir, BatchRecords: batch, Retry: time.Millisecond})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { x.Run(ctx, src); close(done) }()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	return x, stop
+}
+
+// open runs an index until it has all of src.
+func open(t testing.TB, dir string, src *fakeSource, batch int) (x *Index, stop func()) {
+	t.Helper()
+	x, stop = start(t, dir, src, batch)
+	caughtUp(t, x, src)
+	return x, stop
+}
+
+func caughtUp(t testing.TB, x *Index, src *fakeSource) {
+	t.Helper()
+	_, last := src.Applied()
+	if err := x.WaitFor(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func search(t testing.TB, x *Index, text string, f Filter) (ids []string) {
+	t.Helper()
+	q, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Tenant == "" {
+		f.Tenant = "default"
+	}
+	r, err := x.Search(t.Context(), q, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range r.Hits {
+		ids = append(ids, h.ID)
+	}
+	return ids
+}
+
+func TestSearchFindsWordsPhrasesIdentifiersAndPaths(t *testing.T) {
+	src := newSource()
+	src.add(said("s", "The quick brown fox jumps over the lazy dog"))
+	src.add(said("s", "We renamed parseHTTPRequest in cmd/nexusd/main.go"))
+	src.add(said("s", "東京タワーへ行きました。天気は良かった"))
+	src.add(Document{Kind: "turn", Tenant: "default", Agent: "alice", Session: "s", Tools: []string{"bash"}, Model: "m1",
+		Calls: []string{"bash", `{"command":"grep -rn max_tokens_total ."}`}, Output: []string{"server.go:42: panic: nil pointer dereference"}})
+	src.add(said("s", "brown is not quick"))
+	x, _ := open(t, t.TempDir(), src, 0)
+	for text, want := range map[string]string{
+		"fox":                     "1.0",
+		"FOX dog":                 "1.0",
+		`"quick brown"`:           "1.0",
+		`"brown quick"`:           "",
+		"quick brown":             "5.0 1.0",
+		"parseHTTPRequest":        "2.0",
+		"parse http request":      "2.0",
+		"parseHTTPReq*":           "2.0",
+		"pars*":                   "2.0",
+		"http":                    "2.0",
+		"cmd/nexusd/main.go":      "2.0",
+		"nexusd/main.go":          "2.0",
+		"main.go":                 "2.0",
+		"東京":                      "3.0",
+		"天気":                      "3.0",
+		"気天":                      "",
+		"ﾀﾜｰ":                     "3.0",
+		"max_tokens_total":        "4.0",
+		"tokens":                  "4.0",
+		`"nil pointer"`:           "4.0",
+		"server.go:42":            "4.0",
+		"fox zebra":               "1.0", // no document has both
+		"zebra":                   "",
+		"[a-z]+ OR (fox AND -x)":  "1.0",
+		`unbalanced "lazy`:        "1.0",
+		"f* fox":                  "1.0",
+		"bash":                    "4.0",
+		"\u200bfox\u0000":         "1.0",
+		strings.Repeat("fox ", 9): "1.0",
+	} {
+		if got := strings.Join(search(t, x, text, Filter{}), " "); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestSearchIsBoundedByItsFilter(t *testing.T) {
+	src := newSource()
+	add := func(change func(*Document)) {
+		d := said("s", "needle")
+		change(&d)
+		src.add(d)
+	}
+	add(func(d *Document) {})
+	add(func(d *Document) { d.Tenant = "other" })
+	add(func(d *Document) { d.Agent = "bob" })
+	add(func(d *Document) { d.Session, d.Segment, d.Depth, d.Time = "s2", "s2/1", 7, 5e9 })
+	add(func(d *Document) { d.Kind, d.Session, d.Segment = "memory", "", "" })
+	add(func(d *Document) { d.Tools, d.Model = []string{"bash", "read"}, "m1" })
+	x, _ := open(t, t.TempDir(), src, 0)
+	for _, tc := range []struct {
+		name string
+		f    Filter
+		want string
+	}{
+		{"tenant", Filter{}, "1.0 3.0 4.0 5.0 6.0"},
+		{"agent", Filter{Agent: "alice"}, "1.0 4.0 5.0 6.0"},
+		{"no such agent", Filter{Agent: "carol"}, ""},
+		{"kind", Filter{Kinds: []string{"memory"}}, "5.0"},
+		{"two kinds", Filter{Agent: "bob", Kinds: []string{"memory", "turn"}}, "3.0"},
+		{"session", Filter{Kinds: []string{"turn"}, In: []Place{{Session: "s2"}}}, "4.0"},
+		{"segment", Filter{Kinds: []string{"turn"}, In: []Place{{Segment: "s2/1", Lo: 1, Hi: 7}}}, "4.0"},
+		{"segment above", Filter{Kinds: []string{"turn"}, In: []Place{{Segment: "s2/1", Lo: 1, Hi: 6}}}, ""},
+		{"tool", Filter{Tool: "read"}, "6.0"},
+		{"model", Filter{Model: "m1"}, "6.0"},
+		{"from", Filter{From: 4e9}, "4.0"},
+		{"to", Filter{Agent: "bob", To: 4e9}, "3.0"},
+		{"from to", Filter{From: 1e9, To: 2e9}, ""},
+	} {
+		got := search(t, x, "needle", tc.f)
+		slices.Sort(got)
+		if s := strings.Join(got, " "); s != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, s, tc.want)
+		}
+	}
+}
+
+// corpus returns a source of n records with random words, and some without documents.
+func corpus(n int) *fakeSource {
+	rng := rand.New(rand.NewPCG(3, 9))
+	src := newSource()
+	for i := range n {
+		if i%7 == 3 {
+			src.add()
+			continue
+		}
+		var words []string
+		for range 3 + rng.IntN(20) {
+			words = append(words, fmt.Sprintf("w%d", rng.IntN(40)))
+		}
+		src.add(said(fmt.Sprintf("s%d", i%5), strings.Join(words, " ")), said("m", words[0]))
+	}
+	return src
+}
+
+// answers returns what an index says to many queries.
+func answers(t *testing.T, x *Index) (out []string) {
+	for i := range 40 {
+		for _, q := range []string{fmt.Sprintf("w%d", i), fmt.Sprintf("w%d w%d", i, (i*7)%40), fmt.Sprintf(`"w%d w%d"`, i, (i*3)%40)} {
+			ids := search(t, x, q, Filter{})
+			slices.Sort(ids) // scores depend on how documents lie in segments
+			out = append(out, q+": "+strings.Join(ids, " "))
+		}
+	}
+	return out
+}
+
+// An index that was stopped, or copied as a crash leaves it, anywhere between two reads
+// has the same documents at the end as one that was made at once.
+func TestACrashBetweenAnyTwoBatchesLosesNothing(t *testing.T) {
+	const records = 40
+	fresh, _ := open(t, t.TempDir(), corpus(records), 0)
+	want := answers(t, fresh)
+	src, dir := corpus(records), t.TempDir()
+	var copies []string
+	src.before = func(seq uint64) error {
+		if seq%4 == 1 { // between batches
+			to := t.TempDir()
+			if err := os.CopyFS(to, os.DirFS(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) { // a file that a merge replaced
+				return err
+			}
+			copies = append(copies, to)
+		}
+		return nil
+	}
+	x, stop := open(t, dir, src, 4)
+	if got := answers(t, x); !slices.Equal(got, want) {
+		t.Fatal("batches of four have other hits than one of all")
+	}
+	stop()
+	src.before = nil
+	if len(copies) != records/4 {
+		t.Fatalf("%d copies", len(copies))
+	}
+	for i, at := range copies {
+		x, stop := open(t, at, src, 7)
+		if got := answers(t, x); !slices.Equal(got, want) {
+			t.Errorf("copy %d has other hits", i)
+		}
+		stop()
+	}
+	x, _ = open(t, dir, src, 0) // an ordinary restart
+	if got := answers(t, x); !slices.Equal(got, want) {
+		t.Error("a restart has other hits")
+	}
+}
+
+// A restart goes on from the checkpoint, and reads nothing before it.
+func TestARestartReadsOnlyWhatIsNew(t *testing.T) {
+	src, dir := corpus(50), t.TempDir()
+	_, stop := open(t, dir, src, 10)
+	stop()
+	first := src.add(said("s", "news"))
+	var read []uint64
+	src.before = func(seq uint64) error { read = append(read, seq); return nil }
+	x, _ := open(t, dir, src, 10)
+	if !slices.Equal(read, []uint64{first}) || len(search(t, x, "news", Filter{})) != 1 {
+		t.Errorf("read %v, want record %d alone", read, first)
+	}
+}
+
+// logged is a logger that keeps what it is given.
+func logged() (*slog.Logger, *bytes.Buffer) {
+	b := new(bytes.Buffer)
+	return slog.New(slog.NewTextHandler(b, nil)), b
+}
+
+// An index whose folder was deleted, that is of another log or schema, or whose files were
+// damaged is made again.
+func TestAnIndexThatCanNotBeUsedIsMadeAgain(t *testing.T) {
+	fresh, _ := open(t, t.TempDir(), corpus(40), 0)
+	want := answers(t, fresh)
+	segments := func(t *testing.T, dir string) []string {
+		files, err := filepath.Glob(filepath.Join(dir, "index", "store", "*.zap"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		return files
+	}
+	flip := func(t *testing.T, path string, at func(size int) int) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[at(len(b))] ^= 0x10
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	middle := func(n int) int { return n / 2 }
+	for _, tc := range []struct {
+		name   string
+		change func(*testing.T, *fakeSource, string)
+		aside  string // yes, no, maybe
+	}{
+		{"deleted", func(t *testing.T, _ *fakeSource, dir string) {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		}, "no"},
+		{"another log", func(_ *testing.T, src *fakeSource, _ string) { src.log = "log-2" }, "no"},
+		{"another record at the checkpoint", func(_ *testing.T, src *fakeSource, _ string) {
+			src.docs[len(src.docs)-1] = append(slices.Clone(src.docs[len(src.docs)-1]), Document{ID: DocumentID(40, 9), Kind: "turn", Tenant: "x"})
+		}, "no"},
+		{"a flipped bit", func(t *testing.T, _ *fakeSource, dir string) { flip(t, segments(t, dir)[0], middle) }, "yes"},
+		{"a flipped bit at the end", func(t *testing.T, _ *fakeSource, dir string) {
+			flip(t, segments(t, dir)[0], func(n int) int { return n - 1 })
+		}, "yes"},
+		{"a short segment", func(t *testing.T, _ *fakeSource, dir string) {
+			if err := os.Truncate(segments(t, dir)[0], 2); err != nil {
+				t.Fatal(err)
+			}
+		}, "yes"},
+		{"no segment", func(t *testing.T, _ *fakeSource, dir string) {
+			for _, f := range segments(t, dir) {
+				if err := os.Remove(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, "maybe"}, // the library may go on from an older list
+		{"no list of segments", func(t *testing.T, _ *fakeSource, dir string) {
+			if err := os.Remove(filepath.Join(dir, "index", "store", "root.bolt")); err != nil {
+				t.Fatal(err)
+			}
+		}, "yes"},
+		{"a damaged list of segments", func(t *testing.T, _ *fakeSource, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, "index", "store", "root.bolt"), bytes.Repeat([]byte{0xa5}, 64<<10), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "yes"},
+		{"no description", func(t *testing.T, _ *fakeSource, dir string) {
+			if err := os.Remove(filepath.Join(dir, "index", "index_meta.json")); err != nil {
+				t.Fatal(err)
+			}
+		}, "yes"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			src, dir := corpus(40), t.TempDir()
+			_, stop := open(t, dir, src, 8)
+			stop()
+			tc.change(t, src, dir)
+			x, stop := open(t, dir, src, 8)
+			defer stop()
+			if got := answers(t, x); !slices.Equal(got, want) {
+				t.Error("other hits")
+			}
+			_, err := os.Stat(filepath.Join(dir, "damaged"))
+			if aside := err == nil; tc.aside != "maybe" && aside != (tc.aside == "yes") {
+				t.Errorf("set aside: %v, want %s", aside, tc.aside)
+			}
+		})
+	}
+}
+
+// Damage that only a search meets ends no process: the index is made again.
+func TestDamageThatASearchMeetsMakesTheIndexAgain(t *testing.T) {
+	src, dir := corpus(30), t.TempDir()
+	x, _ := open(t, dir, src, 0)
+	want := answers(t, x)
+	x.mu.RLock()
+	idx := x.idx
+	x.mu.RUnlock()
+	q, err := Parse("w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.mu.Lock()
+	x.idx = panicking{idx}
+	x.mu.Unlock()
+	if _, err := x.Search(t.Context(), q, Filter{Tenant: "default"}); !errors.Is(err, ledger.ErrUnavailable) {
+		t.Fatalf("a search that panics: %v, want unavailable", err)
+	}
+	for {
+		x.mu.RLock()
+		_, old := x.idx.(panicking)
+		at, moved := x.at.Seq, x.moved
+		x.mu.RUnlock()
+		if _, last := src.Applied(); !old && at == last {
+			break
+		}
+		<-moved
+	}
+	if got := answers(t, x); !slices.Equal(got, want) {
+		t.Error("other hits")
+	}
+}
+
+// The documents of a destroyed key are found by nobody, and their words are in no file:
+// whether it was destroyed while the index ran, before a crash, or while it was made.
+func TestAnErasedKeyTakesItsWordsAlong(t *testing.T) {
+	build := func() *fakeSource {
+		src := newSource()
+		for i := range 30 {
+			src.add(said("keep", fmt.Sprintf("common keeper%d", i)), said("gone", fmt.Sprintf("common secretword%d", i)))
+		}
+		return src
+	}
+	erase := func(src *fakeSource) {
+		src.mu.Lock()
+		src.erased["gone"] = true
+		src.mu.Unlock()
+	}
+	check := func(t *testing.T, x *Index) {
+		t.Helper()
+		for len(search(t, x, "secretw*", Filter{})) > 0 {
+			runtime.Gosched()
+		}
+	}
+	// words returns how many terms of the index begin with secret.
+	words := func(t *testing.T, dir string, src *fakeSource) (n int) {
+		t.Helper()
+		x, stop := open(t, dir, src, 4)
+		defer stop()
+		err := dictionary(t.Context(), x.idx, fieldSaid, "secret", func(string, uint64) bool { n++; return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(search(t, x, "common", Filter{})); got != 30 {
+			t.Errorf("%d documents of the other session, want 30", got)
+		}
+		return n
+	}
+	t.Run("while it runs", func(t *testing.T) {
+		src, dir := build(), t.TempDir()
+		x, stop := open(t, dir, src, 4)
+		erase(src)
+		x.Erase()
+		check(t, x)
+		stop()
+		if n := words(t, dir, src); n != 0 {
+			t.Errorf("%d words of the erased session are in the files", n)
+		}
+	})
+	t.Run("before a restart", func(t *testing.T) {
+		src, dir := build(), t.TempDir()
+		_, stop := open(t, dir, src, 4)
+		stop()
+		erase(src)
+		x, stop := open(t, dir, src, 4)
+		check(t, x)
+		stop()
+		if n := words(t, dir, src); n != 0 {
+			t.Errorf("%d words of the erased session are in the files", n)
+		}
+	})
+	t.Run("while it is made", func(t *testing.T) {
+		src, dir := build(), t.TempDir()
+		x := New(Config{Dir: dir, BatchRecords: 4, Retry: time.Millisecond})
+		src.before = func(seq uint64) error {
+			if seq == 15 {
+				erase(src)
+				x.Erase()
+			}
+			return nil
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { x.Run(ctx, src); close(done) }()
+		caughtUp(t, x, src)
+		check(t, x)
+		cancel()
+		<-done
+		src.before = nil
+		if n := words(t, dir, src); n != 0 {
+			t.Errorf("%d words of the erased session are in the files", n)
+		}
+	})
+}
+
+// An error of the source is tried again; nothing is skipped, and it is logged once.
+func TestAnErrorOfTheSourceIsTriedAgain(t *testing.T) {
+	src := corpus(20)
+	tries := 0
+	src.before = func(seq uint64) error {
+		if seq == 9 && tries < 3 {
+			tries++
+			return fmt.Errorf("%w: no blobs now", ledger.ErrUnavailable)
+		}
+		return nil
+	}
+	logger, out := logged()
+	x := New(Config{Dir: t.TempDir(), BatchRecords: 4, Retry: time.Millisecond, Logger: logger})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { x.Run(ctx, src); close(done) }()
+	caughtUp(t, x, src)
+	fresh, _ := open(t, t.TempDir(), corpus(20), 0)
+	if !slices.Equal(answers(t, x), answers(t, fresh)) {
+		t.Error("other hits")
+	}
+	cancel()
+	<-done
+	if n := strings.Count(out.String(), "no blobs now"); n != 1 || tries != 3 {
+		t.Errorf("%d tries, logged %d times: %s", tries, n, out)
+	}
+}
+
+func TestHostileQueriesAreBoundedAndTyped(t *testing.T) {
+	x, _ := open(t, t.TempDir(), corpus(20), 0)
+	for name, text := range map[string]string{
+		"empty": "", "space": " \t\n", "operators": `+-&|!(){}[]^"~*?:\/ "" ***`, "underscores": "___ _ __", "no words": "…—«»",
+		"ten thousand terms": strings.Repeat("a ", 10_000), "a long word": strings.Repeat("x", 100_000),
+		"many words": words(maxUnits + 1), "a long phrase": `"` + strings.Repeat("字", maxParts+1) + `"`,
+	} {
+		_, err := Parse(text)
+		var f *turns.FieldError
+		if !errors.As(err, &f) || f.Field != "/text" {
+			t.Errorf("%s: %v, want an error of /text", name, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"regular expression": `^(w1|w2)+.*$`, "a stem that all have": "w* w1*", "as many words as may be": words(maxUnits),
+		"the longest phrase": `"` + strings.Repeat("字", maxParts) + `"`, "bytes that are no text": "w1 \xff\xfe\x00", "a query of fields": "tenant:other agent:bob w1",
+	} {
+		q, err := Parse(text)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if r, err := x.Search(t.Context(), q, Filter{Tenant: "default"}); err != nil || len(r.Hits) > MaxHits {
+			t.Errorf("%s: %d hits, %v", name, len(r.Hits), err)
+		}
+	}
+}
+
+// words returns n different words.
+func words(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "q%d ", i)
+	}
+	return b.String()
+}
+
+func TestSnippetsMarkTheirMatches(t *testing.T) {
+	long := strings.Repeat("filler words here, ", 40)
+	for _, tc := range []struct{ text, query, want string }{
+		{"the quick brown fox", "brown", "the quick [brown] fox"},
+		{"the quick brown fox", `"quick brown"`, "the [quick brown] fox"},
+		{"call parseHTTPRequest now", "http", "call parse[HTTP]Request now"},
+		{"call parseHTTPRequest now", "parse http", "call [parse][HTTP]Request now"},
+		{"see cmd/a.go.", "cmd/a.go", "see [cmd/a.go]."},
+		{"東京タワーへ", "タワー", "東京[タワー]へ"},
+		{"tokens token", "tok*", "[tokens] [token]"},
+		{"a\nb\tc\x1b[31m\u202e fox", "fox", "a b c\ufffd[31m\ufffd [fox]"},
+		{"nothing of it", "zebra", "nothing of it"},
+		{"", "zebra", ""},
+		{long + "needle " + long, "needle", "…" + long[len(long)-60:] + "[needle] " + long[:172] + "…"},
+	} {
+		q, err := Parse(tc.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spans, _ := q.Find(tc.text)
+		s := Snip(tc.text, spans)
+		r := []rune(s.Text)
+		for _, m := range slices.Backward(s.Matches) {
+			r = slices.Concat(r[:m[0]], []rune("["), r[m[0]:m[1]], []rune("]"), r[m[1]:])
+		}
+		if string(r) != tc.want {
+			t.Errorf("%q in %.60q: %q\nwant %q", tc.query, tc.text, string(r), tc.want)
+		}
+	}
+}
+
+func FuzzSnip(f *testing.F) {
+	f.Add("the quick brown fox", "quick* \"brown fox\"")
+	f.Add("\xff東京\u202e", "東")
+	f.Fuzz(func(t *testing.T, text, query string) {
+		q, err := Parse(query)
+		if err != nil {
+			return
+		}
+		spans, _ := q.Find(text)
+		s := Snip(text, spans)
+		n := len([]rune(s.Text))
+		if n > snippetChars+2 {
+			t.Fatalf("%d characters", n)
+		}
+		last := 0
+		for _, m := range s.Matches {
+			if m[0] < last || m[1] <= m[0] || m[1] > n {
+				t.Fatalf("%v of %d characters", s.Matches, n)
+			}
+			last = m[1]
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package search
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"nexus/turns"
+)
+
+// Span is a place in a text: bytes, [From, To).
+type Span struct{ From, To int }
+
+// Find returns where units of q are in text, in the order of the text, and how many
+// different ones.
+func (q Query) Find(text string) (spans []Span, units int) {
+	words := Words(text)
+	var parts []Word
+	for _, w := range words {
+		if !w.Whole {
+			parts = append(parts, w)
+		}
+	}
+	for _, u := range q.units {
+		before := len(spans)
+		if u.prefix {
+			stem := u.whole
+			if len(u.parts) == 1 {
+				stem = u.parts[0]
+			}
+			for _, w := range words {
+				if strings.HasPrefix(w.Term, stem) {
+					spans = append(spans, Span{w.Start, w.End})
+				}
+			}
+		} else {
+			for i := range parts {
+				if followed(parts[i:], u.parts) {
+					spans = append(spans, Span{parts[i].Start, parts[i+len(u.parts)-1].End})
+				}
+			}
+		}
+		if len(spans) > before {
+			units++
+		}
+	}
+	slices.SortFunc(spans, func(a, b Span) int { return a.From - b.From })
+	return spans, units
+}
+
+func followed(words []Word, terms []string) bool {
+	if len(words) < len(terms) {
+		return false
+	}
+	for i, t := range terms {
+		if words[i].Term != t {
+			return false
+		}
+	}
+	return true
+}
+
+// Snippet is the part of a text that a reply shows.
+type Snippet struct {
+	Text    string
+	Matches [][2]int // characters of Text, [from, to), in order, none in another
+}
+
+const (
+	snippetChars = 240
+	maxMatches   = 32
+	leadChars    = 60 // shown before the first match
+)
+
+// Snip returns the part of text with the most matches, and where they are in it. Hidden
+// characters are shown as U+FFFD and line ends as spaces, so that a text can neither steer
+// a terminal nor look like another one; offsets count characters.
+func Snip(text string, spans []Span) (s Snippet) {
+	best, most := 0, 0
+	for i := range spans {
+		n := 0
+		for _, b := range spans[i:] {
+			if b.To > spans[i].From+snippetChars-leadChars {
+				break
+			}
+			n++
+		}
+		if n > most {
+			best, most = i, n
+		}
+	}
+	from := 0
+	if len(spans) > 0 {
+		from = spans[best].From
+		for n := 0; from > 0 && n < leadChars; n++ {
+			_, size := utf8.DecodeLastRuneInString(text[:from])
+			from -= size
+		}
+	}
+	var b strings.Builder
+	if from > 0 {
+		b.WriteRune('…')
+	}
+	chars := utf8.RuneCountInString(b.String())
+	next, open := 0, -1
+	for next < len(spans) && spans[next].From < from {
+		next++
+	}
+	end := 0 // of the span that is open
+	shut := func() {
+		if open >= 0 && chars > open && len(s.Matches) < maxMatches {
+			s.Matches = append(s.Matches, [2]int{open, chars})
+		}
+		open = -1
+	}
+	i := from
+	for i < len(text) && chars < snippetChars {
+		if open >= 0 && i >= end {
+			shut()
+		}
+		for next < len(spans) && spans[next].From <= i {
+			if open < 0 && spans[next].From == i {
+				open, end = chars, spans[next].To
+			} else if open >= 0 {
+				end = max(end, spans[next].To)
+			}
+			next++
+		}
+		r, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			r = ' '
+		case turns.IsHidden(r):
+			r = utf8.RuneError
+		}
+		b.WriteRune(r)
+		chars, i = chars+1, i+size
+	}
+	shut()
+	if i < len(text) {
+		b.WriteRune('…')
+	}
+	s.Text = b.String()
+	return s
+}
