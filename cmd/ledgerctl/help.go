@@ -27,6 +27,7 @@ Change
   expand COMPACTION         the turns that a summary stands for
   rewind SESSION TURN       move the head, back or forward
   fork SESSION|TURN         a new session from the head of another, or any turn
+  search TEXT               turns, memories and events by words
   memory                    what an agent remembers across its sessions: save,
                             list, search, document, withdraw, promote
   events                    what reached an agent from outside: append, list,
@@ -458,6 +459,28 @@ Examples
   ledgerctl policy show mine@1
   ledgerctl policy show balanced --json >mine.json
   ledgerctl policy put mine.json --name mine
+`,
+	"search": `ledgerctl search TEXT [--session S] [--branch-only] [--since DAY]
+                 [--kind K] [--limit N]
+
+Finds what is stored by its words: turns, tool calls and their outputs,
+summaries, memories and external events, also where a compaction covers them or
+they lie on another branch. TEXT has words, "phrases" and beginnings (pars*);
+a hit has all of them. Identifiers and paths are found by their parts, too.
+
+Each line says where it is (SESSION@N is a turn, as show takes it), and what
+the model sees of it: live, elided (shortened), compacted (a summary stands for
+it), other_branch, archived (the session is closed). Matches are in brackets.
+
+  --session S    in this session's turns, those it inherited, and its memories
+  --branch-only  only what the session's head descends from
+  --since DAY    from a day or time on
+  --kind K       turn, memory or event; may be given again
+  --limit N      at most N, up to 100 (20)
+
+Examples
+  ledgerctl search "package manager"
+  ledgerctl search parseHTTPRequest --kind turn --json
 `,
 	"memory": `ledgerctl memory save TEXT|- [--kind K] [--session S] [--source TURN]
                       [--trust WHO] [--visibility V] [--supersedes MEMORY]

@@ -54,6 +54,8 @@ files of the credentials that it made.
                        off (default 168h)
   --files DIR          files that policies ask for, in plain text, or off
                        (default files in the data folder)
+  --search on|off      an index of the words of all that is stored, in plain
+                       text in the data folder (default on)
   --log-level LEVEL    debug, info, warn or error (default info)
   --summarizer openai|anthropic
                        have a model write the summaries; without it they are
@@ -108,6 +110,7 @@ func parse(args, environ []string) (daemon.Config, error) {
 	fs.StringVar(&flags.Scrub, "scrub", "", "")
 	fs.StringVar(&flags.CollectAfter, "collect-after", "", "")
 	fs.StringVar(&flags.Files, "files", "", "")
+	fs.StringVar(&flags.Search, "search", "", "")
 	fs.StringVar(&flags.LogLevel, "log-level", "", "")
 	fs.StringVar(&flags.Summarizer, "summarizer", "", "")
 	fs.StringVar(&flags.SummarizerURL, "summarizer-url", "", "")
@@ -182,6 +185,8 @@ func parse(args, environ []string) (daemon.Config, error) {
 			cfg.CollectAfter = flags.CollectAfter
 		case "files":
 			cfg.Files = flags.Files
+		case "search":
+			cfg.Search = flags.Search
 		case "log-level":
 			cfg.LogLevel = flags.LogLevel
 		case "summarizer":

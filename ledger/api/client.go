@@ -402,6 +402,11 @@ func (c *Client) SearchMemories(ctx context.Context, r SearchMemories) (*MemoryH
 	return read[MemoryHits](ctx, c, "memory.search", turns.ID{}, r)
 }
 
+// Search is search.query: one page.
+func (c *Client) Search(ctx context.Context, r Search) (*SearchHits, error) {
+	return read[SearchHits](ctx, c, "search.query", turns.ID{}, r)
+}
+
 // PutBlob is blob.put.
 func (c *Client) PutBlob(ctx context.Context, r PutBlob) (*BlobInfo, error) {
 	return read[BlobInfo](ctx, c, "blob.put", turns.ID{}, r)

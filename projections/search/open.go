@@ -208,6 +208,9 @@ func (x *Index) create(src Source) (idx bleve.Index, at checkpoint, err error) {
 		if idx, err = bleve.NewUsing(x.path(), newMapping(), scorch.Name, "scorch", nil); err != nil {
 			return err
 		}
+		if err := os.Chmod(filepath.Join(x.path(), "index_meta.json"), 0o600); err != nil { // the library lets all read it
+			return err
+		}
 		return idx.SetInternal(checkpointKey, value)
 	})
 	if err != nil && idx != nil {

@@ -78,6 +78,9 @@ type Config struct {
 	// Files is the folder of the files that policies ask for, or "off". Default: files
 	// in Data. They hold plain text.
 	Files string `toml:"files" env:"FILES"`
+	// Search is "on" (words of everything that is stored are indexed in the folder search of
+	// Data, in the clear) or "off". Default on.
+	Search string `toml:"search" env:"SEARCH"`
 	// CacheBytes is the memory of all caches together, in bytes. Default 256 MiB,
 	// at least 16 MiB. The metric nexus_cache_bytes shows what each keeps.
 	CacheBytes int64 `toml:"cache_bytes" env:"CACHE_BYTES"`
@@ -248,6 +251,7 @@ func (c Config) withDefaults() Config {
 	def(&c.LogLevel, "info")
 	def(&c.Scrub, "24h")
 	def(&c.CollectAfter, "168h")
+	def(&c.Search, "on")
 	def(&c.Files, filepath.Join(c.Data, "files"))
 	def(&c.Version, "0.0.0-dev")
 	if c.NATS == "" {
@@ -294,6 +298,9 @@ func (c Config) Validate() error {
 	}
 	if c.Seal != "on" && c.Seal != "off" {
 		bad("seal: %q is neither on nor off", c.Seal)
+	}
+	if c.Search != "on" && c.Search != "off" {
+		bad("search: %q is neither on nor off", c.Search)
 	}
 	switch {
 	case c.NATS == "" && c.Plaintext:

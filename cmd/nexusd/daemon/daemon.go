@@ -31,6 +31,7 @@ import (
 	"nexus/ledger/jetstream/groupsync"
 	"nexus/ledger/jetstream/mark"
 	"nexus/projections"
+	"nexus/projections/search"
 	"nexus/turns"
 	"nexus/turns/seal"
 	"nexus/turns/tokens"
@@ -303,8 +304,12 @@ func (d *Daemon) serve(ctx context.Context) error {
 		}
 		c.Keys = &guardedKeys{keys, d.outage}
 	}
+	if d.cfg.Search == "on" {
+		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, "search"), Logger: d.logger, Linger: searchLinger})
+	}
 	d.engine = engine.New(c)
 	d.work()
+	d.startSearch(registry)
 	d.startScrub()
 	d.startCollector()
 	if err := d.startFiles(registry); err != nil {
@@ -385,6 +390,20 @@ func (d *Daemon) work() {
 			return fmt.Errorf("compactions did not end within %v after they were cancelled", workGrace)
 		}
 	})
+}
+
+// searchLinger is how long the search index waits for more events before it stores a batch,
+// which costs fsyncs.
+const searchLinger = 50 * time.Millisecond
+
+// startSearch begins to follow the projections with the search index, if there is one.
+func (d *Daemon) startSearch(registry prometheus.Registerer) {
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "nexus_search_behind", Help: "Events that the search index has not seen yet."},
+		func() float64 { return float64(d.engine.Search.Behind()) }))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { d.engine.Search.Run(ctx); close(done) }()
+	d.opened(func(context.Context) error { cancel(); <-done; return nil })
 }
 
 // startFiles begins to write the files that policies ask for, unless the

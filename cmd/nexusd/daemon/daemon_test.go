@@ -153,7 +153,8 @@ func TestErrorsAreTyped(t *testing.T) {
 		{"turn.append.01ARZ3NDEKTSV4RRFFQ69G5FAV", `{"messages":[{"role":"user","parts":[]}]}`, api.NotFound, ""},
 		{"session.get.not-an-id", `{}`, api.Malformed, ""},
 		{"compaction.run." + s.ID.String(), `{}`, api.Nothing, ""},
-		{"search.query", `{"text":"x"}`, api.Unsupported, ""},
+		{"search.query", `{"text":"*"}`, api.Malformed, "/text"},
+		{"audit.proof." + s.ID.String(), `{}`, api.Unsupported, ""},
 		{"context.get." + s.ID.String(), `{"format":"latin"}`, api.Malformed, "/format"},
 	} {
 		m, err := c.Conn().Request("nexus.v1.default.main."+tc.subject, []byte(tc.body), untilTheTestEnds(t))

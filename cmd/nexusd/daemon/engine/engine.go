@@ -24,6 +24,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/policies"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/cmd/nexusd/daemon/engine/resets"
+	"nexus/cmd/nexusd/daemon/engine/search"
 	"nexus/cmd/nexusd/daemon/engine/sessions"
 	"nexus/cmd/nexusd/daemon/engine/transfer"
 	"nexus/cmd/nexusd/daemon/engine/writer"
@@ -31,6 +32,7 @@ import (
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/projections"
+	index "nexus/projections/search"
 	"nexus/turns/tokens"
 )
 
@@ -40,6 +42,7 @@ type Config struct {
 	Log         ledger.Log
 	Blobs       ledger.Blobs
 	Projections *projections.Store
+	Search      *index.Index // nil: no searches
 	Keys        content.Keys // nil seals nothing
 	Counter     tokens.Counter
 	Tiers       []compactor.Tier // summarizers, in the order in which they are tried
@@ -91,6 +94,7 @@ type Engine struct {
 	*history.History
 	*transfer.Transfer
 	*audit.Audit
+	Search *search.Search // not embedded, as Memories
 
 	// Archive is what the files beside the ledger are written from.
 	Archive *archive.Archive
@@ -125,6 +129,7 @@ func New(c Config) *Engine {
 	e.History = history.New(e.Store, e.Limits, e.Reader)
 	e.Transfer = transfer.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Sessions, budget)
 	e.Audit = audit.New(e.Store, e.Limits, e.Loader, e.Reader)
+	e.Search = search.New(c.Search, e.Store, e.Limits, e.Reader, e.Memories, budget)
 	e.Archive = archive.New(e.Store, e.Reader, e.Transfer, e.Memories)
 	return e
 }

@@ -218,6 +218,9 @@ var verbs = []verb{
 		}
 		return c.engine.Memories.Document(ctx, c.caller, r, c.canonical)
 	}),
+	endpoint("search.query", false, "everything that is stored, by words", func(ctx context.Context, c *call, r api.Search) (*api.SearchHits, error) {
+		return c.engine.Search.Query(ctx, c.caller, r)
+	}),
 	endpoint("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
 		return c.engine.Verify(ctx, c.caller, r)
 	}),
@@ -227,7 +230,6 @@ var verbs = []verb{
 // answers them, so that a client gets an error and does not wait.
 var unbuilt = []verb{
 	later("session.erase", true),
-	later("search.query", false),
 	later("audit.checkpoint", false), later("audit.proof", true),
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"nexus/compactor/summary"
 	"nexus/ledger/memlog"
 	"nexus/projections"
+	"nexus/projections/search"
 	"nexus/turns"
 	"nexus/turns/seal"
 	"nexus/turns/tokens"
@@ -46,6 +48,11 @@ func NewWorld() *World {
 // Engine starts an engine with its own projections. The test's cleanup ends it.
 func (w *World) Engine(t testing.TB) *engine.Engine {
 	t.Helper()
+	return w.engine(t, nil)
+}
+
+func (w *World) engine(t testing.TB, index *search.Index) *engine.Engine {
+	t.Helper()
 	store, err := projections.Open(projections.Config{Dir: "p", FS: vfs.NewMem(), Ledger: turns.ID(w.ID)})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +69,7 @@ func (w *World) Engine(t testing.TB) *engine.Engine {
 			t.Errorf("close projections: %v", err)
 		}
 	})
-	return w.EngineOver(store)
+	return w.over(store, index)
 }
 
 // EngineBehind starts an engine whose projections have applied what the log has now,
@@ -89,10 +96,24 @@ func (w *World) EngineBehind(t testing.TB) *engine.Engine {
 	return w.EngineOver(store)
 }
 
+// SearchEngine starts an engine with a search index over a folder. stop ends the index.
+func (w *World) SearchEngine(t testing.TB, dir string) (e *engine.Engine, stop func()) {
+	t.Helper()
+	e = w.engine(t, search.New(search.Config{Dir: dir, Retry: time.Millisecond}))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { e.Search.Run(ctx); close(done) }()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	return e, stop
+}
+
 // EngineOver returns an engine over projections that the caller runs.
-func (w *World) EngineOver(store *projections.Store) *engine.Engine {
+func (w *World) EngineOver(store *projections.Store) *engine.Engine { return w.over(store, nil) }
+
+func (w *World) over(store *projections.Store, index *search.Index) *engine.Engine {
 	return engine.New(engine.Config{
-		Ledger: w.ID, Log: w.Log, Blobs: w.Blobs, Projections: store, Keys: w.Keys, Counter: tokens.Approx{},
+		Ledger: w.ID, Log: w.Log, Blobs: w.Blobs, Projections: store, Keys: w.Keys, Search: index, Counter: tokens.Approx{},
 		Tiers: []compactor.Tier{{Name: "first-words", Summarizer: FirstWords{}, Local: true}}, Now: time.Now, Rand: rand.Reader,
 	})
 }

@@ -1,0 +1,344 @@
+package search
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/ledger"
+	"nexus/projections/search"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// What is indexed of a part and of an event, in bytes. A longer part is indexed by its
+// beginning and its end.
+const (
+	maxSaid   = 256 << 10
+	maxOutput = 64 << 10
+	maxEvent  = 1 << 20
+	// maxBlob is the largest blob that is read for it. Of a larger one, and of content in
+	// pieces, the preview is indexed.
+	maxBlob = 4 << 20
+)
+
+// part is a text of an event.
+type part struct {
+	field         field
+	half          turns.Half // 0: not of a half
+	message, part uint64
+	role          turns.Role
+	tool          string
+	text          string
+}
+
+// field is where in a document a text goes.
+type field int
+
+const (
+	said field = iota
+	calls
+	output
+)
+
+// Applied implements [search.Source].
+func (se *Search) Applied() (string, uint64) {
+	at := se.reader.Projections.Applied()
+	return at.Identity, at.Seq
+}
+
+// WaitFor implements [search.Source].
+func (se *Search) WaitFor(ctx context.Context, seq uint64) error {
+	return se.reader.Projections.WaitFor(ctx, seq)
+}
+
+// Hash implements [search.Source].
+func (se *Search) Hash(seq uint64) (turns.Hash, error) {
+	r, err := se.reader.Projections.Record(seq)
+	return r.Hash, err
+}
+
+// Erased implements [search.Source].
+func (se *Search) Erased(key string) bool {
+	id, err := turns.ParseID(key)
+	if err != nil {
+		return false
+	}
+	_, err = se.content.Key(id)
+	return errors.Is(err, turns.ErrErased)
+}
+
+// Documents implements [search.Source].
+func (se *Search) Documents(ctx context.Context, seq uint64) ([]search.Document, error) {
+	docs, err := se.documents(ctx, seq)
+	if errors.Is(err, ledger.ErrUnavailable) {
+		return nil, err
+	}
+	// A chain that was set aside, an erased session, a key that is missing: what can't be
+	// read can't be found.
+	return docs, nil
+}
+
+func (se *Search) documents(ctx context.Context, seq uint64) (docs []search.Document, err error) {
+	ev, subject, err := se.eventAt(seq)
+	if err != nil {
+		return nil, err
+	}
+	tenant, chain, err := ledger.ParseSubject(subject)
+	if err != nil {
+		return nil, err
+	}
+	base := search.Document{Tenant: tenant, Time: timeOf(ev)}
+	for _, k := range ev.Keys {
+		base.Keys = append(base.Keys, k.String())
+	}
+	switch {
+	case ev.Kind.IsTurn():
+		return se.turnDocuments(ctx, ev, seq, base)
+	case ev.Kind == turns.KindMemory:
+		base.Agent = chain.ID
+		return se.memoryDocuments(ev, seq, base)
+	case ev.Kind == turns.KindReceived:
+		row, err := se.reader.Projections.Channel(tenant, chain.ID)
+		if err != nil || row.Agent == "" {
+			return nil, err
+		}
+		parts, _, err := se.receivedParts(ctx, tenant, row.Agent, seq)
+		if err != nil {
+			return nil, err
+		}
+		base.Agent, base.Kind, base.ID = row.Agent, "event", search.DocumentID(seq, 0)
+		fill(&base, parts)
+		return []search.Document{base}, nil
+	}
+	return nil, nil
+}
+
+// turnDocuments returns the documents of a turn, and of the memories of a compaction.
+func (se *Search) turnDocuments(ctx context.Context, ev *turns.Event, seq uint64, base search.Document) ([]search.Document, error) {
+	row, err := se.reader.Projections.Turn(ev.Ref())
+	if err != nil || row.Seq != seq {
+		return nil, err // a copy of a turn that is elsewhere
+	}
+	s, err := se.reader.Projections.Session(row.Ref.Session)
+	if err != nil {
+		return nil, err
+	}
+	parts, model, err := se.turnParts(ctx, &s, ev)
+	if err != nil {
+		return nil, err
+	}
+	base.Agent, base.Session = s.Agent, s.ID.String()
+	doc := base
+	doc.Kind, doc.ID, doc.Model = "turn", search.DocumentID(seq, 0), model
+	doc.Segment, doc.Depth = segmentName(s.ID, row.Segment), row.Depth
+	fill(&doc, parts)
+	docs := []search.Document{doc}
+	learned, err := se.memoryDocuments(ev, seq, base)
+	return append(docs, learned...), err
+}
+
+// segmentName names a segment of the lineage in the index.
+func segmentName(session, segment turns.ID) string { return session.String() + "/" + segment.String() }
+
+// memoryDocuments returns the documents of the memories that an event holds.
+func (se *Search) memoryDocuments(ev *turns.Event, seq uint64, base search.Document) (docs []search.Document, err error) {
+	all, err := se.memories.Texts(ev)
+	for i, text := range all {
+		doc := base
+		doc.Kind, doc.ID = "memory", search.DocumentID(seq, uint64(i))
+		if ev.Kind == turns.KindCompaction {
+			doc.ID = search.DocumentID(seq, uint64(i)+1)
+		}
+		fill(&doc, []part{{text: text}})
+		docs = append(docs, doc)
+	}
+	return docs, err
+}
+
+// fill adds the texts of parts to a document.
+func fill(d *search.Document, parts []part) {
+	size := 0
+	for _, p := range parts {
+		if size += len(p.text); size > maxEvent {
+			return
+		}
+		switch p.field {
+		case said:
+			d.Said = append(d.Said, p.text)
+		case calls:
+			d.Calls = append(d.Calls, p.text)
+			d.Tools = append(d.Tools, p.tool)
+		case output:
+			d.Output = append(d.Output, p.text)
+		}
+	}
+}
+
+// eventAt returns the event at a position of the log, and its subject.
+func (se *Search) eventAt(seq uint64) (*turns.Event, string, error) {
+	r, err := se.reader.Projections.Record(seq)
+	if err != nil {
+		return nil, "", err
+	}
+	ev, err := turns.Decode(r.Payload)
+	return ev, r.Subject, err
+}
+
+// timeOf returns when an event happened, as far as it says.
+func timeOf(ev *turns.Event) int64 {
+	if ev.Claimed != 0 {
+		return ev.Claimed
+	}
+	return ev.Recorded
+}
+
+// turnParts returns the texts of a turn or a compaction of s, and the model of the call.
+func (se *Search) turnParts(ctx context.Context, s *ledger.Session, ev *turns.Event) (parts []part, model string, err error) {
+	if ev.Kind == turns.KindCompaction {
+		var body turns.CompactionBody
+		if err := se.content.Open(ev, &body); err != nil {
+			return nil, "", err
+		}
+		if body.Summary != "" {
+			return []part{{role: turns.Assistant, text: clip(body.Summary, maxSaid)}}, body.Model, nil
+		}
+		parts, err := se.messageParts(ctx, s, 0, body.Replacement)
+		return parts, body.Model, err
+	}
+	var body turns.TurnBody
+	if err := se.content.Open(ev, &body); err != nil {
+		return nil, "", err
+	}
+	if parts, err = se.messageParts(ctx, s, turns.MessagesHalf, body.Messages); err != nil {
+		return nil, "", err
+	}
+	if body.Response != nil {
+		response, err := se.messageParts(ctx, s, turns.ResponseHalf, []turns.Message{*body.Response})
+		if err != nil {
+			return nil, "", err
+		}
+		parts = append(parts, response...)
+	}
+	return parts, body.Model, nil
+}
+
+// messageParts returns the texts of messages of a half.
+func (se *Search) messageParts(ctx context.Context, s *ledger.Session, half turns.Half, ms []turns.Message) (out []part, err error) {
+	size := 0
+	for i, m := range ms {
+		for j, p := range m.Parts {
+			x := part{half: half, message: uint64(i), part: uint64(j), role: m.Role}
+			limit := maxSaid
+			content, err := se.partContent(ctx, s, &p)
+			if err != nil {
+				return nil, err
+			}
+			switch p.Type {
+			case turns.Text, turns.Reasoning, turns.URI:
+				x.text = string(content)
+			case turns.ToolCall:
+				x.field, x.tool, limit = calls, p.Name, maxOutput
+				x.text = p.Name + "\n" + valueText(content)
+			case turns.ToolCallResponse:
+				x.field, x.tool, limit = output, p.Name, maxOutput
+				x.text = valueText(content)
+			default: // images, sound, files
+				continue
+			}
+			x.text = clip(x.text, limit)
+			if size += len(x.text); size > maxEvent {
+				return out, nil
+			}
+			if x.text != "" {
+				out = append(out, x)
+			}
+		}
+	}
+	return out, nil
+}
+
+// partContent returns the content of a part: its own, that of its blob, or its preview.
+func (se *Search) partContent(ctx context.Context, s *ledger.Session, p *turns.Part) ([]byte, error) {
+	if p.Ref == nil {
+		return p.ContentBytes(), nil
+	}
+	if p.Type == turns.Blob || p.InPieces() || p.Ref.Size > maxBlob {
+		return []byte(p.Ref.Preview), nil
+	}
+	k, err := se.content.BlobKey(s.Root)
+	if err == nil {
+		var b []byte
+		if b, err = se.content.ReadBlob(ctx, s.Tenant, k, p.Ref.Digest); err == nil {
+			return b, nil
+		}
+	}
+	if errors.Is(err, ledger.ErrUnavailable) || errors.Is(err, turns.ErrErased) || errors.Is(err, seal.ErrNoKey) {
+		return nil, err
+	}
+	return []byte(p.Ref.Preview), nil
+}
+
+// receivedParts returns the text of an external event of an agent, and what it is.
+func (se *Search) receivedParts(ctx context.Context, tenant, agent string, seq uint64) ([]part, *turns.ReceivedBody, error) {
+	_, _, body, err := se.reader.ReceivedAt(seq)
+	if err != nil {
+		return nil, nil, err
+	}
+	content := body.Body
+	if b := body.Blob; b != nil {
+		content = turns.Raw(b.Preview)
+		if b.Size <= maxBlob && len(b.Pieces) == 0 {
+			ch, err := se.reader.ChannelOf(tenant, agent, body.Channel)
+			if err != nil {
+				return nil, nil, err
+			}
+			if content, err = se.reader.ReceivedContent(ctx, tenant, ch.Key, body); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return []part{{text: clip(valueText(content), maxSaid)}}, body, nil
+}
+
+// valueText returns the text of a JSON value: a string's text, or the names, strings and
+// numbers of another value, a line each. What is no JSON is its own text.
+func valueText(v []byte) string {
+	if s, ok := turns.Raw(v).Text(); ok {
+		return s
+	}
+	var b strings.Builder
+	d := jsontext.NewDecoder(strings.NewReader(string(v)), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	for {
+		tok, err := d.ReadToken()
+		if err != nil {
+			break
+		}
+		if k := tok.Kind(); k == '"' || k == '0' {
+			b.WriteString(tok.String())
+			b.WriteByte('\n')
+		}
+	}
+	if b.Len() == 0 {
+		return string(v)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// clip returns s, or its beginning and its end if it has more than n bytes.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	head, tail := n*3/4, len(s)-n/4
+	for head > 0 && !utf8.RuneStart(s[head]) {
+		head--
+	}
+	for tail < len(s) && !utf8.RuneStart(s[tail]) {
+		tail++
+	}
+	return s[:head] + "\n" + s[tail:]
+}

@@ -1,0 +1,201 @@
+package search
+
+import (
+	"context"
+	"errors"
+
+	"nexus/cmd/nexusd/daemon/engine/memories"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/projections/search"
+	"nexus/turns"
+)
+
+// resolver makes hits of what the index found, for one request.
+type resolver struct {
+	se       *Search
+	caller   reader.Caller
+	query    search.Query
+	from, to int64 // Unix ns; 0: open
+	onPath   bool  // turns of the session's path only
+	view     *view // of the session that was named; nil: that of each turn
+	memories *memories.View
+	views    map[turns.ID]*view // by session
+}
+
+// hit returns what the index found as the ledger has it now. ok is false for what is not
+// there, is not the caller's, or can't be read.
+func (r *resolver) hit(ctx context.Context, found search.Hit) (h api.SearchHit, ok bool, err error) {
+	seq, item, err := search.ParseDocumentID(found.ID)
+	if err != nil {
+		return h, false, nil
+	}
+	ev, subject, err := r.se.eventAt(seq)
+	if err != nil {
+		return h, false, skip(err)
+	}
+	at := timeOf(ev)
+	if r.from != 0 && at < r.from || r.to != 0 && at >= r.to {
+		return h, false, nil
+	}
+	h = api.SearchHit{Score: found.Score, Time: api.UnixTime(at), Position: page.FormatPosition(seq)}
+	tenant, chain, err := ledger.ParseSubject(subject)
+	if err != nil || tenant != r.caller.Tenant {
+		return h, false, nil
+	}
+	switch {
+	case ev.Kind.IsTurn() && item == 0:
+		ok, err = r.turn(ctx, &h, ev, seq)
+	case ev.Kind == turns.KindCompaction:
+		s, serr := r.se.reader.Projections.Session(ev.Ref().Session)
+		if serr != nil {
+			return h, false, skip(serr)
+		}
+		ok, err = r.memory(&h, s.Agent, turns.LearnedID(ev.Ref(), int(item-1)))
+	case ev.Kind == turns.KindMemory:
+		ok, err = r.memory(&h, chain.ID, ev.ID)
+	case ev.Kind == turns.KindReceived:
+		ok, err = r.received(ctx, &h, ev, chain, seq)
+	}
+	return h, ok, skip(err)
+}
+
+// skip returns nil for an error that leaves one hit out, and not the others.
+func skip(err error) error {
+	if errors.Is(err, ledger.ErrUnavailable) {
+		return err
+	}
+	return nil
+}
+
+// mine reports whether the caller may see what is an agent's.
+func (r *resolver) mine(agent string) bool { return r.caller.Operator() || agent == r.caller.Agent }
+
+// turn fills in a hit that is a turn.
+func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, seq uint64) (bool, error) {
+	row, err := r.se.reader.Projections.Turn(ev.Ref())
+	if err != nil || row.Seq != seq {
+		return false, err
+	}
+	own, err := r.viewOf(row.Ref.Session)
+	if err != nil || own.session.Tenant != r.caller.Tenant || !r.mine(own.session.Agent) {
+		return false, err
+	}
+	parts, _, err := r.se.turnParts(ctx, own.session, ev)
+	if err != nil {
+		return false, err
+	}
+	p := r.best(h, parts)
+	v := r.view
+	if v == nil {
+		v = own
+	}
+	state, onPath, err := r.se.state(v, row.Node, &p)
+	if err != nil || !onPath && (r.onPath || v.session.ID != row.Ref.Session) {
+		return false, err
+	}
+	h.Kind, h.Agent, h.State = "turn", own.session.Agent, state
+	h.Session, h.Turn, h.Depth, h.Type, h.Role, h.Tool = row.Ref.Session, row.Ref.Turn, row.Depth, "normal", string(p.role), p.tool
+	if ev.Kind == turns.KindCompaction {
+		h.Type = "compaction"
+	}
+	if p.half != 0 {
+		h.Half = p.half.String()
+	}
+	return true, nil
+}
+
+// viewOf returns the view of a session.
+func (r *resolver) viewOf(id turns.ID) (*view, error) {
+	if v := r.views[id]; v != nil {
+		return v, nil
+	}
+	s, err := r.se.reader.Projections.Session(id)
+	if err != nil {
+		return nil, err
+	}
+	v, err := r.se.viewOf(&s)
+	if err == nil {
+		r.views[id] = v
+	}
+	return v, err
+}
+
+// memory fills in a hit that is a memory.
+func (r *resolver) memory(h *api.SearchHit, agent string, id turns.ID) (bool, error) {
+	if !r.mine(agent) {
+		return false, nil
+	}
+	m, text, ok, err := r.memories.Get(r.caller.Tenant, agent, id)
+	if err != nil || !ok {
+		return false, err
+	}
+	r.best(h, []part{{text: text}})
+	st := m.Now()
+	if h.State = archived; st.InForce() {
+		h.State = live
+	}
+	h.Kind, h.Agent, h.Memory = "memory", agent, id
+	return true, nil
+}
+
+// received fills in a hit that is an external event.
+func (r *resolver) received(ctx context.Context, h *api.SearchHit, ev *turns.Event, chain turns.Chain, seq uint64) (bool, error) {
+	row, err := r.se.reader.Projections.Channel(r.caller.Tenant, chain.ID)
+	if err != nil || row.Agent == "" || !r.mine(row.Agent) {
+		return false, err
+	}
+	parts, body, err := r.se.receivedParts(ctx, r.caller.Tenant, row.Agent, seq)
+	if err != nil {
+		return false, err
+	}
+	r.best(h, parts)
+	h.Kind, h.Agent, h.State, h.Channel, h.Event = "event", row.Agent, live, body.Channel, ev.ID
+	return true, nil
+}
+
+// best fills in the snippet of the part that has the most of the query, and returns it.
+func (r *resolver) best(h *api.SearchHit, parts []part) (p part) {
+	var spans []search.Span
+	most := -1
+	for _, x := range parts {
+		at, units := r.query.Find(x.text)
+		if units > most {
+			p, spans, most = x, at, units
+		}
+	}
+	s := search.Snip(p.text, spans)
+	h.Snippet, h.Matches = s.Text, s.Matches
+	if h.Matches == nil {
+		h.Matches = [][2]int{}
+	}
+	return p
+}
+
+// places returns where the turns of a session's search are: on the path of its head and,
+// unless onPath is set, on its other branches. cut is set if the path has more segments
+// than a query may name; then the oldest are left out.
+func (se *Search) places(s *ledger.Session, head lineage.Node, onPath bool) (in []search.Place, cut bool, err error) {
+	if !onPath {
+		in = append(in, search.Place{Session: s.ID.String()})
+	}
+	if !head.Ref.IsZero() {
+		ranges, err := lineage.Segments(se.reader.Projections, head, 1)
+		if err != nil {
+			return nil, false, err
+		}
+		if n := len(ranges) - maxSegments; n > 0 {
+			ranges, cut = ranges[n:], true
+		}
+		for _, r := range ranges {
+			in = append(in, search.Place{Segment: segmentName(r.Session, r.Segment), Lo: r.Lo, Hi: r.Hi})
+		}
+	}
+	if len(in) == 0 { // no turn is on its path
+		in = []search.Place{{Session: "none"}}
+	}
+	return in, cut, nil
+}

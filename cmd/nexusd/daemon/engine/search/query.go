@@ -1,0 +1,256 @@
+package search
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"nexus/cmd/nexusd/daemon/engine/cache"
+	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/memories"
+	"nexus/cmd/nexusd/daemon/engine/page"
+	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/projections/search"
+	"nexus/turns"
+)
+
+const (
+	// maxSegments bounds the segments of a path in a query.
+	maxSegments = 500
+	// A search waits this long for an index that is so little behind.
+	patience    = time.Second
+	littleEvent = 10_000
+)
+
+// Search answers search.query. Safe for concurrent use.
+type Search struct {
+	index    *search.Index // nil: it is off
+	content  *content.Store
+	page     *page.Limits
+	reader   *reader.Reader
+	memories *memories.Memories
+	results  *cache.Cache[resultKey, search.Result] // for the pages after the first; they hold no text
+}
+
+// resultKey names what a query found.
+type resultKey struct {
+	caller   reader.Caller
+	digest   string // of the request without after and limit
+	position uint64
+}
+
+// New returns a search over index; nil: searches are refused.
+func New(index *search.Index, cs *content.Store, limits *page.Limits, r *reader.Reader, ms *memories.Memories, budget *cache.Budget) *Search {
+	se := &Search{index: index, content: cs, page: limits, reader: r, memories: ms, results: cache.New[resultKey, search.Result](budget, "searches")}
+	if index != nil && cs.Keys != nil {
+		cs.Keys.OnDestroy(index.Erase)
+	}
+	return se
+}
+
+// Run opens the index and follows the projections until ctx ends. Without an index it
+// returns at once.
+func (se *Search) Run(ctx context.Context) {
+	if se.index != nil {
+		se.index.Run(ctx, se)
+	}
+}
+
+// Behind returns how many events the index has not seen yet.
+func (se *Search) Behind() uint64 {
+	if se.index == nil {
+		return 0
+	}
+	at := se.index.Position()
+	if last := se.reader.Projections.Applied().Seq; last > at {
+		return last - at
+	}
+	return 0
+}
+
+// Query is search.query.
+func (se *Search) Query(ctx context.Context, c reader.Caller, req api.Search) (*api.SearchHits, error) {
+	if se.index == nil {
+		return nil, &api.Error{Code: api.Unsupported, Message: "this daemon keeps no search index; start it with --search on"}
+	}
+	limit, err := req.LimitOf(20, 100)
+	if err != nil {
+		return nil, err
+	}
+	q, err := search.Parse(req.Text)
+	if err != nil {
+		return nil, err
+	}
+	f, err := filterOf(c, req)
+	if err != nil {
+		return nil, err
+	}
+	res := &resolver{se: se, caller: c, query: q, from: f.From, to: f.To, onPath: req.BranchOnly, views: make(map[turns.ID]*view)}
+	cut, err := se.scope(ctx, c, req, &f, res)
+	if err != nil {
+		return nil, err
+	}
+	if err := se.wait(ctx, req.Read); err != nil {
+		return nil, err
+	}
+	out := &api.SearchHits{Hits: []api.SearchHit{}, Behind: se.Behind()}
+	found, name, from, err := se.find(ctx, c, req, q, f)
+	if err != nil {
+		return nil, err
+	}
+	out.Any, out.Cut = found.Any, found.Cut || cut
+	size := 0
+	for i := from; i < len(found.Hits); i++ {
+		if len(out.Hits) == limit || size > se.page.PageBytes() {
+			out.Next = fmt.Sprintf("%s~%d~%d", name.digest[:16], name.position, i)
+			break
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: search: %w", ledger.ErrUnavailable, ctx.Err())
+		}
+		h, ok, err := res.hit(ctx, found.Hits[i])
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		n, err := page.EncodedSize(h)
+		if err != nil {
+			return nil, err
+		}
+		out.Hits, size = append(out.Hits, h), size+n
+	}
+	return out, nil
+}
+
+// filterOf returns the filter of a request, but for its session.
+func filterOf(c reader.Caller, req api.Search) (f search.Filter, err error) {
+	f = search.Filter{Tenant: c.Tenant, Agent: c.Agent, Kinds: req.Kinds, Model: req.Model, Tool: req.Tool}
+	switch {
+	case req.Agent != "" && !turns.ValidName(req.Agent):
+		return f, api.FieldErrorf("/agent", "%.80q is not a name: a to z, 0 to 9 and -, at most 64 characters", req.Agent)
+	case c.Operator():
+		f.Agent = req.Agent
+	case req.Agent != "" && req.Agent != c.Agent:
+		return f, &api.Error{Code: api.NotFound, Message: "no agent " + req.Agent}
+	}
+	for _, x := range []struct{ field, value string }{{"/model", req.Model}, {"/tool", req.Tool}} {
+		if len(x.value) > turns.MaxName {
+			return f, api.FieldErrorf(x.field, "%d bytes, the limit is %d", len(x.value), turns.MaxName)
+		}
+	}
+	if len(req.Kinds) > 3 {
+		return f, api.FieldErrorf("/kinds", "%d kinds; there are three", len(req.Kinds))
+	}
+	for _, k := range req.Kinds {
+		if !slices.Contains([]string{"turn", "memory", "event"}, k) {
+			return f, api.FieldErrorf("/kinds", "%.40q is not one of turn, memory, event", k)
+		}
+	}
+	for _, x := range []struct {
+		field string
+		from  *api.Time
+		to    *int64
+	}{{"/from", req.From, &f.From}, {"/to", req.To, &f.To}} {
+		if x.from == nil {
+			continue
+		}
+		ns, ok := x.from.UnixNano()
+		if !ok {
+			return f, api.FieldErrorf(x.field, "before 1678, after 2261 or 1970-01-01T00:00:00Z")
+		}
+		*x.to = ns
+	}
+	return f, nil
+}
+
+// scope bounds f and res by the session of a request.
+func (se *Search) scope(ctx context.Context, c reader.Caller, req api.Search, f *search.Filter, res *resolver) (cut bool, err error) {
+	if req.Session.IsZero() {
+		if req.BranchOnly {
+			return false, api.FieldErrorf("/branch_only", "it needs a session: name the one whose branch is meant")
+		}
+		res.memories = se.memories.View(nil, lineage.Node{})
+		return false, se.reader.WaitPosition(ctx, req.Read)
+	}
+	s, head, err := se.reader.SessionAt(ctx, c, req.Session, turns.ID{}, req.Read)
+	if err != nil {
+		return false, err
+	}
+	if res.view, err = se.viewOf(s); err != nil {
+		return false, err
+	}
+	res.views[s.ID] = res.view
+	res.memories, f.Agent = se.memories.View(s, head), s.Agent
+	if len(f.Kinds) == 0 {
+		f.Kinds = []string{"turn", "memory"} // an external event is of no session
+	}
+	f.In, cut, err = se.places(s, head, req.BranchOnly)
+	return cut, err
+}
+
+// wait waits for the index: as long as the request lasts for a position that it names,
+// else for a moment. What is missing then is in the reply's behind.
+func (se *Search) wait(ctx context.Context, r api.Read) error {
+	if r.MinPosition != "" {
+		seq, err := page.ParsePosition(r.MinPosition)
+		if err != nil {
+			return err
+		}
+		return se.index.WaitFor(ctx, seq)
+	}
+	if n := se.Behind(); r.StaleOK || n == 0 || n > littleEvent {
+		return nil
+	}
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_ = se.index.WaitFor(soon, se.reader.Projections.Applied().Seq) // the reply says what is missing
+	return nil
+}
+
+// find returns what a request finds, its name, and the place at which its page begins. A
+// later page goes on in what the first one found, also if events came since. If that was
+// dropped, or is of another daemon, the query is asked again.
+func (se *Search) find(ctx context.Context, c reader.Caller, req api.Search, q search.Query, f search.Filter) (r search.Result, k resultKey, from int, err error) {
+	after := req.After
+	req.After, req.Limit, req.Read = "", 0, api.Read{}
+	b, err := turns.EncodeJSON(req)
+	if err != nil {
+		return r, k, 0, err
+	}
+	sum := sha256.Sum256(b)
+	k = resultKey{caller: reader.Caller{Tenant: c.Tenant, Agent: c.Agent}, digest: hex.EncodeToString(sum[:])}
+	if after != "" {
+		bad := api.FieldErrorf("/after", "not what a page of this query gave as next")
+		p := strings.Split(after, "~")
+		if len(p) != 3 || p[0] != k.digest[:16] {
+			return r, k, 0, bad
+		}
+		position, err1 := strconv.ParseUint(p[1], 10, 64)
+		n, err2 := strconv.ParseUint(p[2], 10, 16)
+		if err1 != nil || err2 != nil || n > search.MaxHits {
+			return r, k, 0, bad
+		}
+		k.position, from = position, int(n)
+		if r, ok := se.results.Get(k); ok {
+			return r, k, from, nil
+		}
+	}
+	if r, err = se.index.Search(ctx, q, f); err != nil {
+		return r, k, 0, err
+	}
+	if after == "" {
+		k.position = r.Position
+	}
+	se.results.Put(k, r, 64*len(r.Hits)+512)
+	return r, k, from, nil
+}
