@@ -74,8 +74,8 @@ var allowed = map[string][]string{
 	room("audit"):                slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
 	room("archive"):              slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "lineage", "projections", "turns"}, rooms("content", "reader", "transfer", "memories")),
 	"cmd/nexusd/daemon/files":    slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns"}, rooms("archive", "memories")),
-	"cmd/nexusd/daemon/engine":   slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "contexts", "history", "transfer", "audit", "archive", "events", "memories", "resets", "extraction", "projections/search", "search")),
-	room("enginetest"):           slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader", "projections/search")),
+	"cmd/nexusd/daemon/engine":   slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "contexts", "history", "transfer", "audit", "archive", "events", "memories", "resets", "extraction", "search")),
+	room("enginetest"):           slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
 	room("search"):               slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections/search", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/nexusd/daemon":          nil, // the wiring: everything
 	"docs/examples/go":           {},  // what any client may use
