@@ -26,7 +26,7 @@ const (
 	// maxSegments bounds the segments of a path in a query.
 	maxSegments = 500
 	// A search waits this long for an index that is so little behind.
-	patience    = time.Second
+	patience    = 5 * time.Second
 	littleEvent = 10_000
 )
 
