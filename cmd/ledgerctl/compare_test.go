@@ -48,7 +48,7 @@ func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		var create api.CreateSession
-		create.Policy = &api.Policy{Name: name, Set: turns.Raw(`{"mode":"before_call"}`)}
+		create.Policy = &api.Policy{Name: name, Set: turns.Raw(`{"mode":"before_call","runtime":""}`)}
 		create.Limits = &turns.Limits{ContextWindow: window}
 		s, err := c.Create(t.Context(), create)
 		if err != nil {

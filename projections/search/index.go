@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/blevesearch/bleve/v2"
@@ -76,6 +77,9 @@ type Config struct {
 	Logger *slog.Logger // nil: silent. Words are never logged
 	// Linger is how long Run waits for more records before it stores a batch. 0: not.
 	Linger time.Duration
+	// Rest is how many times as long as a batch took Run rests behind it, 10 s at most, so
+	// that appends have the processors. A search that waits ends it. 0: none.
+	Rest int
 	// Retry is the pause after an error. 0: a second.
 	Retry time.Duration
 	// BatchRecords is the most records of a batch. 0: 500.
@@ -87,6 +91,9 @@ type Index struct {
 	cfg    Config
 	erase  chan struct{} // a key was destroyed
 	broken chan struct{} // a search found damage
+
+	waiting atomic.Int64  // searches that wait for a position
+	hurry   chan struct{} // one came
 
 	mu    sync.RWMutex // held for reading by searches; for writing to replace idx
 	idx   bleve.Index  // nil: not open
@@ -125,7 +132,7 @@ func New(c Config) *Index {
 	if c.BatchRecords == 0 {
 		c.BatchRecords = batchRecords
 	}
-	return &Index{cfg: c, erase: make(chan struct{}, 1), broken: make(chan struct{}, 1), moved: make(chan struct{})}
+	return &Index{cfg: c, erase: make(chan struct{}, 1), broken: make(chan struct{}, 1), hurry: make(chan struct{}, 1), moved: make(chan struct{})}
 }
 
 // Position returns the last position of the log that the index has; 0: none yet.
@@ -138,6 +145,9 @@ func (x *Index) Position() uint64 {
 // WaitFor returns when the index has the position. Errors: [ledger.ErrUnavailable] when
 // ctx ends.
 func (x *Index) WaitFor(ctx context.Context, seq uint64) error {
+	x.waiting.Add(1)
+	defer x.waiting.Add(-1)
+	signal(x.hurry)
 	for {
 		x.mu.RLock()
 		at, moved := x.at.Seq, x.moved
@@ -262,11 +272,39 @@ func (x *Index) follow(ctx context.Context, src Source) error {
 			return errDamaged
 		default:
 		}
+		began := time.Now()
 		if at, err = x.batch(ctx, src, idx, at); err != nil {
 			return err
 		}
+		x.rest(ctx, time.Duration(x.cfg.Rest)*time.Since(began))
 	}
 }
+
+// rest leaves the processors to others after a batch, unless a search waits.
+func (x *Index) rest(ctx context.Context, d time.Duration) {
+	if d <= 0 || x.waiting.Load() > 0 {
+		return
+	}
+	select {
+	case <-x.hurry: // of a search that waited before
+	default:
+	}
+	if x.waiting.Load() > 0 {
+		return
+	}
+	t := time.NewTimer(min(d, maxRest))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-x.hurry:
+	case <-x.erase:
+		x.Erase() // follow takes it
+	case <-ctx.Done():
+	}
+}
+
+// maxRest bounds a rest, so that an index that is far behind goes on.
+const maxRest = 10 * time.Second
 
 // wait returns nil when src has a position, or when there is something else to do.
 func (x *Index) wait(ctx context.Context, src Source, seq uint64) error {

@@ -647,3 +647,22 @@ func FuzzSnip(f *testing.F) {
 		}
 	})
 }
+
+// An index that rests between batches goes on at once when a search waits for it.
+func TestASearchEndsTheRestOfTheIndex(t *testing.T) {
+	src := corpus(12)
+	x := New(Config{Dir: t.TempDir(), Retry: time.Millisecond, BatchRecords: 1, Rest: 1 << 40}) // a rest of 10 s behind each
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { x.Run(ctx, src); close(done) }()
+	defer func() { cancel(); <-done }()
+	waiting, end := context.WithTimeout(ctx, 60*time.Second)
+	defer end()
+	if err := x.WaitFor(waiting, 12); err != nil {
+		t.Fatal(err)
+	}
+	_, last := src.Applied()
+	if x.Position() < 12 || last != 12 {
+		t.Errorf("the index is at %d of %d", x.Position(), last)
+	}
+}

@@ -305,7 +305,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		c.Keys = &guardedKeys{keys, d.outage}
 	}
 	if d.cfg.Search == "on" {
-		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, "search"), Logger: d.logger, Linger: searchLinger})
+		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, "search"), Logger: d.logger, Linger: searchLinger, Rest: searchRest})
 	}
 	d.engine = engine.New(c)
 	d.work()
@@ -395,6 +395,10 @@ func (d *Daemon) work() {
 // searchLinger is how long the search index waits for more events before it stores a batch,
 // which costs fsyncs.
 const searchLinger = 50 * time.Millisecond
+
+// searchRest lets the index take a fifth of a processor while nobody searches: an event
+// takes longer to index than to store.
+const searchRest = 4
 
 // startSearch begins to follow the projections with the search index, if there is one.
 func (d *Daemon) startSearch(registry prometheus.Registerer) {
