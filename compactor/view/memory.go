@@ -105,7 +105,7 @@ func (s *Shown) document(c tokens.Counter, d *Remembered, room uint64) {
 	whole := section(text, "")
 	// No counter takes a token to be as long as this, so what is over is not looked at.
 	const longest = 32
-	n, status := len(text), Memory
+	status := Memory
 	if uint64(len(text))/longest > room || SectionTokens(c, whole) > room {
 		mark := fmt.Sprintf("\n[… the rest of %d characters is left out …]", utf8.RuneCountInString(text))
 		status = Trimmed
@@ -118,7 +118,8 @@ func (s *Shown) document(c tokens.Counter, d *Remembered, room uint64) {
 				hi = mid - 1
 			}
 		}
-		if n = len(beginning(text, lo)); n == 0 {
+		n := len(beginning(text, lo))
+		if n == 0 {
 			s.source(*d, Dropped, 0, why+": no room in the budget")
 			return
 		}

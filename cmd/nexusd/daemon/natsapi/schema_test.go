@@ -203,7 +203,7 @@ func TestRequestsOfTheDocsNameTheMembersOfTheSchemas(t *testing.T) {
 	}
 	everywhere := []string{"min_position", "stale_ok"}
 	// Accepted and without an effect; the docs' last section describes them.
-	idle := map[string][]string{"context.get": {"query", "inline"}, "context.overflow": {"model"}, "compaction.expand": {"full"}, "compaction.take": {"limit"}}
+	idle := map[string][]string{"context.get": {"inline"}, "context.overflow": {"model"}, "compaction.expand": {"full"}, "compaction.take": {"limit"}}
 	for _, m := range found {
 		v := verbNamed(t, m[1])
 		var doc struct {
