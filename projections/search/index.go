@@ -77,8 +77,9 @@ type Config struct {
 	Logger *slog.Logger // nil: silent. Words are never logged
 	// Linger is how long Run waits for more records before it stores a batch. 0: not.
 	Linger time.Duration
-	// Rest is how many times as long as a batch took Run rests behind it, 10 s at most, so
-	// that appends have the processors. A search that waits ends it. 0: none.
+	// Rest is how many times as long as a batch took Run rests behind it, 10 s at most, if
+	// events came meanwhile: appends have the processors. A search that waits ends it. 0:
+	// none.
 	Rest int
 	// Retry is the pause after an error. 0: a second.
 	Retry time.Duration
@@ -273,10 +274,13 @@ func (x *Index) follow(ctx context.Context, src Source) error {
 		default:
 		}
 		began := time.Now()
+		_, before := src.Applied()
 		if at, err = x.batch(ctx, src, idx, at); err != nil {
 			return err
 		}
-		x.rest(ctx, time.Duration(x.cfg.Rest)*time.Since(began))
+		if _, now := src.Applied(); now != before { // others use the processors
+			x.rest(ctx, time.Duration(x.cfg.Rest)*time.Since(began))
+		}
 	}
 }
 

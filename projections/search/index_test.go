@@ -651,6 +651,18 @@ func FuzzSnip(f *testing.F) {
 // An index that rests between batches goes on at once when a search waits for it.
 func TestASearchEndsTheRestOfTheIndex(t *testing.T) {
 	src := corpus(12)
+	all := src.docs
+	src.docs = src.docs[:6]
+	n := 6
+	src.before = func(uint64) error { // an event comes with each batch
+		if n < len(all) {
+			src.mu.Lock()
+			n++
+			src.docs = all[:n]
+			src.mu.Unlock()
+		}
+		return nil
+	}
 	x := New(Config{Dir: t.TempDir(), Retry: time.Millisecond, BatchRecords: 1, Rest: 1 << 40}) // a rest of 10 s behind each
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -396,9 +396,9 @@ func (d *Daemon) work() {
 // which costs fsyncs.
 const searchLinger = 50 * time.Millisecond
 
-// searchRest lets the index take a fifth of a processor while nobody searches: an event
-// takes longer to index than to store.
-const searchRest = 4
+// searchRest lets the index take a thirtieth of a processor while events come and nobody
+// searches: an event takes longer to index than to store, and the library merges besides.
+const searchRest = 30
 
 // startSearch begins to follow the projections with the search index, if there is one.
 func (d *Daemon) startSearch(registry prometheus.Registerer) {
