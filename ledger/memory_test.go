@@ -34,8 +34,8 @@ func (s *story) document(id byte, version uint64) *turns.Event {
 	return e
 }
 
-// put admits an event of the agent's chain.
-func (s *story) put(e *turns.Event) (ledger.Admitted, error) {
+// admitNext admits an event of the agent's chain.
+func (s *story) admitNext(e *turns.Event) (ledger.Admitted, error) {
 	s.seq++
 	return s.admit("t", e.Chain.ID, s.seq, e)
 }
@@ -68,7 +68,7 @@ func newMemories(t *testing.T) *story {
 		},
 		func() *turns.Event { return s.document(60, 1) },
 	} {
-		if _, err := s.put(event()); err != nil {
+		if _, err := s.admitNext(event()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestMemoriesFollowTheirChain(t *testing.T) {
 	if n := five.Now(); n.InForce() || !n.Private || n.Branch != s.ref(s.b, 21) {
 		t.Errorf("proposed: %+v", five)
 	}
-	if _, err := s.put(s.changed(50, turns.Memory{State: turns.Accepted, Of: five.ID, Text: turns.Hash{55}})); err != nil {
+	if _, err := s.admitNext(s.changed(50, turns.Memory{State: turns.Accepted, Of: five.ID, Text: turns.Hash{55}})); err != nil {
 		t.Fatal(err)
 	}
 	now := s.memory(t, 5)
@@ -186,7 +186,7 @@ func TestAdmitRefusesMemories(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newMemories(t)
 			before := s.agents["t/main"]
-			if _, err := s.put(c.event(s)); !ledger.IsRefusal(err) || !strings.Contains(err.Error(), c.why) {
+			if _, err := s.admitNext(c.event(s)); !ledger.IsRefusal(err) || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("%v; want a refusal that says %q", err, c.why)
 			}
 			if s.agents["t/main"] != before {
@@ -200,7 +200,7 @@ func TestAdmitRefusesMemories(t *testing.T) {
 		t.Errorf("in another shard: %v", err)
 	}
 	for n := byte(0); ; n++ {
-		_, err := s.put(s.changed(100+n, turns.Memory{State: turns.Accepted, Of: id(5), Text: turns.Hash{n}}))
+		_, err := s.admitNext(s.changed(100+n, turns.Memory{State: turns.Accepted, Of: id(5), Text: turns.Hash{n}}))
 		if int(n) < ledger.MaxMemoryStatuses-1 {
 			if err != nil {
 				t.Fatalf("promotion %d: %v", n, err)
@@ -212,7 +212,7 @@ func TestAdmitRefusesMemories(t *testing.T) {
 		}
 		break
 	}
-	if _, err := s.put(s.changed(99, turns.Memory{State: turns.Withdrawn, Of: id(5)})); err != nil {
+	if _, err := s.admitNext(s.changed(99, turns.Memory{State: turns.Withdrawn, Of: id(5)})); err != nil {
 		t.Errorf("a memory that was promoted often can't be withdrawn: %v", err)
 	}
 }

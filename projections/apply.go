@@ -297,6 +297,6 @@ func (a *applier) commit(cp Checkpoint) error {
 	if err := a.batch.Commit(pebble.NoSync); err != nil {
 		return err
 	}
-	a.recent.put(a.changes)
+	a.recent.add(a.changes)
 	return nil
 }

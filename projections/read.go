@@ -557,32 +557,16 @@ type pair struct{ key, value []byte }
 
 // scan yields the pairs with lo <= key < hi. The caller owns their bytes.
 func scan(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
-	return func(yield func(pair, error) bool) {
-		it, err := r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
-		if err != nil {
-			yield(pair{}, readError(err))
-			return
-		}
-		defer it.Close()
-		for ok := it.First(); ok; ok = it.Next() {
-			v, err := it.ValueAndErr()
-			if err != nil {
-				yield(pair{}, readError(err))
-				return
-			}
-			if !yield(pair{bytes.Clone(it.Key()), bytes.Clone(v)}, nil) {
-				return
-			}
-		}
-		if err := it.Error(); err != nil {
-			yield(pair{}, readError(err))
-		}
-	}
+	return pairs(r, lo, hi, (*pebble.Iterator).First, (*pebble.Iterator).Next)
 }
 
 // scanBack yields the pairs with lo <= key < hi, the last one first. The caller owns
 // their bytes.
 func scanBack(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
+	return pairs(r, lo, hi, (*pebble.Iterator).Last, (*pebble.Iterator).Prev)
+}
+
+func pairs(r pebble.Reader, lo, hi []byte, first, next func(*pebble.Iterator) bool) iter.Seq2[pair, error] {
 	return func(yield func(pair, error) bool) {
 		it, err := r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
 		if err != nil {
@@ -590,7 +574,7 @@ func scanBack(r pebble.Reader, lo, hi []byte) iter.Seq2[pair, error] {
 			return
 		}
 		defer it.Close()
-		for ok := it.Last(); ok; ok = it.Prev() {
+		for ok := first(it); ok; ok = next(it) {
 			v, err := it.ValueAndErr()
 			if err != nil {
 				yield(pair{}, readError(err))

@@ -64,15 +64,15 @@ func (r *recent) drop(c *changes) {
 	}
 }
 
-// put adds what a batch has changed, once it is committed.
-func (r *recent) put(c *changes) {
+// add takes in what a batch has changed, once it is committed.
+func (r *recent) add(c *changes) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, x := range c.chains {
-		r.chains.put(id, x)
+		r.chains.add(id, x)
 	}
 	for ref, t := range c.turns {
-		r.turns.put(ref, t)
+		r.turns.add(ref, t)
 	}
 }
 
@@ -118,12 +118,12 @@ func (g *generations[K, V]) get(k K) V {
 		return v
 	}
 	if v, ok = g.old[k]; ok {
-		g.put(k, v)
+		g.add(k, v)
 	}
 	return v
 }
 
-func (g *generations[K, V]) put(k K, v V) {
+func (g *generations[K, V]) add(k K, v V) {
 	if len(g.young) >= g.max {
 		g.old, g.young = g.young, nil
 	}

@@ -294,7 +294,7 @@ func (s *Store) Expect(hash turns.Hash, e *turns.Event) {
 	r := s.db().recent
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events.put(hash, &h)
+	r.events.add(hash, &h)
 }
 
 // EventBytes returns how many bytes of events were read since the store was opened.

@@ -1,5 +1,7 @@
 package policy
 
+import "nexus/turns"
+
 // Memory says what a context shows of its agent's memories, in sections behind the
 // session's own system part. The zero value shows none.
 //
@@ -38,6 +40,18 @@ func (m Memory) check(check checkFunc) {
 	check(m.HalfLifeDays <= maxHalfLife, "memory/half_life_days", "%d is outside [0, %d]", m.HalfLifeDays, maxHalfLife)
 	check(m.MaxTokens <= MaxTokens, "memory/max_tokens", "%d is outside [0, %d]", m.MaxTokens, uint64(MaxTokens))
 	check(!m.On() || m.MaxTokens > 0, "memory/max_tokens", "0 tokens, which show nothing")
+}
+
+// MemoryKind returns the kind of a memory that a summarizer calls kind. What is no kind of
+// ours is kept by the day under GSV, else as a fact.
+func (p Policy) MemoryKind(kind string) turns.MemoryKind {
+	if k, err := turns.ParseMemoryKind(kind); err == nil {
+		return k
+	}
+	if p.Template == "gsv" {
+		return turns.Daily
+	}
+	return turns.Semantic
 }
 
 // Runtime is where a context says how often the model called tools since the user's

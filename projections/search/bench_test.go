@@ -29,7 +29,7 @@ func TestLargeIndex(t *testing.T) {
 			fmt.Fprintf(&b, "word%d ", zipf.Uint64())
 		}
 		text += b.Len()
-		src.add(said(fmt.Sprintf("s%d", i%200), b.String()))
+		src.add(turnOf(fmt.Sprintf("s%d", i%200), b.String()))
 	}
 	dir, begin := t.TempDir(), time.Now()
 	x, _ := open(t, dir, src, 0)

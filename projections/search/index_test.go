@@ -97,8 +97,8 @@ func (s *fakeSource) add(docs ...Document) uint64 {
 	return uint64(len(s.docs))
 }
 
-// said returns a turn of tenant default and agent alice.
-func said(session, text string) Document {
+// turnOf returns a turn of tenant default and agent alice.
+func turnOf(session, text string) Document {
 	return Document{Kind: "turn", Tenant: "default", Agent: "alice", Session: session, Segment: session + "/1", Depth: 1, Keys: []string{session}, Said: []string{text}}
 }
 
@@ -151,12 +151,12 @@ func search(t testing.TB, x *Index, text string, f Filter) (ids []string) {
 
 func TestSearchFindsWordsPhrasesIdentifiersAndPaths(t *testing.T) {
 	src := newSource()
-	src.add(said("s", "The quick brown fox jumps over the lazy dog"))
-	src.add(said("s", "We renamed parseHTTPRequest in cmd/nexusd/main.go"))
-	src.add(said("s", "東京タワーへ行きました。天気は良かった"))
+	src.add(turnOf("s", "The quick brown fox jumps over the lazy dog"))
+	src.add(turnOf("s", "We renamed parseHTTPRequest in cmd/nexusd/main.go"))
+	src.add(turnOf("s", "東京タワーへ行きました。天気は良かった"))
 	src.add(Document{Kind: "turn", Tenant: "default", Agent: "alice", Session: "s", Tools: []string{"bash"}, Model: "m1",
 		Calls: []string{"bash", `{"command":"grep -rn max_tokens_total ."}`}, Output: []string{"server.go:42: panic: nil pointer dereference"}})
-	src.add(said("s", "brown is not quick"))
+	src.add(turnOf("s", "brown is not quick"))
 	x, _ := open(t, t.TempDir(), src, 0)
 	for text, want := range map[string]string{
 		"fox":                     "1.0",
@@ -198,7 +198,7 @@ func TestSearchFindsWordsPhrasesIdentifiersAndPaths(t *testing.T) {
 func TestSearchIsBoundedByItsFilter(t *testing.T) {
 	src := newSource()
 	add := func(change func(*Document)) {
-		d := said("s", "needle")
+		d := turnOf("s", "needle")
 		change(&d)
 		src.add(d)
 	}
@@ -249,7 +249,7 @@ func corpus(n int) *fakeSource {
 		for range 3 + rng.IntN(20) {
 			words = append(words, fmt.Sprintf("w%d", rng.IntN(40)))
 		}
-		src.add(said(fmt.Sprintf("s%d", i%5), strings.Join(words, " ")), said("m", words[0]))
+		src.add(turnOf(fmt.Sprintf("s%d", i%5), strings.Join(words, " ")), turnOf("m", words[0]))
 	}
 	return src
 }
@@ -311,7 +311,7 @@ func TestARestartReadsOnlyWhatIsNew(t *testing.T) {
 	src, dir := corpus(50), t.TempDir()
 	_, stop := open(t, dir, src, 10)
 	stop()
-	first := src.add(said("s", "news"))
+	first := src.add(turnOf("s", "news"))
 	var read []uint64
 	src.before = func(seq uint64) error { read = append(read, seq); return nil }
 	x, _ := open(t, dir, src, 10)
@@ -452,7 +452,7 @@ func TestAnErasedKeyTakesItsWordsAlong(t *testing.T) {
 	build := func() *fakeSource {
 		src := newSource()
 		for i := range 30 {
-			src.add(said("keep", fmt.Sprintf("common keeper%d", i)), said("gone", fmt.Sprintf("common secretword%d", i)))
+			src.add(turnOf("keep", fmt.Sprintf("common keeper%d", i)), turnOf("gone", fmt.Sprintf("common secretword%d", i)))
 		}
 		return src
 	}

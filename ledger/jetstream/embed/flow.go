@@ -167,7 +167,7 @@ func (f *flow) look() {
 			defer f.mu.Unlock()
 			f.probing = false
 			for _, l := range []*lane{&f.short, &f.long} {
-				l.seen()
+				l.removeMarked()
 				l.grant()
 			}
 			f.look()

@@ -119,8 +119,8 @@ func (l *lane) mark() {
 	}
 }
 
-// seen takes off what was marked.
-func (l *lane) seen() {
+// removeMarked takes off what was marked.
+func (l *lane) removeMarked() {
 	l.unseen -= min(l.marked, l.unseen)
 	for _, sh := range l.shares {
 		sh.unseen -= min(sh.marked, sh.unseen)

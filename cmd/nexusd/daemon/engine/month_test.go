@@ -163,8 +163,8 @@ func (l *agentLife) remember(day int) {
 	})
 }
 
-// beside does what is not a turn: an event from outside, a memory, the document.
-func (l *agentLife) beside(day int) {
+// doAnotherThing does what is not a turn: an event from outside, a memory, the document.
+func (l *agentLife) doAnotherThing(day int) {
 	switch l.rand.IntN(4) {
 	case 0:
 		r := api.AppendEvent{ID: newID(l.t), Channel: "mail", Kind: "mail", Body: turns.Raw(fmt.Sprintf(`{"n":%d}`, len(l.events)))}
@@ -232,7 +232,7 @@ func TestAMonthOfAnAgent(t *testing.T) {
 						l.facts[fact] = label
 						l.say(label, fact+"; "+strings.Repeat("and there was more to say ", 40), l.rand.IntN(30) == 0)
 					}
-					l.beside(day)
+					l.doAnotherThing(day)
 					l.clock.add(20 * time.Minute)
 				}
 			}

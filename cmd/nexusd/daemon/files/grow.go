@@ -118,6 +118,9 @@ func (u *unit) append(name string, b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
+	if err := u.may(); err != nil {
+		return err
+	}
 	if err := u.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return err
 	}
@@ -126,12 +129,8 @@ func (u *unit) append(name string, b []byte) error {
 		return err
 	}
 	at := u.state.Sizes[name]
-	_, err = f.WriteAt(b[:len(b)/2], at) // in two, so that a test can stop between them
-	if err == nil {
-		err = u.may() // half of it is there
-	}
-	if err == nil {
-		_, err = f.WriteAt(b[len(b)/2:], at+int64(len(b)/2))
+	if err = f.Truncate(at); err == nil { // what a first append left that no state counts
+		_, err = f.WriteAt(b, at)
 	}
 	if err == nil {
 		err = u.may()

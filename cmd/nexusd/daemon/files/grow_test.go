@@ -208,7 +208,9 @@ func TestDamagedStateStopsOneUnit(t *testing.T) {
 	talk(t, e, w.ID, 2)
 	applied(t, e, s.ID, w.ID)
 	memory := filepath.Join(dir, "memory", "agents", "alice")
-	if err := errors.Join(os.MkdirAll(memory, 0o700), os.WriteFile(filepath.Join(memory, ".nexus-state.json"), []byte("{"), 0o600)); err != nil {
+	left := []byte(strings.Repeat("what an append left that no state counts\n", 1000))
+	if err := errors.Join(os.MkdirAll(memory, 0o700), os.WriteFile(filepath.Join(memory, ".nexus-state.json"), []byte("{"), 0o600),
+		os.WriteFile(filepath.Join(memory, "raw_traces.jsonl"), left, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	x := exporter(t, e, dir)

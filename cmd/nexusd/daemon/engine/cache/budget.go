@@ -116,7 +116,7 @@ func (c *Cache[K, V]) PutIn(epoch uint64, k K, v V, size int) {
 	c.budget.mu.Lock()
 	defer c.budget.mu.Unlock()
 	if epoch == c.budget.epoch {
-		c.put(k, v, size)
+		c.insert(k, v, size)
 	}
 }
 
@@ -126,11 +126,11 @@ func (c *Cache[K, V]) PutIn(epoch uint64, k K, v V, size int) {
 func (c *Cache[K, V]) Put(k K, v V, size int) {
 	c.budget.mu.Lock()
 	defer c.budget.mu.Unlock()
-	c.put(k, v, size)
+	c.insert(k, v, size)
 }
 
-// put is Put. The caller holds mu.
-func (c *Cache[K, V]) put(k K, v V, size int) {
+// insert is Put. The caller holds mu.
+func (c *Cache[K, V]) insert(k K, v V, size int) {
 	b := c.budget
 	if el := c.items[k]; el != nil {
 		b.remove(el)

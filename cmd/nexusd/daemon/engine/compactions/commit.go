@@ -9,7 +9,6 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/compactor"
 	"nexus/compactor/plan"
-	"nexus/compactor/policy"
 	"nexus/compactor/summary"
 	"nexus/ledger"
 	"nexus/lineage"
@@ -77,20 +76,11 @@ func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, se
 		if err == nil {
 			d.Keys = append(d.Keys, w.sources...)
 			d.After = func(seq uint64, _ turns.Hash) { at = page.FormatPosition(seq) }
-			ev.Learned, err = cm.memories.Learned(s, memoryKind(w.policy), ledger.LearnedBranch(ev), &body)
+			ev.Learned, err = cm.memories.Learned(s, w.policy.MemoryKind, ledger.LearnedBranch(ev), &body)
 		}
 		return d, err
 	})
 	return ref, at, err
-}
-
-// memoryKind is what a policy makes of a memory that its summarizer gives no kind: GSV
-// keeps them by the day, the others as facts.
-func memoryKind(p policy.Policy) turns.MemoryKind {
-	if p.Template == "gsv" {
-		return turns.Daily
-	}
-	return turns.Semantic
 }
 
 // rebase carries a summary that was made on an older head to the current head.

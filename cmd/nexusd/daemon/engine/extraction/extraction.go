@@ -283,7 +283,7 @@ func (x *Extraction) extract(ctx context.Context, e *extraction, previous string
 			names = append(names, api.TurnName{Session: ref.Session, Turn: ref.Turn})
 		}
 		stored, err := x.memories.Remember(ctx, e.caller, memories.Found{
-			ID: e.id("memory\x00"+m.Kind+"\x00"+m.Text, 0), Session: e.session.ID, Kind: kindOf(e.policy, m.Kind), Text: m.Text, Sources: names})
+			ID: e.id("memory\x00"+m.Kind+"\x00"+m.Text, 0), Session: e.session.ID, Kind: e.policy.MemoryKind(m.Kind), Text: m.Text, Sources: names})
 		if err != nil {
 			return n, err
 		}
@@ -292,18 +292,6 @@ func (x *Extraction) extract(ctx context.Context, e *extraction, previous string
 		}
 	}
 	return n, nil
-}
-
-// kindOf is what a policy makes of a memory whose kind is none of ours: GSV keeps them by
-// the day, the others as facts.
-func kindOf(p policy.Policy, kind string) turns.MemoryKind {
-	if k, err := turns.ParseMemoryKind(kind); err == nil {
-		return k
-	}
-	if p.Template == "gsv" {
-		return turns.Daily
-	}
-	return turns.Semantic
 }
 
 // id returns the id of an event of the extraction. It is the same on every daemon, and

@@ -29,12 +29,12 @@ func learnedOf(b *turns.CompactionBody) (out []learned, err error) {
 }
 
 // Learned returns what the header of a compaction of s says of the memories in its body,
-// nil if it has none. kind is what the policy makes of a memory whose type is no kind.
+// nil if it has none. kindOf is what the policy makes of what a summarizer calls a memory.
 //
 // A memory that the session sees already gets the digest of that one, so it becomes
 // evidence of it and is not said twice, also if the other one is of another branch or
 // visibility. Where the agent's key is destroyed, nothing is learned.
-func (ms *Memories) Learned(s *ledger.Session, kind turns.MemoryKind, branch turns.Ref, b *turns.CompactionBody) ([]turns.Learned, error) {
+func (ms *Memories) Learned(s *ledger.Session, kindOf func(string) turns.MemoryKind, branch turns.Ref, b *turns.CompactionBody) ([]turns.Learned, error) {
 	all, err := learnedOf(b)
 	if err != nil || len(all) == 0 || len(all) > turns.MaxLearned {
 		return nil, err
@@ -48,10 +48,7 @@ func (ms *Memories) Learned(s *ledger.Session, kind turns.MemoryKind, branch tur
 	}
 	out := make([]turns.Learned, len(all))
 	for i, l := range all {
-		k := kind
-		if own, err := turns.ParseMemoryKind(l.Kind); err == nil {
-			k = own
-		}
+		k := kindOf(l.Kind)
 		private, on := s.Kind == turns.Main, turns.ID{}
 		if s.ForkOf != nil {
 			on = branch.Session
