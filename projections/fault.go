@@ -81,13 +81,27 @@ func (e *DamagedError) Error() string {
 // Unwrap gives ErrCorrupt.
 func (e *DamagedError) Unwrap() error { return ledger.ErrCorrupt }
 
-// readError returns the error of a read of Pebble.
-func readError(err error) error {
-	if pebble.IsCorruptionError(err) {
-		return fmt.Errorf("%w: read the projections: %w", ledger.ErrCorrupt, err)
+// ReadError says that the database could not be read. What was asked for may be sound:
+// damaged projections are made again from the log. Damage is [ledger.ErrCorrupt] too.
+type ReadError struct{ Err error }
+
+func (e *ReadError) Error() string {
+	if pebble.IsCorruptionError(e.Err) {
+		return fmt.Sprintf("%v: read the projections: %v", ledger.ErrCorrupt, e.Err)
 	}
-	return fmt.Errorf("read the projections: %w", err)
+	return fmt.Sprintf("read the projections: %v", e.Err)
 }
+
+// Unwrap gives the error of the database, and ErrCorrupt if that is damage.
+func (e *ReadError) Unwrap() []error {
+	if pebble.IsCorruptionError(e.Err) {
+		return []error{ledger.ErrCorrupt, e.Err}
+	}
+	return []error{e.Err}
+}
+
+// readError returns the error of a read of Pebble.
+func readError(err error) error { return &ReadError{err} }
 
 // noteFile exists in the folder of projections that are known to be damaged.
 const noteFile = "DAMAGED"

@@ -168,6 +168,22 @@ func (s *Store) DailyMemories(tenant, agent string, from, to int64) iter.Seq2[Na
 	}
 }
 
+// NewestDaily yields the memories of kind daily of an agent, the newest by their time first.
+func (s *Store) NewestDaily(tenant, agent string) iter.Seq2[NamedMemory, error] {
+	k := memoryKey(mDaily, tenant, agent)
+	return func(yield func(NamedMemory, error) bool) {
+		for e, err := range scanBack(s.db(), k, end(k)) {
+			var m NamedMemory
+			if err == nil {
+				m, err = s.view().memoryRow(tenant, agent, turns.ID(e.value))
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // MemoryEvidence returns where up to limit events are that said the same as a memory
 // after it, oldest first.
 func (s *Store) MemoryEvidence(tenant, agent string, id turns.ID, limit int) (at []MemoryPlace, err error) {

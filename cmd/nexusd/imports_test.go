@@ -73,10 +73,10 @@ var allowed = map[string][]string{
 	room("transfer"):             slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths", "writer", "policies", "sessions")),
 	room("audit"):                slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
 	room("archive"):              slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "lineage", "projections", "turns"}, rooms("content", "reader", "transfer", "memories")),
-	"cmd/nexusd/daemon/files":    slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns"}, rooms("archive", "memories")),
+	"cmd/nexusd/daemon/files":    slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns"}, rooms("archive", "memories", "reader")),
 	"cmd/nexusd/daemon/engine":   slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "contexts", "history", "transfer", "audit", "archive", "events", "memories", "resets", "extraction", "search")),
 	room("enginetest"):           slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
-	room("search"):               slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections/search", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "memories")),
+	room("search"):               slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "projections/search", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/nexusd/daemon":          nil, // the wiring: everything
 	"docs/examples/go":           {},  // what any client may use
 	"cmd/ledgerctl": {"turns", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",

@@ -20,8 +20,6 @@ import (
 	"nexus/ledger/api"
 	"nexus/ledger/jetstream/disk"
 	"nexus/turns"
-
-	_ "time/tzdata" // zones for resets where the system has none
 )
 
 func main() {

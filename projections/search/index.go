@@ -192,8 +192,8 @@ func (x *Index) Run(ctx context.Context, src Source) {
 			}
 		}
 		if errors.Is(err, errDamaged) {
-			x.cfg.Logger.Error("the search index is damaged: it is set aside and made again", "err", err)
-			if err = x.setAside(); err == nil {
+			x.cfg.Logger.Error("the search index is damaged: it is removed and made again", "err", err)
+			if err = x.remove(); err == nil {
 				continue
 			}
 		}
@@ -210,19 +210,9 @@ func (x *Index) Run(ctx context.Context, src Source) {
 
 func (x *Index) path() string { return filepath.Join(x.cfg.Dir, "index") }
 
-// setAside keeps the damaged files, in place of those that were kept before.
-func (x *Index) setAside() error {
-	aside := filepath.Join(x.cfg.Dir, "damaged")
-	if err := os.RemoveAll(aside); err != nil {
-		return err
-	}
-	return os.Rename(x.path(), aside)
-}
-
-// remove removes the index, and the damaged files that were kept.
-func (x *Index) remove() error {
-	return errors.Join(os.RemoveAll(x.path()), os.RemoveAll(filepath.Join(x.cfg.Dir, "damaged")))
-}
+// remove removes the index. Nothing of it is kept, since its words may be those of a
+// session that is erased later.
+func (x *Index) remove() error { return os.RemoveAll(x.path()) }
 
 func (x *Index) close() {
 	x.mu.Lock()

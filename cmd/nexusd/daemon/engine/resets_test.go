@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	_ "time/tzdata" // the same zones on every machine
 
 	"nexus/cmd/nexusd/daemon/engine"
 	"nexus/cmd/nexusd/daemon/engine/enginetest"

@@ -74,6 +74,12 @@ func (x *Exporter) autobyteus(ctx context.Context, s *archive.Session) (written 
 		}
 		b, at.Next = append(b, line...), t.Index+1
 		written++
+		if len(b) > flushBytes { // no state counts it yet, so a crash cuts it off
+			if err := u.append(live, b); err != nil {
+				return written, err
+			}
+			b = b[:0]
+		}
 	}
 	if err := u.append(live, b); err != nil {
 		return written, err

@@ -100,7 +100,7 @@ func Open(c Config) (*Exporter, error) {
 	}
 	x := &Exporter{Config: c, root: folder{Root: root}, units: make(map[string]*unit), saved: time.Now(),
 		written: prometheus.NewCounter(prometheus.CounterOpts{Name: "nexus_files_written_total", Help: "Files written beside the ledger."}),
-		failed:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_files_failed", Help: "Sessions whose files could not be written; they are tried again."}),
+		failed:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "nexus_files_failed", Help: "Sessions and agents whose files could not be written; they are tried again."}),
 	}
 	if err := x.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("folder of files %s: %w", c.Dir, err), root.Close())
@@ -134,6 +134,11 @@ func (x *Exporter) load() error {
 	case s.Position > x.Source.Applied():
 		s.Position = 0 // the log was cut; its files are checked again
 	}
+	for _, n := range s.Notes {
+		if n.Written == nil { // none was written yet
+			n.Written = make(map[string]contents)
+		}
+	}
 	x.state = s
 	return nil
 }
@@ -158,7 +163,7 @@ func (x *Exporter) Close() error { return errors.Join(x.save(), x.root.Close()) 
 func (x *Exporter) Run(ctx context.Context) {
 	for pass := 0; ; pass++ {
 		next := x.state.Position + 1
-		if len(x.state.Failed) > 0 {
+		if len(x.state.Failed) > 0 || slices.ContainsFunc(x.state.Notes, func(n *note) bool { return n.failed }) {
 			next = x.state.Position // there is work, whatever is stored
 		}
 		if err := x.Source.WaitFor(ctx, next); err != nil && ctx.Err() == nil {
@@ -212,11 +217,11 @@ func (x *Exporter) Pass(ctx context.Context, retry bool) (written int) {
 			failed = append(failed, id)
 		}
 	}
-	written += x.notes(ctx)
+	written += x.notes(ctx, retry)
 	slices.SortFunc(failed, turns.ID.Compare)
 	changed := !slices.Equal(failed, x.state.Failed)
 	x.state.Position, x.state.Failed = to, failed
-	x.failed.Set(float64(len(failed)))
+	x.failed.Set(float64(len(failed) + x.failedNotes()))
 	if written > 0 || changed || time.Since(x.saved) > saveEvery {
 		if err := x.save(); err != nil {
 			x.Logger.Warn("files: their state can't be saved; a start reads more of the log again", "err", err)

@@ -113,6 +113,9 @@ func (u *unit) truncate(name string, size int64) error {
 	return errors.Join(f.Truncate(size), f.Sync(), f.Close())
 }
 
+// flushBytes is about how much of a file is in memory before it is appended.
+const flushBytes = 4 << 20
+
 // append adds to a file and syncs it. The state counts it from the next save on.
 func (u *unit) append(name string, b []byte) error {
 	if len(b) == 0 {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -23,6 +24,18 @@ type note struct {
 	Agent    string              `json:"agent"`
 	Position uint64              `json:"position"`        // of the newest event that they have
 	Written  map[string]contents `json:"files,omitempty"` // by name
+
+	failed bool // the last try to write them did
+}
+
+// failedNotes returns the number of agents whose memory files could not be written.
+func (x *Exporter) failedNotes() (n int) {
+	for _, k := range x.state.Notes {
+		if k.failed {
+			n++
+		}
+	}
+	return n
 }
 
 // contents are the hashes of what a file was given last, and of what it had before: a
@@ -42,9 +55,12 @@ func (x *Exporter) remembers(tenant, agent string) {
 
 // notes writes the memory files of the agents whose memories have changed: a file for
 // each day, and MEMORY.md. A file that a person changed is not written any more, until
-// it is removed.
-func (x *Exporter) notes(ctx context.Context) (written int) {
+// it is removed. retry says to try again what failed before.
+func (x *Exporter) notes(ctx context.Context, retry bool) (written int) {
 	for _, n := range x.state.Notes {
+		if n.failed && !retry {
+			continue
+		}
 		at, err := x.Source.NotesAt(n.Tenant, n.Agent)
 		if err == nil && at > n.Position {
 			var k int
@@ -53,9 +69,13 @@ func (x *Exporter) notes(ctx context.Context) (written int) {
 				n.Position = at
 			}
 		}
-		if err != nil && ctx.Err() == nil {
+		if ctx.Err() != nil {
+			return written
+		}
+		if err != nil && !n.failed {
 			x.Logger.Error("files: those of an agent's memory can't be written; they are tried again", "tenant", n.Tenant, "agent", n.Agent, "err", err)
 		}
+		n.failed = err != nil
 	}
 	return written
 }
@@ -154,7 +174,7 @@ func dayFile(ms []api.Memory) []byte {
 // local returns the time of a memory in its zone, else in UTC.
 func local(m *api.Memory) time.Time {
 	t := time.Time(m.Time).UTC()
-	if zone, err := time.LoadLocation(m.Zone); err == nil && m.Zone != "" {
+	if zone, err := reader.Zone(m.Zone); err == nil && m.Zone != "" {
 		t = t.In(zone)
 	}
 	return t

@@ -158,3 +158,43 @@ func TestAFileThatAPersonChangedIsLeft(t *testing.T) {
 	exporter(t, e, dir).Pass(t.Context(), true)
 	check("# four\n")
 }
+
+// An agent that had no memory yet when the daemon was stopped gets its files after the
+// next start.
+func TestFirstMemoryAfterARestartIsWritten(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	s, dir := session(t, e, `{}`), t.TempDir()
+	talk(t, e, s.ID, 1)
+	applied(t, e, s.ID)
+	x := exporter(t, e, dir)
+	x.Pass(t.Context(), true)
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	note1(t, e, api.SaveMemory{Text: "the first"})
+	must(e.Memories.List(t.Context(), enginetest.Alice, api.ListMemories{}))(t) // waits for the agent's chain
+	if n := exporter(t, e, dir).Pass(t.Context(), true); n != 1 || len(names(t, dir)) != 1 {
+		t.Errorf("%d files: %v", n, names(t, dir))
+	}
+}
+
+// Memory files that can't be written are tried again, though nothing new is stored.
+func TestFailedMemoryFilesAreTriedAgain(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	s, dir := session(t, e, `{}`), t.TempDir()
+	note1(t, e, api.SaveMemory{Text: "the first"})
+	applied(t, e, s.ID)
+	x := exporter(t, e, dir)
+	x.root.fault = func() error { return errCrash }
+	x.Pass(t.Context(), true)
+	if n := x.failedNotes(); n != 1 {
+		t.Errorf("%d agents failed", n)
+	}
+	x.root.fault = nil
+	if n := x.Pass(t.Context(), false); n != 0 {
+		t.Errorf("a pass without retries wrote %d files", n)
+	}
+	if n := x.Pass(t.Context(), true); n != 1 || x.failedNotes() != 0 {
+		t.Errorf("%d files, %d agents failed", n, x.failedNotes())
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 
@@ -22,10 +23,10 @@ const (
 
 // step is the result of a tool call.
 type step struct {
-	number int
-	tool   string
-	turn   turns.ID
-	output string
+	number  int
+	tool    string
+	turn    turns.ID
+	preview string
 }
 
 // wolffish writes the task file of a session, with a preview of each output of a tool,
@@ -47,15 +48,26 @@ func (x *Exporter) wolffish(ctx context.Context, s *archive.Session) (written in
 	}()
 	at := u.state.Sessions[s.ID]
 	first := at.Next
-	steps, err := x.steps(ctx, s, &at)
+	var steps []step
+	var log []byte
+	flush := func() error {
+		err := u.append(base+"-detail.log", log) // no state counts it yet, so a crash cuts it off
+		log = log[:0]
+		return err
+	}
+	err = x.steps(ctx, s, &at, func(st step, output string) error {
+		st.preview = preview(output)
+		steps = append(steps, st)
+		log = fmt.Appendf(log, "### Step %d: %s (%s chars, turn %s)\n%s\n\n", st.number, st.tool, thousands(utf8.RuneCountInString(output)), st.turn, output)
+		if len(log) > flushBytes {
+			return flush()
+		}
+		return nil
+	})
 	if err != nil || at.Next == first {
 		return 0, err
 	}
-	var log strings.Builder
-	for _, st := range steps {
-		fmt.Fprintf(&log, "### Step %d: %s (%s chars, turn %s)\n%s\n\n", st.number, st.tool, thousands(len([]rune(st.output))), st.turn, st.output)
-	}
-	if err := u.append(base+"-detail.log", []byte(log.String())); err != nil {
+	if err := flush(); err != nil {
 		return 0, err
 	}
 	if len(steps) > 0 || first == 0 {
@@ -73,16 +85,16 @@ func (x *Exporter) wolffish(ctx context.Context, s *archive.Session) (written in
 	return written, u.commit()
 }
 
-// steps returns the results of tool calls that are not written yet, and moves at behind
-// them.
-func (x *Exporter) steps(ctx context.Context, s *archive.Session, at *sessionWritten) (out []step, err error) {
+// steps calls f with each result of a tool call that is not written yet, and moves at
+// behind them.
+func (x *Exporter) steps(ctx context.Context, s *archive.Session, at *sessionWritten, f func(st step, output string) error) error {
 	calls := make(map[string]string)
 	for id, name := range at.Calls {
 		calls[id] = name
 	}
 	for t, err := range x.Source.Turns(ctx, s, at.Next) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		at.Next = t.Index + 1
 		for _, m := range t.Messages {
@@ -98,7 +110,9 @@ func (x *Exporter) steps(ctx context.Context, s *archive.Session, at *sessionWri
 				if delete(calls, p.ID); tool == "" {
 					tool = "result"
 				}
-				out = append(out, step{at.Steps, firstLine(tool, 100), t.ID, outputOf(&p)})
+				if err := f(step{number: at.Steps, tool: firstLine(tool, 100), turn: t.ID}, outputOf(&p)); err != nil {
+					return err
+				}
 			}
 		}
 		if t.Response != nil {
@@ -110,7 +124,7 @@ func (x *Exporter) steps(ctx context.Context, s *archive.Session, at *sessionWri
 		}
 	}
 	at.Calls = calls
-	return out, nil
+	return nil
 }
 
 // outputOf returns the text of a result, or its JSON.
@@ -134,7 +148,7 @@ func taskFile(session turns.ID, request, old string, steps []step) []byte {
 		}
 	}
 	for _, st := range steps {
-		all = append(all, fmt.Sprintf("### Step %d: %s\n- **Output:** %s\n", st.number, st.tool, preview(st.output)))
+		all = append(all, fmt.Sprintf("### Step %d: %s\n- **Output:** %s\n", st.number, st.tool, st.preview))
 	}
 	size := len(head)
 	from := len(all)

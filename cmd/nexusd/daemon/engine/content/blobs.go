@@ -127,6 +127,7 @@ func (cs *Store) ReadBlob(ctx context.Context, tenant string, k seal.Key, digest
 	if b, ok := cs.contents.Get(name); ok {
 		return b, nil
 	}
+	epoch := cs.contents.Epoch() // a key that is destroyed meanwhile empties the cache
 	b, err := cs.Blobs.GetBlob(ctx, tenant, digest)
 	switch {
 	case err != nil:
@@ -138,7 +139,7 @@ func (cs *Store) ReadBlob(ctx context.Context, tenant string, k seal.Key, digest
 	if err != nil {
 		return nil, fmt.Errorf("blob %s: %w", digest, err)
 	}
-	cs.contents.Put(name, b, len(b))
+	cs.contents.PutIn(epoch, name, b, len(b))
 	return b, nil
 }
 

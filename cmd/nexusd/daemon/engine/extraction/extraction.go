@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -59,8 +60,8 @@ type Extraction struct {
 	memories *memories.Memories
 	sessions *sessions.Sessions
 
-	seen uint64                // position up to which resets were looked for
-	open map[turns.ID]struct{} // sessions that were reset, and whose extraction has not ended
+	looked uint64                 // position up to which resets were looked for
+	open   map[turns.ID]time.Time // sessions that were reset and whose extraction has not ended; when to look at each again
 }
 
 // New returns the extractions of the sessions that r finds. A nil logger is silent.
@@ -68,7 +69,7 @@ func New(logger *slog.Logger, pl *paths.Loader, r *reader.Reader, w *writer.Writ
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Extraction{logger: logger, paths: pl, reader: r, writer: w, events: es, memories: ms, sessions: ss, open: make(map[turns.ID]struct{})}
+	return &Extraction{logger: logger, paths: pl, reader: r, writer: w, events: es, memories: ms, sessions: ss, open: make(map[turns.ID]time.Time)}
 }
 
 // RunExtractions extracts until ctx ends.
@@ -77,9 +78,7 @@ func (x *Extraction) RunExtractions(ctx context.Context) {
 		return // nobody to ask: no reset is looked at
 	}
 	for ctx.Err() == nil {
-		if err := x.ExtractDue(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrUnavailable) {
-			x.logger.Error("extractions of memories", "err", err)
-		}
+		_ = x.ExtractDue(ctx) // it has logged each error
 		timer := time.NewTimer(time.Second)
 		select {
 		case <-ctx.Done():
@@ -97,11 +96,11 @@ func (x *Extraction) ExtractDue(ctx context.Context) error {
 		return nil
 	}
 	to := x.reader.Projections.Applied().Seq
-	if to < x.seen {
-		x.seen = 0 // the projections are made again
+	if to < x.looked {
+		x.looked = 0 // the projections are made again
 	}
-	looked := make(map[turns.ID]bool)
-	for id, err := range x.reader.Projections.Touched(x.seen, to) {
+	now, looked := x.reader.Now(), make(map[turns.ID]bool)
+	for id, err := range x.reader.Projections.Touched(x.looked, to) {
 		if err != nil {
 			return err
 		}
@@ -109,24 +108,36 @@ func (x *Extraction) ExtractDue(ctx context.Context) error {
 			continue
 		}
 		looked[id] = true
-		if s, err := x.reader.Projections.Session(id); err == nil && s.State == turns.Reset && s.Turns > 0 {
-			x.open[id] = struct{}{}
+		if s, err := x.reader.Projections.Session(id); err == nil && s.State == turns.Reset && s.Turns > 0 && now.Sub(time.Unix(0, s.Updated)) <= Window+Tries*Lease {
+			x.open[id] = time.Time{}
 		}
 	}
-	x.seen = to
+	x.looked = to
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	var errs error
 	room := make(chan struct{}, parallel)
-	for _, id := range slices.SortedFunc(keys(x.open), turns.ID.Compare) {
+	for _, id := range slices.SortedFunc(maps.Keys(x.open), turns.ID.Compare) {
+		if now.Before(x.open[id]) {
+			continue
+		}
 		room <- struct{}{}
 		group.Go(func() {
 			defer func() { <-room }()
-			ended, err := x.attempt(ctx, id)
+			again, ended, err := x.attempt(ctx, id)
 			mu.Lock()
 			defer mu.Unlock()
-			if errs = errors.Join(errs, err); ended {
+			switch {
+			case ended:
 				delete(x.open, id)
+			case err != nil:
+				x.open[id] = now.Add(afterError)
+			default:
+				x.open[id] = again
+			}
+			if err != nil && ctx.Err() == nil {
+				x.logger.Error("an extraction of memories can't be made now; it is looked at again", "session", id, "err", err)
+				errs = errors.Join(errs, fmt.Errorf("session %s: %w", id, err))
 			}
 		})
 	}
@@ -134,13 +145,8 @@ func (x *Extraction) ExtractDue(ctx context.Context) error {
 	return errs
 }
 
-func keys(m map[turns.ID]struct{}) func(func(turns.ID) bool) {
-	ids := make([]turns.ID, 0, len(m))
-	for id := range m {
-		ids = append(ids, id)
-	}
-	return slices.Values(ids)
-}
+// afterError is how long a session waits whose extraction could not be looked at.
+const afterError = time.Minute
 
 // extraction is the one of a session.
 type extraction struct {
@@ -153,40 +159,41 @@ type extraction struct {
 }
 
 // attempt makes the try that is due for a session, and reports whether its extraction has
-// ended: it is done, has failed as often as it may, or there is nothing to extract.
-func (x *Extraction) attempt(ctx context.Context, id turns.ID) (ended bool, err error) {
+// ended: it is done, has failed as often as it may, or there is nothing to extract. Else
+// again is when to look again; zero: soon.
+func (x *Extraction) attempt(ctx context.Context, id turns.ID) (again time.Time, ended bool, err error) {
 	e, err := x.plan(ctx, id)
 	if e == nil || err != nil {
-		return err == nil || errors.Is(err, ledger.ErrErased) || errors.Is(err, ledger.ErrNotFound), err
+		return again, err == nil || errors.Is(err, ledger.ErrErased) || errors.Is(err, ledger.ErrNotFound), err
 	}
 	if ev, err := x.find(ctx, e, done, 0); ev != nil || err != nil {
-		return ev != nil, err
+		return again, ev != nil, err
 	}
 	try, now := 1, x.reader.Now()
 	for ; ; try++ {
 		ev, err := x.find(ctx, e, begun, try)
 		if err != nil {
-			return false, err
+			return again, false, err
 		}
 		if ev == nil {
 			break
 		}
-		if now.Before(time.Time(ev.Recorded).Add(Lease)) {
-			return false, nil // it may be under way
+		if end := time.Time(ev.Recorded).Add(Lease); now.Before(end) {
+			return end, false, nil // it may be under way
 		}
 		if try == Tries {
-			return true, nil
+			return again, true, nil
 		}
 	}
 	if try == 1 && now.Sub(time.Unix(0, e.session.Updated)) > Window {
-		return true, nil
+		return again, true, nil
 	}
 	halves, previous, err := x.load(ctx, e)
 	if err == nil && len(halves) == 0 {
-		return true, nil
+		return again, true, nil
 	}
 	if mine, berr := x.note(ctx, e, begun, try, nil); !mine || berr != nil {
-		return false, berr // another daemon was faster
+		return again, false, berr // another daemon was faster
 	}
 	n := 0
 	if err == nil {
@@ -195,16 +202,16 @@ func (x *Extraction) attempt(ctx context.Context, id turns.ID) (ended bool, err 
 	if err == nil {
 		_, err = x.note(ctx, e, done, 0, map[string]any{"memories": n})
 		x.writer.Metrics.Extracted("done")
-		return err == nil, err
+		return again, err == nil, err
 	}
 	if ctx.Err() != nil {
-		return false, nil // the daemon ends; another try follows
+		return again, false, nil // the daemon ends; another try follows
 	}
 	code := api.FromError(err).Code
 	x.logger.Warn("the extraction of memories at a reset failed", "session", id, "try", try, "tries", Tries, "code", code)
 	x.writer.Metrics.Extracted("failed")
 	_, err = x.note(ctx, e, failed, try, map[string]any{"code": code})
-	return try == Tries && err == nil, err
+	return again, try == Tries && err == nil, err
 }
 
 // plan returns the extraction of a session; nil if none is to be made: its policy asks for

@@ -26,9 +26,10 @@ func (ms *Memories) Withdraw(ctx context.Context, c reader.Caller, req api.Withd
 		return nil, err
 	}
 	header := turns.Memory{State: turns.Withdrawn}
+	var asker *viewer
 	m, id, duplicate, err := ms.change(ctx, c, changeRequest{req.ID, req.Memory, req.Session, "memory.withdraw", canonical}, req.Reason,
-		func(_ *viewer, m ledger.NamedMemory) (turns.Memory, error) {
-			header.Of = m.ID
+		func(v *viewer, m ledger.NamedMemory) (turns.Memory, error) {
+			header.Of, asker = m.ID, v
 			return header, nil
 		})
 	if err != nil {
@@ -36,12 +37,17 @@ func (ms *Memories) Withdraw(ctx context.Context, c reader.Caller, req api.Withd
 	}
 	out := &api.WithdrawnMemory{Memory: *ms.describe(ms.opener(), c.Tenant, c.Agent, m, m.Now()), Derived: []turns.ID{}, Replaced: []turns.ID{}, Change: id}
 	out.Duplicate = duplicate
-	return out, ms.dependents(c, m, out)
+	if asker == nil { // the request was stored before
+		if asker, err = ms.viewerOf(ctx, c, req.Session, api.Read{}); err != nil {
+			return nil, err
+		}
+	}
+	return out, ms.dependents(c, asker, m, out)
 }
 
 // dependents fills in what depends on a memory: what derives from it, what it superseded,
-// and what superseded it.
-func (ms *Memories) dependents(c reader.Caller, m ledger.NamedMemory, out *api.WithdrawnMemory) error {
+// and what superseded it. What the viewer does not see is not named.
+func (ms *Memories) dependents(c reader.Caller, v *viewer, m ledger.NamedMemory, out *api.WithdrawnMemory) error {
 	room := min(maxShown, ms.page.PageBytes()/4/32) // an id takes 29 bytes of JSON
 	seen := map[turns.ID]bool{m.ID: true}
 	for open := []turns.ID{m.ID}; len(open) > 0 && !out.Cut; open = open[1:] {
@@ -53,12 +59,22 @@ func (ms *Memories) dependents(c reader.Caller, m ledger.NamedMemory, out *api.W
 			if seen[id] {
 				continue
 			}
-			if len(out.Derived) >= room {
+			if len(seen) > room {
 				out.Cut = true
 				break
 			}
-			seen[id] = true
-			out.Derived, open = append(out.Derived, id), append(open, id)
+			seen[id], open = true, append(open, id)
+			x, err := ms.reader.Projections.Memory(c.Tenant, c.Agent, id)
+			if err != nil {
+				return err
+			}
+			ok, err := v.sees(ms.reader.Projections, x.Now())
+			if err != nil {
+				return err
+			}
+			if ok {
+				out.Derived = append(out.Derived, id)
+			}
 		}
 	}
 	follow := func(list *[]turns.ID, next func(ledger.NamedMemory) turns.ID) error {
@@ -75,7 +91,13 @@ func (ms *Memories) dependents(c reader.Caller, m ledger.NamedMemory, out *api.W
 			if err != nil {
 				return err
 			}
-			*list, at = append(*list, old.ID), old
+			ok, err := v.sees(ms.reader.Projections, old.Now())
+			if err != nil {
+				return err
+			}
+			if at = old; ok {
+				*list = append(*list, old.ID)
+			}
 		}
 	}
 	if err := follow(&out.Replaced, func(m ledger.NamedMemory) turns.ID { return m.Supersedes }); err != nil {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
@@ -267,10 +266,7 @@ func (ms *Memories) describe(op *opener, tenant, agent string, m ledger.NamedMem
 		out.Visibility = "main"
 	}
 	if err != nil {
-		var missing *content.MissingKeyError
-		if out.Error = api.FromError(err).Code; errors.As(err, &missing) {
-			out.Error, out.MissingKey = api.Corrupt, missing.ID
-		}
+		out.Error, out.MissingKey = reader.WhyUnreadable(err)
 	}
 	if ev == nil {
 		return out

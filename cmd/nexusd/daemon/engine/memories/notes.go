@@ -15,7 +15,7 @@ const maxNotes = 1000
 
 // Notes is what files of an agent's memory hold.
 type Notes struct {
-	Daily    []api.Memory  // in force, newest first
+	Daily    []api.Memory  // in force, the newest by their time first
 	Cut      bool          // there are older ones
 	Document *api.Document // nil: none, or it can't be read
 }
@@ -42,7 +42,7 @@ func (ms *Memories) NotesAt(tenant, agent string) (at uint64, err error) {
 // branch, and its document. A memory that can't be read is left out.
 func (ms *Memories) Notes(ctx context.Context, tenant, agent string) (*Notes, error) {
 	out, op := new(Notes), ms.opener()
-	for m, err := range ms.reader.Projections.ListMemories(tenant, agent, projections.MemoryPlace{}) {
+	for m, err := range ms.reader.Projections.NewestDaily(tenant, agent) {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -50,7 +50,7 @@ func (ms *Memories) Notes(ctx context.Context, tenant, agent string) (*Notes, er
 			return nil, err
 		}
 		st := m.Now()
-		if m.Kind != turns.Daily || stateWord(st) != turns.Accepted.String() {
+		if stateWord(st) != turns.Accepted.String() {
 			continue
 		}
 		if len(out.Daily) == maxNotes {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
-	_ "time/tzdata" // the names of zones are the same on every machine
 	"unicode/utf8"
 
 	"nexus/cmd/nexusd/daemon/engine/page"
@@ -99,7 +97,7 @@ func (ms *Memories) checkSave(req *api.SaveMemory) (m *turns.Memory, err error) 
 		return nil, api.FieldErrorf("/text", "missing: what is there to remember?")
 	}
 	if req.Zone != "" {
-		if _, err := time.LoadLocation(req.Zone); err != nil || req.Zone == "Local" {
+		if _, err := reader.Zone(req.Zone); err != nil {
 			return nil, api.FieldErrorf("/zone", "%.80q is not the name of a time zone, such as Europe/Zurich", req.Zone)
 		}
 	}

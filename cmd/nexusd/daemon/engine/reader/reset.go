@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	_ "time/tzdata" // the names of zones are the same on every machine
 
 	"nexus/compactor/policy"
 	"nexus/ledger"

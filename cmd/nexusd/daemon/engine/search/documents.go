@@ -9,6 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/ledger"
+	"nexus/lineage"
+	"nexus/projections"
 	"nexus/projections/search"
 	"nexus/turns"
 	"nexus/turns/seal"
@@ -74,12 +76,25 @@ func (se *Search) Erased(key string) bool {
 // Documents implements [search.Source].
 func (se *Search) Documents(ctx context.Context, seq uint64) ([]search.Document, error) {
 	docs, err := se.documents(ctx, seq)
-	if errors.Is(err, ledger.ErrUnavailable) {
+	if err != nil && !isUnreadable(err) {
 		return nil, err
 	}
-	// A chain that was set aside, an erased session, a key that is missing: what can't be
-	// read can't be found.
 	return docs, nil
+}
+
+// isUnreadable reports whether what an event holds can't be read, and so can't be found: a
+// chain that was set aside, an erased session, a key that is missing. Other errors are of
+// the disk or the server, and the event is read again.
+func isUnreadable(err error) bool {
+	if errors.As(err, new(*projections.ReadError)) {
+		return false
+	}
+	for _, is := range []error{turns.ErrErased, seal.ErrNoKey, ledger.ErrNotFound, lineage.ErrUnknown, ledger.ErrCorrupt, turns.ErrMalformed, turns.ErrUnsupported} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return false
 }
 
 func (se *Search) documents(ctx context.Context, seq uint64) (docs []search.Document, err error) {
