@@ -40,6 +40,8 @@ type parsed struct {
 	event  *turns.Event // a turn's without its body; nil if the payload is no event, or not that of the hash
 	named  error        // the subject is none
 	bad    error        // the record is not what its subject and hash say
+
+	applied func() // gives back the room that the record took; may be nil
 }
 
 // parse decodes a record and checks its hash. An event that this process made is not

@@ -1,5 +1,6 @@
 // Package projections keeps the read models of the ledger in Pebble: sessions,
-// labels, the lineage of turns, and the full bytes of every event.
+// labels, policies, memories, channels, what chains have lost, the lineage of turns, and
+// the full bytes of every event.
 //
 // They are written only from the log, in its order, and can be deleted at any
 // time: the next start makes the same ones again. Writes do not sync, because the

@@ -260,16 +260,12 @@ func (a *applier) memories(tenant string, r ledger.Record, e *turns.Event, next 
 	}
 	changed := next.Changed
 	if e.Kind == turns.KindMemory {
-		saved, target, aerr := changed[0], turns.ID{}, error(nil)
-		if target, aerr = a.addMemory(tenant, agent, saved, true); aerr != nil {
+		target, aerr := a.addMemory(tenant, agent, changed[0], true)
+		if aerr != nil {
 			return aerr
 		}
 		changed = changed[1:]
 		for i := range changed {
-			if changed[i].ID == target {
-				changed = nil // it says the same as the memory that it supersedes
-				break
-			}
 			old := &changed[i]
 			old.Statuses[len(old.Statuses)-1].SupersededBy = target
 		}
@@ -328,8 +324,8 @@ func (a *applier) putMemory(tenant, agent string, m *NamedMemory) error {
 
 // addMemory adds a new memory, and returns its id. If a memory of the agent says the
 // same, the new one is evidence of it, and addMemory returns the id of that memory. An
-// agent that saves what was withdrawn or superseded makes a new memory; a compaction
-// that learns it again does not.
+// agent that saves what was withdrawn or superseded, or supersedes with what a memory said
+// before its promotion, makes a new memory; a compaction that learns it again does not.
 func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (turns.ID, error) {
 	if _, err := a.memoryRow(tenant, agent, m.ID); err == nil {
 		return m.ID, nil // an id that a client made; it has the memory that was first
@@ -343,7 +339,7 @@ func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (tu
 	}
 	if now := (ledger.MemoryStatus{}); same {
 		now = old.Now()
-		same = !saved || now.State != turns.Withdrawn && now.SupersededBy.IsZero()
+		same = !saved || now.State != turns.Withdrawn && now.SupersededBy.IsZero() && old.ID != m.Supersedes
 	}
 	if same {
 		old.Evidence++

@@ -31,7 +31,7 @@ func (s *Store) view() view {
 }
 
 // History returns the store as [ledger.Admit] reads it. It follows the
-// store as that advances.
+// store as that advances, until [Store.Reopen]: take a new one for each request.
 func (s *Store) History() ledger.History { return s.view() }
 
 // Ledger implements [ledger.History].

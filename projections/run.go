@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/semaphore"
+
 	"nexus/ledger"
 	"nexus/turns"
 )
@@ -15,8 +17,8 @@ const (
 	batchBytes   = 4 << 20
 )
 
-// readAhead is how many records are parsed before they are applied.
-const readAhead = 1000
+// Records that are parsed before they are applied: so many, and so many bytes of payloads.
+const readAhead, readAheadBytes = 1000, 16 << 20
 
 // DivergedError says that the log is not the one the projections were made
 // of, or lost records that were applied here. Appends must stop: a shorter log
@@ -133,7 +135,7 @@ func (s *Store) tail(ctx context.Context, d *database, log ledger.Log) error {
 // It parses the records too: a catch-up decodes and hashes on one processor what it
 // applies, in order, on another.
 func (s *Store) pump(ctx context.Context, d *database, log ledger.Log) (<-chan parsed, <-chan error) {
-	records := make(chan parsed, readAhead)
+	records, room := make(chan parsed, readAhead), semaphore.NewWeighted(readAheadBytes)
 	failed := make(chan error, 1)
 	go func() {
 		defer close(records)
@@ -142,8 +144,15 @@ func (s *Store) pump(ctx context.Context, d *database, log ledger.Log) (<-chan p
 				failed <- err
 				return
 			}
+			n := min(int64(len(r.Payload)), readAheadBytes)
+			if err := room.Acquire(ctx, n); err != nil {
+				failed <- err
+				return
+			}
+			p := d.parse(r)
+			p.applied = func() { room.Release(n) }
 			select {
-			case records <- d.parse(r):
+			case records <- p:
 			case <-ctx.Done():
 				failed <- ctx.Err()
 				return
@@ -173,6 +182,9 @@ func (s *Store) applyBatch(d *database, identity string, first parsed, more <-ch
 		}
 		if err := a.apply(r); err != nil {
 			return fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+		if r.applied != nil {
+			r.applied()
 		}
 		cp.Seq, last = r.Seq, r
 		if bytes += len(r.Payload); n >= batchRecords || bytes >= batchBytes {

@@ -274,3 +274,59 @@ func (j *partJSON) part() (Part, error) {
 	}
 	return p, nil
 }
+
+// ValueEnd returns the index after the JSON value that begins at b[i]. There is no white
+// space outside of strings. It looks at quotes and brackets only.
+func ValueEnd(b []byte, i int) (end int, ok bool) {
+	depth := 0
+	for i < len(b) {
+		switch b[i] {
+		case '"':
+			if i = StringEnd(b, i); i < 0 {
+				return 0, false
+			}
+			if depth == 0 {
+				return i, true
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth <= 0 {
+				return i + 1, depth == 0
+			}
+		case ',', ':':
+			if depth == 0 {
+				return 0, false
+			}
+		case ' ', '\t', '\r', '\n':
+			return 0, false
+		default:
+			if depth == 0 { // a number or a word
+				for end = i; end < len(b) && bytes.IndexByte([]byte(`,:]}" `), b[end]) < 0; {
+					end++
+				}
+				return end, true
+			}
+		}
+		i++
+	}
+	return 0, false
+}
+
+// StringEnd returns the index after the string that begins at b[i], −1 if it has no end.
+func StringEnd(b []byte, i int) int {
+	for i++; ; {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return -1
+		}
+		slashes := 0
+		for k := i + n - 1; k >= i && b[k] == '\\'; k-- {
+			slashes++
+		}
+		if i += n + 1; slashes%2 == 0 {
+			return i
+		}
+	}
+}

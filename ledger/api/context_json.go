@@ -165,11 +165,11 @@ func memberOf(b []byte, member string) int {
 		if bytes.HasPrefix(b[i:], []byte(member)) {
 			return i + len(member)
 		}
-		end, ok := valueEnd(b, i) // the name
+		end, ok := turns.ValueEnd(b, i) // the name
 		if !ok || end >= len(b) || b[end] != ':' {
 			return -1
 		}
-		if end, ok = valueEnd(b, end+1); !ok || end >= len(b) || b[end] != ',' {
+		if end, ok = turns.ValueEnd(b, end+1); !ok || end >= len(b) || b[end] != ',' {
 			return -1
 		}
 		i = end + 1
@@ -184,7 +184,7 @@ func elementsAt(b []byte, i int) (out []turns.Raw, end int, ok bool) {
 		return []turns.Raw{}, i, true
 	}
 	for {
-		end, ok := valueEnd(b, i)
+		end, ok := turns.ValueEnd(b, i)
 		if !ok || end >= len(b) {
 			return nil, 0, false
 		}
@@ -196,62 +196,6 @@ func elementsAt(b []byte, i int) (out []turns.Raw, end int, ok bool) {
 			i = end + 1
 		default:
 			return nil, 0, false
-		}
-	}
-}
-
-// valueEnd returns the index after the JSON value that begins at b[i]. There is no white
-// space outside of strings. It looks at quotes and brackets only.
-func valueEnd(b []byte, i int) (end int, ok bool) {
-	depth := 0
-	for i < len(b) {
-		switch b[i] {
-		case '"':
-			if i = stringEnd(b, i); i < 0 {
-				return 0, false
-			}
-			if depth == 0 {
-				return i, true
-			}
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth <= 0 {
-				return i + 1, depth == 0
-			}
-		case ',', ':':
-			if depth == 0 {
-				return 0, false
-			}
-		case ' ', '\t', '\r', '\n':
-			return 0, false
-		default:
-			if depth == 0 { // a number or a word
-				for end = i; end < len(b) && bytes.IndexByte([]byte(`,:]}" `), b[end]) < 0; {
-					end++
-				}
-				return end, true
-			}
-		}
-		i++
-	}
-	return 0, false
-}
-
-// stringEnd returns the index after the string that begins at b[i], −1 if it has no end.
-func stringEnd(b []byte, i int) int {
-	for i++; ; {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return -1
-		}
-		slashes := 0
-		for k := i + n - 1; k >= i && b[k] == '\\'; k-- {
-			slashes++
-		}
-		if i += n + 1; slashes%2 == 0 {
-			return i
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 // Memory is a keyring in memory, for tests and simulations. The zero Memory is
 // empty and ready for use; it must not be copied after its first use.
 type Memory struct {
-	mu   sync.Mutex
-	keys map[turns.ID]*Key // nil: destroyed
-	told []func()
+	mu        sync.Mutex
+	keys      map[turns.ID]*Key // nil: destroyed
+	onDestroy []func()
 }
 
 // Create is [Store.Create], without a disk.
@@ -66,9 +66,9 @@ func (m *Memory) Key(id turns.ID) (Key, error) {
 func (m *Memory) Destroy(id turns.ID) error {
 	m.mu.Lock()
 	m.set(id, nil)
-	told := m.told
+	onDestroy := m.onDestroy
 	m.mu.Unlock()
-	for _, f := range told {
+	for _, f := range onDestroy {
 		f()
 	}
 	return nil
@@ -78,7 +78,7 @@ func (m *Memory) Destroy(id turns.ID) error {
 func (m *Memory) OnDestroy(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.told = append(m.told, f)
+	m.onDestroy = append(m.onDestroy, f)
 }
 
 func (m *Memory) set(id turns.ID, k *Key) {

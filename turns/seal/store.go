@@ -72,11 +72,11 @@ type Store struct {
 	disk   disk
 	shards [256]sync.Mutex // held while files of the shard are read or written
 
-	mu      sync.Mutex
-	closed  bool
-	cache   map[turns.ID]cached
-	created map[string]bool // folders that are durable in their parent
-	told    []func()
+	mu        sync.Mutex
+	closed    bool
+	cache     map[turns.ID]cached
+	created   map[string]bool // folders that are durable in their parent
+	onDestroy []func()
 }
 
 // cached is what is known of a key. Durable: written or synced by this process.
@@ -194,9 +194,9 @@ func (s *Store) Destroy(id turns.ID) error {
 	}
 	s.remember(id, cached{erased: true})
 	s.mu.Lock()
-	told := s.told
+	onDestroy := s.onDestroy
 	s.mu.Unlock()
-	for _, f := range told {
+	for _, f := range onDestroy {
 		f()
 	}
 	return nil
@@ -207,7 +207,7 @@ func (s *Store) Destroy(id turns.ID) error {
 func (s *Store) OnDestroy(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = append(s.told, f)
+	s.onDestroy = append(s.onDestroy, f)
 }
 
 func (s *Store) destroy(id turns.ID) error {

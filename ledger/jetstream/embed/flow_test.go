@@ -183,6 +183,12 @@ func TestAShareIsOfOneUser(t *testing.T) {
 	if mine.share() != "UA default.a" || theirs.share() != "UB default.a" {
 		t.Errorf("the shares are %q and %q", mine.share(), theirs.share())
 	}
+	for _, connect := range []string{`{"NKEY":"UA"}`, `{"nkey":"UB","NKey":"UA"}`} { // as the server reads them
+		var s scanner
+		if s.next([]byte("CONNECT " + connect + "\r\n")); s.user != "UA" {
+			t.Errorf("%s is of %q", connect, s.user)
+		}
+	}
 	mine.next([]byte("PUB nexus.v1.default.b.turn.append.X 0\r\n\r\n"))
 	if mine.share() != "UA *" {
 		t.Errorf("with two agents the share is %q", mine.share())

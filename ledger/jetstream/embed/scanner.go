@@ -2,9 +2,8 @@ package embed
 
 import (
 	"bytes"
+	"encoding/json" // as the server reads a CONNECT: any case, and the last of two
 	"strconv"
-
-	"github.com/go-json-experiment/json"
 )
 
 // scanner finds the messages in what a client sends: a line PUB or HPUB, whose last
@@ -22,8 +21,9 @@ type scanner struct {
 }
 
 // share returns whose messages these are. A user's connections that speak for several
-// agents are one share, so that a client gains nothing by changing the agent's name.
-// The user is in it, so that nobody spends the share of an agent that is not his.
+// agents are one share, so that a connection gains nothing by changing the agent's name.
+// Several connections that name other agents have a share each, until the server refuses
+// them. The user is in it, so that nobody spends the share of an agent that is not his.
 func (s *scanner) share() string { return shareOf(s.user, s.agent) }
 
 func shareOf(user, agent string) string { return user + " " + agent }

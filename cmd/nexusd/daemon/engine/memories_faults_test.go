@@ -222,3 +222,23 @@ func TestMemoriesOfALedgerThatDoesNotSeal(t *testing.T) {
 	must(document(t, e, alice, api.MemoryDocument{Text: text("v1"), If: "0"}))(t)
 	verified(t, e)
 }
+
+// A promotion changes where a memory is seen, and so what says the same. A text that was
+// promoted can be superseded by the same text, and that by another one.
+func TestPromotedMemoryIsSupersededByItsOwnText(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	s := create(t, e, 8000, "nexus")
+	one := add(t, e, s.ID, say("1", "a"))
+	f := must(e.Fork(t.Context(), alice, s.ID, api.CreateFork{Turn: one.ID}, []byte("{}")))(t)
+	first := save(t, e, api.SaveMemory{Text: "plan B", Session: f.ID})
+	must(promote(t, e, alice, api.PromoteMemory{Memory: first.ID, Session: f.ID}))(t)
+	second := save(t, e, api.SaveMemory{Text: "plan B", Session: f.ID, Supersedes: first.ID})
+	save(t, e, api.SaveMemory{Text: "plan C", Session: f.ID, Supersedes: second.ID})
+	for _, m := range list(t, e, alice, api.ListMemories{Session: f.ID}) {
+		if want := m.Text != "plan C"; (m.State == "superseded") != want {
+			t.Errorf("%q is %s", m.Text, m.State)
+		}
+	}
+	verified(t, e)
+}

@@ -287,7 +287,7 @@ func (s *Service) serveInTime(r micro.Request, v verb, key string, arrived time.
 		})
 	}
 	timer := time.AfterFunc(max(time.Until(arrived.Add(v.limit())), 0)+late, func() {
-		if v.changes {
+		if v.changes || v.stores {
 			answer(nil, &api.Error{Code: api.Indeterminate, Message: "it did not end in time, and may be stored; retry with the same id"})
 			return
 		}
@@ -352,7 +352,7 @@ func (s *Service) serve(r micro.Request, v verb, key string, arrived time.Time) 
 	ctx, end := s.engine.MeterRequest(ctx)
 	defer end()
 	out, err = v.serve(ctx, c)
-	if err != nil && !v.changes && (may.Stale() || s.engine.AccessNow().Stale()) {
+	if err != nil && !v.changes && !v.stores && (may.Stale() || s.engine.AccessNow().Stale()) {
 		switch api.FromError(err).Code {
 		case api.Unavailable, api.Indeterminate: // the outage began or ended under it
 			return v.serve(ctx, c)
@@ -409,8 +409,9 @@ func without(b []byte, names ...string) []byte {
 		if b[i] == ',' {
 			i++
 		}
-		value := endOfValue(b, i) + 1 // after the colon
-		end := endOfValue(b, value)
+		name, _ := turns.ValueEnd(b, i)
+		value := name + 1 // after the colon
+		end, _ := turns.ValueEnd(b, value)
 		if !slices.Contains(names, string(b[i:value-1])) {
 			if len(out) > 1 {
 				out = append(out, ',')
@@ -420,37 +421,6 @@ func without(b []byte, names ...string) []byte {
 		i = end
 	}
 	return append(out, '}')
-}
-
-// endOfValue returns where the value ends that begins at i of valid JSON without white
-// space.
-func endOfValue(b []byte, i int) int {
-	for depth := 0; ; {
-		switch b[i] {
-		case '"':
-			for i++; b[i] != '"'; i++ {
-				if b[i] == '\\' {
-					i++
-				}
-			}
-			i++
-		case '{', '[':
-			depth++
-			i++
-		case '}', ']':
-			depth--
-			i++
-		case ',', ':':
-			i++
-		default: // a number or a word
-			for i < len(b) && !strings.ContainsRune(",:]}", rune(b[i])) {
-				i++
-			}
-		}
-		if depth == 0 {
-			return i
-		}
-	}
 }
 
 // reply sends the result of a request.

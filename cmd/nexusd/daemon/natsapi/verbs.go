@@ -14,10 +14,18 @@ type verb struct {
 	session bool   // the subject ends with a session id
 	ordered bool   // calls for one session run in the order in which they came
 	changes bool   // it stores something, or nothing without an error
+	stores  bool   // it is a read that may store something, if the request says so
 	summary string
 	request any // zero value, for the schema
 	reply   any
 	serve   func(context.Context, *call) (any, error)
+}
+
+// mayStore returns a verb whose answer says that something may be stored, where it fails
+// in the middle.
+func mayStore(v verb) verb {
+	v.stores = true
+	return v
 }
 
 // noun returns the first part of a verb's name.
@@ -210,14 +218,14 @@ var verbs = []verb{
 		return c.engine.Memories.Search(ctx, c.caller, r)
 	}),
 	// It is no change, so that the document can be read while the disk takes no writes.
-	endpoint("memory.document", false, "the agent's document: read, or replace", func(ctx context.Context, c *call, r api.MemoryDocument) (_ *api.Document, err error) {
+	mayStore(endpoint("memory.document", false, "the agent's document: read, or replace", func(ctx context.Context, c *call, r api.MemoryDocument) (_ *api.Document, err error) {
 		if r.Text != nil {
 			if c.canonical, err = canonical(c.data); err != nil {
 				return nil, err
 			}
 		}
 		return c.engine.Memories.Document(ctx, c.caller, r, c.canonical)
-	}),
+	})),
 	endpoint("search.query", false, "everything that is stored, by words", func(ctx context.Context, c *call, r api.Search) (*api.SearchHits, error) {
 		return c.engine.Search.Query(ctx, c.caller, r)
 	}),
