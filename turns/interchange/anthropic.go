@@ -3,6 +3,7 @@ package interchange
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -52,39 +53,25 @@ func Anthropic(system []turns.Section, tools []turns.Raw, ms []turns.Message) (R
 
 // Anthropic is [Anthropic] after the rendering of e.
 func (e *Memo) Anthropic(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
-	xs, err := exchanges(ms)
-	if err != nil {
-		return Rendered{}, fmt.Errorf("render anthropic: %w", err)
-	}
-	var w anthropicWriter
-	w.ids.fits = func(id string) bool {
+	w := &anthropicWriter{ids: wireIDs{fits: func(id string) bool {
 		return id != "" && !strings.ContainsFunc(id, func(r rune) bool { return !isIDRune(r) })
+	}}}
+	r, c, err := e.render("anthropic", w, tools, ms, func(messages []any) []any {
+		if len(messages) == 0 || messages[0].(*anthropicMessage).Role != "assistant" {
+			return nil
+		}
+		return []any{&anthropicMessage{"user", appendText(nil, markContinued)}}
+	})
+	if err != nil {
+		return r, err
 	}
+	var blocks []anthropicBlock
 	for _, s := range system {
-		w.system = appendText(w.system, s.Content)
+		blocks = appendText(blocks, s.Content)
 	}
-	leading := true
-	for i := range xs {
-		x := &xs[i]
-		if x.role == turns.System && leading {
-			for _, p := range x.parts {
-				w.system = appendText(w.system, textOf(p))
-			}
-			continue
-		}
-		leading = false
-		w.exchange(x)
-	}
-	w.finish()
-	r := e.newRendered(tools, len(w.messages))
-	if len(w.system) > 0 {
-		if r.System, err = turns.EncodeJSON(w.system); err != nil {
+	if blocks = append(blocks, c.(*anthropicWriter).system...); len(blocks) > 0 {
+		if r.System, err = turns.EncodeJSON(blocks); err != nil {
 			return Rendered{}, fmt.Errorf("render anthropic system: %w", err)
-		}
-	}
-	for _, m := range w.messages {
-		if err := r.add("anthropic", m); err != nil {
-			return Rendered{}, err
 		}
 	}
 	return r, nil
@@ -147,12 +134,30 @@ func (b *anthropicBlock) isThinking() bool {
 }
 
 type anthropicWriter struct {
-	system   []anthropicBlock
-	messages []anthropicMessage
+	system   []anthropicBlock // of the system messages that the context begins with
+	begun    bool             // something followed them
+	messages []*anthropicMessage
 	ids      wireIDs
 }
 
+// clone implements [converter]. Later exchanges change the last message, and the one
+// before it if the last is removed.
+func (w *anthropicWriter) clone() converter {
+	c := &anthropicWriter{slices.Clip(w.system), w.begun, slices.Clone(w.messages), w.ids.clone()}
+	for i := max(0, len(c.messages)-2); i < len(c.messages); i++ {
+		c.messages[i] = &anthropicMessage{c.messages[i].Role, slices.Clone(c.messages[i].Content)}
+	}
+	return c
+}
+
 func (w *anthropicWriter) exchange(x *exchange) {
+	if x.role == turns.System && !w.begun {
+		for _, p := range x.parts {
+			w.system = appendText(w.system, textOf(p))
+		}
+		return
+	}
+	w.begun = true
 	if x.role != turns.Assistant {
 		w.addBlocks("user", userBlocks(x))
 		return
@@ -181,7 +186,7 @@ func (w *anthropicWriter) addBlocks(role string, blocks []anthropicBlock) {
 		w.messages[n-1].Content = append(w.messages[n-1].Content, blocks...)
 		return
 	}
-	w.messages = append(w.messages, anthropicMessage{role, blocks})
+	w.messages = append(w.messages, &anthropicMessage{role, blocks})
 }
 
 // closeThinking removes the thinking blocks at the end of the last message, and the
@@ -197,21 +202,17 @@ func (w *anthropicWriter) closeThinking() {
 	}
 }
 
-func (w *anthropicWriter) finish() {
-	if len(w.messages) == 0 {
-		return
+func (w *anthropicWriter) end() []any {
+	if len(w.messages) > 0 {
+		w.closeThinking()
 	}
-	w.closeThinking()
 	if n := len(w.messages); n > 0 && w.messages[n-1].Role == "assistant" {
 		c := w.messages[n-1].Content
 		if last := &c[len(c)-1]; last.Type == "text" {
 			last.Text = strings.TrimRightFunc(last.Text, isSpace)
 		}
 	}
-	if len(w.messages) > 0 && w.messages[0].Role == "assistant" {
-		first := anthropicMessage{"user", appendText(nil, markContinued)}
-		w.messages = append([]anthropicMessage{first}, w.messages...)
-	}
+	return pointers(w.messages)
 }
 
 func appendText(to []anthropicBlock, s string) []anthropicBlock {

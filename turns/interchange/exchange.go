@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -25,23 +26,27 @@ type exchange struct {
 	calls   []*turns.Part // those of parts that are calls
 	results []*turns.Part // same length and order as calls; nil: still open
 	missing int           // results that are nil
+	first   int           // the context's message that it begins with; 0 if calls were open there, and others continue an earlier exchange
 }
 
-// exchanges groups ms. A result goes to its call if it stands between the call and the
+// exchanges groups ms[from:]; no calls are open before it. A result goes to its call if it stands between the call and the
 // next assistant message; other messages between them follow the results. An assistant
 // message after one with unanswered calls joins it: some transcripts write parallel calls
 // as one message each. Calls may be open at the end, with some results or none. It
 // returns [ErrUnpaired] for anything else.
-func exchanges(ms []turns.Message) ([]exchange, error) {
+func exchanges(ms []turns.Message, from int) ([]exchange, error) {
 	var xs []exchange
 	open := -1 // the exchange whose calls lack results
-	for i := range ms {
-		m := &ms[i]
+	for i := from; i < len(ms); i++ {
+		m, first := &ms[i], i
+		if open >= 0 {
+			first = 0
+		}
 		switch m.Role {
 		case turns.Assistant:
 			at := open
 			if open < 0 {
-				xs = append(xs, exchange{role: m.Role, name: m.Name})
+				xs = append(xs, exchange{role: m.Role, name: m.Name, first: first})
 				at = len(xs) - 1
 			} else if open != len(xs)-1 || xs[open].missing != len(xs[open].calls) {
 				return nil, unansweredError(&xs[open], i)
@@ -53,7 +58,7 @@ func exchanges(ms []turns.Message) ([]exchange, error) {
 				open = at
 			}
 		case turns.System, turns.User, turns.Tool:
-			message := exchange{role: m.Role, name: m.Name}
+			message := exchange{role: m.Role, name: m.Name, first: first}
 			if m.Role == turns.Tool {
 				message.role, message.name = turns.User, ""
 			}
@@ -132,6 +137,10 @@ type wireIDs struct {
 	fits func(id string) bool
 	used map[string]bool
 	next map[string]int // how often an id was derived: the n-th repeat is found at once
+}
+
+func (w *wireIDs) clone() wireIDs {
+	return wireIDs{fits: w.fits, used: maps.Clone(w.used), next: maps.Clone(w.next)}
 }
 
 func (w *wireIDs) assign(calls []*turns.Part) []string {

@@ -45,39 +45,22 @@ func Gemini(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rend
 
 // Gemini is [Gemini] after the rendering of e.
 func (e *Memo) Gemini(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
-	xs, err := exchanges(ms)
+	r, c, err := e.render("gemini", new(geminiWriter), tools, ms, func(contents []any) []any {
+		if len(contents) == 0 || contents[0].(*geminiContent).Role != "model" {
+			return nil
+		}
+		return []any{&geminiContent{Role: "user", Parts: appendGemini(nil, markContinued)}}
+	})
 	if err != nil {
-		return Rendered{}, fmt.Errorf("render gemini: %w", err)
+		return r, err
 	}
-	var w geminiWriter
+	var parts []geminiPart
 	for _, s := range system {
-		w.system = appendGemini(w.system, s.Content)
+		parts = appendGemini(parts, s.Content)
 	}
-	leading := true
-	for i := range xs {
-		x := &xs[i]
-		if x.role == turns.System && leading {
-			for _, p := range x.parts {
-				w.system = appendGemini(w.system, textOf(p))
-			}
-			continue
-		}
-		leading = false
-		w.exchange(x)
-	}
-	if len(w.contents) > 0 && w.contents[0].Role == "model" {
-		first := geminiContent{Role: "user", Parts: appendGemini(nil, markContinued)}
-		w.contents = append([]geminiContent{first}, w.contents...)
-	}
-	r := e.newRendered(tools, len(w.contents))
-	if len(w.system) > 0 {
-		if r.System, err = turns.EncodeJSON(geminiContent{Parts: w.system}); err != nil {
+	if parts = append(parts, c.(*geminiWriter).system...); len(parts) > 0 {
+		if r.System, err = turns.EncodeJSON(geminiContent{Parts: parts}); err != nil {
 			return Rendered{}, fmt.Errorf("render gemini system: %w", err)
-		}
-	}
-	for _, c := range w.contents {
-		if err := r.add("gemini", c); err != nil {
-			return Rendered{}, err
 		}
 	}
 	return r, nil
@@ -115,10 +98,22 @@ type geminiResponse struct {
 }
 
 type geminiWriter struct {
-	system   []geminiPart
-	contents []geminiContent
+	system   []geminiPart // of the system messages that the context begins with
+	begun    bool         // something followed them
+	contents []*geminiContent
 	closed   bool // the last content holds responses: nothing joins it
 }
+
+// clone implements [converter]. Later exchanges change the last content.
+func (w *geminiWriter) clone() converter {
+	c := &geminiWriter{slices.Clip(w.system), w.begun, slices.Clone(w.contents), w.closed}
+	if n := len(c.contents); n > 0 {
+		c.contents[n-1] = &geminiContent{c.contents[n-1].Role, slices.Clone(c.contents[n-1].Parts)}
+	}
+	return c
+}
+
+func (w *geminiWriter) end() []any { return pointers(w.contents) }
 
 func (w *geminiWriter) addParts(role string, parts []geminiPart) {
 	if len(parts) == 0 {
@@ -128,11 +123,18 @@ func (w *geminiWriter) addParts(role string, parts []geminiPart) {
 		w.contents[n-1].Parts = append(w.contents[n-1].Parts, parts...)
 		return
 	}
-	w.contents = append(w.contents, geminiContent{role, parts})
+	w.contents = append(w.contents, &geminiContent{role, parts})
 	w.closed = false
 }
 
 func (w *geminiWriter) exchange(x *exchange) {
+	if x.role == turns.System && !w.begun {
+		for _, p := range x.parts {
+			w.system = appendGemini(w.system, textOf(p))
+		}
+		return
+	}
+	w.begun = true
 	var parts, responses, shown []geminiPart
 	for _, p := range x.parts {
 		parts = appendGeminiPart(parts, p, x.role)

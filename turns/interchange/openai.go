@@ -1,7 +1,7 @@
 package interchange
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -42,29 +42,15 @@ func OpenAI(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rend
 
 // OpenAI is [OpenAI] after the rendering of e.
 func (e *Memo) OpenAI(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
-	xs, err := exchanges(ms)
-	if err != nil {
-		return Rendered{}, fmt.Errorf("render openai: %w", err)
-	}
-	w := openaiWriter{Rendered: e.newRendered(tools, len(system)+len(ms))}
-	w.ids.fits = func(id string) bool { return id != "" && len(id) <= openaiCallID }
-	for _, s := range system {
-		w.addMessage("system", "", []openaiPart{{Type: "text", Text: s.Content}})
-	}
-	for i := range xs {
-		switch x := &xs[i]; x.role {
-		case turns.Assistant:
-			w.assistant(x)
-		case turns.System:
-			w.addMessage("system", x.name, openaiParts(x.parts, false))
-		default:
-			w.addMessage("user", x.name, openaiParts(x.parts, true))
+	w := &openaiWriter{ids: wireIDs{fits: func(id string) bool { return id != "" && len(id) <= openaiCallID }}}
+	r, _, err := e.render("openai", w, tools, ms, func([]any) []any {
+		var head openaiWriter
+		for _, s := range system {
+			head.addMessage("system", "", []openaiPart{{Type: "text", Text: s.Content}})
 		}
-	}
-	if w.err != nil {
-		return Rendered{}, w.err
-	}
-	return w.Rendered, nil
+		return head.end()
+	})
+	return r, err
 }
 
 type openaiMessage struct {
@@ -115,14 +101,24 @@ func (c openaiContent) MarshalJSONTo(e *jsontext.Encoder) error {
 }
 
 type openaiWriter struct {
-	Rendered
-	ids wireIDs
-	err error // the first
+	messages []*openaiMessage
+	ids      wireIDs
 }
 
-func (w *openaiWriter) write(m openaiMessage) {
-	if w.err == nil {
-		w.err = w.add("openai", m)
+func (w *openaiWriter) clone() converter {
+	return &openaiWriter{slices.Clip(w.messages), w.ids.clone()}
+}
+
+func (w *openaiWriter) end() []any { return pointers(w.messages) }
+
+func (w *openaiWriter) exchange(x *exchange) {
+	switch x.role {
+	case turns.Assistant:
+		w.assistant(x)
+	case turns.System:
+		w.addMessage("system", x.name, openaiParts(x.parts, false))
+	default:
+		w.addMessage("user", x.name, openaiParts(x.parts, true))
 	}
 }
 
@@ -135,7 +131,7 @@ func (w *openaiWriter) addMessage(role, name string, parts []openaiPart) {
 		}
 	}
 	if c != nil {
-		w.write(openaiMessage{Role: role, Name: openaiName(name), Content: c})
+		w.messages = append(w.messages, &openaiMessage{Role: role, Name: openaiName(name), Content: c})
 	}
 }
 
@@ -144,7 +140,7 @@ func (w *openaiWriter) assistant(x *exchange) {
 		w.addMessage("assistant", x.name, openaiParts(x.parts, false))
 		return
 	}
-	m := openaiMessage{Role: "assistant", Name: openaiName(x.name)}
+	m := &openaiMessage{Role: "assistant", Name: openaiName(x.name)}
 	for _, p := range openaiParts(x.parts, false) {
 		if p.Text != "" {
 			m.Content = append(m.Content, p)
@@ -159,7 +155,7 @@ func (w *openaiWriter) assistant(x *exchange) {
 		m.ToolCalls = append(m.ToolCalls, openaiCall{ID: ids[i], Type: "function",
 			Function: openaiFunction{Name: toolName(c.Name, openaiToolName), Arguments: args}})
 	}
-	w.write(m)
+	w.messages = append(w.messages, m)
 	var shown []openaiPart
 	for i, r := range x.results {
 		if r == nil {
@@ -175,7 +171,7 @@ func (w *openaiWriter) assistant(x *exchange) {
 				c = append(c, openaiPart{Type: "text", Text: textOf(&p)})
 			}
 		}
-		w.write(openaiMessage{Role: "tool", ToolCallID: ids[i], Content: c})
+		w.messages = append(w.messages, &openaiMessage{Role: "tool", ToolCallID: ids[i], Content: c})
 	}
 	// Not while calls are open: their results must follow without a break.
 	if x.missing == 0 {

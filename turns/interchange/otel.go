@@ -23,8 +23,7 @@ type Rendered struct {
 	Tools    []jsontext.Value `json:"tools,omitempty"`
 	Messages []jsontext.Value `json:"messages"`
 
-	memo *Memo // of an earlier rendering; nil: the caller has none
-	wire []any // of Messages, with memo
+	memo *Memo // of this rendering, if a method of Memo made it
 }
 
 // OTel renders the ledger's own JSON, the shape of the OpenTelemetry GenAI
@@ -37,42 +36,36 @@ func OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Render
 
 // OTel is [OTel] after the rendering of e.
 func (e *Memo) OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
-	r := e.newRendered(tools, len(ms))
-	if len(system) > 0 {
-		v, err := turns.EncodeJSON(system)
-		if err != nil {
-			return Rendered{}, fmt.Errorf("render otel system: %w", err)
-		}
-		r.System = v
-	}
+	values := make([]jsontext.Value, len(ms))
 	for i := range ms {
-		if err := r.add("otel", &ms[i]); err != nil {
-			return Rendered{}, err
+		if e != nil && i < len(e.messages) && e.messages[i].SameAs(&ms[i]) {
+			values[i] = e.body.json[i]
+			continue
+		}
+		var err error
+		if values[i], err = turns.EncodeJSON(&ms[i]); err != nil {
+			return Rendered{}, fmt.Errorf("render otel message %d: %w", i, err)
 		}
 	}
+	r := newRendered(tools, values)
+	if e != nil {
+		r.memo = &Memo{messages: ms, body: rendering{json: values}}
+	}
+	if len(system) == 0 {
+		return r, nil
+	}
+	v, err := turns.EncodeJSON(system)
+	if err != nil {
+		return Rendered{}, fmt.Errorf("render otel system: %w", err)
+	}
+	r.System = v
 	return r, nil
 }
 
-func (e *Memo) newRendered(tools []turns.Raw, n int) Rendered {
-	r := Rendered{Messages: make([]jsontext.Value, 0, n), memo: e}
+func newRendered(tools []turns.Raw, messages []jsontext.Value) Rendered {
+	r := Rendered{Messages: messages}
 	for _, t := range tools {
 		r.Tools = append(r.Tools, jsontext.Value(t))
 	}
 	return r
-}
-
-func (r *Rendered) add(format string, m any) error {
-	if r.memo != nil {
-		r.wire = append(r.wire, m)
-		if v, ok := r.memo.find(len(r.Messages), m); ok {
-			r.Messages = append(r.Messages, v)
-			return nil
-		}
-	}
-	v, err := turns.EncodeJSON(m)
-	if err != nil {
-		return fmt.Errorf("render %s message %d: %w", format, len(r.Messages), err)
-	}
-	r.Messages = append(r.Messages, v)
-	return nil
 }
