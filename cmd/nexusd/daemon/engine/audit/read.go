@@ -60,7 +60,7 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 			if errors.Is(err, ledger.ErrNotFound) || (err == nil && r.Seq > last) {
 				break
 			}
-			more, err := v.visit(ctx, parse(r), err)
+			more, err := v.visit(ctx, v.parse(r), err)
 			if err != nil {
 				return err
 			}
@@ -76,8 +76,8 @@ func (v *verifier) read(ctx context.Context, last uint64) error {
 // Records that are parsed ahead of the check: so many, and so many bytes of payloads.
 const aheadRecords, aheadBytes = 256, 16 << 20
 
-// readLog checks the whole log in its order. A goroutine of its own reads it, checks the
-// hashes and decodes, ahead of the checks that need the records before.
+// readLog checks the whole log in its order. A goroutine of its own reads it and does what
+// needs no other record, ahead of the checks that do.
 func (v *verifier) readLog(ctx context.Context) error {
 	type seen struct {
 		parsed
@@ -96,7 +96,7 @@ func (v *verifier) readLog(ctx context.Context) error {
 				return
 			}
 			select {
-			case ahead <- seen{parse(r), err}:
+			case ahead <- seen{v.parse(r), err}:
 			case <-ctx.Done():
 				return
 			}
