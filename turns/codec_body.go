@@ -22,6 +22,11 @@ func EncodeBody(body any) ([]byte, error) {
 		}
 		return b, nil
 	}
+	if m, ok := body.(*Message); ok && m != nil {
+		if b, err := appendMessage(make([]byte, 0, m.encodedSize()), m); err == nil && checkBounds(b) == nil {
+			return b, nil // of others the library says what is wrong
+		}
+	}
 	v := reflect.Indirect(reflect.ValueOf(body))
 	if !v.IsValid() {
 		return nil, fmt.Errorf("%w: encode no body (%T)", ErrMalformed, body)
@@ -50,7 +55,7 @@ func DecodeBody(b []byte, body any) error {
 	if err := decMode.Unmarshal(b, body); err != nil {
 		return fmt.Errorf("%w: %T: %v", ErrMalformed, body, err)
 	}
-	again, err := encMode.Marshal(body)
+	again, err := encodeAgain(body, len(b))
 	if err != nil {
 		return fmt.Errorf("%w: %T: %v", ErrMalformed, body, err)
 	}
@@ -58,6 +63,16 @@ func DecodeBody(b []byte, body any) error {
 		return fmt.Errorf("%w: %T is not in its canonical encoding", ErrMalformed, body)
 	}
 	return nil
+}
+
+// encodeAgain encodes a body that was decoded from size bytes.
+func encodeAgain(body any, size int) ([]byte, error) {
+	if t, ok := body.(*TurnBody); ok {
+		w := bodyWriter{b: make([]byte, 0, size), decoded: true}
+		w.turn(t)
+		return w.b, nil
+	}
+	return encMode.Marshal(body)
 }
 
 // checkBounds checks the size of a body, and the number of its elements.

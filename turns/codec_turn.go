@@ -14,6 +14,18 @@ import (
 // raw values that are no JSON. The caller checks the size and the number of elements.
 func appendTurn(b []byte, t *TurnBody) ([]byte, error) {
 	w := bodyWriter{b: b}
+	w.turn(t)
+	return w.b, w.err
+}
+
+// appendMessage appends the encoding of a message of its own to b, as [appendTurn] does.
+func appendMessage(b []byte, m *Message) ([]byte, error) {
+	w := bodyWriter{b: b}
+	w.message(m)
+	return w.b, w.err
+}
+
+func (w *bodyWriter) turn(t *TurnBody) {
 	w.pairs(len(t.Messages) > 0, t.Response != nil, t.Model != "", len(t.Meta) > 0, t.Context != nil, !t.Preamble.IsZero())
 	w.messages(1, t.Messages)
 	if t.Response != nil {
@@ -31,7 +43,6 @@ func appendTurn(b []byte, t *TurnBody) ([]byte, error) {
 	if !t.Preamble.IsZero() {
 		w.bytes(7, t.Preamble[:])
 	}
-	return w.b, w.err
 }
 
 // sizeOfTurn returns a number of bytes that most encodings of t fit into.
@@ -64,8 +75,9 @@ func (m *Message) encodedSize() int {
 // bodyWriter writes the maps of a body, whose keys are numbers. After an error it goes
 // on, and err is the first.
 type bodyWriter struct {
-	b   []byte
-	err error
+	b       []byte
+	err     error
+	decoded bool // the values were decoded from an encoding: nothing is checked
 }
 
 // pairs begins a map of the members that are present.
@@ -96,7 +108,7 @@ func (w *bodyWriter) text(k uint64, s string) {
 func (w *bodyWriter) mustText(k uint64, s string) {
 	w.key(k)
 	w.b = appendText(w.b, s)
-	if w.err == nil && !utf8.ValidString(s) {
+	if w.err == nil && !w.decoded && !utf8.ValidString(s) {
 		w.err = fmt.Errorf("%w: a text that is not UTF-8", ErrMalformed)
 	}
 }
@@ -107,7 +119,7 @@ func (w *bodyWriter) raw(k uint64, r Raw) {
 		return
 	}
 	w.bytes(k, r)
-	if w.err == nil {
+	if w.err == nil && !w.decoded {
 		w.err = checkJSON(r)
 	}
 }

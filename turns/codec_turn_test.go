@@ -24,6 +24,15 @@ func TestTurnsAreEncodedAsTheLibraryDoes(t *testing.T) {
 		if err := DecodeBody(got, new(TurnBody)); err != nil {
 			t.Fatal(err)
 		}
+		if m := body.Response; m != nil {
+			want, err := encMode.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := EncodeBody(m); err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("%+v:\n%x, %v; want\n%x", m, got, err, want)
+			}
+		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		body := &TurnBody{Messages: drawMessages(t), Model: drawText(t), Meta: drawRaw(t)}
@@ -123,4 +132,53 @@ func TestTurnThatCouldNotBeReadDoesNotEncode(t *testing.T) {
 			t.Error(fmt.Sprint(i), err)
 		}
 	}
+}
+
+// Of a turn's encodings only the one that the library writes is read.
+func TestOnlyTheLibrarysEncodingOfATurnIsRead(t *testing.T) {
+	check := func(t interface{ Fatalf(string, ...any) }, b []byte) (read bool) {
+		body := new(TurnBody)
+		err := decMode.Unmarshal(b, body)
+		var again []byte
+		if err == nil {
+			again, err = encMode.Marshal(body)
+		}
+		want := err == nil && bytes.Equal(again, b)
+		if err := DecodeBody(b, new(TurnBody)); (err == nil) != want {
+			t.Fatalf("%x: %v; the library would read it: %v", b, err, want)
+		}
+		return want
+	}
+	for _, b := range []string{
+		"\xa1\x01\x80", "\xa1\x01\xf6", "\xa1\x02\xf6", "\xa1\x03\x60", "\xa1\x05\x40", "\xa1\x06\xf6", "\xa1\x06\xa0", "\xa1\x07\x40", // present and empty
+		"\xa1\x18\x03\x61x", "\xa1\x03\x78\x01x", "\xb8\x01\x03\x61x", "\xbf\x03\x61x\xff", "\xa1\x03\x7f\x61x\xff", // longer heads
+		"\xa2\x05\x427b\x03\x61x", "\xa2\x03\x61x\x03\x61x", "\xa1\x04\x01", "\xa1\x03\x61\xff", "\xa1\x02\xa1\x01\x60", "\xa1\x02\xa2\x01\x61x\x02\x81\xa2\x01\x60\x07\xf4",
+	} {
+		check(t, []byte(b))
+	}
+	if !check(t, []byte("\xa1\x03\x61x")) {
+		t.Error("a canonical encoding is not read")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMessage(t)
+		b, err := EncodeBody(&TurnBody{Messages: drawMessages(t), Model: drawText(t), Response: &m, Meta: drawRaw(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "changes") {
+			i := rapid.IntRange(0, len(b)-1).Draw(t, "at")
+			switch rapid.IntRange(0, 2).Draw(t, "change") {
+			case 0:
+				b[i] = rapid.Byte().Draw(t, "byte")
+			case 1:
+				b = append(b[:i], b[i+1:]...)
+			default:
+				b = append(b[:i], append([]byte{rapid.Byte().Draw(t, "more")}, b[i:]...)...)
+			}
+			if len(b) == 0 {
+				return
+			}
+		}
+		check(t, b)
+	})
 }
