@@ -89,13 +89,15 @@ func (k *claudeTree) sideBranch(rec *claudeRecord, parent *claudeAnchor) *claude
 
 // linkSpawner links a sub-agent to main. The turn with the call is seldom finished while
 // the agent works. So it is linked only if it was emitted; otherwise the meta holds its
-// ID.
+// ID. After a rewind into results the turn with the call is before the fork: then the
+// link names that turn's session.
 func (k *claudeTree) linkSpawner(b, main *claudeBranch) {
-	b.spawnedBy = turns.Ref{Session: main.id}
 	t := main.tail
 	if t.open() && t.body.hasResults && t.parent != nil {
 		t = t.parent
+		main = t.b
 	}
+	b.spawnedBy = turns.Ref{Session: main.id}
 	switch {
 	case t == nil:
 	case t.emitted:

@@ -8,19 +8,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"nexus/turns"
 )
 
 // claudeSteps reads without the checks of readClaude, for many cuts.
-func claudeSteps(t testing.TB, b []byte, final bool) (steps []Step) {
+func claudeSteps(t rapid.TB, b []byte, final bool) (steps []Step) {
 	t.Helper()
 	steps, _ = readAll(t, ClaudeCode(bytes.NewReader(b), Options{Final: final}))
 	return steps
 }
 
 // claudeDigests are the bytes of each step, shortened, for comparing many.
-func claudeDigests(t testing.TB, steps []Step) []string {
+func claudeDigests(t rapid.TB, steps []Step) []string {
 	t.Helper()
 	out := make([]string, len(steps))
 	for i, s := range steps {

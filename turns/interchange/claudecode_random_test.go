@@ -80,17 +80,17 @@ func TestClaudeRandom(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		late := rapid.Bool().Draw(r, "late")
 		text := randomClaude(r, late)
-		steps, losses := readClaude(t, []byte(text), true)
-		whole, index := claudeDigests(t, steps), newStepIndex(steps)
+		steps, losses := readClaude(r, []byte(text), true)
+		whole, index := claudeDigests(r, steps), newStepIndex(steps)
 		for cut, c := range text {
 			if c != '\n' {
 				continue
 			}
 			for _, at := range []int{cut, cut + 1, cut - 9} {
-				if !isPrefix(claudeDigests(t, stepsBeforeEnd(t, []byte(text[:at]))), whole) {
+				if !isPrefix(claudeDigests(r, stepsBeforeEnd(r, []byte(text[:at]))), whole) {
 					r.Fatalf("cut at byte %d: not a prefix", at)
 				}
-				if err := index.contains(claudeSteps(t, []byte(text[:at]), false)); err != nil {
+				if err := index.contains(claudeSteps(r, []byte(text[:at]), false)); err != nil {
 					r.Fatalf("cut at byte %d: %v", at, err)
 				}
 			}

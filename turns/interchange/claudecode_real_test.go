@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"nexus/turns"
 )
@@ -42,7 +43,7 @@ func shortName(file string) string {
 }
 
 // readClaude reads all steps and checks each of them.
-func readClaude(t testing.TB, b []byte, final bool) ([]Step, []Loss) {
+func readClaude(t rapid.TB, b []byte, final bool) ([]Step, []Loss) {
 	t.Helper()
 	steps, losses := readAll(t, ClaudeCode(bytes.NewReader(b), Options{Final: final}))
 	checkClaudeSteps(t, steps)
@@ -51,7 +52,7 @@ func readClaude(t testing.TB, b []byte, final bool) ([]Step, []Loss) {
 
 // checkClaudeSteps does the steps on a toy ledger: what a step names is there
 // before it, IDs are new, messages are valid.
-func checkClaudeSteps(t testing.TB, steps []Step) {
+func checkClaudeSteps(t rapid.TB, steps []Step) {
 	t.Helper()
 	sessions := make(map[turns.ID]turns.ID) // session → head
 	turnOf := make(map[turns.ID]turns.ID)   // turn → session

@@ -9,6 +9,7 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"nexus/turns"
 )
@@ -16,7 +17,7 @@ import (
 var errCut = errors.New("the file goes on")
 
 // stepsBeforeEnd returns the steps that are emitted before the end of the file is read.
-func stepsBeforeEnd(t testing.TB, b []byte) (steps []Step) {
+func stepsBeforeEnd(t rapid.TB, b []byte) (steps []Step) {
 	t.Helper()
 	for s, err := range ClaudeCode(&cutReader{bytes.NewReader(b)}, Options{}).Steps() {
 		if errors.Is(err, errCut) {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // sharedData returns the folder of real transcripts next to the project. It may not exist.
@@ -25,7 +27,7 @@ func sharedData(t testing.TB) string {
 }
 
 // readAll reads a transcript to its end.
-func readAll(t testing.TB, r *Reader) (steps []Step, losses []Loss) {
+func readAll(t rapid.TB, r *Reader) (steps []Step, losses []Loss) {
 	t.Helper()
 	for s, err := range r.Steps() {
 		if err != nil {
