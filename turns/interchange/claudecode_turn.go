@@ -2,6 +2,7 @@ package interchange
 
 import (
 	"fmt"
+	"slices"
 
 	"nexus/turns"
 )
@@ -316,7 +317,7 @@ func (k *claudeTree) responsePart(rec *claudeRecord, t *claudeTurn, i int, block
 		k.loss.add(rec.line, "repaired", "a tool call without an id was given one", made)
 	}
 	p, repaired := claudePart(turns.Assistant, block)
-	if c := k.calls[keyOf(p.ID)]; p.Type == turns.ToolCall && c != nil && c.turn == t {
+	if p.Type == turns.ToolCall && hasCall(t.body.response.Parts, p.ID) {
 		p, repaired = opaqueBlock(block), "a second tool call with the same id in one response"
 	}
 	if repaired != "" {
@@ -327,6 +328,11 @@ func (k *claudeTree) responsePart(rec *claudeRecord, t *claudeTurn, i int, block
 		k.callCount++
 	}
 	return p
+}
+
+// hasCall reports whether one of parts is the tool call with an id.
+func hasCall(parts []turns.Part, id string) bool {
+	return slices.ContainsFunc(parts, func(p turns.Part) bool { return p.Type == turns.ToolCall && p.ID == id })
 }
 
 // responseTurn returns the turn that gets a new response at a.
