@@ -8,15 +8,15 @@ import (
 	"nexus/turns"
 )
 
-// deed is what a call does to a file.
-type deed struct {
-	path     string
-	write    *string // the whole content
-	edits    []edit
-	isRead   bool
-	from     int  // of a read: the number of the first line
-	part     bool // of a read: not the whole file
-	isListed bool // of a read: only a listing with numbers counts
+// fileOp is what a call does to a file.
+type fileOp struct {
+	path         string
+	write        *string // the whole content
+	edits        []edit
+	isRead       bool
+	from         int  // of a read: the number of the first line
+	isPartial    bool // of a read: not the whole file
+	numberedOnly bool // of a read: only a listing with numbers counts
 }
 
 type edit struct {
@@ -24,10 +24,10 @@ type edit struct {
 	all      bool
 }
 
-// deeds reads the arguments of a tool call.
-func deeds(p *turns.Part) []deed {
+// fileOps reads the arguments of a tool call.
+func fileOps(p *turns.Part) []fileOp {
 	if s, ok := p.Arguments.Text(); ok {
-		return patchDeeds(s)
+		return patchOps(s)
 	}
 	var args map[string]turns.Raw
 	if p.Arguments.Kind() != '{' || turns.DecodeJSON(p.Arguments, &args) != nil {
@@ -44,7 +44,7 @@ func deeds(p *turns.Part) []deed {
 		return "", false
 	}
 	if s, ok := text("patch", "input"); ok && strings.Contains(s, patchBegin) {
-		return patchDeeds(s)
+		return patchOps(s)
 	}
 	name := strings.ToLower(p.Name)
 	path, hasPath := text("file_path", "absolute_path", "notebook_path", "path", "filename", "file", "target_file")
@@ -61,39 +61,39 @@ func deeds(p *turns.Part) []deed {
 		if !ok {
 			return nil
 		}
-		return commandDeeds(cmd)
+		return commandOps(cmd)
 	}
 	if path == "" || strings.ContainsAny(path, "\n\x00") {
 		return nil
 	}
-	d := deed{path: path}
-	d.edits = editsOf(args)
-	if len(d.edits) > 0 {
-		return []deed{d}
+	op := fileOp{path: path}
+	op.edits = editsOf(args)
+	if len(op.edits) > 0 {
+		return []fileOp{op}
 	}
 	if content, ok := text("content", "contents", "file_text"); ok {
-		d.write = &content
-		return []deed{d}
+		op.write = &content
+		return []fileOp{op}
 	}
 	for _, verb := range [...]string{"grep", "glob", "search", "list", "ls", "find"} {
 		if strings.Contains(name, verb) {
 			return nil
 		}
 	}
-	d.isRead, d.from = true, 1
+	op.isRead, op.from = true, 1
 	for _, k := range [...]string{"offset", "start_line", "line"} {
 		if n, err := strconv.Atoi(strings.Trim(string(args[k]), `"`)); err == nil {
-			d.from, d.part = max(1, n), true
+			op.from, op.isPartial = max(1, n), true
 		}
 	}
 	if _, ok := args["limit"]; ok {
-		d.part = true
+		op.isPartial = true
 	}
 	var span []int
 	if v := args["view_range"]; v.Kind() == '[' && turns.DecodeJSON(v, &span) == nil && len(span) > 0 {
-		d.from, d.part = max(1, span[0]), true
+		op.from, op.isPartial = max(1, span[0]), true
 	}
-	return []deed{d}
+	return []fileOp{op}
 }
 
 var editKeys = [...][2]string{{"old_string", "new_string"}, {"oldText", "newText"}, {"old_str", "new_str"}, {"old_text", "new_text"}}
@@ -121,59 +121,67 @@ func editsOf(args map[string]turns.Raw) (out []edit) {
 
 const patchBegin = "*** Begin Patch"
 
-// patchDeeds reads a patch as Codex writes it.
-func patchDeeds(s string) (out []deed) {
+// patchOps reads a patch as Codex writes it.
+func patchOps(s string) (out []fileOp) {
 	_, s, ok := strings.Cut(s, patchBegin)
 	if !ok {
 		return nil
 	}
-	var was, is []string
-	var d *deed
-	hunk := func() {
-		if d != nil && d.write == nil && len(was)+len(is) > 0 {
-			d.edits = append(d.edits, edit{old: strings.Join(was, "\n"), new: strings.Join(is, "\n")})
+	var oldLines, newLines, added []string // of the hunk, or of the file that is added
+	var op *fileOp
+	isAdded := false
+	flush := func() {
+		switch {
+		case op == nil:
+		case isAdded:
+			content := strings.Join(append(added, ""), "\n")
+			op.write = &content
+		case len(oldLines)+len(newLines) > 0:
+			op.edits = append(op.edits, edit{old: strings.Join(oldLines, "\n"), new: strings.Join(newLines, "\n")})
 		}
-		was, is = nil, nil
+		oldLines, newLines, added = nil, nil, nil
 	}
-	begin := func(path string) {
-		hunk()
-		out = append(out, deed{path: strings.TrimSpace(path)})
-		d = &out[len(out)-1]
+	begin := func(path string, add bool) {
+		flush()
+		out = append(out, fileOp{path: strings.TrimSpace(path)})
+		op, isAdded = &out[len(out)-1], add
 	}
 	for l := range strings.SplitSeq(s, "\n") {
 		if path, ok := strings.CutPrefix(l, "*** Update File: "); ok {
-			begin(path)
+			begin(path, false)
 			continue
 		}
 		if path, ok := strings.CutPrefix(l, "*** Add File: "); ok {
-			begin(path)
-			d.write = new(string)
+			begin(path, true)
 			continue
 		}
 		if strings.HasPrefix(l, "*** End Patch") {
 			break
 		}
 		switch {
-		case d == nil || l == "":
-			if d != nil && l == "" && d.write == nil {
-				was, is = append(was, ""), append(is, "")
+		case op == nil:
+		case l == "":
+			if !isAdded {
+				oldLines, newLines = append(oldLines, ""), append(newLines, "")
 			}
 		case strings.HasPrefix(l, "***"):
-			hunk()
-			d = nil
+			flush()
+			op = nil
 		case strings.HasPrefix(l, "@@"):
-			hunk()
-		case d.write != nil:
-			*d.write += strings.TrimPrefix(l, "+") + "\n"
+			if !isAdded {
+				flush()
+			}
+		case isAdded:
+			added = append(added, strings.TrimPrefix(l, "+"))
 		case l[0] == '+':
-			is = append(is, l[1:])
+			newLines = append(newLines, l[1:])
 		case l[0] == '-':
-			was = append(was, l[1:])
+			oldLines = append(oldLines, l[1:])
 		default:
-			was, is = append(was, l[1:]), append(is, l[1:])
+			oldLines, newLines = append(oldLines, l[1:]), append(newLines, l[1:])
 		}
 	}
-	hunk()
+	flush()
 	return out
 }
 
@@ -182,20 +190,20 @@ var (
 	sedRange = regexp.MustCompile(`^['"]?(\d+),(\d+|\$)p['"]?$`)
 )
 
-// commandDeeds reads a shell command that does nothing but show a file, or write one.
-func commandDeeds(cmd string) []deed {
+// commandOps reads a shell command that does nothing but show a file, or write one.
+func commandOps(cmd string) []fileOp {
 	if strings.Contains(cmd, patchBegin) {
-		return patchDeeds(cmd)
+		return patchOps(cmd)
 	}
 	if m := heredoc.FindStringSubmatch(cmd); m != nil {
 		content, _, _ := strings.Cut(m[3], "\n"+m[2])
 		content += "\n"
-		return []deed{{path: strings.Trim(m[1], `'"`), write: &content}}
+		return []fileOp{{path: strings.Trim(m[1], `'"`), write: &content}}
 	}
 	if len(cmd) > 2000 {
 		return nil
 	}
-	d := deed{isRead: true, from: 1}
+	op := fileOp{isRead: true, from: 1}
 	for _, piece := range strings.FieldsFunc(strings.ReplaceAll(cmd, "&&", ";"), func(r rune) bool { return r == ';' || r == '|' || r == '\n' }) {
 		words := strings.Fields(piece)
 		if len(words) == 0 || words[0] == "cd" {
@@ -204,8 +212,8 @@ func commandDeeds(cmd string) []deed {
 		var names []string
 		for _, w := range words[1:] {
 			if m := sedRange.FindStringSubmatch(w); m != nil && words[0] == "sed" {
-				d.from, _ = strconv.Atoi(m[1])
-				d.part = true
+				op.from, _ = strconv.Atoi(m[1])
+				op.isPartial = true
 				continue
 			}
 			if !strings.HasPrefix(w, "-") {
@@ -215,24 +223,24 @@ func commandDeeds(cmd string) []deed {
 		switch words[0] {
 		case "cat", "sed", "nl", "bat":
 		case "head":
-			d.part = true
+			op.isPartial = true
 			names = withoutNumbers(names)
 		default:
 			return nil
 		}
-		d.isListed = d.isListed || words[0] == "nl"
+		op.numberedOnly = op.numberedOnly || words[0] == "nl"
 		switch {
 		case len(names) == 0: // it reads the piece before it
-		case len(names) == 1 && d.path == "" && !strings.ContainsAny(names[0], "*<>$`"):
-			d.path = names[0]
+		case len(names) == 1 && op.path == "" && !strings.ContainsAny(names[0], "*<>$`"):
+			op.path = names[0]
 		default:
 			return nil
 		}
 	}
-	if d.path == "" {
+	if op.path == "" {
 		return nil
 	}
-	return []deed{d}
+	return []fileOp{op}
 }
 
 func withoutNumbers(names []string) (out []string) {

@@ -13,7 +13,7 @@ import (
 type block struct {
 	file     *file
 	from, to int // lines[from:to]
-	worth    float64
+	score    float64
 	cost     uint64
 }
 
@@ -30,20 +30,20 @@ func (s *state) choose(maxTokens uint64, c tokens.Counter) []Quote {
 		}
 	}
 	slices.SortFunc(blocks, func(a, b block) int {
-		return cmp.Or(cmp.Compare(b.worth, a.worth), cmp.Compare(a.file.path, b.file.path), cmp.Compare(a.from, b.from))
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.file.path, b.file.path), cmp.Compare(a.from, b.from))
 	})
 	var picked []block
-	begun := make(map[*file]bool)
+	started := make(map[*file]bool)
 	room := maxTokens
 	for _, b := range blocks {
 		cost := b.cost + tagTokens
-		if !begun[b.file] {
+		if !started[b.file] {
 			cost += c.Text(b.file.path)
 		}
 		if cost > room {
 			continue
 		}
-		begun[b.file] = true
+		started[b.file] = true
 		room -= cost
 		picked = append(picked, b)
 	}
@@ -96,7 +96,7 @@ func (s *state) blocks(out []block, f *file, c tokens.Counter) []block {
 		from := i
 		for i++; i < len(f.lines); i++ {
 			l := &f.lines[i]
-			if l.shown || l.gap || len(l.text) > maxLine || i-from >= maxBlock || i-from >= maxBlock/3 && begins(f.lines[i-1].text, l.text) {
+			if l.shown || l.gap || len(l.text) > maxLine || i-from >= maxBlock || i-from >= maxBlock/3 && startsPart(f.lines[i-1].text, l.text) {
 				break
 			}
 		}
@@ -107,38 +107,38 @@ func (s *state) blocks(out []block, f *file, c tokens.Counter) []block {
 	return out
 }
 
-// begins reports whether a part of a text begins at a line: after a blank one, without
+// startsPart reports whether a part of a text begins at a line: after a blank one, without
 // indentation.
-func begins(before, l string) bool {
+func startsPart(before, l string) bool {
 	return strings.TrimSpace(before) == "" && l != "" && l[0] != ' ' && l[0] != '\t'
 }
 
 func (s *state) block(f *file, from, to int, c tokens.Counter) block {
 	b := block{file: f, from: from, to: to}
 	var text strings.Builder
-	worth, size := 0.0, 0.0
+	score, size := 0.0, 0.0
 	for i := from; i < to; i++ {
 		l := &f.lines[i]
 		text.WriteString(l.text)
 		text.WriteByte('\n')
 		n := float64(len(l.text) + 1)
 		size += n
-		worth += n * s.worth(f, l)
+		score += n * s.score(f, l)
 	}
 	if strings.TrimSpace(text.String()) == "" {
 		return b
 	}
 	b.cost = c.Text(text.String())
-	b.worth = worth / size
+	b.score = score / size
 	return b
 }
 
-// worth estimates how likely a line is to be used again: what was read or written last,
+// score estimates how likely a line is to be used again: what was read or written last,
 // in files that were used last, and what the agent wrote itself. How often a file was
 // changed told nothing more in replays.
-func (s *state) worth(f *file, l *line) float64 {
-	young := func(order int) float64 { return 1 / (1 + float64(s.now-order)/30) }
-	w := .3 + young(l.order) + young(f.touched)
+func (s *state) score(f *file, l *line) float64 {
+	recency := func(order int) float64 { return 1 / (1 + float64(s.now-order)/30) }
+	w := .3 + recency(l.order) + recency(f.touched)
 	if l.edited {
 		w += .6
 	}

@@ -21,7 +21,14 @@ type file struct {
 	path    string
 	lines   []line
 	touched int // ordinal of the half that read or wrote it last
+	visited int // what its edits and partial reads cost: bytes of its text, and visitedPerLine for each line
 }
+
+// maxFileText bounds the text that an edit may add to a file, in bytes.
+const maxFileText = 4 << 20
+
+// visitedPerLine is what a line costs beside its text.
+const visitedPerLine = 64
 
 // origin says where lines come from.
 type origin struct {
@@ -49,6 +56,7 @@ func (f *file) read(listing []line) {
 	if len(listing) == 0 {
 		return
 	}
+	f.visited += visitedPerLine * len(f.lines)
 	listed := make(map[int]bool, len(listing))
 	texts := make(map[string]bool, len(listing))
 	for i := range listing {
@@ -80,11 +88,11 @@ func (f *file) read(listing []line) {
 		}
 	}
 	f.lines = slices.Insert(kept, at, listing...)
-	f.mend()
+	f.setGaps()
 }
 
-// mend sets the gaps that follow from the numbers.
-func (f *file) mend() {
+// setGaps sets the gaps that follow from the numbers.
+func (f *file) setGaps() {
 	for i := range f.lines {
 		l := &f.lines[i]
 		switch {
@@ -101,6 +109,7 @@ func (f *file) mend() {
 // edit replaces a text of the file, everywhere if all. A text that is not known leaves
 // the new one as lines without numbers.
 func (f *file) edit(from, to string, all bool, o origin) {
+	f.visited += visitedPerLine * len(f.lines)
 	if from == "" || !f.replace(from, to, all, o) {
 		f.add(to, o)
 	}
@@ -121,84 +130,140 @@ func (f *file) add(text string, o origin) {
 	}
 }
 
-func (f *file) replace(from, to string, all bool, o origin) (found bool) {
-	for begin := 0; begin < len(f.lines); {
+// replace replaces a text, everywhere if all, and reports whether the file has it. What it
+// does is linear in the text of the file and of the new lines.
+func (f *file) replace(from, to string, all bool, o origin) bool {
+	var changes []change
+	for begin := 0; begin < len(f.lines) && (all || len(changes) == 0); {
 		end := begin + 1
 		for end < len(f.lines) && !f.lines[end].gap {
 			end++
 		}
-		next, ok := f.replaceIn(begin, end, from, to, o)
-		found = found || ok
-		if ok && !all {
-			break
+		next, ok := f.changes(changes, begin, end, from, to, all)
+		if !ok {
+			f.forget()
+			return true
 		}
-		if !ok || next <= begin {
-			next = end
-		}
-		begin = next
+		changes, begin = next, end
 	}
-	return found
+	f.apply(changes, o)
+	return len(changes) > 0
 }
 
-// replaceIn replaces the first place of a text in lines[begin:end], which follow each
-// other in the file. next is the index after the new lines.
-func (f *file) replaceIn(begin, end int, from, to string, o origin) (next int, ok bool) {
+// change says which lines replace lines[first:end].
+type change struct {
+	first, end int
+	lines      []string
+}
+
+// changes appends what replacing a text changes in lines[begin:end], which follow each
+// other in the file. Hits that share a line are one change. ok is false if the new text
+// is too long.
+func (f *file) changes(out []change, begin, end int, from, to string, all bool) (_ []change, ok bool) {
 	var b strings.Builder
-	for _, l := range f.lines[begin:end] {
-		b.WriteString(l.text)
+	starts := make([]int, 0, end-begin+1) // where each line begins in text
+	for i := range f.lines[begin:end] {
+		starts = append(starts, b.Len())
+		b.WriteString(f.lines[begin+i].text)
 		b.WriteByte('\n')
 	}
 	text := b.String()
-	at := strings.Index(text, from)
-	if at < 0 {
-		return 0, false
-	}
-	first := begin + strings.Count(text[:at], "\n")
-	lineFrom := strings.LastIndexByte(text[:at], '\n') + 1
-	last := first + strings.Count(from, "\n")
-	if strings.HasSuffix(from, "\n") {
-		last-- // it ends before the next line
-	}
-	rest := text[at+len(from):]
-	tail := ""
-	if !strings.HasSuffix(from, "\n") {
-		tail, _, _ = strings.Cut(rest, "\n")
-	}
-	changed := splitLines(text[lineFrom:at] + to + tail)
-	if text[lineFrom:at]+to+tail == "" {
-		changed = nil
-	}
-	number, gap := f.lines[first].number, f.lines[first].gap
-	was := make(map[string]line)
-	for _, l := range f.lines[first : last+1] {
-		was[l.text] = l
-	}
-	news := make([]line, len(changed))
-	for i, s := range changed {
-		n := 0
-		if number > 0 {
-			n = number + i
-		}
-		news[i] = o.line(s, n)
-		if l, ok := was[s]; ok && !o.shown { // context of the edit, not changed by it
-			news[i].edited = l.edited
+	starts = append(starts, len(text))
+	f.visited += len(text) + visitedPerLine*(end-begin)
+	limit := 1
+	if all {
+		limit = -1
+		if len(to) > 0 && strings.Count(text, from) > maxFileText/len(to) {
+			return out, false
 		}
 	}
-	if len(news) > 0 {
-		news[0].gap = gap
-	}
-	delta := len(news) - (last + 1 - first)
-	for i := last + 1; i < len(f.lines); i++ {
-		if f.lines[i].number > 0 {
-			f.lines[i].number += delta
+	changed := func(first, last int) {
+		s := strings.Replace(text[starts[first]:starts[last]], from, to, limit)
+		if !strings.HasSuffix(s, "\n") && begin+last < len(f.lines) { // the line that joins is not known
+			s = s[:strings.LastIndexByte(s, '\n')+1]
 		}
+		c := change{first: begin + first, end: begin + last}
+		if s != "" && (to != "" || strings.Trim(s, "\n") != "") { // a line without its text goes
+			c.lines = strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+		}
+		out = append(out, c)
 	}
-	if len(news) == 0 && last+1 < len(f.lines) {
-		f.lines[last+1].gap = f.lines[last+1].gap || gap
+	joins := strings.HasSuffix(from, "\n") && !strings.HasSuffix(to, "\n")
+	first, last := -1, 0 // lines [first, last) of the change at hand
+	for at, l := strings.Index(text, from), 0; at >= 0; {
+		for starts[l+1] <= at {
+			l++
+		}
+		if first < 0 || l >= last {
+			if first >= 0 {
+				changed(first, last)
+			}
+			first, last = l, l
+		}
+		rest := at + len(from)
+		for starts[last] < rest {
+			last++
+		}
+		if joins && last < end-begin && (to != "" || at > starts[first]) {
+			last++
+		}
+		next := strings.Index(text[rest:], from)
+		if !all || next < 0 {
+			changed(first, last)
+			break
+		}
+		at = rest + next
 	}
-	f.lines = slices.Replace(f.lines, first, last+1, news...)
-	return first + len(news), true
+	return out, true
 }
+
+// apply makes changes, which are in the order of the lines.
+func (f *file) apply(changes []change, o origin) {
+	if len(changes) == 0 {
+		return
+	}
+	out := make([]line, 0, len(f.lines))
+	shift, gap, from := 0, false, 0
+	keep := func(to int) {
+		for _, l := range f.lines[from:to] {
+			if l.number > 0 {
+				l.number += shift
+			}
+			l.gap = l.gap || gap
+			gap = false
+			out = append(out, l)
+		}
+	}
+	for _, c := range changes {
+		keep(c.first)
+		was := make(map[string]bool, c.end-c.first) // whether the agent wrote the line
+		for _, l := range f.lines[c.first:c.end] {
+			was[l.text] = l.edited
+		}
+		first := f.lines[c.first]
+		gap = gap || first.gap
+		for i, s := range c.lines {
+			n := 0
+			if first.number > 0 {
+				n = first.number + shift + i
+			}
+			l := o.line(s, n)
+			if edited, ok := was[s]; ok && !o.shown { // context of the edit, not changed by it
+				l.edited = edited
+			}
+			l.gap = gap
+			gap = false
+			out = append(out, l)
+		}
+		shift += len(c.lines) - (c.end - c.first)
+		from = c.end
+	}
+	keep(len(f.lines))
+	f.lines = out
+}
+
+// forget makes a file unknown: nothing of it is quoted.
+func (f *file) forget() { f.lines = nil }
 
 func splitLines(s string) []string {
 	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(s, "\r\n", "\n"), "\n"), "\n")

@@ -31,6 +31,10 @@ const (
 	maxText  = 400 << 10
 	maxFiles = 400
 	maxLine  = 2_000 // bytes of a line that is quoted
+	maxEdits = 200   // of one file in one call
+	// maxVisited bounds the work of all edits and partial reads together, in the unit of
+	// [file]: 5,000 edits of files of 2,000 lines.
+	maxVisited = 1 << 30
 )
 
 // Files returns what to quote of the files that the agent read and wrote: of each the
@@ -56,14 +60,15 @@ func Files(in Input) []Quote {
 
 // state is what is known of all files after some halves.
 type state struct {
-	files map[string]*file
-	byEnd map[string]*file // by the last two elements of the path
-	open  map[string][]deed
-	now   int
+	files   map[string]*file
+	byEnd   map[string]*file    // by the last two elements of the path
+	pending map[string][]fileOp // by call id
+	now     int                 // ordinal of the half at hand
+	visited int                 // of the files' edits, as in [file]
 }
 
 func newState() *state {
-	return &state{files: make(map[string]*file), byEnd: make(map[string]*file), open: make(map[string][]deed)}
+	return &state{files: make(map[string]*file), byEnd: make(map[string]*file), pending: make(map[string][]fileOp)}
 }
 
 // recall takes the quotes of an earlier compaction as the oldest knowledge.
@@ -119,21 +124,21 @@ func (s *state) half(h *summary.HalfTurn, kept bool) {
 				if len(p.Arguments) > maxText || len(s.files) > maxFiles {
 					continue
 				}
-				if ds := deeds(p); len(ds) > 0 {
-					s.open[p.ID] = ds
+				if ops := fileOps(p); len(ops) > 0 {
+					s.pending[p.ID] = ops
 				}
 			case turns.ToolCallResponse:
-				ds := s.open[p.ID]
-				delete(s.open, p.ID)
-				if len(ds) == 0 || p.IsError {
+				ops := s.pending[p.ID]
+				delete(s.pending, p.ID)
+				if len(ops) == 0 || p.IsError {
 					continue
 				}
 				text := summary.ResultText(p)
 				if failed(text) {
 					continue
 				}
-				for _, d := range ds {
-					s.do(d, text, len(ds) == 1, o)
+				for _, op := range ops {
+					s.apply(op, text, len(ops) == 1, o)
 				}
 			}
 		}
@@ -146,32 +151,39 @@ func failed(text string) bool {
 	return strings.HasPrefix(head, "error") || strings.HasPrefix(head, "<tool_use_error>") || strings.Contains(head, "verification failed")
 }
 
-// do applies what a call did to its file.
-func (s *state) do(d deed, result string, alone bool, o origin) {
-	f := s.file(d.path)
+// apply applies what a call did to its file. single says that it did nothing else. Edits
+// beyond the bounds make the file unknown.
+func (s *state) apply(op fileOp, result string, single bool, o origin) {
+	f := s.file(op.path)
 	f.touched = s.now
+	if op.write == nil && (len(op.edits) > maxEdits || s.visited > maxVisited) {
+		f.forget()
+		return
+	}
+	before := f.visited
+	defer func() { s.visited += f.visited - before }()
 	switch {
-	case d.write != nil:
+	case op.write != nil:
 		o.edited = true
-		f.write(*d.write, o)
-	case len(d.edits) > 0:
+		f.write(*op.write, o)
+	case len(op.edits) > 0:
 		o.edited = true
-		for _, e := range d.edits {
+		for _, e := range op.edits {
 			f.edit(e.old, e.new, e.all, o)
 		}
-		if l, ok := listing(result, origin{order: o.order, depth: o.depth, shown: o.shown}); alone && ok {
+		if l, ok := listing(result, origin{order: o.order, depth: o.depth, shown: o.shown}); single && ok {
 			f.read(l)
 		}
-	case d.isRead && len(result) <= maxText:
+	case op.isRead && len(result) <= maxText:
 		text := outputOf(result)
 		l, ok := listing(text, o)
 		switch {
 		case ok:
 			f.read(l)
-		case d.isListed:
-		case d.part:
+		case op.numberedOnly:
+		case op.isPartial:
 			for i, t := range splitLines(text) {
-				l = append(l, o.line(t, d.from+i))
+				l = append(l, o.line(t, op.from+i))
 			}
 			f.read(l)
 		default:
