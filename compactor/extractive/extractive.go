@@ -42,7 +42,7 @@ func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.O
 		h.half(&in.Halves[i])
 	}
 	h.look(in.Focus)
-	h.forget(in.Quoted)
+	h.dropQuoted(in.QuotedMessages)
 	text := s.fit(s.draft(h, &in), in.MaxTokens)
 	if text == "" {
 		text = s.smallest(h, in.MaxTokens)
@@ -50,13 +50,15 @@ func (s *Summarizer) Summarize(ctx context.Context, in summary.Input) (summary.O
 	return summary.Output{Text: text, Tier: "extractive"}, nil
 }
 
-// forget drops the sentences of users that stand beside the summary word for word.
-func (h *history) forget(quoted string) {
+// dropQuoted drops the sentences of users that are sentences of quoted. A sentence that
+// only occurs in another one, or in code, stays.
+func (h *history) dropQuoted(quoted string) {
 	if quoted == "" {
 		return
 	}
-	quoted = oneLine(quoted, len(quoted))
-	h.userRequests = slices.DeleteFunc(h.userRequests, func(u unit) bool { return strings.Contains(quoted, u.text) })
+	known := make(map[string]bool)
+	units(quoted, func(text string) { known[text] = true })
+	h.userRequests = slices.DeleteFunc(h.userRequests, func(u unit) bool { return known[u.text] })
 }
 
 // look raises the weight of everything about the focus.

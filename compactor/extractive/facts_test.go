@@ -153,6 +153,22 @@ func TestFactsLeaveOutWhatIsQuoted(t *testing.T) {
 	}
 }
 
+// A request that a person made stays if its words only occur in quoted code or in another
+// sentence; one that is quoted as a sentence goes.
+func TestRequestStaysUnlessItIsQuotedAsASentence(t *testing.T) {
+	const long = "Please port the importer to the new format, and keep the old one until it is proven."
+	hs := []summary.HalfTurn{asked(1, long), answered(1, "I begin."), asked(2, "fix it"), answered(2, "Done."), asked(3, "run tests"), answered(3, "Done."), asked(4, "Never push to main."), answered(4, "I will not.")}
+	code := "func TODO() {} // fix it later, then run tests"
+	said := long + "\nNever push to main.\nPlease do not run tests twice."
+	got := summarize(t, summary.Input{Halves: hs, MaxTokens: 400, Quoted: said + "\n" + code, QuotedMessages: said})
+	wants(t, got, "fix it", "run tests")
+	for _, gone := range []string{"port the importer", "Never push"} {
+		if strings.Contains(got, gone) {
+			t.Errorf("%q stands beside the summary and in it:\n%s", gone, got)
+		}
+	}
+}
+
 // A fact is quoted by the newest line that somebody said of it.
 func TestTheNewestLineStandsForAFact(t *testing.T) {
 	hs := []summary.HalfTurn{asked(1, "Begin."), answered(1, "I set retry_limit to some value first."), answered(2, "Later I saw retry_limit fail with 70331."), answered(3, "Now it works with another.")}

@@ -34,7 +34,8 @@ func (m planner) bound(plan *Plan, pinned uint64) {
 	plan.Pins = clipPins(slices.Clone(plan.Carries.Pins), m.policy.InApprox(pinned))
 	m.rules(plan, room/8)
 	m.quote(plan, tokens.Share(room-pinned, float64(m.sizes.Quotes)/float64(max(1, m.sizes.Replacement()-pinned))))
-	// In a small window the summary comes first, then what users demanded.
+	// In a small window quotes of files give way to the summary first, then the rules, and
+	// the first request last.
 	if room < plan.frameTokens()+MinSummaryTokens {
 		plan.Quotes, plan.Carries.Quotes = nil, nil
 	}

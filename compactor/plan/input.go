@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	"nexus/compactor/summary"
@@ -24,8 +25,10 @@ const ElideTier = "elide"
 func (plan *Plan) Input() summary.Input {
 	room := tokens.Sub(plan.Policy.InApprox(plan.SummaryTokens), (tokens.Approx{}).Text(plan.imagesNote()))
 	return summary.Input{
-		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, room), Focus: plan.Focus, Quoted: strings.TrimPrefix(plan.First+plan.Quoted().Text(), "\n"),
-		Template: plan.Policy.Template, Text: plan.Policy.TemplateText, Style: plan.Policy.Style(), Known: plan.Known,
+		Previous: plan.Previous, Halves: plan.Reads, MaxTokens: max(1, room), Focus: plan.Focus,
+		Quoted:         strings.TrimPrefix(plan.First+plan.Quoted().Text(), "\n"),
+		QuotedMessages: strings.Join(slices.Concat([]string{plan.First}, plan.Pins, plan.Rules), "\n"),
+		Template:       plan.Policy.Template, Text: plan.Policy.TemplateText, Style: plan.Policy.Style(), Known: plan.Known,
 	}
 }
 

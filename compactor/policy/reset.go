@@ -21,8 +21,8 @@ type Reset struct {
 	Hour Hour `json:"hour,omitzero"`
 	// TimeZone is the zone's IANA name, such as Europe/Paris. Default UTC.
 	TimeZone string `json:"time_zone,omitzero"`
-	// IdleMinutes is after how long without a turn an idle reset is due. Range [1, 525600];
-	// 0 if the mode is not idle.
+	// IdleMinutes is after how long without a turn an idle reset is due. Range [1, 525600]
+	// if the mode is idle. Other modes may have it, at most as much, and ignore it.
 	IdleMinutes uint64 `json:"idle_minutes,omitzero"`
 }
 

@@ -22,6 +22,9 @@ type Input struct {
 	MaxTokens uint64
 	Focus     string // what the caller wants kept; may be ""
 	Quoted    string // what stands beside the summary word for word, and need not be in it; may be ""
+	// QuotedMessages is what of Quoted is of messages: the rest is lines of files. Each
+	// text, and each rule, begins on a line of its own, unescaped.
+	QuotedMessages string
 
 	// Template names the prompt for a model; see [FindTemplate]. "" is
 	// [DefaultTemplate].
