@@ -177,6 +177,43 @@ func TestTopLevelFolders(t *testing.T) {
 	}
 }
 
+// The tables of docs/ARCHITECTURE.md name every package: the rooms of the engine in rows of
+// their own, the others by their path or, in the row of their folder, by their last element.
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(root, "docs/ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string]string) // by the name that the row begins with
+	for l := range strings.SplitSeq(string(b), "\n") {
+		if m := regexp.MustCompile("^\\| `([^`]+)` \\|").FindStringSubmatch(l); m != nil {
+			rows[m[1]] = l
+		}
+	}
+	engine := room("") + "/"
+	for pkg := range allowed {
+		if name, isRoom := strings.CutPrefix(pkg, engine); isRoom {
+			if rows[name] == "" {
+				t.Errorf("room %s of the engine has no row", name)
+			}
+			continue
+		}
+		named := false
+		for at := pkg; at != "." && !named; at = filepath.ToSlash(filepath.Dir(at)) {
+			named = rows[at] != "" && (at == pkg || strings.Contains(rows[at], "`"+filepath.Base(pkg)+"`"))
+		}
+		if !named {
+			t.Errorf("package %s is in no row", pkg)
+		}
+	}
+	for name := range rows {
+		_, isPackage := allowed[name]
+		if _, isRoom := allowed[engine+name]; !isPackage && !isRoom {
+			t.Errorf("row %s names no package", name)
+		}
+	}
+}
+
 // Every relative link of a Markdown page leads to a file.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
