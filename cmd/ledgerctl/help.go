@@ -541,7 +541,9 @@ is a session. Of a session and its forks the longest path is replayed; the
 compactions of its own agent are passed over.
 
   --policy A,B   these policies (else: every one); with settings of your own:
-                 --policy 'balanced{"keep_tokens":8000},nexus'
+                 --policy 'balanced{"keep_tokens":8000},nexus'; "masking" is a
+                 baseline beside the policies: it shows a line in place of
+                 each tool result that ten assistant messages follow
   --window N     the model's context window, in tokens (200000)
   --svg FILE     plot the context at each call of the longest transcript
   --markdown     the tables for a Markdown page
@@ -553,11 +555,12 @@ summarizer read (a model would be paid for it besides); the cost with a prefix
 cache; that over the cheapest. Below: what a policy that compacts where that
 pays expected of it, and what came of it.
 
-The second: of the paths, identifiers, numbers and error lines that the agent
-writes again and that stand in a covered or shortened turn, how many are in
-the context before it writes them. "summary" leaves out those that the turns
-still shown say too. "reachable" are in the context or one expand away.
-"earlier" are all facts of earlier turns, the same ones for every policy.
+The second: of the paths, identifiers, numbers, error lines and whole lines
+of 30 characters or more that the agent writes again and that stand in a
+covered or shortened turn, how many are in the context before it writes them.
+"summary" leaves out those that the turns still shown say too. "reachable" are
+in the context or one expand away. "earlier" are all facts of earlier turns,
+the same ones for every policy; the third table has those by kind.
 
 What is compared is what policies cut, prune and extract: no model writes a
 summary, and the agent says what it said.
