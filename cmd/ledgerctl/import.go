@@ -54,6 +54,9 @@ const exportPrefix = `{"nexus_export":`
 // archivePrefix begins the archive of a compaction.
 const archivePrefix = `{"nexus_archive":`
 
+// gzipPrefix begins what gzip compressed.
+const gzipPrefix = "\x1f\x8b"
+
 func formatNames() string {
 	names := []string{"auto"}
 	for _, f := range interchange.Formats() {
@@ -283,7 +286,7 @@ func openTranscript(name string, stdin io.Reader, form string, read func(int)) (
 
 // gunzipped returns the content of r, without gzip's compression if it has that.
 func gunzipped(r *bufio.Reader) (*bufio.Reader, error) {
-	if head, err := r.Peek(2); err != nil || string(head) != "\x1f\x8b" {
+	if head, err := r.Peek(2); err != nil || string(head) != gzipPrefix {
 		return r, nil // its reader tells what is wrong
 	}
 	z, err := gzip.NewReader(r)

@@ -78,7 +78,8 @@ func (im *importer) importFiles(ctx context.Context, files []inputFile) iter.Seq
 // of one session. A group is in the order of files, and groups are in that of their first
 // files. An id is a UUID anywhere, or the value of a member whose name ends in "session",
 // "sessionId" or alike. Files without any, and those that can't be read twice, are one group. An
-// export of a ledger has ids of other forms, and puts all files into one group.
+// export or archive of a ledger has ids of other forms, and puts all files into one group; so
+// does what gzip compresses.
 func groupFiles(files []inputFile, format string) (groups [][]int) {
 	parent := make([]int, len(files)) // of a union-find, by file; the least index is the root
 	for i := range parent {
@@ -144,8 +145,8 @@ const maxIDBytes = 512
 // errStream: a file that can be read once only.
 var errStream = errors.New("a stream")
 
-// scanIDs calls found with the ids in a file; some twice. export says that the file is an
-// export of a ledger.
+// scanIDs calls found with the ids in a file; some twice. export says that the file may be an
+// export of a ledger, or an archive of a part of one.
 func scanIDs(name string, found func([]byte)) (export bool, err error) {
 	if isStream(name) {
 		return false, errStream
@@ -160,7 +161,8 @@ func scanIDs(name string, found func([]byte)) (export bool, err error) {
 		n, err := io.ReadFull(f, buf[kept:])
 		b := buf[:kept+n]
 		if first {
-			export = bytes.HasPrefix(b, []byte(exportPrefix))
+			// What gzip compresses is an archive, or a transcript whose ids stay unknown.
+			export = slices.ContainsFunc([]string{exportPrefix, archivePrefix, gzipPrefix}, func(p string) bool { return bytes.HasPrefix(b, []byte(p)) })
 		}
 		uuidsIn(b, found)
 		sessionsIn(b, found)

@@ -30,6 +30,8 @@ func TestFilesThatNameOneIDAreOneGroup(t *testing.T) {
 		"without ids":                  {[]string{"one", a, "two", b}, [][]int{{0, 2}, {1}, {3}}},
 		"other dashes":                 {[]string{"a-b-c-d " + a, "1234567-89ab-cdef-0123-456789abcdef " + b}, [][]int{{0}, {1}}},
 		"an export of a ledger":        {[]string{a, exportPrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
+		"an archive":                   {[]string{a, archivePrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
+		"a compressed archive":         {[]string{a, "\x1f\x8b\x08", b}, [][]int{{0, 1, 2}}},
 		"an empty file, and a missing": {[]string{"", a, "missing"}, [][]int{{0, 2}, {1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
