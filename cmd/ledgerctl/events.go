@@ -278,22 +278,31 @@ func tailEventsCmd(e *env) *cobra.Command {
 			defer sub.Unsubscribe()
 		}
 		r.After = after
-		if after == "" {
-			r.After, err = e.newestEvents(ctx, c, r, n)
-		} else {
+		since := func() (err error) {
 			r.After, err = e.eventsSince(ctx, c, r)
+			return err
 		}
-		for follow && (err == nil || coded(err, api.NotFound) || passes(err)) {
+		first := since
+		if after == "" {
+			first = func() (err error) {
+				r.After, err = e.newestEvents(ctx, c, r, n)
+				return err
+			}
+		}
+		if !follow {
+			return first()
+		}
+		err = followReads(first, since, func() bool {
 			select {
 			case <-ctx.Done():
-				return nil
+				return false
 			case <-hints:
 			case <-time.After(poll):
 			}
-			r.After, err = e.eventsSince(ctx, c, r)
-			if ctx.Err() != nil {
-				return nil
-			}
+			return true
+		})
+		if ctx.Err() != nil {
+			return nil
 		}
 		return err
 	})
@@ -304,8 +313,26 @@ func tailEventsCmd(e *env) *cobra.Command {
 	return c
 }
 
-// passes reports whether an error is of a daemon that will answer later.
-func passes(err error) bool {
+// followReads calls first, then next again and again. Before each call but the first it
+// waits, and it ends if wait says so. A call that fails because the daemon does not answer
+// now is repeated: first is the one that chooses where to begin. A channel that is not
+// there yet has no events, so next begins with its first one.
+func followReads(first, next func() error, wait func() bool) error {
+	for read := first; ; {
+		switch err := read(); {
+		case err == nil || coded(err, api.NotFound):
+			read = next
+		case !isTransient(err):
+			return err
+		}
+		if !wait() {
+			return nil
+		}
+	}
+}
+
+// isTransient reports whether an error is of a daemon that may answer later.
+func isTransient(err error) bool {
 	return coded(err, api.Unavailable) || coded(err, api.Busy) || coded(err, api.Indeterminate)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -89,4 +90,35 @@ func TestFollowedEventsComeOnceThroughARestart(t *testing.T) {
 	cancel()
 	out.Close()
 	<-ended
+}
+
+// A follower whose first read fails for the moment begins where it should, and not at the
+// channel's first event.
+func TestFollowerRepeatsItsFirstReadUntilItIsAnswered(t *testing.T) {
+	unavailable, notFound, corrupt := api.Errorf(api.Unavailable, nil, "later"), api.Errorf(api.NotFound, nil, "no channel"), api.Errorf(api.Corrupt, nil, "damaged")
+	for name, c := range map[string]struct {
+		answers []error
+		want    string // f: first, n: next
+		err     error
+	}{
+		"at once":               {[]error{nil, nil, nil}, "fnn", nil},
+		"after two failures":    {[]error{unavailable, api.Errorf(api.Busy, nil, "full"), nil, nil}, "fffn", nil},
+		"a failure later":       {[]error{nil, unavailable, nil}, "fnn", nil},
+		"no channel yet":        {[]error{notFound, notFound, nil}, "fnn", nil},
+		"a failure for good":    {[]error{unavailable, corrupt, nil}, "ff", corrupt},
+		"a failure for good, 2": {[]error{nil, corrupt, nil}, "fn", corrupt},
+	} {
+		got, at := "", 0
+		read := func(who string) func() error {
+			return func() error {
+				got += who
+				at++
+				return c.answers[at-1]
+			}
+		}
+		err := followReads(read("f"), read("n"), func() bool { return at < len(c.answers) })
+		if got != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+			t.Errorf("%s: reads %s (%v), want %s (%v)", name, got, err, c.want, c.err)
+		}
+	}
 }
