@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -259,7 +260,7 @@ func memoryWithdrawCmd(e *env) *cobra.Command {
 		}
 		m, err := c.WithdrawMemory(cmd.Context(), api.WithdrawMemory{Memory: id, Reason: reason})
 		if err != nil {
-			return err
+			return e.memoryMissed(cmd.Context(), c, args[0], err)
 		}
 		if n := len(m.Replaced); n > 0 {
 			e.say("it superseded %s, which %s superseded", shorts(m.Replaced), stays(n))
@@ -302,7 +303,7 @@ func memoryPromoteCmd(e *env) *cobra.Command {
 		}
 		m, err := c.PromoteMemory(cmd.Context(), api.PromoteMemory{Memory: id, Visibility: visibility})
 		if err != nil {
-			return err
+			return e.memoryMissed(cmd.Context(), c, args[0], err)
 		}
 		return e.result(m, "%s is %s, and seen by %s", whole(m.ID), m.State, seenBy(m))
 	})
@@ -330,11 +331,36 @@ func (e *env) memory(ctx context.Context, c *api.Client, name string) (turns.ID,
 	}
 	switch len(found) {
 	case 0:
-		return turns.ID{}, &api.Error{Code: api.NotFound, Message: fmt.Sprintf("no memory is called %q", name)}
+		return turns.ID{}, e.memoryMissed(ctx, c, name, &api.Error{Code: api.NotFound, Message: fmt.Sprintf("agent %s has no memory that is called %q", cmp.Or(e.agent, "main"), name)})
 	case 1:
 		return found[0], nil
 	}
 	return turns.ID{}, manyNamed("memories", name, lines)
+}
+
+// memoryMissed adds to an error that says that there is no such memory whose it is, if the
+// operator sees it: memory list shows those of all agents, and the verbs that change one
+// act for main unless an agent is named.
+func (e *env) memoryMissed(ctx context.Context, c *api.Client, name string, err error) error {
+	if e.agent != "" || !coded(err, api.NotFound) {
+		return err
+	}
+	owner := ""
+	for m, listErr := range c.As(api.Operator).Memories(ctx, api.ListMemories{}) {
+		switch {
+		case listErr != nil: // this user may not act as the operator
+			return err
+		case !named(m.ID, name):
+		case owner != "" && owner != m.Agent:
+			return hinted{err, "memory list shows it; --agent names the agent that has it"}
+		default:
+			owner = m.Agent
+		}
+	}
+	if owner == "" {
+		return hinted{err, "ledgerctl memory list shows the memories of all agents"}
+	}
+	return hinted{err, "the memory is of agent " + printable(owner) + ": --agent names it"}
 }
 
 // sessionFlag finds the session that a flag names, and makes c speak for its agent.
