@@ -76,6 +76,12 @@ func (s *Store) Memory(tenant, agent string, id turns.ID) (NamedMemory, error) {
 	return s.view().Memory(tenant, agent, id)
 }
 
+// MemoryRow returns the row of an id, which may be evidence of another memory.
+// Errors: [ledger.ErrNotFound].
+func (s *Store) MemoryRow(tenant, agent string, id turns.ID) (NamedMemory, error) {
+	return s.view().memoryRow(tenant, agent, id)
+}
+
 func (v view) Memory(tenant, agent string, id turns.ID) (NamedMemory, error) {
 	m, err := v.memoryRow(tenant, agent, id)
 	if err == nil && !m.Same.IsZero() {

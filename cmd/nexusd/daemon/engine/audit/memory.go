@@ -1,19 +1,17 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"nexus/ledger"
+	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/seal"
 )
-
-// memoryName is a memory of an agent: the subject of the agent's chain, and the id.
-type memoryName struct {
-	subject string
-	id      turns.ID
-}
 
 func agentSubject(tenant, agent string) string {
 	return ledger.Subject(tenant, agent, turns.Chain{Entity: turns.AgentEntity, ID: agent})
@@ -24,15 +22,21 @@ func (v *verifier) Memories(tenant, agent string) (ledger.Memories, error) {
 	return v.agents[agentSubject(tenant, agent)], nil
 }
 
-// Memory implements [ledger.History]. It does not know which memory another one is
-// evidence of: what it admits the projections may refuse, and then their chain is
-// reported as set aside.
+// Memory implements [ledger.History].
 func (v *verifier) Memory(tenant, agent string, id turns.ID) (ledger.NamedMemory, error) {
-	m, ok := v.memories[memoryName{agentSubject(tenant, agent), id}]
+	m, ok := v.memoriesOf(agentSubject(tenant, agent)).find(id)
 	if !ok {
 		return m, fmt.Errorf("%w: memory %s", ledger.ErrNotFound, id)
 	}
 	return m, nil
+}
+
+// memoriesOf returns the memories of an agent, by the subject of its chain.
+func (v *verifier) memoriesOf(subject string) *agentMemories {
+	if v.memories[subject] == nil {
+		v.memories[subject] = newAgentMemories()
+	}
+	return v.memories[subject]
 }
 
 // HasMemoryEvent implements [ledger.History]. It asks the projections' index of ids,
@@ -51,15 +55,10 @@ func (v *verifier) checkMemory(tenant string, r ledger.Record, ev *turns.Event) 
 	}
 	agent := ev.Chain.ID
 	v.agents[r.Subject] = next.Memories
-	for _, m := range next.Changed {
-		v.memories[memoryName{r.Subject, m.ID}] = m
-	}
+	v.memoriesOf(r.Subject).apply(ev, r.Seq, next.Changed)
 	var differs error
 	if seq, ok, err := v.audit.reader.Projections.MemoryEvent(tenant, agent, ev.ID); err != nil || !ok || seq != r.Seq {
 		differs = fmt.Errorf("%w: the projections' index of an agent's events has it at %d (%v)", ledger.ErrCorrupt, seq, err)
-	}
-	if ev.Kind == turns.KindMemory {
-		differs = errors.Join(differs, v.checkRowOfMemory(tenant, agent, ev.ID))
 	}
 	return errors.Join(differs, v.checkMemoryBody(tenant, agent, ev))
 }
@@ -95,19 +94,38 @@ func (v *verifier) checkMemoryBody(tenant, agent string, ev *turns.Event) error 
 	return nil
 }
 
-// checkLearned takes the memories of a compaction, and compares their ids with the
-// projections.
-func (v *verifier) checkLearned(s *ledger.Session, ev *turns.Event, seq uint64) (err error) {
+// learn takes the memories of a compaction.
+func (v *verifier) learn(s *ledger.Session, ev *turns.Event, seq uint64) {
 	for _, m := range ledger.LearnedMemories(s, ev, seq) {
-		v.memories[memoryName{agentSubject(s.Tenant, s.Agent), m.ID}] = m
-		err = errors.Join(err, v.checkRowOfMemory(s.Tenant, s.Agent, m.ID))
+		v.memoriesOf(agentSubject(s.Tenant, s.Agent)).add(m, false)
 	}
-	return err
 }
 
-func (v *verifier) checkRowOfMemory(tenant, agent string, id turns.ID) error {
-	if _, err := v.audit.reader.Projections.Memory(tenant, agent, id); err != nil {
-		return fmt.Errorf("%w: the projections lack memory %s (%v)", ledger.ErrCorrupt, id, err)
+// checkMemories compares the projections' row of each memory with what the log says of it.
+// Of named sessions alone, whose agents' other memories were not read, it compares whether
+// the row is there.
+func (v *verifier) checkMemories() {
+	for _, subject := range slices.Sorted(maps.Keys(v.memories)) {
+		own := v.memories[subject]
+		tenant, chain, err := ledger.ParseSubject(subject)
+		if err != nil || v.broken[subject] {
+			continue
+		}
+		ids := slices.SortedFunc(maps.Keys(own.rows), func(a, b turns.ID) int {
+			return cmp.Or(cmp.Compare(own.rows[a].Seq, own.rows[b].Seq), a.Compare(b))
+		})
+		for _, id := range ids {
+			m := own.rows[id]
+			row, err := v.audit.reader.Projections.MemoryRow(tenant, chain.ID, id)
+			switch {
+			case err != nil:
+				err = fmt.Errorf("%w: the projections lack memory %s (%v)", ledger.ErrCorrupt, id, err)
+			case v.chains == nil && !agreesUpTo(v.out.Last, *m, row.Memory):
+				err = fmt.Errorf("%w: the projections' row of memory %s differs from the log", ledger.ErrCorrupt, id)
+			default:
+				continue
+			}
+			v.problem(tenant, api.Problem{Code: api.Corrupt, Seq: m.Seq, Event: id, Message: err.Error()})
+		}
 	}
-	return nil
 }

@@ -55,6 +55,7 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*
 	if err := v.read(ctx, st.Last); err != nil {
 		return nil, err
 	}
+	v.checkMemories()
 	if err := v.reportAside(); err != nil {
 		return nil, err
 	}
@@ -81,8 +82,8 @@ type verifier struct {
 	policies   map[string]ledger.Policies // by tenant
 	channels   map[string]ledger.Channel  // by tenant and id
 	names      map[policyName]ledger.PolicyName
-	agents     map[string]ledger.Memories // by subject
-	memories   map[memoryName]ledger.NamedMemory
+	agents     map[string]ledger.Memories                // by subject
+	memories   map[string]*agentMemories                 // by subject of the agent's chain
 	differing  map[turns.Ref]projections.Turn            // turns that differ from their rows, as they follow from the log
 	open       *cache.Cache[turns.Ref, ledger.Calls]     // calls open after a turn, if any
 	rows       *cache.Cache[turns.Ref, projections.Turn] // rows of admitted turns that agree with the log
@@ -104,7 +105,7 @@ func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
 	return &verifier{audit: au, caller: c, out: &api.Verified{Last: last, Problems: []api.Problem{}},
 		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label),
 		policies: make(map[string]ledger.Policies), channels: make(map[string]ledger.Channel), names: make(map[policyName]ledger.PolicyName),
-		agents: make(map[string]ledger.Memories), memories: make(map[memoryName]ledger.NamedMemory),
+		agents: make(map[string]ledger.Memories), memories: make(map[string]*agentMemories),
 		differing: make(map[turns.Ref]projections.Turn), broken: make(map[string]bool), duplicates: make(map[string]bool),
 		open: cache.New[turns.Ref, ledger.Calls](cache.NewBudget(maxOpenBytes), "verify"),
 		rows: cache.New[turns.Ref, projections.Turn](cache.NewBudget(maxRowBytes), "verify")}
@@ -371,7 +372,7 @@ func (v *verifier) checkSession(ctx context.Context, r ledger.Record, ev *turns.
 			return err
 		}
 	}
-	differs = errors.Join(differs, v.checkLearned(s, ev, r.Seq))
+	v.learn(s, ev, r.Seq)
 	if err := v.checkContent(ctx, s, next.Node, ev); err != nil {
 		return err
 	}
