@@ -50,7 +50,7 @@ func (w *View) Get(tenant, agent string, id turns.ID) (m ledger.NamedMemory, tex
 	if errors.Is(err, ledger.ErrNotFound) {
 		return m, "", false, nil
 	}
-	if err != nil || !m.Same.IsZero() {
+	if err != nil || m.ID != id { // the projection answers with the memory that was repeated
 		return m, "", false, err
 	}
 	if ok, err = w.v.sees(w.ms.reader.Projections, m.Now()); err != nil || !ok {
