@@ -36,6 +36,9 @@ const drain = 20 * time.Second
 
 // run is main without globals; it returns the exit status.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "help" {
+		args = []string{"--help"}
+	}
 	if len(args) > 0 && args[0] == "repair" {
 		return repair(ctx, args[1:], environ, stdout, stderr)
 	}

@@ -170,3 +170,13 @@ func TestMemoryLimitIsAboveTheCaches(t *testing.T) {
 		}
 	}
 }
+
+// help is what people type first.
+func TestHelpIsAVerbAndAFlag(t *testing.T) {
+	for _, arg := range []string{"help", "--help"} {
+		var out, log bytes.Buffer
+		if code := run(t.Context(), []string{arg}, nil, &out, &log); code != 0 || out.String() != usage {
+			t.Errorf("%s: exit status %d, %.60q, %s", arg, code, out.String(), log.String())
+		}
+	}
+}

@@ -135,7 +135,7 @@ func (x *Exporter) note(n *note, name string, content []byte) (written int, err 
 		return 0, nil
 	}
 	if k := n.Written[name]; there && has != k.Now && has != k.Before {
-		x.Logger.Warn("files: a person changed this file, it is left as it is; remove it to have it written again", "file", name)
+		x.Logger.Warn("files: a person changed this file, it is left as it is; remove it to have it written again (ledgerctl memory document --replace takes a changed MEMORY.md into the ledger)", "file", name)
 		return 0, nil
 	}
 	n.Written[name] = contents{Now: sha256.Sum256(content), Before: has}
