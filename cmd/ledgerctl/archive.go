@@ -45,6 +45,7 @@ type archived struct {
 	File    string     `json:"file"`
 	Ledger  string     `json:"ledger,omitempty,omitzero"`
 	Session turns.ID   `json:"session,omitzero"`
+	Channel string     `json:"channel,omitempty,omitzero"` // of an export of external events
 	Events  int        `json:"events"`
 	Turns   int        `json:"turns"`           // that are shown
 	Chains  []turns.ID `json:"chains"`          // sessions with events in it, in their order
@@ -56,6 +57,9 @@ func (a *archived) line() string {
 	result := good.Render("sound")
 	if a.Error != "" {
 		result = bad.Render("NOT SOUND")
+	}
+	if a.Channel != "" {
+		return fmt.Sprintf("%s: %s: %s of channel %s\n", printable(a.File), result, plural(uint64(a.Events), "event"), printable(a.Channel))
 	}
 	return fmt.Sprintf("%s: %s: %s of %s, %s\n", printable(a.File), result, plural(uint64(a.Events), "event"), plural(uint64(len(a.Chains)), "session"), plural(uint64(a.Turns), "readable turn"))
 }
@@ -69,6 +73,9 @@ func checkArchive(name string) (*archived, error) {
 		return a, usageError{err}
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return a, usageError{fmt.Errorf("%s is a folder: name its files", name)}
+	}
 	r, err := gunzipped(bufio.NewReaderSize(f, 1<<20))
 	if err != nil {
 		return a, a.fault(1, err)
@@ -88,6 +95,12 @@ func checkArchive(name string) (*archived, error) {
 			}
 			return a, nil
 		}
+		if x, ok := exportedEvent(text); ok && (n == 1 || a.Channel != "") {
+			if err := chk.received(&x); err != nil {
+				return a, a.fault(n, err)
+			}
+			continue
+		}
 		var l archiveLine
 		if err := turns.DecodeJSON(text, &l); err != nil {
 			return a, a.fault(n, err)
@@ -101,10 +114,63 @@ func checkArchive(name string) (*archived, error) {
 	}
 }
 
+// exportedEvent reads a line of events export. ok is false for another line.
+func exportedEvent(line []byte) (ev api.Event, ok bool) {
+	err := turns.DecodeJSON(line, &ev)
+	return ev, err == nil && ev.Channel != "" && ev.Payload != nil
+}
+
 // fault notes the first fault, at a line.
 func (a *archived) fault(line int, err error) error {
 	a.Error = fmt.Sprintf("line %d: %v", line, err)
 	return &api.Error{Code: api.Corrupt, Message: a.File + ": " + a.Error}
+}
+
+// received checks a line of events export: the bytes have the hash, follow the event
+// before, and are of the event that the line shows. The body is sealed in them.
+func (c *archiveCheck) received(x *api.Event) error {
+	if c.Channel == "" {
+		c.Channel = x.Channel
+	}
+	ev, err := hashed(x.Payload, x.Hash)
+	if err != nil {
+		return err
+	}
+	if err := c.follows(ev); err != nil {
+		return err
+	}
+	if x.Channel != c.Channel || x.ID != ev.ID || x.Index != ev.Index || x.PrevHash != ev.Prev {
+		return fmt.Errorf("event %s is shown as number %d of channel %q after %v, the event is %s, number %d of its chain, after %v", x.ID, x.Index, x.Channel, x.PrevHash, ev.ID, ev.Index, ev.Prev)
+	}
+	c.last, c.hash = ev, x.Hash
+	c.Events++
+	return nil
+}
+
+// hashed returns the event of stored bytes that have the hash.
+func hashed(payload []byte, want turns.Hash) (*turns.Event, error) {
+	if got := turns.HashEvent(payload); got != want {
+		return nil, fmt.Errorf("the bytes of the event have the hash %v, beside them stands %v", got, want)
+	}
+	return turns.Decode(payload)
+}
+
+// follows returns an error if ev is on the chain of the last event and can't follow it.
+func (c *archiveCheck) follows(ev *turns.Event) error {
+	switch {
+	case c.last == nil:
+		return nil
+	case c.last.Chain != ev.Chain:
+		if c.Channel != "" {
+			return fmt.Errorf("event %s is of another channel", ev.ID)
+		}
+		return nil
+	case ev.Index == c.last.Index+1 && ev.Prev != c.hash:
+		return fmt.Errorf("event %s follows an event with the hash %v, the one before has %v", ev.ID, ev.Prev, c.hash)
+	case ev.Index <= c.last.Index || c.whole && ev.Index > c.last.Index+1:
+		return fmt.Errorf("event %s is number %d of its chain, after number %d", ev.ID, ev.Index, c.last.Index)
+	}
+	return nil
 }
 
 // archiveCheck checks the lines of an archive in their order.
@@ -136,10 +202,7 @@ func (c *archiveCheck) line(l *archiveLine) error {
 		payload = append(payload, c.pieces[p]...)
 	}
 	clear(c.pieces)
-	if got := turns.HashEvent(payload); got != l.Event.Hash {
-		return fmt.Errorf("the bytes of the event have the hash %v, beside them stands %v", got, l.Event.Hash)
-	}
-	ev, err := turns.Decode(payload)
+	ev, err := hashed(payload, l.Event.Hash)
 	if err != nil {
 		return err
 	}
@@ -152,10 +215,8 @@ func (c *archiveCheck) line(l *archiveLine) error {
 		if c.whole && ev.Index != 0 {
 			return fmt.Errorf("event %s is number %d of its chain, and the first one here", ev.ID, ev.Index)
 		}
-	} else if ev.Index == c.last.Index+1 && ev.Prev != c.hash {
-		return fmt.Errorf("event %s follows an event with the hash %v, the one before has %v", ev.ID, ev.Prev, c.hash)
-	} else if ev.Index <= c.last.Index || c.whole && ev.Index > c.last.Index+1 {
-		return fmt.Errorf("event %s is number %d of its chain, after number %d", ev.ID, ev.Index, c.last.Index)
+	} else if err := c.follows(ev); err != nil {
+		return err
 	}
 	c.last, c.hash = ev, l.Event.Hash
 	c.Events++

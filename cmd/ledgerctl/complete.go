@@ -35,7 +35,11 @@ func (e *env) complete(root *cobra.Command) {
 		default:
 			c.ValidArgsFunction = cobra.NoFileCompletions
 		}
-		for name, values := range map[string][]string{"policy": aboutPolicies(), "mode": {"as_seen", "full", "summary"}} {
+		kinds := map[string][]string{"search": {"turn", "memory", "event"}, "new": {"peer", "task", "main"}}[c.Name()]
+		if c.HasParent() && c.Parent().Name() == "memory" {
+			kinds = []string{"daily", "long_term", "episodic", "semantic"}
+		}
+		for name, values := range map[string][]string{"policy": aboutPolicies(), "mode": {"as_seen", "full", "summary"}, "kind": kinds, "trust": {"person", "agent", "tool"}, "visibility": {"main", "all", "branch"}} {
 			if c.Flags().Lookup(name) != nil {
 				_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 			}

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,6 +29,9 @@ func eventsCmd(e *env) *cobra.Command {
 func appendEventCmd(e *env) *cobra.Command {
 	var kind, body, at, id, meta string
 	c := verb("append CHANNEL", "store an external event", 1, 1, func(cmd *cobra.Command, args []string) error {
+		if kind == "" {
+			return usageError{errors.New("--kind says what the event is, as --kind mail.received")}
+		}
 		r := api.AppendEvent{Channel: args[0], Kind: kind, Body: turns.Raw(body), Meta: turns.Raw(meta)}
 		if body == "" {
 			b, err := e.readFile("-")
@@ -35,7 +41,7 @@ func appendEventCmd(e *env) *cobra.Command {
 			r.Body = b
 		}
 		var err error
-		if r.Time, err = timeFlag("time", at); err != nil {
+		if r.Time, err = dayFlag("time", at); err != nil {
 			return err
 		}
 		if id != "" {
@@ -67,21 +73,9 @@ func appendEventCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&kind, "kind", "", "what the event is, such as mail.received")
 	c.Flags().StringVar(&body, "body", "", "the body, JSON (else: stdin)")
 	c.Flags().StringVar(&meta, "meta", "", "a JSON object")
-	c.Flags().StringVar(&at, "time", "", "when it happened (RFC 3339)")
+	c.Flags().StringVar(&at, "time", "", "when it happened: a day or a time")
 	c.Flags().StringVar(&id, "id", "", "id of the event: the same one stores it once")
 	return c
-}
-
-// timeFlag reads the value of a flag that is a time, nil if it is empty.
-func timeFlag(name, text string) (*api.Time, error) {
-	if text == "" {
-		return nil, nil
-	}
-	t := new(api.Time)
-	if err := t.UnmarshalText([]byte(text)); err != nil {
-		return nil, usageError{fmt.Errorf("--%s: %w", name, err)}
-	}
-	return t, nil
 }
 
 // jsonFlag checks that a value is JSON as the ledger takes it.
@@ -100,14 +94,14 @@ type eventFilter struct {
 
 func (f *eventFilter) flags(c *cobra.Command) {
 	c.Flags().StringVar(&f.kind, "kind", "", "events of this kind")
-	c.Flags().StringVar(&f.from, "from", "", "from this time on (RFC 3339)")
-	c.Flags().StringVar(&f.to, "to", "", "before this time")
+	c.Flags().StringVar(&f.from, "from", "", "from this day or time on")
+	c.Flags().StringVar(&f.to, "to", "", "before this day or time")
 }
 
 func (f *eventFilter) request(channel string) (r api.ListEvents, err error) {
 	r = api.ListEvents{Channel: channel, Kind: f.kind}
-	if r.From, err = timeFlag("from", f.from); err == nil {
-		r.To, err = timeFlag("to", f.to)
+	if r.From, err = dayFlag("from", f.from); err == nil {
+		r.To, err = dayFlag("to", f.to)
 	}
 	return r, err
 }
@@ -128,7 +122,15 @@ func listEventsCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printEach(e, c.Events(cmd.Context(), r), n, func(ev *api.Event) string { return eventLine(ev, e.width) })
+		any := false
+		err = printEach(e, c.Events(cmd.Context(), r), n, func(ev *api.Event) string {
+			any = true
+			return eventLine(ev, e.width)
+		})
+		if err == nil && !any && !e.json {
+			e.say("the channel has no such event")
+		}
+		return err
 	})
 	f.flags(c)
 	c.Flags().IntVarP(&n, "limit", "n", 0, "at most so many events")
@@ -158,11 +160,11 @@ func eventLine(ev *api.Event, width int) string {
 
 func getEventCmd(e *env) *cobra.Command {
 	return verb("get CHANNEL EVENT", "one event, whole, and the turns that name it", 2, 2, func(cmd *cobra.Command, args []string) error {
-		id, err := turns.ParseID(args[1])
-		if err != nil {
-			return usageError{err}
-		}
 		c, err := e.client("main")
+		if err != nil {
+			return err
+		}
+		id, err := e.eventID(cmd.Context(), c, args[0], args[1])
 		if err != nil {
 			return err
 		}
@@ -177,6 +179,34 @@ func getEventCmd(e *env) *cobra.Command {
 		_, err = fmt.Fprintf(e.out, "\n%s\n", printable(string(ev.Body)))
 		return err
 	})
+}
+
+// eventID finds an event of a channel by its id or by its number.
+func (e *env) eventID(ctx context.Context, c *api.Client, channel, name string) (turns.ID, error) {
+	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
+		return id, nil
+	}
+	n, err := strconv.ParseUint(name, 10, 63)
+	if err != nil {
+		return turns.ID{}, usageError{errors.New("an event is named by its whole id, or its number: events list shows both")}
+	}
+	r := api.ListEvents{Channel: channel, Page: api.Page{Limit: 1}}
+	if n > 0 {
+		r.After = strconv.FormatUint(n-1, 10)
+	}
+	for ev, err := range c.Events(ctx, r) {
+		if coded(err, api.Malformed) {
+			break // no event has the number before
+		}
+		if err != nil {
+			return turns.ID{}, err
+		}
+		if ev.Index == n {
+			return ev.ID, nil
+		}
+		break
+	}
+	return turns.ID{}, hinted{api.Errorf(api.NotFound, nil, "channel %s of agent %s has no event %d", channel, cmp.Or(e.agent, "main"), n), "ledgerctl events list " + channel + " lists them"}
 }
 
 // showEvent shows what an event has beside its body.

@@ -16,6 +16,9 @@ import (
 	"nexus/turns"
 )
 
+// verbsHint is what to type after a verb that there is not.
+const verbsHint = "ledgerctl help lists the verbs, ledgerctl help VERB one with an example"
+
 // usageError is a command that was typed wrong.
 type usageError struct{ error }
 
@@ -41,7 +44,7 @@ func hint(cmd *cobra.Command, err error) string {
 		return policyHint(x)
 	case errors.As(err, &usageError{}):
 		if cmd == nil || !cmd.HasParent() {
-			return "ledgerctl help lists the verbs, ledgerctl help VERB one with an example"
+			return verbsHint
 		}
 		return "ledgerctl help " + topVerb(cmd)
 	case !typed:
@@ -78,11 +81,24 @@ func hint(cmd *cobra.Command, err error) string {
 		if id, ok := x.Details["session"].(string); ok {
 			return "ledgerctl sessions show " + id + ", or take another label"
 		}
+	case api.Closed:
+		if id, ok := x.Details["successor"].(string); ok {
+			return "it goes on in session " + id + ": ledgerctl sessions show " + id
+		}
 	case api.NotFound:
-		return "ledgerctl sessions lists what there is"
+		switch {
+		case cmd != nil && topVerb(cmd) == "memory":
+			return "ledgerctl memory list lists what there is"
+		case cmd != nil && topVerb(cmd) == "events":
+			return "ledgerctl events channels lists the channels, of all agents unless --agent names one"
+		}
+		return sessionHint
 	}
 	return ""
 }
+
+// sessionHint is what to type after a name that no session has.
+const sessionHint = "ledgerctl sessions lists what there is"
 
 // policyHint is what to type after a policy that there is not; "" after another error.
 func policyHint(x *api.Error) string {
@@ -119,7 +135,7 @@ func plainly(cmd *cobra.Command, err error) string {
 	said := x.Message
 	if name, ok := policyMissed(x); ok {
 		said = fmt.Sprintf("there is no policy %q", name)
-	} else if field, ok := x.Details["field"].(string); ok && (cmd == nil || cmd.Name() != "append") { // who appends may have written JSON
+	} else if field, ok := x.Details["field"].(string); ok && (cmd == nil || cmd.CommandPath() != "ledgerctl append") { // who appends may have written JSON
 		if strings.HasPrefix(said, field+": ") {
 			said = faultField.ReplaceAllStringFunc(said, func(s string) string {
 				begin, pointer, _ := strings.Cut(s, "/")
@@ -173,6 +189,9 @@ func noVerb(cmd *cobra.Command, name string) error {
 	err := usageError{fmt.Errorf("there is no verb %q", path)}
 	if n := nearest(name, names); n != "" {
 		return hinted{err, "did you mean " + strings.TrimSuffix(path, name) + n + "?"}
+	}
+	if !cmd.HasParent() {
+		return hinted{err, verbsHint}
 	}
 	return err
 }

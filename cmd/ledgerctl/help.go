@@ -20,6 +20,7 @@ Read
   merge-base A B            where two sessions or turns part
   diff A B                  what each has since they parted
   context SESSION|TURN      what the model would see
+  search TEXT               turns, memories and events by words
 
 Change
   append SESSION|new        add a turn
@@ -27,12 +28,14 @@ Change
   expand COMPACTION         the turns that a summary stands for
   rewind SESSION TURN       move the head, back or forward
   fork SESSION|TURN         a new session from the head of another, or any turn
-  search TEXT               turns, memories and events by words
+
+Beside the turns
   memory                    what an agent remembers across its sessions: save,
                             list, search, document, withdraw, promote
   events                    what reached an agent from outside: append, list,
                             get, channels, tail, export
 
+Policies
   policies                  the compaction policies
   policy show NAME[@N]      one of them, with its settings; put FILE: your own
   compare FILE|SESSION…     policies side by side on real history: no daemon
@@ -173,17 +176,17 @@ Examples
 	"archive": `ledgerctl archive verify FILE…
 
 Checks archives that nexusd wrote beside the ledger (OPERATIONS.md, files of the
-designs), and exports, without a server: the hash of each event is computed from
-its bytes, events that follow each other must name each other's hash, and what
-is shown of a turn must have the id and the hash of its event.
+designs), exports of sessions and of channels, without a server: the hash of
+each event is computed from its bytes, events that follow each other must name
+each other's hash, and what is shown must have the id and the hash of its event.
 
-It can't check what is sealed: that a turn is shown as it is stored, and the
-content of blobs. For that, ledgerctl import the archive of a session where its
-keys are.
+It can't check what is sealed: that a turn or a body is shown as it is stored,
+and the content of blobs. For that, ledgerctl import the archive of a session
+where its keys are.
 
 Examples
   ledgerctl archive verify nexus-data/files/agents/main/sessions/*.jsonl.gz
-  ledgerctl archive verify --json session.jsonl.gz
+  ledgerctl archive verify --json session.jsonl
 `,
 	"sessions": `ledgerctl sessions [list|show|new|set|reset|close] …
 
@@ -199,6 +202,12 @@ Examples
 For the list:
   --all            list sessions of an import that have no turn, too
 
+For new:
+  --kind KIND      peer (else), task, or main: a session of the agent's owner,
+                   which sees all of its memories. Only agents that the
+                   configuration of nexusd grants it ([[agent]], main = true)
+                   open main sessions. A reset and a fork keep the kind.
+
 For new and set:
   --label NAME     a name of your own; a reset takes it along
   --model NAME     the model
@@ -208,7 +217,8 @@ For new and set:
                    balanced{"keep_tokens":8000}
   --reset JSON     when it is reset by itself: {"mode": "daily", "hour": 4,
                    "time_zone": "Europe/Paris"}, {"mode": "idle",
-                   "idle_minutes": 60} or {"mode": "manual"}
+                   "idle_minutes": 60} or {"mode": "manual"}. sessions show has
+                   the time; a turn without an answer delays it, an hour at most
   --window N       the model's context window, in tokens
   --output N       what of it is kept free for the answer, in tokens
 
@@ -218,7 +228,10 @@ For reset and close:
 Examples
   ledgerctl sessions
   ledgerctl sessions new --label support-42 --window 200000
+  ledgerctl sessions new --label home --kind main --agent owner
   ledgerctl sessions set support-42 --system prompt.md --tools tools.json
+  ledgerctl sessions set support-42 --reset '{"mode":"daily","time_zone":"UTC"}'
+  ledgerctl sessions reset support-42 --cause "new topic"
 `,
 	"append": `ledgerctl append SESSION|new [--user TEXT] [--assistant TEXT] [--policy P]
 
@@ -386,6 +399,7 @@ The Events Ledger: mails, webhook calls, alarms and whatever else reached an
 agent from outside. A channel is a hash chain of one agent (main, unless --agent
 names another), and is never compacted. A turn names the event that it answers
 in its meta: {"event": {"channel": C, "id": EVENT}}; show TURN shows the event.
+An event is named by its whole id, or by its number, which list shows.
 
   events append CHANNEL     store an event; the body is JSON, of --body or stdin
   events list CHANNEL       the events, oldest first
@@ -399,14 +413,15 @@ in its meta: {"event": {"channel": C, "id": EVENT}}; show TURN shows the event.
 For append:
   --kind K         what the event is, such as mail.received; required
   --body JSON      the body (else: stdin)
-  --time T         when it happened (RFC 3339)
+  --time T         when it happened: a day, or a time as 2026-02-03T10:20:30Z
   --meta JSON      an object of your own
   --id ID          the same id stores one event, however often it is sent
 
 For list, tail and export:
   --kind K         only events of this kind
-  --from T         from this time on: that of the event, else when it was stored
-  --to T           before this time
+  --from T         from a day or time on: that of the event, else when it was
+                   stored
+  --to T           before a day or time
 
   -n, --limit N    list: at most N events
   --newest-first   list: the newest events first
@@ -417,9 +432,13 @@ For list, tail and export:
 
 Examples
   ledgerctl events append mail --kind mail.received --body '{"text":"Hi"}'
-  ledgerctl events list mail --from 2026-02-01T00:00:00Z
-  ledgerctl events tail mail -f --json
+  ledgerctl events list mail --from 2026-02-01
+  ledgerctl events get mail 0
+  ledgerctl append support-42 <turn.json   # with "meta": {"event": …}
+  ledgerctl events channels
+  ledgerctl events tail mail -n 1 --json
   ledgerctl events export mail -o mail.jsonl
+  ledgerctl archive verify mail.jsonl
 `,
 	"policies": `ledgerctl policies
 
@@ -470,7 +489,8 @@ a hit has all of them. Identifiers and paths are found by their parts, too.
 
 Each line says where it is (SESSION@N is a turn, as show takes it), and what
 the model sees of it: live, elided (shortened), compacted (a summary stands for
-it), other_branch, archived (the session is closed). Matches are in brackets.
+it), other_branch, archived (the session was closed or reset; the memory was
+withdrawn or replaced). Matches are in brackets.
 
   --session S    in this session's turns, those it inherited, and its memories
   --branch-only  only what the session's head descends from
@@ -494,14 +514,27 @@ ledgerctl memory promote MEMORY [--visibility V]
 What an agent remembers across its sessions. Each memory names the turns that
 it comes from and who states it. The same text again is the same memory, with
 more evidence. A memory is named by its id, or the beginning or end of it.
+Without --agent, list shows the memories of all agents; search and document are
+of the agent main; withdraw and promote take what list shows.
+
+A context shows memories under the policies gsv (the daily ones of today and
+yesterday, and in main sessions the document) and wolffish (those that have
+words of the user's newest text); under others, with settings of "memory".
+context SESSION --explain lists them.
 
 save: TEXT, or the standard input for -. The memory comes from the head of
 --session, or from --source turns. What a tool states is proposed: it is in no
 context until it is promoted. A memory of a fork stays on its branch until
 then. Without --session and --source, only main sessions see it.
 
-document: prints the agent's MEMORY.md, or replaces the version that you read.
-If another writer was faster, nothing is stored and the exit status is 3.
+list: its column turn has the turn that a memory comes from, as show takes it.
+
+search: the memories in force that have one of the words, the best first. It
+finds words, not what they mean.
+
+document: prints the agent's MEMORY.md, with its version on stderr, or replaces
+the version that you read. If another writer was faster, nothing is stored and
+the exit status is 3. An edited file of --files is taken in like this, too.
 
 withdraw: the memory, and what derives from it, is in no later context.
 Nothing is deleted: list shows it as withdrawn.
@@ -523,13 +556,14 @@ Nothing is deleted: list shows it as withdrawn.
   --reason TEXT      withdraw: why
 
 Examples
-  ledgerctl memory save "The project uses pnpm." --session coder/telegram
+  ledgerctl memory save "The project uses pnpm." --session support-42
+  ledgerctl memory save "CI is on port 80." --trust tool --source support-42@1
   ledgerctl memory list --state proposed
-  ledgerctl memory search "package manager" --json
-  ledgerctl memory document >MEMORY.md
-  ledgerctl memory document --replace MEMORY.md --if 3
-  ledgerctl memory withdraw 7Q2M --reason "it was a joke"
-  ledgerctl memory promote 7Q2M --visibility all
+  ledgerctl memory search "who uses pnpm" --json
+  ledgerctl memory document
+  ledgerctl memory document --replace MEMORY.md --if 0
+  ledgerctl memory promote MEMORY --visibility all
+  ledgerctl memory withdraw MEMORY --reason "it was a joke"
 `,
 	"compare": `ledgerctl compare FILE|DIR|SESSION… [--policy A,B] [--window N] [--svg FILE]
                                      [--markdown]

@@ -443,6 +443,11 @@ func (e *env) place(cmd *cobra.Command, name string) (place, error) {
 		errors.As(err, &more)
 	}
 	p, err := e.turn(cmd.Context(), name)
+	if err != nil && strings.ContainsAny(name, "@/") {
+		if c, s, serr := e.session(cmd.Context(), name); serr == nil { // a label that has such a character
+			return place{c: c, s: s}, nil
+		}
+	}
 	if coded(err, api.NotFound) && !strings.ContainsAny(name, "@/") {
 		err = api.Errorf(api.NotFound, nil, "no session or turn is called %q", name)
 		if more.hint != "" {

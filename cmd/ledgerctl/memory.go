@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +49,7 @@ func memorySaveCmd(e *env) *cobra.Command {
 			r.Sources = append(r.Sources, api.TurnName{Session: p.s.ID, Turn: p.turn})
 		}
 		if supersedes != "" {
-			if r.Supersedes, err = e.memory(cmd.Context(), c, supersedes); err != nil {
+			if _, r.Supersedes, err = e.memory(cmd.Context(), c, supersedes); err != nil {
 				return err
 			}
 		}
@@ -109,13 +108,15 @@ func memoryListCmd(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if list = append(list, m); e.json {
+			if list = append(list, m); len(list) > most {
+				e.say("there are more; raise --limit, or name what to list")
+				list = list[:most]
+				break
+			}
+			if e.json {
 				if err := e.print(m); err != nil {
 					return err
 				}
-			}
-			if len(list) == most {
-				break
 			}
 		}
 		if e.json {
@@ -145,11 +146,24 @@ func (e *env) printMemories(list []api.Memory) error {
 		if m.Error != "" {
 			said = faint.Render("unreadable: " + string(m.Error))
 		}
-		rows[i] = []string{idStyle.Render(short(m.ID)), time.Time(m.Time).Format(time.DateOnly), m.Agent, m.Kind, m.State, m.Trust, m.Visibility, said}
+		rows[i] = []string{idStyle.Render(short(m.ID)), time.Time(m.Time).Format(time.DateOnly), m.Agent, m.Kind, m.State, m.Trust, m.Visibility, sourceOf(&m), said}
 	}
-	cols := []column{{head: "memory"}, {head: "day", drop: 2}, {head: "agent", drop: 5}, {head: "kind", drop: 1}, {head: "state", drop: 1}, {head: "by", drop: 3}, {head: "seen by", drop: 4}, {head: "text"}}
+	cols := []column{{head: "memory"}, {head: "day", drop: 2}, {head: "agent", drop: 5}, {head: "kind", drop: 1}, {head: "state", drop: 1}, {head: "by", drop: 3}, {head: "seen by", drop: 4}, {head: "turn", drop: 6}, {head: "text"}}
 	_, err := io.WriteString(e.out, e.table(cols, rows))
 	return err
+}
+
+// sourceOf names the first turn that a memory comes from, as show takes it, and how many
+// more there are.
+func sourceOf(m *api.Memory) string {
+	switch n := len(m.Sources); n {
+	case 0:
+		return ""
+	case 1:
+		return short(m.Sources[0].Turn)
+	default:
+		return fmt.Sprintf("%s +%d", short(m.Sources[0].Turn), n-1)
+	}
 }
 
 // memorySearchCmd is the command memory search.
@@ -157,7 +171,7 @@ func memorySearchCmd(e *env) *cobra.Command {
 	var r api.SearchMemories
 	var session string
 	var halfLife uint64
-	c := verb("search TEXT", "the memories in force that have words of a text", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("search TEXT", "the memories in force that have words of a text", 1, -1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.client("main")
 		if err != nil {
 			return err
@@ -165,7 +179,7 @@ func memorySearchCmd(e *env) *cobra.Command {
 		if r.Session, err = e.sessionFlag(cmd.Context(), &c, session); err != nil {
 			return err
 		}
-		if r.Text = args[0]; cmd.Flags().Changed("half-life") {
+		if r.Text = strings.Join(args, " "); cmd.Flags().Changed("half-life") {
 			r.HalfLife = &halfLife
 		}
 		got, err := c.SearchMemories(cmd.Context(), r)
@@ -184,7 +198,11 @@ func memorySearchCmd(e *env) *cobra.Command {
 			e.say("older memories were not searched")
 		}
 		if e.json || len(list) == 0 {
-			if len(list) == 0 {
+			switch {
+			case len(list) > 0:
+			case e.agent == "" && session == "":
+				e.say("nothing found: agent main has no memory in force with such words; --agent names another agent")
+			default:
 				e.say("nothing found")
 			}
 			return nil
@@ -236,6 +254,9 @@ func memoryDocumentCmd(e *env) *cobra.Command {
 		}
 		text := string(b)
 		d, err := c.ReplaceDocument(cmd.Context(), api.MemoryDocument{Text: &text, If: version})
+		if coded(err, api.Conflict) {
+			return hinted{err, "ledgerctl memory document prints it and its version: take your change over to it, and replace that version"}
+		}
 		if err != nil {
 			return err
 		}
@@ -250,17 +271,17 @@ func memoryDocumentCmd(e *env) *cobra.Command {
 func memoryWithdrawCmd(e *env) *cobra.Command {
 	var reason string
 	c := verb("withdraw MEMORY", "take a memory out of later contexts", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, err := e.client("main")
+		c, err := e.client(api.Operator)
 		if err != nil {
 			return err
 		}
-		id, err := e.memory(cmd.Context(), c, args[0])
+		c, id, err := e.memory(cmd.Context(), c, args[0])
 		if err != nil {
 			return err
 		}
 		m, err := c.WithdrawMemory(cmd.Context(), api.WithdrawMemory{Memory: id, Reason: reason})
 		if err != nil {
-			return e.memoryMissed(cmd.Context(), c, args[0], err)
+			return err
 		}
 		if n := len(m.Replaced); n > 0 {
 			e.say("it superseded %s, which %s superseded", shorts(m.Replaced), stays(n))
@@ -268,7 +289,11 @@ func memoryWithdrawCmd(e *env) *cobra.Command {
 		if n := len(m.Later); n > 0 {
 			e.say("%s superseded it, and %s in force", shorts(m.Later), stays(n))
 		}
-		return e.result(m, "%s is withdrawn, and %s with it", whole(m.ID), plural(uint64(len(m.Derived)), "memory"))
+		with := "1 memory"
+		if n := len(m.Derived); n != 1 {
+			with = grouped(uint64(n)) + " memories"
+		}
+		return e.result(m, "%s is withdrawn, and %s with it", whole(m.ID), with)
 	})
 	c.Flags().StringVar(&reason, "reason", "", "why")
 	return c
@@ -293,17 +318,17 @@ func shorts(ids []turns.ID) string {
 func memoryPromoteCmd(e *env) *cobra.Command {
 	var visibility string
 	c := verb("promote MEMORY", "accept a memory, and show it on every path", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, err := e.client("main")
+		c, err := e.client(api.Operator)
 		if err != nil {
 			return err
 		}
-		id, err := e.memory(cmd.Context(), c, args[0])
+		c, id, err := e.memory(cmd.Context(), c, args[0])
 		if err != nil {
 			return err
 		}
 		m, err := c.PromoteMemory(cmd.Context(), api.PromoteMemory{Memory: id, Visibility: visibility})
 		if err != nil {
-			return e.memoryMissed(cmd.Context(), c, args[0], err)
+			return err
 		}
 		return e.result(m, "%s is %s, and seen by %s", whole(m.ID), m.State, seenBy(m))
 	})
@@ -311,56 +336,36 @@ func memoryPromoteCmd(e *env) *cobra.Command {
 	return c
 }
 
-// memory finds a memory by its id, or by the beginning or end of one.
-func (e *env) memory(ctx context.Context, c *api.Client, name string) (turns.ID, error) {
-	if id, err := turns.ParseID(strings.ToUpper(name)); err == nil {
-		return id, nil
-	}
+// memory finds a memory by its id, or by the beginning or end of one, among those that c
+// lists. The client that it returns speaks for the agent whose memory it is.
+func (e *env) memory(ctx context.Context, c *api.Client, name string) (*api.Client, turns.ID, error) {
 	if len(name) < 4 {
-		return turns.ID{}, usageError{fmt.Errorf("%q is too short to name a memory; take four characters or more", name)}
+		return nil, turns.ID{}, usageError{fmt.Errorf("%q is too short to name a memory; take four characters or more", name)}
 	}
-	var found []turns.ID
+	id, unparsed := turns.ParseID(strings.ToUpper(name))
+	if unparsed == nil && e.agent != "" {
+		return c, id, nil // whose it is is known
+	}
+	var found []api.Memory
 	var lines []string
 	for m, err := range c.Memories(ctx, api.ListMemories{}) {
 		if err != nil {
-			return turns.ID{}, err
+			return nil, turns.ID{}, err
 		}
 		if named(m.ID, name) {
-			found, lines = append(found, m.ID), append(lines, m.ID.String())
+			found, lines = append(found, m), append(lines, m.ID.String())
+		}
+		if unparsed == nil && len(found) == 1 {
+			break // a whole id names no other
 		}
 	}
 	switch len(found) {
 	case 0:
-		return turns.ID{}, e.memoryMissed(ctx, c, name, &api.Error{Code: api.NotFound, Message: fmt.Sprintf("agent %s has no memory that is called %q", cmp.Or(e.agent, "main"), name)})
+		return nil, turns.ID{}, &api.Error{Code: api.NotFound, Message: fmt.Sprintf("no memory is called %q", name)}
 	case 1:
-		return found[0], nil
+		return c.As(found[0].Agent), found[0].ID, nil
 	}
-	return turns.ID{}, manyNamed("memories", name, lines)
-}
-
-// memoryMissed adds to an error that says that there is no such memory whose it is, if the
-// operator sees it: memory list shows those of all agents, and the verbs that change one
-// act for main unless an agent is named.
-func (e *env) memoryMissed(ctx context.Context, c *api.Client, name string, err error) error {
-	if e.agent != "" || !coded(err, api.NotFound) {
-		return err
-	}
-	owner := ""
-	for m, listErr := range c.As(api.Operator).Memories(ctx, api.ListMemories{}) {
-		switch {
-		case listErr != nil: // this user may not act as the operator
-			return err
-		case !named(m.ID, name):
-		case owner != "" && owner != m.Agent:
-			return hinted{err, "memory list shows it; --agent names the agent that has it"}
-		default:
-			owner = m.Agent
-		}
-	}
-	if owner == "" {
-		return hinted{err, "ledgerctl memory list shows the memories of all agents"}
-	}
-	return hinted{err, "the memory is of agent " + printable(owner) + ": --agent names it"}
+	return nil, turns.ID{}, manyNamed("memories", name, lines)
 }
 
 // sessionFlag finds the session that a flag names, and makes c speak for its agent.
@@ -387,5 +392,5 @@ func dayFlag(flag, value string) (*api.Time, error) {
 			return &t, nil
 		}
 	}
-	return nil, usageError{fmt.Errorf("--%s takes a day or a time, as 2026-11-22 or 2026-11-22T14:00:00Z", flag)}
+	return nil, usageError{fmt.Errorf("--%s takes a day or a time, as 2026-11-22 or 2026-11-22T14:00:00Z (RFC 3339)", flag)}
 }

@@ -27,6 +27,9 @@ func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Sessi
 		if coded(err, api.Corrupt) {
 			s, err = e.outline(ctx, c, id, err)
 		}
+		if coded(err, api.NotFound) {
+			err = hinted{err, sessionHint}
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -63,7 +66,7 @@ func (e *env) session(ctx context.Context, name string) (*api.Client, *api.Sessi
 		if unreadable > 0 {
 			return nil, nil, hinted{err, fmt.Sprintf("the labels of %s can't be read; ledgerctl sessions lists their ids", plural(unreadable, "session"))}
 		}
-		return nil, nil, err
+		return nil, nil, hinted{err, sessionHint}
 	case 1:
 		return c.As(found[0].Agent), &found[0], nil
 	}
@@ -183,9 +186,11 @@ func depthOf(s *api.Session, at string) (uint64, error) {
 }
 
 // turn finds a turn: SESSION@head, SESSION@head~3, SESSION@30, SESSION/TURN, or a
-// turn's id or the beginning or end of one, searched over all sessions.
+// turn's id or the beginning or end of one, searched over all sessions. A label may have
+// these characters too, so the last one parts the name.
 func (e *env) turn(ctx context.Context, name string) (place, error) {
-	if sess, at, ok := strings.Cut(name, "@"); ok {
+	last := strings.LastIndexAny(name, "@/")
+	if sess, at, ok := cutAt(name, last); ok && name[last] == '@' {
 		c, s, err := e.session(ctx, sess)
 		if err != nil {
 			return place{}, err
@@ -193,7 +198,7 @@ func (e *env) turn(ctx context.Context, name string) (place, error) {
 		id, err := e.at(ctx, c, s, sess, at)
 		return place{c: c, s: s, turn: id}, err
 	}
-	if sess, id, ok := strings.Cut(name, "/"); ok {
+	if sess, id, ok := cutAt(name, last); ok {
 		c, s, err := e.session(ctx, sess)
 		if err != nil {
 			return place{}, err
@@ -226,6 +231,14 @@ func (e *env) turn(ctx context.Context, name string) (place, error) {
 		return place{}, usageError{fmt.Errorf("%s is a turn of which session? SESSION@%s", name, strings.Trim(name, "[]"))}
 	}
 	return oneTurn(found, name, "")
+}
+
+// cutAt parts s around the byte at i; ok is false for a negative i.
+func cutAt(s string, i int) (before, after string, ok bool) {
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
 }
 
 // place is a turn of a session, or the session itself.

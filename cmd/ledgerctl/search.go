@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 func searchCmd(e *env) *cobra.Command {
 	var r api.Search
 	var session, since string
-	c := verb("search TEXT", "turns, memories and events by words", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("search TEXT", "turns, memories and events by words", 1, -1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.client(api.Operator)
 		if err != nil {
 			return err
@@ -26,7 +27,7 @@ func searchCmd(e *env) *cobra.Command {
 		if r.From, err = dayFlag("since", since); err != nil {
 			return err
 		}
-		r.Text = args[0]
+		r.Text = strings.Join(args, " ")
 		got, err := c.Search(cmd.Context(), r)
 		if err != nil {
 			return err
@@ -55,15 +56,7 @@ func searchCmd(e *env) *cobra.Command {
 		if got.Next != "" || got.Cut {
 			e.say("there are more; name more words, or raise --limit")
 		}
-		for _, h := range got.Hits {
-			if h.Kind == "turn" {
-				e.say("next: ledgerctl show %s@%d", h.Session, h.Depth)
-				if h.State == "other_branch" || h.Type == "compaction" {
-					e.say("a turn of another branch is ledgerctl show %s/%s", h.Session, h.Turn)
-				}
-				break
-			}
-		}
+		e.sayNext(got.Hits)
 		return nil
 	})
 	f := c.Flags()
@@ -73,6 +66,22 @@ func searchCmd(e *env) *cobra.Command {
 	f.StringSliceVar(&r.Kinds, "kind", nil, "turn, memory or event")
 	f.IntVar(&r.Limit, "limit", 20, "at most so many, up to 100")
 	return c
+}
+
+// sayNext says how to read the first turn that was found, else the first event.
+func (e *env) sayNext(hits []api.SearchHit) {
+	first := func(kind string) int {
+		return slices.IndexFunc(hits, func(h api.SearchHit) bool { return h.Kind == kind })
+	}
+	if i := first("turn"); i >= 0 {
+		if h := hits[i]; h.State == "other_branch" || h.Type == "compaction" { // no number of the head's path names it for sure
+			e.say("next: ledgerctl show %s/%s", h.Session, h.Turn)
+		} else {
+			e.say("next: ledgerctl show %s@%d", h.Session, h.Depth)
+		}
+	} else if i := first("event"); i >= 0 {
+		e.say("next: ledgerctl events get %s %s --agent %s", printable(hits[i].Channel), hits[i].Event, hits[i].Agent)
+	}
 }
 
 // printHits prints a line for each hit.

@@ -364,8 +364,8 @@ func (s *settings) request(e *env, f *pflag.FlagSet, was turns.Limits) (r api.Se
 	}
 	if f.Changed("reset") {
 		r.Reset = turns.Raw(s.reset)
-		if err := jsonFlag("--reset", r.Reset); err != nil {
-			return r, err
+		if err := jsonFlag("--reset", r.Reset); err != nil || !strings.HasPrefix(strings.TrimSpace(s.reset), "{") {
+			return r, usageError{errors.New(`--reset takes a JSON object, as {"mode": "daily", "hour": 4}`)}
 		}
 	}
 	if f.Changed("window") || f.Changed("output") {
@@ -393,6 +393,7 @@ func (e *env) readFile(name string) (b []byte, err error) {
 
 func newSessionCmd(e *env) *cobra.Command {
 	var set settings
+	var kind string
 	c := verb("new", "open a session", 0, 0, func(cmd *cobra.Command, _ []string) error {
 		r, err := set.request(e, cmd.Flags(), turns.Limits{})
 		if err != nil {
@@ -402,13 +403,14 @@ func newSessionCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		s, err := c.Create(cmd.Context(), api.CreateSession{SessionSettings: r})
+		s, err := c.Create(cmd.Context(), api.CreateSession{Kind: turns.SessionKind(kind), SessionSettings: r})
 		if err != nil {
 			return err
 		}
 		return e.result(s, "%s", s.ID)
 	})
 	set.flags(c.Flags())
+	c.Flags().StringVar(&kind, "kind", "", "peer, task or main")
 	return c
 }
 

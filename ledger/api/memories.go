@@ -112,7 +112,7 @@ type MemoryList struct {
 type MemoryDocument struct {
 	Read
 	ID      turns.ID   `json:"id,omitzero"`
-	Text    *string    `json:"text,omitempty,omitzero"`
+	Text    *string    `json:"text,omitzero"`         // "" is an empty document
 	If      string     `json:"if,omitempty,omitzero"` // the version (0: none yet) or digest that it replaces; needed with a text
 	Sources []TurnName `json:"sources,omitempty,omitzero"`
 	Session turns.ID   `json:"session,omitzero"`         // the session that asks: a main session
