@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
 
 	"nexus/ledger/api"
 )
@@ -31,7 +32,8 @@ import (
 // Each file has a fresh folder, a home with one transcript of Claude Code, and a
 // daemon; nexusd itself runs where the file starts it. "go build" and "go run" work
 // in the repository and write to the folder. SESSION and TURN stand for the session
-// with the most turns, which is one that the page imported if it did, and its head.
+// with the most turns, which is one that the page imported if it did, and its head;
+// MEMORY for the newest memory, EVENT for the newest event of the channel mail.
 // "nats" is a stand-in that knows "req".
 func TestCommandsOfTheDocumentation(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -63,7 +65,8 @@ func TestCommandsOfTheDocumentation(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			d := newDocs(t, root)
+			startsOne := slices.ContainsFunc(commands, func(c command) bool { return strings.HasPrefix(filepath.Base(strings.Fields(c.text)[0]), "nexusd") })
+			d := newDocs(t, root, startsOne)
 			for _, c := range commands {
 				begun := time.Now()
 				if err := d.run(c.text); err != nil {
@@ -166,7 +169,9 @@ type docs struct {
 	url, creds string // of the daemon that commands go to
 }
 
-func newDocs(t *testing.T, root string) *docs {
+// newDocs starts a daemon, with its data in the folder of the commands unless they start
+// one there.
+func newDocs(t *testing.T, root string, startsOne bool) *docs {
 	dir := t.TempDir()
 	project := filepath.Join(dir, "home", ".claude", "projects", "shelf")
 	if err := os.MkdirAll(project, 0o700); err != nil {
@@ -176,7 +181,10 @@ func newDocs(t *testing.T, root string) *docs {
 		t.Fatal(err)
 	}
 	e := &env{out: io.Discard, err: io.Discard}
-	data := t.TempDir()
+	data := filepath.Join(dir, "nexus-data")
+	if startsOne {
+		data = t.TempDir()
+	}
 	c, stop, err := e.local(t.Context(), data)
 	if err != nil {
 		t.Fatal(err)
@@ -189,6 +197,9 @@ func newDocs(t *testing.T, root string) *docs {
 var (
 	sessionWord = regexp.MustCompile(`\bSESSION\b`)
 	turnWord    = regexp.MustCompile(`\bTURN\b`)
+	memoryWord  = regexp.MustCompile(`\bMEMORY\b( |$)`) // not MEMORY.md
+	eventWord   = regexp.MustCompile(`\bEVENT\b`)
+	archiveWord = regexp.MustCompile(`nexus-data/files/\S+`)
 )
 
 func (d *docs) run(line string) error {
@@ -199,6 +210,18 @@ func (d *docs) run(line string) error {
 		}
 		if line = sessionWord.ReplaceAllString(line, s.ID.String()); s.Head != nil {
 			line = turnWord.ReplaceAllString(line, s.Head.String())
+		}
+	}
+	if memoryWord.MatchString(line) || eventWord.MatchString(line) {
+		memory, event, err := d.newest()
+		if err != nil {
+			return err
+		}
+		line = eventWord.ReplaceAllString(memoryWord.ReplaceAllString(line, memory+"$1"), event)
+	}
+	if name := archiveWord.FindString(line); name != "" {
+		if err := d.written(name); err != nil {
+			return err
 		}
 	}
 	words := strings.Fields(strings.SplitN(line, " #", 2)[0])
@@ -228,6 +251,43 @@ func output(c *exec.Cmd) error {
 		return fmt.Errorf("%w\n%s", err, b)
 	}
 	return nil
+}
+
+// newest returns the ids of the newest memory, and of the newest event of the channel
+// mail; "" for what there is none of.
+func (d *docs) newest() (memory, event string, err error) {
+	nc, err := api.Dial(d.url, d.creds)
+	if err != nil {
+		return "", "", err
+	}
+	defer nc.Close()
+	c := api.NewClient(nc, "default", "main")
+	for m, err := range c.Memories(d.t.Context(), api.ListMemories{}) {
+		if err != nil {
+			return "", "", err
+		}
+		memory = m.ID.String()
+		break
+	}
+	for ev, err := range c.Events(d.t.Context(), api.ListEvents{Channel: "mail", Order: "desc"}) {
+		if err != nil && !coded(err, api.NotFound) {
+			return "", "", err
+		}
+		event = ev.ID.String()
+		break
+	}
+	return memory, event, nil
+}
+
+// written waits until the daemon has written a file beside the ledger.
+func (d *docs) written(pattern string) error {
+	for range 600 {
+		if names, err := filepath.Glob(filepath.Join(d.dir, pattern)); err != nil || len(names) > 0 {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("%s was not written within 30 s", pattern)
 }
 
 // longest is the session with the most turns.
@@ -398,3 +458,49 @@ func natsRequest(c api.NATSContext, subject, body string) error {
 	}
 	return nil
 }
+
+// docs/GUIDE.md runs every example of the help about what lies beside the turns:
+// TestCommandsOfTheDocumentation runs the guide.
+func TestTheGuideRunsTheExamplesOfTheHelp(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "..", "docs", "GUIDE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands, err := commandsOf(string(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := func(line string) string { return strings.TrimSpace(strings.SplitN(line, " #", 2)[0]) }
+	checked, verbs := 0, make(map[string]bool)
+	for _, page := range []string{"memory", "events", "archive", "search", "sessions"} {
+		_, examples, _ := strings.Cut(manual[page], "\nExamples\n")
+		for line := range strings.Lines(examples) {
+			line = plain(line)
+			if page == "sessions" && !strings.Contains(line, "reset") {
+				continue // of sessions themselves
+			}
+			if !slices.ContainsFunc(commands, func(c command) bool { return plain(c.text) == line }) {
+				t.Errorf("the guide does not run %s", line)
+			}
+			words := strings.Fields(line)
+			verbs[strings.Join(words[1:min(3, len(words))], " ")] = true
+			checked++
+		}
+	}
+	for _, parent := range []string{"memory", "events", "archive"} {
+		c, _, err := commandsTree().Find([]string{parent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sub := range c.Commands() {
+			if !verbs[parent+" "+sub.Name()] {
+				t.Errorf("the help has no example of %s %s", parent, sub.Name())
+			}
+		}
+	}
+	if checked == 0 || !verbs["sessions reset"] {
+		t.Errorf("%d examples, %v", checked, verbs)
+	}
+}
+
+func commandsTree() *cobra.Command { return commands(&env{out: io.Discard, err: io.Discard}) }
