@@ -86,6 +86,47 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// The agent of docs/examples/python/memory.py saves what its model says with the turn that it
+// comes from; a session that begins later has it in its first context, and finds it.
+func TestPythonExampleRemembers(t *testing.T) {
+	if out, err := exec.Command("python3", "-c", "import nats, ulid").CombinedOutput(); err != nil {
+		t.Skipf("no nats-py or python-ulid here: %s", bytes.TrimSpace(out))
+	}
+	ns := startServer(t, server.Options{ServerName: "memory", MaxPayload: 1 << 20, JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 26})
+	_, c := startDaemon(t, daemon.Config{Plaintext: true, NATS: ns.ClientURL(), Replicas: 1, Create: true})
+	const fact = "The project uses pnpm."
+	call := func(name, text string) answer {
+		return answer{200, message(`"content":null,"tool_calls":[{"id":"` + name + `","type":"function","function":{"name":"` + name + `","arguments":"{\"text\":\"` + text + `\"}"}}]`)}
+	}
+	p := &provider{t: t, tools: 2, script: []answer{call("remember", fact), {200, message(`"content":"Noted."`)}, call("recall", "pnpm"), {200, message(`"content":"With pnpm."`)}}}
+	model := httptest.NewServer(p)
+	defer model.Close()
+	run := exec.Command("python3", filepath.Join("..", "..", "docs", "examples", "python", "memory.py"))
+	run.Env = append(os.Environ(), "NEXUS_URL="+ns.ClientURL(), "MODEL_URL="+model.URL, "LABEL=memory")
+	finish(t, run)
+	p.done()
+	if strings.Contains(p.asked[0], fact) || !strings.Contains(p.asked[2], fact) {
+		t.Errorf("the memory is in the first context of the second session only, want so:\n%.2000s\n%.2000s", p.asked[0], p.asked[2])
+	}
+	if !strings.Contains(p.asked[3], "tool_call_id") || strings.Count(p.asked[3], fact) < 2 {
+		t.Errorf("recall did not find it:\n%.3000s", p.asked[3])
+	}
+	var found []api.Memory
+	for m, err := range c.Memories(t.Context(), api.ListMemories{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, m)
+	}
+	if len(found) != 1 || found[0].Text != fact || found[0].Trust != "agent" || len(found[0].Sources) != 1 {
+		t.Fatalf("remembered: %+v", found)
+	}
+	source, err := c.Turn(t.Context(), found[0].Sources[0].Session, found[0].Sources[0].Turn)
+	if err != nil || source.Response == nil || !slices.ContainsFunc(source.Response.Parts, func(p turns.Part) bool { return p.Name == "remember" }) {
+		t.Errorf("its source is %+v, %v, want the turn with the call", source, err)
+	}
+}
+
 // began makes the session of an agent that ended while its tools ran: of two calls,
 // the second has its result, the first has none.
 func began(t *testing.T, c *api.Client, label string) (path []string) {
@@ -231,6 +272,8 @@ type provider struct {
 	t      *testing.T
 	script []answer
 	holds  string // what the first request must hold
+	tools  int    // that each request offers; 0: one
+	asked  []string
 	mu     sync.Mutex
 	next   int
 }
@@ -279,7 +322,8 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := strict.OpenAI(ms); err != nil {
 		p.t.Errorf("request %d: %v\n%.2000s", p.next, err, ms)
 	}
-	if len(req.Tools) != 1 || !strings.Contains(string(ms), "You are terse.") {
+	p.asked = append(p.asked, string(ms))
+	if len(req.Tools) != max(p.tools, 1) || !strings.Contains(string(ms), "You are terse.") {
 		p.t.Errorf("request %d: %d tools, messages %.300s", p.next, len(req.Tools), ms)
 	}
 	if p.next == 0 && !strings.Contains(string(ms), p.holds) {

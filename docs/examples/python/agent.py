@@ -86,6 +86,7 @@ def weather(call):
 class Agent:
     def __init__(self, nexus, session):
         self.nexus, self.session, self.said = nexus, session, []
+        self.answered = None  # the turn with the model's newest answer
 
     @classmethod
     async def open(cls, nexus, label, begin):
@@ -160,6 +161,7 @@ class Agent:
             response={"role": "assistant", "parts": parts + calls, "finish_reason": choice["finish_reason"]},
             usage={"input_tokens": usage.get("prompt_tokens", 0), "output_tokens": usage.get("completion_tokens", 0)},
         )
+        self.answered = t["id"]
         print(f"{len(calls)} calls, {message.get('content')!r}; compaction is {t['compaction']['state']}", file=sys.stderr)
         return calls
 
@@ -186,6 +188,7 @@ class Agent:
                 continue
             done |= {p["id"] for m in t.get("messages", []) for p in m["parts"] if p["type"] == "tool_call_response"}
             if t["response"]:
+                self.answered = t["id"]
                 calls = [p for p in t["response"]["parts"] if p["type"] == "tool_call" and p["id"] not in done]
                 break
             asked = True
@@ -282,4 +285,5 @@ async def main():
     await nc.drain()
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())
