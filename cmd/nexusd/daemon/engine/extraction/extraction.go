@@ -113,14 +113,13 @@ func (x *Extraction) ExtractDue(ctx context.Context) error {
 		}
 	}
 	x.looked = to
-	var mu sync.Mutex
+	// Chosen before a try begins: tries change x.open.
+	due := slices.DeleteFunc(slices.SortedFunc(maps.Keys(x.open), turns.ID.Compare), func(id turns.ID) bool { return now.Before(x.open[id]) })
+	var mu sync.Mutex // over x.open and errs
 	var group sync.WaitGroup
 	var errs error
 	room := make(chan struct{}, parallel)
-	for _, id := range slices.SortedFunc(maps.Keys(x.open), turns.ID.Compare) {
-		if now.Before(x.open[id]) {
-			continue
-		}
+	for _, id := range due {
 		room <- struct{}{}
 		group.Go(func() {
 			defer func() { <-room }()
