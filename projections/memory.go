@@ -10,6 +10,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"nexus/ledger"
+	"nexus/lineage"
 	"nexus/turns"
 )
 
@@ -284,9 +285,11 @@ func (a *applier) memories(tenant string, r ledger.Record, e *turns.Event, next 
 			err = errors.Join(err, a.withdrawDependents(tenant, agent, m.ID, r.Seq))
 		case e.Kind == turns.KindMemoryChanged:
 			text := append(memoryKey(mText, tenant, agent), m.Text[:]...)
-			if _, taken, gerr := get(a.side, text); gerr != nil {
-				return gerr
-			} else if !taken {
+			by, taken, terr := a.memoryOfText(tenant, agent, m.Text)
+			if terr != nil {
+				return terr
+			}
+			if now := by.Statuses; !taken || by.Text != m.Text || !now[len(now)-1].InForce() {
 				err = errors.Join(err, a.side.Set(text, m.ID[:], nil))
 			}
 		}
@@ -329,9 +332,7 @@ func (a *applier) putMemory(tenant, agent string, m *NamedMemory) error {
 }
 
 // addMemory adds a new memory, and returns its id. If a memory of the agent says the
-// same, the new one is evidence of it, and addMemory returns the id of that memory. An
-// agent that saves what was withdrawn or superseded, or supersedes with what a memory said
-// before its promotion, makes a new memory; a compaction that learns it again does not.
+// same (see saysFor), the new one is evidence of it, and addMemory returns the id of that memory.
 func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (turns.ID, error) {
 	if _, err := a.memoryRow(tenant, agent, m.ID); err == nil {
 		return m.ID, nil // an id that a client made; it has the memory that was first
@@ -343,9 +344,10 @@ func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (tu
 	if err != nil {
 		return m.ID, err
 	}
-	if now := (ledger.MemoryStatus{}); same {
-		now = old.Now()
-		same = !saved || now.State != turns.Withdrawn && now.SupersededBy.IsZero() && old.ID != m.Supersedes
+	if same {
+		if same, err = a.saysFor(&old, &m, saved); err != nil {
+			return m.ID, err
+		}
 	}
 	if same {
 		old.Evidence++
@@ -370,6 +372,34 @@ func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (tu
 		err = errors.Join(err, a.side.Set(append(memoryID(mDependent, tenant, agent, from.ID), m.ID[:]...), nil, nil))
 	}
 	return m.ID, err
+}
+
+// saysFor reports whether a memory of the same digest makes m evidence of it. It does where
+// everybody who would see m sees it. A digest does not tell that: it has a branch's session but
+// not its turn, and a promotion changes who sees a memory.
+//
+// What was withdrawn or superseded is new if an agent saves it again, and so is what
+// supersedes a memory with its text before a promotion. What was withdrawn is not learned again.
+func (a *applier) saysFor(old, m *NamedMemory, saved bool) (bool, error) {
+	was, is := old.Now(), m.Now()
+	switch {
+	case was.State == turns.Withdrawn:
+		return !saved, nil
+	case saved && (!was.SupersededBy.IsZero() || old.ID == m.Supersedes), was.Private && !is.Private:
+		return false, nil
+	case was.Branch.IsZero() || was.Branch == is.Branch:
+		return true, nil
+	case is.Branch.IsZero():
+		return false, nil
+	}
+	ns, err := a.Nodes(was.Branch, is.Branch)
+	if errors.Is(err, lineage.ErrUnknown) { // a turn was lost
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return lineage.IsAncestor(a.view, ns[0], ns[1])
 }
 
 // withdrawDependents withdraws what derives from a memory that was withdrawn at seq, and

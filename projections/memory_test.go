@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"nexus/ledger"
+	"nexus/lineage"
 	"nexus/turns"
 )
 
@@ -20,6 +21,7 @@ type book struct {
 	says   map[turns.Hash]*page
 	events map[turns.ID]uint64
 	docs   []uint64
+	forest *lineage.Forest // of the turns that were stored before
 }
 
 type page struct {
@@ -27,7 +29,9 @@ type page struct {
 	same *page // the memory that this is evidence of
 }
 
-func newBook() *book { return &book{says: map[turns.Hash]*page{}, events: map[turns.ID]uint64{}} }
+func newBook(forest *lineage.Forest) *book {
+	return &book{forest: forest, says: map[turns.Hash]*page{}, events: map[turns.ID]uint64{}}
+}
 
 func (b *book) find(id turns.ID) *page {
 	for _, p := range b.all {
@@ -75,7 +79,7 @@ func (b *book) add(m NamedMemory, saved bool) *page {
 	p := &page{NamedMemory: m}
 	b.all = append(b.all, p)
 	old := b.says[m.Text]
-	if old != nil && (!saved || old.Now().State != turns.Withdrawn && old.Now().SupersededBy.IsZero()) {
+	if old != nil && b.saysFor(old.Now(), m.Now(), saved) {
 		p.same, p.Same = old, old.ID
 		old.Evidence++
 		if old.Now().State == turns.Proposed && m.Now().State == turns.Accepted {
@@ -85,6 +89,30 @@ func (b *book) add(m NamedMemory, saved bool) *page {
 	}
 	b.says[m.Text] = p
 	return p
+}
+
+// saysFor reports whether m is evidence of a memory of the same digest that is in state old:
+// everybody who would see m must see that one.
+func (b *book) saysFor(old, m ledger.MemoryStatus, saved bool) bool {
+	if old.State == turns.Withdrawn {
+		return !saved
+	}
+	if saved && !old.SupersededBy.IsZero() || old.Private && !m.Private {
+		return false
+	}
+	return old.Branch.IsZero() || !m.Branch.IsZero() && b.isAbove(old.Branch, m.Branch)
+}
+
+// isAbove reports whether a turn is on the path of another, by a walk up from that.
+func (b *book) isAbove(a, of turns.Ref) bool {
+	for at := of; at != a; {
+		ns, err := b.forest.Nodes(at)
+		if err != nil || ns[0].Parent.IsZero() {
+			return false
+		}
+		at = ns[0].Parent
+	}
+	return true
 }
 
 func (b *book) withdraw(id, root turns.ID, seq uint64) {
@@ -121,7 +149,7 @@ func (b *book) event(t testing.TB, r ledger.Record, e *turns.Event) {
 		}
 		now := &p.Statuses[len(p.Statuses)-1]
 		now.Private, now.Branch, p.Text = m.Private, turns.Ref{}, m.Text
-		if b.says[m.Text] == nil {
+		if by := b.says[m.Text]; by == nil || by.Text != m.Text || by.Now().State != turns.Accepted || !by.Now().SupersededBy.IsZero() {
 			b.says[m.Text] = p
 		}
 	}
@@ -181,11 +209,11 @@ func (a *author) memory(s *session) {
 	b.event(a.t, ledger.Record{Seq: seq, Subject: subject, Payload: payload, Hash: turns.HashEvent(payload)}, e)
 }
 
-func (a *author) book(tenant, agent string) *book { return bookOf(a.books, tenant, agent) }
+func (a *author) book(tenant, agent string) *book { return bookOf(a.books, &a.forest, tenant, agent) }
 
-func bookOf(books map[string]*book, tenant, agent string) *book {
+func bookOf(books map[string]*book, forest *lineage.Forest, tenant, agent string) *book {
 	if books[tenant+"/"+agent] == nil {
-		books[tenant+"/"+agent] = newBook()
+		books[tenant+"/"+agent] = newBook(forest)
 	}
 	return books[tenant+"/"+agent]
 }
@@ -198,7 +226,7 @@ func (w *twin) checkMemories(t *testing.T, s *Store) {
 		for _, agent := range []string{"main", "mainly", "none"} {
 			b := w.books[tenant+"/"+agent]
 			if b == nil {
-				b = newBook()
+				b = newBook(&w.forest)
 			} else {
 				agents = append(agents, agent)
 			}

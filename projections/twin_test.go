@@ -87,7 +87,7 @@ func newTwin(t *testing.T, log ledger.Log) *twin {
 			continue
 		}
 		if e.Chain.Entity == turns.AgentEntity {
-			bookOf(w.books, tenant, e.Chain.ID).event(t, r, e)
+			bookOf(w.books, &w.forest, tenant, e.Chain.ID).event(t, r, e)
 			continue
 		}
 		id, _ := e.Chain.Session()
@@ -97,7 +97,7 @@ func newTwin(t *testing.T, log ledger.Log) *twin {
 		}
 		w.sessions[id] = s
 		for _, m := range ledger.LearnedMemories(&s, e, r.Seq) {
-			bookOf(w.books, tenant, s.Agent).add(m, false)
+			bookOf(w.books, &w.forest, tenant, s.Agent).add(m, false)
 		}
 		w.events[id], w.payloads[id] = append(w.events[id], e), append(w.payloads[id], r.Payload)
 		w.seqs[e.Ref()] = r.Seq

@@ -156,7 +156,7 @@ func (ms *Memories) promotion(c reader.Caller, v *viewer, m ledger.NamedMemory, 
 	}
 	out.Text = seal.MemoryText(key, m.Kind, out.Private, turns.ID{}, text.Text)
 	known, ok, err := ms.reader.Projections.MemoryOfText(c.Tenant, c.Agent, out.Text)
-	if now := known.Statuses; err == nil && ok && known.ID != m.ID && now[len(now)-1].InForce() {
+	if now := known.Statuses; err == nil && ok && known.ID != m.ID && known.Text == out.Text && now[len(now)-1].InForce() {
 		err = api.Errorf(api.Conflict, map[string]any{"memory": known.ID.String()}, "memory %s says the same to every path; withdraw one of them", known.ID)
 	}
 	return out, err
@@ -208,7 +208,24 @@ func (ms *Memories) change(ctx context.Context, c reader.Caller, r changeRequest
 		return m, id, false, err
 	}
 	m, err = ms.reader.Projections.Memory(c.Tenant, c.Agent, r.memory)
+	if err == nil && duplicate {
+		err = ms.stillSeen(ctx, c, r.session, m)
+	}
 	return m, id, duplicate, writer.AfterCommit(err)
+}
+
+// stillSeen returns an error for a memory that the session of a retry does not see any more:
+// it is private now, or the head of the session moved away from its branch.
+func (ms *Memories) stillSeen(ctx context.Context, c reader.Caller, session turns.ID, m ledger.NamedMemory) error {
+	v, err := ms.viewerOf(ctx, c, session, api.Read{})
+	if err != nil {
+		return err
+	}
+	ok, err := v.sees(ms.reader.Projections, m.Now())
+	if err == nil && !ok {
+		err = notFound(m.ID)
+	}
+	return err
 }
 
 // Document is memory.document: it reads the agent's document, or replaces the version

@@ -59,9 +59,11 @@ func (ms *Memories) Learned(s *ledger.Session, kindOf func(string) turns.MemoryK
 			seen = append(seen, seal.MemoryText(key, k, true, turns.ID{}, l.Text))
 		}
 		for _, text := range seen {
-			if _, ok, err := ms.reader.Projections.MemoryOfText(s.Tenant, s.Agent, text); err != nil {
+			known, ok, err := ms.reader.Projections.MemoryOfText(s.Tenant, s.Agent, text)
+			if err != nil {
 				return nil, err
-			} else if ok {
+			}
+			if ok && isSaid(known.Now(), private, branch) {
 				out[i].Text = text
 				break
 			}

@@ -73,7 +73,8 @@ func (ms *Memories) Remember(ctx context.Context, c reader.Caller, f Found) (sto
 }
 
 // isKnown reports whether the agent has had a memory that says the same, in any state: to
-// everybody, to main sessions, or on the same branch.
+// everybody, to main sessions, or on the same branch. One that only main sessions see now is
+// not known to another session.
 func (ms *Memories) isKnown(c reader.Caller, m *turns.Memory, text string) (bool, error) {
 	key, err := ms.content.AgentKey(c.Tenant, c.Agent)
 	if err != nil {
@@ -84,9 +85,19 @@ func (ms *Memories) isKnown(c reader.Caller, m *turns.Memory, text string) (bool
 		said = append(said, seal.MemoryText(key, m.Kind, true, turns.ID{}, text))
 	}
 	for _, digest := range said {
-		if _, ok, err := ms.reader.Projections.MemoryOfText(c.Tenant, c.Agent, digest); ok || err != nil {
-			return ok, err
+		known, ok, err := ms.reader.Projections.MemoryOfText(c.Tenant, c.Agent, digest)
+		if err != nil {
+			return false, err
+		}
+		if ok && isSaid(known.Now(), m.Private, m.Branch) {
+			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// isSaid reports whether a memory with this status says its text to whom another memory
+// would: private or not, and on its branch. What was withdrawn is said to nobody again.
+func isSaid(st ledger.MemoryStatus, private bool, branch turns.Ref) bool {
+	return st.State == turns.Withdrawn || (!st.Private || private) && (st.Branch.IsZero() || st.Branch == branch)
 }

@@ -49,6 +49,9 @@ func (ms *Memories) Save(ctx context.Context, c reader.Caller, req api.SaveMemor
 		return nil, err
 	}
 	m, err := ms.reader.Projections.Memory(c.Tenant, c.Agent, id)
+	if err == nil && duplicate {
+		err = ms.stillSeen(ctx, c, req.Session, m)
+	}
 	if err != nil {
 		return nil, writer.AfterCommit(err)
 	}
