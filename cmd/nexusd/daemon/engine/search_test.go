@@ -213,6 +213,19 @@ func TestSearchShowsPrivateMemoriesToNoPeer(t *testing.T) {
 	}
 }
 
+// A memory that was saved again is found once, by its own id.
+func TestSearchFindsARepeatedMemoryOnce(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	m := save(t, e, api.SaveMemory{Text: "the owner likes tea", Visibility: "all"})
+	for range 2 {
+		save(t, e, api.SaveMemory{Text: "the owner likes tea", Visibility: "all"})
+	}
+	if hits := find(t, w, e, alice, seek("tea")).Hits; len(hits) != 1 || hits[0].Memory != m.ID {
+		t.Errorf("%+v, want memory %s once", hits, m.ID)
+	}
+}
+
 // Pages have each hit once, also if turns that match come between them.
 func TestSearchPagesHaveEachHitOnce(t *testing.T) {
 	w := newWorld()

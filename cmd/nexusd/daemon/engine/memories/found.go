@@ -30,6 +30,16 @@ func (ms *Memories) Texts(ev *turns.Event) (out []string, err error) {
 	return nil, nil
 }
 
+// IsEvidence reports whether an id is that of evidence of another memory: a list and a search
+// show that one.
+func (ms *Memories) IsEvidence(tenant, agent string, id turns.ID) (bool, error) {
+	m, err := ms.reader.Projections.Memory(tenant, agent, id)
+	if errors.Is(err, ledger.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && m.ID != id, err
+}
+
 // View is what a session sees of its agent's memories at a turn, or what the agent itself
 // sees. It is for one request.
 type View struct {
@@ -50,7 +60,7 @@ func (w *View) Get(tenant, agent string, id turns.ID) (m ledger.NamedMemory, tex
 	if errors.Is(err, ledger.ErrNotFound) {
 		return m, "", false, nil
 	}
-	if err != nil || m.ID != id { // the projection answers with the memory that was repeated
+	if err != nil || m.ID != id {
 		return m, "", false, err
 	}
 	if ok, err = w.v.sees(w.ms.reader.Projections, m.Now()); err != nil || !ok {

@@ -164,9 +164,17 @@ func (se *Search) memoryDocuments(ev *turns.Event, seq uint64, base search.Docum
 	all, err := se.memories.Texts(ev)
 	for i, text := range all {
 		doc := base
+		id := ev.ID
 		doc.Kind, doc.ID = "memory", search.DocumentID(seq, uint64(i))
 		if ev.Kind == turns.KindCompaction {
-			doc.ID = search.DocumentID(seq, uint64(i)+1)
+			id, doc.ID = turns.LearnedID(ev.Ref(), i), search.DocumentID(seq, uint64(i)+1)
+		}
+		again, err := se.memories.IsEvidence(base.Tenant, base.Agent, id)
+		if err != nil {
+			return nil, err
+		}
+		if again {
+			continue // one that is repeated often would leave no room for other hits
 		}
 		fill(&doc, []part{{text: text}})
 		docs = append(docs, doc)
