@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	match "github.com/blevesearch/bleve/v2/search"
+
 	"nexus/ledger"
 	"nexus/turns"
 )
@@ -583,6 +585,74 @@ func TestHostileQueriesAreBoundedAndTyped(t *testing.T) {
 }
 
 // words returns n different words.
+// A text that says one word over and over costs one pass for each term of a phrase. The
+// library's phrases take minutes for it.
+func TestAPhraseInATextOfOneWordTakesOnePass(t *testing.T) {
+	long := strings.Repeat("a ", 100_000)
+	src := newSource()
+	src.add(turnOf("s1", long+"b"))
+	src.add(turnOf("s1", "a b b"))
+	x, _ := open(t, t.TempDir(), src, 10)
+	var q strings.Builder
+	for n := 2; n <= 20; n++ {
+		fmt.Fprintf(&q, "%q ", strings.TrimSpace(long[:2*n]))
+	}
+	for text, want := range map[string][]string{q.String(): {"1.0"}, `"a a b"`: {"1.0"}, `"a b"`: {"2.0", "1.0"}, `"b a"`: nil} {
+		if got := search(t, x, text, Filter{}); !slices.Equal(got, want) {
+			t.Errorf("%.20q finds %q, want %q", text, got, want)
+		}
+	}
+	parsed, err := Parse(q.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans, units := parsed.Find(long)
+	if units != 19 || len(spans) > units*maxSpans {
+		t.Errorf("%d units at %d places", units, len(spans))
+	}
+	if s := Snip(long, spans); len(s.Matches) == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// isIn agrees with a look at every place.
+func TestAPhraseIsWhereItsTermsFollowEachOther(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	found := 0
+	for range 5000 {
+		texts := make([][]string, 1+rng.IntN(3))
+		var all []match.FieldTermLocation
+		for i := range texts {
+			for n := range rng.IntN(6) {
+				term := string(rune('a' + rng.IntN(3)))
+				texts[i] = append(texts[i], term)
+				l := match.FieldTermLocation{Field: "f", Term: term, Location: match.Location{Pos: uint64(n) + 1, ArrayPositions: match.ArrayPositions{uint64(i)}}}
+				all = append(all, l)
+				if rng.IntN(8) == 0 { // a whole and a part are at one place
+					all = append(all, l)
+				}
+			}
+		}
+		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		p := phrase{field: "f"}
+		for range 2 + rng.IntN(3) {
+			p.terms = append(p.terms, string(rune('a'+rng.IntN(3))))
+		}
+		want := slices.ContainsFunc(texts, func(text []string) bool {
+			return strings.Contains(strings.Join(text, " "), strings.Join(p.terms, " "))
+		})
+		if got := p.isIn(all); got != want {
+			t.Fatalf("%q in %q: %v, want %v", p.terms, texts, got, want)
+		}
+		if want {
+			found++
+		}
+	}
+	if found < 500 {
+		t.Errorf("only %d phrases were there", found)
+	}
+}
+
 func words(n int) string {
 	var b strings.Builder
 	for i := range n {

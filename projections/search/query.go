@@ -174,6 +174,9 @@ func (x *Index) ask(ctx context.Context, what query.Query, f Filter) (hits []Hit
 	req := bleve.NewSearchRequestOptions(q, MaxHits, 0, false)
 	req.SortBy([]string{"-_score", "-" + fieldSeq, "_id"})
 	res, err := x.idx.SearchInContext(ctx, req)
+	if err == nil {
+		err = ctx.Err() // a phrase finds nothing more then
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -210,9 +213,7 @@ func (x *Index) unitQuery(ctx context.Context, u unit) (query.Query, error) {
 		case len(u.parts) == 1:
 			term(u.parts[0], t.boost)
 		default:
-			q := query.NewPhraseQuery(u.parts, t.field)
-			q.SetBoost(t.boost)
-			any = append(any, q)
+			any = append(any, &phrase{u.parts, t.field, t.boost})
 		}
 		if u.whole != "" && !u.prefix {
 			term(u.whole, 2*t.boost)

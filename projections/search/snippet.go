@@ -11,6 +11,10 @@ import (
 // Span is a place in a text: bytes, [From, To).
 type Span struct{ From, To int }
 
+// maxSpans bounds the places of one unit that Find returns: the first ones. A snippet shows
+// few, and a text may say one word 100,000 times.
+const maxSpans = 1000
+
 // Find returns where units of q are in text, in the order of the text, and how many
 // different ones.
 func (q Query) Find(text string) (spans []Span, units int) {
@@ -29,12 +33,18 @@ func (q Query) Find(text string) (spans []Span, units int) {
 				stem = u.parts[0]
 			}
 			for _, w := range words {
+				if len(spans) == before+maxSpans {
+					break
+				}
 				if strings.HasPrefix(w.Term, stem) {
 					spans = append(spans, Span{w.Start, w.End})
 				}
 			}
 		} else {
 			for i := range parts {
+				if len(spans) == before+maxSpans {
+					break
+				}
 				if followed(parts[i:], u.parts) {
 					spans = append(spans, Span{parts[i].Start, parts[i+len(u.parts)-1].End})
 				}
@@ -80,7 +90,7 @@ func Snip(text string, spans []Span) (s Snippet) {
 	for i := range spans {
 		n := 0
 		for _, b := range spans[i:] {
-			if b.To > spans[i].From+snippetChars-leadChars {
+			if b.To > spans[i].From+snippetChars-leadChars || n == maxMatches {
 				break
 			}
 			n++
