@@ -102,6 +102,19 @@ func (l *rivalOfAgent) Append(ctx context.Context, subject string, expect uint64
 	return l.Log.Append(ctx, subject, expect, payload)
 }
 
+// An agent that has as many events of memory as it may have can still forget.
+func TestAgentWithFullMemoryWithdraws(t *testing.T) {
+	e := newWorld().Engine(t)
+	e.Memories.MaxEvents = 1
+	m := save(t, e, api.SaveMemory{Text: "likes tea", Visibility: "all"})
+	if _, err := trySave(t, e, alice, api.SaveMemory{Text: "likes milk"}); code(err) != api.TooLarge {
+		t.Errorf("over the limit: %v, want too_large", err)
+	}
+	if got, err := withdraw(t, e, alice, api.WithdrawMemory{Memory: m.ID}); err != nil || got.State != "withdrawn" {
+		t.Errorf("withdrawn at the limit: %+v, %v", got, err)
+	}
+}
+
 // The agent updates its document, supersedes what it remembered, and withdraws it. Of
 // two daemons that replace one version, one is told that the other was faster.
 func TestGSV15TheAgentUpdatesItsDocument(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 
 // Memories stores what agents remember. Safe for concurrent use.
 type Memories struct {
-	// MaxEvents bounds the events on an agent's chain.
+	// MaxEvents bounds the events on an agent's chain. Withdrawals come on top: there are
+	// at most as many as memories.
 	MaxEvents uint64
 	// MaxScan bounds the memories that one page of a list, or a search, looks at.
 	MaxScan int
@@ -105,7 +106,7 @@ func (ms *Memories) append(ctx context.Context, c reader.Caller, decide func(led
 		if err != nil || d == nil {
 			return 0, err
 		}
-		if fold.Stored >= ms.MaxEvents {
+		if m := d.event.Memory; fold.Stored >= ms.MaxEvents && (m == nil || m.State != turns.Withdrawn) {
 			return 0, api.Errorf(api.TooLarge, map[string]any{"limit": ms.MaxEvents}, "agent %s has %d events of memory stored, the limit is %d", c.Agent, fold.Stored, ms.MaxEvents)
 		}
 		ev := d.event

@@ -95,15 +95,12 @@ func (ms *Memories) search(ctx context.Context, tenant, agent string, v *viewer,
 	var all []found
 	texts := newCorpus(q.text)
 	op, scanned, said := ms.opener(), 0, sayings{}
-	for m, err := range ms.reader.Projections.ListMemories(tenant, agent, projections.MemoryPlace{}) {
+	for m, err := range ms.reader.Projections.ListMemories(tenant, agent, projections.MemoryPlace{Seq: q.at + 1}) {
 		if err != nil {
 			return nil, false, err
 		}
 		if ctx.Err() != nil {
 			return nil, false, fmt.Errorf("%w: search the memories: %w", ledger.ErrUnavailable, ctx.Err())
-		}
-		if m.Seq > q.at {
-			continue
 		}
 		if scanned++; scanned > ms.MaxScan {
 			cut = true
