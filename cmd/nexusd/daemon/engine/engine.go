@@ -118,7 +118,7 @@ func New(c Config) *Engine {
 	e.Writer = writer.New(c.Logger, set, c.Notify, e.Store, e.Reader, e.Limits)
 	e.Policies = policies.New(e.Store, e.Limits, e.Reader, e.Writer)
 	e.Events = events.New(e.Store, e.Limits, e.Reader, e.Writer)
-	e.Memories = memories.New(e.Store, e.Limits, e.Reader, e.Writer)
+	e.Memories = memories.New(e.Store, e.Limits, e.Reader, e.Writer, budget)
 	e.Compactions = compactions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Memories, budget)
 	e.Sessions = sessions.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Compactions)
 	e.Sessions.MayOpenMain = c.MayOpenMain

@@ -547,6 +547,9 @@ func TestMemoryFallsWithItsSession(t *testing.T) {
 	main := createMain(t, e)
 	add(t, e, main, say("3", "c"))
 	must(document(t, e, alice, api.MemoryDocument{Text: text("Of the gone one."), If: "0", Sources: []api.TurnName{{Session: gone.ID, Turn: one.ID}}}))(t)
+	if hits := must(e.Memories.Search(t.Context(), alice, api.SearchMemories{Text: "of"}))(t).Hits; len(hits) != 3 { // it keeps the texts
+		t.Fatalf("found before: %+v", hits)
+	}
 	if err := w.Keys.Destroy(gone.ID); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"nexus/cmd/nexusd/daemon/engine/cache"
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
@@ -26,6 +27,7 @@ type Memories struct {
 	page    *page.Limits
 	reader  *reader.Reader
 	writer  *writer.Writer
+	texts   *cache.Cache[place, text] // of what searches looked at
 }
 
 const (
@@ -37,9 +39,9 @@ const (
 	maxShown = 1000
 )
 
-// New returns the memories that w stores.
-func New(cs *content.Store, limits *page.Limits, r *reader.Reader, w *writer.Writer) *Memories {
-	return &Memories{MaxEvents: maxEvents, MaxScan: maxScan, content: cs, page: limits, reader: r, writer: w}
+// New returns the memories that w stores. Searches keep texts within budget.
+func New(cs *content.Store, limits *page.Limits, r *reader.Reader, w *writer.Writer, budget *cache.Budget) *Memories {
+	return &Memories{MaxEvents: maxEvents, MaxScan: maxScan, content: cs, page: limits, reader: r, writer: w, texts: cache.New[place, text](budget, "memories")}
 }
 
 // subjectOf returns the subject and the name of an agent's chain.

@@ -56,19 +56,21 @@ func newCorpus(query string) *corpus {
 	return c
 }
 
-// add adds a text.
-func (c *corpus) add(text string) {
-	counts, n := map[string]int{}, 0
-	for _, w := range words(text) {
-		n++
+// add adds a text, by its words.
+func (c *corpus) add(words []string) {
+	var counts map[string]int // nil: it has none
+	for _, w := range words {
 		if _, asked := c.in[w]; asked {
+			if counts == nil {
+				counts = make(map[string]int)
+			}
 			if counts[w] == 0 {
 				c.in[w]++
 			}
 			counts[w]++
 		}
 	}
-	c.texts, c.sizes, c.total = append(c.texts, counts), append(c.sizes, n), c.total+n
+	c.texts, c.sizes, c.total = append(c.texts, counts), append(c.sizes, len(words)), c.total+len(words)
 }
 
 // score is the BM25 score of a text; 0 if it has no word of the query.

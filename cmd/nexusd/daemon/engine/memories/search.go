@@ -22,9 +22,10 @@ const (
 )
 
 // Search is memory.search: the memories in force that have words of a text, ranked by
-// BM25 and by their age. It opens the newest [Memories.MaxScan] memories for each
+// BM25 and by their age. It looks at the newest [Memories.MaxScan] memories for each
 // request: no index holds their words, so nothing that is sealed stands on a disk in the
-// clear, and what is erased is found by nobody.
+// clear, and what is erased is found by nobody. What it opened stays in memory for the next
+// search, within the budget of the caches, until a key is destroyed.
 func (ms *Memories) Search(ctx context.Context, c reader.Caller, req api.SearchMemories) (*api.MemoryHits, error) {
 	limit, err := (api.Page{Limit: req.Limit}).LimitOf(10, 100)
 	if err != nil {
@@ -73,6 +74,37 @@ func (ms *Memories) Search(ctx context.Context, c reader.Caller, req api.SearchM
 	return &api.MemoryHits{Hits: hits, Cut: cut}, nil
 }
 
+// place is where the text of a memory is: the position of its event, and its item there.
+type place struct{ seq, item uint64 }
+
+// text is the text of a memory and its words, in order.
+type text struct {
+	text  string
+	words []string
+}
+
+// maxKept bounds the bytes of a text that searches keep. Longer ones are rare, and would
+// take the room of many.
+const maxKept = 2 << 10
+
+// wordsOf returns the text of a memory and its words.
+func (op *opener) wordsOf(m ledger.NamedMemory) (text, error) {
+	texts, at := op.ms.texts, place{m.Seq, m.Item}
+	if t, ok := texts.Get(at); ok {
+		return t, nil
+	}
+	epoch := texts.Epoch()
+	o, _, err := op.textOf(m)
+	if err != nil {
+		return text{}, err
+	}
+	t := text{o.Text, words(o.Text)}
+	if len(t.text) <= maxKept {
+		texts.PutIn(epoch, at, t, 256+len(t.text)+40*len(t.words))
+	}
+	return t, nil
+}
+
 // searchQuery is what a search looks for, at a position of the log.
 type searchQuery struct {
 	text     string
@@ -113,14 +145,14 @@ func (ms *Memories) search(ctx context.Context, tenant, agent string, v *viewer,
 		if !ok || q.notDaily && m.Kind == turns.Daily || !q.filter.takes(&m.Memory, st) {
 			continue
 		}
-		o, _, err := op.textOf(m)
+		t, err := op.wordsOf(m)
 		if err != nil {
 			continue // erased, or unreadable; lists say so
 		}
-		if !said.add(m.Kind, o.Text) {
+		if !said.add(m.Kind, t.text) {
 			continue
 		}
-		texts.add(o.Text)
+		texts.add(t.words)
 		all = append(all, found{NamedMemory: m, MemoryStatus: st})
 	}
 	for i := range all {
