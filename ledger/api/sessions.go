@@ -3,15 +3,15 @@ package api
 import "nexus/turns"
 
 // SessionSettings are the settings that create and set share. A nil field is
-// left as it is.
+// left as it is; an empty value takes a setting away.
 type SessionSettings struct {
-	Label  *string       `json:"label,omitempty,omitzero"`
-	Policy *Policy       `json:"policy,omitempty,omitzero"`
-	Model  *string       `json:"model,omitempty,omitzero"`
-	System *System       `json:"system,omitempty,omitzero"`
+	Label  *string       `json:"label,omitzero"`
+	Policy *Policy       `json:"policy,omitzero"`
+	Model  *string       `json:"model,omitzero"`
+	System *System       `json:"system,omitzero"`
 	Tools  *[]turns.Raw  `json:"tools,omitzero"`
-	Limits *turns.Limits `json:"limits,omitempty,omitzero"`
-	User   *string       `json:"user,omitempty,omitzero"`
+	Limits *turns.Limits `json:"limits,omitzero"`
+	User   *string       `json:"user,omitzero"`
 	Meta   turns.Raw     `json:"meta,omitzero"`
 	Reset  turns.Raw     `json:"reset,omitzero"`
 }
