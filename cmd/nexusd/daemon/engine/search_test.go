@@ -359,15 +359,3 @@ func TestSearchRefusesWhatItCanNotServe(t *testing.T) {
 }
 
 // What is remembered twice is one memory, and one hit, under the id that lists have.
-func TestSearchFindsARepeatedMemoryOnce(t *testing.T) {
-	w := newWorld()
-	e, _ := w.SearchEngine(t, t.TempDir())
-	m := save(t, e, api.SaveMemory{Text: "The project uses pnpm.", Visibility: "all"})
-	if again := save(t, e, api.SaveMemory{Text: "The project uses  pnpm", Visibility: "all"}); !again.Known {
-		t.Fatalf("said again: %+v", again)
-	}
-	hits := find(t, w, e, alice, seek("pnpm")).Hits
-	if len(hits) != 1 || hits[0].Memory != m.ID {
-		t.Errorf("%+v, want memory %s alone", hits, m.ID)
-	}
-}
