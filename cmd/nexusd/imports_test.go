@@ -35,6 +35,7 @@ var allowed = map[string][]string{
 	"ledger/jetstream/disk":      {"turns", "ledger", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/embed", "ledger/jetstream/mark"},
 	"ledger/jetstream/collect":   {"turns", "ledger", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/mark"},
 	"ledger/api":                 {"turns", "ledger"},
+	"ledger/api/mcp":             {"turns", "ledger/api"},
 	"fork":                       {"turns", "lineage"},
 	"compactor/compactortest":    {"turns", "turns/tokens", "lineage", "ledger", "compactor/summary", "compactor/policy", "compactor/view"},
 	"compactor/overflow":         {},
@@ -79,7 +80,7 @@ var allowed = map[string][]string{
 	room("search"):               slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "projections/search", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/nexusd/daemon":          nil, // the wiring: everything
 	"docs/examples/go":           {},  // what any client may use
-	"cmd/ledgerctl": {"turns", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
+	"cmd/ledgerctl": {"turns", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
 		"cmd/nexusd/daemon", "ledger/jetstream/embed"},
 }
 
@@ -101,11 +102,13 @@ var only = map[string][]string{
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
 	"github.com/nats-io/nats.go":          {"ledger/jetstream", "ledger/jetstream/embed", "ledger/api", "cmd/nexusd/daemon", "cmd/nexusd/daemon/natsapi", "cmd/ledgerctl", "docs/examples/go"},
 	"github.com/prometheus/client_golang": {"cmd/nexusd/daemon", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/metrics", "cmd/nexusd/daemon/files"},
+	"github.com/modelcontextprotocol":     {"ledger/api/mcp"},
+	"github.com/google/jsonschema-go":     {"ledger/api/mcp"},
 	"github.com/openai/openai-go":         {"compactor/llm"},
 	"github.com/anthropics":               {"compactor/llm"},
 	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"math/rand":                           {},
-	"net/http":                            {"cmd/nexusd/daemon", "cmd/nexusd/daemon/web", "cmd/ledgerctl", "compactor/llm", "docs/examples/go"},
+	"net/http":                            {"cmd/nexusd/daemon", "cmd/nexusd/daemon/web", "cmd/ledgerctl", "compactor/llm", "docs/examples/go", "ledger/api/mcp"},
 }
 
 // pure packages touch no network, disk or clock.

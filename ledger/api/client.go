@@ -52,6 +52,13 @@ func (c *Client) As(agent string) *Client {
 	return &other
 }
 
+// For is a client for an agent of any tenant on the same connection.
+func (c *Client) For(tenant, agent string) *Client {
+	other := *c
+	other.tenant, other.agent = tenant, agent
+	return &other
+}
+
 // Within is a client whose calls end after d at the latest, audit.verify after
 // 31 minutes if that is longer.
 func (c *Client) Within(d time.Duration) *Client {

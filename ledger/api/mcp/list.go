@@ -1,0 +1,100 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/ledger/api"
+)
+
+const (
+	// maxListed bounds the sessions that are looked at to find the newest.
+	maxListed = 5_000
+	// considered is how many sessions are asked for the time of their newest turn: those
+	// that changed last, and those that began last.
+	considered = 12
+)
+
+// newest is the newest sessions of an agent, and how many there are.
+type newest struct {
+	sessions []api.Session // with titles; newest first
+	counted  int
+	more     bool // there are more than were counted
+}
+
+// newest finds the n newest sessions by the times of their newest turns. A list is in
+// the order of ids, and an import stores old conversations now: so the sessions that
+// changed last, and those that began last, are asked. Sessions that serve another are
+// left out. dir, if not empty, is the folder in which the session works, or one above it.
+func (c *call) newest(ctx context.Context, n int, dir string) (*newest, error) {
+	out := new(newest)
+	var all []api.Session
+	for s, err := range c.ListSessions(ctx, api.ListSessions{Page: api.Page{Limit: 1000}}) {
+		if err != nil {
+			return nil, err
+		}
+		if out.counted == maxListed {
+			out.more = true
+			break
+		}
+		out.counted++
+		if s.Error == "" && s.SpawnedBy == nil && s.Depth > 0 && (dir == "" || isIn(workDir(&s), dir)) {
+			all = append(all, s)
+		}
+	}
+	var found []api.Session
+	ask := func(first []api.Session) error {
+		for _, s := range first[:min(len(first), considered)] {
+			if slices.ContainsFunc(found, func(f api.Session) bool { return f.ID == s.ID }) {
+				continue
+			}
+			got, err := c.GetSession(ctx, s.ID, api.GetSession{About: api.About{About: true}})
+			if err != nil {
+				return err
+			}
+			found = append(found, *got)
+		}
+		return nil
+	}
+	slices.SortStableFunc(all, func(a, b api.Session) int { return b.ID.Compare(a.ID) })
+	if err := ask(all); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b api.Session) int { return time.Time(b.Updated).Compare(time.Time(a.Updated)) })
+	if err := ask(all); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(found, func(a, b api.Session) int {
+		return cmp.Or(headTime(&b).Compare(headTime(&a)), b.ID.Compare(a.ID))
+	})
+	out.sessions = found[:min(len(found), n)]
+	return out, nil
+}
+
+func headTime(s *api.Session) time.Time {
+	if s.HeadTime == nil {
+		return time.Time(s.Updated)
+	}
+	return time.Time(*s.HeadTime)
+}
+
+// workDir returns the folder in which a session works, as importers and agents note it.
+func workDir(s *api.Session) string {
+	var meta struct {
+		Cwd string `json:"cwd"`
+	}
+	_ = json.Unmarshal(s.Meta, &meta) // it belongs to the client and may be anything
+	return meta.Cwd
+}
+
+// isIn reports whether a folder is dir or below it.
+func isIn(folder, dir string) bool {
+	folder, dir = path.Clean(folder), path.Clean(dir)
+	return folder == dir || strings.HasPrefix(folder, strings.TrimSuffix(dir, "/")+"/")
+}
