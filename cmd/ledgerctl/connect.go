@@ -62,7 +62,7 @@ func (e *env) dial() (*nats.Conn, error) {
 		}
 		opts = append(opts, o)
 	}
-	nc, err := api.Dial(server, creds, opts...)
+	nc, err := api.Dial(server, creds, append(opts, e.options...)...)
 	if file := (*fs.PathError)(nil); errors.As(err, &file) && file.Path == creds {
 		return nil, hinted{err, "--creds FILE or NEXUS_CREDS names the file; nexusd prints it when it starts"}
 	}

@@ -34,6 +34,7 @@ Beside the turns
                             list, search, document, withdraw, promote
   events                    what reached an agent from outside: append, list,
                             get, channels, tail, export
+  mcp                       tools for agents, on stdio (docs/MCP.md)
 
 Policies
   policies                  the compaction policies
@@ -110,6 +111,22 @@ Examples
   ledgerctl bench
   ledgerctl bench --writers 512 --dir /var/lib/nexus
   ledgerctl bench --writers 1 --rounds 5 --json
+`,
+	"mcp": `ledgerctl mcp [--read-only]
+
+Serves the Model Context Protocol on stdin and stdout: an agent that starts it
+gets the tools search, expand, brief, remember, fork and status for its ledger.
+It speaks for one agent (--agent NAME, else main) with the usual credentials,
+connects when the first tool is called, and ends with its input. Nothing but
+the protocol goes to stdout; problems go to stderr, never content. nexusd
+serves the same tools over HTTP at /mcp. docs/MCP.md shows how Claude Code,
+Codex and other clients are told of it.
+
+  --read-only   without remember and fork
+
+Examples
+  claude mcp add nexus -- ledgerctl mcp
+  ledgerctl mcp --agent ci --read-only
 `,
 	"import": `ledgerctl import [--format F] [--final] [--losses] FILE|DIR…
 

@@ -43,7 +43,8 @@ type env struct {
 	waited                atomic.Bool // a call was said to be tried again
 	stale                 atomic.Bool // the command has said that answers may be stale
 	nc                    *nats.Conn
-	link                  *api.Client // on nc
+	link                  *api.Client   // on nc
+	options               []nats.Option // of the connection
 }
 
 // run is main with its world given; it returns the exit code.
@@ -231,7 +232,7 @@ func commands(e *env) *cobra.Command {
 	f.BoolVar(&e.quiet, "quiet", false, "no talk on stderr")
 	f.BoolVar(&e.noColor, "no-color", false, "no colour")
 	root.AddCommand(quickstartCmd(e), importCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), logCmd(e), tailCmd(e), showCmd(e), treeCmd(e),
-		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), compareCmd(e), benchCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), archiveCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
+		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), compareCmd(e), benchCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), archiveCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
 	root.SetHelpCommand(helpCmd())
 	e.complete(root)
 	return root

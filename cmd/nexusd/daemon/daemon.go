@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"nexus/cmd/nexusd/daemon/engine"
@@ -57,8 +58,9 @@ type Daemon struct {
 	url        string
 	sync       string // what is known of the server's fsync
 	web        *webServer
-	ledgerConn *nats.Conn // where the streams are
-	client     *nats.Conn // where the service lives
+	webKey     nkeys.KeyPair // of HTTP's connection to the embedded server; nil with auth off
+	ledgerConn *nats.Conn    // where the streams are
+	client     *nats.Conn    // where the service lives
 
 	credentials Credentials
 	users       natsapi.Users // nil on an external server
@@ -154,6 +156,13 @@ func (d *Daemon) startServer(ctx context.Context) (*embed.Server, error) {
 		var users []natsapi.User
 		if users, d.credentials, err = d.cfg.users(); err != nil {
 			return nil, err
+		}
+		if d.cfg.Auth != "off" && d.cfg.HTTP != "off" {
+			u, err := d.webUser()
+			if err != nil {
+				return nil, err
+			}
+			users = append(users, u)
 		}
 		rows, byName = embedded(users)
 		return rows, nil
@@ -336,7 +345,11 @@ func (d *Daemon) serve(ctx context.Context) error {
 		}
 	}()
 	if d.cfg.HTTP != "off" {
-		if d.web, err = d.cfg.startWeb(registry, d.ready, d.fail); err != nil {
+		mcp, err := d.mcpHandler()
+		if err != nil {
+			return err
+		}
+		if d.web, err = d.cfg.startWeb(registry, d.ready, mcp, d.fail); err != nil {
 			return err
 		}
 		d.opened(d.web.stop)

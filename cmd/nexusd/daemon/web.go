@@ -17,7 +17,7 @@ import (
 	"nexus/cmd/nexusd/daemon/web"
 )
 
-// webServer serves health and metrics.
+// webServer serves health, metrics and the Model Context Protocol.
 type webServer struct {
 	server   *http.Server
 	listener net.Listener
@@ -27,8 +27,8 @@ type webServer struct {
 // startWeb listens and serves until stop. failed is called if serving ends before that.
 //
 // /healthz is open to all. /readyz and /metrics are open on loopback; beyond it they
-// need a token.
-func (c Config) startWeb(registry *prometheus.Registry, ready func() error, failed func(error)) (*webServer, error) {
+// need a token. mcp decides for itself who may use it.
+func (c Config) startWeb(registry *prometheus.Registry, ready func() error, mcp http.Handler, failed func(error)) (*webServer, error) {
 	host, _, err := net.SplitHostPort(c.HTTP)
 	if err != nil {
 		return nil, err
@@ -58,6 +58,7 @@ func (c Config) startWeb(registry *prometheus.Registry, ready func() error, fail
 		fmt.Fprintln(w, "ok")
 	})))
 	mux.Handle("GET /metrics", private(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	mux.Handle("/mcp", mcp)
 	w := &webServer{url: scheme + "://" + address, listener: l, server: &http.Server{
 		Handler: guard.Handler(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 	}}

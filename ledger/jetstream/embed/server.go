@@ -22,6 +22,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 )
 
 // The accounts of the daemon. LEDGER owns JetStream: a client that could publish
@@ -249,6 +250,19 @@ func (s *Server) ServiceConn() (*nats.Conn, error) {
 	return s.connect("service", s.password+"-service")
 }
 
+// UserConn is a new in-process connection as the user with a key, or as whoever connects
+// without credentials if pair is nil. The caller closes it.
+func (s *Server) UserConn(pair nkeys.KeyPair) (*nats.Conn, error) {
+	if pair == nil {
+		return s.dial("user")
+	}
+	public, err := pair.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	return s.dial("user", nats.Nkey(public, pair.Sign))
+}
+
 // HasSubscribers reports whether any client would get a message that the service
 // publishes on subject.
 func (s *Server) HasSubscribers(subject string) bool {
@@ -257,11 +271,15 @@ func (s *Server) HasSubscribers(subject string) bool {
 }
 
 func (s *Server) connect(user, password string) (*nats.Conn, error) {
-	return nats.Connect("", nats.InProcessServer(s.srv), nats.Name("nexusd "+user), nats.UserInfo(user, password),
+	return s.dial(user, nats.UserInfo(user, password))
+}
+
+func (s *Server) dial(name string, opts ...nats.Option) (*nats.Conn, error) {
+	return nats.Connect("", append(opts, nats.InProcessServer(s.srv), nats.Name("nexusd "+name),
 		nats.ReconnectBufSize(-1), // the client sends a write now or refuses it; it keeps none for later
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			s.logger.Warn("nats connection", "user", user, "err", err)
-		}))
+			s.logger.Warn("nats connection", "user", name, "err", err)
+		}))...)
 }
 
 // ClientURL is where clients connect; "" if the server does not listen.

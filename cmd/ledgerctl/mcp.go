@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"nexus/ledger/api"
+	"nexus/ledger/api/mcp"
+)
+
+// mcpCmd is the command mcp.
+func mcpCmd(e *env) *cobra.Command {
+	var readOnly bool
+	c := verb("mcp", "tools for agents: a server of the Model Context Protocol on stdio", 0, 0, func(cmd *cobra.Command, _ []string) error {
+		tools, err := mcp.New(mcp.Config{Version: version, Timeout: patience, Logger: slog.New(slog.NewTextHandler(e.err, nil))})
+		if err != nil {
+			return err
+		}
+		agent := e.agent
+		if agent == "" {
+			agent = "main"
+		}
+		// A program that starts with the agent may come before nexusd: the connection is
+		// made with the first call that succeeds, and is kept for ever.
+		var connecting sync.Mutex
+		caller := mcp.Caller{Tenant: e.tenant, Agent: agent, ReadOnly: readOnly, Client: func(context.Context) (*api.Client, error) {
+			connecting.Lock()
+			defer connecting.Unlock()
+			return e.client(agent)
+		}}
+		e.options = append(e.options, nats.MaxReconnects(-1))
+		return tools.ServeStdio(cmd.Context(), caller, e.in, e.raw)
+	})
+	c.Flags().BoolVar(&readOnly, "read-only", false, "without remember and fork")
+	return c
+}
