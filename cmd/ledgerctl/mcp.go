@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 
@@ -30,7 +31,11 @@ func mcpCmd(e *env) *cobra.Command {
 		caller := mcp.Caller{Tenant: e.tenant, Agent: agent, ReadOnly: readOnly, Client: func(context.Context) (*api.Client, error) {
 			connecting.Lock()
 			defer connecting.Unlock()
-			return e.client(agent)
+			c, err := e.client(agent)
+			if typed := (*api.Error)(nil); err != nil && !errors.As(err, &typed) {
+				err = api.Errorf(api.Unavailable, nil, "%s", plainly(nil, err))
+			}
+			return c, err
 		}}
 		e.options = append(e.options, nats.MaxReconnects(-1))
 		return tools.ServeStdio(cmd.Context(), caller, e.in, e.raw)
