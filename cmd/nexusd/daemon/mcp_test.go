@@ -180,17 +180,10 @@ func TestHostileRequestsToTheToolsAreRefused(t *testing.T) {
 	}
 }
 
-// A thousand clients that never say good-bye, and a thousand calls in one request,
-// leave nothing behind and are answered.
-func TestClientsThatNeverEndLeaveNothingBehind(t *testing.T) {
+// A thousand calls in one request are all answered: they wait for each other.
+func TestAThousandCallsInOneRequestAreAnswered(t *testing.T) {
 	c, _ := mcpConfig(t)
 	d, _ := startWith(t, c)
-	initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
-	for i := range 1000 {
-		if code, body := post(t, d.HTTPURL(), initialize); code != 200 || !strings.Contains(body, `"name":"nexus"`) {
-			t.Fatalf("client %d: %d %s", i, code, body)
-		}
-	}
 	var batch []string
 	for i := range 1000 {
 		batch = append(batch, callOf(i+1, "expand", `{"turn":"x"}`))

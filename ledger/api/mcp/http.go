@@ -28,6 +28,7 @@ func (t *Tools) Handler(callerOf func(*http.Request) (Caller, bool)) http.Handle
 			http.Error(w, "nobody known sent this request", http.StatusForbidden)
 			return
 		}
-		serve.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), serverKey{}, t.server(r.Context(), c))))
+		ctx, server := t.from(r.Context(), c)
+		serve.ServeHTTP(w, r.WithContext(context.WithValue(ctx, serverKey{}, server)))
 	}))
 }

@@ -110,3 +110,24 @@ func TestNobodyCallsNoTool(t *testing.T) {
 		t.Errorf("%v, %d %s", err, code, body)
 	}
 }
+
+// A thousand clients that say hello and never good-bye leave nothing behind.
+func TestClientsThatNeverEndLeaveNothingBehind(t *testing.T) {
+	tools, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := tools.Handler(func(*http.Request) (Caller, bool) { return Caller{Agent: "main"}, true })
+	for i := range 1000 {
+		r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != 200 || !strings.Contains(w.Body.String(), `"name":"nexus"`) || w.Header().Get("Mcp-Session-Id") != "" {
+			t.Fatalf("client %d: %d %s", i, w.Code, w.Body)
+		}
+	}
+	for s := range tools.full.Sessions() {
+		t.Fatalf("session %q is still there", s.ID())
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -34,9 +35,9 @@ type Caller struct {
 
 // Tools is the tools, for any number of callers. Safe for concurrent use.
 type Tools struct {
-	config Config
-	defs   []definition
-	calls  chan struct{} // one element for each call that is served
+	config        Config
+	calls         chan struct{} // one element for each call that is served
+	full, reading *sdk.Server   // with all tools, and with those that write nothing
 }
 
 // definition is a tool and what it does with the arguments of a call.
@@ -86,35 +87,57 @@ func New(c Config) (*Tools, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	t := &Tools{config: c, calls: make(chan struct{}, c.Calls)}
+	var defs []definition
 	for _, define := range []func() (definition, error){defineSearch, defineExpand, defineBrief, defineRemember, defineFork, defineStatus} {
 		d, err := define()
 		if err != nil {
 			return nil, fmt.Errorf("mcp: %w", err)
 		}
-		t.defs = append(t.defs, d)
+		defs = append(defs, d)
 	}
+	t.full = t.server(defs)
+	t.reading = t.server(slices.DeleteFunc(defs, func(d definition) bool { return d.writes }))
 	return t, nil
 }
 
-// server makes the server of one connection, or of one request over HTTP. A call ends
-// with until at the latest.
-func (t *Tools) server(until context.Context, c Caller) *sdk.Server {
+// server makes a server with some tools. It serves any number of connections, since each
+// call finds its caller in its context.
+func (t *Tools) server(defs []definition) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "nexus", Title: "Nexus ledger", Version: t.config.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, // the list of tools never changes, and nothing is logged to clients
 	})
-	for _, d := range t.defs {
-		if d.writes && (c.ReadOnly || c.Agent == api.Operator) { // the operator creates nothing
-			continue
-		}
+	for _, d := range defs {
 		s.AddTool(d.tool, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			from, ok := ctx.Value(originKey{}).(origin)
+			if !ok {
+				return failed(api.Errorf(api.Denied, nil, "nobody known sent this call")), nil
+			}
 			ctx, stop := context.WithCancel(ctx)
 			defer stop()
-			defer context.AfterFunc(until, stop)()
-			return t.serve(ctx, c, d, r.Params.Arguments), nil
+			defer context.AfterFunc(from.until, stop)()
+			return t.serve(ctx, from.Caller, d, r.Params.Arguments), nil
 		})
 	}
 	return s
+}
+
+// origin is where calls come from: they end with until at the latest.
+type origin struct {
+	Caller
+	until context.Context
+}
+
+type originKey struct{}
+
+// from returns ctx with the caller of what comes in with it, and the server for it. The
+// operator creates nothing.
+func (t *Tools) from(ctx context.Context, c Caller) (context.Context, *sdk.Server) {
+	ctx = context.WithValue(ctx, originKey{}, origin{c, ctx})
+	if c.ReadOnly || c.Agent == api.Operator {
+		return ctx, t.reading
+	}
+	return ctx, t.full
 }
 
 // serve runs a tool within the bounds of a call.

@@ -15,7 +15,8 @@ const maxLine = 16 << 20
 // ServeStdio serves one caller on in and out until in ends, or ctx does. It writes
 // nothing but messages of the protocol to out.
 func (t *Tools) ServeStdio(ctx context.Context, c Caller, in io.Reader, out io.Writer) error {
-	err := t.server(ctx, c).Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(in), Writer: discardClose{out}, MaxLineLength: maxLine})
+	ctx, server := t.from(ctx, c)
+	err := server.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(in), Writer: discardClose{out}, MaxLineLength: maxLine})
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
