@@ -2,10 +2,13 @@ package daemon
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -212,4 +215,37 @@ func TestToolsOfEveryDaemon(t *testing.T) {
 	if code, body := post(t, e.HTTPURL(), statusCall); code != 200 || !strings.Contains(body, `"agent":"main"`) {
 		t.Errorf("an external server: %d %s", code, body)
 	}
+}
+
+var mcpPackages = flag.String("mcp", "", "a folder with the npm packages @modelcontextprotocol/conformance and @modelcontextprotocol/inspector; needs node 22")
+
+// The scenarios of the official suite that ask for no tool, resource or prompt of the
+// suite's own pass, and the official inspector calls a tool of each kind.
+func TestOfficialClientsOfTheProtocol(t *testing.T) {
+	if *mcpPackages == "" {
+		t.Skip("-mcp DIR names the folder of the npm packages")
+	}
+	c, _ := mcpConfig(t)
+	d, _ := startWith(t, c)
+	url := d.HTTPURL() + "/mcp"
+	node := func(want, script string, args ...string) {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "node", append([]string{filepath.Join(*mcpPackages, "node_modules", "@modelcontextprotocol", script)}, args...)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s %v: %v\n%.2000s", script, args, err, out)
+		}
+	}
+	for scenario, checks := range map[string]int{"server-initialize": 1, "ping": 1, "tools-list": 1, "dns-rebinding-protection": 2, "logging-set-level": 1, "resources-list": 1, "prompts-list": 1} {
+		node(fmt.Sprintf("Passed: %d/%d, 0 failed, 0 warnings", checks, checks), "conformance/dist/index.js", "server", "--url", url, "--scenario", scenario)
+	}
+	inspect := func(want string, args ...string) {
+		t.Helper()
+		node(want, "inspector/cli/build/cli.js", append([]string{"--cli", url, "--transport", "http", "--method"}, args...)...)
+	}
+	for _, name := range []string{"search", "expand", "brief", "remember", "fork", "status"} {
+		inspect(fmt.Sprintf(`"name": %q`, name), "tools/list")
+	}
+	inspect(`"state": "accepted"`, "tools/call", "--tool-name", "remember", "--tool-arg", "text=The kettle is blue.")
+	inspect("The kettle is blue.", "tools/call", "--tool-name", "brief")
+	inspect(`"isError": true`, "tools/call", "--tool-name", "expand", "--tool-arg", "turn=x")
 }
