@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,7 +60,7 @@ func TestPagesOfATurnJoinToIt(t *testing.T) {
 			return strings.Repeat(rapid.StringN(0, 8, -1).Draw(t, "unit"), rapid.IntRange(0, 3000).Draw(t, "times"))
 		})
 		var m turns.Message
-		for _, s := range rapid.SliceOfN(text, 0, 40).Draw(t, "texts") {
+		for _, s := range slices.Concat(rapid.SliceOfN(text, 0, 40).Draw(t, "texts"), make([]string, rapid.IntRange(0, 500).Draw(t, "empty"))) {
 			m.Parts = append(m.Parts, turns.Part{Type: turns.Text, Content: s})
 		}
 		parts := partsOf("messages", []turns.Message{m})
