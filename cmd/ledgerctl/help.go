@@ -44,6 +44,8 @@ Policies
 Audit
   verify [SESSION…]         check every event, hash, parent and blob
   archive verify FILE…      check an archive's hashes: no daemon
+  backup FILE               everything, into one file; verify FILE: check it
+  restore FILE              make a data folder of a backup: no daemon
   doctor                    connection, user, versions, disk, clock: what fails
   bench                     appends a second, beside bare NATS: no daemon
 
@@ -204,6 +206,50 @@ where its keys are.
 Examples
   ledgerctl archive verify nexus-data/files/agents/main/sessions/*.jsonl.gz
   ledgerctl archive verify --json session.jsonl
+`,
+	"backup": `ledgerctl backup FILE [--keys KEYS]
+ledgerctl backup verify FILE [--digest D]
+
+Writes every record of the ledger, blobs included, into FILE while nexusd runs:
+what was acknowledged when it began, byte for byte, checked on the way. With the
+same FILE again, it checks FILE and adds what is new. FILE gets its name when it
+is complete; until then it is FILE.partial. One that was interrupted goes on
+where it stopped. Another file is never written over.
+
+The content keys are not in FILE. Keep KEYS, which only its owner can read, away
+from it: who has both reads everything. KEYS is written anew each time. It takes
+the operator of every tenant (users/operator.nk of the data folder).
+
+verify needs no daemon and no keys. It says complete, incomplete (the last run
+did not end) or damaged, and computes every hash and chain again. Exit status 6
+unless the file is complete.
+
+  --keys FILE  write the content keys into FILE
+  --digest D   verify: the digest that the newest run printed. Without it, a
+               file that was cut off at the end of an earlier run is complete
+
+Examples
+  ledgerctl backup nexus.backup --keys nexus.keys
+  ledgerctl backup verify nexus.backup --json
+`,
+	"restore": `ledgerctl restore FILE --data DIR [--keys KEYS] [--accept-incomplete]
+
+Makes a data folder for nexusd of a backup, without a daemon, as nexusd restore
+does. Each record has the bytes, the position and the time that it had. All of
+FILE is checked on the way, and what was written is read back. No nexusd starts
+in DIR until that is done; after a crash, run the same command again.
+
+The restored ledger has the id of the original and is another one: it takes no
+position and no backup of the original that came after FILE. Let agents write
+to one of them only. Users get new credentials at its first start.
+
+  --data DIR           the folder to make: empty or missing
+  --keys FILE          the content keys; needed unless the ledger does not seal
+  --accept-incomplete  of a file that is incomplete or damaged, restore what its
+                       complete runs hold
+
+Examples
+  ledgerctl restore nexus.backup --keys nexus.keys --data ./restored
 `,
 	"sessions": `ledgerctl sessions [list|show|new|set|reset|close] …
 

@@ -46,6 +46,14 @@ func TestScripts(t *testing.T) {
 				ts.Setenv("NEXUS_URL", url)
 				ts.Setenv("NEXUS_CREDS", creds)
 			},
+			// daemonon DIR: the commands go to a daemon on that folder from here on.
+			"daemonon": func(ts *testscript.TestScript, _ bool, args []string) {
+				url, creds, stop, err := startDaemon(t, ts.MkAbs(args[0]))
+				ts.Check(err)
+				ts.Defer(stop)
+				ts.Setenv("NEXUS_URL", url)
+				ts.Setenv("NEXUS_CREDS", creds)
+			},
 			// jsonlines FILE: every line is one JSON object.
 			"jsonlines": func(ts *testscript.TestScript, _ bool, args []string) {
 				text := ts.ReadFile(args[0])

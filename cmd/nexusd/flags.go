@@ -18,6 +18,7 @@ import (
 
 const usage = `Usage: nexusd [flags]
        nexusd repair [flags]
+       nexusd restore FILE [flags]
        nexusd token NAME [flags]
        nexusd user new NAME [flags]
 

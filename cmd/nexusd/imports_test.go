@@ -34,6 +34,7 @@ var allowed = map[string][]string{
 	"ledger/jetstream/blocks":    {"ledger"},
 	"ledger/jetstream/disk":      {"turns", "ledger", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/embed", "ledger/jetstream/mark"},
 	"ledger/jetstream/collect":   {"turns", "ledger", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/mark"},
+	"ledger/jetstream/backup":    {"turns", "ledger", "ledger/api", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/mark"},
 	"ledger/api":                 {"turns", "ledger"},
 	"ledger/api/mcp":             {"turns", "ledger/api"},
 	"fork":                       {"turns", "lineage"},
@@ -73,15 +74,16 @@ var allowed = map[string][]string{
 	room("history"):              slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns"}, rooms("page", "content", "reader")),
 	room("transfer"):             slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths", "writer", "policies", "sessions")),
 	room("audit"):                slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
+	room("backup"):               slices.Concat([]string{"ledger/api", "turns", "turns/seal"}, rooms("page", "content", "reader")),
 	room("archive"):              slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "lineage", "projections", "turns"}, rooms("content", "reader", "transfer", "memories")),
 	"cmd/nexusd/daemon/files":    slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns"}, rooms("archive", "memories", "reader")),
-	"cmd/nexusd/daemon/engine":   slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "contexts", "history", "transfer", "audit", "archive", "events", "memories", "resets", "extraction", "search")),
+	"cmd/nexusd/daemon/engine":   slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "contexts", "history", "transfer", "audit", "backup", "archive", "events", "memories", "resets", "extraction", "search")),
 	room("enginetest"):           slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
 	room("search"):               slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "projections/search", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/nexusd/daemon":          nil, // the wiring: everything
 	"docs/examples/go":           {},  // what any client may use
 	"cmd/ledgerctl": {"turns", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
-		"cmd/nexusd/daemon", "ledger/jetstream/embed"},
+		"cmd/nexusd/daemon", "ledger/jetstream/backup", "ledger/jetstream/embed"},
 }
 
 // room returns the import path of a room of the engine; "" means that of package engine.

@@ -159,7 +159,7 @@ func exported(t *testing.T) (names []string) {
 
 // The help fits a terminal of 80 cells.
 func TestHelpFitsATerminal(t *testing.T) {
-	for line := range strings.Lines(usage + repairUsage + tokenUsage + userUsage) {
+	for line := range strings.Lines(usage + repairUsage + restoreUsage + tokenUsage + userUsage) {
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
 			t.Errorf("%d cells: %s", n, line)
 		}

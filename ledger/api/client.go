@@ -419,6 +419,21 @@ func (c *Client) PutBlob(ctx context.Context, r PutBlob) (*BlobInfo, error) {
 	return read[BlobInfo](ctx, c, "blob.put", turns.ID{}, r)
 }
 
+// BackupState is backup.state.
+func (c *Client) BackupState(ctx context.Context) (*BackupState, error) {
+	return read[BackupState](ctx, c, "backup.state", turns.ID{}, GetBackup{})
+}
+
+// ReadBackup is backup.read.
+func (c *Client) ReadBackup(ctx context.Context, r ReadBackup) (*BackupRecords, error) {
+	return read[BackupRecords](ctx, c, "backup.read", turns.ID{}, r)
+}
+
+// BackupKeys is backup.keys.
+func (c *Client) BackupKeys(ctx context.Context, ids ...turns.ID) (*BackedUpKeys, error) {
+	return read[BackedUpKeys](ctx, c, "backup.keys", turns.ID{}, BackupKeys{ids})
+}
+
 // Verify is audit.verify.
 func (c *Client) Verify(ctx context.Context, sessions ...turns.ID) (*Verified, error) {
 	return read[Verified](ctx, c, "audit.verify", turns.ID{}, Verify{sessions})

@@ -301,6 +301,11 @@ func (d *Daemon) serve(ctx context.Context) error {
 		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Registry: registry, Notify: d.notify,
 		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.models(), Access: d.outage.access, MayOpenMain: d.cfg.mayOpenMain,
 	}
+	if d.server != nil {
+		source := &backupSource{daemon: d}
+		d.opened(source.close)
+		c.Backup = source
+	}
 	if d.cfg.Seal == "on" {
 		keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "keys"))
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -22,6 +23,16 @@ type identity struct {
 	// Marked says that the folder has a mark of what was acknowledged. Folders of
 	// earlier versions have none, and get one at their first start.
 	Marked bool `json:"marked,omitzero"`
+	// Restored says which backup the ledger was restored from.
+	Restored *restored `json:"restored,omitempty"`
+}
+
+// restored is the backup that a ledger was restored from. Its positions are those of the
+// ledger that was backed up through Seq.
+type restored struct {
+	Digest turns.Hash `json:"digest"`
+	Seq    uint64     `json:"seq,string"`
+	Time   time.Time  `json:"time"`
 }
 
 const identityFile = "ledger.json"

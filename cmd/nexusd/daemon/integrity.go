@@ -29,6 +29,9 @@ const (
 // before the server opens them: the server truncates a file at what it can't read, and
 // gives the positions behind it out again. inspect opens the mark.
 func (d *Daemon) inspect(ctx context.Context) (err error) {
+	if err := checkRestored(d.cfg.Data); err != nil {
+		return err
+	}
 	if d.identity, err = loadIdentity(d.cfg.Data); err != nil {
 		return err
 	}

@@ -56,6 +56,9 @@ func Repair(ctx context.Context, c RepairConfig) (out Repaired, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := checkRestored(c.Data); err != nil {
+		return out, err
+	}
 	m, _, err := mark.Load(filepath.Join(c.Data, markFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, turns.ErrCorrupt) {
 		return out, err

@@ -9,6 +9,7 @@ import (
 
 	"nexus/cmd/nexusd/daemon/engine/archive"
 	"nexus/cmd/nexusd/daemon/engine/audit"
+	"nexus/cmd/nexusd/daemon/engine/backup"
 	"nexus/cmd/nexusd/daemon/engine/cache"
 	"nexus/cmd/nexusd/daemon/engine/compactions"
 	"nexus/cmd/nexusd/daemon/engine/content"
@@ -70,6 +71,8 @@ type Config struct {
 	Access func() reader.Access
 	// MayOpenMain reports whether an agent may open sessions of kind main. nil: none may.
 	MayOpenMain func(tenant, agent string) bool
+	// Backup reads the streams for a backup. nil: they can't be backed up here.
+	Backup backup.Source
 }
 
 // Engine joins the rooms of a daemon. It has no method of its own.
@@ -95,6 +98,7 @@ type Engine struct {
 	*transfer.Transfer
 	*audit.Audit
 	Search *search.Search // not embedded, as Memories
+	Backup *backup.Backup // nor this one
 
 	// Archive is what the files beside the ledger are written from.
 	Archive *archive.Archive
@@ -129,6 +133,7 @@ func New(c Config) *Engine {
 	e.History = history.New(e.Store, e.Limits, e.Reader)
 	e.Transfer = transfer.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Sessions, budget)
 	e.Audit = audit.New(e.Store, e.Limits, e.Loader, e.Reader)
+	e.Backup = backup.New(c.Backup, e.Store, e.Limits)
 	e.Search = search.New(c.Search, e.Store, e.Limits, e.Reader, e.Memories, budget)
 	e.Archive = archive.New(e.Store, e.Reader, e.Transfer, e.Memories)
 	return e

@@ -185,7 +185,7 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 			s.engine.Metrics.Begin(v.name)(string(api.Denied))
 			return
 		}
-		key, connection, err := s.authorize(r)
+		user, connection, err := s.authorize(r)
 		if err != nil { // before it counts as work of that agent
 			s.engine.Metrics.Begin(v.name)(string(api.Denied))
 			s.reply(r, v, nil, err)
@@ -199,13 +199,13 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 		arrived := time.Now()
 		t.run = func() {
 			defer s.running.Done()
-			s.serveInTime(r, v, key, arrived)
+			s.serveInTime(r, v, user, arrived)
 		}
 		if over, pause := s.intake.enter(t); over != withinBounds {
 			s.running.Done()
 			s.refuse(r, v, over, pause)
 			if f := s.refused.Load(); f != nil {
-				(*f)(key, t.agent)
+				(*f)(user.Key, t.agent)
 			}
 		}
 	}
@@ -231,15 +231,15 @@ var refusals = map[bound]string{
 	boundConnection: "this connection has as many requests, or bytes of them, in the daemon as it may",
 }
 
-// authorize returns the public key of the user who sent r, if the user may, and the
-// connection that r came from.
-func (s *Service) authorize(r micro.Request) (key, connection string, err error) {
-	u, connection, err := s.sender(r.Headers())
+// authorize returns the user who sent r, if the user may, and the connection that r
+// came from.
+func (s *Service) authorize(r micro.Request) (u User, connection string, err error) {
+	u, connection, err = s.sender(r.Headers())
 	if err != nil {
-		return "", "", err
+		return User{}, "", err
 	}
 	t := strings.SplitN(r.Subject(), ".", 5)
-	return u.Key, connection, u.check(t[2], t[3])
+	return u, connection, u.check(t[2], t[3])
 }
 
 // agentOf returns the tenant and agent of a request's subject.
@@ -263,6 +263,8 @@ type call struct {
 	session   turns.ID
 	data      []byte
 	canonical []byte // what the request digest covers; see canonical
+	// everyTenant: the user may act for every tenant.
+	everyTenant bool
 }
 
 // late is how long after its deadline a request may still answer by itself.
@@ -270,7 +272,7 @@ const late = time.Second
 
 // serveInTime serves r and answers it. If that does not end in time, it answers meanwhile:
 // a disk that hangs may stop a request in the kernel.
-func (s *Service) serveInTime(r micro.Request, v verb, key string, arrived time.Time) {
+func (s *Service) serveInTime(r micro.Request, v verb, user User, arrived time.Time) {
 	end := s.engine.Metrics.Begin(v.name)
 	before := s.engine.AccessNow()
 	var once sync.Once
@@ -294,7 +296,7 @@ func (s *Service) serveInTime(r micro.Request, v verb, key string, arrived time.
 		answer(nil, &api.Error{Code: api.Unavailable, Message: "it did not end in time"})
 	})
 	defer timer.Stop()
-	answer(s.serve(r, v, key, arrived))
+	answer(s.serve(r, v, user, arrived))
 }
 
 // limit is how long a request may take.
@@ -323,7 +325,7 @@ func (r stale) MarshalJSONTo(e *jsontext.Encoder) error {
 }
 
 // serve parses a request and calls its verb.
-func (s *Service) serve(r micro.Request, v verb, key string, arrived time.Time) (out any, err error) {
+func (s *Service) serve(r micro.Request, v verb, user User, arrived time.Time) (out any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			// The stack names code, never content.
@@ -336,7 +338,7 @@ func (s *Service) serve(r micro.Request, v verb, key string, arrived time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	c.caller.Key = key
+	c.caller.Key, c.everyTenant = user.Key, user.Tenant == "*"
 	may := s.engine.AccessNow()
 	switch {
 	case may.Reads != nil:

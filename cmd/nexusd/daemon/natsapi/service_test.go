@@ -99,7 +99,7 @@ func TestInternalErrorHasTheIDOfItsLogLine(t *testing.T) {
 			}
 			r := request{subject: "nexus.v1.default.main.policy.list", reply: inbox.Subject}
 			v := verb{name: "policy.list", serve: serve}
-			_, err = s.serve(r, v, "", time.Now())
+			_, err = s.serve(r, v, User{}, time.Now())
 			s.reply(r, v, nil, err)
 			m, err := inbox.NextMsg(20 * time.Second)
 			if err != nil {

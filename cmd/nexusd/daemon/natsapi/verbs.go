@@ -232,6 +232,15 @@ var verbs = []verb{
 	endpoint("audit.verify", false, "check everything that is stored", func(ctx context.Context, c *call, r api.Verify) (*api.Verified, error) {
 		return c.engine.Verify(ctx, c.caller, r)
 	}),
+	endpoint("backup.state", false, "what a backup must hold", func(ctx context.Context, c *call, _ api.GetBackup) (*api.BackupState, error) {
+		return c.engine.Backup.State(ctx, c.caller, c.everyTenant)
+	}),
+	endpoint("backup.read", false, "records as they are stored", func(ctx context.Context, c *call, r api.ReadBackup) (*api.BackupRecords, error) {
+		return c.engine.Backup.Read(ctx, c.caller, c.everyTenant, r)
+	}),
+	endpoint("backup.keys", false, "content keys", func(ctx context.Context, c *call, r api.BackupKeys) (*api.BackedUpKeys, error) {
+		return c.engine.Backup.Keys(ctx, c.caller, c.everyTenant, r)
+	}),
 }
 
 // unbuilt is the verbs of the contract that this version does not have. The daemon

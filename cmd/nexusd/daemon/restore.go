@@ -1,0 +1,330 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+	js "github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"nexus/ledger"
+	"nexus/ledger/jetstream"
+	"nexus/ledger/jetstream/backup"
+	"nexus/ledger/jetstream/blocks"
+	"nexus/ledger/jetstream/disk"
+	"nexus/ledger/jetstream/embed"
+	"nexus/ledger/jetstream/mark"
+	"nexus/turns"
+	"nexus/turns/seal"
+)
+
+// RestoreConfig says what [Restore] restores.
+type RestoreConfig struct {
+	File string // the backup
+	Keys string // the file of its content keys; "" for a ledger that does not seal
+	Data string // folder that is empty or missing, or in which a restore did not end
+	// AcceptIncomplete restores the complete runs of a file that does not end with one.
+	AcceptIncomplete bool
+	Logger           *slog.Logger
+	Progress         func(bytes int) // called with the bytes of the backup that were read; nil: nobody is told
+}
+
+// Restored is what [Restore] did.
+type Restored struct {
+	backup.Report
+	Data        string `json:"data"`
+	KeysStored  int    `json:"keys_stored"`
+	KeysErased  int    `json:"keys_erased"`
+	KeysMissing int    `json:"keys_missing"` // that events name: their content can't be read
+}
+
+// Text says what was restored, for a person.
+func (r *Restored) Text() string {
+	t := r.Totals
+	s := fmt.Sprintf("restored: the log reaches %d, the blobs reach %d; %d content keys; %s\n", t.Log.Seq, t.Blobs.Seq, r.KeysStored, r.Digest)
+	if n := t.Lost + t.Broken; n > 0 {
+		s += fmt.Sprintf("the ledger was backed up without %d events, and %d that follow them\n", t.Lost, t.Broken)
+	}
+	if r.KeysErased+r.KeysMissing > 0 {
+		s += fmt.Sprintf("content keys that were destroyed: %d; that are missing: %d\n", r.KeysErased, r.KeysMissing)
+	}
+	return s
+}
+
+// restoringFile is in a folder from the first step of a restore to the last one. No
+// daemon starts there.
+const restoringFile = "restoring"
+
+// checkRestored refuses a folder in which a restore did not end.
+func checkRestored(data string) error {
+	if _, err := os.Lstat(filepath.Join(data, restoringFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: a restore into %s did not end: run nexusd restore again with the same folder, or remove it", turns.ErrCorrupt, data)
+}
+
+// Restore makes a data folder of a backup. The records have the bytes, positions and times
+// that they had, and the ledger its UUID. The streams are new ones, created now: so
+// projections, marks and backups of the original are refused as another ledger's.
+//
+// Everything is checked on the way, and the files are read back before the folder is
+// ready. Crash states: the file "restoring" is there until then, no daemon starts, and
+// the next Restore begins again. After an error it is the same.
+//
+// Errors: [ledger.ErrConflict]: the folder holds something else; [ledger.ErrCorrupt]: the
+// backup or its keys are damaged or incomplete; [ledger.ErrMalformed]: keys are needed;
+// [ledger.ErrUnsupported]: it is no backup; [embed.ErrLocked]; those of the file system.
+func Restore(ctx context.Context, c RestoreConfig) (out Restored, err error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	out.Data = c.Data
+	f, err := os.Open(c.File)
+	if err != nil {
+		return out, fmt.Errorf("%w: %w", ledger.ErrNotFound, err)
+	}
+	defer f.Close()
+	var keys backup.Keys
+	if c.Keys != "" {
+		if keys, err = backup.ReadKeys(c.Keys); err != nil {
+			return out, err
+		}
+	}
+	begin, limit, err := c.prepare(ctx, f, keys)
+	if err != nil {
+		return out, err
+	}
+	if err := c.createStreams(ctx, begin.Ledger); err != nil {
+		return out, fmt.Errorf("create the streams: %w", err)
+	}
+	lock, err := embed.Lock(c.Data)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	in := io.Reader(io.NewSectionReader(f, 0, limit))
+	var named *backup.Checker
+	if out.Report, named, err = c.writeStreams(ctx, in); err != nil {
+		return out, err
+	}
+	if err := out.Report.Err(); err != nil {
+		return out, err
+	}
+	if err := c.storeKeys(ctx, keys, named.Keys(), &out); err != nil {
+		return out, err
+	}
+	return out, c.finish(ctx, begin, &out)
+}
+
+// prepare empties the folder, or refuses it, and returns how the backup begins and how many
+// bytes of it are restored. Nothing is written before the backup is known to be one.
+func (c RestoreConfig) prepare(ctx context.Context, f *os.File, keys backup.Keys) (begin backup.Begin, limit int64, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return begin, 0, err
+	}
+	limit = info.Size()
+	if c.AcceptIncomplete { // how far it is complete
+		report, _, err := backup.Check(ctx, io.NewSectionReader(f, 0, limit), nil)
+		if err != nil {
+			return begin, 0, err
+		}
+		if limit = report.Bytes; limit == 0 {
+			return begin, 0, report.Err()
+		}
+	}
+	if begin, err = backup.ReadBegin(io.NewSectionReader(f, 0, limit)); err != nil {
+		return begin, 0, fmt.Errorf("%s: %w", c.File, err)
+	}
+	if _, err := uuid.Parse(begin.Ledger); err != nil {
+		return begin, 0, fmt.Errorf("%w: %s: its ledger is no UUID", ledger.ErrCorrupt, c.File)
+	}
+	switch {
+	case begin.Sealed && c.Keys == "":
+		return begin, 0, fmt.Errorf("%w: the ledger in %s is sealed: name the file of its content keys", ledger.ErrMalformed, c.File)
+	case c.Keys != "" && keys.Ledger != begin.Ledger:
+		return begin, 0, fmt.Errorf("%w: %s holds the keys of ledger %s, the backup is of %s", ledger.ErrConflict, c.Keys, keys.Ledger, begin.Ledger)
+	}
+	return begin, limit, nil
+}
+
+// claim empties the folder of what an earlier restore left there, and writes the file that
+// refuses a start. The folder is locked.
+func (c RestoreConfig) claim() error {
+	entries, err := os.ReadDir(c.Data)
+	if err != nil {
+		return err
+	}
+	began := checkRestored(c.Data) != nil
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == "lock", name == "lost+found", name == restoringFile, name == restoringFile+".tmp":
+		case !began:
+			return fmt.Errorf("%w: %s is not empty (%s): a ledger is restored into a folder of its own", ledger.ErrConflict, c.Data, name)
+		}
+	}
+	if err := writeDurably(filepath.Join(c.Data, restoringFile), []byte("a restore began here and did not end\n")); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch name := e.Name(); name {
+		case "lock", "lost+found", restoringFile:
+		default:
+			if err := os.RemoveAll(filepath.Join(c.Data, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// createStreams lets the server make the streams, empty, with the configuration that it
+// gives them.
+func (c RestoreConfig) createStreams(ctx context.Context, id string) (err error) {
+	server, err := embed.Start(embed.Config{DataDir: c.Data, NoSync: true, MaxStore: 1 << 50, Logger: c.Logger, BeforeStart: c.claim})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	nc, err := server.LedgerConn()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	api, err := js.New(nc)
+	if err != nil {
+		return err
+	}
+	_, err = jetstream.Open(ctx, api, jetstream.Config{Create: true, Ledger: id})
+	return err
+}
+
+// writeStreams writes the records of the backup into block files.
+func (c RestoreConfig) writeStreams(ctx context.Context, in io.Reader) (report backup.Report, named *backup.Checker, err error) {
+	if err := disk.KeepMeta(c.Data, 0); err != nil {
+		return report, nil, err
+	}
+	log, err := backup.NewBlocks(embed.StreamDir(c.Data, jetstream.StreamName))
+	if err != nil {
+		return report, nil, err
+	}
+	blobs, err := backup.NewBlocks(embed.StreamDir(c.Data, jetstream.BlobsStream(0)))
+	if err != nil {
+		return report, nil, err
+	}
+	number := uint64(0)
+	if c.Progress != nil {
+		in = &progressReader{in, c.Progress}
+	}
+	report, named, err = backup.Check(ctx, in, func(s backup.Stream, r blocks.Record) error {
+		if !s.Blobs {
+			return log.Append(r)
+		}
+		if s.Number != number { // a collection: the new stream holds all that stays
+			number = s.Number
+			if err := blobs.Reset(); err != nil {
+				return err
+			}
+		}
+		first, err := jetstream.FirstSubject(r.Subject)
+		if err != nil {
+			return err
+		}
+		r.Subject = first
+		return blobs.Append(r)
+	})
+	return report, named, errors.Join(err, log.Close(), blobs.Close())
+}
+
+type progressReader struct {
+	io.Reader
+	read func(int)
+}
+
+func (r *progressReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.read(n)
+	return n, err
+}
+
+// keyWriters is how many keys are stored at a time: each waits for fsyncs.
+const keyWriters = 32
+
+// storeKeys stores the content keys, and the marks of those that were destroyed. named are
+// the ids that events name.
+func (c RestoreConfig) storeKeys(ctx context.Context, keys backup.Keys, named []turns.ID, out *Restored) error {
+	have := make(map[turns.ID]bool, len(keys.Rows))
+	if c.Keys != "" {
+		store, err := seal.OpenStore(filepath.Join(c.Data, "keys"))
+		if err != nil {
+			return err
+		}
+		g, gctx := errgroup.WithContext(ctx)
+		g.SetLimit(keyWriters)
+		for _, r := range keys.Rows {
+			switch {
+			case gctx.Err() != nil:
+			case r.Erased:
+				out.KeysErased++
+				g.Go(func() error { return store.Destroy(r.ID) })
+			case len(r.Key) > 0:
+				out.KeysStored++
+				g.Go(func() error { return store.Put(r.ID, seal.Key(r.Key)) })
+			default:
+				continue
+			}
+			have[r.ID] = true
+		}
+		if err := errors.Join(g.Wait(), ctx.Err(), store.Close()); err != nil {
+			return fmt.Errorf("store the keys: %w", err)
+		}
+	}
+	for _, id := range named {
+		if !have[id] {
+			out.KeysMissing++
+		}
+	}
+	return nil
+}
+
+// finish reads back what was written, writes the mark and the identity, and lets daemons
+// start.
+func (c RestoreConfig) finish(ctx context.Context, begin backup.Begin, out *Restored) error {
+	t := out.Totals
+	m := mark.Mark{Ledger: begin.Ledger, Log: mark.Place{Seq: t.Log.Seq, Sum: t.Log.Sum}, Blobs: mark.Place{Seq: t.Blobs.Seq, Sum: t.Blobs.Sum}}
+	found, err := disk.Inspect(ctx, c.Data, m, false)
+	if err != nil {
+		return fmt.Errorf("read back what was restored: %w", err)
+	}
+	if found.TornLog != nil || found.TornBlobs != nil || found.Mark != m {
+		return fmt.Errorf("%w: what was restored reads back otherwise", ledger.ErrCorrupt)
+	}
+	if err := syncStreams(c.Data, m); err != nil {
+		return err
+	}
+	k, err := mark.Open(filepath.Join(c.Data, markFile), m, func(error) {})
+	if err != nil {
+		return err
+	}
+	if err := k.Close(nil); err != nil {
+		return err
+	}
+	id := identity{Ledger: begin.Ledger, Ready: true, Marked: true, Restored: &restored{Digest: out.Digest, Seq: t.Log.Seq, Time: time.Now().UTC()}}
+	if err := saveIdentity(c.Data, id); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(c.Data, restoringFile)); err != nil {
+		return err
+	}
+	return mark.SyncDir(c.Data)
+}

@@ -1,0 +1,342 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/ledger/jetstream"
+	"nexus/ledger/jetstream/blocks"
+	"nexus/turns"
+)
+
+var flips = flag.Int("backup-flips", 300, "changed bytes in TestEveryFlipIsFound")
+
+var stored = time.Unix(1_800_000_000, 12345).UTC()
+
+// record is a record of the log that is an event of no kind that matters here.
+func record(seq uint64, payload string) blocks.Record {
+	return blocks.Record{Seq: seq, Subject: fmt.Sprintf("nexus.log.00.default.s.%d", seq), Header: jetstream.LogHeader([]byte(payload)), Payload: []byte(payload), Stored: stored}
+}
+
+func chunk(seq uint64, payload string) blocks.Record {
+	sum := sha256.Sum256([]byte(payload))
+	header := "NATS/1.0\r\nNexus-Chunk-Sha256: " + hex.EncodeToString(sum[:]) + "\r\n\r\n"
+	return blocks.Record{Seq: seq, Subject: fmt.Sprintf("nexus.blobs.default.%064d.0", seq), Header: []byte(header), Payload: []byte(payload), Stored: stored}
+}
+
+// memory is a ledger in memory.
+type memory struct {
+	log, blobs []blocks.Record
+	number     uint64
+	created    time.Time
+	page       int // records of a page
+}
+
+func (m *memory) BackupState(context.Context) (*api.BackupState, error) {
+	out := &api.BackupState{Ledger: "0198c0de-0000-7000-8000-000000000001", Created: api.Time(m.created), BlobStream: m.number}
+	if n := len(m.log); n > 0 {
+		out.Log = api.BackupEnd{Seq: uint64(n), Hash: turns.HashEvent(m.log[n-1].Payload)}
+	}
+	out.Blobs.Seq = uint64(len(m.blobs))
+	return out, nil
+}
+
+func (m *memory) ReadBackup(_ context.Context, r api.ReadBackup) (*api.BackupRecords, error) {
+	out, all := new(api.BackupRecords), m.log
+	if r.Stream == "blobs" {
+		all = m.blobs
+	}
+	out.Next = min(r.Last, r.First+uint64(m.page)-1) + 1
+	for _, rec := range all[r.First-1 : out.Next-1] {
+		var err error
+		if out.Frames, err = AppendRecord(out.Frames, Stream{r.Stream == "blobs", r.Number}, rec); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (m *memory) BackupKeys(context.Context, ...turns.ID) (*api.BackedUpKeys, error) {
+	return new(api.BackedUpKeys), nil
+}
+
+// grow adds records to both streams.
+func (m *memory) grow(n int) {
+	for range n {
+		m.log = append(m.log, record(uint64(len(m.log)+1), fmt.Sprintf(`{"n":%d}`, len(m.log))))
+		m.blobs = append(m.blobs, chunk(uint64(len(m.blobs)+1), strings.Repeat("x", len(m.blobs)%50)))
+	}
+}
+
+func newMemory() *memory {
+	m := &memory{created: stored, page: 3}
+	m.grow(4)
+	return m
+}
+
+func config(dir string) Config {
+	return Config{File: filepath.Join(dir, "b"), Now: func() time.Time { return stored }}
+}
+
+// written returns a file of two runs.
+func written(t *testing.T) []byte {
+	t.Helper()
+	c, m := config(t.TempDir()), newMemory()
+	for range 2 {
+		if _, err := Run(t.Context(), m, c); err != nil {
+			t.Fatal(err)
+		}
+		m.grow(2)
+	}
+	b, err := os.ReadFile(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func check(t *testing.T, b []byte) (Report, []string) {
+	t.Helper()
+	var seen []string
+	report, _, err := Check(t.Context(), bytes.NewReader(b), func(s Stream, r blocks.Record) error {
+		seen = append(seen, fmt.Sprint(s, r.Seq, r.Subject, r.Stored, string(r.Header), string(r.Payload)))
+		return nil
+	})
+	if errors.Is(err, ledger.ErrUnsupported) {
+		return Report{State: Damaged}, nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report, seen
+}
+
+// Whatever byte changes, the file is not taken for a complete one, and no record that
+// differs is passed on.
+func TestEveryFlipIsFound(t *testing.T) {
+	b := written(t)
+	sound, want := check(t, b)
+	if sound.State != Complete || sound.Runs != 2 || len(want) != 12 {
+		t.Fatalf("%+v, %d records", sound, len(want))
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range *flips {
+		changed, at := bytes.Clone(b), rng.IntN(len(b))
+		changed[at] ^= 1 << rng.IntN(8)
+		report, got := check(t, changed)
+		if report.State == Complete {
+			t.Fatalf("byte %d of %d is changed, and the file is complete", at, len(b))
+		}
+		if len(got) > len(want) || !slices.Equal(got, want[:len(got)]) {
+			t.Fatalf("byte %d of %d is changed, and the records differ", at, len(b))
+		}
+	}
+}
+
+// Every part of a file that is cut off is noticed, but for whole runs.
+func TestACutFileIsIncomplete(t *testing.T) {
+	b := written(t)
+	whole, _ := check(t, b)
+	first := int64(0)
+	for n := range b {
+		report, _ := check(t, b[:n])
+		switch {
+		case report.State == Complete && first == 0:
+			if first = int64(n); report.Runs != 1 {
+				t.Errorf("%d bytes: %+v", n, report)
+			}
+		case report.State != Incomplete:
+			t.Errorf("%d of %d bytes are %s", n, len(b), report.State)
+		case report.Bytes != first:
+			t.Errorf("%d bytes are complete through %d, want %d", n, report.Bytes, first)
+		}
+	}
+	if first == 0 || whole.Bytes != int64(len(b)) {
+		t.Errorf("the first run ends at %d, the second at %d of %d", first, whole.Bytes, len(b))
+	}
+}
+
+// Records of one frame exchanged, left out or repeated have right checksums.
+func TestFramesOutOfPlaceAreDamage(t *testing.T) {
+	b := written(t)
+	var frames [][]byte
+	for in := bytes.NewReader(b[len(magic):]); ; {
+		f, err := readFrame(in, nil)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames = append(frames, f)
+	}
+	join := func(fs ...[]byte) []byte { return append([]byte(magic), bytes.Join(fs, nil)...) }
+	for i := range frames {
+		without := append(append([][]byte{}, frames[:i]...), frames[i+1:]...)
+		if report, _ := check(t, join(without...)); report.State == Complete && i < len(frames)-1 {
+			t.Errorf("without frame %d the file is complete", i)
+		}
+		twice := append(append([][]byte{}, frames[:i+1]...), frames[i:]...)
+		if report, _ := check(t, join(twice...)); report.State != Damaged {
+			t.Errorf("with frame %d twice the file is %s", i, report.State)
+		}
+	}
+}
+
+func TestARecordIsParsedAsItWasWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := blocks.Record{Seq: rapid.Uint64().Draw(t, "seq"), Subject: rapid.String().Draw(t, "subject"), Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
+			Header: rapid.SliceOf(rapid.Byte()).Draw(t, "header"), Stored: time.Unix(0, rapid.Int64().Draw(t, "time")).UTC()}
+		s := Stream{rapid.Bool().Draw(t, "blobs"), rapid.Uint64().Draw(t, "number")}
+		b, err := AppendRecord(nil, s, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame, err := readFrame(bytes.NewReader(b), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gotStream, got, err := parseRecord(frame)
+		if len(want.Header) == 0 {
+			want.Header = nil
+		}
+		if err != nil || gotStream != s || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v %+v, %v, want %+v %+v", gotStream, got, err, s, want)
+		}
+	})
+}
+
+func FuzzCheck(f *testing.F) {
+	b := []byte(magic)
+	b, _ = appendJSON(b, beginKind, Begin{Ledger: "x", Run: 1})
+	b, _ = AppendRecord(b, Stream{}, record(1, "{}"))
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		report, c, err := Check(t.Context(), bytes.NewReader(b), nil)
+		if err == nil && (report.State == "" || c == nil || report.Bytes > int64(len(b))) {
+			t.Errorf("%+v", report)
+		}
+	})
+}
+
+func TestALedgerOfAnotherInstantIsRefused(t *testing.T) {
+	c, m := config(t.TempDir()), newMemory()
+	if _, err := Run(t.Context(), m, c); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.created = m.created.Add(time.Hour)
+	m.grow(1)
+	if _, err := Run(t.Context(), m, c); !errors.Is(err, ledger.ErrConflict) {
+		t.Errorf("%v, want a conflict", err)
+	}
+	if after, err := os.ReadFile(c.File); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the refused run changed the file (%v)", err)
+	}
+}
+
+func TestADamagedFileIsNotGoneOnWith(t *testing.T) {
+	c, m := config(t.TempDir()), newMemory()
+	if _, err := Run(t.Context(), m, c); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(c.File, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.grow(1)
+	if _, err := Run(t.Context(), m, c); !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("%v, want corrupt", err)
+	}
+	if err := os.WriteFile(c.File, []byte("some other file of a person"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), m, c); !errors.Is(err, ledger.ErrUnsupported) {
+		t.Errorf("%v, want unsupported", err)
+	}
+	if b, err := os.ReadFile(c.File); err != nil || string(b) != "some other file of a person" {
+		t.Errorf("it was written over (%v)", err)
+	}
+}
+
+// A second process may not write the file. A file that comes to the name meanwhile stays.
+func TestAFileIsNotWrittenOver(t *testing.T) {
+	c, m := config(t.TempDir()), newMemory()
+	x, err := Open(t.Context(), c.File, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), m, c); !errors.Is(err, ledger.ErrConflict) {
+		t.Errorf("two writers: %v", err)
+	}
+	if err := os.WriteFile(c.File, []byte("a person's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(x.StartRun("l", stored, false, stored)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.EndRun(stored); !errors.Is(err, ledger.ErrConflict) {
+		t.Errorf("a name that is taken: %v", err)
+	}
+	if b, err := os.ReadFile(c.File); err != nil || string(b) != "a person's" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADamagedFileOfKeysIsRefused(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "keys")
+	want := Keys{Ledger: "l", Rows: []KeyRow{{ID: turns.ID{1}, Key: bytes.Repeat([]byte{7}, keyBytes)}, {ID: turns.ID{2}, Erased: true}}}
+	if err := WriteKeys(name, want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadKeys(name); err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range b {
+		changed := bytes.Clone(b)
+		changed[at] ^= 4
+		if err := os.WriteFile(name, changed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadKeys(name); !errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("byte %d is changed: %+v, %v", at, got, err)
+		}
+	}
+	if err := WriteKeys(name, Keys{Ledger: "l"}); !errors.Is(err, ledger.ErrConflict) {
+		t.Errorf("a damaged file is written over: %v", err)
+	}
+}

@@ -1,0 +1,124 @@
+package backup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"nexus/ledger"
+	"nexus/ledger/jetstream/mark"
+	"nexus/turns"
+)
+
+// Keys is the content keys of a ledger. Whoever has them reads the backup.
+type Keys struct {
+	Ledger string // UUID
+	Rows   []KeyRow
+}
+
+// KeyRow is a content key. Key is nil where the key was destroyed (Erased) or is missing.
+type KeyRow struct {
+	ID     turns.ID `json:"id"`
+	Key    []byte   `json:"key,omitempty"`
+	Erased bool     `json:"erased,omitzero"`
+}
+
+// keysHead is the first line of the file, keysEnd the last one.
+type keysHead struct {
+	Version int    `json:"nexus_backup_keys"`
+	Ledger  string `json:"ledger"`
+	Keys    int    `json:"keys"`
+}
+
+type keysEnd struct {
+	Digest turns.Hash `json:"digest"` // SHA-256 of all lines before
+}
+
+const (
+	keyBytes = 32
+	maxKeys  = 1 << 30 // bytes of the file
+)
+
+// WriteKeys writes the file of the keys, or replaces that of the same ledger, in one step,
+// durably. Its owner alone can read it. Errors: [ledger.ErrConflict]: the file is there and
+// is not one of this ledger's keys; those of the file system.
+func WriteKeys(name string, k Keys) error {
+	if old, err := ReadKeys(name); err == nil && old.Ledger != k.Ledger {
+		return fmt.Errorf("%w: %s holds the keys of ledger %s, and is not written over", ledger.ErrConflict, name, old.Ledger)
+	} else if err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("%w: %s is not written over: %w", ledger.ErrConflict, name, err)
+	}
+	var out bytes.Buffer
+	line := func(v any) error {
+		b, err := turns.EncodeJSON(v)
+		out.Write(append(b, '\n'))
+		return err
+	}
+	if err := line(keysHead{1, k.Ledger, len(k.Rows)}); err != nil {
+		return err
+	}
+	for _, r := range k.Rows {
+		if err := line(r); err != nil {
+			return err
+		}
+	}
+	if err := line(keysEnd{sha256.Sum256(out.Bytes())}); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(out.Bytes())
+	for _, step := range []func() error{f.Sync, f.Close, func() error { return os.Rename(f.Name(), name) }} {
+		if e := step(); err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return err
+	}
+	return mark.SyncDir(filepath.Dir(name))
+}
+
+// ReadKeys reads a file of keys. [ledger.ErrCorrupt]: it is none, or damaged; the error
+// quotes nothing of it.
+func ReadKeys(name string) (k Keys, err error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return k, err
+	}
+	if info.Size() > maxKeys || !info.Mode().IsRegular() {
+		return k, fmt.Errorf("%w: %s is no file of keys", ledger.ErrCorrupt, name)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return k, err
+	}
+	bad := fmt.Errorf("%w: %s is no file of keys, or is damaged", ledger.ErrCorrupt, name)
+	lines := strings.SplitAfter(string(b), "\n")
+	if len(lines) < 3 || lines[len(lines)-1] != "" {
+		return k, bad
+	}
+	lines = lines[:len(lines)-1]
+	last := lines[len(lines)-1]
+	var head keysHead
+	var end keysEnd
+	if turns.DecodeJSON([]byte(last), &end) != nil || turns.DecodeJSON([]byte(lines[0]), &head) != nil ||
+		end.Digest != turns.Hash(sha256.Sum256(b[:len(b)-len(last)])) || head.Version != 1 || head.Keys != len(lines)-2 {
+		return k, bad
+	}
+	k.Ledger = head.Ledger
+	for _, l := range lines[1 : len(lines)-1] {
+		var r KeyRow
+		if turns.DecodeJSON([]byte(l), &r) != nil || len(r.Key) != keyBytes && len(r.Key) != 0 {
+			return k, bad
+		}
+		k.Rows = append(k.Rows, r)
+	}
+	return k, nil
+}
