@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +12,8 @@ import (
 )
 
 func verifyCmd(e *env) *cobra.Command {
-	return verb("verify [SESSION…]", "check every event, hash, parent and blob", 0, -1, func(cmd *cobra.Command, args []string) error {
+	var file string
+	cmd := verb("verify [SESSION…]", "check every event, hash, parent and blob", 0, -1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.client(api.Operator)
 		if err != nil {
 			return err
@@ -24,11 +26,19 @@ func verifyCmd(e *env) *cobra.Command {
 			}
 			ids = append(ids, s.ID)
 		}
+		began := time.Now()
 		v, err := c.Verify(cmd.Context(), ids...)
 		if err != nil {
 			return err
 		}
-		if e.json {
+		if file != "" {
+			if err := e.writeReport(file, newReport(cmd.Context(), c, ids, began, v)); err != nil {
+				return err
+			}
+		}
+		if file == "-" {
+			err = nil // it is what stdout has
+		} else if e.json {
 			err = e.print(v)
 		} else {
 			e.printVerified(v)
@@ -38,6 +48,8 @@ func verifyCmd(e *env) *cobra.Command {
 		}
 		return err
 	})
+	cmd.Flags().StringVar(&file, "report", "", "write a report, as JSON, to a file or to - (stdout)")
+	return cmd
 }
 
 func (e *env) printVerified(v *api.Verified) {

@@ -1,12 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // ends are where the two paths that a person named end, and their last common turn.
@@ -36,10 +43,20 @@ func mergeBaseCmd(e *env) *cobra.Command {
 }
 
 func diffCmd(e *env) *cobra.Command {
-	return verb("diff SESSION|TURN SESSION|TURN", "what each has since they parted", 2, 2, func(cmd *cobra.Command, args []string) error {
+	var text, contexts bool
+	c := verb("diff SESSION|TURN SESSION|TURN", "what each has since they parted", 2, 2, func(cmd *cobra.Command, args []string) error {
+		if text && contexts || (text || contexts) && e.json {
+			return usageError{errors.New("one of --text, --context and --json")}
+		}
+		if contexts {
+			return e.diffContexts(cmd, args)
+		}
 		a, b, base, err := e.ends(cmd, args)
 		if err != nil {
 			return err
+		}
+		if text {
+			return e.diffTexts(cmd.Context(), args, a, b, base)
 		}
 		if e.json {
 			err = e.print(base)
@@ -56,13 +73,95 @@ func diffCmd(e *env) *cobra.Command {
 		}
 		return e.printSince(cmd.Context(), b, base, good.Render(">"))
 	})
+	c.Flags().BoolVar(&text, "text", false, "their texts, line by line")
+	c.Flags().BoolVar(&contexts, "context", false, "what the model sees at each, line by line")
+	return c
 }
 
-// printSince prints the turns of a path below the base, each marked.
-func (e *env) printSince(ctx context.Context, x place, base *api.Base, mark string) error {
+// diffTexts prints the lines of the turns that only one path has, compared.
+func (e *env) diffTexts(ctx context.Context, names []string, a, b place, base *api.Base) error {
+	var texts [2]bytes.Buffer
+	for i, x := range []place{a, b} {
+		for t, err := range x.c.Turns(ctx, x.s.ID, since(x, base)) {
+			if err != nil {
+				return err
+			}
+			if t.Compaction != nil && t.Compaction.Summary != nil {
+				fmt.Fprintf(&texts[i], "%s\n%s\n", did(t.Compaction), *t.Compaction.Summary)
+			}
+			plainMessages(&texts[i], shown(&t))
+		}
+	}
+	return e.printDiff(names, &texts)
+}
+
+// diffContexts prints the lines of two contexts, compared. It changes nothing.
+func (e *env) diffContexts(cmd *cobra.Command, names []string) error {
+	var texts [2]bytes.Buffer
+	for i, name := range names {
+		p, err := e.place(cmd, name)
+		if err != nil {
+			return err
+		}
+		cx, err := p.c.As(api.Operator).Context(cmd.Context(), p.s.ID, api.GetContext{At: p.turn})
+		if err != nil {
+			return err
+		}
+		if len(cx.System) > 0 && string(cx.System) != "null" {
+			fmt.Fprintf(&texts[i], "system\n%s\n", jsonText(cx.System))
+		}
+		for _, raw := range cx.Messages {
+			var m turns.Message
+			if err := turns.DecodeJSON(raw, &m); err != nil {
+				return err
+			}
+			plainMessages(&texts[i], []turns.Message{m})
+		}
+	}
+	return e.printDiff(names, &texts)
+}
+
+// plainMessages writes messages as lines that can be compared: no numbers, no ids.
+func plainMessages(w io.Writer, ms []turns.Message) {
+	for _, m := range ms {
+		fmt.Fprintf(w, "%s\n", m.Role)
+		for _, p := range m.Parts {
+			fmt.Fprintf(w, "%s\n", ansi.Strip(partText(&p)))
+		}
+	}
+}
+
+// printDiff prints what differs between two texts, as diff -u does.
+func (e *env) printDiff(names []string, texts *[2]bytes.Buffer) error {
+	out := diff.Diff(names[0], texts[0].Bytes(), names[1], texts[1].Bytes())
+	if len(out) == 0 {
+		e.say("no line differs")
+	}
+	for line := range strings.Lines(string(out)) {
+		line = printable(strings.TrimSuffix(line, "\n"))
+		switch {
+		case strings.HasPrefix(line, "-"):
+			line = bad.Render(line)
+		case strings.HasPrefix(line, "+"):
+			line = good.Render(line)
+		}
+		if _, err := fmt.Fprintln(e.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// since asks for the turns of a path below the base, whole.
+func since(x place, base *api.Base) api.ListTurns {
 	r := api.ListTurns{At: x.turn, Full: true}
 	if base.Base != nil {
 		r.After = base.Base.ID.String()
 	}
-	return e.printTurns(x.c.Turns(ctx, x.s.ID, r), 0, mark+" ")
+	return r
+}
+
+// printSince prints the turns of a path below the base, each marked.
+func (e *env) printSince(ctx context.Context, x place, base *api.Base, mark string) error {
+	return e.printTurns(x.c.Turns(ctx, x.s.ID, since(x, base)), 0, mark+" ")
 }

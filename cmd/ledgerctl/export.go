@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -21,8 +22,25 @@ import (
 
 func exportCmd(e *env) *cobra.Command {
 	var format, file string
-	var beforeLoss bool
+	var beforeLoss, all bool
 	c := verb("export SESSION", "take a session out: raw events, a transcript, or a provider's form", 1, 1, func(cmd *cobra.Command, args []string) error {
+		if all {
+			if beforeLoss || file != "" || format != "jsonl" {
+				return usageError{errors.New("--all takes a folder, and none of --format, --output and --before-loss")}
+			}
+			c, err := e.client(api.Operator)
+			if err != nil {
+				return err
+			}
+			out, err := exportAll(cmd.Context(), c, args[0])
+			if err != nil {
+				if cmd.Context().Err() != nil {
+					e.say("stopped; the same command goes on from here")
+				}
+				return err
+			}
+			return e.printAll(out)
+		}
 		c, s, err := e.session(cmd.Context(), args[0])
 		if err != nil {
 			return err
@@ -63,6 +81,7 @@ func exportCmd(e *env) *cobra.Command {
 	})
 	c.Flags().StringVar(&format, "format", "jsonl", strings.Join(exportForms, ", "))
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
+	c.Flags().BoolVar(&all, "all", false, "everything of the tenant, into a folder")
 	c.Flags().BoolVar(&beforeLoss, "before-loss", false, "of a session that lost an event: what is before it")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportForms, cobra.ShellCompDirectiveNoFileComp))
 	return c

@@ -176,6 +176,7 @@ Examples
   ledgerctl import --json --final session.jsonl | jq .losses
 `,
 	"export": `ledgerctl export SESSION [--format F] [-o FILE] [--before-loss]
+ledgerctl export --all DIR
 
 Takes a session out. jsonl holds its raw events and those of its ancestors up
 to each fork point, with the content keys: whoever has the file can read it.
@@ -187,9 +188,18 @@ the context of the head, as a provider takes it.
                      gemini
   -o, --output FILE  write to FILE, whole or not at all (else: stdout)
   --before-loss      of a session that lost an event: what is before it (jsonl)
+  --all              everything of the tenant (--tenant), into a folder:
+                     sessions/AGENT/ID.jsonl, each as above; to read,
+                     events/AGENT/CHANNEL.jsonl, memories/AGENT.jsonl and
+                     policies.jsonl. Again, it writes only files of chains that
+                     grew. What can't be read is listed, the rest is written
+
+ledgerctl import --agent _ DIR/sessions brings the sessions into another ledger
+with the same hashes. For memories and channels use ledgerctl backup.
 
 Examples
   ledgerctl export 01J8 -o session.jsonl
+  ledgerctl export --all ./exported
   ledgerctl export support-42 --format openai | jq '.messages | length'
 `,
 	"archive": `ledgerctl archive verify FILE…
@@ -377,12 +387,19 @@ they have none.
 Examples
   ledgerctl merge-base support-42 support-42-b
 `,
-	"diff": `ledgerctl diff A B
+	"diff": `ledgerctl diff A B [--text|--context]
 
-What A and B, two sessions or turns, each have since they parted.
+What A and B, two sessions or turns, each have since they parted: a line a turn.
+
+  --text     their texts instead, compared line by line as diff -u does. A large
+             part is compared by its beginning
+  --context  what the model sees at A and at B, compared line by line: what a
+             compaction, another policy or a turn more changed. It is a look
 
 Examples
   ledgerctl diff support-42 support-42-b
+  ledgerctl diff support-42 support-42-b --text
+  ledgerctl diff support-42@head~1 support-42@head --context
   ledgerctl diff 01J8@head 01J8/4XK2PQRS --json
 `,
 	"context": `ledgerctl context SESSION|TURN [--format F] [--policy P] [--budget N]
@@ -667,14 +684,21 @@ Examples
   ledgerctl compare session.jsonl --policy nexus,balanced --svg contexts.svg
   ledgerctl compare support-42 --json | jq '.policies[] | {policy, cost}'
 `,
-	"verify": `ledgerctl verify [SESSION…]
+	"verify": `ledgerctl verify [SESSION…] [--report FILE]
 
 Reads every event of the ledger, or of some sessions, and checks its bytes,
-hash, predecessor, parent, coverage, content key and blobs. Exit status 6
-where anything is wrong.
+hash, predecessor, parent, coverage, content key and blobs. Exit status 0 where
+all is sound, 6 where anything is wrong. Any other status says that it was not
+verified, and no report is written: 2 wrong use, 4 no such session, 5 no
+daemon, or another verification runs, 8 not the operator.
+
+  --report FILE  write what was found as JSON (API.md, verification reports):
+                 counts, problems by session, what is lost. - is stdout, in
+                 place of the text
 
 Examples
   ledgerctl verify
+  ledgerctl verify --report verified.json
   ledgerctl verify support-42 --json
 `,
 	"nats-context": `ledgerctl nats-context [NAME]

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,6 +80,15 @@ func TestALossIsHandledAsOperationsSays(t *testing.T) {
 		default:
 			run(line, "exit status 0")
 		}
+	}
+	want := fmt.Sprintf(`"lost":1,"lost_turns":[%q],"last_turn":%q`, ids[3], ids[2])
+	if out := run("ledgerctl verify --report -", "exit status 6"); !strings.Contains(out, want) || !strings.Contains(out, `"ok":false,"exit":6`) {
+		t.Errorf("the report has no %s:\n%s", want, out)
+	}
+	// A ledger with a loss is backed up and restored as it is.
+	out := run("ledgerctl backup lost.backup --keys lost.keys && ledgerctl backup verify lost.backup && ledgerctl restore lost.backup --keys lost.keys --data lost", "exit status 0")
+	if strings.Count(out, "1 event") < 1 || !strings.Contains(out, "restored: ") {
+		t.Errorf("a backup with a loss:\n%s", out)
 	}
 	if out := run("ledgerctl log $SESSION", "exit status 6"); !strings.Contains(out, "hint: ledgerctl log SESSION/"+ids[2].String()) {
 		t.Errorf("no hint:\n%s", out)

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// allExported is what export --all did.
+type allExported struct {
+	Folder    string        `json:"folder"`
+	Sessions  int           `json:"sessions"`
+	Channels  int           `json:"channels"`
+	Memories  int           `json:"memories"`
+	Policies  int           `json:"policies"`
+	Unchanged int           `json:"unchanged"` // sessions and channels whose files had all of them already
+	Failed    []failedChain `json:"failed"`    // what could not be exported
+}
+
+// failedChain is a session, channel or agent that could not be exported.
+type failedChain struct {
+	What  string   `json:"what"`
+	Code  api.Code `json:"code"`
+	Error string   `json:"error"`
+}
+
+// allExport takes everything of a tenant out, into a folder. A file is written whole or
+// not at all. So an export that was interrupted goes on: a file whose last event is the
+// last of its chain is left as it is.
+type allExport struct {
+	c      *api.Client // of the operator
+	dir    string
+	agents map[string]bool // that have sessions or channels
+	out    allExported
+}
+
+// exportAll exports all sessions, channels of external events, memories and policies of
+// the client's tenant. What fails is in the result, and stops nothing else.
+func exportAll(ctx context.Context, c *api.Client, dir string) (*allExported, error) {
+	x := &allExport{c: c, dir: dir, agents: make(map[string]bool), out: allExported{Folder: dir, Failed: []failedChain{}}}
+	for _, step := range []func(context.Context) error{x.sessions, x.channels, x.memories, x.policies} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return &x.out, nil
+}
+
+// chain writes the file of a chain, unless it ends with the event that has the hash.
+func (x *allExport) chain(ctx context.Context, what, name string, hash turns.Hash, count *int, write func(io.Writer) error) error {
+	name = filepath.Join(x.dir, name)
+	if last, err := lastHash(name); err == nil && last == hash {
+		*count++
+		x.out.Unchanged++
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return usageError{err}
+	}
+	err := writeFile(name, write)
+	switch {
+	case err == nil:
+		*count++
+	case x.ends(ctx, err):
+		return err
+	default:
+		x.fail(what, err)
+	}
+	return nil
+}
+
+// ends reports whether an error is that of the whole export.
+func (x *allExport) ends(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || coded(err, api.Unavailable) || coded(err, api.Denied) || errors.Is(err, fs.ErrPermission)
+}
+
+func (x *allExport) fail(what string, err error) {
+	e := api.FromError(err)
+	x.out.Failed = append(x.out.Failed, failedChain{what, e.Code, e.Message})
+}
+
+func (x *allExport) sessions(ctx context.Context) error {
+	for s, err := range x.c.Sessions(ctx) {
+		if err != nil {
+			return err
+		}
+		x.agents[s.Agent] = true
+		name := filepath.Join("sessions", s.Agent, s.ID.String()+".jsonl")
+		err := x.chain(ctx, "session "+s.ID.String(), name, s.Hash, &x.out.Sessions, func(w io.Writer) error { return exportEvents(x.c.Export(ctx, s.ID), w) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *allExport) channels(ctx context.Context) error {
+	for ch, err := range x.c.Channels(ctx) {
+		if err != nil {
+			return err
+		}
+		x.agents[ch.Agent] = true
+		if ch.Error != "" {
+			x.fail("channel "+ch.ID, &api.Error{Code: ch.Error, Message: "its name can't be read"})
+			continue
+		}
+		name := filepath.Join("events", ch.Agent, ch.ID+".jsonl")
+		err := x.chain(ctx, "channel "+ch.ID, name, ch.Hash, &x.out.Channels, func(w io.Writer) error {
+			return writeLines(w, x.c.As(ch.Agent).Events(ctx, api.ListEvents{Channel: ch.Channel, Raw: true}), nil)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// memories writes the memories and the document of each agent. They are small, and
+// written anew each time.
+func (x *allExport) memories(ctx context.Context) error {
+	for m, err := range x.c.Memories(ctx, api.ListMemories{}) {
+		if err != nil {
+			return err
+		}
+		x.agents[m.Agent] = true
+	}
+	for _, agent := range slices.Sorted(maps.Keys(x.agents)) {
+		n := 0
+		err := x.file(filepath.Join("memories", agent+".jsonl"), func(w io.Writer) error {
+			n = 0
+			return writeLines(w, x.c.Memories(ctx, api.ListMemories{Agent: agent}), &n)
+		})
+		x.out.Memories += n
+		var d *api.Document
+		if err == nil {
+			d, err = x.c.Document(ctx, api.MemoryDocument{Agent: agent})
+		}
+		if err == nil && d.Text != "" {
+			err = x.file(filepath.Join("memories", agent+".document.json"), func(w io.Writer) error { return jsonLine(w, d) })
+		}
+		if err != nil && x.ends(ctx, err) {
+			return err
+		} else if err != nil {
+			x.fail("memories of "+agent, err)
+		}
+	}
+	return nil
+}
+
+func (x *allExport) policies(ctx context.Context) error {
+	all, err := x.c.Policies(ctx)
+	if err != nil {
+		return err
+	}
+	return x.file("policies.jsonl", func(w io.Writer) error {
+		x.out.Policies = 0
+		for _, p := range all {
+			whole, err := x.c.Policy(ctx, api.GetPolicy{Name: p.Name, Version: p.Version})
+			if err != nil {
+				return err
+			}
+			x.out.Policies++
+			if err := jsonLine(w, whole); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (x *allExport) file(name string, write func(io.Writer) error) error {
+	name = filepath.Join(x.dir, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return usageError{err}
+	}
+	return writeFile(name, write)
+}
+
+// writeLines writes each value as a line, and counts them in n unless it is nil.
+func writeLines[T any](w io.Writer, all iter.Seq2[T, error], n *int) error {
+	for v, err := range all {
+		if err != nil {
+			return err
+		}
+		if err := jsonLine(w, v); err != nil {
+			return err
+		}
+		if n != nil {
+			*n++
+		}
+	}
+	return nil
+}
+
+// lastHash returns the hash of the event on the last line of an exported chain.
+func lastHash(name string) (turns.Hash, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return turns.Hash{}, err
+	}
+	defer f.Close()
+	var line, last []byte
+	for r := bufio.NewReaderSize(f, 1<<20); ; {
+		if line, err = r.ReadBytes('\n'); err == nil {
+			last = append(last[:0], line...)
+		} else if err == io.EOF && len(line) == 0 {
+			break
+		} else {
+			return turns.Hash{}, errors.Join(err, fmt.Errorf("%s is cut off", name))
+		}
+	}
+	var row struct {
+		Event map[string]turns.Raw `json:"event"`
+		Hash  turns.Raw            `json:"hash"`
+	}
+	var members map[string]turns.Raw
+	if err := turns.DecodeJSON(bytes.TrimSpace(last), &members); err != nil {
+		return turns.Hash{}, err
+	}
+	if row.Hash = members["hash"]; members["event"] != nil {
+		if err := turns.DecodeJSON(members["event"], &row.Event); err != nil {
+			return turns.Hash{}, err
+		}
+		row.Hash = row.Event["hash"]
+	}
+	text, _ := row.Hash.Text()
+	return turns.ParseHash(text)
+}
+
+// manyOf is a number of things whose plural is many.
+func manyOf(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return grouped(uint64(n)) + " " + many
+}
+
+// printAll prints what export --all did, and returns the error of what failed.
+func (e *env) printAll(out *allExported) error {
+	if e.json {
+		if err := e.print(out); err != nil {
+			return err
+		}
+	} else {
+		e.tell("%s: %s, %s of events, %s, %s; %s unchanged", out.Folder, plural(uint64(out.Sessions), "session"), plural(uint64(out.Channels), "channel"),
+			manyOf(out.Memories, "memory", "memories"), manyOf(out.Policies, "policy", "policies"), grouped(uint64(out.Unchanged)))
+		for _, f := range out.Failed {
+			fmt.Fprintf(e.out, "  %s %s: %s\n", bad.Render(string(f.Code)), f.What, printable(f.Error))
+		}
+	}
+	if len(out.Failed) > 0 {
+		return &api.Error{Code: out.Failed[0].Code, Message: fmt.Sprintf("%d of what there is could not be exported; the rest is in %s", len(out.Failed), out.Folder)}
+	}
+	return nil
+}
