@@ -144,8 +144,8 @@ func TestEveryFlipIsFound(t *testing.T) {
 		changed, at := bytes.Clone(b), rng.IntN(len(b))
 		changed[at] ^= 1 << rng.IntN(8)
 		report, got := check(t, changed)
-		if report.State == Complete {
-			t.Fatalf("byte %d of %d is changed, and the file is complete", at, len(b))
+		if report.State != Damaged {
+			t.Fatalf("byte %d of %d is changed, and the file is %s", at, len(b), report.State)
 		}
 		if len(got) > len(want) || !slices.Equal(got, want[:len(got)]) {
 			t.Fatalf("byte %d of %d is changed, and the records differ", at, len(b))
@@ -190,6 +190,7 @@ func TestFramesOutOfPlaceAreDamage(t *testing.T) {
 		}
 		frames = append(frames, f)
 	}
+	_, sound := check(t, b)
 	join := func(fs ...[]byte) []byte { return append([]byte(magic), bytes.Join(fs, nil)...) }
 	for i := range frames {
 		without := append(append([][]byte{}, frames[:i]...), frames[i+1:]...)
@@ -197,8 +198,12 @@ func TestFramesOutOfPlaceAreDamage(t *testing.T) {
 			t.Errorf("without frame %d the file is complete", i)
 		}
 		twice := append(append([][]byte{}, frames[:i+1]...), frames[i:]...)
-		if report, _ := check(t, join(twice...)); report.State != Damaged {
+		report, seen := check(t, join(twice...))
+		if report.State != Damaged {
 			t.Errorf("with frame %d twice the file is %s", i, report.State)
+		}
+		if len(seen) > len(sound) || !slices.Equal(seen, sound[:len(seen)]) {
+			t.Errorf("with frame %d twice a record is passed on twice", i)
 		}
 	}
 }
