@@ -258,7 +258,19 @@ func compose(pl *plan.Plan, out summary.Output, replacement, nudge []turns.Messa
 	return r
 }
 
-// memoriesJSON encodes memories as a compaction stores them; nil for none.
+// visible returns s without characters that nobody sees, but for line feeds and tabs. A model
+// copies them from what it reads, and a memory is in contexts for long.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && turns.IsHidden(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// memoriesJSON encodes memories as a compaction stores them; nil for none. What is too long
+// for a memory is left out.
 func memoriesJSON(ms []summary.Memory) turns.Raw {
 	if len(ms) == 0 {
 		return nil
@@ -268,12 +280,19 @@ func memoriesJSON(ms []summary.Memory) turns.Raw {
 		Text   string          `json:"text"`
 		Source []view.TurnName `json:"source,omitempty"`
 	}
-	out := make([]memory, len(ms))
-	for i, m := range ms {
-		out[i] = memory{Kind: m.Kind, Text: m.Text}
-		for _, ref := range m.Source {
-			out[i].Source = append(out[i].Source, view.NameOf(ref))
+	var out []memory
+	for _, m := range ms {
+		x := memory{Kind: m.Kind, Text: visible(m.Text)}
+		if x.Text == "" || len(x.Text) > turns.MaxMemory {
+			continue
 		}
+		for _, ref := range m.Source {
+			x.Source = append(x.Source, view.NameOf(ref))
+		}
+		out = append(out, x)
+	}
+	if len(out) == 0 {
+		return nil
 	}
 	b, err := turns.EncodeJSON(out)
 	if err != nil {
