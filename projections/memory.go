@@ -31,6 +31,7 @@ const (
 	mDependent = 'd'
 	mDaily     = 'y'
 	mDocument  = 'o'
+	mLearned   = 'c'
 )
 
 // memoryKey returns the start of the keys of an agent's rows.
@@ -191,6 +192,13 @@ func (s *Store) NewestDaily(tenant, agent string) iter.Seq2[NamedMemory, error] 
 	}
 }
 
+// LearnedAt returns the position of the newest compaction that an agent learned from, 0 if
+// there is none. It may have made a memory, or accepted one that was proposed.
+func (s *Store) LearnedAt(tenant, agent string) (uint64, error) {
+	at, _, err := s.view().number(memoryKey(mLearned, tenant, agent))
+	return at, err
+}
+
 // MemoryEvidence returns where up to limit events are that said the same as a memory
 // after it, oldest first.
 func (s *Store) MemoryEvidence(tenant, agent string, id turns.ID, limit int) (at []MemoryPlace, err error) {
@@ -307,6 +315,9 @@ func (a *applier) learned(s *ledger.Session, e *turns.Event, seq uint64) error {
 	}
 	if len(learned) == 0 {
 		return nil
+	}
+	if err := a.side.Set(memoryKey(mLearned, s.Tenant, s.Agent), num(nil, seq), nil); err != nil {
+		return err
 	}
 	fold, err := a.Memories(s.Tenant, s.Agent)
 	if err != nil || fold.Stored > 0 {

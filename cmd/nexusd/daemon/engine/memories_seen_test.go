@@ -2,8 +2,11 @@ package engine_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"nexus/compactor"
+	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -91,5 +94,47 @@ func TestAPromotedTextIsSaidOnce(t *testing.T) {
 	must(promote(t, e, alice, api.PromoteMemory{Memory: m.ID, Visibility: "all"}))(t)
 	if got := save(t, e, api.SaveMemory{Text: "We take plan B.", Visibility: "all"}); got.ID != m.ID || !got.Known {
 		t.Errorf("%+v, want evidence of %s", got, m.ID)
+	}
+}
+
+// compactLearning compacts a session of policy gsv with a model that learns these memories.
+func compactLearning(t *testing.T, e *Engine, session turns.ID, learns ...summary.Memory) *api.Turn {
+	t.Helper()
+	e.Tiers = []compactor.Tier{{Name: "recorder", Summarizer: recorder{&learns}, Local: true}}
+	for range 12 {
+		add(t, e, session, say(long(3000), "b"))
+	}
+	k := must(e.Compact(t.Context(), alice, session, api.RunCompaction{}, []byte("{}")))(t).Compaction
+	if k == nil {
+		t.Fatal("nothing was compacted")
+	}
+	return k
+}
+
+// A model that copies characters which nobody sees leaves none of them in a memory.
+func TestMemoriesOfACompactionAreVisibleText(t *testing.T) {
+	e := newWorld().Engine(t)
+	k := compactLearning(t, e, create(t, e, 8000, "gsv").ID,
+		summary.Memory{Text: "The user likes\u202e tea\U000e0041\x1b."}, summary.Memory{Text: "\u200b"}, summary.Memory{Text: strings.Repeat("a", turns.MaxMemory+1)})
+	if got := texts(list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: k.Position}})); !slices.Equal(got, []string{"The user likes tea."}) {
+		t.Errorf("learned: %.80q", got)
+	}
+	verified(t, e)
+}
+
+// A compaction that says a proposed memory again accepts it, which changes what the files of
+// the agent's memory hold.
+func TestNotesChangeWithACompactionThatAcceptsAMemory(t *testing.T) {
+	e := newWorld().Engine(t)
+	s := create(t, e, 8000, "gsv")
+	m := save(t, e, api.SaveMemory{Kind: "daily", Text: "The door is green.", Session: s.ID, State: "proposed"})
+	before := must(e.Memories.NotesAt(alice.Tenant, alice.Agent))(t)
+	k := compactLearning(t, e, s.ID, summary.Memory{Text: "The door is green."})
+	got := list(t, e, alice, api.ListMemories{Read: api.Read{MinPosition: k.Position}})
+	if len(got) != 1 || got[0].ID != m.ID || got[0].State != "accepted" {
+		t.Fatalf("%+v, want %s accepted", got, m.ID)
+	}
+	if after := must(e.Memories.NotesAt(alice.Tenant, alice.Agent))(t); after <= before {
+		t.Errorf("the notes are of position %d, before the compaction of %d", after, before)
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/api"
-	"nexus/projections"
 	"nexus/turns"
 )
 
@@ -27,15 +26,8 @@ func (ms *Memories) NotesAt(tenant, agent string) (at uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	at = fold.Tail.Seq
-	for m, err := range ms.reader.Projections.ListMemories(tenant, agent, projections.MemoryPlace{}) {
-		if err != nil {
-			return 0, err
-		}
-		at = max(at, m.Seq) // a compaction learned it
-		break
-	}
-	return at, nil
+	learned, err := ms.reader.Projections.LearnedAt(tenant, agent)
+	return max(fold.Tail.Seq, learned), err
 }
 
 // Notes returns an agent's newest memories of kind daily that are in force, on every
