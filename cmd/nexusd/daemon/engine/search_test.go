@@ -213,6 +213,34 @@ func TestSearchShowsPrivateMemoriesToNoPeer(t *testing.T) {
 	}
 }
 
+// A page of long texts ends early, and the next goes on.
+func TestSearchPagesAreBoundedByTheTextTheyLookAt(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	e.Search.PageText = 5000
+	s := create(t, e, 0, "nexus")
+	for range 6 {
+		add(t, e, s.ID, say("needle "+long(2000), "ok"))
+	}
+	r, pages, seen := seek("needle"), 0, map[turns.ID]bool{}
+	for {
+		got := find(t, w, e, alice, r)
+		if len(got.Hits) > 3 {
+			t.Errorf("a page looks at %d texts of 2,000 bytes", len(got.Hits))
+		}
+		for _, h := range got.Hits {
+			seen[h.Turn] = true
+		}
+		pages++
+		if r.After = got.Next; r.After == "" {
+			break
+		}
+	}
+	if len(seen) != 6 || pages < 2 {
+		t.Errorf("%d turns on %d pages", len(seen), pages)
+	}
+}
+
 // A memory that was saved again is found once, by its own id.
 func TestSearchFindsARepeatedMemoryOnce(t *testing.T) {
 	w := newWorld()

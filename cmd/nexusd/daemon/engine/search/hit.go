@@ -24,6 +24,7 @@ type resolver struct {
 	view     *view // of the session that was named; nil: that of each turn
 	memories *memories.View
 	views    map[turns.ID]*view // by session
+	looked   int                // bytes of text in which words were looked for
 }
 
 // hit returns what the index found as the ledger has it now. ok is false for what is not
@@ -162,6 +163,7 @@ func (r *resolver) best(h *api.SearchHit, parts []part) (p part) {
 	var spans []search.Span
 	most := -1
 	for _, x := range parts {
+		r.looked += len(x.text)
 		at, units := r.query.Find(x.text)
 		if units > most {
 			p, spans, most = x, at, units

@@ -28,10 +28,17 @@ const (
 	// A search waits this long for an index that is so little behind.
 	patience    = 5 * time.Second
 	littleEvent = 10_000
+	// pageText is how many bytes of text a page looks at, about. The words of a text are
+	// looked for to show a snippet, which takes longer than to find it in the index.
+	pageText = 8 << 20
 )
 
 // Search answers search.query. Safe for concurrent use.
 type Search struct {
+	// PageText is about how many bytes of the texts of hits a page looks at. Then it ends,
+	// with fewer hits than its limit.
+	PageText int
+
 	index    *search.Index // nil: it is off
 	content  *content.Store
 	page     *page.Limits
@@ -49,7 +56,7 @@ type resultKey struct {
 
 // New returns a search over index; nil: searches are refused.
 func New(index *search.Index, cs *content.Store, limits *page.Limits, r *reader.Reader, ms *memories.Memories, budget *cache.Budget) *Search {
-	se := &Search{index: index, content: cs, page: limits, reader: r, memories: ms, results: cache.New[resultKey, search.Result](budget, "searches")}
+	se := &Search{PageText: pageText, index: index, content: cs, page: limits, reader: r, memories: ms, results: cache.New[resultKey, search.Result](budget, "searches")}
 	if index != nil && cs.Keys != nil {
 		cs.Keys.OnDestroy(index.Erase)
 	}
@@ -109,7 +116,7 @@ func (se *Search) Query(ctx context.Context, c reader.Caller, req api.Search) (*
 	out.Any, out.Cut = found.Any, found.Cut || cut
 	size := 0
 	for i := from; i < len(found.Hits); i++ {
-		if len(out.Hits) == limit || size > se.page.PageBytes() {
+		if len(out.Hits) == limit || size > se.page.PageBytes() || res.looked > se.PageText {
 			out.Next = fmt.Sprintf("%s~%d~%d", name.digest[:16], name.position, i)
 			break
 		}
