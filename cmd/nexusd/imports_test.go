@@ -42,6 +42,7 @@ var allowed = map[string][]string{
 	"compactor/overflow":         {},
 	"compactor/summary":          {"turns", "turns/tokens"},
 	"compactor/policy":           {"turns", "turns/tokens", "compactor/summary"},
+	"compactor/evidence":         {"turns", "compactor/summary"},
 	"compactor/quote":            {"turns", "turns/tokens", "compactor/summary"},
 	"compactor/view":             {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/quote"},
 	"compactor/plan":             {"turns", "turns/tokens", "lineage", "compactor/summary", "compactor/policy", "compactor/quote", "compactor/view"},
@@ -70,14 +71,15 @@ var allowed = map[string][]string{
 	room("compactions"):          slices.Concat([]string{"compactor", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "policies", "memories")),
 	room("sessions"):             slices.Concat([]string{"compactor/plan", "compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal", "turns/tokens"}, rooms("page", "content", "reader", "paths", "writer", "policies", "compactions")),
 	room("forks"):                slices.Concat([]string{"compactor/plan", "compactor/policy", "fork", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("content", "reader", "writer", "compactions", "sessions")),
-	room("contexts"):             slices.Concat([]string{"compactor", "compactor/overflow", "compactor/plan", "compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/interchange", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "memories", "compactions")),
+	room("covered"):              slices.Concat([]string{"compactor/evidence", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "projections/search", "turns"}, rooms("page", "content", "reader", "paths", "search")),
+	room("contexts"):             slices.Concat([]string{"compactor", "compactor/overflow", "compactor/plan", "compactor/policy", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/interchange", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "memories", "compactions", "covered")),
 	room("history"):              slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns"}, rooms("page", "content", "reader")),
 	room("transfer"):             slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths", "writer", "policies", "sessions")),
 	room("audit"):                slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
 	room("backup"):               slices.Concat([]string{"ledger/api", "turns", "turns/seal"}, rooms("page", "content", "reader")),
 	room("archive"):              slices.Concat([]string{"compactor/policy", "ledger", "ledger/api", "lineage", "projections", "turns"}, rooms("content", "reader", "transfer", "memories")),
 	"cmd/nexusd/daemon/files":    slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns"}, rooms("archive", "memories", "reader")),
-	"cmd/nexusd/daemon/engine":   slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "contexts", "history", "transfer", "audit", "backup", "archive", "events", "memories", "resets", "extraction", "search")),
+	"cmd/nexusd/daemon/engine":   slices.Concat([]string{"compactor", "ledger", "ledger/api", "projections", "projections/search", "turns/tokens"}, rooms("page", "cache", "content", "metrics", "reader", "paths", "writer", "policies", "compactions", "sessions", "forks", "covered", "contexts", "history", "transfer", "audit", "backup", "archive", "events", "memories", "resets", "extraction", "search")),
 	room("enginetest"):           slices.Concat([]string{"compactor", "compactor/summary", "ledger/api", "ledger/memlog", "projections", "projections/search", "turns", "turns/seal", "turns/tokens"}, rooms("", "reader")),
 	room("search"):               slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "projections/search", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/nexusd/daemon":          nil, // the wiring: everything
@@ -115,7 +117,7 @@ var only = map[string][]string{
 
 // pure packages touch no network, disk or clock.
 var pure = []string{"turns", "turns/tokens", "turns/interchange", "turns/interchange/strict", "lineage", "ledger", "fork",
-	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
+	"compactor", "compactor/overflow", "compactor/summary", "compactor/policy", "compactor/evidence", "compactor/quote", "compactor/view", "compactor/plan", "compactor/extractive", "compactor/compare"}
 
 func TestImports(t *testing.T) {
 	walk(t, func(path string, production bool) {

@@ -17,26 +17,26 @@ func TestFactsOfText(t *testing.T) {
 	long := strings.Repeat("e", 300)
 	for _, c := range []struct {
 		text string
-		want []fact
+		want []Fact
 	}{
 		{"plain words of prose are none", nil},
-		{"a/b aa/b /x/ 1/2 /usr/", []fact{{"paths", "a/b"}, {"paths", "aa/b"}, {"paths", "/usr/"}}},
-		{"12 123 1.5 12.5 1-2-3", []fact{{"numbers", "123"}, {"numbers", "12.5"}, {"numbers", "1-2-3"}}},
-		{"ab1 abc1 ab_c a_bc x_y abc.d", []fact{{"identifiers", "abc1"}, {"identifiers", "ab_c"}, {"identifiers", "a_bc"}, {"identifiers", "abc.d"}}},
-		{"camelCase Camel CAMEL cAMEL CAMELc aB aBC ABc", []fact{{"identifiers", "camelCase"}, {"identifiers", "CAMELc"}, {"identifiers", "ABc"}}},
-		{strings.Repeat("a1", 100) + " " + strings.Repeat("a1", 101), []fact{{"identifiers", strings.Repeat("a1", 100)}}},
-		{"$ make all", []fact{{"commands", "make all"}}},
-		{"- $ make all", []fact{{"commands", "make all"}}},
+		{"a/b aa/b /x/ 1/2 /usr/", []Fact{{"paths", "a/b"}, {"paths", "aa/b"}, {"paths", "/usr/"}}},
+		{"12 123 1.5 12.5 1-2-3", []Fact{{"numbers", "123"}, {"numbers", "12.5"}, {"numbers", "1-2-3"}}},
+		{"ab1 abc1 ab_c a_bc x_y abc.d", []Fact{{"identifiers", "abc1"}, {"identifiers", "ab_c"}, {"identifiers", "a_bc"}, {"identifiers", "abc.d"}}},
+		{"camelCase Camel CAMEL cAMEL CAMELc aB aBC ABc", []Fact{{"identifiers", "camelCase"}, {"identifiers", "CAMELc"}, {"identifiers", "ABc"}}},
+		{strings.Repeat("a1", 100) + " " + strings.Repeat("a1", 101), []Fact{{"identifiers", strings.Repeat("a1", 100)}}},
+		{"$ make all", []Fact{{"commands", "make all"}}},
+		{"- $ make all", []Fact{{"commands", "make all"}}},
 		{"$", nil},
 		{"$ ls", nil}, // too short to be found again
-		{"$ lsa", []fact{{"commands", "lsa"}}},
-		{"it failed here", []fact{{"errors", "it failed here"}}},
-		{"- FAIL", []fact{{"errors", "FAIL"}}},
-		{long + " error", []fact{{"errors", long[:200]}}},
+		{"$ lsa", []Fact{{"commands", "lsa"}}},
+		{"it failed here", []Fact{{"errors", "it failed here"}}},
+		{"- FAIL", []Fact{{"errors", "FAIL"}}},
+		{long + " error", []Fact{{"errors", long[:200]}}},
 	} {
-		var got []fact
-		scan(c.text, func(f fact) { got = append(got, f) })
-		if d := cmp.Diff(c.want, got, cmp.AllowUnexported(fact{})); d != "" {
+		var got []Fact
+		scan(c.text, func(f Fact) { got = append(got, f) })
+		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%.60q: -want +got\n%s", c.text, d)
 		}
 	}
@@ -57,7 +57,7 @@ func TestCommandOfArguments(t *testing.T) {
 		`{"cmd":"make all"}`:                 "",
 	} {
 		got := ""
-		foundCommand(args, func(f fact) { got = f.text })
+		foundCommand(args, func(f Fact) { got = f.Text })
 		if got != want {
 			t.Errorf("%s: %q, want %q", args, got, want)
 		}

@@ -18,38 +18,64 @@ type survived struct {
 	Kept  int `json:"kept"`
 }
 
-// Survival reports how many facts of the covered turns the context still holds:
-// distinct file paths, numbers, identifiers, commands and error lines that the
-// replacement or the kept turns contain. It asks no model and knows nothing about
-// any summarizer. It passes over the text once.
-func Survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
-	total := make(map[fact]bool) // the value says whether the context still holds it
-	var report survivalReport
+// Fact is a piece of text that someone may need again. Kind is paths, identifiers,
+// numbers, commands or errors.
+type Fact struct{ Kind, Text string }
+
+// Survey says which facts of covered turns a context still holds. The zero Survey has
+// no facts.
+type Survey struct {
+	facts   map[Fact]bool // the value says whether the context still holds it
+	Partial bool          // there were more facts than a survey considers
+}
+
+// NewSurvey surveys the distinct facts of the covered turns, and which of them the
+// replacement or the kept turns contain. It asks no model and knows nothing about any
+// summarizer. It passes over the text once.
+func NewSurvey(covered, kept []HalfTurn, replacement []turns.Message) Survey {
+	s := Survey{facts: make(map[Fact]bool)}
 	for i := range covered {
-		scanMessages(covered[i].Messages, func(f fact) {
-			if len(total) < maxFacts {
-				total[f] = false
-			} else if _, ok := total[f]; !ok {
-				report.Partial = true
+		EachFact(covered[i].Messages, func(f Fact) {
+			if len(s.facts) < maxFacts {
+				s.facts[f] = false
+			} else if _, ok := s.facts[f]; !ok {
+				s.Partial = true
 			}
 		})
 	}
-	keep := func(f fact) {
-		if _, ok := total[f]; ok {
-			total[f] = true
+	keep := func(f Fact) {
+		if _, ok := s.facts[f]; ok {
+			s.facts[f] = true
 		}
 	}
 	for i := range kept {
-		scanMessages(kept[i].Messages, keep)
+		EachFact(kept[i].Messages, keep)
 	}
-	scanMessages(replacement, keep)
+	EachFact(replacement, keep)
 	lines := wordLines(replacement)
-	for f, in := range total {
-		in = in || f.kind == "paths" && NamesGroupedPath(lines, f.text)
-		s := report.of(f.kind)
-		s.Total++
-		if in {
-			s.Kept++
+	for f, in := range s.facts {
+		if !in && f.Kind == "paths" && NamesGroupedPath(lines, f.Text) {
+			s.facts[f] = true
+		}
+	}
+	return s
+}
+
+// IsLost reports whether f is a fact of the covered turns that the context does not hold.
+func (s Survey) IsLost(f Fact) bool {
+	kept, ok := s.facts[f]
+	return ok && !kept
+}
+
+// Report returns the counts of s as JSON: for each kind of facts, how many there were
+// and how many the context still holds.
+func (s Survey) Report() turns.Raw {
+	report := survivalReport{Partial: s.Partial}
+	for f, kept := range s.facts {
+		of := report.of(f.Kind)
+		of.Total++
+		if kept {
+			of.Kept++
 		}
 	}
 	b, err := turns.EncodeJSON(report)
@@ -59,6 +85,11 @@ func Survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
 	return b
 }
 
+// Survival is the report of NewSurvey.
+func Survival(covered, kept []HalfTurn, replacement []turns.Message) turns.Raw {
+	return NewSurvey(covered, kept, replacement).Report()
+}
+
 // wordLines returns, for each word of messages' texts, the numbers of the lines that hold
 // it, ascending.
 func wordLines(ms []turns.Message) map[string][]int {
@@ -66,7 +97,7 @@ func wordLines(ms []turns.Message) map[string][]int {
 	for i := range ms {
 		for line := range strings.SplitSeq(TextOf(&ms[i]), "\n") {
 			n++
-			for _, w := range wordsOf(line) {
+			for _, w := range Words(line) {
 				if in := at[w]; len(in) == 0 || in[len(in)-1] != n {
 					at[w] = append(in, n)
 				}
@@ -117,10 +148,8 @@ func (r *survivalReport) of(kind string) *survived {
 	return &r.Errors
 }
 
-// fact is a piece of text that someone may need again.
-type fact struct{ kind, text string }
-
-func scanMessages(ms []turns.Message, found func(fact)) {
+// EachFact calls found for each fact of messages, also for repeated ones.
+func EachFact(ms []turns.Message, found func(Fact)) {
 	for i := range ms {
 		for j := range ms[i].Parts {
 			p := &ms[i].Parts[j]
@@ -140,7 +169,7 @@ func scanMessages(ms []turns.Message, found func(fact)) {
 
 // foundCommand reports the first line of the member "command" in a call's arguments,
 // if that is a string.
-func foundCommand(args string, found func(fact)) {
+func foundCommand(args string, found func(Fact)) {
 	_, rest, ok := strings.Cut(args, `"command":`)
 	rest = strings.TrimLeft(rest, " \t\r\n")
 	if !ok || !strings.HasPrefix(rest, `"`) {
@@ -164,11 +193,11 @@ func foundCommand(args string, found func(fact)) {
 
 // foundLine reports a whole line, clipped. A quote counts only if it is a line of
 // its own.
-func foundLine(kind, line string, found func(fact)) {
+func foundLine(kind, line string, found func(Fact)) {
 	line = strings.Trim(line, " \t\r-*>`$")
 	line = line[:min(len(line), 200)]
 	if len(line) > 2 {
-		found(fact{kind, line})
+		found(Fact{kind, line})
 	}
 }
 
@@ -183,7 +212,7 @@ func isError(line string) bool {
 }
 
 // scan finds the facts of a text in one pass.
-func scan(s string, found func(fact)) {
+func scan(s string, found func(Fact)) {
 	for line := range strings.SplitSeq(s, "\n") {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "$ ") || strings.HasPrefix(line, "- $ ") {
@@ -192,18 +221,18 @@ func scan(s string, found func(fact)) {
 			foundLine("errors", line, found)
 		}
 	}
-	for _, w := range wordsOf(s) {
+	for _, w := range Words(s) {
 		if len(w) < 3 || len(w) > 200 {
 			continue
 		}
 		if kind := kindOf(w); kind != "" {
-			found(fact{kind, w})
+			found(Fact{kind, w})
 		}
 	}
 }
 
-// wordsOf returns the words of a text, without punctuation at their ends.
-func wordsOf(s string) []string {
+// Words returns the words of a text, without punctuation at their ends.
+func Words(s string) []string {
 	all := strings.FieldsFunc(s, func(r rune) bool {
 		return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;()[]{}<>=|*&!?\\", r)
 	})

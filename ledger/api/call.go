@@ -237,6 +237,7 @@ func list[Rep, Req, Item any, PReq pagedRequest[Req]](ctx context.Context, c *Cl
 
 func (l *SessionList) items() ([]Session, string)   { return l.Sessions, l.Next }
 func (l *TurnList) items() ([]Turn, string)         { return l.Turns, l.Next }
+func (l *Expanded) items() ([]Turn, string)         { return l.Turns, l.Next }
 func (l *Path) items() ([]PathTurn, string)         { return l.Turns, l.Next }
 func (l *PolicyList) items() ([]PolicyInfo, string) { return l.Policies, l.Next }
 func (l *EventList) items() ([]Event, string)       { return l.Events, l.Next }

@@ -98,13 +98,89 @@ type ListCompactions struct {
 	Read
 }
 
-// ExpandCompaction is compaction.expand.
+// ExpandCompaction is compaction.expand. It names a turn by ID, by Handle, or by a call.
 type ExpandCompaction struct {
-	ID     turns.ID  `json:"id"`
-	Levels turns.Raw `json:"levels,omitzero"` // 1 (default) or "all"
+	ID     turns.ID  `json:"id,omitzero"`               // a compaction; or any turn, as a search hit, a source or an elision names it
+	Handle string    `json:"handle,omitempty,omitzero"` // t12: the turn that a summary cites, on the path of ID, else of the head
+	Call   string    `json:"call,omitempty,omitzero"`   // id of a tool call: the turns with it and its results
+	Levels turns.Raw `json:"levels,omitzero"`           // 1 (default) or "all"
+	Line   uint64    `json:"line,omitempty,omitzero"`   // of what compaction ID shows, from 1: what that line rests on
+	Lines  bool      `json:"lines,omitempty,omitzero"`  // all lines
 	Full   bool      `json:"full,omitempty,omitzero"`
 	Page
 	Read
+}
+
+// Expanded is compaction.expand's reply.
+type Expanded struct {
+	Turns []Turn `json:"turns"`
+	// Of one turn: what the session's context shows of it, and the compactions that cover
+	// it, the innermost first.
+	State     string        `json:"state,omitempty,omitzero"` // live, elided, compacted, other_branch
+	CoveredBy []turns.ID    `json:"covered_by,omitempty"`
+	Lines     []SummaryLine `json:"lines,omitempty"`            // with line or lines
+	Partial   bool          `json:"partial,omitempty,omitzero"` // of the oldest covered turns only the beginnings were read
+	Next      string        `json:"next,omitempty,omitzero"`
+}
+
+// SummaryLine is a line that stands for covered turns, and what it rests on.
+type SummaryLine struct {
+	Line    uint64     `json:"line"`
+	Text    string     `json:"text"`
+	Frame   bool       `json:"frame,omitempty,omitzero"` // a tag, a heading or blank: it rests on nothing
+	Facts   uint64     `json:"facts"`
+	Missing []string   `json:"missing,omitempty"`       // its facts that no covered turn holds
+	Turns   []LineTurn `json:"turns"`                   // best first; empty: it rests on none
+	More    uint64     `json:"more,omitempty,omitzero"` // other turns that hold something of it
+}
+
+// LineTurn is a covered turn that holds something of a line, and where.
+type LineTurn struct {
+	Session turns.ID   `json:"session"`
+	Turn    turns.ID   `json:"turn"`
+	Depth   uint64     `json:"depth"`
+	Hash    turns.Hash `json:"hash"`
+	Half    string     `json:"half"`
+	Message uint64     `json:"message"`
+	Part    uint64     `json:"part"`
+	Score   float64    `json:"score"` // share of the line that the turn holds, rare words more
+	Cited   bool       `json:"cited,omitempty,omitzero"`
+	Quoted  bool       `json:"quoted,omitempty,omitzero"` // it has the line, or a part of it, word for word
+	Facts   []string   `json:"facts,omitempty"`
+	Excerpt string     `json:"excerpt"`
+}
+
+// ListLost is compaction.lost.
+type ListLost struct {
+	ID    turns.ID `json:"id,omitzero"`     // a compaction; none: the session's context as it is
+	Kinds []string `json:"kinds,omitempty"` // paths, identifiers, numbers, commands, errors; none: all
+	Page
+	Read
+}
+
+// LostList is compaction.lost's reply, the facts that most halves of turns hold first.
+type LostList struct {
+	Facts    []LostFact `json:"facts"`
+	Count    uint64     `json:"count"`                      // on all pages
+	Survival turns.Raw  `json:"survival"`                   // for each kind: total, and kept in the context
+	Partial  bool       `json:"partial,omitempty,omitzero"` // there was more than one request reads
+	Dropped  bool       `json:"dropped,omitempty,omitzero"` // the system that made the compaction showed nothing in place of it
+	Next     string     `json:"next,omitempty,omitzero"`
+}
+
+// LostFact is a fact that is stored and that the context does not hold.
+type LostFact struct {
+	Kind string `json:"kind"`
+	Text string `json:"text"`
+	Uses uint64 `json:"uses"` // halves of turns that hold it
+	// The newest of them, and the compaction that first covered it; null: it is only
+	// shortened.
+	Session   turns.ID   `json:"session"`
+	Turn      turns.ID   `json:"turn"`
+	Depth     uint64     `json:"depth"`
+	Half      string     `json:"half"`
+	Hash      turns.Hash `json:"hash"`
+	CoveredBy *turns.ID  `json:"covered_by" jsonschema:"nullable"`
 }
 
 // TakeCompaction is compaction.take.

@@ -102,7 +102,7 @@ type Turn struct {
 	AfterLoss bool `json:"after_loss,omitempty,omitzero"`
 }
 
-// TurnList is turn.list's and compaction.expand's reply.
+// TurnList is turn.list's and compaction.list's reply.
 type TurnList struct {
 	Turns []Turn `json:"turns"`
 	Next  string `json:"next,omitempty,omitzero"`

@@ -599,7 +599,7 @@ func TestExpandReturnsWhatACompactionCovers(t *testing.T) {
 	cut := slices.Index(ids, *first.Compaction.FirstKept)
 	last := slices.Index(ids, *second.Compaction.FirstKept)
 	expand := func(id turns.ID, levels string) []turns.ID {
-		return idsOf(must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: id, Levels: turns.Raw(levels)}))(t))
+		return idsOf(&api.TurnList{Turns: must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: id, Levels: turns.Raw(levels)}))(t).Turns})
 	}
 	same("the first, expanded", expand(first.ID, ""), ids[:cut])
 	same("the second, expanded", expand(second.ID, ""), slices.Concat(ids[cut:8], []turns.ID{first.ID}, ids[8:last]))

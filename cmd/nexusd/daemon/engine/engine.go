@@ -14,6 +14,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/compactions"
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/contexts"
+	"nexus/cmd/nexusd/daemon/engine/covered"
 	"nexus/cmd/nexusd/daemon/engine/events"
 	"nexus/cmd/nexusd/daemon/engine/extraction"
 	"nexus/cmd/nexusd/daemon/engine/forks"
@@ -93,11 +94,12 @@ type Engine struct {
 	*resets.Resets
 	*extraction.Extraction
 	*forks.Forks
+	Search *search.Search // not embedded, as Memories
+	*covered.Covered
 	*contexts.Contexts
 	*history.History
 	*transfer.Transfer
 	*audit.Audit
-	Search *search.Search // not embedded, as Memories
 	Backup *backup.Backup // nor this one
 
 	// Archive is what the files beside the ledger are written from.
@@ -129,12 +131,13 @@ func New(c Config) *Engine {
 	e.Resets = resets.New(c.Logger, e.Reader, e.Sessions)
 	e.Extraction = extraction.New(c.Logger, e.Loader, e.Reader, e.Writer, e.Events, e.Memories, e.Sessions)
 	e.Forks = forks.New(e.Store, e.Reader, e.Writer, e.Compactions, e.Sessions)
+	e.Search = search.New(c.Search, e.Store, e.Limits, e.Reader, e.Memories, budget)
+	e.Covered = covered.New(e.Store, e.Limits, e.Loader, e.Reader, e.Search)
 	e.Contexts = contexts.New(e.Store, e.Limits, e.Loader, e.Reader, e.Memories, e.Compactions, budget)
 	e.History = history.New(e.Store, e.Limits, e.Reader)
 	e.Transfer = transfer.New(e.Store, e.Limits, e.Loader, e.Reader, e.Writer, e.Policies, e.Sessions, budget)
 	e.Audit = audit.New(e.Store, e.Limits, e.Loader, e.Reader)
 	e.Backup = backup.New(c.Backup, e.Store, e.Limits)
-	e.Search = search.New(c.Search, e.Store, e.Limits, e.Reader, e.Memories, budget)
 	e.Archive = archive.New(e.Store, e.Reader, e.Transfer, e.Memories)
 	return e
 }

@@ -145,8 +145,11 @@ var verbs = []verb{
 	endpoint("compaction.get", true, "a compaction by id", func(ctx context.Context, c *call, r api.GetTurn) (*api.Turn, error) {
 		return c.engine.GetCompaction(ctx, c.caller, c.session, r)
 	}),
-	endpoint("compaction.expand", true, "the turns that a compaction stands for", func(ctx context.Context, c *call, r api.ExpandCompaction) (*api.TurnList, error) {
+	endpoint("compaction.expand", true, "the turns that a compaction stands for", func(ctx context.Context, c *call, r api.ExpandCompaction) (*api.Expanded, error) {
 		return c.engine.Expand(ctx, c.caller, c.session, r)
+	}),
+	endpoint("compaction.lost", true, "facts of covered turns that the context does not hold", func(ctx context.Context, c *call, r api.ListLost) (*api.LostList, error) {
+		return c.engine.Lost(ctx, c.caller, c.session, r)
 	}),
 	endpoint("compaction.take", true, "what the agent needs to summarize by itself", func(ctx context.Context, c *call, r api.TakeCompaction) (*api.TakenCompaction, error) {
 		return c.engine.Take(ctx, c.caller, c.session, r)

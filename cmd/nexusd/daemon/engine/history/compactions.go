@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
-	"nexus/projections"
 	"nexus/turns"
 )
 
@@ -66,107 +64,6 @@ func (hs *History) ListCompactions(ctx context.Context, c reader.Caller, session
 		out.Turns = append(out.Turns, *v)
 	}
 	return out, nil
-}
-
-// Expand is compaction.expand: the turns that a compaction covers. One level is the
-// turns that it covered itself and the compaction that its summary includes. All
-// levels are every normal turn before its cut.
-func (hs *History) Expand(ctx context.Context, c reader.Caller, session turns.ID, req api.ExpandCompaction) (*api.TurnList, error) {
-	all := false
-	switch l := string(req.Levels); l {
-	case "", "1":
-	case `"all"`:
-		all = true
-	default:
-		return nil, api.FieldErrorf("/levels", "%.20s is not one of 1, \"all\"", l)
-	}
-	if err := hs.reader.WaitPosition(ctx, req.Read); err != nil {
-		return nil, err
-	}
-	if req.ID.IsZero() {
-		return nil, api.FieldErrorf("/id", "missing: name a compaction")
-	}
-	n, err := hs.reader.LocateTurn(ctx, c, session, req.ID, req.Read)
-	if err != nil {
-		return nil, err
-	}
-	if n.Kind != turns.KindCompaction {
-		return nil, &api.Error{Code: api.Unprocessable, Message: fmt.Sprintf("turn %s is not a compaction", req.ID)}
-	}
-	limit, err := req.Page.LimitOf(100, 10_000)
-	if err != nil {
-		return nil, err
-	}
-	lo, err := hs.expandFrom(n, all, req.After)
-	if err != nil || lo == 0 {
-		return &api.TurnList{Turns: []api.Turn{}}, err
-	}
-	hi := n.Cut.Depth() // a cut of 0 covers nothing
-	if !n.Cut.Split() && hi > 0 {
-		hi--
-	}
-	out := &api.TurnList{Turns: []api.Turn{}}
-	size := 0
-	err = hs.reader.PathTurns(ctx, n, lo, min(hi, n.Depth-1), func(t projections.Turn, ev *turns.Event) (bool, error) {
-		if t.Kind == turns.KindCompaction && (all || t.Ref != n.Previous) {
-			return true, nil
-		}
-		v, k, err := hs.reader.DescribeListedTurn(t, ev, true)
-		if err != nil {
-			return false, err
-		}
-		if len(out.Turns) == limit || (len(out.Turns) > 0 && size+k > hs.page.PageBytes()) {
-			out.Next = out.Turns[len(out.Turns)-1].ID.String()
-			return false, nil
-		}
-		out.Turns, size = append(out.Turns, *v), size+k
-		return true, nil
-	})
-	return out, err
-}
-
-// expandFrom returns the depth at which an expansion begins, 0 if it is empty.
-func (hs *History) expandFrom(n lineage.Node, all bool, after string) (uint64, error) {
-	lo := uint64(1)
-	if !all && !n.Previous.IsZero() {
-		up, err := hs.reader.Projections.Nodes(n.Previous)
-		if err != nil {
-			return 0, err
-		}
-		if up[0].Cut == n.Cut {
-			return 0, nil
-		}
-		lo = up[0].Cut.Depth()
-	}
-	if after != "" {
-		id, err := page.OptionalID("/after", after)
-		if err != nil {
-			return 0, err
-		}
-		a, err := hs.onPath(n, id)
-		if err != nil {
-			return 0, err
-		}
-		lo = max(lo, a+1)
-	}
-	return lo, nil
-}
-
-// onPath returns the depth of a turn on the path of n.
-func (hs *History) onPath(n lineage.Node, id turns.ID) (uint64, error) {
-	s, err := hs.reader.Projections.Session(n.Ref.Session)
-	if err != nil {
-		return 0, err
-	}
-	t, err := hs.reader.FindTurn(&s, id)
-	if err != nil {
-		return 0, api.FieldErrorf("/after", "not a turn of this list")
-	}
-	ok, err := lineage.IsAncestor(hs.reader.Projections, t, n)
-	if err != nil || !ok {
-		return 0, errors.Join(api.FieldErrorf("/after", "not a turn of this list"), err)
-	}
-	return t.Depth, nil
 }
 
 // GetCompaction is compaction.get: a compaction, and the usage of the calls since.
