@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"nexus/ledger/api"
-	"nexus/turns"
 )
 
 // waitForModel is how long one request waits for a summary, in milliseconds.
@@ -17,9 +17,21 @@ const waitForModel = 20_000
 func compactCmd(e *env) *cobra.Command {
 	var r api.RunCompaction
 	var policy string
-	c := e.sessionVerb("compact SESSION", "let a summary stand for the older turns", func(cmd *cobra.Command, c *api.Client, s *api.Session) error {
+	var lost bool
+	var l api.ListLost
+	var limit int
+	c := verb("compact SESSION", "let a summary stand for the older turns", 1, 1, func(cmd *cobra.Command, args []string) error {
+		if lost {
+			return e.printLost(cmd, args[0], l, limit)
+		}
+		if cmd.Flags().Changed("kind") || cmd.Flags().Changed("limit") {
+			return usageError{errors.New("--kind and --limit go with --lost")}
+		}
+		c, s, err := e.session(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
 		if policy != "" {
-			var err error
 			if r.Policy, err = policyArg(policy); err != nil {
 				return err
 			}
@@ -45,28 +57,10 @@ func compactCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&policy, "policy", "", "another policy")
 	c.Flags().StringVar(&r.Focus, "focus", "", "what to keep in view")
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "plan only")
+	c.Flags().BoolVar(&lost, "lost", false, "list what the context does not hold any more; compact nothing")
+	c.Flags().StringSliceVar(&l.Kinds, "kind", nil, "with --lost: paths, identifiers, numbers, commands, errors")
+	c.Flags().IntVarP(&limit, "limit", "n", 50, "with --lost: at most so many; 0: all")
 	c.Flags().BoolVar(&r.FromOriginals, "from-originals", false, "summarize from the turns themselves, not from the summary in force")
-	return c
-}
-
-func expandCmd(e *env) *cobra.Command {
-	var all bool
-	c := verb("expand COMPACTION", "the turns that a summary stands for", 1, 1, func(cmd *cobra.Command, args []string) error {
-		p, err := e.turn(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		r := api.ExpandCompaction{ID: p.turn}
-		if all {
-			r.Levels = turns.Raw(`"all"`)
-		}
-		err = e.printTurns(p.c.Expand(cmd.Context(), p.s.ID, r), 0, "")
-		if coded(err, api.Unprocessable) {
-			err = hinted{err, "ledgerctl tree " + short(p.s.ID) + " shows its compactions"}
-		}
-		return err
-	})
-	c.Flags().BoolVar(&all, "all", false, "through every compaction inside it")
 	return c
 }
 

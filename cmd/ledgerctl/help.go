@@ -25,7 +25,7 @@ Read
 Change
   append SESSION|new        add a turn
   compact SESSION           let a summary stand for the older turns
-  expand COMPACTION         the turns that a summary stands for
+  expand COMPACTION|TURN    the turns behind what a context shows
   rewind SESSION TURN       move the head, back or forward
   fork SESSION|TURN         a new session from the head of another, or any turn
 
@@ -423,6 +423,7 @@ Examples
 `,
 	"compact": `ledgerctl compact SESSION [--dry-run] [--policy P] [--focus TEXT]
                           [--from-originals]
+ledgerctl compact SESSION|COMPACTION --lost [--kind K,…] [--limit N]
 
 Lets a summary stand for the older turns. They stay in the ledger: expand
 shows them, log never leaves them out.
@@ -432,20 +433,37 @@ shows them, log never leaves them out.
                      sessions set takes them
   --focus TEXT       what the summary should keep in view
   --from-originals   from the turns themselves, not from the summary in force
+  --lost             compact nothing; list the facts that the context does not
+                     hold any more, most used first, and the turn that has each.
+                     Of a compaction: what it covered, and the context it left
+  --kind K           with --lost: paths, identifiers, numbers, commands, errors
+  -n, --limit N      with --lost: at most so many; 0: all (default 50)
 
 Examples
   ledgerctl compact support-42 --dry-run
   ledgerctl compact support-42 --focus "the failing migration"
+  ledgerctl compact support-42 --lost --kind paths,errors
 `,
-	"expand": `ledgerctl expand COMPACTION [--all]
+	"expand": `ledgerctl expand COMPACTION [--all | --line N | --lines]
+ledgerctl expand TURN
+ledgerctl expand SESSION --call ID
 
-The turns that a compaction's summary stands for, oldest first.
+From what a context shows to the turns as they were said. Of a compaction the
+turns that its summary stands for, oldest first. Of another turn, as search,
+context and summaries name it, the turn itself, and what the context shows of
+it: a summary that says [t12] cites SESSION@t12.
 
-  --all   through every older compaction inside it, down to the originals
+  --all      through every older compaction inside it, down to the originals
+  --lines    each line of what stands for the turns, with the turns it rests on
+  --line N   what one of these lines rests on: which turns hold its words and
+             facts, where, and what of it stands in none
+  --call ID  the turns with a tool call and its results
 
 Examples
   ledgerctl expand support-42@head
   ledgerctl expand 01J8/4XK2PQRS --all
+  ledgerctl expand support-42@head --lines
+  ledgerctl expand support-42@t12
 `,
 	"rewind": `ledgerctl rewind SESSION TURN
 
