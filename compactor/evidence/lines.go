@@ -150,6 +150,17 @@ func read(text string, inQuote uint64) (c claim) {
 type turn struct {
 	depth    uint64
 	from, to int
+	read     bool // what follows is set
+	flat     []string
+	lines    []textLine
+}
+
+// textLine is a line of a turn with the tokens of claims that it holds.
+type textLine struct {
+	half   int
+	at     PartAt
+	text   string
+	tokens []string
 }
 
 // index says which turns hold the tokens of some claims.
@@ -168,7 +179,7 @@ func indexOf(claims []claim, covered []summary.HalfTurn) *index {
 	}
 	for i := range covered {
 		if n := len(ix.turns); n == 0 || covered[i].Ref != covered[ix.turns[n-1].from].Ref {
-			ix.turns = append(ix.turns, turn{covered[i].Depth, i, i})
+			ix.turns = append(ix.turns, turn{depth: covered[i].Depth, from: i})
 		}
 		t := len(ix.turns) - 1
 		ix.turns[t].to = i + 1
@@ -277,42 +288,64 @@ func (ix *index) at(depth uint64) (int, bool) {
 	return slices.BinarySearchFunc(ix.turns, depth, func(t turn, d uint64) int { return cmp.Compare(t.depth, d) })
 }
 
+// textOf returns a turn with its texts, read once for all claims.
+func (ix *index) textOf(t int) *turn {
+	x := &ix.turns[t]
+	if x.read {
+		return x
+	}
+	x.read = true
+	for i := x.from; i < x.to; i++ {
+		eachPart(&ix.covered[i], func(at PartAt, _ turns.Role, _ *turns.Part, text string) {
+			x.flat = append(x.flat, strings.Join(strings.Fields(text), " "))
+			for line := range strings.SplitSeq(text, "\n") {
+				l := textLine{half: i, at: at, text: line}
+				eachToken(line, func(w string) {
+					if _, ok := ix.holds[w]; ok {
+						l.tokens = append(l.tokens, w)
+					}
+				})
+				if len(l.tokens) > 0 {
+					x.lines = append(x.lines, l)
+				}
+			}
+		})
+	}
+	return x
+}
+
 // hasQuote reports whether a turn has one of some texts word for word.
-func (ix *index) hasQuote(t int, quotes []string) (has bool) {
+func (ix *index) hasQuote(t int, quotes []string) bool {
 	if len(quotes) == 0 {
 		return false
 	}
-	for i := ix.turns[t].from; i < ix.turns[t].to && !has; i++ {
-		eachPart(&ix.covered[i], func(_ PartAt, _ turns.Role, _ *turns.Part, text string) {
-			if has {
-				return
-			}
-			flat := strings.Join(strings.Fields(text), " ")
-			has = slices.ContainsFunc(quotes, func(q string) bool { return strings.Contains(flat, q) })
-		})
+	for _, flat := range ix.textOf(t).flat {
+		if slices.ContainsFunc(quotes, func(q string) bool { return strings.Contains(flat, q) }) {
+			return true
+		}
 	}
-	return has
+	return false
 }
 
 // place sets where in a turn the most of a claim is. Half was the turn before.
 func (ix *index) place(s *Support, c *claim) {
-	t := ix.turns[s.Half]
+	t := ix.textOf(s.Half)
 	s.Half = t.from
-	best := 0.0
-	for i := t.from; i < t.to; i++ {
-		eachPart(&ix.covered[i], func(at PartAt, _ turns.Role, _ *turns.Part, text string) {
-			for line := range strings.SplitSeq(text, "\n") {
-				sum, seen := 0.0, map[string]bool{}
-				eachToken(line, func(w string) {
-					if worth, ok := c.tokens[w]; ok && !seen[w] {
-						seen[w] = true
-						sum += worth
-					}
-				})
-				if sum > best {
-					best, s.Half, s.PartAt, s.Excerpt = sum, i, at, oneLine(line, excerptChars)
-				}
+	best, place := 0.0, -1
+	seen := make(map[string]int) // the last line with the token
+	for i := range t.lines {
+		sum := 0.0
+		for _, w := range t.lines[i].tokens {
+			if worth, ok := c.tokens[w]; ok && seen[w] != i+1 {
+				seen[w], sum = i+1, sum+worth
 			}
-		})
+		}
+		if sum > best {
+			best, place = sum, i
+		}
+	}
+	if place >= 0 {
+		l := &t.lines[place]
+		s.Half, s.PartAt, s.Excerpt = l.half, l.at, oneLine(l.text, excerptChars)
 	}
 }
