@@ -12,6 +12,11 @@ func Data(s string) string {
 	return escapeTags(s, append(markers[:], "pinned", "quoted", "user_rules"))
 }
 
+// RecalledData returns s as a message with pieces of older turns holds it.
+func RecalledData(s string) string {
+	return escapeTags(s, append(markers[:], "pinned", "quoted", "user_rules", "recalled"))
+}
+
 // markers are the names of the tags that this package writes, and of the memories'
 // tag, which contexts hold too.
 var markers = [...]string{"summary", "first_request", "late_result", "memories"}

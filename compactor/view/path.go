@@ -66,8 +66,9 @@ const (
 	InSummary Status = "summary"
 	Synthetic Status = "synthetic"
 	Erased    Status = "erased"
-	Memory    Status = "memory"  // of the agent's memories, in the system part
-	Dropped   Status = "dropped" // a memory for which there was no room
+	Memory    Status = "memory"   // of the agent's memories, in the system part
+	Recalled  Status = "recalled" // a piece of an older turn, that a query brought back
+	Dropped   Status = "dropped"  // a memory for which there was no room
 )
 
 // Source says where messages of a context come from.

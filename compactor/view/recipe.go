@@ -28,6 +28,7 @@ type Recipe struct {
 	Budget     uint64           `json:"budget"`          // the budget that it had to fit, overhead included; 0: none
 	Cache      string           `json:"cache,omitzero"`  // "cold" or "warm", if the policy's view depends on it: see [policy.Prune]
 	Memory     *MemoryRecipe    `json:"memory,omitempty"`
+	Recalled   []RecalledPart   `json:"recalled,omitempty"` // pieces of older turns that a query brought back, in path order
 }
 
 // MemoryRecipe says which memories a context was given. nil: none.
@@ -119,6 +120,9 @@ func ParseRecipe(raw turns.Raw) (Recipe, error) {
 	}
 	if r.Settings.IsZero() {
 		return Recipe{}, fmt.Errorf("read recipe: %w: it does not say under which settings", turns.ErrUnsupported)
+	}
+	if len(r.Recalled) > MaxRecalled {
+		return Recipe{}, fmt.Errorf("read recipe: %w: it brings %d pieces back, the limit is %d", turns.ErrMalformed, len(r.Recalled), MaxRecalled)
 	}
 	if m := r.Memory; m != nil {
 		if _, err := time.Parse(time.DateOnly, m.Day); m.Day != "" && err != nil || len(m.Episodes) > policy.MaxEpisodes || m.Position == 0 {

@@ -4,15 +4,17 @@ import "nexus/turns"
 
 // GetContext is context.get.
 type GetContext struct {
-	At      turns.ID  `json:"at,omitzero"`
-	Recipe  turns.Raw `json:"recipe,omitzero"`           // of a context that was served: that one again
-	Format  string    `json:"format,omitempty,omitzero"` // otel (default), openai, anthropic, gemini
-	Policy  *Policy   `json:"policy,omitempty,omitzero"`
-	Budget  uint64    `json:"budget,omitempty,omitzero"`
-	Query   string    `json:"query,omitempty,omitzero"`
-	Explain bool      `json:"explain,omitempty,omitzero"`
-	Inline  bool      `json:"inline,omitempty,omitzero"`
-	WaitMS  int       `json:"wait_ms,omitempty,omitzero"` // for a model, if a compaction is due
+	At     turns.ID  `json:"at,omitzero"`
+	Recipe turns.Raw `json:"recipe,omitzero"`           // of a context that was served: that one again
+	Format string    `json:"format,omitempty,omitzero"` // otel (default), openai, anthropic, gemini
+	Policy *Policy   `json:"policy,omitempty,omitzero"`
+	Budget uint64    `json:"budget,omitempty,omitzero"`
+	Query  string    `json:"query,omitempty,omitzero"` // brings back what answers it of the turns that the context does not show whole
+	// QueryTokens bounds what Query brings back; 0: an eighth of the budget, 8,000 at most.
+	QueryTokens uint64 `json:"query_tokens,omitempty,omitzero"`
+	Explain     bool   `json:"explain,omitempty,omitzero"`
+	Inline      bool   `json:"inline,omitempty,omitzero"`
+	WaitMS      int    `json:"wait_ms,omitempty,omitzero"` // for a model, if a compaction is due
 	Page
 	Read
 }

@@ -474,10 +474,8 @@ func TestWOL18EpisodesThatRankBestAreInTheSystemPart(t *testing.T) {
 	if shownOf == 0 || shownOf >= 3 || dropped != 1 {
 		t.Errorf("in 140 tokens %d are shown: %+v", shownOf, tight.Sources)
 	}
-	for _, name := range []string{"gsv", "balanced"} {
-		if _, err := e.Context(t.Context(), alice, s, api.GetContext{Policy: &api.Policy{Name: name}, Query: "x"}); code(err) != api.Unsupported {
-			t.Errorf("a query under %s: %v", name, err)
-		}
+	if _, err := e.Context(t.Context(), alice, s, api.GetContext{Recipe: byQuery.Recipe, Query: "x"}); code(err) != api.Unsupported {
+		t.Errorf("a query with a recipe: %v", err)
 	}
 	if _, err := e.Context(t.Context(), alice, s, api.GetContext{Query: strings.Repeat("x", 5000)}); code(err) != api.TooLarge {
 		t.Errorf("a long query: %v", err)

@@ -71,7 +71,7 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if recipe != nil && at.IsZero() {
 		head = lineage.Node{} // before the first turn
 	}
-	name := pageKey{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), query: req.Query, explain: req.Explain}
+	name := pageKey{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), query: req.Query, queryTokens: req.QueryTokens, explain: req.Explain}
 	if req.Policy != nil {
 		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
@@ -83,6 +83,9 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 			return nil, err
 		}
 		if v, err = cx.remember(ctx, s, head, v, req.Query, fresh); err != nil {
+			return nil, err
+		}
+		if v, err = cx.bringBack(ctx, s, head, v, req); err != nil {
 			return nil, err
 		}
 		out, err := cx.renderContext(epoch, render, v, req)
@@ -126,7 +129,8 @@ type contextView struct {
 
 	reported uint64 // the provider's count, 0 if it counted no such context
 
-	added view.Shown // behind the session's own system part
+	added view.Shown   // behind the session's own system part
+	notes []api.Source // what a query did not bring back
 }
 
 // contextAt makes the context at a node. decided, if not nil, has the path loaded
@@ -302,6 +306,7 @@ func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextVie
 		}
 		out.Sources = append(out.Sources, x)
 	}
+	out.Sources = append(out.Sources, v.notes...)
 	return out, nil
 }
 

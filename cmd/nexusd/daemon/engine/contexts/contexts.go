@@ -4,6 +4,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/cache"
 	"nexus/cmd/nexusd/daemon/engine/compactions"
 	"nexus/cmd/nexusd/daemon/engine/content"
+	"nexus/cmd/nexusd/daemon/engine/covered"
 	"nexus/cmd/nexusd/daemon/engine/memories"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/paths"
@@ -19,13 +20,14 @@ type Contexts struct {
 	paths       *paths.Loader
 	reader      *reader.Reader
 	memories    *memories.Memories
+	covered     *covered.Covered
 	compactions *compactions.Compactions
 	pages       *cache.Cache[pageKey, api.Context] // whole contexts that are being paged
 	rendered    *cache.Cache[renderedKey, *rendered]
 }
 
 // New returns the contexts of the sessions that r reads.
-func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, ms *memories.Memories, cm *compactions.Compactions, budget *cache.Budget) *Contexts {
-	return &Contexts{content: cs, page: limits, paths: pl, reader: r, memories: ms, compactions: cm, pages: cache.New[pageKey, api.Context](budget, "contexts"),
+func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Reader, ms *memories.Memories, cv *covered.Covered, cm *compactions.Compactions, budget *cache.Budget) *Contexts {
+	return &Contexts{content: cs, page: limits, paths: pl, reader: r, memories: ms, covered: cv, compactions: cm, pages: cache.New[pageKey, api.Context](budget, "contexts"),
 		rendered: cache.New[renderedKey, *rendered](budget, "messages")}
 }

@@ -33,23 +33,12 @@ func (cx *Contexts) ledgerName() string { return hex.EncodeToString(cx.content.L
 // fresh: the memories are those that the agent had when the request came.
 func (cx *Contexts) remember(ctx context.Context, s *ledger.Session, head lineage.Node, v *contextView, query string, fresh bool) (*contextView, error) {
 	pol := v.policy
-	if query != "" && (pol.Memory.Episodes == 0 || v.source != nil) {
-		return nil, &api.Error{Code: api.Unsupported, Message: fmt.Sprintf("query: policy %s recalls no memories by words, or a recipe says which", pol.Name),
-			Details: map[string]any{"field": "/query"}}
-	}
 	if pol.Runtime == policy.NoRuntime && !pol.Memory.On() {
 		return v, nil
 	}
 	with := *v
 	v, c := &with, v.path.Counter
-	budget := v.budget
-	if v.requestedBudget() == 0 {
-		budget = policy.EstimatedBudget(budget, v.path.Overhead, v.path.Ratio(pol))
-	}
-	if !v.bounded {
-		budget = policy.MaxTokens
-	}
-	free := func() uint64 { return tokens.Sub(budget, v.path.Overhead+v.context.Tokens+v.added.Tokens) }
+	budget, free := v.estimatedBudget(), v.freeTokens
 	v.context = v.context.WithRuntime(v.path, pol, c, free())
 	block, inSystem := v.path.RuntimeSection(pol)
 	inSystem = inSystem && view.SectionTokens(c, block) <= free()

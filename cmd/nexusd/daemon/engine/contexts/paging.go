@@ -10,15 +10,16 @@ import (
 // pageKey names a context whose pages are being read, so that later pages are not
 // rendered again.
 type pageKey struct {
-	session turns.ID
-	digest  string // see [page.ContextCursor]
-	head    turns.Ref
-	format  string
-	policy  string
-	budget  uint64
-	recipe  string
-	query   string
-	explain bool
+	session     turns.ID
+	digest      string // see [page.ContextCursor]
+	head        turns.Ref
+	format      string
+	policy      string
+	budget      uint64
+	recipe      string
+	query       string
+	queryTokens uint64
+	explain     bool
 }
 
 // contextSize returns about how many bytes of memory a context takes.

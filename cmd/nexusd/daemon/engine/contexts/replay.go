@@ -263,6 +263,9 @@ func recipeOf(session turns.ID, req api.GetContext) (*view.Recipe, error) {
 	if req.Recipe == nil {
 		return nil, nil
 	}
+	if req.Query != "" || req.QueryTokens != 0 {
+		return nil, &api.Error{Code: api.Unsupported, Message: "query: a recipe says what its context brought back", Details: map[string]any{"field": "/query"}}
+	}
 	if !req.At.IsZero() || req.Policy != nil || req.Budget != 0 {
 		return nil, api.FieldErrorf("/recipe", "a recipe says at which turn, by which policy and in which budget; at, policy and budget do not go with it")
 	}
