@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,11 +16,15 @@ import (
 
 func contextCmd(e *env) *cobra.Command {
 	var format, policy string
-	var budget uint64
+	var budget, queryTokens uint64
+	var query string
 	var explain, svg bool
 	c := verb("context SESSION|TURN", "what the model would see", 1, 1, func(cmd *cobra.Command, args []string) error {
 		if svg && (e.json || format != "") {
 			return usageError{errBothForms}
+		}
+		if queryTokens > 0 && query == "" {
+			return usageError{errors.New("--query-tokens goes with --query")}
 		}
 		p, err := e.place(cmd, args[0])
 		if err != nil {
@@ -29,7 +34,7 @@ func contextCmd(e *env) *cobra.Command {
 		if e.agent == "" {
 			c = c.As(api.Operator) // a look commits nothing
 		}
-		r := api.GetContext{At: at, Format: format, Budget: budget, Explain: explain}
+		r := api.GetContext{At: at, Format: format, Budget: budget, Query: query, QueryTokens: queryTokens, Explain: explain}
 		if policy != "" {
 			var err error
 			if r.Policy, err = policyArg(policy); err != nil {
@@ -56,6 +61,8 @@ func contextCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&format, "format", "", "print the messages as JSON: otel, openai, anthropic, gemini")
 	c.Flags().StringVar(&policy, "policy", "", "look with another policy")
 	c.Flags().Uint64Var(&budget, "budget", 0, "look with another budget, in tokens")
+	c.Flags().StringVar(&query, "query", "", "bring back what answers it of the turns that are not shown whole")
+	c.Flags().Uint64Var(&queryTokens, "query-tokens", 0, "with --query: at most so many tokens")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(contextForms, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().BoolVar(&svg, "svg", false, "print a picture, as SVG")
 	c.Flags().BoolVar(&explain, "explain", false, "say for each half turn why it is in, shortened or out")
@@ -126,6 +133,9 @@ func (e *env) printContext(cx *api.Context, all bool) {
 			turn = faint.Render("system")
 		case s.Turn.IsZero():
 			turn = faint.Render("not stored")
+		}
+		if s.Status == "dropped" && s.Half == "recalled" {
+			turn = faint.Render("query")
 		}
 		half := s.Half
 		if s.Status == "summary" {

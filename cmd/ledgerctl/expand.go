@@ -209,7 +209,9 @@ func (e *env) printLost(cmd *cobra.Command, name string, r api.ListLost, limit i
 	if limit < 0 {
 		return usageError{errors.New("--limit is below 0")}
 	}
-	r.ID = p.turn
+	if r.ID = p.turn; len(r.Kinds) == 0 {
+		r.Kinds = []string{"paths", "identifiers", "commands", "errors"} // listings are full of numbers
+	}
 	var facts []api.LostFact
 	var last *api.LostList
 	for {

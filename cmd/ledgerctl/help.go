@@ -403,6 +403,7 @@ Examples
   ledgerctl diff 01J8@head 01J8/4XK2PQRS --json
 `,
 	"context": `ledgerctl context SESSION|TURN [--format F] [--policy P] [--budget N]
+                                [--query TEXT [--query-tokens N]]
                                 [--explain] [--svg]
 
 What the model would see at the head, or was to see at any turn since: the
@@ -413,11 +414,17 @@ that is due.
   --format F    the messages as JSON: otel, openai, anthropic, gemini
   --policy P    look with another policy or settings, as sessions set takes them
   --budget N    look with another budget, in tokens
+  --query TEXT  with the pieces of older turns that answer it and that the
+                context does not show whole, marked as such
+  --query-tokens N
+                at most so many tokens of them (default: an eighth of the
+                budget, 8,000 at most)
   --explain     say for each half turn why it is in, shortened or out
   --svg         print a picture, as SVG: how the budget is used, and by what
 
 Examples
   ledgerctl context support-42 --explain
+  ledgerctl context support-42 --query "the failing migration" --explain
   ledgerctl context support-42 --svg > context.svg
   ledgerctl context 01J8@head~3 --format anthropic | jq .messages
 `,
@@ -437,6 +444,7 @@ shows them, log never leaves them out.
                      hold any more, most used first, and the turn that has each.
                      Of a compaction: what it covered, and the context it left
   --kind K           with --lost: paths, identifiers, numbers, commands, errors
+                     (default: all but numbers, which listings are full of)
   -n, --limit N      with --lost: at most so many; 0: all (default 50)
 
 Examples

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"nexus/compactor/summary"
 	"nexus/turns"
 )
@@ -35,7 +33,7 @@ func Text(p *turns.Part) string {
 		if p.Ref != nil && len(p.Arguments) == 0 {
 			return p.Name + "\n" + p.Ref.Preview
 		}
-		return p.Name + "\n" + values(p.Arguments)
+		return p.Name + "\n" + summary.ValuesText(p.Arguments)
 	case turns.ToolCallResponse:
 		if text, ok := p.Response.Text(); ok || p.Ref != nil || p.Response.Kind() == '[' {
 			if p.Ref == nil && ok {
@@ -43,30 +41,9 @@ func Text(p *turns.Part) string {
 			}
 			return summary.ResultText(p)
 		}
-		return values(p.Response)
+		return summary.ValuesText(p.Response)
 	}
 	return ""
-}
-
-// values returns the names, strings and numbers of a JSON value, a line each; what is no
-// JSON is its own text.
-func values(v turns.Raw) string {
-	var b strings.Builder
-	d := jsontext.NewDecoder(strings.NewReader(string(v)), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
-	for {
-		t, err := d.ReadToken()
-		if err != nil {
-			break
-		}
-		if k := t.Kind(); k == '"' || k == '0' {
-			b.WriteString(t.String())
-			b.WriteByte('\n')
-		}
-	}
-	if b.Len() == 0 {
-		return string(v)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // plainWords calls found for each word of a text in lower case: a run of letters and

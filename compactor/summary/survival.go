@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"nexus/turns"
 )
 
@@ -155,16 +157,37 @@ func EachFact(ms []turns.Message, found func(Fact)) {
 			p := &ms[i].Parts[j]
 			scan(p.Content, found)
 			if p.Arguments != nil {
-				scan(string(p.Arguments), found)
+				scan(ValuesText(p.Arguments), found)
 				foundCommand(string(p.Arguments), found)
 			}
 			if s, ok := p.Response.Text(); ok {
 				scan(s, found)
 			} else {
-				scan(string(p.Response), found)
+				scan(ValuesText(p.Response), found)
 			}
 		}
 	}
+}
+
+// ValuesText returns the names, strings and numbers of a JSON value, a line each; what is no
+// JSON is its own text.
+func ValuesText(v turns.Raw) string {
+	var b strings.Builder
+	d := jsontext.NewDecoder(strings.NewReader(string(v)), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	for {
+		t, err := d.ReadToken()
+		if err != nil {
+			break
+		}
+		if k := t.Kind(); k == '"' || k == '0' {
+			b.WriteString(t.String())
+			b.WriteByte('\n')
+		}
+	}
+	if b.Len() == 0 {
+		return string(v)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // foundCommand reports the first line of the member "command" in a call's arguments,

@@ -41,3 +41,15 @@ func TestSurvival(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// Arguments and results in JSON are read without its escapes: what stands behind a line
+// end is a name of its own, in the turns as in a summary.
+func TestFactsOfJSONAreReadWithoutItsEscapes(t *testing.T) {
+	call := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "a", Name: "write", Arguments: turns.Raw(`{"file_path":"a/b.go","text":"x\n+Status_1\n\tt_Fatalf\n/src/c.go"}`)}}}
+	result := turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "a", Response: turns.Raw(`[{"type":"text","content":"ok\nlib/d.go"}]`)}}}
+	var got []string
+	EachFact([]turns.Message{call, result}, func(f Fact) { got = append(got, f.Text) })
+	if want := "file_path a/b.go +Status_1 t_Fatalf /src/c.go lib/d.go"; strings.Join(got, " ") != want {
+		t.Errorf("%q, want %q", strings.Join(got, " "), want)
+	}
+}
