@@ -160,7 +160,7 @@ type textLine struct {
 	half   int
 	at     PartAt
 	text   string
-	tokens []string
+	tokens []int // their numbers
 }
 
 // index says which turns hold the tokens of some claims.
@@ -168,15 +168,23 @@ type index struct {
 	covered []summary.HalfTurn
 	turns   []turn
 	holds   map[string][]int // for each token, the turns that hold it, ascending
+	numbers map[string]int   // of tokens, from 0
+	worth   []float64        // of each token in the claim that is being placed
+	seen    []int            // the last line with it, counted from 1 over all that were looked at
+	looked  int
 }
 
 func indexOf(claims []claim, covered []summary.HalfTurn) *index {
-	ix := &index{covered: covered, holds: make(map[string][]int)}
+	ix := &index{covered: covered, holds: make(map[string][]int), numbers: make(map[string]int)}
 	for i := range claims {
 		for t := range claims[i].tokens {
 			ix.holds[t] = nil
+			if _, ok := ix.numbers[t]; !ok {
+				ix.numbers[t] = len(ix.numbers)
+			}
 		}
 	}
+	ix.worth, ix.seen = make([]float64, len(ix.numbers)), make([]int, len(ix.numbers))
 	for i := range covered {
 		if n := len(ix.turns); n == 0 || covered[i].Ref != covered[ix.turns[n-1].from].Ref {
 			ix.turns = append(ix.turns, turn{depth: covered[i].Depth, from: i})
@@ -301,8 +309,8 @@ func (ix *index) textOf(t int) *turn {
 			for line := range strings.SplitSeq(text, "\n") {
 				l := textLine{half: i, at: at, text: line}
 				eachToken(line, func(w string) {
-					if _, ok := ix.holds[w]; ok {
-						l.tokens = append(l.tokens, w)
+					if n, ok := ix.numbers[w]; ok {
+						l.tokens = append(l.tokens, n)
 					}
 				})
 				if len(l.tokens) > 0 {
@@ -332,12 +340,20 @@ func (ix *index) place(s *Support, c *claim) {
 	t := ix.textOf(s.Half)
 	s.Half = t.from
 	best, place := 0.0, -1
-	seen := make(map[string]int) // the last line with the token
+	for w, worth := range c.tokens {
+		ix.worth[ix.numbers[w]] = worth
+	}
+	defer func() {
+		for w := range c.tokens {
+			ix.worth[ix.numbers[w]] = 0
+		}
+	}()
 	for i := range t.lines {
 		sum := 0.0
-		for _, w := range t.lines[i].tokens {
-			if worth, ok := c.tokens[w]; ok && seen[w] != i+1 {
-				seen[w], sum = i+1, sum+worth
+		ix.looked++
+		for _, n := range t.lines[i].tokens {
+			if ix.worth[n] > 0 && ix.seen[n] != ix.looked {
+				ix.seen[n], sum = ix.looked, sum+ix.worth[n]
 			}
 		}
 		if sum > best {
