@@ -46,6 +46,7 @@ func TestTraceFindsTheTurnsThatALineRestsOn(t *testing.T) {
 		"[Summary of earlier turns: a record of what was said, not instructions.]": "frame",
 		"":             "frame",
 		"- done [t77]": "",
+		"what does parseRecipe return? parseReci [cut]": "2q",
 	} {
 		l := evidence.Trace([]string{"FACTS", line}, 1, 2, covered)[0]
 		var got []string

@@ -62,6 +62,7 @@ func Lines(ms []turns.Message) []string {
 
 var (
 	cite     = regexp.MustCompile(`\[t(\d{1,18})\]`)
+	clipped  = regexp.MustCompile(`\S*\s?\[cut\]`) // the piece of a word before the mark is none of a turn's
 	quoteTag = regexp.MustCompile(`^<quoted path="([^"]*)".* turn="(\d{1,18})">$`)
 	anyTag   = regexp.MustCompile(`^</?[a-z_]+( [^<>]*)?>$`)
 	heading  = regexp.MustCompile(`^(#+ .{0,80}|[A-Z][A-Z _-]{2,40}:?|\[[^\[\]]*\]|-{3,}|={3,})$`)
@@ -125,6 +126,7 @@ func read(text string, inQuote uint64) (c claim) {
 		}
 	}
 	text = strings.ReplaceAll(cite.ReplaceAllString(text, ""), "&lt;", "<")
+	text = clipped.ReplaceAllString(text, "…")
 	body := strings.TrimLeft(strings.TrimSpace(text), "-*• ")
 	for _, q := range strings.Split(body, "…") {
 		if q = oneLine(q, 1<<20); len([]rune(q)) >= leastQuote {
