@@ -14,6 +14,12 @@ type Search struct {
 	Kinds      []string `json:"kinds,omitempty,omitzero"`       // turn, memory, event; none: all, but with a session no events
 	Model      string   `json:"model,omitempty,omitzero"`       // turns of this model
 	Tool       string   `json:"tool,omitempty,omitzero"`        // turns that call this tool
+	Role       string   `json:"role,omitempty,omitzero"`        // what a message of this role says
+	Source     string   `json:"source,omitempty,omitzero"`      // turns of this program, as the importer names it
+	Cwd        string   `json:"cwd,omitempty,omitzero"`         // turns in this folder, and in those below
+	Branch     string   `json:"branch,omitempty,omitzero"`      // turns on this branch of git
+	Covered    bool     `json:"covered,omitempty,omitzero"`     // only what is compacted or elided
+	AsOf       string   `json:"as_of,omitempty,omitzero"`       // a position: only what was stored then
 	From       *Time    `json:"from,omitempty,omitzero"`        // [from, to)
 	To         *Time    `json:"to,omitempty,omitzero"`
 }
@@ -33,6 +39,7 @@ type SearchHit struct {
 	Kind  string  `json:"kind"` // turn, memory, event
 	Agent string  `json:"agent"`
 	Score float64 `json:"score"`
+	Some  bool    `json:"some,omitempty,omitzero"` // it has some of the words, not all
 	// State says what a model sees of it now: live, elided, compacted, archived,
 	// other_branch.
 	State    string   `json:"state"`

@@ -20,11 +20,11 @@ import (
 
 // Schema is the version of the documents and of the terms. An index of another version is
 // discarded and made again.
-const Schema = 1
+const Schema = 2
 
 // A batch ends at so many records or bytes of text. They bound the memory of a rebuild.
 const (
-	batchRecords = 500
+	batchRecords = 2000
 	batchBytes   = 4 << 20
 )
 
@@ -39,6 +39,10 @@ type Document struct {
 	Depth   uint64 // turns
 	Model   string
 	Tools   []string
+	Roles   []string // of the messages
+	Source  string   // the program that the session is from, such as claude-code
+	Cwd     string   // the folder that the agent worked in
+	Branch  string   // of git
 	Keys    []string // ids of the content keys
 	Time    int64    // Unix ns
 	Said    []string // what people and models wrote
@@ -350,7 +354,7 @@ func (x *Index) batch(ctx context.Context, src Source, idx bleve.Index, at check
 		}
 		next.Seq++
 		for i := range docs {
-			if err := b.Index(docs[i].ID, fieldsOf(&docs[i])); err != nil {
+			if err := b.IndexAdvanced(docs[i].indexed()); err != nil {
 				return at, fmt.Errorf("record %d: %w", next.Seq, err)
 			}
 			bytes += docs[i].size()

@@ -11,116 +11,26 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
-	"sync"
 
 	"github.com/blevesearch/bleve/v2"
-	"github.com/blevesearch/bleve/v2/analysis"
 	"github.com/blevesearch/bleve/v2/analysis/analyzer/keyword"
 	"github.com/blevesearch/bleve/v2/index/scorch"
 	"github.com/blevesearch/bleve/v2/mapping"
-	"github.com/blevesearch/bleve/v2/registry"
 	index "github.com/blevesearch/bleve_index_api"
 	"github.com/fxamacker/cbor/v2"
 )
 
-// The fields of a document.
-const (
-	fieldSaid, fieldCalls, fieldOutput = "said", "calls", "output"
-	fieldSeq                           = "seq" // breaks ties of the rank: newest first
-)
-
-// texts are the fields that a query looks in, with their weights.
-var texts = []struct {
-	field string
-	boost float64
-}{{fieldSaid, 1}, {fieldCalls, 0.8}, {fieldOutput, 0.5}}
-
-// fieldsOf returns a document as the index takes it.
-func fieldsOf(d *Document) map[string]any {
-	seq, _ := d.place()
-	return map[string]any{
-		"kind": d.Kind, "tenant": d.Tenant, "agent": d.Agent, "session": d.Session, "segment": d.Segment, "depth": float64(d.Depth),
-		"model": d.Model, "tool": d.Tools, "key": d.Keys, "time": float64(d.Time / 1e6), fieldSeq: float64(seq),
-		fieldSaid: d.Said, fieldCalls: d.Calls, fieldOutput: d.Output,
-	}
-}
-
-// DocumentID returns the id of a document: the position of its event, and its number
-// within that.
-func DocumentID(seq uint64, item uint64) string { return fmt.Sprintf("%d.%d", seq, item) }
-
-// ParseDocumentID is the inverse of [DocumentID].
-func ParseDocumentID(id string) (seq, item uint64, err error) {
-	for i := range len(id) {
-		if id[i] == '.' {
-			seq, err = strconv.ParseUint(id[:i], 10, 64)
-			item, err2 := strconv.ParseUint(id[i+1:], 10, 64)
-			return seq, item, errors.Join(err, err2)
-		}
-	}
-	return 0, 0, fmt.Errorf("%q is not the id of a document", id)
-}
-
-func (d *Document) place() (seq, item uint64) {
-	seq, item, _ = ParseDocumentID(d.ID)
-	return seq, item
-}
-
-// analyzerName is what the index calls [Words].
-const analyzerName = "nexus-words"
-
-// registered makes bleve know [Words]. Its registry is one of the process.
-var registered = sync.OnceValue(func() error {
-	return registry.RegisterAnalyzer(analyzerName, func(map[string]any, *registry.Cache) (analysis.Analyzer, error) { return analyzer{}, nil })
-})
-
-type analyzer struct{}
-
-// Analyze implements bleve's Analyzer.
-func (analyzer) Analyze(b []byte) analysis.TokenStream {
-	words := Words(string(b))
-	tokens := make([]analysis.Token, len(words))
-	out := make(analysis.TokenStream, len(words))
-	for i, w := range words {
-		tokens[i] = analysis.Token{Term: []byte(w.Term), Start: w.Start, End: w.End, Position: w.Position}
-		out[i] = &tokens[i]
-	}
-	return out
-}
-
-// newMapping says how documents are indexed: nothing is stored, only words and places.
+// newMapping says how the index ranks. Documents come as the library takes them, so that it
+// has no rule of its own for any field.
 func newMapping() *mapping.IndexMappingImpl {
-	doc := bleve.NewDocumentStaticMapping()
-	text := func(analyzer string, vectors bool) *mapping.FieldMapping {
-		f := bleve.NewTextFieldMapping()
-		f.Analyzer, f.Store, f.IncludeInAll, f.IncludeTermVectors, f.DocValues = analyzer, false, false, vectors, false
-		return f
-	}
-	for _, t := range texts {
-		doc.AddFieldMappingsAt(t.field, text(analyzerName, true))
-	}
-	for _, name := range []string{"kind", "tenant", "agent", "session", "segment", "model", "tool", "key"} {
-		f := text(keyword.Name, false)
-		f.SkipFreqNorm = true
-		doc.AddFieldMappingsAt(name, f)
-	}
-	for _, name := range []string{"depth", "time", fieldSeq} {
-		f := bleve.NewNumericFieldMapping()
-		f.Store, f.IncludeInAll, f.DocValues = false, false, name == fieldSeq
-		doc.AddFieldMappingsAt(name, f)
-	}
 	m := bleve.NewIndexMapping()
-	m.DefaultMapping, m.DefaultAnalyzer, m.ScoringModel = doc, keyword.Name, index.BM25Scoring
+	m.DefaultMapping, m.DefaultAnalyzer, m.ScoringModel = bleve.NewDocumentDisabledMapping(), keyword.Name, index.BM25Scoring
 	return m
 }
 
 // open opens the index of the folder if it is one of this log. Else it makes a new one.
 // Errors: errDamaged.
 func (x *Index) open(ctx context.Context, src Source) (idx bleve.Index, at checkpoint, err error) {
-	if err := registered(); err != nil {
-		return nil, at, err
-	}
 	if err := os.MkdirAll(x.cfg.Dir, 0o700); err != nil {
 		return nil, at, err
 	}

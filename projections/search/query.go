@@ -1,9 +1,11 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,13 +30,30 @@ const (
 )
 
 // Query is what a search looks for: each of its units.
-type Query struct{ units []unit }
+type Query struct {
+	units []unit
+	lang  *language // a word is any of its forms; nil: as it stands
+}
+
+// Len returns how many units a text must have to match.
+func (q Query) Len() int { return len(q.units) }
+
+// Loose returns the query for documents that have some of the units: a word is any of its
+// forms, and words that say nothing of the subject do not count, unless there are no others.
+func (q Query) Loose() Query {
+	lang := languageOf(q.units)
+	telling := slices.DeleteFunc(slices.Clone(q.units), func(u unit) bool { return u.isWord() && lang.stop[u.parts[0]] })
+	if len(telling) == 0 {
+		telling = q.units
+	}
+	return Query{units: telling, lang: &lang}
+}
 
 // unit is a word, a phrase, or the beginning of a word.
 type unit struct {
-	parts  []string // terms at consecutive positions
-	whole  string   // an identifier or path as one term; "": there is none
-	prefix bool     // whole, or the only part, is the beginning of a term
+	parts  []string // words that follow each other
+	prefix bool     // the last of them is the beginning of a word
+	quoted bool
 }
 
 // Parse reads the text of a query: words, "phrases in quotes" and beginnings*. All other
@@ -47,12 +66,14 @@ func Parse(text string) (q Query, err error) {
 	}
 	for i, piece := range strings.Split(text, `"`) {
 		if i%2 == 1 {
-			q.add(unitOf(piece, false, false))
+			u := unitOf(piece, false)
+			u.quoted = true
+			q.add(u)
 			continue
 		}
 		for _, word := range strings.Fields(piece) {
 			stem := strings.TrimRight(word, "*")
-			q.add(unitOf(stem, true, stem != word))
+			q.add(unitOf(stem, stem != word))
 		}
 	}
 	parts := 0
@@ -71,34 +92,38 @@ func Parse(text string) (q Query, err error) {
 	return q, nil
 }
 
+// ParseAny reads a text of any form and length: each of its words is a unit, as many as a
+// query may have. ok is false if it has no word.
+func ParseAny(text string) (q Query, ok bool) {
+	parts := 0
+	for _, word := range strings.Fields(text) {
+		u := unitOf(strings.Trim(word, `"*`), false)
+		if parts += len(u.parts); len(q.units) == maxUnits || parts > maxParts {
+			break
+		}
+		q.add(u)
+	}
+	return q, len(q.units) > 0
+}
+
 func (q *Query) add(u unit) {
-	same := func(o unit) bool { return slices.Equal(o.parts, u.parts) && o.whole == u.whole && o.prefix == u.prefix }
+	same := func(o unit) bool { return slices.Equal(o.parts, u.parts) && o.prefix == u.prefix }
 	if len(u.parts) > 0 && !slices.ContainsFunc(q.units, same) {
 		q.units = append(q.units, u)
 	}
 }
 
 // unitOf returns the unit of a word, or of a phrase.
-func unitOf(text string, word, prefix bool) (u unit) {
+func unitOf(text string, prefix bool) (u unit) {
 	words := Words(text)
 	for _, w := range words {
 		if !w.Whole {
 			u.parts = append(u.parts, w.Term)
 		}
 	}
-	if !word {
-		return u
+	if n := len(u.parts); n > 0 {
+		u.prefix = prefix && (n > 1 || len([]rune(u.parts[0])) >= minStem)
 	}
-	for _, w := range words { // the longest is that of all parts
-		if w.Whole && len(w.Term) > len(u.whole) && w.Position == 1 {
-			u.whole = w.Term
-		}
-	}
-	stem := u.whole
-	if len(u.parts) == 1 {
-		stem = u.parts[0]
-	}
-	u.prefix = prefix && len([]rune(stem)) >= minStem
 	return u
 }
 
@@ -107,7 +132,12 @@ type Filter struct {
 	Tenant, Agent string
 	Kinds         []string // empty: all
 	Model, Tool   string
-	From, To      int64 // Unix ns, [From, To)
+	Role          string
+	Source        string
+	Cwd           string // this folder, and those in it
+	Branch        string
+	From, To      int64  // Unix ns, [From, To): to the hour, the caller compares the rest
+	Through       uint64 // last position: to the block, the caller compares the rest
 	// In bounds the turns: each is one of a session, or one of a segment of a path.
 	In []Place
 }
@@ -127,128 +157,29 @@ type Hit struct {
 // Result is what a search found, best first, of one score the newest first.
 type Result struct {
 	Hits     []Hit
-	Any      bool   // no document has all units; these have some
+	All      int    // so many of Hits have all units; the others, behind them, have some
 	Cut      bool   // more than [MaxHits] were found
 	Position uint64 // of the log, that the index had
 }
 
-// Search returns the documents that match. Errors: [ledger.ErrUnavailable] while the index
-// is opened or made again, and when ctx ends.
-func (x *Index) Search(ctx context.Context, q Query, f Filter) (r Result, err error) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	if x.idx == nil {
-		return r, nil // nothing is in it yet; the caller says how far it is behind
+// begin returns the most frequent words that begin with stem.
+func (x *Index) begin(ctx context.Context, stem string) (out []string, err error) {
+	counts := make(map[string]uint64)
+	for _, field := range []string{fieldSaid, fieldCalls, fieldOutput, fieldWhole} {
+		n := 0
+		err := dictionary(ctx, x.idx, field, stem, func(term string, count uint64) bool {
+			counts[term] += count
+			n++
+			return n < maxScanned
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	r.Position = x.at.Seq
-	err = protect(func() error {
-		units := make([]query.Query, len(q.units))
-		for i, u := range q.units {
-			if units[i], err = x.unitQuery(ctx, u); err != nil {
-				return err
-			}
-		}
-		found, total, err := x.ask(ctx, query.NewConjunctionQuery(units), f)
-		if err == nil && total == 0 && len(units) > 1 {
-			r.Any = true
-			found, total, err = x.ask(ctx, query.NewDisjunctionQuery(units), f)
-		}
-		r.Hits, r.Cut = found, total > uint64(len(found))
-		return err
+	out = slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
-	switch {
-	case err == nil:
-		return r, nil
-	case errors.Is(err, errDamaged):
-		signal(x.broken)
-	case ctx.Err() == nil:
-		return r, fmt.Errorf("search: %w", err)
-	}
-	return r, fmt.Errorf("%w: search: %w", ledger.ErrUnavailable, err)
-}
-
-// ask returns the best documents that match, and how many do.
-func (x *Index) ask(ctx context.Context, what query.Query, f Filter) (hits []Hit, total uint64, err error) {
-	q := query.NewBooleanQuery([]query.Query{what}, nil, nil)
-	q.AddFilter(f.query())
-	req := bleve.NewSearchRequestOptions(q, MaxHits, 0, false)
-	req.SortBy([]string{"-_score", "-" + fieldSeq, "_id"})
-	res, err := x.idx.SearchInContext(ctx, req)
-	if err == nil {
-		err = ctx.Err() // a phrase finds nothing more then
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	hits = make([]Hit, len(res.Hits))
-	for i, h := range res.Hits {
-		hits[i] = Hit{ID: h.ID, Score: h.Score}
-	}
-	return hits, res.Total, nil
-}
-
-// unitQuery returns the query of a unit, in each of the fields of texts.
-func (x *Index) unitQuery(ctx context.Context, u unit) (query.Query, error) {
-	var any []query.Query
-	for _, t := range texts {
-		term := func(term string, boost float64) {
-			q := query.NewTermQuery(term)
-			q.SetField(t.field)
-			q.SetBoost(boost)
-			any = append(any, q)
-		}
-		switch {
-		case u.prefix:
-			stem := u.whole
-			if len(u.parts) == 1 {
-				stem = u.parts[0]
-			}
-			all, err := x.begin(ctx, t.field, stem)
-			if err != nil {
-				return nil, err
-			}
-			for _, s := range all {
-				term(s, t.boost)
-			}
-		case len(u.parts) == 1:
-			term(u.parts[0], t.boost)
-		default:
-			any = append(any, &phrase{u.parts, t.field, t.boost})
-		}
-		if u.whole != "" && !u.prefix {
-			term(u.whole, 2*t.boost)
-		}
-	}
-	if len(any) == 0 {
-		return query.NewMatchNoneQuery(), nil
-	}
-	return query.NewDisjunctionQuery(any), nil
-}
-
-// begin returns the most frequent terms of a field that begin with stem.
-func (x *Index) begin(ctx context.Context, field, stem string) (out []string, err error) {
-	type counted struct {
-		term  string
-		count uint64
-	}
-	var all []counted
-	err = dictionary(ctx, x.idx, field, stem, func(term string, count uint64) bool {
-		all = append(all, counted{term, count})
-		return len(all) < maxScanned
-	})
-	slices.SortStableFunc(all, func(a, b counted) int {
-		switch {
-		case a.count > b.count:
-			return -1
-		case a.count < b.count:
-			return 1
-		}
-		return 0
-	})
-	for _, c := range all[:min(len(all), maxExpanded)] {
-		out = append(out, c.term)
-	}
-	return out, err
+	return out[:min(len(out), maxExpanded)], nil
 }
 
 // dictionary yields the terms of a field with a prefix, and in how many documents each
@@ -287,10 +218,10 @@ func exactly(field, term string) query.Query {
 	return q
 }
 
-// between is the documents with field in [lo, hi]; nil is no bound.
-func between(field string, lo, hi *float64) query.Query {
+// within is the documents with a term of field in [lo, hi]; "" is no bound.
+func within(field, lo, hi string) query.Query {
 	yes := true
-	q := query.NewNumericRangeInclusiveQuery(lo, hi, &yes, &yes)
+	q := query.NewTermRangeInclusiveQuery(lo, hi, &yes, &yes)
 	q.SetField(field)
 	return q
 }
@@ -298,10 +229,17 @@ func between(field string, lo, hi *float64) query.Query {
 // query returns f as the index takes it.
 func (f *Filter) query() query.Query {
 	all := []query.Query{exactly("tenant", f.Tenant)}
-	for field, term := range map[string]string{"agent": f.Agent, "model": f.Model, "tool": f.Tool} {
-		if term != "" {
-			all = append(all, exactly(field, term))
+	for _, x := range []struct{ field, term string }{
+		{"agent", f.Agent}, {"model", f.Model}, {"tool", f.Tool}, {"role", f.Role}, {"source", f.Source}, {"branch", f.Branch},
+	} {
+		if x.term != "" {
+			all = append(all, exactly(x.field, x.term))
 		}
+	}
+	if f.Cwd != "" {
+		below := query.NewPrefixQuery(strings.TrimRight(bound(f.Cwd), "/") + "/")
+		below.SetField("cwd")
+		all = append(all, query.NewDisjunctionQuery([]query.Query{exactly("cwd", bound(f.Cwd)), below}))
 	}
 	if len(f.Kinds) > 0 {
 		var any []query.Query
@@ -310,17 +248,15 @@ func (f *Filter) query() query.Query {
 		}
 		all = append(all, query.NewDisjunctionQuery(any))
 	}
-	if f.From != 0 || f.To != 0 {
-		var lo, hi *float64
-		if f.From != 0 {
-			ms := float64(f.From/1e6 - 1)
-			lo = &ms
+	if times := timeTerms(f.From, f.To); len(times) > 0 {
+		var any []query.Query
+		for _, r := range times {
+			any = append(any, within(r[0], r[1], r[2]))
 		}
-		if f.To != 0 {
-			ms := float64(f.To/1e6 + 1)
-			hi = &ms
-		}
-		all = append(all, between("time", lo, hi)) // the caller compares the ns
+		all = append(all, query.NewDisjunctionQuery(any))
+	}
+	if f.Through != 0 {
+		all = append(all, within(fieldBlock, "", blockTerm(f.Through)))
 	}
 	if len(f.In) > 0 {
 		any := []query.Query{exactly("kind", "memory"), exactly("kind", "event")}
@@ -329,8 +265,7 @@ func (f *Filter) query() query.Query {
 				any = append(any, exactly("session", p.Session))
 				continue
 			}
-			lo, hi := float64(p.Lo), float64(p.Hi)
-			any = append(any, query.NewConjunctionQuery([]query.Query{exactly("segment", p.Segment), between("depth", &lo, &hi)}))
+			any = append(any, within(fieldPlace, placeTerm(p.Segment, p.Lo), placeTerm(p.Segment, p.Hi)))
 		}
 		all = append(all, query.NewDisjunctionQuery(any))
 	}

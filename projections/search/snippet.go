@@ -11,13 +11,34 @@ import (
 // Span is a place in a text: bytes, [From, To).
 type Span struct{ From, To int }
 
+// Matches says which units of a query texts have.
+type Matches []bool
+
+// Matches returns an empty one for q.
+func (q Query) Matches() Matches { return make(Matches, len(q.units)) }
+
+// Count returns how many units there are.
+func (m Matches) Count() (n int) {
+	for _, ok := range m {
+		if ok {
+			n++
+		}
+	}
+	return n
+}
+
+// Found is where units of a query are in a text.
+type Found struct {
+	Spans []Span // in the order of the text
+	Units int    // how many different ones
+}
+
 // maxSpans bounds the places of one unit that Find returns: the first ones. A snippet shows
 // few, and a text may say one word 100,000 times.
 const maxSpans = 1000
 
-// Find returns where units of q are in text, in the order of the text, and how many
-// different ones.
-func (q Query) Find(text string) (spans []Span, units int) {
+// Find returns where units of q are in text, and adds them to all.
+func (q Query) Find(text string, all Matches) (f Found) {
 	words := Words(text)
 	var parts []Word
 	for _, w := range words {
@@ -25,45 +46,62 @@ func (q Query) Find(text string) (spans []Span, units int) {
 			parts = append(parts, w)
 		}
 	}
-	for _, u := range q.units {
-		before := len(spans)
-		if u.prefix {
-			stem := u.whole
-			if len(u.parts) == 1 {
-				stem = u.parts[0]
-			}
-			for _, w := range words {
-				if len(spans) == before+maxSpans {
+	stems := make(map[string]string)
+	for i, u := range q.units {
+		before := len(f.Spans)
+		if len(u.parts) == 1 {
+			for _, w := range words { // an identifier as one word, too: parsehttprequest
+				if len(f.Spans) == before+maxSpans {
 					break
 				}
-				if strings.HasPrefix(w.Term, stem) {
-					spans = append(spans, Span{w.Start, w.End})
+				if (!w.Whole || w.Identifier) && q.same(u, w.Term, stems) {
+					f.Spans = append(f.Spans, Span{w.Start, w.End})
 				}
 			}
 		} else {
 			for i := range parts {
-				if len(spans) == before+maxSpans {
+				if len(f.Spans) == before+maxSpans {
 					break
 				}
-				if followed(parts[i:], u.parts) {
-					spans = append(spans, Span{parts[i].Start, parts[i+len(u.parts)-1].End})
+				if n := len(u.parts) - 1; followed(parts[i:], u) {
+					f.Spans = append(f.Spans, Span{parts[i].Start, parts[i+n].End})
 				}
 			}
 		}
-		if len(spans) > before {
-			units++
+		if len(f.Spans) > before {
+			f.Units++
+			all[i] = true
 		}
 	}
-	slices.SortFunc(spans, func(a, b Span) int { return a.From - b.From })
-	return spans, units
+	slices.SortFunc(f.Spans, func(a, b Span) int { return a.From - b.From })
+	return f
 }
 
-func followed(words []Word, terms []string) bool {
-	if len(words) < len(terms) {
+// same reports whether a word of a text is the one that u looks for.
+func (q Query) same(u unit, word string, stems map[string]string) bool {
+	switch {
+	case word == u.parts[0] || u.prefix && strings.HasPrefix(word, u.parts[0]):
+		return true
+	case q.lang == nil || !u.isWord():
 		return false
 	}
-	for i, t := range terms {
-		if words[i].Term != t {
+	stem := func(s string) string {
+		if _, ok := stems[s]; !ok {
+			stems[s] = q.lang.stemOf(s)
+		}
+		return stems[s]
+	}
+	begin := []rune(u.parts[0])
+	return strings.HasPrefix(word, string(begin[:min(len(begin), minForm-1)])) && stem(word) == stem(u.parts[0])
+}
+
+// followed reports whether words begin with those of u.
+func followed(words []Word, u unit) bool {
+	if len(words) < len(u.parts) {
+		return false
+	}
+	for i, t := range u.parts {
+		if words[i].Term != t && !(u.prefix && i == len(u.parts)-1 && strings.HasPrefix(words[i].Term, t)) {
 			return false
 		}
 	}

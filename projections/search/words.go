@@ -18,6 +18,7 @@ type Word struct {
 	Start, End int // bytes of the text, [Start, End)
 	Position   int // from 1; words that follow each other have consecutive positions
 	Whole      bool
+	Identifier bool // a whole that is one identifier, no path
 }
 
 // Words splits a text into terms: NFKC, lower case.
@@ -111,6 +112,7 @@ func parts(out []Word, text string, from, to, position int) ([]Word, int) {
 	flush(to)
 	if count > 1 {
 		out = add(out, text, from, to, first, true)
+		out[len(out)-1].Identifier = true
 	}
 	return out, position
 }
@@ -128,13 +130,20 @@ func add(out []Word, text string, start, end, position int, whole bool) []Word {
 }
 
 func isWord(r rune) bool {
+	if r >= 0xfe00 && r <= 0xfe0f { // says how the character before it is drawn
+		return false
+	}
 	return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || unicode.IsNumber(r)
 }
 
 // isJoint reports whether c joins the parts of a path, a qualified name or an address.
 func isJoint(c byte) bool { return strings.IndexByte("/\\.-:@", c) >= 0 }
 
-// isSingle reports whether a character is a word of its own.
+// isSingle reports whether a character is a word of its own: of a script without spaces, or
+// a picture. Lines and boxes are none.
 func isSingle(r rune) bool {
+	if r >= 0x2600 && r <= 0x27bf || r >= 0x1f000 && r <= 0x1faff {
+		return true
+	}
 	return r >= 0xe00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }

@@ -87,6 +87,20 @@ func (rd *Reader) SettingsAt(ctx context.Context, s *ledger.Session, index uint6
 	return ev.ID, set, rd.content.LoadPreamble(ctx, s.Tenant, s.Root, &set)
 }
 
+// MetaAt returns the meta of a session that was in force after the event at index.
+func (rd *Reader) MetaAt(s *ledger.Session, index uint64) (turns.Raw, error) {
+	if s.Settings <= index {
+		_, _, set, err := rd.StoredSettings(s)
+		return set.Meta, err
+	}
+	payload, err := rd.Projections.SettingsAt(s.ID, index)
+	if err != nil {
+		return nil, err
+	}
+	_, _, set, err := rd.settingsIn(payload)
+	return set.Meta, err
+}
+
 // settingsIn decodes an event with settings.
 func (rd *Reader) settingsIn(payload []byte) (ev *turns.Event, label string, set turns.Settings, err error) {
 	if ev, err = turns.Decode(payload); err != nil {

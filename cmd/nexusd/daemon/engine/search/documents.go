@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -33,6 +34,7 @@ type part struct {
 	half          turns.Half // 0: not of a half
 	message, part uint64
 	role          turns.Role
+	name          string // of who said it, where the message has one
 	tool          string
 	text          string
 }
@@ -149,6 +151,9 @@ func (se *Search) turnDocuments(ctx context.Context, ev *turns.Event, seq uint64
 	base.Agent, base.Session = s.Agent, s.ID.String()
 	doc := base
 	doc.Kind, doc.ID, doc.Model = "turn", search.DocumentID(seq, 0), model
+	if err := se.work(&doc, &s, ev); err != nil {
+		return nil, err
+	}
 	doc.Segment, doc.Depth = segmentName(s.ID, row.Segment), row.Depth
 	fill(&doc, parts)
 	docs := []search.Document{doc}
@@ -182,10 +187,16 @@ func (se *Search) memoryDocuments(ev *turns.Event, seq uint64, base search.Docum
 	return docs, err
 }
 
-// fill adds the texts of parts to a document.
+// fill adds the texts of parts to a document, and who said them.
 func fill(d *search.Document, parts []part) {
 	size := 0
 	for _, p := range parts {
+		if r := string(p.role); r != "" && !slices.Contains(d.Roles, r) {
+			d.Roles = append(d.Roles, r)
+		}
+		if p.name != "" && !slices.Contains(d.Said, p.name) {
+			d.Said = append(d.Said, p.name)
+		}
 		if size += len(p.text); size > maxEvent {
 			return
 		}
@@ -254,7 +265,7 @@ func (se *Search) messageParts(ctx context.Context, s *ledger.Session, half turn
 	size := 0
 	for i, m := range ms {
 		for j, p := range m.Parts {
-			x := part{half: half, message: uint64(i), part: uint64(j), role: m.Role}
+			x := part{half: half, message: uint64(i), part: uint64(j), role: m.Role, name: m.Name}
 			limit := maxSaid
 			content, err := se.partContent(ctx, s, &p)
 			if err != nil {

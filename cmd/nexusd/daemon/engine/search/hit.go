@@ -19,7 +19,9 @@ type resolver struct {
 	se       *Search
 	caller   reader.Caller
 	query    search.Query
-	from, to int64 // Unix ns; 0: open
+	loose    search.Query // for hits that have some of the words
+	filter   search.Filter
+	covered  bool  // only what the model does not see, or not whole
 	onPath   bool  // turns of the session's path only
 	view     *view // of the session that was named; nil: that of each turn
 	memories *memories.View
@@ -29,7 +31,7 @@ type resolver struct {
 
 // hit returns what the index found as the ledger has it now. ok is false for what is not
 // there, is not the caller's, or can't be read.
-func (r *resolver) hit(ctx context.Context, found search.Hit) (h api.SearchHit, ok bool, err error) {
+func (r *resolver) hit(ctx context.Context, found search.Hit, some bool) (h api.SearchHit, ok bool, err error) {
 	seq, item, err := search.ParseDocumentID(found.ID)
 	if err != nil {
 		return h, false, nil
@@ -39,10 +41,10 @@ func (r *resolver) hit(ctx context.Context, found search.Hit) (h api.SearchHit, 
 		return h, false, skip(err)
 	}
 	at := timeOf(ev)
-	if r.from != 0 && at < r.from || r.to != 0 && at >= r.to {
+	if f := &r.filter; f.From != 0 && at < f.From || f.To != 0 && at >= f.To || f.Through != 0 && seq > f.Through {
 		return h, false, nil
 	}
-	h = api.SearchHit{Score: found.Score, Time: api.UnixTime(at), Position: page.FormatPosition(seq)}
+	h = api.SearchHit{Score: found.Score, Some: some, Time: api.UnixTime(at), Position: page.FormatPosition(seq)}
 	tenant, chain, err := ledger.ParseSubject(subject)
 	if err != nil || tenant != r.caller.Tenant {
 		return h, false, nil
@@ -60,6 +62,9 @@ func (r *resolver) hit(ctx context.Context, found search.Hit) (h api.SearchHit, 
 		ok, err = r.memory(&h, chain.ID, ev.ID)
 	case ev.Kind == turns.KindReceived:
 		ok, err = r.received(ctx, &h, ev, chain, seq)
+	}
+	if r.covered && h.State != compacted && h.State != elided {
+		ok = false
 	}
 	return h, ok, skip(err)
 }
@@ -89,7 +94,10 @@ func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, 
 	if err != nil {
 		return false, err
 	}
-	p := r.best(h, parts)
+	p, ok := r.best(h, parts)
+	if !ok {
+		return false, nil
+	}
 	v := r.view
 	if v == nil {
 		v = own
@@ -134,7 +142,9 @@ func (r *resolver) memory(h *api.SearchHit, agent string, id turns.ID) (bool, er
 	if err != nil || !ok {
 		return false, err
 	}
-	r.best(h, []part{{text: text}})
+	if _, ok := r.best(h, []part{{text: text}}); !ok {
+		return false, nil
+	}
 	st := m.Now()
 	if h.State = archived; st.InForce() {
 		h.State = live
@@ -153,28 +163,45 @@ func (r *resolver) received(ctx context.Context, h *api.SearchHit, ev *turns.Eve
 	if err != nil {
 		return false, err
 	}
-	r.best(h, parts)
+	if _, ok := r.best(h, parts); !ok {
+		return false, nil
+	}
 	h.Kind, h.Agent, h.State, h.Channel, h.Event = "event", row.Agent, live, body.Channel, ev.ID
 	return true, nil
 }
 
-// best fills in the snippet of the part that has the most of the query, and returns it.
-func (r *resolver) best(h *api.SearchHit, parts []part) (p part) {
+// best fills in the snippet of the part that has the most of the query, and returns it. ok
+// is false if the texts do not match: the index takes a few words in a row for a phrase that
+// they are not, and knows the roles of a turn, not those of its words.
+func (r *resolver) best(h *api.SearchHit, parts []part) (p part, ok bool) {
+	q := r.query
+	if h.Some {
+		q = r.loose
+	}
 	var spans []search.Span
-	most := -1
+	most, all := -1, q.Matches()
 	for _, x := range parts {
-		r.looked += len(x.text)
-		at, units := r.query.Find(x.text)
-		if units > most {
-			p, spans, most = x, at, units
+		if r.filter.Role != "" && string(x.role) != r.filter.Role {
+			continue
 		}
+		r.looked += len(x.text)
+		at := q.Find(x.text, all)
+		if x.name != "" {
+			q.Find(x.name, all)
+		}
+		if n := at.Units; n > most {
+			p, spans, most = x, at.Spans, n
+		}
+	}
+	if n := all.Count(); n < q.Len() && !h.Some || n == 0 {
+		return p, false
 	}
 	s := search.Snip(p.text, spans)
 	h.Snippet, h.Matches = s.Text, s.Matches
 	if h.Matches == nil {
 		h.Matches = [][2]int{}
 	}
-	return p
+	return p, true
 }
 
 // places returns where the turns of a session's search are: on the path of its head and,

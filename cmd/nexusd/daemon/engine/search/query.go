@@ -25,6 +25,8 @@ import (
 const (
 	// maxSegments bounds the segments of a path in a query.
 	maxSegments = 500
+	// maxCwd bounds the name of a folder; the index has no more of one.
+	maxCwd = 512
 	// A search waits this long for an index that is so little behind.
 	patience    = 5 * time.Second
 	littleEvent = 10_000
@@ -100,7 +102,7 @@ func (se *Search) Query(ctx context.Context, c reader.Caller, req api.Search) (*
 	if err != nil {
 		return nil, err
 	}
-	res := &resolver{se: se, caller: c, query: q, from: f.From, to: f.To, onPath: req.BranchOnly, views: make(map[turns.ID]*view)}
+	res := &resolver{se: se, caller: c, query: q, loose: q.Loose(), filter: f, covered: req.Covered, onPath: req.BranchOnly, views: make(map[turns.ID]*view)}
 	cut, err := se.scope(ctx, c, req, &f, res)
 	if err != nil {
 		return nil, err
@@ -113,7 +115,7 @@ func (se *Search) Query(ctx context.Context, c reader.Caller, req api.Search) (*
 	if err != nil {
 		return nil, err
 	}
-	out.Any, out.Cut = found.Any, found.Cut || cut
+	out.Cut = found.Cut || cut
 	size := 0
 	for i := from; i < len(found.Hits); i++ {
 		if len(out.Hits) == limit || size > se.page.PageBytes() || res.looked > se.PageText {
@@ -123,7 +125,7 @@ func (se *Search) Query(ctx context.Context, c reader.Caller, req api.Search) (*
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%w: search: %w", ledger.ErrUnavailable, ctx.Err())
 		}
-		h, ok, err := res.hit(ctx, found.Hits[i])
+		h, ok, err := res.hit(ctx, found.Hits[i], i >= found.All)
 		if err != nil {
 			return nil, err
 		}
@@ -136,12 +138,21 @@ func (se *Search) Query(ctx context.Context, c reader.Caller, req api.Search) (*
 		}
 		out.Hits, size = append(out.Hits, h), size+n
 	}
+	out.Any = len(out.Hits) > 0 && out.Hits[0].Some && from == 0
 	return out, nil
 }
 
 // filterOf returns the filter of a request, but for its session.
 func filterOf(c reader.Caller, req api.Search) (f search.Filter, err error) {
-	f = search.Filter{Tenant: c.Tenant, Agent: c.Agent, Kinds: req.Kinds, Model: req.Model, Tool: req.Tool}
+	f = search.Filter{Tenant: c.Tenant, Agent: c.Agent, Kinds: req.Kinds, Model: req.Model, Tool: req.Tool, Role: req.Role, Source: req.Source, Cwd: req.Cwd, Branch: req.Branch}
+	if req.AsOf != "" {
+		if f.Through, err = page.ParsePosition(req.AsOf); err != nil || f.Through == 0 {
+			return f, api.FieldErrorf("/as_of", "%.40q is not a position", req.AsOf)
+		}
+	}
+	if r := turns.Role(req.Role); req.Role != "" && r != turns.User && r != turns.Assistant && r != turns.Tool && r != turns.System {
+		return f, api.FieldErrorf("/role", "%.40q is not one of user, assistant, tool, system", req.Role)
+	}
 	switch {
 	case req.Agent != "" && !turns.ValidName(req.Agent):
 		return f, api.FieldErrorf("/agent", "%.80q is not a name: a to z, 0 to 9 and -, at most 64 characters", req.Agent)
@@ -150,10 +161,13 @@ func filterOf(c reader.Caller, req api.Search) (f search.Filter, err error) {
 	case req.Agent != "" && req.Agent != c.Agent:
 		return f, &api.Error{Code: api.NotFound, Message: "no agent " + req.Agent}
 	}
-	for _, x := range []struct{ field, value string }{{"/model", req.Model}, {"/tool", req.Tool}} {
+	for _, x := range []struct{ field, value string }{{"/model", req.Model}, {"/tool", req.Tool}, {"/source", req.Source}, {"/branch", req.Branch}} {
 		if len(x.value) > turns.MaxName {
 			return f, api.FieldErrorf(x.field, "%d bytes, the limit is %d", len(x.value), turns.MaxName)
 		}
+	}
+	if len(req.Cwd) > maxCwd {
+		return f, api.FieldErrorf("/cwd", "%d bytes, the limit is %d", len(req.Cwd), maxCwd)
 	}
 	if len(req.Kinds) > 3 {
 		return f, api.FieldErrorf("/kinds", "%d kinds; there are three", len(req.Kinds))
@@ -253,6 +267,9 @@ func (se *Search) find(ctx context.Context, c reader.Caller, req api.Search, q s
 		}
 	}
 	if r, err = se.index.Search(ctx, q, f); err != nil {
+		return r, k, 0, err
+	}
+	if err = se.withNeighbours(r.Hits[r.All:]); err != nil {
 		return r, k, 0, err
 	}
 	if after == "" {

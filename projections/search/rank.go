@@ -1,0 +1,410 @@
+package search
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/blevesearch/bleve/v2"
+	"github.com/blevesearch/bleve/v2/search/query"
+	index "github.com/blevesearch/bleve_index_api"
+
+	"nexus/ledger"
+)
+
+const (
+	// A query of so many words is a question: if fewer than enough documents have all of
+	// them, those that have some follow.
+	question = 5
+	enough   = 10
+	// maxForms bounds the forms of a word that a query with some of its words looks for.
+	maxForms = 32
+	minForm  = 3   // characters of a stem that has forms
+	formRate = 0.9 // the weight of another form of a word
+	// BM25, by S. Robertson and others, with weighted fields: k1 bounds what repetition
+	// adds, b says how far a long document is marked down.
+	k1, b = 1.2, 0.75
+)
+
+// term is a term that a unit looks for in a field.
+type term struct {
+	field, text string
+	weight      float64
+}
+
+// wanted is the terms that count for each part of a unit. A phrase is there as often as its
+// rarest part.
+type wanted [][]term
+
+// Search returns the documents that match. Errors: [ledger.ErrUnavailable] while the index
+// is opened or made again, and when ctx ends.
+func (x *Index) Search(ctx context.Context, q Query, f Filter) (Result, error) {
+	return x.read(ctx, func(r *Result) error { return x.search(ctx, q, f, r) })
+}
+
+// SearchAny is Search for documents with some of the units, as [Query.Loose] has them.
+func (x *Index) SearchAny(ctx context.Context, q Query, f Filter) (Result, error) {
+	return x.read(ctx, func(r *Result) (err error) {
+		var total uint64
+		r.Hits, total, err = x.some(ctx, q, f)
+		r.Cut = total > uint64(len(r.Hits))
+		return err
+	})
+}
+
+// read calls f on an index that stays open meanwhile.
+func (x *Index) read(ctx context.Context, f func(*Result) error) (r Result, err error) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if x.idx == nil {
+		return r, nil // nothing is in it yet; the caller says how far it is behind
+	}
+	r.Position = x.at.Seq
+	err = protect(func() error { return f(&r) })
+	switch {
+	case err == nil:
+		return r, nil
+	case errors.Is(err, errDamaged):
+		signal(x.broken)
+	case ctx.Err() == nil:
+		return r, fmt.Errorf("search: %w", err)
+	}
+	return r, fmt.Errorf("%w: search: %w", ledger.ErrUnavailable, err)
+}
+
+func (x *Index) search(ctx context.Context, q Query, f Filter, r *Result) error {
+	all, want, err := x.queries(ctx, q)
+	if err != nil {
+		return err
+	}
+	found, total, err := x.ask(ctx, query.NewConjunctionQuery(all), f)
+	if err != nil {
+		return err
+	}
+	if err := x.rank(ctx, want, found); err != nil {
+		return err
+	}
+	r.Hits, r.All, r.Cut = found, len(found), total > uint64(len(found))
+	if len(q.units) == 1 || total > 0 && (len(q.units) < question || total >= enough) {
+		return nil
+	}
+	more, total, err := x.some(ctx, q, f)
+	if err != nil {
+		return err
+	}
+	have := make(map[string]bool, len(found))
+	for _, h := range found {
+		have[h.ID] = true
+	}
+	for _, h := range more {
+		if !have[h.ID] && len(r.Hits) < MaxHits {
+			r.Hits = append(r.Hits, h)
+		}
+	}
+	r.Cut = total > uint64(len(r.Hits))
+	return nil
+}
+
+// some returns the best documents that have some of the units, and how many have.
+func (x *Index) some(ctx context.Context, q Query, f Filter) (hits []Hit, total uint64, err error) {
+	any, want, err := x.queries(ctx, q.Loose())
+	if err != nil {
+		return nil, 0, err
+	}
+	if hits, total, err = x.ask(ctx, query.NewDisjunctionQuery(any), f); err != nil {
+		return nil, 0, err
+	}
+	return hits, total, x.rank(ctx, want, hits)
+}
+
+// ask returns the documents that match that the library ranks best, and how many do.
+func (x *Index) ask(ctx context.Context, what query.Query, f Filter) (hits []Hit, total uint64, err error) {
+	q := query.NewBooleanQuery([]query.Query{what}, nil, nil)
+	q.AddFilter(f.query())
+	req := bleve.NewSearchRequestOptions(q, MaxHits, 0, false)
+	req.SortBy([]string{"-_score", "-_id"})
+	res, err := x.idx.SearchInContext(ctx, req)
+	if err != nil {
+		return nil, 0, err
+	}
+	hits = make([]Hit, len(res.Hits))
+	for i, h := range res.Hits {
+		hits[i] = Hit{ID: h.ID}
+	}
+	return hits, res.Total, nil
+}
+
+// queries returns the query of each unit, and what counts for its rank.
+func (x *Index) queries(ctx context.Context, q Query) (out []query.Query, want []wanted, err error) {
+	for _, u := range q.units {
+		one, w, err := x.unitQuery(ctx, u, q.lang)
+		if err != nil {
+			return nil, nil, err
+		}
+		out, want = append(out, one), append(want, w)
+	}
+	return out, want, nil
+}
+
+func (x *Index) unitQuery(ctx context.Context, u unit, lang *language) (query.Query, wanted, error) {
+	var w wanted
+	var all []query.Query
+	for i, word := range u.parts {
+		forms := []term{{text: word, weight: 1}}
+		last := i == len(u.parts)-1
+		switch {
+		case u.prefix && last:
+			begun, err := x.begin(ctx, word)
+			if err != nil {
+				return nil, w, err
+			}
+			forms = forms[:0]
+			for _, s := range begun {
+				forms = append(forms, term{text: s, weight: 1})
+			}
+		case lang != nil && u.isWord():
+			others, err := x.forms(ctx, word, lang)
+			if err != nil {
+				return nil, w, err
+			}
+			for _, s := range others {
+				forms = append(forms, term{text: s, weight: formRate})
+			}
+		}
+		var any []query.Query
+		var counts []term
+		look := func(t term) {
+			q := query.NewTermQuery(t.text)
+			q.SetField(t.field)
+			q.SetBoost(t.weight)
+			any, counts = append(any, q), append(counts, t)
+		}
+		for _, f := range forms {
+			for _, t := range texts {
+				look(term{t.field, f.text, f.weight * t.boost})
+			}
+			if len(u.parts) == 1 {
+				look(term{fieldWhole, f.text, f.weight})
+			}
+		}
+		if len(any) == 0 {
+			return query.NewMatchNoneQuery(), w, nil
+		}
+		w = append(w, counts)
+		all = append(all, query.NewDisjunctionQuery(any))
+		if i > 0 && !(u.prefix && last) {
+			all = append(all, exactly(fieldPair, pairTerm(u.parts[i-1], word)))
+		}
+	}
+	if len(all) == 1 {
+		return all[0], w, nil
+	}
+	return query.NewConjunctionQuery(all), w, nil
+}
+
+// forms returns other words of the index with the stem of word.
+func (x *Index) forms(ctx context.Context, word string, lang *language) (out []string, err error) {
+	stem := lang.stemOf(word)
+	r := []rune(stem)
+	if len(r) < minForm {
+		return nil, nil
+	}
+	begin := string(r[:max(minForm-1, len(r)-1)]) // the last letter of a stem may be another one in a form: carry, carries
+	for _, t := range texts {
+		n := 0
+		err := dictionary(ctx, x.idx, t.field, begin, func(s string, _ uint64) bool {
+			n++
+			if len(s) <= len(word)+6 && s != word && !slices.Contains(out, s) && lang.stemOf(s) == stem {
+				out = append(out, s)
+			}
+			return n < maxScanned && len(out) < maxForms
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// rank scores documents by BM25 over the fields, best first, of one score the newest first.
+// The forms of a word count as one word.
+func (x *Index) rank(ctx context.Context, want []wanted, hits []Hit) (err error) {
+	if len(hits) == 0 {
+		return nil
+	}
+	adv, err := x.idx.Advanced()
+	if err != nil {
+		return err
+	}
+	reader, err := adv.Reader()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, reader.Close()) }()
+	s, err := newScorer(reader, hits)
+	if err != nil {
+		return err
+	}
+	for _, w := range want {
+		if len(w) == 0 { // no word of the index begins so
+			continue
+		}
+		if err := s.count(ctx, w); err != nil {
+			return err
+		}
+	}
+	s.score()
+	for i := range s.docs {
+		hits[s.docs[i].hit].Score = s.docs[i].score
+	}
+	slices.SortStableFunc(hits, func(a, b Hit) int {
+		switch {
+		case a.Score > b.Score:
+			return -1
+		case a.Score < b.Score:
+			return 1
+		}
+		return strings.Compare(b.ID, a.ID)
+	})
+	return nil
+}
+
+// scorer scores a few documents, in the order of the index.
+type scorer struct {
+	reader index.IndexReader
+	total  float64 // documents of the index
+	docs   []scored
+	units  [][]counted
+	length map[string][]float64 // words of a field, by document; 0: not known
+}
+
+type scored struct {
+	id    index.IndexInternalID
+	hit   int
+	score float64
+}
+
+// counted is how often the terms of a part are in each document, by field.
+type counted struct {
+	freq map[string][]float64
+	df   float64 // documents that have one, about
+}
+
+func newScorer(reader index.IndexReader, hits []Hit) (*scorer, error) {
+	n, err := reader.DocCount()
+	if err != nil {
+		return nil, err
+	}
+	s := &scorer{reader: reader, total: float64(n), length: make(map[string][]float64)}
+	for i, h := range hits {
+		id, err := reader.InternalID(h.ID)
+		if err != nil {
+			return nil, err
+		}
+		if id != nil {
+			s.docs = append(s.docs, scored{id: slices.Clone(id), hit: i})
+		}
+	}
+	slices.SortFunc(s.docs, func(a, b scored) int { return a.id.Compare(b.id) })
+	return s, nil
+}
+
+// count reads how often the terms of a unit are in the documents.
+func (s *scorer) count(ctx context.Context, w wanted) error {
+	var unit []counted
+	for _, part := range w {
+		c := counted{freq: make(map[string][]float64)}
+		df := make(map[string]float64)
+		for _, t := range part {
+			if c.freq[t.field] == nil {
+				c.freq[t.field] = make([]float64, len(s.docs))
+			}
+			n, err := s.term(ctx, t, c.freq[t.field])
+			if err != nil {
+				return err
+			}
+			df[t.field] += n
+		}
+		for _, n := range df {
+			c.df = max(c.df, min(n, s.total))
+		}
+		unit = append(unit, c)
+	}
+	s.units = append(s.units, unit)
+	return nil
+}
+
+// term adds how often a term is in each document, and returns how many of all have it.
+func (s *scorer) term(ctx context.Context, t term, freq []float64) (df float64, err error) {
+	often := t.field != fieldWhole
+	r, err := s.reader.TermFieldReader(ctx, []byte(t.text), t.field, often, often, false)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	df = float64(r.Count())
+	var at index.TermFieldDoc
+	for j := 0; df > 0 && j < len(s.docs); {
+		d, err := r.Advance(s.docs[j].id, at.Reset())
+		if err != nil || d == nil {
+			return df, err
+		}
+		for j < len(s.docs) && s.docs[j].id.Compare(d.ID) < 0 {
+			j++
+		}
+		if j == len(s.docs) || !s.docs[j].id.Equals(d.ID) {
+			continue
+		}
+		if !often {
+			freq[j] += t.weight
+		} else {
+			freq[j] += t.weight * float64(d.Freq)
+			if s.length[t.field] == nil {
+				s.length[t.field] = make([]float64, len(s.docs))
+			}
+			s.length[t.field][j] = lengthOf(1 / (d.Norm * d.Norm))
+		}
+		j++
+	}
+	return df, nil
+}
+
+// score computes the scores from what was counted. A field's words count less the longer it
+// is, compared with those of the other documents here.
+func (s *scorer) score() {
+	for _, all := range s.length {
+		sum, n := 0.0, 0.0
+		for _, l := range all {
+			if l > 0 {
+				sum, n = sum+l, n+1
+			}
+		}
+		for j, l := range all {
+			all[j] = 1 - b + b*l*n/max(sum, 1)
+		}
+	}
+	for j := range s.docs {
+		for _, unit := range s.units {
+			least, rarity := math.Inf(1), 0.0
+			for _, part := range unit {
+				tf := 0.0
+				for field, freq := range part.freq {
+					if freq[j] == 0 {
+						continue
+					}
+					if lengths := s.length[field]; lengths != nil {
+						tf += freq[j] / lengths[j]
+					} else {
+						tf += freq[j]
+					}
+				}
+				least = min(least, tf)
+				rarity += math.Log(1 + (s.total-part.df+0.5)/(part.df+0.5))
+			}
+			s.docs[j].score += rarity * least * (k1 + 1) / (least + k1)
+		}
+	}
+}
