@@ -274,6 +274,13 @@ Examples
 
 For the list:
   --all            list sessions of an import that have no turn, too
+  --grep TEXT      those with these words, best first, each with its best turn;
+                   TEXT as search takes it
+  --since DAY      with a turn from a day, time or age (3d, 12h, 2w) on
+  --cwd DIR        those in a folder or below
+  --branch NAME    those on a branch of git
+  --model NAME     those of a model
+  --source NAME    those of a program, such as claude-code or codex
 
 For new:
   --kind KIND      peer (else), task, or main: a session of the agent's owner,
@@ -300,6 +307,7 @@ For reset and close:
 
 Examples
   ledgerctl sessions
+  ledgerctl sessions --grep "nil pointer" --since 30d
   ledgerctl sessions new --label support-42 --window 200000
   ledgerctl sessions new --label home --kind main --agent owner
   ledgerctl sessions set support-42 --system prompt.md --tools tools.json
@@ -320,12 +328,13 @@ Examples
   ledgerctl append new --user "What is 6 times 7?" --assistant 42
   ledgerctl append 01J8 < turn.json
 `,
-	"log": `ledgerctl log SESSION|TURN [-n N]
+	"log": `ledgerctl log SESSION|TURN [-n N] [--grep TEXT]
 
 The turns on the path of the head, or of a turn, newest first, through forks
 and compactions: nothing that was ever said is missing here.
 
   -n, --limit N   at most N turns
+  --grep TEXT     those of a session with these words, as search finds them
 
 Examples
   ledgerctl log support-42 -n 20
@@ -585,8 +594,7 @@ Examples
   ledgerctl policy show balanced --json >mine.json
   ledgerctl policy put mine.json --name mine
 `,
-	"search": `ledgerctl search TEXT [--session S] [--branch-only] [--since DAY]
-                 [--kind K] [--limit N]
+	"search": `ledgerctl search TEXT [--session S] [--covered] [--since DAY] …
 
 Finds what is stored by its words: turns, tool calls and their outputs,
 summaries, memories and external events, also where a compaction covers them or
@@ -600,9 +608,20 @@ withdrawn or replaced). Matches are in brackets.
 
   --session S    in this session's turns, those it inherited, and its memories
   --branch-only  only what the session's head descends from
-  --since DAY    from a day or time on
+  --covered      only what the model no longer sees, or sees shortened
+  --since DAY    from a day, a time or an age (3d, 12h, 2w) on
+  --until DAY    before it
+  --as-of POS    only what was stored up to a position
+  --cwd DIR      turns in this folder or below
+  --branch NAME  turns on this branch of git
+  --source NAME  turns of this program, such as claude-code or codex
+  --model NAME   turns of this model
+  --tool NAME    turns that call this tool
+  --role ROLE    what user, assistant, tool or system says
   --kind K       turn, memory or event; may be given again
   --limit N      at most N, up to 100 (20)
+
+ledgerctl sessions --grep TEXT answers with sessions.
 
 Examples
   ledgerctl search "package manager"

@@ -23,10 +23,17 @@ import (
 
 func logCmd(e *env) *cobra.Command {
 	var limit int
+	var words string
 	c := verb("log SESSION|TURN", "the turns of a session, newest first", 1, 1, func(cmd *cobra.Command, args []string) error {
 		p, err := e.place(cmd, args[0])
 		if err != nil {
 			return err
+		}
+		if words != "" && !p.turn.IsZero() {
+			return usageError{errors.New("--grep goes with a session, not with a turn")}
+		}
+		if words != "" {
+			return e.grepLog(cmd.Context(), p, words, limit)
 		}
 		ts := p.c.Turns(cmd.Context(), p.s.ID, api.ListTurns{At: p.turn, Order: "desc", Full: true, Page: api.Page{Limit: min(limit, 1000)}})
 		if err := e.printTurns(ts, limit, ""); err != nil {
@@ -41,6 +48,7 @@ func logCmd(e *env) *cobra.Command {
 		return nil
 	})
 	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most so many")
+	c.Flags().StringVar(&words, "grep", "", "those with these words, as search finds them")
 	return c
 }
 

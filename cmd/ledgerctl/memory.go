@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -381,7 +382,10 @@ func (e *env) sessionFlag(ctx context.Context, c **api.Client, name string) (tur
 	return s.ID, nil
 }
 
-// dayFlag reads a day or a time; nil if the flag is empty.
+// ageUnits are those of an age such as 3d.
+var ageUnits = map[byte]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
+
+// dayFlag reads a day, a time, or an age (3d: three days ago); nil if the flag is empty.
 func dayFlag(flag, value string) (*api.Time, error) {
 	if value == "" {
 		return nil, nil
@@ -392,5 +396,11 @@ func dayFlag(flag, value string) (*api.Time, error) {
 			return &t, nil
 		}
 	}
-	return nil, usageError{fmt.Errorf("--%s takes a day or a time, as 2026-11-22 or 2026-11-22T14:00:00Z (RFC 3339)", flag)}
+	last := len(value) - 1
+	n, err := strconv.ParseUint(value[:last], 10, 32)
+	if unit := ageUnits[value[last]]; err == nil && unit > 0 && n <= uint64(100*365*24*time.Hour/unit) {
+		t := api.Time(time.Now().Add(-time.Duration(n) * unit).UTC())
+		return &t, nil
+	}
+	return nil, usageError{fmt.Errorf("--%s takes a day, a time or an age, as 2026-11-22, 2026-11-22T14:00:00Z, 3d, 12h or 2w", flag)}
 }

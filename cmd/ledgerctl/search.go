@@ -1,21 +1,26 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 // searchCmd is the command search.
 func searchCmd(e *env) *cobra.Command {
 	var r api.Search
-	var session, since string
+	var session, since, until string
 	c := verb("search TEXT", "turns, memories and events by words", 1, -1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.client(api.Operator)
 		if err != nil {
@@ -25,6 +30,9 @@ func searchCmd(e *env) *cobra.Command {
 			return err
 		}
 		if r.From, err = dayFlag("since", since); err != nil {
+			return err
+		}
+		if r.To, err = dayFlag("until", until); err != nil {
 			return err
 		}
 		r.Text = strings.Join(args, " ")
@@ -62,7 +70,16 @@ func searchCmd(e *env) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&session, "session", "", "in this session, and what it inherits")
 	f.BoolVar(&r.BranchOnly, "branch-only", false, "only the path of the session's head")
-	f.StringVar(&since, "since", "", "from this day or time on")
+	f.StringVar(&since, "since", "", "from this day, time or age (3d) on")
+	f.StringVar(&until, "until", "", "before this day, time or age")
+	f.StringVar(&r.Cwd, "cwd", "", "turns in this folder or below")
+	f.StringVar(&r.Branch, "branch", "", "turns on this branch of git")
+	f.StringVar(&r.Source, "source", "", "turns of this program, such as claude-code or codex")
+	f.StringVar(&r.Model, "model", "", "turns of this model")
+	f.StringVar(&r.Tool, "tool", "", "turns that call this tool")
+	f.StringVar(&r.Role, "role", "", "what user, assistant, tool or system says")
+	f.BoolVar(&r.Covered, "covered", false, "only what the model no longer sees, or sees shortened")
+	f.StringVar(&r.AsOf, "as-of", "", "a position: only what was stored then")
 	f.StringSliceVar(&r.Kinds, "kind", nil, "turn, memory or event")
 	f.IntVar(&r.Limit, "limit", 20, "at most so many, up to 100")
 	return c
@@ -82,6 +99,163 @@ func (e *env) sayNext(hits []api.SearchHit) {
 	} else if i := first("event"); i >= 0 {
 		e.say("next: ledgerctl events get %s %s --agent %s", printable(hits[i].Channel), hits[i].Event, hits[i].Agent)
 	}
+}
+
+// grep is what sessions --grep and the filters beside it ask for.
+type grep struct {
+	text, since, cwd, branch, model, source string
+}
+
+func (g *grep) flags(f *pflag.FlagSet) {
+	f.StringVar(&g.text, "grep", "", "those with these words, best first")
+	f.StringVar(&g.since, "since", "", "with a turn from this day, time or age (3d) on")
+	f.StringVar(&g.cwd, "cwd", "", "those in this folder or below")
+	f.StringVar(&g.branch, "branch", "", "those on this branch of git")
+	f.StringVar(&g.model, "model", "", "those of this model")
+	f.StringVar(&g.source, "source", "", "those of this program, such as claude-code or codex")
+}
+
+func (g *grep) isSet() bool { return *g != grep{} }
+
+// keeps reports whether the filters keep a session, by its meta.
+func (g *grep) keeps(s *api.Session, since *api.Time) bool {
+	var meta struct {
+		Cwd    turns.Raw `json:"cwd"`
+		Branch turns.Raw `json:"git_branch"`
+		Git    turns.Raw `json:"git"`
+	}
+	_ = json.Unmarshal(s.Meta, &meta) // it belongs to the client and may be anything
+	var git struct {
+		Branch turns.Raw `json:"branch"`
+	}
+	_ = json.Unmarshal(meta.Git, &git)
+	cwd, _ := meta.Cwd.Text()
+	branch, ok := meta.Branch.Text()
+	if !ok {
+		branch, _ = git.Branch.Text()
+	}
+	folder := strings.TrimRight(g.cwd, "/")
+	return (g.cwd == "" || cwd == folder || strings.HasPrefix(cwd, folder+"/")) && (g.branch == "" || branch == g.branch) && (g.model == "" || s.Model == g.model) &&
+		(g.source == "" || source(s.Meta) == g.source) && (since == nil || s.HeadTime != nil && !time.Time(*s.HeadTime).Before(time.Time(*since)))
+}
+
+// grepSessions prints the sessions with the words of g, best first, each with its best turn.
+func (e *env) grepSessions(ctx context.Context, g *grep) error {
+	c, err := e.client(api.Operator)
+	if err != nil {
+		return err
+	}
+	r := api.Search{Text: g.text, Kinds: []string{"turn"}, Cwd: g.cwd, Branch: g.branch, Model: g.model, Source: g.source, Page: api.Page{Limit: 100}}
+	if r.From, err = dayFlag("since", g.since); err != nil {
+		return err
+	}
+	type match struct {
+		Session api.Session   `json:"session"`
+		Turns   int           `json:"turns"` // that match
+		Best    api.SearchHit `json:"best"`
+	}
+	var list []*match
+	by := make(map[turns.ID]*match)
+	for {
+		page, err := c.Search(ctx, r)
+		if err != nil {
+			return err
+		}
+		if r.After == "" && page.Behind > 0 {
+			e.say("the newest %d events were not searched yet", page.Behind)
+		}
+		if r.After == "" && page.Any {
+			e.say("nothing has all of the words; these have some")
+		}
+		for _, h := range page.Hits {
+			if h.Some && !page.Any {
+				continue // others have all of the words
+			}
+			if m := by[h.Session]; m != nil {
+				m.Turns++
+				continue
+			}
+			m := &match{Turns: 1, Best: h}
+			by[h.Session], list = m, append(list, m)
+		}
+		if r.After = page.Next; r.After == "" {
+			break
+		}
+		if page.Any {
+			break // the best of those that have some
+		}
+	}
+	for _, m := range list {
+		s, err := c.GetSession(ctx, m.Best.Session, api.GetSession{About: api.About{About: true}})
+		if err != nil {
+			return err
+		}
+		m.Session = *s
+	}
+	if e.json {
+		for _, m := range list {
+			if err := e.print(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		e.say("no session has it")
+		return nil
+	}
+	var rows [][]string
+	for _, m := range list {
+		rows = append(rows, []string{idStyle.Render(fmt.Sprintf("%s@%d", short(m.Best.Session), m.Best.Depth)), time.Time(m.Best.Time).Format(time.DateOnly), grouped(uint64(m.Turns)),
+			source(m.Session.Meta), clip(e.titleOf(&m.Session), 40), e.snippet(m.Best)})
+	}
+	cols := []column{{head: "where"}, {head: "day", drop: 2}, {head: "turns", right: true, drop: 3}, {head: "source", drop: 4}, {head: "title", drop: 1}, {head: "text"}}
+	if _, err := io.WriteString(e.out, e.table(cols, rows)); err != nil {
+		return err
+	}
+	e.sayNext([]api.SearchHit{list[0].Best})
+	return nil
+}
+
+// grepLog prints the turns of a session's path that have the words of text, newest first.
+func (e *env) grepLog(ctx context.Context, p place, text string, limit int) error {
+	r := api.Search{Text: text, Session: p.s.ID, BranchOnly: true, Kinds: []string{"turn"}, Page: api.Page{Limit: 100}}
+	var hits []api.SearchHit
+	for {
+		page, err := p.c.Search(ctx, r)
+		if err != nil {
+			return err
+		}
+		if r.After == "" && page.Any {
+			e.say("nothing has all of the words; these have some")
+		}
+		hits = append(hits, page.Hits...)
+		if r.After = page.Next; r.After == "" || page.Any {
+			break
+		}
+	}
+	slices.SortStableFunc(hits, func(a, b api.SearchHit) int { return cmp.Compare(b.Depth, a.Depth) })
+	if limit > 0 {
+		hits = hits[:min(limit, len(hits))]
+	}
+	if e.json {
+		for _, h := range hits {
+			if err := e.print(h); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(hits) == 0 {
+		e.say("nothing found")
+		return nil
+	}
+	return e.printHits(hits)
+}
+
+// snippet returns the snippet of a hit for a line of a table.
+func (e *env) snippet(h api.SearchHit) string {
+	return strings.Join(strings.Fields(printable(marked(h))), " ")
 }
 
 // printHits prints a line for each hit.

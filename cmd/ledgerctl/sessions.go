@@ -24,10 +24,17 @@ import (
 
 func sessionsCmd(e *env) *cobra.Command {
 	var all bool
-	list := func(cmd *cobra.Command, _ []string) error { return e.listSessions(cmd.Context(), all) }
+	var g grep
+	list := func(cmd *cobra.Command, _ []string) error {
+		if g.text != "" {
+			return e.grepSessions(cmd.Context(), &g)
+		}
+		return e.listSessions(cmd.Context(), all, &g)
+	}
 	c := verb("sessions", "list, open, change and close sessions", 0, 0, list)
 	lister := verb("list", "the sessions, oldest first", 0, 0, list)
 	for _, v := range []*cobra.Command{c, lister} {
+		g.flags(v.Flags())
 		v.Flags().BoolVar(&all, "all", false, "list imported sessions without a turn too")
 	}
 	c.AddCommand(lister, showSessionCmd(e), newSessionCmd(e), setSessionCmd(e), resetSessionCmd(e), closeSessionCmd(e))
@@ -36,16 +43,24 @@ func sessionsCmd(e *env) *cobra.Command {
 
 // listSessions lists the sessions: those that an import opened and that have no
 // turn yet only with all.
-func (e *env) listSessions(ctx context.Context, all bool) error {
+func (e *env) listSessions(ctx context.Context, all bool, g *grep) error {
 	c, err := e.client(api.Operator)
 	if err != nil {
 		return err
 	}
+	since, err := dayFlag("since", g.since)
+	if err != nil {
+		return err
+	}
 	var list []api.Session
-	empty := uint64(0)
+	empty, others := uint64(0), false
 	for s, err := range c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
 		if err != nil {
 			return err
+		}
+		if g.isSet() && !g.keeps(&s, since) {
+			others = true
+			continue
 		}
 		if e.json {
 			if err := e.print(s); err != nil {
@@ -64,6 +79,10 @@ func (e *env) listSessions(ctx context.Context, all bool) error {
 	}
 	if empty > 0 {
 		defer e.say("%s of an import without a turn not listed; sessions --all lists all", plural(empty, "session"))
+	}
+	if len(list) == 0 && others {
+		e.say("no session is left by these filters; ledgerctl sessions lists all")
+		return nil
 	}
 	if len(list) == 0 && empty == 0 && e.agent != "" && e.agent != api.Operator {
 		e.say("agent %q has no session in tenant %q; %s", e.agent, e.tenant, e.whoHasSessions(ctx, c))
