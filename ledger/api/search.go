@@ -20,8 +20,10 @@ type Search struct {
 	Branch     string   `json:"branch,omitempty,omitzero"`      // turns on this branch of git
 	Covered    bool     `json:"covered,omitempty,omitzero"`     // only what is compacted or elided
 	AsOf       string   `json:"as_of,omitempty,omitzero"`       // a position: only what was stored then
-	From       *Time    `json:"from,omitempty,omitzero"`        // [from, to)
-	To         *Time    `json:"to,omitempty,omitzero"`
+	// ShowSecrets shows credentials of known shapes in snippets; else they are asterisks.
+	ShowSecrets bool  `json:"show_secrets,omitempty,omitzero"`
+	From        *Time `json:"from,omitempty,omitzero"` // [from, to)
+	To          *Time `json:"to,omitempty,omitzero"`
 }
 
 // SearchHits is search.query's reply, best first.

@@ -26,7 +26,7 @@ const (
 	formRate = 0.9 // the weight of another form of a word
 	// BM25, by S. Robertson and others, with weighted fields: k1 bounds what repetition
 	// adds, b says how far a long document is marked down.
-	k1, b = 1.2, 0.75
+	k1, b = 1.2, 0.4
 )
 
 // term is a term that a unit looks for in a field.

@@ -12,6 +12,7 @@ import (
 	"nexus/lineage"
 	"nexus/projections/search"
 	"nexus/turns"
+	"nexus/turns/secrets"
 )
 
 // resolver makes hits of what the index found, for one request.
@@ -23,6 +24,7 @@ type resolver struct {
 	filter   search.Filter
 	covered  bool  // only what the model does not see, or not whole
 	onPath   bool  // turns of the session's path only
+	secrets  bool  // are shown
 	view     *view // of the session that was named; nil: that of each turn
 	memories *memories.View
 	views    map[turns.ID]*view // by session
@@ -196,7 +198,11 @@ func (r *resolver) best(h *api.SearchHit, parts []part) (p part, ok bool) {
 	if n := all.Count(); n < q.Len() && !h.Some || n == 0 {
 		return p, false
 	}
-	s := search.Snip(p.text, spans)
+	text := p.text
+	if !r.secrets {
+		text = secrets.Mask(text)
+	}
+	s := search.Snip(text, spans)
 	h.Snippet, h.Matches = s.Text, s.Matches
 	if h.Matches == nil {
 		h.Matches = [][2]int{}

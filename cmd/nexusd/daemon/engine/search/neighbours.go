@@ -11,7 +11,7 @@ import (
 const (
 	// neighbourRate is how much of the scores of the turns before and after it a turn gets.
 	// In a talk the answer to a question is the next turn, and repeats few of its words.
-	neighbourRate = 0.4
+	neighbourRate = 0.5
 	// maxNeighbours bounds the hits that are looked at for it.
 	maxNeighbours = 300
 	// summaryRate marks summaries down: they say again what the turns say.

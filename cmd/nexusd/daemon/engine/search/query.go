@@ -102,7 +102,7 @@ func (se *Search) Query(ctx context.Context, c reader.Caller, req api.Search) (*
 	if err != nil {
 		return nil, err
 	}
-	res := &resolver{se: se, caller: c, query: q, loose: q.Loose(), filter: f, covered: req.Covered, onPath: req.BranchOnly, views: make(map[turns.ID]*view)}
+	res := &resolver{se: se, caller: c, query: q, loose: q.Loose(), filter: f, covered: req.Covered, secrets: req.ShowSecrets, onPath: req.BranchOnly, views: make(map[turns.ID]*view)}
 	cut, err := se.scope(ctx, c, req, &f, res)
 	if err != nil {
 		return nil, err

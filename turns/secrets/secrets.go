@@ -1,0 +1,78 @@
+// Package secrets finds credentials of known shapes in texts, and masks them.
+//
+// It knows the shapes that issuers gave their tokens so that scanners find them, and no
+// others: a password in a sentence has none. ledgerctl and the room search of the engine
+// use it. It imports nothing of this project.
+package secrets
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Secret is a credential in a text. It does not hold it.
+type Secret struct {
+	Kind     string
+	From, To int // bytes of the text, [From, To)
+}
+
+// shape is a kind of credential. A text without sign has none of it.
+type shape struct {
+	kind, sign string
+	is         *regexp.Regexp // its first group, if it has one, is the secret
+}
+
+// shapes are in the order in which they are tried: of two at one place the first counts.
+var shapes = []shape{
+	{"private key", "PRIVATE KEY-----", regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=:,\\\s-]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)},
+	{"AWS access key", "A", regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z2-7]{16}\b`)},
+	{"GitHub token", "gh", regexp.MustCompile(`\bgh[pousr]_[A-Za-z0-9]{36,255}\b`)},
+	{"GitHub token", "github_pat_", regexp.MustCompile(`\bgithub_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59}\b`)},
+	{"GitLab token", "glpat-", regexp.MustCompile(`\bglpat-[A-Za-z0-9_-]{20,}`)},
+	{"Slack token", "xox", regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{10,}`)},
+	{"Stripe key", "_live_", regexp.MustCompile(`\b[sr]k_live_[A-Za-z0-9]{20,}\b`)},
+	{"Anthropic key", "sk-ant-", regexp.MustCompile(`\bsk-ant-[A-Za-z0-9_-]{20,}`)},
+	{"OpenAI key", "sk-", regexp.MustCompile(`\bsk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{32,}`)},
+	{"Google API key", "AIza", regexp.MustCompile(`\bAIza[A-Za-z0-9_-]{35}`)},
+	{"npm token", "npm_", regexp.MustCompile(`\bnpm_[A-Za-z0-9]{36}\b`)},
+	{"PyPI token", "pypi-", regexp.MustCompile(`\bpypi-AgE[A-Za-z0-9_-]{40,}`)},
+	{"SendGrid key", "SG.", regexp.MustCompile(`\bSG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}`)},
+	{"Hugging Face token", "hf_", regexp.MustCompile(`\bhf_[A-Za-z0-9]{34}\b`)},
+	{"JSON web token", "eyJ", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}`)},
+	{"password in a URL", "://", regexp.MustCompile(`\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@"'\\<>]*:([^\s/:@"'\\<>$*{]{3,})@[A-Za-z0-9\[]`)},
+}
+
+// Find returns the credentials in a text, in its order, none in another.
+func Find(text string) (out []Secret) {
+	for _, s := range shapes {
+		if !strings.Contains(text, s.sign) {
+			continue
+		}
+		for _, at := range s.is.FindAllStringSubmatchIndex(text, -1) {
+			n := len(at) - 2
+			found := Secret{s.kind, at[n], at[n+1]}
+			if !slices.ContainsFunc(out, func(o Secret) bool { return o.From < found.To && found.From < o.To }) {
+				out = append(out, found)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Secret) int { return a.From - b.From })
+	return out
+}
+
+// Mask returns a text with an asterisk in place of each byte of a credential, so that
+// offsets stay.
+func Mask(text string) string {
+	found := Find(text)
+	if len(found) == 0 {
+		return text
+	}
+	b := []byte(text)
+	for _, s := range found {
+		for i := s.From; i < s.To; i++ {
+			b[i] = '*'
+		}
+	}
+	return string(b)
+}
