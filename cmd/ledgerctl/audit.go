@@ -13,6 +13,7 @@ import (
 
 func verifyCmd(e *env) *cobra.Command {
 	var file string
+	var secret bool
 	cmd := verb("verify [SESSION…]", "check every event, hash, parent and blob", 0, -1, func(cmd *cobra.Command, args []string) error {
 		c, err := e.client(api.Operator)
 		if err != nil {
@@ -25,6 +26,9 @@ func verifyCmd(e *env) *cobra.Command {
 				return err
 			}
 			ids = append(ids, s.ID)
+		}
+		if secret {
+			return e.findSecrets(cmd.Context(), c, ids)
 		}
 		began := time.Now()
 		v, err := c.Verify(cmd.Context(), ids...)
@@ -49,6 +53,8 @@ func verifyCmd(e *env) *cobra.Command {
 		return err
 	})
 	cmd.Flags().StringVar(&file, "report", "", "write a report, as JSON, to a file or to - (stdout)")
+	cmd.Flags().BoolVar(&secret, "secrets", false, "list credentials of known shapes, without showing them")
+	cmd.MarkFlagsMutuallyExclusive("report", "secrets")
 	return cmd
 }
 

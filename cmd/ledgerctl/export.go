@@ -18,11 +18,12 @@ import (
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange"
+	"nexus/turns/secrets"
 )
 
 func exportCmd(e *env) *cobra.Command {
 	var format, file string
-	var beforeLoss, all bool
+	var beforeLoss, all, shown bool
 	c := verb("export SESSION", "take a session out: raw events, a transcript, or a provider's form", 1, 1, func(cmd *cobra.Command, args []string) error {
 		if all {
 			if beforeLoss || file != "" || format != "jsonl" {
@@ -57,10 +58,16 @@ func exportCmd(e *env) *cobra.Command {
 				}
 				return exportEvents(records, w)
 			case "claude-code":
+				if !shown {
+					w = masker{w}
+				}
 				return exportTranscript(cmd.Context(), c, s.ID, w)
 			}
 			if !slices.Contains(contextForms, format) {
 				return usageError{fmt.Errorf("format %q is none of %s", format, strings.Join(exportForms, ", "))}
+			}
+			if !shown {
+				w = masker{w}
 			}
 			return exportContext(cmd.Context(), c, s.ID, format, w)
 		}
@@ -82,9 +89,20 @@ func exportCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&format, "format", "jsonl", strings.Join(exportForms, ", "))
 	c.Flags().StringVarP(&file, "output", "o", "", "file to write")
 	c.Flags().BoolVar(&all, "all", false, "everything of the tenant, into a folder")
+	c.Flags().BoolVar(&shown, "show-secrets", false, "show credentials of known shapes; jsonl always has all bytes")
 	c.Flags().BoolVar(&beforeLoss, "before-loss", false, "of a session that lost an event: what is before it")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(exportForms, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// masker masks the credentials in each line that is written. A write is a line.
+type masker struct{ to io.Writer }
+
+func (m masker) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(m.to, secrets.Mask(string(b))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // writeFile writes a file as a whole or not at all. Only its owner can read it.

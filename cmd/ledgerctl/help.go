@@ -188,6 +188,8 @@ the context of the head, as a provider takes it.
                      gemini
   -o, --output FILE  write to FILE, whole or not at all (else: stdout)
   --before-loss      of a session that lost an event: what is before it (jsonl)
+  --show-secrets     show credentials of known shapes; else they are asterisks.
+                     jsonl has every byte in any case
   --all              everything of the tenant (--tenant), into a folder:
                      sessions/AGENT/ID.jsonl, each as above; to read,
                      events/AGENT/CHANNEL.jsonl, memories/AGENT.jsonl and
@@ -335,6 +337,7 @@ and compactions: nothing that was ever said is missing here.
 
   -n, --limit N   at most N turns
   --grep TEXT     those of a session with these words, as search finds them
+  --show-secrets  show credentials of known shapes; else they are asterisks
 
 Examples
   ledgerctl log support-42 -n 20
@@ -619,6 +622,7 @@ withdrawn or replaced). Matches are in brackets.
   --tool NAME    turns that call this tool
   --role ROLE    what user, assistant, tool or system says
   --kind K       turn, memory or event; may be given again
+  --show-secrets show credentials of known shapes; else they are asterisks
   --limit N      at most N, up to 100 (20)
 
 ledgerctl sessions --grep TEXT answers with sessions.
@@ -729,7 +733,7 @@ Examples
   ledgerctl compare session.jsonl --policy nexus,balanced --svg contexts.svg
   ledgerctl compare support-42 --json | jq '.policies[] | {policy, cost}'
 `,
-	"verify": `ledgerctl verify [SESSION…] [--report FILE]
+	"verify": `ledgerctl verify [SESSION…] [--report FILE | --secrets]
 
 Reads every event of the ledger, or of some sessions, and checks its bytes,
 hash, predecessor, parent, coverage, content key and blobs. Exit status 0 where
@@ -740,6 +744,9 @@ daemon, or another verification runs, 8 not the operator.
   --report FILE  write what was found as JSON (API.md, verification reports):
                  counts, problems by session, what is lost. - is stdout, in
                  place of the text
+
+  --secrets   list credentials of known shapes in the turns instead: where each
+              is and of what kind, never itself
 
 Examples
   ledgerctl verify

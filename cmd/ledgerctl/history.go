@@ -24,6 +24,7 @@ import (
 func logCmd(e *env) *cobra.Command {
 	var limit int
 	var words string
+	var shown bool
 	c := verb("log SESSION|TURN", "the turns of a session, newest first", 1, 1, func(cmd *cobra.Command, args []string) error {
 		p, err := e.place(cmd, args[0])
 		if err != nil {
@@ -33,9 +34,12 @@ func logCmd(e *env) *cobra.Command {
 			return usageError{errors.New("--grep goes with a session, not with a turn")}
 		}
 		if words != "" {
-			return e.grepLog(cmd.Context(), p, words, limit)
+			return e.grepLog(cmd.Context(), p, words, limit, shown)
 		}
 		ts := p.c.Turns(cmd.Context(), p.s.ID, api.ListTurns{At: p.turn, Order: "desc", Full: true, Page: api.Page{Limit: min(limit, 1000)}})
+		if !shown {
+			ts = masked(ts)
+		}
 		if err := e.printTurns(ts, limit, ""); err != nil {
 			return err
 		}
@@ -48,8 +52,23 @@ func logCmd(e *env) *cobra.Command {
 		return nil
 	})
 	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most so many")
+	c.Flags().BoolVar(&shown, "show-secrets", false, "show credentials of known shapes")
 	c.Flags().StringVar(&words, "grep", "", "those with these words, as search finds them")
 	return c
+}
+
+// masked returns turns with their credentials masked.
+func masked(ts iter.Seq2[api.Turn, error]) iter.Seq2[api.Turn, error] {
+	return func(yield func(api.Turn, error) bool) {
+		for t, err := range ts {
+			if err == nil {
+				maskTurn(&t)
+			}
+			if !yield(t, err) {
+				return
+			}
+		}
+	}
 }
 
 // printEach prints each of a list: as JSON, or as its line. limit, where it is not

@@ -79,6 +79,7 @@ func searchCmd(e *env) *cobra.Command {
 	f.StringVar(&r.Tool, "tool", "", "turns that call this tool")
 	f.StringVar(&r.Role, "role", "", "what user, assistant, tool or system says")
 	f.BoolVar(&r.Covered, "covered", false, "only what the model no longer sees, or sees shortened")
+	f.BoolVar(&r.ShowSecrets, "show-secrets", false, "show credentials of known shapes")
 	f.StringVar(&r.AsOf, "as-of", "", "a position: only what was stored then")
 	f.StringSliceVar(&r.Kinds, "kind", nil, "turn, memory or event")
 	f.IntVar(&r.Limit, "limit", 20, "at most so many, up to 100")
@@ -218,8 +219,8 @@ func (e *env) grepSessions(ctx context.Context, g *grep) error {
 }
 
 // grepLog prints the turns of a session's path that have the words of text, newest first.
-func (e *env) grepLog(ctx context.Context, p place, text string, limit int) error {
-	r := api.Search{Text: text, Session: p.s.ID, BranchOnly: true, Kinds: []string{"turn"}, Page: api.Page{Limit: 100}}
+func (e *env) grepLog(ctx context.Context, p place, text string, limit int, shown bool) error {
+	r := api.Search{Text: text, ShowSecrets: shown, Session: p.s.ID, BranchOnly: true, Kinds: []string{"turn"}, Page: api.Page{Limit: 100}}
 	var hits []api.SearchHit
 	for {
 		page, err := p.c.Search(ctx, r)

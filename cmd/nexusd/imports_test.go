@@ -85,7 +85,7 @@ var allowed = map[string][]string{
 	room("search"):               slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "projections/search", "turns", "turns/seal", "turns/secrets"}, rooms("page", "cache", "content", "reader", "memories")),
 	"cmd/nexusd/daemon":          nil, // the wiring: everything
 	"docs/examples/go":           {},  // what any client may use
-	"cmd/ledgerctl": {"turns", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
+	"cmd/ledgerctl": {"turns", "turns/secrets", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
 		"cmd/nexusd/daemon", "ledger/jetstream/backup", "ledger/jetstream/embed"},
 }
 
