@@ -237,9 +237,10 @@ func (f *Filter) query() query.Query {
 		}
 	}
 	if f.Cwd != "" {
-		below := query.NewPrefixQuery(strings.TrimRight(bound(f.Cwd), "/") + "/")
+		folder := strings.TrimRight(bound(f.Cwd), "/")
+		below := query.NewPrefixQuery(folder + "/")
 		below.SetField("cwd")
-		all = append(all, query.NewDisjunctionQuery([]query.Query{exactly("cwd", bound(f.Cwd)), below}))
+		all = append(all, query.NewDisjunctionQuery([]query.Query{exactly("cwd", folder), below}))
 	}
 	if len(f.Kinds) > 0 {
 		var any []query.Query
