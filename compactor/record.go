@@ -9,6 +9,7 @@ import (
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
 	"nexus/compactor/view"
+	"nexus/lineage"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -41,6 +42,13 @@ const clearedShow = "[Old tool result content cleared]"
 // Errors: [turns.FieldError] if the first kept turn or a cleared result is not on
 // the path; [plan.ErrNothing] if the compaction changes nothing.
 func Record(p view.Path, rec Recorded, c tokens.Counter) (Result, error) {
+	r, _, err := ApplyRecorded(p, rec, c)
+	return r, err
+}
+
+// ApplyRecorded returns what [Record] returns, and p as it is afterwards. Nothing is
+// committed, so the compaction in the returned path has no id.
+func ApplyRecorded(p view.Path, rec Recorded, c tokens.Counter) (Result, view.Path, error) {
 	elisionsOnly := rec.FirstKept.IsZero() && len(rec.Replacement) == 0 && rec.Summary == "" && !rec.Dropped && len(rec.Cleared) > 0
 	cut := len(p.Halves)
 	if !elisionsOnly {
@@ -53,7 +61,7 @@ func Record(p view.Path, rec Recorded, c tokens.Counter) (Result, error) {
 		cut = slices.IndexFunc(p.Halves, func(h summary.HalfTurn) bool { return h.Ref == rec.FirstKept })
 		if cut < 0 {
 			if p.InForce == nil {
-				return Result{}, &turns.FieldError{Field: "/first_kept", Reason: fmt.Sprintf("%v is not on the path", rec.FirstKept), Kind: turns.ErrMalformed}
+				return Result{}, p, &turns.FieldError{Field: "/first_kept", Reason: fmt.Sprintf("%v is not on the path", rec.FirstKept), Kind: turns.ErrMalformed}
 			}
 			cut = 0 // an earlier compaction covers FirstKept already, and covered turns stay covered
 		}
@@ -77,19 +85,33 @@ func Record(p view.Path, rec Recorded, c tokens.Counter) (Result, error) {
 	}
 	var err error
 	if r.Span.Elisions, r.Body.Elided, err = cleared(p, cut, rec.Cleared); err != nil {
-		return Result{}, err
+		return Result{}, p, err
 	}
 	if cut == 0 && len(r.Span.Elisions) == 0 && len(rec.Replacement) == 0 && rec.Summary == "" {
-		return Result{}, plan.NothingError("the recorded compaction covers nothing and shows nothing shorter")
+		return Result{}, p, plan.NothingError("the recorded compaction covers nothing and shows nothing shorter")
 	}
 	r.Replaced = tokens.Messages(c, r.Body.Replacement) + tokens.Messages(c, r.Body.Nudge)
 	r.Body.TokensBefore = cmp.Or(rec.TokensBefore, p.Tokens())
 	after := p
-	after.InForce = &view.InForce{Span: r.Span, Body: r.Body}
+	at := p.CutAt(cut)
+	if elisionsOnly { // covered turns stay covered
+		at = 0
+		if p.InForce != nil {
+			at = p.InForce.Node.Cut
+		}
+	}
+	after.InForce = &view.InForce{
+		Node: lineage.Node{
+			Kind: turns.KindCompaction, Depth: p.Head.Depth + 1, Parent: p.Head.Ref, Cut: at, Previous: r.Span.Previous,
+			Replaced: r.Replaced, Saved: p.Saves(r.Span, &r.Body, c), Call: r.Span.Call,
+		},
+		Span: r.Span, Body: r.Body,
+	}
 	after.Halves = p.Halves[cut:]
 	after = after.Settled(c, false)
 	r.Body.TokensAfter = r.Replaced + after.ShownFrom(0)
-	return r, nil
+	after.InForce.Body = r.Body
+	return r, after, nil
 }
 
 // cleared returns the elisions in force from half cut on and those of calls, in path

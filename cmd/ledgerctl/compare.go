@@ -29,7 +29,9 @@ type comparison struct {
 	prices   tokens.Price
 	policies []policy.Policy
 	sums     []compare.Sum // of each policy
-	each     []compared    // every history by itself
+	measure  int           // the policy whose context sizes the oracle has
+	oracle   compare.Oracle
+	each     []compared // every history by itself
 	longest  []*compare.Replay
 	name     string // of the history that was replayed in longest
 }
@@ -71,7 +73,7 @@ func compareCmd(e *env) *cobra.Command {
 		return err
 	})
 	f := c.Flags()
-	f.StringArrayVar(&names, "policy", policy.Names(), "policies, by name, and settings of theirs; masking is a baseline")
+	f.StringArrayVar(&names, "policy", append(policy.Names(), compare.RecordedName), "policies, by name, and settings of theirs; masking and recorded are baselines")
 	f.Uint64Var(&window, "window", 200_000, "the model's context window, in tokens")
 	f.StringVar(&svg, "svg", "", "file for a plot of the longest history")
 	f.BoolVar(&markdown, "markdown", false, "tables for a Markdown page")
@@ -101,14 +103,18 @@ func newComparison(names []string, window uint64) (*comparison, error) {
 		return nil, usageError{fmt.Errorf("a window of %d tokens; the least is 1000", window)}
 	}
 	x.sums = make([]compare.Sum, len(x.policies))
+	x.measure = max(0, slices.IndexFunc(x.policies, func(p policy.Policy) bool { return p.Name == "balanced" }))
 	return x, nil
 }
 
 // policyOf is the policy that an argument names: a built-in one, or one with
 // settings of its own, as balanced{"keep_tokens":8000}, which then is its name.
 func policyOf(arg string) (policy.Policy, error) {
-	if arg == compare.MaskingName {
+	switch arg {
+	case compare.MaskingName:
 		return compare.Masking(), nil
+	case compare.RecordedName:
+		return compare.AsRecorded(), nil
 	}
 	named, err := policyArg(arg)
 	if err != nil {
@@ -270,6 +276,7 @@ func (x *comparison) add(ctx context.Context, h history, each func()) error {
 		x.sums[i].Add(r)
 		one.sums, replays = append(one.sums, s), append(replays, r)
 	}
+	x.oracle.Add(h.transcript.Oracle(replays[x.measure]))
 	x.each = append(x.each, one)
 	if x.longest == nil || one.calls > len(x.longest[0].Calls) {
 		x.longest, x.name = replays, h.name

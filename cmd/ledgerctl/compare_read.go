@@ -23,7 +23,7 @@ type history struct {
 }
 
 // histories reads what a file holds: of each session that begins in it, with
-// its forks, the longest path. The file's own compactions are passed over. An
+// its forks, the longest path, with the compactions that its own agent made. An
 // export of ours is read through a ledger of its own, in a temporary folder.
 func (e *env) histories(ctx context.Context, name string, read func(int)) ([]history, error) {
 	in, err := openTranscript(name, e.in, "auto", read)
@@ -41,7 +41,7 @@ func (e *env) histories(ctx context.Context, name string, read func(int)) ([]his
 	}
 	var out []history
 	for i, p := range paths {
-		h := history{filepath.Base(name), compare.New(p.turns, p.overhead)}
+		h := history{filepath.Base(name), compare.NewFrom(p.turns, p.overhead, p.source)}
 		if len(paths) > 1 {
 			h.name = fmt.Sprintf("%s #%d", h.name, i+1)
 		}
@@ -52,17 +52,22 @@ func (e *env) histories(ctx context.Context, name string, read func(int)) ([]his
 	return out, nil
 }
 
-// path is turns from a root on, and the tokens of system and tools before them.
+// path is turns from a root on, the tokens of system and tools before them, and what
+// the source tells of their agent's calls.
 type path struct {
 	turns    []compare.Turn
 	overhead uint64
+	source   compare.Source
 }
 
 // pathTurn is a turn and the one above it.
 type pathTurn struct {
 	compare.Turn
-	above turns.ID
-	depth int
+	above      turns.ID
+	session    turns.ID
+	depth      int
+	compaction *interchange.Compaction // nil: a turn
+	reported   uint64                  // input tokens of the call; 0: the source does not say
 }
 
 // longestPaths is, of each session that begins in some steps, with its forks,
@@ -72,6 +77,7 @@ func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err err
 	overhead := make(map[turns.ID]uint64)
 	deepest := make(map[turns.ID]turns.ID) // of each tree, the turn with the most above it
 	all := make(map[turns.ID]pathTurn)
+	after := make(map[turns.ID][]turns.ID) // for each turn, the compactions whose parent it is
 	var order []turns.ID
 	for st, err := range steps {
 		if err != nil {
@@ -85,10 +91,14 @@ func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err err
 			root[st.Fork.ID] = root[st.Fork.At.Session]
 		case st.Compaction != nil:
 			k := st.Compaction // between two turns, without messages
-			all[k.ID] = pathTurn{above: k.Parent, depth: all[k.Parent].depth}
+			all[k.ID] = pathTurn{above: k.Parent, session: k.Session, depth: all[k.Parent].depth, compaction: k}
+			after[k.Parent] = append(after[k.Parent], k.ID)
 		default:
 			a := st.Append
-			t := pathTurn{compare.Turn{Messages: a.Messages, Response: a.Response}, a.Parent, all[a.Parent].depth + 1}
+			t := pathTurn{Turn: compare.Turn{Messages: a.Messages, Response: a.Response}, above: a.Parent, session: a.Session, depth: all[a.Parent].depth + 1}
+			if a.Usage != nil {
+				t.reported = a.Usage.InputTokens
+			}
 			all[a.ID] = t
 			if tree := root[a.Session]; t.depth > all[deepest[tree]].depth {
 				deepest[tree] = a.ID
@@ -96,16 +106,48 @@ func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err err
 		}
 	}
 	for _, tree := range order {
-		var ts []compare.Turn
+		var line []turns.ID
 		for id := deepest[tree]; !id.IsZero(); id = all[id].above {
-			if t := all[id]; len(t.Messages) > 0 || t.Response != nil {
-				ts = append(ts, t.Turn)
+			line = append(line, id)
+			// Codex and pi name the turn before a compaction as the parent of what
+			// follows it, Claude Code names the compaction.
+			for _, k := range slices.Backward(after[all[id].above]) {
+				if all[k].session == all[id].session && k != id {
+					line = append(line, k)
+				}
 			}
 		}
-		slices.Reverse(ts)
-		out = append(out, path{ts, overhead[tree]})
+		slices.Reverse(line)
+		p := path{overhead: overhead[tree], source: compare.Source{Reported: make(map[int]uint64)}}
+		at := make(map[turns.ID]int) // of each turn, its index
+		for _, id := range line {
+			switch t := all[id]; {
+			case t.compaction != nil:
+				p.source.Compactions = append(p.source.Compactions, recordedAt(t.compaction, len(p.turns), at))
+			case len(t.Messages) > 0 || t.Response != nil:
+				at[id] = len(p.turns)
+				p.source.Reported[len(p.turns)] = t.reported
+				p.turns = append(p.turns, t.Turn)
+			}
+		}
+		out = append(out, p)
 	}
 	return out, nil
+}
+
+// recordedAt returns a recorded compaction before turn number before. at holds the
+// indexes of the turns above it.
+func recordedAt(k *interchange.Compaction, before int, at map[turns.ID]int) compare.Recorded {
+	r := compare.Recorded{Before: before, FirstKept: -1, Replacement: k.Replacement, Summary: k.Summary, Dropped: k.Dropped}
+	if i, ok := at[k.FirstKept]; ok {
+		r.FirstKept = i
+	}
+	for _, c := range k.Cleared {
+		if i, ok := at[c.Turn]; ok {
+			r.Cleared = append(r.Cleared, compare.Cleared{Turn: i, Call: c.Call})
+		}
+	}
+	return r
 }
 
 // overheadOf is the tokens of a session's system and tools, as the daemon counts them.

@@ -29,13 +29,13 @@ const comparisonPage = "../../docs/policies/comparison.md"
 var realWindows = []uint64{200_000, 50_000}
 
 // TestCompareReal replays the real transcripts in ../shared/data through every
-// built-in policy and masking, those of the development and those held out apart. It writes
+// built-in policy, masking and what was recorded, those of the development and those held out apart. It writes
 // nothing, but with -write, the tables of docs/policies/comparison.md:
 //
 //	go test ./cmd/ledgerctl -run TestCompareReal -write
 func TestCompareReal(t *testing.T) {
 	began := time.Now()
-	names := append(policy.Names(), compare.MaskingName)
+	names := append(policy.Names(), compare.MaskingName, compare.RecordedName)
 	if *comparedPolicies != "" {
 		names = []string{*comparedPolicies}
 	}
@@ -132,7 +132,7 @@ func checkBalanced(t *testing.T, x *comparison) {
 	}
 	cost := func(i int) uint64 { return x.sums[i].Usage.Cost(x.prices) }
 	for i, p := range x.policies {
-		if i == at || strings.HasPrefix(p.Name, "balanced") || p.Name == compare.MaskingName {
+		if i == at || strings.HasPrefix(p.Name, "balanced") || p.Name == compare.MaskingName || p.Name == compare.RecordedName {
 			continue
 		}
 		if kept(i) >= kept(at) && cost(i) <= cost(at) {

@@ -58,19 +58,46 @@ func (x *comparison) keptRows() (head []string, rows [][]string) {
 }
 
 // earlierRows is what each policy keeps of the facts that are the same for every
-// policy, by kind.
+// policy, by kind, and what the oracle holds of them.
 func (x *comparison) earlierRows() (head []string, rows [][]string) {
-	head = []string{"earlier", "paths", "identifiers", "numbers", "errors", "lines", "all"}
+	head = []string{"earlier", "paths", "identifiers", "numbers", "errors", "lines", "all", "of oracle"}
+	best := x.oracle.AllEarlier().InContext()
+	row := func(name string, of []compare.Share, all compare.Share) {
+		cells := []string{name}
+		for _, k := range compare.Kinds() {
+			cells = append(cells, percent(of[k].InContext(), of[k].All))
+		}
+		rows = append(rows, append(cells, percent(all.InContext(), all.All), percent(all.InContext(), best)))
+	}
 	for i := range x.sums {
 		s := &x.sums[i].Survival
-		row := []string{x.policies[i].Name}
-		for _, k := range compare.Kinds() {
-			row = append(row, percent(s.Earlier[k].InContext(), s.Earlier[k].All))
-		}
-		all := s.AllEarlier()
-		rows = append(rows, append(row, percent(all.InContext(), all.All)))
+		row(x.policies[i].Name, s.Earlier[:], s.AllEarlier())
 	}
+	row("oracle", x.oracle.Earlier[:], x.oracle.AllEarlier())
 	return head, rows
+}
+
+// baselines says what the oracle needs, and how the recorded row's contexts compare
+// with what the transcripts report.
+func (x *comparison) baselines() (out []string) {
+	if o := &x.oracle; o.Calls > 0 {
+		n := uint64(o.Calls)
+		out = append(out, fmt.Sprintf("The oracle has at each call as many tokens as %s: on average %s beside what is newly sent. The facts that the call's response writes again take %s of them, those of this and all later responses %s.",
+			x.policies[x.measure].Name, grouped(o.Room/n), grouped(o.Needed/n), grouped(o.Later/n)))
+	}
+	for i := range x.sums {
+		if x.policies[i].Name != compare.RecordedName {
+			continue
+		}
+		r := x.sums[i].Reported
+		s := "recorded: the transcripts do not report the size of any call."
+		if n := uint64(r.Calls); n > 0 {
+			s = fmt.Sprintf("recorded: the transcripts report the size of %s of %s, %s tokens on average; as replayed they have %s. The difference is system and tools that the source lacks, what its agent left out without a record, and another tokenizer.",
+				grouped(n), plural(uint64(x.sums[i].Calls), "call"), grouped(r.Reported/n), grouped(r.Counted/n))
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 func percent(n, of int) string {
@@ -133,7 +160,7 @@ func (x *comparison) table(e *env) string {
 // sentences returns the text below the tables.
 func (x *comparison) sentences(width int) string {
 	var b strings.Builder
-	for _, s := range x.forecasts() {
+	for _, s := range append(x.baselines(), x.forecasts()...) {
 		b.WriteString(wrapped(width, s, "  ") + "\n")
 	}
 	if b.Len() > 0 {
@@ -156,7 +183,7 @@ func (x *comparison) markdown() string {
 			line(r)
 		}
 	}
-	for _, f := range x.forecasts() {
+	for _, f := range append(x.baselines(), x.forecasts()...) {
 		b.WriteString("\n" + f + "\n")
 	}
 	return b.String()
@@ -167,7 +194,17 @@ type comparedJSON struct {
 	Window      uint64           `json:"window"`
 	Prices      tokens.Price     `json:"prices"`
 	Policies    []sumJSON        `json:"policies"`
+	Oracle      oracleJSON       `json:"oracle"`
 	Transcripts []transcriptJSON `json:"transcripts"`
+}
+
+// oracleJSON is [compare.Oracle]; tokens of all calls together.
+type oracleJSON struct {
+	Sizes  string                   `json:"context_sizes_of"` // a policy
+	Room   uint64                   `json:"room"`
+	Needed uint64                   `json:"needed"`
+	Later  uint64                   `json:"needed_later"`
+	ByKind map[string]compare.Share `json:"earlier_by_kind"`
 }
 
 type transcriptJSON struct {
@@ -196,10 +233,22 @@ type sumJSON struct {
 	Hidden      map[string]compare.Share `json:"hidden"` // by kind, and total
 	Earlier     compare.Share            `json:"earlier"`
 	ByKind      map[string]compare.Share `json:"earlier_by_kind"`
+	OfOracle    float64                  `json:"of_oracle,omitzero"` // of all transcripts together: Earlier in context, over those of the oracle
+	Reported    compare.Reported         `json:"reported,omitzero"`  // the calls whose size the transcripts report
 }
 
 func (x *comparison) report() comparedJSON {
+	o := &x.oracle
 	out := comparedJSON{Window: x.window, Prices: x.prices, Policies: x.sumsJSON(x.sums), Transcripts: []transcriptJSON{}}
+	out.Oracle = oracleJSON{x.policies[x.measure].Name, o.Room, o.Needed, o.Later, make(map[string]compare.Share)}
+	for _, k := range compare.Kinds() {
+		out.Oracle.ByKind[k.String()] = o.Earlier[k]
+	}
+	for i := range out.Policies {
+		if best := o.AllEarlier().InContext(); best > 0 {
+			out.Policies[i].OfOracle = float64(out.Policies[i].Earlier.InContext()) / float64(best)
+		}
+	}
 	for _, c := range x.each {
 		out.Transcripts = append(out.Transcripts, transcriptJSON{c.name, c.turns, c.calls, x.sumsJSON(c.sums)})
 	}
@@ -214,6 +263,7 @@ func (x *comparison) sumsJSON(sums []compare.Sum) (out []sumJSON) {
 			Mean: s.MeanTokens(), Max: s.MaxTokens, Prompt: s.Usage.Prompt(), Rewritten: s.Rewritten, Usage: s.Usage, Summarized: s.Summarized,
 			Cost: s.Usage.Cost(x.prices), Uncached: s.Usage.Uncached(x.prices),
 			Hidden: map[string]compare.Share{"total": s.Survival.Total()}, Earlier: s.Survival.AllEarlier(), ByKind: make(map[string]compare.Share),
+			Reported: s.Reported,
 		}
 		for _, k := range compare.Kinds() {
 			j.Hidden[k.String()], j.ByKind[k.String()] = s.Survival.Hidden[k], s.Survival.Earlier[k]

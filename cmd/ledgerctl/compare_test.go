@@ -107,17 +107,20 @@ func said(s turns.ID, n, above byte, text string) interchange.Step {
 	return interchange.Step{Append: a}
 }
 
-// Of a session with forks the longest path counts, through a recorded
-// compaction; another session of the same steps is a path of its own.
+// Of a session with forks the longest path counts, with the compactions recorded on
+// it and the reported sizes; another session of the same steps is a path of its own.
 func TestLongestPaths(t *testing.T) {
 	main, fork, other := id(101), id(102), id(103)
+	six := said(fork, 6, 5, "six")
+	six.Append.Usage = &turns.Usage{InputTokens: 70}
 	steps := []interchange.Step{
 		{Open: &interchange.Open{ID: main, System: []turns.Section{{Content: strings.Repeat("x", 37)}}, Tools: []turns.Raw{turns.Raw(`{}`)}}},
 		said(main, 1, 0, "one"), said(main, 2, 1, "two"), said(main, 3, 2, "three"),
 		{Fork: &interchange.Fork{ID: fork, At: turns.Ref{Session: main, Turn: id(1)}}},
 		said(fork, 4, 1, "four"),
-		{Compaction: &interchange.Compaction{Session: fork, ID: id(5), Parent: id(4), Summary: "s"}},
-		said(fork, 6, 5, "six"), said(fork, 7, 6, "seven"),
+		{Compaction: &interchange.Compaction{Session: fork, ID: id(5), Parent: id(4), FirstKept: id(4), Summary: "s"}},
+		{Compaction: &interchange.Compaction{Session: main, ID: id(9), Parent: id(1), Summary: "of another branch"}},
+		six, {Compaction: &interchange.Compaction{Session: fork, ID: id(10), Parent: id(6), Summary: "t"}}, said(fork, 7, 6, "seven"),
 		{Open: &interchange.Open{ID: other}},
 		said(other, 8, 0, "eight"),
 	}
@@ -146,6 +149,10 @@ func TestLongestPaths(t *testing.T) {
 		got = append(got, words)
 	}
 	if d := cmp.Diff([][]string{{"one", "four", "six", "seven"}, {"eight"}}, got); d != "" {
+		t.Error(d)
+	}
+	own := compare.Source{Compactions: []compare.Recorded{{Before: 2, FirstKept: 1, Summary: "s"}, {Before: 3, FirstKept: -1, Summary: "t"}}, Reported: map[int]uint64{0: 0, 1: 0, 2: 70, 3: 0}}
+	if d := cmp.Diff(own, paths[0].source); d != "" {
 		t.Error(d)
 	}
 	if got := paths[0].overhead; got != 4+10+8+1 {

@@ -700,13 +700,14 @@ Examples
 Replays transcripts, each model call of them, through compaction policies, and
 shows what each policy would have sent, what that costs, and what it keeps. It
 needs no daemon for files, in any format that import reads; what names no file
-is a session. Of a session and its forks the longest path is replayed; the
-compactions of its own agent are passed over.
+is a session. Of a session and its forks the longest path is replayed. The
+policies pass over the compactions of its own agent; the row "recorded" makes
+those alone, and so shows what the agent had in view as far as the file tells.
 
-  --policy A,B   these policies (else: every one); with settings of your own:
-                 --policy 'balanced{"keep_tokens":8000},nexus'; "masking" is a
-                 baseline beside the policies: it shows a line in place of
-                 each tool result that ten assistant messages follow
+  --policy A,B   these policies (else: every one, and recorded); with settings
+                 of your own: --policy 'balanced{"keep_tokens":8000},nexus';
+                 "masking" is a baseline beside the policies: it shows a line
+                 in place of each tool result that ten assistant messages follow
   --window N     the model's context window, in tokens (200000)
   --svg FILE     plot the context at each call of the longest transcript
   --markdown     the tables for a Markdown page
@@ -723,7 +724,10 @@ of 30 characters or more that the agent writes again and that stand in a
 covered or shortened turn, how many are in the context before it writes them.
 "summary" leaves out those that the turns still shown say too. "reachable" are
 in the context or one expand away. "earlier" are all facts of earlier turns,
-the same ones for every policy; the third table has those by kind.
+the same ones for every policy. The third shows these by kind. Its row "oracle"
+picks facts with hindsight, within the size that the context of balanced has at
+that call; "of oracle" is a row's share of what the oracle holds. Below: how
+many tokens those facts take.
 
 What is compared is what policies cut, prune and extract: no model writes a
 summary, and the agent says what it said.

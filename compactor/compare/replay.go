@@ -42,7 +42,9 @@ type Replay struct {
 	Rewrites []Rewrite
 	Survival Survival
 
-	Summarized uint64 // tokens that summarizers read
+	Summarized uint64       // tokens that summarizers read
+	Last       view.Context // of the last call
+	Reported   Reported
 }
 
 // Rewrite is a compaction that the policy made because its forecast paid
@@ -91,6 +93,7 @@ type replay struct {
 	beforeCall *view.InForce // the compaction in force that a call's own compactions start from
 
 	prepared  *prepared       // made in the background at the last call
+	came      Call            // says which recorded compactions came into force since the last call
 	made      uint64          // number of compactions
 	last      []turns.Message // context of the last call
 	fresh     uint64          // tokens of the halves since the last call
@@ -121,6 +124,11 @@ type prepared struct {
 // turn appends a turn and makes its call, if it has one.
 func (r *replay) turn(ctx context.Context, i int) error {
 	turn := &r.t.turns[i]
+	if r.out.Policy.Name == RecordedName {
+		if err := r.record(i); err != nil {
+			return err
+		}
+	}
 	if len(turn.Messages) > 0 {
 		r.grow(ref(turnRef, uint64(i)), turns.KindTurn)
 		r.half(i, turns.MessagesHalf)
@@ -162,7 +170,8 @@ func (r *replay) call(ctx context.Context, i int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c := Call{Turn: i}
+	c := Call{Turn: i, Compacted: r.came.Compacted, Elided: r.came.Elided}
+	r.came = Call{}
 	if err := r.commitPrepared(&c); err != nil {
 		return err
 	}
@@ -174,9 +183,12 @@ func (r *replay) call(ctx context.Context, i int) error {
 	c.Counted = r.path.Overhead + cx.Tokens
 	c.Over = c.Tokens > r.out.Budget
 	r.sent = c.Tokens
+	if n := r.t.source.Reported[i]; n > 0 {
+		r.out.Reported.add(Reported{1, n, c.Tokens})
+	}
 	r.pay(&c, cx.Messages)
 	r.score(i, &cx)
-	r.out.Calls = append(r.out.Calls, c)
+	r.out.Calls, r.out.Last = append(r.out.Calls, c), cx
 	if n := len(r.out.Rewrites); n > 0 {
 		w := &r.out.Rewrites[n-1]
 		if w.Calls++; w.Calls == 1 {
@@ -278,6 +290,11 @@ func (r *replay) commit(c *Call, pl *plan.Plan, res compactor.Result) {
 		r.beforeCall = f
 	}
 	r.path = compactor.Apply(pl, r.path, res, r.counter)
+	r.applied()
+}
+
+// applied makes the compaction in force the head.
+func (r *replay) applied() {
 	r.path.InForce.Node.Ref = ref(compactionRef, r.made)
 	r.made++
 	r.path.Head = r.path.InForce.Node

@@ -14,6 +14,7 @@ type Sum struct {
 	Survival    Survival
 	Summarized  uint64 // see [Replay.Summarized]
 	Rewrites    []Rewrite
+	Reported    Reported
 }
 
 // Add adds a replay to the sum.
@@ -32,6 +33,7 @@ func (s *Sum) Add(r *Replay) {
 	}
 	s.Survival.add(&r.Survival)
 	s.Summarized += r.Summarized
+	s.Reported.add(r.Reported)
 	s.Rewrites = append(s.Rewrites, r.Rewrites...)
 }
 

@@ -20,12 +20,16 @@ type Transcript struct {
 	counter  counter
 	facts    index
 	calls    int
+	source   Source
 }
 
 // New makes a transcript of a path, root first. overhead counts the tokens of system
 // and tools in every call. The transcript keeps path and its memory.
-func New(path []Turn, overhead uint64) *Transcript {
-	t := &Transcript{turns: path, overhead: overhead, counter: counter{tokens.Approx{}, make(map[*turns.Part]count)}}
+func New(path []Turn, overhead uint64) *Transcript { return NewFrom(path, overhead, Source{}) }
+
+// NewFrom is [New] for a transcript whose source tells what its own agent did.
+func NewFrom(path []Turn, overhead uint64, src Source) *Transcript {
+	t := &Transcript{turns: path, overhead: overhead, counter: counter{tokens.Approx{}, make(map[*turns.Part]count)}, source: src}
 	for i := range path {
 		if path[i].Response != nil {
 			t.calls++
