@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 
 	"nexus/compactor"
 	"nexus/compactor/plan"
@@ -202,7 +203,7 @@ func (r *replay) call(ctx context.Context, i int) error {
 }
 
 // commitPrepared commits the compaction made at the last call, rebased over what was
-// appended since.
+// appended since, and amended for it.
 func (r *replay) commitPrepared(c *Call) error {
 	p := r.prepared
 	if r.prepared = nil; p == nil {
@@ -215,7 +216,7 @@ func (r *replay) commitPrepared(c *Call) error {
 	if err != nil {
 		return err
 	}
-	r.commit(c, pl, compactor.Resize(pl, p.res))
+	r.commit(c, pl, compactor.Amend(p.pl, pl, compactor.Resize(pl, p.res), r.counter))
 	return nil
 }
 
@@ -336,4 +337,20 @@ func ref(kind byte, n uint64) turns.Ref {
 // placeOf returns the place of a half; r is a ref of a turn.
 func placeOf(r turns.Ref, half turns.Half) int {
 	return place(int(binary.BigEndian.Uint64(r.Turn[8:])), half)
+}
+
+// Summary returns the text that stood for covered turns in the context of the last call;
+// "" if nothing was covered.
+func (r *Replay) Summary() string {
+	var b strings.Builder
+	for i, s := range r.Last.Sources {
+		if s.Status != view.InSummary {
+			continue
+		}
+		for _, m := range messagesOf(&r.Last, i) {
+			b.WriteString(summary.TextOf(&m))
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
 }

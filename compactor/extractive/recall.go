@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"nexus/compactor/summary"
 )
 
 // parse reads a summary of this package, section by section. Lines outside of
@@ -55,7 +57,9 @@ func pointer(item string) (text string, depth uint64) {
 // task and its limits stay because of their weight, and everything else makes room
 // for newer content.
 func (h *history) recall(previous string) {
+	previous, late := summary.CutLate(previous)
 	got, foreign := parse(previous)
+	got[data] = append(late, got[data]...)
 	for i, item := range got[task] {
 		h.recallUnits(&h.userRequests, item, i-len(got[task]), i == 0, askWeight)
 		h.task = true

@@ -335,6 +335,9 @@ type Meta struct {
 	Rules []string `json:"rules,omitempty"`
 	// Quotes are what the replacement quotes of files.
 	Quotes []quote.Quote `json:"quotes,omitempty"`
+	// Amended is how many lines were added to the summary when it was committed, for
+	// turns that came while it was written.
+	Amended uint64 `json:"amended,omitzero"`
 	// Calibration is the path's calibration at the compaction, under
 	// [policy.Calibrated].
 	Calibration tokens.Calibration `json:"calibration,omitzero"`
@@ -342,7 +345,7 @@ type Meta struct {
 
 // Empty reports whether m holds nothing.
 func (m Meta) Empty() bool {
-	return m.FirstRequest == "" && m.Carried == "" && len(m.Pins) == 0 && len(m.Rules) == 0 && len(m.Quotes) == 0 && m.Calibration == tokens.Calibration{}
+	return m.FirstRequest == "" && m.Carried == "" && len(m.Pins) == 0 && len(m.Rules) == 0 && len(m.Quotes) == 0 && m.Amended == 0 && m.Calibration == tokens.Calibration{}
 }
 
 // ReadMeta returns the meta of a compaction; the zero Meta if another system made

@@ -103,6 +103,57 @@ func TestNobodyWaitsForASummary(t *testing.T) {
 	verified(t, e)
 }
 
+// A turn that comes while a model writes uses a name that stands in a covered turn. The
+// summary lacks it, so what was said of it is added when it is committed; a summary
+// that has it is stored as the model wrote it.
+func TestLateSummaryIsCheckedAgainstNewerTurns(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string // of the model
+		adds bool
+	}{
+		"lacks it": {"Many questions were asked, page after page, each of so many sentences, and all of them were answered.", true},
+		"has it":   {"Many questions were asked, page after page; the limit retryQuota is 17, and all of them were answered.", false},
+	} {
+		e := newWorld().Engine(t)
+		release, began := make(chan struct{}), make(chan struct{}, 10)
+		e.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, _ summary.Input) (summary.Output, error) {
+			began <- struct{}{}
+			select {
+			case <-release:
+			case <-ctx.Done():
+				return summary.Output{}, ctx.Err()
+			}
+			return summary.Output{Text: c.text}, nil
+		})}, e.Tiers...)
+		works(t, e)
+		s := create(t, e, 16_000, "balanced")
+		add(t, e, s.ID, say("begin", "yes"))
+		add(t, e, s.ID, say("The broker refuses more than retryQuota = 17 messages at once.", "noted"))
+		untilDue(t, e, s.ID, 1500)
+		must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		<-began
+		newer := add(t, e, s.ID, say("go on", "I lower retryQuota now"))
+		close(release)
+		idle(e, s.ID)
+		cx := must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+		ks := must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns
+		if len(ks) != 1 {
+			t.Fatalf("%s: %d compactions", name, len(ks))
+		}
+		k := ks[0]
+		if *k.Parent != newer.ID {
+			t.Fatalf("%s: it follows %s, the newest turn is %s", name, *k.Parent, newer.ID)
+		}
+		if has := bytes.Contains(canon(cx.Messages), []byte("refuses more than retryQuota = 17")); has != c.adds {
+			t.Errorf("%s: the context shows what was said of it: %v\n%s", name, has, *k.Compaction.Summary)
+		}
+		if same := *k.Compaction.Summary == c.text; same == c.adds {
+			t.Errorf("%s: the summary is %s", name, *k.Compaction.Summary)
+		}
+		verified(t, e)
+	}
+}
+
 // A compaction that asks a model is answered at once with its id, goes on, and
 // the same request again tells how it ended.
 func TestRunThatAsksAModelOutlivesItsRequest(t *testing.T) {

@@ -62,7 +62,7 @@ func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, se
 			return nil, err
 		}
 		if head.Ref != w.path.Head.Ref {
-			if res, err = cm.rebase(ctx, s, head, w, res); err != nil {
+			if w, res, err = cm.rebase(ctx, s, head, w, res); err != nil {
 				return nil, err
 			}
 		}
@@ -83,28 +83,51 @@ func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, se
 	return ref, at, err
 }
 
-// rebase carries a summary that was made on an older head to the current head.
-func (cm *Compactions) rebase(ctx context.Context, s *ledger.Session, head lineage.Node, w planned, res compactor.Result) (compactor.Result, error) {
+// catchUp carries a summary to the session's head before it is committed, and amends it
+// for the turns that came while it was made. It runs outside of the writer, whose
+// decisions hold up the session's appends.
+//
+// Limit: turns that come between catchUp and the commit are not looked at.
+func (cm *Compactions) catchUp(ctx context.Context, c reader.Caller, session turns.ID, w planned, res compactor.Result) (planned, compactor.Result, error) {
+	s, err := cm.reader.FindSession(ctx, c, session, true)
+	if err != nil {
+		return w, res, err
+	}
+	head, err := cm.reader.HeadNode(s)
+	if err != nil || head.Ref == w.path.Head.Ref {
+		return w, res, err
+	}
+	old := w.plan
+	if w, res, err = cm.rebase(ctx, s, head, w, res); err != nil {
+		return w, res, err
+	}
+	return w, compactor.Amend(old, w.plan, res, w.path.Counter), nil
+}
+
+// rebase carries a summary that was made on an older head to the current head, and
+// returns the plan and the path there.
+func (cm *Compactions) rebase(ctx context.Context, s *ledger.Session, head lineage.Node, w planned, res compactor.Result) (planned, compactor.Result, error) {
 	_, set, err := cm.reader.SettingsInForce(ctx, s)
 	if err != nil {
-		return res, err
+		return w, res, err
 	}
 	now, err := cm.paths.Load(ctx, s, &set, w.policy, head)
 	if err != nil {
-		return res, err
+		return w, res, err
 	}
 	old, err := lineage.IsAncestor(cm.reader.Projections, w.path.Head, head)
 	if err != nil {
-		return res, err
+		return w, res, err
 	}
 	if !old {
-		return res, plan.ErrStale
+		return w, res, plan.ErrStale
 	}
-	plan, err := w.plan.Rebase(now)
+	rebased, err := w.plan.Rebase(now)
 	if err != nil {
-		return res, err
+		return w, res, err
 	}
-	return compactor.Resize(plan, res), nil
+	w.plan, w.path = rebased, now
+	return w, compactor.Resize(rebased, res), nil
 }
 
 // DraftCompaction drafts the event of a compaction at the head, and sets ref to its

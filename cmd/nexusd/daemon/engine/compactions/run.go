@@ -147,7 +147,14 @@ func (cm *Compactions) Run(ctx context.Context, c reader.Caller, session turns.I
 		// The compaction carries the cost of the tries before it.
 		res.Usage, res.Body.CostMicros = lost.usage, lost.cost
 		res.Body.DurationMS = uint64(cm.reader.Now().Sub(began) / time.Millisecond)
-		ref, at, err := cm.commitCompaction(ctx, c, session, k, w, res)
+		if !k.Local { // nobody waits for it
+			w, res, err = cm.catchUp(ctx, c, session, w, res)
+		}
+		var ref turns.Ref
+		var at string
+		if err == nil {
+			ref, at, err = cm.commitCompaction(ctx, c, session, k, w, res)
+		}
 		if errors.Is(err, plan.ErrStale) {
 			continue
 		}
