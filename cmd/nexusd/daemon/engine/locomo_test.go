@@ -137,7 +137,7 @@ func TestLoCoMo(t *testing.T) {
 		}
 		covered := make(map[int]bool)
 		for after := ""; ; {
-			list := must(e.History.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: last, Levels: turns.Raw(`"all"`), Page: api.Page{After: after}}))(t)
+			list := must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: last, Levels: turns.Raw(`"all"`), Page: api.Page{After: after}}))(t)
 			for _, turn := range list.Turns {
 				if i, ok := at[turn.ID]; ok {
 					covered[i] = true
