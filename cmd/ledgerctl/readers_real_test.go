@@ -50,7 +50,7 @@ func TestReadersOfSummaries(t *testing.T) {
 				continue
 			}
 			n++
-			if !strings.Contains(text, "TASK") {
+			if !strings.Contains(text, "TASK") && !strings.Contains(text, "<first_request>") {
 				t.Errorf("%s: the summary names no task: %.200s", h.name, text)
 			}
 			if *readers == "" {
