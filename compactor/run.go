@@ -50,7 +50,20 @@ type Tier struct {
 	Name       string
 	Summarizer summary.Summarizer
 	Local      bool   // it asks no service and returns within the time of a request
+	Version    string // of what it writes, if it asks no model: it changes when the same turns give another summary
 	Model      string // the model that it asks; "": none
+}
+
+// SummaryVersion says whose text the summary of a result by tier is, so that the same can be
+// asked for again; "" if it has no summary.
+func SummaryVersion(tiers []Tier, tier string) string {
+	if tier == plan.ElideTier {
+		return ""
+	}
+	if i := slices.IndexFunc(tiers, func(t Tier) bool { return t.Name == tier }); i >= 0 && tiers[i].Version != "" {
+		return tier + "-" + tiers[i].Version
+	}
+	return tier
 }
 
 // ForModel returns the tiers that ask one model, and all tiers without a model. The

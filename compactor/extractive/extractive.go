@@ -10,6 +10,10 @@ import (
 	"nexus/turns/tokens"
 )
 
+// Version names what the summarizer writes. It changes when a release gives another summary
+// of the same turns: contexts that had the old one are then refused, not served otherwise.
+const Version = "1"
+
 // Config says how a summarizer counts tokens.
 type Config struct {
 	Counter tokens.Counter // nil: tokens.Approx

@@ -24,9 +24,10 @@ type Recipe struct {
 	Policy     turns.Hash       `json:"policy"`
 	Requested  *RequestedPolicy `json:"asked,omitempty"` // the requested policy, if it was not the session's
 	Counter    string           `json:"counter"`
-	Limits     turns.Limits     `json:"limits,omitzero"` // the limits used, after those of the model
-	Budget     uint64           `json:"budget"`          // the budget that it had to fit, overhead included; 0: none
-	Cache      string           `json:"cache,omitzero"`  // "cold" or "warm", if the policy's view depends on it: see [policy.Prune]
+	Limits     turns.Limits     `json:"limits,omitzero"`  // the limits used, after those of the model
+	Budget     uint64           `json:"budget"`           // the budget that it had to fit, overhead included; 0: none
+	Summary    string           `json:"summary,omitzero"` // who wrote the summary of a view that its budget squeezed, with its version; absent: no view was squeezed, or a build before 0.1 wrote the recipe
+	Cache      string           `json:"cache,omitzero"`   // "cold" or "warm", if the policy's view depends on it: see [policy.Prune]
 	Memory     *MemoryRecipe    `json:"memory,omitempty"`
 	Recalled   []RecalledPart   `json:"recalled,omitempty"` // pieces of older turns that a query brought back, in path order
 }

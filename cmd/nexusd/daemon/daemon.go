@@ -294,7 +294,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		d.collector = d.newCollector(registry)
 	}
 	counter := tokens.Approx{}
-	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true}
+	extract := compactor.Tier{Name: "extractive", Summarizer: extractive.New(extractive.Config{Counter: counter}), Local: true, Version: extractive.Version}
 	c := engine.Config{
 		Ledger: uid, Log: &guardedLog{d.log, d.store, d.outage}, Blobs: &guardedBlobs{d.log.Blobs(), d.outage}, Projections: d.store, Counter: counter,
 		Tiers: append(slices.Clip(d.cfg.Models), extract),

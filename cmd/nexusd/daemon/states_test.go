@@ -268,7 +268,7 @@ func observe(t *testing.T, c *api.Client, served []contextState) state {
 	t.Helper()
 	ctx := t.Context()
 	op := c.As(api.Operator)
-	out := state{Sessions: make(map[string]sessionState), Turns: make(map[string]turnState)}
+	out, refused := state{Sessions: make(map[string]sessionState), Turns: make(map[string]turnState)}, 0
 	for s, err := range op.Sessions(ctx) {
 		if err != nil {
 			t.Fatal(err)
@@ -292,8 +292,19 @@ func observe(t *testing.T, c *api.Client, served []contextState) state {
 		}
 	}
 	for _, k := range served {
-		cx := must[*api.Context](t)(op.Context(ctx, k.Session, api.GetContext{Format: k.Format, Recipe: k.Recipe}))
+		cx, err := op.Context(ctx, k.Session, api.GetContext{Format: k.Format, Recipe: k.Recipe})
+		if r, ok := errors.AsType[*api.Error](err); ok && r.Code == api.Unsupported && r.Details["field"] == "/recipe/summary" {
+			refused++ // its view was squeezed by another extract than that of this build
+			out.Contexts = append(out.Contexts, k)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		out.Contexts = append(out.Contexts, contextState{k.Session, k.Format, k.Recipe, cx.Fingerprint, sum(t, cx.Messages)})
+	}
+	if refused > 8 { // two sessions have such views, in four formats
+		t.Errorf("%d of %d contexts are refused", refused, len(served))
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -360,5 +361,36 @@ func TestATurnBeforeACompactionIsServedAsTheCallThere(t *testing.T) {
 	add(t, e, s.ID, say("otherwise", "so"))
 	if got := at(); got != served || served == there {
 		t.Errorf("at the turn the context is %s, %s was served there; from the compaction it was %s", got, served, there)
+	}
+}
+
+// A view that its budget squeezed has a summary that is made again. Its recipe says who
+// wrote it, and a build whose summarizer writes another text refuses it. Other recipes are
+// served by both.
+func TestARecipeNamesTheSummaryThatSqueezedItsView(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	e.Tiers[0].Version = "1"
+	k := &kept{session: create(t, e, 20_000, "nexus").ID}
+	for range 8 {
+		add(t, e, k.session, say(long(4000), long(2000)))
+	}
+	whole := k.serve(t, e, api.GetContext{})
+	squeezed := k.serve(t, e, api.GetContext{Budget: 4000})
+	if r := must(view.ParseRecipe(squeezed.Recipe))(t); r.Summary != "first-words-1" {
+		t.Fatalf("the recipe is %s", squeezed.Recipe)
+	}
+	if r := must(view.ParseRecipe(whole.Recipe))(t); r.Summary != "" {
+		t.Fatalf("a context as it is has the recipe %s", whole.Recipe)
+	}
+	k.again(t, e)
+	later := w.Engine(t)
+	later.Tiers[0].Version = "2"
+	if cx := must(later.Context(t.Context(), alice, k.session, api.GetContext{Recipe: whole.Recipe}))(t); !bytes.Equal(shown(cx), shown(whole)) {
+		t.Errorf("by a later build it is %s", cx.Recipe)
+	}
+	_, err := later.Context(t.Context(), alice, k.session, api.GetContext{Recipe: squeezed.Recipe})
+	if code(err) != api.Unsupported || !strings.Contains(err.Error(), "/recipe/summary") {
+		t.Errorf("the squeezed view by a later build: %v", err)
 	}
 }

@@ -167,6 +167,10 @@ func (cx *Contexts) contextAt(ctx context.Context, s *ledger.Session, head linea
 	}
 	if v.bounded && !v.fits() {
 		small, err := cx.squeeze(ctx, v)
+		if err == nil && recipe != nil && small.made.Summary != recipe.Summary {
+			return nil, &turns.FieldError{Field: "/recipe/summary", Kind: turns.ErrUnsupported,
+				Reason: fmt.Sprintf("%.40q wrote the summary of this context, this build has %q", recipe.Summary, small.made.Summary)}
+		}
 		if err == nil {
 			return small, nil
 		}
@@ -219,6 +223,7 @@ func (cx *Contexts) squeeze(ctx context.Context, v *contextView) (*contextView, 
 	if err != nil {
 		return nil, over(err.Error())
 	}
+	v.made.Summary = compactor.SummaryVersion(cx.paths.Tiers, res.Body.Tier)
 	v.path = compactor.Apply(pl, v.path, res, v.path.Counter)
 	if v.context, err = view.Render(v.path, v.path.Counter); err != nil {
 		return nil, err
