@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"nexus/lineage"
 	"nexus/turns"
 )
 
@@ -283,4 +284,34 @@ func admitTurnOf(h History, tenant string, e *turns.Event, ref turns.Ref, hash t
 		err = fmt.Errorf("%w: event %s names turn %s with hash %v, stored is %v", ErrCorrupt, e.ID, ref, hash, got)
 	}
 	return err
+}
+
+// SaysFor reports whether old, a memory with the digest of m, makes m evidence of it. It does
+// where everybody who would see m sees old. A digest does not tell that: it has a branch's
+// session but not its turn, and a promotion changes who sees a memory. saved says that an
+// agent saves m, and no compaction learned it.
+//
+// What was withdrawn or superseded is new if an agent saves it again, and so is what
+// supersedes a memory with its text before a promotion. What was withdrawn is not learned
+// again.
+func (old *NamedMemory) SaysFor(m *NamedMemory, saved bool, forest lineage.Reader) (bool, error) {
+	was, is := old.Now(), m.Now()
+	switch {
+	case was.State == turns.Withdrawn:
+		return !saved, nil
+	case saved && (!was.SupersededBy.IsZero() || old.ID == m.Supersedes), was.Private && !is.Private:
+		return false, nil
+	case was.Branch.IsZero() || was.Branch == is.Branch:
+		return true, nil
+	case is.Branch.IsZero():
+		return false, nil
+	}
+	ns, err := forest.Nodes(was.Branch, is.Branch)
+	if errors.Is(err, lineage.ErrUnknown) { // a turn was lost
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return lineage.IsAncestor(forest, ns[0], ns[1])
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"nexus/ledger"
-	"nexus/lineage"
 	"nexus/turns"
 )
 
@@ -343,7 +342,7 @@ func (a *applier) putMemory(tenant, agent string, m *NamedMemory) error {
 }
 
 // addMemory adds a new memory, and returns its id. If a memory of the agent says the
-// same (see saysFor), the new one is evidence of it, and addMemory returns the id of that memory.
+// same (see [ledger.NamedMemory.SaysFor]), the new one is evidence of it, and addMemory returns the id of that memory.
 func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (turns.ID, error) {
 	if _, err := a.memoryRow(tenant, agent, m.ID); err == nil {
 		return m.ID, nil // an id that a client made; it has the memory that was first
@@ -356,7 +355,7 @@ func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (tu
 		return m.ID, err
 	}
 	if same {
-		if same, err = a.saysFor(&old, &m, saved); err != nil {
+		if same, err = old.SaysFor(&m, saved, a.view); err != nil {
 			return m.ID, err
 		}
 	}
@@ -383,34 +382,6 @@ func (a *applier) addMemory(tenant, agent string, m NamedMemory, saved bool) (tu
 		err = errors.Join(err, a.side.Set(append(memoryID(mDependent, tenant, agent, from.ID), m.ID[:]...), nil, nil))
 	}
 	return m.ID, err
-}
-
-// saysFor reports whether a memory of the same digest makes m evidence of it. It does where
-// everybody who would see m sees it. A digest does not tell that: it has a branch's session but
-// not its turn, and a promotion changes who sees a memory.
-//
-// What was withdrawn or superseded is new if an agent saves it again, and so is what
-// supersedes a memory with its text before a promotion. What was withdrawn is not learned again.
-func (a *applier) saysFor(old, m *NamedMemory, saved bool) (bool, error) {
-	was, is := old.Now(), m.Now()
-	switch {
-	case was.State == turns.Withdrawn:
-		return !saved, nil
-	case saved && (!was.SupersededBy.IsZero() || old.ID == m.Supersedes), was.Private && !is.Private:
-		return false, nil
-	case was.Branch.IsZero() || was.Branch == is.Branch:
-		return true, nil
-	case is.Branch.IsZero():
-		return false, nil
-	}
-	ns, err := a.Nodes(was.Branch, is.Branch)
-	if errors.Is(err, lineage.ErrUnknown) { // a turn was lost
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return lineage.IsAncestor(a.view, ns[0], ns[1])
 }
 
 // withdrawDependents withdraws what derives from a memory that was withdrawn at seq, and

@@ -102,8 +102,8 @@ func TestADaemonReconnectsToTheServerAndTellsMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := s.NumClients(); n != 3 {
-		t.Errorf("%d connections to the server, want the client's and two of the daemon", n)
+	if n := s.NumClients(); n != 4 {
+		t.Errorf("%d connections to the server, want the client's and three of the daemon: of the log, of the service, of its tools", n)
 	}
 	s.Shutdown()
 	s.WaitForShutdown()

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"nexus/ledger"
+	"nexus/lineage"
 	"nexus/turns"
 )
 
@@ -34,21 +35,24 @@ func (a *agentMemories) find(id turns.ID) (m ledger.NamedMemory, ok bool) {
 
 // add adds a new memory and returns the id of what says it from now on: the memory that
 // said the same before, if it still counts.
-func (a *agentMemories) add(m ledger.NamedMemory, saved bool) turns.ID {
+func (a *agentMemories) add(m ledger.NamedMemory, saved bool, forest lineage.Reader) (turns.ID, error) {
 	if a.rows[m.ID] != nil {
-		return m.ID
+		return m.ID, nil
 	}
 	if id, said := a.byText[m.Text]; said {
 		old := a.rows[id]
-		now := old.Now()
-		if !saved || now.State != turns.Withdrawn && now.SupersededBy.IsZero() && id != m.Supersedes {
+		says, err := (&ledger.NamedMemory{ID: id, Memory: *old}).SaysFor(&m, saved, forest)
+		if err != nil {
+			return m.ID, err
+		}
+		if says {
 			old.Evidence++
-			if now.State == turns.Proposed && m.Now().State == turns.Accepted {
+			if old.Now().State == turns.Proposed && m.Now().State == turns.Accepted {
 				old.Set(m.Seq, func(s *ledger.MemoryStatus) { s.State = turns.Accepted })
 			}
 			m.Same = id
 			a.rows[m.ID] = &m.Memory
-			return id
+			return id, nil
 		}
 	}
 	a.rows[m.ID], a.byText[m.Text] = &m.Memory, m.ID
@@ -57,14 +61,17 @@ func (a *agentMemories) add(m ledger.NamedMemory, saved bool) turns.ID {
 			a.dependents[from.ID] = append(a.dependents[from.ID], m.ID)
 		}
 	}
-	return m.ID
+	return m.ID, nil
 }
 
 // apply takes what an event of the agent's chain changed.
-func (a *agentMemories) apply(ev *turns.Event, seq uint64, changed []ledger.NamedMemory) {
+func (a *agentMemories) apply(ev *turns.Event, seq uint64, changed []ledger.NamedMemory, forest lineage.Reader) error {
 	changed = slices.Clone(changed)
 	if ev.Kind == turns.KindMemory && len(changed) > 0 {
-		target := a.add(changed[0], true)
+		target, err := a.add(changed[0], true, forest)
+		if err != nil {
+			return err
+		}
 		changed = changed[1:]
 		for i := range changed {
 			s := slices.Clone(changed[i].Statuses)
@@ -76,10 +83,14 @@ func (a *agentMemories) apply(ev *turns.Event, seq uint64, changed []ledger.Name
 		a.rows[m.ID] = &m.Memory
 		if m.Now().State == turns.Withdrawn {
 			a.withdrawDependents(m.ID, seq)
-		} else if _, taken := a.byText[m.Text]; ev.Kind == turns.KindMemoryChanged && !taken {
-			a.byText[m.Text] = m.ID
+		} else if ev.Kind == turns.KindMemoryChanged {
+			by := a.rows[a.byText[m.Text]]
+			if by == nil || by.Text != m.Text || !by.Statuses[len(by.Statuses)-1].InForce() {
+				a.byText[m.Text] = m.ID
+			}
 		}
 	}
+	return nil
 }
 
 // withdrawDependents withdraws what derives from a memory, and what derives from that.

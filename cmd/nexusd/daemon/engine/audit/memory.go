@@ -55,10 +55,9 @@ func (v *verifier) checkMemory(tenant string, r ledger.Record, ev *turns.Event) 
 	}
 	agent := ev.Chain.ID
 	v.agents[r.Subject] = next.Memories
-	v.memoriesOf(r.Subject).apply(ev, r.Seq, next.Changed)
-	var differs error
+	differs := v.memoriesOf(r.Subject).apply(ev, r.Seq, next.Changed, v)
 	if seq, ok, err := v.audit.reader.Projections.MemoryEvent(tenant, agent, ev.ID); err != nil || !ok || seq != r.Seq {
-		differs = fmt.Errorf("%w: the projections' index of an agent's events has it at %d (%v)", ledger.ErrCorrupt, seq, err)
+		differs = errors.Join(differs, fmt.Errorf("%w: the projections' index of an agent's events has it at %d (%v)", ledger.ErrCorrupt, seq, err))
 	}
 	return errors.Join(differs, v.checkMemoryBody(tenant, agent, ev))
 }
@@ -95,10 +94,12 @@ func (v *verifier) checkMemoryBody(tenant, agent string, ev *turns.Event) error 
 }
 
 // learn takes the memories of a compaction.
-func (v *verifier) learn(s *ledger.Session, ev *turns.Event, seq uint64) {
+func (v *verifier) learn(s *ledger.Session, ev *turns.Event, seq uint64) (err error) {
 	for _, m := range ledger.LearnedMemories(s, ev, seq) {
-		v.memoriesOf(agentSubject(s.Tenant, s.Agent)).add(m, false)
+		_, aerr := v.memoriesOf(agentSubject(s.Tenant, s.Agent)).add(m, false, v)
+		err = errors.Join(err, aerr)
 	}
+	return err
 }
 
 // checkMemories compares the projections' row of each memory with what the log says of it.

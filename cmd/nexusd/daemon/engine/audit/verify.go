@@ -372,7 +372,7 @@ func (v *verifier) checkSession(ctx context.Context, r ledger.Record, ev *turns.
 			return err
 		}
 	}
-	v.learn(s, ev, r.Seq)
+	differs = errors.Join(differs, v.learn(s, ev, r.Seq))
 	if err := v.checkContent(ctx, s, next.Node, ev); err != nil {
 		return err
 	}
