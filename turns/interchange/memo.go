@@ -15,6 +15,7 @@ import (
 // messages. The zero Memo holds nothing. It shares memory with the contexts and the
 // results of both renderings, which nobody may change any more. Safe for concurrent use.
 type Memo struct {
+	format   string
 	messages []turns.Message // what was rendered
 	head     rendering       // the messages of the format that stand before them
 	body     rendering       // the messages of the format that they became
@@ -33,8 +34,9 @@ type point struct {
 	state converter // nobody changes it
 }
 
-// maxPoints bounds the points of a memo.
-const maxPoints = 3
+// maxPoints bounds the points of a memo. The first is dropped when the second is pointSpan
+// messages behind the last, so one is always so far behind.
+const maxPoints, pointSpan = 3, 32
 
 // converter converts exchanges to the messages of a format, one after the other.
 type converter interface {
@@ -57,10 +59,7 @@ func (r *Rendered) Memo() *Memo {
 // render converts ms, with c or from the last point that e has of them, and encodes the
 // messages. c has converted nothing. head returns the messages to put before the others.
 func (e *Memo) render(format string, c converter, tools []turns.Raw, ms []turns.Message, head func(messages []any) []any) (Rendered, converter, error) {
-	before, now := e, &Memo{messages: ms}
-	if before == nil {
-		before = new(Memo)
-	}
+	before, now := e.of(format), &Memo{format: format, messages: ms}
 	read, same := 0, before.same(ms)
 	for _, p := range before.points {
 		if p.read <= same {
@@ -79,8 +78,12 @@ func (e *Memo) render(format string, c converter, tools []turns.Raw, ms []turns.
 		}
 		c.exchange(&xs[i])
 	}
-	if n := len(now.points); n > maxPoints {
-		now.points = slices.Clone(now.points[n-maxPoints:])
+	for n := len(now.points); n > maxPoints; n-- {
+		drop := n - 2 // so that the second gets older
+		if now.points[n-1].read-now.points[1].read >= pointSpan {
+			drop = 0
+		}
+		now.points = slices.Delete(now.points, drop, drop+1)
 	}
 	messages := c.end()
 	if now.head, err = before.head.encode(format, head(messages)); err != nil {
@@ -95,6 +98,14 @@ func (e *Memo) render(format string, c converter, tools []turns.Raw, ms []turns.
 		r.memo = now
 	}
 	return r, c, nil
+}
+
+// of returns e if it is a memo of the format, else an empty one.
+func (e *Memo) of(format string) *Memo {
+	if e == nil || e.format != format {
+		return new(Memo)
+	}
+	return e
 }
 
 // same returns how many messages e and ms begin with in common.

@@ -18,8 +18,6 @@ var memoFormats = map[string]func(*Memo, []turns.Section, []turns.Raw, []turns.M
 // earlier renderings as after none. Earlier memos stay what they were.
 func TestMemoChangesNoRendering(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		format := rapid.SampledFrom([]string{"otel", "openai", "anthropic", "gemini"}).Draw(t, "format")
-		render := memoFormats[format]
 		memos := []*Memo{new(Memo)}
 		var closed []turns.Message // pairs are closed
 		for range rapid.IntRange(1, 12).Draw(t, "renderings") {
@@ -40,6 +38,8 @@ func TestMemoChangesNoRendering(t *testing.T) {
 			if rapid.Bool().Draw(t, "open") {
 				ms = append(slices.Clip(closed), drawHistory(t, true)...)
 			}
+			format := rapid.SampledFrom([]string{"otel", "openai", "anthropic", "anthropic", "anthropic", "gemini"}).Draw(t, "format")
+			render := memoFormats[format]
 			var system []turns.Section
 			for range rapid.IntRange(0, 2).Draw(t, "sections") {
 				system = append(system, turns.Section{Content: drawText(t)})
@@ -89,6 +89,9 @@ func TestARenderingContinuesTheOneBefore(t *testing.T) {
 			}
 			if len(memo.points) > maxPoints {
 				t.Fatalf("%s: %d points", format, len(memo.points))
+			}
+			if first := memo.points; n > 20 && (first[0].read > len(ms)-pointSpan || first[0].read < len(ms)-3*pointSpan) {
+				t.Fatalf("%s: of %d messages the first point is after %d", format, len(ms), first[0].read)
 			}
 		}
 	}

@@ -36,10 +36,10 @@ func OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Render
 
 // OTel is [OTel] after the rendering of e.
 func (e *Memo) OTel(system []turns.Section, tools []turns.Raw, ms []turns.Message) (Rendered, error) {
-	values := make([]jsontext.Value, len(ms))
+	before, values := e.of("otel"), make([]jsontext.Value, len(ms))
 	for i := range ms {
-		if e != nil && i < len(e.messages) && e.messages[i].SameAs(&ms[i]) {
-			values[i] = e.body.json[i]
+		if i < len(before.messages) && before.messages[i].SameAs(&ms[i]) {
+			values[i] = before.body.json[i]
 			continue
 		}
 		var err error
@@ -49,7 +49,7 @@ func (e *Memo) OTel(system []turns.Section, tools []turns.Raw, ms []turns.Messag
 	}
 	r := newRendered(tools, values)
 	if e != nil {
-		r.memo = &Memo{messages: ms, body: rendering{json: values}}
+		r.memo = &Memo{format: "otel", messages: ms, body: rendering{json: values}}
 	}
 	if len(system) == 0 {
 		return r, nil
