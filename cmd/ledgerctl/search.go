@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -120,24 +119,9 @@ func (g *grep) isSet() bool { return *g != grep{} }
 
 // keeps reports whether the filters keep a session, by its meta.
 func (g *grep) keeps(s *api.Session, since *api.Time) bool {
-	var meta struct {
-		Cwd    turns.Raw `json:"cwd"`
-		Branch turns.Raw `json:"git_branch"`
-		Git    turns.Raw `json:"git"`
-	}
-	_ = json.Unmarshal(s.Meta, &meta) // it belongs to the client and may be anything
-	var git struct {
-		Branch turns.Raw `json:"branch"`
-	}
-	_ = json.Unmarshal(meta.Git, &git)
-	cwd, _ := meta.Cwd.Text()
-	branch, ok := meta.Branch.Text()
-	if !ok {
-		branch, _ = git.Branch.Text()
-	}
-	folder := strings.TrimRight(g.cwd, "/")
-	return (g.cwd == "" || cwd == folder || strings.HasPrefix(cwd, folder+"/")) && (g.branch == "" || branch == g.branch) && (g.model == "" || s.Model == g.model) &&
-		(g.source == "" || source(s.Meta) == g.source) && (since == nil || s.HeadTime != nil && !time.Time(*s.HeadTime).Before(time.Time(*since)))
+	w := turns.WorkContextOf(s.Meta)
+	return (g.cwd == "" || w.IsIn(g.cwd)) && (g.branch == "" || w.Branch == g.branch) && (g.model == "" || s.Model == g.model) &&
+		(g.source == "" || w.Source == g.source) && (since == nil || s.HeadTime != nil && !time.Time(*s.HeadTime).Before(time.Time(*since)))
 }
 
 // grepSessions prints the sessions with the words of g, best first, each with its best turn.

@@ -167,15 +167,8 @@ func (e *env) titleOf(s *api.Session) string {
 	return words
 }
 
-// source is where an imported session is from.
-func source(meta turns.Raw) string {
-	var m struct {
-		Source turns.Raw `json:"source"`
-	}
-	_ = json.Unmarshal(meta, &m)
-	text, _ := m.Source.Text()
-	return clip(text, 20)
-}
+// source is where an imported session is from, for a line of a table.
+func source(meta turns.Raw) string { return clip(turns.WorkContextOf(meta).Source, 20) }
 
 // day formats the time of a turn: how long ago, or the day.
 func day(t time.Time) string {

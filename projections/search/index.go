@@ -20,7 +20,7 @@ import (
 
 // Schema is the version of the documents and of the terms. An index of another version is
 // discarded and made again.
-const Schema = 2
+const Schema = 3
 
 // A batch ends at so many records or bytes of text. They bound the memory of a rebuild.
 const (
@@ -40,8 +40,8 @@ type Document struct {
 	Model   string
 	Tools   []string
 	Roles   []string // of the messages
-	Source  string   // the program that the session is from, such as claude-code
-	Cwd     string   // the folder that the agent worked in
+	Source  string   // where the agent worked: the program, such as claude-code
+	Cwd     string   // the folder
 	Branch  string   // of git
 	Keys    []string // ids of the content keys
 	Time    int64    // Unix ns
@@ -87,7 +87,7 @@ type Config struct {
 	Rest int
 	// Retry is the pause after an error. 0: a second.
 	Retry time.Duration
-	// BatchRecords is the most records of a batch. 0: 500.
+	// BatchRecords is the most records of a batch. 0: 2,000.
 	BatchRecords int
 }
 

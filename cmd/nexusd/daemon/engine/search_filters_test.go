@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -38,17 +39,52 @@ func TestSearchIsBoundedByFolderBranchSourceRoleAndPosition(t *testing.T) {
 		"role user":      {api.Search{Role: "user"}, []string{one, three, two}},
 		"role assistant": {api.Search{Role: "assistant"}, []string{"answered " + one, "answered " + three, "answered " + two}},
 		"role tool":      {api.Search{Role: "tool"}, nil},
-		"source":         {api.Search{Role: "user", Source: "codex"}, []string{two}},
-		"folder":         {api.Search{Role: "user", Cwd: "/home/a/nexus"}, []string{one, two}},
-		"folder below":   {api.Search{Role: "user", Cwd: "/home/a/nexus/cmd/"}, []string{two}},
+		"source":         {api.Search{Role: "user", Source: "codex"}, []string{three, two}},
+		"folder":         {api.Search{Role: "user", Cwd: "/home/a/nexus"}, []string{one, three, two}},
+		"folder below":   {api.Search{Role: "user", Cwd: "/home/a/nexus/cmd/"}, []string{three, two}},
 		"folder beside":  {api.Search{Role: "user", Cwd: "/home/a/nex"}, nil},
-		"branch":         {api.Search{Role: "user", Branch: "fix"}, []string{two}},
+		"branch":         {api.Search{Role: "user", Branch: "fix"}, []string{three, two}},
 		"as of":          {api.Search{Role: "user", AsOf: first}, []string{one}},
-		"covered":        {api.Search{Role: "user", Covered: true}, nil},
 	} {
 		x.r.Text = "needle"
 		if got := hitsOf(find(t, w, e, alice, x.r).Hits); !slices.Equal(got, x.want) {
 			t.Errorf("%s: %q, want %q", name, got, x.want)
+		}
+	}
+}
+
+// An importer states a folder and a branch only on the turn where they change. A turn
+// without them has those of the turn above it, of its session, or of where it was forked.
+func TestSearchFindsTurnsAfterAChangeOfBranch(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Meta: turns.Raw(`{"source":"claude-code","cwd":"/a","git_branch":"main"}`)}}, []byte("{}")))(t).ID
+	turn := func(session turns.ID, text, meta string) turns.ID {
+		r := say(text, "ok")
+		r.Meta = turns.Raw(meta)
+		return add(t, e, session, r).ID
+	}
+	turn(s, "needle one", `{}`)
+	turn(s, "needle two", `{"git_branch":"fix","cwd":"/a/b"}`)
+	third := turn(s, "needle three", `{"uuid":"x"}`)
+	bare := must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: third}, []byte("{}")))(t).ID
+	turn(bare, "needle four", `{}`)
+	other := must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: third, Meta: turns.Raw(`{"git_branch":"other"}`)}, []byte("{1}")))(t).ID
+	turn(other, "needle five", `{}`)
+	turn(s, "needle six", `{"git_branch":"main"}`)
+	for _, x := range []struct {
+		r    api.Search
+		want []string
+	}{
+		{api.Search{Branch: "fix"}, []string{"needle four", "needle three", "needle two"}},
+		{api.Search{Branch: "main"}, []string{"needle one", "needle six"}},
+		{api.Search{Branch: "other"}, []string{"needle five"}},
+		{api.Search{Cwd: "/a/b"}, []string{"needle five", "needle four", "needle six", "needle three", "needle two"}},
+		{api.Search{Source: "claude-code", Branch: "other"}, []string{"needle five"}},
+	} {
+		x.r.Text = "needle"
+		if got := hitsOf(find(t, w, e, alice, x.r).Hits); !slices.Equal(got, x.want) {
+			t.Errorf("branch %q, folder %q: %q, want %q", x.r.Branch, x.r.Cwd, got, x.want)
 		}
 	}
 }
@@ -88,6 +124,45 @@ func TestAQuestionFindsOtherFormsAndNeighbours(t *testing.T) {
 	}
 	if !slices.Contains([]string{r.Hits[1].Snippet, r.Hits[2].Snippet}, "Yes, two landscapes") {
 		t.Errorf("the answer is behind %q, %q", r.Hits[1].Snippet, r.Hits[2].Snippet)
+	}
+}
+
+// covered leaves what a compaction covers, and the parts that one shortened.
+func TestSearchOfCoveredFindsWhatTheModelDoesNotSee(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	s := create(t, e, 8000, "nexus").ID
+	for i := range 8 {
+		add(t, e, s, say(fmt.Sprintf("needle%d %s", i, long(2000)), "ok"))
+	}
+	must(e.Compact(t.Context(), alice, s, api.RunCompaction{}, []byte("{}")))(t)
+	for i, covered := range map[int]bool{0: true, 7: false} {
+		r := seek(fmt.Sprintf("needle%d", i))
+		r.Kinds, r.Role, r.Covered = []string{"turn"}, "user", true
+		hits := find(t, w, e, alice, r).Hits
+		if covered && (len(hits) != 1 || hits[0].State != "compacted" || !strings.HasPrefix(hits[0].Snippet, "needle0")) || !covered && len(hits) > 0 {
+			t.Errorf("turn %d: %+v, covered is %v", i, hits, covered)
+		}
+	}
+	s = create(t, e, 40_000, "wolffish").ID
+	add(t, e, s, say("read them all", ""))
+	reads(t, e, s, "a", 9_000, 12_000, 6_000, 8_000, 5_000, 5_000, 5_000)
+	cx := must(e.Context(t.Context(), alice, s, api.GetContext{}))(t)
+	if cx.Compacted == nil {
+		t.Fatal("not compacted")
+	}
+	shortened := map[uint64]bool{}
+	for _, x := range must(e.GetTurn(t.Context(), alice, s, api.GetTurn{ID: *cx.Compacted}))(t).Compaction.Elisions {
+		shortened[x.Message] = true
+	}
+	if len(shortened) == 0 || len(shortened) == 7 {
+		t.Fatalf("shortened are the outputs %v", shortened)
+	}
+	for i := range uint64(7) {
+		hits := find(t, w, e, alice, api.Search{Text: fmt.Sprintf(`"page a.%d"`, i), Kinds: []string{"turn"}, Role: "tool", Covered: true}).Hits
+		if (len(hits) == 1) != shortened[i] || len(hits) == 1 && hits[0].State != "elided" {
+			t.Errorf("output %d, shortened %v: %+v", i, shortened[i], hits)
+		}
 	}
 }
 

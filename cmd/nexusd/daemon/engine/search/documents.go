@@ -144,18 +144,20 @@ func (se *Search) turnDocuments(ctx context.Context, ev *turns.Event, seq uint64
 	if err != nil {
 		return nil, err
 	}
-	parts, model, err := se.turnParts(ctx, &s, ev)
+	texts, err := se.textsOf(ctx, &s, ev)
 	if err != nil {
 		return nil, err
 	}
 	base.Agent, base.Session = s.Agent, s.ID.String()
 	doc := base
-	doc.Kind, doc.ID, doc.Model = "turn", search.DocumentID(seq, 0), model
-	if err := se.work(&doc, &s, ev); err != nil {
+	doc.Kind, doc.ID, doc.Model = "turn", search.DocumentID(seq, 0), texts.model
+	work, err := se.workAt(&s, row, texts.meta)
+	if err != nil {
 		return nil, err
 	}
+	doc.Source, doc.Cwd, doc.Branch = work.Source, work.Cwd, work.Branch
 	doc.Segment, doc.Depth = segmentName(s.ID, row.Segment), row.Depth
-	fill(&doc, parts)
+	fill(&doc, texts.parts)
 	docs := []search.Document{doc}
 	learned, err := se.memoryDocuments(ev, seq, base)
 	return append(docs, learned...), err
@@ -230,34 +232,38 @@ func timeOf(ev *turns.Event) int64 {
 	return ev.Recorded
 }
 
-// turnParts returns the texts of a turn or a compaction of s, and the model of the call.
-func (se *Search) turnParts(ctx context.Context, s *ledger.Session, ev *turns.Event) (parts []part, model string, err error) {
+// turnTexts is what the body of a turn or a compaction holds for a search.
+type turnTexts struct {
+	parts []part
+	model string    // of the call
+	meta  turns.Raw // of a turn
+}
+
+// textsOf returns the texts of a turn or a compaction of s.
+func (se *Search) textsOf(ctx context.Context, s *ledger.Session, ev *turns.Event) (out turnTexts, err error) {
 	if ev.Kind == turns.KindCompaction {
 		var body turns.CompactionBody
 		if err := se.content.Open(ev, &body); err != nil {
-			return nil, "", err
+			return out, err
 		}
-		if body.Summary != "" {
-			return []part{{role: turns.Assistant, text: clip(body.Summary, maxSaid)}}, body.Model, nil
+		if out.model = body.Model; body.Summary != "" {
+			out.parts = []part{{role: turns.Assistant, text: clip(body.Summary, maxSaid)}}
+			return out, nil
 		}
-		parts, err := se.messageParts(ctx, s, 0, body.Replacement)
-		return parts, body.Model, err
+		out.parts, err = se.messageParts(ctx, s, 0, body.Replacement)
+		return out, err
 	}
 	var body turns.TurnBody
 	if err := se.content.Open(ev, &body); err != nil {
-		return nil, "", err
+		return out, err
 	}
-	if parts, err = se.messageParts(ctx, s, turns.MessagesHalf, body.Messages); err != nil {
-		return nil, "", err
+	out.model, out.meta = body.Model, body.Meta
+	if out.parts, err = se.messageParts(ctx, s, turns.MessagesHalf, body.Messages); err != nil || body.Response == nil {
+		return out, err
 	}
-	if body.Response != nil {
-		response, err := se.messageParts(ctx, s, turns.ResponseHalf, []turns.Message{*body.Response})
-		if err != nil {
-			return nil, "", err
-		}
-		parts = append(parts, response...)
-	}
-	return parts, body.Model, nil
+	response, err := se.messageParts(ctx, s, turns.ResponseHalf, []turns.Message{*body.Response})
+	out.parts = append(out.parts, response...)
+	return out, err
 }
 
 // messageParts returns the texts of messages of a half.

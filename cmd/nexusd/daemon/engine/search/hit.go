@@ -92,11 +92,11 @@ func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, 
 	if err != nil || own.session.Tenant != r.caller.Tenant || !r.mine(own.session.Agent) {
 		return false, err
 	}
-	parts, _, err := r.se.turnParts(ctx, own.session, ev)
+	texts, err := r.se.textsOf(ctx, own.session, ev)
 	if err != nil {
 		return false, err
 	}
-	p, ok := r.best(h, parts)
+	p, ok := r.best(h, texts.parts)
 	if !ok {
 		return false, nil
 	}

@@ -47,6 +47,7 @@ type Search struct {
 	reader   *reader.Reader
 	memories *memories.Memories
 	results  *cache.Cache[resultKey, search.Result] // for the pages after the first; they hold no text
+	works    *cache.Cache[turns.Ref, stated]
 }
 
 // resultKey names what a query found.
@@ -58,7 +59,7 @@ type resultKey struct {
 
 // New returns a search over index; nil: searches are refused.
 func New(index *search.Index, cs *content.Store, limits *page.Limits, r *reader.Reader, ms *memories.Memories, budget *cache.Budget) *Search {
-	se := &Search{PageText: pageText, index: index, content: cs, page: limits, reader: r, memories: ms, results: cache.New[resultKey, search.Result](budget, "searches")}
+	se := &Search{PageText: pageText, index: index, content: cs, page: limits, reader: r, memories: ms, results: cache.New[resultKey, search.Result](budget, "searches"), works: cache.New[turns.Ref, stated](budget, "work contexts")}
 	if index != nil && cs.Keys != nil {
 		cs.Keys.OnDestroy(index.Erase)
 	}

@@ -1,52 +1,97 @@
 package search
 
 import (
-	"github.com/go-json-experiment/json"
-
 	"nexus/ledger"
-	"nexus/projections/search"
+	"nexus/projections"
 	"nexus/turns"
 )
 
-// work says where an agent worked: what the importers write into the meta of sessions, and
-// of turns where it changed. Meta belongs to the client and may be anything.
-type work struct{ source, cwd, branch string }
+// stated is what the turns of a session's path state up to a turn, and the turn of another
+// session above them; none: the session is no fork, or nothing is missing.
+type stated struct {
+	work turns.WorkContext
+	fork turns.Ref
+}
 
-// read takes over what a meta says.
-func (w *work) read(meta turns.Raw) {
-	var all map[string]turns.Raw
-	if len(meta) == 0 || json.Unmarshal(meta, &all) != nil {
-		return
+// workAt returns where the agent worked at a turn of s whose meta is given. Turns state what
+// changed, so what a turn leaves out is that of the turn above it; then that of its
+// session's meta; then, for a fork, that of the turn it was forked at.
+func (se *Search) workAt(s *ledger.Session, row projections.Turn, meta turns.Raw) (turns.WorkContext, error) {
+	epoch := se.works.Epoch()
+	st, err := se.statedAt(row, turns.WorkContextOf(meta))
+	if err != nil {
+		return turns.WorkContext{}, err
 	}
-	take := func(to *string, v turns.Raw) {
-		if s, ok := v.Text(); ok && s != "" {
-			*to = s
+	se.keepStated(epoch, row.Ref, st)
+	w := st.work
+	for fork, index := st.fork, row.Index; ; {
+		if w.IsComplete() {
+			return w, nil
 		}
-	}
-	take(&w.source, all["source"])
-	take(&w.cwd, all["cwd"])
-	take(&w.branch, all["git_branch"])
-	var git map[string]turns.Raw
-	if len(all["git"]) > 0 && json.Unmarshal(all["git"], &git) == nil {
-		take(&w.branch, git["branch"])
+		meta, err := se.reader.MetaAt(s, index)
+		if err != nil {
+			return w, unlessUnreadable(err)
+		}
+		if w = w.Or(turns.WorkContextOf(meta)); w.IsComplete() || fork.IsZero() {
+			return w, nil
+		}
+		above, work, err := se.statedBy(fork)
+		if err == nil {
+			index = above.Index
+			st, err = se.statedAt(above, work)
+		}
+		var up ledger.Session
+		if err == nil {
+			up, err = se.reader.Projections.Session(fork.Session)
+		}
+		if err != nil {
+			return w, unlessUnreadable(err)
+		}
+		se.keepStated(epoch, fork, st)
+		w, fork, s = w.Or(st.work), st.fork, &up
 	}
 }
 
-// work adds to a document where the agent worked.
-func (se *Search) work(d *search.Document, s *ledger.Session, ev *turns.Event) error {
-	meta, err := se.reader.MetaAt(s, ev.Index)
-	if err != nil {
-		return err
-	}
-	var w work
-	w.read(meta)
-	if ev.Kind != turns.KindCompaction {
-		var body turns.TurnBody
-		if err := se.content.Open(ev, &body); err != nil {
-			return err
+// statedAt returns what the turns of a session state from its root to a turn that states
+// work. It goes up to a turn whose result is kept.
+func (se *Search) statedAt(row projections.Turn, work turns.WorkContext) (stated, error) {
+	for w := work; ; {
+		if w.IsComplete() {
+			return stated{work: w}, nil
 		}
-		w.read(body.Meta)
+		if row.Parent.Session != row.Ref.Session {
+			return stated{w, row.Parent}, nil
+		}
+		if st, ok := se.works.Get(row.Parent); ok {
+			return stated{w.Or(st.work), st.fork}, nil
+		}
+		up, more, err := se.statedBy(row.Parent)
+		if err != nil {
+			return stated{work: w}, unlessUnreadable(err)
+		}
+		row, w = up, w.Or(more)
 	}
-	d.Source, d.Cwd, d.Branch = w.source, w.cwd, w.branch
-	return nil
+}
+
+// statedBy returns the row of a turn, and what its own meta states.
+func (se *Search) statedBy(ref turns.Ref) (row projections.Turn, w turns.WorkContext, err error) {
+	row, ev, err := se.reader.TurnEvent(ref)
+	if err != nil || ev.Kind == turns.KindCompaction {
+		return row, w, err
+	}
+	var body turns.TurnBody
+	err = se.content.Open(ev, &body)
+	return row, turns.WorkContextOf(body.Meta), err
+}
+
+func (se *Search) keepStated(epoch uint64, ref turns.Ref, st stated) {
+	se.works.PutIn(epoch, ref, st, 256+len(st.work.Cwd)+len(st.work.Branch)+len(st.work.Source))
+}
+
+// unlessUnreadable returns nil for an error of a turn that nobody can read.
+func unlessUnreadable(err error) error {
+	if isUnreadable(err) {
+		return nil
+	}
+	return err
 }
