@@ -5,50 +5,85 @@ import (
 	"testing"
 )
 
-// samples returns a made-up credential of each kind. They are put together here, so that no
+// sample is a made-up credential of a shape in a text that has more than that.
+type sample struct{ kind, before, secret, after string }
+
+func (s sample) text() string { return s.before + s.secret + s.after }
+
+// samples returns one of each shape, in their order. They are put together here, so that no
 // scanner takes this file for a leak.
-func samples() map[string]string {
+func samples() []sample {
 	run := func(n int) string { return strings.Repeat("Ab3dE7gH", n/8+1)[:n] }
-	return map[string]string{
-		"private key":        "-----BEGIN RSA " + "PRIVATE KEY-----\n" + run(64) + "\n-----END RSA " + "PRIVATE KEY-----",
-		"AWS access key":     "AK" + "IA" + strings.Repeat("QZ7X", 4),
-		"GitHub token":       "gh" + "p_" + run(36),
-		"GitLab token":       "gl" + "pat-" + run(20),
-		"Slack token":        "xo" + "xb-" + "123456789012-" + run(24),
-		"Stripe key":         "sk" + "_live_" + run(24),
-		"Anthropic key":      "sk" + "-ant-api03-" + run(40),
-		"OpenAI key":         "sk" + "-proj-" + run(48),
-		"Google API key":     "AI" + "za" + run(35),
-		"npm token":          "np" + "m_" + run(36),
-		"PyPI token":         "py" + "pi-AgE" + run(60),
-		"SendGrid key":       "S" + "G." + run(22) + "." + run(43),
-		"Hugging Face token": "h" + "f_" + run(34),
-		"JSON web token":     "ey" + "J" + run(30) + ".ey" + "J" + run(30) + "." + run(30),
+	return []sample{
+		{"private key", "", "-----BEGIN RSA " + "PRIVATE KEY-----\n" + run(64) + "\n-----END RSA " + "PRIVATE KEY-----", ""},
+		{"AWS access key", "", "AK" + "IA" + strings.Repeat("QZ7X", 4), ""},
+		{"GitHub token", "", "gh" + "p_" + run(36), ""},
+		{"GitHub token", "", "git" + "hub_pat_" + run(22) + "_" + run(59), ""},
+		{"GitLab token", "", "gl" + "pat-" + run(20), ""},
+		{"Slack token", "", "xo" + "xb-" + "123456789012-" + run(24), ""},
+		{"Stripe key", "", "sk" + "_live_" + run(24), ""},
+		{"Anthropic key", "", "sk" + "-ant-api03-" + run(40), ""},
+		{"OpenAI key", "", "sk" + "-proj-" + run(48), ""},
+		{"Google API key", "", "AI" + "za" + run(35), ""},
+		{"npm token", "", "np" + "m_" + run(36), ""},
+		{"PyPI token", "", "py" + "pi-AgE" + run(60), ""},
+		{"SendGrid key", "", "S" + "G." + run(22) + "." + run(43), ""},
+		{"Hugging Face token", "", "h" + "f_" + run(34), ""},
+		{"JSON web token", "", "ey" + "J" + run(30) + ".ey" + "J" + run(30) + "." + run(30), ""},
+		{"password in a URL", "postgres://" + "app:", "hunter2secret", "@db.example/x"},
 	}
 }
 
 func TestCredentialsOfKnownShapesAreFoundAndMasked(t *testing.T) {
-	for kind, secret := range samples() {
+	all := samples()
+	if len(all) != len(shapes) {
+		t.Fatalf("%d samples of %d shapes", len(all), len(shapes))
+	}
+	for i, s := range all {
+		if !shapes[i].is.MatchString(s.text()) || shapes[i].kind != s.kind {
+			t.Errorf("sample %d is none of shape %d, a %s", i, i, shapes[i].kind)
+		}
 		for _, frame := range []string{"%", "token=%\nnext", "\"%\"", "use % now, 東京", `{"key":"%"}`} {
-			text := strings.Replace(frame, "%", secret, 1)
+			text := strings.Replace(frame, "%", s.text(), 1)
 			got := Find(text)
-			if len(got) != 1 || got[0].Kind != kind || text[got[0].From:got[0].To] != secret {
-				t.Errorf("%s in %q: %+v", kind, frame, got)
+			if len(got) != 1 || got[0].Kind != s.kind || text[got[0].From:got[0].To] != s.secret {
+				t.Errorf("%s in %q: %+v", s.kind, frame, got)
 				continue
 			}
 			masked := Mask(text)
-			if want := strings.Replace(frame, "%", strings.Repeat("*", len(secret)), 1); masked != want {
-				t.Errorf("%s in %q: masked as %q", kind, frame, masked)
+			if want := strings.Replace(frame, "%", s.before+strings.Repeat("*", len(s.secret))+s.after, 1); masked != want {
+				t.Errorf("%s in %q: masked as %q", s.kind, frame, masked)
 			}
 		}
 	}
-	url := "postgres://" + "app:" + "hunter2secret" + "@db.example/x"
-	if got := Mask(url); got != "postgres://app:*************@db.example/x" {
-		t.Errorf("a password in a URL: %q", got)
-	}
-	both := samples()["GitHub token"] + " and " + samples()["npm token"]
-	if got := Find(both); len(got) != 2 || got[0].Kind != "GitHub token" {
+	both := all[10].text() + " and " + all[2].text() // not in the order of the shapes
+	if got := Find(both); len(got) != 2 || got[0].Kind != "npm token" || got[1].Kind != "GitHub token" {
 		t.Errorf("two: %+v", got)
+	}
+}
+
+// Of two at one place the shape that is tried first counts.
+func TestACredentialIsFoundOnce(t *testing.T) {
+	all := samples()
+	jwt := all[14].text()
+	text := all[7].text() + " x://a:" + jwt + "@h " + all[8].text()
+	got := Find(text)
+	var kinds []string
+	for _, s := range got {
+		kinds = append(kinds, s.Kind)
+	}
+	if want := "Anthropic key, JSON web token, OpenAI key"; strings.Join(kinds, ", ") != want {
+		t.Errorf("%q, want %q", kinds, want)
+	}
+}
+
+func TestTheWorkGrowsWithTheNumberOfCredentials(t *testing.T) {
+	all := samples()
+	text := strings.Repeat(all[7].text()+" "+all[2].text()+" "+all[10].text()+" ", 500)
+	once, one := find(text)
+	twice, two := find(text + text)
+	if len(once) != 1500 || len(twice) != 3000 || two > 2*one+10 {
+		t.Errorf("%d steps for %d credentials, %d for %d", one, len(once), two, len(twice))
 	}
 }
 
@@ -65,7 +100,7 @@ func TestOrdinaryTextHasNoCredentials(t *testing.T) {
 
 func FuzzMask(f *testing.F) {
 	for _, s := range samples() {
-		f.Add("x " + s)
+		f.Add("x " + s.text())
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		m := Mask(s)
