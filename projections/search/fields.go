@@ -30,8 +30,8 @@ const (
 	day          = 24 * hour
 )
 
-// texts are the fields that a query looks in, with their weights.
-var texts = []struct {
+// textFields are the fields that a query looks in, with their weights.
+var textFields = []struct {
 	field string
 	boost float64
 }{{fieldSaid, 1}, {fieldCalls, 0.8}, {fieldOutput, 0.5}}
@@ -54,9 +54,7 @@ func (d *Document) indexed() *document.Document {
 			last := ""
 			for _, w := range Words(text) {
 				if w.Whole {
-					if w.Identifier {
-						wholes.add(w.Term)
-					}
+					wholes.add(w.Term)
 					continue
 				}
 				words.add(w.Term)

@@ -24,20 +24,20 @@ const (
 	maxForms = 32
 	minForm  = 3   // characters of a stem that has forms
 	formRate = 0.9 // the weight of another form of a word
-	// BM25, by S. Robertson and others, with weighted fields: k1 bounds what repetition
-	// adds, b says how far a long document is marked down.
-	k1, b = 1.2, 0.4
+	// BM25, by S. Robertson and others, with weighted fields: bm25K1 bounds what
+	// repetition adds, bm25B says how far a long document is marked down.
+	bm25K1, bm25B = 1.2, 0.4
 )
 
-// term is a term that a unit looks for in a field.
-type term struct {
+// fieldTerm is a term that a unit looks for in a field.
+type fieldTerm struct {
 	field, text string
 	weight      float64
 }
 
 // wanted is the terms that count for each part of a unit. A phrase is there as often as its
 // rarest part.
-type wanted [][]term
+type wanted [][]fieldTerm
 
 // Search returns the documents that match. Errors: [ledger.ErrUnavailable] while the index
 // is opened or made again, and when ctx ends.
@@ -153,7 +153,7 @@ func (x *Index) unitQuery(ctx context.Context, u unit, lang *language) (query.Qu
 	var w wanted
 	var all []query.Query
 	for i, word := range u.parts {
-		forms := []term{{text: word, weight: 1}}
+		forms := []fieldTerm{{text: word, weight: 1}}
 		last := i == len(u.parts)-1
 		switch {
 		case u.prefix && last:
@@ -163,7 +163,7 @@ func (x *Index) unitQuery(ctx context.Context, u unit, lang *language) (query.Qu
 			}
 			forms = forms[:0]
 			for _, s := range begun {
-				forms = append(forms, term{text: s, weight: 1})
+				forms = append(forms, fieldTerm{text: s, weight: 1})
 			}
 		case lang != nil && u.isWord():
 			others, err := x.forms(ctx, word, lang)
@@ -171,23 +171,23 @@ func (x *Index) unitQuery(ctx context.Context, u unit, lang *language) (query.Qu
 				return nil, w, err
 			}
 			for _, s := range others {
-				forms = append(forms, term{text: s, weight: formRate})
+				forms = append(forms, fieldTerm{text: s, weight: formRate})
 			}
 		}
 		var any []query.Query
-		var counts []term
-		look := func(t term) {
+		var counts []fieldTerm
+		look := func(t fieldTerm) {
 			q := query.NewTermQuery(t.text)
 			q.SetField(t.field)
 			q.SetBoost(t.weight)
 			any, counts = append(any, q), append(counts, t)
 		}
 		for _, f := range forms {
-			for _, t := range texts {
-				look(term{t.field, f.text, f.weight * t.boost})
+			for _, t := range textFields {
+				look(fieldTerm{t.field, f.text, f.weight * t.boost})
 			}
 			if len(u.parts) == 1 {
-				look(term{fieldWhole, f.text, f.weight})
+				look(fieldTerm{fieldWhole, f.text, f.weight})
 			}
 		}
 		if len(any) == 0 {
@@ -213,7 +213,7 @@ func (x *Index) forms(ctx context.Context, word string, lang *language) (out []s
 		return nil, nil
 	}
 	begin := string(r[:max(minForm-1, len(r)-1)]) // the last letter of a stem may be another one in a form: carry, carries
-	for _, t := range texts {
+	for _, t := range textFields {
 		n := 0
 		err := dictionary(ctx, x.idx, t.field, begin, func(s string, _ uint64) bool {
 			n++
@@ -277,7 +277,7 @@ type scorer struct {
 	reader index.IndexReader
 	total  float64 // documents of the index
 	docs   []scored
-	units  [][]counted
+	units  [][]partCount
 	length map[string][]float64 // words of a field, by document; 0: not known
 }
 
@@ -287,8 +287,8 @@ type scored struct {
 	score float64
 }
 
-// counted is how often the terms of a part are in each document, by field.
-type counted struct {
+// partCount is how often the terms of a part are in each document, by field.
+type partCount struct {
 	freq map[string][]float64
 	df   float64 // documents that have one, about
 }
@@ -314,9 +314,9 @@ func newScorer(reader index.IndexReader, hits []Hit) (*scorer, error) {
 
 // count reads how often the terms of a unit are in the documents.
 func (s *scorer) count(ctx context.Context, w wanted) error {
-	var unit []counted
+	var unit []partCount
 	for _, part := range w {
-		c := counted{freq: make(map[string][]float64)}
+		c := partCount{freq: make(map[string][]float64)}
 		df := make(map[string]float64)
 		for _, t := range part {
 			if c.freq[t.field] == nil {
@@ -338,7 +338,7 @@ func (s *scorer) count(ctx context.Context, w wanted) error {
 }
 
 // term adds how often a term is in each document, and returns how many of all have it.
-func (s *scorer) term(ctx context.Context, t term, freq []float64) (df float64, err error) {
+func (s *scorer) term(ctx context.Context, t fieldTerm, freq []float64) (df float64, err error) {
 	often := t.field != fieldWhole
 	r, err := s.reader.TermFieldReader(ctx, []byte(t.text), t.field, often, often, false)
 	if err != nil {
@@ -383,7 +383,7 @@ func (s *scorer) score() {
 			}
 		}
 		for j, l := range all {
-			all[j] = 1 - b + b*l*n/max(sum, 1)
+			all[j] = 1 - bm25B + bm25B*l*n/max(sum, 1)
 		}
 	}
 	for j := range s.docs {
@@ -404,7 +404,7 @@ func (s *scorer) score() {
 				least = min(least, tf)
 				rarity += math.Log(1 + (s.total-part.df+0.5)/(part.df+0.5))
 			}
-			s.docs[j].score += rarity * least * (k1 + 1) / (least + k1)
+			s.docs[j].score += rarity * least * (bm25K1 + 1) / (least + bm25K1)
 		}
 	}
 }

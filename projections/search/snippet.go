@@ -54,7 +54,7 @@ func (q Query) Find(text string, all Matches) (f Found) {
 				if len(f.Spans) == before+maxSpans {
 					break
 				}
-				if (!w.Whole || w.Identifier) && q.same(u, w.Term, stems) {
+				if q.same(u, w.Term, stems) {
 					f.Spans = append(f.Spans, Span{w.Start, w.End})
 				}
 			}

@@ -16,31 +16,34 @@ const MaxTerm = 128
 type Word struct {
 	Term       string
 	Start, End int // bytes of the text, [Start, End)
-	Position   int // from 1; words that follow each other have consecutive positions
-	Whole      bool
-	Identifier bool // a whole that is one identifier, no path
+	// Whole is set for an identifier of several parts. It follows them, and is in no phrase:
+	// it is only there for beginnings and for a better rank.
+	Whole bool
 }
 
 // Words splits a text into terms: NFKC, lower case.
 //
 // A character of a script without spaces (Chinese, Japanese, Korean, Thai, Lao, Khmer,
 // Burmese) is a word of its own, so that a phrase finds any run of them. An identifier is
-// split where its case changes and at underscores, and stands as a whole, too, at the
-// position of its first part. So does a run of words that are joined by characters of
-// paths. A phrase is compared with the parts; a whole is only there for prefixes and for
-// a better rank.
-func Words(text string) []Word {
-	var out []Word
-	position := 0
+// split where its case changes and at underscores, and is there as a whole, too. A path is
+// its parts.
+func Words(text string) (out []Word) {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRuneInString(text[i:])
 		switch {
 		case isSingle(r):
-			position++
-			out = add(out, text, i, i+n, position, false)
+			out = add(out, text, i, i+n, false)
 			i += n
 		case isWord(r):
-			i, position, out = run(out, text, i, position)
+			start := i
+			for i < len(text) {
+				r, n := utf8.DecodeRuneInString(text[i:])
+				if !isWord(r) || isSingle(r) {
+					break
+				}
+				i += n
+			}
+			out = parts(out, text, start, i)
 		default:
 			i += n
 		}
@@ -48,51 +51,14 @@ func Words(text string) []Word {
 	return out
 }
 
-// run adds the words of text from i on that are joined by characters of paths.
-func run(out []Word, text string, i, position int) (int, int, []Word) {
-	start, first, count := i, position+1, 0
-	end := i
-	for {
-		word := i
-		for i < len(text) {
-			r, n := utf8.DecodeRuneInString(text[i:])
-			if !isWord(r) || isSingle(r) {
-				break
-			}
-			i += n
-		}
-		before := position
-		out, position = parts(out, text, word, i, position)
-		if position == before { // underscores only
-			if count == 0 {
-				return i, position, out
-			}
-			break
-		}
-		count, end = count+1, i
-		if i >= len(text) || !isJoint(text[i]) || i+1 >= len(text) {
-			break
-		}
-		if r, _ := utf8.DecodeRuneInString(text[i+1:]); !isWord(r) || isSingle(r) {
-			break
-		}
-		i++
-	}
-	if count > 1 {
-		out = add(out, text, start, end, first, true)
-	}
-	return i, position, out
-}
-
 // parts adds the parts of the word text[from:to], and the word if it has several.
-func parts(out []Word, text string, from, to, position int) ([]Word, int) {
-	first, count, start := position+1, 0, from
+func parts(out []Word, text string, from, to int) []Word {
+	count, start := 0, from
 	flush := func(end int) {
 		if s := strings.Trim(text[start:end], "_"); s != "" {
 			at := start + strings.Index(text[start:end], s)
-			position++
 			count++
-			out = add(out, text, at, at+len(s), position, false)
+			out = add(out, text, at, at+len(s), false)
 		}
 		start = end
 	}
@@ -111,13 +77,12 @@ func parts(out []Word, text string, from, to, position int) ([]Word, int) {
 	}
 	flush(to)
 	if count > 1 {
-		out = add(out, text, from, to, first, true)
-		out[len(out)-1].Identifier = true
+		out = add(out, text, from, to, true)
 	}
-	return out, position
+	return out
 }
 
-func add(out []Word, text string, start, end, position int, whole bool) []Word {
+func add(out []Word, text string, start, end int, whole bool) []Word {
 	s := text[start:end]
 	if len(s) > MaxTerm {
 		n := MaxTerm
@@ -126,7 +91,7 @@ func add(out []Word, text string, start, end, position int, whole bool) []Word {
 		}
 		s = s[:n]
 	}
-	return append(out, Word{Term: strings.ToLower(norm.NFKC.String(s)), Start: start, End: end, Position: position, Whole: whole})
+	return append(out, Word{Term: strings.ToLower(norm.NFKC.String(s)), Start: start, End: end, Whole: whole})
 }
 
 func isWord(r rune) bool {
@@ -135,9 +100,6 @@ func isWord(r rune) bool {
 	}
 	return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || unicode.IsNumber(r)
 }
-
-// isJoint reports whether c joins the parts of a path, a qualified name or an address.
-func isJoint(c byte) bool { return strings.IndexByte("/\\.-:@", c) >= 0 }
 
 // isSingle reports whether a character is a word of its own: of a script without spaces, or
 // a picture. Lines and boxes are none.
