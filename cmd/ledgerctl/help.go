@@ -278,6 +278,7 @@ For the list:
   --all            list sessions of an import that have no turn, too
   --grep TEXT      those with these words, best first, each with its best turn;
                    TEXT as search takes it
+  --limit N, -n N  with --grep, at most so many sessions (else 20; 0: all)
   --since DAY      with a turn from a day, time or age (3d, 12h, 2w) on
   --cwd DIR        those in a folder or below
   --branch NAME    those on a branch of git
@@ -750,7 +751,8 @@ daemon, or another verification runs, 8 not the operator.
                  place of the text
 
   --secrets   list credentials of known shapes in the turns instead: where each
-              is and of what kind, never itself
+              is and of what kind, never itself. Each turn is read once, on all
+              branches; memories, documents and events are not read
 
 Examples
   ledgerctl verify

@@ -35,35 +35,26 @@ func searchCmd(e *env) *cobra.Command {
 			return err
 		}
 		r.Text = strings.Join(args, " ")
-		got, err := c.Search(cmd.Context(), r)
+		hits, more, err := e.findHits(cmd.Context(), c.Search, r, false)
 		if err != nil {
 			return err
 		}
-		if got.Behind > 0 {
-			e.say("the newest %d events were not searched yet", got.Behind)
+		if more {
+			defer e.say("there are more; name more words, or raise --limit")
 		}
 		if e.json {
-			for _, h := range got.Hits {
-				if err := e.print(h); err != nil {
-					return err
-				}
+			return printAll(e, hits)
+		}
+		if len(hits) == 0 {
+			if !more {
+				e.say("nothing found")
 			}
 			return nil
 		}
-		if len(got.Hits) == 0 {
-			e.say("nothing found")
-			return nil
-		}
-		if got.Any {
-			e.say("nothing has all of the words; these have some")
-		}
-		if err := e.printHits(got.Hits); err != nil {
+		if err := e.printHits(hits); err != nil {
 			return err
 		}
-		if got.Next != "" || got.Cut {
-			e.say("there are more; name more words, or raise --limit")
-		}
-		e.sayNext(got.Hits)
+		e.sayNext(hits)
 		return nil
 	})
 	f := c.Flags()
@@ -85,6 +76,44 @@ func searchCmd(e *env) *cobra.Command {
 	return c
 }
 
+// printAll prints each value as a line of JSON.
+func printAll[T any](e *env, list []T) error {
+	for _, x := range list {
+		if err := e.print(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findHits asks page after page: a page ends with fewer hits than its limit, or none, where
+// it has looked at much text. It ends at the limit of r or, with all, at the end of what has
+// all of the words; of what has some it takes a page. It says what the hits lack; more is
+// set if others match.
+func (e *env) findHits(ctx context.Context, ask func(context.Context, api.Search) (*api.SearchHits, error), r api.Search, all bool) (hits []api.SearchHit, more bool, err error) {
+	limit := cmp.Or(r.Limit, 20)
+	for first := true; ; first = false {
+		page, err := ask(ctx, r)
+		if err != nil {
+			return nil, false, err
+		}
+		if first && page.Behind > 0 {
+			e.say("the newest %d events were not searched yet", page.Behind)
+		}
+		if len(hits) == 0 && len(page.Hits) > 0 && page.Hits[0].Some {
+			e.say("nothing has all of the words; these have some")
+		}
+		hits = append(hits, page.Hits...)
+		r.After = page.Next
+		switch {
+		case r.After == "", all && len(hits) > 0 && hits[0].Some, !all && len(hits) >= limit:
+			return hits, r.After != "" || page.Cut, nil
+		case !all:
+			r.Limit = limit - len(hits)
+		}
+	}
+}
+
 // sayNext says how to read the first turn that was found, else the first event.
 func (e *env) sayNext(hits []api.SearchHit) {
 	first := func(kind string) int {
@@ -104,6 +133,7 @@ func (e *env) sayNext(hits []api.SearchHit) {
 // grep is what sessions --grep and the filters beside it ask for.
 type grep struct {
 	text, since, cwd, branch, model, source string
+	limit                                   int
 }
 
 func (g *grep) flags(f *pflag.FlagSet) {
@@ -113,9 +143,10 @@ func (g *grep) flags(f *pflag.FlagSet) {
 	f.StringVar(&g.branch, "branch", "", "those on this branch of git")
 	f.StringVar(&g.model, "model", "", "those of this model")
 	f.StringVar(&g.source, "source", "", "those of this program, such as claude-code or codex")
+	f.IntVarP(&g.limit, "limit", "n", 20, "with --grep, at most so many; 0: all")
 }
 
-func (g *grep) isSet() bool { return *g != grep{} }
+func (g *grep) isSet() bool { return g.text+g.since+g.cwd+g.branch+g.model+g.source != "" }
 
 // keeps reports whether the filters keep a session, by its meta.
 func (g *grep) keeps(s *api.Session, since *api.Time) bool {
@@ -141,34 +172,27 @@ func (e *env) grepSessions(ctx context.Context, g *grep) error {
 	}
 	var list []*match
 	by := make(map[turns.ID]*match)
-	for {
-		page, err := c.Search(ctx, r)
-		if err != nil {
-			return err
+	hits, more, err := e.findHits(ctx, c.Search, r, true)
+	if err != nil {
+		return err
+	}
+	for _, h := range hits {
+		if h.Some && !hits[0].Some {
+			continue // others have all of the words
 		}
-		if r.After == "" && page.Behind > 0 {
-			e.say("the newest %d events were not searched yet", page.Behind)
+		if m := by[h.Session]; m != nil {
+			m.Turns++
+			continue
 		}
-		if r.After == "" && page.Any {
-			e.say("nothing has all of the words; these have some")
-		}
-		for _, h := range page.Hits {
-			if h.Some && !page.Any {
-				continue // others have all of the words
-			}
-			if m := by[h.Session]; m != nil {
-				m.Turns++
-				continue
-			}
-			m := &match{Turns: 1, Best: h}
-			by[h.Session], list = m, append(list, m)
-		}
-		if r.After = page.Next; r.After == "" {
-			break
-		}
-		if page.Any {
-			break // the best of those that have some
-		}
+		m := &match{Turns: 1, Best: h}
+		by[h.Session], list = m, append(list, m)
+	}
+	if n := len(list) - g.limit; g.limit > 0 && n > 0 {
+		list = list[:g.limit]
+		defer e.say("%s more; --limit 0 lists all", plural(uint64(n), "session"))
+	}
+	if more {
+		defer e.say("more turns match than were counted; name more words")
 	}
 	for _, m := range list {
 		s, err := c.GetSession(ctx, m.Best.Session, api.GetSession{About: api.About{About: true}})
@@ -178,12 +202,7 @@ func (e *env) grepSessions(ctx context.Context, g *grep) error {
 		m.Session = *s
 	}
 	if e.json {
-		for _, m := range list {
-			if err := e.print(m); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printAll(e, list)
 	}
 	if len(list) == 0 {
 		e.say("no session has it")
@@ -192,7 +211,7 @@ func (e *env) grepSessions(ctx context.Context, g *grep) error {
 	var rows [][]string
 	for _, m := range list {
 		rows = append(rows, []string{idStyle.Render(fmt.Sprintf("%s@%d", short(m.Best.Session), m.Best.Depth)), time.Time(m.Best.Time).Format(time.DateOnly), grouped(uint64(m.Turns)),
-			source(m.Session.Meta), clip(e.titleOf(&m.Session), 40), e.snippet(m.Best)})
+			source(m.Session.Meta), clip(e.titleOf(&m.Session), 40), snippet(m.Best)})
 	}
 	cols := []column{{head: "where"}, {head: "day", drop: 2}, {head: "turns", right: true, drop: 3}, {head: "source", drop: 4}, {head: "title", drop: 1}, {head: "text"}}
 	if _, err := io.WriteString(e.out, e.table(cols, rows)); err != nil {
@@ -205,31 +224,20 @@ func (e *env) grepSessions(ctx context.Context, g *grep) error {
 // grepLog prints the turns of a session's path that have the words of text, newest first.
 func (e *env) grepLog(ctx context.Context, p place, text string, limit int, shown bool) error {
 	r := api.Search{Text: text, ShowSecrets: shown, Session: p.s.ID, BranchOnly: true, Kinds: []string{"turn"}, Page: api.Page{Limit: 100}}
-	var hits []api.SearchHit
-	for {
-		page, err := p.c.Search(ctx, r)
-		if err != nil {
-			return err
-		}
-		if r.After == "" && page.Any {
-			e.say("nothing has all of the words; these have some")
-		}
-		hits = append(hits, page.Hits...)
-		if r.After = page.Next; r.After == "" || page.Any {
-			break
-		}
+	hits, more, err := e.findHits(ctx, p.c.Search, r, true)
+	if err != nil {
+		return err
+	}
+	if more {
+		defer e.say("more turns match than are listed; name more words")
 	}
 	slices.SortStableFunc(hits, func(a, b api.SearchHit) int { return cmp.Compare(b.Depth, a.Depth) })
-	if limit > 0 {
-		hits = hits[:min(limit, len(hits))]
+	if n := len(hits) - limit; limit > 0 && n > 0 {
+		hits = hits[:limit]
+		defer e.say("%s more; raise --limit", plural(uint64(n), "turn"))
 	}
 	if e.json {
-		for _, h := range hits {
-			if err := e.print(h); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printAll(e, hits)
 	}
 	if len(hits) == 0 {
 		e.say("nothing found")
@@ -239,7 +247,7 @@ func (e *env) grepLog(ctx context.Context, p place, text string, limit int, show
 }
 
 // snippet returns the snippet of a hit for a line of a table.
-func (e *env) snippet(h api.SearchHit) string {
+func snippet(h api.SearchHit) string {
 	return strings.Join(strings.Fields(printable(marked(h))), " ")
 }
 
@@ -256,7 +264,7 @@ func (e *env) printHits(hits []api.SearchHit) error {
 		default:
 			where = printable(h.Channel)
 		}
-		rows[i] = []string{idStyle.Render(where), time.Time(h.Time).Format(time.DateOnly), h.Kind, h.State, strings.Join(strings.Fields(printable(marked(h))), " ")}
+		rows[i] = []string{idStyle.Render(where), time.Time(h.Time).Format(time.DateOnly), h.Kind, h.State, snippet(h)}
 	}
 	cols := []column{{head: "where"}, {head: "day", drop: 2}, {head: "kind", drop: 1}, {head: "state", drop: 3}, {head: "text"}}
 	_, err := io.WriteString(e.out, e.table(cols, rows))

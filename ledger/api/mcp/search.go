@@ -85,10 +85,14 @@ func search(ctx context.Context, c *call, in searchInput) (*searchResult, error)
 	}
 	r.After = in.After
 	got, err := c.Search(ctx, r)
+	for err == nil && len(got.Hits) == 0 && got.Next != "" { // a page ends where it has looked at much text
+		r.After = got.Next
+		got, err = c.Search(ctx, r)
+	}
 	if err != nil {
 		return nil, err
 	}
-	out := &searchResult{Notice: notice, Hits: []searchHit{}, Any: got.Any, Behind: got.Behind, More: got.Cut, Next: got.Next}
+	out := &searchResult{Notice: notice, Hits: []searchHit{}, Any: in.After == "" && len(got.Hits) > 0 && got.Hits[0].Some, Behind: got.Behind, More: got.Cut, Next: got.Next}
 	for _, h := range got.Hits {
 		x := searchHit{Kind: h.Kind, State: h.State, Time: timeText(&h.Time), Score: h.Score, Snippet: head(h.Snippet, snippetBytes),
 			Number: h.Depth, Half: h.Half, Role: h.Role, Tool: h.Tool, Memory: idText(h.Memory), Channel: h.Channel, Event: idText(h.Event)}
@@ -105,7 +109,7 @@ func search(ctx context.Context, c *call, in searchInput) (*searchResult, error)
 
 func (r *searchResult) text(f *frame) {
 	switch {
-	case len(r.Hits) == 0:
+	case len(r.Hits) == 0 && r.Next == "":
 		f.line("Nothing found.")
 	case r.Any:
 		f.line("Nothing has all of the words; these hits have some.")
