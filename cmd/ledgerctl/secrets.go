@@ -21,7 +21,7 @@ type foundSecret struct {
 }
 
 // findSecrets lists the credentials of known shapes in the turns of sessions, of all if ids
-// is empty: each turn once, in its own session.
+// is empty: each turn once, in its own session, on every branch.
 func (e *env) findSecrets(ctx context.Context, c *api.Client, ids []turns.ID) error {
 	if len(ids) == 0 {
 		for s, err := range c.Sessions(ctx) {
@@ -31,43 +31,82 @@ func (e *env) findSecrets(ctx context.Context, c *api.Client, ids []turns.ID) er
 			ids = append(ids, s.ID)
 		}
 	}
-	found, unread := uint64(0), uint64(0)
+	trees := make(map[turns.ID]*api.TreeSession)
+	var count secretCount
 	for _, id := range ids {
-		for t, err := range c.Turns(ctx, id, api.ListTurns{Full: true}) {
+		if trees[id] == nil {
+			tree, err := c.Tree(ctx, id)
+			if coded(err, api.Erased) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			for i := range tree.Sessions {
+				trees[tree.Sessions[i].ID] = &tree.Sessions[i]
+			}
+		}
+		s := trees[id]
+		if s == nil {
+			return api.Errorf(api.NotFound, nil, "the tree of session %s does not have it", id)
+		}
+		count.branches += s.BranchCount - min(s.BranchCount, uint64(len(s.Branches)))
+		for i := range s.Branches {
+			err := e.branchSecrets(ctx, c, s, &s.Branches[i], &count)
 			if coded(err, api.Erased) {
 				break
 			}
 			if err != nil {
 				return err
 			}
-			if t.Error != "" {
-				unread++
-				continue
+		}
+	}
+	if count.unread > 0 {
+		e.say("%s could not be read", plural(count.unread, "turn"))
+	}
+	if n := count.branches; n > 0 {
+		e.say("%s not read: a tree lists the first ones of a session", map[bool]string{true: "1 branch was", false: grouped(n) + " branches were"}[n == 1])
+	}
+	e.say("%s in %s: turns only, not memories, documents or events", plural(count.found, "credential"), plural(uint64(len(ids)), "session"))
+	return nil
+}
+
+// secretCount counts credentials, turns that can't be read, and branches that are not listed.
+type secretCount struct{ found, unread, branches uint64 }
+
+// branchSecrets lists the credentials in the turns of a branch, from its tip up.
+func (e *env) branchSecrets(ctx context.Context, c *api.Client, s *api.TreeSession, b *api.Branch, count *secretCount) error {
+	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{At: b.Tip, Order: "desc", Full: true, Page: api.Page{Limit: int(min(b.To-b.From+1, 100))}}) {
+		if err != nil {
+			return err
+		}
+		if t.Session != s.ID || t.Depth < b.From {
+			return nil // of another branch, or inherited
+		}
+		if t.Error != "" {
+			count.unread++
+			continue
+		}
+		all, err := e.secretsOf(ctx, c, s.ID, &t)
+		if err != nil {
+			return err
+		}
+		where := fmt.Sprintf("%s@%d", s.ID, t.Depth)
+		if len(s.Branches) > 1 { // a number names a turn of the head's path
+			where = fmt.Sprintf("%s/%s", s.ID, t.ID)
+		}
+		for _, x := range all {
+			count.found++
+			if e.json {
+				err = e.print(x)
+			} else {
+				_, err = fmt.Fprintf(e.out, "%s  %s, message %d, part %d: %s\n", where, x.Half, x.Message, x.Part, x.Kind)
 			}
-			if t.Session != id {
-				continue // inherited
-			}
-			all, err := e.secretsOf(ctx, c, id, &t)
 			if err != nil {
 				return err
 			}
-			for _, s := range all {
-				found++
-				if e.json {
-					err = e.print(s)
-				} else {
-					_, err = fmt.Fprintf(e.out, "%s@%d  %s, message %d, part %d: %s\n", s.Session, s.Depth, s.Half, s.Message, s.Part, s.Kind)
-				}
-				if err != nil {
-					return err
-				}
-			}
 		}
 	}
-	if unread > 0 {
-		e.say("%s could not be read", plural(unread, "turn"))
-	}
-	e.say("%s in %s", plural(found, "credential"), plural(uint64(len(ids)), "session"))
 	return nil
 }
 
