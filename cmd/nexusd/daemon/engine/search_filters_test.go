@@ -144,6 +144,11 @@ func TestSearchOfCoveredFindsWhatTheModelDoesNotSee(t *testing.T) {
 			t.Errorf("turn %d: %+v, covered is %v", i, hits, covered)
 		}
 	}
+	e.Search.PageText = 1 // a page ends behind the first text that it looks at
+	if hits := find(t, w, e, alice, api.Search{Text: "need*", Kinds: []string{"turn"}, Role: "user", Covered: true}).Hits; len(hits) != 1 {
+		t.Errorf("a search for what is covered read turns that are not: %+v", hits)
+	}
+	e.Search.PageText = 8 << 20
 	s = create(t, e, 40_000, "wolffish").ID
 	add(t, e, s, say("read them all", ""))
 	reads(t, e, s, "a", 9_000, 12_000, 6_000, 8_000, 5_000, 5_000, 5_000)
@@ -163,6 +168,25 @@ func TestSearchOfCoveredFindsWhatTheModelDoesNotSee(t *testing.T) {
 		if (len(hits) == 1) != shortened[i] || len(hits) == 1 && hits[0].State != "elided" {
 			t.Errorf("output %d, shortened %v: %+v", i, shortened[i], hits)
 		}
+	}
+}
+
+// Where nothing has all of the words in the role that is asked for, what has some is found.
+func TestSearchFallsBackWhereAllWordsAreOfOtherRoles(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	s := create(t, e, 0, "nexus").ID
+	add(t, e, s, say("alpha one", "beta one"))
+	add(t, e, s, say("alpha two", "gamma"))
+	r := api.Search{Text: "alpha beta", Role: "user", Page: api.Page{Limit: 1}}
+	one := find(t, w, e, alice, r)
+	if !one.Any || len(one.Hits) != 1 || one.Next == "" {
+		t.Fatalf("%+v", one)
+	}
+	r.After = one.Next
+	two := find(t, w, e, alice, r)
+	if got := hitsOf(append(one.Hits, two.Hits...)); !slices.Equal(got, []string{"alpha one", "alpha two"}) || two.Next != "" {
+		t.Errorf("%q, then %q", got, two.Next)
 	}
 }
 

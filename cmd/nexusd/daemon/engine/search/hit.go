@@ -46,6 +46,9 @@ func (r *resolver) hit(ctx context.Context, found search.Hit, some bool) (h api.
 	if f := &r.filter; f.From != 0 && at < f.From || f.To != 0 && at >= f.To || f.Through != 0 && seq > f.Through {
 		return h, false, nil
 	}
+	if r.covered && (!ev.Kind.IsTurn() || item > 0) {
+		return h, false, nil // memories and events are not covered
+	}
 	h = api.SearchHit{Score: found.Score, Some: some, Time: api.UnixTime(at), Position: page.FormatPosition(seq)}
 	tenant, chain, err := ledger.ParseSubject(subject)
 	if err != nil || tenant != r.caller.Tenant {
@@ -92,6 +95,15 @@ func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, 
 	if err != nil || own.session.Tenant != r.caller.Tenant || !r.mine(own.session.Agent) {
 		return false, err
 	}
+	v := r.view
+	if v == nil {
+		v = own
+	}
+	if r.covered { // before the texts are read: most turns are not
+		if can, err := r.se.canBeCovered(v, row.Node); err != nil || !can {
+			return false, err
+		}
+	}
 	texts, err := r.se.textsOf(ctx, own.session, ev)
 	if err != nil {
 		return false, err
@@ -99,10 +111,6 @@ func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, 
 	p, ok := r.best(h, texts.parts)
 	if !ok {
 		return false, nil
-	}
-	v := r.view
-	if v == nil {
-		v = own
 	}
 	state, onPath, err := r.se.state(v, row.Node, &p)
 	if err != nil || !onPath && (r.onPath || v.session.ID != row.Ref.Session) {

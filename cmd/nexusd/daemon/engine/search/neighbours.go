@@ -2,8 +2,11 @@ package search
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
 
+	"nexus/ledger"
 	"nexus/projections/search"
 	"nexus/turns"
 )
@@ -18,8 +21,9 @@ const (
 	summaryRate = 0.5
 )
 
-// withNeighbours ranks hits again: by what is said in the turns around them, too.
-func (se *Search) withNeighbours(hits []search.Hit) error {
+// withNeighbours ranks hits again: by what is said in the turns around them, too. Errors:
+// [ledger.ErrUnavailable] when ctx ends.
+func (se *Search) withNeighbours(ctx context.Context, hits []search.Hit) error {
 	hits = hits[:min(len(hits), maxNeighbours)]
 	type place struct {
 		session, segment turns.ID
@@ -27,6 +31,9 @@ func (se *Search) withNeighbours(hits []search.Hit) error {
 	}
 	places, scores := make([]place, len(hits)), make(map[place]float64)
 	for i, h := range hits {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: search: %w", ledger.ErrUnavailable, ctx.Err())
+		}
 		seq, item, err := search.ParseDocumentID(h.ID)
 		if err != nil || item > 0 {
 			continue

@@ -116,32 +116,74 @@ func (se *Search) Query(ctx context.Context, c reader.Caller, req api.Search) (*
 	if err != nil {
 		return nil, err
 	}
+	if err := se.show(ctx, res, found, name, from, limit, out); err != nil {
+		return nil, err
+	}
+	if from == 0 && len(out.Hits) == 0 && out.Next == "" && found.All > 0 && found.All == len(found.Hits) && q.Len() > 1 {
+		// What the index has all of the words of was none: words of another role, or a phrase
+		// by chance.
+		if found, err = se.withSome(ctx, name, q, f, found); err != nil {
+			return nil, err
+		}
+		if err := se.show(ctx, res, found, name, found.All, limit, out); err != nil {
+			return nil, err
+		}
+	}
 	out.Cut = found.Cut || cut
+	out.Any = len(out.Hits) > 0 && out.Hits[0].Some && from == 0
+	return out, nil
+}
+
+// show adds to out the hits of found from a place on, as many as a page may have.
+func (se *Search) show(ctx context.Context, res *resolver, found search.Result, name resultKey, from, limit int, out *api.SearchHits) error {
 	size := 0
 	for i := from; i < len(found.Hits); i++ {
 		if len(out.Hits) == limit || size > se.page.PageBytes() || res.looked > se.PageText {
 			out.Next = fmt.Sprintf("%s~%d~%d", name.digest[:16], name.position, i)
-			break
+			return nil
 		}
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: search: %w", ledger.ErrUnavailable, ctx.Err())
+			return fmt.Errorf("%w: search: %w", ledger.ErrUnavailable, ctx.Err())
 		}
 		h, ok, err := res.hit(ctx, found.Hits[i], i >= found.All)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !ok {
 			continue
 		}
 		n, err := page.EncodedSize(h)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		out.Hits, size = append(out.Hits, h), size+n
 	}
-	out.Any = len(out.Hits) > 0 && out.Hits[0].Some && from == 0
-	return out, nil
+	return nil
 }
+
+// withSome returns found with what has some of the words behind it, and keeps that for the
+// pages that follow.
+func (se *Search) withSome(ctx context.Context, name resultKey, q search.Query, f search.Filter, found search.Result) (search.Result, error) {
+	more, err := se.index.SearchAny(ctx, q, f)
+	if err != nil {
+		return found, err
+	}
+	if err := se.withNeighbours(ctx, more.Hits); err != nil {
+		return found, err
+	}
+	found.Hits = slices.Clip(found.Hits[:found.All])
+	for _, h := range more.Hits {
+		if len(found.Hits) < search.MaxHits { // those of all, too: they have some
+			found.Hits = append(found.Hits, h)
+		}
+	}
+	found.Cut = more.Cut || found.Cut
+	se.results.Put(name, found, resultSize(found))
+	return found, nil
+}
+
+// resultSize is about how many bytes a result takes.
+func resultSize(r search.Result) int { return 64*len(r.Hits) + 512 }
 
 // filterOf returns the filter of a request, but for its session.
 func filterOf(c reader.Caller, req api.Search) (f search.Filter, err error) {
@@ -270,12 +312,16 @@ func (se *Search) find(ctx context.Context, c reader.Caller, req api.Search, q s
 	if r, err = se.index.Search(ctx, q, f); err != nil {
 		return r, k, 0, err
 	}
-	if err = se.withNeighbours(r.Hits[r.All:]); err != nil {
+	if err = se.withNeighbours(ctx, r.Hits[r.All:]); err != nil {
 		return r, k, 0, err
 	}
 	if after == "" {
 		k.position = r.Position
 	}
-	se.results.Put(k, r, 64*len(r.Hits)+512)
+	if from > len(r.Hits) && r.All == len(r.Hits) && q.Len() > 1 { // the first page had none with all words
+		r, err = se.withSome(ctx, k, q, f, r)
+		return r, k, from, err
+	}
+	se.results.Put(k, r, resultSize(r))
 	return r, k, from, nil
 }

@@ -20,10 +20,11 @@ const (
 
 // view is what the next call of a session sees.
 type view struct {
-	session *ledger.Session
-	head    lineage.Node // zero: no turn
-	inForce lineage.Node // the compaction; zero: none
-	elided  map[turns.Elision]bool
+	session   *ledger.Session
+	head      lineage.Node // zero: no turn
+	inForce   lineage.Node // the compaction; zero: none
+	elided    map[turns.Elision]bool
+	shortened map[turns.Ref]bool // turns that have an elided part
 }
 
 // viewOf returns the view of a session at its head.
@@ -43,9 +44,9 @@ func (se *Search) viewOf(s *ledger.Session) (v *view, err error) {
 	if ev.Span == nil {
 		return v, fmt.Errorf("%w: compaction %s has no span", ledger.ErrCorrupt, ref)
 	}
-	v.inForce, v.elided = row.Node, make(map[turns.Elision]bool, len(ev.Span.Elisions))
+	v.inForce, v.elided, v.shortened = row.Node, make(map[turns.Elision]bool, len(ev.Span.Elisions)), make(map[turns.Ref]bool)
 	for _, e := range ev.Span.Elisions {
-		v.elided[e] = true
+		v.elided[e], v.shortened[e.Turn] = true, true
 	}
 	return v, nil
 }
@@ -77,4 +78,11 @@ func (se *Search) state(v *view, n lineage.Node, p *part) (state string, onPath 
 		return elided, true, nil
 	}
 	return live, true, nil
+}
+
+// canBeCovered reports whether a part of a turn may be compacted or elided for the view. A
+// cut covers the first half of a turn before the second.
+func (se *Search) canBeCovered(v *view, n lineage.Node) (bool, error) {
+	st, _, err := se.state(v, n, &part{half: turns.MessagesHalf})
+	return st == compacted || (st == live || st == elided) && v.shortened[n.Ref], err
 }
