@@ -56,8 +56,8 @@ func TestSearchIsBoundedByFolderBranchSourceRoleAndPosition(t *testing.T) {
 // An importer states a folder and a branch only on the turn where they change. A turn
 // without them has those of the turn above it, of its session, or of where it was forked.
 func TestSearchFindsTurnsAfterAChangeOfBranch(t *testing.T) {
-	w := newWorld()
-	e, _ := w.SearchEngine(t, t.TempDir())
+	w, dir := newWorld(), t.TempDir()
+	e, stop := w.SearchEngine(t, dir)
 	s := must(e.Create(t.Context(), alice, api.CreateSession{SessionSettings: api.SessionSettings{Meta: turns.Raw(`{"source":"claude-code","cwd":"/a","git_branch":"main"}`)}}, []byte("{}")))(t).ID
 	turn := func(session turns.ID, text, meta string) turns.ID {
 		r := say(text, "ok")
@@ -67,6 +67,9 @@ func TestSearchFindsTurnsAfterAChangeOfBranch(t *testing.T) {
 	turn(s, "needle one", `{}`)
 	turn(s, "needle two", `{"git_branch":"fix","cwd":"/a/b"}`)
 	third := turn(s, "needle three", `{"uuid":"x"}`)
+	find(t, w, e, alice, seek("needle"))
+	stop()
+	e, _ = w.SearchEngine(t, dir) // it knows nothing of the turns that are indexed
 	bare := must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: third}, []byte("{}")))(t).ID
 	turn(bare, "needle four", `{}`)
 	other := must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: third, Meta: turns.Raw(`{"git_branch":"other"}`)}, []byte("{1}")))(t).ID
