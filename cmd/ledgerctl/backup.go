@@ -53,6 +53,12 @@ func backupCmd(e *env) *cobra.Command {
 		if out.Sealed && keys == "" {
 			e.say("the content keys are not in it: without them nobody reads it. --keys FILE writes them, into a file of their own")
 		}
+		if out.KeysKept > 0 {
+			e.say("the ledger has lost %s: %s keeps them", plural(uint64(out.KeysKept), "content key"), keys)
+		}
+		if out.KeysMissing > 0 {
+			e.say("%s missing: neither the ledger nor %s has them, and what they seal can't be read", plural(uint64(out.KeysMissing), "content key"), keys)
+		}
 		return e.result(out, "%s: run %d, %s new, through position %d; %s, %s", args[0], out.Run, plural(out.Records, "record"), out.Totals.Log.Seq,
 			plural(uint64(out.Keys), "content key"), out.Digest)
 	})
@@ -172,5 +178,6 @@ func restoreCmd(e *env) *cobra.Command {
 	cmd.Flags().StringVar(&c.Keys, "keys", "", "the content keys")
 	cmd.Flags().StringVar(&c.Data, "data", "", "folder to make")
 	cmd.Flags().BoolVar(&c.AcceptIncomplete, "accept-incomplete", false, "of a file that is incomplete or damaged, restore the complete runs")
+	cmd.Flags().BoolVar(&c.AcceptMissingKeys, "accept-missing-keys", false, "restore without content keys that the file of the keys lacks")
 	return cmd
 }

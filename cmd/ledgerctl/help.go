@@ -245,6 +245,7 @@ Examples
   ledgerctl backup verify nexus.backup --json
 `,
 	"restore": `ledgerctl restore FILE --data DIR [--keys KEYS] [--accept-incomplete]
+                  [--accept-missing-keys]
 
 Makes a data folder for nexusd of a backup, without a daemon, as nexusd restore
 does. Each record has the bytes, the position and the time that it had. All of
@@ -259,6 +260,8 @@ to one of them only. Users get new credentials at its first start.
   --keys FILE          the content keys; needed unless the ledger does not seal
   --accept-incomplete  of a file that is incomplete or damaged, restore what its
                        complete runs hold
+  --accept-missing-keys  restore without content keys that KEYS lacks: their
+                       content can't be read
 
 Examples
   ledgerctl restore nexus.backup --keys nexus.keys --data ./restored

@@ -13,6 +13,7 @@ import (
 )
 
 const restoreUsage = `Usage: nexusd restore FILE [--keys KEYS] --data DIR [--accept-incomplete]
+                      [--accept-missing-keys]
 
 Makes a data folder of a backup that ledgerctl backup wrote. Each record has the
 bytes, the position and the time that it had. DIR must be empty or missing. FILE
@@ -23,6 +24,8 @@ DIR until that is done; after a crash, run the same command again.
   --data DIR           the folder to make
   --accept-incomplete  of a file that is incomplete or damaged, restore what its
                        complete runs hold
+  --accept-missing-keys  restore without content keys that KEYS lacks: their
+                       content can't be read
 
 The ledger keeps its id, and its users get new credentials at its first start.
 Do not let agents write to the original afterwards: the two are not one ledger.
@@ -39,6 +42,7 @@ func restore(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&c.Keys, "keys", "", "")
 	f.StringVar(&c.Data, "data", "", "")
 	f.BoolVar(&c.AcceptIncomplete, "accept-incomplete", false, "")
+	f.BoolVar(&c.AcceptMissingKeys, "accept-missing-keys", false, "")
 	var files []string
 	err := f.Parse(args)
 	for err == nil && f.NArg() > 0 { // flags may follow the file

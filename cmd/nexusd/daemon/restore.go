@@ -33,8 +33,10 @@ type RestoreConfig struct {
 	Data string // folder that is empty or missing, or in which a restore did not end
 	// AcceptIncomplete restores the complete runs of a file that does not end with one.
 	AcceptIncomplete bool
-	Logger           *slog.Logger
-	Progress         func(bytes int) // called with the bytes of the backup that were read; nil: nobody is told
+	// AcceptMissingKeys restores also if Keys lacks keys that events name.
+	AcceptMissingKeys bool
+	Logger            *slog.Logger
+	Progress          func(bytes int) // called with the bytes of the backup that were read; nil: nobody is told
 }
 
 // Restored is what [Restore] did.
@@ -81,7 +83,7 @@ func checkRestored(data string) error {
 // ready. Crash states: the file "restoring" is there until then, no daemon starts, and
 // the next Restore begins again. After an error it is the same.
 //
-// Errors: [ledger.ErrConflict]: the folder holds something else; [ledger.ErrCorrupt]: the
+// Errors: [ledger.ErrConflict]: the folder holds something else, or keys are missing; [ledger.ErrCorrupt]: the
 // backup or its keys are damaged or incomplete; [ledger.ErrMalformed]: keys are needed;
 // [ledger.ErrUnsupported]: it is no backup; [embed.ErrLocked]; those of the file system.
 func Restore(ctx context.Context, c RestoreConfig) (out Restored, err error) {
@@ -120,7 +122,10 @@ func Restore(ctx context.Context, c RestoreConfig) (out Restored, err error) {
 	if err := out.Report.Err(); err != nil {
 		return out, err
 	}
-	if err := c.storeKeys(ctx, keys, named.Keys(), &out); err != nil {
+	if err := c.countMissing(keys, named, &out); err != nil {
+		return out, err
+	}
+	if err := c.storeKeys(ctx, keys, &out); err != nil {
 		return out, err
 	}
 	return out, c.finish(ctx, begin, &out)
@@ -151,7 +156,7 @@ func (c RestoreConfig) prepare(ctx context.Context, f *os.File, keys backup.Keys
 	}
 	switch {
 	case begin.Sealed && c.Keys == "":
-		return begin, 0, fmt.Errorf("%w: the ledger in %s is sealed: name the file of its content keys", ledger.ErrMalformed, c.File)
+		return begin, 0, needsKeys(c.File)
 	case c.Keys != "" && keys.Ledger != begin.Ledger:
 		return begin, 0, fmt.Errorf("%w: %s holds the keys of ledger %s, the backup is of %s", ledger.ErrConflict, c.Keys, keys.Ledger, begin.Ledger)
 	}
@@ -260,39 +265,67 @@ func (r *progressReader) Read(b []byte) (int, error) {
 // keyWriters is how many keys are stored at a time: each waits for fsyncs.
 const keyWriters = 32
 
-// storeKeys stores the content keys, and the marks of those that were destroyed. named are
-// the ids that events name.
-func (c RestoreConfig) storeKeys(ctx context.Context, keys backup.Keys, named []turns.ID, out *Restored) error {
-	have := make(map[turns.ID]bool, len(keys.Rows))
-	if c.Keys != "" {
-		store, err := seal.OpenStore(filepath.Join(c.Data, "keys"))
-		if err != nil {
-			return err
-		}
-		g, gctx := errgroup.WithContext(ctx)
-		g.SetLimit(keyWriters)
-		for _, r := range keys.Rows {
-			switch {
-			case gctx.Err() != nil:
-			case r.Erased:
-				out.KeysErased++
-				g.Go(func() error { return store.Destroy(r.ID) })
-			case len(r.Key) > 0:
-				out.KeysStored++
-				g.Go(func() error { return store.Put(r.ID, seal.Key(r.Key)) })
-			default:
-				continue
-			}
-			have[r.ID] = true
-		}
-		if err := errors.Join(g.Wait(), ctx.Err(), store.Close()); err != nil {
-			return fmt.Errorf("store the keys: %w", err)
+// countMissing counts the keys that events name and the file of keys lacks, and refuses them
+// unless they are accepted. Any run of the backup may need keys, not the first one alone.
+func (c RestoreConfig) countMissing(keys backup.Keys, named *backup.Checker, out *Restored) error {
+	if c.Keys == "" && (out.Totals.Keys > 0 || named.Begin().Sealed) {
+		return needsKeys(c.File)
+	}
+	rows := make(map[turns.ID]backup.KeyRow, len(keys.Rows))
+	for _, r := range keys.Rows {
+		rows[r.ID] = r
+	}
+	older := false // than the backup: it does not even say that a key is missing
+	for _, id := range named.Keys() {
+		if r, ok := rows[id]; len(r.Key) == 0 && !r.Erased {
+			out.KeysMissing++
+			older = older || !ok
 		}
 	}
-	for _, id := range named {
-		if !have[id] {
-			out.KeysMissing++
+	switch {
+	case out.KeysMissing == 0 || c.AcceptMissingKeys:
+		return nil
+	case older:
+		return fmt.Errorf("%w: %s is older than the backup: %s; restore with the newest one, or accept that content can't be read (--accept-missing-keys)", ledger.ErrConflict, c.Keys, keysMissing(out.KeysMissing))
+	}
+	return fmt.Errorf("%w: the ledger had lost keys when %s was written: %s; --accept-missing-keys restores all the same, and their content can't be read", ledger.ErrConflict, c.Keys, keysMissing(out.KeysMissing))
+}
+
+func keysMissing(n int) string {
+	if n == 1 {
+		return "1 key missing"
+	}
+	return fmt.Sprintf("%d keys missing", n)
+}
+
+func needsKeys(file string) error {
+	return fmt.Errorf("%w: the ledger in %s is sealed: name the file of its content keys", ledger.ErrMalformed, file)
+}
+
+// storeKeys stores the content keys, and the marks of those that were destroyed.
+func (c RestoreConfig) storeKeys(ctx context.Context, keys backup.Keys, out *Restored) error {
+	if c.Keys == "" {
+		return nil
+	}
+	store, err := seal.OpenStore(filepath.Join(c.Data, "keys"))
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(keyWriters)
+	for _, r := range keys.Rows {
+		switch {
+		case gctx.Err() != nil:
+		case r.Erased:
+			out.KeysErased++
+			g.Go(func() error { return store.Destroy(r.ID) })
+		case len(r.Key) > 0:
+			out.KeysStored++
+			g.Go(func() error { return store.Put(r.ID, seal.Key(r.Key)) })
 		}
+	}
+	if err := errors.Join(g.Wait(), ctx.Err(), store.Close()); err != nil {
+		return fmt.Errorf("store the keys: %w", err)
 	}
 	return nil
 }

@@ -47,7 +47,9 @@ type memory struct {
 	log, blobs []blocks.Record
 	number     uint64
 	created    time.Time
-	page       int // records of a page
+	page       int                 // records of a page
+	keys       map[turns.ID][]byte // nil bytes: destroyed
+	noKeys     bool                // seal is off
 }
 
 func (m *memory) BackupState(context.Context) (*api.BackupState, error) {
@@ -55,7 +57,9 @@ func (m *memory) BackupState(context.Context) (*api.BackupState, error) {
 	if n := len(m.log); n > 0 {
 		out.Log = api.BackupEnd{Seq: uint64(n), Hash: turns.HashEvent(m.log[n-1].Payload)}
 	}
-	out.Blobs.Seq = uint64(len(m.blobs))
+	if n := len(m.blobs); n > 0 {
+		out.Blobs = api.BackupEnd{Seq: uint64(n), Hash: sha256.Sum256(m.blobs[n-1].Payload)}
+	}
 	return out, nil
 }
 
@@ -74,8 +78,19 @@ func (m *memory) ReadBackup(_ context.Context, r api.ReadBackup) (*api.BackupRec
 	return out, nil
 }
 
-func (m *memory) BackupKeys(context.Context, ...turns.ID) (*api.BackedUpKeys, error) {
-	return new(api.BackedUpKeys), nil
+func (m *memory) BackupKeys(_ context.Context, ids ...turns.ID) (*api.BackedUpKeys, error) {
+	if m.noKeys {
+		return nil, api.Errorf(api.Unsupported, nil, "it has no keys")
+	}
+	out := new(api.BackedUpKeys)
+	for _, id := range ids {
+		if k, ok := m.keys[id]; ok && k != nil {
+			out.Keys = append(out.Keys, api.ExportKey{ID: id, Key: k})
+		} else if ok {
+			out.Erased = append(out.Erased, id)
+		}
+	}
+	return out, nil
 }
 
 // grow adds records to both streams.
@@ -343,5 +358,37 @@ func TestADamagedFileOfKeysIsRefused(t *testing.T) {
 	}
 	if err := WriteKeys(name, Keys{Ledger: "l"}); !errors.Is(err, ledger.ErrConflict) {
 		t.Errorf("a damaged file is written over: %v", err)
+	}
+}
+
+// A key that the ledger lost stays in the file of the keys; one that it destroyed does not.
+func TestAKeyThatTheLedgerLostStaysInTheFileOfKeys(t *testing.T) {
+	c, m := config(t.TempDir()), newMemory()
+	c.Keys = c.File + ".keys"
+	key := func(n byte) []byte { return bytes.Repeat([]byte{n}, keyBytes) }
+	old := Keys{Ledger: "0198c0de-0000-7000-8000-000000000001", Rows: []KeyRow{{ID: turns.ID{1}, Key: key(1)}, {ID: turns.ID{2}, Key: key(2)}, {ID: turns.ID{3}, Key: key(3)}, {ID: turns.ID{4}, Erased: true}}}
+	if err := WriteKeys(c.Keys, old); err != nil {
+		t.Fatal(err)
+	}
+	m.keys = map[turns.ID][]byte{{1}: key(9), {2}: nil}
+	out, err := Run(t.Context(), m, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Rows[0].Key, old.Rows[1] = key(9), KeyRow{ID: turns.ID{2}, Erased: true}
+	got, err := ReadKeys(c.Keys)
+	if err != nil || !reflect.DeepEqual(got, old) {
+		t.Errorf("%+v, %v, want %+v", got, err, old)
+	}
+	if out.Keys != 4 || out.KeysKept != 1 || out.KeysMissing != 0 {
+		t.Errorf("%+v", out)
+	}
+	m.noKeys = true
+	m.grow(1)
+	if _, err := Run(t.Context(), m, c); !errors.Is(err, ledger.ErrUnsupported) {
+		t.Errorf("a daemon without keys: %v, want unsupported", err)
+	}
+	if got, err := ReadKeys(c.Keys); err != nil || !reflect.DeepEqual(got, old) {
+		t.Errorf("it replaced the keys: %+v, %v", got, err)
 	}
 }

@@ -2,7 +2,7 @@ package backup
 
 import (
 	"bufio"
-	"cmp"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -68,9 +68,11 @@ func (c *Checker) Keys() []turns.ID {
 	for id := range c.keys {
 		out = append(out, id)
 	}
-	slices.SortFunc(out, func(a, b turns.ID) int { return cmp.Compare(a.String(), b.String()) })
+	slices.SortFunc(out, compareIDs)
 	return out
 }
+
+func compareIDs(a, b turns.ID) int { return bytes.Compare(a[:], b[:]) }
 
 // isWhole reports whether the last frame ended a run.
 func (c *Checker) isWhole() bool { return c.end != nil && !c.inRun }

@@ -3,7 +3,9 @@ package backup
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,10 +48,8 @@ const (
 // durably. Its owner alone can read it. Errors: [ledger.ErrConflict]: the file is there and
 // is not one of this ledger's keys; those of the file system.
 func WriteKeys(name string, k Keys) error {
-	if old, err := ReadKeys(name); err == nil && old.Ledger != k.Ledger {
-		return fmt.Errorf("%w: %s holds the keys of ledger %s, and is not written over", ledger.ErrConflict, name, old.Ledger)
-	} else if err != nil && !os.IsNotExist(err) {
-		return fmt.Errorf("%w: %s is not written over: %w", ledger.ErrConflict, name, err)
+	if _, err := keysToReplace(name, k.Ledger); err != nil {
+		return err
 	}
 	var out bytes.Buffer
 	line := func(v any) error {
@@ -83,6 +83,21 @@ func WriteKeys(name string, k Keys) error {
 		return err
 	}
 	return mark.SyncDir(filepath.Dir(name))
+}
+
+// keysToReplace reads the file that [WriteKeys] will replace: no keys if there is none.
+// [ledger.ErrConflict]: it may not be replaced.
+func keysToReplace(name, ledgerID string) (Keys, error) {
+	old, err := ReadKeys(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Keys{}, nil
+	case err != nil:
+		return old, fmt.Errorf("%w: %s is not written over: %w", ledger.ErrConflict, name, err)
+	case old.Ledger != ledgerID:
+		return old, fmt.Errorf("%w: %s holds the keys of ledger %s, and is not written over", ledger.ErrConflict, name, old.Ledger)
+	}
+	return old, nil
 }
 
 // ReadKeys reads a file of keys. [ledger.ErrCorrupt]: it is none, or damaged; the error

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"nexus/ledger"
@@ -34,8 +36,12 @@ type Config struct {
 type Result struct {
 	End
 	Records uint64 `json:"records"` // new ones
-	Keys    int    `json:"keys"`    // rows of the file of keys
-	Sealed  bool   `json:"sealed"`
+	Keys    int    `json:"keys"`    // keys in the file of keys, and marks of those that were destroyed
+	// KeysKept counts the keys that the file had before and the ledger has no more, KeysMissing
+	// those that events name and neither has.
+	KeysKept    int  `json:"keys_kept,omitzero"`
+	KeysMissing int  `json:"keys_missing,omitzero"`
+	Sealed      bool `json:"sealed"`
 }
 
 // Run backs a ledger up: it adds to a file what the ledger had acknowledged when Run
@@ -74,7 +80,7 @@ func Run(ctx context.Context, from Source, c Config) (out Result, err error) {
 		return out, fmt.Errorf("back up the blobs: %w", err)
 	}
 	if c.Keys != "" {
-		if out.Keys, err = r.keys(ctx); err != nil {
+		if err = r.keys(ctx, &out); err != nil {
 			return out, fmt.Errorf("back up the keys: %w", err)
 		}
 	}
@@ -235,26 +241,61 @@ func (r *run) blobs(ctx context.Context) error {
 // keyPage is how many keys a request asks for.
 const keyPage = 1000
 
-// keys writes the file of the keys: those that events in the file name, and the ledger's own.
-func (r *run) keys(ctx context.Context) (int, error) {
-	ids := r.file.Keys()
-	if _, ok := r.file.Checker.keys[r.state.Key]; !ok && r.state.Sealed {
-		ids = append(ids, r.state.Key)
+// keys writes the file of the keys: those that events in the file name, the ledger's own, and
+// those that the file of keys has. A key that the ledger lost stays in the file, one that it
+// destroyed does not.
+func (r *run) keys(ctx context.Context, out *Result) error {
+	old, err := keysToReplace(r.Keys, r.state.Ledger)
+	if err != nil {
+		return err
 	}
-	out := Keys{Ledger: r.state.Ledger}
-	for len(ids) > 0 {
-		n := min(len(ids), keyPage)
-		got, err := r.from.BackupKeys(ctx, ids[:n]...)
-		if err != nil {
-			return 0, err
+	rows := make(map[turns.ID]KeyRow, len(old.Rows))
+	for _, row := range old.Rows {
+		rows[row.ID] = row
+	}
+	wanted := r.file.Keys()
+	if r.state.Sealed {
+		wanted = append(wanted, r.state.Key)
+	}
+	for _, id := range wanted {
+		if _, ok := rows[id]; !ok {
+			rows[id] = KeyRow{ID: id}
 		}
-		ids = ids[n:]
+	}
+	ids := slices.SortedFunc(maps.Keys(rows), compareIDs)
+	for page := range slices.Chunk(ids, keyPage) {
+		got, err := r.from.BackupKeys(ctx, page...)
+		if err != nil {
+			return err
+		}
+		lost := make(map[turns.ID]bool, len(page))
+		for _, id := range page {
+			lost[id] = true
+		}
 		for _, k := range got.Keys {
-			out.Rows = append(out.Rows, KeyRow{ID: k.ID, Key: k.Key})
+			rows[k.ID] = KeyRow{ID: k.ID, Key: k.Key}
+			delete(lost, k.ID)
 		}
 		for _, id := range got.Erased {
-			out.Rows = append(out.Rows, KeyRow{ID: id, Erased: true})
+			rows[id] = KeyRow{ID: id, Erased: true}
+			delete(lost, id)
+		}
+		for id := range lost {
+			_, named := r.file.Checker.keys[id]
+			switch row := rows[id]; {
+			case len(row.Key) > 0:
+				out.KeysKept++
+			case named && !row.Erased:
+				out.KeysMissing++
+			}
 		}
 	}
-	return len(out.Rows), WriteKeys(r.Keys, out)
+	next := Keys{Ledger: r.state.Ledger}
+	for _, id := range ids {
+		next.Rows = append(next.Rows, rows[id])
+		if len(rows[id].Key) > 0 || rows[id].Erased {
+			out.Keys++
+		}
+	}
+	return WriteKeys(r.Keys, next)
 }

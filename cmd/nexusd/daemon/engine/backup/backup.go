@@ -93,7 +93,8 @@ func (b *Backup) Read(ctx context.Context, c reader.Caller, everyTenant bool, r 
 	return out, nil
 }
 
-// Keys is backup.keys.
+// Keys is backup.keys. [api.Unsupported]: this daemon has no keys, as one with seal off; the
+// ledger may have some.
 func (b *Backup) Keys(_ context.Context, c reader.Caller, everyTenant bool, r api.BackupKeys) (*api.BackedUpKeys, error) {
 	if err := b.permit(c, everyTenant); err != nil {
 		return nil, err
@@ -101,11 +102,11 @@ func (b *Backup) Keys(_ context.Context, c reader.Caller, everyTenant bool, r ap
 	if len(r.IDs) > maxKeyIDs {
 		return nil, api.FieldErrorf("/ids", "%d ids, the limit is %d", len(r.IDs), maxKeyIDs)
 	}
+	if b.content.Keys == nil && len(r.IDs) > 0 {
+		return nil, &api.Error{Code: api.Unsupported, Message: "this nexusd runs with seal off: it has no keys"}
+	}
 	out := &api.BackedUpKeys{Keys: []api.ExportKey{}}
 	for _, id := range r.IDs {
-		if b.content.Keys == nil {
-			break
-		}
 		k, err := b.content.Keys.Key(id)
 		switch {
 		case errors.Is(err, turns.ErrErased):

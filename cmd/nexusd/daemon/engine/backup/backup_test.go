@@ -71,6 +71,9 @@ func TestRequestsOfABackupAreChecked(t *testing.T) {
 	if _, err := b.Keys(t.Context(), operator, true, api.BackupKeys{IDs: make([]turns.ID, 1001)}); !errors.Is(err, ledger.ErrMalformed) {
 		t.Errorf("1,001 keys: %v", err)
 	}
+	if _, err := b.Keys(t.Context(), operator, true, api.BackupKeys{IDs: make([]turns.ID, 1)}); !errors.Is(err, ledger.ErrUnsupported) {
+		t.Errorf("a key of a daemon without keys: %v", err)
+	}
 	none := backup.New(nil, new(content.Store), new(page.Limits))
 	if _, err := none.State(t.Context(), operator, true); !errors.Is(err, ledger.ErrUnsupported) {
 		t.Errorf("an external server: %v", err)
