@@ -392,3 +392,50 @@ func TestAKeyThatTheLedgerLostStaysInTheFileOfKeys(t *testing.T) {
 		t.Errorf("it replaced the keys: %+v, %v", got, err)
 	}
 }
+
+// An older copy of the folder was put back, and got other blobs before the next event.
+func TestALedgerWhoseBlobsWentAnotherWayIsRefused(t *testing.T) {
+	c, m := config(t.TempDir()), newMemory()
+	m.blobs = append(m.blobs, chunk(5, "one way"))
+	if _, err := Run(t.Context(), m, c); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what, why string) {
+		t.Helper()
+		if _, err := Run(t.Context(), m, c); !errors.Is(err, ledger.ErrConflict) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v, want a conflict", what, err)
+		}
+		if after, err := os.ReadFile(c.File); err != nil || !bytes.Equal(after, before) {
+			t.Errorf("%s: the refused run changed the file (%v)", what, err)
+		}
+	}
+	m.blobs[4] = chunk(5, "another way")
+	refused("another last chunk", "different ways")
+	m.blobs = append(m.blobs, chunk(6, "more"))
+	refused("more chunks after it", "different ways")
+	m.blobs = m.blobs[:4]
+	refused("fewer chunks", "begin another file")
+}
+
+// wrongEnd says of the blobs what the records do not.
+type wrongEnd struct{ *memory }
+
+func (w wrongEnd) BackupState(ctx context.Context) (*api.BackupState, error) {
+	st, err := w.memory.BackupState(ctx)
+	st.Blobs.Hash[0] ^= 1
+	return st, err
+}
+
+func TestBlobsThatWereNotAcknowledgedAreNoCompleteBackup(t *testing.T) {
+	c, m := config(t.TempDir()), newMemory()
+	if _, err := Run(t.Context(), wrongEnd{m}, c); !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("%v, want corrupt", err)
+	}
+	if _, err := os.Stat(c.File); !os.IsNotExist(err) {
+		t.Errorf("the file has its name: %v", err)
+	}
+}

@@ -116,26 +116,48 @@ func (r *run) isSame(ctx context.Context) error {
 	case t.Log.Seq > st.Log.Seq:
 		return fmt.Errorf("%w: %s has %d records of the log, the ledger has %d: an older copy of its folder was put back, or it lost some; begin another file",
 			ledger.ErrConflict, r.File, t.Log.Seq, st.Log.Seq)
-	case t.Log.Seq == 0:
-		return nil
+	case st.BlobStream < t.BlobStream || st.BlobStream == t.BlobStream && st.Blobs.Seq < t.Blobs.Seq:
+		return fmt.Errorf("%w: %s has %d chunks of blobs of stream %d, the ledger has %d of stream %d: begin another file", ledger.ErrConflict, r.File, t.Blobs.Seq, t.BlobStream, st.Blobs.Seq, st.BlobStream)
 	}
-	frames, err := r.page(ctx, api.ReadBackup{Stream: "log", First: t.Log.Seq, Last: t.Log.Seq})
-	if err != nil {
-		return err
+	if t.Log.Seq > 0 {
+		other := NewChecker()
+		other.totals.Log.Seq = t.Log.Seq - 1
+		if err := r.read(ctx, other, api.ReadBackup{Stream: "log", First: t.Log.Seq, Last: t.Log.Seq}); err != nil {
+			return err
+		}
+		if other.totals.Log.Sum != t.Log.Sum {
+			return fmt.Errorf("%w: record %d is %v in %s and %v in the ledger: they went different ways; begin another file", ledger.ErrConflict, t.Log.Seq, t.Log.Sum, r.File, other.totals.Log.Sum)
+		}
 	}
-	other := NewChecker()
-	other.inRun, other.totals.Log.Seq = true, t.Log.Seq-1
-	frame, err := readFrame(bytes.NewReader(frames.Frames), nil)
-	if err == nil {
-		err = other.Frame(frame)
-	}
-	if err != nil {
-		return err
-	}
-	if other.totals.Log.Sum != t.Log.Sum {
-		return fmt.Errorf("%w: record %d is %v in %s and %v in the ledger: they went different ways; begin another file", ledger.ErrConflict, t.Log.Seq, t.Log.Sum, r.File, other.totals.Log.Sum)
+	if t.Blobs.Seq > 0 && st.BlobStream == t.BlobStream {
+		other := NewChecker()
+		other.totals.BlobStream, other.totals.Blobs.Seq = t.BlobStream, t.Blobs.Seq-1
+		err := r.read(ctx, other, api.ReadBackup{Stream: "blobs", Number: t.BlobStream, First: t.Blobs.Seq, Last: t.Blobs.Seq})
+		if errors.Is(err, ledger.ErrConflict) {
+			return nil // a collection replaced the stream meanwhile: all of the new one is read
+		}
+		if err != nil {
+			return err
+		}
+		if other.totals.Blobs.Sum != t.Blobs.Sum {
+			return fmt.Errorf("%w: chunk %d of stream %d of the blobs is %v in %s and %v in the ledger: they went different ways; begin another file", ledger.ErrConflict, t.Blobs.Seq, t.BlobStream, t.Blobs.Sum, r.File, other.totals.Blobs.Sum)
+		}
 	}
 	return nil
+}
+
+// read reads the one record that q names, with a checker that expects it.
+func (r *run) read(ctx context.Context, c *Checker, q api.ReadBackup) error {
+	got, err := r.page(ctx, q)
+	if err != nil {
+		return err
+	}
+	c.inRun = true
+	frame, err := readFrame(bytes.NewReader(got.Frames), nil)
+	if err != nil {
+		return err
+	}
+	return c.Frame(frame)
 }
 
 // page reads a page. A record that is too large for a message is put together.
@@ -223,10 +245,10 @@ func (r *run) blobs(ctx context.Context) error {
 		if st.BlobStream != t.BlobStream {
 			first = 1
 		}
-		if st.BlobStream < t.BlobStream || first > st.Blobs.Seq+1 {
-			return fmt.Errorf("%w: %s has %d chunks of blobs of stream %d, the ledger has %d of stream %d: begin another file", ledger.ErrConflict, r.File, t.Blobs.Seq, t.BlobStream, st.Blobs.Seq, st.BlobStream)
-		}
 		err := r.records(ctx, api.ReadBackup{Stream: "blobs", Number: st.BlobStream, First: first, Last: st.Blobs.Seq})
+		if err == nil {
+			return r.hasBlobs()
+		}
 		if !errors.Is(err, ledger.ErrConflict) || try == maxCollections {
 			return err
 		}
@@ -236,6 +258,16 @@ func (r *run) blobs(ctx context.Context) error {
 		}
 		st.BlobStream, st.Blobs = now.BlobStream, now.Blobs // the log ends where it did
 	}
+}
+
+// hasBlobs checks that the blobs in the file end as those of the ledger. A stream that a
+// collection left empty is not in the file: the one before it still is.
+func (r *run) hasBlobs() error {
+	t, st := r.file.totals, r.state
+	if st.Blobs.Seq > 0 && (t.BlobStream != st.BlobStream || t.Blobs.Seq != st.Blobs.Seq || t.Blobs.Sum != st.Blobs.Hash) {
+		return fmt.Errorf("%w: chunk %d of stream %d of the blobs is %v, acknowledged was %v at %d of stream %d", ledger.ErrCorrupt, t.Blobs.Seq, t.BlobStream, t.Blobs.Sum, st.Blobs.Hash, st.Blobs.Seq, st.BlobStream)
+	}
+	return nil
 }
 
 // keyPage is how many keys a request asks for.
