@@ -228,10 +228,7 @@ func (c RestoreConfig) writeStreams(ctx context.Context, in io.Reader) (report b
 		return report, nil, err
 	}
 	number := uint64(0)
-	if c.Progress != nil {
-		in = &progressReader{in, c.Progress}
-	}
-	report, named, err = backup.Check(ctx, in, func(s backup.Stream, r blocks.Record) error {
+	report, named, err = backup.Check(ctx, backup.Counted{Reader: in, Count: c.Progress}, func(s backup.Stream, r blocks.Record) error {
 		if !s.Blobs {
 			return log.Append(r)
 		}
@@ -249,17 +246,6 @@ func (c RestoreConfig) writeStreams(ctx context.Context, in io.Reader) (report b
 		return blobs.Append(r)
 	})
 	return report, named, errors.Join(err, log.Close(), blobs.Close())
-}
-
-type progressReader struct {
-	io.Reader
-	read func(int)
-}
-
-func (r *progressReader) Read(b []byte) (int, error) {
-	n, err := r.Reader.Read(b)
-	r.read(n)
-	return n, err
 }
 
 // keyWriters is how many keys are stored at a time: each waits for fsyncs.

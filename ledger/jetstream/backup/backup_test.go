@@ -439,3 +439,56 @@ func TestBlobsThatWereNotAcknowledgedAreNoCompleteBackup(t *testing.T) {
 		t.Errorf("the file has its name: %v", err)
 	}
 }
+
+// A power cut leaves zeros where bytes were that no fsync had covered: after a run, or from
+// within a frame of the next one on. The file has its name already. The next run goes on.
+func TestZerosThatAPowerCutLeftAreCutOff(t *testing.T) {
+	c, m := config(t.TempDir()), newMemory()
+	if _, err := Run(t.Context(), m, c); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.grow(2)
+	if _, err := Run(t.Context(), m, c); err != nil {
+		t.Fatal(err)
+	}
+	next, err := os.ReadFile(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := len(whole); n < len(next); n++ { // so many bytes reached the disk
+		for _, zeros := range []int{1, len(next) - n, len(next) - n + 100_000} {
+			b := append(bytes.Clone(next[:n]), make([]byte, zeros)...)
+			if bytes.Equal(b, next) {
+				continue
+			}
+			if report, _ := check(t, b); report.State != Incomplete || report.Runs != 1 || report.Bytes != int64(len(whole)) {
+				t.Fatalf("%d bytes of the second run and %d zeros: %+v", n-len(whole), zeros, report)
+			}
+		}
+		if n%37 != 0 {
+			continue
+		}
+		if err := os.WriteFile(c.File, append(bytes.Clone(next[:n]), make([]byte, 4096)...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := Run(t.Context(), m, c); err != nil || out.Run != 2 {
+			t.Fatalf("%d bytes of the second run, then zeros: %+v, %v", n-len(whole), out, err)
+		}
+		got, err := os.ReadFile(c.File)
+		if err != nil || !bytes.Equal(got, next) {
+			t.Fatalf("%d bytes of the second run, then zeros: the file differs (%v)", n-len(whole), err)
+		}
+	}
+	for name, after := range map[string][]byte{"other bytes": []byte("some other bytes, and more of them"), "zeros, then other bytes": append(make([]byte, 5000), 1)} {
+		if err := os.WriteFile(c.File, append(bytes.Clone(whole), after...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(t.Context(), m, c); !errors.Is(err, ledger.ErrCorrupt) || !strings.Contains(err.Error(), "begin another file") {
+			t.Errorf("%s: %v, want corrupt", name, err)
+		}
+	}
+}

@@ -262,7 +262,9 @@ func Check(ctx context.Context, r io.Reader, visit Visit) (Report, *Checker, err
 		}
 		var err error
 		frame, err = readFrame(in, frame)
-		if err == nil {
+		if errors.Is(err, ledger.ErrCorrupt) {
+			err = torn(in, frame, err)
+		} else if err == nil {
 			err = c.Frame(frame)
 		}
 		switch {
@@ -292,6 +294,27 @@ func Check(ctx context.Context, r io.Reader, visit Visit) (Report, *Checker, err
 			report.Runs, report.Totals, report.Digest = c.end.Run, c.end.Totals, c.end.Digest
 		}
 		return report, c, nil
+	}
+}
+
+// torn returns errShort for a damaged frame if it ends in zeros and nothing else follows:
+// that is what a power cut leaves of bytes that no fsync had covered. A complete run ends in
+// no zero, so none is taken for it. Otherwise it returns damage, or the error of r.
+func torn(r io.Reader, frame []byte, damage error) error {
+	if frame[len(frame)-1] != 0 {
+		return damage
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		switch {
+		case len(bytes.TrimLeft(buf[:n], "\x00")) > 0:
+			return damage
+		case errors.Is(err, io.EOF):
+			return errShort
+		case err != nil:
+			return err
+		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"nexus/ledger"
 	"nexus/ledger/jetstream/mark"
-	"nexus/turns"
 )
 
 // partSuffix is added to the name of a file until its first run is complete.
@@ -38,7 +37,7 @@ type File struct {
 }
 
 // Open opens a file to go on with, or creates NAME.partial. It reads and checks everything
-// in it, and cuts off a frame that was written in part. progress is called with the bytes
+// in it, and cuts off a frame that was written in part, and zeros that a power cut left. progress is called with the bytes
 // that were read.
 //
 // Errors: [ledger.ErrCorrupt]: a complete run is damaged, or something that is not
@@ -63,12 +62,12 @@ func Open(ctx context.Context, name string, progress func(int)) (_ *File, err er
 	} else if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
-	report, c, err := Check(ctx, counted{f, progress}, nil)
+	report, c, err := Check(ctx, Counted{f, progress}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	if report.State == Damaged && !fresh {
-		return nil, fmt.Errorf("%s: %w", name, report.Err())
+		return nil, fmt.Errorf("%s: %w; the complete runs are sound (backup verify names them): keep the file, and begin another file", name, report.Err())
 	}
 	x := &File{Checker: c, f: f, name: name, named: !fresh}
 	if report.Read == 0 { // not even its first bytes are whole
@@ -100,15 +99,16 @@ func removeLink(name string) error {
 	return os.Remove(name + partSuffix)
 }
 
-type counted struct {
+// Counted is a reader that tells Count how many bytes each read got. Count may be nil.
+type Counted struct {
 	io.Reader
-	count func(int)
+	Count func(int)
 }
 
-func (c counted) Read(b []byte) (int, error) {
+func (c Counted) Read(b []byte) (int, error) {
 	n, err := c.Reader.Read(b)
-	if c.count != nil {
-		c.count(n)
+	if c.Count != nil {
+		c.Count(n)
 	}
 	return n, err
 }
@@ -203,9 +203,6 @@ func (x *File) rename() error {
 	x.named = true
 	return mark.SyncDir(filepath.Dir(x.name))
 }
-
-// Tail returns the position and the hash of the last record of the log in the file.
-func (x *File) Tail() (uint64, turns.Hash) { return x.totals.Log.Seq, x.totals.Log.Sum }
 
 // Close closes the file. What is unfinished stays for the next [Open].
 func (x *File) Close() error { return x.f.Close() }

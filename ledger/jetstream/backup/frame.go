@@ -153,7 +153,7 @@ type Totals struct {
 	BlobRecords uint64 `json:"blob_records,string"` // of all streams of blobs that are in the file
 	Chains      uint64 `json:"chains"`
 	// Lost and Broken count the records of the log that a repair gave up, and those that do
-	// not continue their chains: the ledger had them so.
+	// not continue their chains, with all after them on these: the ledger had them so.
 	Lost   uint64 `json:"lost"`
 	Broken uint64 `json:"broken"`
 	Keys   uint64 `json:"keys"` // content keys that events name
