@@ -18,10 +18,11 @@ import (
 
 // Config is the settings of [New].
 type Config struct {
-	Version string        // of the program, as clients see it
-	Timeout time.Duration // of a call of a tool; 0: 30 s
-	Calls   int           // that are served at a time, of all callers; more wait; 0: 32
-	Logger  *slog.Logger  // gets internal errors, never content; nil: silent
+	Version  string        // of the program, as clients see it
+	Timeout  time.Duration // of a call of a tool; 0: 30 s
+	Calls    int           // that are served at a time, of all callers; more wait; 0: 32
+	PerAgent int           // that are served at a time of one agent of a tenant; 0: 8
+	Logger   *slog.Logger  // gets internal errors, never content; nil: silent
 }
 
 // Caller is who calls the tools.
@@ -36,8 +37,8 @@ type Caller struct {
 // Tools is the tools, for any number of callers. Safe for concurrent use.
 type Tools struct {
 	config        Config
-	calls         chan struct{} // one element for each call that is served
-	full, reading *sdk.Server   // with all tools, and with those that write nothing
+	places        *places
+	full, reading *sdk.Server // with all tools, and with those that write nothing
 }
 
 // definition is a tool and what it does with the arguments of a call.
@@ -58,8 +59,9 @@ type call struct {
 type result interface{ text(*frame) }
 
 const (
-	defaultTimeout = 30 * time.Second
-	defaultCalls   = 32
+	defaultTimeout  = 30 * time.Second
+	defaultCalls    = 32
+	defaultPerAgent = 8
 	// maxArguments bounds the arguments of a call, in bytes: six times the text of the
 	// longest memory, which may be escaped, and room for the rest.
 	maxArguments = 6*turns.MaxMemory + 16<<10
@@ -83,10 +85,13 @@ func New(c Config) (*Tools, error) {
 	if c.Calls <= 0 {
 		c.Calls = defaultCalls
 	}
+	if c.PerAgent <= 0 {
+		c.PerAgent = defaultPerAgent
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	t := &Tools{config: c, calls: make(chan struct{}, c.Calls)}
+	t := &Tools{config: c, places: newPlaces(c.Calls, c.PerAgent)}
 	var defs []definition
 	for _, define := range []func() (definition, error){defineSearch, defineExpand, defineBrief, defineRemember, defineFork, defineStatus} {
 		d, err := define()
@@ -151,12 +156,11 @@ func (t *Tools) serve(ctx context.Context, c Caller, d definition, arguments []b
 			out = failed(api.InternalError(id, ""))
 		}
 	}()
-	select {
-	case t.calls <- struct{}{}:
-		defer func() { <-t.calls }()
-	case <-ctx.Done():
-		return failed(api.Errorf(api.Busy, nil, "%d other calls are served, and none ended in time", cap(t.calls)))
+	release, err := t.places.take(ctx, owner{c.Tenant, c.Agent})
+	if err != nil {
+		return failed(err)
 	}
+	defer release()
 	if len(arguments) > maxArguments {
 		return failed(api.Errorf(api.TooLarge, map[string]any{"limit": maxArguments}, "the arguments have %d bytes; the limit is %d", len(arguments), maxArguments))
 	}
