@@ -53,6 +53,7 @@ type searchHit struct {
 	Channel string  `json:"channel,omitempty" jsonschema:"of an event: expand takes it with event"`
 	Event   string  `json:"event,omitempty"`
 	Agent   string  `json:"agent,omitempty"`
+	Some    bool    `json:"some,omitempty" jsonschema:"it has some of the words, not all"`
 }
 
 func defineSearch() (definition, error) {
@@ -95,7 +96,7 @@ func search(ctx context.Context, c *call, in searchInput) (*searchResult, error)
 	out := &searchResult{Notice: notice, Hits: []searchHit{}, Any: in.After == "" && len(got.Hits) > 0 && got.Hits[0].Some, Behind: got.Behind, More: got.Cut, Next: got.Next}
 	for _, h := range got.Hits {
 		x := searchHit{Kind: h.Kind, State: h.State, Time: timeText(&h.Time), Score: h.Score, Snippet: head(h.Snippet, snippetBytes),
-			Number: h.Depth, Half: h.Half, Role: h.Role, Tool: h.Tool, Memory: idText(h.Memory), Channel: h.Channel, Event: idText(h.Event)}
+			Number: h.Depth, Half: h.Half, Role: h.Role, Tool: h.Tool, Memory: idText(h.Memory), Channel: h.Channel, Event: idText(h.Event), Some: h.Some}
 		if !h.Turn.IsZero() {
 			x.Handle = handle(h.Session, h.Turn)
 		}
@@ -118,13 +119,17 @@ func (r *searchResult) text(f *frame) {
 		f.line("The newest %d events were not searched yet.", r.Behind)
 	}
 	for i, h := range r.Hits {
+		some := ""
+		if h.Some && !r.Any { // with Any all hits have only some
+			some = ", some of the words"
+		}
 		switch h.Kind {
 		case "turn":
-			f.line("%d. turn %s (number %d, %s), %s, %s", i+1, h.Handle, h.Number, cmp.Or(h.Half, "summary"), h.State, h.Time)
+			f.line("%d. turn %s (number %d, %s), %s, %s%s", i+1, h.Handle, h.Number, cmp.Or(h.Half, "summary"), h.State, h.Time, some)
 		case "memory":
-			f.line("%d. memory %s, %s, %s", i+1, h.Memory, h.State, h.Time)
+			f.line("%d. memory %s, %s, %s%s", i+1, h.Memory, h.State, h.Time, some)
 		default:
-			f.line("%d. event %s, %s", i+1, h.Event, h.Time)
+			f.line("%d. event %s, %s%s", i+1, h.Event, h.Time, some)
 			f.data("channel: " + shortened(h.Channel, labelBytes))
 		}
 		f.data(h.Snippet)
