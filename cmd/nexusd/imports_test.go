@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"ledger/jetstream/collect":   {"turns", "ledger", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/disk", "ledger/jetstream/embed", "ledger/jetstream/mark"},
 	"ledger/jetstream/backup":    {"turns", "ledger", "ledger/api", "ledger/jetstream", "ledger/jetstream/blocks", "ledger/jetstream/mark"},
 	"ledger/api":                 {"turns", "ledger"},
-	"ledger/api/mcp":             {"turns", "ledger/api"},
+	"ledger/api/mcp":             {"turns", "turns/secrets", "ledger/api"},
 	"fork":                       {"turns", "lineage"},
 	"compactor/compactortest":    {"turns", "turns/tokens", "lineage", "ledger", "compactor/summary", "compactor/policy", "compactor/view"},
 	"compactor/overflow":         {},

@@ -1,8 +1,8 @@
 // Package secrets finds credentials of known shapes in texts, and masks them.
 //
 // It knows the shapes that issuers gave their tokens so that scanners find them, and no
-// others: a password in a sentence has none. ledgerctl and the room search of the engine
-// use it. It imports nothing of this project.
+// others: a password in a sentence has none. ledgerctl, the tools for agents and the room
+// search of the engine use it. It imports nothing of this project.
 package secrets
 
 import (

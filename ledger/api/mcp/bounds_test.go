@@ -34,12 +34,10 @@ func TestTheLargestResultsFit(t *testing.T) {
 			b.Memories = append(b.Memories, briefMemory{Memory: id, Kind: "long_term", Time: when, Text: text(memoryBytes)})
 		}
 		b.Document = text(documentBytes)
-		r := searchResult{Any: true, Behind: 1 << 40, Next: strings.Repeat("n", 100)}
+		r := searchResult{Behind: 1 << 40, Next: strings.Repeat("n", 100)}
 		for range maxHits {
-			r.Hits = append(r.Hits, searchHit{Kind: "turn", State: "other_branch", Time: when, Handle: id + "/" + id, Number: 1 << 40, Half: "messages", Snippet: head(strings.Repeat("語", 400), snippetBytes)},
-				searchHit{Kind: "event"})
+			r.Hits = append(r.Hits, searchHit{Kind: "turn", State: "other_branch", Time: when, Handle: id + "/" + id, Number: 1 << 40, Half: "messages", Snippet: head(strings.Repeat("語", 400), snippetBytes), Some: true})
 		}
-		r.Hits = r.Hits[:maxHits]
 		var st statusResult
 		for range statusSessions {
 			st.Sessions = append(st.Sessions, statusSession{Session: id, Label: text(1000), Task: text(titleBytes), Kind: "main", State: "archived", Time: when, Head: id + "/" + id, Tokens: 1 << 50, Budget: 1 << 50})

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -77,15 +78,29 @@ func (c *call) numbered(ctx context.Context, field string, s *api.Session, n uin
 	if steps > maxSteps {
 		return turns.ID{}, api.FieldErrorf(field, "turn %d is more than %d turns from both ends: name it by its id, SESSION/TURN", n, maxSteps)
 	}
-	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Order: order, Page: api.Page{Limit: int(min(steps+1, 1000))}}) {
+	id, err := atDepth(c.Turns(ctx, s.ID, api.ListTurns{Order: order, Page: api.Page{Limit: int(min(steps+1, 1000))}}), n, steps)
+	if err == nil && id.IsZero() {
+		err = api.Errorf(api.NotFound, nil, "session %s has no turn %d any more: its head moved", s.ID, n)
+	}
+	return id, err
+}
+
+// atDepth finds the turn of a depth among those of a path, which should be after so many
+// others; zero if it is not there: the head moved, and the path has other turns.
+func atDepth(path iter.Seq2[api.Turn, error], depth, steps uint64) (turns.ID, error) {
+	for t, err := range path {
 		if err != nil {
 			return turns.ID{}, err
 		}
-		if t.Depth == n {
+		if t.Depth == depth {
 			return t.ID, nil
 		}
+		if steps == 0 {
+			break
+		}
+		steps--
 	}
-	return turns.ID{}, api.Errorf(api.NotFound, nil, "session %s has no turn %d any more: its head moved", s.ID, n)
+	return turns.ID{}, nil
 }
 
 // cutLast is strings.Cut at the last sep: a label may hold one.
@@ -97,14 +112,14 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 // keyed returns the id of a request with a key: that of another request of the agent with
-// the same key, so that the ledger stores one of them. Without a key it is a new one. t
-// is its claimed time.
-func (c *call) keyed(tool, key string, t turns.ID) (turns.ID, error) {
+// the same key, so that the ledger stores one of them. Without a key it is the zero id, and
+// the client makes one. The id has the time of the id at.
+func (c *call) keyed(tool, key string, at turns.ID) (turns.ID, error) {
 	if key == "" {
 		return turns.ID{}, nil
 	}
 	if err := turns.ValidateWord("/key", key); err != nil {
 		return turns.ID{}, err
 	}
-	return turns.DeriveID(t.Time(), "mcp", c.caller.Tenant, c.caller.Agent, tool, key), nil
+	return turns.DeriveID(at.Time(), "mcp", c.caller.Tenant, c.caller.Agent, tool, key), nil
 }
