@@ -43,20 +43,20 @@ func mergeBaseCmd(e *env) *cobra.Command {
 }
 
 func diffCmd(e *env) *cobra.Command {
-	var text, contexts bool
+	var text, contexts, secrets bool
 	c := verb("diff SESSION|TURN SESSION|TURN", "what each has since they parted", 2, 2, func(cmd *cobra.Command, args []string) error {
 		if text && contexts || (text || contexts) && e.json {
 			return usageError{errors.New("one of --text, --context and --json")}
 		}
 		if contexts {
-			return e.diffContexts(cmd, args)
+			return e.diffContexts(cmd, args, secrets)
 		}
 		a, b, base, err := e.ends(cmd, args)
 		if err != nil {
 			return err
 		}
 		if text {
-			return e.diffTexts(cmd.Context(), args, a, b, base)
+			return e.diffTexts(cmd.Context(), args, a, b, base, secrets)
 		}
 		if e.json {
 			err = e.print(base)
@@ -68,37 +68,40 @@ func diffCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := e.printSince(cmd.Context(), a, base, bad.Render("<")); err != nil {
+		if err := e.printSince(cmd.Context(), a, base, bad.Render("<"), secrets); err != nil {
 			return err
 		}
-		return e.printSince(cmd.Context(), b, base, good.Render(">"))
+		return e.printSince(cmd.Context(), b, base, good.Render(">"), secrets)
 	})
 	c.Flags().BoolVar(&text, "text", false, "their texts, line by line")
 	c.Flags().BoolVar(&contexts, "context", false, "what the model sees at each, line by line")
+	c.Flags().BoolVar(&secrets, "show-secrets", false, "show credentials of known shapes")
 	return c
 }
 
 // diffTexts prints the lines of the turns that only one path has, compared.
-func (e *env) diffTexts(ctx context.Context, names []string, a, b place, base *api.Base) error {
-	var texts [2]bytes.Buffer
+func (e *env) diffTexts(ctx context.Context, names []string, a, b place, base *api.Base, secrets bool) error {
+	var texts [2]comparedText
 	for i, x := range []place{a, b} {
+		w := texts[i].writer(secrets)
 		for t, err := range x.c.Turns(ctx, x.s.ID, since(x, base)) {
 			if err != nil {
 				return err
 			}
 			if t.Compaction != nil && t.Compaction.Summary != nil {
-				fmt.Fprintf(&texts[i], "%s\n%s\n", did(t.Compaction), *t.Compaction.Summary)
+				fmt.Fprintf(w, "%s\n%s\n", did(t.Compaction), *t.Compaction.Summary)
 			}
-			plainMessages(&texts[i], shown(&t))
+			plainMessages(w, shown(&t))
 		}
 	}
 	return e.printDiff(names, &texts)
 }
 
 // diffContexts prints the lines of two contexts, compared. It changes nothing.
-func (e *env) diffContexts(cmd *cobra.Command, names []string) error {
-	var texts [2]bytes.Buffer
+func (e *env) diffContexts(cmd *cobra.Command, names []string, secrets bool) error {
+	var texts [2]comparedText
 	for i, name := range names {
+		w := texts[i].writer(secrets)
 		p, err := e.place(cmd, name)
 		if err != nil {
 			return err
@@ -108,17 +111,30 @@ func (e *env) diffContexts(cmd *cobra.Command, names []string) error {
 			return err
 		}
 		if len(cx.System) > 0 && string(cx.System) != "null" {
-			fmt.Fprintf(&texts[i], "system\n%s\n", jsonText(cx.System))
+			fmt.Fprintf(w, "system\n%s\n", jsonText(cx.System))
 		}
 		for _, raw := range cx.Messages {
 			var m turns.Message
 			if err := turns.DecodeJSON(raw, &m); err != nil {
 				return err
 			}
-			plainMessages(&texts[i], []turns.Message{m})
+			plainMessages(w, []turns.Message{m})
 		}
 	}
 	return e.printDiff(names, &texts)
+}
+
+// comparedText is a text to compare, with its credentials masked. whole is all of it: two
+// texts can differ in a credential alone.
+type comparedText struct{ text, whole bytes.Buffer }
+
+// writer returns what writes to the text. Each write is masked on its own, unless secrets
+// are shown.
+func (c *comparedText) writer(secrets bool) io.Writer {
+	if secrets {
+		return io.MultiWriter(&c.text, &c.whole)
+	}
+	return io.MultiWriter(masker{&c.text}, &c.whole)
 }
 
 // plainMessages writes messages as lines that can be compared: no numbers, no ids.
@@ -132,10 +148,12 @@ func plainMessages(w io.Writer, ms []turns.Message) {
 }
 
 // printDiff prints what differs between two texts, as diff -u does.
-func (e *env) printDiff(names []string, texts *[2]bytes.Buffer) error {
-	out := diff.Diff(names[0], texts[0].Bytes(), names[1], texts[1].Bytes())
-	if len(out) == 0 {
+func (e *env) printDiff(names []string, texts *[2]comparedText) error {
+	out := diff.Diff(names[0], texts[0].text.Bytes(), names[1], texts[1].text.Bytes())
+	if len(out) == 0 && bytes.Equal(texts[0].whole.Bytes(), texts[1].whole.Bytes()) {
 		e.say("no line differs")
+	} else if len(out) == 0 {
+		e.say("they differ in credentials alone: --show-secrets shows them")
 	}
 	for line := range strings.Lines(string(out)) {
 		line = printable(strings.TrimSuffix(line, "\n"))
@@ -162,6 +180,10 @@ func since(x place, base *api.Base) api.ListTurns {
 }
 
 // printSince prints the turns of a path below the base, each marked.
-func (e *env) printSince(ctx context.Context, x place, base *api.Base, mark string) error {
-	return e.printTurns(x.c.Turns(ctx, x.s.ID, since(x, base)), 0, mark+" ")
+func (e *env) printSince(ctx context.Context, x place, base *api.Base, mark string, secrets bool) error {
+	ts := x.c.Turns(ctx, x.s.ID, since(x, base))
+	if !secrets {
+		ts = masked(ts)
+	}
+	return e.printTurns(ts, 0, mark+" ")
 }

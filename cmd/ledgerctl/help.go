@@ -403,7 +403,7 @@ they have none.
 Examples
   ledgerctl merge-base support-42 support-42-b
 `,
-	"diff": `ledgerctl diff A B [--text|--context]
+	"diff": `ledgerctl diff A B [--text|--context] [--show-secrets]
 
 What A and B, two sessions or turns, each have since they parted: a line a turn.
 
@@ -411,6 +411,7 @@ What A and B, two sessions or turns, each have since they parted: a line a turn.
              part is compared by its beginning
   --context  what the model sees at A and at B, compared line by line: what a
              compaction, another policy or a turn more changed. It is a look
+  --show-secrets  show credentials of known shapes; else they are asterisks
 
 Examples
   ledgerctl diff support-42 support-42-b
