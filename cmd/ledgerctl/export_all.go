@@ -117,34 +117,47 @@ func (x *allExport) channels(ctx context.Context) error {
 			continue
 		}
 		name := filepath.Join("events", ch.Agent, ch.ID+".jsonl")
+		var lost []api.Event // that have no content
 		err := x.chain(ctx, "channel "+ch.ID, name, ch.Hash, &x.out.Channels, func(w io.Writer) error {
-			return writeLines(w, x.c.As(ch.Agent).Events(ctx, api.ListEvents{Channel: ch.Channel, Raw: true}), nil)
+			var err error
+			lost, err = writeEvents(w, x.c.As(ch.Agent).Events(ctx, api.ListEvents{Channel: ch.Channel, Raw: true}))
+			return err
 		})
 		if err != nil {
 			return err
+		}
+		for _, v := range lost {
+			x.fail(fmt.Sprintf("event %s of channel %s", v.ID, ch.ID), noContent(v.Error))
 		}
 	}
 	return nil
 }
 
 // memories writes the memories and the document of each agent. They are small, and
-// written anew each time.
+// written anew each time, of one pass over all of them.
 func (x *allExport) memories(ctx context.Context) error {
+	all := make(map[string][]api.Memory)
 	for m, err := range x.c.Memories(ctx, api.ListMemories{}) {
 		if err != nil {
 			return err
 		}
 		x.agents[m.Agent] = true
+		all[m.Agent] = append(all[m.Agent], m)
 	}
 	for _, agent := range slices.Sorted(maps.Keys(x.agents)) {
-		n := 0
 		err := x.file(filepath.Join("memories", agent+".jsonl"), func(w io.Writer) error {
-			n = 0
-			return writeLines(w, x.c.Memories(ctx, api.ListMemories{Agent: agent}), &n)
+			for _, m := range all[agent] {
+				if err := jsonLine(w, m); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
-		x.out.Memories += n
 		var d *api.Document
 		if err == nil {
+			for _, m := range all[agent] {
+				x.count(&x.out.Memories, "memory "+m.ID.String()+" of "+agent, m.Error)
+			}
 			d, err = x.c.Document(ctx, api.MemoryDocument{Agent: agent})
 		}
 		if err == nil && d.Text != "" {
@@ -157,6 +170,35 @@ func (x *allExport) memories(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// count counts what is exported, and lists what has an error in place of its content.
+func (x *allExport) count(n *int, what string, code api.Code) {
+	if code == "" {
+		*n++
+		return
+	}
+	x.fail(what, noContent(code))
+}
+
+func noContent(code api.Code) error {
+	return &api.Error{Code: code, Message: "its content can't be read"}
+}
+
+// writeEvents writes each event as a line, and returns those without content.
+func writeEvents(w io.Writer, all iter.Seq2[api.Event, error]) (lost []api.Event, err error) {
+	for v, err := range all {
+		if err != nil {
+			return lost, err
+		}
+		if v.Error != "" {
+			lost = append(lost, v)
+		}
+		if err := jsonLine(w, v); err != nil {
+			return lost, err
+		}
+	}
+	return lost, nil
 }
 
 func (x *allExport) policies(ctx context.Context) error {
@@ -188,23 +230,8 @@ func (x *allExport) file(name string, write func(io.Writer) error) error {
 	return writeFile(name, write)
 }
 
-// writeLines writes each value as a line, and counts them in n unless it is nil.
-func writeLines[T any](w io.Writer, all iter.Seq2[T, error], n *int) error {
-	for v, err := range all {
-		if err != nil {
-			return err
-		}
-		if err := jsonLine(w, v); err != nil {
-			return err
-		}
-		if n != nil {
-			*n++
-		}
-	}
-	return nil
-}
-
-// lastHash returns the hash of the event on the last line of an exported chain.
+// lastHash returns the hash of the event on the last line of an exported chain. An event
+// without content is an error: the next export reads the chain again.
 func lastHash(name string) (turns.Hash, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -215,6 +242,9 @@ func lastHash(name string) (turns.Hash, error) {
 	for r := bufio.NewReaderSize(f, 1<<20); ; {
 		if line, err = r.ReadBytes('\n'); err == nil {
 			last = append(last[:0], line...)
+			if hasError(line) {
+				return turns.Hash{}, fmt.Errorf("%s has an event without content", name)
+			}
 		} else if err == io.EOF && len(line) == 0 {
 			break
 		} else {
@@ -237,6 +267,15 @@ func lastHash(name string) (turns.Hash, error) {
 	}
 	text, _ := row.Hash.Text()
 	return turns.ParseHash(text)
+}
+
+// hasError reports whether a line is an event with an error in place of its content.
+func hasError(line []byte) bool {
+	if !bytes.Contains(line, []byte(`"error"`)) {
+		return false
+	}
+	var members map[string]turns.Raw
+	return turns.DecodeJSON(bytes.TrimSpace(line), &members) == nil && members["error"] != nil
 }
 
 // manyOf is a number of things whose plural is many.

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"nexus/cmd/nexusd/daemon"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// The key of an agent's memories and events is gone: what can't be read is listed, and not
+// counted, also when the export is run again.
+func TestAnExportOfAllListsWhatHasNoContent(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	var d *daemon.Daemon
+	open := func() *api.Client {
+		t.Helper()
+		var err error
+		if d, err = daemon.Open(t.Context(), daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", MaxStore: 1 << 30}); err != nil {
+			t.Fatal(err)
+		}
+		nc, err := d.Connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return api.NewClient(nc, "default", "main")
+	}
+	keys := func() (names []string) {
+		_ = filepath.WalkDir(filepath.Join(dir, "keys"), func(name string, x fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(name, ".key") {
+				names = append(names, name)
+			}
+			return nil
+		})
+		return names
+	}
+	c := open()
+	if _, err := c.Create(t.Context(), api.CreateSession{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.As("second").SaveMemory(t.Context(), api.SaveMemory{Kind: "semantic", Text: "the build needs Go"}); err != nil {
+		t.Fatal(err)
+	}
+	last, err := c.Create(t.Context(), api.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := keys()
+	if _, err := c.SaveMemory(t.Context(), api.SaveMemory{Kind: "semantic", Text: "the tests need an hour"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.AppendEvent(t.Context(), api.AppendEvent{Channel: "mail", Kind: "message", Body: turns.Raw(`{"n":1}`)}); err != nil {
+		t.Fatal(err)
+	}
+	m := turns.TextMessage(turns.User, "a daemon starts with the key of its newest event only")
+	if _, err := c.Append(t.Context(), last.ID, api.AppendTurn{Messages: []turns.Message{m}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	gone := 0
+	for _, name := range keys() {
+		if !slices.Contains(before, name) {
+			gone++
+			if err := os.Remove(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c = open()
+	defer func() {
+		if err := d.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range 2 {
+		got, err := exportAll(t.Context(), c.As(api.Operator), out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var failed []string
+		for _, f := range got.Failed {
+			failed = append(failed, strings.Fields(f.What)[0]+" "+string(f.Code))
+		}
+		slices.Sort(failed)
+		if got.Memories != 1 || !slices.Equal(failed, []string{"channel corrupt", "memory corrupt"}) {
+			t.Errorf("%d keys are gone: %+v", gone, got)
+		}
+	}
+}
+
+// A file with an event that had no content is not taken for the whole chain.
+func TestAChainWithAnEventWithoutContentIsExportedAgain(t *testing.T) {
+	events := []api.Event{{ID: turns.ID{1}, Body: turns.Raw(`{"error":"in the body"}`), Hash: turns.Hash{1}}, {ID: turns.ID{2}, Error: api.Corrupt, Hash: turns.Hash{2}}, {ID: turns.ID{3}, Hash: turns.Hash{3}}}
+	for _, x := range []struct {
+		events []api.Event
+		lost   int
+	}{{events, 1}, {events[:1], 0}} {
+		name := filepath.Join(t.TempDir(), "mail.jsonl")
+		var lost []api.Event
+		err := writeFile(name, func(w io.Writer) (err error) {
+			lost, err = writeEvents(w, func(yield func(api.Event, error) bool) {
+				for _, v := range x.events {
+					if !yield(v, nil) {
+						return
+					}
+				}
+			})
+			return err
+		})
+		if err != nil || len(lost) != x.lost {
+			t.Errorf("%d events: %+v, %v", len(x.events), lost, err)
+		}
+		if hash, err := lastHash(name); (err != nil) != (x.lost > 0) || x.lost == 0 && hash != x.events[0].Hash {
+			t.Errorf("%d events, %d without content: the file ends with %v, %v", len(x.events), x.lost, hash, err)
+		}
+	}
+}
