@@ -26,6 +26,11 @@ const (
 	// at least two of them.
 	leastWords = 0.6
 
+	// maxPath bounds the words that are taken as paths, in bytes. A longer one is base64 or
+	// the like: facts have at most 200 bytes, and all its pieces together are as large as
+	// the square of its length.
+	maxPath = 400
+
 	excerptChars = 200
 )
 
@@ -210,8 +215,8 @@ func indexOf(claims []claim, covered []summary.HalfTurn) *index {
 func eachToken(text string, found func(string)) {
 	for _, w := range summary.Words(text) {
 		found(w)
-		for i := 0; i < len(w); i++ {
-			if w[i] == '/' && i > 0 && i < len(w)-1 {
+		for i := 1; i < len(w)-1 && len(w) <= maxPath; i++ {
+			if w[i] == '/' {
 				found(w[:i])
 				found(w[i+1:])
 			}

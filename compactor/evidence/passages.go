@@ -124,8 +124,8 @@ const (
 	maxPassages  = 4 // of one half
 )
 
-// Passages returns the pieces of a half that hold the most of a query, in the order of
-// the half. A long part gives the lines around the one that holds the most.
+// Passages returns the pieces of a half that hold the most of a query, of equal ones the
+// first, in the order of the half. A long part gives the lines around the one that holds the most.
 func (q Query) Passages(h *summary.HalfTurn) (out []Passage) {
 	eachPart(h, func(at PartAt, role turns.Role, p *turns.Part, text string) {
 		from, to, words := q.window(text)
@@ -139,10 +139,9 @@ func (q Query) Passages(h *summary.HalfTurn) (out []Passage) {
 		out = append(out, x)
 	})
 	if len(out) > maxPassages {
-		least := slices.Clone(out)
-		slices.SortStableFunc(least, func(a, b Passage) int { return cmp.Compare(b.words, a.words) })
-		floor := least[maxPassages-1].words
-		out = slices.DeleteFunc(out, func(p Passage) bool { return p.words < floor })[:min(maxPassages, len(out))]
+		slices.SortStableFunc(out, func(a, b Passage) int { return cmp.Compare(b.words, a.words) })
+		out = out[:maxPassages]
+		slices.SortFunc(out, func(a, b Passage) int { return cmp.Or(cmp.Compare(a.Message, b.Message), cmp.Compare(a.Part, b.Part)) })
 	}
 	return out
 }

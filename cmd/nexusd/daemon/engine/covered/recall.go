@@ -65,7 +65,7 @@ func (cv *Covered) Recall(ctx context.Context, s *ledger.Session, p view.Path, c
 // candidates returns halves that may answer a query, by turn, the best turn first. Those
 // that are covered and those that are shortened take turns.
 func (cv *Covered) candidates(ctx context.Context, s *ledger.Session, p view.Path, cut lineage.Cut, q evidence.Query, query string) (out [][]summary.HalfTurn, how string, err error) {
-	shortened, err := cv.shortened(p, q)
+	shortened, err := cv.shortened(ctx, p, q)
 	if err != nil {
 		return nil, "", err
 	}
@@ -129,6 +129,9 @@ func (cv *Covered) scan(ctx context.Context, s *ledger.Session, end lineage.Node
 			return ranking, n, err
 		}
 		for i := len(halves) - 1; i >= 0; {
+			if err := ended(ctx); err != nil {
+				return ranking, n, err
+			}
 			from := i
 			for from > 0 && halves[from-1].Ref == halves[i].Ref {
 				from--
@@ -151,9 +154,17 @@ func (cv *Covered) scan(ctx context.Context, s *ledger.Session, end lineage.Node
 	return ranking, n, nil
 }
 
+// ended returns an error once the request is over: words are compared a turn at a time.
+func ended(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: look for what a query asks: %w", ledger.ErrUnavailable, ctx.Err())
+	}
+	return nil
+}
+
 // shortened returns the halves of a path of which the context shows something shortened,
 // those that answer a query, by turn, best first. It looks through the newest.
-func (cv *Covered) shortened(p view.Path, q evidence.Query) (out [][]summary.HalfTurn, err error) {
+func (cv *Covered) shortened(ctx context.Context, p view.Path, q evidence.Query) (out [][]summary.HalfTurn, err error) {
 	shown, err := p.ShownHalves()
 	if err != nil {
 		return nil, err
@@ -165,6 +176,9 @@ func (cv *Covered) shortened(p view.Path, q evidence.Query) (out [][]summary.Hal
 		case view.Elided, view.Trimmed, view.Cleared:
 		default:
 			continue
+		}
+		if err := ended(ctx); err != nil {
+			return nil, err
 		}
 		h := p.Halves[i]
 		for _, m := range h.Messages {
