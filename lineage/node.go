@@ -72,6 +72,14 @@ func CutBefore(d uint64, h turns.Half) Cut {
 // Depth returns the depth of the first turn with a half at or after the cut.
 func (c Cut) Depth() uint64 { return uint64(c) / 2 }
 
+// Last returns the depth of the last turn with a half before the cut, 0 if there is none.
+func (c Cut) Last() uint64 {
+	if c == 0 {
+		return 0
+	}
+	return (c - 1).Depth()
+}
+
 // Split reports whether the cut is inside a turn.
 func (c Cut) Split() bool { return c%2 == 1 }
 

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"nexus/turns"
 )
 
@@ -148,20 +146,11 @@ func eachMessageText(ms []turns.Message, found func(string)) {
 // eachJSONString calls found for the strings of a JSON value, without the names of
 // members, and for its numbers.
 func eachJSONString(v turns.Raw, found func(string)) {
-	d := jsontext.NewDecoder(strings.NewReader(string(v)), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	for {
-		t, err := d.ReadToken()
-		if err != nil {
-			return
+	eachScalar(v, func(text string, isName bool) {
+		if !isName {
+			found(text)
 		}
-		name := false
-		if kind, n := d.StackIndex(d.StackDepth()); kind == '{' {
-			name = n%2 == 1
-		}
-		if k := t.Kind(); !name && (k == '"' || k == '0') {
-			found(t.String())
-		}
-	}
+	})
 }
 
 // clipAround returns at most maxSaid bytes of a line, with the fact in them.

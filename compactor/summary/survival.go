@@ -173,21 +173,30 @@ func EachFact(ms []turns.Message, found func(Fact)) {
 // JSON is its own text.
 func ValuesText(v turns.Raw) string {
 	var b strings.Builder
-	d := jsontext.NewDecoder(strings.NewReader(string(v)), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
-	for {
-		t, err := d.ReadToken()
-		if err != nil {
-			break
-		}
-		if k := t.Kind(); k == '"' || k == '0' {
-			b.WriteString(t.String())
-			b.WriteByte('\n')
-		}
-	}
+	eachScalar(v, func(text string, _ bool) {
+		b.WriteString(text)
+		b.WriteByte('\n')
+	})
 	if b.Len() == 0 {
 		return string(v)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// eachScalar calls found for the names, strings and numbers of a JSON value, as far as it
+// is one. isName is set for the name of a member.
+func eachScalar(v turns.Raw, found func(text string, isName bool)) {
+	d := jsontext.NewDecoder(strings.NewReader(string(v)), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	for {
+		t, err := d.ReadToken()
+		if err != nil {
+			return
+		}
+		if k := t.Kind(); k == '"' || k == '0' {
+			in, n := d.StackIndex(d.StackDepth())
+			found(t.String(), in == '{' && n%2 == 1)
+		}
+	}
 }
 
 // foundCommand reports the first line of the member "command" in a call's arguments,

@@ -127,11 +127,7 @@ func (a *Archive) covers(n lineage.Node) (lo, hi uint64, err error) {
 		}
 		lo = max(up[0].Cut.Depth(), 1)
 	}
-	hi = n.Cut.Depth()
-	if !n.Cut.Split() && hi > 0 {
-		hi--
-	}
-	return lo, min(hi, n.Depth-1), nil
+	return lo, min(n.Cut.Last(), n.Depth-1), nil
 }
 
 // Turn is a turn on a session's own chain.

@@ -32,11 +32,8 @@ func New(cs *content.Store, limits *page.Limits, pl *paths.Loader, r *reader.Rea
 // partial is set where the content was more than a request may load: then the oldest
 // have only the beginnings of their parts.
 func (cv *Covered) halvesBetween(ctx context.Context, s *ledger.Session, head lineage.Node, lo, hi lineage.Cut) (out []summary.HalfTurn, partial bool, err error) {
-	last := hi.Depth()
-	if !hi.Split() && last > 0 {
-		last--
-	}
-	if last = min(last, head.Depth); last == 0 || lo >= hi {
+	last := min(hi.Last(), head.Depth)
+	if last == 0 || lo >= hi {
 		return nil, false, nil
 	}
 	end, err := lineage.At(cv.reader.Projections, head, last)

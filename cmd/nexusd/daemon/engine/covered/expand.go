@@ -88,12 +88,8 @@ func (cv *Covered) expandCompaction(ctx context.Context, n lineage.Node, all boo
 	if err != nil || lo == 0 {
 		return out, err
 	}
-	hi := n.Cut.Depth() // a cut of 0 covers nothing
-	if !n.Cut.Split() && hi > 0 {
-		hi--
-	}
 	size := 0
-	err = cv.reader.PathTurns(ctx, n, lo, min(hi, n.Depth-1), func(t projections.Turn, ev *turns.Event) (bool, error) {
+	err = cv.reader.PathTurns(ctx, n, lo, min(n.Cut.Last(), n.Depth-1), func(t projections.Turn, ev *turns.Event) (bool, error) {
 		if t.Kind == turns.KindCompaction && (all || t.Ref != n.Previous) {
 			return true, nil
 		}

@@ -71,11 +71,7 @@ func (cv *Covered) candidates(ctx context.Context, s *ledger.Session, p view.Pat
 	}
 	var best []turns.Ref
 	how = "among what is shown shortened: nothing is covered"
-	last := cut.Depth()
-	if !cut.Split() && last > 0 {
-		last--
-	}
-	if last = min(last, p.Head.Depth); last > 0 {
+	if last := min(cut.Last(), p.Head.Depth); last > 0 {
 		end, err := lineage.At(cv.reader.Projections, p.Head, last)
 		if err != nil {
 			return nil, "", err

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
-
+	"nexus/compactor/summary"
 	"nexus/ledger"
 	"nexus/lineage"
 	"nexus/projections"
@@ -344,28 +342,13 @@ func (se *Search) receivedParts(ctx context.Context, tenant, agent string, seq u
 	return []part{{text: clip(valueText(content), maxSaid)}}, body, nil
 }
 
-// valueText returns the text of a JSON value: a string's text, or the names, strings and
-// numbers of another value, a line each. What is no JSON is its own text.
+// valueText returns the text of a JSON value: a string's text, or of another value that of
+// [summary.ValuesText].
 func valueText(v []byte) string {
 	if s, ok := turns.Raw(v).Text(); ok {
 		return s
 	}
-	var b strings.Builder
-	d := jsontext.NewDecoder(strings.NewReader(string(v)), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
-	for {
-		tok, err := d.ReadToken()
-		if err != nil {
-			break
-		}
-		if k := tok.Kind(); k == '"' || k == '0' {
-			b.WriteString(tok.String())
-			b.WriteByte('\n')
-		}
-	}
-	if b.Len() == 0 {
-		return string(v)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return summary.ValuesText(v)
 }
 
 // clip returns s, or its beginning and its end if it has more than n bytes.
