@@ -177,6 +177,29 @@ func TestExpandLeadsFromWhatIsShownToTheTurn(t *testing.T) {
 	}
 }
 
+// Where an agent gave an id to two calls, the newest call is shown, with its results alone.
+func TestExpandOfACallIDGivenTwiceIsTheNewestCall(t *testing.T) {
+	e := newWorld().Engine(t)
+	s := create(t, e, 0, "nexus")
+	for _, between := range []int{0, 70} { // in one read of the path, and in two
+		add(t, e, s.ID, enginetest.CallTool("same"))
+		add(t, e, s.ID, enginetest.AnswerCalls("same"))
+		call := add(t, e, s.ID, enginetest.CallTool("same", "other")).ID
+		for i := range between {
+			add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, fmt.Sprint("wait ", i))}})
+		}
+		add(t, e, s.ID, enginetest.AnswerCalls("other"))
+		result := add(t, e, s.ID, enginetest.AnswerCalls("same")).ID
+		var got []turns.ID
+		for _, x := range must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{Call: "same"}))(t).Turns {
+			got = append(got, x.ID)
+		}
+		if want := []turns.ID{call, result}; !slices.Equal(got, want) {
+			t.Errorf("%d turns between call and result: %v, want %v", between, got, want)
+		}
+	}
+}
+
 // A turn of which a part is shown shortened is found whole, and says so.
 func TestExpandOfAShortenedTurnIsWhole(t *testing.T) {
 	e := newWorld().Engine(t)

@@ -198,8 +198,8 @@ func (cv *Covered) expandTurn(s *ledger.Session, n lineage.Node) (*api.Expanded,
 }
 
 // expandCall returns the turns on the path of n that hold a tool call and its results, as
-// they are stored, oldest first. It looks from n upwards, through a bounded number of
-// turns, and ends at the call.
+// they are stored, oldest first; of two calls with one id the newest. It looks from n
+// upwards, through a bounded number of turns, and ends at the call.
 func (cv *Covered) expandCall(ctx context.Context, s *ledger.Session, n lineage.Node, call string) (*api.Expanded, error) {
 	out := &api.Expanded{Turns: []api.Turn{}}
 	const step = 64
@@ -207,6 +207,7 @@ func (cv *Covered) expandCall(ctx context.Context, s *ledger.Session, n lineage.
 	for hi, left := n.Depth, maxExpandTurns; hi > 0 && left > 0 && !made; left -= step {
 		lo := max(hi, step) - step + 1
 		var found []api.Turn
+		foundSize := 0
 		err := cv.reader.PathTurns(ctx, n, lo, hi, func(t projections.Turn, ev *turns.Event) (bool, error) {
 			if t.Kind != turns.KindTurn {
 				return true, nil
@@ -216,8 +217,11 @@ func (cv *Covered) expandCall(ctx context.Context, s *ledger.Session, n lineage.
 				return false, err
 			}
 			makes, has := holdsCall(v, call)
+			if makes { // what is older belongs to another call of the same id
+				found, foundSize = nil, 0
+			}
 			if makes || has {
-				found, size = append(found, *v), size+k
+				found, foundSize = append(found, *v), foundSize+k
 			}
 			made = made || makes
 			return true, nil
@@ -225,7 +229,7 @@ func (cv *Covered) expandCall(ctx context.Context, s *ledger.Session, n lineage.
 		if err != nil {
 			return nil, err
 		}
-		out.Turns = append(found, out.Turns...)
+		out.Turns, size = append(found, out.Turns...), size+foundSize
 		hi = lo - 1
 	}
 	if len(out.Turns) == 0 {
