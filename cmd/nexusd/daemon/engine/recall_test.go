@@ -256,3 +256,32 @@ func TestQueryPartsNoCallFromItsResult(t *testing.T) {
 	add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "and what next?")}})
 	check("after a text of the user", "and what next?")
 }
+
+// Where the path is over the bound on content, its oldest parts are loaded by their
+// beginnings. A piece of such a part is taken from all of it, so that its recipe, which
+// reads the turn alone, gives the same piece.
+func TestQueryOfAClippedPathIsServedAgainTheSame(t *testing.T) {
+	e := newWorld().Engine(t)
+	s := opened(t, e, alice, "wolffish", `{"mode":"before_call"}`, turns.Limits{ContextWindow: 32_000})
+	add(t, e, s.ID, say("go", ""))
+	for i := range 7 {
+		id := fmt.Sprint("c", i)
+		add(t, e, s.ID, enginetest.CallTool(id))
+		add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: id,
+			Response: turns.RawText(fmt.Sprintf("the animal of room %d is zebra%d\n%s", i, i, strings.Repeat("as the keeper said\n", 300)))}}}}})
+		contextOf(t, e, s.ID, api.GetContext{})
+	}
+	e.MaxContent = 40_000
+	cx := contextOf(t, e, s.ID, api.GetContext{Query: "zebra0", Explain: true})
+	found, _ := recalled(cx)
+	if len(found) == 0 {
+		t.Fatalf("nothing is brought back: %s", canon(cx.Sources))
+	}
+	if want := "matches the query; found in what is shown shortened"; found[0].Why != want {
+		t.Errorf("why: %q, want %q", found[0].Why, want)
+	}
+	again := contextOf(t, e, s.ID, api.GetContext{Recipe: cx.Recipe})
+	if again.Fingerprint != cx.Fingerprint || !bytes.Equal(canon(again.Messages), canon(cx.Messages)) {
+		t.Errorf("by its recipe:\n%s\nat first:\n%s", canon(again.Messages), canon(cx.Messages))
+	}
+}

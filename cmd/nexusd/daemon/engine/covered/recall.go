@@ -26,6 +26,7 @@ const (
 	scanStep     = 64
 	// maxShortened bounds the content of shortened halves that a query looks through.
 	maxShortened = 8 << 20
+	inShortened  = "in what is shown shortened"
 )
 
 // Recall returns the pieces of turns on a path that answer a query and that context cx
@@ -45,16 +46,16 @@ func (cv *Covered) Recall(ctx context.Context, s *ledger.Session, p view.Path, c
 		return nil, "", err
 	}
 	ranking := evidence.NewRanking(q)
-	for _, halves := range hidden {
-		ranking.Add(halves[0].Ref, halves...)
+	for _, k := range hidden {
+		ranking.Add(k.halves[0].Ref, k.halves...)
 	}
 	shown, q := newTextOf(cx), ranking.Query()
-	for _, halves := range hidden {
-		for i := range halves {
-			h := &halves[i]
+	for _, k := range hidden {
+		for i := range k.halves {
+			h := &k.halves[i]
 			for _, x := range q.Passages(h) {
 				if !shown.has(x.Text) {
-					out = append(out, excerpt(h, x, "matches the query; found "+how))
+					out = append(out, excerpt(h, x, "matches the query; found "+k.found))
 				}
 			}
 		}
@@ -62,15 +63,21 @@ func (cv *Covered) Recall(ctx context.Context, s *ledger.Session, p view.Path, c
 	return out, how, nil
 }
 
-// candidates returns halves that may answer a query, by turn, the best turn first. Those
-// that are covered and those that are shortened take turns.
-func (cv *Covered) candidates(ctx context.Context, s *ledger.Session, p view.Path, cut lineage.Cut, q evidence.Query, query string) (out [][]summary.HalfTurn, how string, err error) {
+// candidate is halves of a turn that may answer a query.
+type candidate struct {
+	halves []summary.HalfTurn
+	found  string // how
+}
+
+// candidates returns what may answer a query, the best turn first, and where it looked.
+// Turns that are covered and those that are shortened take turns.
+func (cv *Covered) candidates(ctx context.Context, s *ledger.Session, p view.Path, cut lineage.Cut, q evidence.Query, query string) (out []candidate, how string, err error) {
 	shortened, err := cv.shortened(ctx, p, q)
 	if err != nil {
 		return nil, "", err
 	}
 	var best []turns.Ref
-	how = "among what is shown shortened: nothing is covered"
+	how = inShortened + ": nothing is covered"
 	if last := min(cut.Last(), p.Head.Depth); last > 0 {
 		end, err := lineage.At(cv.reader.Projections, p.Head, last)
 		if err != nil {
@@ -88,14 +95,33 @@ func (cv *Covered) candidates(ctx context.Context, s *ledger.Session, p view.Pat
 			}
 			halves = slices.DeleteFunc(halves, func(h summary.HalfTurn) bool { return lineage.CutBefore(h.Depth, h.Half) >= cut || h.Erased })
 			if len(halves) > 0 {
-				out = append(out, halves)
+				out = append(out, candidate{halves, how})
 			}
 		}
 		if i < len(shortened) {
-			out = append(out, shortened[i])
+			halves, err := cv.whole(ctx, s, shortened[i])
+			if err != nil {
+				return nil, "", err
+			}
+			out = append(out, candidate{halves, inShortened})
 		}
 	}
 	return out, how, nil
+}
+
+// whole returns halves of a turn with the content that had no room where its path was
+// loaded: as a recipe reads them again.
+func (cv *Covered) whole(ctx context.Context, s *ledger.Session, halves []summary.HalfTurn) ([]summary.HalfTurn, error) {
+	if !slices.ContainsFunc(halves, func(h summary.HalfTurn) bool { return isClipped(h.Messages) }) {
+		return halves, nil
+	}
+	all, err := cv.turnHalves(ctx, s, halves[0].Ref)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(h summary.HalfTurn) bool {
+		return !slices.ContainsFunc(halves, func(k summary.HalfTurn) bool { return k.Half == h.Half })
+	}), nil
 }
 
 // bestCovered returns the turns on the path to a node that answer a query, best first.
@@ -159,7 +185,8 @@ func ended(ctx context.Context) error {
 }
 
 // shortened returns the halves of a path of which the context shows something shortened,
-// those that answer a query, by turn, best first. It looks through the newest.
+// those that answer a query, by turn, best first. It looks through the newest; of content
+// that had no room on the path, through the beginnings.
 func (cv *Covered) shortened(ctx context.Context, p view.Path, q evidence.Query) (out [][]summary.HalfTurn, err error) {
 	shown, err := p.ShownHalves()
 	if err != nil {
