@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -393,4 +394,40 @@ func TestARecipeNamesTheSummaryThatSqueezedItsView(t *testing.T) {
 	if code(err) != api.Unsupported || !strings.Contains(err.Error(), "/recipe/summary") {
 		t.Errorf("the squeezed view by a later build: %v", err)
 	}
+}
+
+// An agent may store any recipe with a turn. One that names what is not there is no recipe
+// of a context: the turn's context is made as without one. In a request it is refused.
+func TestStoredRecipeThatNamesNothingIsLeftAside(t *testing.T) {
+	e := newWorld().Engine(t)
+	s, _, _ := nexusSession(t, e)
+	for name, change := range map[string][2]string{
+		"a piece of no turn":         {`"turn":"[^"]*","half":"messages","message"`, `"turn":"` + newID(t).String() + `","half":"messages","message"`},
+		"a piece beyond the text":    {`"to":`, `"to":9`},
+		"settings of no event":       {`"settings":"[^"]*"`, `"settings":"` + newID(t).String() + `"`},
+		"another counter":            {`"counter":"[^"]*"`, `"counter":"fingers"`},
+		"a policy that is not there": {`"policy":"[^"]*"`, `"policy":"` + turns.HashEvent([]byte("x")).String() + `"`},
+		"a budget that fits nothing": {`"budget":[0-9]*`, `"budget":1`},
+	} {
+		at := *must(e.Get(t.Context(), alice, s.ID, api.Read{}))(t).Head
+		plain := contextOf(t, e, s.ID, api.GetContext{})
+		asked := contextOf(t, e, s.ID, api.GetContext{Query: "question 1"})
+		if found, _ := recalled(asked); len(found) == 0 {
+			t.Fatalf("%s: nothing is brought back", name)
+		}
+		forged := turns.Raw(regexp.MustCompile(change[0]).ReplaceAllString(string(asked.Recipe), change[1]))
+		if bytes.Equal(forged, asked.Recipe) {
+			t.Fatalf("%s: the recipe is the same: %s", name, forged)
+		}
+		if _, err := e.Context(t.Context(), alice, s.ID, api.GetContext{Recipe: forged}); err == nil {
+			t.Errorf("%s: the recipe of a request is served", name)
+		}
+		next := say("and then "+name, "ok")
+		next.Context = &api.ContextUsed{Recipe: forged, Fingerprint: asked.Fingerprint}
+		add(t, e, s.ID, next)
+		if got, err := e.Context(t.Context(), alice, s.ID, api.GetContext{At: at}); err != nil || got.Fingerprint != plain.Fingerprint {
+			t.Errorf("%s: the context at the turn: %v", name, err)
+		}
+	}
+	verified(t, e)
 }

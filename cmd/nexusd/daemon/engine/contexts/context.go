@@ -78,14 +78,11 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	epoch := cx.pages.Epoch() // before a key is read
 	whole, ok := cx.pages.Get(name)
 	if !cur.Started || !ok {
-		v, err := cx.contextAt(ctx, s, head, req, recipe, d.ReusableFor(s))
+		v, err := cx.viewAt(ctx, s, head, req, recipe, true, d.ReusableFor(s), fresh)
+		if recipe == nil && !req.At.IsZero() && isUnresolved(err) { // the next turn's recipe may be the cause
+			v, err = cx.viewAt(ctx, s, head, req, nil, false, nil, fresh)
+		}
 		if err != nil {
-			return nil, err
-		}
-		if v, err = cx.remember(ctx, s, head, v, req.Query, fresh); err != nil {
-			return nil, err
-		}
-		if v, err = cx.bringBack(ctx, s, head, v, req); err != nil {
 			return nil, err
 		}
 		out, err := cx.renderContext(epoch, render, v, req)
@@ -133,11 +130,30 @@ type contextView struct {
 	notes []api.Source // what a query did not bring back
 }
 
+// viewAt makes the context at a node with all that is added to it. stored: by the recipe
+// that the next turn came with.
+func (cx *Contexts) viewAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, recipe *view.Recipe, stored bool, decided *compactions.Decision, fresh bool) (*contextView, error) {
+	v, err := cx.contextAt(ctx, s, head, req, recipe, stored, decided)
+	if err != nil {
+		return nil, err
+	}
+	if v, err = cx.remember(ctx, s, head, v, req.Query, fresh); err != nil {
+		return nil, err
+	}
+	return cx.addExcerpts(ctx, s, head, v, req)
+}
+
+// isUnresolved reports whether an error may be that of a recipe which names what is not
+// there. An agent may store such a recipe: then it is of no context.
+func isUnresolved(err error) bool {
+	return errors.Is(err, turns.ErrMalformed) || errors.Is(err, turns.ErrUnsupported) || errors.Is(err, ledger.ErrUnprocessable)
+}
+
 // contextAt makes the context at a node. decided, if not nil, has the path loaded
 // and rendered already.
-func (cx *Contexts) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, recipe *view.Recipe, decided *compactions.Decision) (v *contextView, err error) {
+func (cx *Contexts) contextAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, recipe *view.Recipe, stored bool, decided *compactions.Decision) (v *contextView, err error) {
 	v = new(contextView)
-	if v.inputs, err = cx.inputsAt(ctx, s, head, req, recipe); err != nil {
+	if v.inputs, err = cx.inputsAt(ctx, s, head, req, recipe, stored); err != nil {
 		return nil, err
 	}
 	if decided != nil {

@@ -31,9 +31,9 @@ type inputs struct {
 
 // inputsAt returns the inputs of the context at a node. At the head they are those
 // in force. With a recipe they are those of the recipe. At an older turn they are
-// those of the call that was made there: its recipe, if the next turn came with one,
-// or else the settings and the time when the next turn came.
-func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, r *view.Recipe) (g inputs, err error) {
+// those of the call that was made there: its recipe, if the next turn came with one
+// and stored is set, or else the settings and the time when the next turn came.
+func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext, r *view.Recipe, stored bool) (g inputs, err error) {
 	index, idle := s.Settings, cx.reader.IdleTime(head)
 	if r == nil && !req.At.IsZero() {
 		then, err := cx.NextCallAfter(ctx, s, head)
@@ -44,7 +44,7 @@ func (cx *Contexts) inputsAt(ctx context.Context, s *ledger.Session, head lineag
 		if index = then.Settings; then.Ended {
 			idle = then.Idle
 		}
-		if req.Policy == nil && req.Budget == 0 {
+		if stored && req.Policy == nil && req.Budget == 0 {
 			r = then.Recipe
 		}
 	}

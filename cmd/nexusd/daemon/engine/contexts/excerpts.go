@@ -28,14 +28,14 @@ func (v *contextView) freeTokens() uint64 {
 	return tokens.Sub(v.estimatedBudget(), v.path.Overhead+v.context.Tokens+v.added.Tokens)
 }
 
-// bringBack returns v with pieces of older turns that a query asks for, or that its recipe
+// addExcerpts returns v with pieces of older turns that a query asks for, or that its recipe
 // names, in what all else leaves of the budget. It is the last thing that is added, so it
 // takes room from nothing, and nothing that decides on a compaction counts it. A context
 // is the same without a query, and with one that finds nothing.
 //
 // The recipe names the pieces, not the query: another index, or more turns, would find
 // others.
-func (cx *Contexts) bringBack(ctx context.Context, s *ledger.Session, head lineage.Node, v *contextView, req api.GetContext) (*contextView, error) {
+func (cx *Contexts) addExcerpts(ctx context.Context, s *ledger.Session, head lineage.Node, v *contextView, req api.GetContext) (*contextView, error) {
 	var all []view.Excerpt
 	var how string
 	var err error
