@@ -136,6 +136,9 @@ func TestQueryWithoutAnIndexReadsTheCoveredTurns(t *testing.T) {
 	if _, err := e.Context(t.Context(), alice, s.ID, api.GetContext{Query: "?!"}); code(err) != api.Malformed {
 		t.Errorf("a query without a word: %v", err)
 	}
+	if _, err := e.Context(t.Context(), alice, s.ID, api.GetContext{QueryTokens: 100}); code(err) != api.Malformed {
+		t.Errorf("a bound of a query without a query: %v", err)
+	}
 }
 
 // A query never makes a context larger than its budget or its own bound.

@@ -47,6 +47,9 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if err != nil {
 		return nil, err
 	}
+	if req.Query == "" && req.QueryTokens > 0 {
+		return nil, api.FieldErrorf("/query_tokens", "it bounds what a query brings back, and there is no query")
+	}
 	at := cur.At
 	if at.IsZero() {
 		at = req.At

@@ -1,5 +1,5 @@
 // Package history lists what is stored, a page at a time: sessions, the turns of
-// a path, compactions and what they cover, trees of forks, merge bases.
+// a path, compactions, trees of forks, merge bases.
 //
 // natsapi calls it. It writes nothing. Begin at turns.go.
 package history
