@@ -99,16 +99,16 @@ func Trace(all []string, from, to int, covered []summary.HalfTurn) []Line {
 		if i < from {
 			continue
 		}
-		claims[i-from] = read(text, inQuote)
+		claims[i-from] = parseClaim(text, inQuote)
 		out[i-from] = Line{Number: i + 1, Text: text, Frame: isFrame(text) && tag == nil, Facts: len(claims[i-from].facts)}
 		if tag != nil { // the tag names a turn and a path
-			claims[i-from] = read(tag[1], inQuote)
+			claims[i-from] = parseClaim(tag[1], inQuote)
 		}
 	}
 	ix := indexOf(claims, covered)
 	for i := range out {
 		if !out[i].Frame {
-			ix.rest(&out[i], &claims[i])
+			ix.support(&out[i], &claims[i])
 		}
 	}
 	return out
@@ -120,8 +120,8 @@ func isFrame(text string) bool {
 	return t == "" || anyTag.MatchString(t) || heading.MatchString(t) && !cite.MatchString(t)
 }
 
-// read takes a line apart.
-func read(text string, inQuote uint64) (c claim) {
+// parseClaim takes a line apart.
+func parseClaim(text string, inQuote uint64) (c claim) {
 	if inQuote > 0 {
 		c.cites = append(c.cites, inQuote)
 	}
@@ -157,7 +157,7 @@ func read(text string, inQuote uint64) (c claim) {
 type turn struct {
 	depth    uint64
 	from, to int
-	read     bool // what follows is set
+	loaded   bool // what follows is set
 	flat     []string
 	lines    []textLine
 }
@@ -225,8 +225,8 @@ func eachToken(text string, found func(string)) {
 	plainWords(text, found)
 }
 
-// rest fills in what a line rests on.
-func (ix *index) rest(l *Line, c *claim) {
+// support fills in what a line rests on.
+func (ix *index) support(l *Line, c *claim) {
 	score, tokens, all := make(map[int]float64), make(map[int]int), 0.0
 	for t, worth := range c.tokens {
 		at := ix.holds[t]
@@ -245,20 +245,24 @@ func (ix *index) rest(l *Line, c *claim) {
 			l.Missing = append(l.Missing, f)
 		}
 	}
-	var found []Support
+	type ofTurn struct {
+		turn int // index in ix.turns
+		Support
+	}
+	var found []ofTurn
 	for t, s := range score {
-		found = append(found, Support{Half: t, Score: s / all})
+		found = append(found, ofTurn{t, Support{Score: s / all}})
 	}
 	for _, d := range c.cites {
 		if t, ok := ix.at(d); ok && score[t] == 0 {
-			found = append(found, Support{Half: t})
+			found = append(found, ofTurn{turn: t})
 		}
 	}
-	order := func(a, b Support) int {
-		return cmp.Or(cmp.Compare(rank(&b), rank(&a)), cmp.Compare(a.Half, b.Half))
+	order := func(a, b ofTurn) int {
+		return cmp.Or(cmp.Compare(rank(&b.Support), rank(&a.Support)), cmp.Compare(a.turn, b.turn))
 	}
 	for i := range found {
-		found[i].Cited = slices.Contains(c.cites, ix.turns[found[i].Half].depth)
+		found[i].Cited = slices.Contains(c.cites, ix.turns[found[i].turn].depth)
 	}
 	slices.SortFunc(found, order)
 	kept := found[:0]
@@ -266,12 +270,12 @@ func (ix *index) rest(l *Line, c *claim) {
 		s := found[i]
 		s.Score = math.Round(s.Score*1000) / 1000
 		for _, f := range c.facts {
-			if _, ok := slices.BinarySearch(ix.holds[f], s.Half); ok {
+			if _, ok := slices.BinarySearch(ix.holds[f], s.turn); ok {
 				s.Facts = append(s.Facts, f)
 			}
 		}
-		s.Quoted = i < maxCandidates && ix.hasQuote(s.Half, c.quotes)
-		if s.Quoted || s.Cited || len(s.Facts) > 0 || len(c.facts) == 0 && s.Score >= leastWords && tokens[s.Half] >= 2 {
+		s.Quoted = i < maxCandidates && ix.hasQuote(s.turn, c.quotes)
+		if s.Quoted || s.Cited || len(s.Facts) > 0 || len(c.facts) == 0 && s.Score >= leastWords && tokens[s.turn] >= 2 {
 			kept = append(kept, s)
 		}
 	}
@@ -281,9 +285,9 @@ func (ix *index) rest(l *Line, c *claim) {
 	}
 	l.More = max(0, l.More)
 	for i := range kept {
-		ix.place(&kept[i], c)
+		ix.place(&kept[i].Support, ix.textOf(kept[i].turn), c)
+		l.Turns = append(l.Turns, kept[i].Support)
 	}
-	l.Turns = kept
 }
 
 // rank orders what a line rests on: a turn that has it word for word first.
@@ -306,10 +310,10 @@ func (ix *index) at(depth uint64) (int, bool) {
 // textOf returns a turn with its texts, read once for all claims.
 func (ix *index) textOf(t int) *turn {
 	x := &ix.turns[t]
-	if x.read {
+	if x.loaded {
 		return x
 	}
-	x.read = true
+	x.loaded = true
 	for i := x.from; i < x.to; i++ {
 		eachPart(&ix.covered[i], func(at PartAt, _ turns.Role, _ *turns.Part, text string) {
 			x.flat = append(x.flat, strings.Join(strings.Fields(text), " "))
@@ -342,9 +346,8 @@ func (ix *index) hasQuote(t int, quotes []string) bool {
 	return false
 }
 
-// place sets where in a turn the most of a claim is. Half was the turn before.
-func (ix *index) place(s *Support, c *claim) {
-	t := ix.textOf(s.Half)
+// place sets where in a turn the most of a claim is.
+func (ix *index) place(s *Support, t *turn, c *claim) {
 	s.Half = t.from
 	best, place := 0.0, -1
 	for w, worth := range c.tokens {
