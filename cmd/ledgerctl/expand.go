@@ -239,7 +239,7 @@ func (e *env) printLost(cmd *cobra.Command, name string, r api.ListLost, limit i
 		return nil
 	}
 	if last.Partial {
-		e.say("only the newest facts were considered, or the newest content")
+		e.say("only the first 20,000 facts of the path were considered, or the newest 48 MiB of content")
 	}
 	if len(facts) == 0 {
 		e.say("the context holds every fact that it was made of")
