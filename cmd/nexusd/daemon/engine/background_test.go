@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"nexus/cmd/nexusd/daemon/engine/compactions"
+	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/compactor"
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
+	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange/strict"
+	"nexus/turns/seal"
 )
 
 // slowSummarizer is a summarizer that returns when release is closed or sends.
@@ -152,6 +155,53 @@ func TestLateSummaryIsCheckedAgainstNewerTurns(t *testing.T) {
 		}
 		verified(t, e)
 	}
+}
+
+// keysFailOnce fails to read a key twice when it is armed: for what is kept in memory of a
+// path, and for the path.
+type keysFailOnce struct {
+	content.Keys
+	armed atomic.Int32
+}
+
+func (k *keysFailOnce) Key(id turns.ID) (seal.Key, error) {
+	if k.armed.Load() > 0 {
+		k.armed.Add(-1)
+		return seal.Key{}, fmt.Errorf("%w: the disk is slow", ledger.ErrUnavailable)
+	}
+	return k.Keys.Key(id)
+}
+
+// A summary is paid for: that the newer turns could not be read once does not lose it.
+func TestLateSummaryThatCannotBeCheckedIsStored(t *testing.T) {
+	e := newWorld().Engine(t)
+	keys := &keysFailOnce{Keys: e.Keys}
+	e.Keys = keys
+	release, began, asks := make(chan struct{}), make(chan struct{}, 10), 0
+	e.Tiers = append([]compactor.Tier{asked(func(ctx context.Context, _ summary.Input) (summary.Output, error) {
+		asks++
+		began <- struct{}{}
+		select {
+		case <-release:
+		case <-ctx.Done():
+			return summary.Output{}, ctx.Err()
+		}
+		keys.armed.Store(2)
+		return summary.Output{Text: "Many questions were asked, page after page, each of so many sentences, and all of them were answered."}, nil
+	})}, e.Tiers...)
+	works(t, e)
+	s := create(t, e, 16_000, "balanced")
+	untilDue(t, e, s.ID, 1500)
+	must(e.Context(t.Context(), alice, s.ID, api.GetContext{}))(t)
+	<-began
+	newer := add(t, e, s.ID, say("go on", "yes"))
+	close(release)
+	idle(e, s.ID)
+	ks := must(e.ListCompactions(t.Context(), alice, s.ID, api.ListCompactions{}))(t).Turns
+	if len(ks) != 1 || *ks[0].Parent != newer.ID || ks[0].Compaction.Tier != "llm" || asks != 1 || keys.armed.Load() != 0 {
+		t.Errorf("%d summaries are stored, the model was asked %d times, %d faults are left", len(ks), asks, keys.armed.Load())
+	}
+	verified(t, e)
 }
 
 // A compaction that asks a model is answered at once with its id, goes on, and

@@ -87,6 +87,8 @@ func (cm *Compactions) commitCompaction(ctx context.Context, c reader.Caller, se
 // for the turns that came while it was made. It runs outside of the writer, whose
 // decisions hold up the session's appends.
 //
+// With an error w and res are as they were.
+//
 // Limit: turns that come between catchUp and the commit are not looked at.
 func (cm *Compactions) catchUp(ctx context.Context, c reader.Caller, session turns.ID, w planned, res compactor.Result) (planned, compactor.Result, error) {
 	s, err := cm.reader.FindSession(ctx, c, session, true)
