@@ -5,7 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/clipperhouse/uax29/v2/sentences"
+	"nexus/compactor/summary"
 )
 
 // Bounds on the text that is read, in bytes. Of a long text only the head and the
@@ -57,9 +57,7 @@ func unitsOfLine(line string, found func(string)) {
 		give(line)
 		return
 	}
-	for it := sentences.FromString(line); it.Next(); {
-		give(it.Value())
-	}
+	summary.EachSentence(line, give)
 }
 
 // lettersIn counts letters and digits, up to 4.

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/clipperhouse/uax29/v2/sentences"
-
 	"nexus/compactor/summary"
 	"nexus/turns"
 	"nexus/turns/tokens"
@@ -97,11 +95,11 @@ func eachSentence(text string, found func(string)) {
 		if fenced || l == "" || strings.HasPrefix(l, "<") {
 			continue
 		}
-		for it := sentences.FromString(l); it.Next(); {
-			if s := oneLine(it.Value()); s != "" {
+		summary.EachSentence(l, func(s string) {
+			if s = oneLine(s); s != "" {
 				found(s)
 			}
-		}
+		})
 	}
 }
 
