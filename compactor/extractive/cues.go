@@ -96,8 +96,8 @@ func isFiller(lower string) bool {
 
 // askWeight returns the worth of a user's sentence by itself.
 func askWeight(s string) float64 {
-	if strings.HasPrefix(s, "<") && strings.Contains(s, ">") || strings.HasPrefix(s, "Caveat:") {
-		return -1 // markup that the agent's program wrote in the user's name
+	if strings.HasPrefix(s, "<") && strings.Contains(s, ">") {
+		return -1 // markup
 	}
 	return 1 + cueWeight(strings.ToLower(s), askCues[:]) - noise(s)
 }
@@ -114,6 +114,9 @@ func sayWeight(s string) float64 {
 	}
 	return w - noise(s)
 }
+
+// reportWeight returns the worth of a sentence that another agent reported.
+func reportWeight(s string) float64 { return sayWeight(s) - .5 }
 
 // noise returns what a line loses for being a table, a rule or code instead of a
 // sentence.

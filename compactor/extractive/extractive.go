@@ -62,6 +62,9 @@ func (h *history) dropQuoted(quoted string) {
 	}
 	known := make(map[string]bool)
 	units(quoted, func(text string) { known[text] = true })
+	if strings.Contains(quoted, h.newest.text) {
+		h.newest = request{}
+	}
 	h.userRequests = slices.DeleteFunc(h.userRequests, func(u unit) bool { return known[u.text] })
 }
 

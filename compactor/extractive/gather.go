@@ -38,8 +38,15 @@ type history struct {
 	old          []string // entries of an earlier summary's REMAINING
 	last         []unit   // units of the agent's last message
 	waiting      []unit   // units of a user's message that no agent has answered
+	newest       request  // the newest request after the first one
 	now          int
 	task         bool // the first request is known
+}
+
+// request is what a user wrote in one message.
+type request struct {
+	text  string
+	depth uint64
 }
 
 func newHistory() *history {
@@ -60,6 +67,11 @@ func (h *history) half(t *summary.HalfTurn) {
 
 func (h *history) message(m *turns.Message, depth uint64, place *int) {
 	attached := 0
+	if m.Role == turns.User {
+		if text := summary.Request(summary.TextOf(m)); text != "" && h.task {
+			h.newest = request{text, depth}
+		}
+	}
 	speaker := &spot{label: string(m.Role), depth: depth}
 	for i := range m.Parts {
 		p := &m.Parts[i]
@@ -88,40 +100,59 @@ func (h *history) message(m *turns.Message, depth uint64, place *int) {
 }
 
 func (h *history) text(role turns.Role, s string, depth uint64, place *int) {
-	from, weight := fromUser, askWeight
 	switch role {
 	case turns.Assistant:
-		from, weight = fromAgent, sayWeight
-		h.waiting, h.last = nil, nil
-	case turns.User:
 		h.waiting = nil
+		h.facts.scan(s, fromAgent)
+		h.last = h.units(s, depth, place, sayWeight)
+		h.statements = append(h.statements, h.last...)
+	case turns.User:
+		h.userText(s, depth, place)
 	default:
 		h.facts.scan(s, fromResult)
+	}
+}
+
+// userText reads a text in a user's message. What another agent reported there is a
+// statement, what the agent's program wrote is no request.
+func (h *history) userText(s string, depth uint64, place *int) {
+	if report := summary.Report(s); report != "" {
+		h.facts.scan(report, fromResult)
+		h.statements = append(h.statements, h.units(report, depth, place, reportWeight)...)
 		return
 	}
-	h.facts.scan(s, from)
+	asked := summary.Request(s)
+	if asked != s {
+		h.facts.scan(s, fromResult)
+	}
+	if asked == "" {
+		return
+	}
+	h.facts.scan(asked, fromUser)
+	got := h.units(asked, depth, place, askWeight)
+	if !h.task {
+		n := 0
+		for i := range got {
+			if n < maxTasks && got[i].worth > .5 {
+				got[i].task, h.task = true, true
+			}
+			n++
+		}
+	}
+	h.userRequests, h.waiting = append(h.userRequests, got...), got
+}
+
+// units cuts a text into units.
+func (h *history) units(s string, depth uint64, place *int, weight func(string) float64) (got []unit) {
 	read := 0
-	first := role == turns.User && !h.task
-	var got []unit
 	units(s, func(text string) {
 		if read++; read > 600 {
 			return
 		}
-		u := unit{text: text, depth: depth, order: h.now, place: *place, lead: len(got) == 0, worth: weight(text)}
+		got = append(got, unit{text: text, depth: depth, order: h.now, place: *place, lead: len(got) == 0, worth: weight(text)})
 		*place++
-		if first && len(got) < maxTasks && u.worth > .5 {
-			u.task = true
-		}
-		got = append(got, u)
 	})
-	if first && slices.ContainsFunc(got, func(u unit) bool { return u.task }) {
-		h.task = true
-	}
-	if role == turns.User {
-		h.userRequests, h.waiting = append(h.userRequests, got...), got
-	} else {
-		h.statements, h.last = append(h.statements, got...), got
-	}
+	return got
 }
 
 func (h *history) toolCall(p *turns.Part, depth uint64) {

@@ -61,6 +61,11 @@ func (h *history) recall(previous string) {
 	got, foreign := parse(previous)
 	got[data] = append(late, got[data]...)
 	for i, item := range got[task] {
+		if text, ok := strings.CutPrefix(item, newest); ok {
+			item = text
+			text, depth := pointer(text)
+			h.newest = request{text, depth}
+		}
 		h.recallUnits(&h.userRequests, item, i-len(got[task]), i == 0, askWeight)
 		h.task = true
 	}

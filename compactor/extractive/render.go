@@ -22,7 +22,8 @@ var sectionNames = [...]string{task, decisions, progress, remaining, data}
 
 // The sections' shares of the budget, in hundredths. FACTS gets the rest.
 const (
-	taskShare      = 24
+	taskShare      = 24 // beside the newest request
+	newestShare    = 12
 	decisionsShare = 14
 	progressShare  = 20
 	remainingShare = 8
@@ -31,7 +32,10 @@ const (
 const (
 	gap     = " … " // separates units of one item that were not adjacent
 	inView  = "asked to keep in view: "
+	newest  = "newest request: "
 	maxView = 400
+
+	maxNewest = 2_400 // bytes of the newest request
 )
 
 // draft holds the items of each section.
@@ -54,7 +58,13 @@ func (s *Summarizer) draft(h *history, in *summary.Input) draft {
 			forTask -= c
 		}
 	}
-	d[task] = append(items(choose(h.userRequests, h.now, forTask, cost)), d[task]...)
+	last := h.newestItem(share(newestShare), cost)
+	older := h.userRequests
+	if last != "" {
+		older = slices.DeleteFunc(slices.Clone(older), func(u unit) bool { return strings.Contains(last, u.text) })
+		d[task] = append(d[task], last)
+	}
+	d[task] = append(items(choose(older, h.now, forTask, cost)), d[task]...)
 	d[remaining] = h.remaining(share(remainingShare), cost)
 	d[progress] = h.progress(share(progressShare), cost)
 	d[decisions] = items(choose(h.statements, h.now, share(decisionsShare), cost))
@@ -66,6 +76,20 @@ func (s *Summarizer) draft(h *history, in *summary.Input) draft {
 		d[decisions] = items(choose(others, h.now, share(decisionsShare)+room, cost))
 	}
 	return d
+}
+
+// newestItem returns the newest request word for word, or its beginning where it is
+// longer than share; "" without one, or if there is no room for a useful part of it.
+func (h *history) newestItem(share uint64, cost func(string) uint64) string {
+	if h.newest.text == "" {
+		return ""
+	}
+	for n := maxNewest; n >= 120; n = n * 3 / 4 {
+		if item := point(newest+oneLine(h.newest.text, n), h.newest.depth); cost(item) <= share {
+			return item
+		}
+	}
+	return ""
 }
 
 // String returns the draft as text: each section's name alone on its line, then its
@@ -196,10 +220,8 @@ func (h *history) remaining(share uint64, cost func(string) uint64) (out []strin
 			out = append(out, item)
 		}
 	}
-	for i, u := range h.waiting {
-		if i < 2 {
-			add("not answered yet: "+u.text, u.depth)
-		}
+	if len(h.waiting) > 0 {
+		add("not answered yet: "+h.waiting[0].text, h.waiting[0].depth)
 	}
 	for _, t := range h.todo {
 		add(t, 0)

@@ -150,3 +150,12 @@ func TestTextsThatAskToDropRulesDropNone(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestReportsOfAgentsAndProgramsAreNoRules(t *testing.T) {
+	s := &session{}
+	s.user("<task-notification>\n<result>Both sites must be updated. The reader always allocates.</result>\n</task-notification>")
+	s.user("<system-reminder>\nYou must never say this.\n</system-reminder>\nNever push to main.")
+	if got := Rules(nil, s.halves); !slices.Equal(got, []string{"Never push to main."}) {
+		t.Errorf("%q", got)
+	}
+}

@@ -29,7 +29,7 @@ const (
 
 // Rules returns what users said must or must not be done: the earlier rules, then the
 // sentences of halves, oldest first, each once and word for word, with white space
-// folded. Only text of users counts. No sentence takes a rule back: what a text says
+// folded. Only what a person wrote counts ([summary.Request]). No sentence takes a rule back: what a text says
 // about the rules before it is one more rule at most.
 func Rules(earlier []string, halves []summary.HalfTurn) []string {
 	out := slices.Clone(earlier)
@@ -46,7 +46,7 @@ func Rules(earlier []string, halves []summary.HalfTurn) []string {
 			if h.Messages[j].Role != turns.User {
 				continue
 			}
-			eachSentence(summary.TextOf(&h.Messages[j]), func(s string) {
+			eachSentence(summary.Request(summary.TextOf(&h.Messages[j])), func(s string) {
 				if !known[s] && isDemand(s) {
 					known[s] = true
 					out = append(out, s)

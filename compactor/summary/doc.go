@@ -8,6 +8,6 @@
 // Begin with summary.go for [Summarizer], [Input] and [Output]. prompt.go and
 // templates.go write what a model is asked, parse.go reads its answer, thin.go
 // refuses an answer that says almost nothing, survival.go reports which facts of the
-// covered turns are still in the context. half.go reads the text of messages, and
-// tags.go escapes our own tags.
+// covered turns are still in the context. half.go reads the text of messages, request.go
+// what of it a person wrote, sentence.go cuts sentences, and tags.go escapes our own tags.
 package summary

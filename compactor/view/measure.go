@@ -357,9 +357,9 @@ func (f *InForce) ReadMeta() (m Meta) {
 	return m
 }
 
-// FirstRequest returns the text of the session's first user message. It takes the
-// quote in the compaction in force, or else looks in reads, if these begin at the
-// root.
+// FirstRequest returns the session's first request: what a person wrote in the first
+// user message that holds anything of theirs ([summary.Request]). It takes the quote in
+// the compaction in force, or else looks in reads, if these begin at the root.
 func (p Path) FirstRequest(pol policy.Policy, reads []summary.HalfTurn) string {
 	if !pol.KeepFirstRequest {
 		return ""
@@ -375,7 +375,7 @@ func (p Path) FirstRequest(pol policy.Policy, reads []summary.HalfTurn) string {
 	for i := range reads {
 		for j := range reads[i].Messages {
 			if m := &reads[i].Messages[j]; m.Role == turns.User {
-				if s := summary.TextOf(m); s != "" {
+				if s := summary.Request(summary.TextOf(m)); s != "" {
 					return s
 				}
 			}
