@@ -17,7 +17,7 @@ const (
 )
 
 // maxRun bounds how many names stand after each other without a word about them.
-const maxRun = 8
+const maxRun = 24
 
 // maxPerFact is how many tokens of a line are spent on a fact that it adds.
 const maxPerFact = 12

@@ -76,8 +76,6 @@ func TestWholeSummary(t *testing.T) {
 		"PROGRESS",
 		"- $ go test ./src/... -run TestParse → failed, exit 1: src/parse.go:42: error: unexpected EOF [t2]",
 		"- wrote /home/dev/src/parse.go [t3]",
-		"FACTS",
-		"- named by the agent: file_path, new_string",
 	}, "\n")
 	if d := cmp.Diff(want, summarize(t, summary.Input{Halves: tale(), MaxTokens: 600})); d != "" {
 		t.Errorf("-want +got:\n%s", d)

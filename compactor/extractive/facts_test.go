@@ -15,7 +15,7 @@ import (
 var turnAtEnd = regexp.MustCompile(` \[t(\d+)\]$`)
 
 // checkFacts holds every item of FACTS: it is a line that was said, or a list of at
-// most eight names whose head says where they were named; a line names its turn; what
+// most 24 names whose head says where they were named; a line names its turn; what
 // it says was in the turns; and nothing of it stands twice or is quoted next to it.
 func checkFacts(t interface{ Errorf(string, ...any) }, got, source, quoted string, turns int) {
 	_, facts, _ := strings.Cut("\n"+got, "\nFACTS\n")
@@ -47,7 +47,7 @@ func checkFacts(t interface{ Errorf(string, ...any) }, got, source, quoted strin
 			continue
 		}
 		names := strings.Split(list, ", ")
-		if len(names) > 8 {
+		if len(names) > 24 {
 			t.Errorf("%d names in a row: %q", len(names), body)
 		}
 		for _, n := range names {

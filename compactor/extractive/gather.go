@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"nexus/compactor/summary"
 	"nexus/turns"
 )
@@ -25,6 +27,9 @@ type unit struct {
 const (
 	maxPool  = 1_200 // bound on the units of one kind held at a time
 	maxToDo  = 12
+	// A longer text of the system holds instructions, whose words answer nothing about the
+	// turns.
+	maxSystemText = 2_000
 	maxTasks = 12 // bound on the leading units of the first request
 )
 
@@ -84,11 +89,11 @@ func (h *history) message(m *turns.Message, depth uint64, place *int) {
 		case turns.ToolCall:
 			h.toolCall(p, depth)
 		case turns.ToolCallResponse:
-			text := responseText(p.Response)
+			text := withoutSequences(responseText(p.Response))
 			if act := h.acts.open[p.ID]; act != nil {
 				h.facts.spot = &spot{label: act.label, depth: depth}
 			}
-			h.facts.scan(text, fromResult)
+			h.facts.scan(printed(text), fromResult)
 			h.acts.response(p, text, h.now, depth)
 		case turns.Blob, turns.URI, turns.File:
 			attached++
@@ -109,7 +114,9 @@ func (h *history) text(role turns.Role, s string, depth uint64, place *int) {
 	case turns.User:
 		h.userText(s, depth, place)
 	default:
-		h.facts.scan(s, fromResult)
+		if len(s) <= maxSystemText {
+			h.facts.scan(s, fromResult)
+		}
 	}
 }
 
@@ -156,7 +163,7 @@ func (h *history) units(s string, depth uint64, place *int, weight func(string) 
 }
 
 func (h *history) toolCall(p *turns.Part, depth uint64) {
-	h.facts.scan(flat(p.Arguments), fromCall)
+	h.facts.scan(values(p.Arguments), fromCall)
 	var args map[string]turns.Raw
 	if p.Arguments.Kind() == '{' {
 		_ = turns.DecodeJSON(p.Arguments, &args) // arguments of another shape are described by their text
@@ -245,6 +252,29 @@ func responseText(r turns.Raw) string {
 func stringsOf(r turns.Raw) (out []string) {
 	_ = turns.DecodeJSON(r, &out) // not a list of strings: out stays empty
 	return out
+}
+
+// values returns the strings and numbers of JSON, a line each. The names of a tool's
+// arguments are in its schema.
+func values(r turns.Raw) string {
+	var b strings.Builder
+	d := jsontext.NewDecoder(strings.NewReader(string(r)), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	for {
+		kind, n := d.StackIndex(d.StackDepth())
+		t, err := d.ReadToken()
+		if err != nil {
+			break
+		}
+		isName := kind == '{' && n%2 == 0
+		if k := t.Kind(); (k == '"' || k == '0') && !isName {
+			b.WriteString(t.String())
+			b.WriteByte('\n')
+		}
+	}
+	if b.Len() == 0 {
+		return flat(r)
+	}
+	return b.String()
 }
 
 // flat returns JSON as text with the escapes of its strings undone, so that words

@@ -3,6 +3,7 @@ package extractive
 import (
 	"cmp"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -68,6 +69,9 @@ type inventory struct {
 	spot  *spot           // of the text at hand
 }
 
+// diffFrame matches lines of a diff that name nothing of their own.
+var diffFrame = regexp.MustCompile(`^(index [0-9a-f]{6,}\.\.[0-9a-f]{6,}|diff --git a/|@@ -\d)`)
+
 func newInventory() *inventory {
 	return &inventory{facts: make(map[string]*fact), seen: make(map[*fact]uint8)}
 }
@@ -98,8 +102,15 @@ func (v *inventory) scan(s string, from source) {
 	}
 }
 
-// line counts the facts of a line.
+// line counts the facts of a line. The frame of a diff names its files under a/ and b/,
+// and hashes that nobody needs.
 func (v *inventory) line(line string, from source) {
+	switch {
+	case diffFrame.MatchString(line):
+		return
+	case strings.HasPrefix(line, "--- a/"), strings.HasPrefix(line, "+++ b/"):
+		line = line[len("--- a/"):]
+	}
 	var said *saying
 	tried := false
 	scanFacts(line, func(w string) {

@@ -119,3 +119,34 @@ func escapeLen(s string) int {
 func turnsDirection(r rune) bool {
 	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
+
+const (
+	outputMark  = "\nOutput:\n"
+	maxToolHead = 400 // bytes
+)
+
+// printed returns what a tool printed, without the lines of figures that a program that
+// runs commands writes before "Output:".
+func printed(s string) string {
+	if i := strings.Index(s[:min(len(s), maxToolHead)], outputMark); i >= 0 {
+		s = s[i+len(outputMark):]
+	}
+	return s
+}
+
+// withoutSequences returns s without terminal sequences.
+func withoutSequences(s string) string {
+	i := strings.IndexByte(s, 0x1b)
+	if i < 0 {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for i >= 0 {
+		b.WriteString(s[:i])
+		s = s[i+escapeLen(s[i:]):]
+		i = strings.IndexByte(s, 0x1b)
+	}
+	b.WriteString(s)
+	return b.String()
+}
