@@ -3,6 +3,7 @@ package extractive
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 const (
 	maxActions = 8_000 // actions kept at a time
 	maxLabel   = 220   // bytes of an action's label
-	maxOutcome = 200   // bytes of an action's outcome
+	maxOutcome = 240   // bytes of an action's outcome
 )
 
 // action is something that the agent did, in its last state: a file, a command, or
@@ -21,7 +22,7 @@ type action struct {
 	key     string
 	label   string // "edited x.go", "$ go test ./..."
 	outcome string // the last outcome; "" if unknown or not needed
-	times   int
+	times   int    // calls; of a file that was written, the writes that did not fail
 	writes  bool
 	command bool
 	failing bool   // the last outcome is an unresolved error
@@ -33,17 +34,28 @@ type action struct {
 
 // actions holds what the agent did, by key, and the calls that wait for a response.
 type actions struct {
-	byKey map[string]*action
-	open  map[string]*action // by call id
+	byKey   map[string]*action
+	open    map[string]*action // by call id
+	writing map[string]bool    // the calls that write a file, by id
 }
 
 func newActions() *actions {
-	return &actions{byKey: make(map[string]*action), open: make(map[string]*action)}
+	return &actions{byKey: make(map[string]*action), open: make(map[string]*action), writing: make(map[string]bool)}
 }
 
-// call records a tool call.
+// call records a tool call. A patch is recorded for each file that it changes.
 func (a *actions) call(p *turns.Part, args map[string]turns.Raw, order int, depth uint64) {
-	next := describe(p, args)
+	heads := patchHeads(p)
+	if len(heads) == 0 {
+		a.record(describe(p, args), p.ID, order, depth)
+	}
+	for _, head := range slices.Backward(heads) { // the response belongs to the first one
+		label := patched + head
+		a.record(action{key: keyOf(label), label: label, writes: true}, p.ID, order, depth)
+	}
+}
+
+func (a *actions) record(next action, id string, order int, depth uint64) {
 	act := a.byKey[next.key]
 	if act == nil {
 		if len(a.byKey) >= maxActions {
@@ -55,20 +67,44 @@ func (a *actions) call(p *turns.Part, args map[string]turns.Raw, order int, dept
 		if next.writes || !act.writes {
 			act.label = next.label
 		}
+		if next.writes && !act.writes {
+			act.times = 0 // it was only read
+		}
 		act.writes = act.writes || next.writes
 		act.prior = 0
 	}
-	act.times++
+	if next.writes || !act.writes {
+		act.times++
+	}
 	act.order, act.depth = order, depth
 	if len(a.open) < maxActions {
-		a.open[p.ID] = act
+		a.open[id] = act
+		a.writing[id] = next.writes
 	}
+}
+
+// patched begins the label of a file that was patched. The line that names the file in
+// the patch follows, which the agent writes again.
+const patched = "patched "
+
+// patchFile matches the line of a patch that names a file.
+var patchFile = regexp.MustCompile(`(?m)^\*\*\* (?:Update|Add|Delete) File: (.+)$`)
+
+// patchHeads returns the lines of a patch in a call's arguments that name its files.
+func patchHeads(p *turns.Part) (out []string) {
+	if strings.Contains(string(p.Arguments), "*** Begin Patch") {
+		for _, head := range patchFile.FindAllString(flat(p.Arguments), 40) {
+			out = append(out, oneLine(head, maxLabel))
+		}
+	}
+	return out
 }
 
 // response records how a call ended.
 func (a *actions) response(p *turns.Part, text string, order int, depth uint64) {
-	act := a.open[p.ID]
+	act, writes := a.open[p.ID], a.writing[p.ID]
 	delete(a.open, p.ID)
+	delete(a.writing, p.ID)
 	if act == nil {
 		if !p.IsError {
 			return
@@ -77,7 +113,10 @@ func (a *actions) response(p *turns.Part, text string, order int, depth uint64) 
 		act = &action{key: key, label: cmp.Or(p.Name, "a call"), times: 1}
 		a.byKey[key] = act
 	}
-	failed, note := outcome(text, p.IsError, act.command)
+	failed, note := outcome(text, p.IsError, act.command, act.command && onlyReads(act.label))
+	if failed && writes && act.times > 1 {
+		act.times--
+	}
 	switch {
 	case failed:
 		act.failing = true
@@ -114,6 +153,9 @@ func (act *action) worth(now int) float64 {
 	}
 	if act.command {
 		w += .5
+		if act.outcome == "" && onlyReads(act.label) {
+			w -= .5
+		}
 	}
 	if act.failing {
 		w += 1.2
@@ -145,7 +187,7 @@ func (a *actions) recall(item string, depth uint64, order int) {
 	label, rest, _ := strings.Cut(item, " → ")
 	label, _, _ = strings.Cut(label, " ×")
 	act := &action{key: keyOf(label), label: label, outcome: rest, times: 1, depth: depth, order: order, prior: .4,
-		command: strings.HasPrefix(label, "$ "), writes: strings.HasPrefix(label, "wrote "), failing: strings.HasPrefix(rest, "failed")}
+		command: strings.HasPrefix(label, "$ "), writes: strings.HasPrefix(label, "wrote ") || strings.HasPrefix(label, patched), failing: strings.HasPrefix(rest, "failed")}
 	if len(a.byKey) < maxActions {
 		a.byKey[act.key] = act
 	}
@@ -154,6 +196,11 @@ func (a *actions) recall(item string, depth uint64, order int) {
 // keyOf returns the key of a label. Labels of one file have one key, whether it was
 // read or written.
 func keyOf(label string) string {
+	if head, ok := strings.CutPrefix(label, patched); ok {
+		if m := patchFile.FindStringSubmatch(head); m != nil {
+			return "file " + m[1]
+		}
+	}
 	for _, verb := range [...]string{"wrote ", "read "} {
 		if path, ok := strings.CutPrefix(label, verb); ok {
 			return "file " + path
@@ -206,32 +253,51 @@ func writesFiles(name string) bool {
 	return false
 }
 
-// outcome says how a call ended, from its output: the first line that looks like an
-// error if it failed, otherwise a line that looks like a test's result.
-func outcome(text string, isError, command bool) (failed bool, note string) {
+// outcome says how a call ended, from its output: what failed and the error that says the
+// most if it failed, otherwise a line that looks like a test's result, or a short output.
+// A command that only reads may print any text, which says nothing about how it ended.
+func outcome(text string, isError, command, onlyReads bool) (failed bool, note string) {
 	head, tail := ends(text, 16<<10, 16<<10)
 	code := exitCode(head)
-	failed = isError || code != "" && code != "0"
-	var errLine, result string
+	failed = isError || code != "" && code != "0" && !(onlyReads && code == "1") // a search without a hit ends so
+	head = printed(head)
+	var errLine, test, result string
+	best := 0.0
 	for _, part := range [...]string{head, tail} {
 		for line := range strings.SplitSeq(part, "\n") {
-			if errLine == "" && readsAsError(line) {
-				errLine = oneLine(line, maxOutcome)
+			line = logStamp.ReplaceAllString(line, "")
+			if worth := errorWorth(line); worth > best {
+				errLine, best = oneLine(line, maxOutcome), worth
 			}
-			if command && readsAsResult(line) {
+			if test == "" && failedTest.MatchString(line) {
+				test = oneLine(line, maxOutcome/2)
+			}
+			if command && readsAsResult(line) && (!onlyReads || strings.Contains(line, "changed")) {
 				result = oneLine(line, 120)
 			}
 		}
 	}
+	if !failed && !onlyReads && command && (test != "" || failedResult(result)) {
+		failed = true
+	}
+	if !failed && !command && len(text) <= maxOutcome && strings.Contains(strings.ToLower(text), "failed: ") {
+		failed = true
+	}
 	if !failed {
+		if result == "" && command {
+			result = shortOutput(head)
+		}
 		return false, result
 	}
 	note = "failed"
-	if code != "" {
+	if code != "" && code != "0" {
 		note += ", exit " + code
 	}
 	if errLine == "" {
 		errLine = oneLine(head, maxOutcome)
+	}
+	if test != "" && !strings.Contains(errLine, test) && best > 1.5 {
+		errLine = test + "; " + errLine
 	}
 	if errLine != "" {
 		note += ": " + errLine
@@ -239,14 +305,83 @@ func outcome(text string, isError, command bool) (failed bool, note string) {
 	return true, note
 }
 
-// exitCode returns the number after "exit code" near the start of s; "" for none.
-func exitCode(s string) string {
-	s = strings.ToLower(s[:min(len(s), 300)])
-	i := strings.Index(s, "exit code")
-	if i < 0 {
+var (
+	// logStamp matches what a log of a job writes before each line.
+	logStamp   = regexp.MustCompile(`^.*\d{4}-\d\d-\d\dT\d\d:\d\d:[\d.]+Z\s+`)
+	failedTest = regexp.MustCompile(`^\s*(--- FAIL: |FAIL\s+\S.* > |FAILED \S+::|✗ |not ok \d)`)
+	fileLine   = regexp.MustCompile(`[\w/-]\.[a-z]{1,5}(:|\()\d+`)
+	// plainFailure matches lines that only say that something failed.
+	plainFailure = regexp.MustCompile(`(?i)(^\s*(FAIL|FAILED|error|exit status \d+)[:.]?\s*$|^FAIL\t|task failed|exit code|exit status|make: \*\*\*|ELIFECYCLE|npm ERR|Tests?:?\s.*\d+ failed|Test (Files|Suites)|failed tests? \d)`)
+)
+
+// errorWorth says how much a line says about an error; 0 for a line that reports none.
+func errorWorth(line string) (w float64) {
+	if !readsAsError(line) || len(line) > 2_000 {
+		return 0
+	}
+	if w = 1; plainFailure.MatchString(line) {
+		return .3
+	}
+	if fileLine.MatchString(line) {
+		w++
+	}
+	for _, c := range [...]string{"rror: ", "panic:", "undefined:", "expected", " got ", "want ", "Exception:", "fatal:", "failed: "} {
+		if strings.Contains(line, c) {
+			return w + 1
+		}
+	}
+	return w
+}
+
+// failedResult reports whether the result of a test is a failure.
+func failedResult(result string) bool {
+	return strings.HasPrefix(strings.TrimSpace(result), "FAIL") || someFailed.MatchString(result)
+}
+
+var someFailed = regexp.MustCompile(`\b[1-9]\d* (tests? )?failed`)
+
+// shortOutput returns an output of at most three lines; "" for a longer one.
+func shortOutput(s string) string {
+	s = strings.TrimSpace(s)
+	if len(s) > 160 || strings.Count(s, "\n") > 2 {
 		return ""
 	}
-	s = strings.TrimLeft(s[i+len("exit code"):], ": ")
+	return oneLine(strings.ReplaceAll(s, "\n", " | "), 160)
+}
+
+// onlyReads reports whether a command, as a label, prints files or the state of a
+// repository, and runs nothing.
+func onlyReads(label string) bool {
+	label = strings.TrimPrefix(label, "$ ")
+	for {
+		before, rest, ok := strings.Cut(label, "&& ")
+		if w, _, _ := strings.Cut(before, " "); !ok || w != "cd" && w != "pwd" && w != "echo" {
+			break
+		}
+		label = rest
+	}
+	words := strings.Fields(label)
+	if len(words) == 0 || strings.Contains(label, " test ") {
+		return false
+	}
+	switch words[0] {
+	case "sed", "nl", "cat", "head", "tail", "rg", "grep", "find", "ls", "wc", "awk", "tree":
+		return true
+	case "git":
+		return len(words) > 1 && slices.Contains([]string{"diff", "show", "log", "blame", "status", "grep"}, words[1])
+	}
+	return false
+}
+
+// exitCode returns the number after "exit code" or "exited with code" near the start of s;
+// "" for none.
+func exitCode(s string) string {
+	s = strings.ToLower(s[:min(len(s), 300)])
+	at := exitMark.FindStringIndex(s)
+	if at == nil {
+		return ""
+	}
+	s = strings.TrimLeft(s[at[1]:], ": ")
 	n := 0
 	for n < len(s) && n < 4 && s[n] >= '0' && s[n] <= '9' {
 		n++
@@ -254,8 +389,10 @@ func exitCode(s string) string {
 	return s[:n]
 }
 
+var exitMark = regexp.MustCompile(`exit(ed with)? code`)
+
 func readsAsError(line string) bool {
-	for _, w := range [...]string{"rror:", "ERROR", "panic:", "FAIL", "fatal", "Exception", "failed", "undefined:", "cannot ", "not found", "No such file", "denied", "Traceback", "expected"} {
+	for _, w := range [...]string{"rror:", "ERROR", "panic:", "FAIL", "fatal", "Exception", "failed", "undefined:", "cannot ", "not found", "No such file", "denied", "Traceback", "expected", "limit reached", "refused", "timed out"} {
 		if strings.Contains(line, w) {
 			return lettersIn(line) > 3 && !strings.HasPrefix(strings.TrimSpace(line), "Exit code")
 		}

@@ -144,7 +144,7 @@ func TestFactsAreLinesWithTheirTurnsOrShortLists(t *testing.T) {
 
 // What is quoted next to the summary stands in no list.
 func TestFactsLeaveOutWhatIsQuoted(t *testing.T) {
-	hs := []summary.HalfTurn{asked(1, "Begin."), answered(1, "I look.", call("1", "Bash", `{"command":"ls"}`)), result(2, "1", "alpha_one\nbeta_two\ngamma_three", false)}
+	hs := []summary.HalfTurn{asked(1, "Begin."), answered(1, "I look.", call("1", "Bash", `{"command":"ls"}`)), result(2, "1", "alpha_one\nbeta_two\ngamma_three\n\n\n\nthe end", false)}
 	whole := summarize(t, summary.Input{Halves: hs, MaxTokens: 300})
 	wants(t, whole, "alpha_one, beta_two, gamma_three")
 	got := summarize(t, summary.Input{Halves: hs, MaxTokens: 300, Quoted: "func beta_two() {}"})

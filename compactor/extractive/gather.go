@@ -25,12 +25,12 @@ type unit struct {
 }
 
 const (
-	maxPool  = 1_200 // bound on the units of one kind held at a time
-	maxToDo  = 12
+	maxPool = 1_200 // bound on the units of one kind held at a time
+	maxToDo = 12
 	// A longer text of the system holds instructions, whose words answer nothing about the
 	// turns.
 	maxSystemText = 2_000
-	maxTasks = 12 // bound on the leading units of the first request
+	maxTasks      = 12 // bound on the leading units of the first request
 )
 
 // history holds what was read from an earlier summary and the turns since.

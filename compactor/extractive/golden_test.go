@@ -70,7 +70,7 @@ func (g *golden) run(t *testing.T, d *datadriven.TestData) string {
 	case "flat":
 		return lines(func(s string) string { return strconv.Quote(flat(turns.Raw(s))) })
 	case "outcome":
-		failed, note := outcome(unescape(t, d.Input), d.HasArg("error"), d.HasArg("command"))
+		failed, note := outcome(unescape(t, d.Input), d.HasArg("error"), d.HasArg("command"), d.HasArg("reads"))
 		return fmt.Sprintf("failed %v %q\n", failed, note)
 	case "pointer":
 		return lines(func(s string) string {
