@@ -412,6 +412,35 @@ func readsAsResult(line string) bool {
 	return strings.HasPrefix(line, "ok  ") || strings.HasPrefix(line, "PASS")
 }
 
+// lastRun returns the command that ended last and whose output told how; nil for none.
+func (a *actions) lastRun() (last *action) {
+	for _, act := range a.byKey {
+		if act.command && act.outcome != "" && act.order >= 0 && !onlyReads(act.label) &&
+			(last == nil || act.order > last.order || act.order == last.order && act.key > last.key) {
+			last = act
+		}
+	}
+	return last
+}
+
+// writtenSince says which file that an entry names was written after half order; "" for
+// none. The list itself does not say that the entry is done.
+func (a *actions) writtenSince(entry string, order int) string {
+	name := ""
+	for key, act := range a.byKey {
+		path, ok := strings.CutPrefix(key, "file ")
+		if base := path[strings.LastIndexByte(path, '/')+1:]; ok && act.writes && !act.failing && act.order > order && len(base) > 3 && contains(entry, base) && (name == "" || path < name) {
+			name = path
+		}
+	}
+	if name == "" || strings.Contains(entry, writtenMark) {
+		return ""
+	}
+	return writtenMark + name + ")"
+}
+
+const writtenMark = " (since then written: "
+
 // waiting returns the calls without a response, oldest first.
 func (a *actions) waiting() []*action {
 	var out []*action

@@ -1,7 +1,9 @@
 package extractive
 
 import (
+	"regexp"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -92,6 +94,28 @@ func isFiller(lower string) bool {
 		}
 	}
 	return false
+}
+
+// present matches what an agent says it is doing. The calls show it.
+var present = regexp.MustCompile(`^(now )?(i['’]m|i am) (now |also |going to |just )?\pL+`)
+
+// saysNothing reports whether a sentence of an agent is an exclamation or announces what
+// the calls show anyway.
+func saysNothing(s string) bool {
+	lower := strings.ToLower(s)
+	if factsIn(s) == 0 && isASCII(s) && len(strings.Fields(s)) <= 2 {
+		return true
+	}
+	return (isFiller(lower) || present.MatchString(lower)) && cueWeight(lower, sayCues[:]) < 1
+}
+
+// leadsOn reports whether a sentence is short, names nothing, and so needs the next one.
+func leadsOn(s string) bool {
+	return factsIn(s) == 0 && isASCII(s) && len(strings.Fields(s)) <= 6
+}
+
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf && unicode.IsLetter(r) }) < 0
 }
 
 // askWeight returns the worth of a user's sentence by itself.

@@ -76,6 +76,8 @@ func TestWholeSummary(t *testing.T) {
 		"PROGRESS",
 		"- $ go test ./src/... -run TestParse → failed, exit 1: src/parse.go:42: error: unexpected EOF [t2]",
 		"- wrote /home/dev/src/parse.go [t3]",
+		"REMAINING",
+		"- failed last: $ go test ./src/... -run TestParse [t2]",
 	}, "\n")
 	if d := cmp.Diff(want, summarize(t, summary.Input{Halves: tale(), MaxTokens: 600})); d != "" {
 		t.Errorf("-want +got:\n%s", d)

@@ -40,10 +40,13 @@ type history struct {
 	acts         *actions
 	facts        *inventory
 	todo         []string // open entries of the last to-do list
+	listed       int      // ordinal of the half with that list
+	working      bool     // the agent called tools since its last answer
 	old          []string // entries of an earlier summary's REMAINING
 	last         []unit   // units of the agent's last message
 	waiting      []unit   // units of a user's message that no agent has answered
 	newest       request  // the newest request after the first one
+	asked        request  // the newest request
 	now          int
 	task         bool // the first request is known
 }
@@ -73,9 +76,16 @@ func (h *history) half(t *summary.HalfTurn) {
 func (h *history) message(m *turns.Message, depth uint64, place *int) {
 	attached := 0
 	if m.Role == turns.User {
-		if text := summary.Request(summary.TextOf(m)); text != "" && h.task {
-			h.newest = request{text, depth}
+		if text := summary.Request(summary.TextOf(m)); text != "" {
+			if h.task {
+				h.newest = request{text, depth}
+			}
+			h.asked = request{text, depth}
 		}
+		h.working = false
+	}
+	if m.Role == turns.Assistant {
+		h.working = slices.ContainsFunc(m.Parts, func(p turns.Part) bool { return p.Type == turns.ToolCall })
 	}
 	speaker := &spot{label: string(m.Role), depth: depth}
 	for i := range m.Parts {
@@ -89,6 +99,7 @@ func (h *history) message(m *turns.Message, depth uint64, place *int) {
 		case turns.ToolCall:
 			h.toolCall(p, depth)
 		case turns.ToolCallResponse:
+			h.working = true
 			text := withoutSequences(responseText(p.Response))
 			if act := h.acts.open[p.ID]; act != nil {
 				h.facts.spot = &spot{label: act.label, depth: depth}
@@ -110,7 +121,7 @@ func (h *history) text(role turns.Role, s string, depth uint64, place *int) {
 		h.waiting = nil
 		h.facts.scan(s, fromAgent)
 		h.last = h.units(s, depth, place, sayWeight)
-		h.statements = append(h.statements, h.last...)
+		h.statements = append(h.statements, withoutFillers(h.last)...)
 	case turns.User:
 		h.userText(s, depth, place)
 	default:
@@ -162,6 +173,24 @@ func (h *history) units(s string, depth uint64, place *int, weight func(string) 
 	return got
 }
 
+// withoutFillers returns the units of an agent's message that say something. A short one
+// that leads to the next gives it its worth.
+func withoutFillers(us []unit) (out []unit) {
+	lead := 0.0
+	for i, u := range us {
+		u.worth += lead
+		lead = 0
+		switch {
+		case saysNothing(u.text):
+			continue
+		case i+1 < len(us) && leadsOn(u.text):
+			lead, u.worth = max(0, u.worth-.5), min(u.worth, .3)
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
 func (h *history) toolCall(p *turns.Part, depth uint64) {
 	h.facts.scan(values(p.Arguments), fromCall)
 	var args map[string]turns.Raw
@@ -169,7 +198,7 @@ func (h *history) toolCall(p *turns.Part, depth uint64) {
 		_ = turns.DecodeJSON(p.Arguments, &args) // arguments of another shape are described by their text
 	}
 	if todo, ok := openEntries(args); ok {
-		h.todo, h.old = todo, nil
+		h.todo, h.old, h.listed = todo, nil, h.now
 		return
 	}
 	h.acts.call(p, args, h.now, depth)

@@ -65,6 +65,10 @@ func (h *history) recall(previous string) {
 			item = text
 			text, depth := pointer(text)
 			h.newest = request{text, depth}
+			h.asked = h.newest
+		} else if i == 0 {
+			text, depth := pointer(item)
+			h.asked = request{text, depth}
 		}
 		h.recallUnits(&h.userRequests, item, i-len(got[task]), i == 0, askWeight)
 		h.task = true
@@ -77,8 +81,9 @@ func (h *history) recall(previous string) {
 		h.acts.recall(text, depth, i-len(got[progress]))
 	}
 	for _, item := range got[remaining] {
-		text, _ := pointer(item)
-		h.old = append(h.old, text)
+		if text, depth := pointer(item); depth == 0 { // what points at a turn was open there; the turns since tell more
+			h.old = append(h.old, text)
+		}
 	}
 	rank := 0
 	for _, item := range got[data] {

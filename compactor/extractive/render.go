@@ -35,6 +35,10 @@ const (
 	newest  = "newest request: "
 	maxView = 400
 
+	inWork     = "in work at the end of these turns: "
+	lastFailed = "failed last: "
+	maxOpen    = 120 // bytes of a request or a command in REMAINING
+
 	maxNewest = 2_400 // bytes of the newest request
 )
 
@@ -210,7 +214,7 @@ func (h *history) progress(share uint64, cost func(string) uint64) (out []string
 	return out
 }
 
-// remaining returns what is open: the to-do list, calls that wait, the last
+// remaining returns what is open: the request at hand, the last run if it failed, the to-do list, calls that wait, the last
 // question, and the next step that the agent announced.
 func (h *history) remaining(share uint64, cost func(string) uint64) (out []string) {
 	add := func(item string, depth uint64) {
@@ -224,7 +228,13 @@ func (h *history) remaining(share uint64, cost func(string) uint64) (out []strin
 		add("not answered yet: "+h.waiting[0].text, h.waiting[0].depth)
 	}
 	for _, t := range h.todo {
-		add(t, 0)
+		add(t+h.acts.writtenSince(t, h.listed), 0)
+	}
+	if act := h.acts.lastRun(); act != nil && act.failing {
+		add(lastFailed+oneLine(act.label, maxOpen), act.depth)
+	}
+	if len(h.waiting) == 0 && h.working && h.asked.text != "" {
+		add(inWork+oneLine(h.asked.text, maxOpen), h.asked.depth)
 	}
 	for _, act := range h.acts.waiting() {
 		add("no response yet: "+act.label, act.depth)
@@ -235,8 +245,8 @@ func (h *history) remaining(share uint64, cost func(string) uint64) (out []strin
 		}
 	}
 	for i, t := range h.old {
-		if i < 3 && !strings.HasPrefix(t, "no response yet: ") && !strings.HasPrefix(t, "not answered yet: ") {
-			add(t, 0)
+		if i < 3 {
+			add(t+h.acts.writtenSince(t, 0), 0)
 		}
 	}
 	return out
