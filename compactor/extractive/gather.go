@@ -140,9 +140,6 @@ func (h *history) userText(s string, depth uint64, place *int) {
 		return
 	}
 	asked := summary.Request(s)
-	if asked != s {
-		h.facts.scan(s, fromResult)
-	}
 	if asked == "" {
 		return
 	}

@@ -19,6 +19,9 @@ type block struct {
 
 const maxBlock = 24 // lines
 
+// aboutBonus is what a block gains by a name of the newest request or of a failed test.
+const aboutBonus = .4
+
 // choose picks the blocks that are worth the most for their size.
 func (s *state) choose(maxTokens uint64, c tokens.Counter) []Quote {
 	var blocks []block
@@ -116,7 +119,7 @@ func startsPart(before, l string) bool {
 func (s *state) block(f *file, from, to int, c tokens.Counter) block {
 	b := block{file: f, from: from, to: to}
 	var text strings.Builder
-	score, size := 0.0, 0.0
+	score, size, about := 0.0, 0.0, 0
 	for i := from; i < to; i++ {
 		l := &f.lines[i]
 		text.WriteString(l.text)
@@ -124,12 +127,18 @@ func (s *state) block(f *file, from, to int, c tokens.Counter) block {
 		n := float64(len(l.text) + 1)
 		size += n
 		score += n * s.score(f, l)
+		if s.isAbout(l.text) {
+			about++
+		}
 	}
 	if strings.TrimSpace(text.String()) == "" {
 		return b
 	}
 	b.cost = c.Text(text.String())
 	b.score = score / size
+	if about > 0 {
+		b.score += aboutBonus
+	}
 	return b
 }
 

@@ -2,6 +2,7 @@ package quote
 
 import (
 	"path"
+	"regexp"
 	"strings"
 
 	"nexus/compactor/summary"
@@ -65,6 +66,8 @@ type state struct {
 	pending map[string][]fileOp // by call id
 	now     int                 // ordinal of the half at hand
 	visited int                 // of the files' edits, as in [file]
+	asked   map[string]bool     // names in the newest request
+	failed  map[string]bool     // names in the newest result that reports a failure
 }
 
 func newState() *state {
@@ -120,6 +123,13 @@ func (s *state) half(h *summary.HalfTurn, kept bool) {
 	for i := range h.Messages {
 		for j := range h.Messages[i].Parts {
 			switch p := &h.Messages[i].Parts[j]; p.Type {
+			case turns.Text:
+				if h.Messages[i].Role != turns.User {
+					continue
+				}
+				if names := namesIn(summary.Request(p.Content)); len(names) > 0 {
+					s.asked = names
+				}
 			case turns.ToolCall:
 				if len(p.Arguments) > maxText || len(s.files) > maxFiles {
 					continue
@@ -130,6 +140,9 @@ func (s *state) half(h *summary.HalfTurn, kept bool) {
 			case turns.ToolCallResponse:
 				ops := s.pending[p.ID]
 				delete(s.pending, p.ID)
+				if len(ops) == 0 {
+					s.failure(summary.ResultText(p))
+				}
 				if len(ops) == 0 || p.IsError {
 					continue
 				}
@@ -204,4 +217,59 @@ func (f *file) rewrite(text string, o origin) {
 	for i := range f.lines {
 		f.lines[i].edited = edited[f.lines[i].text]
 	}
+}
+
+// failure takes the names in a result that reports a failed test; one that reports none
+// while tests ran ends the last failure.
+func (s *state) failure(text string) {
+	const window = 8 << 10
+	text = text[max(0, len(text)-window):]
+	switch {
+	case failedRun.MatchString(text):
+		s.failed = namesIn(text)
+	case passedRun.MatchString(text):
+		s.failed = nil
+	}
+}
+
+var (
+	failedRun = regexp.MustCompile(`(?m)--- FAIL: |^FAIL\b|\b[1-9]\d* failed|AssertionError|panic: `)
+	passedRun = regexp.MustCompile(`(?m)^ok\s|^PASS\b|\b[1-9]\d* passed`)
+	codeName  = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]{4,}`)
+)
+
+// namesIn returns the names of code in a text: words with a joint or an inner capital.
+func namesIn(text string) map[string]bool {
+	out := make(map[string]bool)
+	for _, w := range codeName.FindAllString(text, 400) {
+		if isName(w) {
+			out[w] = true
+		}
+	}
+	return out
+}
+
+func isName(w string) bool {
+	if strings.Contains(strings.Trim(w, "_"), "_") {
+		return true
+	}
+	for i := 1; i < len(w); i++ {
+		if w[i] >= 'A' && w[i] <= 'Z' && w[i-1] >= 'a' && w[i-1] <= 'z' {
+			return true
+		}
+	}
+	return false
+}
+
+// isAbout reports whether a line holds a name of the newest request or of a failed test.
+func (s *state) isAbout(text string) bool {
+	if len(s.asked)+len(s.failed) == 0 {
+		return false
+	}
+	for _, w := range codeName.FindAllString(text, 40) {
+		if s.asked[w] || s.failed[w] {
+			return true
+		}
+	}
+	return false
 }

@@ -159,3 +159,26 @@ func TestReportsOfAgentsAndProgramsAreNoRules(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestCodeOfAFailedTestIsQuotedFirst(t *testing.T) {
+	var text strings.Builder
+	for i := range 12 {
+		name := fmt.Sprintf("plain%c", 'a'+i)
+		if i == 3 {
+			name = "getInitials"
+		}
+		fmt.Fprintf(&text, "func %s() int {\n\tx := %d\n\ty := x * 2\n\tz := y + 1\n\tv := z - 3\n\tw := v + 4\n\tu := w + 1\n\treturn u\n}\n\n", name, i)
+	}
+	s := &session{}
+	s.user("Fix the test.")
+	s.tool("Write", fmt.Sprintf(`{"file_path":"a.go","content":%q}`, text.String()), "done")
+	s.tool("Bash", `{"command":"go test ./..."}`, "--- FAIL: TestEmpty\n    a_test.go:9: getInitials returned 3")
+	quotes := Text(Files(Input{Halves: s.halves, MaxTokens: 110}))
+	if !strings.Contains(quotes, "func getInitials()") {
+		t.Errorf("the failed code is not quoted:\n%s", quotes)
+	}
+	s.tool("Bash", `{"command":"go test ./..."}`, "ok  \ta\t0.1s")
+	if quotes := Text(Files(Input{Halves: s.halves, MaxTokens: 110})); strings.Contains(quotes, "func getInitials()") {
+		t.Errorf("the test passes, and its code is still preferred:\n%s", quotes)
+	}
+}
