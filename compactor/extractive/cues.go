@@ -97,12 +97,12 @@ func isFiller(lower string) bool {
 }
 
 // present matches what an agent says it is doing. The calls show it.
-var present = regexp.MustCompile(`^(now )?(i['’]m|i am) (now |also |going to |just )?\pL+`)
+var present = regexp.MustCompile(`^(now )?(i'm|i am) (now |also |going to |just )?\pL+`)
 
 // saysNothing reports whether a sentence of an agent is an exclamation or announces what
 // the calls show anyway.
 func saysNothing(s string) bool {
-	lower := strings.ToLower(s)
+	lower := strings.ReplaceAll(strings.ToLower(s), "’", "'")
 	if factsIn(s) == 0 && isASCII(s) && len(strings.Fields(s)) <= 2 {
 		return true
 	}

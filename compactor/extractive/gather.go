@@ -49,6 +49,7 @@ type history struct {
 	asked        request  // the newest request
 	now          int
 	task         bool // the first request is known
+	recalled     bool // an earlier summary was read
 }
 
 // request is what a user wrote in one message.

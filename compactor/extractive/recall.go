@@ -59,6 +59,7 @@ func pointer(item string) (text string, depth uint64) {
 func (h *history) recall(previous string) {
 	previous, late := summary.CutLate(previous)
 	got, foreign := parse(previous)
+	h.recalled = previous != ""
 	got[data] = append(late, got[data]...)
 	for i, item := range got[task] {
 		if text, ok := strings.CutPrefix(item, newest); ok {

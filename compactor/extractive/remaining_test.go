@@ -12,10 +12,11 @@ func TestDecisionsHoldNoExclamations(t *testing.T) {
 		asked(1, "Fix it."),
 		answered(2, "Good catch! I'm going to look at the parser. I see the issue. The loop stops one byte early for every text."),
 		answered(3, "Perfect!"),
+		answered(4, "I’ll check the tokens of the lexer first."),
 		answered(4, "Done."),
 		answered(5, "I'm keeping the old format because clients depend on it."),
 	}}), decisions)
-	for _, s := range []string{"Good catch", "going to", "Perfect", "Done."} {
+	for _, s := range []string{"Good catch", "going to", "check the tokens", "Perfect", "Done."} {
 		if strings.Contains(got, s) {
 			t.Errorf("holds %q:\n%s", s, got)
 		}
@@ -59,4 +60,12 @@ func TestRemainingMarksWhatWasWrittenSince(t *testing.T) {
 		result(5, "2", "done", false),
 	}}), remaining)
 	wants(t, got, "Create docs/usage.md (in progress) (since then written: /r/docs/usage.md)", "Check the links")
+}
+
+// A first request that stands beside the summary is in no section of it.
+func TestRemainingNamesTheFirstRequestOfAnEarlierSummary(t *testing.T) {
+	got := summarize(t, summary.Input{Previous: "DECISIONS\n- The cache is stale. [t2]", MaxTokens: 400, Halves: []summary.HalfTurn{
+		answered(4, "", call("1", "Read", `{"file_path":"/r/a.go"}`)), result(5, "1", "package a", false),
+	}})
+	wants(t, section(got, remaining), inWork+"the first request")
 }

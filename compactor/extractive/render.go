@@ -233,6 +233,9 @@ func (h *history) remaining(share uint64, cost func(string) uint64) (out []strin
 	if act := h.acts.lastRun(); act != nil && act.failing {
 		add(lastFailed+oneLine(act.label, maxOpen), act.depth)
 	}
+	if h.asked.text == "" && h.now > 0 && h.recalled {
+		h.asked.text = "the first request"
+	}
 	if len(h.waiting) == 0 && h.working && h.asked.text != "" {
 		add(inWork+oneLine(h.asked.text, maxOpen), h.asked.depth)
 	}

@@ -182,3 +182,11 @@ func TestCodeOfAFailedTestIsQuotedFirst(t *testing.T) {
 		t.Errorf("the test passes, and its code is still preferred:\n%s", quotes)
 	}
 }
+
+func TestPastedReviewsAreNoRules(t *testing.T) {
+	s := &session{}
+	s.user("Please incorporate this, but never touch the API:\n\n- The reader leaks (`a.go:12-19`), it must be closed.\n- Empty repositories are never tested (b_test.go:4).\n\n- c.go:9: do not panic.\n\nAlways run the tests.")
+	if got := Rules(nil, s.halves); !slices.Equal(got, []string{"Please incorporate this, but never touch the API:", "Always run the tests."}) {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,6 +1,7 @@
 package quote
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -46,7 +47,7 @@ func Rules(earlier []string, halves []summary.HalfTurn) []string {
 			if h.Messages[j].Role != turns.User {
 				continue
 			}
-			eachSentence(summary.Request(summary.TextOf(&h.Messages[j])), func(s string) {
+			eachSentence(withoutPaste(summary.Request(summary.TextOf(&h.Messages[j]))), func(s string) {
 				if !known[s] && isDemand(s) {
 					known[s] = true
 					out = append(out, s)
@@ -55,6 +56,23 @@ func Rules(earlier []string, halves []summary.HalfTurn) []string {
 		}
 	}
 	return out[max(0, len(out)-maxRules):]
+}
+
+// place matches a line of a file, as reviews, compilers and traces name it.
+var place = regexp.MustCompile(`[\w/-]\.[a-z]{1,5}:\d+`)
+
+// withoutPaste returns the first paragraph, and the last one if it is plain, of a text that
+// names lines of files three times: the rest is a review or a log that the person pasted.
+func withoutPaste(text string) string {
+	if len(place.FindAllStringIndex(text, 3)) < 3 {
+		return text
+	}
+	paragraphs := strings.Split(strings.TrimSpace(text), "\n\n")
+	last := paragraphs[len(paragraphs)-1]
+	if len(paragraphs) == 1 || strings.ContainsAny(last[:min(1, len(last))], "-*#0123456789`|>") || place.MatchString(last) {
+		return paragraphs[0]
+	}
+	return paragraphs[0] + "\n" + last
 }
 
 // FitRules returns the rules that fit a number of tokens. The oldest leave first.
