@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -223,4 +224,27 @@ func TestReadmePictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkPicture(t, "../../docs/pictures/context.svg", func(w io.Writer) error { return plotContext(w, short(first), cx) })
+
+	// Its sentences name figures of the pictures.
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	figure := regexp.MustCompile(`\d+,\d{3}`)
+	for _, about := range []struct{ sentence, picture string }{{"turns from 64,549", "tree.svg"}, {"A bar of 29,200", "context.svg"}} {
+		drawn, err := os.ReadFile("../../docs/pictures/" + about.picture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, ok := strings.Cut(string(readme), about.sentence)
+		if !ok {
+			t.Fatalf("README.md has no sentence %q", about.sentence)
+		}
+		line, _, _ := strings.Cut(rest, "\n")
+		for _, n := range figure.FindAllString(line, -1) {
+			if n != "40,000" && !strings.Contains(string(drawn), n) { // that is the window
+				t.Errorf("README.md says %s, %s does not", n, about.picture)
+			}
+		}
+	}
 }
