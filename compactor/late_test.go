@@ -101,10 +101,10 @@ func with(p policy.Policy, f func(*policy.Policy)) policy.Policy { f(&p); return
 
 // A summary that fills its bound is not shortened for it: it stays as it is.
 func TestFullSummaryIsNotAmended(t *testing.T) {
-	old, pl, res := lateWorld(t, builtin("balanced"), thin, uses(t, "I lower retryQuota now"))
+	old, pl, _ := lateWorld(t, builtin("balanced"), thin, uses(t, "I lower retryQuota now"))
 	out, err := filling{}.Summarize(t.Context(), pl.Input())
 	must(t, err)
-	res, err = Accept(pl, summary.Output{Text: out.Text, Tier: "model"}, pl.Path.Counter)
+	res, err := Accept(pl, summary.Output{Text: out.Text, Tier: "model"}, pl.Path.Counter)
 	must(t, err)
 	if got := Amend(old, pl, res, pl.Path.Counter); !reflect.DeepEqual(got, res) {
 		t.Errorf("%d bytes were added", len(got.Body.Summary)-len(res.Body.Summary))
