@@ -58,7 +58,9 @@ func TestAQuietConnectionPassesAFloodingOne(t *testing.T) {
 		}
 		for i := range 10 {
 			s := &sender{scan: scanner{agent: fmt.Sprint("default.flooder-", i)}}
+			f.mu.Lock()
 			f.short.share(s.scan.share()).tag = 1 << 20 // what it has got
+			f.mu.Unlock()
 			go func() {
 				for range 10 {
 					pass(s, chunk, "flooder")
