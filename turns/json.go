@@ -282,7 +282,7 @@ func ValueEnd(b []byte, i int) (end int, ok bool) {
 	for i < len(b) {
 		switch b[i] {
 		case '"':
-			if i = StringEnd(b, i); i < 0 {
+			if i = stringEnd(b, i); i < 0 {
 				return 0, false
 			}
 			if depth == 0 {
@@ -314,8 +314,8 @@ func ValueEnd(b []byte, i int) (end int, ok bool) {
 	return 0, false
 }
 
-// StringEnd returns the index after the string that begins at b[i], −1 if it has no end.
-func StringEnd(b []byte, i int) int {
+// stringEnd returns the index after the string that begins at b[i], −1 if it has no end.
+func stringEnd(b []byte, i int) int {
 	for i++; ; {
 		n := bytes.IndexByte(b[i:], '"')
 		if n < 0 {

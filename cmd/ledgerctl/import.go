@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/ledger/api"
+	"nexus/ledger/jetstream/backup"
 	"nexus/turns"
 	"nexus/turns/interchange"
 )
@@ -187,20 +188,6 @@ func (unknownFormat) Error() string {
 	return "the format is none of " + strings.TrimPrefix(formatNames(), "auto, ")
 }
 
-// countingReader calls read with the number of bytes of each Read.
-type countingReader struct {
-	io.Reader
-	read func(int)
-}
-
-func (c countingReader) Read(b []byte) (int, error) {
-	n, err := c.Reader.Read(b)
-	if c.read != nil {
-		c.read(n)
-	}
-	return n, err
-}
-
 // file imports one file. It reads a fork of a session that the ledger lacks again, with
 // the history that the fork copied, and an export of this ledger that another program
 // continued as any transcript.
@@ -273,7 +260,7 @@ func openTranscript(name string, stdin io.Reader, form string, read func(int)) (
 		}
 		in, t.file = f, f
 	}
-	t.Reader = bufio.NewReaderSize(countingReader{in, read}, 1<<20)
+	t.Reader = bufio.NewReaderSize(backup.Counted{Reader: in, Count: read}, 1<<20)
 	var err error
 	if t.Reader, err = gunzipped(t.Reader); err != nil {
 		return nil, errors.Join(usageError{fmt.Errorf("%s: %w", name, err)}, t.Close())

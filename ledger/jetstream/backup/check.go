@@ -56,12 +56,6 @@ func (c *Checker) accept(b []byte) {
 // Begin returns how the file, or its newest run, begins; the zero value if nothing did.
 func (c *Checker) Begin() Begin { return c.begin }
 
-// End returns the end of the last complete run; nil: there is none.
-func (c *Checker) End() *End { return c.end }
-
-// Totals returns what the frames hold so far.
-func (c *Checker) Totals() Totals { return c.totals }
-
 // Keys returns the ids of the content keys that events name, sorted.
 func (c *Checker) Keys() []turns.ID {
 	out := make([]turns.ID, 0, len(c.keys))
