@@ -92,14 +92,14 @@ func TestALateRequestPutsACollectedBlobAgain(t *testing.T) {
 	}
 }
 
-// A verification finds a blob that an event names and that is gone. To lose one, the test
-// collects by a log that is empty.
+// A verification finds a blob that an event names and that is gone, also where a cache
+// still holds it. To lose one, the test collects by a log that is empty.
 func TestVerifyFindsAReferencedBlobThatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	d, c := start(t, dir)
 	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
 	m := turns.TextMessage(turns.User, words(1, 700_000))
-	must[*api.Appended](t)(c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{m}}))
+	a := must[*api.Appended](t)(c.Append(t.Context(), s.ID, api.AppendTurn{Messages: []turns.Message{m}}))
 	stop(t, d, c)
 	d, c = start(t, dir)
 	if v := must[*api.Verified](t)(c.As(api.Operator).Verify(t.Context())); !v.OK || v.Blobs != 1 {
@@ -107,6 +107,8 @@ func TestVerifyFindsAReferencedBlobThatIsGone(t *testing.T) {
 	}
 	stop(t, d, c)
 	d, c = start(t, dir)
+	ref := must[*api.Turn](t)(c.Turn(t.Context(), s.ID, a.ID)).Messages[0].Parts[0].Ref
+	must[[]byte](t)(c.Content(t.Context(), s.ID, ref)) // the cache of contents has the blob
 	out, err := collect.Run(t.Context(), collect.Config{Data: dir, Log: new(memlog.Log), Blobs: d.log.Blobs(), Mark: d.mark, After: week, Now: time.Now().Add(2 * week)})
 	if err != nil || out.Collected == 0 {
 		t.Fatalf("%+v, %v", out, err)

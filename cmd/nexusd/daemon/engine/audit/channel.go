@@ -41,7 +41,7 @@ func (v *verifier) checkReceived(ctx context.Context, tenant string, r ledger.Re
 		differs = fmt.Errorf("%w: the projections lack it (%v)", ledger.ErrCorrupt, err)
 	}
 	body := new(turns.ReceivedBody)
-	if err := v.audit.content.Open(ev, body); err != nil {
+	if err := v.content.Open(ev, body); err != nil {
 		return err
 	}
 	ch, err := v.audit.reader.ChannelOf(tenant, ev.Agent, body.Channel)

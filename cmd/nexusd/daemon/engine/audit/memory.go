@@ -72,10 +72,10 @@ func (v *verifier) checkMemoryBody(tenant, agent string, ev *turns.Event) error 
 	case turns.KindDocument:
 		body = new(turns.DocumentBody)
 	}
-	if err := v.audit.content.Open(ev, body); err != nil {
+	if err := v.content.Open(ev, body); err != nil {
 		return err
 	}
-	k, err := v.audit.content.AgentKey(tenant, agent)
+	k, err := v.content.AgentKey(tenant, agent)
 	if err != nil {
 		return err
 	}

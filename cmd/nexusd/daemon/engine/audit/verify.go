@@ -26,7 +26,7 @@ const maxProblems, problemBytes = 1000, 512
 // Verify is audit.verify. It reads the whole log, or the chains of some sessions,
 // and checks everything that can be checked: bytes and hashes, chains, lineage,
 // coverage, calls, bodies, blobs, and the copies in the projections. It believes
-// nothing that the projections derived.
+// nothing that the projections derived, and reads no blob from a cache.
 func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*api.Verified, error) {
 	began := au.reader.Now()
 	leave, err := au.startVerification(c, len(req.Sessions) > 0)
@@ -74,6 +74,7 @@ func (au *Audit) Verify(ctx context.Context, c reader.Caller, req api.Verify) (*
 // Invariant: it looks up nothing of a chain beyond the last admitted event.
 type verifier struct {
 	audit      *Audit
+	content    *content.Store // of this verification alone
 	caller     reader.Caller
 	out        *api.Verified
 	chains     []string // subjects, ancestors first; nil means the whole log
@@ -96,13 +97,17 @@ type verifier struct {
 // reads others again.
 const maxOpenBytes = 64 << 20
 
+// maxBlobBytes bounds the memory of the blobs that a verification has read and may meet
+// again: a preamble in the next turns, the pieces of a part.
+const maxBlobBytes = 64 << 20
+
 // maxRowBytes bounds the memory of the rows that a verification has compared and may need
 // again: mostly the next event of a session looks up its parent.
 const maxRowBytes, rowBytes = 16 << 20, 768
 
 // newVerifier returns a verifier of the records up to last.
 func (au *Audit) newVerifier(c reader.Caller, last uint64) *verifier {
-	return &verifier{audit: au, caller: c, out: &api.Verified{Last: last, Problems: []api.Problem{}},
+	return &verifier{audit: au, content: au.content.Fresh(maxBlobBytes), caller: c, out: &api.Verified{Last: last, Problems: []api.Problem{}},
 		sessions: make(map[turns.ID]ledger.Session), labels: make(map[string]ledger.Label),
 		policies: make(map[string]ledger.Policies), channels: make(map[string]ledger.Channel), names: make(map[policyName]ledger.PolicyName),
 		agents: make(map[string]ledger.Memories), memories: make(map[string]*agentMemories),
@@ -182,7 +187,7 @@ func (v *verifier) Hash(ref turns.Ref) (turns.Hash, error) {
 }
 
 // Ledger implements [ledger.History].
-func (v *verifier) Ledger() turns.ID { return turns.ID(v.audit.content.Ledger) }
+func (v *verifier) Ledger() turns.ID { return turns.ID(v.content.Ledger) }
 
 // HasEvent implements [ledger.History]. It asks the projections' index of ids, which
 // has one ordinal for an id and was compared with each event. So the second of two
@@ -324,7 +329,7 @@ func (v *verifier) checkPolicy(tenant string, r ledger.Record, ev *turns.Event) 
 		v.names[policyName{tenant, name}] = next.PolicyName
 	}
 	body := new(turns.PolicyBody)
-	if err := v.audit.content.Open(ev, body); err != nil {
+	if err := v.content.Open(ev, body); err != nil {
 		return err
 	}
 	if _, err := reader.CheckPolicy(ev.Policy.Digest, body); err != nil {
@@ -388,7 +393,7 @@ func (v *verifier) checkContent(ctx context.Context, s *ledger.Session, node lin
 	if ev.Kind.IsTurn() {
 		open = v.openAt(ctx, s, ev.Parent)
 	}
-	body, after, err := content.CheckBody(v.audit.content.Keyring(), ev, node, open)
+	body, after, err := content.CheckBody(v.content.Keyring(), ev, node, open)
 	if after != nil && ev.Kind.IsTurn() && len(*after) > 0 {
 		size := openBytes
 		for _, id := range *after {
@@ -408,14 +413,14 @@ func (v *verifier) checkContent(ctx context.Context, s *ledger.Session, node lin
 	}
 	var k seal.Key
 	if len(ev.Blobs) > 0 {
-		if k, err = v.audit.content.BlobKey(s.Root); err != nil {
+		if k, err = v.content.BlobKey(s.Root); err != nil {
 			return err
 		}
-		if err := v.audit.content.CheckBlobs(ctx, s.Tenant, k, ev, body); err != nil {
+		if err := v.content.CheckBlobs(ctx, s.Tenant, k, ev, body); err != nil {
 			return err
 		}
 	}
-	err = v.audit.content.CheckCounts(ctx, s.Tenant, k, ev, body)
+	err = v.content.CheckCounts(ctx, s.Tenant, k, ev, body)
 	if wrong := (*content.CountError)(nil); errors.As(err, &wrong) {
 		err = fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
 	}

@@ -26,6 +26,12 @@ type Store struct {
 	digests   *cache.Cache[preambleKey, turns.Hash]
 }
 
+// Fresh returns a store of the same content whose caches are empty and keep at most
+// limit bytes: what it returns was read from Blobs after this call.
+func (cs *Store) Fresh(limit int) *Store {
+	return New(cs.Ledger, cs.Blobs, cs.Keys, cs.Counter, cs.Rand, cs.page, cache.NewBudget(limit))
+}
+
 // New returns a store of content over blobs. Its caches share budget.
 func New(id [16]byte, blobs ledger.Blobs, keys Keys, counter tokens.Counter, rand io.Reader, limits *page.Limits, budget *cache.Budget) *Store {
 	return &Store{
