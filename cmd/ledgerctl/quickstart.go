@@ -65,7 +65,7 @@ func (e *env) local(ctx context.Context, dir string) (*api.Client, func(), error
 		stop()
 		return nil, nil, err
 	}
-	return api.NewClient(nc, "default", "main").Within(2 * time.Minute), func() { nc.Close(); stop() }, nil
+	return api.NewClient(nc, "default", "main").Within(10 * time.Minute), func() { nc.Close(); stop() }, nil
 }
 
 func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error {

@@ -15,7 +15,7 @@ import (
 // A transcript of large turns goes into the second ledger in requests that its
 // server takes: fifty of these turns are more than its messages may hold.
 func TestQuickstartOfLargeTurns(t *testing.T) {
-	const turns, size = 60, 200_000
+	const turns, size = 52, 170_000
 	random := rand.New(rand.NewPCG(1, 2))
 	letters := func() string { // does not compress to much less
 		b := make([]byte, size)
