@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -76,7 +77,7 @@ func checkArchive(name string) (*archived, error) {
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return a, usageError{fmt.Errorf("%s is a folder: name its files", name)}
 	}
-	r, err := gunzipped(bufio.NewReaderSize(f, 1<<20))
+	r, err := transcripts.Gunzipped(bufio.NewReaderSize(f, 1<<20))
 	if err != nil {
 		return a, a.fault(1, err)
 	}
@@ -101,7 +102,7 @@ func checkArchive(name string) (*archived, error) {
 			}
 			continue
 		}
-		var l archiveLine
+		var l transcripts.ArchiveLine
 		if err := turns.DecodeJSON(text, &l); err != nil {
 			return a, a.fault(n, err)
 		}
@@ -182,7 +183,7 @@ type archiveCheck struct {
 	hash   turns.Hash
 }
 
-func (c *archiveCheck) line(l *archiveLine) error {
+func (c *archiveCheck) line(l *transcripts.ArchiveLine) error {
 	switch {
 	case l.Archive != nil:
 		c.Ledger, c.Session = l.Archive.Ledger, l.Archive.Session

@@ -14,6 +14,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/compactor"
 	"nexus/compactor/compare"
 	"nexus/compactor/extractive"
@@ -150,7 +151,7 @@ func splitPolicies(list string) (out []string) {
 
 // where is an argument: a file, or the name of a session.
 type where struct {
-	inputFile
+	transcripts.File
 	session bool
 	size    int64
 }
@@ -160,16 +161,16 @@ func places(args []string) (out []where, err error) {
 	for _, a := range args {
 		_, err := os.Stat(a)
 		if a != "-" && errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(a, `/\`) && !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(a)) {
-			out = append(out, where{inputFile{name: a}, true, 1 << 20})
+			out = append(out, where{transcripts.File{Name: a}, true, 1 << 20})
 			continue
 		}
-		files, _, err := findTranscripts([]string{a})
+		files, _, err := transcripts.Find([]string{a})
 		if err != nil {
 			return nil, err
 		}
 		for _, f := range files {
 			size := int64(1 << 20)
-			if st, err := os.Stat(f.name); err == nil {
+			if st, err := os.Stat(f.Name); err == nil {
 				size = st.Size()
 			}
 			out = append(out, where{f, false, size})
@@ -194,22 +195,22 @@ func (e *env) compareAll(ctx context.Context, x *comparison, args []string) erro
 	done := int64(0)
 	var strange, special []string
 	for _, w := range all {
-		if w.special {
-			special = append(special, w.name)
+		if w.Special {
+			special = append(special, w.Name)
 			continue
 		}
 		err := e.compareOne(ctx, x, w, bar)
-		var unknown unknownFormat
+		var unknown transcripts.UnknownFormat
 		switch {
-		case w.inputFile.searched && errors.As(err, &unknown):
-			strange, err = append(strange, w.name), nil
-		case w.inputFile.searched && errors.Is(err, turns.ErrMalformed):
+		case w.Searched && errors.As(err, &unknown):
+			strange, err = append(strange, w.Name), nil
+		case w.Searched && errors.Is(err, turns.ErrMalformed):
 			_ = bar.Clear()
-			e.say("skipped %s: %s", printable(w.name), printable(plainly(nil, err)))
+			e.say("skipped %s: %s", printable(w.Name), printable(plainly(nil, err)))
 			err = nil
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
+			return fmt.Errorf("%s: %w", w.Name, err)
 		}
 		done += w.size * int64(1+len(x.policies))
 		_ = bar.Set64(done)
@@ -242,11 +243,11 @@ func (e *env) compareOne(ctx context.Context, x *comparison, w where, bar *progr
 
 func (e *env) read(ctx context.Context, w where, read func(int)) ([]history, error) {
 	if !w.session {
-		return e.histories(ctx, w.name, read)
+		return e.histories(ctx, w.Name, read)
 	}
-	c, s, err := e.session(ctx, w.name)
+	c, s, err := e.session(ctx, w.Name)
 	if coded(err, api.Unavailable) {
-		return nil, api.Errorf(api.Unavailable, nil, "there is no file %s; to look for a session: %v", w.name, err)
+		return nil, api.Errorf(api.Unavailable, nil, "there is no file %s; to look for a session: %v", w.Name, err)
 	}
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/compactor/compare"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -26,16 +27,16 @@ type history struct {
 // its forks, the longest path, with the compactions that its own agent made. An
 // export of ours is read through a ledger of its own, in a temporary folder.
 func (e *env) histories(ctx context.Context, name string, read func(int)) ([]history, error) {
-	in, err := openTranscript(name, e.in, "auto", read)
+	in, err := transcripts.Open(name, e.in, "auto", read)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	if in.format.Open == nil {
+	if in.Format.Open == nil {
 		return e.exportedHistories(ctx, in.Reader, name)
 	}
 	// A forked session's own file holds what it copied from its parent.
-	paths, err := longestPaths(in.format.Open(in, interchange.Options{Final: true, Copied: true}).Steps())
+	paths, err := longestPaths(in.Format.Open(in, interchange.Options{Final: true, Copied: true}).Steps())
 	if err != nil {
 		return nil, err
 	}
@@ -172,8 +173,8 @@ func (e *env) exportedHistories(ctx context.Context, br *bufio.Reader, name stri
 		return nil, err
 	}
 	defer stop()
-	var rep report
-	if err := importExport(ctx, c, br, &rep); err != nil {
+	var rep transcripts.Report
+	if err := transcripts.ImportExport(ctx, c, br, &rep); err != nil {
 		return nil, err
 	}
 	s, err := largest(ctx, c.As(api.Operator), rep.Sessions)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/compactor/compare"
 	"nexus/compactor/policy"
 	"nexus/turns"
@@ -77,22 +78,22 @@ func realHistories(t *testing.T, half uint32) (out []history) {
 	if _, err := os.Stat(data); err != nil {
 		t.Skip("real transcripts are not beside the project (../shared/data)")
 	}
-	files, _, err := findTranscripts([]string{data})
+	files, _, err := transcripts.Find([]string{data})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := &env{}
 	for _, f := range files {
 		h := fnv.New32a()
-		h.Write([]byte(filepath.Base(f.name)))
+		h.Write([]byte(filepath.Base(f.Name)))
 		if h.Sum32()%2 != half {
 			continue
 		}
-		hs, err := e.histories(t.Context(), f.name, nil)
-		if unknown := (unknownFormat{}); errors.As(err, &unknown) || errors.Is(err, turns.ErrMalformed) {
+		hs, err := e.histories(t.Context(), f.Name, nil)
+		if unknown := (transcripts.UnknownFormat{}); errors.As(err, &unknown) || errors.Is(err, turns.ErrMalformed) {
 			continue
 		} else if err != nil {
-			t.Fatalf("%s: %v", f.name, err)
+			t.Fatalf("%s: %v", f.Name, err)
 		}
 		out = append(out, hs...)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -24,6 +25,11 @@ type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }
 
+// isUsage reports whether a command was typed wrong.
+func isUsage(err error) bool {
+	return errors.As(err, &usageError{}) || errors.As(err, &transcripts.UsageError{})
+}
+
 // hinted is an error that knows what to type next.
 type hinted struct {
 	error
@@ -35,14 +41,17 @@ func (h hinted) Unwrap() error { return h.error }
 // hint is the next command after an error of cmd, where one helps.
 func hint(cmd *cobra.Command, err error) string {
 	var h hinted
+	var of interface{ Hint() string } // of a package below
 	var x *api.Error
 	typed := errors.As(err, &x)
 	switch {
 	case errors.As(err, &h):
 		return h.hint
+	case errors.As(err, &of):
+		return of.Hint()
 	case typed && policyHint(x) != "":
 		return policyHint(x)
-	case errors.As(err, &usageError{}):
+	case isUsage(err):
 		if cmd == nil || !cmd.HasParent() {
 			return verbsHint
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"nexus/cmd/ledgerctl/transcripts"
 )
 
 // Files that name one id, wherever it stands, are one group in their order.
@@ -29,24 +31,24 @@ func TestFilesThatNameOneIDAreOneGroup(t *testing.T) {
 		"a session of another form":    {[]string{a + `{"parent_session" : "x7"}`, b, `{"sessionId":"x7"}`}, [][]int{{0, 2}, {1}}},
 		"without ids":                  {[]string{"one", a, "two", b}, [][]int{{0, 2}, {1}, {3}}},
 		"other dashes":                 {[]string{"a-b-c-d " + a, "1234567-89ab-cdef-0123-456789abcdef " + b}, [][]int{{0}, {1}}},
-		"an export of a ledger":        {[]string{a, exportPrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
-		"an archive":                   {[]string{a, archivePrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
+		"an export of a ledger":        {[]string{a, transcripts.ExportPrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
+		"an archive":                   {[]string{a, transcripts.ArchivePrefix + `{}}`, b}, [][]int{{0, 1, 2}}},
 		"a compressed archive":         {[]string{a, "\x1f\x8b\x08", b}, [][]int{{0, 1, 2}}},
 		"an empty file, and a missing": {[]string{"", a, "missing"}, [][]int{{0, 2}, {1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			var files []inputFile
+			var files []transcripts.File
 			for i, text := range tc.files {
-				files = append(files, inputFile{name: filepath.Join(dir, fmt.Sprint(i))})
+				files = append(files, transcripts.File{Name: filepath.Join(dir, fmt.Sprint(i))})
 				if text == "missing" {
 					continue
 				}
-				if err := os.WriteFile(files[i].name, []byte(text), 0o600); err != nil {
+				if err := os.WriteFile(files[i].Name, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if d := cmp.Diff(tc.want, groupFiles(files, "auto")); d != "" {
+			if d := cmp.Diff(tc.want, transcripts.Groups(files, "auto")); d != "" {
 				t.Errorf("groups (-want +got):\n%s", d)
 			}
 		})
@@ -57,10 +59,10 @@ func TestFilesThatNameOneIDAreOneGroup(t *testing.T) {
 // other does, in the same order.
 func TestManyFilesAreImportedAsOneAfterTheOther(t *testing.T) {
 	dir := t.TempDir()
-	var files []inputFile
+	var files []transcripts.File
 	add := func(name, text string) {
-		files = append(files, inputFile{name: filepath.Join(dir, name)})
-		if err := os.WriteFile(files[len(files)-1].name, []byte(text), 0o600); err != nil {
+		files = append(files, transcripts.File{Name: filepath.Join(dir, name)})
+		if err := os.WriteFile(files[len(files)-1].Name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,7 +72,7 @@ func TestManyFilesAreImportedAsOneAfterTheOther(t *testing.T) {
 		add(fmt.Sprintf("%d-copy.jsonl", i), piTranscript(id))
 	}
 	add("none.jsonl", "no transcript\n")
-	files = append(files, inputFile{name: filepath.Join(dir, "missing.jsonl")}, inputFile{name: dir, special: true})
+	files = append(files, transcripts.File{Name: filepath.Join(dir, "missing.jsonl")}, transcripts.File{Name: dir, Special: true})
 	ctx := t.Context()
 	e := &env{out: io.Discard, err: io.Discard}
 	var got [2][]string
@@ -80,25 +82,25 @@ func TestManyFilesAreImportedAsOneAfterTheOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer stop()
-		im := importer{c: c, format: "auto", final: true}
-		note := func(r *report, err error) {
+		im := transcripts.Importer{Client: c, Format: "auto", Final: true}
+		note := func(r *transcripts.Report, err error) {
 			got[i] = append(got[i], fmt.Sprintf("%+v, %v", r, err))
 		}
 		if i == 0 {
 			for _, f := range files {
-				if f.special {
+				if f.Special {
 					note(nil, nil)
 					continue
 				}
-				note(im.file(ctx, f.name))
+				note(im.File(ctx, f.Name))
 			}
 			continue
 		}
-		for at, o := range im.importFiles(ctx, files) {
+		for at, o := range im.Files(ctx, files) {
 			if at != len(got[i]) {
 				t.Fatalf("file %d is reported after %d files", at, len(got[i]))
 			}
-			note(o.report, o.err)
+			note(o.Report, o.Err)
 		}
 	}
 	if d := cmp.Diff(got[0], got[1], cmpopts.EquateEmpty()); d != "" {
@@ -112,17 +114,17 @@ func TestManyFilesAreImportedAsOneAfterTheOther(t *testing.T) {
 // A caller that stops leaves nothing running, whatever has begun.
 func TestStoppedImportOfManyFilesEnds(t *testing.T) {
 	dir := t.TempDir()
-	var files []inputFile
+	var files []transcripts.File
 	for i := range 40 {
 		name := filepath.Join(dir, fmt.Sprint(i))
 		if err := os.WriteFile(name, fmt.Appendf(nil, "%08d-89ab-7def-8123-456789abcdef", i), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, inputFile{name: name})
+		files = append(files, transcripts.File{Name: name})
 	}
-	im := importer{format: "auto"}
-	for i, o := range im.importFiles(t.Context(), files) {
-		if o.err == nil {
+	im := transcripts.Importer{Format: "auto"}
+	for i, o := range im.Files(t.Context(), files) {
+		if o.Err == nil {
 			t.Errorf("file %d has no format", i)
 		}
 		if i == 3 {

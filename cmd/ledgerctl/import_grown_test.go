@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -100,8 +101,8 @@ func TestImportOfAGrowingFile(t *testing.T) {
 						if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 							t.Fatal(err)
 						}
-						im := importer{c: c, format: "auto", final: final || i == len(copies)-1}
-						r, err := im.file(ctx, name)
+						im := transcripts.Importer{Client: c, Format: "auto", Final: final || i == len(copies)-1}
+						r, err := im.File(ctx, name)
 						if err != nil {
 							t.Fatalf("copy %d of %d: %v\n%s", i+1, len(copies), err, text)
 						}
@@ -133,8 +134,8 @@ func TestImportOfAGrowingFile(t *testing.T) {
 					t.Errorf("each copy (-want +got):\n%s", d)
 				}
 				before := hashes(ctx, t, c, s)
-				im := importer{c: c, format: "auto", final: true}
-				if r, err := im.file(ctx, filepath.Join(dir, at)); err != nil || r.Stored > 0 {
+				im := transcripts.Importer{Client: c, Format: "auto", Final: true}
+				if r, err := im.File(ctx, filepath.Join(dir, at)); err != nil || r.Stored > 0 {
 					t.Errorf("again: %+v, %v", r, err)
 				}
 				if d := cmp.Diff(before, hashes(ctx, t, c, s)); d != "" {
@@ -172,13 +173,13 @@ func TestImportOfEveryPrefix(t *testing.T) {
 				t.Fatal(err)
 			}
 			name := filepath.Join(t.TempDir(), "s.jsonl")
-			bring := func(c *api.Client, text string, final bool) *report {
+			bring := func(c *api.Client, text string, final bool) *transcripts.Report {
 				t.Helper()
 				if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				im := importer{c: c, format: "claude-code", final: final}
-				r, err := im.file(ctx, name)
+				im := transcripts.Importer{Client: c, Format: "claude-code", Final: final}
+				r, err := im.File(ctx, name)
 				if err != nil {
 					t.Fatalf("%v\n%s", err, text)
 				}
@@ -337,13 +338,13 @@ func TestImportOfAGrownTurnCountsItsUsageOnce(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			id := fmt.Sprintf("019d7d08-46c9-7f73-afff-%012d", n)
 			name := filepath.Join(t.TempDir(), "s.jsonl")
-			var r *report
+			var r *transcripts.Report
 			for _, text := range append(x.copies, x.copies[len(x.copies)-1]) { // the last one again
 				if err := os.WriteFile(name, []byte(strings.ReplaceAll(strings.ReplaceAll(text, "%[1]s", id), "%s", id)), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				im := importer{c: c, format: "auto", final: true}
-				if r, err = im.file(ctx, name); err != nil {
+				im := transcripts.Importer{Client: c, Format: "auto", Final: true}
+				if r, err = im.File(ctx, name); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -372,9 +373,9 @@ func TestImportOfAGrownTurnCountsItsUsageOnce(t *testing.T) {
 
 func TestUncountedUsageIsOneRowWithItsSum(t *testing.T) {
 	var out strings.Builder
-	var r report
+	var r transcripts.Report
 	for n := range uint64(3) {
-		r.addUncounted(anID(byte(n)), turns.Usage{InputTokens: 1000 * n, OutputTokens: n, CacheRead: 500 * n})
+		r.AddUncounted(anID(byte(n)), turns.Usage{InputTokens: 1000 * n, OutputTokens: n, CacheRead: 500 * n})
 	}
 	(&env{out: &out}).printKinds(r.Losses)
 	if want := "kept_first      2  usage that came after its turn was stored is not counted, 3,000 input tokens and 3 output tokens (1,500 of the cache)\n"; !strings.HasSuffix(out.String(), want) {
@@ -393,12 +394,12 @@ func TestImportOfAChangedFile(t *testing.T) {
 	defer stop()
 	name := filepath.Join(t.TempDir(), "s.jsonl")
 	copies := grownFiles["pi"]
-	read := func(text string) (*report, error) {
+	read := func(text string) (*transcripts.Report, error) {
 		if err := os.WriteFile(name, []byte(strings.ReplaceAll(text, "%s", "s")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		im := importer{c: c, format: "auto", final: true}
-		return im.file(ctx, name)
+		im := transcripts.Importer{Client: c, Format: "auto", Final: true}
+		return im.File(ctx, name)
 	}
 	r, err := read(copies[4]) // ends with a result
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -64,13 +65,13 @@ func TestImportOfALargeResult(t *testing.T) {
 				t.Fatal(err)
 			}
 			step("write")
-			im := importer{c: c, format: "auto", final: true}
-			r, err := im.file(ctx, file)
+			im := transcripts.Importer{Client: c, Format: "auto", Final: true}
+			r, err := im.File(ctx, file)
 			if err != nil || r.Stored < 4 {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			step("import")
-			if again, err := im.file(ctx, file); err != nil || again.Stored != 0 || again.KeptFirst != 0 {
+			if again, err := im.File(ctx, file); err != nil || again.Stored != 0 || again.KeptFirst != 0 {
 				t.Errorf("again: %+v, %v", again, err)
 			}
 			step("import again")
@@ -109,8 +110,8 @@ func TestImportOfALargeResult(t *testing.T) {
 				t.Fatal(err)
 			}
 			step("export")
-			into := importer{c: out, format: "jsonl", stdin: &export}
-			if _, err := into.file(ctx, "-"); err != nil {
+			into := transcripts.Importer{Client: out, Format: "jsonl", Stdin: &export}
+			if _, err := into.File(ctx, "-"); err != nil {
 				t.Fatal(err)
 			}
 			step("import of the export")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/turns"
 	"nexus/turns/interchange"
 )
@@ -20,7 +21,7 @@ type importReport struct {
 	unrecognized []string // files of a folder that are no transcripts
 	special      []string // files of a folder that are not regular files
 	failed       []failure
-	sum          report
+	sum          transcripts.Report
 	sessions     map[turns.ID]bool // several files may be of one
 }
 
@@ -32,7 +33,7 @@ type failure struct {
 
 // fail records that a file failed; the import goes on. It returns the error of a single
 // file.
-func (a *importReport) fail(name string, r *report, err error, why string) error {
+func (a *importReport) fail(name string, r *transcripts.Report, err error, why string) error {
 	if a.files == 1 {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -41,13 +42,13 @@ func (a *importReport) fail(name string, r *report, err error, why string) error
 		return nil
 	}
 	if r == nil {
-		r = &report{File: name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
+		r = &transcripts.Report{File: name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
 	}
 	r.Error = why
 	return a.e.print(r)
 }
 
-func (a *importReport) add(r *report, final bool) error {
+func (a *importReport) add(r *transcripts.Report, final bool) error {
 	if a.sessions == nil {
 		a.sessions = make(map[turns.ID]bool)
 	}
@@ -55,7 +56,7 @@ func (a *importReport) add(r *report, final bool) error {
 		a.sessions[s] = true
 	}
 	a.done++
-	a.sum.add(r)
+	a.sum.Add(r)
 	if a.e.json {
 		return a.e.print(r)
 	}
@@ -104,7 +105,7 @@ func (a *importReport) printAll() {
 			files = grouped(uint64(a.done)) + " of " + plural(uint64(a.files), "file")
 		}
 		a.sum.Sessions = make([]turns.ID, len(a.sessions))
-		fmt.Fprintln(a.e.out, wrapped(a.e.width, bold.Render(files)+": "+a.sum.summary(), "  "))
+		fmt.Fprintln(a.e.out, wrapped(a.e.width, bold.Render(files)+": "+importSummary(&a.sum), "  "))
 	}
 	if !a.each && len(a.sum.Losses) > 0 {
 		fmt.Fprintln(a.e.out, faint.Render("not kept exactly as it stood (--losses lists each):"))
@@ -139,21 +140,6 @@ func (e *env) reportSkipped(files []string, all bool, is, are string) {
 	e.say("%s %s: %s", plural(uint64(n), "file"), are, strings.Join(names, ", "))
 }
 
-func (r *report) add(o *report) {
-	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
-	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
-	r.Split += o.Split
-	r.Losses = append(r.Losses, o.Losses...)
-}
-
-// addUncounted adds to the losses the usage of a turn that came after the turn was stored.
-// None is not a loss.
-func (r *report) addUncounted(turn turns.ID, u turns.Usage) {
-	if u != (turns.Usage{}) {
-		r.Losses = append(r.Losses, interchange.Loss{Kind: "kept_first", Reason: "usage that came after its turn was stored is not counted", Record: turn.String(), Usage: &u})
-	}
-}
-
 // uncountedText returns the tokens of a usage in words, behind a comma; "" for nil.
 func uncountedText(u *turns.Usage) string {
 	if u == nil {
@@ -166,8 +152,8 @@ func uncountedText(u *turns.Usage) string {
 	return text
 }
 
-// summary returns what was read, and how much of it is new.
-func (r *report) summary() string {
+// importSummary returns what was read, and how much of it is new.
+func importSummary(r *transcripts.Report) string {
 	var what []string
 	for _, x := range []struct {
 		n    int
@@ -198,9 +184,9 @@ func (r *report) summary() string {
 
 // printFile prints a file on one line. On a narrow terminal it keeps the end of the name
 // and what is new.
-func (e *env) printFile(r *report, final bool) {
+func (e *env) printFile(r *transcripts.Report, final bool) {
 	const least = 16 // cells of the name
-	whole := fmt.Sprintf(" (%s): %s", r.Format, r.summary())
+	whole := fmt.Sprintf(" (%s): %s", r.Format, importSummary(r))
 	if len(r.Sessions) == 0 && r.Turns == 0 {
 		whole = fmt.Sprintf(" (%s): no finished turn", r.Format)
 		if !final {
@@ -219,7 +205,7 @@ func (e *env) printFile(r *report, final bool) {
 	fmt.Fprintln(e.out, bold.Render(string(name))+rest)
 }
 
-func (e *env) printSessions(r *report) {
+func (e *env) printSessions(r *transcripts.Report) {
 	const most = 8
 	for i, s := range r.Sessions {
 		if i == most && len(r.Sessions) > most+1 {

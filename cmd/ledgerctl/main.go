@@ -73,8 +73,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	if h := hint(cmd, err); h != "" {
 		fmt.Fprintln(e.err, hintText(e.width, h))
 	}
-	var u usageError
-	if errors.As(err, &u) {
+	if isUsage(err) {
 		return 2
 	}
 	return api.Exit(err)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -184,8 +185,8 @@ func TestContextPicture(t *testing.T) {
 // the program draws them today.
 func TestReadmePictures(t *testing.T) {
 	ctx, c := t.Context(), testLedger(t)
-	im := importer{c: c, stdin: bytes.NewReader(recorded), format: "auto", final: true, window: recordedWindow}
-	rep, err := im.file(ctx, "-")
+	im := transcripts.Importer{Client: c, Stdin: bytes.NewReader(recorded), Format: "auto", Final: true, Window: recordedWindow}
+	rep, err := im.File(ctx, "-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -84,8 +85,8 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 	if file != "" {
 		window, name = 0, file
 	}
-	im := importer{c: c, stdin: in, format: "auto", final: true, window: window}
-	rep, err := im.file(ctx, name)
+	im := transcripts.Importer{Client: c, Stdin: in, Format: "auto", Final: true, Window: window}
+	rep, err := im.File(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -257,7 +258,7 @@ func (e *env) copyOver(ctx context.Context, c *api.Client, dir string, ids []tur
 
 // copyInto brings the records of an export into a ledger.
 func copyInto(ctx context.Context, to *api.Client, records iter.Seq2[api.ExportRecord, error]) error {
-	b := batches{c: to, rep: new(report)}
+	b := transcripts.Batches{Client: to, Report: new(transcripts.Report)}
 	for r, err := range records {
 		if err != nil {
 			return err
@@ -266,9 +267,9 @@ func copyInto(ctx context.Context, to *api.Client, records iter.Seq2[api.ExportR
 		if err != nil {
 			return err
 		}
-		if err := b.add(ctx, r, len(text)); err != nil {
+		if err := b.Add(ctx, r, len(text)); err != nil {
 			return err
 		}
 	}
-	return b.send(ctx)
+	return b.Send(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 )
 
@@ -64,8 +65,8 @@ func TestReadmeFigures(t *testing.T) {
 	}
 
 	ctx, c := t.Context(), testLedger(t)
-	im := importer{c: c, stdin: bytes.NewReader(recorded), format: "auto", final: true}
-	rep, err := im.file(ctx, "-")
+	im := transcripts.Importer{Client: c, Stdin: bytes.NewReader(recorded), Format: "auto", Final: true}
+	rep, err := im.File(ctx, "-")
 	if err != nil {
 		t.Fatal(err)
 	}

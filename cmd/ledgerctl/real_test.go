@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange/strict"
@@ -23,7 +24,7 @@ func TestRealTranscripts(t *testing.T) {
 	if _, err := os.Stat(data); err != nil {
 		t.Skip("real transcripts are not beside the project (../shared/data)")
 	}
-	files, _, err := findTranscripts([]string{data})
+	files, _, err := transcripts.Find([]string{data})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,30 +35,30 @@ func TestRealTranscripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	im := importer{c: c, format: "auto"} // copies that still grow come first
+	im := transcripts.Importer{Client: c, Format: "auto"} // copies that still grow come first
 	formats := map[string]int{}
 	sessions := map[turns.ID]bool{}
 	var read []string
 	for _, f := range files {
-		if folder := filepath.Base(filepath.Dir(f.name)); slices.Contains([]string{"locomo", "model-tables", "provider-errors", "openhands"}, folder) {
+		if folder := filepath.Base(filepath.Dir(f.Name)); slices.Contains([]string{"locomo", "model-tables", "provider-errors", "openhands"}, folder) {
 			continue // no transcripts of a format that is read
 		}
-		r, err := im.file(ctx, f.name)
+		r, err := im.File(ctx, f.Name)
 		if err != nil {
-			if unknown := (unknownFormat{}); !errors.As(err, &unknown) {
-				t.Errorf("%s: %v", f.name, err)
+			if unknown := (transcripts.UnknownFormat{}); !errors.As(err, &unknown) {
+				t.Errorf("%s: %v", f.Name, err)
 			}
 			continue
 		}
-		read = append(read, f.name)
+		read = append(read, f.Name)
 		formats[r.Format]++
 		for _, s := range r.Sessions {
 			sessions[s] = true
 		}
 	}
-	im.final = true
+	im.Final = true
 	for _, name := range append(read[:len(read):len(read)], read...) {
-		r, err := im.file(ctx, name)
+		r, err := im.File(ctx, name)
 		if err != nil {
 			t.Errorf("%s, final: %v", name, err)
 			continue
@@ -67,7 +68,7 @@ func TestRealTranscripts(t *testing.T) {
 		}
 	}
 	for _, name := range read {
-		r, err := im.file(ctx, name)
+		r, err := im.File(ctx, name)
 		if err != nil || r.Stored > 0 {
 			t.Errorf("%s again: %+v, %v", name, r, err)
 		}
@@ -172,20 +173,20 @@ func TestImportOfCutRealTranscripts(t *testing.T) {
 			}
 			tested++
 			t.Run(filepath.Base(file), func(t *testing.T) {
-				importCopies := func(copies ...[]byte) (*api.Client, *report) {
+				importCopies := func(copies ...[]byte) (*api.Client, *transcripts.Report) {
 					c, stop, err := e.local(ctx, t.TempDir())
 					if err != nil {
 						t.Fatal(err)
 					}
 					t.Cleanup(stop)
 					name := filepath.Join(t.TempDir(), "s.jsonl")
-					var r *report
+					var r *transcripts.Report
 					for i, b := range copies {
 						if err := os.WriteFile(name, b, 0o600); err != nil {
 							t.Fatal(err)
 						}
-						im := importer{c: c, format: "auto", final: i == len(copies)-1}
-						if r, err = im.file(ctx, name); err != nil {
+						im := transcripts.Importer{Client: c, Format: "auto", Final: i == len(copies)-1}
+						if r, err = im.File(ctx, name); err != nil {
 							t.Fatalf("copy %d of %d bytes: %v", i, len(b), err)
 						}
 					}

@@ -9,6 +9,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/compactor/compare"
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
@@ -52,7 +53,7 @@ func TestFitsTheTerminal(t *testing.T) {
 		x.policies = append(x.policies, policy.Policy{Name: name})
 		x.sums[i] = compare.Sum{Calls: 12_345, Compactions: 123, Elisions: 1234, Rewritten: 123_456_789, Usage: compare.Usage{Read: 123_456_789_012}}
 	}
-	rep := &report{File: strings.Repeat("a-folder/", 12) + "session.jsonl", Format: "claude-code", Sessions: []turns.ID{anID(1)}, Turns: 1234, Forks: 12, Compactions: 3, Stored: 1300, Existing: 12_000,
+	rep := &transcripts.Report{File: strings.Repeat("a-folder/", 12) + "session.jsonl", Format: "claude-code", Sessions: []turns.ID{anID(1)}, Turns: 1234, Forks: 12, Compactions: 3, Stored: 1300, Existing: 12_000,
 		Losses: []interchange.Loss{{Kind: "repaired", Reason: words}, {Kind: "skipped", Reason: "bookkeeping lines: progress", Count: 1234}, {Kind: "skipped", Reason: "bookkeeping lines: mode", Count: 2}}}
 
 	for _, width := range []int{80, 120} {

@@ -1,4 +1,4 @@
-package main
+package transcripts
 
 import (
 	"bytes"
@@ -17,22 +17,22 @@ import (
 // stores the turns of one session one after the other; those of several share its fsyncs.
 const importWorkers = 8
 
-// outcome is what became of one file.
-type outcome struct {
-	report *report
-	err    error
+// Outcome is what became of one file.
+type Outcome struct {
+	Report *Report
+	Err    error
 }
 
-// importFiles imports files and yields what became of each, in their order. Files that
+// Files imports files and yields what became of each, in their order. Files that
 // may have to do with each other are imported one after the other, as one list; others
 // at the same time. So the ledger and the reports are those of one import after the
 // other. A caller that stops stops the imports that have begun.
-func (im *importer) importFiles(ctx context.Context, files []inputFile) iter.Seq2[int, outcome] {
-	return func(yield func(int, outcome) bool) {
+func (im *Importer) Files(ctx context.Context, files []File) iter.Seq2[int, Outcome] {
+	return func(yield func(int, Outcome) bool) {
 		ctx, stop := context.WithCancel(ctx)
-		results := make([]chan outcome, len(files))
+		results := make([]chan Outcome, len(files))
 		for i := range results {
-			results[i] = make(chan outcome, 1)
+			results[i] = make(chan Outcome, 1)
 		}
 		groups := make(chan []int)
 		var wg sync.WaitGroup
@@ -44,9 +44,9 @@ func (im *importer) importFiles(ctx context.Context, files []inputFile) iter.Seq
 					own := *im
 					own.splits = nil
 					for _, i := range group {
-						var o outcome
-						if o.err = ctx.Err(); o.err == nil {
-							o.report, o.err = own.file(ctx, files[i].name)
+						var o Outcome
+						if o.Err = ctx.Err(); o.Err == nil {
+							o.Report, o.Err = own.File(ctx, files[i].Name)
 						}
 						results[i] <- o
 					}
@@ -55,13 +55,13 @@ func (im *importer) importFiles(ctx context.Context, files []inputFile) iter.Seq
 		}
 		wg.Go(func() {
 			defer close(groups)
-			for _, g := range groupFiles(files, im.format) {
+			for _, g := range Groups(files, im.Format) {
 				groups <- g
 			}
 		})
 		for i := range files {
-			if files[i].special {
-				if !yield(i, outcome{}) {
+			if files[i].Special {
+				if !yield(i, Outcome{}) {
 					return
 				}
 				continue
@@ -73,14 +73,14 @@ func (im *importer) importFiles(ctx context.Context, files []inputFile) iter.Seq
 	}
 }
 
-// groupFiles returns the files that are to be read as groups of indexes. Two files that
+// Groups returns the files that are to be read as groups of indexes. Two files that
 // name one id are in one group: a fork and its parent, a subagent and its caller, copies
 // of one session. A group is in the order of files, and groups are in that of their first
 // files. An id is a UUID anywhere, or the value of a member whose name ends in "session",
 // "sessionId" or alike. Files without any, and those that can't be read twice, are one group. An
 // export or archive of a ledger has ids of other forms, and puts all files into one group; so
 // does what gzip compresses.
-func groupFiles(files []inputFile, format string) (groups [][]int) {
+func Groups(files []File, format string) (groups [][]int) {
 	parent := make([]int, len(files)) // of a union-find, by file; the least index is the root
 	for i := range parent {
 		parent[i] = i
@@ -100,11 +100,11 @@ func groupFiles(files []inputFile, format string) (groups [][]int) {
 	owner, seed := make(map[uint64]int), maphash.MakeSeed()
 	none, whole := -1, format == "jsonl"
 	for i, f := range files {
-		if f.special {
+		if f.Special {
 			continue
 		}
 		found := false
-		export, err := scanIDs(f.name, func(id []byte) {
+		export, err := scanIDs(f.Name, func(id []byte) {
 			found = true
 			h := maphash.Bytes(seed, id)
 			if was, ok := owner[h]; ok {
@@ -123,7 +123,7 @@ func groupFiles(files []inputFile, format string) (groups [][]int) {
 	}
 	byRoot := make(map[int][]int)
 	for i, f := range files {
-		if f.special {
+		if f.Special {
 			continue
 		}
 		root := find(i)
@@ -148,7 +148,7 @@ var errStream = errors.New("a stream")
 // scanIDs calls found with the ids in a file; some twice. export says that the file may be an
 // export of a ledger, or an archive of a part of one.
 func scanIDs(name string, found func([]byte)) (export bool, err error) {
-	if isStream(name) {
+	if IsStream(name) {
 		return false, errStream
 	}
 	f, err := os.Open(name)
@@ -162,7 +162,7 @@ func scanIDs(name string, found func([]byte)) (export bool, err error) {
 		b := buf[:kept+n]
 		if first {
 			// What gzip compresses is an archive, or a transcript whose ids stay unknown.
-			export = slices.ContainsFunc([]string{exportPrefix, archivePrefix, gzipPrefix}, func(p string) bool { return bytes.HasPrefix(b, []byte(p)) })
+			export = slices.ContainsFunc([]string{ExportPrefix, ArchivePrefix, gzipPrefix}, func(p string) bool { return bytes.HasPrefix(b, []byte(p)) })
 		}
 		uuidsIn(b, found)
 		sessionsIn(b, found)

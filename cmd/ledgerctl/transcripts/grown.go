@@ -1,4 +1,4 @@
-package main
+package transcripts
 
 import (
 	"bytes"
@@ -32,10 +32,10 @@ func (p splitTurns) last(id turns.ID) turns.ID {
 }
 
 // turnOfResult returns the turn of the ledger that holds a tool result of the source.
-func (im *importer) turnOfResult(ctx context.Context, session turns.ID, x interchange.ClearedResult) (turns.ID, error) {
+func (im *Importer) turnOfResult(ctx context.Context, session turns.ID, x interchange.ClearedResult) (turns.ID, error) {
 	p, split := im.splits[x.Turn]
 	for at := p.last; split && at != p.first; {
-		t, err := im.c.Turn(ctx, session, at)
+		t, err := im.Client.Turn(ctx, session, at)
 		if err != nil {
 			return turns.ID{}, err
 		}
@@ -58,19 +58,19 @@ const maxPieces = 64
 // append does an append. dup says that it was done before. If the ledger holds the
 // beginning of the turn, append adds the rest to that. It adds to the losses of rep the
 // usage that no turn of the ledger can take.
-func (im *importer) append(ctx context.Context, a *interchange.Append, rep *report) (dup bool, err error) {
+func (im *Importer) append(ctx context.Context, a *interchange.Append, rep *Report) (dup bool, err error) {
 	parent := im.splits.last(a.Parent)
 	head, err := im.otherHead(ctx, a)
 	if head.IsZero() && err == nil {
 		var ack *api.Appended
-		ack, err = im.c.Append(ctx, a.Session, api.AppendTurn{ID: a.ID, Parent: parent, Messages: a.Messages, Response: a.Response,
+		ack, err = im.Client.Append(ctx, a.Session, api.AppendTurn{ID: a.ID, Parent: parent, Messages: a.Messages, Response: a.Response,
 			Model: a.Model, Usage: a.Usage, Time: claimedTime(a.Time), Meta: a.Meta})
 		if err == nil {
 			return ack.Duplicate, nil
 		}
 	}
 	if coded(err, api.Closed) { // blob.put is refused, whether the turn is stored or not
-		if _, stored := im.c.Turn(ctx, a.Session, a.ID); stored == nil {
+		if _, stored := im.Client.Turn(ctx, a.Session, a.ID); stored == nil {
 			return true, nil
 		}
 	}
@@ -90,7 +90,7 @@ func (im *importer) append(ctx context.Context, a *interchange.Append, rep *repo
 	stored, tip, ok := im.storedPieces(ctx, a.Session, tip, parent)
 	rest, more, same := restOf(stored, a)
 	if ok && same && !more {
-		rep.addUncounted(a.ID, lostUsage(stored, a, rest))
+		rep.AddUncounted(a.ID, lostUsage(stored, a, rest))
 	}
 	switch {
 	case !ok || !same:
@@ -114,21 +114,21 @@ func (im *importer) append(ctx context.Context, a *interchange.Append, rep *repo
 // otherHead returns the head of a session that has turns, but not the first turn a; zero
 // for any other session or turn. The append of a first turn names no parent, so the
 // ledger would put it after that head.
-func (im *importer) otherHead(ctx context.Context, a *interchange.Append) (head turns.ID, err error) {
+func (im *Importer) otherHead(ctx context.Context, a *interchange.Append) (head turns.ID, err error) {
 	if !a.Parent.IsZero() {
 		return turns.ID{}, nil
 	}
-	s, err := im.c.Session(ctx, a.Session)
+	s, err := im.Client.Session(ctx, a.Session)
 	if err != nil || s.Head == nil {
 		return turns.ID{}, err
 	}
-	if _, err = im.c.Turn(ctx, a.Session, a.ID); coded(err, api.NotFound) {
+	if _, err = im.Client.Turn(ctx, a.Session, a.ID); coded(err, api.NotFound) {
 		return *s.Head, nil
 	}
 	return turns.ID{}, err
 }
 
-func (im *importer) addSplit(id, first, last turns.ID) {
+func (im *Importer) addSplit(id, first, last turns.ID) {
 	if im.splits == nil {
 		im.splits = make(splitTurns)
 	}
@@ -139,13 +139,13 @@ func (im *importer) addSplit(id, first, last turns.ID) {
 // turn of the source: a turn with messages after a response is the next one. last is the
 // last of them, or of the compactions between. ok is false if there are none, or more
 // than maxPieces.
-func (im *importer) storedPieces(ctx context.Context, session, tip, parent turns.ID) (out []*api.Turn, last turns.ID, ok bool) {
+func (im *Importer) storedPieces(ctx context.Context, session, tip, parent turns.ID) (out []*api.Turn, last turns.ID, ok bool) {
 	list := api.ListTurns{At: tip, Page: api.Page{Limit: maxPieces}}
 	if !parent.IsZero() {
 		list.After = parent.String()
 	}
 	answered, n := false, 0
-	for x, err := range im.c.Turns(ctx, session, list) {
+	for x, err := range im.Client.Turns(ctx, session, list) {
 		if n++; err != nil || n > maxPieces {
 			return nil, last, false
 		}
@@ -153,7 +153,7 @@ func (im *importer) storedPieces(ctx context.Context, session, tip, parent turns
 			last = x.ID
 			continue
 		}
-		t, err := im.c.Turn(ctx, session, x.ID)
+		t, err := im.Client.Turn(ctx, session, x.ID)
 		if err != nil {
 			return nil, last, false
 		}

@@ -1,0 +1,389 @@
+package transcripts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange"
+)
+
+// Report is what the import of one file did.
+type Report struct {
+	File        string             `json:"file"`
+	Format      string             `json:"format"`
+	Sessions    []turns.ID         `json:"sessions"`
+	Turns       int                `json:"turns"`
+	Split       int                `json:"split,omitzero"` // of the turns: several turns of the ledger hold each
+	Forks       int                `json:"forks"`
+	Compactions int                `json:"compactions"`
+	Stored      int                `json:"stored"`
+	Existing    int                `json:"existing"`
+	KeptFirst   int                `json:"kept_first"`
+	Losses      []interchange.Loss `json:"losses"`
+	Error       string             `json:"error,omitzero"` // why it ended before the end of the file
+}
+
+// Add adds what another import did.
+func (r *Report) Add(o *Report) {
+	r.Turns, r.Forks, r.Compactions = r.Turns+o.Turns, r.Forks+o.Forks, r.Compactions+o.Compactions
+	r.Stored, r.Existing, r.KeptFirst = r.Stored+o.Stored, r.Existing+o.Existing, r.KeptFirst+o.KeptFirst
+	r.Split += o.Split
+	r.Losses = append(r.Losses, o.Losses...)
+}
+
+// AddUncounted adds to the losses the usage of a turn that came after the turn was stored.
+// None is not a loss.
+func (r *Report) AddUncounted(turn turns.ID, u turns.Usage) {
+	if u != (turns.Usage{}) {
+		r.Losses = append(r.Losses, interchange.Loss{Kind: "kept_first", Reason: "usage that came after its turn was stored is not counted", Record: turn.String(), Usage: &u})
+	}
+}
+
+// transcriptSource is a file and how it is read.
+type transcriptSource struct {
+	name   string
+	final  bool
+	copied bool // read the copied history of a fork, since the ledger lacks its parent
+	grown  bool // import an export of this ledger as any transcript, since it has more in it
+}
+
+// Importer imports files. The zero Format is that of auto. Not safe for concurrent use.
+type Importer struct {
+	Client *api.Client
+	Stdin  io.Reader     // read for the name -
+	Format string        // a name of [FormatNames]
+	Final  bool          // files will not grow
+	Settle time.Duration // after so long without a write, a file will not grow either; 0: any may
+	Window uint64        // context window of the sessions that it opens, in tokens; 0: the default
+	Read   func(int)     // called with the number of bytes that were read; nil: not called
+	splits splitTurns
+}
+
+// File imports one file. It reads a fork of a session that the ledger lacks again, with
+// the history that the fork copied, and an export of this ledger that another program
+// continued as any transcript.
+func (im *Importer) File(ctx context.Context, name string) (*Report, error) {
+	how := transcriptSource{name: name, final: im.Final || im.IsSettled(name)}
+	r, err := im.once(ctx, how)
+	for !IsStream(name) && (errors.Is(err, ErrNoParent) && !how.copied || errors.Is(err, errGrown) && !how.grown) {
+		how.copied, how.grown = how.copied || errors.Is(err, ErrNoParent), how.grown || errors.Is(err, errGrown)
+		r, err = im.once(ctx, how)
+	}
+	return r, err
+}
+
+// SettleTime is how long a file that will not grow has been left alone. An agent that
+// waits for its model or for a tool writes sooner.
+const SettleTime = time.Hour
+
+// IsSettled reports whether nobody has written to a file for a while.
+func (im *Importer) IsSettled(name string) bool {
+	st, err := os.Stat(name)
+	return im.Settle > 0 && err == nil && st.Mode().IsRegular() && time.Since(st.ModTime()) > im.Settle
+}
+
+func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, error) {
+	in, err := Open(how.name, im.Stdin, im.Format, im.Read)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	r := &Report{File: how.name, Format: in.Format.Name, Sessions: []turns.ID{}, Losses: []interchange.Loss{}}
+	if in.Format.Open == nil {
+		return r, ImportExport(ctx, im.Client, in.Reader, r)
+	}
+	return r, im.steps(ctx, in.Format.Open(in, interchange.Options{Final: how.final, Copied: how.copied}), how.grown || IsStream(how.name), r)
+}
+
+// ErrNoParent: the session that a transcript was forked from is not in the ledger.
+var ErrNoParent = errors.New("the session that it was forked from is not in the ledger")
+
+// errGrown: an export of ours holds what is not in the ledger.
+var errGrown = errors.New("an export of this ledger, with more in it")
+
+// steps does the steps of a transcript in order. Those before an error stay; doing them
+// again stores nothing. all says to store an export of this ledger too, which otherwise is
+// not stored a second time.
+func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all bool, rep *Report) error {
+	var own turns.ID
+	for st, err := range r.Steps() {
+		if err != nil {
+			return err
+		}
+		if first := len(rep.Sessions) == 0 && own.IsZero(); first && !all && st.Open != nil {
+			if own, err = im.exportedSession(ctx, st.Open.Meta); err != nil {
+				return err
+			}
+		}
+		if !own.IsZero() {
+			if !isOwnStep(st) {
+				return errGrown
+			}
+			rep.Existing++
+			continue
+		}
+		dup, err := im.step(ctx, st, rep)
+		switch {
+		case errors.As(err, new(otherAgentError)):
+			return err
+		case coded(err, api.TooLarge) && st.Append != nil:
+			return tooLargeTurn(st.Append, rep.Turns, err)
+		case coded(err, api.IDReused):
+			rep.KeptFirst++
+			rep.Losses = append(rep.Losses, interchange.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: st.ID().String()})
+		case err != nil:
+			return err
+		case dup:
+			rep.Existing++
+		default:
+			rep.Stored++
+		}
+	}
+	if !own.IsZero() {
+		rep.Sessions = append(rep.Sessions, own)
+		rep.Losses = append(rep.Losses, interchange.Loss{Kind: "skipped", Reason: "an export of a session of this ledger, which holds all of it", Record: own.String()})
+		return nil
+	}
+	rep.Losses = append(rep.Losses, r.Losses()...)
+	return im.titles(ctx, r.Titles(), rep)
+}
+
+// tooLargeTurn says which turn of a file is larger than a turn may be. What follows it in
+// the file is not stored either, since it would follow another turn. n counts from 1.
+func tooLargeTurn(a *interchange.Append, n int, err error) error {
+	largest := 0
+	messages := a.Messages
+	if a.Response != nil {
+		messages = append(slices.Clip(messages), *a.Response)
+	}
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			largest = max(largest, len(p.ContentBytes()))
+		}
+	}
+	at := ""
+	if !a.Time.IsZero() {
+		at = " (" + a.Time.UTC().Format(time.RFC3339) + ")"
+	}
+	err = fmt.Errorf("turn %d of the file%s, with a part of %s bytes, and what follows it are not stored: %w", n, at, humanize.Comma(int64(largest)), err)
+	if largest > turns.MaxPart {
+		return err
+	}
+	return hinted{err, "a NATS server with a larger max_payload takes more beside the content of large parts"}
+}
+
+// writerMeta is the part of a step's meta that names its writer.
+type writerMeta struct {
+	Session string `json:"session_id"`
+	Version string `json:"version"` // if it differs from that of the step before
+}
+
+// exportedSession returns the session of this ledger that export --format claude-code
+// wrote the transcript from; zero for any other transcript.
+func (im *Importer) exportedSession(ctx context.Context, meta turns.Raw) (turns.ID, error) {
+	var by writerMeta
+	if err := json.Unmarshal(meta, &by); err != nil || by.Version != interchange.Writer {
+		return turns.ID{}, nil
+	}
+	u, err := uuid.Parse(by.Session)
+	if err != nil {
+		return turns.ID{}, nil
+	}
+	if had, err := im.has(ctx, turns.ID(u)); !had || err != nil {
+		return turns.ID{}, err
+	}
+	return turns.ID(u), nil
+}
+
+// isOwnStep reports whether export wrote a step, not another program.
+func isOwnStep(st interchange.Step) bool {
+	var meta turns.Raw
+	switch {
+	case st.Append != nil:
+		meta = st.Append.Meta
+	case st.Open != nil:
+		meta = st.Open.Meta
+	case st.Fork != nil:
+		return false // an export is one path
+	}
+	var by writerMeta
+	err := json.Unmarshal(meta, &by)
+	return len(meta) == 0 || err == nil && (by.Version == "" || by.Version == interchange.Writer)
+}
+
+// titles stores the titles of sessions in their meta, at the end: a transcript states
+// them late and changes them. Each title is stored once, so that one which was set by
+// hand later stays.
+func (im *Importer) titles(ctx context.Context, titles map[turns.ID]string, rep *Report) error {
+	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(rep.Sessions), turns.ID.Compare)) {
+		title := titles[id]
+		if title == "" {
+			continue
+		}
+		s, err := im.Client.Session(ctx, id)
+		if err != nil {
+			return err
+		}
+		meta := make(map[string]turns.Raw)
+		if err := json.Unmarshal(s.Meta, &meta); len(s.Meta) > 0 && err != nil {
+			return err
+		}
+		if was, _ := meta["title"].Text(); was == title || s.State != "open" {
+			continue
+		}
+		meta["title"] = turns.RawText(title)
+		r := api.SetSession{ID: turns.DeriveID(id.Time(), "import", "title", id.String(), title)}
+		if r.Meta, err = turns.EncodeJSON(meta); err != nil {
+			return err
+		}
+		now, err := im.Client.Set(ctx, id, r)
+		switch {
+		case coded(err, api.IDReused): // this title was there, and meta is another since
+		case err != nil:
+			return err
+		case now.Hash != s.Hash:
+			rep.Stored++
+		}
+	}
+	return nil
+}
+
+// step does one step. dup says that it was done before.
+func (im *Importer) step(ctx context.Context, st interchange.Step, rep *Report) (dup bool, err error) {
+	switch {
+	case st.Open != nil:
+		rep.Sessions = append(rep.Sessions, st.Open.ID)
+		had, err := im.has(ctx, st.Open.ID)
+		if err == nil {
+			err = im.ownID(ctx, st.Open.ID, im.open(ctx, st.Open, rep))
+		}
+		return had, err
+	case st.Fork != nil:
+		rep.Forks++
+		rep.Sessions = append(rep.Sessions, st.Fork.ID)
+		had, err := im.has(ctx, st.Fork.ID)
+		if err != nil {
+			return false, err
+		}
+		_, err = im.Client.Fork(ctx, st.Fork.At.Session, api.CreateFork{ID: st.Fork.ID, Turn: im.splits.last(st.Fork.At.Turn), Meta: st.Fork.Meta})
+		if coded(err, api.NotFound) {
+			err = fmt.Errorf("%w: %w", ErrNoParent, err)
+		}
+		return had, im.ownID(ctx, st.Fork.ID, err)
+	case st.Append != nil:
+		rep.Turns++
+		dup, err := im.append(ctx, st.Append, rep)
+		if p, split := im.splits[st.Append.ID]; split && p.first != p.last {
+			rep.Split++
+		}
+		return dup, err
+	default:
+		rep.Compactions++
+		return im.compaction(ctx, st.Compaction, rep)
+	}
+}
+
+// otherAgentError says that another agent of the ledger has a session of a transcript.
+// The ids of a transcript are the same for all agents, so only the first agent of
+// the ledger that imports it, of any tenant, can have them.
+type otherAgentError struct{ refused *api.Error }
+
+func (e otherAgentError) Error() string { return e.refused.Error() }
+
+func (e otherAgentError) Unwrap() error {
+	return hinted{e.refused, "import it as that agent (--tenant and --agent), or into another ledger (--server)"}
+}
+
+// ownID returns err, or an otherAgentError if err says that the id of a session is used
+// and the agent has no such session.
+func (im *Importer) ownID(ctx context.Context, session turns.ID, err error) error {
+	if !coded(err, api.IDReused) {
+		return err
+	}
+	switch own, lookup := im.has(ctx, session); {
+	case lookup != nil:
+		return lookup
+	case own:
+		return err
+	}
+	return otherAgentError{api.Errorf(api.IDReused, nil, "session %s of this transcript belongs to another agent of the ledger", session)}
+}
+
+// has reports whether the agent has a session.
+func (im *Importer) has(ctx context.Context, id turns.ID) (bool, error) {
+	_, err := im.Client.Session(ctx, id)
+	if coded(err, api.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (im *Importer) open(ctx context.Context, o *interchange.Open, rep *Report) error {
+	r := api.CreateSession{ID: o.ID}
+	r.Meta, r.Model = o.Meta, &o.Model
+	if len(o.System) > 0 {
+		r.System = (*api.System)(&o.System)
+	}
+	if len(o.Tools) > 0 {
+		r.Tools = &o.Tools
+	}
+	if im.Window > 0 {
+		r.Limits = &turns.Limits{ContextWindow: im.Window}
+	}
+	if sp := o.SpawnedBy; !sp.IsZero() {
+		r.SpawnedBy = &api.SpawnedBy{Session: sp.Session, Turn: sp.Turn}
+	}
+	_, err := im.Client.Create(ctx, r)
+	if coded(err, api.NotFound) && r.SpawnedBy != nil {
+		rep.Losses = append(rep.Losses, interchange.Loss{Kind: "repaired", Reason: "the session that spawned it is not in the ledger; meta names it", Record: o.ID.String()})
+		r.SpawnedBy = nil
+		_, err = im.Client.Create(ctx, r)
+	}
+	return err
+}
+
+// claimedTime returns a time that a source states, nil if an event can't hold it.
+func claimedTime(t time.Time) *api.Time {
+	if _, ok := api.Time(t).UnixNano(); !ok {
+		return nil
+	}
+	return (*api.Time)(&t)
+}
+
+func (im *Importer) compaction(ctx context.Context, k *interchange.Compaction, rep *Report) (dup bool, err error) {
+	r := api.RecordCompaction{ID: k.ID, Parent: im.splits.last(k.Parent), Time: claimedTime(k.Time), Trigger: k.Trigger, Replacement: k.Replacement, Summary: k.Summary,
+		FirstKept: im.splits.first(k.FirstKept), TokensBefore: k.TokensBefore, Dropped: k.Dropped, Meta: k.Meta}
+	for _, x := range k.Cleared {
+		at, err := im.turnOfResult(ctx, k.Session, x)
+		if err != nil {
+			return false, err
+		}
+		r.Cleared = append(r.Cleared, api.ClearedResult{Turn: at, Call: x.Call})
+	}
+	t, err := im.Client.Record(ctx, k.Session, r)
+	reason := ""
+	switch {
+	case err == nil:
+		return t.Duplicate, nil
+	case errors.Is(err, api.ErrNothing):
+		reason = "a recorded compaction that covers nothing"
+	case coded(err, api.Conflict): // an earlier import skipped it, and went on
+		reason = "a recorded compaction, after which something else follows in the ledger"
+	default:
+		return false, err
+	}
+	im.addSplit(k.ID, r.Parent, r.Parent) // what follows it follows its parent
+	rep.Losses = append(rep.Losses, interchange.Loss{Kind: "skipped", Reason: reason, Record: k.ID.String()})
+	return true, nil
+}

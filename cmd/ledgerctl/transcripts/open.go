@@ -1,0 +1,176 @@
+package transcripts
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"nexus/ledger/jetstream/backup"
+	"nexus/turns/interchange"
+)
+
+// ExportPrefix begins an export of raw events.
+const ExportPrefix = `{"nexus_export":`
+
+// ArchivePrefix begins the archive of a compaction.
+const ArchivePrefix = `{"nexus_archive":`
+
+// gzipPrefix begins what gzip compressed.
+const gzipPrefix = "\x1f\x8b"
+
+// FormatNames returns the names that [Importer] takes as a format, as a list for people.
+func FormatNames() string {
+	names := []string{"auto"}
+	for _, f := range interchange.Formats() {
+		names = append(names, f.Name)
+	}
+	return strings.Join(append(names, "jsonl"), ", ")
+}
+
+// File is a file to import. Searched says that it was found in a folder; Special,
+// that it is one of a folder which is not to be read: a pipe, a socket, a device, or a
+// link to one or to a folder. To open a pipe that nobody writes to would take for ever.
+type File struct {
+	Name              string
+	Searched, Special bool
+}
+
+// Find returns the files that args name, those in folders included, and their
+// size in bytes. A file that args name itself is never special.
+func Find(args []string) (files []File, size int64, err error) {
+	for _, a := range args {
+		if a == "-" {
+			files = append(files, File{Name: a})
+			continue
+		}
+		st, err := os.Stat(a)
+		if err != nil {
+			return nil, 0, UsageError{err}
+		}
+		if !st.IsDir() {
+			files, size = append(files, File{Name: a}), size+st.Size()
+			continue
+		}
+		n := len(files)
+		err = filepath.WalkDir(a, func(name string, d fs.DirEntry, err error) error {
+			if err != nil { // it is among those that fail
+				files = append(files, File{Name: name, Searched: true})
+				return nil
+			}
+			if d.IsDir() || !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(name)) {
+				return nil
+			}
+			f := File{Name: name, Searched: true}
+			if st, err := os.Stat(name); err == nil { // else the import of it says why
+				if f.Special = !st.Mode().IsRegular(); !f.Special {
+					size += st.Size()
+				}
+			}
+			files = append(files, f)
+			return nil
+		})
+		if err != nil {
+			return nil, 0, UsageError{err}
+		}
+		if len(files) == n {
+			return nil, 0, UsageError{fmt.Errorf("%s holds no .jsonl or .json file", a)}
+		}
+	}
+	return files, size, nil
+}
+
+// UnknownFormat is the error of a file that no format recognizes.
+type UnknownFormat struct{}
+
+// Error names the formats.
+func (UnknownFormat) Error() string {
+	return "the format is none of " + strings.TrimPrefix(FormatNames(), "auto, ")
+}
+
+// IsStream reports whether a file can be read once only, like standard input or a pipe.
+func IsStream(name string) bool {
+	if name == "-" {
+		return true
+	}
+	st, err := os.Stat(name)
+	return err == nil && !st.Mode().IsRegular()
+}
+
+// Transcript is an open file, and the format that it is in.
+type Transcript struct {
+	*bufio.Reader
+	Format interchange.Format
+	file   *os.File // nil: standard input
+}
+
+// Close closes the file; standard input stays open.
+func (t *Transcript) Close() error {
+	if t.file == nil {
+		return nil
+	}
+	return t.file.Close()
+}
+
+// Open opens a file, - for stdin, and detects its format. read is called with
+// the number of bytes that were read; it may be nil.
+func Open(name string, stdin io.Reader, form string, read func(int)) (*Transcript, error) {
+	t := new(Transcript)
+	in := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, UsageError{err}
+		}
+		in, t.file = f, f
+	}
+	t.Reader = bufio.NewReaderSize(backup.Counted{Reader: in, Count: read}, 1<<20)
+	var err error
+	if t.Reader, err = Gunzipped(t.Reader); err != nil {
+		return nil, errors.Join(UsageError{fmt.Errorf("%s: %w", name, err)}, t.Close())
+	}
+	if t.Format, err = detect(t.Reader, form); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+// Gunzipped returns the content of r, without gzip's compression if it has that.
+func Gunzipped(r *bufio.Reader) (*bufio.Reader, error) {
+	if head, err := r.Peek(2); err != nil || string(head) != gzipPrefix {
+		return r, nil // its reader tells what is wrong
+	}
+	z, err := gzip.NewReader(r)
+	return bufio.NewReaderSize(z, 1<<20), err
+}
+
+// detect returns the format of the name, and for auto the first that recognizes the
+// beginning of br. The format jsonl has no Open: an export holds events, not steps.
+func detect(br *bufio.Reader, name string) (interchange.Format, error) {
+	head, err := br.Peek(64 << 10)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+		return interchange.Format{}, err
+	}
+	if strings.HasPrefix(string(head), ArchivePrefix) {
+		return interchange.Format{}, UsageError{errors.New("the archive of a compaction has a part of a session; import the archive of the whole session, or an export")}
+	}
+	auto := name == "auto"
+	if name == "jsonl" || auto && strings.HasPrefix(string(head), ExportPrefix) {
+		return interchange.Format{Name: "jsonl"}, nil
+	}
+	for _, f := range interchange.Formats() {
+		if f.Name == name || auto && f.Sniff(head) {
+			return f, nil
+		}
+	}
+	if !auto {
+		return interchange.Format{}, UsageError{fmt.Errorf("format %q is none of %s", name, FormatNames())}
+	}
+	return interchange.Format{}, UsageError{UnknownFormat{}}
+}
