@@ -38,6 +38,7 @@ func ClaudeCode(r io.Reader, opt Options) *Reader {
 	k := newClaudeTree(opt)
 	k.readLines(r, opt, lineFormat{"claude-code transcript", k.record, func(int) { k.finish(opt.Final) }})
 	k.Reader.titles = k.titles
+	k.complete = k.completeTurns
 	return &k.Reader
 }
 

@@ -194,6 +194,18 @@ func (k *claudeTree) finish(final bool) {
 	k.open = nil
 }
 
+// completeTurns emits the turns that are complete, and returns their steps.
+func (k *claudeTree) completeTurns() []Step {
+	for _, t := range k.open {
+		if t.complete() {
+			k.emit(t)
+		}
+	}
+	steps := k.queue
+	k.queue = nil
+	return steps
+}
+
 func (k *claudeTree) placeOrWait(rec *claudeRecord) {
 	if k.isKnown(rec) {
 		k.duplicate(rec)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -71,6 +72,7 @@ type codexThread struct {
 func Codex(r io.Reader, opt Options) *Reader {
 	c := &codexReader{opt: opt, response: turns.Message{Role: turns.Assistant}}
 	c.readLines(r, opt, lineFormat{"codex rollout", c.record, c.end})
+	c.complete = c.completeTurns
 	return &c.Reader
 }
 
@@ -92,6 +94,24 @@ func (c *codexReader) end(line int) {
 	if c.opt.Final && c.threadIndex > 0 && !c.opt.Copied {
 		c.loss.add(line, "skipped", "the end of the history that was copied from the parent was not found; nothing of it is stored as this session's own", c.threads[0].id)
 	}
+}
+
+// completeTurns returns the steps that the end of the file would add. c stays as it is: a
+// further item may still join the response.
+func (c *codexReader) completeTurns() []Step {
+	if len(c.threads) == 0 {
+		return nil
+	}
+	d := *c
+	d.Reader = Reader{}
+	d.opt.Final = false
+	d.threads = slices.Clone(c.threads)
+	if c.uncounted != nil {
+		a := *c.uncounted
+		d.uncounted = &a
+	}
+	d.end(0)
+	return d.queue
 }
 
 // record reads one record. The first is the session's header.

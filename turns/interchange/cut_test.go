@@ -110,6 +110,7 @@ func growingTranscripts(t *testing.T) (out []transcriptCopies) {
 	text("version 1", "pi", piV1, cutAtLines)
 	text("version 3", "pi", piV3, cutAtLines)
 	text("chat", "gemini-cli", geminiCLIChat, cutAtMessages(t))
+	text("log", "gemini-cli", geminiCLILogText, func(text string) []string { return cutAtLines(text)[2:] }) // a torn header is no chat
 	text("conversation", "openai", `{"id":"c","messages":[{"role":"user","content":"one"},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"ls","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"x"},{"role":"assistant","content":"done"},{"role":"user","content":"next"},{"role":"assistant","content":"ok"}]}`, cutAtMessages(t))
 	text("conversation", "anthropic", `{"id":"c","messages":[{"role":"user","content":"one"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"ls","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]},{"role":"assistant","content":"done"},{"role":"user","content":"next"},{"role":"assistant","content":"ok"}]}`, cutAtMessages(t))
 	var spans string

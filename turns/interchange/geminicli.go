@@ -1,6 +1,7 @@
 package interchange
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/base64"
 	"errors"
@@ -20,20 +21,26 @@ import (
 // geminiCLIReader is the fold over the messages of a chat.
 type geminiCLIReader struct {
 	Reader
-	dec          *jsontext.Decoder
-	opt          Options
-	session      turns.ID
+	dec *jsontext.Decoder
+	opt Options
+	geminiCLIPoint
 	source       string    // sessionId
 	start        time.Time // startTime
 	opened       bool
 	last         *geminiCLIMessage // read last
-	parent       turns.ID
-	messages     []turns.Message // since the last turn
-	lastTime     time.Time       // of the last message
-	recordIDs    []string        // of the records in messages
+	lastTime     time.Time         // of the last message
 	turnCount    int
 	messageCount int // messages read
 	state        geminiCLIState
+	log          *geminiCLILog // nil: the chat is one document
+}
+
+// geminiCLIPoint is what a message follows.
+type geminiCLIPoint struct {
+	session   turns.ID
+	parent    turns.ID
+	messages  []turns.Message // since the last turn
+	recordIDs []string        // of the records in messages
 }
 
 type geminiCLIState uint8
@@ -78,8 +85,9 @@ type geminiTokens struct {
 	Tool     uint64 `json:"tool"`
 }
 
-// GeminiCLI reads a chat that Gemini CLI saved: one JSON document with
-// sessionId, startTime and messages. A model's message ends a turn; its tool
+// GeminiCLI reads a chat that Gemini CLI saved. Older versions write one JSON document
+// with sessionId, startTime and messages; newer ones a log of one record a line (see
+// geminicli_log.go). A model's message ends a turn; its tool
 // calls hold their results, which become the messages of the next.
 //
 // Gemini CLI rewrites the file, and adds tool calls to its last message. So a last
@@ -88,7 +96,11 @@ type geminiTokens struct {
 // Messages are read one at a time; the document may be of any size. The
 // lines of losses count messages.
 func GeminiCLI(r io.Reader, opt Options) *Reader {
-	g := &geminiCLIReader{dec: jsontext.NewDecoder(r), opt: opt}
+	br := bufio.NewReaderSize(r, geminiCLIHead)
+	if head, err := br.Peek(geminiCLIHead); isGeminiCLILog(head) && (err == nil || err == io.EOF) {
+		return geminiCLILines(br, opt)
+	}
+	g := &geminiCLIReader{dec: jsontext.NewDecoder(br), opt: opt}
 	g.read = func() error {
 		err := g.readRecord()
 		if bad := (*jsontext.SyntacticError)(nil); errors.As(err, &bad) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -213,8 +225,11 @@ func (g *geminiCLIReader) open() {
 	}
 	g.opened = true
 	g.session = turns.DeriveID(g.start, "gemini-cli", g.source)
-	meta := encoded(map[string]string{"source": "gemini-cli", "session_id": g.source})
-	g.step(Step{Open: &Open{ID: g.session, Time: g.start, Meta: meta}})
+	g.step(Step{Open: &Open{ID: g.session, Time: g.start, Meta: g.sessionMeta()}})
+}
+
+func (g *geminiCLIReader) sessionMeta() turns.Raw {
+	return encoded(map[string]string{"source": "gemini-cli", "session_id": g.source})
 }
 
 func (g *geminiCLIReader) place(m *geminiCLIMessage) {
@@ -241,7 +256,7 @@ func (g *geminiCLIReader) place(m *geminiCLIMessage) {
 }
 
 func (g *geminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turns.Message) {
-	g.open()
+	g.openSession(at, m.ID)
 	a := &Append{Session: g.session, Parent: g.parent, Time: at, Messages: nonNil(g.messages), Response: response}
 	key := m.ID
 	if response == nil {
@@ -264,6 +279,9 @@ func (g *geminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turn
 	g.step(Step{Append: a})
 	g.parent, g.messages, g.recordIDs = a.ID, nil, nil
 	g.turnCount++
+	if g.log != nil {
+		g.log.turnEnds(g.session, a.ID)
+	}
 }
 
 // parts is what a message says: a text, or Gemini's own parts.

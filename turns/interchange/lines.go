@@ -52,6 +52,9 @@ func (l *lineReader) next() (sourceLine, error) {
 			continue
 		case err == io.EOF && len(l.buf) == 0 && !tooLong:
 			return sourceLine{n: l.n}, io.EOF
+		case errors.Is(err, errNoMore) && len(l.buf) == 0 && !tooLong:
+			l.n-- // the line comes later
+			return sourceLine{n: l.n}, errNoMore
 		case err != nil && err != io.EOF:
 			return sourceLine{n: l.n}, err
 		}

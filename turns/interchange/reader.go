@@ -35,17 +35,22 @@ type Format struct {
 	Name  string
 	Sniff func(head []byte) bool // reports whether a file that begins with head is of it
 	Open  func(io.Reader, Options) *Reader
+
+	lines func(io.Reader, Options) *Reader // reads a file of one object a line; nil: the format has none
+	grows func(head []byte) bool           // reports whether a file is one of those; nil: each is
 }
 
 // Formats returns all formats. A file of unknown format is of the first whose Sniff
 // takes it.
 func Formats() []Format {
 	fs := []Format{
-		{"claude-code", SniffClaudeCode, ClaudeCode}, {"codex", SniffCodex, Codex},
-		{"pi", SniffPi, Pi}, {"gemini-cli", SniffGeminiCLI, GeminiCLI},
+		{Name: "claude-code", Sniff: SniffClaudeCode, Open: ClaudeCode, lines: ClaudeCode},
+		{Name: "codex", Sniff: SniffCodex, Open: Codex, lines: Codex},
+		{Name: "pi", Sniff: SniffPi, Open: Pi, lines: Pi},
+		{Name: "gemini-cli", Sniff: SniffGeminiCLI, Open: GeminiCLI, lines: geminiCLILines, grows: isGeminiCLILog},
 	}
 	for _, form := range []ChatForm{ChatOTel, ChatAnthropic, ChatOpenAI} {
-		fs = append(fs, Format{string(form), func(head []byte) bool { return SniffChat(head, form) }, func(r io.Reader, opt Options) *Reader {
+		fs = append(fs, Format{Name: string(form), Sniff: func(head []byte) bool { return SniffChat(head, form) }, Open: func(r io.Reader, opt Options) *Reader {
 			opt.Form = form
 			return Chat(r, opt)
 		}})
@@ -67,7 +72,9 @@ type Reader struct {
 	names  titles
 	titles func() titles // nil: names
 	read   func() error  // reads one record; io.EOF after the last
-	err    error         // of read: the last
+
+	complete func() []Step // the steps that the end of the file would add here, which need not be added again; nil: none
+	err      error         // of read: the last
 }
 
 // Next returns the next step, and [io.EOF] after the last. It returns
@@ -139,6 +146,8 @@ func (r *Reader) readLines(in io.Reader, opt Options, f lineFormat) {
 		case err == io.EOF:
 			f.end(line.n)
 			return io.EOF
+		case errors.Is(err, errNoMore):
+			return err
 		case errors.Is(err, errLineTooLong):
 			r.loss.add(line.n, "skipped", "the line is longer than "+plural(limit, "byte"), "")
 			return nil

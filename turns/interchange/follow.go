@@ -1,0 +1,114 @@
+package interchange
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+
+	"nexus/turns"
+)
+
+// Follower reads a transcript of one JSON object a line while its writer is at work. It
+// gives the steps that a [Reader] of the whole gives, as soon as their lines are fed. Not
+// safe for concurrent use.
+type Follower struct {
+	r     *Reader
+	in    growing
+	early map[turns.ID][sha256.Size]byte // steps of Complete that Next has not given yet
+}
+
+// Follow returns a follower of a transcript of format f, nil if no file of f only grows.
+// [Options].Final has no meaning for it.
+func (f Format) Follow(opt Options) *Follower {
+	if f.lines == nil {
+		return nil
+	}
+	opt.Final = false
+	x := &Follower{early: make(map[turns.ID][sha256.Size]byte)}
+	x.r = f.lines(&x.in, opt)
+	return x
+}
+
+// Grows reports whether a file that begins with head is one object a line and only grows,
+// so that [Format.Follow] reads it. Other files are written anew as a whole.
+func (f Format) Grows(head []byte) bool {
+	return f.lines != nil && (f.grows == nil || f.grows(head))
+}
+
+// errNoMore: what was fed is read.
+var errNoMore = errors.New("no more lines yet")
+
+// growing gives the bytes that were fed.
+type growing struct{ r io.Reader }
+
+func (g *growing) Read(p []byte) (int, error) {
+	if g.r == nil {
+		return 0, errNoMore
+	}
+	n, err := g.r.Read(p)
+	if err == io.EOF {
+		g.r, err = nil, nil
+		if n == 0 {
+			err = errNoMore
+		}
+	}
+	return n, err
+}
+
+// Feed adds lines, which follow those that were fed before. Each must end with its line
+// break. r is read by Next, until that returns [io.EOF].
+func (f *Follower) Feed(r io.Reader) { f.in.r = r }
+
+// Next returns the next step, and [io.EOF] when the lines that were fed are read: after
+// that more may be fed. After another error the follower can't be used any more.
+func (f *Follower) Next() (Step, error) {
+	for {
+		s, err := f.r.Next()
+		if errors.Is(err, errNoMore) {
+			f.r.err = nil
+			return Step{}, io.EOF
+		}
+		if err != nil {
+			return Step{}, err
+		}
+		if sum, ok := f.early[s.ID()]; ok {
+			delete(f.early, s.ID())
+			if sum == stepSum(s) {
+				continue
+			}
+		}
+		return s, nil
+	}
+}
+
+// Complete returns the steps that the end of the transcript would add if it were here: the
+// turns whose response is complete, though nothing follows them yet. Next does not give
+// them again, unless a later line changed them.
+func (f *Follower) Complete() (steps []Step) {
+	if f.r.complete == nil {
+		return nil
+	}
+	for _, s := range f.r.complete() {
+		sum := stepSum(s)
+		if had, ok := f.early[s.ID()]; ok && had == sum {
+			continue
+		}
+		f.early[s.ID()] = sum
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// Titles returns the titles of sessions as [Reader.Titles] does.
+func (f *Follower) Titles() map[turns.ID]string { return f.r.Titles() }
+
+// Losses returns what was lost or changed so far, as [Reader.Losses] does.
+func (f *Follower) Losses() []Loss { return f.r.Losses() }
+
+func stepSum(s Step) (sum [sha256.Size]byte) {
+	b, err := turns.EncodeJSON(s)
+	if err != nil {
+		return sum // what can't be compared is given again
+	}
+	return sha256.Sum256(b)
+}

@@ -1,0 +1,191 @@
+package interchange
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"nexus/turns"
+)
+
+// geminiCLILog is a chat as newer versions write it: messages that are written again when
+// more of them is known, a rewind to a prompt and one to the first, a compression.
+const geminiCLILogText = `{"sessionId":"s1","projectHash":"p","startTime":"2026-04-11T14:53:00Z","lastUpdated":"2026-04-11T14:53:00Z","kind":"main"}
+{"id":"u1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":[{"text":"one"}]}
+{"$set":{"lastUpdated":"2026-04-11T14:53:01Z"}}
+{"id":"g1","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look.","thoughts":[],"tokens":null,"model":"m"}
+{"id":"g1","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look.","thoughts":[],"tokens":{"input":9,"output":2,"cached":0,"thoughts":0,"tool":0,"total":11},"model":"m"}
+{"id":"g1","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look.","thoughts":[],"tokens":{"input":9,"output":2,"cached":0,"thoughts":0,"tool":0,"total":11},"model":"m","toolCalls":[{"id":"t","name":"ls","args":{"n":1},"result":[{"functionResponse":{"id":"t","name":"ls","response":{"output":"x"}}}],"status":"success"}]}
+{"id":"g2","timestamp":"2026-04-11T14:53:04Z","type":"gemini","content":"done","model":"m"}
+{"id":"u2","timestamp":"2026-04-11T14:53:05Z","type":"user","content":"wrong way"}
+{"id":"g3","timestamp":"2026-04-11T14:53:06Z","type":"gemini","content":"as you say","model":"m"}
+{"$rewindTo":"u2"}
+{"id":"u3","timestamp":"2026-04-11T14:53:07Z","type":"user","content":"right way"}
+{"id":"g4","timestamp":"2026-04-11T14:53:08Z","type":"gemini","content":"better","model":"m"}
+{"id":"u4","timestamp":"2026-04-11T14:53:09Z","type":"user","content":"last"}
+{"$set":{"messages":[{"id":"c1","timestamp":"2026-04-11T14:53:10Z","type":"user","content":[{"text":"summary of all"}]},{"id":"c2","timestamp":"2026-04-11T14:53:10Z","type":"gemini","content":"Got it."},{"id":"g4","timestamp":"2026-04-11T14:53:08Z","type":"gemini","content":"better","model":"m"},{"id":"u4","timestamp":"2026-04-11T14:53:09Z","type":"user","content":"last"}],"lastUpdated":"2026-04-11T14:53:10Z"}}
+{"id":"g5","timestamp":"2026-04-11T14:53:11Z","type":"gemini","content":"ok","model":"m"}
+{"id":"u5","timestamp":"2026-04-11T14:53:12Z","type":"user","content":"again"}
+{"$rewindTo":"u1"}
+{"id":"u6","timestamp":"2026-04-11T14:53:13Z","type":"user","content":"from the start"}
+{"id":"g6","timestamp":"2026-04-11T14:53:14Z","type":"gemini","content":"new","model":"m"}
+{"$set":{"summary":"a title"}}
+{"id":"u7","timestamp":"2026-04-11T14:53:15Z","type":"user","content":"bye"}
+`
+
+// A log becomes turns, forks and compactions; what was taken back stays.
+func TestGeminiCLILog(t *testing.T) {
+	r := GeminiCLI(strings.NewReader(geminiCLILogText), Options{})
+	steps, _ := readAll(t, r)
+	ids := make(map[turns.ID]string)
+	var got []string
+	for _, s := range steps {
+		switch {
+		case s.Open != nil:
+			ids[s.Open.ID] = "s" + string(rune('0'+len(ids)))
+			got = append(got, "open "+ids[s.Open.ID])
+		case s.Fork != nil:
+			ids[s.Fork.ID] = "f"
+			got = append(got, "fork "+ids[s.Fork.ID]+" at "+ids[s.Fork.At.Turn])
+		case s.Compaction != nil:
+			got = append(got, "compaction in "+ids[s.Compaction.Session]+" after "+ids[s.Compaction.Parent]+" keeps "+ids[s.Compaction.FirstKept])
+			if len(s.Compaction.Replacement) != 2 {
+				t.Errorf("the replacement has %d messages", len(s.Compaction.Replacement))
+			}
+		default:
+			a := s.Append
+			name := a.Response.Parts[0].Content
+			ids[a.ID] = name
+			text := "turn in " + ids[a.Session] + " after " + ids[a.Parent] + ": "
+			for _, m := range a.Messages {
+				text += string(m.Role) + " "
+			}
+			got = append(got, text+name)
+		}
+	}
+	want := []string{
+		"open s0", "turn in s0 after : user I look.", "turn in s0 after I look.: tool done", "turn in s0 after done: user as you say",
+		"fork f at done", "turn in f after done: user better", "compaction in f after better keeps better", "turn in f after better: user ok",
+		"open s7", "turn in s7 after : user new",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if ts := r.Titles(); len(ts) != 1 {
+		t.Errorf("titles %v", ts)
+	}
+	doc := stepsOf(t, "gemini-cli", `{"sessionId":"s1","projectHash":"p","startTime":"2026-04-11T14:53:00Z","messages":[{"id":"u1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":"one"},{"id":"g1","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look."},{"id":"x","type":"user","content":"y"}]}`, Options{})
+	for i, s := range doc { // Gemini CLI moves a document to a log when a session is resumed
+		if s.ID() != steps[i].ID() {
+			t.Errorf("step %d has another id than the document's", i)
+		}
+	}
+}
+
+// followLines feeds a transcript line by line, and returns each step in the order in which it
+// comes. complete says to ask for complete turns after each line.
+func followLines(t *testing.T, f Format, text string, copied, complete bool) (steps []Step) {
+	t.Helper()
+	x := f.Follow(Options{Copied: copied})
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(line, "\n") {
+			line += "\n"
+		}
+		x.Feed(strings.NewReader(line))
+		for {
+			s, err := x.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps = append(steps, s)
+		}
+		if complete {
+			steps = append(steps, x.Complete()...)
+		}
+	}
+	return append(steps, x.Complete()...)
+}
+
+// A transcript that is followed line by line gives the steps of one that is read at once,
+// byte for byte: none is missing, and only a turn of Codex that a later line changed comes twice.
+func TestFollowingGivesTheStepsOfReading(t *testing.T) {
+	const readBytes = 4 << 20
+	most := make(map[string]int)
+	for _, tr := range growingTranscripts(t) {
+		i := formatIndex(tr.format)
+		f := Formats()[i]
+		if !f.Grows([]byte(tr.whole[:min(len(tr.whole), geminiCLIHead)])) || len(tr.whole) > readBytes {
+			continue
+		}
+		t.Run(tr.format+"/"+tr.name, func(t *testing.T) {
+			for _, complete := range []bool{false, true} {
+				read := stepsOf(t, tr.format, tr.whole, Options{})
+				whole, seen := newStepIndex(read), make(map[turns.ID]bool)
+				steps := followLines(t, f, tr.whole, false, complete)
+				for i, s := range steps {
+					if seen[s.ID()] {
+						t.Errorf("step %d, %s, comes again", i, s.ID())
+					}
+					seen[s.ID()] = true
+				}
+				if err := whole.contains(steps); err != nil {
+					t.Fatalf("complete %v: %v", complete, err)
+				}
+				if len(steps) != len(read) {
+					t.Errorf("complete %v: %d steps, read at once %d", complete, len(steps), len(read))
+				}
+				if !complete && tr.format != "codex" && tr.format != "claude-code" {
+					for i := range read {
+						if steps[i].ID() != read[i].ID() {
+							t.Fatalf("step %d is another", i)
+						}
+					}
+				}
+				most[tr.format] = max(most[tr.format], len(steps))
+			}
+		})
+	}
+	for _, f := range Formats() {
+		if f.lines != nil && most[f.Name] < 3 {
+			t.Errorf("no transcript of format %s gives 3 steps", f.Name)
+		}
+	}
+}
+
+func formatIndex(name string) int {
+	for i, f := range Formats() {
+		if f.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// A line that is fed in parts of a few bytes is read like one that is fed at once.
+func TestFollowerReadsALineInManyReads(t *testing.T) {
+	f := Formats()[formatIndex("gemini-cli")]
+	x := f.Follow(Options{})
+	x.Feed(iotest.OneByteReader(strings.NewReader(geminiCLILogText)))
+	n := 0
+	for {
+		_, err := x.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if want := len(stepsOf(t, "gemini-cli", geminiCLILogText, Options{})); n != want {
+		t.Errorf("%d steps, want %d", n, want)
+	}
+	if _, err := x.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %v", err)
+	}
+}

@@ -1,0 +1,294 @@
+package interchange
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"nexus/turns"
+)
+
+// geminiCLILog is the state of a chat that is a log: a header, then records of one line
+// each.
+//
+//   - A message. It is written anew, under its id, when its tokens or tool calls are known:
+//     the last record of an id counts. So a message is read when another id follows.
+//   - {"$rewindTo": id} takes back the message id and all after it. What follows is a
+//     fork, or a session of its own if nothing is left. What was taken back stays stored.
+//   - {"$set": {...}} changes members of the header. With messages it replaces what the
+//     model sees: a compression, which is recorded as a compaction, or a rollback.
+type geminiCLILog struct {
+	list []geminiCLIPlaced     // the messages that the model sees, oldest first
+	tips map[turns.ID]turns.ID // last turn of each session
+	sets int                   // compactions so far
+}
+
+// geminiCLIPlaced is a message that was read.
+type geminiCLIPlaced struct {
+	id     string
+	before geminiCLIPoint // what it follows
+	turn   turns.ID       // that holds it; zero: not emitted yet
+}
+
+// geminiCLIHead is how much of a file tells a log from a document, in bytes.
+const geminiCLIHead = 64 << 10
+
+// isGeminiCLILog reports whether head begins a log: its first line is a whole object
+// without messages.
+func isGeminiCLILog(head []byte) bool {
+	line, _, whole := bytes.Cut(head, []byte("\n"))
+	var h struct {
+		Source   string      `json:"sessionId"`
+		Messages []turns.Raw `json:"messages"`
+	}
+	return whole && decodeLoose(bytes.TrimSpace(line), &h) == nil && h.Source != "" && len(h.Messages) == 0
+}
+
+// geminiCLILines reads a log of one record a line.
+func geminiCLILines(r io.Reader, opt Options) *Reader {
+	g := &geminiCLIReader{opt: opt, log: &geminiCLILog{tips: make(map[turns.ID]turns.ID)}}
+	g.readLines(r, opt, lineFormat{"gemini chat", g.logRecord, func(int) { _ = g.end() }})
+	return &g.Reader
+}
+
+// geminiCLIRecord is a record of a log that is no message.
+type geminiCLIRecord struct {
+	ID       jsontext.Value `json:"id"`
+	RewindTo *string        `json:"$rewindTo"`
+	Set      jsontext.Value `json:"$set"`
+}
+
+func (g *geminiCLIReader) logRecord(line int, b []byte) error {
+	var r geminiCLIRecord
+	if err := decodeLoose(b, &r); err != nil {
+		g.loss.add(line, "skipped", "a record that can't be read: "+err.Error(), "")
+		return nil
+	}
+	g.messageCount = line
+	switch {
+	case r.RewindTo != nil:
+		g.placeLast()
+		g.rewind(*r.RewindTo)
+	case r.ID.Kind() == '"':
+		m := new(geminiCLIMessage)
+		if err := decodeLoose(bytes.Clone(b), m); err != nil {
+			g.loss.add(line, "skipped", "a message that can't be read: "+err.Error(), "")
+			return nil
+		}
+		g.addMessage(line, m)
+	case r.Set.Kind() == '{':
+		g.set(line, r.Set)
+	default:
+		g.header(line, b)
+	}
+	return nil
+}
+
+// geminiCLIHeader are the members of the header that are read.
+type geminiCLIHeader struct {
+	Source   string             `json:"sessionId"`
+	Start    string             `json:"startTime"`
+	Updated  string             `json:"lastUpdated"`
+	Summary  turns.Raw          `json:"summary"`
+	Messages []geminiCLIMessage `json:"messages"`
+}
+
+// header reads the header. One that comes again, after a resume, changes nothing: the ids
+// follow from the first.
+func (g *geminiCLIReader) header(line int, b []byte) {
+	var h geminiCLIHeader
+	if err := decodeLoose(b, &h); err != nil || h.Source == "" {
+		g.loss.add(line, "skipped", "a record of no known form", "")
+		return
+	}
+	if g.source == "" {
+		g.source, g.start = h.Source, parseTime(turns.RawText(h.Start))
+	} else if g.source != h.Source {
+		g.loss.add(line, "repaired", "the chat has another session id from here on; it stays one session", h.Source)
+	}
+}
+
+// set reads a change of the header.
+func (g *geminiCLIReader) set(line int, b jsontext.Value) {
+	var h geminiCLIHeader
+	var members map[string]turns.Raw
+	if decodeLoose(b, &members) != nil || decodeLoose(bytes.Clone(b), &h) != nil {
+		g.loss.add(line, "skipped", "a change of the header that can't be read", "")
+		return
+	}
+	for name := range members {
+		switch name {
+		case "messages":
+			g.replace(line, &h)
+		case "summary":
+			if g.opened {
+				g.names.set(turns.DeriveID(g.start, "gemini-cli", g.source), h.Summary, false)
+			}
+		case "sessionId", "lastUpdated":
+		default:
+			g.loss.count("skipped", "changes of the header: "+strconv.Quote(name))
+		}
+	}
+}
+
+func (g *geminiCLIReader) addMessage(line int, m *geminiCLIMessage) {
+	switch {
+	case g.last != nil && g.last.ID == m.ID:
+		g.last = m
+	case g.log.index(m.ID) >= 0:
+		g.loss.add(line, "kept_first", "a message changed after another had followed it", m.ID)
+	default:
+		g.placeLast()
+		g.last = m
+	}
+}
+
+// placeLast reads the message that was held back.
+func (g *geminiCLIReader) placeLast() {
+	if g.last == nil {
+		return
+	}
+	m := g.last
+	g.last = nil
+	g.log.list = append(g.log.list, geminiCLIPlaced{id: m.ID, before: g.geminiCLIPoint})
+	g.messages, g.recordIDs = slices.Clip(g.messages), slices.Clip(g.recordIDs) // a rewind may share them
+	g.place(m)
+}
+
+func (l *geminiCLILog) index(id string) int {
+	return slices.IndexFunc(l.list, func(p geminiCLIPlaced) bool { return p.id == id })
+}
+
+// turnEnds notes the turn that holds the messages which no turn held yet.
+func (l *geminiCLILog) turnEnds(session, turn turns.ID) {
+	l.tips[session] = turn
+	for i := len(l.list) - 1; i >= 0 && l.list[i].turn.IsZero(); i-- {
+		l.list[i].turn = turn
+	}
+}
+
+// rewind goes back to before the message id; to the beginning if it is not there.
+func (g *geminiCLIReader) rewind(id string) {
+	if len(g.messages) > 0 {
+		g.loss.count("skipped", "messages that were taken back before a response followed")
+	}
+	if i := g.log.index(id); i >= 0 {
+		g.truncate(i)
+		return
+	}
+	g.geminiCLIPoint, g.log.list = geminiCLIPoint{}, nil
+}
+
+// truncate goes back to before message i.
+func (g *geminiCLIReader) truncate(i int) {
+	if i >= len(g.log.list) {
+		return
+	}
+	g.geminiCLIPoint = g.log.list[i].before
+	g.log.list = g.log.list[:i]
+}
+
+// openSession emits the session of the next turn: that of the chat, a fork where the turn
+// does not follow the last one, a new session where nothing is before it.
+func (g *geminiCLIReader) openSession(at time.Time, key string) {
+	g.open()
+	if g.log == nil {
+		return
+	}
+	if g.session.IsZero() { // rewound to the beginning
+		g.session = turns.DeriveID(g.start, "gemini-cli", g.source)
+	}
+	if g.log.tips[g.session] == g.parent {
+		return
+	}
+	id := turns.DeriveID(at, "gemini-cli branch", g.source, key)
+	if g.parent.IsZero() {
+		g.step(Step{Open: &Open{ID: id, Time: at, Meta: g.sessionMeta()}})
+	} else {
+		g.step(Step{Fork: &Fork{ID: id, At: turns.Ref{Session: g.session, Turn: g.parent}, Time: at, Meta: g.sessionMeta()}})
+	}
+	g.session, g.log.tips[id] = id, g.parent
+}
+
+// replace reads the messages that the model sees from here on.
+func (g *geminiCLIReader) replace(line int, h *geminiCLIHeader) {
+	if len(g.log.list) == 0 && g.last == nil { // the beginning
+		for i := range h.Messages {
+			g.addMessage(line, &h.Messages[i])
+		}
+		return
+	}
+	ids := make([]string, 0, len(g.log.list)+1)
+	for _, p := range g.log.list {
+		ids = append(ids, p.id)
+	}
+	if g.last != nil {
+		ids = append(ids, g.last.ID)
+	}
+	common := 0
+	for common < min(len(ids), len(h.Messages)) && ids[common] == h.Messages[common].ID {
+		common++
+	}
+	kept := 0
+	for kept < min(len(ids), len(h.Messages)) && ids[len(ids)-1-kept] == h.Messages[len(h.Messages)-1-kept].ID {
+		kept++
+	}
+	switch {
+	case common == len(h.Messages) && common == len(ids):
+		g.loss.count("kept_first", "messages that were written again; what the tools answered stays as it was")
+		return
+	case common == len(h.Messages): // a rollback
+		g.placeLast()
+		g.truncate(common)
+		return
+	case common == len(ids): // messages were added
+		for i := common; i < len(h.Messages); i++ {
+			g.addMessage(line, &h.Messages[i])
+		}
+		return
+	}
+	g.placeLast()
+	g.compact(line, h, kept)
+}
+
+// compact records that messages replace all but the last kept ones.
+func (g *geminiCLIReader) compact(line int, h *geminiCLIHeader, kept int) {
+	if g.parent.IsZero() {
+		g.loss.add(line, "skipped", "a compaction before the first turn", "")
+		return
+	}
+	g.openSession(g.lastTime, "compaction "+strconv.Itoa(g.log.sets))
+	k := &Compaction{Session: g.session, Parent: g.parent, Time: parseTime(turns.RawText(h.Updated)), Trigger: "threshold"}
+	if k.Time.IsZero() {
+		k.Time = g.lastTime
+	}
+	k.ID = turns.DeriveID(k.Time, "gemini-cli compaction", g.source, strconv.Itoa(g.log.sets))
+	g.log.sets++
+	old := len(g.log.list) - kept
+	if kept > 0 {
+		k.FirstKept = g.log.list[old].turn
+	} else {
+		g.messages, g.recordIDs = nil, nil
+	}
+	list := slices.Clone(g.log.list[old:])
+	g.log.list = nil
+	for i := range h.Messages[:len(h.Messages)-kept] {
+		m := &h.Messages[i]
+		switch m.Type {
+		case "user":
+			k.Replacement = append(k.Replacement, turns.Message{Role: turns.User, Parts: g.parts(m)})
+		case "gemini":
+			response, results := g.response(m)
+			k.Replacement = append(append(k.Replacement, response), results...)
+		default:
+			continue
+		}
+		g.log.list = append(g.log.list, geminiCLIPlaced{id: m.ID, before: g.geminiCLIPoint, turn: g.parent})
+	}
+	g.log.list = append(g.log.list, list...)
+	g.step(Step{Compaction: k})
+}
