@@ -86,7 +86,8 @@ var allowed = map[string][]string{
 	"cmd/nexusd/daemon":          nil, // the wiring: everything
 	"docs/examples/go":           {},  // what any client may use
 	"cmd/ledgerctl/transcripts":  {"turns", "turns/interchange", "ledger/api", "ledger/jetstream/backup"},
-	"cmd/ledgerctl": {"cmd/ledgerctl/transcripts", "turns", "turns/secrets", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
+	"cmd/ledgerctl/watch":        {"turns", "turns/interchange", "ledger/api", "cmd/ledgerctl/transcripts"},
+	"cmd/ledgerctl": {"cmd/ledgerctl/transcripts", "cmd/ledgerctl/watch", "turns", "turns/secrets", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
 		"cmd/nexusd/daemon", "ledger/jetstream/backup", "ledger/jetstream/embed"},
 }
 
@@ -105,6 +106,7 @@ func rooms(names ...string) (out []string) {
 var only = map[string][]string{
 	"github.com/cockroachdb/pebble":       {"projections", "cmd/nexusd/daemon/engine/enginetest", "cmd/ledgerctl"},
 	"github.com/blevesearch":              {"projections/search"},
+	"github.com/fsnotify/fsnotify":        {"cmd/ledgerctl/watch"},
 	"github.com/nats-io/nats-server":      {"ledger/jetstream/embed"},
 	"github.com/nats-io/nats.go":          {"ledger/jetstream", "ledger/jetstream/embed", "ledger/api", "cmd/nexusd/daemon", "cmd/nexusd/daemon/natsapi", "cmd/ledgerctl", "docs/examples/go"},
 	"github.com/prometheus/client_golang": {"cmd/nexusd/daemon", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/metrics", "cmd/nexusd/daemon/files"},

@@ -76,8 +76,8 @@ type Importer struct {
 func (im *Importer) File(ctx context.Context, name string) (*Report, error) {
 	how := transcriptSource{name: name, final: im.Final || im.IsSettled(name)}
 	r, err := im.once(ctx, how)
-	for !IsStream(name) && (errors.Is(err, ErrNoParent) && !how.copied || errors.Is(err, errGrown) && !how.grown) {
-		how.copied, how.grown = how.copied || errors.Is(err, ErrNoParent), how.grown || errors.Is(err, errGrown)
+	for !IsStream(name) && (errors.Is(err, ErrNoParent) && !how.copied || errors.Is(err, ErrGrown) && !how.grown) {
+		how.copied, how.grown = how.copied || errors.Is(err, ErrNoParent), how.grown || errors.Is(err, ErrGrown)
 		r, err = im.once(ctx, how)
 	}
 	return r, err
@@ -109,54 +109,88 @@ func (im *Importer) once(ctx context.Context, how transcriptSource) (*Report, er
 // ErrNoParent: the session that a transcript was forked from is not in the ledger.
 var ErrNoParent = errors.New("the session that it was forked from is not in the ledger")
 
-// errGrown: an export of ours holds what is not in the ledger.
-var errGrown = errors.New("an export of this ledger, with more in it")
+// ErrGrown: an export of ours holds what is not in the ledger.
+var ErrGrown = errors.New("an export of this ledger, with more in it")
 
 // steps does the steps of a transcript in order. Those before an error stay; doing them
 // again stores nothing. all says to store an export of this ledger too, which otherwise is
 // not stored a second time.
 func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all bool, rep *Report) error {
-	var own turns.ID
+	in := Intake{Importer: im, Report: rep, All: all}
 	for st, err := range r.Steps() {
+		if err == nil {
+			err = in.Step(ctx, st)
+		}
 		if err != nil {
 			return err
 		}
-		if first := len(rep.Sessions) == 0 && own.IsZero(); first && !all && st.Open != nil {
-			if own, err = im.exportedSession(ctx, st.Open.Meta); err != nil {
-				return err
-			}
-		}
-		if !own.IsZero() {
-			if !isOwnStep(st) {
-				return errGrown
-			}
-			rep.Existing++
-			continue
-		}
-		dup, err := im.step(ctx, st, rep)
-		switch {
-		case errors.As(err, new(otherAgentError)):
-			return err
-		case coded(err, api.TooLarge) && st.Append != nil:
-			return tooLargeTurn(st.Append, rep.Turns, err)
-		case coded(err, api.IDReused):
-			rep.KeptFirst++
-			rep.Losses = append(rep.Losses, interchange.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: st.ID().String()})
-		case err != nil:
-			return err
-		case dup:
-			rep.Existing++
-		default:
-			rep.Stored++
-		}
 	}
-	if !own.IsZero() {
-		rep.Sessions = append(rep.Sessions, own)
-		rep.Losses = append(rep.Losses, interchange.Loss{Kind: "skipped", Reason: "an export of a session of this ledger, which holds all of it", Record: own.String()})
+	if in.Own() {
+		in.endOwn()
 		return nil
 	}
 	rep.Losses = append(rep.Losses, r.Losses()...)
-	return im.titles(ctx, r.Titles(), rep)
+	return im.Titles(ctx, r.Titles(), rep)
+}
+
+// Intake stores the steps of one transcript, in their order.
+type Intake struct {
+	*Importer
+	Report *Report // what was done is added to it
+	All    bool    // store an export of this ledger too
+
+	begun bool
+	own   turns.ID // the session of this ledger that the transcript was exported from; zero: it is none
+}
+
+// Own reports whether the steps so far are an export of a session of this ledger, which
+// holds them: none was stored.
+func (in *Intake) Own() bool { return !in.own.IsZero() }
+
+func (in *Intake) endOwn() {
+	in.Report.Sessions = append(in.Report.Sessions, in.own)
+	in.Report.Losses = append(in.Report.Losses, interchange.Loss{Kind: "skipped", Reason: "an export of a session of this ledger, which holds all of it", Record: in.own.String()})
+}
+
+// Resume says that the first steps were done by an earlier intake. They may have stored
+// other turns than the steps name, which [Intake.Step] then answers with an error.
+func (in *Intake) Resume() { in.begun = true }
+
+// Step does one step. A step that was done before is counted, and no error. The errors
+// [ErrNoParent] and [ErrGrown] say to begin again: with [interchange.Options].Copied, or
+// with All.
+func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
+	rep := in.Report
+	if !in.begun && !in.All && st.Open != nil {
+		if in.own, err = in.exportedSession(ctx, st.Open.Meta); err != nil {
+			return err
+		}
+	}
+	in.begun = true
+	if in.Own() {
+		if !isOwnStep(st) {
+			return ErrGrown
+		}
+		rep.Existing++
+		return nil
+	}
+	dup, err := in.step(ctx, st, rep)
+	switch {
+	case errors.As(err, new(otherAgentError)):
+		return err
+	case coded(err, api.TooLarge) && st.Append != nil:
+		return tooLargeTurn(st.Append, rep.Turns, err)
+	case coded(err, api.IDReused):
+		rep.KeptFirst++
+		rep.Losses = append(rep.Losses, interchange.Loss{Kind: "kept_first", Reason: "an earlier import stored this record with other content; that one stays", Record: st.ID().String()})
+	case err != nil:
+		return err
+	case dup:
+		rep.Existing++
+	default:
+		rep.Stored++
+	}
+	return nil
 }
 
 // tooLargeTurn says which turn of a file is larger than a turn may be. What follows it in
@@ -222,10 +256,10 @@ func isOwnStep(st interchange.Step) bool {
 	return len(meta) == 0 || err == nil && (by.Version == "" || by.Version == interchange.Writer)
 }
 
-// titles stores the titles of sessions in their meta, at the end: a transcript states
+// Titles stores the titles of sessions in their meta, at the end: a transcript states
 // them late and changes them. Each title is stored once, so that one which was set by
 // hand later stays.
-func (im *Importer) titles(ctx context.Context, titles map[turns.ID]string, rep *Report) error {
+func (im *Importer) Titles(ctx context.Context, titles map[turns.ID]string, rep *Report) error {
 	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(rep.Sessions), turns.ID.Compare)) {
 		title := titles[id]
 		if title == "" {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/klauspost/compress/zstd"
+
 	"nexus/ledger/jetstream/backup"
 	"nexus/turns/interchange"
 )
@@ -64,7 +66,7 @@ func Find(args []string) (files []File, size int64, err error) {
 				files = append(files, File{Name: name, Searched: true})
 				return nil
 			}
-			if d.IsDir() || !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(name)) {
+			if d.IsDir() || !isTranscriptName(name) {
 				return nil
 			}
 			f := File{Name: name, Searched: true}
@@ -84,6 +86,11 @@ func Find(args []string) (files []File, size int64, err error) {
 		}
 	}
 	return files, size, nil
+}
+
+// isTranscriptName reports whether a file of a folder may be a transcript.
+func isTranscriptName(name string) bool {
+	return slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(strings.TrimSuffix(name, ".zst")))
 }
 
 // UnknownFormat is the error of a file that no format recognizes.
@@ -108,10 +115,14 @@ type Transcript struct {
 	*bufio.Reader
 	Format interchange.Format
 	file   *os.File // nil: standard input
+	unzip  func()   // ends the decompression; nil: there is none
 }
 
 // Close closes the file; standard input stays open.
 func (t *Transcript) Close() error {
+	if t.unzip != nil {
+		t.unzip()
+	}
 	if t.file == nil {
 		return nil
 	}
@@ -132,7 +143,7 @@ func Open(name string, stdin io.Reader, form string, read func(int)) (*Transcrip
 	}
 	t.Reader = bufio.NewReaderSize(backup.Counted{Reader: in, Count: read}, 1<<20)
 	var err error
-	if t.Reader, err = Gunzipped(t.Reader); err != nil {
+	if t.Reader, t.unzip, err = uncompressed(t.Reader); err != nil {
 		return nil, errors.Join(UsageError{fmt.Errorf("%s: %w", name, err)}, t.Close())
 	}
 	if t.Format, err = detect(t.Reader, form); err != nil {
@@ -148,6 +159,37 @@ func Gunzipped(r *bufio.Reader) (*bufio.Reader, error) {
 	}
 	z, err := gzip.NewReader(r)
 	return bufio.NewReaderSize(z, 1<<20), err
+}
+
+// zstdPrefix begins what zstd compressed: Codex does that with rollouts of weeks past.
+const zstdPrefix = "\x28\xb5\x2f\xfd"
+
+// uncompressed returns the content of r, without the compression of gzip or zstd if it has
+// one. done ends the decompression.
+func uncompressed(r *bufio.Reader) (out *bufio.Reader, done func(), err error) {
+	if head, err := r.Peek(len(zstdPrefix)); err != nil || string(head) != zstdPrefix {
+		out, err := Gunzipped(r)
+		return out, nil, err
+	}
+	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return r, nil, err
+	}
+	return bufio.NewReaderSize(z, 1<<20), z.Close, nil
+}
+
+// maxWindow bounds what the decompression of a file keeps in memory, in bytes.
+const maxWindow = 256 << 20
+
+// Detect returns the format of a file that begins with head; an error if none recognizes
+// it, or if it is an export.
+func Detect(head []byte) (interchange.Format, error) {
+	for _, f := range interchange.Formats() {
+		if f.Sniff(head) {
+			return f, nil
+		}
+	}
+	return interchange.Format{}, UsageError{UnknownFormat{}}
 }
 
 // detect returns the format of the name, and for auto the first that recognizes the

@@ -1,0 +1,154 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/ledger/api"
+)
+
+// Config says what is followed, and how.
+type Config struct {
+	Sources []Source
+	State   string // the folder of the state; created
+	Ledger  string // names the ledger, tenant and agent; the state of another is not used
+	// Connect returns a client that tries a call until its context ends. It is called until it
+	// returns one.
+	Connect func(context.Context) (*api.Client, error)
+	Log     func(format string, args ...any) // takes a line for the operator: no content of a transcript is in it
+	Rescan  time.Duration                    // between looks at all files, for what no notification told; 0: 30 s
+	Settle  time.Duration                    // a file without a write for so long has ended; 0: one hour
+	Workers int                              // files that are read at the same time; 0: 4
+	Once    bool                             // end when everything that is there is in the ledger
+	Polling bool                             // use no notifications of the file system
+
+	// step is called between the steps of the work; tests end the process there.
+	step     func(name string)
+	saveEach bool // save the state at each commit
+}
+
+// Source is a folder of transcripts.
+type Source struct {
+	Agent string // claude, codex, pi or gemini
+	Root  string
+}
+
+// Agents are the agents whose transcripts are followed.
+var Agents = []string{"claude", "codex", "pi", "gemini"}
+
+// Validate returns an error that names what is wrong.
+func (c *Config) Validate() error {
+	var bad []error
+	if len(c.Sources) == 0 {
+		bad = append(bad, errors.New("no folder to watch"))
+	}
+	for _, s := range c.Sources {
+		if !slices.Contains(Agents, s.Agent) {
+			bad = append(bad, fmt.Errorf("agent %q is none of %s", s.Agent, strings.Join(Agents, ", ")))
+		}
+		if s.Root == "" {
+			bad = append(bad, fmt.Errorf("the source of %s has no folder", s.Agent))
+		}
+	}
+	if c.State == "" {
+		bad = append(bad, errors.New("no folder for the state"))
+	}
+	if c.Rescan < 0 || c.Settle < 0 || c.Workers < 0 {
+		bad = append(bad, errors.New("a time or number is negative"))
+	}
+	return errors.Join(bad...)
+}
+
+// DefaultSources returns the folders in which the agents keep their transcripts, by the
+// variables that they read (getenv) and the user's home. A folder need not be there yet.
+func DefaultSources(getenv func(string) string, home string) []Source {
+	or := func(name string, path ...string) string {
+		if v := getenv(name); v != "" {
+			return v
+		}
+		return filepath.Join(append([]string{home}, path...)...)
+	}
+	claude := or("CLAUDE_CONFIG_DIR", ".claude")
+	codex := or("CODEX_HOME", ".codex")
+	pi := or("PI_CODING_AGENT_DIR", ".pi", "agent")
+	sessions := getenv("PI_CODING_AGENT_SESSION_DIR")
+	if sessions == "" {
+		sessions = piSessions(pi, home)
+	}
+	return []Source{
+		{"claude", filepath.Join(claude, "projects")},
+		{"codex", filepath.Join(codex, "sessions")},
+		{"codex", filepath.Join(codex, "archived_sessions")},
+		{"pi", sessions},
+		{"gemini", filepath.Join(home, ".gemini", "tmp")},
+	}
+}
+
+// piSessions returns the folder that pi's settings name, else its default.
+func piSessions(pi, home string) string {
+	var settings struct {
+		Dir string `json:"sessionDir"`
+	}
+	if b, err := os.ReadFile(filepath.Join(pi, "settings.json")); err == nil && json.Unmarshal(b, &settings) == nil && settings.Dir != "" {
+		if rest, ok := strings.CutPrefix(settings.Dir, "~/"); ok {
+			return filepath.Join(home, rest)
+		}
+		return settings.Dir
+	}
+	return filepath.Join(pi, "sessions")
+}
+
+// takes reports whether a file of the source is a transcript, by its path below the root.
+func (s Source) takes(rel string) bool {
+	base := filepath.Base(rel)
+	if strings.HasPrefix(base, ".") {
+		return false
+	}
+	switch s.Agent {
+	case "codex":
+		return strings.HasPrefix(base, "rollout-") && (strings.HasSuffix(base, ".jsonl") || strings.HasSuffix(base, ".jsonl.zst"))
+	case "gemini":
+		in := strings.Split(filepath.ToSlash(filepath.Dir(rel)), "/")
+		return slices.Contains(in, "chats") && (strings.HasSuffix(base, ".jsonl") || strings.HasSuffix(base, ".json"))
+	}
+	return strings.HasSuffix(base, ".jsonl")
+}
+
+// find calls found with each transcript of the source, and folder with each folder. A
+// source that is not there has none.
+func (s Source) find(folder func(string), found func(path string, info fs.FileInfo)) error {
+	err := filepath.WalkDir(s.Root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // it went meanwhile, or was never there
+		case err != nil:
+			return err
+		case d.IsDir():
+			folder(path)
+			return nil
+		}
+		rel, err := filepath.Rel(s.Root, path)
+		if err != nil || !s.takes(rel) {
+			return err
+		}
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() { // opening a pipe could take for ever
+			return nil
+		}
+		found(path, info)
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
