@@ -8,6 +8,7 @@ var manual = map[string]string{
 Begin
   quickstart [FILE]         the main job on a real transcript: no daemon, no key
   import FILE…              bring transcripts in; again stores nothing twice
+  watch                     bring them in while agents write; status, doctor
   export SESSION            take a session out: raw events, or a provider's form
 
 Read
@@ -130,6 +131,7 @@ Examples
   claude mcp add nexus -- ledgerctl mcp
   ledgerctl mcp --agent ci --read-only
 `,
+	"watch": watchManual,
 	"import": `ledgerctl import [--format F] [--final] [--losses] FILE|DIR…
 
 Brings transcripts in: their turns, rewinds as forks, recorded compactions as

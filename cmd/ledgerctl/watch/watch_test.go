@@ -306,3 +306,25 @@ func TestSecondWatchIsRefused(t *testing.T) {
 		t.Errorf("after the end: running %v, %v", running, err)
 	}
 }
+
+// Half a line at the end of a watch is read whole by the next.
+func TestHalfLineIsReadByTheNextWatch(t *testing.T) {
+	for i, agent := range Agents {
+		t.Run(agent, func(t *testing.T) {
+			l, home := openLedger(t), t.TempDir()
+			rel, lines := transcript(agent, 700+i, 2)
+			path, text := filepath.Join(home, rel), strings.Join(lines, "")
+			for _, n := range []int{len(lines[0]) + len(lines[1])/2, len(text) - len(lines[len(lines)-1])/2, len(text)} {
+				have := 0
+				if b, err := os.ReadFile(path); err == nil {
+					have = len(b)
+				}
+				appendTo(t, path, text[have:n])
+				if st := once(t, l, home).Files[path]; st.Offset != int64(strings.LastIndexByte(text[:n], '\n')+1) {
+					t.Errorf("of %d bytes %d are said to be in the ledger", n, st.Offset)
+				}
+			}
+			checkStored(t, l.client, path)
+		})
+	}
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"nexus/cmd/ledgerctl/watch"
+	"nexus/ledger/api"
+)
+
+const watchManual = `ledgerctl watch [--once] [--dry-run] [--from AGENT=DIR]… [--state DIR]
+ledgerctl watch status | doctor
+
+Follows the transcripts of Claude Code, Codex, pi and Gemini CLI while the
+agents write, and brings what is new into the ledger, line by line, with the
+ids that an import gives. It runs until it is stopped. nexusd need not run yet:
+watch waits for it, and drops nothing. What happens to a file (it vanishes, is
+truncated, rewritten, replaced or renamed) deletes nothing in the ledger, and
+is recorded. The log on stderr has names of files and numbers, never content.
+
+The folders are those that the agents use: CLAUDE_CONFIG_DIR, CODEX_HOME,
+PI_CODING_AGENT_SESSION_DIR and pi's settings count.
+
+  --once            end when all that is there is in the ledger
+  --dry-run         list the files that would be read, newest first; ask no
+                    ledger and change nothing
+  --from AGENT=DIR  follow this folder (claude, codex, pi or gemini), not the
+                    usual ones; may be repeated
+  --state DIR       where watch keeps how far each file is in the ledger (else
+                    nexus/watch in XDG_STATE_HOME or ~/.local/state). It is a
+                    cache: without it all is offered again, and stored once
+  --rescan TIME     how often all files are looked at, for what the system's
+                    notifications missed (30s)
+
+status shows for each folder when something was delivered last, how many files
+are behind, what failed and why, and what happened to files. doctor says what
+is wrong, with an exit status, and when each hook of an agent fired last.
+
+Examples
+  ledgerctl watch
+  ledgerctl watch --once --dry-run
+  ledgerctl watch --from claude=/backup/claude/projects --once
+  ledgerctl watch status --json
+`
+
+// watchCmd is the command watch.
+func watchCmd(e *env) *cobra.Command {
+	var cfg watch.Config
+	var from []string
+	var dry bool
+	prepare := func() error {
+		sources, err := watchSources(from)
+		if err != nil {
+			return err
+		}
+		cfg.Sources = sources
+		if cfg.State == "" {
+			cfg.State, err = stateFolder("watch")
+		}
+		cfg.Ledger = fmt.Sprintf("%s %s/%s", plainURL(e.server), e.tenant, cmp.Or(e.agent, "main"))
+		return err
+	}
+	c := verb("watch", "follow the transcripts of agents while they grow", 0, 0, func(cmd *cobra.Command, _ []string) error {
+		if err := prepare(); err != nil {
+			return err
+		}
+		if dry {
+			return e.planWatch(cfg)
+		}
+		return e.watch(cmd.Context(), cfg)
+	})
+	c.Flags().BoolVar(&cfg.Once, "once", false, "end when all that is there is in the ledger")
+	c.Flags().BoolVar(&dry, "dry-run", false, "list the files that would be read")
+	c.Flags().DurationVar(&cfg.Rescan, "rescan", 30*time.Second, "how often all files are looked at")
+	c.AddCommand(verb("status", "what is in the ledger, what is behind, what failed", 0, 0, func(*cobra.Command, []string) error {
+		if err := prepare(); err != nil {
+			return err
+		}
+		s, err := watch.ReadStatus(cfg.State, cfg.Sources)
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return e.print(s)
+		}
+		e.printWatch(s)
+		return nil
+	}), verb("doctor", "what is wrong with the watch and the hooks", 0, 0, func(*cobra.Command, []string) error {
+		if err := prepare(); err != nil {
+			return err
+		}
+		return e.watchDoctor(cfg)
+	}))
+	for _, x := range append(c.Commands(), c) {
+		x.Flags().StringArrayVar(&from, "from", nil, "AGENT=DIR: follow this folder")
+		x.Flags().StringVar(&cfg.State, "state", "", "where the state is kept")
+	}
+	return c
+}
+
+// stateFolder returns the folder in which a command keeps its state.
+func stateFolder(name string) (string, error) {
+	base := os.Getenv("XDG_STATE_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		base = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(base, "nexus", name), nil
+}
+
+// watchSources returns the folders that --from names, else those that the agents use.
+func watchSources(from []string) (out []watch.Source, err error) {
+	for _, s := range from {
+		agent, dir, ok := strings.Cut(s, "=")
+		if !ok || dir == "" {
+			return nil, usageError{fmt.Errorf("--from takes AGENT=DIR, not %q", s)}
+		}
+		if dir, err = filepath.Abs(dir); err != nil {
+			return nil, err
+		}
+		out = append(out, watch.Source{Agent: agent, Root: dir})
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	home, err := os.UserHomeDir()
+	return watch.DefaultSources(os.Getenv, home), err
+}
+
+// watch runs a watch.
+func (e *env) watch(ctx context.Context, cfg watch.Config) error {
+	cfg.Log = func(format string, args ...any) { e.say("%s", printable(fmt.Sprintf(format, args...))) }
+	e.options = append(e.options, nats.MaxReconnects(-1))
+	cfg.Connect = func(context.Context) (*api.Client, error) {
+		nc, err := e.dial()
+		if err != nil {
+			return nil, errors.New(plainly(nil, err))
+		}
+		e.nc = nc
+		return api.NewClient(nc, e.tenant, cmp.Or(e.agent, "main")), nil
+	}
+	w, err := watch.New(cfg)
+	if err != nil {
+		return usageError{err}
+	}
+	err = w.Run(ctx)
+	if errors.Is(err, watch.ErrRunning) {
+		return hinted{err, "ledgerctl watch status shows it; --state names another folder"}
+	}
+	if err != nil || !cfg.Once {
+		return err
+	}
+	s, err := watch.ReadStatus(cfg.State, cfg.Sources)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		err = e.print(s)
+	} else {
+		e.printWatch(s)
+	}
+	if err == nil && len(s.Failed) > 0 {
+		return exitError{1}
+	}
+	return err
+}
+
+func (e *env) planWatch(cfg watch.Config) error {
+	list, err := watch.Plan(cfg)
+	if err != nil {
+		return usageError{err}
+	}
+	sum := int64(0)
+	var rows [][]string
+	for _, p := range list {
+		if e.json {
+			if err := e.print(p); err != nil {
+				return err
+			}
+		}
+		sum += p.Bytes
+		rows = append(rows, []string{p.Agent, grouped(uint64(p.Bytes)), printable(p.File)})
+	}
+	if e.json {
+		return nil
+	}
+	if len(rows) > 0 {
+		fmt.Fprint(e.out, e.table([]column{{head: "agent"}, {head: "bytes", right: true}, {head: "file", wraps: true, least: 20}}, rows))
+	}
+	e.tell("%s would be read: %s bytes", plural(uint64(len(list)), "file"), grouped(uint64(sum)))
+	return nil
+}
+
+// printWatch prints a status.
+func (e *env) printWatch(s *watch.Status) {
+	switch {
+	case s.Running && s.Waiting != "":
+		e.tell("running (process %d), waiting for the ledger: %s", s.Process, printable(s.Waiting))
+	case s.Running:
+		e.tell("running (process %d) since %s", s.Process, humanize.Time(s.Started))
+	case s.Saved.IsZero():
+		e.tell("it never ran")
+	default:
+		e.tell("not running; it ran until %s", humanize.Time(s.Saved))
+	}
+	var rows [][]string
+	for _, x := range s.Sources {
+		state := "nothing"
+		if !x.Delivered.IsZero() {
+			state = humanize.Time(x.Delivered)
+		}
+		if x.Missing {
+			state = "no such folder"
+		}
+		rows = append(rows, []string{x.Agent, fmt.Sprint(x.Files), fmt.Sprint(x.Behind), fmt.Sprint(x.Failed), fmt.Sprint(x.Gone), state, printable(x.Folder)})
+	}
+	fmt.Fprint(e.out, e.table([]column{{head: "agent"}, {head: "files", right: true}, {head: "behind", right: true}, {head: "failed", right: true}, {head: "gone", right: true, drop: 2}, {head: "delivered"}, {head: "folder", wraps: true, least: 20, drop: 1}}, rows))
+	for _, f := range s.Failed {
+		e.tell("%s %s: %s", bad.Render("failed:"), printable(f.File), printable(f.Why))
+	}
+	const most = 10
+	for _, x := range s.Events[max(0, len(s.Events)-most):] {
+		e.tell("%s %s %s; %s", x.Time.Format(time.DateTime), printable(x.File), x.What, printable(x.Text))
+	}
+	if s.Limited != "" {
+		e.tell("not all folders have notifications: %s", printable(s.Limited))
+	}
+}
+
+// watchDoctor says what is wrong with the watch and the hooks.
+func (e *env) watchDoctor(cfg watch.Config) error {
+	s, err := watch.ReadStatus(cfg.State, cfg.Sources)
+	if err != nil {
+		return err
+	}
+	d := doctor{env: e}
+	switch {
+	case s.Running:
+		d.add("watch", checkOK, fmt.Sprintf("running (process %d)", s.Process), "")
+	case s.Saved.IsZero():
+		d.fail("watch", 1, "it never ran", "start it: ledgerctl watch, or ledgerctl service install watch")
+	default:
+		d.fail("watch", 1, "not running; it ran until "+humanize.Time(s.Saved), "start it: ledgerctl watch, or ledgerctl service install watch")
+	}
+	if s.Waiting != "" {
+		d.fail("ledger", 5, "not reached: "+s.Waiting, "is nexusd running? ledgerctl doctor looks further")
+	}
+	if s.Limited != "" {
+		d.add("notifications", checkWarn, s.Limited, "raise fs.inotify.max_user_watches; files are read at each rescan meanwhile")
+	}
+	for _, x := range s.Sources {
+		name := x.Agent + " " + x.Folder
+		switch {
+		case x.Missing || x.Files == 0:
+			d.add(name, checkSkipped, "no transcripts there", "")
+		case x.Failed > 0:
+			d.fail(name, 1, fmt.Sprintf("%s of %s not in the ledger", grouped(uint64(x.Failed)), plural(uint64(x.Files), "file")), "ledgerctl watch status names them, and why")
+		case x.Behind > 0 && !s.Running:
+			d.add(name, checkWarn, fmt.Sprintf("%s behind (%s bytes)", plural(uint64(x.Behind), "file"), grouped(uint64(x.Bytes))), "")
+		case x.Behind > 0:
+			d.add(name, checkOK, fmt.Sprintf("%s behind (%s bytes), being read", plural(uint64(x.Behind), "file"), grouped(uint64(x.Bytes))), "")
+		default:
+			d.add(name, checkOK, fmt.Sprintf("%s, delivered last %s", plural(uint64(x.Files), "file"), humanize.Time(x.Delivered)), "")
+		}
+	}
+	return d.report()
+}

@@ -1,0 +1,141 @@
+package watch
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Status is what is known of a watch without asking its process.
+type Status struct {
+	Running bool           `json:"running"`
+	Process int            `json:"process,omitzero"`
+	Ledger  string         `json:"ledger,omitzero"`
+	Started time.Time      `json:"started,omitzero"`
+	Saved   time.Time      `json:"saved,omitzero"` // when the watch wrote what is here
+	Waiting string         `json:"waiting,omitzero"`
+	Limited string         `json:"limited,omitzero"`
+	Sources []SourceStatus `json:"sources"`
+	Failed  []FailedFile   `json:"failed"`
+	Events  []Event        `json:"events"`
+}
+
+// SourceStatus is what is known of one folder.
+type SourceStatus struct {
+	Agent     string    `json:"agent"`
+	Folder    string    `json:"folder"`
+	Missing   bool      `json:"missing,omitzero"` // there is no such folder
+	Files     int       `json:"files"`
+	Behind    int       `json:"behind"`       // files that are not in the ledger as they are now
+	Bytes     int64     `json:"bytes_behind"` // of them, half lines included
+	Failed    int       `json:"failed"`
+	Gone      int       `json:"gone"` // files that vanished; the ledger has them
+	Delivered time.Time `json:"delivered,omitzero"`
+}
+
+// FailedFile is a file that is not in the ledger as a whole, and why.
+type FailedFile struct {
+	File string    `json:"file"`
+	Why  string    `json:"why"`
+	Time time.Time `json:"time"`
+}
+
+// Pending is a file that a watch would read.
+type Pending struct {
+	File  string `json:"file"`
+	Agent string `json:"agent"`
+	Bytes int64  `json:"bytes"` // that the state does not say are in the ledger
+}
+
+// ReadStatus compares the saved state of a watch with the files.
+func ReadStatus(dir string, sources []Source) (*Status, error) {
+	s, running, err := ReadState(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if s == nil {
+		s = newState("")
+	}
+	out := &Status{Running: running, Ledger: s.Ledger, Started: s.Started, Saved: s.Saved, Waiting: s.Waiting, Limited: s.Limited, Sources: []SourceStatus{}, Failed: []FailedFile{}, Events: slices.Clone(s.Events)}
+	if out.Events == nil {
+		out.Events = []Event{}
+	}
+	if running {
+		out.Process = s.Process
+	}
+	for _, src := range sources {
+		x := SourceStatus{Agent: src.Agent, Folder: src.Root}
+		if _, err := os.Stat(src.Root); errors.Is(err, fs.ErrNotExist) {
+			x.Missing = true
+		}
+		err := src.find(func(string) {}, func(path string, info fs.FileInfo) {
+			x.Files++
+			if n := behind(s.Files[path], info); n > 0 {
+				x.Behind++
+				x.Bytes += n
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		for path, st := range s.Files {
+			if rel, err := filepath.Rel(src.Root, path); err != nil || !filepath.IsLocal(rel) || !src.takes(rel) {
+				continue
+			}
+			if !st.Gone.IsZero() {
+				x.Gone++
+			}
+			if st.Failed != "" {
+				x.Failed++
+				out.Failed = append(out.Failed, FailedFile{path, st.Failed, st.FailedAt})
+			}
+			if st.Delivered.After(x.Delivered) {
+				x.Delivered = st.Delivered
+			}
+		}
+		out.Sources = append(out.Sources, x)
+	}
+	slices.SortFunc(out.Failed, func(a, b FailedFile) int { return strings.Compare(a.File, b.File) })
+	return out, nil
+}
+
+// behind returns how many bytes of a file are not in the ledger.
+func behind(st *FileState, info fs.FileInfo) int64 {
+	switch {
+	case st == nil:
+		return info.Size()
+	case st.sameFile(info) && st.Failed == "":
+		return 0
+	}
+	return max(info.Size()-st.Offset, 1)
+}
+
+// Plan returns the files that a watch with this state would read, the one that was written to
+// last first. It changes nothing and asks no ledger.
+func Plan(cfg Config) ([]Pending, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s, err := loadState(cfg.State)
+	if err != nil || s.Ledger != cfg.Ledger {
+		s = newState(cfg.Ledger) // it would be forgotten
+	}
+	out, written := []Pending{}, make(map[string]time.Time)
+	for _, src := range cfg.Sources {
+		err := src.find(func(string) {}, func(path string, info fs.FileInfo) {
+			if n := behind(s.Files[path], info); n > 0 {
+				written[path] = info.ModTime()
+				out = append(out, Pending{path, src.Agent, n})
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Pending) int { return written[b.File].Compare(written[a.File]) })
+	return out, nil
+}
