@@ -190,3 +190,32 @@ func TestPastedReviewsAreNoRules(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// What a person demands is kept where it stands: between places of files, at the end of a
+// long sentence, behind a paste, between tags of the person's own.
+func TestDemandsAreFoundWhereverTheyStand(t *testing.T) {
+	const rule = "Never push to main."
+	for name, text := range map[string]string{
+		"between places":         "Look at db.local:5432 first.\n\nThen at c.go:9.\n\n" + rule + "\n\nThe hosts are a.io:80 and b.io:80.\n\nThanks.",
+		"places, CRLF":           "Look at a.go:1, b.go:2.\r\n\r\n" + rule + "\r\n\r\nc.go:3 too.",
+		"behind a paste":         "See this log:\n" + strings.Repeat("12:00:01 INFO request served in 3 ms\n", 9_000) + rule,
+		"between tags":           "<task_description>\nFix it.\n" + rule + "\n</task_description>",
+		"behind an interruption": "[Request interrupted by user] " + rule,
+	} {
+		s := &session{}
+		s.user(text)
+		if got := Rules(nil, s.halves); !slices.Equal(got, []string{rule}) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	s := &session{}
+	s.user("we begin with the parser, " + strings.Repeat("then the next file, ", 100) + "and never push to main, " + strings.Repeat("as others work on it, ", 100))
+	if got := Rules(nil, s.halves); len(got) != 1 || !strings.Contains(got[0], "and never push to main,") {
+		t.Errorf("a long sentence: %q", got)
+	}
+	s = &session{}
+	s.user("A stray ` here. " + strings.Repeat("It is fine. ", 200) + rule + " Then ` again.")
+	if got := Rules(nil, s.halves); !slices.Equal(got, []string{rule}) {
+		t.Errorf("between stray backquotes: %q", got)
+	}
+}

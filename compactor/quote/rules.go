@@ -23,9 +23,10 @@ var demands = [...]string{
 
 // Bounds on rules.
 const (
-	maxRule     = 1_000 // bytes of a rule; a longer sentence is cut
-	maxRules    = 200
-	maxUserText = 64 << 10 // of a user's text; a longer one is a paste
+	maxRule      = summary.MaxSentence // bytes of a rule
+	maxRules     = 200
+	userTextHead = 48 << 10 // bytes of a user's text: a longer one is a paste, with words
+	userTextTail = 16 << 10 // before and after it
 )
 
 // Rules returns what users said must or must not be done: the earlier rules, then the
@@ -61,18 +62,21 @@ func Rules(earlier []string, halves []summary.HalfTurn) []string {
 // place matches a line of a file, as reviews, compilers and traces name it.
 var place = regexp.MustCompile(`[\w/-]\.[a-z]{1,5}:\d+`)
 
-// withoutPaste returns the first paragraph, and the last one if it is plain, of a text that
-// names lines of files three times: the rest is a review or a log that the person pasted.
+// withoutPaste returns the plain paragraphs of a text that names lines of files three
+// times: the rest is a review or a log that the person pasted. The first one is the
+// person's.
 func withoutPaste(text string) string {
 	if len(place.FindAllStringIndex(text, 3)) < 3 {
 		return text
 	}
-	paragraphs := strings.Split(strings.TrimSpace(text), "\n\n")
-	last := paragraphs[len(paragraphs)-1]
-	if len(paragraphs) == 1 || strings.ContainsAny(last[:min(1, len(last))], "-*#0123456789`|>") || place.MatchString(last) {
-		return paragraphs[0]
+	var b strings.Builder
+	for p := range strings.SplitSeq(strings.ReplaceAll(strings.TrimSpace(text), "\r\n", "\n"), "\n\n") {
+		if b.Len() == 0 || !strings.ContainsAny(p[:min(1, len(p))], "-*#0123456789`|> \t") && !place.MatchString(p) {
+			b.WriteString(p)
+			b.WriteString("\n")
+		}
 	}
-	return paragraphs[0] + "\n" + last
+	return b.String()
 }
 
 // FitRules returns the rules that fit a number of tokens. The oldest leave first.
@@ -100,8 +104,8 @@ func RulesText(rules []string) string {
 
 // eachSentence calls found for the sentences of a text, without fenced code and markup.
 func eachSentence(text string, found func(string)) {
-	if len(text) > maxUserText {
-		text = text[:maxUserText]
+	if len(text) > userTextHead+userTextTail {
+		text = text[:userTextHead] + "\n" + text[len(text)-userTextTail:]
 	}
 	fenced := false
 	for l := range strings.SplitSeq(strings.ToValidUTF8(text, "\uFFFD"), "\n") {

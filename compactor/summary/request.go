@@ -4,9 +4,10 @@ import "strings"
 
 // Request returns what a person wrote in a text of a user's message: the text without
 // what the agent's program wrote in the user's name before and after it. That is blocks
-// between tags with a joint in their names, as <environment_context> and
+// between tags that such programs are known to write, as <environment_context> and
 // <system-reminder>, instructions of a repository, and notices of a local command or an
-// interruption. "" if the person wrote nothing. A command with arguments is the
+// interruption. Other tags are the person's, who may put a whole request between them.
+// "" if the person wrote nothing. A command with arguments is the
 // person's: <command-name>/review</command-name> <command-args>94</command-args>
 // returns "/review 94".
 //
@@ -62,9 +63,12 @@ var unescaped = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\t`, "\t", `\"`, `"`
 // withoutNotice drops the notice that text begins with.
 func withoutNotice(text string) (rest string, ok bool) {
 	switch {
-	case strings.HasPrefix(text, "Caveat: The messages below"), strings.HasPrefix(text, "[Request interrupted by user"):
+	case strings.HasPrefix(text, "Caveat: The messages below"):
 		_, rest, _ = strings.Cut(text, "\n")
 		return rest, true
+	case strings.HasPrefix(text, "[Request interrupted by user"):
+		_, rest, ok = strings.Cut(text, "]")
+		return rest, ok
 	case strings.HasPrefix(text, "# AGENTS.md instructions"):
 		head, rest, ok := strings.Cut(text, "<INSTRUCTIONS>")
 		if !ok || strings.Count(head, "\n") > 3 {
@@ -89,12 +93,19 @@ func leadingBlock(text string) (name, body, rest string, ok bool) {
 	if !isProgramTag(name) && !isProgramTag(text[1:end]) {
 		return "", "", "", false
 	}
-	body, rest, ok = strings.Cut(text[end+1:], "</"+name)
-	if !ok {
-		return "", "", "", false
+	inner := text[end+1:]
+	for from := 0; ; {
+		body, rest, ok = strings.Cut(inner[from:], "</"+name)
+		if !ok {
+			return "", "", "", false
+		}
+		if strings.HasPrefix(rest, ">") || strings.HasPrefix(rest, " ") {
+			body = inner[:from+len(body)]
+			_, rest, ok = strings.Cut(rest, ">")
+			return name, body, rest, ok
+		}
+		from = len(inner) - len(rest)
 	}
-	_, rest, ok = strings.Cut(rest, ">")
-	return name, body, rest, ok
 }
 
 // withoutTrailingBlock drops the block that text ends with, if it begins a line.
@@ -113,18 +124,23 @@ func withoutTrailingBlock(text string) (rest string, ok bool) {
 	return text[:begin], true
 }
 
-// isProgramTag reports whether a tag has a name of several words, of small letters.
-// HTML has none of these.
+// programTags are the names of the tags, with "-" for each joint, between which programs
+// of agents write in the user's name: those of Claude Code, Codex, Cursor, Cline and
+// OpenHands.
+var programTags = map[string]bool{
+	"system-reminder": true, "system-warning": true, "environment-context": true, "environment-details": true, "user-info": true, "app-context": true, "git-context": true,
+	"permissions-instructions": true, "user-instructions": true, "skills-instructions": true, "apps-instructions": true, "plugins-instructions": true,
+	"collaboration-mode": true, "turn-aborted": true, "user-shell-command": true, "model-switch": true, "personality-spec": true, "hook-prompt": true, "hook-context": true,
+	"command-name": true, "command-message": true, "command-args": true, "command-contents": true,
+	"local-command-stdout": true, "local-command-stderr": true, "local-command-caveat": true, "bash-input": true, "bash-stdout": true, "bash-stderr": true,
+	"user-prompt-submit-hook": true, "session-start-hook": true, "new-diagnostics": true, "ide-opened-file": true, "ide-selection": true, "ide-diagnostics": true,
+	"additional-data": true, "open-and-recently-viewed-files": true, "attached-files": true, "persisted-output": true, "tool-use-error": true,
+}
+
+var joints = strings.NewReplacer("_", "-", " ", "-")
+
+// isProgramTag reports whether programs of agents write between tags of this name.
 func isProgramTag(name string) bool {
-	joints := 0
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9' && i > 0:
-		case (c == '_' || c == '-' || c == ' ') && i > 0 && i+1 < len(name):
-			joints++
-		default:
-			return false
-		}
-	}
-	return joints > 0
+	name = joints.Replace(name)
+	return programTags[name] || strings.HasSuffix(name, "-notification")
 }

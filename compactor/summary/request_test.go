@@ -14,7 +14,11 @@ func TestRequestIsWhatThePersonWrote(t *testing.T) {
 		{"# AGENTS.md instructions for /a\n\n<INSTRUCTIONS>\nalways test\n</INSTRUCTIONS>\nrun it", "run it"},
 		{"run it\n<system-reminder>\nthe list is empty\n</system-reminder>", "run it"},
 		{"[Request interrupted by user for tool use]", ""},
+		{"[Request interrupted by user] Never push.", "Never push."},
+		{"<system-reminder>a</system-reminder-x> b </system-reminder>\ngo on", "go on"},
 		// These are the person's.
+		{"<task_description>\nFix it. Never push.\n</task_description>", "<task_description>\nFix it. Never push.\n</task_description>"},
+		{"<hard-rules>Never push.</hard-rules>\ngo on", "<hard-rules>Never push.</hard-rules>\ngo on"},
 		{"<div>why is this blank?</div>", "<div>why is this blank?</div>"},
 		{"<my-button>", "<my-button>"},
 		{"what does <my-button>a</my-button> do?", "what does <my-button>a</my-button> do?"},
