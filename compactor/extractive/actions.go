@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nexus/compactor/summary"
 	"nexus/turns"
 )
 
@@ -260,7 +261,7 @@ func outcome(text string, isError, command, onlyReads bool) (failed bool, note s
 	head, tail := ends(text, 16<<10, 16<<10)
 	code := exitCode(head)
 	failed = isError || code != "" && code != "0" && !(onlyReads && code == "1") // a search without a hit ends so
-	head = printed(head)
+	head = summary.CommandOutput(head)
 	var errLine, test, result string
 	best := 0.0
 	for _, part := range [...]string{head, tail} {
@@ -306,8 +307,8 @@ func outcome(text string, isError, command, onlyReads bool) (failed bool, note s
 }
 
 var (
-	// logStamp matches what a log of a job writes before each line.
-	logStamp   = regexp.MustCompile(`^.*\d{4}-\d\d-\d\dT\d\d:\d\d:[\d.]+Z\s+`)
+	// logStamp matches what a log of a job writes before each line: columns and a time.
+	logStamp   = regexp.MustCompile(`^(?:.*\t)?\x{feff}?\d{4}-\d\d-\d\dT\d\d:\d\d:[\d.]+Z\s+`)
 	failedTest = regexp.MustCompile(`^\s*(--- FAIL: |FAIL\s+\S.* > |FAILED \S+::|✗ |not ok \d)`)
 	fileLine   = regexp.MustCompile(`[\w/-]\.[a-z]{1,5}(:|\()\d+`)
 	// plainFailure matches lines that only say that something failed.

@@ -105,7 +105,7 @@ func (h *history) message(m *turns.Message, depth uint64, place *int) {
 			if act := h.acts.open[p.ID]; act != nil {
 				h.facts.spot = &spot{label: act.label, depth: depth}
 			}
-			h.facts.scan(printed(text), fromResult)
+			h.facts.scan(summary.CommandOutput(text), fromResult)
 			h.acts.response(p, text, h.now, depth)
 		case turns.Blob, turns.URI, turns.File:
 			attached++

@@ -120,20 +120,6 @@ func turnsDirection(r rune) bool {
 	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-const (
-	outputMark  = "\nOutput:\n"
-	maxToolHead = 400 // bytes
-)
-
-// printed returns what a tool printed, without the lines of figures that a program that
-// runs commands writes before "Output:".
-func printed(s string) string {
-	if i := strings.Index(s[:min(len(s), maxToolHead)], outputMark); i >= 0 {
-		s = s[i+len(outputMark):]
-	}
-	return s
-}
-
 // withoutSequences returns s without terminal sequences.
 func withoutSequences(s string) string {
 	i := strings.IndexByte(s, 0x1b)

@@ -290,12 +290,3 @@ func numbered(s string) (n int, rest string, ok bool) {
 	}
 	return 0, "", false
 }
-
-// outputOf returns what a command printed, without what an agent's tool writes before
-// it.
-func outputOf(text string) string {
-	if head, rest, ok := strings.Cut(text, "\nOutput:\n"); ok && len(head) < 400 {
-		return rest
-	}
-	return text
-}

@@ -188,7 +188,7 @@ func (s *state) apply(op fileOp, result string, single bool, o origin) {
 			f.read(l)
 		}
 	case op.isRead && len(result) <= maxText:
-		text := outputOf(result)
+		text := summary.CommandOutput(result)
 		l, ok := listing(text, o)
 		switch {
 		case ok:

@@ -219,3 +219,13 @@ func TestDemandsAreFoundWhereverTheyStand(t *testing.T) {
 		t.Errorf("between stray backquotes: %q", got)
 	}
 }
+
+// A file may hold the line that Codex writes before what a command printed.
+func TestATextWithALineOfCodexIsQuotedWhole(t *testing.T) {
+	const text = "# Usage\n\nRun the tool.\n\nOutput:\n    nothing"
+	s := &session{}
+	s.tool("Read", `{"file_path":"README.md"}`, text)
+	if got := texts(Files(Input{Halves: s.halves, MaxTokens: 200})); !slices.Equal(got, []string{text}) {
+		t.Errorf("%q", got)
+	}
+}

@@ -22,6 +22,18 @@ func RunEnd(h *HalfTurn, i int) int {
 	return i
 }
 
+// CommandOutput returns what a command printed, from a result of Codex's tools: without the
+// lines of figures that the tool writes before "Output:". Another text is returned as it is.
+func CommandOutput(text string) string {
+	const mark, maxHead = "\nOutput:\n", 400
+	i := strings.Index(text[:min(len(text), maxHead)], mark)
+	begins := func(figure string) bool { return strings.HasPrefix(text, figure) }
+	if i < 0 || !slices.ContainsFunc([]string{"Chunk ID: ", "Command: ", "Exit code: ", "Wall time: ", "Process exited with code "}, begins) {
+		return text
+	}
+	return text[i+len(mark):]
+}
+
 // ResultText returns a response as text: strings and text parts as they are, other
 // parts by their type, other JSON as JSON.
 func ResultText(p *turns.Part) string {
