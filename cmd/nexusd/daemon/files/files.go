@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,6 +59,8 @@ type Exporter struct {
 	state   state
 	saved   time.Time // when state was saved
 	unread  string    // why the last pass could not read the projections; "": it could
+	lock    *os.File  // of the folder, while Run writes in it
+	waiting bool      // another daemon had the lock when Run asked for it
 	written prometheus.Counter
 	failed  prometheus.Gauge
 }
@@ -68,12 +71,13 @@ type state struct {
 	Ledger   string     `json:"ledger"`
 	Position uint64     `json:"position"`         // what was stored up to it has its files
 	Failed   []turns.ID `json:"failed,omitempty"` // but for these sessions
-	Notes    []*note    `json:"notes,omitempty"`  // agents with files of their memory
+	Notes    []*note    `json:"notes,omitempty"`  // agents with files of their memory, which have states of their own
 }
 
 const (
 	stateName = ".nexus-files.json"
-	maxState  = 16 << 20
+	lockName  = ".nexus-files.lock"
+	maxState  = 256 << 20 // bytes: some million sessions
 	// saveEvery bounds what a start reads again. A lost state costs only time.
 	saveEvery = time.Minute
 	// retryFailed is how many passes a session waits whose files could not be written.
@@ -134,11 +138,6 @@ func (x *Exporter) load() error {
 	case s.Position > x.Source.Applied():
 		s.Position = 0 // the log was cut; its files are checked again
 	}
-	for _, n := range s.Notes {
-		if n.Written == nil { // none was written yet
-			n.Written = make(map[string]contents)
-		}
-	}
 	x.state = s
 	return nil
 }
@@ -155,12 +154,65 @@ func (x *Exporter) save() error {
 	}, nil)
 }
 
-// Close saves the state and closes the folder. No Run may be going on.
-func (x *Exporter) Close() error { return errors.Join(x.save(), x.root.Close()) }
+// Close saves the state, unless another daemon has the folder, and closes the folder. No Run
+// may be going on.
+func (x *Exporter) Close() error {
+	var err error
+	if !x.waiting {
+		err = x.save()
+	}
+	if x.lock != nil {
+		err = errors.Join(err, x.lock.Close())
+	}
+	return errors.Join(err, x.root.Close())
+}
+
+// hold locks the folder, as soon as no other daemon has it. Two of them would append to the
+// same files, each at the length that it knows. The kernel releases the lock when the
+// process ends, however it ends. It returns false if ctx ended or the folder is another
+// ledger's by now.
+func (x *Exporter) hold(ctx context.Context) bool {
+	for said := ""; ; {
+		f, err := x.root.openRegular(lockName, os.O_CREATE|os.O_RDWR)
+		if err == nil {
+			if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+				_ = f.Close()
+			}
+		}
+		if err == nil {
+			x.lock = f
+			if x.waiting {
+				err = x.load() // what the other has written
+			}
+			if x.waiting = err != nil; err == nil {
+				return true
+			}
+			x.Logger.Error("files: they can't be written", "err", err)
+			return false
+		}
+		x.waiting = true
+		if text := err.Error(); text != said {
+			said = text
+			if errors.Is(err, syscall.EWOULDBLOCK) {
+				x.Logger.Info("files: another daemon writes them; this one waits for its end", "folder", x.Dir)
+			} else {
+				x.Logger.Error("files: the folder can't be locked; it is tried again", "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(x.Pause):
+		}
+	}
+}
 
 // Run writes files until ctx ends. Files that can't be written are tried again; it
-// ends for nothing else.
+// ends for nothing else. Where another daemon writes them, it waits.
 func (x *Exporter) Run(ctx context.Context) {
+	if !x.hold(ctx) {
+		return
+	}
 	for pass := 0; ; pass++ {
 		next := x.state.Position + 1
 		if len(x.state.Failed) > 0 || slices.ContainsFunc(x.state.Notes, func(n *note) bool { return n.failed }) {

@@ -73,7 +73,7 @@ func lines(t *testing.T, name string) (out []archive.Line) {
 func names(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && d.Name() != stateName {
+		if err == nil && !d.IsDir() && !slices.Contains([]string{stateName, lockName, notesStateName}, d.Name()) {
 			out = append(out, strings.TrimPrefix(p, dir+"/"))
 		}
 		return err

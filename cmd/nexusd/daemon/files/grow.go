@@ -106,7 +106,7 @@ func (u *unit) truncate(name string, size int64) error {
 	if err := u.may(); err != nil {
 		return err
 	}
-	f, err := u.OpenFile(name, os.O_WRONLY, 0)
+	f, err := u.openRegular(name, os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (u *unit) append(name string, b []byte) error {
 	if err := u.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return err
 	}
-	f, err := u.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := u.openRegular(name, os.O_CREATE|os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (u *unit) commit() error {
 
 // content returns what the state counts of a file.
 func (u *unit) content(name string) ([]byte, error) {
-	f, err := u.Open(name)
+	f, err := u.openRegular(name, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -18,14 +17,65 @@ import (
 	"nexus/turns"
 )
 
-// note is where the files of an agent's memory are.
+// note is an agent with files of its memory. What was written of them is in a state of its
+// own, beside them: in one state for all agents each file would cost as much as all files
+// together.
 type note struct {
-	Tenant   string              `json:"tenant"`
-	Agent    string              `json:"agent"`
-	Position uint64              `json:"position"`        // of the newest event that they have
-	Written  map[string]contents `json:"files,omitempty"` // by name
+	Tenant string `json:"tenant"`
+	Agent  string `json:"agent"`
+	// notesState is where an earlier build had it, until the first write.
+	notesState
 
 	failed bool // the last try to write them did
+}
+
+// notesState says what the files of an agent's memory have.
+type notesState struct {
+	Position uint64              `json:"position,omitzero"` // of the newest event; 0: look into the state
+	Written  map[string]contents `json:"files,omitempty"`   // by name
+}
+
+const notesStateName = ".nexus-notes.json"
+
+func (n *note) stateName() string {
+	return path.Join(agentFolder(n.Tenant, n.Agent), notesStateName)
+}
+
+// read reads the state of an agent's files. One that can't be read is that of an agent
+// without files.
+func (x *Exporter) readNotes(n *note) error {
+	var s notesState
+	err := x.root.readFile(n.stateName(), func(r io.Reader) error {
+		b, err := io.ReadAll(io.LimitReader(r, maxState))
+		if err != nil {
+			return err
+		}
+		if err := turns.DecodeJSON(b, &s); err != nil {
+			x.Logger.Warn("files: the state of an agent's memory is damaged; files that differ from what the agent remembers are left as they are", "tenant", n.Tenant, "agent", n.Agent, "err", err)
+			s = notesState{}
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		n.notesState = s
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if n.Written == nil {
+		n.Written = make(map[string]contents)
+	}
+	return nil
+}
+
+func (x *Exporter) saveNotes(n *note) error {
+	return x.root.replace(n.stateName(), func(w io.Writer) error {
+		b, err := turns.EncodeJSON(n.notesState)
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		return err
+	}, nil)
 }
 
 // failedNotes returns the number of agents whose memory files could not be written.
@@ -50,7 +100,7 @@ func (x *Exporter) remembers(tenant, agent string) {
 	if slices.ContainsFunc(x.state.Notes, func(n *note) bool { return n.Tenant == tenant && n.Agent == agent }) {
 		return
 	}
-	x.state.Notes = append(x.state.Notes, &note{Tenant: tenant, Agent: agent, Written: make(map[string]contents)})
+	x.state.Notes = append(x.state.Notes, &note{Tenant: tenant, Agent: agent})
 }
 
 // notes writes the memory files of the agents whose memories have changed: a file for
@@ -64,10 +114,8 @@ func (x *Exporter) notes(ctx context.Context, retry bool) (written int) {
 		at, err := x.Source.NotesAt(n.Tenant, n.Agent)
 		if err == nil && at > n.Position {
 			var k int
-			k, err = x.writeNotes(ctx, n)
-			if written += k; err == nil {
-				n.Position = at
-			}
+			k, err = x.bringNotes(ctx, n, at)
+			written += k
 		}
 		if ctx.Err() != nil {
 			return written
@@ -78,6 +126,27 @@ func (x *Exporter) notes(ctx context.Context, retry bool) (written int) {
 		n.failed = err != nil
 	}
 	return written
+}
+
+// bringNotes writes what the state of an agent's files lacks, up to position at. What was
+// written is in memory only meanwhile.
+func (x *Exporter) bringNotes(ctx context.Context, n *note, at uint64) (written int, err error) {
+	if err := x.readNotes(n); err != nil {
+		return 0, err
+	}
+	if at > n.Position {
+		if written, err = x.writeNotes(ctx, n); err != nil {
+			return written, err
+		}
+		was := n.Position
+		n.Position = at
+		if err := x.saveNotes(n); err != nil {
+			n.Position = was
+			return written, err
+		}
+	}
+	n.Written = nil
+	return written, nil
 }
 
 func (x *Exporter) writeNotes(ctx context.Context, n *note) (written int, err error) {
@@ -121,25 +190,30 @@ func (x *Exporter) writeNotes(ctx context.Context, n *note) (written int, err er
 	return written, nil
 }
 
+// maxNote is more bytes than any of these files has, which are a thousand memories at most. A
+// person's file may have any size.
+const maxNote = 1 << 30
+
 // note writes a file if its content changed, and nobody else changed it.
 func (x *Exporter) note(n *note, name string, content []byte) (written int, err error) {
-	var old []byte
-	err = x.root.readFile(name, func(r io.Reader) (err error) { old, err = io.ReadAll(r); return err })
+	h := sha256.New()
+	size := int64(0)
+	err = x.root.readFile(name, func(r io.Reader) (err error) { size, err = io.Copy(h, io.LimitReader(r, maxNote+1)); return err })
 	there := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
-	has := turns.Hash(sha256.Sum256(old))
-	if there && bytes.Equal(old, content) {
+	has := turns.Hash(h.Sum(nil))
+	if there && size == int64(len(content)) && has == sha256.Sum256(content) {
 		n.Written[name] = contents{Now: has}
 		return 0, nil
 	}
-	if k := n.Written[name]; there && has != k.Now && has != k.Before {
+	if k := n.Written[name]; there && (size > maxNote || has != k.Now && has != k.Before) {
 		x.Logger.Warn("files: a person changed this file, it is left as it is; remove it to have it written again (ledgerctl memory document --replace takes a changed MEMORY.md into the ledger)", "file", name)
 		return 0, nil
 	}
 	n.Written[name] = contents{Now: sha256.Sum256(content), Before: has}
-	if err := x.save(); err != nil {
+	if err := x.saveNotes(n); err != nil {
 		return 0, err
 	}
 	if err := x.root.replace(name, func(w io.Writer) error { _, err := w.Write(content); return err }, nil); err != nil {

@@ -142,6 +142,7 @@ func outputOf(p *turns.Part) string {
 func taskFile(session turns.ID, request, old string, steps []step) []byte {
 	head := fmt.Sprintf("# Task %s\n\n%s\n", session, request)
 	var all []string
+	old = strings.TrimPrefix(old, head) // its request may look like a step
 	if i := strings.Index(old, "\n### Step "); i >= 0 {
 		for _, s := range strings.Split(old[i+1:], "\n### Step ") {
 			all = append(all, "### Step "+strings.TrimPrefix(strings.TrimSuffix(s, "\n"), "### Step ")+"\n")

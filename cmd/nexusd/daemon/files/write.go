@@ -12,6 +12,7 @@ import (
 	"iter"
 	"os"
 	"path"
+	"syscall"
 
 	"nexus/cmd/nexusd/daemon/engine/archive"
 	"nexus/turns"
@@ -122,7 +123,11 @@ func (f folder) writeFile(name string, write func(io.Writer) error) (err error) 
 	if err := f.may(); err != nil {
 		return err
 	}
-	out, err := f.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	// What has the temporary name goes: a link would lead to another file.
+	if err := ignoreMissing(f.Remove(name)); err != nil {
+		return err
+	}
+	out, err := f.openRegular(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -140,8 +145,25 @@ func (f folder) writeFile(name string, write func(io.Writer) error) (err error) 
 	return out.Sync()
 }
 
+// openRegular opens a file, and nothing else: a pipe that somebody put there would hold the
+// exporter, and the end of the daemon, until another program opens it too.
+func (f folder) openRegular(name string, flag int) (*os.File, error) {
+	file, err := f.OpenFile(name, flag|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	st, err := file.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no file", name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
 func (f folder) readFile(name string, read func(io.Reader) error) error {
-	in, err := f.Open(name)
+	in, err := f.openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
