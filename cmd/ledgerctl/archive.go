@@ -83,7 +83,7 @@ func checkArchive(name string) (*archived, error) {
 	}
 	chk := archiveCheck{archived: a, pieces: make(map[turns.Hash][]byte)}
 	for n := 1; ; n++ {
-		text, err := r.ReadBytes('\n')
+		text, err := transcripts.ReadLine(r)
 		if err != nil && (err != io.EOF || len(text) > 0) {
 			if err == io.EOF {
 				err = errors.New("the line is cut off")
@@ -93,6 +93,9 @@ func checkArchive(name string) (*archived, error) {
 		if err == io.EOF {
 			if n == 1 {
 				return a, a.fault(n, errors.New("the file is empty"))
+			}
+			if a.Events == 0 {
+				return a, a.fault(n, errors.New("the file ends before its first event"))
 			}
 			return a, nil
 		}
@@ -177,10 +180,19 @@ func (c *archiveCheck) follows(ev *turns.Event) error {
 // archiveCheck checks the lines of an archive in their order.
 type archiveCheck struct {
 	*archived
-	pieces map[turns.Hash][]byte
-	whole  bool         // it has every event of a session
-	last   *turns.Event // of the event before, and its hash
-	hash   turns.Hash
+	pieces     map[turns.Hash][]byte
+	pieceBytes int
+	whole      bool         // it has every event of a session
+	last       *turns.Event // of the event before, and its hash
+	hash       turns.Hash
+}
+
+// maxPieceBytes bounds the pieces of one blob or event: a body and what its seal adds.
+const maxPieceBytes = turns.MaxBody + 1<<20
+
+func (c *archiveCheck) takePieces() {
+	clear(c.pieces)
+	c.pieceBytes = 0
 }
 
 func (c *archiveCheck) line(l *transcripts.ArchiveLine) error {
@@ -192,17 +204,25 @@ func (c *archiveCheck) line(l *transcripts.ArchiveLine) error {
 		c.Ledger, c.Session, c.whole = l.Ledger.Ledger, l.Ledger.Session, true
 		return nil
 	case l.Piece != nil:
-		c.pieces[api.PieceDigest(l.Piece.Sealed)] = l.Piece.Sealed
+		digest := api.PieceDigest(l.Piece.Sealed)
+		if c.pieces[digest] == nil {
+			c.pieceBytes += len(l.Piece.Sealed)
+		}
+		if c.pieces[digest] = l.Piece.Sealed; c.pieceBytes > maxPieceBytes {
+			return fmt.Errorf("the pieces that no event or blob has taken have over %d bytes", maxPieceBytes)
+		}
 		return nil
 	case l.Event == nil:
-		clear(c.pieces) // they were a blob's
+		c.takePieces() // they were a blob's
 		return nil
 	}
 	payload := l.Event.Payload
 	for _, p := range l.Event.Pieces {
-		payload = append(payload, c.pieces[p]...)
+		if payload = append(payload, c.pieces[p]...); len(payload) > turns.MaxPayload { // one piece may be named often
+			return fmt.Errorf("the pieces of the event have over %d bytes", turns.MaxPayload)
+		}
 	}
-	clear(c.pieces)
+	c.takePieces()
 	ev, err := hashed(payload, l.Event.Hash)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package transcripts
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -26,12 +27,31 @@ type ArchiveHeader struct {
 	Compaction turns.ID `json:"compaction"`
 }
 
+// MaxLine bounds a line of an export or an archive, in bytes: an event and all of what a
+// person reads of it fit. Without a bound a small file that gzip made of zeros takes all of the
+// memory.
+const MaxLine = 256 << 20
+
+// ReadLine returns the next line, with its end. At the end of the file it returns the rest
+// and [io.EOF].
+func ReadLine(r *bufio.Reader) (line []byte, err error) {
+	for {
+		chunk, err := r.ReadSlice('\n')
+		if line = append(line, chunk...); !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+		if len(line) > MaxLine {
+			return nil, fmt.Errorf("the line is over %d bytes", MaxLine)
+		}
+	}
+}
+
 // ImportExport imports an export of raw events.
 func ImportExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *Report) error {
 	b := Batches{Client: c, Report: rep}
 	first := 1 // line of the first record that is not sent yet
 	for line := 1; ; line++ {
-		text, err := r.ReadBytes('\n')
+		text, err := ReadLine(r)
 		if len(text) > 1 {
 			var x ArchiveLine
 			if err := turns.DecodeJSON(text, &x); err != nil {
@@ -54,7 +74,7 @@ func ImportExport(ctx context.Context, c *api.Client, r *bufio.Reader, rep *Repo
 			return nil
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("line %d: %w", line, err)
 		}
 	}
 }
