@@ -123,6 +123,11 @@ type Activity struct {
 // runs over the hour so ends in the session that called it.
 const MaxResetWait = time.Hour
 
+// maxAhead is how far behind the first turn the newest may be before the first is taken for
+// one of a clock that was ahead, maybe by years. The clocks of daemons differ by less, and
+// less delays a reset by a day at most.
+const maxAhead = 24 * time.Hour
+
 // DueAt returns when the reset of a session is due, in the zone loc: a daily one at the
 // first instant after the first turn at which the hour begins, an idle one so many minutes
 // after the newest turn; both later if a turn waits. ok is false for a rule that is manual.
@@ -133,7 +138,11 @@ const MaxResetWait = time.Hour
 func (r Reset) DueAt(a Activity, loc *time.Location) (due time.Time, ok bool) {
 	switch r.Mode {
 	case DailyReset:
-		due = nextHour(a.First, r.Hour.Of(), loc)
+		first := a.First
+		if !a.Latest.IsZero() && a.Latest.Before(first.Add(-maxAhead)) {
+			first = a.Latest
+		}
+		due = nextHour(first, r.Hour.Of(), loc)
 	case IdleReset:
 		due = a.Latest.Add(time.Duration(r.IdleMinutes) * time.Minute)
 	default:

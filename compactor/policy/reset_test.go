@@ -63,7 +63,7 @@ func TestDailyResetFollowsTheClocksOfItsZone(t *testing.T) {
 
 // The due instant is that of a walk over every minute of the clock.
 func TestDailyResetAgreesWithAWalkOverMinutes(t *testing.T) {
-	zones := []string{"UTC", "Europe/Berlin", "America/New_York", "America/Asuncion", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Kiritimati", "Africa/Casablanca"}
+	zones := []string{"UTC", "Europe/Berlin", "America/New_York", "America/Asuncion", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Kiritimati", "Africa/Casablanca", "Antarctica/Troll", "Pacific/Apia", "America/Nuuk"}
 	rapid.Check(t, func(r *rapid.T) {
 		loc := zone(t, rapid.SampledFrom(zones).Draw(r, "zone"))
 		rule := Reset{Mode: DailyReset, Hour: Hour(rapid.IntRange(1, 24).Draw(r, "hour"))}
@@ -91,6 +91,21 @@ func TestDailyResetAgreesWithAWalkOverMinutes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Clocks of daemons that differ by seconds fire no reset twice: the newest turn counts only
+// where it is older than the first by over a day.
+func TestClocksThatDifferFireNoResetTwice(t *testing.T) {
+	r := Reset{Mode: DailyReset}
+	first := time.Date(2026, 3, 2, 4, 0, 1, 0, time.UTC)
+	for _, c := range []struct {
+		latest time.Time
+		day    int
+	}{{first.Add(-2 * time.Second), 3}, {first.Add(-24 * time.Hour), 3}, {first.Add(-25 * time.Hour), 1}} {
+		if due, _ := r.DueAt(Activity{First: first, Latest: c.latest}, time.UTC); !due.Equal(time.Date(2026, 3, c.day, 4, 0, 0, 0, time.UTC)) {
+			t.Errorf("newest turn at %v: due at %v", c.latest, due)
+		}
+	}
 }
 
 func TestIdleResetCountsFromTheNewestTurn(t *testing.T) {

@@ -323,3 +323,29 @@ func TestKindMainIsGrantedByTheConfiguration(t *testing.T) {
 	}
 	enginetest.Verified(t, e)
 }
+
+// A clock that was ten years ahead for a moment costs a reset too many, and no rule its
+// effect: once it is put back, and a turn is stored, resets are due as ever.
+func TestAClockThatWasAheadEndsNoDailyReset(t *testing.T) {
+	w, c := enginetest.NewWorld(), new(resetClock)
+	c.set(utc(t, "2036-05-01T20:00:00Z"))
+	daemons := timedDaemons(t, w, c, 2)
+	s := timedSession(t, daemons[0], "ahead", `{"mode":"daily","hour":4}`)
+	enginetest.Add(t, daemons[0], s.ID, enginetest.Say("hello", "hello"))
+	c.set(utc(t, "2026-05-01T20:00:00Z"))
+	fireAll(t, daemons)
+	enginetest.Add(t, daemons[1], s.ID, enginetest.Say("still", "here"))
+	c.set(utc(t, "2026-05-02T03:59:59Z"))
+	fireAll(t, daemons)
+	if got, _ := resetsOf(t, daemons[0], s.ID); len(got) != 0 {
+		t.Errorf("too early: %q", got)
+	}
+	c.set(utc(t, "2026-05-02T04:00:00Z"))
+	fireAll(t, daemons)
+	if got, _ := resetsOf(t, daemons[0], s.ID); !slices.Equal(got, []string{"daily at 2026-05-02T04:00:00Z"}) {
+		t.Errorf("resets: %q", got)
+	}
+	if v := enginetest.Verified(t, daemons[0]); v.Sessions != 2 {
+		t.Errorf("%d sessions", v.Sessions)
+	}
+}
