@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -253,7 +254,10 @@ func memoryDocumentCmd(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		text := string(b)
+		text, err := editedText(replace, b)
+		if err != nil {
+			return err
+		}
 		d, err := c.ReplaceDocument(cmd.Context(), api.MemoryDocument{Text: &text, If: version})
 		if coded(err, api.Conflict) {
 			return hinted{err, "ledgerctl memory document prints it and its version: take your change over to it, and replace that version"}
@@ -266,6 +270,19 @@ func memoryDocumentCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&replace, "replace", "", "replace it with this file")
 	c.Flags().StringVar(&version, "if", "", "the version or digest that it replaces")
 	return c
+}
+
+// editedText returns a file as a text of the ledger: what editors write on some systems, a
+// mark of the byte order and line ends of two characters, is not part of it.
+func editedText(name string, b []byte) (string, error) {
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n == 1 {
+			return "", usageError{fmt.Errorf("%s: byte %d is not UTF-8; save the file as UTF-8", name, i)}
+		}
+		i += n
+	}
+	return strings.ReplaceAll(strings.TrimPrefix(string(b), "\uFEFF"), "\r\n", "\n"), nil
 }
 
 // memoryWithdrawCmd is the command memory withdraw.

@@ -1,10 +1,12 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"path"
@@ -190,21 +192,54 @@ func (x *Exporter) writeNotes(ctx context.Context, n *note) (written int, err er
 	return written, nil
 }
 
+// plainText passes on what is written to it without a mark of the byte order, and with line
+// ends of one character: as the ledger takes a person's file in.
+type plainText struct {
+	to    hash.Hash
+	begun bool
+	cr    bool // the last byte was a carriage return, which is not passed on yet
+}
+
+func (p *plainText) Write(b []byte) (int, error) {
+	n := len(b)
+	if !p.begun && n > 0 { // readers give the first three bytes at once
+		p.begun = true
+		b = bytes.TrimPrefix(b, []byte("\uFEFF"))
+	}
+	for len(b) > 0 {
+		if p.cr && b[0] != '\n' {
+			p.to.Write([]byte{'\r'})
+		}
+		p.cr = false
+		i := bytes.IndexByte(b, '\r')
+		if i < 0 {
+			p.to.Write(b)
+			break
+		}
+		p.to.Write(b[:i])
+		b, p.cr = b[i+1:], true
+	}
+	return n, nil
+}
+
 // maxNote is more bytes than any of these files has, which are a thousand memories at most. A
 // person's file may have any size.
 const maxNote = 1 << 30
 
 // note writes a file if its content changed, and nobody else changed it.
 func (x *Exporter) note(n *note, name string, content []byte) (written int, err error) {
-	h := sha256.New()
+	h, plain := sha256.New(), &plainText{to: sha256.New()}
 	size := int64(0)
-	err = x.root.readFile(name, func(r io.Reader) (err error) { size, err = io.Copy(h, io.LimitReader(r, maxNote+1)); return err })
+	err = x.root.readFile(name, func(r io.Reader) (err error) {
+		size, err = io.Copy(io.MultiWriter(h, plain), io.LimitReader(r, maxNote+1))
+		return err
+	})
 	there := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
 	has := turns.Hash(h.Sum(nil))
-	if there && size == int64(len(content)) && has == sha256.Sum256(content) {
+	if there && size <= maxNote && turns.Hash(plain.to.Sum(nil)) == sha256.Sum256(content) { // also one that a person's editor saved, and that was taken into the ledger
 		n.Written[name] = contents{Now: has}
 		return 0, nil
 	}

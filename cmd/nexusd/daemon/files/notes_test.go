@@ -150,6 +150,17 @@ func TestAFileThatAPersonChangedIsLeft(t *testing.T) {
 	exporter(t, e, dir).Pass(t.Context(), true)
 	exporter(t, e, dir).Pass(t.Context(), true)
 	check("# mine\n")
+	// What an editor of another system saved, and the ledger took in, is followed again.
+	if err := os.WriteFile(name, []byte("\uFEFF# taken\r\nin\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	put("# taken\nin\n")
+	applied(t, e, s.ID)
+	exporter(t, e, dir).Pass(t.Context(), true)
+	put("# and on\n")
+	applied(t, e, s.ID)
+	exporter(t, e, dir).Pass(t.Context(), true)
+	check("# and on\n")
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
 	}
