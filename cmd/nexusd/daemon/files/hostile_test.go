@@ -90,6 +90,36 @@ func TestAFileOfAnySizeIsLeft(t *testing.T) {
 	}
 }
 
+// A link that leads out of the folder is not followed, and stops no other file: a person may
+// keep MEMORY.md elsewhere. A link to nothing gives way.
+func TestALinkOutOfTheFolderStopsNoOtherFile(t *testing.T) {
+	e := enginetest.NewWorld().Engine(t)
+	s, dir, outside := session(t, e, `{}`), t.TempDir(), filepath.Join(t.TempDir(), "MEMORY.md")
+	text := "# ours\n"
+	r := api.MemoryDocument{Text: &text, If: "0"}
+	must(e.Memories.Document(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
+	note1(t, e, api.SaveMemory{Text: "the first"})
+	applied(t, e, s.ID)
+	name := filepath.Join(dir, "agents", "alice", "MEMORY.md")
+	if err := errors.Join(os.WriteFile(outside, []byte("mine"), 0o600), os.MkdirAll(filepath.Dir(name), 0o700), os.Symlink(outside, name)); err != nil {
+		t.Fatal(err)
+	}
+	x := exporter(t, e, dir)
+	if n := x.Pass(t.Context(), true); n != 1 || x.failedNotes() != 1 {
+		t.Errorf("%d files, %d agents failed", n, x.failedNotes())
+	}
+	if b := must(os.ReadFile(outside))(t); string(b) != "mine" {
+		t.Errorf("outside: %q", b)
+	}
+	if err := errors.Join(os.Remove(name), os.Symlink("nowhere", name)); err != nil {
+		t.Fatal(err)
+	}
+	x.Pass(t.Context(), true)
+	if b, err := os.ReadFile(name); string(b) != text || x.failedNotes() != 0 {
+		t.Errorf("%q, %v, %d agents failed", b, err, x.failedNotes())
+	}
+}
+
 // logged is a log that several goroutines read and write.
 type logged struct {
 	mu   sync.Mutex

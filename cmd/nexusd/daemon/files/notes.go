@@ -157,12 +157,13 @@ func (x *Exporter) writeNotes(ctx context.Context, n *note) (written int, err er
 		return 0, err
 	}
 	dir := agentFolder(n.Tenant, n.Agent)
+	var failed error // a file that can't be written stops no other
+	write := func(name string, content []byte) {
+		ok, err := x.note(n, path.Join(dir, name), content)
+		written, failed = written+ok, errors.Join(failed, err)
+	}
 	if all.Document != nil {
-		ok, err := x.note(n, path.Join(dir, "MEMORY.md"), []byte(all.Document.Text))
-		if err != nil {
-			return written, err
-		}
-		written += ok
+		write("MEMORY.md", []byte(all.Document.Text))
 	}
 	days := make(map[string][]api.Memory)
 	var order []string
@@ -183,13 +184,9 @@ func (x *Exporter) writeNotes(ctx context.Context, n *note) (written int, err er
 		if all.Cut && i == 0 {
 			continue // a part of it is older than what was read
 		}
-		ok, err := x.note(n, path.Join(dir, "memory", day+".md"), dayFile(days[day]))
-		if err != nil {
-			return written, err
-		}
-		written += ok
+		write(path.Join("memory", day+".md"), dayFile(days[day]))
 	}
-	return written, nil
+	return written, failed
 }
 
 // plainText passes on what is written to it without a mark of the byte order, and with line
