@@ -48,6 +48,10 @@ func TestALaterBackupKeepsTheKeysOfTheOneBefore(t *testing.T) {
 	if got := must[backup.Keys](t)(backup.ReadKeys(cfg.Keys)); !reflect.DeepEqual(got, want) {
 		t.Errorf("a daemon without keys left %d rows, want %d", len(got.Rows), len(want.Rows))
 	}
+	cfg.Keys = ""
+	if got := must[backup.Result](t)(backup.Run(t.Context(), c.As(api.Operator), cfg)); !got.Sealed {
+		t.Error("a backup of sealed content by a daemon with seal off says that no keys belong to it")
+	}
 	stop(t, d, c)
 }
 

@@ -359,6 +359,36 @@ func TestADamagedFileOfKeysIsRefused(t *testing.T) {
 	if err := WriteKeys(name, Keys{Ledger: "l"}); !errors.Is(err, ledger.ErrConflict) {
 		t.Errorf("a damaged file is written over: %v", err)
 	}
+	c := config(t.TempDir())
+	c.Keys = name
+	if _, err := Run(t.Context(), newMemory(), c); !errors.Is(err, ledger.ErrConflict) {
+		t.Errorf("a run replaces a damaged file: %v", err)
+	}
+	if info, err := os.Stat(c.File + partSuffix); err != nil || info.Size() != int64(len(magic)) {
+		t.Errorf("the run read the ledger before it looked at the file of keys: %+v, %v", info, err)
+	}
+}
+
+// shortPage answers with the beginning of a frame.
+type shortPage struct{ *memory }
+
+func (s shortPage) ReadBackup(ctx context.Context, r api.ReadBackup) (*api.BackupRecords, error) {
+	out, err := s.memory.ReadBackup(ctx, r)
+	if err == nil {
+		out.Frames = out.Frames[:len(out.Frames)-1]
+	}
+	return out, err
+}
+
+func TestAPageThatEndsWithinARecordIsCorrupt(t *testing.T) {
+	c, m := config(t.TempDir()), newMemory()
+	if _, err := Run(t.Context(), m, c); err != nil {
+		t.Fatal(err)
+	}
+	m.grow(1)
+	if _, err := Run(t.Context(), shortPage{m}, c); !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("%v, want corrupt", err)
+	}
 }
 
 // A key that the ledger lost stays in the file of the keys; one that it destroyed does not.

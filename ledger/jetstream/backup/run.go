@@ -39,9 +39,11 @@ type Result struct {
 	Keys    int    `json:"keys"`    // keys in the file of keys, and marks of those that were destroyed
 	// KeysKept counts the keys that the file had before and the ledger has no more, KeysMissing
 	// those that events name and neither has.
-	KeysKept    int  `json:"keys_kept,omitzero"`
-	KeysMissing int  `json:"keys_missing,omitzero"`
-	Sealed      bool `json:"sealed"`
+	KeysKept    int `json:"keys_kept,omitzero"`
+	KeysMissing int `json:"keys_missing,omitzero"`
+	// Sealed: content keys belong to it. A daemon with seal off seals nothing, and the file
+	// may have what was sealed before.
+	Sealed bool `json:"sealed"`
 }
 
 // Run backs a ledger up: it adds to a file what the ledger had acknowledged when Run
@@ -65,7 +67,11 @@ func Run(ctx context.Context, from Source, c Config) (out Result, err error) {
 	if err := r.isSame(ctx); err != nil {
 		return out, err
 	}
-	out.Sealed = st.Sealed
+	if c.Keys != "" { // before hours of reading
+		if _, err := keysToReplace(c.Keys, st.Ledger); err != nil {
+			return out, err
+		}
+	}
 	isNew := x.totals.Log.Seq < st.Log.Seq || x.totals.BlobStream < st.BlobStream && st.Blobs.Seq > 0 || x.totals.Blobs.Seq < st.Blobs.Seq
 	if !x.InRun() && (isNew || x.end == nil) {
 		if err := x.StartRun(st.Ledger, time.Time(st.Created), st.Sealed, c.Now()); err != nil {
@@ -90,6 +96,7 @@ func Run(ctx context.Context, from Source, c Config) (out Result, err error) {
 		}
 	}
 	out.End = *x.end
+	out.Sealed = st.Sealed || out.Totals.Keys > 0
 	out.Records = x.totals.LogRecords + x.totals.BlobRecords - before.LogRecords - before.BlobRecords
 	return out, nil
 }
@@ -154,6 +161,9 @@ func (r *run) read(ctx context.Context, c *Checker, q api.ReadBackup) error {
 	}
 	c.inRun = true
 	frame, err := readFrame(bytes.NewReader(got.Frames), nil)
+	if errors.Is(err, errShort) {
+		return fmt.Errorf("%w: record %d: %w", ledger.ErrCorrupt, q.First, err)
+	}
 	if err != nil {
 		return err
 	}
