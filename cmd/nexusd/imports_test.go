@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 	"cmd/nexusd":                 {"turns", "ledger/api", "compactor", "compactor/summary", "compactor/llm", "ledger/jetstream/disk", "cmd/nexusd/daemon"},
 	"cmd/nexusd/daemon/web":      {"turns"},
 	"cmd/nexusd/faulttest":       {"turns"},
-	"cmd/nexusd/daemon/natsapi":  {"turns", "ledger/api", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/reader"},
+	"cmd/nexusd/daemon/natsapi":  {"turns", "ledger/api", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/reader", "cmd/nexusd/daemon/engine/writer"},
 	room("page"):                 []string{"ledger", "ledger/api", "turns"},
 	room("cache"):                {},
 	room("content"):              slices.Concat([]string{"ledger", "ledger/api", "lineage", "turns", "turns/seal", "turns/tokens"}, rooms("page", "cache")),

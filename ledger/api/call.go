@@ -35,7 +35,7 @@ func (r *RunCompaction) wait() time.Duration { return time.Duration(r.WaitMS) * 
 // call without an id gets one here, so that all of its tries are one.
 func write[Rep any](ctx context.Context, c *Client, verb string, session turns.ID, id *turns.ID, value any) (*Rep, error) {
 	ensure(id)
-	return read[Rep](ctx, c, verb, session, value)
+	return call[Rep](ctx, c, verb, session, *id, value)
 }
 
 func ensure(id *turns.ID) {
@@ -49,6 +49,11 @@ func ensure(id *turns.ID) {
 // is that of a verb that has none. What it calls may be called again with the
 // same effect: it changes nothing, or it is stored by its content or its id.
 func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID, value any) (*Rep, error) {
+	return call[Rep](ctx, c, verb, session, turns.ID{}, value)
+}
+
+// call is [read], and [write] if id is not zero.
+func call[Rep any](ctx context.Context, c *Client, verb string, session, id turns.ID, value any) (*Rep, error) {
 	b, err := turns.EncodeJSON(value)
 	if err != nil {
 		return nil, err
@@ -76,7 +81,7 @@ func read[Rep any](ctx context.Context, c *Client, verb string, session turns.ID
 	}
 	var failed atomic.Pointer[Error]
 	defer c.report(ctx, &failed)()
-	m, err := c.link.send(ctx, subject, b, c.limit, &failed, func() time.Duration { return tryTime(ctx, most, wait) })
+	m, err := c.link.send(ctx, subject, id, b, c.limit, &failed, func() time.Duration { return tryTime(ctx, most, wait) })
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +110,31 @@ func decodeReply(b []byte, out any) error {
 
 // send tries until there is an answer that another try would not change, or ctx ends. A
 // daemon that answers unavailable is asked for refused at most; 0: until ctx ends. failed has the newest failure of a try.
-func (l *link) send(ctx context.Context, subject string, b []byte, refused time.Duration, failed *atomic.Pointer[Error], tryTime func() time.Duration) (*nats.Msg, error) {
+//
+// A refusal of a request with an id is final only if no earlier try is open: a daemon that
+// was paused with one may still carry it out, when what the refusal was about is over. So
+// send asks once more when no such try can be carried out any more. If ctx ends before, the
+// outcome is indeterminate.
+func (l *link) send(ctx context.Context, subject string, id turns.ID, b []byte, refused time.Duration, failed *atomic.Pointer[Error], tryTime func() time.Duration) (*nats.Msg, error) {
 	p := l.begin(subject)
 	defer l.end(p)
+	var open undecided // by this call and earlier ones
+	if !id.IsZero() {
+		open = l.wasOpen(id)
+		defer func() { l.setOpen(id, open) }()
+	}
 	began := time.Now()
 	var last *Error // why there is no answer yet
 	undecided := "" // why nobody knows whether a try was carried out; "": none was
+	if open.isOpen() {
+		undecided = "an earlier call with this id has no answer; the request may have been carried out"
+	}
+	wait := open.refused != "" // another try without an answer would make it open for longer
 	try := func() (*nats.Msg, error) {
+		if wait && open.isOpen() {
+			wait, last = false, refusedWhileOpen(open)
+			return nil, &backoff.RetryAfterError{Duration: time.Until(open.until)}
+		}
 		m, sent, err := l.try(ctx, p, b, tryTime())
 		if err == nil {
 			err = failure(m)
@@ -128,6 +151,16 @@ func (l *link) send(ctx context.Context, subject string, b []byte, refused time.
 			last = Errorf(Indeterminate, nil, "%s", undecided)
 		}
 		tired := sent && err.Code == Unavailable && refused > 0 && time.Since(began) > refused
+		if until := p.openUntil(); until.After(open.until) {
+			open.until = until
+		}
+		if !again && !id.IsZero() && open.isOpen() {
+			open.refused = err.Message
+			last = refusedWhileOpen(open)
+			undecided = last.Message
+			failed.Store(last)
+			return nil, &backoff.RetryAfterError{Duration: time.Until(open.until)}
+		}
 		if !again || tired || l.nc.IsClosed() { // a closed connection stays closed
 			return nil, backoff.Permanent(err)
 		}
@@ -139,11 +172,17 @@ func (l *link) send(ctx context.Context, subject string, b []byte, refused time.
 	m, err := backoff.Retry(ctx, try, backoff.WithMaxElapsedTime(0), backoff.WithBackOff(pauses()))
 	switch ended := context.Cause(ctx); {
 	case err == nil:
+		open.until = time.Time{} // settled
 		return m, nil
 	case ended != nil && (last.Code == Busy || last.Code == Unavailable || last.Code == Indeterminate):
 		return nil, fmt.Errorf("%w (%w)", last, ended)
 	}
 	return nil, last
+}
+
+// refusedWhileOpen says that a refusal is not final yet.
+func refusedWhileOpen(open undecided) *Error {
+	return Errorf(Indeterminate, nil, "an earlier try has no answer and may be carried out until %s; a later one was refused: %s", open.until.UTC().Format(time.TimeOnly), open.refused)
 }
 
 // pauses between tries, where the daemon names none.

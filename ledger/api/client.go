@@ -158,7 +158,7 @@ func (c *Client) Append(ctx context.Context, session turns.ID, r AppendTurn) (*A
 	if r.Response != nil {
 		content += messageBytes([]turns.Message{*r.Response})
 	}
-	return readFitting[Appended](ctx, c, "turn.append", session, &r, content, func(size int64) error { return c.fitAppend(ctx, session, &r, size) })
+	return writeFitting[Appended](ctx, c, "turn.append", session, r.ID, &r, content, func(size int64) error { return c.fitAppend(ctx, session, &r, size) })
 }
 
 // Turn is turn.get.
@@ -283,7 +283,7 @@ func (c *Client) Submit(ctx context.Context, session turns.ID, r SubmitCompactio
 // of the largest parts of its replacement with [Client.PutContent] first.
 func (c *Client) Record(ctx context.Context, session turns.ID, r RecordCompaction) (*Turn, error) {
 	ensure(&r.ID)
-	return readFitting[Turn](ctx, c, "compaction.record", session, &r, messageBytes(r.Replacement), func(size int64) (err error) {
+	return writeFitting[Turn](ctx, c, "compaction.record", session, r.ID, &r, messageBytes(r.Replacement), func(size int64) (err error) {
 		r.Replacement, err = c.moveParts(ctx, session, r.Replacement, size, c.Conn().MaxPayload(), true)
 		return err
 	})

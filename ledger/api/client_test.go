@@ -480,3 +480,100 @@ func TestAStaleAnswerIsReported(t *testing.T) {
 		}
 	})
 }
+
+// A try without an answer may be carried out after a later one was refused. The client asks
+// again when that is over, and then the answer is final.
+func TestRefusalBesideAnOpenTryIsAskedAgain(t *testing.T) {
+	inWorld(t, []reply{silence, fails(api.Conflict, ""), fails(api.Conflict, "")}, func(w *world, c *api.Client) {
+		began := time.Now()
+		_, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
+		wants(w.t, err, ledger.ErrConflict)
+		if took := time.Since(began); took != 15*time.Second || len(w.got) != 3 {
+			w.t.Errorf("after %v and %d tries, want 15 s (a try of 10 s, and 5 s on the way) and 3", took, len(w.got))
+		}
+	})
+	// By the time that a try without a deadline is given up, it is over.
+	inWorld(t, []reply{silence, fails(api.Conflict, "")}, func(w *world, c *api.Client) {
+		_, err := c.Append(w.t.Context(), session, api.AppendTurn{Messages: message()})
+		wants(w.t, err, ledger.ErrConflict)
+		if len(w.got) != 2 {
+			w.t.Errorf("%d tries, want 2", len(w.got))
+		}
+	})
+	// What the daemon answers that nothing was written settles a try.
+	inWorld(t, []reply{fails(api.Unavailable, ""), fails(api.Busy, ""), fails(api.Conflict, "")}, func(w *world, c *api.Client) {
+		_, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
+		wants(w.t, err, ledger.ErrConflict)
+		if len(w.got) != 3 {
+			w.t.Errorf("%d tries, want 3", len(w.got))
+		}
+	})
+	// It may be carried out: then the request is stored.
+	inWorld(t, []reply{silence, fails(api.Conflict, ""), answers(`{"depth":7}`)}, func(w *world, c *api.Client) {
+		got, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
+		if err != nil || got.Depth != 7 {
+			w.t.Errorf("%+v, %v", got, err)
+		}
+	})
+	// A read changes nothing.
+	inWorld(t, []reply{silence, fails(api.NotFound, "")}, func(w *world, c *api.Client) {
+		_, err := c.Session(within(w.t, 30*time.Second), session)
+		wants(w.t, err, ledger.ErrNotFound)
+		if len(w.got) != 2 {
+			w.t.Errorf("%d tries, want 2", len(w.got))
+		}
+	})
+}
+
+// The call ends before the open try is over. The next call with the id knows of it.
+func TestRefusalBesideAnOpenTryIsIndeterminate(t *testing.T) {
+	inWorld(t, []reply{silence, fails(api.Conflict, "")}, func(w *world, c *api.Client) {
+		r := api.AppendTurn{ID: api.NewID(), Messages: message()}
+		began := time.Now()
+		for range 3 {
+			_, err := c.Append(within(w.t, 3*time.Second), session, r)
+			wants(w.t, err, ledger.ErrIndeterminate)
+		}
+		_, err := c.Append(within(w.t, -time.Second), session, r)
+		wants(w.t, err, ledger.ErrIndeterminate) // not sent, but those before were
+		_, err = c.Append(within(w.t, 3*time.Second), session, r)
+		wants(w.t, err, ledger.ErrConflict)
+		if took := time.Since(began); took != 10*time.Second {
+			w.t.Errorf("the conflict is final after %v, want 10 s: 5 s for the try, and 5 s on the way", took)
+		}
+		other := api.AppendTurn{Messages: message()}
+		_, err = c.Append(within(w.t, 3*time.Second), session, other)
+		wants(w.t, err, ledger.ErrConflict)
+	})
+}
+
+// A late answer to the first try does not settle the second one.
+func TestLateRefusalLeavesTheNewerTryOpen(t *testing.T) {
+	first := make(chan *nats.Msg, 1)
+	inWorld(t, []reply{func(m *nats.Msg) { first <- m }, func(*nats.Msg) { fails(api.Conflict, "")(<-first) }, fails(api.Conflict, "")}, func(w *world, c *api.Client) {
+		began := time.Now()
+		_, err := c.Append(within(w.t, 30*time.Second), session, api.AppendTurn{Messages: message()})
+		wants(w.t, err, ledger.ErrConflict)
+		if took := time.Since(began); took < 16*time.Second || len(w.got) != 3 { // the second try is sent after 10 s and a pause
+			w.t.Errorf("after %v and %d tries, want over 16 s and 3", took, len(w.got))
+		}
+	})
+}
+
+// A try that waits less than the daemon's own limit says so.
+func TestShortTriesSayHowLongTheyWait(t *testing.T) {
+	for limit, want := range map[time.Duration]string{time.Second: "5000", 30 * time.Second: "10000", 2 * time.Minute: ""} {
+		var got string
+		inWorld(t, []reply{func(m *nats.Msg) {
+			got = m.Header.Get("Nexus-Within")
+			answers(`{"depth":1}`)(m)
+		}}, func(w *world, c *api.Client) {
+			if _, err := c.Append(within(w.t, limit), session, api.AppendTurn{Messages: message()}); err != nil {
+				w.t.Fatal(err)
+			}
+		})
+		if got != want {
+			t.Errorf("with %v the request says %q, want %q", limit, got, want)
+		}
+	}
+}

@@ -201,17 +201,17 @@ func (c *Client) fitAppend(ctx context.Context, session turns.ID, r *AppendTurn,
 	return nil
 }
 
-// readFitting makes a call whose request has content bytes of content in its parts. If
-// the request is larger than a message, readFitting calls fit with its size in bytes, and
+// writeFitting makes a call that is stored under id and whose request has content bytes of content in its parts. If
+// the request is larger than a message, writeFitting calls fit with its size in bytes, and
 // sends what fit made of it. It does not encode a request whose content alone is too
 // large.
-func readFitting[Rep any](ctx context.Context, c *Client, verb string, session turns.ID, request any, content int64, fit func(size int64) error) (*Rep, error) {
+func writeFitting[Rep any](ctx context.Context, c *Client, verb string, session, id turns.ID, request any, content int64, fit func(size int64) error) (*Rep, error) {
 	if limit := c.Conn().MaxPayload(); limit > 0 && content > limit {
 		if err := fit(content); err != nil {
 			return nil, err
 		}
 	}
-	rep, err := read[Rep](ctx, c, verb, session, request)
+	rep, err := call[Rep](ctx, c, verb, session, id, request)
 	var refused *Error
 	if !errors.As(err, &refused) || refused.oversize == 0 {
 		return rep, err
@@ -219,7 +219,7 @@ func readFitting[Rep any](ctx context.Context, c *Client, verb string, session t
 	if err := fit(refused.oversize); err != nil {
 		return nil, err
 	}
-	return read[Rep](ctx, c, verb, session, request)
+	return call[Rep](ctx, c, verb, session, id, request)
 }
 
 // messageBytes returns the size of the JSON of the content of messages.

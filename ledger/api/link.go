@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -10,40 +11,51 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"nexus/turns"
 )
 
 // link is a connection as clients share it. One inbox takes the replies of all
-// calls. A call keeps its reply subject for all of its tries, so the late answer
-// to a try that timed out still answers the call.
+// calls. The reply subjects of a call's tries differ in their number only, so the late
+// answer to a try that timed out still answers the call.
 type link struct {
 	nc      *nats.Conn
 	opening chan struct{} // one call at a time opens the inbox
 	closed  chan struct{} // closed when no answer can come any more
 	once    sync.Once     // closes closed
 
-	mu     sync.Mutex
-	inbox  string              // subject that takes the replies; "" until the server has accepted it
-	denied string              // inbox that the server refused last
-	calls  map[string]*pending // by the last token of the reply subject
-	last   uint64              // token given last
+	mu        sync.Mutex
+	inbox     string                 // subject that takes the replies; "" until the server has accepted it
+	denied    string                 // inbox that the server refused last
+	calls     map[string]*pending    // by the last token of the reply subject, up to a dash
+	last      uint64                 // token given last
+	undecided map[turns.ID]undecided // requests with a try that has no answer
 }
 
 // pending is a call that waits for its answer.
 type pending struct {
 	subject, token string
 	answers        chan answer // buffered; a try that finds it full is not needed any more
+	tries          []sentTry   // those that left this process, or may have
 }
 
-// answer is a reply, or why there is none.
+// sentTry is a try, from 0, that has no answer until it is answered.
+type sentTry struct {
+	until    time.Time // it may be carried out until then
+	answered bool
+}
+
+// answer is a reply to a try, or why there is none.
 type answer struct {
 	msg *nats.Msg
 	err *Error
+	try int // what it answers, if there is a msg
 }
 
 // newLink hears the errors of nc in front of the handler that nc has: the server
 // reports a refused permission there, and nowhere else.
 func newLink(nc *nats.Conn) *link {
-	l := &link{nc: nc, opening: make(chan struct{}, 1), closed: make(chan struct{}), calls: make(map[string]*pending)}
+	l := &link{nc: nc, opening: make(chan struct{}, 1), closed: make(chan struct{}), calls: make(map[string]*pending), undecided: make(map[turns.ID]undecided)}
 	next := nc.ErrorHandler()
 	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		l.refused(err)
@@ -73,8 +85,10 @@ func (l *link) end(p *pending) {
 func (l *link) received(m *nats.Msg) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.calls[m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]]; p != nil {
-		p.answer(answer{msg: m})
+	token, number, _ := strings.Cut(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], "-")
+	if p := l.calls[token]; p != nil {
+		try, _ := strconv.Atoi(number)
+		p.answer(answer{msg: m, try: try})
 	}
 }
 
@@ -160,11 +174,15 @@ func (l *link) open(ctx context.Context) (string, *Error) {
 
 // try sends the request of p once and waits for an answer to it or to an earlier
 // try. sent is false if the request provably did not leave this process.
+//
+// A try that is shorter than the daemon's own limit says so to the daemon, which then
+// does not carry it out later.
 func (l *link) try(ctx context.Context, p *pending, b []byte, wait time.Duration) (m *nats.Msg, sent bool, _ *Error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
 	case a := <-p.answers: // to an earlier try, while this one was waited for
+		p.answered(a)
 		return a.msg, true, a.err
 	default:
 	}
@@ -178,24 +196,106 @@ func (l *link) try(ctx context.Context, p *pending, b []byte, wait time.Duration
 	if denied != nil {
 		return nil, false, denied
 	}
-	switch err := l.nc.PublishRequest(p.subject, strings.TrimSuffix(inbox, "*")+p.token, b); {
+	number := len(p.tries)
+	m = &nats.Msg{Subject: p.subject, Reply: strings.TrimSuffix(inbox, "*") + p.token + "-" + strconv.Itoa(number), Data: b}
+	deadline, _ := ctx.Deadline()
+	decided := min(decisionTime, max(time.Until(deadline), leastDecision)).Round(time.Millisecond)
+	if decided < decisionTime {
+		m.Header = nats.Header{withinHeader: {strconv.FormatInt(decided.Milliseconds(), 10)}}
+	}
+	p.tries = append(p.tries, sentTry{until: time.Now().Add(decided + wayTime)})
+	switch err := l.nc.PublishMsg(m); {
 	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, nats.ErrReconnectBufExceeded):
+		p.tries[number].answered = true
 		return nil, false, Errorf(Unavailable, nil, "not sent: %s", plain(err))
 	case errors.Is(err, nats.ErrMaxPayload):
+		p.tries[number].answered = true
 		return nil, false, Errorf(TooLarge, nil, "the request has %d bytes: %s", len(b), plain(err))
 	case errors.Is(err, nats.ErrBadSubject):
+		p.tries[number].answered = true
 		return nil, false, Errorf(Malformed, nil, "no subject: %s", p.subject)
 	case err != nil:
 		return nil, true, Errorf(Indeterminate, nil, "the request may have been sent: %s", plain(err))
 	}
 	select {
 	case a := <-p.answers:
+		p.answered(a)
 		return a.msg, a.err == nil || a.err.Code != Denied, a.err
 	case <-l.closed:
 		return nil, true, Errorf(Indeterminate, nil, "the connection closed before the answer; the request may have been carried out")
 	case <-ctx.Done():
 		return nil, true, Errorf(Indeterminate, nil, "no answer in time; the request may have been carried out")
 	}
+}
+
+// withinHeader is the header that says for how many milliseconds the sender of a request
+// waits for the answer.
+const withinHeader = "Nexus-Within"
+
+const (
+	// decisionTime is how long after a NATS server sent a request to a daemon the daemon may
+	// decide on it, unless the request says less.
+	decisionTime = 30 * time.Second
+	// leastDecision is the least that a try says: a daemon under load may take longer than
+	// one try waits, and its late answer counts.
+	leastDecision = 5 * time.Second
+	// wayTime is what a request may take on its way through the NATS servers.
+	wayTime = 5 * time.Second
+)
+
+// answered notes which try an answer is to. One that says indeterminate settles nothing: the
+// daemon may still be at it. A refused publish was not sent.
+func (p *pending) answered(a answer) {
+	switch {
+	case a.msg == nil && a.err != nil && a.err.Code == Denied && len(p.tries) > 0:
+		p.tries[len(p.tries)-1].answered = true
+	case a.msg != nil && a.try < len(p.tries) && a.msg.Header.Get("Nats-Service-Error-Code") != string(Indeterminate):
+		p.tries[a.try].answered = true
+	}
+}
+
+// openUntil returns when no try of p is carried out any more that has no answer; the zero
+// time if none is.
+func (p *pending) openUntil() (until time.Time) {
+	for _, t := range p.tries {
+		if !t.answered && t.until.After(until) {
+			until = t.until
+		}
+	}
+	return until
+}
+
+// rememberedOpen bounds the requests that a link knows to be open.
+const rememberedOpen = 10_000
+
+// undecided is a request with a try that has no answer.
+type undecided struct {
+	until   time.Time // the try may be carried out until then
+	refused string    // how a later try was refused; "": none was
+}
+
+// isOpen reports whether the try may be carried out still.
+func (u undecided) isOpen() bool { return time.Now().Before(u.until) }
+
+// wasOpen returns what earlier calls of a request left undecided.
+func (l *link) wasOpen(id turns.ID) undecided {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.undecided[id]
+}
+
+// setOpen notes what is undecided of a request.
+func (l *link) setOpen(id turns.ID, u undecided) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !u.isOpen() {
+		delete(l.undecided, id)
+		return
+	}
+	if len(l.undecided) >= rememberedOpen {
+		maps.DeleteFunc(l.undecided, func(_ turns.ID, u undecided) bool { return !u.isOpen() })
+	}
+	l.undecided[id] = u
 }
 
 // plain is an error of the NATS client without its prefix.

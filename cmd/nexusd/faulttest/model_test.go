@@ -23,10 +23,9 @@ const (
 	listTurns                 // turn.list, newest first
 	getSession                // session.get
 	getTurn                   // turn.get, also of a turn that may not be stored
-	seeRefusal                // the refusal of an operation that an earlier try may still carry out
 )
 
-var opNames = []string{"append after", "append", "move", "fork", "list", "get", "get turn", "see a refusal"}
+var opNames = []string{"append after", "append", "move", "fork", "list", "get", "get turn"}
 
 // operation is what a client asks for. turn is the turn that is appended, or that is looked for;
 // other is the parent that it names, or if_head.
@@ -124,11 +123,6 @@ func (s sessionState) step(op operation, a answered) (bool, sessionState) {
 		}
 	case forkAt, getTurn:
 		return a.outcome == notKnown || (a.outcome == done) == s.stored(op.turn), s
-	case seeRefusal:
-		if a.outcome == missing {
-			return !s.stored(op.turn), s
-		}
-		return s.head != op.other && a.head == s.head, s
 	case listTurns:
 		return a.outcome == done && a.list == s.path(), s
 	case getSession:
@@ -199,8 +193,6 @@ func TestTheModelOfASessionFindsBrokenHistories(t *testing.T) {
 		{"a move from a head that was none", []porcupine.Operation{first, second, at(5, 6, operation{moveHead, 1, 1}, answered{head: 1, depth: 1})}, false},
 		{"a refused append that is carried out later", []porcupine.Operation{first, second, at(3, 5, operation{appendAfter, 3, 1}, answered{outcome: refused, head: 2}),
 			at(6, 7, operation{moveHead, 1, 2}, answered{}), list(8, 9, 3, 1)}, false},
-		{"a refusal after a try without an answer", []porcupine.Operation{first, second, at(3, 5, operation{seeRefusal, 3, 1}, answered{outcome: refused, head: 2}),
-			at(3, never, operation{appendAfter, 3, 1}, answered{outcome: notKnown}), at(6, 7, operation{moveHead, 1, 2}, answered{}), list(8, 9, 3, 1)}, true},
 		{"a fork at a turn", []porcupine.Operation{first, at(3, 4, operation{forkAt, 1, 0}, answered{})}, true},
 		{"a fork at a turn that is not stored", []porcupine.Operation{first, at(3, 4, operation{forkAt, 2, 0}, answered{})}, false},
 		{"a turn that is stored is not found", []porcupine.Operation{first, at(3, 4, operation{getTurn, 1, 0}, answered{outcome: missing})}, false},

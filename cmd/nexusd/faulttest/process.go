@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,8 +59,29 @@ func (p *Process) Kill() {
 	_ = p.Cmd.Wait()         // its error says how the process ended: killed
 }
 
-// Pause stops the process with SIGSTOP: its connections stay open, and it does nothing.
-func (p *Process) Pause() error { return p.Cmd.Process.Signal(syscall.SIGSTOP) }
+// Pause stops the process with SIGSTOP: its connections stay open, and it does nothing. It
+// returns when every thread has stopped: until then the process still works.
+func (p *Process) Pause() error {
+	if err := p.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for ; ; time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Cmd.Process.Pid))
+		if err != nil || len(threads) == 0 {
+			return fmt.Errorf("pause process %d: it has no threads: %v", p.Cmd.Process.Pid, err)
+		}
+		if !slices.ContainsFunc(threads, isRunning) {
+			return nil
+		}
+	}
+}
+
+// isRunning reports whether a thread has not stopped. stat is its file in /proc.
+func isRunning(stat string) bool {
+	b, err := os.ReadFile(stat)
+	_, state, _ := strings.Cut(string(b), ") ") // behind the name
+	return err == nil && !strings.HasPrefix(state, "T") && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+}
 
 // Resume lets a paused process go on.
 func (p *Process) Resume() error { return p.Cmd.Process.Signal(syscall.SIGCONT) }

@@ -21,6 +21,7 @@ import (
 
 	"nexus/cmd/nexusd/daemon/engine"
 	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -51,6 +52,8 @@ type Service struct {
 	service micro.Service
 	intake  *intake
 	prober  *prober
+	age     *age
+	probing sync.WaitGroup                          // of age
 	refused atomic.Pointer[func(key, agent string)] // OnRefused
 	base    context.Context
 	cancel  context.CancelFunc
@@ -64,7 +67,7 @@ type Service struct {
 // permits; nil permits everything.
 func Start(nc *nats.Conn, e *engine.Engine, users Users, version string, logger *slog.Logger) (*Service, error) {
 	base, cancel := context.WithCancel(context.Background())
-	s := &Service{nc: nc, engine: e, users: users, logger: logger, base: base, cancel: cancel, stopped: make(chan struct{}), intake: newIntake(), prober: newProber()}
+	s := &Service{nc: nc, engine: e, users: users, logger: logger, base: base, cancel: cancel, stopped: make(chan struct{}), intake: newIntake(), prober: newProber(), age: newAge()}
 	s.intake.changed = func(l load) { e.Metrics.Accepted(l.requests, l.bytes) }
 	s.watch()
 	var err error
@@ -99,6 +102,7 @@ func Start(nc *nats.Conn, e *engine.Engine, users Users, version string, logger 
 			return nil, fmt.Errorf("register %s: %w", v.name, err)
 		}
 	}
+	s.probing.Go(func() { s.age.follow(base, nc) })
 	return s, nil
 }
 
@@ -144,6 +148,7 @@ func (s *Service) Err() error {
 // which may fail on what is closed after the service.
 func (s *Service) Stop(ctx context.Context) error {
 	defer s.intake.close()
+	defer s.probing.Wait()
 	return errors.Join(s.service.Stop(), s.drain(ctx))
 }
 
@@ -196,10 +201,10 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 			t.order = r.Subject()
 		}
 		s.running.Add(1)
-		arrived := time.Now()
+		when := arrival{read: time.Now(), sent: s.age.bound()}
 		t.run = func() {
 			defer s.running.Done()
-			s.serveInTime(r, v, user, arrived)
+			s.serveInTime(r, v, user, when)
 		}
 		if over, pause := s.intake.enter(t); over != withinBounds {
 			s.running.Done()
@@ -267,12 +272,18 @@ type call struct {
 	everyTenant bool
 }
 
+// arrival is when a request came.
+type arrival struct {
+	read time.Time // by a handler
+	sent time.Time // the server sent it after this time
+}
+
 // late is how long after its deadline a request may still answer by itself.
 const late = time.Second
 
 // serveInTime serves r and answers it. If that does not end in time, it answers meanwhile:
 // a disk that hangs may stop a request in the kernel.
-func (s *Service) serveInTime(r micro.Request, v verb, user User, arrived time.Time) {
+func (s *Service) serveInTime(r micro.Request, v verb, user User, when arrival) {
 	end := s.engine.Metrics.Begin(v.name)
 	before := s.engine.AccessNow()
 	var once sync.Once
@@ -288,7 +299,7 @@ func (s *Service) serveInTime(r micro.Request, v verb, user User, arrived time.T
 			end(code)
 		})
 	}
-	timer := time.AfterFunc(max(time.Until(arrived.Add(v.limit())), 0)+late, func() {
+	timer := time.AfterFunc(max(time.Until(when.read.Add(v.limit())), 0)+late, func() {
 		if v.changes || v.stores {
 			answer(nil, &api.Error{Code: api.Indeterminate, Message: "it did not end in time, and may be stored; retry with the same id"})
 			return
@@ -296,7 +307,7 @@ func (s *Service) serveInTime(r micro.Request, v verb, user User, arrived time.T
 		answer(nil, &api.Error{Code: api.Unavailable, Message: "it did not end in time"})
 	})
 	defer timer.Stop()
-	answer(s.serve(r, v, user, arrived))
+	answer(s.serve(r, v, user, when))
 }
 
 // limit is how long a request may take.
@@ -325,7 +336,7 @@ func (r stale) MarshalJSONTo(e *jsontext.Encoder) error {
 }
 
 // serve parses a request and calls its verb.
-func (s *Service) serve(r micro.Request, v verb, user User, arrived time.Time) (out any, err error) {
+func (s *Service) serve(r micro.Request, v verb, user User, when arrival) (out any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			// The stack names code, never content.
@@ -346,10 +357,17 @@ func (s *Service) serve(r micro.Request, v verb, user User, arrived time.Time) (
 	case v.changes && may.Writes != nil:
 		return nil, may.Writes
 	}
-	ctx, cancel := context.WithDeadline(s.base, arrived.Add(v.limit()))
+	ctx, cancel := context.WithDeadline(s.base, when.read.Add(v.limit()))
 	defer cancel()
 	if ctx.Err() != nil {
 		return nil, &api.Error{Code: api.Unavailable, Message: "it waited behind other requests: " + ctx.Err().Error()}
+	}
+	if v.changes || v.stores {
+		limit, err := within(r, v)
+		if err != nil {
+			return nil, err
+		}
+		ctx = writer.WhileMay(ctx, func() error { return mayDecide(when.sent, time.Now(), limit) })
 	}
 	ctx, end := s.engine.MeterRequest(ctx)
 	defer end()

@@ -15,6 +15,7 @@ import (
 
 	"nexus/cmd/nexusd/daemon/engine"
 	"nexus/cmd/nexusd/daemon/engine/paths"
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -83,23 +84,26 @@ func (r request) Data() []byte    { return nil }
 func TestInternalErrorHasTheIDOfItsLogLine(t *testing.T) {
 	_, nc := serviceOn(t)
 	const secret = "what a caller must not see"
-	for name, serve := range map[string]func(context.Context, *call) (any, error){
-		"an error of no kind": func(context.Context, *call) (any, error) { return nil, errors.New(secret) },
-		"a panic":             func(context.Context, *call) (any, error) { panic(errors.New(secret)) },
-		"one with an id": func(context.Context, *call) (any, error) {
+	for name, c := range map[string]struct {
+		serve func(context.Context, *call) (any, error)
+		logs  string
+	}{
+		"an error of no kind": {func(context.Context, *call) (any, error) { return nil, errors.New(secret) }, secret},
+		"a panic":             {func(context.Context, *call) (any, error) { panic(errors.New(secret)) }, "panic=*errors.errorString"},
+		"one with an id": {func(context.Context, *call) (any, error) {
 			return nil, api.InternalError(api.NewID(), "nothing is stored")
-		},
+		}, "nothing is stored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
-			s := &Service{nc: nc, engine: &engine.Engine{Loader: new(paths.Loader)}, logger: slog.New(slog.NewTextHandler(&log, nil)), base: t.Context()}
+			s := &Service{nc: nc, engine: &engine.Engine{Reader: new(reader.Reader), Loader: new(paths.Loader)}, logger: slog.New(slog.NewTextHandler(&log, nil)), base: t.Context()}
 			inbox, err := nc.SubscribeSync(nc.NewInbox())
 			if err != nil {
 				t.Fatal(err)
 			}
 			r := request{subject: "nexus.v1.default.main.policy.list", reply: inbox.Subject}
-			v := verb{name: "policy.list", serve: serve}
-			_, err = s.serve(r, v, User{}, time.Now())
+			v := verb{name: "policy.list", serve: c.serve}
+			_, err = s.serve(r, v, User{}, arrival{read: time.Now()})
 			s.reply(r, v, nil, err)
 			m, err := inbox.NextMsg(20 * time.Second)
 			if err != nil {
@@ -112,7 +116,7 @@ func TestInternalErrorHasTheIDOfItsLogLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			id, _ := got.Error.Details["id"].(string)
-			if _, err := turns.ParseID(id); err != nil || got.Error.Code != api.Internal || !strings.Contains(got.Error.Message, id) || !strings.Contains(log.String(), "id="+id) {
+			if _, err := turns.ParseID(id); err != nil || got.Error.Code != api.Internal || !strings.Contains(got.Error.Message, id) || !strings.Contains(log.String(), "id="+id) || !strings.Contains(log.String(), c.logs) {
 				t.Errorf("the caller got %+v, the log has\n%s", got.Error, log.String())
 			}
 			if strings.Contains(string(m.Data), secret) {

@@ -53,6 +53,42 @@ func TestMutateDecidesAgainAfterALostCompareAndSet(t *testing.T) {
 	enginetest.Verified(t, e)
 }
 
+// The process is paused between the moment at which the request is young enough and the
+// append. Another daemon moves the tail meanwhile, and may have refused the request. The
+// writer does not decide on an old request again.
+func TestAnOldRequestIsNotDecidedAgain(t *testing.T) {
+	w := enginetest.NewWorld()
+	e, other := w.Engine(t), w.Engine(t)
+	s := enginetest.Create(t, e, 0, "nexus")
+	asked, decided := 0, 0
+	ctx := writer.WhileMay(t.Context(), func() error {
+		if asked++; asked > 1 {
+			return &api.Error{Code: api.Unavailable, Message: "too old"}
+		}
+		enginetest.Add(t, other, s.ID, enginetest.Say("question", "answer"))
+		return nil
+	})
+	err := e.Mutate(ctx, enginetest.Alice, s.ID, func(_ *writer.Chain, s *ledger.Session) (*writer.Draft, error) {
+		decided++
+		return closeSession(e.Writer, s)
+	})
+	if enginetest.Code(err) != api.Unavailable || asked != 2 || decided != 2 {
+		t.Errorf("%v after %d decisions, %d times asked; want unavailable after 2 and 2", err, decided, asked)
+	}
+	got := enginetest.Must(other.Get(t.Context(), enginetest.Alice, s.ID, api.Read{}))(t)
+	if got.State != "open" || got.Turns != 1 {
+		t.Errorf("%s with %d turns, want open with 1", got.State, got.Turns)
+	}
+	// A request that is stored is answered, however old it is.
+	r := enginetest.Say("another question", "another answer")
+	r.ID = enginetest.ID(t)
+	ack := enginetest.Must(e.Append(t.Context(), enginetest.Alice, s.ID, r, enginetest.JSON(r)))(t)
+	again, err := e.Append(ctx, enginetest.Alice, s.ID, r, enginetest.JSON(r))
+	if err != nil || !again.Duplicate || again.Hash != ack.Hash {
+		t.Errorf("a retry of a stored request: %+v, %v", again, err)
+	}
+}
+
 // emptyLog is a log that finds nothing, as a server whose disk fails.
 type emptyLog struct{ ledger.Log }
 
