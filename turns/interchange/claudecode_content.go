@@ -267,6 +267,32 @@ func claudeUsageOf(r turns.Raw) *turns.Usage {
 	return &u
 }
 
+// claudeUsageDetailsOf reads what the provider counts beyond [claudeUsageOf].
+func claudeUsageDetailsOf(r turns.Raw) (d turns.UsageDetails) {
+	var u struct {
+		Tier     turns.Raw `json:"service_tier"`
+		Creation turns.Raw `json:"cache_creation"`
+		Output   turns.Raw `json:"output_tokens_details"`
+		Server   turns.Raw `json:"server_tool_use"`
+	}
+	if json.Unmarshal(r, &u) != nil {
+		return d
+	}
+	count := func(object turns.Raw, name string) (n uint64) {
+		if object.Kind() != '{' || json.Unmarshal(membersOf(object).get(name), &n) != nil {
+			return 0
+		}
+		return n
+	}
+	d.CacheHour = count(u.Creation, "ephemeral_1h_input_tokens")
+	d.Reasoning = count(u.Output, "thinking_tokens")
+	d.WebSearches = count(u.Server, "web_search_requests")
+	if d.Tier = machineWord(rawString(u.Tier)); d.Tier == "standard" {
+		d.Tier = ""
+	}
+	return d
+}
+
 // machineWord returns s if it is valid as a finish reason or model name, else "".
 func machineWord(s string) string {
 	m := turns.Message{Role: turns.Assistant, FinishReason: s}

@@ -26,17 +26,19 @@ func (b *claudeBody) setContext(rec *claudeRecord) {
 // claudeMeta is the meta object of a step. Context is on sessions, and on
 // turns where it changed.
 type claudeMeta struct {
-	Source        string    `json:"source,omitzero"`
-	Session       string    `json:"session_id,omitzero"`
-	Agent         string    `json:"agent_id,omitzero"`
-	Sidechain     bool      `json:"sidechain,omitzero"`
-	SpawnedByTurn string    `json:"spawned_by_turn,omitzero"` // the turn with the call, in the session of SpawnedBy
-	Restarts      string    `json:"restarts,omitzero"`        // the session whose first prompt was rewound
-	UUID          string    `json:"uuid,omitzero"`            // of a compaction's or fork's line
-	Messages      []string  `json:"messages,omitempty"`       // uuids of the lines in the messages half
-	Response      []string  `json:"response,omitempty"`       // uuids of the lines in the response
-	Message       string    `json:"message_id,omitzero"`      // the provider's id of the response
-	Metadata      turns.Raw `json:"metadata,omitempty"`       // compactMetadata or microcompactMetadata
+	Source        string             `json:"source,omitzero"`
+	Session       string             `json:"session_id,omitzero"`
+	Agent         string             `json:"agent_id,omitzero"`
+	Sidechain     bool               `json:"sidechain,omitzero"`
+	SpawnedByTurn string             `json:"spawned_by_turn,omitzero"` // the turn with the call, in the session of SpawnedBy
+	Restarts      string             `json:"restarts,omitzero"`        // the session whose first prompt was rewound
+	UUID          string             `json:"uuid,omitzero"`            // of a compaction's or fork's line
+	Messages      []string           `json:"messages,omitempty"`       // uuids of the lines in the messages half
+	Response      []string           `json:"response,omitempty"`       // uuids of the lines in the response
+	Message       string             `json:"message_id,omitzero"`      // the provider's id of the response
+	Metadata      turns.Raw          `json:"metadata,omitempty"`       // compactMetadata or microcompactMetadata
+	Cost          turns.Raw          `json:"cost,omitempty"`           // in dollars, as older versions wrote it
+	Usage         turns.UsageDetails `json:"usage,omitzero"`
 	workContext   `json:",inline"`
 }
 
@@ -104,10 +106,25 @@ func (t *claudeTurn) parentID() turns.ID {
 func (k *claudeTree) emitTurn(t *claudeTurn) {
 	b := t.body
 	b.meta.workContext = t.b.context(b.context)
+	b.meta.Usage.OutputAtStart = b.isCountedAtStart()
 	k.step(Step{Append: &Append{
 		Session: t.b.id, ID: t.id, Parent: t.parentID(), Time: b.time, Model: b.model,
 		Messages: b.inCallOrder(), Response: b.response, Usage: b.usage, Meta: b.meta.raw(),
 	}})
+}
+
+// isCountedAtStart reports whether the output that b reports is that at the start of the
+// stream. Versions that write no stop reason repeat that count on each line of a message.
+// A token of text has about four bytes; a count of less than half of that can't be true.
+func (b *claudeBody) isCountedAtStart() bool {
+	if b.usage == nil || b.response == nil || b.response.FinishReason != "" {
+		return false
+	}
+	size := 0
+	for i := range b.response.Parts {
+		size += len(b.response.Parts[i].ContentBytes())
+	}
+	return b.usage.OutputTokens < uint64(size)/8
 }
 
 // inCallOrder returns the messages with each run of tool results in the order of their

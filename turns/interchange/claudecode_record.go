@@ -59,6 +59,7 @@ type claudeRecord struct {
 	source     string // uuid of the assistant line that the result answers
 	msg        apiMessage
 	blocks     []turns.Raw // content; a string is one block
+	cost       turns.Raw   // in dollars, on lines of older versions
 	compact    turns.Raw   // metadata of a compaction, verbatim
 	resultCopy bool
 	name       turns.Raw // of the session, on a line that names one
@@ -85,7 +86,7 @@ func (f *claudeFields) record(b []byte, line int) *claudeRecord {
 		line: line, size: len(b), typ: rawString(f.Type), uuid: rawString(f.UUID), parent: rawString(f.Parent),
 		session: rawString(f.Session), agent: rawString(f.Agent), sidechain: isTrue(f.Sidechain), meta: isTrue(f.Meta),
 		cwd: rawString(f.Cwd), branch: rawString(f.Branch), version: rawString(f.Version),
-		source: rawString(f.ToolSource), resultCopy: bool(f.ResultCopy),
+		source: rawString(f.ToolSource), resultCopy: bool(f.ResultCopy), cost: f.Cost,
 	}
 	if t, err := time.Parse(time.RFC3339Nano, rawString(f.Time)); err == nil {
 		r.time = t.UTC()
@@ -205,6 +206,7 @@ type claudeFields struct {
 	Title      turns.Raw `json:"customTitle"`
 	Text       turns.Raw `json:"summary"`
 	Leaf       turns.Raw `json:"leafUuid"`
+	Cost       turns.Raw `json:"costUSD"`
 }
 
 func parseRecord(b []byte, line int) (*claudeRecord, error) {

@@ -302,7 +302,10 @@ func (k *claudeTree) addResponse(rec *claudeRecord, t *claudeTurn) {
 		b.response.FinishReason = s
 	}
 	if u := claudeUsageOf(rec.msg.Usage); u != nil {
-		b.usage = u
+		b.usage, b.meta.Usage = u, claudeUsageDetailsOf(rec.msg.Usage)
+	}
+	if rec.cost.Kind() == '0' {
+		b.meta.Cost = rec.cost
 	}
 	b.meta.Response = append(b.meta.Response, rec.uuid)
 	b.meta.Message = rawString(rec.msg.ID)

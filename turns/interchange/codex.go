@@ -28,12 +28,13 @@ type codexReader struct {
 	response      turns.Message // in the making
 	calls         callIDs
 	usage         *turns.Usage
-	uncounted     *Append   // emitted when its usage is known, or when what follows it begins
-	countedTokens uint64    // tokens of the session when usage was last counted
-	model         string    // in force now
-	responseModel string    // in force when the response began
-	responseTime  time.Time // of the response's first item
-	taskEnded     bool      // no item came after the end of a task
+	details       turns.UsageDetails // of usage
+	uncounted     *Append            // emitted when its usage is known, or when what follows it begins
+	countedTokens uint64             // tokens of the session when usage was last counted
+	model         string             // in force now
+	responseModel string             // in force when the response began
+	responseTime  time.Time          // of the response's first item
+	taskEnded     bool               // no item came after the end of a task
 
 	inForce          map[string]turns.Raw // settings in force now
 	responseSettings map[string]turns.Raw // when the response began
@@ -144,7 +145,7 @@ func (c *codexReader) readPayload(line int, r *codexRecord) error {
 		c.endHeaders(line)
 		c.item(line, r, &it)
 	case "event_msg":
-		return c.event(r)
+		return c.event(line, r)
 	case "compacted":
 		c.endHeaders(line)
 		return c.compacted(line, r)
@@ -275,14 +276,14 @@ func (c *codexReader) openThread() *codexThread {
 
 // event reads an event. One that starts a task of the forked agent itself ends the history
 // that was copied: the ids of tasks hold their time.
-func (c *codexReader) event(r *codexRecord) error {
+func (c *codexReader) event(line int, r *codexRecord) error {
 	var e codexEvent
 	if err := decodeLoose(r.Payload, &e); err != nil {
 		return err
 	}
 	switch e.Type {
 	case "token_count":
-		c.addUsage(&e)
+		c.addUsage(line, &e)
 		return nil
 	case "task_started":
 		if u, err := uuid.Parse(e.Turn); err == nil && u.Version() == 7 {
@@ -319,7 +320,7 @@ func (c *codexReader) endCopiedHistory() {
 	c.threadIndex--
 }
 
-func (c *codexReader) addUsage(e *codexEvent) {
+func (c *codexReader) addUsage(line int, e *codexEvent) {
 	if e.Info == nil || e.Info.Total.Total == c.countedTokens {
 		return // null, or a repetition
 	}
@@ -329,12 +330,15 @@ func (c *codexReader) addUsage(e *codexEvent) {
 		return
 	}
 	usage := &turns.Usage{InputTokens: u.Input, OutputTokens: u.Output, CacheRead: u.Cached}
+	details := turns.UsageDetails{Reasoning: u.Reasoning}
 	switch {
 	case len(c.response.Parts) > 0:
-		c.usage = usage
+		c.usage, c.details = usage, details
 	case c.uncounted != nil: // newer versions count after the tools have run
-		c.uncounted.Usage = usage
+		c.uncounted.Usage, c.uncounted.Meta = usage, withUsage(c.uncounted.Meta, details)
 		c.flushUncounted()
+	case c.emitted():
+		c.loss.addUsage(line, "usage of a call whose response is not in the file", usage)
 	}
 }
 
@@ -363,9 +367,9 @@ func (c *codexReader) turn(response *turns.Message) {
 	if response != nil {
 		a.Model, set = c.responseModel, c.responseSettings
 	}
-	a.Meta = c.changedSettings(set)
+	a.Meta = withUsage(c.changedSettings(set), c.details)
 	t.tip = a.ID
-	c.messages, c.usage = nil, nil
+	c.messages, c.usage, c.details = nil, nil, turns.UsageDetails{}
 	if c.threadIndex > 0 {
 		a.Time = time.Time{} // the copy is stamped with the time of the fork
 		if !c.opt.Copied {

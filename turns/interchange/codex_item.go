@@ -99,6 +99,8 @@ type codexEvent struct {
 			Input  uint64 `json:"input_tokens"` // cached ones included
 			Cached uint64 `json:"cached_input_tokens"`
 			Output uint64 `json:"output_tokens"` // reasoning included
+
+			Reasoning uint64 `json:"reasoning_output_tokens"`
 		} `json:"last_token_usage"`
 	} `json:"info"`
 }

@@ -23,7 +23,7 @@ const codexParent = `{"timestamp":"2026-04-11T14:53:07.700Z","type":"session_met
 {"timestamp":"2026-04-11T14:53:10Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look."}],"phase":"commentary"}}
 {"timestamp":"2026-04-11T14:53:11Z","type":"response_item","payload":{"type":"function_call","name":"exec","arguments":"{\"n\":1.50}","call_id":"c1"}}
 {"timestamp":"2026-04-11T14:53:11Z","type":"response_item","payload":{"type":"custom_tool_call","name":"apply_patch","input":"*** Begin","call_id":"c2","status":"completed"}}
-{"timestamp":"2026-04-11T14:53:12Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":120},"last_token_usage":{"input_tokens":100,"cached_input_tokens":80,"output_tokens":20}}}}
+{"timestamp":"2026-04-11T14:53:12Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":120},"last_token_usage":{"input_tokens":100,"cached_input_tokens":80,"output_tokens":20,"reasoning_output_tokens":12}}}}
 {"timestamp":"2026-04-11T14:53:13Z","type":"response_item","payload":{"type":"function_call_output","call_id":"c1","output":"data"}}
 {"timestamp":"2026-04-11T14:53:13Z","type":"response_item","payload":{"type":"custom_tool_call_output","call_id":"c2","output":"{\"ok\":true}"}}
 {"timestamp":"2026-04-11T14:53:13Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":120},"last_token_usage":{"input_tokens":100,"cached_input_tokens":80,"output_tokens":20}}}}
@@ -55,6 +55,16 @@ func readCodex(t testing.TB, text string, opt Options) ([]Step, []Loss) {
 	return readAll(t, Codex(strings.NewReader(text), opt))
 }
 
+func TestCodexReportsUsageThatNoTurnCanHold(t *testing.T) {
+	head, _, _ := strings.Cut(codexParent, "\n")
+	_, losses := readCodex(t, head+"\n"+`{"timestamp":"2026-04-11T14:53:12Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":120},"last_token_usage":{"input_tokens":100,"cached_input_tokens":80,"output_tokens":20}}}}
+`, Options{Final: true})
+	want := []Loss{{Line: 2, Kind: "skipped", Reason: "usage of a call whose response is not in the file", Usage: &turns.Usage{InputTokens: 100, OutputTokens: 20, CacheRead: 80}}}
+	if d := cmp.Diff(want, losses); d != "" {
+		t.Errorf("losses (-want +got):\n%s", d)
+	}
+}
+
 func TestCodex(t *testing.T) {
 	steps, losses := readCodex(t, codexParent+codexRest, Options{Final: true})
 	want := []string{
@@ -79,6 +89,9 @@ func TestCodex(t *testing.T) {
 	a := steps[1].Append
 	if *a.Usage != (turns.Usage{InputTokens: 100, OutputTokens: 20, CacheRead: 80}) || a.Model != "m-1" || steps[2].Append.Usage != nil {
 		t.Errorf("usage %+v, model %s; of the next turn %+v", a.Usage, a.Model, steps[2].Append.Usage)
+	}
+	if d := turns.UsageDetailsOf(a.Meta); d != (turns.UsageDetails{Reasoning: 12}) {
+		t.Errorf("details of the usage: %+v in %s", d, a.Meta)
 	}
 	if ext := string(a.Response.Parts[0].Ext); !strings.Contains(ext, `"encrypted_content":"gAAA="`) {
 		t.Errorf("ext of the reasoning: %s", ext)

@@ -275,6 +275,9 @@ func (g *geminiCLIReader) turn(at time.Time, m *geminiCLIMessage, response *turn
 	if len(g.recordIDs) > 0 {
 		meta["messages"] = g.recordIDs
 	}
+	if t := m.Tokens; a.Usage != nil && t.Thoughts > 0 {
+		meta["usage"] = turns.UsageDetails{Reasoning: t.Thoughts}
+	}
 	a.Meta = encoded(meta)
 	g.step(Step{Append: a})
 	g.parent, g.messages, g.recordIDs = a.ID, nil, nil

@@ -42,6 +42,9 @@ func TestGeminiCLI(t *testing.T) {
 	if u := steps[1].Append.Usage; u == nil || *u != (turns.Usage{InputTokens: 101, OutputTokens: 12, CacheRead: 80}) {
 		t.Errorf("usage %+v", u)
 	}
+	if d := turns.UsageDetailsOf(steps[1].Append.Meta); d != (turns.UsageDetails{Reasoning: 7}) {
+		t.Errorf("details of the usage: %+v", d)
+	}
 	if p := steps[2].Append.Messages[1].Parts[0]; !p.IsError {
 		t.Error("the error of a call is no error")
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"nexus/turns"
 )
 
 // maxLosses is how many defects are reported one by one. Further ones are counted by
@@ -24,6 +26,14 @@ func (l *lossReport) add(line int, what, reason, record string) {
 		return
 	}
 	l.count(what, fmt.Sprintf("more defects, after the first %d", maxLosses))
+}
+
+// addUsage adds usage that no turn can hold.
+func (l *lossReport) addUsage(line int, reason string, u *turns.Usage) {
+	before := len(l.single)
+	if l.add(line, "skipped", reason, ""); len(l.single) > before {
+		l.single[before].Usage = u
+	}
 }
 
 // addMany adds a defect that n parts of a line have.

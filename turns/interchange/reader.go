@@ -176,6 +176,14 @@ func encoded(v any) turns.Raw {
 	return b
 }
 
+// withUsage returns a meta object with the usage details of its turn, if there are any.
+func withUsage(meta turns.Raw, d turns.UsageDetails) turns.Raw {
+	if d == (turns.UsageDetails{}) {
+		return meta
+	}
+	return append(membersOf(meta), jsonMember{"usage", encoded(d)}).raw()
+}
+
 // providerExt returns the Ext of a part: a value that only one provider may see. It
 // returns nil if there is no value.
 func providerExt(provider, member string, v turns.Raw) turns.Raw {
