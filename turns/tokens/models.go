@@ -17,8 +17,9 @@ type Model struct {
 	// SeparateOutput says that the answer takes nothing of the window.
 	SeparateOutput bool
 
-	Price     Price
-	Tokenizer string // the counter that suits it, see [Named]; "": no better one than the default
+	Price       Price
+	PriceSource Source
+	Tokenizer   string // the counter that suits it, see [Named]; "": no better one than the default
 }
 
 // InputBudget is the most tokens that a context may have: the window less the

@@ -15,24 +15,30 @@ type Price struct {
 	Output     uint64 `json:"output"`
 	CacheRead  uint64 `json:"cache_read"`
 	CacheWrite uint64 `json:"cache_write"`
+	CacheHour  uint64 `json:"cache_write_1h,omitzero"` // of what stays in the cache for an hour; 0: as CacheWrite
+}
+
+// Source says where a price is from, and as of which day.
+type Source struct {
+	Name string `json:"name"`
+	Date string `json:"date"` // as in 2026-07-02
+}
+
+// Picos returns what u costs in millionths of micro-dollars, exactly; hour says how many
+// of the tokens written to the cache stay there for an hour. A cost that does not fit is
+// the largest number.
+func (p Price) Picos(u turns.Usage, hour uint64) uint64 {
+	hi, lo := p.picos(u, hour)
+	if hi > 0 {
+		return math.MaxUint64
+	}
+	return lo
 }
 
 // Of returns what u costs in micro-dollars, rounded up. Usage counts the tokens
 // read from and written to the cache among the input tokens.
 func (p Price) Of(u turns.Usage) uint64 {
-	read := min(u.CacheRead, u.InputTokens)
-	written := min(u.CacheCreation, u.InputTokens-read)
-	var hi, lo uint64
-	for _, f := range [...][2]uint64{
-		{u.InputTokens - read - written, p.Input}, {read, p.orInput(p.CacheRead)}, {written, p.orInput(p.CacheWrite)}, {u.OutputTokens, p.Output},
-	} {
-		h, l := bits.Mul64(f[0], f[1])
-		var carry uint64
-		lo, carry = bits.Add64(lo, l, 0)
-		if hi, carry = bits.Add64(hi, h, carry); carry > 0 {
-			return math.MaxUint64
-		}
-	}
+	hi, lo := p.picos(u, 0)
 	const million = 1_000_000
 	if hi >= million {
 		return math.MaxUint64
@@ -42,6 +48,28 @@ func (p Price) Of(u turns.Usage) uint64 {
 		q++
 	}
 	return q
+}
+
+// picos returns the high and the low word of what [Price.Picos] returns.
+func (p Price) picos(u turns.Usage, hour uint64) (hi, lo uint64) {
+	read := min(u.CacheRead, u.InputTokens)
+	written := min(u.CacheCreation, u.InputTokens-read)
+	hour = min(hour, written)
+	hourly := p.CacheHour
+	if hourly == 0 {
+		hourly = p.orInput(p.CacheWrite)
+	}
+	for _, f := range [...][2]uint64{
+		{u.InputTokens - read - written, p.Input}, {read, p.orInput(p.CacheRead)}, {written - hour, p.orInput(p.CacheWrite)}, {hour, hourly}, {u.OutputTokens, p.Output},
+	} {
+		h, l := bits.Mul64(f[0], f[1])
+		var carry uint64
+		lo, carry = bits.Add64(lo, l, 0)
+		if hi, carry = bits.Add64(hi, h, carry); carry > 0 {
+			return math.MaxUint64, math.MaxUint64
+		}
+	}
+	return hi, lo
 }
 
 // orInput returns price, and the price of input for 0.
