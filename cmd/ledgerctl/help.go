@@ -22,6 +22,7 @@ Read
   diff A B                  what each has since they parted
   context SESSION|TURN      what the model would see
   search TEXT               turns, memories and events by words
+  cost [SESSION|TURN…]      tokens and dollars, by session, day, model, project
 
 Change
   append SESSION|new        add a turn
@@ -89,6 +90,7 @@ Examples
   ledgerctl quickstart
   ledgerctl quickstart --data ./ledger ~/.claude/projects/shelf/session.jsonl
 `,
+	"cost": manualCost,
 	"bench": `ledgerctl bench [--writers N] [--agents N] [--turn-bytes N]
                 [--seconds S] [--rounds N] [--dir DIR]
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"path/filepath"
 	"slices"
@@ -143,6 +144,7 @@ type ModelRow struct {
 	Output         float64 `toml:"price_output"`
 	CacheRead      float64 `toml:"price_cache_read"`
 	CacheWrite     float64 `toml:"price_cache_write"`
+	CacheHour      float64 `toml:"price_cache_write_1h"` // of what stays in the cache for an hour
 }
 
 // SummarizerRow is a model that writes summaries, like [Config.Summarizer] and
@@ -209,18 +211,18 @@ func (c Config) checkSummarizers(bad func(format string, args ...any)) {
 	}
 }
 
-// models returns the model table: the rows of c before those that come with nexusd.
-func (c Config) models() tokens.Models { return tokens.KnownModels().With(c.rows()...) }
+// ModelTable returns the model table: the rows of c before those that come with nexusd.
+func (c Config) ModelTable() tokens.Models { return tokens.KnownModels().With(c.rows()...) }
 
 // FindModel returns the row of a model in the table, by its name.
-func (c Config) FindModel(name string) (tokens.Model, bool) { return c.models().Find(name) }
+func (c Config) FindModel(name string) (tokens.Model, bool) { return c.ModelTable().Find(name) }
 
 func (c Config) rows() (out []tokens.Model) {
-	micros := func(dollars float64) uint64 { return uint64(dollars * 1e6) }
+	micros := func(dollars float64) uint64 { return uint64(math.Round(max(0, dollars) * 1e6)) }
 	for _, r := range c.Model {
 		out = append(out, tokens.Model{
 			Name: r.Name, ContextWindow: r.ContextWindow, OutputReserve: r.OutputReserve, SeparateOutput: r.SeparateOutput,
-			Price: tokens.Price{Input: micros(r.Input), Output: micros(r.Output), CacheRead: micros(r.CacheRead), CacheWrite: micros(r.CacheWrite)},
+			Price: tokens.Price{Input: micros(r.Input), Output: micros(r.Output), CacheRead: micros(r.CacheRead), CacheWrite: micros(r.CacheWrite), CacheHour: micros(r.CacheHour)},
 		})
 	}
 	return out
@@ -324,7 +326,7 @@ func (c Config) Validate() error {
 		bad("max_store: %d is negative", c.MaxStore)
 	}
 	for i, r := range c.Model {
-		prices := []float64{r.Input, r.Output, r.CacheRead, r.CacheWrite}
+		prices := []float64{r.Input, r.Output, r.CacheRead, r.CacheWrite, r.CacheHour}
 		switch {
 		case r.Name == "":
 			bad("model: row %d has no name", i+1)

@@ -299,7 +299,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		Ledger: uid, Log: &guardedLog{d.log, d.store, d.outage}, Blobs: &guardedBlobs{d.log.Blobs(), d.outage}, Projections: d.store, Counter: counter,
 		Tiers: append(slices.Clip(d.cfg.Models), extract),
 		Now:   time.Now, Rand: rand.Reader, Logger: d.logger, Registry: registry, Notify: d.notify,
-		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.models(), Access: d.outage.access, MayOpenMain: d.cfg.mayOpenMain,
+		MaxPayload: int(d.client.MaxPayload()), CacheBytes: int(d.cfg.CacheBytes), Models: d.cfg.ModelTable(), Access: d.outage.access, MayOpenMain: d.cfg.mayOpenMain,
 	}
 	if d.server != nil {
 		source := &backupSource{daemon: d}

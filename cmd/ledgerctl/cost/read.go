@@ -1,0 +1,191 @@
+package cost
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Scope says which calls are read. The zero value is all of them.
+type Scope struct {
+	Sessions []turns.ID // with those that they spawned; none: all sessions
+	Turn     turns.ID   // only this one
+	Since    time.Time  // sessions that nothing was stored in since then are not read
+}
+
+// Found says what a reading met besides calls.
+type Found struct {
+	Sessions  map[turns.ID]*api.Session // those whose calls are read
+	Unread    uint64                    // turns and sessions whose content can't be read
+	Branches  uint64                    // branches that no tree lists
+	Foreign   uint64                    // compactions that other programs made; no source has their calls
+	Inherited uint64                    // sessions that begin with turns of another, where those are counted
+}
+
+// Read reads the calls of a ledger, each once: a session's own turns, on every branch,
+// and not those that it inherits. found is complete when the calls are read.
+func Read(ctx context.Context, c *api.Client, scope Scope) (found *Found, calls iter.Seq2[Call, error]) {
+	r := &reading{c: c, scope: scope, found: &Found{Sessions: make(map[turns.ID]*api.Session)}, trees: make(map[turns.ID]*api.TreeSession),
+		wanted: make(map[turns.ID]bool), contexts: make(map[turns.ID]turns.WorkContext)}
+	return r.found, func(yield func(Call, error) bool) {
+		if err := r.read(ctx, func(c Call) bool { return yield(c, nil) }); err != nil && !errors.Is(err, errStopped) {
+			yield(Call{}, err)
+		}
+	}
+}
+
+// errStopped says that the caller wants no more calls.
+var errStopped = errors.New("stopped")
+
+// reading is one pass over sessions.
+type reading struct {
+	c        *api.Client
+	scope    Scope
+	found    *Found
+	trees    map[turns.ID]*api.TreeSession
+	wanted   map[turns.ID]bool              // turns that a branch or a fork begins at
+	contexts map[turns.ID]turns.WorkContext // at those turns
+}
+
+func (r *reading) read(ctx context.Context, yield func(Call) bool) error {
+	sessions, err := r.sessions(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range sessions {
+		s := &sessions[i]
+		r.found.Sessions[s.ID] = s
+		if s.Error != "" {
+			r.found.Unread++
+			continue
+		}
+		if err := r.session(ctx, s, yield); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sessions returns the sessions to read, oldest first.
+func (r *reading) sessions(ctx context.Context) (out []api.Session, err error) {
+	picked := make(map[turns.ID]bool)
+	for _, id := range r.scope.Sessions {
+		picked[id] = true
+	}
+	var all []api.Session
+	for s, err := range r.c.ListSessions(ctx, api.ListSessions{About: api.About{About: true}}) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+		if s.ForkedFrom != nil {
+			r.wanted[s.ForkedFrom.Turn] = true
+		}
+	}
+	for grew := len(picked) > 0; grew; { // a session may be older than the one that spawned it
+		grew = false
+		for i := range all {
+			if sp := all[i].SpawnedBy; sp != nil && picked[sp.Session] && !picked[all[i].ID] {
+				picked[all[i].ID], grew = true, true
+			}
+		}
+	}
+	for i := range all {
+		if len(picked) > 0 && !picked[all[i].ID] || time.Time(all[i].Updated).Before(r.scope.Since) {
+			continue
+		}
+		out = append(out, all[i])
+	}
+	return out, nil
+}
+
+func (r *reading) session(ctx context.Context, s *api.Session, yield func(Call) bool) error {
+	t, err := r.tree(ctx, s.ID)
+	if isErased(err) {
+		r.found.Unread++
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if s.ForkedFrom != nil {
+		r.found.Inherited++
+	}
+	r.found.Branches += t.BranchCount - min(t.BranchCount, uint64(len(t.Branches)))
+	for i := range t.Branches {
+		if p := t.Branches[i].Parent; p != nil {
+			r.wanted[*p] = true
+		}
+	}
+	for i := range t.Branches {
+		if err := r.branch(ctx, s, &t.Branches[i], yield); isErased(err) {
+			r.found.Unread++
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tree returns a session of the tree that it belongs to.
+func (r *reading) tree(ctx context.Context, id turns.ID) (*api.TreeSession, error) {
+	if r.trees[id] == nil {
+		tree, err := r.c.Tree(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		for i := range tree.Sessions {
+			r.trees[tree.Sessions[i].ID] = &tree.Sessions[i]
+		}
+	}
+	if t := r.trees[id]; t != nil {
+		return t, nil
+	}
+	return nil, api.Errorf(api.NotFound, nil, "the tree of session %s does not have it", id)
+}
+
+// branch reads the turns of a branch, its first one first.
+func (r *reading) branch(ctx context.Context, s *api.Session, b *api.Branch, yield func(Call) bool) error {
+	list := api.ListTurns{At: b.Tip}
+	where := turns.WorkContextOf(s.Meta)
+	if b.Parent != nil {
+		list.After = b.Parent.String()
+		if s.ForkedFrom != nil && *b.Parent == s.ForkedFrom.Turn {
+			where = where.Or(r.contexts[*b.Parent])
+		} else {
+			where = r.contexts[*b.Parent].Or(where)
+		}
+	}
+	for t, err := range r.c.Turns(ctx, s.ID, list) {
+		if err != nil {
+			return err
+		}
+		where = turns.WorkContextOf(t.Meta).Or(where)
+		if r.wanted[t.ID] {
+			r.contexts[t.ID] = where
+		}
+		switch {
+		case t.Session != s.ID || t.Depth < b.From || !r.scope.Turn.IsZero() && t.ID != r.scope.Turn:
+			continue
+		case t.Error != "" && t.Usage == nil:
+			r.found.Unread++
+			continue
+		case t.Compaction != nil && t.Compaction.Provenance == turns.Imported.String():
+			r.found.Foreign++
+		}
+		if call, ok := callOf(s, &t, where); ok && !yield(call) {
+			return errStopped
+		}
+	}
+	return nil
+}
+
+// isErased reports whether the content of a session was destroyed.
+func isErased(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code == api.Erased
+}

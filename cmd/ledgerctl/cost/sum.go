@@ -1,0 +1,329 @@
+package cost
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// Key is something that calls are added up by.
+type Key string
+
+// The keys.
+const (
+	ByTurn    Key = "turn"
+	BySession Key = "session"
+	ByDay     Key = "day"
+	ByModel   Key = "model"
+	ByProject Key = "project"
+	ByAgent   Key = "agent"
+	BySource  Key = "source"
+)
+
+// Keys returns all keys.
+func Keys() []Key { return []Key{ByTurn, BySession, ByDay, ByModel, ByProject, ByAgent, BySource} }
+
+// ParseKeys reads a list of keys, as in "day,model".
+func ParseKeys(list string) (out []Key, err error) {
+	for name := range strings.SplitSeq(list, ",") {
+		k := Key(strings.TrimSpace(name))
+		if !slices.Contains(Keys(), k) {
+			return nil, fmt.Errorf("%q is none of turn, session, day, model, project, agent, source", name)
+		}
+		if !slices.Contains(out, k) {
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+// Options says which calls are added up, and how. The zero value takes all, in UTC, into
+// one row.
+type Options struct {
+	By           []Key
+	Models       tokens.Models // with prices
+	Zone         *time.Location
+	Since, Until time.Time // [Since, Until); zero: no bound
+}
+
+// Tokens are the tokens of calls. The kinds do not overlap, but Reasoning is a part of
+// Output, and CacheHour of CacheWrite.
+type Tokens struct {
+	Input      uint64 `json:"input"` // neither read from the cache nor written to it
+	CacheRead  uint64 `json:"cache_read"`
+	CacheWrite uint64 `json:"cache_write"`
+	CacheHour  uint64 `json:"cache_write_1h,omitzero"`
+	Output     uint64 `json:"output"`
+	Reasoning  uint64 `json:"reasoning,omitzero"` // as far as sources tell it
+}
+
+func tokensOf(u turns.Usage, d turns.UsageDetails) Tokens {
+	read := min(u.CacheRead, u.InputTokens)
+	written := min(u.CacheCreation, u.InputTokens-read)
+	return Tokens{Input: u.InputTokens - read - written, CacheRead: read, CacheWrite: written, CacheHour: min(d.CacheHour, written),
+		Output: u.OutputTokens, Reasoning: min(d.Reasoning, u.OutputTokens)}
+}
+
+func (t Tokens) plus(o Tokens) Tokens {
+	return Tokens{plus(t.Input, o.Input), plus(t.CacheRead, o.CacheRead), plus(t.CacheWrite, o.CacheWrite), plus(t.CacheHour, o.CacheHour),
+		plus(t.Output, o.Output), plus(t.Reasoning, o.Reasoning)}
+}
+
+// All returns the tokens of all kinds together.
+func (t Tokens) All() uint64 { return plus(plus(t.Input, t.CacheRead), plus(t.CacheWrite, t.Output)) }
+
+// Amount is what some calls used and cost, and what of it is not known.
+type Amount struct {
+	Calls  uint64 `json:"calls"`
+	Tokens Tokens `json:"tokens"`
+
+	recorded, priced uint64 // picodollars
+
+	Unpriced     uint64 `json:"tokens_without_price,omitzero"` // of models that the table does not have
+	WithoutUsage uint64 `json:"calls_without_usage,omitzero"`  // their source does not tell it
+	AtStart      uint64 `json:"calls_output_too_low,omitzero"` // their source has the output as it was when the stream began
+	Repeated     uint64 `json:"repeated_records,omitzero"`     // of a response that is counted already; not in Calls
+	OtherTier    uint64 `json:"calls_of_other_tier,omitzero"`  // of a service tier other than the standard one, whose prices they have
+	WebSearches  uint64 `json:"web_searches,omitzero"`         // which providers bill apart; not in the cost
+}
+
+// Picos returns the whole cost in picodollars.
+func (a *Amount) Picos() uint64 { return plus(a.recorded, a.priced) }
+
+// Micros returns the whole cost, what sources recorded of it, and what is by the table of
+// prices, each in micro-dollars and rounded by itself.
+func (a *Amount) Micros() (all, recorded, priced uint64) {
+	return micros(a.Picos()), micros(a.recorded), micros(a.priced)
+}
+
+func micros(picos uint64) uint64 { return plus(picos, picosInMicro/2) / picosInMicro }
+
+// IsLowerBound reports whether the true cost is higher, so far as that is known.
+func (a *Amount) IsLowerBound() bool { return a.Unpriced+a.WithoutUsage+a.AtStart > 0 }
+
+// IsKnown reports whether anything of the cost is known.
+func (a *Amount) IsKnown() bool { return a.Picos() > 0 || !a.IsLowerBound() }
+
+func (a *Amount) add(o *Amount) {
+	a.Calls += o.Calls
+	a.Tokens = a.Tokens.plus(o.Tokens)
+	a.recorded, a.priced = plus(a.recorded, o.recorded), plus(a.priced, o.priced)
+	a.Unpriced = plus(a.Unpriced, o.Unpriced)
+	a.WithoutUsage += o.WithoutUsage
+	a.AtStart += o.AtStart
+	a.Repeated += o.Repeated
+	a.OtherTier += o.OtherTier
+	a.WebSearches = plus(a.WebSearches, o.WebSearches)
+}
+
+// Group is what the calls of a row have in common; a field that is no key is zero.
+type Group struct {
+	Session turns.ID
+	Turn    turns.ID
+	Depth   uint64 // of Turn
+	Day     string // as in 2026-11-22
+	Model   string
+	Project string
+	Agent   string
+	Source  string
+}
+
+// Row is the amount of one group.
+type Row struct {
+	Group
+	Amount
+	First time.Time // of its calls
+}
+
+// Sum adds calls up. It is not safe for concurrent use.
+type Sum struct {
+	opt      Options
+	rows     map[Group]*Row
+	total    Amount
+	seen     map[string]turns.Usage // by program and message: the usage that is counted
+	sources  map[tokens.Source]uint64
+	unpriced map[string]uint64 // by model: tokens
+}
+
+// NewSum returns a sum of no calls.
+func NewSum(opt Options) *Sum {
+	if opt.Zone == nil {
+		opt.Zone = time.UTC
+	}
+	return &Sum{opt: opt, rows: make(map[Group]*Row), seen: make(map[string]turns.Usage), sources: make(map[tokens.Source]uint64), unpriced: make(map[string]uint64)}
+}
+
+// Add adds a call. The same response of a provider counts once, however many turns and
+// sessions have it: programs copy the history into the file of a session that goes on
+// from another one, and an importer cuts a response that goes on after its end.
+func (s *Sum) Add(c Call) {
+	repeated := s.isRepeated(&c)
+	if c.Time.Before(s.opt.Since) || !s.opt.Until.IsZero() && !c.Time.Before(s.opt.Until) {
+		return
+	}
+	a := s.amountOf(&c, repeated)
+	g := s.groupOf(&c)
+	r := s.rows[g]
+	if r == nil {
+		r = &Row{Group: g, First: c.Time}
+		s.rows[g] = r
+	}
+	if c.Time.Before(r.First) {
+		r.First = c.Time
+	}
+	r.add(&a)
+	s.total.add(&a)
+}
+
+// isRepeated reports whether the response of c is counted already. Then c keeps what of
+// its usage is new. A turn that holds the rest of a response reports no input, and only
+// the output that came since: nothing of that is counted already.
+func (s *Sum) isRepeated(c *Call) bool {
+	if c.Message == "" {
+		return false
+	}
+	key := c.Source + "\x00" + c.Message
+	had, ok := s.seen[key]
+	switch {
+	case c.Usage == nil:
+		return ok
+	case !ok:
+		s.seen[key] = *c.Usage
+		return false
+	case c.Usage.InputTokens == 0:
+		had.OutputTokens = plus(had.OutputTokens, c.Usage.OutputTokens)
+		s.seen[key] = had
+		return true
+	case c.Usage.InputTokens != had.InputTokens:
+		return false // another call: a proxy gives all responses one id
+	}
+	more := c.Usage.OutputTokens - min(c.Usage.OutputTokens, had.OutputTokens)
+	had.OutputTokens += more
+	s.seen[key] = had
+	if c.Usage = nil; more > 0 {
+		c.Usage = &turns.Usage{OutputTokens: more}
+	}
+	return true
+}
+
+func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
+	if repeated {
+		a.Repeated = 1
+		if c.Usage == nil {
+			return a
+		}
+		c.HasRecorded, c.Details = false, turns.UsageDetails{}
+	} else {
+		a.Calls = 1
+		a.WebSearches = c.Details.WebSearches
+		if c.Details.Tier != "" {
+			a.OtherTier = 1
+		}
+	}
+	if c.Usage != nil {
+		a.Tokens = tokensOf(*c.Usage, c.Details)
+		if c.Details.OutputAtStart {
+			a.AtStart = 1
+		}
+	}
+	switch {
+	case c.HasRecorded:
+		a.recorded = c.Recorded
+	case c.Usage == nil:
+		a.WithoutUsage = 1
+	default:
+		m, ok := s.opt.Models.Find(c.Model)
+		if !ok || m.Price == (tokens.Price{}) {
+			a.Unpriced = a.Tokens.All()
+			s.unpriced[c.Model] = plus(s.unpriced[c.Model], a.Unpriced)
+			break
+		}
+		a.priced = m.Price.Picos(*c.Usage, c.Details.CacheHour)
+		s.sources[m.PriceSource]++
+	}
+	return a
+}
+
+func (s *Sum) groupOf(c *Call) (g Group) {
+	for _, k := range s.opt.By {
+		switch k {
+		case ByTurn:
+			g.Session, g.Turn, g.Depth = c.Session, c.Turn, c.Depth
+		case BySession:
+			g.Session = c.Session
+		case ByDay:
+			g.Day = c.Time.In(s.opt.Zone).Format(time.DateOnly)
+		case ByModel:
+			g.Model = c.Model
+		case ByProject:
+			g.Project = c.Project
+		case ByAgent:
+			g.Agent = c.Agent
+		case BySource:
+			g.Source = c.Source
+		}
+	}
+	return g
+}
+
+// Total returns the amount of all calls.
+func (s *Sum) Total() Amount { return s.total }
+
+// Rows returns the rows: by time where a key is a day or a turn, else the costliest first.
+func (s *Sum) Rows() []Row {
+	out := make([]Row, 0, len(s.rows))
+	for _, r := range s.rows {
+		out = append(out, *r)
+	}
+	timed := slices.Contains(s.opt.By, ByTurn) || slices.Contains(s.opt.By, ByDay)
+	slices.SortFunc(out, func(a, b Row) int {
+		byTime := 0
+		if slices.Contains(s.opt.By, ByTurn) {
+			byTime = a.First.Compare(b.First)
+		} else if timed {
+			byTime = cmp.Compare(a.Day, b.Day)
+		}
+		return cmp.Or(byTime, cmp.Compare(b.Picos(), a.Picos()), cmp.Compare(b.Tokens.All(), a.Tokens.All()), compareGroups(&a.Group, &b.Group))
+	})
+	return out
+}
+
+func compareGroups(a, b *Group) int {
+	return cmp.Or(a.Session.Compare(b.Session), cmp.Compare(a.Depth, b.Depth), a.Turn.Compare(b.Turn), cmp.Compare(a.Day, b.Day),
+		cmp.Compare(a.Model, b.Model), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Source, b.Source))
+}
+
+// Rest returns the amount of rows together.
+func Rest(rows []Row) (a Amount) {
+	for i := range rows {
+		a.add(&rows[i].Amount)
+	}
+	return a
+}
+
+// Sources returns where the prices that were used are from, the most used first.
+func (s *Sum) Sources() []tokens.Source {
+	out := make([]tokens.Source, 0, len(s.sources))
+	for x := range s.sources {
+		out = append(out, x)
+	}
+	slices.SortFunc(out, func(a, b tokens.Source) int {
+		return cmp.Or(cmp.Compare(s.sources[b], s.sources[a]), cmp.Compare(a.Date, b.Date), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// UnknownModels returns the models without a price, that with the most tokens first.
+func (s *Sum) UnknownModels() []string {
+	out := make([]string, 0, len(s.unpriced))
+	for m := range s.unpriced {
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b string) int { return cmp.Or(cmp.Compare(s.unpriced[b], s.unpriced[a]), cmp.Compare(a, b)) })
+	return out
+}

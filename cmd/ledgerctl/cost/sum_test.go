@@ -1,0 +1,168 @@
+package cost
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"nexus/turns"
+	"nexus/turns/tokens"
+)
+
+// table has one model: dollars 1, 10, 0.1, 2 and 4 for a million tokens of input, output,
+// read, written and written for an hour.
+func table() tokens.Models {
+	return tokens.Models{}.With(tokens.Model{Name: "m-1", PriceSource: tokens.Source{Name: "test", Date: "2026-01-02"},
+		Price: tokens.Price{Input: 1_000_000, Output: 10_000_000, CacheRead: 100_000, CacheWrite: 2_000_000, CacheHour: 4_000_000}})
+}
+
+func call(message string, u *turns.Usage) Call {
+	return Call{Session: turns.DeriveID(time.Time{}, "session"), Turn: turns.DeriveID(time.Time{}, "turn", message), Source: "claude-code", Model: "m-1", Message: message, Usage: u,
+		Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+}
+
+func total(calls ...Call) Amount {
+	s := NewSum(Options{Models: table()})
+	for _, c := range calls {
+		s.Add(c)
+	}
+	return s.Total()
+}
+
+func TestEachResponseOfAProviderCountsOnce(t *testing.T) {
+	u := &turns.Usage{InputTokens: 1000, CacheRead: 600, CacheCreation: 300, OutputTokens: 50}
+	once := total(call("a", u))
+	if all, recorded, priced := once.Micros(); all != 100+60+600+500 || recorded != 0 || priced != all {
+		t.Fatalf("a call costs %d micro-dollars, %d recorded, %d by prices", all, recorded, priced)
+	}
+	for _, tc := range []struct {
+		name  string
+		calls []Call
+		same  bool // tokens and cost are those of one call
+		calln uint64
+	}{
+		{"the same in another session", []Call{call("a", u), call("a", u)}, true, 1},
+		{"a later block of it, without usage", []Call{call("a", u), call("a", nil)}, true, 1},
+		{"its beginning, then all of it", []Call{call("a", &turns.Usage{InputTokens: 1000, CacheRead: 600, CacheCreation: 300, OutputTokens: 3}), call("a", u)}, true, 1},
+		{"its beginning, then what came since", []Call{call("a", &turns.Usage{InputTokens: 1000, CacheRead: 600, CacheCreation: 300, OutputTokens: 3}), call("a", &turns.Usage{OutputTokens: 47})}, true, 1},
+		{"all of it, then its beginning", []Call{call("a", u), call("a", &turns.Usage{InputTokens: 1000, CacheRead: 600, CacheCreation: 300, OutputTokens: 3})}, true, 1},
+		{"another response", []Call{call("a", u), call("b", u)}, false, 2},
+		{"another call under the same id", []Call{call("a", u), call("a", &turns.Usage{InputTokens: 7})}, false, 2},
+		{"two without an id", []Call{call("", u), call("", u)}, false, 2},
+	} {
+		got := total(tc.calls...)
+		if (got.Tokens == once.Tokens && got.Picos() == once.Picos()) != tc.same || got.Calls != tc.calln {
+			t.Errorf("%s: %+v", tc.name, got)
+		}
+		if got.Repeated != uint64(len(tc.calls))-tc.calln {
+			t.Errorf("%s: %d repeated", tc.name, got.Repeated)
+		}
+	}
+}
+
+func TestWhatIsNotKnownIsCountedAndNotGuessed(t *testing.T) {
+	with := func(f func(*Call)) Call {
+		c := call("a", &turns.Usage{InputTokens: 1000, OutputTokens: 100})
+		f(&c)
+		return c
+	}
+	for _, tc := range []struct {
+		name         string
+		call         Call
+		want         Amount
+		micros       uint64
+		lower, known bool
+	}{
+		{"all is known", with(func(c *Call) {}), Amount{}, 2000, false, true},
+		{"an unknown model", with(func(c *Call) { c.Model = "m-2" }), Amount{Unpriced: 1100}, 0, true, false},
+		{"no model", with(func(c *Call) { c.Model = "" }), Amount{Unpriced: 1100}, 0, true, false},
+		{"no usage", with(func(c *Call) { c.Usage = nil }), Amount{WithoutUsage: 1}, 0, true, false},
+		{"the start of the stream", with(func(c *Call) { c.Details.OutputAtStart = true }), Amount{AtStart: 1}, 2000, true, true},
+		{"another tier", with(func(c *Call) { c.Details.Tier = "batch" }), Amount{OtherTier: 1}, 2000, false, true},
+		{"web searches", with(func(c *Call) { c.Details.WebSearches = 3 }), Amount{WebSearches: 3}, 2000, false, true},
+		{"a recorded cost", with(func(c *Call) { c.Recorded, c.HasRecorded = 7_000_000, true }), Amount{}, 7, false, true},
+		{"a recorded cost of an unknown model", with(func(c *Call) { c.Model, c.Recorded, c.HasRecorded = "m-2", 7_000_000, true }), Amount{}, 7, false, true},
+		{"a recorded cost without usage", with(func(c *Call) { c.Usage, c.Recorded, c.HasRecorded = nil, 7_000_000, true }), Amount{}, 7, false, true},
+	} {
+		got := total(tc.call)
+		if all, _, _ := got.Micros(); all != tc.micros || got.IsLowerBound() != tc.lower || got.IsKnown() != tc.known || got.Calls != 1 {
+			t.Errorf("%s: %d micro-dollars, lower bound %v, known %v, %d calls", tc.name, all, got.IsLowerBound(), got.IsKnown(), got.Calls)
+		}
+		got.Calls, got.Tokens, got.recorded, got.priced = 0, Tokens{}, 0, 0
+		if d := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(Amount{})); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, d)
+		}
+	}
+}
+
+func TestKindsOfTokensDoNotOverlap(t *testing.T) {
+	c := call("a", &turns.Usage{InputTokens: 1000, CacheRead: 600, CacheCreation: 300, OutputTokens: 50})
+	c.Details = turns.UsageDetails{Reasoning: 999, CacheHour: 100}
+	got := total(c)
+	if want := (Tokens{Input: 100, CacheRead: 600, CacheWrite: 300, CacheHour: 100, Output: 50, Reasoning: 50}); got.Tokens != want || got.Tokens.All() != 1050 {
+		t.Errorf("%+v, want %+v", got.Tokens, want)
+	}
+	if all, _, _ := got.Micros(); all != 100+60+200*2+100*4+500 {
+		t.Errorf("%d micro-dollars", all)
+	}
+}
+
+func TestDaysBeginInTheZoneAndBoundsHold(t *testing.T) {
+	paris, err := time.LoadLocation("Europe/Paris")
+	if err != nil {
+		t.Skip("no zones on this machine: ", err)
+	}
+	s := NewSum(Options{By: []Key{ByDay, ByModel}, Models: table(), Zone: paris, Since: time.Date(2026, 3, 1, 0, 0, 0, 0, paris), Until: time.Date(2026, 3, 3, 0, 0, 0, 0, paris)})
+	for _, at := range []string{"2026-02-28T22:59:59Z", "2026-02-28T23:00:00Z", "2026-03-01T22:59:59Z", "2026-03-01T23:00:00Z", "2026-03-02T23:00:00Z"} {
+		c := call(at, &turns.Usage{InputTokens: 1_000_000})
+		if c.Time, err = time.Parse(time.RFC3339, at); err != nil {
+			t.Fatal(err)
+		}
+		s.Add(c)
+	}
+	var got []string
+	for _, r := range s.Rows() {
+		got = append(got, r.Day+" "+r.Model+" "+time.Duration(r.Calls).String())
+	}
+	if d := cmp.Diff([]string{"2026-03-01 m-1 2ns", "2026-03-02 m-1 1ns"}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// A response whose first copy is out of the bounds does not count by a later copy.
+func TestACopyWithinTheBoundsOfWhatIsOutsideCountsNothing(t *testing.T) {
+	s := NewSum(Options{Models: table(), Since: time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)})
+	u := &turns.Usage{InputTokens: 1000}
+	s.Add(call("a", u))
+	later := call("a", u)
+	later.Time = later.Time.AddDate(0, 0, 5)
+	s.Add(later)
+	if got := s.Total(); got.Calls != 0 || got.Picos() != 0 || got.Repeated != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestRowsAreTheCostliestFirstOrByTime(t *testing.T) {
+	s := NewSum(Options{By: []Key{ByProject}, Models: table()})
+	for project, n := range map[string]uint64{"/a": 1, "/b": 3, "/c": 2} {
+		c := call(project, &turns.Usage{InputTokens: n * 1_000_000})
+		c.Project = project
+		s.Add(c)
+	}
+	rows := s.Rows()
+	if rows[0].Project != "/b" || rows[1].Project != "/c" || rows[2].Project != "/a" {
+		t.Errorf("%+v", rows)
+	}
+	rest := Rest(rows[1:])
+	if all, _, _ := rest.Micros(); all != 3_000_000 || rest.Calls != 2 {
+		t.Errorf("the rest is %+v", rest)
+	}
+	if d := cmp.Diff([]tokens.Source{{Name: "test", Date: "2026-01-02"}}, s.Sources()); d != "" {
+		t.Errorf("sources (-want +got):\n%s", d)
+	}
+	if _, err := ParseKeys("day,colour"); err == nil {
+		t.Error("a key that is none is taken")
+	}
+}

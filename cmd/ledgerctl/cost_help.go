@@ -1,0 +1,38 @@
+package main
+
+// manualCost is the page of cost.
+const manualCost = `ledgerctl cost [SESSION|TURN…] [--by KEY,…] [--since DAY] …
+
+What model calls used and cost: tokens by kind, and dollars. Of a session, its
+own calls and those of the sub-agents that it started; without arguments, of
+all sessions. A fork and its parent share turns: those count once, where they
+were said. So does a response that several files or turns repeat.
+
+A cost is what the source recorded; else tokens times the price of the model,
+from the table that comes with ledgerctl. Below are its sources and days. ≥
+stands before a cost that is higher, and the lines below say why: the source
+has no usage, or a wrong one, or no price of the model is known. – is unknown.
+
+The kinds of tokens do not overlap: input is neither read from the cache nor
+written to it. Reasoning is a part of the output, where the source tells it.
+
+  --by KEY,…     a row for each turn, session (default), day, model, project
+                 (the working folder), agent (of the ledger) or source (the
+                 program); several with commas: day,model
+  --since DAY    calls from a day, time or age (3d, 12h, 2w) on
+  --until DAY    calls before it
+  --zone ZONE    where days begin: UTC, Europe/Paris (else: as on this machine)
+  --prices FILE  prices of your own: TOML with rows [[model]], as nexusd's
+                 configuration has them
+  -n, --limit N  at most N rows, the costliest or newest (20; 0: all), and one
+                 for the rest. With --json all
+
+With --json costs are in micro-dollars.
+
+Examples
+  ledgerctl cost
+  ledgerctl cost --by day,model --since 30d
+  ledgerctl cost --by project --zone Europe/Paris
+  ledgerctl cost support-42 --by turn
+  ledgerctl cost --by model --json | jq '.total.cost_micros / 1e6'
+`
