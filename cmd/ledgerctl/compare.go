@@ -74,7 +74,7 @@ func compareCmd(e *env) *cobra.Command {
 		return err
 	})
 	f := c.Flags()
-	f.StringArrayVar(&names, "policy", append(policy.Names(), compare.RecordedName), "policies, by name, and settings of theirs; masking and recorded are baselines")
+	f.StringArrayVar(&names, "policy", append(policy.Names(), policy.RecordedName), "policies, by name, and settings of theirs; masking and recorded are baselines")
 	f.Uint64Var(&window, "window", 200_000, "the model's context window, in tokens")
 	f.StringVar(&svg, "svg", "", "file for a plot of the longest history")
 	f.BoolVar(&markdown, "markdown", false, "tables for a Markdown page")
@@ -114,8 +114,8 @@ func policyOf(arg string) (policy.Policy, error) {
 	switch arg {
 	case compare.MaskingName:
 		return compare.Masking(), nil
-	case compare.RecordedName:
-		return compare.AsRecorded(), nil
+	case policy.RecordedName:
+		return policy.AsRecorded(), nil
 	}
 	named, err := policyArg(arg)
 	if err != nil {

@@ -36,7 +36,7 @@ var realWindows = []uint64{200_000, 50_000}
 //	go test ./cmd/ledgerctl -run TestCompareReal -write
 func TestCompareReal(t *testing.T) {
 	began := time.Now()
-	names := append(policy.Names(), compare.MaskingName, compare.RecordedName)
+	names := append(policy.Names(), compare.MaskingName, policy.RecordedName)
 	if *comparedPolicies != "" {
 		names = []string{*comparedPolicies}
 	}
@@ -133,7 +133,7 @@ func checkBalanced(t *testing.T, x *comparison) {
 	}
 	cost := func(i int) uint64 { return x.sums[i].Usage.Cost(x.prices) }
 	for i, p := range x.policies {
-		if i == at || strings.HasPrefix(p.Name, "balanced") || p.Name == compare.MaskingName || p.Name == compare.RecordedName {
+		if i == at || strings.HasPrefix(p.Name, "balanced") || p.Name == compare.MaskingName || p.Name == policy.RecordedName {
 			continue
 		}
 		if kept(i) >= kept(at) && cost(i) <= cost(at) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nexus/compactor/compare"
+	"nexus/compactor/policy"
 	"nexus/turns/tokens"
 )
 
@@ -86,7 +87,7 @@ func (x *comparison) baselines() (out []string) {
 			x.policies[x.measure].Name, grouped(o.Room/n), grouped(o.Needed/n), grouped(o.Later/n)))
 	}
 	for i := range x.sums {
-		if x.policies[i].Name != compare.RecordedName {
+		if x.policies[i].Name != policy.RecordedName {
 			continue
 		}
 		r := x.sums[i].Reported

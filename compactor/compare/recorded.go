@@ -5,25 +5,8 @@ import (
 
 	"nexus/compactor"
 	"nexus/compactor/plan"
-	"nexus/compactor/policy"
 	"nexus/turns"
 )
-
-// RecordedName is the name of [AsRecorded] in a comparison.
-const RecordedName = "recorded"
-
-// AsRecorded returns a baseline beside the policies: what the transcript's own agent had
-// in view, as far as the source tells. Its own compactions come into force where they
-// stand in the transcript, and no other is made. It is no policy that a session can have.
-//
-// What a source does not hold is missing: a system part and tools that it does not
-// record, and what its agent left out of a call without a record of that. A source
-// without records of compactions shows everything at every call.
-func AsRecorded() policy.Policy {
-	p, _ := policy.Builtin("balanced")
-	p.Name, p.Version, p.Mode = RecordedName, 1, policy.Manual
-	return p
-}
 
 // Source is what the source of a transcript tells about its own agent's calls. The
 // policies' replays do not use it.

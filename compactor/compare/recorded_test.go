@@ -1,6 +1,10 @@
 package compare
 
-import "testing"
+import (
+	"testing"
+
+	"nexus/compactor/policy"
+)
 
 // recordedStory has five calls. Before the third its agent replaced the first two
 // turns by a summary, and kept the second verbatim; before the fifth it stopped showing
@@ -23,7 +27,7 @@ func recordedStory() *Transcript {
 }
 
 func TestRecordedRowShowsWhatTheAgentSaw(t *testing.T) {
-	r := mustReplay(t, recordedStory(), AsRecorded(), window(100_000, ""))
+	r := mustReplay(t, recordedStory(), policy.AsRecorded(), window(100_000, ""))
 	var sum Sum
 	sum.Add(r)
 	if sum.Compactions != 1 || sum.Elisions != 1 || sum.Summarized != 0 {
@@ -65,7 +69,7 @@ func TestRecordedCompactionOfNothingIsPassedOver(t *testing.T) {
 		{Before: 1, FirstKept: 1, Summary: "the turn comes later"},
 		{Before: 1, FirstKept: -1, Cleared: []Cleared{{Turn: 0, Call: "none"}}},
 	}})
-	r := mustReplay(t, tr, AsRecorded(), window(100_000, ""))
+	r := mustReplay(t, tr, policy.AsRecorded(), window(100_000, ""))
 	if r.Calls[1].Compacted || r.Calls[1].Elided {
 		t.Errorf("%+v", r.Calls[1])
 	}

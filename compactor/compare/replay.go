@@ -125,7 +125,7 @@ type prepared struct {
 // turn appends a turn and makes its call, if it has one.
 func (r *replay) turn(ctx context.Context, i int) error {
 	turn := &r.t.turns[i]
-	if r.out.Policy.Name == RecordedName {
+	if r.out.Policy.Name == policy.RecordedName {
 		if err := r.record(i); err != nil {
 			return err
 		}

@@ -81,6 +81,9 @@ func (s *Source) appendJSON(to []byte) (_ []byte, err error) {
 			return to, err
 		}
 	}
+	if s.Messages > 0 {
+		to = strconv.AppendUint(append(to, `,"messages":`...), s.Messages, 10)
+	}
 	return append(to, '}'), nil
 }
 

@@ -38,6 +38,7 @@ func drawContext(rng *rand.Rand) *Context {
 		if rng.IntN(3) == 0 {
 			s.Memory = NewID()
 		}
+		s.Messages = rng.Uint64N(3)
 		c.Sources = append(c.Sources, s)
 	}
 	if rng.IntN(2) == 0 {

@@ -13,8 +13,12 @@ type GetContext struct {
 	// QueryTokens bounds what Query brings back; 0: an eighth of the budget, 8,000 at most.
 	QueryTokens uint64 `json:"query_tokens,omitempty,omitzero"`
 	Explain     bool   `json:"explain,omitempty,omitzero"`
-	Inline      bool   `json:"inline,omitempty,omitzero"`
-	WaitMS      int    `json:"wait_ms,omitempty,omitzero"` // for a model, if a compaction is due
+	// Recorded asks for what the model call of turn At was given, as far as the ledger
+	// tells, with the turn's own messages and response; Before leaves the response out.
+	Recorded bool `json:"recorded,omitempty,omitzero"`
+	Before   bool `json:"before,omitempty,omitzero"`
+	Inline   bool `json:"inline,omitempty,omitzero"`
+	WaitMS   int  `json:"wait_ms,omitempty,omitzero"` // for a model, if a compaction is due
 	Page
 	Read
 }
@@ -28,6 +32,8 @@ type Source struct {
 	Status  string   `json:"status"`
 	Tokens  uint64   `json:"tokens"`
 	Why     string   `json:"why,omitempty,omitzero"`
+
+	Messages uint64 `json:"messages,omitempty,omitzero"` // with explain: how many of the context's messages come from it
 }
 
 // PreamblePart is a section of the system part, or all tools, by its tokens.
@@ -53,6 +59,7 @@ type Context struct {
 	Recipe      turns.Raw       `json:"recipe"`
 	Sources     []Source        `json:"sources"`
 	Preamble    []PreamblePart  `json:"preamble,omitempty,omitzero"` // with explain: what each part of overhead takes
+	Recorded    string          `json:"recorded,omitempty,omitzero"` // of a recorded context, how it is known: recipe, or path
 	Compaction  CompactionState `json:"compaction"`
 	Compacted   *turns.ID       `json:"compacted,omitempty,omitzero"` // the compaction that this call committed
 	Flush       FlushState      `json:"flush,omitzero"`

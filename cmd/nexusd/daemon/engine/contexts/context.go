@@ -43,6 +43,9 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if req.Limit < 0 {
 		return nil, api.FieldErrorf("/limit", "%d is below 0", req.Limit)
 	}
+	if err := checkRecorded(&req); err != nil {
+		return nil, err
+	}
 	recipe, err := recipeOf(session, req)
 	if err != nil {
 		return nil, err
@@ -74,15 +77,21 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 	if recipe != nil && at.IsZero() {
 		head = lineage.Node{} // before the first turn
 	}
-	name := pageKey{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), query: req.Query, queryTokens: req.QueryTokens, explain: req.Explain}
+	name := pageKey{session: session, digest: cur.Digest, head: head.Ref, format: req.Format, budget: req.Budget, recipe: string(req.Recipe), query: req.Query, queryTokens: req.QueryTokens, explain: req.Explain, recorded: req.Recorded, before: req.Before}
 	if req.Policy != nil {
 		name.policy = req.Policy.Name + string(req.Policy.Set)
 	}
 	epoch := cx.pages.Epoch() // before a key is read
 	whole, ok := cx.pages.Get(name)
 	if !cur.Started || !ok {
-		v, err := cx.viewAt(ctx, s, head, req, recipe, true, d.ReusableFor(s), fresh)
-		if recipe == nil && !req.At.IsZero() && isUnresolved(err) { // the next turn's recipe may be the cause
+		var v *contextView
+		by := ""
+		if req.Recorded {
+			v, by, err = cx.recordedView(ctx, s, head, req)
+		} else {
+			v, err = cx.viewAt(ctx, s, head, req, recipe, true, d.ReusableFor(s), fresh)
+		}
+		if recipe == nil && !req.Recorded && !req.At.IsZero() && isUnresolved(err) { // the next turn's recipe may be the cause
 			v, err = cx.viewAt(ctx, s, head, req, nil, false, nil, fresh)
 		}
 		if err != nil {
@@ -91,6 +100,9 @@ func (cx *Contexts) Context(ctx context.Context, c reader.Caller, session turns.
 		out, err := cx.renderContext(epoch, render, v, req)
 		if err != nil {
 			return nil, err
+		}
+		if out.Recorded = by; by == byPath {
+			out.Recipe = nil // no recipe leads to it
 		}
 		whole = *out
 		name.digest = page.DigestPrefix(turns.HashEvent([]byte(req.Format + " " + whole.Fingerprint)))
@@ -317,7 +329,14 @@ func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextVie
 		}
 		out.Sources = append(out.Sources, x)
 	}
-	for _, src := range v.context.Sources {
+	var messages []uint64 // of each source
+	if req.Explain {
+		messages = make([]uint64, len(v.context.Sources))
+		for _, i := range v.context.Origins {
+			messages[i]++
+		}
+	}
+	for i, src := range v.context.Sources {
 		x := api.Source{Turn: src.Turn.Turn, Half: src.Half.String(), Status: string(src.Status), Tokens: src.Tokens}
 		if src.Turn.Session != v.path.Session {
 			x.Session = src.Turn.Session
@@ -326,7 +345,7 @@ func (cx *Contexts) renderContext(epoch uint64, render renderFunc, v *contextVie
 			x.Half = "replacement"
 		}
 		if req.Explain {
-			x.Why = src.Why
+			x.Why, x.Messages = src.Why, messages[i]
 		}
 		out.Sources = append(out.Sources, x)
 	}

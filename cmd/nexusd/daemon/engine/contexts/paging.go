@@ -20,6 +20,8 @@ type pageKey struct {
 	query       string
 	queryTokens uint64
 	explain     bool
+	recorded    bool
+	before      bool
 }
 
 // contextSize returns about how many bytes of memory a context takes.

@@ -1,0 +1,127 @@
+package contexts
+
+import (
+	"context"
+	"slices"
+
+	"nexus/compactor/policy"
+	"nexus/compactor/summary"
+	"nexus/compactor/view"
+	"nexus/ledger"
+	"nexus/ledger/api"
+	"nexus/lineage"
+	"nexus/turns"
+)
+
+// How a recorded context is known, as in protocol JSON.
+const (
+	byRecipe = "recipe" // the context that the call was given, made again, and the turn
+	byPath   = "path"   // what the compactions on the turn's path leave of it
+)
+
+// checkRecorded checks the members of a request that ask for a recorded context.
+func checkRecorded(req *api.GetContext) error {
+	switch {
+	case req.Before && !req.Recorded:
+		return api.FieldErrorf("/before", "it goes with recorded")
+	case !req.Recorded:
+		return nil
+	case req.At.IsZero():
+		return api.FieldErrorf("/recorded", "it takes at, the turn whose call is meant")
+	case req.Recipe != nil || req.Policy != nil || req.Budget != 0 || req.Query != "":
+		return api.FieldErrorf("/recorded", "recipe, policy, budget and query ask for another context than the one that was recorded")
+	}
+	return nil
+}
+
+// recordedView makes the context that the model call of a turn was given, as far as the
+// ledger tells, with the turn's own messages, and with its response unless the request
+// says before.
+//
+// A turn that came with the recipe of its context has that context. Any other has what
+// is in force on its path: the compactions that its source recorded, or that the ledger
+// made. Nothing is shortened to a budget, since nothing says which one the agent had.
+func (cx *Contexts) recordedView(ctx context.Context, s *ledger.Session, head lineage.Node, req api.GetContext) (v *contextView, by string, err error) {
+	if head.Ref.Session != s.ID {
+		return nil, "", api.FieldErrorf("/at", "the turn is of session %s, and so is what was recorded of its call", head.Ref.Session)
+	}
+	t, ev, err := cx.reader.TurnEvent(head.Ref)
+	if err != nil {
+		return nil, "", err
+	}
+	plain := api.GetContext{At: req.At, Format: req.Format, Explain: req.Explain, Read: req.Read}
+	v = new(contextView)
+	if v.event, v.set, err = cx.reader.SettingsAt(ctx, s, t.Index-1); err != nil {
+		return nil, "", err
+	}
+	v.policy, v.limits = policy.AsRecorded(), cx.reader.Limits(&v.set)
+	v.budget = v.policy.Budget(v.limits)
+	if v.path, err = cx.paths.Load(ctx, s, &v.set, v.policy, head); err != nil {
+		return nil, "", err
+	}
+	v.path.Limits = v.limits
+	own := slices.IndexFunc(v.path.Halves, func(h summary.HalfTurn) bool { return h.Ref == head.Ref })
+	if own < 0 {
+		own = len(v.path.Halves)
+	}
+	halves := v.path.Halves[own:]
+	if req.Before {
+		halves = slices.DeleteFunc(slices.Clone(halves), func(h summary.HalfTurn) bool { return h.Half == turns.ResponseHalf })
+	}
+	if ev.Kind == turns.KindTurn {
+		given, err := cx.givenContext(ctx, s, ev, plain)
+		if err != nil {
+			return nil, "", err
+		}
+		if given != nil {
+			given.context = given.context.WithoutPending()
+			for _, h := range halves {
+				given.context = given.context.WithHalf(h.Ref, h.Half, h.Messages, given.path.Counter)
+			}
+			given.reported = cx.reportedOf(given, ev, req.Before)
+			return given, byRecipe, nil
+		}
+	}
+	v.path.Halves = slices.Concat(v.path.Halves[:own], halves)
+	if v.context, err = view.Render(v.path, v.path.Counter); err != nil {
+		return nil, "", err
+	}
+	v.context = v.context.WithoutPending()
+	v.reported = cx.reportedOf(v, ev, req.Before)
+	return v, byPath, nil
+}
+
+// givenContext makes the context that the call of a turn was given, by the recipe that
+// the turn came with; nil if it came with none that this build can follow.
+func (cx *Contexts) givenContext(ctx context.Context, s *ledger.Session, ev *turns.Event, req api.GetContext) (*contextView, error) {
+	var n lineage.Node // before the first turn
+	if !ev.Parent.IsZero() {
+		ns, err := cx.reader.Projections.Nodes(ev.Parent)
+		if err != nil {
+			return nil, err
+		}
+		n = ns[0]
+	}
+	r, err := cx.StoredRecipe(s, n, ev)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	req.At = n.Ref.Turn
+	v, err := cx.viewAt(ctx, s, n, req, r, true, nil, false)
+	if isUnresolved(err) {
+		return nil, nil
+	}
+	return v, err
+}
+
+// reportedOf returns the provider's count of the call of a turn, 0 if there is none: of
+// its input, with the response too unless before is set.
+func (cx *Contexts) reportedOf(v *contextView, ev *turns.Event, before bool) uint64 {
+	if ev.Kind != turns.KindTurn || ev.Usage == nil || ev.Usage.InputTokens == 0 {
+		return 0
+	}
+	if before {
+		return ev.Usage.InputTokens
+	}
+	return ev.Usage.InputTokens + ev.Usage.OutputTokens
+}

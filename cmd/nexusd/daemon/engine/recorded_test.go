@@ -1,0 +1,94 @@
+package engine_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// What a call was given comes from the recipe of its turn: the context that was served,
+// with the turn's own messages behind it, whatever the policy shows by now.
+func TestRecordedContextIsWhatTheCallWasServed(t *testing.T) {
+	e := newWorld().Engine(t)
+	c := new(clock)
+	e.Now = c.Now
+	k := &kept{session: usesTools(t, e, whenCold())}
+	c.pass(time.Hour)
+	cold := k.serve(t, e, api.GetContext{})
+	r := with(say("with the cold one", "a"), cold)
+	r.Usage = &turns.Usage{InputTokens: 4321, OutputTokens: 21}
+	at := add(t, e, k.session, r).ID
+	plain := add(t, e, k.session, say("at once, without a recipe", "a")).ID
+	before := must(e.Context(t.Context(), alice, k.session, api.GetContext{At: at, Recorded: true, Before: true, Explain: true}))(t)
+	n := len(cold.Messages)
+	if len(before.Messages) != n+1 || before.Recorded != "recipe" || before.Reported != 4321 || !bytes.Equal(before.Recipe, cold.Recipe) {
+		t.Errorf("%d messages by %q, %d reported, recipe %s; served were %d", len(before.Messages), before.Recorded, before.Reported, before.Recipe, n)
+	}
+	for i := range cold.Messages {
+		if !bytes.Equal(before.Messages[i], cold.Messages[i]) {
+			t.Fatalf("message %d is %s, served was %s", i, before.Messages[i], cold.Messages[i])
+		}
+	}
+	sum := uint64(0)
+	for _, s := range before.Sources {
+		sum += s.Messages
+	}
+	if sum != uint64(n+1) {
+		t.Errorf("the sources have %d messages, the context %d", sum, n+1)
+	}
+	whole := must(e.Context(t.Context(), alice, k.session, api.GetContext{At: at, Recorded: true}))(t)
+	if len(whole.Messages) != n+2 || whole.Reported != 4342 || whole.Tokens <= before.Tokens {
+		t.Errorf("with the response %d messages, %d tokens, %d reported", len(whole.Messages), whole.Tokens, whole.Reported)
+	}
+	if cx := must(e.Context(t.Context(), alice, k.session, api.GetContext{At: plain, Recorded: true}))(t); cx.Recorded != "path" || cx.Reported != 0 || cx.Recipe != nil && string(cx.Recipe) != "null" {
+		t.Errorf("a turn without a recipe: by %q, %d reported, recipe %s", cx.Recorded, cx.Reported, cx.Recipe)
+	}
+}
+
+// Calls that wait for their results at the turn get none: the next turn brings them.
+func TestRecordedContextMakesUpNoResults(t *testing.T) {
+	e := newWorld().Engine(t)
+	s := must(e.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t).ID
+	ask := say("question", "")
+	ask.Response = &turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "c1", Name: "run", Arguments: turns.Raw(`{}`)}}}
+	at := add(t, e, s, ask).ID
+	if cx := must(e.Context(t.Context(), alice, s, api.GetContext{At: at}))(t); len(cx.Messages) != 3 {
+		t.Fatalf("the next call is given %d messages", len(cx.Messages))
+	}
+	for before, want := range map[bool]int{false: 2, true: 1} {
+		cx := must(e.Context(t.Context(), alice, s, api.GetContext{At: at, Recorded: true, Before: before, Explain: true}))(t)
+		sum := uint64(0)
+		for _, x := range cx.Sources {
+			sum += x.Tokens
+		}
+		if len(cx.Messages) != want || sum != cx.Tokens {
+			t.Errorf("before %v: %d messages, %d tokens of %d in sources", before, len(cx.Messages), cx.Tokens, sum)
+		}
+	}
+}
+
+func TestRecordedContextRefusesWhatAsksForAnother(t *testing.T) {
+	e := newWorld().Engine(t)
+	s := must(e.Create(t.Context(), alice, api.CreateSession{}, canon(api.CreateSession{})))(t).ID
+	at := add(t, e, s, say("a", "b")).ID
+	fork := must(e.Fork(t.Context(), alice, s, api.CreateFork{Turn: at}, canon(api.CreateFork{Turn: at})))(t).ID
+	for name, req := range map[string]api.GetContext{
+		"no turn":        {Recorded: true},
+		"before alone":   {At: at, Before: true},
+		"another policy": {At: at, Recorded: true, Policy: &api.Policy{Name: "nexus"}},
+		"a budget":       {At: at, Recorded: true, Budget: 9000},
+		"a query":        {At: at, Recorded: true, Query: "a"},
+	} {
+		_, err := e.Context(t.Context(), alice, s, req)
+		if code(err) != api.Malformed {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := e.Context(t.Context(), alice, fork, api.GetContext{At: at, Recorded: true})
+	if code(err) != api.Malformed {
+		t.Errorf("an inherited turn: %v", err)
+	}
+}
