@@ -2,77 +2,149 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"charm.land/lipgloss/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/contextview"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
 
+// contextFlags are the flags of the command.
+type contextFlags struct {
+	format, policy, query            string
+	budget, queryTokens              uint64
+	explain, svg, before, next, diff bool
+	secrets                          bool
+}
+
+// simulates reports whether the flags ask for what another policy or request would show.
+func (f *contextFlags) simulates() bool { return f.policy != "" || f.budget > 0 || f.query != "" }
+
+// check says which flags do not go together.
+func (f *contextFlags) check(e *env) error {
+	switch {
+	case f.svg && (e.json || f.format != ""):
+		return usageError{errBothForms}
+	case f.queryTokens > 0 && f.query == "":
+		return usageError{errors.New("--query-tokens goes with --query")}
+	case f.before && (f.next || f.simulates()):
+		return usageError{errors.New("--before is of what was recorded; it does not go with --next, --policy, --budget and --query")}
+	case f.diff && (f.svg || f.format != "" || f.explain):
+		return usageError{errors.New("--diff goes without --svg, --format and --explain")}
+	}
+	return nil
+}
+
 func contextCmd(e *env) *cobra.Command {
-	var format, policy string
-	var budget, queryTokens uint64
-	var query string
-	var explain, svg bool
-	c := verb("context SESSION|TURN", "what the model would see", 1, 1, func(cmd *cobra.Command, args []string) error {
-		if svg && (e.json || format != "") {
-			return usageError{errBothForms}
+	var f contextFlags
+	c := verb("context SESSION|TURN | --diff A B", "what the model would see, or was given", 1, 2, func(cmd *cobra.Command, args []string) error {
+		if err := f.check(e); err != nil {
+			return err
 		}
-		if queryTokens > 0 && query == "" {
-			return usageError{errors.New("--query-tokens goes with --query")}
+		if f.diff != (len(args) == 2) {
+			return usageError{errors.New("context takes one session or turn, and --diff takes two")}
 		}
-		p, err := e.place(cmd, args[0])
+		if f.diff {
+			return e.diffPieces(cmd, args, f)
+		}
+		p, cx, err := e.contextOf(cmd, args[0], f)
 		if err != nil {
 			return err
 		}
-		c, s, at := p.c, p.s, p.turn
-		if e.agent == "" {
-			c = c.As(api.Operator) // a look commits nothing
-		}
-		r := api.GetContext{At: at, Format: format, Budget: budget, Query: query, QueryTokens: queryTokens, Explain: explain}
-		if policy != "" {
-			var err error
-			if r.Policy, err = policyArg(policy); err != nil {
-				return err
-			}
-		}
-		cx, err := c.Context(cmd.Context(), s.ID, r)
-		if err != nil {
-			return err
-		}
-		if svg {
-			name := cmp.Or(s.Label, short(s.ID))
-			if !at.IsZero() {
-				name += ", turn " + short(at)
+		if f.svg {
+			name := cmp.Or(p.s.Label, short(p.s.ID))
+			if !p.turn.IsZero() {
+				name += ", turn " + short(p.turn)
 			}
 			return plotContext(e.raw, name, cx)
 		}
-		if e.json || format != "" {
+		if e.json || f.format != "" {
 			return e.print(cx)
 		}
-		e.printContext(cx, explain)
-		return nil
+		return e.showContext(cmd.Context(), p, cx, f)
 	})
-	c.Flags().StringVar(&format, "format", "", "print the messages as JSON: otel, openai, anthropic, gemini")
-	c.Flags().StringVar(&policy, "policy", "", "look with another policy")
-	c.Flags().Uint64Var(&budget, "budget", 0, "look with another budget, in tokens")
-	c.Flags().StringVar(&query, "query", "", "bring back what answers it of the turns that are not shown whole")
-	c.Flags().Uint64Var(&queryTokens, "query-tokens", 0, "with --query: at most so many tokens")
+	c.Flags().StringVar(&f.format, "format", "", "print the messages as JSON: otel, openai, anthropic, gemini")
+	c.Flags().StringVar(&f.policy, "policy", "", "simulate another policy")
+	c.Flags().Uint64Var(&f.budget, "budget", 0, "simulate another budget, in tokens")
+	c.Flags().StringVar(&f.query, "query", "", "bring back what answers it of the turns that are not shown whole")
+	c.Flags().Uint64Var(&f.queryTokens, "query-tokens", 0, "with --query: at most so many tokens")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(contextForms, cobra.ShellCompDirectiveNoFileComp))
-	c.Flags().BoolVar(&svg, "svg", false, "print a picture, as SVG")
-	c.Flags().BoolVar(&explain, "explain", false, "say for each half turn why it is in, shortened or out")
+	c.Flags().BoolVar(&f.svg, "svg", false, "print a picture, as SVG")
+	c.Flags().BoolVar(&f.explain, "explain", false, "say for each half turn why it is in, shortened or out")
+	c.Flags().BoolVar(&f.before, "before", false, "without the turn's own response")
+	c.Flags().BoolVar(&f.next, "next", false, "what the call after the turn was given, or would be")
+	c.Flags().BoolVar(&f.diff, "diff", false, "what two contexts show differently")
+	c.Flags().BoolVar(&f.secrets, "show-secrets", false, "show credentials of known shapes")
 	return c
 }
 
-// printContext prints how full the window is and where each half turn of the
-// context comes from. Long runs that are kept whole are folded, unless all is
-// asked for.
-func (e *env) printContext(cx *api.Context, all bool) {
+// contextOf asks for the context of a session or turn. A turn's is what was recorded of
+// its call, unless the flags ask for another one; then the place is in the turn's own
+// session, where that is known.
+func (e *env) contextOf(cmd *cobra.Command, name string, f contextFlags) (place, *api.Context, error) {
+	p, err := e.place(cmd, name)
+	if err != nil {
+		return p, nil, err
+	}
+	text := !e.json && f.format == "" && !f.svg
+	r := api.GetContext{At: p.turn, Format: f.format, Budget: f.budget, Query: f.query, QueryTokens: f.queryTokens, Explain: f.explain || text}
+	if f.policy != "" {
+		if r.Policy, err = policyArg(f.policy); err != nil {
+			return p, nil, err
+		}
+	}
+	switch {
+	case p.turn.IsZero() && (f.before || f.next):
+		return p, nil, usageError{fmt.Errorf("--before and --next take a turn, as %s@head", name)}
+	case !p.turn.IsZero() && !f.next && !f.simulates():
+		r.Recorded, r.Before = true, f.before
+		t, err := p.c.Turn(cmd.Context(), p.s.ID, p.turn)
+		if err != nil {
+			return p, nil, err
+		}
+		if t.Session != p.s.ID { // inherited
+			if p.s, err = p.c.As(api.Operator).Session(cmd.Context(), t.Session); err != nil {
+				return p, nil, err
+			}
+			p.c = p.c.As(p.s.Agent)
+		}
+	}
+	c := p.c
+	if e.agent == "" {
+		c = c.As(api.Operator) // a look commits nothing
+	}
+	cx, err := c.Context(cmd.Context(), p.s.ID, r)
+	return p, cx, err
+}
+
+// showContext prints what was recorded of a call, or how full the window is, and what each
+// half turn of the context says.
+func (e *env) showContext(ctx context.Context, p place, cx *api.Context, f contextFlags) error {
+	if f.simulates() && !p.turn.IsZero() {
+		e.tell("A simulation: what the next call at this turn would be given with these flags. Without them you see what the model was given.")
+	}
+	depths, err := depthsOf(ctx, p)
+	if err != nil {
+		return err
+	}
+	if cx.Recorded == "" {
+		e.printFullness(cx)
+	} else if err := e.printRecorded(ctx, p, cx, f); err != nil {
+		return err
+	}
+	return e.printPieces(cx, depths, f)
+}
+
+// printFullness prints how full the window is.
+func (e *env) printFullness(cx *api.Context) {
 	counted := cx.Tokens + cx.Overhead
 	used, by := counted, "estimated"
 	if cx.Reported > 0 {
@@ -102,7 +174,87 @@ func (e *env) printContext(cx *api.Context, all bool) {
 		fmt.Fprintln(e.out, wrapped(e.width, fmt.Sprintf("billed: the provider's count of the last call, and an estimate of what came since; the rows below are estimates of %s: %s messages + %s system and tools = %s tokens",
 			counter, grouped(cx.Tokens), grouped(cx.Overhead), grouped(counted)), "  "))
 	}
-	if all && len(cx.Preamble) > 0 {
+}
+
+// printRecorded prints what is known of the call that a turn is.
+func (e *env) printRecorded(ctx context.Context, p place, cx *api.Context, f contextFlags) error {
+	t, err := p.c.Turn(ctx, p.s.ID, p.turn)
+	if err != nil {
+		return err
+	}
+	row := e.rows(9)
+	at := time.Time(t.Recorded)
+	if t.Time != nil {
+		at = time.Time(*t.Time)
+	}
+	row("call", "%s@%d, %s, %s", short(t.Session), t.Depth, cmp.Or(printable(t.Model), "no model named"), at.UTC().Format(time.DateTime))
+	what := "what the model was given for it, and what it answered"
+	if f.before {
+		what = "what the model was given for it"
+	}
+	if cx.Recorded == "recipe" {
+		row("shown", "%s: the context that was served, made again", what)
+	} else {
+		row("shown", "%s, as far as the source tells", what)
+	}
+	if k := compactionIn(cx); k.IsZero() {
+		row("compacted", "nothing before it")
+	} else if c, err := p.c.Compaction(ctx, p.s.ID, k); err == nil {
+		row("compacted", "%s: %s (%s)", short(k), did(c.Compaction), by(c.Compaction))
+	} else {
+		row("compacted", "%s", short(k))
+	}
+	row("ours", "%s tokens by %s: %s of messages, %s of system and tools", grouped(cx.Tokens+cx.Overhead), printable(counterOf(cx.Recipe)), grouped(cx.Tokens), grouped(cx.Overhead))
+	if u := t.Usage; u != nil && u.InputTokens > 0 {
+		row("provider", "%s tokens in (%s read from the cache, %s written to it), %s out", grouped(u.InputTokens), grouped(u.CacheRead), grouped(u.CacheCreation), grouped(u.OutputTokens))
+	} else {
+		row("provider", "no count is recorded")
+	}
+	var lacks []string
+	if len(cx.System) == 0 || string(cx.System) == "null" {
+		lacks = append(lacks, "the system prompt")
+	}
+	if len(cx.Tools) == 0 {
+		lacks = append(lacks, "the definitions of tools")
+	}
+	text := strings.Join(lacks, " and ")
+	if ours := cx.Tokens + cx.Overhead; text != "" && cx.Reported > ours {
+		text += fmt.Sprintf("; the provider counted %s tokens more than are shown", grouped(cx.Reported-ours))
+	}
+	row("not known", "%s", text)
+	return nil
+}
+
+// compactionIn returns the compaction whose summary a context shows first, zero for none.
+func compactionIn(cx *api.Context) turns.ID {
+	for i := range cx.Sources {
+		if cx.Sources[i].Status == "summary" {
+			return cx.Sources[i].Turn
+		}
+	}
+	return turns.ID{}
+}
+
+// depthsOf returns the numbers of the turns on a path.
+func depthsOf(ctx context.Context, p place) (map[turns.ID]uint64, error) {
+	out := make(map[turns.ID]uint64)
+	for t, err := range p.c.As(api.Operator).Path(ctx, p.s.ID, api.GetPath{At: p.turn}) {
+		if err != nil {
+			return nil, err
+		}
+		out[t.ID] = t.Depth
+	}
+	return out, nil
+}
+
+// printPieces prints what each half turn of a context says. Long runs are folded, unless
+// all is asked for.
+func (e *env) printPieces(cx *api.Context, depths map[turns.ID]uint64, f contextFlags) error {
+	pieces, err := contextview.PiecesOf(cx)
+	if err != nil {
+		return err
+	}
+	if f.explain && len(cx.Preamble) > 0 {
 		var rows [][]string
 		for _, p := range cx.Preamble {
 			rows = append(rows, []string{p.Type, grouped(p.Tokens), printable(p.Name)})
@@ -110,41 +262,74 @@ func (e *env) printContext(cx *api.Context, all bool) {
 		fmt.Fprint(e.out, e.table([]column{{head: "part"}, {head: "tokens", right: true}, {head: "name", least: 20}}, rows))
 	}
 	const head, tail = 6, 10
-	why := ""
-	if all {
-		why = "why"
+	text := "says"
+	if f.explain {
+		text = "why"
 	}
 	var rows [][]string
-	for i, s := range cx.Sources {
-		if !all && len(cx.Sources) > head+tail+1 && i >= head && i < len(cx.Sources)-tail {
+	for i := range pieces {
+		s := &pieces[i]
+		if last := len(pieces) - tail; !f.explain && len(pieces) > head+tail+1 && i >= head && i < last {
 			if i == head {
-				rest := cx.Sources[head : len(cx.Sources)-tail]
 				sum := uint64(0)
-				for _, r := range rest {
+				for _, r := range pieces[head:last] {
 					sum += r.Tokens
 				}
-				rows = append(rows, []string{faint.Render("…"), faint.Render(fmt.Sprintf("%s more", grouped(uint64(len(rest))))), "", grouped(sum), ""})
+				rows = append(rows, []string{"", faint.Render("…"), faint.Render(fmt.Sprintf("%s more", grouped(uint64(last-head)))), "", grouped(sum), faint.Render("--explain lists all")})
 			}
 			continue
 		}
-		turn := idStyle.Render(short(s.Turn))
-		switch {
-		case s.Half == "memory" && s.Turn.IsZero():
-			turn = faint.Render("system")
-		case s.Turn.IsZero():
-			turn = faint.Render("not stored")
+		says := printable(s.Why)
+		if !f.explain {
+			says = e.says(s, f.secrets)
 		}
-		if s.Status == "dropped" && s.Half == "recalled" {
-			turn = faint.Render("query")
-		}
-		half := s.Half
-		if s.Status == "summary" {
-			half = "stands for many"
-		}
-		rows = append(rows, []string{turn, half, status(s.Status), grouped(s.Tokens), printable(s.Why)})
+		rows = append(rows, []string{numberOf(depths, s), turnOf(s), halfOf(s), status(s.Status), grouped(s.Tokens), says})
 	}
-	fmt.Fprint(e.out, e.table([]column{{head: "turn"}, {head: "half"}, {head: "shown"}, {head: "tokens", right: true}, {head: why, wraps: true, least: 20}}, rows))
-	fmt.Fprintf(e.out, "%s, fingerprint %s\n", plural(uint64(len(cx.Messages)), "message"), faint.Render(shortHash(cx.Fingerprint, e.width)))
+	fmt.Fprint(e.out, e.table([]column{{head: "n", right: true, drop: 1}, {head: "turn"}, {head: "half"}, {head: "shown", drop: 2}, {head: "tokens", right: true}, {head: text, wraps: f.explain, least: 20}}, rows))
+	_, err = fmt.Fprintf(e.out, "%s, fingerprint %s\n", plural(uint64(len(cx.Messages)), "message"), faint.Render(shortHash(cx.Fingerprint, e.width)))
+	return err
+}
+
+// numberOf is the number of a piece's turn, as SESSION@N names it.
+func numberOf(depths map[turns.ID]uint64, s *contextview.Piece) string {
+	if n := depths[s.Turn]; n > 0 && s.Half != "memory" {
+		return fmt.Sprint(n)
+	}
+	return ""
+}
+
+// turnOf is the turn of a piece, for a table.
+func turnOf(s *contextview.Piece) string {
+	switch {
+	case s.Status == "dropped" && s.Half == "recalled":
+		return faint.Render("query")
+	case s.Half == "memory" && s.Turn.IsZero():
+		return faint.Render("system")
+	case s.Turn.IsZero():
+		return faint.Render("not stored")
+	}
+	return idStyle.Render(short(s.Turn))
+}
+
+// halfOf is the half of a piece, for a table.
+func halfOf(s *contextview.Piece) string {
+	if s.Status == "summary" {
+		return "stands for many"
+	}
+	return s.Half
+}
+
+// says is the beginning of what a piece says, with its credentials masked unless they are
+// shown.
+func (e *env) says(s *contextview.Piece, secrets bool) string {
+	if !secrets {
+		maskMessages(s.Messages)
+	}
+	most := 90
+	if e.width > 0 {
+		most = e.width // the table cuts what is too long
+	}
+	return clip(cmp.Or(describe(s.Messages), s.Why), most)
 }
 
 // defaultCounter is what tokens are counted by where a policy names nothing else.

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/cmd/ledgerctl/cost"
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns/tokens"
 )
@@ -221,20 +222,20 @@ func TestCostsOfRealTranscriptsAreThoseOfTheirRecords(t *testing.T) {
 				args = append(args, names...)
 			}
 			args = slices.DeleteFunc(args, func(n string) bool { return strings.HasSuffix(n, ".metadata.json") })
-			found, _, err := findTranscripts(args)
+			found, _, err := transcripts.Find(args)
 			if err != nil {
 				t.Fatal(err)
 			}
 			c := testLedger(t)
-			im := importer{c: c, format: "auto", final: true}
-			for i, o := range im.importFiles(t.Context(), found) {
-				if o.err != nil {
-					t.Fatalf("%s: %v", found[i].name, o.err)
+			im := transcripts.Importer{Client: c, Format: "auto", Final: true}
+			for i, o := range im.Files(t.Context(), found) {
+				if o.Err != nil {
+					t.Fatalf("%s: %v", found[i].Name, o.Err)
 				}
-				files = append(files, found[i].name)
-				for _, l := range o.report.Losses {
+				files = append(files, found[i].Name)
+				for _, l := range o.Report.Losses {
 					if l.Usage != nil {
-						t.Errorf("%s: %s: %+v", found[i].name, l.Reason, *l.Usage)
+						t.Errorf("%s: %s: %+v", found[i].Name, l.Reason, *l.Usage)
 					}
 				}
 			}

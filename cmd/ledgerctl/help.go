@@ -20,7 +20,7 @@ Read
   path SESSION|TURN         turn ids from the root
   merge-base A B            where two sessions or turns part
   diff A B                  what each has since they parted
-  context SESSION|TURN      what the model would see
+  context SESSION|TURN      what the model would see, or was given for a turn
   search TEXT               turns, memories and events by words
   cost [SESSION|TURN…]      tokens and dollars, by session, day, model, project
 
@@ -423,32 +423,7 @@ Examples
   ledgerctl diff support-42@head~1 support-42@head --context
   ledgerctl diff 01J8@head 01J8/4XK2PQRS --json
 `,
-	"context": `ledgerctl context SESSION|TURN [--format F] [--policy P] [--budget N]
-                                [--query TEXT [--query-tokens N]]
-                                [--explain] [--svg]
-
-What the model would see at the head, or was to see at any turn since: the
-messages, where each comes from, and how full the window is. Looking writes
-nothing; with --agent it is the agent's own call and may commit a compaction
-that is due.
-
-  --format F    the messages as JSON: otel, openai, anthropic, gemini
-  --policy P    look with another policy or settings, as sessions set takes them
-  --budget N    look with another budget, in tokens
-  --query TEXT  with the pieces of older turns that answer it and that the
-                context does not show whole, marked as such
-  --query-tokens N
-                at most so many tokens of them (default: an eighth of the
-                budget, 8,000 at most)
-  --explain     say for each half turn why it is in, shortened or out
-  --svg         print a picture, as SVG: how the budget is used, and by what
-
-Examples
-  ledgerctl context support-42 --explain
-  ledgerctl context support-42 --query "the failing migration" --explain
-  ledgerctl context support-42 --svg > context.svg
-  ledgerctl context 01J8@head~3 --format anthropic | jq .messages
-`,
+	"context": manualContext,
 	"compact": `ledgerctl compact SESSION [--dry-run] [--policy P] [--focus TEXT]
                           [--from-originals]
 ledgerctl compact SESSION|COMPACTION --lost [--kind K,…] [--limit N]

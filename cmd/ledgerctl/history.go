@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"nexus/compactor/summary"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -187,46 +188,84 @@ func tier(k *api.Compaction) string {
 	return printable(k.Tier)
 }
 
-// describe is a few words for some messages.
+// describe is a few words for some messages: texts, calls with their first argument, and
+// the beginning of the first result.
 func describe(ms []turns.Message) string {
 	var out []string
-	results := 0
+	results, first := 0, ""
 	for _, m := range ms {
-		for _, p := range m.Parts {
+		for i := range m.Parts {
+			p := &m.Parts[i]
 			switch p.Type {
 			case turns.Text:
-				if s := clip(p.Content, 200); s != "" {
+				if s := clip(partBeginning(p), 200); s != "" {
 					out = append(out, "“"+s+"”")
 				}
 			case turns.ToolCall:
 				out = append(out, printable(p.Name)+"("+firstArgument(p.Arguments)+")")
 			case turns.ToolCallResponse:
-				results++
+				if results++; results == 1 {
+					first = clip(partBeginning(p), 100)
+				}
 			}
 		}
 	}
 	if results > 0 {
-		out = append([]string{plural(uint64(results), "result")}, out...)
+		text := "← " + cmp.Or(first, "(empty)")
+		if results > 1 {
+			text = "← " + clip(cmp.Or(first, "(empty)"), 60) + " and " + plural(uint64(results-1), "more result")
+		}
+		out = append([]string{text}, out...)
 	}
 	return strings.Join(out, " ")
 }
 
-// firstArgument is the first argument of a call, in a few words.
+// partBeginning is the text of a part, or the beginning of a large one.
+func partBeginning(p *turns.Part) string {
+	switch {
+	case p.Ref != nil:
+		return p.Ref.Preview
+	case p.Type == turns.ToolCallResponse && p.Response.Kind() == '{':
+		_, text := members(p.Response)
+		return cmp.Or(text, string(p.Response))
+	case p.Type == turns.ToolCallResponse:
+		return summary.ResultText(p)
+	}
+	return p.Content
+}
+
+// firstArgument is the first argument of a call that is a text, else the first one, in a
+// few words.
 func firstArgument(args turns.Raw) string {
 	if args.Kind() != '{' {
 		return clip(jsonText(args), 60)
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(args))
-	for range 2 { // the brace, the name
-		if t, err := d.ReadToken(); err != nil || t.Kind() == '}' {
-			return ""
+	first, text := members(args)
+	return clip(cmp.Or(text, first), 60)
+}
+
+// members returns the first value of an object, and the first that is a text.
+func members(object turns.Raw) (first, text string) {
+	d := jsontext.NewDecoder(bytes.NewReader(object))
+	if _, err := d.ReadToken(); err != nil { // the brace
+		return "", ""
+	}
+	for d.PeekKind() == '"' {
+		if d.SkipValue() != nil { // the name
+			break
+		}
+		v, err := d.ReadValue()
+		if err != nil {
+			break
+		}
+		first = cmp.Or(first, jsonText(turns.Raw(v)))
+		if v.Kind() == '"' {
+			if text = jsonText(turns.Raw(v)); text != "" {
+				break
+			}
 		}
 	}
-	v, err := d.ReadValue()
-	if err != nil {
-		return ""
-	}
-	return clip(jsonText(turns.Raw(v)), 60)
+	return first, text
 }
 
 // jsonText is a string's text, or another value's JSON.

@@ -135,12 +135,14 @@ func quickstart(ctx context.Context, e *env, dir, file string, kept bool) error 
 		e.printTree(tree, s.ID)
 	}
 	chapter("the context of the next model call")
-	cx, err := c.Context(ctx, s.ID, api.GetContext{})
+	cx, err := c.Context(ctx, s.ID, api.GetContext{Explain: true})
 	if err != nil {
 		return err
 	}
 	if !e.json {
-		e.printContext(cx, false)
+		if err := e.showContext(ctx, place{c: c, s: s}, cx, contextFlags{}); err != nil {
+			return err
+		}
 	}
 	chapter("export, import into a second, empty ledger, compare, verify both")
 	same, second, err := e.copyOver(ctx, c, dir, rep.Sessions, fork)

@@ -145,26 +145,28 @@ func (e *env) secretsOf(ctx context.Context, c *api.Client, session turns.ID, t 
 	return out, nil
 }
 
-// maskTurn masks the credentials in what a turn says.
-func maskTurn(t *api.Turn) {
-	mask := func(all []turns.Message) {
-		for _, m := range all {
-			for j := range m.Parts {
-				p := &m.Parts[j]
-				if p.Ref != nil {
-					p.Ref.Preview = secrets.Mask(p.Ref.Preview)
-					continue
-				}
-				text := string(p.ContentBytes())
-				if masked := secrets.Mask(text); masked != text {
-					p.SetContent([]byte(masked))
-				}
+// maskMessages masks the credentials in messages.
+func maskMessages(all []turns.Message) {
+	for _, m := range all {
+		for j := range m.Parts {
+			p := &m.Parts[j]
+			if p.Ref != nil {
+				p.Ref.Preview = secrets.Mask(p.Ref.Preview)
+				continue
+			}
+			text := string(p.ContentBytes())
+			if masked := secrets.Mask(text); masked != text {
+				p.SetContent([]byte(masked))
 			}
 		}
 	}
-	mask(t.Messages)
+}
+
+// maskTurn masks the credentials in what a turn says.
+func maskTurn(t *api.Turn) {
+	maskMessages(t.Messages)
 	if t.Response != nil {
-		mask([]turns.Message{*t.Response})
+		maskMessages([]turns.Message{*t.Response})
 	}
 	if k := t.Compaction; k != nil && k.Summary != nil {
 		masked := secrets.Mask(*k.Summary)

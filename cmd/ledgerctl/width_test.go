@@ -64,15 +64,15 @@ func TestFitsTheTerminal(t *testing.T) {
 			want []string
 		}{
 			"sessions": {func() { out.WriteString(e.sessionTable(sessions)) }, []string{short(sessions[0].ID), "2025-04-29", "why does the build", "labellabel", "closed", "a-second-agent"}},
-			"context":  {func() { e.printContext(cx, true) }, []string{short(cx.Sources[39].Turn), "175,481 of 165,232", "counted by wolffish-1", "why does the build fail"}},
+			"context":  {func() { printContext(e, cx, true) }, []string{short(cx.Sources[39].Turn), "175,481 of 165,232", "counted by wolffish-1", "why does the build fail"}},
 			"log": {func() {
 				m := turns.TextMessage(turns.Assistant, words)
 				turn := api.Turn{ID: anID(1), Depth: 12_345, TokenCount: 1_234_567, Messages: []turns.Message{turns.TextMessage(turns.User, strings.Repeat("日本語", 50))}, Response: &m}
 				fmt.Fprintln(&out, turnLine(&turn, width))
 			}, []string{short(anID(1)), "1,234,567", "日本語"}},
-			"folded": {func() { e.printContext(cx, false) }, []string{"24 more"}},
+			"folded": {func() { printContext(e, cx, false) }, []string{"24 more"}},
 			"tree":   {func() { e.printTree(tree, anID(0)) }, []string{short(anID(9)), short(anID(5)), "8 compactions more", "68 more", "◀"}},
-			"bar":    {func() { e.printContext(&bar, false) }, []string{"155,481 of 165,232 tokens (estimated) window guessed, 12,345 of them"}},
+			"bar":    {func() { printContext(e, &bar, false) }, []string{"155,481 of 165,232 tokens (estimated) window guessed, 12,345 of them"}},
 			"hint":   {func() { fmt.Fprintln(&out, hintText(width, words+"\n  a line\n  another")) }, []string{"why does the build", "a line another"}},
 			"verify": {func() {
 				id := anID(3)
@@ -121,7 +121,7 @@ func TestContextSaysWhatIsBilledAndWhatIsEstimated(t *testing.T) {
 	var out bytes.Buffer
 	cx := &api.Context{Tokens: 900, Overhead: 100, Reported: 1500, Budget: 3000, Recipe: turns.Raw(`{"counter":"wolffish-1"}`),
 		Sources: []api.Source{{Turn: anID(1), Half: "messages", Status: "verbatim", Tokens: 900}}}
-	(&env{out: &out}).printContext(cx, true)
+	printContext(&env{out: &out}, cx, true)
 	for _, want := range []string{"1,500 of 3,000 tokens (billed)", "estimates of wolffish-1: 900 messages + 100 system and tools = 1,000 tokens"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -148,5 +148,13 @@ func TestPolicyCounter(t *testing.T) {
 		if got := policyCounter(c.name, turns.Raw(c.set)); got != c.want {
 			t.Errorf("%s%s counts by %q, want %q", c.name, c.set, got, c.want)
 		}
+	}
+}
+
+// printContext prints a context as that of a session's next call.
+func printContext(e *env, cx *api.Context, all bool) {
+	e.printFullness(cx)
+	if err := e.printPieces(cx, nil, contextFlags{explain: all}); err != nil {
+		fmt.Fprintln(e.out, err)
 	}
 }
