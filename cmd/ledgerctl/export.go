@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/page"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange"
@@ -24,7 +25,7 @@ import (
 func exportCmd(e *env) *cobra.Command {
 	var format, file string
 	var beforeLoss, all, shown bool
-	c := verb("export SESSION", "take a session out: raw events, a transcript, or a provider's form", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("export SESSION", "take a session out: raw events, a page to show, a transcript, or a provider's form", 1, 1, func(cmd *cobra.Command, args []string) error {
 		if all {
 			if beforeLoss || file != "" || format != "jsonl" {
 				return usageError{errors.New("--all takes a folder, and none of --format, --output and --before-loss")}
@@ -62,6 +63,8 @@ func exportCmd(e *env) *cobra.Command {
 					w = masker{w}
 				}
 				return exportTranscript(cmd.Context(), c, s.ID, w)
+			case "html", "markdown":
+				return exportPage(cmd.Context(), c, s, format, shown, w)
 			}
 			if !slices.Contains(contextForms, format) {
 				return usageError{fmt.Errorf("format %q is none of %s", format, strings.Join(exportForms, ", "))}
@@ -153,6 +156,29 @@ func exportEvents(records iter.Seq2[api.ExportRecord, error], w io.Writer) error
 		}
 	}
 	return nil
+}
+
+// exportPage writes every turn on the path of the head as a page for people.
+func exportPage(ctx context.Context, c *api.Client, s *api.Session, format string, shown bool, w io.Writer) error {
+	opt := page.Options{ShowSecrets: shown, Forks: make(map[turns.ID][]api.TreeSession),
+		Content: func(session turns.ID, ref *turns.BlobRef) ([]byte, error) { return c.Content(ctx, session, ref) }}
+	t, err := c.Tree(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	for _, x := range t.Sessions {
+		if f := x.ForkedFrom; f != nil && x.ID != s.ID {
+			opt.Forks[f.Turn] = append(opt.Forks[f.Turn], x)
+		}
+	}
+	p, err := page.New(s, c.Turns(ctx, s.ID, api.ListTurns{Full: true}), opt)
+	if err != nil {
+		return err
+	}
+	if format == "html" {
+		return p.HTML(w)
+	}
+	return p.Markdown(w)
 }
 
 // exportContext writes what the model would see at the head. It changes nothing.

@@ -9,7 +9,8 @@ Begin
   quickstart [FILE]         the main job on a real transcript: no daemon, no key
   import FILE…              bring transcripts in; again stores nothing twice
   watch                     bring them in while agents write; status, doctor
-  export SESSION            take a session out: raw events, or a provider's form
+  export SESSION            take a session out: raw events, a page to show, a
+                            transcript, or a provider's form
 
 Read
   sessions                  list them; also new, show, set, reset, close
@@ -184,12 +185,15 @@ ledgerctl export --all DIR
 
 Takes a session out. jsonl holds its raw events and those of its ancestors up
 to each fork point, with the content keys: whoever has the file can read it.
-Imported into another ledger every hash is the same. claude-code is the path of
-the head as a Claude Code transcript, every turn of it. The other formats are
-the context of the head, as a provider takes it.
+Imported into another ledger every hash is the same. html is a page to show: one
+file that loads nothing and runs no script, with folds for what tools did, for
+long texts and for what a compaction replaced. markdown is the same for a wiki or
+a pull request. claude-code is the path of the head as a Claude Code transcript,
+every turn of it. The other formats are the context of the head, as a provider
+takes it.
 
-  --format F         jsonl (default), claude-code, otel, openai, anthropic or
-                     gemini
+  --format F         jsonl (default), html, markdown, claude-code, otel, openai,
+                     anthropic or gemini
   -o, --output FILE  write to FILE, whole or not at all (else: stdout)
   --before-loss      of a session that lost an event: what is before it (jsonl)
   --show-secrets     show credentials of known shapes; else they are asterisks.
@@ -205,6 +209,7 @@ with the same hashes. For memories and channels use ledgerctl backup.
 
 Examples
   ledgerctl export 01J8 -o session.jsonl
+  ledgerctl export 01J8 --format html -o session.html
   ledgerctl export --all ./exported
   ledgerctl export support-42 --format openai | jq '.messages | length'
 `,
