@@ -9,7 +9,7 @@ import (
 	"nexus/turns"
 )
 
-// WrittenTurn is a turn or compaction for [ClaudeCodeWriter.Turn]. Its parts hold their
+// WrittenTurn is a turn or compaction for a [TranscriptWriter]. Its parts hold their
 // content: a Ref is not followed.
 type WrittenTurn struct {
 	ID       turns.ID
@@ -24,6 +24,8 @@ type WrittenTurn struct {
 	Summary      string
 	Automatic    bool
 	TokensBefore uint64
+	FirstKept    turns.ID        // first turn that it kept; zero: none
+	Kept         []turns.Message // what it kept, from there on
 }
 
 // ClaudeCodeWriter writes a path as a Claude Code transcript, line by line,
@@ -33,6 +35,9 @@ type WrittenTurn struct {
 // isMeta; a part that the format can't hold becomes its description.
 type ClaudeCodeWriter struct {
 	session   string
+	cwd       string
+	branch    string
+	resumed   bool // see [WrittenSession]
 	lastLine  *string
 	time      time.Time
 	lineCount int // lines of the turn
@@ -55,6 +60,7 @@ type claudeLine struct {
 	Summary   bool           `json:"isCompactSummary,omitzero"`
 	UserType  string         `json:"userType"`
 	Cwd       string         `json:"cwd"`
+	Branch    string         `json:"gitBranch,omitzero"`
 	Session   string         `json:"sessionId"`
 	Version   string         `json:"version"`
 	Type      string         `json:"type"`
@@ -119,7 +125,7 @@ func (w *ClaudeCodeWriter) Turn(t WrittenTurn) ([][]byte, error) {
 // line returns the next line of a turn, as the child of the line before.
 func (w *ClaudeCodeWriter) line(t *WrittenTurn, kind string) claudeLine {
 	id := uuid.NewSHA1(uuid.UUID(t.ID), fmt.Append(nil, w.lineCount)).String()
-	l := claudeLine{Parent: w.lastLine, UserType: "external", Session: w.session, Version: Writer, Type: kind, UUID: id,
+	l := claudeLine{Parent: w.lastLine, UserType: "external", Cwd: w.cwd, Branch: w.branch, Session: w.session, Version: Writer, Type: kind, UUID: id,
 		Time: w.time.UTC().Format("2006-01-02T15:04:05.000Z")}
 	w.lastLine = &id
 	w.lineCount++
@@ -186,6 +192,9 @@ func (w *ClaudeCodeWriter) responseLines(t *WrittenTurn) (out []claudeLine) {
 			blocks = append(blocks, anthropicBlock{Type: "tool_use", ID: p.ID, Name: p.Name, Input: asObject(shownArguments(p))})
 		case turns.Reasoning:
 			b, ok := anthropicThinking(p)
+			if !ok && w.resumed {
+				continue
+			}
 			if !ok {
 				b = anthropicBlock{Type: "thinking", Thinking: &p.Content, Signature: turns.RawText("")}
 			}
@@ -196,6 +205,9 @@ func (w *ClaudeCodeWriter) responseLines(t *WrittenTurn) (out []claudeLine) {
 	}
 	if len(blocks) == 0 {
 		blocks = []anthropicBlock{{Type: "text"}}
+		if w.resumed {
+			blocks[0].Text = "[reasoning, not shown]" // the provider refuses an empty text
+		}
 	}
 	var usage *claudeUsage
 	if u := t.Usage; u != nil {
@@ -225,6 +237,10 @@ func (w *ClaudeCodeWriter) compaction(t *WrittenTurn) []claudeLine {
 	}
 	s := w.line(t, "user")
 	s.Summary = true
-	s.Message = &claudeMessage{Role: "user", Content: t.Summary}
+	text := t.Summary
+	if w.resumed {
+		text += keptText(t.Kept)
+	}
+	s.Message = &claudeMessage{Role: "user", Content: text}
 	return []claudeLine{l, s}
 }

@@ -7,5 +7,7 @@
 // It asks no provider and knows no session. A reader reports what it leaves out or
 // changes as a loss.
 //
+// [NewTranscriptWriter] writes a path as the transcript of an agent.
+//
 // Begin at [Step] in step.go. Each format has the files that its name begins.
 package interchange

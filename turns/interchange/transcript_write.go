@@ -1,0 +1,122 @@
+package interchange
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"nexus/turns"
+)
+
+// WrittenSession is the head of a transcript that is written. Empty fields are left out.
+type WrittenSession struct {
+	ID     turns.ID
+	Time   time.Time
+	Cwd    string // the folder that the agent works in
+	Branch string // of git
+	Commit string // of git
+	// Resumed says that the agent is to go on with the transcript: reasoning that its
+	// provider did not sign, and would refuse, is left out, and a compaction says word for
+	// word what was kept beside its summary, where the format has no other place for that.
+	Resumed bool
+}
+
+// TranscriptID returns the id that the session has in the transcript: its ID as a UUID.
+func (s *WrittenSession) TranscriptID() string { return uuid.UUID(s.ID).String() }
+
+// TranscriptWriter writes a path as the transcript of an agent. The same path gives the
+// same lines. Not safe for concurrent use.
+type TranscriptWriter interface {
+	// Turn returns the lines for the next turn or compaction, without line breaks. The
+	// caller owns them. It returns an error only for a turn that can't be encoded, which
+	// no ledger holds.
+	Turn(WrittenTurn) ([][]byte, error)
+	// End returns the lines after the last turn.
+	End() ([][]byte, error)
+}
+
+// WriterFormats returns the names of the formats that transcripts are written in. They are
+// those of [Formats].
+func WriterFormats() []string { return []string{"claude-code", "codex", "pi", "gemini-cli"} }
+
+// NewTranscriptWriter returns a writer of a format. ok is false for another one than those
+// of [WriterFormats].
+func NewTranscriptWriter(format string, s WrittenSession) (w TranscriptWriter, ok bool) {
+	switch format {
+	case "claude-code":
+		c := NewClaudeCodeWriter(s.ID)
+		c.cwd, c.branch, c.resumed = s.Cwd, s.Branch, s.Resumed
+		return c, true
+	case "codex":
+		return &codexWriter{s: s}, true
+	case "pi":
+		return &piWriter{s: s, used: make(map[string]bool), first: make(map[turns.ID]string)}, true
+	case "gemini-cli":
+		return &geminiCLIWriter{s: s}, true
+	}
+	return nil, false
+}
+
+// End implements [TranscriptWriter].
+func (w *ClaudeCodeWriter) End() ([][]byte, error) { return nil, nil }
+
+// encodedLines returns values as JSON, one a line.
+func encodedLines(t *WrittenTurn, out []any) ([][]byte, error) {
+	lines := make([][]byte, len(out))
+	for i := range out {
+		b, err := turns.EncodeJSON(out[i])
+		if err != nil {
+			return nil, fmt.Errorf("write turn %s: %w", t.ID, err)
+		}
+		lines[i] = b
+	}
+	return lines, nil
+}
+
+// lineTime is a time as the lines of transcripts have it.
+func lineTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// writtenResult is a result as text and pictures.
+func writtenResult(p *turns.Part) (text string, pictures []turns.Part) {
+	if p.Ref == nil {
+		if s, ok := p.Response.Text(); ok {
+			return s, nil
+		}
+	}
+	var said []string
+	for _, q := range resultParts(p) {
+		if pic, ok := pictureOf(&q); ok && pic.base64 != "" {
+			pictures = append(pictures, q)
+			continue
+		}
+		said = append(said, textOf(&q))
+	}
+	return strings.Join(said, "\n"), pictures
+}
+
+// keptText is what a compaction kept, as text.
+func keptText(kept []turns.Message) string {
+	var b strings.Builder
+	for i := range kept {
+		m := &kept[i]
+		for j := range m.Parts {
+			p := &m.Parts[j]
+			switch p.Type {
+			case turns.Reasoning:
+			case turns.ToolCall:
+				fmt.Fprintf(&b, "\n[%s called %s with %s]\n", m.Role, p.Name, shownArguments(p))
+			case turns.ToolCallResponse:
+				text, _ := writtenResult(p)
+				fmt.Fprintf(&b, "\n[it returned]\n%s\n", text)
+			default:
+				fmt.Fprintf(&b, "\n[%s]\n%s\n", m.Role, textOf(p))
+			}
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n\nWhat was said last, word for word:\n" + b.String()
+}

@@ -1,0 +1,349 @@
+package interchange
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"nexus/turns"
+)
+
+// formatOf returns a format by its name.
+func formatOf(t testing.TB, name string) Format {
+	t.Helper()
+	fs := Formats()
+	i := slices.IndexFunc(fs, func(f Format) bool { return f.Name == name })
+	if i < 0 {
+		t.Fatalf("no format %q", name)
+	}
+	return fs[i]
+}
+
+// pathOf returns the turns and compactions on the way to the last turn of a session among
+// steps, through its forks.
+func pathOf(steps []Step, session turns.ID) (out []WrittenTurn) {
+	parent, own := make(map[turns.ID]turns.ID), make(map[turns.ID]WrittenTurn)
+	after := make(map[turns.ID]turns.ID) // a turn → the compaction after it that no turn names as its parent
+	var tip turns.ID
+	for _, s := range steps {
+		switch {
+		case s.Append != nil:
+			a := s.Append
+			parent[a.ID], own[a.ID] = a.Parent, WrittenTurn{ID: a.ID, Time: a.Time, Model: a.Model, Messages: a.Messages, Response: a.Response, Usage: a.Usage}
+			if a.Session == session {
+				tip = a.ID
+			}
+		case s.Compaction != nil && s.Compaction.Summary != "":
+			k := s.Compaction
+			parent[k.ID], own[k.ID] = k.Parent, WrittenTurn{ID: k.ID, Time: k.Time, Compaction: true, Summary: k.Summary, Automatic: k.Trigger == "threshold", TokensBefore: k.TokensBefore, FirstKept: k.FirstKept}
+			after[k.Parent] = k.ID
+			if k.Session == session {
+				tip = k.ID
+			}
+		case s.Compaction != nil: // no summary: a transcript has nothing to write
+			parent[s.Compaction.ID] = s.Compaction.Parent
+			if s.Compaction.Session == session {
+				tip = s.Compaction.ID
+			}
+		case s.Fork != nil && s.Fork.ID == session:
+			tip = s.Fork.At.Turn
+		}
+	}
+	added := make(map[turns.ID]bool)
+	for at := tip; !at.IsZero(); at = parent[at] {
+		for _, id := range []turns.ID{after[at], at} {
+			if t, ok := own[id]; ok && !added[id] {
+				out, added[id] = append(out, t), true
+			}
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// write writes turns in a format.
+func write(t testing.TB, format string, s WrittenSession, path []WrittenTurn) []byte {
+	t.Helper()
+	w, ok := NewTranscriptWriter(format, s)
+	if !ok {
+		t.Fatalf("no writer for %q", format)
+	}
+	var out bytes.Buffer
+	put := func(lines [][]byte, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range lines {
+			if bytes.ContainsRune(l, '\n') {
+				t.Fatalf("a line holds a line break: %.200s", l)
+			}
+			out.Write(append(l, '\n'))
+		}
+	}
+	for _, x := range path {
+		put(w.Turn(x))
+	}
+	put(w.End())
+	return out.Bytes()
+}
+
+// said returns what the turns of a path say, in order: what a format can't tell apart is the
+// same. grouped says that the format has no order among the parts of a response.
+func said(path []WrittenTurn, format string) (out []string) {
+	switch path = slices.Clone(path); format {
+	case "codex":
+		path = asOneResponse(path)
+	case "pi":
+		path = pendingAfterCompaction(path)
+	}
+	kinds := map[turns.PartType]int{turns.Reasoning: 0, turns.Text: 1, turns.Blob: 1, turns.URI: 1, turns.File: 1, turns.ToolCall: 2}
+	open := make(map[string]bool) // calls of the response before
+	for _, t := range path {
+		if t.Compaction {
+			if format == "gemini-cli" {
+				out = append(out, "user: "+t.Summary)
+			} else {
+				out = append(out, "compaction: "+t.Summary)
+			}
+			continue
+		}
+		var results, others []string
+		for _, m := range t.Messages {
+			for i := range m.Parts {
+				p := &m.Parts[i]
+				if p.Type == turns.ToolCallResponse {
+					text, pictures := writtenResult(p)
+					if format == "codex" && len(pictures) > 0 {
+						text = fmt.Sprint(len(pictures), " pictures")
+					} else if len(pictures) > 0 && format == "pi" {
+						text += fmt.Sprint(len(pictures), " pictures")
+					}
+					if format == "gemini-cli" && !open[p.ID] { // another response stands between; a chat has no place for it
+						others = append(others, "user: "+orphanText(p.ID)+"\n"+text)
+						continue
+					}
+					results = append(results, "result "+p.ID+": "+text)
+					continue
+				}
+				if text := textOf(p); text != "" {
+					others = append(others, "user: "+text)
+				}
+			}
+		}
+		out = append(append(out, results...), others...)
+		if t.Response == nil {
+			continue
+		}
+		clear(open)
+		for _, id := range t.Response.Calls(nil) {
+			open[id] = true
+		}
+		parts := slices.Clone(t.Response.Parts)
+		if format == "gemini-cli" {
+			slices.SortStableFunc(parts, func(a, b turns.Part) int { return kinds[a.Type] - kinds[b.Type] })
+		}
+		for i := range parts {
+			switch p := &parts[i]; p.Type {
+			case turns.ToolCall:
+				args := shownArguments(p)
+				if format != "codex" {
+					args = asObject(args)
+				}
+				out = append(out, "call "+p.ID+" "+p.Name+" "+string(compact(args)))
+			case turns.Reasoning:
+				if p.Content != "" || format == "claude-code" {
+					out = append(out, "reasoning: "+p.Content)
+				}
+			default:
+				if text := textOf(p); text != "" {
+					out = append(out, "text: "+text)
+				}
+			}
+		}
+		usage := ""
+		if u := t.Usage; u != nil && u.InputTokens+u.OutputTokens > 0 {
+			usage = fmt.Sprint(u.InputTokens, " ", u.OutputTokens, " ", u.CacheRead)
+		}
+		out = append(out, "model "+t.Model+" "+usage)
+	}
+	return out
+}
+
+// asOneResponse returns a path as Codex tells it: responses without a message between them are
+// one, of the first one's model, with the last usage. An empty one, of a call that was
+// interrupted, is none. A model is in force until another is named.
+func asOneResponse(path []WrittenTurn) (out []WrittenTurn) {
+	model := ""
+	for _, t := range path {
+		if u := t.Usage; u != nil && u.InputTokens+u.OutputTokens == 0 {
+			t.Usage = nil
+		}
+		if t.Response != nil && len(t.Response.Parts) == 0 {
+			t.Response = nil
+		}
+		model = cmp.Or(t.Model, model)
+		t.Model = model
+		empty := !slices.ContainsFunc(t.Messages, func(m turns.Message) bool { return len(m.Parts) > 0 })
+		n := len(out) - 1
+		switch {
+		case n < 0 || t.Compaction || out[n].Compaction || !empty || out[n].Response == nil:
+			out = append(out, t)
+		case t.Response != nil:
+			r := *out[n].Response
+			r.Parts = slices.Concat(r.Parts, t.Response.Parts)
+			out[n].Response = &r
+			if t.Usage != nil {
+				out[n].Usage = t.Usage
+			}
+		}
+	}
+	return out
+}
+
+// pendingAfterCompaction returns a path as our importer reads it from pi: messages without a
+// response are of the next turn, also where a compaction stands between.
+func pendingAfterCompaction(path []WrittenTurn) (out []WrittenTurn) {
+	var pending []turns.Message
+	for i, t := range path {
+		switch {
+		case t.Compaction:
+		case t.Response == nil && i < len(path)-1:
+			pending = append(pending, t.Messages...)
+			continue
+		default:
+			t.Messages, pending = slices.Concat(pending, t.Messages), nil
+		}
+		out = append(out, t)
+	}
+	if pending != nil {
+		out = append(out, WrittenTurn{Messages: pending})
+	}
+	return out
+}
+
+func compact(v turns.Raw) []byte {
+	b, _ := turns.EncodeJSON(v)
+	return b
+}
+
+// realTranscripts returns every transcript of an agent next to the project, by its format.
+func realTranscripts(t *testing.T) map[string]string {
+	t.Helper()
+	out := make(map[string]string)
+	_ = filepath.WalkDir(sharedData(t), func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !slices.Contains([]string{".jsonl", ".json"}, filepath.Ext(name)) {
+			return nil
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return nil
+		}
+		for _, f := range Formats()[:4] {
+			if f.Sniff(b[:min(len(b), 64<<10)]) {
+				out[name] = f.Name
+				break
+			}
+		}
+		return nil
+	})
+	if len(out) == 0 {
+		t.Skip("real transcripts are not next to the project (../shared/data)")
+	}
+	return out
+}
+
+// Every real transcript of every agent, written for each agent and read by its importer,
+// has the same turns and says the same.
+func TestRealTranscriptsSurviveEachFormat(t *testing.T) {
+	n, sessions := 0, 0
+	for file, format := range realTranscripts(t) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps, _ := readAll(t, formatOf(t, format).Open(bytes.NewReader(b), Options{Final: true, Copied: true}))
+		seen := make(map[turns.ID]bool)
+		for _, s := range steps {
+			var id turns.ID
+			switch {
+			case s.Open != nil:
+				id = s.Open.ID
+			case s.Fork != nil:
+				id = s.Fork.ID
+			}
+			if id.IsZero() || seen[id] {
+				continue
+			}
+			seen[id] = true
+			path := pathOf(steps, id)
+			if len(path) == 0 {
+				continue
+			}
+			sessions++
+			for _, to := range []string{"codex", "pi", "gemini-cli"} {
+				text := write(t, to, WrittenSession{ID: id, Time: path[0].Time, Cwd: "/work/it", Branch: "main"}, path)
+				f := formatOf(t, to)
+				if !f.Sniff(text[:min(len(text), 64<<10)]) {
+					t.Fatalf("%s as %s is not recognized: %.300s", file, to, text)
+				}
+				back, losses := readAll(t, f.Open(bytes.NewReader(text), Options{Final: true}))
+				if len(back) == 0 || back[0].Open == nil {
+					t.Errorf("%s as %s: nothing was read", file, to)
+					continue
+				}
+				if d := gocmp.Diff(said(path, to), said(pathOf(back, back[0].Open.ID), to)); d != "" {
+					t.Errorf("%s as %s (-written +read):\n%.1500s\n%.600s", filepath.Base(file), to, d, fmt.Sprint(losses))
+				}
+				n++
+			}
+		}
+	}
+	t.Logf("%d sessions, %d transcripts written and read", sessions, n)
+}
+
+// Reasoning that a provider signed goes to that provider only, in every format.
+func TestSignedReasoningGoesToItsOwnProvider(t *testing.T) {
+	signed := map[string]turns.Part{
+		"anthropic": {Type: turns.Reasoning, Content: "hm", Ext: turns.Raw(`{"anthropic":{"signature":"SIGNED"}}`)},
+		"openai":    {Type: turns.Reasoning, Content: "hm", Ext: turns.Raw(`{"openai":{"item":{"type":"reasoning","summary":[],"encrypted_content":"SIGNED"}}}`)},
+		"gemini":    {Type: turns.Reasoning, Content: "hm", Ext: turns.Raw(`{"gemini":{"thoughtSignature":"SIGNED"}}`)},
+	}
+	models := map[string]string{"anthropic": "claude-opus-4-5", "openai": "gpt-5", "gemini": "gemini-2.5-pro"}
+	for by, part := range signed {
+		for _, format := range WriterFormats() {
+			for of, model := range models {
+				path := []WrittenTurn{{ID: turns.ID{15: 1}, Time: time.UnixMilli(1), Model: model, Messages: []turns.Message{turns.TextMessage(turns.User, "q")},
+					Response: &turns.Message{Role: turns.Assistant, Parts: []turns.Part{part, turns.TextPart("a")}}}}
+				text := string(write(t, format, WrittenSession{ID: turns.ID{15: 9}, Resumed: true}, path))
+				want := map[string]bool{"claude-code": by == "anthropic", "codex": by == "openai", "pi": by == of, "gemini-cli": false}[format]
+				if got := strings.Contains(text, "SIGNED"); got != want {
+					t.Errorf("%s, signed by %s, model of %s: signature is there: %v", format, by, of, got)
+				}
+			}
+		}
+	}
+}
+
+// What a compaction kept is in the transcript that an agent goes on with: Codex drops all
+// that is before it, and so does Claude Code.
+func TestCompactionOfAResumedTranscriptHasWhatWasKept(t *testing.T) {
+	k := WrittenTurn{ID: turns.ID{15: 2}, Time: time.UnixMilli(2), Compaction: true, Summary: "the story", FirstKept: turns.ID{15: 1},
+		Kept: []turns.Message{turns.TextMessage(turns.User, "kept words"), {Role: turns.Assistant, Parts: []turns.Part{turns.TextPart("kept answer"), {Type: turns.ToolCall, ID: "c", Name: "ls", Arguments: turns.Raw(`{}`)}}}}}
+	before := WrittenTurn{ID: turns.ID{15: 1}, Time: time.UnixMilli(1), Messages: k.Kept[:1], Response: &k.Kept[1]}
+	for _, format := range WriterFormats() {
+		text := string(write(t, format, WrittenSession{ID: turns.ID{15: 9}, Resumed: true}, []WrittenTurn{before, k}))
+		want := map[string]int{"claude-code": 2, "codex": 3, "pi": 1, "gemini-cli": 1}[format] // codex: the event too
+		if got := strings.Count(text, "kept words"); got != want {
+			t.Errorf("%s: %d times:\n%s", format, got, text)
+		}
+	}
+}
