@@ -192,7 +192,7 @@ func sessionHistory(ctx context.Context, c *api.Client, s *api.Session, name str
 		if err != nil {
 			return history{}, err
 		}
-		written, err := writtenTurn(ctx, c, s.ID, &t)
+		written, err := transcripts.WrittenTurn(ctx, c, s.ID, &t)
 		if err != nil {
 			return history{}, err
 		}

@@ -17,7 +17,7 @@ import (
 var contextForms = []string{"otel", "openai", "anthropic", "gemini"}
 
 // exportForms lists the values of --format for an export.
-var exportForms = append([]string{"jsonl", "html", "markdown", "claude-code"}, contextForms...)
+var exportForms = append([]string{"jsonl", "html", "markdown", "claude-code", "codex", "pi", "gemini-cli"}, contextForms...)
 
 // complete gives every verb what a shell completes its arguments and flags with.
 func (e *env) complete(root *cobra.Command) {

@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/ledgerctl/page"
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange"
@@ -58,11 +58,11 @@ func exportCmd(e *env) *cobra.Command {
 					records = c.ExportBeforeLoss(cmd.Context(), s.ID)
 				}
 				return exportEvents(records, w)
-			case "claude-code":
+			case "claude-code", "codex", "pi", "gemini-cli":
 				if !shown {
 					w = masker{w}
 				}
-				return exportTranscript(cmd.Context(), c, s.ID, w)
+				return exportTranscript(cmd.Context(), c, s, format, w)
 			case "html", "markdown":
 				return exportPage(cmd.Context(), c, s, format, shown, w)
 			}
@@ -190,61 +190,32 @@ func exportContext(ctx context.Context, c *api.Client, s turns.ID, format string
 	return jsonLine(w, map[string]any{"system": cx.System, "messages": cx.Messages, "tools": cx.Tools})
 }
 
-// exportTranscript writes every turn on the path of the head, as Claude Code writes its
+// exportTranscript writes every turn on the path of the head, as an agent writes its
 // sessions.
-func exportTranscript(ctx context.Context, c *api.Client, s turns.ID, w io.Writer) error {
-	lines := interchange.NewClaudeCodeWriter(s)
-	for t, err := range c.Turns(ctx, s, api.ListTurns{Full: true}) {
-		if err != nil {
-			return err
-		}
-		written, err := writtenTurn(ctx, c, s, &t)
-		if err != nil {
-			return err
-		}
-		out, err := lines.Turn(written)
-		if err != nil {
-			return err
-		}
+func exportTranscript(ctx context.Context, c *api.Client, s *api.Session, format string, w io.Writer) error {
+	lines, ok := interchange.NewTranscriptWriter(format, transcripts.WrittenSession(s))
+	if !ok {
+		return fmt.Errorf("no transcripts of format %q are written", format)
+	}
+	put := func(out [][]byte, err error) error {
 		for _, l := range out {
 			if _, err := fmt.Fprintf(w, "%s\n", l); err != nil {
 				return err
 			}
 		}
+		return err
 	}
-	return nil
-}
-
-// writtenTurn returns a turn as the writer of a transcript takes it, with the content
-// of its blobs.
-func writtenTurn(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (interchange.WrittenTurn, error) {
-	out := interchange.WrittenTurn{ID: t.ID, Time: time.Time(t.Recorded), Model: t.Model, Messages: t.Messages, Response: t.Response, Usage: t.Usage}
-	if t.Time != nil {
-		out.Time = time.Time(*t.Time)
-	}
-	if k := t.Compaction; k != nil {
-		out.Compaction, out.Automatic, out.TokensBefore = true, k.Trigger.Kind != "manual", k.TokensBefore
-		if k.Summary != nil {
-			out.Summary = *k.Summary
+	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Full: true}) {
+		if err != nil {
+			return err
 		}
-		return out, nil
-	}
-	all := out.Messages
-	if out.Response != nil {
-		all = append(all[:len(all):len(all)], *out.Response)
-	}
-	for _, m := range all {
-		for i := range m.Parts {
-			p := &m.Parts[i]
-			if p.Ref == nil {
-				continue
-			}
-			b, err := c.Content(ctx, s, p.Ref)
-			if err != nil {
-				return out, err
-			}
-			p.SetContent(b)
+		written, err := transcripts.WrittenTurn(ctx, c, s.ID, &t)
+		if err != nil {
+			return err
+		}
+		if err := put(lines.Turn(written)); err != nil {
+			return err
 		}
 	}
-	return out, nil
+	return put(lines.End())
 }

@@ -3,6 +3,7 @@ package main
 // manual is the help of a verb: what it is for, what it takes, and examples
 // that can be typed. A test holds every flag against the text.
 var manual = map[string]string{
+	"continue": continueHelp,
 	"": `ledgerctl reads, changes and audits a ledger of AI agents' conversations.
 
 Begin
@@ -31,6 +32,7 @@ Change
   expand COMPACTION|TURN    the turns behind what a context shows
   rewind SESSION TURN       move the head, back or forward
   fork SESSION|TURN         a new session from the head of another, or any turn
+  continue SESSION|TURN     go on from there with another agent
 
 Beside the turns
   memory                    what an agent remembers across its sessions: save,
@@ -187,13 +189,13 @@ Takes a session out. jsonl holds its raw events and those of its ancestors up
 to each fork point, with the content keys: whoever has the file can read it.
 Imported into another ledger every hash is the same. html is a page to show: one
 file that loads nothing and runs no script, with folds for what tools did, for
-long texts and for what a compaction replaced. markdown is the same for a wiki or
-a pull request. claude-code is the path of the head as a Claude Code transcript,
-every turn of it. The other formats are the context of the head, as a provider
-takes it.
+long texts and for what a compaction replaced. markdown is the same for a wiki.
+claude-code, codex, pi and gemini-cli are the path of the head as a transcript
+of that agent, every turn of it. The other formats are the context of the head,
+as a provider takes it.
 
-  --format F         jsonl (default), html, markdown, claude-code, otel, openai,
-                     anthropic or gemini
+  --format F         jsonl (default), html, markdown, claude-code, codex, pi,
+                     gemini-cli, otel, openai, anthropic or gemini
   -o, --output FILE  write to FILE, whole or not at all (else: stdout)
   --before-loss      of a session that lost an event: what is before it (jsonl)
   --show-secrets     show credentials of known shapes; else they are asterisks.

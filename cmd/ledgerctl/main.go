@@ -231,7 +231,7 @@ func commands(e *env) *cobra.Command {
 	f.BoolVar(&e.quiet, "quiet", false, "no talk on stderr")
 	f.BoolVar(&e.noColor, "no-color", false, "no colour")
 	root.AddCommand(quickstartCmd(e), importCmd(e), watchCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), logCmd(e), tailCmd(e), showCmd(e), treeCmd(e),
-		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
+		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
 	root.SetHelpCommand(helpCmd())
 	e.complete(root)
 	return root

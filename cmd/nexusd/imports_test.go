@@ -87,10 +87,11 @@ var allowed = map[string][]string{
 	"docs/examples/go":           {},  // what any client may use
 	"cmd/ledgerctl/cost":         {"turns", "turns/tokens", "ledger/api"},
 	"cmd/ledgerctl/contextview":  {"turns", "ledger/api"},
+	"cmd/ledgerctl/handover":     {"turns", "turns/interchange"},
 	"cmd/ledgerctl/page":         {"turns", "turns/secrets", "ledger/api", "compactor/summary"},
-	"cmd/ledgerctl/transcripts":  {"turns", "turns/interchange", "ledger/api", "ledger/jetstream/backup"},
+	"cmd/ledgerctl/transcripts":  {"turns", "turns/interchange", "ledger/api", "ledger/jetstream/backup", "cmd/ledgerctl/handover"},
 	"cmd/ledgerctl/watch":        {"turns", "turns/interchange", "ledger/api", "cmd/ledgerctl/transcripts"},
-	"cmd/ledgerctl": {"cmd/ledgerctl/contextview", "cmd/ledgerctl/cost", "cmd/ledgerctl/page", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/watch", "turns", "turns/secrets", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
+	"cmd/ledgerctl": {"cmd/ledgerctl/contextview", "cmd/ledgerctl/cost", "cmd/ledgerctl/handover", "cmd/ledgerctl/page", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/watch", "turns", "turns/secrets", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
 		"cmd/nexusd/daemon", "ledger/jetstream/backup", "ledger/jetstream/embed"},
 }
 

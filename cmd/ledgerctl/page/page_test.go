@@ -95,7 +95,6 @@ var hostile = []string{
 	"<a href=\"http://example.com\">x</a>", "    <script>", "| <b> | |\n|--|--|\n| <i> | |", "]]>", "<?php", "<![CDATA[x", "&lt;script&gt;", "[x]: http://example.com\n[x]", "~~~\nopen", "{{.Title}}", "<p\nclass=x>",
 }
 
-
 // tag is an element of a page, and attribute one of its attributes. Neither the template nor
 // a text brings a bare < or > of another kind.
 var (

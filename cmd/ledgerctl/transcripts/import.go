@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 
+	"nexus/cmd/ledgerctl/handover"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange"
@@ -140,7 +141,8 @@ type Intake struct {
 	All    bool    // store an export of this ledger too
 
 	begun bool
-	own   turns.ID // the session of this ledger that the transcript was exported from; zero: it is none
+	own   turns.ID        // the session of this ledger that the transcript was exported from; zero: it is none
+	joint *handover.Joint // nil: not a transcript that "continue" wrote
 }
 
 // Own reports whether the steps so far are an export of a session of this ledger, which
@@ -161,7 +163,23 @@ func (in *Intake) Resume() { in.begun = true }
 // with All.
 func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 	rep := in.Report
-	if !in.begun && !in.All && st.Open != nil {
+	if !in.begun && st.Open != nil {
+		if in.joint, err = in.jointOf(ctx, rep.Format, st.Open.Meta, rep); err != nil {
+			return err
+		}
+	}
+	if in.joint != nil {
+		var written bool
+		if st, written, err = in.joint.Step(st); err != nil {
+			return err
+		}
+		if written {
+			in.begun = true
+			rep.Existing++
+			return nil
+		}
+	}
+	if !in.begun && !in.All && in.joint == nil && st.Open != nil {
 		if in.own, err = in.exportedSession(ctx, st.Open.Meta); err != nil {
 			return err
 		}

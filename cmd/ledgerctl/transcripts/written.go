@@ -1,0 +1,116 @@
+package transcripts
+
+import (
+	"cmp"
+	"context"
+	"nexus/cmd/ledgerctl/handover"
+	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/interchange"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+)
+
+// WrittenSession returns a session as the writer of a transcript takes it.
+func WrittenSession(s *api.Session) interchange.WrittenSession {
+	var m struct {
+		Cwd    string `json:"cwd"`
+		Branch string `json:"git_branch"`
+		Git    struct {
+			Branch string `json:"branch"`
+			Commit string `json:"commit_hash"`
+		} `json:"git"`
+	}
+	_ = json.Unmarshal(s.Meta, &m) // the client's meta may be anything
+	return interchange.WrittenSession{ID: s.ID, Time: time.Time(s.Created), Cwd: m.Cwd, Branch: cmp.Or(m.Branch, m.Git.Branch), Commit: m.Git.Commit}
+}
+
+// WrittenTurn returns a turn as the writer of a transcript takes it, with the content
+// of its blobs.
+func WrittenTurn(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (interchange.WrittenTurn, error) {
+	out := interchange.WrittenTurn{ID: t.ID, Time: time.Time(t.Recorded), Model: t.Model, Messages: t.Messages, Response: t.Response, Usage: t.Usage}
+	if t.Time != nil {
+		out.Time = time.Time(*t.Time)
+	}
+	if k := t.Compaction; k != nil {
+		out.Compaction, out.Automatic, out.TokensBefore = true, k.Trigger.Kind != "manual", k.TokensBefore
+		if k.Summary != nil {
+			out.Summary = *k.Summary
+		}
+		if k.FirstKept != nil {
+			out.FirstKept = *k.FirstKept
+		}
+		return out, nil
+	}
+	all := out.Messages
+	if out.Response != nil {
+		all = append(all[:len(all):len(all)], *out.Response)
+	}
+	for _, m := range all {
+		for i := range m.Parts {
+			p := &m.Parts[i]
+			if p.Ref == nil {
+				continue
+			}
+			b, err := c.Content(ctx, s, p.Ref)
+			if err != nil {
+				return out, err
+			}
+			p.SetContent(b)
+		}
+	}
+	return out, nil
+}
+
+// HandedOver returns a fork as the transcript that an agent gets: what is before its own
+// turns.
+func HandedOver(ctx context.Context, c *api.Client, f *api.Session, format string) (*handover.Transcript, error) {
+	t := &handover.Transcript{Format: format, Session: WrittenSession(f)}
+	for x, err := range c.Turns(ctx, f.ID, api.ListTurns{At: f.ForkedFrom.Turn, Full: true}) {
+		if err != nil {
+			return nil, err
+		}
+		w, err := WrittenTurn(ctx, c, f.ID, &x)
+		if err != nil {
+			return nil, err
+		}
+		t.Path = append(t.Path, w)
+	}
+	return t, nil
+}
+
+// jointOf returns where a transcript that continue wrote goes on; nil for any other.
+func (im *Importer) jointOf(ctx context.Context, format string, meta turns.Raw, rep *Report) (*handover.Joint, error) {
+	var m struct {
+		Session string `json:"session_id"`
+	}
+	_ = json.Unmarshal(meta, &m) // of another format
+	u, err := uuid.Parse(m.Session)
+	if err != nil {
+		return nil, nil
+	}
+	s, err := im.Client.Session(ctx, turns.ID(u))
+	if coded(err, api.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var was struct {
+		Continued *struct {
+			Format string `json:"format"`
+		} `json:"continued"`
+	}
+	_ = json.Unmarshal(s.Meta, &was)
+	if was.Continued == nil || was.Continued.Format != format || s.ForkedFrom == nil {
+		return nil, nil
+	}
+	t, err := HandedOver(ctx, im.Client, s, format)
+	if err != nil {
+		return nil, err
+	}
+	rep.Sessions = append(rep.Sessions, s.ID)
+	return handover.NewJoint(t)
+}
