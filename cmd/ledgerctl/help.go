@@ -69,6 +69,11 @@ Every verb takes
   --json         one JSON object, or one a line
   --quiet        no talk on stderr
   --no-color     no colour (NO_COLOR does it too)
+  --no-pager     log, tree and context go to a terminal as they are, not through
+                 $PAGER (else less, with LESS=FRX)
+
+In a terminal, ledgerctl alone lists the sessions to pick from: type to filter;
+enter shows the log, ctrl+t the tree, ctrl+o the context, esc leaves.
 
 A session is named by its id, the beginning or end of one, its label, or the
 id that its transcript gives it, or four characters or more of either end of it.

@@ -34,6 +34,8 @@ type env struct {
 	tlsCA                 string
 	serverNamed           bool // by flag or environment
 	json, quiet, noColor  bool
+	noPager               bool
+	lessFlags             string // of a pager whose owner set none
 	in                    io.Reader
 	out, err              io.Writer
 	raw                   io.Writer   // out as it was given, for content that is not text
@@ -49,7 +51,7 @@ type env struct {
 
 // run is main with its world given; it returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
-	e := &env{in: in, out: out, err: errw, raw: out, noColor: slices.Contains(args, "--no-color")}
+	e := &env{in: in, out: out, err: errw, raw: out, lessFlags: "FRX", noColor: slices.Contains(args, "--no-color")}
 	e.dress()
 	root := commands(e)
 	root.SetArgs(args)
@@ -207,6 +209,13 @@ func commands(e *env) *cobra.Command {
 			if len(args) > 0 {
 				return noVerb(cmd, args[0])
 			}
+			shown, err := e.pick(cmd.Context(), func(args ...string) error {
+				cmd.SetArgs(args)
+				return cmd.ExecuteContext(cmd.Context())
+			})
+			if shown || err != nil {
+				return err
+			}
 			return cmd.Help()
 		}}
 	root.Version = version
@@ -230,8 +239,9 @@ func commands(e *env) *cobra.Command {
 	f.BoolVar(&e.json, "json", false, "JSON: one object, or one object a line")
 	f.BoolVar(&e.quiet, "quiet", false, "no talk on stderr")
 	f.BoolVar(&e.noColor, "no-color", false, "no colour")
-	root.AddCommand(quickstartCmd(e), importCmd(e), watchCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), logCmd(e), tailCmd(e), showCmd(e), treeCmd(e),
-		pathCmd(e), mergeBaseCmd(e), diffCmd(e), contextCmd(e), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
+	f.BoolVar(&e.noPager, "no-pager", false, "no pager on a terminal")
+	root.AddCommand(quickstartCmd(e), importCmd(e), watchCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), e.paged(logCmd(e)), tailCmd(e), showCmd(e), e.paged(treeCmd(e)),
+		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.paged(contextCmd(e)), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
 	root.SetHelpCommand(helpCmd())
 	e.complete(root)
 	return root

@@ -88,10 +88,11 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/cost":         {"turns", "turns/tokens", "ledger/api"},
 	"cmd/ledgerctl/contextview":  {"turns", "ledger/api"},
 	"cmd/ledgerctl/handover":     {"turns", "turns/interchange"},
+	"cmd/ledgerctl/picker":       {},
 	"cmd/ledgerctl/page":         {"turns", "turns/secrets", "ledger/api", "compactor/summary"},
 	"cmd/ledgerctl/transcripts":  {"turns", "turns/interchange", "ledger/api", "ledger/jetstream/backup", "cmd/ledgerctl/handover"},
 	"cmd/ledgerctl/watch":        {"turns", "turns/interchange", "ledger/api", "cmd/ledgerctl/transcripts"},
-	"cmd/ledgerctl": {"cmd/ledgerctl/contextview", "cmd/ledgerctl/cost", "cmd/ledgerctl/handover", "cmd/ledgerctl/page", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/watch", "turns", "turns/secrets", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
+	"cmd/ledgerctl": {"cmd/ledgerctl/contextview", "cmd/ledgerctl/cost", "cmd/ledgerctl/handover", "cmd/ledgerctl/page", "cmd/ledgerctl/picker", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/watch", "turns", "turns/secrets", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
 		"cmd/nexusd/daemon", "ledger/jetstream/backup", "ledger/jetstream/embed"},
 }
 
@@ -118,6 +119,7 @@ var only = map[string][]string{
 	"github.com/google/jsonschema-go":     {"ledger/api/mcp"},
 	"github.com/openai/openai-go":         {"compactor/llm"},
 	"github.com/yuin/goldmark":            {"cmd/ledgerctl/page"},
+	"charm.land/bubbletea":                {"cmd/ledgerctl/picker"},
 	"github.com/anthropics":               {"compactor/llm"},
 	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"math/rand":                           {},
