@@ -206,7 +206,7 @@ func (w *ClaudeCodeWriter) responseLines(t *WrittenTurn) (out []claudeLine) {
 	if len(blocks) == 0 {
 		blocks = []anthropicBlock{{Type: "text"}}
 		if w.resumed {
-			blocks[0].Text = "[reasoning, not shown]" // the provider refuses an empty text
+			blocks[0].Text = "[no text]" // the provider refuses an empty one
 		}
 	}
 	var usage *claudeUsage

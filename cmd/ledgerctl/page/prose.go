@@ -135,7 +135,7 @@ func (textRenderer) link(w util.BufWriter, source []byte, n ast.Node, entering b
 		}
 	case ok:
 		_, _ = w.WriteString("</a>")
-	case !entering && to != "":
+	case !entering && strings.Contains(to, ":") && !strings.HasPrefix(to, "/"): // not a file of somebody's machine
 		_, _ = w.WriteString(" (" + html.EscapeString(to) + ")")
 	}
 	return ast.WalkContinue, nil
