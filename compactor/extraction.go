@@ -46,6 +46,9 @@ func Extract(ctx context.Context, p policy.Policy, previous string, halves []sum
 		got.Usage, got.CostMicros = turns.AddUsage(out.Usage, got.Usage), out.CostMicros+got.CostMicros
 		out = got
 		if err == nil {
+			for i := range out.Memories {
+				out.Memories[i].Text = visible(out.Memories[i].Text)
+			}
 			return out, nil
 		}
 		if ctx.Err() != nil {

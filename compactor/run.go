@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"nexus/compactor/plan"
 	"nexus/compactor/policy"
 	"nexus/compactor/summary"
@@ -271,15 +273,16 @@ func compose(pl *plan.Plan, out summary.Output, replacement, nudge []turns.Messa
 	return r
 }
 
-// visible returns s without characters that nobody sees, but for line feeds and tabs. A model
-// copies them from what it reads, and a memory is in contexts for long.
+// visible returns s without characters that nobody sees, but for line feeds and tabs, and
+// with one form of each character (NFC). A model copies both from what it reads, and a memory
+// is in contexts for long: what was withdrawn would come back in another form.
 func visible(s string) string {
-	return strings.Map(func(r rune) rune {
+	return norm.NFC.String(strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && turns.IsHidden(r) {
 			return -1
 		}
 		return r
-	}, s)
+	}, s))
 }
 
 // memoriesJSON encodes memories as a compaction stores them; nil for none. What is too long

@@ -161,6 +161,29 @@ func TestGSV12MemoriesAreExtractedAtAReset(t *testing.T) {
 	verified(t, e)
 }
 
+// What a model copies from a page is no other memory for it: a character in another form,
+// one that nobody sees, a text that is too long. And one of these costs no other memory.
+func TestAModelsCopiesAreMemoriesAsTheyAreRead(t *testing.T) {
+	w, c, m := newWorld(), new(resetClock), new(rememberer)
+	c.set(utc(t, "2026-05-01T20:00:00Z"))
+	e := timedDaemons(t, w, c, 1)[0]
+	askModel(m, e)
+	s := timedSession(t, e, "x", `{"mode":"daily"}`)
+	gone := save(t, e, api.SaveMemory{Kind: "daily", Text: "fact caf\u00e9", Visibility: "all"})
+	must(withdraw(t, e, alice, api.WithdrawMemory{Memory: gone.ID}))(t)
+	for _, text := range []string{"fact cafe\u0301;", "fact " + strings.Repeat("long ", 10_000) + ";", "fact so\u00adft\u202e\U000e0041;", "fact soft;", "fact last;"} {
+		add(t, e, s.ID, say(text, "noted"))
+	}
+	c.set(utc(t, "2026-05-02T04:00:00Z"))
+	fireAll(t, []*engine.Engine{e})
+	extractAll(t, e)
+	got := list(t, e, alice, api.ListMemories{Session: must(e.Resolve(t.Context(), alice, "x"))(t).ID, State: "accepted"})
+	if want := []string{"fact last", "fact soft"}; !slices.Equal(texts(got), want) {
+		t.Errorf("%.200q, want %q", texts(got), want)
+	}
+	verified(t, e)
+}
+
 // What a compaction covers was given to its summarizer, and what a fork inherits is its
 // parent's: an extraction reads neither. A session that is reset by hand has one, too.
 func TestExtractionReadsWhatNoSummarizerRead(t *testing.T) {
