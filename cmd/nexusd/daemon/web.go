@@ -24,6 +24,10 @@ type webServer struct {
 	url      string
 }
 
+// maxConnections bounds the connections of HTTP: a quarter of the fewest files that systems
+// give a process.
+const maxConnections = 256
+
 // startWeb listens and serves until stop. failed is called if serving ends before that.
 //
 // /healthz is open to all. /readyz and /metrics are open on loopback; beyond it they
@@ -61,6 +65,7 @@ func (c Config) startWeb(registry *prometheus.Registry, ready func() error, mcp 
 	mux.Handle("/mcp", mcp)
 	w := &webServer{url: scheme + "://" + address, listener: l, server: &http.Server{
 		Handler: guard.Handler(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+		ConnState: (&web.Connections{Max: maxConnections}).Changed,
 	}}
 	go func() {
 		if err := w.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
