@@ -6,5 +6,6 @@
 // its [[token]] rows; package web knows nothing of sessions and imports package turns
 // only.
 //
-// Begin at [Guard.Handler] in guard.go; token.go has tokens and their hashes.
+// Begin at [Guard.Handler] in guard.go; token.go has tokens and their hashes, connections.go
+// bounds how many clients are connected.
 package web
