@@ -317,6 +317,10 @@ func (d *Daemon) serve(ctx context.Context) error {
 			return err
 		}
 		c.Keys = &guardedKeys{keys, d.outage}
+	} else if sealed, err := isSealed(ctx, d.log); err != nil {
+		return err
+	} else if sealed {
+		d.logger.Warn("seal is off, and the ledger has sealed events: their content, and the labels, memories and channels of that time, can't be found; start with --seal on")
 	}
 	if d.cfg.Search == "on" {
 		c.Search = search.New(search.Config{Dir: filepath.Join(d.cfg.Data, "search"), Logger: d.logger, Linger: searchLinger, Rest: searchRest})

@@ -393,7 +393,7 @@ func (v *verifier) checkContent(ctx context.Context, s *ledger.Session, node lin
 	if ev.Kind.IsTurn() {
 		open = v.openAt(ctx, s, ev.Parent)
 	}
-	body, after, err := content.CheckBody(v.content.Keyring(), ev, node, open)
+	body, after, err := content.CheckBody(v.content.OpeningKeyring(), ev, node, open)
 	if after != nil && ev.Kind.IsTurn() && len(*after) > 0 {
 		size := openBytes
 		for _, id := range *after {

@@ -32,12 +32,41 @@ func (cs *Store) Seal(ctx context.Context, tenant string, root turns.ID, ev *tur
 	return ev.Encode()
 }
 
-// Keyring returns the keyring for package seal, nil if the ledger does not seal.
+// Keyring returns the keyring to seal with, nil if the ledger does not seal.
 func (cs *Store) Keyring() seal.Keyring {
 	if cs.Keys == nil {
 		return nil
 	}
 	return keyring{cs.Keys}
+}
+
+// OpeningKeyring returns the keyring to open with. If the ledger does not seal, it opens
+// only what is not sealed: its keys are a [*SealOffError].
+func (cs *Store) OpeningKeyring() seal.Keyring {
+	if cs.Keys == nil {
+		return sealOff{}
+	}
+	return keyring{cs.Keys}
+}
+
+type sealOff struct{}
+
+// Key implements [seal.Keyring].
+func (sealOff) Key(id turns.ID) (seal.Key, error) { return seal.Key{}, &SealOffError{id} }
+
+// SealOffError says that content is sealed and that this daemon, with seal off, has no
+// keys. It is [ledger.ErrUnsupported] and [seal.ErrNoKey].
+type SealOffError struct{ ID turns.ID }
+
+// Error returns the text of the error.
+func (e *SealOffError) Error() string { return e.contract().Message }
+
+// Unwrap returns the error as the contract has it, and [seal.ErrNoKey].
+func (e *SealOffError) Unwrap() []error { return []error{e.contract(), seal.ErrNoKey} }
+
+func (e *SealOffError) contract() *api.Error {
+	return api.Errorf(api.Unsupported, map[string]any{"key": e.ID.String()},
+		"it is sealed under key %s, and this nexusd runs with seal off: the operator starts it with --seal on", e.ID)
 }
 
 // keyring is a key store whose errors name a missing key as this package does.
@@ -119,7 +148,9 @@ func (cs *Store) AgentKey(tenant, agent string) (seal.Key, error) {
 }
 
 // Open opens the body of a stored event into body.
-func (cs *Store) Open(ev *turns.Event, body any) error { return OpenBody(cs.Keyring(), ev, body) }
+func (cs *Store) Open(ev *turns.Event, body any) error {
+	return OpenBody(cs.OpeningKeyring(), ev, body)
+}
 
 // OpenBody opens the body of an event with the keys of ring. A body that can be
 // unsealed but not decoded is [ledger.ErrCorrupt], since no request is wrong.

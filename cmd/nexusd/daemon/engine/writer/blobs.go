@@ -33,6 +33,9 @@ func (wr *Writer) PutBlob(ctx context.Context, c reader.Caller, req api.PutBlob)
 	if err := CheckOpen(s); err != nil {
 		return nil, err
 	}
+	if err := wr.checkSeal(s); err != nil {
+		return nil, err
+	}
 	switch {
 	case len(req.Pieces) > 0 && len(req.Data) > 0:
 		return nil, api.FieldErrorf("/pieces", "a call brings data or puts pieces together, not both")

@@ -17,6 +17,7 @@ type Chain struct {
 	waiting int              // writers that hold or wait for the token; guarded by Writer.mu
 	Seq     uint64           // last known position on the chain; guarded by the token
 	Calls   paths.KnownCalls // guarded by the token
+	plain   bool             // the session's opening is not sealed; guarded by the token
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
@@ -64,6 +65,12 @@ func (wr *Writer) Mutate(ctx context.Context, c reader.Caller, id turns.ID, deci
 		if err != nil {
 			return err
 		}
+		if !ch.plain {
+			if err := wr.checkSeal(s); err != nil {
+				return err
+			}
+			ch.plain = true
+		}
 		if reset, err := wr.resetFirst(ctx, c, ch, s); err != nil {
 			return err
 		} else if reset {
@@ -98,6 +105,23 @@ func (wr *Writer) Mutate(ctx context.Context, c reader.Caller, id turns.ID, deci
 			return fmt.Errorf("%w: the session kept moving: %w", ledger.ErrUnavailable, ctx.Err())
 		}
 	}
+}
+
+// checkSeal refuses a change of a sealed session by a daemon with seal off, before
+// anything of it is stored in the clear. Errors: [*content.SealOffError].
+func (wr *Writer) checkSeal(s *ledger.Session) error {
+	if wr.content.Keys != nil {
+		return nil
+	}
+	payload, err := wr.reader.Projections.EventAt(s.ID, 0)
+	if err != nil {
+		return err
+	}
+	ev, err := turns.Decode(payload)
+	if err == nil && len(ev.Keys) > 0 {
+		return &content.SealOffError{ID: ev.Keys[0]}
+	}
+	return err
 }
 
 // resetFirst resets the session if its reset is due, so that no change lands in a session

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -85,6 +86,9 @@ func (wr *Writer) StoredEvent(s *ledger.Session, r Request, digest turns.Hash) (
 	ev, err := turns.Decode(payload)
 	if err != nil {
 		return nil, err
+	}
+	if ev.Digest != digest && len(ev.Keys) > 0 && wr.content.Keys == nil { // the digest is under a key, too
+		return nil, &content.SealOffError{ID: ev.Keys[0]}
 	}
 	if ev.Digest != digest {
 		return nil, &api.Error{Code: api.IDReused, Message: fmt.Sprintf("id %s is stored with another request", r.ID)}
