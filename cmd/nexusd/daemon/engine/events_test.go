@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -155,6 +156,67 @@ func TestTwoDaemonsAppendToOneChannel(t *testing.T) {
 	if v := enginetest.Verified(t, daemons[1]); v.External != 3*each {
 		t.Errorf("verified: %+v", v)
 	}
+}
+
+// firstRecordLog is a log that a rival appends to just after it said, for the first time, that a
+// chain of an entity has no record.
+type firstRecordLog struct {
+	ledger.Log
+	entity turns.Entity
+	once   sync.Once
+	rival  func()
+}
+
+func (l *firstRecordLog) Last(ctx context.Context, subject string) (ledger.Record, error) {
+	r, err := l.Log.Last(ctx, subject)
+	if _, chain, perr := ledger.ParseSubject(subject); perr == nil && chain.Entity == l.entity && errors.Is(err, ledger.ErrNotFound) {
+		l.once.Do(l.rival)
+	}
+	return r, err
+}
+
+// The first event of a channel may be stored and applied between the question to the log and
+// that to the projections. This is no failure of the log.
+func TestFirstEventOfAChannelByARivalIsNoFailure(t *testing.T) {
+	w := enginetest.NewWorld()
+	e, rival := w.Engine(t), w.Engine(t)
+	e.Log = &firstRecordLog{Log: w.Log, entity: turns.ChannelEntity, rival: func() {
+		receive(t, rival, enginetest.Alice, mail(`"rival"`))
+		if err := e.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
+			t.Error(err)
+		}
+	}}
+	if got, err := e.AppendEvent(t.Context(), enginetest.Alice, mail(`"ours"`), withoutID(mail(`"ours"`))); err != nil || got.Index != 1 {
+		t.Errorf("%+v, %v; want the event behind the rival's", got, err)
+	}
+}
+
+// A server whose disk fails says that a chain has no record, too. What the projections had
+// before tells: the answer is that it can't be known now, not that nothing is there.
+func TestLogThatGivesNoRecordOfAChainItHadIsUnavailable(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	text := "the cat is called Tom"
+	r := api.MemoryDocument{Text: &text, If: "0"}
+	enginetest.Must(e.Memories.Document(t.Context(), enginetest.Alice, r, enginetest.JSON(r)))(t)
+	receive(t, e, enginetest.Alice, mail(`1`))
+	if err := e.Projections.WaitFor(t.Context(), enginetest.Must(w.Log.State(t.Context()))(t).Last); err != nil {
+		t.Fatal(err)
+	}
+	e.Log = lostLog{w.Log}
+	if _, err := e.Memories.Document(t.Context(), enginetest.Alice, api.MemoryDocument{}, nil); enginetest.Code(err) != api.Unavailable {
+		t.Errorf("the document: %v", err)
+	}
+	if _, err := e.ListEvents(t.Context(), enginetest.Alice, api.ListEvents{Channel: "mail"}); enginetest.Code(err) != api.Unavailable {
+		t.Errorf("the channel: %v", err)
+	}
+}
+
+// lostLog is a log that has no last record of any chain.
+type lostLog struct{ ledger.Log }
+
+func (l lostLog) Last(_ context.Context, subject string) (ledger.Record, error) {
+	return ledger.Record{}, fmt.Errorf("%w: the last record of %s", ledger.ErrNotFound, subject)
 }
 
 // A channel belongs to an agent: the same name is another channel for another agent, which

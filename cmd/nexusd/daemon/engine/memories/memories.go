@@ -54,8 +54,15 @@ func subjectOf(tenant, agent string) (string, turns.Chain) {
 // fold. A chain that is set aside is [ledger.ErrCorrupt].
 func (ms *Memories) catchUp(ctx context.Context, tenant, agent string) (ledger.Memories, error) {
 	subject, _ := subjectOf(tenant, agent)
+	had, err := ms.reader.Projections.Memories(tenant, agent)
+	if err != nil {
+		return had, err
+	}
 	last, err := ms.reader.Log.Last(ctx, subject)
 	if errors.Is(err, ledger.ErrNotFound) {
+		if had.Stored > 0 { // a server whose disk fails says so, too
+			return had, fmt.Errorf("%w: the log gives no record of the memories of agent %s, which it had", ledger.ErrUnavailable, agent)
+		}
 		return ledger.Memories{}, nil
 	}
 	if err != nil {

@@ -34,8 +34,15 @@ func (rd *Reader) ChannelOf(tenant, agent, name string) (Channel, error) {
 // CatchUpChannel waits until the projections have applied the channel's chain, and returns
 // its fold; zero if the chain is empty. A chain that is set aside is [ledger.ErrCorrupt].
 func (rd *Reader) CatchUpChannel(ctx context.Context, tenant string, ch Channel) (ledger.Channel, error) {
+	had, err := rd.Projections.Channel(tenant, ch.Chain.ID) // before the log is asked: what is stored after that is no loss
+	if err != nil {
+		return had, err
+	}
 	last, err := rd.Log.Last(ctx, ch.Subject)
 	missing := errors.Is(err, ledger.ErrNotFound)
+	if missing && had.Count > 0 { // a server whose disk fails says so, too
+		return had, fmt.Errorf("%w: the log gives no record of channel %s, which it had", ledger.ErrUnavailable, ch.Chain.ID)
+	}
 	if err == nil {
 		err = rd.Projections.WaitFor(ctx, last.Seq)
 	}
@@ -46,8 +53,6 @@ func (rd *Reader) CatchUpChannel(ctx context.Context, tenant string, ch Channel)
 	switch {
 	case err != nil:
 		return c, err
-	case missing && c.Count > 0: // a server whose disk fails says so, too
-		return c, fmt.Errorf("%w: the log gives no record of channel %s, which it had", ledger.ErrUnavailable, ch.Chain.ID)
 	case c.Tail.Seq < last.Seq:
 		why, _ := rd.Projections.WhyAside(ch.Subject)
 		return c, fmt.Errorf("%w: channel %s is read-only here: %s", ledger.ErrCorrupt, ch.Chain.ID, why)

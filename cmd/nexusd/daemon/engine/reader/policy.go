@@ -378,8 +378,15 @@ func PolicySubject(tenant string) (string, turns.Chain) {
 // returns its fold. A chain that is set aside is [ledger.ErrCorrupt].
 func (rd *Reader) CatchUpPolicies(ctx context.Context, tenant string) (ledger.Policies, error) {
 	subject, _ := PolicySubject(tenant)
+	had, err := rd.Projections.Policies(tenant)
+	if err != nil {
+		return had, err
+	}
 	last, err := rd.Log.Last(ctx, subject)
 	if errors.Is(err, ledger.ErrNotFound) {
+		if had.Tail.Seq > 0 { // a server whose disk fails says so, too
+			return had, fmt.Errorf("%w: the log gives no record of the policies of tenant %s, which it had", ledger.ErrUnavailable, tenant)
+		}
 		return ledger.Policies{}, nil
 	}
 	if err != nil {
