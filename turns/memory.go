@@ -150,6 +150,18 @@ func LearnedID(compaction Ref, index int) (id ID) {
 	return id
 }
 
+// EpisodeID is the id of the episode of a session at a turn: the memory of what became of the
+// session up to there. It has the turn's time.
+func EpisodeID(at Ref) (id ID) {
+	h := sha256.New()
+	h.Write([]byte("nexus.episode.v1\x00"))
+	h.Write(at.Session[:])
+	h.Write(at.Turn[:])
+	copy(id[:6], at.Turn[:6])
+	copy(id[6:], h.Sum(nil))
+	return id
+}
+
 // NormalMemory returns what two memories of the same text have in common: the text's
 // words, one space between them, without a full stop at the end.
 func NormalMemory(text string) string {

@@ -17,6 +17,10 @@ type Memory struct {
 	Episodes uint64 `json:"episodes,omitzero"`
 	// HalfLifeDays is after how many days an episode counts half. 0: never.
 	HalfLifeDays uint64 `json:"half_life_days,omitzero"`
+	// EpisodeTokens stores what became of a session as a memory for the agent's other
+	// sessions, of at most so many tokens, at each compaction and at the end of the session. It
+	// shows nothing: Episodes does. Range [0, 3000]; 0: none is stored.
+	EpisodeTokens uint64 `json:"episode_tokens,omitzero"`
 	// MaxTokens bounds all of it together. It counts up to an eighth of what the session's
 	// own system part and its tools leave of the budget, and of that what the messages
 	// leave free. 0 if nothing is shown.
@@ -31,6 +35,7 @@ const MaxEpisodes = 100
 
 const (
 	maxDays     = 31
+	maxEpisode  = 3000 // its text has to fit into a memory of 16 KiB
 	maxHalfLife = 100_000
 )
 
@@ -38,6 +43,7 @@ func (m Memory) check(check checkFunc) {
 	check(m.DailyDays <= maxDays, "memory/daily_days", "%d is outside [0, %d]", m.DailyDays, maxDays)
 	check(m.Episodes <= MaxEpisodes, "memory/episodes", "%d is outside [0, %d]", m.Episodes, MaxEpisodes)
 	check(m.HalfLifeDays <= maxHalfLife, "memory/half_life_days", "%d is outside [0, %d]", m.HalfLifeDays, maxHalfLife)
+	check(m.EpisodeTokens <= maxEpisode, "memory/episode_tokens", "%d is outside [0, %d]", m.EpisodeTokens, maxEpisode)
 	check(m.MaxTokens <= MaxTokens, "memory/max_tokens", "%d is outside [0, %d]", m.MaxTokens, uint64(MaxTokens))
 	check(!m.On() || m.MaxTokens > 0, "memory/max_tokens", "0 tokens, which show nothing")
 }

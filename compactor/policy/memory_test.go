@@ -36,6 +36,8 @@ func TestMemorySettings(t *testing.T) {
 		`{"memory":{"document":true}}`:                         "/policy/set/memory/max_tokens",
 		`{"memory":{"daily_days":32,"max_tokens":1}}`:          "/policy/set/memory/daily_days",
 		`{"memory":{"episodes":101,"max_tokens":1}}`:           "/policy/set/memory/episodes",
+		`{"memory":{"episode_tokens":3001}}`:                   "/policy/set/memory/episode_tokens",
+		`{"memory":{"episode_tokens":3000}}`:                   "",
 		`{"memory":{"half_life_days":100001}}`:                 "/policy/set/memory/half_life_days",
 		`{"memory":{"episode":1}}`:                             "/policy/set/memory/episode",
 		`{"runtime":"tool"}`:                                   "/policy/set/runtime",

@@ -401,6 +401,7 @@ func (d *Daemon) work() {
 	}
 	running.Go(func() { d.engine.RunResets(ctx) })
 	running.Go(func() { d.engine.RunExtractions(ctx) })
+	running.Go(func() { d.engine.RunEpisodes(ctx) })
 	d.opened(func(context.Context) error {
 		cancel()
 		done := make(chan struct{})

@@ -15,6 +15,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/content"
 	"nexus/cmd/nexusd/daemon/engine/contexts"
 	"nexus/cmd/nexusd/daemon/engine/covered"
+	"nexus/cmd/nexusd/daemon/engine/episodes"
 	"nexus/cmd/nexusd/daemon/engine/events"
 	"nexus/cmd/nexusd/daemon/engine/extraction"
 	"nexus/cmd/nexusd/daemon/engine/forks"
@@ -93,6 +94,7 @@ type Engine struct {
 	*sessions.Sessions
 	*resets.Resets
 	*extraction.Extraction
+	*episodes.Episodes
 	*forks.Forks
 	Search *search.Search // not embedded, as Memories
 	*covered.Covered
@@ -130,6 +132,7 @@ func New(c Config) *Engine {
 	e.Sessions.MayOpenMain = c.MayOpenMain
 	e.Resets = resets.New(c.Logger, e.Reader, e.Sessions)
 	e.Extraction = extraction.New(c.Logger, e.Loader, e.Reader, e.Writer, e.Events, e.Memories, e.Sessions)
+	e.Episodes = episodes.New(c.Logger, e.Loader, e.Reader, e.Memories)
 	e.Forks = forks.New(e.Store, e.Reader, e.Writer, e.Compactions, e.Sessions)
 	e.Search = search.New(c.Search, e.Store, e.Limits, e.Reader, e.Memories, budget)
 	e.Covered = covered.New(e.Store, e.Limits, e.Loader, e.Reader, e.Search)

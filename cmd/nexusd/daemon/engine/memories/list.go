@@ -272,6 +272,9 @@ func (ms *Memories) describe(op *opener, tenant, agent string, m ledger.NamedMem
 		return out
 	}
 	ms.addSources(out, ev, o.sources)
+	if at := episodeTurn(ev); m.Item == 0 && !at.IsZero() {
+		out.Episode = &api.TurnName{Session: at.Session, Turn: at.Turn}
+	}
 	if m.Item > 0 {
 		out.Compaction = &api.TurnName{Session: ev.Ref().Session, Turn: ev.ID}
 	}

@@ -24,7 +24,8 @@ type RecallQuery struct {
 	// Document asks for the agent's document. Sessions that are not main get none.
 	Document bool
 	// Text, if not empty, asks for up to Limit memories of any kind but daily, by words,
-	// each counting half after HalfLife days (0: never).
+	// each counting half after HalfLife days (0: never). Episodes of the session itself, and of
+	// turns of its path, are not among them: its own context stands for them.
 	Text     string
 	Limit    int
 	HalfLife uint64
@@ -134,7 +135,7 @@ func (ms *Memories) Recall(ctx context.Context, s *ledger.Session, at lineage.No
 	if now.IsZero() {
 		now = ms.reader.Now()
 	}
-	hits, cut, err := ms.search(ctx, s.Tenant, s.Agent, v, searchQuery{text: q.Text, limit: q.Limit, halfLife: q.HalfLife, at: q.At, now: now, notDaily: true})
+	hits, cut, err := ms.search(ctx, s.Tenant, s.Agent, v, searchQuery{text: q.Text, limit: q.Limit, halfLife: q.HalfLife, at: q.At, now: now, notDaily: true, others: true})
 	out.Hits, out.Cut = hits, out.Cut || cut
 	return out, err
 }

@@ -79,8 +79,9 @@ type place struct{ seq, item uint64 }
 
 // text is the text of a memory and its words, in order.
 type text struct {
-	text  string
-	words []string
+	text    string
+	words   []string
+	episode turns.Ref // of which turn it is the episode; zero: it is none
 }
 
 // maxKept bounds the bytes of a text that searches keep. Longer ones are rare, and would
@@ -94,11 +95,14 @@ func (op *opener) wordsOf(m ledger.NamedMemory) (text, error) {
 		return t, nil
 	}
 	epoch := texts.Epoch()
-	o, _, err := op.textOf(m)
+	o, ev, err := op.textOf(m)
 	if err != nil {
 		return text{}, err
 	}
-	t := text{o.Text, words(o.Text)}
+	t := text{text: o.Text, words: words(o.Text)}
+	if m.Item == 0 {
+		t.episode = episodeTurn(ev)
+	}
 	if len(t.text) <= maxKept {
 		texts.PutIn(epoch, at, t, 256+len(t.text)+40*len(t.words))
 	}
@@ -111,6 +115,7 @@ type searchQuery struct {
 	limit    int
 	filter   filter
 	notDaily bool
+	others   bool   // no episode for which the viewer's own context stands
 	halfLife uint64 // days
 	at       uint64
 	now      time.Time
@@ -148,6 +153,15 @@ func (ms *Memories) search(ctx context.Context, tenant, agent string, v *viewer,
 		t, err := op.wordsOf(m)
 		if err != nil {
 			continue // erased, or unreadable; lists say so
+		}
+		if q.others {
+			known, err := v.knows(ms.reader.Projections, t.episode)
+			if err != nil {
+				return nil, false, err
+			}
+			if known {
+				continue
+			}
 		}
 		if !said.add(m.Kind, t.text) {
 			continue

@@ -48,13 +48,28 @@ func (v *viewer) sees(lr lineage.Reader, st ledger.MemoryStatus) (bool, error) {
 		return false, nil
 	case v.session == nil || st.Branch.IsZero():
 		return true, nil
-	case v.at.Ref.IsZero():
+	}
+	return v.onPath(lr, st.Branch)
+}
+
+// knows reports whether the viewer's own context stands for an episode: it is of the session
+// itself, or of a turn of its path.
+func (v *viewer) knows(lr lineage.Reader, episode turns.Ref) (bool, error) {
+	if episode.IsZero() || v.session == nil || episode.Session == v.session.ID {
+		return !episode.IsZero() && v.session != nil, nil
+	}
+	return v.onPath(lr, episode)
+}
+
+// onPath reports whether a turn is on the viewer's path.
+func (v *viewer) onPath(lr lineage.Reader, turn turns.Ref) (bool, error) {
+	if v.at.Ref.IsZero() {
 		return false, nil
 	}
-	if ok, known := v.on[st.Branch]; known {
+	if ok, known := v.on[turn]; known {
 		return ok, nil
 	}
-	ns, err := lr.Nodes(st.Branch)
+	ns, err := lr.Nodes(turn)
 	if errors.Is(err, lineage.ErrUnknown) {
 		return false, nil
 	}
@@ -63,7 +78,7 @@ func (v *viewer) sees(lr lineage.Reader, st ledger.MemoryStatus) (bool, error) {
 	}
 	ok, err := lineage.IsAncestor(lr, ns[0], v.at)
 	if err == nil {
-		v.on[st.Branch] = ok
+		v.on[turn] = ok
 	}
 	return ok, err
 }
