@@ -96,7 +96,9 @@ func shownAs(x *api.Expanded) string {
 		}
 		return "not at all: covered by " + strings.Join(by, ", whose summary is in that of ")
 	case "elided":
-		return "shortened"
+		return "shortened by a compaction"
+	case "shortened":
+		return "shortened by the policy"
 	case "other_branch":
 		return "not at all: it is on another branch"
 	}
@@ -107,11 +109,19 @@ func shownAs(x *api.Expanded) string {
 func (e *env) printLines(cmd *cobra.Command, p place, r api.ExpandCompaction) error {
 	const most = 3
 	var rows [][]string
-	none := uint64(0)
-	for l, err := range p.c.SummaryLines(cmd.Context(), p.s.ID, r) {
+	none, partial := uint64(0), false
+	var lines []api.SummaryLine
+	for more := true; more; more = r.After != "" {
+		x, err := p.c.Expansion(cmd.Context(), p.s.ID, r)
 		if err != nil {
 			return err
 		}
+		lines, partial, r.After = append(lines, x.Lines...), partial || x.Partial, x.Next
+	}
+	if partial {
+		defer e.say("of the oldest turns only the beginnings of long parts were read")
+	}
+	for _, l := range lines {
 		if e.json {
 			if err := e.print(l); err != nil {
 				return err

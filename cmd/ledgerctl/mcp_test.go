@@ -279,9 +279,9 @@ func (l *mcpLedger) drive(t *testing.T, s *sdk.ClientSession, key string) {
 
 	// expand: a hit of an event, a short turn, a long one in pages, and a summary.
 	type expanded struct {
-		Handle, Type, Hash, Next string
-		Number                   uint64
-		Pieces                   []struct {
+		Handle, Type, Hash, State, Next string
+		Number                          uint64
+		Pieces                          []struct {
 			Half, Role, Type, Text string
 			From, Size             int
 		}
@@ -314,6 +314,9 @@ func (l *mcpLedger) drive(t *testing.T, s *sdk.ClientSession, key string) {
 			arguments["after"] = after
 		}
 		x.call("expand", arguments, &e)
+		if want := map[bool]string{true: "compacted"}[after == ""]; e.State != want { // of a first page
+			t.Errorf("the context shows turn 4 %q, want %q", e.State, want)
+		}
 		for _, p := range e.Pieces {
 			if p.Half == "messages" {
 				whole.WriteString(p.Text)

@@ -181,11 +181,6 @@ func (c *Client) Expansion(ctx context.Context, session turns.ID, r ExpandCompac
 	return read[Expanded](ctx, c, "compaction.expand", session, r)
 }
 
-// SummaryLines is compaction.expand for the lines of a compaction, page after page.
-func (c *Client) SummaryLines(ctx context.Context, session turns.ID, r ExpandCompaction) iter.Seq2[SummaryLine, error] {
-	return list(ctx, c, "compaction.expand", session, r, func(e *Expanded) ([]SummaryLine, string) { return e.Lines, e.Next })
-}
-
 // LostFacts is compaction.lost: one page.
 func (c *Client) LostFacts(ctx context.Context, session turns.ID, r ListLost) (*LostList, error) {
 	return read[LostList](ctx, c, "compaction.lost", session, r)

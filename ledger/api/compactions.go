@@ -116,7 +116,7 @@ type Expanded struct {
 	Turns []Turn `json:"turns"`
 	// Of one turn: what the session's context shows of it, and the compactions that cover
 	// it, the innermost first.
-	State     string        `json:"state,omitempty,omitzero"` // live, elided, compacted, other_branch
+	State     string        `json:"state,omitempty,omitzero"` // live, elided (by a compaction), shortened (by the policy, in each context), compacted, other_branch
 	CoveredBy []turns.ID    `json:"covered_by,omitempty"`
 	Lines     []SummaryLine `json:"lines,omitempty"`            // with line or lines
 	Partial   bool          `json:"partial,omitempty,omitzero"` // of the oldest covered turns only the beginnings were read

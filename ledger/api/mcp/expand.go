@@ -41,6 +41,7 @@ type expandResult struct {
 	Hash     string        `json:"hash" jsonschema:"of the stored event"`
 	Position string        `json:"position"`
 	Pending  bool          `json:"pending,omitempty" jsonschema:"the response is not stored yet"`
+	State    string        `json:"state,omitempty" jsonschema:"what the context shows of the turn now, if not all of it: elided or shortened (parts of it), compacted (a summary stands for it), other_branch (nothing)"`
 	Covers   uint64        `json:"covers,omitempty" jsonschema:"of a compaction: half turns that its summary stands for"`
 	Pieces   []piece       `json:"pieces" jsonschema:"the content in its order, word for word"`
 	Covered  []coveredTurn `json:"covered,omitempty" jsonschema:"of a compaction: the turns that its summary stands for"`
@@ -120,6 +121,15 @@ func (c *call) expandTurn(ctx context.Context, in expandInput) (*expandResult, e
 		parts = append(parts, partsOf("response", []turns.Message{*t.Response})...)
 	}
 	k := t.Compaction
+	if k == nil && in.After == "" {
+		x, err := c.Expansion(ctx, session, api.ExpandCompaction{ID: id})
+		if err != nil {
+			return nil, err
+		}
+		if x.State != "live" {
+			out.State = x.State
+		}
+	}
 	if k == nil {
 		return out, c.fill(ctx, out, in.After, session, parts)
 	}
@@ -257,6 +267,9 @@ func (r *expandResult) text(f *frame) {
 	if r.Pending {
 		f.line("Its response is not stored yet.")
 	}
+	if r.State != "" {
+		f.line("The context shows it %s.", stateWord(r.State))
+	}
 	for _, p := range r.Pieces {
 		what := p.Half + ", " + partWord(p.Type)
 		if p.Error {
@@ -285,6 +298,17 @@ func (r *expandResult) text(f *frame) {
 	if r.Next != "" {
 		f.line("next: %s", r.Next)
 	}
+}
+
+// stateWord says what a context shows of a turn.
+func stateWord(state string) string {
+	switch state {
+	case "elided", "shortened":
+		return "shortened"
+	case "compacted":
+		return "as a part of a summary"
+	}
+	return "not at all: it is on another branch"
 }
 
 // partWord is a type of a part where that is a fixed word.

@@ -221,3 +221,28 @@ func TestExpandOfAShortenedTurnIsWhole(t *testing.T) {
 		t.Errorf("a shortened turn is %s", x.State)
 	}
 }
+
+// A turn that only the policy shortens, in each context, is not shown as it is. Once the policy
+// shortens nothing it is.
+func TestExpandSaysThatThePolicyShortensATurn(t *testing.T) {
+	e := newWorld().Engine(t)
+	s := opened(t, e, alice, "spec-008", `{}`, turns.Limits{})
+	add(t, e, s.ID, enginetest.CallTool("c"))
+	result := add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: "c", Response: turns.RawText(long(9000))}}}}})
+	state := func() string {
+		return must(e.Expand(t.Context(), alice, s.ID, api.ExpandCompaction{ID: result.ID}))(t).State
+	}
+	if got := state(); got != "live" {
+		t.Errorf("the newest result is %s", got)
+	}
+	for range 4 {
+		add(t, e, s.ID, say("and now?", "wait"))
+	}
+	if got := state(); got != "shortened" {
+		t.Errorf("the result behind four answers is %s", got)
+	}
+	must(e.Set(t.Context(), alice, s.ID, api.SetSession{SessionSettings: api.SessionSettings{Policy: &api.Policy{Name: "spec-008", Set: turns.Raw(`{"prune":{"when":""}}`)}}}, nil))(t)
+	if got := state(); got != "live" {
+		t.Errorf("under a policy that shortens nothing it is %s", got)
+	}
+}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
+	"nexus/compactor/view"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -55,7 +57,7 @@ func (cv *Covered) Expand(ctx context.Context, c reader.Caller, session turns.ID
 	case req.Call != "":
 		return cv.expandCall(ctx, s, n, req.Call)
 	case n.Kind != turns.KindCompaction:
-		return cv.expandTurn(s, n)
+		return cv.expandTurn(ctx, s, n)
 	}
 	return cv.expandCompaction(ctx, n, all, req.After, limit)
 }
@@ -153,7 +155,7 @@ func (cv *Covered) onPath(n lineage.Node, id turns.ID) (uint64, error) {
 
 // expandTurn returns a turn as it is stored, and what stands for it in the session's
 // context.
-func (cv *Covered) expandTurn(s *ledger.Session, n lineage.Node) (*api.Expanded, error) {
+func (cv *Covered) expandTurn(ctx context.Context, s *ledger.Session, n lineage.Node) (*api.Expanded, error) {
 	t, ev, err := cv.reader.TurnEvent(n.Ref)
 	if err != nil {
 		return nil, err
@@ -194,7 +196,32 @@ func (cv *Covered) expandTurn(s *ledger.Session, n lineage.Node) (*api.Expanded,
 			}
 		}
 	}
+	if out.State == "live" {
+		short, err := cv.isPruned(ctx, s, n, head)
+		if err != nil {
+			return nil, err
+		}
+		if short {
+			out.State = "shortened"
+		}
+	}
 	return out, nil
+}
+
+// isPruned reports whether the session's policy shortens something of a turn in each context
+// at its head, without a compaction. It reads the path behind the turn, which decides on that.
+func (cv *Covered) isPruned(ctx context.Context, s *ledger.Session, n, head lineage.Node) (bool, error) {
+	p, err := cv.pruned(ctx, s, view.Path{Session: s.ID, Head: head}, head)
+	if err != nil || p.View.When == "" {
+		return false, err
+	}
+	if p.Halves, _, err = cv.halvesBetween(ctx, s, head, lineage.CutBefore(n.Depth, turns.MessagesHalf), lineage.CutBefore(head.Depth, turns.ResponseHalf)+1); err != nil {
+		return false, err
+	}
+	shown, err := p.ShownHalves()
+	return slices.ContainsFunc(shown, func(h view.ShownHalf) bool {
+		return h.Ref == n.Ref && h.Source.Status != view.Verbatim && h.Source.Status != view.Erased
+	}), err
 }
 
 // expandCall returns the turns on the path of n that hold a tool call and its results, as
