@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -92,7 +93,7 @@ func (ep *Episodes) StoreEpisodes(ctx context.Context) (errs error) {
 	if len(ep.known) > maxKnown {
 		clear(ep.known)
 	}
-	for id := range due {
+	for _, id := range slices.SortedFunc(maps.Keys(due), turns.ID.Compare) { // the oldest first
 		err := ep.storeEpisode(ctx, id, now)
 		if ctx.Err() != nil {
 			return ctx.Err() // ep.looked is as it was: the next call looks again
