@@ -88,8 +88,9 @@ func printAll[T any](e *env, list []T) error {
 
 // findHits asks page after page: a page ends with fewer hits than its limit, or none, where
 // it has looked at much text. It ends at the limit of r or, with all, at the end of what has
-// all of the words; of what has some it takes a page. It says what the hits lack; more is
-// set if others match.
+// all of the words: what has some follows in the reply, and is none of these. If nothing has
+// all, it takes a page of what has some. It says what the hits lack; more is set if others
+// match.
 func (e *env) findHits(ctx context.Context, ask func(context.Context, api.Search) (*api.SearchHits, error), r api.Search, all bool) (hits []api.SearchHit, more bool, err error) {
 	limit := cmp.Or(r.Limit, 20)
 	for first := true; ; first = false {
@@ -102,6 +103,10 @@ func (e *env) findHits(ctx context.Context, ask func(context.Context, api.Search
 		}
 		if len(hits) == 0 && len(page.Hits) > 0 && page.Hits[0].Some {
 			e.say("nothing has all of the words; these have some")
+		}
+		some := slices.IndexFunc(page.Hits, func(h api.SearchHit) bool { return h.Some })
+		if all && some >= 0 && len(hits)+some > 0 { // what is before it has all of the words
+			return append(hits, page.Hits[:some]...), false, nil
 		}
 		hits = append(hits, page.Hits...)
 		r.After = page.Next
@@ -177,9 +182,6 @@ func (e *env) grepSessions(ctx context.Context, g *grep) error {
 		return err
 	}
 	for _, h := range hits {
-		if h.Some && !hits[0].Some {
-			continue // others have all of the words
-		}
 		if m := by[h.Session]; m != nil {
 			m.Turns++
 			continue

@@ -32,11 +32,12 @@ func TestFindHitsGoesOnBehindAnEmptyPage(t *testing.T) {
 		more  bool
 		said  string
 	}{
-		"up to the limit":                   {limit: 2, want: "a b", more: true, pages: []api.SearchHits{{Next: "1"}, {Hits: []api.SearchHit{hit("a", false)}, Next: "2"}, {Next: "3"}, {Hits: []api.SearchHit{hit("b", false)}, Next: "4"}}},
-		"to the end":                        {limit: 2, pages: []api.SearchHits{{Next: "1"}, {Next: "2"}, {}}},
-		"all":                               {all: true, limit: 1, want: "a b", more: true, pages: []api.SearchHits{{Hits: []api.SearchHit{hit("a", false)}, Next: "1"}, {Next: "2"}, {Hits: []api.SearchHit{hit("b", false)}, Cut: true}}},
-		"some of the words on a later page": {all: true, limit: 9, want: "a", more: true, said: "nothing has all of the words", pages: []api.SearchHits{{Next: "1"}, {Hits: []api.SearchHit{hit("a", true)}, Next: "2"}}},
-		"behind":                            {all: true, limit: 9, said: "the newest 7 events", pages: []api.SearchHits{{Behind: 7}}},
+		"up to the limit":                      {limit: 2, want: "a b", more: true, pages: []api.SearchHits{{Next: "1"}, {Hits: []api.SearchHit{hit("a", false)}, Next: "2"}, {Next: "3"}, {Hits: []api.SearchHit{hit("b", false)}, Next: "4"}}},
+		"to the end":                           {limit: 2, pages: []api.SearchHits{{Next: "1"}, {Next: "2"}, {}}},
+		"all":                                  {all: true, limit: 1, want: "a b", more: true, pages: []api.SearchHits{{Hits: []api.SearchHit{hit("a", false)}, Next: "1"}, {Next: "2"}, {Hits: []api.SearchHit{hit("b", false)}, Cut: true}}},
+		"some of the words on a later page":    {all: true, limit: 9, want: "a", more: true, said: "nothing has all of the words", pages: []api.SearchHits{{Next: "1"}, {Hits: []api.SearchHit{hit("a", true)}, Next: "2"}}},
+		"some of the words behind all of them": {all: true, limit: 9, want: "a b", pages: []api.SearchHits{{Hits: []api.SearchHit{hit("a", false)}, Next: "1"}, {Hits: []api.SearchHit{hit("b", false), hit("c", true)}, Next: "2"}}},
+		"behind":                               {all: true, limit: 9, said: "the newest 7 events", pages: []api.SearchHits{{Behind: 7}}},
 	} {
 		var said strings.Builder
 		e := &env{out: io.Discard, err: &said}

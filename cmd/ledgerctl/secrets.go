@@ -139,10 +139,16 @@ func (e *env) secretsOf(ctx context.Context, c *api.Client, session turns.ID, t 
 			return nil, err
 		}
 	}
-	if k := t.Compaction; k != nil && k.Summary != nil {
+	k := t.Compaction
+	switch {
+	case k == nil:
+		return out, nil
+	case k.Summary != nil:
 		add("summary", 0, 0, *k.Summary)
+		return out, nil
 	}
-	return out, nil
+	err = messages("summary", k.Replacement) // of another program
+	return out, err
 }
 
 // maskMessages masks the credentials in messages.
@@ -168,7 +174,13 @@ func maskTurn(t *api.Turn) {
 	if t.Response != nil {
 		maskMessages([]turns.Message{*t.Response})
 	}
-	if k := t.Compaction; k != nil && k.Summary != nil {
+	k := t.Compaction
+	if k == nil {
+		return
+	}
+	mask(k.Replacement)
+	mask(k.Nudge)
+	if k.Summary != nil {
 		masked := secrets.Mask(*k.Summary)
 		k.Summary = &masked
 	}

@@ -62,6 +62,26 @@ func TestCredentialsOfKnownShapesAreFoundAndMasked(t *testing.T) {
 	}
 }
 
+// A shape is looked for where one of its signs is.
+func TestEachBeginningOfAShapeIsFound(t *testing.T) {
+	all := samples()
+	for _, of := range []struct {
+		sample     int
+		beginnings []string
+	}{{1, []string{"AK" + "IA", "AS" + "IA"}}, {2, []string{"gh" + "p_", "gh" + "o_", "gh" + "u_", "gh" + "s_", "gh" + "r_"}}} {
+		for _, begin := range of.beginnings {
+			if text := "x " + begin + all[of.sample].secret[4:]; len(Find(text)) != 1 {
+				t.Errorf("%q is not found", text)
+			}
+		}
+	}
+	for _, scheme := range []string{"redis", "https", "HTTPS", "mongodb+srv"} {
+		if text := "at " + scheme + "://" + "a:secret1@h/x"; Mask(text) != "at "+scheme+"://a:*******@h/x" {
+			t.Errorf("%q", Mask(text))
+		}
+	}
+}
+
 // Of two at one place the shape that is tried first counts.
 func TestACredentialIsFoundOnce(t *testing.T) {
 	all := samples()

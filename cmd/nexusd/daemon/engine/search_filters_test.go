@@ -193,6 +193,29 @@ func TestSearchFallsBackWhereAllWordsAreOfOtherRoles(t *testing.T) {
 	}
 }
 
+// A page that ends where those begin is followed by them, also where what the first page
+// found was dropped.
+func TestSomeOfTheWordsFollowOnAnotherDaemon(t *testing.T) {
+	w := newWorld()
+	dir := t.TempDir()
+	e, stop := w.SearchEngine(t, dir)
+	s := create(t, e, 0, "nexus").ID
+	add(t, e, s, say("alpha one", "beta one"))
+	add(t, e, s, say("alpha two", "gamma"))
+	r := api.Search{Text: "alpha beta", Role: "user"}
+	e.Search.PageText = 1
+	one := find(t, w, e, alice, r)
+	if len(one.Hits) > 0 || one.Next == "" {
+		t.Fatalf("%+v", one)
+	}
+	stop()
+	e, _ = w.SearchEngine(t, dir)
+	r.After = one.Next
+	if got := hitsOf(find(t, w, e, alice, r).Hits); !slices.Equal(got, []string{"alpha one", "alpha two"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestSnippetsMaskCredentials(t *testing.T) {
 	w := newWorld()
 	e, _ := w.SearchEngine(t, t.TempDir())

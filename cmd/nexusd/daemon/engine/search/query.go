@@ -318,7 +318,7 @@ func (se *Search) find(ctx context.Context, c reader.Caller, req api.Search, q s
 	if after == "" {
 		k.position = r.Position
 	}
-	if from > len(r.Hits) && r.All == len(r.Hits) && q.Len() > 1 { // the first page had none with all words
+	if from >= len(r.Hits) && r.All == len(r.Hits) && q.Len() > 1 { // the first page had none with all words
 		r, err = se.withSome(ctx, k, q, f, r)
 		return r, k, from, err
 	}
