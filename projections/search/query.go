@@ -38,6 +38,9 @@ type Query struct {
 // Len returns how many units a text must have to match.
 func (q Query) Len() int { return len(q.units) }
 
+// IsQuestion reports whether it has so many units that few texts have all of them.
+func (q Query) IsQuestion() bool { return len(q.units) >= question }
+
 // Loose returns the query for documents that have some of the units: a word is any of its
 // forms, and words that say nothing of the subject do not count, unless there are no others.
 func (q Query) Loose() Query {
@@ -150,8 +153,9 @@ type Place struct {
 
 // Hit is a document that a search found.
 type Hit struct {
-	ID    string
-	Score float64
+	ID     string
+	Score  float64
+	Beside bool // it has no word of the query, the turn beside it has; set by the caller of [Index]
 }
 
 // Result is what a search found, best first, of one score the newest first.

@@ -23,7 +23,7 @@ const (
 	// maxForms bounds the forms of a word that a query with some of its words looks for.
 	maxForms = 32
 	minForm  = 3   // characters of a stem that has forms
-	formRate = 0.9 // the weight of another form of a word
+	formRate = 0.8 // the weight of another form of a word
 	// BM25, by S. Robertson and others, with weighted fields: bm25K1 bounds what
 	// repetition adds, bm25B says how far a long document is marked down.
 	bm25K1, bm25B = 1.2, 0.4
@@ -88,7 +88,7 @@ func (x *Index) search(ctx context.Context, q Query, f Filter, r *Result) error 
 		return err
 	}
 	r.Hits, r.All, r.Cut = found, len(found), total > uint64(len(found))
-	if len(q.units) == 1 || total > 0 && (len(q.units) < question || total >= enough) {
+	if len(q.units) == 1 || total > 0 && (!q.IsQuestion() || total >= enough) {
 		return nil
 	}
 	more, total, err := x.some(ctx, q, f)

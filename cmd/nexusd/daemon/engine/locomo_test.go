@@ -18,7 +18,10 @@ import (
 	"nexus/turns"
 )
 
-var locomo = flag.Bool("locomo", false, "search the conversations of ../shared/data/locomo")
+var (
+	locomo     = flag.Bool("locomo", false, "search the conversations of ../shared/data/locomo")
+	locomoHalf = flag.String("locomo-half", "", "only this half: development or held out")
+)
 
 // talk is a conversation of LoCoMo (Maharana and others, 2024): what two people said on many
 // days, and questions with the utterances that answer them.
@@ -108,6 +111,9 @@ func TestLoCoMo(t *testing.T) {
 	type score struct{ asked, any, near, held, answers int }
 	halves := make(map[string]*score)
 	for _, x := range talks {
+		if *locomoHalf != "" && x.half != *locomoHalf {
+			continue
+		}
 		w := newWorld()
 		e, stop := w.SearchEngine(t, t.TempDir())
 		e.Tiers = []compactor.Tier{{Name: "extractive", Summarizer: extractive.New(extractive.Config{}), Local: true}}

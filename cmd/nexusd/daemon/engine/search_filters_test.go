@@ -130,6 +130,56 @@ func TestAQuestionFindsOtherFormsAndNeighbours(t *testing.T) {
 	}
 }
 
+// An answer need not repeat a word of its question. It is found beside it, if the query is a
+// question and its filter is one that the ledger can compare.
+func TestAnAnswerWithoutTheWordsIsFoundBesideItsQuestion(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	s := create(t, e, 0, "nexus").ID
+	for _, text := range []string{"soup for lunch", "the owl book is good", "Did you paint anything lately?", "Yes, two landscapes", "with a lake", "and mountains"} {
+		m := turns.TextMessage(turns.User, text)
+		add(t, e, s, api.AppendTurn{Messages: []turns.Message{m}})
+	}
+	add(t, e, create(t, e, 0, "nexus").ID, say("another session", "of the agent"))
+	asked := "Which picture was it that you have been painting?"
+	r := find(t, w, e, alice, seek(asked))
+	got := make([]string, len(r.Hits)) // in their order
+	for i, h := range r.Hits {
+		got[i] = h.Snippet
+		if !h.Some || (len(h.Matches) > 0) != (i == 0) {
+			t.Errorf("%q: some is %v, matches %v", h.Snippet, h.Some, h.Matches)
+		}
+	}
+	if !slices.Equal(got, []string{"Did you paint anything lately?", "Yes, two landscapes", "the owl book is good"}) {
+		t.Errorf("%q", got)
+	}
+	for _, r := range []api.Search{{Text: "painting picture"}, {Text: asked, Role: "user"}, {Text: asked, Kinds: []string{"turn", "memory"}, Covered: true}} {
+		for _, h := range find(t, w, e, alice, r).Hits {
+			if h.Snippet == "Yes, two landscapes" {
+				t.Errorf("%+v finds %q", r, h.Snippet)
+			}
+		}
+	}
+}
+
+// A talk stays with its subject: of turns with the same words, the one two turns behind
+// another hit is before the one that stands alone.
+func TestATurnTwoTurnsBehindAHitIsBeforeOneThatStandsAlone(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	s := create(t, e, 0, "nexus").ID
+	for _, text := range []string{"the zeppelin landed", "it rains today", "tickets were cheap", "a dog", "a cat", "a cow", "tickets were dear"} {
+		add(t, e, s, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, text)}})
+	}
+	var got []string
+	for _, h := range find(t, w, e, alice, seek("tickets zeppelin")).Hits {
+		got = append(got, h.Snippet)
+	}
+	if !slices.Equal(got, []string{"the zeppelin landed", "tickets were cheap", "tickets were dear"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // covered leaves what a compaction covers, and the parts that one shortened.
 func TestSearchOfCoveredFindsWhatTheModelDoesNotSee(t *testing.T) {
 	w := newWorld()

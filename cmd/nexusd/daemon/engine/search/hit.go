@@ -56,7 +56,7 @@ func (r *resolver) hit(ctx context.Context, found search.Hit, some bool) (h api.
 	}
 	switch {
 	case ev.Kind.IsTurn() && item == 0:
-		ok, err = r.turn(ctx, &h, ev, seq)
+		ok, err = r.turn(ctx, &h, ev, seq, found.Beside)
 	case ev.Kind == turns.KindCompaction:
 		s, serr := r.se.reader.Projections.Session(ev.Ref().Session)
 		if serr != nil {
@@ -85,8 +85,8 @@ func skip(err error) error {
 // mine reports whether the caller may see what is an agent's.
 func (r *resolver) mine(agent string) bool { return r.caller.Operator() || agent == r.caller.Agent }
 
-// turn fills in a hit that is a turn.
-func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, seq uint64) (bool, error) {
+// turn fills in a hit that is a turn. With beside it needs no word of the query.
+func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, seq uint64, beside bool) (bool, error) {
 	row, err := r.se.reader.Projections.Turn(ev.Ref())
 	if err != nil || row.Seq != seq {
 		return false, err
@@ -108,7 +108,7 @@ func (r *resolver) turn(ctx context.Context, h *api.SearchHit, ev *turns.Event, 
 	if err != nil {
 		return false, err
 	}
-	p, ok := r.best(h, texts.parts)
+	p, ok := r.best(h, texts.parts, beside)
 	if !ok {
 		return false, nil
 	}
@@ -152,7 +152,7 @@ func (r *resolver) memory(h *api.SearchHit, agent string, id turns.ID) (bool, er
 	if err != nil || !ok {
 		return false, err
 	}
-	if _, ok := r.best(h, []part{{text: text}}); !ok {
+	if _, ok := r.best(h, []part{{text: text}}, false); !ok {
 		return false, nil
 	}
 	st := m.Now()
@@ -173,7 +173,7 @@ func (r *resolver) received(ctx context.Context, h *api.SearchHit, ev *turns.Eve
 	if err != nil {
 		return false, err
 	}
-	if _, ok := r.best(h, parts); !ok {
+	if _, ok := r.best(h, parts, false); !ok {
 		return false, nil
 	}
 	h.Kind, h.Agent, h.State, h.Channel, h.Event = "event", row.Agent, live, body.Channel, ev.ID
@@ -182,8 +182,9 @@ func (r *resolver) received(ctx context.Context, h *api.SearchHit, ev *turns.Eve
 
 // best fills in the snippet of the part that has the most of the query, and returns it. ok
 // is false if the texts do not match: the index takes a few words in a row for a phrase that
-// they are not, and knows the roles of a turn, not those of its words.
-func (r *resolver) best(h *api.SearchHit, parts []part) (p part, ok bool) {
+// they are not, and knows the roles of a turn, not those of its words. With beside no word
+// has to match.
+func (r *resolver) best(h *api.SearchHit, parts []part, beside bool) (p part, ok bool) {
 	q := r.query
 	if h.Some {
 		q = r.loose
@@ -203,7 +204,7 @@ func (r *resolver) best(h *api.SearchHit, parts []part) (p part, ok bool) {
 			p, spans, most = x, at.Spans, n
 		}
 	}
-	if n := all.Count(); n < q.Len() && !h.Some || n == 0 {
+	if n := all.Count(); n < q.Len() && !h.Some || n == 0 && (!beside || p.text == "") {
 		return p, false
 	}
 	text := p.text

@@ -168,7 +168,7 @@ func (se *Search) withSome(ctx context.Context, name resultKey, q search.Query, 
 	if err != nil {
 		return found, err
 	}
-	if err := se.withNeighbours(ctx, more.Hits); err != nil {
+	if more, err = se.withNeighbours(ctx, q, f, more); err != nil {
 		return found, err
 	}
 	found.Hits = slices.Clip(found.Hits[:found.All])
@@ -312,7 +312,7 @@ func (se *Search) find(ctx context.Context, c reader.Caller, req api.Search, q s
 	if r, err = se.index.Search(ctx, q, f); err != nil {
 		return r, k, 0, err
 	}
-	if err = se.withNeighbours(ctx, r.Hits[r.All:]); err != nil {
+	if r, err = se.withNeighbours(ctx, q, f, r); err != nil {
 		return r, k, 0, err
 	}
 	if after == "" {
