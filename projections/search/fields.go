@@ -39,9 +39,10 @@ var textFields = []struct {
 // indexed returns a document as the index takes it.
 //
 // The library can store the positions of each word. They take more bytes than the text, so
-// it is given none: a phrase is its words and the hashes of its pairs, two bytes each. One in
-// some hundred of the documents that have all words of a phrase, but not in a row, has all of its
-// hashes by chance. The caller reads the text for the reply, and leaves those out.
+// it is given none: a phrase is its words and the hashes of its pairs, of ten bits: a bit each
+// in a large segment. Of the documents of 100 words that have both words of a phrase, but not
+// in a row, one in eleven has the hash by chance, and fewer of longer phrases. The caller reads
+// the text for the reply, and leaves those out.
 func (d *Document) indexed() *document.Document {
 	out := document.NewDocument(d.ID)
 	wholes, pairs := field{name: fieldWhole}, field{name: fieldPair}
@@ -158,7 +159,7 @@ func pairTerm(a, b string) string {
 	_, _ = h.Write([]byte(b))
 	n := h.Sum32()
 	n ^= n >> 16
-	return string([]byte{byte(n>>8) & 0x0f, byte(n)})
+	return string([]byte{byte(n>>8) & 0x03, byte(n)})
 }
 
 // bound cuts a term.

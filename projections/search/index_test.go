@@ -727,3 +727,34 @@ func TestASearchEndsTheRestOfTheIndex(t *testing.T) {
 		t.Errorf("the index is at %d of %d", x.Position(), last)
 	}
 }
+
+// Few hits are found without the library's scores, many with them. Both are ranked alike.
+func TestTheBestOfManyHitsAreFound(t *testing.T) {
+	src := newSource()
+	for i := range MaxHits + 300 {
+		text := "needle in a long text of many words that say nothing"
+		if i == 7 || i == 9 {
+			text = "needle needle"
+		}
+		d := turnOf(fmt.Sprint("s", i%100), text)
+		src.add(d)
+	}
+	x, _ := open(t, t.TempDir(), src, 0)
+	q, err := Parse("needle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []Filter{{Tenant: "default"}, {Tenant: "default", In: []Place{{Session: "s7"}, {Session: "s9"}, {Session: "s8"}}}} {
+		r, err := x.Search(t.Context(), q, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := MaxHits
+		if len(f.In) > 0 {
+			want = 3 * (MaxHits + 300) / 100
+		}
+		if len(r.Hits) != want || r.All != want || r.Cut != (len(f.In) == 0) || r.Hits[0].ID != DocumentID(10, 0) || r.Hits[1].ID != DocumentID(8, 0) || r.Hits[1].Score <= r.Hits[2].Score {
+			t.Errorf("%d hits of %d, cut %v, the first %+v", len(r.Hits), want, r.Cut, r.Hits[:min(len(r.Hits), 3)])
+		}
+	}
+}

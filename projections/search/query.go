@@ -11,6 +11,7 @@ import (
 
 	"github.com/blevesearch/bleve/v2"
 	"github.com/blevesearch/bleve/v2/search/query"
+	index "github.com/blevesearch/bleve_index_api"
 
 	"nexus/ledger"
 	"nexus/turns"
@@ -156,6 +157,8 @@ type Hit struct {
 	ID     string
 	Score  float64
 	Beside bool // it has no word of the query, the turn beside it has; set by the caller of [Index]
+
+	at index.IndexInternalID // where the index had the document; a hint
 }
 
 // Result is what a search found, best first, of one score the newest first.

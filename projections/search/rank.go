@@ -80,7 +80,7 @@ func (x *Index) search(ctx context.Context, q Query, f Filter, r *Result) error 
 	if err != nil {
 		return err
 	}
-	found, total, err := x.ask(ctx, query.NewConjunctionQuery(all), f)
+	found, total, err := x.askAll(ctx, all, f)
 	if err != nil {
 		return err
 	}
@@ -120,6 +120,30 @@ func (x *Index) some(ctx context.Context, q Query, f Filter) (hits []Hit, total 
 	return hits, total, x.rank(ctx, want, hits)
 }
 
+// askAll is ask for documents that match all of the queries. Most queries of several words
+// and phrases have few: these are found without the library's scores, which takes it an
+// intersection of bitmaps in place of a walk over all documents with a word.
+func (x *Index) askAll(ctx context.Context, all []query.Query, f Filter) (hits []Hit, total uint64, err error) {
+	req := bleve.NewSearchRequestOptions(query.NewConjunctionQuery(append(slices.Clone(all), f.query())), MaxHits+1, 0, false) // without scores the library ends there
+	req.Score = "none"
+	res, err := x.idx.SearchInContext(ctx, req)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(res.Hits) > MaxHits { // which are the best?
+		return x.ask(ctx, query.NewConjunctionQuery(all), f)
+	}
+	return hitsOf(res), uint64(len(res.Hits)), nil
+}
+
+func hitsOf(res *bleve.SearchResult) []Hit {
+	hits := make([]Hit, len(res.Hits))
+	for i, h := range res.Hits {
+		hits[i] = Hit{ID: h.ID, at: slices.Clone(h.IndexInternalID)}
+	}
+	return hits
+}
+
 // ask returns the documents that match that the library ranks best, and how many do.
 func (x *Index) ask(ctx context.Context, what query.Query, f Filter) (hits []Hit, total uint64, err error) {
 	q := query.NewBooleanQuery([]query.Query{what}, nil, nil)
@@ -130,11 +154,7 @@ func (x *Index) ask(ctx context.Context, what query.Query, f Filter) (hits []Hit
 	if err != nil {
 		return nil, 0, err
 	}
-	hits = make([]Hit, len(res.Hits))
-	for i, h := range res.Hits {
-		hits[i] = Hit{ID: h.ID}
-	}
-	return hits, res.Total, nil
+	return hitsOf(res), res.Total, nil
 }
 
 // queries returns the query of each unit, and what counts for its rank.
@@ -300,9 +320,16 @@ func newScorer(reader index.IndexReader, hits []Hit) (*scorer, error) {
 	}
 	s := &scorer{reader: reader, total: float64(n), length: make(map[string][]float64)}
 	for i, h := range hits {
-		id, err := reader.InternalID(h.ID)
-		if err != nil {
-			return nil, err
+		id := h.at
+		if id != nil { // the document is there, unless the index changed since
+			if s, err := reader.ExternalID(id); err != nil || s != h.ID {
+				id = nil
+			}
+		}
+		if id == nil {
+			if id, err = reader.InternalID(h.ID); err != nil {
+				return nil, err
+			}
 		}
 		if id != nil {
 			s.docs = append(s.docs, scored{id: slices.Clone(id), hit: i})
