@@ -131,6 +131,9 @@ func (a *applier) session(r ledger.Record, e *turns.Event, c *chain, node lineag
 	if e.ID.Compare(c.newest) > 0 {
 		c.newest = e.ID
 	}
+	if err = a.updated(&c.session, e.Index == 0); err != nil {
+		return err
+	}
 	a.changes.chains[id] = c
 	switch {
 	case e.Kind == turns.KindOpened:
@@ -188,6 +191,36 @@ func (a *applier) opened(s *ledger.Session) error {
 	}
 	return err
 }
+
+// updated moves a session to its place in the order of changes, if that is in another second
+// than that of its last event.
+func (a *applier) updated(s *ledger.Session, opened bool) error {
+	if !opened {
+		before, err := a.Session(s.ID)
+		if err != nil || secondOf(before.Updated) == secondOf(s.Updated) {
+			return err
+		}
+		for _, agent := range []string{"", s.Agent} {
+			if err := a.batch.Delete(updatedKey(&before, agent), nil); err != nil {
+				return err
+			}
+		}
+	}
+	for _, agent := range []string{"", s.Agent} {
+		if err := a.batch.Set(updatedKey(s, agent), nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// updatedKey is where a session is in the order of changes of an agent, "" of all.
+func updatedKey(s *ledger.Session, agent string) []byte {
+	return append(num(textKey(pUpdated, s.Tenant, agent), secondOf(s.Updated)), s.ID[:]...)
+}
+
+// secondOf returns the second of a time in Unix ns, 0 for one before 1970.
+func secondOf(ns int64) uint64 { return uint64(max(0, ns) / 1e9) }
 
 func (a *applier) turn(node lineage.Node, r ledger.Record, e *turns.Event) error {
 	t := &Turn{Node: node, Index: e.Index, Seq: r.Seq, Hash: r.Hash, Open: e.Open, Recorded: e.Recorded}

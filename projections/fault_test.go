@@ -198,7 +198,7 @@ func TestADamagedFileIsAnErrorThatSaysWhatToDo(t *testing.T) {
 				} else {
 					ended <- nil
 				}
-				for _, rerr := range s.Sessions("default", "", turns.ID{}) {
+				for _, rerr := range s.NewestSessions("default", "", turns.ID{}) {
 					err = rerr
 				}
 				if err == nil {
@@ -225,7 +225,7 @@ func TestADamagedFileIsAnErrorThatSaysWhatToDo(t *testing.T) {
 }
 
 // damage changes bytes of each table, from the first one on: it is in the rows
-// of agents, which Open does not read.
+// of sessions by their changes, which Open does not read.
 func damage(t *testing.T, dir string, step int) {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))

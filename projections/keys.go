@@ -23,6 +23,8 @@ import (
 //	o session turn                            compaction on a session's chain
 //	v throughSession through session turn     compaction, by the last turn it covers
 //	a tenant 0 agent 0 session                session of an agent
+//	U tenant 0 agent 0 second session         session of an agent, by when it changed last
+//	U tenant 0 0 second session               the same of all agents
 //	l tenant 0 label-digest                   label row
 //	p tenant 0                                fold of the tenant's chain
 //	d tenant 0 digest                         position of the first event that holds a policy's content
@@ -67,6 +69,7 @@ const (
 	pCompaction = 'o'
 	pCovered    = 'v'
 	pAgent      = 'a'
+	pUpdated    = 'U'
 	pLabel      = 'l'
 	pPolicies   = 'p'
 	pContent    = 'd'

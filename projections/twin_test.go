@@ -296,6 +296,14 @@ func (w *twin) checkLists(t *testing.T, s *Store) {
 			}
 			slices.SortFunc(want, func(a, b ledger.Session) int { return cmp.Or(cmp.Compare(a.Agent, b.Agent), a.ID.Compare(b.ID)) })
 			same(t, "Sessions", all(t, s.Sessions(tenant, agent, turns.ID{})), want, nil)
+			newest := slices.Clone(want)
+			slices.SortFunc(newest, func(a, b ledger.Session) int {
+				return cmp.Or(cmp.Compare(b.Updated, a.Updated), b.ID.Compare(a.ID))
+			})
+			same(t, "NewestSessions", all(t, s.NewestSessions(tenant, agent, turns.ID{})), newest, nil)
+			for i, row := range newest {
+				same(t, "NewestSessions after one", all(t, s.NewestSessions(tenant, agent, row.ID)), append([]ledger.Session(nil), newest[i+1:]...), nil)
+			}
 			for i, row := range want {
 				same(t, "Sessions after one", len(all(t, s.Sessions(tenant, agent, row.ID))), len(want)-i-1, nil)
 			}

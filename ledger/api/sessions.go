@@ -108,6 +108,7 @@ type GetSession struct {
 type ListSessions struct {
 	About
 	Page
+	Order string `json:"order,omitempty,omitzero"` // id (default), updated: the one that changed last first
 	Read
 }
 

@@ -3,18 +3,18 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"iter"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"nexus/ledger/api"
+	"nexus/turns"
 )
 
 const (
-	// maxListed bounds the sessions that are looked at to find the newest.
+	// maxListed bounds the sessions that are looked at: those that changed last.
 	maxListed = 5_000
 	// considered is how many sessions are asked for the time of their newest turn: those
 	// that changed last, and those that began last.
@@ -28,14 +28,21 @@ type newest struct {
 	more     bool // there are more than were counted
 }
 
-// newest finds the n newest sessions by the times of their newest turns. A list is in
-// the order of ids, and an import stores old conversations now: so the sessions that
-// changed last, and those that began last, are asked. Sessions that serve another are
-// left out. dir, if not empty, is the folder in which the session works, or one above it.
+// newest finds the n newest sessions by the times of their newest turns. An import stores
+// old conversations now: so of the sessions that changed last, and of those that began last
+// of the [maxListed] that changed last, some are asked. Sessions that serve another are left
+// out. dir, if not empty, is the folder in which the session works, or one above it.
 func (c *call) newest(ctx context.Context, n int, dir string) (*newest, error) {
+	return newestOf(ctx, n, dir, c.ListSessions, func(ctx context.Context, id turns.ID) (*api.Session, error) {
+		return c.GetSession(ctx, id, api.GetSession{About: api.About{About: true}})
+	})
+}
+
+// newestOf is [call.newest] with what it asks.
+func newestOf(ctx context.Context, n int, dir string, list func(context.Context, api.ListSessions) iter.Seq2[api.Session, error], get func(context.Context, turns.ID) (*api.Session, error)) (*newest, error) {
 	out := new(newest)
 	var all []api.Session
-	for s, err := range c.ListSessions(ctx, api.ListSessions{Page: api.Page{Limit: 1000}}) {
+	for s, err := range list(ctx, api.ListSessions{Order: "updated", Page: api.Page{Limit: 1000}}) {
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +61,7 @@ func (c *call) newest(ctx context.Context, n int, dir string) (*newest, error) {
 			if slices.ContainsFunc(found, func(f api.Session) bool { return f.ID == s.ID }) {
 				continue
 			}
-			got, err := c.GetSession(ctx, s.ID, api.GetSession{About: api.About{About: true}})
+			got, err := get(ctx, s.ID)
 			if err != nil {
 				return err
 			}
@@ -62,11 +69,10 @@ func (c *call) newest(ctx context.Context, n int, dir string) (*newest, error) {
 		}
 		return nil
 	}
-	slices.SortStableFunc(all, func(a, b api.Session) int { return b.ID.Compare(a.ID) })
 	if err := ask(all); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(all, func(a, b api.Session) int { return time.Time(b.Updated).Compare(time.Time(a.Updated)) })
+	slices.SortStableFunc(all, func(a, b api.Session) int { return b.ID.Compare(a.ID) })
 	if err := ask(all); err != nil {
 		return nil, err
 	}
@@ -85,13 +91,7 @@ func headTime(s *api.Session) time.Time {
 }
 
 // workDir returns the folder in which a session works, as importers and agents note it.
-func workDir(s *api.Session) string {
-	var meta struct {
-		Cwd string `json:"cwd"`
-	}
-	_ = json.Unmarshal(s.Meta, &meta) // it belongs to the client and may be anything
-	return meta.Cwd
-}
+func workDir(s *api.Session) string { return turns.WorkContextOf(s.Meta).Cwd }
 
 // isIn reports whether a folder is dir or below it.
 func isIn(folder, dir string) bool {

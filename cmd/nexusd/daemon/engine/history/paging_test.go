@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"nexus/cmd/nexusd/daemon/engine"
 	"nexus/cmd/nexusd/daemon/engine/enginetest"
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -204,5 +206,39 @@ func TestTreeOfSmallMessages(t *testing.T) {
 	v := enginetest.Must(e.Tree(t.Context(), enginetest.Alice, s.ID, api.GetTree{}))(t)
 	if n := len(enginetest.JSON(v)); n > e.MaxPayload || v.Sessions[0].BranchCount != 80 {
 		t.Errorf("%d bytes, %d branches", n, v.Sessions[0].BranchCount)
+	}
+}
+
+// The session that changed last is the first one, and each is on one page.
+func TestListByChangesHasEachSessionOnce(t *testing.T) {
+	w := enginetest.NewWorld()
+	e := w.Engine(t)
+	var made []turns.ID
+	later := func() { // no two changes in one millisecond
+		for at := time.Now().UnixMilli(); time.Now().UnixMilli() == at; {
+		}
+	}
+	for range 5 {
+		made = append(made, enginetest.Create(t, e, 0, "nexus").ID)
+		later()
+	}
+	changed := enginetest.Add(t, e, made[1], enginetest.Say("question", "answer"))
+	for _, c := range []reader.Caller{enginetest.Alice, enginetest.Operator} {
+		var got []turns.ID
+		for after := ""; ; {
+			list := enginetest.Must(e.List(t.Context(), c, api.ListSessions{Order: "updated", Page: api.Page{Limit: 2, After: after}, Read: api.Read{MinPosition: changed.Position}}))(t)
+			for _, s := range list.Sessions {
+				got = append(got, s.ID)
+			}
+			if after = list.Next; after == "" {
+				break
+			}
+		}
+		if want := []turns.ID{made[1], made[4], made[3], made[2], made[0]}; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", c.Agent, got, want)
+		}
+	}
+	if _, err := e.List(t.Context(), enginetest.Alice, api.ListSessions{Order: "newest"}); enginetest.Code(err) != api.Malformed {
+		t.Errorf("an order that is none: %v", err)
 	}
 }

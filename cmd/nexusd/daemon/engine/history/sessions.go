@@ -23,7 +23,8 @@ func (hs *History) GetAbout(ctx context.Context, c reader.Caller, id turns.ID, r
 	return out, nil
 }
 
-// List is session.list. Sessions are sorted by id, which is by claimed time.
+// List is session.list. Sessions are sorted by id, which is by claimed time, or by their
+// last changes.
 func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessions) (*api.SessionList, error) {
 	p := req.Page
 	if err := hs.reader.WaitPosition(ctx, req.Read); err != nil {
@@ -46,9 +47,17 @@ func (hs *History) List(ctx context.Context, c reader.Caller, req api.ListSessio
 	if c.Operator() {
 		agent = ""
 	}
+	list := hs.reader.Projections.Sessions
+	switch req.Order {
+	case "", "id":
+	case "updated":
+		list = hs.reader.Projections.NewestSessions
+	default:
+		return nil, api.FieldErrorf("/order", "%.40q is neither id nor updated", req.Order)
+	}
 	out := &api.SessionList{Sessions: []api.Session{}}
 	size := 0
-	for s, err := range hs.reader.Projections.Sessions(c.Tenant, agent, after) {
+	for s, err := range list(c.Tenant, agent, after) {
 		if err != nil {
 			return nil, err
 		}
