@@ -2,6 +2,7 @@ package search
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -326,6 +327,86 @@ func TestACrashBetweenAnyTwoBatchesLosesNothing(t *testing.T) {
 	x, _ = open(t, dir, src, 0) // an ordinary restart
 	if got := answers(t, x); !slices.Equal(got, want) {
 		t.Error("a restart has other hits")
+	}
+}
+
+// A batch is a file of a segment, and then a write of the library's list of files, with the
+// checkpoint. A crash between the two leaves a file, whole or torn, that the list does not
+// name: the index goes on from the checkpoint before it.
+func TestACrashWithinABatchGoesOnFromTheCheckpointBefore(t *testing.T) {
+	const records, batch = 40, 4
+	fresh, _ := open(t, t.TempDir(), corpus(records), 0)
+	want := answers(t, fresh)
+	src, dir := corpus(records), t.TempDir()
+	var copies []string // of the index with 0, 4, 8, … records
+	src.before = func(seq uint64) error {
+		if seq%batch == 1 {
+			to := t.TempDir()
+			if err := os.CopyFS(to, os.DirFS(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			copies = append(copies, to)
+		}
+		return nil
+	}
+	_, stop := open(t, dir, src, batch)
+	stop()
+	segments := func(dir string) []string {
+		names, err := filepath.Glob(filepath.Join(dir, "index", "store", "*.zap"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	// goesOn opens a copy, and returns the record from which it goes on.
+	goesOn := func(at string) (first uint64) {
+		src.before = func(seq uint64) error { first = cmp.Or(first, seq); return nil }
+		x, stop := open(t, at, src, batch)
+		defer stop()
+		if got := answers(t, x); !slices.Equal(got, want) {
+			t.Errorf("%s has other hits", at)
+		}
+		return first
+	}
+	tried := 0
+	for i := 1; i+1 < len(copies); i += 3 {
+		states := make([]string, 4)
+		for n := range states {
+			states[n] = t.TempDir()
+			if err := os.CopyFS(states[n], os.DirFS(copies[i])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		had := segments(copies[i])
+		left := 0
+		for _, f := range segments(copies[i+1]) {
+			if slices.ContainsFunc(had, func(h string) bool { return filepath.Base(h) == filepath.Base(f) }) {
+				continue
+			}
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n, part := range [][]byte{b, b[:len(b)/2], nil} {
+				if err := os.WriteFile(filepath.Join(states[n+1], "index", "store", filepath.Base(f)), part, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			left++
+		}
+		before := goesOn(states[0]) // the first record, if the copy was taken while a merge removed files
+		if left == 0 || before == 1 {
+			continue
+		}
+		tried++
+		for n, name := range []string{"whole", "torn", "empty"} {
+			if first := goesOn(states[n+1]); first != before {
+				t.Errorf("a segment that is %s: it goes on from record %d, not %d", name, first, before)
+			}
+		}
+	}
+	if tried == 0 {
+		t.Fatal("no copy is of use")
 	}
 }
 

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -131,12 +132,20 @@ func (x *Index) create(src Source) (idx bleve.Index, at checkpoint, err error) {
 
 // checkFiles compares the segments with the checksums at their ends, which the library
 // writes and does not read.
+//
+// A crash leaves a segment that was being written, by a batch or a merge. The library's list
+// of files does not name it, and the library removes it when it opens. So a segment whose
+// name is nowhere in the list is not looked at.
 func checkFiles(ctx context.Context, dir string) error {
+	list, err := os.ReadFile(filepath.Join(dir, "store", "root.bolt"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil || filepath.Ext(path) != ".zap" {
+		if err != nil || filepath.Ext(path) != ".zap" || len(list) > 0 && !bytes.Contains(list, []byte(filepath.Base(path))) {
 			return err
 		}
 		if err := checkFile(path); err != nil {
