@@ -13,9 +13,9 @@ import (
 type Record struct {
 	Seq     uint64     // position in the log, from 1, strictly increasing
 	Subject string     // the chain it is on, as [Subject] spells it
-	Payload []byte     // the event's payload; the reader owns it
+	Payload []byte     // the event's payload, which is not to be changed
 	Hash    turns.Hash // as stored beside the payload: a hint until compared with HashEvent(Payload)
-	Stored  time.Time  // when the log stored it; in no hash
+	Stored  time.Time  // about when the log stored it; in no hash
 }
 
 // State describes a whole log.
@@ -44,7 +44,7 @@ type Log interface {
 	// Append stores payload as the next record of subject if and only if the
 	// last record of subject is at expect (0: subject is empty). It returns the
 	// new record's position; on return the record is durable as the log is
-	// configured.
+	// configured. The log may keep payload: nobody may change its bytes.
 	//
 	// An ambiguous answer of the store is resolved here, by looking at the
 	// record that follows expect on subject: if it holds these bytes, the append

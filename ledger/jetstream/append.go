@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
@@ -23,12 +24,13 @@ const (
 	headerRoom = 512
 )
 
-// Append implements [ledger.Log].
+// Append implements [ledger.Log]. The log keeps payload, for readers that follow it.
 //
 // Crash states: before the server stores it, nothing; after, the record, whose
 // ack the caller may never see. [ledger.ErrUnavailable] speaks of this call
 // only: an earlier append that was indeterminate stays so.
 func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
+	era := l.own.now() // before anything is asked of the log
 	if _, _, err := ledger.ParseSubject(subject); err != nil {
 		return 0, fmt.Errorf("append: %w", err)
 	}
@@ -55,7 +57,8 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 			return own, err
 		},
 	})
-	if err == nil {
+	if err == nil && l.sync != nil {
+		l.own.add(era, ledger.Record{Seq: seq, Subject: subject, Payload: payload, Hash: sum, Stored: time.Now()})
 		err = w.Wait(ctx, seq)
 	}
 	if err == nil {

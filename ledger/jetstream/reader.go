@@ -53,8 +53,13 @@ func (r *reader) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = r.until(ctx, end, batch); err == nil && r.follow {
-		err = r.until(ctx, math.MaxUint64, min(batch, liveBatch))
+	err = r.until(ctx, end, func() error { return r.consume(ctx, end, batch) })
+	switch {
+	case err != nil || !r.follow:
+	case r.log.sync != nil:
+		err = r.until(ctx, math.MaxUint64, func() error { return r.followOwn(ctx) })
+	default:
+		err = r.until(ctx, math.MaxUint64, func() error { return r.consume(ctx, math.MaxUint64, min(batch, liveBatch)) })
 	}
 	if errors.Is(err, errStopped) {
 		return nil
@@ -91,10 +96,10 @@ func (r *reader) check(st ledger.State) error {
 	return nil
 }
 
-// until yields the records up to end. When a consumer breaks, until makes another.
-func (r *reader) until(ctx context.Context, end uint64, batch int) error {
+// until yields the records up to end, by read. When it breaks, until calls it again.
+func (r *reader) until(ctx context.Context, end uint64, read func() error) error {
 	for r.next <= end {
-		err := r.consume(ctx, end, batch)
+		err := read()
 		if err == nil || errors.Is(err, errStopped) || errors.Is(err, ledger.ErrCorrupt) {
 			return err
 		}
@@ -193,6 +198,11 @@ func (r *reader) deliver(ctx context.Context, m js.Msg) error {
 	if err != nil { // whoever may publish to the stream on an external server can store anything
 		rec.Hash, _ = turns.ParseHash(m.Headers().Get(hashHeader))
 	}
+	return r.yieldNext(rec)
+}
+
+// yieldNext yields the record at r.next.
+func (r *reader) yieldNext(rec ledger.Record) error {
 	r.next++
 	r.log.Reached(rec.Seq)
 	if r.faults > 0 {

@@ -72,6 +72,7 @@ type Log struct {
 	agree   time.Duration         // how long a state that is too short is read again
 	unsound atomic.Pointer[error] // once set, appends are refused
 	sync    *groupsync.Stream
+	own     *own
 	paused  atomic.Pointer[error] // while set, appends are refused and no state is judged; see Pause
 	send    func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error)
 }
@@ -131,7 +132,7 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 	}
 	info := stream.CachedInfo()
 	l := &Log{js: j, stream: stream, id: info.Config.Metadata[metaLedger], created: info.Created, max: j.Conn().MaxPayload() - headerRoom,
-		copies: info.Config.Replicas, agree: agreePatience}
+		copies: info.Config.Replicas, agree: agreePatience, own: newOwn()}
 	l.send = l.publish
 	if l.acked = c.Acked; l.acked == nil {
 		l.acked = func(_, _ mark.Place) {}
@@ -187,7 +188,10 @@ func (l *Log) Refuse(err error) { l.unsound.CompareAndSwap(nil, &err) }
 // Pause refuses appends because of err, until [Log.Resume]. It says that what the server
 // shows may not be on the disk: an append whose outcome is not known stays so, no blob
 // counts as stored, and no state is taken for the log's. It never blocks.
-func (l *Log) Pause(err error) { l.paused.CompareAndSwap(nil, &err) }
+func (l *Log) Pause(err error) {
+	l.paused.CompareAndSwap(nil, &err)
+	l.own.clear() // after: who reads the era from now on is refused
+}
 
 // Resume ends what [Log.Pause] began. The caller has looked at the streams.
 func (l *Log) Resume() { l.paused.Store(nil) }

@@ -36,7 +36,8 @@ type Stream struct {
 	// blocks when it began; nil if none runs, or before that is known.
 	now     *group
 	covered uint64
-	err     error // why no Wait succeeds any more
+	err     error         // why no Wait succeeds any more
+	moved   chan struct{} // closed when synced or err changes; nil: nobody waits for it
 
 	block uint32 // the newest block that was seen; 0: none yet. The rest is of run only
 	file  *os.File
@@ -231,8 +232,48 @@ func (s *Stream) run() {
 		s.synced.Store(s.seq)
 		s.mu.Lock()
 		s.now = nil
+		s.move()
 		s.mu.Unlock()
 		close(g.done)
+	}
+}
+
+// move wakes those who follow. The caller holds mu.
+func (s *Stream) move() {
+	if s.moved != nil {
+		close(s.moved)
+		s.moved = nil
+	}
+}
+
+// Follow returns [Stream.Synced] once it is seq or more. It causes no fsync: the record at
+// seq may not exist yet.
+//
+// Errors: that of ctx; [ledger.ErrIndeterminate] if no Wait succeeds any more.
+func (s *Stream) Follow(ctx context.Context, seq uint64) (uint64, error) {
+	for {
+		if synced := s.synced.Load(); synced >= seq {
+			return synced, nil
+		}
+		s.mu.Lock()
+		if s.synced.Load() >= seq {
+			s.mu.Unlock()
+			continue
+		}
+		if err := s.err; err != nil {
+			s.mu.Unlock()
+			return 0, err
+		}
+		if s.moved == nil {
+			s.moved = make(chan struct{})
+		}
+		moved := s.moved
+		s.mu.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
 }
 
@@ -242,6 +283,7 @@ func (s *Stream) fail(why error) error {
 	s.mu.Lock()
 	s.err, s.now = err, nil
 	g := s.next
+	s.move()
 	s.mu.Unlock()
 	g.err = err
 	close(g.done)

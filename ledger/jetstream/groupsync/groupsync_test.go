@@ -286,3 +286,50 @@ func TestTheServerWritesBeforeItAcknowledges(t *testing.T) {
 		}
 	}
 }
+
+// Who follows hears of a record after its fsync, causes none, and hears of a failure.
+func TestFollowWaitsForTheFsync(t *testing.T) {
+	d := &disk{hold: make(chan struct{})}
+	close(d.hold) // free until the log is open
+	l, g, _ := open(t, d)
+	d.hold = make(chan struct{})
+	type result struct {
+		synced uint64
+		err    error
+	}
+	followed := make(chan result, 1)
+	follow := func(seq uint64) {
+		go func() {
+			synced, err := g.Follow(ledgertest.Within(t), seq)
+			followed <- result{synced, err}
+		}()
+	}
+	follow(1)
+	before := d.count.Load()
+	acked := make(chan error, 1)
+	go func() {
+		_, err := l.Append(ledgertest.Within(t), subject, 0, []byte("x"))
+		acked <- err
+	}()
+	select {
+	case r := <-followed:
+		t.Errorf("Follow returned %v before the fsync", r)
+	case d.hold <- struct{}{}: // the fsync of the append
+	}
+	if r := <-followed; r.synced != 1 || r.err != nil {
+		t.Errorf("Follow after the fsync: %d, %v", r.synced, r.err)
+	}
+	if err := <-acked; err != nil {
+		t.Error(err)
+	}
+	if n := d.count.Load() - before; n != 1 {
+		t.Errorf("%d fsyncs for one append and one who follows", n)
+	}
+	follow(2)
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-followed; !errors.Is(r.err, ledger.ErrIndeterminate) {
+		t.Errorf("Follow of a closed stream: %v", r.err)
+	}
+}
