@@ -100,6 +100,9 @@ func benchServeCmd(e *env) *cobra.Command {
 		fsyncs := func() uint64 { return 0 }
 		switch kind, dir := args[0], args[1]; kind {
 		case "nexus":
+			if os.Getenv("GOGC") == "" { // as nexusd does
+				defer daemon.PaceCollector()()
+			}
 			d, err := daemon.Open(cmd.Context(), daemon.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "off", Version: version})
 			if err != nil {
 				return err

@@ -39,7 +39,7 @@ func BenchmarkAppendCPU(b *testing.B) {
 		writers int
 		search  string
 	}
-	for _, l := range []load{{1, "on"}, {1, "off"}, {64, "on"}, {64, "off"}} {
+	for _, l := range []load{{1, "on"}, {1, "off"}, {64, "on"}, {64, "off"}, {512, "on"}} {
 		writers := l.writers
 		b.Run(fmt.Sprintf("%d/search=%s", writers, l.search), func(b *testing.B) {
 			if os.Getenv("GOGC") == "" { // as nexusd does
@@ -56,10 +56,10 @@ func BenchmarkAppendCPU(b *testing.B) {
 				}
 			}()
 			clients := startAppendClients(b, appendLoad{URL: d.ClientURL(), Seed: filepath.Join(dir, "users", "agent.nk"), Writers: writers})
-			clients.append(b, 50*writers) // warm
+			clients.append(b, min(50*writers, 4000)) // warm
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			cpu := processorTime(b)
+			cpu, fsyncs := processorTime(b), d.Fsyncs()
 			b.ResetTimer()
 			p50 := clients.append(b, b.N)
 			b.StopTimer()
@@ -72,6 +72,7 @@ func BenchmarkAppendCPU(b *testing.B) {
 			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/n, "allocs/append")
 			b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/n, "B/append")
 			b.ReportMetric(n/b.Elapsed().Seconds(), "appends/s")
+			b.ReportMetric(float64(d.Fsyncs()-fsyncs)/n, "fsyncs/append")
 			b.ReportMetric(float64(p50.Microseconds())/1e3, "p50-ms")
 			b.ReportMetric(float64(behind), "behind")
 		})

@@ -29,7 +29,7 @@ type class int
 
 const (
 	reads   class = iota // processor time
-	changes              // a write of the disk, which it waits for
+	changes              // processor time, and a write of the disk, for which it waits without its place
 	large                // memory
 	classes
 )
@@ -266,6 +266,18 @@ func (in *intake) work(t *task) {
 		in.leave(t)
 	}()
 	t.run()
+}
+
+// yield gives the place of t to the next task, since t waits for the disk: the more changes
+// wait together, the more of them share a fsync. A large one keeps its place, which bounds
+// memory.
+func (in *intake) yield(t *task) {
+	if t.class == large {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.release(t)
 }
 
 // release gives the place of t to the next task, once.

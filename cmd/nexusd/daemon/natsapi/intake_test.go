@@ -250,6 +250,37 @@ func TestALongRequestGivesUpItsPlace(t *testing.T) {
 	})
 }
 
+// A change that waits for the disk keeps no other one from running; a large one does, since
+// its place bounds memory.
+func TestAChangeThatWaitsForTheDiskGivesUpItsPlace(t *testing.T) {
+	for _, c := range []class{reads, changes, large} {
+		synctest.Test(t, func(t *testing.T) {
+			in := newIntake()
+			defer in.close()
+			in.places[c].max = 1
+			end, wait, ran := make(chan struct{}), make(chan struct{}), new(atomic.Bool)
+			first := &task{agent: "a", class: c, bytes: 1}
+			first.run = func() { <-wait; in.yield(first); in.yield(first); <-end }
+			in.enter(first)
+			in.enter(&task{agent: "a", class: c, bytes: 1, run: func() { ran.Store(true) }})
+			synctest.Wait()
+			if ran.Load() {
+				t.Fatalf("class %d: it runs without a place", c)
+			}
+			close(wait)
+			synctest.Wait()
+			if ran.Load() != (c != large) {
+				t.Errorf("class %d: the next one runs: %v", c, ran.Load())
+			}
+			close(end)
+			synctest.Wait()
+			if in.places[c].running != 0 || !ran.Load() {
+				t.Errorf("class %d: %d are running at the end", c, in.places[c].running)
+			}
+		})
+	}
+}
+
 // Refused requests are asked to come back one after the other, at the rate at which
 // requests are done.
 func TestRefusedRequestsComeBackOneAfterTheOther(t *testing.T) {

@@ -204,7 +204,7 @@ func (s *Service) handler(v verb) micro.HandlerFunc {
 		when := arrival{read: time.Now(), sent: s.age.bound()}
 		t.run = func() {
 			defer s.running.Done()
-			s.serveInTime(r, v, user, when)
+			s.serveInTime(r, v, user, when, func() { s.intake.yield(t) })
 		}
 		if over, pause := s.intake.enter(t); over != withinBounds {
 			s.running.Done()
@@ -281,9 +281,9 @@ type arrival struct {
 // late is how long after its deadline a request may still answer by itself.
 const late = time.Second
 
-// serveInTime serves r and answers it. If that does not end in time, it answers meanwhile:
+// serveInTime serves r and answers it. leave gives up the place of r. If that does not end in time, it answers meanwhile:
 // a disk that hangs may stop a request in the kernel.
-func (s *Service) serveInTime(r micro.Request, v verb, user User, when arrival) {
+func (s *Service) serveInTime(r micro.Request, v verb, user User, when arrival, leave func()) {
 	end := s.engine.Metrics.Begin(v.name)
 	before := s.engine.AccessNow()
 	var once sync.Once
@@ -307,7 +307,7 @@ func (s *Service) serveInTime(r micro.Request, v verb, user User, when arrival) 
 		answer(nil, &api.Error{Code: api.Unavailable, Message: "it did not end in time"})
 	})
 	defer timer.Stop()
-	answer(s.serve(r, v, user, when))
+	answer(s.serve(r, v, user, when, leave))
 }
 
 // limit is how long a request may take.
@@ -336,7 +336,7 @@ func (r stale) MarshalJSONTo(e *jsontext.Encoder) error {
 }
 
 // serve parses a request and calls its verb.
-func (s *Service) serve(r micro.Request, v verb, user User, when arrival) (out any, err error) {
+func (s *Service) serve(r micro.Request, v verb, user User, when arrival, leave func()) (out any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			// The stack names code, never content.
@@ -369,7 +369,7 @@ func (s *Service) serve(r micro.Request, v verb, user User, when arrival) (out a
 		}
 		ctx = writer.WhileMay(ctx, func() error { return mayDecide(when.sent, time.Now(), limit) })
 	}
-	ctx, end := s.engine.MeterRequest(ctx)
+	ctx, end := s.engine.MeterRequest(reader.WithPlace(ctx, leave))
 	defer end()
 	out, err = v.serve(ctx, c)
 	if err != nil && !v.changes && !v.stores && (may.Stale() || s.engine.AccessNow().Stale()) {

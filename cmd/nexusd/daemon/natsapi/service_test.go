@@ -103,7 +103,7 @@ func TestInternalErrorHasTheIDOfItsLogLine(t *testing.T) {
 			}
 			r := request{subject: "nexus.v1.default.main.policy.list", reply: inbox.Subject}
 			v := verb{name: "policy.list", serve: c.serve}
-			_, err = s.serve(r, v, User{}, arrival{read: time.Now()})
+			_, err = s.serve(r, v, User{}, arrival{read: time.Now()}, func() {})
 			s.reply(r, v, nil, err)
 			m, err := inbox.NextMsg(20 * time.Second)
 			if err != nil {

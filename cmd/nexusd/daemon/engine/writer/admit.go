@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"nexus/cmd/nexusd/daemon/engine/reader"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
@@ -78,6 +79,7 @@ func (wr *Writer) AppendAdmitted(ctx context.Context, a *Admitted) (seq uint64, 
 	if err := MayDecide(ctx); err != nil {
 		return 0, err
 	}
+	reader.LeavePlace(ctx)
 	wr.reader.Projections.Expect(a.hash, a.event)
 	if seq, err = wr.reader.Log.Append(ctx, a.subject, a.expect, a.payload); err == nil {
 		wr.Metrics.Appended(a.event.Kind)
