@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
@@ -75,8 +76,8 @@ func (l *Log) publish(ctx context.Context, subject string, expect uint64, payloa
 	}})
 }
 
-// publish sends m once and waits for the answer. The client's own retry is off:
-// it would hide which try was answered.
+// publish sends m once and waits for the answer. It does without the client's own publish,
+// whose retry would hide which try was answered.
 func publish(ctx context.Context, j js.JetStream, m *nats.Msg) (uint64, error) {
 	if err := ended(ctx); err != nil {
 		return 0, err
@@ -86,11 +87,46 @@ func publish(ctx context.Context, j js.JetStream, m *nats.Msg) (uint64, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryPatience)
 	defer cancel()
-	ack, err := j.PublishMsg(ctx, m, js.WithRetryAttempts(0))
+	answer, err := j.Conn().RequestMsgWithContext(ctx, m)
 	if err != nil {
 		return 0, err
 	}
-	return ack.Sequence, nil
+	return readAck(answer.Data)
+}
+
+// readAck returns the position that the server's answer to a publish acknowledges, or the
+// error that it holds.
+func readAck(answer []byte) (uint64, error) {
+	if seq, ok := plainAck(answer); ok {
+		return seq, nil
+	}
+	var a struct {
+		Stream string       `json:"stream"`
+		Seq    uint64       `json:"seq"`
+		Error  *js.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(answer, &a); err != nil || a.Error == nil && a.Stream == "" {
+		return 0, js.ErrInvalidJSAck
+	}
+	if a.Error != nil {
+		return 0, fmt.Errorf("nats: %w", a.Error)
+	}
+	return a.Seq, nil
+}
+
+// plainAck reads an answer that holds a stream and a position and nothing else, as the server
+// writes it. To decode it as JSON takes longer than to find its record.
+func plainAck(answer []byte) (seq uint64, ok bool) {
+	rest, ok := bytes.CutPrefix(answer, []byte(`{"stream":"`))
+	if !ok {
+		return 0, false
+	}
+	name, rest, ok := bytes.Cut(rest, []byte(`","seq":`))
+	if digits, closed := bytes.CutSuffix(rest, []byte("}")); ok && closed && len(name) > 0 && !bytes.ContainsAny(name, `"\`) {
+		seq, err := strconv.ParseUint(string(digits), 10, 64)
+		return seq, err == nil && digits[0] != '+'
+	}
+	return 0, false
 }
 
 // next reads the first message of subject after position after from the stream's leader.

@@ -145,3 +145,31 @@ func TestAnErrorOfSettleNamesTheAction(t *testing.T) {
 		t.Error(s)
 	}
 }
+
+// What the server answers to a publish is read as JSON is, also where it is read without.
+func TestAnAckIsReadAsItsJSON(t *testing.T) {
+	for answer, want := range map[string]uint64{
+		`{"stream":"NEXUS_LEDGER","seq":1}`:                      1,
+		`{"stream":"NEXUS_LEDGER","seq":18446744073709551615}`:   1<<64 - 1,
+		`{"stream":"NEXUS_LEDGER","seq":7,"duplicate":true}`:     7,
+		`{"stream":"NEXUS_LEDGER","domain":"hub","seq":8}`:       8,
+		`{"seq":9,"stream":"NEXUS_LEDGER"}`:                      9,
+		`{"stream":"a\"b","seq":10}`:                             10,
+		` { "stream" : "NEXUS_LEDGER" , "seq" : 11 } `:           11,
+		`{"stream":"X","seq":12,"val":"1","batch":"b","seq2":1}`: 12,
+	} {
+		if seq, err := readAck([]byte(answer)); err != nil || seq != want {
+			t.Errorf("%s: %d, %v; want %d", answer, seq, err, want)
+		}
+	}
+	for _, answer := range []string{``, `{}`, `null`, `{"seq":1}`, `{"stream":"","seq":1}`, `{"stream":"X","seq":}`, `{"stream":"X","seq":+1}`, `{"stream":"X","seq":-1}`,
+		`{"stream":"X","seq":18446744073709551616}`, `{"stream":"X","seq":1`, `{"stream":"X","seq":1}}`} {
+		if seq, err := readAck([]byte(answer)); !errors.Is(err, js.ErrInvalidJSAck) {
+			t.Errorf("%s: %d, %v; want that it is no ack", answer, seq, err)
+		}
+	}
+	_, err := readAck([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 5"},"stream":"NEXUS_LEDGER","seq":0}`))
+	if v, tail, known := classify(err); v != moved || tail != 5 || !known {
+		t.Errorf("%v is classified as %v, %d, %v", err, v, tail, known)
+	}
+}

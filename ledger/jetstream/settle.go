@@ -52,8 +52,11 @@ func (w write) String() string {
 func settle(ctx context.Context, w write) (uint64, error) {
 	var mayLand bool // a try of this call may be stored, now or later
 	var last error
-	pause := newPause(20*time.Millisecond, time.Second)
+	var pause pause
 	for try := range tries {
+		if try == 1 {
+			pause = newPause(20*time.Millisecond, time.Second)
+		}
 		if try > 0 && !pause.wait(ctx) || ctx.Err() != nil {
 			last = errors.Join(ended(ctx), last)
 			break
