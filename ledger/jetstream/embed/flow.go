@@ -24,7 +24,7 @@ const (
 	// longMessage is the size from which a message is long, in bytes.
 	longMessage = 128 << 10
 	// chunk is how many bytes are passed on at a time, longChunk of a long message.
-	chunk, longChunk = 4 << 10, 64 << 10
+	chunk, longChunk = 8 << 10, 64 << 10
 )
 
 const (
@@ -279,6 +279,7 @@ func (f *flow) send(conn, inner net.Conn) {
 	defer f.keep(s, conn, -1)
 	small := make([]byte, chunk)
 	var large []byte
+	limited := false // the connection has a deadline
 	for {
 		buf, deadline := small, time.Time{}
 		if s.turn {
@@ -289,8 +290,11 @@ func (f *flow) send(conn, inner net.Conn) {
 		} else {
 			large = nil
 		}
-		if err := conn.SetReadDeadline(deadline); err != nil {
-			return
+		if limited || s.turn {
+			if err := conn.SetReadDeadline(deadline); err != nil {
+				return
+			}
+			limited = s.turn
 		}
 		within := s.scan.rest > 0
 		if within {
