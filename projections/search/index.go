@@ -81,9 +81,9 @@ type Config struct {
 	Logger *slog.Logger // nil: silent. Words are never logged
 	// Linger is how long Run waits for more records before it stores a batch. 0: not.
 	Linger time.Duration
-	// Rest is how many times as long as a batch took Run rests behind it, 10 s at most, if
-	// events came meanwhile: appends have the processors. A search that waits ends it. 0:
-	// none.
+	// Rest is how many times as long as a batch took Run rests behind it, a minute at most, if
+	// events came meanwhile: appends have the processors. A search that waits ends it, and so
+	// does a second without an event. 0: none.
 	Rest int
 	// Retry is the pause after an error. 0: a second.
 	Retry time.Duration
@@ -254,6 +254,7 @@ func (x *Index) follow(ctx context.Context, src Source) error {
 	x.idx = idx
 	x.set(at)
 	x.mu.Unlock()
+	records := x.cfg.BatchRecords
 	for {
 		if err := x.wait(ctx, src, at.Seq+1); err != nil {
 			return err
@@ -269,40 +270,63 @@ func (x *Index) follow(ctx context.Context, src Source) error {
 		}
 		began := time.Now()
 		_, before := src.Applied()
-		if at, err = x.batch(ctx, src, idx, at); err != nil {
+		if at, err = x.batch(ctx, src, idx, at, records); err != nil {
 			return err
 		}
-		if _, now := src.Applied(); now != before { // others use the processors
-			x.rest(ctx, time.Duration(x.cfg.Rest)*time.Since(began))
+		records = x.cfg.BatchRecords
+		if _, now := src.Applied(); now != before && x.rest(ctx, src, time.Duration(x.cfg.Rest)*time.Since(began)) {
+			records = max(1, records/busyPart)
 		}
 	}
 }
 
-// rest leaves the processors to others after a batch, unless a search waits.
-func (x *Index) rest(ctx context.Context, d time.Duration) {
+// rest leaves the processors to others after a batch in which events came: for d, unless
+// a search waits or no more events come. It reports whether they still do.
+func (x *Index) rest(ctx context.Context, src Source, d time.Duration) bool {
 	if d <= 0 || x.waiting.Load() > 0 {
-		return
+		return false
 	}
 	select {
 	case <-x.hurry: // of a search that waited before
 	default:
 	}
 	if x.waiting.Load() > 0 {
-		return
+		return false
 	}
-	t := time.NewTimer(min(d, maxRest))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-x.hurry:
-	case <-x.erase:
-		x.Erase() // follow takes it
-	case <-ctx.Done():
+	end := time.NewTimer(min(d, maxRest))
+	defer end.Stop()
+	look := time.NewTicker(calm)
+	defer look.Stop()
+	for _, before := src.Applied(); ; {
+		select {
+		case <-end.C:
+			return true
+		case <-look.C:
+			_, now := src.Applied()
+			if now == before {
+				return false
+			}
+			before = now
+		case <-x.hurry:
+			return false
+		case <-x.erase:
+			x.Erase() // follow takes it
+			return false
+		case <-ctx.Done():
+			return false
+		}
 	}
 }
 
-// maxRest bounds a rest, so that an index that is far behind goes on.
-const maxRest = 10 * time.Second
+const (
+	// maxRest bounds a rest, so that an index that is far behind goes on.
+	maxRest = time.Minute
+	// calm is how long no event comes before a rest ends.
+	calm = time.Second
+	// busyPart is how many batches are made of one while events come, so that a rest is long
+	// enough for each.
+	busyPart = 4
+)
 
 // wait returns nil when src has a position, or when there is something else to do.
 func (x *Index) wait(ctx context.Context, src Source, seq uint64) error {
@@ -333,13 +357,13 @@ func (x *Index) wait(ctx context.Context, src Source, seq uint64) error {
 	return err
 }
 
-// batch stores the documents of the next records with the checkpoint behind them. It
+// batch stores the documents of the next records, so many at most, with the checkpoint behind them. It
 // returns at if there are none.
 //
 // A crash before the batch is durable leaves the checkpoint before it, and the same
 // records are applied again. Documents have ids of their positions, so nothing is there
 // twice.
-func (x *Index) batch(ctx context.Context, src Source, idx bleve.Index, at checkpoint) (checkpoint, error) {
+func (x *Index) batch(ctx context.Context, src Source, idx bleve.Index, at checkpoint, records int) (checkpoint, error) {
 	identity, last := src.Applied()
 	if last <= at.Seq {
 		return at, nil
@@ -347,7 +371,7 @@ func (x *Index) batch(ctx context.Context, src Source, idx bleve.Index, at check
 	next, bytes := at, 0
 	next.Identity = identity
 	b := idx.NewBatch()
-	for next.Seq < last && next.Seq < at.Seq+uint64(x.cfg.BatchRecords) && bytes < batchBytes {
+	for next.Seq < last && next.Seq < at.Seq+uint64(records) && bytes < batchBytes {
 		docs, err := src.Documents(ctx, next.Seq+1)
 		if err != nil {
 			return at, fmt.Errorf("record %d: %w", next.Seq+1, err)

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"nexus/ledger"
@@ -793,7 +794,7 @@ func TestASearchEndsTheRestOfTheIndex(t *testing.T) {
 		}
 		return nil
 	}
-	x := New(Config{Dir: t.TempDir(), Retry: time.Millisecond, BatchRecords: 1, Rest: 1 << 40}) // a rest of 10 s behind each
+	x := New(Config{Dir: t.TempDir(), Retry: time.Millisecond, BatchRecords: 1, Rest: 1 << 40}) // the longest rest behind each
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { x.Run(ctx, src); close(done) }()
@@ -837,5 +838,42 @@ func TestTheBestOfManyHitsAreFound(t *testing.T) {
 		if len(r.Hits) != want || r.All != want || r.Cut != (len(f.In) == 0) || r.Hits[0].ID != DocumentID(10, 0) || r.Hits[1].ID != DocumentID(8, 0) || r.Hits[1].Score <= r.Hits[2].Score {
 			t.Errorf("%d hits of %d, cut %v, the first %+v", len(r.Hits), want, r.Cut, r.Hits[:min(len(r.Hits), 3)])
 		}
+	}
+}
+
+// The index rests while events come, and not much longer than they do.
+func TestARestEndsWhenNoMoreEventsCome(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		events      time.Duration // one each 100 ms, for so long
+		d           time.Duration
+		least, most time.Duration
+		busy        bool
+	}{
+		{"none come", 0, time.Hour, calm, calm, false},
+		{"they stop", 20 * time.Second, time.Hour, 20 * time.Second, 20*time.Second + 2*calm, false},
+		{"they go on", time.Hour, 5 * time.Second, 5 * time.Second, 5 * time.Second, true},
+		{"they go on for long", time.Hour, time.Hour, maxRest, maxRest, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := newSource()
+				ctx, cancel := context.WithCancel(t.Context())
+				began := time.Now()
+				var events sync.WaitGroup
+				events.Go(func() {
+					for time.Since(began) < tc.events && ctx.Err() == nil {
+						src.add(turnOf("s", "news"))
+						time.Sleep(100 * time.Millisecond)
+					}
+				})
+				busy := New(Config{Dir: t.TempDir()}).rest(ctx, src, tc.d)
+				if took := time.Since(began); took < tc.least || took > tc.most || busy != tc.busy {
+					t.Errorf("it rests for %v, and events come: %v; want %v to %v, %v", took, busy, tc.least, tc.most, tc.busy)
+				}
+				cancel()
+				events.Wait()
+			})
+		})
 	}
 }
