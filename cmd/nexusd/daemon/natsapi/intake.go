@@ -22,6 +22,9 @@ const (
 	maxLargeBytes = 16 << 20
 	// largeRequest is the size from which a request is large, in bytes.
 	largeRequest = 256 << 10
+	// maxYield is the size up to which a request that waits for the disk leaves its place.
+	// All that are accepted may wait at once, with some eight times their bytes.
+	maxYield = 16 << 10
 )
 
 // class is what a request mostly needs. Requests of one class share its places.
@@ -269,10 +272,10 @@ func (in *intake) work(t *task) {
 }
 
 // yield gives the place of t to the next task, since t waits for the disk: the more changes
-// wait together, the more of them share a fsync. A large one keeps its place, which bounds
-// memory.
+// wait together, the more of them share a fsync. One over maxYield keeps its place, which
+// bounds memory.
 func (in *intake) yield(t *task) {
-	if t.class == large {
+	if t.class == large || t.bytes > maxYield {
 		return
 	}
 	in.mu.Lock()

@@ -250,32 +250,36 @@ func TestALongRequestGivesUpItsPlace(t *testing.T) {
 	})
 }
 
-// A change that waits for the disk keeps no other one from running; a large one does, since
-// its place bounds memory.
+// A change that waits for the disk keeps no other one from running, unless it is so large
+// that its place bounds memory.
 func TestAChangeThatWaitsForTheDiskGivesUpItsPlace(t *testing.T) {
-	for _, c := range []class{reads, changes, large} {
+	for _, tc := range []struct {
+		class  class
+		bytes  int
+		leaves bool
+	}{{reads, 1, true}, {changes, 1, true}, {changes, maxYield, true}, {changes, maxYield + 1, false}, {large, 1, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			in := newIntake()
 			defer in.close()
-			in.places[c].max = 1
+			in.places[tc.class].max = 1
 			end, wait, ran := make(chan struct{}), make(chan struct{}), new(atomic.Bool)
-			first := &task{agent: "a", class: c, bytes: 1}
+			first := &task{agent: "a", class: tc.class, bytes: tc.bytes}
 			first.run = func() { <-wait; in.yield(first); in.yield(first); <-end }
 			in.enter(first)
-			in.enter(&task{agent: "a", class: c, bytes: 1, run: func() { ran.Store(true) }})
+			in.enter(&task{agent: "a", class: tc.class, bytes: 1, run: func() { ran.Store(true) }})
 			synctest.Wait()
 			if ran.Load() {
-				t.Fatalf("class %d: it runs without a place", c)
+				t.Fatalf("%+v: the next one runs without a place", tc)
 			}
 			close(wait)
 			synctest.Wait()
-			if ran.Load() != (c != large) {
-				t.Errorf("class %d: the next one runs: %v", c, ran.Load())
+			if ran.Load() != tc.leaves {
+				t.Errorf("%+v: the next one runs: %v", tc, ran.Load())
 			}
 			close(end)
 			synctest.Wait()
-			if in.places[c].running != 0 || !ran.Load() {
-				t.Errorf("class %d: %d are running at the end", c, in.places[c].running)
+			if in.places[tc.class].running != 0 || !ran.Load() {
+				t.Errorf("%+v: %d are running at the end", tc, in.places[tc.class].running)
 			}
 		})
 	}
