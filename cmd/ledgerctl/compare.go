@@ -27,7 +27,10 @@ import (
 // comparison is policies side by side on some histories.
 type comparison struct {
 	window   uint64
-	prices   tokens.Price
+	prices   tokens.Price            // of models that the table does not have
+	models   *tokens.Models          // with prices; nil: prices are those of every model
+	priced   map[string]tokens.Price // those that were used, by model
+	costs    []comparedCost          // of each policy
 	policies []policy.Policy
 	sums     []compare.Sum // of each policy
 	measure  int           // the policy whose context sizes the oracle has
@@ -42,18 +45,42 @@ type compared struct {
 	name         string
 	turns, calls int
 	sums         []compare.Sum
+	costs        []comparedCost
+}
+
+// comparedCost is what the calls of a policy cost, in micro-dollars.
+type comparedCost struct{ cached, uncached uint64 }
+
+// priceOf returns the price of a model, and notes it.
+func (x *comparison) priceOf(model string) tokens.Price {
+	p := x.prices
+	if x.models == nil {
+		return p
+	}
+	if m, ok := x.models.Find(model); ok && m.Price != (tokens.Price{}) {
+		p = m.Price.Filled()
+	} else {
+		model = ""
+	}
+	x.priced[model] = p
+	return p
 }
 
 func compareCmd(e *env) *cobra.Command {
 	var names []string
 	var window uint64
-	var svg string
+	var svg, prices string
 	var markdown bool
 	c := verb("compare FILE|DIR|SESSION…", "policies side by side on real history", 1, -1, func(cmd *cobra.Command, args []string) error {
 		x, err := newComparison(names, window)
 		if err != nil {
 			return err
 		}
+		table, err := modelPrices(prices)
+		if err != nil {
+			return err
+		}
+		x.models = &table
 		if err := e.compareAll(cmd.Context(), x, args); err != nil {
 			return err
 		}
@@ -77,6 +104,7 @@ func compareCmd(e *env) *cobra.Command {
 	f.StringArrayVar(&names, "policy", append(policy.Names(), policy.RecordedName), "policies, by name, and settings of theirs; masking and recorded are baselines")
 	f.Uint64Var(&window, "window", 200_000, "the model's context window, in tokens")
 	f.StringVar(&svg, "svg", "", "file for a plot of the longest history")
+	f.StringVar(&prices, "prices", "", "file with prices of your own")
 	f.BoolVar(&markdown, "markdown", false, "tables for a Markdown page")
 	_ = c.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(policy.Names(), cobra.ShellCompDirectiveNoFileComp))
 	c.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -87,7 +115,7 @@ func compareCmd(e *env) *cobra.Command {
 }
 
 func newComparison(names []string, window uint64) (*comparison, error) {
-	x := &comparison{window: window, prices: compare.DefaultPrice}
+	x := &comparison{window: window, prices: compare.DefaultPrice, priced: make(map[string]tokens.Price)}
 	for _, n := range splitPolicies(strings.Join(names, ",")) {
 		p, err := policyOf(n)
 		if err != nil {
@@ -103,7 +131,7 @@ func newComparison(names []string, window uint64) (*comparison, error) {
 	if window < 1000 {
 		return nil, usageError{fmt.Errorf("a window of %d tokens; the least is 1000", window)}
 	}
-	x.sums = make([]compare.Sum, len(x.policies))
+	x.sums, x.costs = make([]compare.Sum, len(x.policies)), make([]comparedCost, len(x.policies))
 	x.measure = max(0, slices.IndexFunc(x.policies, func(p policy.Policy) bool { return p.Name == "balanced" }))
 	return x, nil
 }
@@ -267,6 +295,7 @@ func (x *comparison) add(ctx context.Context, h history, each func()) error {
 		return nil
 	}
 	var replays []*compare.Replay
+	price := x.priceOf(h.model)
 	for i, p := range x.policies {
 		r, err := h.transcript.Replay(ctx, p, opt)
 		if err != nil {
@@ -275,7 +304,9 @@ func (x *comparison) add(ctx context.Context, h history, each func()) error {
 		var s compare.Sum
 		s.Add(r)
 		x.sums[i].Add(r)
-		one.sums, replays = append(one.sums, s), append(replays, r)
+		c := comparedCost{s.Usage.Cost(price), s.Usage.Uncached(price)}
+		x.costs[i].cached, x.costs[i].uncached = x.costs[i].cached+c.cached, x.costs[i].uncached+c.uncached
+		one.sums, one.costs, replays = append(one.sums, s), append(one.costs, c), append(replays, r)
 	}
 	x.oracle.Add(h.transcript.Oracle(replays[x.measure]))
 	x.each = append(x.each, one)

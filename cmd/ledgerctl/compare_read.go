@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +23,7 @@ import (
 type history struct {
 	name       string
 	transcript *compare.Transcript
+	model      string // of most of its calls; "": not named
 }
 
 // histories reads what a file holds: of each session that begins in it, with
@@ -42,7 +45,7 @@ func (e *env) histories(ctx context.Context, name string, read func(int)) ([]his
 	}
 	var out []history
 	for i, p := range paths {
-		h := history{filepath.Base(name), compare.NewFrom(p.turns, p.overhead, p.source)}
+		h := history{filepath.Base(name), compare.NewFrom(p.turns, p.overhead, p.source), mostUsed(p.models)}
 		if len(paths) > 1 {
 			h.name = fmt.Sprintf("%s #%d", h.name, i+1)
 		}
@@ -57,6 +60,7 @@ func (e *env) histories(ctx context.Context, name string, read func(int)) ([]his
 // the source tells of their agent's calls.
 type path struct {
 	turns    []compare.Turn
+	models   map[string]int // how many calls each has
 	overhead uint64
 	source   compare.Source
 }
@@ -68,7 +72,8 @@ type pathTurn struct {
 	session    turns.ID
 	depth      int
 	compaction *interchange.Compaction // nil: a turn
-	reported   uint64                  // input tokens of the call; 0: the source does not say
+	model      string
+	reported   uint64 // input tokens of the call; 0: the source does not say
 }
 
 // longestPaths is, of each session that begins in some steps, with its forks,
@@ -96,7 +101,7 @@ func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err err
 			after[k.Parent] = append(after[k.Parent], k.ID)
 		default:
 			a := st.Append
-			t := pathTurn{Turn: compare.Turn{Messages: a.Messages, Response: a.Response}, above: a.Parent, session: a.Session, depth: all[a.Parent].depth + 1}
+			t := pathTurn{Turn: compare.Turn{Messages: a.Messages, Response: a.Response}, above: a.Parent, session: a.Session, depth: all[a.Parent].depth + 1, model: a.Model}
 			if a.Usage != nil {
 				t.reported = a.Usage.InputTokens
 			}
@@ -119,7 +124,7 @@ func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err err
 			}
 		}
 		slices.Reverse(line)
-		p := path{overhead: overhead[tree], source: compare.Source{Reported: make(map[int]uint64)}}
+		p := path{overhead: overhead[tree], models: make(map[string]int), source: compare.Source{Reported: make(map[int]uint64)}}
 		at := make(map[turns.ID]int) // of each turn, its index
 		for _, id := range line {
 			switch t := all[id]; {
@@ -129,6 +134,9 @@ func longestPaths(steps iter.Seq2[interchange.Step, error]) (out []path, err err
 				at[id] = len(p.turns)
 				p.source.Reported[len(p.turns)] = t.reported
 				p.turns = append(p.turns, t.Turn)
+				if t.Response != nil {
+					p.models[t.model]++
+				}
 			}
 		}
 		out = append(out, p)
@@ -188,6 +196,7 @@ func (e *env) exportedHistories(ctx context.Context, br *bufio.Reader, name stri
 // sessionHistory is the path of a session's head, on a daemon.
 func sessionHistory(ctx context.Context, c *api.Client, s *api.Session, name string) (history, error) {
 	var ts []compare.Turn
+	models := make(map[string]int)
 	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Full: true}) {
 		if err != nil {
 			return history{}, err
@@ -198,7 +207,20 @@ func sessionHistory(ctx context.Context, c *api.Client, s *api.Session, name str
 		}
 		if !written.Compaction {
 			ts = append(ts, compare.Turn{Messages: written.Messages, Response: written.Response})
+			if written.Response != nil {
+				models[cmp.Or(t.Model, s.Model)]++
+			}
 		}
 	}
-	return history{name, compare.New(ts, s.Overhead)}, nil
+	return history{name, compare.New(ts, s.Overhead), mostUsed(models)}, nil
+}
+
+// mostUsed returns the model with the most calls, of equal ones the first by name.
+func mostUsed(models map[string]int) (most string) {
+	for _, m := range slices.Sorted(maps.Keys(models)) {
+		if models[m] > models[most] {
+			most = m
+		}
+	}
+	return most
 }

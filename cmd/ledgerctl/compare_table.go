@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"nexus/compactor/compare"
@@ -19,13 +21,13 @@ func (x *comparison) costRows() (head []string, rows [][]string) {
 	head = []string{"policy", "calls", "compactions", "elisions", "overflows", "mean", "max", "prompt", "again", "summarized", "cost", "relative"}
 	least := uint64(0)
 	for i := range x.sums {
-		if c := x.sums[i].Usage.Cost(x.prices); i == 0 || c < least {
+		if c := x.costs[i].cached; i == 0 || c < least {
 			least = c
 		}
 	}
 	for i := range x.sums {
 		s := &x.sums[i]
-		cost := s.Usage.Cost(x.prices)
+		cost := x.costs[i].cached
 		rows = append(rows, []string{
 			x.policies[i].Name, grouped(uint64(s.Calls)), grouped(uint64(s.Compactions)), grouped(uint64(s.Elisions)), grouped(uint64(s.Overflows)),
 			grouped(s.MeanTokens()), grouped(s.MaxTokens), grouped(s.Usage.Prompt()), grouped(s.Rewritten), grouped(s.Summarized),
@@ -137,9 +139,24 @@ func (x *comparison) what() string {
 	for _, c := range x.each {
 		calls += uint64(c.calls)
 	}
-	p := x.prices
-	return fmt.Sprintf("%s with %s, a window of %s tokens, $%.2f / %.2f / %.2f a million tokens read from the cache / written to it / answered",
-		plural(n, "transcript"), plural(calls, "call"), grouped(x.window), float64(p.CacheRead)/1e6, float64(p.CacheWrite)/1e6, float64(p.Output)/1e6)
+	return fmt.Sprintf("%s with %s, a window of %s tokens, %s a million tokens read from the cache / written to it / answered",
+		plural(n, "transcript"), plural(calls, "call"), grouped(x.window), x.priceText())
+}
+
+// priceText says which prices the costs are by.
+func (x *comparison) priceText() string {
+	text := func(p tokens.Price) string {
+		return fmt.Sprintf("$%.2f / %.2f / %.2f", float64(p.CacheRead)/1e6, float64(p.CacheWrite)/1e6, float64(p.Output)/1e6)
+	}
+	if len(x.priced) == 0 {
+		return text(x.prices)
+	}
+	var out []string
+	for _, model := range slices.Sorted(maps.Keys(x.priced)) {
+		name := cmp.Or(printable(model), "models without a known price")
+		out = append(out, text(x.priced[model])+" ("+name+")")
+	}
+	return strings.Join(out, ", ")
 }
 
 func (x *comparison) table(e *env) string {
@@ -192,11 +209,12 @@ func (x *comparison) markdown() string {
 
 // comparedJSON is a comparison as JSON; costs in micro-dollars.
 type comparedJSON struct {
-	Window      uint64           `json:"window"`
-	Prices      tokens.Price     `json:"prices"`
-	Policies    []sumJSON        `json:"policies"`
-	Oracle      oracleJSON       `json:"oracle"`
-	Transcripts []transcriptJSON `json:"transcripts"`
+	Window      uint64                  `json:"window"`
+	Prices      tokens.Price            `json:"prices"`                    // of models that the table does not have
+	Models      map[string]tokens.Price `json:"prices_by_model,omitempty"` // those that were used; "": prices
+	Policies    []sumJSON               `json:"policies"`
+	Oracle      oracleJSON              `json:"oracle"`
+	Transcripts []transcriptJSON        `json:"transcripts"`
 }
 
 // oracleJSON is [compare.Oracle]; tokens of all calls together.
@@ -240,7 +258,7 @@ type sumJSON struct {
 
 func (x *comparison) report() comparedJSON {
 	o := &x.oracle
-	out := comparedJSON{Window: x.window, Prices: x.prices, Policies: x.sumsJSON(x.sums), Transcripts: []transcriptJSON{}}
+	out := comparedJSON{Window: x.window, Prices: x.prices, Models: x.priced, Policies: x.sumsJSON(x.sums, x.costs), Transcripts: []transcriptJSON{}}
 	out.Oracle = oracleJSON{x.policies[x.measure].Name, o.Room, o.Needed, o.Later, make(map[string]compare.Share)}
 	for _, k := range compare.Kinds() {
 		out.Oracle.ByKind[k.String()] = o.Earlier[k]
@@ -251,18 +269,18 @@ func (x *comparison) report() comparedJSON {
 		}
 	}
 	for _, c := range x.each {
-		out.Transcripts = append(out.Transcripts, transcriptJSON{c.name, c.turns, c.calls, x.sumsJSON(c.sums)})
+		out.Transcripts = append(out.Transcripts, transcriptJSON{c.name, c.turns, c.calls, x.sumsJSON(c.sums, c.costs)})
 	}
 	return out
 }
 
-func (x *comparison) sumsJSON(sums []compare.Sum) (out []sumJSON) {
+func (x *comparison) sumsJSON(sums []compare.Sum, costs []comparedCost) (out []sumJSON) {
 	for i := range sums {
 		s, p := &sums[i], &x.policies[i]
 		j := sumJSON{
 			Policy: p.Name, Version: p.Version, Mode: string(p.Mode), Calls: s.Calls, Compactions: s.Compactions, Elisions: s.Elisions, Overflows: s.Overflows,
 			Mean: s.MeanTokens(), Max: s.MaxTokens, Prompt: s.Usage.Prompt(), Rewritten: s.Rewritten, Usage: s.Usage, Summarized: s.Summarized,
-			Cost: s.Usage.Cost(x.prices), Uncached: s.Usage.Uncached(x.prices),
+			Cost: costs[i].cached, Uncached: costs[i].uncached,
 			Hidden: map[string]compare.Share{"total": s.Survival.Total()}, Earlier: s.Survival.AllEarlier(), ByKind: make(map[string]compare.Share),
 			Reported: s.Reported,
 		}

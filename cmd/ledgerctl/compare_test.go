@@ -44,7 +44,7 @@ func TestNXS11ReplayIsWhatADaemonDoes(t *testing.T) {
 			continue
 		}
 		x.policies[0].Mode = policy.BeforeCall // when a worker is done is chance
-		if err := x.add(t.Context(), history{name, compare.New(paths[0].turns, 0)}, nil); err != nil {
+		if err := x.add(t.Context(), history{name, compare.New(paths[0].turns, 0), ""}, nil); err != nil {
 			t.Fatal(err)
 		}
 		var create api.CreateSession

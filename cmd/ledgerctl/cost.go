@@ -357,9 +357,9 @@ func (x *costReport) priceSources() string {
 			out = append(out, printable(filepath.Base(x.file)))
 			continue
 		}
-		out = append(out, s.Date+" ("+s.Name+")")
+		out = append(out, s.Date+" ("+s.Name+"), the lowest tier of each model")
 	}
-	return strings.Join(out, ", ") + ", the lowest tier of each model"
+	return strings.Join(out, "; ")
 }
 
 // costJSON is a report as JSON; costs in micro-dollars.

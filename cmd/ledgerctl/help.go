@@ -705,6 +705,7 @@ those alone, and so shows what the agent had in view as far as the file tells.
                  "masking" is a baseline beside the policies: it shows a line
                  in place of each tool result that ten assistant messages follow
   --window N     the model's context window, in tokens (200000)
+  --prices FILE  prices of your own, as cost takes them
   --svg FILE     plot the context at each call of the longest transcript
   --markdown     the tables for a Markdown page
 
@@ -712,8 +713,9 @@ The first table: calls; those before which a compaction came into force, or
 parts were shortened; those that do not fit the budget; the context, mean and
 largest; all that was sent; what of it went to the cache again; what the
 summarizer read (a model would be paid for it besides); the cost with a prefix
-cache; that over the cheapest. Below: what a policy that compacts where that
-pays expected of it, and what came of it.
+cache, by the price of the transcript's model where the table has it (else that
+of Sonnet); that over the cheapest. Below: what a policy that compacts where
+that pays expected of it, and what came of it.
 
 The second: of the paths, identifiers, numbers, error lines and whole lines
 of 30 characters or more that the agent writes again and that stand in a

@@ -48,7 +48,7 @@ func TestFitsTheTerminal(t *testing.T) {
 		f := api.TreeSession{ID: anID(i + 1), State: "closed", ForkedFrom: &api.ForkedFrom{Session: anID(i), Mode: "as_seen"}, ForkDepth: 123}
 		tree.Sessions = append(tree.Sessions, f)
 	}
-	x := &comparison{window: 200_000, prices: compare.DefaultPrice, sums: make([]compare.Sum, 3)}
+	x := &comparison{window: 200_000, prices: compare.DefaultPrice, sums: make([]compare.Sum, 3), costs: make([]comparedCost, 3)}
 	for i, name := range []string{"balanced", "nexus", `balanced{"keep_tokens":8000}`} {
 		x.policies = append(x.policies, policy.Policy{Name: name})
 		x.sums[i] = compare.Sum{Calls: 12_345, Compactions: 123, Elisions: 1234, Rewritten: 123_456_789, Usage: compare.Usage{Read: 123_456_789_012}}

@@ -55,12 +55,9 @@ func (p Price) picos(u turns.Usage, hour uint64) (hi, lo uint64) {
 	read := min(u.CacheRead, u.InputTokens)
 	written := min(u.CacheCreation, u.InputTokens-read)
 	hour = min(hour, written)
-	hourly := p.CacheHour
-	if hourly == 0 {
-		hourly = p.orInput(p.CacheWrite)
-	}
+	p = p.Filled()
 	for _, f := range [...][2]uint64{
-		{u.InputTokens - read - written, p.Input}, {read, p.orInput(p.CacheRead)}, {written - hour, p.orInput(p.CacheWrite)}, {hour, hourly}, {u.OutputTokens, p.Output},
+		{u.InputTokens - read - written, p.Input}, {read, p.CacheRead}, {written - hour, p.CacheWrite}, {hour, p.CacheHour}, {u.OutputTokens, p.Output},
 	} {
 		h, l := bits.Mul64(f[0], f[1])
 		var carry uint64
@@ -70,6 +67,16 @@ func (p Price) picos(u turns.Usage, hour uint64) (hi, lo uint64) {
 		}
 	}
 	return hi, lo
+}
+
+// Filled returns p with what it does not state: the cache at the price of input, an hour
+// in it at that of a write.
+func (p Price) Filled() Price {
+	p.CacheRead, p.CacheWrite = p.orInput(p.CacheRead), p.orInput(p.CacheWrite)
+	if p.CacheHour == 0 {
+		p.CacheHour = p.CacheWrite
+	}
+	return p
 }
 
 // orInput returns price, and the price of input for 0.
