@@ -197,7 +197,9 @@ func (e *env) printRecorded(ctx context.Context, p place, cx *api.Context, f con
 	} else {
 		row("shown", "%s, as far as the source tells", what)
 	}
-	if k := compactionIn(cx); k.IsZero() {
+	if k := compactionIn(cx); k.IsZero() && shortenedIn(cx) > 0 {
+		row("compacted", "nothing covered, %s shortened", plural(shortenedIn(cx), "half turn"))
+	} else if k.IsZero() {
 		row("compacted", "nothing before it")
 	} else if c, err := p.c.Compaction(ctx, p.s.ID, k); err == nil {
 		row("compacted", "%s: %s (%s)", short(k), did(c.Compaction), by(c.Compaction))
@@ -233,6 +235,17 @@ func compactionIn(cx *api.Context) turns.ID {
 		}
 	}
 	return turns.ID{}
+}
+
+// shortenedIn returns how many half turns a context shows with shortened parts.
+func shortenedIn(cx *api.Context) (n uint64) {
+	for i := range cx.Sources {
+		switch cx.Sources[i].Status {
+		case "elided", "trimmed", "cleared":
+			n++
+		}
+	}
+	return n
 }
 
 // depthsOf returns the numbers of the turns on a path.
