@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"math"
 	"os"
@@ -268,7 +267,7 @@ func TestCostsOfRealTranscriptsAreThoseOfTheirRecords(t *testing.T) {
 			if rows := sum.Rows(); len(rows) != 1 || rows[0].Source != tc.source || got.Unpriced > 0 || met.Unread+met.Branches > 0 {
 				t.Errorf("rows %+v, not read %+v", rows, met)
 			}
-			t.Log(fmt.Sprintf("%d files: %d calls, %d tokens, $%.2f, at least: %v", len(files), got.Calls, want.All(), dollars, got.IsLowerBound()))
+			t.Logf("%d files: %d calls, %d tokens, $%.2f, at least: %v", len(files), got.Calls, want.All(), dollars, got.IsLowerBound())
 		})
 	}
 }
