@@ -10,6 +10,9 @@ Begin
   quickstart [FILE]         the main job on a real transcript: no daemon, no key
   import FILE…              bring transcripts in; again stores nothing twice
   watch                     bring them in while agents write; status, doctor
+  hooks                     let agents call ledgerctl: install, uninstall
+  hook EVENT                what they call
+  service                   run nexusd and watch as services of your log-in
   export SESSION            take a session out: raw events, a page to show, a
                             transcript, or a provider's form
 
@@ -141,7 +144,10 @@ Examples
   claude mcp add nexus -- ledgerctl mcp
   ledgerctl mcp --agent ci --read-only
 `,
-	"watch": watchManual,
+	"watch":   watchManual,
+	"hooks":   hooksManual,
+	"hook":    hookManual,
+	"service": serviceManual,
 	"import": `ledgerctl import [--format F] [--final] [--losses] FILE|DIR…
 
 Brings transcripts in: their turns, rewinds as forks, recorded compactions as

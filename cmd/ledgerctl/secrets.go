@@ -178,8 +178,8 @@ func maskTurn(t *api.Turn) {
 	if k == nil {
 		return
 	}
-	mask(k.Replacement)
-	mask(k.Nudge)
+	maskMessages(k.Replacement)
+	maskMessages(k.Nudge)
 	if k.Summary != nil {
 		masked := secrets.Mask(*k.Summary)
 		k.Summary = &masked

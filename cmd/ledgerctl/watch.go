@@ -276,5 +276,22 @@ func (e *env) watchDoctor(cfg watch.Config) error {
 			d.add(name, checkOK, fmt.Sprintf("%s, delivered last %s", plural(uint64(x.Files), "file"), humanize.Time(x.Delivered)), "")
 		}
 	}
+	states, err := e.hookStates()
+	if err != nil {
+		return err
+	}
+	for _, h := range states {
+		name := "hook " + h.Agent + " " + h.Event
+		switch {
+		case !h.Installed:
+			continue
+		case h.Fired == nil:
+			d.add(name, checkWarn, "it never fired", "start a session of the agent; Codex asks you to trust new hooks")
+		case h.Fired.Failed != "":
+			d.add(name, checkWarn, "it failed "+humanize.Time(h.Fired.Time)+": "+h.Fired.Failed, "")
+		default:
+			d.add(name, checkOK, "fired last "+humanize.Time(h.Fired.Time), "")
+		}
+	}
 	return d.report()
 }

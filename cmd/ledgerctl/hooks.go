@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"nexus/cmd/ledgerctl/hooks"
+	"nexus/cmd/ledgerctl/watch"
+	"nexus/ledger/api"
+	"nexus/ledger/api/mcp"
+)
+
+const hooksManual = `ledgerctl hooks install|uninstall|status --agent claude|codex [--dry-run]
+
+Makes a coding agent call ledgerctl at the beginning and end of a session and
+before and after a compaction: the transcript is in the ledger at that moment,
+and a new session begins with a brief of what the ledger knows of its folder.
+Here --agent names the coding agent. The hooks stand in settings.json of Claude
+Code (CLAUDE_CONFIG_DIR) or in hooks.json of Codex (CODEX_HOME), which asks you
+to trust new hooks: until then they do not run, and status shows "never".
+
+The settings keep every other byte. They are replaced as a whole, and a copy of
+those of before stays beside them (.before-nexus). Settings that are not valid
+JSON are refused. uninstall takes the hooks out again. --server, --tenant and
+--creds given to install are those that the hooks use.
+
+  --dry-run   print the settings as they would be; change nothing
+
+Examples
+  ledgerctl hooks install --agent claude --dry-run
+  ledgerctl hooks install --agent codex
+  ledgerctl hooks status
+  ledgerctl hooks uninstall --agent claude
+`
+
+const hookManual = `ledgerctl hook EVENT [--from AGENT]
+
+What an agent calls, not a person (ledgerctl hooks install says so to it). It
+reads the event as JSON on stdin, brings the new lines of the transcript that
+it names into the ledger, and for SessionStart prints the brief of the folder.
+It never fails the agent: it ends with 0, within a few seconds, also when no
+nexusd answers. ledgerctl hooks status shows when each fired and what failed.
+
+  --from AGENT   who calls: claude or codex (claude)
+
+Examples
+  ledgerctl hook PreCompact --from claude < event.json
+`
+
+// hooksCmd is the command hooks.
+func hooksCmd(e *env) *cobra.Command {
+	c := verb("hooks", "hooks of coding agents: install, uninstall, status", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
+	var dry bool
+	change := func(use, short string, edit func(agent string, settings []byte) ([]byte, error)) *cobra.Command {
+		x := verb(use, short, 0, 0, func(*cobra.Command, []string) error {
+			return e.changeHooks(dry, func(settings []byte) ([]byte, error) { return edit(e.agent, settings) })
+		})
+		x.Flags().BoolVar(&dry, "dry-run", false, "print the settings; change nothing")
+		return x
+	}
+	c.Flags().BoolVar(&dry, "dry-run", false, "print the settings; change nothing")
+	c.AddCommand(
+		change("install", "add the hooks to the settings of an agent", func(agent string, settings []byte) ([]byte, error) {
+			prefix, err := e.hookCommand(agent)
+			if err != nil {
+				return nil, err
+			}
+			return hooks.Install(settings, prefix, hooks.Of(agent))
+		}),
+		change("uninstall", "take the hooks out of the settings of an agent", func(_ string, settings []byte) ([]byte, error) { return hooks.Uninstall(settings) }),
+		verb("status", "which hooks there are, and when each fired last", 0, 0, func(*cobra.Command, []string) error { return e.hooksStatus() }))
+	return c
+}
+
+// hookCommand returns the command of a hook, without its event.
+func (e *env) hookCommand(agent string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	words := []string{quoted(self)}
+	if e.serverNamed {
+		words = append(words, "--server", quoted(plainURL(e.server)))
+	}
+	if e.creds != "" {
+		words = append(words, "--creds", quoted(e.creds))
+	}
+	if e.tenant != "default" {
+		words = append(words, "--tenant", quoted(e.tenant))
+	}
+	return strings.Join(append(words, "hook", "--from", agent), " "), nil
+}
+
+func (e *env) settingsFile(agent string) (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	file, err := hooks.File(agent, os.Getenv, home)
+	if err != nil {
+		return "", hinted{usageError{err}, "--agent claude or --agent codex"}
+	}
+	return file, nil
+}
+
+// changeHooks edits the settings of the agent that --agent names.
+func (e *env) changeHooks(dry bool, edit func([]byte) ([]byte, error)) error {
+	name, err := e.settingsFile(e.agent)
+	if err != nil {
+		return err
+	}
+	before, file, err := hooks.Read(name)
+	if err != nil {
+		return err
+	}
+	after, err := edit(before)
+	if err != nil {
+		return hinted{fmt.Errorf("%s: %w; it stays as it is", file, err), "correct the file, or move it away"}
+	}
+	if dry {
+		_, err := e.raw.Write(after)
+		return err
+	}
+	if bytes.Equal(before, after) {
+		return e.result(map[string]any{"file": file, "changed": false}, "%s has what it should have already", file)
+	}
+	if err := hooks.Write(file, before, after); err != nil {
+		return err
+	}
+	return e.result(map[string]any{"file": file, "changed": true}, "%s is changed", file)
+}
+
+// hookState is what status says of a hook.
+type hookState struct {
+	Agent     string       `json:"agent"`
+	Event     string       `json:"event"`
+	File      string       `json:"file"`
+	Installed bool         `json:"installed"`
+	Fired     *hooks.Fired `json:"fired,omitempty"`
+}
+
+func (e *env) hookStates() (out []hookState, err error) {
+	dir, err := stateFolder("hooks")
+	if err != nil {
+		return nil, err
+	}
+	for _, agent := range hooks.Agents {
+		file, err := e.settingsFile(agent)
+		if err != nil {
+			return nil, err
+		}
+		settings, _, err := hooks.Read(file)
+		if err != nil {
+			return nil, err
+		}
+		have, err := hooks.Installed(settings)
+		if err != nil {
+			e.say("%s: %s", printable(file), printable(err.Error()))
+		}
+		for _, h := range hooks.Of(agent) {
+			s := hookState{Agent: agent, Event: h.Event, File: file, Installed: slices.Contains(have, h.Event)}
+			if f, ok := hooks.ReadFired(dir, agent, h.Event); ok {
+				s.Fired = &f
+			}
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+func (e *env) hooksStatus() error {
+	states, err := e.hookStates()
+	if err != nil {
+		return err
+	}
+	if e.json {
+		for _, s := range states {
+			if err := e.print(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var rows [][]string
+	for _, s := range states {
+		installed, fired, failed := "no", "never", ""
+		if s.Installed {
+			installed = "yes"
+		}
+		if s.Fired != nil {
+			fired, failed = humanize.Time(s.Fired.Time), printable(s.Fired.Failed)
+		}
+		rows = append(rows, []string{s.Agent, s.Event, installed, fired, failed})
+	}
+	fmt.Fprint(e.out, e.table([]column{{head: "agent"}, {head: "event"}, {head: "installed"}, {head: "fired"}, {head: "failed", wraps: true, least: 16}}, rows))
+	return nil
+}
+
+// hookInput is what an agent tells a hook.
+type hookInput struct {
+	Event           string `json:"hook_event_name"`
+	Transcript      string `json:"transcript_path"`
+	AgentTranscript string `json:"agent_transcript_path"`
+	Cwd             string `json:"cwd"`
+}
+
+// hookTimes are how long a hook works at most, by event: less than its agent waits.
+var hookTimes = map[string]time.Duration{"SessionEnd": 1200 * time.Millisecond}
+
+const hookTime = 6 * time.Second
+
+// maxHookInput bounds what a hook reads, and maxBrief what it prints, in bytes.
+const maxHookInput, maxBrief = 4 << 20, 9000
+
+// hookCmd is the command hook.
+func hookCmd(e *env) *cobra.Command {
+	var from string
+	c := &cobra.Command{Use: "hook EVENT", Short: "what an agent calls at an event", Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		began, event := time.Now(), ""
+		if len(args) > 0 {
+			event = args[0]
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), cmp.Or(hookTimes[event], hookTime))
+		defer cancel()
+		err := e.hook(ctx, event)
+		note := hooks.Fired{Agent: from, Event: event, Time: began, TookMS: time.Since(began).Milliseconds()}
+		if err != nil {
+			note.Failed = plainly(nil, err)
+		}
+		if dir, err := stateFolder("hooks"); err == nil && event != "" {
+			_ = note.Note(dir) // nobody could be told
+		}
+		return nil
+	}}
+	c.FParseErrWhitelist.UnknownFlags = true // a wrong use would end with 2, which blocks a compaction
+	c.Flags().StringVar(&from, "from", "claude", "who calls: claude or codex")
+	return c
+}
+
+// hook does what an event asks for.
+func (e *env) hook(ctx context.Context, event string) error {
+	if event == "" {
+		return errors.New("the event is not named")
+	}
+	b, err := io.ReadAll(io.LimitReader(e.in, maxHookInput))
+	if err != nil {
+		return err
+	}
+	var in hookInput
+	if err := json.Unmarshal(b, &in); err != nil {
+		return errors.New("what the agent wrote is no JSON object")
+	}
+	e.options = append(e.options, nats.Timeout(500*time.Millisecond), nats.NoReconnect())
+	nc, err := e.dial()
+	if err != nil {
+		return err
+	}
+	e.nc = nc
+	agent := cmp.Or(e.agent, "main")
+	client := api.NewClient(nc, e.tenant, agent)
+	if event == "SessionStart" { // what is printed first, the agent has even if the rest takes too long
+		text, err := mcp.BriefText(ctx, client, mcp.Caller{Tenant: e.tenant, Agent: agent}, in.Cwd)
+		if err == nil {
+			err = e.print(map[string]any{"hookSpecificOutput": map[string]any{"hookEventName": event, "additionalContext": clippedText(text, maxBrief)}})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var cfg watch.Config
+	if cfg.Sources, err = watchSources(nil); err != nil {
+		return err
+	}
+	if cfg.State, err = stateFolder("watch"); err != nil {
+		return err
+	}
+	cfg.Ledger = fmt.Sprintf("%s %s/%s", plainURL(e.server), e.tenant, agent)
+	cfg.Connect = watch.Dialed(client)
+	for _, path := range []string{in.Transcript, in.AgentTranscript} {
+		if path == "" {
+			continue
+		}
+		if _, err := watch.Deliver(ctx, cfg, path); err != nil && !(event == "SessionStart" && errors.Is(err, os.ErrNotExist)) { // a new session has none yet
+			return err
+		}
+	}
+	return nil
+}
+
+// clippedText returns the first bytes of a text, as whole lines.
+func clippedText(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	s = s[:n]
+	return strings.ToValidUTF8(s[:max(strings.LastIndexByte(s, '\n'), 0)], "")
+}

@@ -1,0 +1,189 @@
+// Package service writes the files by which a user's service manager runs nexusd and
+// ledgerctl watch: units of systemd, property lists of launchd. It starts and stops
+// nothing, and knows no ledger. ledgerctl service calls it.
+//
+// Begin at [Unit.File].
+package service
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Unit is a program that a service manager runs.
+type Unit struct {
+	Name    string   // nexusd or watch
+	About   string   // one sentence
+	Command []string // the program and its arguments
+	After   string   // the name of another unit that starts before it; "": none
+}
+
+// Manager is a service manager.
+type Manager string
+
+// The managers. They run a service of one user, without rights of the system.
+const (
+	Systemd Manager = "systemd"
+	Launchd Manager = "launchd"
+)
+
+// Of returns the manager of an operating system, as runtime.GOOS names it.
+func Of(goos string) (Manager, error) {
+	switch goos {
+	case "linux":
+		return Systemd, nil
+	case "darwin":
+		return Launchd, nil
+	}
+	return "", fmt.Errorf("no service manager is known for %s", goos)
+}
+
+// mark is in each file of this package, and says that it may be replaced and removed.
+const mark = "Written by ledgerctl service install."
+
+// File returns the path of a unit below the user's home, and its text.
+func (u Unit) File(m Manager, getenv func(string) string, home string) (path, text string, err error) {
+	for _, word := range u.Command {
+		if strings.ContainsAny(word, "\n\r\x00") {
+			return "", "", fmt.Errorf("the command has a line break: %q", word)
+		}
+	}
+	if m == Launchd {
+		return filepath.Join(home, "Library", "LaunchAgents", label(u.Name)+".plist"), u.plist(home), nil
+	}
+	config := getenv("XDG_CONFIG_HOME")
+	if config == "" {
+		config = filepath.Join(home, ".config")
+	}
+	return filepath.Join(config, "systemd", "user", "nexus-"+u.Name+".service"), u.systemd(), nil
+}
+
+// Start returns the commands that start a unit whose file is there, and at each log-in.
+func (u Unit) Start(m Manager, path string) []string {
+	if m == Launchd {
+		return []string{"launchctl bootstrap gui/$(id -u) " + path}
+	}
+	return []string{"systemctl --user daemon-reload", "systemctl --user enable --now nexus-" + u.Name + ".service"}
+}
+
+// Stop returns the commands that stop a unit before its file is removed.
+func (u Unit) Stop(m Manager) []string {
+	if m == Launchd {
+		return []string{"launchctl bootout gui/$(id -u)/" + label(u.Name)}
+	}
+	return []string{"systemctl --user disable --now nexus-" + u.Name + ".service"}
+}
+
+func label(name string) string { return "nexus." + name }
+
+func (u Unit) systemd() string {
+	var words []string
+	for _, w := range u.Command {
+		w = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`, `$`, `$$`).Replace(w)
+		words = append(words, `"`+w+`"`)
+	}
+	after := ""
+	if u.After != "" {
+		after = "\nAfter=nexus-" + u.After + ".service"
+	}
+	return "# " + mark + `
+[Unit]
+Description=` + u.About + after + `
+
+[Service]
+ExecStart=` + strings.Join(words, " ") + `
+Restart=on-failure
+RestartSec=5
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+`
+}
+
+func (u Unit) plist(home string) string {
+	var words strings.Builder
+	for _, w := range u.Command {
+		words.WriteString("\n\t\t<string>" + escaped(w) + "</string>")
+	}
+	return `<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<!-- ` + mark + ` -->
+<plist version="1.0">
+<dict>
+	<key>Label</key>
+	<string>` + label(u.Name) + `</string>
+	<key>ProgramArguments</key>
+	<array>` + words.String() + `
+	</array>
+	<key>RunAtLoad</key>
+	<true/>
+	<key>KeepAlive</key>
+	<dict>
+		<key>SuccessfulExit</key>
+		<false/>
+	</dict>
+	<key>StandardErrorPath</key>
+	<string>` + escaped(filepath.Join(home, "Library", "Logs", "nexus-"+u.Name+".log")) + `</string>
+</dict>
+</plist>
+`
+}
+
+func escaped(s string) string {
+	var b bytes.Buffer
+	_ = xml.EscapeText(&b, []byte(s)) // a buffer takes everything
+	return b.String()
+}
+
+// ErrForeign: there is a file of this name that this package did not write.
+var ErrForeign = errors.New("another program wrote this file")
+
+// Write writes the file of a unit, as a whole. It replaces only what Write wrote.
+func Write(path, text string) error {
+	if _, err := Installed(path); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".nexus-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// Remove removes the file of a unit; one that is not there is none.
+func Remove(path string) error {
+	if there, err := Installed(path); err != nil || !there {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// Installed reports whether the file of a unit is there. Its error is [ErrForeign] for one
+// of another program.
+func Installed(path string) (bool, error) {
+	b, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !bytes.Contains(b, []byte(mark)):
+		return false, fmt.Errorf("%s: %w", path, ErrForeign)
+	}
+	return true, nil
+}

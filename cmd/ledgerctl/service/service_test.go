@@ -1,0 +1,78 @@
+package service
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A command with characters that a service manager reads as its own comes back as it is.
+func TestUnitsQuoteTheirCommands(t *testing.T) {
+	u := Unit{Name: "watch", About: "Nexus: follow transcripts", Command: []string{"/opt/my tools/ledgerctl", "watch", "--from", `claude=/h/$HOME/%n/"q"/<&>\`}, After: "nexusd"}
+	path, text, err := u.File(Systemd, func(string) string { return "" }, "/home/u")
+	if err != nil || path != "/home/u/.config/systemd/user/nexus-watch.service" {
+		t.Fatal(path, err)
+	}
+	for _, want := range []string{`ExecStart="/opt/my tools/ledgerctl" "watch" "--from" "claude=/h/$$HOME/%%n/\"q\"/<&>\\"` + "\n", "After=nexus-nexusd.service\n", "WantedBy=default.target\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the unit lacks %q:\n%s", want, text)
+		}
+	}
+	path, text, err = u.File(Launchd, func(string) string { return "" }, "/Users/u")
+	if err != nil || path != "/Users/u/Library/LaunchAgents/nexus.watch.plist" {
+		t.Fatal(path, err)
+	}
+	var words []string
+	d := xml.NewDecoder(strings.NewReader(text))
+	for {
+		tok, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := tok.(xml.CharData); ok {
+			words = append(words, strings.TrimSpace(string(s)))
+		}
+	}
+	if !strings.Contains(strings.Join(words, "\n"), u.Command[3]) {
+		t.Errorf("the property list has other words: %q", words)
+	}
+	if _, _, err := (Unit{Name: "watch", Command: []string{"a\nExecStartPre=b"}}).File(Systemd, os.Getenv, "/"); err == nil {
+		t.Error("a command with a line break is taken")
+	}
+}
+
+// Only files of this package are replaced or removed.
+func TestFilesOfOthersStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "nexus-watch.service")
+	if err := Remove(path); err != nil {
+		t.Error("remove what is not there:", err)
+	}
+	_, text, err := Unit{Name: "watch", Command: []string{"x"}}.File(Systemd, os.Getenv, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := Write(path, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Remove(path); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte("[Unit]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(path, text); !errors.Is(err, ErrForeign) {
+		t.Error("write over a file of another:", err)
+	}
+	if err := Remove(path); !errors.Is(err, ErrForeign) {
+		t.Error("remove a file of another:", err)
+	}
+}

@@ -1,0 +1,19 @@
+package mcp
+
+import (
+	"context"
+
+	"nexus/ledger/api"
+)
+
+// BriefText returns what the tool brief says of a folder, for a hook of an agent that
+// starts there. c speaks for the caller's agent.
+func BriefText(ctx context.Context, c *api.Client, caller Caller, dir string) (string, error) {
+	out, err := brief(ctx, &call{Client: c, caller: caller}, briefInput{Cwd: dir})
+	if err != nil {
+		return "", err
+	}
+	f := newFrame()
+	out.text(f)
+	return f.String(), nil
+}
