@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nexus/cmd/ledgerctl/contextview"
+	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 )
 
@@ -17,9 +18,9 @@ func TestContextsOfRealSessionsAsRecorded(t *testing.T) {
 		t.Skip("real transcripts are not beside the project (../shared/data)")
 	}
 	c := testLedger(t)
-	im := importer{c: c, format: "auto", final: true}
+	im := transcripts.Importer{Client: c, Format: "auto", Final: true}
 	for _, name := range []string{"pi/before-compaction.jsonl", "claude-code-entire-cli/57-f1f346970c-1.jsonl", "codex-git-sync/00-b8437a4e4a-1.jsonl"} {
-		r, err := im.file(t.Context(), filepath.Join(data, name))
+		r, err := im.File(t.Context(), filepath.Join(data, name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -126,7 +126,12 @@ func (s Source) takes(rel string) bool {
 // find calls found with each transcript of the source, and folder with each folder. A
 // source that is not there has none.
 func (s Source) find(folder func(string), found func(path string, info fs.FileInfo)) error {
-	err := filepath.WalkDir(s.Root, func(path string, d fs.DirEntry, err error) error {
+	return s.findIn(s.Root, folder, found)
+}
+
+// findIn is [Source.find] of a folder of the source.
+func (s Source) findIn(dir string, folder func(string), found func(path string, info fs.FileInfo)) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil // it went meanwhile, or was never there

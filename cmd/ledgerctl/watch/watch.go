@@ -54,6 +54,7 @@ type Watcher struct {
 // job is files to be read one after the other, in this order.
 type job struct {
 	files  []*file
+	begun  int       // of files; the last of them is read now
 	newest time.Time // of the writes to them
 	last   bool      // after all others
 }
@@ -299,6 +300,30 @@ func (w *Watcher) scan(notes *fsnotify.Watcher) {
 	w.queueGroups(work, newest)
 }
 
+// scanFolder looks at a folder that was made or moved here, and queues its files.
+func (w *Watcher) scanFolder(name string, notes *fsnotify.Watcher) {
+	for _, src := range w.cfg.Sources {
+		if rel, err := filepath.Rel(src.Root, name); err != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		folder := func(path string) {
+			if notes != nil {
+				if err := notes.Add(path); err != nil {
+					w.limited(err)
+				}
+			}
+		}
+		err := src.findIn(name, folder, func(path string, info fs.FileInfo) {
+			if f := w.fileOf(path, src); w.needsWork(f, info) {
+				w.queue(&job{files: []*file{f}, newest: info.ModTime()})
+			}
+		})
+		if err != nil {
+			w.cfg.Log("%s: %v", name, err)
+		}
+	}
+}
+
 // needsWork reports whether a file is not as it was when it was read, or has ended since,
 // or failed and is due.
 func (w *Watcher) needsWork(f *file, info fs.FileInfo) bool {
@@ -340,7 +365,7 @@ func (w *Watcher) sourceOf(path string) (Source, bool) {
 func (w *Watcher) noticed(name string, notes *fsnotify.Watcher) {
 	info, err := os.Stat(name)
 	if err == nil && info.IsDir() {
-		w.scan(notes) // folders are seldom made
+		w.scanFolder(name, notes)
 		return
 	}
 	src, ok := w.sourceOf(name)
@@ -414,10 +439,11 @@ func (w *Watcher) queue(j *job) {
 	w.signal()
 }
 
-// isRunning reports whether a worker has a file in its job. w.mu is held.
+// isRunning reports whether a worker reads a file, or has it before it in its job. w.mu is
+// held.
 func (w *Watcher) isRunning(f *file) bool {
 	for j := range w.running {
-		if slices.Contains(j.files, f) {
+		if slices.Contains(j.files[max(j.begun-1, 0):], f) {
 			return true
 		}
 	}
@@ -463,6 +489,7 @@ func (w *Watcher) work(ctx context.Context) {
 		}
 		var later, soon []*file
 		for _, f := range j.files {
+			w.beginFile(j)
 			switch err := w.read(ctx, f); {
 			case errors.Is(err, errLater):
 				later = append(later, f)
@@ -474,6 +501,24 @@ func (w *Watcher) work(ctx context.Context) {
 			}
 		}
 		w.done(j, soon, later)
+	}
+}
+
+// beginFile notes that the next file of a job is read. The one before it may be queued
+// again from now on.
+func (w *Watcher) beginFile(j *job) {
+	w.mu.Lock()
+	var again *file
+	if j.begun > 0 {
+		if f := j.files[j.begun-1]; w.again[f.path] {
+			delete(w.again, f.path)
+			again = f
+		}
+	}
+	j.begun++
+	w.mu.Unlock()
+	if again != nil {
+		w.queue(&job{files: []*file{again}, newest: time.Now()})
 	}
 }
 
