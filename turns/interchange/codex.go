@@ -206,6 +206,9 @@ func (c *codexReader) meta(line int, r *codexRecord) error {
 	switch n := len(c.metas); {
 	case n == 1:
 		c.threads = append(c.threads, newCodexThread(&m))
+		if m.Base.Thread != "" {
+			c.loss.add(line, "repaired", "the history before this file is in another; what this one holds is a session of its own, whose meta names the other", m.Base.Thread)
+		}
 		if m.ForkedFrom == "" {
 			c.open(&c.threads[0], &m)
 		}
@@ -237,7 +240,10 @@ func newCodexThread(m *codexMeta) codexThread {
 		sec, nsec := u.Time().UnixTime()
 		t.at = time.Unix(sec, nsec).UTC().Truncate(time.Millisecond)
 	}
-	t.session = turns.DeriveID(t.at, "codex", m.ID)
+	if m.Base.Thread == m.ID && m.ID != "" { // further files of a thread count their turns from 0 too
+		t.id += "@" + strconv.FormatUint(m.Base.Offset, 10) + " " + m.Time
+	}
+	t.session = turns.DeriveID(t.at, "codex", t.id)
 	return t
 }
 
@@ -300,7 +306,7 @@ func (c *codexReader) event(line int, r *codexRecord) error {
 		}
 	case "thread_name_updated":
 		for i := range c.threads {
-			if c.threads[i].id == e.Thread {
+			if c.metas[i].ID == e.Thread {
 				c.names.set(c.threads[i].session, e.Name, true)
 				return nil
 			}

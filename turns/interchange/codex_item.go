@@ -32,6 +32,13 @@ type codexMeta struct {
 		Text string `json:"text"`
 	} `json:"base_instructions"`
 
+	// Base is where the history before this file ends, of a file that holds a part of a
+	// thread only. Codex begins such a file when a thread is resumed.
+	Base struct {
+		Thread string `json:"thread_id"`
+		Offset uint64 `json:"end_byte_offset"`
+	} `json:"history_base"`
+
 	rest turns.Raw // members without a place here; nil: none
 }
 

@@ -452,3 +452,37 @@ func TestCodexCallTwice(t *testing.T) {
 		t.Errorf("losses %+v", losses)
 	}
 }
+
+// A thread that Codex resumed in a further file is a session of its own: its turns have not
+// the ids of those in the first file.
+func TestResumedThreadInAFurtherFileHasIDsOfItsOwn(t *testing.T) {
+	file := func(base string) (ids []turns.ID, losses []Loss) {
+		text := `{"timestamp":"2026-04-11T14:53:07.700Z","type":"session_meta","payload":{"id":"019d7d08-46c9-7f73-affe-000000000001","timestamp":"2026-04-11T14:53:07.660Z"` + base + `}}
+{"timestamp":"2026-04-11T14:53:08Z","type":"response_item","payload":{"type":"message","role":"user","content":"one"}}
+{"timestamp":"2026-04-11T14:53:09Z","type":"response_item","payload":{"type":"message","role":"assistant","content":"two"}}
+`
+		steps, losses := readCodex(t, text, Options{Final: true})
+		for _, s := range steps {
+			ids = append(ids, s.ID())
+		}
+		return ids, losses
+	}
+	first, _ := file("")
+	resumed, losses := file(`,"history_base":{"thread_id":"019d7d08-46c9-7f73-affe-000000000001","end_ordinal_exclusive":3,"end_byte_offset":400}`)
+	again, _ := file(`,"history_base":{"thread_id":"019d7d08-46c9-7f73-affe-000000000001","end_ordinal_exclusive":9,"end_byte_offset":900}`)
+	seen := make(map[turns.ID]bool)
+	for _, ids := range [][]turns.ID{first, resumed, again} {
+		if len(ids) != 2 {
+			t.Fatalf("%d steps, want a session and a turn", len(ids))
+		}
+		for _, id := range ids {
+			if seen[id] {
+				t.Errorf("id %s comes again", id)
+			}
+			seen[id] = true
+		}
+	}
+	if len(losses) == 0 || !strings.Contains(losses[0].Reason, "in another") {
+		t.Errorf("losses %v", losses)
+	}
+}

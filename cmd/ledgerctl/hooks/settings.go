@@ -250,7 +250,8 @@ func (v *value) spans() (out [][2]int) {
 // insert adds a child at the end of v, at a depth of the file.
 func (v *value) insert(text string, depth int) []byte {
 	unit := indent(v.text)
-	at, before, after := v.end-1, "", ""
+	var at int
+	before, after := "", ""
 	line := "\n" + strings.Repeat(unit, depth+1)
 	if unit == "" {
 		line = ""

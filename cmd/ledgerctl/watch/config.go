@@ -27,7 +27,7 @@ type Config struct {
 	Log     func(format string, args ...any) // takes a line for the operator: no content of a transcript is in it
 	Rescan  time.Duration                    // between looks at all files, for what no notification told; 0: 30 s
 	Settle  time.Duration                    // a file without a write for so long has ended; 0: one hour
-	Workers int                              // files that are read at the same time; 0: 4
+	Workers int                              // files that are read at the same time; 0: 16
 	Once    bool                             // end when everything that is there is in the ledger
 	Polling bool                             // use no notifications of the file system
 
@@ -145,7 +145,10 @@ func (s Source) findIn(dir string, folder func(string), found func(path string, 
 		if err != nil || !s.takes(rel) {
 			return err
 		}
-		info, err := os.Stat(path)
+		info, err := d.Info()
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			info, err = os.Stat(path)
+		}
 		if err != nil || !info.Mode().IsRegular() { // opening a pipe could take for ever
 			return nil
 		}

@@ -29,6 +29,7 @@ const tailSize = 4 << 10
 
 // live is the reading of a file that is in work: lines go in, steps come out.
 type live struct {
+	format   interchange.Format
 	follower *interchange.Follower
 	intake   transcripts.Intake
 	offset   int64     // lines up to here were fed
@@ -90,6 +91,9 @@ func (w *Watcher) read(ctx context.Context, f *file) error {
 		st = w.adopt(f, st, in, info)
 	}
 	st.Gone = time.Time{}
+	if f.live != nil { // its format is known
+		return w.follow(ctx, f, st, in, info, f.live.format, ended)
+	}
 	head := make([]byte, headSize)
 	n, err := in.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
@@ -287,7 +291,7 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 // begin returns a reading of a file. Without all, the steps of the first st.Offset bytes
 // are read and not done: the ledger has them.
 func (w *Watcher) begin(st *FileState, in *os.File, format interchange.Format, all, everything bool) (*live, error) {
-	l := &live{sum: sha256.New(), follower: format.Follow(interchange.Options{Copied: st.Copied})}
+	l := &live{format: format, sum: sha256.New(), follower: format.Follow(interchange.Options{Copied: st.Copied})}
 	l.intake = transcripts.Intake{Importer: &transcripts.Importer{Client: w.client, Format: "auto"}, Report: new(transcripts.Report), All: everything}
 	if all || st.Offset == 0 {
 		return l, nil

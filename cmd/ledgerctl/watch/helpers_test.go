@@ -215,6 +215,18 @@ func (r *running) at(path string) FileState {
 	return *r.w.state.Files[path]
 }
 
+// readings returns how many files are in memory.
+func (r *running) readings() (n int) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	for _, f := range r.w.files {
+		if r.w.isRunning(f) || f.live != nil {
+			n++
+		}
+	}
+	return n
+}
+
 func (r *running) events(what string) (n int) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()

@@ -166,6 +166,9 @@ func TestRealTranscriptsArriveWhileTheyGrow(t *testing.T) {
 		if at(1) > 2*time.Second {
 			t.Errorf("a line was in the ledger after %s", at(1))
 		}
+		for r.readings() > 0 { // until each file was compared with its hash once more
+			time.Sleep(100 * time.Millisecond)
+		}
 		time.Sleep(2 * saveAfter)
 		before := processorTime(t)
 		time.Sleep(*idle)

@@ -21,8 +21,10 @@ import (
 )
 
 const (
-	defaultRescan  = 30 * time.Second
-	defaultWorkers = 4
+	defaultRescan = 30 * time.Second
+	// defaultWorkers wait for the ledger most of the time; appends that come together share
+	// its fsyncs.
+	defaultWorkers = 16
 	// gather is how long notifications are gathered before their files are read: a line is
 	// often several writes.
 	gather = 50 * time.Millisecond
@@ -294,10 +296,7 @@ func (w *Watcher) scan(notes *fsnotify.Watcher) {
 			w.cfg.Log("%s: %v", src.Root, err)
 		}
 	}
-	for _, f := range w.missing(found) {
-		work = append(work, f)
-	}
-	w.queueGroups(work, newest)
+	w.queueGroups(append(work, w.missing(found)...), newest)
 }
 
 // scanFolder looks at a folder that was made or moved here, and queues its files.
