@@ -174,6 +174,8 @@ func (w *Watcher) loop(ctx context.Context, notes *fsnotify.Watcher) error {
 // load reads the state. One that can't be used is forgotten: everything is offered again.
 func (w *Watcher) load() {
 	s, err := loadState(w.cfg.State)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -278,6 +280,11 @@ func (w *Watcher) scan(notes *fsnotify.Watcher) {
 		}
 	}
 	for _, src := range w.cfg.Sources {
+		for parent := nearest(src.Root); notes != nil && parent != src.Root && !watched[parent]; parent = nearest(src.Root) { // it may be made just now
+			if watched[parent] = true; notes.Add(parent) != nil {
+				break // the next look finds it
+			}
+		}
 		folder := func(path string) {
 			if notes != nil && !watched[path] {
 				if err := notes.Add(path); err != nil {
@@ -297,6 +304,24 @@ func (w *Watcher) scan(notes *fsnotify.Watcher) {
 		}
 	}
 	w.queueGroups(append(work, w.missing(found)...), newest)
+}
+
+// nearest returns a folder, or the nearest above it that is there: where it will be made.
+func nearest(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil || filepath.Dir(dir) == dir {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// isAbove reports whether a folder is the root of a source, or above it.
+func (w *Watcher) isAbove(name string) bool {
+	return slices.ContainsFunc(w.cfg.Sources, func(s Source) bool {
+		rel, err := filepath.Rel(name, s.Root)
+		return err == nil && filepath.IsLocal(rel)
+	})
 }
 
 // scanFolder looks at a folder that was made or moved here, and queues its files.
@@ -364,7 +389,11 @@ func (w *Watcher) sourceOf(path string) (Source, bool) {
 func (w *Watcher) noticed(name string, notes *fsnotify.Watcher) {
 	info, err := os.Stat(name)
 	if err == nil && info.IsDir() {
-		w.scanFolder(name, notes)
+		if w.isAbove(name) {
+			w.scan(notes)
+		} else {
+			w.scanFolder(name, notes)
+		}
 		return
 	}
 	src, ok := w.sourceOf(name)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Transcripts of all agents that grow line by line: the ledger gets the turns of an import.
@@ -326,5 +327,22 @@ func TestHalfLineIsReadByTheNextWatch(t *testing.T) {
 			}
 			checkStored(t, l.client, path)
 		})
+	}
+}
+
+// Folders that are made after the start, the agent's own included, are followed without a
+// look at all files.
+func TestFolderThatComesLaterIsFollowed(t *testing.T) {
+	l, home := openLedger(t), t.TempDir()
+	r := watchHome(t, l, home, func(c *Config) { c.Rescan = time.Hour })
+	r.until("the first look", func() bool { return exists(stateFile(r.w.cfg.State)) })
+	for i := range 3 {
+		rel, lines := transcript("claude", 800+i, 2)
+		path := filepath.Join(home, ".claude", "projects", fmt.Sprintf("-later%d", i), filepath.Base(rel))
+		for _, line := range lines {
+			appendTo(t, path, line)
+		}
+		r.untilRead(path)
+		checkStored(t, l.client, path)
 	}
 }
