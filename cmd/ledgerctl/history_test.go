@@ -39,7 +39,8 @@ func TestTurnLineShowsFirstArgument(t *testing.T) {
 		want string
 	}{
 		{call(`{"command":"go test ./...","timeout":10}`), "⇒ Bash(go test ./...)"},
-		{call(`{"lines":[1,2],"path":"a"}`), "⇒ Bash([1,2])"},
+		{call(`{"lines":[1,2],"path":"a"}`), "⇒ Bash(a)"},
+		{call(`{"lines":[1,2]}`), "⇒ Bash([1,2])"},
 		{call(`{}`), "⇒ Bash()"},
 		{call(`"free text"`), "⇒ Bash(free text)"},
 		{call(`{"a":"x\u001by"}`), "⇒ Bash(x\ufffdy)"},
