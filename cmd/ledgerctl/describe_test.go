@@ -26,7 +26,7 @@ func TestAMessageIsDescribedByWhatAPersonReads(t *testing.T) {
 		{[]turns.Part{result(`{"code":0,"output":"Success"}`)}, "← Success"},
 		{[]turns.Part{result(`{"code":0}`)}, `← {"code":0}`},
 		{[]turns.Part{result(`""`)}, "← (empty)"},
-		{[]turns.Part{result(`[{"type":"text","content":"read"}]`), result(`"b"`), result(`"c"`)}, "← read and 2 more results"},
+		{[]turns.Part{result(`[{"type":"text","content":"read"}]`), result(`"b"`), result(`"c"`)}, "← 3 results: read"},
 		{[]turns.Part{{Type: turns.ToolCallResponse, ID: "c", Ref: &turns.BlobRef{Size: 9, Preview: "the beginning"}}}, "← the beginning"},
 		{[]turns.Part{turns.TextPart("x\x1b[31m")}, "“x\ufffd[31m”"},
 	} {

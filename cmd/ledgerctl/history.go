@@ -213,7 +213,7 @@ func describe(ms []turns.Message) string {
 	if results > 0 {
 		text := "← " + cmp.Or(first, "(empty)")
 		if results > 1 {
-			text = "← " + clip(cmp.Or(first, "(empty)"), 60) + " and " + plural(uint64(results-1), "more result")
+			text = fmt.Sprintf("← %d results: %s", results, cmp.Or(first, "(empty)"))
 		}
 		out = append([]string{text}, out...)
 	}
