@@ -129,7 +129,11 @@ func (r *reader) followOwn(ctx context.Context) error {
 		for r.next <= synced {
 			rec, ok := r.log.own.take(ctx, r.next)
 			if !ok {
-				if err := r.consume(ctx, synced, liveBatch); err != nil {
+				_, batch, err := r.start(ctx) // how large records are now
+				if err != nil {
+					return err
+				}
+				if err := r.consume(ctx, synced, min(batch, liveBatch)); err != nil {
 					return err
 				}
 				continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
@@ -208,4 +209,55 @@ func TestAFollowerFindsARecordThatNobodyWaitsFor(t *testing.T) {
 	if r := next(); r.Seq != 1 || string(r.Payload) != "x" {
 		t.Errorf("record %d is %q", r.Seq, r.Payload)
 	}
+}
+
+// A follower that is behind asks the server for what it lacks and for at most the bytes of
+// a batch, and not for 500 records of any size, which it would have to hold.
+func TestASlowFollowerAsksForWhatItLacks(t *testing.T) {
+	ctx, l := ledgertest.Within(t), grouped(t)
+	pulls, err := l.js.Conn().SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + StreamName + ".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := follow(t, l)
+	appended(t, ctx, l, 0, []byte("first"))
+	next() // it follows, and holds at most one record more
+	const records, size = 20, 4 << 20
+	most, tail, payload := 0, uint64(1), make([]byte, size) // 80 MiB in all: more than is held, and than a batch may have
+	for range records {
+		tail = appended(t, ctx, l, tail, payload)
+	}
+	for range records {
+		next()
+	}
+	n, _, err := pulls.Pending()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		m, err := pulls.NextMsgWithContext(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pull struct {
+			Batch int `json:"batch"`
+		}
+		if err := json.Unmarshal(m.Data, &pull); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, pull.Batch)
+	}
+	if most == 0 || most > replayBytes/size {
+		t.Errorf("it asks for up to %d records of 4 MiB, want 1 to %d", most, replayBytes/size)
+	}
+}
+
+// appended appends to the first subject and returns the position.
+func appended(t *testing.T, ctx context.Context, l *Log, expect uint64, payload []byte) uint64 {
+	t.Helper()
+	seq, err := l.Append(ctx, subjectA, expect, payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seq
 }

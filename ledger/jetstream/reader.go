@@ -124,7 +124,8 @@ var errSkipped = errors.New("the consumer's server lacks records of the log")
 // errStalled: records are there, but the consumer does not deliver them.
 var errStalled = errors.New("the consumer has stalled")
 
-// consume yields records from one consumer until end, or until it breaks.
+// consume yields records from one consumer until end, or until it breaks. It asks for no
+// more than there are up to end: what it is sent it has to hold.
 func (r *reader) consume(ctx context.Context, end uint64, batch int) error {
 	cctx, cancel := context.WithTimeout(ctx, patience)
 	c, err := r.log.js.OrderedConsumer(cctx, StreamName, js.OrderedConsumerConfig{
@@ -135,7 +136,7 @@ func (r *reader) consume(ctx context.Context, end uint64, batch int) error {
 	if err != nil {
 		return err
 	}
-	it, err := c.Messages(js.PullMaxMessages(batch))
+	it, err := c.Messages(js.PullMaxMessages(int(min(uint64(batch), end-r.next+1))))
 	if err != nil {
 		return err
 	}
