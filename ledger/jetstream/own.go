@@ -127,6 +127,9 @@ func (r *reader) followOwn(ctx context.Context) error {
 			return err
 		}
 		for r.next <= synced {
+			if err := ctx.Err(); err != nil { // nothing else asks while records are held
+				return err
+			}
 			rec, ok := r.log.own.take(ctx, r.next)
 			if !ok {
 				_, batch, err := r.start(ctx) // how large records are now

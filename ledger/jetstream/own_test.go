@@ -211,6 +211,35 @@ func TestAFollowerFindsARecordThatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
+// A follower whose context has ended yields nothing more, however much is held.
+func TestAFollowerEndsWithItsContext(t *testing.T) {
+	l := grouped(t)
+	ctx, cancel := context.WithCancel(ledgertest.Within(t))
+	defer cancel()
+	var tail uint64
+	for n := range 3 {
+		tail = appended(t, ctx, l, tail, fmt.Append(nil, "before ", n))
+	}
+	after := 0
+	for r, err := range l.Read(ctx, 1, true) {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case ctx.Err() != nil:
+			after++
+		case r.Seq == 3:
+			for n := range 10 {
+				tail = appended(t, ctx, l, tail, fmt.Append(nil, "new ", n))
+			}
+		case r.Seq == 5:
+			cancel()
+		}
+	}
+	if after > 0 {
+		t.Errorf("it yields %d records after its context ended", after)
+	}
+}
+
 // A follower that is behind asks the server for what it lacks and for at most the bytes of
 // a batch, and not for 500 records of any size, which it would have to hold.
 func TestASlowFollowerAsksForWhatItLacks(t *testing.T) {
