@@ -199,6 +199,22 @@ func TestAnAppendUnderAPauseIsNotHeldInMemory(t *testing.T) {
 	}
 }
 
+// What was appended between two looks at the streams is not held after the second: it may
+// be gone, and its position another record's.
+func TestAnAppendBeforeAnotherLookIsNotHeldInMemory(t *testing.T) {
+	ctx, l := ledgertest.Within(t), grouped(t)
+	l.Pause(errPaused)
+	l.Resume()
+	appended(t, ctx, l, 0, []byte("between"))
+	l.Resume() // the first look came to nothing, and nothing paused the log again
+	if _, ok, _ := l.own.get(1); ok {
+		t.Error("a record of before the second look is held")
+	}
+	if r := follow(t, l)(); r.Seq != 1 || string(r.Payload) != "between" {
+		t.Errorf("record %d is %q", r.Seq, r.Payload)
+	}
+}
+
 // A reader finds a record that nobody waits for, since its append ended without an answer.
 func TestAFollowerFindsARecordThatNobodyWaitsFor(t *testing.T) {
 	ctx, l := ledgertest.Within(t), grouped(t)

@@ -193,8 +193,12 @@ func (l *Log) Pause(err error) {
 	l.own.clear() // after: who reads the era from now on is refused
 }
 
-// Resume ends what [Log.Pause] began. The caller has looked at the streams.
-func (l *Log) Resume() { l.paused.Store(nil) }
+// Resume ends what [Log.Pause] began. The caller has looked at the streams, perhaps once
+// more without another Pause: what was appended before may be gone.
+func (l *Log) Resume() {
+	l.own.clear()
+	l.paused.Store(nil)
+}
 
 // refused returns why appends are refused, nil if they are not.
 func (l *Log) refused() error {
