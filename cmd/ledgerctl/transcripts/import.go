@@ -137,7 +137,7 @@ func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 // Intake stores the steps of one transcript, in their order.
 type Intake struct {
 	*Importer
-	Report *Report // what was done is added to it
+	Report *Report // what was done is added to it; its Format is set before the first step
 	All    bool    // store an export of this ledger too
 
 	begun bool
@@ -154,19 +154,43 @@ func (in *Intake) endOwn() {
 	in.Report.Losses = append(in.Report.Losses, interchange.Loss{Kind: "skipped", Reason: "an export of a session of this ledger, which holds all of it", Record: in.own.String()})
 }
 
-// Resume says that the first steps were done by an earlier intake. They may have stored
-// other turns than the steps name, which [Intake.Step] then answers with an error.
-func (in *Intake) Resume() { in.begun = true }
+// Resume takes a step that an earlier intake did, before those of [Intake.Step], and stores
+// nothing. The earlier intake may have stored other turns than the steps name, which Step
+// then answers with an error.
+func (in *Intake) Resume(ctx context.Context, st interchange.Step) error {
+	if err := in.findJoint(ctx, st); err != nil {
+		return err
+	}
+	in.begun = true
+	if in.joint != nil {
+		if _, written, err := in.joint.Step(st); written || err != nil {
+			return err
+		}
+	}
+	switch {
+	case st.Open != nil:
+		in.Report.Sessions = append(in.Report.Sessions, st.Open.ID)
+	case st.Fork != nil:
+		in.Report.Sessions = append(in.Report.Sessions, st.Fork.ID)
+	}
+	return nil
+}
+
+// findJoint finds where a transcript that "continue" wrote goes on, at its first step.
+func (in *Intake) findJoint(ctx context.Context, st interchange.Step) (err error) {
+	if !in.begun && st.Open != nil {
+		in.joint, err = in.jointOf(ctx, in.Report.Format, st.Open.Meta, in.Report)
+	}
+	return err
+}
 
 // Step does one step. A step that was done before is counted, and no error. The errors
 // [ErrNoParent] and [ErrGrown] say to begin again: with [interchange.Options].Copied, or
 // with All.
 func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 	rep := in.Report
-	if !in.begun && st.Open != nil {
-		if in.joint, err = in.jointOf(ctx, rep.Format, st.Open.Meta, rep); err != nil {
-			return err
-		}
+	if err := in.findJoint(ctx, st); err != nil {
+		return err
 	}
 	if in.joint != nil {
 		var written bool

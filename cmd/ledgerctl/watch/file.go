@@ -229,7 +229,7 @@ func (w *Watcher) changed(f *file, st *FileState, in *os.File, info fs.FileInfo)
 // lines does the steps of the lines after st.Offset, and commits what was done.
 func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File, info fs.FileInfo, format interchange.Format, all, ended, everything bool) error {
 	if f.live == nil {
-		l, err := w.begin(st, in, format, all, everything)
+		l, err := w.begin(ctx, st, in, format, all, everything)
 		if err != nil {
 			return err
 		}
@@ -290,29 +290,22 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 
 // begin returns a reading of a file. Without all, the steps of the first st.Offset bytes
 // are read and not done: the ledger has them.
-func (w *Watcher) begin(st *FileState, in *os.File, format interchange.Format, all, everything bool) (*live, error) {
+func (w *Watcher) begin(ctx context.Context, st *FileState, in *os.File, format interchange.Format, all, everything bool) (*live, error) {
 	l := &live{format: format, sum: sha256.New(), follower: format.Follow(interchange.Options{Copied: st.Copied})}
-	l.intake = transcripts.Intake{Importer: &transcripts.Importer{Client: w.client, Format: "auto"}, Report: new(transcripts.Report), All: everything}
+	l.intake = transcripts.Intake{Importer: &transcripts.Importer{Client: w.client, Format: "auto"}, Report: &transcripts.Report{Format: format.Name}, All: everything}
 	if all || st.Offset == 0 {
 		return l, nil
 	}
 	l.resumed = true
-	l.intake.Resume()
-	note := func(s interchange.Step) error {
-		switch {
-		case s.Open != nil:
-			l.intake.Report.Sessions = append(l.intake.Report.Sessions, s.Open.ID)
-		case s.Fork != nil:
-			l.intake.Report.Sessions = append(l.intake.Report.Sessions, s.Fork.ID)
-		}
-		return nil
-	}
+	resume := func(s interchange.Step) error { return l.intake.Resume(ctx, s) }
 	l.follower.Feed(io.TeeReader(io.NewSectionReader(in, 0, st.Offset), l.sum))
-	if err := l.drain(note); err != nil {
+	if err := l.drain(resume); err != nil {
 		return nil, err
 	}
 	for _, s := range l.follower.Complete() {
-		_ = note(s)
+		if err := resume(s); err != nil {
+			return nil, err
+		}
 	}
 	l.offset, l.titles = st.Offset, maps.Clone(l.follower.Titles())
 	return l, l.keepTail(in)
