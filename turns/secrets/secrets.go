@@ -55,6 +55,7 @@ func Find(text string) []Secret {
 // find is Find. steps is how many credentials were compared or moved, for a test: it grows
 // with their number, not with its square.
 func find(text string) (out []Secret, steps int) {
+	text = inWords(text)
 	for _, s := range shapes {
 		if !slices.ContainsFunc(s.signs, func(sign string) bool { return strings.Contains(text, sign) }) {
 			continue
@@ -80,6 +81,41 @@ func find(text string) (out []Secret, steps int) {
 		}
 	}
 	return out, steps
+}
+
+// inWords returns a text of the same length that has spaces in place of letters that stand
+// before a word and are of none: the n of a line feed in JSON (\n), and the m that ends a
+// colour of a terminal.
+func inWords(text string) string {
+	if !strings.ContainsAny(text, "\\\x1b") {
+		return text
+	}
+	b := []byte(text)
+	for i := 0; i+1 < len(b); i++ {
+		from, rest := i, text[i:]
+		switch {
+		case strings.HasPrefix(rest, "\x1b["):
+			i += len("\x1b[")
+		case strings.HasPrefix(rest, `\u001b[`), strings.HasPrefix(rest, `\u001B[`):
+			i += len(`\u001b[`)
+		case rest[0] == '\\' && strings.IndexByte("bfnrt", rest[1]) >= 0:
+			b[i], b[i+1] = ' ', ' '
+			continue
+		default:
+			continue
+		}
+		for i < len(b) && (b[i] >= '0' && b[i] <= '9' || b[i] == ';') {
+			i++
+		}
+		if i < len(b) && (b[i] == 'm' || b[i] == 'K') {
+			for j := from; j <= i; j++ {
+				b[j] = ' '
+			}
+		} else {
+			i--
+		}
+	}
+	return string(b)
 }
 
 // Mask returns a text with an asterisk in place of each byte of a credential, so that

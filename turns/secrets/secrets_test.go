@@ -43,7 +43,7 @@ func TestCredentialsOfKnownShapesAreFoundAndMasked(t *testing.T) {
 		if !shapes[i].is.MatchString(s.text()) || shapes[i].kind != s.kind {
 			t.Errorf("sample %d is none of shape %d, a %s", i, i, shapes[i].kind)
 		}
-		for _, frame := range []string{"%", "token=%\nnext", "\"%\"", "use % now, 東京", `{"key":"%"}`} {
+		for _, frame := range []string{"%", "token=%\nnext", "\"%\"", "use % now, 東京", `{"key":"%"}`, `{"key":"a line\n%\nanother"}`, `{"key":"a\t%"}`, "\x1b[01;31m\x1b[K%\x1b[m\x1b[K in colour", `{"key":"\u001b[1m\u001B[31m%\u001b[0m"}`} {
 			text := strings.Replace(frame, "%", s.text(), 1)
 			got := Find(text)
 			if len(got) != 1 || got[0].Kind != s.kind || text[got[0].From:got[0].To] != s.secret {
