@@ -494,7 +494,7 @@ func (r *reader) sections() {
 
 // prose makes a text ready: credentials masked, hidden characters visible, cut.
 func (r *reader) prose(s string) prose {
-	s = r.masked(s)
+	s = r.masked(dropColours(s)) // a colour may stand in a credential
 	var p prose
 	if len(s) > MaxPart {
 		cut := strings.ToValidUTF8(s[:MaxPart], "")
@@ -531,7 +531,7 @@ func (r *reader) masked(s string) string {
 
 // line is the beginning of a text in one line, with its credentials masked.
 func (r *reader) line(s string, n int) string {
-	if !r.opt.ShowSecrets {
+	if s = dropColours(s); !r.opt.ShowSecrets {
 		s = secrets.Mask(s)
 	}
 	return clip(s, n)
@@ -570,7 +570,7 @@ func clean(s string) string {
 	}, s)
 }
 
-// dropColours removes the sequences ESC [ … m.
+// dropColours removes the sequences ESC [ … m, and the ESC [ K that grep writes with them.
 func dropColours(s string) string {
 	var b strings.Builder
 	for {
@@ -583,7 +583,7 @@ func dropColours(s string) string {
 		for end < len(s) && (s[end] >= '0' && s[end] <= '9' || s[end] == ';') {
 			end++
 		}
-		if end < len(s) && s[end] == 'm' {
+		if end < len(s) && (s[end] == 'm' || s[end] == 'K' && end == i+2) {
 			b.WriteString(s[:i])
 		} else {
 			b.WriteString(s[:i+2])

@@ -93,6 +93,7 @@ var hostile = []string{
 	`<details open><summary>x</summary>`, "```\n<b>never closed", "[x](javascript:alert(1))", "[](http://example.com/empty)", "![pixel](http://example.com/track.png)",
 	`<https://example.com/a?b=c&d>`, `<javascript:alert(1)>`, "\x1b[31mred\x1b[0m\x1b]0;title\a", "a\u202eb\u2066c", "nul\x00byte", "</details>", `"><svg/onload=alert(1)>`,
 	"<a href=\"http://example.com\">x</a>", "    <script>", "| <b> | |\n|--|--|\n| <i> | |", "]]>", "<?php", "<![CDATA[x", "&lt;script&gt;", "[x]: http://example.com\n[x]", "~~~\nopen", "{{.Title}}", "<p\nclass=x>",
+	"a&#x202e;b &#27;[31m &#8294; `&#x202e;` &lrm;c", "| a |\n|--|\n| &#x202e; |", "![pixel][p]", "[p]: http://example.com/track.png",
 }
 
 // tag is an element of a page, and attribute one of its attributes. Neither the template nor
@@ -214,6 +215,37 @@ func TestCredentialsAreMaskedUnlessAskedFor(t *testing.T) {
 		if out := write(t, pageOf(t, Options{ShowSecrets: true}, turnAt(1, secret, ""))); !strings.Contains(out, secret) {
 			t.Error("--show-secrets shows none")
 		}
+	}
+}
+
+// Colours that a tool writes in a credential, as grep does with what it found, do not hide it
+// from the mask: the page drops them.
+func TestCredentialInColoursIsMasked(t *testing.T) {
+	secret := "gh" + "p_" + strings.Repeat("Ab3dE7gH", 5)
+	for _, s := range []string{"\x1b[31m" + secret + "\x1b[0m", "\x1b[01;31m\x1b[K" + secret[:9] + "\x1b[m\x1b[K" + secret[9:]} {
+		if p := pageOf(t, Options{}, result(1, s, s)); strings.Contains(htmlOf(t, p), secret) || p.Masked != 2 {
+			t.Errorf("%q: %d are masked", s, p.Masked)
+		}
+	}
+	nested := call(1, "Edit", `{"edits":[{"new":"a line\n`+secret+`"}]}`)
+	if p := pageOf(t, Options{}, nested); strings.Contains(htmlOf(t, p), secret) {
+		t.Error("it is in the arguments of a call")
+	}
+}
+
+// What one text defines is no picture in another, and numbers of hidden characters stay
+// numbers, in the Markdown file too.
+func TestMarkdownFileLoadsNothingByParts(t *testing.T) {
+	out := markdownOf(t, pageOf(t, Options{}, turnAt(1, "", "![pixel][p]"), turnAt(2, "", "[p]: http://example.com/track.png"), turnAt(3, "", "x &#x202e; y &RightToLeftMark; &rlm;")))
+	doc := markdown().Parser().Parse(text.NewReader([]byte(out)))
+	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if n.Kind() == ast.KindImage {
+			t.Fatalf("a picture:\n%s", out)
+		}
+		return ast.WalkContinue, nil
+	})
+	if !strings.Contains(out, "```text\nx &#x202e; y") {
+		t.Errorf("%s", out)
 	}
 }
 

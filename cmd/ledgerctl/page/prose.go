@@ -12,6 +12,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	extast "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
@@ -39,7 +40,7 @@ func rendered(md goldmark.Markdown, s string) (out template.HTML, ok bool) {
 	if err := md.Convert([]byte(s), &b); err != nil {
 		return "", false
 	}
-	return template.HTML(b.String()), true
+	return template.HTML(clean(b.String())), true // &#x202e; is a hidden character by now
 }
 
 // nested returns the upper bound of how deep the quotes and lists of a text are nested: the
@@ -218,14 +219,20 @@ func htmlLines(n *ast.HTMLBlock, source []byte) []byte {
 }
 
 // isTame reports whether a text can stand in a Markdown file as it is: every block that it
-// opens ends with it, and it has neither HTML nor a picture, which a viewer may load.
+// opens ends with it, and it has neither HTML nor a picture, which a viewer may load, nor a
+// definition of an address, which another text could make a picture of, nor the number or
+// name of a hidden character.
 func isTame(md goldmark.Markdown, s string) bool {
 	if len(s) > maxMarkdown || nested(s) > 40 {
 		return false
 	}
 	const sentinel = "ENDOFTEXT"
 	source := []byte(s + "\n\n" + sentinel)
-	doc := md.Parser().Parse(text.NewReader(source))
+	defined := parser.NewContext()
+	doc := md.Parser().Parse(text.NewReader(source), parser.WithContext(defined))
+	if len(defined.References()) > 0 || clean(html.UnescapeString(s)) != html.UnescapeString(s) {
+		return false
+	}
 	last := doc.LastChild()
 	if last == nil || last.Kind() != ast.KindParagraph || string(linesOf(last, source)) != sentinel {
 		return false
