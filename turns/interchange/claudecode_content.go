@@ -274,6 +274,7 @@ func claudeUsageDetailsOf(r turns.Raw) (d turns.UsageDetails) {
 		Creation turns.Raw `json:"cache_creation"`
 		Output   turns.Raw `json:"output_tokens_details"`
 		Server   turns.Raw `json:"server_tool_use"`
+		Speed    turns.Raw `json:"speed"` // standard; fast costs several times as much
 	}
 	if json.Unmarshal(r, &u) != nil {
 		return d
@@ -289,6 +290,9 @@ func claudeUsageDetailsOf(r turns.Raw) (d turns.UsageDetails) {
 	d.WebSearches = count(u.Server, "web_search_requests")
 	if d.Tier = machineWord(rawString(u.Tier)); d.Tier == "standard" {
 		d.Tier = ""
+	}
+	if speed := machineWord(rawString(u.Speed)); d.Tier == "" && speed != "standard" {
+		d.Tier = speed
 	}
 	return d
 }
