@@ -57,7 +57,7 @@ func (x *comparison) priceOf(model string) tokens.Price {
 	if x.models == nil {
 		return p
 	}
-	if m, ok := x.models.Find(model); ok && m.Price != (tokens.Price{}) {
+	if m, ok := x.models.Priced(model); ok {
 		p = m.Price.Filled()
 	} else {
 		model = ""

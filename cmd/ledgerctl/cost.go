@@ -195,6 +195,7 @@ func (x *costReport) table(e *env) string {
 	}
 	cols = append(cols, column{head: "calls", right: true, drop: 4}, column{head: "input", right: true, drop: 5}, column{head: "cache read", right: true, drop: 3}, column{head: "cache write", right: true, drop: 6},
 		column{head: "output", right: true, drop: 2}, column{head: "reasoning", right: true, drop: 7}, column{head: "cost", right: true})
+	costAt := len(cols) - 1
 	titled := slices.Contains(x.by, cost.BySession)
 	if titled {
 		cols = append(cols, column{head: "title", least: 20})
@@ -232,7 +233,10 @@ func (x *costReport) table(e *env) string {
 		more()
 	}
 	if total := x.sum.Total(); len(shown)+len(rest) > 1 {
-		row(alone("total"), &total, "")
+		if row(alone("total"), &total, ""); x.isPartial() {
+			last := rows[len(rows)-1]
+			last[costAt] = atLeast(last[costAt])
+		}
 	}
 	var b strings.Builder
 	b.WriteString(e.table(cols, rows))
@@ -288,10 +292,21 @@ func (x *costReport) dollars(a *cost.Amount) string {
 		text = fmt.Sprintf("$%.4f", float64(a.Picos())/1e12)
 	}
 	if a.IsLowerBound() {
-		return "≥ " + text
+		return atLeast(text)
 	}
 	return text
 }
+
+// atLeast marks dollars as fewer than the cost.
+func atLeast(dollars string) string {
+	if strings.HasPrefix(dollars, "$") {
+		return "≥ " + dollars
+	}
+	return dollars
+}
+
+// isPartial reports whether calls are missing in the sum of all.
+func (x *costReport) isPartial() bool { return x.found.Unread+x.found.Branches > 0 }
 
 // notes are the sentences below the table: where the dollars are from, and what is not
 // known.
@@ -329,10 +344,10 @@ func (x *costReport) notes() (out []string) {
 		add("%s a response that is counted already, in a copy of a history or a later part of the response, and counted once.", map[bool]string{true: "1 turn repeats", false: grouped(t.Repeated) + " turns repeat"}[t.Repeated == 1])
 	}
 	if t.OtherTier > 0 {
-		add("%s of another service tier (batch, priority) than the one that the prices are of.", plural(t.OtherTier, "call"))
+		add("%s of another service tier (batch, priority, fast) than the one that the prices are of; ≥ unless that is cheaper.", plural(t.OtherTier, "call"))
 	}
 	if t.WebSearches > 0 {
-		add("%s are not in the dollars.", grouped(t.WebSearches)+" web searches")
+		add("≥: %s not in the dollars.", map[bool]string{true: "1 web search is", false: grouped(t.WebSearches) + " web searches are"}[t.WebSearches == 1])
 	}
 	if n := x.found.Foreign; n > 0 {
 		add("Not in any source, and not counted: the calls of %s that the agents' own programs made, and calls beside the conversation, such as those for titles.", plural(n, "compaction"))
@@ -341,10 +356,10 @@ func (x *costReport) notes() (out []string) {
 		add("%s with turns of another; those are counted there.", map[bool]string{true: "1 session begins", false: grouped(n) + " sessions begin"}[n == 1])
 	}
 	if n := x.found.Unread; n > 0 {
-		add("%s can't be read.", plural(n, "turn or session"))
+		add("≥: %s can't be read.", map[bool]string{true: "1 turn or session", false: grouped(n) + " turns or sessions"}[n == 1])
 	}
 	if n := x.found.Branches; n > 0 {
-		add("%s not read: a tree lists the first ones of a session.", map[bool]string{true: "1 branch was", false: grouped(n) + " branches were"}[n == 1])
+		add("≥: %s not read: a tree lists the first ones of a session.", map[bool]string{true: "1 branch was", false: grouped(n) + " branches were"}[n == 1])
 	}
 	return out
 }
@@ -410,6 +425,7 @@ func (x *costReport) report() costJSON {
 	shown, rest := x.rows()
 	out := costJSON{By: x.by, Zone: x.zone.String(), Prices: x.sum.Sources(), Rows: []costRowJSON{}, More: len(rest), Total: amountJSON(x.sum.Total()), Unknown: x.sum.UnknownModels(),
 		Foreign: x.found.Foreign, Shared: x.found.Inherited, Unread: x.found.Unread, Unlisted: x.found.Branches}
+	out.Total.AtLeast = out.Total.AtLeast || x.isPartial()
 	for _, at := range []struct {
 		to   **api.Time
 		from time.Time

@@ -11,7 +11,8 @@ were said. So does a response that several files or turns repeat.
 A cost is what the source recorded; else tokens times the price of the model,
 from the table that comes with ledgerctl. Below are its sources and days. ≥
 stands before a cost that is higher, and the lines below say why: the source
-has no usage, or a wrong one, or no price of the model is known. – is unknown.
+has no usage, or a wrong one, no price of the model is known, the call was of a
+tier that costs more, or searched the web. – is unknown.
 
 The kinds of tokens do not overlap: input is neither read from the cache nor
 written to it. Reasoning is a part of the output, where the source tells it.

@@ -2,6 +2,7 @@ package tokens
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -77,6 +78,31 @@ func (ms Models) Find(name string) (Model, bool) {
 		key = rest
 	}
 	return Model{}, false
+}
+
+// Priced is Find for a price: ok is false where the model has none, and for a variant that
+// providers bill by prices of its own: claude-opus-4-6-fast costs several times as much as
+// claude-opus-4-6, whose window it has.
+func (ms Models) Priced(name string) (m Model, ok bool) {
+	if m, ok = ms.Find(name); !ok || m.Price == (Price{}) {
+		return Model{}, false
+	}
+	of := strings.Split(modelKey(m.Name), "-")
+	for word := range strings.SplitSeq(modelKey(name), "-") {
+		if isBilledApart(word) && !slices.Contains(of, word) {
+			return Model{}, false
+		}
+	}
+	return m, true
+}
+
+// isBilledApart reports whether word, in the name of a variant, means other prices.
+func isBilledApart(word string) bool {
+	switch word {
+	case "fast", "priority", "deep", "realtime", "live", "audio", "tts", "transcribe", "image", "16k", "32k":
+		return true
+	}
+	return false
 }
 
 func (ms Models) longest(key string) (Model, bool) {

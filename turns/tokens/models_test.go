@@ -78,6 +78,22 @@ func TestFindTakesTheLongestKnownBeginning(t *testing.T) {
 	}
 }
 
+// A variant has the window of its model, and its price unless it is billed by its own.
+func TestVariantsThatAreBilledApartHaveNoPrice(t *testing.T) {
+	for name, want := range map[string]string{
+		"claude-opus-4-6-fast": "", "anthropic/claude-opus-4.6-fast": "", "o3-deep-research-2025-06-26": "", "gpt-4o-realtime-preview": "", "gpt-4-32k": "", "gemini-2.5-flash-image": "", "house-1": "",
+		"claude-opus-4-6": "claude-opus-4-6", "gpt-4o-2024-08-06": "gpt-4o", "grok-4-fast-reasoning": "grok-4-fast", "grok-code-fast-1": "grok-code-fast-1", "deepseek-chat": "deepseek-chat", "house-2-fast": "house-2-fast",
+	} {
+		ms := KnownModels().With(Model{Name: "house-1", ContextWindow: 9}, Model{Name: "house-2-fast", Price: Price{Input: 1}})
+		if m, ok := ms.Priced(name); m.Name != want || ok != (want != "") {
+			t.Errorf("%q has the price of %q, %v, want %q", name, m.Name, ok, want)
+		}
+	}
+	if m, ok := KnownModels().Find("claude-opus-4-6-fast"); !ok || m.ContextWindow != 1_000_000 {
+		t.Errorf("the window is that of %+v", m)
+	}
+}
+
 func TestWithReplacesAWholeRow(t *testing.T) {
 	own := Model{Name: "Acme/House-1", ContextWindow: 32_000, OutputReserve: 2_000, Price: Price{Input: 1}, Tokenizer: "gsv-1"}
 	small := Model{Name: "openai/GPT-5", ContextWindow: 100_000}

@@ -83,6 +83,7 @@ type Amount struct {
 	Tokens Tokens `json:"tokens"`
 
 	recorded, priced uint64 // picodollars
+	dearer           uint64 // calls that cost more than their price, by their tier or what is billed apart
 
 	Unpriced     uint64 `json:"tokens_without_price,omitzero"` // of models that the table does not have
 	WithoutUsage uint64 `json:"calls_without_usage,omitzero"`  // their source does not tell it
@@ -104,7 +105,7 @@ func (a *Amount) Micros() (all, recorded, priced uint64) {
 func micros(picos uint64) uint64 { return plus(picos, picosInMicro/2) / picosInMicro }
 
 // IsLowerBound reports whether the true cost is higher, so far as that is known.
-func (a *Amount) IsLowerBound() bool { return a.Unpriced+a.WithoutUsage+a.AtStart > 0 }
+func (a *Amount) IsLowerBound() bool { return a.Unpriced+a.WithoutUsage+a.AtStart+a.dearer > 0 }
 
 // IsKnown reports whether anything of the cost is known.
 func (a *Amount) IsKnown() bool { return a.Picos() > 0 || !a.IsLowerBound() }
@@ -113,6 +114,7 @@ func (a *Amount) add(o *Amount) {
 	a.Calls += o.Calls
 	a.Tokens = a.Tokens.plus(o.Tokens)
 	a.recorded, a.priced = plus(a.recorded, o.recorded), plus(a.priced, o.priced)
+	a.dearer += o.dearer
 	a.Unpriced = plus(a.Unpriced, o.Unpriced)
 	a.WithoutUsage += o.WithoutUsage
 	a.AtStart += o.AtStart
@@ -145,7 +147,8 @@ type Sum struct {
 	opt      Options
 	rows     map[Group]*Row
 	total    Amount
-	seen     map[string]turns.Usage // by program and message: the usage that is counted
+	seen     map[response]turns.Usage // the usage that is counted
+	last     map[response]uint64      // by program and message: the input of the last one that is counted
 	sources  map[tokens.Source]uint64
 	unpriced map[string]uint64 // by model: tokens
 }
@@ -155,7 +158,8 @@ func NewSum(opt Options) *Sum {
 	if opt.Zone == nil {
 		opt.Zone = time.UTC
 	}
-	return &Sum{opt: opt, rows: make(map[Group]*Row), seen: make(map[string]turns.Usage), sources: make(map[tokens.Source]uint64), unpriced: make(map[string]uint64)}
+	return &Sum{opt: opt, rows: make(map[Group]*Row), seen: make(map[response]turns.Usage), last: make(map[response]uint64),
+		sources: make(map[tokens.Source]uint64), unpriced: make(map[string]uint64)}
 }
 
 // Add adds a call. The same response of a provider counts once, however many turns and
@@ -180,6 +184,13 @@ func (s *Sum) Add(c Call) {
 	s.total.add(&a)
 }
 
+// response names a response of a provider. Some proxies give one id to all; then the input
+// tells them apart.
+type response struct {
+	source, message string
+	input           uint64
+}
+
 // isRepeated reports whether the response of c is counted already. Then c keeps what of
 // its usage is new. A turn that holds the rest of a response reports no input, and only
 // the output that came since: nothing of that is counted already.
@@ -187,24 +198,31 @@ func (s *Sum) isRepeated(c *Call) bool {
 	if c.Message == "" {
 		return false
 	}
-	key := c.Source + "\x00" + c.Message
-	had, ok := s.seen[key]
+	message := response{source: c.Source, message: c.Message}
+	input, known := s.last[message]
+	if c.Usage == nil {
+		return known
+	}
+	rest := known && c.Usage.InputTokens == 0
+	if !rest {
+		input = c.Usage.InputTokens
+	}
+	this := message
+	this.input = input
+	s.last[message] = input
+	had, ok := s.seen[this]
 	switch {
-	case c.Usage == nil:
-		return ok
-	case !ok:
-		s.seen[key] = *c.Usage
-		return false
-	case c.Usage.InputTokens == 0:
+	case rest:
 		had.OutputTokens = plus(had.OutputTokens, c.Usage.OutputTokens)
-		s.seen[key] = had
+		s.seen[this] = had
 		return true
-	case c.Usage.InputTokens != had.InputTokens:
-		return false // another call: a proxy gives all responses one id
+	case !ok:
+		s.seen[this] = *c.Usage
+		return false
 	}
 	more := c.Usage.OutputTokens - min(c.Usage.OutputTokens, had.OutputTokens)
 	had.OutputTokens += more
-	s.seen[key] = had
+	s.seen[this] = had
 	if c.Usage = nil; more > 0 {
 		c.Usage = &turns.Usage{OutputTokens: more}
 	}
@@ -220,10 +238,6 @@ func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
 		c.HasRecorded, c.Details = false, turns.UsageDetails{}
 	} else {
 		a.Calls = 1
-		a.WebSearches = c.Details.WebSearches
-		if c.Details.Tier != "" {
-			a.OtherTier = 1
-		}
 	}
 	if c.Usage != nil {
 		a.Tokens = tokensOf(*c.Usage, c.Details)
@@ -237,14 +251,25 @@ func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
 	case c.Usage == nil:
 		a.WithoutUsage = 1
 	default:
-		m, ok := s.opt.Models.Find(c.Model)
-		if !ok || m.Price == (tokens.Price{}) {
+		m, ok := s.opt.Models.Priced(c.Model)
+		if !ok {
 			a.Unpriced = a.Tokens.All()
 			s.unpriced[c.Model] = plus(s.unpriced[c.Model], a.Unpriced)
 			break
 		}
 		a.priced = m.Price.Picos(*c.Usage, c.Details.CacheHour)
 		s.sources[m.PriceSource]++
+	}
+	if c.HasRecorded { // with the tier, and what is billed apart
+		return a
+	}
+	a.WebSearches = c.Details.WebSearches
+	tier := c.Details.Tier
+	if tier != "" {
+		a.OtherTier = 1
+	}
+	if tier != "" && tier != "batch" && tier != "flex" || a.WebSearches > 0 { // those two are cheaper
+		a.dearer = 1
 	}
 	return a
 }

@@ -50,6 +50,7 @@ func TestEachResponseOfAProviderCountsOnce(t *testing.T) {
 		{"all of it, then its beginning", []Call{call("a", u), call("a", &turns.Usage{InputTokens: 1000, CacheRead: 600, CacheCreation: 300, OutputTokens: 3})}, true, 1},
 		{"another response", []Call{call("a", u), call("b", u)}, false, 2},
 		{"another call under the same id", []Call{call("a", u), call("a", &turns.Usage{InputTokens: 7})}, false, 2},
+		{"copies of calls under the same id", []Call{call("a", u), call("a", &turns.Usage{InputTokens: 7}), call("a", u), call("a", &turns.Usage{InputTokens: 7})}, false, 2},
 		{"two without an id", []Call{call("", u), call("", u)}, false, 2},
 	} {
 		got := total(tc.calls...)
@@ -81,7 +82,11 @@ func TestWhatIsNotKnownIsCountedAndNotGuessed(t *testing.T) {
 		{"no usage", with(func(c *Call) { c.Usage = nil }), Amount{WithoutUsage: 1}, 0, true, false},
 		{"the start of the stream", with(func(c *Call) { c.Details.OutputAtStart = true }), Amount{AtStart: 1}, 2000, true, true},
 		{"another tier", with(func(c *Call) { c.Details.Tier = "batch" }), Amount{OtherTier: 1}, 2000, false, true},
-		{"web searches", with(func(c *Call) { c.Details.WebSearches = 3 }), Amount{WebSearches: 3}, 2000, false, true},
+		{"web searches", with(func(c *Call) { c.Details.WebSearches = 3 }), Amount{WebSearches: 3}, 2000, true, true},
+		{"a tier that costs more", with(func(c *Call) { c.Details.Tier = "fast" }), Amount{OtherTier: 1}, 2000, true, true},
+		{"a recorded cost, which has all of it", with(func(c *Call) {
+			c.Recorded, c.HasRecorded, c.Details.WebSearches, c.Details.Tier = 7_000_000, true, 3, "priority"
+		}), Amount{}, 7, false, true},
 		{"a recorded cost", with(func(c *Call) { c.Recorded, c.HasRecorded = 7_000_000, true }), Amount{}, 7, false, true},
 		{"a recorded cost of an unknown model", with(func(c *Call) { c.Model, c.Recorded, c.HasRecorded = "m-2", 7_000_000, true }), Amount{}, 7, false, true},
 		{"a recorded cost without usage", with(func(c *Call) { c.Usage, c.Recorded, c.HasRecorded = nil, 7_000_000, true }), Amount{}, 7, false, true},
