@@ -245,15 +245,18 @@ func (r *running) events(what string) (n int) {
 func (r *running) untilRead(paths ...string) {
 	r.t.Helper()
 	for _, path := range paths {
-		r.until("all of "+path, func() bool {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			st := r.at(path)
-			return st.Offset == int64(bytes.LastIndexByte(b, '\n')+1) && st.Size == int64(len(b)) && st.Failed == ""
-		})
+		r.until("all of "+path, func() bool { return r.isRead(path) })
 	}
+}
+
+func (r *running) isRead(path string) bool {
+	r.t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	st := r.at(path)
+	return st.Offset == int64(bytes.LastIndexByte(b, '\n')+1) && st.Size == int64(len(b)) && st.Failed == ""
 }
 
 // once brings in what is there, and returns the state.
