@@ -129,16 +129,19 @@ func (s Source) find(folder func(string), found func(path string, info fs.FileIn
 	return s.findIn(s.Root, folder, found)
 }
 
-// findIn is [Source.find] of a folder of the source.
+// findIn is [Source.find] of a folder of the source. A folder that can't be read hides no
+// other: the error names it after all others were looked at.
 func (s Source) findIn(dir string, folder func(string), found func(path string, info fs.FileInfo)) error {
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	var unread []error
+	err := filepath.WalkDir(dir+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error { // dir may be a link to a folder
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil // it went meanwhile, or was never there
 		case err != nil:
-			return err
+			unread = append(unread, err)
+			return nil
 		case d.IsDir():
-			folder(path)
+			folder(filepath.Clean(path))
 			return nil
 		}
 		rel, err := filepath.Rel(s.Root, path)
@@ -155,8 +158,5 @@ func (s Source) findIn(dir string, folder func(string), found func(path string, 
 		found(path, info)
 		return nil
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return errors.Join(append(unread, err)...)
 }

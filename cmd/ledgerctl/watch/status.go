@@ -79,8 +79,8 @@ func ReadStatus(dir string, sources []Source) (*Status, error) {
 				x.Bytes += n
 			}
 		})
-		if err != nil {
-			return nil, err
+		if err != nil { // of folders below; the rest is known
+			out.Failed = append(out.Failed, FailedFile{src.Root, err.Error(), time.Now()})
 		}
 		for path, st := range s.Files {
 			if rel, err := filepath.Rel(src.Root, path); err != nil || !filepath.IsLocal(rel) || !src.takes(rel) {

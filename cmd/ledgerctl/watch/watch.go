@@ -47,6 +47,8 @@ type Watcher struct {
 	files map[string]*file
 	dirty bool // the state differs from the one on the disk
 
+	unread map[string]string // why a part of a source can't be read, as it was logged; for the loop only
+
 	jobs    map[string]*job // by each of its files; those that no worker has begun
 	running map[*job]bool
 	again   map[string]bool // files that changed while a worker reads them
@@ -67,7 +69,7 @@ func New(cfg Config) (*Watcher, error) {
 		return nil, err
 	}
 	cfg.Rescan, cfg.Settle, cfg.Workers = cmp.Or(cfg.Rescan, defaultRescan), cmp.Or(cfg.Settle, transcripts.SettleTime), cmp.Or(cfg.Workers, defaultWorkers)
-	w := &Watcher{cfg: cfg, step: cfg.step, files: make(map[string]*file), jobs: make(map[string]*job), running: make(map[*job]bool), again: make(map[string]bool), wake: make(chan struct{})}
+	w := &Watcher{cfg: cfg, step: cfg.step, files: make(map[string]*file), unread: make(map[string]string), jobs: make(map[string]*job), running: make(map[*job]bool), again: make(map[string]bool), wake: make(chan struct{})}
 	if w.step == nil {
 		w.step = func(string) {}
 	}
@@ -299,7 +301,8 @@ func (w *Watcher) scan(notes *fsnotify.Watcher) {
 				work = append(work, f)
 				newest[f] = info.ModTime()
 			}
-		}); err != nil {
+		}); err != nil && w.unread[src.Root] != err.Error() {
+			w.unread[src.Root] = err.Error()
 			w.cfg.Log("%s: %v", src.Root, err)
 		}
 	}

@@ -3,6 +3,7 @@ package watch
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -355,5 +356,41 @@ func TestFolderThatComesLaterIsFollowed(t *testing.T) {
 			t.Skip("this machine has no notifications left")
 		}
 		checkStored(t, l.client, path)
+	}
+}
+
+// A source may be a link to a folder elsewhere. A folder of it that can't be read hides no
+// other.
+func TestSourceMayBeALink(t *testing.T) {
+	l, home, elsewhere := openLedger(t), t.TempDir(), t.TempDir()
+	rel, lines := transcript("claude", 850, 2)
+	root := filepath.Join(home, ".claude", "projects")
+	path := filepath.Join(home, rel)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(root), 0o700), os.Symlink(elsewhere, root)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, lines[0])
+	once(t, l, home)
+	r := watchHome(t, l, home, nil)
+	appendTo(t, path, strings.Join(lines[1:], ""))
+	r.untilRead(path)
+	checkStored(t, l.client, path)
+}
+
+func TestFolderThatCanNotBeReadHidesNoOther(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "a", "one.jsonl"), "")
+	write(t, filepath.Join(root, "c", "two.jsonl"), "")
+	closed := filepath.Join(root, "b")
+	if err := os.Mkdir(closed, 0); err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	err := Source{"claude", root}.find(func(string) {}, func(path string, _ fs.FileInfo) { found = append(found, filepath.Base(path)) })
+	if len(found) != 2 {
+		t.Errorf("found %v, %v", found, err)
+	}
+	if _, open := os.ReadDir(closed); (open == nil) != (err == nil) { // root reads everything
+		t.Errorf("the error is %v", err)
 	}
 }
