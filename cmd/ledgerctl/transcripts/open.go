@@ -61,7 +61,7 @@ func Find(args []string) (files []File, size int64, err error) {
 			continue
 		}
 		n := len(files)
-		err = filepath.WalkDir(a, func(name string, d fs.DirEntry, err error) error {
+		err = filepath.WalkDir(a+string(filepath.Separator), func(name string, d fs.DirEntry, err error) error {
 			if err != nil { // it is among those that fail
 				files = append(files, File{Name: name, Searched: true})
 				return nil
