@@ -237,6 +237,9 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 	}
 	l := f.live
 	l.used = time.Now()
+	if info.Size() < l.scanned { // half a line was taken back
+		l.scanned = l.offset
+	}
 	end, err := lineEnd(in, max(l.offset, l.scanned), info.Size(), l.offset)
 	if err != nil {
 		return err
@@ -372,7 +375,9 @@ func (w *Watcher) isAtRest(f *file) bool { return f.live != nil && time.Since(f.
 func (w *Watcher) compareRest(f *file, st *FileState, in *os.File) {
 	l := f.live
 	f.live = nil
-	if sum, err := prefixSum(in, l.offset); err != nil || sum != hex.EncodeToString(l.sum.Sum(nil)) {
+	sum, err := prefixSum(in, l.offset)
+	end, err2 := lineEnd(in, l.offset, l.scanned, l.offset)
+	if err != nil || err2 != nil || sum != hex.EncodeToString(l.sum.Sum(nil)) || end > l.offset {
 		st.Size = -1 // its lines are compared with the state again
 	}
 }
@@ -472,9 +477,12 @@ func (st *FileState) retryAt() time.Time {
 
 // vanished records that a file is gone. Nothing in the ledger changes.
 func (w *Watcher) vanished(f *file) {
-	st := w.stateOf(f)
 	f.live = nil
-	if st.Agent == "" || !st.Gone.IsZero() {
+	w.mu.Lock()
+	known := w.state.Files[f.path] != nil // not if its new name has the entry
+	w.mu.Unlock()
+	st := w.stateOf(f)
+	if !known || !st.Gone.IsZero() {
 		return
 	}
 	st.Gone = time.Now()

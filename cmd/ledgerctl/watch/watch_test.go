@@ -394,3 +394,27 @@ func TestFolderThatCanNotBeReadHidesNoOther(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// Half a line that is replaced by a shorter whole one is not waited for.
+func TestHalfLineThatIsReplacedIsRead(t *testing.T) {
+	l, home := openLedger(t), t.TempDir()
+	rel, lines := transcript("pi", 860, 2)
+	path := filepath.Join(home, rel)
+	half := strings.TrimSuffix(lines[3], "\n") + strings.Repeat(" ", 1000)
+	r := watchHome(t, l, home, nil)
+	appendTo(t, path, strings.Join(lines[:3], "")+half)
+	r.untilRead(path)
+	whole := strings.Join(lines[:4], "")
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteString(whole)
+	if err = errors.Join(err, f.Truncate(int64(len(whole))), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r.until("a look at what is there now", func() bool { return r.at(path).Size == int64(len(whole)) })
+	if n := r.at(path).Offset; n != int64(len(whole)) {
+		t.Errorf("%d bytes of %d are read", n, len(whole))
+	}
+}
