@@ -17,12 +17,27 @@ import (
 func Read(name string) (settings []byte, file string, err error) {
 	file, err = filepath.EvalSymlinks(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, name, nil
+		return nil, behind(name), nil
 	}
 	if err == nil {
 		settings, err = os.ReadFile(file)
 	}
 	return settings, file, err
+}
+
+// behind returns the name behind a link to a file that is not there yet.
+func behind(name string) string {
+	for range 40 { // links may form a circle
+		to, err := os.Readlink(name)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(name), to)
+		}
+		name = to
+	}
+	return name
 }
 
 // Write replaces a settings file that Read returned as before. A crash leaves the one

@@ -2,6 +2,8 @@ package hooks
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -59,5 +61,24 @@ func TestSettingsOfAnotherFormAreRefused(t *testing.T) {
 		if _, err := Uninstall([]byte(text)); !errors.Is(err, ErrSettings) {
 			t.Errorf("uninstall from %q: %v", text, err)
 		}
+	}
+}
+
+// A link to settings that are not there yet stays a link: they are made where it points.
+func TestLinkToNoSettingsStaysALink(t *testing.T) {
+	dir := t.TempDir()
+	link, to := filepath.Join(dir, "settings.json"), filepath.Join(dir, "elsewhere", "s.json")
+	if err := os.Symlink(filepath.Join("elsewhere", "s.json"), link); err != nil {
+		t.Fatal(err)
+	}
+	before, file, err := Read(link)
+	if err == nil {
+		err = Write(file, before, []byte("{}"))
+	}
+	if got, _ := os.ReadFile(to); err != nil || string(got) != "{}" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := os.Readlink(link); err != nil {
+		t.Error(err)
 	}
 }
