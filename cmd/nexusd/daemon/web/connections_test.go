@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 )
 
 // Clients that open connections and keep them take no more files than the bound, and keep
@@ -81,5 +82,38 @@ func TestAConnectionAtWorkStays(t *testing.T) {
 	}
 	if res.Body.Close(); res.StatusCode != http.StatusOK {
 		t.Error(res.Status)
+	}
+}
+
+// A request of nobody who keeps its body back is answered at once, and its connection ends:
+// else it would be at work while the server waits for the body, and keep others out.
+func TestABodyOfNobodyIsNotWaitedFor(t *testing.T) {
+	guard := new(Guard)
+	s := httptest.NewServer(guard.Handler(Require(Read, http.NotFoundHandler())))
+	defer s.Close()
+	for _, length := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // in place of a test that hangs
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\n"+length+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		r := bufio.NewReader(c)
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", length, err)
+		}
+		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusUnauthorized || !res.Close {
+			t.Errorf("%s: %s, closed %v, %v", length, res.Status, res.Close, err)
+		}
+		res.Body.Close()
+		if _, err := r.ReadByte(); err != io.EOF {
+			t.Errorf("%s: %v behind the reply, want its end", length, err)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Caller is who sent a request.
@@ -45,11 +46,17 @@ func CallerOf(ctx context.Context) (Caller, bool) {
 // and would read the answers: its Host header gives it away.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, known := g.identify(r)
+		if !known && r.ContentLength != 0 {
+			// Nobody reads the body. A server waits for the rest of it before it replies, and
+			// the connection would be at work meanwhile (see [Connections]).
+			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
+		}
 		if !g.isOwnHost(r) {
 			http.Error(w, "the Host header names no host of this listener (http_hosts adds names)", http.StatusMisdirectedRequest)
 			return
 		}
-		if c, ok := g.identify(r); ok {
+		if known {
 			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
 		}
 		next.ServeHTTP(w, r)
