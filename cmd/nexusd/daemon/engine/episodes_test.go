@@ -302,14 +302,53 @@ func TestEpisodeIsStoredAfterACrash(t *testing.T) {
 	}
 }
 
+// A session whose episode can't be stored is looked at after a minute, two, four, and so on:
+// neither its changes nor each second ask again. When it can be stored, it is.
+func TestAnEpisodeThatCanNotBeStoredIsTriedSeldom(t *testing.T) {
+	w := newWorld()
+	e := w.Engine(t)
+	s := telling(t, e, turns.Peer, withEpisodes)
+	compactFact(t, e, s, "one")
+	broken := &brokenOfAgent{Log: w.Log, lost: true}
+	e.Reader.Log = broken
+	now := time.Now()
+	e.Reader.Now = func() time.Time { return now }
+	for range 100 { // seconds
+		add(t, e, s, say("more", "of it"))
+		if err := e.Projections.WaitFor(t.Context(), must(w.Log.State(t.Context()))(t).Last); err != nil {
+			t.Fatal(err)
+		}
+		_ = e.StoreEpisodes(t.Context())
+		now = now.Add(time.Second)
+	}
+	if broken.tried != 2 {
+		t.Errorf("%d tries in 100 seconds, want 2", broken.tried)
+	}
+	for range 24 * 60 { // minutes
+		_ = e.StoreEpisodes(t.Context())
+		now = now.Add(time.Minute)
+	}
+	if broken.tried > 32 {
+		t.Errorf("%d tries in a day", broken.tried)
+	}
+	e.Reader.Log = w.Log
+	now = now.Add(time.Hour)
+	storeEpisodes(t, e)
+	if got := episodesOf(t, e, turns.ID{}, "accepted"); len(got) != 1 {
+		t.Errorf("%d episodes", len(got))
+	}
+}
+
 // brokenOfAgent is a log whose appends to an agent's chain fail, stored or lost.
 type brokenOfAgent struct {
 	ledger.Log
-	lost bool
+	lost  bool
+	tried int
 }
 
 func (l *brokenOfAgent) Append(ctx context.Context, subject string, expect uint64, payload []byte) (uint64, error) {
 	if _, chain, err := ledger.ParseSubject(subject); err == nil && chain.Entity == turns.AgentEntity {
+		l.tried++
 		if !l.lost {
 			_, _ = l.Log.Append(ctx, subject, expect, payload)
 		}

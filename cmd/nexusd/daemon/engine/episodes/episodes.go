@@ -22,8 +22,10 @@ const (
 	// Window is how old a session's last event may be when its episode is stored: what was
 	// before the policy asked for episodes, and long ago, is left alone.
 	Window = 7 * 24 * time.Hour
-	// afterError is how long a session waits whose episode could not be stored.
+	// afterError is how long a session waits whose episode could not be stored, twice as long
+	// after each further try, mostRest at most.
 	afterError = time.Minute
+	mostRest   = time.Hour
 	// maxKnown bounds the sessions of which the last look is kept.
 	maxKnown = 10_000
 )
@@ -35,9 +37,15 @@ type Episodes struct {
 	reader   *reader.Reader
 	memories *memories.Memories
 
-	looked uint64                 // position up to which sessions were looked for
-	again  map[turns.ID]time.Time // sessions whose episode could not be stored; when to look at each again
-	known  map[turns.ID]known     // what the last look at a session found; it saves reads only
+	looked uint64             // position up to which sessions were looked for
+	again  map[turns.ID]rest  // sessions whose episode could not be stored
+	known  map[turns.ID]known // what the last look at a session found; it saves reads only
+}
+
+// rest is how long a session waits after an error, and until when.
+type rest struct {
+	time.Duration
+	until time.Time
 }
 
 // known is what decides whether there is something to do for a session.
@@ -51,7 +59,7 @@ func New(logger *slog.Logger, pl *paths.Loader, r *reader.Reader, ms *memories.M
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Episodes{logger: logger, paths: pl, reader: r, memories: ms, again: make(map[turns.ID]time.Time), known: make(map[turns.ID]known)}
+	return &Episodes{logger: logger, paths: pl, reader: r, memories: ms, again: make(map[turns.ID]rest), known: make(map[turns.ID]known)}
 }
 
 // RunEpisodes stores episodes until ctx ends.
@@ -68,7 +76,9 @@ func (ep *Episodes) RunEpisodes(ctx context.Context) {
 }
 
 // StoreEpisodes stores the episodes of the sessions that changed since the last call, and of
-// those whose episode could not be stored. While the disk takes no writes it does nothing.
+// those whose episode could not be stored. These wait, though they change: a chain that is set
+// aside, or a key that is missing, would cost a read of each path a second, and a line of the
+// log. While the disk takes no writes it does nothing.
 func (ep *Episodes) StoreEpisodes(ctx context.Context) (errs error) {
 	if ep.reader.AccessNow().Writes != nil {
 		return nil
@@ -85,9 +95,9 @@ func (ep *Episodes) StoreEpisodes(ctx context.Context) (errs error) {
 		}
 		due[id] = true
 	}
-	for id, at := range ep.again {
-		if !now.Before(at) {
-			due[id] = true
+	for id, r := range ep.again {
+		if due[id] = !now.Before(r.until); !due[id] {
+			delete(due, id)
 		}
 	}
 	if len(ep.known) > maxKnown {
@@ -98,10 +108,14 @@ func (ep *Episodes) StoreEpisodes(ctx context.Context) (errs error) {
 		if ctx.Err() != nil {
 			return ctx.Err() // ep.looked is as it was: the next call looks again
 		}
+		before, tried := ep.again[id]
 		delete(ep.again, id)
 		if err != nil {
-			ep.again[id] = now.Add(afterError)
-			ep.logger.Error("the episode of a session can't be stored now; it is looked at again", "session", id, "err", err)
+			d := min(max(2*before.Duration, afterError), mostRest)
+			ep.again[id] = rest{d, now.Add(d)}
+			if !tried {
+				ep.logger.Error("the episode of a session can't be stored now; it is looked at again", "session", id, "err", err)
+			}
 			errs = errors.Join(errs, fmt.Errorf("session %s: %w", id, err))
 		}
 	}
