@@ -82,8 +82,8 @@ type Config struct {
 	// Linger is how long Run waits for more records before it stores a batch. 0: not.
 	Linger time.Duration
 	// Rest is how many times as long as a batch took Run rests behind it, a minute at most, if
-	// events came meanwhile: appends have the processors. A search that waits ends it, and so
-	// does a second without an event. 0: none.
+	// events came meanwhile: appends have the processors. A search ends it, and so does a
+	// second without an event. 0: none.
 	Rest int
 	// Retry is the pause after an error. 0: a second.
 	Retry time.Duration
@@ -171,6 +171,10 @@ func (x *Index) WaitFor(ctx context.Context, seq uint64) error {
 // Erase makes the index again, soon, if it has words of a content key that was destroyed.
 // It never blocks.
 func (x *Index) Erase() { signal(x.erase) }
+
+// Hurry ends a rest: a search found that the index lacks much, and does not wait for it.
+// It never blocks.
+func (x *Index) Hurry() { signal(x.hurry) }
 
 func signal(c chan struct{}) {
 	select {
@@ -281,7 +285,7 @@ func (x *Index) follow(ctx context.Context, src Source) error {
 }
 
 // rest leaves the processors to others after a batch in which events came: for d, unless
-// a search waits or no more events come. It reports whether they still do.
+// a search comes or no more events do. It reports whether they still do.
 func (x *Index) rest(ctx context.Context, src Source, d time.Duration) bool {
 	if d <= 0 || x.waiting.Load() > 0 {
 		return false

@@ -844,6 +844,31 @@ func TestTheBestOfManyHitsAreFound(t *testing.T) {
 	}
 }
 
+// A search that finds that the index lacks much does not wait for it, and ends its rest.
+func TestAHurryEndsARest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		ctx, cancel := context.WithCancel(t.Context())
+		x, began := New(Config{Dir: t.TempDir()}), time.Now()
+		var others sync.WaitGroup
+		others.Go(func() {
+			for ctx.Err() == nil {
+				src.add(turnOf("s", "news"))
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+		others.Go(func() {
+			time.Sleep(3500 * time.Millisecond)
+			x.Hurry()
+		})
+		if busy := x.rest(ctx, src, time.Hour); busy || time.Since(began) != 3500*time.Millisecond {
+			t.Errorf("it rests for %v, %v", time.Since(began), busy)
+		}
+		cancel()
+		others.Wait()
+	})
+}
+
 // The index rests while events come, and not much longer than they do.
 func TestARestEndsWhenNoMoreEventsCome(t *testing.T) {
 	for _, tc := range []struct {

@@ -272,7 +272,12 @@ func (se *Search) wait(ctx context.Context, r api.Read) error {
 		}
 		return se.index.WaitFor(ctx, seq)
 	}
-	if n := se.Behind(); r.StaleOK || n == 0 || n > littleEvent {
+	n := se.Behind()
+	if r.StaleOK || n == 0 {
+		return nil
+	}
+	if n > littleEvent {
+		se.index.Hurry() // it would rest, and lack more each minute
 		return nil
 	}
 	soon, cancel := context.WithTimeout(ctx, patience)
