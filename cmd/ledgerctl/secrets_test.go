@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -33,5 +34,16 @@ func TestSecretsOfARecordedCompactionAreFoundAndMasked(t *testing.T) {
 	both.Compaction.Summary = &summary
 	if found, err := new(env).secretsOf(t.Context(), nil, turns.ID{}, both); err != nil || len(found) != 1 {
 		t.Errorf("a summary beside its messages: %+v, %v", found, err)
+	}
+}
+
+// What a transcript says of its session is shown masked too.
+func TestSettingsOfASessionAreMasked(t *testing.T) {
+	secret := "gh" + "p_" + strings.Repeat("Ab3dE7gH", 5)
+	var out bytes.Buffer
+	e := &env{out: &out}
+	s := &api.Session{Title: "use ***", Meta: turns.Raw(`{"title":"use ` + secret + `","env":{"key":"a\n` + secret + `"}}`)}
+	if err := e.printSession(s); err != nil || strings.Contains(out.String(), secret) || strings.Count(out.String(), "****") < 2 {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }

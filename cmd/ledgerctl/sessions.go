@@ -20,6 +20,7 @@ import (
 	"nexus/compactor/policy"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/secrets"
 )
 
 func sessionsCmd(e *env) *cobra.Command {
@@ -265,8 +266,8 @@ func (e *env) printSession(s *api.Session) error {
 	_ = json.Unmarshal(s.Meta, &meta)
 	for _, name := range slices.Sorted(maps.Keys(meta)) {
 		if text, ok := meta[name].Text(); !ok {
-			row(clip(name, 40), "%s", clip(string(meta[name]), 1000))
-		} else if name != "title" || text != s.Title {
+			row(clip(name, 40), "%s", clip(secrets.Mask(string(meta[name])), 1000))
+		} else if text = secrets.Mask(text); name != "title" || text != s.Title {
 			row(clip(name, 40), "%s", clip(text, 1000))
 		}
 	}

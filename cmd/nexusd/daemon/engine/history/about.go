@@ -11,6 +11,7 @@ import (
 	"nexus/lineage"
 	"nexus/projections"
 	"nexus/turns"
+	"nexus/turns/secrets"
 )
 
 const (
@@ -138,8 +139,11 @@ func isStrayResult(text string) bool {
 	return strings.HasPrefix(text, "[tool result without its call]") || strings.HasPrefix(text, "[result of a tool call that is not in the transcript")
 }
 
-// oneLine returns the beginning of a text, on one line.
+// oneLine returns the beginning of a text, on one line, with asterisks for credentials of
+// known shapes: it stands in lists, which nobody asks for a secret.
 func oneLine(s string) string {
+	const longest = 4 << 10 // credential that begins in what is shown
+	s = secrets.Mask(s[:min(len(s), 8*TitleRunes+longest)])
 	if len(s) > 8*TitleRunes {
 		s = s[:8*TitleRunes]
 	}

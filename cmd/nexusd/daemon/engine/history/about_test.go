@@ -54,6 +54,13 @@ func TestAboutShowsTitleAndTime(t *testing.T) {
 	set := api.SetSession{SessionSettings: api.SessionSettings{Meta: turns.Raw(`{"title":"The roof","x":1}`)}}
 	enginetest.Must(e.Set(t.Context(), enginetest.Alice, s, set, enginetest.JSON(set)))(t)
 	check("a title", s, "The roof", "2025-04-29")
+	secret := "gh" + "p_" + strings.Repeat("Ab3dE7gH", 5)
+	set.Meta = turns.Raw(`{"title":"use ` + secret + `"}`)
+	enginetest.Must(e.Set(t.Context(), enginetest.Alice, s, set, enginetest.JSON(set)))(t)
+	check("a title with a credential", s, "use "+strings.Repeat("*", len(secret)), "2025-04-29")
+	k := enginetest.Create(t, e, 50_000, "nexus").ID
+	enginetest.Add(t, e, k, at(enginetest.Say(strings.Repeat("x", history.TitleRunes-10)+" "+secret, "")))
+	check("words with a credential at the cut", k, strings.Repeat("x", history.TitleRunes-10)+" "+strings.Repeat("*", 8)+"…", "2025-04-29")
 	set.Meta = turns.Raw(`{"title":7}`)
 	enginetest.Must(e.Set(t.Context(), enginetest.Alice, s, set, enginetest.JSON(set)))(t)
 	check("a title that is none", s, "mend the roof", "2025-04-29")
