@@ -55,10 +55,11 @@ func (e *env) throughPager(f func() error) error {
 			return f()
 		}
 	}
-	in, err := cmd.StdinPipe()
+	pipe, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
+	in := &pagerPipe{WriteCloser: pipe}
 	if err := cmd.Start(); err != nil {
 		return f()
 	}
@@ -69,7 +70,7 @@ func (e *env) throughPager(f func() error) error {
 		e.out = &colorprofile.Writer{Forward: in, Profile: w.Profile}
 	}
 	err = f()
-	if errors.Is(err, syscall.EPIPE) { // the person has seen enough
+	if in.left && errors.Is(err, syscall.EPIPE) { // the person has seen enough
 		err = nil
 	}
 	_ = in.Close()
@@ -77,6 +78,19 @@ func (e *env) throughPager(f func() error) error {
 	e.out, e.raw, e.err = out, raw, errw
 	_, _ = io.Copy(e.err, &said)
 	return err
+}
+
+// pagerPipe is what a pager reads.
+type pagerPipe struct {
+	io.WriteCloser
+	left bool // the pager reads no more
+}
+
+// Write implements [io.Writer].
+func (p *pagerPipe) Write(b []byte) (int, error) {
+	n, err := p.WriteCloser.Write(b)
+	p.left = p.left || errors.Is(err, syscall.EPIPE)
+	return n, err
 }
 
 // pick offers the sessions, newest first, and runs a verb on the one that is picked, until

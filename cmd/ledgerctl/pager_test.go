@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,11 @@ func TestLeavingThePagerIsNoError(t *testing.T) {
 	wrong := errors.New("wrong")
 	if _, err := throughTest(t, &env{screen: true}, 1, wrong); !errors.Is(err, wrong) {
 		t.Errorf("%v", err)
+	}
+	t.Setenv("PAGER", "sed p") // which reads all
+	gone := fmt.Errorf("the daemon left: %w", syscall.EPIPE)
+	if _, err := throughTest(t, &env{screen: true}, 1, gone); !errors.Is(err, gone) {
+		t.Errorf("a broken connection: %v", err)
 	}
 }
 
