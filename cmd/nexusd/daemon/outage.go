@@ -201,7 +201,7 @@ func (o *outage) register(registry *prometheus.Registry) {
 }
 
 // diskErrors are what a disk answers that is full, fails, or was made read-only.
-var diskErrors = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.ESHUTDOWN, syscall.EUCLEAN}
+var diskErrors = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.ESHUTDOWN, errDamagedFilesystem}
 
 // isDiskError reports whether a disk that takes no writes is why err came.
 func isDiskError(err error) bool {

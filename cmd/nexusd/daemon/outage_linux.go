@@ -1,0 +1,6 @@
+package daemon
+
+import "syscall"
+
+// errDamagedFilesystem is what Linux answers where a file system has to be repaired.
+const errDamagedFilesystem = syscall.EUCLEAN
