@@ -75,7 +75,7 @@ var allowed = map[string][]string{
 	room("forks"):                slices.Concat([]string{"compactor/plan", "compactor/policy", "fork", "ledger", "ledger/api", "lineage", "turns", "turns/tokens"}, rooms("content", "reader", "writer", "compactions", "sessions")),
 	room("covered"):              slices.Concat([]string{"compactor/evidence", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "projections", "projections/search", "turns"}, rooms("page", "content", "reader", "paths", "search")),
 	room("contexts"):             slices.Concat([]string{"compactor", "compactor/overflow", "compactor/plan", "compactor/policy", "compactor/summary", "compactor/view", "ledger", "ledger/api", "lineage", "turns", "turns/interchange", "turns/tokens"}, rooms("page", "cache", "content", "reader", "paths", "writer", "memories", "compactions", "covered")),
-	room("history"):              slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns"}, rooms("page", "content", "reader")),
+	room("history"):              slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/secrets"}, rooms("page", "content", "reader")),
 	room("transfer"):             slices.Concat([]string{"compactor/policy", "compactor/view", "ledger", "ledger/api", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths", "writer", "policies", "sessions")),
 	room("audit"):                slices.Concat([]string{"ledger", "ledger/api", "lineage", "projections", "turns", "turns/seal"}, rooms("page", "cache", "content", "reader", "paths")),
 	room("backup"):               slices.Concat([]string{"ledger/api", "turns", "turns/seal"}, rooms("page", "content", "reader")),

@@ -199,6 +199,7 @@ func TestAnOutageAfterWhichRecordsAreGoneStays(t *testing.T) {
 	}
 	appended(t, c, s.ID, "one")
 	appended(t, c, s.ID, "two")
+	must[*api.Session](t)(c.Session(t.Context(), s.ID)) // the projections have both turns: the log will not
 	unblock := holdOutage(t, dir)
 	d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
 	ends := recordEnds(t, dir, "NEXUS_LEDGER")
