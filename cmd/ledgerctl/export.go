@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,6 +14,7 @@ import (
 
 	"nexus/cmd/ledgerctl/page"
 	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/ledgerctl/wholefile"
 	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/interchange"
@@ -109,31 +108,12 @@ func (m masker) Write(b []byte) (int, error) {
 }
 
 // writeFile writes a file as a whole or not at all. Only its owner can read it.
-func writeFile(name string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
+func writeFile(name string, write func(io.Writer) error) error {
+	err := wholefile.Write(name, 0o600, write)
+	if errors.As(err, new(*wholefile.FolderError)) {
 		return usageError{err}
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	w := bufio.NewWriter(f)
-	if err := write(w); err != nil {
-		return err
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
+	return err
 }
 
 func jsonLine(w io.Writer, v any) error {

@@ -96,9 +96,9 @@ func write(t testing.TB, format string, s WrittenSession, path []WrittenTurn) []
 	return out.Bytes()
 }
 
-// said returns what the turns of a path say, in order: what a format can't tell apart is the
-// same. grouped says that the format has no order among the parts of a response.
-func said(path []WrittenTurn, format string) (out []string) {
+// pathContent returns what the turns of a path say, in order: what a format can't tell apart is the
+// same.
+func pathContent(path []WrittenTurn, format string) (out []string) {
 	switch path = slices.Clone(path); format {
 	case "codex":
 		path = asOneResponse(path)
@@ -290,7 +290,7 @@ func TestRealTranscriptsSurviveEachFormat(t *testing.T) {
 			}
 			sessions++
 			for _, to := range []string{"codex", "pi", "gemini-cli"} {
-				text := write(t, to, WrittenSession{ID: id, Time: path[0].Time, Cwd: "/work/it", Branch: "main"}, path)
+				text := write(t, to, WrittenSession{ID: id, Time: path[0].Time, Cwd: "/home/dev/it", Branch: "main"}, path)
 				f := formatOf(t, to)
 				if !f.Sniff(text[:min(len(text), 64<<10)]) {
 					t.Fatalf("%s as %s is not recognized: %.300s", file, to, text)
@@ -300,7 +300,7 @@ func TestRealTranscriptsSurviveEachFormat(t *testing.T) {
 					t.Errorf("%s as %s: nothing was read", file, to)
 					continue
 				}
-				if d := gocmp.Diff(said(path, to), said(pathOf(back, back[0].Open.ID), to)); d != "" {
+				if d := gocmp.Diff(pathContent(path, to), pathContent(pathOf(back, back[0].Open.ID), to)); d != "" {
 					t.Errorf("%s as %s (-written +read):\n%.1500s\n%.600s", filepath.Base(file), to, d, fmt.Sprint(losses))
 				}
 				n++

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"nexus/cmd/ledgerctl/wholefile"
 )
 
 // Read returns a settings file, and the name behind it where it is a link; nothing for a
@@ -65,21 +67,7 @@ func Write(file string, before, after []byte) error {
 			return err
 		}
 	}
-	return replace(file, after, mode)
-}
-
-// replace writes a file as a whole.
-func replace(file string, text []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
+	return wholefile.Write(file, mode, wholefile.Bytes(after))
 }
 
 // Fired is when a hook ran last, and how it ended. It holds no content.
@@ -101,7 +89,7 @@ func (f Fired) Note(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return replace(filepath.Join(dir, fileName(f.Agent)+"-"+fileName(f.Event)+".json"), b, 0o600)
+	return wholefile.Write(filepath.Join(dir, fileName(f.Agent)+"-"+fileName(f.Event)+".json"), 0o600, wholefile.Bytes(b))
 }
 
 // fileName returns a word of an agent without what a file's name can't have.

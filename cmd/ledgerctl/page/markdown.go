@@ -155,7 +155,7 @@ func (m *markdownWriter) fold(title string, content func()) {
 func (m *markdownWriter) prose(p prose) {
 	if s, ok := withoutHTML(m.md, p.Text); ok {
 		m.line("%s\n", s)
-		m.left(p)
+		m.omitted(p)
 		return
 	}
 	m.code(p)
@@ -175,10 +175,11 @@ func (m *markdownWriter) code(p prose) {
 	}
 	mark := strings.Repeat("`", fence)
 	m.line("%stext\n%s\n%s\n", mark, strings.TrimSuffix(p.Text, "\n"), mark)
-	m.left(p)
+	m.omitted(p)
 }
 
-func (m *markdownWriter) left(p prose) {
+// omitted says how much of a text is not in the file.
+func (m *markdownWriter) omitted(p prose) {
 	if p.Left > 0 {
 		m.line("*%s more are not in this file.*\n", humanize.IBytes(p.Left))
 	}

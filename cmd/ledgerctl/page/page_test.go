@@ -19,17 +19,17 @@ import (
 
 func id(n byte) turns.ID { return turns.ID{0: 1, 15: n} }
 
-func said(role turns.Role, s string) turns.Message { return turns.TextMessage(role, s) }
+func textMessage(role turns.Role, s string) turns.Message { return turns.TextMessage(role, s) }
 
 // turnAt is a turn of a session, with what was asked and answered.
 func turnAt(n byte, asked, answered string) api.Turn {
 	at := api.Time(time.Date(2026, 3, 4, 5, int(n), 0, 0, time.UTC))
 	t := api.Turn{ID: id(n), Session: id(100), Type: "normal", Depth: uint64(n), Recorded: at, Time: &at, Model: "model-1"}
 	if asked != "" {
-		t.Messages = []turns.Message{said(turns.User, asked)}
+		t.Messages = []turns.Message{textMessage(turns.User, asked)}
 	}
 	if answered != "" {
-		m := said(turns.Assistant, answered)
+		m := textMessage(turns.Assistant, answered)
 		t.Response = &m
 	}
 	return t

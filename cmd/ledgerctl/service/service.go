@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"nexus/cmd/ledgerctl/wholefile"
 )
 
 // Unit is a program that a service manager runs.
@@ -153,16 +155,7 @@ func Write(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".nexus-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return wholefile.Write(path, 0o644, wholefile.Bytes([]byte(text)))
 }
 
 // Remove removes the file of a unit; one that is not there is none.

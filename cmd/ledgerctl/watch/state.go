@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"nexus/cmd/ledgerctl/wholefile"
 	"nexus/turns"
 )
 
@@ -116,16 +117,7 @@ func (s *State) save(dir string) error {
 	}
 	sum := sha256.Sum256(b)
 	b = append(append(b, '\n'), hex.EncodeToString(sum[:])+"\n"...)
-	f, err := os.CreateTemp(dir, "state-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), stateFile(dir))
+	return wholefile.Write(stateFile(dir), 0o600, wholefile.Bytes(b))
 }
 
 func newState(ledger string) *State {

@@ -1,0 +1,90 @@
+package watch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// fileOf returns the file of a path.
+func (w *Watcher) fileOf(path string, src Source) *file {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fileLocked(path, src)
+}
+
+func (w *Watcher) fileLocked(path string, src Source) *file {
+	f := w.files[path]
+	if f == nil {
+		f = &file{path: path, source: src}
+		w.files[path] = f
+	}
+	return f
+}
+
+// stateOf returns a copy of the state of a file.
+func (w *Watcher) stateOf(f *file) FileState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if st := w.state.Files[f.path]; st != nil {
+		return *st
+	}
+	return FileState{Agent: f.source.Agent}
+}
+
+// commit replaces the state of a file. It is on the disk some seconds later.
+func (w *Watcher) commit(f *file, st FileState) {
+	w.step("commit")
+	w.mu.Lock()
+	st.Agent = cmp.Or(st.Agent, f.source.Agent)
+	w.state.Files[f.path], w.dirty = &st, true
+	w.mu.Unlock()
+	if w.cfg.saveEach {
+		_ = w.save()
+	}
+	w.step("committed")
+}
+
+// forget removes the entry of a name that a file had.
+func (w *Watcher) forget(f *file) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.state.Files, f.path)
+	w.dirty = true
+}
+
+// event records what a source should not do.
+func (w *Watcher) event(what, path, text string) {
+	w.cfg.Log("%s: %s; %s", path, what, text)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.state.Events = append(w.state.Events, Event{Time: time.Now(), What: what, File: path, Text: text})
+	if n := len(w.state.Events); n > maxEvents {
+		w.state.Events = slices.Clone(w.state.Events[n-maxEvents:])
+	}
+	w.dirty = true
+}
+
+func (w *Watcher) isDirty() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dirty
+}
+
+// save writes the state to the disk.
+func (w *Watcher) save() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.dirty {
+		return nil
+	}
+	w.step("save")
+	w.state.Saved = time.Now()
+	if err := w.state.save(w.cfg.State); err != nil {
+		return fmt.Errorf("save the state: %w", err)
+	}
+	w.dirty = false
+	w.step("saved")
+	return nil
+}
