@@ -73,7 +73,7 @@ func (f *Follower) Next() (Step, error) {
 		}
 		if sum, ok := f.early[s.ID()]; ok {
 			delete(f.early, s.ID())
-			if sum == stepSum(s) {
+			if sum == stepSum(s) && sum != unknownSum {
 				continue
 			}
 		}
@@ -90,7 +90,7 @@ func (f *Follower) Complete() (steps []Step) {
 	}
 	for _, s := range f.r.complete() {
 		sum := stepSum(s)
-		if had, ok := f.early[s.ID()]; ok && had == sum {
+		if had, ok := f.early[s.ID()]; ok && had == sum && sum != unknownSum {
 			continue
 		}
 		f.early[s.ID()] = sum
@@ -105,10 +105,13 @@ func (f *Follower) Titles() map[turns.ID]string { return f.r.Titles() }
 // Losses returns what was lost or changed so far, as [Reader.Losses] does.
 func (f *Follower) Losses() []Loss { return f.r.Losses() }
 
-func stepSum(s Step) (sum [sha256.Size]byte) {
+// unknownSum is the sum of a step that has no JSON: it is given again.
+var unknownSum [sha256.Size]byte
+
+func stepSum(s Step) [sha256.Size]byte {
 	b, err := turns.EncodeJSON(s)
 	if err != nil {
-		return sum // what can't be compared is given again
+		return unknownSum
 	}
 	return sha256.Sum256(b)
 }

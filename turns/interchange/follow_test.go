@@ -10,7 +10,7 @@ import (
 	"nexus/turns"
 )
 
-// geminiCLILog is a chat as newer versions write it: messages that are written again when
+// geminiCLILogText is a chat as newer versions write it: messages that are written again when
 // more of them is known, a rewind to a prompt and one to the first, a compression.
 const geminiCLILogText = `{"sessionId":"s1","projectHash":"p","startTime":"2026-04-11T14:53:00Z","lastUpdated":"2026-04-11T14:53:00Z","kind":"main"}
 {"id":"u1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":[{"text":"one"}]}
@@ -111,8 +111,22 @@ func followLines(t *testing.T, f Format, text string, copied, complete bool) (st
 	return append(steps, x.Complete()...)
 }
 
+// A title is kept wherever it stands: a log may end before its first turn is complete.
+func TestGeminiCLILogKeepsAnEarlyTitle(t *testing.T) {
+	const begun = `{"sessionId":"s1","projectHash":"p","startTime":"2026-04-11T14:53:00Z","kind":"main"}
+{"id":"u1","timestamp":"2026-04-11T14:53:01Z","type":"user","content":"one"}
+{"id":"g1","timestamp":"2026-04-11T14:53:02Z","type":"gemini","content":"I look.","model":"m"}
+{"$set":{"summary":"a title"}}
+`
+	r := GeminiCLI(strings.NewReader(begun), Options{Final: true})
+	steps, _ := readAll(t, r)
+	if ts := r.Titles(); len(steps) == 0 || len(ts) != 1 || ts[steps[0].Open.ID] != "a title" {
+		t.Errorf("titles %v of %d steps", ts, len(steps))
+	}
+}
+
 // A transcript that is followed line by line gives the steps of one that is read at once,
-// byte for byte: none is missing, and only a turn of Codex that a later line changed comes twice.
+// byte for byte: none is missing, and none comes twice.
 func TestFollowingGivesTheStepsOfReading(t *testing.T) {
 	const readBytes = 4 << 20
 	most := make(map[string]int)

@@ -125,7 +125,7 @@ func (g *geminiCLIReader) set(line int, b jsontext.Value) {
 		case "messages":
 			g.replace(line, &h)
 		case "summary":
-			if g.opened {
+			if g.source != "" {
 				g.names.set(turns.DeriveID(g.start, "gemini-cli", g.source), h.Summary, false)
 			}
 		case "sessionId", "lastUpdated":

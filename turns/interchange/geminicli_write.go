@@ -168,8 +168,7 @@ func (w *geminiCLIWriter) answer(p *turns.Part) bool {
 		if p.IsError {
 			name, c.Status = "error", "error"
 		}
-		text, _ := writtenResult(p)
-		response[name] = turns.RawText(text)
+		response[name] = turns.RawText(resultText(p))
 		c.Result = []geminiOut{{geminiResponseOut{c.ID, c.Name, response}}}
 		return true
 	}
@@ -200,8 +199,7 @@ func geminiContents(parts []turns.Part) any {
 		}
 		text := textOf(p)
 		if p.Type == turns.ToolCallResponse {
-			said, _ := writtenResult(p)
-			text = orphanText(p.ID) + "\n" + said
+			text = orphanText(p.ID) + "\n" + resultText(p)
 		}
 		out = append(out, geminiPartOut{Text: &text})
 	}

@@ -73,7 +73,7 @@ type Reader struct {
 	titles func() titles // nil: names
 	read   func() error  // reads one record; io.EOF after the last
 
-	complete func() []Step // the steps that the end of the file would add here, which need not be added again; nil: none
+	complete func() []Step // the steps that the end of the file would add here, which the reader may give again; nil: none
 	err      error         // of read: the last
 }
 

@@ -96,6 +96,18 @@ func writtenResult(p *turns.Part) (text string, pictures []turns.Part) {
 	return strings.Join(said, "\n"), pictures
 }
 
+// resultText is a result as text, its pictures described.
+func resultText(p *turns.Part) string {
+	text, pictures := writtenResult(p)
+	for i := range pictures {
+		if text != "" {
+			text += "\n"
+		}
+		text += textOf(&pictures[i])
+	}
+	return text
+}
+
 // keptText is what a compaction kept, as text.
 func keptText(kept []turns.Message) string {
 	var b strings.Builder
@@ -108,8 +120,7 @@ func keptText(kept []turns.Message) string {
 			case turns.ToolCall:
 				fmt.Fprintf(&b, "\n[%s called %s with %s]\n", m.Role, p.Name, shownArguments(p))
 			case turns.ToolCallResponse:
-				text, _ := writtenResult(p)
-				fmt.Fprintf(&b, "\n[it returned]\n%s\n", text)
+				fmt.Fprintf(&b, "\n[it returned]\n%s\n", resultText(p))
 			default:
 				fmt.Fprintf(&b, "\n[%s]\n%s\n", m.Role, textOf(p))
 			}

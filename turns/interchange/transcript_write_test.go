@@ -126,6 +126,8 @@ func pathContent(path []WrittenTurn, format string) (out []string) {
 						text = fmt.Sprint(len(pictures), " pictures")
 					} else if len(pictures) > 0 && format == "pi" {
 						text += fmt.Sprint(len(pictures), " pictures")
+					} else if format == "gemini-cli" {
+						text = resultText(p)
 					}
 					if format == "gemini-cli" && !open[p.ID] { // another response stands between; a chat has no place for it
 						others = append(others, "user: "+orphanText(p.ID)+"\n"+text)
@@ -330,6 +332,32 @@ func TestSignedReasoningGoesToItsOwnProvider(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A picture in a tool's result is in the transcript, or described where the format has no
+// place for it. A result that is a picture alone is not empty.
+func TestPictureOfAResultIsThereOrDescribed(t *testing.T) {
+	result := turns.Part{Type: turns.ToolCallResponse, ID: "c", Response: turns.Raw(`[{"type":"blob","mime_type":"image/png","modality":"image","content":"iVBORw0KGgo="}]`)}
+	call := turns.Message{Role: turns.Assistant, Parts: []turns.Part{{Type: turns.ToolCall, ID: "c", Name: "shot", Arguments: turns.Raw(`{}`)}}}
+	answer := turns.Message{Role: turns.Assistant, Parts: []turns.Part{turns.TextPart("seen")}}
+	path := []WrittenTurn{
+		{ID: turns.ID{15: 1}, Time: time.UnixMilli(1), Messages: []turns.Message{turns.TextMessage(turns.User, "q")}, Response: &call},
+		{ID: turns.ID{15: 2}, Time: time.UnixMilli(2), Messages: []turns.Message{{Role: turns.Tool, Parts: []turns.Part{result}}}, Response: &answer},
+	}
+	_, pictures := writtenResult(&result)
+	if len(pictures) != 1 {
+		t.Fatalf("%d pictures", len(pictures))
+	}
+	for _, format := range WriterFormats() {
+		text := string(write(t, format, WrittenSession{ID: turns.ID{15: 9}}, path))
+		if !strings.Contains(text, "iVBORw0KGgo=") && !strings.Contains(text, textOf(&pictures[0])) {
+			t.Errorf("%s has no trace of the picture:\n%s", format, text)
+		}
+	}
+	kept := keptText([]turns.Message{{Role: turns.Tool, Parts: []turns.Part{result}}})
+	if !strings.Contains(kept, textOf(&pictures[0])) {
+		t.Errorf("what was kept has no trace of the picture: %q", kept)
 	}
 }
 
