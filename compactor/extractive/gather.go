@@ -138,7 +138,6 @@ func (h *history) userText(s string, depth uint64, place *int) {
 	if report := summary.Report(s); report != "" {
 		h.facts.scan(report, fromResult)
 		h.statements = append(h.statements, h.units(report, depth, place, reportWeight)...)
-		return
 	}
 	asked := summary.Request(s)
 	if asked == "" {

@@ -52,3 +52,15 @@ func TestTextOfTheProgramIsNoRequest(t *testing.T) {
 		t.Errorf("a report waits for an answer:\n%s", got)
 	}
 }
+
+// What a person says behind a report is a request as any other.
+func TestRequestBehindAReportIsKept(t *testing.T) {
+	got := summarize(t, summary.Input{MaxTokens: 600, Halves: []summary.HalfTurn{
+		asked(1, "Build the parser."),
+		answered(2, "I start a reviewer."),
+		asked(3, "<task-notification>\n<result>The reader must be closed in sync.go.</result>\n</task-notification>\nAlso rename the flag --deep to --recursive."),
+		answered(4, "The parser is built."),
+		asked(5, "Thanks. Write the changelog."),
+	}})
+	wants(t, got, "Also rename the flag --deep to --recursive.")
+}

@@ -1,6 +1,6 @@
 package policy
 
-// RecordedName is the name of [AsRecorded]. It is no name that a session can have.
+// RecordedName is the name of [AsRecorded], a baseline.
 const RecordedName = "recorded"
 
 // AsRecorded returns the policy under which a path shows what an agent had in view, as

@@ -119,7 +119,7 @@ func startsPart(before, l string) bool {
 func (s *state) block(f *file, from, to int, c tokens.Counter) block {
 	b := block{file: f, from: from, to: to}
 	var text strings.Builder
-	score, size, about := 0.0, 0.0, 0
+	score, size, about := 0.0, 0.0, false
 	for i := from; i < to; i++ {
 		l := &f.lines[i]
 		text.WriteString(l.text)
@@ -127,16 +127,14 @@ func (s *state) block(f *file, from, to int, c tokens.Counter) block {
 		n := float64(len(l.text) + 1)
 		size += n
 		score += n * s.score(f, l)
-		if s.isAbout(l.text) {
-			about++
-		}
+		about = about || s.isAbout(l.text)
 	}
 	if strings.TrimSpace(text.String()) == "" {
 		return b
 	}
 	b.cost = c.Text(text.String())
 	b.score = score / size
-	if about > 0 {
+	if about {
 		b.score += aboutBonus
 	}
 	return b
