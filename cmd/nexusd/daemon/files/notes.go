@@ -219,6 +219,15 @@ func (p *plainText) Write(b []byte) (int, error) {
 	return n, nil
 }
 
+// sum returns the hash of all that was written.
+func (p *plainText) sum() []byte {
+	if p.cr {
+		p.to.Write([]byte{'\r'})
+		p.cr = false
+	}
+	return p.to.Sum(nil)
+}
+
 // maxNote is more bytes than any of these files has, which are a thousand memories at most. A
 // person's file may have any size.
 const maxNote = 1 << 30
@@ -236,7 +245,7 @@ func (x *Exporter) note(n *note, name string, content []byte) (written int, err 
 		return 0, err
 	}
 	has := turns.Hash(h.Sum(nil))
-	if there && size <= maxNote && turns.Hash(plain.to.Sum(nil)) == sha256.Sum256(content) { // also one that a person's editor saved, and that was taken into the ledger
+	if there && size <= maxNote && turns.Hash(plain.sum()) == sha256.Sum256(content) { // also one that a person's editor saved, and that was taken into the ledger
 		n.Written[name] = contents{Now: has}
 		return 0, nil
 	}

@@ -161,6 +161,16 @@ func TestAFileThatAPersonChangedIsLeft(t *testing.T) {
 	applied(t, e, s.ID)
 	exporter(t, e, dir).Pass(t.Context(), true)
 	check("# and on\n")
+	// A file that differs by its last byte alone is a person's.
+	if err := os.WriteFile(name, []byte("# next\n\r"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"# next\n", "# further\n"} {
+		put(text)
+		applied(t, e, s.ID)
+		exporter(t, e, dir).Pass(t.Context(), true)
+	}
+	check("# next\n\r")
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
 	}
