@@ -118,6 +118,14 @@ func inWords(text string) string {
 	return string(b)
 }
 
+// longest is how far behind the end of what is shown a credential may end that begins before
+// it, in bytes.
+const longest = 4 << 10
+
+// MaskHead is [Mask] of at least the first n bytes of a text. What it returns may be longer,
+// so that a credential which the end cuts is masked, too.
+func MaskHead(text string, n int) string { return Mask(text[:min(len(text), n+longest)]) }
+
 // Mask returns a text with an asterisk in place of each byte of a credential, so that
 // offsets stay.
 func Mask(text string) string {

@@ -278,16 +278,12 @@ func (c *call) briefMemories(ctx context.Context, session turns.ID) ([]briefMemo
 	return out, nil
 }
 
-// maxSecret is how far behind the end of what is shown a credential may end that begins
-// before it, in bytes.
-const maxSecret = 4 << 10
-
 // shortened returns the beginning of a text that takes at most n bytes of a frame, with
 // asterisks for credentials of known shapes.
 func shortened(s string, n int) string {
 	const mark = "…"
 	s = strings.TrimSpace(s)
-	s = secrets.Mask(s[:min(len(s), n+maxSecret)])
+	s = secrets.MaskHead(s, n)
 	if m, _ := fits(s, n); m == len(s) {
 		return s
 	}

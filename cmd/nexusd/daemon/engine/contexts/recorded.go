@@ -78,7 +78,7 @@ func (cx *Contexts) recordedView(ctx context.Context, s *ledger.Session, head li
 			for _, h := range halves {
 				given.context = given.context.WithHalf(h.Ref, h.Half, h.Messages, given.path.Counter)
 			}
-			given.reported = cx.reportedOf(given, ev, req.Before)
+			given.reported = reportedOf(ev, req.Before)
 			return given, byRecipe, nil
 		}
 	}
@@ -87,7 +87,7 @@ func (cx *Contexts) recordedView(ctx context.Context, s *ledger.Session, head li
 		return nil, "", err
 	}
 	v.context = v.context.WithoutPending()
-	v.reported = cx.reportedOf(v, ev, req.Before)
+	v.reported = reportedOf(ev, req.Before)
 	return v, byPath, nil
 }
 
@@ -116,7 +116,7 @@ func (cx *Contexts) givenContext(ctx context.Context, s *ledger.Session, ev *tur
 
 // reportedOf returns the provider's count of the call of a turn, 0 if there is none: of
 // its input, with the response too unless before is set.
-func (cx *Contexts) reportedOf(v *contextView, ev *turns.Event, before bool) uint64 {
+func reportedOf(ev *turns.Event, before bool) uint64 {
 	if ev.Kind != turns.KindTurn || ev.Usage == nil || ev.Usage.InputTokens == 0 {
 		return 0
 	}

@@ -37,6 +37,7 @@ type Episodes struct {
 	reader   *reader.Reader
 	memories *memories.Memories
 
+	blind  bool               // the sessions that changed could not be read, as was said
 	looked uint64             // position up to which sessions were looked for
 	again  map[turns.ID]rest  // sessions whose episode could not be stored
 	known  map[turns.ID]known // what the last look at a session found; it saves reads only
@@ -65,7 +66,7 @@ func New(logger *slog.Logger, pl *paths.Loader, r *reader.Reader, ms *memories.M
 // RunEpisodes stores episodes until ctx ends.
 func (ep *Episodes) RunEpisodes(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = ep.StoreEpisodes(ctx) // it has logged each error
+		_ = ep.StoreEpisodes(ctx) // it has logged the first of each kind
 		timer := time.NewTimer(time.Second)
 		select {
 		case <-ctx.Done():
@@ -91,10 +92,15 @@ func (ep *Episodes) StoreEpisodes(ctx context.Context) (errs error) {
 	now, due := ep.reader.Now(), make(map[turns.ID]bool)
 	for id, err := range ep.reader.Projections.Touched(ep.looked, to) {
 		if err != nil {
+			if !ep.blind {
+				ep.logger.Error("the sessions that changed can't be read: no episode is stored", "err", err)
+			}
+			ep.blind = true
 			return err
 		}
 		due[id] = true
 	}
+	ep.blind = false
 	for id, r := range ep.again {
 		if due[id] = !now.Before(r.until); !due[id] {
 			delete(due, id)
@@ -210,6 +216,6 @@ func (ep *Episodes) store(ctx context.Context, s *ledger.Session, head lineage.N
 			e.Sources = append(e.Sources, api.TurnName{Session: t.Session, Turn: t.Turn})
 		}
 	}
-	_, err = ep.memories.StoreEpisode(ctx, reader.Caller{Tenant: s.Tenant, Agent: s.Agent}, e)
+	err = ep.memories.StoreEpisode(ctx, reader.Caller{Tenant: s.Tenant, Agent: s.Agent}, e)
 	return err
 }

@@ -142,8 +142,7 @@ func isStrayResult(text string) bool {
 // oneLine returns the beginning of a text, on one line, with asterisks for credentials of
 // known shapes: it stands in lists, which nobody asks for a secret.
 func oneLine(s string) string {
-	const longest = 4 << 10 // credential that begins in what is shown
-	s = secrets.Mask(s[:min(len(s), 8*TitleRunes+longest)])
+	s = secrets.MaskHead(s, 8*TitleRunes)
 	if len(s) > 8*TitleRunes {
 		s = s[:8*TitleRunes]
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"nexus/cmd/nexusd/daemon/engine/reader"
-	"nexus/cmd/nexusd/daemon/engine/writer"
 	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -24,32 +23,24 @@ type Episode struct {
 }
 
 // StoreEpisode stores an episode of a session as a memory of its agent, which supersedes the
-// session's episode before it. It reports whether this or an earlier call stored it.
+// session's episode before it.
 //
 // It stores nothing where the session has a later episode, or one that says the same, or where
 // the newest was withdrawn: then the agent wants none. It supersedes only what exactly those saw
 // who see the new one: what was promoted, or replaced by the agent, stays as it is.
 //
 // Crash states: those of [Memories.Save].
-func (ms *Memories) StoreEpisode(ctx context.Context, c reader.Caller, e Episode) (stored bool, err error) {
+func (ms *Memories) StoreEpisode(ctx context.Context, c reader.Caller, e Episode) error {
 	req := api.SaveMemory{Kind: turns.Episodic.String(), Text: e.Text, Session: e.Turn.Session,
 		Sources: append([]api.TurnName{{Session: e.Turn.Session, Turn: e.Turn.Turn}}, e.Sources...)}
-	header, err := ms.checkSave(&req)
+	header, digest, err := ms.prepare(c, "memory.episode", &req)
 	if err != nil {
-		return false, err
-	}
-	canonical, err := turns.EncodeJSON(req)
-	if err != nil {
-		return false, err
-	}
-	digest, err := ms.digest(c, writer.Request{Verb: "memory.episode", Canonical: canonical})
-	if err != nil {
-		return false, err
+		return err
 	}
 	req.ID = turns.EpisodeID(e.Turn)
 	_, err = ms.append(ctx, c, func(ledger.Memories) (*draft, error) {
 		was, _, err := ms.stored(c, req.ID, digest)
-		if stored = was != nil; stored || err != nil {
+		if was != nil || err != nil {
 			return nil, err
 		}
 		before, later, err := ms.episodesOf(c, e.Turn)
@@ -73,13 +64,13 @@ func (ms *Memories) StoreEpisode(ctx context.Context, c reader.Caller, e Episode
 				m.Supersedes = before.ID
 			}
 		}
-		d.event.ID, d.event.Digest, stored = req.ID, digest, true
+		d.event.ID, d.event.Digest = req.ID, digest
 		return d, nil
 	})
 	if reused := new(api.Error); errors.As(err, &reused) && reused.Code == api.IDReused {
-		return false, nil // another daemon stored it in other words, or the agent has another event of that id
+		return nil // another daemon stored it in other words, or the agent has another event of that id
 	}
-	return stored, err
+	return err
 }
 
 // episodesOf returns the newest episode of a session, nil if it has none, and whether it is

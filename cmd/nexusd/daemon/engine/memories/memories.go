@@ -58,21 +58,12 @@ func (ms *Memories) catchUp(ctx context.Context, tenant, agent string) (ledger.M
 	if err != nil {
 		return had, err
 	}
-	last, err := ms.reader.Log.Last(ctx, subject)
-	if errors.Is(err, ledger.ErrNotFound) {
-		if had.Stored > 0 { // a server whose disk fails says so, too
-			return had, fmt.Errorf("%w: the log gives no record of the memories of agent %s, which it had", ledger.ErrUnavailable, agent)
-		}
-		return ledger.Memories{}, nil
-	}
-	if err != nil {
-		return ledger.Memories{}, err
-	}
-	if err := ms.reader.Projections.WaitFor(ctx, last.Seq); err != nil {
+	last, err := ms.reader.CatchUpChain(ctx, subject, "the memories of agent "+agent, had.Stored > 0)
+	if err != nil || last == 0 {
 		return ledger.Memories{}, err
 	}
 	m, err := ms.reader.Projections.Memories(tenant, agent)
-	if err == nil && m.Tail.Seq < last.Seq {
+	if err == nil && m.Tail.Seq < last {
 		why, _ := ms.reader.Projections.WhyAside(subject)
 		err = fmt.Errorf("%w: the memories of agent %s are read-only here: %s", ledger.ErrCorrupt, agent, why)
 	}

@@ -29,19 +29,8 @@ type Found struct {
 // Crash states: those of [Memories.Save].
 func (ms *Memories) Remember(ctx context.Context, c reader.Caller, f Found) (stored bool, err error) {
 	req := api.SaveMemory{Kind: f.Kind.String(), Text: strings.TrimSpace(f.Text), Session: f.Session, Sources: f.Sources}
-	header, err := ms.checkSave(&req)
-	if field := new(turns.FieldError); errors.As(err, &field) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	canonical, err := turns.EncodeJSON(req)
-	if err != nil {
-		return false, err
-	}
-	digest, err := ms.digest(c, writer.Request{Verb: "memory.extract", Canonical: canonical})
-	if errors.Is(err, turns.ErrErased) {
+	header, digest, err := ms.prepare(c, "memory.extract", &req)
+	if errors.As(err, new(*turns.FieldError)) || errors.Is(err, turns.ErrErased) {
 		return false, nil // as with a compaction: nothing is learned
 	}
 	if err != nil {
@@ -70,6 +59,20 @@ func (ms *Memories) Remember(ctx context.Context, c reader.Caller, f Found) (sto
 		return false, nil // the agent has another event of that id
 	}
 	return stored, err
+}
+
+// prepare checks a request of this daemon's own, and returns its header and its digest.
+func (ms *Memories) prepare(c reader.Caller, verb string, req *api.SaveMemory) (*turns.Memory, turns.Hash, error) {
+	header, err := ms.checkSave(req)
+	if err != nil {
+		return nil, turns.Hash{}, err
+	}
+	canonical, err := turns.EncodeJSON(*req)
+	if err != nil {
+		return nil, turns.Hash{}, err
+	}
+	digest, err := ms.digest(c, writer.Request{Verb: verb, Canonical: canonical})
+	return header, digest, err
 }
 
 // isKnown reports whether the agent has had a memory that says the same, in any state: to

@@ -31,6 +31,22 @@ func (rd *Reader) ChannelOf(tenant, agent, name string) (Channel, error) {
 	return Channel{name, chain, ledger.Subject(tenant, id, chain), key}, nil
 }
 
+// CatchUpChain waits until the projections have applied what the log has of a chain, and returns
+// the position of its tail; 0: the chain is empty. had says that the projections had some of
+// it before this call; what names the chain in an error. Errors: [ledger.ErrUnavailable].
+func (rd *Reader) CatchUpChain(ctx context.Context, subject, what string, had bool) (tail uint64, err error) {
+	last, err := rd.Log.Last(ctx, subject)
+	switch {
+	case errors.Is(err, ledger.ErrNotFound) && had: // a server whose disk fails says so, too
+		return 0, fmt.Errorf("%w: the log gives no record of %s, which it had", ledger.ErrUnavailable, what)
+	case errors.Is(err, ledger.ErrNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return last.Seq, rd.Projections.WaitFor(ctx, last.Seq)
+}
+
 // CatchUpChannel waits until the projections have applied the channel's chain, and returns
 // its fold; zero if the chain is empty. A chain that is set aside is [ledger.ErrCorrupt].
 func (rd *Reader) CatchUpChannel(ctx context.Context, tenant string, ch Channel) (ledger.Channel, error) {
@@ -38,22 +54,15 @@ func (rd *Reader) CatchUpChannel(ctx context.Context, tenant string, ch Channel)
 	if err != nil {
 		return had, err
 	}
-	last, err := rd.Log.Last(ctx, ch.Subject)
-	missing := errors.Is(err, ledger.ErrNotFound)
-	if missing && had.Count > 0 { // a server whose disk fails says so, too
-		return had, fmt.Errorf("%w: the log gives no record of channel %s, which it had", ledger.ErrUnavailable, ch.Chain.ID)
-	}
-	if err == nil {
-		err = rd.Projections.WaitFor(ctx, last.Seq)
-	}
-	if err != nil && !missing {
+	last, err := rd.CatchUpChain(ctx, ch.Subject, "channel "+ch.Chain.ID, had.Count > 0)
+	if err != nil || last == 0 {
 		return ledger.Channel{}, err
 	}
 	c, err := rd.Projections.Channel(tenant, ch.Chain.ID)
 	switch {
 	case err != nil:
 		return c, err
-	case c.Tail.Seq < last.Seq:
+	case c.Tail.Seq < last:
 		why, _ := rd.Projections.WhyAside(ch.Subject)
 		return c, fmt.Errorf("%w: channel %s is read-only here: %s", ledger.ErrCorrupt, ch.Chain.ID, why)
 	}

@@ -382,21 +382,12 @@ func (rd *Reader) CatchUpPolicies(ctx context.Context, tenant string) (ledger.Po
 	if err != nil {
 		return had, err
 	}
-	last, err := rd.Log.Last(ctx, subject)
-	if errors.Is(err, ledger.ErrNotFound) {
-		if had.Tail.Seq > 0 { // a server whose disk fails says so, too
-			return had, fmt.Errorf("%w: the log gives no record of the policies of tenant %s, which it had", ledger.ErrUnavailable, tenant)
-		}
-		return ledger.Policies{}, nil
-	}
-	if err != nil {
-		return ledger.Policies{}, err
-	}
-	if err := rd.Projections.WaitFor(ctx, last.Seq); err != nil {
+	last, err := rd.CatchUpChain(ctx, subject, "the policies of tenant "+tenant, had.Tail.Seq > 0)
+	if err != nil || last == 0 {
 		return ledger.Policies{}, err
 	}
 	p, err := rd.Projections.Policies(tenant)
-	if err == nil && p.Tail.Seq < last.Seq {
+	if err == nil && p.Tail.Seq < last {
 		why, _ := rd.Projections.WhyAside(subject)
 		err = fmt.Errorf("%w: policies of tenant %s can't be stored here: %s", ledger.ErrCorrupt, tenant, why)
 	}

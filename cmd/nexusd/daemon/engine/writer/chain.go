@@ -13,11 +13,11 @@ import (
 // Chain serializes this daemon's writes to one chain, so that they do not conflict
 // with each other. The compare-and-set arbitrates between daemons.
 type Chain struct {
-	turn    chan struct{}    // holds one token; the writer that took it may write
-	waiting int              // writers that hold or wait for the token; guarded by Writer.mu
-	Seq     uint64           // last known position on the chain; guarded by the token
-	Calls   paths.KnownCalls // guarded by the token
-	plain   bool             // the session's opening is not sealed; guarded by the token
+	turn        chan struct{}    // holds one token; the writer that took it may write
+	waiting     int              // writers that hold or wait for the token; guarded by Writer.mu
+	Seq         uint64           // last known position on the chain; guarded by the token
+	Calls       paths.KnownCalls // guarded by the token
+	sealChecked bool             // checkSeal has let the session pass; guarded by the token
 }
 
 const (

@@ -65,11 +65,11 @@ func (wr *Writer) Mutate(ctx context.Context, c reader.Caller, id turns.ID, deci
 		if err != nil {
 			return err
 		}
-		if !ch.plain {
+		if !ch.sealChecked {
 			if err := wr.checkSeal(s); err != nil {
 				return err
 			}
-			ch.plain = true
+			ch.sealChecked = true
 		}
 		if reset, err := wr.resetFirst(ctx, c, ch, s); err != nil {
 			return err
