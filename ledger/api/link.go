@@ -30,6 +30,7 @@ type link struct {
 	calls     map[string]*pending    // by the last token of the reply subject, up to a dash
 	last      uint64                 // token given last
 	undecided map[turns.ID]undecided // requests with a try that has no answer
+	sweep     int                    // of them, from how many on those that are over are looked for
 }
 
 // pending is a call that waits for its answer.
@@ -199,9 +200,9 @@ func (l *link) try(ctx context.Context, p *pending, b []byte, wait time.Duration
 	number := len(p.tries)
 	m = &nats.Msg{Subject: p.subject, Reply: strings.TrimSuffix(inbox, "*") + p.token + "-" + strconv.Itoa(number), Data: b}
 	deadline, _ := ctx.Deadline()
-	decided := min(decisionTime, max(time.Until(deadline), leastDecision)).Round(time.Millisecond)
-	if decided < decisionTime {
-		m.Header = nats.Header{withinHeader: {strconv.FormatInt(decided.Milliseconds(), 10)}}
+	decided := min(DecisionTime, max(time.Until(deadline), leastDecision)).Round(time.Millisecond)
+	if decided < DecisionTime {
+		m.Header = nats.Header{WithinHeader: {strconv.FormatInt(decided.Milliseconds(), 10)}}
 	}
 	p.tries = append(p.tries, sentTry{until: time.Now().Add(decided + wayTime)})
 	switch err := l.nc.PublishMsg(m); {
@@ -228,14 +229,14 @@ func (l *link) try(ctx context.Context, p *pending, b []byte, wait time.Duration
 	}
 }
 
-// withinHeader is the header that says for how many milliseconds the sender of a request
+// WithinHeader is the header that says for how many milliseconds the sender of a request
 // waits for the answer.
-const withinHeader = "Nexus-Within"
+const WithinHeader = "Nexus-Within"
 
 const (
-	// decisionTime is how long after a NATS server sent a request to a daemon the daemon may
+	// DecisionTime is how long after a NATS server sent a request to a daemon the daemon may
 	// decide on it, unless the request says less.
-	decisionTime = 30 * time.Second
+	DecisionTime = 30 * time.Second
 	// leastDecision is the least that a try says: a daemon under load may take longer than
 	// one try waits, and its late answer counts.
 	leastDecision = 5 * time.Second
@@ -265,7 +266,7 @@ func (p *pending) openUntil() (until time.Time) {
 	return until
 }
 
-// rememberedOpen bounds the requests that a link knows to be open.
+// rememberedOpen is how many open requests a link knows before it first drops those that are over.
 const rememberedOpen = 10_000
 
 // undecided is a request with a try that has no answer.
@@ -292,8 +293,9 @@ func (l *link) setOpen(id turns.ID, u undecided) {
 		delete(l.undecided, id)
 		return
 	}
-	if len(l.undecided) >= rememberedOpen {
+	if len(l.undecided) >= max(rememberedOpen, l.sweep) {
 		maps.DeleteFunc(l.undecided, func(_ turns.ID, u undecided) bool { return !u.isOpen() })
+		l.sweep = 2 * len(l.undecided) // a look at all of them for as many new ones
 	}
 	l.undecided[id] = u
 }

@@ -101,19 +101,15 @@ func (a *age) probe(ctx context.Context, nc *nats.Conn) error {
 	}
 }
 
-// withinHeader is the header in which a request says how long its sender waits for the
-// answer, in milliseconds.
-const withinHeader = "Nexus-Within"
-
 // within returns how long after the server sent it r may be decided.
 func within(r micro.Request, v verb) (time.Duration, error) {
-	text := r.Headers().Get(withinHeader)
+	text := r.Headers().Get(api.WithinHeader)
 	if text == "" {
 		return v.limit(), nil
 	}
 	ms, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || ms == 0 {
-		return 0, &api.Error{Code: api.Malformed, Message: "header " + withinHeader + ": not a number of milliseconds over 0"}
+		return 0, &api.Error{Code: api.Malformed, Message: "header " + api.WithinHeader + ": not a number of milliseconds over 0"}
 	}
 	return min(v.limit(), time.Duration(ms)*time.Millisecond), nil
 }

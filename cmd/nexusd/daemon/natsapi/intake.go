@@ -22,8 +22,8 @@ const (
 	maxLargeBytes = 16 << 20
 	// largeRequest is the size from which a request is large, in bytes.
 	largeRequest = 256 << 10
-	// maxYield is the size up to which a request that waits for the disk leaves its place.
-	// All that are accepted may wait at once, with some eight times their bytes.
+	// maxYield is the size up to which a request that waits for the disk leaves its place at
+	// once. All that are accepted may wait together, with some eight times their bytes.
 	maxYield = 16 << 10
 )
 
@@ -272,10 +272,10 @@ func (in *intake) work(t *task) {
 }
 
 // yield gives the place of t to the next task, since t waits for the disk: the more changes
-// wait together, the more of them share a fsync. One over maxYield keeps its place, which
-// bounds memory.
+// wait together, the more of them share a fsync. One over maxYield keeps its place until its
+// lease ends: fewer of them wait together. Their memory is bounded by maxBytes.
 func (in *intake) yield(t *task) {
-	if t.class == large || t.bytes > maxYield {
+	if t.bytes > maxYield {
 		return
 	}
 	in.mu.Lock()

@@ -257,7 +257,7 @@ func TestAChangeThatWaitsForTheDiskGivesUpItsPlace(t *testing.T) {
 		class  class
 		bytes  int
 		leaves bool
-	}{{reads, 1, true}, {changes, 1, true}, {changes, maxYield, true}, {changes, maxYield + 1, false}, {large, 1, false}} {
+	}{{reads, 1, true}, {changes, 1, true}, {changes, maxYield, true}, {changes, maxYield + 1, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			in := newIntake()
 			defer in.close()

@@ -31,8 +31,9 @@ const prefix = "nexus.v1."
 
 // Limits of the service.
 const (
-	// timeout ends a request. A verification reads the whole ledger and has more time.
-	timeout       = 30 * time.Second
+	// timeout ends a request; clients count on it. A verification reads the whole ledger and
+	// has more time.
+	timeout       = api.DecisionTime
 	verifyTimeout = 30 * time.Minute
 	// maxUnreadMessages bounds the messages of one endpoint that the connection has
 	// read and the intake has not seen, maxUnreadBytes their bytes. The client library
