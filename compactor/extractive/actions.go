@@ -23,7 +23,7 @@ type action struct {
 	key     string
 	label   string // "edited x.go", "$ go test ./..."
 	outcome string // the last outcome; "" if unknown or not needed
-	times   int    // calls; of a file that was written, the writes that did not fail
+	times   int    // calls; of a file that was written, the writes that did not fail, and the first
 	writes  bool
 	command bool
 	failing bool   // the last outcome is an unresolved error
@@ -35,13 +35,18 @@ type action struct {
 
 // actions holds what the agent did, by key, and the calls that wait for a response.
 type actions struct {
-	byKey   map[string]*action
-	open    map[string]*action // by call id
-	writing map[string]bool    // the calls that write a file, by id
+	byKey map[string]*action
+	open  map[string][]opened // by call id; a patch of several files is an action for each, the first file last
+}
+
+// opened is an action whose call waits for its response.
+type opened struct {
+	*action
+	write bool // the call writes the file
 }
 
 func newActions() *actions {
-	return &actions{byKey: make(map[string]*action), open: make(map[string]*action), writing: make(map[string]bool)}
+	return &actions{byKey: make(map[string]*action), open: make(map[string][]opened)}
 }
 
 // call records a tool call. A patch is recorded for each file that it changes.
@@ -50,7 +55,7 @@ func (a *actions) call(p *turns.Part, args map[string]turns.Raw, order int, dept
 	if len(heads) == 0 {
 		a.record(describe(p, args), p.ID, order, depth)
 	}
-	for _, head := range slices.Backward(heads) { // the response belongs to the first one
+	for _, head := range slices.Backward(heads) {
 		label := patched + head
 		a.record(action{key: keyOf(label), label: label, writes: true}, p.ID, order, depth)
 	}
@@ -79,8 +84,7 @@ func (a *actions) record(next action, id string, order int, depth uint64) {
 	}
 	act.order, act.depth = order, depth
 	if len(a.open) < maxActions {
-		a.open[id] = act
-		a.writing[id] = next.writes
+		a.open[id] = append(a.open[id], opened{act, next.writes})
 	}
 }
 
@@ -103,28 +107,29 @@ func patchHeads(p *turns.Part) (out []string) {
 
 // response records how a call ended.
 func (a *actions) response(p *turns.Part, text string, order int, depth uint64) {
-	act, writes := a.open[p.ID], a.writing[p.ID]
+	acts := a.open[p.ID]
 	delete(a.open, p.ID)
-	delete(a.writing, p.ID)
-	if act == nil {
+	if len(acts) == 0 {
 		if !p.IsError {
 			return
 		}
-		key := "!" + oneLine(text, 60)
-		act = &action{key: key, label: cmp.Or(p.Name, "a call"), times: 1}
-		a.byKey[key] = act
+		act := &action{key: "!" + oneLine(text, 60), label: cmp.Or(p.Name, "a call"), times: 1}
+		a.byKey[act.key] = act
+		acts = []opened{{act, false}}
 	}
-	failed, note := outcome(text, p.IsError, act.command, act.command && onlyReads(act.label))
-	if failed && writes && act.times > 1 {
-		act.times--
+	for _, act := range acts {
+		failed, note := outcome(text, p.IsError, act.command, act.command && onlyReads(act.label))
+		if failed && act.write && act.times > 1 {
+			act.times--
+		}
+		switch {
+		case failed:
+			act.failing = true
+		case act.failing:
+			act.was, act.failing = act.outcome, false
+		}
+		act.outcome, act.order, act.depth = note, order, depth
 	}
-	switch {
-	case failed:
-		act.failing = true
-	case act.failing:
-		act.was, act.failing = act.outcome, false
-	}
-	act.outcome, act.order, act.depth = note, order, depth
 }
 
 // prune drops the less valuable half.
@@ -445,8 +450,8 @@ const writtenMark = " (since then written: "
 // waiting returns the calls without a response, oldest first.
 func (a *actions) waiting() []*action {
 	var out []*action
-	for _, act := range a.open {
-		out = append(out, act)
+	for _, acts := range a.open {
+		out = append(out, acts[len(acts)-1].action)
 	}
 	slices.SortFunc(out, func(x, y *action) int { return cmp.Or(cmp.Compare(x.order, y.order), cmp.Compare(x.key, y.key)) })
 	return out[max(0, len(out)-4):]

@@ -102,8 +102,8 @@ func (h *history) message(m *turns.Message, depth uint64, place *int) {
 		case turns.ToolCallResponse:
 			h.working = true
 			text := withoutSequences(responseText(p.Response))
-			if act := h.acts.open[p.ID]; act != nil {
-				h.facts.spot = &spot{label: act.label, depth: depth}
+			if acts := h.acts.open[p.ID]; len(acts) > 0 {
+				h.facts.spot = &spot{label: acts[len(acts)-1].label, depth: depth}
 			}
 			h.facts.scan(summary.CommandOutput(text), fromResult)
 			h.acts.response(p, text, h.now, depth)

@@ -480,3 +480,19 @@ func TestCountsOfFactsDoNotOverflow(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// A patch of several files that fails has changed none of them.
+func TestAFailedPatchFailsForEachOfItsFiles(t *testing.T) {
+	a := newActions()
+	p := &turns.Part{Type: turns.ToolCall, ID: "c", Name: "apply_patch", Arguments: turns.Raw(`{"patch":"*** Begin Patch\n*** Update File: pkg/first.go\n+x\n*** Update File: pkg/second.go\n+y\n*** End Patch"}`)}
+	a.call(p, nil, 1, 1)
+	if got := a.waiting(); len(got) != 1 || !strings.Contains(got[0].label, "first.go") {
+		t.Errorf("%d calls wait, want that of first.go", len(got))
+	}
+	a.response(&turns.Part{Type: turns.ToolCallResponse, ID: "c", IsError: true}, "error: the patch does not apply", 2, 1)
+	for _, file := range []string{"first.go", "second.go"} {
+		if got := a.writtenSince("mend "+file, 0); got != "" {
+			t.Errorf("%s counts as written: %q", file, got)
+		}
+	}
+}
