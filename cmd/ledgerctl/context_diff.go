@@ -16,8 +16,7 @@ func (e *env) diffPieces(cmd *cobra.Command, names []string, f contextFlags) err
 	var pieces [2][]contextview.Piece
 	var contexts [2]*api.Context
 	depths := make(map[turns.ID]uint64)
-	asJSON := e.json
-	e.json = false // contextOf leaves out what JSON of one context does not need
+	f.explain = true
 	for i, name := range names {
 		p, cx, err := e.contextOf(cmd, name, f)
 		if err != nil {
@@ -35,7 +34,6 @@ func (e *env) diffPieces(cmd *cobra.Command, names []string, f contextFlags) err
 			depths[id] = n
 		}
 	}
-	e.json = asJSON
 	entries := contextview.Diff(pieces[0], pieces[1])
 	sums := contextview.Sum(entries)
 	if e.json {

@@ -279,6 +279,9 @@ func jsonText(v turns.Raw) string {
 // clip is the first n characters of s on one line, with nothing in it that a
 // terminal would act on.
 func clip(s string, n int) string {
+	if len(s) > 16*n { // the end of a long text costs nothing
+		s = strings.ToValidUTF8(s[:16*n], "")
+	}
 	r := []rune(strings.Join(strings.Fields(printable(s)), " "))
 	if len(r) <= n {
 		return string(r)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -33,9 +34,9 @@ Code (CLAUDE_CONFIG_DIR) or in hooks.json of Codex (CODEX_HOME), which asks you
 to trust new hooks: until then they do not run, and status shows "never".
 
 The settings keep every other byte. They are replaced as a whole, and a copy of
-those of before stays beside them (.before-nexus). Settings that are not valid
-JSON are refused. uninstall takes the hooks out again. --server, --tenant and
---creds given to install are those that the hooks use.
+those from before the first change stays beside them (.before-nexus). Settings
+that are not valid JSON are refused. uninstall takes the hooks out again. The
+hooks reach the ledger by the flags of connection that install was given.
 
   --dry-run   print the settings as they would be; change nothing
 
@@ -91,17 +92,39 @@ func (e *env) hookCommand(agent string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	flags, err := e.connectionFlags()
+	if err != nil {
+		return "", err
+	}
 	words := []string{quoted(self)}
-	if e.serverNamed {
-		words = append(words, "--server", quoted(plainURL(e.server)))
-	}
-	if e.creds != "" {
-		words = append(words, "--creds", quoted(e.creds))
-	}
-	if e.tenant != "default" {
-		words = append(words, "--tenant", quoted(e.tenant))
+	for _, f := range flags {
+		words = append(words, quoted(f))
 	}
 	return strings.Join(append(words, "hook", "--from", agent), " "), nil
+}
+
+// connectionFlags returns the flags by which a process in another folder reaches the same
+// ledger.
+func (e *env) connectionFlags() (out []string, err error) {
+	if e.serverNamed {
+		out = append(out, "--server", plainURL(e.server))
+	}
+	for _, f := range []struct{ flag, file string }{{"--creds", e.creds}, {"--tls-ca", e.tlsCA}} {
+		if f.file == "" {
+			continue
+		}
+		if f.file, err = filepath.Abs(f.file); err != nil {
+			return nil, err
+		}
+		out = append(out, f.flag, f.file)
+	}
+	if e.natsContext != "" {
+		out = append(out, "--nats-context", e.natsContext)
+	}
+	if e.tenant != "default" {
+		out = append(out, "--tenant", e.tenant)
+	}
+	return out, nil
 }
 
 func (e *env) settingsFile(agent string) (string, error) {

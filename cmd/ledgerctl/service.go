@@ -140,16 +140,11 @@ func (e *env) units(args []string, nexusd, data, home string, complete bool) (ou
 		out = append(out, service.Unit{Name: "nexusd", About: "Nexus: the ledger", Command: []string{nexusd, "--data", data}})
 	}
 	if want("watch") {
-		u := service.Unit{Name: "watch", About: "Nexus: bring transcripts of agents in", Command: []string{self, "watch"}, After: "nexusd"}
-		if e.serverNamed {
-			u.Command = append(u.Command, "--server", plainURL(e.server))
+		flags, err := e.connectionFlags()
+		if err != nil {
+			return nil, err
 		}
-		if e.creds != "" {
-			u.Command = append(u.Command, "--creds", e.creds)
-		}
-		if e.tenant != "default" {
-			u.Command = append(u.Command, "--tenant", e.tenant)
-		}
+		u := service.Unit{Name: "watch", About: "Nexus: bring transcripts of agents in", Command: append([]string{self, "watch"}, flags...), After: "nexusd"}
 		if e.agent != "" {
 			u.Command = append(u.Command, "--agent", e.agent)
 		}

@@ -29,7 +29,7 @@ truncated, rewritten, replaced or renamed) deletes nothing in the ledger, and
 is recorded. The log on stderr has names of files and numbers, never content.
 
 The folders are those that the agents use: CLAUDE_CONFIG_DIR, CODEX_HOME,
-PI_CODING_AGENT_SESSION_DIR and pi's settings count.
+PI_CODING_AGENT_SESSION_DIR, pi's settings and GEMINI_CLI_HOME count.
 
   --once            end when all that is there is in the ledger
   --dry-run         list the files that would be read, newest first; ask no
@@ -179,10 +179,10 @@ func (e *env) watch(ctx context.Context, cfg watch.Config) error {
 }
 
 func (e *env) planWatch(cfg watch.Config) error {
-	list, err := watch.Plan(cfg)
-	if err != nil {
+	if err := cfg.Validate(); err != nil {
 		return usageError{err}
 	}
+	list, unread := watch.Plan(cfg)
 	sum := int64(0)
 	var rows [][]string
 	for _, p := range list {
@@ -195,13 +195,13 @@ func (e *env) planWatch(cfg watch.Config) error {
 		rows = append(rows, []string{p.Agent, grouped(uint64(p.Bytes)), printable(p.File)})
 	}
 	if e.json {
-		return nil
+		return unread
 	}
 	if len(rows) > 0 {
 		fmt.Fprint(e.out, e.table([]column{{head: "agent"}, {head: "bytes", right: true}, {head: "file", wraps: true, least: 20}}, rows))
 	}
 	e.tell("%s would be read: %s bytes", plural(uint64(len(list)), "file"), grouped(uint64(sum)))
-	return nil
+	return unread
 }
 
 // printWatch prints a status.

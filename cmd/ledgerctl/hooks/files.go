@@ -57,13 +57,8 @@ func Write(file string, before, after []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	if before != nil {
-		kept, err := os.OpenFile(file+".before-nexus", os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
-		if err == nil {
-			_, err = kept.Write(before)
-			err = errors.Join(err, kept.Close())
-		}
-		if err != nil && !errors.Is(err, fs.ErrExist) {
+	if _, err := os.Lstat(file + ".before-nexus"); before != nil && errors.Is(err, fs.ErrNotExist) {
+		if err := wholefile.Write(file+".before-nexus", mode, wholefile.Bytes(before)); err != nil {
 			return err
 		}
 	}

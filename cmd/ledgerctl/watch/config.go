@@ -89,7 +89,7 @@ func DefaultSources(getenv func(string) string, home string) []Source {
 		{"codex", filepath.Join(codex, "sessions")},
 		{"codex", filepath.Join(codex, "archived_sessions")},
 		{"pi", sessions},
-		{"gemini", filepath.Join(home, ".gemini", "tmp")},
+		{"gemini", filepath.Join(or("GEMINI_CLI_HOME"), ".gemini", "tmp")},
 	}
 }
 

@@ -54,15 +54,15 @@ type Pending struct {
 // ReadStatus compares the saved state of a watch with the files.
 func ReadStatus(dir string, sources []Source) (*Status, error) {
 	s, running, err := ReadState(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
 	if s == nil {
-		s = newState("")
+		s = newState("") // as a watch does with a state that it can't read
 	}
 	out := &Status{Running: running, Ledger: s.Ledger, Started: s.Started, Saved: s.Saved, Waiting: s.Waiting, Limited: s.Limited, Sources: []SourceStatus{}, Failed: []FailedFile{}, Events: slices.Clone(s.Events)}
 	if out.Events == nil {
 		out.Events = []Event{}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		out.Failed = append(out.Failed, FailedFile{File: stateFile(dir), Why: err.Error(), Time: time.Now()})
 	}
 	if running {
 		out.Process = s.Process
@@ -115,7 +115,8 @@ func behind(st *FileState, info fs.FileInfo) int64 {
 }
 
 // Plan returns the files that a watch with this state would read, the one that was written to
-// last first. It changes nothing and asks no ledger.
+// last first. It changes nothing and asks no ledger. With an error, those of the folders that
+// can be read.
 func Plan(cfg Config) ([]Pending, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -125,6 +126,7 @@ func Plan(cfg Config) ([]Pending, error) {
 		s = newState(cfg.Ledger) // it would be forgotten
 	}
 	out, written := []Pending{}, make(map[string]time.Time)
+	var unread error
 	for _, src := range cfg.Sources {
 		err := src.find(func(string) {}, func(path string, info fs.FileInfo) {
 			if n := behind(s.Files[path], info); n > 0 {
@@ -132,10 +134,8 @@ func Plan(cfg Config) ([]Pending, error) {
 				out = append(out, Pending{path, src.Agent, n})
 			}
 		})
-		if err != nil {
-			return nil, err
-		}
+		unread = errors.Join(unread, err)
 	}
 	slices.SortStableFunc(out, func(a, b Pending) int { return written[b.File].Compare(written[a.File]) })
-	return out, nil
+	return out, unread
 }
