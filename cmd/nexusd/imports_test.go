@@ -55,6 +55,7 @@ var allowed = map[string][]string{
 	"projections/search":         {"turns", "ledger"},
 	"cmd/nexusd":                 {"turns", "ledger/api", "compactor", "compactor/summary", "compactor/llm", "ledger/jetstream/disk", "cmd/nexusd/daemon"},
 	"cmd/nexusd/daemon/web":      {"turns"},
+	"cmd/nexusd/daemon/provider": {"turns", "turns/interchange", "compactor/overflow"},
 	"cmd/nexusd/faulttest":       {"turns"},
 	"cmd/nexusd/daemon/natsapi":  {"turns", "ledger/api", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/reader", "cmd/nexusd/daemon/engine/writer"},
 	room("page"):                 []string{"ledger", "ledger/api", "turns"},
