@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // FolderError says why no file can be made in a folder.
@@ -18,7 +19,7 @@ func (e *FolderError) Unwrap() error { return e.Err }
 
 // Write replaces a file by what write writes, with the permissions of mode. A crash leaves the
 // file before or this one, and perhaps a hidden file beside it, whose name begins with a dot
-// and that of the file. An error leaves the file before; [FolderError]: nothing was begun.
+// and that of the file; a power cut after it returned leaves this one. An error leaves the file before; [FolderError]: nothing was begun.
 func Write(name string, mode fs.FileMode, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
@@ -38,7 +39,24 @@ func Write(name string, mode fs.FileMode, write func(io.Writer) error) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), name)
+	if err := os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(name))
+}
+
+// syncFolder makes the names in a folder durable. A file system that can't is left alone: the
+// file is whole either way.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil // it can be written to, and not read
+	}
+	err = d.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
 }
 
 // Bytes returns a function that writes b, for [Write].

@@ -49,7 +49,24 @@ func (cx *Contexts) recordedView(ctx context.Context, s *ledger.Session, head li
 	if err != nil {
 		return nil, "", err
 	}
-	plain := api.GetContext{At: req.At, Format: req.Format, Explain: req.Explain, Read: req.Read}
+	if ev.Kind == turns.KindTurn {
+		given, err := cx.givenContext(ctx, s, ev, api.GetContext{At: req.At, Format: req.Format, Explain: req.Explain, Read: req.Read})
+		if err != nil {
+			return nil, "", err
+		}
+		if given != nil {
+			own, err := cx.paths.Halves(ctx, s, head, lineage.CutBefore(head.Depth, turns.MessagesHalf))
+			if err != nil {
+				return nil, "", err
+			}
+			given.context = given.context.WithoutPending()
+			for _, h := range asked(own, req.Before) {
+				given.context = given.context.WithHalf(h.Ref, h.Half, h.Messages, given.path.Counter)
+			}
+			given.reported = reportedOf(ev, req.Before)
+			return given, byRecipe, nil
+		}
+	}
 	v = new(contextView)
 	if v.event, v.set, err = cx.reader.SettingsAt(ctx, s, t.Index-1); err != nil {
 		return nil, "", err
@@ -60,35 +77,24 @@ func (cx *Contexts) recordedView(ctx context.Context, s *ledger.Session, head li
 		return nil, "", err
 	}
 	v.path.Limits = v.limits
-	own := slices.IndexFunc(v.path.Halves, func(h summary.HalfTurn) bool { return h.Ref == head.Ref })
-	if own < 0 {
-		own = len(v.path.Halves)
+	if own := slices.IndexFunc(v.path.Halves, func(h summary.HalfTurn) bool { return h.Ref == head.Ref }); own >= 0 {
+		v.path.Halves = slices.Concat(v.path.Halves[:own], asked(v.path.Halves[own:], req.Before))
 	}
-	halves := v.path.Halves[own:]
-	if req.Before {
-		halves = slices.DeleteFunc(slices.Clone(halves), func(h summary.HalfTurn) bool { return h.Half == turns.ResponseHalf })
-	}
-	if ev.Kind == turns.KindTurn {
-		given, err := cx.givenContext(ctx, s, ev, plain)
-		if err != nil {
-			return nil, "", err
-		}
-		if given != nil {
-			given.context = given.context.WithoutPending()
-			for _, h := range halves {
-				given.context = given.context.WithHalf(h.Ref, h.Half, h.Messages, given.path.Counter)
-			}
-			given.reported = reportedOf(ev, req.Before)
-			return given, byRecipe, nil
-		}
-	}
-	v.path.Halves = slices.Concat(v.path.Halves[:own], halves)
 	if v.context, err = view.Render(v.path, v.path.Counter); err != nil {
 		return nil, "", err
 	}
 	v.context = v.context.WithoutPending()
 	v.reported = reportedOf(ev, req.Before)
 	return v, byPath, nil
+}
+
+// asked returns the halves of a turn that a request asks for: without the response if before
+// is set.
+func asked(halves []summary.HalfTurn, before bool) []summary.HalfTurn {
+	if !before {
+		return halves
+	}
+	return slices.DeleteFunc(slices.Clone(halves), func(h summary.HalfTurn) bool { return h.Half == turns.ResponseHalf })
 }
 
 // givenContext makes the context that the call of a turn was given, by the recipe that
