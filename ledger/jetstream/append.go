@@ -3,6 +3,7 @@ package jetstream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -62,12 +63,18 @@ func (l *Log) Append(ctx context.Context, subject string, expect uint64, payload
 		l.own.add(era, ledger.Record{Seq: seq, Subject: subject, Payload: payload, Hash: sum, Stored: time.Now()})
 		err = w.Wait(ctx, seq)
 	}
+	if err == nil && l.own.now() != era { // the position may be another record's
+		err = fmt.Errorf("append to %s: %w: %w", subject, ledger.ErrIndeterminate, errInterrupted)
+	}
 	if err == nil {
 		l.Reached(seq)
 		l.acked(mark.Place{Seq: seq, Sum: sum}, mark.Place{})
 	}
 	return seq, err
 }
+
+// errInterrupted: [Log.Pause] came while a write was under way, and the files may be others.
+var errInterrupted = errors.New("the disk took no writes meanwhile")
 
 // publish sends a payload once.
 func (l *Log) publish(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error) {

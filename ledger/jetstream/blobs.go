@@ -60,6 +60,7 @@ type Blobs struct {
 	holds     holds
 	stopped   atomic.Pointer[error]  // once set, nothing more is written
 	paused    *atomic.Pointer[error] // see [Log.Pause]
+	era       func() uint64          // changes with each Pause and Resume
 }
 
 // maxBlob is the largest content with what sealing adds to it, in bytes.
@@ -109,6 +110,7 @@ func (b *Blobs) PutBlob(ctx context.Context, tenant string, digest turns.Hash, s
 func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chunk []byte) error {
 	b.switching.RLock()
 	defer b.switching.RUnlock()
+	era := b.era()
 	if err := b.refused(); err != nil {
 		return err
 	}
@@ -138,6 +140,9 @@ func (b *Blobs) put(ctx context.Context, subject string, header nats.Header, chu
 	if err == nil {
 		err = w.Wait(ctx, seq)
 	}
+	if err == nil && b.era() != era {
+		err = fmt.Errorf("%w: %w", ledger.ErrIndeterminate, errInterrupted)
+	}
 	if err == nil {
 		b.acked(mark.Place{}, mark.Place{Seq: seq, Sum: stored})
 	}
@@ -153,10 +158,13 @@ func (b *Blobs) hold(ctx context.Context, base string) (stored bool, err error) 
 	b.switching.RLock()
 	defer b.switching.RUnlock()
 	b.holds.add(keyOf(base))
-	now := b.current.Load()
+	era, now := b.era(), b.current.Load()
 	m, err := now.last(ctx, base+".0")
 	if err == nil {
 		err = now.sync.Wait(ctx, m.Sequence)
+	}
+	if err == nil && b.era() != era {
+		err = fmt.Errorf("%w: %w", ledger.ErrUnavailable, errInterrupted)
 	}
 	return err == nil, err
 }

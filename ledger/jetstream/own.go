@@ -40,7 +40,8 @@ func newOwn() *own {
 	return &own{records: make(map[uint64]ledger.Record), arrived: make(chan struct{}, 1)}
 }
 
-// now returns the era, which an append reads before it begins.
+// now returns the era, which a write reads before it begins, and once more before it is
+// acknowledged.
 func (o *own) now() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

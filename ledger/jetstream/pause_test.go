@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nexus/ledger"
+	"nexus/ledger/jetstream/mark"
 	"nexus/ledger/ledgertest"
 	"nexus/turns"
 )
@@ -52,5 +53,49 @@ func TestAPausedLogAcknowledgesNothing(t *testing.T) {
 	l.Pause(errPaused)
 	if err := l.Blobs().PutBlob(ctx, "t", turns.Hash{1}, payload); !errors.Is(err, errPaused) {
 		t.Errorf("put a blob that the server shows: %v, want that it is refused", err)
+	}
+}
+
+// A write that was under way when the log was paused is not acknowledged, though the log goes
+// on before its answer is taken: its record may be gone, and its position another record's.
+func TestAWriteUnderAPauseIsNotAcknowledged(t *testing.T) {
+	var acked []mark.Place
+	ctx := ledgertest.Within(t)
+	l, err := Open(ctx, stream(t, ledgerConn(t)), Config{Create: true, Ledger: "L", Acked: func(log, blobs mark.Place) { acked = append(acked, log, blobs) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := l.send
+	l.send = func(ctx context.Context, subject string, expect uint64, payload []byte, hash string) (uint64, error) {
+		seq, err := send(ctx, subject, expect, payload, hash)
+		l.Pause(errPaused)
+		l.Resume()
+		return seq, err
+	}
+	if _, err := l.Append(ctx, subjectA, 0, []byte("record")); !errors.Is(err, ledger.ErrIndeterminate) {
+		t.Errorf("append: %v, want indeterminate", err)
+	}
+	l.send = send
+	b := l.Blobs()
+	era, calls := b.era, 0
+	b.era = func() uint64 { // a pause after each first look
+		calls++
+		return era() + uint64(calls)
+	}
+	if err := b.PutBlob(ctx, "t", turns.Hash{1}, []byte("blob")); !errors.Is(err, ledger.ErrIndeterminate) {
+		t.Errorf("put blob: %v, want indeterminate", err)
+	}
+	if err := b.KeepBlob(ctx, "t", turns.Hash{1}); !errors.Is(err, ledger.ErrUnavailable) {
+		t.Errorf("keep blob: %v, want unavailable", err)
+	}
+	if len(acked) > 0 {
+		t.Errorf("acknowledged: %v", acked)
+	}
+	b.era = era
+	if seq, err := l.Append(ctx, subjectA, 0, []byte("record")); err != nil || seq != 1 {
+		t.Errorf("the same append again: %d, %v; want the record that is stored", seq, err)
+	}
+	if err := b.PutBlob(ctx, "t", turns.Hash{1}, []byte("blob")); err != nil {
+		t.Errorf("the same blob again: %v", err)
 	}
 }

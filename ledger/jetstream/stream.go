@@ -152,7 +152,7 @@ func Open(ctx context.Context, j js.JetStream, c Config) (*Log, error) {
 	if id := blobs.CachedInfo().Config.Metadata[metaLedger]; id != l.id {
 		return nil, fmt.Errorf("%w: stream %s belongs to ledger %s, stream %s to %s", ledger.ErrCorrupt, BlobsStream(c.BlobStream), id, StreamName, l.id)
 	}
-	l.blobs = &Blobs{js: j, cfg: c, acked: l.acked, paused: &l.paused, chunk: min(chunkSize, int(l.max)), holds: holds{now: time.Now}}
+	l.blobs = &Blobs{js: j, cfg: c, acked: l.acked, paused: &l.paused, era: l.own.now, chunk: min(chunkSize, int(l.max)), holds: holds{now: time.Now}}
 	current := &blobStream{number: c.BlobStream, stream: blobs}
 	if c.GroupSync != nil {
 		if current.sync, err = c.GroupSync(BlobsStream(c.BlobStream)); err != nil {
@@ -186,8 +186,8 @@ func LedgerOf(config []byte) (string, error) {
 func (l *Log) Refuse(err error) { l.unsound.CompareAndSwap(nil, &err) }
 
 // Pause refuses appends because of err, until [Log.Resume]. It says that what the server
-// shows may not be on the disk: an append whose outcome is not known stays so, no blob
-// counts as stored, and no state is taken for the log's. It never blocks.
+// shows may not be on the disk: a write that has begun is never acknowledged, not after
+// Resume either, no blob counts as stored, and no state is taken for the log's. It never blocks.
 func (l *Log) Pause(err error) {
 	l.paused.CompareAndSwap(nil, &err)
 	l.own.clear() // after: who reads the era from now on is refused

@@ -37,15 +37,18 @@ func (g *guardedLog) Append(ctx context.Context, subject string, expect uint64, 
 // errStale: what the log holds is not known.
 var errStale = fmt.Errorf("%w: the disk takes no writes, and what is served now may not be the log's end", ledger.ErrUnavailable)
 
-// guarded returns what read returns, or what stale returns in an outage.
+// guarded returns what read returns, or what stale returns if there is an outage before it has
+// ended: the server may show what is not on the disk, and after the outage, what was there
+// before.
 func guarded[T any](ctx context.Context, o *outage, read func(context.Context) (T, error), stale func() (T, error)) (T, error) {
+	sound, _ := o.now() // it ends with any outage that read meets
 	during, stop, err := o.during(ctx)
 	if err != nil {
 		return stale()
 	}
 	defer stop()
 	out, err := read(during)
-	if o.active() != nil { // the server may show what is not on the disk
+	if sound.Err() != nil {
 		return stale()
 	}
 	return out, err

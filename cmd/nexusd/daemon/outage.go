@@ -47,7 +47,8 @@ func newOutage(logger *slog.Logger) *outage {
 	return o
 }
 
-// pausable is a log that acknowledges nothing while it is paused.
+// pausable is a log that acknowledges nothing while it is paused. It is paused in an outage,
+// but for the steps of reopen that read it.
 type pausable interface {
 	Pause(error)
 	Resume()
@@ -161,15 +162,21 @@ func cause(err error) string {
 // during returns a context that ends with the outage that begins before ctx ends; its
 // error if there is one already. The caller calls stop.
 func (o *outage) during(ctx context.Context) (_ context.Context, stop func(), err error) {
-	o.mu.Lock()
-	sound, why := o.sound, o.why
-	o.mu.Unlock()
+	sound, why := o.now()
 	if why != nil {
 		return ctx, func() {}, why
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	unwatch := context.AfterFunc(sound, func() { cancel(context.Cause(sound)) })
 	return ctx, func() { unwatch(); cancel(nil) }, nil
+}
+
+// now returns a context that ends when the next outage begins, and why the disk takes no
+// writes, nil if it does.
+func (o *outage) now() (sound context.Context, why error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sound, o.why
 }
 
 // writing counts a write that runs. The caller calls the result when it has ended.

@@ -305,3 +305,75 @@ func TestAnOutageAfterACollectionEnds(t *testing.T) {
 	}
 	verified(t, c)
 }
+
+// After a try to open everything again that failed, nothing is acknowledged until the next one,
+// by whatever way an append reaches the log: the streams may be closed, or show what is not on
+// the disk. The same holds if a write failed during the try.
+func TestNothingIsAcknowledgedBetweenTriesToReopen(t *testing.T) {
+	dir := t.TempDir()
+	d, c := start(t, dir)
+	s := must[*api.Session](t)(c.Create(t.Context(), api.CreateSession{}))
+	first := appended(t, c, s.ID, "before")
+	unblock := holdOutage(t, dir) // so that nobody else opens anything
+	d.diskFailed(fmt.Errorf("%w: write x: %w", embed.ErrDisk, syscall.EIO))
+	refuses := func(when string) {
+		t.Helper()
+		if _, err := d.log.State(t.Context()); !errors.Is(err, ledger.ErrUnavailable) {
+			t.Errorf("%s: state of the log: %v, want unavailable", when, err)
+		}
+		if _, err := d.log.Append(t.Context(), "nexus.log.00.default.s.x", 0, []byte("x")); !errors.Is(err, ledger.ErrUnavailable) {
+			t.Errorf("%s: append: %v, want unavailable", when, err)
+		}
+		if err := d.log.Blobs().PutBlob(t.Context(), "default", turns.Hash{1}, []byte("x")); !errors.Is(err, ledger.ErrUnavailable) {
+			t.Errorf("%s: put blob: %v, want unavailable", when, err)
+		}
+		if got := raw(t, c, "session.get."+s.ID.String(), `{}`); !strings.Contains(got, `"stale":true`) || !strings.Contains(got, first.String()) {
+			t.Errorf("%s: a read: %s, want what was there, and that it may be stale", when, got)
+		}
+	}
+	kept := filepath.Join(dir, "streams")
+	if err := os.Rename(kept, kept+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kept, nil, 0o600); err != nil { // in the way of the last step that opens the streams
+		t.Fatal(err)
+	}
+	_, failures := d.outage.state()
+	if ended, err := d.reopen(t.Context(), failures); ended || err == nil {
+		t.Fatalf("reopen: %v, %v; want an error", ended, err)
+	}
+	refuses("after a try that failed")
+	if err := errors.Join(os.Remove(kept), os.Rename(kept+".away", kept)); err != nil {
+		t.Fatal(err)
+	}
+	if ended, err := d.reopen(t.Context(), failures-1); ended || err != nil {
+		t.Fatalf("reopen: %v, %v; want that a write failed meanwhile", ended, err)
+	}
+	refuses("after a try during which a write failed")
+	unblock()
+	ctx, cancel := context.WithTimeout(t.Context(), untilTheTestEnds(t))
+	defer cancel()
+	if _, err := c.Append(ctx, s.ID, api.AppendTurn{Messages: []turns.Message{turns.TextMessage(turns.User, "after")}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := must[*api.Session](t)(c.Session(t.Context(), s.ID)); got.Turns != 2 {
+		t.Errorf("%+v", got)
+	}
+	verified(t, c)
+}
+
+// What a read of the log brought is not taken for the log's if an outage began meanwhile, also
+// if it is over.
+func TestAReadUnderAnOutageIsStale(t *testing.T) {
+	o := newOutage(slog.New(slog.DiscardHandler))
+	read := func(context.Context) (string, error) {
+		o.fail(errors.New("write x: disk failed"))
+		if _, failures := o.state(); !o.end(failures) {
+			t.Error("the outage goes on")
+		}
+		return "record", nil
+	}
+	if got, err := guarded(t.Context(), o, read, func() (string, error) { return "stale", nil }); got != "stale" || err != nil {
+		t.Errorf("%q, %v; want what the projections have", got, err)
+	}
+}

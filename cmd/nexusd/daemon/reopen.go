@@ -85,6 +85,7 @@ func (d *Daemon) endure(ctx context.Context, p *prober) {
 		if !answered {
 			continue
 		}
+		ended := false
 		failed, failures := d.outage.state()
 		switch {
 		case isDiskError(err):
@@ -92,10 +93,12 @@ func (d *Daemon) endure(ctx context.Context, p *prober) {
 			continue
 		case err == nil && failed:
 			began := time.Now()
-			err = d.reopen(ctx)
+			ended, err = d.reopen(ctx, failures)
 			pause = max(pause, time.Since(began)) // it reads the streams: at most half of the time
+		case err == nil:
+			ended = d.outage.end(failures)
 		}
-		if err == nil && d.outage.end(failures) {
+		if ended {
 			return
 		}
 		if err == nil || ctx.Err() != nil {
@@ -119,39 +122,44 @@ func (d *Daemon) endure(ctx context.Context, p *prober) {
 
 // reopen opens what is open on a disk that failed again, as a start does: the streams
 // are closed, looked at and opened, then the projections. The server's connections and
-// clients stay.
+// clients stay. Then it ends the outage, unless a write failed since there were that many
+// failures.
 //
-// Crash states: those of a start. After an error the outage goes on, and reopen can be
-// called again.
-func (d *Daemon) reopen(ctx context.Context) (err error) {
+// Crash states: those of a start. If it did not end the outage, reopen can be called again. Until
+// then the log is paused and the projections follow nothing, as before the first call.
+func (d *Daemon) reopen(ctx context.Context, failures uint64) (ended bool, err error) {
 	defer func() {
-		if err != nil {
-			d.store.Hold(d.outage.active())
+		if ended {
+			return
 		}
+		why := d.outage.active()
+		d.store.Hold(why)
+		d.stopRun()
+		d.log.Pause(why)
 	}()
 	d.stopRun()
 	if d.server != nil {
 		if err := d.reopenStreams(ctx); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if d.server == nil {
 		d.log.Resume()
 	}
 	if err := d.reopenProjections(ctx); err != nil {
-		return err
+		return false, err
 	}
 	st, err := d.log.State(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	d.store.Hold(nil)
 	d.startRun(ctx)
 	if err := d.store.WaitFor(ctx, st.Last); err != nil {
-		return err
+		return false, err
 	}
 	d.engine.Forget()
-	return nil
+	return d.outage.end(failures), nil
 }
 
 // reopenStreams closes the streams, compares their files with what was acknowledged, and
