@@ -31,6 +31,7 @@ import (
 var (
 	flood       = flag.Duration("flood", 0, "how long TestFlood measures each load; 0 skips it. docs/TESTING.md has the figures")
 	floodNexusd = flag.String("flood-nexusd", "", "the nexusd that TestFlood measures; empty: one built from this tree")
+	floodTLS    = flag.Bool("flood-tls", false, "TestFlood's nexusd and its clients use TLS")
 	floodLoads  = flag.String("flood-loads", "large,read,append", "the loads of TestFlood")
 )
 
@@ -62,7 +63,7 @@ func measureLarge(t *testing.T, bin string) {
 	n := d.neighbour(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	before := n.run(ctx, *flood/4)
-	source := startSource(t, "large", d.url, d.creds, 64)
+	source := startSource(t, "large", d.url, d.creds, d.ca, 64)
 	done := make(chan latencies, 1)
 	for round := range 5 {
 		rounding, stop := context.WithCancel(ctx)
@@ -80,7 +81,7 @@ func measureSmall(t *testing.T, bin, load string, conns int) {
 	d := floodDaemon(t, bin)
 	n := d.neighbour(t)
 	before := n.run(t.Context(), *flood/4)
-	source := startSource(t, load, d.url, d.creds, conns)
+	source := startSource(t, load, d.url, d.creds, d.ca, conns)
 	source.begin()
 	during := n.run(t.Context(), *flood)
 	result := source.end()
@@ -88,7 +89,7 @@ func measureSmall(t *testing.T, bin, load string, conns int) {
 
 	echo := startEcho(t)
 	quiet := echo.run(t.Context(), *flood/4)
-	source = startSource(t, "echo", echo.url, "", conns)
+	source = startSource(t, "echo", echo.url, "", "", conns)
 	source.begin()
 	flooded := echo.run(t.Context(), *flood)
 	t.Logf("bare echo: %s; before %v, while %v", source.end(), quiet, flooded)
@@ -96,16 +97,37 @@ func measureSmall(t *testing.T, bin, load string, conns int) {
 
 // floodTarget is a process under load.
 type floodTarget struct {
-	cmd        *exec.Cmd
-	url, creds string
+	cmd            *exec.Cmd
+	url, creds, ca string
+}
+
+// dialFlood connects. ca is the server's certificate, "" without TLS.
+func dialFlood(t *testing.T, url, creds, ca string) *nats.Conn {
+	t.Helper()
+	var opts []nats.Option
+	if ca != "" {
+		opts = append(opts, nats.RootCAs(ca))
+	}
+	nc, err := api.Dial(url, creds, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
 }
 
 func floodDaemon(t *testing.T, bin string) *floodTarget {
 	t.Helper()
 	data := t.TempDir()
-	cmd, url := launch(t, bin, data)
+	var args []string
+	ca := ""
+	if *floodTLS {
+		cert, key := certificate(t)
+		args, ca = []string{"--tls-cert", cert, "--tls-key", key}, cert
+	}
+	cmd, url := launch(t, bin, data, args...)
 	t.Cleanup(func() { _ = cmd.Process.Signal(os.Interrupt); _ = cmd.Wait() })
-	return &floodTarget{cmd, url, filepath.Join(data, "users", "agent.nk")}
+	return &floodTarget{cmd, url, filepath.Join(data, "users", "agent.nk"), ca}
 }
 
 // status returns a row of the process's status.
@@ -151,11 +173,7 @@ type floodNeighbour struct {
 
 func (d *floodTarget) neighbour(t *testing.T) *floodNeighbour {
 	t.Helper()
-	nc, err := api.Dial(d.url, d.creds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
+	nc := dialFlood(t, d.url, d.creds, d.ca)
 	c := api.NewClient(nc, "default", "neighbour")
 	text := strings.Repeat("a kilobyte ", 100)
 	var s *api.Session
@@ -211,7 +229,7 @@ func (n *floodNeighbour) run(ctx context.Context, d time.Duration) latencies {
 // startEcho starts a process with a NATS server and a service that echoes.
 func startEcho(t *testing.T) *floodNeighbour {
 	t.Helper()
-	p := startChild(t, "echo-server", "", "", 0)
+	p := startChild(t, "echo-server", "", "", "", 0)
 	url := strings.TrimSpace(p.line())
 	nc, err := nats.Connect(url)
 	if err != nil {
@@ -233,13 +251,13 @@ type floodSource struct {
 
 const floodRole = "NEXUS_TEST_FLOOD"
 
-func startChild(t *testing.T, role, url, creds string, conns int) *floodSource {
+func startChild(t *testing.T, role, url, creds, ca string, conns int) *floodSource {
 	t.Helper()
 	cmd := exec.Command("nice", "-n", "19", os.Args[0], "-test.run", "^TestFloodSource$")
 	if role == "echo-server" || role == "large" { // the sender must keep up
 		cmd = exec.Command(os.Args[0], "-test.run", "^TestFloodSource$")
 	}
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%s|%s|%d", floodRole, role, url, creds, conns))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%s|%s|%s|%d", floodRole, role, url, creds, ca, conns))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -256,9 +274,9 @@ func startChild(t *testing.T, role, url, creds string, conns int) *floodSource {
 	return &floodSource{t, in, bufio.NewReader(out)}
 }
 
-func startSource(t *testing.T, role, url, creds string, conns int) *floodSource {
+func startSource(t *testing.T, role, url, creds, ca string, conns int) *floodSource {
 	t.Helper()
-	p := startChild(t, role, url, creds, conns)
+	p := startChild(t, role, url, creds, ca, conns)
 	if got := p.line(); got != "ready\n" {
 		t.Fatalf("the source of load says %q", got)
 	}
@@ -285,10 +303,10 @@ func (p *floodSource) end() string   { return p.round() }
 // TestFloodSource is the other process of TestFlood.
 func TestFloodSource(t *testing.T) {
 	role := strings.Split(os.Getenv(floodRole), "|")
-	if len(role) != 4 {
+	if len(role) != 5 {
 		t.Skip("TestFlood runs it")
 	}
-	conns, err := strconv.Atoi(role[3])
+	conns, err := strconv.Atoi(role[4])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,9 +314,9 @@ func TestFloodSource(t *testing.T) {
 	case "echo-server":
 		serveEcho(t, in)
 	case "large":
-		sendLarge(t, in, role[1], role[2], conns)
+		sendLarge(t, in, role[1], role[2], role[3], conns)
 	default:
-		sendSmall(t, in, role[0], role[1], role[2], conns)
+		sendSmall(t, in, role[0], role[1], role[2], role[3], conns)
 	}
 }
 
@@ -328,14 +346,9 @@ func serveEcho(t *testing.T, in io.Reader) {
 }
 
 // floodClients connects n clients, each with a session of an agent that agent names.
-func floodClients(t *testing.T, url, creds string, n int, agent func(int) string) (out []*api.Client, sessions []turns.ID) {
+func floodClients(t *testing.T, url, creds, ca string, n int, agent func(int) string) (out []*api.Client, sessions []turns.ID) {
 	for i := range n {
-		nc, err := api.Dial(url, creds)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		c := api.NewClient(nc, "default", agent(i))
+		c := api.NewClient(dialFlood(t, url, creds, ca), "default", agent(i))
 		s, err := c.Create(t.Context(), api.CreateSession{})
 		if err != nil {
 			t.Fatal(err)
@@ -347,8 +360,8 @@ func floodClients(t *testing.T, url, creds string, n int, agent func(int) string
 
 // sendLarge sends, for each line that it reads, one append of each client, until
 // all are stored.
-func sendLarge(t *testing.T, in *bufio.Reader, url, creds string, n int) {
-	clients, sessions := floodClients(t, url, creds, n, func(i int) string { return "large-" + strconv.Itoa(i) })
+func sendLarge(t *testing.T, in *bufio.Reader, url, creds, ca string, n int) {
+	clients, sessions := floodClients(t, url, creds, ca, n, func(i int) string { return "large-" + strconv.Itoa(i) })
 	fmt.Println("ready")
 	for round := 0; ; round++ {
 		if _, err := in.ReadString('\n'); err != nil {
@@ -398,7 +411,7 @@ func sendLarge(t *testing.T, in *bufio.Reader, url, creds string, n int) {
 }
 
 // sendSmall sends requests as fast as it can, from the first line to the second.
-func sendSmall(t *testing.T, in *bufio.Reader, load, url, creds string, n int) {
+func sendSmall(t *testing.T, in *bufio.Reader, load, url, creds, ca string, n int) {
 	var conns []*nats.Conn
 	var sessions []turns.ID
 	if load == "echo" {
@@ -412,7 +425,7 @@ func sendSmall(t *testing.T, in *bufio.Reader, load, url, creds string, n int) {
 		}
 	} else {
 		var clients []*api.Client
-		clients, sessions = floodClients(t, url, creds, n, func(int) string { return "flooder" })
+		clients, sessions = floodClients(t, url, creds, ca, n, func(int) string { return "flooder" })
 		for _, c := range clients {
 			conns = append(conns, c.Conn())
 		}

@@ -68,9 +68,10 @@ func TestKill9(t *testing.T) {
 }
 
 // launch starts nexusd and waits for its ready line.
-func launch(t *testing.T, bin, data string) (*exec.Cmd, string) {
+func launch(t *testing.T, bin, data string, args ...string) (*exec.Cmd, string) {
 	t.Helper()
-	d, err := faulttest.StartNexusd(t.Context(), os.Stderr, bin, "--data", data, "--listen", "127.0.0.1:0", "--http", "off", "--log-level", "error", "--max-store", "2000000000")
+	args = append([]string{"--data", data, "--listen", "127.0.0.1:0", "--http", "off", "--log-level", "error", "--max-store", "2000000000"}, args...)
+	d, err := faulttest.StartNexusd(t.Context(), os.Stderr, bin, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,15 +14,24 @@ import (
 // Many large requests at once are served or refused as busy: the server does not cut
 // the daemon's own connection, which would leave everybody without an answer.
 func TestAFloodOfLargeRequestsIsAnswered(t *testing.T) {
-	d, err := Open(t.Context(), Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "off"})
+	t.Run("without TLS", func(t *testing.T) { floodLarge(t, Config{}, 40) })
+	t.Run("with TLS", func(t *testing.T) {
+		cert, key := certificate(t)
+		floodLarge(t, Config{TLSCert: cert, TLSKey: key}, 16, nats.RootCAs(cert), nats.Timeout(untilTheTestEnds(t)))
+	})
+}
+
+func floodLarge(t *testing.T, c Config, requests int, opts ...nats.Option) {
+	c.Data, c.Listen, c.HTTP = t.TempDir(), "127.0.0.1:0", "off"
+	d, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close(t.Context())
-	const connections, requests = 6, 48
+	const connections = 6
 	conns := make([]*nats.Conn, connections)
 	for i := range conns {
-		if conns[i], err = d.Connect(); err != nil {
+		if conns[i], err = d.Connect(opts...); err != nil {
 			t.Fatal(err)
 		}
 		defer conns[i].Close()

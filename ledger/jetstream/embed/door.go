@@ -1,33 +1,40 @@
 package embed
 
 import (
+	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// door is the listener for clients without TLS. It passes their bytes on to the
-// server, as fast as the flow allows. With TLS the server listens itself: the door
-// could not see where a message begins.
+// door is the listener for clients. It does their TLS handshake, if there is TLS, and
+// passes their bytes on to the server, as fast as the flow allows. The server itself does not
+// listen, and knows nothing of TLS: else the door could not see where a message begins.
 type door struct {
-	listener net.Listener
-	flow     *flow
-	running  sync.WaitGroup
+	listener   net.Listener
+	flow       *flow
+	tls        *tls.Config // nil: without TLS
+	handshakes handshakes
+	logger     *slog.Logger
+	warned     atomic.Int64 // the second of the last line about a client that was not let in
+	running    sync.WaitGroup
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // nil once the door is stopped
 }
 
 // openDoor listens. Clients that connect wait until open.
-func openDoor(listen string) (*door, error) {
+func openDoor(listen string, secured *tls.Config, logger *slog.Logger) (*door, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return nil, err
 	}
-	return &door{listener: l, flow: newFlow(), conns: make(map[net.Conn]bool)}, nil
+	return &door{listener: l, flow: newFlow(), tls: secured, logger: logger, conns: make(map[net.Conn]bool)}, nil
 }
 
 // open lets clients in.
@@ -60,12 +67,36 @@ func (d *door) admit(s *server.Server, conn net.Conn) {
 	d.conns[conn] = true
 	d.mu.Unlock()
 	if inner, err := s.InProcessConn(); err == nil {
-		d.flow.serve(conn, inner)
+		d.pass(conn, inner)
 	}
 	_ = conn.Close()
 	d.mu.Lock()
 	delete(d.conns, conn)
 	d.mu.Unlock()
+}
+
+// pass lets a client and the server talk until one of them ends.
+func (d *door) pass(raw, inner net.Conn) {
+	defer inner.Close()
+	conn, greeting := raw, []byte(nil)
+	if d.tls != nil {
+		end, closed := d.handshakes.begin(raw)
+		if closed != nil {
+			d.refused(closed, errHandshakes)
+		}
+		var err error
+		conn, greeting, err = secure(raw, inner, d.tls)
+		if end(); err != nil {
+			d.refused(raw, err)
+			return
+		}
+	}
+	if len(greeting) > 0 {
+		if _, err := conn.Write(greeting); err != nil {
+			return
+		}
+	}
+	d.flow.serve(conn, inner)
 }
 
 // stop lets no one in any more. The server closes its connections.

@@ -5,3 +5,9 @@ func (s *Server) SyncsAlways() bool {
 	c := s.srv.JetStreamConfig()
 	return c != nil && c.SyncAlways
 }
+
+// Of the handshake.
+const (
+	MaxHandshakes = maxHandshakes
+	TLSRequired   = tlsRequired
+)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,9 +37,6 @@ const (
 // MaxPayload is the largest message, in bytes. The server warns above it.
 const MaxPayload = 8 << 20
 
-// tlsTimeout is how many seconds a client has for its TLS handshake.
-const tlsTimeout = 5
-
 // storeDir is under the data folder.
 const storeDir = "jetstream"
 
@@ -48,8 +44,8 @@ const storeDir = "jetstream"
 var ErrLocked = errors.New("data folder is in use")
 
 // maxPending is how many bytes may wait for one connection before the server closes
-// it. The service takes requests in up to a bound and refuses the rest as busy; with
-// TLS nothing bounds what is before it. Its own connection must not be closed, which
+// it. The service takes requests in up to a bound and refuses the rest as busy; the door
+// bounds what is before it, unless the service hangs. Its own connection must not be closed, which
 // would leave every client without an answer. A subscriber that does not read can hold as much.
 const maxPending = 640 << 20
 
@@ -97,7 +93,7 @@ type Server struct {
 	streams  server.JetStreamConfig // for StartStreams
 	users    map[string]User        // by the name of their account
 	scheme   string                 // of ClientURL
-	door     *door                  // of the clients; nil: the server's own listener, or none
+	door     *door                  // of the clients; nil: nobody may connect
 
 	// Fsync is the median time of one write and fsync of 4 KiB in DataDir, measured
 	// by Start. A fsync of less than 50 µs probably does not reach a disk.
@@ -145,7 +141,7 @@ func (s *Server) start(c Config) error {
 	s.password = hex.EncodeToString(secret[:])
 	ledger, agents := server.NewAccount(LedgerAccount), server.NewAccount(AgentsAccount)
 	o := &server.Options{
-		ServerName: "nexusd", NoSigs: true, NoLog: true, MaxPayload: MaxPayload, DontListen: c.Listen == "",
+		ServerName: "nexusd", NoSigs: true, NoLog: true, MaxPayload: MaxPayload, DontListen: true,
 		JetStream: true, StoreDir: filepath.Join(c.DataDir, storeDir), JetStreamMaxStore: c.MaxStore, JetStreamMaxMemory: 64 << 20,
 		SyncAlways: !c.NoSync, NoSystemAccount: false, MaxPending: maxPending,
 		Accounts: []*server.Account{ledger, agents},
@@ -158,24 +154,11 @@ func (s *Server) start(c Config) error {
 		return fmt.Errorf("users: %w", err)
 	}
 	if s.scheme = "nats"; c.TLS != nil {
-		s.scheme, o.TLS, o.TLSConfig, o.TLSTimeout = "tls", true, c.TLS, tlsTimeout
+		s.scheme, o.AuthTimeout = "tls", (handshakeTime + connectTime).Seconds() // the server's clock runs from the connect
 	}
-	if c.Listen != "" && c.TLS == nil {
-		o.DontListen = true
-		if s.door, err = openDoor(c.Listen); err != nil {
+	if c.Listen != "" {
+		if s.door, err = openDoor(c.Listen, c.TLS, c.Logger); err != nil {
 			return fmt.Errorf("nats server: %w", err)
-		}
-	} else if c.Listen != "" {
-		host, port, err := net.SplitHostPort(c.Listen)
-		if err != nil {
-			return err
-		}
-		o.Host = host
-		if o.Port, err = strconv.Atoi(port); err != nil {
-			return fmt.Errorf("port %q: %w", port, err)
-		}
-		if o.Port == 0 {
-			o.Port = server.RANDOM_PORT
 		}
 	}
 	if s.srv, err = server.NewServer(o); err != nil {
@@ -184,7 +167,7 @@ func (s *Server) start(c Config) error {
 	log := &serverLog{l: c.Logger, failed: c.Failed}
 	s.srv.SetLoggerV2(log, false, false, false)
 	s.srv.Start()
-	if why := log.fatal.Load(); why != nil { // a port that is taken: it would never be ready
+	if why := log.fatal.Load(); why != nil { // it would never be ready
 		s.shutdown()
 		return fmt.Errorf("nats server: %s", *why)
 	}
@@ -284,21 +267,16 @@ func (s *Server) dial(name string, opts ...nats.Option) (*nats.Conn, error) {
 
 // ClientURL is where clients connect; "" if the server does not listen.
 func (s *Server) ClientURL() string {
-	addr := s.srv.Addr()
-	if s.door != nil {
-		addr = s.door.listener.Addr()
+	if s.door == nil {
+		return ""
 	}
-	if a, ok := addr.(*net.TCPAddr); ok {
-		return s.scheme + "://" + a.String()
-	}
-	return ""
+	return s.scheme + "://" + s.door.listener.Addr().String()
 }
 
 // Pace makes clients wait while the service has not seen what they sent: at most 128
 // KiB of short messages and 16 MiB of long ones are on their way to it. probe calls
 // its argument, once, when the service has seen everything that the server sent to it
-// before the call. Without Pace, and for clients with TLS, the server takes what
-// comes. A nil probe ends the pacing.
+// before the call. Without Pace the server takes what comes. A nil probe ends the pacing.
 func (s *Server) Pace(probe func(seen func())) {
 	if s.door != nil {
 		s.door.flow.bound(probe)

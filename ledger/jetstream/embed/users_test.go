@@ -2,11 +2,12 @@ package embed_test
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"github.com/go-json-experiment/json"
-	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,13 +27,18 @@ type world struct {
 	*embed.Server
 	service *nats.Conn
 	seeds   map[string]string // files, by the name of the user
+	options []nats.Option     // of every client
+	trust   *tls.Config       // nil: without TLS
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldWith(t, nil) }
+
+// newWorldWith is newWorld with TLS, if secured is not nil.
+func newWorldWith(t *testing.T, secured *tls.Config) *world {
 	t.Helper()
 	w := &world{seeds: make(map[string]string)}
 	var users []embed.User
-	c := embed.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", MaxStore: 1 << 30,
+	c := embed.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", MaxStore: 1 << 30, TLS: secured,
 		Services: []string{"nexus.v1.*.*.session.>", "nexus.v1.*.*.turn.>", "$SRV.>"}, Streams: []string{"nexus.v1.*.*.notify.>"}}
 	for _, name := range []string{"alice", "bob"} {
 		pair, err := nkeys.CreateUser()
@@ -73,7 +79,7 @@ func (w *world) as(t *testing.T, user string) *nats.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(w.ClientURL(), o)
+	nc, err := nats.Connect(w.ClientURL(), append(w.options, o)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +110,15 @@ func (w *world) sender(m *nats.Msg) string {
 		return "unknown"
 	}
 	return u.Name
+}
+
+// address is where clients connect.
+func (w *world) address(t *testing.T) string {
+	u, err := url.Parse(w.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
 }
 
 func flush(t *testing.T, nc *nats.Conn) {
@@ -245,10 +260,15 @@ func TestUserCannotReachTheLedger(t *testing.T) {
 }
 
 // The server removes the header that names a request's user, except from header
-// blocks whose lines end with LF alone. The door disconnects who sends such a block; where
-// there is no door, the name of an account has to be one that no other user knows.
+// blocks whose lines end with LF alone. The door disconnects who sends such a block, with TLS
+// too. Besides, the name of an account is one that no other user knows.
 func TestForgedHeaderNamesNobody(t *testing.T) {
-	w := newWorld(t)
+	for name, start := range map[string]func(*testing.T) *world{"without TLS": newWorld, "with TLS": newSecureWorld} {
+		t.Run(name, func(t *testing.T) { forgeHeaders(t, start(t)) })
+	}
+}
+
+func forgeHeaders(t *testing.T, w *world) {
 	got := make(chan *nats.Msg, 1)
 	if _, err := w.service.ChanSubscribe("nexus.v1.>", got); err != nil {
 		t.Fatal(err)
@@ -335,15 +355,13 @@ var bareLF = regexp.MustCompile("[^\r]\n")
 // took it.
 func (w *world) publishRaw(t *testing.T, user, subject, header string) bool {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.ClientURL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, r, line := dialRaw(t, w.address(t))
 	defer conn.Close()
-	r := bufio.NewReader(conn)
-	line, err := r.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
+	if w.trust != nil {
+		trust := w.trust.Clone()
+		trust.ServerName = "127.0.0.1"
+		conn = tls.Client(conn, trust)
+		r = bufio.NewReader(conn)
 	}
 	var info struct {
 		Nonce string `json:"nonce"`
