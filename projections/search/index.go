@@ -285,7 +285,7 @@ func (x *Index) follow(ctx context.Context, src Source) error {
 }
 
 // rest leaves the processors to others after a batch in which events came: for d, unless
-// a search comes or no more events do. It reports whether they still do.
+// a search comes, one found damage, or no more events come. It reports whether events still come.
 func (x *Index) rest(ctx context.Context, src Source, d time.Duration) bool {
 	if d <= 0 || x.waiting.Load() > 0 {
 		return false
@@ -315,6 +315,9 @@ func (x *Index) rest(ctx context.Context, src Source, d time.Duration) bool {
 			return false
 		case <-x.erase:
 			x.Erase() // follow takes it
+			return false
+		case <-x.broken:
+			signal(x.broken) // the same
 			return false
 		case <-ctx.Done():
 			return false

@@ -844,8 +844,19 @@ func TestTheBestOfManyHitsAreFound(t *testing.T) {
 	}
 }
 
-// A search that finds that the index lacks much does not wait for it, and ends its rest.
-func TestAHurryEndsARest(t *testing.T) {
+// A search that finds that the index lacks much does not wait for it, and ends its rest. So does
+// one that finds damage: the index is made again at once.
+func TestASearchEndsARest(t *testing.T) {
+	for name, said := range map[string]func(*Index){
+		"much is missing": (*Index).Hurry,
+		"damage":          func(x *Index) { signal(x.broken) },
+		"an erased key":   (*Index).Erase,
+	} {
+		t.Run(name, func(t *testing.T) { endRest(t, said) })
+	}
+}
+
+func endRest(t *testing.T, said func(*Index)) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -859,7 +870,7 @@ func TestAHurryEndsARest(t *testing.T) {
 		})
 		others.Go(func() {
 			time.Sleep(3500 * time.Millisecond)
-			x.Hurry()
+			said(x)
 		})
 		if busy := x.rest(ctx, src, time.Hour); busy || time.Since(began) != 3500*time.Millisecond {
 			t.Errorf("it rests for %v, %v", time.Since(began), busy)
