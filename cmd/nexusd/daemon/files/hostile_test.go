@@ -18,16 +18,19 @@ import (
 	"nexus/turns"
 )
 
+// noon is the time of the engines whose files have the name of a day.
+var noon = time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC)
+
 // A pipe in place of a file holds up nothing: to open one would wait for another program.
 func TestAPipeInPlaceOfAFileHoldsUpNobody(t *testing.T) {
-	e := enginetest.NewWorld().Engine(t)
+	e := learns(t, func() time.Time { return noon })
 	s, dir := session(t, e, `{}`), t.TempDir()
 	a, w := open(t, e, "autobyteus"), open(t, e, "wolffish")
 	talk(t, e, a.ID, 2)
 	talk(t, e, w.ID, 2)
 	note1(t, e, api.SaveMemory{Text: "the first"})
 	applied(t, e, s.ID, a.ID, w.ID)
-	day := filepath.Join(dir, "agents", "alice", "memory", time.Now().UTC().Format(time.DateOnly)+".md")
+	day := filepath.Join(dir, "agents", "alice", "memory", noon.Format(time.DateOnly)+".md")
 	traces := filepath.Join(dir, "memory", "agents", "alice", "raw_traces.jsonl")
 	task := filepath.Join(dir, "brain", "motor", "tasks", ".TASK-"+w.ID.String()+".json")
 	for _, name := range []string{day, traces, task} {
@@ -51,12 +54,12 @@ func TestAPipeInPlaceOfAFileHoldsUpNobody(t *testing.T) {
 
 // A link under a temporary name leads to no other file of the folder.
 func TestALinkUnderATemporaryNameChangesNoOtherFile(t *testing.T) {
-	e := enginetest.NewWorld().Engine(t)
+	e := learns(t, func() time.Time { return noon })
 	s, dir := session(t, e, `{}`), t.TempDir()
 	note1(t, e, api.SaveMemory{Text: "the first"})
 	applied(t, e, s.ID)
 	folder := filepath.Join(dir, "agents", "alice", "memory")
-	day := time.Now().UTC().Format(time.DateOnly) + ".md"
+	day := noon.Format(time.DateOnly) + ".md"
 	other := filepath.Join(dir, "kept.md")
 	if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(other, []byte("mine"), 0o600), os.Symlink("../../../kept.md", filepath.Join(folder, "."+day+".tmp"))); err != nil {
 		t.Fatal(err)
@@ -72,11 +75,11 @@ func TestALinkUnderATemporaryNameChangesNoOtherFile(t *testing.T) {
 
 // A file that a person made is not read into memory: this one would not fit.
 func TestAFileOfAnySizeIsLeft(t *testing.T) {
-	e := enginetest.NewWorld().Engine(t)
+	e := learns(t, func() time.Time { return noon })
 	s, dir := session(t, e, `{}`), t.TempDir()
 	note1(t, e, api.SaveMemory{Text: "the first"})
 	applied(t, e, s.ID)
-	name := filepath.Join(dir, "agents", "alice", "memory", time.Now().UTC().Format(time.DateOnly)+".md")
+	name := filepath.Join(dir, "agents", "alice", "memory", noon.Format(time.DateOnly)+".md")
 	const size = 1 << 40
 	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, nil, 0o600)); err != nil {
 		t.Fatal(err)
