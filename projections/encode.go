@@ -175,21 +175,23 @@ func (p *place) encode() []byte {
 // [ledger.ErrCorrupt].
 func decodePlace(seq uint64, b []byte) (p place, err error) {
 	d := decoder{b: b}
-	bad := fmt.Errorf("%w: projection row of record %d, of %d bytes", ledger.ErrCorrupt, seq, len(b))
+	bad := func() error { // made where it is needed: most rows are whole
+		return fmt.Errorf("%w: projection row of record %d, of %d bytes", ledger.ErrCorrupt, seq, len(b))
+	}
 	kind := d.take(1)
 	switch {
 	case d.short:
-		return p, bad
+		return p, bad()
 	case kind[0] == placeSession:
 		copy(p.Session[:], d.take(16))
 		p.Index = d.number()
 		if d.short || len(d.b) > 0 {
-			return place{}, bad
+			return place{}, bad()
 		}
 	case kind[0] == placeRecord:
 		n := d.number()
 		if d.short || n == 0 || n > uint64(len(d.b)) {
-			return p, bad
+			return p, bad()
 		}
 		p.Subject, p.Payload = string(d.take(int(n))), d.b
 	case kind[0] == placeCBOR:
@@ -201,11 +203,11 @@ func decodePlace(seq uint64, b []byte) (p place, err error) {
 			Payload []byte
 		}
 		if err := cbor.Unmarshal(b, &old); err != nil {
-			return p, fmt.Errorf("%w: %v", bad, err)
+			return p, fmt.Errorf("%w: %v", bad(), err)
 		}
 		p = place{Session: old.Session, Index: old.Index, Subject: old.Subject, Payload: old.Payload}
 	default:
-		return p, bad
+		return p, bad()
 	}
 	return p, nil
 }

@@ -378,14 +378,24 @@ func lastKey(r pebble.Reader, prefix []byte) (k []byte, ok bool, err error) {
 func (s *Store) Index(session, event turns.ID) (uint64, error) {
 	v := s.view()
 	if v.isNew(session, event) {
-		return 0, fmt.Errorf("%w: event %s of session %s", ledger.ErrNotFound, event, session)
+		return 0, missingEvent{session, event}
 	}
 	index, ok, err := v.indexOf(session, event)
 	if err == nil && !ok {
-		err = fmt.Errorf("%w: event %s of session %s", ledger.ErrNotFound, event, session)
+		err = missingEvent{session, event}
 	}
 	return index, err
 }
+
+// missingEvent says that a session's chain has no event with an id. Each append asks for
+// its own id, so the text is made only if somebody reads it.
+type missingEvent struct{ session, event turns.ID }
+
+func (e missingEvent) Error() string {
+	return fmt.Sprintf("%v: event %s of session %s", ledger.ErrNotFound, e.event, e.session)
+}
+
+func (e missingEvent) Unwrap() error { return ledger.ErrNotFound }
 
 // Events yields the stored bytes of a session's chain from index on.
 func (s *Store) Events(session turns.ID, from uint64) iter.Seq2[[]byte, error] {

@@ -1,7 +1,6 @@
 package turns
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,11 +16,19 @@ const (
 	MaxKeys     = 1024 // content keys of one event
 )
 
-var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
-
 // ValidName reports whether s may name a tenant or an agent:
-// [a-z0-9][a-z0-9-]{0,63}. The operator's "_" is not one.
-func ValidName(s string) bool { return nameRE.MatchString(s) }
+// [a-z0-9][a-z0-9-]{0,63}. The operator's "_" is not one. An append asks it several times.
+func ValidName(s string) bool {
+	if len(s) == 0 || len(s) > 64 || s[0] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
 
 // ValidateMessages checks the messages half of a turn. Field is the JSON
 // pointer of the list, for errors.

@@ -3,13 +3,22 @@ package turns
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"slices"
 	"unicode/utf8"
 )
 
-// senderRE is the form of a user's public NKey.
-var senderRE = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
+// validSender reports whether s has the form of a user's public NKey: U[A-Z2-7]{55}.
+func validSender(s string) bool {
+	if len(s) != 56 || s[0] != 'U' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'A' || c > 'Z') && (c < '2' || c > '7') {
+			return false
+		}
+	}
+	return true
+}
 
 // Validate checks what of an event can be checked by itself. Its relation to
 // the chain and the lineage is package ledger's to check.
@@ -30,7 +39,7 @@ func (e *Event) Validate() error {
 		return bad("no recorded time")
 	case len(e.Actor) > 200 || !utf8.ValidString(e.Actor):
 		return bad("actor")
-	case e.Sender != "" && !senderRE.MatchString(e.Sender):
+	case e.Sender != "" && !validSender(e.Sender):
 		return bad("sender %q is not the public NKey of a user", clip(e.Sender, 60))
 	case e.Encoding > Zstd|Sealed:
 		return fmt.Errorf("%w: body encoding %d", ErrUnsupported, e.Encoding)
@@ -55,7 +64,7 @@ func (e *Event) Validate() error {
 			return bad("chain %q", clip(e.Chain.ID, 40))
 		}
 	case LabelEntity, AgentEntity, TenantEntity, ChannelEntity:
-		if !nameRE.MatchString(e.Chain.ID) {
+		if !ValidName(e.Chain.ID) {
 			return bad("chain %q", clip(e.Chain.ID, 40))
 		}
 	default:
@@ -162,7 +171,7 @@ func (e *Event) checkKind(bad refusal) error {
 		if e.Halves == 0 {
 			return bad("has neither messages nor a response")
 		}
-		if l := e.External; l != nil && (l.ID.IsZero() || !nameRE.MatchString(l.Channel)) {
+		if l := e.External; l != nil && (l.ID.IsZero() || !ValidName(l.Channel)) {
 			return bad("links to event %s of channel %q", l.ID, clip(l.Channel, 40))
 		}
 	case KindCompaction:
