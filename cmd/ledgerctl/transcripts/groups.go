@@ -15,7 +15,8 @@ import (
 
 // importWorkers is how many groups of files are imported at the same time. The daemon
 // stores the turns of one session one after the other; those of several share its fsyncs.
-const importWorkers = 8
+// A worker waits most of the time, and holds a file, some lines of it and a turn.
+const importWorkers = 24
 
 // Outcome is what became of one file.
 type Outcome struct {
