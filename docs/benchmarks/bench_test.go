@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 func TestMain(m *testing.M) {
@@ -305,5 +307,29 @@ func TestTheReadmeDescribesEachPeer(t *testing.T) {
 		if row := fmt.Sprintf("| `%s` | %s | %s |\n", p.name, p.is, p.not); !strings.Contains(string(readme), row) {
 			t.Errorf("README.md lacks the row\n%s", row)
 		}
+	}
+}
+
+// A cluster may refuse a client's next publish while it still holds the last one as in flight.
+func TestPublishRefusedForAWriteInFlightIsSentAgain(t *testing.T) {
+	busy := fmt.Errorf("nats: %w", &jetstream.APIError{Code: 400, ErrorCode: 10164, Description: "wrong last sequence"})
+	moved := fmt.Errorf("nats: %w", &jetstream.APIError{Code: 400, ErrorCode: 10071, Description: "wrong last sequence: 7"})
+	for _, last := range []error{nil, moved, context.Canceled} {
+		answers := []error{busy, busy, last, busy}
+		ack, err := retryInFlight(func() (*jetstream.PubAck, error) {
+			err := answers[0]
+			answers = answers[1:]
+			return &jetstream.PubAck{Sequence: uint64(len(answers))}, err
+		})
+		if err != last || ack.Sequence != 1 {
+			t.Errorf("%v, %v, want the answer %v", ack, err, last)
+		}
+	}
+}
+
+func TestErrorsOfManyClientsAreToldOnce(t *testing.T) {
+	a, b := errors.New("a"), errors.New("b")
+	if got := distinct([]error{nil, a, errors.New("a"), nil, b, a}); len(got) != 2 || got[0] != a || got[1] != b {
+		t.Error(got)
 	}
 }

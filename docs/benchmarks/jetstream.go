@@ -149,7 +149,7 @@ func openStream(ctx context.Context, r *run, l load, dir string, replicas int, b
 			return nil, errors.Join(err, b.close())
 		}
 		b.conns = append(b.conns, nc)
-		js, err := jetstream.New(nc)
+		js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(answerTime))
 		if err != nil {
 			return nil, errors.Join(err, b.close())
 		}
@@ -167,8 +167,29 @@ func (b *bareStream) message(c int, t turn) *nats.Msg {
 	return &nats.Msg{Subject: "bench." + strconv.Itoa(c), Data: t.json(), Header: nats.Header{"Nats-Expected-Last-Subject-Sequence": {strconv.FormatUint(b.tails[c], 10)}}}
 }
 
+// answerTime is how long a publish waits for its answer. On a slow disk the last of 512
+// clients waits for 512 fsyncs, which takes longer than the 5 s of the client library.
+const answerTime = time.Minute
+
+// writeInFlight is the code with which a server refuses a publish, and stores nothing of it,
+// while another write to its subject is in flight. A cluster answers a publish before it
+// takes it from those in flight, so the next one of the same client may be refused.
+const writeInFlight jetstream.ErrorCode = 10164
+
+// retryInFlight calls publish until the server does not refuse it for a write in flight.
+func retryInFlight(publish func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error) {
+	for {
+		ack, err := publish()
+		if refused := (*jetstream.APIError)(nil); !errors.As(err, &refused) || refused.ErrorCode != writeInFlight {
+			return ack, err
+		}
+	}
+}
+
 func (b *bareStream) append(ctx context.Context, c, _ int, t turn) error {
-	ack, err := b.streams[c%len(b.streams)].PublishMsg(ctx, b.message(c, t))
+	ack, err := retryInFlight(func() (*jetstream.PubAck, error) {
+		return b.streams[c%len(b.streams)].PublishMsg(ctx, b.message(c, t))
+	})
 	if err != nil {
 		return err
 	}

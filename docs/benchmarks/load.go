@@ -185,7 +185,7 @@ func (l load) run(ctx context.Context, s system, each time.Duration, stored []in
 		})
 	}
 	wg.Wait()
-	return slices.Concat(all...), errors.Join(append(errs, ctx.Err())...)
+	return slices.Concat(all...), errors.Join(append(distinct(errs), ctx.Err())...)
 }
 
 func total(ns []int) (n int) {
@@ -232,6 +232,19 @@ func medians(ms, base []measured) measured {
 	}
 	if len(ratios) > 0 {
 		out.Relative, out.Lowest, out.Highest = median(ratios), slices.Min(ratios), slices.Max(ratios)
+	}
+	return out
+}
+
+// distinct returns the errors of errs without those that say the same as an earlier one:
+// what stops one client stops hundreds.
+func distinct(errs []error) (out []error) {
+	seen := make(map[string]bool)
+	for _, err := range errs {
+		if err != nil && !seen[err.Error()] {
+			seen[err.Error()] = true
+			out = append(out, err)
+		}
 	}
 	return out
 }
