@@ -185,6 +185,9 @@ func placeTerm(segment string, depth uint64) string {
 	return segment + "/" + fmt.Sprintf("%014x", depth/placeDepths)
 }
 
+// MaxPosition is the last position whose documents have ids that sort by it.
+const MaxPosition = 1<<44 - 2
+
 // DocumentID returns the id of a document: the position of its event, and its number
 // within that. Ids sort by the position.
 func DocumentID(seq uint64, item uint64) string { return fmt.Sprintf("%011x.%d", seq, item) }

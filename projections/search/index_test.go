@@ -844,6 +844,43 @@ func TestTheBestOfManyHitsAreFound(t *testing.T) {
 	}
 }
 
+// What is behind the best hits is there once, newest first, whatever the size of a part.
+func TestAllDocumentsWithTheWordsAreWalked(t *testing.T) {
+	src := newSource()
+	for i := range 50 {
+		src.add(turnOf("s1", fmt.Sprint("needle ", i)), turnOf("s2", "hay"))
+	}
+	x, _ := open(t, t.TempDir(), src, 7)
+	q, err := Parse("needle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for seq := uint64(50); seq > 0; seq-- {
+		want = append(want, DocumentID(seq, 0))
+	}
+	for _, size := range []int{1, 7, 50, 60} {
+		var got []string
+		for below, more := DocumentID(51, 0), true; more; {
+			r, err := x.SearchBelow(t.Context(), q, Filter{Tenant: "default"}, below, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ids []string
+			for _, h := range r.Hits {
+				ids = append(ids, h.ID)
+			}
+			slices.Sort(ids)
+			slices.Reverse(ids)
+			got = append(got, ids...)
+			below, more = r.Last, r.Cut
+		}
+		if len(want) != 50 || !slices.Equal(got, want) {
+			t.Errorf("parts of %d: %q, want %q", size, got, want)
+		}
+	}
+}
+
 // A search that finds that the index lacks much does not wait for it, and ends its rest. So does
 // one that finds damage: the index is made again at once.
 func TestASearchEndsARest(t *testing.T) {

@@ -42,6 +42,12 @@ func (q Query) Len() int { return len(q.units) }
 // IsQuestion reports whether it has so many units that few texts have all of them.
 func (q Query) IsQuestion() bool { return len(q.units) >= question }
 
+// HasPhrase reports whether a unit has several words. A document may lack these in a row
+// though the index finds it.
+func (q Query) HasPhrase() bool {
+	return slices.ContainsFunc(q.units, func(u unit) bool { return len(u.parts) > 1 })
+}
+
 // Loose returns the query for documents that have some of the units: a word is any of its
 // forms, and words that say nothing of the subject do not count, unless there are no others.
 func (q Query) Loose() Query {
@@ -165,7 +171,8 @@ type Hit struct {
 type Result struct {
 	Hits     []Hit
 	All      int    // so many of Hits have all units; the others, behind them, have some
-	Cut      bool   // more than [MaxHits] were found
+	Cut      bool   // there are more
+	Last     string // of [Index.SearchBelow]: the lowest id
 	Position uint64 // of the log, that the index had
 }
 

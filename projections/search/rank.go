@@ -55,6 +55,32 @@ func (x *Index) SearchAny(ctx context.Context, q Query, f Filter) (Result, error
 	})
 }
 
+// SearchBelow returns the documents that have all units and an id below a document's, newest
+// first, so many at most, ranked as those of Search. Cut says that there are more, all of them
+// below Last.
+func (x *Index) SearchBelow(ctx context.Context, q Query, f Filter, below string, limit int) (Result, error) {
+	return x.read(ctx, func(r *Result) error {
+		all, want, err := x.queries(ctx, q)
+		if err != nil {
+			return err
+		}
+		req := bleve.NewSearchRequestOptions(query.NewConjunctionQuery(append(all, f.query())), limit, 0, false)
+		req.Score = "none"
+		req.SortBy([]string{"-_id"})
+		req.SetSearchAfter([]string{below})
+		res, err := x.idx.SearchInContext(ctx, req)
+		if err != nil {
+			return err
+		}
+		r.Hits = hitsOf(res)
+		if r.All = len(r.Hits); r.All > 0 {
+			r.Last = r.Hits[r.All-1].ID
+		}
+		r.Cut = r.All == limit
+		return x.rank(ctx, want, r.Hits)
+	})
+}
+
 // read calls f on an index that stays open meanwhile.
 func (x *Index) read(ctx context.Context, f func(*Result) error) (r Result, err error) {
 	x.mu.RLock()

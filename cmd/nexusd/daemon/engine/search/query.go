@@ -2,12 +2,7 @@ package search
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"nexus/cmd/nexusd/daemon/engine/cache"
@@ -15,7 +10,6 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/memories"
 	"nexus/cmd/nexusd/daemon/engine/page"
 	"nexus/cmd/nexusd/daemon/engine/reader"
-	"nexus/ledger"
 	"nexus/ledger/api"
 	"nexus/lineage"
 	"nexus/projections/search"
@@ -37,8 +31,8 @@ const (
 
 // Search answers search.query. Safe for concurrent use.
 type Search struct {
-	// PageText is about how many bytes of the texts of hits a page looks at. Then it ends,
-	// with fewer hits than its limit.
+	// PageText is about how many bytes of the texts of candidates a page looks at. Then it
+	// ends, with fewer hits than its limit, or none.
 	PageText int
 
 	index    *search.Index // nil: it is off
@@ -46,20 +40,13 @@ type Search struct {
 	page     *page.Limits
 	reader   *reader.Reader
 	memories *memories.Memories
-	results  *cache.Cache[resultKey, search.Result] // for the pages after the first; they hold no text
+	results  *cache.Cache[listKey, search.Result] // for the pages after the first; they hold no text
 	works    *cache.Cache[turns.Ref, stated]
-}
-
-// resultKey names what a query found.
-type resultKey struct {
-	caller   reader.Caller
-	digest   string // of the request without after and limit
-	position uint64
 }
 
 // New returns a search over index; nil: searches are refused.
 func New(index *search.Index, cs *content.Store, limits *page.Limits, r *reader.Reader, ms *memories.Memories, budget *cache.Budget) *Search {
-	se := &Search{PageText: pageText, index: index, content: cs, page: limits, reader: r, memories: ms, results: cache.New[resultKey, search.Result](budget, "searches"), works: cache.New[turns.Ref, stated](budget, "work contexts")}
+	se := &Search{PageText: pageText, index: index, content: cs, page: limits, reader: r, memories: ms, results: cache.New[listKey, search.Result](budget, "searches"), works: cache.New[turns.Ref, stated](budget, "work contexts")}
 	if index != nil && cs.Keys != nil {
 		cs.Keys.OnDestroy(index.Erase)
 	}
@@ -111,79 +98,18 @@ func (se *Search) Query(ctx context.Context, c reader.Caller, req api.Search) (*
 	if err := se.wait(ctx, req.Read); err != nil {
 		return nil, err
 	}
-	out := &api.SearchHits{Hits: []api.SearchHit{}, Behind: se.Behind()}
-	found, name, from, err := se.find(ctx, c, req, q, f)
-	if err != nil {
+	w := &walk{se: se, query: q, filter: f, resolver: res, limit: limit, out: &api.SearchHits{Hits: []api.SearchHit{}, Behind: se.Behind()}}
+	if w.cursor, err = cursorOf(c, req); err != nil {
 		return nil, err
 	}
-	if err := se.show(ctx, res, found, name, from, limit, out); err != nil {
+	first := w.cursor.shown == 0
+	if err := w.page(ctx); err != nil {
 		return nil, err
 	}
-	if from == 0 && len(out.Hits) == 0 && out.Next == "" && found.All > 0 && found.All == len(found.Hits) && q.Len() > 1 {
-		// What the index has all of the words of was none: words of another role, or a phrase
-		// by chance.
-		if found, err = se.withSome(ctx, name, q, f, found); err != nil {
-			return nil, err
-		}
-		if err := se.show(ctx, res, found, name, found.All, limit, out); err != nil {
-			return nil, err
-		}
-	}
-	out.Cut = found.Cut || cut
-	out.Any = len(out.Hits) > 0 && out.Hits[0].Some && from == 0
-	return out, nil
+	w.out.Cut = w.out.Cut || cut
+	w.out.Any = first && len(w.out.Hits) > 0 && w.out.Hits[0].Some
+	return w.out, nil
 }
-
-// show adds to out the hits of found from a place on, as many as a page may have.
-func (se *Search) show(ctx context.Context, res *resolver, found search.Result, name resultKey, from, limit int, out *api.SearchHits) error {
-	size := 0
-	for i := from; i < len(found.Hits); i++ {
-		if len(out.Hits) == limit || size > se.page.PageBytes() || res.looked > se.PageText {
-			out.Next = fmt.Sprintf("%s~%d~%d", name.digest[:16], name.position, i)
-			return nil
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("%w: search: %w", ledger.ErrUnavailable, ctx.Err())
-		}
-		h, ok, err := res.hit(ctx, found.Hits[i], i >= found.All)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue
-		}
-		n, err := page.EncodedSize(h)
-		if err != nil {
-			return err
-		}
-		out.Hits, size = append(out.Hits, h), size+n
-	}
-	return nil
-}
-
-// withSome returns found with what has some of the words behind it, and keeps that for the
-// pages that follow.
-func (se *Search) withSome(ctx context.Context, name resultKey, q search.Query, f search.Filter, found search.Result) (search.Result, error) {
-	more, err := se.index.SearchAny(ctx, q, f)
-	if err != nil {
-		return found, err
-	}
-	if more, err = se.withNeighbours(ctx, q, f, more); err != nil {
-		return found, err
-	}
-	found.Hits = slices.Clip(found.Hits[:found.All])
-	for _, h := range more.Hits {
-		if len(found.Hits) < search.MaxHits { // those of all, too: they have some
-			found.Hits = append(found.Hits, h)
-		}
-	}
-	found.Cut = more.Cut || found.Cut
-	se.results.Put(name, found, resultSize(found))
-	return found, nil
-}
-
-// resultSize is about how many bytes a result takes.
-func resultSize(r search.Result) int { return 64*len(r.Hits) + 512 }
 
 // filterOf returns the filter of a request, but for its session.
 func filterOf(c reader.Caller, req api.Search) (f search.Filter, err error) {
@@ -284,49 +210,4 @@ func (se *Search) wait(ctx context.Context, r api.Read) error {
 	defer cancel()
 	_ = se.index.WaitFor(soon, se.reader.Projections.Applied().Seq) // the reply says what is missing
 	return nil
-}
-
-// find returns what a request finds, its name, and the place at which its page begins. A
-// later page goes on in what the first one found, also if events came since. If that was
-// dropped, or is of another daemon, the query is asked again.
-func (se *Search) find(ctx context.Context, c reader.Caller, req api.Search, q search.Query, f search.Filter) (r search.Result, k resultKey, from int, err error) {
-	after := req.After
-	req.After, req.Limit, req.Read = "", 0, api.Read{}
-	b, err := turns.EncodeJSON(req)
-	if err != nil {
-		return r, k, 0, err
-	}
-	sum := sha256.Sum256(b)
-	k = resultKey{caller: reader.Caller{Tenant: c.Tenant, Agent: c.Agent}, digest: hex.EncodeToString(sum[:])}
-	if after != "" {
-		bad := api.FieldErrorf("/after", "not what a page of this query gave as next")
-		p := strings.Split(after, "~")
-		if len(p) != 3 || p[0] != k.digest[:16] {
-			return r, k, 0, bad
-		}
-		position, err1 := strconv.ParseUint(p[1], 10, 64)
-		n, err2 := strconv.ParseUint(p[2], 10, 16)
-		if err1 != nil || err2 != nil || n > search.MaxHits {
-			return r, k, 0, bad
-		}
-		k.position, from = position, int(n)
-		if r, ok := se.results.Get(k); ok {
-			return r, k, from, nil
-		}
-	}
-	if r, err = se.index.Search(ctx, q, f); err != nil {
-		return r, k, 0, err
-	}
-	if r, err = se.withNeighbours(ctx, q, f, r); err != nil {
-		return r, k, 0, err
-	}
-	if after == "" {
-		k.position = r.Position
-	}
-	if from >= len(r.Hits) && r.All == len(r.Hits) && q.Len() > 1 { // the first page had none with all words
-		r, err = se.withSome(ctx, k, q, f, r)
-		return r, k, from, err
-	}
-	se.results.Put(k, r, resultSize(r))
-	return r, k, from, nil
 }
