@@ -21,7 +21,6 @@ import (
 	"go.uber.org/goleak"
 
 	"nexus/ledger"
-	"nexus/turns"
 )
 
 // gapped is a log that is followed for ever, and lacks its first record.
@@ -198,7 +197,7 @@ func TestADamagedFileIsAnErrorThatSaysWhatToDo(t *testing.T) {
 				} else {
 					ended <- nil
 				}
-				for _, rerr := range s.NewestSessions("default", "", turns.ID{}) {
+				for _, rerr := range s.SessionsAt("default", "", s.Applied().Seq, Change{}) {
 					err = rerr
 				}
 				if err == nil {

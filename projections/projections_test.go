@@ -62,7 +62,7 @@ func (a *author) id() turns.ID {
 
 func (a *author) append(s *session, e *turns.Event) {
 	a.t.Helper()
-	e.Version, e.Recorded = turns.Version, int64(a.next+1)
+	e.Version, e.Recorded = turns.Version, int64(a.next+1)*4e8
 	if e.Kind != turns.KindOpened {
 		e.Chain = turns.SessionChain(s.ID)
 		e.Index, e.Prev = s.Tail.Index+1, s.Tail.Hash

@@ -2,12 +2,10 @@ package projections
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -117,62 +115,6 @@ func (s *Store) Sessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.
 				return
 			}
 		}
-	}
-}
-
-// NewestSessions yields the sessions of an agent ("": of all agents of the tenant), the one
-// that changed last first, of one time the greatest id first. It begins behind session
-// after (zero: at the first), where that is now. It reads what it yields, and the sessions
-// that changed in the same second as the last of them.
-func (s *Store) NewestSessions(tenant, agent string, after turns.ID) iter.Seq2[ledger.Session, error] {
-	order := func(a, b ledger.Session) int {
-		return cmp.Or(cmp.Compare(b.Updated, a.Updated), b.ID.Compare(a.ID))
-	}
-	return func(yield func(ledger.Session, error) bool) {
-		prefix := textKey(pUpdated, tenant, agent)
-		hi := end(prefix)
-		var last ledger.Session
-		if !after.IsZero() {
-			var err error
-			if last, err = s.Session(after); err != nil {
-				yield(ledger.Session{}, err)
-				return
-			}
-			hi = end(num(slices.Clone(prefix), secondOf(last.Updated)))
-		}
-		var same []ledger.Session // that changed in one second
-		var second []byte
-		flush := func() bool {
-			slices.SortFunc(same, order)
-			for _, row := range same {
-				if (after.IsZero() || order(last, row) < 0) && !yield(row, nil) {
-					return false
-				}
-			}
-			same = same[:0]
-			return true
-		}
-		for k, err := range scanBack(s.db(), prefix, hi) {
-			var row ledger.Session
-			if err == nil {
-				row, err = s.Session(idAt(k.key, len(k.key)-16))
-			}
-			if errors.Is(err, ledger.ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				yield(ledger.Session{}, err)
-				return
-			}
-			if at := k.key[:len(k.key)-16]; !bytes.Equal(at, second) {
-				if !flush() {
-					return
-				}
-				second = at
-			}
-			same = append(same, row)
-		}
-		flush()
 	}
 }
 

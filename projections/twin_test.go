@@ -276,6 +276,26 @@ func (w *twin) checkPolicies(t *testing.T, s *Store) {
 	same(t, "PolicyName of one that is not there", none, PolicyName{}, err)
 }
 
+// changesAt returns the order of changes at a position.
+func (w *twin) changesAt(tenant, agent string, seq uint64) (out []Change) {
+	for id, row := range w.sessions {
+		if row.Tenant != tenant || agent != "" && row.Agent != agent {
+			continue
+		}
+		c := Change{}
+		for _, e := range w.events[id] {
+			if w.seqs[e.Ref()] <= seq {
+				c = Change{e.Recorded, id}
+			}
+		}
+		if !c.Session.IsZero() {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, Change.Compare)
+	return out
+}
+
 func (w *twin) checkLists(t *testing.T, s *Store) {
 	t.Helper()
 	timed := map[turns.ID]bool{}
@@ -300,9 +320,27 @@ func (w *twin) checkLists(t *testing.T, s *Store) {
 			slices.SortFunc(newest, func(a, b ledger.Session) int {
 				return cmp.Or(cmp.Compare(b.Updated, a.Updated), b.ID.Compare(a.ID))
 			})
-			same(t, "NewestSessions", all(t, s.NewestSessions(tenant, agent, turns.ID{})), newest, nil)
+			at := s.Applied().Seq
+			listed := func(seq uint64, after Change) (out []ledger.Session) {
+				for _, c := range all(t, s.SessionsAt(tenant, agent, seq, after)) {
+					out = append(out, c.Session)
+				}
+				return out
+			}
+			same(t, "SessionsAt", listed(at, Change{}), newest, nil)
 			for i, row := range newest {
-				same(t, "NewestSessions after one", all(t, s.NewestSessions(tenant, agent, row.ID)), append([]ledger.Session(nil), newest[i+1:]...), nil)
+				same(t, "SessionsAt after one", listed(at, Change{row.Updated, row.ID}), append([]ledger.Session(nil), newest[i+1:]...), nil)
+			}
+			for seq := uint64(0); seq <= at; seq += 1 + at/16 {
+				order := w.changesAt(tenant, agent, seq)
+				var got []Change
+				for _, c := range all(t, s.SessionsAt(tenant, agent, seq, Change{})) {
+					got = append(got, c.Place)
+				}
+				same(t, "SessionsAt of an old position", got, order, nil)
+				if n := len(order) / 2; n > 0 {
+					same(t, "SessionsAt of an old position, behind one", len(all(t, s.SessionsAt(tenant, agent, seq, order[n-1]))), len(order)-n, nil)
+				}
 			}
 			for i, row := range want {
 				same(t, "Sessions after one", len(all(t, s.Sessions(tenant, agent, row.ID))), len(want)-i-1, nil)

@@ -242,3 +242,53 @@ func TestListByChangesHasEachSessionOnce(t *testing.T) {
 		t.Errorf("an order that is none: %v", err)
 	}
 }
+
+// A list by changes has the order of its first page, whatever changes between the pages:
+// sessions that were listed, that were not, and new ones.
+func TestListByChangesIsWalkedAsItWasAtTheFirstPage(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		w := enginetest.NewWorld()
+		e := w.Engine(t)
+		var made []turns.ID
+		for range 12 {
+			made = append(made, enginetest.Create(t, e, 0, "nexus").ID)
+		}
+		var last string
+		for range 6 {
+			last = enginetest.Add(t, e, made[rng.IntN(len(made))], enginetest.Say("q", "a")).Position
+		}
+		walk := func(limit int, between func()) (ids []turns.ID) {
+			r := api.ListSessions{Order: "updated", Page: api.Page{Limit: limit}, Read: api.Read{MinPosition: last}}
+			for {
+				list := enginetest.Must(e.List(t.Context(), enginetest.Alice, r))(t)
+				for _, s := range list.Sessions {
+					ids = append(ids, s.ID)
+				}
+				if r.After = list.Next; r.After == "" {
+					return ids
+				}
+				between()
+			}
+		}
+		want := walk(1000, nil)
+		got := walk(1+rng.IntN(4), func() {
+			for range rng.IntN(6) {
+				if rng.IntN(5) == 0 {
+					made = append(made, enginetest.Create(t, e, 0, "nexus").ID)
+				}
+				enginetest.Add(t, e, made[rng.IntN(len(made))], enginetest.Say("q", "a"))
+			}
+		})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("seed %d (-first page +walked):\n%s", seed, diff)
+		}
+	}
+	e := enginetest.NewWorld().Engine(t)
+	enginetest.Create(t, e, 0, "nexus")
+	for _, after := range []string{"x", "p1~2", "p1~x~01JF0000000000000000000000", "~~", "p1~1~x"} {
+		if _, err := e.List(t.Context(), enginetest.Alice, api.ListSessions{Order: "updated", Page: api.Page{After: after}}); enginetest.Code(err) != api.Malformed {
+			t.Errorf("after %q: %v, want malformed", after, err)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package projections
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"iter"
+	"slices"
+
+	"nexus/ledger"
+	"nexus/turns"
+)
+
+// Change is the place of a session in the order of changes: the latest first, of one time the
+// greatest id.
+type Change struct {
+	Updated int64 // Unix ns
+	Session turns.ID
+}
+
+// Compare orders places.
+func (c Change) Compare(o Change) int {
+	return cmp.Or(cmp.Compare(o.Updated, c.Updated), o.Session.Compare(c.Session))
+}
+
+// Changed is a session as it is now, and its place at a position of the log.
+type Changed struct {
+	Session ledger.Session
+	Place   Change
+}
+
+// SessionsAt yields the sessions of an agent ("": of all agents of the tenant) in the order
+// of their changes up to position seq of the log. It begins behind a place (zero: at the
+// first). Sessions that were opened later are left out. So several calls with one position
+// have each session once, whatever changes meanwhile.
+//
+// It reads what it yields, the sessions that changed in the same second as the last of them,
+// and the places of the records behind seq.
+func (s *Store) SessionsAt(tenant, agent string, seq uint64, after Change) iter.Seq2[Changed, error] {
+	return func(yield func(Changed, error) bool) {
+		w := changesWalk{s: s, seq: seq, read: seq, later: make(map[turns.ID]Change)}
+		moved := []Changed(nil) // are elsewhere in the order by now
+		inMoved := make(map[turns.ID]bool)
+		begun := false
+		begin := func() error {
+			if begun {
+				return nil
+			}
+			begun = true
+			if err := w.readLater(); err != nil {
+				return err
+			}
+			for id, c := range w.later {
+				inMoved[id] = true
+				row, err := s.Session(id)
+				if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+					return err
+				}
+				if err == nil && row.Tenant == tenant && (agent == "" || row.Agent == agent) && !c.Session.IsZero() {
+					moved = append(moved, Changed{row, c})
+				}
+			}
+			slices.SortFunc(moved, byPlace)
+			return nil
+		}
+		emit := func(list []Changed) bool {
+			for _, c := range list {
+				if (after == Change{} || after.Compare(c.Place) < 0) && !yield(c, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		var same []Changed // changed in one second
+		flush := func() bool {
+			if len(same) == 0 {
+				return true
+			}
+			slices.SortFunc(same, byPlace)
+			last := same[len(same)-1]
+			n, _ := slices.BinarySearchFunc(moved, last, byPlace)
+			same = append(same, moved[:n]...)
+			moved = moved[n:]
+			slices.SortFunc(same, byPlace)
+			ok := emit(same)
+			same = same[:0]
+			return ok
+		}
+		prefix := textKey(pUpdated, tenant, agent)
+		hi := end(prefix)
+		if after != (Change{}) {
+			hi = end(num(slices.Clone(prefix), secondOf(after.Updated)))
+		}
+		var second []byte
+		for k, err := range scanBack(s.db(), prefix, hi) {
+			// The scan has the order of when it began. The records behind seq are read now, so
+			// what they changed is in moved, and what changes from now on is in the scan where
+			// it was before.
+			if err == nil {
+				err = begin()
+			}
+			if err != nil {
+				yield(Changed{}, err)
+				return
+			}
+			id := idAt(k.key, len(k.key)-16)
+			if inMoved[id] {
+				continue
+			}
+			row, err := s.Session(id)
+			if errors.Is(err, ledger.ErrNotFound) {
+				continue
+			}
+			c := Changed{row, Change{row.Updated, id}}
+			if err == nil && row.Tail.Seq > seq {
+				if err = w.readLater(); err == nil {
+					c.Place = w.later[id]
+				}
+			}
+			if err != nil {
+				yield(Changed{}, err)
+				return
+			}
+			if at := k.key[:len(k.key)-16]; !bytes.Equal(at, second) {
+				if !flush() {
+					return
+				}
+				second = at
+			}
+			if !c.Place.Session.IsZero() {
+				same = append(same, c)
+			}
+		}
+		if err := begin(); err != nil {
+			yield(Changed{}, err)
+			return
+		}
+		if flush() {
+			emit(moved)
+		}
+	}
+}
+
+func byPlace(a, b Changed) int { return a.Place.Compare(b.Place) }
+
+// changesWalk knows where the sessions were that changed behind a position.
+type changesWalk struct {
+	s     *Store
+	seq   uint64
+	read  uint64              // the last record that was read
+	later map[turns.ID]Change // zero: opened later
+}
+
+// readLater reads the places of the records that were stored since.
+func (w *changesWalk) readLater() error {
+	for k, err := range scan(w.s.db(), num([]byte{pSeq}, w.read+1), []byte{pSeq + 1}) {
+		if err != nil {
+			return err
+		}
+		w.read = binary.BigEndian.Uint64(k.key[len(k.key)-8:])
+		p, err := decodePlace(w.read, k.value)
+		if err != nil {
+			return err
+		}
+		if _, ok := w.later[p.Session]; ok || p.Subject != "" {
+			continue
+		}
+		if p.Index == 0 {
+			w.later[p.Session] = Change{}
+			continue
+		}
+		b, err := w.s.EventAt(p.Session, p.Index-1)
+		if err != nil {
+			return err
+		}
+		ev, err := turns.Decode(b)
+		if err != nil {
+			return err
+		}
+		w.later[p.Session] = Change{ev.Recorded, p.Session}
+	}
+	return nil
+}
