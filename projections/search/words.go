@@ -32,6 +32,7 @@ func Words(text string) (out []Word) {
 		r, n := utf8.DecodeRuneInString(text[i:])
 		switch {
 		case isSingle(r):
+			n = composed(text[i:], n)
 			out = add(out, text, i, i+n, false)
 			i += n
 		case isWord(r):
@@ -49,6 +50,24 @@ func Words(text string) (out []Word) {
 		}
 	}
 	return out
+}
+
+// composed returns the bytes of the character at the beginning of text, whose first code
+// point has n: names of files on macOS have Hangul and voiced Kana in several code points,
+// which are written as one everywhere else.
+func composed(text string, n int) int {
+	for end := n; end < len(text); {
+		r, size := utf8.DecodeRuneInString(text[end:])
+		if !(r >= 0x1160 && r <= 0x11ff || r == 0x3099 || r == 0x309a || r == 0xff9e || r == 0xff9f) {
+			break
+		}
+		end += size
+		if utf8.RuneCountInString(norm.NFKC.String(text[:end])) != 1 {
+			break
+		}
+		n = end
+	}
+	return n
 }
 
 // parts adds the parts of the word text[from:to], and the word if it has several.
