@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,6 +145,6 @@ func saidAt(s *api.Session) time.Time {
 
 func pickerItem(s *api.Session) picker.Item {
 	m := transcripts.WrittenSession(s)
-	about := fmt.Sprintf("%s  %s  %-11s  %11s  %s", short(s.ID), saidAt(s).UTC().Format(time.DateOnly), clip(source(s.Meta), 11), plural(s.Depth, "turn"), clip(s.Label+" "+s.Title, 200))
+	about := fmt.Sprintf("%s  %s  %-11s  %11s  %s", short(s.ID), saidAt(s).UTC().Format(time.DateOnly), clip(source(s.Meta), 11), plural(s.Turns, "turn"), cmp.Or(clip(s.Label+" "+s.Title, 200), "(no words of a person)"))
 	return picker.Item{ID: s.ID.String(), Line: about, Find: s.ID.String() + " " + clip(s.Agent+" "+m.Cwd+" "+m.Branch, 400)}
 }

@@ -114,7 +114,13 @@ func (p *Picker) Screen() string {
 	list := p.matches()
 	var b strings.Builder
 	count := fmt.Sprintf("%d of %d", len(list), len(p.Items))
-	b.WriteString(ansi.Truncate("> "+p.Filter+"▏ "+faint.Render(count+" sessions"), p.width, "…") + "\n")
+	if count += " sessions"; p.Filter == "" {
+		count += ", type words of a title, folder or branch"
+	}
+	b.WriteString(ansi.Truncate("> "+p.Filter+"▏ "+faint.Render(count), p.width, "…") + "\n")
+	if len(list) == 0 && p.Filter != "" {
+		b.WriteString(ansi.Truncate("  ledgerctl search looks in what was said", p.width, "…") + "\n")
+	}
 	from := max(0, min(p.Marked-p.rows()/2, len(list)-p.rows()))
 	for i := from; i < len(list) && i < from+p.rows(); i++ {
 		line := ansi.Truncate("  "+list[i].Line, p.width, "…")
@@ -123,7 +129,11 @@ func (p *Picker) Screen() string {
 		}
 		b.WriteString(line + "\n")
 	}
-	b.WriteString(faint.Render(ansi.Truncate("type to filter · enter log · ctrl+t tree · ctrl+o context · esc leave", p.width, "…")))
+	keys := "enter log · ctrl+t tree · ctrl+o context · esc leave"
+	if ansi.StringWidth(keys) > p.width {
+		keys = "enter log · ^t tree · ^o context · esc"
+	}
+	b.WriteString(faint.Render(ansi.Truncate(keys, p.width, "…")))
 	return b.String()
 }
 

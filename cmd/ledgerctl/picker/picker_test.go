@@ -66,6 +66,23 @@ func TestKeysPickTheMarkedItem(t *testing.T) {
 	}
 }
 
+// The screen says what a filter looks in, and which keys there are, also where it is narrow.
+func TestScreenSaysWhatAFilterLooksIn(t *testing.T) {
+	p := list()
+	p.width = 80
+	if s := ansi.Strip(p.Screen()); !strings.Contains(s, "type words of a title, folder or branch") || !strings.Contains(s, "ctrl+o context · esc leave") {
+		t.Error(s)
+	}
+	keys(t, p, "none of it")
+	if s := ansi.Strip(p.Screen()); !strings.Contains(s, "ledgerctl search looks in what was said") {
+		t.Error(s)
+	}
+	p.width = 40
+	if s := ansi.Strip(p.Screen()); !strings.Contains(s, "^o context · esc") {
+		t.Error(s)
+	}
+}
+
 // The mark is on the screen wherever it is, and no line is wider than the terminal.
 func TestScreenHoldsTheMark(t *testing.T) {
 	for _, moves := range [][]string{nil, {"up"}, {"end"}, {"pgdown", "pgdown"}, {"end", "down"}, {"dogs", "end"}, {"none of it"}} {
