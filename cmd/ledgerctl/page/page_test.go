@@ -291,6 +291,18 @@ func TestCompactionFoldsWhatItReplaced(t *testing.T) {
 	}
 }
 
+// What Claude Code wrote itself names no model, and changes none.
+func TestPlaceholderOfNoModelIsNoName(t *testing.T) {
+	own := turnAt(2, "go on", "API error")
+	own.Model = "<synthetic>"
+	p := pageOf(t, Options{}, turnAt(1, "hello", "hi"), own, turnAt(3, "again", "yes"))
+	for name, text := range map[string]string{"html": html.UnescapeString(htmlOf(t, p)), "markdown": strings.ReplaceAll(markdownOf(t, p), `\`, "")} {
+		if strings.Contains(text, "synthetic") || strings.Count(text, "model-1") != 2 { // in the head, and where it begins
+			t.Errorf("%s: %d times model-1, or the placeholder", name, strings.Count(text, "model-1"))
+		}
+	}
+}
+
 func TestTextOfAProgramIsFolded(t *testing.T) {
 	p := pageOf(t, Options{}, turnAt(1, "<system-reminder>be kind</system-reminder>\nfix it", ""), turnAt(2, "<environment_context>linux</environment_context>", ""))
 	es := p.Sections[0].Entries
