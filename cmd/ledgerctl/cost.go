@@ -213,14 +213,9 @@ func (x *costReport) table(e *env) string {
 		return append([]string{faint.Render(text)}, make([]string, len(x.by)-1)...)
 	}
 	shown, rest := x.rows()
-	more := func() {
-		if a := cost.Rest(rest); len(rest) > 0 {
-			row(alone("… "+grouped(uint64(len(rest)))+" more"), &a, "")
-		}
-	}
-	timed := slices.Contains(x.by, cost.ByDay) || slices.Contains(x.by, cost.ByTurn)
-	if timed {
-		more()
+	which := " more"
+	if slices.Contains(x.by, cost.ByDay) || slices.Contains(x.by, cost.ByTurn) {
+		which = " earlier"
 	}
 	for i := range shown {
 		var keys []string
@@ -229,8 +224,8 @@ func (x *costReport) table(e *env) string {
 		}
 		row(keys, &shown[i].Amount, x.title(e, shown[i].Session))
 	}
-	if !timed {
-		more()
+	if a := cost.Rest(rest); len(rest) > 0 {
+		row(alone("… "+grouped(uint64(len(rest)))+which), &a, "")
 	}
 	if total := x.sum.Total(); len(shown)+len(rest) > 1 {
 		if row(alone("total"), &total, ""); x.isPartial() {
