@@ -22,6 +22,7 @@ import (
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 	"nexus/ledger/api/mcp"
+	"nexus/turns"
 )
 
 const hooksManual = `ledgerctl hooks install|uninstall|status --agent claude|codex [--dry-run]
@@ -38,7 +39,9 @@ those from before the first change stays beside them (.before-nexus). Settings
 that are not valid JSON are refused. uninstall takes the hooks out again. The
 hooks reach the ledger by the flags of connection that install was given.
 
-  --dry-run   print the settings as they would be; change nothing
+  --ledger-agent NAME  with install: the agent of the ledger that the hooks act
+                       as, as --agent of watch (main)
+  --dry-run            print the settings as they would be; change nothing
 
 Examples
   ledgerctl hooks install --agent claude --dry-run
@@ -63,31 +66,37 @@ Examples
 
 // hooksCmd is the command hooks.
 func hooksCmd(e *env) *cobra.Command {
+	var ledgerAgent string
 	c := verb("hooks", "hooks of coding agents: install, uninstall, status", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
 	var dry bool
-	change := func(use, short string, edit func(agent string, settings []byte) ([]byte, error)) *cobra.Command {
+	change := func(use, short, same string, edit func(agent string, settings []byte) ([]byte, error)) *cobra.Command {
 		x := verb(use, short, 0, 0, func(*cobra.Command, []string) error {
-			return e.changeHooks(dry, func(settings []byte) ([]byte, error) { return edit(e.agent, settings) })
+			return e.changeHooks(dry, same, func(settings []byte) ([]byte, error) { return edit(e.agent, settings) })
 		})
 		x.Flags().BoolVar(&dry, "dry-run", false, "print the settings; change nothing")
 		return x
 	}
 	c.Flags().BoolVar(&dry, "dry-run", false, "print the settings; change nothing")
-	c.AddCommand(
-		change("install", "add the hooks to the settings of an agent", func(agent string, settings []byte) ([]byte, error) {
-			prefix, err := e.hookCommand(agent)
-			if err != nil {
-				return nil, err
-			}
-			return hooks.Install(settings, prefix, hooks.Of(agent))
-		}),
-		change("uninstall", "take the hooks out of the settings of an agent", func(_ string, settings []byte) ([]byte, error) { return hooks.Uninstall(settings) }),
+	install := change("install", "add the hooks to the settings of an agent", "has the hooks already; uninstall them first to change what they run", func(agent string, settings []byte) ([]byte, error) {
+		prefix, err := e.hookCommand(agent, ledgerAgent)
+		if err != nil {
+			return nil, err
+		}
+		return hooks.Install(settings, prefix, hooks.Of(agent))
+	})
+	install.Flags().StringVar(&ledgerAgent, "ledger-agent", "", "the agent of the ledger that the hooks act as")
+	c.AddCommand(install,
+		change("uninstall", "take the hooks out of the settings of an agent", "has no hook of ledgerctl", func(_ string, settings []byte) ([]byte, error) { return hooks.Uninstall(settings) }),
 		verb("status", "which hooks there are, and when each fired last", 0, 0, func(*cobra.Command, []string) error { return e.hooksStatus() }))
 	return c
 }
 
-// hookCommand returns the command of a hook, without its event.
-func (e *env) hookCommand(agent string) (string, error) {
+// hookCommand returns the command of a hook, without its event. as is the agent of the
+// ledger that it acts as; empty: main.
+func (e *env) hookCommand(agent, as string) (string, error) {
+	if as != "" && !turns.ValidName(as) {
+		return "", usageError{fmt.Errorf("--ledger-agent %q is not a name: a to z, 0 to 9 and -, at most 64 characters", as)}
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -97,6 +106,9 @@ func (e *env) hookCommand(agent string) (string, error) {
 		return "", err
 	}
 	words := []string{quoted(self)}
+	if as != "" {
+		flags = append(flags, "--agent", as)
+	}
 	for _, f := range flags {
 		words = append(words, quoted(f))
 	}
@@ -140,7 +152,7 @@ func (e *env) settingsFile(agent string) (string, error) {
 }
 
 // changeHooks edits the settings of the agent that --agent names.
-func (e *env) changeHooks(dry bool, edit func([]byte) ([]byte, error)) error {
+func (e *env) changeHooks(dry bool, same string, edit func([]byte) ([]byte, error)) error {
 	name, err := e.settingsFile(e.agent)
 	if err != nil {
 		return err
@@ -150,15 +162,21 @@ func (e *env) changeHooks(dry bool, edit func([]byte) ([]byte, error)) error {
 		return err
 	}
 	after, err := edit(before)
+	if errors.As(err, new(usageError)) {
+		return err
+	}
 	if err != nil {
 		return hinted{fmt.Errorf("%s: %w; it stays as it is", file, err), "correct the file, or move it away"}
 	}
 	if dry {
+		if e.say("%s: %s", printable(file), map[bool]string{true: "nothing would change", false: "would be"}[bytes.Equal(before, after)]); len(after) == 0 {
+			return nil
+		}
 		_, err := e.raw.Write(after)
 		return err
 	}
 	if bytes.Equal(before, after) {
-		return e.result(map[string]any{"file": file, "changed": false}, "%s has what it should have already", file)
+		return e.result(map[string]any{"file": file, "changed": false}, "%s %s", file, same)
 	}
 	if err := hooks.Write(file, before, after); err != nil {
 		return err

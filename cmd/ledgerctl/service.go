@@ -77,6 +77,9 @@ func serviceCmd(e *env) *cobra.Command {
 	c.AddCommand(
 		sub("install", "write the files", func(m service.Manager, u service.Unit, path, text string) error {
 			if dry {
+				if _, err := service.Installed(path); err != nil {
+					return err
+				}
 				fmt.Fprintf(e.raw, "# %s\n%s\n", path, text)
 				return nil
 			}

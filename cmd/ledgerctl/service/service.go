@@ -69,7 +69,7 @@ func (u Unit) File(m Manager, getenv func(string) string, home string) (path, te
 // Start returns the commands that start a unit whose file is there, and at each log-in.
 func (u Unit) Start(m Manager, path string) []string {
 	if m == Launchd {
-		return []string{"launchctl bootstrap gui/$(id -u) " + path}
+		return []string{"launchctl bootstrap gui/$(id -u) '" + strings.ReplaceAll(path, "'", `'\''`) + "'"}
 	}
 	return []string{"systemctl --user daemon-reload", "systemctl --user enable --now nexus-" + u.Name + ".service"}
 }

@@ -43,6 +43,9 @@ func TestUnitsQuoteTheirCommands(t *testing.T) {
 	if !strings.Contains(strings.Join(words, "\n"), u.Command[3]) {
 		t.Errorf("the property list has other words: %q", words)
 	}
+	if start := u.Start(Launchd, "/Users/it's me/a.plist"); start[0] != `launchctl bootstrap gui/$(id -u) '/Users/it'\''s me/a.plist'` {
+		t.Error(start)
+	}
 	if _, _, err := (Unit{Name: "watch", Command: []string{"a\nExecStartPre=b"}}).File(Systemd, os.Getenv, "/"); err == nil {
 		t.Error("a command with a line break is taken")
 	}
