@@ -49,8 +49,12 @@ func contextCmd(e *env) *cobra.Command {
 		if err := f.check(e); err != nil {
 			return err
 		}
-		if f.diff != (len(args) == 2) {
-			return usageError{errors.New("context takes one session or turn, and --diff takes two")}
+		switch {
+		case f.diff && len(args) < 2:
+			return hinted{usageError{errors.New("--diff compares two contexts, and only one is named")},
+				fmt.Sprintf("ledgerctl context --diff %s %s, or two turns of one session: SESSION@10 SESSION@20", quoted(args[0]), "OTHER")}
+		case !f.diff && len(args) == 2:
+			return hinted{usageError{errors.New("context takes one session or turn")}, "--diff compares two"}
 		}
 		if f.diff {
 			return e.diffPieces(cmd, args, f)

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/ledgerctl/handover"
 	"nexus/cmd/ledgerctl/transcripts"
+	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -89,7 +91,11 @@ func continueCmd(e *env) *cobra.Command {
 			return e.print(map[string]string{"session": f.ID.String(), "transcript": t.Session.TranscriptID(), "file": file, "dir": dir, "command": command})
 		}
 		e.say("session %s, forked at depth %d; written to %s", f.ID, f.Depth, file)
-		e.say("later, \"ledgerctl import %s\" brings back what was said", quoted(file))
+		if e.isWatched(file) {
+			e.say("the watch that runs brings back what is said")
+		} else {
+			e.say("later, \"ledgerctl import %s\" brings back what was said; so does ledgerctl watch", quoted(file))
+		}
 		_, err = fmt.Fprintln(e.out, command) // one line, however wide: it is for a shell
 		return err
 	})
@@ -98,6 +104,26 @@ func continueCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&dir, "dir", "", "the folder that the agent works in")
 	_ = c.RegisterFlagCompletionFunc("in", cobra.FixedCompletions(handover.Names(), cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// isWatched reports whether a watch of this ledger runs that follows a file.
+func (e *env) isWatched(file string) bool {
+	state, err := stateFolder("watch")
+	if err != nil {
+		return false
+	}
+	sources, err := watchSources(nil)
+	if err != nil {
+		return false
+	}
+	s, running, _ := watch.ReadState(state)
+	if !running || s != nil && !strings.HasPrefix(s.Ledger, plainURL(e.server)+" "+e.tenant+"/") {
+		return false
+	}
+	return slices.ContainsFunc(sources, func(x watch.Source) bool {
+		rel, err := filepath.Rel(x.Root, file)
+		return err == nil && filepath.IsLocal(rel)
+	})
 }
 
 // workFolder returns the folder that an agent is to work in: dir, else the session's.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ import (
 func expandCmd(e *env) *cobra.Command {
 	var all bool
 	var r api.ExpandCompaction
-	c := verb("expand COMPACTION|TURN", "the turns behind what a context shows", 1, 1, func(cmd *cobra.Command, args []string) error {
+	c := verb("expand COMPACTION|TURN|SESSION", "the turns behind what a context shows", 1, 1, func(cmd *cobra.Command, args []string) error {
 		set := 0
 		for _, name := range []string{"all", "line", "lines", "call"} {
 			if cmd.Flags().Changed(name) {
@@ -30,13 +31,14 @@ func expandCmd(e *env) *cobra.Command {
 		if cmd.Flags().Changed("line") && r.Line == 0 {
 			return usageError{errors.New("--line counts from 1; --lines shows the numbers")}
 		}
-		find := func() (place, error) { return e.turn(cmd.Context(), args[0]) }
-		if r.Call != "" {
-			find = func() (place, error) { return e.place(cmd, args[0]) }
-		}
-		p, err := find()
+		p, err := e.place(cmd, args[0])
 		if err != nil {
 			return err
+		}
+		if p.turn.IsZero() && r.Call == "" {
+			if p, err = e.newestCompaction(cmd.Context(), p); err != nil {
+				return err
+			}
 		}
 		if r.ID = p.turn; all {
 			r.Levels = turns.Raw(`"all"`)
@@ -59,6 +61,22 @@ func expandCmd(e *env) *cobra.Command {
 	c.Flags().BoolVar(&r.Lines, "lines", false, "every line of a summary with its number, and the turns that it rests on")
 	c.Flags().StringVar(&r.Call, "call", "", "the turns with a tool call and its results, by the call's id")
 	return c
+}
+
+// newestCompaction finds the newest compaction on the path of a session's head, and says
+// which that is.
+func (e *env) newestCompaction(ctx context.Context, p place) (place, error) {
+	for t, err := range p.c.Turns(ctx, p.s.ID, api.ListTurns{Order: "desc", Page: api.Page{Limit: 1000}}) {
+		if err != nil {
+			return p, err
+		}
+		if t.Type == "compaction" {
+			p.turn, p.depth = t.ID, t.Depth
+			e.say("the newest compaction of the session: %s@%d", short(p.s.ID), t.Depth)
+			return p, nil
+		}
+	}
+	return p, hinted{api.Errorf(api.NotFound, nil, "session %s has no compaction: its context shows every turn", short(p.s.ID)), "ledgerctl log " + short(p.s.ID) + " shows them; expand SESSION@N shows one whole"}
 }
 
 // printExpanded prints the turns that a compaction covers, or one turn whole.
@@ -210,6 +228,56 @@ func (e *env) printLine(cmd *cobra.Command, p place, r api.ExpandCompaction) err
 	return nil
 }
 
+// missedFirst are the kinds of lost facts that are listed, those that a person would miss
+// first in front: what failed, what was run, the files, then names. Listings are full of
+// numbers, so these are left out.
+var missedFirst = [][]string{{"errors"}, {"commands"}, {"paths"}, {"identifiers"}}
+
+// shared cuts lists to so many elements of all of them; 0: all. Each has a fair part, and
+// what one does not need the first ones get.
+func shared[T any](lists [][]T, limit int) [][]T {
+	if limit == 0 {
+		return lists
+	}
+	take := make([]int, len(lists))
+	for left := limit; left > 0; {
+		before := left
+		for i, l := range lists {
+			if left > 0 && take[i] < len(l) {
+				take[i]++
+				left--
+			}
+		}
+		if left == before {
+			break
+		}
+	}
+	for i := range lists {
+		lists[i] = lists[i][:take[i]]
+	}
+	return lists
+}
+
+// lostFacts asks for the lost facts of some kinds, so many at most; 0: all.
+func (e *env) lostFacts(ctx context.Context, p place, r api.ListLost, limit int) (facts []api.LostFact, last *api.LostList, err error) {
+	for {
+		r.Limit = 1000
+		if limit > 0 {
+			r.Limit = min(limit-len(facts), 1000)
+		}
+		if last, err = p.c.LostFacts(ctx, p.s.ID, r); err != nil {
+			if coded(err, api.Unprocessable) {
+				err = hinted{err, "ledgerctl tree " + short(p.s.ID) + " shows its compactions"}
+			}
+			return nil, nil, err
+		}
+		facts = append(facts, last.Facts...)
+		if r.After = last.Next; r.After == "" || limit > 0 && len(facts) >= limit {
+			return facts, last, nil
+		}
+	}
+}
+
 // printLost prints the facts that a context does not hold any more.
 func (e *env) printLost(cmd *cobra.Command, name string, r api.ListLost, limit int) error {
 	p, err := e.place(cmd, name)
@@ -219,27 +287,22 @@ func (e *env) printLost(cmd *cobra.Command, name string, r api.ListLost, limit i
 	if limit < 0 {
 		return usageError{errors.New("--limit is below 0")}
 	}
-	if r.ID = p.turn; len(r.Kinds) == 0 {
-		r.Kinds = []string{"paths", "identifiers", "commands", "errors"} // listings are full of numbers
+	r.ID = p.turn
+	kinds := [][]string{r.Kinds}
+	if len(r.Kinds) == 0 {
+		kinds = missedFirst
 	}
-	var facts []api.LostFact
-	var last *api.LostList
-	for {
-		r.Limit = 1000
-		if limit > 0 {
-			r.Limit = min(limit-len(facts), 1000)
-		}
-		if last, err = p.c.LostFacts(cmd.Context(), p.s.ID, r); err != nil {
-			if coded(err, api.Unprocessable) {
-				err = hinted{err, "ledgerctl tree " + short(p.s.ID) + " shows its compactions"}
-			}
+	var lists [][]api.LostFact
+	var last api.LostList
+	for _, k := range kinds {
+		r.Kinds = k
+		list, l, err := e.lostFacts(cmd.Context(), p, r, limit)
+		if err != nil {
 			return err
 		}
-		facts = append(facts, last.Facts...)
-		if r.After = last.Next; r.After == "" || limit > 0 && len(facts) >= limit {
-			break
-		}
+		lists, last.Count, last.Survival, last.Partial = append(lists, list), last.Count+l.Count, l.Survival, last.Partial || l.Partial
 	}
+	facts := slices.Concat(shared(lists, limit)...)
 	if e.json {
 		for _, f := range facts {
 			if err := e.print(f); err != nil {

@@ -455,7 +455,9 @@ shows them, log never leaves them out.
   --focus TEXT       what the summary should keep in view
   --from-originals   from the turns themselves, not from the summary in force
   --lost             compact nothing; list the facts that the context does not
-                     hold any more, most used first, and the turn that has each.
+                     hold any more, and the turn that has each: errors,
+                     commands, paths, then identifiers, of each kind the most
+                     used first.
                      Of a compaction: what it covered, and the context it left
   --kind K           with --lost: paths, identifiers, numbers, commands, errors
                      (default: all but numbers, which listings are full of)
@@ -468,10 +470,11 @@ Examples
 `,
 	"expand": `ledgerctl expand COMPACTION [--all | --line N | --lines]
 ledgerctl expand TURN
-ledgerctl expand SESSION --call ID
+ledgerctl expand SESSION [--call ID]
 
 From what a context shows to the turns as they were said. Of a compaction the
-turns that its summary stands for, oldest first. Of another turn, as search,
+turns that its summary stands for, oldest first; a session stands for its
+newest compaction. Of another turn, as search,
 context and summaries name it, the turn itself, and what the context shows of
 it: a summary that says [t12] cites SESSION@t12.
 

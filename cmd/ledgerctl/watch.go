@@ -200,6 +200,10 @@ func (e *env) planWatch(cfg watch.Config) error {
 	if len(rows) > 0 {
 		fmt.Fprint(e.out, e.table([]column{{head: "agent"}, {head: "bytes", right: true}, {head: "file", wraps: true, least: 20}}, rows))
 	}
+	if len(list) == 0 {
+		e.tell("nothing would be read: the folders have no transcript that is not in the ledger")
+		return unread
+	}
 	e.tell("%s would be read: %s bytes", plural(uint64(len(list)), "file"), grouped(uint64(sum)))
 	return unread
 }

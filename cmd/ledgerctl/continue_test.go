@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"nexus/cmd/ledgerctl/watch"
+	"nexus/ledger/api"
+)
+
+// A continued transcript is the watch's to bring back, if one runs that follows its folder.
+func TestContinueKnowsAWatchThatRuns(t *testing.T) {
+	home := t.TempDir()
+	for _, name := range []string{"CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
+	e := &env{server: "nats://127.0.0.1:4222", tenant: "default"}
+	file := filepath.Join(home, ".claude", "projects", "-w", "a.jsonl")
+	if e.isWatched(file) {
+		t.Error("watched, and no watch ran ever")
+	}
+	state, err := stateFolder("watch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := watchSources(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := watch.New(watch.Config{Sources: sources, State: state, Ledger: "nats://127.0.0.1:4222 default/main", Connect: func(ctx context.Context) (*api.Client, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	for !e.isWatched(file) {
+		select {
+		case err := <-done:
+			t.Fatal("the watch ended: ", err)
+		default:
+			runtime.Gosched()
+		}
+	}
+	if e.isWatched(filepath.Join(home, "elsewhere.jsonl")) {
+		t.Error("a file in no folder of the watch is watched")
+	}
+	cancel()
+	<-done
+	if e.isWatched(file) {
+		t.Error("watched after the watch ended")
+	}
+}
+
+func TestLimitsAreSharedFairly(t *testing.T) {
+	got := shared([][]int{{1}, {1, 2, 3, 4}, nil, {1, 2, 3}}, 6)
+	for i, want := range []int{1, 3, 0, 2} {
+		if len(got[i]) != want {
+			t.Errorf("list %d has %d, want %d", i, len(got[i]), want)
+		}
+	}
+}
