@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -64,21 +65,22 @@ func (hs *History) lastTurnTime(ctx context.Context, head lineage.Node) (at *api
 }
 
 // firstUserText returns the first text of a user in the session's own turns. If a
-// fork has none there, it searches the inherited turns.
+// fork has none there, it searches the inherited turns. Where no user said anything, as to a
+// subagent, it returns the first text of the model.
 func (hs *History) firstUserText(ctx context.Context, s *ledger.Session, head lineage.Node) string {
 	if f := s.ForkOf; f != nil && head.Ref.Session == s.ID {
 		if at, err := hs.reader.Projections.Turn(f.At); err == nil {
-			if text := hs.firstUserTextFrom(ctx, head, at.Depth+1); text != "" {
+			if text, _ := hs.firstTextsFrom(ctx, head, at.Depth+1); text != "" {
 				return text
 			}
 		}
 	}
-	return hs.firstUserTextFrom(ctx, head, 1)
+	return cmp.Or(hs.firstTextsFrom(ctx, head, 1))
 }
 
-// firstUserTextFrom returns the first text of a user in a few turns from depth lo
-// on. It returns a text that a program injected only if there is no other.
-func (hs *History) firstUserTextFrom(ctx context.Context, head lineage.Node, lo uint64) (first string) {
+// firstTextsFrom returns the first text of a user in a few turns from depth lo on, one that
+// a program injected only if there is no other, and the first text of the model.
+func (hs *History) firstTextsFrom(ctx context.Context, head lineage.Node, lo uint64) (first, answer string) {
 	_ = hs.reader.PathTurns(ctx, head, lo, min(lo+titleTurns-1, head.Depth), func(_ projections.Turn, ev *turns.Event) (bool, error) {
 		if ev.Kind != turns.KindTurn {
 			return true, nil
@@ -87,7 +89,7 @@ func (hs *History) firstUserTextFrom(ctx context.Context, head lineage.Node, lo 
 		if err := hs.content.Open(ev, &b); err != nil {
 			return false, err
 		}
-		for _, text := range userTexts(b.Messages) {
+		for _, text := range textsOf(b.Messages, turns.User) {
 			t := oneLine(text)
 			if isStrayResult(t) {
 				continue
@@ -99,15 +101,20 @@ func (hs *History) firstUserTextFrom(ctx context.Context, head lineage.Node, lo 
 				return false, nil
 			}
 		}
+		if b.Response != nil && answer == "" {
+			for _, text := range textsOf([]turns.Message{*b.Response}, turns.Assistant) {
+				answer = cmp.Or(answer, oneLine(text))
+			}
+		}
 		return true, nil
 	})
-	return first
+	return first, answer
 }
 
-// userTexts returns the texts of the user's messages.
-func userTexts(ms []turns.Message) (out []string) {
+// textsOf returns the texts of the messages of a role.
+func textsOf(ms []turns.Message, role turns.Role) (out []string) {
 	for _, m := range ms {
-		if m.Role != turns.User {
+		if m.Role != role {
 			continue
 		}
 		for _, p := range m.Parts {
