@@ -302,7 +302,7 @@ func (e *env) printPieces(cx *api.Context, depths map[turns.ID]uint64, f context
 		}
 		rows = append(rows, []string{numberOf(depths, s), turnOf(s), halfOf(s), status(s.Status), grouped(s.Tokens), says})
 	}
-	fmt.Fprint(e.out, e.table([]column{{head: "n", right: true, drop: 1}, {head: "turn"}, {head: "half"}, {head: "shown", drop: 2}, {head: "tokens", right: true}, {head: text, wraps: f.explain, least: 20}}, rows))
+	fmt.Fprint(e.out, e.table([]column{{head: "n", right: true, drop: 2}, {head: "turn"}, {head: "half", drop: 1}, {head: "shown", drop: 3}, {head: "tokens", right: true}, {head: text, wraps: f.explain, least: 20}}, rows))
 	_, err = fmt.Fprintf(e.out, "%s, fingerprint %s\n", plural(uint64(len(cx.Messages)), "message"), faint.Render(shortHash(cx.Fingerprint, e.width)))
 	return err
 }

@@ -99,6 +99,9 @@ func (e *env) printTurns(ts iter.Seq2[api.Turn, error], limit int, mark string) 
 	})
 }
 
+// narrowTurn is how wide a line has to be for the time and the tokens of a turn.
+const narrowTurn = 70
+
 // turnLine is a turn on one line: id, depth, time, tokens, and a few words of
 // its text, cut to width if that is not 0.
 func turnLine(t *api.Turn, width int) string {
@@ -106,9 +109,14 @@ func turnLine(t *api.Turn, width int) string {
 	if t.Time != nil {
 		at = time.Time(*t.Time)
 	}
+	where := fmt.Sprintf("%s %5d  ", idStyle.Render(short(t.ID)), t.Depth)
+	size := fmt.Sprintf("%s %7s  ", faint.Render(at.UTC().Format("2006-01-02 15:04:05")), grouped(t.TokenCount))
+	if width > 0 && width < narrowTurn { // what was said tells more
+		size = ""
+	}
 	room := 100
 	if width > 0 {
-		room = max(20, width-51)
+		room = max(20, width-lipgloss.Width(where+size))
 	}
 	var what string
 	if t.Error != "" {
@@ -127,7 +135,7 @@ func turnLine(t *api.Turn, width int) string {
 		asked = clip(asked, room*2/3)
 		what = asked + faint.Render(" ⇒ ") + clip(answer, max(10, room-3-len([]rune(asked))))
 	}
-	text := fmt.Sprintf("%s %s  %s %s  %s", idStyle.Render(short(t.ID)), fmt.Sprintf("%5d", t.Depth), faint.Render(at.UTC().Format("2006-01-02 15:04:05")), fmt.Sprintf("%7s", grouped(t.TokenCount)), what)
+	text := where + size + what
 	if width > 0 {
 		text = cut(text, width)
 	}

@@ -145,6 +145,8 @@ func saidAt(s *api.Session) time.Time {
 
 func pickerItem(s *api.Session) picker.Item {
 	m := transcripts.WrittenSession(s)
-	about := fmt.Sprintf("%s  %s  %-11s  %11s  %s", short(s.ID), saidAt(s).UTC().Format(time.DateOnly), clip(source(s.Meta), 11), plural(s.Turns, "turn"), cmp.Or(clip(s.Label+" "+s.Title, 200), "(no words of a person)"))
-	return picker.Item{ID: s.ID.String(), Line: about, Find: s.ID.String() + " " + clip(s.Agent+" "+m.Cwd+" "+m.Branch, 400)}
+	title := cmp.Or(clip(s.Label+" "+s.Title, 200), "(no title)")
+	said := saidAt(s).UTC()
+	about := fmt.Sprintf("%s  %s  %-11s  %11s  %s", short(s.ID), said.Format(time.DateOnly), clip(source(s.Meta), 11), plural(s.Turns, "turn"), title)
+	return picker.Item{ID: s.ID.String(), Line: about, Less: said.Format(time.DateOnly) + "  " + title, Find: s.ID.String() + " " + clip(s.Agent+" "+m.Cwd+" "+m.Branch, 400)}
 }

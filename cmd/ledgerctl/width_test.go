@@ -56,6 +56,10 @@ func TestFitsTheTerminal(t *testing.T) {
 	rep := &transcripts.Report{File: strings.Repeat("a-folder/", 12) + "session.jsonl", Format: "claude-code", Sessions: []turns.ID{anID(1)}, Turns: 1234, Forks: 12, Compactions: 3, Stored: 1300, Existing: 12_000,
 		Losses: []interchange.Loss{{Kind: "repaired", Reason: words}, {Kind: "skipped", Reason: "bookkeeping lines: progress", Count: 1234}, {Kind: "skipped", Reason: "bookkeeping lines: mode", Count: 2}}}
 
+	at := api.Time(time.Unix(0, 0))
+	if l := turnLine(&api.Turn{Time: &at, Messages: []turns.Message{turns.TextMessage(turns.User, "why does the build fail")}}, 40); !strings.Contains(l, "why does") || lipgloss.Width(l) > 40 {
+		t.Errorf("a turn in 40 cells: %q", l)
+	}
 	for _, width := range []int{80, 120} {
 		var out bytes.Buffer
 		e := &env{out: &out, err: &out, width: width}

@@ -23,6 +23,7 @@ import (
 type Item struct {
 	ID   string
 	Line string
+	Less string // in place of Line on a narrow screen; empty: Line
 	Find string // what a filter looks in, beside Line
 }
 
@@ -58,6 +59,9 @@ func (p *Picker) matches() (out []Item) {
 	}
 	return out
 }
+
+// narrow is how wide a screen has to be for the lines of the items.
+const narrow = 70
 
 // rows is how many items there is room for.
 func (p *Picker) rows() int { return max(1, p.height-2) }
@@ -123,9 +127,13 @@ func (p *Picker) Screen() string {
 	}
 	from := max(0, min(p.Marked-p.rows()/2, len(list)-p.rows()))
 	for i := from; i < len(list) && i < from+p.rows(); i++ {
-		line := ansi.Truncate("  "+list[i].Line, p.width, "…")
+		text := list[i].Line
+		if p.width < narrow && list[i].Less != "" {
+			text = list[i].Less
+		}
+		line := ansi.Truncate("  "+text, p.width, "…")
 		if i == p.Marked {
-			line = marked.Render(ansi.Truncate("▸ "+list[i].Line, p.width, "…"))
+			line = marked.Render(ansi.Truncate("▸ "+text, p.width, "…"))
 		}
 		b.WriteString(line + "\n")
 	}

@@ -78,6 +78,10 @@ func TestScreenSaysWhatAFilterLooksIn(t *testing.T) {
 		t.Error(s)
 	}
 	p.width = 40
+	p.Items[0].Less, p.Filter = "about cats", ""
+	if s := ansi.Strip(p.Screen()); !strings.Contains(s, "▸ about cats\n") || strings.Contains(s, "session 0") {
+		t.Error(s)
+	}
 	if s := ansi.Strip(p.Screen()); !strings.Contains(s, "^o context · esc") {
 		t.Error(s)
 	}
