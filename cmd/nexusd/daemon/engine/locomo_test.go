@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"nexus/compactor"
 	"nexus/compactor/extractive"
@@ -31,7 +32,10 @@ type talk struct {
 	questions  []locomoQuestion
 }
 
-type utterance struct{ id, speaker, text string }
+type utterance struct {
+	id, speaker, text string
+	at                time.Time
+}
 
 type locomoQuestion struct {
 	text, answer string
@@ -71,9 +75,14 @@ func readTalks(t *testing.T) (out []talk) {
 			if err := json.Unmarshal(file.Conversation["session_"+strconv.Itoa(n)], &day); err != nil {
 				t.Fatal(err)
 			}
+			var when string
+			if err := json.Unmarshal(file.Conversation["session_"+strconv.Itoa(n)+"_date_time"], &when); err != nil {
+				t.Fatal(err)
+			}
+			at := must(time.Parse("3:04 pm on 2 January, 2006", when))(t)
 			for _, u := range day {
 				places[u.ID] = len(x.said)
-				x.said = append(x.said, utterance{u.ID, u.Speaker, u.Text})
+				x.said = append(x.said, utterance{u.ID, u.Speaker, u.Text, at})
 			}
 		}
 		for _, q := range file.QA {
@@ -124,7 +133,8 @@ func TestLoCoMo(t *testing.T) {
 		for i, u := range x.said {
 			m := turns.TextMessage(turns.User, u.text)
 			m.Name = u.speaker
-			at[add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{m}}).ID] = i
+			said := api.Time(u.at)
+			at[add(t, e, s.ID, api.AppendTurn{Messages: []turns.Message{m}, Time: &said}).ID] = i
 			if (i+1)%(len(x.said)/6) == 0 {
 				c := must(e.Compact(t.Context(), alice, s.ID, api.RunCompaction{}, []byte("{}")))(t)
 				if c.Compaction != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -277,5 +278,27 @@ func TestSnippetsMaskCredentials(t *testing.T) {
 	}
 	if got := find(t, w, e, alice, api.Search{Text: "token works", ShowSecrets: true}).Hits[0].Snippet; !strings.Contains(got, key) {
 		t.Errorf("%q", got)
+	}
+}
+
+// Of turns that say the same, a question that names a month finds that of the month first.
+func TestAQuestionThatNamesADateFindsItsTurnsFirst(t *testing.T) {
+	w := newWorld()
+	e, _ := w.SearchEngine(t, t.TempDir())
+	s := create(t, e, 0, "nexus").ID
+	for month := time.January; month <= time.June; month++ {
+		r := say(fmt.Sprintf("number %d: we chose another database", month), "noted")
+		at := api.Time(time.Date(2026, month, 3, 0, 0, 0, 0, time.UTC))
+		r.Time = &at
+		add(t, e, s, r)
+		for range 4 {
+			add(t, e, s, say("something else altogether", "yes"))
+		}
+	}
+	for month := time.January; month <= time.June; month++ {
+		hits := find(t, w, e, alice, seek("which database did we pick in "+month.String())).Hits
+		if want := fmt.Sprintf("number %d:", month); len(hits) == 0 || !strings.HasPrefix(hits[0].Snippet, want) {
+			t.Errorf("%s: %+v", month, hits[:min(len(hits), 1)])
+		}
 	}
 }

@@ -19,6 +19,8 @@ const (
 	maxAnswers = 50
 	// summaryRate marks summaries down: they say again what the turns say.
 	summaryRate = 0.5
+	// namedRate marks turns up that were said at a date that the query names.
+	namedRate = 2
 )
 
 // A talk stays with a subject for some turns: a turn gets these parts of the scores of the
@@ -45,6 +47,7 @@ func (se *Search) withNeighbours(ctx context.Context, q search.Query, f search.F
 	if r.All == len(r.Hits) {
 		return r, nil
 	}
+	named := q.Named()
 	places := make(map[int]turnPlace) // of r.Hits
 	scores := make(map[turnPlace]float64)
 	near := min(len(r.Hits), r.All+maxNeighbours)
@@ -52,8 +55,11 @@ func (se *Search) withNeighbours(ctx context.Context, q search.Query, f search.F
 		if ctx.Err() != nil {
 			return r, fmt.Errorf("%w: search: %w", ledger.ErrUnavailable, ctx.Err())
 		}
-		switch p, kind := se.placeOf(r.Hits[i]); kind {
+		switch p, kind, at := se.placeOf(r.Hits[i]); kind {
 		case turns.KindTurn:
+			if i >= r.All && named != nil && named(at) {
+				r.Hits[i].Score *= namedRate
+			}
 			places[i], scores[p] = p, r.Hits[i].Score
 		case turns.KindCompaction:
 			if i >= r.All {
@@ -104,21 +110,21 @@ func (se *Search) withNeighbours(ctx context.Context, q search.Query, f search.F
 	return r, nil
 }
 
-// placeOf returns where the turn of a hit is, and its kind; 0 for what is no turn.
-func (se *Search) placeOf(h search.Hit) (turnPlace, turns.Kind) {
+// placeOf returns where the turn of a hit is, its kind and its time; 0 for what is no turn.
+func (se *Search) placeOf(h search.Hit) (turnPlace, turns.Kind, int64) {
 	seq, item, err := search.ParseDocumentID(h.ID)
 	if err != nil || item > 0 {
-		return turnPlace{}, 0
+		return turnPlace{}, 0, 0
 	}
 	ev, _, err := se.eventAt(seq)
 	if err != nil || !ev.Kind.IsTurn() {
-		return turnPlace{}, 0
+		return turnPlace{}, 0, 0
 	}
 	row, err := se.reader.Projections.Turn(ev.Ref())
 	if err != nil {
-		return turnPlace{}, 0
+		return turnPlace{}, 0, 0
 	}
-	return turnPlace{row.Ref.Session, row.Segment, row.Depth}, ev.Kind
+	return turnPlace{row.Ref.Session, row.Segment, row.Depth}, ev.Kind, timeOf(ev)
 }
 
 // documentAt returns the id of the document of a turn; "" if none is there, or it is a
