@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/agents"
 	"nexus/cmd/ledgerctl/handover"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/cmd/ledgerctl/watch"
@@ -56,7 +57,7 @@ func continueCmd(e *env) *cobra.Command {
 		if dir, err = workFolder(dir, p.s); err != nil {
 			return err
 		}
-		home, err := os.UserHomeDir()
+		home, err := agents.OfUser()
 		if err != nil {
 			return err
 		}
@@ -78,7 +79,7 @@ func continueCmd(e *env) *cobra.Command {
 		}
 		from := transcripts.WrittenSession(p.s)
 		t.Session.Branch, t.Session.Commit = from.Branch, from.Commit
-		file := agent.File(handover.Home{Dir: home, Getenv: os.Getenv}, &t.Session)
+		file := agent.File(home, &t.Session)
 		if err := t.Save(file); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/agents"
 	"nexus/cmd/ledgerctl/hooks"
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
@@ -140,13 +141,13 @@ func (e *env) connectionFlags() (out []string, err error) {
 }
 
 func (e *env) settingsFile(agent string) (string, error) {
-	home, err := os.UserHomeDir()
+	home, err := agents.OfUser()
 	if err != nil {
 		return "", err
 	}
-	file, err := hooks.File(agent, os.Getenv, home)
+	file, err := home.HooksFile(agent)
 	if err != nil {
-		return "", hinted{usageError{err}, "--agent claude or --agent codex"}
+		return "", hinted{usageError{err}, "--agent names the coding agent"}
 	}
 	return file, nil
 }
@@ -198,7 +199,7 @@ func (e *env) hookStates() (out []hookState, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, agent := range hooks.Agents {
+	for _, agent := range agents.Hooked() {
 		file, err := e.settingsFile(agent)
 		if err != nil {
 			return nil, err

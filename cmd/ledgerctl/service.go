@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/agents"
 	"nexus/cmd/ledgerctl/service"
 )
 
@@ -20,7 +21,10 @@ const serviceManual = `ledgerctl service install|uninstall|status [nexusd|watch]
 Writes the files by which your service manager runs nexusd and ledgerctl watch
 when you log in: user units of systemd (Linux), property lists of launchd
 (macOS). It starts nothing: it prints the commands that do. Without a name it
-is about both. Files of other programs are neither replaced nor removed.
+is about both. Files of other programs are neither replaced nor removed. A service
+has none of the variables of your shell: those that name folders of agents
+(CLAUDE_CONFIG_DIR, CODEX_HOME, …), of state and of settings (XDG_STATE_HOME,
+XDG_CONFIG_HOME) are written into the files as they are now.
 
   --dry-run       print the files; write nothing
   --nexusd FILE   the program nexusd (else: beside ledgerctl, or in PATH)
@@ -124,6 +128,11 @@ func (e *env) units(args []string, nexusd, data, home string, complete bool) (ou
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		for i := range out {
+			out[i].Env = keptVariables(os.Getenv)
+		}
+	}()
 	want := func(name string) bool { return len(args) == 0 || args[0] == name }
 	if want("nexusd") {
 		if nexusd == "" {
@@ -157,4 +166,15 @@ func (e *env) units(args []string, nexusd, data, home string, complete bool) (ou
 		return nil, usageError{fmt.Errorf("there is no service %q: nexusd or watch", args[0])}
 	}
 	return out, nil
+}
+
+// keptVariables returns the variables that say where programs keep their files: a service
+// must look where the programs of a shell do.
+func keptVariables(getenv func(string) string) (out []string) {
+	for _, name := range append(agents.Variables(), "XDG_STATE_HOME", "XDG_CONFIG_HOME") {
+		if v := getenv(name); v != "" {
+			out = append(out, name+"="+v)
+		}
+	}
+	return out
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"nexus/cmd/ledgerctl/agents"
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 )
@@ -136,8 +137,8 @@ func watchSources(from []string) (out []watch.Source, err error) {
 	if len(out) > 0 {
 		return out, nil
 	}
-	home, err := os.UserHomeDir()
-	return watch.DefaultSources(os.Getenv, home), err
+	home, err := agents.OfUser()
+	return watch.DefaultSources(home), err
 }
 
 // watch runs a watch.

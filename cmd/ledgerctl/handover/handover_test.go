@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nexus/cmd/ledgerctl/agents"
 	"nexus/turns"
 	"nexus/turns/interchange"
 )
@@ -189,7 +190,7 @@ func TestSaveNeverWritesOverAFile(t *testing.T) {
 func TestTranscriptIsWhereItsAgentLooks(t *testing.T) {
 	s := interchange.WrittenSession{ID: id(100), Time: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Cwd: "/home/me/my.shop"}
 	set := map[string]string{"CODEX_HOME": "/c"}
-	home := Home{Dir: t.TempDir(), Getenv: func(k string) string { return set[k] }}
+	home := agents.Home{Dir: t.TempDir(), Getenv: func(k string) string { return set[k] }}
 	if err := os.MkdirAll(filepath.Join(home.Dir, ".gemini"), 0o700); err != nil {
 		t.Fatal(err)
 	}

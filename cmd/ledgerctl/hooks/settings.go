@@ -4,16 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
-
-// Agents are the agents that have hooks.
-var Agents = []string{"claude", "codex"}
 
 // Hook is a command that an agent runs at an event.
 type Hook struct {
@@ -28,24 +24,6 @@ func Of(agent string) []Hook {
 		return []Hook{{"SessionStart", 10}, {"PreCompact", 10}, {"PostCompact", 10}, {"SessionEnd", 3}}
 	}
 	return nil
-}
-
-// File returns the settings file of an agent, by the variables that it reads and the
-// user's home.
-func File(agent string, getenv func(string) string, home string) (string, error) {
-	dir := func(name, def string) string {
-		if v := getenv(name); v != "" {
-			return v
-		}
-		return filepath.Join(home, def)
-	}
-	switch agent {
-	case "claude":
-		return filepath.Join(dir("CLAUDE_CONFIG_DIR", ".claude"), "settings.json"), nil
-	case "codex":
-		return filepath.Join(dir("CODEX_HOME", ".codex"), "hooks.json"), nil
-	}
-	return "", fmt.Errorf("agent %q has no hooks; %s have", agent, strings.Join(Agents, " and "))
 }
 
 // ErrSettings: a settings file is no JSON object of the known form. It is not touched.

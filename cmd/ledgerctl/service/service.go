@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"nexus/cmd/ledgerctl/wholefile"
@@ -24,6 +25,7 @@ type Unit struct {
 	About   string   // one sentence
 	Command []string // the program and its arguments
 	After   string   // the name of another unit that starts before it; "": none
+	Env     []string // NAME=VALUE, for the program: a service manager has no variables of a shell
 }
 
 // Manager is a service manager.
@@ -51,9 +53,9 @@ const mark = "Written by ledgerctl service install."
 
 // File returns the path of a unit below the user's home, and its text.
 func (u Unit) File(m Manager, getenv func(string) string, home string) (path, text string, err error) {
-	for _, word := range u.Command {
+	for _, word := range slices.Concat(u.Command, u.Env) {
 		if strings.ContainsAny(word, "\n\r\x00") {
-			return "", "", fmt.Errorf("the command has a line break: %q", word)
+			return "", "", fmt.Errorf("the command or a variable has a line break: %q", word)
 		}
 	}
 	if m == Launchd {
@@ -86,9 +88,13 @@ func label(name string) string { return "nexus." + name }
 
 func (u Unit) systemd() string {
 	var words []string
+	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`)
 	for _, w := range u.Command {
-		w = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`, `$`, `$$`).Replace(w)
-		words = append(words, `"`+w+`"`)
+		words = append(words, `"`+strings.ReplaceAll(quote.Replace(w), "$", "$$")+`"`)
+	}
+	env := ""
+	for _, v := range u.Env { // systemd replaces no $ here
+		env += `Environment="` + quote.Replace(v) + "\"\n"
 	}
 	after := ""
 	if u.After != "" {
@@ -99,7 +105,7 @@ func (u Unit) systemd() string {
 Description=` + u.About + after + `
 
 [Service]
-ExecStart=` + strings.Join(words, " ") + `
+` + env + `ExecStart=` + strings.Join(words, " ") + `
 Restart=on-failure
 RestartSec=5
 NoNewPrivileges=yes
@@ -114,6 +120,14 @@ func (u Unit) plist(home string) string {
 	for _, w := range u.Command {
 		words.WriteString("\n\t\t<string>" + escaped(w) + "</string>")
 	}
+	env := ""
+	for _, v := range u.Env {
+		name, value, _ := strings.Cut(v, "=")
+		env += "\n\t\t<key>" + escaped(name) + "</key>\n\t\t<string>" + escaped(value) + "</string>"
+	}
+	if env != "" {
+		env = "\n\t<key>EnvironmentVariables</key>\n\t<dict>" + env + "\n\t</dict>"
+	}
 	return `<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
 <!-- ` + mark + ` -->
@@ -123,7 +137,7 @@ func (u Unit) plist(home string) string {
 	<string>` + label(u.Name) + `</string>
 	<key>ProgramArguments</key>
 	<array>` + words.String() + `
-	</array>
+	</array>` + env + `
 	<key>RunAtLoad</key>
 	<true/>
 	<key>KeepAlive</key>

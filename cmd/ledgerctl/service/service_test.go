@@ -6,18 +6,20 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // A command with characters that a service manager reads as its own comes back as it is.
 func TestUnitsQuoteTheirCommands(t *testing.T) {
-	u := Unit{Name: "watch", About: "Nexus: follow transcripts", Command: []string{"/opt/my tools/ledgerctl", "watch", "--from", `claude=/h/$HOME/%n/"q"/<&>\`}, After: "nexusd"}
+	u := Unit{Name: "watch", About: "Nexus: follow transcripts", Command: []string{"/opt/my tools/ledgerctl", "watch", "--from", `claude=/h/$HOME/%n/"q"/<&>\`}, After: "nexusd",
+		Env: []string{`CODEX_HOME=/h/$x/%n/"q"=<&>\`}}
 	path, text, err := u.File(Systemd, func(string) string { return "" }, "/home/u")
 	if err != nil || path != "/home/u/.config/systemd/user/nexus-watch.service" {
 		t.Fatal(path, err)
 	}
-	for _, want := range []string{`ExecStart="/opt/my tools/ledgerctl" "watch" "--from" "claude=/h/$$HOME/%%n/\"q\"/<&>\\"` + "\n", "After=nexus-nexusd.service\n", "WantedBy=default.target\n"} {
+	for _, want := range []string{`ExecStart="/opt/my tools/ledgerctl" "watch" "--from" "claude=/h/$$HOME/%%n/\"q\"/<&>\\"` + "\n", "After=nexus-nexusd.service\n", `Environment="CODEX_HOME=/h/$x/%%n/\"q\"=<&>\\"` + "\n", "WantedBy=default.target\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the unit lacks %q:\n%s", want, text)
 		}
@@ -40,14 +42,19 @@ func TestUnitsQuoteTheirCommands(t *testing.T) {
 			words = append(words, strings.TrimSpace(string(s)))
 		}
 	}
-	if !strings.Contains(strings.Join(words, "\n"), u.Command[3]) {
-		t.Errorf("the property list has other words: %q", words)
+	for _, want := range []string{u.Command[3], "CODEX_HOME", `/h/$x/%n/"q"=<&>\`} {
+		if !slices.Contains(words, want) {
+			t.Errorf("the property list has no %q: %q", want, words)
+		}
 	}
 	if start := u.Start(Launchd, "/Users/it's me/a.plist"); start[0] != `launchctl bootstrap gui/$(id -u) '/Users/it'\''s me/a.plist'` {
 		t.Error(start)
 	}
 	if _, _, err := (Unit{Name: "watch", Command: []string{"a\nExecStartPre=b"}}).File(Systemd, os.Getenv, "/"); err == nil {
 		t.Error("a command with a line break is taken")
+	}
+	if _, _, err := (Unit{Name: "watch", Env: []string{"A=\nExecStartPre=b"}}).File(Systemd, os.Getenv, "/"); err == nil {
+		t.Error("a variable with a line break is taken")
 	}
 }
 

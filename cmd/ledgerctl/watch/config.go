@@ -11,8 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
+	"nexus/cmd/ledgerctl/agents"
 	"nexus/ledger/api"
 )
 
@@ -42,9 +41,6 @@ type Source struct {
 	Root  string
 }
 
-// Agents are the agents whose transcripts are followed.
-var Agents = []string{"claude", "codex", "pi", "gemini"}
-
 // Validate returns an error that names what is wrong.
 func (c *Config) Validate() error {
 	var bad []error
@@ -52,8 +48,8 @@ func (c *Config) Validate() error {
 		bad = append(bad, errors.New("no folder to watch"))
 	}
 	for _, s := range c.Sources {
-		if !slices.Contains(Agents, s.Agent) {
-			bad = append(bad, fmt.Errorf("agent %q is none of %s", s.Agent, strings.Join(Agents, ", ")))
+		if !agents.IsName(s.Agent) {
+			bad = append(bad, fmt.Errorf("agent %q is none of %s", s.Agent, strings.Join(agents.Names(), ", ")))
 		}
 		if s.Root == "" {
 			bad = append(bad, fmt.Errorf("the source of %s has no folder", s.Agent))
@@ -68,43 +64,13 @@ func (c *Config) Validate() error {
 	return errors.Join(bad...)
 }
 
-// DefaultSources returns the folders in which the agents keep their transcripts, by the
-// variables that they read (getenv) and the user's home. A folder need not be there yet.
-func DefaultSources(getenv func(string) string, home string) []Source {
-	or := func(name string, path ...string) string {
-		if v := getenv(name); v != "" {
-			return v
-		}
-		return filepath.Join(append([]string{home}, path...)...)
+// DefaultSources returns the folders in which the agents of a user keep their transcripts.
+// A folder need not be there yet.
+func DefaultSources(h agents.Home) (out []Source) {
+	for _, f := range h.Transcripts() {
+		out = append(out, Source{f.Agent, f.Dir})
 	}
-	claude := or("CLAUDE_CONFIG_DIR", ".claude")
-	codex := or("CODEX_HOME", ".codex")
-	pi := or("PI_CODING_AGENT_DIR", ".pi", "agent")
-	sessions := getenv("PI_CODING_AGENT_SESSION_DIR")
-	if sessions == "" {
-		sessions = piSessions(pi, home)
-	}
-	return []Source{
-		{"claude", filepath.Join(claude, "projects")},
-		{"codex", filepath.Join(codex, "sessions")},
-		{"codex", filepath.Join(codex, "archived_sessions")},
-		{"pi", sessions},
-		{"gemini", filepath.Join(or("GEMINI_CLI_HOME"), ".gemini", "tmp")},
-	}
-}
-
-// piSessions returns the folder that pi's settings name, else its default.
-func piSessions(pi, home string) string {
-	var settings struct {
-		Dir string `json:"sessionDir"`
-	}
-	if b, err := os.ReadFile(filepath.Join(pi, "settings.json")); err == nil && json.Unmarshal(b, &settings) == nil && settings.Dir != "" {
-		if rest, ok := strings.CutPrefix(settings.Dir, "~/"); ok {
-			return filepath.Join(home, rest)
-		}
-		return settings.Dir
-	}
-	return filepath.Join(pi, "sessions")
+	return out
 }
 
 // takes reports whether a file of the source is a transcript, by its path below the root.

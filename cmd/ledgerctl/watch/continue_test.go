@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"nexus/cmd/ledgerctl/agents"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/ledger/api"
 	"nexus/turns"
@@ -17,7 +18,7 @@ import (
 // What an agent adds to a transcript that continue wrote goes onto the fork, while the
 // watch runs and after a restart. No session is made of it.
 func TestContinuedTranscriptComesBackOntoTheFork(t *testing.T) {
-	for i, agent := range Agents {
+	for i, agent := range agents.Names() {
 		t.Run(agent, func(t *testing.T) {
 			l, home := openLedger(t), t.TempDir()
 			rel, lines := transcript(agent, 900+i, 2)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"nexus/cmd/ledgerctl/agents"
 	"nexus/cmd/ledgerctl/transcripts"
 	"nexus/cmd/nexusd/daemon"
 	"nexus/ledger/api"
@@ -47,7 +48,7 @@ func childWatch() {
 	at, _ := strconv.ParseInt(os.Getenv("NEXUS_TEST_KILL"), 10, 64)
 	var n atomic.Int64
 	w, err := New(Config{
-		Sources: DefaultSources(func(string) string { return "" }, os.Getenv("NEXUS_TEST_HOME")), State: os.Getenv("NEXUS_TEST_STATE"), Ledger: os.Getenv("NEXUS_TEST_URL"), Once: true, Workers: 2, saveEach: true,
+		Sources: DefaultSources(agents.Home{Dir: os.Getenv("NEXUS_TEST_HOME"), Getenv: func(string) string { return "" }}), State: os.Getenv("NEXUS_TEST_STATE"), Ledger: os.Getenv("NEXUS_TEST_URL"), Once: true, Workers: 2, saveEach: true,
 		Connect: dialer(os.Getenv("NEXUS_TEST_URL"), os.Getenv("NEXUS_TEST_CREDS")),
 		step: func(string) {
 			if n.Add(1) == at {
@@ -154,7 +155,7 @@ type running struct {
 
 func configOf(l *ledger, home string) Config {
 	return Config{
-		Sources: DefaultSources(func(string) string { return "" }, home), State: filepath.Join(home, "state"), Ledger: l.url, Rescan: 200 * time.Millisecond,
+		Sources: DefaultSources(agents.Home{Dir: home, Getenv: func(string) string { return "" }}), State: filepath.Join(home, "state"), Ledger: l.url, Rescan: 200 * time.Millisecond,
 		Connect: dialer(l.url, l.creds), Log: func(string, ...any) {},
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nexus/cmd/ledgerctl/agents"
 )
 
 // Transcripts of all agents that grow line by line: the ledger gets the turns of an import.
@@ -21,7 +23,7 @@ func TestGrowingTranscriptsArrive(t *testing.T) {
 			var paths []string
 			var lines [][]string
 			for i := range 12 {
-				path, text := transcript(Agents[i%len(Agents)], i, 2)
+				path, text := transcript(agents.Names()[i%len(agents.Names())], i, 2)
 				paths, lines = append(paths, filepath.Join(home, path)), append(lines, text)
 			}
 			appendTo(t, paths[0], lines[0][0]) // one is there before the watch begins
@@ -160,7 +162,7 @@ func TestWhatHappensToAFileIsRecorded(t *testing.T) {
 func TestKilledWatchLosesNothing(t *testing.T) {
 	l, home := openLedger(t), t.TempDir()
 	var paths []string
-	for i, agent := range Agents {
+	for i, agent := range agents.Names() {
 		rel, lines := transcript(agent, 200+i, 2)
 		paths = append(paths, filepath.Join(home, rel))
 		write(t, paths[i], strings.Join(lines, ""))
@@ -311,7 +313,7 @@ func TestSecondWatchIsRefused(t *testing.T) {
 
 // Half a line at the end of a watch is read whole by the next.
 func TestHalfLineIsReadByTheNextWatch(t *testing.T) {
-	for i, agent := range Agents {
+	for i, agent := range agents.Names() {
 		t.Run(agent, func(t *testing.T) {
 			l, home := openLedger(t), t.TempDir()
 			rel, lines := transcript(agent, 700+i, 2)
