@@ -165,19 +165,6 @@ func (b *badDisk) detach(t *testing.T) {
 	_ = b.strace.Wait()
 }
 
-// patience bounds each wait for what must happen.
-const patience = 2 * time.Minute
-
-// until waits for a condition that the other goroutines bring about.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for began := time.Now(); !is(); <-time.After(5 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatalf("not in %v: %s", patience, what)
-		}
-	}
-}
-
 func (b *badDisk) run(t *testing.T, rounds int, fail, heal func(*badDisk, *testing.T), restart, blocked bool) {
 	cmd, url := launch(t, b.bin, b.data)
 	b.pid = cmd.Process.Pid

@@ -70,7 +70,7 @@ files of the credentials that it made.
                        extracted
   --config FILE        TOML with the same names, as max_store = 1000000000;
                        [[user]], [[token]], [[agent]], [[summarizers]] and
-                       [[model]] rows stand only there
+                       [[model]] rows, and [watch], stand only there
   --version, --help
 
 Each flag has an environment variable: NEXUS_LISTEN, NEXUS_MAX_STORE, …

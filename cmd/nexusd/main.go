@@ -74,6 +74,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return 2
 	}
+	if cfg.Follow, err = follow(cfg); err != nil {
+		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
+		return 2
+	}
 	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
 		debug.SetMemoryLimit(memoryLimit(cfg.CacheBytes))
 	}

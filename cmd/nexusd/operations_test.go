@@ -56,8 +56,11 @@ func TestOperationsPageNamesEverySetting(t *testing.T) {
 		}
 		if file != "-" {
 			row[2] = file
-			if f.Type.Kind() == reflect.Slice {
+			switch f.Type.Kind() {
+			case reflect.Slice:
 				row[2] = "[[" + file + "]]"
+			case reflect.Struct:
+				row[2] = "[" + file + "]"
 			}
 		}
 		if name := "--" + strings.ReplaceAll(file, "_", "-"); strings.Contains(usage, name+" ") {
@@ -80,7 +83,7 @@ func TestOperationsPageNamesEverySetting(t *testing.T) {
 		t.Errorf("the page has\n%q\nthe configuration\n%q", got, want)
 	}
 	for table, row := range map[string]reflect.Type{"[[summarizers]]": reflect.TypeFor[daemon.SummarizerRow](), "[[model]]": reflect.TypeFor[daemon.ModelRow](),
-		"[[user]]": reflect.TypeFor[daemon.UserRow](), "[[token]]": reflect.TypeFor[daemon.TokenRow](), "[[agent]]": reflect.TypeFor[daemon.AgentRow]()} {
+		"[[user]]": reflect.TypeFor[daemon.UserRow](), "[[token]]": reflect.TypeFor[daemon.TokenRow](), "[[agent]]": reflect.TypeFor[daemon.AgentRow](), "[watch]": reflect.TypeFor[daemon.WatchTable]()} {
 		for f := range row.Fields() {
 			if name := f.Tag.Get("toml"); name != "-" && !strings.Contains(page[table], "`"+name+"`") {
 				t.Errorf("%s: the page does not name %s", table, name)

@@ -113,3 +113,16 @@ func startAndStop(t *testing.T, args ...string) (ready, stderr string, code int)
 	code = <-ended
 	return ready, log.String(), code
 }
+
+// patience bounds each wait for what must happen.
+const patience = 2 * time.Minute
+
+// until waits for a condition that the other goroutines bring about.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); <-time.After(5 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatalf("not in %v: %s", patience, what)
+		}
+	}
+}

@@ -1,7 +1,7 @@
 // Package watch follows the transcripts of coding agents and brings what is new into a
 // ledger, line by line, while the agents write.
 //
-// ledgerctl watch runs it. It stores through package transcripts, as ledgerctl import
+// ledgerctl watch runs it, and nexusd where its configuration names folders. It stores through package transcripts, as ledgerctl import
 // does, so what it stores has the ids that an import gives, and storing it again stores
 // nothing. It may import turns, interchange, transcripts and the client of the ledger.
 //

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine/cache"
 	"nexus/compactor"
 	"nexus/compactor/plan"
+	"nexus/ledger/api"
 	"nexus/turns"
 	"nexus/turns/tokens"
 )
@@ -116,6 +118,12 @@ type Config struct {
 	// Model has rows of the model table: the limits of sessions that name a model and
 	// state no window. A row here replaces the row of nexusd with the same name.
 	Model []ModelRow `toml:"model" env:"-"`
+
+	// Watch names folders of transcripts to follow. Without one, nothing is followed.
+	Watch WatchTable `toml:"watch" env:"-"`
+	// Follow follows them until its context ends, as a client of the agent that Watch
+	// names; nil: nothing is followed. nexusd makes it of Watch.
+	Follow func(context.Context, *api.Client) error `toml:"-" env:"-"`
 
 	// Models are the summarizers that are tried before the extract; see
 	// [Config.Summarizer], which nexusd makes them of.
@@ -339,6 +347,7 @@ func (c Config) Validate() error {
 	c.checkSummarizers(bad)
 	c.checkUsers(bad)
 	c.checkAgents(bad)
+	c.checkWatch(bad)
 	c.checkWeb(bad)
 	switch strings.ToLower(c.LogLevel) {
 	case "debug", "info", "warn", "error":

@@ -59,6 +59,7 @@ type Daemon struct {
 	sync       string // what is known of the server's fsync
 	web        *webServer
 	webKey     nkeys.KeyPair // of HTTP's connection to the embedded server; nil with auth off
+	watchKey   nkeys.KeyPair // of the connection of Follow; nil with auth off
 	ledgerConn *nats.Conn    // where the streams are
 	client     *nats.Conn    // where the service lives
 
@@ -159,6 +160,13 @@ func (d *Daemon) startServer(ctx context.Context) (*embed.Server, error) {
 		}
 		if d.cfg.Auth != "off" && d.cfg.HTTP != "off" {
 			u, err := d.webUser()
+			if err != nil {
+				return nil, err
+			}
+			users = append(users, u)
+		}
+		if d.cfg.Auth != "off" && d.cfg.Follow != nil {
+			u, err := d.watchUserRow()
 			if err != nil {
 				return nil, err
 			}
@@ -362,6 +370,9 @@ func (d *Daemon) serve(ctx context.Context) error {
 			return err
 		}
 		d.opened(d.web.stop)
+	}
+	if err := d.startFollow(); err != nil {
+		return err
 	}
 	return permitted(ctx, serviceRole, d.client)
 }

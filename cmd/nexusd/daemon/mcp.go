@@ -27,27 +27,33 @@ const (
 // longer.
 const mcpTimeout = 20 * time.Second
 
-// webUser makes the user of HTTP's connection, whose key is in memory alone.
-func (d *Daemon) webUser() (natsapi.User, error) {
-	pair, err := nkeys.CreateUser()
-	if err != nil {
-		return natsapi.User{}, err
-	}
-	public, err := pair.PublicKey()
-	d.webKey = pair
-	return natsapi.User{Name: httpUser, Key: public, Tenant: "*", Agents: []string{"*"}, Operator: true}, err
+// webUser makes the user of HTTP's connection.
+func (d *Daemon) webUser() (u natsapi.User, err error) {
+	u = natsapi.User{Name: httpUser, Tenant: "*", Agents: []string{"*"}, Operator: true}
+	d.webKey, u.Key, err = newUserKey()
+	return u, err
 }
 
-// connectWeb opens the connection of HTTP's handlers.
-func (d *Daemon) connectWeb() (nc *nats.Conn, err error) {
+// newUserKey makes the key of a part of this process, which is in memory alone.
+func newUserKey() (pair nkeys.KeyPair, public string, err error) {
+	if pair, err = nkeys.CreateUser(); err != nil {
+		return nil, "", err
+	}
+	public, err = pair.PublicKey()
+	return pair, public, err
+}
+
+// connectSelf opens a connection of this process to its own service: with a key of the
+// embedded server, nil with auth off, or with the URL of the service of an external one.
+func (d *Daemon) connectSelf(role string, key nkeys.KeyPair) (nc *nats.Conn, err error) {
 	if d.server == nil {
 		service := d.cfg.NATSService
 		if service == "" {
 			service = d.cfg.NATS
 		}
-		return d.dial(httpRole, service)
+		return d.dial(role, service)
 	}
-	if nc, err = d.server.UserConn(d.webKey); err != nil {
+	if nc, err = d.server.UserConn(key); err != nil {
 		return nil, err
 	}
 	d.opened(func(context.Context) error { nc.Close(); return nil })
@@ -61,7 +67,7 @@ func (d *Daemon) mcpHandler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc, err := d.connectWeb()
+	nc, err := d.connectSelf(httpRole, d.webKey)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"nexus/cmd/ledgerctl/agents"
+	"nexus/cmd/ledgerctl/watch"
+	"nexus/cmd/nexusd/daemon"
+	"nexus/ledger/api"
+)
+
+// follow returns what follows the folders of transcripts that the configuration names, as
+// ledgerctl watch does; nil if it names none. It is made here and not by the daemon, so
+// that a program with a daemon inside does not carry the formats of agents.
+func follow(cfg daemon.Config) (func(context.Context, *api.Client) error, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "" // of a service without one; its folders are absolute
+	}
+	sources, err := watched(cfg.Watch, home)
+	if err != nil || len(sources) == 0 {
+		return nil, err
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	c := watch.Config{Sources: sources, State: filepath.Join(cmp.Or(cfg.Data, defaultData), "watch"),
+		Ledger: fmt.Sprintf("nexusd %s/%s", cmp.Or(cfg.Watch.Tenant, "default"), cmp.Or(cfg.Watch.Agent, "main")),
+		Log:    func(format string, args ...any) { log.Info("watch", "what", fmt.Sprintf(format, args...)) }}
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	return func(ctx context.Context, client *api.Client) error {
+		c.Connect = watch.Dialed(client)
+		w, err := watch.New(c)
+		if err != nil {
+			return err
+		}
+		return w.Run(ctx)
+	}, nil
+}
+
+// watched returns the folders of a configuration; ~ is the home. A relative one would
+// depend on where the daemon was started.
+func watched(c daemon.WatchTable, home string) (out []watch.Source, err error) {
+	for _, x := range []struct {
+		agent string
+		dirs  []string
+	}{{agents.Claude, c.Claude}, {agents.Codex, c.Codex}, {agents.Pi, c.Pi}, {agents.Gemini, c.Gemini}} {
+		for _, dir := range x.dirs {
+			if rest, ok := strings.CutPrefix(dir, "~/"); ok && home != "" {
+				dir = filepath.Join(home, rest)
+			}
+			if !filepath.IsAbs(dir) {
+				return nil, fmt.Errorf("watch: the folder %q of %s is no absolute path", dir, x.agent)
+			}
+			out = append(out, watch.Source{Agent: x.agent, Root: filepath.Clean(dir)})
+		}
+	}
+	return out, nil
+}

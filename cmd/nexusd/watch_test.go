@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"nexus/cmd/ledgerctl/watch"
+	"nexus/cmd/nexusd/daemon"
+	"nexus/ledger/api"
+)
+
+// piLines returns exchanges [from, to) of a session of pi, the header before the first.
+func piLines(session, from, to int) string {
+	var b strings.Builder
+	if from == 0 {
+		fmt.Fprintf(&b, `{"type":"session","version":3,"id":"019d7d08-46c9-7f73-a000-%012d","timestamp":"2026-04-11T14:00:00Z","cwd":"/w"}`+"\n", session)
+	}
+	for i := from; i < to; i++ {
+		up := "null"
+		if i > 0 {
+			up = fmt.Sprintf(`"p%d"`, i-1)
+		}
+		fmt.Fprintf(&b, `{"type":"message","id":"q%d","parentId":%s,"timestamp":"2026-04-11T14:00:01Z","message":{"role":"user","content":"a private question"}}`+"\n", i, up)
+		fmt.Fprintf(&b, `{"type":"message","id":"p%d","parentId":"q%d","timestamp":"2026-04-11T14:00:02Z","message":{"role":"assistant","content":"answer %d"}}`+"\n", i, i, i)
+	}
+	return b.String()
+}
+
+func addTo(t *testing.T, file, text string) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// storedTurns returns the number of turns of each session, sorted.
+func storedTurns(t *testing.T, c *api.Client) (out []int) {
+	t.Helper()
+	for s, err := range c.Sessions(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, err := range c.Turns(t.Context(), s.ID, api.ListTurns{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// following returns a daemon whose configuration file says what it follows, and its log.
+func following(t *testing.T, toml string) (d *daemon.Daemon, c *api.Client, log *lockedBuffer) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "nexus.toml")
+	addTo(t, file, toml)
+	cfg, err := parse([]string{"--config", file, "--data", t.TempDir(), "--http", "127.0.0.1:0"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log = new(lockedBuffer)
+	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	if cfg.Follow, err = follow(cfg); err != nil {
+		t.Fatal(err)
+	}
+	d, c = startDaemon(t, cfg)
+	return d, c, log
+}
+
+// A daemon brings in what agents write while it runs. A watch beside it, with the same
+// folders, stores nothing twice.
+func TestDaemonFollowsTranscriptsBesideAWatch(t *testing.T) {
+	root := t.TempDir()
+	const sessions, exchanges = 4, 6
+	file := func(i int) string { return filepath.Join(root, fmt.Sprintf("s%d.jsonl", i)) }
+	for i := range sessions {
+		addTo(t, file(i), piLines(i, 0, 2))
+	}
+	_, c, log := following(t, fmt.Sprintf("[watch]\npi = [%q]\n", root))
+	w, err := watch.New(watch.Config{Sources: []watch.Source{{Agent: "pi", Root: root}}, State: t.TempDir(), Ledger: "test", Connect: watch.Dialed(c), Rescan: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- w.Run(t.Context()) }()
+	for n := 2; n < exchanges; n++ {
+		for i := range sessions {
+			addTo(t, file(i), piLines(i, n, n+1))
+		}
+	}
+	want := slices.Repeat([]int{exchanges}, sessions)
+	until(t, "the turns are stored", func() bool { return slices.Equal(storedTurns(t, c), want) })
+	// What another run of the same files stores is what the two left out.
+	again, err := watch.New(watch.Config{Sources: []watch.Source{{Agent: "pi", Root: root}}, State: t.TempDir(), Ledger: "test", Connect: watch.Dialed(c), Once: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := storedTurns(t, c); !slices.Equal(got, want) {
+		t.Errorf("after another run: %v", got)
+	}
+	if text := log.String(); strings.Contains(text, "private") || !strings.Contains(text, "s0.jsonl") {
+		t.Errorf("the log: %s", text)
+	}
+}
+
+// A folder that can't be read, and one that is not there, are lines of the log. The daemon
+// is ready, and its other folders are followed.
+func TestBrokenFolderLeavesTheDaemonReady(t *testing.T) {
+	root, broken := t.TempDir(), filepath.Join(t.TempDir(), "a-file")
+	addTo(t, broken, "no folder")
+	addTo(t, filepath.Join(root, "s.jsonl"), piLines(0, 0, 1))
+	addTo(t, filepath.Join(root, "t.jsonl"), "{\"secret\": 1}\n")
+	d, c, log := following(t, fmt.Sprintf("[watch]\nclaude = [%q]\ncodex = [%q]\npi = [%q]\nagent = \"owner\"\n", filepath.Join(broken, "below"), filepath.Join(root, "none"), root))
+	owner := c.As("owner")
+	until(t, "the turn is stored", func() bool { return slices.Equal(storedTurns(t, owner), []int{1}) })
+	until(t, "the log names the folder", func() bool { return strings.Contains(log.String(), broken) })
+	until(t, "the log names the file", func() bool { return strings.Contains(log.String(), "t.jsonl: not imported") })
+	for _, path := range []string{"/readyz", "/metrics"} {
+		r, err := http.Get(d.HTTPURL() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode != http.StatusOK || strings.Contains(string(text), "a-file") {
+			t.Errorf("%s: %s, %v", path, r.Status, err)
+		}
+	}
+	if strings.Contains(log.String(), "secret") {
+		t.Error(log.String())
+	}
+}
+
+// A table without folders follows nothing. One that can't mean what it says is refused at
+// the start.
+func TestWatchTable(t *testing.T) {
+	for name, x := range map[string]struct {
+		table daemon.WatchTable
+		want  []watch.Source
+		fault string
+	}{
+		"empty":    {},
+		"home":     {table: daemon.WatchTable{Claude: []string{"~/a/"}, Gemini: []string{"/b", "/c"}}, want: []watch.Source{{Agent: "claude", Root: "/h/a"}, {Agent: "gemini", Root: "/b"}, {Agent: "gemini", Root: "/c"}}},
+		"relative": {table: daemon.WatchTable{Pi: []string{"sessions"}}, fault: `"sessions" of pi`},
+		"no name":  {table: daemon.WatchTable{Codex: []string{""}}, fault: "codex"},
+	} {
+		got, err := watched(x.table, "/h")
+		if !slices.Equal(got, x.want) || (err == nil) != (x.fault == "") || err != nil && !strings.Contains(err.Error(), x.fault) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if f, err := follow(daemon.Config{}); f != nil || err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []daemon.WatchTable{{Agent: "_"}, {Tenant: "a b"}} {
+		if err := (daemon.Config{Watch: bad}).Validate(); err == nil || !strings.Contains(err.Error(), "watch") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
