@@ -100,33 +100,24 @@ type claudeCompact struct {
 // holds.
 func (w *ClaudeCodeWriter) Turn(t WrittenTurn) ([][]byte, error) {
 	w.lineCount, w.time = 0, t.Time
-	var out []claudeLine
 	if t.Compaction {
-		out = w.compaction(&t)
-	} else {
-		for i := range t.Messages {
-			out = append(out, w.userLines(&t, &t.Messages[i])...)
-		}
-		if t.Response != nil {
-			out = append(out, w.responseLines(&t)...)
-		}
+		return encodedLines(&t, w.compaction(&t))
 	}
-	lines := make([][]byte, len(out))
-	for i := range out {
-		b, err := turns.EncodeJSON(&out[i])
-		if err != nil {
-			return nil, fmt.Errorf("write turn %s for claude code: %w", t.ID, err)
-		}
-		lines[i] = b
+	var out []claudeLine
+	for i := range t.Messages {
+		out = append(out, w.userLines(&t, &t.Messages[i])...)
 	}
-	return lines, nil
+	if t.Response != nil {
+		out = append(out, w.responseLines(&t)...)
+	}
+	return encodedLines(&t, out)
 }
 
 // line returns the next line of a turn, as the child of the line before.
 func (w *ClaudeCodeWriter) line(t *WrittenTurn, kind string) claudeLine {
 	id := uuid.NewSHA1(uuid.UUID(t.ID), fmt.Append(nil, w.lineCount)).String()
 	l := claudeLine{Parent: w.lastLine, UserType: "external", Cwd: w.cwd, Branch: w.branch, Session: w.session, Version: Writer, Type: kind, UUID: id,
-		Time: w.time.UTC().Format("2006-01-02T15:04:05.000Z")}
+		Time: lineTime(w.time)}
 	w.lastLine = &id
 	w.lineCount++
 	return l

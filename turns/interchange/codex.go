@@ -73,7 +73,7 @@ type codexThread struct {
 func Codex(r io.Reader, opt Options) *Reader {
 	c := &codexReader{opt: opt, response: turns.Message{Role: turns.Assistant}}
 	c.readLines(r, opt, lineFormat{"codex rollout", c.record, c.end})
-	c.complete = c.completeTurns
+	c.complete, c.repeats = c.completeTurns, true
 	return &c.Reader
 }
 
@@ -249,7 +249,7 @@ func newCodexThread(m *codexMeta) codexThread {
 
 func (c *codexReader) open(t *codexThread, m *codexMeta) {
 	t.opened = true
-	o := &Open{ID: t.session, Time: t.at, Meta: m.raw()}
+	o := &Open{ID: t.session, Time: t.at, Meta: m.raw(), Exported: exportedFrom(m.ID, m.Mark)}
 	if s := m.Instructions.Text; s != "" {
 		o.System = []turns.Section{{Content: s}}
 	}

@@ -39,6 +39,8 @@ type codexMeta struct {
 		Offset uint64 `json:"end_byte_offset"`
 	} `json:"history_base"`
 
+	Mark jsontext.Value `json:"nexus"` // see exportMark
+
 	rest turns.Raw // members without a place here; nil: none
 }
 
@@ -48,7 +50,7 @@ func (m *codexMeta) header(payload jsontext.Value, line int, loss *lossReport) {
 	if decodeLoose(payload, &rest) != nil {
 		return
 	}
-	for _, k := range []string{"id", "timestamp", "forked_from_id", "parent_thread_id", "cwd", "cli_version", "agent_nickname", "agent_role", "git", "base_instructions"} {
+	for _, k := range []string{"id", "timestamp", "forked_from_id", "parent_thread_id", "cwd", "cli_version", "agent_nickname", "agent_role", "git", "base_instructions", "nexus"} {
 		delete(rest, k)
 	}
 	b, err := turns.EncodeJSON(rest)

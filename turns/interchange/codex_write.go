@@ -30,6 +30,8 @@ type codexHead struct {
 	Source     string    `json:"source"`
 	Provider   string    `json:"model_provider"`
 	Git        *codexGit `json:"git,omitzero"`
+
+	Mark *exportMark `json:"nexus,omitzero"`
 }
 
 type codexGit struct {
@@ -89,17 +91,9 @@ type codexContent struct {
 // Turn implements [TranscriptWriter].
 func (w *codexWriter) Turn(t WrittenTurn) ([][]byte, error) {
 	at := lineTime(t.Time)
-	var out []any
+	out := w.head()
 	line := func(kind string, payload any) { out = append(out, codexLine{at, kind, payload}) }
 	item := func(it codexItemOut) { line("response_item", it) }
-	if !w.begun {
-		w.begun = true
-		head := codexHead{ID: w.s.TranscriptID(), Time: lineTime(w.s.Time), Cwd: w.s.Cwd, Originator: Writer, Version: "0.0.0", Source: "cli", Provider: "openai"}
-		if w.s.Branch != "" || w.s.Commit != "" {
-			head.Git = &codexGit{w.s.Commit, w.s.Branch}
-		}
-		out = append(out, codexLine{lineTime(w.s.Time), "session_meta", head})
-	}
 	if t.Compaction {
 		text := t.Summary
 		history := []codexItemOut{w.message("user", []turns.Part{turns.TextPart(text)})}
@@ -156,12 +150,19 @@ func (w *codexWriter) Turn(t WrittenTurn) ([][]byte, error) {
 }
 
 // End implements [TranscriptWriter].
-func (w *codexWriter) End() ([][]byte, error) {
+func (w *codexWriter) End() ([][]byte, error) { return encodedLines(&WrittenTurn{}, w.head()) }
+
+// head returns the first line, nothing if it was written.
+func (w *codexWriter) head() []any {
 	if w.begun {
-		return nil, nil
+		return nil
 	}
 	w.begun = true
-	return encodedLines(&WrittenTurn{}, []any{codexLine{lineTime(w.s.Time), "session_meta", codexHead{ID: w.s.TranscriptID(), Time: lineTime(w.s.Time), Cwd: w.s.Cwd, Originator: Writer, Version: "0.0.0", Source: "cli", Provider: "openai"}}})
+	h := codexHead{ID: w.s.TranscriptID(), Time: lineTime(w.s.Time), Cwd: w.s.Cwd, Originator: Writer, Version: "0.0.0", Source: "cli", Provider: "openai", Mark: w.s.mark()}
+	if w.s.Branch != "" || w.s.Commit != "" {
+		h.Git = &codexGit{w.s.Commit, w.s.Branch}
+	}
+	return []any{codexLine{lineTime(w.s.Time), "session_meta", h}}
 }
 
 // codexOwn returns an item that OpenAI's provider made, as it stood.

@@ -14,7 +14,7 @@ import (
 type Follower struct {
 	r     *Reader
 	in    growing
-	early map[turns.ID][sha256.Size]byte // steps of Complete that Next has not given yet
+	early map[turns.ID][sha256.Size]byte // steps of Complete that Next will give again, of a reader that does
 }
 
 // Follow returns a follower of a transcript of format f, nil if no file of f only grows.
@@ -87,6 +87,9 @@ func (f *Follower) Next() (Step, error) {
 func (f *Follower) Complete() (steps []Step) {
 	if f.r.complete == nil {
 		return nil
+	}
+	if !f.r.repeats {
+		return f.r.complete()
 	}
 	for _, s := range f.r.complete() {
 		sum := stepSum(s)

@@ -131,8 +131,7 @@ func TestFollowingGivesTheStepsOfReading(t *testing.T) {
 	const readBytes = 4 << 20
 	most := make(map[string]int)
 	for _, tr := range growingTranscripts(t) {
-		i := formatIndex(tr.format)
-		f := Formats()[i]
+		f := formatOf(t, tr.format)
 		if !f.Grows([]byte(tr.whole[:min(len(tr.whole), geminiCLIHead)])) || len(tr.whole) > readBytes {
 			continue
 		}
@@ -171,18 +170,31 @@ func TestFollowingGivesTheStepsOfReading(t *testing.T) {
 	}
 }
 
-func formatIndex(name string) int {
-	for i, f := range Formats() {
-		if f.Name == name {
-			return i
+// What a follower keeps of steps that it gave early does not grow with the transcript: the
+// reader of Claude Code never gives them again.
+func TestFollowerForgetsWhatItGave(t *testing.T) {
+	for _, tr := range growingTranscripts(t) {
+		f := formatOf(t, tr.format)
+		if !f.Grows([]byte(tr.whole[:min(len(tr.whole), geminiCLIHead)])) || len(tr.whole) > 1<<20 {
+			continue
+		}
+		x := f.Follow(Options{})
+		for line := range strings.Lines(tr.whole) {
+			x.Feed(strings.NewReader(line))
+			for err := error(nil); err == nil; {
+				_, err = x.Next()
+			}
+			x.Complete()
+			if n := len(x.early); n > 3 {
+				t.Fatalf("%s %s: %d steps are kept", tr.format, tr.name, n)
+			}
 		}
 	}
-	return -1
 }
 
 // A line that is fed in parts of a few bytes is read like one that is fed at once.
 func TestFollowerReadsALineInManyReads(t *testing.T) {
-	f := Formats()[formatIndex("gemini-cli")]
+	f := formatOf(t, "gemini-cli")
 	x := f.Follow(Options{})
 	x.Feed(iotest.OneByteReader(strings.NewReader(geminiCLILogText)))
 	n := 0

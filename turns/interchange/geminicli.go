@@ -24,8 +24,9 @@ type geminiCLIReader struct {
 	dec *jsontext.Decoder
 	opt Options
 	geminiCLIPoint
-	source       string    // sessionId
-	start        time.Time // startTime
+	source       string         // sessionId
+	mark         jsontext.Value // see exportMark
+	start        time.Time      // startTime
 	opened       bool
 	last         *geminiCLIMessage // read last
 	lastTime     time.Time         // of the last message
@@ -166,6 +167,8 @@ func (g *geminiCLIReader) member() error {
 		g.source = jsonText(turns.Raw(v))
 	case "startTime":
 		g.start = parseTime(turns.Raw(v))
+	case "nexus":
+		g.mark = slices.Clone(v)
 	case "projectHash", "lastUpdated", "kind":
 	default:
 		g.loss.count("skipped", "members of the document without a place: "+strconv.Quote(name))
@@ -225,7 +228,7 @@ func (g *geminiCLIReader) open() {
 	}
 	g.opened = true
 	g.session = turns.DeriveID(g.start, "gemini-cli", g.source)
-	g.step(Step{Open: &Open{ID: g.session, Time: g.start, Meta: g.sessionMeta()}})
+	g.step(Step{Open: &Open{ID: g.session, Time: g.start, Meta: g.sessionMeta(), Exported: exportedFrom(g.source, g.mark)}})
 }
 
 func (g *geminiCLIReader) sessionMeta() turns.Raw {

@@ -230,7 +230,9 @@ func (w *geminiCLIWriter) head() ([][]byte, error) {
 		Project string `json:"projectHash"`
 		Start   string `json:"startTime"`
 		Updated string `json:"lastUpdated"`
-	}{w.s.TranscriptID(), ProjectHash(w.s.Cwd), lineTime(w.s.Time), lineTime(w.last)})
+
+		Mark *exportMark `json:"nexus,omitzero"`
+	}{w.s.TranscriptID(), ProjectHash(w.s.Cwd), lineTime(w.s.Time), lineTime(w.last), w.s.mark()})
 	if err != nil {
 		return nil, err
 	}

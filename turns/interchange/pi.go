@@ -198,7 +198,7 @@ func (p *piReader) open(e *piEntry) {
 	if from != "" {
 		p.loss.add(1, "repaired", "branched from another session's file; the history copied from there is this session's own", e.ID)
 	}
-	p.step(Step{Open: &Open{ID: p.session, Time: p.start, Model: e.Model, Meta: piMeta{Source: "pi", Session: p.source, Cwd: p.cwd, BranchedFrom: from, Level: p.thinkingLevel}.raw()}})
+	p.step(Step{Open: &Open{ID: p.session, Time: p.start, Model: e.Model, Exported: exportedFrom(e.ID, e.Mark), Meta: piMeta{Source: "pi", Session: p.source, Cwd: p.cwd, BranchedFrom: from, Level: p.thinkingLevel}.raw()}})
 	p.recordedLevel = p.thinkingLevel
 }
 

@@ -32,7 +32,8 @@ type piEntry struct {
 	BranchedFrom  string `json:"branchedFrom"`
 	ParentSession string `json:"parentSession"`
 
-	Name turns.Raw `json:"name"` // session_info
+	Name turns.Raw      `json:"name"`  // session_info
+	Mark jsontext.Value `json:"nexus"` // of the header; see exportMark
 
 	idReused bool // another entry has this id
 }

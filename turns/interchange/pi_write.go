@@ -25,6 +25,8 @@ type piHead struct {
 	ID      string `json:"id"`
 	Time    string `json:"timestamp"`
 	Cwd     string `json:"cwd"`
+
+	Mark *exportMark `json:"nexus,omitzero"`
 }
 
 type piLine struct {
@@ -146,7 +148,7 @@ func (w *piWriter) head() []any {
 		return nil
 	}
 	w.begun = true
-	return []any{piHead{Type: "session", Version: 3, ID: w.s.TranscriptID(), Time: lineTime(w.s.Time), Cwd: w.s.Cwd}}
+	return []any{piHead{Type: "session", Version: 3, ID: w.s.TranscriptID(), Time: lineTime(w.s.Time), Cwd: w.s.Cwd, Mark: w.s.mark()}}
 }
 
 // entryID returns the id of entry n of a turn: eight hexadecimal digits, more if an entry

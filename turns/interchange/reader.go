@@ -73,7 +73,8 @@ type Reader struct {
 	titles func() titles // nil: names
 	read   func() error  // reads one record; io.EOF after the last
 
-	complete func() []Step // the steps that the end of the file would add here, which the reader may give again; nil: none
+	complete func() []Step // the steps that the end of the file would add here; nil: none
+	repeats  bool          // Next gives those of complete again
 	err      error         // of read: the last
 }
 

@@ -36,9 +36,12 @@ type Open struct {
 	Time      time.Time
 	Model     string
 	SpawnedBy turns.Ref // Turn may be zero
-	System    []turns.Section
-	Tools     []turns.Raw // JSON objects
-	Meta      turns.Raw   // a JSON object: where it came from
+	// Exported is the session and the last turn of the ledger that the transcript was
+	// written from, by [WrittenSession].Through; zero: it is no such transcript.
+	Exported turns.Ref `json:",omitzero"`
+	System   []turns.Section
+	Tools    []turns.Raw // JSON objects
+	Meta     turns.Raw   // a JSON object: where it came from
 }
 
 // Append adds a turn after Parent. Messages is not nil.

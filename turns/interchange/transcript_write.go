@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"nexus/turns"
@@ -17,6 +19,10 @@ type WrittenSession struct {
 	Cwd    string // the folder that the agent works in
 	Branch string // of git
 	Commit string // of git
+	// Through is the last turn of the path, of a path as a ledger has it. What reads the
+	// transcript then has it in [Open].Exported, and a ledger knows its own turns again.
+	// Zero: it is not known. Claude Code's transcripts have no place for it.
+	Through turns.ID
 	// Resumed says that the agent is to go on with the transcript: reasoning that its
 	// provider did not sign, and would refuse, is left out, and a compaction says word for
 	// word what was kept beside its summary, where the format has no other place for that.
@@ -25,6 +31,31 @@ type WrittenSession struct {
 
 // TranscriptID returns the id that the session has in the transcript: its ID as a UUID.
 func (s *WrittenSession) TranscriptID() string { return uuid.UUID(s.ID).String() }
+
+// exportMark is the member nexus of a transcript's head. Agents ignore members that they
+// do not know.
+type exportMark struct {
+	Through turns.ID `json:"through"`
+}
+
+// mark returns the member, nil for none.
+func (s *WrittenSession) mark() *exportMark {
+	if s.Through.IsZero() {
+		return nil
+	}
+	return &exportMark{s.Through}
+}
+
+// exportedFrom returns what a transcript was written from, by its id and its mark; zero for
+// one that another program wrote.
+func exportedFrom(id string, mark jsontext.Value) turns.Ref {
+	var m exportMark
+	u, err := uuid.Parse(id)
+	if err != nil || mark.Kind() != '{' || json.Unmarshal(mark, &m) != nil || m.Through.IsZero() {
+		return turns.Ref{}
+	}
+	return turns.Ref{Session: turns.ID(u), Turn: m.Through}
+}
 
 // TranscriptWriter writes a path as the transcript of an agent. The same path gives the
 // same lines. Not safe for concurrent use.
@@ -63,10 +94,10 @@ func NewTranscriptWriter(format string, s WrittenSession) (w TranscriptWriter, o
 func (w *ClaudeCodeWriter) End() ([][]byte, error) { return nil, nil }
 
 // encodedLines returns values as JSON, one a line.
-func encodedLines(t *WrittenTurn, out []any) ([][]byte, error) {
+func encodedLines[T any](t *WrittenTurn, out []T) ([][]byte, error) {
 	lines := make([][]byte, len(out))
 	for i := range out {
-		b, err := turns.EncodeJSON(out[i])
+		b, err := turns.EncodeJSON(&out[i])
 		if err != nil {
 			return nil, fmt.Errorf("write turn %s: %w", t.ID, err)
 		}

@@ -312,6 +312,87 @@ func TestRealTranscriptsSurviveEachFormat(t *testing.T) {
 	t.Logf("%d sessions, %d transcripts written and read", sessions, n)
 }
 
+// inventedPath is a path with everything that turns hold.
+func inventedPath() []WrittenTurn {
+	n := byte(0)
+	turn := func(response *turns.Message, messages ...turns.Message) WrittenTurn {
+		n++
+		return WrittenTurn{ID: turns.ID{0: 1, 5: 1, 15: n}, Time: time.UnixMilli(1_700_000_000_000 + int64(n)*1000).UTC(), Model: "claude-opus-4-5", Messages: messages, Response: response,
+			Usage: &turns.Usage{InputTokens: 100 + uint64(n), OutputTokens: uint64(n), CacheRead: 40}}
+	}
+	said := func(parts ...turns.Part) *turns.Message { return &turns.Message{Role: turns.Assistant, Parts: parts} }
+	call := func(id, name, args string) turns.Part {
+		return turns.Part{Type: turns.ToolCall, ID: id, Name: name, Arguments: turns.Raw(args)}
+	}
+	result := func(id string, response turns.Raw, failed bool) turns.Part {
+		return turns.Part{Type: turns.ToolCallResponse, ID: id, Response: response, IsError: failed}
+	}
+	tool := func(parts ...turns.Part) turns.Message { return turns.Message{Role: turns.Tool, Parts: parts} }
+	picture := turns.Part{Type: turns.Blob, MimeType: "image/png", Modality: "image", Data: []byte("\x89PNG")}
+	path := []WrittenTurn{
+		turn(said(turns.Part{Type: turns.Reasoning, Content: "A plan\nfirst look"}, turns.TextPart("I look."), call("a", "ls", `{"dir":"."}`), call("b", "cat", `{"file":"\u2028 \"x\""}`)), turns.TextMessage(turns.User, "what is <here>?\n\x1b[31m"), turns.Message{Role: turns.User, Parts: []turns.Part{turns.TextPart("and this?"), picture}}),
+		turn(said(turns.TextPart("one file"), call("c", "shot", `{}`)), tool(result("a", turns.RawText("a\nb"), false)), tool(result("b", turns.RawText("no such file"), true))),
+		turn(said(turns.TextPart("a picture")), tool(result("c", turns.Raw(`[{"type":"text","content":"seen"},{"type":"blob","mime_type":"image/png","modality":"image","content":"iVBORw0KGgo="}]`), false))),
+		turn(said(turns.TextPart("done")), turns.TextMessage(turns.User, "go on")),
+	}
+	k := WrittenTurn{ID: turns.ID{0: 1, 5: 1, 15: 99}, Time: path[3].Time.Add(time.Second), Compaction: true, Summary: "all of it", Automatic: true, TokensBefore: 500, FirstKept: path[3].ID}
+	after := turn(said(turns.TextPart("after")), turns.TextMessage(turns.User, "and then?"))
+	pending := turn(nil, turns.TextMessage(turns.User, "still there?"))
+	pending.Usage = nil
+	return append(path, k, after, pending)
+}
+
+// A path of everything that turns hold, written for each agent and read by its importer, has
+// the same turns and says the same. The head of an export says what it was written from, that
+// of a transcript to go on with does not.
+func TestInventedPathSurvivesEachFormat(t *testing.T) {
+	path := inventedPath()
+	for _, to := range []string{"codex", "pi", "gemini-cli"} {
+		for n := 1; n <= len(path); n++ {
+			s := WrittenSession{ID: turns.ID{0: 1, 5: 1, 15: 200}, Time: path[0].Time, Cwd: "/w/it", Branch: "main", Through: path[n-1].ID}
+			f := formatOf(t, to)
+			text := write(t, to, s, path[:n])
+			if !f.Sniff(text[:min(len(text), 64<<10)]) {
+				t.Fatalf("%s is not recognized: %.300s", to, text)
+			}
+			back, losses := readAll(t, f.Open(bytes.NewReader(text), Options{Final: true}))
+			if len(back) == 0 || back[0].Open == nil {
+				t.Fatalf("%s, %d turns: nothing was read", to, n)
+			}
+			if d := gocmp.Diff(pathContent(path[:n], to), pathContent(pathOf(back, back[0].Open.ID), to)); d != "" {
+				t.Errorf("%s, %d turns (-written +read):\n%s\n%v", to, n, d, losses)
+			}
+			if want := (turns.Ref{Session: s.ID, Turn: s.Through}); back[0].Open.Exported != want {
+				t.Errorf("%s, %d turns: exported from %v", to, n, back[0].Open.Exported)
+			}
+			for _, l := range losses {
+				if strings.Contains(l.Reason, "nexus") {
+					t.Errorf("%s: %v", to, l)
+				}
+			}
+			s.Through, s.Resumed = turns.ID{}, true
+			back, _ = readAll(t, f.Open(bytes.NewReader(write(t, to, s, path[:n])), Options{Final: true}))
+			if !back[0].Open.Exported.IsZero() {
+				t.Errorf("%s: a transcript to go on with is an export", to)
+			}
+		}
+	}
+}
+
+// A session without turns has its whole head.
+func TestSessionWithoutTurnsHasItsHead(t *testing.T) {
+	s := WrittenSession{ID: turns.ID{15: 1}, Time: time.UnixMilli(1), Cwd: "/w", Branch: "main", Commit: "abc"}
+	text := string(write(t, "codex", s, nil))
+	if !strings.Contains(text, `"git":{"commit_hash":"abc","branch":"main"}`) || strings.Count(text, "\n") != 1 {
+		t.Error(text)
+	}
+	for _, format := range []string{"pi", "gemini-cli"} {
+		if text := string(write(t, format, s, nil)); !strings.Contains(text, s.TranscriptID()) {
+			t.Errorf("%s: %s", format, text)
+		}
+	}
+}
+
 // Reasoning that a provider signed goes to that provider only, in every format.
 func TestSignedReasoningGoesToItsOwnProvider(t *testing.T) {
 	signed := map[string]turns.Part{
