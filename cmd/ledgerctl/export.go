@@ -173,7 +173,11 @@ func exportContext(ctx context.Context, c *api.Client, s turns.ID, format string
 // exportTranscript writes every turn on the path of the head, as an agent writes its
 // sessions.
 func exportTranscript(ctx context.Context, c *api.Client, s *api.Session, format string, w io.Writer) error {
-	lines, ok := interchange.NewTranscriptWriter(format, transcripts.WrittenSession(s))
+	list, to := api.ListTurns{Full: true}, transcripts.WrittenSession(s)
+	if s.Head != nil {
+		list.At, to.Through = *s.Head, *s.Head
+	}
+	lines, ok := interchange.NewTranscriptWriter(format, to)
 	if !ok {
 		return fmt.Errorf("no transcripts of format %q are written", format)
 	}
@@ -185,7 +189,7 @@ func exportTranscript(ctx context.Context, c *api.Client, s *api.Session, format
 		}
 		return err
 	}
-	for t, err := range c.Turns(ctx, s.ID, api.ListTurns{Full: true}) {
+	for t, err := range c.Turns(ctx, s.ID, list) {
 		if err != nil {
 			return err
 		}

@@ -50,7 +50,9 @@ func NewJoint(t *Transcript) (*Joint, error) {
 	}
 	// The results of open calls that Write adds are in no ledger: they come back with what
 	// the person says next.
-	delete(j.own, last)
+	if !t.isExport() {
+		delete(j.own, last)
+	}
 	var stored []turns.ID
 	for _, x := range t.Path {
 		if x.Response != nil {
@@ -67,6 +69,9 @@ func NewJoint(t *Transcript) (*Joint, error) {
 	}
 	return j, nil
 }
+
+// Onto names the session that takes what came since, if it is not the one that was written.
+func (j *Joint) Onto(session turns.ID) { j.fork = session }
 
 // Step returns a step of the grown transcript as one of the ledger's session. own says that
 // the step was written when the session was handed over, and is stored already.

@@ -20,15 +20,15 @@ const notRun = "[The conversation went on from here before this tool had returne
 // Transcript is a session as another agent gets it.
 type Transcript struct {
 	Format  string
-	Session interchange.WrittenSession
-	Path    []interchange.WrittenTurn // from the root to the turn where the agent goes on
+	Session interchange.WrittenSession // with Through: an export, which is not for an agent to go on with
+	Path    []interchange.WrittenTurn  // from the root to the turn where the agent goes on
 }
 
 // Write writes the transcript. Calls that are open at its end get a result that says so: no
-// provider takes a call without one.
+// provider takes a call without one. An export has the path alone.
 func (t *Transcript) Write(to io.Writer) error {
 	s := t.Session
-	s.Resumed = true
+	s.Resumed = !t.isExport()
 	w, ok := interchange.NewTranscriptWriter(t.Format, s)
 	if !ok {
 		return fmt.Errorf("no transcripts of format %q are written", t.Format)
@@ -49,7 +49,7 @@ func (t *Transcript) Write(to io.Writer) error {
 			return err
 		}
 	}
-	if end := t.openCalls(); end != nil {
+	if end := t.openCalls(); end != nil && !t.isExport() {
 		if err := put(w.Turn(*end)); err != nil {
 			return err
 		}
@@ -59,6 +59,8 @@ func (t *Transcript) Write(to io.Writer) error {
 	}
 	return out.Flush()
 }
+
+func (t *Transcript) isExport() bool { return !t.Session.Through.IsZero() }
 
 // kept returns the messages from a turn on.
 func kept(path []interchange.WrittenTurn, first turns.ID) (out []turns.Message) {

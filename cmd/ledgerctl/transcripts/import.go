@@ -130,6 +130,10 @@ func (im *Importer) steps(ctx context.Context, r *interchange.Reader, all bool, 
 		in.endOwn()
 		return nil
 	}
+	if in.fork != nil && !in.grown {
+		rep.Losses = append(rep.Losses, ownExport(in.fork.from.Session))
+		return nil
+	}
 	rep.Losses = append(rep.Losses, r.Losses()...)
 	return im.Titles(ctx, r.Titles(), rep)
 }
@@ -142,7 +146,9 @@ type Intake struct {
 
 	begun bool
 	own   turns.ID        // the session of this ledger that the transcript was exported from; zero: it is none
-	joint *handover.Joint // nil: not a transcript that "continue" wrote
+	joint *handover.Joint // nil: not a transcript that "continue" wrote, and no export with a mark
+	fork  *exportFork     // takes what was added to an export; nil: the transcript is none
+	grown bool            // something was added to it
 }
 
 // Own reports whether the steps so far are an export of a session of this ledger, which
@@ -151,7 +157,11 @@ func (in *Intake) Own() bool { return !in.own.IsZero() }
 
 func (in *Intake) endOwn() {
 	in.Report.Sessions = append(in.Report.Sessions, in.own)
-	in.Report.Losses = append(in.Report.Losses, interchange.Loss{Kind: "skipped", Reason: "an export of a session of this ledger, which holds all of it", Record: in.own.String()})
+	in.Report.Losses = append(in.Report.Losses, ownExport(in.own))
+}
+
+func ownExport(session turns.ID) interchange.Loss {
+	return interchange.Loss{Kind: "skipped", Reason: "an export of a session of this ledger, which holds all of it", Record: session.String()}
 }
 
 // Resume takes a step that an earlier intake did, before those of [Intake.Step], and stores
@@ -163,7 +173,7 @@ func (in *Intake) Resume(ctx context.Context, st interchange.Step) error {
 	}
 	in.begun = true
 	if in.joint != nil {
-		if _, written, err := in.joint.Step(st); written || err != nil {
+		if _, written, err := in.addedStep(ctx, st); written || err != nil {
 			return err
 		}
 	}
@@ -180,8 +190,34 @@ func (in *Intake) Resume(ctx context.Context, st interchange.Step) error {
 func (in *Intake) findJoint(ctx context.Context, st interchange.Step) (err error) {
 	if !in.begun && st.Open != nil {
 		in.joint, err = in.jointOf(ctx, in.Report.Format, st.Open.Meta, in.Report)
+		if err == nil && in.joint == nil && !in.All {
+			in.joint, in.fork, err = in.exportOf(ctx, in.Report.Format, st.Open.Exported)
+		}
+		if in.fork != nil {
+			in.Report.Sessions = append(in.Report.Sessions, in.fork.from.Session)
+		}
 	}
 	return err
+}
+
+// addedStep returns a step that came after what was written, as one of the ledger; written
+// says that the step is no such one. The fork for what was added to an export is made
+// first.
+func (in *Intake) addedStep(ctx context.Context, st interchange.Step) (out interchange.Step, written bool, err error) {
+	out, written, err = in.joint.Step(st)
+	if in.fork == nil || written {
+		return out, written, err
+	}
+	if errors.Is(err, handover.ErrRewound) {
+		return out, false, ErrGrown
+	}
+	if err == nil && !in.grown {
+		if err = in.fork.make(ctx, in.Client); err == nil {
+			in.grown = true
+			in.Report.Sessions = append(in.Report.Sessions, in.fork.id)
+		}
+	}
+	return out, false, err
 }
 
 // Step does one step. A step that was done before is counted, and no error. The errors
@@ -194,7 +230,7 @@ func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 	}
 	if in.joint != nil {
 		var written bool
-		if st, written, err = in.joint.Step(st); err != nil {
+		if st, written, err = in.addedStep(ctx, st); err != nil {
 			return err
 		}
 		if written {

@@ -68,17 +68,69 @@ func WrittenTurn(ctx context.Context, c *api.Client, s turns.ID, t *api.Turn) (i
 // turns.
 func HandedOver(ctx context.Context, c *api.Client, f *api.Session, format string) (*handover.Transcript, error) {
 	t := &handover.Transcript{Format: format, Session: WrittenSession(f)}
-	for x, err := range c.Turns(ctx, f.ID, api.ListTurns{At: f.ForkedFrom.Turn, Full: true}) {
+	return t, readPath(ctx, c, t, f.ForkedFrom.Turn)
+}
+
+// readPath adds the turns up to one to a transcript.
+func readPath(ctx context.Context, c *api.Client, t *handover.Transcript, to turns.ID) error {
+	for x, err := range c.Turns(ctx, t.Session.ID, api.ListTurns{At: to, Full: true}) {
 		if err != nil {
-			return nil, err
+			return err
 		}
-		w, err := WrittenTurn(ctx, c, f.ID, &x)
+		w, err := WrittenTurn(ctx, c, t.Session.ID, &x)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		t.Path = append(t.Path, w)
 	}
-	return t, nil
+	return nil
+}
+
+// exportOf returns where an export of this ledger ends, and the fork that takes what another
+// program added to it; nil for a transcript that is none. The export's session does not
+// change: it may have gone on itself.
+func (im *Importer) exportOf(ctx context.Context, format string, from turns.Ref) (*handover.Joint, *exportFork, error) {
+	if from.IsZero() {
+		return nil, nil, nil
+	}
+	s, err := im.Client.Session(ctx, from.Session)
+	if err == nil {
+		_, err = im.Client.Turn(ctx, from.Session, from.Turn)
+	}
+	if coded(err, api.NotFound) { // of another ledger
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &handover.Transcript{Format: format, Session: WrittenSession(s)}
+	t.Session.Through = from.Turn
+	if err := readPath(ctx, im.Client, t, from.Turn); err != nil {
+		return nil, nil, err
+	}
+	f := &exportFork{from: from, id: turns.DeriveID(from.Turn.Time(), "export", from.Session.String(), from.Turn.String(), format)}
+	if f.meta, err = turns.EncodeJSON(map[string]string{"source": format, "cwd": t.Session.Cwd}); err != nil {
+		return nil, nil, err
+	}
+	j, err := handover.NewJoint(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	j.Onto(f.id)
+	return j, f, nil
+}
+
+// exportFork is the fork that takes what was added to an export.
+type exportFork struct {
+	from turns.Ref
+	id   turns.ID
+	meta turns.Raw
+}
+
+// make makes the fork, if it is not there.
+func (f *exportFork) make(ctx context.Context, c *api.Client) error {
+	_, err := c.Fork(ctx, f.from.Session, api.CreateFork{ID: f.id, Turn: f.from.Turn, Meta: f.meta})
+	return err
 }
 
 // jointOf returns where a transcript that continue wrote goes on; nil for any other.
