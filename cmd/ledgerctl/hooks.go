@@ -20,13 +20,14 @@ import (
 
 	"nexus/cmd/ledgerctl/agents"
 	"nexus/cmd/ledgerctl/hooks"
+	"nexus/cmd/ledgerctl/pi"
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 	"nexus/ledger/api/mcp"
 	"nexus/turns"
 )
 
-const hooksManual = `ledgerctl hooks install|uninstall|status --agent claude|codex [--dry-run]
+const hooksManual = `ledgerctl hooks install|uninstall|status --agent claude|codex|pi [--dry-run]
 
 Makes a coding agent call ledgerctl at the beginning and end of a session and
 before and after a compaction: the transcript is in the ledger at that moment,
@@ -34,6 +35,10 @@ and a new session begins with a brief of what the ledger knows of its folder.
 Here --agent names the coding agent. The hooks stand in settings.json of Claude
 Code (CLAUDE_CONFIG_DIR) or in hooks.json of Codex (CODEX_HOME), which asks you
 to trust new hooks: until then they do not run, and status shows "never".
+
+For pi it is an extension, nexus.ts (PI_CODING_AGENT_DIR), with which Nexus is
+the compactor: pi stores the ledger's compaction, with what pi's settings say is
+kept. Where the ledger has none to give, or does not answer, pi compacts itself.
 
 The settings keep every other byte. They are replaced as a whole, and a copy of
 those from before the first change stays beside them (.before-nexus). Settings
@@ -55,11 +60,12 @@ const hookManual = `ledgerctl hook EVENT [--from AGENT]
 
 What an agent calls, not a person (ledgerctl hooks install says so to it). It
 reads the event as JSON on stdin, brings the new lines of the transcript that
-it names into the ledger, and for SessionStart prints the brief of the folder.
+it names into the ledger, and for SessionStart prints the brief of the folder;
+for PreCompact of pi, the compaction.
 It never fails the agent: it ends with 0, within a few seconds, also when no
 nexusd answers. ledgerctl hooks status shows when each fired and what failed.
 
-  --from AGENT   who calls: claude or codex (claude)
+  --from AGENT   who calls: claude, codex or pi (claude)
 
 Examples
   ledgerctl hook PreCompact --from claude < event.json
@@ -72,6 +78,9 @@ func hooksCmd(e *env) *cobra.Command {
 	var dry bool
 	change := func(use, short, same string, edit func(agent string, settings []byte) ([]byte, error)) *cobra.Command {
 		x := verb(use, short, 0, 0, func(*cobra.Command, []string) error {
+			if e.agent == agents.Pi {
+				return e.changeExtension(use == "install", ledgerAgent, dry)
+			}
 			return e.changeHooks(dry, same, func(settings []byte) ([]byte, error) { return edit(e.agent, settings) })
 		})
 		x.Flags().BoolVar(&dry, "dry-run", false, "print the settings; change nothing")
@@ -79,11 +88,14 @@ func hooksCmd(e *env) *cobra.Command {
 	}
 	c.Flags().BoolVar(&dry, "dry-run", false, "print the settings; change nothing")
 	install := change("install", "add the hooks to the settings of an agent", "has the hooks already; uninstall them first to change what they run", func(agent string, settings []byte) ([]byte, error) {
-		prefix, err := e.hookCommand(agent, ledgerAgent)
+		words, err := e.hookCommand(agent, ledgerAgent)
 		if err != nil {
 			return nil, err
 		}
-		return hooks.Install(settings, prefix, hooks.Of(agent))
+		for i := range words {
+			words[i] = quoted(words[i])
+		}
+		return hooks.Install(settings, strings.Join(words, " "), hooks.Of(agent))
 	})
 	install.Flags().StringVar(&ledgerAgent, "ledger-agent", "", "the agent of the ledger that the hooks act as")
 	c.AddCommand(install,
@@ -92,28 +104,57 @@ func hooksCmd(e *env) *cobra.Command {
 	return c
 }
 
-// hookCommand returns the command of a hook, without its event. as is the agent of the
-// ledger that it acts as; empty: main.
-func (e *env) hookCommand(agent, as string) (string, error) {
+// hookCommand returns the words of the command of a hook, without its event. as is the agent
+// of the ledger that it acts as; empty: main.
+func (e *env) hookCommand(agent, as string) ([]string, error) {
 	if as != "" && !turns.ValidName(as) {
-		return "", usageError{fmt.Errorf("--ledger-agent %q is not a name: a to z, 0 to 9 and -, at most 64 characters", as)}
+		return nil, usageError{fmt.Errorf("--ledger-agent %q is not a name: a to z, 0 to 9 and -, at most 64 characters", as)}
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	flags, err := e.connectionFlags()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	words := []string{quoted(self)}
 	if as != "" {
 		flags = append(flags, "--agent", as)
 	}
-	for _, f := range flags {
-		words = append(words, quoted(f))
+	return append(append([]string{self}, flags...), "hook", "--from", agent), nil
+}
+
+// changeExtension writes the extension of pi, or removes it.
+func (e *env) changeExtension(install bool, as string, dry bool) error {
+	file, err := e.settingsFile(agents.Pi)
+	if err != nil {
+		return err
 	}
-	return strings.Join(append(words, "hook", "--from", agent), " "), nil
+	var text []byte
+	if install {
+		words, err := e.hookCommand(agents.Pi, as)
+		if err != nil {
+			return err
+		}
+		if text, err = pi.Extension(words); err != nil {
+			return err
+		}
+	}
+	before, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if dry {
+		_, err := e.raw.Write(text)
+		return err
+	}
+	if bytes.Equal(before, text) {
+		return e.result(map[string]any{"file": file, "changed": false}, "%s has what it should have already", file)
+	}
+	if err := pi.Write(file, text); err != nil {
+		return hinted{fmt.Errorf("%s: %w; it stays as it is", file, err), "move it away"}
+	}
+	return e.result(map[string]any{"file": file, "changed": true}, "%s is changed", file)
 }
 
 // connectionFlags returns the flags by which a process in another folder reaches the same
@@ -208,13 +249,22 @@ func (e *env) hookStates() (out []hookState, err error) {
 		if err != nil {
 			return nil, err
 		}
-		have, err := hooks.Installed(settings)
-		if err != nil {
-			e.say("%s: %s", printable(file), printable(err.Error()))
+		var events, have []string
+		if agent == agents.Pi {
+			if events = pi.Events; pi.IsExtension(settings) {
+				have = events
+			}
+		} else {
+			for _, h := range hooks.Of(agent) {
+				events = append(events, h.Event)
+			}
+			if have, err = hooks.Installed(settings); err != nil {
+				e.say("%s: %s", printable(file), printable(err.Error()))
+			}
 		}
-		for _, h := range hooks.Of(agent) {
-			s := hookState{Agent: agent, Event: h.Event, File: file, Installed: slices.Contains(have, h.Event)}
-			if f, ok := hooks.ReadFired(dir, agent, h.Event); ok {
+		for _, event := range events {
+			s := hookState{Agent: agent, Event: event, File: file, Installed: slices.Contains(have, event)}
+			if f, ok := hooks.ReadFired(dir, agent, event); ok {
 				s.Fired = &f
 			}
 			out = append(out, s)
@@ -257,12 +307,15 @@ type hookInput struct {
 	Transcript      string `json:"transcript_path"`
 	AgentTranscript string `json:"agent_transcript_path"`
 	Cwd             string `json:"cwd"`
+
+	Compact *pi.Request `json:"compact"` // of pi: it asks for the compaction
 }
 
 // hookTimes are how long a hook works at most, by event: less than its agent waits.
 var hookTimes = map[string]time.Duration{"SessionEnd": 1200 * time.Millisecond}
 
-const hookTime = 6 * time.Second
+// compactTime is how long pi waits for a compaction, which a model may write.
+const hookTime, compactTime = 6 * time.Second, 55 * time.Second
 
 // maxHookInput bounds what a hook reads, and maxBrief what it prints, in bytes.
 const maxHookInput, maxBrief = 4 << 20, 9000
@@ -275,7 +328,11 @@ func hookCmd(e *env) *cobra.Command {
 		if len(args) > 0 {
 			event = args[0]
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), cmp.Or(hookTimes[event], hookTime))
+		limit := cmp.Or(hookTimes[event], hookTime)
+		if from == agents.Pi && event == "PreCompact" {
+			limit = compactTime
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 		defer cancel()
 		err := e.hook(ctx, event)
 		note := hooks.Fired{Agent: from, Event: event, Time: began, TookMS: time.Since(began).Milliseconds()}
@@ -288,7 +345,7 @@ func hookCmd(e *env) *cobra.Command {
 		return nil
 	}}
 	c.FParseErrWhitelist.UnknownFlags = true // a wrong use would end with 2, which blocks a compaction
-	c.Flags().StringVar(&from, "from", "claude", "who calls: claude or codex")
+	c.Flags().StringVar(&from, "from", "claude", "who calls: claude, codex or pi")
 	return c
 }
 
@@ -339,7 +396,19 @@ func (e *env) hook(ctx context.Context, event string) error {
 			return err
 		}
 	}
-	return nil
+	if in.Compact == nil {
+		return nil
+	}
+	session, err := os.Open(in.Transcript)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	k, err := pi.Compact(ctx, client, session, *in.Compact)
+	if err != nil {
+		return err
+	}
+	return e.print(map[string]any{"compaction": k})
 }
 
 // clippedText returns the first bytes of a text, as whole lines.

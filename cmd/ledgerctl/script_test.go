@@ -94,6 +94,10 @@ func TestScripts(t *testing.T) {
 				lines = append(lines, `{"type":"user","uuid":"more","version":"2.1.0","timestamp":"2026-11-21T12:00:00Z","parentUuid":"`+last.UUID+`","sessionId":"`+last.SessionID+`","message":{"role":"user","content":"and on"}}`)
 				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 			},
+			// named FILE PATH: PATH takes the place of SESSION in a file.
+			"named": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(ts.ReadFile(args[0]), "SESSION", args[1])), 0o600))
+			},
 			// tail NAME ID: the end of an id, as it is shown.
 			"tail": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Setenv(args[0], args[1][18:])

@@ -152,17 +152,21 @@ func (h Home) geminiProject(cwd string) string {
 }
 
 // Hooked returns the agents that call a program at events.
-func Hooked() []string { return []string{Claude, Codex} }
+func Hooked() []string { return []string{Claude, Codex, Pi} }
 
-// HooksFile returns the file of an agent that says what it calls at events.
+// HooksFile returns the file of an agent that says what it calls at events: settings of
+// Claude Code and Codex, an extension of pi.
 func (h Home) HooksFile(agent string) (string, error) {
 	switch agent {
 	case Claude:
 		return filepath.Join(h.claude(), "settings.json"), nil
 	case Codex:
 		return filepath.Join(h.codex(), "hooks.json"), nil
+	case Pi:
+		return filepath.Join(h.pi(), "extensions", "nexus.ts"), nil
 	}
-	return "", fmt.Errorf("agent %q has no hooks; %s have", agent, strings.Join(Hooked(), " and "))
+	have := Hooked()
+	return "", fmt.Errorf("agent %q has no hooks; %s and %s have", agent, strings.Join(have[:len(have)-1], ", "), have[len(have)-1])
 }
 
 // IsName reports whether an agent has this name.

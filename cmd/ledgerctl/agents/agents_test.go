@@ -106,7 +106,7 @@ func TestNameThatLeadsOutIsNotUsed(t *testing.T) {
 // Gemini CLI has no hooks that ledgerctl knows.
 func TestHooksFileOfEachAgent(t *testing.T) {
 	h := homeOf(t, map[string]string{codexHome: "/x"}, nil)
-	for agent, want := range map[string]string{Claude: filepath.Join(h.Dir, ".claude/settings.json"), Codex: "/x/hooks.json", Gemini: ""} {
+	for agent, want := range map[string]string{Claude: filepath.Join(h.Dir, ".claude/settings.json"), Codex: "/x/hooks.json", Pi: filepath.Join(h.Dir, ".pi/agent/extensions/nexus.ts"), Gemini: ""} {
 		if got, err := h.HooksFile(agent); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v", agent, got, err)
 		}
