@@ -367,7 +367,7 @@ func (x *costReport) priceSources() string {
 			out = append(out, printable(filepath.Base(x.file)))
 			continue
 		}
-		out = append(out, s.Date+" ("+s.Name+"), the lowest tier of each model")
+		out = append(out, s.Date+" ("+s.Name+"), the standard tier of each model")
 	}
 	return strings.Join(out, "; ")
 }

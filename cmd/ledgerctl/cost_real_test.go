@@ -35,6 +35,10 @@ var rawPrices = map[string][5]float64{
 	"claude-sonnet-4-5-20250929": {3, 15, 0.3, 3.75, 6}, "gpt-5.4": {2.5, 15, 0.25, 0, 0}, "gpt-5.5": {5, 30, 0.5, 0, 0}, "gemini-2.5-flash": {0.3, 2.5, 0.03, 0, 0},
 }
 
+// rawLong are the tokens of input above which a call costs more. Those of Codex are read as
+// sums of a thread, none of whose calls is that long.
+var rawLong = map[string]uint64{"claude-sonnet-4-5-20250929": 200_000}
+
 func (u rawUsage) dollars(t *testing.T) float64 {
 	if u.recorded > 0 {
 		return u.recorded
@@ -42,6 +46,9 @@ func (u rawUsage) dollars(t *testing.T) float64 {
 	p, ok := rawPrices[u.model]
 	if !ok {
 		t.Fatalf("no price of %q", u.model)
+	}
+	if above := rawLong[u.model]; above > 0 && u.input+u.read+u.written > above {
+		p = [5]float64{2 * p[0], 1.5 * p[1], 2 * p[2], 2 * p[3], 2 * p[4]}
 	}
 	return (float64(u.input)*p[0] + float64(u.output)*p[1] + float64(u.read)*p[2] + float64(u.written-u.hour)*p[3] + float64(u.hour)*p[4]) / 1e6
 }

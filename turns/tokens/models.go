@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"nexus/turns"
 )
 
 // Model is what is known of a model, for budgets and costs. Sizes are in the
@@ -20,7 +22,11 @@ type Model struct {
 
 	Price       Price
 	PriceSource Source
-	Tokenizer   string // the counter that suits it, see [Named]; "": no better one than the default
+	// LongPrice is the price of all tokens of a call whose input, cache included, has more
+	// than LongAbove tokens. 0: each call has Price.
+	LongAbove uint64
+	LongPrice Price
+	Tokenizer string // the counter that suits it, see [Named]; "": no better one than the default
 }
 
 // InputBudget is the most tokens that a context may have: the window less the
@@ -31,6 +37,14 @@ func (m Model) InputBudget() uint64 {
 		return m.ContextWindow
 	}
 	return Sub(m.ContextWindow, m.OutputReserve)
+}
+
+// PriceOf returns the price of a call.
+func (m Model) PriceOf(u turns.Usage) Price {
+	if m.LongAbove > 0 && u.InputTokens > m.LongAbove {
+		return m.LongPrice
+	}
+	return m.Price
 }
 
 // Models is a table of models by name. It is never changed once made, and so

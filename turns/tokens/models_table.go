@@ -23,6 +23,26 @@ func sourceOf(name string) Source {
 	return modelsDev
 }
 
+// longAbove returns the tokens of input above which a model has its long price, by litellm's
+// table; 0: it has none. The long price is twice that of each kind of input, and one and a
+// half times that of output, for each of these models.
+func longAbove(name string) uint64 {
+	switch name {
+	case "claude-sonnet-4", "claude-sonnet-4-5", "gemini-2.5-pro", "gemini-3-pro", "gemini-3.1-pro":
+		return 200_000
+	case "gpt-5.4", "gpt-5.4-pro", "gpt-5.5", "gpt-5.5-pro", "gpt-5.6", "gpt-5.6-luna", "gpt-5.6-sol", "gpt-5.6-terra":
+		return 272_000
+	}
+	return 0
+}
+
+// long returns the long price of a model.
+func (p Price) long() Price {
+	p.Input, p.CacheRead, p.CacheWrite, p.CacheHour = 2*p.Input, 2*p.CacheRead, 2*p.CacheWrite, 2*p.CacheHour
+	p.Output += p.Output / 2
+	return p
+}
+
 // price is a row's price, in micro-dollars.
 type price struct{ input, output, cacheRead, cacheWrite uint64 }
 
@@ -40,8 +60,12 @@ func (r row) model() Model {
 	if strings.HasPrefix(r.name, "claude-") { // of Anthropic: what stays in the cache for an hour costs twice the input
 		p.CacheHour = 2 * p.Input
 	}
-	return Model{Name: r.name, ContextWindow: r.window, MaxOutput: r.maxOutput, OutputReserve: r.outputReserve, SeparateOutput: r.separateOutput,
+	m := Model{Name: r.name, ContextWindow: r.window, MaxOutput: r.maxOutput, OutputReserve: r.outputReserve, SeparateOutput: r.separateOutput,
 		Price: p, PriceSource: sourceOf(r.name), Tokenizer: r.tokenizer}
+	if m.LongAbove = longAbove(r.name); m.LongAbove > 0 {
+		m.LongPrice = p.long()
+	}
+	return m
 }
 
 // modelTable returns the models known to this version. Window, largest answer and prices

@@ -58,3 +58,30 @@ func TestPriceRoundsUpAndBillsTheCache(t *testing.T) {
 		}
 	}
 }
+
+// A call with more input than a model's threshold has the long price for all its tokens;
+// the cache counts as input. One at the threshold has the other.
+func TestLongCallsHaveTheLongPrice(t *testing.T) {
+	for name, want := range map[string]struct {
+		above           uint64
+		short, exceeded float64 // dollars of a call with so much input, half of it read from the cache, and 1,000 tokens of output
+	}{
+		"claude-sonnet-4-5": {200_000, 0.1*3 + 0.1*0.3 + 0.001*15, 0.1*6 + 0.1*0.6 + 0.001*22.5},
+		"gemini-2.5-pro":    {200_000, 0.1*1.25 + 0.1*0.125 + 0.001*10, 0.1*2.5 + 0.1*0.25 + 0.001*15},
+		"gpt-5.5":           {272_000, 0.136*5 + 0.136*0.5 + 0.001*30, 0.136*10 + 0.136*1 + 0.001*45},
+		"claude-opus-4-6":   {200_000, 0.1*5 + 0.1*0.5 + 0.001*25, 0.1*5 + 0.1*0.5 + 0.001*25}, // it has no threshold
+	} {
+		m, ok := KnownModels().Priced(name)
+		if !ok {
+			t.Fatal(name)
+		}
+		u := turns.Usage{InputTokens: want.above, CacheRead: want.above / 2, OutputTokens: 1000}
+		if got := float64(m.PriceOf(u).Picos(u, 0)) / 1e12; math.Abs(got-want.short) > 1e-9 {
+			t.Errorf("%s at its threshold: %v, not %v", name, got, want.short)
+		}
+		u.InputTokens++
+		if got := float64(m.PriceOf(u).Picos(u, 0)) / 1e12; math.Abs(got-want.exceeded) > 1e-4 {
+			t.Errorf("%s above it: %v, not %v", name, got, want.exceeded)
+		}
+	}
+}

@@ -257,7 +257,7 @@ func (s *Sum) amountOf(c *Call, repeated bool) (a Amount) {
 			s.unpriced[c.Model] = plus(s.unpriced[c.Model], a.Unpriced)
 			break
 		}
-		a.priced = m.Price.Picos(*c.Usage, c.Details.CacheHour)
+		a.priced = m.PriceOf(*c.Usage).Picos(*c.Usage, c.Details.CacheHour)
 		s.sources[m.PriceSource]++
 	}
 	if c.HasRecorded { // with the tier, and what is billed apart

@@ -171,3 +171,15 @@ func TestRowsAreTheCostliestFirstOrByTime(t *testing.T) {
 		t.Error("a key that is none is taken")
 	}
 }
+
+// A call above the threshold of its model has the long price, one at it has not.
+func TestLongCallsCostMore(t *testing.T) {
+	s := NewSum(Options{Models: tokens.KnownModels()})
+	for i, n := range []uint64{200_000, 200_001} {
+		s.Add(Call{Turn: turns.ID{15: byte(i)}, Model: "claude-sonnet-4-5", Usage: &turns.Usage{InputTokens: n, CacheRead: 100_000, OutputTokens: 1000}})
+	}
+	const want = 100_000*3 + 100_000*0.3 + 1000*15 + 100_001*6 + 100_000*0.6 + 1000*22.5 // micro-dollars
+	if total := s.Total(); total.Picos() != want*1_000_000 {
+		t.Errorf("%d picodollars, not %v", total.Picos(), want*1e6)
+	}
+}
