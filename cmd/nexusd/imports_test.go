@@ -93,6 +93,7 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/handover":     {"turns", "turns/interchange", "cmd/ledgerctl/agents"},
 	"cmd/ledgerctl/picker":       {},
 	"cmd/ledgerctl/bisect":       {},
+	"cmd/ledgerctl/codetree":     {"turns", "turns/secrets", "ledger/api"},
 	"cmd/ledgerctl/page":         {"turns", "turns/secrets", "ledger/api", "compactor/summary"},
 	"cmd/ledgerctl/transcripts":  {"turns", "turns/interchange", "ledger/api", "ledger/jetstream/backup", "cmd/ledgerctl/handover"},
 	"cmd/ledgerctl/watch":        {"cmd/ledgerctl/agents", "turns", "turns/interchange", "ledger/api", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/wholefile"},
@@ -100,7 +101,7 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/pi":           {"turns", "turns/interchange", "ledger/api", "cmd/ledgerctl/wholefile"},
 	"cmd/ledgerctl/service":      {"cmd/ledgerctl/wholefile"},
 	"cmd/ledgerctl/wholefile":    {},
-	"cmd/ledgerctl": {"cmd/ledgerctl/bisect", "cmd/ledgerctl/agents", "cmd/ledgerctl/contextview", "cmd/ledgerctl/cost", "cmd/ledgerctl/handover", "cmd/ledgerctl/hooks", "cmd/ledgerctl/page", "cmd/ledgerctl/pi", "cmd/ledgerctl/picker", "cmd/ledgerctl/service", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/watch", "cmd/ledgerctl/wholefile", "turns", "turns/secrets", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
+	"cmd/ledgerctl": {"cmd/ledgerctl/codetree", "cmd/ledgerctl/bisect", "cmd/ledgerctl/agents", "cmd/ledgerctl/contextview", "cmd/ledgerctl/cost", "cmd/ledgerctl/handover", "cmd/ledgerctl/hooks", "cmd/ledgerctl/page", "cmd/ledgerctl/pi", "cmd/ledgerctl/picker", "cmd/ledgerctl/service", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/watch", "cmd/ledgerctl/wholefile", "turns", "turns/secrets", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
 		"cmd/nexusd/daemon", "ledger/jetstream/backup", "ledger/jetstream/embed"},
 }
 

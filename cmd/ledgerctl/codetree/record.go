@@ -1,0 +1,248 @@
+package codetree
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Kind is the kind of the events that say which files there were after a turn.
+const Kind = "code.tree"
+
+// Channel returns the channel of a session's events.
+func Channel(session turns.ID) string { return "code." + session.String() }
+
+// Ref returns the ref that keeps the files of a session.
+func Ref(session turns.ID) string { return refPrefix + session.String() }
+
+// Recorded says which files a folder had after a turn. It is the body of an event, and
+// stands in the message of the commit.
+type Recorded struct {
+	Session turns.ID  `json:"session"`
+	Turn    turns.ID  `json:"turn"`
+	Folder  string    `json:"folder"`            // the working files' top
+	Tree    string    `json:"tree"`              // of git: the files, byte for byte
+	Head    string    `json:"head,omitzero"`     // the commit of HEAD; empty: none yet
+	Branch  string    `json:"branch,omitzero"`   // of HEAD; empty: detached
+	Time    time.Time `json:"time"`              // when the folder was read
+	Files   int       `json:"files"`             //
+	Left    []Left    `json:"left,omitempty"`    // at most maxLeft
+	LeftOut int       `json:"left_out,omitzero"` // how many there were
+	Commit  string    `json:"commit,omitzero"`   // that holds the tree; not in its own message
+}
+
+// maxLeft bounds how many files that were left out are named.
+const maxLeft = 100
+
+// Recorder records folders. Make one with [NewRecorder]. Safe for concurrent use.
+type Recorder struct {
+	client *api.Client
+	limits Limits
+	step   func(string) // tests end the process there
+
+	mu      sync.Mutex
+	folders map[string]*folder  // by their tops
+	stored  map[turns.ID]string // by session: the last commit whose event is in the ledger
+}
+
+// folder serialises the recordings of one folder.
+type folder struct {
+	mu   sync.Mutex
+	had  hashes
+	used time.Time
+}
+
+// NewRecorder returns a recorder that stores events through c.
+func NewRecorder(c *api.Client, l Limits) *Recorder {
+	return &Recorder{client: c, limits: l.orDefaults(), step: func(string) {}, folders: make(map[string]*folder), stored: make(map[turns.ID]string)}
+}
+
+// ErrMoved says that the agent went on while its folder was read: the files may be of a
+// later turn, and nothing was recorded.
+var ErrMoved = errors.New("the agent went on while its folder was read")
+
+// Record records the files of the repository that dir is in as those after a turn. same is
+// asked after they were read: whether the agent has done nothing since the turn. The files
+// of a turn may be recorded again; the last recording counts. On return the ref and the
+// event are stored. Errors: those of [Open], [ErrTooMuch], [ErrMoved], those of the ledger.
+func (r *Recorder) Record(ctx context.Context, dir string, at turns.Ref, same func() bool) (*Recorded, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.limits.Time)
+	defer cancel()
+	repo, err := Open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	f := r.folderOf(repo.Top)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rec := &Recorded{Session: at.Session, Turn: at.Turn, Folder: repo.Top, Time: time.Now().UTC()}
+	t, err := repo.snapshot(ctx, r.limits, f.had)
+	if err != nil {
+		return nil, err
+	}
+	r.step("read")
+	if rec.Head, err = repo.resolve(ctx, "HEAD^{commit}"); err != nil {
+		return nil, err
+	}
+	if out, err := repo.git(ctx, nil, "symbolic-ref", "--short", "--quiet", "HEAD"); err == nil {
+		rec.Branch = strings.TrimSpace(out)
+	}
+	if !same() {
+		return nil, ErrMoved
+	}
+	rec.Tree, rec.Files, rec.LeftOut, rec.Left = t.id, t.files, len(t.left), t.left[:min(len(t.left), maxLeft)]
+	tip, err := repo.resolve(ctx, Ref(at.Session))
+	if err != nil {
+		return nil, err
+	}
+	var before *Recorded
+	if tip != "" {
+		if before, err = repo.recordedIn(ctx, tip); err != nil {
+			return nil, err
+		}
+		if err := r.store(ctx, before); err != nil { // a crash may have come before its event
+			return nil, err
+		}
+		if before.Turn == rec.Turn && before.Tree == rec.Tree && before.Head == rec.Head {
+			return before, nil
+		}
+	}
+	if err := repo.commit(ctx, rec, t.objects, tip, r.step); err != nil {
+		return nil, err
+	}
+	return rec, r.store(ctx, rec)
+}
+
+func (r *Recorder) folderOf(top string) *folder {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const most = 16 // folders whose hashes are in memory
+	f := r.folders[top]
+	if f == nil {
+		if len(r.folders) >= most {
+			oldest := ""
+			for name, x := range r.folders {
+				if oldest == "" || x.used.Before(r.folders[oldest].used) {
+					oldest = name
+				}
+			}
+			delete(r.folders, oldest)
+		}
+		f = &folder{had: make(hashes)}
+		r.folders[top] = f
+	}
+	f.used = time.Now()
+	return f
+}
+
+// commit writes objects and a commit that holds the tree, and moves the ref of the session
+// from tip to it.
+func (r *Repository) commit(ctx context.Context, rec *Recorded, objects []object, tip string, step func(string)) error {
+	body, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	var c bytes.Buffer
+	fmt.Fprintf(&c, "tree %s\n", rec.Tree)
+	for _, p := range []string{tip, rec.Head} {
+		if p != "" {
+			fmt.Fprintf(&c, "parent %s\n", p)
+		}
+	}
+	who := fmt.Sprintf("Nexus <nexus@localhost> %d +0000", rec.Time.Unix())
+	fmt.Fprintf(&c, "author %s\ncommitter %s\n\nFiles after turn %s\n\n%s%s\n", who, who, rec.Turn, recordedLine, body)
+	commit := object{"commit", c.Bytes()}
+	pack, err := r.pack(append(objects, commit))
+	if err != nil {
+		return err
+	}
+	if _, err := r.git(ctx, bytes.NewReader(pack), "unpack-objects", "-q"); err != nil {
+		return err
+	}
+	step("written")
+	id := r.id(commit)
+	none := strings.Repeat("0", len(id))
+	// A git that is killed while it moves a ref leaves its lock: it gets the time that it takes.
+	safe, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	move := []string{"update-ref", "--no-deref", Ref(rec.Session), id, cmp.Or(tip, none)}
+	if _, err = r.git(safe, nil, move...); err != nil && r.removeOldLock(rec.Session) {
+		_, err = r.git(safe, nil, move...)
+	}
+	if err != nil {
+		return err
+	}
+	step("moved")
+	rec.Commit = id
+	return nil
+}
+
+// lockAge is how old the lock of a session's ref is when no git can be at work under it.
+const lockAge = time.Minute
+
+// removeOldLock removes the lock that a git which was killed left on a ref of ours.
+func (r *Repository) removeOldLock(session turns.ID) bool {
+	name := filepath.Join(r.common, filepath.FromSlash(Ref(session))+".lock")
+	st, err := os.Lstat(name)
+	if err != nil || !st.Mode().IsRegular() || time.Since(st.ModTime()) < lockAge {
+		return false
+	}
+	err = os.Remove(name)
+	return err == nil || errors.Is(err, fs.ErrNotExist)
+}
+
+// recordedLine begins the line of a commit's message that has its [Recorded].
+const recordedLine = "Nexus-Recorded: "
+
+// recordedIn reads what a commit of ours says.
+func (r *Repository) recordedIn(ctx context.Context, commit string) (*Recorded, error) {
+	text, err := r.git(ctx, nil, "cat-file", "commit", commit)
+	if err != nil {
+		return nil, err
+	}
+	_, line, ok := strings.Cut(text, "\n"+recordedLine)
+	line, _, _ = strings.Cut(line, "\n")
+	rec := new(Recorded)
+	if err := json.Unmarshal([]byte(line), rec); !ok || err != nil {
+		return nil, fmt.Errorf("commit %s below %s is none of Nexus", commit, refPrefix)
+	}
+	rec.Commit = commit
+	return rec, nil
+}
+
+// store stores the event of a commit, once: its id comes from the commit.
+func (r *Recorder) store(ctx context.Context, rec *Recorded) error {
+	r.mu.Lock()
+	had := r.stored[rec.Session] == rec.Commit
+	r.mu.Unlock()
+	if had {
+		return nil
+	}
+	body, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	at := api.Time(rec.Time)
+	_, err = r.client.AppendEvent(ctx, api.AppendEvent{ID: turns.DeriveID(rec.Time, "code.tree", rec.Session.String(), rec.Commit), Channel: Channel(rec.Session), Kind: Kind, Body: body, Time: &at})
+	if err != nil {
+		return err
+	}
+	r.step("stored")
+	r.mu.Lock()
+	r.stored[rec.Session] = rec.Commit
+	r.mu.Unlock()
+	return nil
+}
