@@ -149,6 +149,17 @@ type Intake struct {
 	joint *handover.Joint // nil: not a transcript that "continue" wrote, and no export with a mark
 	fork  *exportFork     // takes what was added to an export; nil: the transcript is none
 	grown bool            // something was added to it
+	last  turns.Ref
+}
+
+// Last returns the last turn with a response of those that the intake did or resumed, as
+// the ledger has it; zero: there was none.
+func (in *Intake) Last() turns.Ref { return in.last }
+
+func (in *Intake) noteLast(st interchange.Step) {
+	if a := st.Append; a != nil && a.Response != nil {
+		in.last = turns.Ref{Session: a.Session, Turn: in.splits.last(a.ID)}
+	}
 }
 
 // Own reports whether the steps so far are an export of a session of this ledger, which
@@ -173,10 +184,13 @@ func (in *Intake) Resume(ctx context.Context, st interchange.Step) error {
 	}
 	in.begun = true
 	if in.joint != nil {
-		if _, written, err := in.addedStep(ctx, st); written || err != nil {
+		own, written, err := in.addedStep(ctx, st)
+		if written || err != nil {
 			return err
 		}
+		st = own
 	}
+	in.noteLast(st)
 	switch {
 	case st.Open != nil:
 		in.Report.Sessions = append(in.Report.Sessions, st.Open.ID)
@@ -253,6 +267,7 @@ func (in *Intake) Step(ctx context.Context, st interchange.Step) (err error) {
 		return nil
 	}
 	dup, err := in.step(ctx, st, rep)
+	in.noteLast(st)
 	switch {
 	case errors.As(err, new(otherAgentError)):
 		return err

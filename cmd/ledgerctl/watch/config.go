@@ -29,6 +29,12 @@ type Config struct {
 	Workers int                              // files that are read at the same time; 0: 16
 	Once    bool                             // end when everything that is there is in the ledger
 	Polling bool                             // use no notifications of the file system
+	// Closed is called between two turns, if the transcript was written to within ClosedWithin
+	// (0: 10 s): later others may have changed the folder. The Keep that it returns, which may
+	// be nil, is called once the turn is stored, or never. The file is not read further until
+	// they return.
+	Closed       func(context.Context, Closed) Keep
+	ClosedWithin time.Duration
 
 	// step is called between the steps of the work; tests end the process there.
 	step     func(name string)

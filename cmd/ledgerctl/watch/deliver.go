@@ -15,10 +15,37 @@ import (
 // does not change it: the watch may run. cfg.Connect is called once. The number is that of
 // the stored events.
 func Deliver(ctx context.Context, cfg Config, path string) (stored int, err error) {
-	w, err := New(cfg)
+	d, err := NewDeliverer(ctx, cfg)
 	if err != nil {
 		return 0, err
 	}
+	return d.Deliver(ctx, path)
+}
+
+// Deliverer delivers transcripts one after the other, when it is asked to. Not safe for
+// concurrent use.
+type Deliverer struct{ w *Watcher }
+
+// NewDeliverer returns a deliverer, which calls cfg.Connect once and reads the state of a
+// watch once.
+func NewDeliverer(ctx context.Context, cfg Config) (*Deliverer, error) {
+	w, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	w.state = newState(cfg.Ledger)
+	if s, err := loadState(cfg.State); err == nil && s.Ledger == cfg.Ledger {
+		w.state = s
+	}
+	w.cfg.Settle, w.look = transcripts.SettleTime, cfg.Closed != nil
+	w.client, err = cfg.Connect(ctx)
+	return &Deliverer{w}, err
+}
+
+// Deliver is the function of this name, for a transcript that may have been delivered
+// before.
+func (d *Deliverer) Deliver(ctx context.Context, path string) (stored int, err error) {
+	w := d.w
 	path, err = filepath.Abs(path)
 	if err != nil {
 		return 0, err
@@ -26,14 +53,6 @@ func Deliver(ctx context.Context, cfg Config, path string) (stored int, err erro
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return 0, errors.Join(err, errors.New("the transcript is no regular file"))
 	}
-	w.state = newState(cfg.Ledger)
-	if s, err := loadState(cfg.State); err == nil && s.Ledger == cfg.Ledger {
-		w.state = s
-	}
-	if w.client, err = cfg.Connect(ctx); err != nil {
-		return 0, err
-	}
-	w.cfg.Settle = transcripts.SettleTime
 	src, _ := w.sourceOf(path)
 	f := w.fileOf(path, src)
 	before := w.stateOf(f).Stored

@@ -39,6 +39,9 @@ type live struct {
 	resumed  bool      // the first steps were done by an earlier reading
 	titles   map[turns.ID]string
 	used     time.Time
+	calls    calls
+	keep     Keep // what was seen after the turn of call keepOf; nil: nothing
+	keepOf   string
 }
 
 // file is a file that is followed. Its lock is held while it is read.
@@ -47,6 +50,8 @@ type file struct {
 	source Source
 	live   *live
 	waited bool // for the session that it was forked from
+	keep   Keep // what was seen after the turn of call keepOf; nil: nothing
+	keepOf string
 }
 
 // errLater: the session that the file was forked from may come with another file.
@@ -79,7 +84,7 @@ func (w *Watcher) read(ctx context.Context, f *file) error {
 		w.compareRest(f, &st, in)
 	}
 	ended := time.Since(info.ModTime()) > w.cfg.Settle
-	if st.sameFile(info) && st.Failed == "" && (st.Final || !ended) {
+	if st.sameFile(info) && st.Failed == "" && (st.Final || !ended) && !w.look {
 		if !st.Gone.IsZero() { // it is back
 			st.Gone = time.Time{}
 			w.commit(f, st)
@@ -166,7 +171,7 @@ func (w *Watcher) follow(ctx context.Context, f *file, st FileState, in *os.File
 		}
 		st.Offset, st.Prefix, st.Final, st.Stored, all = 0, "", false, 0, true
 	}
-	if st.Offset == info.Size() && (st.Final || !ended) && st.Failed == "" {
+	if st.Offset == info.Size() && (st.Final || !ended) && st.Failed == "" && !w.look {
 		st.note(info)
 		w.commit(f, st)
 		return nil
@@ -229,7 +234,7 @@ func (w *Watcher) changed(f *file, st *FileState, in *os.File, info fs.FileInfo)
 // lines does the steps of the lines after st.Offset, and commits what was done.
 func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File, info fs.FileInfo, format interchange.Format, all, ended, everything bool) error {
 	if f.live == nil {
-		l, err := w.begin(ctx, st, in, format, all, everything)
+		l, err := w.begin(ctx, f, st, in, format, all, everything)
 		if err != nil {
 			return err
 		}
@@ -246,12 +251,15 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 	}
 	l.scanned = info.Size()
 	if end > l.offset {
-		l.follower.Feed(io.TeeReader(io.NewSectionReader(in, l.offset, end-l.offset), l.sum))
+		l.follower.Feed(io.TeeReader(io.NewSectionReader(in, l.offset, end-l.offset), w.taps(l)))
 		if err := l.drain(func(s interchange.Step) error {
 			w.step("read")
-			err := l.intake.Step(ctx, s)
+			if err := l.intake.Step(ctx, s); err != nil {
+				return err
+			}
 			w.step("stored")
-			return err
+			f.noteStored(ctx, l, s)
+			return nil
 		}); err != nil {
 			return err
 		}
@@ -265,6 +273,7 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 			return err
 		}
 		w.step("stored")
+		f.noteStored(ctx, l, s)
 	}
 	final := false
 	if ended && !l.intake.Own() {
@@ -285,6 +294,7 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 	r := *l.intake.Report
 	l.intake.Report.Stored, l.intake.Report.Losses = 0, nil
 	w.delivered(f, *st, &r)
+	w.closed(ctx, f, info)
 	if ended {
 		f.live = nil // what is added later is read again from the beginning
 	}
@@ -293,15 +303,19 @@ func (w *Watcher) lines(ctx context.Context, f *file, st *FileState, in *os.File
 
 // begin returns a reading of a file. Without all, the steps of the first st.Offset bytes
 // are read and not done: the ledger has them.
-func (w *Watcher) begin(ctx context.Context, st *FileState, in *os.File, format interchange.Format, all, everything bool) (*live, error) {
+func (w *Watcher) begin(ctx context.Context, f *file, st *FileState, in *os.File, format interchange.Format, all, everything bool) (*live, error) {
 	l := &live{format: format, sum: sha256.New(), follower: format.Follow(interchange.Options{Copied: st.Copied})}
 	l.intake = transcripts.Intake{Importer: &transcripts.Importer{Client: w.client, Format: "auto"}, Report: &transcripts.Report{Format: format.Name}, All: everything}
 	if all || st.Offset == 0 {
 		return l, nil
 	}
 	l.resumed = true
-	resume := func(s interchange.Step) error { return l.intake.Resume(ctx, s) }
-	l.follower.Feed(io.TeeReader(io.NewSectionReader(in, 0, st.Offset), l.sum))
+	resume := func(s interchange.Step) error {
+		err := l.intake.Resume(ctx, s)
+		f.noteStored(ctx, l, s)
+		return err
+	}
+	l.follower.Feed(io.TeeReader(io.NewSectionReader(in, 0, st.Offset), w.taps(l)))
 	if err := l.drain(resume); err != nil {
 		return nil, err
 	}
@@ -312,6 +326,14 @@ func (w *Watcher) begin(ctx context.Context, st *FileState, in *os.File, format 
 	}
 	l.offset, l.titles = st.Offset, maps.Clone(l.follower.Titles())
 	return l, l.keepTail(in)
+}
+
+// taps returns what takes the lines beside the reader of the format.
+func (w *Watcher) taps(l *live) io.Writer {
+	if w.cfg.Closed == nil {
+		return l.sum
+	}
+	return io.MultiWriter(l.sum, &l.calls)
 }
 
 // drain calls do with the steps of the lines that were fed.

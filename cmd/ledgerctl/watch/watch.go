@@ -40,6 +40,7 @@ type Watcher struct {
 	cfg    Config
 	client *api.Client
 	step   func(string)
+	look   bool // read a file also if all of it is in the ledger
 
 	mu    sync.Mutex
 	state *State
@@ -60,6 +61,7 @@ func New(cfg Config) (*Watcher, error) {
 		return nil, err
 	}
 	cfg.Rescan, cfg.Settle, cfg.Workers = cmp.Or(cfg.Rescan, defaultRescan), cmp.Or(cfg.Settle, transcripts.SettleTime), cmp.Or(cfg.Workers, defaultWorkers)
+	cfg.ClosedWithin = cmp.Or(cfg.ClosedWithin, closedWithin)
 	w := &Watcher{cfg: cfg, step: cfg.step, files: make(map[string]*file), unread: make(map[string]string), jobs: make(map[string]*job), running: make(map[*job]bool), again: make(map[string]bool), wake: make(chan struct{})}
 	if w.step == nil {
 		w.step = func(string) {}
