@@ -46,7 +46,7 @@ func childRecord() {
 		}
 		session, _ := turns.ParseID(os.Getenv("NEXUS_TEST_SESSION"))
 		turn, _ := turns.ParseID(os.Getenv("NEXUS_TEST_TURN"))
-		_, err = r.Record(context.Background(), os.Getenv("NEXUS_TEST_DIR"), turns.Ref{Session: session, Turn: turn}, func() bool { return true })
+		_, err = record(context.Background(), r, os.Getenv("NEXUS_TEST_DIR"), turns.Ref{Session: session, Turn: turn})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -176,9 +176,17 @@ func yes() bool { return true }
 // at returns a new turn of a new session.
 func at() turns.Ref { return turns.Ref{Session: api.NewID(), Turn: api.NewID()} }
 
+func record(ctx context.Context, r *Recorder, dir string, at turns.Ref) (*Recorded, error) {
+	c, err := r.Capture(ctx, dir, yes)
+	if err != nil {
+		return nil, err
+	}
+	return c.Record(ctx, at)
+}
+
 func mustRecord(t *testing.T, r *Recorder, dir string, at turns.Ref) *Recorded {
 	t.Helper()
-	rec, err := r.Record(t.Context(), dir, at, yes)
+	rec, err := record(t.Context(), r, dir, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,14 +367,14 @@ func TestAFolderOverTheLimitsIsNotRecordedAndLeavesNothing(t *testing.T) {
 	run(t, dir, "init", "-q")
 	write(t, dir, map[string]string{"a": strings.Repeat("a", 600), "b": strings.Repeat("b", 600), "c": "c"})
 	for _, limits := range []Limits{{Files: 2, Time: time.Minute}, {Bytes: 1000, Time: time.Minute}} {
-		if _, err := NewRecorder(l.Client, limits).Record(t.Context(), dir, at(), yes); !errors.Is(err, ErrTooMuch) {
+		if _, err := NewRecorder(l.Client, limits).Capture(t.Context(), dir, yes); !errors.Is(err, ErrTooMuch) {
 			t.Errorf("%+v: %v, want %v", limits, err, ErrTooMuch)
 		}
 	}
-	if _, err := NewRecorder(l.Client, Limits{Time: time.Nanosecond}).Record(t.Context(), dir, at(), yes); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := NewRecorder(l.Client, Limits{Time: time.Nanosecond}).Capture(t.Context(), dir, yes); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, want %v", err, context.DeadlineExceeded)
 	}
-	if _, err := NewRecorder(l.Client, Limits{Time: time.Minute}).Record(t.Context(), dir, at(), func() bool { return false }); !errors.Is(err, ErrMoved) {
+	if _, err := NewRecorder(l.Client, Limits{Time: time.Minute}).Capture(t.Context(), dir, func() bool { return false }); !errors.Is(err, ErrMoved) {
 		t.Errorf("%v, want %v", err, ErrMoved)
 	}
 	if refs := run(t, dir, "for-each-ref"); refs != "" {

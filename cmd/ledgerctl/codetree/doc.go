@@ -15,5 +15,5 @@
 //   - after, before the event is stored: a commit whose message has the event; the next
 //     recording of the session stores it, under the id that the commit gives it.
 //
-// Begin at [Recorder.Record] in record.go; [Lookup] reads, [AddWorktree] restores.
+// Begin at [Recorder.Capture] in record.go; [Lookup] reads, [AddWorktree] restores.
 package codetree

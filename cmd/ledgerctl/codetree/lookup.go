@@ -74,3 +74,32 @@ func (l *Lookup) read(ctx context.Context, session turns.ID) (map[turns.ID]Recor
 	}
 	return all, nil
 }
+
+// PathTurn is a turn on a path, and what was recorded of it.
+type PathTurn struct {
+	api.Turn
+	Files *Recorded // nil: not known
+}
+
+// Path returns the turns from the root to a turn, zero for the head, with their files. A
+// compaction, and an answer without tool calls, changes no files: it has those of the turn
+// before it, unless others were recorded.
+func Path(ctx context.Context, c *api.Client, session, at turns.ID) (path []PathTurn, err error) {
+	look := NewLookup(c)
+	for t, err := range c.Turns(ctx, session, api.ListTurns{At: at}) {
+		if err != nil {
+			return nil, err
+		}
+		x := PathTurn{Turn: t}
+		switch rec, ok, err := look.Of(ctx, &t); {
+		case err != nil:
+			return nil, err
+		case ok:
+			x.Files = &rec
+		case (t.Type == "compaction" || t.ToolCalls == 0 && !t.Pending && t.Error == "") && len(path) > 0:
+			x.Files = path[len(path)-1].Files
+		}
+		path = append(path, x)
+	}
+	return path, nil
+}

@@ -74,11 +74,17 @@ func NewRecorder(c *api.Client, l Limits) *Recorder {
 // later turn, and nothing was recorded.
 var ErrMoved = errors.New("the agent went on while its folder was read")
 
-// Record records the files of the repository that dir is in as those after a turn. same is
-// asked after they were read: whether the agent has done nothing since the turn. The files
-// of a turn may be recorded again; the last recording counts. On return the ref and the
-// event are stored. Errors: those of [Open], [ErrTooMuch], [ErrMoved], those of the ledger.
-func (r *Recorder) Record(ctx context.Context, dir string, at turns.Ref, same func() bool) (*Recorded, error) {
+// Capture is the files of a folder at one moment. git has them, and nothing names them yet.
+type Capture struct {
+	r    *Recorder
+	repo *Repository
+	rec  Recorded
+}
+
+// Capture reads the files of the repository that dir is in, and gives git what it lacks of
+// them. same is asked after they were read: whether the agent has done nothing meanwhile.
+// Errors: those of [Open], [ErrTooMuch], [ErrMoved].
+func (r *Recorder) Capture(ctx context.Context, dir string, same func() bool) (*Capture, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.limits.Time)
 	defer cancel()
 	repo, err := Open(ctx, dir)
@@ -88,29 +94,43 @@ func (r *Recorder) Record(ctx context.Context, dir string, at turns.Ref, same fu
 	f := r.folderOf(repo.Top)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	rec := &Recorded{Session: at.Session, Turn: at.Turn, Folder: repo.Top, Time: time.Now().UTC()}
+	c := &Capture{r: r, repo: repo, rec: Recorded{Folder: repo.Top, Time: time.Now().UTC()}}
 	t, err := repo.snapshot(ctx, r.limits, f.had)
 	if err != nil {
 		return nil, err
 	}
 	r.step("read")
-	if rec.Head, err = repo.resolve(ctx, "HEAD^{commit}"); err != nil {
+	if c.rec.Head, err = repo.resolve(ctx, "HEAD^{commit}"); err != nil {
 		return nil, err
 	}
 	if out, err := repo.git(ctx, nil, "symbolic-ref", "--short", "--quiet", "HEAD"); err == nil {
-		rec.Branch = strings.TrimSpace(out)
+		c.rec.Branch = strings.TrimSpace(out)
 	}
 	if !same() {
 		return nil, ErrMoved
 	}
-	rec.Tree, rec.Files, rec.LeftOut, rec.Left = t.id, t.files, len(t.left), t.left[:min(len(t.left), maxLeft)]
-	tip, err := repo.resolve(ctx, Ref(at.Session))
+	c.rec.Tree, c.rec.Files, c.rec.LeftOut, c.rec.Left = t.id, t.files, len(t.left), t.left[:min(len(t.left), maxLeft)]
+	if err := repo.write(ctx, t.objects); err != nil {
+		return nil, err
+	}
+	r.step("written")
+	return c, nil
+}
+
+// Record records the files as those after a turn. The files of a turn may be recorded
+// again; the last recording counts. On return the ref and the event are stored.
+func (c *Capture) Record(ctx context.Context, at turns.Ref) (*Recorded, error) {
+	r, rec := c.r, c.rec
+	ctx, cancel := context.WithTimeout(ctx, r.limits.Time)
+	defer cancel()
+	rec.Session, rec.Turn = at.Session, at.Turn
+	tip, err := c.repo.resolve(ctx, Ref(at.Session))
 	if err != nil {
 		return nil, err
 	}
-	var before *Recorded
 	if tip != "" {
-		if before, err = repo.recordedIn(ctx, tip); err != nil {
+		before, err := c.repo.recordedIn(ctx, tip)
+		if err != nil {
 			return nil, err
 		}
 		if err := r.store(ctx, before); err != nil { // a crash may have come before its event
@@ -120,10 +140,11 @@ func (r *Recorder) Record(ctx context.Context, dir string, at turns.Ref, same fu
 			return before, nil
 		}
 	}
-	if err := repo.commit(ctx, rec, t.objects, tip, r.step); err != nil {
+	if err := c.repo.commit(ctx, &rec, tip); err != nil {
 		return nil, err
 	}
-	return rec, r.store(ctx, rec)
+	r.step("moved")
+	return &rec, r.store(ctx, &rec)
 }
 
 func (r *Recorder) folderOf(top string) *folder {
@@ -148,9 +169,18 @@ func (r *Recorder) folderOf(top string) *folder {
 	return f
 }
 
-// commit writes objects and a commit that holds the tree, and moves the ref of the session
-// from tip to it.
-func (r *Repository) commit(ctx context.Context, rec *Recorded, objects []object, tip string, step func(string)) error {
+// write gives git objects. It stores those that it lacks.
+func (r *Repository) write(ctx context.Context, objects []object) error {
+	pack, err := r.pack(objects)
+	if err == nil {
+		_, err = r.git(ctx, bytes.NewReader(pack), "unpack-objects", "-q")
+	}
+	return err
+}
+
+// commit writes a commit that holds the tree, and moves the ref of the session from tip to
+// it.
+func (r *Repository) commit(ctx context.Context, rec *Recorded, tip string) error {
 	body, err := json.Marshal(rec)
 	if err != nil {
 		return err
@@ -165,14 +195,9 @@ func (r *Repository) commit(ctx context.Context, rec *Recorded, objects []object
 	who := fmt.Sprintf("Nexus <nexus@localhost> %d +0000", rec.Time.Unix())
 	fmt.Fprintf(&c, "author %s\ncommitter %s\n\nFiles after turn %s\n\n%s%s\n", who, who, rec.Turn, recordedLine, body)
 	commit := object{"commit", c.Bytes()}
-	pack, err := r.pack(append(objects, commit))
-	if err != nil {
+	if err := r.write(ctx, []object{commit}); err != nil {
 		return err
 	}
-	if _, err := r.git(ctx, bytes.NewReader(pack), "unpack-objects", "-q"); err != nil {
-		return err
-	}
-	step("written")
 	id := r.id(commit)
 	none := strings.Repeat("0", len(id))
 	// A git that is killed while it moves a ref leaves its lock: it gets the time that it takes.
@@ -185,7 +210,6 @@ func (r *Repository) commit(ctx context.Context, rec *Recorded, objects []object
 	if err != nil {
 		return err
 	}
-	step("moved")
 	rec.Commit = id
 	return nil
 }
