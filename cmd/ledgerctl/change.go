@@ -127,7 +127,7 @@ func (e *env) laterTurn(ctx context.Context, c *api.Client, s *api.Session, n ui
 }
 
 func forkCmd(e *env) *cobra.Command {
-	var mode, label, policy string
+	var mode, label, policy, worktree, repo string
 	c := verb("fork SESSION|TURN", "a new session from the head of another, or any turn", 1, 1, func(cmd *cobra.Command, args []string) error {
 		p, err := e.place(cmd, args[0])
 		if err != nil {
@@ -149,6 +149,12 @@ func forkCmd(e *env) *cobra.Command {
 				return err
 			}
 		}
+		if worktree != "" {
+			return e.forkWithCode(cmd, p, r, worktree, repo)
+		}
+		if repo != "" {
+			return usageError{errors.New("--repo goes with --worktree")}
+		}
 		f, err := c.Fork(cmd.Context(), s.ID, r)
 		if err != nil {
 			return err
@@ -158,5 +164,7 @@ func forkCmd(e *env) *cobra.Command {
 	c.Flags().StringVar(&mode, "mode", "as_seen", "as_seen, full, summary")
 	c.Flags().StringVar(&label, "label", "", "label of the new session")
 	c.Flags().StringVar(&policy, "policy", "", "another policy for the new session")
+	c.Flags().StringVar(&worktree, "worktree", "", "put the files of the turn into this folder")
+	c.Flags().StringVar(&repo, "repo", "", "the git repository that has the files")
 	return c
 }

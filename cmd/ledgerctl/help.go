@@ -4,6 +4,7 @@ package main
 // that can be typed. A test holds every flag against the text.
 var manual = map[string]string{
 	"continue": continueHelp,
+	"bisect":   bisectManual,
 	"": `ledgerctl reads, changes and audits a ledger of AI agents' conversations.
 
 Begin
@@ -36,6 +37,7 @@ Change
   rewind SESSION TURN       move the head, back or forward
   fork SESSION|TURN         a new session from the head of another, or any turn
   continue SESSION|TURN     go on from there with another agent
+  bisect SESSION -- COMMAND the turn after which a command fails
 
 Beside the turns
   memory                    what an agent remembers across its sessions: save,
@@ -500,6 +502,7 @@ Examples
   ledgerctl rewind support-42 t30
 `,
 	"fork": `ledgerctl fork SESSION|TURN [--mode M] [--label NAME] [--policy P]
+               [--worktree DIR] [--repo DIR]
 
 A new session that begins at the head of another, or at any of its turns, and
 shares its history.
@@ -510,11 +513,18 @@ shares its history.
   --label NAME   a label for the new session
   --policy P     another policy than that of the other session, with settings as
                  sessions set takes them
+  --worktree DIR put the files that were there after the turn into DIR, which
+                 must not be there or be empty: a git worktree of the commit
+                 that was checked out then, with what differed as changes. They
+                 are known if watch --code or a hook recorded them
+  --repo DIR     the git repository that has the files (else: where they were
+                 recorded)
 
 Examples
   ledgerctl fork support-42
   ledgerctl fork support-42@head~3
   ledgerctl fork 01J8/4XK2PQRS --mode full --label second-try
+  ledgerctl fork support-42@30 --worktree ../second-try
 `,
 	"events": `ledgerctl events append|list|get|channels|tail|export …
 

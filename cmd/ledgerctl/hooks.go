@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/ledgerctl/agents"
+	"nexus/cmd/ledgerctl/codetree"
 	"nexus/cmd/ledgerctl/hooks"
 	"nexus/cmd/ledgerctl/pi"
 	"nexus/cmd/ledgerctl/watch"
@@ -28,6 +29,7 @@ import (
 )
 
 const hooksManual = `ledgerctl hooks install|uninstall|status --agent claude|codex|pi [--dry-run]
+ledgerctl hooks install --agent claude|codex --code
 
 Makes a coding agent call ledgerctl at the beginning and end of a session and
 before and after a compaction: the transcript is in the ledger at that moment,
@@ -47,16 +49,19 @@ hooks reach the ledger by the flags of connection that install was given.
 
   --ledger-agent NAME  with install: the agent of the ledger that the hooks act
                        as, as --agent of watch (main)
+  --code               also call ledgerctl when the agent has answered (Stop),
+                       and keep the files of its folder then, as watch --code
+                       does each turn; not for pi
   --dry-run            print the settings as they would be; change nothing
 
 Examples
   ledgerctl hooks install --agent claude --dry-run
-  ledgerctl hooks install --agent codex
+  ledgerctl hooks install --agent codex --code
   ledgerctl hooks status
   ledgerctl hooks uninstall --agent claude
 `
 
-const hookManual = `ledgerctl hook EVENT [--from AGENT]
+const hookManual = `ledgerctl hook EVENT [--from AGENT] [--code]
 
 What an agent calls, not a person (ledgerctl hooks install says so to it). It
 reads the event as JSON on stdin, brings the new lines of the transcript that
@@ -66,6 +71,7 @@ It never fails the agent: it ends with 0, within a few seconds, also when no
 nexusd answers. ledgerctl hooks status shows when each fired and what failed.
 
   --from AGENT   who calls: claude, codex or pi (claude)
+  --code         keep the files of the folder if the transcript ends with a turn
 
 Examples
   ledgerctl hook PreCompact --from claude < event.json
@@ -75,10 +81,13 @@ Examples
 func hooksCmd(e *env) *cobra.Command {
 	var ledgerAgent string
 	c := verb("hooks", "hooks of coding agents: install, uninstall, status", 0, 0, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
-	var dry bool
+	var dry, code bool
 	change := func(use, short, same string, edit func(agent string, settings []byte) ([]byte, error)) *cobra.Command {
 		x := verb(use, short, 0, 0, func(*cobra.Command, []string) error {
 			if e.agent == agents.Pi {
+				if code {
+					return usageError{errors.New("--code is for claude and codex: pi's extension is called for compactions only")}
+				}
 				return e.changeExtension(use == "install", ledgerAgent, dry)
 			}
 			return e.changeHooks(dry, same, func(settings []byte) ([]byte, error) { return edit(e.agent, settings) })
@@ -95,9 +104,15 @@ func hooksCmd(e *env) *cobra.Command {
 		for i := range words {
 			words[i] = quoted(words[i])
 		}
-		return hooks.Install(settings, strings.Join(words, " "), hooks.Of(agent))
+		prefix := strings.Join(words, " ")
+		settings, err = hooks.Install(settings, prefix, hooks.Of(agent))
+		if err != nil || !code {
+			return settings, err
+		}
+		return hooks.Install(settings, prefix+" --code", []hooks.Hook{hooks.Stop})
 	})
 	install.Flags().StringVar(&ledgerAgent, "ledger-agent", "", "the agent of the ledger that the hooks act as")
+	install.Flags().BoolVar(&code, "code", false, "keep the files of the folder after each answer")
 	c.AddCommand(install,
 		change("uninstall", "take the hooks out of the settings of an agent", "has no hook of ledgerctl", func(_ string, settings []byte) ([]byte, error) { return hooks.Uninstall(settings) }),
 		verb("status", "which hooks there are, and when each fired last", 0, 0, func(*cobra.Command, []string) error { return e.hooksStatus() }))
@@ -255,7 +270,7 @@ func (e *env) hookStates() (out []hookState, err error) {
 				have = events
 			}
 		} else {
-			for _, h := range hooks.Of(agent) {
+			for _, h := range append(hooks.Of(agent), hooks.Stop) {
 				events = append(events, h.Event)
 			}
 			if have, err = hooks.Installed(settings); err != nil {
@@ -323,6 +338,7 @@ const maxHookInput, maxBrief = 4 << 20, 9000
 // hookCmd is the command hook.
 func hookCmd(e *env) *cobra.Command {
 	var from string
+	var code bool
 	c := &cobra.Command{Use: "hook EVENT", Short: "what an agent calls at an event", Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
 		began, event := time.Now(), ""
 		if len(args) > 0 {
@@ -334,7 +350,7 @@ func hookCmd(e *env) *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 		defer cancel()
-		err := e.hook(ctx, event)
+		err := e.hook(ctx, event, code)
 		note := hooks.Fired{Agent: from, Event: event, Time: began, TookMS: time.Since(began).Milliseconds()}
 		if err != nil {
 			note.Failed = plainly(nil, err)
@@ -346,11 +362,12 @@ func hookCmd(e *env) *cobra.Command {
 	}}
 	c.FParseErrWhitelist.UnknownFlags = true // a wrong use would end with 2, which blocks a compaction
 	c.Flags().StringVar(&from, "from", "claude", "who calls: claude, codex or pi")
+	c.Flags().BoolVar(&code, "code", false, "keep the files of the folder")
 	return c
 }
 
 // hook does what an event asks for.
-func (e *env) hook(ctx context.Context, event string) error {
+func (e *env) hook(ctx context.Context, event string, code bool) error {
 	if event == "" {
 		return errors.New("the event is not named")
 	}
@@ -388,6 +405,9 @@ func (e *env) hook(ctx context.Context, event string) error {
 	}
 	cfg.Ledger = fmt.Sprintf("%s %s/%s", plainURL(e.server), e.tenant, agent)
 	cfg.Connect = watch.Dialed(client)
+	if code {
+		recordCode(&cfg, codetree.Limits{})
+	}
 	for _, path := range []string{in.Transcript, in.AgentTranscript} {
 		if path == "" {
 			continue

@@ -241,7 +241,7 @@ func commands(e *env) *cobra.Command {
 	f.BoolVar(&e.noColor, "no-color", false, "no colour")
 	f.BoolVar(&e.noPager, "no-pager", false, "no pager on a terminal")
 	root.AddCommand(quickstartCmd(e), importCmd(e), watchCmd(e), hooksCmd(e), hookCmd(e), serviceCmd(e), exportCmd(e), sessionsCmd(e), appendCmd(e), e.paged(logCmd(e)), tailCmd(e), showCmd(e), e.paged(treeCmd(e)),
-		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.paged(contextCmd(e)), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
+		pathCmd(e), mergeBaseCmd(e), diffCmd(e), e.paged(contextCmd(e)), compactCmd(e), expandCmd(e), rewindCmd(e), forkCmd(e), bisectCmd(e), continueCmd(e), compareCmd(e), costCmd(e), benchCmd(e), policiesCmd(e), policyCmd(e), verifyCmd(e), archiveCmd(e), backupCmd(e), restoreCmd(e), eventsCmd(e), memoryCmd(e), searchCmd(e), mcpCmd(e), doctorCmd(e), natsContextCmd(e), versionCmd(e))
 	root.SetHelpCommand(helpCmd())
 	e.complete(root)
 	return root

@@ -15,11 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"nexus/cmd/ledgerctl/agents"
+	"nexus/cmd/ledgerctl/codetree"
 	"nexus/cmd/ledgerctl/watch"
 	"nexus/ledger/api"
 )
 
-const watchManual = `ledgerctl watch [--once] [--dry-run] [--from AGENT=DIR]… [--state DIR]
+const watchManual = `ledgerctl watch [--once] [--dry-run] [--code] [--from AGENT=DIR]… [--state DIR]
 ledgerctl watch status | doctor
 
 Follows the transcripts of Claude Code, Codex, pi and Gemini CLI while the
@@ -35,6 +36,12 @@ PI_CODING_AGENT_SESSION_DIR, pi's settings and GEMINI_CLI_HOME count.
   --once            end when all that is there is in the ledger
   --dry-run         list the files that would be read, newest first; ask no
                     ledger and change nothing
+  --code            after each turn, keep the files of the agent's git
+                    repository, for fork --worktree and bisect: tracked ones,
+                    and untracked that are not ignored, as objects of that
+                    repository under refs/nexus/. Nothing else in it changes,
+                    and none of its programs run. Files that look like secrets,
+                    and those over 16 MiB, are left out
   --from AGENT=DIR  follow this folder (claude, codex, pi or gemini), not the
                     usual ones; may be repeated
   --state DIR       where watch keeps how far each file is in the ledger (else
@@ -58,7 +65,7 @@ Examples
 func watchCmd(e *env) *cobra.Command {
 	var cfg watch.Config
 	var from []string
-	var dry bool
+	var dry, code bool
 	prepare := func() error {
 		sources, err := watchSources(from)
 		if err != nil {
@@ -78,8 +85,9 @@ func watchCmd(e *env) *cobra.Command {
 		if dry {
 			return e.planWatch(cfg)
 		}
-		return e.watch(cmd.Context(), cfg)
+		return e.watch(cmd.Context(), cfg, code)
 	})
+	c.Flags().BoolVar(&code, "code", false, "keep the files of the folder after each turn")
 	c.Flags().BoolVar(&cfg.Once, "once", false, "end when all that is there is in the ledger")
 	c.Flags().BoolVar(&dry, "dry-run", false, "list the files that would be read")
 	c.Flags().DurationVar(&cfg.Rescan, "rescan", 30*time.Second, "how often all files are looked at")
@@ -142,7 +150,7 @@ func watchSources(from []string) (out []watch.Source, err error) {
 }
 
 // watch runs a watch.
-func (e *env) watch(ctx context.Context, cfg watch.Config) error {
+func (e *env) watch(ctx context.Context, cfg watch.Config, code bool) error {
 	cfg.Log = func(format string, args ...any) { e.say("%s", printable(fmt.Sprintf(format, args...))) }
 	e.options = append(e.options, nats.MaxReconnects(-1))
 	cfg.Connect = func(context.Context) (*api.Client, error) {
@@ -152,6 +160,9 @@ func (e *env) watch(ctx context.Context, cfg watch.Config) error {
 		}
 		e.nc = nc
 		return api.NewClient(nc, e.tenant, cmp.Or(e.agent, "main")), nil
+	}
+	if code {
+		recordCode(&cfg, codetree.Limits{})
 	}
 	w, err := watch.New(cfg)
 	if err != nil {

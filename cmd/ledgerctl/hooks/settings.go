@@ -26,6 +26,10 @@ func Of(agent string) []Hook {
 	return nil
 }
 
+// Stop is the hook after an answer. It is installed only where the files of the folder are
+// to be kept: it makes the agent wait after each answer.
+var Stop = Hook{"Stop", 10}
+
 // ErrSettings: a settings file is no JSON object of the known form. It is not touched.
 var ErrSettings = errors.New("the settings can't be read")
 
