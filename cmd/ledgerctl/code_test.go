@@ -265,6 +265,32 @@ func (r *replay) checkBisect(file, line string) {
 	}
 }
 
+// checkGuide runs the commands that the guide shows with their output, on this session.
+func (r *replay) checkGuide() {
+	r.t.Helper()
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "GUIDE.md"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(guide), "\n## The code of a turn\n")
+	if _, said, exit := r.ledgerctl("", "sessions", "set", r.session, "--label", "support-42"); exit != 0 {
+		r.t.Fatal(said)
+	}
+	r.t.Chdir(r.repo)
+	ran := 0
+	for line := range strings.Lines(section) {
+		if words, ok := strings.CutPrefix(line, "$ ledgerctl "); ok {
+			ran++
+			if out, said, exit := r.ledgerctl("", strings.Fields(words)...); exit != 0 || out == "" {
+				r.t.Errorf("the guide's %s: %s", line, said)
+			}
+		}
+	}
+	if ran != 2 {
+		r.t.Errorf("the guide shows %d commands, want 2", ran)
+	}
+}
+
 // An invented session, so that the way is walked where no real transcript is: eleven turns,
 // one of which removes what its test looks for.
 func TestBisectFindsTheTurnThatBrokeATestAndForksHaveTheFilesOfTheirTurns(t *testing.T) {
@@ -290,6 +316,8 @@ func TestBisectFindsTheTurnThatBrokeATestAndForksHaveTheFilesOfTheirTurns(t *tes
 	r.end()
 	r.checkForks()
 	r.checkBisect("main.txt", "guard")
+
+	r.checkGuide()
 
 	full := t.TempDir()
 	r.write("mine", "m")
