@@ -426,3 +426,55 @@ func TestBisectFindsTheTurnOfARealSessionThatBrokeATest(t *testing.T) {
 		t.Error("no edit removed a line")
 	}
 }
+
+// The hook of Stop records at the end of an answer. It has a few seconds, so a machine that
+// is too busy then calls it again, as the agent does after its next answer.
+func TestTheHookOfAnAnswerRecordsTheFiles(t *testing.T) {
+	r := newReplay(t, map[string]string{"a": "1"})
+	text := fmt.Sprintf(`{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s-2","version":"2.1.0","cwd":%q,"timestamp":"2026-01-01T00:00:00Z","message":{"role":"user","content":"go"}}
+{"type":"assistant","uuid":"a","parentUuid":"u","sessionId":"s-2","version":"2.1.0","cwd":%q,"timestamp":"2026-01-01T00:00:01Z","message":{"id":"m","role":"assistant","model":"m","stop_reason":"end_turn","content":[{"type":"text","text":"done"}]}}
+`, r.repo, r.repo)
+	event, err := json.Marshal(map[string]string{"hook_event_name": "Stop", "transcript_path": r.transcript, "cwd": r.repo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refs := func() string {
+		out, err := exec.Command("git", "-C", r.repo, "for-each-ref", "refs/nexus/").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	if err := os.WriteFile(r.transcript, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, said, exit := r.ledgerctl(string(event), "hook", "Stop"); exit != 0 || refs() != "" {
+		t.Errorf("without --code: exit %d, %s, refs %q", exit, said, refs())
+	}
+	recorded := func() bool {
+		out, said, exit := r.ledgerctl("", "events", "channels", "--json")
+		if exit != 0 {
+			t.Fatal(said)
+		}
+		return strings.Contains(out, `"code.`)
+	}
+	for !recorded() {
+		if err := os.WriteFile(r.transcript, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, said, exit := r.ledgerctl(string(event), "hook", "--code", "Stop"); exit != 0 || out != "" {
+			t.Fatalf("exit %d, %s%s", exit, out, said)
+		}
+	}
+	r.end()
+	dir := filepath.Join(t.TempDir(), "fork")
+	if _, said, exit := r.ledgerctl("", "fork", r.session, "--worktree", dir); exit != 0 || folderOf(t, dir)["a"] != "1" {
+		t.Errorf("fork: exit %d, %s, %v", exit, said, folderOf(t, dir))
+	}
+	if _, said, exit := r.ledgerctl("", "fork", r.session, "--repo", dir); exit != 2 {
+		t.Errorf("--repo alone: exit %d, %s", exit, said)
+	}
+	if _, said, exit := r.ledgerctl("", "bisect", r.session, "true"); exit != 2 || !strings.Contains(said, "after --") {
+		t.Errorf("bisect without --: exit %d, %s", exit, said)
+	}
+}

@@ -40,8 +40,6 @@ type live struct {
 	titles   map[turns.ID]string
 	used     time.Time
 	calls    calls
-	keep     Keep // what was seen after the turn of call keepOf; nil: nothing
-	keepOf   string
 }
 
 // file is a file that is followed. Its lock is held while it is read.
