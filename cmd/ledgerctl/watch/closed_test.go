@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -135,4 +136,81 @@ func TestWatchKeepsWhatWasSeenAfterATurnWhenItIsStored(t *testing.T) {
 	if !slices.Equal(stored, []turns.ID{first.Turn, second.Turn}) {
 		t.Errorf("kept after %v, the ledger has %v", []turns.ID{first.Turn, second.Turn}, stored)
 	}
+}
+
+// Real transcripts of each format, line by line: each turn with calls is reported, under
+// the id that the ledger has.
+func TestMomentsOfRealTranscriptsAreThoseOfTheirTurns(t *testing.T) {
+	data := filepath.Join("..", "..", "..", "..", "shared", "data")
+	if _, err := os.Stat(data); err != nil {
+		t.Skip("real transcripts are not beside the project (../shared/data)")
+	}
+	for _, x := range []struct{ agent, pattern string }{{"claude", "claude-code-git-sync/46-*.jsonl"}, {"codex", "codex-git-sync/*.jsonl"}, {"pi", "pi/*.jsonl"}} {
+		t.Run(x.agent, func(t *testing.T) {
+			names, err := filepath.Glob(filepath.Join(data, x.pattern))
+			if err != nil || len(names) == 0 {
+				t.Fatal("no transcript of", x.pattern, err)
+			}
+			slices.SortFunc(names, func(a, b string) int { return int(size(t, a) - size(t, b)) })
+			l, kept, calling := openLedger(t), make(map[turns.ID]bool), 0
+			for _, name := range names[:1] {
+				text, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = bytes.Join(bytes.SplitAfterN(text, []byte("\n"), 201)[:min(200, bytes.Count(text, []byte("\n")))], nil)
+				file := filepath.Join(t.TempDir(), "rollout-x.jsonl")
+				cfg := configOf(l, t.TempDir())
+				cfg.Sources, cfg.ClosedWithin = []Source{{x.agent, filepath.Dir(file)}}, time.Hour
+				cfg.Closed = func(context.Context, Closed) Keep {
+					return func(_ context.Context, at turns.Ref) { kept[at.Turn] = true }
+				}
+				d, err := NewDeliverer(t.Context(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				end := 0
+				for line := range strings.Lines(string(text)) {
+					end += len(line)
+					if err := os.WriteFile(file, text[:end], 0o600); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := d.Deliver(t.Context(), file); err != nil && end == len(text) { // the first lines may not tell the format
+						t.Fatal(err)
+					}
+				}
+				d.w.client.Conn().Close()
+			}
+			missing, sessions := 0, 0
+			for s, err := range l.client.Sessions(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				sessions++
+				for x, err := range l.client.Turns(t.Context(), s.ID, api.ListTurns{}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if x.ToolCalls > 0 && x.Session == s.ID {
+						calling++
+						if !kept[x.ID] {
+							missing++
+						}
+					}
+				}
+			}
+			t.Logf("%d turns with calls, %d of them without a moment; %d moments", calling, missing, len(kept))
+			if calling == 0 || missing > sessions+calling/50 { // calls at the end, and those that were abandoned, have no result
+				t.Errorf("%d of %d turns with calls of %d sessions have no moment", missing, calling, sessions)
+			}
+		})
+	}
+}
+
+func size(t *testing.T, name string) int64 {
+	st, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Size()
 }
