@@ -59,7 +59,7 @@ func bisectCmd(e *env) *cobra.Command {
 	var repo string
 	c := verb("bisect SESSION|TURN -- COMMAND…", "the turn after which a command fails", 2, -1, func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 1 {
-			return usageError{errors.New("the command stands after --, as in: ledgerctl bisect SESSION -- go test ./...")}
+			return usageError{errors.New("the command stands after --, as in: ledgerctl bisect SESSION -- make test")}
 		}
 		p, err := e.place(cmd, args[0])
 		if err != nil {
