@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	"compactor/compare":          {"turns", "turns/tokens", "compactor", "compactor/summary", "compactor/policy", "compactor/view", "compactor/plan"},
 	"projections":                {"turns", "ledger", "lineage"},
 	"projections/search":         {"turns", "ledger"},
-	"cmd/nexusd":                 {"turns", "ledger/api", "compactor", "compactor/summary", "compactor/llm", "ledger/jetstream/disk", "cmd/nexusd/daemon", "cmd/ledgerctl/agents", "cmd/ledgerctl/watch"},
+	"cmd/nexusd":                 {"cmd/nexusd/daemon/provider", "turns", "ledger/api", "compactor", "compactor/summary", "compactor/llm", "ledger/jetstream/disk", "cmd/nexusd/daemon", "cmd/ledgerctl/agents", "cmd/ledgerctl/watch"},
 	"cmd/nexusd/daemon/web":      {"turns"},
 	"cmd/nexusd/daemon/provider": {"turns", "turns/interchange", "compactor/overflow"},
 	"cmd/nexusd/faulttest":       {"turns"},

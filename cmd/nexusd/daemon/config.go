@@ -125,6 +125,10 @@ type Config struct {
 	// names; nil: nothing is followed. nexusd makes it of Watch.
 	Follow func(context.Context, *api.Client) error `toml:"-" env:"-"`
 
+	// Providers are models behind /v1, as a configuration file has them. nexusd makes
+	// Provider of them.
+	Providers []ProviderRow `toml:"provider" env:"-"`
+
 	// Models are the summarizers that are tried before the extract; see
 	// [Config.Summarizer], which nexusd makes them of.
 	Models []compactor.Tier `toml:"-" env:"-"`
@@ -349,6 +353,7 @@ func (c Config) Validate() error {
 	c.checkAgents(bad)
 	c.checkWatch(bad)
 	c.checkWeb(bad)
+	c.checkProviders(bad)
 	switch strings.ToLower(c.LogLevel) {
 	case "debug", "info", "warn", "error":
 	default:
