@@ -103,6 +103,8 @@ var allowed = map[string][]string{
 	"cmd/ledgerctl/wholefile":    {},
 	"cmd/ledgerctl": {"cmd/ledgerctl/codetree", "cmd/ledgerctl/bisect", "cmd/ledgerctl/agents", "cmd/ledgerctl/contextview", "cmd/ledgerctl/cost", "cmd/ledgerctl/handover", "cmd/ledgerctl/hooks", "cmd/ledgerctl/page", "cmd/ledgerctl/pi", "cmd/ledgerctl/picker", "cmd/ledgerctl/service", "cmd/ledgerctl/transcripts", "cmd/ledgerctl/watch", "cmd/ledgerctl/wholefile", "turns", "turns/secrets", "turns/tokens", "turns/interchange", "lineage", "ledger/api", "ledger/api/mcp", "compactor", "compactor/summary", "compactor/policy", "compactor/extractive", "compactor/compare",
 		"cmd/nexusd/daemon", "ledger/jetstream/backup", "ledger/jetstream/embed"},
+
+	"cmd/nexusd/daemon/provider/providertest": {"turns/interchange/strict"},
 }
 
 // room returns the import path of a room of the engine; "" means that of package engine.
@@ -132,7 +134,7 @@ var only = map[string][]string{
 	"github.com/anthropics":               {"compactor/llm"},
 	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"math/rand":                           {},
-	"net/http":                            {"cmd/nexusd/daemon", "cmd/nexusd/daemon/web", "cmd/ledgerctl", "compactor/llm", "docs/examples/go", "ledger/api/mcp"},
+	"net/http":                            {"cmd/nexusd/daemon", "cmd/nexusd/daemon/web", "cmd/nexusd/daemon/provider/providertest", "cmd/ledgerctl", "compactor/llm", "docs/examples/go", "ledger/api/mcp"},
 }
 
 // pure packages touch no network, disk or clock.
