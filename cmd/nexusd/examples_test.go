@@ -61,7 +61,7 @@ func TestExamples(t *testing.T) {
 		t.Run(lang.name, func(t *testing.T) {
 			cmd := lang.command(t)
 			run := func(label, holds string, script ...answer) {
-				p := &provider{t: t, script: script, holds: holds}
+				p := &scripted{t: t, script: script, holds: holds}
 				model := httptest.NewServer(p)
 				defer model.Close()
 				again := exec.Command(cmd.Path, cmd.Args[1:]...)
@@ -98,7 +98,7 @@ func TestPythonExampleRemembers(t *testing.T) {
 	call := func(name, text string) answer {
 		return answer{200, message(`"content":null,"tool_calls":[{"id":"` + name + `","type":"function","function":{"name":"` + name + `","arguments":"{\"text\":\"` + text + `\"}"}}]`)}
 	}
-	p := &provider{t: t, tools: 2, script: []answer{call("remember", fact), {200, message(`"content":"Noted."`)}, call("recall", "pnpm"), {200, message(`"content":"With pnpm."`)}}}
+	p := &scripted{t: t, tools: 2, script: []answer{call("remember", fact), {200, message(`"content":"Noted."`)}, call("recall", "pnpm"), {200, message(`"content":"With pnpm."`)}}}
 	model := httptest.NewServer(p)
 	defer model.Close()
 	run := exec.Command("python3", filepath.Join("..", "..", "docs", "examples", "python", "memory.py"))
@@ -267,8 +267,8 @@ func checkExample(t *testing.T, c *api.Client, label string, before []string) {
 	}
 }
 
-// provider is a model server with a script, in OpenAI's form.
-type provider struct {
+// scripted is a model server with a script, in OpenAI's form.
+type scripted struct {
 	t      *testing.T
 	script []answer
 	holds  string // what the first request must hold
@@ -300,7 +300,7 @@ func message(m string) string {
 	return `{"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant",` + m + `}}],"usage":{"prompt_tokens":100,"completion_tokens":5}}`
 }
 
-func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b, err := io.ReadAll(r.Body)
@@ -340,7 +340,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.next++
 }
 
-func (p *provider) done() {
+func (p *scripted) done() {
 	if p.next != len(p.script) {
 		p.t.Errorf("%d requests, the script has %d", p.next, len(p.script))
 	}

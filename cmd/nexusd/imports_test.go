@@ -134,7 +134,7 @@ var only = map[string][]string{
 	"github.com/anthropics":               {"compactor/llm"},
 	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"math/rand":                           {},
-	"net/http":                            {"cmd/nexusd/daemon", "cmd/nexusd/daemon/web", "cmd/nexusd/daemon/provider/providertest", "cmd/ledgerctl", "compactor/llm", "docs/examples/go", "ledger/api/mcp"},
+	"net/http":                            {"cmd/nexusd/daemon", "cmd/nexusd/daemon/web", "cmd/nexusd/daemon/provider", "cmd/nexusd/daemon/provider/providertest", "cmd/ledgerctl", "compactor/llm", "docs/examples/go", "ledger/api/mcp"},
 }
 
 // pure packages touch no network, disk or clock.

@@ -75,6 +75,8 @@ func (c *collector) end(i int, ext any) error {
 	p.ended = true
 	text := p.text.String()
 	switch {
+	case p.Type == turns.Reasoning && text == "":
+		p.Content = strings.Join(p.sums, "\n\n")
 	case p.Type != turns.ToolCall:
 		p.Content = text
 	case strings.TrimSpace(text) == "":
@@ -94,7 +96,7 @@ func (c *collector) end(i int, ext any) error {
 	return c.emit(Event{Kind: End, Index: i, Type: p.Type, Part: &p.Part})
 }
 
-// last ends all parts that are open but those of the types that stay.
+// last ends all parts that are open.
 func (c *collector) last(ext func(i int) any) error {
 	for i := range c.parts {
 		var x any
