@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"nexus/cmd/nexusd/daemon/engine/cache"
+	"nexus/cmd/nexusd/daemon/provider"
 	"nexus/compactor"
 	"nexus/compactor/plan"
 	"nexus/ledger/api"
@@ -132,6 +133,10 @@ type Config struct {
 	// Models are the summarizers that are tried before the extract; see
 	// [Config.Summarizer], which nexusd makes them of.
 	Models []compactor.Tier `toml:"-" env:"-"`
+	// Provider returns who answers for a model of /v1, and its name there; nil: nobody.
+	Provider func(model string) (client provider.Client, upstream string, err error) `toml:"-" env:"-"`
+	// ProviderModels lists the models of GET /v1/models; nil: none.
+	ProviderModels func() []string `toml:"-" env:"-"`
 	// Logger takes the daemon's log; nil: silent. Turn content is never logged.
 	Logger *slog.Logger `toml:"-" env:"-"`
 	// Version is reported by the service.

@@ -24,6 +24,7 @@ import (
 	"nexus/cmd/nexusd/daemon/engine"
 	"nexus/cmd/nexusd/daemon/files"
 	"nexus/cmd/nexusd/daemon/natsapi"
+	"nexus/cmd/nexusd/daemon/responses"
 	"nexus/compactor"
 	"nexus/compactor/extractive"
 	"nexus/ledger/api"
@@ -58,6 +59,7 @@ type Daemon struct {
 	url        string
 	sync       string // what is known of the server's fsync
 	web        *webServer
+	door       *responses.Door
 	webKey     nkeys.KeyPair // of HTTP's connection to the embedded server; nil with auth off
 	watchKey   nkeys.KeyPair // of the connection of Follow; nil with auth off
 	ledgerConn *nats.Conn    // where the streams are
@@ -362,14 +364,24 @@ func (d *Daemon) serve(ctx context.Context) error {
 		}
 	}()
 	if d.cfg.HTTP != "off" {
-		mcp, err := d.mcpHandler()
+		nc, err := d.connectSelf(httpRole, d.webKey)
 		if err != nil {
 			return err
 		}
-		if d.web, err = d.cfg.startWeb(registry, d.ready, mcp, d.fail); err != nil {
+		client := api.NewClient(nc, "default", "main")
+		mcp, err := d.mcpHandler(client)
+		if err != nil {
+			return err
+		}
+		v1, err := d.responsesHandler(client)
+		if err != nil {
+			return err
+		}
+		if d.web, err = d.cfg.startWeb(registry, d.ready, mcp, v1, d.fail); err != nil {
 			return err
 		}
 		d.opened(d.web.stop)
+		d.opened(d.door.Close) // first: the listener waits for its replies
 	}
 	if err := d.startFollow(); err != nil {
 		return err

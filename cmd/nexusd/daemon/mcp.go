@@ -62,16 +62,11 @@ func (d *Daemon) connectSelf(role string, key nkeys.KeyPair) (nc *nats.Conn, err
 
 // mcpHandler serves the Model Context Protocol to callers with the scope read; those
 // without the scope write get no tool that writes.
-func (d *Daemon) mcpHandler() (http.Handler, error) {
+func (d *Daemon) mcpHandler(client *api.Client) (http.Handler, error) {
 	tools, err := mcp.New(mcp.Config{Version: d.cfg.Version, Timeout: mcpTimeout, Logger: d.logger})
 	if err != nil {
 		return nil, err
 	}
-	nc, err := d.connectSelf(httpRole, d.webKey)
-	if err != nil {
-		return nil, err
-	}
-	client := api.NewClient(nc, "default", "main")
 	return web.Require(web.Read, tools.Handler(func(r *http.Request) (mcp.Caller, bool) {
 		c, ok := web.CallerOf(r.Context())
 		return mcp.Caller{Tenant: c.Tenant, Agent: c.Agent, ReadOnly: c.Scope < web.Write,

@@ -17,7 +17,7 @@ import (
 	"nexus/cmd/nexusd/daemon/web"
 )
 
-// webServer serves health, metrics and the Model Context Protocol.
+// webServer serves health, metrics, the Model Context Protocol and /v1.
 type webServer struct {
 	server   *http.Server
 	listener net.Listener
@@ -31,8 +31,8 @@ const maxConnections = 256
 // startWeb listens and serves until stop. failed is called if serving ends before that.
 //
 // /healthz is open to all. /readyz and /metrics are open on loopback; beyond it they
-// need a token. mcp decides for itself who may use it.
-func (c Config) startWeb(registry *prometheus.Registry, ready func() error, mcp http.Handler, failed func(error)) (*webServer, error) {
+// need a token. mcp and v1 decide for themselves who may use them.
+func (c Config) startWeb(registry *prometheus.Registry, ready func() error, mcp, v1 http.Handler, failed func(error)) (*webServer, error) {
 	host, _, err := net.SplitHostPort(c.HTTP)
 	if err != nil {
 		return nil, err
@@ -63,6 +63,7 @@ func (c Config) startWeb(registry *prometheus.Registry, ready func() error, mcp 
 	})))
 	mux.Handle("GET /metrics", private(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	mux.Handle("/mcp", mcp)
+	mux.Handle("/v1/", v1)
 	w := &webServer{url: scheme + "://" + address, listener: l, server: &http.Server{
 		Handler: guard.Handler(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 		ConnState: (&web.Connections{Max: maxConnections}).Changed,

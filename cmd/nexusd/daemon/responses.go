@@ -1,0 +1,37 @@
+package daemon
+
+import (
+	"errors"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"nexus/cmd/nexusd/daemon/provider"
+	"nexus/cmd/nexusd/daemon/responses"
+	"nexus/cmd/nexusd/daemon/web"
+	"nexus/ledger/api"
+)
+
+// errNoProvider tells the caller of a model what the configuration lacks.
+var errNoProvider = errors.New("This server has no provider for the model; a [[provider]] row of its configuration names one.") //nolint:staticcheck // a client reads it as it is
+
+// responsesHandler serves the Open Responses API. client acts for the callers of HTTP.
+func (d *Daemon) responsesHandler(client *api.Client) (http.Handler, error) {
+	find := d.cfg.Provider
+	if find == nil {
+		find = func(string) (provider.Client, string, error) { return nil, "", errNoProvider }
+	}
+	door, err := responses.New(responses.Config{
+		Provider: find, Models: d.cfg.ProviderModels, Spool: filepath.Join(d.cfg.Data, "spool"), Logger: d.logger, Now: time.Now,
+		Budget: func(model string) (uint64, bool) {
+			m, ok := d.cfg.FindModel(model)
+			return m.InputBudget(), ok
+		},
+		Client: func(c web.Caller) *api.Client { return client.For(c.Tenant, c.Agent) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.door = door
+	return door.Handler(), nil
+}

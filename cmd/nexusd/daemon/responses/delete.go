@@ -1,0 +1,51 @@
+package responses
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// deletedChannel of an agent holds the ids of the responses that it deleted. The turns
+// stay: other turns build on them.
+const deletedChannel = "responses.deleted"
+
+func deletedID(response string) turns.ID {
+	return turns.DeriveID(time.Unix(0, 0), "responses deleted", response)
+}
+
+func isDeleted(ctx context.Context, client *api.Client, response string) (bool, error) {
+	_, err := client.Event(ctx, api.GetEvent{Channel: deletedChannel, ID: deletedID(response)})
+	if ofCode(err, api.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// delete is DELETE /v1/responses/{id}. It is durable on return.
+func (d *Door) delete(w http.ResponseWriter, r *http.Request) {
+	id, client := r.PathValue("id"), d.client(caller(r))
+	v, err := d.load(r.Context(), client, id, loadWhole)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	if v.live != nil {
+		refuse(w, &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "response_in_progress", Message: "The response is in progress; cancel it first.", Final: true})
+		return
+	}
+	_, err = client.AppendEvent(r.Context(), api.AppendEvent{ID: deletedID(id), Channel: deletedChannel, Kind: "responses.deleted", Body: encode(map[string]string{"response": id})})
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	removeSpool(d.cfg.Spool, id)
+	reply(w, http.StatusOK, struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Deleted bool   `json:"deleted"`
+	}{id, "response", true})
+}

@@ -1,0 +1,310 @@
+package responses
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"nexus/cmd/nexusd/daemon/provider"
+	"nexus/cmd/nexusd/daemon/web"
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+// Config says what a door needs.
+type Config struct {
+	// Provider returns who answers for a model, and its name there. An error is told to the
+	// client with 404 model_not_found.
+	Provider func(model string) (client provider.Client, upstream string, err error)
+	// Models lists the models for GET /v1/models; nil: none.
+	Models func() []string
+	// Budget returns how many tokens the input of a model may have; false: nobody knows.
+	Budget func(model string) (tokens uint64, ok bool)
+	// Client returns a client of the service that acts for a caller.
+	Client func(web.Caller) *api.Client
+	// Spool is the folder of the files of answers that are not stored yet.
+	Spool string
+	// Unseal returns the messages that a compaction item stands for; nil: items of that type are refused.
+	Unseal func(ctx context.Context, c web.Caller, sealed string) ([]turns.Message, error)
+	Logger *slog.Logger // nil: silent
+	Now    func() time.Time
+
+	MaxBody        int64         // bytes of a request's body; 0: 32 MiB
+	BodyProgress   time.Duration // for each piece of a body; 0: 10 s
+	MaxGenerations int           // of one agent at a time; 0: 64
+}
+
+// Bounds of a request.
+const (
+	defaultMaxBody     = 32 << 20
+	defaultProgress    = 10 * time.Second
+	defaultGenerations = 64
+	// maxGeneration bounds the call of a model. A response without an answer and without a
+	// file on this daemon is another daemon's for so long; then it is lost.
+	maxGeneration = time.Hour
+	// commitTime bounds how long an answer is tried to be stored.
+	commitTime = 5 * time.Minute
+	// callTime bounds a call of the service.
+	callTime = time.Minute
+)
+
+// Door serves the responses of all agents. Safe for concurrent use.
+type Door struct {
+	cfg    Config
+	log    *slog.Logger
+	ctx    context.Context // of the calls of models
+	cancel context.CancelCauseFunc
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	flights map[string]*flight // by the id of the response
+	busy    map[[2]string]int  // generations by tenant and agent
+	keys    map[turns.ID]*keyLock
+	force   map[turns.ID]string // hash of the settings that a session was last given
+}
+
+// New makes a door. It creates the folder of its files.
+func New(c Config) (*Door, error) {
+	if c.Provider == nil || c.Client == nil || c.Spool == "" {
+		return nil, errors.New("responses: Provider, Client and Spool are needed")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = defaultMaxBody
+	}
+	if c.BodyProgress == 0 {
+		c.BodyProgress = defaultProgress
+	}
+	if c.MaxGenerations == 0 {
+		c.MaxGenerations = defaultGenerations
+	}
+	if err := os.MkdirAll(c.Spool, 0o700); err != nil {
+		return nil, err
+	}
+	if err := sweepSpool(c.Spool, c.Now()); err != nil {
+		return nil, err
+	}
+	d := &Door{cfg: c, log: c.Logger, flights: make(map[string]*flight), busy: make(map[[2]string]int), keys: make(map[turns.ID]*keyLock), force: make(map[turns.ID]string)}
+	d.ctx, d.cancel = context.WithCancelCause(context.Background())
+	return d, nil
+}
+
+// Close ends the calls of models that are under way, and waits until they ended or ctx
+// does. Their responses are what a kill of the process would leave.
+func (d *Door) Close(ctx context.Context) error {
+	d.cancel(errClosing)
+	done := make(chan struct{})
+	go func() { d.work.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Handler serves /v1/responses and what is below it, and /v1/models. It stands behind the
+// guard of the listener: a request without a caller is refused.
+func (d *Door) Handler() http.Handler {
+	mux := http.NewServeMux()
+	d.routes(mux)
+	sites := http.NewCrossOriginProtection() // a page of another site can't make a browser call it
+	return sites.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, ok := web.CallerOf(r.Context())
+		switch {
+		case !ok:
+			refuse(w, &Error{Status: http.StatusUnauthorized, Type: invalidRequest, Code: "invalid_api_key", Message: "A token of this server is needed: Authorization: Bearer ….", Final: true})
+		case c.Agent == api.Operator:
+			refuse(w, &Error{Status: http.StatusForbidden, Type: invalidRequest, Code: "insufficient_permissions", Message: "The operator has no responses of its own; use the token of an agent.", Final: true})
+		case c.Scope < web.Write && r.Method != http.MethodGet && r.Method != http.MethodHead, c.Scope < web.Read:
+			refuse(w, &Error{Status: http.StatusForbidden, Type: invalidRequest, Code: "insufficient_permissions", Message: "The token's scope is " + c.Scope.String() + "; this needs write.", Final: true})
+		default:
+			mux.ServeHTTP(w, r)
+		}
+	}))
+}
+
+func (d *Door) routes(mux *http.ServeMux) {
+	mux.HandleFunc("POST /v1/responses", d.post)
+	mux.HandleFunc("GET /v1/responses/{id}", d.get)
+	mux.HandleFunc("DELETE /v1/responses/{id}", d.delete)
+	mux.HandleFunc("GET /v1/responses/{id}/input_items", d.inputItems)
+	mux.HandleFunc("POST /v1/responses/{id}/cancel", d.postCancel)
+	mux.HandleFunc("GET /v1/models", d.models)
+	mux.HandleFunc("GET /v1/models/{id...}", d.model)
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, &Error{Status: http.StatusNotFound, Type: notFoundType, Code: "unknown_url", Message: "Unknown request: " + clip(r.Method+" "+r.URL.Path) + "."})
+	})
+}
+
+// caller is who sent r, known since [Door.Handler] let it pass.
+func caller(r *http.Request) web.Caller {
+	c, _ := web.CallerOf(r.Context())
+	return c
+}
+
+func (d *Door) client(c web.Caller) *api.Client { return d.cfg.Client(c).Within(callTime) }
+
+// readBody reads the body of a request. It is bounded, also when it is decompressed, and
+// each piece of it must come in time.
+func (d *Door) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		return nil, &Error{Status: http.StatusUnsupportedMediaType, Type: invalidRequest, Code: "unsupported_media_type", Message: "The Content-Type is application/json.", Final: true}
+	}
+	rc := http.NewResponseController(w)
+	body := io.Reader(&paced{r: http.MaxBytesReader(w, r.Body, d.cfg.MaxBody), extend: func() { _ = rc.SetReadDeadline(time.Now().Add(d.cfg.BodyProgress)) }})
+	switch enc := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding"))); enc {
+	case "", "identity":
+	case "zstd":
+		z, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(d.cfg.MaxBody)), zstd.WithDecoderMaxWindow(8<<20))
+		if err != nil {
+			return nil, err
+		}
+		defer z.Close()
+		body = z
+	default:
+		return nil, &Error{Status: http.StatusUnsupportedMediaType, Type: invalidRequest, Code: "unsupported_encoding", Message: "The Content-Encoding is zstd or none.", Final: true}
+	}
+	b, err := io.ReadAll(io.LimitReader(body, d.cfg.MaxBody+1))
+	tooLarge := (*http.MaxBytesError)(nil)
+	switch {
+	case int64(len(b)) > d.cfg.MaxBody, errors.As(err, &tooLarge), errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Type: invalidRequest, Code: "request_too_large", Message: "The body is too large.", Final: true}
+	case err != nil:
+		return nil, &Error{Status: http.StatusBadRequest, Type: invalidRequest, Code: "invalid_body", Message: "The body did not come whole, or not in time.", Final: true}
+	}
+	_ = rc.SetReadDeadline(time.Time{}) // else the server takes its end for that of the connection
+	return b, nil
+}
+
+// paced gives each read of a body its time.
+type paced struct {
+	r      io.Reader
+	extend func()
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	p.extend()
+	return p.r.Read(b)
+}
+
+// admit counts a generation of c until release is called.
+func (d *Door) admit(c web.Caller) (release func(), err error) {
+	who := [2]string{c.Tenant, c.Agent}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.busy[who] >= d.cfg.MaxGenerations {
+		return nil, &Error{Status: http.StatusTooManyRequests, Type: tooMany, Code: "rate_limit_exceeded", Message: "Too many responses of this agent are under way.", RetryAfter: time.Second}
+	}
+	d.busy[who]++
+	return sync.OnceFunc(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.busy[who]--; d.busy[who] == 0 {
+			delete(d.busy, who)
+		}
+	}), nil
+}
+
+// keyLock is held by the request that begins the response of a key.
+type keyLock struct {
+	sem  chan struct{}
+	uses int
+}
+
+// lockKey waits until no other request begins the response of a key.
+func (d *Door) lockKey(ctx context.Context, id turns.ID) (unlock func(), err error) {
+	d.mu.Lock()
+	l := d.keys[id]
+	if l == nil {
+		l = &keyLock{sem: make(chan struct{}, 1)}
+		d.keys[id] = l
+	}
+	l.uses++
+	d.mu.Unlock()
+	leave := func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if l.uses--; l.uses == 0 {
+			delete(d.keys, id)
+		}
+	}
+	select {
+	case l.sem <- struct{}{}:
+		return func() { <-l.sem; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}
+
+func (d *Door) flight(id string) *flight {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.flights[id]
+}
+
+// settings returns whether a session was last given the settings with hash, and notes that
+// it is.
+func (d *Door) settings(session turns.ID, hash string) (same bool) {
+	const most = 4096
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if same = d.force[session] == hash; same {
+		return true
+	}
+	if len(d.force) >= most {
+		clear(d.force)
+	}
+	d.force[session] = hash
+	return false
+}
+
+// model is a model as a client reads it.
+type model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+func (d *Door) models(w http.ResponseWriter, _ *http.Request) {
+	list := []model{}
+	if d.cfg.Models != nil {
+		for _, m := range d.cfg.Models() {
+			list = append(list, model{m, "model", 0, "nexus"})
+		}
+	}
+	reply(w, http.StatusOK, struct {
+		Object string  `json:"object"`
+		Data   []model `json:"data"`
+	}{"list", list})
+}
+
+func (d *Door) model(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if _, _, err := d.cfg.Provider(id); err != nil {
+		refuse(w, noModel(err))
+		return
+	}
+	reply(w, http.StatusOK, model{id, "model", 0, "nexus"})
+}
+
+// noModel is the refusal of a model that nobody answers for.
+func noModel(err error) *Error {
+	return &Error{Status: http.StatusNotFound, Type: invalidRequest, Code: codeNoModel, Message: err.Error(), Param: "model", Final: true}
+}

@@ -1,0 +1,361 @@
+package responses
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"nexus/ledger/api"
+	"nexus/turns"
+)
+
+var noDeadline time.Time
+
+// view is a response as the ledger and this daemon know it.
+type view struct {
+	ref    turns.Ref
+	turn   *api.Turn // of the request
+	meta   *requestMeta
+	answer *api.Turn // nil: there is none
+	said   *answerMeta
+	live   *flight // nil: this daemon does not generate it
+	head   *spoolHead
+	events []Event // of its file
+	now    time.Time
+	echo   *Response
+}
+
+// How much load reads.
+const (
+	loadWhole = iota // a response that can be retrieved
+	loadAny          // also one that was deleted, or that was not to be stored
+)
+
+// load reads a response. What is another agent's, what was deleted and what never was are
+// refused alike.
+func (d *Door) load(ctx context.Context, client *api.Client, id string, what int) (*view, error) {
+	ref, ok := parseResponseID(id)
+	if !ok {
+		return nil, errNoResponse(id)
+	}
+	v := &view{ref: ref, now: d.cfg.Now()}
+	var err error
+	if v.turn, err = client.Turn(ctx, ref.Session, ref.Turn); err != nil {
+		if ofCode(err, api.NotFound, api.Malformed) {
+			return nil, errNoResponse(id)
+		}
+		return nil, err
+	}
+	// The turn may be one that the session inherits: the response is that of its own session.
+	if v.meta = readMeta[requestMeta](v.turn.Meta); v.meta == nil || v.meta.Echo == nil || v.turn.Session != ref.Session {
+		return nil, errNoResponse(id)
+	}
+	if what == loadWhole {
+		if !v.meta.Echo.Store {
+			return nil, errNoResponse(id)
+		}
+		if gone, err := isDeleted(ctx, client, id); err != nil || gone {
+			if err == nil {
+				err = errNoResponse(id)
+			}
+			return nil, err
+		}
+	}
+	v.live = d.flight(id)
+	v.answer, err = client.Turn(ctx, ref.Session, answerID(ref.Turn))
+	switch {
+	case err == nil:
+		if v.said = readMeta[answerMeta](v.answer.Meta); v.said == nil || v.answer.Response == nil {
+			return nil, fmt.Errorf("%w: the answer of %s says nothing of its response", turns.ErrCorrupt, id)
+		}
+		if v.live == nil {
+			removeSpool(d.cfg.Spool, id) // a crash came between the commit and this
+		}
+	case !ofCode(err, api.NotFound):
+		return nil, err
+	default:
+		v.answer = nil
+		if v.live == nil {
+			if v.head, v.events, err = readSpool(d.cfg.Spool, id); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, v.repeat(ctx, client)
+}
+
+// repeat fills in the members of the request that were too large for the turn's meta.
+func (v *view) repeat(ctx context.Context, client *api.Client) error {
+	echo := *v.meta.Echo
+	echo.Output = []Item{}
+	v.echo = &echo
+	echo.Nexus = &Nexus{Session: v.ref.Session, Turn: v.ref.Turn, Depth: v.turn.Depth, ForkedFrom: v.meta.Forked}
+	if !v.meta.CutTools && !v.meta.CutText {
+		return nil
+	}
+	at := v.ref.Turn
+	if v.answer != nil {
+		at = v.answer.ID
+	}
+	cx, err := client.Context(ctx, v.ref.Session, api.GetContext{At: at, Format: "otel"})
+	if err != nil {
+		return err
+	}
+	if v.meta.CutTools {
+		for _, t := range cx.Tools {
+			echo.Tools = append(echo.Tools, echoTool(t))
+		}
+	}
+	var sections []turns.Section
+	if v.meta.CutText && cx.System.Kind() == '[' && json.Unmarshal(cx.System, &sections) == nil && len(sections) > 0 {
+		echo.Instructions = &sections[0].Content
+	}
+	return nil
+}
+
+// status is the state of the response.
+func (v *view) status() string { return v.response(false).Status }
+
+// lost is how many answers were lost, this one with them.
+func (v *view) lost() int {
+	if v.head == nil {
+		return 1 // another daemon's, or that of a disk that is gone
+	}
+	f := fold(v.events)
+	switch {
+	case len(v.events) == 0: // the model was not asked
+		return v.head.Lost
+	case f.terminal && len(f.items) == 0 && f.response.Error != nil && !contains([]string{"lost", "timeout"}, f.response.Error.Code):
+		return v.head.Lost // the provider refused
+	}
+	return v.head.Lost + 1
+}
+
+// response is the response as it is.
+func (v *view) response(encrypted bool) *Response {
+	switch {
+	case v.answer != nil:
+		return finalResponse(v.echo, v.ref, v.answer, v.said, encrypted || v.meta.Encrypt, true)
+	case v.live != nil:
+		return v.live.now()
+	case v.head == nil && v.now.Sub(time.Time(v.turn.Recorded)) < maxGeneration:
+		return v.echo // another daemon may be at it
+	}
+	f := fold(v.events)
+	if f.terminal {
+		return f.response
+	}
+	out := *v.echo
+	out.Status, out.Output = failed, f.items
+	if out.Output == nil {
+		out.Output = []Item{}
+	}
+	e := errLost()
+	out.Error = &responseError{e.Code, e.Message}
+	n := *out.Nexus
+	n.LostAnswers = v.lost()
+	out.Nexus = &n
+	return &out
+}
+
+// follow passes on the events after number after: those of the answer's turn, of the file,
+// or those that come.
+func (v *view) follow(ctx context.Context, after int, encrypted bool, sink func(Event) error) error {
+	later := func(e Event) error {
+		if e.Seq <= after {
+			return nil
+		}
+		return sink(e)
+	}
+	if v.live != nil {
+		return v.live.follow(ctx, after, sink)
+	}
+	if v.answer == nil {
+		return v.rest(later)
+	}
+	em := newEmitter(v.ref, toolChoice{}, encrypted || v.meta.Encrypt, later)
+	kinds := []string{"response.created", "response.in_progress"}
+	if v.echo.Background {
+		kinds = []string{"response.created", "response.queued", "response.in_progress"}
+	}
+	for i, k := range kinds {
+		r := *v.echo
+		if v.echo.Background && i < 2 {
+			r.Status = queued
+		}
+		if err := em.lifecycle(k, &r); err != nil {
+			return err
+		}
+	}
+	if err := em.replay(v.answer.Response, v.said.Items, v.said.Ops); err != nil {
+		return err
+	}
+	return em.lifecycle("response."+v.said.Status, v.response(encrypted))
+}
+
+// rest passes on the events of the file of a response without an answer. One that was cut
+// off ends in the events of a failure, under the numbers that follow.
+func (v *view) rest(sink func(Event) error) error {
+	for _, e := range v.events {
+		if err := sink(e); err != nil {
+			return err
+		}
+	}
+	if fold(v.events).terminal {
+		return nil
+	}
+	r := v.response(false)
+	if r.Status != failed { // another daemon's
+		return &Error{Status: http.StatusConflict, Type: invalidRequest, Code: "response_elsewhere", Message: "Another server generates this response; poll it."}
+	}
+	em := newEmitter(v.ref, toolChoice{}, false, sink)
+	em.seq = len(v.events)
+	return em.fail(errLost(), r)
+}
+
+// finished is the flight of a response that has ended.
+func (d *Door) finished(v *view) (*flight, error) {
+	f := &flight{door: d, recorded: true, echo: v.echo, ref: v.ref, grew: make(chan struct{}), ended: true, final: v.response(false), users: 1}
+	err := v.follow(context.Background(), -1, false, func(e Event) error { f.events = append(f.events, e); return nil })
+	return f, err
+}
+
+// get is GET /v1/responses/{id}.
+func (d *Door) get(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	v, err := d.load(r.Context(), d.client(caller(r)), r.PathValue("id"), loadWhole)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	include := append(q["include"], q["include[]"]...)
+	encrypted := slices.Contains(include, "reasoning.encrypted_content")
+	if q.Get("stream") != "true" {
+		if q.Has("starting_after") {
+			refuse(w, invalid("starting_after", "starting_after is for stream=true."))
+			return
+		}
+		reply(w, http.StatusOK, v.response(encrypted))
+		return
+	}
+	after := -1
+	if s := q.Get("starting_after"); s != "" {
+		if after, err = strconv.Atoi(s); err != nil || after < 0 {
+			refuse(w, invalid("starting_after", "starting_after is the sequence_number of an event."))
+			return
+		}
+	}
+	if v.answer == nil && v.live == nil && v.response(false).Status == inProgress {
+		refuse(w, v.rest(func(Event) error { return nil }))
+		return
+	}
+	s := &sse{w: w}
+	s.begin()
+	_ = http.NewResponseController(w).Flush()
+	if err = v.follow(r.Context(), after, encrypted, s.send); err == nil {
+		err = s.end()
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// inputItems is GET /v1/responses/{id}/input_items: the new input of the response.
+func (d *Door) inputItems(w http.ResponseWriter, r *http.Request) {
+	v, err := d.load(r.Context(), d.client(caller(r)), r.PathValue("id"), loadWhole)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	list, err := pageItems(inputItems(v.ref, v.turn.Messages, v.meta.Items), r.URL.Query())
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	reply(w, http.StatusOK, list)
+}
+
+// itemList is a page of items.
+type itemList struct {
+	Object  string  `json:"object"`
+	Data    []Item  `json:"data"`
+	FirstID *string `json:"first_id"`
+	LastID  *string `json:"last_id"`
+	HasMore bool    `json:"has_more"`
+}
+
+// pageItems cuts a page out of items, which are in their order: limit (1 to 100, default
+// 20), order (desc, the default, or asc) and after, an id.
+func pageItems(items []Item, q map[string][]string) (*itemList, error) {
+	one := func(name string) string {
+		if v := q[name]; len(v) > 0 {
+			return v[0]
+		}
+		return ""
+	}
+	limit := 20
+	if s := one("limit"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > 100 {
+			return nil, invalid("limit", "limit is from 1 to 100.")
+		}
+		limit = n
+	}
+	items = slices.Clone(items)
+	switch one("order") {
+	case "", "desc":
+		slices.Reverse(items)
+	case "asc":
+	default:
+		return nil, invalid("order", "order is asc or desc.")
+	}
+	if after := one("after"); after != "" {
+		at := slices.IndexFunc(items, func(it Item) bool { return idOf(it) == after })
+		if at < 0 {
+			return nil, invalid("after", "No item has the id '%s'.", clip(after))
+		}
+		items = items[at+1:]
+	}
+	out := &itemList{Object: "list", Data: []Item{}, HasMore: len(items) > limit}
+	out.Data = append(out.Data, items[:min(limit, len(items))]...)
+	if n := len(out.Data); n > 0 {
+		a, b := idOf(out.Data[0]), idOf(out.Data[n-1])
+		out.FirstID, out.LastID = &a, &b
+	}
+	return out, nil
+}
+
+func idOf(it Item) string {
+	var o struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(it, &o)
+	return o.ID
+}
+
+// findItem returns the item of an id that this door gave.
+func (d *Door) findItem(ctx context.Context, client *api.Client, id string) (Item, error) {
+	ref, ok := parseItemID(id)
+	if !ok {
+		return nil, errNoResponse(id)
+	}
+	v, err := d.load(ctx, client, ResponseID(ref), loadWhole)
+	if err != nil {
+		return nil, err
+	}
+	items := inputItems(v.ref, v.turn.Messages, v.meta.Items)
+	if v.answer != nil {
+		items = append(items, outputItems(v.ref, v.answer.Response, v.said.Items, true)...)
+	}
+	for _, it := range items {
+		if idOf(it) == id {
+			return it, nil
+		}
+	}
+	return nil, errNoResponse(id)
+}
