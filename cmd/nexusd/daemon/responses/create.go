@@ -725,8 +725,12 @@ func (b *beginning) prepare(ctx context.Context, id, session turns.ID, depth uin
 	if err := f.use(f.context); err != nil {
 		return nil, err
 	}
-	if len(ask.System) == 0 && b.request.Instructions != nil && *b.request.Instructions != "" {
-		ask.System = []string{*b.request.Instructions}
+	// A context as recorded has the settings from before the request's turn.
+	if r := b.request; !r.mayDrop() && (r.PreviousResponseID != nil || r.Instructions != nil) {
+		ask.System = nil
+		if r.Instructions != nil && *r.Instructions != "" {
+			ask.System = []string{*r.Instructions}
+		}
 	}
 	if b.request.stored() {
 		if f.spool, err = openSpool(b.door.cfg.Spool, spoolHead{f.echo.ID, lost}); err != nil {
