@@ -760,3 +760,40 @@ func TestOnlyTruncationAutoDrops(t *testing.T) {
 		t.Errorf("%d messages after %d calls: nothing was compacted", len(s.last().Messages), n+4)
 	}
 }
+
+// An agent's responses under way are bounded; one more is told when to come again, and
+// another agent is served.
+func TestResponsesUnderWayAreBounded(t *testing.T) {
+	mine, m := token(t, "m", "main", "write")
+	other, o := token(t, "o", "other", "write")
+	s := &scripted{step: make(chan bool)}
+	d, _ := startWith(t, responsesConfig(t.TempDir(), s, m, o))
+	url := d.HTTPURL() + "/v1/responses"
+	refused := false
+	for n := range 100 {
+		a := send(t, "POST", url, request("one", `"background":true`), "Authorization", "Bearer "+mine)
+		a.Body.Close()
+		if refused = a.StatusCode == http.StatusTooManyRequests; refused {
+			if n != 64 || a.Header.Get("Retry-After") == "" {
+				t.Errorf("request %d is refused: %v", n, a.Header)
+			}
+			break
+		}
+	}
+	if !refused {
+		t.Error("nothing is refused")
+	}
+	if o := mustAsk(t, "POST", url, request("one", `"background":true`), "Authorization", "Bearer "+other); o.id() == "" {
+		t.Errorf("%v", o)
+	}
+}
+
+// Without a provider the door says what the configuration lacks.
+func TestWithoutAProviderThereIsNoModel(t *testing.T) {
+	c := responsesConfig(t.TempDir(), nil)
+	c.Provider = nil
+	d, _ := startWith(t, c)
+	if code, o := ask(t, "POST", d.HTTPURL()+"/v1/responses", request("one")); code != 404 || o.at("error.code") != "model_not_found" || !strings.Contains(o.at("error.message").(string), "[[provider]]") {
+		t.Errorf("%d %v", code, o)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -101,7 +102,11 @@ func newEmitter(ref turns.Ref, choice toolChoice, encrypted bool, out func(Event
 
 func (e *emitter) send(w wireEvent) error {
 	w.SequenceNumber = e.seq
-	ev := Event{Seq: e.seq, Type: w.Type, Data: encode(w)}
+	b, err := turns.EncodeJSON(w)
+	if err != nil {
+		return fmt.Errorf("event %s: %w", w.Type, err)
+	}
+	ev := Event{Seq: e.seq, Type: w.Type, Data: b}
 	e.seq++
 	return e.out(ev)
 }
@@ -138,6 +143,9 @@ func (e *emitter) op(kind byte, p *outPart, numbers ...int) {
 
 // take passes on what a provider sent.
 func (e *emitter) take(ev provider.Event) error {
+	if err := check(ev); err != nil {
+		return err
+	}
 	p := e.parts[ev.Index]
 	if p == nil {
 		if p = e.begin(ev); p.dropped {
@@ -167,6 +175,18 @@ func (e *emitter) take(ev provider.Event) error {
 		return e.end(p, ev.Part)
 	}
 	return fmt.Errorf("a provider's event of kind %d", ev.Kind)
+}
+
+// check refuses what no turn could hold, before a client sees it.
+func check(ev provider.Event) error {
+	if !utf8.ValidString(ev.Text) || !utf8.ValidString(ev.ID) || !utf8.ValidString(ev.Name) {
+		return fmt.Errorf("%w: a provider's event is not UTF-8", turns.ErrMalformed)
+	}
+	if ev.Kind != provider.End || ev.Part == nil {
+		return nil
+	}
+	m := turns.Message{Role: turns.Assistant, Parts: []turns.Part{*ev.Part}}
+	return m.Validate("/answer")
 }
 
 func (e *emitter) begin(ev provider.Event) *outPart {
@@ -486,6 +506,9 @@ func (e *emitter) replay(m *turns.Message, marks []mark, ops string) error {
 
 // again is take for what was emitted before: deltas are as long as they were.
 func (e *emitter) again(ev provider.Event) error {
+	if err := check(ev); err != nil {
+		return err
+	}
 	if p := e.parts[ev.Index]; p != nil && (ev.Kind == provider.Delta || ev.Kind == provider.RefusalDelta) {
 		p.refusal = ev.Kind == provider.RefusalDelta
 		return e.pass(p, ev.Text)
