@@ -27,6 +27,7 @@ const (
 	agentKey      purpose = "nexus.key.v1 agent"
 	memoryKey     purpose = "nexus.key.v1 memory"
 	channelKey    purpose = "nexus.key.v1 channel"
+	tokenKey      purpose = "nexus.key.v1 token"
 )
 
 // derive is the key for one purpose: expand of k. Each append derives two keys, and

@@ -1,0 +1,41 @@
+package seal
+
+import (
+	"fmt"
+	"io"
+
+	"nexus/turns"
+)
+
+// tokenVersion is the first byte of a token.
+const tokenVersion = 1
+
+// tokenDomain starts what a token is bound to: domain, version, each name after its length.
+const tokenDomain = "nexus.token.v1\x00"
+
+// Token seals text that a client keeps for the daemon and gives back: only who has k can
+// make or read one. owner names whom it was given to, and the same names open it. Two
+// tokens of one text differ.
+// Errors: rand's.
+func Token(k Key, text []byte, rand io.Reader, owner ...string) ([]byte, error) {
+	return encrypt(k.derive(tokenKey), []byte{tokenVersion}, text, tokenAAD(owner), rand)
+}
+
+// OpenToken is the text that [Token] was given. Errors: [turns.ErrCorrupt] for one that was
+// made under another key or for another owner, or is altered: it does not say which.
+func OpenToken(k Key, token []byte, owner ...string) ([]byte, error) {
+	if len(token) > 0 && token[0] == tokenVersion {
+		if text, err := decrypt(k.derive(tokenKey), token[1:], tokenAAD(owner)); err == nil {
+			return text, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: no token of this ledger and owner", turns.ErrCorrupt)
+}
+
+func tokenAAD(owner []string) []byte {
+	b := append([]byte(tokenDomain), tokenVersion)
+	for _, name := range owner {
+		b = fmt.Appendf(b, "%d:%s", len(name), name)
+	}
+	return b
+}
