@@ -106,6 +106,7 @@ var allowed = map[string][]string{
 		"cmd/nexusd/daemon", "ledger/jetstream/backup", "ledger/jetstream/embed"},
 
 	"cmd/nexusd/daemon/provider/providertest": {"turns/interchange/strict"},
+	"cmd/nexusd/daemon/responses/socket":      {},
 }
 
 // room returns the import path of a room of the engine; "" means that of package engine.
@@ -131,11 +132,12 @@ var only = map[string][]string{
 	"github.com/google/jsonschema-go":     {"ledger/api/mcp"},
 	"github.com/openai/openai-go":         {"compactor/llm"},
 	"github.com/yuin/goldmark":            {"cmd/ledgerctl/page"},
+	"github.com/coder/websocket":          {"cmd/nexusd/daemon/responses/socket"},
 	"charm.land/bubbletea":                {"cmd/ledgerctl/picker"},
 	"github.com/anthropics":               {"compactor/llm"},
 	"encoding/json":                       {"docs/examples/go", "ledger/jetstream/embed"}, // repairs what it should refuse: duplicate keys, bad UTF-8; embed reads a CONNECT as the server does
 	"math/rand":                           {},
-	"net/http":                            {"cmd/nexusd/daemon/responses", "cmd/nexusd/daemon", "cmd/nexusd/daemon/web", "cmd/nexusd/daemon/provider", "cmd/nexusd/daemon/provider/providertest", "cmd/ledgerctl", "compactor/llm", "docs/examples/go", "ledger/api/mcp"},
+	"net/http":                            {"cmd/nexusd/daemon/responses/socket", "cmd/nexusd/daemon/responses", "cmd/nexusd/daemon", "cmd/nexusd/daemon/web", "cmd/nexusd/daemon/provider", "cmd/nexusd/daemon/provider/providertest", "cmd/ledgerctl", "compactor/llm", "docs/examples/go", "ledger/api/mcp"},
 }
 
 // pure packages touch no network, disk or clock.

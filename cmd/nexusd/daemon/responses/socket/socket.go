@@ -1,0 +1,408 @@
+package socket
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// Config is what a server is made from. The zero value of a field is its default.
+type Config struct {
+	// Max bounds the connections. Where there is no room for a new one, the connection goes
+	// that has had no request at work for longest; if all are at work, the new one is refused.
+	// Default: 128.
+	Max int
+	// MaxMessage bounds a message, in bytes. Default: 8 MiB.
+	MaxMessage int64
+	// MaxWaiting bounds the messages of a connection that wait while one is at work. It is
+	// also read no further while MaxMessage bytes wait. Default: 16.
+	MaxWaiting int
+	// Lifetime of a connection. A request that is at work then ends first. Default: 60 minutes.
+	Lifetime time.Duration
+	// Slow is how long a peer may take to send a message that it has begun, to read an event,
+	// or to answer a ping. Default: 30 seconds.
+	Slow time.Duration
+	// Expired is the event that a connection gets at the end of its lifetime; TooLarge the one
+	// for a message over MaxMessage. Then the connection is closed.
+	Expired, TooLarge []byte
+
+	// after returns a channel that gets a value after d, and frees it. nil: the clock's.
+	after func(d time.Duration) (<-chan time.Time, func() bool)
+}
+
+func (c Config) withDefaults() Config {
+	c.Max = cmp.Or(c.Max, 128)
+	c.MaxMessage = cmp.Or(c.MaxMessage, 8<<20)
+	c.MaxWaiting = cmp.Or(c.MaxWaiting, 16)
+	c.Lifetime = cmp.Or(c.Lifetime, time.Hour)
+	c.Slow = cmp.Or(c.Slow, 30*time.Second)
+	if c.after == nil {
+		c.after = func(d time.Duration) (<-chan time.Time, func() bool) {
+			t := time.NewTimer(d)
+			return t.C, t.Stop
+		}
+	}
+	return c
+}
+
+// Handler serves one message of a connection. It calls send for each event, from one
+// goroutine; send fails when the connection is gone. ctx ends with the connection.
+type Handler func(ctx context.Context, message []byte, send func(event []byte) error)
+
+// Server holds the connections of a listener. Its methods are safe for concurrent use.
+type Server struct {
+	cfg Config
+
+	mu     sync.Mutex
+	closed bool
+	change uint64
+	idle   map[*conn]uint64 // those without a request at work: the ordinal of the change to that
+	busy   map[*conn]bool   // the others
+	serves sync.WaitGroup
+}
+
+// New returns a server without connections.
+func New(cfg Config) *Server {
+	return &Server{cfg: cfg.withDefaults(), idle: make(map[*conn]uint64), busy: make(map[*conn]bool)}
+}
+
+// ErrFull: there are [Config.Max] connections, and a request is at work on each.
+var ErrFull = errors.New("too many WebSocket connections")
+
+// ErrClosed: the server is closed.
+var ErrClosed = errors.New("the server of WebSocket connections is closed")
+
+// IsUpgrade reports whether a request asks for a WebSocket.
+func IsUpgrade(r *http.Request) bool {
+	return r.Method == http.MethodGet && headerHas(r.Header, "Connection", "upgrade") && headerHas(r.Header, "Upgrade", "websocket")
+}
+
+// headerHas reports whether a header lists a word, in whatever case.
+func headerHas(h http.Header, name, word string) bool {
+	return slices.ContainsFunc(h.Values(name), func(v string) bool {
+		for w := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(w), word) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Serve upgrades a request and serves the connection until it ends. handle gets its
+// messages one after the other. Requests of pages of other origins are refused.
+//
+// The error says why nothing was upgraded. With [ErrFull] and [ErrClosed] nothing was
+// written to w; with another one, a refusal was.
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request, handle Handler) error {
+	c := &conn{server: s, room: make(chan struct{}, 1), stop: make(chan struct{})}
+	if err := s.admit(c); err != nil {
+		return err
+	}
+	defer s.leave(c)
+	ws, err := websocket.Accept(w, r, nil) // no compression: a small message could be a large one
+	if err != nil {
+		return err
+	}
+	ws.SetReadLimit(-1) // read bounds each message itself, to say so before it closes
+	c.ws = ws
+	// The request's context ends with the server's handler, not with the connection.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	c.serve(ctx, cancel, handle)
+	return nil
+}
+
+// Close ends all connections that have no request at work, and the others when it ends or
+// at the end of ctx. It returns when none is left.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	var all []*conn
+	for c := range s.idle {
+		all = append(all, c)
+	}
+	for c := range s.busy {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		c.end()
+	}
+	done := make(chan struct{})
+	go func() { s.serves.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	for _, c := range all {
+		c.abort()
+	}
+	<-done
+	return ctx.Err()
+}
+
+// Open returns how many connections there are.
+func (s *Server) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.idle) + len(s.busy)
+}
+
+// admit makes room for c.
+func (s *Server) admit(c *conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	if len(s.idle)+len(s.busy) >= s.cfg.Max {
+		var oldest *conn
+		for o, at := range s.idle {
+			if oldest == nil || at < s.idle[oldest] {
+				oldest = o
+			}
+		}
+		if oldest == nil {
+			return ErrFull
+		}
+		delete(s.idle, oldest)
+		oldest.end()
+	}
+	s.change++
+	s.idle[c] = s.change
+	s.serves.Add(1)
+	return nil
+}
+
+func (s *Server) leave(c *conn) {
+	s.mu.Lock()
+	delete(s.idle, c)
+	delete(s.busy, c)
+	s.mu.Unlock()
+	s.serves.Done()
+}
+
+// mark notes whether a request of c is at work; false: c has to go.
+func (s *Server) mark(c *conn, busy bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, idle := s.idle[c]
+	if !idle && !s.busy[c] || s.closed && busy {
+		return false
+	}
+	delete(s.idle, c)
+	delete(s.busy, c)
+	if busy {
+		s.busy[c] = true
+		return true
+	}
+	s.change++
+	s.idle[c] = s.change
+	return true
+}
+
+// conn is one connection. Serve owns it: one goroutine reads, one works.
+type conn struct {
+	server *Server
+	ws     *websocket.Conn
+	once   sync.Once
+	stop   chan struct{} // closed by end
+
+	mu      sync.Mutex
+	waiting [][]byte
+	bytes   int64
+	over    bool          // reading ended
+	room    chan struct{} // has a value after each change of what is above
+	cancel  context.CancelFunc
+}
+
+// end lets the connection end after the request that is at work.
+func (c *conn) end() { c.once.Do(func() { close(c.stop) }) }
+
+// abort ends the connection at once.
+func (c *conn) abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+func (c *conn) serve(ctx context.Context, cancel context.CancelFunc, handle Handler) {
+	c.mu.Lock()
+	c.cancel = cancel
+	c.mu.Unlock()
+	arrived, read := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(read)
+		defer cancel() // a client that is gone ends the request at work
+		c.read(ctx, arrived)
+	}()
+	code, reason := c.work(ctx, arrived, handle)
+	if ctx.Err() != nil {
+		_ = c.ws.CloseNow()
+	} else {
+		_ = c.ws.Close(code, reason) // waits a few seconds for the peer's answer
+	}
+	cancel()
+	<-read
+}
+
+// work serves the messages one after the other until the connection has to end. It returns
+// how to close it.
+func (c *conn) work(ctx context.Context, arrived <-chan struct{}, handle Handler) (websocket.StatusCode, string) {
+	cfg := c.server.cfg
+	expired, free := cfg.after(cfg.Lifetime)
+	defer free()
+	send := func(event []byte) error { return c.send(ctx, event) }
+	for {
+		select { // the end comes before a message that waits
+		case <-expired:
+			_ = send(cfg.Expired)
+			return websocket.StatusPolicyViolation, "the connection has reached its limit"
+		case <-c.stop:
+			return websocket.StatusGoingAway, "the server ends this connection"
+		case <-ctx.Done():
+			return websocket.StatusGoingAway, ""
+		default:
+		}
+		message, large, ok := c.next()
+		switch {
+		case large:
+			_ = send(cfg.TooLarge)
+			return websocket.StatusMessageTooBig, "the message is too large"
+		case ok:
+			if !c.server.mark(c, true) {
+				return websocket.StatusGoingAway, "the server ends this connection"
+			}
+			handle(ctx, message, send)
+			c.server.mark(c, false)
+			continue
+		}
+		if !c.wait(ctx, arrived, expired) {
+			continue
+		}
+		_ = send(cfg.Expired)
+		return websocket.StatusPolicyViolation, "the connection has reached its limit"
+	}
+}
+
+// wait waits for a message or an end, and asks a quiet peer now and then whether it is
+// there. true: the connection has expired.
+func (c *conn) wait(ctx context.Context, arrived <-chan struct{}, expired <-chan time.Time) bool {
+	quiet, free := c.server.cfg.after(2 * c.server.cfg.Slow)
+	defer free()
+	select {
+	case <-arrived:
+	case <-c.stop:
+	case <-ctx.Done():
+	case <-expired:
+		return true
+	case <-quiet:
+		alive, cancel := context.WithTimeout(ctx, c.server.cfg.Slow)
+		defer cancel()
+		if err := c.ws.Ping(alive); err != nil {
+			c.abort()
+		}
+	}
+	return false
+}
+
+// send writes an event. A peer that does not read it in time loses the connection.
+func (c *conn) send(ctx context.Context, event []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.server.cfg.Slow)
+	defer cancel()
+	err := c.ws.Write(ctx, websocket.MessageText, event)
+	if err != nil {
+		c.abort()
+	}
+	return err
+}
+
+// read reads messages while there is room for them. It returns at the end of the
+// connection, or behind a message that is too large.
+func (c *conn) read(ctx context.Context, arrived chan<- struct{}) {
+	for {
+		message, err := c.message(ctx)
+		large := errors.Is(err, errLarge)
+		if err != nil && !large {
+			return
+		}
+		c.mu.Lock()
+		c.waiting, c.bytes, c.over = append(c.waiting, message), c.bytes+int64(len(message)), large
+		full := len(c.waiting) >= c.server.cfg.MaxWaiting || c.bytes >= c.server.cfg.MaxMessage
+		c.mu.Unlock()
+		select {
+		case arrived <- struct{}{}:
+		default: // it is going to look
+		}
+		if large { // nothing more of this peer is read; its end is ours to say
+			<-ctx.Done()
+			return
+		}
+		for full {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.room:
+			}
+			c.mu.Lock()
+			full = len(c.waiting) >= c.server.cfg.MaxWaiting || c.bytes >= c.server.cfg.MaxMessage
+			c.mu.Unlock()
+		}
+	}
+}
+
+var errLarge = errors.New("the message is too large")
+
+// message reads one message. The peer may take its time to begin, and not to end.
+func (c *conn) message(ctx context.Context) ([]byte, error) {
+	_, r, err := c.ws.Reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slow, free := c.server.cfg.after(c.server.cfg.Slow)
+	done := make(chan struct{})
+	defer func() { free(); close(done) }()
+	go func() {
+		select {
+		case <-slow:
+			c.abort()
+		case <-done:
+		}
+	}()
+	b, err := io.ReadAll(io.LimitReader(r, c.server.cfg.MaxMessage+1))
+	if err == nil && int64(len(b)) > c.server.cfg.MaxMessage {
+		return nil, errLarge
+	}
+	return b, err
+}
+
+// next takes the first message that waits. large: it was too large.
+func (c *conn) next() (message []byte, large, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) == 0 {
+		return nil, false, false
+	}
+	message, c.waiting = c.waiting[0], c.waiting[1:]
+	c.bytes -= int64(len(message))
+	select {
+	case c.room <- struct{}{}:
+	default:
+	}
+	return message, c.over && len(c.waiting) == 0, true
+}
