@@ -107,7 +107,7 @@ var allowed = map[string][]string{
 
 	"cmd/nexusd/daemon/provider/providertest": {"turns/interchange/strict"},
 	"cmd/nexusd/daemon/responses/socket":      {},
-	"cmd/nexusd/daemon/responses/window":      {"turns", "turns/seal"},
+	"cmd/nexusd/daemon/responses/window":      {"turns", "turns/seal", "ledger/api"},
 }
 
 // room returns the import path of a room of the engine; "" means that of package engine.

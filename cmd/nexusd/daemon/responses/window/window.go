@@ -2,11 +2,13 @@
 // keep them.
 //
 // The turn is a compaction, or where there was nothing to compact the head of a session. The
-// item stands for the context that a fork at the turn shows. A client returns it as it is, on
+// item stands for the context that a fork at the turn shows, without the messages of the user
+// that stand beside the item. A client returns it as it is, on
 // this daemon or another one of the ledger, now or after any restart. An item is bound to its
 // tenant and agent. One that was forged, cut or made for another agent gets the same refusal.
 //
-// It imports packages turns and turns/seal. Begin at [Window].
+// It imports packages turns, turns/seal and ledger/api. Begin at [Window]; compact.go makes one
+// in the ledger and reads it.
 package window
 
 import (
@@ -22,13 +24,13 @@ import (
 // Window is what a compaction item says.
 type Window struct {
 	At turns.Ref
-	// Items and Digest tell which items the compaction returned before the item itself. They
-	// are in the turn's path, so a request that repeats them does not say them again.
-	Items  uint32
-	Digest turns.Hash
+	// Users is how many messages of the user the compaction returned beside the item: the
+	// latest ones of the turn's path. The item leaves them out, since the client sends them
+	// again before it.
+	Users uint32
 }
 
-const size = 2*len(turns.ID{}) + 4 + len(turns.Hash{})
+const size = 2*len(turns.ID{}) + 4
 
 // maxSealed bounds encrypted_content in a request, in bytes.
 const maxSealed = 4 << 10
@@ -47,8 +49,7 @@ func (s Sealer) Seal(tenant, agent string, w Window) (string, error) {
 	}
 	b := make([]byte, 0, size)
 	b = append(append(b, w.At.Session[:]...), w.At.Turn[:]...)
-	b = binary.BigEndian.AppendUint32(b, w.Items)
-	b = append(b, w.Digest[:]...)
+	b = binary.BigEndian.AppendUint32(b, w.Users)
 	token, err := seal.Token(k, b, rand.Reader, "compaction item", tenant, agent)
 	return base64.RawURLEncoding.EncodeToString(token), err
 }
@@ -73,7 +74,6 @@ func (s Sealer) Open(tenant, agent, sealed string) (w Window, ok bool, err error
 	}
 	copy(w.At.Session[:], b)
 	copy(w.At.Turn[:], b[16:])
-	w.Items = binary.BigEndian.Uint32(b[32:])
-	copy(w.Digest[:], b[36:])
+	w.Users = binary.BigEndian.Uint32(b[32:])
 	return w, true, nil
 }

@@ -17,7 +17,7 @@ func sealerOf(k seal.Key) Sealer {
 // breaks it, and nothing of it shows.
 func TestCompactionItemOpensForItsAgentOnly(t *testing.T) {
 	s := sealerOf(seal.Key{1})
-	w := Window{At: turns.Ref{Session: turns.ID{1}, Turn: turns.ID{2}}, Items: 3, Digest: turns.Hash{4}}
+	w := Window{At: turns.Ref{Session: turns.ID{1}, Turn: turns.ID{2}}, Users: 3}
 	sealed, err := s.Seal("default", "main", w)
 	if err != nil {
 		t.Fatal(err)
