@@ -1,10 +1,12 @@
 package socket
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -103,22 +105,44 @@ func headerHas(h http.Header, name, word string) bool {
 // The error says why nothing was upgraded. With [ErrFull] and [ErrClosed] nothing was
 // written to w; with another one, a refusal was.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request, handle Handler) error {
-	c := &conn{server: s, room: make(chan struct{}, 1), stop: make(chan struct{})}
-	if err := s.admit(c); err != nil {
+	// The request's context ends with the server's handler, not with the connection.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	c := &conn{server: s, cancel: cancel, room: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	before, err := s.admit(c)
+	if err != nil {
 		return err
 	}
 	defer s.leave(c)
-	ws, err := websocket.Accept(w, r, nil) // no compression: a small message could be a large one
+	if before != nil { // its file is free before another one is taken
+		before.abort()
+		<-before.done
+	}
+	ws, err := websocket.Accept(&recorder{ResponseWriter: w, conn: c}, r, nil) // no compression: a small message could be a large one
 	if err != nil {
 		return err
 	}
 	ws.SetReadLimit(-1) // read bounds each message itself, to say so before it closes
 	c.ws = ws
-	// The request's context ends with the server's handler, not with the connection.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	defer cancel()
-	c.serve(ctx, cancel, handle)
+	c.serve(ctx, handle)
 	return nil
+}
+
+// recorder notes the connection that an upgrade takes over.
+type recorder struct {
+	http.ResponseWriter
+	conn *conn
+}
+
+// Hijack implements [http.Hijacker].
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	raw, buffer, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err == nil {
+		r.conn.mu.Lock()
+		r.conn.raw = raw
+		r.conn.mu.Unlock()
+	}
+	return raw, buffer, err
 }
 
 // Close ends all connections that have no request at work, and the others when it ends or
@@ -158,30 +182,28 @@ func (s *Server) Open() int {
 	return len(s.idle) + len(s.busy)
 }
 
-// admit makes room for c.
-func (s *Server) admit(c *conn) error {
+// admit counts c in. It returns the connection that has to go for it, if one has.
+func (s *Server) admit(c *conn) (oldest *conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	if len(s.idle)+len(s.busy) >= s.cfg.Max {
-		var oldest *conn
 		for o, at := range s.idle {
 			if oldest == nil || at < s.idle[oldest] {
 				oldest = o
 			}
 		}
 		if oldest == nil {
-			return ErrFull
+			return nil, ErrFull
 		}
 		delete(s.idle, oldest)
-		oldest.end()
 	}
 	s.change++
 	s.idle[c] = s.change
 	s.serves.Add(1)
-	return nil
+	return oldest, nil
 }
 
 func (s *Server) leave(c *conn) {
@@ -189,6 +211,7 @@ func (s *Server) leave(c *conn) {
 	delete(s.idle, c)
 	delete(s.busy, c)
 	s.mu.Unlock()
+	close(c.done)
 	s.serves.Done()
 }
 
@@ -215,37 +238,37 @@ func (s *Server) mark(c *conn, busy bool) bool {
 type conn struct {
 	server *Server
 	ws     *websocket.Conn
+	cancel context.CancelFunc
 	once   sync.Once
 	stop   chan struct{} // closed by end
+	done   chan struct{} // closed when nothing of it is left
 
 	mu      sync.Mutex
+	raw     net.Conn // nil before the upgrade
 	waiting [][]byte
 	bytes   int64
 	over    bool          // reading ended
 	room    chan struct{} // has a value after each change of what is above
-	cancel  context.CancelFunc
 }
 
 // end lets the connection end after the request that is at work.
 func (c *conn) end() { c.once.Do(func() { close(c.stop) }) }
 
-// abort ends the connection at once.
+// abort ends the connection at once, also one that waits for its peer to say goodbye.
 func (c *conn) abort() {
+	c.cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cancel != nil {
-		c.cancel()
+	if c.raw != nil {
+		_ = c.raw.Close()
 	}
 }
 
-func (c *conn) serve(ctx context.Context, cancel context.CancelFunc, handle Handler) {
-	c.mu.Lock()
-	c.cancel = cancel
-	c.mu.Unlock()
+func (c *conn) serve(ctx context.Context, handle Handler) {
 	arrived, read := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(read)
-		defer cancel() // a client that is gone ends the request at work
+		defer c.cancel() // a client that is gone ends the request at work
 		c.read(ctx, arrived)
 	}()
 	code, reason := c.work(ctx, arrived, handle)
@@ -254,7 +277,7 @@ func (c *conn) serve(ctx context.Context, cancel context.CancelFunc, handle Hand
 	} else {
 		_ = c.ws.Close(code, reason) // waits a few seconds for the peer's answer
 	}
-	cancel()
+	c.cancel()
 	<-read
 }
 
