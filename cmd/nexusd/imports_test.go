@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 	"cmd/nexusd":                  {"cmd/nexusd/daemon/provider", "turns", "ledger/api", "compactor", "compactor/summary", "compactor/llm", "ledger/jetstream/disk", "cmd/nexusd/daemon", "cmd/ledgerctl/agents", "cmd/ledgerctl/watch"},
 	"cmd/nexusd/daemon/web":       {"turns"},
 	"cmd/nexusd/daemon/provider":  {"turns", "turns/interchange", "compactor/overflow"},
-	"cmd/nexusd/daemon/responses": {"turns", "turns/tokens", "ledger/api", "cmd/nexusd/daemon/provider", "cmd/nexusd/daemon/web"},
+	"cmd/nexusd/daemon/responses": {"turns", "turns/seal", "turns/tokens", "ledger/api", "cmd/nexusd/daemon/provider", "cmd/nexusd/daemon/responses/socket", "cmd/nexusd/daemon/responses/window", "cmd/nexusd/daemon/web"},
 	"cmd/nexusd/faulttest":        {"turns"},
 	"cmd/nexusd/daemon/natsapi":   {"turns", "ledger/api", "cmd/nexusd/daemon/engine", "cmd/nexusd/daemon/engine/reader", "cmd/nexusd/daemon/engine/writer"},
 	room("page"):                  []string{"ledger", "ledger/api", "turns"},

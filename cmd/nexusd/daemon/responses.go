@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"nexus/cmd/nexusd/daemon/responses"
 	"nexus/cmd/nexusd/daemon/web"
 	"nexus/ledger/api"
+	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 // errNoProvider tells the caller of a model what the configuration lacks.
@@ -21,12 +24,17 @@ func (d *Daemon) responsesHandler(client *api.Client) (http.Handler, error) {
 	if find == nil {
 		find = func(string) (provider.Client, string, error) { return nil, "", errNoProvider }
 	}
+	key, err := d.itemKey()
+	if err != nil {
+		return nil, err
+	}
 	door, err := responses.New(responses.Config{
 		Provider: find, Models: d.cfg.ProviderModels, Spool: filepath.Join(d.cfg.Data, "spool"), Logger: d.logger, Now: time.Now,
 		Budget: func(model string) (uint64, bool) {
 			m, ok := d.cfg.FindModel(model)
 			return m.InputBudget(), ok
 		},
+		Key:    key,
 		Client: func(c web.Caller) *api.Client { return client.For(c.Tenant, c.Agent) },
 	})
 	if err != nil {
@@ -34,4 +42,17 @@ func (d *Daemon) responsesHandler(client *api.Client) (http.Handler, error) {
 	}
 	d.door = door
 	return door.Handler(), nil
+}
+
+// itemKey returns where the key of compaction items comes from: the ledger's own key, or
+// with seal off, where there is none, one of this daemon in two copies below items/.
+func (d *Daemon) itemKey() (func() (seal.Key, error), error) {
+	if d.cfg.Seal == "on" {
+		return d.engine.LedgerKey, nil
+	}
+	keys, err := seal.OpenStore(filepath.Join(d.cfg.Data, "items"))
+	if err != nil {
+		return nil, err
+	}
+	return func() (seal.Key, error) { return keys.Create(turns.ID(d.engine.Store.Ledger), rand.Reader) }, nil
 }

@@ -18,6 +18,7 @@ import (
 	"nexus/cmd/nexusd/daemon/web"
 	"nexus/ledger/api"
 	"nexus/turns"
+	"nexus/turns/seal"
 )
 
 // Config says what a door needs.
@@ -35,6 +36,8 @@ type Config struct {
 	Spool string
 	// Unseal returns the messages that a compaction item stands for; nil: items of that type are refused.
 	Unseal func(ctx context.Context, c web.Caller, sealed string) ([]turns.Message, error)
+	// Key returns the ledger's own key, under which compaction items are sealed; nil: there are none.
+	Key    func() (seal.Key, error)
 	Logger *slog.Logger // nil: silent
 	Now    func() time.Time
 
@@ -59,7 +62,8 @@ const (
 
 // Door serves the responses of all agents. Safe for concurrent use.
 type Door struct {
-	cfg    Config
+	cfg Config
+	more
 	log    *slog.Logger
 	ctx    context.Context // of the calls of models
 	cancel context.CancelCauseFunc
@@ -100,6 +104,7 @@ func New(c Config) (*Door, error) {
 	}
 	d := &Door{cfg: c, log: c.Logger, flights: make(map[string]*flight), busy: make(map[[2]string]int), keys: make(map[turns.ID]*keyLock), force: make(map[turns.ID]string)}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
+	d.newMore()
 	return d, nil
 }
 
@@ -107,6 +112,9 @@ func New(c Config) (*Door, error) {
 // does. Their responses are what a kill of the process would leave.
 func (d *Door) Close(ctx context.Context) error {
 	d.cancel(errClosing)
+	if err := d.closeMore(ctx); err != nil {
+		return err
+	}
 	done := make(chan struct{})
 	go func() { d.work.Wait(); close(done) }()
 	select {
@@ -139,6 +147,7 @@ func (d *Door) Handler() http.Handler {
 }
 
 func (d *Door) routes(mux *http.ServeMux) {
+	d.moreRoutes(mux)
 	mux.HandleFunc("POST /v1/responses", d.post)
 	mux.HandleFunc("GET /v1/responses/{id}", d.get)
 	mux.HandleFunc("DELETE /v1/responses/{id}", d.delete)

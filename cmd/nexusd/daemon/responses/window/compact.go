@@ -181,6 +181,7 @@ func Expand(ctx context.Context, l *api.Client, w Window) ([]turns.Message, erro
 				continue
 			}
 		}
+		m.FinishReason = "" // it is no answer where it is repeated
 		out = append(out, m)
 	}
 	return out, nil
