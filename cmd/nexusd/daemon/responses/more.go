@@ -31,6 +31,14 @@ func (d *Door) moreRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/responses", d.getSocket)
 	mux.HandleFunc("POST /v1/responses/compact", d.postCompact)
 	mux.HandleFunc("POST /v1/responses/input_tokens", d.postInputTokens)
+	mux.HandleFunc("POST /v1/conversations", d.postConversation)
+	mux.HandleFunc("GET /v1/conversations/{id}", d.getConversation)
+	mux.HandleFunc("POST /v1/conversations/{id}", d.setConversation)
+	mux.HandleFunc("DELETE /v1/conversations/{id}", d.deleteConversation)
+	mux.HandleFunc("POST /v1/conversations/{id}/items", d.postItems)
+	mux.HandleFunc("GET /v1/conversations/{id}/items", d.getItems)
+	mux.HandleFunc("GET /v1/conversations/{id}/items/{item}", d.getItem)
+	mux.HandleFunc("DELETE /v1/conversations/{id}/items/{item}", d.deleteItem)
 }
 
 // closeMore ends the connections. It comes before the calls of models end, which those at
