@@ -68,8 +68,8 @@ func installSuite(t *testing.T) string {
 	return dir
 }
 
-// providers are one scripted provider of each kind. The model of a kind has its name.
-func providers(t *testing.T) (config string, servers map[string]*providertest.Server) {
+// scriptedProviders are one scripted provider of each kind. The model of a kind has its name.
+func scriptedProviders(t *testing.T) (config string, servers map[string]*providertest.Server) {
 	t.Helper()
 	servers = make(map[string]*providertest.Server)
 	var rows strings.Builder
@@ -135,7 +135,7 @@ func startForSuite(t *testing.T, bin, data, config string) *faulttest.Nexusd {
 // are at work at once; each request reaches a provider once, and no provider refuses one.
 func TestOfficialSuitePasses(t *testing.T) {
 	dir := installSuite(t)
-	config, servers := providers(t)
+	config, servers := scriptedProviders(t)
 	d := startForSuite(t, faulttest.Build(t, "."), t.TempDir(), config)
 	for _, kind := range providertest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestOfficialSuitePasses(t *testing.T) {
 // before.
 func TestOfficialSuitePassesOverRestarts(t *testing.T) {
 	dir := installSuite(t)
-	config, servers := providers(t)
+	config, servers := scriptedProviders(t)
 	bin, data := faulttest.Build(t, "."), t.TempDir()
 	each, err := os.ReadFile("testdata/suite/each.ts")
 	if err != nil {
