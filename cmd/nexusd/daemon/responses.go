@@ -16,7 +16,7 @@ import (
 )
 
 // errNoProvider tells the caller of a model what the configuration lacks.
-var errNoProvider = errors.New("This server has no provider for the model; a [[provider]] row of its configuration names one.") //nolint:staticcheck // a client reads it as it is
+var errNoProvider = errors.New("no provider is configured: a [[provider]] row of nexusd's configuration names one")
 
 // responsesHandler serves the Open Responses API. client acts for the callers of HTTP.
 func (d *Daemon) responsesHandler(client *api.Client) (http.Handler, error) {

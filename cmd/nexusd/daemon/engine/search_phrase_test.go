@@ -34,7 +34,6 @@ func TestAPhraseIsFoundBehindAllThatLookLikeIt(t *testing.T) {
 		add(t, e, s, say(apart(rng, 100), ""))
 	}
 	find(t, w, e, alice, seek("filler")) // the index has all
-	const each = 1300                    // bytes of an event and its row, about
 	for name, text := range map[string]int{"one page": 8 << 20, "many pages": 100_000} {
 		e.Search.PageText = text
 		read := e.Projections.EventBytes()

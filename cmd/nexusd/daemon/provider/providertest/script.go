@@ -62,12 +62,6 @@ type Failure struct {
 	Late int
 }
 
-// Say answers with a text in words.
-func Say(text string) Answer { return Answer{Text: words(text)} }
-
-// Use answers with calls of tools.
-func Use(calls ...ToolCall) Answer { return Answer{Calls: calls} }
-
 // Fail answers with a failure.
 func Fail(status int, code, message string) Answer {
 	return Answer{Failure: &Failure{Status: status, Code: code, Message: message}}
