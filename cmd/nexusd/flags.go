@@ -69,8 +69,9 @@ files of the credentials that it made.
                        most that summaries may cost in a UTC day; then they are
                        extracted
   --config FILE        TOML with the same names, as max_store = 1000000000;
-                       [[user]], [[token]], [[agent]], [[summarizers]] and
-                       [[model]] rows, and [watch], stand only there
+                       [[user]], [[token]], [[agent]], [[summarizers]],
+                       [[provider]] and [[model]] rows, and [watch], stand only
+                       there
   --version, --help
 
 Each flag has an environment variable: NEXUS_LISTEN, NEXUS_MAX_STORE, …

@@ -78,12 +78,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return 2
 	}
-	behind, err := providers(cfg)
-	if err != nil {
+	if err := withProviders(&cfg, environ); err != nil {
 		fmt.Fprintf(stderr, "nexusd: error: %v\n", err)
 		return 2
 	}
-	cfg.Provider, cfg.ProviderModels = behind.For, behind.Models
 	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
 		debug.SetMemoryLimit(memoryLimit(cfg.CacheBytes))
 	}

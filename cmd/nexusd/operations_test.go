@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"nexus/cmd/nexusd/daemon"
+	asked "nexus/cmd/nexusd/daemon/provider"
 	"nexus/ledger/api"
 	"nexus/turns"
 )
@@ -83,7 +84,7 @@ func TestOperationsPageNamesEverySetting(t *testing.T) {
 		t.Errorf("the page has\n%q\nthe configuration\n%q", got, want)
 	}
 	for table, row := range map[string]reflect.Type{"[[summarizers]]": reflect.TypeFor[daemon.SummarizerRow](), "[[model]]": reflect.TypeFor[daemon.ModelRow](),
-		"[[user]]": reflect.TypeFor[daemon.UserRow](), "[[token]]": reflect.TypeFor[daemon.TokenRow](), "[[agent]]": reflect.TypeFor[daemon.AgentRow](), "[watch]": reflect.TypeFor[daemon.WatchTable]()} {
+		"[[user]]": reflect.TypeFor[daemon.UserRow](), "[[token]]": reflect.TypeFor[daemon.TokenRow](), "[[agent]]": reflect.TypeFor[daemon.AgentRow](), "[watch]": reflect.TypeFor[daemon.WatchTable](), "[[provider]]": reflect.TypeFor[asked.Row]()} {
 		for f := range row.Fields() {
 			if name := f.Tag.Get("toml"); name != "-" && !strings.Contains(page[table], "`"+name+"`") {
 				t.Errorf("%s: the page does not name %s", table, name)

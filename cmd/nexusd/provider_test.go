@@ -3,52 +3,84 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"nexus/cmd/nexusd/daemon"
 )
 
-// Rows of providers are read from the configuration, and each fault names its row, without
-// the key or the URL.
-func TestProviderRows(t *testing.T) {
-	dir := t.TempDir()
-	keyFile := filepath.Join(dir, "key")
-	if err := os.WriteFile(keyFile, []byte("sk-1\nrest"), 0o600); err != nil {
+// configured reads a configuration file and makes its providers.
+func configured(t *testing.T, text string, environ ...string) (daemon.Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "nexus.toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set, err := providers(daemon.Config{Providers: []daemon.ProviderRow{
-		{Name: "local", Kind: "openai-chat", URL: "http://127.0.0.1:1/v1", Models: map[string]any{"small": "qwen3-8b"}},
-		{Name: "rest", Kind: "anthropic", URL: "https://host/v1", KeyFile: keyFile, Models: []any{"claude-*"}},
-	}})
+	cfg, err := parse([]string{"--config", file}, environ)
+	if err == nil {
+		err = withProviders(&cfg, environ)
+	}
+	return cfg, err
+}
+
+func TestTheFirstProviderWhosePatternMatchesServes(t *testing.T) {
+	cfg, err := configured(t, `
+[[provider]]
+name = "renames"
+kind = "openai-chat"
+url = "http://127.0.0.1:1/v1"
+models = {small = "qwen3-8b", "gpt-4*" = "other"}
+[[provider]]
+name = "all"
+kind = "anthropic"
+url = "https://127.0.0.1:1/v1/"
+key_env = "A_KEY"
+models = ["claude-*", "b"]
+`, "A_KEY=secret-key")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, name, err := set.For("small"); err != nil || name != "qwen3-8b" {
-		t.Errorf("%q, %v", name, err)
+	if got, want := cfg.ProviderModels(), []string{"b", "small"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("models %v, want %v", got, want)
 	}
-	if _, _, err := set.For("claude-9"); err != nil {
-		t.Error(err)
-	}
-	if _, err := providers(daemon.Config{Providers: []daemon.ProviderRow{{Name: "p", Kind: "anthropic", URL: "https://host/v1", KeyEnv: "NEXUS_TEST_NO_SUCH_KEY", Models: []any{"*"}}}}); err == nil || !strings.Contains(err.Error(), "provider p: key_env") {
-		t.Errorf("%v", err)
-	}
-	for body, want := range map[string]string{
-		`name="p"` + "\n" + `kind="x"` + "\n" + `url="https://h/v1"` + "\n" + `models=["*"]`:                        `kind "x"`,
-		`name="p"` + "\n" + `kind="anthropic"` + "\n" + `url="ftp://secret@h"` + "\n" + `models=["*"]`:              "url is not http",
-		`name="p"` + "\n" + `kind="anthropic"` + "\n" + `url="https://u:secret@h/v1"` + "\n" + `models=["*"]`:       "url holds a password",
-		`name="p"` + "\n" + `kind="anthropic"` + "\n" + `url="https://h/v1"` + "\n" + `models=7`:                    "models is a list",
-		`name="p"` + "\n" + `kind="anthropic"` + "\n" + `url="https://h/v1"` + "\n" + `models=[]`:                   "models is a list",
-		`name="p"` + "\n" + `kind="anthropic"` + "\n" + `url="https://h/v1"` + "\n" + `models=["*"]` + "\n" + `x=1`: "x",
-	} {
-		file := filepath.Join(dir, "c.toml")
-		if err := os.WriteFile(file, []byte("[[provider]]\n"+body+"\n"), 0o600); err != nil {
-			t.Fatal(err)
+	for model, want := range map[string]string{"small": "qwen3-8b", "gpt-4-turbo": "other", "claude-x": "claude-x", "b": "b", "bb": "", "smal": "", "": ""} {
+		c, upstream, err := cfg.Provider(model)
+		if upstream != want || (want == "") != (err != nil) || (want == "") != (c == nil) {
+			t.Errorf("%q: %q, %v, want %q", model, upstream, err, want)
 		}
-		var out, errs strings.Builder
-		code := run(t.Context(), []string{"--config", file, "--data", filepath.Join(dir, "d")}, nil, &out, &errs)
-		if code != 2 || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "secret") {
-			t.Errorf("%s: exit %d: %s", body, code, errs.String())
+	}
+}
+
+func TestAProviderRowIsCheckedByField(t *testing.T) {
+	open := filepath.Join(t.TempDir(), "open.key")
+	if err := os.WriteFile(open, []byte("secret-key\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	row := func(change ...string) string {
+		text := "[[provider]]\nname = \"a\"\nkind = \"openai-chat\"\nurl = \"https://h/v1\"\nmodels = [\"*\"]\n"
+		return strings.NewReplacer(change...).Replace(text)
+	}
+	for text, want := range map[string]string{
+		row(`"a"`, `"a b"`):                                  "name",
+		row() + row():                                        `provider "a": name: another row has it`,
+		row("openai-chat", "openai"):                         `provider "a": kind`,
+		row("https://h/v1", "h:80"):                          `provider "a": url`,
+		row("https://h", "https://u:secret-key@h"):           `provider "a": url: a password`,
+		row("https", "http") + "key_env = \"A_KEY\"\n":       `provider "a": url: a key is not sent`,
+		row(`["*"]`, `"*"`):                                  `provider "a": models`,
+		row(`["*"]`, `[]`):                                   `provider "a": models`,
+		row(`["*"]`, `{a = 1}`):                              `provider "a": models`,
+		row() + "key_env = \"B_KEY\"\n":                      `provider "a": key_env: B_KEY is not set`,
+		row() + "key_file = \"" + open + "\"\n":              `provider "a": key_file: others can read`,
+		row() + "key_file = \"" + open + "-no\"\n":           `provider "a": key_file`,
+		row() + "key_env = \"A\"\nkey_file = \"b\"\n":        `provider "a": key_env, key_file`,
+		row() + "headers = {Authorization = \"secret-key\"}": `provider "a": headers`,
+		row() + "key = \"secret-key\"\n":                     "there is no field provider.key",
+	} {
+		_, err := configured(t, text, "A_KEY=secret-key")
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-key") {
+			t.Errorf("%s\n%v, want %s", text, err, want)
 		}
 	}
 }

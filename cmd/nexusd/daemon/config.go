@@ -126,9 +126,9 @@ type Config struct {
 	// names; nil: nothing is followed. nexusd makes it of Watch.
 	Follow func(context.Context, *api.Client) error `toml:"-" env:"-"`
 
-	// Providers are models behind /v1, as a configuration file has them. nexusd makes
-	// Provider of them.
-	Providers []ProviderRow `toml:"provider" env:"-"`
+	// Providers are the models behind /v1. Of the rows whose patterns match a model, the
+	// first serves it.
+	Providers []provider.Row `toml:"provider" env:"-"`
 
 	// Models are the summarizers that are tried before the extract; see
 	// [Config.Summarizer], which nexusd makes them of.
@@ -358,7 +358,9 @@ func (c Config) Validate() error {
 	c.checkAgents(bad)
 	c.checkWatch(bad)
 	c.checkWeb(bad)
-	c.checkProviders(bad)
+	for _, err := range provider.Check(c.Providers) {
+		bad("%w", err)
+	}
 	switch strings.ToLower(c.LogLevel) {
 	case "debug", "info", "warn", "error":
 	default:

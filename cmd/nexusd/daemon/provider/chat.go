@@ -1,333 +1,316 @@
 package provider
 
 import (
-	"context"
-	"fmt"
 	"net/http"
-	"slices"
 	"strings"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"nexus/turns"
 	"nexus/turns/interchange"
 )
 
-// chat speaks OpenAI's chat completions.
-type chat struct{ row Row }
-
-type chatRequest struct {
-	Model         string           `json:"model"`
-	Messages      []jsontext.Value `json:"messages"`
-	Stream        bool             `json:"stream"`
-	StreamOptions map[string]bool  `json:"stream_options"`
-	Tools         []chatTool       `json:"tools,omitempty"`
-	ToolChoice    any              `json:"tool_choice,omitempty"`
-	Parallel      *bool            `json:"parallel_tool_calls,omitzero"`
-	Format        any              `json:"response_format,omitempty"`
-	Effort        string           `json:"reasoning_effort,omitzero"`
-	MaxTokens     uint64           `json:"max_tokens,omitzero"`
-	MaxCompletion uint64           `json:"max_completion_tokens,omitzero"`
-	Temperature   *float64         `json:"temperature,omitzero"`
-	TopP          *float64         `json:"top_p,omitzero"`
-	Presence      *float64         `json:"presence_penalty,omitzero"`
-	Frequency     *float64         `json:"frequency_penalty,omitzero"`
-	Verbosity     string           `json:"verbosity,omitzero"`
-	CacheKey      string           `json:"prompt_cache_key,omitzero"`
-	User          string           `json:"user,omitzero"`
-	Tier          string           `json:"service_tier,omitzero"`
+// chat is OpenAI's chat completions, which most servers speak.
+type chat struct {
+	row    string
+	openai bool // OpenAI's own server
 }
 
-type chatTool struct {
-	Type     string       `json:"type"`
-	Function chatFunction `json:"function"`
-}
+func (chat) path() string { return "/chat/completions" }
 
-type chatFunction struct {
-	Name        string    `json:"name"`
-	Description string    `json:"description,omitzero"`
-	Parameters  turns.Raw `json:"parameters,omitzero"`
-	Strict      *bool     `json:"strict,omitzero"`
-}
-
-// sections are the instructions, as renderers take them.
-func sections(texts []string) (out []turns.Section) {
-	for _, t := range texts {
-		out = append(out, turns.Section{Content: t})
+func (chat) authorize(h http.Header, key string) {
+	if key != "" {
+		h.Set("Authorization", "Bearer "+key)
 	}
-	return out
 }
 
-// offered are the functions that a request's choice leaves, for dialects that can't name a
-// choice of several.
-func offered(r *Request) (out []Tool) {
-	for _, t := range r.Tools {
-		if t.Raw == nil && (r.ToolChoice.Allowed == nil || slices.Contains(r.ToolChoice.Allowed, t.Name)) {
-			out = append(out, t)
-		}
-	}
-	return out
-}
+// Members of a part's ext: what is opaque, and who made it.
+const (
+	extOpenAI    = "openai"
+	extChat      = "openai-chat"
+	extAnthropic = "anthropic"
+)
 
-func (c chat) request(r *Request) (*chatRequest, error) {
-	messages, err := interchange.OpenAI(sections(r.System), nil, r.Messages)
+func (d chat) body(r *Request) ([]byte, error) {
+	rendered, err := interchange.OpenAI(sections(r.System), nil, plainResults(r.Messages))
 	if err != nil {
-		return nil, &Error{Status: http.StatusBadRequest, Code: "invalid_request", Message: "the context can't be said in this provider's form: " + err.Error()}
+		return nil, err
 	}
-	out := &chatRequest{Model: r.Model, Messages: messages.Messages, Stream: true, StreamOptions: map[string]bool{"include_usage": true},
-		Effort: r.Reasoning.Effort, Temperature: r.Temperature, TopP: r.TopP, Presence: r.Presence, Frequency: r.Frequency, Verbosity: r.Verbosity,
-		CacheKey: r.CacheKey, User: r.User, Tier: r.ServiceTier}
-	if strings.Contains(c.row.URL, "api.openai.com") { // its newer models refuse the older name, and other servers know only that
-		out.MaxCompletion = r.MaxOutput
-	} else {
-		out.MaxTokens = r.MaxOutput
+	messages := make([]turns.Raw, len(rendered.Messages))
+	for i, m := range rendered.Messages {
+		messages[i] = turns.Raw(m)
 	}
-	for _, t := range offered(r) {
-		out.Tools = append(out.Tools, chatTool{"function", chatFunction{t.Name, t.Description, t.Parameters, t.Strict}})
+	if err := d.thoughts(messages, r.Messages); err != nil {
+		return nil, err
 	}
-	if len(out.Tools) > 0 {
-		out.Parallel = r.Parallel
-		switch {
-		case r.ToolChoice.Name != "":
-			out.ToolChoice = map[string]any{"type": "function", "function": map[string]string{"name": r.ToolChoice.Name}}
-		case r.ToolChoice.Mode != "":
-			out.ToolChoice = r.ToolChoice.Mode
+	m := members{"model": r.Model, "messages": messages, "stream": true, "stream_options": members{"include_usage": true}}
+	var tools []any
+	for _, t := range allowedTools(r) {
+		f := members{"name": t.Name, "parameters": schema(t.Parameters)}
+		f.text("description", t.Description)
+		f.opt("strict", t.Strict)
+		tools = append(tools, members{"type": "function", "function": f})
+	}
+	if len(tools) > 0 {
+		m["tools"] = tools
+		if c := r.ToolChoice; c.Name != "" {
+			m["tool_choice"] = members{"type": "function", "function": members{"name": c.Name}}
+		} else {
+			m.text("tool_choice", c.Mode)
+		}
+		m.opt("parallel_tool_calls", r.Parallel)
+	}
+	switch f := r.Format; f.Type {
+	case "json_object":
+		m["response_format"] = members{"type": f.Type}
+	case "json_schema":
+		s := members{"name": f.Name, "schema": schema(f.Schema)}
+		s.text("description", f.Description)
+		s.opt("strict", f.Strict)
+		m["response_format"] = members{"type": f.Type, "json_schema": s}
+	}
+	if r.MaxOutput > 0 { // OpenAI's own models refuse the old name, many servers do not know the new one
+		name := "max_tokens"
+		if d.openai {
+			name = "max_completion_tokens"
+		}
+		m[name] = r.MaxOutput
+	}
+	m.text("reasoning_effort", r.Reasoning.Effort)
+	m.text("verbosity", r.Verbosity)
+	m.text("prompt_cache_key", r.CacheKey)
+	m.text("user", r.User)
+	m.text("service_tier", r.ServiceTier)
+	m.opt("temperature", r.Temperature)
+	m.opt("top_p", r.TopP)
+	m.opt("presence_penalty", r.Presence)
+	m.opt("frequency_penalty", r.Frequency)
+	return turns.EncodeJSON(m)
+}
+
+// thoughts gives the reasoning of the calls that the model is just making back to the
+// server that sent it: some refuse the results of such a call without it, and others take
+// it nowhere else.
+func (d chat) thoughts(rendered []turns.Raw, ms []turns.Message) error {
+	byCall := make(map[string]string)
+	for i := len(ms) - 1; i >= 0 && ms[i].Role != turns.User; i-- {
+		var text []string
+		for j := range ms[i].Parts {
+			switch p := &ms[i].Parts[j]; {
+			case p.Type == turns.Reasoning && p.Content != "" && madeBy(p, extChat, d.row):
+				text = append(text, p.Content)
+			case p.Type == turns.ToolCall && len(text) > 0:
+				byCall[p.ID] = strings.Join(text, "\n")
+			}
 		}
 	}
-	switch r.Format.Type {
-	case "json_object":
-		out.Format = map[string]string{"type": "json_object"}
-	case "json_schema":
-		out.Format = map[string]any{"type": "json_schema", "json_schema": schemaOf(r.Format)}
+	for i, raw := range rendered {
+		var m struct {
+			Calls []struct {
+				ID string `json:"id"`
+			} `json:"tool_calls"`
+		}
+		if len(byCall) == 0 || lenient(raw, &m) != nil || len(m.Calls) == 0 || byCall[m.Calls[0].ID] == "" {
+			continue
+		}
+		var all map[string]turns.Raw
+		if err := lenient(raw, &all); err != nil {
+			return err
+		}
+		all["reasoning_content"] = turns.RawText(byCall[m.Calls[0].ID])
+		b, err := turns.EncodeJSON(all)
+		if err != nil {
+			return err
+		}
+		rendered[i] = b
 	}
-	return out, nil
+	return nil
 }
 
-// schema is a format of JSON that follows a schema.
-type schema struct {
-	Type        string    `json:"type,omitzero"`
-	Name        string    `json:"name"`
-	Description string    `json:"description,omitzero"`
-	Schema      turns.Raw `json:"schema"`
-	Strict      *bool     `json:"strict,omitzero"`
+func (d chat) read(b *building) reader {
+	return &chatReader{row: d.row, b: b, calls: make(map[int]*part), given: make(map[int]string)}
 }
 
-func schemaOf(f Format) schema {
-	return schema{Name: f.Name, Description: f.Description, Schema: f.Schema, Strict: f.Strict}
+type chatReader struct {
+	row    string
+	b      *building
+	open   *part          // the text, refusal or reasoning that comes
+	refuse bool           // open is a refusal
+	calls  map[int]*part  // by index: the newest there
+	given  map[int]string // their ids as the server has them
+	last   int            // index of the last call
+	finish string
+	done   bool
+	answer Answer
 }
 
 type chatChunk struct {
-	ID      string `json:"id"`
-	Model   string `json:"model"`
+	ID      string    `json:"id"`
+	Model   string    `json:"model"`
+	Tier    string    `json:"service_tier"`
+	Error   turns.Raw `json:"error"`
 	Choices []struct {
 		Index int `json:"index"`
 		Delta struct {
-			Content          *string `json:"content"`
-			Refusal          *string `json:"refusal"`
-			ReasoningContent *string `json:"reasoning_content"`
-			Reasoning        *string `json:"reasoning"`
-			ToolCalls        []struct {
+			Content   turns.Raw `json:"content"`
+			Refusal   turns.Raw `json:"refusal"`
+			Reasoning turns.Raw `json:"reasoning_content"`
+			Thought   turns.Raw `json:"reasoning"` // as OpenRouter, vLLM and others call it
+			Calls     []struct {
 				Index    *int   `json:"index"`
 				ID       string `json:"id"`
 				Function struct {
-					Name      string `json:"name"`
-					Arguments string `json:"arguments"`
+					Name      string    `json:"name"`
+					Arguments turns.Raw `json:"arguments"`
 				} `json:"function"`
 			} `json:"tool_calls"`
 		} `json:"delta"`
-		FinishReason *string `json:"finish_reason"`
+		Finish turns.Raw `json:"finish_reason"`
 	} `json:"choices"`
 	Usage *struct {
-		Prompt     uint64 `json:"prompt_tokens"`
-		Completion uint64 `json:"completion_tokens"`
-		Input      struct {
-			Cached uint64 `json:"cached_tokens"`
+		In      count `json:"prompt_tokens"`
+		Out     count `json:"completion_tokens"`
+		Details struct {
+			Cached count `json:"cached_tokens"`
 		} `json:"prompt_tokens_details"`
-		Output struct {
-			Reasoning uint64 `json:"reasoning_tokens"`
+		OutDetails struct {
+			Reasoning count `json:"reasoning_tokens"`
 		} `json:"completion_tokens_details"`
 	} `json:"usage"`
-	Tier  string    `json:"service_tier"`
-	Error turns.Raw `json:"error"`
 }
 
-// chatAnswer reads the stream of an answer.
-type chatAnswer struct {
-	row     Row
-	out     collector
-	text    int // the part that is open; -1: none
-	thought int
-	refused bool
-	calls   map[int]int // by the provider's index
-	reason  string
-	answer  Answer
-}
-
-func (c chat) Generate(ctx context.Context, r *Request, emit func(Event) error) (*Answer, error) {
-	req, err := c.request(r)
-	if err != nil {
-		return nil, err
-	}
-	body, err := turns.EncodeJSON(req)
-	if err != nil {
-		return nil, fmt.Errorf("encode a request: %w", err)
-	}
-	h := http.Header{}
-	if c.row.Key != "" {
-		h.Set("Authorization", "Bearer "+c.row.Key)
-	}
-	a := &chatAnswer{row: c.row, out: collector{emit: emit}, text: -1, thought: -1, calls: make(map[int]int)}
-	if err := c.row.call(ctx, "/chat/completions", h, body, a.take); err != nil {
-		return nil, err
-	}
-	if a.reason == "" {
-		return nil, lost("the stream ended without a reason")
-	}
-	if err := a.out.last(a.ext); err != nil {
-		return nil, err
-	}
-	a.answer.Message = a.out.message(reasonOf(a.reason))
-	return &a.answer, nil
-}
-
-func (a *chatAnswer) ext(i int) any {
-	if a.refused && i == a.text {
-		return refusalExt
-	}
-	return nil
-}
-
-func (a *chatAnswer) take(_ string, data []byte) error {
-	if string(data) == "[DONE]" {
-		return errDone
+func (r *chatReader) event(e sseEvent) (bool, error) {
+	if string(e.data) == "[DONE]" {
+		r.done = true
+		return true, nil
 	}
 	var c chatChunk
-	if err := json.Unmarshal(data, &c, jsontext.AllowDuplicateNames(true)); err != nil {
-		return lost("a piece of it is no JSON of a chat completion")
+	if err := lenient(e.data, &c); err != nil {
+		return false, broken("an event is no chunk")
 	}
-	if c.Error.Kind() == '{' || c.Error.Kind() == '"' {
-		return a.row.broken(c.Error)
+	if c.Error.Kind() != 0 && c.Error.Kind() != 'n' {
+		message, code, _ := failureOf(e.data)
+		return false, errorOf(0, message, code)
 	}
-	a.answer.ID, a.answer.Model, a.answer.Details.Tier = keep(a.answer.ID, c.ID), keep(a.answer.Model, c.Model), keep(a.answer.Details.Tier, c.Tier)
-	if u := c.Usage; u != nil {
-		a.answer.Usage = &turns.Usage{InputTokens: u.Prompt, OutputTokens: u.Completion, CacheRead: u.Input.Cached}
-		a.answer.Details.Reasoning = u.Output.Reasoning
-	}
+	r.head(&c)
 	for i := range c.Choices {
 		ch := &c.Choices[i]
-		if ch.Index != 0 {
-			continue // one was asked for
-		}
-		d := &ch.Delta
-		for _, s := range []*string{d.ReasoningContent, d.Reasoning} {
-			if s != nil && *s != "" {
-				if err := a.say(&a.thought, turns.Reasoning, Delta, *s); err != nil {
-					return err
-				}
-				break
-			}
-		}
-		if d.Content != nil && *d.Content != "" {
-			if err := a.say(&a.text, turns.Text, Delta, *d.Content); err != nil {
-				return err
-			}
-		}
-		if d.Refusal != nil && *d.Refusal != "" {
-			a.refused = true
-			if err := a.say(&a.text, turns.Text, RefusalDelta, *d.Refusal); err != nil {
-				return err
-			}
-		}
-		for _, call := range d.ToolCalls {
-			n := 0
-			if call.Index != nil {
-				n = *call.Index
-			} else if call.ID != "" {
-				n = len(a.calls)
-			} else {
-				n = len(a.calls) - 1
-			}
-			at, open := a.calls[n]
-			if !open {
-				if err := a.close(&a.text, &a.thought); err != nil {
-					return err
-				}
-				var err error
-				if at, err = a.out.begin(turns.ToolCall, call.ID, call.Function.Name); err != nil {
-					return err
-				}
-				a.calls[n] = at
-			}
-			if err := a.out.add(at, Delta, call.Function.Arguments); err != nil {
-				return err
-			}
-		}
-		if ch.FinishReason != nil && *ch.FinishReason != "" {
-			a.reason = *ch.FinishReason
-		}
-	}
-	return nil
-}
-
-// say adds to the text or the reasoning that is open, or begins one.
-func (a *chatAnswer) say(at *int, t turns.PartType, kind Kind, text string) (err error) {
-	if *at < 0 {
-		other := &a.text
-		if t == turns.Text {
-			other = &a.thought
-		}
-		if err := a.close(other); err != nil {
-			return err
-		}
-		if *at, err = a.out.begin(t, "", ""); err != nil {
-			return err
-		}
-	}
-	return a.out.add(*at, kind, text)
-}
-
-func (a *chatAnswer) close(parts ...*int) error {
-	for _, at := range parts {
-		if *at < 0 {
+		if ch.Index != 0 { // only one was asked for
 			continue
 		}
-		if err := a.out.end(*at, a.ext(*at)); err != nil {
+		thought := textOf(ch.Delta.Reasoning)
+		if thought == "" {
+			thought = textOf(ch.Delta.Thought)
+		}
+		if err := r.text(turns.Reasoning, false, thought); err != nil {
+			return false, err
+		}
+		if err := r.text(turns.Text, false, textOf(ch.Delta.Content)); err != nil {
+			return false, err
+		}
+		if err := r.text(turns.Text, true, textOf(ch.Delta.Refusal)); err != nil {
+			return false, err
+		}
+		for _, call := range ch.Delta.Calls {
+			args := textOf(call.Function.Arguments)
+			if k := call.Function.Arguments.Kind(); k == '{' || k == '[' { // a server that sends them as JSON
+				args = string(call.Function.Arguments)
+			}
+			if err := r.call(call.Index, call.ID, call.Function.Name, args); err != nil {
+				return false, err
+			}
+		}
+		if s := textOf(ch.Finish); s != "" {
+			r.finish = s
+		}
+	}
+	return false, nil
+}
+
+func (r *chatReader) head(c *chatChunk) {
+	if r.answer.ID == "" {
+		r.answer.ID = clip(c.ID)
+	}
+	if r.answer.Model == "" {
+		r.answer.Model = clip(c.Model)
+	}
+	if c.Tier != "" && c.Tier != "default" {
+		r.answer.Details.Tier = clip(c.Tier)
+	}
+	if u := c.Usage; u != nil && (u.In > 0 || u.Out > 0) {
+		cached := uint64(u.Details.Cached)
+		r.answer.Usage = &turns.Usage{InputTokens: max(uint64(u.In), cached), OutputTokens: uint64(u.Out), CacheRead: cached}
+		r.answer.Details.Reasoning = uint64(u.OutDetails.Reasoning)
+	}
+}
+
+// text adds to the open part, or begins another where the kind changes.
+func (r *chatReader) text(kind turns.PartType, refusal bool, text string) error {
+	if text == "" {
+		return nil
+	}
+	if r.open == nil || r.open.kind != kind || r.refuse != refusal {
+		if err := r.endText(); err != nil {
 			return err
 		}
-		*at = -1
-	}
-	return nil
-}
-
-func keep(old, s string) string {
-	if old != "" || len(s) > turns.MaxName {
-		return old
-	}
-	return s
-}
-
-// broken is an error that a provider sent in a stream that it had begun.
-func (r Row) broken(raw turns.Raw) error {
-	var said struct {
-		Message string    `json:"message"`
-		Type    string    `json:"type"`
-		Code    turns.Raw `json:"code"`
-	}
-	e := &Error{Code: "model_error", Lost: true}
-	if text, ok := raw.Text(); ok {
-		e.Message = text
-	} else if json.Unmarshal(raw, &said) == nil {
-		e.Message = said.Message
-		if code, ok := said.Code.Text(); ok && code != "" {
-			e.Code = code
-		} else if said.Type != "" {
-			e.Code = said.Type
+		p, err := r.b.begin(kind, "", "")
+		if err != nil {
+			return err
+		}
+		if r.open, r.refuse = p, refusal; kind == turns.Reasoning {
+			p.ext = extOf(extChat, members{"from": r.row})
 		}
 	}
-	if e.Message == "" {
-		e.Message = "the model failed while it answered"
+	event := Delta
+	if refusal {
+		event = RefusalDelta
 	}
-	e.Message, e.Code = r.clean(e.Message), r.clean(e.Code)
-	return e
+	return r.b.add(r.open, event, text)
+}
+
+func (r *chatReader) endText() error {
+	p := r.open
+	if r.open = nil; p == nil {
+		return nil
+	}
+	return r.b.end(p)
+}
+
+// call adds to a call. Some servers leave the index out, and some give all calls the same:
+// then another id is another call.
+func (r *chatReader) call(index *int, id, name, args string) error {
+	if err := r.endText(); err != nil {
+		return err
+	}
+	i := r.last
+	if index != nil {
+		i = *index
+	}
+	p := r.calls[i]
+	if p == nil || id != "" && name != "" && id != r.given[i] {
+		if name == "" {
+			return broken("arguments of a call that did not begin")
+		}
+		var err error
+		if p, err = r.b.begin(turns.ToolCall, id, name); err != nil {
+			return err
+		}
+		r.calls[i], r.given[i] = p, id
+	}
+	r.last = i
+	return r.b.add(p, Delta, args)
+}
+
+func (r *chatReader) end() (*Answer, error) {
+	if !r.done && r.finish == "" {
+		return nil, errLost
+	}
+	reason := "stop"
+	switch r.finish {
+	case "length", "content_filter":
+		reason = r.finish
+	case "tool_calls", "function_call":
+		reason = "tool_call"
+	}
+	var err error
+	r.answer.Message, err = r.b.finish(reason)
+	return &r.answer, err
 }

@@ -115,7 +115,6 @@ type Error struct {
 	Message    string // in the provider's words, bounded and without keys
 	Param      string // of the request, where the provider names it
 	RetryAfter time.Duration
-	again      bool
 	Lost       bool // the request was sent and the answer did not arrive whole: the provider may have billed it
 }
 

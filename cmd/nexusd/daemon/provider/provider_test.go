@@ -3,272 +3,321 @@ package provider_test
 import (
 	"context"
 	"errors"
-	"io"
-	"net/http"
-	"net/http/httptest"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"nexus/cmd/nexusd/daemon/provider"
 	"nexus/cmd/nexusd/daemon/provider/providertest"
 	"nexus/turns"
 )
 
-const key = "sk-secret-0123456789"
+const key = "test-key-0123456789abcdef"
 
-func client(t *testing.T, kind, url string) provider.Client {
+// client asks s in a dialect.
+func client(t *testing.T, s *providertest.Server, kind string, limits provider.Limits) provider.Client {
 	t.Helper()
-	c, err := provider.New(provider.Row{Name: "test", Kind: kind, URL: url + "/v1", Key: key})
+	set, err := provider.New([]provider.Row{{Name: "scripted", Kind: kind, URL: s.URL + "/v1", KeyEnv: "KEY", Models: []any{"*"}}},
+		provider.Options{Getenv: func(string) string { return key }, Limits: limits})
 	if err != nil {
 		t.Fatal(err)
+	}
+	c, upstream, err := set.For("m")
+	if err != nil || upstream != "m" {
+		t.Fatalf("%q, %v", upstream, err)
 	}
 	return c
 }
 
-func asked(prompt string, tools ...string) *provider.Request {
-	r := &provider.Request{Model: "m", System: []string{"Be brief."}, Messages: []turns.Message{turns.TextMessage(turns.User, prompt)}}
-	for _, name := range tools {
-		r.Tools = append(r.Tools, provider.Tool{Name: name, Description: "d", Parameters: turns.Raw(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)})
+func ask(text string) *provider.Request {
+	return &provider.Request{Model: "m", System: []string{"Be brief."}, Messages: []turns.Message{turns.TextMessage(turns.User, text)}}
+}
+
+// recorder checks the order of events, and joins what they say.
+type recorder struct {
+	t    *testing.T
+	text map[int]string
+	ends map[int]*turns.Part
+}
+
+func (r *recorder) emit(e provider.Event) error {
+	if r.text == nil {
+		r.text, r.ends = make(map[int]string), make(map[int]*turns.Part)
 	}
-	return r
+	_, begun := r.text[e.Index]
+	switch {
+	case e.Kind == provider.Begin && begun, e.Kind != provider.Begin && !begun, r.ends[e.Index] != nil:
+		r.t.Errorf("event %+v out of order", e)
+	case e.Kind == provider.End:
+		r.ends[e.Index] = e.Part
+	}
+	r.text[e.Index] += e.Text
+	return nil
 }
 
-// told is what a client gave: the answer, and the text of each part as its pieces came.
-type told struct {
-	answer *provider.Answer
-	parts  []string
-	kinds  string
-}
-
-func generate(ctx context.Context, c provider.Client, r *provider.Request) (out told, err error) {
-	out.answer, err = c.Generate(ctx, r, func(e provider.Event) error {
-		switch e.Kind {
-		case provider.Begin:
-			if e.Index != len(out.parts) {
-				return errors.New("a part begins out of order")
-			}
-			out.parts = append(out.parts, "")
-			out.kinds += "b"
-		case provider.End:
-			if e.Part == nil {
-				return errors.New("an end without its part")
-			}
-			out.kinds += "e"
-		case provider.RefusalDelta:
-			out.parts[e.Index] += e.Text
-			out.kinds += "r"
-		default:
-			out.parts[e.Index] += e.Text
+func generate(t *testing.T, c provider.Client, r *provider.Request) (*provider.Answer, error) {
+	t.Helper()
+	rec := &recorder{t: t}
+	a, err := c.Generate(t.Context(), r, rec.emit)
+	if err != nil {
+		return a, err
+	}
+	for i := range a.Message.Parts {
+		if d := cmp.Diff(&a.Message.Parts[i], rec.ends[i]); d != "" {
+			t.Errorf("the end of part %d is not the part of the answer:\n%s", i, d)
 		}
-		return nil
-	})
-	return out, err
+	}
+	if len(rec.ends) != len(a.Message.Parts) {
+		t.Errorf("%d parts ended, the answer has %d", len(rec.ends), len(a.Message.Parts))
+	}
+	return a, a.Message.Validate("/answer")
 }
 
-func eachKind(t *testing.T, f func(t *testing.T, kind string, s *providertest.Server)) {
-	for _, kind := range provider.Kinds() {
-		t.Run(kind, func(t *testing.T) { f(t, kind, providertest.Start(t, nil)) })
+func eachKind(t *testing.T, test func(t *testing.T, kind string)) {
+	for _, k := range providertest.Kinds() {
+		t.Run(k, func(t *testing.T) { test(t, k) })
 	}
 }
 
-// The pieces of an answer, put together, are the answer.
-func TestPiecesAreTheAnswer(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string, s *providertest.Server) {
-		c := client(t, kind, s.URL)
-		for name, r := range map[string]*provider.Request{
-			"text": asked("say exactly: Paris is the capital."), "reasoning": asked("#reason say exactly: yes"), "a call": asked("weather #weather in a city", "weather"),
-			"two calls": asked("#both", "weather", "time"), "length": asked("#length #words=40"),
-		} {
-			got, err := generate(t.Context(), c, r)
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-				continue
-			}
-			m := got.answer.Message
-			if err := m.Validate("/"); err != nil || m.Role != turns.Assistant || len(m.Parts) != len(got.parts) || len(m.Parts) == 0 {
-				t.Errorf("%s: %v, %+v, %d parts came", name, err, m, len(got.parts))
-				continue
-			}
-			for i, p := range m.Parts {
-				want := p.Content
-				if p.Type == turns.ToolCall {
-					want = string(p.Arguments)
-				}
-				if got.parts[i] != want {
-					t.Errorf("%s: part %d came as %q, and is %q", name, i, got.parts[i], want)
-				}
-			}
-			if strings.Count(got.kinds, "b") != strings.Count(got.kinds, "e") {
-				t.Errorf("%s: parts began and ended: %s", name, got.kinds)
-			}
-			if u := got.answer.Usage; u == nil || u.InputTokens == 0 || u.OutputTokens == 0 {
-				t.Errorf("%s: usage %+v", name, u)
-			}
-			want := map[string]string{"a call": "tool_call", "two calls": "tool_call", "length": "length"}[name]
-			if want == "" {
-				want = "stop"
-			}
-			if m.FinishReason != want {
-				t.Errorf("%s: finish reason %q, want %q", name, m.FinishReason, want)
-			}
-		}
-	})
-}
+var weather = provider.Tool{Name: "get_weather", Description: "The weather of a place.", Parameters: turns.Raw(`{"type":"object","properties":{"place":{"type":"string"}},"required":["place"]}`)}
 
-// What comes back of a tool goes to the provider in its own form, and it answers.
-func TestResultsOfToolsGoBack(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string, s *providertest.Server) {
-		c := client(t, kind, s.URL)
-		r := asked("weather #weather", "weather")
-		got, err := generate(t.Context(), c, r)
+func TestAnswerOfEachKindIsTheSame(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s := providertest.Start(t, nil)
+		c := client(t, s, kind, provider.Limits{})
+		a, err := generate(t, c, ask("exactly: Good morning to you"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		call := got.answer.Message.Parts[len(got.answer.Message.Parts)-1]
-		m := got.answer.Message
-		m.FinishReason = ""
-		r.Messages = append(r.Messages, m, turns.Message{Role: turns.Tool, Parts: []turns.Part{{Type: turns.ToolCallResponse, ID: call.ID, Response: turns.RawText("sunny")}}})
-		if got, err = generate(t.Context(), c, r); err != nil {
+		want := turns.Message{Role: turns.Assistant, FinishReason: "stop", Parts: []turns.Part{turns.TextPart("Good morning to you")}}
+		if d := cmp.Diff(want, a.Message); d != "" {
+			t.Error(d)
+		}
+		call := s.Calls()[0]
+		in := uint64(len(call.Body)/4 + 1)
+		if d := cmp.Diff(&turns.Usage{InputTokens: in, OutputTokens: 4, CacheRead: in / 2}, a.Usage); d != "" {
+			t.Error(d)
+		}
+		if a.ID == "" || a.Model != "m" || call.Key != key || call.System != "Be brief." || !call.Stream {
+			t.Errorf("answer %q of %q to key %q, system %q, stream %v", a.ID, a.Model, call.Key, call.System, call.Stream)
+		}
+	})
+}
+
+func TestToolsAreCalledAndTheirReasoningComesBack(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s := providertest.Start(t, nil)
+		c := client(t, s, kind, provider.Limits{})
+		r := ask("#reason the weather please #both")
+		r.Tools = []provider.Tool{weather, {Name: "get_time"}}
+		r.Reasoning = provider.Reasoning{Effort: "high", Encrypted: true}
+		a, err := generate(t, c, r)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if text := got.parts[0]; !strings.Contains(text, "sunny") {
+		p := a.Message.Parts
+		if len(p) != 3 || p[0].Type != turns.Reasoning || p[0].Content != "First I look at what is asked." || p[1].Name != "get_weather" || string(p[1].Arguments) != `{"place":"an example"}` || p[2].Name != "get_time" || a.Message.FinishReason == "length" {
+			t.Fatalf("%+v", a.Message)
+		}
+		r.Messages = append(r.Messages, a.Message, turns.Message{Role: turns.Tool, Parts: []turns.Part{
+			{Type: turns.ToolCallResponse, ID: p[1].ID, Response: turns.Raw(`"rain"`)}, {Type: turns.ToolCallResponse, ID: p[2].ID, Response: turns.Raw(`[{"type":"input_text","text":"noon"}]`)}}})
+		if a, err = generate(t, c, r); err != nil {
+			t.Fatal(err)
+		}
+		text := a.Message.Parts[len(a.Message.Parts)-1].Content
+		if text != "The tools say: rain; noon" {
 			t.Errorf("%q", text)
 		}
+		body := string(s.Calls()[1].Body)
+		opaque := map[string]string{providertest.Chat: `"reasoning_content":"First I look at what is asked."`}[kind]
+		if opaque == "" {
+			opaque = "signature-of-30-bytes"
+		}
+		if !strings.Contains(body, opaque) {
+			t.Errorf("the reasoning did not come back: %s", body)
+		}
+		// Nothing opaque goes to another provider.
+		other := providertest.Start(t, nil)
+		set, err := provider.New([]provider.Row{{Name: "other", Kind: kind, URL: other.URL + "/v1", Models: []any{"*"}}}, provider.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		oc, _, _ := set.For("m")
+		if _, err := generate(t, oc, r); err != nil {
+			t.Fatal(err)
+		}
+		if body := string(other.Calls()[0].Body); strings.Contains(body, opaque) {
+			t.Errorf("another provider gets %s", body)
+		}
+		for _, s := range []*providertest.Server{s, other} {
+			if errs := s.Refused(); len(errs) > 0 {
+				t.Error(errs)
+			}
+		}
 	})
 }
 
-// A refusal is said in the provider's words; its status and code are kept.
-func TestRefusalsAreInTheProvidersWords(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string, s *providertest.Server) {
-		c := client(t, kind, s.URL)
-		_, err := generate(t.Context(), c, asked("#error=422"))
-		var e *provider.Error
-		if !errors.As(err, &e) || e.Status != http.StatusUnprocessableEntity || !strings.Contains(e.Message, "script fails this call") || e.Lost {
-			t.Errorf("%#v", err)
+func TestFinishAndRefusal(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s := providertest.Start(t, nil)
+		c := client(t, s, kind, provider.Limits{})
+		a, err := generate(t, c, ask("#length #words=3"))
+		if err != nil || a.Message.FinishReason != "length" {
+			t.Errorf("%v %+v", err, a)
 		}
-		if n := len(s.Calls()); n != 1 {
-			t.Errorf("%d calls", n)
+		a, err = generate(t, c, ask("#refuse"))
+		want := "stop"
+		if kind == providertest.Messages {
+			want = "content_filter"
+		}
+		if err != nil || a.Message.FinishReason != want || a.Message.Parts[0].Content != "I do not answer this." {
+			t.Errorf("%v %+v", err, a)
 		}
 	})
 }
 
-// Nothing is asked twice once an answer began; before that, what may pass is tried again.
-func TestOnlyWhatDidNotBeginIsTriedAgain(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string, s *providertest.Server) {
-		c := client(t, kind, s.URL)
-		if _, err := generate(t.Context(), c, asked("#error-once=503 say exactly: yes")); err != nil {
+func TestImagesAndToolChoiceReachTheModel(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s := providertest.Start(t, nil)
+		c := client(t, s, kind, provider.Limits{})
+		r := ask("look")
+		r.Messages[0].Parts = append(r.Messages[0].Parts, turns.Part{Type: turns.Blob, Modality: "image", MimeType: "image/png", Data: []byte("png")})
+		if a, err := generate(t, c, r); err != nil || a.Message.Parts[0].Content != "I see 1 image." {
+			t.Fatalf("%v %+v", err, a)
+		}
+		r = ask("hello")
+		r.Tools, r.ToolChoice = []provider.Tool{{Name: "get_time"}, weather}, provider.ToolChoice{Name: "get_weather"}
+		if a, err := generate(t, c, r); err != nil || a.Message.Parts[0].Name != "get_weather" {
+			t.Fatalf("%v %+v", err, a)
+		}
+		r.ToolChoice = provider.ToolChoice{Mode: "required", Allowed: []string{"get_weather"}}
+		if _, err := generate(t, c, r); err != nil || s.Calls()[2].Choice != "required" {
+			t.Fatalf("%v %s", err, s.Calls()[2].Choice)
+		}
+		if kind != providertest.Responses && len(s.Calls()[2].Tools) != 1 {
+			t.Errorf("a subset of tools: %v are offered", s.Calls()[2].Tools)
+		}
+	})
+}
+
+// fault is the *Error of a call.
+func fault(t *testing.T, c provider.Client, text string) *provider.Error {
+	t.Helper()
+	_, err := generate(t, c, ask(text))
+	e := (*provider.Error)(nil)
+	if !errors.As(err, &e) {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return e
+}
+
+func TestErrorsAreRetriedOnlyBeforeTheAnswer(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s := providertest.Start(t, nil)
+		c := client(t, s, kind, provider.Limits{})
+		if a, err := generate(t, c, ask("again #error-once=500")); err != nil || len(a.Message.Parts) == 0 || s.Count("again") != 2 {
+			t.Errorf("%v after %d calls", err, s.Count("again"))
+		}
+		for text, want := range map[string]provider.Error{
+			"one #error=400 #x":           {Status: 400},
+			"two #words=9 #cut=3":         {Code: "lost", Lost: true},
+			"three #words=9 #garble=3":    {Code: "invalid_answer", Lost: true},
+			"four #words=9 #error-late=3": {Code: "server_error"},
+		} {
+			e := fault(t, c, text)
+			if e.Lost != want.Lost || e.Status != want.Status || want.Code != "" && e.Code != want.Code || s.Count(text) != 1 {
+				t.Errorf("%s: %+v after %d calls", text, e, s.Count(text))
+			}
+		}
+	})
+}
+
+func TestRetryAfterIsHonouredAndBounded(t *testing.T) {
+	for after, calls := range map[string]int{"0.001": 3, "3600": 1} {
+		s := providertest.Start(t, func(providertest.Call) providertest.Answer {
+			return providertest.Answer{Failure: &providertest.Failure{Status: 429, Code: "rate_limit_error", Message: "slow down", RetryAfter: after}}
+		})
+		e := fault(t, client(t, s, providertest.Chat, provider.Limits{}), "x")
+		if e.Code != "rate_limit_exceeded" || e.Message != "slow down" || len(s.Calls()) != calls || (after == "3600") != (e.RetryAfter == time.Hour) {
+			t.Errorf("Retry-After %s: %+v after %d calls", after, e, len(s.Calls()))
+		}
+	}
+}
+
+func TestNoErrorHoldsTheKey(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		for _, late := range []int{0, 1} {
+			s := providertest.Start(t, func(c providertest.Call) providertest.Answer {
+				return providertest.Answer{Text: []string{"a"}, Failure: &providertest.Failure{Status: 401, Code: "bad_" + c.Key, Late: late,
+					Message: fmt.Sprintf("Authorization: Bearer %s is wrong, %s… too. %s", c.Key, c.Key[:20], strings.Repeat("x", 5000))}}
+			})
+			e := fault(t, client(t, s, kind, provider.Limits{}), "x")
+			if all := fmt.Sprintf("%+v", *e); strings.Contains(all, key[5:16]) || !strings.Contains(e.Message, "is wrong") || len(e.Message) > 1100 {
+				t.Error(all)
+			}
+		}
+	})
+}
+
+func TestOverflowIsRecognized(t *testing.T) {
+	s := providertest.Start(t, func(providertest.Call) providertest.Answer {
+		return providertest.Fail(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")
+	})
+	eachKind(t, func(t *testing.T, kind string) {
+		if e := fault(t, client(t, s, kind, provider.Limits{}), "x"); e.Code != "context_length_exceeded" || e.Status != 400 {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s := providertest.Start(t, func(providertest.Call) providertest.Answer {
+			return providertest.Answer{Text: slicesOf("word ", 20_000)}
+		})
+		if e := fault(t, client(t, s, kind, provider.Limits{Answer: 100_000}), "x"); e.Code != "invalid_answer" || !e.Lost {
+			t.Errorf("an endless answer: %+v", e)
+		}
+		long := providertest.Start(t, func(providertest.Call) providertest.Answer {
+			return providertest.Answer{Text: []string{strings.Repeat("x", 10<<20)}}
+		})
+		if e := fault(t, client(t, long, kind, provider.Limits{}), "x"); e.Code != "invalid_answer" || !strings.Contains(e.Message, "too long") {
+			t.Errorf("a long event: %+v", e)
+		}
+	})
+}
+
+func slicesOf(s string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = s
+	}
+	return out
+}
+
+func TestCancelledCallEndsWithItsCause(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		s := providertest.Start(t, nil)
+		s.Hold("wait")
+		c := client(t, s, kind, provider.Limits{})
+		cause := errors.New("the caller is gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		got := make(chan error, 1)
+		go func() {
+			_, err := c.Generate(ctx, ask("wait"), func(provider.Event) error { return nil })
+			got <- err
+		}()
+		s.Wait(t, "the call comes", func() bool { return s.Count("wait") == 1 })
+		cancel(cause)
+		if err := <-got; !errors.Is(err, cause) {
 			t.Error(err)
 		}
-		if n := len(s.Calls()); n != 2 {
-			t.Errorf("%d calls, want 2", n)
-		}
-		for _, prompt := range []string{"#cut=3 #words=9", "#garble=3 #words=9", "#error-late=3 #words=9"} {
-			before := len(s.Calls())
-			got, err := generate(t.Context(), c, asked(prompt))
-			var e *provider.Error
-			if !errors.As(err, &e) || !e.Lost {
-				t.Errorf("%s: %#v, want an answer that is lost", prompt, err)
-			}
-			if n := len(s.Calls()) - before; n != 1 {
-				t.Errorf("%s: %d calls, want 1", prompt, n)
-			}
-			if len(got.parts) == 0 {
-				t.Errorf("%s: nothing came before it broke", prompt)
-			}
+		stop := errors.New("enough")
+		if _, err := c.Generate(t.Context(), ask("go on"), func(provider.Event) error { return stop }); err != stop {
+			t.Errorf("an error of emit becomes %v", err)
 		}
 	})
-}
-
-// No error holds the key, also where the provider says it.
-func TestErrorsHoldNoKey(t *testing.T) {
-	for _, kind := range provider.Kinds() {
-		for _, status := range []int{400, 401, 403, 404} {
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.WriteHeader(status)
-				io.WriteString(w, `{"error":{"message":"wrong key `+key+`","code":"`+key+`","param":"`+key+`","type":"`+key+`"}}`)
-			}))
-			_, err := generate(t.Context(), client(t, kind, s.URL), asked("x"))
-			s.Close()
-			var e *provider.Error
-			if !errors.As(err, &e) || strings.Contains(e.Message+e.Code+e.Param, key) || e.Status != status {
-				t.Errorf("%s, %d: %#v", kind, status, err)
-			}
-		}
-	}
-}
-
-// A provider that is too long, says nonsense, or never ends, gets an error of its own, and
-// nothing panics.
-func TestHostileStreams(t *testing.T) {
-	long := strings.Repeat("x", 20<<20)
-	streams := map[string]string{
-		"a line without end": "data: " + long, "nothing": "", "only an end": "data: [DONE]\n\n", "no JSON": "data: {\n\n", "a list": "data: []\n\n", "a number": "data: 7\n\n",
-		"negative places":  `data: {"type":"content_block_delta","index":-1,"delta":{"type":"text_delta","text":"x"}}` + "\n\n",
-		"wrong types":      `data: {"choices":"x","type":7}` + "\n\n",
-		"a call unnamed":   `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"","function":{}}]}}]}` + "\n\n",
-		"two of one place": strings.Repeat(`data: {"type":"content_block_start","index":0,"content_block":{"type":"text"}}`+"\n\n", 2),
-		"items that lie":   `data: {"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","call_id":"c","name":"n"}}` + "\n\n" + `data: {"type":"response.output_text.delta","output_index":0,"delta":"x"}` + "\n\n",
-		"summaries ahead":  `data: {"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":9999999,"delta":"x"}` + "\n\n",
-	}
-	for _, kind := range provider.Kinds() {
-		for name, body := range streams {
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, body) }))
-			_, err := generate(t.Context(), client(t, kind, s.URL), asked("x"))
-			s.Close()
-			var e *provider.Error
-			switch {
-			case err == nil && kind == provider.ResponsesKind && name == "only an end":
-			case !errors.As(err, &e):
-				t.Errorf("%s, %s: %v, want an error of the provider", kind, name, err)
-			case len(e.Message) > 1000:
-				t.Errorf("%s, %s: an error of %d bytes", kind, name, len(e.Message))
-			}
-		}
-	}
-}
-
-// A call that is cancelled ends with the reason, and the provider sees it.
-func TestACancelledCallEnds(t *testing.T) {
-	wrong := errors.New("cancelled")
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	}))
-	defer s.Close()
-	for _, kind := range provider.Kinds() {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		done := make(chan error)
-		go func() {
-			_, err := generate(ctx, client(t, kind, s.URL), asked("x"))
-			done <- err
-		}()
-		cancel(wrong)
-		if err := <-done; !errors.Is(err, wrong) {
-			t.Errorf("%s: %v", kind, err)
-		}
-	}
-}
-
-// The first row that has a model serves it; a rename gives the provider's name.
-func TestTheFirstRowThatMatchesServes(t *testing.T) {
-	a, b := client(t, provider.ChatKind, "http://a"), client(t, provider.AnthropicKind, "http://b")
-	var set provider.Set
-	set.Add(a, provider.Models{Renames: map[string]string{"small": "qwen3-8b"}})
-	set.Add(b, provider.Models{Patterns: []string{"claude-*"}})
-	for model, want := range map[string]struct {
-		c    provider.Client
-		name string
-	}{"small": {a, "qwen3-8b"}, "claude-x": {b, "claude-x"}} {
-		if c, name, err := set.For(model); err != nil || c != want.c || name != want.name {
-			t.Errorf("%s: %v, %q, %v", model, c, name, err)
-		}
-	}
-	var e *provider.Error
-	if _, _, err := set.For("gpt"); !errors.As(err, &e) || e.Status != http.StatusNotFound {
-		t.Errorf("%v", err)
-	}
-	if got := set.Models(); len(got) != 1 || got[0] != "small" {
-		t.Errorf("%q", got)
-	}
 }
