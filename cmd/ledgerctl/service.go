@@ -21,10 +21,10 @@ const serviceManual = `ledgerctl service install|uninstall|status [nexusd|watch]
 Writes the files by which your service manager runs nexusd and ledgerctl watch
 when you log in: user units of systemd (Linux), property lists of launchd
 (macOS). It starts nothing: it prints the commands that do. Without a name it
-is about both. Files of other programs are neither replaced nor removed. A service
-has none of the variables of your shell: those that name folders of agents
-(CLAUDE_CONFIG_DIR, CODEX_HOME, …), of state and of settings (XDG_STATE_HOME,
-XDG_CONFIG_HOME) are written into the files as they are now.
+is about both. Files of other programs are neither replaced nor removed. A
+service has none of the variables of your shell: those that name folders of
+agents (CLAUDE_CONFIG_DIR, CODEX_HOME, …), of state and of settings
+(XDG_STATE_HOME, XDG_CONFIG_HOME) are written into the files as they are now.
 
   --dry-run       print the files; write nothing
   --nexusd FILE   the program nexusd (else: beside ledgerctl, or in PATH)
