@@ -32,8 +32,8 @@ files of the credentials that it made.
                        (default on; off on loopback only)
   --tls-cert FILE, --tls-key FILE
                        PEM; an address that is not loopback needs them
-  --http HOST:PORT     /healthz, /readyz, /metrics, or off
-                       (default 127.0.0.1:8422; beyond loopback it needs
+  --http HOST:PORT     /v1 (Open Responses), /mcp, /healthz, /readyz, /metrics,
+                       or off (default 127.0.0.1:8422; beyond loopback it needs
                        [[token]] rows and a certificate)
   --http-hosts NAMES   further names by which HTTP is reached, with commas
   --data DIR           stream, projections and keys (default ./nexus-data)
@@ -69,9 +69,9 @@ files of the credentials that it made.
                        most that summaries may cost in a UTC day; then they are
                        extracted
   --config FILE        TOML with the same names, as max_store = 1000000000;
-                       [[user]], [[token]], [[agent]], [[summarizers]],
-                       [[provider]] and [[model]] rows, and [watch], stand only
-                       there
+                       [[user]], [[token]], [[agent]], [[provider]] (models
+                       behind /v1), [[summarizers]] and [[model]] rows, and
+                       [watch], stand only there
   --version, --help
 
 Each flag has an environment variable: NEXUS_LISTEN, NEXUS_MAX_STORE, …

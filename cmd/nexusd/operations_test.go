@@ -71,6 +71,11 @@ func TestOperationsPageNamesEverySetting(t *testing.T) {
 			want = append(want, row)
 		}
 	}
+	for _, row := range want {
+		if table := row[2]; strings.HasPrefix(table, "[") && !strings.Contains(usage, table) {
+			t.Errorf("the help of nexusd does not name %s", table)
+		}
+	}
 	var got [][]string
 	page := make(map[string]string)
 	for _, row := range operations(t, "Settings") {
@@ -84,7 +89,8 @@ func TestOperationsPageNamesEverySetting(t *testing.T) {
 		t.Errorf("the page has\n%q\nthe configuration\n%q", got, want)
 	}
 	for table, row := range map[string]reflect.Type{"[[summarizers]]": reflect.TypeFor[daemon.SummarizerRow](), "[[model]]": reflect.TypeFor[daemon.ModelRow](),
-		"[[user]]": reflect.TypeFor[daemon.UserRow](), "[[token]]": reflect.TypeFor[daemon.TokenRow](), "[[agent]]": reflect.TypeFor[daemon.AgentRow](), "[watch]": reflect.TypeFor[daemon.WatchTable](), "[[provider]]": reflect.TypeFor[asked.Row]()} {
+		"[[user]]": reflect.TypeFor[daemon.UserRow](), "[[token]]": reflect.TypeFor[daemon.TokenRow](), "[[agent]]": reflect.TypeFor[daemon.AgentRow](), "[watch]": reflect.TypeFor[daemon.WatchTable](),
+		"[[provider]]": reflect.TypeFor[asked.Row]()} {
 		for f := range row.Fields() {
 			if name := f.Tag.Get("toml"); name != "-" && !strings.Contains(page[table], "`"+name+"`") {
 				t.Errorf("%s: the page does not name %s", table, name)
