@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -186,6 +187,16 @@ func TestARefusedConnectionIsTriedAgainAndABrokenOneIsNot(t *testing.T) {
 		r := &Request{Model: "m", Messages: []turns.Message{turns.TextMessage(turns.User, "x")}}
 		if _, err := cl.Generate(t.Context(), r, func(Event) error { return nil }); err != nil || calls != 3 {
 			t.Errorf("%v after %d calls", err, calls)
+		}
+		calls = 0
+		cl = answering(t, "anthropic", Limits{}, func(r *http.Request) (io.Reader, error) {
+			calls++
+			httptrace.ContextClientTrace(r.Context()).WroteHeaders() // the request is on its way
+			return nil, io.ErrUnexpectedEOF
+		})
+		_, err := cl.Generate(t.Context(), r, func(Event) error { return nil })
+		if e := (*Error)(nil); !errors.As(err, &e) || e.Code != "lost" || !e.Lost || calls != 1 {
+			t.Errorf("%#v after %d calls", err, calls)
 		}
 	})
 }

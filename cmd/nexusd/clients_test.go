@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+
+	"nexus/cmd/nexusd/daemon/provider/providertest"
+	"nexus/cmd/nexusd/faulttest"
+)
+
+// clientsFolder has the node_modules of clients that are not ours; docs/TESTING.md says
+// which.
+var clientsFolder = flag.String("clients", "", "folder with a node_modules of client libraries, for TestRealClients")
+
+// The Go library goes through a conversation with a tool, a stream, a fork and a retry,
+// before a provider of each kind.
+func TestGoClientHasAConversation(t *testing.T) {
+	config, servers := providers(t)
+	d := startForSuite(t, faulttest.Build(t, "."), t.TempDir(), config)
+	for _, kind := range providertest.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			c := openai.NewClient(option.WithBaseURL(d.HTTP+"/v1"), option.WithAPIKey("none"))
+			model := "model-of-" + kind
+			text := func(s string) responses.ResponseNewParamsInputUnion {
+				return responses.ResponseNewParamsInputUnion{OfString: openai.String(s)}
+			}
+			weather := responses.ToolParamOfFunction("get_weather", map[string]any{"type": "object", "properties": map[string]any{"place": map[string]any{"type": "string"}}, "required": []string{"place"}}, false)
+			asked, err := c.Responses.New(t.Context(), responses.ResponseNewParams{Model: model, Input: text("the weather please"), Tools: []responses.ToolUnionParam{weather}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			call := asked.Output[len(asked.Output)-1]
+			if call.Type != "function_call" || call.Name != "get_weather" {
+				t.Fatalf("%s", asked.RawJSON())
+			}
+			output := responses.ResponseInputItemParamOfFunctionCallOutput("rain")
+			output.OfFunctionCallOutput.CallID = openai.String(call.CallID)
+			told, err := c.Responses.New(t.Context(), responses.ResponseNewParams{Model: model, PreviousResponseID: openai.String(asked.ID), Tools: []responses.ToolUnionParam{weather},
+				Input: responses.ResponseNewParamsInputUnion{OfInputItemList: responses.ResponseInputParam{output}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if told.OutputText() != "The tools say: rain" {
+				t.Errorf("%q", told.OutputText())
+			}
+			s := c.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{Model: model, PreviousResponseID: openai.String(told.ID), Input: text("exactly: one two three")})
+			var said strings.Builder
+			last := ""
+			for s.Next() {
+				e := s.Current()
+				if last = e.Type; e.Type == "response.output_text.delta" {
+					said.WriteString(e.Delta)
+				}
+			}
+			if s.Err() != nil || said.String() != "one two three" || last != "response.completed" {
+				t.Errorf("%v: %q, at last %s", s.Err(), said.String(), last)
+			}
+			fork := responses.ResponseNewParams{Model: model, PreviousResponseID: openai.String(told.ID), Input: text("exactly: another way")}
+			key := option.WithHeader("Idempotency-Key", "retry "+kind)
+			once, err := c.Responses.New(t.Context(), fork, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			twice, err := c.Responses.New(t.Context(), fork, key)
+			if err != nil || twice.ID != once.ID || !strings.Contains(once.RawJSON(), `"forked_from"`) || servers[kind].Count("another way") != 1 {
+				t.Errorf("%v: %s, then %s after %d calls", err, once.RawJSON(), twice.RawJSON(), servers[kind].Count("another way"))
+			}
+			if errs := servers[kind].Refused(); len(errs) > 0 {
+				t.Error(errs)
+			}
+		})
+	}
+}
+
+// nodeClient runs a script of testdata/clients with the packages of the folder.
+func nodeClient(t *testing.T, dir, script string, args ...string) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", "clients", script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, fmt.Sprintf("nexus-%d-%s", os.Getpid(), script)) // node looks for packages from here
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(file)
+	if out, err := command(t, dir, nil, "node", append([]string{file}, args...)...); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// command runs a program, bounded in time, and returns what it printed.
+func command(t *testing.T, dir string, environ []string, name string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), suiteDeadline)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var out bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, append(os.Environ(), environ...), &out, &out, 10*time.Second
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// Clients that are not ours have whole conversations before a provider of each kind.
+func TestRealClients(t *testing.T) {
+	if *clientsFolder == "" {
+		t.Skip("SKIPPED: -clients names no folder with client libraries")
+	}
+	config, servers := providers(t)
+	d := startForSuite(t, faulttest.Build(t, "."), t.TempDir(), config)
+	for _, kind := range providertest.Kinds() {
+		model := "model-of-" + kind
+		for _, script := range []string{"openai.mjs", "agents.mjs", "ai.mjs"} {
+			t.Run(kind+"/"+script, func(t *testing.T) { nodeClient(t, *clientsFolder, script, d.HTTP+"/v1", model) })
+		}
+		for _, socket := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/codex, WebSocket %v", kind, socket), func(t *testing.T) { codex(t, d.HTTP, model, socket, servers[kind]) })
+		}
+		t.Run(kind+"/pi", func(t *testing.T) { pi(t, d.HTTP+"/v1", model) })
+		if errs := servers[kind].Refused(); len(errs) > 0 {
+			t.Errorf("%s refused %v", kind, errs)
+		}
+	}
+}
+
+// codex runs a turn, resumes its thread, and lets it compact.
+func codex(t *testing.T, base, model string, socket bool, s *providertest.Server) {
+	bin := filepath.Join(*clientsFolder, "node_modules", ".bin", "codex")
+	if _, err := os.Stat(bin); err != nil {
+		t.Skipf("SKIPPED: there is no codex: %v", err)
+	}
+	var sockets atomic.Int64
+	to, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := httputil.NewSingleHostReverseProxy(to)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "websocket" {
+			sockets.Add(1)
+		}
+		r.Host = to.Host
+		pass.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	base = proxy.URL + "/v1"
+	home, work := t.TempDir(), t.TempDir()
+	write := func(limit string) {
+		text := fmt.Sprintf("model = %q\nmodel_provider = \"nexus\"\n%s\n[model_providers.nexus]\nname = \"nexus\"\nbase_url = %q\nenv_key = \"NEXUS_KEY\"\nwire_api = \"responses\"\nsupports_websockets = %v\n", model, limit, base, socket)
+		if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(args ...string) {
+		t.Helper()
+		out, err := command(t, work, []string{"CODEX_HOME=" + home, "NEXUS_KEY=none"}, bin, append([]string{"exec", "--skip-git-repo-check", "--sandbox", "read-only"}, args...)...)
+		if want := strings.TrimPrefix(args[len(args)-1], "exactly: "); err != nil || !strings.HasSuffix(strings.TrimSpace(out), want) {
+			t.Fatalf("codex %q: %v\n%s", args, err, out)
+		}
+	}
+	write("")
+	run("exactly: the first answer")
+	run("resume", "--last", "exactly: the second answer")
+	// A threshold that is passed already: the next turn begins with a compaction.
+	write("model_auto_compact_token_limit = 10")
+	run("resume", "--last", "exactly: the third answer")
+	if socket != (sockets.Load() > 0) {
+		t.Errorf("%d WebSockets were opened", sockets.Load())
+	}
+	if s.Count("CONTEXT CHECKPOINT") == 0 {
+		t.Error("codex did not compact")
+	}
+}
+
+// pi runs a turn, continues its session, and uses a tool of its own.
+func pi(t *testing.T, base, model string) {
+	bin := filepath.Join(*clientsFolder, "node_modules", ".bin", "pi")
+	if _, err := os.Stat(bin); err != nil {
+		t.Skipf("SKIPPED: there is no pi: %v", err)
+	}
+	home, work := t.TempDir(), t.TempDir()
+	text := fmt.Sprintf(`{"providers":{"nexus":{"baseUrl":%q,"api":"openai-responses","apiKey":"none","models":[{"id":%q}]}}}`, base, model)
+	if err := os.WriteFile(filepath.Join(home, "models.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"exactly: the first answer"}, "the first answer"},
+		{[]string{"--continue", "exactly: the second answer"}, "the second answer"},
+		{[]string{"--continue", "please read it"}, "The tools say: "},
+	} {
+		out, err := command(t, work, []string{"PI_CODING_AGENT_DIR=" + home, "PI_OFFLINE=1"}, bin, append([]string{"--provider", "nexus", "--model", model, "-p"}, c.args...)...)
+		if err != nil || !strings.Contains(out, c.want) {
+			t.Fatalf("pi %q: %v\n%s", c.args, err, out)
+		}
+	}
+}
