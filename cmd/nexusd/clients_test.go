@@ -32,7 +32,7 @@ var clientsFolder = flag.String("clients", "", "folder with a node_modules of cl
 // The Go library goes through a conversation with a tool, a stream, a fork and a retry,
 // before a provider of each kind.
 func TestGoClientHasAConversation(t *testing.T) {
-	config, servers := providers(t)
+	config, servers := scriptedProviders(t)
 	d := startForSuite(t, faulttest.Build(t, "."), t.TempDir(), config)
 	for _, kind := range providertest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestRealClients(t *testing.T) {
 	if *clientsFolder == "" {
 		t.Skip("SKIPPED: -clients names no folder with client libraries")
 	}
-	config, servers := providers(t)
+	config, servers := scriptedProviders(t)
 	d := startForSuite(t, faulttest.Build(t, "."), t.TempDir(), config)
 	for _, kind := range providertest.Kinds() {
 		model := "model-of-" + kind
