@@ -197,7 +197,7 @@ func contentOf(p *turns.Part, kind string) any {
 	if p.Type == turns.Blob {
 		url = "data:" + p.MimeType + ";base64," + base64.StdEncoding.EncodeToString(p.Data)
 	}
-	m := members{}
+	var m members
 	switch {
 	case p.Ref != nil:
 		n := p.Notice()
