@@ -133,19 +133,20 @@ const showsAll = `{"memory":{"daily_days":31,"document":true,"episodes":100,"max
 
 // A session that is not main gets nothing of the document, nor of what main sessions
 // learned, whatever it asks for: at any turn, by any policy, in any format, by a query, by
-// the recipe of a main session, in a fork, an export, a plan or an overflow.
+// the recipe of a main session, in a fork, an export, a plan or an overflow. The number is
+// words with a space between: no hash, key or base64 of one holds them by chance.
 func TestGSV11PeerContextsReachNothingPrivate(t *testing.T) {
 	w := newWorld()
 	e := w.Engine(t)
 	main, peer := sessionUnder(t, e, turns.Main, "gsv", "", 0), sessionUnder(t, e, turns.Peer, "gsv", showsAll, 0)
-	add(t, e, main, say("My safe is 4711.", "ok"))
+	add(t, e, main, say("My safe is open sesame.", "ok"))
 	first := add(t, e, peer, say("What is the number of the safe?", "I do not know.")).ID
-	must(document(t, e, alice, api.MemoryDocument{Text: text("# Secrets\nThe safe is 4711."), If: "0", Session: main}))(t)
+	must(document(t, e, alice, api.MemoryDocument{Text: text("# Secrets\nThe safe is open sesame."), If: "0", Session: main}))(t)
 	for _, kind := range []string{"daily", "semantic", "episodic", "long_term"} {
-		save(t, e, api.SaveMemory{Kind: kind, Text: "The number of the safe is 4711: " + kind, Session: main})
+		save(t, e, api.SaveMemory{Kind: kind, Text: "The number of the safe is open sesame: " + kind, Session: main})
 	}
 	cx := contextOf(t, e, main, api.GetContext{})
-	if !strings.Contains(string(cx.System), "The safe is 4711.") || !strings.Contains(string(cx.System), "4711: daily") {
+	if !strings.Contains(string(cx.System), "The safe is open sesame.") || !strings.Contains(string(cx.System), "open sesame: daily") {
 		t.Fatalf("the main session does not see it: %s", cx.System)
 	}
 	fork := must(e.Fork(t.Context(), alice, peer, api.CreateFork{Turn: first}, []byte("{}")))(t).ID
@@ -155,7 +156,7 @@ func TestGSV11PeerContextsReachNothingPrivate(t *testing.T) {
 		t.Helper()
 		req.Explain = true
 		cx, err := e.Context(t.Context(), alice, s, req)
-		if strings.Contains(fmt.Sprint(err), "4711") || cx != nil && strings.Contains(string(canon(cx)), "4711") {
+		if strings.Contains(fmt.Sprint(err), "open sesame") || cx != nil && strings.Contains(string(canon(cx)), "open sesame") {
 			t.Errorf("%s: it says %s, %v", name, canon(cx), err)
 		}
 		if cx == nil {
@@ -173,7 +174,7 @@ func TestGSV11PeerContextsReachNothingPrivate(t *testing.T) {
 		own := ask("at the head", s, api.GetContext{})
 		for _, format := range formats {
 			ask(format, s, api.GetContext{Format: format})
-			ask(format+", a query", s, api.GetContext{Format: format, Query: "number of the safe 4711"})
+			ask(format+", a query", s, api.GetContext{Format: format, Query: "number of the safe open sesame"})
 		}
 		for _, at := range []turns.ID{first, second} {
 			ask("at a turn", s, api.GetContext{At: at})
@@ -193,7 +194,7 @@ func TestGSV11PeerContextsReachNothingPrivate(t *testing.T) {
 			"what a model sums up": must(e.Take(t.Context(), alice, s, api.TakeCompaction{Policy: &api.Policy{Name: "balanced", Set: turns.Raw(`{"keep_tokens":1}`)}}))(t),
 			"its state":            must(e.Get(t.Context(), alice, s, api.Read{}))(t),
 		} {
-			if strings.Contains(string(canon(got)), "4711") {
+			if strings.Contains(string(canon(got)), "open sesame") {
 				t.Errorf("%s: %s", name, canon(got))
 			}
 		}

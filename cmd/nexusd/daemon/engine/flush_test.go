@@ -487,16 +487,16 @@ func TestFlushThenCompactPreservesLTM(t *testing.T) {
 			t.Error("compacted before anything was saved")
 		}
 	}
-	add(t, e, s, say("please remember: the vault code is 4711.", "noted"))
+	add(t, e, s, say("please remember: the vault code is open sesame.", "noted"))
 	var cx *api.Context
 	for cx = getContext(t, e, s); cx.Compacted == nil; cx = getContext(t, e, s) {
 		add(t, e, s, say("go on "+long(600), "well "+long(600)))
 		a.flush()
 	}
-	if bytes.Contains(canon(cx.Messages), []byte("4711")) {
+	if bytes.Contains(canon(cx.Messages), []byte("open sesame")) {
 		t.Error("the fact is still in the context: nothing is shown")
 	}
-	if !slices.Equal(a.ltm, []string{"the vault code is 4711"}) || flushOf(t, e, s, cx.Compacted) != "silent" {
+	if !slices.Equal(a.ltm, []string{"the vault code is open sesame"}) || flushOf(t, e, s, cx.Compacted) != "silent" {
 		t.Errorf("saved %q, flush %s", a.ltm, flushOf(t, e, s, cx.Compacted))
 	}
 	verified(t, e)
