@@ -7,6 +7,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"time"
 
 	"nexus/ledger"
 	"nexus/turns"
@@ -181,4 +182,45 @@ func (w *changesWalk) readLater() error {
 		w.later[p.Session] = Change{ev.Recorded, p.Session}
 	}
 	return nil
+}
+
+// UpdatedSince yields the sessions of all tenants whose last event is of the second of since
+// or later, each once, in no order. What an event changes while it runs is there, or is behind
+// the position that [Store.Applied] gave before. It reads what it yields, however long the log is.
+func (s *Store) UpdatedSince(since time.Time) iter.Seq2[turns.ID, error] {
+	return func(yield func(turns.ID, error) bool) {
+		for lo := []byte{pUpdated}; lo != nil; {
+			tenant, err := s.tenantFrom(lo)
+			if err != nil {
+				yield(turns.ID{}, err)
+			}
+			if tenant == nil {
+				return
+			}
+			prefix := textKey(pUpdated, string(tenant), "")
+			for k, err := range scan(s.db(), num(slices.Clone(prefix), secondOf(since.UnixNano())), end(prefix)) {
+				if err != nil {
+					yield(turns.ID{}, err)
+					return
+				}
+				if !yield(idAt(k.key, len(k.key)-16), nil) {
+					return
+				}
+			}
+			lo = end(textKey(pUpdated, string(tenant)))
+		}
+	}
+}
+
+// tenantFrom returns the first tenant whose sessions are in the order of their changes at lo
+// or behind, nil if there is none.
+func (s *Store) tenantFrom(lo []byte) ([]byte, error) {
+	for k, err := range scan(s.db(), lo, []byte{pUpdated + 1}) {
+		if err != nil {
+			return nil, err
+		}
+		tenant, _, _ := bytes.Cut(k.key[1:], []byte{0})
+		return tenant, nil
+	}
+	return nil, nil
 }

@@ -125,3 +125,65 @@ func TestReopenEndsAfterTooManyFaults(t *testing.T) {
 	}
 	_ = s.Close() // it returns the fault
 }
+
+// After a clean stop, the next start has no log of the store to apply again.
+func TestStartAfterACleanStopReplaysNothing(t *testing.T) {
+	var reads atomic.Int64 // of logs of the store
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileRead && strings.HasSuffix(op.Path, ".log") {
+			reads.Add(1)
+		}
+		return nil
+	}))
+	a := newAuthor(t, 11)
+	a.write(2000)
+	s := openStore(t, fs)
+	run(t, s, a.log, last(t, a.log))
+	want := dump(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reads.Store(0)
+	s = openStore(t, fs)
+	defer s.Close()
+	if n := reads.Load(); n > 2 { // the head of the log that the next writes go to
+		t.Errorf("the start read %d blocks of the store's log; want 2 at most", n)
+	}
+	if !bytes.Equal(dump(t, s), want) {
+		t.Error("the start has other rows than before the stop")
+	}
+}
+
+// A disk that refuses the writes of a stop does not hold it up, and takes nothing: the next
+// start has every row.
+func TestStopOnADiskThatRefusesWritesLosesNothing(t *testing.T) {
+	if os.Getenv("PROJECTIONS_STOP") == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStopOnADiskThatRefusesWritesLosesNothing$", "-test.timeout=5m")
+		cmd.Env = append(os.Environ(), "PROJECTIONS_STOP=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%.2000s", err, out)
+		}
+		return
+	}
+	bad := new(atomic.Bool)
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if bad.Load() && op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	a := newAuthor(t, 12)
+	a.write(500)
+	s := openStore(t, fs)
+	run(t, s, a.log, last(t, a.log))
+	want := dump(t, s)
+	bad.Store(true)
+	if err := s.Close(); !errors.Is(err, ledger.ErrUnavailable) {
+		t.Fatalf("Close: %v; want unavailable", err)
+	}
+	bad.Store(false)
+	if got := dump(t, openStore(t, fs)); !bytes.Equal(got, want) {
+		t.Error("the start has other rows than before the stop")
+	}
+	os.Exit(0) // the goroutines that the fault stopped are no leak
+}

@@ -257,14 +257,18 @@ func (s *Store) openDB(d *database) error {
 	return nil
 }
 
-// Close closes the store. It does not flush: the next start continues from the
-// store's own log. Run must have ended. Close returns a fault that Run has not
+// Close closes the store. Run must have ended. It writes what is in memory to tables, so
+// that the next start has no log of the store to apply; where that fails, as after a kill,
+// the next start continues from that log. Close returns a fault that Run has not
 // returned. Where Pebble could wait for ever, Close leaves it open; the process ends.
 func (s *Store) Close() error {
 	d := s.db()
 	err := d.fault.get()
+	if s.mayFlush(err) {
+		err = d.fault.guard(d.Flush)
+	}
 	if !d.fault.isParked() {
-		err = d.close()
+		err = cmp.Or(err, d.close())
 		s.cache.Unref()
 	} else if aerr := d.abandon(); aerr != nil { // a goroutine that never ends may still read the database
 		err = errors.Join(err, aerr)
@@ -275,6 +279,13 @@ func (s *Store) Close() error {
 		return nil
 	}
 	return err
+}
+
+// mayFlush reports whether the disk is thought to take writes.
+func (s *Store) mayFlush(fault error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fault == nil && s.held == nil && !s.config.ReadOnly
 }
 
 // Expect gives the store an event whose payload, made by [turns.Event.Encode] from e, has

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -305,6 +306,19 @@ func (w *twin) checkLists(t *testing.T, s *Store) {
 	}
 	for id, row := range w.sessions {
 		same(t, "Timed", timed[id], row.Timed && !row.Final(), nil)
+	}
+	for _, row := range w.sessions {
+		since := time.Unix(row.Updated/1e9, 0) // the second counts as a whole
+		var want []turns.ID
+		for id, row := range w.sessions {
+			if row.Updated >= since.UnixNano() {
+				want = append(want, id)
+			}
+		}
+		slices.SortFunc(want, turns.ID.Compare)
+		got := all(t, s.UpdatedSince(since.Add(time.Second/2)))
+		slices.SortFunc(got, turns.ID.Compare)
+		same(t, "UpdatedSince", got, want, nil)
 	}
 	for _, tenant := range []string{"default", "other", "none"} {
 		for _, agent := range []string{"", "main", "mainly", "none"} {

@@ -72,7 +72,7 @@ func BenchmarkReplay(b *testing.B) {
 }
 
 // fillForReplay appends turns of some 1 KiB to 64 sessions.
-func fillForReplay(b *testing.B, d *Daemon, n int) {
+func fillForReplay(b testing.TB, d *Daemon, n int) {
 	nc, err := d.Connect()
 	if err != nil {
 		b.Fatal(err)

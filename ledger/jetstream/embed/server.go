@@ -317,6 +317,9 @@ func (s *Server) shutdown() {
 	}
 	s.srv.Shutdown()
 	s.srv.WaitForShutdown()
+	// A timer of each service that was called holds the server for up to answerTime from here
+	// on, and must not hold what the logger holds: the daemon.
+	s.srv.SetLoggerV2(nil, false, false, false)
 	if s.door != nil {
 		s.door.wait()
 	}
