@@ -85,6 +85,9 @@ type Config struct {
 	// events came meanwhile: appends have the processors. A search ends it, and so does a
 	// second without an event. 0: none.
 	Rest int
+	// Delay is how long Run leaves the index closed at first: to open it, it compares all files
+	// with their checksums, and a start has other things to do. A search ends it. 0: none.
+	Delay time.Duration
 	// Retry is the pause after an error. 0: a second.
 	Retry time.Duration
 	// BatchRecords is the most records of a batch. 0: 2,000.
@@ -186,6 +189,7 @@ func signal(c chan struct{}) {
 // Run opens the index, or makes a new one, and follows src until ctx ends. An error of
 // the disk or of src is logged once, and tried again after a pause. It closes the index.
 func (x *Index) Run(ctx context.Context, src Source) {
+	x.delay(ctx)
 	last := ""
 	for ctx.Err() == nil {
 		err := x.follow(ctx, src)
@@ -213,6 +217,17 @@ func (x *Index) Run(ctx context.Context, src Source) {
 		case <-time.After(x.cfg.Retry):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// delay returns after [Config.Delay], when a search comes, or when ctx ends.
+func (x *Index) delay(ctx context.Context) {
+	end := time.NewTimer(x.cfg.Delay)
+	defer end.Stop()
+	select {
+	case <-end.C:
+	case <-x.hurry:
+	case <-ctx.Done():
 	}
 }
 
