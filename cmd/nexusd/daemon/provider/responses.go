@@ -112,7 +112,7 @@ func (d responses) input(ms []turns.Message) []any {
 			p := &ms[i].Parts[j]
 			switch {
 			case p.Type == turns.Reasoning:
-				if it := d.own(p); it != nil {
+				if it := d.reasoningItem(p); it != nil {
 					flush()
 					items = append(items, it)
 				}
@@ -143,8 +143,8 @@ func (d responses) input(ms []turns.Message) []any {
 	return items
 }
 
-// own is the item of a reasoning part that this provider can read; nil: there is none.
-func (d responses) own(p *turns.Part) any {
+// reasoningItem is the item of a reasoning part that this provider can read; nil: there is none.
+func (d responses) reasoningItem(p *turns.Part) any {
 	var ext struct {
 		Item map[string]turns.Raw `json:"item"`
 	}
