@@ -7,5 +7,5 @@
 // only.
 //
 // Begin at [Guard.Handler] in guard.go; token.go has tokens and their hashes, connections.go
-// bounds how many clients are connected.
+// says which connections the listener keeps.
 package web

@@ -28,6 +28,8 @@ type Guard struct {
 	Hosts []string
 	// Anyone is the caller of a request without a token; nil: nobody.
 	Anyone *Caller
+	// Connections bounds those of the listener; nil: nothing does.
+	Connections *Connections
 }
 
 type callerKey struct{}
@@ -47,20 +49,34 @@ func CallerOf(ctx context.Context) (Caller, bool) {
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, known := g.identify(r)
-		if !known && r.ContentLength != 0 {
-			// Nobody reads the body. A server waits for the rest of it before it replies, and
-			// the connection would be at work meanwhile (see [Connections]).
-			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
+		own := g.isOwnHost(r)
+		if known && own {
+			admitted, done, ok := g.Connections.admit(r, c)
+			if ok {
+				defer done()
+				next.ServeHTTP(w, admitted.WithContext(context.WithValue(admitted.Context(), callerKey{}, c)))
+				return
+			}
+			refuseBody(w, r)
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many requests are at work, and this agent has its share of them", http.StatusTooManyRequests)
+			return
 		}
-		if !g.isOwnHost(r) {
+		refuseBody(w, r)
+		if !own {
 			http.Error(w, "the Host header names no host of this listener (http_hosts adds names)", http.StatusMisdirectedRequest)
 			return
 		}
-		if known {
-			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
-		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// refuseBody ends the connection after the reply if the request has a body: nobody reads it,
+// and a server waits for the rest of it before it replies.
+func refuseBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 // identify returns the caller of r, and removes a known token from its headers.
